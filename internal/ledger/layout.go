@@ -1,0 +1,108 @@
+package ledger
+
+// Size is the size of a ledger in bytes.
+const Size = 64 << 10
+
+// What a ledger has room for. Event types and ports beyond EventSlots pairs
+// are counted together in the last slot, whose type is Overflow.
+const (
+	EventSlots = 512
+	ProbeSlots = 384
+	magic      = 0x52444d4145563031 // "RDMAEV01"
+)
+
+// Overflow is the type number of the slot that takes what found no slot.
+const Overflow int32 = -1
+
+// The layout. Every field is naturally aligned and there is no hidden padding.
+type (
+	page struct {
+		magic  uint64
+		events uint32 // event slots in use
+		probes uint32 // probe slots in use
+		reader lane
+		ctl    lane
+		_      [1024 - 16 - 2*16]byte
+		event  [EventSlots]eventSlot
+		probe  [ProbeSlots]probeSlot
+		_      [Size - 1024 - EventSlots*24 - ProbeSlots*128]byte
+	}
+	// lane tells where one thread is: call 0 is "in no verbs call", since is
+	// CLOCK_MONOTONIC ns of the last change.
+	lane struct {
+		call uint32
+		_    uint32
+		beat int64
+	}
+	eventSlot struct {
+		typ, port   int32
+		read, acked uint64
+	}
+	probeSlot struct {
+		port, vector, method uint32
+		_                    uint32
+		lane                 lane
+		rounds, successes    uint64
+		errors, lostEvents   uint64
+		lostCompletions      uint64
+		events, acked        uint64
+		spurious, late       uint64
+		_                    [128 - 32 - 9*8]byte
+	}
+)
+
+// Call is a call into the verbs library that a thread can be in.
+type Call uint32
+
+// The calls, in the order of the native backend's table.
+const (
+	CallNone Call = iota
+	CallGetDeviceList
+	CallOpenDevice
+	CallQueryDevice
+	CallQueryPort
+	CallQueryGID
+	CallQueryPKey
+	CallAllocPD
+	CallCreateCompChannel
+	CallCreateCQ
+	CallCreateQP
+	CallCreateAH
+	CallRegMR
+	CallModifyQP
+	CallPostSend
+	CallPostRecv
+	CallReqNotifyCQ
+	CallPollCQ
+	CallGetCQEvent
+	CallAckCQEvents
+	CallGetAsyncEvent
+	CallAckAsyncEvent
+	CallDestroyQP
+	CallDestroyCQ
+	CallDestroyCompChannel
+	CallDestroyAH
+	CallDeregMR
+	CallDeallocPD
+	CallCloseDevice
+	CallLoadLibrary
+	calls
+)
+
+var callNames = [calls]string{
+	"", "ibv_get_device_list", "ibv_open_device", "ibv_query_device", "ibv_query_port",
+	"ibv_query_gid", "ibv_query_pkey", "ibv_alloc_pd", "ibv_create_comp_channel",
+	"ibv_create_cq", "ibv_create_qp", "ibv_create_ah", "ibv_reg_mr", "ibv_modify_qp",
+	"ibv_post_send", "ibv_post_recv", "ibv_req_notify_cq", "ibv_poll_cq",
+	"ibv_get_cq_event", "ibv_ack_cq_events", "ibv_get_async_event", "ibv_ack_async_event",
+	"ibv_destroy_qp", "ibv_destroy_cq", "ibv_destroy_comp_channel", "ibv_destroy_ah",
+	"ibv_dereg_mr", "ibv_dealloc_pd", "ibv_close_device", "dlopen libibverbs",
+}
+
+// String returns the function's name, "" for CallNone.
+func (c Call) String() string {
+	if c >= calls {
+		return "an unknown call"
+	}
+	return callNames[c]
+}

@@ -1,0 +1,167 @@
+package ledger
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrFull is returned by AddProbe when all probe slots are taken.
+var ErrFull = errors.New("ledger has no free probe slot")
+
+// Ledger is a mapped ledger. Its methods may be called concurrently; each
+// writer owns its own slots. Close unmaps it: nobody may use it, or a Device
+// that counts in it, afterwards.
+type Ledger struct {
+	p    *page
+	mem  []byte
+	mu   sync.Mutex // serialises AddProbe
+	done sync.Once
+}
+
+// New makes a ledger in anonymous shared memory, maps it and returns the
+// memory's file too, to be passed to the worker. The file is close-on-exec and
+// cannot be resized. The caller closes both.
+func New(name string) (*Ledger, *os.File, error) {
+	fd, err := unix.MemfdCreate("rdma_events-"+name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, nil, fmt.Errorf("create ledger memory: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "ledger")
+	if err := f.Truncate(Size); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("size ledger: %w", err), f.Close())
+	}
+	// Without the seal a worker could shrink the file, and reading would kill the host with SIGBUS.
+	seals := unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("seal ledger: %w", err), f.Close())
+	}
+	l, err := Map(f)
+	if err != nil {
+		return nil, nil, errors.Join(err, f.Close())
+	}
+	atomic.StoreUint64(&l.p.magic, magic)
+	return l, f, nil
+}
+
+// Open maps the ledger that another process made and passed as f, and checks
+// that it is one. f may be closed afterwards.
+func Open(f *os.File) (*Ledger, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("open ledger: %w", err)
+	}
+	if st.Size() != Size {
+		return nil, fmt.Errorf("open ledger: %d bytes instead of %d", st.Size(), Size)
+	}
+	l, err := Map(f)
+	if err != nil {
+		return nil, err
+	}
+	if atomic.LoadUint64(&l.p.magic) != magic {
+		return nil, errors.Join(errors.New("open ledger: not a ledger of this version"), l.Close())
+	}
+	return l, nil
+}
+
+// Map maps f, which has Size bytes, without looking at what it holds.
+func Map(f *os.File) (*Ledger, error) {
+	mem, err := unix.Mmap(int(f.Fd()), 0, Size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map ledger: %w", err)
+	}
+	return &Ledger{p: (*page)(unsafe.Pointer(&mem[0])), mem: mem}, nil
+}
+
+// Close unmaps the ledger.
+func (l *Ledger) Close() error {
+	var err error
+	l.done.Do(func() { err = unix.Munmap(l.mem) })
+	return err
+}
+
+// Base is the address of the mapping, for the C writer.
+func (l *Ledger) Base() unsafe.Pointer { return unsafe.Pointer(l.p) }
+
+// Count adds to what was read and acknowledged of one event type on one port.
+// Only the reading thread calls it.
+func (l *Ledger) Count(typ, port int32, read, acked uint64) {
+	s := l.slot(typ, port)
+	atomic.AddUint64(&s.read, read)
+	atomic.AddUint64(&s.acked, acked)
+}
+
+func (l *Ledger) slot(typ, port int32) *eventSlot {
+	n := atomic.LoadUint32(&l.p.events)
+	for i := range min(n, EventSlots) {
+		if s := &l.p.event[i]; s.typ == typ && s.port == port {
+			return s
+		}
+	}
+	if n >= EventSlots {
+		return &l.p.event[EventSlots-1]
+	}
+	s := &l.p.event[n]
+	s.typ, s.port = typ, port
+	if n == EventSlots-1 {
+		s.typ, s.port = Overflow, 0
+	}
+	atomic.StoreUint32(&l.p.events, n+1)
+	return s
+}
+
+// Reader and Control record the call that the reading thread, or the one that
+// opens, queries and closes, is in; now is CLOCK_MONOTONIC in ns.
+func (l *Ledger) Reader(c Call, now int64) { l.p.reader.set(c, now) }
+
+// Control is Reader for the controlling thread.
+func (l *Ledger) Control(c Call, now int64) { l.p.ctl.set(c, now) }
+
+func (s *lane) set(c Call, now int64) {
+	atomic.StoreInt64(&s.beat, now)
+	atomic.StoreUint32(&s.call, uint32(c))
+}
+
+// AddProbe finds or makes the slot of a probe's series and returns its index.
+// A probe that is made anew goes on in the slot of its predecessor.
+func (l *Ledger) AddProbe(port, vector, method int) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := atomic.LoadUint32(&l.p.probes)
+	for i := range min(n, ProbeSlots) {
+		s := &l.p.probe[i]
+		if int(s.port) == port && int(s.vector) == vector && int(s.method) == method {
+			return int(i), nil
+		}
+	}
+	if n >= ProbeSlots {
+		return 0, ErrFull
+	}
+	s := &l.p.probe[n]
+	s.port, s.vector, s.method = uint32(port), uint32(vector), uint32(method)
+	atomic.StoreUint32(&l.p.probes, n+1)
+	return int(n), nil
+}
+
+// AddRound adds c to the counts of a probe. Only the probe's thread calls it.
+func (l *Ledger) AddRound(index int, c ProbeCounts) {
+	s := &l.p.probe[index]
+	for _, w := range [...]struct {
+		to *uint64
+		n  uint64
+	}{
+		{&s.events, c.Events}, {&s.acked, c.Acked}, {&s.spurious, c.Spurious}, {&s.late, c.Late},
+		{&s.successes, c.Successes}, {&s.errors, c.Errors}, {&s.lostEvents, c.LostEvents},
+		{&s.lostCompletions, c.LostCompletions}, {&s.rounds, c.Rounds},
+	} {
+		atomic.AddUint64(w.to, w.n)
+	}
+}
+
+// ProbeLane records the call that a probe's thread is in.
+func (l *Ledger) ProbeLane(index int, c Call, now int64) { l.p.probe[index].lane.set(c, now) }

@@ -1,0 +1,95 @@
+package ledger
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+)
+
+func newLedger(t *testing.T) *Ledger {
+	t.Helper()
+	l, f, err := New("test")
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, f.Close())
+		require.NoError(t, l.Close())
+	})
+	return l
+}
+
+// The C writer asserts the same numbers in internal/verbs/native.h.
+func TestLayoutIsTheOneOfTheNativeBackend(t *testing.T) {
+	require.EqualValues(t, Size, unsafe.Sizeof(page{}))
+	require.EqualValues(t, 24, unsafe.Sizeof(eventSlot{}))
+	require.EqualValues(t, 128, unsafe.Sizeof(probeSlot{}))
+	require.EqualValues(t, 16, unsafe.Offsetof(page{}.reader))
+	require.EqualValues(t, 1024, unsafe.Offsetof(page{}.event))
+	require.EqualValues(t, 1024+512*24, unsafe.Offsetof(page{}.probe))
+	require.EqualValues(t, 16, unsafe.Offsetof(probeSlot{}.lane))
+	require.EqualValues(t, 32, unsafe.Offsetof(probeSlot{}.rounds))
+	require.EqualValues(t, 72, unsafe.Offsetof(probeSlot{}.events))
+	require.EqualValues(t, 96, unsafe.Offsetof(probeSlot{}.late))
+}
+
+func TestWhatOneMappingCountsTheOtherReads(t *testing.T) {
+	host, f, err := New("test")
+	require.NoError(t, err)
+	worker, err := Open(f)
+	require.NoError(t, err)
+	worker.Count(10, 1, 3, 2)
+	worker.Count(10, 2, 1, 1)
+	worker.Count(10, 1, 1, 2)
+	i, err := worker.AddProbe(1, 0, 3)
+	require.NoError(t, err)
+	worker.AddRound(i, ProbeCounts{Rounds: 1, Successes: 1, Events: 1, Acked: 1})
+	worker.ProbeLane(i, CallAckCQEvents, 42)
+	require.NoError(t, worker.Close())
+	require.NoError(t, f.Close())
+
+	var s Snapshot
+	host.Snapshot(&s)
+	require.Equal(t, []EventCounts{{10, 1, 4, 4}, {10, 2, 1, 1}}, s.Events)
+	require.Equal(t, 3, s.Probes[0].Method)
+	require.Equal(t, ProbeCounts{Rounds: 1, Successes: 1, Events: 1, Acked: 1}, s.Probes[0].ProbeCounts)
+	require.Equal(t, Lane{CallAckCQEvents, 42}, s.Busy())
+	require.NoError(t, host.Close())
+}
+
+func TestMoreTypesThanSlotsAreCountedTogether(t *testing.T) {
+	l := newLedger(t)
+	for i := range int32(EventSlots + 100) {
+		l.Count(i, 0, 1, 1)
+	}
+	var s Snapshot
+	l.Snapshot(&s)
+	require.Len(t, s.Events, EventSlots)
+	require.Equal(t, EventCounts{Overflow, 0, 101, 101}, s.Events[EventSlots-1])
+	l.Count(5, 0, 1, 1)
+	l.Snapshot(&s)
+	require.EqualValues(t, 2, s.Events[5].Read)
+}
+
+func TestAProbeMadeAnewGoesOnInItsSlot(t *testing.T) {
+	l := newLedger(t)
+	a, err := l.AddProbe(1, 0, 1)
+	require.NoError(t, err)
+	b, err := l.AddProbe(1, 0, 3)
+	require.NoError(t, err)
+	again, err := l.AddProbe(1, 0, 1)
+	require.NoError(t, err)
+	require.NotEqual(t, a, b)
+	require.Equal(t, a, again)
+	for v := range ProbeSlots {
+		_, err = l.AddProbe(2, v, 1)
+	}
+	require.ErrorIs(t, err, ErrFull)
+}
+
+func TestALedgerCannotBeShrunk(t *testing.T) {
+	l, f, err := New("test")
+	require.NoError(t, err)
+	require.Error(t, f.Truncate(0))
+	require.NoError(t, f.Close())
+	require.NoError(t, l.Close())
+}

@@ -1,0 +1,109 @@
+package ledger
+
+import "sync/atomic"
+
+// EventCounts is what was read and acknowledged of one event type on one port.
+type EventCounts struct {
+	Type, Port  int32
+	Read, Acked uint64
+}
+
+// ProbeCounts counts how the rounds of a probe ended, and its events.
+type ProbeCounts struct {
+	Rounds, Successes, Errors   uint64
+	LostEvents, LostCompletions uint64
+	Events, Acked               uint64
+	Spurious, Late              uint64
+}
+
+// Probe is the state of one probe slot.
+type Probe struct {
+	Port, Vector, Method int
+	Lane                 Lane
+	ProbeCounts
+}
+
+// Lane says which call a thread is in, and since when (CLOCK_MONOTONIC, ns).
+type Lane struct {
+	Call Call
+	Beat int64
+}
+
+// Snapshot is a copy of a ledger. Each number is whole; numbers of a running
+// worker may be a few events apart, with Acked never ahead of Read.
+type Snapshot struct {
+	Reader, Control Lane
+	Events          []EventCounts
+	Probes          []Probe
+}
+
+// Snapshot copies the ledger into s, reusing its slices. It may be called
+// while the worker writes.
+func (l *Ledger) Snapshot(s *Snapshot) {
+	s.Reader, s.Control = l.p.reader.get(), l.p.ctl.get()
+	s.Events = s.Events[:0]
+	for i := range min(atomic.LoadUint32(&l.p.events), EventSlots) {
+		e := &l.p.event[i]
+		// Acked first: what is acknowledged in between has been read before.
+		acked := atomic.LoadUint64(&e.acked)
+		s.Events = append(s.Events, EventCounts{
+			Type: e.typ, Port: e.port, Read: max(acked, atomic.LoadUint64(&e.read)), Acked: acked,
+		})
+	}
+	s.Probes = s.Probes[:0]
+	for i := range min(atomic.LoadUint32(&l.p.probes), ProbeSlots) {
+		s.Probes = append(s.Probes, l.p.probe[i].get())
+	}
+}
+
+func (s *lane) get() Lane {
+	return Lane{Call: Call(atomic.LoadUint32(&s.call)), Beat: atomic.LoadInt64(&s.beat)}
+}
+
+func (s *probeSlot) get() Probe {
+	p := Probe{Port: int(s.port), Vector: int(s.vector), Method: int(s.method), Lane: s.lane.get()}
+	// The sum is read before its parts, and acked before events, for the same reason as above.
+	p.Rounds = atomic.LoadUint64(&s.rounds)
+	p.Acked = atomic.LoadUint64(&s.acked)
+	p.Events = atomic.LoadUint64(&s.events)
+	p.Successes = atomic.LoadUint64(&s.successes)
+	p.Errors = atomic.LoadUint64(&s.errors)
+	p.LostEvents = atomic.LoadUint64(&s.lostEvents)
+	p.LostCompletions = atomic.LoadUint64(&s.lostCompletions)
+	p.Spurious = atomic.LoadUint64(&s.spurious)
+	p.Late = atomic.LoadUint64(&s.late)
+	return p
+}
+
+// Sub returns c minus base, field by field.
+func (c ProbeCounts) Sub(base ProbeCounts) ProbeCounts { return c.combine(base, ^uint64(0)) }
+
+// Add returns the sum of both, field by field.
+func (c ProbeCounts) Add(o ProbeCounts) ProbeCounts { return c.combine(o, 1) }
+
+func (c ProbeCounts) combine(o ProbeCounts, sign uint64) ProbeCounts {
+	return ProbeCounts{
+		Rounds: c.Rounds + sign*o.Rounds, Successes: c.Successes + sign*o.Successes,
+		Errors: c.Errors + sign*o.Errors, LostEvents: c.LostEvents + sign*o.LostEvents,
+		LostCompletions: c.LostCompletions + sign*o.LostCompletions,
+		Events:          c.Events + sign*o.Events, Acked: c.Acked + sign*o.Acked,
+		Spurious: c.Spurious + sign*o.Spurious, Late: c.Late + sign*o.Late,
+	}
+}
+
+// Busy returns the call that has lasted longest among all threads, and since
+// when; CallNone when no thread is in a call.
+func (s *Snapshot) Busy() Lane {
+	var oldest Lane
+	look := func(l Lane) {
+		if l.Call != CallNone && (oldest.Call == CallNone || l.Beat < oldest.Beat) {
+			oldest = l
+		}
+	}
+	look(s.Reader)
+	look(s.Control)
+	for i := range s.Probes {
+		look(s.Probes[i].Lane)
+	}
+	return oldest
+}
