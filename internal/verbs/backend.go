@@ -1,0 +1,60 @@
+package verbs
+
+import (
+	"time"
+
+	"rdma_events/internal/ledger"
+)
+
+// Backend opens devices: the native one or the simulator.
+type Backend interface {
+	// Open opens the device called name and counts in led from then on. led
+	// must stay mapped until the Device is closed. Errors: ErrNoLibrary,
+	// ErrNoDevice, ErrPermission, ErrUnsupported, ErrLimit, wrapped in an
+	// OpError.
+	Open(name string, led *ledger.Ledger) (Device, error)
+}
+
+// Device is an open device. All methods may be called concurrently, but
+// ReadEvents by one goroutine at a time: readers of one context compete for
+// its events. The caller closes it.
+type Device interface {
+	// Attr returns what the device was at open.
+	Attr() DeviceAttr
+
+	// QueryPort asks for the attributes of a port (1-based). It does not block
+	// by design, but a hung firmware can hold it. ErrNoDevice after removal.
+	QueryPort(port int) (PortAttr, error)
+
+	// ReadEvents waits until at least one event is queued, reads and
+	// acknowledges all that are queued, as far as runs has room, and returns
+	// how many elements it filled. wait < 0 waits for ever; with wait == 0 or
+	// past wait it returns 0, nil. Close wakes it: ErrClosed.
+	ReadEvents(runs []Run, wait time.Duration) (int, error)
+
+	// NewProbe makes a probe. ErrUnsupported: the port cannot do this method
+	// now (port down, no GID, no such vector).
+	NewProbe(ProbeConfig) (Probe, error)
+
+	// Close wakes what blocks, waits for it, closes the probes that are still
+	// open and then the device. After timeout it gives up with ErrStuck. Later
+	// calls return ErrClosed.
+	Close(timeout time.Duration) error
+}
+
+// Probe is one completion queue with its queue pair. Round may be called by
+// one goroutine at a time; Close by any.
+type Probe interface {
+	// Round makes one completion happen and waits for its event, at most
+	// ProbeConfig.Timeout. The error is nil whenever the round has an outcome,
+	// OutcomeError included; ErrClosed when Close came first.
+	Round() (Round, error)
+
+	// Usable reports whether another Round can succeed without making the
+	// probe anew: false once its queue pair is in the error state by accident.
+	Usable() bool
+
+	// Close acknowledges what is unacknowledged, destroys the queue pair, the
+	// CQ and the channel. After timeout it gives up with ErrStuck.
+	Close(timeout time.Duration) error
+}

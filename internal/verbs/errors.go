@@ -1,0 +1,56 @@
+package verbs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+)
+
+// The errors that callers act upon; test with errors.Is.
+var (
+	// ErrClosed is returned by every call on a closed Device or Probe.
+	ErrClosed = os.ErrClosed
+	// ErrStuck is returned by Close when the library did not let go before the
+	// deadline. The process holds the device until it exits, and should.
+	ErrStuck = errors.New("the library does not let go of the device")
+	// ErrNoLibrary: libibverbs.so.1 or a symbol of it is missing.
+	ErrNoLibrary = errors.New("libibverbs is not usable")
+	// ErrNoDevice: no device of that name, or it has been removed.
+	ErrNoDevice = errors.New("no such RDMA device")
+	// ErrPermission: the device node may not be opened.
+	ErrPermission = os.ErrPermission
+	// ErrExcludedNetns: the device belongs to another network namespace and the
+	// RDMA subsystem is in exclusive mode (rdma-system(8)).
+	ErrExcludedNetns = errors.New("the device is in another network namespace")
+	// ErrUnsupported: the device, port or driver cannot do what was asked.
+	ErrUnsupported = errors.ErrUnsupported
+	// ErrLimit: a resource limit (locked memory, descriptors, rdma cgroup) was hit.
+	ErrLimit = errors.New("resource limit reached")
+)
+
+// OpError says which operation failed on what.
+type OpError struct {
+	Op     string // the verb, as in "ibv_open_device"
+	Device string
+	Port   int // 0: not about a port
+	Err    error
+}
+
+// Error returns "<op> <device>[ port <port>]: <cause>".
+func (e *OpError) Error() string {
+	if e.Port != 0 {
+		return e.Op + " " + e.Device + " port " + strconv.Itoa(e.Port) + ": " + e.Err.Error()
+	}
+	return fmt.Sprintf("%s %s: %v", e.Op, e.Device, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *OpError) Unwrap() error { return e.Err }
+
+func opError(op, device string, port int, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &OpError{Op: op, Device: device, Port: port, Err: err}
+}

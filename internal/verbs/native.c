@@ -1,0 +1,292 @@
+//go:build linux && cgo
+
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "native_lib.h"
+
+struct verbs_library lib;
+
+static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static int load_locked(char *why, int size)
+{
+	static int loaded;
+	void *so;
+
+	if (loaded)
+		return 0;
+	// Without it old kernels make every destroy fail after a removal
+	// (ibv_open_device(3)); read once by the library's start-up.
+	setenv("RDMAV_ALLOW_DISASSOC_DESTROY", "1", 0);
+	so = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+	if (!so) {
+		snprintf(why, size, "%s", dlerror());
+		return ENOENT;
+	}
+	// IBVERBS_1.0 has twins of the same names for an older ABI.
+#define X(f) \
+	lib.f = dlvsym(so, "ibv_" #f, "IBVERBS_1.1"); \
+	if (!lib.f) \
+		lib.f = dlsym(so, "ibv_" #f); \
+	if (!lib.f) { \
+		snprintf(why, size, "libibverbs.so.1 has no ibv_" #f); \
+		return ENOSYS; \
+	}
+	SYMBOLS(X)
+	X(query_port)
+#undef X
+	loaded = 1;
+	return 0;
+}
+
+int native_load(char *why, int size)
+{
+	int err;
+
+	pthread_mutex_lock(&load_lock);
+	err = load_locked(why, size);
+	pthread_mutex_unlock(&load_lock);
+	return err;
+}
+
+int native_listed(struct ledger *led)
+{
+	int n = 0;
+	struct ibv_device **list = CALL(&led->control, C_GET_DEVICE_LIST, lib.get_device_list(&n));
+
+	if (!list)
+		return -errno;
+	lib.free_device_list(list);
+	return n;
+}
+
+static struct result open_context(const char *name, struct ledger *led, struct ibv_context **ctx)
+{
+	struct ibv_device **list = CALL(&led->control, C_GET_DEVICE_LIST, lib.get_device_list(NULL));
+	int err = ENODEV, i;
+
+	if (!list)
+		return failed(C_GET_DEVICE_LIST, errno);
+	*ctx = NULL;
+	for (i = 0; list[i] && !*ctx; i++) {
+		if (strcmp(lib.get_device_name(list[i]), name))
+			continue;
+		errno = 0;
+		*ctx = CALL(&led->control, C_OPEN_DEVICE, lib.open_device(list[i]));
+		err = errno;
+		break;
+	}
+	lib.free_device_list(list);
+	return *ctx ? (struct result){ 0 } : failed(C_OPEN_DEVICE, err);
+}
+
+static struct result describe(struct device *d, struct device_info *info)
+{
+	struct ibv_device_attr attr;
+	int err = CALL(&d->led->control, C_QUERY_DEVICE, lib.query_device(d->ctx, &attr));
+
+	if (err)
+		return failed(C_QUERY_DEVICE, err);
+	info->ports = attr.phys_port_cnt;
+	info->vectors = d->ctx->num_comp_vectors;
+	info->transport = d->ctx->device->transport_type;
+	memcpy(info->firmware, attr.fw_ver, sizeof info->firmware);
+	info->firmware[sizeof info->firmware - 1] = 0;
+	return (struct result){ 0 };
+}
+
+int nonblocking(int fd)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	return flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ? errno : 0;
+}
+
+struct result native_open(const char *name, struct ledger *led, uint64_t port_types,
+			  struct device **out, struct device_info *info)
+{
+	struct device *d = calloc(1, sizeof *d);
+	struct result r;
+
+	if (!d)
+		return failed(C_OPEN_DEVICE, ENOMEM);
+	d->led = led;
+	d->port_types = port_types;
+	d->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (d->wake < 0) {
+		r = failed(C_OPEN_DEVICE, errno);
+		free(d);
+		return r;
+	}
+	r = open_context(name, led, &d->ctx);
+	if (!r.err)
+		r = describe(d, info);
+	if (!r.err) {
+		int err = nonblocking(d->ctx->async_fd);
+		if (err)
+			r = failed(C_OPEN_DEVICE, err);
+	}
+	if (r.err)
+		native_close(d);
+	else
+		*out = d;
+	return r;
+}
+
+void native_wake(struct device *d)
+{
+	uint64_t one = 1;
+
+	// Fails only when the counter is full, and then it wakes already.
+	if (write(d->wake, &one, sizeof one) < 0)
+		return;
+}
+
+int native_close(struct device *d)
+{
+	int err = 0;
+
+	if (d->ctx)
+		err = CALL(&d->led->control, C_CLOSE_DEVICE, lib.close_device(d->ctx)) ? errno : 0;
+	close(d->wake);
+	free(d);
+	return err;
+}
+
+struct result native_query_port(struct device *d, int port, struct port_info *out)
+{
+	struct verbs_context *ops = verbs_get_ctx_op(d->ctx, query_port);
+	struct ibv_port_attr a;
+	int err;
+
+	memset(&a, 0, sizeof a);
+	if (ops)
+		err = CALL(&d->led->control, C_QUERY_PORT, ops->query_port(d->ctx, port, &a, sizeof a));
+	else
+		err = CALL(&d->led->control, C_QUERY_PORT,
+			   lib.query_port(d->ctx, port, (struct _compat_ibv_port_attr *)&a));
+	if (err)
+		return failed(C_QUERY_PORT, err > 0 ? err : errno);
+	*out = (struct port_info){
+		.state = a.state, .phys = a.phys_state, .link_layer = a.link_layer,
+		.mtu = a.active_mtu, .lid = a.lid, .sm_lid = a.sm_lid,
+		.width = a.active_width, .speed = a.active_speed,
+	};
+	return (struct result){ 0 };
+}
+
+// Linux never restarts ppoll after a signal, and the Go runtime sends many.
+int await(struct device *d, int fd, int64_t until)
+{
+	struct pollfd fds[2] = { { .fd = fd, .events = POLLIN }, { .fd = d->wake, .events = POLLIN } };
+
+	for (;;) {
+		int64_t left = until < 0 ? 0 : until - now();
+		struct timespec t = { .tv_sec = left / 1000000000, .tv_nsec = left % 1000000000 };
+		int n;
+
+		if (left < 0)
+			t = (struct timespec){ 0 };
+		n = ppoll(fds, 2, until < 0 ? NULL : &t, NULL);
+		if (n < 0 && errno != EINTR)
+			return errno;
+		if (n < 0)
+			continue;
+		if (fds[1].revents)
+			return ECANCELED;
+		if (fds[0].revents)
+			return 0;
+		if (left <= 0)
+			return ETIMEDOUT;
+	}
+}
+
+// slot finds or makes the event's slot; the last one takes what finds no room.
+static struct ledger_event *slot(struct ledger *led, int32_t type, int32_t port)
+{
+	uint32_t n = led->events, i;
+	struct ledger_event *e;
+
+	for (i = 0; i < n; i++)
+		if (led->event[i].type == type && led->event[i].port == port)
+			return &led->event[i];
+	if (n == LEDGER_EVENTS)
+		return &led->event[n - 1];
+	e = &led->event[n];
+	e->type = n == LEDGER_EVENTS - 1 ? -1 : type;
+	e->port = n == LEDGER_EVENTS - 1 ? 0 : port;
+	__atomic_store_n(&led->events, n + 1, __ATOMIC_RELEASE);
+	return e;
+}
+
+// An event's element is a port number only for port events; for numbers nobody
+// has named the library fills it too, but it may be a truncated pointer.
+static int32_t port_of(struct device *d, const struct ibv_async_event *e)
+{
+	unsigned type = e->event_type;
+
+	return type < 64 && d->port_types >> type & 1 ? e->element.port_num : 0;
+}
+
+static void note(struct run *r, int64_t got, int64_t hold, int64_t ack)
+{
+	r->count++;
+	r->last = got;
+	r->hold_sum += hold;
+	r->ack_sum += ack;
+	if (hold > r->hold_max)
+		r->hold_max = hold;
+	if (ack > r->ack_max)
+		r->ack_max = ack;
+}
+
+int native_read(struct device *d, struct run *runs, int cap, int64_t wait_ns)
+{
+	// In an endless storm the caller still gets a turn this often.
+	enum { SHARE = 1 << 14 };
+	struct ledger_lane *lane = &d->led->reader;
+	struct ledger_event *counts = NULL;
+	struct run *r = NULL;
+	struct ibv_async_event e;
+	int64_t t, got, before;
+	int err, n = 0, i;
+
+	err = await(d, d->ctx->async_fd, wait_ns < 0 ? -1 : now() + wait_ns);
+	if (err)
+		return err == ETIMEDOUT ? 0 : -err;
+	t = now();
+	for (i = 0; i < SHARE; i++) {
+		int32_t port;
+
+		enter(lane, C_GET_ASYNC_EVENT, t);
+		err = lib.get_async_event(d->ctx, &e) ? errno : 0;
+		if (err)
+			break;
+		got = now();
+		port = port_of(d, &e);
+		if (!r || r->type != (int32_t)e.event_type || r->port != port) {
+			r = &runs[n++];
+			*r = (struct run){ .type = e.event_type, .port = port, .first = got };
+			counts = slot(d->led, r->type, port);
+		}
+		add(&counts->read, 1);
+		before = now();
+		enter(lane, C_ACK_ASYNC_EVENT, before);
+		lib.ack_async_event(&e);
+		t = now();
+		add(&counts->acked, 1);
+		note(r, got, t - got, t - before);
+		if (n == cap)
+			break;
+	}
+	leave(lane);
+	return n || err == EAGAIN || err == EINTR ? n : -err;
+}

@@ -1,0 +1,89 @@
+// The native border in C. Everything here is called from native_linux.go only.
+// Rules: fixed widths, no ownership of Go memory beyond a call, an error is a
+// positive errno that travels with the call that gave it.
+#ifndef RDMA_EVENTS_NATIVE_H
+#define RDMA_EVENTS_NATIVE_H
+
+#include <stdint.h>
+
+// The ledger's layout; internal/ledger/layout.go says what it means.
+enum { LEDGER_EVENTS = 512, LEDGER_PROBES = 384 };
+struct ledger_lane { uint32_t call, pad; int64_t beat; };
+struct ledger_event { int32_t type, port; uint64_t read, acked; };
+struct ledger_probe {
+	uint32_t port, vector, method, pad;
+	struct ledger_lane lane;
+	uint64_t rounds, successes, errors, lost_events, lost_completions;
+	uint64_t events, acked, spurious, late;
+	uint8_t pad2[24];
+};
+struct ledger {
+	uint64_t magic;
+	uint32_t events, probes;
+	struct ledger_lane reader, control;
+	uint8_t pad[1024 - 16 - 2 * 16];
+	struct ledger_event event[LEDGER_EVENTS];
+	struct ledger_probe probe[LEDGER_PROBES];
+};
+
+// The same numbers stand in internal/ledger's test of its own layout.
+_Static_assert(sizeof(struct ledger_event) == 24, "event slot");
+_Static_assert(sizeof(struct ledger_probe) == 128, "probe slot");
+_Static_assert(__builtin_offsetof(struct ledger, reader) == 16, "reader lane");
+_Static_assert(__builtin_offsetof(struct ledger, event) == 1024, "event slots");
+_Static_assert(__builtin_offsetof(struct ledger, probe) == 1024 + 512 * 24, "probe slots");
+_Static_assert(__builtin_offsetof(struct ledger_probe, lane) == 16, "probe lane");
+_Static_assert(__builtin_offsetof(struct ledger_probe, rounds) == 32, "rounds");
+_Static_assert(__builtin_offsetof(struct ledger_probe, events) == 72, "events");
+_Static_assert(__builtin_offsetof(struct ledger_probe, late) == 96, "late");
+
+struct result { int32_t err; uint32_t call; };
+
+struct device;
+struct device_info { int32_t ports, vectors, transport; char firmware[64]; };
+struct port_info {
+	int32_t state, phys, link_layer, mtu, lid, sm_lid, width;
+	uint32_t speed;
+};
+struct run {
+	int32_t type, port;
+	uint64_t count;
+	int64_t first, last, hold_sum, hold_max, ack_sum, ack_max;
+};
+
+// native_load opens libibverbs once per process. On failure it returns an
+// errno and leaves what dlopen or dlsym said in why.
+int native_load(char *why, int size);
+// native_listed returns how many devices libibverbs lists, or -errno.
+int native_listed(struct ledger *led);
+// native_open opens a device by name; port_types is a bit mask of the event
+// types whose element is a port number.
+struct result native_open(const char *name, struct ledger *led, uint64_t port_types,
+			  struct device **out, struct device_info *info);
+struct result native_query_port(struct device *d, int port, struct port_info *out);
+// native_read waits up to wait_ns (negative: for ever) for asynchronous events,
+// then reads and acknowledges until the queue is empty, runs are full or a
+// storm has had its share. Returns the number of runs or -errno: -ECANCELED
+// after native_wake.
+int native_read(struct device *d, struct run *runs, int cap, int64_t wait_ns);
+// native_wake makes every blocked and every later wait on d return at once.
+void native_wake(struct device *d);
+// native_close must not run beside any other call on d, save native_wake.
+int native_close(struct device *d);
+
+struct probe;
+struct probe_config {
+	int32_t port, vector, method, slot, ack_batch, gid_index, pkey_index, link_layer, lid;
+	int64_t timeout_ns;
+	uint8_t gid[16];
+};
+struct round {
+	int32_t outcome, usable, err, wc_status;
+	uint32_t call;
+	int64_t start, wake, get, arm, drain, hold, ack, total;
+};
+struct result native_probe_open(struct device *d, const struct probe_config *c, struct probe **out);
+void native_probe_round(struct probe *p, struct round *out);
+struct result native_probe_close(struct probe *p);
+
+#endif

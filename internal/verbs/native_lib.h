@@ -1,0 +1,126 @@
+// What the C files of the native border share; native.h is what Go sees.
+#ifndef RDMA_EVENTS_NATIVE_LIB_H
+#define RDMA_EVENTS_NATIVE_LIB_H
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include <infiniband/verbs.h>
+
+#include "native.h"
+
+// Opened at run time, so that the worker starts without the library and can
+// say what is missing. Inline verbs (post, poll, arm) come from the header.
+#define SYMBOLS(X) \
+	X(get_device_list) X(free_device_list) X(get_device_name) X(open_device) X(close_device) \
+	X(query_device) X(get_async_event) X(ack_async_event) X(alloc_pd) X(dealloc_pd) \
+	X(create_comp_channel) X(destroy_comp_channel) X(create_cq) X(destroy_cq) X(get_cq_event) \
+	X(ack_cq_events) X(create_qp) X(modify_qp) X(destroy_qp) X(create_ah) X(destroy_ah) \
+	X(reg_mr) X(dereg_mr)
+#undef ibv_reg_mr
+
+struct verbs_library {
+#define X(f) __typeof__(&ibv_##f) f;
+	SYMBOLS(X)
+#undef X
+	int (*query_port)(struct ibv_context *, uint8_t, struct _compat_ibv_port_attr *);
+};
+
+extern struct verbs_library lib;
+
+// The order of internal/ledger's Call constants.
+enum call {
+	C_NONE, C_GET_DEVICE_LIST, C_OPEN_DEVICE, C_QUERY_DEVICE, C_QUERY_PORT, C_QUERY_GID,
+	C_QUERY_PKEY, C_ALLOC_PD, C_CREATE_COMP_CHANNEL, C_CREATE_CQ, C_CREATE_QP, C_CREATE_AH,
+	C_REG_MR, C_MODIFY_QP, C_POST_SEND, C_POST_RECV, C_REQ_NOTIFY_CQ, C_POLL_CQ, C_GET_CQ_EVENT,
+	C_ACK_CQ_EVENTS, C_GET_ASYNC_EVENT, C_ACK_ASYNC_EVENT, C_DESTROY_QP, C_DESTROY_CQ,
+	C_DESTROY_COMP_CHANNEL, C_DESTROY_AH, C_DEREG_MR, C_DEALLOC_PD, C_CLOSE_DEVICE, C_LOAD_LIBRARY,
+};
+
+struct device {
+	struct ibv_context *ctx;
+	struct ledger *led;
+	uint64_t port_types;
+	int wake;
+};
+
+static inline int64_t now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+// One thread writes each word, so a load and a store are enough.
+static inline void add(uint64_t *word, uint64_t n)
+{
+	__atomic_store_n(word, *word + n, __ATOMIC_RELEASE);
+}
+
+static inline void enter(struct ledger_lane *lane, enum call call, int64_t t)
+{
+	__atomic_store_n(&lane->beat, t, __ATOMIC_RELAXED);
+	__atomic_store_n(&lane->call, call, __ATOMIC_RELEASE);
+}
+
+static inline void leave(struct ledger_lane *lane)
+{
+	__atomic_store_n(&lane->call, C_NONE, __ATOMIC_RELEASE);
+}
+
+// CALL marks the lane while a call that may hang is under way.
+#define CALL(lane, id, expr) ({ \
+	enter(lane, id, now()); \
+	__typeof__(expr) value_ = (expr); \
+	leave(lane); \
+	value_; })
+
+// Some drivers return -errno where the man pages say errno (siw's post verbs);
+// others fail without setting it.
+static inline struct result failed(enum call call, int err)
+{
+	return (struct result){ err ? abs(err) : EIO, call };
+}
+
+// await returns 0 when fd is readable or broken, ETIMEDOUT, or ECANCELED after
+// native_wake. until is CLOCK_MONOTONIC ns, negative: for ever.
+int await(struct device *d, int fd, int64_t until);
+// nonblocking sets O_NONBLOCK; it returns an errno.
+int nonblocking(int fd);
+
+// The order of verbs.Method and verbs.Outcome.
+enum method { M_NONE, M_RC_WRITE, M_UD_SEND, M_FLUSH };
+enum outcome { O_SUCCESS, O_ERROR, O_LOST_EVENT, O_LOST_COMPLETION, O_CANCELED };
+
+enum { QKEY = 0x11111111 };
+
+struct probe {
+	struct device *d;
+	struct ledger_probe *led;
+	struct probe_config c;
+	struct ibv_comp_channel *channel;
+	struct ibv_cq *cq;
+	struct ibv_cq *recv_cq; // ud_send only: a CQ without channel for its own receives
+	struct ibv_pd *pd;
+	struct ibv_qp *qp;
+	struct ibv_ah *ah;
+	struct ibv_mr *mr;
+	void *buffer;
+	uint64_t round;   // number of the round, its work request's wr_id
+	int given_up;     // rounds that ended without their event
+	int unacked;
+	int64_t oldest;   // when the oldest unacknowledged event was read
+};
+
+#define PROBE_CALL(p, id, expr) CALL(&(p)->led->lane, id, expr)
+
+// The pieces of a probe that are made anew: in native_qp.c.
+struct result make_qp(struct probe *p);
+struct result drop_qp(struct probe *p);
+int post_ud_receive(struct probe *p);
+// acknowledge acknowledges what was read and returns how many that were; t is
+// the time now.
+int acknowledge(struct probe *p, int64_t t);
+
+#endif

@@ -1,0 +1,380 @@
+//go:build linux && cgo
+
+package verbs
+
+/*
+#cgo CFLAGS: -O2 -std=gnu11 -Wall
+#cgo LDFLAGS: -ldl -lpthread
+#include <stdlib.h>
+#include "native.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/ledger"
+)
+
+// runsPerRead bounds how many runs one call into the library hands over.
+const runsPerRead = 256
+
+// Native returns the backend over libibverbs, which is opened at the first
+// Open. Its sysfs is that of root, normally "/sys".
+func Native(sysfs Sysfs) Backend { return native{sysfs} }
+
+type native struct{ sysfs Sysfs }
+
+func (b native) Open(name string, led *ledger.Ledger) (Device, error) {
+	if err := load(); err != nil {
+		return nil, opError("open", name, 0, err)
+	}
+	cname := C.CString(name)
+	defer C.free(unsafe.Pointer(cname))
+	d := &nativeDevice{name: name, led: led, sysfs: b.sysfs, idle: make(chan struct{})}
+	var info C.struct_device_info
+	r := C.native_open(cname, (*C.struct_ledger)(led.Base()), portTypes(), &d.c, &info)
+	if r.err != 0 {
+		return nil, opError(callName(r.call), name, 0, b.openError(name, led, unix.Errno(r.err)))
+	}
+	d.attr = b.sysfs.Device(name)
+	d.attr.Name = name
+	d.attr.Ports, d.attr.Vectors = int(info.ports), int(info.vectors)
+	d.attr.EventsSupported = DriverRaisesEvents(d.attr.Driver)
+	d.attr.CountsFlushes = b.sysfs.countsFlushes(name)
+	if fw := C.GoString(&info.firmware[0]); fw != "" {
+		d.attr.Firmware = fw
+	}
+	return d, nil
+}
+
+func load() error {
+	var why [256]C.char
+	if errno := C.native_load(&why[0], C.int(len(why))); errno != 0 {
+		return fmt.Errorf("%w: %s", ErrNoLibrary, C.GoString(&why[0]))
+	}
+	return nil
+}
+
+// openError tells apart why a device cannot be opened: ENODEV is also what
+// comes when the library has no provider for a device that exists, EPERM when
+// the device is in another network namespace.
+func (b native) openError(name string, led *ledger.Ledger, errno unix.Errno) error {
+	node, err := b.sysfs.Node(name)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrNoDevice, errno)
+	}
+	switch errno {
+	case unix.ENODEV, unix.ENOSYS:
+		listed := int(C.native_listed((*C.struct_ledger)(led.Base())))
+		return fmt.Errorf("%w: libibverbs lists %d devices without it; is its provider library installed, and /dev/infiniband/%s there?",
+			ErrUnsupported, max(listed, 0), node)
+	case unix.EPERM:
+		if b.sysfs.exclusiveNetns() {
+			return fmt.Errorf("%w: %w", ErrExcludedNetns, errno)
+		}
+	}
+	return fmt.Errorf("/dev/infiniband/%s: %w", node, classify(errno))
+}
+
+// portTypes is the bit mask of event types whose element is a port number.
+func portTypes() C.uint64_t {
+	var mask C.uint64_t
+	for _, t := range EventTypes(ScopePort) {
+		mask |= 1 << uint(t)
+	}
+	return mask
+}
+
+// nativeDevice guards the C device: calls enter and leave, Close lets no new
+// one in and waits for those inside.
+type nativeDevice struct {
+	c     *C.struct_device
+	name  string
+	led   *ledger.Ledger
+	sysfs Sysfs
+	attr  DeviceAttr
+	runs  [runsPerRead]C.struct_run // ReadEvents' own
+
+	mu     sync.Mutex
+	closed bool
+	inside int
+	idle   chan struct{} // closed when closed and nobody is inside
+	probes map[*nativeProbe]struct{}
+}
+
+func (d *nativeDevice) Attr() DeviceAttr { return d.attr }
+
+func (d *nativeDevice) enter() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return ErrClosed
+	}
+	d.inside++
+	return nil
+}
+
+func (d *nativeDevice) leave() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.inside--
+	if d.closed && d.inside == 0 {
+		close(d.idle)
+	}
+}
+
+func (d *nativeDevice) QueryPort(port int) (PortAttr, error) {
+	if port < 1 || port > d.attr.Ports {
+		return PortAttr{}, opError("ibv_query_port", d.name, port,
+			fmt.Errorf("%w: the device has %d ports", ErrUnsupported, d.attr.Ports))
+	}
+	if err := d.enter(); err != nil {
+		return PortAttr{}, opError("ibv_query_port", d.name, port, err)
+	}
+	defer d.leave()
+	var info C.struct_port_info
+	if r := C.native_query_port(d.c, C.int(port), &info); r.err != 0 {
+		return PortAttr{}, opError("ibv_query_port", d.name, port, classify(unix.Errno(r.err)))
+	}
+	attr := PortAttr{
+		State: PortState(info.state), Phys: PhysState(info.phys), LinkLayer: LinkLayer(info.link_layer),
+		MTU: mtuBytes(int(info.mtu)), LID: int(info.lid), SMLID: int(info.sm_lid),
+	}
+	attr.Width, attr.RateGbps = linkRate(int(info.width), uint32(info.speed))
+	d.sysfs.Port(d.name, port, &attr)
+	return attr, nil
+}
+
+func (d *nativeDevice) ReadEvents(runs []Run, wait time.Duration) (int, error) {
+	if err := d.enter(); err != nil {
+		return 0, opError("ibv_get_async_event", d.name, 0, err)
+	}
+	defer d.leave()
+	room := min(len(runs), runsPerRead)
+	if room == 0 {
+		return 0, nil
+	}
+	n := int(C.native_read(d.c, &d.runs[0], C.int(room), C.int64_t(wait)))
+	if n < 0 {
+		err := error(ErrClosed)
+		if errno := unix.Errno(-n); errno != unix.ECANCELED {
+			err = classify(errno)
+		}
+		return 0, opError("ibv_get_async_event", d.name, 0, err)
+	}
+	for i := range n {
+		r := &d.runs[i]
+		runs[i] = Run{
+			Type: EventType(r._type), Port: int(r.port), Count: uint64(r.count),
+			First: int64(r.first), Last: int64(r.last),
+			HoldSum: int64(r.hold_sum), HoldMax: int64(r.hold_max),
+			AckSum: int64(r.ack_sum), AckMax: int64(r.ack_max),
+		}
+	}
+	return n, nil
+}
+
+func (d *nativeDevice) Close(timeout time.Duration) error {
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return opError("ibv_close_device", d.name, 0, ErrClosed)
+	}
+	d.closed = true
+	if d.inside == 0 {
+		close(d.idle)
+	}
+	probes := make([]*nativeProbe, 0, len(d.probes))
+	for p := range d.probes {
+		probes = append(probes, p)
+	}
+	d.mu.Unlock()
+	C.native_wake(d.c)
+	return opError("ibv_close_device", d.name, 0, within(timeout, func() error {
+		<-d.idle
+		var errs []error
+		for _, p := range probes {
+			errs = append(errs, p.destroy())
+		}
+		if errno := C.native_close(d.c); errno != 0 {
+			errs = append(errs, classify(unix.Errno(errno)))
+		}
+		return errors.Join(errs...)
+	}))
+}
+
+// within runs f, which may be held in the library for ever, for at most
+// timeout. After ErrStuck f's goroutine and thread are lost.
+func within(timeout time.Duration, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+		return ErrStuck
+	}
+}
+
+func (d *nativeDevice) NewProbe(c ProbeConfig) (Probe, error) {
+	if err := d.enter(); err != nil {
+		return nil, opError("new probe", d.name, c.Port, err)
+	}
+	defer d.leave()
+	cfg, err := d.probeConfig(c)
+	if err != nil {
+		return nil, opError("new probe", d.name, c.Port, err)
+	}
+	p := &nativeProbe{d: d, port: c.Port, idle: make(chan struct{}, 1)}
+	p.idle <- struct{}{}
+	if r := C.native_probe_open(d.c, &cfg, &p.c); r.err != 0 {
+		return nil, opError(callName(r.call), d.name, c.Port, probeError(unix.Errno(r.err)))
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.probes == nil {
+		d.probes = map[*nativeProbe]struct{}{}
+	}
+	d.probes[p] = struct{}{}
+	return p, nil
+}
+
+func (d *nativeDevice) probeConfig(c ProbeConfig) (C.struct_probe_config, error) {
+	var none C.struct_probe_config
+	if c.Vector < 0 || c.Vector >= d.attr.Vectors {
+		return none, fmt.Errorf("%w: completion vector %d of %d", ErrUnsupported, c.Vector, d.attr.Vectors)
+	}
+	attr, err := d.QueryPort(c.Port)
+	if err != nil {
+		return none, err
+	}
+	path, err := d.sysfs.probePath(d.name, c, attr, d.attr.Transport)
+	if err != nil {
+		return none, err
+	}
+	slot, err := d.led.AddProbe(c.Port, c.Vector, int(c.Method))
+	if err != nil {
+		return none, fmt.Errorf("%w: %w", ErrLimit, err)
+	}
+	cfg := C.struct_probe_config{
+		port: C.int32_t(c.Port), vector: C.int32_t(c.Vector), method: C.int32_t(c.Method), slot: C.int32_t(slot),
+		ack_batch: C.int32_t(max(c.AckBatch, 1)), gid_index: C.int32_t(path.gidIndex),
+		pkey_index: C.int32_t(path.pkeyIndex), link_layer: C.int32_t(attr.LinkLayer), lid: C.int32_t(attr.LID),
+		timeout_ns: C.int64_t(c.Timeout),
+	}
+	for i, b := range path.gid {
+		cfg.gid[i] = C.uint8_t(b)
+	}
+	return cfg, nil
+}
+
+// nativeProbe holds a token in idle while no call is inside.
+type nativeProbe struct {
+	c      *C.struct_probe
+	d      *nativeDevice
+	port   int
+	spoilt bool // by Round's goroutine
+	idle   chan struct{}
+	mu     sync.Mutex
+	closed bool
+}
+
+func (p *nativeProbe) Round() (Round, error) {
+	if err := p.d.enter(); err != nil {
+		return Round{}, opError("probe", p.d.name, p.port, err)
+	}
+	defer p.d.leave()
+	if !p.take() {
+		return Round{}, opError("probe", p.d.name, p.port, ErrClosed)
+	}
+	defer func() { p.idle <- struct{}{} }()
+	var r C.struct_round
+	C.native_probe_round(p.c, &r)
+	if Outcome(r.outcome) == OutcomeCanceled {
+		return Round{}, opError("probe", p.d.name, p.port, ErrClosed)
+	}
+	p.spoilt = r.usable == 0
+	return Round{
+		Outcome: Outcome(r.outcome), Status: roundStatus(&r), Start: int64(r.start),
+		Wake: int64(r.wake), Get: int64(r.get), Arm: int64(r.arm), Drain: int64(r.drain),
+		Hold: int64(r.hold), Ack: int64(r.ack), Total: int64(r.total),
+	}, nil
+}
+
+// take waits for the token and reports whether the probe is still open.
+func (p *nativeProbe) take() bool {
+	<-p.idle
+	if p.isClosed() {
+		p.idle <- struct{}{}
+		return false
+	}
+	return true
+}
+
+func (p *nativeProbe) isClosed() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.closed
+}
+
+func roundStatus(r *C.struct_round) string {
+	switch Outcome(r.outcome) {
+	case OutcomeError:
+		if r.err != 0 {
+			return callName(r.call) + ": " + unix.Errno(r.err).Error()
+		}
+		return completionStatus(int(r.wc_status))
+	case OutcomeLostEvent, OutcomeLostCompletion:
+		return Outcome(r.outcome).String()
+	}
+	return ""
+}
+
+func (p *nativeProbe) Usable() bool { return !p.spoilt }
+
+// Close waits for a Round that is under way: it ends at its own deadline, or
+// at once when the device is closed.
+func (p *nativeProbe) Close(timeout time.Duration) error {
+	if err := p.d.enter(); err != nil {
+		return opError("close probe", p.d.name, p.port, err)
+	}
+	if p.isClosed() {
+		p.d.leave()
+		return opError("close probe", p.d.name, p.port, ErrClosed)
+	}
+	return opError("close probe", p.d.name, p.port, within(timeout, func() error {
+		defer p.d.leave()
+		err := p.destroy()
+		p.d.mu.Lock()
+		defer p.d.mu.Unlock()
+		delete(p.d.probes, p)
+		return err
+	}))
+}
+
+// destroy is what Close and the device's Close share; the second caller gets
+// ErrClosed from Close and nil here.
+func (p *nativeProbe) destroy() error {
+	if !p.take() {
+		return nil
+	}
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	defer func() { p.idle <- struct{}{} }()
+	if r := C.native_probe_close(p.c); r.err != 0 {
+		return fmt.Errorf("%s: %w", callName(r.call), classify(unix.Errno(r.err)))
+	}
+	return nil
+}
+
+func callName(c C.uint32_t) string { return ledger.Call(c).String() }

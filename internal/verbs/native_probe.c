@@ -1,0 +1,264 @@
+//go:build linux && cgo
+
+#include "native_lib.h"
+
+// seen is what one read of the completion channel brought.
+struct seen {
+	int mine;         // the round's own completion was among them
+	int others;       // completions of rounds given up
+	enum ibv_wc_status status;
+};
+
+int acknowledge(struct probe *p, int64_t t)
+{
+	int n = p->unacked;
+
+	if (!n)
+		return 0;
+	enter(&p->led->lane, C_ACK_CQ_EVENTS, t);
+	lib.ack_cq_events(p->cq, n);
+	leave(&p->led->lane);
+	add(&p->led->acked, n);
+	p->unacked = 0;
+	return n;
+}
+
+static struct result prepare_flush(struct probe *p)
+{
+	// siw refuses a receive without an element; one of length 0 needs no memory region.
+	struct ibv_sge nothing = { 0 };
+	struct ibv_recv_wr wr = { .wr_id = p->round, .sg_list = &nothing, .num_sge = 1 }, *bad;
+	struct result r = make_qp(p);
+	int err;
+
+	if (r.err)
+		return r;
+	err = PROBE_CALL(p, C_POST_RECV, ibv_post_recv(p->qp, &wr, &bad));
+	return err ? failed(C_POST_RECV, err) : r;
+}
+
+static struct result start_round(struct probe *p, int64_t t)
+{
+	struct ibv_send_wr wr = { .wr_id = p->round, .send_flags = IBV_SEND_SIGNALED, .opcode = IBV_WR_RDMA_WRITE };
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_ERR };
+	struct ibv_send_wr *bad;
+	enum call call = C_POST_SEND;
+	int err;
+
+	if (p->c.method == M_UD_SEND) {
+		wr.opcode = IBV_WR_SEND;
+		wr.wr.ud.ah = p->ah;
+		wr.wr.ud.remote_qpn = p->qp->qp_num;
+		wr.wr.ud.remote_qkey = QKEY;
+	}
+	if (p->c.method == M_FLUSH)
+		call = C_MODIFY_QP;
+	enter(&p->led->lane, call, t);
+	err = call == C_MODIFY_QP ? lib.modify_qp(p->qp, &a, IBV_QP_STATE) : ibv_post_send(p->qp, &wr, &bad);
+	leave(&p->led->lane);
+	return err ? failed(call, err) : (struct result){ 0 };
+}
+
+// take polls the CQ until it is empty.
+static int take(struct probe *p, struct seen *s)
+{
+	struct ibv_wc wc;
+	int n;
+
+	while ((n = ibv_poll_cq(p->cq, 1, &wc)) > 0) {
+		if (wc.wr_id != p->round) {
+			s->others++;
+			continue;
+		}
+		s->mine = 1;
+		s->status = wc.status;
+	}
+	return n < 0 ? EIO : 0;
+}
+
+// next_event reads one completion event, arms the CQ again and drains it:
+// armed before it is drained, so that what comes in between makes an event.
+// EAGAIN: there is none.
+static struct result next_event(struct probe *p, struct seen *s, struct round *out)
+{
+	struct ledger_lane *lane = &p->led->lane;
+	struct ibv_cq *cq;
+	void *context;
+	int64_t before = now(), got, armed, drained;
+	int err;
+
+	*s = (struct seen){ 0 };
+	enter(lane, C_GET_CQ_EVENT, before);
+	if (lib.get_cq_event(p->channel, &cq, &context)) {
+		err = errno;
+		leave(lane);
+		return failed(C_GET_CQ_EVENT, err);
+	}
+	got = now();
+	add(&p->led->events, 1);
+	if (!p->unacked++)
+		p->oldest = got;
+	enter(lane, C_REQ_NOTIFY_CQ, got);
+	err = ibv_req_notify_cq(cq, 0);
+	armed = now();
+	enter(lane, C_POLL_CQ, armed);
+	if (!err) {
+		err = take(p, s);
+		drained = now();
+		leave(lane);
+		if (err)
+			return failed(C_POLL_CQ, err);
+	} else {
+		leave(lane);
+		return failed(C_REQ_NOTIFY_CQ, err);
+	}
+	out->wake = got - out->start;
+	out->get = got - before;
+	out->arm = armed - got;
+	out->drain = drained - armed;
+	out->total = drained - out->start;
+	if (p->unacked >= p->c.ack_batch) {
+		int64_t acked;
+
+		acknowledge(p, drained);
+		acked = now();
+		out->ack = acked - drained;
+		out->hold = acked - p->oldest;
+		if (p->c.ack_batch == 1)
+			out->total = acked - out->start;
+	}
+	return (struct result){ 0 };
+}
+
+// An event that brought nothing of this round belongs to one given up, or to
+// none: the latter is legal (a completion drained before its event was read).
+static void count_stray(struct probe *p, const struct seen *s)
+{
+	if (p->given_up) {
+		p->given_up--;
+		add(&p->led->late, 1);
+	} else if (!s->others) {
+		add(&p->led->spurious, 1);
+	}
+}
+
+// clear takes the events that are there before the round begins.
+static struct result clear(struct probe *p)
+{
+	struct round unused = { 0 };
+	struct seen s;
+	struct result r;
+
+	while (!(r = next_event(p, &s, &unused)).err)
+		count_stray(p, &s);
+	return r.err == EAGAIN ? (struct result){ 0 } : r;
+}
+
+// verdict is the outcome of a round whose completion came with its event. The
+// flush method means its completion to be flushed.
+static int verdict(const struct probe *p, const struct seen *s, struct round *out)
+{
+	enum ibv_wc_status good = p->c.method == M_FLUSH ? IBV_WC_WR_FLUSH_ERR : IBV_WC_SUCCESS;
+
+	out->wc_status = s->status;
+	return s->status == good ? O_SUCCESS : O_ERROR;
+}
+
+// look_last is for a round whose deadline has passed: an event in the channel
+// is taken yet; else one poll tells an event that was lost from a completion
+// that never came. The CQ is armed anew, since nobody knows whether it is.
+static int look_last(struct probe *p, struct round *out)
+{
+	struct seen s = { 0 };
+
+	while (!next_event(p, &s, out).err) {
+		if (s.mine)
+			return verdict(p, &s, out);
+		count_stray(p, &s);
+	}
+	s = (struct seen){ 0 };
+	take(p, &s);
+	PROBE_CALL(p, C_REQ_NOTIFY_CQ, ibv_req_notify_cq(p->cq, 0));
+	out->wc_status = s.mine ? s.status : 0;
+	out->wake = out->get = out->arm = out->drain = out->hold = out->ack = out->total = 0;
+	p->given_up++;
+	return s.mine ? O_LOST_EVENT : O_LOST_COMPLETION;
+}
+
+static int wait_round(struct probe *p, struct round *out)
+{
+	int64_t until = out->start + p->c.timeout_ns;
+	struct result r;
+	struct seen s;
+	int err;
+
+	for (;;) {
+		err = await(p->d, p->channel->fd, until);
+		if (err == ECANCELED)
+			return O_CANCELED;
+		if (err == ETIMEDOUT)
+			return look_last(p, out);
+		r = next_event(p, &s, out);
+		if (r.err == EAGAIN)
+			continue;
+		if (r.err) {
+			out->err = r.err;
+			out->call = r.call;
+			return O_ERROR;
+		}
+		if (s.mine)
+			return verdict(p, &s, out);
+		count_stray(p, &s);
+	}
+}
+
+static void count_round(struct probe *p, int outcome)
+{
+	switch (outcome) {
+	case O_CANCELED: return;
+	case O_SUCCESS: add(&p->led->successes, 1); break;
+	case O_ERROR: add(&p->led->errors, 1); break;
+	case O_LOST_EVENT: add(&p->led->lost_events, 1); break;
+	case O_LOST_COMPLETION: add(&p->led->lost_completions, 1); break;
+	}
+	add(&p->led->rounds, 1);
+}
+
+// tidy ends a round: the flush method's queue pair is used up, the ud_send
+// method's receive is posted again.
+static void tidy(struct probe *p, struct round *out)
+{
+	struct ibv_wc wc;
+
+	if (p->c.method == M_FLUSH) {
+		struct result r = drop_qp(p);
+		if (r.err && !out->err) {
+			out->err = r.err;
+			out->call = r.call;
+			out->outcome = O_ERROR;
+		}
+	}
+	while (p->recv_cq && ibv_poll_cq(p->recv_cq, 1, &wc) > 0)
+		if (wc.status || post_ud_receive(p))
+			break;
+}
+
+void native_probe_round(struct probe *p, struct round *out)
+{
+	struct result r = clear(p);
+
+	*out = (struct round){ .outcome = O_ERROR };
+	p->round++;
+	if (!r.err && p->c.method == M_FLUSH)
+		r = prepare_flush(p);
+	out->start = now();
+	if (!r.err)
+		r = start_round(p, out->start);
+	out->err = r.err;
+	out->call = r.call;
+	if (!r.err)
+		out->outcome = wait_round(p, out);
+	tidy(p, out);
+	count_round(p, out->outcome);
+	out->usable = out->outcome != O_ERROR || p->c.method == M_FLUSH;
+}

@@ -1,0 +1,199 @@
+//go:build linux && cgo
+
+#include <string.h>
+
+#include "native_lib.h"
+
+enum { CQ_SIZE = 64, QP_SIZE = 16, UD_RECEIVES = 8, MR_SIZE = 4096 };
+
+static struct result modify(struct probe *p, struct ibv_qp_attr *a, int mask)
+{
+	int err = PROBE_CALL(p, C_MODIFY_QP, lib.modify_qp(p->qp, a, mask));
+
+	return err ? failed(C_MODIFY_QP, err) : (struct result){ 0 };
+}
+
+struct result make_qp(struct probe *p)
+{
+	int ud = p->c.method == M_UD_SEND;
+	struct ibv_qp_init_attr init = {
+		.send_cq = p->cq, .recv_cq = p->recv_cq ? p->recv_cq : p->cq,
+		.cap = { .max_send_wr = QP_SIZE, .max_recv_wr = QP_SIZE, .max_send_sge = 1, .max_recv_sge = 1 },
+		.qp_type = ud ? IBV_QPT_UD : IBV_QPT_RC,
+	};
+	struct ibv_qp_attr a = {
+		.qp_state = IBV_QPS_INIT, .port_num = p->c.port, .pkey_index = p->c.pkey_index, .qkey = QKEY,
+		.qp_access_flags = p->c.method == M_RC_WRITE ? IBV_ACCESS_REMOTE_WRITE : 0,
+	};
+
+	p->qp = PROBE_CALL(p, C_CREATE_QP, lib.create_qp(p->pd, &init));
+	if (!p->qp)
+		return failed(C_CREATE_QP, errno);
+	return modify(p, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+			      (ud ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS));
+}
+
+struct result drop_qp(struct probe *p)
+{
+	int err = p->qp ? PROBE_CALL(p, C_DESTROY_QP, lib.destroy_qp(p->qp)) : 0;
+
+	p->qp = NULL;
+	return err ? failed(C_DESTROY_QP, err) : (struct result){ 0 };
+}
+
+static struct ibv_ah_attr own_address(const struct probe *p)
+{
+	struct ibv_ah_attr a = {
+		.dlid = p->c.lid, .port_num = p->c.port,
+		.is_global = p->c.link_layer == IBV_LINK_LAYER_ETHERNET,
+		.grh = { .sgid_index = p->c.gid_index, .hop_limit = 64 },
+	};
+
+	memcpy(a.grh.dgid.raw, p->c.gid, sizeof p->c.gid);
+	return a;
+}
+
+// The library's own retries must end before the round's deadline, or a broken
+// path would look like a lost completion: local ACK timeout is 4.096 us << n.
+static uint8_t ack_timeout(const struct probe *p, int tries)
+{
+	uint8_t n = 1;
+
+	while (n < 20 && (4096LL << (n + 1)) * tries < p->c.timeout_ns / 2)
+		n++;
+	return n;
+}
+
+static struct result connect_rc(struct probe *p)
+{
+	enum { RETRIES = 3 };
+	struct ibv_qp_attr rtr = {
+		.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_256, .dest_qp_num = p->qp->qp_num,
+		.max_dest_rd_atomic = 1, .min_rnr_timer = 12, .ah_attr = own_address(p),
+	};
+	struct ibv_qp_attr rts = {
+		.qp_state = IBV_QPS_RTS, .timeout = ack_timeout(p, RETRIES + 1), .retry_cnt = RETRIES,
+		.max_rd_atomic = 1,
+	};
+	struct result r = modify(p, &rtr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+				 IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+
+	if (r.err)
+		return r;
+	return modify(p, &rts, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+		      IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+}
+
+int post_ud_receive(struct probe *p)
+{
+	struct ibv_sge where = { (uintptr_t)p->buffer, MR_SIZE, p->mr->lkey };
+	struct ibv_recv_wr wr = { .sg_list = &where, .num_sge = 1 }, *bad;
+
+	return PROBE_CALL(p, C_POST_RECV, ibv_post_recv(p->qp, &wr, &bad));
+}
+
+static struct result connect_ud(struct probe *p)
+{
+	struct ibv_qp_attr rtr = { .qp_state = IBV_QPS_RTR }, rts = { .qp_state = IBV_QPS_RTS };
+	struct ibv_ah_attr own = own_address(p);
+	struct result r = modify(p, &rtr, IBV_QP_STATE);
+	int i;
+
+	if (!r.err)
+		r = modify(p, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN);
+	if (r.err)
+		return r;
+	p->ah = PROBE_CALL(p, C_CREATE_AH, lib.create_ah(p->pd, &own));
+	if (!p->ah)
+		return failed(C_CREATE_AH, errno);
+	p->buffer = aligned_alloc(MR_SIZE, MR_SIZE);
+	if (!p->buffer)
+		return failed(C_REG_MR, ENOMEM);
+	p->mr = PROBE_CALL(p, C_REG_MR, lib.reg_mr(p->pd, p->buffer, MR_SIZE, IBV_ACCESS_LOCAL_WRITE));
+	if (!p->mr)
+		return failed(C_REG_MR, errno);
+	// Without a receive the device would count its own packet as dropped.
+	for (i = 0; i < UD_RECEIVES; i++) {
+		int err = post_ud_receive(p);
+		if (err)
+			return failed(C_POST_RECV, err);
+	}
+	return (struct result){ 0 };
+}
+
+static struct result make_queues(struct probe *p)
+{
+	int err;
+
+	p->pd = PROBE_CALL(p, C_ALLOC_PD, lib.alloc_pd(p->d->ctx));
+	if (!p->pd)
+		return failed(C_ALLOC_PD, errno);
+	p->channel = PROBE_CALL(p, C_CREATE_COMP_CHANNEL, lib.create_comp_channel(p->d->ctx));
+	if (!p->channel)
+		return failed(C_CREATE_COMP_CHANNEL, errno);
+	err = nonblocking(p->channel->fd);
+	if (err)
+		return failed(C_CREATE_COMP_CHANNEL, err);
+	p->cq = PROBE_CALL(p, C_CREATE_CQ, lib.create_cq(p->d->ctx, CQ_SIZE, p, p->channel, p->c.vector));
+	if (!p->cq)
+		return failed(C_CREATE_CQ, errno);
+	if (p->c.method == M_UD_SEND) {
+		p->recv_cq = PROBE_CALL(p, C_CREATE_CQ, lib.create_cq(p->d->ctx, CQ_SIZE, p, NULL, p->c.vector));
+		if (!p->recv_cq)
+			return failed(C_CREATE_CQ, errno);
+	}
+	// Never solicited only: some drivers do not treat flush errors as solicited.
+	err = PROBE_CALL(p, C_REQ_NOTIFY_CQ, ibv_req_notify_cq(p->cq, 0));
+	return err ? failed(C_REQ_NOTIFY_CQ, err) : (struct result){ 0 };
+}
+
+struct result native_probe_open(struct device *d, const struct probe_config *c, struct probe **out)
+{
+	struct probe *p = calloc(1, sizeof *p);
+	struct result r;
+
+	if (!p)
+		return failed(C_CREATE_CQ, ENOMEM);
+	p->d = d;
+	p->c = *c;
+	p->led = &d->led->probe[c->slot];
+	r = make_queues(p);
+	if (!r.err && c->method != M_FLUSH)
+		r = make_qp(p);
+	if (!r.err && c->method == M_RC_WRITE)
+		r = connect_rc(p);
+	if (!r.err && c->method == M_UD_SEND)
+		r = connect_ud(p);
+	if (r.err)
+		native_probe_close(p);
+	else
+		*out = p;
+	return r;
+}
+
+// Destroying in the order of use: every destroy of a CQ waits for the
+// acknowledgement of its events, and a parent refuses to go before its child.
+struct result native_probe_close(struct probe *p)
+{
+	struct result r = { 0 };
+	int err;
+
+	if (p->cq)
+		acknowledge(p, now());
+	r = drop_qp(p);
+	if (p->ah && (err = PROBE_CALL(p, C_DESTROY_AH, lib.destroy_ah(p->ah))) && !r.err)
+		r = failed(C_DESTROY_AH, err);
+	if (p->mr && (err = PROBE_CALL(p, C_DEREG_MR, lib.dereg_mr(p->mr))) && !r.err)
+		r = failed(C_DEREG_MR, err);
+	if (p->recv_cq && (err = PROBE_CALL(p, C_DESTROY_CQ, lib.destroy_cq(p->recv_cq))) && !r.err)
+		r = failed(C_DESTROY_CQ, err);
+	if (p->cq && (err = PROBE_CALL(p, C_DESTROY_CQ, lib.destroy_cq(p->cq))) && !r.err)
+		r = failed(C_DESTROY_CQ, err);
+	if (p->channel && (err = PROBE_CALL(p, C_DESTROY_COMP_CHANNEL, lib.destroy_comp_channel(p->channel))) && !r.err)
+		r = failed(C_DESTROY_COMP_CHANNEL, err);
+	if (p->pd && (err = PROBE_CALL(p, C_DEALLOC_PD, lib.dealloc_pd(p->pd))) && !r.err)
+		r = failed(C_DEALLOC_PD, err);
+	free(p->buffer);
+	free(p);
+	return r;
+}

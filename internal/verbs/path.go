@@ -1,0 +1,131 @@
+package verbs
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// path is how a probe's queue pair addresses its own port.
+type path struct {
+	gidIndex, pkeyIndex int
+	gid                 [16]byte
+}
+
+// gidEntry is one filled entry of a port's GID table.
+type gidEntry struct {
+	index int
+	gid   [16]byte
+	v2    bool // RoCE v2
+}
+
+// probePath chooses the GID and P_Key of a probe. Flush needs neither a GID
+// nor an active port. ErrUnsupported: the method cannot work on this port now.
+func (s Sysfs) probePath(device string, c ProbeConfig, attr PortAttr, transport string) (path, error) {
+	p := path{gidIndex: max(c.GIDIndex, 0), pkeyIndex: c.PKeyIdx}
+	dir := filepath.Join(s.root, "class/infiniband", device, "ports", strconv.Itoa(c.Port))
+	if p.pkeyIndex < 0 {
+		p.pkeyIndex = fullMember(readTable(filepath.Join(dir, "pkeys")))
+	}
+	if c.Method == MethodFlush {
+		return p, nil
+	}
+	if transport == "iwarp" {
+		return p, fmt.Errorf("%w: %s on iWARP, whose queue pairs need a connection manager", ErrUnsupported, c.Method)
+	}
+	if attr.State != PortActive {
+		return p, fmt.Errorf("%w: %s on a port that is %s", ErrUnsupported, c.Method, attr.State)
+	}
+	if attr.LinkLayer != LinkEthernet && c.GIDIndex < 0 {
+		return p, nil
+	}
+	entry, ok := chooseGID(readGIDs(dir), c.GIDIndex)
+	if !ok {
+		return p, fmt.Errorf("%w: the port has no usable GID", ErrUnsupported)
+	}
+	p.gidIndex, p.gid = entry.index, entry.gid
+	return p, nil
+}
+
+// chooseGID takes the wanted index, or with want < 0 the best entry: RoCE v2
+// before v1, routable before link local, low index before high.
+func chooseGID(entries []gidEntry, want int) (gidEntry, bool) {
+	var best gidEntry
+	found, bestRank := false, 0
+	for _, e := range entries {
+		if want >= 0 && e.index != want {
+			continue
+		}
+		if r := e.rank(); !found || r > bestRank {
+			best, bestRank, found = e, r, true
+		}
+	}
+	return best, found
+}
+
+func (e gidEntry) rank() int {
+	rank := 0
+	if e.v2 {
+		rank += 2
+	}
+	if !netip.AddrFrom16(e.gid).IsLinkLocalUnicast() {
+		rank++
+	}
+	return rank
+}
+
+// readGIDs reads gids/ and gid_attrs/types/ of a port. The kernel answers
+// empty entries with zeros and their types with EINVAL.
+func readGIDs(dir string) []gidEntry {
+	var entries []gidEntry
+	for index, text := range readTable(filepath.Join(dir, "gids")) {
+		addr, err := netip.ParseAddr(text)
+		if err != nil || addr.IsUnspecified() {
+			continue
+		}
+		kind, _ := os.ReadFile(filepath.Join(dir, "gid_attrs/types", strconv.Itoa(index))) //nolint:errcheck // an unreadable type ranks lowest
+		entries = append(entries, gidEntry{index, addr.As16(), bytes.Contains(kind, []byte("v2"))})
+	}
+	return entries
+}
+
+// fullMember returns the index of the first P_Key with full membership, whose
+// top bit is set; 0, which RoCE always has, when there is none.
+func fullMember(pkeys []string) int {
+	for i, text := range pkeys {
+		if v, err := strconv.ParseUint(text, 0, 16); err == nil && v&0x8000 != 0 {
+			return i
+		}
+	}
+	return 0
+}
+
+// readTable reads a directory of files 0, 1, 2 ... until one is missing.
+func readTable(dir string) []string {
+	var table []string
+	for i := 0; ; i++ {
+		text, err := os.ReadFile(filepath.Join(dir, strconv.Itoa(i)))
+		if os.IsNotExist(err) {
+			return table
+		}
+		table = append(table, strings.TrimSpace(string(text)))
+	}
+}
+
+// exclusiveNetns reports whether RDMA devices belong to one network namespace
+// each (parameter netns_mode of ib_core; "Y" is the shared mode).
+func (s Sysfs) exclusiveNetns() bool {
+	mode, err := os.ReadFile(filepath.Join(s.root, "module/ib_core/parameters/netns_mode"))
+	return err == nil && strings.TrimSpace(string(mode)) == "N"
+}
+
+// countsFlushes reports whether the driver counts flushed work requests
+// (mlx5's req_cqe_flush_error and resp_cqe_flush_error), as operators' alerts do.
+func (s Sysfs) countsFlushes(device string) bool {
+	found, err := filepath.Glob(filepath.Join(s.root, "class/infiniband", device, "ports/*/hw_counters/*_cqe_flush_error"))
+	return err == nil && len(found) > 0
+}

@@ -1,0 +1,97 @@
+package verbs
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func gid(index int, addr string, v2 bool) gidEntry {
+	return gidEntry{index, netip.MustParseAddr(addr).As16(), v2}
+}
+
+func TestTheBestGIDIsRoutableRoCEv2(t *testing.T) {
+	table := []gidEntry{
+		gid(0, "fe80::1", false), gid(1, "fe80::1", true),
+		gid(2, "::ffff:10.0.0.1", false), gid(3, "::ffff:10.0.0.1", true), gid(4, "2001:db8::1", true),
+	}
+	best, ok := chooseGID(table, -1)
+	require.True(t, ok)
+	require.Equal(t, 3, best.index)
+	best, ok = chooseGID(table[:2], -1)
+	require.True(t, ok)
+	require.Equal(t, 1, best.index)
+	best, ok = chooseGID(table, 2)
+	require.True(t, ok)
+	require.Equal(t, 2, best.index)
+	_, ok = chooseGID(table, 9)
+	require.False(t, ok)
+	_, ok = chooseGID(nil, -1)
+	require.False(t, ok)
+}
+
+func TestTheFirstFullMemberPKeyIsTaken(t *testing.T) {
+	require.Equal(t, 2, fullMember([]string{"0x0000", "0x7fff", "0xffff", "0x8001"}))
+	require.Equal(t, 0, fullMember([]string{"0x7fff"}))
+	require.Equal(t, 0, fullMember(nil))
+}
+
+// portTree writes tables of a port as the kernel shows them.
+func portTree(t *testing.T, tables map[string][]string) Sysfs {
+	t.Helper()
+	root := t.TempDir()
+	for name, rows := range tables {
+		dir := filepath.Join(root, "class/infiniband/rxe0/ports/1", name)
+		require.NoError(t, os.MkdirAll(dir, 0o755))
+		for i, row := range rows {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, strconv.Itoa(i)), []byte(row+"\n"), 0o600))
+		}
+	}
+	return NewSysfs(root)
+}
+
+func TestProbePathByMethodAndPort(t *testing.T) {
+	s := portTree(t, map[string][]string{
+		"gids": {
+			"0000:0000:0000:0000:0000:0000:0000:0000",
+			"fe80:0000:0000:0000:0000:0000:0000:0001",
+			"0000:0000:0000:0000:0000:ffff:0a00:0001",
+		},
+		"gid_attrs/types": {"", "RoCE v2", "RoCE v2"},
+		"pkeys":           {"0xffff"},
+	})
+	auto := ProbeConfig{Port: 1, Method: MethodRCWrite, GIDIndex: -1, PKeyIdx: -1}
+	active := PortAttr{State: PortActive, LinkLayer: LinkEthernet}
+
+	got, err := s.probePath("rxe0", auto, active, "infiniband")
+	require.NoError(t, err)
+	require.Equal(t, 2, got.gidIndex)
+
+	_, err = s.probePath("rxe0", auto, PortAttr{State: PortDown, LinkLayer: LinkEthernet}, "infiniband")
+	require.ErrorIs(t, err, ErrUnsupported)
+	require.ErrorContains(t, err, "a port that is down")
+	_, err = s.probePath("rxe0", auto, active, "iwarp")
+	require.ErrorIs(t, err, ErrUnsupported)
+	_, err = s.probePath("rxe0", ProbeConfig{Port: 1, Method: MethodRCWrite, GIDIndex: 7}, active, "infiniband")
+	require.ErrorContains(t, err, "no usable GID")
+
+	flush := auto
+	flush.Method = MethodFlush
+	_, err = s.probePath("rxe0", flush, PortAttr{State: PortDown}, "iwarp")
+	require.NoError(t, err)
+	_, err = s.probePath("rxe0", auto, PortAttr{State: PortActive, LinkLayer: LinkInfiniBand}, "infiniband")
+	require.NoError(t, err, "InfiniBand addresses by LID")
+}
+
+func TestFlushCounterIsFound(t *testing.T) {
+	require.False(t, portTree(t, map[string][]string{"hw_counters": {"0"}}).countsFlushes("rxe0"))
+	root := t.TempDir()
+	dir := filepath.Join(root, "class/infiniband/mlx5_0/ports/1/hw_counters")
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "resp_cqe_flush_error"), []byte("0\n"), 0o600))
+	require.True(t, NewSysfs(root).countsFlushes("mlx5_0"))
+}

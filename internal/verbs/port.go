@@ -1,0 +1,114 @@
+package verbs
+
+import "strconv"
+
+// PortState is enum ibv_port_state (ibv_query_port(3)).
+type PortState int32
+
+// The states of a port. PortAbsent is ours: the device is not there.
+const (
+	PortNop PortState = iota
+	PortDown
+	PortInit
+	PortArmed
+	PortActive
+	PortActiveDefer
+	PortAbsent PortState = -1
+)
+
+// String returns the state as it stands in tags and fields: "nop", "down",
+// "init", "armed", "active", "active_defer", "absent" or "unknown_<number>".
+func (s PortState) String() string {
+	switch s {
+	case PortNop:
+		return "nop"
+	case PortDown:
+		return "down"
+	case PortInit:
+		return "init"
+	case PortArmed:
+		return "armed"
+	case PortActive:
+		return "active"
+	case PortActiveDefer:
+		return "active_defer"
+	case PortAbsent:
+		return "absent"
+	}
+	return "unknown_" + strconv.Itoa(int(s))
+}
+
+// PhysState is the physical state of a port (struct ibv_port_attr.phys_state;
+// the numbers are those of the kernel's enum ib_port_phys_state).
+type PhysState uint8
+
+// String returns the physical state in lower snake, as in "link_up".
+func (s PhysState) String() string {
+	names := [...]string{
+		"unknown", "sleep", "polling", "disabled", "port_configuration_training",
+		"link_up", "link_error_recovery", "phy_test",
+	}
+	if int(s) < len(names) {
+		return names[s]
+	}
+	return "unknown_" + strconv.Itoa(int(s))
+}
+
+// LinkLayer is the port's link layer (IBV_LINK_LAYER_*).
+type LinkLayer uint8
+
+// The link layers.
+const (
+	LinkUnspecified LinkLayer = iota
+	LinkInfiniBand
+	LinkEthernet
+)
+
+// String returns "unspecified", "infiniband" or "ethernet".
+func (l LinkLayer) String() string {
+	switch l {
+	case LinkUnspecified:
+		return "unspecified"
+	case LinkInfiniBand:
+		return "infiniband"
+	case LinkEthernet:
+		return "ethernet"
+	}
+	return "unknown_" + strconv.Itoa(int(l))
+}
+
+// PortAttr is one answer of ibv_query_port, completed with what sysfs alone
+// knows. Strings that could not be read are empty, numbers that may be unknown
+// have a Has flag.
+type PortAttr struct {
+	State      PortState
+	Phys       PhysState
+	LinkLayer  LinkLayer
+	MTU        int     // active MTU in bytes, 0 unknown
+	LID, SMLID int     // 0 on Ethernet
+	Width      string  // "1x", "4x"; "" unknown
+	RateGbps   float64 // signalling rate over all lanes; 0 unknown
+	NetDev     string  // name of the network device; "" none
+
+	LinkDowned    uint64 // times the link went down, from the driver's counter
+	HasLinkDowned bool
+}
+
+// DeviceAttr is what an open device is. Strings that could not be read are
+// empty; NUMANode is -1 where the host has none.
+type DeviceAttr struct {
+	Name            string
+	Ports           int
+	Vectors         int  // completion vectors
+	EventsSupported bool // false where the driver raises no asynchronous events
+	NodeGUID        string
+	SysImageGUID    string
+	PCIAddress      string
+	NUMANode        int
+	BoardID         string
+	Driver          string // kernel driver, as in "mlx5_core" or "rdma_rxe"
+	Transport       string // "infiniband", "iwarp", "usnic", ...
+	Firmware        string
+	VirtualFunction bool
+	CountsFlushes   bool // the driver has a counter of flushed work requests that operators watch
+}

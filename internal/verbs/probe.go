@@ -1,0 +1,90 @@
+package verbs
+
+import (
+	"fmt"
+	"time"
+)
+
+// Method is how a probe makes its device complete something.
+type Method int8
+
+// The methods. RCWrite is a zero-length RDMA write of an RC queue pair
+// connected to itself; UDSend a send of a UD queue pair to its own address;
+// Flush a fresh queue pair with one posted receive, moved to the error state.
+const (
+	MethodNone Method = iota
+	MethodRCWrite
+	MethodUDSend
+	MethodFlush
+)
+
+var methodNames = [...]string{"none", "rc_write", "ud_send", "flush"}
+
+// String returns "none", "rc_write", "ud_send" or "flush".
+func (m Method) String() string {
+	if m < 0 || int(m) >= len(methodNames) {
+		return fmt.Sprintf("unknown_%d", int8(m))
+	}
+	return methodNames[m]
+}
+
+// ParseMethod is the inverse of Method.String.
+func ParseMethod(name string) (Method, bool) {
+	for i, n := range methodNames {
+		if n == name {
+			return Method(i), true
+		}
+	}
+	return MethodNone, false
+}
+
+// Outcome is how a round ended; a round ends as exactly one.
+type Outcome int8
+
+// The outcomes. LostEvent: the deadline passed without an event although the
+// completion was in the queue, so the interrupt or event path lost it.
+// LostCompletion: the deadline passed and there was no completion either.
+// OutcomeCanceled: Close came in between; such a round is not counted.
+const (
+	OutcomeSuccess Outcome = iota
+	OutcomeError
+	OutcomeLostEvent
+	OutcomeLostCompletion
+	OutcomeCanceled
+)
+
+var outcomeNames = [...]string{"success", "error", "lost_event", "lost_completion", "canceled"}
+
+// String returns the outcome in lower snake.
+func (o Outcome) String() string {
+	if o < 0 || int(o) >= len(outcomeNames) {
+		return fmt.Sprintf("unknown_%d", int8(o))
+	}
+	return outcomeNames[o]
+}
+
+// ProbeConfig says what a probe is to be.
+type ProbeConfig struct {
+	Port     int
+	Vector   int // completion vector, 0 to DeviceAttr.Vectors-1
+	Method   Method
+	Timeout  time.Duration // a round's deadline
+	AckBatch int           // completion events acknowledged together; at least 1
+	GIDIndex int           // -1: chosen
+	PKeyIdx  int           // -1: the first full-member P_Key
+}
+
+// Round is the result of one probe round. Durations are ns of CLOCK_MONOTONIC
+// and 0 where the round did not come that far.
+type Round struct {
+	Outcome Outcome
+	Status  string // why it is not a success: a completion status or a verb with its errno; else ""
+	Start   int64  // CLOCK_MONOTONIC ns, before the post
+	Wake    int64  // to the return of ibv_get_cq_event
+	Get     int64  // ibv_get_cq_event alone
+	Arm     int64  // ibv_req_notify_cq
+	Drain   int64  // ibv_poll_cq until empty
+	Hold    int64  // return of get to return of ack; 0 when not acknowledged in this round
+	Ack     int64  // ibv_ack_cq_events; 0 when not acknowledged in this round
+	Total   int64  // to the ack's return, or to the end of the drain when acks are batched
+}
