@@ -1,0 +1,183 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"rdma_events/internal/verbs"
+)
+
+// prober runs the probe of one port and completion vector, one round at a
+// time. It makes the probe anew, and with it the choice of method, when the
+// port or its addresses change and when a round spoilt it.
+type prober struct {
+	s             *session
+	port          *port
+	vector        int
+	seen, settled uint64 // the port's counts at the choice
+	probe         verbs.Probe
+	method        verbs.Method
+	fallback      bool   // method is not the first choice
+	told          string // the last reason reported
+}
+
+// probers returns one prober for each watched port and completion vector.
+func (s *session) probers() []*prober {
+	if s.o.Probe.Interval <= 0 || s.o.Probe.Method == verbs.MethodNone.String() {
+		return nil
+	}
+	vectors := s.o.Probe.Vectors
+	if len(vectors) == 1 && vectors[0] == -1 {
+		vectors = nil
+		for v := range s.dev.Attr().Vectors {
+			vectors = append(vectors, v)
+		}
+	}
+	var all []*prober
+	for _, p := range s.ports {
+		for _, v := range vectors {
+			all = append(all, &prober{s: s, port: p, vector: v})
+		}
+	}
+	return all
+}
+
+// run probes every interval; index spreads the probers over the interval.
+func (p *prober) run(ctx context.Context, index int) error {
+	interval := p.s.o.Probe.Interval
+	if !wait(ctx, interval*time.Duration(index%16)/16) {
+		return nil
+	}
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		if err := p.round(); err != nil {
+			return unlessClosed(ctx, err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil // the device closes its probes
+		case <-tick.C:
+		}
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+func (p *prober) round() error {
+	if p.outdated() {
+		if err := p.choose(); err != nil {
+			return err
+		}
+	}
+	if p.probe == nil {
+		return nil
+	}
+	r, err := p.probe.Round()
+	if err != nil {
+		return err
+	}
+	p.s.out.add(Item{Round: &RoundItem{Port: p.port.number, Vector: p.vector, Method: p.method, Round: r}})
+	if !p.probe.Usable() {
+		return p.drop()
+	}
+	return nil
+}
+
+// outdated reports whether to choose again. Right after an event a port may
+// still refuse what it can do a moment later, so a second choice is not kept
+// once the port has settled.
+func (p *prober) outdated() bool {
+	seen, settled := p.port.seen.Load(), p.port.settled.Load()
+	old := p.probe == nil || seen != p.seen || p.fallback && settled != p.settled
+	p.seen, p.settled = seen, settled
+	return old
+}
+
+func (p *prober) drop() error {
+	if p.probe == nil {
+		return nil
+	}
+	err := p.probe.Close(closeTimeout)
+	p.probe = nil
+	if errors.Is(err, verbs.ErrStuck) || errors.Is(err, verbs.ErrClosed) {
+		return err
+	}
+	return nil // a destroy that failed has nobody to act upon it; the device's Close reports its own
+}
+
+// choose makes the probe by the first method that works.
+func (p *prober) choose() error {
+	if err := p.drop(); err != nil {
+		return err
+	}
+	reason := "no method is left to try"
+	for i, c := range p.candidates() {
+		if c.refused != "" {
+			reason = c.refused
+			continue
+		}
+		probe, err := p.s.dev.NewProbe(p.config(c.method))
+		switch {
+		case err == nil:
+			p.probe, p.method, p.fallback = probe, c.method, i > 0
+			p.tell(c.method, reason)
+			return nil
+		case errors.Is(err, verbs.ErrClosed), errors.Is(err, verbs.ErrNoDevice):
+			return err
+		}
+		reason = err.Error()
+	}
+	p.tell(verbs.MethodNone, reason)
+	return nil
+}
+
+func (p *prober) config(m verbs.Method) verbs.ProbeConfig {
+	o := p.s.o.Probe
+	return verbs.ProbeConfig{
+		Port: p.port.number, Vector: p.vector, Method: m, Timeout: o.Timeout,
+		AckBatch: o.AckBatch, GIDIndex: o.GIDIndex, PKeyIdx: o.PKeyIdx,
+	}
+}
+
+// tell reports a choice once; reason is why not an earlier candidate.
+func (p *prober) tell(m verbs.Method, reason string) {
+	if m == verbs.MethodRCWrite || p.s.o.Probe.Method == m.String() {
+		reason = "as preferred"
+	}
+	if told := fmt.Sprint(m, reason); told != p.told {
+		p.told = told
+		p.s.out.add(Item{Probe: &ProbeItem{Port: p.port.number, Vector: p.vector, Method: m, Reason: reason}})
+	}
+}
+
+// candidate is a method to try, or why it is not to be tried.
+type candidate struct {
+	method  verbs.Method
+	refused string
+}
+
+// candidates lists the methods in order of preference. An automatic choice
+// never flushes where the driver counts flush errors: an operator may be
+// alerted by them.
+func (p *prober) candidates() []candidate {
+	if m, ok := verbs.ParseMethod(p.s.o.Probe.Method); ok {
+		return []candidate{{method: m}}
+	}
+	flush := candidate{method: verbs.MethodFlush}
+	if p.s.dev.Attr().CountsFlushes {
+		flush.refused = "the driver counts flushed work requests as errors"
+	}
+	return []candidate{{method: verbs.MethodRCWrite}, flush}
+}

@@ -1,0 +1,101 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"rdma_events/internal/verbs"
+)
+
+// read takes every asynchronous event. What was queued before the ports'
+// baseline is drained first, so that it is counted and makes no transition.
+func (s *session) read(ctx context.Context) error {
+	attr := s.dev.Attr()
+	s.out.add(Item{Opened: &attr})
+	runs := make([]verbs.Run, 256)
+	if err := s.drain(runs); err != nil {
+		return unlessClosed(ctx, err)
+	}
+	for _, p := range s.ports {
+		if err := s.look(p); err != nil {
+			return unlessClosed(ctx, err)
+		}
+		p.seen.Add(1)
+	}
+	for {
+		n, err := s.dev.ReadEvents(runs, -1)
+		if err != nil {
+			return unlessClosed(ctx, err)
+		}
+		s.out.addRuns(runs[:n])
+		if err := s.note(runs[:n]); err != nil {
+			return unlessClosed(ctx, err)
+		}
+	}
+}
+
+func (s *session) drain(runs []verbs.Run) error {
+	for {
+		n, err := s.dev.ReadEvents(runs, 0)
+		if err != nil || n == 0 {
+			return err
+		}
+		s.out.addRuns(runs[:n])
+	}
+}
+
+// note tells the querier and the probers what the events concern.
+func (s *session) note(runs []verbs.Run) error {
+	fatal := false
+	for _, r := range runs {
+		fatal = fatal || r.Type == verbs.EventDeviceFatal
+		for _, p := range s.ports {
+			if r.Port == p.number {
+				p.due.Store(true)
+				if movesProbe(r.Type) {
+					p.seen.Add(1)
+				}
+			}
+		}
+	}
+	select {
+	case s.kick <- struct{}{}:
+	default:
+	}
+	if fatal {
+		return s.alive()
+	}
+	return nil
+}
+
+// movesProbe reports whether a probe's choice of method or address may be
+// outdated by an event.
+func movesProbe(t verbs.EventType) bool {
+	switch t {
+	case verbs.EventPortErr, verbs.EventPortActive, verbs.EventGIDChange, verbs.EventLIDChange, verbs.EventPKeyChange:
+		return true
+	}
+	return false
+}
+
+// alive asks whether the device is still there after device_fatal. The
+// asynchronous descriptor of a removed device stays silent for ever, and a
+// driver may say device_fatal of a device that lives on, so only a query tells.
+func (s *session) alive() error {
+	if len(s.ports) == 0 {
+		return nil
+	}
+	_, err := s.dev.QueryPort(s.ports[0].number)
+	if errors.Is(err, verbs.ErrNoDevice) {
+		return fmt.Errorf("%w: %w", errRemoved, err)
+	}
+	return nil
+}
+
+func unlessClosed(ctx context.Context, err error) error {
+	if ctx.Err() != nil || errors.Is(err, verbs.ErrClosed) {
+		return nil
+	}
+	return err
+}

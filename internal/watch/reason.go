@@ -1,0 +1,38 @@
+package watch
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"rdma_events/internal/verbs"
+)
+
+// ended says why a device cannot be watched, and what to do about it.
+func ended(err error) *Ended {
+	for _, r := range []struct {
+		is     error
+		reason Reason
+		advice string
+	}{
+		{verbs.ErrNoLibrary, ReasonNoLibrary, "install libibverbs and its providers (Debian: libibverbs1 ibverbs-providers)"},
+		{verbs.ErrExcludedNetns, ReasonExcludedNetns, "run in the device's network namespace, or set 'rdma system set netns shared'"},
+		{verbs.ErrStuck, ReasonStuck, "the worker exits, which makes the kernel free the device"},
+		{verbs.ErrLimit, ReasonLimit, "raise the limits of locked memory and open files (systemd: LimitMEMLOCK, LimitNOFILE)"},
+		{verbs.ErrUnsupported, ReasonUnsupported, ""},
+		{verbs.ErrNoDevice, ReasonNoDevice, ""},
+		{os.ErrPermission, ReasonNoPermission, fmt.Sprintf("let user %d read and write the node; in a container also allow 'c 231:* rw'", os.Getuid())},
+	} {
+		if errors.Is(err, r.is) {
+			return &Ended{Reason: r.reason, Message: withAdvice(err, r.advice)}
+		}
+	}
+	return &Ended{Reason: ReasonUnsupported, Message: err.Error()}
+}
+
+func withAdvice(err error, advice string) string {
+	if advice == "" {
+		return err.Error()
+	}
+	return err.Error() + "; " + advice
+}

@@ -1,0 +1,156 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+)
+
+const (
+	// heartbeat is how often an empty batch is sent when there is nothing else.
+	heartbeat = time.Second
+	// closeTimeout is how long the library may take to let go of a device. An
+	// administrator's command may be waiting for it.
+	closeTimeout = time.Second
+)
+
+// RemovalWatcher is what a Backend may do besides: WaitRemoved blocks until
+// the device is being removed and then returns nil, or until ctx ends.
+type RemovalWatcher interface {
+	WaitRemoved(ctx context.Context, device string) error
+}
+
+// errRemoved ends a session whose device is being removed.
+var errRemoved = errors.New("the device is being removed")
+
+// Run opens a device and watches it until ctx ends, the device goes away, or
+// it fails. Batches go to send, from one goroutine; send may block, which never
+// delays the reader. Run returns nil after it sent an Ended item, the context's
+// error when ctx ended, and an error that is verbs.ErrStuck when the library
+// did not let go of the device: the process should exit then.
+func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o Options, send func(Batch) error) error {
+	dev, err := b.Open(o.Device, led)
+	if err != nil {
+		return send(stamp([]Item{{Ended: ended(err)}}))
+	}
+	s := newSession(dev, o)
+	work, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var wg sync.WaitGroup
+	spawn := func(f func(context.Context) error) {
+		wg.Go(func() {
+			if err := f(work); err != nil {
+				stop(err)
+			}
+		})
+	}
+	if w, ok := b.(RemovalWatcher); ok {
+		spawn(func(ctx context.Context) error { return s.lookOut(ctx, w) })
+	}
+	spawn(s.read)
+	spawn(s.query)
+	for i, p := range s.probers() {
+		spawn(func(ctx context.Context) error { return p.run(ctx, i) })
+	}
+	sent := s.pump(work, send)
+	stop(sent)
+	closed := dev.Close(closeTimeout)
+	if errors.Is(closed, verbs.ErrStuck) {
+		// A goroutine inside the library cannot be joined.
+		s.out.add(Item{Ended: ended(closed)})
+		return errors.Join(closed, send(stamp(s.out.take())))
+	}
+	wg.Wait()
+	if sent != nil || ctx.Err() != nil {
+		return errors.Join(ctx.Err(), sent)
+	}
+	s.out.add(Item{Ended: s.why(context.Cause(work))})
+	return send(stamp(s.out.take()))
+}
+
+// stamp makes a batch of items with the time now.
+func stamp(items []Item) Batch {
+	return Batch{Wall: clock(unix.CLOCK_REALTIME), Mono: clock(unix.CLOCK_MONOTONIC), Items: items}
+}
+
+func clock(id int32) int64 {
+	var t unix.Timespec
+	if err := unix.ClockGettime(id, &t); err != nil {
+		panic(fmt.Sprintf("clock %d: %v", id, err)) // these clocks exist on every Linux
+	}
+	return t.Nano()
+}
+
+// session is one open device.
+type session struct {
+	dev   verbs.Device
+	o     Options
+	ports []*port
+	out   *outbox
+	kick  chan struct{} // wakes the querier
+}
+
+// port is what the session's goroutines share about one port.
+type port struct {
+	number  int
+	seen    atomic.Uint64 // grows with every event that may change what a probe can do
+	settled atomic.Uint64 // grows when the port was looked at after its events had settled
+	due     atomic.Bool   // the querier is to look at it
+	active  atomic.Bool   // as the last reading had it
+}
+
+func newSession(dev verbs.Device, o Options) *session {
+	s := &session{dev: dev, o: o, out: newOutbox(), kick: make(chan struct{}, 1)}
+	numbers := o.Ports
+	if len(numbers) == 0 {
+		for n := 1; n <= min(dev.Attr().Ports, MaxPorts); n++ {
+			numbers = append(numbers, n)
+		}
+	}
+	for _, n := range numbers {
+		s.ports = append(s.ports, &port{number: n})
+	}
+	return s
+}
+
+// pump sends what is seen, and a sign of life when nothing is.
+func (s *session) pump(ctx context.Context, send func(Batch) error) error {
+	beat := time.NewTicker(heartbeat)
+	defer beat.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.out.ready:
+		case <-beat.C:
+		}
+		if err := send(stamp(s.out.take())); err != nil {
+			return fmt.Errorf("send batch: %w", err)
+		}
+	}
+}
+
+func (s *session) lookOut(ctx context.Context, w RemovalWatcher) error {
+	if err := w.WaitRemoved(ctx, s.o.Device); err != nil {
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // ending on request is no failure
+		}
+		return fmt.Errorf("watch for removal of %s: %w", s.o.Device, err)
+	}
+	return errRemoved
+}
+
+func (s *session) why(cause error) *Ended {
+	if errors.Is(cause, errRemoved) || errors.Is(cause, verbs.ErrNoDevice) {
+		return &Ended{Reason: ReasonRemoved, Message: s.o.Device + " was removed"}
+	}
+	return ended(cause)
+}
