@@ -1,0 +1,99 @@
+#!/bin/sh
+# Installs the Debian packages that a group of make targets needs, without any question.
+#
+#   scripts/packages.sh run     compile and run the worker
+#   scripts/packages.sh test    the above, and all that the tests need
+#   scripts/packages.sh lab     the above, and the guest kernel's headers
+#
+# LAB_KERNEL names the kernel package of the lab's guest (default: linux-image-amd64).
+set -eu
+
+kernel=${LAB_KERNEL:-linux-image-amd64}
+
+installed() {
+	[ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+# The injector is built for the very kernel that the guest boots, so the headers' name comes from the
+# image's: the two meta packages can point at different versions while an update is half published.
+headers_package() {
+	image=$(apt-cache depends "$kernel" 2>/dev/null | awk '/ Depends: linux-image-[0-9]/ {print $2; exit}')
+	if [ -z "$image" ]; then
+		case $kernel in linux-image-[0-9]*) image=$kernel ;; *) return 1 ;; esac
+	fi
+	image=${image%-unsigned}
+	echo "linux-headers-${image#linux-image-}"
+}
+
+as_root() {
+	if [ "$(id -u)" = 0 ]; then
+		"$@"
+	else
+		sudo -n "$@"
+	fi
+}
+
+can_be_root() {
+	[ "$(id -u)" = 0 ] || { command -v sudo >/dev/null && sudo -n true 2>/dev/null; }
+}
+
+refresh() {
+	as_root apt-get -q -o DPkg::Lock::Timeout=300 update
+}
+
+group=${1:-}
+packages="gcc libc6-dev libibverbs-dev ibverbs-providers"
+extra="make qemu-system-x86 busybox-static kmod iproute2 rdma-core ibverbs-utils"
+case $group in
+run) ;;
+test | lab) packages="$packages $extra" ;;
+*)
+	echo "usage: ${0##*/} run|test|lab" >&2
+	exit 2
+	;;
+esac
+
+if ! command -v apt-get >/dev/null; then
+	echo "${0##*/}: this is not a Debian system; install the equivalents of: $packages" >&2
+	exit 1
+fi
+
+refreshed=
+if [ "$group" != run ]; then
+	if ! headers=$(headers_package); then
+		# A freshly made container has no package lists at all.
+		if can_be_root; then
+			refresh
+			refreshed=yes
+		fi
+		headers=$(headers_package) || {
+			echo "${0##*/}: no package lists know $kernel; as root run: apt-get update" >&2
+			exit 1
+		}
+	fi
+	packages="$packages $headers"
+fi
+
+missing=
+for p in $packages; do
+	installed "$p" || missing="$missing $p"
+done
+[ -n "$missing" ] || exit 0
+missing=${missing# }
+echo "missing packages: $missing"
+
+if ! can_be_root; then
+	echo "install them with: sudo sh -c 'apt-get update && apt-get install -y --no-install-recommends $missing'"
+	exit 1
+fi
+[ -n "$refreshed" ] || refresh
+# The lists just fetched may name a newer kernel than the one asked for above.
+if [ "$group" != run ]; then
+	newer=$(headers_package)
+	if [ "$newer" != "$headers" ]; then
+		missing="$(echo " $missing " | sed "s/ $headers / /") $newer"
+	fi
+fi
+# shellcheck disable=SC2086 # a list of names
+as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 \
+	install --no-install-recommends $missing

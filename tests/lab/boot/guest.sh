@@ -1,0 +1,36 @@
+# shellcheck shell=dash disable=SC2154
+# The guest's init after the initramfs. Lines above, written per run, set LAB_MODULES and LAB_MODE.
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 TERM="${TERM:-linux}"
+
+# The hardware clock gives whole seconds only. The host stamps this file with its own clock, in ns.
+: >/out/lab/booted
+date -s "$(date -r /out/lab/booted +%Y-%m-%dT%H:%M:%S.%N%z)" >/dev/null
+
+mount -t tmpfs -o mode=0755 tmpfs /run
+mount -t tmpfs tmpfs /tmp
+mkdir -p /dev/pts /dev/shm /run/netns /lib/modules
+mount -t devpts -o gid=5,mode=620,ptmxmode=666 devpts /dev/pts
+mount -t tmpfs tmpfs /dev/shm
+mount -t debugfs debugfs /sys/kernel/debug
+mount --bind "$LAB_MODULES" /lib/modules
+ln -sf /proc/self/fd /dev/fd
+/usr/bin/ip link set lo up
+echo rdma-lab >/proc/sys/kernel/hostname
+ulimit -c 0
+ulimit -Hn 524288
+ulimit -Sn 1024
+: >/run/rdma-events-guest
+
+if [ "$LAB_MODE" = shell ]; then
+	setsid -c /bin/bash /out/lab/job </dev/hvc0 >/dev/hvc0 2>&1
+else
+	for port in /sys/class/virtio-ports/*; do
+		read -r name <"$port/name" && [ "$name" = lab.output ] && output=/dev/${port##*/}
+	done
+	/bin/sh /out/lab/job </dev/null >"$output" 2>&1
+fi
+# Renamed, so that the host never reads half of it.
+echo $? >/out/lab/status.tmp
+mv /out/lab/status.tmp /out/lab/status
+echo o >/proc/sysrq-trigger
+sleep 60

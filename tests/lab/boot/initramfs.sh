@@ -1,0 +1,22 @@
+#!/bin/sh
+# The guest's first program: reaches the host's file system and hands over to the run's own init.
+# A step that fails ends it, which the kernel calls a panic: the host then sees the step's message.
+set -e
+mount -t proc proc /proc
+mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
+while read -r module; do insmod "/mods/$module"; done </mods/order
+
+mkdir -p /mnt/ro /mnt/rw
+# Nothing changes under a running guest but /out, so the root may be cached and /out may not.
+mount -t 9p -o trans=virtio,version=9p2000.L,ro,cache=loose,msize=262144 root /mnt/ro
+mount -t tmpfs -o mode=0755 tmpfs /mnt/rw
+mkdir /mnt/rw/upper /mnt/rw/work
+mount -t overlay -o lowerdir=/mnt/ro,upperdir=/mnt/rw/upper,workdir=/mnt/rw/work overlay /new
+mkdir -p /new/out
+mount -t 9p -o trans=virtio,version=9p2000.L,cache=none,msize=262144 out /new/out
+
+mount -t proc proc /new/proc
+mount -t sysfs sys /new/sys
+mount -t devtmpfs dev /new/dev
+exec switch_root /new /bin/sh /out/lab/init

@@ -1,0 +1,68 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// CompileC compiles one C file with cc into the cache and returns the program's path. The name holds a
+// digest of the source and the flags, so that an unchanged program is never compiled twice.
+func (img *Image) CompileC(ctx context.Context, source string, flags ...string) (string, error) {
+	text, err := os.ReadFile(source)
+	if err != nil {
+		return "", fmt.Errorf("read C source: %w", err)
+	}
+	unlock, err := lock(ctx, img.cacheDir)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	return compile(ctx, img.cacheDir, strings.TrimSuffix(filepath.Base(source), ".c"), text, flags...)
+}
+
+func compile(ctx context.Context, cacheDir, name string, source []byte, flags ...string) (string, error) {
+	dir := filepath.Join(cacheDir, "bin")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, name+"-"+digest(source, []byte(strings.Join(flags, " "))))
+	err := publish(path, func(tmp string) error {
+		if err := os.WriteFile(path+".c", source, 0o644); err != nil {
+			return err
+		}
+		args := append([]string{"-O2", "-Wall", "-Wextra", "-o", tmp, path + ".c"}, flags...)
+		_, err := command(ctx, dir, "cc", args...)
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("compile %s.c: %w", name, err)
+	}
+	return path, nil
+}
+
+// buildInjector builds the event injector against the installed headers of the guest's kernel.
+func buildInjector(ctx context.Context, cacheDir, release string) (string, error) {
+	headers := "/usr/src/linux-headers-" + release
+	if _, err := os.Stat(headers); err != nil {
+		return "", fmt.Errorf("find kernel headers: %w; run scripts/packages.sh lab", err)
+	}
+	makefile := []byte("obj-m := evinject.o\n")
+	dir := filepath.Join(cacheDir, "evinject-"+release+"-"+digest(evinjectSource, makefile))
+	err := publish(dir, func(tmp string) error {
+		if err := os.MkdirAll(tmp, 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(tmp, "evinject.c"), evinjectSource, 0o644); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(tmp, "Makefile"), makefile, 0o644); err != nil {
+			return err
+		}
+		_, err := command(ctx, tmp, "make", "-s", "-C", headers, "M="+tmp, "modules")
+		return err
+	})
+	return filepath.Join(dir, "evinject.ko"), err
+}

@@ -1,0 +1,79 @@
+//go:build guest
+
+package guest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// addresses gives every netdev of a test binary a network of its own.
+var addresses atomic.Int32
+
+// AddNetdev makes a dummy netdev that is up and has the IPv4 address that it returns, until the test's end.
+func AddNetdev(t testing.TB, netdev string) (address string) {
+	t.Helper()
+	Modprobe(t, "dummy")
+	address = fmt.Sprintf("10.77.%d.1", addresses.Add(1))
+	IP(t, "link", "add", netdev, "type", "dummy")
+	t.Cleanup(func() {
+		if exists(netdevPath(netdev)) {
+			IP(t, "link", "delete", netdev)
+		}
+	})
+	IP(t, "addr", "add", address+"/24", "dev", netdev)
+	IP(t, "link", "set", netdev, "up")
+	return address
+}
+
+// AddRxe makes a RoCE device on a new dummy netdev, both until the test's end, and returns once its port
+// is active. Whatever the test opens on the device it must have closed before.
+func AddRxe(t testing.TB, device, netdev string) (address string) {
+	t.Helper()
+	address = AddNetdev(t, netdev)
+	AddLink(t, device, "rxe", netdev)
+	t.Cleanup(func() {
+		if exists(devicePath(device)) {
+			DeleteLink(t, device)
+		}
+	})
+	Eventually(t, device+": port active", 10*time.Second, func() bool {
+		state, err := os.ReadFile(filepath.Join(devicePath(device), "ports", "1", "state"))
+		return err == nil && string(state) == "4: ACTIVE\n"
+	})
+	return address
+}
+
+// AddLink makes an RDMA device of kind (rxe, siw) on a netdev and leaves it there.
+func AddLink(t testing.TB, device, kind, netdev string) {
+	t.Helper()
+	// rxe asks for the crc32 algorithm by a name under which nothing is loaded by itself.
+	Modprobe(t, "crc32_generic", driverModule(kind))
+	must(t, rdmaProgram, "link", "add", device, "type", kind, "netdev", netdev)
+}
+
+// DeleteLink removes an RDMA device. Up to kernel 6.12 it blocks while a context of the device is open.
+func DeleteLink(t testing.TB, device string) {
+	t.Helper()
+	RequireGuest(t)
+	must(t, rdmaProgram, "link", "delete", device)
+}
+
+func driverModule(kind string) string {
+	if kind == "rxe" {
+		return "rdma_rxe"
+	}
+	return kind
+}
+
+func devicePath(device string) string { return filepath.Join("/sys/class/infiniband", device) }
+func netdevPath(netdev string) string { return filepath.Join("/sys/class/net", netdev) }
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

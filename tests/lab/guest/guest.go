@@ -1,0 +1,84 @@
+//go:build guest
+
+package guest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+)
+
+// marker is made by the guest's init, so that no setting of the host can be mistaken for it.
+const marker = "/run/rdma-events-guest"
+
+// Real iproute2 by path: a busybox may have an ip of its own that knows no RDMA.
+const (
+	ipProgram   = "/usr/bin/ip"
+	rdmaProgram = "/usr/bin/rdma"
+)
+
+// commandTimeout is far above what any tool takes in an emulated guest. rdma link delete waits for the
+// last open context of a device, which may be for ever.
+const commandTimeout = 20 * time.Second
+
+// RequireGuest fails a test that runs outside of a guest, where it would change the host's network.
+func RequireGuest(t testing.TB) {
+	t.Helper()
+	if _, err := os.Stat(marker); err != nil {
+		t.Fatal("not in a lab guest; run it with: go test -tags lab ./tests/lab")
+	}
+}
+
+// Modprobe loads kernel modules.
+func Modprobe(t testing.TB, names ...string) {
+	t.Helper()
+	RequireGuest(t)
+	must(t, "modprobe", append([]string{"-a"}, names...)...)
+}
+
+// IP runs iproute2's ip. One call takes about 60 ms in an emulated guest.
+func IP(t testing.TB, args ...string) {
+	t.Helper()
+	RequireGuest(t)
+	must(t, ipProgram, args...)
+}
+
+// Eventually polls until cond holds, and fails the test with what was awaited if it never does.
+func Eventually(t testing.TB, what string, timeout time.Duration, cond func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(timeout)
+	defer deadline.Stop()
+	poll := time.NewTicker(10 * time.Millisecond)
+	defer poll.Stop()
+	for !cond() {
+		select {
+		case <-deadline.C:
+			t.Fatalf("%s: not within %v", what, timeout)
+		case <-poll.C:
+		}
+	}
+}
+
+func must(t testing.TB, name string, args ...string) {
+	t.Helper()
+	if _, err := output(name, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func output(name string, args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	// A tool stuck in the kernel cannot be killed; its test fails all the same.
+	cmd.WaitDelay = time.Second
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("run %s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+	}
+	return string(out), nil
+}

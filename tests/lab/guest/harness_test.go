@@ -1,0 +1,184 @@
+//go:build guest
+
+package guest
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestDeviceAppearsInSysfsAndInIbvDevices(t *testing.T) {
+	RequireGuest(t)
+	AddRxe(t, "rxe0", "d0")
+
+	if !exists("/sys/class/infiniband/rxe0") {
+		t.Error("want rxe0 in /sys/class/infiniband, got none")
+	}
+	out, err := output("ibv_devices")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out, "rxe0") {
+		t.Errorf("want rxe0 in the list of ibv_devices, got:\n%s", out)
+	}
+}
+
+func TestDeviceIsGoneAfterTheTestThatMadeIt(t *testing.T) {
+	RequireGuest(t)
+	t.Run("made", func(t *testing.T) { AddRxe(t, "rxe0", "d0") })
+
+	for _, path := range []string{devicePath("rxe0"), netdevPath("d0")} {
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("want no %s, got %v", path, err)
+		}
+	}
+}
+
+func TestInjectedEventsReachAReader(t *testing.T) {
+	RequireGuest(t)
+	AddRxe(t, "rxe0", "d0")
+	watch := startAsyncWatch(t, "rxe0")
+
+	Inject(t, "rxe0", PKeyChange, 1, 1)
+	watch.wait("IBV_EVENT_PKEY_CHANGE (12), port 1", 1)
+	Inject(t, "rxe0", 77, 1, 3)
+	watch.wait("unexpected (77), port 1", 3)
+}
+
+func TestInjectedBurstIsComplete(t *testing.T) {
+	RequireGuest(t)
+	AddRxe(t, "rxe0", "d0")
+	watch := startAsyncWatch(t, "rxe0")
+	const burst = 200_000
+
+	started := time.Now()
+	Inject(t, "rxe0", SMChange, 1, burst)
+	t.Logf("dispatched %d events in %v", burst, time.Since(started))
+	// Queued last, so that what is still missing when it arrives is lost.
+	Inject(t, "rxe0", LIDChange, 1, 1)
+	watch.wait("IBV_EVENT_LID_CHANGE", 1)
+	t.Logf("read them in %v", time.Since(started))
+	if got := watch.count("IBV_EVENT_SM_CHANGE"); got != burst {
+		t.Errorf("want %d events, got %d", burst, got)
+	}
+}
+
+func TestInjectorRefuses(t *testing.T) {
+	RequireGuest(t)
+	AddRxe(t, "rxe0", "d0")
+	for _, c := range []struct {
+		name        string
+		device      string
+		event, port int
+		want        error
+	}{
+		{"event of a CQ", "rxe0", 0, 1, syscall.EINVAL},
+		{"event of a QP", "rxe0", 7, 1, syscall.EINVAL},
+		{"event of an SRQ", "rxe0", 15, 1, syscall.EINVAL},
+		{"last WQE of a QP", "rxe0", 16, 1, syscall.EINVAL},
+		{"event of a WQ", "rxe0", 19, 1, syscall.EINVAL},
+		{"swallowed by the kernel", "rxe0", 18, 1, syscall.EOPNOTSUPP},
+		{"port out of range", "rxe0", PortErr, 2, syscall.EINVAL},
+		{"unknown device", "rxe9", PortErr, 1, syscall.ENODEV},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if err := TryInject(t, c.device, c.event, c.port, 1); !errors.Is(err, c.want) {
+				t.Errorf("want %v, got %v", c.want, err)
+			}
+		})
+	}
+}
+
+func TestFlapLinkKeepsThePaceAndIsSeen(t *testing.T) {
+	RequireGuest(t)
+	AddRxe(t, "rxe0", "d0")
+	watch := startAsyncWatch(t, "rxe0")
+	flaps := Flaps{Count: 5, Down: 30 * time.Millisecond, Period: 100 * time.Millisecond}
+
+	changes, err := FlapLink(t.Context(), "d0", flaps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(changes) != 2*flaps.Count {
+		t.Fatalf("want %d changes, got %d", 2*flaps.Count, len(changes))
+	}
+	for i, c := range changes {
+		if c.Up != (i%2 == 1) || c.After < c.Before {
+			t.Errorf("change %d: got up=%v before=%d after=%d", i, c.Up, c.Before, c.After)
+		}
+	}
+	down := time.Duration(changes[1].Before - changes[0].Before)
+	period := time.Duration(changes[8].Before - changes[0].Before)
+	if down < flaps.Down || period < 4*flaps.Period-flaps.Down {
+		t.Errorf("want down >= %v and four periods of %v, got %v and %v", flaps.Down, flaps.Period, down, period)
+	}
+	watch.wait("IBV_EVENT_PORT_ERR", flaps.Count)
+	watch.wait("IBV_EVENT_PORT_ACTIVE", flaps.Count)
+}
+
+func TestOutputDirectoryIsTheHosts(t *testing.T) {
+	RequireGuest(t)
+	if err := os.WriteFile("/out/from-guest", []byte("hello\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRootFileSystemKeepsWritesToItself(t *testing.T) {
+	RequireGuest(t)
+	path := filepath.Join("/", "lab-overlay-test")
+	if err := os.WriteFile(path, []byte("x"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := output("findmnt", "-n", "-o", "FSTYPE", "/"); err != nil || strings.TrimSpace(out) != "overlay" {
+		t.Errorf("want root on overlay, got %q, %v", out, err)
+	}
+}
+
+// asyncWatch is a running ibv_asyncwatch, whose output goes to a file so that no pipe holds it up.
+type asyncWatch struct {
+	t    *testing.T
+	path string
+}
+
+func startAsyncWatch(t *testing.T, device string) *asyncWatch {
+	t.Helper()
+	w := &asyncWatch{t: t, path: filepath.Join(t.TempDir(), "asyncwatch")}
+	out, err := os.Create(w.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("ibv_asyncwatch", "-d", device)
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := errors.Join(cmd.Start(), out.Close()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cmd.Process.Kill(); err != nil {
+			t.Errorf("kill ibv_asyncwatch: %v", err)
+		}
+		_ = cmd.Wait()
+	})
+	w.wait("async event FD", 1)
+	return w
+}
+
+func (w *asyncWatch) count(text string) int {
+	b, err := os.ReadFile(w.path)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return bytes.Count(b, []byte(text))
+}
+
+func (w *asyncWatch) wait(text string, n int) {
+	w.t.Helper()
+	Eventually(w.t, "ibv_asyncwatch says "+text, 60*time.Second, func() bool { return w.count(text) >= n })
+}

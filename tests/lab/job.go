@@ -1,0 +1,131 @@
+package lab
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+//go:embed boot/guest.sh
+var guestScript string
+
+// Job is one program to run in a guest of its own. The zero value of every field but Path is usable.
+type Job struct {
+	// Path is the program. It must be where the guest sees it, so not under /tmp, /run, /dev, /proc or /sys.
+	Path string
+	Args []string
+	// Env adds to the guest's environment, which has PATH, HOME, LANG, TERM and the LAB_* paths.
+	Env []string
+	// Dir is the working directory; empty means /.
+	Dir string
+	// OutDir is what the guest sees as /out, writable. Its lab directory holds what the harness needs
+	// itself, kernel.log among it. Empty means a new one in the cache, kept for a day.
+	OutDir string
+	// Stdout gets the program's standard output and standard error, as it comes.
+	Stdout io.Writer
+	// Memory in MiB (1024) and CPUs (2) are the guest's.
+	Memory, CPUs int
+	// Timeout is for boot and run together; zero means ten minutes.
+	Timeout time.Duration
+}
+
+func (j Job) withDefaults(cacheDir string) (Job, error) {
+	if j.Memory == 0 {
+		j.Memory = 1024
+	}
+	if j.CPUs == 0 {
+		j.CPUs = 2
+	}
+	if j.Timeout == 0 {
+		j.Timeout = 10 * time.Minute
+	}
+	if j.Dir == "" {
+		j.Dir = "/"
+	}
+	if j.Stdout == nil {
+		j.Stdout = io.Discard
+	}
+	var err error
+	if j.OutDir, err = makeOutDir(j.OutDir, cacheDir); err != nil {
+		return j, err
+	}
+	return j, nil
+}
+
+func (j Job) check() error {
+	if j.Path == "" {
+		return errors.New("run guest: no program given")
+	}
+	for _, path := range []string{j.Path, j.Dir} {
+		if !filepath.IsAbs(path) {
+			return fmt.Errorf("run guest: %s is not an absolute path", path)
+		}
+		if err := visibleInGuest(path); err != nil {
+			return fmt.Errorf("run guest: %w", err)
+		}
+	}
+	return nil
+}
+
+// visibleInGuest refuses paths that the guest hides under file systems of its own.
+func visibleInGuest(path string) error {
+	for _, hidden := range []string{"/tmp", "/run", "/dev", "/proc", "/sys"} {
+		if path == hidden || strings.HasPrefix(path, hidden+"/") {
+			return fmt.Errorf("%s: the guest has its own %s; use another directory", path, hidden)
+		}
+	}
+	return nil
+}
+
+// makeOutDir returns an absolute directory with an empty lab directory in it: a status left by an earlier
+// run would be taken for this one's.
+func makeOutDir(dir, cacheDir string) (string, error) {
+	var err error
+	if dir == "" {
+		runs := filepath.Join(cacheDir, "runs")
+		if err = os.MkdirAll(runs, 0o755); err == nil {
+			dir, err = os.MkdirTemp(runs, time.Now().Format("150405-"))
+		}
+	} else {
+		dir, err = filepath.Abs(dir)
+	}
+	if err != nil {
+		return "", fmt.Errorf("make output directory: %w", err)
+	}
+	lab := filepath.Join(dir, "lab")
+	if err := errors.Join(os.RemoveAll(lab), os.MkdirAll(lab, 0o755)); err != nil {
+		return "", fmt.Errorf("make output directory: %w", err)
+	}
+	return dir, nil
+}
+
+// script is what the guest's shell runs: exec, so that the program's own status comes back.
+func (j Job) script(env []string) string {
+	var b strings.Builder
+	b.WriteString(exports(slices.Concat(env, j.Env)))
+	fmt.Fprintf(&b, "cd %s || exit 126\nexec %s", quote(j.Dir), quote(j.Path))
+	for _, arg := range j.Args {
+		b.WriteString(" " + quote(arg))
+	}
+	b.WriteString("\n")
+	return b.String()
+}
+
+func exports(env []string) string {
+	var b strings.Builder
+	for _, pair := range env {
+		name, value, _ := strings.Cut(pair, "=")
+		fmt.Fprintf(&b, "export %s=%s\n", name, quote(value))
+	}
+	return b.String()
+}
+
+func quote(s string) string {
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

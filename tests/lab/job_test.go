@@ -1,0 +1,68 @@
+package lab
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestScriptPassesEverythingUnchanged(t *testing.T) {
+	job := Job{
+		Path: "/bin/sh",
+		Args: []string{"-c", `printf '%s|' "$PWD" "$GREETING" "$@"`, "sh", "it's", "$HOME", "two\nlines", ""},
+		Env:  []string{"GREETING=a 'quoted' = $value"},
+		Dir:  "/usr",
+	}
+	got, err := exec.CommandContext(t.Context(), "/bin/sh", "-c", job.script(nil)).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "/usr|a 'quoted' = $value|it's|$HOME|two\nlines||"
+	if string(got) != want {
+		t.Errorf("want %q, got %q", want, got)
+	}
+}
+
+func TestJobRefusesPathsThatTheGuestHides(t *testing.T) {
+	for path, want := range map[string]string{
+		"":            "no program given",
+		"a.test":      "not an absolute path",
+		"/tmp/a.test": "its own /tmp",
+		"/tmpfiles/a": "",
+	} {
+		err := Job{Path: path, Dir: "/"}.check()
+		if (err == nil) != (want == "") || (err != nil && !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: want error with %q, got %v", path, want, err)
+		}
+	}
+}
+
+func TestOldStatusIsNotTakenForANewRuns(t *testing.T) {
+	dir := t.TempDir()
+	status := filepath.Join(dir, "lab", "status")
+	if err := os.MkdirAll(filepath.Dir(status), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(status, []byte("0\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := makeOutDir(dir, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(status); !os.IsNotExist(err) {
+		t.Errorf("want no status, got %v", err)
+	}
+}
+
+func TestTailShowsWhatLedToAPanic(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "kernel.log")
+	text := "one\r\nthe reason\r\nKernel panic - not syncing\r\n" + strings.Repeat("trace\r\n", 100)
+	if err := os.WriteFile(log, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := tail(log, 10); !strings.Contains(got, "the reason\nKernel panic") {
+		t.Errorf("want the reason, got %q", got)
+	}
+}

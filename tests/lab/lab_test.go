@@ -1,0 +1,158 @@
+//go:build lab
+
+package lab
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// guestBinary is a package whose tests with the build tag guest run in a guest of their own.
+type guestBinary struct {
+	pkg    string
+	memory int // MiB; 0 is the harness's default
+	// skips names the tests that may skip, each with the reason why that is right.
+	skips map[string]string
+}
+
+var guestBinaries = []guestBinary{
+	{pkg: "./tests/lab/guest"},
+	{pkg: "./internal/verbs"},
+	{pkg: "./tests/lab/system"},
+}
+
+// programs are handed to the tests by these variables, when they have been built.
+var programs = map[string]string{
+	"RDMA_EVENTS_BIN":    "build/rdma-events",
+	"RDMA_EVENTS_WORKER": "build/rdma-events-worker",
+	"TELEGRAF_BIN":       "build/tools/telegraf",
+}
+
+var root = sync.OnceValues(func() (string, error) { return filepath.Abs("../..") })
+
+var prepared = sync.OnceValues(func() (*Image, error) {
+	dir, err := root()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	return Prepare(ctx, filepath.Join(dir, "build", "lab"))
+})
+
+// TestGuest runs every guest binary; RDMA_EVENTS_LAB_RUN is a regular expression for the tests in them, and
+// go test's own -run chooses among the binaries: -run TestGuest/internal/verbs.
+func TestGuest(t *testing.T) {
+	img, dir := image(t)
+	for _, b := range guestBinaries {
+		t.Run(strings.TrimPrefix(b.pkg, "./"), func(t *testing.T) {
+			b.run(t, img, dir)
+		})
+	}
+}
+
+func image(t *testing.T) (img *Image, dir string) {
+	t.Helper()
+	img, err := prepared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if dir, err = root(); err != nil {
+		t.Fatal(err)
+	}
+	return img, dir
+}
+
+func (b guestBinary) run(t *testing.T, img *Image, dir string) {
+	var output bytes.Buffer
+	job := Job{
+		Path:   b.compile(t, dir),
+		Args:   []string{"-test.v=test2json", "-test.timeout=9m", "-test.run=" + os.Getenv("RDMA_EVENTS_LAB_RUN")},
+		Env:    programEnv(dir),
+		Dir:    filepath.Join(dir, b.pkg),
+		Stdout: io.MultiWriter(&output, &prefixed{w: t.Output(), start: true}),
+		Memory: b.memory,
+	}
+	res, err := img.Run(t.Context(), job)
+	t.Logf("boot %.1f s, all %.1f s; /out was %s", res.Boot.Seconds(), res.Total.Seconds(), res.OutDir)
+	if err != nil {
+		t.Error(err)
+	}
+	b.judge(t, ParseOutcomes(output.String()), res.ExitCode)
+}
+
+func (b guestBinary) compile(t *testing.T, dir string) string {
+	t.Helper()
+	name := strings.ReplaceAll(strings.TrimPrefix(b.pkg, "./"), "/", "-") + ".test"
+	path := filepath.Join(dir, "build", "lab", "tests", name)
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-tags", "guest", "-o", path, b.pkg)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("compile guest tests of %s: %v\n%s", b.pkg, err, out)
+	}
+	return path
+}
+
+func (b guestBinary) judge(t *testing.T, outcomes []Outcome, exitCode int) {
+	t.Helper()
+	if len(outcomes) == 0 {
+		t.Error("no test ran in the guest")
+	}
+	for _, o := range outcomes {
+		t.Run(o.Name, func(t *testing.T) {
+			switch o.Verdict {
+			case "PASS":
+			case "SKIP":
+				if reason, ok := b.skips[o.Name]; ok {
+					t.Skip(reason)
+				}
+				t.Errorf("skipped in the guest, where nothing may be missing:\n%s", o.Log)
+			case "FAIL":
+				t.Errorf("failed in the guest:\n%s", o.Log)
+			default:
+				t.Errorf("did not end in the guest:\n%s", o.Log)
+			}
+		})
+	}
+	if exitCode != 0 && !t.Failed() {
+		t.Errorf("all tests passed, but the test binary exited with %d", exitCode)
+	}
+}
+
+func programEnv(dir string) []string {
+	var env []string
+	for name, path := range programs {
+		path = filepath.Join(dir, path)
+		if _, err := os.Stat(path); err == nil {
+			env = append(env, name+"="+path)
+		}
+	}
+	return env
+}
+
+// prefixed marks relayed lines, so that nobody takes an inner verdict for an outer one.
+type prefixed struct {
+	w     io.Writer
+	start bool
+}
+
+func (p *prefixed) Write(b []byte) (int, error) {
+	for line := range bytes.Lines(bytes.ReplaceAll(b, []byte("\x16"), nil)) {
+		if p.start {
+			line = append([]byte("guest| "), line...)
+		}
+		p.start = line[len(line)-1] == '\n'
+		if _, err := p.w.Write(line); err != nil {
+			return 0, err
+		}
+	}
+	return len(b), nil
+}

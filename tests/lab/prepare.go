@@ -1,0 +1,206 @@
+package lab
+
+import (
+	"context"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// DefaultKernel is Debian's meta package for the kernel of the release.
+const DefaultKernel = "linux-image-amd64"
+
+// runsKept is how long the directories of past runs stay, for a look at what went wrong.
+const runsKept = 24 * time.Hour
+
+//go:embed evinject/evinject.c
+var evinjectSource []byte
+
+//go:embed linkflap/linkflap.c
+var linkflapSource []byte
+
+// Image is everything that guests boot from. It is made by Prepare and is read-only after that, so that
+// any number of guests may run from it at once.
+type Image struct {
+	// Release is the kernel's release, as uname -r prints it in the guest.
+	Release string
+
+	cacheDir  string
+	kernel    string // the kernel's image
+	modules   string // what becomes /lib/modules
+	initramfs string
+	evinject  string
+	linkflap  string
+}
+
+// Prepare makes an image of DefaultKernel, or of the kernel package that the environment variable
+// LAB_KERNEL names, under cacheDir. What is there already is kept, so that only the first call is slow
+// (70 MB to fetch, then some 7 seconds); two processes may call it at once.
+func Prepare(ctx context.Context, cacheDir string) (*Image, error) {
+	pkg := os.Getenv("LAB_KERNEL")
+	if pkg == "" {
+		pkg = DefaultKernel
+	}
+	return PrepareKernel(ctx, cacheDir, pkg)
+}
+
+// PrepareKernel is Prepare for the kernel of a named Debian package, a meta package or the image itself.
+func PrepareKernel(ctx context.Context, cacheDir, pkg string) (*Image, error) {
+	cacheDir, err := filepath.Abs(cacheDir)
+	if err != nil {
+		return nil, err
+	}
+	if err := visibleInGuest(cacheDir); err != nil {
+		return nil, fmt.Errorf("use cache directory: %w", err)
+	}
+	if err := requireTools("qemu-system-x86_64", "busybox", "modprobe", "depmod", "dpkg", "make", "cc"); err != nil {
+		return nil, err
+	}
+	unlock, err := lock(ctx, cacheDir)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	sweepRuns(filepath.Join(cacheDir, "runs"))
+	return build(ctx, cacheDir, pkg)
+}
+
+func build(ctx context.Context, cacheDir, pkg string) (*Image, error) {
+	k, err := fetchKernel(ctx, cacheDir, pkg)
+	if err != nil {
+		return nil, err
+	}
+	img := &Image{Release: k.release, cacheDir: cacheDir, kernel: k.image(), modules: k.modules()}
+	if img.initramfs, err = buildInitramfs(ctx, cacheDir, k); err != nil {
+		return nil, fmt.Errorf("build initramfs for %s: %w", k.release, err)
+	}
+	if img.evinject, err = buildInjector(ctx, cacheDir, k.release); err != nil {
+		return nil, fmt.Errorf("build event injector for %s: %w", k.release, err)
+	}
+	if img.linkflap, err = compile(ctx, cacheDir, "linkflap", linkflapSource); err != nil {
+		return nil, err
+	}
+	return img, nil
+}
+
+// requireTools looks in sbin too, because depmod and modprobe are there and a user's PATH often is not.
+func requireTools(names ...string) error {
+	var missing []string
+	for _, name := range names {
+		if _, err := findTool(name); err != nil {
+			missing = append(missing, name)
+		}
+	}
+	if missing == nil {
+		return nil
+	}
+	return fmt.Errorf("find %s: not installed; run scripts/packages.sh lab", strings.Join(missing, ", "))
+}
+
+func findTool(name string) (string, error) {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		path, err = exec.LookPath(filepath.Join("/usr/sbin", name))
+	}
+	return path, err
+}
+
+// lock waits until no other process prepares in dir. It polls, because a blocked flock would not see ctx.
+func lock(ctx context.Context, dir string) (unlock func(), err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make lab cache: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("open lab lock: %w", err)
+	}
+	retry := time.NewTicker(100 * time.Millisecond)
+	defer retry.Stop()
+	for {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return func() { _ = f.Close() }, nil
+		}
+		if !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR) {
+			_ = f.Close()
+			return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+		}
+		select {
+		case <-ctx.Done():
+			_ = f.Close()
+			return nil, fmt.Errorf("wait for lock %s: %w", f.Name(), ctx.Err())
+		case <-retry.C:
+		}
+	}
+}
+
+// sweepRuns removes what old runs left; a failure costs only disk space.
+func sweepRuns(dir string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err == nil && time.Since(info.ModTime()) > runsKept {
+			_ = os.RemoveAll(filepath.Join(dir, e.Name()))
+		}
+	}
+}
+
+// command runs a tool to its end and returns its standard output; an error carries what it said.
+func command(ctx context.Context, dir, name string, args ...string) (string, error) {
+	path, err := findTool(name)
+	if err != nil {
+		return "", fmt.Errorf("find %s: %w", name, err)
+	}
+	var stderr strings.Builder
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Dir = dir
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		said := strings.TrimSpace(stderr.String())
+		if said == "" {
+			said = strings.TrimSpace(string(out))
+		}
+		return "", fmt.Errorf("run %s %s: %w: %s", name, strings.Join(args, " "), err, said)
+	}
+	return string(out), nil
+}
+
+// digest names a cached file after what it was made from, so that a change makes a new one.
+func digest(parts ...[]byte) string {
+	h := sha256.New()
+	for _, p := range parts {
+		// A hash never returns an error.
+		_, _ = fmt.Fprintf(h, "%d\n", len(p))
+		h.Write(p)
+	}
+	return hex.EncodeToString(h.Sum(nil))[:12]
+}
+
+// publish makes path by calling fill with a temporary name beside it, so that an interrupted run never
+// leaves half a result under the final name. It does nothing when path exists.
+func publish(path string, fill func(tmp string) error) error {
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
+	tmp := path + ".tmp"
+	if err := os.RemoveAll(tmp); err != nil {
+		return err
+	}
+	if err := fill(tmp); err != nil {
+		_ = os.RemoveAll(tmp)
+		return err
+	}
+	return os.Rename(tmp, path)
+}

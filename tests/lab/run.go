@@ -1,0 +1,123 @@
+package lab
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Result is what a program's run in a guest came to.
+type Result struct {
+	// ExitCode is the program's own, or 128 and the signal that killed it, as a shell counts.
+	ExitCode int
+	// Boot is from qemu's start to the guest's init, Total to qemu's end.
+	Boot, Total time.Duration
+	// OutDir is the host's side of /out; KernelLog is a file in it.
+	OutDir, KernelLog string
+}
+
+// Run boots a guest, runs the job's program in it and returns after qemu has ended. The error is nil
+// whenever the program ended by itself, whatever its exit code; else it is a *GuestError, or says what
+// the host lacks. The end of ctx kills the guest.
+func (img *Image) Run(ctx context.Context, job Job) (Result, error) {
+	job, err := job.withDefaults(img.cacheDir)
+	if err != nil {
+		return Result{}, err
+	}
+	if err := job.check(); err != nil {
+		return Result{}, err
+	}
+	g := &guest{image: img, outDir: job.OutDir, memory: job.Memory, cpus: job.CPUs}
+	if err := g.writeInit("run", job.script(img.env())); err != nil {
+		return Result{}, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, job.Timeout, fmt.Errorf("%w after %v", ErrTimeout, job.Timeout))
+	defer cancel()
+	// Qemu opens its output anew, which would truncate a file: hidden in a struct, the writer gets a pipe.
+	return g.run(ctx, nil, struct{ io.Writer }{job.Stdout}, "run")
+}
+
+// env tells the program where the harness's own tools are.
+func (img *Image) env() []string {
+	return []string{
+		"LAB_EVINJECT=" + img.evinject,
+		"LAB_LINKFLAP=" + img.linkflap,
+	}
+}
+
+// guest is one boot.
+type guest struct {
+	image        *Image
+	outDir       string
+	memory, cpus int
+}
+
+func (g *guest) file(name string) string { return filepath.Join(g.outDir, "lab", name) }
+
+func (g *guest) writeInit(mode, job string) error {
+	head := exports([]string{
+		"LAB_MODULES=" + g.image.modules,
+		"LAB_MODE=" + mode,
+	})
+	if err := os.WriteFile(g.file("init"), []byte(head+guestScript), 0o755); err != nil {
+		return fmt.Errorf("write guest init: %w", err)
+	}
+	if err := os.WriteFile(g.file("job"), []byte(job), 0o755); err != nil {
+		return fmt.Errorf("write guest job: %w", err)
+	}
+	return nil
+}
+
+func (g *guest) run(ctx context.Context, stdin io.Reader, stdout io.Writer, mode string) (Result, error) {
+	var complaints bytes.Buffer
+	started := time.Now()
+	qemuErr := runQemu(ctx, g.qemuArgs(mode), stdin, stdout, &complaints, mode == "shell")
+	res := Result{Total: time.Since(started), OutDir: g.outDir, KernelLog: g.file("kernel.log")}
+	// The host's clock stamped this file when the guest made it.
+	if info, err := os.Stat(g.file("booted")); err == nil {
+		res.Boot = info.ModTime().Sub(started)
+	}
+	code, err := g.status()
+	if err == nil {
+		res.ExitCode = code
+		return res, nil
+	}
+	return res, g.failure(ctx, res, qemuErr, strings.TrimSpace(complaints.String()))
+}
+
+func (g *guest) status() (int, error) {
+	b, err := os.ReadFile(g.file("status"))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(b)))
+}
+
+func (g *guest) failure(ctx context.Context, res Result, qemuErr error, complaints string) error {
+	e := &GuestError{Stage: "running", Log: res.KernelLog, Tail: tail(res.KernelLog, 30), Qemu: complaints}
+	if res.Boot == 0 {
+		e.Stage = "booting"
+	}
+	switch {
+	case ctx.Err() != nil:
+		e.Err = context.Cause(ctx)
+	case res.Boot == 0:
+		e.Err = ErrBoot
+	case isPanic(e.Tail):
+		e.Err = ErrPanic
+	default:
+		e.Err = ErrLost
+	}
+	var notStarted *startError
+	if errors.As(qemuErr, &notStarted) {
+		return qemuErr
+	}
+	return e
+}

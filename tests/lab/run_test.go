@@ -1,0 +1,99 @@
+//go:build lab
+
+package lab
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestRunReportsHowTheProgramEnded(t *testing.T) {
+	img, dir := image(t)
+	for _, c := range []struct {
+		name, script string
+		timeout      time.Duration
+		wantCode     int
+		wantErr      error
+	}{
+		{"exit status", "exit 3", 0, 3, nil},
+		{"killed by a signal", "kill -KILL $$", 0, 137, nil},
+		{"kernel panic", "echo c >/proc/sysrq-trigger; sleep 60", 0, 0, ErrPanic},
+		{"power lost", "echo o >/proc/sysrq-trigger; sleep 60", 0, 0, ErrLost},
+		{"timeout", "sleep 600", 15 * time.Second, 0, ErrTimeout},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var stdout bytes.Buffer
+			res, err := img.Run(t.Context(), Job{
+				Path: "/bin/sh", Args: []string{"-c", `printf 'out\n'; printf 'err\r\n' >&2;` + c.script},
+				Dir: dir, Stdout: &stdout, Timeout: c.timeout,
+			})
+			if res.ExitCode != c.wantCode || !errors.Is(err, c.wantErr) {
+				t.Errorf("want exit code %d and %v, got %d and %v", c.wantCode, c.wantErr, res.ExitCode, err)
+			}
+			// The guest's shell adds a word about a program that a signal killed.
+			if want := "out\nerr\r\n"; strings.TrimSuffix(stdout.String(), "Killed\n") != want {
+				t.Errorf("want output %q, got %q", want, stdout.String())
+			}
+		})
+	}
+}
+
+func TestRunReportsAGuestThatDoesNotBoot(t *testing.T) {
+	prepared, _ := image(t)
+	img := *prepared
+	img.initramfs = filepath.Join(t.TempDir(), "empty")
+	if err := os.WriteFile(img.initramfs, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, err := img.Run(t.Context(), Job{Path: "/bin/true", Timeout: time.Minute})
+	if !errors.Is(err, ErrBoot) || !strings.Contains(err.Error(), "Kernel panic") {
+		t.Errorf("want ErrBoot with the kernel's log, got %v", err)
+	}
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	img, _ := image(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	started := time.Now()
+	// The first output of the program is the moment to leave it.
+	_, err := img.Run(ctx, Job{
+		Path: "/bin/sh", Args: []string{"-c", "echo up; sleep 600"},
+		Stdout: writerFunc(func(b []byte) (int, error) { cancel(); return len(b), nil }),
+	})
+	if !errors.Is(err, context.Canceled) || time.Since(started) > time.Minute {
+		t.Errorf("want context.Canceled soon, got %v after %v", err, time.Since(started))
+	}
+}
+
+func TestGuestClockIsTheHosts(t *testing.T) {
+	img, _ := image(t)
+	var stdout bytes.Buffer
+	var arrived time.Time
+	_, err := img.Run(t.Context(), Job{
+		Path: "/bin/date", Args: []string{"+%s.%N"},
+		Stdout: writerFunc(func(b []byte) (int, error) { arrived = time.Now(); return stdout.Write(b) }),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	said, err := time.ParseDuration(strings.TrimSpace(stdout.String()) + "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	behind := arrived.Sub(time.Unix(0, said.Nanoseconds()))
+	t.Logf("guest is %v behind the host", behind)
+	if behind.Abs() > time.Second {
+		t.Errorf("want a clock within 1 s, got %v", behind)
+	}
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }

@@ -1,0 +1,144 @@
+//go:build guest
+
+package system
+
+import (
+	"testing"
+	"time"
+
+	"rdma_events/tests/lab/guest"
+	"rdma_events/tests/rig"
+)
+
+func TestEachTypeOfTheInjectorUnderItsName(t *testing.T) {
+	forEachUser(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+		r := start(quiet)
+		for _, row := range []struct {
+			number      int
+			name, scope string
+			port        string // of the tag; "" without one
+		}{
+			{guest.LIDChange, "lid_change", "port", "1"},
+			{guest.PKeyChange, "pkey_change", "port", "1"},
+			{guest.SMChange, "sm_change", "port", "1"},
+			{guest.ClientReregister, "client_reregister", "port", "1"},
+			{guest.DeviceFatal, "device_fatal", "device", ""},
+			{guest.SpeedChange, "device_speed_change", "device", ""},
+			{21, "unknown_21", "unknown", ""},
+			{63, "unknown_63", "unknown", ""},
+			{64, "unknown_64", "unknown", ""},
+			{40000, "unknown_40000", "unknown", ""},
+			// Last, since they move the port's state.
+			{guest.PortErr, "port_err", "port", "1"},
+			{guest.PortActive, "port_active", "port", "1"},
+		} {
+			guest.Inject(t, device, row.number, 1, 3)
+			points := r.Await(row.name, 20*time.Second, func(p []rig.Point) bool {
+				return counter(p, row.port, row.name) == 3 && eventSum(p, device, row.name) == 3
+			})
+			got := rig.Last(points, "rdma_async_event", "event", row.name)
+			if got.Tags["scope"] != row.scope || got.Tags["port"] != row.port {
+				t.Errorf("%s: want scope %q and port %q, got %v", row.name, row.scope, row.port, got.Tags)
+			}
+			if series := rig.Last(points, "rdma_async", "device", device, "port", row.port); series.Int("unacked") != 0 {
+				t.Errorf("%s: want all acknowledged, got %v", row.name, series.Fields)
+			}
+		}
+		points := r.Points()
+		if p := port(points, device); p.Text("state_name") != "active" || p.Int("transitions") != 2 || p.Int("phantom_events") != 4 {
+			t.Errorf("want active after 2 transitions and 4 phantoms, got %v", p.Fields)
+		}
+		if d := rig.Last(points, "rdma_device", "device", device); d.Int("fatals") != 3 || d.Int("open") != 1 {
+			t.Errorf("want 3 fatals and the device open still, got %v", d.Fields)
+		}
+	})
+}
+
+// counter is the newest value of an event's counter in its series.
+func counter(points []rig.Point, port, event string) int64 {
+	return rig.Last(points, "rdma_async", "device", device, "port", port).Int(event)
+}
+
+func TestOneAddressIsOneGIDChange(t *testing.T) {
+	forEachUser(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+		r := start(quiet)
+		before := settledCounter(t, r, "gid_change")
+		guest.IP(t, "addr", "add", "10.99.1.1/24", "dev", netdev)
+		r.Await("gid_change", 20*time.Second, func(p []rig.Point) bool {
+			return counter(p, "1", "gid_change") > before
+		})
+		if after := settledCounter(t, r, "gid_change"); after != before+1 {
+			t.Errorf("want one gid_change more than %d, got %d", before, after)
+		}
+		guest.IP(t, "addr", "del", "10.99.1.1/24", "dev", netdev)
+	})
+}
+
+// settledCounter waits until a counter has not moved for three intervals.
+func settledCounter(t *testing.T, r *rig.Telegraf, event string) int64 {
+	t.Helper()
+	var value int64
+	r.Await(event+" settles", 30*time.Second, func(p []rig.Point) bool {
+		series := rig.Select(p, "rdma_async", "device", device, "port", "1")
+		if len(series) < 4 {
+			return false
+		}
+		newest := series[len(series)-1]
+		if time.Since(time.Unix(0, newest.Time)) > 5*time.Second {
+			return false
+		}
+		value = newest.Int(event)
+		for _, s := range series[len(series)-4:] {
+			if s.Int(event) != value {
+				return false
+			}
+		}
+		return true
+	})
+	return value
+}
+
+func TestABurstOf200000(t *testing.T) {
+	const burst = 200_000
+	forEachUser(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+		r := start(quiet)
+		guest.Inject(t, device, guest.PKeyChange, 1, 1000) // so that buffers have their working size
+		r.Await("the warm-up", 30*time.Second, func(p []rig.Point) bool {
+			return counter(p, "1", "pkey_change") == 1000
+		})
+		before := memory(t, r)
+
+		began := time.Now()
+		guest.Inject(t, device, guest.PKeyChange, 1, burst)
+		points := r.Await("the burst", 60*time.Second, func(p []rig.Point) bool {
+			return counter(p, "1", "pkey_change") >= burst+1000 && eventSum(p, device, "pkey_change") >= burst+1000
+		})
+		t.Logf("counted %v after the injection began", time.Since(began).Round(time.Millisecond))
+		if got := counter(points, "1", "pkey_change"); got != burst+1000 {
+			t.Errorf("counter: want %d, got %d", burst+1000, got)
+		}
+		if got := eventSum(points, device, "pkey_change"); got != burst+1000 {
+			t.Errorf("sum of count: want %d, got %d", burst+1000, got)
+		}
+		if a := async(points, device); a.Int("acked") != a.Int("read") || a.Int("unacked") != 0 {
+			t.Errorf("want all acknowledged, got %v", a.Fields)
+		}
+		after := memory(t, r)
+		t.Logf("memory of plugin and worker: %.1f MiB before, %.1f MiB after", mib(before), mib(after))
+		if after > before+8<<20 {
+			t.Errorf("memory grew from %.1f to %.1f MiB", mib(before), mib(after))
+		}
+	})
+}
+
+// memory is what plugin and workers hold together.
+func memory(t *testing.T, r *rig.Telegraf) int64 {
+	t.Helper()
+	var sum int64
+	for _, pid := range append(rig.Children(t, r.PID()), r.Workers()...) {
+		sum += rig.RSS(t, pid)
+	}
+	return sum
+}
+
+func mib(n int64) float64 { return float64(n) / (1 << 20) }

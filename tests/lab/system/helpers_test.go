@@ -1,0 +1,107 @@
+//go:build guest
+
+package system
+
+import (
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"rdma_events/tests/lab/guest"
+	"rdma_events/tests/rig"
+)
+
+// device and netdev are what most tests watch.
+const (
+	device = "rxe0"
+	netdev = "d0"
+)
+
+// users are whom the plugin must serve alike: root, and a user without any
+// capability who may lock 64 KiB of memory.
+var users = []struct {
+	name   string
+	prefix []string
+}{
+	{"root", nil},
+	{"unprivileged", []string{
+		"prlimit", "--memlock=65536:65536", "--",
+		"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
+		"--bounding-set=-all", "--inh-caps=-all", "--",
+	}},
+}
+
+// forEachUser runs a test with a fresh device as each of users. start starts
+// Telegraf with a plugin configuration and returns once the device is open and
+// its counters are there.
+func forEachUser(t *testing.T, test func(t *testing.T, start func(plugin string) *rig.Telegraf)) {
+	guest.RequireGuest(t)
+	for _, u := range users {
+		t.Run(u.name, func(t *testing.T) {
+			guest.AddRxe(t, device, netdev)
+			test(t, func(plugin string) *rig.Telegraf {
+				r := rig.Start(t, rig.Config{Plugin: plugin, Prefix: u.prefix})
+				awaitOpen(r, device)
+				return r
+			})
+		})
+	}
+}
+
+// quiet is a configuration without probes.
+const quiet = `[[inputs.rdma_events]]
+  [inputs.rdma_events.probe]
+    interval = "0s"
+`
+
+func awaitOpen(r *rig.Telegraf, device string) {
+	r.Await(device+" is open and counted", 60*time.Second, func(points []rig.Point) bool {
+		return isOpen(points, device) && async(points, device).Fields != nil
+	})
+}
+
+func isOpen(points []rig.Point, device string) bool {
+	return rig.Last(points, "rdma_device", "device", device).Int("open") == 1
+}
+
+// async is the newest point of a device's port 1 in rdma_async.
+func async(points []rig.Point, device string) rig.Point {
+	return rig.Last(points, "rdma_async", "device", device, "port", "1")
+}
+
+func port(points []rig.Point, device string) rig.Point {
+	return rig.Last(points, "rdma_port", "device", device, "port", "1")
+}
+
+// eventSum is the sum of count over all points of rdma_async_event.
+func eventSum(points []rig.Point, device, event string) int64 {
+	return rig.Sum(rig.Select(points, "rdma_async_event", "device", device, "event", event), "count")
+}
+
+// within fails the test when took is more than ten times what is promised, and
+// prints what it was.
+func within(t *testing.T, what string, took, promised time.Duration) {
+	t.Helper()
+	t.Logf("%s: took %v, promised %v", what, took.Round(time.Millisecond), promised)
+	if took > 10*promised {
+		t.Errorf("%s: took %v, more than ten times %v", what, took, promised)
+	}
+}
+
+// quantile returns the q-quantile of values.
+func quantile(values []int64, q float64) int64 {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
+}
+
+func kill(t *testing.T, pid int) {
+	t.Helper()
+	p, err := os.FindProcess(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Kill(); err != nil {
+		t.Fatal(err)
+	}
+}

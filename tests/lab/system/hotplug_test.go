@@ -1,0 +1,72 @@
+//go:build guest
+
+package system
+
+import (
+	"testing"
+	"time"
+
+	"rdma_events/tests/lab/guest"
+	"rdma_events/tests/rig"
+)
+
+func TestADeviceIsLetGoAndTakenBack(t *testing.T) {
+	forEachUser(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+		r := start(fastProbe)
+		awaitProbe(r, "rc_write", 5, 0)
+		guest.Inject(t, device, guest.PKeyChange, 1, 7)
+		r.Await("the counter", 20*time.Second, func(p []rig.Point) bool { return counter(p, "1", "pkey_change") == 7 })
+
+		began := time.Now()
+		guest.DeleteLink(t, device)
+		within(t, "rdma link delete beside the plugin", time.Since(began), time.Second)
+		r.Await("the removal", 20*time.Second, func(p []rig.Point) bool {
+			d := rig.Last(p, "rdma_device", "device", device)
+			return d.Int("present") == 0 && d.Int("open") == 0 && d.Int("removals") == 1 &&
+				d.Text("reason") == "removed" && port(p, device).Text("state_name") == "absent"
+		})
+
+		guest.AddLink(t, device, "rxe", netdev)
+		began = time.Now()
+		r.Await("the device is open again", 30*time.Second, func(p []rig.Point) bool {
+			d := rig.Last(p, "rdma_device", "device", device)
+			return d.Int("open") == 1 && d.Int("opens") == 2
+		})
+		within(t, "open again after rdma link add", time.Since(began), 3*time.Second)
+
+		guest.Inject(t, device, guest.PKeyChange, 1, 2)
+		points := r.Await("the counter goes on", 20*time.Second, func(p []rig.Point) bool {
+			return counter(p, "1", "pkey_change") == 9
+		})
+		requireCountersNeverFall(t, points)
+	})
+}
+
+// requireCountersNeverFall looks at every counter of every series.
+func requireCountersNeverFall(t *testing.T, points []rig.Point) {
+	t.Helper()
+	highest := map[string]int64{}
+	counters := map[string][]string{
+		"rdma_async":    {"read", "acked", "port_err", "port_active", "pkey_change", "gid_change", "device_fatal"},
+		"rdma_port":     {"transitions", "flaps", "down_ns", "missed_transitions", "phantom_events"},
+		"rdma_cq_probe": {"rounds", "successes", "errors", "lost_events", "lost_completions", "events", "acked", "released"},
+		"rdma_device":   {"opens", "removals", "fatals", "worker_restarts"},
+	}
+	seen := 0
+	for _, p := range points {
+		for _, field := range counters[p.Measurement] {
+			if _, there := p.Fields[field]; !there {
+				continue
+			}
+			seen++
+			key := p.Series() + " " + field
+			if p.Int(field) < highest[key] {
+				t.Errorf("%s fell from %d to %d", key, highest[key], p.Int(field))
+			}
+			highest[key] = p.Int(field)
+		}
+	}
+	if seen == 0 {
+		t.Error("no counter was seen")
+	}
+}

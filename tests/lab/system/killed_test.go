@@ -1,0 +1,98 @@
+//go:build guest
+
+package system
+
+import (
+	"testing"
+	"time"
+
+	"rdma_events/tests/lab/guest"
+	"rdma_events/tests/rig"
+)
+
+func TestAKilledWorkerIsReplaced(t *testing.T) {
+	forEachUser(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+		r := start(fastProbe)
+		guest.Inject(t, device, guest.PKeyChange, 1, 11)
+		r.Await("the counter", 20*time.Second, func(p []rig.Point) bool { return counter(p, "1", "pkey_change") == 11 })
+		workers := r.Workers()
+		if len(workers) != 1 {
+			t.Fatalf("want one worker, got %v", workers)
+		}
+
+		// The link goes down while nobody looks.
+		kill(t, workers[0])
+		began := time.Now()
+		guest.IP(t, "link", "set", netdev, "down")
+		guest.Eventually(t, "another worker", 20*time.Second, func() bool {
+			now := r.Workers()
+			return len(now) == 1 && now[0] != workers[0]
+		})
+		within(t, "another worker after kill -9", time.Since(began), 2*time.Second)
+		points := r.Await("the device is open again", 30*time.Second, func(p []rig.Point) bool {
+			return rig.Last(p, "rdma_device", "device", device).Int("opens") == 2 &&
+				port(p, device).Text("state_name") == "down"
+		})
+		t.Logf("open again %v after the kill", time.Since(began).Round(time.Millisecond))
+		change := rig.Last(points, "rdma_port_change", "device", device)
+		if change.Tags["witness"] != "reopen" {
+			t.Errorf("want the change in the gap with witness reopen, got %v", change)
+		}
+		t.Logf("the change in the gap: %v %v", change.Tags, change.Fields)
+		guest.IP(t, "link", "set", netdev, "up")
+		guest.Inject(t, device, guest.PKeyChange, 1, 1)
+		points = r.Await("the counter goes on", 30*time.Second, func(p []rig.Point) bool {
+			return counter(p, "1", "pkey_change") == 12 && eventSum(p, device, "pkey_change") == 12 &&
+				port(p, device).Int("up") == 1
+		})
+		requireCountersNeverFall(t, points)
+		if d := rig.Last(points, "rdma_device", "device", device); d.Int("worker_restarts") != 1 {
+			t.Errorf("want one restart, got %v", d.Fields)
+		}
+	})
+}
+
+// A worker that is killed in the middle of a storm has read events that it
+// never told of: the ledger has them.
+func TestWhatADeadWorkerHasReadIsCounted(t *testing.T) {
+	forEachUser(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+		r := start(quiet)
+		stormed := make(chan error, 1)
+		go func() { stormed <- guest.TryInject(t, device, guest.PKeyChange, 1, 200_000) }()
+		r.Await("the storm's beginning", 30*time.Second, func(p []rig.Point) bool {
+			return counter(p, "1", "pkey_change") > 0 || eventSum(p, device, "pkey_change") > 0
+		})
+		kill(t, r.Workers()[0])
+		if err := <-stormed; err != nil {
+			t.Fatal(err)
+		}
+		guest.Inject(t, device, guest.SMChange, 1, 1)
+		points := r.Await("counter and sum of count agree", 60*time.Second, func(p []rig.Point) bool {
+			n := counter(p, "1", "pkey_change")
+			return rig.Last(p, "rdma_device", "device", device).Int("opens") == 2 &&
+				n > 0 && n == eventSum(p, device, "pkey_change")
+		})
+		a := async(points, device)
+		if a.Int("read") != a.Int("acked")+a.Int("unacked")+a.Int("released") {
+			t.Errorf("parity does not hold: %v", a.Fields)
+		}
+		t.Logf("counted %d of 200000; released %d", a.Int("pkey_change"), a.Int("released"))
+		requireCountersNeverFall(t, points)
+	})
+}
+
+func TestNothingOutlivesAKilledTelegraf(t *testing.T) {
+	forEachUser(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+		r := start(fastProbe)
+		ours := append(rig.Children(t, r.PID()), r.Workers()...)
+		if len(ours) != 2 {
+			t.Fatalf("want plugin and worker, got %v", ours)
+		}
+		r.Kill()
+		began := time.Now()
+		guest.Eventually(t, "no process of ours is left", 10*time.Second, func() bool {
+			return !rig.Running(ours[0]) && !rig.Running(ours[1])
+		})
+		within(t, "nothing left after kill -9 of Telegraf", time.Since(began), time.Second)
+	})
+}

@@ -1,0 +1,73 @@
+//go:build guest
+
+package system
+
+import (
+	"testing"
+	"time"
+
+	"rdma_events/tests/lab/guest"
+	"rdma_events/tests/rig"
+)
+
+const fastProbe = `[[inputs.rdma_events]]
+  [inputs.rdma_events.probe]
+    interval = "100ms"
+    timeout = "90ms"
+    vectors = [-1]
+    stages = true
+    histogram = true
+`
+
+func TestProbeFollowsTheLink(t *testing.T) {
+	forEachUser(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+		r := start(fastProbe)
+		awaitProbe(r, "rc_write", 20, 0)
+		guest.IP(t, "link", "set", netdev, "down")
+		awaitProbe(r, "flush", 20, 0)
+		before := rig.Last(r.Points(), "rdma_cq_probe", "method", "rc_write", "vector", "0").Int("rounds")
+		guest.IP(t, "link", "set", netdev, "up")
+		points := awaitProbe(r, "rc_write", before+20, 0)
+		for _, method := range []string{"rc_write", "flush"} {
+			for _, vector := range []string{"0", "1"} {
+				requireParity(t, rig.Last(points, "rdma_cq_probe", "method", method, "vector", vector))
+			}
+		}
+		requireHistogram(t, points)
+	})
+}
+
+// awaitProbe waits until the newest point of a method's series has more than
+// rounds rounds and says ok.
+func awaitProbe(r *rig.Telegraf, method string, rounds int64, vector int) []rig.Point {
+	v := string(rune('0' + vector))
+	return r.Await(method+" rounds", 30*time.Second, func(p []rig.Point) bool {
+		last := rig.Last(p, "rdma_cq_probe", "device", device, "port", "1", "method", method, "vector", v)
+		return last.Int("rounds") > rounds && last.Int("ok") == 1
+	})
+}
+
+func requireParity(t *testing.T, p rig.Point) {
+	t.Helper()
+	if p.Int("events") != p.Int("acked")+p.Int("unacked")+p.Int("released") || p.Int("unacked") != 0 {
+		t.Errorf("%s: parity does not hold: %v", p.Series(), p.Fields)
+	}
+	sum := p.Int("successes") + p.Int("errors") + p.Int("lost_events") + p.Int("lost_completions")
+	if p.Int("rounds") < 1 || sum != p.Int("rounds") {
+		t.Errorf("%s: want every round to have one outcome: %v", p.Series(), p.Fields)
+	}
+	if p.Int("lost_events") != 0 || p.Int("lost_completions") != 0 {
+		t.Errorf("%s: nothing can get lost here: %v", p.Series(), p.Fields)
+	}
+	t.Logf("%s: rounds %d, errors %d (%q), spurious %d, wake p50 %d p99 %d ns", p.Series(), p.Int("rounds"),
+		p.Int("errors"), p.Text("status"), p.Int("spurious"), p.Int("wake_ns_p50"), p.Int("wake_ns_p99"))
+}
+
+func requireHistogram(t *testing.T, points []rig.Point) {
+	t.Helper()
+	last := rig.Last(points, "rdma_cq_probe", "method", "rc_write", "vector", "0")
+	inf := rig.Last(points, "rdma_cq_probe_histogram", "method", "rc_write", "vector", "0", "le", "+Inf")
+	if inf.Int("wake_bucket") < last.Int("successes") {
+		t.Errorf("+Inf bucket: want at least %d, got %v", last.Int("successes"), inf.Fields)
+	}
+}

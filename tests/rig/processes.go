@@ -1,0 +1,69 @@
+package rig
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Children returns the processes that pid has started and that still run.
+func Children(t testing.TB, pid int) []int {
+	t.Helper()
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pids []int
+	for _, path := range stats {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // gone meanwhile
+		}
+		// The name in brackets may hold anything; the state and the parent follow the last one.
+		rest := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
+		if rest[0] != "Z" && rest[1] == strconv.Itoa(pid) {
+			child, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			pids = append(pids, child)
+		}
+	}
+	return pids
+}
+
+// Workers returns the worker processes of the plugin under Telegraf.
+func (r *Telegraf) Workers() []int {
+	r.t.Helper()
+	var workers []int
+	for _, plugin := range Children(r.t, r.PID()) {
+		workers = append(workers, Children(r.t, plugin)...)
+	}
+	return workers
+}
+
+// Running reports whether a process exists and is not a zombie.
+func Running(pid int) bool {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return false
+	}
+	return !bytes.Contains(text[bytes.LastIndexByte(text, ')'):], []byte(") Z"))
+}
+
+// RSS returns a process's resident memory in bytes.
+func RSS(t testing.TB, pid int) int64 {
+	t.Helper()
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := strconv.ParseInt(strings.Fields(string(text))[1], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pages * int64(os.Getpagesize())
+}

@@ -1,0 +1,268 @@
+package rig
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Config says what to run.
+type Config struct {
+	Plugin   string   // the plugin's configuration, TOML
+	Interval string   // Telegraf's; "1s" when empty
+	Env      []string // added to the environment
+	// Prefix comes before Telegraf's command line, as in setpriv and prlimit,
+	// which run it with fewer rights.
+	Prefix []string
+	// RestartDelay is execd's; "10s" when empty.
+	RestartDelay string
+}
+
+// Telegraf is a running Telegraf with the plugin under it.
+type Telegraf struct {
+	t      testing.TB
+	cmd    *exec.Cmd
+	dir    string
+	exited chan struct{}
+	err    error // of Wait, once exited is closed
+
+	mu     sync.Mutex
+	read   int64 // bytes of the output already parsed
+	points []Point
+}
+
+// Program returns the path of one of the programs that are tested: from the
+// environment variable, else from the build directory above the test.
+func Program(t testing.TB, variable, built string) string {
+	t.Helper()
+	path := os.Getenv(variable)
+	if path == "" {
+		path = filepath.Join(moduleRoot(t), "build", built)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("%s is missing; run: make build setup", path)
+	}
+	return path
+}
+
+func moduleRoot(t testing.TB) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dir != "/" {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+	t.Fatal("no go.mod above the test")
+	return ""
+}
+
+// Start runs Telegraf until the test's end.
+func Start(t testing.TB, c Config) *Telegraf {
+	t.Helper()
+	r := &Telegraf{t: t, dir: sharedDir(t), exited: make(chan struct{})}
+	r.write("rdma_events.conf", c.Plugin)
+	r.write("telegraf.conf", r.telegrafConf(c))
+	args := append(append([]string{}, c.Prefix...), Program(t, "TELEGRAF_BIN", "tools/telegraf"),
+		"--config", r.path("telegraf.conf"))
+	r.cmd = exec.Command(args[0], args[1:]...)
+	r.cmd.Env = append(os.Environ(), c.Env...)
+	log, err := os.OpenFile(r.path("log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o666)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close() //nolint:errcheck // Telegraf has its own descriptor
+	r.cmd.Stdout, r.cmd.Stderr = log, log
+	if err := r.cmd.Start(); err != nil {
+		t.Fatalf("start Telegraf: %v", err)
+	}
+	go func() {
+		r.err = r.cmd.Wait()
+		close(r.exited)
+	}()
+	t.Cleanup(r.Stop)
+	return r
+}
+
+// sharedDir is a directory that any user may write to.
+func sharedDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "rig-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Chmod(dir, 0o777); err != nil { //nolint:gosec // the user under test is another one
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func (r *Telegraf) telegrafConf(c Config) string {
+	interval, delay := "1s", "10s"
+	if c.Interval != "" {
+		interval = c.Interval
+	}
+	if c.RestartDelay != "" {
+		delay = c.RestartDelay
+	}
+	return fmt.Sprintf(`[agent]
+  interval = %q
+  flush_interval = "200ms"
+  flush_jitter = "0s"
+  metric_buffer_limit = 1000000
+  omit_hostname = true
+  skip_processors_after_aggregators = true
+[[inputs.execd]]
+  command = [%q, "-config", %q, "-poll_interval_disabled"]
+  signal = "STDIN"
+  restart_delay = %q
+  data_format = "influx"
+[[outputs.file]]
+  files = [%q]
+  data_format = "influx"
+`, interval, Program(r.t, "RDMA_EVENTS_BIN", "rdma-events"), r.path("rdma_events.conf"), delay, r.path("out"))
+}
+
+func (r *Telegraf) path(name string) string { return filepath.Join(r.dir, name) }
+
+func (r *Telegraf) write(name, text string) {
+	r.t.Helper()
+	if err := os.WriteFile(r.path(name), []byte(text), 0o644); err != nil { //nolint:gosec // read by another user
+		r.t.Fatal(err)
+	}
+}
+
+// Points returns all that Telegraf has written so far.
+func (r *Telegraf) Points() []Point {
+	r.t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	text, err := readFrom(r.path("out"), r.read)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	text = text[:bytes.LastIndexByte(text, '\n')+1]
+	r.read += int64(len(text))
+	points, err := Parse(text)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.points = append(r.points, points...)
+	return r.points
+}
+
+func readFrom(path string, offset int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // read only
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	text := make([]byte, st.Size()-offset)
+	n, err := f.ReadAt(text, offset)
+	return text[:n], err
+}
+
+// Await returns the points as soon as cond holds for them; when it does not
+// within timeout the test fails with the log.
+func (r *Telegraf) Await(what string, timeout time.Duration, cond func([]Point) bool) []Point {
+	r.t.Helper()
+	deadline := time.NewTimer(timeout)
+	defer deadline.Stop()
+	poll := time.NewTicker(50 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		points := r.Points()
+		if cond(points) {
+			return points
+		}
+		select {
+		case <-deadline.C:
+			r.t.Fatalf("%s: not within %v; the last points:\n%s\nthe log:\n%s", what, timeout, tail(points), r.Log())
+		case <-poll.C:
+		}
+	}
+}
+
+func tail(points []Point) string {
+	var b strings.Builder
+	for _, p := range points[max(0, len(points)-12):] {
+		fmt.Fprintf(&b, "%s %v\n", p.Series(), p.Fields)
+	}
+	return b.String()
+}
+
+// AwaitLog waits until the log has a line that contains text.
+func (r *Telegraf) AwaitLog(text string, timeout time.Duration) {
+	r.t.Helper()
+	r.Await("log line "+text, timeout, func([]Point) bool { return strings.Contains(r.Log(), text) })
+}
+
+// Log returns what Telegraf and the plugin have logged.
+func (r *Telegraf) Log() string {
+	r.t.Helper()
+	text, err := os.ReadFile(r.path("log"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// PID is Telegraf's.
+func (r *Telegraf) PID() int {
+	pid := r.cmd.Process.Pid
+	// A prefix such as prlimit executes Telegraf in place.
+	return pid
+}
+
+// Kill kills Telegraf as nothing can be prepared for.
+func (r *Telegraf) Kill() {
+	r.t.Helper()
+	if err := r.cmd.Process.Kill(); err != nil {
+		r.t.Fatal(err)
+	}
+	<-r.exited
+}
+
+// Stop ends Telegraf as its service manager would and waits for it. It may be
+// called twice.
+func (r *Telegraf) Stop() {
+	r.t.Helper()
+	select {
+	case <-r.exited:
+		return
+	default:
+	}
+	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		r.t.Errorf("stop Telegraf: %v", err)
+	}
+	select {
+	case <-r.exited:
+	case <-time.After(30 * time.Second):
+		r.t.Errorf("Telegraf does not stop; its log:\n%s", r.Log())
+		r.Kill()
+	}
+}
