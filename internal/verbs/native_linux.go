@@ -250,6 +250,9 @@ func (d *nativeDevice) NewProbe(c ProbeConfig) (Probe, error) {
 
 func (d *nativeDevice) probeConfig(c ProbeConfig) (C.struct_probe_config, error) {
 	var none C.struct_probe_config
+	if c.Method <= MethodNone || c.Method > MethodFlush {
+		return none, fmt.Errorf("%w: method %s", ErrUnsupported, c.Method)
+	}
 	if c.Vector < 0 || c.Vector >= d.attr.Vectors {
 		return none, fmt.Errorf("%w: completion vector %d of %d", ErrUnsupported, c.Vector, d.attr.Vectors)
 	}

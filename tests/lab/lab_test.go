@@ -73,10 +73,14 @@ func image(t *testing.T) (img *Image, dir string) {
 
 func (b guestBinary) run(t *testing.T, img *Image, dir string) {
 	var output bytes.Buffer
+	yardstick, err := img.CompileC(t.Context(), filepath.Join(dir, "tests/bench/cqprobe/cqprobe.c"), "-libverbs")
+	if err != nil {
+		t.Fatal(err)
+	}
 	job := Job{
 		Path:   b.compile(t, dir),
 		Args:   []string{"-test.v=test2json", "-test.timeout=9m", "-test.run=" + os.Getenv("RDMA_EVENTS_LAB_RUN")},
-		Env:    programEnv(dir),
+		Env:    append(programEnv(dir), "CQPROBE_BIN="+yardstick),
 		Dir:    filepath.Join(dir, b.pkg),
 		Stdout: io.MultiWriter(&output, &prefixed{w: t.Output(), start: true}),
 		Memory: b.memory,

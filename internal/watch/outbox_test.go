@@ -1,0 +1,68 @@
+package watch
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/verbs"
+)
+
+func run(typ verbs.EventType, count uint64, at int64) verbs.Run {
+	return verbs.Run{Type: typ, Port: 1, Count: count, First: at, Last: at, HoldSum: at, HoldMax: at, AckSum: 1, AckMax: 1}
+}
+
+func TestEqualConsecutiveRunsAreJoined(t *testing.T) {
+	o := newOutbox()
+	o.addRuns([]verbs.Run{run(verbs.EventPortErr, 1, 10), run(verbs.EventPortErr, 2, 20), run(verbs.EventPortActive, 1, 30)})
+	o.addRuns([]verbs.Run{run(verbs.EventPortActive, 4, 40), run(verbs.EventPortErr, 1, 50)})
+	items := o.take()
+	require.Len(t, items, 3)
+	require.Equal(t, verbs.Run{Type: verbs.EventPortErr, Port: 1, Count: 3, First: 10, Last: 20,
+		HoldSum: 30, HoldMax: 20, AckSum: 2, AckMax: 1}, *items[0].Run)
+	require.EqualValues(t, 5, items[1].Run.Count)
+	require.EqualValues(t, 1, items[2].Run.Count)
+	require.Empty(t, o.take())
+}
+
+func TestAReadingBetweenTwoRunsKeepsThemApart(t *testing.T) {
+	o := newOutbox()
+	o.addRuns([]verbs.Run{run(verbs.EventPortErr, 1, 10)})
+	o.add(Item{Reading: &Reading{Port: 1}})
+	o.addRuns([]verbs.Run{run(verbs.EventPortErr, 1, 20)})
+	require.Len(t, o.take(), 3)
+}
+
+// A host that reads nothing must cost bounded memory and no count.
+func TestBeyondTheLimitEveryEventIsStillCounted(t *testing.T) {
+	o := newOutbox()
+	types := []verbs.EventType{verbs.EventPortErr, verbs.EventPortActive, verbs.EventGIDChange}
+	const n = 3 * outboxLimit
+	for i := range n {
+		o.addRuns([]verbs.Run{run(types[i%3], 1, int64(i))})
+		o.add(Item{Round: &RoundItem{}}, Item{Reading: &Reading{}})
+	}
+	o.add(Item{Ended: &Ended{Reason: ReasonRemoved}})
+	items := o.take()
+	require.LessOrEqual(t, len(items), outboxLimit+2)
+	counts := map[verbs.EventType]uint64{}
+	for _, it := range items {
+		if it.Run != nil {
+			counts[it.Run.Type] += it.Run.Count
+		}
+	}
+	for _, typ := range types {
+		require.EqualValues(t, n/3, counts[typ], typ)
+	}
+	require.NotNil(t, items[len(items)-1].Ended)
+}
+
+func TestATypeThatIsNewBeyondTheLimitIsKept(t *testing.T) {
+	o := newOutbox()
+	for i := range outboxLimit {
+		o.addRuns([]verbs.Run{run(verbs.EventType(9+i%2), 1, int64(i))})
+	}
+	o.addRuns([]verbs.Run{run(verbs.EventDeviceFatal, 1, 1)})
+	items := o.take()
+	require.Equal(t, verbs.EventDeviceFatal, items[len(items)-1].Run.Type)
+}

@@ -1,0 +1,35 @@
+package watch
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/verbs"
+)
+
+func TestEveryFailureHasItsReasonAndOneLine(t *testing.T) {
+	for _, row := range []struct {
+		err  error
+		want Reason
+		text string
+	}{
+		{verbs.ErrNoLibrary, ReasonNoLibrary, "install libibverbs"},
+		{fmt.Errorf("/dev/infiniband/uverbs0: %w", unix.EACCES), ReasonNoPermission, "read and write the node"},
+		{fmt.Errorf("%w: %w", verbs.ErrExcludedNetns, unix.EPERM), ReasonExcludedNetns, "rdma system set netns shared"},
+		{fmt.Errorf("%w: %w", verbs.ErrLimit, unix.ENOMEM), ReasonLimit, "LimitMEMLOCK"},
+		{verbs.ErrNoDevice, ReasonNoDevice, "no such RDMA device"},
+		{verbs.ErrUnsupported, ReasonUnsupported, "unsupported"},
+		{verbs.ErrStuck, ReasonStuck, "does not let go"},
+		{errors.New("odd"), ReasonUnsupported, "odd"},
+	} {
+		e := ended(&verbs.OpError{Op: "ibv_open_device", Device: "mlx5_0", Err: row.err})
+		require.Equal(t, row.want, e.Reason)
+		require.Contains(t, e.Message, row.text)
+		require.Contains(t, e.Message, "mlx5_0")
+		require.NotContains(t, e.Message, "\n")
+	}
+}

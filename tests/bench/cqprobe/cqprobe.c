@@ -1,0 +1,169 @@
+// The yardstick of the probe: the least C that does the same round with the
+// same stamps. A zero-length RDMA write of an RC queue pair connected to itself
+// is posted, then poll, get, arm, drain, acknowledge.
+//
+//   cqprobe DEVICE ROUNDS PACE_US
+//
+// prints "wake p50 NS p99 NS ack p50 NS p99 NS total p50 NS p99 NS". Build: cc -O2 cqprobe.c -libverbs
+#include <errno.h>
+#include <poll.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <infiniband/verbs.h>
+
+#define CHECK(ok) do { if (!(ok)) { \
+	fprintf(stderr, "cqprobe: %s: %s\n", #ok, strerror(errno)); exit(1); } } while (0)
+
+static int64_t now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+static struct ibv_context *open_device(const char *name)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	int i;
+
+	CHECK(list);
+	for (i = 0; list[i]; i++)
+		if (!strcmp(ibv_get_device_name(list[i]), name))
+			return ibv_open_device(list[i]);
+	fprintf(stderr, "cqprobe: no device %s\n", name);
+	exit(1);
+}
+
+// The first GID that is neither empty nor link local.
+static int choose_gid(struct ibv_context *ctx, union ibv_gid *gid)
+{
+	static const union ibv_gid none;
+	int i;
+
+	for (i = 0; !ibv_query_gid(ctx, 1, i, gid); i++)
+		if (memcmp(gid, &none, sizeof none) && gid->raw[0] != 0xfe)
+			return i;
+	fprintf(stderr, "cqprobe: no usable GID\n");
+	exit(1);
+}
+
+static struct ibv_qp *self_connected(struct ibv_context *ctx, struct ibv_cq *cq)
+{
+	struct ibv_pd *pd = ibv_alloc_pd(ctx);
+	struct ibv_qp_init_attr init = { .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1 } };
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE };
+	struct ibv_qp *qp;
+
+	CHECK(pd);
+	qp = ibv_create_qp(pd, &init);
+	CHECK(qp);
+	CHECK(!ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+	memset(&a, 0, sizeof a);
+	a.qp_state = IBV_QPS_RTR;
+	a.path_mtu = IBV_MTU_256;
+	a.dest_qp_num = qp->qp_num;
+	a.max_dest_rd_atomic = 1;
+	a.min_rnr_timer = 12;
+	a.ah_attr.is_global = 1;
+	a.ah_attr.port_num = 1;
+	a.ah_attr.grh.hop_limit = 64;
+	a.ah_attr.grh.sgid_index = choose_gid(ctx, &a.ah_attr.grh.dgid);
+	CHECK(!ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+			     IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
+	memset(&a, 0, sizeof a);
+	a.qp_state = IBV_QPS_RTS;
+	a.timeout = 14;
+	a.retry_cnt = 3;
+	a.max_rd_atomic = 1;
+	CHECK(!ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+			     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC));
+	return qp;
+}
+
+struct sample { int64_t wake, ack, total; };
+
+static struct sample round_trip(struct ibv_comp_channel *channel, struct ibv_qp *qp)
+{
+	struct ibv_send_wr wr = { .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED }, *bad;
+	struct pollfd p = { .fd = channel->fd, .events = POLLIN };
+	struct ibv_cq *cq;
+	struct ibv_wc wc;
+	void *context;
+	int64_t start = now(), got, drained, acked;
+	int n;
+
+	CHECK(!ibv_post_send(qp, &wr, &bad));
+	CHECK(poll(&p, 1, 2000) == 1);
+	CHECK(!ibv_get_cq_event(channel, &cq, &context));
+	got = now();
+	CHECK(!ibv_req_notify_cq(cq, 0));
+	while ((n = ibv_poll_cq(cq, 1, &wc)) > 0)
+		CHECK(wc.status == IBV_WC_SUCCESS);
+	CHECK(n == 0);
+	drained = now();
+	ibv_ack_cq_events(cq, 1);
+	acked = now();
+	return (struct sample){ got - start, acked - drained, acked - start };
+}
+
+static int compare(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+static void report(const char *name, int64_t *values, int n)
+{
+	qsort(values, n, sizeof *values, compare);
+	printf("%s p50 %lld p99 %lld ", name, (long long)values[n / 2], (long long)values[(long)n * 99 / 100]);
+}
+
+int main(int argc, char **argv)
+{
+	int n = argc == 4 ? atoi(argv[2]) : 0, i;
+	long pace = argc == 4 ? atol(argv[3]) : 0;
+	struct timespec gap = { pace / 1000000, pace % 1000000 * 1000 };
+	int64_t *wake, *ack, *total;
+	struct ibv_comp_channel *channel;
+	struct ibv_context *ctx;
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;
+
+	if (n < 1) {
+		fprintf(stderr, "usage: cqprobe DEVICE ROUNDS PACE_US\n");
+		return 2;
+	}
+	ctx = open_device(argv[1]);
+	CHECK(ctx);
+	channel = ibv_create_comp_channel(ctx);
+	CHECK(channel);
+	cq = ibv_create_cq(ctx, 64, NULL, channel, 0);
+	CHECK(cq);
+	qp = self_connected(ctx, cq);
+	CHECK(!ibv_req_notify_cq(cq, 0));
+	wake = calloc(n, sizeof *wake);
+	ack = calloc(n, sizeof *ack);
+	total = calloc(n, sizeof *total);
+	CHECK(wake && ack && total);
+	for (i = 0; i < n; i++) {
+		struct sample s;
+
+		if (pace)
+			nanosleep(&gap, NULL);
+		s = round_trip(channel, qp);
+		wake[i] = s.wake;
+		ack[i] = s.ack;
+		total[i] = s.total;
+	}
+	report("wake", wake, n);
+	report("ack", ack, n);
+	report("total", total, n);
+	printf("\n");
+	return 0;
+}
