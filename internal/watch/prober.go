@@ -44,9 +44,15 @@ func (s *session) probers() []*prober {
 	return all
 }
 
-// run probes every interval; index spreads the probers over the interval.
+// run probes every interval, once the port is known; index spreads the probers
+// over the interval.
 func (p *prober) run(ctx context.Context, index int) error {
 	interval := p.s.o.Probe.Interval
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-p.s.based:
+	}
 	if !wait(ctx, interval*time.Duration(index%16)/16) {
 		return nil
 	}

@@ -21,8 +21,8 @@ func (s *session) read(ctx context.Context) error {
 		if err := s.look(p); err != nil {
 			return unlessClosed(ctx, err)
 		}
-		p.seen.Add(1)
 	}
+	close(s.based)
 	for {
 		n, err := s.dev.ReadEvents(runs, -1)
 		if err != nil {

@@ -96,6 +96,7 @@ type session struct {
 	ports []*port
 	out   *outbox
 	kick  chan struct{} // wakes the querier
+	based chan struct{} // closed when every port has its baseline
 }
 
 // port is what the session's goroutines share about one port.
@@ -108,7 +109,7 @@ type port struct {
 }
 
 func newSession(dev verbs.Device, o Options) *session {
-	s := &session{dev: dev, o: o, out: newOutbox(), kick: make(chan struct{}, 1)}
+	s := &session{dev: dev, o: o, out: newOutbox(), kick: make(chan struct{}, 1), based: make(chan struct{})}
 	numbers := o.Ports
 	if len(numbers) == 0 {
 		for n := 1; n <= min(dev.Attr().Ports, MaxPorts); n++ {

@@ -1,0 +1,347 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/sim"
+	"rdma_events/internal/verbs/verbstest"
+)
+
+// rig runs a watch on the simulator inside a synctest bubble, where an hour
+// passes at once.
+type rig struct {
+	t     *testing.T
+	world *sim.World
+	led   *ledger.Ledger
+	o     Options
+	wait  func(context.Context, string) error // WaitRemoved; nil: none
+
+	mu    sync.Mutex
+	items []Item
+	beats int
+	err   error
+	done  chan struct{}
+	stop  context.CancelFunc
+}
+
+func newRig(t *testing.T, profile, scenario string) *rig {
+	t.Helper()
+	if scenario != "" {
+		path := filepath.Join(t.TempDir(), "scenario.toml")
+		require.NoError(t, os.WriteFile(path, []byte(scenario), 0o600))
+		scenario = path
+	}
+	w, err := sim.Load(sim.Options{Profile: profile, Scenario: scenario, Seed: 1,
+		Clock: func() int64 { return time.Now().UnixNano() }})
+	require.NoError(t, err)
+	led, f, err := ledger.New("test")
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	t.Cleanup(func() { require.NoError(t, led.Close()) })
+	return &rig{t: t, world: w, led: led, done: make(chan struct{}), o: Options{
+		Device: "sim0", StateInterval: 5 * time.Second,
+		Probe: ProbeOptions{Interval: time.Second, Timeout: 500 * time.Millisecond, Method: "auto",
+			Vectors: []int{0}, AckBatch: 1, GIDIndex: -1, PKeyIdx: -1},
+	}}
+}
+
+type removable struct {
+	verbs.Backend
+	wait func(context.Context, string) error
+}
+
+func (r removable) WaitRemoved(ctx context.Context, device string) error { return r.wait(ctx, device) }
+
+// start runs the watch until the test's end.
+func (r *rig) start(send func(Batch) error) {
+	ctx, cancel := context.WithCancel(r.t.Context())
+	r.stop = cancel
+	var b verbs.Backend = sim.New(r.world)
+	if r.t != nil {
+		b = verbstest.Track(r.t, b)
+	}
+	if r.wait != nil {
+		b = removable{b, r.wait}
+	}
+	if send == nil {
+		send = r.collect
+	}
+	go func() {
+		defer close(r.done)
+		r.err = Run(ctx, b, r.led, r.o, send)
+	}()
+	r.t.Cleanup(func() {
+		cancel()
+		<-r.done
+	})
+}
+
+func (r *rig) collect(b Batch) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(b.Items) == 0 {
+		r.beats++
+	}
+	r.items = append(r.items, b.Items...)
+	return nil
+}
+
+// after lets time pass and returns what was sent meanwhile.
+func (r *rig) after(d time.Duration) []Item {
+	time.Sleep(d)
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	items := r.items
+	r.items = nil
+	return items
+}
+
+func pick[T any](items []Item, member func(Item) *T) []T {
+	var found []T
+	for _, it := range items {
+		if v := member(it); v != nil {
+			found = append(found, *v)
+		}
+	}
+	return found
+}
+
+func runs(items []Item) []verbs.Run   { return pick(items, func(i Item) *verbs.Run { return i.Run }) }
+func readings(items []Item) []Reading { return pick(items, func(i Item) *Reading { return i.Reading }) }
+func rounds(items []Item) []RoundItem { return pick(items, func(i Item) *RoundItem { return i.Round }) }
+func choices(items []Item) []ProbeItem {
+	return pick(items, func(i Item) *ProbeItem { return i.Probe })
+}
+func ends(items []Item) []Ended { return pick(items, func(i Item) *Ended { return i.Ended }) }
+
+func TestAWatchBeginsWithTheDeviceAndABaselineOfEachPort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "dual", "")
+		r.start(nil)
+		items := r.after(100 * time.Millisecond)
+		require.NotNil(t, items[0].Opened)
+		require.Equal(t, 2, items[0].Opened.Ports)
+		require.Len(t, readings(items), 2)
+		require.Equal(t, []int{1, 2}, []int{readings(items)[0].Port, readings(items)[1].Port})
+		require.Equal(t, verbs.PortActive, readings(items)[0].Attr.State)
+	})
+}
+
+func TestOnlyTheNamedPortsAreQueriedAndProbed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "dual", "")
+		r.o.Ports = []int{2}
+		r.start(nil)
+		items := r.after(20 * time.Second)
+		for _, got := range readings(items) {
+			require.Equal(t, 2, got.Port)
+		}
+		for _, got := range rounds(items) {
+			require.Equal(t, 2, got.Port)
+		}
+		require.NotEmpty(t, rounds(items))
+	})
+}
+
+func TestAnEventIsFollowedByAQueryAndAnotherWhenSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "roce2", "")
+		r.o.StateInterval = 0
+		r.start(nil)
+		r.after(time.Second)
+		require.NoError(t, r.world.SetLink("sim0", 1, false))
+		items := r.after(settle / 2)
+		require.Equal(t, verbs.EventPortErr, runs(items)[0].Type)
+		require.Len(t, readings(items), 1)
+		require.Equal(t, verbs.PortDown, readings(items)[0].Attr.State)
+		require.Len(t, readings(r.after(settle)), 1)
+		require.Empty(t, readings(r.after(time.Minute)))
+	})
+}
+
+func TestPortsAreQueriedEveryStateInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "roce2", "")
+		r.start(nil)
+		r.after(time.Second)
+		require.Len(t, readings(r.after(50*time.Second)), 10)
+	})
+}
+
+func TestAQuietWatchGivesASignOfLifeEverySecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "roce2", "")
+		r.o.StateInterval, r.o.Probe.Interval = 0, 0
+		r.start(nil)
+		r.after(10 * time.Second)
+		require.InDelta(t, 10, r.beats, 1)
+	})
+}
+
+func TestTheProbeFollowsTheLinkAndNeverMixesMethods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "roce2", "")
+		r.start(nil)
+		items := r.after(5500 * time.Millisecond)
+		require.Equal(t, []ProbeItem{{Port: 1, Vector: 0, Method: verbs.MethodRCWrite, Reason: "as preferred"}}, choices(items))
+		require.Len(t, rounds(items), 6)
+
+		require.NoError(t, r.world.SetLink("sim0", 1, false))
+		items = r.after(5 * time.Second)
+		require.Equal(t, verbs.MethodFlush, choices(items)[0].Method)
+		require.Contains(t, choices(items)[0].Reason, "down")
+		for _, got := range rounds(items) {
+			require.Equal(t, verbs.MethodFlush, got.Method)
+			require.Equal(t, verbs.OutcomeSuccess, got.Outcome)
+		}
+
+		require.NoError(t, r.world.SetLink("sim0", 1, true))
+		items = r.after(5 * time.Second)
+		require.Equal(t, verbs.MethodRCWrite, rounds(items)[len(rounds(items))-1].Method)
+	})
+}
+
+func TestAllVectorsAreProbed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "roce2", "")
+		r.o.Probe.Vectors = []int{-1}
+		r.start(nil)
+		items := r.after(2 * time.Second)
+		vectors := map[int]bool{}
+		for _, got := range rounds(items) {
+			vectors[got.Vector] = true
+		}
+		require.Len(t, vectors, items[0].Opened.Vectors)
+	})
+}
+
+func TestWithoutProbesThereAreNone(t *testing.T) {
+	for _, change := range []func(*ProbeOptions){
+		func(p *ProbeOptions) { p.Interval = 0 }, func(p *ProbeOptions) { p.Method = "none" },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, "roce2", "")
+			change(&r.o.Probe)
+			r.start(nil)
+			items := r.after(10 * time.Second)
+			require.Empty(t, rounds(items))
+			require.Empty(t, choices(items))
+		})
+	}
+}
+
+func TestARequestToEndClosesTheDevice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "roce2", "")
+		r.start(nil)
+		r.after(time.Second)
+		r.stop()
+		<-r.done
+		require.ErrorIs(t, r.err, context.Canceled)
+		require.Empty(t, ends(r.after(0)))
+	})
+}
+
+func TestRemovalEndsTheWatchAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "roce2", "")
+		gone := make(chan struct{})
+		r.wait = func(ctx context.Context, device string) error {
+			select {
+			case <-gone:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		r.start(nil)
+		r.after(time.Second)
+		close(gone)
+		items := r.after(0)
+		<-r.done
+		require.NoError(t, r.err)
+		require.Equal(t, []Ended{{Reason: ReasonRemoved, Message: "sim0 was removed"}}, ends(items))
+		require.NotNil(t, items[len(items)-1].Ended)
+	})
+}
+
+func TestADeviceThatCannotBeOpenedEndsWithItsReason(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "roce2", "")
+		r.o.Device = "nope0"
+		r.start(nil)
+		items := r.after(0)
+		<-r.done
+		require.NoError(t, r.err)
+		require.Len(t, items, 1)
+		require.Equal(t, ReasonNoDevice, items[0].Ended.Reason)
+		require.Contains(t, items[0].Ended.Message, "nope0")
+	})
+}
+
+func TestAnErrorOfSendEndsTheWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		broken := errors.New("broken stream")
+		r := newRig(t, "roce2", "")
+		r.start(func(Batch) error { return broken })
+		<-r.done
+		require.ErrorIs(t, r.err, broken)
+	})
+}
+
+// A host that stops reading must not stop the reader: what the ledger says
+// goes on, and everything is told once the host reads again.
+func TestABlockedSendDelaysNoEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "roce2", "")
+		release := make(chan struct{})
+		blocked := false
+		r.start(func(b Batch) error {
+			if len(runs(b.Items)) > 0 && !blocked {
+				blocked = true
+				<-release
+			}
+			return r.collect(b)
+		})
+		r.after(time.Second)
+		for range 1000 {
+			require.NoError(t, r.world.Inject("sim0", verbs.EventPKeyChange, 1, 3))
+			r.after(time.Millisecond)
+		}
+		var s ledger.Snapshot
+		r.led.Snapshot(&s)
+		require.Equal(t, []ledger.EventCounts{{Type: int32(verbs.EventPKeyChange), Port: 1, Read: 3000, Acked: 3000}}, s.Events)
+		close(release)
+		var told uint64
+		for _, got := range runs(r.after(time.Second)) {
+			told += got.Count
+		}
+		require.EqualValues(t, 3000, told)
+	})
+}
+
+func TestAStuckDeviceIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "roce2", "[[fault]]\nat = \"1s\"\nfor = \"10m\"\nkind = \"stuck_close\"\ndevice = \"sim0\"\n")
+		r.start(nil)
+		r.after(2 * time.Second)
+		r.stop()
+		<-r.done
+		require.ErrorIs(t, r.err, verbs.ErrStuck)
+		items := r.after(0)
+		require.NotEmpty(t, ends(items), "%v %+v", r.err, items)
+		require.Equal(t, ReasonStuck, ends(items)[0].Reason)
+	})
+}
