@@ -1,0 +1,171 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+)
+
+// New returns a backend that opens the world's devices.
+func New(w *World) verbs.Backend { return backend{w} }
+
+type backend struct{ w *World }
+
+// Open implements verbs.Backend.
+func (b backend) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
+	now := b.w.clock()
+	h := b.w.find(name, now)
+	if h == nil {
+		return nil, opError("ibv_open_device", name, 0, verbs.ErrNoDevice)
+	}
+	if f, _ := h.fault(openError, 0, 0, now); f != nil {
+		return nil, opError("ibv_open_device", name, 0, f.err)
+	}
+	d := &device{
+		w: b.w, h: h, led: led, attr: h.attr, gate: newGate(),
+		more:   make(chan struct{}, 1),
+		random: b.w.random(h.attr.Name, 0, 0, "async"),
+		probes: map[*probe]struct{}{},
+	}
+	d.attr.Name = name
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	// What is due up to now happened before the opening.
+	h.advance(now)
+	if h.gone > 0 {
+		return nil, opError("ibv_open_device", name, 0, verbs.ErrNoDevice)
+	}
+	h.open[d] = struct{}{}
+	return d, nil
+}
+
+func opError(op, device string, port int, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &verbs.OpError{Op: op, Device: device, Port: port, Err: err}
+}
+
+// device is an open device.
+type device struct {
+	w      *World
+	h      *hardware
+	led    *ledger.Ledger
+	attr   verbs.DeviceAttr
+	gate   *gate
+	more   chan struct{} // there is something in the queue, or gone
+	random *rand.Rand    // the reader's
+
+	queue []pending // under h.mu
+	gone  bool      // under h.mu
+
+	mu     sync.Mutex
+	closed bool // no more probes
+	probes map[*probe]struct{}
+}
+
+// Attr implements verbs.Device.
+func (d *device) Attr() verbs.DeviceAttr { return d.attr }
+
+// QueryPort implements verbs.Device.
+func (d *device) QueryPort(port int) (verbs.PortAttr, error) {
+	attr, err := d.queryPort(port)
+	return attr, opError("ibv_query_port", d.attr.Name, port, err)
+}
+
+func (d *device) queryPort(port int) (verbs.PortAttr, error) {
+	if !d.gate.enter() {
+		return verbs.PortAttr{}, verbs.ErrClosed
+	}
+	defer d.gate.leave()
+	if port < 1 || port > len(d.h.ports) {
+		return verbs.PortAttr{}, fmt.Errorf("%w: the device has %d ports", verbs.ErrUnsupported, len(d.h.ports))
+	}
+	now := d.w.clock()
+	d.led.Control(ledger.CallQueryPort, now)
+	if f, end := d.h.fault(hangQuery, port, 0, now); f != nil && !d.w.clock.sleep(end, d.gate.lost) {
+		return verbs.PortAttr{}, verbs.ErrClosed
+	}
+	defer func() { d.led.Control(ledger.CallNone, d.w.clock()) }()
+	d.h.mu.Lock()
+	defer d.h.mu.Unlock()
+	d.h.advance(d.w.clock())
+	if d.gone {
+		return verbs.PortAttr{}, verbs.ErrNoDevice
+	}
+	return d.h.ports[port-1].query(), nil
+}
+
+// Close implements verbs.Device.
+func (d *device) Close(timeout time.Duration) error {
+	if !d.gate.shut() {
+		return opError("ibv_close_device", d.attr.Name, 0, verbs.ErrClosed)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	defer d.gate.abandon()
+	err := d.destroy(ctx)
+	d.h.mu.Lock()
+	defer d.h.mu.Unlock()
+	delete(d.h.open, d)
+	return opError("ibv_close_device", d.attr.Name, 0, err)
+}
+
+func (d *device) destroy(ctx context.Context) error {
+	var stuck error
+	for _, p := range d.takeProbes() {
+		if err := p.close(ctx); stuck == nil {
+			stuck = err
+		}
+	}
+	switch {
+	case !d.gate.wait(ctx):
+		return verbs.ErrStuck
+	case stuck != nil:
+		return stuck
+	}
+	return d.letGo(ctx, func(c ledger.Call, now int64) { d.led.Control(c, now) }, ledger.CallCloseDevice)
+}
+
+// letGo is a destroy call: it takes as long as a stuck_close lasts. After
+// giving up the ledger goes on saying that a thread is in that call.
+func (d *device) letGo(ctx context.Context, lane func(ledger.Call, int64), call ledger.Call) error {
+	now := d.w.clock()
+	lane(call, now)
+	if f, end := d.h.fault(stuckClose, 0, 0, now); f != nil && !d.w.clock.sleep(end, ctx.Done()) {
+		return verbs.ErrStuck
+	}
+	lane(ledger.CallNone, d.w.clock())
+	return nil
+}
+
+// takeProbes returns the open probes and lets no new one in.
+func (d *device) takeProbes() []*probe {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	return slices.Collect(maps.Keys(d.probes))
+}
+
+func (d *device) addProbe(p *probe) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return verbs.ErrClosed
+	}
+	d.probes[p] = struct{}{}
+	return nil
+}
+
+func (d *device) forgetProbe(p *probe) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.probes, p)
+}

@@ -1,0 +1,197 @@
+package sim
+
+import (
+	"math"
+	"sync"
+	"syscall"
+
+	"rdma_events/internal/verbs"
+)
+
+// hardware is one device of the world, open or not. Times are CLOCK_MONOTONIC
+// in ns.
+type hardware struct {
+	spec
+	faults map[faultKind][]fault // fixed after Load
+
+	mu      sync.Mutex // guards the rest, and what device says it does
+	entries []entry
+	ports   []link
+	gone    int // removals that last
+	open    map[*device]struct{}
+}
+
+// entry is one line of the timeline and where it stands.
+type entry struct {
+	schedule
+	due     int64 // of its next occurrence
+	lasting bool  // has an effect even when nobody has the device open
+	do      func(due int64)
+}
+
+// link is the state of a port's link.
+type link struct {
+	portSpec
+	down int  // entries of the scenario that hold it down
+	held bool // SetLink holds it down
+	isUp bool
+	lost uint64 // times it went down
+}
+
+// pending is a run of equal events in a queue; with a signal it is a crash.
+type pending struct {
+	typ    verbs.EventType
+	port   int
+	count  uint64
+	due    int64 // of the first of them
+	signal syscall.Signal
+	read   bool // already counted as read
+}
+
+func newHardware(s spec) *hardware {
+	h := &hardware{spec: s, faults: map[faultKind][]fault{}, open: map[*device]struct{}{}}
+	for _, p := range s.ports {
+		h.ports = append(h.ports, link{portSpec: p, isUp: true})
+	}
+	return h
+}
+
+func (h *hardware) add(s schedule, lasting bool, do func(due int64)) {
+	h.entries = append(h.entries, entry{schedule: s, due: s.next(math.MinInt64), lasting: lasting, do: do})
+}
+
+// advance lets everything happen that is due. Like the kernel it forgets
+// events at once while nobody has the device open.
+func (h *hardware) advance(now int64) {
+	if len(h.open) == 0 {
+		h.skip(now)
+	}
+	for {
+		e := h.first()
+		if e == nil || e.due > now {
+			return
+		}
+		due := e.due
+		e.due = e.next(due)
+		e.do(due)
+	}
+}
+
+func (h *hardware) skip(now int64) {
+	for i := range h.entries {
+		if e := &h.entries[i]; !e.lasting && e.due <= now {
+			e.due = e.next(now)
+		}
+	}
+}
+
+// first returns the entry that is due next, nil when the timeline is empty.
+func (h *hardware) first() *entry {
+	var next *entry
+	for i := range h.entries {
+		if e := &h.entries[i]; next == nil || e.due < next.due {
+			next = e
+		}
+	}
+	if next == nil || next.due == never {
+		return nil
+	}
+	return next
+}
+
+// nextDue returns when to look at the timeline again.
+func (h *hardware) nextDue() int64 {
+	if e := h.first(); e != nil {
+		return e.due
+	}
+	return never
+}
+
+// emit gives a copy of p to everyone who has the device open.
+func (h *hardware) emit(p pending) {
+	if !h.attr.EventsSupported && p.signal == 0 {
+		return
+	}
+	for d := range h.open {
+		d.enqueue(p)
+	}
+}
+
+// settle brings a port to what its link is now.
+func (h *hardware) settle(port int, due int64) {
+	l := &h.ports[port-1]
+	isUp := l.down == 0 && !l.held
+	if isUp == l.isUp {
+		return
+	}
+	l.isUp = isUp
+	typ := verbs.EventPortActive
+	if !isUp {
+		typ = verbs.EventPortErr
+		l.lost++
+	}
+	h.emit(pending{typ: typ, port: port, count: 1, due: due})
+}
+
+// remove takes the device away from everyone who has it open. A driver that
+// can do so says device_fatal at last; of others the context just goes silent.
+func (h *hardware) remove(due int64) {
+	h.gone++
+	if h.disassociates {
+		h.emit(pending{typ: verbs.EventDeviceFatal, count: 1, due: due})
+	}
+	for d := range h.open {
+		d.gone = true
+	}
+	clear(h.open)
+}
+
+// fault returns the fault of a kind that holds now, and when it ends. Port and
+// vector 0 or -1 of a fault mean all; pass port 0 where the kind has none.
+func (h *hardware) fault(kind faultKind, port, vector int, now int64) (*fault, int64) {
+	for i := range h.faults[kind] {
+		f := &h.faults[kind][i]
+		if f.port != 0 && f.port != port || f.vector >= 0 && f.vector != vector {
+			continue
+		}
+		if end, ok := f.active(now); ok {
+			return f, end
+		}
+	}
+	return nil, 0
+}
+
+// present reports whether the device is there at a moment.
+func (h *hardware) present(at int64) bool {
+	f, _ := h.fault(removed, 0, 0, at)
+	return f == nil
+}
+
+// nameAt returns the device's name at a moment: that of the latest renaming
+// that holds.
+func (h *hardware) nameAt(at int64) string {
+	name, since := h.attr.Name, int64(math.MinInt64)
+	for _, f := range h.faults[renamed] {
+		if _, ok := f.active(at); !ok {
+			continue
+		}
+		if start, _ := f.last(at); start >= since {
+			name, since = f.to, start
+		}
+	}
+	return name
+}
+
+// query returns what a port is now.
+func (l *link) query() verbs.PortAttr {
+	const polling, linkUp = 2, 5
+	attr := l.attr
+	attr.State, attr.Phys = verbs.PortActive, linkUp
+	if !l.isUp {
+		attr.State, attr.Phys = verbs.PortDown, polling
+	}
+	if attr.HasLinkDowned {
+		attr.LinkDowned = l.lost
+	}
+	return attr
+}

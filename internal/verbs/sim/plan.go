@@ -1,0 +1,125 @@
+package sim
+
+import (
+	"path"
+
+	"rdma_events/internal/verbs"
+)
+
+// plan puts a scenario on the devices, its times counted from epoch. What is
+// due at the same moment happens in this order: faults, links, events.
+func (w *World) plan(s scenario, epoch int64) error {
+	for _, f := range s.faults {
+		if err := w.planFault(f, epoch); err != nil {
+			return err
+		}
+	}
+	for _, l := range s.links {
+		l.at += epoch
+		where := problem{table: "link", index: l.index}
+		if err := w.each(l.target, where, func(h *hardware) { h.planLink(l) }); err != nil {
+			return err
+		}
+	}
+	for _, e := range s.events {
+		e.at += epoch
+		where := problem{table: "event", index: e.index}
+		if err := w.each(e.target, where, func(h *hardware) { h.planEvent(e) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *World) planFault(f fault, epoch int64) error {
+	f.at += epoch
+	where := problem{table: "fault", index: f.index}
+	var on []*hardware
+	if err := w.each(f.target, where, func(h *hardware) { on = append(on, h) }); err != nil {
+		return err
+	}
+	if f.kind == renamed && len(on) != 1 {
+		where.key, where.text = "device", "matches several devices; allowed: one, as a name is given to one"
+		return &where
+	}
+	if f.kind == renamed && w.taken(f.to) {
+		where.key, where.text = "to", "is the name of another device; allowed: names other than "+w.names()
+		return &where
+	}
+	for _, h := range on {
+		h.planFault(f)
+	}
+	return nil
+}
+
+// each calls do for every device that an entry is about.
+func (w *World) each(t target, where problem, do func(*hardware)) error {
+	matched, withPort := false, false
+	for _, h := range w.hardware {
+		ok, err := path.Match(t.device, h.attr.Name)
+		if err != nil {
+			where.key, where.text = "device", "is no glob; allowed: a name, or one with * ? [a-z]"
+			return &where
+		}
+		if !ok {
+			continue
+		}
+		matched = true
+		if t.port <= len(h.ports) {
+			withPort = true
+			do(h)
+		}
+	}
+	switch {
+	case !matched:
+		where.key, where.text = "device", "matches no device; allowed: "+w.names()+", or a glob"
+		return &where
+	case !withPort:
+		where.key, where.text = "port", "no device of the profile that is meant has this port"
+		return &where
+	}
+	return nil
+}
+
+func (h *hardware) planFault(f fault) {
+	h.faults[f.kind] = append(h.faults[f.kind], f)
+	switch f.kind {
+	case crash:
+		h.add(f.schedule, false, func(due int64) { h.emit(pending{signal: f.signal, due: due}) })
+	case removed:
+		h.add(f.schedule, true, h.remove)
+		h.add(f.shift(f.length), true, func(int64) { h.gone-- })
+	}
+}
+
+func (h *hardware) planLink(l linkEntry) {
+	for _, port := range h.portsOf(l.target) {
+		p := &h.ports[port-1]
+		h.add(l.schedule, true, func(due int64) { p.down++; h.settle(port, due) })
+		h.add(l.shift(l.length), true, func(due int64) { p.down--; h.settle(port, due) })
+	}
+}
+
+func (h *hardware) planEvent(e eventEntry) {
+	ports := []int{0}
+	if e.typ.Scope() == verbs.ScopePort {
+		ports = h.portsOf(e.target)
+	}
+	h.add(e.schedule, false, func(due int64) {
+		for _, port := range ports {
+			h.emit(pending{typ: e.typ, port: port, count: e.count, due: due})
+		}
+	})
+}
+
+// portsOf returns the ports that an entry is about.
+func (h *hardware) portsOf(t target) []int {
+	if t.port != 0 {
+		return []int{t.port}
+	}
+	var all []int
+	for i := range h.ports {
+		all = append(all, i+1)
+	}
+	return all
+}

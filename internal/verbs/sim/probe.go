@@ -1,0 +1,144 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+)
+
+// probe implements verbs.Probe.
+type probe struct {
+	d      *device
+	c      verbs.ProbeConfig
+	slot   int    // in the ledger
+	key    uint64 // of its random numbers
+	gate   *gate
+	broken atomic.Bool // the queue pair is in the error state
+
+	// Of Round's goroutine, and of close once that has left.
+	rounds  uint64
+	lost    uint64 // the link's count when the queue pair was connected
+	late    uint64 // events of rounds given up that have come since
+	unacked uint64
+	oldest  int64 // when the first of the unacked was read
+
+	done   chan struct{} // closed when close is through, with result
+	result error
+}
+
+// NewProbe implements verbs.Device.
+func (d *device) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
+	p, err := d.newProbe(c)
+	if err != nil {
+		return nil, opError("new probe", d.attr.Name, c.Port, err)
+	}
+	return p, nil
+}
+
+func (d *device) newProbe(c verbs.ProbeConfig) (*probe, error) {
+	if !d.gate.enter() {
+		return nil, verbs.ErrClosed
+	}
+	defer d.gate.leave()
+	lost, err := d.check(c)
+	if err != nil {
+		return nil, err
+	}
+	slot, err := d.led.AddProbe(c.Port, c.Vector, int(c.Method))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", verbs.ErrLimit, err)
+	}
+	c.AckBatch = max(c.AckBatch, 1)
+	p := &probe{
+		d: d, c: c, slot: slot, gate: newGate(), lost: lost, done: make(chan struct{}),
+		key: d.w.key(d.h.attr.Name, c.Port, c.Vector, c.Method.String()),
+	}
+	return p, d.addProbe(p)
+}
+
+// check reports why the device cannot make this probe now, and else how often
+// the link was lost so far.
+func (d *device) check(c verbs.ProbeConfig) (lost uint64, err error) {
+	d.h.mu.Lock()
+	defer d.h.mu.Unlock()
+	d.h.advance(d.w.clock())
+	if d.gone {
+		return 0, verbs.ErrNoDevice
+	}
+	if c.Port < 1 || c.Port > len(d.h.ports) {
+		return 0, fmt.Errorf("%w: the device has %d ports", verbs.ErrUnsupported, len(d.h.ports))
+	}
+	l := &d.h.ports[c.Port-1]
+	switch {
+	case c.Vector < 0 || c.Vector >= d.attr.Vectors:
+		return 0, fmt.Errorf("%w: completion vector %d of %d", verbs.ErrUnsupported, c.Vector, d.attr.Vectors)
+	case !slices.Contains(l.methods, c.Method):
+		return 0, fmt.Errorf("%w: method %v", verbs.ErrUnsupported, c.Method)
+	case c.Method != verbs.MethodFlush && c.GIDIndex >= l.gids:
+		return 0, fmt.Errorf("%w: GID index %d of %d", verbs.ErrUnsupported, c.GIDIndex, l.gids)
+	case c.PKeyIdx >= l.pkeys:
+		return 0, fmt.Errorf("%w: P_Key index %d of %d", verbs.ErrUnsupported, c.PKeyIdx, l.pkeys)
+	case c.Method != verbs.MethodFlush && !l.isUp:
+		return 0, fmt.Errorf("%w: the port is down", verbs.ErrUnsupported)
+	}
+	return l.lost, nil
+}
+
+// Usable implements verbs.Probe.
+func (p *probe) Usable() bool { return !p.broken.Load() && !p.gate.shutting() }
+
+// Close implements verbs.Probe.
+func (p *probe) Close(timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	err := verbs.ErrClosed
+	if p.gate.shut() {
+		err = p.finish(ctx)
+	}
+	return opError("close probe", p.d.attr.Name, p.c.Port, err)
+}
+
+// close is the device's: where another Close came first, it waits for that.
+func (p *probe) close(ctx context.Context) error {
+	if p.gate.shut() {
+		return p.finish(ctx)
+	}
+	select {
+	case <-p.done:
+		return p.result
+	case <-ctx.Done():
+		return verbs.ErrStuck
+	}
+}
+
+func (p *probe) finish(ctx context.Context) error {
+	defer close(p.done)
+	defer p.gate.abandon()
+	if p.result = p.destroy(ctx); p.result == nil {
+		p.d.forgetProbe(p)
+	}
+	return p.result
+}
+
+func (p *probe) destroy(ctx context.Context) error {
+	if !p.gate.wait(ctx) {
+		return verbs.ErrStuck
+	}
+	p.d.led.AddRound(p.slot, ledger.ProbeCounts{Acked: p.unacked})
+	p.unacked = 0
+	return p.d.letGo(ctx, p.lane, ledger.CallDestroyCQ)
+}
+
+func (p *probe) lane(c ledger.Call, now int64) { p.d.led.ProbeLane(p.slot, c, now) }
+
+// draw returns the durations of the present round: they depend on the seed,
+// what is probed and the round's number alone.
+func (p *probe) draw() stages {
+	return drawStages(rand.New(rand.NewPCG(p.key, p.rounds)), p.c.Method)
+}

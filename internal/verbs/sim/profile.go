@@ -1,0 +1,146 @@
+package sim
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"rdma_events/internal/verbs"
+)
+
+// maxFleet is the greatest N of the profile fleetN.
+const maxFleet = 256
+
+// profileNames says what Options.Profile may be.
+const profileNames = "roce2, ib8, dual, iwarp, efa, fleetN (N from 1 to 256)"
+
+// spec is a device as its profile describes it.
+type spec struct {
+	attr  verbs.DeviceAttr
+	ports []portSpec
+	// disassociates: the driver can take a device away from an open context,
+	// which then reads device_fatal; without it the context just goes silent.
+	disassociates bool
+}
+
+// portSpec is a port with its link up.
+type portSpec struct {
+	attr    verbs.PortAttr
+	methods []verbs.Method
+	gids    int
+	pkeys   int
+}
+
+// profile returns the devices of a named profile.
+func profile(name string) ([]spec, error) {
+	switch name {
+	case "roce2":
+		return fleet(2, roce), nil
+	case "ib8":
+		return fleet(8, infiniband), nil
+	case "dual":
+		return fleet(1, dual), nil
+	case "iwarp":
+		return fleet(1, iwarp), nil
+	case "efa":
+		return fleet(1, efa), nil
+	}
+	if digits, ok := strings.CutPrefix(name, "fleet"); ok {
+		if n, err := strconv.Atoi(digits); err == nil && n >= 1 && n <= maxFleet {
+			return fleet(n, roce), nil
+		}
+	}
+	return nil, fmt.Errorf("unknown profile %q; allowed: %s", name, profileNames)
+}
+
+func fleet(n int, build func(i int) spec) []spec {
+	specs := make([]spec, n)
+	for i := range specs {
+		specs[i] = build(i)
+		specs[i].attr.Ports = len(specs[i].ports)
+	}
+	return specs
+}
+
+// identity returns what the i-th device of every profile has.
+func identity(i int) verbs.DeviceAttr {
+	return verbs.DeviceAttr{
+		Name:            fmt.Sprintf("sim%d", i),
+		Vectors:         8,
+		EventsSupported: true,
+		NodeGUID:        fmt.Sprintf("0200:0000:0000:%04x", i+1),
+		SysImageGUID:    fmt.Sprintf("0200:0000:0000:%04x", i+1),
+		PCIAddress:      fmt.Sprintf("0000:%02x:%02x.0", 0x10+i/32, i%32),
+		NUMANode:        i % 2,
+		BoardID:         "SIM0000000001",
+		Driver:          "sim",
+		Transport:       "infiniband",
+		Firmware:        "22.39.2048",
+	}
+}
+
+func ethernet(i, port int) portSpec {
+	return portSpec{
+		attr: verbs.PortAttr{
+			LinkLayer: verbs.LinkEthernet, MTU: 4096, Width: "4x", RateGbps: 100,
+			NetDev: fmt.Sprintf("simeth%d%c", i, 'a'+port), HasLinkDowned: true,
+		},
+		methods: []verbs.Method{verbs.MethodRCWrite, verbs.MethodUDSend, verbs.MethodFlush},
+		gids:    4,
+		pkeys:   1,
+	}
+}
+
+func infinibandPort(lid int) portSpec {
+	return portSpec{
+		attr: verbs.PortAttr{
+			LinkLayer: verbs.LinkInfiniBand, MTU: 4096, Width: "4x", RateGbps: 400,
+			LID: lid, SMLID: 1, HasLinkDowned: true,
+		},
+		methods: []verbs.Method{verbs.MethodRCWrite, verbs.MethodUDSend, verbs.MethodFlush},
+		gids:    1,
+		pkeys:   2,
+	}
+}
+
+func roce(i int) spec {
+	return spec{attr: identity(i), ports: []portSpec{ethernet(i, 0)}, disassociates: true}
+}
+
+// infiniband counts flushed work requests, as ConnectX does.
+func infiniband(i int) spec {
+	attr := identity(i)
+	attr.CountsFlushes = true
+	return spec{attr: attr, ports: []portSpec{infinibandPort(10 + i)}, disassociates: true}
+}
+
+// dual has one port of each link layer, as the ConnectX VPI cards do.
+func dual(i int) spec {
+	return spec{
+		attr:          identity(i),
+		ports:         []portSpec{infinibandPort(10 + i), ethernet(i, 1)},
+		disassociates: true,
+	}
+}
+
+// iwarp can only flush: a queue pair connects to itself over TCP alone. Like
+// siw it has no link_downed and does not disassociate.
+func iwarp(i int) spec {
+	port := ethernet(i, 0)
+	port.methods = []verbs.Method{verbs.MethodFlush}
+	port.gids = 1
+	port.attr.HasLinkDowned = false
+	attr := identity(i)
+	attr.Transport = "iwarp"
+	return spec{attr: attr, ports: []portSpec{port}}
+}
+
+// efa raises no asynchronous events and knows no RC queue pairs.
+func efa(i int) spec {
+	port := ethernet(i, 0)
+	port.methods = []verbs.Method{verbs.MethodUDSend}
+	port.attr.HasLinkDowned = false
+	attr := identity(i)
+	attr.EventsSupported = false
+	return spec{attr: attr, ports: []portSpec{port}}
+}

@@ -1,0 +1,182 @@
+package sim
+
+import (
+	"syscall"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+)
+
+// verdict is how a round goes, settled before it is lived through.
+type verdict struct {
+	outcome verbs.Outcome
+	status  string
+	events  uint64 // read in this round
+	stray   uint64 // of them, those without a completion
+	tardy   bool   // its event comes after the deadline
+	breaks  bool   // the queue pair ends in the error state
+	until   int64  // when it is over; 0: at once, the drawn durations are not waited for
+}
+
+// Round implements verbs.Probe.
+func (p *probe) Round() (verbs.Round, error) {
+	if p.gate.enter() {
+		defer p.gate.leave()
+		if r, ok := p.round(); ok {
+			return r, nil
+		}
+	}
+	canceled := verbs.Round{Outcome: verbs.OutcomeCanceled}
+	return canceled, opError("probe", p.d.attr.Name, p.c.Port, verbs.ErrClosed)
+}
+
+func (p *probe) round() (verbs.Round, bool) {
+	p.rounds++
+	start := p.d.w.clock()
+	s := p.draw()
+	if !p.hang(start, &s) {
+		return verbs.Round{}, false
+	}
+	v := p.judge(start, &s)
+	if v.until > 0 && !p.d.w.clock.sleep(v.until, p.gate.closing) {
+		return verbs.Round{}, false
+	}
+	r := p.conclude(start, s, v)
+	p.lane(ledger.CallNone, p.d.w.clock())
+	return r, true
+}
+
+// hang holds the round inside a verbs call for as long as a hang_round lasts.
+// It reports false when the probe closes meanwhile.
+func (p *probe) hang(start int64, s *stages) bool {
+	f, end := p.fault(hangRound, start)
+	if f == nil {
+		return true
+	}
+	p.lane(ledger.CallReqNotifyCQ, start)
+	if !p.d.w.clock.sleep(end, p.gate.lost) {
+		return false
+	}
+	p.lane(ledger.CallNone, p.d.w.clock())
+	s.arm += p.d.w.clock() - start
+	return !p.gate.shutting()
+}
+
+func (p *probe) fault(kind faultKind, now int64) (*fault, int64) {
+	return p.d.h.fault(kind, p.c.Port, p.c.Vector, now)
+}
+
+// judge decides how the round goes: by the state of the device first, then by
+// the faults that hold at its start.
+func (p *probe) judge(start int64, s *stages) verdict {
+	gone, dropped := p.link()
+	switch {
+	case gone:
+		return verdict{outcome: verbs.OutcomeError, status: p.firstCall().String() + ": " + syscall.EIO.Error(), breaks: true}
+	case dropped:
+		return verdict{outcome: verbs.OutcomeError, status: "wr_flush_err", events: 1, breaks: true}
+	}
+	deadline := start + int64(p.c.Timeout)
+	if f, _ := p.fault(lostCompletion, start); f != nil {
+		return givenUp(verbs.OutcomeLostCompletion, deadline)
+	}
+	if f, _ := p.fault(lostEvent, start); f != nil {
+		return givenUp(verbs.OutcomeLostEvent, deadline)
+	}
+	if f, _ := p.fault(late, start); f != nil {
+		return tardy(deadline)
+	}
+	if f, _ := p.fault(completionError, start); f != nil {
+		return verdict{
+			outcome: verbs.OutcomeError, status: f.status, events: 1,
+			breaks: p.c.Method != verbs.MethodFlush,
+		}
+	}
+	v := verdict{events: 1}
+	if f, _ := p.fault(slow, start); f != nil {
+		s.wake = int64(float64(s.wake) * f.factor)
+		v.until = start + s.wake
+	}
+	if s.wake >= int64(p.c.Timeout) {
+		return tardy(deadline)
+	}
+	if f, _ := p.fault(spurious, start); f != nil {
+		v.events, v.stray = 2, 1
+	}
+	return v
+}
+
+func givenUp(o verbs.Outcome, deadline int64) verdict {
+	return verdict{outcome: o, status: o.String(), until: deadline}
+}
+
+func tardy(deadline int64) verdict {
+	v := givenUp(verbs.OutcomeLostEvent, deadline)
+	v.tardy = true
+	return v
+}
+
+// link reports whether the device has been removed, and whether the link was
+// lost since the queue pair was connected. Flush connects to nothing.
+func (p *probe) link() (gone, dropped bool) {
+	h := p.d.h
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.advance(p.d.w.clock())
+	dropped = p.broken.Load() || h.ports[p.c.Port-1].lost != p.lost
+	return p.d.gone, dropped && p.c.Method != verbs.MethodFlush
+}
+
+// firstCall is what fails first in a round on a removed device.
+func (p *probe) firstCall() ledger.Call {
+	if p.c.Method == verbs.MethodFlush {
+		return ledger.CallCreateQP
+	}
+	return ledger.CallPostSend
+}
+
+// conclude counts the round and fills in its durations.
+func (p *probe) conclude(start int64, s stages, v verdict) verbs.Round {
+	r := verbs.Round{Outcome: v.outcome, Status: v.status, Start: start}
+	c := ledger.ProbeCounts{Rounds: 1, Events: v.events + p.late, Late: p.late, Spurious: v.stray}
+	// The event of a round given up is read by the round after it.
+	p.late = 0
+	if v.tardy {
+		p.late = 1
+	}
+	if p.unacked == 0 {
+		p.oldest = start + s.wake
+	}
+	p.unacked += c.Events
+	if v.events > 0 {
+		r.Wake, r.Get, r.Arm, r.Drain = s.wake, s.get, s.arm, s.drain
+		r.Total = s.wake + s.arm + s.drain
+	}
+	if p.unacked >= uint64(p.c.AckBatch) {
+		c.Acked, p.unacked = p.unacked, 0
+		if v.events > 0 {
+			r.Ack = s.ack
+			r.Total += s.ack
+			r.Hold = start + r.Total - p.oldest
+		}
+	}
+	if v.breaks {
+		p.broken.Store(true)
+	}
+	countOutcome(&c, v.outcome)
+	p.d.led.AddRound(p.slot, c)
+	return r
+}
+
+func countOutcome(c *ledger.ProbeCounts, o verbs.Outcome) {
+	switch o {
+	case verbs.OutcomeSuccess:
+		c.Successes = 1
+	case verbs.OutcomeError:
+		c.Errors = 1
+	case verbs.OutcomeLostEvent:
+		c.LostEvents = 1
+	case verbs.OutcomeLostCompletion:
+		c.LostCompletions = 1
+	}
+}

@@ -1,0 +1,174 @@
+package sim
+
+import (
+	"embed"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+
+	"rdma_events/internal/verbs"
+)
+
+//go:embed scenarios/*.toml
+var builtin embed.FS
+
+// healthy is the scenario in which nothing happens.
+const healthy = "healthy"
+
+// scenario is a parsed timeline that does not know its devices yet.
+type scenario struct {
+	events []eventEntry
+	links  []linkEntry
+	faults []fault
+}
+
+// target is which devices and ports an entry is about.
+type target struct {
+	device string // a glob
+	port   int    // 0: all
+}
+
+type eventEntry struct {
+	target
+	schedule
+	typ   verbs.EventType
+	count uint64
+	index int // of its table, for errors
+}
+
+type linkEntry struct {
+	target
+	window
+	index int
+}
+
+// load returns the scenario of a name: "", a built-in one, or a file. Problems
+// are reported through locate, which knows the text.
+func load(name string) (s scenario, locate func(error) error, err error) {
+	locate = func(err error) error { return fmt.Errorf("scenario %s: %w", name, err) }
+	if name == "" || name == healthy {
+		return scenario{}, locate, nil
+	}
+	text, err := source(name)
+	if err != nil {
+		return scenario{}, locate, err
+	}
+	locate = func(err error) error { return located(name, text, err) }
+	s, err = parse(text)
+	if err != nil {
+		return scenario{}, locate, locate(err)
+	}
+	return s, locate, nil
+}
+
+func source(name string) (string, error) {
+	if slices.Contains(builtinNames(), name) {
+		text, err := builtin.ReadFile("scenarios/" + name + ".toml")
+		return string(text), err
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return "", fmt.Errorf("scenario %q is not a readable file (%w) and not built in; built in: %s",
+			name, err, strings.Join(builtinNames(), ", "))
+	}
+	return string(text), nil
+}
+
+func builtinNames() []string {
+	names := []string{healthy}
+	files, _ := builtin.ReadDir("scenarios") // an embedded directory is always readable
+	for _, f := range files {
+		names = append(names, strings.TrimSuffix(f.Name(), ".toml"))
+	}
+	return names
+}
+
+// parse reads a timeline. It decodes to plain maps, because the decoder alone
+// matches keys in any case and loses which of several tables a key was in.
+func parse(text string) (scenario, error) {
+	var top map[string]any
+	if _, err := toml.Decode(text, &top); err != nil {
+		return scenario{}, err
+	}
+	var s scenario
+	read := map[string]func(*table){
+		"event": func(t *table) { s.events = append(s.events, readEvent(t)) },
+		"link":  func(t *table) { s.links = append(s.links, readLink(t)) },
+		"fault": func(t *table) { s.faults = append(s.faults, readFault(t)) },
+	}
+	for _, name := range slices.Sorted(maps.Keys(top)) {
+		if err := readTables(name, top[name], read[name]); err != nil {
+			return scenario{}, err
+		}
+	}
+	return s, nil
+}
+
+func readTables(name string, value any, read func(*table)) error {
+	tables, ok := tablesOf(value)
+	if read == nil || !ok {
+		return &problem{key: name, text: "allowed: [[event]], [[link]] and [[fault]]"}
+	}
+	for i, values := range tables {
+		t := &table{name: name, index: i, values: values}
+		read(t)
+		if err := t.end(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tablesOf takes both spellings of an array of tables: [[x]] and x = [{}].
+func tablesOf(value any) ([]map[string]any, bool) {
+	if tables, ok := value.([]map[string]any); ok {
+		return tables, true
+	}
+	values, ok := value.([]any)
+	tables := make([]map[string]any, len(values))
+	for i, v := range values {
+		t, isTable := v.(map[string]any)
+		tables[i], ok = t, ok && isTable
+	}
+	return tables, ok
+}
+
+func readTarget(t *table, withPort bool) target {
+	to := target{device: t.text("device", "*")}
+	if withPort {
+		to.port = int(t.integer("port", 0, 1, 255))
+	}
+	return to
+}
+
+func readEvent(t *table) eventEntry {
+	name := t.text("type", "")
+	typ, ok := verbs.ParseEventType(name)
+	// The way back settles spellings such as unknown_9, which has a name.
+	if !ok || typ < 0 || typ.String() != name {
+		t.fail("type", "is %q; allowed: %s, unknown_<number>", name, strings.Join(eventNames(), ", "))
+	}
+	return eventEntry{
+		target:   readTarget(t, typ.Scope() == verbs.ScopePort),
+		schedule: t.schedule(),
+		typ:      typ,
+		count:    uint64(t.integer("count", 1, 1, 1e9)),
+		index:    t.index,
+	}
+}
+
+func eventNames() []string {
+	var names []string
+	for typ := verbs.EventType(0); typ.Known(); typ++ {
+		names = append(names, typ.String())
+	}
+	return names
+}
+
+func readLink(t *table) linkEntry {
+	return linkEntry{target: readTarget(t, true), window: t.window("down_for"), index: t.index}
+}

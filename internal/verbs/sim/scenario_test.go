@@ -1,0 +1,175 @@
+package sim
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestABadScenarioIsOneLineWithFileLineKeyAndWhatIsAllowed(t *testing.T) {
+	for _, row := range []struct{ name, text, line, want string }{
+		{"unknown table", "[[fuss]]\nat = \"1s\"\n", "line 1", `fuss: allowed: [[event]], [[link]] and [[fault]]`},
+		{"unknown key at the top", "\nseed = 1\n", "line 2", `seed: allowed: [[event]], [[link]] and [[fault]]`},
+		{"a table that is no array", "[event]\nat = \"1s\"\n", "line 1", "event: allowed: [[event]], [[link]] and [[fault]]"},
+		{"unknown key", "[[link]]\n[[event]]\ntype = \"sm_change\"\ncuont = 2\n", "line 4",
+			"[[event]] cuont: unknown key; allowed: at, count, device, every, port, times, type"},
+		{"unknown key in the second of two", "[[link]]\nport = 1\n[[link]]\nport = 1\nprot = 1\n", "line 5", "[[link]] prot: unknown key"},
+		{"key in another case", "[[link]]\nPort = 1\n", "line 2", "[[link]] Port: unknown key"},
+		{"no type", "# a comment\n[[event]]\nat = \"1s\"\n", "line 2", `type: is ""; allowed: cq_err, `},
+		{"unknown type", "[[event]]\ntype = \"pkey\"\n", "line 2", `type: is "pkey"; allowed: cq_err, qp_fatal`},
+		{"a number that has a name", "[[event]]\ntype = \"unknown_9\"\n", "line 2", `is "unknown_9"; allowed`},
+		{"a negative number", "[[event]]\ntype = \"unknown_-1\"\n", "line 2", `is "unknown_-1"; allowed`},
+		{"a port where there is none", "[[event]]\ntype = \"device_fatal\"\nport = 1\n", "line 3", "port: unknown key"},
+		{"a port that no device has", "[[event]]\ntype = \"sm_change\"\nport = 2\n", "line 3", "port: no device"},
+		{"a count of 0", "[[event]]\ntype = \"sm_change\"\ncount = 0\n", "line 3", "count: is 0; allowed: a whole number from 1 to"},
+		{"a count of text", "[[event]]\ntype = \"sm_change\"\ncount = \"2\"\n", "line 3", "count: is 2; allowed: a whole number"},
+		{"a duration without unit", "[[link]]\nat = 5\n", "line 2", `at: is 5; allowed: a duration such as "1m30s", from "0s" to "87600h0m0s"`},
+		{"a negative duration", "[[link]]\nat = \"-5s\"\n", "line 2", `at: is "-5s"; allowed: a duration`},
+		{"a duration beyond reason", "[[link]]\nat = \"900000h\"\n", "line 2", "allowed: a duration"},
+		{"too often", "[[link]]\nevery = \"1us\"\n", "line 2", `every: is "1us"; allowed: a duration such as "1m30s", from "1ms"`},
+		{"times without every", "[[link]]\ntimes = 2\n", "line 2", "times: is 2; allowed: only together with every"},
+		{"down for longer than every", "[[link]]\nevery = \"1s\"\ndown_for = \"1s\"\n", "line 3", "allowed: less than every (1s)"},
+		{"for ever and again", "[[link]]\nevery = \"1s\"\n", "line 1", "down_for: lasts until the next time"},
+		{"a device that is not there", "[[link]]\ndevice = \"mlx5_0\"\n", "line 2", "device: matches no device; allowed: sim0 to sim1, or a glob"},
+		{"a bad glob", "[[link]]\ndevice = \"sim[\"\n", "line 2", "device: is no glob"},
+		{"no kind", "[[fault]]\nat = \"1s\"\n", "line 1", `kind: is ""; allowed: completion_error, crash, hang_ack`},
+		{"a key of another kind", "[[fault]]\nkind = \"crash\"\nfor = \"1s\"\n", "line 3",
+			"for: unknown key; allowed: at, device, every, kind, signal, times"},
+		{"a bad signal", "[[fault]]\nkind = \"crash\"\nsignal = \"SIGHUP\"\n", "line 3",
+			`signal: is "SIGHUP"; allowed: SIGABRT, SIGBUS, SIGKILL, SIGSEGV`},
+		{"a bad error", "[[fault]]\nkind = \"open_error\"\nerror = \"bad\"\n", "line 3", `error: is "bad"; allowed: excluded_netns, limit, no_device`},
+		{"a bad status", "[[fault]]\nkind = \"completion_error\"\nstatus = \"bad\"\n", "line 3", `status: is "bad"; allowed: loc_len_err`},
+		{"a factor that is no number", "[[fault]]\nkind = \"slow\"\nfactor = nan\n", "line 3", "factor: is NaN; allowed: a number from 1 to"},
+		{"no new name", "[[fault]]\nkind = \"renamed\"\ndevice = \"sim0\"\n", "line 1", `to: is ""; allowed: the new name`},
+		{"one name for two", "[[fault]]\nkind = \"renamed\"\nto = \"new\"\n", "line 1", "device: matches several devices"},
+		{"a name that is taken", "[[fault]]\nkind = \"renamed\"\ndevice = \"sim0\"\nto = \"sim1\"\n", "line 4", "to: is the name of another device"},
+		{"broken syntax", "[[event]]\ntype = \"sm_change\ncount = 2\n", "line 2", "newlines"},
+		{"a key twice", "[[link]]\nport = 1\nport = 1\n", "line 3", "already"},
+		{"inline tables", "event = [{typ = 1}]\n", "", `[[event]] type: is ""`},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			file := write(t, row.text)
+			_, err := Load(Options{Profile: "roce2", Scenario: file})
+			require.Error(t, err)
+			require.NotContains(t, err.Error(), "\n")
+			require.Contains(t, err.Error(), row.want)
+			if row.line != "" {
+				require.Contains(t, err.Error(), "scenario "+file+", "+row.line+": ")
+			}
+		})
+	}
+}
+
+func TestAScenarioThatIsNeitherBuiltInNorAFileNamesThoseBuiltIn(t *testing.T) {
+	_, err := Load(Options{Profile: "roce2", Scenario: "livly"})
+	require.ErrorContains(t, err, `scenario "livly"`)
+	require.ErrorContains(t, err, "built in: healthy, lively")
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestAnUnknownProfileNamesThoseAllowed(t *testing.T) {
+	for _, name := range []string{"", "roce", "fleet", "fleet0", "fleet257", "fleet-1"} {
+		_, err := Load(Options{Profile: name})
+		require.ErrorContains(t, err, "allowed: roce2, ib8, dual, iwarp, efa, fleetN", "profile %q", name)
+	}
+}
+
+func TestEveryBuiltInScenarioFitsEveryProfile(t *testing.T) {
+	for _, p := range []string{"roce2", "ib8", "dual", "iwarp", "efa", "fleet1", "fleet256"} {
+		for _, s := range builtinNames() {
+			_, err := Load(Options{Profile: p, Scenario: s})
+			require.NoError(t, err, "%s in %s", s, p)
+		}
+	}
+}
+
+func TestTheLivelyScenarioHasEveryKindThatADemonstrationNeeds(t *testing.T) {
+	s, _, err := load("lively")
+	require.NoError(t, err)
+	kinds := map[faultKind]bool{}
+	for _, f := range s.faults {
+		kinds[f.kind] = true
+		require.LessOrEqual(t, f.every, 60*second)
+	}
+	for _, k := range []faultKind{crash, removed, lostEvent, lostCompletion, slow, late, spurious, completionError, hangAck} {
+		require.True(t, kinds[k], k)
+	}
+	require.NotEmpty(t, s.links)
+	require.NotEmpty(t, s.events)
+}
+
+func documented(t testing.TB) string {
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "scenario.md"))
+	require.NoError(t, err)
+	_, example, ok := strings.Cut(string(text), "```toml\n")
+	require.True(t, ok, "the document has an example")
+	example, _, ok = strings.Cut(example, "```")
+	require.True(t, ok, "the example ends")
+	return example
+}
+
+func TestTheDocumentedExampleParses(t *testing.T) {
+	s, err := parse(documented(t))
+	require.NoError(t, err)
+	require.Len(t, s.links, 3)
+	require.Len(t, s.events, 3)
+	require.Len(t, s.faults, 5)
+	mustLoad(t, Options{Profile: "roce2", Scenario: write(t, documented(t))})
+}
+
+func TestTheDocumentKnowsEveryKindOfFaultAndEveryProfile(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "scenario.md"))
+	require.NoError(t, err)
+	for kind := range faultReaders() {
+		require.Contains(t, string(text), "| `"+string(kind)+"` |")
+	}
+	for _, name := range strings.Split(profileNames[:strings.Index(profileNames, " (")], ", ") {
+		require.Contains(t, string(text), "| `"+name+"` |")
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	lively, err := source("lively")
+	require.NoError(f, err)
+	f.Add(documented(f))
+	f.Add(lively)
+	f.Add("[[event]]\ntype = 'unknown_42'\nevery = '1ms'\ntimes = 1000000000\ncount = 1000000000\n")
+	f.Add("event = [{at = '1s', type = 'sm_change'}]\nlink = [1]\n")
+	f.Add("[[fault]]\nkind = 'slow'\nfactor = inf\n[[fault]]\nat = 1979-05-27\n")
+	f.Add("[[fault]]\nkind = 'renamed'\nto = 'x'\ndevice = 'sim0'\nevery = '2ms'\nfor = '1ms'\n")
+	f.Add("[[\"link\"]]\n\"down_for\" = '87600h'\nat = '87600h'\n")
+	f.Add("a = 'b")
+	f.Fuzz(func(t *testing.T, text string) {
+		s, err := parse(text)
+		if err == nil {
+			w := &World{clock: monotonic}
+			w.hardware = []*hardware{newHardware(dual(0))}
+			if err = w.plan(s, second); err == nil {
+				live(w)
+			}
+		}
+		if err != nil && strings.Contains(located("x", text, err).Error(), "\n") {
+			t.Errorf("more than one line: %q", located("x", text, err))
+		}
+	})
+}
+
+// live looks at a world in the moments around its changes.
+func live(w *World) {
+	at := int64(0)
+	for range 20 {
+		w.Devices(at)
+		next, ok := w.NextChange(at)
+		if !ok {
+			break
+		}
+		if next <= at {
+			panic("time goes back")
+		}
+		at = next
+	}
+	w.hardware[0].advance(60 * second)
+}

@@ -1,0 +1,163 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"syscall"
+
+	"rdma_events/internal/verbs"
+)
+
+// Options says what to simulate. Every process that is to see the same world
+// passes the same Profile, Scenario, Seed and Epoch.
+type Options struct {
+	Profile  string // see docs/scenario.md
+	Scenario string // "" (healthy), a built-in name, or a path
+	Seed     int64
+	Epoch    int64 // CLOCK_MONOTONIC ns at which the timeline starts; 0: now
+	Clock    Clock // nil: CLOCK_MONOTONIC
+
+	// Die ends this process when a crash is due on a device that it has open.
+	// It is called by the goroutine in ReadEvents and may return, which leaves
+	// the crash without consequences; so does nil.
+	Die func(syscall.Signal)
+}
+
+// World is the simulated hardware and what happens to it. Its methods may be
+// called concurrently, and do not block.
+type World struct {
+	clock    Clock
+	die      func(syscall.Signal)
+	seed     int64
+	hardware []*hardware
+}
+
+// Load builds a world. The error names in one line what is wrong and what is
+// allowed, with file and line if it is in a scenario's file.
+func Load(o Options) (*World, error) {
+	if o.Clock == nil {
+		o.Clock = monotonic
+	}
+	if o.Epoch == 0 {
+		o.Epoch = o.Clock()
+	}
+	if o.Die == nil {
+		o.Die = func(syscall.Signal) {}
+	}
+	specs, err := profile(o.Profile)
+	if err != nil {
+		return nil, err
+	}
+	s, locate, err := load(o.Scenario)
+	if err != nil {
+		return nil, err
+	}
+	w := &World{clock: o.Clock, die: o.Die, seed: o.Seed}
+	for _, sp := range specs {
+		w.hardware = append(w.hardware, newHardware(sp))
+	}
+	if err := w.plan(s, o.Epoch); err != nil {
+		return nil, locate(err)
+	}
+	return w, nil
+}
+
+// Devices returns the names of the devices that are present at a moment of
+// CLOCK_MONOTONIC, in the profile's order.
+func (w *World) Devices(at int64) []string {
+	var names []string
+	for _, h := range w.hardware {
+		if h.present(at) {
+			names = append(names, h.nameAt(at))
+		}
+	}
+	return names
+}
+
+// NextChange returns the first moment later than at when Devices changes: an
+// appearance, a disappearance or a new name. Where entries of a scenario
+// overlap, it may find everything as it was. False: there is none.
+func (w *World) NextChange(at int64) (int64, bool) {
+	next := int64(never)
+	for _, h := range w.hardware {
+		for _, f := range h.faults[removed] {
+			next = min(next, f.edge(at))
+		}
+		for _, f := range h.faults[renamed] {
+			next = min(next, f.edge(at))
+		}
+	}
+	return next, next != never
+}
+
+// Removed returns when the device that has this name at the moment after is
+// removed next; after itself if no such device is present then. A new name is
+// no removal. False: it stays.
+func (w *World) Removed(device string, after int64) (int64, bool) {
+	h := w.find(device, after)
+	if h == nil {
+		return after, true
+	}
+	next := int64(never)
+	for _, f := range h.faults[removed] {
+		next = min(next, f.next(after))
+	}
+	return next, next != never
+}
+
+// find returns the present device of that name, nil if there is none.
+func (w *World) find(name string, at int64) *hardware {
+	for _, h := range w.hardware {
+		if h.present(at) && h.nameAt(at) == name {
+			return h
+		}
+	}
+	return nil
+}
+
+// Inject makes count events of one type happen now, to whoever has the device
+// open. port is 0 unless the type's scope is verbs.ScopePort.
+func (w *World) Inject(device string, typ verbs.EventType, port int, count uint64) error {
+	h := w.find(device, w.clock())
+	if h == nil {
+		return fmt.Errorf("inject %v into %s: %w", typ, device, verbs.ErrNoDevice)
+	}
+	if wantsPort := typ.Scope() == verbs.ScopePort; wantsPort != (port != 0) || port > len(h.ports) {
+		return fmt.Errorf("inject %v into %s: port %d: %w", typ, device, port, verbs.ErrUnsupported)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := w.clock()
+	h.advance(now)
+	h.emit(pending{typ: typ, port: port, count: count, due: now})
+	return nil
+}
+
+// SetLink takes the link of a port down, or ends that, now. It stays down as
+// long as the scenario holds it down too.
+func (w *World) SetLink(device string, port int, up bool) error {
+	h := w.find(device, w.clock())
+	if h == nil || port < 1 || port > len(h.ports) {
+		return fmt.Errorf("set link of %s port %d: %w", device, port, verbs.ErrNoDevice)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := w.clock()
+	h.advance(now)
+	h.ports[port-1].held = !up
+	h.settle(port, now)
+	return nil
+}
+
+// names lists the devices of the profile for an error.
+func (w *World) names() string {
+	first, last := w.hardware[0].attr.Name, w.hardware[len(w.hardware)-1].attr.Name
+	if first == last {
+		return first
+	}
+	return first + " to " + last
+}
+
+func (w *World) taken(name string) bool {
+	return slices.ContainsFunc(w.hardware, func(h *hardware) bool { return h.attr.Name == name })
+}

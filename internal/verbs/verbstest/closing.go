@@ -1,0 +1,128 @@
+package verbstest
+
+import (
+	"os"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/verbs"
+)
+
+func closingCases() []testCase {
+	return []testCase{
+		{"wakes a ReadEvents that waits for ever", nil, closeWakesReader},
+		{"wakes a ReadEvents that waits for long", nil, closeWakesPatientReader},
+		{"ends the rounds of a running probe", nil, closeEndsRounds},
+		{"closes probes that are still open and acknowledges their events", nil, closeClosesProbes},
+		{"makes every later call ErrClosed", nil, everyCallIsErrClosed},
+		{"a closed probe is ErrClosed while its device goes on", nil, closedProbe},
+		{"closing a probe ends its rounds", nil, closeProbeEndsRounds},
+		{"leaves a device that can be opened again", nil, reopen},
+	}
+}
+
+func closeWakesReader(s *session) {
+	ended := make(chan error, 1)
+	go func() { ended <- readForEver(s.dev) }()
+	require.NoError(s.t, s.close())
+	require.ErrorIs(s.t, receive(s.t, "ReadEvents", ended), verbs.ErrClosed)
+}
+
+func closeWakesPatientReader(s *session) {
+	ended := make(chan error, 1)
+	s.settle()
+	go func() {
+		_, err := s.dev.ReadEvents(make([]verbs.Run, 1), time.Hour)
+		ended <- err
+	}()
+	require.NoError(s.t, s.close())
+	require.ErrorIs(s.t, receive(s.t, "ReadEvents", ended), verbs.ErrClosed)
+}
+
+// keepProbing runs rounds until an error. It tells of the first round's end.
+func keepProbing(p verbs.Probe) (started chan verbs.Round, ended chan error) {
+	started, ended = make(chan verbs.Round, 1), make(chan error, 1)
+	go func() {
+		for {
+			r, err := p.Round()
+			if err != nil {
+				ended <- err
+				return
+			}
+			select {
+			case started <- r:
+			default:
+			}
+		}
+	}()
+	return started, ended
+}
+
+func closeEndsRounds(s *session) {
+	p := s.probe(s.f.Methods[0], 4)
+	started, ended := keepProbing(p)
+	receive(s.t, "the first round", started)
+	require.NoError(s.t, s.close())
+	require.ErrorIs(s.t, receive(s.t, "Round", ended), verbs.ErrClosed)
+	s.requireAllAcked()
+}
+
+func closeClosesProbes(s *session) {
+	p := s.probe(s.f.Methods[0], 100)
+	for range 5 {
+		s.round(p)
+	}
+	require.NoError(s.t, s.close())
+	s.requireAllAcked()
+	require.ErrorIs(s.t, p.Close(patience), verbs.ErrClosed)
+}
+
+func everyCallIsErrClosed(s *session) {
+	p := s.probe(s.f.Methods[0], 1)
+	require.NoError(s.t, s.close())
+	calls := map[string]func() error{
+		"QueryPort":   func() error { _, err := s.dev.QueryPort(s.f.Port); return err },
+		"ReadEvents":  func() error { _, err := s.dev.ReadEvents(make([]verbs.Run, 1), -1); return err },
+		"NewProbe":    func() error { _, err := s.dev.NewProbe(s.config(s.f.Methods[0], 1)); return err },
+		"Close":       func() error { return s.dev.Close(patience) },
+		"Round":       func() error { _, err := p.Round(); return err },
+		"Probe.Close": func() error { return p.Close(patience) },
+	}
+	for name, call := range calls {
+		err := within(s.t, name, call)
+		require.ErrorIs(s.t, err, verbs.ErrClosed, name)
+		require.ErrorIs(s.t, err, os.ErrClosed, name)
+	}
+	require.Equal(s.t, s.f.Device, s.dev.Attr().Name)
+}
+
+func closedProbe(s *session) {
+	p := s.probe(s.f.Methods[0], 1)
+	s.round(p)
+	require.NoError(s.t, p.Close(patience))
+	_, err := p.Round()
+	require.ErrorIs(s.t, err, verbs.ErrClosed)
+	require.ErrorIs(s.t, p.Close(patience), verbs.ErrClosed)
+	_, err = s.dev.QueryPort(s.f.Port)
+	require.NoError(s.t, err)
+	next := s.probe(s.f.Methods[0], 1)
+	s.round(next)
+	require.NoError(s.t, next.Close(patience))
+	require.EqualValues(s.t, 2, s.counts(s.f.Methods[0]).Rounds, "a probe made anew goes on in its series")
+}
+
+func closeProbeEndsRounds(s *session) {
+	p := s.probe(s.f.Methods[0], 4)
+	started, ended := keepProbing(p)
+	receive(s.t, "the first round", started)
+	require.NoError(s.t, within(s.t, "Probe.Close", func() error { return p.Close(patience) }))
+	require.ErrorIs(s.t, receive(s.t, "Round", ended), verbs.ErrClosed)
+	s.requireAllAcked()
+}
+
+func reopen(s *session) {
+	require.NoError(s.t, s.close())
+	again := open(s.t, s.f)
+	require.Equal(s.t, s.dev.Attr().NodeGUID, again.dev.Attr().NodeGUID)
+}

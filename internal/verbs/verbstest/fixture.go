@@ -1,0 +1,100 @@
+package verbstest
+
+import (
+	"testing"
+
+	"rdma_events/internal/verbs"
+)
+
+// Fixture is a backend with one device, and the means to provoke what the
+// suite wants to see. The functions act on Device and Port, return when the
+// thing has been done (its events may come later), and fail t if it cannot be.
+type Fixture struct {
+	Backend verbs.Backend
+	Device  string
+	Port    int // its link is up
+	Methods []verbs.Method
+
+	// LinkDown and LinkUp take the link of Port down and up; LinkUp may be
+	// called with the link up. Either both or none.
+	LinkDown, LinkUp func(t testing.TB)
+	// Inject makes count events of a type happen; port is 0 unless the type's
+	// scope is verbs.ScopePort.
+	Inject func(t testing.TB, typ verbs.EventType, port, count int)
+	// AddAddress adds a network address, so that the GID table of Port changes.
+	AddAddress func(t testing.TB)
+
+	// Lacks gives for each capability that is missing the reason, with which
+	// its cases are skipped. Missing without a reason is a failure.
+	Lacks map[Capability]string
+}
+
+// Capability is something that not every fixture can do.
+type Capability string
+
+// The capabilities.
+const (
+	Link       Capability = "link"
+	Injection  Capability = "injection"
+	Addresses  Capability = "addresses"
+	SecondOpen Capability = "second open"
+)
+
+func (f *Fixture) has(c Capability) bool {
+	switch c {
+	case Link:
+		return f.LinkDown != nil && f.LinkUp != nil
+	case Injection:
+		return f.Inject != nil
+	case Addresses:
+		return f.AddAddress != nil
+	}
+	return f.Lacks[c] == ""
+}
+
+// need skips the case when the fixture says why it cannot do c.
+func (f *Fixture) need(t *testing.T, c Capability) {
+	t.Helper()
+	reason := f.Lacks[c]
+	switch has := f.has(c); {
+	case has && reason != "":
+		t.Fatalf("the fixture has %q and says that it lacks it: %s", c, reason)
+	case !has && reason == "":
+		t.Fatalf("the fixture has no %q and does not say why", c)
+	case !has:
+		t.Skipf("no %s: %s", c, reason)
+	}
+}
+
+// Run runs the suite, each case on a device opened afresh.
+func Run(t *testing.T, f Fixture) {
+	for _, group := range []struct {
+		name  string
+		cases []testCase
+	}{
+		{"events", eventCases()},
+		{"ports", portCases()},
+		{"closing", closingCases()},
+		{"probes", probeCases()},
+	} {
+		t.Run(group.name, func(t *testing.T) {
+			for _, c := range group.cases {
+				t.Run(c.name, func(t *testing.T) { c.run(t, f) })
+			}
+		})
+	}
+}
+
+type testCase struct {
+	name  string
+	needs []Capability
+	check func(*session)
+}
+
+func (c testCase) run(t *testing.T, f Fixture) {
+	for _, n := range c.needs {
+		f.need(t, n)
+	}
+	f.Backend = Track(t, f.Backend)
+	c.check(open(t, &f))
+}

@@ -1,0 +1,87 @@
+package verbstest
+
+import (
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+)
+
+func portCases() []testCase {
+	return []testCase{
+		{"the device says what it is", nil, deviceSaysWhatItIs},
+		{"a device that does not exist is ErrNoDevice with its name", nil, noSuchDevice},
+		{"a port that does not exist is an error", nil, noSuchPort},
+		{"the query agrees with the link", []Capability{Link}, queryAgreesWithLink},
+		{"queries run while a reader waits", nil, queriesWhileReading},
+	}
+}
+
+func deviceSaysWhatItIs(s *session) {
+	attr := s.dev.Attr()
+	require.Equal(s.t, s.f.Device, attr.Name)
+	require.GreaterOrEqual(s.t, attr.Ports, s.f.Port)
+	require.Positive(s.t, attr.Vectors)
+	require.NotEmpty(s.t, attr.Transport)
+}
+
+func noSuchDevice(s *session) {
+	led, file, err := ledger.New("none")
+	require.NoError(s.t, err)
+	defer func() {
+		require.NoError(s.t, file.Close())
+		require.NoError(s.t, led.Close())
+	}()
+	_, err = s.f.Backend.Open("nosuch_7", led)
+	require.ErrorIs(s.t, err, verbs.ErrNoDevice)
+	require.ErrorContains(s.t, err, "nosuch_7")
+	var op *verbs.OpError
+	require.ErrorAs(s.t, err, &op)
+	require.Equal(s.t, "nosuch_7", op.Device)
+}
+
+func noSuchPort(s *session) {
+	for _, port := range []int{-1, 0, s.dev.Attr().Ports + 1, 1 << 20} {
+		_, err := s.dev.QueryPort(port)
+		require.Error(s.t, err, "port %d", port)
+		// That would mean that the device has been removed.
+		require.NotErrorIs(s.t, err, verbs.ErrNoDevice, "port %d", port)
+	}
+}
+
+func queryAgreesWithLink(s *session) {
+	before, err := s.dev.QueryPort(s.f.Port)
+	require.NoError(s.t, err)
+	s.linkDown()
+	s.awaitState("down", func(a verbs.PortAttr) bool {
+		counted := !a.HasLinkDowned || a.LinkDowned > before.LinkDowned
+		return a.State == verbs.PortDown && counted
+	})
+	s.linkUp()
+	s.awaitState("active", func(a verbs.PortAttr) bool { return a.State == verbs.PortActive })
+	after, err := s.dev.QueryPort(s.f.Port)
+	require.NoError(s.t, err)
+	require.Equal(s.t, before.LinkLayer, after.LinkLayer)
+	require.Equal(s.t, before.HasLinkDowned, after.HasLinkDowned)
+}
+
+func queriesWhileReading(s *session) {
+	ended := make(chan error, 1)
+	go func() { ended <- readForEver(s.dev) }()
+	for range 100 {
+		_, err := s.dev.QueryPort(s.f.Port)
+		require.NoError(s.t, err)
+	}
+	require.NoError(s.t, s.close())
+	require.ErrorIs(s.t, receive(s.t, "ReadEvents", ended), verbs.ErrClosed)
+}
+
+// readForEver reads until an error, which it returns.
+func readForEver(dev verbs.Device) error {
+	runs := make([]verbs.Run, roomy)
+	for {
+		if _, err := dev.ReadEvents(runs, -1); err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,272 @@
+package verbstest
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+)
+
+func probeCases() []testCase {
+	return []testCase{
+		{"rounds succeed and every event is acknowledged", nil, eachMethod(roundsSucceed)},
+		{"with ack_batch 4 fewer than 4 events wait and none after Close", nil, eachMethod(batchesAreBounded)},
+		{"the durations of a round fit together", nil, eachMethod(durationsFit)},
+		{"a vector, port or method that does not exist is ErrUnsupported", nil, impossibleProbes},
+		{"probes of several vectors run side by side", nil, vectorsSideBySide},
+		{"rc_write cannot be made while the link is down", []Capability{Link}, rcWriteNeedsLink},
+		{"rc_write ends in an error when the link is lost", []Capability{Link}, rcWriteLosesLink},
+		{"flush succeeds while the link is down", []Capability{Link}, flushWithoutLink},
+	}
+}
+
+func eachMethod(check func(*session, verbs.Method)) func(*session) {
+	return func(s *session) {
+		require.NotEmpty(s.t, s.f.Methods)
+		for _, m := range s.f.Methods {
+			s.t.Run(m.String(), func(t *testing.T) {
+				sub := *s
+				sub.t = t
+				check(&sub, m)
+			})
+		}
+	}
+}
+
+// needMethod skips the case where the device cannot do a method: Methods says
+// so, and the device has to agree.
+func (s *session) needMethod(m verbs.Method) {
+	s.t.Helper()
+	if slices.Contains(s.f.Methods, m) {
+		return
+	}
+	_, err := s.dev.NewProbe(s.config(m, 1))
+	require.ErrorIs(s.t, err, verbs.ErrUnsupported, "%v is not among the fixture's methods", m)
+	s.t.Skipf("the device cannot do %v: %v", m, err)
+}
+
+func (s *session) config(m verbs.Method, ackBatch int) verbs.ProbeConfig {
+	return verbs.ProbeConfig{
+		Port: s.f.Port, Method: m, Timeout: patience / 2, AckBatch: ackBatch, GIDIndex: -1, PKeyIdx: -1,
+	}
+}
+
+func (s *session) probe(m verbs.Method, ackBatch int) verbs.Probe {
+	s.t.Helper()
+	p, err := s.dev.NewProbe(s.config(m, ackBatch))
+	require.NoError(s.t, err)
+	return p
+}
+
+func (s *session) closeProbe(p verbs.Probe) {
+	s.t.Helper()
+	require.NoError(s.t, within(s.t, "Probe.Close", func() error { return p.Close(patience) }))
+}
+
+// anyRound runs a round that may end in any way.
+func (s *session) anyRound(p verbs.Probe) verbs.Round {
+	s.t.Helper()
+	type result struct {
+		r   verbs.Round
+		err error
+	}
+	got := within(s.t, "Round", func() result {
+		r, err := p.Round()
+		return result{r, err}
+	})
+	require.NoError(s.t, got.err)
+	return got.r
+}
+
+// round runs a round that has to succeed.
+func (s *session) round(p verbs.Probe) verbs.Round {
+	s.t.Helper()
+	r := s.anyRound(p)
+	require.Equal(s.t, verbs.OutcomeSuccess, r.Outcome, "status %q", r.Status)
+	require.Empty(s.t, r.Status)
+	require.True(s.t, p.Usable())
+	return r
+}
+
+// counts returns what the ledger counted of a method on vector 0.
+func (s *session) counts(m verbs.Method) ledger.ProbeCounts {
+	s.t.Helper()
+	for _, p := range s.snapshot().Probes {
+		if p.Port == s.f.Port && p.Vector == 0 && p.Method == int(m) {
+			return p.ProbeCounts
+		}
+	}
+	require.Fail(s.t, "the ledger has no such probe", "%v", m)
+	return ledger.ProbeCounts{}
+}
+
+func (s *session) requireAllAcked() {
+	s.t.Helper()
+	for _, p := range s.snapshot().Probes {
+		require.Equal(s.t, p.Events, p.Acked, "events and acknowledgements of %v", verbs.Method(p.Method))
+		require.NotZero(s.t, p.Events)
+	}
+}
+
+func roundsSucceed(s *session, m verbs.Method) {
+	const rounds = 20
+	p := s.probe(m, 1)
+	for i := range uint64(rounds) {
+		r := s.round(p)
+		require.Positive(s.t, r.Ack)
+		c := s.counts(m)
+		require.Equal(s.t, i+1, c.Rounds)
+		require.Equal(s.t, c.Events, c.Acked)
+	}
+	s.closeProbe(p)
+	c := s.counts(m)
+	require.EqualValues(s.t, rounds, c.Successes)
+	require.GreaterOrEqual(s.t, c.Events, uint64(rounds))
+	require.Equal(s.t, c.Events, c.Acked)
+	require.Zero(s.t, c.Errors+c.LostEvents+c.LostCompletions+c.Late)
+}
+
+func batchesAreBounded(s *session, m verbs.Method) {
+	const batch, rounds = 4, 10
+	p := s.probe(m, batch)
+	waited := false
+	for range rounds {
+		r := s.round(p)
+		c := s.counts(m)
+		require.Less(s.t, c.Events-c.Acked, uint64(batch))
+		if c.Events > c.Acked {
+			waited = true
+			require.Zero(s.t, r.Ack, "the round acknowledged nothing")
+			require.Zero(s.t, r.Hold, "the round acknowledged nothing")
+		}
+	}
+	require.True(s.t, waited, "events are acknowledged together")
+	s.closeProbe(p)
+	c := s.counts(m)
+	require.GreaterOrEqual(s.t, c.Events, uint64(rounds))
+	require.Equal(s.t, c.Events, c.Acked)
+}
+
+func durationsFit(s *session, m verbs.Method) {
+	p := s.probe(m, 1)
+	last := int64(0)
+	for range 20 {
+		r := s.round(p)
+		require.Greater(s.t, r.Start, last)
+		last = r.Start
+		for name, ns := range map[string]int64{
+			"wake": r.Wake, "get": r.Get, "arm": r.Arm, "drain": r.Drain, "hold": r.Hold, "ack": r.Ack, "total": r.Total,
+		} {
+			require.GreaterOrEqual(s.t, ns, int64(0), name)
+		}
+		require.Positive(s.t, r.Wake)
+		require.LessOrEqual(s.t, r.Get, r.Wake)
+		require.LessOrEqual(s.t, r.Ack, r.Hold)
+		require.LessOrEqual(s.t, r.Wake+r.Arm+r.Drain+r.Ack, r.Total)
+		require.LessOrEqual(s.t, r.Hold, r.Total)
+		require.Less(s.t, r.Total, int64(patience))
+	}
+	s.closeProbe(p)
+}
+
+func impossibleProbes(s *session) {
+	attr := s.dev.Attr()
+	for name, change := range map[string]func(*verbs.ProbeConfig){
+		"vector beyond":   func(c *verbs.ProbeConfig) { c.Vector = attr.Vectors },
+		"negative vector": func(c *verbs.ProbeConfig) { c.Vector = -1 },
+		"port beyond":     func(c *verbs.ProbeConfig) { c.Port = attr.Ports + 1 },
+		"port 0":          func(c *verbs.ProbeConfig) { c.Port = 0 },
+		"no method":       func(c *verbs.ProbeConfig) { c.Method = verbs.MethodNone },
+	} {
+		c := s.config(s.f.Methods[0], 1)
+		change(&c)
+		p, err := s.dev.NewProbe(c)
+		if err == nil {
+			s.closeProbe(p)
+		}
+		require.ErrorIs(s.t, err, verbs.ErrUnsupported, name)
+	}
+}
+
+func vectorsSideBySide(s *session) {
+	n := min(s.dev.Attr().Vectors, 4)
+	done := make(chan error, n)
+	probes := make([]verbs.Probe, n)
+	for v := range n {
+		c := s.config(s.f.Methods[0], 1)
+		c.Vector = v
+		p, err := s.dev.NewProbe(c)
+		require.NoError(s.t, err)
+		probes[v] = p
+	}
+	for _, p := range probes {
+		go func() { done <- tenRounds(p) }()
+	}
+	for range n {
+		require.NoError(s.t, receive(s.t, "ten rounds", done))
+	}
+	for _, p := range probes {
+		s.closeProbe(p)
+	}
+	for _, p := range s.snapshot().Probes {
+		require.EqualValues(s.t, 10, p.Successes, "vector %d", p.Vector)
+		require.Equal(s.t, p.Events, p.Acked, "vector %d", p.Vector)
+	}
+	require.Len(s.t, s.snapshot().Probes, n)
+}
+
+func tenRounds(p verbs.Probe) error {
+	for range 10 {
+		if _, err := p.Round(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func rcWriteNeedsLink(s *session) {
+	s.needMethod(verbs.MethodRCWrite)
+	s.linkDown()
+	s.awaitState("down", func(a verbs.PortAttr) bool { return a.State == verbs.PortDown })
+	p, err := s.dev.NewProbe(s.config(verbs.MethodRCWrite, 1))
+	if err != nil {
+		require.ErrorIs(s.t, err, verbs.ErrUnsupported)
+		return
+	}
+	require.Equal(s.t, verbs.OutcomeError, s.anyRound(p).Outcome)
+	require.False(s.t, p.Usable())
+	s.closeProbe(p)
+}
+
+func rcWriteLosesLink(s *session) {
+	s.needMethod(verbs.MethodRCWrite)
+	p := s.probe(verbs.MethodRCWrite, 1)
+	s.round(p)
+	s.linkDown()
+	s.awaitState("down", func(a verbs.PortAttr) bool { return a.State == verbs.PortDown })
+	r := s.anyRound(p)
+	require.Equal(s.t, verbs.OutcomeError, r.Outcome)
+	require.NotEmpty(s.t, r.Status)
+	require.False(s.t, p.Usable())
+	s.closeProbe(p)
+	s.linkUp()
+	s.awaitState("active", func(a verbs.PortAttr) bool { return a.State == verbs.PortActive })
+	p = s.probe(verbs.MethodRCWrite, 1)
+	s.round(p)
+	s.closeProbe(p)
+	c := s.counts(verbs.MethodRCWrite)
+	require.EqualValues(s.t, 1, c.Errors)
+	require.Equal(s.t, c.Events, c.Acked)
+}
+
+func flushWithoutLink(s *session) {
+	s.needMethod(verbs.MethodFlush)
+	s.linkDown()
+	s.awaitState("down", func(a verbs.PortAttr) bool { return a.State == verbs.PortDown })
+	p := s.probe(verbs.MethodFlush, 1)
+	s.round(p)
+	s.closeProbe(p)
+}

@@ -1,0 +1,197 @@
+package verbstest
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+)
+
+// patience is how long the suite waits for what must happen. It is only used
+// up by a failure.
+const patience = 10 * time.Second
+
+// quiet is how long the suite waits for what must not happen.
+const quiet = 50 * time.Millisecond
+
+// session is a device opened for one case.
+type session struct {
+	t   *testing.T
+	f   *Fixture
+	dev verbs.Device
+	led *ledger.Ledger
+}
+
+// open opens the device and waits until its port is active.
+func open(t *testing.T, f *Fixture) *session {
+	t.Helper()
+	led, file, err := ledger.New(f.Device)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, file.Close())
+		require.NoError(t, led.Close())
+	})
+	dev, err := f.Backend.Open(f.Device, led)
+	require.NoError(t, err)
+	s := &session{t: t, f: f, dev: dev, led: led}
+	t.Cleanup(func() {
+		if err := s.close(); !errors.Is(err, verbs.ErrClosed) {
+			require.NoError(t, err)
+		}
+	})
+	s.awaitState("active", func(a verbs.PortAttr) bool { return a.State == verbs.PortActive })
+	return s
+}
+
+// close closes the device.
+func (s *session) close() error {
+	s.t.Helper()
+	return within(s.t, "Close", func() error { return s.dev.Close(patience) })
+}
+
+// within runs a call that may block and fails the test when it does for too
+// long.
+func within[T any](t testing.TB, what string, call func() T) T {
+	t.Helper()
+	done := make(chan T, 1)
+	go func() { done <- call() }()
+	return receive(t, what, done)
+}
+
+func receive[T any](t testing.TB, what string, from <-chan T) T {
+	t.Helper()
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	select {
+	case v := <-from:
+		return v
+	case <-timeout.C:
+		t.Fatalf("%s: not within %v", what, patience)
+		panic("unreachable")
+	}
+}
+
+func (s *session) awaitState(what string, want func(verbs.PortAttr) bool) {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool {
+		attr, err := s.dev.QueryPort(s.f.Port)
+		return err == nil && want(attr)
+	}, patience, 2*time.Millisecond, "port %d does not become %s", s.f.Port, what)
+}
+
+// linkDown takes the link down until linkUp or the end of the case.
+func (s *session) linkDown() {
+	s.t.Helper()
+	s.t.Cleanup(func() { s.f.LinkUp(s.t) })
+	s.f.LinkDown(s.t)
+}
+
+func (s *session) linkUp() {
+	s.t.Helper()
+	s.f.LinkUp(s.t)
+}
+
+// read is one ReadEvents, with what holds after each.
+func (s *session) read(room int, wait time.Duration) []verbs.Run {
+	s.t.Helper()
+	type result struct {
+		n   int
+		err error
+	}
+	runs := make([]verbs.Run, room)
+	r := within(s.t, "ReadEvents", func() result {
+		n, err := s.dev.ReadEvents(runs, wait)
+		return result{n, err}
+	})
+	require.NoError(s.t, r.err)
+	for _, e := range s.snapshot().Events {
+		require.Equal(s.t, e.Read, e.Acked, "of %v, after ReadEvents returned", verbs.EventType(e.Type))
+	}
+	for _, run := range runs[:r.n] {
+		requirePlausible(s.t, run)
+	}
+	return runs[:r.n]
+}
+
+func requirePlausible(t *testing.T, r verbs.Run) {
+	t.Helper()
+	require.NotZero(t, r.Count)
+	require.Positive(t, r.First)
+	require.LessOrEqual(t, r.First, r.Last)
+	require.GreaterOrEqual(t, r.AckMax, int64(0))
+	require.GreaterOrEqual(t, r.HoldMax, r.AckMax)
+	require.GreaterOrEqual(t, r.AckSum, r.AckMax)
+	require.GreaterOrEqual(t, r.HoldSum, r.HoldMax)
+	require.GreaterOrEqual(t, r.HoldSum, r.AckSum)
+	require.LessOrEqual(t, r.HoldMax, int64(patience))
+	if r.Type.Scope() != verbs.ScopePort {
+		require.Zero(t, r.Port, "port of %v", r.Type)
+	} else {
+		require.Positive(t, r.Port, "port of %v", r.Type)
+	}
+}
+
+// until reads until what was read satisfies done, and returns that of the
+// given types on the fixture's port or on none: a device may say more than it
+// was asked for, such as port_active once too often.
+func (s *session) until(what string, room int, types []verbs.EventType, done func([]verbs.Run) bool) []verbs.Run {
+	s.t.Helper()
+	var got []verbs.Run
+	for end := time.Now().Add(patience); !done(got); {
+		left := time.Until(end)
+		require.Positive(s.t, left, "%s: not within %v; read %v", what, patience, got)
+		got = append(got, s.only(types, s.read(room, left))...)
+	}
+	return got
+}
+
+func (s *session) only(types []verbs.EventType, runs []verbs.Run) []verbs.Run {
+	var kept []verbs.Run
+	for _, r := range runs {
+		for _, typ := range types {
+			if r.Type == typ && (r.Port == 0 || r.Port == s.f.Port) {
+				kept = append(kept, r)
+			}
+		}
+	}
+	return kept
+}
+
+// await reads until count events of one type have come, and then for a moment
+// on: there must not be more.
+func (s *session) await(typ verbs.EventType, room int, count uint64) []verbs.Run {
+	s.t.Helper()
+	types := []verbs.EventType{typ}
+	got := s.until(typ.String(), room, types, func(runs []verbs.Run) bool { return total(runs) >= count })
+	got = append(got, s.only(types, s.read(room, quiet))...)
+	require.Equal(s.t, count, total(got), "events of type %v", typ)
+	return got
+}
+
+func total(runs []verbs.Run) uint64 {
+	var n uint64
+	for _, r := range runs {
+		n += r.Count
+	}
+	return n
+}
+
+func (s *session) snapshot() ledger.Snapshot {
+	var snap ledger.Snapshot
+	s.led.Snapshot(&snap)
+	return snap
+}
+
+// counted returns what the ledger counted of one type on one port.
+func (s *session) counted(typ verbs.EventType, port int) uint64 {
+	for _, e := range s.snapshot().Events {
+		if e.Type == int32(typ) && e.Port == int32(port) {
+			return e.Acked
+		}
+	}
+	return 0
+}

@@ -1,0 +1,141 @@
+package verbstest
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+)
+
+// TB is what Track needs of a testing.TB.
+type TB interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Cleanup(func())
+}
+
+// Track wraps a backend: a device or probe that is still open at the end of
+// the test fails it with the stack that made it. Register what closes them
+// after Track. A Close that gave up with verbs.ErrStuck counts as closed.
+func Track(t TB, b verbs.Backend) verbs.Backend {
+	t.Helper()
+	open := &openObjects{made: map[any]origin{}}
+	t.Cleanup(func() { open.report(t) })
+	return &trackedBackend{b: b, open: open}
+}
+
+// openObjects knows what is open. It may be used concurrently.
+type openObjects struct {
+	mu   sync.Mutex
+	made map[any]origin
+}
+
+type origin struct {
+	what   string
+	parent any // the device of a probe
+	stack  string
+}
+
+func (o *openObjects) add(object any, what string, parent any) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.made[object] = origin{what: what, parent: parent, stack: callers()}
+}
+
+// remove forgets an object and its children: closing a device closes its probes.
+func (o *openObjects) remove(object any) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.made, object)
+	for child, from := range o.made {
+		if from.parent == object {
+			delete(o.made, child)
+		}
+	}
+}
+
+func (o *openObjects) report(t TB) {
+	t.Helper()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, from := range o.made {
+		t.Errorf("%s was not closed; it was made at\n%s", from.what, from.stack)
+	}
+}
+
+// callers returns the stack above this package's wrappers.
+func callers() string {
+	var pcs [32]uintptr
+	const wrappers = 4 // Callers, callers, add, Open or NewProbe
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(wrappers, pcs[:])])
+	var b strings.Builder
+	for {
+		f, more := frames.Next()
+		fmt.Fprintf(&b, "\t%s\n\t\t%s:%d\n", f.Function, f.File, f.Line)
+		if !more {
+			return b.String()
+		}
+	}
+}
+
+type trackedBackend struct {
+	b    verbs.Backend
+	open *openObjects
+}
+
+func (b *trackedBackend) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
+	d, err := b.b.Open(name, led)
+	if err != nil {
+		return nil, err
+	}
+	tracked := &trackedDevice{Device: d, open: b.open}
+	b.open.add(tracked, "device "+name, nil)
+	return tracked, nil
+}
+
+type trackedDevice struct {
+	verbs.Device
+	open *openObjects
+}
+
+func (d *trackedDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
+	p, err := d.Device.NewProbe(c)
+	if err != nil {
+		return nil, err
+	}
+	tracked := &trackedProbe{Probe: p, open: d.open}
+	what := fmt.Sprintf("probe %s port %d vector %d %v", d.Attr().Name, c.Port, c.Vector, c.Method)
+	d.open.add(tracked, what, d)
+	return tracked, nil
+}
+
+func (d *trackedDevice) Close(timeout time.Duration) error {
+	err := d.Device.Close(timeout)
+	if over(err) {
+		d.open.remove(d)
+	}
+	return err
+}
+
+type trackedProbe struct {
+	verbs.Probe
+	open *openObjects
+}
+
+func (p *trackedProbe) Close(timeout time.Duration) error {
+	err := p.Probe.Close(timeout)
+	if over(err) {
+		p.open.remove(p)
+	}
+	return err
+}
+
+// over reports whether a Close leaves nothing more to be done.
+func over(err error) bool {
+	return err == nil || errors.Is(err, verbs.ErrStuck) || errors.Is(err, verbs.ErrClosed)
+}
