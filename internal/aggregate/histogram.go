@@ -1,0 +1,43 @@
+package aggregate
+
+import (
+	"slices"
+	"time"
+)
+
+// bounds are the upper bounds of a Histogram in 1-2-5 steps. They are fixed, so
+// that the histograms of all hosts can be added.
+var bounds = [...]time.Duration{
+	5 * time.Microsecond, 10 * time.Microsecond, 20 * time.Microsecond, 50 * time.Microsecond,
+	100 * time.Microsecond, 200 * time.Microsecond, 500 * time.Microsecond,
+	1 * time.Millisecond, 2 * time.Millisecond, 5 * time.Millisecond,
+	10 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond,
+	100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond,
+}
+
+// Bounds returns the upper bounds, each inclusive, without the last one, +Inf.
+func Bounds() []time.Duration { return slices.Clone(bounds[:]) }
+
+// Histogram counts values between fixed bounds, for ever; the zero Histogram is
+// empty.
+type Histogram struct {
+	counts [len(bounds) + 1]uint64
+}
+
+// Add counts v, in ns.
+func (h *Histogram) Add(v int64) {
+	i, _ := slices.BinarySearch(bounds[:], time.Duration(v))
+	h.counts[i]++
+}
+
+// Cumulative returns for each bound, and at last for +Inf, how many values
+// were not above it.
+func (h *Histogram) Cumulative() []uint64 {
+	sums := make([]uint64, len(h.counts))
+	var sum uint64
+	for i, n := range h.counts {
+		sum += n
+		sums[i] = sum
+	}
+	return sums
+}

@@ -1,0 +1,33 @@
+package aggregate
+
+// Stat is mean and maximum of an interval. Count 0: there was nothing.
+type Stat struct {
+	Count int64
+	Mean  int64
+	Max   int64
+}
+
+// Interval collects the values of one interval; the zero Interval is empty.
+type Interval struct {
+	count, sum, max int64
+}
+
+// Add adds one value.
+func (i *Interval) Add(v int64) { i.AddRun(1, v, v) }
+
+// AddRun adds count values of which only the sum and the greatest are known.
+func (i *Interval) AddRun(count, sum, greatest int64) {
+	i.count += count
+	i.sum += sum
+	i.max = max(i.max, greatest)
+}
+
+// Take returns the interval's Stat and begins the next interval.
+func (i *Interval) Take() Stat {
+	s := Stat{Count: i.count, Max: i.max}
+	if i.count > 0 {
+		s.Mean = i.sum / i.count
+	}
+	*i = Interval{}
+	return s
+}

@@ -1,0 +1,130 @@
+package aggregate
+
+import (
+	"slices"
+	"time"
+)
+
+// A window has so many time slices, each exact up to so many samples.
+const (
+	slicesPerWindow = 30
+	exactPerSlice   = 128
+)
+
+// Percentiles of a window, by nearest rank: exact while each slice of the
+// window has at most 128 samples, else within 1 %.
+type Percentiles struct {
+	Count         int64
+	P50, P90, P99 int64
+}
+
+// Window holds samples of the last span of time. Old samples leave in slices of
+// 1/30 of the span, so that it looks back between 29/30 of the span and all of
+// it. Its memory is bounded whatever the number of samples: at most 1 KB per
+// slice plus 256 bytes for each octave that they span.
+type Window struct {
+	length int64
+	slices [slicesPerWindow]slice
+}
+
+type slice struct {
+	number int64 // now divided by the window's slice length, plus 1; 0 is unused
+	exact  []int64
+	sketch *sketch // takes over from exact when that is full
+	full   bool
+}
+
+// NewWindow returns an empty window that looks back span, which is positive.
+func NewWindow(span time.Duration) *Window {
+	return &Window{length: max(1, int64(span)/slicesPerWindow)}
+}
+
+// Add adds v at time now; now does not go back by more than a slice.
+func (w *Window) Add(now, v int64) {
+	w.slice(now/w.length + 1).add(v)
+}
+
+func (w *Window) slice(number int64) *slice {
+	s := &w.slices[number%slicesPerWindow]
+	if s.number != number {
+		s.reset(number)
+	}
+	return s
+}
+
+func (s *slice) reset(number int64) {
+	s.number, s.exact = number, s.exact[:0]
+	if s.full {
+		s.full = false
+		s.sketch.clear()
+	}
+}
+
+func (s *slice) add(v int64) {
+	switch {
+	case s.full:
+		s.sketch.add(v)
+	case len(s.exact) < exactPerSlice:
+		s.exact = append(s.exact, v)
+	default:
+		s.overflow()
+		s.sketch.add(v)
+	}
+}
+
+func (s *slice) overflow() {
+	if s.sketch == nil {
+		s.sketch = new(sketch)
+	}
+	s.full = true
+	for _, v := range s.exact {
+		s.sketch.add(v)
+	}
+	s.exact = s.exact[:0]
+}
+
+// Scratch is the memory that Percentiles works in. One may serve any number of
+// windows, one after the other.
+type Scratch struct {
+	exact  []int64
+	sketch sketch
+}
+
+// Percentiles returns the percentiles of what was added in the span before
+// now.
+func (w *Window) Percentiles(now int64, tmp *Scratch) Percentiles {
+	tmp.exact = tmp.exact[:0]
+	tmp.sketch.clear()
+	last := now/w.length + 1
+	for i := range w.slices {
+		s := &w.slices[i]
+		if s.number == 0 || s.number > last || s.number <= last-slicesPerWindow {
+			continue
+		}
+		tmp.exact = append(tmp.exact, s.exact...)
+		if s.full {
+			tmp.sketch.merge(s.sketch)
+		}
+	}
+	return tmp.percentiles()
+}
+
+func (t *Scratch) percentiles() Percentiles {
+	if t.sketch.count == 0 {
+		slices.Sort(t.exact)
+		return byRank(int64(len(t.exact)), func(n int64) int64 { return t.exact[n] })
+	}
+	for _, v := range t.exact {
+		t.sketch.add(v)
+	}
+	return byRank(t.sketch.count, t.sketch.rank)
+}
+
+func byRank(count int64, rank func(int64) int64) Percentiles {
+	if count == 0 {
+		return Percentiles{}
+	}
+	// The nearest rank of p % is the ceiling of count*p/100, counted from 1.
+	at := func(p int64) int64 { return rank((count*p+99)/100 - 1) }
+	return Percentiles{Count: count, P50: at(50), P90: at(90), P99: at(99)}
+}

@@ -1,0 +1,295 @@
+package portstate
+
+import (
+	"time"
+
+	"rdma_events/internal/verbs"
+)
+
+// Witness is what told of a transition.
+type Witness string
+
+// The witnesses.
+const (
+	WitnessEvent  Witness = "event"  // an asynchronous event, or the removal of the device
+	WitnessQuery  Witness = "query"  // two queries that agree with each other and not with the events
+	WitnessReopen Witness = "reopen" // the first query of a worker that replaced another
+)
+
+const (
+	// Settle is how far apart two queries must be to outvote the events. A
+	// query that comes right after an event often still sees the state before
+	// it (on rdma_rxe in a quarter of the cases, for a few milliseconds).
+	Settle = 50 * time.Millisecond
+
+	// Patience is how long the event of something that a query has seen may
+	// still be on its way: the kernel hands events to a work queue, and the
+	// reader may wait for a CPU.
+	Patience = time.Second
+)
+
+// Change is one transition.
+type Change struct {
+	From, To  verbs.PortState
+	Witness   Witness
+	At        int64 // CLOCK_MONOTONIC ns
+	Lasted    int64 // ns in From
+	HasLasted bool  // false when From began before anyone looked
+}
+
+// View is what a Machine knows.
+type View struct {
+	Known    bool // false until the first reading
+	State    verbs.PortState
+	Since    int64 // CLOCK_MONOTONIC ns of the last change
+	HasSince bool  // false until the first change
+	Down     int64 // ns neither active nor absent, the present outage included
+
+	Transitions uint64
+	Flaps       uint64 // active > not active > active, without absent in between
+	Missed      uint64 // how far link_downed ran ahead of the down transitions
+	Phantoms    uint64 // events that named the state already held
+	Late        uint64 // events whose transition a query had already found
+	Early       uint64 // events before the baseline or after the removal
+}
+
+// Machine is the state of one port. The zero Machine knows nothing and waits
+// for Opened. Its methods must not be called concurrently.
+//
+// Events and queries tell of the same link, but neither is in step with it: an
+// event is read some time after the link has changed, and a query may see the
+// link ahead of events still queued, or behind the event just read. So:
+//
+//   - Events drive the state in the order read. One that names the state
+//     already held is a phantom; of a run of equal events only the first can be
+//     a transition.
+//   - A reading whose query began before the last event was read is stale.
+//   - A reading that differs is a doubt, no more. It becomes a transition, at
+//     the time of that first reading, when another one at least Settle later
+//     says the same with no event in between. A query behind its event is thus
+//     never counted, and during a storm the events decide alone.
+//   - After a transition that a query has found, its own event may follow
+//     within Patience; it is late, neither phantom nor transition. Because
+//     events alternate, this makes counts exact however far a query is ahead:
+//     the first event still queued always names what the query has found.
+//   - The time since a doubt arose is counted as down only once the doubt is
+//     gone, so that Down never falls.
+type Machine struct {
+	phase   phase
+	known   bool
+	state   verbs.PortState
+	entered int64 // when state was entered, or first seen
+	since   bool  // entered is a change
+	dropped bool  // left active, and not absent since
+
+	event   int64 // when the last event was read
+	doubt   doubt
+	pending pending
+	links   linkDowns
+
+	down, downTold int64
+	downs          uint64
+	counts         View // only its counters are used
+}
+
+type phase int8
+
+const (
+	closed phase = iota // nothing that comes in is believed
+	opened              // the next reading is the baseline
+	following
+)
+
+// doubt is a reading that differs and waits for a second one.
+type doubt struct {
+	set   bool
+	state verbs.PortState
+	at    int64
+}
+
+// pending is the event that a transition found by a query leaves to come.
+type pending struct {
+	set   bool
+	event verbs.PortState
+	until int64
+}
+
+// Opened says that a worker has opened the device: the next reading is a
+// baseline, and events before it make no transition.
+func (m *Machine) Opened() {
+	m.phase, m.doubt, m.pending = opened, doubt{}, pending{}
+}
+
+// Removed says that the device is gone. It reports the transition to absent,
+// if the state was known; what comes in until Opened is not believed.
+func (m *Machine) Removed(now int64) (Change, bool) {
+	m.phase = closed
+	if !m.known || m.state == verbs.PortAbsent {
+		return Change{}, false
+	}
+	return m.move(verbs.PortAbsent, WitnessEvent, now), true
+}
+
+// Event takes a run of equal events and reports the transition it makes.
+// Events other than port_active and port_err say nothing about the state.
+func (m *Machine) Event(r *verbs.Run) (Change, bool) {
+	to, ok := named(r.Type)
+	if !ok || r.Count == 0 {
+		return Change{}, false
+	}
+	if m.phase != following {
+		m.counts.Early += r.Count
+		return Change{}, false
+	}
+	m.event, m.doubt = max(m.event, r.Last), doubt{}
+	late := m.pending.set && m.pending.event == to && r.First <= m.pending.until
+	m.pending = pending{}
+	switch {
+	case late:
+		m.counts.Late++
+	case to == m.state:
+		m.counts.Phantoms++
+	default:
+		m.counts.Phantoms += r.Count - 1
+		return m.move(to, WitnessEvent, r.First), true
+	}
+	m.counts.Phantoms += r.Count - 1
+	return Change{}, false
+}
+
+func named(t verbs.EventType) (verbs.PortState, bool) {
+	switch t {
+	case verbs.EventPortActive:
+		return verbs.PortActive, true
+	case verbs.EventPortErr:
+		return verbs.PortDown, true
+	}
+	return 0, false
+}
+
+// Reading takes the answer of a query that began at CLOCK_MONOTONIC mono and
+// reports the transition it makes or confirms.
+func (m *Machine) Reading(mono int64, a *verbs.PortAttr) (Change, bool) {
+	switch {
+	case m.phase == closed, m.phase == following && mono < m.event:
+		return Change{}, false
+	case m.phase == opened:
+		return m.baseline(mono, a)
+	}
+	c, changed := m.judge(mono, a.State)
+	// After the transition, so that the drop just found is not missed as well.
+	m.links.look(mono, a, m.downs)
+	return c, changed
+}
+
+func (m *Machine) baseline(mono int64, a *verbs.PortAttr) (Change, bool) {
+	m.phase = following
+	if !m.known {
+		m.known, m.state, m.entered = true, a.State, mono
+		m.links.look(mono, a, m.downs)
+		return Change{}, false
+	}
+	if m.state == verbs.PortAbsent {
+		// A device that comes back brings a new counter.
+		m.links.forget()
+	}
+	var c Change
+	changed := a.State != m.state
+	if changed {
+		c = m.move(a.State, WitnessReopen, mono)
+		m.expect(&c, mono)
+	}
+	m.links.look(mono, a, m.downs)
+	return c, changed
+}
+
+func (m *Machine) judge(mono int64, s verbs.PortState) (Change, bool) {
+	switch {
+	case s == m.state:
+		m.doubt = doubt{}
+	case !m.doubt.set || m.doubt.state != s:
+		m.doubt = doubt{set: true, state: s, at: mono}
+	case mono-m.doubt.at >= int64(Settle):
+		c := m.move(s, WitnessQuery, m.doubt.at)
+		m.expect(&c, mono)
+		return c, true
+	}
+	return Change{}, false
+}
+
+// expect notes which event of the change c, found by a query, may still come.
+func (m *Machine) expect(c *Change, mono int64) {
+	m.pending = pending{until: mono + int64(Patience)}
+	switch {
+	case c.To == verbs.PortActive:
+		m.pending.set, m.pending.event = true, verbs.PortActive
+	case c.From == verbs.PortActive:
+		// Also when the query found init or armed: the port has left active by port_err.
+		m.pending.set, m.pending.event = true, verbs.PortDown
+	}
+}
+
+func (m *Machine) move(to verbs.PortState, w Witness, at int64) Change {
+	at = max(at, m.entered)
+	c := Change{From: m.state, To: to, Witness: w, At: at, HasLasted: m.since}
+	if m.since {
+		c.Lasted = at - m.entered
+	}
+	if isDown(m.state) {
+		m.down += at - m.entered
+	}
+	m.count(c.From, to)
+	m.state, m.entered, m.since = to, at, true
+	m.doubt, m.pending = doubt{}, pending{}
+	return c
+}
+
+func (m *Machine) count(from, to verbs.PortState) {
+	m.counts.Transitions++
+	switch {
+	case to == verbs.PortAbsent:
+		m.dropped = false
+		return
+	case to == verbs.PortActive && m.dropped:
+		m.counts.Flaps++
+		m.dropped = false
+	case from == verbs.PortActive:
+		m.dropped = true
+	}
+	if isDownward(from, to) {
+		m.downs++
+		m.links.explain()
+	}
+}
+
+// isDown reports whether time in s counts as down.
+func isDown(s verbs.PortState) bool { return s != verbs.PortActive && s != verbs.PortAbsent }
+
+// isDownward reports whether a driver counts from > to in link_downed: out of
+// active, or out of a link that was still training.
+func isDownward(from, to verbs.PortState) bool {
+	return from != verbs.PortAbsent && (from == verbs.PortActive || to == verbs.PortDown)
+}
+
+// View returns what is known at CLOCK_MONOTONIC now. No counter and no Down
+// is ever less than in a View before.
+func (m *Machine) View(now int64) View {
+	v := m.counts
+	v.Known, v.State = m.known, m.state
+	v.Since, v.HasSince = m.entered, m.since
+	v.Missed = m.links.missed
+	// An event may be older than the last look, which took its state for lasting.
+	m.downTold = max(m.downTold, m.downAt(now))
+	v.Down = m.downTold
+	return v
+}
+
+func (m *Machine) downAt(now int64) int64 {
+	if !m.known || !isDown(m.state) {
+		return m.down
+	}
+	if m.doubt.set && !isDown(m.doubt.state) {
+		now = min(now, m.doubt.at)
+	}
+	return m.down + max(0, now-m.entered)
+}
