@@ -1,0 +1,78 @@
+package hotplug
+
+import "time"
+
+// Config says where to look. The zero Config is that of a running system.
+type Config struct {
+	SysfsRoot string // default "/sys"
+	DevRoot   string // default "/dev"
+
+	// Uevents opens a subscription to the kernel's uevents; default
+	// KernelUevents. It is called again after a failure.
+	Uevents func() (Source, error)
+	// Indexes returns the kernel's device indexes by name; default
+	// KernelIndexes.
+	Indexes func() (map[string]int, error)
+
+	// Settle is how long a Watcher waits after a uevent for the next one
+	// before it looks, five times that at most; default 300 ms. udev renames a
+	// device soon after it has appeared.
+	Settle time.Duration
+	// Rescan is how often to look without having been told; default 10 s.
+	Rescan time.Duration
+
+	// Warn is told, once per cause, why changes may be noticed late. It may be
+	// called by several goroutines and must not block. Default: nothing.
+	Warn func(error)
+}
+
+// Source is a subscription to uevents.
+type Source interface {
+	// Receive blocks for the next message, which is valid until the next call.
+	// ErrOverrun: messages were lost, and more may follow. Close wakes it.
+	Receive() ([]byte, error)
+	// Close ends the subscription. Any goroutine may call it, once.
+	Close() error
+}
+
+func (c Config) withDefaults() Config {
+	if c.SysfsRoot == "" {
+		c.SysfsRoot = "/sys"
+	}
+	if c.DevRoot == "" {
+		c.DevRoot = "/dev"
+	}
+	if c.Uevents == nil {
+		c.Uevents = KernelUevents
+	}
+	if c.Indexes == nil {
+		c.Indexes = KernelIndexes
+	}
+	if c.Settle <= 0 {
+		c.Settle = 300 * time.Millisecond
+	}
+	if c.Rescan <= 0 {
+		c.Rescan = 10 * time.Second
+	}
+	if c.Warn == nil {
+		c.Warn = func(error) {}
+	}
+	return c
+}
+
+// complaint passes on an error when it differs from the one before.
+type complaint struct {
+	warn func(error)
+	last string
+}
+
+func (c *complaint) set(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if err != nil && text != c.last {
+		c.warn(err)
+	}
+	c.last = text
+}

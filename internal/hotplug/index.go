@@ -1,0 +1,137 @@
+package hotplug
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// RDMA netlink (include/uapi/rdma/rdma_netlink.h).
+const (
+	nldevGet      = 5<<10 | 1 // RDMA_NL_NLDEV, RDMA_NLDEV_CMD_GET
+	nldevDevIndex = 1         // RDMA_NLDEV_ATTR_DEV_INDEX
+	nldevDevName  = 2         // RDMA_NLDEV_ATTR_DEV_NAME
+	attrTypeMask  = 1<<14 - 1 // NLA_TYPE_MASK
+	// indexBuffer is as large as the kernel makes the parts of a dump.
+	indexBuffer = 32 << 10
+	// indexTimeout is far beyond what a dump takes. The kernel answers within
+	// the request, so that it should never be waited for.
+	indexTimeout = time.Second
+)
+
+var errShort = errors.New("message is cut off")
+
+// KernelIndexes asks RDMA netlink for the indexes of all RDMA devices, by name.
+// It needs no privilege. Opening its socket may load ib_core.
+func KernelIndexes() (map[string]int, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_RDMA)
+	if err != nil {
+		return nil, fmt.Errorf("open RDMA netlink socket: %w", err)
+	}
+	defer func() { _ = unix.Close(fd) }()
+	timeout := unix.NsecToTimeval(indexTimeout.Nanoseconds())
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
+		return nil, fmt.Errorf("set timeout of RDMA netlink: %w", err)
+	}
+	if err := unix.Sendto(fd, indexRequest(), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return nil, fmt.Errorf("request device indexes: %w", err)
+	}
+	return receiveIndexes(fd)
+}
+
+func indexRequest() []byte {
+	b := make([]byte, 0, unix.NLMSG_HDRLEN)
+	b = binary.NativeEndian.AppendUint32(b, unix.NLMSG_HDRLEN)
+	b = binary.NativeEndian.AppendUint16(b, nldevGet)
+	b = binary.NativeEndian.AppendUint16(b, unix.NLM_F_REQUEST|unix.NLM_F_DUMP)
+	b = binary.NativeEndian.AppendUint32(b, 1) // sequence number
+	return binary.NativeEndian.AppendUint32(b, 0)
+}
+
+func receiveIndexes(fd int) (map[string]int, error) {
+	indexes := make(map[string]int)
+	buf := make([]byte, indexBuffer)
+	for {
+		n, err := unix.Read(fd, buf)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("receive device indexes: %w", err)
+		}
+		done, err := parseIndexes(buf[:n], indexes)
+		if err != nil {
+			return nil, fmt.Errorf("parse device indexes: %w", err)
+		}
+		if done {
+			return indexes, nil
+		}
+	}
+}
+
+// parseIndexes adds the devices of one part of a dump to indexes and reports
+// whether it was the last one.
+func parseIndexes(part []byte, indexes map[string]int) (bool, error) {
+	messages, err := syscall.ParseNetlinkMessage(part)
+	if err != nil {
+		return false, err
+	}
+	for _, m := range messages {
+		switch m.Header.Type {
+		case unix.NLMSG_DONE:
+			return true, messageError(m.Data)
+		case unix.NLMSG_ERROR:
+			return false, messageError(m.Data)
+		case nldevGet:
+			name, index, err := parseDevice(m.Data)
+			if err != nil {
+				return false, err
+			}
+			if name != "" {
+				indexes[name] = index
+			}
+		}
+	}
+	return false, nil
+}
+
+// messageError reads what NLMSG_ERROR and NLMSG_DONE begin with, a negative
+// errno or 0.
+func messageError(data []byte) error {
+	if len(data) < 4 {
+		return errShort
+	}
+	if code := int32(binary.NativeEndian.Uint32(data)); code < 0 {
+		return unix.Errno(-code)
+	}
+	return nil
+}
+
+// parseDevice reads one device's attributes (struct nlattr and its payload,
+// aligned to four bytes). name is "" when one of the two is missing.
+func parseDevice(data []byte) (name string, index int, err error) {
+	index = -1
+	for len(data) >= unix.SizeofNlAttr {
+		length := int(binary.NativeEndian.Uint16(data))
+		if length < unix.SizeofNlAttr || length > len(data) {
+			return "", -1, errShort
+		}
+		value := data[unix.SizeofNlAttr:length]
+		switch kind := binary.NativeEndian.Uint16(data[2:]) & attrTypeMask; {
+		case kind == nldevDevName:
+			name = string(bytes.TrimRight(value, "\x00"))
+		case kind == nldevDevIndex && len(value) == 4:
+			index = int(binary.NativeEndian.Uint32(value))
+		}
+		data = data[min(len(data), (length+3)&^3):]
+	}
+	if index < 0 {
+		return "", -1, nil
+	}
+	return name, index, nil
+}

@@ -1,0 +1,59 @@
+package hotplug
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// kernelGroup is the multicast group of the kernel's own messages; group 2
+	// carries what udev made of them.
+	kernelGroup = 1
+	// messageSize is more than a uevent can have: 2 KiB of variables
+	// (UEVENT_BUFFER_SIZE) behind a head with the path.
+	messageSize = 8 << 10
+)
+
+// KernelUevents subscribes to the kernel's uevents (netlink(7),
+// NETLINK_KOBJECT_UEVENT). It needs no privilege. In a network namespace that
+// belongs to a user namespace it succeeds, but no message ever comes.
+func KernelUevents() (Source, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_KOBJECT_UEVENT)
+	if err != nil {
+		return nil, fmt.Errorf("open uevent socket: %w", err)
+	}
+	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: kernelGroup}); err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("bind uevent socket: %w", err)
+	}
+	return newKernelUevents(fd), nil
+}
+
+// kernelUevents is a bound uevent socket. Who sent a message is not checked: it
+// takes CAP_NET_ADMIN to send one here.
+type kernelUevents struct {
+	file *os.File
+	buf  []byte
+}
+
+// newKernelUevents takes over fd, which must not block: that makes os.NewFile
+// give it to Go's poller, so that Close wakes Receive.
+func newKernelUevents(fd int) *kernelUevents {
+	return &kernelUevents{file: os.NewFile(uintptr(fd), "uevents"), buf: make([]byte, messageSize)}
+}
+
+func (k *kernelUevents) Receive() ([]byte, error) {
+	n, err := k.file.Read(k.buf)
+	if errors.Is(err, unix.ENOBUFS) {
+		return nil, ErrOverrun
+	}
+	if err != nil {
+		return nil, fmt.Errorf("receive uevent: %w", err)
+	}
+	return k.buf[:n], nil
+}
+
+func (k *kernelUevents) Close() error { return k.file.Close() }

@@ -1,0 +1,265 @@
+package hotplug
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// After a node has vanished from /dev the device is looked for, first after
+// confirmFirst and then at doubled delays up to confirmLast: the kernel deletes
+// the node before the device, and udev or an administrator may only replace it.
+const (
+	confirmFirst = 10 * time.Millisecond
+	confirmLast  = 640 * time.Millisecond
+)
+
+// WatchRemoval blocks until the device of an uverbs node ("uverbs0") is being
+// removed and then returns nil. The caller holds the device open and closes it
+// at once: the driver of many a device waits for that, and the whole removal
+// with it. The context ending returns ctx.Err().
+//
+// A removal is the kernel's uevent, the vanished node with the device gone from
+// sysfs, or the loss of the whole /dev/infiniband; one that came before the
+// call is found as well, unless another device has the same node by then. The
+// device is also looked for every Config.Rescan. If neither uevents nor inotify
+// can be had, the error says why, for both.
+//
+// Any number of calls may run concurrently.
+func WatchRemoval(ctx context.Context, cfg Config, node string) error {
+	if node == "" {
+		return errors.New("watch removal: no uverbs node is named")
+	}
+	err := newRemoval(cfg.withDefaults(), node).watch(ctx)
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return wrap("watch removal of "+node, err)
+}
+
+// hint is what a source tells.
+type hint int
+
+const (
+	hintNone    hint = iota
+	hintDoubt        // look whether it is still there
+	hintRemoved      // it is being removed
+)
+
+// removal is one call of WatchRemoval.
+type removal struct {
+	cfg   Config
+	node  string
+	dir   string      // the directory of uverbs nodes in /dev
+	class string      // that of uverbs devices in sysfs
+	known os.FileInfo // the device in sysfs; nil when there is no sysfs
+
+	hints chan hint
+	lost  chan error // why a source has ended; one place for each
+	live  int        // sources that work
+	why   []error    // why the others do not
+}
+
+func newRemoval(cfg Config, node string) *removal {
+	return &removal{
+		cfg:   cfg,
+		node:  node,
+		dir:   filepath.Join(cfg.DevRoot, "infiniband"),
+		class: filepath.Join(cfg.SysfsRoot, "class/infiniband_verbs"),
+		hints: make(chan hint),
+		lost:  make(chan error, 2),
+	}
+}
+
+// watch subscribes first and looks then, so that nothing falls in between.
+func (r *removal) watch(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var sources sync.WaitGroup
+	defer sources.Wait()
+	defer cancel()
+	r.startUevents(ctx, &sources)
+	r.startInotify(ctx, &sources)
+
+	r.known, _ = os.Stat(filepath.Join(r.class, r.node)) // nil when it is not there
+	if r.gone() {
+		return nil
+	}
+	if r.live == 0 {
+		return errors.Join(r.why...)
+	}
+	for _, err := range r.why {
+		r.cfg.Warn(fmt.Errorf("watch removal of %s by one means only: %w", r.node, err))
+	}
+	return r.await(ctx)
+}
+
+// await returns nil as soon as the device is found to be removed.
+func (r *removal) await(ctx context.Context) error {
+	rescan := time.NewTicker(r.cfg.Rescan)
+	defer rescan.Stop()
+	// It runs from the start: the node may have been deleted just before
+	// inotify was asked, and the device be still there when gone looked.
+	delay := confirmFirst
+	confirm := time.NewTimer(delay)
+	defer confirm.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case h := <-r.hints:
+			if h == hintRemoved {
+				return nil
+			}
+			delay = confirmFirst
+			confirm.Reset(delay)
+			continue
+		case err := <-r.lost:
+			if err := r.drop(err); err != nil {
+				return err
+			}
+			continue
+		case <-confirm.C:
+			if delay *= 2; delay <= confirmLast {
+				confirm.Reset(delay)
+			}
+		case <-rescan.C:
+		}
+		if r.gone() {
+			return nil
+		}
+	}
+}
+
+// gone looks whether the device is removed. sysfs has the last word: a node in
+// /dev may be unlinked by hand, and in a container outlive its device.
+func (r *removal) gone() bool {
+	now, err := os.Stat(filepath.Join(r.class, r.node))
+	switch {
+	case err == nil:
+		return r.known != nil && !os.SameFile(r.known, now)
+	case !errors.Is(err, fs.ErrNotExist):
+		return false
+	case r.known != nil:
+		return true
+	}
+	if _, err := os.Stat(r.class); err == nil {
+		return true
+	}
+	_, err = os.Stat(filepath.Join(r.dir, r.node))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// drop takes note of a source that has ended; an error means it was the last.
+func (r *removal) drop(err error) error {
+	r.live--
+	r.why = append(r.why, err)
+	if r.live == 0 {
+		return errors.Join(r.why...)
+	}
+	r.cfg.Warn(fmt.Errorf("watch removal of %s by one means only: %w", r.node, err))
+	return nil
+}
+
+func (r *removal) startUevents(ctx context.Context, sources *sync.WaitGroup) {
+	source, err := r.cfg.Uevents()
+	if err != nil {
+		r.why = append(r.why, err)
+		return
+	}
+	r.live++
+	sources.Go(func() {
+		err := receive(ctx, source, func(u *uevent) {
+			switch {
+			case u == nil:
+				r.tell(ctx, hintDoubt)
+			case u.removes(r.node):
+				r.tell(ctx, hintRemoved)
+			}
+		})
+		if err != nil {
+			r.lost <- err
+		}
+	})
+}
+
+func (r *removal) startInotify(ctx context.Context, sources *sync.WaitGroup) {
+	watcher, err := watchDir(r.dir)
+	if err != nil {
+		r.why = append(r.why, err)
+		return
+	}
+	r.live++
+	sources.Go(func() {
+		defer func() { _ = watcher.Close() }()
+		if err := r.followDir(ctx, watcher); err != nil {
+			r.lost <- fmt.Errorf("watch %s: %w", r.dir, err)
+		}
+	})
+}
+
+func watchDir(dir string) (*fsnotify.Watcher, error) {
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, fmt.Errorf("open inotify: %w", err)
+	}
+	if err := watcher.Add(dir); err != nil {
+		_ = watcher.Close()
+		return nil, fmt.Errorf("watch %s: %w", dir, err)
+	}
+	return watcher, nil
+}
+
+// followDir tells what happens to the node until ctx ends, nil, or inotify
+// fails.
+func (r *removal) followDir(ctx context.Context, watcher *fsnotify.Watcher) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case event, ok := <-watcher.Events:
+			if !ok {
+				return os.ErrClosed
+			}
+			r.tell(ctx, r.classify(event))
+		case err, ok := <-watcher.Errors:
+			switch {
+			case !ok:
+				return os.ErrClosed
+			case !errors.Is(err, fsnotify.ErrEventOverflow):
+				return err
+			}
+			r.tell(ctx, hintDoubt)
+		}
+	}
+}
+
+// classify says what an event of the directory means for the node.
+func (r *removal) classify(event fsnotify.Event) hint {
+	if !event.Has(fsnotify.Remove) && !event.Has(fsnotify.Rename) {
+		return hintNone
+	}
+	switch filepath.Clean(event.Name) {
+	case r.dir:
+		return hintRemoved // devtmpfs deletes it together with the last node
+	case filepath.Join(r.dir, r.node):
+		return hintDoubt
+	}
+	return hintNone
+}
+
+func (r *removal) tell(ctx context.Context, h hint) {
+	if h == hintNone {
+		return
+	}
+	select {
+	case r.hints <- h:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,246 @@
+package hotplug
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func hostWithRxe(t *testing.T) *host {
+	t.Helper()
+	h := newHost(t)
+	h.add("rxe0", "uverbs0", guid, 0)
+	return h
+}
+
+// patient is a configuration that does not find a removal by scanning.
+func (h *host) patient(uevents func() (Source, error)) Config {
+	cfg := h.config(uevents)
+	cfg.Rescan = time.Hour
+	return cfg
+}
+
+func startRemoval(t *testing.T, cfg Config) (done chan error, cancel context.CancelFunc) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done = make(chan error, 1)
+	go func() { done <- WatchRemoval(ctx, cfg, "uverbs0") }()
+	t.Cleanup(cancel)
+	return done, cancel
+}
+
+func TestWatchRemovalReturnsOnTheKernelsUevent(t *testing.T) {
+	h, u := hostWithRxe(t), newUevents()
+	done, _ := startRemoval(t, h.patient(u.open))
+	u.send(nodeEvent("remove", "uverbs0")...) // nothing in /sys and /dev changes
+	require.NoError(t, <-done)
+	<-u.closed
+}
+
+func TestWatchRemovalReturnsWhenTheNodeAndTheDeviceAreGone(t *testing.T) {
+	h := hostWithRxe(t)
+	done, _ := startRemoval(t, h.patient(refused))
+	h.remove("rxe0", "uverbs0")
+	require.NoError(t, <-done)
+}
+
+func TestWatchRemovalReturnsWhenTheDirectoryOfNodesIsGone(t *testing.T) {
+	h := hostWithRxe(t)
+	warned := make(chan error, 1)
+	cfg := h.patient(refused)
+	cfg.Warn = func(err error) { warned <- err }
+	done, _ := startRemoval(t, cfg)
+	require.EqualError(t, <-warned, "watch removal of uverbs0 by one means only: refused by the test")
+
+	require.NoError(t, os.RemoveAll(filepath.Join(h.dev, "infiniband"))) // sysfs still has the device
+	require.NoError(t, <-done)
+}
+
+func TestWatchRemovalFindsARemovalThatCameBeforeIt(t *testing.T) {
+	h := hostWithRxe(t)
+	h.remove("rxe0", "uverbs0")
+	require.NoError(t, WatchRemoval(t.Context(), h.patient(newUevents().open), "uverbs0"))
+
+	require.NoError(t, os.RemoveAll(h.dev))
+	require.NoError(t, WatchRemoval(t.Context(), h.patient(refused), "uverbs0"), "with nothing left to watch either")
+}
+
+func TestWatchRemovalNamesBothMeansWhenItHasNeither(t *testing.T) {
+	h := hostWithRxe(t)
+	require.NoError(t, os.RemoveAll(h.dev))
+	err := WatchRemoval(t.Context(), h.patient(refused), "uverbs0")
+	require.ErrorIs(t, err, errRefused)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorContains(t, err, "watch removal of uverbs0: refused by the test")
+	require.ErrorContains(t, err, "watch "+filepath.Join(h.dev, "infiniband"))
+}
+
+func TestWatchRemovalReturnsWhenItsLastMeansFails(t *testing.T) {
+	h, u := hostWithRxe(t), newUevents()
+	require.NoError(t, os.RemoveAll(h.dev))
+	done, _ := startRemoval(t, h.patient(u.open))
+	u.fail(errRefused)
+	require.ErrorIs(t, <-done, errRefused)
+}
+
+func TestWatchRemovalGoesOnWithTheOtherMeans(t *testing.T) {
+	h, u := hostWithRxe(t), newUevents()
+	warned := make(chan error, 1)
+	cfg := h.patient(u.open)
+	cfg.Warn = func(err error) { warned <- err }
+	done, _ := startRemoval(t, cfg)
+	u.fail(errRefused)
+	require.ErrorIs(t, <-warned, errRefused)
+	h.remove("rxe0", "uverbs0")
+	require.NoError(t, <-done)
+}
+
+func TestWatchRemovalEndsWithItsContext(t *testing.T) {
+	h, u := hostWithRxe(t), newUevents()
+	done, cancel := startRemoval(t, h.patient(u.open))
+	u.send(deviceEvent("change", "rxe0")...) // it is watching
+	cancel()
+	require.Equal(t, context.Canceled, <-done)
+	<-u.closed
+}
+
+func TestWatchRemovalNeedsANode(t *testing.T) {
+	require.EqualError(t, WatchRemoval(t.Context(), Config{}, ""), "watch removal: no uverbs node is named")
+}
+
+// awaiting runs the decision part of a removal in a bubble, on hints that the
+// test gives.
+func awaiting(t *testing.T, h *host, cfg Config) (r *removal, done chan error) {
+	t.Helper()
+	r = newRemoval(cfg.withDefaults(), "uverbs0")
+	r.live = 1
+	r.known, _ = os.Stat(filepath.Join(r.class, r.node))
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	done = make(chan error, 1)
+	go func() { done <- r.await(ctx) }()
+	<-time.After(2 * time.Second) // past the first looks
+	return r, done
+}
+
+func requireWatching(t *testing.T, done <-chan error) {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case err := <-done:
+		require.FailNow(t, "fired", "%v", err)
+	default:
+	}
+}
+
+func TestANodeThatIsCreatedAgainIsNoRemoval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := hostWithRxe(t)
+		r, done := awaiting(t, h, h.config(refused))
+		require.NoError(t, os.Remove(h.nodePath("uverbs0")))
+		r.hints <- hintDoubt
+		<-time.After(5 * time.Millisecond)
+		h.write(h.nodePath("uverbs0"), "")
+		<-time.After(time.Hour)
+		requireWatching(t, done)
+	})
+}
+
+func TestANodeUnlinkedByHandIsNoRemoval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := hostWithRxe(t)
+		r, done := awaiting(t, h, h.config(refused))
+		require.NoError(t, os.Remove(h.nodePath("uverbs0")))
+		r.hints <- hintDoubt
+		<-time.After(time.Hour)
+		requireWatching(t, done)
+	})
+}
+
+func TestADeviceThatGoesShortlyAfterItsNodeIsFoundSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := hostWithRxe(t)
+		r, done := awaiting(t, h, h.patient(refused))
+		require.NoError(t, os.Remove(h.nodePath("uverbs0")))
+		r.hints <- hintDoubt
+		<-time.After(100 * time.Millisecond)
+		requireWatching(t, done)
+		h.unlink("infiniband_verbs", "uverbs0")
+		since := time.Now()
+		require.NoError(t, <-done)
+		require.LessOrEqual(t, time.Since(since), 100*time.Millisecond)
+	})
+}
+
+func TestAnotherDeviceOfTheSameNodeIsARemoval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := hostWithRxe(t)
+		r, done := awaiting(t, h, h.patient(refused))
+		h.write(filepath.Join(h.sysfs, "devices/virtual/infiniband_verbs/successor/ibdev"), "rxe1\n")
+		link := filepath.Join(h.sysfs, "class/infiniband_verbs/uverbs0")
+		require.NoError(t, os.Remove(link))
+		require.NoError(t, os.Symlink("../../devices/virtual/infiniband_verbs/successor", link))
+		r.hints <- hintDoubt
+		require.NoError(t, <-done)
+	})
+}
+
+func TestARemovalThatNobodyTellsIsFoundByTheRescan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := hostWithRxe(t)
+		_, done := awaiting(t, h, h.config(refused))
+		h.unlink("infiniband_verbs", "uverbs0") // in a container the node may stay
+		<-time.After(7 * time.Second)
+		requireWatching(t, done)
+		<-time.After(time.Second)
+		require.NoError(t, <-done)
+	})
+}
+
+func TestWithoutSysfsTheNodeAloneDecides(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := hostWithRxe(t)
+		require.NoError(t, os.RemoveAll(h.sysfs))
+		r, done := awaiting(t, h, h.patient(refused))
+		r.hints <- hintDoubt
+		<-time.After(time.Minute)
+		requireWatching(t, done)
+		require.NoError(t, os.Remove(h.nodePath("uverbs0")))
+		r.hints <- hintDoubt
+		require.NoError(t, <-done)
+	})
+}
+
+func TestInotifyTellsOnlyWhatMayBeARemoval(t *testing.T) {
+	h := hostWithRxe(t)
+	h.add("rxe1", "uverbs1", guid, 1)
+	r := newRemoval(h.config(refused).withDefaults(), "uverbs0")
+	ctx, cancel := context.WithCancel(t.Context())
+	var sources sync.WaitGroup
+	defer sources.Wait()
+	defer cancel()
+	r.startInotify(ctx, &sources)
+	require.Equal(t, 1, r.live)
+	node := h.nodePath("uverbs0")
+
+	// None of these is told, else the hint below would not be the directory's.
+	require.NoError(t, os.Chmod(node, 0o600))
+	require.NoError(t, os.Remove(h.nodePath("uverbs1")))
+	h.write(h.nodePath("uverbs2"), "")
+
+	require.NoError(t, os.Remove(node))
+	require.Equal(t, hintDoubt, <-r.hints)
+	h.write(node, "")
+	require.NoError(t, os.Rename(node, filepath.Join(h.dev, "elsewhere")))
+	require.Equal(t, hintDoubt, <-r.hints)
+	h.write(h.nodePath("uverbs0.new"), "")
+	require.NoError(t, os.Rename(h.nodePath("uverbs0.new"), node))
+	require.NoError(t, os.Rename(filepath.Join(h.dev, "infiniband"), filepath.Join(h.dev, "other")))
+	require.Equal(t, hintRemoved, <-r.hints)
+}

@@ -1,0 +1,88 @@
+package hotplug
+
+import (
+	"context"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// world is a simulated host. Times are of the clock given to NewSimulated, ns.
+type world interface {
+	// Devices returns the names of the devices present at that moment. The
+	// order of devices is fixed; a renamed one keeps its place.
+	Devices(at int64) []string
+	// NextChange returns the first moment later than at when Devices may have
+	// changed; false if there is none.
+	NextChange(at int64) (int64, bool)
+}
+
+// Simulated is the Watcher of a simulated world.
+type Simulated struct {
+	world world
+	now   func() int64
+}
+
+// NewSimulated returns the watcher of w. now is its clock; it advances as time
+// does.
+func NewSimulated(w world, now func() int64) *Simulated {
+	return &Simulated{world: w, now: now}
+}
+
+// Run does what Watcher.Run does, on every change and without delay. Nodes are
+// called "sim0", "sim1" ..., by Index; the world's order stands for that by
+// name.
+func (s *Simulated) Run(ctx context.Context, report func([]Found)) error {
+	var last []Found
+	next := 0
+	for first := true; ; first = false {
+		at := s.now()
+		var found []Found
+		found, next = follow(last, s.world.Devices(at), next)
+		if first || !slices.Equal(found, last) {
+			report(found)
+			last = found
+		}
+		if err := s.wait(ctx, at); err != nil {
+			return err
+		}
+	}
+}
+
+// wait returns at the first change later than at, or with ctx.Err().
+func (s *Simulated) wait(ctx context.Context, at int64) error {
+	next, ok := s.world.NextChange(at)
+	if !ok {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	timer := time.NewTimer(time.Duration(next - s.now()))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// follow turns names into devices: those of last, the renamed ones, which stand
+// where a name of last is missing now, and new ones, numbered from next on.
+func follow(last []Found, names []string, next int) ([]Found, int) {
+	found := make([]Found, 0, len(names))
+	for i, name := range names {
+		known := slices.IndexFunc(last, func(f Found) bool { return f.Name == name })
+		switch {
+		case known >= 0:
+			found = append(found, last[known])
+		case len(names) == len(last) && !slices.Contains(names, last[i].Name):
+			renamed := last[i]
+			renamed.Name = name
+			found = append(found, renamed)
+		default:
+			found = append(found, Found{Name: name, Index: next, Node: "sim" + strconv.Itoa(next)})
+			next++
+		}
+	}
+	return found, next
+}

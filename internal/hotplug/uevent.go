@@ -1,0 +1,100 @@
+package hotplug
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"path"
+	"strings"
+)
+
+// ErrOverrun is returned by Source.Receive when the kernel had to drop
+// messages because they were not received in time.
+var ErrOverrun = errors.New("uevents were lost")
+
+// The subsystems of uevents that matter here.
+const (
+	subsystemDevices = "infiniband"       // mlx5_0
+	subsystemNodes   = "infiniband_verbs" // uverbs0
+)
+
+// uevent is what is used of a kernel uevent.
+type uevent struct {
+	action    string // "add", "remove", "move", "change", "bind", ...
+	path      string // below /sys, without it
+	subsystem string
+	node      string // below /dev, without it; "" for a device without one
+	synthetic bool   // somebody wrote to a uevent file; nothing has happened
+}
+
+// parseUevent reads a message of the kernel: "action@devpath", then KEY=value,
+// each with a zero byte behind it (lib/kobject_uevent.c). False for what is not
+// one, such as udev's own messages, which begin with "libudev".
+func parseUevent(message []byte) (uevent, bool) {
+	head, rest, ok := bytes.Cut(message, []byte{0})
+	if !ok || !bytes.Contains(head, []byte("@/")) {
+		return uevent{}, false
+	}
+	var u uevent
+	for field := range bytes.SplitSeq(rest, []byte{0}) {
+		key, value, _ := strings.Cut(string(field), "=")
+		switch key {
+		case "ACTION":
+			u.action = value
+		case "DEVPATH":
+			u.path = value
+		case "SUBSYSTEM":
+			u.subsystem = value
+		case "DEVNAME":
+			u.node = value
+		case "SYNTH_UUID":
+			u.synthetic = true
+		}
+	}
+	return u, u.action != "" && u.path != "" && u.subsystem != ""
+}
+
+// aboutDevices reports whether the set of devices may have changed.
+func (u uevent) aboutDevices() bool {
+	return u.subsystem == subsystemDevices || u.subsystem == subsystemNodes
+}
+
+// removes reports whether the kernel is removing the uverbs node, "uverbs0".
+func (u uevent) removes(node string) bool {
+	if u.action != "remove" || u.subsystem != subsystemNodes || u.synthetic {
+		return false
+	}
+	return u.node == "infiniband/"+node || u.node == "" && path.Base(u.path) == node
+}
+
+// receive hands every uevent of source to handle, and nil when some were lost.
+// It closes source and returns nil when ctx ends, or the error that ended it.
+func receive(ctx context.Context, source Source, handle func(*uevent)) error {
+	closed := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(closed)
+		_ = source.Close() // nothing was written
+	})
+	defer func() {
+		if stop() {
+			_ = source.Close()
+			return
+		}
+		<-closed
+	}()
+	for {
+		message, err := source.Receive()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, ErrOverrun):
+			handle(nil)
+		case err != nil:
+			return err
+		default:
+			if u, ok := parseUevent(message); ok {
+				handle(&u)
+			}
+		}
+	}
+}

@@ -1,0 +1,135 @@
+package hotplug
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"rdma_events/internal/verbs"
+)
+
+// settleLimit is how many times Config.Settle an unending series of uevents
+// can put off a scan.
+const settleLimit = 5
+
+// Watcher watches the RDMA devices of this host.
+type Watcher struct {
+	cfg   Config
+	sysfs verbs.Sysfs
+}
+
+// New returns a Watcher. Nothing runs before Run.
+func New(cfg Config) *Watcher {
+	cfg = cfg.withDefaults()
+	return &Watcher{cfg: cfg, sysfs: verbs.NewSysfs(cfg.SysfsRoot)}
+}
+
+// Run calls report with all devices that are present, sorted by name: at once,
+// and again after each change. Devices that come and go within Config.Settle
+// are not seen; one replaced under its name has another Index. The calls come
+// one after the other from the calling goroutine; report may keep the slice but
+// not change it. Where sysfs cannot be read the last set stands, and Config.Warn
+// is told. Run blocks until ctx ends and returns ctx.Err(). It may be called
+// more than once and concurrently.
+func (w *Watcher) Run(ctx context.Context, report func([]Found)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	changed := make(chan struct{}, 1)
+	var listener sync.WaitGroup
+	defer listener.Wait()
+	defer cancel()
+	listener.Go(func() { w.listen(ctx, changed) })
+
+	rescan := time.NewTicker(w.cfg.Rescan)
+	defer rescan.Stop()
+	problem := complaint{warn: w.cfg.Warn}
+	var last []Found
+	for first := true; ; {
+		found, err := scan(w.sysfs, w.cfg.Indexes)
+		problem.set(wrap("list RDMA devices", err))
+		if err == nil && (first || !slices.Equal(found, last)) {
+			report(found)
+			first, last = false, found
+		}
+		if err := w.wait(ctx, changed, rescan.C); err != nil {
+			return err
+		}
+	}
+}
+
+// wait returns when it is time to scan again, or with ctx.Err().
+func (w *Watcher) wait(ctx context.Context, changed <-chan struct{}, rescan <-chan time.Time) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-rescan:
+		return nil
+	case <-changed:
+		return w.settle(ctx, changed)
+	}
+}
+
+// settle returns when there has been no change for a while.
+func (w *Watcher) settle(ctx context.Context, changed <-chan struct{}) error {
+	limit := time.NewTimer(settleLimit * w.cfg.Settle)
+	defer limit.Stop()
+	quiet := time.NewTimer(w.cfg.Settle)
+	defer quiet.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-limit.C:
+			return nil
+		case <-quiet.C:
+			return nil
+		case <-changed:
+			quiet.Reset(w.cfg.Settle)
+		}
+	}
+}
+
+// listen keeps a subscription to uevents, as far as the kernel grants one. What
+// cannot be had is tried again with each rescan.
+func (w *Watcher) listen(ctx context.Context, changed chan<- struct{}) {
+	problem := complaint{warn: w.cfg.Warn}
+	retry := time.NewTicker(w.cfg.Rescan)
+	defer retry.Stop()
+	for ctx.Err() == nil {
+		problem.set(wrap("watch RDMA devices by scanning only", w.subscribe(ctx, changed)))
+		select {
+		case <-ctx.Done():
+		case <-retry.C:
+		}
+	}
+}
+
+// subscribe signals changes until ctx ends, nil, or the subscription fails.
+func (w *Watcher) subscribe(ctx context.Context, changed chan<- struct{}) error {
+	source, err := w.cfg.Uevents()
+	if err != nil {
+		return err
+	}
+	signal(changed) // what came between the scan and the subscription
+	return receive(ctx, source, func(u *uevent) {
+		if u == nil || u.aboutDevices() {
+			signal(changed)
+		}
+	})
+}
+
+// signal marks a channel of capacity one; a mark that is there already serves.
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func wrap(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
