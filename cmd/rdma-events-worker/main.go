@@ -1,0 +1,53 @@
+//go:build linux && cgo
+
+// Command rdma-events-worker watches one RDMA device for rdma-events, which
+// starts it. It is a program of its own because libibverbs and the vendors'
+// libraries can hang or crash.
+package main
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/sim"
+	"rdma_events/internal/watch"
+	"rdma_events/internal/worker"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+func main() {
+	if len(os.Args) == 2 && (os.Args[1] == "-version" || os.Args[1] == "--version") {
+		fmt.Println("rdma-events-worker", version)
+		return
+	}
+	os.Exit(worker.Serve(worker.ServeConfig{Watch: watch.Run, Backend: backend}))
+}
+
+func backend(r worker.Request) (verbs.Backend, error) {
+	switch r.Backend {
+	case worker.BackendVerbs:
+		return verbs.Native(verbs.NewSysfs("/sys")), nil
+	case worker.BackendSim:
+		world, err := sim.Load(sim.Options{
+			Profile:  r.Sim.Profile,
+			Scenario: r.Sim.Scenario,
+			Seed:     r.Sim.Seed,
+			Epoch:    r.Sim.Epoch,
+			Die:      die,
+		})
+		if err != nil {
+			return nil, err
+		}
+		return sim.New(world), nil
+	}
+	return nil, fmt.Errorf("it is not %q or %q", worker.BackendVerbs, worker.BackendSim)
+}
+
+// die is a simulated crash: that of a library ends the process by a signal.
+func die(s syscall.Signal) {
+	_ = syscall.Kill(os.Getpid(), s) // to oneself it cannot fail
+}

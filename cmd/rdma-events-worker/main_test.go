@@ -1,0 +1,149 @@
+//go:build linux && cgo
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/watch"
+	"rdma_events/internal/worker"
+)
+
+func build(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "rdma-events-worker")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -X main.version=1.2.3", "-o", path, ".")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+	return path
+}
+
+func TestTheProgramSaysWhatItIs(t *testing.T) {
+	path := build(t)
+	out, err := exec.Command(path, "-version").Output()
+	require.NoError(t, err)
+	require.Equal(t, "rdma-events-worker 1.2.3\n", string(out))
+
+	var stderr bytes.Buffer
+	byHand := exec.Command(path)
+	byHand.Stderr = &stderr
+	var exit *exec.ExitError
+	require.ErrorAs(t, byHand.Run(), &exit)
+	require.Equal(t, 2, exit.ExitCode())
+	require.Equal(t, "rdma-events-worker is started by rdma-events, one for each RDMA device; "+
+		"it is not to be started by hand\n", stderr.String())
+}
+
+// A host may have dozens of devices, and each has a worker. The pages of the
+// program's file are there once for all of them.
+func TestAWorkerIsSmall(t *testing.T) {
+	h := &roundCounter{want: 500, reached: make(chan int, 1), end: make(chan watch.Ended, 1)}
+	supervise(t, h)
+	select {
+	case pid := <-h.reached:
+		require.Less(t, kilobytes(t, pid, "RssAnon"), 8<<10)
+		require.Less(t, kilobytes(t, pid, "VmRSS"), 24<<10)
+	case why := <-h.end:
+		t.Fatal("the worker ended:", why)
+	case <-time.After(time.Minute):
+		t.Fatal("not enough probe rounds came")
+	}
+}
+
+func TestABackendThatDoesNotExistIsNamed(t *testing.T) {
+	_, err := backend(worker.Request{Backend: "nonsense"})
+	require.EqualError(t, err, `it is not "verbs" or "sim"`)
+	_, err = backend(worker.Request{Backend: worker.BackendSim, Sim: worker.Sim{Profile: "nonsense"}})
+	require.ErrorContains(t, err, "nonsense")
+}
+
+// supervise runs the real program over the simulator until the test ends.
+func supervise(t *testing.T, h worker.Handler) {
+	t.Helper()
+	exe, err := worker.OpenExe(build(t))
+	require.NoError(t, err)
+	dir, err := worker.OpenDir("")
+	require.NoError(t, err)
+	s := worker.New(worker.Config{
+		Exe: exe, Dir: dir.Path(),
+		Request: worker.Request{
+			Backend: worker.BackendSim,
+			Sim:     worker.Sim{Profile: "roce2", Seed: 1},
+			Options: watch.Options{
+				Device: "sim0", StateInterval: time.Second,
+				Probe: watch.ProbeOptions{
+					Interval: 4 * time.Millisecond, Timeout: 2 * time.Millisecond,
+					Method: "auto", Vectors: []int{0}, AckBatch: 1, GIDIndex: -1, PKeyIdx: -1,
+				},
+			},
+		},
+	}, h)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-ended)
+		require.NoError(t, dir.Close())
+		require.NoError(t, exe.Close())
+	})
+}
+
+// kilobytes reads a field of /proc/<pid>/status.
+func kilobytes(t *testing.T, pid int, field string) int {
+	t.Helper()
+	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	require.NoError(t, err)
+	_, rest, found := strings.Cut(string(raw), field+":")
+	require.True(t, found, field)
+	var kb int
+	_, err = fmt.Sscan(rest, &kb)
+	require.NoError(t, err)
+	t.Log(field, kb, "KiB")
+	return kb
+}
+
+// roundCounter tells the worker's number once it has seen enough probe rounds.
+type roundCounter struct {
+	want, seen int
+	pid        int
+	reached    chan int
+	end        chan watch.Ended
+}
+
+// Started implements worker.Handler.
+func (*roundCounter) Started(*ledger.Ledger) {}
+
+// Status implements worker.Handler.
+func (c *roundCounter) Status(s worker.Status) { c.pid = s.PID }
+
+// Ended implements worker.Handler.
+func (c *roundCounter) Ended(e watch.Ended) {
+	select {
+	case c.end <- e:
+	default:
+	}
+}
+
+// Batch implements worker.Handler.
+func (c *roundCounter) Batch(b watch.Batch) {
+	for _, i := range b.Items {
+		if i.Round == nil {
+			continue
+		}
+		if c.seen++; c.seen == c.want {
+			c.reached <- c.pid
+		}
+	}
+}

@@ -1,0 +1,125 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/watch"
+)
+
+// life is the supervisor's view of the worker that runs now.
+type life struct {
+	p      process
+	dog    watchdog
+	opened time.Time    // zero until the device was opened
+	ended  *watch.Ended // the worker's own word
+	by     cause
+}
+
+// attend passes on what the worker sends until its end, or until ctx is done,
+// and makes sure that it is gone.
+func (s *Supervisor) attend(ctx context.Context, p process, led *ledger.Ledger) verdict {
+	t := s.cfg.Timing
+	period := t.Beat / looksPerBeat
+	l := &life{p: p, dog: watchdog{led: led, limit: looksPerBeat, stuck: t.Stuck, mono: s.mono}}
+	// Before the first batch there is the start, and then the device is opened.
+	l.dog.quiet = -int((t.Start + t.Stuck) / period)
+	tick := time.NewTicker(period)
+	defer tick.Stop()
+	for streaming := true; streaming && l.by == causeNone && l.ended == nil; {
+		select {
+		case b, ok := <-p.Batches():
+			if streaming = ok; ok {
+				s.take(l, b)
+			}
+		case <-tick.C:
+			l.by = l.dog.look()
+		case <-ctx.Done():
+			l.by = causeAsked
+		}
+	}
+	gone := s.end(l)
+	return s.judge(l, gone)
+}
+
+func (s *Supervisor) take(l *life, b watch.Batch) {
+	l.dog.beat()
+	s.handler.Batch(b)
+	n := Status{State: s.status.State, Reason: s.status.Reason, Message: s.status.Message, PID: l.p.PID()}
+	for i := range b.Items {
+		if b.Items[i].Opened != nil && l.opened.IsZero() {
+			l.opened = time.Now()
+			n = Status{State: StateRunning, Reason: watch.ReasonOK, PID: n.PID}
+		}
+		if b.Items[i].Ended != nil {
+			l.ended = b.Items[i].Ended
+		}
+	}
+	s.setStatus(n)
+}
+
+// end reports whether the worker is gone. One that hangs is not asked first.
+func (s *Supervisor) end(l *life) bool {
+	if l.by != causeHung && l.by != causeStuck {
+		l.p.Ask()
+		if within(s.cfg.Timing.Grace, l.p.Done()) {
+			return true
+		}
+		s.cfg.Log.Warn(fmt.Sprintf("worker of %s did not close its device within %v%s and is killed",
+			s.device, s.cfg.Timing.Grace, during(l.dog.busy().Call)))
+	}
+	l.p.Kill()
+	return within(s.cfg.Timing.Kill, l.p.Done())
+}
+
+func within(d time.Duration, done <-chan struct{}) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-done:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+func (s *Supervisor) judge(l *life, gone bool) verdict {
+	call := l.dog.busy().Call
+	v := verdict{well: !l.opened.IsZero() && time.Since(l.opened) >= s.cfg.Timing.Well}
+	switch {
+	case !gone:
+		v.left = l.p.Done()
+		v.why = watch.Ended{Reason: watch.ReasonStuck, Message: fmt.Sprintf(
+			"worker of %s (process %d) cannot be killed: the kernel holds it%s", s.device, l.p.PID(), during(call))}
+	case l.ended != nil && l.by == causeNone:
+		v.why, v.then = *l.ended, retryAfter(l.ended.Reason)
+	default:
+		v.why, v.then = explain(s.device, l.p.Report(), l.by, call)
+		s.reportCrash(l.p.Report(), v.why)
+	}
+	return v
+}
+
+// reportCrash logs the worker's last words when it died of something that a
+// traceback explains.
+func (s *Supervisor) reportCrash(r *report, why watch.Ended) {
+	if r.Crash != "" && why.Message != s.said {
+		s.cfg.Log.LogAttrs(context.Background(), slog.LevelWarn, "last output of the worker of "+s.device,
+			slog.String("stderr", strings.Join(r.Tail, "\n")))
+	}
+}
+
+func retryAfter(why watch.Reason) retry {
+	switch why {
+	case watch.ReasonRemoved, watch.ReasonRenamed:
+		return retryOnWake
+	case watch.ReasonNoLibrary, watch.ReasonNoPermission, watch.ReasonNoDevice,
+		watch.ReasonUnsupported, watch.ReasonExcludedNetns, watch.ReasonLimit:
+		return retrySlowly
+	}
+	return retrySoon
+}

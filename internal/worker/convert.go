@@ -1,0 +1,148 @@
+package worker
+
+import (
+	"strings"
+	"time"
+
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/watch"
+	"rdma_events/internal/worker/proto"
+)
+
+// text makes s fit for a protobuf string: firmware and sysfs may hold any
+// bytes, and one invalid byte would end the stream.
+func text(s string) string { return strings.ToValidUTF8(s, "?") }
+
+func ints(in []int) []int64 {
+	var out []int64
+	for _, v := range in {
+		out = append(out, int64(v))
+	}
+	return out
+}
+
+func fromInts(in []int64) []int {
+	var out []int
+	for _, v := range in {
+		out = append(out, int(v))
+	}
+	return out
+}
+
+func requestToProto(r Request) *proto.WatchRequest {
+	o, p := r.Options, r.Options.Probe
+	return &proto.WatchRequest{
+		Version: contractVersion,
+		Backend: text(r.Backend),
+		Options: &proto.Options{
+			Device:          text(o.Device),
+			Ports:           ints(o.Ports),
+			StateIntervalNs: int64(o.StateInterval),
+			Probe: &proto.ProbeOptions{
+				IntervalNs: int64(p.Interval),
+				TimeoutNs:  int64(p.Timeout),
+				Method:     text(p.Method),
+				Vectors:    ints(p.Vectors),
+				AckBatch:   int64(p.AckBatch),
+				GidIndex:   int64(p.GIDIndex),
+				PkeyIndex:  int64(p.PKeyIdx),
+			},
+		},
+		Sim: &proto.Sim{
+			Profile:  text(r.Sim.Profile),
+			Scenario: text(r.Sim.Scenario),
+			Seed:     r.Sim.Seed,
+			Epoch:    r.Sim.Epoch,
+		},
+	}
+}
+
+func requestFromProto(m *proto.WatchRequest) Request {
+	o, p, s := m.GetOptions(), m.GetOptions().GetProbe(), m.GetSim()
+	return Request{
+		Backend: m.GetBackend(),
+		Options: watch.Options{
+			Device:        o.GetDevice(),
+			Ports:         fromInts(o.GetPorts()),
+			StateInterval: time.Duration(o.GetStateIntervalNs()),
+			Probe: watch.ProbeOptions{
+				Interval: time.Duration(p.GetIntervalNs()),
+				Timeout:  time.Duration(p.GetTimeoutNs()),
+				Method:   p.GetMethod(),
+				Vectors:  fromInts(p.GetVectors()),
+				AckBatch: int(p.GetAckBatch()),
+				GIDIndex: int(p.GetGidIndex()),
+				PKeyIdx:  int(p.GetPkeyIndex()),
+			},
+		},
+		Sim: Sim{
+			Profile: s.GetProfile(), Scenario: s.GetScenario(),
+			Seed: s.GetSeed(), Epoch: s.GetEpoch(),
+		},
+	}
+}
+
+func batchToProto(b watch.Batch) *proto.Batch {
+	m := &proto.Batch{Wall: b.Wall, Mono: b.Mono}
+	for i := range b.Items {
+		m.Items = append(m.Items, itemToProto(&b.Items[i]))
+	}
+	return m
+}
+
+// batchFromProto leaves out items of a kind that this program does not know.
+func batchFromProto(m *proto.Batch) watch.Batch {
+	b := watch.Batch{Wall: m.GetWall(), Mono: m.GetMono()}
+	for _, item := range m.GetItems() {
+		if i, ok := itemFromProto(item); ok {
+			b.Items = append(b.Items, i)
+		}
+	}
+	return b
+}
+
+func itemToProto(i *watch.Item) *proto.Item {
+	switch {
+	case i.Opened != nil:
+		return &proto.Item{What: &proto.Item_Opened{Opened: deviceToProto(i.Opened)}}
+	case i.Run != nil:
+		return &proto.Item{What: &proto.Item_Run{Run: runToProto(i.Run)}}
+	case i.Reading != nil:
+		return &proto.Item{What: &proto.Item_Reading{Reading: readingToProto(i.Reading)}}
+	case i.Round != nil:
+		return &proto.Item{What: &proto.Item_Round{Round: roundToProto(i.Round)}}
+	case i.Probe != nil:
+		return &proto.Item{What: &proto.Item_Probe{Probe: &proto.ProbeItem{
+			Port: int64(i.Probe.Port), Vector: int64(i.Probe.Vector),
+			Method: int32(i.Probe.Method), Reason: text(i.Probe.Reason),
+		}}}
+	case i.Ended != nil:
+		return &proto.Item{What: &proto.Item_Ended{Ended: &proto.Ended{
+			Reason: text(string(i.Ended.Reason)), Message: text(i.Ended.Message),
+		}}}
+	}
+	return &proto.Item{}
+}
+
+func itemFromProto(m *proto.Item) (watch.Item, bool) {
+	switch w := m.GetWhat().(type) {
+	case *proto.Item_Opened:
+		return watch.Item{Opened: deviceFromProto(w.Opened)}, true
+	case *proto.Item_Run:
+		return watch.Item{Run: runFromProto(w.Run)}, true
+	case *proto.Item_Reading:
+		return watch.Item{Reading: readingFromProto(w.Reading)}, true
+	case *proto.Item_Round:
+		return watch.Item{Round: roundFromProto(w.Round)}, true
+	case *proto.Item_Probe:
+		return watch.Item{Probe: &watch.ProbeItem{
+			Port: int(w.Probe.GetPort()), Vector: int(w.Probe.GetVector()),
+			Method: verbs.Method(w.Probe.GetMethod()), Reason: w.Probe.GetReason(),
+		}}, true
+	case *proto.Item_Ended:
+		return watch.Item{Ended: &watch.Ended{
+			Reason: watch.Reason(w.Ended.GetReason()), Message: w.Ended.GetMessage(),
+		}}, true
+	}
+	return watch.Item{}, false
+}

@@ -1,0 +1,123 @@
+package worker
+
+import (
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/watch"
+	"rdma_events/internal/worker/proto"
+)
+
+func deviceToProto(d *verbs.DeviceAttr) *proto.DeviceAttr {
+	return &proto.DeviceAttr{
+		Name:            text(d.Name),
+		Ports:           int64(d.Ports),
+		Vectors:         int64(d.Vectors),
+		EventsSupported: d.EventsSupported,
+		NodeGuid:        text(d.NodeGUID),
+		SysImageGuid:    text(d.SysImageGUID),
+		PciAddress:      text(d.PCIAddress),
+		NumaNode:        int64(d.NUMANode),
+		BoardId:         text(d.BoardID),
+		Driver:          text(d.Driver),
+		Transport:       text(d.Transport),
+		Firmware:        text(d.Firmware),
+		VirtualFunction: d.VirtualFunction,
+		CountsFlushes:   d.CountsFlushes,
+	}
+}
+
+func deviceFromProto(m *proto.DeviceAttr) *verbs.DeviceAttr {
+	return &verbs.DeviceAttr{
+		Name:            m.GetName(),
+		Ports:           int(m.GetPorts()),
+		Vectors:         int(m.GetVectors()),
+		EventsSupported: m.GetEventsSupported(),
+		NodeGUID:        m.GetNodeGuid(),
+		SysImageGUID:    m.GetSysImageGuid(),
+		PCIAddress:      m.GetPciAddress(),
+		NUMANode:        int(m.GetNumaNode()),
+		BoardID:         m.GetBoardId(),
+		Driver:          m.GetDriver(),
+		Transport:       m.GetTransport(),
+		Firmware:        m.GetFirmware(),
+		VirtualFunction: m.GetVirtualFunction(),
+		CountsFlushes:   m.GetCountsFlushes(),
+	}
+}
+
+func runToProto(r *verbs.Run) *proto.Run {
+	return &proto.Run{
+		Type: int32(r.Type), Port: int64(r.Port), Count: r.Count,
+		First: r.First, Last: r.Last,
+		HoldSum: r.HoldSum, HoldMax: r.HoldMax,
+		AckSum: r.AckSum, AckMax: r.AckMax,
+	}
+}
+
+func runFromProto(m *proto.Run) *verbs.Run {
+	return &verbs.Run{
+		Type: verbs.EventType(m.GetType()), Port: int(m.GetPort()), Count: m.GetCount(),
+		First: m.GetFirst(), Last: m.GetLast(),
+		HoldSum: m.GetHoldSum(), HoldMax: m.GetHoldMax(),
+		AckSum: m.GetAckSum(), AckMax: m.GetAckMax(),
+	}
+}
+
+func readingToProto(r *watch.Reading) *proto.Reading {
+	a := r.Attr
+	return &proto.Reading{
+		Port: int64(r.Port), Mono: r.Mono, Err: text(r.Err),
+		Attr: &proto.PortAttr{
+			State:         int32(a.State),
+			Phys:          uint32(a.Phys),
+			LinkLayer:     uint32(a.LinkLayer),
+			Mtu:           int64(a.MTU),
+			Lid:           int64(a.LID),
+			SmLid:         int64(a.SMLID),
+			Width:         text(a.Width),
+			RateGbps:      a.RateGbps,
+			NetDev:        text(a.NetDev),
+			LinkDowned:    a.LinkDowned,
+			HasLinkDowned: a.HasLinkDowned,
+		},
+	}
+}
+
+func readingFromProto(m *proto.Reading) *watch.Reading {
+	a := m.GetAttr()
+	return &watch.Reading{
+		Port: int(m.GetPort()), Mono: m.GetMono(), Err: m.GetErr(),
+		Attr: verbs.PortAttr{
+			State:         verbs.PortState(a.GetState()),
+			Phys:          verbs.PhysState(a.GetPhys()),
+			LinkLayer:     verbs.LinkLayer(a.GetLinkLayer()),
+			MTU:           int(a.GetMtu()),
+			LID:           int(a.GetLid()),
+			SMLID:         int(a.GetSmLid()),
+			Width:         a.GetWidth(),
+			RateGbps:      a.GetRateGbps(),
+			NetDev:        a.GetNetDev(),
+			LinkDowned:    a.GetLinkDowned(),
+			HasLinkDowned: a.GetHasLinkDowned(),
+		},
+	}
+}
+
+func roundToProto(r *watch.RoundItem) *proto.RoundItem {
+	return &proto.RoundItem{
+		Port: int64(r.Port), Vector: int64(r.Vector), Method: int32(r.Method),
+		Outcome: int32(r.Outcome), Status: text(r.Status), Start: r.Start,
+		Wake: r.Wake, Get: r.Get, Arm: r.Arm, Drain: r.Drain,
+		Hold: r.Hold, Ack: r.Ack, Total: r.Total,
+	}
+}
+
+func roundFromProto(m *proto.RoundItem) *watch.RoundItem {
+	return &watch.RoundItem{
+		Port: int(m.GetPort()), Vector: int(m.GetVector()), Method: verbs.Method(m.GetMethod()),
+		Round: verbs.Round{
+			Outcome: verbs.Outcome(m.GetOutcome()), Status: m.GetStatus(), Start: m.GetStart(),
+			Wake: m.GetWake(), Get: m.GetGet(), Arm: m.GetArm(), Drain: m.GetDrain(),
+			Hold: m.GetHold(), Ack: m.GetAck(), Total: m.GetTotal(),
+		},
+	}
+}

@@ -1,0 +1,135 @@
+package worker
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	pb "google.golang.org/protobuf/proto"
+
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/watch"
+	"rdma_events/internal/worker/proto"
+)
+
+// fill sets every field of v, so that one that a conversion forgets differs
+// afterwards; pointers stay as they are.
+func fill(t *testing.T, v reflect.Value, next *int64) {
+	t.Helper()
+	*next++
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			fill(t, v.Field(i), next)
+		}
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 3, 3))
+		for i := range v.Len() {
+			fill(t, v.Index(i), next)
+		}
+	case reflect.String:
+		v.SetString("text" + string(rune('a'+*next%26)))
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Float64:
+		v.SetFloat(float64(*next) + 0.5)
+	case reflect.Int8, reflect.Int32, reflect.Int64, reflect.Int:
+		v.SetInt(-*next)
+	case reflect.Uint8, reflect.Uint32, reflect.Uint64:
+		v.SetUint(uint64(*next))
+	default:
+		t.Fatalf("no rule for %s", v.Type())
+	}
+}
+
+func filled[T any](t *testing.T) *T {
+	t.Helper()
+	v, next := new(T), int64(1)
+	fill(t, reflect.ValueOf(v).Elem(), &next)
+	return v
+}
+
+func throughWire[M any, PM interface {
+	*M
+	pb.Message
+}](t *testing.T, in PM) PM {
+	t.Helper()
+	raw, err := pb.Marshal(in)
+	require.NoError(t, err)
+	out := PM(new(M))
+	require.NoError(t, pb.Unmarshal(raw, out))
+	return out
+}
+
+func oneOfEach(t *testing.T) []watch.Item {
+	t.Helper()
+	items := []watch.Item{
+		{Opened: filled[verbs.DeviceAttr](t)},
+		{Run: filled[verbs.Run](t)},
+		{Reading: filled[watch.Reading](t)},
+		{Round: filled[watch.RoundItem](t)},
+		{Probe: filled[watch.ProbeItem](t)},
+		{Ended: filled[watch.Ended](t)},
+	}
+	require.Len(t, items, reflect.TypeFor[watch.Item]().NumField(), "an item of each kind")
+	return items
+}
+
+func TestEveryFieldOfABatchCrossesTheBorderInOrder(t *testing.T) {
+	want := watch.Batch{Wall: 7, Mono: 8, Items: oneOfEach(t)}
+	want.Items = append(want.Items, want.Items[1], want.Items[0])
+	got := batchFromProto(throughWire(t, batchToProto(want)))
+	require.Equal(t, want, got)
+}
+
+func TestEveryFieldOfARequestCrossesTheBorder(t *testing.T) {
+	want := *filled[Request](t)
+	m := throughWire(t, requestToProto(want))
+	require.Equal(t, want, requestFromProto(m))
+	require.EqualValues(t, contractVersion, m.GetVersion())
+}
+
+func TestAnEmptyBatchStaysASignOfLife(t *testing.T) {
+	got := batchFromProto(throughWire(t, batchToProto(watch.Batch{Wall: 1, Mono: 2})))
+	require.Equal(t, watch.Batch{Wall: 1, Mono: 2}, got)
+}
+
+func TestBytesThatAreNoTextDoNotEndTheStream(t *testing.T) {
+	b := watch.Batch{Items: []watch.Item{
+		{Opened: &verbs.DeviceAttr{Name: "mlx5_0", BoardID: "MT_\xff\xfe0"}},
+		{Reading: &watch.Reading{Err: "\xc3"}},
+		{Ended: &watch.Ended{Reason: watch.ReasonCrashed, Message: "a\x80b"}},
+	}}
+	got := batchFromProto(throughWire(t, batchToProto(b)))
+	require.Equal(t, "MT_?0", got.Items[0].Opened.BoardID)
+	require.Equal(t, "?", got.Items[1].Reading.Err)
+	require.Equal(t, "a?b", got.Items[2].Ended.Message)
+}
+
+func TestAnItemOfAnUnknownKindIsLeftOut(t *testing.T) {
+	m := batchToProto(watch.Batch{Items: oneOfEach(t)})
+	m.Items = append([]*proto.Item{{}, nil}, m.Items...)
+	require.Len(t, batchFromProto(m).Items, 6)
+}
+
+func FuzzNoBytesMakeTheConversionPanic(f *testing.F) {
+	seed, err := pb.Marshal(batchToProto(watch.Batch{Wall: 1, Items: []watch.Item{
+		{Run: &verbs.Run{Type: verbs.EventPortErr, Port: 1, Count: 3}},
+		{Round: &watch.RoundItem{Port: 1, Method: verbs.MethodFlush}},
+	}}))
+	require.NoError(f, err)
+	f.Add(seed)
+	f.Add([]byte{0x1a, 0x02, 0x0a, 0x00})
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var b proto.Batch
+		if pb.Unmarshal(raw, &b) == nil {
+			got := batchFromProto(&b)
+			require.Equal(t, len(got.Items), len(batchToProto(got).GetItems()))
+		}
+		var r proto.WatchRequest
+		if pb.Unmarshal(raw, &r) == nil {
+			requestToProto(requestFromProto(&r))
+		}
+	})
+}

@@ -1,0 +1,159 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Dir is the runtime directory of one host process: mode 0700, and locked for
+// as long as the process lives. The sockets of its workers are in it. The lock
+// is on the directory itself, for which systemd-tmpfiles also spares it.
+type Dir struct {
+	f *os.File
+}
+
+const (
+	dirPrefix = "rdma_events-"
+	// What go-plugin appends: two names with a random 32-bit number.
+	socketSuffix = len("/plugin-dir4294967295/plugin4294967295")
+	// sizeof(sockaddr_un.sun_path), the final NUL included.
+	socketPathMax = 108
+)
+
+// OpenDir makes a runtime directory below base and removes those there whose
+// process is gone. An empty base stands for the first usable of
+// $RUNTIME_DIRECTORY, /run/rdma_events, $XDG_RUNTIME_DIR and the temporary
+// directory. The caller closes it after its supervisors.
+func OpenDir(base string) (*Dir, error) {
+	if base != "" {
+		return openDirIn(base)
+	}
+	var errs []error
+	for _, b := range bases() {
+		d, err := openDirIn(b)
+		if err == nil {
+			return d, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
+}
+
+func bases() []string {
+	var all []string
+	// systemd lists several directories with colons.
+	if own, _, _ := strings.Cut(os.Getenv("RUNTIME_DIRECTORY"), ":"); own != "" {
+		all = append(all, own)
+	}
+	if err := os.Mkdir("/run/rdma_events", 0o700); err == nil || errors.Is(err, os.ErrExist) {
+		all = append(all, "/run/rdma_events")
+	}
+	if user := os.Getenv("XDG_RUNTIME_DIR"); user != "" {
+		all = append(all, user)
+	}
+	return append(all, os.TempDir())
+}
+
+func openDirIn(base string) (*Dir, error) {
+	base, err := filepath.Abs(base)
+	if err != nil {
+		return nil, fmt.Errorf("make runtime directory: %w", err)
+	}
+	if n := len(base) + len("/"+dirPrefix+"4294967295") + socketSuffix; n >= socketPathMax {
+		return nil, fmt.Errorf("make runtime directory: the path %s is %d bytes too long for sockets in it",
+			base, n-socketPathMax+1)
+	}
+	sweep(base)
+	// Another process may sweep a directory away before it is locked.
+	const attempts = 10
+	for range attempts {
+		if d, err := makeDir(base); !errors.Is(err, errSwept) {
+			return d, err
+		}
+	}
+	return nil, fmt.Errorf("make runtime directory in %s: it is removed as soon as it is made", base)
+}
+
+var errSwept = errors.New("another process removes it")
+
+// makeDir fails with errSwept when another process had the lock first.
+func makeDir(base string) (*Dir, error) {
+	path, err := os.MkdirTemp(base, dirPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("make runtime directory: %w", err)
+	}
+	f, err := lockDir(path)
+	if err == nil {
+		return &Dir{f: f}, nil
+	}
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.EWOULDBLOCK) {
+		return nil, errSwept
+	}
+	return nil, errors.Join(fmt.Errorf("lock runtime directory: %w", err), os.Remove(path))
+}
+
+// lockDir opens and locks the directory at path. os.ErrNotExist: it is not
+// there, or no longer.
+func lockDir(path string) (*os.File, error) {
+	f, err := os.OpenFile(path, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	at, err := os.Lstat(path)
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	if held, err := f.Stat(); err != nil || !os.SameFile(held, at) {
+		return nil, errors.Join(os.ErrNotExist, f.Close())
+	}
+	return f, nil
+}
+
+// sweep removes the directories in base that this user's dead processes left.
+// It is not a reason not to start when one of them stays.
+func sweep(base string) {
+	entries, err := os.ReadDir(base)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if path := filepath.Join(base, e.Name()); strings.HasPrefix(e.Name(), dirPrefix) && isOwnDir(path) {
+			sweepOne(path)
+		}
+	}
+}
+
+// isOwnDir guards against what others put into a shared temporary directory.
+func isOwnDir(path string) bool {
+	var st unix.Stat_t
+	return unix.Lstat(path, &st) == nil && st.Mode == unix.S_IFDIR|0o700 && int(st.Uid) == os.Geteuid()
+}
+
+func sweepOne(path string) {
+	f, err := lockDir(path)
+	if err != nil {
+		return
+	}
+	_ = os.RemoveAll(path)
+	_ = f.Close()
+}
+
+// Path returns the directory's absolute path.
+func (d *Dir) Path() string { return d.f.Name() }
+
+// Close removes the directory with what is in it and releases the lock.
+func (d *Dir) Close() error {
+	err := os.RemoveAll(d.Path())
+	if err != nil {
+		err = fmt.Errorf("remove runtime directory: %w", err)
+	}
+	return errors.Join(err, d.f.Close())
+}

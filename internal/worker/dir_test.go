@@ -1,0 +1,116 @@
+package worker
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+func TestARuntimeDirectoryIsPrivateAndGoneAfterClose(t *testing.T) {
+	base := shortDir(t)
+	d, err := OpenDir(base)
+	require.NoError(t, err)
+	st, err := os.Stat(d.Path())
+	require.NoError(t, err)
+	require.Equal(t, os.ModeDir|0o700, st.Mode())
+	require.NoError(t, os.WriteFile(d.Path()+"/socket", nil, 0o600))
+	require.NoError(t, d.Close())
+	left, err := os.ReadDir(base)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+func TestInstancesOnOneHostLeaveEachOtherAlone(t *testing.T) {
+	base := shortDir(t)
+	a, err := OpenDir(base)
+	require.NoError(t, err)
+	b, err := OpenDir(base)
+	require.NoError(t, err)
+	require.NotEqual(t, a.Path(), b.Path())
+	require.DirExists(t, a.Path())
+	require.NoError(t, a.Close())
+	require.DirExists(t, b.Path())
+	require.NoError(t, b.Close())
+}
+
+func TestOnlyDeadInstancesOfThisUserAreSweptAway(t *testing.T) {
+	base := shortDir(t)
+	make := func(name string, mode os.FileMode) string {
+		path := filepath.Join(base, name)
+		require.NoError(t, os.Mkdir(path, mode))
+		require.NoError(t, os.WriteFile(path+"/socket", nil, 0o600))
+		return path
+	}
+	dead := make(dirPrefix+"1", 0o700)
+	others := make("other", 0o700)
+	open := make(dirPrefix+"2", 0o755)
+	foreign := make(dirPrefix+"3", 0o700)
+	require.NoError(t, os.Chown(foreign, 12345, 12345))
+	link := filepath.Join(base, dirPrefix+"4")
+	require.NoError(t, os.Symlink(others, link))
+
+	d, err := OpenDir(base)
+	require.NoError(t, err)
+	defer d.Close()
+	require.NoDirExists(t, dead)
+	for _, path := range []string{others, open, foreign, link} {
+		require.FileExists(t, path+"/socket")
+	}
+}
+
+func TestADirectoryThatWasSweptWhileItWasMadeIsMadeAnew(t *testing.T) {
+	base := shortDir(t)
+	path := filepath.Join(base, "d")
+	require.NoError(t, os.Mkdir(path, 0o700))
+	sweeper, err := lockDir(path)
+	require.NoError(t, err)
+	_, err = lockDir(path)
+	require.ErrorIs(t, err, unix.EWOULDBLOCK)
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, sweeper.Close())
+	_, err = lockDir(path)
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestTheBaseIsTheFirstThatCanBeUsed(t *testing.T) {
+	own, user := shortDir(t), shortDir(t)
+	t.Setenv("RUNTIME_DIRECTORY", own+":/run/another")
+	t.Setenv("XDG_RUNTIME_DIR", user)
+	d, err := OpenDir("")
+	require.NoError(t, err)
+	require.Equal(t, own, filepath.Dir(d.Path()))
+	require.NoError(t, d.Close())
+	all := bases()
+	require.Equal(t, own, all[0])
+	require.Equal(t, []string{user, os.TempDir()}, all[len(all)-2:])
+
+	t.Setenv("RUNTIME_DIRECTORY", own+"/missing")
+	d, err = OpenDir("")
+	require.NoError(t, err)
+	require.NotEqual(t, own, filepath.Dir(d.Path()))
+	require.NoError(t, d.Close())
+}
+
+func TestAPathThatIsTooLongForASocketIsRefused(t *testing.T) {
+	fits := socketPathMax - 1 - socketSuffix - len("/"+dirPrefix+"4294967295")
+	base := shortDir(t)
+	base = filepath.Join(base, strings.Repeat("x", fits-len(base)-1))
+	require.NoError(t, os.MkdirAll(base, 0o700))
+	d, err := OpenDir(base)
+	require.NoError(t, err)
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	longest := filepath.Join(base, dirPrefix+"4294967295") // as long as any
+	require.NoError(t, os.Symlink(d.Path(), longest))
+	require.NoError(t, os.Mkdir(longest+"/plugin-dir4294967295", 0o700))
+	require.NoError(t, unix.Bind(fd, &unix.SockaddrUnix{Name: longest + "/plugin-dir4294967295/plugin4294967295"}))
+	require.NoError(t, unix.Close(fd))
+	require.NoError(t, d.Close())
+
+	_, err = OpenDir(base + "y")
+	require.ErrorContains(t, err, "is 1 bytes too long for sockets in it")
+}

@@ -1,0 +1,46 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrUntrusted is wrapped by OpenExe for a file that others could change.
+var ErrUntrusted = errors.New("not to be trusted")
+
+// OpenExe opens the program of the workers. Every start runs the file that was
+// opened here, whatever stands at path by then, so that an upgrade never mixes
+// versions. ErrUntrusted is wrapped for a file that somebody other than root and
+// this process' user can write to. The caller closes it after its supervisors.
+func OpenExe(path string) (*os.File, error) {
+	// O_PATH needs no permission to read.
+	f, err := os.OpenFile(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open worker program: %w", err)
+	}
+	if err := checkExe(f); err != nil {
+		return nil, errors.Join(fmt.Errorf("open worker program %s: %w", path, err), f.Close())
+	}
+	return f, nil
+}
+
+func checkExe(f *os.File) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return fmt.Errorf("stat: %w", err)
+	}
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return errors.New("not a file")
+	case st.Mode&0o111 == 0:
+		return errors.New("not executable")
+	case st.Mode&0o022 != 0:
+		return fmt.Errorf("%w: its group or others may write to it (mode %04o)", ErrUntrusted, st.Mode&0o7777)
+	case st.Uid != 0 && int(st.Uid) != os.Geteuid():
+		return fmt.Errorf("%w: it belongs to user %d", ErrUntrusted, st.Uid)
+	}
+	return nil
+}

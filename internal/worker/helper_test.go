@@ -1,0 +1,277 @@
+package worker
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/go-plugin"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/watch"
+)
+
+// The test program is its own worker, and its own host: these variables say
+// what it is to be, and how it is to misbehave.
+const (
+	modeKey = "RDMA_EVENTS_TEST_MODE"
+	hostKey = "RDMA_EVENTS_TEST_HOST"
+	noteKey = "RDMA_EVENTS_TEST_NOTE" // a file to write to
+)
+
+func TestMain(m *testing.M) {
+	if mode := os.Getenv(hostKey); mode != "" {
+		hostMain(mode)
+	}
+	if mode := os.Getenv(modeKey); mode != "" {
+		os.Exit(workerMain(mode))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// workerMain is the worker program with a fault.
+func workerMain(mode string) int {
+	c := ServeConfig{
+		Watch: func(ctx context.Context, _ verbs.Backend, l *ledger.Ledger, _ watch.Options, send sender) error {
+			return misbehave(ctx, mode, l, send)
+		},
+		Backend: func(Request) (verbs.Backend, error) { return nil, nil },
+	}
+	if early := earlyFaults()[mode]; early != nil {
+		return early()
+	}
+	switch mode {
+	case "prints":
+		c.ready = func() { printNatively("before the handshake") }
+		c.Backend = func(Request) (verbs.Backend, error) {
+			printNatively("after the handshake")
+			return nil, nil
+		}
+	case "stops before the handshake":
+		c.ready = func() { _ = unix.Kill(os.Getpid(), unix.SIGSTOP) }
+	case "backend fails":
+		c.Backend = func(Request) (verbs.Backend, error) { return nil, io.ErrUnexpectedEOF }
+	case "has no lifeline":
+		var p [2]int // its write end stays open here
+		must(unix.Pipe(p[:]))
+		must(unix.Dup3(p[0], lifelineFD, 0))
+	case "has no parent-death signal":
+		must(unix.Prctl(unix.PR_SET_PDEATHSIG, 0, 0, 0, 0))
+	case "has no ledger":
+		must(unix.Close(ledgerFD))
+	}
+	return Serve(c)
+}
+
+type sender = func(watch.Batch) error
+
+// earlyFaults are those of a program that never comes to serve.
+func earlyFaults() map[string]func() int {
+	return map[string]func() int{
+		"exits early":        func() int { fmt.Fprintln(os.Stderr, "no luck today"); return 7 },
+		"is killed early":    func() int { _ = unix.Kill(os.Getpid(), unix.SIGKILL); select {} },
+		"crashes early":      func() int { _ = unix.Kill(os.Getpid(), unix.SIGSEGV); select {} },
+		"hangs early":        func() int { fmt.Fprintln(os.Stderr, "thinking"); return sleepForEver() },
+		"is another program": func() int { fmt.Println("usage: something else"); return sleepForEver() },
+		"prints for ever":    func() int { _, _ = io.Copy(os.Stdout, zeros{}); return 0 },
+		"has another cookie": func() int { os.Unsetenv(handshake().MagicCookieKey); return Serve(ServeConfig{}) },
+		"is of another release": func() int {
+			h := handshake()
+			h.ProtocolVersion++
+			plugin.Serve(&plugin.ServeConfig{
+				HandshakeConfig: h, GRPCServer: server,
+				Plugins: plugin.PluginSet{pluginName: &border{service: &service{}}},
+			})
+			return 0
+		},
+		"is mute after the handshake": func() int { shakeHands(); return sleepForEver() },
+		"dies after the handshake":    func() int { shakeHands(); return 9 },
+	}
+}
+
+// sleepForEver does not end with the lifeline, as a hung loader would not.
+func sleepForEver() int {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, unix.SIGWINCH)
+	for range c {
+	}
+	return 0
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func shakeHands() {
+	path := filepath.Join(os.Getenv(plugin.EnvUnixSocketDir), "mute")
+	_, err := net.Listen("unix", path)
+	must(err)
+	fmt.Printf("1|%d|unix|%s|grpc|\n", contractVersion, path)
+}
+
+// printNatively prints as a C library does: to descriptor 1, a banner and a
+// line longer than any buffer.
+func printNatively(when string) {
+	_, err := unix.Write(unix.Stdout, []byte("vendor banner v1.2 "+when+"\n"))
+	must(err)
+	for rest := bytes.Repeat([]byte("x"), 200<<10); len(rest) > 0; {
+		n, err := unix.Write(unix.Stdout, rest)
+		must(err)
+		rest = rest[n:]
+	}
+	_, err = unix.Write(unix.Stdout, []byte("\n"))
+	must(err)
+}
+
+func opened() watch.Batch {
+	return watch.Batch{Items: []watch.Item{{Opened: &verbs.DeviceAttr{Name: "mlx5_0", Ports: 1}}}}
+}
+
+// misbehave is a watcher with a fault.
+func misbehave(ctx context.Context, mode string, l *ledger.Ledger, send sender) error {
+	if mode == "tells of itself" {
+		return send(watch.Batch{Items: []watch.Item{{Ended: &watch.Ended{
+			Reason: watch.ReasonRemoved, Message: selfPortrait(),
+		}}}})
+	}
+	if reason, ok := strings.CutPrefix(mode, "ends with "); ok {
+		return send(watch.Batch{Items: []watch.Item{{Ended: &watch.Ended{
+			Reason: watch.Reason(reason), Message: "mlx5_0: " + reason,
+		}}}})
+	}
+	if err := send(opened()); err != nil {
+		return err
+	}
+	l.Count(int32(verbs.EventPortErr), 1, 3, 2)
+	switch mode {
+	case "crashes in a call":
+		l.Reader(ledger.CallGetAsyncEvent, monotonic())
+		must(unix.Kill(os.Getpid(), unix.SIGSEGV))
+	case "panics":
+		panic("index of nothing")
+	case "is killed":
+		must(unix.Kill(os.Getpid(), unix.SIGKILL))
+	case "stops":
+		must(unix.Kill(os.Getpid(), unix.SIGSTOP))
+	case "does not beat":
+		l.Control(ledger.CallQueryPort, monotonic())
+		<-ctx.Done()
+		return ctx.Err()
+	case "is stuck in a call":
+		l.Control(ledger.CallDestroyCQ, monotonic())
+	case "does not close":
+		l.Control(ledger.CallCloseDevice, monotonic())
+		_ = beat(ctx, send)
+		<-context.Background().Done()
+	case "cannot close":
+		l.Control(ledger.CallDestroyQP, monotonic())
+		return fmt.Errorf("close mlx5_0: %w", verbs.ErrStuck)
+	case "has a child and is killed":
+		haveChild(&syscall.SysProcAttr{})
+		must(unix.Kill(os.Getpid(), unix.SIGKILL))
+	case "has an escaped child and is killed":
+		haveChild(&syscall.SysProcAttr{Setsid: true})
+		must(unix.Kill(os.Getpid(), unix.SIGKILL))
+	case "prints a lot":
+		for i := range 100_000 {
+			fmt.Fprintln(os.Stderr, "event", i)
+		}
+	case "prints by Go":
+		fmt.Println(strings.Repeat("y", 200<<10))
+	}
+	return beat(ctx, send)
+}
+
+// haveChild starts a process that holds the worker's stdout and stderr, and
+// notes its number.
+func haveChild(attr *syscall.SysProcAttr) {
+	c := exec.Command("sleep", "1000")
+	handshakeFD := os.NewFile(ledgerFD+1, "stdout")
+	c.Stdout, c.Stderr, c.SysProcAttr = handshakeFD, os.Stderr, attr
+	must(c.Start())
+	must(os.WriteFile(os.Getenv(noteKey), fmt.Append(nil, c.Process.Pid), 0o600))
+}
+
+func beat(ctx context.Context, send sender) error {
+	t := time.NewTicker(20 * time.Millisecond)
+	defer t.Stop()
+	for {
+		select {
+		case <-t.C:
+			if err := send(watch.Batch{}); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// selfPortrait says what the process has inherited.
+func selfPortrait() string {
+	var b strings.Builder
+	for _, kv := range os.Environ() {
+		fmt.Fprintln(&b, "env", kv)
+	}
+	entries, err := os.ReadDir("/proc/self/fd")
+	must(err)
+	for _, e := range entries {
+		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil {
+			fmt.Fprintln(&b, "fd", e.Name(), to)
+		}
+	}
+	cwd, err := os.Getwd()
+	must(err)
+	comm, err := os.ReadFile("/proc/self/comm")
+	must(err)
+	fmt.Fprintln(&b, "cwd", cwd)
+	fmt.Fprintln(&b, "args", os.Args)
+	fmt.Fprintf(&b, "comm %s", comm)
+	fmt.Fprintln(&b, "leader", unix.Getpgrp() == os.Getpid())
+	return b.String()
+}
+
+// hostMain supervises a worker of the given mode until it is killed itself.
+func hostMain(mode string) {
+	os.Unsetenv(hostKey)
+	exe, err := OpenExe("/proc/self/exe")
+	must(err)
+	dir, err := OpenDir(os.Getenv(noteKey))
+	must(err)
+	s := New(Config{
+		Exe: exe, Dir: dir.Path(), Env: []string{modeKey + "=" + mode},
+		Request: Request{Options: watch.Options{Device: "mlx5_0"}},
+	}, announcer{})
+	must(s.Run(context.Background()))
+}
+
+// announcer prints the number of the worker that runs.
+type announcer struct{}
+
+func (announcer) Started(*ledger.Ledger) {}
+func (announcer) Batch(watch.Batch)      {}
+func (announcer) Ended(e watch.Ended)    { fmt.Println("ended", e) }
+func (announcer) Status(s Status) {
+	if s.State == StateRunning {
+		fmt.Println(s.PID)
+	}
+}

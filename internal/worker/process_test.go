@@ -1,0 +1,269 @@
+package worker
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/watch"
+)
+
+func TestAWorkerRunsUntilItIsAskedToStop(t *testing.T) {
+	s := supervise(t, "works", nil)
+	got := s.awaitState(t, StateRunning)
+	require.Equal(t, watch.ReasonOK, got.Reason)
+	require.NotZero(t, got.PID)
+	require.NoError(t, s.stop())
+	require.Equal(t, []string{
+		"status starting", "started", "batch", "status running", "batch", "ended", "status stopped",
+	}, s.callsOf())
+	require.Equal(t, []watch.Ended{{Reason: watch.ReasonOK}}, s.ended)
+	require.Empty(t, s.logged())
+	require.ErrorIs(t, unix.Kill(got.PID, 0), unix.ESRCH)
+}
+
+// callsOf returns the calls up to now, always with a batch after the first
+// state running, which may or may not have come.
+func (s *supervised) callsOf() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []string
+	for i, c := range s.calls {
+		out = append(out, c)
+		if c == "status running" && s.calls[i+1] != "batch" {
+			out = append(out, "batch")
+		}
+	}
+	return out
+}
+
+func TestAKilledWorkerIsReplacedWithinTwoSeconds(t *testing.T) {
+	s := supervise(t, "works", func(c *Config) { c.Timing = Timing{} })
+	first := s.awaitState(t, StateRunning)
+	killed := time.Now()
+	require.NoError(t, unix.Kill(first.PID, unix.SIGKILL))
+	s.await(t, "another one runs", func() bool {
+		n := s.recorder.status[len(s.recorder.status)-1]
+		return n.State == StateRunning && n.PID != first.PID && n.Restarts == 1
+	})
+	require.Less(t, time.Since(killed), 2*time.Second)
+	require.Regexp(t, `worker of mlx5_0 died of SIGKILL; restarting in (2|3)\d\dms`, s.logged())
+}
+
+func TestTheLastCountsOfADeadWorkerAreThere(t *testing.T) {
+	s := supervise(t, "is killed", nil)
+	got := s.awaitEnded(t)
+	require.Equal(t, watch.Ended{Reason: watch.ReasonCrashed, Message: "worker of mlx5_0 died of SIGKILL"}, got)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	require.Equal(t, []ledger.EventCounts{{Type: int32(verbs.EventPortErr), Port: 1, Read: 3, Acked: 2}}, s.counts)
+}
+
+func TestWhyAWorkerEndedIsSaidInOneLine(t *testing.T) {
+	soon := func(c *Config) { c.Timing.Start = 2 * time.Second }
+	impatient := func(c *Config) {
+		c.Timing.Start, c.Timing.Beat = 3*time.Second, 400*time.Millisecond
+		c.Timing.Stuck, c.Timing.Grace = 100*time.Millisecond, 100*time.Millisecond
+	}
+	for mode, row := range map[string]struct {
+		reason watch.Reason
+		want   string
+		change func(*Config)
+	}{
+		"exits early": {watch.ReasonCrashed,
+			`worker of mlx5_0 is not an rdma-events-worker of this release: it ended with status 7 before the handshake: "no luck today"`, nil},
+		"is killed early":             {watch.ReasonCrashed, "worker of mlx5_0 died of SIGKILL before the handshake", nil},
+		"crashes early":               {watch.ReasonCrashed, "worker of mlx5_0 died of SIGSEGV before the handshake", nil},
+		"hangs early":                 {watch.ReasonStuck, `worker of mlx5_0 did not shake hands in time and was killed: "thinking"`, soon},
+		"stops before the handshake":  {watch.ReasonStuck, `worker of mlx5_0 did not shake hands in time and was killed`, soon},
+		"is mute after the handshake": {watch.ReasonStuck, `worker of mlx5_0 did not shake hands in time and was killed`, soon},
+		"dies after the handshake":    {watch.ReasonCrashed, "worker of mlx5_0 ended with status 9", nil},
+		"is another program": {watch.ReasonCrashed,
+			`worker of mlx5_0 is not an rdma-events-worker: it printed "usage: something else"; see worker_path`, nil},
+		"has another cookie": {watch.ReasonCrashed,
+			`worker of mlx5_0 is not an rdma-events-worker of this release: it ended with status 2 before the handshake: ` +
+				`"rdma-events-worker is started by rdma-events, one for each RDMA device; it is not to be started by hand"`, nil},
+		"is of another release": {watch.ReasonCrashed,
+			"worker of mlx5_0 is of another release (contract 2, wanted 1): install rdma-events and rdma-events-worker of the same", nil},
+		"has no ledger":      {watch.ReasonCrashed, `worker of mlx5_0 cannot work: "open ledger: stat ledger: bad file descriptor"`, nil},
+		"crashes in a call":  {watch.ReasonCrashed, "worker of mlx5_0 died of SIGSEGV in ibv_get_async_event", nil},
+		"panics":             {watch.ReasonCrashed, "worker of mlx5_0 died of a panic: index of nothing", nil},
+		"cannot close":       {watch.ReasonStuck, "worker of mlx5_0 could not close the device: stuck in ibv_destroy_qp", nil},
+		"does not beat":      {watch.ReasonStuck, "worker of mlx5_0 gave no sign of life in ibv_query_port and was killed", func(c *Config) { c.Timing.Beat = 400 * time.Millisecond }},
+		"is stuck in a call": {watch.ReasonStuck, "worker of mlx5_0 was stuck in ibv_destroy_cq and was killed", impatient},
+		"stops":              {watch.ReasonStuck, "worker of mlx5_0 gave no sign of life and was killed", impatient},
+		"backend fails":      {watch.ReasonUnsupported, `make backend "": unexpected EOF`, nil},
+		"ends with removed":  {watch.ReasonRemoved, "mlx5_0: removed", nil},
+	} {
+		t.Run(mode, func(t *testing.T) {
+			s := supervise(t, mode, row.change)
+			got := s.awaitEnded(t)
+			require.Equal(t, watch.Ended{Reason: row.reason, Message: row.want}, got)
+			s.await(t, "it is logged", func() bool { return strings.Contains(strings.Join(s.log, ""), "reason="+string(row.reason)) })
+		})
+	}
+}
+
+func TestNothingIsLeftOfAProgramThatPrintsForEver(t *testing.T) {
+	s := supervise(t, "prints for ever", nil)
+	require.Contains(t, s.awaitEnded(t).Message, "is not an rdma-events-worker")
+}
+
+func TestAFileThatCannotRunIsSaidInOneLine(t *testing.T) {
+	path := shortDir(t) + "/worker"
+	require.NoError(t, os.WriteFile(path, []byte("\x7fELF not"), 0o755))
+	exe, err := OpenExe(path)
+	require.NoError(t, err)
+	defer exe.Close()
+	s := supervise(t, "works", func(c *Config) { c.Exe = exe })
+	require.Equal(t, "worker of mlx5_0 cannot be started: start the worker: execute the worker: exec format error",
+		s.awaitEnded(t).Message)
+	require.Equal(t, StateBackingOff, s.awaitState(t, StateBackingOff).State)
+}
+
+func TestEveryStartRunsTheFileThatWasOpened(t *testing.T) {
+	own, err := os.ReadFile("/proc/self/exe")
+	require.NoError(t, err)
+	path := shortDir(t) + "/worker"
+	require.NoError(t, os.WriteFile(path, own, 0o755))
+	exe, err := OpenExe(path)
+	require.NoError(t, err)
+	defer exe.Close()
+	require.NoError(t, os.WriteFile(path+".new", []byte("another version"), 0o755))
+	require.NoError(t, os.Rename(path+".new", path))
+	s := supervise(t, "works", func(c *Config) { c.Exe = exe })
+	first := s.awaitState(t, StateRunning)
+	require.NoError(t, unix.Kill(first.PID, unix.SIGKILL))
+	s.await(t, "another one runs", func() bool {
+		n := s.recorder.status[len(s.recorder.status)-1]
+		return n.State == StateRunning && n.PID != first.PID
+	})
+}
+
+func TestWhatALibraryPrintsDisturbsNothing(t *testing.T) {
+	for _, mode := range []string{"prints", "prints by Go"} {
+		t.Run(mode, func(t *testing.T) {
+			s := supervise(t, mode, nil)
+			s.awaitState(t, StateRunning)
+			s.await(t, "what it prints is logged", func() bool {
+				all := strings.Join(s.log, "")
+				return strings.Contains(all, "xxx...") && strings.Contains(all, "vendor banner v1.2 after") || strings.Contains(all, "yyy...")
+			})
+			for line := range strings.Lines(s.logged()) {
+				require.Less(t, len(line), 2*stderrLine)
+			}
+		})
+	}
+}
+
+func TestAFloodOnStderrIsCutOffAndHoldsNothingUp(t *testing.T) {
+	s := supervise(t, "prints a lot", nil)
+	s.awaitState(t, StateRunning)
+	s.await(t, "it beats after the flood", func() bool { return s.calls[len(s.calls)-1] == "batch" })
+	require.NoError(t, s.stop())
+	require.Less(t, strings.Count(s.logged(), "the worker prints"), 3*stderrBurst)
+}
+
+func TestAChildOfAWorkerDiesWithIt(t *testing.T) {
+	note := shortDir(t) + "/pid"
+	s := supervise(t, "has a child and is killed", func(c *Config) { c.Env = append(c.Env, noteKey+"="+note) })
+	require.Equal(t, "worker of mlx5_0 died of SIGKILL", s.awaitEnded(t).Message)
+	require.NoError(t, s.stop())
+	awaitGone(t, numberIn(t, note))
+}
+
+func TestAChildThatLeftTheWorkersGroupHoldsNothingUp(t *testing.T) {
+	note := shortDir(t) + "/pid"
+	s := supervise(t, "has an escaped child and is killed", func(c *Config) {
+		c.Env = append(c.Env, noteKey+"="+note)
+		c.Timing.Slow, c.Timing.Retry, c.Timing.RetryMax = time.Hour, time.Hour, time.Hour
+	})
+	require.Equal(t, "worker of mlx5_0 died of SIGKILL", s.awaitEnded(t).Message)
+	require.NoError(t, s.stop())
+	require.NoError(t, unix.Kill(numberIn(t, note), unix.SIGKILL))
+}
+
+func numberIn(t *testing.T, path string) int {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	require.NoError(t, err)
+	n, err := strconv.Atoi(string(raw))
+	require.NoError(t, err)
+	return n
+}
+
+// awaitGone waits until a process that may be somebody else's child has ended.
+func awaitGone(t *testing.T, pid int) {
+	t.Helper()
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err == unix.ESRCH {
+		return
+	}
+	require.NoError(t, err)
+	defer unix.Close(fd)
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(patience/time.Millisecond))
+	require.NoError(t, err)
+	require.Equal(t, 1, n, "process %d is still there", pid)
+}
+
+func TestAWorkerThatDoesNotCloseIsKilledAfterTheGrace(t *testing.T) {
+	s := supervise(t, "does not close", func(c *Config) { c.Timing.Grace = 50 * time.Millisecond })
+	got := s.awaitState(t, StateRunning)
+	begin := time.Now()
+	require.NoError(t, s.stop())
+	require.Less(t, time.Since(begin), 5*time.Second)
+	require.ErrorIs(t, unix.Kill(got.PID, 0), unix.ESRCH)
+	require.Contains(t, s.logged(), "worker of mlx5_0 did not close its device within 50ms in ibv_close_device and is killed")
+}
+
+func TestAWorkerThatIsStartingIsNotWaitedFor(t *testing.T) {
+	s := supervise(t, "hangs early", func(c *Config) { c.Timing.Grace = time.Hour })
+	s.await(t, "it is there", func() bool { return strings.Contains(strings.Join(s.log, ""), "thinking") })
+	require.NoError(t, s.stop())
+}
+
+func TestAWorkerInheritsOnlyWhatItNeeds(t *testing.T) {
+	t.Setenv("TELEGRAF_SECRET", "hush")
+	t.Setenv("RDMAV_ALLOW_DISASSOC_DESTROY", "1")
+	t.Setenv("MLX5_SINGLE_THREADED", "1")
+	t.Setenv("VERBS_LOG_LEVEL", "4")
+	t.Setenv("IBV_SHOW_WARNINGS", "1")
+	t.Setenv("LD_LIBRARY_PATH", "/opt/rdma")
+	s := supervise(t, "tells of itself", nil)
+	got := s.awaitEnded(t).Message
+	for _, want := range []string{
+		"env PATH=", "env LD_LIBRARY_PATH=/opt/rdma", "env RDMAV_ALLOW_DISASSOC_DESTROY=1", "env MLX5_SINGLE_THREADED=1",
+		"env VERBS_LOG_LEVEL=4", "env IBV_SHOW_WARNINGS=1", "env " + modeKey + "=tells of itself",
+		"fd 0 /dev/null", "cwd /\n", "args [rdma-events-worker mlx5_0]", "comm rdma-ev-worker", "leader true",
+	} {
+		require.Contains(t, got, want)
+	}
+	require.NotContains(t, got, "hush")
+	require.NotContains(t, got, "fd 4 /memfd", "the ledger's descriptor is not needed once it is mapped")
+	require.NotContains(t, got, "worker.test")
+}
+
+func TestManyDeathsLeakNothing(t *testing.T) {
+	fds := func() int {
+		e, err := os.ReadDir("/proc/self/fd")
+		require.NoError(t, err)
+		return len(e)
+	}
+	for _, mode := range []string{"dies after the handshake", "is killed", "exits early"} {
+		s := supervise(t, mode, func(c *Config) {
+			c.Timing.RetryMax, c.Timing.Slow = time.Millisecond, time.Millisecond
+		})
+		s.awaitEnded(t)
+		before := fds()
+		s.await(t, "it died ten times", func() bool { return len(s.ended) >= 10 })
+		require.NoError(t, s.stop())
+		require.LessOrEqual(t, fds(), before)
+	}
+}

@@ -1,0 +1,186 @@
+package worker
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/watch"
+)
+
+// patience bounds a wait for a condition that comes at once unless something
+// is broken.
+const patience = 30 * time.Second
+
+// recorder is a Handler and a log, and lets tests wait for what they are told.
+type recorder struct {
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced on every change
+	calls   []string      // "started", "batch", "ended", "status <state>"
+	status  []Status
+	ended   []watch.Ended
+	counts  []ledger.EventCounts // of the last ledger, when its worker had ended
+	log     []string
+	led     *ledger.Ledger
+}
+
+func newRecorder() *recorder { return &recorder{changed: make(chan struct{})} }
+
+func (r *recorder) note(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f()
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+func (r *recorder) Started(l *ledger.Ledger) {
+	r.note(func() { r.led, r.calls = l, append(r.calls, "started") })
+}
+
+func (r *recorder) Batch(watch.Batch) {
+	r.note(func() {
+		if n := len(r.calls); r.calls[n-1] != "batch" {
+			r.calls = append(r.calls, "batch")
+		}
+	})
+}
+
+func (r *recorder) Ended(e watch.Ended) {
+	r.note(func() {
+		var s ledger.Snapshot
+		r.led.Snapshot(&s)
+		r.counts = s.Events
+		r.calls, r.ended = append(r.calls, "ended"), append(r.ended, e)
+	})
+}
+
+func (r *recorder) Status(s Status) {
+	r.note(func() { r.calls, r.status = append(r.calls, "status "+string(s.State)), append(r.status, s) })
+}
+
+func (r *recorder) Write(p []byte) (int, error) {
+	r.note(func() { r.log = append(r.log, string(p)) })
+	return len(p), nil
+}
+
+func (r *recorder) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(r, &slog.HandlerOptions{Level: slog.LevelInfo}))
+}
+
+// await returns once cond holds; cond is called with the recorder locked.
+func (r *recorder) await(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	deadline := time.After(patience)
+	for {
+		r.mu.Lock()
+		ok, changed := cond(), r.changed
+		r.mu.Unlock()
+		if ok {
+			return
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			require.FailNow(t, "waited in vain until "+what, "calls %v\nstatus %+v\nlog %s",
+				r.calls, r.status, strings.Join(r.log, ""))
+		}
+	}
+}
+
+func (r *recorder) awaitState(t *testing.T, want State) Status {
+	t.Helper()
+	var got Status
+	r.await(t, "its state is "+string(want), func() bool {
+		if n := len(r.status); n > 0 {
+			got = r.status[n-1]
+		}
+		return got.State == want
+	})
+	return got
+}
+
+func (r *recorder) awaitEnded(t *testing.T) watch.Ended {
+	t.Helper()
+	var got watch.Ended
+	r.await(t, "the worker has ended", func() bool {
+		if len(r.ended) > 0 {
+			got = r.ended[0]
+		}
+		return len(r.ended) > 0
+	})
+	return got
+}
+
+func (r *recorder) logged() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Join(r.log, "")
+}
+
+// supervised runs a Supervisor over real processes.
+type supervised struct {
+	*recorder
+	*Supervisor
+	dir  string
+	stop func() error // ends Run and returns its error; may be called again
+}
+
+func testExe(t *testing.T) *os.File {
+	t.Helper()
+	exe, err := OpenExe("/proc/self/exe")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, exe.Close()) })
+	return exe
+}
+
+// shortDir is a temporary directory whose name leaves room for sockets.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "w")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	return dir
+}
+
+func quick() Timing {
+	return Timing{Beat: 10 * time.Second, Start: 20 * time.Second, Grace: 10 * time.Second, Kill: 10 * time.Second, Retry: time.Millisecond}
+}
+
+func supervise(t *testing.T, mode string, change func(*Config)) *supervised {
+	t.Helper()
+	s := &supervised{recorder: newRecorder(), dir: shortDir(t)}
+	c := Config{
+		Exe: testExe(t), Dir: s.dir, Timing: quick(), Log: s.logger(),
+		Env:     []string{modeKey + "=" + mode},
+		Request: Request{Options: watch.Options{Device: "mlx5_0"}},
+	}
+	if change != nil {
+		change(&c)
+	}
+	s.Supervisor = New(c, s.recorder)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.Run(ctx) }()
+	s.stop = sync.OnceValue(func() error {
+		cancel()
+		return <-ended
+	})
+	t.Cleanup(func() {
+		require.NoError(t, s.stop())
+		left, err := filepath.Glob(filepath.Join(s.dir, "*"))
+		require.NoError(t, err)
+		require.Empty(t, left, "sockets are left")
+	})
+	return s
+}

@@ -1,0 +1,131 @@
+package worker
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/watch"
+)
+
+// report is what is known of a worker that is gone.
+type report struct {
+	Err    error // why the stream ended
+	Shook  bool  // the handshake succeeded
+	PID    int   // 0: it never ran
+	Status syscall.WaitStatus
+	Hello  string   // how the first line of its stdout began
+	Crash  string   // the line of its stderr that names a crash
+	Tail   []string // the last lines of its stderr
+
+	late atomic.Bool // killed because it did not shake hands in time
+}
+
+func (r *report) complete(c *child, e *stderrLog) {
+	pid, ended := c.state()
+	r.PID, r.Hello = pid, c.tap.line()
+	if ended != nil {
+		r.Status, _ = ended.Sys().(syscall.WaitStatus)
+	}
+	r.Crash, r.Tail = e.report()
+}
+
+// retry is how supervision goes on after a worker's end.
+type retry int
+
+const (
+	retrySoon   retry = iota // with growing delay
+	retrySlowly              // waiting changes little: somebody must do something
+	retryOnWake              // there is no device to watch
+)
+
+// cause is why the supervisor itself ended a worker.
+type cause int
+
+const (
+	causeNone  cause = iota
+	causeAsked       // supervision ends
+	causeHung        // no batch for too long
+	causeStuck       // one verbs call lasts too long
+)
+
+// explain says why the worker of a device ended, from what is left of it: who
+// ended it, and the verbs call it was in at last.
+func explain(device string, r *report, by cause, in ledger.Call) (watch.Ended, retry) {
+	ended := func(why watch.Reason, format string, args ...any) watch.Ended {
+		return watch.Ended{Reason: why, Message: "worker of " + device + " " + fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case by == causeAsked:
+		return watch.Ended{Reason: watch.ReasonOK}, retrySoon
+	case by == causeHung:
+		return ended(watch.ReasonStuck, "gave no sign of life%s and was killed", during(in)), retrySoon
+	case by == causeStuck:
+		return ended(watch.ReasonStuck, "was stuck%s and was killed", during(in)), retrySoon
+	case r.late.Load():
+		return ended(watch.ReasonStuck, "did not shake hands in time and was killed%s", lastWords(r)), retrySoon
+	case r.PID == 0:
+		return ended(watch.ReasonCrashed, "cannot be started: %v", r.Err), retrySlowly
+	case r.Status.Exited() && r.Status.ExitStatus() == exitStuck:
+		return ended(watch.ReasonStuck, "could not close the device: stuck%s", during(in)), retrySoon
+	case r.Status.Exited() && r.Status.ExitStatus() == exitSetup:
+		return ended(watch.ReasonCrashed, "cannot work%s", lastWords(r)), retrySlowly
+	case !r.Shook:
+		return explainStart(ended, r)
+	case r.Status.Exited() && r.Status.ExitStatus() == 0:
+		return ended(watch.ReasonCrashed, "left: %v", r.Err), retrySoon
+	}
+	return ended(watch.ReasonCrashed, "%s%s", death(r), during(in)), retrySoon
+}
+
+// explainStart is explain for a worker that did not get through the handshake.
+func explainStart(ended func(watch.Reason, string, ...any) watch.Ended, r *report) (watch.Ended, retry) {
+	core, rest, _ := strings.Cut(r.Hello, "|")
+	version, _, isHello := strings.Cut(rest, "|")
+	switch {
+	case r.Hello != "" && (!isHello || core != "1"):
+		return ended(watch.ReasonCrashed, "is not an rdma-events-worker: it printed %q; see worker_path", r.Hello), retrySlowly
+	case isHello && version != fmt.Sprint(contractVersion):
+		return ended(watch.ReasonCrashed, "is of another release (contract %s, wanted %d): "+
+			"install rdma-events and rdma-events-worker of the same", version, contractVersion), retrySlowly
+	case isHello:
+		return ended(watch.ReasonCrashed, "%s after the handshake", death(r)), retrySoon
+	case r.Status.Exited() && r.Crash == "":
+		return ended(watch.ReasonCrashed, "is not an rdma-events-worker of this release: it %s before the handshake%s",
+			death(r), lastWords(r)), retrySlowly
+	}
+	return ended(watch.ReasonCrashed, "%s before the handshake", death(r)), retrySoon
+}
+
+// death says how the process ended. Go's runtime catches a signal in C code
+// and exits with status 2, so the signal stands on stderr.
+func death(r *report) string {
+	name, text, _ := strings.Cut(r.Crash, ": ")
+	switch {
+	case strings.HasPrefix(name, "SIG"):
+		return "died of " + name
+	case r.Status.Signaled():
+		return "died of " + unix.SignalName(r.Status.Signal())
+	case r.Crash != "":
+		return fmt.Sprintf("died of a %s: %s", name, text)
+	}
+	return fmt.Sprintf("ended with status %d", r.Status.ExitStatus())
+}
+
+func lastWords(r *report) string {
+	if len(r.Tail) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(": %q", r.Tail[len(r.Tail)-1])
+}
+
+func during(c ledger.Call) string {
+	if c == ledger.CallNone {
+		return ""
+	}
+	return " in " + c.String()
+}

@@ -1,0 +1,121 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/go-plugin"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/watch"
+)
+
+// ServeConfig is what a worker program is made of.
+type ServeConfig struct {
+	// Watch watches until ctx is done; watch.Run is meant.
+	Watch func(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o watch.Options,
+		send func(watch.Batch) error) error
+	// Backend makes the backend that a request names. It is called after the
+	// handshake and may call into native libraries.
+	Backend func(Request) (verbs.Backend, error)
+
+	ready func() // for tests: called before the handshake
+}
+
+// Serve is the worker program: it serves one host until that lets go of it. It
+// returns the exit status for main when it cannot, and otherwise ends the
+// process itself.
+func Serve(c ServeConfig) int {
+	h := handshake()
+	if os.Getenv(h.MagicCookieKey) != h.MagicCookieValue {
+		fmt.Fprintln(os.Stderr, "rdma-events-worker is started by rdma-events, one for each RDMA device; "+
+			"it is not to be started by hand")
+		return exitByHand
+	}
+	led, err := setUp()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return exitSetup
+	}
+	if c.ready != nil {
+		c.ready()
+	}
+	log := os.Stderr // go-plugin replaces the variable
+	plugin.Serve(&plugin.ServeConfig{
+		HandshakeConfig: h,
+		Plugins: plugin.PluginSet{pluginName: &border{service: &service{
+			watch: c.Watch, backend: c.Backend, ledger: led, stdio: log, exit: os.Exit,
+		}}},
+		GRPCServer: server,
+		Logger:     hclog.New(&hclog.LoggerOptions{Level: hclog.Error, Output: log}),
+	})
+	fmt.Fprintln(log, "the host cannot be served")
+	return exitSetup
+}
+
+// setUp makes the process what the contract says, before anything native runs.
+func setUp() (*ledger.Ledger, error) {
+	if err := clearStdout(); err != nil {
+		return nil, err
+	}
+	if err := watchLifeline(); err != nil {
+		return nil, err
+	}
+	// The service manager signals all processes of a unit at once; the host
+	// decides when a worker ends.
+	signal.Ignore(unix.SIGTERM, unix.SIGHUP)
+	// The file was executed by descriptor, whose number would be the name.
+	_ = os.WriteFile("/proc/self/comm", []byte("rdma-ev-worker"), 0) // for ps only
+	beSmall()
+	unix.CloseOnExec(ledgerFD)
+	f := os.NewFile(ledgerFD, "ledger")
+	defer f.Close() //nolint:errcheck // nothing is written through it
+	return ledger.Open(f)
+}
+
+// clearStdout keeps the handshake to itself: descriptor 1 becomes stderr, for
+// native libraries print to it, and os.Stdout what descriptor 1 was.
+func clearStdout() error {
+	fd, err := unix.FcntlInt(uintptr(unix.Stdout), unix.F_DUPFD_CLOEXEC, ledgerFD+1)
+	if err != nil {
+		return fmt.Errorf("keep stdout for the handshake: %w", err)
+	}
+	if err := unix.Dup3(unix.Stderr, unix.Stdout, 0); err != nil {
+		return fmt.Errorf("point stdout to stderr: %w", err)
+	}
+	os.Stdout = os.NewFile(uintptr(fd), "handshake")
+	return nil
+}
+
+// watchLifeline ends the process when the host is gone. Its goroutine lives as
+// long as the process does.
+func watchLifeline() error {
+	unix.CloseOnExec(lifelineFD)
+	// Waiting in the network poller costs no thread.
+	if err := unix.SetNonblock(lifelineFD, true); err != nil {
+		return fmt.Errorf("open lifeline to the host: %w", err)
+	}
+	f := os.NewFile(lifelineFD, "lifeline")
+	go func() {
+		_, err := f.Read(make([]byte, 1))
+		if !errors.Is(err, io.EOF) {
+			fmt.Fprintln(os.Stderr, "lifeline to the host:", err)
+		}
+		os.Exit(exitOrphan)
+	}()
+	return nil
+}
+
+func server(opts []grpc.ServerOption) *grpc.Server {
+	const buffer = 8 << 10
+	return grpc.NewServer(append(opts, grpc.ReadBufferSize(buffer), grpc.WriteBufferSize(buffer),
+		grpc.SharedWriteBuffer(true))...)
+}

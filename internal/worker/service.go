@@ -1,0 +1,77 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/watch"
+	"rdma_events/internal/worker/proto"
+)
+
+// service is the worker's side of the contract.
+type service struct {
+	proto.UnimplementedWorkerServer
+	watch func(context.Context, verbs.Backend, *ledger.Ledger, watch.Options,
+		func(watch.Batch) error) error
+	backend func(Request) (verbs.Backend, error)
+	ledger  *ledger.Ledger
+	stdio   *os.File // where Go code prints; nil: as it is
+	exit    func(status int)
+	taken   atomic.Bool
+}
+
+// Watch implements proto.WorkerServer. The process ends with it, but never
+// before the host has let go of the stream: what was sent last, the reason of
+// an end included, would not arrive.
+func (s *service) Watch(m *proto.WatchRequest, stream grpc.ServerStreamingServer[proto.Batch]) error {
+	if !s.taken.CompareAndSwap(false, true) {
+		return status.Error(codes.FailedPrecondition, "this worker watches already")
+	}
+	s.restoreStdio()
+	send := func(b watch.Batch) error { return stream.Send(batchToProto(b)) }
+	ctx := stream.Context()
+	err := s.run(ctx, m, send)
+	if errors.Is(err, verbs.ErrStuck) {
+		s.exit(exitStuck)
+		return err
+	}
+	if err != nil && ctx.Err() == nil {
+		// An error of sending shows that there is nobody left to tell.
+		_ = send(watch.Batch{Items: []watch.Item{{Ended: &watch.Ended{
+			Reason: watch.ReasonUnsupported, Message: err.Error(),
+		}}}})
+	}
+	<-ctx.Done()
+	s.exit(0)
+	return ctx.Err()
+}
+
+func (s *service) run(ctx context.Context, m *proto.WatchRequest, send func(watch.Batch) error) error {
+	if v := m.GetVersion(); v != contractVersion {
+		return fmt.Errorf("%w: a request of contract %d to a worker of contract %d",
+			verbs.ErrUnsupported, v, contractVersion)
+	}
+	r := requestFromProto(m)
+	b, err := s.backend(r)
+	if err != nil {
+		return fmt.Errorf("make backend %q: %w", r.Backend, err)
+	}
+	return s.watch(ctx, b, s.ledger, r.Options, send)
+}
+
+// restoreStdio undoes go-plugin's redirection of Go's standard streams into
+// pipes, which nobody needs to read.
+func (s *service) restoreStdio() {
+	if s.stdio != nil {
+		os.Stdout, os.Stderr = s.stdio, s.stdio
+	}
+}

@@ -1,0 +1,137 @@
+package worker
+
+import (
+	"fmt"
+	"log/slog"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Limits on what a worker's stderr may cost. Vendors' libraries print what
+// they like, a line per event included.
+const (
+	stderrLine  = 1 << 10 // bytes of a line that are kept
+	stderrTail  = 8 << 10 // bytes kept for the crash report ...
+	stderrLead  = 2 << 10 // ... of which this many from before the crash
+	stderrBurst = 20      // lines logged at once ...
+	stderrEvery = time.Second
+)
+
+// stderrLog takes the stderr of a worker: it logs each line as far as the rate
+// allows, keeps the last of them for the crash report and picks out the line
+// that names the cause of a crash. Once that has come, nothing more is logged,
+// because the crash report follows. Methods may be called concurrently; none
+// blocks beyond its logger.
+type stderrLog struct {
+	log *slog.Logger
+	now func() time.Time
+
+	mu      sync.Mutex
+	line    []byte // the one not ended yet
+	cut     bool   // it was longer
+	tail    []string
+	size    int // bytes in tail
+	crash   string
+	tokens  int
+	refill  time.Time
+	dropped int
+}
+
+func newStderrLog(log *slog.Logger, now func() time.Time) *stderrLog {
+	return &stderrLog{log: log, now: now, tokens: stderrBurst, refill: now()}
+}
+
+// Write implements io.Writer. A line may come in any number of pieces.
+func (l *stderrLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, b := range p {
+		switch {
+		case b == '\n':
+			l.endLine()
+		case len(l.line) < stderrLine:
+			l.line = append(l.line, b)
+		default:
+			l.cut = true
+		}
+	}
+	return len(p), nil
+}
+
+// crashLine is how the Go runtime begins its report of a signal (in C code
+// too), a panic, or a fatal error.
+var crashLine = regexp.MustCompile(`^(SIG[A-Z]+: |panic: |fatal error: |runtime: )`)
+
+func (l *stderrLog) endLine() {
+	line := strings.ToValidUTF8(strings.TrimRight(string(l.line), "\r"), "?")
+	if l.cut {
+		line += "..."
+	}
+	l.line, l.cut = l.line[:0], false
+	if strings.TrimSpace(line) == "" {
+		return
+	}
+	if l.crash == "" && crashLine.MatchString(line) {
+		l.crash = line
+		l.trim(stderrLead)
+	}
+	l.keep(line)
+	if l.crash == "" && l.allow() {
+		l.log.Warn("the worker prints", "line", line)
+	}
+}
+
+// keep keeps the last lines, but of a crash the first: a traceback begins with
+// the thread that matters.
+func (l *stderrLog) keep(line string) {
+	n := len(line) + 1
+	if l.crash != "" && l.size+n > stderrTail {
+		return
+	}
+	l.tail = append(l.tail, line)
+	l.size += n
+	l.trim(stderrTail)
+}
+
+func (l *stderrLog) trim(limit int) {
+	for l.size > limit {
+		l.size -= len(l.tail[0]) + 1
+		l.tail = l.tail[1:]
+	}
+}
+
+func (l *stderrLog) allow() bool {
+	if n := int(l.now().Sub(l.refill) / stderrEvery); n > 0 {
+		l.tokens = min(l.tokens+n, stderrBurst)
+		l.refill = l.refill.Add(time.Duration(n) * stderrEvery)
+	}
+	if l.tokens == 0 {
+		l.dropped++
+		return false
+	}
+	l.tokens--
+	if l.dropped > 0 {
+		l.log.Warn(fmt.Sprintf("%d lines that the worker printed were left out", l.dropped))
+		l.dropped = 0
+	}
+	return true
+}
+
+// flush ends the line that the worker died in.
+func (l *stderrLog) flush() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.line) > 0 {
+		l.endLine()
+	}
+}
+
+// report returns the line that names the crash, "" when there was none, and
+// the last lines.
+func (l *stderrLog) report() (crash string, tail []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.crash, append([]string(nil), l.tail...)
+}

@@ -1,0 +1,103 @@
+package worker
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/stretchr/testify/require"
+)
+
+func TestALineIsCapped(t *testing.T) {
+	r := newRecorder()
+	l := newStderrLog(r.logger(), time.Now)
+	for range 100 {
+		_, err := l.Write([]byte(strings.Repeat("z", 1000)))
+		require.NoError(t, err)
+	}
+	_, err := l.Write([]byte("\n\n  \nnext\r\n"))
+	require.NoError(t, err)
+	_, tail := l.report()
+	require.Equal(t, []string{strings.Repeat("z", stderrLine) + "...", "next"}, tail)
+	require.Len(t, r.log, 2)
+}
+
+func TestALineWithoutAnEndIsKeptOnceTheWorkerIsGone(t *testing.T) {
+	l := newStderrLog(newRecorder().logger(), time.Now)
+	_, err := l.Write([]byte("last wo\xffrds"))
+	require.NoError(t, err)
+	l.flush()
+	_, tail := l.report()
+	require.Equal(t, []string{"last wo?rds"}, tail)
+}
+
+func TestOnlyTheLastKilobytesAreKept(t *testing.T) {
+	l := newStderrLog(newRecorder().logger(), time.Now)
+	for i := range 10_000 {
+		fmt.Fprintln(l, "line", i)
+	}
+	_, tail := l.report()
+	all := strings.Join(tail, "\n")
+	require.LessOrEqual(t, len(all), stderrTail)
+	require.Greater(t, len(all), stderrTail-100)
+	require.Equal(t, "line 9999", tail[len(tail)-1])
+}
+
+func TestOfACrashTheBeginningIsKept(t *testing.T) {
+	r := newRecorder()
+	l := newStderrLog(r.logger(), time.Now)
+	for i := range 1000 {
+		fmt.Fprintln(l, "before", i)
+	}
+	logged := len(r.log)
+	fmt.Fprintln(l, "SIGSEGV: segmentation violation")
+	for i := range 1000 {
+		fmt.Fprintln(l, "goroutine", i)
+	}
+	crash, tail := l.report()
+	require.Equal(t, "SIGSEGV: segmentation violation", crash)
+	require.Contains(t, tail, "before 999")
+	require.Contains(t, tail, "goroutine 0")
+	require.LessOrEqual(t, len(strings.Join(tail, "\n")), stderrTail)
+	require.Len(t, r.log, logged, "the traceback comes with the crash report")
+}
+
+func TestAFloodIsLoggedAsFarAsTheRateAllows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRecorder()
+		l := newStderrLog(r.logger(), time.Now)
+		flood := func() {
+			for range 1000 {
+				fmt.Fprintln(l, "event")
+			}
+		}
+		flood()
+		require.Len(t, r.log, stderrBurst)
+		<-time.After(3 * time.Second)
+		flood()
+		require.Len(t, r.log, stderrBurst+3+1)
+		require.Contains(t, strings.Join(r.log, ""), "980 lines that the worker printed were left out")
+	})
+}
+
+func TestWhatGoPluginLogsIsForDebuggingOnly(t *testing.T) {
+	var b strings.Builder
+	log := slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	var l hclog.Logger = &pluginLog{log: log}
+	l.Trace("never")
+	l.With("a", 1).Named("stdio").Error("plugin process exited", "id", 7)
+	require.Contains(t, b.String(), `level=DEBUG msg="go-plugin: plugin process exited" a=1 id=7`)
+	require.NotContains(t, b.String(), "never")
+	require.True(t, l.IsError())
+
+	b.Reset()
+	quiet := l.Named(stderrLoggerName)
+	quiet.Error("a line of the worker")
+	require.Empty(t, b.String())
+	require.Equal(t, hclog.Off, quiet.GetLevel())
+	require.False(t, quiet.IsError())
+}

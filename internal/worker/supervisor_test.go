@@ -1,0 +1,379 @@
+package worker
+
+import (
+	"context"
+	"os"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/watch"
+)
+
+// fakeProcess is a process that does what its script says, in a bubble.
+type fakeProcess struct {
+	batches chan watch.Batch
+	done    chan struct{}
+	rep     report
+	once    sync.Once
+
+	mu       sync.Mutex
+	deaf     bool // does not do what it is asked
+	immortal bool // cannot be killed
+	asked    time.Time
+	killed   time.Time
+}
+
+func (p *fakeProcess) PID() int                    { return 4711 }
+func (p *fakeProcess) Batches() <-chan watch.Batch { return p.batches }
+func (p *fakeProcess) Done() <-chan struct{}       { return p.done }
+func (p *fakeProcess) Report() *report             { return &p.rep }
+
+func (p *fakeProcess) Ask() {
+	if p.note(&p.asked, &p.deaf) {
+		p.die(0)
+	}
+}
+
+func (p *fakeProcess) Kill() {
+	if p.note(&p.killed, &p.immortal) {
+		p.die(unix.SIGKILL)
+	}
+}
+
+// note takes down when something was done to the process, and reports whether
+// that has an effect.
+func (p *fakeProcess) note(when *time.Time, ignored *bool) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	*when = time.Now()
+	return !*ignored
+}
+
+func (p *fakeProcess) set(deaf, immortal bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.deaf, p.immortal = deaf, immortal
+}
+
+func (p *fakeProcess) times() (asked, killed time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asked, p.killed
+}
+
+func (p *fakeProcess) die(by unix.Signal) {
+	p.once.Do(func() {
+		p.rep.PID, p.rep.Shook, p.rep.Status = 4711, true, syscall.WaitStatus(by)
+		close(p.batches)
+		close(p.done)
+	})
+}
+
+// script is the life of one worker; it runs in a goroutine of its own.
+type script func(p *fakeProcess)
+
+func crash(p *fakeProcess) { p.die(unix.SIGSEGV) }
+
+func openOnly(p *fakeProcess) { p.batches <- opened() }
+
+func endWith(why watch.Reason) script {
+	return func(p *fakeProcess) {
+		p.batches <- watch.Batch{Items: []watch.Item{{Ended: &watch.Ended{Reason: why, Message: "mlx5_0: " + string(why)}}}}
+	}
+}
+
+// runFor beats for d and then crashes.
+func runFor(d time.Duration) script {
+	return func(p *fakeProcess) {
+		p.batches <- opened()
+		for end := time.Now().Add(d); time.Now().Before(end); {
+			select {
+			case <-time.After(time.Second):
+				p.batches <- watch.Batch{}
+			case <-p.done:
+				return
+			}
+		}
+		crash(p)
+	}
+}
+
+// bubble is a Supervisor over scripts; the last one is repeated.
+type bubble struct {
+	*recorder
+	*Supervisor
+	born   []*fakeProcess
+	births []time.Time
+	cancel context.CancelFunc
+	ended  chan error
+}
+
+func inBubble(t *testing.T, test func(t *testing.T, b *bubble), scripts ...script) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		b := &bubble{recorder: newRecorder(), ended: make(chan error, 1)}
+		b.Supervisor = New(Config{
+			Log: b.logger(), Rand: func() float64 { return 0.5 },
+			Request: Request{Options: watch.Options{Device: "mlx5_0"}},
+		}, b.recorder)
+		b.Supervisor.launch = func(f *os.File) (process, error) {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			s := scripts[min(len(b.born), len(scripts)-1)]
+			p := &fakeProcess{batches: make(chan watch.Batch), done: make(chan struct{})}
+			b.born, b.births = append(b.born, p), append(b.births, time.Now())
+			go s(p)
+			return p, f.Close()
+		}
+		var ctx context.Context
+		ctx, b.cancel = context.WithCancel(t.Context())
+		go func() { b.ended <- b.Run(ctx) }()
+		test(t, b)
+		b.cancel()
+		synctest.Wait()
+		for _, p := range b.lives() {
+			p.die(0) // releases scripts
+		}
+	})
+}
+
+func (b *bubble) lives() []*fakeProcess {
+	synctest.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.born
+}
+
+func (b *bubble) last() Status {
+	synctest.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.recorder.status[len(b.recorder.status)-1]
+}
+
+func (b *bubble) endings() []watch.Ended {
+	synctest.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.recorder.ended
+}
+
+func (b *bubble) lines() []string {
+	synctest.Wait()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.log
+}
+
+// pass lets time pass in the bubble.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func (b *bubble) gaps() []time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var gaps []time.Duration
+	for i := 1; i < len(b.births); i++ {
+		gaps = append(gaps, b.births[i].Sub(b.births[i-1]))
+	}
+	return gaps
+}
+
+func TestDelaysBetweenCrashesDoubleUpToTheLimit(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		pass(2 * time.Minute)
+		ms := time.Millisecond
+		require.Equal(t, []time.Duration{
+			250 * ms, 500 * ms, 1000 * ms, 2000 * ms, 4000 * ms, 8000 * ms, 16000 * ms, 30000 * ms, 30000 * ms,
+		}, b.gaps())
+		require.Equal(t, Status{
+			State: StateBackingOff, Reason: watch.ReasonCrashed, Restarts: 9,
+			Message: "worker of mlx5_0 died of SIGSEGV; restarting in 30s",
+		}, b.last())
+		require.Len(t, b.lines(), 1, "the same crash is logged once")
+	}, crash)
+}
+
+func TestAMinuteOfRunningMakesTheNextDelayShortAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		pass(4 * time.Minute)
+		gaps := b.gaps()
+		require.Equal(t, 4*time.Second, gaps[4])
+		require.Equal(t, 61*time.Second+250*time.Millisecond, gaps[5])
+		require.Equal(t, 500*time.Millisecond, gaps[6])
+		require.Len(t, b.lines(), 2, "the crash after that is logged again")
+	}, crash, crash, crash, crash, crash, runFor(61*time.Second), crash)
+}
+
+func TestAHopelessReasonIsTriedAgainSlowlyAndSaidOnce(t *testing.T) {
+	for _, why := range []watch.Reason{
+		watch.ReasonNoLibrary, watch.ReasonNoPermission, watch.ReasonNoDevice, watch.ReasonUnsupported, watch.ReasonLimit,
+	} {
+		t.Run(string(why), func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bubble) {
+				pass(5 * time.Minute)
+				require.Equal(t, 30*time.Second, b.gaps()[3])
+				require.Equal(t, why, b.last().Reason)
+				require.Len(t, b.lines(), 1)
+				require.Contains(t, b.lines()[0], "mlx5_0: "+string(why)+"; trying again every 30s")
+			}, endWith(why))
+		})
+	}
+}
+
+func TestAChangedReasonIsSaidAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		pass(5 * time.Minute)
+		require.Len(t, b.lines(), 2)
+	}, endWith(watch.ReasonNoLibrary), endWith(watch.ReasonNoLibrary), endWith(watch.ReasonNoPermission))
+}
+
+func TestAfterARemovalItWaitsToBeWoken(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		pass(time.Hour)
+		require.Len(t, b.lives(), 1)
+		require.Equal(t, Status{
+			State: StateStopped, Reason: watch.ReasonRemoved, Message: "mlx5_0: removed; waiting for it to come back",
+		}, b.last())
+		b.Wake()
+		require.Equal(t, Status{State: StateRunning, Reason: watch.ReasonOK, Restarts: 1, PID: 4711}, b.last())
+	}, endWith(watch.ReasonRemoved), openOnly)
+}
+
+func TestAWakeThatCameBeforeTheRemovalWasSeenIsNotLost(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		pass(time.Second)
+		b.Wake()
+		pass(2 * time.Second)
+		require.Len(t, b.lives(), 2)
+	}, func(p *fakeProcess) {
+		p.batches <- opened()
+		<-time.After(2 * time.Second)
+		endWith(watch.ReasonRemoved)(p)
+	}, openOnly)
+}
+
+func TestAHungWorkerIsKilledWithoutBeingAsked(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		begin := time.Now()
+		pass(10 * time.Second)
+		asked, killed := b.lives()[0].times()
+		require.Zero(t, asked)
+		require.InDelta(t, 5*time.Second, killed.Sub(begin), float64(2*time.Second))
+		require.Equal(t, watch.Ended{
+			Reason: watch.ReasonStuck, Message: "worker of mlx5_0 gave no sign of life and was killed",
+		}, b.endings()[0])
+	}, openOnly)
+}
+
+func TestAWorkerThatOpensItsDeviceSlowlyIsGivenTime(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		pass(14 * time.Second)
+		require.Equal(t, StateStarting, b.last().State)
+		pass(8 * time.Second)
+		_, killed := b.lives()[0].times()
+		require.NotZero(t, killed)
+	}, func(*fakeProcess) {})
+}
+
+func TestAWorkerThatDoesNotListenIsAskedThenKilled(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		synctest.Wait()
+		p := b.lives()[0]
+		p.set(true, false)
+		b.cancel()
+		begin := time.Now()
+		require.NoError(t, <-b.ended)
+		asked, killed := p.times()
+		require.Equal(t, begin, asked)
+		require.Equal(t, begin.Add(1500*time.Millisecond), killed)
+		require.Equal(t, []watch.Ended{{Reason: watch.ReasonOK}}, b.endings())
+		require.Equal(t, StateStopped, b.last().State)
+	}, openOnly)
+}
+
+func TestAWorkerThatTheKernelHoldsIsLeftAndNotDoubled(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		synctest.Wait()
+		p := b.lives()[0]
+		p.set(false, true)
+		pass(time.Hour)
+		require.Len(t, b.lives(), 1, "another one would be held too")
+		want := "worker of mlx5_0 (process 4711) cannot be killed: the kernel holds it"
+		require.Equal(t, Status{State: StateStuck, Reason: watch.ReasonStuck, Message: want, PID: 4711}, b.last())
+		require.Equal(t, []watch.Ended{{Reason: watch.ReasonStuck, Message: want}}, b.endings())
+		p.die(unix.SIGKILL)
+		require.Equal(t, StateRunning, b.last().State, "it goes on once the kernel has let go")
+	}, openOnly)
+}
+
+func TestStoppingLeavesAWorkerThatTheKernelHolds(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		synctest.Wait()
+		b.lives()[0].set(true, true)
+		begin := time.Now()
+		b.cancel()
+		err := <-b.ended
+		require.ErrorIs(t, err, ErrAbandoned)
+		require.ErrorContains(t, err, "process 4711")
+		require.Equal(t, 2*time.Second, time.Since(begin))
+		require.Equal(t, StateStopped, b.last().State)
+	}, openOnly)
+}
+
+func TestStoppingDoesNotWaitForADelay(t *testing.T) {
+	for _, s := range []script{crash, endWith(watch.ReasonNoLibrary), endWith(watch.ReasonRemoved)} {
+		inBubble(t, func(t *testing.T, b *bubble) {
+			synctest.Wait()
+			b.cancel()
+			begin := time.Now()
+			require.NoError(t, <-b.ended)
+			require.Equal(t, begin, time.Now())
+		}, s)
+	}
+}
+
+func TestEachLedgerIsHandedOverBeforeAndMappedUntilAfterItsWorker(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		pass(time.Second)
+		b.cancel()
+		require.NoError(t, <-b.ended)
+		require.Equal(t, []string{
+			"status starting", "started", "ended",
+			"status backing_off", "status starting", "started", "batch", "status running", "ended", "status stopped",
+		}, b.recorder.calls)
+	}, crash, openOnly)
+}
+
+func TestTheWatchdogCountsItsOwnLooksAndNotTheClock(t *testing.T) {
+	led, file, err := ledger.New("test")
+	require.NoError(t, err)
+	defer file.Close()
+	defer led.Close()
+	now := int64(time.Hour)
+	w := watchdog{led: led, limit: 4, stuck: 10 * time.Second, mono: func() int64 { return now }}
+
+	w.beat()
+	now += int64(time.Hour) // the host was stopped
+	require.Equal(t, causeNone, w.look())
+	w.beat()
+
+	led.Reader(ledger.CallQueryPort, now-int64(time.Minute))
+	require.Equal(t, causeNone, w.look(), "the worker may have been stopped too")
+	led.Reader(ledger.CallQueryPort, now)
+	require.Equal(t, causeNone, w.look(), "it goes on")
+	now += int64(9 * time.Second)
+	require.Equal(t, causeNone, w.look())
+	now += int64(2 * time.Second)
+	w.beat()
+	require.Equal(t, causeStuck, w.look())
+}
