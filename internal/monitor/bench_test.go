@@ -1,0 +1,108 @@
+package monitor
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/hotplug"
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/watch"
+)
+
+// blackhole is a Sink that forgets.
+type blackhole struct{}
+
+func (blackhole) Event(EventPoint)   {}
+func (blackhole) Change(ChangePoint) {}
+func (blackhole) Port(PortView)      {}
+func (blackhole) Device(DeviceView)  {}
+
+func storm(mono int64) watch.Batch {
+	b := watch.Batch{Wall: epoch + mono, Mono: mono}
+	for i := range int64(50) {
+		b.Items = append(b.Items, event(verbs.EventPortErr, 1, 1, mono-2*i, mono-2*i),
+			event(verbs.EventPortActive, 1, 1, mono-2*i, mono-2*i))
+	}
+	return b
+}
+
+func lone(t testing.TB) (*Monitor, *device) {
+	t.Helper()
+	mono := int64(0)
+	m := New(Config{
+		Sink: blackhole{}, Window: 3 * time.Second,
+		Now: func() (int64, int64, int64) { mono += ms; return epoch + mono, mono, mono },
+	})
+	d := m.device("mlx5_0")
+	at := m.clock.read()
+	d.appear(found("mlx5_0", 0), &at)
+	d.Batch(watch.Batch{Items: []watch.Item{opened("mlx5_0", 2), reading(1, 0, verbs.PortActive)}})
+	return m, d
+}
+
+func TestABatchIsHandledWithoutAllocating(t *testing.T) {
+	_, d := lone(t)
+	b := storm(sec)
+	for range 4_000 {
+		d.Batch(b) // the window of delivery goes round
+	}
+	require.Zero(t, testing.AllocsPerRun(1000, func() { d.Batch(b) }))
+}
+
+func BenchmarkBatchOf100Runs(b *testing.B) {
+	_, d := lone(b)
+	batch := storm(sec)
+	b.ReportAllocs()
+	for b.Loop() {
+		d.Batch(batch)
+	}
+}
+
+// fleet is a Monitor of many devices with two ports each and a probe per port
+// that has run once a second for its whole window.
+func fleet(t testing.TB, devices int) *Monitor {
+	t.Helper()
+	mono := int64(0)
+	m := New(Config{
+		Sink: blackhole{}, Window: 5 * time.Minute,
+		Now: func() (int64, int64, int64) { return epoch + mono, mono, mono },
+	})
+	at := m.clock.read()
+	for i := range devices {
+		d := m.device(fmt.Sprintf("mlx5_%d", i))
+		d.appear(hotplug.Found{Name: d.name, Index: i, Node: "uverbs"}, &at)
+		mono = 0
+		d.Batch(watch.Batch{Items: []watch.Item{opened(d.name, 2)}})
+		for mono < 300*sec {
+			mono += sec
+			var items []watch.Item
+			for port := range 2 {
+				items = append(items, watch.Item{Round: &watch.RoundItem{Port: port + 1, Method: verbs.MethodRCWrite, Round: verbs.Round{
+					Start: mono - ms, Wake: 40_000 + mono/1e6%9973, Ack: 300, Hold: 900, Total: 60_000 + mono/1e6%7919,
+				}}})
+			}
+			d.Batch(watch.Batch{Wall: epoch + mono, Mono: mono, Items: items})
+		}
+	}
+	return m
+}
+
+func TestGatherOf256DevicesIsComplete(t *testing.T) {
+	s := fleet(t, 256).Gather(time.Unix(0, epoch))
+	require.Len(t, s.Devices, 256)
+	require.Len(t, s.Async, 3*256)
+	require.Len(t, s.Ports, 2*256)
+	require.Len(t, s.Probes, 2*256)
+	require.EqualValues(t, 291, s.Probes[511].WakeP.Count, "29 slices of 10 s and the one begun")
+}
+
+func BenchmarkGatherOf256Devices(b *testing.B) {
+	m := fleet(b, 256)
+	b.ReportAllocs()
+	for b.Loop() {
+		m.Gather(time.Unix(0, epoch))
+	}
+}

@@ -1,0 +1,72 @@
+package monitor
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"rdma_events/internal/hotplug"
+	"rdma_events/internal/watch"
+	"rdma_events/internal/worker"
+)
+
+// Discovery finds the devices that are present. Run calls back with the full
+// set, at first and at every change, and blocks until ctx ends. A Run that
+// returns nil before that has no more changes to tell of.
+type Discovery interface {
+	Run(ctx context.Context, report func([]hotplug.Found)) error
+}
+
+// Supervisor keeps one worker for one device running. Run blocks until ctx
+// ends and calls the Handler from its goroutine only. Wake says that the device
+// is there again; it neither blocks nor calls the Handler.
+type Supervisor interface {
+	Run(ctx context.Context) error
+	Wake()
+}
+
+// Config says what to monitor. Discovery, NewSupervisor, Sink, Now and Window
+// must be set.
+type Config struct {
+	Discovery Discovery
+	// NewSupervisor makes the Supervisor of a device. It must not call h.
+	NewSupervisor func(device string, h worker.Handler) Supervisor
+	Sink          Sink
+	// Now reads CLOCK_REALTIME, CLOCK_MONOTONIC and CLOCK_BOOTTIME, in ns. It is
+	// called concurrently.
+	Now func() (wall, mono, boot int64)
+
+	Devices          func(name string) bool             // which to monitor; nil: all
+	VirtualFunctions bool                               // virtual functions too
+	Ports            func(device string, port int) bool // which to count; nil: the first watch.MaxPorts
+	Expect           []string                           // devices that are reported even if never seen
+	ExpectedDown     func(device string, port int) bool // ports that are down by design; nil: none
+
+	Window    time.Duration // what percentiles look back on
+	Histogram bool
+	Stages    bool // collect the stages of a round, too: get, arm, drain
+
+	// RSS returns the resident bytes of a process, 0 when it is gone; nil: read
+	// from /proc.
+	RSS func(pid int) uint64
+	Log *slog.Logger // nil: no log
+}
+
+func (c Config) withDefaults() Config {
+	if c.Devices == nil {
+		c.Devices = func(string) bool { return true }
+	}
+	if c.Ports == nil {
+		c.Ports = func(_ string, port int) bool { return port <= watch.MaxPorts }
+	}
+	if c.ExpectedDown == nil {
+		c.ExpectedDown = func(string, int) bool { return false }
+	}
+	if c.RSS == nil {
+		c.RSS = residentBytes
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}

@@ -1,0 +1,222 @@
+package monitor
+
+import (
+	"log/slog"
+	"slices"
+	"sync"
+
+	"rdma_events/internal/hotplug"
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/portstate"
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/watch"
+	"rdma_events/internal/worker"
+)
+
+// maxPort is the greatest port number: it is a byte in the verbs.
+const maxPort = 255
+
+// device is all that is known under one device name. It outlives workers and
+// the device itself, so that its counters go on when either comes back. It
+// calls the Sink with mu held, which keeps the order.
+type device struct {
+	name     string
+	expected bool // in Config.Expect
+	cfg      *Config
+	clock    *clock
+	delivery *delivery
+	log      *slog.Logger
+
+	mu sync.Mutex
+
+	// What discovery says.
+	found   hotplug.Found
+	seen    bool
+	listed  bool // usable in the last set
+	present bool
+	renamed bool
+	life    int   // grows each time the device appears
+	goneAt  int64 // CLOCK_MONOTONIC ns
+	job     *job
+
+	// What the worker says.
+	led        *ledger.Ledger // nil: none runs
+	ledgerLife int            // the device's life that the worker belongs to
+	snap       ledger.Snapshot
+	watching   bool // the worker has the device open
+	open       bool // that, and the device is present
+	attr       verbs.DeviceAttr
+	status     worker.Status
+	restarts   uint64 // of supervisors before this one
+	reason     watch.Reason
+
+	opens, removals uint64
+	own             series
+	ports           []*port  // by number
+	probes          []*probe // by probeKey
+
+	told     DeviceView // the last one emitted, without its time
+	stamp    stamp
+	finished bool // a device renamed away has had its last words
+}
+
+func newDevice(name string, m *Monitor) *device {
+	return &device{
+		name: name, expected: slices.Contains(m.cfg.Expect, name),
+		cfg: &m.cfg, clock: &m.clock, delivery: &m.delivery, log: m.cfg.Log.With("device", name),
+		reason: watch.ReasonNoDevice,
+		own:    newSeries(0, verbs.ScopeDevice, verbs.ScopeCQ, verbs.ScopeQP, verbs.ScopeSRQ, verbs.ScopeWQ),
+	}
+}
+
+// appear takes what discovery found under the device's name, and reports
+// whether a worker should try to open it now.
+func (d *device) appear(f hotplug.Found, t *moment) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	defer d.tell(t)
+	// Still listed as when its worker saw it being removed: it is on its way out.
+	leaving := d.seen && !d.present && !d.renamed && d.listed && f.Same(d.found)
+	gone := d.present && d.found.Usable() && !(f.Usable() && f.Same(d.found))
+	d.listed = f.Usable()
+	switch {
+	case gone:
+		d.leave(watch.ReasonRemoved, t)
+	case d.present:
+		return d.update(f)
+	case leaving:
+		return false
+	}
+	if d.seen && !f.Usable() {
+		return false
+	}
+	d.enter(f)
+	return true
+}
+
+// update takes news of a device that is present: it may have got its node.
+func (d *device) update(f hotplug.Found) bool {
+	usable := !d.found.Usable() && f.Usable()
+	d.found = f
+	return usable
+}
+
+// enter makes an absent device present. When discovery has only lost sight of
+// it, its worker still has it open.
+func (d *device) enter(f hotplug.Found) {
+	same := f.Same(d.found)
+	d.found, d.seen, d.renamed, d.finished = f, true, false, false
+	d.present, d.reason = true, watch.ReasonOK
+	d.life++
+	if same && d.watching {
+		d.ledgerLife = d.life
+		d.follow()
+	}
+}
+
+// vanish takes that discovery no longer finds the device, or that it has
+// another name now.
+func (d *device) vanish(renamed bool, t *moment) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	defer d.tell(t)
+	d.listed = false
+	switch {
+	case renamed && d.seen:
+		d.leave(watch.ReasonRenamed, t)
+		d.renamed, d.reason = true, watch.ReasonRenamed
+		d.dismiss()
+	case d.present:
+		d.leave(watch.ReasonRemoved, t)
+	}
+}
+
+// leave makes a present device absent.
+func (d *device) leave(why watch.Reason, t *moment) {
+	if !d.present {
+		return
+	}
+	d.present, d.open, d.reason, d.goneAt = false, false, why, t.mono
+	if why == watch.ReasonRemoved {
+		d.removals++
+	}
+	for _, p := range d.ports {
+		p.answered = false
+		if c, ok := p.machine.Removed(t.mono); ok {
+			d.emitChange(p, &c, t)
+		}
+	}
+}
+
+// counter returns the counter of an event and, for a port event, its port; no
+// counter if the port is not to be counted.
+func (d *device) counter(t verbs.EventType, number int) (*counter, *series, *port) {
+	if t.Scope() != verbs.ScopePort || number == 0 {
+		return d.own.counter(t), &d.own, nil
+	}
+	p := d.port(number)
+	if p == nil {
+		return nil, nil, nil
+	}
+	return p.counter(t), &p.series, p
+}
+
+// port returns a port, which it makes if need be; nil for one that is not to
+// be counted.
+func (d *device) port(number int) *port {
+	i, ok := slices.BinarySearchFunc(d.ports, number, func(p *port, n int) int { return p.series.port - n })
+	if ok {
+		return d.ports[i]
+	}
+	if number < 1 || number > maxPort || !d.cfg.Ports(d.name, number) {
+		return nil
+	}
+	p := newPort(number, d.cfg.ExpectedDown(d.name, number))
+	d.ports = slices.Insert(d.ports, i, p)
+	return p
+}
+
+// probe returns a probe, which it makes if need be; nil when there are as many
+// as a ledger has room for.
+func (d *device) probe(k probeKey) *probe {
+	i, ok := slices.BinarySearchFunc(d.probes, k, func(p *probe, k probeKey) int { return p.compare(k) })
+	if ok {
+		return d.probes[i]
+	}
+	if len(d.probes) >= ledger.ProbeSlots {
+		return nil
+	}
+	p := newProbe(k, d.cfg)
+	d.probes = slices.Insert(d.probes, i, p)
+	return p
+}
+
+func (d *device) emitChange(p *port, c *portstate.Change, t *moment) {
+	d.cfg.Sink.Change(p.change(d.name, c, t))
+	d.emitPort(p, c.At, t)
+}
+
+func (d *device) emitPort(p *port, mono int64, t *moment) {
+	p.told = p.attr
+	d.cfg.Sink.Port(p.view(d.name, t, t.wall(mono)))
+}
+
+// tell emits the device if anything about it has changed.
+func (d *device) tell(t *moment) {
+	v := d.view()
+	if v == d.told || !d.seen {
+		return
+	}
+	d.told = v
+	v.Time = d.stamp.next(t.wall(t.mono), t.epoch)
+	d.cfg.Sink.Device(v)
+}
+
+func (d *device) view() DeviceView {
+	v := DeviceView{
+		Device: d.name, Present: d.present, Open: d.open, Opens: d.opens, Removals: d.removals,
+		Fatals: d.own.counter(verbs.EventDeviceFatal).total(), Reason: d.reason, Worker: d.status, Attr: d.attr,
+	}
+	v.Worker.Restarts += d.restarts
+	return v
+}

@@ -1,0 +1,222 @@
+package monitor
+
+import (
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/watch"
+	"rdma_events/internal/worker"
+)
+
+// device is told by its Supervisor what its workers do.
+var _ worker.Handler = (*device)(nil)
+
+// Started implements worker.Handler.
+func (d *device) Started(led *ledger.Ledger) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.led, d.ledgerLife = led, d.life
+}
+
+// Batch implements worker.Handler.
+func (d *device) Batch(b watch.Batch) {
+	t := d.clock.batch(b.Wall, b.Mono)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range b.Items {
+		d.item(&b.Items[i], &t)
+	}
+	d.tell(&t)
+}
+
+// Ended implements worker.Handler. What the ledger has beyond the stream is
+// told now: nothing else will tell of it.
+func (d *device) Ended(why watch.Ended) {
+	t := d.clock.read()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.look()
+	d.led = nil
+	d.fold(&d.own, &t)
+	for _, p := range d.ports {
+		d.fold(&p.series, &t)
+	}
+	for _, p := range d.probes {
+		p.fold()
+	}
+	d.close(why.Reason, &t)
+	d.tell(&t)
+}
+
+// Status implements worker.Handler.
+func (d *device) Status(s worker.Status) {
+	t := d.clock.read()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.status = s
+	switch s.Reason {
+	case "", watch.ReasonOK, watch.ReasonRemoved: // opening and removal are seen for themselves
+	default:
+		if d.present {
+			d.reason = s.Reason
+		}
+	}
+	d.tell(&t)
+}
+
+func (d *device) item(it *watch.Item, t *moment) {
+	switch {
+	case it.Run != nil:
+		d.run(it.Run, t)
+	case it.Reading != nil:
+		d.reading(it.Reading, t)
+	case it.Round != nil:
+		d.round(it.Round, t)
+	case it.Opened != nil:
+		d.opened(it.Opened)
+	case it.Probe != nil:
+		d.probeMade(it.Probe)
+	case it.Ended != nil:
+		d.close(it.Ended.Reason, t)
+	}
+}
+
+func (d *device) opened(a *verbs.DeviceAttr) {
+	if d.renamed {
+		return
+	}
+	if !d.present {
+		// Its worker thought it was being removed, and found it still there.
+		d.enter(d.found)
+		d.ledgerLife = d.life
+	}
+	d.attr = *a
+	d.opens++
+	for n := range min(a.Ports, maxPort) {
+		d.port(n + 1)
+	}
+	d.follow()
+}
+
+// follow begins to believe what the running worker says of the ports.
+func (d *device) follow() {
+	d.watching, d.open, d.reason = true, true, watch.ReasonOK
+	for _, p := range d.ports {
+		p.opened()
+	}
+}
+
+// close takes that the worker has let go of the device, or that the device has
+// gone from it.
+func (d *device) close(why watch.Reason, t *moment) {
+	d.open, d.watching = false, false
+	for _, p := range d.ports {
+		p.answered = false
+	}
+	switch {
+	case !d.present || why == watch.ReasonOK || why == "":
+	case why != watch.ReasonRemoved:
+		d.reason = why
+	case d.ledgerLife == d.life:
+		d.leave(why, t)
+	}
+}
+
+func (d *device) run(r *verbs.Run, t *moment) {
+	c, s, p := d.counter(r.Type, r.Port)
+	if c == nil || r.Count == 0 {
+		return
+	}
+	c.streamed += r.Count
+	s.hold.AddRun(int64(r.Count), r.HoldSum, r.HoldMax)
+	s.ack.AddRun(int64(r.Count), r.AckSum, r.AckMax)
+	d.delivery.add(t.mono, r.First)
+	d.cfg.Sink.Event(EventPoint{
+		Device: d.name, Type: c.typ, Port: s.port, Count: r.Count, Total: c.base + c.streamed,
+		Time: c.stamp.next(t.wall(r.Last), t.epoch), First: unixNano(t.wall(r.First)),
+		HoldMax: r.HoldMax, AckMax: r.AckMax,
+	})
+	if p == nil {
+		return
+	}
+	if change, ok := p.machine.Event(r); ok {
+		d.emitChange(p, &change, t)
+	}
+}
+
+// fold ends the counts of a dead worker in one series.
+func (d *device) fold(s *series, t *moment) {
+	for _, c := range s.counters {
+		rest := c.fold()
+		if rest == 0 {
+			continue
+		}
+		at := c.stamp.next(t.wall(t.mono), t.epoch)
+		d.cfg.Sink.Event(EventPoint{
+			Device: d.name, Type: c.typ, Port: s.port, Count: rest, Total: c.base, Time: at, First: at,
+		})
+	}
+}
+
+func (d *device) reading(r *watch.Reading, t *moment) {
+	p := d.port(r.Port)
+	if p == nil || !d.open {
+		return
+	}
+	if r.Err != "" {
+		p.answered = false
+		return
+	}
+	news := p.take(r.Mono, &r.Attr)
+	if change, ok := p.machine.Reading(r.Mono, &r.Attr); ok {
+		d.emitChange(p, &change, t)
+	} else if news {
+		d.emitPort(p, r.Mono, t)
+	}
+}
+
+func (d *device) round(r *watch.RoundItem, t *moment) {
+	p := d.probe(probeKey{r.Port, r.Vector, r.Method})
+	if p == nil {
+		return
+	}
+	p.round(&r.Round, t.mono)
+	if r.Wake > 0 {
+		d.delivery.add(t.mono, r.Start+r.Wake)
+	}
+}
+
+func (d *device) probeMade(it *watch.ProbeItem) {
+	if it.Method != verbs.MethodNone {
+		d.probe(probeKey{it.Port, it.Vector, it.Method})
+	}
+	d.log.Debug("probe", "port", it.Port, "vector", it.Vector, "method", it.Method.String(), "reason", it.Reason)
+}
+
+// look takes the running worker's counts from its ledger.
+func (d *device) look() {
+	if d.led == nil {
+		return
+	}
+	d.led.Snapshot(&d.snap)
+	for i := range d.snap.Events {
+		e := &d.snap.Events[i]
+		if c, _, _ := d.counter(verbs.EventType(e.Type), int(e.Port)); c != nil {
+			c.sumRead += e.Read
+			c.sumAcked += e.Acked
+		}
+	}
+	for _, c := range d.own.counters {
+		c.look()
+	}
+	for _, p := range d.ports {
+		for _, c := range p.counters {
+			c.look()
+		}
+	}
+	for i := range d.snap.Probes {
+		e := &d.snap.Probes[i]
+		if p := d.probe(probeKey{e.Port, e.Vector, verbs.Method(e.Method)}); p != nil {
+			p.look(&e.ProbeCounts)
+		}
+	}
+}

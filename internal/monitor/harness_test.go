@@ -1,0 +1,271 @@
+package monitor
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"rdma_events/internal/hotplug"
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/watch"
+	"rdma_events/internal/worker"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	ms  = int64(time.Millisecond)
+	sec = int64(time.Second)
+	// epoch is the wall time at CLOCK_MONOTONIC 0, and slept what the machine
+	// has slept before.
+	epoch = 1_700_000_000 * sec
+	slept = 3600 * sec
+)
+
+// fakeDiscovery reports the sets it is given.
+type fakeDiscovery struct {
+	sets chan []hotplug.Found
+	done chan struct{}
+}
+
+func (f *fakeDiscovery) Run(ctx context.Context, report func([]hotplug.Found)) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case set := <-f.sets:
+			report(set)
+			f.done <- struct{}{}
+		}
+	}
+}
+
+// fakeSupervisor leaves the calls of its handler to the test.
+type fakeSupervisor struct {
+	worker.Handler
+	device string
+	wakes  atomic.Int32
+	last   func() // called when Run is to end
+	ended  chan struct{}
+}
+
+func (s *fakeSupervisor) Run(ctx context.Context) error {
+	<-ctx.Done()
+	if s.last != nil {
+		s.last()
+	}
+	close(s.ended)
+	return ctx.Err()
+}
+
+func (s *fakeSupervisor) Wake() { s.wakes.Add(1) }
+
+// recorder is a Sink that keeps everything in order.
+type recorder struct {
+	mu    sync.Mutex
+	items []any
+}
+
+func (r *recorder) Event(p EventPoint)   { r.add(p) }
+func (r *recorder) Change(p ChangePoint) { r.add(p) }
+func (r *recorder) Port(v PortView)      { r.add(v) }
+func (r *recorder) Device(v DeviceView)  { r.add(v) }
+
+func (r *recorder) add(v any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.items = append(r.items, v)
+}
+
+// take returns what was emitted since the last take.
+func (r *recorder) take() []any {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	items := r.items
+	r.items = nil
+	return items
+}
+
+func of[T any](items []any) []T {
+	var out []T
+	for _, i := range items {
+		if v, ok := i.(T); ok {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// harness is a Monitor whose surroundings the test plays.
+type harness struct {
+	*Monitor
+	t         *testing.T
+	sink      *recorder
+	discovery *fakeDiscovery
+	mono      atomic.Int64
+	wallShift atomic.Int64
+	mu        sync.Mutex
+	sups      []*fakeSupervisor
+}
+
+func newHarness(t *testing.T, change func(*Config)) *harness {
+	t.Helper()
+	h := &harness{
+		t: t, sink: &recorder{},
+		discovery: &fakeDiscovery{sets: make(chan []hotplug.Found), done: make(chan struct{})},
+	}
+	cfg := Config{
+		Discovery: h.discovery, NewSupervisor: h.supervisor, Sink: h.sink, Now: h.now,
+		Window: 5 * time.Minute, RSS: func(pid int) uint64 { return uint64(pid) },
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	h.Monitor = New(cfg)
+	return h
+}
+
+// start runs the Monitor until the test ends.
+func start(t *testing.T, change func(*Config)) *harness {
+	t.Helper()
+	h := newHarness(t, change)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- h.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-done)
+	})
+	return h
+}
+
+func (h *harness) now() (wall, mono, boot int64) {
+	mono = h.mono.Load()
+	return epoch + mono + h.wallShift.Load(), mono, mono + slept
+}
+
+func (h *harness) supervisor(device string, handler worker.Handler) Supervisor {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := &fakeSupervisor{Handler: handler, device: device, ended: make(chan struct{})}
+	h.sups = append(h.sups, s)
+	return s
+}
+
+// sup returns the nth Supervisor made for a device.
+func (h *harness) sup(device string, n int) *fakeSupervisor {
+	h.t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range h.sups {
+		if s.device == device {
+			if n == 0 {
+				return s
+			}
+			n--
+		}
+	}
+	require.FailNow(h.t, "no such supervisor", "%s %d of %d", device, n, len(h.sups))
+	return nil
+}
+
+// finds has discovery report a set and waits until that is handled.
+func (h *harness) finds(set ...hotplug.Found) {
+	h.discovery.sets <- set
+	<-h.discovery.done
+}
+
+func (h *harness) gather() Snapshot {
+	wall, _, _ := h.now()
+	return h.Gather(time.Unix(0, wall))
+}
+
+// batch is a batch sent at the present time of the harness.
+func (h *harness) batch(s worker.Handler, items ...watch.Item) {
+	wall, mono, _ := h.now()
+	s.Batch(watch.Batch{Wall: wall, Mono: mono, Items: items})
+}
+
+func (h *harness) ledger() *ledger.Ledger {
+	h.t.Helper()
+	led, file, err := ledger.New("test")
+	require.NoError(h.t, err)
+	require.NoError(h.t, file.Close())
+	h.t.Cleanup(func() { require.NoError(h.t, led.Close()) })
+	return led
+}
+
+// opens plays a worker that opens a device of two ports with active links.
+func (h *harness) opens(s worker.Handler, device string) *ledger.Ledger {
+	h.t.Helper()
+	led := h.ledger()
+	s.Started(led)
+	_, mono, _ := h.now()
+	h.batch(s, opened(device, 2), reading(1, mono, verbs.PortActive), reading(2, mono, verbs.PortActive))
+	s.Status(worker.Status{State: worker.StateRunning, Reason: watch.ReasonOK, PID: 42})
+	return led
+}
+
+func found(name string, index int) hotplug.Found {
+	return hotplug.Found{
+		Name: name, Index: index, Node: fmt.Sprintf("uverbs%d", index), NodeGUID: fmt.Sprintf("0002:c903:0000:%04x", index+1),
+	}
+}
+
+func opened(name string, ports int) watch.Item {
+	return watch.Item{Opened: &verbs.DeviceAttr{Name: name, Ports: ports, Vectors: 4, EventsSupported: true}}
+}
+
+func reading(port int, mono int64, s verbs.PortState) watch.Item {
+	return watch.Item{Reading: &watch.Reading{Port: port, Mono: mono, Attr: verbs.PortAttr{State: s, RateGbps: 100}}}
+}
+
+func event(t verbs.EventType, port int, n uint64, first, last int64) watch.Item {
+	return watch.Item{Run: &verbs.Run{
+		Type: t, Port: port, Count: n, First: first, Last: last,
+		HoldSum: int64(n) * 900, HoldMax: 1000, AckSum: int64(n) * 90, AckMax: 100,
+	}}
+}
+
+func async(s Snapshot, device string, port int) AsyncView {
+	for _, v := range s.Async {
+		if v.Device == device && v.Port == port {
+			return v
+		}
+	}
+	return AsyncView{}
+}
+
+func count(v AsyncView, t verbs.EventType) EventCount {
+	for _, c := range v.Events {
+		if c.Type == t {
+			return c
+		}
+	}
+	return EventCount{Type: -99}
+}
+
+func portView(s Snapshot, device string, port int) PortView {
+	for _, v := range s.Ports {
+		if v.Device == device && v.Port == port {
+			return v
+		}
+	}
+	return PortView{}
+}
+
+func deviceView(s Snapshot, device string) DeviceView {
+	for _, v := range s.Devices {
+		if v.Device == device {
+			return v
+		}
+	}
+	return DeviceView{}
+}

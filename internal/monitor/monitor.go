@@ -1,0 +1,173 @@
+package monitor
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"rdma_events/internal/aggregate"
+	"rdma_events/internal/hotplug"
+)
+
+// maxForgettable is how many devices that are gone are remembered for their
+// counters. Only names that never come back can reach it.
+const maxForgettable = 256
+
+// Monitor is the picture of all devices. Run and Gather may be called
+// concurrently with each other.
+type Monitor struct {
+	cfg      Config
+	clock    clock
+	delivery delivery
+	wg       sync.WaitGroup // one goroutine per supervised device
+
+	mu         sync.Mutex
+	devices    []*device // by name
+	last       []hotplug.Found
+	discovered bool // discovery has answered
+	forgotten  totals
+
+	// Of the goroutine that gathers.
+	gathered int64 // CLOCK_MONOTONIC ns of the last Gather
+	scratch  aggregate.Scratch
+}
+
+// totals is what a forgotten device leaves behind.
+type totals struct{ events, restarts uint64 }
+
+// New returns a Monitor, which does nothing before Run.
+func New(c Config) *Monitor {
+	m := &Monitor{cfg: c.withDefaults(), delivery: newDelivery(c.Window)}
+	m.clock.now = m.cfg.Now
+	m.clock.back = func(by time.Duration) {
+		m.cfg.Log.Warn("the wall clock was set back; time stamps follow it", "by", by.String())
+	}
+	_, m.gathered, _ = m.cfg.Now()
+	for _, name := range m.cfg.Expect {
+		m.device(name)
+	}
+	return m
+}
+
+// Run monitors until ctx ends, then waits for the Supervisors, and returns
+// nil. It returns an error when devices cannot be discovered. It may be called
+// once.
+func (m *Monitor) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer m.wg.Wait()
+	defer cancel()
+	err := m.cfg.Discovery.Run(ctx, func(found []hotplug.Found) { m.update(ctx, found) })
+	if err != nil && ctx.Err() == nil {
+		return fmt.Errorf("discover RDMA devices: %w", err)
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// update compares the devices that are present with those known.
+func (m *Monitor) update(ctx context.Context, found []hotplug.Found) {
+	t := m.clock.read()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, d := range m.devices {
+		if !slices.ContainsFunc(found, func(f hotplug.Found) bool { return f.Name == d.name && m.wants(f) }) {
+			d.vanish(m.isRenamed(d, found), &t)
+		}
+	}
+	for _, f := range found {
+		if !m.wants(f) {
+			continue
+		}
+		if d := m.device(f.Name); d.appear(f, &t) {
+			m.supervise(ctx, d)
+		}
+	}
+	m.last, m.discovered = slices.Clone(found), true
+	m.forget()
+}
+
+func (m *Monitor) wants(f hotplug.Found) bool {
+	return m.cfg.Devices(f.Name) && (m.cfg.VirtualFunctions || !f.VirtualFunction)
+}
+
+// isRenamed reports whether a device that is missing is there under a name
+// that has not been there before.
+func (m *Monitor) isRenamed(d *device, found []hotplug.Found) bool {
+	old, seen := d.identity()
+	if !seen {
+		return false
+	}
+	return slices.ContainsFunc(found, func(f hotplug.Found) bool {
+		isNew := !slices.ContainsFunc(m.last, func(l hotplug.Found) bool { return l.Name == f.Name })
+		return isNew && f.Name != d.name && (f.Same(old) || sameGUID(f.NodeGUID, old.NodeGUID))
+	})
+}
+
+// sameGUID compares node GUIDs. One of zeros only is that of a device, often a
+// virtual function, that has not been given any.
+func sameGUID(a, b string) bool { return a == b && strings.Trim(a, "0:") != "" }
+
+func (d *device) identity() (f hotplug.Found, seen bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.found, d.seen
+}
+
+// device returns the device of a name, which it makes if need be.
+func (m *Monitor) device(name string) *device {
+	i, ok := slices.BinarySearchFunc(m.devices, name, func(d *device, n string) int { return strings.Compare(d.name, n) })
+	if !ok {
+		m.devices = slices.Insert(m.devices, i, newDevice(name, m))
+	}
+	return m.devices[i]
+}
+
+func (m *Monitor) list() (devices []*device, forgotten totals, discovered bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.devices), m.forgotten, m.discovered
+}
+
+// forget drops the devices that are gone longest when there are too many.
+func (m *Monitor) forget() {
+	gone := map[*device]int64{}
+	for _, d := range m.devices {
+		if at, ok := d.gone(); ok {
+			gone[d] = at
+		}
+	}
+	excess := len(gone) - maxForgettable
+	if excess <= 0 {
+		return
+	}
+	byAge := slices.SortedFunc(maps.Keys(gone), func(a, b *device) int {
+		return cmp.Or(cmp.Compare(gone[a], gone[b]), strings.Compare(a.name, b.name))
+	})
+	for _, d := range byAge[:excess] {
+		t := d.leaveBehind()
+		m.forgotten.events += t.events
+		m.forgotten.restarts += t.restarts
+		m.devices = slices.DeleteFunc(m.devices, func(o *device) bool { return o == d })
+	}
+}
+
+// gone reports since when the device has been gone, if it may be forgotten.
+func (d *device) gone() (at int64, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.goneAt, !d.present && !d.expected && !d.watching
+}
+
+// leaveBehind ends the supervision of a device that is about to be forgotten.
+func (d *device) leaveBehind() totals {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.dismiss()
+	d.look()
+	return totals{events: d.events(), restarts: d.restarts + d.status.Restarts}
+}

@@ -1,0 +1,354 @@
+package monitor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/hotplug"
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/watch"
+	"rdma_events/internal/worker"
+)
+
+func TestCountersAreZeroBeforeTheFirstEvent(t *testing.T) {
+	h := start(t, nil)
+	h.finds(found("mlx5_0", 0))
+	s := h.gather()
+	require.Len(t, s.Async, 1, "before the device is open only its own series is known")
+	require.Len(t, s.Async[0].Events, 14)
+	h.opens(h.sup("mlx5_0", 0), "mlx5_0")
+	s = h.gather()
+	require.Len(t, s.Async, 3)
+	require.Equal(t, AsyncView{Device: "mlx5_0", Port: 2, Events: []EventCount{
+		{Type: verbs.EventPortActive}, {Type: verbs.EventPortErr}, {Type: verbs.EventLIDChange},
+		{Type: verbs.EventPKeyChange}, {Type: verbs.EventSMChange}, {Type: verbs.EventClientReregister},
+		{Type: verbs.EventGIDChange},
+	}}, s.Async[2])
+	p := portView(s, "mlx5_0", 1)
+	require.True(t, p.Known)
+	require.True(t, p.HasState)
+	require.False(t, p.HasStateAge)
+	require.Equal(t, verbs.PortActive, p.State)
+	require.InDelta(t, 100.0, p.Attr.RateGbps, 0)
+}
+
+func TestADeviceIsReportedFromWhenItIsFound(t *testing.T) {
+	h := start(t, nil)
+	require.Empty(t, h.gather().Devices)
+	h.finds(found("mlx5_0", 0))
+	v := of[DeviceView](h.sink.take())
+	require.Len(t, v, 1)
+	require.True(t, v[0].Present)
+	require.False(t, v[0].Open)
+	h.opens(h.sup("mlx5_0", 0), "mlx5_0")
+	v = of[DeviceView](h.sink.take())
+	require.Len(t, v, 2)
+	require.True(t, v[0].Open)
+	require.EqualValues(t, 1, v[0].Opens)
+	require.Equal(t, 4, v[0].Attr.Vectors)
+	require.Equal(t, worker.StateRunning, v[1].Worker.State)
+	require.Greater(t, v[1].Time, v[0].Time)
+	c := h.gather().Collector
+	require.Equal(t, 1, c.Devices)
+	require.Equal(t, 1, c.Workers)
+	require.EqualValues(t, 42, c.WorkerRSS)
+}
+
+func TestADeviceThatIsNotWantedIsNotTouched(t *testing.T) {
+	h := start(t, func(c *Config) { c.Devices = func(name string) bool { return name != "mlx5_1" } })
+	vf := found("mlx5_2", 2)
+	vf.VirtualFunction = true
+	h.finds(found("mlx5_0", 0), found("mlx5_1", 1), vf)
+	require.Len(t, h.sups, 1)
+	require.Len(t, h.gather().Devices, 1)
+}
+
+func TestVirtualFunctionsAreWatchedOnRequest(t *testing.T) {
+	h := start(t, func(c *Config) { c.VirtualFunctions = true })
+	vf := found("mlx5_2", 2)
+	vf.VirtualFunction = true
+	h.finds(vf)
+	require.Len(t, h.gather().Devices, 1)
+}
+
+func TestAnExpectedDeviceIsMissedOnlyAfterDiscoveryHasAnswered(t *testing.T) {
+	h := start(t, func(c *Config) { c.Expect = []string{"mlx5_9"} })
+	require.Empty(t, h.gather().Devices)
+	h.finds()
+	s := h.gather()
+	require.Len(t, s.Devices, 1)
+	require.False(t, s.Devices[0].Present)
+	require.Equal(t, watch.ReasonNoDevice, s.Devices[0].Reason)
+	require.Empty(t, s.Async)
+	require.Zero(t, s.Collector.Devices)
+	h.finds(found("mlx5_9", 9))
+	require.True(t, deviceView(h.gather(), "mlx5_9").Present)
+}
+
+func TestAWorkerSeesTheRemovalBeforeDiscoveryDoes(t *testing.T) {
+	h := start(t, nil)
+	h.finds(found("mlx5_0", 0))
+	sup := h.sup("mlx5_0", 0)
+	h.opens(sup, "mlx5_0")
+	h.sink.take()
+	h.mono.Add(ms)
+	h.batch(sup, watch.Item{Ended: &watch.Ended{Reason: watch.ReasonRemoved}})
+	items := h.sink.take()
+	require.Len(t, of[ChangePoint](items), 2)
+	require.Equal(t, verbs.PortAbsent, of[ChangePoint](items)[0].To)
+	require.False(t, of[PortView](items)[0].Known)
+	require.Len(t, of[DeviceView](items), 1)
+	sup.Ended(watch.Ended{Reason: watch.ReasonRemoved})
+	h.finds(found("mlx5_0", 0)) // sysfs still has it
+	v := deviceView(h.gather(), "mlx5_0")
+	require.False(t, v.Present)
+	require.False(t, v.Open)
+	require.EqualValues(t, 1, v.Removals)
+	require.Equal(t, watch.ReasonRemoved, v.Reason)
+	require.Zero(t, sup.wakes.Load(), "a worker would keep the removal from going on")
+	h.finds()
+	require.EqualValues(t, 1, deviceView(h.gather(), "mlx5_0").Removals)
+
+	h.finds(found("mlx5_0", 7))
+	require.EqualValues(t, 1, sup.wakes.Load())
+	h.opens(sup, "mlx5_0")
+	s := h.gather()
+	require.Equal(t, watch.ReasonOK, deviceView(s, "mlx5_0").Reason)
+	require.EqualValues(t, 2, deviceView(s, "mlx5_0").Opens)
+	p := portView(s, "mlx5_0", 1)
+	require.Equal(t, verbs.PortActive, p.State)
+	require.EqualValues(t, 2, p.Transitions)
+	require.Zero(t, p.Flaps)
+	require.Zero(t, p.DownNS)
+}
+
+func TestDiscoverySeesTheRemovalFirst(t *testing.T) {
+	h := start(t, nil)
+	h.finds(found("mlx5_0", 0))
+	sup := h.sup("mlx5_0", 0)
+	h.opens(sup, "mlx5_0")
+	h.finds()
+	sup.Ended(watch.Ended{Reason: watch.ReasonRemoved})
+	v := deviceView(h.gather(), "mlx5_0")
+	require.False(t, v.Present)
+	require.EqualValues(t, 1, v.Removals)
+	require.Equal(t, verbs.PortAbsent, portView(h.gather(), "mlx5_0", 2).State)
+}
+
+func TestADeviceReplacedBetweenTwoLooksWasRemovedOnce(t *testing.T) {
+	h := start(t, nil)
+	h.finds(found("mlx5_0", 0))
+	sup := h.sup("mlx5_0", 0)
+	h.opens(sup, "mlx5_0")
+	h.finds(found("mlx5_0", 5))
+	require.EqualValues(t, 1, sup.wakes.Load())
+	sup.Ended(watch.Ended{Reason: watch.ReasonRemoved})
+	v := deviceView(h.gather(), "mlx5_0")
+	require.True(t, v.Present)
+	require.False(t, v.Open)
+	require.EqualValues(t, 1, v.Removals)
+	h.opens(sup, "mlx5_0")
+	require.True(t, deviceView(h.gather(), "mlx5_0").Open)
+}
+
+func TestADeviceThatLosesItsNodeIsBeingRemoved(t *testing.T) {
+	h := start(t, nil)
+	h.finds(found("mlx5_0", 0))
+	sup := h.sup("mlx5_0", 0)
+	h.opens(sup, "mlx5_0")
+	bare := found("mlx5_0", 0)
+	bare.Node = ""
+	h.finds(bare)
+	require.False(t, deviceView(h.gather(), "mlx5_0").Present)
+	h.finds(bare)
+	require.Zero(t, sup.wakes.Load())
+	h.finds(found("mlx5_0", 0))
+	require.True(t, deviceView(h.gather(), "mlx5_0").Present)
+	require.EqualValues(t, 1, sup.wakes.Load())
+}
+
+func TestADeviceThatGetsItsNodeLateIsTriedAgain(t *testing.T) {
+	h := start(t, nil)
+	bare := found("mlx5_0", 0)
+	bare.Node = ""
+	h.finds(bare)
+	require.True(t, deviceView(h.gather(), "mlx5_0").Present)
+	h.finds(found("mlx5_0", 0))
+	require.EqualValues(t, 1, h.sup("mlx5_0", 0).wakes.Load())
+}
+
+func TestAWorkerThatIsStillOpenIsFollowedAgain(t *testing.T) {
+	h := start(t, nil)
+	h.finds(found("mlx5_0", 0))
+	sup := h.sup("mlx5_0", 0)
+	h.opens(sup, "mlx5_0")
+	h.finds()
+	h.finds(found("mlx5_0", 0))
+	h.mono.Add(sec)
+	h.batch(sup, reading(1, h.mono.Load(), verbs.PortActive))
+	s := h.gather()
+	require.True(t, deviceView(s, "mlx5_0").Open)
+	require.EqualValues(t, 1, deviceView(s, "mlx5_0").Opens)
+	require.Equal(t, verbs.PortActive, portView(s, "mlx5_0", 1).State)
+}
+
+func TestARenameEndsTheOldSeriesAndStartsAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, nil)
+		h.finds(found("rocep1s0", 3))
+		old := h.sup("rocep1s0", 0)
+		led := h.opens(old, "rocep1s0")
+		old.last = func() { old.Ended(watch.Ended{Reason: watch.ReasonOK}) }
+		led.Count(int32(verbs.EventPortErr), 1, 1, 1)
+		h.sink.take()
+
+		h.finds(found("mlx5_3", 3))
+		synctest.Wait()
+		items := h.sink.take()
+		v := of[DeviceView](items)
+		require.Equal(t, "rocep1s0", v[0].Device)
+		require.False(t, v[0].Present)
+		require.Equal(t, watch.ReasonRenamed, v[0].Reason)
+		require.Zero(t, v[0].Removals)
+		require.EqualValues(t, 1, of[EventPoint](items)[0].Count, "the old worker's last events")
+		s := h.gather()
+		require.True(t, deviceView(s, "mlx5_3").Present)
+		require.EqualValues(t, 1, async(s, "rocep1s0", 1).Read)
+		s = h.gather()
+		require.Len(t, s.Devices, 1)
+		require.EqualValues(t, 1, s.Collector.Events)
+
+		h.finds(found("rocep1s0", 3))
+		s = h.gather()
+		require.EqualValues(t, 1, count(async(s, "rocep1s0", 1), verbs.EventPortErr).Total, "a series owns its counters")
+		require.Equal(t, watch.ReasonRenamed, deviceView(s, "mlx5_3").Reason)
+		h.sup("rocep1s0", 1)
+	})
+}
+
+func TestARenameBackWhileTheOldSupervisorEndsStartsANewOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, nil)
+		h.finds(found("a", 3))
+		old, hold := h.sup("a", 0), make(chan struct{})
+		old.last = func() { <-hold }
+		h.finds(found("b", 3))
+		h.finds(found("a", 3))
+		require.Len(t, h.sups, 2)
+		close(hold)
+		synctest.Wait()
+		require.Zero(t, h.sup("a", 1).wakes.Load())
+		require.True(t, deviceView(h.gather(), "a").Present)
+	})
+}
+
+func TestADeviceKnownByItsGUIDAloneIsRenamed(t *testing.T) {
+	h := start(t, nil)
+	h.finds(found("a", 3))
+	h.finds()
+	require.Equal(t, watch.ReasonRemoved, deviceView(h.gather(), "a").Reason)
+	b := found("b", 8)
+	b.NodeGUID = found("a", 3).NodeGUID
+	h.finds(b)
+	v := of[DeviceView](h.sink.take())
+	require.Equal(t, watch.ReasonRenamed, v[2].Reason)
+	require.EqualValues(t, 1, v[2].Removals)
+}
+
+func TestDevicesWithoutAGUIDAreNotTakenForOneAnother(t *testing.T) {
+	h := start(t, nil)
+	a, b := found("a", 3), found("b", 4)
+	a.NodeGUID, b.NodeGUID = "0000:0000:0000:0000", "0000:0000:0000:0000"
+	h.finds(a)
+	h.finds(b)
+	require.Equal(t, watch.ReasonRemoved, deviceView(h.gather(), "a").Reason)
+}
+
+func TestDevicesThatNeverComeBackAreForgotten(t *testing.T) {
+	h := start(t, func(c *Config) { c.Expect = []string{"vf0"} })
+	for i := range maxForgettable + 50 {
+		h.mono.Add(ms)
+		name := fmt.Sprintf("vf%d", i)
+		h.finds(found(name, i))
+		sup := h.sup(name, 0)
+		sup.Started(h.ledger())
+		h.batch(sup, opened(name, 1), event(verbs.EventCQErr, 0, 1, 0, 0))
+		sup.Status(worker.Status{State: worker.StateStopped, Restarts: 2})
+		sup.Ended(watch.Ended{Reason: watch.ReasonRemoved})
+	}
+	h.finds()
+	s := h.gather()
+	require.Len(t, s.Devices, maxForgettable+1)
+	require.Equal(t, "vf0", s.Devices[0].Device)
+	require.EqualValues(t, maxForgettable+50, s.Collector.Events)
+	require.EqualValues(t, 2*(maxForgettable+50), s.Collector.WorkerRestarts)
+	<-h.sup("vf1", 0).ended
+}
+
+func TestRunEndsWithItsErrorWhenDiscoveryFails(t *testing.T) {
+	failure := errors.New("no netlink")
+	h := newHarness(t, func(c *Config) { c.Discovery = discoveryFunc(func() error { return failure }) })
+	require.ErrorIs(t, h.Run(context.Background()), failure)
+}
+
+func TestADiscoveryWithoutFurtherChangesKeepsRunning(t *testing.T) {
+	returned := make(chan struct{})
+	h := newHarness(t, func(c *Config) {
+		c.Discovery = discoveryFunc(func() error { close(returned); return nil })
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- h.Run(ctx) }()
+	<-returned
+	select {
+	case err := <-done:
+		require.FailNow(t, "ended", "%v", err)
+	default:
+	}
+	cancel()
+	require.NoError(t, <-done)
+}
+
+type discoveryFunc func() error
+
+func (f discoveryFunc) Run(context.Context, func([]hotplug.Found)) error { return f() }
+
+func TestManyDevicesAreHandledWhileOthersGather(t *testing.T) {
+	h := start(t, nil)
+	const devices = 8
+	var set []hotplug.Found
+	for i := range devices {
+		set = append(set, found(fmt.Sprintf("d%d", i), i))
+	}
+	h.finds(set...)
+	var wg sync.WaitGroup
+	for i := range devices {
+		sup := h.sup(set[i].Name, 0)
+		led := h.opens(sup, set[i].Name)
+		wg.Go(func() {
+			for n := range int64(200) {
+				led.Count(int32(verbs.EventPortErr), 1, 1, 1)
+				h.batch(sup, event(verbs.EventPortErr, 1, 1, n, n), event(verbs.EventPortActive, 1, 1, n, n),
+					watch.Item{Round: &watch.RoundItem{Port: 1, Method: verbs.MethodRCWrite, Round: verbs.Round{Wake: 5}}})
+			}
+			sup.Ended(watch.Ended{Reason: watch.ReasonCrashed})
+		})
+	}
+	wg.Go(func() {
+		for range 50 {
+			h.gather()
+		}
+	})
+	for range 20 {
+		h.finds(set[:devices/2]...)
+		h.finds(set...)
+	}
+	wg.Wait()
+	require.EqualValues(t, devices*400, h.gather().Collector.Events)
+}

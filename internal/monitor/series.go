@@ -1,0 +1,118 @@
+package monitor
+
+import (
+	"rdma_events/internal/aggregate"
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+)
+
+// maxTypes bounds the event types of one series. No kernel has half as many;
+// what is beyond is counted as ledger.Overflow.
+const maxTypes = 64
+
+// series is what is counted for one series of rdma_async.
+type series struct {
+	port      int // 0: the device's own
+	counters  []*counter
+	hold, ack aggregate.Interval
+}
+
+// counter counts one event type of one series. What dead workers have read is
+// in base; the running one says it twice, in its ledger at once and in its
+// stream later, and the ledger may hold what the stream never brings.
+type counter struct {
+	typ       verbs.EventType
+	base      uint64 // read from dead workers
+	baseAcked uint64
+	released  uint64 // read, never acknowledged, and freed by a worker's death
+
+	live, liveAcked uint64 // the running worker's, as its ledger says
+	streamed        uint64 // the running worker's, as its stream says
+
+	sumRead, sumAcked uint64 // of one look into the ledger
+
+	rate  aggregate.Rate
+	stamp stamp
+}
+
+func newSeries(port int, scopes ...verbs.Scope) series {
+	s := series{port: port}
+	for _, scope := range scopes {
+		for _, t := range verbs.EventTypes(scope) {
+			s.counters = append(s.counters, &counter{typ: t})
+		}
+	}
+	return s
+}
+
+// counter returns the counter of a type, which it makes if need be.
+func (s *series) counter(t verbs.EventType) *counter {
+	for _, c := range s.counters {
+		if c.typ == t {
+			return c
+		}
+	}
+	if len(s.counters) >= maxTypes && t != verbs.EventType(ledger.Overflow) {
+		return s.counter(verbs.EventType(ledger.Overflow))
+	}
+	c := &counter{typ: t}
+	s.counters = append(s.counters, c)
+	return c
+}
+
+func (s *series) read() uint64 {
+	var n uint64
+	for _, c := range s.counters {
+		n += c.total()
+	}
+	return n
+}
+
+func (s *series) view(device string, elapsed int64) AsyncView {
+	v := AsyncView{
+		Device: device, Port: s.port, Events: make([]EventCount, 0, len(s.counters)),
+		Hold: Stat(s.hold.Take()), Ack: Stat(s.ack.Take()),
+	}
+	for _, c := range s.counters {
+		read, acked := c.running()
+		v.Read += c.base + read
+		v.Acked += c.baseAcked + acked
+		v.Unacked += read - acked
+		v.Released += c.released
+		v.Events = append(v.Events, EventCount{
+			Type: c.typ, Total: c.base + read, Rate: c.rate.Take(c.base+read, elapsed),
+		})
+	}
+	return v
+}
+
+// running returns what the running worker has read and acknowledged. All that
+// it has streamed it has acknowledged.
+func (c *counter) running() (read, acked uint64) {
+	return max(c.live, c.streamed), max(c.liveAcked, c.streamed)
+}
+
+func (c *counter) total() uint64 {
+	read, _ := c.running()
+	return c.base + read
+}
+
+// look takes the sums of one look into the ledger. A counter does not go back,
+// whatever a dying worker may have written there.
+func (c *counter) look() {
+	c.live = max(c.live, c.sumRead)
+	c.liveAcked = max(c.liveAcked, min(c.sumAcked, c.sumRead))
+	c.sumRead, c.sumAcked = 0, 0
+}
+
+// fold ends the running worker's counts and returns how many events its stream
+// did not bring.
+func (c *counter) fold() uint64 {
+	read, acked := c.running()
+	rest := read - c.streamed
+	c.base += read
+	c.baseAcked += acked
+	c.released += read - acked
+	c.live, c.liveAcked, c.streamed = 0, 0, 0
+	return rest
+}

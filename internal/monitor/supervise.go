@@ -1,0 +1,76 @@
+package monitor
+
+import (
+	"context"
+	"errors"
+
+	"rdma_events/internal/worker"
+)
+
+// job is the running Supervisor of a device. Its members are guarded by the
+// device's lock.
+type job struct {
+	sup    Supervisor
+	run    func() error // blocks
+	cancel context.CancelFunc
+	over   bool // told to end
+	again  bool // the device came back in the meantime
+}
+
+// supervise sees to it that a worker tries to open the device now.
+func (m *Monitor) supervise(ctx context.Context, d *device) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.job == nil:
+		d.job = m.newJob(ctx, d)
+		first := d.job
+		m.wg.Go(func() { m.work(ctx, d, first) })
+	case d.job.over:
+		d.job.again = true
+	default:
+		d.job.sup.Wake()
+	}
+}
+
+func (m *Monitor) newJob(ctx context.Context, d *device) *job {
+	ctx, cancel := context.WithCancel(ctx)
+	sup := m.cfg.NewSupervisor(d.name, d)
+	return &job{sup: sup, cancel: cancel, run: func() error {
+		defer cancel()
+		return sup.Run(ctx)
+	}}
+}
+
+// work runs the Supervisors of a device, one after the other.
+func (m *Monitor) work(ctx context.Context, d *device, j *job) {
+	for j != nil {
+		if err := j.run(); err != nil && !errors.Is(err, context.Canceled) {
+			d.log.Warn("supervision ended", "error", err)
+		}
+		j = m.nextJob(ctx, d)
+	}
+}
+
+func (m *Monitor) nextJob(ctx context.Context, d *device) *job {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	again := d.job.again && ctx.Err() == nil
+	d.restarts += d.status.Restarts
+	d.status.Restarts, d.status.PID = 0, 0
+	d.status.State = worker.StateStopped
+	d.led = nil // its Supervisor has unmapped it
+	d.job = nil
+	if again {
+		d.job = m.newJob(ctx, d)
+	}
+	return d.job
+}
+
+// dismiss ends the supervision of a device. The caller holds d.mu.
+func (d *device) dismiss() {
+	if d.job != nil {
+		d.job.over, d.job.again = true, false
+		d.job.cancel()
+	}
+}

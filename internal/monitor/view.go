@@ -1,0 +1,165 @@
+package monitor
+
+import (
+	"time"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/watch"
+	"rdma_events/internal/worker"
+)
+
+// Stat is mean and maximum over the interval just ended, ns. Count 0: there
+// was nothing to measure.
+type Stat struct {
+	Count int64
+	Mean  int64
+	Max   int64
+}
+
+// Percentiles of a window, ns.
+type Percentiles struct {
+	Count         int64
+	P50, P90, P99 int64
+}
+
+// Snapshot is everything that is emitted once per interval.
+type Snapshot struct {
+	Async     []AsyncView
+	Ports     []PortView
+	Probes    []ProbeView
+	Devices   []DeviceView
+	Collector CollectorView
+}
+
+// AsyncView is one series of rdma_async: a port's events, or with Port 0 all
+// other events of the device.
+type AsyncView struct {
+	Device    string
+	Port      int
+	Events    []EventCount // every type of the scope, also those never seen
+	Read      uint64
+	Acked     uint64
+	Unacked   uint64 // read and not yet acknowledged by the running worker
+	Released  uint64 // freed unacknowledged by a worker's death
+	Hold, Ack Stat
+}
+
+// EventCount is the counter of one event type and its rate per second over the
+// interval just ended.
+type EventCount struct {
+	Type  verbs.EventType
+	Total uint64
+	Rate  float64
+}
+
+// EventPoint is one point of rdma_async_event: Count events of one type.
+type EventPoint struct {
+	Device  string
+	Type    verbs.EventType
+	Port    int // 0 unless the type's scope is verbs.ScopePort
+	Count   uint64
+	Total   uint64 // the counter after these
+	Time    time.Time
+	First   time.Time // of the first of them
+	HoldMax int64     // ns; 0 unknown
+	AckMax  int64     // ns; 0 unknown
+}
+
+// Witness is what told of a port state change.
+type Witness string
+
+// The witnesses.
+const (
+	WitnessEvent  Witness = "event"
+	WitnessQuery  Witness = "query"
+	WitnessReopen Witness = "reopen" // found after a worker was replaced
+)
+
+// ChangePoint is one point of rdma_port_change.
+type ChangePoint struct {
+	Device      string
+	Port        int
+	From, To    verbs.PortState
+	Witness     Witness
+	Lasted      int64 // ns in From; with Merged > 1 of the last transition
+	HasLasted   bool  // false for the first change after Start when From has no known beginning
+	Transitions uint64
+	Time        time.Time
+}
+
+// PortView is one point of rdma_port. Known is false while the device is not
+// open: Attr and Up mean nothing then and are left out, counters stay.
+type PortView struct {
+	Device   string
+	Port     int
+	Expected bool // true: the port is in expected_down
+	Known    bool
+	HasState bool            // false until the first answer of a query: State means nothing then
+	State    verbs.PortState // the state machine's, not Attr.State
+	Attr     verbs.PortAttr
+
+	Transitions       uint64
+	Flaps             uint64
+	DownNS            int64
+	StateAgeNS        int64
+	HasStateAge       bool
+	MissedTransitions uint64
+	PhantomEvents     uint64
+	Time              time.Time
+}
+
+// ProbeView is one series of rdma_cq_probe.
+type ProbeView struct {
+	Device       string
+	Port, Vector int
+	Method       verbs.Method
+	Counts       ledger.ProbeCounts
+	Unacked      uint64
+	Released     uint64
+	EventsRate   float64
+	OK           bool
+	HasOK        bool   // a round has ended
+	Status       string // the last error; "" none yet
+
+	// Of the interval just ended, and over the window.
+	Wake, Ack, Hold, Total, Get, Arm, Drain        Stat
+	WakeP, AckP, HoldP, TotalP, GetP, ArmP, DrainP Percentiles
+	// Cumulative counts of wake per histogram bound, the last one +Inf; nil
+	// unless asked for.
+	Histogram []uint64
+}
+
+// DeviceView is one point of rdma_device.
+type DeviceView struct {
+	Device   string
+	Present  bool
+	Open     bool
+	Opens    uint64
+	Removals uint64
+	Fatals   uint64
+	Reason   watch.Reason
+	Worker   worker.Status
+	Attr     verbs.DeviceAttr // of the last opening; Name "" before the first
+	Time     time.Time
+}
+
+// CollectorView is the part of rdma_collector that the monitor knows.
+type CollectorView struct {
+	Devices        int
+	Workers        int
+	WorkerRestarts uint64
+	WorkersStuck   int
+	Events         uint64
+	DeliveryP      Percentiles // from the return of ibv_get_*_event to the monitor's hand-over
+	WorkerRSS      uint64      // bytes, all workers together
+}
+
+// Sink takes what is emitted when it happens. None of its methods may block;
+// they are called concurrently for different devices, in order for one.
+type Sink interface {
+	Event(EventPoint)
+	Change(ChangePoint)
+	Port(PortView)
+	Device(DeviceView)
+}
