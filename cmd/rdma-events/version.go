@@ -1,0 +1,38 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+)
+
+// Set by the linker with -X main.version and -X main.commit.
+var version, commit string
+
+// describeBuild returns version, commit and compiler. What the linker was not
+// told comes from what the compiler noted.
+func describeBuild() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = new(debug.BuildInfo)
+	}
+	return fmt.Sprintf("%s (commit %s, %s)",
+		cmp.Or(version, info.Main.Version, "unknown"), cmp.Or(commit, revision(info), "unknown"), runtime.Version())
+}
+
+func revision(info *debug.BuildInfo) string {
+	var rev, dirty string
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			rev = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = "-dirty"
+		}
+	}
+	if rev == "" {
+		return ""
+	}
+	return rev + dirty
+}

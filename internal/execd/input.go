@@ -1,0 +1,51 @@
+package execd
+
+import (
+	"fmt"
+	"io"
+
+	"golang.org/x/sys/unix"
+)
+
+// Input reads from a descriptor, and can be interrupted while it waits. Read is
+// for one goroutine at a time, Interrupt for any; Close comes after the last of
+// them.
+type Input struct {
+	*waiter
+}
+
+// NewInput returns an Input on fd, which stays open and as it is.
+func NewInput(fd int) (*Input, error) {
+	w, err := newWaiter(fd)
+	if err != nil {
+		return nil, err
+	}
+	return &Input{waiter: w}, nil
+}
+
+// Read blocks until there is something to read. It returns io.EOF when the
+// other side has closed, and ErrInterrupted after Interrupt.
+func (i *Input) Read(p []byte) (int, error) {
+	for {
+		if err := i.wait(unix.POLLIN); err != nil {
+			return 0, err
+		}
+		n, err := unix.Read(i.fd, p)
+		switch {
+		case err != nil && again(err):
+			continue
+		case err != nil:
+			return 0, fmt.Errorf("read: %w", err)
+		case n == 0 && len(p) > 0:
+			return 0, io.EOF
+		}
+		return n, nil
+	}
+}
+
+// Interrupt makes the Read that is under way and all later ones return
+// ErrInterrupted. It does not block.
+func (i *Input) Interrupt() { i.interrupt() }
+
+// Close frees what NewInput made. The descriptor stays open.
+func (i *Input) Close() error { return i.close() }

@@ -1,0 +1,65 @@
+package rdma_events
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"rdma_events/internal/hotplug"
+	"rdma_events/internal/monitor"
+)
+
+// announcer logs what becomes of devices for the better; what goes wrong is
+// logged where it is noticed. It stands in front of the emitter.
+type announcer struct {
+	monitor.Sink
+	log *slog.Logger
+
+	mu   sync.Mutex
+	open map[string]bool
+}
+
+func newAnnouncer(s monitor.Sink, log *slog.Logger) *announcer {
+	return &announcer{Sink: s, log: log, open: make(map[string]bool)}
+}
+
+// Device implements monitor.Sink.
+func (a *announcer) Device(v monitor.DeviceView) {
+	a.mu.Lock()
+	opened := v.Open && !a.open[v.Device]
+	a.open[v.Device] = v.Open
+	a.mu.Unlock()
+	if opened {
+		a.log.Info("open: "+summary(&v), "device", v.Device)
+	}
+	a.Sink.Device(v)
+}
+
+// summary is what somebody who reads the log wants to know about a device.
+func summary(v *monitor.DeviceView) string {
+	s := fmt.Sprintf("driver %s, ports %d, completion vectors %d", v.Attr.Driver, v.Attr.Ports, v.Attr.Vectors)
+	if v.Attr.Firmware != "" {
+		s += ", firmware " + v.Attr.Firmware
+	}
+	if !v.Attr.EventsSupported {
+		s += "; this driver raises no asynchronous events"
+	}
+	return s
+}
+
+// listening says when there is nothing to watch.
+type listening struct {
+	monitor.Discovery
+	log *slog.Logger
+}
+
+// Run implements monitor.Discovery.
+func (l listening) Run(ctx context.Context, report func([]hotplug.Found)) error {
+	return l.Discovery.Run(ctx, func(found []hotplug.Found) {
+		if len(found) == 0 {
+			l.log.Info(`no RDMA devices on this host, waiting for one; backend = "sim" simulates some`)
+		}
+		report(found)
+	})
+}

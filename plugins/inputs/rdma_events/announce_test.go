@@ -1,0 +1,66 @@
+package rdma_events
+
+import (
+	"context"
+	"testing"
+
+	"github.com/influxdata/telegraf/testutil"
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/hotplug"
+	"rdma_events/internal/monitor"
+)
+
+type silent struct{ devices int }
+
+func (*silent) Event(monitor.EventPoint)    {}
+func (*silent) Change(monitor.ChangePoint)  {}
+func (*silent) Port(monitor.PortView)       {}
+func (s *silent) Device(monitor.DeviceView) { s.devices++ }
+
+func texts(log *testutil.CaptureLogger) []string {
+	var all []string
+	for _, m := range log.Messages() {
+		all = append(all, m.Text)
+	}
+	return all
+}
+
+func TestEachOpeningIsLoggedOnce(t *testing.T) {
+	log := &testutil.CaptureLogger{}
+	sink := &silent{}
+	a := newAnnouncer(sink, newLogger(log))
+	v := filledDevice()
+	closed := v
+	closed.Open = false
+	for _, view := range []monitor.DeviceView{closed, v, v, closed, v} {
+		a.Device(view)
+	}
+	line := "mlx5_0: open: driver mlx5_core, ports 1, completion vectors 63, firmware 22.39.2048"
+	require.Equal(t, []string{line, line}, texts(log))
+	require.Equal(t, 5, sink.devices)
+}
+
+func TestADriverWithoutEventsIsSaidToHaveNone(t *testing.T) {
+	v := filledDevice()
+	v.Attr.EventsSupported = false
+	require.Contains(t, summary(&v), "raises no asynchronous events")
+}
+
+type sets [][]hotplug.Found
+
+func (s sets) Run(_ context.Context, report func([]hotplug.Found)) error {
+	for _, set := range s {
+		report(set)
+	}
+	return nil
+}
+
+func TestAHostWithoutDevicesIsLogged(t *testing.T) {
+	log := &testutil.CaptureLogger{}
+	reports := 0
+	l := listening{sets{nil, {{Name: "mlx5_0"}}}, newLogger(log)}
+	require.NoError(t, l.Run(t.Context(), func([]hotplug.Found) { reports++ }))
+	require.Equal(t, 2, reports)
+	require.Len(t, texts(log), 1)
+}

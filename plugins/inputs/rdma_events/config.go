@@ -1,0 +1,80 @@
+package rdma_events
+
+import (
+	"time"
+
+	"github.com/influxdata/telegraf/config"
+)
+
+// Config is what [[inputs.rdma_events]] can say; sample.conf has the meaning of
+// each option. DefaultConfig returns the values of what is not said.
+type Config struct {
+	Backend          string          `toml:"backend"`
+	Devices          []string        `toml:"devices"`
+	DevicesExclude   []string        `toml:"devices_exclude"`
+	Ports            []string        `toml:"ports"`
+	VirtualFunctions bool            `toml:"virtual_functions"`
+	Expect           []string        `toml:"expect"`
+	ExpectedDown     []string        `toml:"expected_down"`
+	WorkerPath       string          `toml:"worker_path"`
+	MaxEventPoints   int             `toml:"max_event_points"`
+	StateInterval    config.Duration `toml:"state_interval"`
+	ShutdownTimeout  config.Duration `toml:"shutdown_timeout"`
+	Probe            ProbeConfig     `toml:"probe"`
+	Sim              SimConfig       `toml:"sim"`
+}
+
+// ProbeConfig is [inputs.rdma_events.probe].
+type ProbeConfig struct {
+	Interval  config.Duration `toml:"interval"`
+	Timeout   config.Duration `toml:"timeout"`
+	Method    string          `toml:"method"`
+	Vectors   []int           `toml:"vectors"`
+	AckBatch  int             `toml:"ack_batch"`
+	GIDIndex  int             `toml:"gid_index"`
+	PKeyIndex int             `toml:"pkey_index"`
+	Window    config.Duration `toml:"window"`
+	Stages    bool            `toml:"stages"`
+	Histogram bool            `toml:"histogram"`
+}
+
+// SimConfig is [inputs.rdma_events.sim].
+type SimConfig struct {
+	Profile  string `toml:"profile"`
+	Scenario string `toml:"scenario"`
+	Seed     int64  `toml:"seed"`
+}
+
+// The values of backend.
+const (
+	backendVerbs = "verbs"
+	backendSim   = "sim"
+)
+
+// The values of probe.method beside the names of verbs.Method.
+const methodAuto = "auto"
+
+// DefaultConfig returns the configuration of an empty [[inputs.rdma_events]].
+func DefaultConfig() Config {
+	return Config{
+		Backend:         backendVerbs,
+		Devices:         []string{"*"},
+		MaxEventPoints:  20,
+		StateInterval:   config.Duration(5 * time.Second),
+		ShutdownTimeout: config.Duration(3 * time.Second),
+		Probe: ProbeConfig{
+			Interval:  config.Duration(time.Second),
+			Timeout:   config.Duration(500 * time.Millisecond),
+			Method:    methodAuto,
+			Vectors:   []int{0},
+			AckBatch:  1,
+			GIDIndex:  -1,
+			PKeyIndex: -1,
+			Window:    config.Duration(5 * time.Minute),
+		},
+		Sim: SimConfig{Profile: "roce2", Seed: 1},
+	}
+}
+
+// probing reports whether there are to be probes at all.
+func (c *ProbeConfig) probing() bool { return c.Interval > 0 && c.Method != methodNone }

@@ -1,0 +1,198 @@
+package rdma_events
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/BurntSushi/toml"
+	"github.com/influxdata/telegraf/config"
+	"github.com/stretchr/testify/require"
+)
+
+func load(text string) (*Plugin, error) {
+	p := New()
+	var err error
+	if p.Config, err = Parse(text); err != nil {
+		return nil, err
+	}
+	return p, p.Init()
+}
+
+func TestABadConfigurationIsOneLineThatNamesKeyValueAndChoice(t *testing.T) {
+	dirs, err := filepath.Glob("testcases/config/*")
+	require.NoError(t, err)
+	require.NotEmpty(t, dirs)
+	for _, dir := range dirs {
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			text, err := os.ReadFile(filepath.Join(dir, "rdma_events.conf"))
+			require.NoError(t, err)
+			want, err := os.ReadFile(filepath.Join(dir, "expected.error"))
+			require.NoError(t, err)
+			_, err = load(string(text))
+			require.EqualError(t, err, strings.TrimSuffix(string(want), "\n"))
+			require.NotContains(t, err.Error(), "\n")
+		})
+	}
+}
+
+func TestAnEmptyInstanceHasTheDefaults(t *testing.T) {
+	p, err := load("[[inputs.rdma_events]]\n")
+	require.NoError(t, err)
+	require.Equal(t, DefaultConfig(), p.Config)
+}
+
+func TestTheSampleSaysTheDefaults(t *testing.T) {
+	c, err := Parse(sampleConfig)
+	require.NoError(t, err)
+	require.Equal(t, DefaultConfig(), c)
+
+	// "# key = value" is an option, "## text" is not.
+	enabled := regexp.MustCompile(`(?m)^( *)# (\w+ = )`).ReplaceAllString(sampleConfig, "$1$2")
+	c, err = Parse(enabled)
+	require.NoError(t, err)
+	want := DefaultConfig()
+	want.DevicesExclude, want.Ports, want.Expect, want.ExpectedDown = []string{}, []string{}, []string{}, []string{}
+	require.Equal(t, want, c)
+
+	var d struct {
+		Inputs map[string][]map[string]any
+	}
+	_, err = toml.Decode(enabled, &d)
+	require.NoError(t, err)
+	values := d.Inputs["rdma_events"][0]
+	var known []string
+	for _, section := range sections() {
+		for key := range values[section].(map[string]any) {
+			known = append(known, section+"."+key)
+		}
+		delete(values, section)
+	}
+	for key := range values {
+		known = append(known, key)
+	}
+	require.ElementsMatch(t, optionKeys(), known, "sample.conf has every option")
+}
+
+func TestTheSampleAtTheRepositoryRootIsTheSame(t *testing.T) {
+	root, err := os.ReadFile("../../../sample.conf")
+	require.NoError(t, err)
+	require.Equal(t, sampleConfig, string(root))
+	require.Equal(t, sampleConfig, New().SampleConfig())
+}
+
+func optionKeys() []string {
+	var keys []string
+	for _, o := range new(Config).options() {
+		keys = append(keys, o.key)
+	}
+	return keys
+}
+
+// The stock shim decodes into the plugin by struct tags.
+func TestOptionsAndStructTagsAgree(t *testing.T) {
+	var tags []string
+	var walk func(prefix string, typ reflect.Type)
+	walk = func(prefix string, typ reflect.Type) {
+		for _, f := range reflect.VisibleFields(typ) {
+			name := prefix + f.Tag.Get("toml")
+			if f.Type.Kind() == reflect.Struct {
+				walk(name+".", f.Type)
+				continue
+			}
+			tags = append(tags, name)
+		}
+	}
+	walk("", reflect.TypeFor[Config]())
+	require.ElementsMatch(t, optionKeys(), tags)
+
+	p := New()
+	_, err := toml.Decode("backend = \"sim\"\n[probe]\ninterval = \"2s\"\n", p)
+	require.NoError(t, err)
+	require.Equal(t, "sim", p.Backend)
+	require.Equal(t, config.Duration(2*time.Second), p.Probe.Interval)
+}
+
+func TestEveryOptionReachesItsField(t *testing.T) {
+	p, err := load(`
+[[inputs.rdma_events]]
+  backend = "sim"
+  devices = ["mlx5_*", "bnxt_re{0,1}"]
+  devices_exclude = ["mlx5_9"]
+  ports = ["mlx5_0:1", "mlx5_1:2"]
+  virtual_functions = true
+  expect = ["mlx5_0"]
+  expected_down = ["mlx5_1:2"]
+  worker_path = "/opt/worker"
+  max_event_points = 7
+  state_interval = "0s"
+  shutdown_timeout = 2
+  [inputs.rdma_events.probe]
+    interval = "2s"
+    timeout = "250ms"
+    method = "ud_send"
+    vectors = [3, 1]
+    ack_batch = 16
+    gid_index = 3
+    pkey_index = 1
+    window = "1d"
+    stages = true
+    histogram = true
+  [inputs.rdma_events.sim]
+    profile = "ib8"
+    scenario = "storm"
+    seed = 0
+`)
+	require.NoError(t, err)
+	require.Equal(t, Config{
+		Backend: "sim", Devices: []string{"mlx5_*", "bnxt_re{0,1}"}, DevicesExclude: []string{"mlx5_9"},
+		Ports: []string{"mlx5_0:1", "mlx5_1:2"}, VirtualFunctions: true, Expect: []string{"mlx5_0"},
+		ExpectedDown: []string{"mlx5_1:2"}, WorkerPath: "/opt/worker", MaxEventPoints: 7,
+		ShutdownTimeout: config.Duration(2 * time.Second),
+		Probe: ProbeConfig{
+			Interval: config.Duration(2 * time.Second), Timeout: config.Duration(250 * time.Millisecond),
+			Method: "ud_send", Vectors: []int{3, 1}, AckBatch: 16, GIDIndex: 3, PKeyIndex: 1,
+			Window: config.Duration(24 * time.Hour), Stages: true, Histogram: true,
+		},
+		Sim: SimConfig{Profile: "ib8", Scenario: "storm"},
+	}, p.Config)
+}
+
+func TestAProbeThatIsOffMayHaveAnyTimeout(t *testing.T) {
+	for _, off := range []string{`interval = "0s"`, `method = "none"`} {
+		_, err := load("[[inputs.rdma_events]]\n[inputs.rdma_events.probe]\n" + off + "\ntimeout = \"10s\"\n")
+		require.NoError(t, err, off)
+	}
+}
+
+func TestGlobsWithBracesAloneAreGlobs(t *testing.T) {
+	f, err := compile([]string{"mlx5_{0,1}"})
+	require.NoError(t, err)
+	require.True(t, f.Match("mlx5_1"))
+	require.False(t, f.Match("mlx5_2"))
+}
+
+func TestDottedKeysAreOptionsToo(t *testing.T) {
+	p, err := load("[[inputs.rdma_events]]\nprobe.interval = \"3s\"\n")
+	require.NoError(t, err)
+	require.Equal(t, config.Duration(3*time.Second), p.Probe.Interval)
+	require.True(t, slices.Contains(p.Devices, "*"))
+}
+
+func FuzzParseNeverPanicsAndFailsInOneLine(f *testing.F) {
+	f.Add(sampleConfig)
+	f.Add("[[inputs.rdma_events]]\nprobe.a.b = 1")
+	f.Add("inputs.rdma_events = [1]")
+	f.Add("inputs = 1")
+	f.Add("[[inputs.rdma_events.probe]]\ninterval = 1")
+	f.Fuzz(func(t *testing.T, text string) {
+		if _, err := load(text); err != nil {
+			require.NotContains(t, err.Error(), "\n")
+		}
+	})
+}

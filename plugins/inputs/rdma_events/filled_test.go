@@ -1,0 +1,108 @@
+package rdma_events
+
+import (
+	"time"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/monitor"
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/watch"
+	"rdma_events/internal/worker"
+)
+
+// at is a moment that reads well in line protocol.
+func at(ms int) time.Time { return time.Unix(1_700_000_000, int64(ms)*1e6).UTC() }
+
+// all returns every event type of some scopes with a count.
+func all(from uint64, scopes ...verbs.Scope) []monitor.EventCount {
+	var counts []monitor.EventCount
+	for _, scope := range scopes {
+		for _, t := range verbs.EventTypes(scope) {
+			counts = append(counts, monitor.EventCount{Type: t, Total: from, Rate: float64(from) / 10})
+			from++
+		}
+	}
+	return counts
+}
+
+// filled is a snapshot in which every field is known.
+func filled() *monitor.Snapshot {
+	stat := func(n int64) monitor.Stat { return monitor.Stat{Count: 3, Mean: n, Max: 2 * n} }
+	ranks := func(n int64) monitor.Percentiles {
+		return monitor.Percentiles{Count: 9, P50: n, P90: n + 1, P99: n + 2}
+	}
+	own := all(10, verbs.ScopeDevice, verbs.ScopeCQ, verbs.ScopeQP, verbs.ScopeSRQ, verbs.ScopeWQ)
+	own = append(own, monitor.EventCount{Type: 33, Total: 2, Rate: 0.2})
+	histogram := make([]uint64, 17)
+	for i := range histogram {
+		histogram[i] = uint64(i * 100)
+	}
+	return &monitor.Snapshot{
+		Async: []monitor.AsyncView{
+			{Device: "mlx5_0", Events: own, Read: 20, Acked: 17, Unacked: 2, Released: 1, Hold: stat(900), Ack: stat(40)},
+			{Device: "mlx5_0", Port: 1, Events: all(1, verbs.ScopePort), Read: 5, Acked: 5, Hold: stat(800), Ack: stat(30)},
+		},
+		Ports: []monitor.PortView{filledPort()},
+		Probes: []monitor.ProbeView{{
+			Device: "mlx5_0", Port: 1, Vector: 0, Method: verbs.MethodRCWrite,
+			Counts: ledger.ProbeCounts{
+				Rounds: 100, Successes: 94, Errors: 3, LostEvents: 2, LostCompletions: 1,
+				Events: 98, Acked: 96, Spurious: 4, Late: 5,
+			},
+			Unacked: 1, Released: 1, EventsRate: 1, OK: true, HasOK: true, Status: "IBV_WC_RETRY_EXC_ERR",
+			Wake: stat(5000), Ack: stat(100), Hold: stat(1500), Total: stat(7000),
+			Get: stat(200), Arm: stat(60), Drain: stat(70),
+			WakeP: ranks(4900), AckP: ranks(90), HoldP: ranks(1400), TotalP: ranks(6900),
+			GetP: ranks(190), ArmP: ranks(50), DrainP: ranks(65),
+			Histogram: histogram,
+		}},
+		Devices: []monitor.DeviceView{filledDevice()},
+		Collector: monitor.CollectorView{
+			Devices: 1, Workers: 1, WorkerRestarts: 2, WorkersStuck: 0, Events: 25,
+			DeliveryP: ranks(80_000), WorkerRSS: 14 << 20,
+		},
+	}
+}
+
+func filledPort() monitor.PortView {
+	return monitor.PortView{
+		Device: "mlx5_0", Port: 1, Expected: true, Known: true, State: verbs.PortActive,
+		Attr: verbs.PortAttr{
+			State: verbs.PortActive, Phys: 5, LinkLayer: verbs.LinkInfiniBand, MTU: 4096, LID: 7, SMLID: 1,
+			Width: "4x", RateGbps: 100, NetDev: "ib0", LinkDowned: 3, HasLinkDowned: true,
+		},
+		Transitions: 6, Flaps: 3, DownNS: 2_500_000_000, StateAgeNS: 60_000_000_000, HasStateAge: true,
+		MissedTransitions: 1, PhantomEvents: 2, Time: at(0),
+	}
+}
+
+func filledDevice() monitor.DeviceView {
+	return monitor.DeviceView{
+		Device: "mlx5_0", Present: true, Open: true, Opens: 3, Removals: 1, Fatals: 1, Reason: watch.ReasonOK,
+		Worker: worker.Status{State: worker.StateRunning, Restarts: 2, PID: 4711},
+		Attr: verbs.DeviceAttr{
+			Name: "mlx5_0", Ports: 1, Vectors: 63, EventsSupported: true, NodeGUID: "506b:4b03:00aa:0001",
+			SysImageGUID: "506b:4b03:00aa:0000", PCIAddress: "0000:3b:00.0", NUMANode: 0, BoardID: "MT_0000000010",
+			Driver: "mlx5_core", Transport: "infiniband", Firmware: "22.39.2048",
+		},
+		Time: at(0),
+	}
+}
+
+func filledProcess() process {
+	return process{
+		queue: queueStats{merged: 4, dropped: 0, skipped: 1, length: 5, capacity: 1000},
+		usage: usage{uptime: 3_600_000_000_000, cpu: 1_200_000_000, rss: 13 << 20},
+	}
+}
+
+// happenings are points that are emitted when something happens.
+func happenings() (monitor.EventPoint, monitor.ChangePoint) {
+	return monitor.EventPoint{
+			Device: "mlx5_0", Type: verbs.EventPortErr, Port: 1, Count: 3, Total: 4,
+			Time: at(250), First: at(240), HoldMax: 950, AckMax: 45,
+		}, monitor.ChangePoint{
+			Device: "mlx5_0", Port: 1, From: verbs.PortActive, To: verbs.PortDown, Witness: monitor.WitnessEvent,
+			Lasted: 60_000_000_000, HasLasted: true, Transitions: 1, Time: at(251),
+		}
+}

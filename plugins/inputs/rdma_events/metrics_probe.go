@@ -1,0 +1,98 @@
+package rdma_events
+
+import (
+	"slices"
+	"strconv"
+
+	"rdma_events/internal/monitor"
+)
+
+func probeMetric() measurement[monitor.ProbeView] {
+	type view = monitor.ProbeView
+	return measurement[view]{
+		Metric: Metric{
+			Name:    "rdma_cq_probe",
+			Emitted: everyInterval,
+			Description: "Rounds of a completion queue probe, a queue pair of the plugin's own that is connected to " +
+				"itself. It exercises the device's own path and interrupts, not the cable, not the fabric, and no " +
+				"application's queues. events = acked + unacked + released.",
+		},
+		tags: probeTags(func(v *view) *view { return v }),
+		fields: slices.Concat(roundRows(), eventCountRows(),
+			stage("wake", "before the post to the return of ibv_get_cq_event",
+				func(v *view) (monitor.Stat, monitor.Percentiles) { return v.Wake, v.WakeP }),
+			stage("ack", "ibv_ack_cq_events alone",
+				func(v *view) (monitor.Stat, monitor.Percentiles) { return v.Ack, v.AckP }),
+			stage("hold", "return of ibv_get_cq_event to return of ibv_ack_cq_events",
+				func(v *view) (monitor.Stat, monitor.Percentiles) { return v.Hold, v.HoldP }),
+			stage("total", "before the post to the acknowledgement's return, or to the end of the drain when "+
+				"acknowledgements are batched",
+				func(v *view) (monitor.Stat, monitor.Percentiles) { return v.Total, v.TotalP }),
+			stage("get", "ibv_get_cq_event alone; with stages = true",
+				func(v *view) (monitor.Stat, monitor.Percentiles) { return v.Get, v.GetP }),
+			stage("arm", "ibv_req_notify_cq; with stages = true",
+				func(v *view) (monitor.Stat, monitor.Percentiles) { return v.Arm, v.ArmP }),
+			stage("drain", "ibv_poll_cq until empty; with stages = true",
+				func(v *view) (monitor.Stat, monitor.Percentiles) { return v.Drain, v.DrainP })),
+	}
+}
+
+// probeTags are the tags of everything that is about one probe.
+func probeTags[V any](probe func(*V) *monitor.ProbeView) []tag[V] {
+	return []tag[V]{
+		newTag("device", "name of the RDMA device", func(v *V) string { return probe(v).Device }),
+		newTag("port", "number of the port, from 1", func(v *V) string { return strconv.Itoa(probe(v).Port) }),
+		newTag("vector", "completion vector, from 0", func(v *V) string { return strconv.Itoa(probe(v).Vector) }),
+		newTag("method", "rc_write, ud_send or flush", func(v *V) string { return probe(v).Method.String() }),
+	}
+}
+
+func roundRows() []field[monitor.ProbeView] {
+	type view = monitor.ProbeView
+	return []field[view]{
+		counter("rounds", "rounds that ended", func(v *view) uint64 { return v.Counts.Rounds }),
+		counter("successes", "rounds with an event and a good completion",
+			func(v *view) uint64 { return v.Counts.Successes }),
+		counter("errors", "rounds with a completion of bad status, or with a verb that failed",
+			func(v *view) uint64 { return v.Counts.Errors }),
+		counter("lost_events", "rounds without an event in time although the completion was there: interrupts or event path",
+			func(v *view) uint64 { return v.Counts.LostEvents }),
+		counter("lost_completions", "rounds with neither in time: the device's own data path",
+			func(v *view) uint64 { return v.Counts.LostCompletions }),
+		maybe("ok", "", "1 when the last round was a success",
+			func(v *view) (int64, bool) { return bit(v.OK), v.HasOK }),
+		text("status", "the last error: a completion status, or a verb with its errno",
+			func(v *view) string { return v.Status }),
+	}
+}
+
+func eventCountRows() []field[monitor.ProbeView] {
+	type view = monitor.ProbeView
+	return []field[view]{
+		counter("events", "completion events read", func(v *view) uint64 { return v.Counts.Events }),
+		counter("acked", "of these, acknowledged", func(v *view) uint64 { return v.Counts.Acked }),
+		counter("unacked", "of these, not yet acknowledged; below ack_batch between rounds",
+			func(v *view) uint64 { return v.Unacked }),
+		counter("released", "of these, freed unacknowledged by a worker's death",
+			func(v *view) uint64 { return v.Released }),
+		counter("spurious", "events without a completion, which is legal",
+			func(v *view) uint64 { return v.Counts.Spurious }),
+		counter("late", "events of rounds that had been given up", func(v *view) uint64 { return v.Counts.Late }),
+		float("events_rate", "1/s", "events per second",
+			func(v *view) (float64, bool) { return v.EventsRate, true }),
+	}
+}
+
+func stage(
+	name, what string, value func(*monitor.ProbeView) (monitor.Stat, monitor.Percentiles),
+) []field[monitor.ProbeView] {
+	return slices.Concat(
+		stat(name, what, func(v *monitor.ProbeView) monitor.Stat {
+			s, _ := value(v)
+			return s
+		}),
+		percentiles(name, what, func(v *monitor.ProbeView) monitor.Percentiles {
+			_, p := value(v)
+			return p
+		}))
+}

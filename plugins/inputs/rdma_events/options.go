@@ -1,0 +1,199 @@
+package rdma_events
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/influxdata/telegraf/config"
+	"github.com/influxdata/telegraf/filter"
+
+	"rdma_events/internal/verbs"
+)
+
+// table is the name of the plugin's TOML table.
+const table = "inputs.rdma_events"
+
+const methodNone = "none"
+
+// option is one key of the configuration: where its value goes, what it may be
+// in words, and the same as a predicate.
+type option struct {
+	key    string // below table
+	target any    // pointer into a Config
+	want   string
+	valid  func() bool
+}
+
+// options returns every key with its target in c.
+func (c *Config) options() []option {
+	return slices.Concat(c.deviceOptions(), c.pluginOptions(), c.Probe.options(), c.Sim.options())
+}
+
+func (c *Config) deviceOptions() []option {
+	const (
+		globList = `a list of globs on device names, as in ["mlx5_*"]`
+		nameList = `a list of device names, as in ["mlx5_0"]`
+		portList = `a list of ports from 1 to 255, as in ["mlx5_0:1"]`
+	)
+	return []option{
+		{"devices", &c.Devices, globList, each(&c.Devices, isGlob)},
+		{"devices_exclude", &c.DevicesExclude, globList, each(&c.DevicesExclude, isGlob)},
+		{"ports", &c.Ports, portList, each(&c.Ports, isPort)},
+		{"expect", &c.Expect, nameList, each(&c.Expect, isDevice)},
+		{"expected_down", &c.ExpectedDown, portList, each(&c.ExpectedDown, isPort)},
+		{"virtual_functions", &c.VirtualFunctions, `true or false`, always},
+	}
+}
+
+func (c *Config) pluginOptions() []option {
+	return []option{
+		{"backend", &c.Backend, `"verbs" or "sim"`, oneOf(&c.Backend, backendVerbs, backendSim)},
+		{"worker_path", &c.WorkerPath, `the path of rdma-events-worker, or ""`, always},
+		{"max_event_points", &c.MaxEventPoints, `a number from 1 to 10000`, within(&c.MaxEventPoints, 1, 10_000)},
+		{
+			"state_interval", &c.StateInterval, `"0s", or a duration from "100ms" to "24h"`,
+			zeroOr(&c.StateInterval, lasting(&c.StateInterval, 100*time.Millisecond, 24*time.Hour)),
+		},
+		{
+			"shutdown_timeout", &c.ShutdownTimeout, `a duration from "100ms" to "4s", because Telegraf waits 5 s`,
+			lasting(&c.ShutdownTimeout, 100*time.Millisecond, 4*time.Second),
+		},
+	}
+}
+
+func (c *ProbeConfig) options() []option {
+	return []option{
+		{
+			"probe.interval", &c.Interval, `"0s" for no probes, or a duration from "1ms" to "1h"`,
+			zeroOr(&c.Interval, lasting(&c.Interval, time.Millisecond, time.Hour)),
+		},
+		{"probe.timeout", &c.Timeout, `a duration from "100us" to "1h"`, lasting(&c.Timeout, 100*time.Microsecond, time.Hour)},
+		{
+			"probe.method", &c.Method, `"auto", "rc_write", "ud_send", "flush" or "none"`,
+			func() bool { return c.Method == methodAuto || isMethod(c.Method) },
+		},
+		{
+			"probe.vectors", &c.Vectors, `a list of different completion vectors, as in [0, 3], or [-1] for all`,
+			func() bool { return areVectors(c.Vectors) },
+		},
+		{"probe.ack_batch", &c.AckBatch, `a number from 1 to 1024`, within(&c.AckBatch, 1, 1024)},
+		{"probe.gid_index", &c.GIDIndex, `a number from 0 to 255, or -1`, within(&c.GIDIndex, -1, 255)},
+		{"probe.pkey_index", &c.PKeyIndex, `a number from 0 to 65535, or -1`, within(&c.PKeyIndex, -1, 65_535)},
+		{"probe.window", &c.Window, `a duration from "10s" to "24h"`, lasting(&c.Window, 10*time.Second, 24*time.Hour)},
+		{"probe.stages", &c.Stages, `true or false`, always},
+		{"probe.histogram", &c.Histogram, `true or false`, always},
+	}
+}
+
+func (c *SimConfig) options() []option {
+	return []option{
+		{"sim.profile", &c.Profile, `the name of a profile, as in "roce2"`, func() bool { return c.Profile != "" }},
+		{"sim.scenario", &c.Scenario, `a file, the name of a built-in scenario, or ""`, always},
+		{"sim.seed", &c.Seed, `a number from 0`, func() bool { return c.Seed >= 0 }},
+	}
+}
+
+// validate checks every value, then the values against each other. It does no
+// I/O.
+func (c *Config) validate() error {
+	for _, o := range c.options() {
+		if !o.valid() {
+			return notAllowed(o.key, o.target, o.want)
+		}
+	}
+	if c.Probe.probing() && c.Probe.Timeout >= c.Probe.Interval {
+		want := fmt.Sprintf("a duration below probe.interval, which is %q", time.Duration(c.Probe.Interval))
+		return notAllowed("probe.timeout", &c.Probe.Timeout, want)
+	}
+	return nil
+}
+
+// notAllowed is the one line about a bad value.
+func notAllowed(key string, value any, want string) error {
+	return fmt.Errorf("%s: %s = %s is not allowed: want %s", table, key, literal(value), want)
+}
+
+// literal writes a value as it stands in TOML, on one line.
+func literal(value any) string {
+	if d, ok := value.(*config.Duration); ok {
+		return strconv.Quote(time.Duration(*d).String())
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return strconv.Quote(fmt.Sprint(value))
+	}
+	return string(text)
+}
+
+func always() bool { return true }
+
+func oneOf(value *string, allowed ...string) func() bool {
+	return func() bool { return slices.Contains(allowed, *value) }
+}
+
+func within(value *int, least, greatest int) func() bool {
+	return func() bool { return *value >= least && *value <= greatest }
+}
+
+func lasting(value *config.Duration, least, greatest time.Duration) func() bool {
+	return func() bool { return time.Duration(*value) >= least && time.Duration(*value) <= greatest }
+}
+
+func zeroOr(value *config.Duration, valid func() bool) func() bool {
+	return func() bool { return *value == 0 || valid() }
+}
+
+func each(values *[]string, valid func(string) bool) func() bool {
+	return func() bool {
+		return !slices.ContainsFunc(*values, func(v string) bool { return !valid(v) })
+	}
+}
+
+// isGlob reports whether compile takes the pattern; an empty one matches no
+// device, which nobody means.
+func isGlob(pattern string) bool {
+	_, err := compile([]string{pattern})
+	return pattern != "" && err == nil
+}
+
+// compile returns a filter for globs. The separator, which no device name can
+// have, makes the filter package take every pattern for a glob, also one with
+// braces alone.
+func compile(patterns []string) (filter.Filter, error) {
+	return filter.Compile(patterns, '/')
+}
+
+// isDevice reports whether a device can have this name: the kernel's limit is
+// IB_DEVICE_NAME_MAX, and names are directories of sysfs.
+func isDevice(name string) bool {
+	return name != "" && len(name) < 64 && !strings.ContainsAny(name, "/: \t\n*?[]{}")
+}
+
+func isPort(text string) bool {
+	_, _, ok := splitPort(text)
+	return ok
+}
+
+// splitPort takes "mlx5_0:1" apart.
+func splitPort(text string) (device string, port int, ok bool) {
+	device, number, _ := strings.Cut(text, ":")
+	n, err := strconv.ParseUint(number, 10, 8)
+	return device, int(n), isDevice(device) && err == nil && n > 0
+}
+
+func isMethod(name string) bool {
+	_, ok := verbs.ParseMethod(name)
+	return ok
+}
+
+func areVectors(vectors []int) bool {
+	if slices.Equal(vectors, []int{-1}) {
+		return true
+	}
+	sorted := slices.Sorted(slices.Values(vectors))
+	return len(sorted) > 0 && sorted[0] >= 0 && len(slices.Compact(sorted)) == len(vectors)
+}

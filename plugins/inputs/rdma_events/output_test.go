@@ -1,0 +1,46 @@
+package rdma_events
+
+import (
+	"testing"
+	"time"
+
+	"github.com/influxdata/telegraf/testutil"
+	"github.com/stretchr/testify/require"
+)
+
+func times(acc *testutil.Accumulator) []int64 {
+	var all []int64
+	for _, m := range acc.GetTelegrafMetrics() {
+		all = append(all, m.Time().UnixNano())
+	}
+	return all
+}
+
+func onePoint(series string, t time.Time) *point {
+	return &point{series: series, name: "m", fields: map[string]any{"v": int64(1)}, time: t}
+}
+
+func TestTimesRiseWithinASeries(t *testing.T) {
+	var acc testutil.Accumulator
+	out := output{acc: &acc, last: make(map[string]time.Time)}
+	at := time.Unix(100, 0)
+	for _, p := range []*point{
+		onePoint("a", at), onePoint("a", at), onePoint("b", at), onePoint("a", at.Add(-time.Millisecond)),
+		onePoint("a", at.Add(time.Second)),
+	} {
+		out.add(p)
+	}
+	base := at.UnixNano()
+	require.Equal(t, []int64{base, base + 1, base, base + 2, base + 1e9}, times(&acc))
+}
+
+func TestAClockSetBackIsFollowed(t *testing.T) {
+	var acc testutil.Accumulator
+	out := output{acc: &acc, last: make(map[string]time.Time)}
+	at := time.Unix(10_000, 0)
+	for _, back := range []time.Duration{0, time.Second, time.Hour, time.Hour} {
+		out.add(onePoint("a", at.Add(-back)))
+	}
+	base := at.UnixNano()
+	require.Equal(t, []int64{base, base + 1, base - 3600e9, base - 3600e9 + 1}, times(&acc))
+}

@@ -1,0 +1,176 @@
+package rdma_events
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// Parse reads a configuration file as Telegraf's shim does, but strictly: a key
+// that is not an option, a second instance and a value of the wrong type are
+// errors of one line. The text has its environment variables expanded. Values
+// are checked by Plugin.Init.
+func Parse(text string) (Config, error) {
+	var file struct {
+		Inputs map[string]toml.Primitive `toml:"inputs"`
+	}
+	md, err := toml.Decode(text, &file)
+	if err != nil {
+		return Config{}, syntaxError(err)
+	}
+	if err := foreignTable(md.Keys()); err != nil {
+		return Config{}, err
+	}
+	d := decoder{&md}
+	values, err := d.instance(file.Inputs)
+	if err != nil {
+		return Config{}, err
+	}
+	c := DefaultConfig()
+	return c, d.assign(c.options(), values)
+}
+
+// syntaxError puts the parser's error on one line.
+func syntaxError(err error) error {
+	var syntax toml.ParseError
+	if !errors.As(err, &syntax) {
+		return fmt.Errorf("parse configuration: %w", err)
+	}
+	message, _, _ := strings.Cut(syntax.Message, "\n")
+	return fmt.Errorf("parse configuration: line %d: %s", syntax.Position.Line, message)
+}
+
+// foreignTable returns an error for the first key outside of the plugin's
+// table. A file of Telegraf's own, with [agent] and outputs, is a likely one.
+func foreignTable(keys []toml.Key) error {
+	for _, key := range keys {
+		if key.String() != "inputs" && (len(key) < 2 || key[0] != "inputs" || key[1] != "rdma_events") {
+			return fmt.Errorf("%s does not belong here: this file has one [[%s]], and Telegraf's own has the rest", key, table)
+		}
+	}
+	return nil
+}
+
+// decoder decodes what one file says, piece by piece: the TOML package alone
+// does not name the key of a value that it cannot decode.
+type decoder struct{ *toml.MetaData }
+
+// instance returns the values of the only [[inputs.rdma_events]] by their key
+// below it, as in "probe.interval".
+func (d decoder) instance(inputs map[string]toml.Primitive) (map[string]toml.Primitive, error) {
+	// The TOML package decodes what is no table to an empty map, without error.
+	if value := d.value(inputs, "rdma_events"); !isTables(value) {
+		return nil, fmt.Errorf("%s = %s is not allowed: want [[%s]]", table, literal(value), table)
+	}
+	var instances []map[string]toml.Primitive
+	if err := d.PrimitiveDecode(inputs["rdma_events"], &instances); err != nil {
+		return nil, fmt.Errorf("parse %s: %w", table, err)
+	}
+	switch len(instances) {
+	case 0:
+		return nil, fmt.Errorf("no [[%s]] in the configuration", table)
+	case 1:
+		return d.flatten(instances[0])
+	}
+	return nil, fmt.Errorf("%s: %d instances are not allowed: want one, and one [[inputs.execd]] for each more",
+		table, len(instances))
+}
+
+// isTables takes both spellings of an array of tables, [[x]] and x = [{}].
+func isTables(value any) bool {
+	values, ok := value.([]any)
+	if _, proper := value.([]map[string]any); proper || value == nil {
+		return true
+	}
+	return ok && !slices.ContainsFunc(values, func(v any) bool { return !isTable(v) })
+}
+
+func isTable(value any) bool {
+	_, ok := value.(map[string]any)
+	return ok
+}
+
+// flatten replaces the sections by their values.
+func (d decoder) flatten(values map[string]toml.Primitive) (map[string]toml.Primitive, error) {
+	for _, name := range sections() {
+		p, ok := values[name]
+		if !ok {
+			continue
+		}
+		var section map[string]toml.Primitive
+		if err := d.PrimitiveDecode(p, &section); err != nil || !isTable(d.value(values, name)) {
+			return nil, notAllowed(name, d.value(values, name), "["+table+"."+name+"]")
+		}
+		delete(values, name)
+		for key, value := range section {
+			values[name+"."+key] = value
+		}
+	}
+	return values, nil
+}
+
+func sections() []string { return []string{"probe", "sim"} }
+
+// assign sets the options that values has, in the order of the file, so that
+// of several errors the first one is reported.
+func (d decoder) assign(options []option, values map[string]toml.Primitive) error {
+	for _, key := range d.Keys() {
+		if len(key) <= 2 || len(key) == 3 && slices.Contains(sections(), key[2]) {
+			continue
+		}
+		name := strings.Join(key[2:], ".")
+		i := slices.IndexFunc(options, func(o option) bool { return o.key == name })
+		if i < 0 {
+			return unknownKey(name, d.value(values, name), options)
+		}
+		if err := d.PrimitiveDecode(values[name], options[i].target); err != nil {
+			return notAllowed(name, d.value(values, name), options[i].want)
+		}
+	}
+	return nil
+}
+
+// value returns a value as the TOML package has parsed it, nil for none: that
+// of a key of three parts, which is nobody's, stands inside of another.
+func (d decoder) value(values map[string]toml.Primitive, name string) any {
+	p, ok := values[name]
+	if !ok {
+		return nil
+	}
+	var value any
+	if err := d.PrimitiveDecode(p, &value); err != nil {
+		return err.Error()
+	}
+	return value
+}
+
+func unknownKey(name string, value any, options []option) error {
+	top, _, _ := strings.Cut(name, ".")
+	if slices.Contains(execdOptions(), top) {
+		return fmt.Errorf("%s: %s = %s does not work here: put it on [[inputs.execd]] in Telegraf's own configuration",
+			table, name, literal(value))
+	}
+	known := make([]string, len(options))
+	for i, o := range options {
+		known[i] = o.key
+	}
+	slices.Sort(known)
+	return fmt.Errorf("%s: %s = %s is not an option: want one of %s", table, name, literal(value), strings.Join(known, ", "))
+}
+
+// execdOptions are options of every Telegraf input. Telegraf applies them to
+// execd; the plugin's own process never sees the agent.
+func execdOptions() []string {
+	return []string{
+		"alias", "always_include_global_tags", "always_include_local_tags",
+		"collection_jitter", "collection_offset", "data_format", "fielddrop",
+		"fieldexclude", "fieldinclude", "fieldpass", "interval", "log_level",
+		"metricpass", "name_override", "name_prefix", "name_suffix", "namedrop",
+		"namedrop_separator", "namepass", "namepass_separator", "precision",
+		"restart_delay", "signal", "startup_error_behavior", "tagdrop",
+		"tagexclude", "taginclude", "tagpass", "tags", "time_source",
+	}
+}

@@ -1,0 +1,170 @@
+package rdma_events
+
+import (
+	"context"
+	_ "embed"
+	"time"
+
+	"github.com/influxdata/telegraf"
+	"github.com/influxdata/telegraf/plugins/inputs"
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/monitor"
+)
+
+//go:embed sample.conf
+var sampleConfig string
+
+// Plugin is the input plugin, a telegraf.ServiceInput. Telegraf calls Init,
+// Start, Gather and Stop in this order and never two at a time. After Stop it
+// cannot be started again.
+type Plugin struct {
+	Config
+
+	Log telegraf.Logger `toml:"-"`
+
+	// Interrupt makes an accumulator that blocks because Telegraf does not read
+	// return. Stop calls it when its time is up. Nil: the accumulator never
+	// blocks for long.
+	Interrupt func() `toml:"-"`
+
+	open  func(*Config, dependencies) (watcher, error)
+	now   func() time.Time
+	start int64 // CLOCK_BOOTTIME ns
+
+	emitter  *emitter
+	watcher  watcher
+	watching running
+	emitting running
+}
+
+// watcher is the picture of all devices.
+type watcher interface {
+	// Run blocks until ctx is done and all workers are gone.
+	Run(ctx context.Context) error
+	// Gather returns what one interval emits. It does not block.
+	Gather(now time.Time) monitor.Snapshot
+	// Close releases what Run needed; it comes after Run.
+	Close() error
+}
+
+// dependencies is what a watcher gets from the plugin.
+type dependencies struct {
+	sink monitor.Sink
+	log  telegraf.Logger
+}
+
+// running is a goroutine of the plugin.
+type running struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+func run(f func(context.Context)) running {
+	ctx, cancel := context.WithCancel(context.Background())
+	r := running{cancel, make(chan struct{})}
+	go func() {
+		defer close(r.done)
+		f(ctx)
+	}()
+	return r
+}
+
+// New returns a plugin with the default configuration.
+func New() *Plugin {
+	return &Plugin{Config: DefaultConfig(), open: openWatcher, now: time.Now}
+}
+
+// SampleConfig returns the documented configuration with all defaults.
+func (*Plugin) SampleConfig() string { return sampleConfig }
+
+// Init checks the configuration and acquires nothing.
+func (p *Plugin) Init() error { return p.validate() }
+
+// Start opens the worker program and begins to watch. It does not block, and
+// adds nothing to acc itself: Telegraf's shim does not yet read then.
+func (p *Plugin) Start(acc telegraf.Accumulator) error {
+	p.start = clock(unix.CLOCK_BOOTTIME)
+	p.emitter = newEmitter(newMetrics(), p.MaxEventPoints, p.now)
+	w, err := p.open(&p.Config, dependencies{p.emitter, p.Log})
+	if err != nil {
+		return err
+	}
+	p.watcher = w
+	p.emitting = run(func(ctx context.Context) { p.emitter.Run(ctx, acc) })
+	p.watching = run(func(ctx context.Context) {
+		if err := w.Run(ctx); err != nil {
+			p.Log.Errorf("Watching RDMA devices ended: %v", err)
+		}
+	})
+	return nil
+}
+
+// Gather queues the metrics of the interval that ends now; they go to the
+// accumulator that Start was given, in line with what has happened before. It
+// never waits for Telegraf to read. While the previous interval is still
+// unread it gathers nothing, and the next interval covers both.
+func (p *Plugin) Gather(telegraf.Accumulator) error {
+	if !p.emitter.ready() {
+		return nil
+	}
+	now := p.now()
+	s := p.watcher.Gather(now)
+	p.emitter.interval(&s, ownUsage(p.start), now)
+	return nil
+}
+
+// Stop ends watching, emits what is queued and joins everything, for at most
+// shutdown_timeout. What cannot be emitted by then is counted and logged.
+func (p *Plugin) Stop() {
+	if p.watcher == nil {
+		return
+	}
+	limit := time.Duration(p.ShutdownTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	p.stopWatching(ctx, limit)
+	p.stopEmitting(ctx)
+	if points, events := p.emitter.left(); points > 0 {
+		p.Log.Warnf("Stopping: Telegraf did not read within %s; %d points with %d events are lost", limit, points, events)
+	}
+}
+
+// stopWatching leaves a part of the limit to stopEmitting. Workers that are
+// there even then are the kernel's.
+func (p *Plugin) stopWatching(ctx context.Context, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, limit*5/6)
+	defer cancel()
+	p.watching.cancel()
+	select {
+	case <-p.watching.done:
+	case <-ctx.Done():
+		p.Log.Errorf("Stopping: workers are still there after %s and are left to the kernel", limit*5/6)
+		return
+	}
+	if err := p.watcher.Close(); err != nil {
+		p.Log.Warnf("Stopping: %v", err)
+	}
+}
+
+// stopEmitting returns once no goroutine of the plugin can call the
+// accumulator any more.
+func (p *Plugin) stopEmitting(ctx context.Context) {
+	p.emitter.close()
+	select {
+	case <-p.emitting.done:
+	case <-ctx.Done():
+	}
+	p.emitting.cancel()
+	if p.Interrupt != nil {
+		p.Interrupt()
+	}
+	<-p.emitting.done
+}
+
+func init() {
+	inputs.Add("rdma_events", func() telegraf.Input { return New() })
+}
+
+var _ telegraf.ServiceInput = (*Plugin)(nil)
+var _ telegraf.Initializer = (*Plugin)(nil)

@@ -1,0 +1,67 @@
+package rdma_events
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+
+	"github.com/influxdata/telegraf"
+)
+
+// logHandler brings the log of the inner packages, which know no Telegraf, to
+// Telegraf's logger with its level. The device is said first.
+type logHandler struct {
+	log    telegraf.Logger
+	device string
+	suffix string // attributes of With, already written out
+}
+
+// newLogger returns a logger that writes to log.
+func newLogger(log telegraf.Logger) *slog.Logger { return slog.New(&logHandler{log: log}) }
+
+// Enabled implements slog.Handler; Telegraf filters by level.
+func (*logHandler) Enabled(context.Context, slog.Level) bool { return true }
+
+// Handle implements slog.Handler.
+func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
+	one := *h
+	r.Attrs(func(a slog.Attr) bool {
+		one.attach(a)
+		return true
+	})
+	line := r.Message + one.suffix
+	if one.device != "" && !strings.HasPrefix(line, one.device) {
+		line = one.device + ": " + line
+	}
+	switch {
+	case r.Level >= slog.LevelError:
+		h.log.Error(line)
+	case r.Level >= slog.LevelWarn:
+		h.log.Warn(line)
+	case r.Level >= slog.LevelInfo:
+		h.log.Info(line)
+	default:
+		h.log.Debug(line)
+	}
+	return nil
+}
+
+// WithAttrs implements slog.Handler.
+func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	one := *h
+	for _, a := range attrs {
+		one.attach(a)
+	}
+	return &one
+}
+
+// WithGroup implements slog.Handler. Groups are of no use in a line of text.
+func (h *logHandler) WithGroup(string) slog.Handler { return h }
+
+func (h *logHandler) attach(a slog.Attr) {
+	if a.Key == "device" {
+		h.device = a.Value.String()
+		return
+	}
+	h.suffix += ", " + a.Key + " " + a.Value.String()
+}

@@ -1,0 +1,43 @@
+package rdma_events
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// usage is what this process has used; 0 is not known.
+type usage struct {
+	uptime int64 // ns, CLOCK_BOOTTIME
+	cpu    int64 // ns
+	rss    int64 // bytes
+}
+
+// ownUsage reads the usage of this process, which started at boot time start.
+func ownUsage(start int64) usage {
+	u := usage{uptime: clock(unix.CLOCK_BOOTTIME) - start}
+	var r unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &r) == nil {
+		u.cpu = r.Utime.Nano() + r.Stime.Nano()
+	}
+	if text, err := os.ReadFile("/proc/self/statm"); err == nil {
+		u.rss, _ = residentBytes(text, os.Getpagesize())
+	}
+	return u
+}
+
+// residentBytes takes the second number of proc(5)'s statm.
+func residentBytes(statm []byte, pageSize int) (int64, error) {
+	fields := bytes.Fields(statm)
+	if len(fields) < 2 {
+		return 0, fmt.Errorf("parse statm %q: too short", statm)
+	}
+	pages, err := strconv.ParseInt(string(fields[1]), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("parse statm: %w", err)
+	}
+	return pages * int64(pageSize), nil
+}

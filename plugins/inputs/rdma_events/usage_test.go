@@ -1,0 +1,27 @@
+package rdma_events
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+func TestOwnUsageIsRead(t *testing.T) {
+	u := ownUsage(clock(unix.CLOCK_BOOTTIME) - int64(time.Hour))
+	require.GreaterOrEqual(t, u.uptime, int64(time.Hour))
+	require.Less(t, u.uptime, int64(2*time.Hour))
+	require.Positive(t, u.cpu)
+	require.Greater(t, u.rss, int64(1<<20))
+}
+
+func TestResidentBytesIsTheSecondNumber(t *testing.T) {
+	n, err := residentBytes([]byte("5000 321 100 1 0 2000 0\n"), 4096)
+	require.NoError(t, err)
+	require.Equal(t, int64(321*4096), n)
+	for _, bad := range []string{"", "5000", "5000 x"} {
+		_, err := residentBytes([]byte(bad), 4096)
+		require.Error(t, err)
+	}
+}

@@ -1,0 +1,213 @@
+package rdma_events
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/hotplug"
+	"rdma_events/internal/monitor"
+	"rdma_events/internal/verbs/sim"
+	"rdma_events/internal/watch"
+	"rdma_events/internal/worker"
+)
+
+// workerName is the worker's program beside this one.
+const workerName = "rdma-events-worker"
+
+// devices is the real watcher: the monitor and what its workers need.
+type devices struct {
+	*monitor.Monitor
+	exe *os.File
+	dir *worker.Dir
+}
+
+// Close releases what the workers needed.
+func (d *devices) Close() error { return errors.Join(d.dir.Close(), d.exe.Close()) }
+
+// openWatcher acquires what workers need, and starts none.
+func openWatcher(c *Config, d dependencies) (watcher, error) {
+	log := newLogger(d.log)
+	found, epoch, err := c.discovery(log)
+	if err != nil {
+		return nil, err
+	}
+	m, err := c.monitoring(found, d.sink, log)
+	if err != nil {
+		return nil, err
+	}
+	exe, err := c.openWorker()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := worker.OpenDir("")
+	if err != nil {
+		return nil, errors.Join(err, exe.Close())
+	}
+	m.NewSupervisor = func(device string, h worker.Handler) monitor.Supervisor {
+		return worker.New(worker.Config{
+			Exe: exe, Dir: dir.Path(), Request: c.request(device, epoch), Timing: c.timing(), Log: log,
+		}, h)
+	}
+	return &devices{monitor.New(m), exe, dir}, nil
+}
+
+// Check validates the configuration and what it refers to: the scenario of the
+// simulator and the worker program. It starts nothing. The error is one line.
+func (c *Config) Check() error {
+	if err := c.validate(); err != nil {
+		return err
+	}
+	if _, _, err := c.discovery(slog.New(slog.DiscardHandler)); err != nil {
+		return err
+	}
+	exe, err := c.openWorker()
+	if err != nil {
+		return err
+	}
+	return exe.Close()
+}
+
+// discovery returns what finds devices, and for the simulator the beginning of
+// its timeline, which is the same in all processes.
+func (c *Config) discovery(log *slog.Logger) (found monitor.Discovery, epoch int64, err error) {
+	if c.Backend != backendSim {
+		return hotplug.New(hotplug.Config{Warn: func(err error) { log.Warn(err.Error()) }}), 0, nil
+	}
+	epoch = clock(unix.CLOCK_MONOTONIC)
+	world, err := sim.Load(sim.Options{
+		Profile: c.Sim.Profile, Scenario: c.Sim.Scenario, Seed: c.Sim.Seed, Epoch: epoch,
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("%s.sim: %w", table, err)
+	}
+	return hotplug.NewSimulated(world, func() int64 { return clock(unix.CLOCK_MONOTONIC) }), epoch, nil
+}
+
+func (c *Config) openWorker() (*os.File, error) {
+	path := c.WorkerPath
+	if path == "" {
+		own, err := os.Executable()
+		if err != nil {
+			return nil, fmt.Errorf("find %s: %w", workerName, err)
+		}
+		path = filepath.Join(filepath.Dir(own), workerName)
+	}
+	exe, err := worker.OpenExe(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: worker_path = %q: %w", table, c.WorkerPath, err)
+	}
+	return exe, nil
+}
+
+// monitoring is what the monitor is told, but for its workers.
+func (c *Config) monitoring(found monitor.Discovery, sink monitor.Sink, log *slog.Logger) (monitor.Config, error) {
+	wants, err := c.wants()
+	return monitor.Config{
+		Discovery:        listening{found, log},
+		Sink:             newAnnouncer(sink, log),
+		Now:              clocks,
+		Devices:          wants,
+		VirtualFunctions: c.VirtualFunctions,
+		Ports:            c.watches,
+		Expect:           c.Expect,
+		ExpectedDown: func(device string, port int) bool {
+			return slices.Contains(portsOf(c.ExpectedDown, device), port)
+		},
+		Window:    time.Duration(c.Probe.Window),
+		Histogram: c.Probe.Histogram,
+		Stages:    c.Probe.Stages,
+		Log:       log,
+	}, err
+}
+
+// wants returns which devices the globs take.
+func (c *Config) wants() (func(device string) bool, error) {
+	include, err := compile(c.Devices)
+	if err != nil {
+		return nil, fmt.Errorf("%s: devices: %w", table, err)
+	}
+	exclude, err := compile(c.DevicesExclude)
+	if err != nil {
+		return nil, fmt.Errorf("%s: devices_exclude: %w", table, err)
+	}
+	return func(device string) bool {
+		return (include == nil || include.Match(device)) && (exclude == nil || !exclude.Match(device))
+	}, nil
+}
+
+// watches reports whether a port of a device that is watched is.
+func (c *Config) watches(device string, port int) bool {
+	named := portsOf(c.Ports, device)
+	return slices.Contains(named, port) || len(named) == 0 && port <= watch.MaxPorts
+}
+
+// portsOf returns the ports that a list of "device:port" names of a device.
+func portsOf(list []string, device string) []int {
+	var ports []int
+	for _, text := range list {
+		if name, port, ok := splitPort(text); ok && name == device {
+			ports = append(ports, port)
+		}
+	}
+	return ports
+}
+
+// request is what the worker of a device is asked for.
+func (c *Config) request(device string, epoch int64) worker.Request {
+	r := worker.Request{
+		Options: watch.Options{
+			Device:        device,
+			Ports:         portsOf(c.Ports, device),
+			StateInterval: time.Duration(c.StateInterval),
+			Probe:         c.Probe.request(),
+		},
+		Backend: worker.BackendVerbs,
+	}
+	if c.Backend == backendSim {
+		r.Backend = worker.BackendSim
+		r.Sim = worker.Sim{Profile: c.Sim.Profile, Scenario: c.Sim.Scenario, Seed: c.Sim.Seed, Epoch: epoch}
+	}
+	return r
+}
+
+func (c *ProbeConfig) request() watch.ProbeOptions {
+	o := watch.ProbeOptions{
+		Timeout:  time.Duration(c.Timeout),
+		Method:   c.Method,
+		Vectors:  c.Vectors,
+		AckBatch: c.AckBatch,
+		GIDIndex: c.GIDIndex,
+		PKeyIdx:  c.PKeyIndex,
+	}
+	if c.probing() {
+		o.Interval = time.Duration(c.Interval)
+	}
+	return o
+}
+
+// timing makes workers end within shutdown_timeout and leaves time to emit what
+// they saw last; see Plugin.stopWatching.
+func (c *Config) timing() worker.Timing {
+	limit := time.Duration(c.ShutdownTimeout)
+	return worker.Timing{Grace: limit / 2, Kill: limit / 6}
+}
+
+func clocks() (wall, mono, boot int64) {
+	return clock(unix.CLOCK_REALTIME), clock(unix.CLOCK_MONOTONIC), clock(unix.CLOCK_BOOTTIME)
+}
+
+// clock reads a clock of clock_gettime(2), in ns.
+func clock(id int32) int64 {
+	var t unix.Timespec
+	_ = unix.ClockGettime(id, &t) // cannot fail for the clocks used here
+	return t.Nano()
+}
+
+var _ watcher = (*devices)(nil)
