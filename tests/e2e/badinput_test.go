@@ -1,0 +1,114 @@
+package e2e
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"rdma_events/tests/rig"
+)
+
+// Bad input ends the start with one clear line: from the plugin, and from
+// `check`, which says the same.
+func TestBadInputIsOneClearLine(t *testing.T) {
+	broken := writeScenario(t, "[[event]]\nat = \"1s\"\ntype = \"port_eror\"\n")
+	unparsable := writeScenario(t, "[[event]\n")
+	stranger := writeFile(t, "stranger", "#!/bin/sh\necho hello\n", 0o755)
+	writable := writeFile(t, "writable", "#!/bin/sh\n", 0o755)
+	if err := os.Chmod(writable, 0o777); err != nil { // the umask took it away
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		name, conf string
+		want       []string
+	}{
+		{"unknown key", "[[inputs.rdma_events]]\n  devises = []\n", []string{"devises"}},
+		{"key of execd", "[[inputs.rdma_events]]\n  interval = \"1s\"\n", []string{"interval", "inputs.execd"}},
+		{"second instance", "[[inputs.rdma_events]]\n[[inputs.rdma_events]]\n", []string{"one", "[[inputs.rdma_events]]"}},
+		{"bad glob", "[[inputs.rdma_events]]\n  devices = [\"mlx5_[\"]\n", []string{"devices", "mlx5_["}},
+		{"bad duration", "[[inputs.rdma_events]]\n  state_interval = \"5 parsecs\"\n", []string{"state_interval", "5 parsecs"}},
+		{"timeout above interval", "[[inputs.rdma_events]]\n[inputs.rdma_events.probe]\n  timeout = \"2s\"\n", []string{"timeout", "interval"}},
+		{"bad method", "[[inputs.rdma_events]]\n[inputs.rdma_events.probe]\n  method = \"rdma\"\n", []string{"method", "rdma", "flush"}},
+		{"no TOML", "[[inputs.rdma_events]\n", []string{"line 1"}},
+		{"unknown event in a scenario", sim(broken), []string{broken, "port_eror"}},
+		{"scenario that does not parse", sim(unparsable), []string{unparsable}},
+		{"missing scenario", sim("/nowhere/scenario.toml"), []string{"/nowhere/scenario.toml"}},
+		{"missing worker", "[[inputs.rdma_events]]\n  backend = \"sim\"\n  worker_path = \"/nowhere/worker\"\n", []string{"worker_path", "/nowhere/worker"}},
+		{"worker others may write", "[[inputs.rdma_events]]\n  backend = \"sim\"\n  worker_path = \"" + writable + "\"\n", []string{writable}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			for _, args := range [][]string{{"check", "-config"}, {"-config"}} {
+				requireOneLine(t, append(args, writeFile(t, "rdma_events.conf", row.conf, 0o644)), row.want)
+			}
+		})
+	}
+	t.Run("worker that is not ours", func(t *testing.T) {
+		r := rig.Start(t, rig.Config{Plugin: "[[inputs.rdma_events]]\n  backend = \"sim\"\n  devices = [\"sim0\"]\n  worker_path = \"" + stranger + "\"\n"})
+		r.AwaitLog(stranger, 30*time.Second)
+		if lines := about(r.Log(), stranger); len(lines) != 1 {
+			t.Errorf("want one line about the stranger, got %d:\n%s", len(lines), r.Log())
+		} else {
+			t.Log(lines[0])
+		}
+	})
+}
+
+func sim(scenario string) string {
+	return "[[inputs.rdma_events]]\n  backend = \"sim\"\n[inputs.rdma_events.sim]\n  scenario = \"" + scenario + "\"\n"
+}
+
+func about(log, text string) []string {
+	var lines []string
+	for line := range strings.Lines(log) {
+		if strings.Contains(line, text) {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// requireOneLine runs the program, wants it to fail at once, and with one line
+// that holds all texts.
+func requireOneLine(t *testing.T, args, texts []string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events"), args...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	stdin, err := cmd.StdinPipe() // held open, as Telegraf does
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stdin.Close() //nolint:errcheck // the program has ended
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	hung := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
+	defer hung.Stop()
+	err = cmd.Wait()
+	if err == nil || cmd.ProcessState.ExitCode() != 1 {
+		t.Errorf("%v: want exit status 1, got %v", args, err)
+	}
+	line := strings.TrimRight(out.String(), "\n")
+	t.Log(line)
+	if line == "" || strings.Contains(line, "\n") {
+		t.Errorf("%v: want one line, got:\n%s", args, out.String())
+	}
+	for _, text := range texts {
+		if !strings.Contains(line, text) {
+			t.Errorf("%v: want %q in %q", args, text, line)
+		}
+	}
+}
+
+func writeFile(t *testing.T, name, text string, mode os.FileMode) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), mode); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}

@@ -1,0 +1,172 @@
+package e2e
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"rdma_events/tests/rig"
+)
+
+var update = flag.Bool("update", false, "write what comes as the expected output; look at the difference before you commit it")
+
+// patience is how long a scenario may take to come to its end: all are over
+// within eight seconds of the plugin's start.
+const patience = 60 * time.Second
+
+func TestGolden(t *testing.T) {
+	dirs, err := filepath.Glob("testcases/*")
+	if err != nil || len(dirs) == 0 {
+		t.Fatalf("no test cases: %v", err)
+	}
+	for _, dir := range dirs {
+		t.Run(filepath.Base(dir), func(t *testing.T) { golden(t, dir) })
+	}
+}
+
+// golden waits until the newest point of every series and the sums of all
+// events and changes are as expected. They are what remains when a scenario is
+// over, so the test does not depend on when which point came.
+func golden(t *testing.T, dir string) {
+	scenario, err := filepath.Abs(filepath.Join(dir, "scenario.toml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conf, err := os.ReadFile(filepath.Join(dir, "rdma_events.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rig.Start(t, rig.Config{Plugin: strings.ReplaceAll(string(conf), "SCENARIO", scenario)})
+	file := filepath.Join(dir, "expected.out")
+	if *update {
+		writeWhenSettled(t, r, file)
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("%v; run the test with -update", err)
+	}
+	deadline := time.Now().Add(patience)
+	r.Await("any point", patience, func(points []rig.Point) bool {
+		if outcome(points) == string(want) {
+			return true
+		}
+		if time.Now().After(deadline.Add(-time.Second)) {
+			t.Fatalf("unexpected outcome:\n%s\nthe log:\n%s", diff(string(want), outcome(points)), r.Log())
+		}
+		return false
+	})
+}
+
+func writeWhenSettled(t *testing.T, r *rig.Telegraf, file string) {
+	t.Helper()
+	last, since := "", time.Now()
+	points := r.Await("a settled outcome", patience, func(points []rig.Point) bool {
+		if now := outcome(points); now != last {
+			last, since = now, time.Now()
+		}
+		return last != "" && time.Since(since) > 12*time.Second
+	})
+	if err := os.WriteFile(file, []byte(outcome(points)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// outcome is what remains of all points: of measurements that come every
+// interval the newest point of each series, of those that come when something
+// happens the sums.
+func outcome(points []rig.Point) string {
+	lines := map[string]string{}
+	sums := map[string]map[string]int64{}
+	for _, p := range points {
+		switch p.Measurement {
+		case "rdma_async_event":
+			add(sums, p, "count")
+		case "rdma_port_change":
+			add(sums, p, "transitions")
+		default:
+			lines[p.Series()] = fieldsOf(p)
+		}
+	}
+	for series, fields := range sums {
+		for field, sum := range fields {
+			lines[series] = fmt.Sprintf("sum of %s=%d", field, sum)
+		}
+	}
+	var b strings.Builder
+	for _, series := range slices.Sorted(maps.Keys(lines)) {
+		fmt.Fprintf(&b, "%s %s\n", series, lines[series])
+	}
+	return b.String()
+}
+
+func add(sums map[string]map[string]int64, p rig.Point, field string) {
+	if sums[p.Series()] == nil {
+		sums[p.Series()] = map[string]int64{}
+	}
+	sums[p.Series()][field] += p.Int(field)
+}
+
+// fieldsOf writes the fields of a point. Of what depends on the machine or the
+// moment only the type is kept, and whether it is zero.
+func fieldsOf(p rig.Point) string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(p.Fields)) {
+		if comesAndGoes(name) {
+			continue
+		}
+		value := p.Fields[name]
+		if varies(p.Measurement, name) && value != int64(0) {
+			out = append(out, fmt.Sprintf("%s=<%T>", name, value))
+		} else {
+			out = append(out, fmt.Sprintf("%s=%v", name, value))
+		}
+	}
+	return strings.Join(out, ",")
+}
+
+// comesAndGoes is true for fields that a point only has when there was
+// something to measure in its interval.
+func comesAndGoes(field string) bool {
+	for _, stem := range []string{"hold_ns", "ack_ns", "wake_ns", "total_ns", "get_ns", "arm_ns", "drain_ns", "delivery_ns"} {
+		if strings.HasPrefix(field, stem) {
+			return true
+		}
+	}
+	return false
+}
+
+func varies(measurement, field string) bool {
+	if strings.HasSuffix(field, "_rate") || strings.HasSuffix(field, "_ns") {
+		return true
+	}
+	switch field {
+	case "rss_bytes", "worker_rss_bytes", "queue_length", "merged_points":
+		return true
+	case "rounds", "successes", "errors", "lost_events", "lost_completions", "events", "acked", "late", "spurious", "wake_bucket":
+		return strings.HasPrefix(measurement, "rdma_cq_probe")
+	}
+	return false
+}
+
+func diff(want, got string) string {
+	var b strings.Builder
+	wants, gots := strings.Split(want, "\n"), strings.Split(got, "\n")
+	for _, line := range wants {
+		if !slices.Contains(gots, line) {
+			fmt.Fprintf(&b, "- %s\n", line)
+		}
+	}
+	for _, line := range gots {
+		if !slices.Contains(wants, line) {
+			fmt.Fprintf(&b, "+ %s\n", line)
+		}
+	}
+	return b.String()
+}
