@@ -13,6 +13,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 	"unsafe"
@@ -62,25 +63,35 @@ func load() error {
 	return nil
 }
 
-// openError tells apart why a device cannot be opened: ENODEV is also what
-// comes when the library has no provider for a device that exists, EPERM when
-// the device is in another network namespace.
+// openError tells apart why a device cannot be opened. libibverbs looks for the
+// node in other places when it cannot open it, and the errno is of that search;
+// so the node is tried here again. ENODEV is also what comes when the library
+// has no provider for a device that exists, EPERM when the device is in another
+// network namespace.
 func (b native) openError(name string, led *ledger.Ledger, errno unix.Errno) error {
 	node, err := b.sysfs.Node(name)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNoDevice, errno)
 	}
+	path := "/dev/infiniband/" + node
+	if f, err := os.OpenFile(path, os.O_RDWR, 0); err == nil {
+		_ = f.Close() // nothing was written
+	} else if !errors.As(err, &errno) {
+		return err
+	}
 	switch errno {
 	case unix.ENODEV, unix.ENOSYS:
 		listed := int(C.native_listed((*C.struct_ledger)(led.Base())))
-		return fmt.Errorf("%w: libibverbs lists %d devices without it; is its provider library installed, and /dev/infiniband/%s there?",
-			ErrUnsupported, max(listed, 0), node)
+		return fmt.Errorf("%w: libibverbs lists %d devices without it; is its provider library installed, and %s there?",
+			ErrUnsupported, max(listed, 0), path)
+	case unix.ENOENT:
+		return fmt.Errorf("%w: there is no %s; in a container, mount it", ErrUnsupported, path)
 	case unix.EPERM:
 		if b.sysfs.exclusiveNetns() {
 			return fmt.Errorf("%w: %w", ErrExcludedNetns, errno)
 		}
 	}
-	return fmt.Errorf("/dev/infiniband/%s: %w", node, classify(errno))
+	return fmt.Errorf("%s: %w", path, classify(errno))
 }
 
 // portTypes is the bit mask of event types whose element is a port number.

@@ -26,6 +26,7 @@ type guestBinary struct {
 var guestBinaries = []guestBinary{
 	{pkg: "./tests/lab/guest"},
 	{pkg: "./internal/verbs"},
+	{pkg: "./internal/hotplug"},
 	{pkg: "./tests/lab/system"},
 }
 

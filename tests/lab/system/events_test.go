@@ -11,7 +11,7 @@ import (
 )
 
 func TestEachTypeOfTheInjectorUnderItsName(t *testing.T) {
-	forEachUser(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		r := start(quiet)
 		for _, row := range []struct {
 			number      int
@@ -60,7 +60,7 @@ func counter(points []rig.Point, port, event string) int64 {
 }
 
 func TestOneAddressIsOneGIDChange(t *testing.T) {
-	forEachUser(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		r := start(quiet)
 		before := settledCounter(t, r, "gid_change")
 		guest.IP(t, "addr", "add", "10.99.1.1/24", "dev", netdev)
@@ -100,7 +100,7 @@ func settledCounter(t *testing.T, r *rig.Telegraf, event string) int64 {
 
 func TestABurstOf200000(t *testing.T) {
 	const burst = 200_000
-	forEachUser(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		r := start(quiet)
 		guest.Inject(t, device, guest.PKeyChange, 1, 1000) // so that buffers have their working size
 		r.Await("the warm-up", 30*time.Second, func(p []rig.Point) bool {

@@ -36,17 +36,25 @@ var users = []struct {
 // Telegraf with a plugin configuration and returns once the device is open and
 // its counters are there.
 func forEachUser(t *testing.T, test func(t *testing.T, start func(plugin string) *rig.Telegraf)) {
-	guest.RequireGuest(t)
 	for _, u := range users {
-		t.Run(u.name, func(t *testing.T) {
-			guest.AddRxe(t, device, netdev)
-			test(t, func(plugin string) *rig.Telegraf {
-				r := rig.Start(t, rig.Config{Plugin: plugin, Prefix: u.prefix})
-				awaitOpen(r, device)
-				return r
-			})
-		})
+		t.Run(u.name, func(t *testing.T) { asUser(t, u.prefix, test) })
 	}
+}
+
+// unprivileged runs a test as the user with fewer rights only: what works there
+// works as root, and time is short.
+func unprivileged(t *testing.T, test func(t *testing.T, start func(plugin string) *rig.Telegraf)) {
+	asUser(t, users[1].prefix, test)
+}
+
+func asUser(t *testing.T, prefix []string, test func(t *testing.T, start func(plugin string) *rig.Telegraf)) {
+	guest.RequireGuest(t)
+	guest.AddRxe(t, device, netdev)
+	test(t, func(plugin string) *rig.Telegraf {
+		r := rig.Start(t, rig.Config{Plugin: plugin, Prefix: prefix, Interval: "250ms"})
+		awaitOpen(r, device)
+		return r
+	})
 }
 
 // quiet is a configuration without probes.

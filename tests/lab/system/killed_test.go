@@ -55,7 +55,7 @@ func TestAKilledWorkerIsReplaced(t *testing.T) {
 // A worker that is killed in the middle of a storm has read events that it
 // never told of: the ledger has them.
 func TestWhatADeadWorkerHasReadIsCounted(t *testing.T) {
-	forEachUser(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		r := start(quiet)
 		stormed := make(chan error, 1)
 		go func() { stormed <- guest.TryInject(t, device, guest.PKeyChange, 1, 200_000) }()
@@ -82,7 +82,7 @@ func TestWhatADeadWorkerHasReadIsCounted(t *testing.T) {
 }
 
 func TestNothingOutlivesAKilledTelegraf(t *testing.T) {
-	forEachUser(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		r := start(fastProbe)
 		ours := append(rig.Children(t, r.PID()), r.Workers()...)
 		if len(ours) != 2 {

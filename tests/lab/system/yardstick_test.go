@@ -22,7 +22,7 @@ func TestWakeIsAsGoodAsTheCProgramsAtTheSamePace(t *testing.T) {
 	guest.AddRxe(t, device, netdev)
 	const (
 		pace   = 4 * time.Millisecond
-		rounds = 1500
+		rounds = 800
 		turns  = 5
 	)
 	var ratios []float64
