@@ -28,7 +28,7 @@ type Window struct {
 }
 
 type slice struct {
-	number int64 // now divided by the window's slice length, plus 1; 0 is unused
+	number int64 // now divided by the window's slice length, plus 1, so that 0 is of no time
 	exact  []int64
 	sketch *sketch // takes over from exact when that is full
 	full   bool
@@ -98,7 +98,7 @@ func (w *Window) Percentiles(now int64, tmp *Scratch) Percentiles {
 	last := now/w.length + 1
 	for i := range w.slices {
 		s := &w.slices[i]
-		if s.number == 0 || s.number > last || s.number <= last-slicesPerWindow {
+		if s.number <= last-slicesPerWindow {
 			continue
 		}
 		tmp.exact = append(tmp.exact, s.exact...)

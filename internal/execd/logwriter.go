@@ -56,10 +56,11 @@ func (l *LogWriter) Write(p []byte) (int, error) {
 // Run writes what Write takes, until Close was called and everything is
 // written, or writing fails. It blocks while the reader does not read.
 func (l *LogWriter) Run() error {
-	var spare []byte
+	var text []byte
 	for range l.wake {
-		for {
-			text, closed := l.take(spare)
+		for closed := false; ; {
+			// The buffer just written, or found empty, is the next to collect in.
+			text, closed = l.take(text)
 			if len(text) == 0 && closed {
 				return nil
 			}
@@ -69,7 +70,6 @@ func (l *LogWriter) Run() error {
 			if _, err := l.w.Write(text); err != nil {
 				return err
 			}
-			spare = text
 		}
 	}
 	return nil

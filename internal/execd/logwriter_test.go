@@ -127,6 +127,46 @@ func TestManyMessagesTakeNoMemory(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
+// pausing gives the next message time to come while one is being written.
+type pausing struct {
+	got     bytes.Buffer
+	entered chan struct{}
+	leave   chan struct{}
+}
+
+func (p *pausing) Write(b []byte) (int, error) {
+	p.entered <- struct{}{}
+	<-p.leave
+	return p.got.Write(b)
+}
+
+func TestMessagesThatComeDuringAWriteDoNotDisturbIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := &pausing{entered: make(chan struct{}), leave: make(chan struct{})}
+		l := NewLogWriter(out)
+		done := make(chan error, 1)
+		go func() { done <- l.Run() }()
+		var want strings.Builder
+		log := func(text string) {
+			_, err := l.Write([]byte("I! " + text + "\n"))
+			require.NoError(t, err)
+			want.WriteString("I! " + text + "\n")
+		}
+		for i := range 50 {
+			log("first " + strconv.Itoa(i))
+			<-out.entered
+			log("other " + strconv.Itoa(i))
+			out.leave <- struct{}{}
+			<-out.entered
+			out.leave <- struct{}{}
+			synctest.Wait() // Run has found nothing more and sleeps
+		}
+		l.Close()
+		require.NoError(t, <-done)
+		require.Equal(t, want.String(), out.got.String())
+	})
+}
+
 func TestEverythingLoggedBeforeCloseIsWritten(t *testing.T) {
 	var out bytes.Buffer
 	l := NewLogWriter(&out)

@@ -81,19 +81,17 @@ func TestOnlyTheKernelsRemovalOfTheNodeIsARemoval(t *testing.T) {
 func TestReceiveEndsWithItsContextAndClosesTheSource(t *testing.T) {
 	source := newUevents()
 	ctx, cancel := context.WithCancel(t.Context())
-	var seen []*uevent
+	seen := make(chan *uevent, 3)
 	done := make(chan error)
-	go func() {
-		done <- receive(ctx, source, func(u *uevent) { seen = append(seen, u) })
-	}()
+	go func() { done <- receive(ctx, source, func(u *uevent) { seen <- u }) }()
 	source.send(nodeEvent("add", "uverbs0")...)
 	source.send("libudev")
 	source.fail(ErrOverrun)
+	require.Equal(t, "add", (<-seen).action)
+	require.Nil(t, <-seen)
 	cancel()
 	require.NoError(t, <-done)
-	require.Len(t, seen, 2)
-	require.Equal(t, "add", seen[0].action)
-	require.Nil(t, seen[1])
+	require.Empty(t, seen)
 	<-source.closed
 }
 

@@ -77,7 +77,7 @@ func (d *device) appear(f hotplug.Found, t *moment) bool {
 	defer d.tell(t)
 	// Still listed as when its worker saw it being removed: it is on its way out.
 	leaving := d.seen && !d.present && !d.renamed && d.listed && f.Same(d.found)
-	gone := d.present && d.found.Usable() && !(f.Usable() && f.Same(d.found))
+	gone := d.present && d.found.Usable() && (!f.Usable() || !f.Same(d.found))
 	d.listed = f.Usable()
 	switch {
 	case gone:
@@ -164,7 +164,7 @@ func (d *device) counter(t verbs.EventType, number int) (*counter, *series, *por
 // port returns a port, which it makes if need be; nil for one that is not to
 // be counted.
 func (d *device) port(number int) *port {
-	i, ok := slices.BinarySearchFunc(d.ports, number, func(p *port, n int) int { return p.series.port - n })
+	i, ok := slices.BinarySearchFunc(d.ports, number, func(p *port, n int) int { return p.port - n })
 	if ok {
 		return d.ports[i]
 	}

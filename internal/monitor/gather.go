@@ -42,6 +42,7 @@ type gathering struct {
 func (d *device) gather(g *gathering, discovered bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.retry(g.t)
 	d.look()
 	v := d.view()
 	g.collect(&v, d.events())

@@ -63,6 +63,9 @@ func TestAQueryWithNewsIsToldAtOnce(t *testing.T) {
 	v := of[PortView](h.sink.take())
 	require.Len(t, v, 1)
 	require.InDelta(t, 25.0, v[0].Attr.RateGbps, 0)
+	slower.Reading.Attr.LinkDowned++
+	h.batch(sup, slower)
+	require.Empty(t, h.sink.take(), "a counter that moves is no news")
 	h.batch(sup, watch.Item{Reading: &watch.Reading{Port: 1, Mono: 101 * ms, Err: "EIO"}})
 	p := portView(h.gather(), "mlx5_0", 1)
 	require.False(t, p.Known)

@@ -269,3 +269,10 @@ func deviceView(s Snapshot, device string) DeviceView {
 	}
 	return DeviceView{}
 }
+
+// What the plugin will use.
+var (
+	_ Supervisor = (*worker.Supervisor)(nil)
+	_ Discovery  = (*hotplug.Watcher)(nil)
+	_ Discovery  = (*hotplug.Simulated)(nil)
+)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -128,6 +127,32 @@ func TestAWorkerSeesTheRemovalBeforeDiscoveryDoes(t *testing.T) {
 	require.Zero(t, p.DownNS)
 }
 
+func TestADeviceThatWasNotRemovedAfterAllIsTriedAgain(t *testing.T) {
+	h := start(t, nil)
+	h.finds(found("mlx5_0", 0))
+	sup := h.sup("mlx5_0", 0)
+	h.opens(sup, "mlx5_0")
+	sup.Ended(watch.Ended{Reason: watch.ReasonRemoved})
+	h.mono.Add(9 * sec)
+	require.False(t, deviceView(h.gather(), "mlx5_0").Present)
+	require.Zero(t, sup.wakes.Load())
+	h.mono.Add(1 * sec)
+	h.gather()
+	h.gather()
+	require.EqualValues(t, 1, sup.wakes.Load())
+	h.opens(sup, "mlx5_0")
+	s := h.gather()
+	require.True(t, deviceView(s, "mlx5_0").Present)
+	require.True(t, deviceView(s, "mlx5_0").Open)
+	require.Equal(t, verbs.PortActive, portView(s, "mlx5_0", 2).State)
+	sup.Ended(watch.Ended{Reason: watch.ReasonRemoved})
+	h.finds()
+	h.mono.Add(60 * sec)
+	h.gather()
+	require.EqualValues(t, 1, sup.wakes.Load())
+	require.EqualValues(t, 2, deviceView(h.gather(), "mlx5_0").Removals)
+}
+
 func TestDiscoverySeesTheRemovalFirst(t *testing.T) {
 	h := start(t, nil)
 	h.finds(found("mlx5_0", 0))
@@ -135,6 +160,9 @@ func TestDiscoverySeesTheRemovalFirst(t *testing.T) {
 	h.opens(sup, "mlx5_0")
 	h.finds()
 	sup.Ended(watch.Ended{Reason: watch.ReasonRemoved})
+	h.sink.take()
+	h.batch(sup, reading(1, h.mono.Load(), verbs.PortActive))
+	require.Empty(t, h.sink.take(), "a reading that was still under way")
 	v := deviceView(h.gather(), "mlx5_0")
 	require.False(t, v.Present)
 	require.EqualValues(t, 1, v.Removals)
@@ -196,78 +224,6 @@ func TestAWorkerThatIsStillOpenIsFollowedAgain(t *testing.T) {
 	require.True(t, deviceView(s, "mlx5_0").Open)
 	require.EqualValues(t, 1, deviceView(s, "mlx5_0").Opens)
 	require.Equal(t, verbs.PortActive, portView(s, "mlx5_0", 1).State)
-}
-
-func TestARenameEndsTheOldSeriesAndStartsAnother(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := start(t, nil)
-		h.finds(found("rocep1s0", 3))
-		old := h.sup("rocep1s0", 0)
-		led := h.opens(old, "rocep1s0")
-		old.last = func() { old.Ended(watch.Ended{Reason: watch.ReasonOK}) }
-		led.Count(int32(verbs.EventPortErr), 1, 1, 1)
-		h.sink.take()
-
-		h.finds(found("mlx5_3", 3))
-		synctest.Wait()
-		items := h.sink.take()
-		v := of[DeviceView](items)
-		require.Equal(t, "rocep1s0", v[0].Device)
-		require.False(t, v[0].Present)
-		require.Equal(t, watch.ReasonRenamed, v[0].Reason)
-		require.Zero(t, v[0].Removals)
-		require.EqualValues(t, 1, of[EventPoint](items)[0].Count, "the old worker's last events")
-		s := h.gather()
-		require.True(t, deviceView(s, "mlx5_3").Present)
-		require.EqualValues(t, 1, async(s, "rocep1s0", 1).Read)
-		s = h.gather()
-		require.Len(t, s.Devices, 1)
-		require.EqualValues(t, 1, s.Collector.Events)
-
-		h.finds(found("rocep1s0", 3))
-		s = h.gather()
-		require.EqualValues(t, 1, count(async(s, "rocep1s0", 1), verbs.EventPortErr).Total, "a series owns its counters")
-		require.Equal(t, watch.ReasonRenamed, deviceView(s, "mlx5_3").Reason)
-		h.sup("rocep1s0", 1)
-	})
-}
-
-func TestARenameBackWhileTheOldSupervisorEndsStartsANewOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := start(t, nil)
-		h.finds(found("a", 3))
-		old, hold := h.sup("a", 0), make(chan struct{})
-		old.last = func() { <-hold }
-		h.finds(found("b", 3))
-		h.finds(found("a", 3))
-		require.Len(t, h.sups, 2)
-		close(hold)
-		synctest.Wait()
-		require.Zero(t, h.sup("a", 1).wakes.Load())
-		require.True(t, deviceView(h.gather(), "a").Present)
-	})
-}
-
-func TestADeviceKnownByItsGUIDAloneIsRenamed(t *testing.T) {
-	h := start(t, nil)
-	h.finds(found("a", 3))
-	h.finds()
-	require.Equal(t, watch.ReasonRemoved, deviceView(h.gather(), "a").Reason)
-	b := found("b", 8)
-	b.NodeGUID = found("a", 3).NodeGUID
-	h.finds(b)
-	v := of[DeviceView](h.sink.take())
-	require.Equal(t, watch.ReasonRenamed, v[2].Reason)
-	require.EqualValues(t, 1, v[2].Removals)
-}
-
-func TestDevicesWithoutAGUIDAreNotTakenForOneAnother(t *testing.T) {
-	h := start(t, nil)
-	a, b := found("a", 3), found("b", 4)
-	a.NodeGUID, b.NodeGUID = "0000:0000:0000:0000", "0000:0000:0000:0000"
-	h.finds(a)
-	h.finds(b)
-	require.Equal(t, watch.ReasonRemoved, deviceView(h.gather(), "a").Reason)
 }
 
 func TestDevicesThatNeverComeBackAreForgotten(t *testing.T) {

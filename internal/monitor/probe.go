@@ -104,7 +104,7 @@ func (p *probe) look(c *ledger.ProbeCounts) {
 		{&l.Spurious, c.Spurious},
 		{&l.Late, c.Late},
 	} {
-		*n.to = n.from
+		*n.to = max(*n.to, n.from)
 	}
 }
 

@@ -3,6 +3,7 @@ package monitor
 import (
 	"context"
 	"errors"
+	"time"
 
 	"rdma_events/internal/worker"
 )
@@ -65,6 +66,18 @@ func (m *Monitor) nextJob(ctx context.Context, d *device) *job {
 		d.job = m.newJob(ctx, d)
 	}
 	return d.job
+}
+
+// retry sees to a device whose worker took it for removed while discovery
+// still finds it. A removal takes the node first, so that a device which has
+// one after such a time is there. The caller holds d.mu.
+func (d *device) retry(t *moment) {
+	const lingering = 10 * time.Second
+	waits := !d.present && d.listed && d.job != nil && !d.job.over
+	if waits && t.mono-d.goneAt >= int64(lingering) {
+		d.goneAt = t.mono
+		d.job.sup.Wake()
+	}
 }
 
 // dismiss ends the supervision of a device. The caller holds d.mu.

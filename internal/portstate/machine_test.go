@@ -93,6 +93,14 @@ func TestEventsAndReadingsBecomeTransitions(t *testing.T) {
 		{"a stale query", []step{
 			{0, open(), ""}, {1, says(up), ""}, {10, err(), "active>down event"}, {9, says(up), ""}, {200, says(down), ""},
 		}, View{Transitions: 1, Down: (100_000 - 10) * ms}},
+		{"a stale query does not begin a doubt", []step{
+			{0, open(), ""}, {1, says(up), ""}, {10, err(), "active>down event"}, {9, says(up), ""}, {59, says(up), ""},
+			{60, active(), "down>active event"},
+		}, View{Transitions: 2, Flaps: 1, Down: 50 * ms}},
+		{"an event between two queries, though a phantom", []step{
+			{0, open(), ""}, {1, says(up), ""}, {10, says(down), ""}, {20, active(), ""}, {70, says(down), ""},
+			{120, says(down), "active>down query"}, {170, active(), "down>active event"},
+		}, View{Transitions: 2, Flaps: 1, Phantoms: 1, Down: 100 * ms}},
 		{"a drop whose events never come", []step{
 			{0, open(), ""}, {1, says(up), ""}, {1000, says(down), ""}, {1100, says(down), "active>down query"},
 			{3000, says(up), ""}, {3100, says(up), "down>active query"},
@@ -183,6 +191,17 @@ func TestAChangeTellsHowLongTheStateBeforeLasted(t *testing.T) {
 	active()(&m, 160*ms)
 	c, _ = err()(&m, 250*ms)
 	require.Equal(t, 200*ms, c.Lasted)
+}
+
+func TestAnEventOlderThanTheStateItEndsLeavesItNoTime(t *testing.T) {
+	var m Machine
+	m.Opened()
+	says(up)(&m, 1*ms)
+	m.Opened()
+	says(down)(&m, 30*ms)
+	c, _ := active()(&m, 25*ms)
+	require.Equal(t, Change{From: down, To: up, Witness: WitnessEvent, At: 30 * ms, HasLasted: true}, c)
+	require.Zero(t, m.View(40*ms).Down)
 }
 
 func TestTheAgeOfAStateAppearsWithTheFirstChange(t *testing.T) {

@@ -43,12 +43,19 @@ type Device interface {
 }
 
 // Probe is one completion queue with its queue pair. Round may be called by
-// one goroutine at a time; Close by any.
+// one goroutine at a time; Nudge and Close by any.
 type Probe interface {
-	// Round makes one completion happen and waits for its event, at most
-	// ProbeConfig.Timeout. The error is nil whenever the round has an outcome,
-	// OutcomeError included; ErrClosed when Close came first.
-	Round() (Round, error)
+	// Round waits for pause, makes one completion happen and waits for its
+	// event, at most ProbeConfig.Timeout. The pause is part of the call because
+	// the latency depends on what the CPU did before: this way the thread has
+	// slept and nothing else. The error is nil whenever the round has an
+	// outcome, OutcomeError included; ErrClosed when Close came first.
+	Round(pause time.Duration) (Round, error)
+
+	// Nudge ends the pause of the Round that is under way, or else of the next
+	// one, with OutcomeCanceled and no error. It does not block, and does
+	// nothing once the probe is closed.
+	Nudge()
 
 	// Usable reports whether another Round can succeed without making the
 	// probe anew: false once its queue pair is in the error state by accident.

@@ -141,13 +141,26 @@ struct result native_open(const char *name, struct ledger *led, uint64_t port_ty
 	return r;
 }
 
-void native_wake(struct device *d)
+void wake_up(int fd)
 {
 	uint64_t one = 1;
 
 	// Fails only when the counter is full, and then it wakes already.
-	if (write(d->wake, &one, sizeof one) < 0)
+	if (write(fd, &one, sizeof one) < 0)
 		return;
+}
+
+void drained(int fd)
+{
+	uint64_t count;
+
+	if (read(fd, &count, sizeof count) < 0)
+		return;
+}
+
+void native_wake(struct device *d)
+{
+	wake_up(d->wake);
 }
 
 int native_close(struct device *d)

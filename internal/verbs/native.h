@@ -83,7 +83,10 @@ struct round {
 	int64_t start, wake, get, arm, drain, hold, ack, total;
 };
 struct result native_probe_open(struct device *d, const struct probe_config *c, struct probe **out);
-void native_probe_round(struct probe *p, struct round *out);
+// native_probe_round waits for pause_ns and then does one round. A wait that
+// native_probe_nudge ends is a canceled round.
+void native_probe_round(struct probe *p, int64_t pause_ns, struct round *out);
+void native_probe_nudge(struct probe *p);
 struct result native_probe_close(struct probe *p);
 
 #endif

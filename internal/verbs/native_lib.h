@@ -86,6 +86,9 @@ static inline struct result failed(enum call call, int err)
 // await returns 0 when fd is readable or broken, ETIMEDOUT, or ECANCELED after
 // native_wake. until is CLOCK_MONOTONIC ns, negative: for ever.
 int await(struct device *d, int fd, int64_t until);
+// wake_up makes an eventfd readable; drained makes it unreadable again.
+void wake_up(int fd);
+void drained(int fd);
 // nonblocking sets O_NONBLOCK; it returns an errno.
 int nonblocking(int fd);
 
@@ -107,6 +110,7 @@ struct probe {
 	struct ibv_ah *ah;
 	struct ibv_mr *mr;
 	void *buffer;
+	int nudge;        // eventfd that ends a pause
 	uint64_t round;   // number of the round, its work request's wr_id
 	int given_up;     // rounds that ended without their event
 	int unacked;

@@ -132,6 +132,12 @@ func (d *nativeDevice) enter() error {
 	return nil
 }
 
+func (d *nativeDevice) isClosed() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.closed
+}
+
 func (d *nativeDevice) leave() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -298,11 +304,13 @@ type nativeProbe struct {
 	port   int
 	spoilt bool // by Round's goroutine
 	idle   chan struct{}
-	mu     sync.Mutex
-	closed bool
+
+	mu        sync.Mutex
+	closed    bool // no Round may begin
+	destroyed bool // c is freed
 }
 
-func (p *nativeProbe) Round() (Round, error) {
+func (p *nativeProbe) Round(pause time.Duration) (Round, error) {
 	if err := p.d.enter(); err != nil {
 		return Round{}, opError("probe", p.d.name, p.port, err)
 	}
@@ -312,9 +320,13 @@ func (p *nativeProbe) Round() (Round, error) {
 	}
 	defer func() { p.idle <- struct{}{} }()
 	var r C.struct_round
-	C.native_probe_round(p.c, &r)
+	C.native_probe_round(p.c, C.int64_t(pause), &r)
 	if Outcome(r.outcome) == OutcomeCanceled {
-		return Round{}, opError("probe", p.d.name, p.port, ErrClosed)
+		canceled := Round{Outcome: OutcomeCanceled}
+		if p.d.isClosed() {
+			return canceled, opError("probe", p.d.name, p.port, ErrClosed)
+		}
+		return canceled, nil
 	}
 	p.spoilt = r.usable == 0
 	return Round{
@@ -324,20 +336,24 @@ func (p *nativeProbe) Round() (Round, error) {
 	}, nil
 }
 
-// take waits for the token and reports whether the probe is still open.
-func (p *nativeProbe) take() bool {
-	<-p.idle
-	if p.isClosed() {
-		p.idle <- struct{}{}
-		return false
-	}
-	return true
-}
-
-func (p *nativeProbe) isClosed() bool {
+// Nudge implements Probe. The lock keeps destroy from freeing what it writes to.
+func (p *nativeProbe) Nudge() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.closed
+	if !p.destroyed {
+		C.native_probe_nudge(p.c)
+	}
+}
+
+// take waits for the token and reports whether a Round may begin.
+func (p *nativeProbe) take() bool {
+	<-p.idle
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		p.idle <- struct{}{}
+	}
+	return !p.closed
 }
 
 func roundStatus(r *C.struct_round) string {
@@ -355,16 +371,17 @@ func roundStatus(r *C.struct_round) string {
 
 func (p *nativeProbe) Usable() bool { return !p.spoilt }
 
-// Close waits for a Round that is under way: it ends at its own deadline, or
-// at once when the device is closed.
+// Close ends the pause of a Round and waits for one that has begun: that ends at
+// its own deadline, or at once when the device is closed.
 func (p *nativeProbe) Close(timeout time.Duration) error {
 	if err := p.d.enter(); err != nil {
 		return opError("close probe", p.d.name, p.port, err)
 	}
-	if p.isClosed() {
+	if !p.shut() {
 		p.d.leave()
 		return opError("close probe", p.d.name, p.port, ErrClosed)
 	}
+	p.Nudge()
 	return opError("close probe", p.d.name, p.port, within(timeout, func() error {
 		defer p.d.leave()
 		err := p.destroy()
@@ -375,16 +392,28 @@ func (p *nativeProbe) Close(timeout time.Duration) error {
 	}))
 }
 
-// destroy is what Close and the device's Close share; the second caller gets
-// ErrClosed from Close and nil here.
+// shut lets no new Round in and reports whether it was the first to say so.
+func (p *nativeProbe) shut() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	first := !p.closed
+	p.closed = true
+	return first
+}
+
+// destroy waits until no Round is inside. The device's Close comes here without
+// Close when nobody else closed the probe.
 func (p *nativeProbe) destroy() error {
-	if !p.take() {
+	p.shut()
+	<-p.idle
+	defer func() { p.idle <- struct{}{} }()
+	p.mu.Lock()
+	gone := p.destroyed
+	p.destroyed = true
+	p.mu.Unlock()
+	if gone {
 		return nil
 	}
-	p.mu.Lock()
-	p.closed = true
-	p.mu.Unlock()
-	defer func() { p.idle <- struct{}{} }()
 	if r := C.native_probe_close(p.c); r.err != 0 {
 		return fmt.Errorf("%s: %w", callName(r.call), classify(unix.Errno(r.err)))
 	}

@@ -243,7 +243,22 @@ static void tidy(struct probe *p, struct round *out)
 			break;
 }
 
-void native_probe_round(struct probe *p, struct round *out)
+void native_probe_nudge(struct probe *p)
+{
+	wake_up(p->nudge);
+}
+
+// paused reports whether the pause went by undisturbed.
+static int paused(struct probe *p, int64_t pause_ns)
+{
+	int err = pause_ns > 0 ? await(p->d, p->nudge, now() + pause_ns) : ETIMEDOUT;
+
+	if (!err)
+		drained(p->nudge);
+	return err == ETIMEDOUT;
+}
+
+void native_probe_round(struct probe *p, int64_t pause_ns, struct round *out)
 {
 	struct result r = clear(p);
 
@@ -251,6 +266,12 @@ void native_probe_round(struct probe *p, struct round *out)
 	p->round++;
 	if (!r.err && p->c.method == M_FLUSH)
 		r = prepare_flush(p);
+	if (!r.err && !paused(p, pause_ns)) {
+		out->outcome = O_CANCELED;
+		out->usable = 1;
+		tidy(p, out);
+		return;
+	}
 	out->start = now();
 	if (!r.err)
 		r = start_round(p, out->start);

@@ -1,6 +1,8 @@
 //go:build linux && cgo
 
 #include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include "native_lib.h"
 
@@ -157,7 +159,8 @@ struct result native_probe_open(struct device *d, const struct probe_config *c, 
 	p->d = d;
 	p->c = *c;
 	p->led = &d->led->probe[c->slot];
-	r = make_queues(p);
+	p->nudge = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	r = p->nudge < 0 ? failed(C_CREATE_COMP_CHANNEL, errno) : make_queues(p);
 	if (!r.err && c->method != M_FLUSH)
 		r = make_qp(p);
 	if (!r.err && c->method == M_RC_WRITE)
@@ -193,6 +196,8 @@ struct result native_probe_close(struct probe *p)
 		r = failed(C_DESTROY_COMP_CHANNEL, err);
 	if (p->pd && (err = PROBE_CALL(p, C_DEALLOC_PD, lib.dealloc_pd(p->pd))) && !r.err)
 		r = failed(C_DEALLOC_PD, err);
+	if (p->nudge >= 0)
+		close(p->nudge);
 	free(p->buffer);
 	free(p);
 	return r;

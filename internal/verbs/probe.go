@@ -44,7 +44,8 @@ type Outcome int8
 // The outcomes. LostEvent: the deadline passed without an event although the
 // completion was in the queue, so the interrupt or event path lost it.
 // LostCompletion: the deadline passed and there was no completion either.
-// OutcomeCanceled: Close came in between; such a round is not counted.
+// OutcomeCanceled: Nudge or Close ended the round before it began; such a
+// round is not counted.
 const (
 	OutcomeSuccess Outcome = iota
 	OutcomeError

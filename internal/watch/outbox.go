@@ -19,10 +19,13 @@ type outbox struct {
 	mu    sync.Mutex
 	items []Item
 	spare []Item
-	ready chan struct{} // holds one token while items wait
+	ready chan struct{} // holds one token while items wait that are to go at once
+	round chan struct{} // holds one token while rounds wait
 }
 
-func newOutbox() *outbox { return &outbox{ready: make(chan struct{}, 1)} }
+func newOutbox() *outbox {
+	return &outbox{ready: make(chan struct{}, 1), round: make(chan struct{}, 1)}
+}
 
 func (o *outbox) add(items ...Item) {
 	o.mu.Lock()
@@ -34,7 +37,18 @@ func (o *outbox) add(items ...Item) {
 			o.items = append(o.items, it)
 		}
 	}
-	o.signal()
+	signal(o.ready)
+}
+
+// addRound is add for a round, which may wait for company: at a short interval
+// the sending would cost more than the probing, and disturb it.
+func (o *outbox) addRound(r *RoundItem) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.items) < outboxLimit {
+		o.items = append(o.items, Item{Round: r})
+	}
+	signal(o.round)
 }
 
 func (o *outbox) addRuns(runs []verbs.Run) {
@@ -43,12 +57,12 @@ func (o *outbox) addRuns(runs []verbs.Run) {
 	for _, r := range runs {
 		o.addRun(r)
 	}
-	o.signal()
+	signal(o.ready)
 }
 
-func (o *outbox) signal() {
+func signal(c chan struct{}) {
 	select {
-	case o.ready <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"rdma_events/internal/verbs"
@@ -16,8 +17,10 @@ type prober struct {
 	s             *session
 	port          *port
 	vector        int
-	seen, settled uint64 // the port's counts at the choice
-	probe         verbs.Probe
+	seen, settled uint64    // the port's counts at the choice
+	next          time.Time // of the round to come
+	mu            sync.Mutex
+	probe         verbs.Probe // under mu, for nudge; written by the prober alone
 	method        verbs.Method
 	fallback      bool   // method is not the first choice
 	told          string // the last reason reported
@@ -38,7 +41,9 @@ func (s *session) probers() []*prober {
 	var all []*prober
 	for _, p := range s.ports {
 		for _, v := range vectors {
-			all = append(all, &prober{s: s, port: p, vector: v})
+			one := &prober{s: s, port: p, vector: v}
+			p.probers = append(p.probers, one)
+			all = append(all, one)
 		}
 	}
 	return all
@@ -56,18 +61,38 @@ func (p *prober) run(ctx context.Context, index int) error {
 	if !wait(ctx, interval*time.Duration(index%16)/16) {
 		return nil
 	}
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		if err := p.round(); err != nil {
+	p.next = time.Now()
+	for ctx.Err() == nil {
+		if err := p.round(ctx); err != nil {
 			return unlessClosed(ctx, err)
 		}
-		select {
-		case <-ctx.Done():
-			return nil // the device closes its probes
-		case <-tick.C:
-		}
 	}
+	return nil // the device closes its probes
+}
+
+// pause returns how long to wait for the next round. Rounds keep to a grid; one
+// that took longer than the interval skips what it missed.
+func (p *prober) pause() time.Duration {
+	late := time.Since(p.next)
+	if late > p.s.o.Probe.Interval {
+		p.next = p.next.Add(late.Truncate(p.s.o.Probe.Interval))
+	}
+	return max(-late, 0)
+}
+
+// nudge makes the prober look again whether its probe is outdated.
+func (p *prober) nudge() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.probe != nil {
+		p.probe.Nudge()
+	}
+}
+
+func (p *prober) set(probe verbs.Probe) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.probe = probe
 }
 
 func wait(ctx context.Context, d time.Duration) bool {
@@ -81,20 +106,23 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-func (p *prober) round() error {
+func (p *prober) round(ctx context.Context) error {
 	if p.outdated() {
 		if err := p.choose(); err != nil {
 			return err
 		}
 	}
 	if p.probe == nil {
+		wait(ctx, p.pause())
+		p.next = p.next.Add(p.s.o.Probe.Interval)
 		return nil
 	}
-	r, err := p.probe.Round()
-	if err != nil {
+	r, err := p.probe.Round(p.pause())
+	if err != nil || r.Outcome == verbs.OutcomeCanceled {
 		return err
 	}
-	p.s.out.add(Item{Round: &RoundItem{Port: p.port.number, Vector: p.vector, Method: p.method, Round: r}})
+	p.next = p.next.Add(p.s.o.Probe.Interval)
+	p.s.out.addRound(&RoundItem{Port: p.port.number, Vector: p.vector, Method: p.method, Round: r})
 	if !p.probe.Usable() {
 		return p.drop()
 	}
@@ -115,8 +143,9 @@ func (p *prober) drop() error {
 	if p.probe == nil {
 		return nil
 	}
-	err := p.probe.Close(closeTimeout)
-	p.probe = nil
+	probe := p.probe
+	p.set(nil)
+	err := probe.Close(closeTimeout)
 	if errors.Is(err, verbs.ErrStuck) || errors.Is(err, verbs.ErrClosed) {
 		return err
 	}
@@ -137,7 +166,8 @@ func (p *prober) choose() error {
 		probe, err := p.s.dev.NewProbe(p.config(c.method))
 		switch {
 		case err == nil:
-			p.probe, p.method, p.fallback = probe, c.method, i > 0
+			p.set(probe)
+			p.method, p.fallback = c.method, i > 0
 			p.tell(c.method, reason)
 			return nil
 		case errors.Is(err, verbs.ErrClosed), errors.Is(err, verbs.ErrNoDevice):

@@ -44,7 +44,7 @@ func (s *session) query(ctx context.Context) error {
 		case <-settled.C:
 			err = s.lookAt(func(p *port) bool { return recent[p] })
 			for p := range recent {
-				p.settled.Add(1)
+				p.changed(&p.settled)
 			}
 			clear(recent)
 		case <-tick:
@@ -79,7 +79,7 @@ func (s *session) look(p *port) error {
 		return err
 	}
 	if active := r.Attr.State == verbs.PortActive; p.active.Swap(active) != active {
-		p.seen.Add(1)
+		p.changed(&p.seen)
 	}
 	s.out.add(Item{Reading: r})
 	return nil

@@ -54,7 +54,7 @@ func (s *session) note(runs []verbs.Run) error {
 			if r.Port == p.number {
 				p.due.Store(true)
 				if movesProbe(r.Type) {
-					p.seen.Add(1)
+					p.changed(&p.seen)
 				}
 			}
 		}

@@ -17,6 +17,8 @@ import (
 const (
 	// heartbeat is how often an empty batch is sent when there is nothing else.
 	heartbeat = time.Second
+	// roundsWait is how long a round waits for others to be sent with.
+	roundsWait = 100 * time.Millisecond
 	// closeTimeout is how long the library may take to let go of a device. An
 	// administrator's command may be waiting for it.
 	closeTimeout = time.Second
@@ -55,9 +57,10 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o Options, se
 	if w, ok := b.(RemovalWatcher); ok {
 		spawn(func(ctx context.Context) error { return s.lookOut(ctx, w) })
 	}
+	probers := s.probers()
 	spawn(s.read)
 	spawn(s.query)
-	for i, p := range s.probers() {
+	for i, p := range probers {
 		spawn(func(ctx context.Context) error { return p.run(ctx, i) })
 	}
 	sent := s.pump(work, send)
@@ -102,10 +105,19 @@ type session struct {
 // port is what the session's goroutines share about one port.
 type port struct {
 	number  int
+	probers []*prober     // fixed before the goroutines start
 	seen    atomic.Uint64 // grows with every event that may change what a probe can do
 	settled atomic.Uint64 // grows when the port was looked at after its events had settled
 	due     atomic.Bool   // the querier is to look at it
 	active  atomic.Bool   // as the last reading had it
+}
+
+// changed has the port's probes look whether they are outdated.
+func (p *port) changed(count *atomic.Uint64) {
+	count.Add(1)
+	for _, prober := range p.probers {
+		prober.nudge()
+	}
 }
 
 func newSession(dev verbs.Device, o Options) *session {
@@ -126,13 +138,21 @@ func newSession(dev verbs.Device, o Options) *session {
 func (s *session) pump(ctx context.Context, send func(Batch) error) error {
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
+	var company <-chan time.Time // set while a round waits
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-s.out.round:
+			if company == nil {
+				company = time.After(roundsWait)
+			}
+			continue
+		case <-company:
 		case <-s.out.ready:
 		case <-beat.C:
 		}
+		company = nil
 		if err := send(stamp(s.out.take())); err != nil {
 			return fmt.Errorf("send batch: %w", err)
 		}

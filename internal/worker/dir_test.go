@@ -39,16 +39,16 @@ func TestInstancesOnOneHostLeaveEachOtherAlone(t *testing.T) {
 
 func TestOnlyDeadInstancesOfThisUserAreSweptAway(t *testing.T) {
 	base := shortDir(t)
-	make := func(name string, mode os.FileMode) string {
+	leave := func(name string, mode os.FileMode) string {
 		path := filepath.Join(base, name)
 		require.NoError(t, os.Mkdir(path, mode))
 		require.NoError(t, os.WriteFile(path+"/socket", nil, 0o600))
 		return path
 	}
-	dead := make(dirPrefix+"1", 0o700)
-	others := make("other", 0o700)
-	open := make(dirPrefix+"2", 0o755)
-	foreign := make(dirPrefix+"3", 0o700)
+	dead := leave(dirPrefix+"1", 0o700)
+	others := leave("other", 0o700)
+	open := leave(dirPrefix+"2", 0o755)
+	foreign := leave(dirPrefix+"3", 0o700)
 	require.NoError(t, os.Chown(foreign, 12345, 12345))
 	link := filepath.Join(base, dirPrefix+"4")
 	require.NoError(t, os.Symlink(others, link))

@@ -44,11 +44,11 @@ func TestMain(m *testing.M) {
 
 // workerMain is the worker program with a fault.
 func workerMain(mode string) int {
+	f := &fault{mode: mode}
 	c := ServeConfig{
-		Watch: func(ctx context.Context, _ verbs.Backend, l *ledger.Ledger, _ watch.Options, send sender) error {
-			return misbehave(ctx, mode, l, send)
-		},
+		Watch:   f.watch,
 		Backend: func(Request) (verbs.Backend, error) { return nil, nil },
+		ready:   func() { f.stdout = os.Stdout },
 	}
 	if early := earlyFaults()[mode]; early != nil {
 		return early()
@@ -64,11 +64,13 @@ func workerMain(mode string) int {
 		c.ready = func() { _ = unix.Kill(os.Getpid(), unix.SIGSTOP) }
 	case "backend fails":
 		c.Backend = func(Request) (verbs.Backend, error) { return nil, io.ErrUnexpectedEOF }
-	case "has no lifeline":
+	case "has no lifeline", "has neither":
 		var p [2]int // its write end stays open here
 		must(unix.Pipe(p[:]))
 		must(unix.Dup3(p[0], lifelineFD, 0))
-	case "has no parent-death signal":
+	}
+	switch mode {
+	case "has no parent-death signal", "has neither":
 		must(unix.Prctl(unix.PR_SET_PDEATHSIG, 0, 0, 0, 0))
 	case "has no ledger":
 		must(unix.Close(ledgerFD))
@@ -146,8 +148,15 @@ func opened() watch.Batch {
 	return watch.Batch{Items: []watch.Item{{Opened: &verbs.DeviceAttr{Name: "mlx5_0", Ports: 1}}}}
 }
 
-// misbehave is a watcher with a fault.
-func misbehave(ctx context.Context, mode string, l *ledger.Ledger, send sender) error {
+// fault is what is wrong with a worker.
+type fault struct {
+	mode   string
+	stdout *os.File // what was stdout when the process began
+}
+
+// watch is a watcher with the fault.
+func (f *fault) watch(ctx context.Context, _ verbs.Backend, l *ledger.Ledger, _ watch.Options, send sender) error {
+	mode := f.mode
 	if mode == "tells of itself" {
 		return send(watch.Batch{Items: []watch.Item{{Ended: &watch.Ended{
 			Reason: watch.ReasonRemoved, Message: selfPortrait(),
@@ -178,7 +187,7 @@ func misbehave(ctx context.Context, mode string, l *ledger.Ledger, send sender) 
 		return ctx.Err()
 	case "is stuck in a call":
 		l.Control(ledger.CallDestroyCQ, monotonic())
-	case "does not close":
+	case "does not close", "has no lifeline", "has no parent-death signal":
 		l.Control(ledger.CallCloseDevice, monotonic())
 		_ = beat(ctx, send)
 		<-context.Background().Done()
@@ -186,10 +195,10 @@ func misbehave(ctx context.Context, mode string, l *ledger.Ledger, send sender) 
 		l.Control(ledger.CallDestroyQP, monotonic())
 		return fmt.Errorf("close mlx5_0: %w", verbs.ErrStuck)
 	case "has a child and is killed":
-		haveChild(&syscall.SysProcAttr{})
+		f.haveChild(&syscall.SysProcAttr{})
 		must(unix.Kill(os.Getpid(), unix.SIGKILL))
 	case "has an escaped child and is killed":
-		haveChild(&syscall.SysProcAttr{Setsid: true})
+		f.haveChild(&syscall.SysProcAttr{Setsid: true})
 		must(unix.Kill(os.Getpid(), unix.SIGKILL))
 	case "prints a lot":
 		for i := range 100_000 {
@@ -203,10 +212,9 @@ func misbehave(ctx context.Context, mode string, l *ledger.Ledger, send sender) 
 
 // haveChild starts a process that holds the worker's stdout and stderr, and
 // notes its number.
-func haveChild(attr *syscall.SysProcAttr) {
+func (f *fault) haveChild(attr *syscall.SysProcAttr) {
 	c := exec.Command("sleep", "1000")
-	handshakeFD := os.NewFile(ledgerFD+1, "stdout")
-	c.Stdout, c.Stderr, c.SysProcAttr = handshakeFD, os.Stderr, attr
+	c.Stdout, c.Stderr, c.SysProcAttr = f.stdout, os.Stderr, attr
 	must(c.Start())
 	must(os.WriteFile(os.Getenv(noteKey), fmt.Append(nil, c.Process.Pid), 0o600))
 }
@@ -258,7 +266,7 @@ func hostMain(mode string) {
 	dir, err := OpenDir(os.Getenv(noteKey))
 	must(err)
 	s := New(Config{
-		Exe: exe, Dir: dir.Path(), Env: []string{modeKey + "=" + mode},
+		Exe: exe, Dir: dir.Path(), Env: helperEnv(mode),
 		Request: Request{Options: watch.Options{Device: "mlx5_0"}},
 	}, announcer{})
 	must(s.Run(context.Background()))

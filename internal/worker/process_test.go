@@ -1,12 +1,16 @@
 package worker
 
 import (
+	"log/slog"
 	"os"
+	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
@@ -68,45 +72,72 @@ func TestTheLastCountsOfADeadWorkerAreThere(t *testing.T) {
 
 func TestWhyAWorkerEndedIsSaidInOneLine(t *testing.T) {
 	soon := func(c *Config) { c.Timing.Start = 2 * time.Second }
-	impatient := func(c *Config) {
-		c.Timing.Start, c.Timing.Beat = 3*time.Second, 400*time.Millisecond
-		c.Timing.Stuck, c.Timing.Grace = 100*time.Millisecond, 100*time.Millisecond
+	impatient := func(c *Config) { c.Timing.Start, c.Timing.Beat = 3*time.Second, 400*time.Millisecond }
+	wary := func(c *Config) {
+		impatient(c)
+		c.Timing.Stuck = 100 * time.Millisecond
 	}
 	for mode, row := range map[string]struct {
 		reason watch.Reason
-		want   string
+		want   string // after "worker of mlx5_0 "
 		change func(*Config)
 	}{
-		"exits early": {watch.ReasonCrashed,
-			`worker of mlx5_0 is not an rdma-events-worker of this release: it ended with status 7 before the handshake: "no luck today"`, nil},
-		"is killed early":             {watch.ReasonCrashed, "worker of mlx5_0 died of SIGKILL before the handshake", nil},
-		"crashes early":               {watch.ReasonCrashed, "worker of mlx5_0 died of SIGSEGV before the handshake", nil},
-		"hangs early":                 {watch.ReasonStuck, `worker of mlx5_0 did not shake hands in time and was killed: "thinking"`, soon},
-		"stops before the handshake":  {watch.ReasonStuck, `worker of mlx5_0 did not shake hands in time and was killed`, soon},
-		"is mute after the handshake": {watch.ReasonStuck, `worker of mlx5_0 did not shake hands in time and was killed`, soon},
-		"dies after the handshake":    {watch.ReasonCrashed, "worker of mlx5_0 ended with status 9", nil},
-		"is another program": {watch.ReasonCrashed,
-			`worker of mlx5_0 is not an rdma-events-worker: it printed "usage: something else"; see worker_path`, nil},
-		"has another cookie": {watch.ReasonCrashed,
-			`worker of mlx5_0 is not an rdma-events-worker of this release: it ended with status 2 before the handshake: ` +
-				`"rdma-events-worker is started by rdma-events, one for each RDMA device; it is not to be started by hand"`, nil},
-		"is of another release": {watch.ReasonCrashed,
-			"worker of mlx5_0 is of another release (contract 2, wanted 1): install rdma-events and rdma-events-worker of the same", nil},
-		"has no ledger":      {watch.ReasonCrashed, `worker of mlx5_0 cannot work: "open ledger: stat ledger: bad file descriptor"`, nil},
-		"crashes in a call":  {watch.ReasonCrashed, "worker of mlx5_0 died of SIGSEGV in ibv_get_async_event", nil},
-		"panics":             {watch.ReasonCrashed, "worker of mlx5_0 died of a panic: index of nothing", nil},
-		"cannot close":       {watch.ReasonStuck, "worker of mlx5_0 could not close the device: stuck in ibv_destroy_qp", nil},
-		"does not beat":      {watch.ReasonStuck, "worker of mlx5_0 gave no sign of life in ibv_query_port and was killed", func(c *Config) { c.Timing.Beat = 400 * time.Millisecond }},
-		"is stuck in a call": {watch.ReasonStuck, "worker of mlx5_0 was stuck in ibv_destroy_cq and was killed", impatient},
-		"stops":              {watch.ReasonStuck, "worker of mlx5_0 gave no sign of life and was killed", impatient},
-		"backend fails":      {watch.ReasonUnsupported, `make backend "": unexpected EOF`, nil},
-		"ends with removed":  {watch.ReasonRemoved, "mlx5_0: removed", nil},
+		"is killed early":          {watch.ReasonCrashed, "died of SIGKILL before the handshake", nil},
+		"crashes early":            {watch.ReasonCrashed, "died of SIGSEGV before the handshake", nil},
+		"dies after the handshake": {watch.ReasonCrashed, "ended with status 9", nil},
+		"crashes in a call":        {watch.ReasonCrashed, "died of SIGSEGV in ibv_get_async_event", nil},
+		"panics":                   {watch.ReasonCrashed, "died of a panic: index of nothing", nil},
+		"cannot close":             {watch.ReasonStuck, "could not close the device: stuck in ibv_destroy_qp", nil},
+		"does not beat":            {watch.ReasonStuck, "gave no sign of life in ibv_query_port and was killed", impatient},
+		"is stuck in a call":       {watch.ReasonStuck, "was stuck in ibv_destroy_cq and was killed", wary},
+		"stops":                    {watch.ReasonStuck, "gave no sign of life and was killed", wary},
+		"hangs early":              {watch.ReasonStuck, `did not shake hands in time and was killed: "thinking"`, soon},
+		"stops before the handshake": {
+			watch.ReasonStuck, `did not shake hands in time and was killed`, soon,
+		},
+		"is mute after the handshake": {
+			watch.ReasonStuck, `did not shake hands in time and was killed`, soon,
+		},
+		"exits early": {
+			watch.ReasonCrashed,
+			`is not an rdma-events-worker of this release: it ended with status 7 before the handshake: "no luck today"`, nil,
+		},
+		"is another program": {
+			watch.ReasonCrashed, `is not an rdma-events-worker: it printed "usage: something else"; see worker_path`, nil,
+		},
+		"has another cookie": {
+			watch.ReasonCrashed,
+			`is not an rdma-events-worker of this release: it ended with status 2 before the handshake: "rdma-events-worker ` +
+				`is started by rdma-events, one for each RDMA device; it is not to be started by hand"`, nil,
+		},
+		"is of another release": {
+			watch.ReasonCrashed,
+			"is of another release (contract 2, wanted 1): install rdma-events and rdma-events-worker of the same", nil,
+		},
+		"has no ledger": {
+			watch.ReasonCrashed, `cannot work: "open ledger: stat ledger: bad file descriptor"`, nil,
+		},
 	} {
 		t.Run(mode, func(t *testing.T) {
 			s := supervise(t, mode, row.change)
-			got := s.awaitEnded(t)
-			require.Equal(t, watch.Ended{Reason: row.reason, Message: row.want}, got)
-			s.await(t, "it is logged", func() bool { return strings.Contains(strings.Join(s.log, ""), "reason="+string(row.reason)) })
+			want := watch.Ended{Reason: row.reason, Message: "worker of mlx5_0 " + row.want}
+			require.Equal(t, want, s.awaitEnded(t))
+			s.await(t, "it is logged", func() bool {
+				return strings.Contains(strings.Join(s.log, ""), "reason="+string(row.reason))
+			})
+		})
+	}
+}
+
+func TestTheWorkersOwnWordIsPassedOn(t *testing.T) {
+	for mode, want := range map[string]watch.Ended{
+		"backend fails":            {Reason: watch.ReasonUnsupported, Message: `make backend "": unexpected EOF`},
+		"ends with removed":        {Reason: watch.ReasonRemoved, Message: "mlx5_0: removed"},
+		"ends with no_permission":  {Reason: watch.ReasonNoPermission, Message: "mlx5_0: no_permission"},
+		"ends with excluded_netns": {Reason: watch.ReasonExcludedNetns, Message: "mlx5_0: excluded_netns"},
+	} {
+		t.Run(mode, func(t *testing.T) {
+			require.Equal(t, want, supervise(t, mode, nil).awaitEnded(t))
 		})
 	}
 }
@@ -185,9 +216,36 @@ func TestAChildThatLeftTheWorkersGroupHoldsNothingUp(t *testing.T) {
 		c.Env = append(c.Env, noteKey+"="+note)
 		c.Timing.Slow, c.Timing.Retry, c.Timing.RetryMax = time.Hour, time.Hour, time.Hour
 	})
+	t.Cleanup(func() { require.NoError(t, unix.Kill(numberIn(t, note), unix.SIGKILL)) })
 	require.Equal(t, "worker of mlx5_0 died of SIGKILL", s.awaitEnded(t).Message)
 	require.NoError(t, s.stop())
-	require.NoError(t, unix.Kill(numberIn(t, note), unix.SIGKILL))
+}
+
+// The parent-death signal comes when the forking thread ends.
+func TestAWorkerOutlivesTheThreadThatAskedForIt(t *testing.T) {
+	led, file, err := ledger.New("test")
+	require.NoError(t, err)
+	defer led.Close()
+	started := make(chan *session)
+	go func() {
+		runtime.LockOSThread() // and never unlocked, so that the thread ends
+		s, err := startSession(sessionConfig{
+			exe: testExe(t), ledger: file, dir: shortDir(t), env: helperEnv("works"),
+			limit: patience, log: slog.New(slog.DiscardHandler),
+		})
+		if assert.NoError(t, err) {
+			<-s.Batches()
+		}
+		started <- s
+	}()
+	s := <-started
+	for range 20 {
+		_, alive := <-s.Batches()
+		require.True(t, alive)
+	}
+	s.Ask()
+	<-s.Done()
+	require.Zero(t, s.Report().Status)
 }
 
 func numberIn(t *testing.T, path string) int {
@@ -224,9 +282,46 @@ func TestAWorkerThatDoesNotCloseIsKilledAfterTheGrace(t *testing.T) {
 }
 
 func TestAWorkerThatIsStartingIsNotWaitedFor(t *testing.T) {
-	s := supervise(t, "hangs early", func(c *Config) { c.Timing.Grace = time.Hour })
+	s := supervise(t, "hangs early", func(c *Config) { c.Timing.Grace, c.Timing.Start = time.Hour, time.Hour })
 	s.await(t, "it is there", func() bool { return strings.Contains(strings.Join(s.log, ""), "thinking") })
 	require.NoError(t, s.stop())
+}
+
+// systemd signals every process of a unit when it stops one.
+func TestAWorkerLeavesSignalsToItsHost(t *testing.T) {
+	s := supervise(t, "works", nil)
+	pid := s.awaitState(t, StateRunning).PID
+	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGHUP, unix.SIGINT} {
+		require.NoError(t, unix.Kill(pid, sig))
+	}
+	seen := s.batchCount()
+	s.await(t, "it beats on", func() bool { return s.batches > seen+3 })
+	require.NoError(t, s.stop())
+	require.Equal(t, []watch.Ended{{Reason: watch.ReasonOK}}, s.ended)
+}
+
+func TestWhatGoPluginSaysIsLoggedWithoutACopyOfStderr(t *testing.T) {
+	r := newRecorder()
+	s := supervise(t, "prints a lot", func(c *Config) {
+		c.Log = slog.New(slog.NewTextHandler(r, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
+	s.awaitState(t, StateRunning)
+	r.await(t, "the flood is there", func() bool { return strings.Contains(strings.Join(r.log, ""), "line=\"event 0\"") })
+	require.NoError(t, s.stop())
+	require.Contains(t, r.logged(), "go-plugin: waiting for RPC address")
+	require.NotContains(t, r.logged(), "go-plugin: event")
+}
+
+func TestTheProgramsDescriptorLiesAboveThoseThatAreRearranged(t *testing.T) {
+	led, file, err := ledger.New("test")
+	require.NoError(t, err)
+	defer led.Close()
+	c, err := newChild(testExe(t), file, "mlx5_0")
+	require.NoError(t, err)
+	defer c.discard()
+	fd, err := strconv.Atoi(filepath.Base(c.cmd.Path))
+	require.NoError(t, err)
+	require.Greater(t, fd, 2+len(c.cmd.ExtraFiles))
 }
 
 func TestAWorkerInheritsOnlyWhatItNeeds(t *testing.T) {

@@ -29,6 +29,7 @@ type recorder struct {
 	ended   []watch.Ended
 	counts  []ledger.EventCounts // of the last ledger, when its worker had ended
 	log     []string
+	batches int
 	led     *ledger.Ledger
 }
 
@@ -48,6 +49,7 @@ func (r *recorder) Started(l *ledger.Ledger) {
 
 func (r *recorder) Batch(watch.Batch) {
 	r.note(func() {
+		r.batches++
 		if n := len(r.calls); r.calls[n-1] != "batch" {
 			r.calls = append(r.calls, "batch")
 		}
@@ -122,6 +124,12 @@ func (r *recorder) awaitEnded(t *testing.T) watch.Ended {
 	return got
 }
 
+func (r *recorder) batchCount() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.batches
+}
+
 func (r *recorder) logged() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,14 +155,24 @@ func testExe(t *testing.T) *os.File {
 // shortDir is a temporary directory whose name leaves room for sockets.
 func shortDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "w")
+	dir, err := os.MkdirTemp("", "w") //nolint:usetesting // its directory's name is the test's, and too long
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	return dir
 }
 
+// helperEnv makes the test program a worker of the given mode. The race
+// detector's second of sleep at exit would look like a worker that lingers.
+func helperEnv(mode string) []string {
+	return []string{modeKey + "=" + mode, "GORACE=atexit_sleep_ms=0"}
+}
+
+// quick is patient with a slow machine, and does not wait between restarts.
 func quick() Timing {
-	return Timing{Beat: 10 * time.Second, Start: 20 * time.Second, Grace: 10 * time.Second, Kill: 10 * time.Second, Retry: time.Millisecond}
+	return Timing{
+		Beat: 10 * time.Second, Start: 20 * time.Second,
+		Grace: 10 * time.Second, Kill: 10 * time.Second, Retry: time.Millisecond,
+	}
 }
 
 func supervise(t *testing.T, mode string, change func(*Config)) *supervised {
@@ -162,7 +180,7 @@ func supervise(t *testing.T, mode string, change func(*Config)) *supervised {
 	s := &supervised{recorder: newRecorder(), dir: shortDir(t)}
 	c := Config{
 		Exe: testExe(t), Dir: s.dir, Timing: quick(), Log: s.logger(),
-		Env:     []string{modeKey + "=" + mode},
+		Env:     helperEnv(mode),
 		Request: Request{Options: watch.Options{Device: "mlx5_0"}},
 	}
 	if change != nil {

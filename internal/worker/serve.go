@@ -77,7 +77,7 @@ func setUp() (*ledger.Ledger, error) {
 	beSmall()
 	unix.CloseOnExec(ledgerFD)
 	f := os.NewFile(ledgerFD, "ledger")
-	defer f.Close() //nolint:errcheck // nothing is written through it
+	defer f.Close()
 	return ledger.Open(f)
 }
 
@@ -116,6 +116,5 @@ func watchLifeline() error {
 
 func server(opts []grpc.ServerOption) *grpc.Server {
 	const buffer = 8 << 10
-	return grpc.NewServer(append(opts, grpc.ReadBufferSize(buffer), grpc.WriteBufferSize(buffer),
-		grpc.SharedWriteBuffer(true))...)
+	return grpc.NewServer(append(opts, grpc.ReadBufferSize(buffer), grpc.WriteBufferSize(buffer))...)
 }

@@ -29,8 +29,8 @@ func connected(t *testing.T, svc *service) (proto.WorkerClient, <-chan int) {
 	}
 	c, s := plugin.TestPluginGRPCConn(t, false, plugin.PluginSet{pluginName: &border{service: svc}})
 	t.Cleanup(func() {
-		require.NoError(t, c.Close())
-		s.Stop()
+		require.NoError(t, c.Close()) // stops the server too
+		<-s.DoneCh
 	})
 	w, err := c.Dispense(pluginName)
 	require.NoError(t, err)

@@ -188,7 +188,7 @@ func (s *Supervisor) live(ctx context.Context) verdict {
 	if err != nil {
 		return s.unable(watch.ReasonLimit, err)
 	}
-	defer led.Close() //nolint:errcheck // unmapping what was mapped cannot fail
+	defer led.Close()
 	s.handler.Started(led)
 	p, err := s.launch(file)
 	if err != nil {
@@ -215,9 +215,14 @@ func (s *Supervisor) rest(ctx context.Context, v verdict) error {
 	if v.left != nil {
 		return s.restUntilGone(ctx, v)
 	}
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() == nil {
+		s.pause(ctx, v)
 	}
+	return nil
+}
+
+// pause says what is wrong, and waits for as long as that calls for.
+func (s *Supervisor) pause(ctx context.Context, v verdict) {
 	var delay <-chan time.Time
 	var wake <-chan struct{}
 	state, plan := StateBackingOff, ""
@@ -226,8 +231,7 @@ func (s *Supervisor) rest(ctx context.Context, v verdict) error {
 		d := s.backoff.step()
 		delay, plan = time.After(d), fmt.Sprintf("restarting in %v", d.Round(time.Millisecond))
 	case retrySlowly:
-		d := s.backoff.jitter(s.cfg.Timing.Slow)
-		delay, wake = time.After(d), s.wake
+		delay, wake = time.After(s.backoff.jitter(s.cfg.Timing.Slow)), s.wake
 		plan = fmt.Sprintf("trying again every %v", s.cfg.Timing.Slow)
 	case retryOnWake:
 		wake, state, plan = s.wake, StateStopped, "waiting for it to come back"
@@ -239,7 +243,6 @@ func (s *Supervisor) rest(ctx context.Context, v verdict) error {
 	case <-wake:
 	case <-ctx.Done():
 	}
-	return nil
 }
 
 // restUntilGone waits for a worker in an uninterruptible call: a second one on

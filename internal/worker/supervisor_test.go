@@ -123,7 +123,7 @@ func inBubble(t *testing.T, test func(t *testing.T, b *bubble), scripts ...scrip
 			Log: b.logger(), Rand: func() float64 { return 0.5 },
 			Request: Request{Options: watch.Options{Device: "mlx5_0"}},
 		}, b.recorder)
-		b.Supervisor.launch = func(f *os.File) (process, error) {
+		b.launch = func(f *os.File) (process, error) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			s := scripts[min(len(b.born), len(scripts)-1)]
@@ -350,7 +350,7 @@ func TestEachLedgerIsHandedOverBeforeAndMappedUntilAfterItsWorker(t *testing.T) 
 		require.Equal(t, []string{
 			"status starting", "started", "ended",
 			"status backing_off", "status starting", "started", "batch", "status running", "ended", "status stopped",
-		}, b.recorder.calls)
+		}, b.calls)
 	}, crash, openOnly)
 }
 

@@ -92,7 +92,7 @@ func readFault(t *table) fault {
 	readers := faultReaders()
 	f := fault{
 		target: readTarget(t, false),
-		kind:   faultKind(pick(t, "kind", "", readers)),
+		kind:   pick(t, "kind", "", readers),
 		vector: -1,
 		index:  t.index,
 	}

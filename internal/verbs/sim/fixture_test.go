@@ -91,7 +91,7 @@ func (s *scene) probe(m verbs.Method, ackBatch int) verbs.Probe {
 
 func (s *scene) round(p verbs.Probe) verbs.Round {
 	s.Helper()
-	r, err := p.Round()
+	r, err := p.Round(0)
 	require.NoError(s, err)
 	return r
 }

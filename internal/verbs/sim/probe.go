@@ -28,6 +28,7 @@ type probe struct {
 	unacked uint64
 	oldest  int64 // when the first of the unacked was read
 
+	nudge  chan struct{} // holds one token of Nudge
 	done   chan struct{} // closed when close is through, with result
 	result error
 }
@@ -56,7 +57,7 @@ func (d *device) newProbe(c verbs.ProbeConfig) (*probe, error) {
 	}
 	c.AckBatch = max(c.AckBatch, 1)
 	p := &probe{
-		d: d, c: c, slot: slot, gate: newGate(), lost: lost, done: make(chan struct{}),
+		d: d, c: c, slot: slot, gate: newGate(), lost: lost, nudge: make(chan struct{}, 1), done: make(chan struct{}),
 		key: d.w.key(d.h.attr.Name, c.Port, c.Vector, c.Method.String()),
 	}
 	return p, d.addProbe(p)

@@ -118,7 +118,7 @@ func TestEqualSeedsDrawEqualDurations(t *testing.T) {
 		require.NoError(t, err)
 		var all []int64
 		for range 50 {
-			r, err := p.Round()
+			r, err := p.Round(0)
 			require.NoError(t, err)
 			all = append(all, r.Wake, r.Get, r.Arm, r.Drain, r.Hold, r.Ack, r.Total)
 		}
@@ -155,7 +155,7 @@ func TestAHungRoundHoldsCloseUntilItGivesUp(t *testing.T) {
 		p := s.probe(verbs.MethodRCWrite, 1)
 		ended := make(chan error)
 		go func() {
-			_, err := p.Round()
+			_, err := p.Round(0)
 			ended <- err
 		}()
 		synctest.Wait()
@@ -188,7 +188,7 @@ func TestCloseCancelsARoundThatWaits(t *testing.T) {
 		}
 		ended := make(chan result)
 		go func() {
-			r, err := p.Round()
+			r, err := p.Round(0)
 			ended <- result{r, err}
 		}()
 		synctest.Wait()
@@ -231,4 +231,13 @@ func TestMoreProbesThanTheLedgerHoldsIsALimit(t *testing.T) {
 	_, err = dev.NewProbe(verbs.ProbeConfig{Port: 1, Method: verbs.MethodFlush})
 	require.ErrorIs(t, err, verbs.ErrLimit)
 	require.NoError(t, dev.Close(time.Second))
+}
+
+func TestAProbeThatIsMadeWhileItsDeviceClosesIsErrClosed(t *testing.T) {
+	s := &scene{T: t, w: mustLoad(t, Options{Profile: "roce2"})}
+	s.dev, s.led = s.open("sim0")
+	d := s.dev.(*device)
+	require.Empty(t, d.takeProbes()) // what Close does while NewProbe is under way
+	_, err := d.NewProbe(verbs.ProbeConfig{Port: 1, Method: verbs.MethodFlush, GIDIndex: -1, PKeyIdx: -1})
+	require.ErrorIs(t, err, verbs.ErrClosed)
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"syscall"
+	"time"
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
@@ -19,18 +20,50 @@ type verdict struct {
 }
 
 // Round implements verbs.Probe.
-func (p *probe) Round() (verbs.Round, error) {
+func (p *probe) Round(pause time.Duration) (verbs.Round, error) {
+	canceled := verbs.Round{Outcome: verbs.OutcomeCanceled}
 	if p.gate.enter() {
 		defer p.gate.leave()
+		if p.nudged(pause) {
+			return canceled, nil
+		}
 		if r, ok := p.round(); ok {
 			return r, nil
 		}
 	}
-	canceled := verbs.Round{Outcome: verbs.OutcomeCanceled}
 	return canceled, opError("probe", p.d.attr.Name, p.c.Port, verbs.ErrClosed)
 }
 
+// nudged waits for pause and reports whether Nudge ended it. Closing ends it
+// too; the round that follows then finds the gate shut.
+func (p *probe) nudged(pause time.Duration) bool {
+	if pause <= 0 {
+		return false
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.gate.closing:
+	case <-p.nudge:
+		return true
+	}
+	return false
+}
+
+// Nudge implements verbs.Probe.
+func (p *probe) Nudge() {
+	select {
+	case p.nudge <- struct{}{}:
+	default:
+	}
+}
+
 func (p *probe) round() (verbs.Round, bool) {
+	if p.gate.shutting() {
+		return verbs.Round{}, false
+	}
+
 	p.rounds++
 	start := p.d.w.clock()
 	s := p.draw()

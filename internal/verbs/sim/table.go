@@ -37,11 +37,6 @@ func (t *table) value(key string) any {
 	return t.values[key]
 }
 
-func (t *table) has(key string) bool {
-	_, ok := t.values[key]
-	return ok
-}
-
 func (t *table) text(key, fallback string) string {
 	switch v := t.value(key).(type) {
 	case nil:

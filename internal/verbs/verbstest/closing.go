@@ -18,6 +18,9 @@ func closingCases() []testCase {
 		{"makes every later call ErrClosed", nil, everyCallIsErrClosed},
 		{"a closed probe is ErrClosed while its device goes on", nil, closedProbe},
 		{"closing a probe ends its rounds", nil, closeProbeEndsRounds},
+		{"closing a probe ends its pause", nil, closeEndsThePause},
+		{"a nudge ends the pause and the round is not counted", nil, nudgeEndsThePause},
+		{"a round waits for its pause", nil, aRoundWaitsForItsPause},
 		{"leaves a device that can be opened again", nil, reopen},
 	}
 }
@@ -45,7 +48,7 @@ func keepProbing(p verbs.Probe) (started chan verbs.Round, ended chan error) {
 	started, ended = make(chan verbs.Round, 1), make(chan error, 1)
 	go func() {
 		for {
-			r, err := p.Round()
+			r, err := p.Round(0)
 			if err != nil {
 				ended <- err
 				return
@@ -86,7 +89,7 @@ func everyCallIsErrClosed(s *session) {
 		"ReadEvents":  func() error { _, err := s.dev.ReadEvents(make([]verbs.Run, 1), -1); return err },
 		"NewProbe":    func() error { _, err := s.dev.NewProbe(s.config(s.f.Methods[0], 1)); return err },
 		"Close":       func() error { return s.dev.Close(patience) },
-		"Round":       func() error { _, err := p.Round(); return err },
+		"Round":       func() error { _, err := p.Round(0); return err },
 		"Probe.Close": func() error { return p.Close(patience) },
 	}
 	for name, call := range calls {
@@ -97,11 +100,57 @@ func everyCallIsErrClosed(s *session) {
 	require.Equal(s.t, s.f.Device, s.dev.Attr().Name)
 }
 
+// A pause of an hour ends when the probe is closed, however often the caller
+// comes back.
+func closeEndsThePause(s *session) {
+	p := s.probe(s.f.Methods[0], 1)
+	ended := make(chan error, 1)
+	go func() {
+		for {
+			if _, err := p.Round(time.Hour); err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	require.NoError(s.t, p.Close(patience))
+	require.ErrorIs(s.t, receive(s.t, "Round", ended), verbs.ErrClosed)
+}
+
+func nudgeEndsThePause(s *session) {
+	p := s.probe(s.f.Methods[0], 1)
+	ended := make(chan verbs.Round, 1)
+	go func() {
+		r, err := p.Round(time.Hour)
+		if err == nil {
+			ended <- r
+		}
+	}()
+	p.Nudge()
+	require.Equal(s.t, verbs.OutcomeCanceled, receive(s.t, "Round", ended).Outcome)
+	require.Zero(s.t, s.counts(s.f.Methods[0]).Rounds)
+	s.round(p)
+	s.closeProbe(p)
+	p.Nudge()
+}
+
+func aRoundWaitsForItsPause(s *session) {
+	const pause = 20 * time.Millisecond
+	p := s.probe(s.f.Methods[0], 1)
+	began := time.Now()
+	r, err := p.Round(pause)
+	require.NoError(s.t, err)
+	require.Equal(s.t, verbs.OutcomeSuccess, r.Outcome)
+	require.GreaterOrEqual(s.t, time.Since(began), pause)
+	require.Less(s.t, r.Total, int64(pause), "the pause is not part of the round")
+	s.closeProbe(p)
+}
+
 func closedProbe(s *session) {
 	p := s.probe(s.f.Methods[0], 1)
 	s.round(p)
 	require.NoError(s.t, p.Close(patience))
-	_, err := p.Round()
+	_, err := p.Round(0)
 	require.ErrorIs(s.t, err, verbs.ErrClosed)
 	require.ErrorIs(s.t, p.Close(patience), verbs.ErrClosed)
 	_, err = s.dev.QueryPort(s.f.Port)

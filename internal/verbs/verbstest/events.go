@@ -67,7 +67,7 @@ func changes(runs []verbs.Run) []verbs.EventType {
 func burstIsComplete(s *session) {
 	const burst = 1000
 	s.f.Inject(s.t, verbs.EventPKeyChange, s.f.Port, burst)
-	s.await(verbs.EventPKeyChange, roomy, burst)
+	s.await(verbs.EventPKeyChange, burst)
 	require.EqualValues(s.t, burst, s.counted(verbs.EventPKeyChange, s.f.Port))
 }
 
@@ -86,14 +86,14 @@ func theRestComesNext(s *session) {
 func unknownKeepTheirNumber(s *session) {
 	const typ verbs.EventType = 4711
 	s.f.Inject(s.t, typ, 0, 3)
-	got := s.await(typ, roomy, 3)
+	got := s.await(typ, 3)
 	require.Equal(s.t, "unknown_4711", got[0].Type.String())
 	require.EqualValues(s.t, 3, s.counted(typ, 0))
 }
 
 func deviceEventsHaveNoPort(s *session) {
 	s.f.Inject(s.t, verbs.EventDeviceSpeedChange, 0, 1)
-	s.await(verbs.EventDeviceSpeedChange, roomy, 1)
+	s.await(verbs.EventDeviceSpeedChange, 1)
 	require.EqualValues(s.t, 1, s.counted(verbs.EventDeviceSpeedChange, 0))
 }
 
@@ -131,19 +131,19 @@ func noRoomReturnsAtOnce(s *session) {
 func secondHandleGetsACopy(s *session) {
 	other := open(s.t, s.f)
 	s.f.Inject(s.t, verbs.EventSMChange, s.f.Port, 5)
-	s.await(verbs.EventSMChange, roomy, 5)
-	other.await(verbs.EventSMChange, roomy, 5)
+	s.await(verbs.EventSMChange, 5)
+	other.await(verbs.EventSMChange, 5)
 	require.NoError(s.t, other.close())
 	s.f.Inject(s.t, verbs.EventLIDChange, s.f.Port, 1)
-	s.await(verbs.EventLIDChange, roomy, 1)
+	s.await(verbs.EventLIDChange, 1)
 	require.Zero(s.t, other.counted(verbs.EventLIDChange, s.f.Port))
 }
 
 func notBeforeOpening(s *session) {
 	s.f.Inject(s.t, verbs.EventSMChange, s.f.Port, 1)
-	s.await(verbs.EventSMChange, roomy, 1)
+	s.await(verbs.EventSMChange, 1)
 	require.NoError(s.t, s.close())
 	again := open(s.t, s.f)
 	again.f.Inject(again.t, verbs.EventSMChange, s.f.Port, 1)
-	again.await(verbs.EventSMChange, roomy, 1)
+	again.await(verbs.EventSMChange, 1)
 }

@@ -74,7 +74,7 @@ func (s *session) anyRound(p verbs.Probe) verbs.Round {
 		err error
 	}
 	got := within(s.t, "Round", func() result {
-		r, err := p.Round()
+		r, err := p.Round(0)
 		return result{r, err}
 	})
 	require.NoError(s.t, got.err)
@@ -220,7 +220,7 @@ func vectorsSideBySide(s *session) {
 
 func tenRounds(p verbs.Probe) error {
 	for range 10 {
-		if _, err := p.Round(); err != nil {
+		if _, err := p.Round(0); err != nil {
 			return err
 		}
 	}

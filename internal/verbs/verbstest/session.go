@@ -163,11 +163,11 @@ func (s *session) only(types []verbs.EventType, runs []verbs.Run) []verbs.Run {
 
 // await reads until count events of one type have come, and then for a moment
 // on: there must not be more.
-func (s *session) await(typ verbs.EventType, room int, count uint64) []verbs.Run {
+func (s *session) await(typ verbs.EventType, count uint64) []verbs.Run {
 	s.t.Helper()
 	types := []verbs.EventType{typ}
-	got := s.until(typ.String(), room, types, func(runs []verbs.Run) bool { return total(runs) >= count })
-	got = append(got, s.only(types, s.read(room, quiet))...)
+	got := s.until(typ.String(), roomy, types, func(runs []verbs.Run) bool { return total(runs) >= count })
+	got = append(got, s.only(types, s.read(roomy, quiet))...)
 	require.Equal(s.t, count, total(got), "events of type %v", typ)
 	return got
 }

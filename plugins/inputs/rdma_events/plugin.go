@@ -12,6 +12,8 @@ import (
 	"rdma_events/internal/monitor"
 )
 
+//go:generate go run ./metricsdoc ../../../docs/metrics.md
+
 //go:embed sample.conf
 var sampleConfig string
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -82,7 +83,7 @@ func (c *Config) discovery(log *slog.Logger) (found monitor.Discovery, epoch int
 	}
 	epoch = clock(unix.CLOCK_MONOTONIC)
 	world, err := sim.Load(sim.Options{
-		Profile: c.Sim.Profile, Scenario: c.Sim.Scenario, Seed: c.Sim.Seed, Epoch: epoch,
+		Profile: c.Sim.Profile, Scenario: c.Sim.timeline(), Seed: c.Sim.Seed, Epoch: epoch,
 	})
 	if err != nil {
 		return nil, 0, fmt.Errorf("%s.sim: %w", table, err)
@@ -172,7 +173,7 @@ func (c *Config) request(device string, epoch int64) worker.Request {
 	}
 	if c.Backend == backendSim {
 		r.Backend = worker.BackendSim
-		r.Sim = worker.Sim{Profile: c.Sim.Profile, Scenario: c.Sim.Scenario, Seed: c.Sim.Seed, Epoch: epoch}
+		r.Sim = worker.Sim{Profile: c.Sim.Profile, Scenario: c.Sim.timeline(), Seed: c.Sim.Seed, Epoch: epoch}
 	}
 	return r
 }
@@ -190,6 +191,19 @@ func (c *ProbeConfig) request() watch.ProbeOptions {
 		o.Interval = time.Duration(c.Interval)
 	}
 	return o
+}
+
+// timeline returns the scenario as workers find it too, which run in another
+// directory. A name without a dot or slash is that of a built-in scenario.
+func (c *SimConfig) timeline() string {
+	if !strings.ContainsAny(c.Scenario, "./") {
+		return c.Scenario
+	}
+	path, err := filepath.Abs(c.Scenario)
+	if err != nil {
+		return c.Scenario // without a working directory there is only what was said
+	}
+	return path
 }
 
 // timing makes workers end within shutdown_timeout and leaves time to emit what

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"rdma_events/plugins/inputs/rdma_events"
+)
+
+// asProgram makes the test binary the program itself: what signals and closed
+// descriptors do can only be seen from outside.
+const asProgram = "RDMA_EVENTS_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func configFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "rdma_events.conf")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+func TestVersionSampleAndUsage(t *testing.T) {
+	for _, tt := range []struct {
+		args           []string
+		code           int
+		stdout, stderr string
+	}{
+		{[]string{"version"}, exitOK, "rdma-events ", ""},
+		{[]string{"sample-config"}, exitOK, rdma_events.New().SampleConfig(), ""},
+		{[]string{"-help"}, exitOK, "", "usage: rdma-events"},
+		{[]string{"start"}, exitUsage, "", `"start" is neither a subcommand nor a flag`},
+		{[]string{"-poll"}, exitUsage, "", "flag provided but not defined: -poll"},
+		{[]string{"-poll_interval", "-1s"}, exitUsage, "", "-poll_interval -1s is not allowed"},
+		{[]string{"check", "-nonsense"}, exitUsage, "", "flag provided but not defined"},
+	} {
+		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			require.Equal(t, tt.code, command(tt.args, &stdout, &stderr))
+			require.Contains(t, stdout.String(), tt.stdout)
+			require.Contains(t, stderr.String(), tt.stderr)
+		})
+	}
+}
+
+func TestTheFlagsAreThoseOfTheShim(t *testing.T) {
+	var stderr bytes.Buffer
+	o, code := parseFlags([]string{"-config", "f", "-poll_interval", "2s"}, &stderr)
+	require.Equal(t, exitOK, code)
+	require.Equal(t, &flags{config: "f", pollInterval: 2 * time.Second}, o)
+	o, _ = parseFlags(nil, &stderr)
+	require.Equal(t, time.Second, o.pollInterval)
+	o, _ = parseFlags([]string{"--poll_interval_disabled"}, &stderr)
+	require.Zero(t, o.pollInterval)
+}
+
+func TestCheckSaysOkOrOneLine(t *testing.T) {
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	missing := filepath.Join(t.TempDir(), "scenario.toml")
+	for _, tt := range []struct{ name, config, want string }{
+		{"all well", "worker_path = \"" + exe + "\"", ""},
+		{"simulated", "worker_path = \"" + exe + "\"\nbackend = \"sim\"", ""},
+		{"no worker", `worker_path = "/nonexistent/worker"`, `worker_path = "/nonexistent/worker": open worker program`},
+		{"a worker that is no program", `worker_path = "/etc/passwd"`, "not executable"},
+		{"a bad value", `backend = "none"`, `backend = "none" is not allowed`},
+		{"a bad key", `nonsense = 1`, `nonsense = 1 is not an option`},
+		{"a bad profile", "backend = \"sim\"\nsim.profile = \"x\"", `unknown profile "x"`},
+		{"no scenario", "backend = \"sim\"\nsim.scenario = \"" + missing + "\"", "scenario.toml"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			path := configFile(t, "[[inputs.rdma_events]]\n"+tt.config+"\n")
+			var stdout, stderr bytes.Buffer
+			code := command([]string{"check", "-config", path}, &stdout, &stderr)
+			if tt.want == "" {
+				require.Equal(t, "ok\n", stdout.String(), stderr.String())
+				require.Equal(t, exitOK, code)
+				return
+			}
+			require.Equal(t, exitFailed, code)
+			require.Empty(t, stdout.String())
+			require.Contains(t, stderr.String(), tt.want)
+			require.True(t, strings.HasPrefix(stderr.String(), "E! "))
+			require.Equal(t, 1, strings.Count(stderr.String(), "\n"))
+		})
+	}
+}
+
+func TestVariablesOfTheEnvironmentAreExpanded(t *testing.T) {
+	t.Setenv("RDMA_TEST_DEVICES", `mlx5_*`)
+	t.Setenv("RDMA_TEST_QUOTE", `a"b\c`)
+	c, err := loadConfig(configFile(t, `[[inputs.rdma_events]]
+  devices = ["${RDMA_TEST_DEVICES}"] # $NOT_SET
+  worker_path = "$RDMA_TEST_QUOTE"
+`))
+	require.NoError(t, err)
+	require.Equal(t, []string{"mlx5_*"}, c.Devices)
+	require.Equal(t, `a"b\c`, c.WorkerPath)
+}
+
+func TestAMissingConfigurationFileIsNamed(t *testing.T) {
+	_, err := loadConfig("/nonexistent/rdma_events.conf")
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorContains(t, err, "/nonexistent/rdma_events.conf")
+}
+
+func TestEveryBuildSaysWhatItIs(t *testing.T) {
+	require.Regexp(t, `^\S+ \(commit \S+, go1\.\d+\S*\)$`, describeBuild())
+}

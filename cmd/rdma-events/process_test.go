@@ -1,0 +1,140 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// program is the program itself as a child, the way Telegraf runs it.
+type program struct {
+	*exec.Cmd
+	stdin  io.WriteCloser
+	stdout *os.File
+	stderr bytes.Buffer
+}
+
+// start runs the program on a host without devices: no glob matches.
+func start(t *testing.T, config string, args ...string) *program {
+	t.Helper()
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	path := configFile(t, "[[inputs.rdma_events]]\ndevices = [\"none\"]\nworker_path = \""+exe+"\"\n"+config)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	t.Cleanup(cancel)
+	p := &program{Cmd: exec.CommandContext(ctx, exe, append([]string{"-config", path}, args...)...)}
+	p.Env = append(os.Environ(), asProgram+"=1")
+	p.Stderr = &p.stderr
+	p.stdin, err = p.StdinPipe()
+	require.NoError(t, err)
+	r, w := pipe(t)
+	p.stdout, p.Stdout = r, w
+	require.NoError(t, p.Start())
+	require.NoError(t, w.Close())
+	return p
+}
+
+// prompt asks for an interval and returns its last line.
+func (p *program) prompt(t *testing.T, lines *bufio.Reader) string {
+	t.Helper()
+	_, err := p.stdin.Write([]byte("\n"))
+	require.NoError(t, err)
+	line, err := lines.ReadString('\n')
+	require.NoError(t, err)
+	return line
+}
+
+func TestTheProgramGathersOnAPromptAndEndsWithStandardInput(t *testing.T) {
+	p := start(t, "", "-poll_interval_disabled")
+	line := p.prompt(t, bufio.NewReader(p.stdout))
+	require.True(t, strings.HasPrefix(line, "rdma_collector "), line)
+	require.NoError(t, p.stdin.Close())
+	require.NoError(t, p.Wait())
+}
+
+func TestSIGTERMEndsTheProgramInOrder(t *testing.T) {
+	p := start(t, "", "-poll_interval_disabled")
+	p.prompt(t, bufio.NewReader(p.stdout))
+	require.NoError(t, p.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, p.Wait())
+}
+
+func TestSignalsOfExecdPromptAndKillNothing(t *testing.T) {
+	p := start(t, "", "-poll_interval_disabled")
+	lines := bufio.NewReader(p.stdout)
+	p.prompt(t, lines)
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2} {
+		require.NoError(t, p.Process.Signal(s))
+		line, err := lines.ReadString('\n')
+		require.NoError(t, err)
+		require.True(t, strings.HasPrefix(line, "rdma_collector "), line)
+	}
+	require.NoError(t, p.stdin.Close())
+	require.NoError(t, p.Wait())
+}
+
+func TestAClosedStandardOutputIsAnErrorAndNoSIGPIPE(t *testing.T) {
+	p := start(t, "", "-poll_interval", "10ms")
+	require.NoError(t, p.stdout.Close())
+	err := p.Wait()
+	var status *exec.ExitError
+	require.ErrorAs(t, err, &status)
+	require.Equal(t, exitFailed, status.ExitCode(), p.stderr.String())
+	require.Contains(t, p.stderr.String(), "E! write metrics to standard output: write: broken pipe\n")
+}
+
+func TestTheProgramEndsInTimeWhileNobodyReads(t *testing.T) {
+	p := start(t, "shutdown_timeout = \"300ms\"\n", "-poll_interval", "1ms")
+	last := 0
+	require.Eventually(t, func() bool {
+		before := last
+		last = queued(t, p.stdout)
+		return last > 0 && last == before
+	}, 10*time.Second, 100*time.Millisecond, "the pipe fills until a line finds no room")
+	began := time.Now()
+	require.NoError(t, p.stdin.Close())
+	require.NoError(t, p.Wait())
+	require.Less(t, time.Since(began), 4500*time.Millisecond)
+	require.Contains(t, p.stderr.String(), "W! Stopping: Telegraf did not read within 300ms; ")
+}
+
+// queued returns how many bytes of a pipe are not read.
+func queued(t *testing.T, r *os.File) int {
+	t.Helper()
+	n, err := unix.IoctlGetInt(int(r.Fd()), unix.TIOCINQ)
+	require.NoError(t, err)
+	return n
+}
+
+func TestEverythingWrittenIsReadBeforeTheEnd(t *testing.T) {
+	p := start(t, "", "-poll_interval", "1ms")
+	first := p.prompt(t, bufio.NewReaderSize(p.stdout, 16))
+	require.NotEmpty(t, first)
+	require.NoError(t, p.stdin.Close())
+	rest, err := io.ReadAll(p.stdout)
+	require.NoError(t, err)
+	require.True(t, bytes.HasSuffix(rest, []byte("\n")) || len(rest) == 0)
+	require.NoError(t, p.Wait())
+	require.NotContains(t, p.stderr.String(), "lost")
+}
+
+func TestABadConfigurationIsOneErrorLineAndExitStatus1(t *testing.T) {
+	p := start(t, "nonsense = 1\n")
+	err := p.Wait()
+	var status *exec.ExitError
+	require.ErrorAs(t, err, &status)
+	require.Equal(t, exitFailed, status.ExitCode())
+	require.Equal(t, 1, strings.Count(p.stderr.String(), "\n"))
+	require.True(t, strings.HasPrefix(p.stderr.String(), "E! "), p.stderr.String())
+	require.Contains(t, p.stderr.String(), "nonsense = 1 is not an option")
+}

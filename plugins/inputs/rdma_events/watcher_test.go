@@ -1,0 +1,171 @@
+package rdma_events
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/influxdata/telegraf/testutil"
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/hotplug"
+	"rdma_events/internal/watch"
+	"rdma_events/internal/worker"
+)
+
+func TestWorkersAreAskedForWhatIsConfigured(t *testing.T) {
+	c, err := Parse(`
+[[inputs.rdma_events]]
+  ports = ["mlx5_0:2", "mlx5_0:1", "mlx5_1:1"]
+  [inputs.rdma_events.probe]
+    method = "flush"
+    vectors = [-1]
+    ack_batch = 8
+    gid_index = 3
+    pkey_index = 2
+`)
+	require.NoError(t, err)
+	require.Equal(t, worker.Request{
+		Backend: worker.BackendVerbs,
+		Options: watch.Options{
+			Device: "mlx5_0", Ports: []int{2, 1}, StateInterval: 5 * time.Second,
+			Probe: watch.ProbeOptions{
+				Interval: time.Second, Timeout: 500 * time.Millisecond, Method: "flush",
+				Vectors: []int{-1}, AckBatch: 8, GIDIndex: 3, PKeyIdx: 2,
+			},
+		},
+	}, c.request("mlx5_0", 7))
+
+	c.Backend, c.Probe.Method = backendSim, methodNone
+	r := c.request("mlx5_2", 7)
+	require.Equal(t, worker.BackendSim, r.Backend)
+	require.Equal(t, worker.Sim{Profile: "roce2", Seed: 1, Epoch: 7}, r.Sim)
+	require.Empty(t, r.Options.Ports, "a device that is not named has all its ports watched")
+	require.Zero(t, r.Options.Probe.Interval)
+}
+
+func TestGlobsChooseDevices(t *testing.T) {
+	for _, tt := range []struct {
+		name             string
+		include, exclude []string
+		want             []string
+	}{
+		{"default", []string{"*"}, nil, []string{"mlx5_0", "mlx5_1", "rxe0"}},
+		{"nothing included is everything", nil, nil, []string{"mlx5_0", "mlx5_1", "rxe0"}},
+		{"by glob", []string{"mlx5_*"}, nil, []string{"mlx5_0", "mlx5_1"}},
+		{"braces", []string{"mlx5_{1,2}"}, nil, []string{"mlx5_1"}},
+		{"several", []string{"rxe0", "mlx5_1"}, nil, []string{"mlx5_1", "rxe0"}},
+		{"excluded", []string{"*"}, []string{"mlx5_0", "r*"}, []string{"mlx5_1"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			wants, err := (&Config{Devices: tt.include, DevicesExclude: tt.exclude}).wants()
+			require.NoError(t, err)
+			var got []string
+			for _, device := range []string{"mlx5_0", "mlx5_1", "rxe0"} {
+				if wants(device) {
+					got = append(got, device)
+				}
+			}
+			require.Equal(t, tt.want, got)
+		})
+	}
+}
+
+func TestPortsAreWatchedAsNamed(t *testing.T) {
+	c := Config{Ports: []string{"mlx5_0:17"}}
+	require.True(t, c.watches("mlx5_0", 17))
+	require.False(t, c.watches("mlx5_0", 1))
+	require.True(t, c.watches("mlx5_1", watch.MaxPorts))
+	require.False(t, c.watches("mlx5_1", watch.MaxPorts+1))
+}
+
+func TestTheMonitorIsToldWhatIsConfigured(t *testing.T) {
+	c := DefaultConfig()
+	c.ExpectedDown, c.Expect = []string{"mlx5_1:2"}, []string{"mlx5_7"}
+	c.Probe.Histogram, c.Probe.Stages, c.VirtualFunctions = true, true, true
+	m, err := c.monitoring(sets{}, &silent{}, newLogger(testutil.Logger{}))
+	require.NoError(t, err)
+	require.True(t, m.ExpectedDown("mlx5_1", 2))
+	require.False(t, m.ExpectedDown("mlx5_1", 1))
+	require.False(t, m.ExpectedDown("mlx5_0", 2))
+	require.Equal(t, []string{"mlx5_7"}, m.Expect)
+	require.True(t, m.Histogram && m.Stages && m.VirtualFunctions)
+	require.Equal(t, 5*time.Minute, m.Window)
+	wall, mono, boot := m.Now()
+	require.InDelta(t, time.Now().UnixNano(), wall, 1e10)
+	require.Positive(t, mono)
+	require.GreaterOrEqual(t, boot, mono)
+}
+
+func TestWorkersEndWithinTheShutdownTimeout(t *testing.T) {
+	c := DefaultConfig()
+	require.Equal(t, worker.Timing{Grace: 1500 * time.Millisecond, Kill: 500 * time.Millisecond}, c.timing())
+	require.Less(t, c.timing().Grace+c.timing().Kill, time.Duration(c.ShutdownTimeout)*5/6)
+}
+
+func TestTheSimulatorFindsItsDevices(t *testing.T) {
+	c := DefaultConfig()
+	c.Backend, c.Sim.Profile = backendSim, "ib8"
+	found, epoch, err := c.discovery(newLogger(testutil.Logger{}))
+	require.NoError(t, err)
+	require.Positive(t, epoch)
+	ctx, cancel := context.WithCancel(t.Context())
+	var devices []hotplug.Found
+	require.ErrorIs(t, found.Run(ctx, func(f []hotplug.Found) {
+		devices = f
+		cancel()
+	}), context.Canceled)
+	require.Len(t, devices, 8)
+}
+
+func TestWorkersFindTheScenarioOfTheirHost(t *testing.T) {
+	t.Chdir(t.TempDir())
+	dir, err := os.Getwd()
+	require.NoError(t, err)
+	for given, want := range map[string]string{
+		"": "", "lively": "lively", "/etc/storm.toml": "/etc/storm.toml",
+		"storm.toml": dir + "/storm.toml", "./storm": dir + "/storm",
+	} {
+		c := Config{Backend: backendSim, Sim: SimConfig{Scenario: given}}
+		require.Equal(t, want, c.request("sim0", 1).Sim.Scenario)
+	}
+}
+
+func TestAMissingWorkerIsNamedWithItsOption(t *testing.T) {
+	c := DefaultConfig()
+	c.WorkerPath = filepath.Join(t.TempDir(), "worker")
+	_, err := c.openWorker()
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorContains(t, err, "worker_path")
+	require.ErrorIs(t, c.Check(), os.ErrNotExist)
+	p := New()
+	p.Config, p.Log = c, testutil.Logger{}
+	require.ErrorIs(t, p.Start(&testutil.Accumulator{}), os.ErrNotExist)
+}
+
+func TestTheDefaultWorkerIsBesideTheProgram(t *testing.T) {
+	c := DefaultConfig()
+	_, err := c.openWorker()
+	require.ErrorContains(t, err, "/"+workerName)
+}
+
+// The whole chain with real parts, on a host where no glob matches.
+func TestAPluginWithoutDevicesStartsGathersAndStops(t *testing.T) {
+	own, err := os.Executable()
+	require.NoError(t, err)
+	p := New()
+	p.Log = testutil.Logger{Quiet: true}
+	p.WorkerPath, p.Devices, p.Expect = own, []string{"none"}, []string{"none"}
+	require.NoError(t, p.Init())
+	require.NoError(t, p.Check())
+	var acc testutil.Accumulator
+	require.NoError(t, p.Start(&acc))
+	require.NoError(t, p.Gather(&acc))
+	p.Stop() // emits what is queued
+	require.True(t, acc.HasMeasurement("rdma_collector"))
+	for _, m := range acc.GetTelegrafMetrics() {
+		requireInTable(t, &point{name: m.Name(), tags: m.Tags(), fields: m.Fields()})
+	}
+}
