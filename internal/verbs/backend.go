@@ -29,7 +29,8 @@ type Device interface {
 	// ReadEvents waits until at least one event is queued, reads and
 	// acknowledges all that are queued, as far as runs has room, and returns
 	// how many elements it filled. wait < 0 waits for ever; with wait == 0 or
-	// past wait it returns 0, nil. Close wakes it: ErrClosed.
+	// past wait it returns 0, nil. Close wakes it: what is queued by
+	// then is still read, and then it returns ErrClosed.
 	ReadEvents(runs []Run, wait time.Duration) (int, error)
 
 	// NewProbe makes a probe. ErrUnsupported: the port cannot do this method

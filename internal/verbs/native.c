@@ -270,11 +270,14 @@ int native_read(struct device *d, struct run *runs, int cap, int64_t wait_ns)
 	struct run *r = NULL;
 	struct ibv_async_event e;
 	int64_t t, got, before;
-	int err, n = 0, i;
+	int ended, err = 0, n = 0, i;
 
-	err = await(d, d->ctx->async_fd, wait_ns < 0 ? -1 : now() + wait_ns);
-	if (err)
-		return err == ETIMEDOUT ? 0 : -err;
+	ended = await(d, d->ctx->async_fd, wait_ns < 0 ? -1 : now() + wait_ns);
+	if (ended == ETIMEDOUT)
+		return 0;
+	// What is queued when the device closes is still read.
+	if (ended && ended != ECANCELED)
+		return -ended;
 	t = now();
 	for (i = 0; i < SHARE; i++) {
 		int32_t port;
@@ -301,5 +304,7 @@ int native_read(struct device *d, struct run *runs, int cap, int64_t wait_ns)
 			break;
 	}
 	leave(lane);
-	return n || err == EAGAIN || err == EINTR ? n : -err;
+	if (n)
+		return n;
+	return ended ? -ended : err == EAGAIN || err == EINTR ? 0 : -err;
 }

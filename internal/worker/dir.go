@@ -104,17 +104,19 @@ func lockDir(path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	if err := lock(f); err != nil {
 		return nil, errors.Join(err, f.Close())
-	}
-	at, err := os.Lstat(path)
-	if err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
-	if held, err := f.Stat(); err != nil || !os.SameFile(held, at) {
-		return nil, errors.Join(os.ErrNotExist, f.Close())
 	}
 	return f, nil
+}
+
+func lock(dir *os.File) error {
+	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return err
+	}
+	// Who had the lock before may have removed it.
+	_, err := os.Lstat(dir.Name())
+	return err
 }
 
 // sweep removes the directories in base that this user's dead processes left.

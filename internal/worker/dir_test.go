@@ -62,16 +62,18 @@ func TestOnlyDeadInstancesOfThisUserAreSweptAway(t *testing.T) {
 	}
 }
 
-func TestADirectoryThatWasSweptWhileItWasMadeIsMadeAnew(t *testing.T) {
-	base := shortDir(t)
-	path := filepath.Join(base, "d")
+func TestADirectoryThatIsSweptWhileItIsMadeIsNotUsed(t *testing.T) {
+	path := filepath.Join(shortDir(t), "d")
 	require.NoError(t, os.Mkdir(path, 0o700))
 	sweeper, err := lockDir(path)
 	require.NoError(t, err)
-	_, err = lockDir(path)
-	require.ErrorIs(t, err, unix.EWOULDBLOCK)
+	late, err := os.Open(path)
+	require.NoError(t, err)
+	defer late.Close()
+	require.ErrorIs(t, lock(late), unix.EWOULDBLOCK)
 	require.NoError(t, os.Remove(path))
 	require.NoError(t, sweeper.Close())
+	require.ErrorIs(t, lock(late), os.ErrNotExist)
 	_, err = lockDir(path)
 	require.ErrorIs(t, err, os.ErrNotExist)
 }

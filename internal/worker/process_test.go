@@ -4,13 +4,11 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
@@ -221,33 +219,6 @@ func TestAChildThatLeftTheWorkersGroupHoldsNothingUp(t *testing.T) {
 	require.NoError(t, s.stop())
 }
 
-// The parent-death signal comes when the forking thread ends.
-func TestAWorkerOutlivesTheThreadThatAskedForIt(t *testing.T) {
-	led, file, err := ledger.New("test")
-	require.NoError(t, err)
-	defer led.Close()
-	started := make(chan *session)
-	go func() {
-		runtime.LockOSThread() // and never unlocked, so that the thread ends
-		s, err := startSession(sessionConfig{
-			exe: testExe(t), ledger: file, dir: shortDir(t), env: helperEnv("works"),
-			limit: patience, log: slog.New(slog.DiscardHandler),
-		})
-		if assert.NoError(t, err) {
-			<-s.Batches()
-		}
-		started <- s
-	}()
-	s := <-started
-	for range 20 {
-		_, alive := <-s.Batches()
-		require.True(t, alive)
-	}
-	s.Ask()
-	<-s.Done()
-	require.Zero(t, s.Report().Status)
-}
-
 func numberIn(t *testing.T, path string) int {
 	t.Helper()
 	raw, err := os.ReadFile(path)
@@ -321,7 +292,7 @@ func TestTheProgramsDescriptorLiesAboveThoseThatAreRearranged(t *testing.T) {
 	defer c.discard()
 	fd, err := strconv.Atoi(filepath.Base(c.cmd.Path))
 	require.NoError(t, err)
-	require.Greater(t, fd, 2+len(c.cmd.ExtraFiles))
+	require.GreaterOrEqual(t, fd, 64)
 }
 
 func TestAWorkerInheritsOnlyWhatItNeeds(t *testing.T) {

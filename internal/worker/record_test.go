@@ -162,9 +162,10 @@ func shortDir(t *testing.T) string {
 }
 
 // helperEnv makes the test program a worker of the given mode. The race
-// detector's second of sleep at exit would look like a worker that lingers.
-func helperEnv(mode string) []string {
-	return []string{modeKey + "=" + mode, "GORACE=atexit_sleep_ms=0"}
+// detector's second of sleep at exit would look like a worker that lingers, and
+// a test binary built for coverage complains when it has no directory for it.
+func helperEnv(mode, coverage string) []string {
+	return []string{modeKey + "=" + mode, "GORACE=atexit_sleep_ms=0", "GOCOVERDIR=" + coverage}
 }
 
 // quick is patient with a slow machine, and does not wait between restarts.
@@ -180,7 +181,7 @@ func supervise(t *testing.T, mode string, change func(*Config)) *supervised {
 	s := &supervised{recorder: newRecorder(), dir: shortDir(t)}
 	c := Config{
 		Exe: testExe(t), Dir: s.dir, Timing: quick(), Log: s.logger(),
-		Env:     helperEnv(mode),
+		Env:     helperEnv(mode, shortDir(t)),
 		Request: Request{Options: watch.Options{Device: "mlx5_0"}},
 	}
 	if change != nil {

@@ -52,21 +52,29 @@ type sessionConfig struct {
 
 // startSession starts a worker and returns at once. It takes over c.ledger.
 func startSession(c sessionConfig) (*session, error) {
-	child, err := newChild(c.exe, c.ledger, c.request.Options.Device)
+	s, err := newSession(c)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	go s.live(ctx, c.request)
+	return s, nil
+}
+
+func newSession(c sessionConfig) (*session, error) {
+	child, err := newChild(c.exe, c.ledger, c.request.Options.Device)
+	if err != nil {
+		return nil, err
+	}
 	s := &session{
 		child:   child,
 		stderr:  newStderrLog(c.log, time.Now),
 		limit:   c.limit,
 		batches: make(chan watch.Batch),
 		done:    make(chan struct{}),
-		cancel:  cancel,
 	}
 	s.client = s.newClient(c)
-	go s.live(ctx, c.request)
 	return s, nil
 }
 

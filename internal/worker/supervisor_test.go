@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"os"
 	"sync"
 	"syscall"
@@ -127,6 +128,9 @@ func inBubble(t *testing.T, test func(t *testing.T, b *bubble), scripts ...scrip
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			s := scripts[min(len(b.born), len(scripts)-1)]
+			if s == nil {
+				return nil, errors.Join(unix.EMFILE, f.Close())
+			}
 			p := &fakeProcess{batches: make(chan watch.Batch), done: make(chan struct{})}
 			b.born, b.births = append(b.born, p), append(b.births, time.Now())
 			go s(p)
@@ -262,6 +266,16 @@ func TestAWakeThatCameBeforeTheRemovalWasSeenIsNotLost(t *testing.T) {
 	}, openOnly)
 }
 
+func TestAWorkerThatCannotBeMadeIsTriedAgainSlowly(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		require.Equal(t, Status{
+			State: StateBackingOff, Reason: watch.ReasonLimit,
+			Message: "worker of mlx5_0 cannot be started: too many open files; trying again every 30s",
+		}, b.last())
+		require.Len(t, b.endings(), 1, "what was started is ended")
+	}, nil)
+}
+
 func TestAHungWorkerIsKilledWithoutBeingAsked(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		begin := time.Now()
@@ -278,6 +292,7 @@ func TestAHungWorkerIsKilledWithoutBeingAsked(t *testing.T) {
 func TestAWorkerThatOpensItsDeviceSlowlyIsGivenTime(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		pass(14 * time.Second)
+		require.Len(t, b.lives(), 1)
 		require.Equal(t, StateStarting, b.last().State)
 		pass(8 * time.Second)
 		_, killed := b.lives()[0].times()

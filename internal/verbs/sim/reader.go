@@ -29,6 +29,10 @@ func (d *device) readEvents(runs []verbs.Run, wait time.Duration) (int, error) {
 			break
 		}
 		if !d.pause(until) {
+			// What has happened by now is still read.
+			if n, err := d.drain(runs); n > 0 || err != nil {
+				return n, err
+			}
 			return 0, verbs.ErrClosed
 		}
 	}
