@@ -180,7 +180,7 @@ func (d *nativeDevice) ReadEvents(runs []Run, wait time.Duration) (int, error) {
 	}
 	n := int(C.native_read(d.c, &d.runs[0], C.int(room), C.int64_t(wait)))
 	if n < 0 {
-		err := error(ErrClosed)
+		err := ErrClosed
 		if errno := unix.Errno(-n); errno != unix.ECANCELED {
 			err = classify(errno)
 		}

@@ -87,7 +87,7 @@ func readGIDs(dir string) []gidEntry {
 		if err != nil || addr.IsUnspecified() {
 			continue
 		}
-		kind, _ := os.ReadFile(filepath.Join(dir, "gid_attrs/types", strconv.Itoa(index))) //nolint:errcheck // an unreadable type ranks lowest
+		kind, _ := os.ReadFile(filepath.Join(dir, "gid_attrs/types", strconv.Itoa(index)))
 		entries = append(entries, gidEntry{index, addr.As16(), bytes.Contains(kind, []byte("v2"))})
 	}
 	return entries

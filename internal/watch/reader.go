@@ -95,7 +95,7 @@ func (s *session) alive() error {
 
 func unlessClosed(ctx context.Context, err error) error {
 	if ctx.Err() != nil || errors.Is(err, verbs.ErrClosed) {
-		return nil
+		err = nil
 	}
 	return err
 }

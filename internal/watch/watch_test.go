@@ -67,10 +67,7 @@ func (r removable) WaitRemoved(ctx context.Context, device string) error { retur
 func (r *rig) start(send func(Batch) error) {
 	ctx, cancel := context.WithCancel(r.t.Context())
 	r.stop = cancel
-	var b verbs.Backend = sim.New(r.world)
-	if r.t != nil {
-		b = verbstest.Track(r.t, b)
-	}
+	b := verbstest.Track(r.t, sim.New(r.world))
 	if r.wait != nil {
 		b = removable{b, r.wait}
 	}

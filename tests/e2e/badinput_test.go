@@ -28,12 +28,12 @@ func TestBadInputIsOneClearLine(t *testing.T) {
 	}{
 		{"unknown key", "[[inputs.rdma_events]]\n  devises = []\n", []string{"devises"}},
 		{"key of execd", "[[inputs.rdma_events]]\n  interval = \"1s\"\n", []string{"interval", "inputs.execd"}},
-		{"second instance", "[[inputs.rdma_events]]\n[[inputs.rdma_events]]\n", []string{"one", "[[inputs.rdma_events]]"}},
+		{"second instance", "[[inputs.rdma_events]]\n[[inputs.rdma_events]]\n", []string{"inputs.rdma_events", "2 instances", "[[inputs.execd]]"}},
 		{"bad glob", "[[inputs.rdma_events]]\n  devices = [\"mlx5_[\"]\n", []string{"devices", "mlx5_["}},
 		{"bad duration", "[[inputs.rdma_events]]\n  state_interval = \"5 parsecs\"\n", []string{"state_interval", "5 parsecs"}},
 		{"timeout above interval", "[[inputs.rdma_events]]\n[inputs.rdma_events.probe]\n  timeout = \"2s\"\n", []string{"timeout", "interval"}},
 		{"bad method", "[[inputs.rdma_events]]\n[inputs.rdma_events.probe]\n  method = \"rdma\"\n", []string{"method", "rdma", "flush"}},
-		{"no TOML", "[[inputs.rdma_events]\n", []string{"line 1"}},
+		{"no TOML", "[[inputs.rdma_events]\n", []string{"rdma_events.conf", "line 2"}},
 		{"unknown event in a scenario", sim(broken), []string{broken, "port_eror"}},
 		{"scenario that does not parse", sim(unparsable), []string{unparsable}},
 		{"missing scenario", sim("/nowhere/scenario.toml"), []string{"/nowhere/scenario.toml"}},
@@ -82,7 +82,7 @@ func requireOneLine(t *testing.T, args, texts []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer stdin.Close() //nolint:errcheck // the program has ended
+	defer stdin.Close()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

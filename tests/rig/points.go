@@ -76,7 +76,7 @@ func (p Point) Int(field string) int64 {
 
 // Text returns a field as a string.
 func (p Point) Text(field string) string {
-	v, _ := p.Fields[field].(string) //nolint:errcheck // "" is what a missing field reads as
+	v, _ := p.Fields[field].(string)
 	return v
 }
 

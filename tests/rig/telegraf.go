@@ -83,7 +83,7 @@ func Start(t testing.TB, c Config) *Telegraf {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer log.Close() //nolint:errcheck // Telegraf has its own descriptor
+	defer log.Close()
 	r.cmd.Stdout, r.cmd.Stderr = log, log
 	if err := r.cmd.Start(); err != nil {
 		t.Fatalf("start Telegraf: %v", err)
@@ -99,7 +99,7 @@ func Start(t testing.TB, c Config) *Telegraf {
 // sharedDir is a directory that any user may write to.
 func sharedDir(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "rig-")
+	dir, err := os.MkdirTemp("", "rig-") //nolint:usetesting // t.TempDir has a parent that only its owner may pass
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func sharedDir(t testing.TB) string {
 			t.Error(err)
 		}
 	})
-	if err := os.Chmod(dir, 0o777); err != nil { //nolint:gosec // the user under test is another one
+	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -144,7 +144,7 @@ func (r *Telegraf) path(name string) string { return filepath.Join(r.dir, name) 
 
 func (r *Telegraf) write(name, text string) {
 	r.t.Helper()
-	if err := os.WriteFile(r.path(name), []byte(text), 0o644); err != nil { //nolint:gosec // read by another user
+	if err := os.WriteFile(r.path(name), []byte(text), 0o644); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -176,7 +176,7 @@ func readFrom(path string, offset int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() //nolint:errcheck // read only
+	defer f.Close()
 	st, err := f.Stat()
 	if err != nil {
 		return nil, err
