@@ -40,6 +40,7 @@ lab: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) ## an interactive guest with
 .PHONY: lint
 lint: setup-run $(TOOLS)/golangci-lint-$(GOLANGCI) ## linters, quarantines, Telegraf's readme linter
 	$(TOOLS)/golangci-lint-$(GOLANGCI) run --build-tags lab,guest ./...
+	@! git grep -n '^import "C"' -- '*.go' ':!internal/verbs' || { echo 'C types live only in internal/verbs'; exit 1; }
 	go run github.com/influxdata/telegraf/tools/readme_linter@v$(TELEGRAF) plugins/inputs/rdma_events/README.md
 
 .PHONY: generate
