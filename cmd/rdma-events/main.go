@@ -104,7 +104,13 @@ func check(args []string, stdout, stderr io.Writer) int {
 	set := flag.NewFlagSet("rdma-events check", flag.ContinueOnError)
 	set.SetOutput(stderr)
 	path := set.String("config", "", "path to the config file to check")
-	if err := set.Parse(args); err != nil {
+	switch err := set.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case err != nil:
+		return exitUsage
+	case set.NArg() > 0:
+		fmt.Fprintf(stderr, "rdma-events check: %q is not a flag: name the file with -config\n", set.Arg(0))
 		return exitUsage
 	}
 	c, err := loadConfig(*path)

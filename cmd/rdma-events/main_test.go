@@ -44,6 +44,8 @@ func TestVersionSampleAndUsage(t *testing.T) {
 		{[]string{"start"}, exitUsage, "", `"start" is neither a subcommand nor a flag`},
 		{[]string{"-poll"}, exitUsage, "", "flag provided but not defined: -poll"},
 		{[]string{"-poll_interval", "-1s"}, exitUsage, "", "-poll_interval -1s is not allowed"},
+		{[]string{"check", "-help"}, exitOK, "", "path to the config file to check"},
+		{[]string{"check", "rdma_events.conf"}, exitUsage, "", `"rdma_events.conf" is not a flag: name the file with -config`},
 		{[]string{"check", "-nonsense"}, exitUsage, "", "flag provided but not defined"},
 	} {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {

@@ -7,8 +7,9 @@ import (
 	"rdma_events/internal/aggregate"
 )
 
-// delivery is how long events take from the library to the monitor, over all
-// devices. Of a run of events the first, which waited longest, is measured.
+// delivery is how long asynchronous events take from the library to the
+// monitor, over all devices; probe rounds wait for company and tell nothing
+// about it. Of a run of events the first, which waited longest, is measured.
 type delivery struct {
 	mu     sync.Mutex
 	window *aggregate.Window

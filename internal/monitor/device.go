@@ -55,7 +55,7 @@ type device struct {
 	ports           []*port  // by number
 	probes          []*probe // by probeKey
 
-	told     DeviceView // the last one emitted, without its time
+	told     DeviceView // what of the last one can be seen in a point, but for its time
 	stamp    stamp
 	finished bool // a device renamed away has had its last words
 }
@@ -108,6 +108,9 @@ func (d *device) enter(f hotplug.Found) {
 	d.found, d.seen, d.renamed, d.finished = f, true, false, false
 	d.present, d.reason = true, watch.ReasonOK
 	d.life++
+	if d.job == nil {
+		d.status.State = worker.StateStarting // the caller of appear sees to it
+	}
 	if same && d.watching {
 		d.ledgerLife = d.life
 		d.follow()
@@ -204,12 +207,18 @@ func (d *device) emitPort(p *port, mono int64, t *moment) {
 // tell emits the device if anything about it has changed.
 func (d *device) tell(t *moment) {
 	v := d.view()
-	if v == d.told || !d.seen {
+	if v.visible() == d.told || !d.seen {
 		return
 	}
-	d.told = v
+	d.told = v.visible()
 	v.Time = d.stamp.next(t.wall(t.mono), t.epoch)
 	d.cfg.Sink.Device(v)
+}
+
+// visible returns v without what no point shows.
+func (v DeviceView) visible() DeviceView {
+	v.Worker.PID, v.Worker.Message, v.Worker.Reason = 0, "", ""
+	return v
 }
 
 func (d *device) view() DeviceView {

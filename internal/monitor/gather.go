@@ -49,7 +49,7 @@ func (d *device) gather(g *gathering, discovered bool) {
 	if d.finished && !d.expected || !d.seen && !discovered {
 		return
 	}
-	d.told = v
+	d.told = v.visible()
 	v.Time = d.stamp.next(g.wall, g.t.epoch)
 	g.out.Devices = append(g.out.Devices, v)
 	if d.finished || !d.seen {

@@ -91,6 +91,7 @@ func (d *device) opened(a *verbs.DeviceAttr) {
 	}
 	d.attr = *a
 	d.opens++
+	d.status.State = worker.StateRunning // as the Supervisor says next
 	for n := range min(a.Ports, maxPort) {
 		d.port(n + 1)
 	}
@@ -180,9 +181,6 @@ func (d *device) round(r *watch.RoundItem, t *moment) {
 		return
 	}
 	p.round(&r.Round, t.mono)
-	if r.Wake > 0 {
-		d.delivery.add(t.mono, r.Start+r.Wake)
-	}
 }
 
 func (d *device) probeMade(it *watch.ProbeItem) {

@@ -89,7 +89,8 @@ type ChangePoint struct {
 }
 
 // PortView is one point of rdma_port. Known is false while the device is not
-// open: Attr and Up mean nothing then and are left out, counters stay.
+// open or does not answer: Attr is left out then, and so is whether the port is
+// up; the state and the counters stay.
 type PortView struct {
 	Device   string
 	Port     int
@@ -151,7 +152,7 @@ type CollectorView struct {
 	WorkerRestarts uint64
 	WorkersStuck   int
 	Events         uint64
-	DeliveryP      Percentiles // from the return of ibv_get_*_event to the monitor's hand-over
+	DeliveryP      Percentiles // from the return of ibv_get_async_event to the monitor's hand-over
 	WorkerRSS      uint64      // bytes, all workers together
 }
 

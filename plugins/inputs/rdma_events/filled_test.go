@@ -66,7 +66,7 @@ func filled() *monitor.Snapshot {
 
 func filledPort() monitor.PortView {
 	return monitor.PortView{
-		Device: "mlx5_0", Port: 1, Expected: true, Known: true, State: verbs.PortActive,
+		Device: "mlx5_0", Port: 1, Expected: true, Known: true, HasState: true, State: verbs.PortActive,
 		Attr: verbs.PortAttr{
 			State: verbs.PortActive, Phys: 5, LinkLayer: verbs.LinkInfiniBand, MTU: 4096, LID: 7, SMLID: 1,
 			Width: "4x", RateGbps: 100, NetDev: "ib0", LinkDowned: 3, HasLinkDowned: true,

@@ -32,14 +32,15 @@ func collectorMetric() measurement[collector] {
 
 func watchRows() []field[collector] {
 	return []field[collector]{
-		integer("devices", "", "devices watched or expected", func(c *collector) int64 { return int64(c.Devices) }),
+		integer("devices", "", "devices that are present and not excluded",
+			func(c *collector) int64 { return int64(c.Devices) }),
 		integer("workers", "", "worker processes that run", func(c *collector) int64 { return int64(c.Workers) }),
 		counter("worker_restarts", "workers started beyond the first of each device",
 			func(c *collector) uint64 { return c.WorkerRestarts }),
 		integer("workers_stuck", "", "workers that the kernel does not let die",
 			func(c *collector) int64 { return int64(c.WorkersStuck) }),
 		counter("events", "asynchronous events read, of all devices", func(c *collector) uint64 { return c.Events }),
-		maybe("delivery_ns_p50", "ns", "from the return of ibv_get_*_event to this process, p50",
+		maybe("delivery_ns_p50", "ns", "from the return of ibv_get_async_event to this process, p50 of the window",
 			func(c *collector) (int64, bool) { return c.DeliveryP.P50, c.DeliveryP.Count > 0 }),
 		maybe("delivery_ns_p99", "ns", "the same, p99",
 			func(c *collector) (int64, bool) { return c.DeliveryP.P99, c.DeliveryP.Count > 0 }),

@@ -14,7 +14,8 @@ func portMetric() measurement[monitor.PortView] {
 			Name:    "rdma_port",
 			Emitted: onChange,
 			Description: "State of a port, driven by its events in the order read and checked by queries. While the " +
-				"device is not open only the state and the counters are there.",
+				"device is not open there are only the counters and the last state; a device that has been removed leaves " +
+				"the state absent, which is neither up nor down: rdma_device tells what is missing.",
 		},
 		tags: []tag[view]{
 			newTag("device", "name of the RDMA device", func(v *view) string { return v.Device }),
@@ -50,10 +51,14 @@ func expected(v *monitor.PortView) string {
 func linkRows() []field[monitor.PortView] {
 	type view = monitor.PortView
 	return []field[view]{
-		integer("state", "", "number of the state (enum ibv_port_state); -1 is absent",
-			func(v *view) int64 { return int64(v.State) }),
-		text("state_name", "nop, init, armed, active, active_defer, down or absent",
-			func(v *view) string { return v.State.String() }),
+		maybe("state", "", "number of the state (enum ibv_port_state), -1 for absent; not before the first query",
+			func(v *view) (int64, bool) { return int64(v.State), v.HasState }),
+		text("state_name", "nop, init, armed, active, active_defer, down or absent", func(v *view) string {
+			if !v.HasState {
+				return ""
+			}
+			return v.State.String()
+		}),
 		maybe("phys_state", "", "number of the physical state", func(v *view) (int64, bool) {
 			return int64(v.Attr.Phys), v.Known && v.Attr.Phys != 0
 		}),
@@ -63,9 +68,10 @@ func linkRows() []field[monitor.PortView] {
 			}
 			return a.Phys.String()
 		})),
-		maybe("up", "", "1 when the port is active", func(v *view) (int64, bool) {
-			return bit(v.State == verbs.PortActive), v.Known
-		}),
+		maybe("up", "", "1 when the port is active, else 0; not while the device is absent or not open",
+			func(v *view) (int64, bool) {
+				return bit(v.State == verbs.PortActive), v.Known && v.HasState
+			}),
 		text("link_layer", "infiniband, ethernet or unspecified",
 			whenKnown(func(a *verbs.PortAttr) string { return a.LinkLayer.String() })),
 		text("netdev", "name of the network device", whenKnown(func(a *verbs.PortAttr) string { return a.NetDev })),

@@ -123,12 +123,18 @@ func TestNamesAndUnitsFollowTheRules(t *testing.T) {
 
 func TestWhatIsNotKnownIsLeftOut(t *testing.T) {
 	m := newMetrics()
-	port := m.port.point(&monitor.PortView{Device: "d", Port: 1, State: verbs.PortAbsent, Attr: filledPort().Attr}, at(0))
+	port := m.port.point(&monitor.PortView{
+		Device: "d", Port: 1, HasState: true, State: verbs.PortAbsent, Attr: filledPort().Attr,
+	}, at(0))
 	require.Equal(t, map[string]any{
 		"state": int64(-1), "state_name": "absent", "transitions": int64(0), "flaps": int64(0),
 		"down_ns": int64(0), "missed_transitions": int64(0), "phantom_events": int64(0),
 	}, port.fields)
 	require.Equal(t, map[string]string{"device": "d", "port": "1"}, port.tags)
+
+	unasked := m.port.point(&monitor.PortView{Device: "d", Port: 1}, at(0))
+	require.NotContains(t, unasked.fields, "state")
+	require.NotContains(t, unasked.fields, "state_name")
 
 	device := m.device.point(&monitor.DeviceView{Device: "d", Attr: verbs.DeviceAttr{NUMANode: -1}}, at(0))
 	require.Equal(t, map[string]any{

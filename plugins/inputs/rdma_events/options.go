@@ -109,6 +109,19 @@ func (c *Config) validate() error {
 		want := fmt.Sprintf("a duration below probe.interval, which is %q", time.Duration(c.Probe.Interval))
 		return notAllowed("probe.timeout", &c.Probe.Timeout, want)
 	}
+	return c.validateExpect()
+}
+
+// validateExpect refuses a device that is expected and left out: it would be
+// missing for ever.
+func (c *Config) validateExpect() error {
+	wants, err := c.wants()
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(c.Expect, func(device string) bool { return !wants(device) }) {
+		return notAllowed("expect", &c.Expect, "only devices that devices, devices_exclude and ports let in")
+	}
 	return nil
 }
 

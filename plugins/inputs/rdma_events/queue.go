@@ -89,13 +89,14 @@ func (q *queue) pushInterval(in *interval) {
 }
 
 // overtaken reports whether something newer than at was pushed for a series,
-// and drops what is held of it otherwise.
+// and drops what is held of it otherwise. What is newer by more than setBack
+// was stamped before the wall clock was set back.
 func (q *queue) overtaken(key seriesKey, at time.Time) bool {
 	s := q.series[key]
 	switch {
 	case s == nil:
 		return false
-	case s.newest.After(at):
+	case s.newest.After(at) && s.newest.Sub(at) <= setBack:
 		q.merged++
 		return true
 	case s.tail != nil && s.tail.held:

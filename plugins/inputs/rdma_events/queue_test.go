@@ -196,9 +196,9 @@ func TestTheNewestViewWins(t *testing.T) {
 
 func TestAnIntervalReplacesOlderViewsAndGivesWayToNewerOnes(t *testing.T) {
 	q := newQueue(1)
-	at := func(sec int64) time.Time { return time.Unix(sec, 0) }
-	view := func(device string, sec int64) *portItem {
-		return &portItem{monitor.PortView{Device: device, Port: 1, Time: at(sec)}}
+	at := func(tenths int64) time.Time { return time.Unix(0, tenths*1e8) }
+	view := func(device string, tenths int64) *portItem {
+		return &portItem{monitor.PortView{Device: device, Port: 1, Time: at(tenths)}}
 	}
 	push := func(it *portItem) { q.push(portKey(&it.PortView), it, 0) }
 	for _, device := range []string{"older", "newer"} {
@@ -224,4 +224,19 @@ func TestAnIntervalReplacesOlderViewsAndGivesWayToNewerOnes(t *testing.T) {
 	push(view("older", 6))
 	e, _ := q.next(0)
 	require.Same(t, in, e.item)
+}
+
+func TestAWallClockSetBackHidesNoInterval(t *testing.T) {
+	q := newQueue(20)
+	before := monitor.PortView{Device: "d", Port: 1, Time: time.Unix(7200, 0)}
+	q.push(portKey(&before), &portItem{before}, 0)
+	after := before
+	after.Time = time.Unix(3600, 0)
+	in := &interval{snapshot: &monitor.Snapshot{
+		Ports: []monitor.PortView{after}, Devices: []monitor.DeviceView{{Device: "d", Time: after.Time}},
+	}, time: after.Time}
+	q.pushInterval(in)
+	require.Len(t, in.snapshot.Ports, 1)
+	require.Len(t, in.snapshot.Devices, 1)
+	require.Zero(t, q.merged)
 }

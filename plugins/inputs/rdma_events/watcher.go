@@ -128,7 +128,8 @@ func (c *Config) monitoring(found monitor.Discovery, sink monitor.Sink, log *slo
 	}, err
 }
 
-// wants returns which devices the globs take.
+// wants returns which devices the globs take and, where ports are named, have
+// one of them.
 func (c *Config) wants() (func(device string) bool, error) {
 	include, err := compile(c.Devices)
 	if err != nil {
@@ -139,14 +140,17 @@ func (c *Config) wants() (func(device string) bool, error) {
 		return nil, fmt.Errorf("%s: devices_exclude: %w", table, err)
 	}
 	return func(device string) bool {
-		return (include == nil || include.Match(device)) && (exclude == nil || !exclude.Match(device))
+		return (include == nil || include.Match(device)) && (exclude == nil || !exclude.Match(device)) &&
+			(len(c.Ports) == 0 || len(portsOf(c.Ports, device)) > 0)
 	}, nil
 }
 
 // watches reports whether a port of a device that is watched is.
 func (c *Config) watches(device string, port int) bool {
-	named := portsOf(c.Ports, device)
-	return slices.Contains(named, port) || len(named) == 0 && port <= watch.MaxPorts
+	if len(c.Ports) == 0 {
+		return port <= watch.MaxPorts
+	}
+	return slices.Contains(portsOf(c.Ports, device), port)
 }
 
 // portsOf returns the ports that a list of "device:port" names of a device.

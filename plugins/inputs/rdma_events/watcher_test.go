@@ -38,29 +38,31 @@ func TestWorkersAreAskedForWhatIsConfigured(t *testing.T) {
 		},
 	}, c.request("mlx5_0", 7))
 
-	c.Backend, c.Probe.Method = backendSim, methodNone
+	c.Backend, c.Probe.Method, c.Ports = backendSim, methodNone, nil
 	r := c.request("mlx5_2", 7)
 	require.Equal(t, worker.BackendSim, r.Backend)
 	require.Equal(t, worker.Sim{Profile: "roce2", Seed: 1, Epoch: 7}, r.Sim)
-	require.Empty(t, r.Options.Ports, "a device that is not named has all its ports watched")
+	require.Empty(t, r.Options.Ports, "without ports all are watched")
 	require.Zero(t, r.Options.Probe.Interval)
 }
 
-func TestGlobsChooseDevices(t *testing.T) {
+func TestGlobsAndPortsChooseDevices(t *testing.T) {
 	for _, tt := range []struct {
-		name             string
-		include, exclude []string
-		want             []string
+		name                    string
+		include, exclude, ports []string
+		want                    []string
 	}{
-		{"default", []string{"*"}, nil, []string{"mlx5_0", "mlx5_1", "rxe0"}},
-		{"nothing included is everything", nil, nil, []string{"mlx5_0", "mlx5_1", "rxe0"}},
-		{"by glob", []string{"mlx5_*"}, nil, []string{"mlx5_0", "mlx5_1"}},
-		{"braces", []string{"mlx5_{1,2}"}, nil, []string{"mlx5_1"}},
-		{"several", []string{"rxe0", "mlx5_1"}, nil, []string{"mlx5_1", "rxe0"}},
-		{"excluded", []string{"*"}, []string{"mlx5_0", "r*"}, []string{"mlx5_1"}},
+		{"default", []string{"*"}, nil, nil, []string{"mlx5_0", "mlx5_1", "rxe0"}},
+		{"nothing included is everything", nil, nil, nil, []string{"mlx5_0", "mlx5_1", "rxe0"}},
+		{"by glob", []string{"mlx5_*"}, nil, nil, []string{"mlx5_0", "mlx5_1"}},
+		{"braces", []string{"mlx5_{1,2}"}, nil, nil, []string{"mlx5_1"}},
+		{"several", []string{"rxe0", "mlx5_1"}, nil, nil, []string{"mlx5_1", "rxe0"}},
+		{"excluded", []string{"*"}, []string{"mlx5_0", "r*"}, nil, []string{"mlx5_1"}},
+		{"with a named port", []string{"*"}, nil, []string{"mlx5_1:1", "mlx5_1:2", "mlx5_7:1"}, []string{"mlx5_1"}},
+		{"a named port of what is excluded", []string{"r*"}, nil, []string{"mlx5_1:1"}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			wants, err := (&Config{Devices: tt.include, DevicesExclude: tt.exclude}).wants()
+			wants, err := (&Config{Devices: tt.include, DevicesExclude: tt.exclude, Ports: tt.ports}).wants()
 			require.NoError(t, err)
 			var got []string
 			for _, device := range []string{"mlx5_0", "mlx5_1", "rxe0"} {
@@ -77,6 +79,8 @@ func TestPortsAreWatchedAsNamed(t *testing.T) {
 	c := Config{Ports: []string{"mlx5_0:17"}}
 	require.True(t, c.watches("mlx5_0", 17))
 	require.False(t, c.watches("mlx5_0", 1))
+	require.False(t, c.watches("mlx5_1", 17))
+	c.Ports = nil
 	require.True(t, c.watches("mlx5_1", watch.MaxPorts))
 	require.False(t, c.watches("mlx5_1", watch.MaxPorts+1))
 }
