@@ -21,7 +21,7 @@ help: ## list the targets
 .PHONY: build
 build: setup-run ## build both programs into build/
 	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o build/rdma-events ./cmd/rdma-events
-	CGO_ENABLED=1 go build -trimpath -ldflags "$(LDFLAGS)" -o build/rdma-events-worker ./cmd/rdma-events-worker
+	CGO_ENABLED=1 go build -tags grpcnotrace -trimpath -ldflags "$(LDFLAGS)" -o build/rdma-events-worker ./cmd/rdma-events-worker
 
 .PHONY: run
 run: build $(TOOLS)/telegraf-$(TELEGRAF) ## real Telegraf with the plugin, line protocol on stdout; FOR=10s bounds it

@@ -6,8 +6,6 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"os"
 	"syscall"
@@ -33,8 +31,7 @@ func main() {
 func backend(r worker.Request) (verbs.Backend, error) {
 	switch r.Backend {
 	case worker.BackendVerbs:
-		sysfs := verbs.NewSysfs("/sys")
-		return native{verbs.Native(sysfs), sysfs}, nil
+		return hotplug.Removable(verbs.Native(verbs.NewSysfs("/sys")), hotplug.Config{Warn: warn}), nil
 	case worker.BackendSim:
 		world, err := sim.Load(sim.Options{
 			Profile:  r.Sim.Profile,
@@ -49,29 +46,6 @@ func backend(r worker.Request) (verbs.Backend, error) {
 		return sim.New(world), nil
 	}
 	return nil, fmt.Errorf("it is not %q or %q", worker.BackendVerbs, worker.BackendSim)
-}
-
-// native is the backend of real devices that also sees their removal coming.
-type native struct {
-	verbs.Backend
-	sysfs verbs.Sysfs
-}
-
-// WaitRemoved implements watch.RemovalWatcher.
-func (n native) WaitRemoved(ctx context.Context, device string) error {
-	node, err := n.sysfs.Node(device)
-	if errors.Is(err, verbs.ErrNoDevice) {
-		return nil // it was open a moment ago
-	}
-	if err == nil {
-		err = hotplug.WatchRemoval(ctx, hotplug.Config{Warn: warn}, node)
-	}
-	if err != nil && ctx.Err() == nil {
-		// Watching the device is worth more than letting go of it in time.
-		warn(err)
-		<-ctx.Done()
-	}
-	return err
 }
 
 func warn(err error) { fmt.Fprintln(os.Stderr, err) }

@@ -24,24 +24,21 @@ const (
 // WatchRemoval blocks until the device of an uverbs node ("uverbs0") is being
 // removed and then returns nil. The caller holds the device open and closes it
 // at once: the driver of many a device waits for that, and the whole removal
-// with it. The context ending returns ctx.Err().
+// with it. The context ending returns ctx.Err(), and there is no other error
+// but that of an empty node.
 //
 // A removal is the kernel's uevent, the vanished node with the device gone from
 // sysfs, or the loss of the whole /dev/infiniband; one that came before the
 // call is found as well, unless another device has the same node by then. The
-// device is also looked for every Config.Rescan. If neither uevents nor inotify
-// can be had, the error says why, for both.
+// device is also looked for every Config.Rescan, which is all that is left
+// where neither uevents nor inotify can be had: Config.Warn is told.
 //
 // Any number of calls may run concurrently.
 func WatchRemoval(ctx context.Context, cfg Config, node string) error {
 	if node == "" {
 		return errors.New("watch removal: no uverbs node is named")
 	}
-	err := newRemoval(cfg.withDefaults(), node).watch(ctx)
-	if err != nil && ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return wrap("watch removal of "+node, err)
+	return newRemoval(cfg.withDefaults(), node).watch(ctx)
 }
 
 // hint is what a source tells.
@@ -63,8 +60,7 @@ type removal struct {
 
 	hints chan hint
 	lost  chan error // why a source has ended; one place for each
-	live  int        // sources that work
-	why   []error    // why the others do not
+	why   []error    // why one of the two sources does not work, or both
 }
 
 func newRemoval(cfg Config, node string) *removal {
@@ -91,11 +87,8 @@ func (r *removal) watch(ctx context.Context) error {
 	if r.gone() {
 		return nil
 	}
-	if r.live == 0 {
-		return errors.Join(r.why...)
-	}
-	for _, err := range r.why {
-		r.cfg.Warn(fmt.Errorf("watch removal of %s by one means only: %w", r.node, err))
+	if len(r.why) > 0 {
+		r.warn()
 	}
 	return r.await(ctx)
 }
@@ -121,9 +114,8 @@ func (r *removal) await(ctx context.Context) error {
 			confirm.Reset(delay)
 			continue
 		case err := <-r.lost:
-			if err := r.drop(err); err != nil {
-				return err
-			}
+			r.why = append(r.why, err)
+			r.warn()
 			continue
 		case <-confirm.C:
 			if delay *= 2; delay <= confirmLast {
@@ -156,15 +148,13 @@ func (r *removal) gone() bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// drop takes note of a source that has ended; an error means it was the last.
-func (r *removal) drop(err error) error {
-	r.live--
-	r.why = append(r.why, err)
-	if r.live == 0 {
-		return errors.Join(r.why...)
+// warn says in one line what is left to notice the removal by.
+func (r *removal) warn() {
+	if len(r.why) == 1 {
+		r.cfg.Warn(fmt.Errorf("watch removal of %s by one means only: %w", r.node, r.why[0]))
+		return
 	}
-	r.cfg.Warn(fmt.Errorf("watch removal of %s by one means only: %w", r.node, err))
-	return nil
+	r.cfg.Warn(fmt.Errorf("watch removal of %s by looking every %v only: %w; %w", r.node, r.cfg.Rescan, r.why[0], r.why[1]))
 }
 
 func (r *removal) startUevents(ctx context.Context, sources *sync.WaitGroup) {
@@ -173,7 +163,6 @@ func (r *removal) startUevents(ctx context.Context, sources *sync.WaitGroup) {
 		r.why = append(r.why, err)
 		return
 	}
-	r.live++
 	sources.Go(func() {
 		err := receive(ctx, source, func(u *uevent) {
 			switch {
@@ -195,7 +184,6 @@ func (r *removal) startInotify(ctx context.Context, sources *sync.WaitGroup) {
 		r.why = append(r.why, err)
 		return
 	}
-	r.live++
 	sources.Go(func() {
 		defer func() { _ = watcher.Close() }()
 		if err := r.followDir(ctx, watcher); err != nil {

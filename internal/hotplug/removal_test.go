@@ -71,22 +71,37 @@ func TestWatchRemovalFindsARemovalThatCameBeforeIt(t *testing.T) {
 	require.NoError(t, WatchRemoval(t.Context(), h.patient(refused), "uverbs0"), "with nothing left to watch either")
 }
 
-func TestWatchRemovalNamesBothMeansWhenItHasNeither(t *testing.T) {
+func TestWatchRemovalGoesOnByLookingWhenItHasNoMeans(t *testing.T) {
 	h := hostWithRxe(t)
 	require.NoError(t, os.RemoveAll(h.dev))
-	err := WatchRemoval(t.Context(), h.patient(refused), "uverbs0")
-	require.ErrorIs(t, err, errRefused)
-	require.ErrorIs(t, err, os.ErrNotExist)
-	require.ErrorContains(t, err, "watch removal of uverbs0: refused by the test")
-	require.ErrorContains(t, err, "watch "+filepath.Join(h.dev, "infiniband"))
+	var warned []error
+	cfg := h.config(refused)
+	cfg.Rescan = 10 * time.Millisecond
+	cfg.Warn = func(err error) {
+		warned = append(warned, err)
+		h.unlink("infiniband_verbs", "uverbs0")
+	}
+	require.NoError(t, WatchRemoval(t.Context(), cfg, "uverbs0"))
+	require.Len(t, warned, 1)
+	require.ErrorIs(t, warned[0], errRefused)
+	require.ErrorIs(t, warned[0], os.ErrNotExist)
+	require.Equal(t, "watch removal of uverbs0 by looking every 10ms only: refused by the test; watch "+
+		filepath.Join(h.dev, "infiniband")+": no such file or directory", warned[0].Error())
 }
 
-func TestWatchRemovalReturnsWhenItsLastMeansFails(t *testing.T) {
+func TestWatchRemovalGoesOnByLookingWhenItsLastMeansFails(t *testing.T) {
 	h, u := hostWithRxe(t), newUevents()
 	require.NoError(t, os.RemoveAll(h.dev))
-	done, _ := startRemoval(t, h.patient(u.open))
+	warned := make(chan error, 2)
+	cfg := h.config(u.open)
+	cfg.Rescan = 10 * time.Millisecond
+	cfg.Warn = func(err error) { warned <- err }
+	done, _ := startRemoval(t, cfg)
+	require.ErrorIs(t, <-warned, os.ErrNotExist)
 	u.fail(errRefused)
-	require.ErrorIs(t, <-done, errRefused)
+	require.ErrorContains(t, <-warned, "by looking every 10ms only")
+	h.unlink("infiniband_verbs", "uverbs0")
+	require.NoError(t, <-done)
 }
 
 func TestWatchRemovalGoesOnWithTheOtherMeans(t *testing.T) {
@@ -119,7 +134,6 @@ func TestWatchRemovalNeedsANode(t *testing.T) {
 func awaiting(t *testing.T, h *host, cfg Config) (r *removal, done chan error) {
 	t.Helper()
 	r = newRemoval(cfg.withDefaults(), "uverbs0")
-	r.live = 1
 	r.known, _ = os.Stat(filepath.Join(r.class, r.node))
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
@@ -226,7 +240,7 @@ func TestInotifyTellsOnlyWhatMayBeARemoval(t *testing.T) {
 	defer sources.Wait()
 	defer cancel()
 	r.startInotify(ctx, &sources)
-	require.Equal(t, 1, r.live)
+	require.Empty(t, r.why)
 	node := h.nodePath("uverbs0")
 
 	// None of these is told, else the hint below would not be the directory's.

@@ -108,25 +108,36 @@ func wait(ctx context.Context, d time.Duration) bool {
 
 func (p *prober) round(ctx context.Context) error {
 	if p.outdated() {
-		if err := p.choose(); err != nil {
-			return err
-		}
-	}
-	if p.probe == nil {
-		wait(ctx, p.pause())
-		p.next = p.next.Add(p.s.o.Probe.Interval)
-		return nil
+		return p.renew(ctx)
 	}
 	r, err := p.probe.Round(p.pause())
 	if err != nil || r.Outcome == verbs.OutcomeCanceled {
 		return err
 	}
 	p.next = p.next.Add(p.s.o.Probe.Interval)
-	p.s.out.addRound(&RoundItem{Port: p.port.number, Vector: p.vector, Method: p.method, Round: r})
+	p.report(r)
 	if !p.probe.Usable() {
 		return p.drop()
 	}
 	return nil
+}
+
+func (p *prober) report(r verbs.Round) {
+	p.s.out.addRound(&RoundItem{Port: p.port.number, Vector: p.vector, Method: p.method, Round: r})
+}
+
+// renew chooses again when the next round is due, and not before: a link that
+// flutters would have queue pairs made at its own pace.
+func (p *prober) renew(ctx context.Context) error {
+	if err := p.drop(); err != nil {
+		return err
+	}
+	if !wait(ctx, p.pause()) {
+		return nil
+	}
+	p.next = p.next.Add(p.s.o.Probe.Interval)
+	p.outdated() // the choice knows of what has changed until now
+	return p.choose()
 }
 
 // outdated reports whether to choose again. Right after an event a port may
@@ -152,31 +163,56 @@ func (p *prober) drop() error {
 	return nil // a destroy that failed has nobody to act upon it; the device's Close reports its own
 }
 
-// choose makes the probe by the first method that works.
+// choose takes the first method that can be made and whose first round, which is
+// a round like any other, comes to its end.
 func (p *prober) choose() error {
-	if err := p.drop(); err != nil {
-		return err
-	}
 	reason := "no method is left to try"
 	for i, c := range p.candidates() {
 		if c.refused != "" {
 			reason = c.refused
 			continue
 		}
-		probe, err := p.s.dev.NewProbe(p.config(c.method))
-		switch {
-		case err == nil:
-			p.set(probe)
-			p.method, p.fallback = c.method, i > 0
-			p.tell(c.method, reason)
-			return nil
-		case errors.Is(err, verbs.ErrClosed), errors.Is(err, verbs.ErrNoDevice):
+		refused, err := p.try(c.method)
+		if err != nil {
 			return err
 		}
-		reason = err.Error()
+		if refused == "" {
+			p.fallback = i > 0
+			p.tell(c.method, reason)
+			return nil
+		}
+		reason = refused
 	}
 	p.tell(verbs.MethodNone, reason)
 	return nil
+}
+
+// try makes a probe of method m and runs its first round. A method that the
+// configuration names is kept however that ends; an automatic choice is not
+// kept when the completion fails or never comes. A lost event is no reason
+// against it: every method needs the interrupt.
+func (p *prober) try(m verbs.Method) (refused string, err error) {
+	probe, err := p.s.dev.NewProbe(p.config(m))
+	if errors.Is(err, verbs.ErrClosed) || errors.Is(err, verbs.ErrNoDevice) {
+		return "", err
+	}
+	if err != nil {
+		return err.Error(), nil
+	}
+	p.set(probe)
+	p.method = m
+	r, err := probe.Round(0)
+	if err != nil || r.Outcome == verbs.OutcomeCanceled {
+		return "", err
+	}
+	p.report(r)
+	if p.s.o.Probe.Method == "auto" && (r.Outcome == verbs.OutcomeError || r.Outcome == verbs.OutcomeLostCompletion) {
+		return fmt.Sprintf("the first round of %s ended as %s (%s)", m, r.Outcome, r.Status), p.drop()
+	}
+	if !probe.Usable() {
+		return "", p.drop()
+	}
+	return "", nil
 }
 
 func (p *prober) config(m verbs.Method) verbs.ProbeConfig {

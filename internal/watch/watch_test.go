@@ -26,6 +26,7 @@ type rig struct {
 	led   *ledger.Ledger
 	o     Options
 	wait  func(context.Context, string) error // WaitRemoved; nil: none
+	wrap  func(verbs.Backend) verbs.Backend   // nil: as it is
 
 	mu    sync.Mutex
 	items []Item
@@ -68,6 +69,9 @@ func (r *rig) start(send func(Batch) error) {
 	ctx, cancel := context.WithCancel(r.t.Context())
 	r.stop = cancel
 	b := verbstest.Track(r.t, sim.New(r.world))
+	if r.wrap != nil {
+		b = r.wrap(b)
+	}
 	if r.wait != nil {
 		b = removable{b, r.wait}
 	}
@@ -185,58 +189,6 @@ func TestAQuietWatchGivesASignOfLifeEverySecond(t *testing.T) {
 		r.after(10 * time.Second)
 		require.InDelta(t, 10, r.beats, 1)
 	})
-}
-
-func TestTheProbeFollowsTheLinkAndNeverMixesMethods(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, "roce2", "")
-		r.start(nil)
-		items := r.after(5500 * time.Millisecond)
-		require.Equal(t, []ProbeItem{{Port: 1, Vector: 0, Method: verbs.MethodRCWrite, Reason: "as preferred"}}, choices(items))
-		require.Len(t, rounds(items), 6)
-
-		require.NoError(t, r.world.SetLink("sim0", 1, false))
-		items = r.after(5 * time.Second)
-		require.Equal(t, verbs.MethodFlush, choices(items)[0].Method)
-		require.Contains(t, choices(items)[0].Reason, "down")
-		for _, got := range rounds(items) {
-			require.Equal(t, verbs.MethodFlush, got.Method)
-			require.Equal(t, verbs.OutcomeSuccess, got.Outcome)
-		}
-
-		require.NoError(t, r.world.SetLink("sim0", 1, true))
-		items = r.after(5 * time.Second)
-		require.Equal(t, verbs.MethodRCWrite, rounds(items)[len(rounds(items))-1].Method)
-	})
-}
-
-func TestAllVectorsAreProbed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, "roce2", "")
-		r.o.Probe.Vectors = []int{-1}
-		r.start(nil)
-		items := r.after(2 * time.Second)
-		vectors := map[int]bool{}
-		for _, got := range rounds(items) {
-			vectors[got.Vector] = true
-		}
-		require.Len(t, vectors, items[0].Opened.Vectors)
-	})
-}
-
-func TestWithoutProbesThereAreNone(t *testing.T) {
-	for _, change := range []func(*ProbeOptions){
-		func(p *ProbeOptions) { p.Interval = 0 }, func(p *ProbeOptions) { p.Method = "none" },
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, "roce2", "")
-			change(&r.o.Probe)
-			r.start(nil)
-			items := r.after(10 * time.Second)
-			require.Empty(t, rounds(items))
-			require.Empty(t, choices(items))
-		})
-	}
 }
 
 func TestARequestToEndClosesTheDevice(t *testing.T) {

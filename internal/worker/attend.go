@@ -89,7 +89,11 @@ func within(d time.Duration, done <-chan struct{}) bool {
 
 func (s *Supervisor) judge(l *life, gone bool) verdict {
 	call := l.dog.busy().Call
-	v := verdict{well: !l.opened.IsZero() && time.Since(l.opened) >= s.cfg.Timing.Well}
+	if !l.opened.IsZero() && time.Since(l.opened) >= s.cfg.Timing.Well {
+		s.backoff.reset()
+		s.said = ""
+	}
+	var v verdict
 	switch {
 	case !gone:
 		v.left = l.p.Done()

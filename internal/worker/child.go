@@ -23,6 +23,7 @@ import (
 // has been reaped and nothing of its process group is left.
 type child struct {
 	cmd      *exec.Cmd
+	name     string // of the program's file
 	tap      *tap
 	stderr   *os.File
 	lifeline *os.File
@@ -62,8 +63,10 @@ func newChild(exe, ledger *os.File, title string) (*child, error) {
 	path, err := c.hold(exe)
 	if err != nil {
 		c.discard()
+		c.close()
 		return nil, err
 	}
+	c.name = exe.Name()
 	c.cmd = &exec.Cmd{
 		Path:        path,
 		Args:        []string{"rdma-events-worker", title},
@@ -100,7 +103,7 @@ func (c *child) Start(ctx context.Context) error {
 	case err := <-forked:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("execute the worker: %w", ctx.Err())
+		return fmt.Errorf("execute %s: %w", c.name, ctx.Err())
 	}
 }
 
@@ -126,7 +129,7 @@ func (c *child) fork() error {
 		if at := (*os.PathError)(nil); errors.As(err, &at) {
 			err = at.Err
 		}
-		return fmt.Errorf("execute the worker: %w", err)
+		return fmt.Errorf("execute %s: %w", c.name, err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

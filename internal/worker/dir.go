@@ -33,15 +33,23 @@ func OpenDir(base string) (*Dir, error) {
 	if base != "" {
 		return openDirIn(base)
 	}
-	var errs []error
-	for _, b := range bases() {
+	return openDirInOneOf(bases())
+}
+
+func openDirInOneOf(bases []string) (*Dir, error) {
+	var failed error
+	for _, b := range bases {
 		d, err := openDirIn(b)
 		if err == nil {
 			return d, nil
 		}
-		errs = append(errs, err)
+		if failed == nil {
+			failed = err
+			continue
+		}
+		failed = fmt.Errorf("%w; %w", failed, err) // one line, unlike errors.Join
 	}
-	return nil, errors.Join(errs...)
+	return nil, failed
 }
 
 func bases() []string {

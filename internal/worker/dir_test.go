@@ -97,6 +97,14 @@ func TestTheBaseIsTheFirstThatCanBeUsed(t *testing.T) {
 	require.NoError(t, d.Close())
 }
 
+func TestThatNoBaseCanBeUsedIsSaidInOneLine(t *testing.T) {
+	deep := "/" + strings.Repeat("x", socketPathMax)
+	_, err := openDirInOneOf([]string{deep, deep + "y"})
+	require.ErrorContains(t, err, deep+" is")
+	require.ErrorContains(t, err, deep+"y is")
+	require.NotContains(t, err.Error(), "\n")
+}
+
 func TestAPathThatIsTooLongForASocketIsRefused(t *testing.T) {
 	fits := socketPathMax - 1 - socketSuffix - len("/"+dirPrefix+"4294967295")
 	base := shortDir(t)

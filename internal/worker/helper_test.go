@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/go-plugin"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/grpclog"
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
@@ -83,10 +84,20 @@ type sender = func(watch.Batch) error
 // earlyFaults are those of a program that never comes to serve.
 func earlyFaults() map[string]func() int {
 	return map[string]func() int{
-		"exits early":        func() int { fmt.Fprintln(os.Stderr, "no luck today"); return 7 },
-		"is killed early":    func() int { _ = unix.Kill(os.Getpid(), unix.SIGKILL); select {} },
-		"crashes early":      func() int { _ = unix.Kill(os.Getpid(), unix.SIGSEGV); select {} },
-		"hangs early":        func() int { fmt.Fprintln(os.Stderr, "thinking"); return sleepForEver() },
+		"exits early":     func() int { fmt.Fprintln(os.Stderr, "no luck today"); return 7 },
+		"is killed early": func() int { _ = unix.Kill(os.Getpid(), unix.SIGKILL); select {} },
+		"crashes early":   func() int { _ = unix.Kill(os.Getpid(), unix.SIGSEGV); select {} },
+		"exits with a status of ours": func() int {
+			grpclog.Error("what gRPC says is not for stderr")
+			return exitStuck
+		},
+		"hangs early": func() int {
+			fmt.Fprintln(os.Stderr, "thinking")
+			if note := os.Getenv(noteKey); note != "" {
+				must(os.WriteFile(note, nil, 0o600))
+			}
+			return sleepForEver()
+		},
 		"is another program": func() int { fmt.Println("usage: something else"); return sleepForEver() },
 		"prints for ever":    func() int { _, _ = io.Copy(os.Stdout, zeros{}); return 0 },
 		"has another cookie": func() int { os.Unsetenv(handshake().MagicCookieKey); return Serve(ServeConfig{}) },

@@ -89,31 +89,39 @@ func TestWhyAWorkerEndedIsSaidInOneLine(t *testing.T) {
 		"does not beat":            {watch.ReasonStuck, "gave no sign of life in ibv_query_port and was killed", impatient},
 		"is stuck in a call":       {watch.ReasonStuck, "was stuck in ibv_destroy_cq and was killed", wary},
 		"stops":                    {watch.ReasonStuck, "gave no sign of life and was killed", wary},
-		"hangs early":              {watch.ReasonStuck, `did not shake hands in time and was killed: "thinking"`, soon},
+		"hangs early":              {watch.ReasonStuck, `(/proc/self/exe) did not shake hands in time and was killed: "thinking"; check worker_path`, soon},
 		"stops before the handshake": {
-			watch.ReasonStuck, `did not shake hands in time and was killed`, soon,
+			watch.ReasonStuck, `(/proc/self/exe) did not shake hands in time and was killed; check worker_path`, soon,
 		},
 		"is mute after the handshake": {
-			watch.ReasonStuck, `did not shake hands in time and was killed`, soon,
+			watch.ReasonStuck, `(/proc/self/exe) did not shake hands in time and was killed; check worker_path`, soon,
 		},
 		"exits early": {
 			watch.ReasonCrashed,
-			`is not an rdma-events-worker of this release: it ended with status 7 before the handshake: "no luck today"`, nil,
+			"cannot be started: /proc/self/exe is not an rdma-events-worker of this release: " +
+				`it ended with status 7 before the handshake: "no luck today"; check worker_path`, nil,
+		},
+		"exits with a status of ours": {
+			watch.ReasonCrashed,
+			"cannot be started: /proc/self/exe is not an rdma-events-worker of this release: " +
+				`it ended with status 4 before the handshake; check worker_path`, nil,
 		},
 		"is another program": {
-			watch.ReasonCrashed, `is not an rdma-events-worker: it printed "usage: something else"; see worker_path`, nil,
+			watch.ReasonCrashed,
+			`cannot be started: /proc/self/exe is not an rdma-events-worker: it printed "usage: something else"; check worker_path`, nil,
 		},
 		"has another cookie": {
 			watch.ReasonCrashed,
-			`is not an rdma-events-worker of this release: it ended with status 2 before the handshake: "rdma-events-worker ` +
-				`is started by rdma-events, one for each RDMA device; it is not to be started by hand"`, nil,
+			"cannot be started: /proc/self/exe is not an rdma-events-worker of this release: " +
+				`it ended with status 2 before the handshake: "rdma-events-worker is started by rdma-events, ` +
+				`one for each RDMA device; it is not to be started by hand"; check worker_path`, nil,
 		},
 		"is of another release": {
 			watch.ReasonCrashed,
-			"is of another release (contract 2, wanted 1): install rdma-events and rdma-events-worker of the same", nil,
+			"cannot be started: /proc/self/exe is of another release (contract 2, wanted 1): install rdma-events and rdma-events-worker of the same", nil,
 		},
 		"has no ledger": {
-			watch.ReasonCrashed, `cannot work: "open ledger: stat ledger: bad file descriptor"`, nil,
+			watch.ReasonCrashed, `(/proc/self/exe) cannot work: "open ledger: stat ledger: bad file descriptor"`, nil,
 		},
 	} {
 		t.Run(mode, func(t *testing.T) {
@@ -123,6 +131,9 @@ func TestWhyAWorkerEndedIsSaidInOneLine(t *testing.T) {
 			s.await(t, "it is logged", func() bool {
 				return strings.Contains(strings.Join(s.log, ""), "reason="+string(row.reason))
 			})
+			if strings.Contains(row.want, "cannot be started") {
+				require.NotContains(t, s.logged(), "the worker prints", "one line says it all")
+			}
 		})
 	}
 }
@@ -152,7 +163,7 @@ func TestAFileThatCannotRunIsSaidInOneLine(t *testing.T) {
 	require.NoError(t, err)
 	defer exe.Close()
 	s := supervise(t, "works", func(c *Config) { c.Exe = exe })
-	require.Equal(t, "worker of mlx5_0 cannot be started: start the worker: execute the worker: exec format error",
+	require.Equal(t, "worker of mlx5_0 cannot be started: execute "+path+": exec format error; check worker_path",
 		s.awaitEnded(t).Message)
 	require.Equal(t, StateBackingOff, s.awaitState(t, StateBackingOff).State)
 }
@@ -253,8 +264,15 @@ func TestAWorkerThatDoesNotCloseIsKilledAfterTheGrace(t *testing.T) {
 }
 
 func TestAWorkerThatIsStartingIsNotWaitedFor(t *testing.T) {
-	s := supervise(t, "hangs early", func(c *Config) { c.Timing.Grace, c.Timing.Start = time.Hour, time.Hour })
-	s.await(t, "it is there", func() bool { return strings.Contains(strings.Join(s.log, ""), "thinking") })
+	note := shortDir(t) + "/note"
+	s := supervise(t, "hangs early", func(c *Config) {
+		c.Env = append(c.Env, noteKey+"="+note)
+		c.Timing.Grace, c.Timing.Start = time.Hour, time.Hour
+	})
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(note)
+		return err == nil
+	}, patience, time.Millisecond)
 	require.NoError(t, s.stop())
 }
 

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -14,9 +15,10 @@ import (
 
 // report is what is known of a worker that is gone.
 type report struct {
-	Err    error // why the stream ended
-	Shook  bool  // the handshake succeeded
-	PID    int   // 0: it never ran
+	Exe    string // the program's path
+	Err    error  // why the stream ended
+	Shook  bool   // the handshake succeeded
+	PID    int    // 0: it never ran
 	Status syscall.WaitStatus
 	Hello  string   // how the first line of its stdout began
 	Crash  string   // the line of its stderr that names a crash
@@ -67,13 +69,12 @@ func explain(device string, r *report, by cause, in ledger.Call) (watch.Ended, r
 	case by == causeStuck:
 		return ended(watch.ReasonStuck, "was stuck%s and was killed", during(in)), retrySoon
 	case r.late.Load():
-		return ended(watch.ReasonStuck, "did not shake hands in time and was killed%s", lastWords(r)), retrySoon
+		return ended(watch.ReasonStuck, "(%s) did not shake hands in time and was killed%s; check worker_path",
+			r.Exe, lastWords(r)), retrySoon
 	case r.PID == 0:
-		return ended(watch.ReasonCrashed, "cannot be started: %v", r.Err), retrySlowly
-	case r.Status.Exited() && r.Status.ExitStatus() == exitStuck:
+		return ended(watch.ReasonCrashed, "cannot be started: %v%s", r.Err, startAdvice(r.Err)), retrySlowly
+	case r.Shook && r.Status.Exited() && r.Status.ExitStatus() == exitStuck:
 		return ended(watch.ReasonStuck, "could not close the device: stuck%s", during(in)), retrySoon
-	case r.Status.Exited() && r.Status.ExitStatus() == exitSetup:
-		return ended(watch.ReasonCrashed, "cannot work%s", lastWords(r)), retrySlowly
 	case !r.Shook:
 		return explainStart(ended, r)
 	case r.Status.Exited() && r.Status.ExitStatus() == 0:
@@ -88,17 +89,32 @@ func explainStart(ended func(watch.Reason, string, ...any) watch.Ended, r *repor
 	version, _, isHello := strings.Cut(rest, "|")
 	switch {
 	case r.Hello != "" && (!isHello || core != "1"):
-		return ended(watch.ReasonCrashed, "is not an rdma-events-worker: it printed %q; see worker_path", r.Hello), retrySlowly
+		return ended(watch.ReasonCrashed, "cannot be started: %s is not an rdma-events-worker: it printed %q; check worker_path",
+			r.Exe, r.Hello), retrySlowly
 	case isHello && version != fmt.Sprint(contractVersion):
-		return ended(watch.ReasonCrashed, "is of another release (contract %s, wanted %d): "+
-			"install rdma-events and rdma-events-worker of the same", version, contractVersion), retrySlowly
+		return ended(watch.ReasonCrashed, "cannot be started: %s is of another release (contract %s, wanted %d): "+
+			"install rdma-events and rdma-events-worker of the same", r.Exe, version, contractVersion), retrySlowly
 	case isHello:
 		return ended(watch.ReasonCrashed, "%s after the handshake", death(r)), retrySoon
+	case r.Status.Exited() && r.Status.ExitStatus() == exitSetup:
+		return ended(watch.ReasonCrashed, "(%s) cannot work%s", r.Exe, lastWords(r)), retrySlowly
 	case r.Status.Exited() && r.Crash == "":
-		return ended(watch.ReasonCrashed, "is not an rdma-events-worker of this release: it %s before the handshake%s",
-			death(r), lastWords(r)), retrySlowly
+		return ended(watch.ReasonCrashed, "cannot be started: %s is not an rdma-events-worker of this release: "+
+			"it %s before the handshake%s; check worker_path", r.Exe, death(r), lastWords(r)), retrySlowly
+	case r.Crash == "":
+		return ended(watch.ReasonCrashed, "%s before the handshake%s", death(r), lastWords(r)), retrySoon
 	}
 	return ended(watch.ReasonCrashed, "%s before the handshake", death(r)), retrySoon
+}
+
+// startAdvice is for what the kernel says of a file that it cannot run.
+func startAdvice(err error) string {
+	for _, cause := range []error{unix.ENOEXEC, unix.ENOENT, unix.EACCES} {
+		if errors.Is(err, cause) {
+			return "; check worker_path"
+		}
+	}
+	return ""
 }
 
 // death says how the process ended. Go's runtime catches a signal in C code

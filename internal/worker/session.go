@@ -74,6 +74,7 @@ func newSession(c sessionConfig) (*session, error) {
 		batches: make(chan watch.Batch),
 		done:    make(chan struct{}),
 	}
+	s.report.Exe = c.exe.Name()
 	s.client = s.newClient(c)
 	return s, nil
 }
@@ -140,6 +141,7 @@ func (s *session) stream(ctx context.Context, r Request) error {
 		return err
 	}
 	s.report.Shook = true
+	s.stderr.release()
 	pid, _ := s.child.state()
 	s.pid.Store(int64(pid))
 	s.streaming.Store(true)
@@ -168,7 +170,7 @@ func (s *session) connect() (proto.WorkerClient, error) {
 	defer late.Stop()
 	c, err := s.client.Client()
 	if err != nil {
-		return nil, fmt.Errorf("start the worker: %w", err)
+		return nil, err // it is told with "cannot be started"
 	}
 	w, err := c.Dispense(pluginName)
 	if err != nil {

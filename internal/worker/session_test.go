@@ -2,6 +2,7 @@ package worker
 
 import (
 	"log/slog"
+	"os"
 	"runtime"
 	"testing"
 	"time"
@@ -57,6 +58,23 @@ func TestAWorkerThatDiesBetweenHandshakeAndFirstCallLeavesNothing(t *testing.T) 
 	require.Eventually(t, s.client.Exited, patience, time.Millisecond)
 	s.cancel = func() {}
 	s.live(t.Context(), Request{})
-	require.ErrorContains(t, s.Report().Err, "start the worker: rpc error: code = Canceled")
+	require.ErrorContains(t, s.Report().Err, "rpc error: code = Canceled")
 	goleak.VerifyNone(t, before)
+}
+
+func TestAWorkerWhoseFileCannotBeHeldLeavesNothing(t *testing.T) {
+	c := testSession(t, "works")
+	exe, err := OpenExe("/proc/self/exe")
+	require.NoError(t, err)
+	require.NoError(t, exe.Close())
+	c.exe = exe
+	fds := func() int {
+		e, err := os.ReadDir("/proc/self/fd")
+		require.NoError(t, err)
+		return len(e)
+	}
+	before := fds()
+	_, err = startSession(c)
+	require.ErrorContains(t, err, "hold the worker's file")
+	require.Equal(t, before-1, fds(), "the ledger's file was handed over")
 }

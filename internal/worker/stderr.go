@@ -21,14 +21,16 @@ const (
 
 // stderrLog takes the stderr of a worker: it logs each line as far as the rate
 // allows, keeps the last of them for the crash report and picks out the line
-// that names the cause of a crash. Once that has come, nothing more is logged,
-// because the crash report follows. Methods may be called concurrently; none
-// blocks beyond its logger.
+// that names the cause of a crash. Nothing is logged until release, because the
+// reason why a worker did not come that far quotes its last line, nor once the
+// cause of a crash has come, because the crash report follows. Methods may be
+// called concurrently; none blocks beyond its logger.
 type stderrLog struct {
 	log *slog.Logger
 	now func() time.Time
 
 	mu      sync.Mutex
+	open    bool   // lines are logged
 	line    []byte // the one not ended yet
 	cut     bool   // it was longer
 	tail    []string
@@ -78,8 +80,24 @@ func (l *stderrLog) endLine() {
 		l.trim(stderrLead)
 	}
 	l.keep(line)
+	if l.open {
+		l.print(line)
+	}
+}
+
+func (l *stderrLog) print(line string) {
 	if l.crash == "" && l.allow() {
 		l.log.Warn("the worker prints", "line", line)
+	}
+}
+
+// release has lines logged from now on, and those that came before.
+func (l *stderrLog) release() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open = true
+	for _, line := range l.tail {
+		l.print(line)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 func TestALineIsCapped(t *testing.T) {
 	r := newRecorder()
 	l := newStderrLog(r.logger(), time.Now)
+	l.release()
 	for range 100 {
 		_, err := l.Write([]byte(strings.Repeat("z", 1000)))
 		require.NoError(t, err)
@@ -50,6 +51,7 @@ func TestOnlyTheLastKilobytesAreKept(t *testing.T) {
 func TestOfACrashTheBeginningIsKept(t *testing.T) {
 	r := newRecorder()
 	l := newStderrLog(r.logger(), time.Now)
+	l.release()
 	for i := range 10 {
 		fmt.Fprintln(l, "before", i)
 	}
@@ -69,6 +71,7 @@ func TestAFloodIsLoggedAsFarAsTheRateAllows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecorder()
 		l := newStderrLog(r.logger(), time.Now)
+		l.release()
 		flood := func() {
 			for range 1000 {
 				fmt.Fprintln(l, "event")
@@ -81,6 +84,18 @@ func TestAFloodIsLoggedAsFarAsTheRateAllows(t *testing.T) {
 		require.Len(t, r.log, stderrBurst+3+1)
 		require.Contains(t, strings.Join(r.log, ""), "980 lines that the worker printed were left out")
 	})
+}
+
+func TestWhatIsPrintedBeforeTheHandshakeIsLoggedWithIt(t *testing.T) {
+	r := newRecorder()
+	l := newStderrLog(r.logger(), time.Now)
+	fmt.Fprintln(l, "early")
+	require.Empty(t, r.log)
+	l.release()
+	fmt.Fprintln(l, "late")
+	require.Len(t, r.log, 2)
+	require.Contains(t, r.log[0], "line=early")
+	require.Contains(t, r.log[1], "line=late")
 }
 
 func TestWhatGoPluginLogsIsForDebuggingOnly(t *testing.T) {

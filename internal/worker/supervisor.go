@@ -176,7 +176,6 @@ func (s *Supervisor) Run(ctx context.Context) error {
 type verdict struct {
 	why  watch.Ended
 	then retry
-	well bool            // it ran for Timing.Well
 	left <-chan struct{} // nil, or of a worker that could not be killed: closed when it is gone
 }
 
@@ -208,10 +207,6 @@ func (s *Supervisor) unable(why watch.Reason, err error) verdict {
 
 // rest waits until another worker may be started.
 func (s *Supervisor) rest(ctx context.Context, v verdict) error {
-	if v.well {
-		s.backoff.reset()
-		s.said = ""
-	}
 	if v.left != nil {
 		return s.restUntilGone(ctx, v)
 	}

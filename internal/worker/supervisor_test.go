@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -216,6 +217,19 @@ func TestAMinuteOfRunningMakesTheNextDelayShortAgain(t *testing.T) {
 		require.Equal(t, 500*time.Millisecond, gaps[6])
 		require.Len(t, b.lines(), 2, "the crash after that is logged again")
 	}, crash, crash, crash, crash, crash, runFor(61*time.Second), crash)
+}
+
+func TestTheLastWordsComeAgainWithTheSameCrashAfterAMinute(t *testing.T) {
+	traced := func(s script) script {
+		return func(p *fakeProcess) {
+			p.rep.Crash, p.rep.Tail = "SIGSEGV: segmentation violation", []string{"goroutine 1"}
+			s(p)
+		}
+	}
+	inBubble(t, func(t *testing.T, b *bubble) {
+		pass(70 * time.Second)
+		require.Equal(t, 2, strings.Count(strings.Join(b.lines(), ""), "goroutine 1"))
+	}, traced(crash), traced(runFor(61*time.Second)), openOnly)
 }
 
 func TestAHopelessReasonIsTriedAgainSlowlyAndSaidOnce(t *testing.T) {

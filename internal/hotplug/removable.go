@@ -1,0 +1,45 @@
+package hotplug
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"rdma_events/internal/verbs"
+)
+
+// Removable adds to b, the backend of this host's devices, that it sees their
+// removal coming: the Backend returned has the method WaitRemoved of
+// watch.RemovalWatcher. cfg.Warn is told why a removal may be noticed late, or
+// not at all.
+func Removable(b verbs.Backend, cfg Config) verbs.Backend {
+	cfg = cfg.withDefaults()
+	return removable{Backend: b, sysfs: verbs.NewSysfs(cfg.SysfsRoot), cfg: cfg}
+}
+
+type removable struct {
+	verbs.Backend
+	sysfs verbs.Sysfs
+	cfg   Config
+}
+
+// WaitRemoved returns nil once an open device is being removed, or ctx.Err().
+// Watching the device is worth more than letting go of it in time: where its
+// removal cannot be watched, it only waits for ctx.
+func (r removable) WaitRemoved(ctx context.Context, device string) error {
+	node, err := r.sysfs.Node(device)
+	if errors.Is(err, verbs.ErrNoDevice) {
+		return nil // it was open a moment ago
+	}
+	if err == nil {
+		err = WatchRemoval(ctx, r.cfg, node)
+	}
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() == nil {
+		r.cfg.Warn(fmt.Errorf("a removal of %s will not be noticed in time: %w", device, err))
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}

@@ -1,0 +1,194 @@
+package watch
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+)
+
+func TestTheProbeFollowsTheLinkAndNeverMixesMethods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "roce2", "")
+		r.start(nil)
+		items := r.after(5500 * time.Millisecond)
+		require.Equal(t, []ProbeItem{{Port: 1, Vector: 0, Method: verbs.MethodRCWrite, Reason: "as preferred"}}, choices(items))
+		require.Len(t, rounds(items), 6)
+
+		require.NoError(t, r.world.SetLink("sim0", 1, false))
+		items = r.after(5 * time.Second)
+		require.Equal(t, verbs.MethodFlush, choices(items)[0].Method)
+		require.Contains(t, choices(items)[0].Reason, "down")
+		for _, got := range rounds(items) {
+			require.Equal(t, verbs.MethodFlush, got.Method)
+			require.Equal(t, verbs.OutcomeSuccess, got.Outcome)
+		}
+
+		require.NoError(t, r.world.SetLink("sim0", 1, true))
+		items = r.after(5 * time.Second)
+		require.Equal(t, verbs.MethodRCWrite, rounds(items)[len(rounds(items))-1].Method)
+	})
+}
+
+func TestAllVectorsAreProbed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "roce2", "")
+		r.o.Probe.Vectors = []int{-1}
+		r.start(nil)
+		items := r.after(2 * time.Second)
+		vectors := map[int]bool{}
+		for _, got := range rounds(items) {
+			vectors[got.Vector] = true
+		}
+		require.Len(t, vectors, items[0].Opened.Vectors)
+	})
+}
+
+func TestWithoutProbesThereAreNone(t *testing.T) {
+	for _, change := range []func(*ProbeOptions){
+		func(p *ProbeOptions) { p.Interval = 0 }, func(p *ProbeOptions) { p.Method = "none" },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, "roce2", "")
+			change(&r.o.Probe)
+			r.start(nil)
+			items := r.after(10 * time.Second)
+			require.Empty(t, rounds(items))
+			require.Empty(t, choices(items))
+		})
+	}
+}
+
+// failing is a device on which the first round of one method ends badly.
+type failing struct {
+	verbs.Backend
+	method  verbs.Method
+	outcome verbs.Outcome
+}
+
+func (f failing) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
+	d, err := f.Backend.Open(name, led)
+	return failingDevice{d, f}, err
+}
+
+type failingDevice struct {
+	verbs.Device
+	f failing
+}
+
+func (d failingDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
+	p, err := d.Device.NewProbe(c)
+	if err == nil && c.Method == d.f.method {
+		p = failingProbe{p, d.f.outcome}
+	}
+	return p, err
+}
+
+type failingProbe struct {
+	verbs.Probe
+	outcome verbs.Outcome
+}
+
+func (p failingProbe) Round(pause time.Duration) (verbs.Round, error) {
+	r, err := p.Probe.Round(pause)
+	if r.Outcome == verbs.OutcomeSuccess {
+		r.Outcome, r.Status = p.outcome, p.outcome.String()
+	}
+	return r, err
+}
+
+func TestAnAutomaticChoiceTriesEachMethodOnce(t *testing.T) {
+	for _, row := range []struct {
+		outcome verbs.Outcome
+		want    verbs.Method
+	}{
+		{verbs.OutcomeError, verbs.MethodFlush},
+		{verbs.OutcomeLostCompletion, verbs.MethodFlush},
+		{verbs.OutcomeLostEvent, verbs.MethodRCWrite},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, "roce2", "")
+			r.wrap = func(b verbs.Backend) verbs.Backend { return failing{b, verbs.MethodRCWrite, row.outcome} }
+			r.start(nil)
+			items := r.after(5500 * time.Millisecond)
+			got := choices(items)
+			require.Len(t, got, 1, "one choice, and it is kept")
+			require.Equal(t, row.want, got[0].Method)
+			if row.want == verbs.MethodFlush {
+				require.Contains(t, got[0].Reason, "rc_write ended as "+row.outcome.String())
+			}
+			require.Equal(t, row.outcome, rounds(items)[0].Outcome, "the trial is a round like any other")
+			require.Equal(t, row.want, rounds(items)[5].Method)
+		})
+	}
+}
+
+func TestAMethodThatIsNamedIsKeptEvenIfItFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "roce2", "")
+		r.o.Probe.Method = "rc_write"
+		r.wrap = func(b verbs.Backend) verbs.Backend { return failing{b, verbs.MethodRCWrite, verbs.OutcomeError} }
+		r.start(nil)
+		items := r.after(3500 * time.Millisecond)
+		require.Len(t, rounds(items), 4)
+		for _, got := range rounds(items) {
+			require.Equal(t, verbs.MethodRCWrite, got.Method)
+		}
+	})
+}
+
+func TestAnAutomaticChoiceDoesNotFlushWhereFlushesAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "ib8", "")
+		r.start(nil)
+		r.after(1500 * time.Millisecond)
+		require.NoError(t, r.world.SetLink("sim0", 1, false))
+		items := r.after(5 * time.Second)
+		require.Equal(t, verbs.MethodNone, choices(items)[0].Method)
+		require.Contains(t, choices(items)[0].Reason, "counts flushed work requests")
+		require.Empty(t, rounds(items))
+	})
+}
+
+// A link that flutters fifty times a second is no reason to make a hundred
+// queue pairs a second.
+func TestAFlutterMakesNoMoreProbesThanRounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		made := 0
+		r := newRig(t, "roce2", "")
+		r.wrap = func(b verbs.Backend) verbs.Backend { return counting{b, &made} }
+		r.start(nil)
+		r.after(time.Second)
+		made = 0
+		for i := range 500 {
+			require.NoError(t, r.world.SetLink("sim0", 1, i%2 == 1))
+			r.after(10 * time.Millisecond)
+		}
+		require.LessOrEqual(t, made, 12, "in five seconds")
+		require.Positive(t, made)
+	})
+}
+
+type counting struct {
+	verbs.Backend
+	made *int
+}
+
+func (c counting) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
+	d, err := c.Backend.Open(name, led)
+	return countingDevice{d, c.made}, err
+}
+
+type countingDevice struct {
+	verbs.Device
+	made *int
+}
+
+func (d countingDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
+	*d.made++
+	return d.Device.NewProbe(c)
+}
