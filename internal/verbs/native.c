@@ -79,7 +79,6 @@ static struct result open_context(const char *name, struct ledger *led, struct i
 	for (i = 0; list[i] && !*ctx; i++) {
 		if (strcmp(lib.get_device_name(list[i]), name))
 			continue;
-		errno = 0;
 		*ctx = CALL(&led->control, C_OPEN_DEVICE, lib.open_device(list[i]));
 		err = errno;
 		break;
@@ -168,7 +167,9 @@ int native_close(struct device *d)
 	int err = 0;
 
 	if (d->ctx)
-		err = CALL(&d->led->control, C_CLOSE_DEVICE, lib.close_device(d->ctx)) ? errno : 0;
+		err = CALL(&d->led->control, C_CLOSE_DEVICE, lib.close_device(d->ctx));
+	if (err)
+		err = failed(C_CLOSE_DEVICE, err).err;
 	close(d->wake);
 	free(d);
 	return err;
@@ -187,7 +188,7 @@ struct result native_query_port(struct device *d, int port, struct port_info *ou
 		err = CALL(&d->led->control, C_QUERY_PORT,
 			   lib.query_port(d->ctx, port, (struct _compat_ibv_port_attr *)&a));
 	if (err)
-		return failed(C_QUERY_PORT, err > 0 ? err : errno);
+		return failed(C_QUERY_PORT, err);
 	*out = (struct port_info){
 		.state = a.state, .phys = a.phys_state, .link_layer = a.link_layer,
 		.mtu = a.active_mtu, .lid = a.lid, .sm_lid = a.sm_lid,
@@ -283,9 +284,11 @@ int native_read(struct device *d, struct run *runs, int cap, int64_t wait_ns)
 		int32_t port;
 
 		enter(lane, C_GET_ASYNC_EVENT, t);
-		err = lib.get_async_event(d->ctx, &e) ? errno : 0;
-		if (err)
+		err = lib.get_async_event(d->ctx, &e);
+		if (err) {
+			err = failed(C_GET_ASYNC_EVENT, err).err;
 			break;
+		}
 		got = now();
 		port = port_of(d, &e);
 		if (!r || r->type != (int32_t)e.event_type || r->port != port) {

@@ -58,8 +58,11 @@ static inline void add(uint64_t *word, uint64_t n)
 	__atomic_store_n(word, *word + n, __ATOMIC_RELEASE);
 }
 
+// errno is cleared, since calls that succeed leave anything in it and some fail
+// without setting it.
 static inline void enter(struct ledger_lane *lane, enum call call, int64_t t)
 {
+	errno = 0;
 	__atomic_store_n(&lane->beat, t, __ATOMIC_RELAXED);
 	__atomic_store_n(&lane->call, call, __ATOMIC_RELEASE);
 }
@@ -76,10 +79,12 @@ static inline void leave(struct ledger_lane *lane)
 	leave(lane); \
 	value_; })
 
-// Some drivers return -errno where the man pages say errno (siw's post verbs);
-// others fail without setting it.
+// Some drivers return -errno where the man pages say errno (siw's post verbs),
+// or -1 and set errno; others fail without setting it.
 static inline struct result failed(enum call call, int err)
 {
+	if (err == -1)
+		err = errno;
 	return (struct result){ err ? abs(err) : EIO, call };
 }
 

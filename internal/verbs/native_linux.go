@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 	"unsafe"
@@ -28,9 +29,12 @@ const runsPerRead = 256
 
 // Native returns the backend over libibverbs, which is opened at the first
 // Open. Its sysfs is that of root, normally "/sys".
-func Native(sysfs Sysfs) Backend { return native{sysfs} }
+func Native(sysfs Sysfs) Backend { return native{sysfs, "/dev/infiniband"} }
 
-type native struct{ sysfs Sysfs }
+type native struct {
+	sysfs Sysfs
+	nodes string // directory of the device nodes
+}
 
 func (b native) Open(name string, led *ledger.Ledger) (Device, error) {
 	if err := load(); err != nil {
@@ -73,7 +77,7 @@ func (b native) openError(name string, led *ledger.Ledger, errno unix.Errno) err
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrNoDevice, errno)
 	}
-	path := "/dev/infiniband/" + node
+	path := filepath.Join(b.nodes, node)
 	if f, err := os.OpenFile(path, os.O_RDWR, 0); err == nil {
 		_ = f.Close() // nothing was written
 	} else if !errors.As(err, &errno) {

@@ -100,18 +100,17 @@ static struct result next_event(struct probe *p, struct seen *s, struct round *o
 		p->oldest = got;
 	enter(lane, C_REQ_NOTIFY_CQ, got);
 	err = ibv_req_notify_cq(cq, 0);
-	armed = now();
-	enter(lane, C_POLL_CQ, armed);
-	if (!err) {
-		err = take(p, s);
-		drained = now();
-		leave(lane);
-		if (err)
-			return failed(C_POLL_CQ, err);
-	} else {
+	if (err) {
 		leave(lane);
 		return failed(C_REQ_NOTIFY_CQ, err);
 	}
+	armed = now();
+	enter(lane, C_POLL_CQ, armed);
+	err = take(p, s);
+	drained = now();
+	leave(lane);
+	if (err)
+		return failed(C_POLL_CQ, err);
 	out->wake = got - out->start;
 	out->get = got - before;
 	out->arm = armed - got;
@@ -164,24 +163,46 @@ static int verdict(const struct probe *p, const struct seen *s, struct round *ou
 	return s->status == good ? O_SUCCESS : O_ERROR;
 }
 
+static int failed_round(struct round *out, struct result r)
+{
+	out->err = r.err;
+	out->call = r.call;
+	return O_ERROR;
+}
+
+// poll_and_arm polls once and arms the CQ anew, since after a round without an
+// event nobody knows whether it is.
+static struct result poll_and_arm(struct probe *p, struct seen *s)
+{
+	int err = PROBE_CALL(p, C_POLL_CQ, take(p, s));
+
+	if (err)
+		return failed(C_POLL_CQ, err);
+	err = PROBE_CALL(p, C_REQ_NOTIFY_CQ, ibv_req_notify_cq(p->cq, 0));
+	return err ? failed(C_REQ_NOTIFY_CQ, err) : (struct result){ 0 };
+}
+
 // look_last is for a round whose deadline has passed: an event in the channel
 // is taken yet; else one poll tells an event that was lost from a completion
-// that never came. The CQ is armed anew, since nobody knows whether it is.
+// that never came.
 static int look_last(struct probe *p, struct round *out)
 {
 	struct seen s = { 0 };
+	struct result r;
 
-	while (!next_event(p, &s, out).err) {
+	while (!(r = next_event(p, &s, out)).err) {
 		if (s.mine)
 			return verdict(p, &s, out);
 		count_stray(p, &s);
 	}
 	s = (struct seen){ 0 };
-	take(p, &s);
-	PROBE_CALL(p, C_REQ_NOTIFY_CQ, ibv_req_notify_cq(p->cq, 0));
-	out->wc_status = s.mine ? s.status : 0;
 	out->wake = out->get = out->arm = out->drain = out->hold = out->ack = out->total = 0;
 	p->given_up++;
+	if (r.err == EAGAIN)
+		r = poll_and_arm(p, &s);
+	if (r.err)
+		return failed_round(out, r);
+	out->wc_status = s.mine ? s.status : 0;
 	return s.mine ? O_LOST_EVENT : O_LOST_COMPLETION;
 }
 
@@ -201,11 +222,8 @@ static int wait_round(struct probe *p, struct round *out)
 		r = next_event(p, &s, out);
 		if (r.err == EAGAIN)
 			continue;
-		if (r.err) {
-			out->err = r.err;
-			out->call = r.call;
-			return O_ERROR;
-		}
+		if (r.err)
+			return failed_round(out, r);
 		if (s.mine)
 			return verdict(p, &s, out);
 		count_stray(p, &s);

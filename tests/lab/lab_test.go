@@ -18,7 +18,7 @@ import (
 // guestBinary is a package whose tests with the build tag guest run in a guest of their own.
 type guestBinary struct {
 	pkg    string
-	run    string // a regular expression for the tests that belong in the guest; "" is all
+	tests  string // a regular expression for the tests that belong in the guest; "" is all
 	memory int // MiB; 0 is the harness's default
 	// skips names the tests that may skip, each with the reason why that is right.
 	skips map[string]string
@@ -26,8 +26,8 @@ type guestBinary struct {
 
 var guestBinaries = []guestBinary{
 	{pkg: "./tests/lab/guest"},
-	{pkg: "./internal/verbs", run: "^TestNativeBackend"},
-	{pkg: "./internal/hotplug", run: "^TestOnARealKernel"},
+	{pkg: "./internal/verbs", tests: "^TestNativeBackend"},
+	{pkg: "./internal/hotplug", tests: "^TestOnARealKernel"},
 	{pkg: "./tests/lab/system"},
 }
 
@@ -99,7 +99,7 @@ func (b guestBinary) filter() string {
 	if chosen := os.Getenv("RDMA_EVENTS_LAB_RUN"); chosen != "" {
 		return chosen
 	}
-	return b.run
+	return b.tests
 }
 
 func (b guestBinary) compile(t *testing.T, dir string) string {
