@@ -19,7 +19,7 @@ import (
 type guestBinary struct {
 	pkg    string
 	tests  string // a regular expression for the tests that belong in the guest; "" is all
-	memory int // MiB; 0 is the harness's default
+	memory int    // MiB; 0 is the harness's default
 	// skips names the tests that may skip, each with the reason why that is right.
 	skips map[string]string
 }
