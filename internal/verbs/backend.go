@@ -53,6 +53,13 @@ type Probe interface {
 	// outcome, OutcomeError included; ErrClosed when Close came first.
 	Round(pause time.Duration) (Round, error)
 
+	// Rounds is Round again and again: the first after pace.Pause, the others
+	// every pace.Interval, for pace.For at most. It returns how many rounds it
+	// filled in, and ends early when they are full and with a round that does
+	// not succeed, a canceled one included. Between its rounds the thread sleeps
+	// and does nothing else.
+	Rounds(rounds []Round, pace Pace) (int, error)
+
 	// Nudge ends the pause of the Round that is under way, or else of the next
 	// one, with OutcomeCanceled and no error. It does not block, and does
 	// nothing once the probe is closed.

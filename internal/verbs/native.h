@@ -83,9 +83,10 @@ struct round {
 	int64_t start, wake, get, arm, drain, hold, ack, total;
 };
 struct result native_probe_open(struct device *d, const struct probe_config *c, struct probe **out);
-// native_probe_round waits for pause_ns and then does one round. A wait that
-// native_probe_nudge ends is a canceled round.
-void native_probe_round(struct probe *p, int64_t pause_ns, struct round *out);
+// native_probe_rounds does rounds at a pace (verbs.Pace) and returns how many. A
+// wait that native_probe_nudge ends is a canceled round.
+int native_probe_rounds(struct probe *p, int64_t pause_ns, int64_t interval_ns, int64_t for_ns,
+			struct round *out, int cap);
 void native_probe_nudge(struct probe *p);
 struct result native_probe_close(struct probe *p);
 

@@ -24,8 +24,11 @@ import (
 	"rdma_events/internal/ledger"
 )
 
-// runsPerRead bounds how many runs one call into the library hands over.
-const runsPerRead = 256
+// What one call into the library hands over at most.
+const (
+	runsPerRead   = 256
+	roundsPerCall = 64
+)
 
 // Native returns the backend over libibverbs, which is opened at the first
 // Open. Its sysfs is that of root, normally "/sys".
@@ -306,7 +309,8 @@ type nativeProbe struct {
 	c      *C.struct_probe
 	d      *nativeDevice
 	port   int
-	spoilt bool // by Round's goroutine
+	spoilt bool                          // by Round's goroutine
+	out    [roundsPerCall]C.struct_round // Round's own
 	idle   chan struct{}
 
 	mu        sync.Mutex
@@ -315,29 +319,43 @@ type nativeProbe struct {
 }
 
 func (p *nativeProbe) Round(pause time.Duration) (Round, error) {
+	one := [1]Round{{Outcome: OutcomeCanceled}}
+	_, err := p.Rounds(one[:], Pace{Pause: pause})
+	return one[0], err
+}
+
+func (p *nativeProbe) Rounds(rounds []Round, pace Pace) (int, error) {
 	if err := p.d.enter(); err != nil {
-		return Round{}, opError("probe", p.d.name, p.port, err)
+		return 0, opError("probe", p.d.name, p.port, err)
 	}
 	defer p.d.leave()
+	room := min(len(rounds), len(p.out))
+	if room == 0 {
+		return 0, nil
+	}
 	if !p.take() {
-		return Round{}, opError("probe", p.d.name, p.port, ErrClosed)
+		return 0, opError("probe", p.d.name, p.port, ErrClosed)
 	}
 	defer func() { p.idle <- struct{}{} }()
-	var r C.struct_round
-	C.native_probe_round(p.c, C.int64_t(pause), &r)
-	if Outcome(r.outcome) == OutcomeCanceled {
-		canceled := Round{Outcome: OutcomeCanceled}
-		if p.d.isClosed() {
-			return canceled, opError("probe", p.d.name, p.port, ErrClosed)
-		}
-		return canceled, nil
+	n := int(C.native_probe_rounds(p.c, C.int64_t(pace.Pause), C.int64_t(pace.Interval), C.int64_t(pace.For),
+		&p.out[0], C.int(room)))
+	for i := range n {
+		rounds[i] = goRound(&p.out[i])
 	}
-	p.spoilt = r.usable == 0
+	last := &p.out[n-1]
+	if Outcome(last.outcome) == OutcomeCanceled && p.d.isClosed() {
+		return n, opError("probe", p.d.name, p.port, ErrClosed)
+	}
+	p.spoilt = last.usable == 0
+	return n, nil
+}
+
+func goRound(r *C.struct_round) Round {
 	return Round{
-		Outcome: Outcome(r.outcome), Status: roundStatus(&r), Start: int64(r.start),
+		Outcome: Outcome(r.outcome), Status: roundStatus(r), Start: int64(r.start),
 		Wake: int64(r.wake), Get: int64(r.get), Arm: int64(r.arm), Drain: int64(r.drain),
 		Hold: int64(r.hold), Ack: int64(r.ack), Total: int64(r.total),
-	}, nil
+	}
 }
 
 // Nudge implements Probe. The lock keeps destroy from freeing what it writes to.

@@ -276,7 +276,7 @@ static int paused(struct probe *p, int64_t pause_ns)
 	return err == ETIMEDOUT;
 }
 
-void native_probe_round(struct probe *p, int64_t pause_ns, struct round *out)
+static void one_round(struct probe *p, int64_t pause_ns, struct round *out)
 {
 	struct result r = clear(p);
 
@@ -300,4 +300,23 @@ void native_probe_round(struct probe *p, int64_t pause_ns, struct round *out)
 	tidy(p, out);
 	count_round(p, out->outcome);
 	out->usable = out->outcome != O_ERROR || p->c.method == M_FLUSH;
+}
+
+int native_probe_rounds(struct probe *p, int64_t pause_ns, int64_t interval_ns, int64_t for_ns,
+			struct round *out, int cap)
+{
+	int64_t due = now() + pause_ns, last = due + for_ns, t = now();
+	int n = 0;
+
+	for (;;) {
+		one_round(p, due - t, &out[n]);
+		if (out[n++].outcome != O_SUCCESS || n == cap || interval_ns <= 0)
+			return n;
+		t = now();
+		due += interval_ns;
+		if (due < t)
+			due += (t - due) / interval_ns * interval_ns;
+		if (due > last)
+			return n;
+	}
 }

@@ -56,12 +56,13 @@ static struct ibv_ah_attr own_address(const struct probe *p)
 }
 
 // The library's own retries must end before the round's deadline, or a broken
-// path would look like a lost completion: local ACK timeout is 4.096 us << n.
+// path would look like a lost completion: the local ACK timeout is 4.096 us << n,
+// and a device may take four times that (InfiniBand specification, 9.7.6.1.3).
 static uint8_t ack_timeout(const struct probe *p, int tries)
 {
 	uint8_t n = 1;
 
-	while (n < 20 && (4096LL << (n + 1)) * tries < p->c.timeout_ns / 2)
+	while (n < 20 && (4096LL << (n + 1)) * tries < p->c.timeout_ns / 4)
 		n++;
 	return n;
 }

@@ -75,6 +75,13 @@ type ProbeConfig struct {
 	PKeyIdx  int           // -1: the first full-member P_Key
 }
 
+// Pace says when the rounds of one call are: the first after Pause, others
+// every Interval as long as they begin within For of the first. Interval or For
+// 0: one round. A round that takes longer than Interval skips what it missed.
+type Pace struct {
+	Pause, Interval, For time.Duration
+}
+
 // Round is the result of one probe round. Durations are ns of CLOCK_MONOTONIC
 // and 0 where the round did not come that far.
 type Round struct {

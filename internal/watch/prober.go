@@ -24,6 +24,7 @@ type prober struct {
 	method        verbs.Method
 	fallback      bool   // method is not the first choice
 	told          string // the last reason reported
+	rounds        [64]verbs.Round
 }
 
 // probers returns one prober for each watched port and completion vector.
@@ -110,12 +111,17 @@ func (p *prober) round(ctx context.Context) error {
 	if p.outdated() {
 		return p.renew(ctx)
 	}
-	r, err := p.probe.Round(p.pause())
-	if err != nil || r.Outcome == verbs.OutcomeCanceled {
+	interval := p.s.o.Probe.Interval
+	n, err := p.probe.Rounds(p.rounds[:], verbs.Pace{Pause: p.pause(), Interval: interval, For: roundsWait})
+	for _, r := range p.rounds[:n] {
+		if r.Outcome != verbs.OutcomeCanceled {
+			p.next = p.next.Add(interval)
+			p.report(r)
+		}
+	}
+	if err != nil {
 		return err
 	}
-	p.next = p.next.Add(p.s.o.Probe.Interval)
-	p.report(r)
 	if !p.probe.Usable() {
 		return p.drop()
 	}

@@ -94,11 +94,19 @@ type failingProbe struct {
 }
 
 func (p failingProbe) Round(pause time.Duration) (verbs.Round, error) {
-	r, err := p.Probe.Round(pause)
-	if r.Outcome == verbs.OutcomeSuccess {
-		r.Outcome, r.Status = p.outcome, p.outcome.String()
+	var one [1]verbs.Round
+	_, err := p.Rounds(one[:], verbs.Pace{Pause: pause})
+	return one[0], err
+}
+
+func (p failingProbe) Rounds(rounds []verbs.Round, pace verbs.Pace) (int, error) {
+	n, err := p.Probe.Rounds(rounds[:1], pace)
+	for i := range rounds[:n] {
+		if r := &rounds[i]; r.Outcome == verbs.OutcomeSuccess {
+			r.Outcome, r.Status = p.outcome, p.outcome.String()
+		}
 	}
-	return r, err
+	return n, err
 }
 
 func TestAnAutomaticChoiceTriesEachMethodOnce(t *testing.T) {
@@ -191,4 +199,24 @@ type countingDevice struct {
 func (d countingDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
 	*d.made++
 	return d.Device.NewProbe(c)
+}
+
+func TestRoundsAtAShortIntervalKeepTheirPaceAndComeTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "roce2", "")
+		r.o.Probe.Interval, r.o.Probe.Timeout = 4*time.Millisecond, 3*time.Millisecond
+		batches := 0
+		r.start(func(b Batch) error {
+			if len(rounds(b.Items)) > 0 {
+				batches++
+			}
+			return r.collect(b)
+		})
+		items := rounds(r.after(10 * time.Second))
+		require.InDelta(t, 2500, len(items), 60)
+		require.Less(t, batches, 110)
+		for i := 1; i < len(items); i++ {
+			require.EqualValues(t, 4*time.Millisecond, items[i].Start-items[i-1].Start)
+		}
+	})
 }

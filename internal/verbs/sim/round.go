@@ -34,6 +34,27 @@ func (p *probe) Round(pause time.Duration) (verbs.Round, error) {
 	return canceled, opError("probe", p.d.attr.Name, p.c.Port, verbs.ErrClosed)
 }
 
+// Rounds implements verbs.Probe.
+func (p *probe) Rounds(rounds []verbs.Round, pace verbs.Pace) (int, error) {
+	due := p.d.w.clock() + int64(pace.Pause)
+	last := due + int64(pace.For)
+	for n := range rounds {
+		r, err := p.Round(time.Duration(due - p.d.w.clock()))
+		rounds[n] = r
+		if err != nil {
+			return n, err
+		}
+		due += int64(pace.Interval)
+		if now := p.d.w.clock(); pace.Interval > 0 && due < now {
+			due += (now - due) / int64(pace.Interval) * int64(pace.Interval)
+		}
+		if r.Outcome != verbs.OutcomeSuccess || pace.Interval <= 0 || due > last {
+			return n + 1, nil
+		}
+	}
+	return len(rounds), nil
+}
+
 // nudged waits for pause and reports whether Nudge ended it. Closing ends it
 // too; the round that follows then finds the gate shut.
 func (p *probe) nudged(pause time.Duration) bool {

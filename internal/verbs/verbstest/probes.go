@@ -3,6 +3,7 @@ package verbstest
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -16,6 +17,8 @@ func probeCases() []testCase {
 		{"with ack_batch 4 fewer than 4 events wait and none after Close", nil, eachMethod(batchesAreBounded)},
 		{"the durations of a round fit together", nil, eachMethod(durationsFit)},
 		{"a vector, port or method that does not exist is ErrUnsupported", nil, impossibleProbes},
+		{"rounds of one call keep to their pace", nil, roundsKeepPace},
+		{"a nudge ends the rounds of one call", nil, nudgeEndsRounds},
 		{"probes of several vectors run side by side", nil, vectorsSideBySide},
 		{"rc_write cannot be made while the link is down", []Capability{Link}, rcWriteNeedsLink},
 		{"rc_write ends in an error when the link is lost", []Capability{Link}, rcWriteLosesLink},
@@ -268,5 +271,41 @@ func flushWithoutLink(s *session) {
 	s.awaitState("down", func(a verbs.PortAttr) bool { return a.State == verbs.PortDown })
 	p := s.probe(verbs.MethodFlush, 1)
 	s.round(p)
+	s.closeProbe(p)
+}
+
+func roundsKeepPace(s *session) {
+	const interval = 10 * time.Millisecond
+	p := s.probe(s.f.Methods[0], 1)
+	rounds := make([]verbs.Round, 10)
+	n, err := p.Rounds(rounds, verbs.Pace{Pause: interval, Interval: interval, For: 4*interval + interval/2})
+	require.NoError(s.t, err)
+	require.Positive(s.t, n)
+	require.LessOrEqual(s.t, n, 5, "the last one begins four and a half intervals after the first")
+	for i := 1; i < n; i++ {
+		require.Equal(s.t, verbs.OutcomeSuccess, rounds[i].Outcome)
+		// A round may begin late, and the next on time.
+		require.Greater(s.t, rounds[i].Start, rounds[i-1].Start)
+	}
+	full, err := p.Rounds(rounds[:2], verbs.Pace{Interval: time.Microsecond, For: time.Hour})
+	require.NoError(s.t, err)
+	require.Equal(s.t, 2, full, "no more than there is room for")
+	s.closeProbe(p)
+	require.EqualValues(s.t, n+2, s.counts(s.f.Methods[0]).Rounds)
+}
+
+func nudgeEndsRounds(s *session) {
+	p := s.probe(s.f.Methods[0], 1)
+	ended := make(chan []verbs.Round, 1)
+	go func() {
+		rounds := make([]verbs.Round, 10)
+		n, err := p.Rounds(rounds, verbs.Pace{Interval: time.Hour, For: 10 * time.Hour})
+		if err == nil {
+			ended <- rounds[:n]
+		}
+	}()
+	p.Nudge()
+	rounds := receive(s.t, "Rounds", ended)
+	require.Equal(s.t, verbs.OutcomeCanceled, rounds[len(rounds)-1].Outcome)
 	s.closeProbe(p)
 }

@@ -1,0 +1,388 @@
+//go:build linux && cgo
+
+package verbs_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+)
+
+// doFailures tries each failure on a device of its own.
+func doFailures(s *session) error {
+	for _, f := range s.Failures {
+		err := s.fail(f)
+		s.FailCall = 0
+		s.report.Failures = append(s.report.Failures, describe(err))
+	}
+	return nil
+}
+
+// fail returns the error of the stage's call.
+func (s *session) fail(f failure) error {
+	arm := func(stage string) {
+		if f.Stage == stage {
+			s.FailErrno, s.FailStyle, s.FailSkip, s.FailCall = f.Errno, f.Style, f.Skip, int32(f.Call)
+		}
+	}
+	led, file, err := ledger.New("standin")
+	if err != nil {
+		return err
+	}
+	defer led.Close()
+	defer file.Close()
+	sysfs, nodes := "sys", "dev"
+	if f.Netns {
+		sysfs = "netns"
+	}
+	if f.NoNode {
+		nodes = "nowhere"
+	}
+	arm("open")
+	d, err := s.backend(sysfs, nodes).Open("standin0", led)
+	if err != nil || f.Stage == "open" {
+		return err
+	}
+	err = s.failOpen(d, f, arm)
+	arm("close")
+	if closing := d.Close(long); err == nil {
+		err = closing
+	}
+	return err
+}
+
+func (s *session) failOpen(d verbs.Device, f failure, arm func(string)) error {
+	s.dev = d
+	switch f.Stage {
+	case "query":
+		arm("query")
+		_, err := d.QueryPort(1)
+		return err
+	case "read":
+		if err := s.inject(event{Type: int32(verbs.EventPortErr), Element: 1}); err != nil {
+			return err
+		}
+		arm("read")
+		_, err := d.ReadEvents(make([]verbs.Run, 1), long)
+		return err
+	case "close":
+		return nil
+	}
+	s.Timeout, s.Cursor = long, 0
+	copy(s.control.Plan[:], f.Plan+"\x00")
+	if f.Plan != "" {
+		s.Timeout = missed
+	}
+	arm("probe")
+	p, err := s.probe(f.Method)
+	if err != nil || f.Stage == "probe" {
+		return err
+	}
+	arm("round")
+	r, err := p.Round(0)
+	if f.Stage == "round" && err == nil && r.Status != "" {
+		err = fmt.Errorf("%s: %s", r.Outcome, r.Status)
+	}
+	arm("close probe")
+	if closing := p.Close(long); err == nil {
+		err = closing
+	}
+	return err
+}
+
+type failureRow struct {
+	failure
+	want []string // sentinels
+	text string   // part of the error
+}
+
+// requireFailures lets each row's call fail and compares what came of it.
+func requireFailures(t *testing.T, rows []failureRow) {
+	t.Helper()
+	o := order{Kind: "failures", GIDIndex: -1, PKeyIdx: -1}
+	for _, row := range rows {
+		o.Failures = append(o.Failures, row.failure)
+	}
+	r := well(t, o)
+	require.Len(t, r.Failures, len(rows))
+	for i, row := range rows {
+		name := fmt.Sprintf("%s in stage %s: errno %d, style %d", row.Call, row.Stage, row.Errno, row.Style)
+		require.ElementsMatch(t, row.want, r.Failures[i].Is, "%s: %s", name, r.Failures[i].Text)
+		require.Contains(t, r.Failures[i].Text, row.text, name)
+		require.NotEmpty(t, r.Failures[i].Text, name)
+	}
+}
+
+func TestAFailedOpenSaysWhy(t *testing.T) {
+	row := func(c ledger.Call, errno unix.Errno, want ...string) failureRow {
+		return failureRow{failure: failure{Stage: "open", Call: c, Errno: int32(errno)}, want: want}
+	}
+	var rows []failureRow
+	for _, c := range []ledger.Call{ledger.CallGetDeviceList, ledger.CallOpenDevice, ledger.CallQueryDevice} {
+		rows = append(rows,
+			row(c, unix.EACCES, "permission"), row(c, unix.EPERM, "permission"),
+			row(c, unix.ENODEV, "unsupported"), row(c, unix.ENOSYS, "unsupported"), row(c, unix.ENOENT, "unsupported"),
+			row(c, unix.ENXIO, "no device"), row(c, unix.EIO, "no device"),
+			row(c, unix.ENOMEM, "limit"), row(c, unix.EAGAIN, "limit"), row(c, unix.ENOSPC, "limit"),
+			row(c, unix.EMFILE, "limit"), row(c, unix.ENFILE, "limit"), row(c, unix.EINVAL),
+			failureRow{failure{Stage: "open", Call: c, Errno: int32(unix.EPERM), Netns: true}, []string{"netns", "permission"}, ""},
+			failureRow{failure{Stage: "open", Call: c, Errno: int32(unix.EIO), NoNode: true}, []string{"unsupported"}, "mount it"},
+			failureRow{failure{Stage: "open", Call: c, Style: styleSilent}, []string{"no device"}, "input/output error"},
+		)
+	}
+	for i := range rows {
+		if rows[i].text == "" {
+			rows[i].text = rows[i].Call.String()
+		}
+	}
+	requireFailures(t, rows)
+}
+
+// What can fail while a probe is made, with the method that calls it and how
+// often it goes well before.
+var probeCalls = []failure{
+	{Call: ledger.CallAllocPD, Method: verbs.MethodRCWrite},
+	{Call: ledger.CallCreateCompChannel, Method: verbs.MethodRCWrite},
+	{Call: ledger.CallCreateCQ, Method: verbs.MethodRCWrite},
+	{Call: ledger.CallCreateCQ, Method: verbs.MethodUDSend, Skip: 1},
+	{Call: ledger.CallReqNotifyCQ, Method: verbs.MethodRCWrite},
+	{Call: ledger.CallCreateQP, Method: verbs.MethodRCWrite},
+	{Call: ledger.CallModifyQP, Method: verbs.MethodRCWrite},
+	{Call: ledger.CallModifyQP, Method: verbs.MethodRCWrite, Skip: 1},
+	{Call: ledger.CallModifyQP, Method: verbs.MethodRCWrite, Skip: 2},
+	{Call: ledger.CallModifyQP, Method: verbs.MethodUDSend, Skip: 2},
+	{Call: ledger.CallCreateAH, Method: verbs.MethodUDSend},
+	{Call: ledger.CallRegMR, Method: verbs.MethodUDSend},
+	{Call: ledger.CallPostRecv, Method: verbs.MethodUDSend, Skip: 3},
+}
+
+func TestAProbeThatCannotBeMadeSaysWhyAndLeavesNothingBehind(t *testing.T) {
+	var rows []failureRow
+	for _, f := range probeCalls {
+		f.Stage = "probe"
+		for errno, want := range map[unix.Errno]string{
+			unix.ENOMEM: "limit", unix.EAGAIN: "limit", unix.ENOSPC: "limit", unix.EMFILE: "limit", unix.ENFILE: "limit",
+			unix.EACCES: "permission", unix.EPERM: "permission", unix.EIO: "no device",
+			unix.EINVAL: "unsupported", unix.EOPNOTSUPP: "unsupported", unix.ENOSYS: "unsupported",
+			unix.ENETUNREACH: "unsupported", unix.ETIMEDOUT: "unsupported", unix.ENODEV: "unsupported",
+		} {
+			f.Errno = int32(errno)
+			for _, f.Style = range []int32{styleManual, styleMinusOne} {
+				rows = append(rows, failureRow{f, []string{want}, f.Call.String() + " standin0 port 1: "})
+			}
+		}
+		f.Style = styleSilent
+		rows = append(rows, failureRow{f, []string{"no device"}, f.Call.String()})
+	}
+	requireFailures(t, rows)
+}
+
+func TestEveryReturnConventionIsUnderstood(t *testing.T) {
+	var rows []failureRow
+	add := func(stage string, c ledger.Call, m verbs.Method, skip int32, want []string, text string, styles ...int32) {
+		for _, style := range styles {
+			rows = append(rows, failureRow{failure{Stage: stage, Call: c, Errno: int32(unix.ENOMEM), Style: style, Skip: skip, Method: m}, want, text})
+		}
+	}
+	limit := []string{"limit"}
+	const text = "cannot allocate memory"
+	every := []int32{styleManual, styleNegative, styleMinusOne}
+	add("query", ledger.CallQueryPort, 0, 0, limit, text, every...)
+	add("open", ledger.CallQueryDevice, 0, 0, limit, text, every...)
+	for _, m := range allMethods {
+		for _, c := range []ledger.Call{ledger.CallDestroyQP, ledger.CallDestroyCQ, ledger.CallDestroyCompChannel, ledger.CallDeallocPD} {
+			if m != verbs.MethodFlush || c != ledger.CallDestroyQP { // that one has none to destroy any more
+				add("close probe", c, m, 0, limit, text, every...)
+			}
+		}
+		add("round", ledger.CallReqNotifyCQ, m, 0, nil, "error: ibv_req_notify_cq: "+text, every...)
+	}
+	add("close probe", ledger.CallDestroyAH, verbs.MethodUDSend, 0, limit, text, every...)
+	add("close probe", ledger.CallDeregMR, verbs.MethodUDSend, 0, limit, text, every...)
+	add("round", ledger.CallDestroyQP, verbs.MethodFlush, 0, nil, "error: ibv_destroy_qp: "+text, every...)
+	add("round", ledger.CallCreateQP, verbs.MethodFlush, 0, nil, "error: ibv_create_qp: "+text, styleManual)
+	add("round", ledger.CallModifyQP, verbs.MethodFlush, 1, nil, "error: ibv_modify_qp: "+text, every...)
+	add("round", ledger.CallPostRecv, verbs.MethodFlush, 0, nil, "error: ibv_post_recv: "+text, every...)
+	add("round", ledger.CallPostSend, verbs.MethodRCWrite, 0, nil, "error: ibv_post_send: "+text, every...)
+	// Only the sign says that these failed.
+	add("round", ledger.CallPollCQ, verbs.MethodRCWrite, 0, nil, "error: ibv_poll_cq: input/output error", styleNegative, styleSilent)
+	add("round", ledger.CallGetCQEvent, verbs.MethodRCWrite, 1, nil, "error: ibv_get_cq_event: "+text, styleManual)
+	add("round", ledger.CallGetCQEvent, verbs.MethodRCWrite, 1, nil, "error: ibv_get_cq_event: input/output error", styleSilent)
+	for _, m := range allMethods {
+		for _, c := range []ledger.Call{ledger.CallPollCQ, ledger.CallReqNotifyCQ} {
+			rows = append(rows, failureRow{
+				failure{Stage: "round", Call: c, Errno: int32(unix.EIO), Style: styleNegative, Method: m, Plan: "-"},
+				nil, "error: " + c.String() + ": input/output error",
+			})
+		}
+	}
+	add("read", ledger.CallGetAsyncEvent, 0, 0, limit, text, styleManual)
+	add("read", ledger.CallGetAsyncEvent, 0, 0, []string{"no device"}, "input/output error", styleSilent)
+	add("close", ledger.CallCloseDevice, 0, 0, limit, text, styleManual)
+	add("close", ledger.CallCloseDevice, 0, 0, []string{"no device"}, "input/output error", styleSilent)
+	requireFailures(t, rows)
+}
+
+// doQuery asks for the port.
+func doQuery(s *session) error {
+	if err := s.open(); err != nil {
+		return err
+	}
+	var err error
+	s.report.Port, err = s.dev.QueryPort(1)
+	s.check("query", err)
+	s.check("close", s.dev.Close(long))
+	return nil
+}
+
+func TestAPortIsQueriedInOldAndNewLibraries(t *testing.T) {
+	want := verbs.PortAttr{
+		State: verbs.PortActive, Phys: 5, LinkLayer: verbs.LinkInfiniBand, MTU: 1024, LID: 17, SMLID: 1,
+		Width: "4x", RateGbps: 103.125,
+	}
+	for _, legacy := range []bool{false, true} {
+		r := well(t, order{Kind: "query", Legacy: legacy, LinkLayer: verbs.LinkInfiniBand})
+		require.Equal(t, want, r.Port)
+		require.Equal(t, legacy, bytes.Contains([]byte(names(r.Trace)), []byte(" legacy ")))
+		require.Equal(t, 2, r.Attr.Ports)
+		require.Equal(t, 4, r.Attr.Vectors)
+		require.Equal(t, "standin 1.0", r.Attr.Firmware)
+	}
+}
+
+// doHungProbe does a round and closes, and one call of that never returns.
+func doHungProbe(s *session) error {
+	if err := s.open(); err != nil {
+		return err
+	}
+	p, err := s.probe(verbs.MethodUDSend)
+	if err != nil {
+		return err
+	}
+	if s.Hang == ledger.CallAckCQEvents {
+		s.IgnoreAcks = 1 // and so the destroy waits, as the real one does
+	} else {
+		s.HangCall = int32(s.Hang)
+	}
+	if s.Hang == ledger.CallPostSend {
+		go func() { _, _ = p.Round(0) }()
+		s.check("entered", s.entered())
+	} else {
+		_, err = p.Round(0)
+		s.check("round", err)
+	}
+	begun := time.Now()
+	if s.Hang != ledger.CallCloseDevice {
+		s.check("close probe", p.Close(missed))
+	}
+	s.check("close", s.dev.Close(missed))
+	s.report.Took = time.Since(begun)
+	s.look()
+	return nil
+}
+
+func TestACloseThatTheLibraryHoldsIsGivenUpAtItsDeadline(t *testing.T) {
+	for hang, busy := range map[ledger.Call]ledger.Call{
+		ledger.CallAckCQEvents:        ledger.CallDestroyCQ,
+		ledger.CallPostSend:           ledger.CallPostSend,
+		ledger.CallDestroyQP:          ledger.CallDestroyQP,
+		ledger.CallDestroyAH:          ledger.CallDestroyAH,
+		ledger.CallDeregMR:            ledger.CallDeregMR,
+		ledger.CallDestroyCQ:          ledger.CallDestroyCQ,
+		ledger.CallDestroyCompChannel: ledger.CallDestroyCompChannel,
+		ledger.CallDeallocPD:          ledger.CallDeallocPD,
+		ledger.CallCloseDevice:        ledger.CallCloseDevice,
+	} {
+		t.Run(hang.String(), func(t *testing.T) {
+			t.Parallel()
+			r := carryOut(t, order{Kind: "hung probe", Hang: hang, GIDIndex: -1, PKeyIdx: -1})
+			want := []string{"close", "close probe"}
+			if hang == ledger.CallCloseDevice {
+				want = want[:1]
+			}
+			require.Len(t, r.Errors, len(want))
+			for _, call := range want {
+				require.Equal(t, []string{"stuck"}, r.Errors[call].Is, call)
+			}
+			require.Equal(t, busy, r.Busy.Call)
+			require.GreaterOrEqual(t, r.Took, missed)
+			require.Less(t, r.Took, long)
+			if hang == ledger.CallAckCQEvents {
+				require.Equal(t, "destroy_cq with 1 events unacknowledged", r.Violation)
+			}
+		})
+	}
+}
+
+// doLoad opens the device, which opens the library.
+func doLoad(s *session) error {
+	led, file, err := ledger.New("standin")
+	if err != nil {
+		return err
+	}
+	defer led.Close()
+	defer file.Close()
+	_, err = s.backend("sys", "dev").Open("standin0", led)
+	s.check("open", err)
+	return nil
+}
+
+func requireNoLibrary(t *testing.T, exe, libraries, text string) {
+	t.Helper()
+	r := carryOutWith(t, order{Kind: "load"}, exe, libraries)
+	require.Equal(t, []string{"no library"}, r.Errors["open"].Is)
+	require.Contains(t, r.Errors["open"].Text, text)
+}
+
+func TestALibraryThatLacksASymbolIsNamedWithIt(t *testing.T) {
+	whole, err := os.ReadFile(library(t))
+	require.NoError(t, err)
+	for c := ledger.CallGetDeviceList; c <= ledger.CallCloseDevice; c++ {
+		symbol := []byte("\x00" + c.String() + "\x00")
+		if !bytes.Contains(whole, symbol) {
+			continue // inline in the header, or read from sysfs
+		}
+		t.Run(c.String(), func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			renamed := bytes.Replace(symbol, []byte("ibv"), []byte("xyz"), 1)
+			without := bytes.ReplaceAll(whole, symbol, renamed)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "libibverbs.so.1"), without, 0o755))
+			exe, err := os.Executable()
+			require.NoError(t, err)
+			requireNoLibrary(t, exe, dir, "libibverbs.so.1 has no "+c.String())
+		})
+	}
+}
+
+func TestALibraryThatIsNotThereIsSaidToBeMissing(t *testing.T) {
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	program, err := os.ReadFile(exe)
+	require.NoError(t, err)
+	// This host may have the real one; so the program looks for another name.
+	other := bytes.ReplaceAll(program, []byte("libibverbs.so.1\x00"), []byte("libibverbs.so.0\x00"))
+	require.NotEqual(t, len(program), 0)
+	require.False(t, bytes.Equal(program, other))
+	dir := t.TempDir()
+	exe = filepath.Join(dir, "program")
+	require.NoError(t, os.WriteFile(exe, other, 0o755))
+	requireNoLibrary(t, exe, dir, "libibverbs.so.0: cannot open shared object file")
+}
+
+func TestALibraryThatIsBrokenIsSaidToBe(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "libibverbs.so.1"), []byte("\x7fELF"), 0o755))
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	requireNoLibrary(t, exe, dir, "file too short")
+}

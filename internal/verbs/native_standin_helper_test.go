@@ -1,0 +1,212 @@
+//go:build linux && cgo
+
+package verbs_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+)
+
+// control is struct control of testdata/standin/standin.h.
+type control struct {
+	Size, FailCall, FailErrno, FailSkip, FailStyle, HangCall      int32
+	IgnoreAcks, WCStatus, PostErr, Legacy, PortState, LinkLayer   int32
+	LID, Removed, Cursor, AsyncWrite, ChannelWrite, Gate, Entered int32
+	TraceLen                                                      int32
+	CQ, QP, SRQ, WQ                                               uint64
+	Plan, Violation                                               [256]byte
+	Trace                                                         [1 << 18]byte
+}
+
+// The ways of a call to fail (standin.h).
+const (
+	styleManual int32 = iota
+	styleNegative
+	styleMinusOne
+	styleSilent
+)
+
+// session is a helper process with its device.
+type session struct {
+	order
+	*control
+	root   string
+	led    *ledger.Ledger
+	dev    verbs.Device
+	report report
+}
+
+// long is a deadline that nothing here should meet.
+const long = 15 * time.Second
+
+var drivers = map[string]func(*session) error{
+	"rounds": doRounds, "failures": doFailures, "async": doAsync, "load": doLoad, "query": doQuery,
+	"hung ack": doHungAck, "hung probe": doHungProbe, "closing": doClosing, "removal": doRemoval,
+}
+
+// helper carries out an order and prints its report.
+func helper(text string) int {
+	s := &session{root: os.Getenv("STANDIN_ROOT")}
+	time.AfterFunc(60*time.Second, func() { panic("the helper process hangs") })
+	err := json.Unmarshal([]byte(text), &s.order)
+	if err == nil {
+		err = s.mapControl(os.Getenv("STANDIN_CONTROL"))
+	}
+	if err == nil {
+		err = drivers[s.Kind](s)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	s.report.Violation = cstring(s.Violation[:])
+	s.report.Trace = strings.Split(strings.TrimSpace(string(s.Trace[:s.TraceLen])), "\n")
+	if err := json.NewEncoder(os.Stdout).Encode(s.report); err != nil {
+		return 1
+	}
+	return 0
+}
+
+func (s *session) mapControl(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	const size = int(unsafe.Sizeof(control{}))
+	if err := f.Truncate(int64(size)); err != nil {
+		return err
+	}
+	mem, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return err
+	}
+	s.control = (*control)(unsafe.Pointer(&mem[0]))
+	s.control.WCStatus, s.control.PostErr = s.order.WCStatus, s.order.PostErr
+	s.PortState, s.LID = int32(verbs.PortActive), 17
+	s.control.LinkLayer = int32(verbs.LinkEthernet)
+	if s.order.LinkLayer != 0 {
+		s.control.LinkLayer = int32(s.order.LinkLayer)
+	}
+	if s.order.Legacy {
+		s.control.Legacy = 1
+	}
+	copy(s.control.Plan[:], s.order.Plan)
+	return f.Close()
+}
+
+func cstring(b []byte) string {
+	text, _, _ := bytes.Cut(b, []byte{0})
+	return string(text)
+}
+
+func (s *session) backend(sysfs, nodes string) verbs.Backend {
+	return verbs.NativeAt(verbs.NewSysfs(filepath.Join(s.root, sysfs)), filepath.Join(s.root, nodes))
+}
+
+func (s *session) open() error {
+	var file *os.File
+	var err error
+	if s.led, file, err = ledger.New("standin"); err != nil {
+		return err
+	}
+	if err := file.Close(); err != nil {
+		return err
+	}
+	if s.dev, err = s.backend("sys", "dev").Open("standin0", s.led); err != nil {
+		return err
+	}
+	s.report.Attr = s.dev.Attr()
+	if s.Size != int32(unsafe.Sizeof(control{})) {
+		return fmt.Errorf("the stand-in's control page has %d bytes", s.Size)
+	}
+	return nil
+}
+
+func (s *session) probe(m verbs.Method) (verbs.Probe, error) {
+	return s.dev.NewProbe(verbs.ProbeConfig{
+		Port: 1, Vector: 2, Method: m, Timeout: s.Timeout, AckBatch: s.AckBatch,
+		GIDIndex: s.GIDIndex, PKeyIdx: s.PKeyIdx,
+	})
+}
+
+// check notes an error that was not to be.
+func (s *session) check(what string, err error) {
+	if err == nil {
+		return
+	}
+	if s.report.Errors == nil {
+		s.report.Errors = map[string]errReport{}
+	}
+	s.report.Errors[what] = describe(err)
+}
+
+func describe(err error) errReport {
+	if err == nil {
+		return errReport{}
+	}
+	r := errReport{Text: err.Error()}
+	for name, sentinel := range map[string]error{
+		"closed": verbs.ErrClosed, "stuck": verbs.ErrStuck, "no library": verbs.ErrNoLibrary, "no device": verbs.ErrNoDevice,
+		"permission": verbs.ErrPermission, "netns": verbs.ErrExcludedNetns, "unsupported": verbs.ErrUnsupported,
+		"limit": verbs.ErrLimit,
+	} {
+		if errors.Is(err, sentinel) {
+			r.Is = append(r.Is, name)
+		}
+	}
+	return r
+}
+
+// inject puts an asynchronous event into the queue, as the kernel would.
+func (s *session) inject(e event) error {
+	objects := map[string]uint64{"cq": s.CQ, "qp": s.QP, "srq": s.SRQ, "wq": s.WQ}
+	element := e.Element
+	if e.Object != "" {
+		element = objects[e.Object]
+	}
+	record := binary.NativeEndian.AppendUint64(nil, element)
+	record = binary.NativeEndian.AppendUint32(record, uint32(e.Type))
+	_, err := unix.Write(int(s.AsyncWrite), append(record, 0, 0, 0, 0))
+	return err
+}
+
+// stray puts an event of the last probe's queue into its channel.
+func (s *session) stray() error {
+	_, err := unix.Write(int(s.ChannelWrite), binary.NativeEndian.AppendUint64(nil, s.CQ))
+	return err
+}
+
+// entered waits until a call hangs; release lets it go on.
+func (s *session) entered() error {
+	var word [8]byte
+	_, err := unix.Read(int(s.Entered), word[:])
+	return err
+}
+
+func (s *session) release() error {
+	_, err := unix.Write(int(s.Gate), binary.NativeEndian.AppendUint64(nil, 1))
+	return err
+}
+
+// look copies what the ledger says now.
+func (s *session) look() {
+	var snap ledger.Snapshot
+	s.led.Snapshot(&snap)
+	s.report.Events, s.report.Reader, s.report.Busy = snap.Events, snap.Reader, snap.Busy()
+	if len(snap.Probes) > 0 {
+		s.report.Counts = snap.Probes[0].ProbeCounts
+	}
+}

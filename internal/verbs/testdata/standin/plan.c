@@ -1,0 +1,68 @@
+#include <string.h>
+
+#include "standin.h"
+
+int release_when_empty;
+static struct ibv_wc kept[64];
+static int keeps;
+
+void release_kept(struct standin_cq *cq)
+{
+	int i;
+
+	for (i = 0; i < keeps; i++)
+		push(cq, &kept[i]);
+	keeps = 0;
+}
+
+// step copies the next word of the plan; past its end a round goes well.
+static void step(char *word, size_t size)
+{
+	const char *at = control->plan + control->cursor;
+	size_t n = strcspn(at, " ");
+
+	if (!*at) {
+		strcpy(word, "ce");
+		return;
+	}
+	n = n < size ? n : size - 1;
+	memcpy(word, at, n);
+	word[n] = 0;
+	control->cursor += n + (at[n] == ' ');
+}
+
+// perform does what the letters of the step say, in their order:
+//  c  the work request's completion is put into the queue
+//  e  an event, if the queue is armed, which it then is not any more
+//  E  an event whatever, and the queue stays as it is
+//  k  the completion is kept back
+//  r  what was kept back is put into the queue
+//  p  the same with an event, once a poll has found the queue empty
+//  R  the device is removed
+//  x  the post verb returns post_err and nothing is posted
+// Any other letter does nothing.
+int perform(struct standin_cq *cq, const struct ibv_wc *own)
+{
+	struct ibv_wc wc = *own;
+	char word[16], *c;
+
+	if (control->wc_status)
+		wc.status = control->wc_status < 0 ? IBV_WC_SUCCESS : control->wc_status;
+	step(word, sizeof word);
+	for (c = word; *c; c++) {
+		switch (*c) {
+		case 'c': push(cq, &wc); break;
+		case 'e': event(cq, 0); break;
+		case 'E': event(cq, 1); break;
+		case 'k':
+			if (keeps < 64)
+				kept[keeps++] = wc;
+			break;
+		case 'r': release_kept(cq); break;
+		case 'p': release_when_empty = 1; break;
+		case 'R': remove_device(); break;
+		case 'x': return control->post_err;
+		}
+	}
+	return 0;
+}

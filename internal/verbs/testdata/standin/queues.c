@@ -1,0 +1,280 @@
+#define _GNU_SOURCE
+#include <poll.h>
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "standin.h"
+
+struct ibv_cq *ibv_create_cq(struct ibv_context *ctx, int cqe, void *context, struct ibv_comp_channel *channel, int vector)
+{
+	struct standin_cq *s;
+
+	if (begin(C_CREATE_CQ))
+		return NULL;
+	note("create_cq cqe=%d vector=%d channel=%d", cqe, vector, channel != NULL);
+	if (vector >= ctx->num_comp_vectors || cqe > 64) {
+		errno = EINVAL;
+		return NULL;
+	}
+	s = calloc(1, sizeof *s);
+	s->cq.context = ctx;
+	s->cq.channel = channel;
+	s->cq.cq_context = context;
+	s->cq.cqe = cqe;
+	if (channel) {
+		channel->refcnt++;
+		control->cq = (uintptr_t)s;
+	}
+	live++;
+	return &s->cq;
+}
+
+// Like the kernel, a destroy drops what is queued and not read.
+static void drop_events(struct ibv_comp_channel *channel)
+{
+	struct pollfd p = { .fd = channel->fd, .events = POLLIN };
+	uint64_t handle;
+
+	while (poll(&p, 1, 0) > 0 && p.revents == POLLIN && read(channel->fd, &handle, sizeof handle) > 0)
+		;
+}
+
+int ibv_destroy_cq(struct ibv_cq *cq)
+{
+	struct standin_cq *s = (struct standin_cq *)cq;
+	int err = begin(C_DESTROY_CQ);
+
+	pthread_mutex_lock(&lock);
+	note("destroy_cq unacked=%u", s->reported - cq->comp_events_completed);
+	if (s->reported != cq->comp_events_completed)
+		violated("destroy_cq with %u events unacknowledged", s->reported - cq->comp_events_completed);
+	while (s->reported != cq->comp_events_completed || s->async_reported != cq->async_events_completed)
+		pthread_cond_wait(&changed, &lock);
+	if (cq->channel) {
+		cq->channel->refcnt--;
+		drop_events(cq->channel);
+	}
+	live--;
+	pthread_mutex_unlock(&lock);
+	free(s);
+	return err;
+}
+
+int event(struct standin_cq *s, int always)
+{
+	uint64_t handle = (uintptr_t)s;
+
+	if ((!s->armed && !always) || !s->cq.channel)
+		return 0;
+	if (!always)
+		s->armed = 0;
+	return write(control->channel_write, &handle, sizeof handle) < 0;
+}
+
+void push(struct standin_cq *s, const struct ibv_wc *wc)
+{
+	if ((int)s->count == s->cq.cqe) {
+		violated("completion queue overrun");
+		return;
+	}
+	s->ring[(s->head + s->count++) % 64] = *wc;
+}
+
+int poll_cq(struct ibv_cq *cq, int room, struct ibv_wc *wc)
+{
+	struct standin_cq *s = (struct standin_cq *)cq;
+	int err = begin(C_POLL_CQ), n = 0;
+
+	if (err)
+		return err;
+	pthread_mutex_lock(&lock);
+	for (; n < room && s->count; n++) {
+		wc[n] = s->ring[s->head++ % 64];
+		s->count--;
+	}
+	if (cq->channel)
+		note("poll_cq n=%d", n);
+	if (!n && cq->channel && release_when_empty) {
+		release_when_empty = 0;
+		release_kept(s);
+		event(s, 0);
+	}
+	pthread_mutex_unlock(&lock);
+	return n;
+}
+
+int req_notify_cq(struct ibv_cq *cq, int solicited_only)
+{
+	int err = begin(C_REQ_NOTIFY_CQ);
+
+	if (err || control->removed)
+		return err ? err : EIO;
+	pthread_mutex_lock(&lock);
+	note("req_notify_cq solicited_only=%d", solicited_only);
+	((struct standin_cq *)cq)->armed = 1;
+	pthread_mutex_unlock(&lock);
+	return 0;
+}
+
+struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
+{
+	static uint32_t last = 0x100;
+	struct standin_qp *s;
+
+	if (begin(C_CREATE_QP))
+		return NULL;
+	s = calloc(1, sizeof *s);
+	s->qp = (struct ibv_qp){
+		.context = pd->context, .pd = pd, .send_cq = init->send_cq, .recv_cq = init->recv_cq,
+		.qp_num = ++last, .qp_type = init->qp_type,
+	};
+	note("create_qp qp_num=%u type=%d", last, init->qp_type);
+	control->qp = (uintptr_t)s;
+	pd->handle++;
+	live++;
+	return &s->qp;
+}
+
+int ibv_destroy_qp(struct ibv_qp *qp)
+{
+	struct standin_qp *s = (struct standin_qp *)qp;
+	int err = begin(C_DESTROY_QP);
+
+	pthread_mutex_lock(&lock);
+	note("destroy_qp unacked=%u", s->reported - qp->events_completed);
+	while (s->reported != qp->events_completed)
+		pthread_cond_wait(&changed, &lock);
+	qp->pd->handle--;
+	live--;
+	pthread_mutex_unlock(&lock);
+	free(s);
+	return err;
+}
+
+// The attributes that each transition must have, from the kernel's
+// qp_state_table (drivers/infiniband/core/verbs.c).
+static int wanted(const struct ibv_qp *qp, int to)
+{
+	int ud = qp->qp_type == IBV_QPT_UD;
+
+	if (to == IBV_QPS_INIT && qp->state == IBV_QPS_RESET)
+		return IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | (ud ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS);
+	if (to == IBV_QPS_RTR && qp->state == IBV_QPS_INIT)
+		return ud ? IBV_QP_STATE : IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+			IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	if (to == IBV_QPS_RTS && qp->state == IBV_QPS_RTR)
+		return ud ? IBV_QP_STATE | IBV_QP_SQ_PSN : IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+			IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
+	return to == IBV_QPS_ERR && qp->state != IBV_QPS_RESET ? IBV_QP_STATE : -1;
+}
+
+static void note_attributes(const struct ibv_qp *qp, const struct ibv_qp_attr *a, int mask)
+{
+	if (a->qp_state == IBV_QPS_INIT)
+		note("modify_qp to=init mask=%#x own=%u port=%d pkey_index=%d access=%d qkey=%#x", mask, qp->qp_num,
+		     a->port_num, a->pkey_index, a->qp_access_flags, a->qkey);
+	else if (a->qp_state == IBV_QPS_RTR)
+		note("modify_qp to=rtr mask=%#x own=%u path_mtu=%d dest_qp_num=%u sgid_index=%d global=%d hop_limit=%d dlid=%d "
+		     "gid_end=%d port=%d", mask, qp->qp_num, a->path_mtu, a->dest_qp_num, a->ah_attr.grh.sgid_index,
+		     a->ah_attr.is_global, a->ah_attr.grh.hop_limit, a->ah_attr.dlid, a->ah_attr.grh.dgid.raw[15],
+		     a->ah_attr.port_num);
+	else if (a->qp_state == IBV_QPS_RTS)
+		note("modify_qp to=rts mask=%#x own=%u timeout=%d retry_cnt=%d rnr_retry=%d", mask, qp->qp_num, a->timeout,
+		     a->retry_cnt, a->rnr_retry);
+	else
+		note("modify_qp to=%d mask=%#x own=%u", a->qp_state, mask, qp->qp_num);
+}
+
+static int flush(struct standin_qp *s)
+{
+	int err = 0;
+
+	for (; s->posted && !err; s->posted--) {
+		struct ibv_wc wc = { .wr_id = s->receives[s->first_receive++ % 64], .status = IBV_WC_WR_FLUSH_ERR };
+
+		err = perform((struct standin_cq *)s->qp.recv_cq, &wc);
+	}
+	return err;
+}
+
+int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
+{
+	int err = begin(C_MODIFY_QP);
+
+	if (err || control->removed)
+		return err ? err : EIO;
+	pthread_mutex_lock(&lock);
+	note_attributes(qp, a, mask);
+	if (mask != wanted(qp, a->qp_state)) {
+		violated("modify_qp from %d to %d with mask %#x", qp->state, a->qp_state, mask);
+		err = EINVAL;
+	} else {
+		qp->state = a->qp_state;
+		if (qp->state == IBV_QPS_ERR)
+			err = flush((struct standin_qp *)qp);
+	}
+	pthread_mutex_unlock(&lock);
+	return err;
+}
+
+int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
+{
+	struct standin_qp *s = (struct standin_qp *)qp;
+	int err = begin(C_POST_RECV);
+
+	*bad = wr;
+	if (err)
+		return err;
+	if (wr->num_sge != 1 || wr->next)
+		violated("post_recv with %d elements", wr->num_sge);
+	if (s->posted >= 16) {
+		violated("receive queue overrun");
+		return ENOMEM;
+	}
+	s->receives[(s->first_receive + s->posted++) % 64] = wr->wr_id;
+	return 0;
+}
+
+// A datagram to oneself takes up a receive; without one it is dropped.
+static void receive(struct standin_qp *s)
+{
+	struct ibv_wc wc = { .opcode = IBV_WC_RECV, .byte_len = 40 };
+
+	if (!s->posted) {
+		violated("a datagram came without a receive");
+		return;
+	}
+	s->posted--;
+	wc.wr_id = s->receives[s->first_receive++ % 64];
+	push((struct standin_cq *)s->qp.recv_cq, &wc);
+}
+
+static void check_send(const struct ibv_qp *qp, const struct ibv_send_wr *wr)
+{
+	if (wr->next || wr->num_sge || !(wr->send_flags & IBV_SEND_SIGNALED) || qp->state != IBV_QPS_RTS)
+		violated("post_send of %d elements, flags %#x, in state %d", wr->num_sge, wr->send_flags, qp->state);
+	if (qp->qp_type == IBV_QPT_UD && (wr->opcode != IBV_WR_SEND || !wr->wr.ud.ah ||
+	    wr->wr.ud.remote_qpn != qp->qp_num || wr->wr.ud.remote_qkey != QKEY))
+		violated("post_send of a datagram to %u", wr->wr.ud.remote_qpn);
+	if (qp->qp_type == IBV_QPT_RC && wr->opcode != IBV_WR_RDMA_WRITE)
+		violated("post_send with opcode %d", wr->opcode);
+}
+
+int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad)
+{
+	struct ibv_wc wc = { .wr_id = wr->wr_id, .qp_num = qp->qp_num };
+	int err = begin(C_POST_SEND);
+
+	*bad = wr;
+	if (err || control->removed)
+		return err ? err : EIO;
+	pthread_mutex_lock(&lock);
+	note("post_send wr_id=%llu", (unsigned long long)wr->wr_id);
+	check_send(qp, wr);
+	if (qp->qp_type == IBV_QPT_UD)
+		receive((struct standin_qp *)qp);
+	err = perform((struct standin_cq *)qp->send_cq, &wc);
+	pthread_mutex_unlock(&lock);
+	return err;
+}

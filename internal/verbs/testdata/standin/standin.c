@@ -1,0 +1,347 @@
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "standin.h"
+
+struct control *control;
+pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+int live;
+
+static struct ibv_device device = {
+	.node_type = IBV_NODE_CA, .transport_type = IBV_TRANSPORT_IB,
+	.name = "standin0", .dev_name = "uverbs0",
+};
+static struct ibv_comp_channel *channels[16];
+static struct ibv_srq srq;
+static struct ibv_wq wq;
+
+__attribute__((constructor)) static void map_control(void)
+{
+	const char *path = getenv("STANDIN_CONTROL");
+	int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
+
+	if (fd < 0 || ftruncate(fd, sizeof *control))
+		abort();
+	control = mmap(NULL, sizeof *control, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (control == MAP_FAILED)
+		abort();
+	close(fd);
+	control->size = sizeof *control;
+	control->gate = eventfd(0, EFD_CLOEXEC);
+	control->entered = eventfd(0, EFD_CLOEXEC);
+	control->srq = (uintptr_t)&srq;
+	control->wq = (uintptr_t)&wq;
+}
+
+void note(const char *format, ...)
+{
+	int room = sizeof control->trace - control->trace_len, n;
+	va_list args;
+
+	va_start(args, format);
+	n = vsnprintf(control->trace + control->trace_len, room, format, args);
+	va_end(args);
+	if (n + 1 >= room)
+		return;
+	control->trace_len += n + 1;
+	control->trace[control->trace_len - 1] = '\n';
+}
+
+// The first violation is the one that matters.
+void violated(const char *format, ...)
+{
+	va_list args;
+
+	if (control->violation[0])
+		return;
+	va_start(args, format);
+	vsnprintf(control->violation, sizeof control->violation, format, args);
+	va_end(args);
+}
+
+static void hang(void)
+{
+	uint64_t word = 1;
+
+	control->hang_call = 0;
+	if (write(control->entered, &word, sizeof word) < 0 || read(control->gate, &word, sizeof word) < 0)
+		abort();
+}
+
+int begin(enum call call)
+{
+	int err = control->fail_errno;
+
+	if (control->hang_call == (int)call)
+		hang();
+	// What the real library leaves behind in errno when it succeeds.
+	if (control->fail_call != (int)call || control->fail_skip-- > 0) {
+		errno = ENOTTY;
+		return 0;
+	}
+	control->fail_call = 0;
+	if (control->fail_style == STYLE_SILENT)
+		return -1;
+	if (control->fail_style == STYLE_NEGATIVE)
+		return -err;
+	errno = err;
+	return control->fail_style == STYLE_MINUS_ONE ? -1 : err;
+}
+
+struct ibv_device **ibv_get_device_list(int *n)
+{
+	struct ibv_device **list;
+
+	if (begin(C_GET_DEVICE_LIST))
+		return NULL;
+	list = calloc(2, sizeof *list);
+	list[0] = &device;
+	if (n)
+		*n = 1;
+	return list;
+}
+
+void ibv_free_device_list(struct ibv_device **list)
+{
+	free(list);
+}
+
+const char *ibv_get_device_name(struct ibv_device *d)
+{
+	return d->name;
+}
+
+static void fill_port(struct ibv_port_attr *a)
+{
+	*a = (struct ibv_port_attr){
+		.state = control->port_state, .phys_state = 5, .link_layer = control->link_layer,
+		.active_mtu = IBV_MTU_1024, .lid = control->lid, .sm_lid = 1, .active_width = 2, .active_speed = 32,
+		.gid_tbl_len = 8, .pkey_tbl_len = 4,
+	};
+}
+
+static int query_port(struct ibv_context *ctx, uint8_t port, struct ibv_port_attr *a, size_t size)
+{
+	int err = begin(C_QUERY_PORT);
+
+	(void)ctx;
+	note("query_port port=%d", port);
+	if (err)
+		return err;
+	if (control->removed)
+		return EIO;
+	if (size != sizeof *a)
+		violated("query_port with %zu bytes", size);
+	fill_port(a);
+	return 0;
+}
+
+#undef ibv_query_port
+int ibv_query_port(struct ibv_context *ctx, uint8_t port, struct _compat_ibv_port_attr *a)
+{
+	struct ibv_port_attr all;
+	int err = query_port(ctx, port, &all, sizeof all);
+
+	note("legacy query_port");
+	// The older structure ends before the capabilities that came later.
+	if (!err)
+		memcpy(a, &all, offsetof(struct ibv_port_attr, port_cap_flags2));
+	return err;
+}
+
+struct ibv_context *ibv_open_device(struct ibv_device *d)
+{
+	struct verbs_context *v;
+	int fds[2];
+
+	if (begin(C_OPEN_DEVICE))
+		return NULL;
+	v = calloc(1, sizeof *v);
+	if (!v || pipe2(fds, O_CLOEXEC))
+		abort();
+	v->sz = sizeof *v;
+	v->query_port = query_port;
+	v->context.device = d;
+	v->context.ops.poll_cq = poll_cq;
+	v->context.ops.req_notify_cq = req_notify_cq;
+	v->context.ops.post_send = post_send;
+	v->context.ops.post_recv = post_recv;
+	v->context.async_fd = fds[0];
+	v->context.num_comp_vectors = 4;
+	v->context.abi_compat = control->legacy ? NULL : __VERBS_ABI_IS_EXTENDED;
+	control->async_write = fds[1];
+	note("open_device %s", d->name);
+	return &v->context;
+}
+
+int ibv_close_device(struct ibv_context *ctx)
+{
+	int err = begin(C_CLOSE_DEVICE);
+
+	note("close_device");
+	if (live)
+		violated("close_device with %d objects alive", live);
+	close(ctx->async_fd);
+	close(control->async_write);
+	free(verbs_get_ctx(ctx) ? (void *)verbs_get_ctx(ctx)
+				: (char *)ctx - offsetof(struct verbs_context, context));
+	return err ? -1 : 0;
+}
+
+int ibv_query_device(struct ibv_context *ctx, struct ibv_device_attr *a)
+{
+	int err = begin(C_QUERY_DEVICE);
+
+	(void)ctx;
+	memset(a, 0, sizeof *a);
+	a->phys_port_cnt = 2;
+	strcpy(a->fw_ver, "standin 1.0");
+	return err;
+}
+
+struct ibv_pd *ibv_alloc_pd(struct ibv_context *ctx)
+{
+	struct ibv_pd *pd;
+
+	if (begin(C_ALLOC_PD))
+		return NULL;
+	pd = calloc(1, sizeof *pd);
+	pd->context = ctx;
+	live++;
+	return pd;
+}
+
+// handle counts a parent's children, as the kernel does.
+int ibv_dealloc_pd(struct ibv_pd *pd)
+{
+	int err = begin(C_DEALLOC_PD);
+
+	if (pd->handle) {
+		violated("dealloc_pd before its %u children", pd->handle);
+		return EBUSY;
+	}
+	live--;
+	free(pd);
+	return err;
+}
+
+struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *address, size_t length, int access)
+{
+	struct ibv_mr *mr;
+
+	if (begin(C_REG_MR))
+		return NULL;
+	note("reg_mr length=%zu access=%d", length, access);
+	mr = calloc(1, sizeof *mr);
+	*mr = (struct ibv_mr){ .context = pd->context, .pd = pd, .addr = address, .length = length, .lkey = 7 };
+	pd->handle++;
+	live++;
+	return mr;
+}
+
+int ibv_dereg_mr(struct ibv_mr *mr)
+{
+	int err = begin(C_DEREG_MR);
+
+	mr->pd->handle--;
+	live--;
+	free(mr);
+	return err;
+}
+
+struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *a)
+{
+	struct ibv_ah *ah;
+
+	if (begin(C_CREATE_AH))
+		return NULL;
+	note("create_ah port=%d global=%d sgid_index=%d hop_limit=%d dlid=%d gid_end=%d", a->port_num, a->is_global,
+	     a->grh.sgid_index, a->grh.hop_limit, a->dlid, a->grh.dgid.raw[15]);
+	ah = calloc(1, sizeof *ah);
+	ah->context = pd->context;
+	ah->pd = pd;
+	pd->handle++;
+	live++;
+	return ah;
+}
+
+int ibv_destroy_ah(struct ibv_ah *ah)
+{
+	int err = begin(C_DESTROY_AH);
+
+	ah->pd->handle--;
+	live--;
+	free(ah);
+	return err;
+}
+
+struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *ctx)
+{
+	struct ibv_comp_channel *c;
+	int fds[2], i;
+
+	if (begin(C_CREATE_COMP_CHANNEL))
+		return NULL;
+	c = calloc(1, sizeof *c);
+	if (!c || pipe2(fds, O_CLOEXEC))
+		abort();
+	c->context = ctx;
+	c->fd = fds[0];
+	control->channel_write = fds[1];
+	for (i = 0; i < 16 && channels[i]; i++)
+		;
+	if (i < 16)
+		channels[i] = c;
+	live++;
+	return c;
+}
+
+int ibv_destroy_comp_channel(struct ibv_comp_channel *c)
+{
+	int err = begin(C_DESTROY_COMP_CHANNEL), i;
+
+	if (c->refcnt) {
+		violated("destroy_comp_channel before its %d queues", c->refcnt);
+		return EBUSY;
+	}
+	for (i = 0; i < 16; i++)
+		if (channels[i] == c)
+			channels[i] = NULL;
+	close(c->fd);
+	if (!control->removed)
+		close(control->channel_write);
+	live--;
+	free(c);
+	return err;
+}
+
+// After a removal the completion channel answers POLLERR and read EIO, and the
+// asynchronous queue ends with DEVICE_FATAL. A pipe's write end without a reader
+// is what gives POLLERR alone.
+void remove_device(void)
+{
+	uint32_t fatal[4] = { 0, 0, IBV_EVENT_DEVICE_FATAL, 0 };
+	int fds[2], i;
+
+	control->removed = 1;
+	for (i = 0; i < 16; i++) {
+		if (!channels[i])
+			continue;
+		if (pipe2(fds, O_CLOEXEC))
+			abort();
+		close(fds[0]);
+		dup2(fds[1], channels[i]->fd);
+		close(fds[1]);
+	}
+	close(control->channel_write);
+	if (write(control->async_write, fatal, sizeof fatal) < 0)
+		abort();
+}
