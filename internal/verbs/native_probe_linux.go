@@ -1,0 +1,210 @@
+//go:build linux && cgo
+
+package verbs
+
+// #include "native.h"
+import "C"
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// roundsPerCall is how many rounds one call into the library hands over at most.
+const roundsPerCall = 64
+
+func (d *nativeDevice) NewProbe(c ProbeConfig) (Probe, error) {
+	if err := d.enter(); err != nil {
+		return nil, opError("new probe", d.name, c.Port, err)
+	}
+	defer d.leave()
+	cfg, err := d.probeConfig(c)
+	if err != nil {
+		return nil, opError("new probe", d.name, c.Port, err)
+	}
+	p := &nativeProbe{d: d, port: c.Port, idle: make(chan struct{}, 1)}
+	p.idle <- struct{}{}
+	if r := C.native_probe_open(d.c, &cfg, &p.c); r.err != 0 {
+		return nil, opError(callName(r.call), d.name, c.Port, probeError(unix.Errno(r.err)))
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.probes == nil {
+		d.probes = map[*nativeProbe]struct{}{}
+	}
+	d.probes[p] = struct{}{}
+	return p, nil
+}
+
+func (d *nativeDevice) probeConfig(c ProbeConfig) (C.struct_probe_config, error) {
+	var none C.struct_probe_config
+	if c.Method <= MethodNone || c.Method > MethodFlush {
+		return none, fmt.Errorf("%w: method %s", ErrUnsupported, c.Method)
+	}
+	if c.Vector < 0 || c.Vector >= d.attr.Vectors {
+		return none, fmt.Errorf("%w: completion vector %d of %d", ErrUnsupported, c.Vector, d.attr.Vectors)
+	}
+	attr, err := d.QueryPort(c.Port)
+	if err != nil {
+		return none, err
+	}
+	path, err := d.sysfs.probePath(d.name, c, attr, d.attr.Transport)
+	if err != nil {
+		return none, err
+	}
+	slot, err := d.led.AddProbe(c.Port, c.Vector, int(c.Method))
+	if err != nil {
+		return none, fmt.Errorf("%w: %w", ErrLimit, err)
+	}
+	cfg := C.struct_probe_config{
+		port: C.int32_t(c.Port), vector: C.int32_t(c.Vector), method: C.int32_t(c.Method), slot: C.int32_t(slot),
+		ack_batch: C.int32_t(max(c.AckBatch, 1)), gid_index: C.int32_t(path.gidIndex),
+		pkey_index: C.int32_t(path.pkeyIndex), link_layer: C.int32_t(attr.LinkLayer), lid: C.int32_t(attr.LID),
+		timeout_ns: C.int64_t(c.Timeout),
+	}
+	for i, b := range path.gid {
+		cfg.gid[i] = C.uint8_t(b)
+	}
+	return cfg, nil
+}
+
+// nativeProbe holds a token in idle while no call is inside.
+type nativeProbe struct {
+	c      *C.struct_probe
+	d      *nativeDevice
+	port   int
+	spoilt bool                          // by Round's goroutine
+	out    [roundsPerCall]C.struct_round // Round's own
+	idle   chan struct{}
+
+	mu        sync.Mutex
+	closed    bool // no Round may begin
+	destroyed bool // c is freed
+}
+
+func (p *nativeProbe) Round(pause time.Duration) (Round, error) {
+	one := [1]Round{{Outcome: OutcomeCanceled}}
+	_, err := p.Rounds(one[:], Pace{Pause: pause})
+	return one[0], err
+}
+
+func (p *nativeProbe) Rounds(rounds []Round, pace Pace) (int, error) {
+	if err := p.d.enter(); err != nil {
+		return 0, opError("probe", p.d.name, p.port, err)
+	}
+	defer p.d.leave()
+	room := min(len(rounds), len(p.out))
+	if room == 0 {
+		return 0, nil
+	}
+	if !p.take() {
+		return 0, opError("probe", p.d.name, p.port, ErrClosed)
+	}
+	defer func() { p.idle <- struct{}{} }()
+	n := int(C.native_probe_rounds(p.c, C.int64_t(pace.Pause), C.int64_t(pace.Interval), C.int64_t(pace.For),
+		&p.out[0], C.int(room)))
+	for i := range n {
+		rounds[i] = goRound(&p.out[i])
+	}
+	last := &p.out[n-1]
+	if Outcome(last.outcome) == OutcomeCanceled && p.d.isClosed() {
+		return n, opError("probe", p.d.name, p.port, ErrClosed)
+	}
+	p.spoilt = last.usable == 0
+	return n, nil
+}
+
+func goRound(r *C.struct_round) Round {
+	return Round{
+		Outcome: Outcome(r.outcome), Status: roundStatus(r), Start: int64(r.start),
+		Wake: int64(r.wake), Get: int64(r.get), Arm: int64(r.arm), Drain: int64(r.drain),
+		Hold: int64(r.hold), Ack: int64(r.ack), Total: int64(r.total),
+	}
+}
+
+// Nudge implements Probe. The lock keeps destroy from freeing what it writes to.
+func (p *nativeProbe) Nudge() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.destroyed {
+		C.native_probe_nudge(p.c)
+	}
+}
+
+// take waits for the token and reports whether a Round may begin.
+func (p *nativeProbe) take() bool {
+	<-p.idle
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		p.idle <- struct{}{}
+	}
+	return !p.closed
+}
+
+func roundStatus(r *C.struct_round) string {
+	switch Outcome(r.outcome) {
+	case OutcomeError:
+		if r.err != 0 {
+			return callName(r.call) + ": " + unix.Errno(r.err).Error()
+		}
+		return completionStatus(int(r.wc_status))
+	case OutcomeLostEvent, OutcomeLostCompletion:
+		return Outcome(r.outcome).String()
+	}
+	return ""
+}
+
+func (p *nativeProbe) Usable() bool { return !p.spoilt }
+
+// Close ends the pause of a Round and waits for one that has begun: that ends at
+// its own deadline, or at once when the device is closed.
+func (p *nativeProbe) Close(timeout time.Duration) error {
+	if err := p.d.enter(); err != nil {
+		return opError("close probe", p.d.name, p.port, err)
+	}
+	if !p.shut() {
+		p.d.leave()
+		return opError("close probe", p.d.name, p.port, ErrClosed)
+	}
+	p.Nudge()
+	return opError("close probe", p.d.name, p.port, within(timeout, func() error {
+		defer p.d.leave()
+		err := p.destroy()
+		p.d.mu.Lock()
+		defer p.d.mu.Unlock()
+		delete(p.d.probes, p)
+		return err
+	}))
+}
+
+// shut lets no new Round in and reports whether it was the first to say so.
+func (p *nativeProbe) shut() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	first := !p.closed
+	p.closed = true
+	return first
+}
+
+// destroy waits until no Round is inside. The device's Close comes here without
+// Close when nobody else closed the probe.
+func (p *nativeProbe) destroy() error {
+	p.shut()
+	<-p.idle
+	defer func() { p.idle <- struct{}{} }()
+	p.mu.Lock()
+	gone := p.destroyed
+	p.destroyed = true
+	p.mu.Unlock()
+	if gone {
+		return nil
+	}
+	if r := C.native_probe_close(p.c); r.err != 0 {
+		return fmt.Errorf("%s: %w", callName(r.call), classify(unix.Errno(r.err)))
+	}
+	return nil
+}
