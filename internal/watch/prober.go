@@ -198,12 +198,12 @@ func (p *prober) choose() error {
 // kept when the completion fails or never comes. A lost event is no reason
 // against it: every method needs the interrupt.
 func (p *prober) try(m verbs.Method) (refused string, err error) {
-	probe, err := p.s.dev.NewProbe(p.config(m))
-	if errors.Is(err, verbs.ErrClosed) || errors.Is(err, verbs.ErrNoDevice) {
-		return "", err
+	probe, unable := p.s.dev.NewProbe(p.config(m))
+	if errors.Is(unable, verbs.ErrClosed) || errors.Is(unable, verbs.ErrNoDevice) {
+		return "", unable
 	}
-	if err != nil {
-		return err.Error(), nil
+	if unable != nil {
+		return unable.Error(), nil
 	}
 	p.set(probe)
 	p.method = m
