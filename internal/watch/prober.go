@@ -203,7 +203,7 @@ func (p *prober) try(m verbs.Method) (refused string, err error) {
 		return "", unable
 	}
 	if unable != nil {
-		return unable.Error(), nil
+		return unable.Error(), nil //nolint:nilerr // to be refused is an answer
 	}
 	p.set(probe)
 	p.method = m
