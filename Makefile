@@ -10,7 +10,8 @@ FOR ?=
 
 TOOLS := build/tools
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS := -s -w -X main.version=$(VERSION)
+COMMIT := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 TELEGRAF_TAGS := custom,inputs.execd,inputs.internal,outputs.file,outputs.discard,outputs.influxdb,parsers.influx,serializers.influx
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=false,$(GOFLAGS))
 
@@ -20,8 +21,8 @@ help: ## list the targets
 
 .PHONY: build
 build: setup-run ## build both programs into build/
-	CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o build/rdma-events ./cmd/rdma-events
-	CGO_ENABLED=1 go build -tags grpcnotrace -trimpath -ldflags "$(LDFLAGS)" -o build/rdma-events-worker ./cmd/rdma-events-worker
+	@CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o build/rdma-events ./cmd/rdma-events
+	@CGO_ENABLED=1 go build -tags grpcnotrace -trimpath -ldflags "$(LDFLAGS)" -o build/rdma-events-worker ./cmd/rdma-events-worker
 
 .PHONY: run
 run: build $(TOOLS)/telegraf-$(TELEGRAF) ## real Telegraf with the plugin, line protocol on stdout; FOR=10s bounds it
