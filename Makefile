@@ -57,14 +57,16 @@ setup-test:
 
 # The version is in the file's name, so that another pin is another file.
 $(TOOLS)/telegraf-$(TELEGRAF):
-	GOBIN=$(CURDIR)/$(TOOLS) CGO_ENABLED=0 go install -trimpath -tags "$(TELEGRAF_TAGS)" \
+	@echo "building Telegraf $(TELEGRAF) into $(TOOLS)" >&2
+	@GOBIN=$(CURDIR)/$(TOOLS) CGO_ENABLED=0 go install -trimpath -tags "$(TELEGRAF_TAGS)" \
 	  -ldflags "-s -w -X github.com/influxdata/telegraf/internal.Version=$(TELEGRAF)" \
 	  github.com/influxdata/telegraf/cmd/telegraf@v$(TELEGRAF)
-	mv $(TOOLS)/telegraf $@
-	ln -sf telegraf-$(TELEGRAF) $(TOOLS)/telegraf
+	@mv $(TOOLS)/telegraf $@
+	@ln -sf telegraf-$(TELEGRAF) $(TOOLS)/telegraf
 $(TOOLS)/golangci-lint-$(GOLANGCI):
-	GOBIN=$(CURDIR)/$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)
-	mv $(TOOLS)/golangci-lint $@
+	@echo "building golangci-lint $(GOLANGCI) into $(TOOLS)" >&2
+	@GOBIN=$(CURDIR)/$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)
+	@mv $(TOOLS)/golangci-lint $@
 $(TOOLS)/protoc-gen-go:
 	GOBIN=$(CURDIR)/$(TOOLS) go install google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
 $(TOOLS)/protoc-gen-go-grpc:
