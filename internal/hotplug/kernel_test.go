@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// refused skips a test in a sandbox that has no netlink sockets, which a machine
+// netlinkRefused skips a test in a sandbox that has no netlink sockets, which a machine
 // that builds the project must have.
-func refused(t *testing.T, err error) {
+func netlinkRefused(t *testing.T, err error) {
 	t.Helper()
 	if os.Getenv("CI") != "" {
 		t.Fatalf("netlink sockets are refused: %v", err)
@@ -26,7 +26,7 @@ func kernel(t *testing.T) Source {
 	t.Helper()
 	source, err := KernelUevents()
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EPROTONOSUPPORT) {
-		refused(t, err)
+		netlinkRefused(t, err)
 	}
 	require.NoError(t, err)
 	return source
@@ -85,7 +85,7 @@ func userSocket(t *testing.T, groups uint32) int {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_USERSOCK)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EPROTONOSUPPORT) {
-		refused(t, err)
+		netlinkRefused(t, err)
 	}
 	require.NoError(t, err)
 	require.NoError(t, unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: groups}))
