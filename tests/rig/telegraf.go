@@ -231,12 +231,9 @@ func (r *Telegraf) Log() string {
 	return string(text)
 }
 
-// PID is Telegraf's.
-func (r *Telegraf) PID() int {
-	pid := r.cmd.Process.Pid
-	// A prefix such as prlimit executes Telegraf in place.
-	return pid
-}
+// PID is Telegraf's, also behind a Prefix: prlimit and setpriv execute what they
+// start in their own place.
+func (r *Telegraf) PID() int { return r.cmd.Process.Pid }
 
 // Kill kills Telegraf as nothing can be prepared for.
 func (r *Telegraf) Kill() {

@@ -46,6 +46,20 @@ func (b backend) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
 	return d, nil
 }
 
+// WaitRemoved waits until the device that has this name now is removed, and
+// then returns nil. The context ending returns its error.
+func (b backend) WaitRemoved(ctx context.Context, device string) error {
+	at, ever := b.w.Removed(device, b.w.clock())
+	if !ever {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	if !b.w.clock.sleep(at, ctx.Done()) {
+		return ctx.Err()
+	}
+	return nil
+}
+
 func opError(op, device string, port int, err error) error {
 	if err == nil {
 		return nil

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"syscall"
@@ -104,20 +103,6 @@ func (w *World) Removed(device string, after int64) (int64, bool) {
 		next = min(next, f.next(after))
 	}
 	return next, next != never
-}
-
-// WaitRemoved waits until the device that has this name now is removed, and
-// then returns nil. The context ending returns its error.
-func (b backend) WaitRemoved(ctx context.Context, device string) error {
-	at, ever := b.w.Removed(device, b.w.clock())
-	if !ever {
-		<-ctx.Done()
-		return ctx.Err()
-	}
-	if !b.w.clock.sleep(at, ctx.Done()) {
-		return ctx.Err()
-	}
-	return nil
 }
 
 // find returns the present device of that name, nil if there is none.

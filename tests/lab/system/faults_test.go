@@ -101,7 +101,7 @@ func TestWithoutTheLibraryOneLineSaysSo(t *testing.T) {
 func TestWithoutADeviceThePluginWaitsForOne(t *testing.T) {
 	guest.RequireGuest(t)
 	guest.Modprobe(t, "ib_core")
-	r := rig.Start(t, rig.Config{Plugin: quiet + "", Interval: "1s"})
+	r := rig.Start(t, rig.Config{Plugin: quiet})
 	r.Await("no device", 30*time.Second, func(p []rig.Point) bool {
 		return rig.Last(p, "rdma_collector").Int("devices") == 0
 	})

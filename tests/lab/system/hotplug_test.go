@@ -13,7 +13,7 @@ import (
 func TestADeviceIsLetGoAndTakenBack(t *testing.T) {
 	forEachUser(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		r := start(fastProbe)
-		awaitProbe(r, "rc_write", 5, 0)
+		awaitProbe(r, "rc_write", 5)
 		guest.Inject(t, device, guest.PKeyChange, 1, 7)
 		r.Await("the counter", 20*time.Second, func(p []rig.Point) bool { return counter(p, "1", "pkey_change") == 7 })
 
