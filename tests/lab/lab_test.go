@@ -88,7 +88,8 @@ func (b guestBinary) run(t *testing.T, img *Image, dir string) {
 		Memory: b.memory,
 	}
 	res, err := img.Run(t.Context(), job)
-	t.Logf("boot %.1f s, all %.1f s; /out was %s", res.Boot.Seconds(), res.Total.Seconds(), res.OutDir)
+	t.Logf("boot %.1f s after %d that stalled, all %.1f s; /out was %s",
+		res.Boot.Seconds(), res.Stalled, res.Total.Seconds(), res.OutDir)
 	if err != nil {
 		t.Error(err)
 	}
