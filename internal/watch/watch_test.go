@@ -94,8 +94,23 @@ func (r *rig) collect(b Batch) error {
 	if len(b.Items) == 0 {
 		r.beats++
 	}
-	r.items = append(r.items, b.Items...)
+	for _, it := range b.Items {
+		r.items = append(r.items, kept(it))
+	}
 	return nil
+}
+
+// kept is an item that outlives its batch.
+func kept(it Item) Item {
+	if it.Run != nil {
+		run := *it.Run
+		it.Run = &run
+	}
+	if it.Round != nil {
+		round := *it.Round
+		it.Round = &round
+	}
+	return it
 }
 
 // after lets time pass and returns what was sent meanwhile.
