@@ -90,7 +90,7 @@ func BenchmarkEventThroughOutbox(b *testing.B) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		o.addRuns(flap)
-		if i%slabChunk == 0 {
+		if i%(slabChunk/2) == 0 {
 			o.take()
 		}
 	}
