@@ -187,6 +187,22 @@ func TestAnEventIsFollowedByAQueryAndAnotherWhenSettled(t *testing.T) {
 	})
 }
 
+func TestAStormPutsNoQueryOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "roce2", "")
+		r.o.StateInterval = 0
+		r.start(nil)
+		r.after(time.Second)
+		seen := 0
+		for i := range 500 {
+			require.NoError(t, r.world.SetLink("sim0", 1, i%2 == 1))
+			seen += len(readings(r.after(2 * time.Millisecond)))
+		}
+		// One for each lookDelay, which is five changes.
+		require.InDelta(t, 100, seen, 2)
+	})
+}
+
 func TestPortsAreQueriedEveryStateInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "roce2", "")

@@ -5,7 +5,6 @@ package bench
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -123,5 +122,3 @@ func compile(t *testing.T, img *lab.Image, name string) string {
 type logWriter struct{ t *testing.T }
 
 func (w logWriter) Write(b []byte) (int, error) { return w.t.Output().Write(b) }
-
-var _ io.Writer = logWriter{}

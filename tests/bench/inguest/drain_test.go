@@ -21,7 +21,7 @@ import (
 // ibv_asyncwatch stay in its buffer, so it is timed up to printable.
 const (
 	queued    = 200_000
-	printable = queued - 500
+	printable = queued - 2000
 )
 
 // TestDrain has three readers with the same events queued, each in a context of
