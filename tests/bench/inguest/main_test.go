@@ -101,6 +101,7 @@ func start(t *testing.T, name string, args ...string) *process {
 	if err != nil {
 		t.Fatalf("start %s: %v", name, err)
 	}
+	t.Cleanup(func() { _ = p.cmd.Process.Kill() }) // for a test that gives up
 	p.ended.Go(func() {
 		defer close(p.lines)
 		for s := bufio.NewScanner(stdout); s.Scan(); {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,16 +41,15 @@ func TestPingPong(t *testing.T) {
 	add(f)
 }
 
+// pingPongPort is where ibv_rc_pingpong listens by default.
+const pingPongPort = 18515
+
 func pingPong(t *testing.T) float64 {
 	t.Helper()
-	args := []string{"-e", "-d", device, "-g", "1", "-n", "2000"}
-	server := start(t, "ibv_rc_pingpong", args...)
-	server.await("local address")
-	guest.Eventually(t, "ibv_rc_pingpong listens", 20*time.Second, func() bool {
-		text, err := os.ReadFile("/proc/net/tcp6")
-		return err == nil && strings.Contains(string(text), fmt.Sprintf(":%04X 0", 18515))
-	})
-	client := start(t, "ibv_rc_pingpong", append(args, "localhost")...)
+	args := []string{"ibv_rc_pingpong", "-e", "-d", device, "-g", "1", "-n", "2000"}
+	server := start(t, "stdbuf", append([]string{"-oL"}, args...)...)
+	guest.Eventually(t, "ibv_rc_pingpong listens", 20*time.Second, listening)
+	client := start(t, args[0], append(args[1:], "127.0.0.1")...)
 	text := client.await("usec/iter").text
 	client.stop(false)
 	server.stop(false)
@@ -59,6 +59,20 @@ func pingPong(t *testing.T) float64 {
 		t.Fatalf("parse %q: %v", text, err)
 	}
 	return perIteration / 2
+}
+
+// listener is the line of a socket in state TCP_LISTEN, see proc_net_tcp.rst;
+// closed connections keep the port for a while.
+var listener = regexp.MustCompile(fmt.Sprintf(`:%04X [0-9A-F]+:0000 0A `, pingPongPort))
+
+func listening() bool {
+	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		text, err := os.ReadFile(table)
+		if err == nil && listener.Match(text) {
+			return true
+		}
+	}
+	return false
 }
 
 const (
