@@ -297,8 +297,8 @@ int native_read(struct device *d, struct run *runs, int cap, int64_t wait_ns)
 			counts = slot(d->led, r->type, port);
 		}
 		add(&counts->read, 1);
+		go_on(lane, C_ACK_ASYNC_EVENT);
 		before = now();
-		enter(lane, C_ACK_ASYNC_EVENT, before);
 		lib.ack_async_event(&e);
 		t = now();
 		add(&counts->acked, 1);
