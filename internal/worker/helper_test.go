@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -32,6 +33,13 @@ const (
 	hostKey = "RDMA_EVENTS_TEST_HOST"
 	noteKey = "RDMA_EVENTS_TEST_NOTE" // a file to write to
 )
+
+// A worker's main keeps to the first thread.
+func init() {
+	if os.Getenv(modeKey) != "" {
+		runtime.LockOSThread()
+	}
+}
 
 func TestMain(m *testing.M) {
 	if mode := os.Getenv(hostKey); mode != "" {
