@@ -37,7 +37,7 @@ type native struct {
 }
 
 func (b native) Open(name string, led *ledger.Ledger) (Device, error) {
-	if err := load(); err != nil {
+	if err := load(led); err != nil {
 		return nil, opError("open", name, 0, err)
 	}
 	cname := C.CString(name)
@@ -59,9 +59,9 @@ func (b native) Open(name string, led *ledger.Ledger) (Device, error) {
 	return d, nil
 }
 
-func load() error {
+func load(led *ledger.Ledger) error {
 	var why [256]C.char
-	if errno := C.native_load(&why[0], C.int(len(why))); errno != 0 {
+	if errno := C.native_load((*C.struct_ledger)(led.Base()), &why[0], C.int(len(why))); errno != 0 {
 		return fmt.Errorf("%w: %s", ErrNoLibrary, C.GoString(&why[0]))
 	}
 	return nil
