@@ -16,6 +16,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/confine/confinetest"
 )
 
 // The test program is the process that confines itself, and the one that it
@@ -59,7 +61,7 @@ func help(text string) int {
 	var o order
 	err := json.Unmarshal([]byte(text), &o)
 	if o.NoLandlock && os.Getenv(marker) == "" {
-		err = errors.Join(err, forbidLandlock())
+		err = errors.Join(err, confinetest.ForbidLandlock())
 	}
 	if o.Confine {
 		err = errors.Join(err, Enter(o.Needs))
@@ -232,24 +234,4 @@ func control0(path string) error {
 	defer unix.Close(fd)
 	_, err = unix.IoctlGetInt(fd, entropyCount)
 	return err
-}
-
-// forbidLandlock has the kernel answer as if it had no Landlock.
-func forbidLandlock() error {
-	filter := []unix.SockFilter{
-		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // seccomp_data.nr
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: unix.SYS_LANDLOCK_CREATE_RULESET},
-		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)},
-		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
-	}
-	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return err
-	}
-	_, _, errno := syscall.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
-		unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&program)))
-	if errno != 0 {
-		return errno
-	}
-	return nil
 }

@@ -117,6 +117,8 @@ type nativeDevice struct {
 	attr  DeviceAttr
 	runs  [runsPerRead]C.struct_run // ReadEvents' own
 
+	querying sync.Mutex
+
 	mu     sync.Mutex
 	closed bool
 	inside int
@@ -160,6 +162,10 @@ func (d *nativeDevice) QueryPort(port int) (PortAttr, error) {
 		return PortAttr{}, opError("ibv_query_port", d.name, port, err)
 	}
 	defer d.leave()
+	// The ledger has one lane for such calls. Who comes second waits, so that a
+	// call that hangs is seen there for as long as it does.
+	d.querying.Lock()
+	defer d.querying.Unlock()
 	var info C.struct_port_info
 	if r := C.native_query_port(d.c, C.int(port), &info); r.err != 0 {
 		return PortAttr{}, opError("ibv_query_port", d.name, port, classify(unix.Errno(r.err)))

@@ -324,6 +324,37 @@ func TestACloseThatTheLibraryHoldsIsGivenUpAtItsDeadline(t *testing.T) {
 	}
 }
 
+// doHungQuery has a query of the port hang, and another one come after it.
+func doHungQuery(s *session) error {
+	if err := s.open(); err != nil {
+		return err
+	}
+	s.HangCall = int32(ledger.CallQueryPort)
+	query := func(done chan<- struct{}) {
+		_, _ = s.dev.QueryPort(1)
+		close(done)
+	}
+	go query(make(chan struct{}))
+	if err := s.entered(); err != nil {
+		return err
+	}
+	second := make(chan struct{})
+	go query(second)
+	select {
+	case <-second: // which would have covered the traces of the first
+	case <-time.After(missed):
+	}
+	s.look()
+	s.check("close", s.dev.Close(missed))
+	return nil
+}
+
+func TestAQueryThatHangsIsSeenThoughOthersCome(t *testing.T) {
+	r := carryOut(t, order{Kind: "hung query"})
+	require.Equal(t, ledger.CallQueryPort, r.Busy.Call)
+	require.Equal(t, []string{"stuck"}, r.Errors["close"].Is)
+}
+
 // doLoad opens the device, which opens the library.
 func doLoad(s *session) error {
 	led, file, err := ledger.New("standin")

@@ -3,9 +3,11 @@ package worker
 import (
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -332,6 +334,31 @@ func TestAWorkerInheritsOnlyWhatItNeeds(t *testing.T) {
 	require.NotContains(t, got, "hush")
 	require.NotContains(t, got, "fd 4 /memfd", "the ledger's descriptor is not needed once it is mapped")
 	require.NotContains(t, got, "worker.test")
+}
+
+func TestAStrangerCannotConnectToAWorker(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("not root, who alone can be somebody else")
+	}
+	base := shortDir(t)
+	require.NoError(t, os.Chmod(base, 0o755))
+	dir, err := OpenDir(base)
+	require.NoError(t, err)
+	defer dir.Close()
+	s := supervise(t, "works", func(c *Config) { c.Dir = dir.Path() })
+	s.awaitState(t, StateRunning)
+	sockets, err := filepath.Glob(dir.Path() + "/plugin-dir*/plugin*")
+	require.NoError(t, err)
+	require.Len(t, sockets, 1)
+	for user, want := range map[uint32]string{0: "<nil>", 65534: "permission denied"} {
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Env = append(os.Environ(), hostKey+"=dials", noteKey+"="+sockets[0], "GORACE=atexit_sleep_ms=0")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.Contains(t, string(out), want, "user %d", user)
+	}
+	require.NoError(t, s.stop())
 }
 
 func TestManyDeathsLeakNothing(t *testing.T) {

@@ -3,6 +3,7 @@ package worker
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -137,6 +138,9 @@ func death(r *report) string {
 // crashed comes first and takes about as much.
 const traceLimit = 2 << 10
 
+// addresses are of no use to who does not have the process any more.
+var addresses = regexp.MustCompile(` fp=0x[0-9a-f]+ sp=0x[0-9a-f]+ pc=0x[0-9a-f]+$`)
+
 // trace returns the beginning of the crash's traceback as one line; "" when
 // there was no crash that the worker could tell of.
 func (r *report) trace() string {
@@ -146,7 +150,7 @@ func (r *report) trace() string {
 	}
 	var b strings.Builder
 	for _, line := range r.Tail[at:] {
-		line = strings.TrimSpace(line)
+		line = addresses.ReplaceAllString(strings.TrimSpace(line), "")
 		if b.Len()+len(line) > traceLimit {
 			b.WriteString(" | ...")
 			break

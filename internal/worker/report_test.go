@@ -9,7 +9,7 @@ import (
 
 func TestTheTraceOfACrashIsOneBoundedLine(t *testing.T) {
 	const crash = "SIGSEGV: segmentation violation"
-	r := report{Crash: crash, Tail: []string{"banner", crash, "PC=0x7f m=3", "\t/native.go:12 +0x1"}}
+	r := report{Crash: crash, Tail: []string{"banner", crash, "PC=0x7f m=3", "\t/native.go:12 +0x1 fp=0x1a sp=0x2b pc=0x3c"}}
 	require.Equal(t, crash+" | PC=0x7f m=3 | /native.go:12 +0x1", r.trace())
 
 	for range 1000 {

@@ -272,7 +272,7 @@ func (s *Supervisor) say(v verdict, plan string) {
 	s.said = v.why.Message
 	s.cfg.Log.Log(context.Background(), level, v.why.Message+"; "+plan, "reason", string(v.why.Reason))
 	if v.trace != "" {
-		s.cfg.Log.Log(context.Background(), detail, "trace of the crash of the worker of "+s.device+": "+v.trace)
+		s.cfg.Log.Log(context.Background(), detail, "trace of the crash: "+v.trace)
 	}
 }
 

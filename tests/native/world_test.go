@@ -1,15 +1,19 @@
 package native
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
+	"rdma_events/internal/confine/confinetest"
 	"rdma_events/internal/verbs/standin"
 	"rdma_events/tests/rig"
 )
@@ -31,6 +35,7 @@ var healthy = []string{"healthy0", "healthy1"}
 // and memory, too.
 const configuration = `[[inputs.rdma_events]]
   state_interval = "1s"
+  ports = [%s]
   [inputs.rdma_events.probe]
     interval = "100ms"
     timeout = "90ms"
@@ -46,7 +51,17 @@ var library = sync.OnceValues(func() (string, error) {
 	return dir, err
 })
 
+// withoutLandlock makes the test program a prefix of a command, which it runs as
+// on a kernel without Landlock.
+const withoutLandlock = "NATIVE_TEST_WITHOUT_LANDLOCK"
+
 func TestMain(m *testing.M) {
+	if os.Getenv(withoutLandlock) != "" {
+		err := errors.Join(os.Unsetenv(withoutLandlock), confinetest.ForbidLandlock(),
+			syscall.Exec(os.Args[1], os.Args[1:], os.Environ()))
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	code := m.Run()
 	if dir, _ := library(); dir != "" {
 		_ = os.RemoveAll(dir)
@@ -89,10 +104,19 @@ func (w *world) start(env ...string) {
 		prefix = append(prefix, "--map-root-user")
 	}
 	w.Telegraf = rig.Start(w.t, rig.Config{
-		Plugin: configuration, Interval: "250ms",
+		Plugin: fmt.Sprintf(configuration, w.firstPorts()), Interval: "250ms",
 		Prefix: append(prefix, "sh", enter, w.dir),
 		Env:    append(env, "LD_LIBRARY_PATH="+libraries, "VERBS_STANDIN=/dev/infiniband"),
 	})
+}
+
+// firstPorts lists one port of each device.
+func (w *world) firstPorts() string {
+	var ports []string
+	for _, d := range w.devices {
+		ports = append(ports, strconv.Quote(d+":1"))
+	}
+	return strings.Join(ports, ", ")
 }
 
 // worker returns the process of a device's worker, 0 when there is none.
