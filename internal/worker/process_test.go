@@ -303,16 +303,29 @@ func TestWhatGoPluginSaysIsLoggedWithoutACopyOfStderr(t *testing.T) {
 	require.NotContains(t, r.logged(), "go-plugin: event")
 }
 
-func TestTheProgramsDescriptorLiesAboveThoseThatAreRearranged(t *testing.T) {
-	led, file, err := ledger.New("test")
+// The fork moves the pipe by which it reports errors to the number above those of
+// the child's files when its own is lower. That number may be any file's here.
+func TestAWorkerIsExecutedWhateverDescriptorsItsHostHas(t *testing.T) {
+	exe := testExe(t)
+	var low []*os.File
+	for len(low) == 0 || low[len(low)-1].Fd() < 100 {
+		f, err := os.Open("/dev/null")
+		require.NoError(t, err)
+		low = append(low, f)
+	}
+	led, high, err := ledger.New("test")
 	require.NoError(t, err)
 	defer led.Close()
-	c, err := newChild(testExe(t), file, "mlx5_0")
+	closeAll(low[:20]) // room for pipes below the ledger
+	c, err := newChild(exe, high, "mlx5_0")
 	require.NoError(t, err)
-	defer c.discard()
-	fd, err := strconv.Atoi(filepath.Base(c.cmd.Path))
-	require.NoError(t, err)
-	require.GreaterOrEqual(t, fd, 64)
+	defer c.close()
+	c.cmd.Env = helperEnv("exits early", shortDir(t))
+	require.NoError(t, c.Start(t.Context()))
+	<-c.exited
+	closeAll(low[20:])
+	_, ended := c.state()
+	require.Equal(t, 7, ended.ExitCode())
 }
 
 func TestAWorkerInheritsOnlyWhatItNeeds(t *testing.T) {
@@ -333,7 +346,7 @@ func TestAWorkerInheritsOnlyWhatItNeeds(t *testing.T) {
 	}
 	require.NotContains(t, got, "hush")
 	require.NotContains(t, got, "fd 4 /memfd", "the ledger's descriptor is not needed once it is mapped")
-	require.NotContains(t, got, "worker.test")
+	require.NotContains(t, got, "worker.test", "nor that of its program")
 }
 
 func TestAStrangerCannotConnectToAWorker(t *testing.T) {

@@ -48,6 +48,7 @@ func Serve(c ServeConfig) int {
 			"it is not to be started by hand")
 		return exitByHand
 	}
+	closeProgram()
 	if c.Needs != nil {
 		if err := confine.Enter(c.needs()); err != nil {
 			fmt.Fprintln(os.Stderr, "confine the worker:", err)
@@ -73,6 +74,14 @@ func Serve(c ServeConfig) int {
 	})
 	fmt.Fprintln(log, "the host cannot be served")
 	return exitSetup
+}
+
+// closeProgram closes the descriptor that the process was executed by. If it was
+// executed again since, the number is somebody else's.
+func closeProgram() {
+	if flags, err := unix.FcntlInt(programFD, unix.F_GETFL, 0); err == nil && flags&unix.O_PATH != 0 {
+		_ = unix.Close(programFD) // nothing was written
+	}
 }
 
 // needs adds what the contract itself takes to what the backend needs.
@@ -118,7 +127,7 @@ func nameThread() {
 // clearStdout keeps the handshake to itself: descriptor 1 becomes stderr, for
 // native libraries print to it, and os.Stdout what descriptor 1 was.
 func clearStdout() error {
-	fd, err := unix.FcntlInt(uintptr(unix.Stdout), unix.F_DUPFD_CLOEXEC, ledgerFD+1)
+	fd, err := unix.FcntlInt(uintptr(unix.Stdout), unix.F_DUPFD_CLOEXEC, programFD)
 	if err != nil {
 		return fmt.Errorf("keep stdout for the handshake: %w", err)
 	}

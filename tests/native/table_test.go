@@ -109,11 +109,10 @@ var nodes = regexp.MustCompile(`/dev/infiniband/uverbs\d+`)
 // of the log but for traces and for what the library printed.
 func (w *world) outcome(points []rig.Point, device string) (reported []string) {
 	w.t.Helper()
-	previous := "ok"
 	for _, p := range rig.Select(points, "rdma_device", "device", device) {
-		if reason := p.Text("reason"); reason != previous {
-			reported = append(reported, "reason `"+reason+"`")
-			previous = reason
+		reason := "reason `" + p.Text("reason") + "`"
+		if p.Text("reason") != "ok" && !slices.Contains(reported, reason) {
+			reported = append(reported, reason)
 		}
 	}
 	if status := last(points, "rdma_cq_probe", device).Text("status"); status != "" {
