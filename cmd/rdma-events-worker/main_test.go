@@ -20,7 +20,7 @@ import (
 	"rdma_events/internal/worker"
 )
 
-func build(t *testing.T) string {
+func build(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "rdma-events-worker")
 	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -X main.version=1.2.3", "-o", path, ".")

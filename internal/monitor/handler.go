@@ -1,6 +1,8 @@
 package monitor
 
 import (
+	"fmt"
+
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/watch"
@@ -163,6 +165,9 @@ func (d *device) reading(r *watch.Reading, t *moment) {
 	if p == nil || !d.open {
 		return
 	}
+	if p.unread.news(r.Err) {
+		d.log.Warn("a query of its port failed: " + r.Err)
+	}
 	if r.Err != "" {
 		p.answered = false
 		return
@@ -183,9 +188,17 @@ func (d *device) round(r *watch.RoundItem, t *moment) {
 	p.round(&r.Round, t.mono)
 }
 
+// probeMade says it where an active port has no probe: what refused it, a limit
+// for one, is for somebody to mend. On another port that is to be expected.
 func (d *device) probeMade(it *watch.ProbeItem) {
+	p, why := d.port(it.Port), ""
 	if it.Method != verbs.MethodNone {
 		d.probe(probeKey{it.Port, it.Vector, it.Method})
+	} else if p != nil && p.attr.State == verbs.PortActive {
+		why = it.Reason
+	}
+	if p != nil && p.unprobed.news(why) {
+		d.log.Warn(fmt.Sprintf("no probe on port %d: %s", it.Port, why))
 	}
 	d.log.Debug("probe", "port", it.Port, "vector", it.Vector, "method", it.Method.String(), "reason", it.Reason)
 }

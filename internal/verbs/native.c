@@ -47,12 +47,12 @@ static int load_locked(char *why, int size)
 	return 0;
 }
 
-int native_load(char *why, int size)
+int native_load(struct ledger *led, char *why, int size)
 {
 	int err;
 
 	pthread_mutex_lock(&load_lock);
-	err = load_locked(why, size);
+	err = CALL(&led->control, C_LOAD_LIBRARY, load_locked(why, size));
 	pthread_mutex_unlock(&load_lock);
 	return err;
 }

@@ -28,6 +28,7 @@ var guestBinaries = []guestBinary{
 	{pkg: "./tests/lab/guest"},
 	{pkg: "./internal/verbs", tests: "^TestNativeBackend"},
 	{pkg: "./internal/hotplug", tests: "^TestOnARealKernel"},
+	{pkg: "./internal/confine"},
 	{pkg: "./tests/lab/system"},
 }
 
