@@ -24,6 +24,9 @@ func beSmall() {
 	debug.SetGCPercent(50)
 }
 
+// memoryMap has what each mapping holds, see proc_pid_smaps(5).
+const memoryMap = "/proc/self/smaps"
+
 // forgetStart gives back what only the start needed: its garbage, and the pages
 // of the program's file, most of them initialisation and what the kernel mapped
 // beside it. What is needed again comes from the page cache, 16 pages a fault.
@@ -33,7 +36,7 @@ func forgetStart() error {
 	if err != nil {
 		return fmt.Errorf("read name of the program: %w", err)
 	}
-	f, err := os.Open("/proc/self/smaps")
+	f, err := os.Open(memoryMap)
 	if err != nil {
 		return fmt.Errorf("open memory map: %w", err)
 	}

@@ -88,6 +88,7 @@ func closeProgram() {
 func (c ServeConfig) needs() confine.Needs {
 	n := c.Needs()
 	n.Sockets = os.Getenv(plugin.EnvUnixSocketDir)
+	n.Read = append(n.Read, memoryMap)
 	if path := os.Getenv(readKey); path != "" {
 		n.Read = append(n.Read, path)
 	}
