@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +39,28 @@ func Modprobe(t testing.TB, names ...string) {
 	t.Helper()
 	RequireGuest(t)
 	must(t, "modprobe", append([]string{"-a"}, names...)...)
+}
+
+// insert loads a module that the lab has built, unless it is loaded, and before it those that it needs. The
+// variable has its path.
+func insert(t testing.TB, module, variable string) {
+	t.Helper()
+	RequireGuest(t)
+	if exists(filepath.Join("/sys/module", module)) {
+		return
+	}
+	path := os.Getenv(variable)
+	if path == "" {
+		t.Fatalf("%s is not set: this guest was booted without the module %s", variable, module)
+	}
+	depends, err := output("modinfo", "-F", "depends", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if names := strings.Split(strings.TrimSpace(depends), ","); names[0] != "" {
+		Modprobe(t, names...)
+	}
+	must(t, "insmod", path)
 }
 
 // IP runs iproute2's ip. One call takes about 60 ms in an emulated guest.

@@ -36,20 +36,10 @@ func Inject(t testing.TB, device string, event, port, count int) {
 // TryInject is Inject for callers that expect the kernel to refuse.
 func TryInject(t testing.TB, device string, event, port, count int) error {
 	t.Helper()
-	loadInjector(t)
+	insert(t, "evinject", "LAB_EVINJECT")
 	line := fmt.Sprintf("%s %d %d %d", device, event, port, count)
 	if err := os.WriteFile(injectorKnob, []byte(line), 0); err != nil {
 		return fmt.Errorf("inject %q: %w", line, err)
 	}
 	return nil
-}
-
-func loadInjector(t testing.TB) {
-	t.Helper()
-	RequireGuest(t)
-	if exists(injectorKnob) {
-		return
-	}
-	Modprobe(t, "ib_core")
-	must(t, "insmod", os.Getenv("LAB_EVINJECT"))
 }
