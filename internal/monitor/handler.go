@@ -1,6 +1,9 @@
 package monitor
 
 import (
+	"context"
+	"log/slog"
+
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/watch"
@@ -187,7 +190,22 @@ func (d *device) probeMade(it *watch.ProbeItem) {
 	if it.Method != verbs.MethodNone {
 		d.probe(probeKey{it.Port, it.Vector, it.Method})
 	}
-	d.log.Debug("probe", "port", it.Port, "vector", it.Vector, "method", it.Method.String(), "reason", it.Reason)
+	d.log.Log(context.Background(), d.probeLevel(it), "probe",
+		"port", it.Port, "vector", it.Vector, "method", it.Method.String(), "reason", it.Reason)
+}
+
+// probeLevel makes a port's first choice of a method visible, and a warning when there is none. Later ones
+// come as often as the link changes.
+func (d *device) probeLevel(it *watch.ProbeItem) slog.Level {
+	p := d.port(it.Port)
+	if p == nil || p.probed {
+		return slog.LevelDebug
+	}
+	p.probed = true
+	if it.Method == verbs.MethodNone {
+		return slog.LevelWarn
+	}
+	return slog.LevelInfo
 }
 
 // look takes the running worker's counts from its ledger.

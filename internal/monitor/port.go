@@ -15,6 +15,7 @@ type port struct {
 	told     verbs.PortAttr
 	since    int64 // CLOCK_BOOTTIME ns of the last change
 	expected bool
+	probed   bool // a method has been chosen, or found missing
 
 	viewStamp, changeStamp stamp
 }

@@ -14,6 +14,10 @@ var allowedSkips = []struct {
 		"a queue pair of siw is connected by its connection manager only (docs/iwarp.md)"},
 	{"siw", `^TestNativeBackendKeepsTheContract/events/a_new_address_is_a_gid_change$`,
 		"the one GID of an iWARP port is made of its MAC address, and siw tells of no change (docs/iwarp.md)"},
+	{"siw", `^TestOneAddressIsOneGIDChange$`, "as above"},
+	{"siw", `^TestProbeFollowsTheLink$`, "the probe of siw has one method, which needs no link: TestOnIWARPTheProbe..."},
+	{"siw", `^TestWakeIsAsGoodAsTheCProgramsAtTheSamePace$`, "the C program's method is rc_write"},
+	{"rxe", `^TestOnIWARP`, "needs siw, which the lab builds for the runs about it"},
 }
 
 // maySkip returns why a test may skip, nothing when it may not.

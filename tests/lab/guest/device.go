@@ -39,6 +39,16 @@ func Driver() string {
 	return "rxe"
 }
 
+// RequireDriver skips a test that is about one driver in runs about another. The lab's list of allowed skips
+// has to agree.
+func RequireDriver(t testing.TB, driver string) {
+	t.Helper()
+	RequireGuest(t)
+	if Driver() != driver {
+		t.Skipf("a test of %s, and this run is about %s", driver, Driver())
+	}
+}
+
 // AddRxe is AddDevice for a RoCE device.
 func AddRxe(t testing.TB, device, netdev string) (address string) {
 	t.Helper()
