@@ -17,7 +17,7 @@ var allowedSkips = []struct {
 	{"siw", `^TestOneAddressIsOneGIDChange$`, "as above"},
 	{"siw", `^TestProbeFollowsTheLink$`, "the probe of siw has one method, which needs no link: TestOnIWARPTheProbe..."},
 	{"siw", `^TestWakeIsAsGoodAsTheCProgramsAtTheSamePace$`, "the C program's method is rc_write"},
-	{"rxe", `^TestOnIWARP`, "needs siw, which the lab builds for the runs about it"},
+	{"rxe", `^TestOnIWARP|^TestNativeBackendOnSIW`, "needs siw, which the lab builds for the runs about it"},
 }
 
 // maySkip returns why a test may skip, nothing when it may not.

@@ -34,6 +34,26 @@ func RequireGuest(t testing.TB) {
 	}
 }
 
+// KernelHas reports whether the guest's kernel is of the version, as in "6.12", or of a later one.
+func KernelHas(t testing.TB, version string) bool {
+	t.Helper()
+	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		t.Fatal(err)
+	}
+	major, minor := parseVersion(t, string(release))
+	wantMajor, wantMinor := parseVersion(t, version)
+	return major > wantMajor || major == wantMajor && minor >= wantMinor
+}
+
+func parseVersion(t testing.TB, text string) (major, minor int) {
+	t.Helper()
+	if _, err := fmt.Sscanf(text, "%d.%d", &major, &minor); err != nil {
+		t.Fatalf("parse version %q: %v", text, err)
+	}
+	return major, minor
+}
+
 // Modprobe loads kernel modules.
 func Modprobe(t testing.TB, names ...string) {
 	t.Helper()
@@ -96,12 +116,24 @@ func must(t testing.TB, name string, args ...string) {
 func output(name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, name, args...)
-	// A tool stuck in the kernel cannot be killed; its test fails all the same.
-	cmd.WaitDelay = time.Second
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("run %s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+	type result struct {
+		out []byte
+		err error
 	}
-	return string(out), nil
+	done := make(chan result, 1)
+	go func() {
+		out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
+		done <- result{out, err}
+	}()
+	var r result
+	select {
+	case r = <-done:
+	case <-ctx.Done():
+		// Stuck in the kernel it cannot even be killed. The goroutine is given up with the guest.
+		r.err = ctx.Err()
+	}
+	if r.err != nil {
+		return "", fmt.Errorf("run %s %s: %w: %s", name, strings.Join(args, " "), r.err, strings.TrimSpace(string(r.out)))
+	}
+	return string(r.out), nil
 }
