@@ -102,6 +102,36 @@ func LoadDriver(t testing.TB, kind string) {
 	}
 }
 
+// UnloadDriver unloads the module of a kind of device, none of which may be left.
+func UnloadDriver(t testing.TB, kind string) {
+	t.Helper()
+	RequireGuest(t)
+	module := kind
+	if kind == "rxe" {
+		module = "rdma_rxe"
+	}
+	must(t, "rmmod", module)
+}
+
+// RDMA runs iproute2's rdma.
+func RDMA(t testing.TB, args ...string) {
+	t.Helper()
+	if err := TryRDMA(t, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TryRDMA is RDMA for callers that expect the kernel to refuse.
+func TryRDMA(t testing.TB, args ...string) error {
+	t.Helper()
+	RequireGuest(t)
+	_, err := output(rdmaProgram, args...)
+	return err
+}
+
+// HasDevice reports whether the kernel has an RDMA device of that name.
+func HasDevice(device string) bool { return exists(devicePath(device)) }
+
 func devicePath(device string) string { return filepath.Join("/sys/class/infiniband", device) }
 func netdevPath(netdev string) string { return filepath.Join("/sys/class/net", netdev) }
 

@@ -114,9 +114,8 @@ func requireDurations(t *testing.T, changes []rig.Point, stamps []guest.LinkChan
 		want := middle(stamps[i]) - middle(stamps[i-1])
 		got := changes[i].Int("lasted_ns")
 		diff := max(got-want, want-got)
-		width = append(width, stamps[i].After-stamps[i].Before)
-		off = append(off, diff)
-		if unsure := (width[len(width)-1] + stamps[i-1].After - stamps[i-1].Before) / 2; diff <= 2_000_000+want/20+unsure {
+		width, off = append(width, took(stamps[i])), append(off, diff)
+		if unsure := (took(stamps[i-1]) + took(stamps[i])) / 2; diff <= 2_000_000+want/20+unsure {
 			good++
 		}
 	}
@@ -129,4 +128,6 @@ func requireDurations(t *testing.T, changes []rig.Point, stamps []guest.LinkChan
 	}
 }
 
-func middle(c guest.LinkChange) int64 { return c.Before + (c.After-c.Before)/2 }
+func middle(c guest.LinkChange) int64 { return c.Before + took(c)/2 }
+
+func took(c guest.LinkChange) int64 { return c.After - c.Before }
