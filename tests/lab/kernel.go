@@ -57,34 +57,13 @@ func (a archive) resolveKernel(ctx context.Context, pkg string) (string, error) 
 }
 
 // unpackKernel unpacks a kernel without installing it: the host neither boots it nor wants an entry for it
-// in its boot loader. Newer packages leave the image and the modules to two others.
+// in its boot loader.
 func unpackKernel(ctx context.Context, from archive, image, release, dir string) error {
-	deps, err := from.depends(ctx, image)
-	if err != nil {
+	if err := from.unpack(ctx, dir, image); err != nil {
 		return err
 	}
-	pkgs := []string{image}
-	for _, dep := range deps {
-		if dep == "linux-binary-"+release || dep == "linux-modules-"+release {
-			pkgs = append(pkgs, dep)
-		}
-	}
-	if err := from.unpack(ctx, dir, pkgs...); err != nil {
-		return err
-	}
-	if err := mergeUsr(dir); err != nil {
-		return err
-	}
-	_, err = command(ctx, dir, "depmod", "-b", dir, release)
+	_, err := command(ctx, dir, "depmod", "-b", dir, release)
 	return err
-}
-
-// mergeUsr moves modules to where kmod looks below another root.
-func mergeUsr(dir string) error {
-	if _, err := os.Stat(filepath.Join(dir, "lib")); err == nil {
-		return nil
-	}
-	return os.Rename(filepath.Join(dir, "usr", "lib"), filepath.Join(dir, "lib"))
 }
 
 // headers returns the directory to build modules for k in: the installed one, or one unpacked into the

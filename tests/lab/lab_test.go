@@ -128,13 +128,22 @@ func (b guestBinary) run(t *testing.T, img *Image, dir string, v variant) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	timeout := 20 * time.Minute
+	if testing.Short() {
+		timeout = 10 * time.Minute
+	}
 	job := Job{
-		Path:   b.compile(t, dir),
-		Args:   []string{"-test.v=test2json", "-test.timeout=9m", "-test.run=" + b.filter(), fmt.Sprintf("-test.short=%t", testing.Short())},
-		Env:    append(programEnv(dir), "CQPROBE_BIN="+yardstick, "LAB_DRIVER="+v.driver),
-		Dir:    filepath.Join(dir, b.pkg),
-		Stdout: io.MultiWriter(&output, &prefixed{w: t.Output(), start: true}),
-		Memory: b.memory,
+		Path: b.compile(t, dir),
+		Args: []string{
+			"-test.v=test2json", "-test.run=" + b.filter(), fmt.Sprintf("-test.short=%t", testing.Short()),
+			// Before the guest's, so that the stacks of what hangs are seen.
+			fmt.Sprintf("-test.timeout=%v", timeout-time.Minute),
+		},
+		Env:     append(programEnv(dir), "CQPROBE_BIN="+yardstick, "LAB_DRIVER="+v.driver),
+		Dir:     filepath.Join(dir, b.pkg),
+		Stdout:  io.MultiWriter(&output, &prefixed{w: t.Output(), start: true}),
+		Memory:  b.memory,
+		Timeout: timeout,
 	}
 	res, err := img.Run(t.Context(), job)
 	t.Logf("boot %.1f s, all %.1f s; /out was %s", res.Boot.Seconds(), res.Total.Seconds(), res.OutDir)
