@@ -32,7 +32,11 @@ run: build $(TOOLS)/telegraf-$(TELEGRAF) ## real Telegraf with the plugin, line 
 test: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) ## all tests: unit and contract with race detector, end to end, lab
 	go vet -tags 'lab guest' ./...
 	go test -race ./...
-	go test -tags lab -timeout 30m -v ./tests/lab
+	go test -tags lab -short -timeout 30m -v ./tests/lab
+
+.PHONY: test-full
+test-full: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) ## the lab's long forms, on two kernels and two drivers
+	go test -tags lab -timeout 60m -v ./tests/lab
 
 .PHONY: lab
 lab: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) ## an interactive guest with a device, the plugin running and a prompt

@@ -9,6 +9,9 @@
 set -eu
 
 kernel=${LAB_KERNEL:-linux-image-amd64}
+# Of another suite's kernel (package/suite) the lab fetches the headers itself; what builds modules for it, the
+# release's own headers bring along.
+case $kernel in */*) kernel=linux-image-amd64 ;; esac
 
 installed() {
 	[ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
@@ -43,7 +46,7 @@ refresh() {
 
 group=${1:-}
 packages="gcc libc6-dev libibverbs-dev ibverbs-providers"
-extra="make qemu-system-x86 busybox-static kmod iproute2 rdma-core ibverbs-utils"
+extra="make qemu-system-x86 busybox-static kmod xz-utils iproute2 rdma-core ibverbs-utils"
 case $group in
 run) ;;
 test | lab) packages="$packages $extra" ;;

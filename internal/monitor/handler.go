@@ -1,7 +1,9 @@
 package monitor
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
@@ -200,7 +202,19 @@ func (d *device) probeMade(it *watch.ProbeItem) {
 	if p != nil && p.unprobed.news(why) {
 		d.log.Warn(fmt.Sprintf("no probe on port %d: %s", it.Port, why))
 	}
-	d.log.Debug("probe", "port", it.Port, "vector", it.Vector, "method", it.Method.String(), "reason", it.Reason)
+	d.log.Log(context.Background(), d.probeLevel(it), "probe",
+		"port", it.Port, "vector", it.Vector, "method", it.Method.String(), "reason", it.Reason)
+}
+
+// probeLevel makes a port's first choice of a method visible. Later ones come as
+// often as the link changes.
+func (d *device) probeLevel(it *watch.ProbeItem) slog.Level {
+	p := d.port(it.Port)
+	if p == nil || p.probed || it.Method == verbs.MethodNone {
+		return slog.LevelDebug
+	}
+	p.probed = true
+	return slog.LevelInfo
 }
 
 // look takes the running worker's counts from its ledger.

@@ -256,6 +256,21 @@ func TestProbesAreInOrderAndWithoutExtrasUnlessAskedFor(t *testing.T) {
 	require.Equal(t, []probeKey{{1, 0, verbs.MethodRCWrite}, {1, 0, verbs.MethodUDSend}, {1, 1, verbs.MethodRCWrite}, {2, 0, verbs.MethodFlush}}, got)
 }
 
+func TestTheFirstChoiceOfAProbesMethodIsLogged(t *testing.T) {
+	var log bytes.Buffer
+	h, sup, _ := one(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	choice := func(port int, m verbs.Method, reason string) {
+		log.Reset()
+		h.batch(sup, watch.Item{Probe: &watch.ProbeItem{Port: port, Method: m, Reason: reason}})
+	}
+	choice(1, verbs.MethodFlush, "rc_write cannot be")
+	require.Contains(t, log.String(), `level=INFO msg=probe device=mlx5_0 port=1 vector=0 method=flush reason="rc_write cannot be"`)
+	choice(1, verbs.MethodRCWrite, "as preferred")
+	require.Empty(t, log.String(), "later choices are for those who ask for them")
+	choice(2, verbs.MethodNone, "it cannot be")
+	require.Contains(t, log.String(), `level=WARN msg="no probe on port 2: it cannot be" device=mlx5_0`)
+}
+
 func TestDeliveryIsFromTheReadToTheHandOver(t *testing.T) {
 	h, sup, _ := one(t, nil)
 	h.mono.Store(100 * ms)

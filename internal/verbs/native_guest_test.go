@@ -12,23 +12,36 @@ import (
 	"rdma_events/tests/lab/guest"
 )
 
-// The contract suite on soft RoCE: what holds the simulator holds here.
+// device and netdev are what the tests here watch, whatever the driver.
+const (
+	device = "rdma0"
+	netdev = "d0"
+)
+
+// The contract suite on a real kernel: what holds the simulator holds here.
 func TestNativeBackendKeepsTheContract(t *testing.T) {
 	guest.RequireGuest(t)
-	guest.AddRxe(t, "rxe0", "d0")
-	var addresses atomic.Int32
-	verbstest.Run(t, verbstest.Fixture{
+	guest.AddDevice(t, device, guest.Driver(), netdev)
+	f := verbstest.Fixture{
 		Backend:  verbs.Native(verbs.NewSysfs("/sys")),
-		Device:   "rxe0",
+		Device:   device,
 		Port:     1,
-		Methods:  []verbs.Method{verbs.MethodRCWrite, verbs.MethodUDSend, verbs.MethodFlush},
-		LinkDown: func(t testing.TB) { guest.IP(t, "link", "set", "d0", "down") },
-		LinkUp:   func(t testing.TB) { guest.IP(t, "link", "set", "d0", "up") },
+		LinkDown: func(t testing.TB) { guest.IP(t, "link", "set", netdev, "down") },
+		LinkUp:   func(t testing.TB) { guest.IP(t, "link", "set", netdev, "up") },
 		Inject: func(t testing.TB, typ verbs.EventType, port, count int) {
-			guest.Inject(t, "rxe0", int(typ), max(port, 1), count)
+			guest.Inject(t, device, int(typ), max(port, 1), count)
 		},
-		AddAddress: func(t testing.TB) {
-			guest.IP(t, "addr", "add", fmt.Sprintf("10.88.%d.1/24", addresses.Add(1)), "dev", "d0")
-		},
-	})
+	}
+	switch guest.Driver() {
+	case "rxe":
+		f.Methods = []verbs.Method{verbs.MethodRCWrite, verbs.MethodUDSend, verbs.MethodFlush}
+		var addresses atomic.Int32
+		f.AddAddress = func(t testing.TB) {
+			guest.IP(t, "addr", "add", fmt.Sprintf("10.88.%d.1/24", addresses.Add(1)), "dev", netdev)
+		}
+	case "siw":
+		f.Methods = []verbs.Method{verbs.MethodFlush}
+		f.Lacks = map[verbstest.Capability]string{verbstest.Addresses: "siw tells of no change of its one GID"}
+	}
+	verbstest.Run(t, f)
 }

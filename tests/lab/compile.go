@@ -42,27 +42,3 @@ func compile(ctx context.Context, cacheDir, name string, source []byte, flags ..
 	}
 	return path, nil
 }
-
-// buildInjector builds the event injector against the installed headers of the guest's kernel.
-func buildInjector(ctx context.Context, cacheDir, release string) (string, error) {
-	headers := "/usr/src/linux-headers-" + release
-	if _, err := os.Stat(headers); err != nil {
-		return "", fmt.Errorf("find kernel headers: %w; run scripts/packages.sh lab", err)
-	}
-	makefile := []byte("obj-m := evinject.o\n")
-	dir := filepath.Join(cacheDir, "evinject-"+release+"-"+digest(evinjectSource, makefile))
-	err := publish(dir, func(tmp string) error {
-		if err := os.MkdirAll(tmp, 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(tmp, "evinject.c"), evinjectSource, 0o644); err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(tmp, "Makefile"), makefile, 0o644); err != nil {
-			return err
-		}
-		_, err := command(ctx, tmp, "make", "-s", "-C", headers, "M="+tmp, "modules")
-		return err
-	})
-	return filepath.Join(dir, "evinject.ko"), err
-}

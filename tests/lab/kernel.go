@@ -2,10 +2,10 @@ package lab
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -13,19 +13,26 @@ import (
 type kernel struct {
 	release string
 	root    string
+	from    archive
 }
 
 func (k kernel) image() string   { return filepath.Join(k.root, "boot", "vmlinuz-"+k.release) }
 func (k kernel) modules() string { return filepath.Join(k.root, "lib", "modules") }
 
+// fetchKernel takes a package's name, which may have a suite behind a slash.
 func fetchKernel(ctx context.Context, cacheDir, pkg string) (kernel, error) {
-	image, err := resolveKernel(ctx, pkg)
+	pkg, suite, _ := strings.Cut(pkg, "/")
+	from, err := openArchive(ctx, cacheDir, suite)
+	if err != nil {
+		return kernel{}, err
+	}
+	image, err := from.resolveKernel(ctx, pkg)
 	if err != nil {
 		return kernel{}, err
 	}
 	release := strings.TrimSuffix(strings.TrimPrefix(image, "linux-image-"), "-unsigned")
-	k := kernel{release: release, root: filepath.Join(cacheDir, "kernel-"+release)}
-	err = publish(k.root, func(tmp string) error { return unpackKernel(ctx, image, release, tmp) })
+	k := kernel{release: release, root: filepath.Join(cacheDir, "kernel-"+release), from: from}
+	err = publish(k.root, func(tmp string) error { return unpackKernel(ctx, from, image, release, tmp) })
 	if err != nil {
 		return kernel{}, fmt.Errorf("fetch kernel %s: %w", image, err)
 	}
@@ -33,42 +40,98 @@ func fetchKernel(ctx context.Context, cacheDir, pkg string) (kernel, error) {
 }
 
 // resolveKernel follows a meta package to the package that holds a kernel.
-func resolveKernel(ctx context.Context, pkg string) (string, error) {
+func (a archive) resolveKernel(ctx context.Context, pkg string) (string, error) {
 	if rest, ok := strings.CutPrefix(pkg, "linux-image-"); ok && rest != "" && rest[0] >= '0' && rest[0] <= '9' {
 		return pkg, nil
 	}
-	out, err := command(ctx, "", "apt-cache", "depends", pkg)
+	deps, err := a.depends(ctx, pkg)
 	if err != nil {
-		return "", fmt.Errorf("look up kernel package: %w", err)
+		return "", err
 	}
-	for line := range strings.Lines(out) {
-		dep, ok := strings.CutPrefix(strings.TrimSpace(line), "Depends: ")
-		if ok && strings.HasPrefix(dep, "linux-image-") {
+	for _, dep := range deps {
+		if strings.HasPrefix(dep, "linux-image-") {
 			return dep, nil
 		}
 	}
 	return "", fmt.Errorf("look up kernel package: %s depends on no kernel; run apt-get update", pkg)
 }
 
-// unpackKernel downloads and unpacks a package without installing it: the host neither boots this kernel
-// nor wants an entry for it in its boot loader.
-func unpackKernel(ctx context.Context, image, release, dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+// unpackKernel unpacks a kernel without installing it: the host neither boots it nor wants an entry for it
+// in its boot loader.
+func unpackKernel(ctx context.Context, from archive, image, release, dir string) error {
+	if err := from.unpack(ctx, dir, image); err != nil {
 		return err
 	}
-	if _, err := command(ctx, dir, "apt-get", "download", image); err != nil {
-		return fmt.Errorf("%w (with old package lists this helps: apt-get update)", err)
-	}
-	debs, err := filepath.Glob(filepath.Join(dir, "*.deb"))
-	if err != nil || len(debs) != 1 {
-		return errors.Join(fmt.Errorf("find downloaded package: got %d files", len(debs)), err)
-	}
-	if _, err := command(ctx, dir, "dpkg", "-x", debs[0], dir); err != nil {
-		return err
-	}
-	if err := os.Remove(debs[0]); err != nil {
-		return err
-	}
-	_, err = command(ctx, dir, "depmod", "-b", dir, release)
+	_, err := command(ctx, dir, "depmod", "-b", dir, release)
 	return err
+}
+
+// headers returns the directory to build modules for k in: the installed one, or one unpacked into the
+// cache, since a kernel of another suite than the host's has no headers there.
+func (k kernel) headers(ctx context.Context, cacheDir string) (string, error) {
+	name := "linux-headers-" + k.release
+	installed := filepath.Join("/usr/src", name)
+	if _, err := os.Stat(filepath.Join(installed, "Makefile")); err == nil {
+		return installed, nil
+	}
+	if k.from.options == nil {
+		return "", fmt.Errorf("find %s: not installed; run scripts/packages.sh lab", installed)
+	}
+	root := filepath.Join(cacheDir, "headers-"+k.release)
+	err := publish(root, func(tmp string) error { return unpackHeaders(ctx, k.from, name, tmp) })
+	if err != nil {
+		return "", fmt.Errorf("fetch %s: %w", name, err)
+	}
+	return filepath.Join(root, "usr", "src", name), nil
+}
+
+func unpackHeaders(ctx context.Context, from archive, name, dir string) error {
+	deps, err := from.depends(ctx, name)
+	if err != nil {
+		return err
+	}
+	pkgs := []string{name}
+	for _, dep := range deps {
+		if strings.HasPrefix(dep, "linux-headers-") || strings.HasPrefix(dep, "linux-kbuild-") {
+			pkgs = append(pkgs, dep)
+		}
+	}
+	if err := from.unpack(ctx, dir, pkgs...); err != nil {
+		return err
+	}
+	// All it does is to include the Makefile beside it, by an absolute path.
+	makefile := filepath.Join(dir, "usr", "src", name, "Makefile")
+	text, err := os.ReadFile(makefile)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(makefile, []byte(strings.ReplaceAll(string(text), "/usr/src/", "../")), 0o644)
+}
+
+var version = regexp.MustCompile(`^\d+\.\d+`)
+
+// siwSource returns the directory of siw's source, cut out of the package of the kernel's source.
+func (k kernel) siwSource(ctx context.Context, cacheDir string) (string, error) {
+	dir := filepath.Join(cacheDir, "siw-source-"+k.release)
+	err := publish(dir, func(tmp string) error { return k.cutOut(ctx, "drivers/infiniband/sw/siw", tmp) })
+	if err != nil {
+		return "", fmt.Errorf("fetch source of siw for %s: %w", k.release, err)
+	}
+	return dir, nil
+}
+
+func (k kernel) cutOut(ctx context.Context, part, dir string) error {
+	tree := "linux-source-" + version.FindString(k.release)
+	debs, err := k.from.download(ctx, dir, tree)
+	if err != nil {
+		return err
+	}
+	// Unpacked as a whole it would be more than a gigabyte.
+	const script = `dpkg --fsys-tarfile "$1" | tar -xO "./usr/src/$2.tar.xz" | tar -xJ --strip-components="$4" "$2/$3"`
+	depth := strings.Count(part, "/") + 2
+	_, err = command(ctx, dir, "bash", "-c", "set -o pipefail; "+script, "cut", debs[0], tree, part, fmt.Sprint(depth))
+	if err != nil {
+		return err
+	}
+	return os.Remove(debs[0])
 }

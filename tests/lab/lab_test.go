@@ -4,7 +4,9 @@ package lab
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -17,19 +19,31 @@ import (
 
 // guestBinary is a package whose tests with the build tag guest run in a guest of their own.
 type guestBinary struct {
-	pkg    string
-	tests  string // a regular expression for the tests that belong in the guest; "" is all
-	memory int    // MiB; 0 is the harness's default
-	// skips names the tests that may skip, each with the reason why that is right.
-	skips map[string]string
+	pkg     string
+	tests   string // a regular expression for the tests that belong in the guest; "" is all
+	memory  int    // MiB; 0 is the harness's default
+	rxeOnly bool   // its tests do not depend on the driver
 }
 
 var guestBinaries = []guestBinary{
-	{pkg: "./tests/lab/guest"},
+	{pkg: "./tests/lab/guest", rxeOnly: true},
 	{pkg: "./internal/verbs", tests: "^TestNativeBackend"},
-	{pkg: "./internal/hotplug", tests: "^TestOnARealKernel"},
-	{pkg: "./internal/confine"},
+	{pkg: "./internal/hotplug", tests: "^TestOnARealKernel", rxeOnly: true},
+	{pkg: "./internal/confine", rxeOnly: true},
 	{pkg: "./tests/lab/system"},
+}
+
+// variant is a kernel and a driver that the tests run on.
+type variant struct{ name, kernel, driver string }
+
+// usual is what TestGuest runs on; LAB_KERNEL names another kernel.
+var usual = variant{"release/rxe", cmp.Or(os.Getenv("LAB_KERNEL"), DefaultKernel), "rxe"}
+
+// matrix is what TestGuestMatrix adds to it.
+var matrix = []variant{
+	{"release/siw", DefaultKernel, "siw"},
+	{"backports/rxe", BackportsKernel, "rxe"},
+	{"backports/siw", BackportsKernel, "siw"},
 }
 
 // programs are handed to the tests by these variables, when they have been built.
@@ -52,12 +66,47 @@ var prepared = sync.OnceValues(func() (*Image, error) {
 })
 
 // TestGuest runs every guest binary; RDMA_EVENTS_LAB_RUN is a regular expression for the tests in them, and
-// go test's own -run chooses among the binaries: -run TestGuest/internal/verbs.
+// go test's own -run chooses among the binaries: -run TestGuest/internal/verbs. With -short the tests in the
+// guest leave out their long forms.
 func TestGuest(t *testing.T) {
 	img, dir := image(t)
+	runBinaries(t, img, dir, usual)
+}
+
+// TestGuestMatrix runs them on the other kernels and drivers: -run TestGuestMatrix/backports/siw.
+func TestGuestMatrix(t *testing.T) {
+	if testing.Short() {
+		t.Skip("other kernels and drivers belong to the long form: make test-full")
+	}
+	dir, err := root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range matrix {
+		t.Run(v.name, func(t *testing.T) {
+			img, err := PrepareKernel(t.Context(), filepath.Join(dir, "build", "lab"), v.kernel)
+			if err != nil {
+				t.Fatal(err)
+			}
+			runBinaries(t, img, dir, v)
+		})
+	}
+}
+
+func runBinaries(t *testing.T, img *Image, dir string, v variant) {
+	if v.driver == "siw" {
+		var err error
+		if img, err = img.WithSIW(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("Linux %s, %s", img.Release, v.driver)
 	for _, b := range guestBinaries {
+		if b.rxeOnly && v.driver != "rxe" {
+			continue
+		}
 		t.Run(strings.TrimPrefix(b.pkg, "./"), func(t *testing.T) {
-			b.run(t, img, dir)
+			b.run(t, img, dir, v)
 		})
 	}
 }
@@ -74,19 +123,28 @@ func image(t *testing.T) (img *Image, dir string) {
 	return img, dir
 }
 
-func (b guestBinary) run(t *testing.T, img *Image, dir string) {
+func (b guestBinary) run(t *testing.T, img *Image, dir string, v variant) {
 	var output bytes.Buffer
 	yardstick, err := img.CompileC(t.Context(), filepath.Join(dir, "tests/bench/cqprobe/cqprobe.c"), "-libverbs")
 	if err != nil {
 		t.Fatal(err)
 	}
+	timeout := 20 * time.Minute
+	if testing.Short() {
+		timeout = 10 * time.Minute
+	}
 	job := Job{
-		Path:   b.compile(t, dir),
-		Args:   []string{"-test.v=test2json", "-test.timeout=9m", "-test.run=" + b.filter()},
-		Env:    append(programEnv(dir), "CQPROBE_BIN="+yardstick),
-		Dir:    filepath.Join(dir, b.pkg),
-		Stdout: io.MultiWriter(&output, &prefixed{w: t.Output(), start: true}),
-		Memory: b.memory,
+		Path: b.compile(t, dir),
+		Args: []string{
+			"-test.v=test2json", "-test.run=" + b.filter(), fmt.Sprintf("-test.short=%t", testing.Short()),
+			// Before the guest's, so that the stacks of what hangs are seen.
+			fmt.Sprintf("-test.timeout=%v", timeout-time.Minute),
+		},
+		Env:     append(programEnv(dir), "CQPROBE_BIN="+yardstick, "LAB_DRIVER="+v.driver),
+		Dir:     filepath.Join(dir, b.pkg),
+		Stdout:  io.MultiWriter(&output, &prefixed{w: t.Output(), start: true}),
+		Memory:  b.memory,
+		Timeout: timeout,
 	}
 	res, err := img.Run(t.Context(), job)
 	t.Logf("boot %.1f s after %d that stalled, all %.1f s; /out was %s",
@@ -94,7 +152,7 @@ func (b guestBinary) run(t *testing.T, img *Image, dir string) {
 	if err != nil {
 		t.Error(err)
 	}
-	b.judge(t, ParseOutcomes(output.String()), res.ExitCode)
+	judge(t, v, ParseOutcomes(output.String()), res.ExitCode)
 }
 
 func (b guestBinary) filter() string {
@@ -116,7 +174,7 @@ func (b guestBinary) compile(t *testing.T, dir string) string {
 	return path
 }
 
-func (b guestBinary) judge(t *testing.T, outcomes []Outcome, exitCode int) {
+func judge(t *testing.T, v variant, outcomes []Outcome, exitCode int) {
 	t.Helper()
 	if len(outcomes) == 0 {
 		t.Error("no test ran in the guest")
@@ -126,10 +184,11 @@ func (b guestBinary) judge(t *testing.T, outcomes []Outcome, exitCode int) {
 			switch o.Verdict {
 			case "PASS":
 			case "SKIP":
-				if reason, ok := b.skips[o.Name]; ok {
-					t.Skip(reason)
+				reason := maySkip(o.Name, v)
+				if reason == "" {
+					t.Fatalf("skipped in the guest, where nothing may be missing:\n%s", o.Log)
 				}
-				t.Errorf("skipped in the guest, where nothing may be missing:\n%s", o.Log)
+				t.Skip(reason)
 			case "FAIL":
 				t.Errorf("failed in the guest:\n%s", o.Log)
 			default:

@@ -15,8 +15,12 @@ import (
 	"time"
 )
 
-// DefaultKernel is Debian's meta package for the kernel of the release.
-const DefaultKernel = "linux-image-amd64"
+// DefaultKernel is Debian's meta package for the kernel of the release, BackportsKernel that of the release's
+// backports, which the host's apt need not know.
+const (
+	DefaultKernel   = "linux-image-amd64"
+	BackportsKernel = "linux-image-amd64/backports"
+)
 
 // runsKept is how long the directories of past runs stay, for a look at what went wrong.
 const runsKept = 24 * time.Hour
@@ -34,11 +38,11 @@ type Image struct {
 	Release string
 
 	cacheDir  string
-	kernel    string // the kernel's image
-	modules   string // what becomes /lib/modules
+	kernel    kernel
 	initramfs string
 	evinject  string
 	linkflap  string
+	siw       string // empty without WithSIW
 }
 
 // Prepare makes an image of DefaultKernel, or of the kernel package that the environment variable
@@ -52,7 +56,8 @@ func Prepare(ctx context.Context, cacheDir string) (*Image, error) {
 	return PrepareKernel(ctx, cacheDir, pkg)
 }
 
-// PrepareKernel is Prepare for the kernel of a named Debian package, a meta package or the image itself.
+// PrepareKernel is Prepare for the kernel of a named Debian package, a meta package or the image itself; a
+// suite other than the host's may stand behind a slash, as apt has it.
 func PrepareKernel(ctx context.Context, cacheDir, pkg string) (*Image, error) {
 	cacheDir, err := filepath.Abs(cacheDir)
 	if err != nil {
@@ -78,17 +83,32 @@ func build(ctx context.Context, cacheDir, pkg string) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	img := &Image{Release: k.release, cacheDir: cacheDir, kernel: k.image(), modules: k.modules()}
+	img := &Image{Release: k.release, cacheDir: cacheDir, kernel: k}
 	if img.initramfs, err = buildInitramfs(ctx, cacheDir, k); err != nil {
 		return nil, fmt.Errorf("build initramfs for %s: %w", k.release, err)
 	}
-	if img.evinject, err = buildInjector(ctx, cacheDir, k.release); err != nil {
-		return nil, fmt.Errorf("build event injector for %s: %w", k.release, err)
+	if img.evinject, err = buildInjector(ctx, cacheDir, k); err != nil {
+		return nil, err
 	}
 	if img.linkflap, err = compile(ctx, cacheDir, "linkflap", linkflapSource); err != nil {
 		return nil, err
 	}
 	return img, nil
+}
+
+// WithSIW returns an image whose guests can load siw, the soft iWARP driver. Debian's kernels come without
+// it, so the first call for a kernel fetches its source (140 MB) and builds the driver, in some 20 seconds.
+func (img *Image) WithSIW(ctx context.Context) (*Image, error) {
+	unlock, err := lock(ctx, img.cacheDir)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	with := *img
+	if with.siw, err = buildSIW(ctx, img.cacheDir, img.kernel); err != nil {
+		return nil, err
+	}
+	return &with, nil
 }
 
 // requireTools looks in sbin too, because depmod and modprobe are there and a user's PATH often is not.

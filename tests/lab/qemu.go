@@ -38,7 +38,7 @@ func (g *guest) qemuArgs(mode string) []string {
 		"-device", output,
 		"-virtfs", "local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap",
 		"-virtfs", "local,path=" + qemuQuote(g.outDir) + ",mount_tag=out,security_model=none,multidevs=remap",
-		"-kernel", g.image.kernel, "-initrd", g.image.initramfs, "-append", cmdline,
+		"-kernel", g.image.kernel.image(), "-initrd", g.image.initramfs, "-append", cmdline,
 	}
 }
 

@@ -102,6 +102,7 @@ func (img *Image) env() []string {
 	return []string{
 		"LAB_EVINJECT=" + img.evinject,
 		"LAB_LINKFLAP=" + img.linkflap,
+		"LAB_SIW=" + img.siw,
 	}
 }
 
@@ -116,7 +117,7 @@ func (g *guest) file(name string) string { return filepath.Join(g.outDir, "lab",
 
 func (g *guest) writeInit(mode, job string) error {
 	head := exports([]string{
-		"LAB_MODULES=" + g.image.modules,
+		"LAB_MODULES=" + g.image.kernel.modules(),
 		"LAB_MODE=" + mode,
 	})
 	if err := os.WriteFile(g.file("init"), []byte(head+guestScript), 0o755); err != nil {

@@ -24,6 +24,9 @@ type Config struct {
 	Prefix []string
 	// RestartDelay is execd's; "10s" when empty.
 	RestartDelay string
+	// KeepStderr gives the plugin's standard error a file of its own. Telegraf,
+	// whose log it is missing from then, loses what a dying process says.
+	KeepStderr bool
 }
 
 // Telegraf is a running Telegraf with the plugin under it.
@@ -122,6 +125,10 @@ func (r *Telegraf) telegrafConf(c Config) string {
 	if c.RestartDelay != "" {
 		delay = c.RestartDelay
 	}
+	command := []string{Program(r.t, "RDMA_EVENTS_BIN", "rdma-events"), "-config", r.path("rdma_events.conf"), "-poll_interval_disabled"}
+	if c.KeepStderr {
+		command = append([]string{"/bin/sh", "-c", `exec "$0" "$@" 2>>` + r.path("stderr")}, command...)
+	}
 	return fmt.Sprintf(`[agent]
   interval = %q
   flush_interval = "200ms"
@@ -130,14 +137,23 @@ func (r *Telegraf) telegrafConf(c Config) string {
   omit_hostname = true
   skip_processors_after_aggregators = true
 [[inputs.execd]]
-  command = [%q, "-config", %q, "-poll_interval_disabled"]
+  command = [%s]
   signal = "STDIN"
   restart_delay = %q
   data_format = "influx"
 [[outputs.file]]
   files = [%q]
   data_format = "influx"
-`, interval, Program(r.t, "RDMA_EVENTS_BIN", "rdma-events"), r.path("rdma_events.conf"), delay, r.path("out"))
+`, interval, quoted(command), delay, r.path("out"))
+}
+
+// quoted returns strings as the elements of a TOML array.
+func quoted(texts []string) string {
+	var b strings.Builder
+	for _, text := range texts {
+		fmt.Fprintf(&b, "%q, ", text)
+	}
+	return b.String()
 }
 
 func (r *Telegraf) path(name string) string { return filepath.Join(r.dir, name) }

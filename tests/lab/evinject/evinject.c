@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Test only: makes a real RDMA device say any port or device event, through the kernel's own dispatch path.
+ * Test only: makes a real RDMA device say any event.
  *
- *   echo "DEVICE TYPE PORT COUNT" > /sys/kernel/debug/rdma_evinject
+ *   echo "DEVICE TYPE PORT COUNT" > /sys/kernel/debug/rdma_evinject        a port or device event
+ *   echo "DEVICE KIND ID TYPE COUNT" > /sys/kernel/debug/rdma_evinject     an event of one object
  *
- * TYPE is an IB_EVENT_* number. The write returns after every event has reached the event queues of all
- * open contexts, so that a reader may count on the number.
+ * TYPE is an IB_EVENT_* number. A port or device event takes the kernel's own dispatch path to all open
+ * contexts. KIND is qp, cq or srq and ID the number that "rdma resource show KIND" prints; its event is given
+ * to the handler that a driver calls, and reaches the context that owns the object. The write returns after
+ * every event has reached the event queues, so that a reader may count on the number.
  */
+#include <linux/ctype.h>
 #include <linux/debugfs.h>
 #include <linux/limits.h>
 #include <linux/module.h>
@@ -15,6 +19,7 @@
 #include <linux/string.h>
 #include <linux/workqueue.h>
 #include <rdma/ib_verbs.h>
+#include <rdma/restrack.h>
 
 /*
  * ib_dispatch_event() allocates one work item per event with GFP_ATOMIC and drops the event, saying nothing,
@@ -77,32 +82,107 @@ static int dispatch(struct ib_device *dev, unsigned int type, unsigned int port,
 	return err;
 }
 
+static const struct {
+	const char *kind;
+	enum rdma_restrack_type type;
+	u64 events; /* a bit mask */
+} kinds[] = {
+	{ "cq", RDMA_RESTRACK_CQ, BIT(IB_EVENT_CQ_ERR) },
+	{ "qp", RDMA_RESTRACK_QP,
+	  BIT(IB_EVENT_QP_FATAL) | BIT(IB_EVENT_QP_REQ_ERR) | BIT(IB_EVENT_QP_ACCESS_ERR) | BIT(IB_EVENT_COMM_EST) |
+	  BIT(IB_EVENT_SQ_DRAINED) | BIT(IB_EVENT_PATH_MIG) | BIT(IB_EVENT_PATH_MIG_ERR) |
+	  BIT(IB_EVENT_QP_LAST_WQE_REACHED) },
+	{ "srq", RDMA_RESTRACK_SRQ, BIT(IB_EVENT_SRQ_ERR) | BIT(IB_EVENT_SRQ_LIMIT_REACHED) },
+};
+
+/* Drivers call an object's handler only if there is one; objects of user space always have one. */
+static int hand_over(struct rdma_restrack_entry *res, struct ib_event *event)
+{
+	struct ib_cq *cq = container_of(res, struct ib_cq, res);
+	struct ib_qp *qp = container_of(res, struct ib_qp, res);
+	struct ib_srq *srq = container_of(res, struct ib_srq, res);
+
+	switch (res->type) {
+	case RDMA_RESTRACK_CQ:
+		event->element.cq = cq;
+		if (!cq->event_handler)
+			return -EOPNOTSUPP;
+		cq->event_handler(event, cq->cq_context);
+		return 0;
+	case RDMA_RESTRACK_QP:
+		event->element.qp = qp;
+		if (!qp->event_handler)
+			return -EOPNOTSUPP;
+		qp->event_handler(event, qp->qp_context);
+		return 0;
+	default:
+		event->element.srq = srq;
+		if (!srq->event_handler)
+			return -EOPNOTSUPP;
+		srq->event_handler(event, srq->srq_context);
+		return 0;
+	}
+}
+
+static int deliver(struct ib_device *dev, const char *kind, unsigned int id, unsigned int type, unsigned int count)
+{
+	struct ib_event event = { .device = dev, .event = type };
+	struct rdma_restrack_entry *res;
+	int i, err = 0;
+
+	for (i = 0; i < ARRAY_SIZE(kinds) && strcmp(kinds[i].kind, kind); i++)
+		;
+	if (i == ARRAY_SIZE(kinds) || type >= 64 || !(kinds[i].events & BIT_ULL(type)))
+		return -EINVAL;
+	/* The reference keeps the object until it is put. */
+	res = rdma_restrack_get_byid(dev, kinds[i].type, id);
+	if (IS_ERR(res))
+		return PTR_ERR(res);
+	while (count-- && !err)
+		err = hand_over(res, &event);
+	rdma_restrack_put(res);
+	return err;
+}
+
+static int carry_out(const char *line)
+{
+	unsigned int type, port, count, id;
+	char name[IB_DEVICE_NAME_MAX], kind[4];
+	struct ib_device *dev;
+	bool object;
+	int err;
+
+	BUILD_BUG_ON(sizeof(name) != 64);
+	/* A long number is read as a kind and what is left of it. */
+	object = sscanf(line, "%63s %3s %u %u %u", name, kind, &id, &type, &count) == 5 && isalpha(kind[0]);
+	if (!object && sscanf(line, "%63s %u %u %u", name, &type, &port, &count) != 4)
+		return -EINVAL;
+	dev = ib_device_get_by_name(name, RDMA_DRIVER_UNKNOWN);
+	if (!dev)
+		return -ENODEV;
+	if (object) {
+		err = deliver(dev, kind, id, type, count);
+	} else {
+		err = check_event(dev, type, port);
+		if (!err)
+			err = dispatch(dev, type, port, count);
+	}
+	ib_device_put(dev);
+	return err;
+}
+
 static ssize_t knob_write(struct file *file, const char __user *user, size_t len, loff_t *pos)
 {
-	char name[IB_DEVICE_NAME_MAX];
-	unsigned int type, port, count;
-	struct ib_device *dev;
 	char *line;
-	int fields, err;
+	int err;
 
 	if (len > PAGE_SIZE)
 		return -E2BIG;
 	line = memdup_user_nul(user, len);
 	if (IS_ERR(line))
 		return PTR_ERR(line);
-	BUILD_BUG_ON(sizeof(name) != 64);
-	fields = sscanf(line, "%63s %u %u %u", name, &type, &port, &count);
+	err = carry_out(line);
 	kfree(line);
-	if (fields != 4)
-		return -EINVAL;
-
-	dev = ib_device_get_by_name(name, RDMA_DRIVER_UNKNOWN);
-	if (!dev)
-		return -ENODEV;
-	err = check_event(dev, type, port);
-	if (!err)
-		err = dispatch(dev, type, port, count);
-	ib_device_put(dev);
 	return err ?: len;
 }
 
@@ -127,4 +207,4 @@ static void __exit evinject_exit(void)
 module_init(evinject_init);
 module_exit(evinject_exit);
 MODULE_LICENSE("GPL");
-MODULE_DESCRIPTION("Test only: dispatches RDMA port and device events");
+MODULE_DESCRIPTION("Test only: makes RDMA devices say events");

@@ -30,12 +30,37 @@ func AddNetdev(t testing.TB, netdev string) (address string) {
 	return address
 }
 
-// AddRxe makes a RoCE device on a new dummy netdev, both until the test's end, and returns once its port
-// is active. Whatever the test opens on the device it must have closed before.
+// Driver is the driver that this run of the guest tests is about: rxe (RoCE) or siw (iWARP), which the lab
+// builds only for runs about it.
+func Driver() string {
+	if driver := os.Getenv("LAB_DRIVER"); driver != "" {
+		return driver
+	}
+	return "rxe"
+}
+
+// RequireDriver skips a test that is about one driver in runs about another. The lab's list of allowed skips
+// has to agree.
+func RequireDriver(t testing.TB, driver string) {
+	t.Helper()
+	RequireGuest(t)
+	if Driver() != driver {
+		t.Skipf("a test of %s, and this run is about %s", driver, Driver())
+	}
+}
+
+// AddRxe is AddDevice for a RoCE device.
 func AddRxe(t testing.TB, device, netdev string) (address string) {
 	t.Helper()
+	return AddDevice(t, device, "rxe", netdev)
+}
+
+// AddDevice makes an RDMA device of kind (rxe, siw) on a new dummy netdev, both until the test's end, and
+// returns once its port is active. Whatever the test opens on the device it must have closed before.
+func AddDevice(t testing.TB, device, kind, netdev string) (address string) {
+	t.Helper()
 	address = AddNetdev(t, netdev)
-	AddLink(t, device, "rxe", netdev)
+	AddLink(t, device, kind, netdev)
 	t.Cleanup(func() {
 		if exists(devicePath(device)) {
 			DeleteLink(t, device)
@@ -51,8 +76,7 @@ func AddRxe(t testing.TB, device, netdev string) (address string) {
 // AddLink makes an RDMA device of kind (rxe, siw) on a netdev and leaves it there.
 func AddLink(t testing.TB, device, kind, netdev string) {
 	t.Helper()
-	// rxe asks for the crc32 algorithm by a name under which nothing is loaded by itself.
-	Modprobe(t, "crc32_generic", driverModule(kind))
+	LoadDriver(t, kind)
 	must(t, rdmaProgram, "link", "add", device, "type", kind, "netdev", netdev)
 }
 
@@ -63,12 +87,50 @@ func DeleteLink(t testing.TB, device string) {
 	must(t, rdmaProgram, "link", "delete", device)
 }
 
-func driverModule(kind string) string {
-	if kind == "rxe" {
-		return "rdma_rxe"
+// LoadDriver loads the module of a kind of device. Both drivers ask for an algorithm by a name under which
+// nothing is loaded by itself.
+func LoadDriver(t testing.TB, kind string) {
+	t.Helper()
+	switch kind {
+	case "rxe":
+		Modprobe(t, "crc32_generic", "rdma_rxe")
+	case "siw":
+		Modprobe(t, "crc32c_generic")
+		insert(t, "siw", "LAB_SIW")
+	default:
+		t.Fatalf("no driver for devices of kind %q", kind)
 	}
-	return kind
 }
+
+// UnloadDriver unloads the module of a kind of device, none of which may be left.
+func UnloadDriver(t testing.TB, kind string) {
+	t.Helper()
+	RequireGuest(t)
+	module := kind
+	if kind == "rxe" {
+		module = "rdma_rxe"
+	}
+	must(t, "rmmod", module)
+}
+
+// RDMA runs iproute2's rdma.
+func RDMA(t testing.TB, args ...string) {
+	t.Helper()
+	if err := TryRDMA(t, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TryRDMA is RDMA for callers that expect the kernel to refuse.
+func TryRDMA(t testing.TB, args ...string) error {
+	t.Helper()
+	RequireGuest(t)
+	_, err := output(rdmaProgram, args...)
+	return err
+}
+
+// HasDevice reports whether the kernel has an RDMA device of that name.
+func HasDevice(device string) bool { return exists(devicePath(device)) }
 
 func devicePath(device string) string { return filepath.Join("/sys/class/infiniband", device) }
 func netdevPath(netdev string) string { return filepath.Join("/sys/class/net", netdev) }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -33,11 +34,53 @@ func RequireGuest(t testing.TB) {
 	}
 }
 
+// KernelHas reports whether the guest's kernel is of the version, as in "6.12", or of a later one.
+func KernelHas(t testing.TB, version string) bool {
+	t.Helper()
+	release, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		t.Fatal(err)
+	}
+	major, minor := parseVersion(t, string(release))
+	wantMajor, wantMinor := parseVersion(t, version)
+	return major > wantMajor || major == wantMajor && minor >= wantMinor
+}
+
+func parseVersion(t testing.TB, text string) (major, minor int) {
+	t.Helper()
+	if _, err := fmt.Sscanf(text, "%d.%d", &major, &minor); err != nil {
+		t.Fatalf("parse version %q: %v", text, err)
+	}
+	return major, minor
+}
+
 // Modprobe loads kernel modules.
 func Modprobe(t testing.TB, names ...string) {
 	t.Helper()
 	RequireGuest(t)
 	must(t, "modprobe", append([]string{"-a"}, names...)...)
+}
+
+// insert loads a module that the lab has built, unless it is loaded, and before it those that it needs. The
+// variable has its path.
+func insert(t testing.TB, module, variable string) {
+	t.Helper()
+	RequireGuest(t)
+	if exists(filepath.Join("/sys/module", module)) {
+		return
+	}
+	path := os.Getenv(variable)
+	if path == "" {
+		t.Fatalf("%s is not set: this guest was booted without the module %s", variable, module)
+	}
+	depends, err := output("modinfo", "-F", "depends", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if names := strings.Split(strings.TrimSpace(depends), ","); names[0] != "" {
+		Modprobe(t, names...)
+	}
+	must(t, "insmod", path)
 }
 
 // IP runs iproute2's ip. One call takes about 60 ms in an emulated guest.
@@ -73,12 +116,24 @@ func must(t testing.TB, name string, args ...string) {
 func output(name string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, name, args...)
-	// A tool stuck in the kernel cannot be killed; its test fails all the same.
-	cmd.WaitDelay = time.Second
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("run %s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+	type result struct {
+		out []byte
+		err error
 	}
-	return string(out), nil
+	done := make(chan result, 1)
+	go func() {
+		out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
+		done <- result{out, err}
+	}()
+	var r result
+	select {
+	case r = <-done:
+	case <-ctx.Done():
+		// Stuck in the kernel it cannot even be killed. The goroutine is given up with the guest.
+		r.err = ctx.Err()
+	}
+	if r.err != nil {
+		return "", fmt.Errorf("run %s %s: %w: %s", name, strings.Join(args, " "), r.err, strings.TrimSpace(string(r.out)))
+	}
+	return string(r.out), nil
 }

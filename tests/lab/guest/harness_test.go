@@ -97,6 +97,27 @@ func TestInjectorRefuses(t *testing.T) {
 	}
 }
 
+func TestInjectorRefusesObjects(t *testing.T) {
+	RequireGuest(t)
+	AddRxe(t, "rxe0", "d0")
+	for _, c := range []struct {
+		name, line string
+		want       error
+	}{
+		{"that do not exist", "rxe0 cq 4000000 0 1", syscall.ENOENT},
+		{"of an unknown kind", "rxe0 wq 1 19 1", syscall.EINVAL},
+		{"of another scope than the event's", "rxe0 qp 17 15 1", syscall.EINVAL},
+		{"with an event of no object", "rxe0 qp 17 10 1", syscall.EINVAL},
+		{"of an unknown device", "rxe9 qp 17 1 1", syscall.ENODEV},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if err := writeKnob(t, c.line); !errors.Is(err, c.want) {
+				t.Errorf("want %v, got %v", c.want, err)
+			}
+		})
+	}
+}
+
 func TestFlapLinkKeepsThePaceAndIsSeen(t *testing.T) {
 	RequireGuest(t)
 	AddRxe(t, "rxe0", "d0")

@@ -3,6 +3,7 @@
 package guest
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"testing"
@@ -36,20 +37,49 @@ func Inject(t testing.TB, device string, event, port, count int) {
 // TryInject is Inject for callers that expect the kernel to refuse.
 func TryInject(t testing.TB, device string, event, port, count int) error {
 	t.Helper()
-	loadInjector(t)
-	line := fmt.Sprintf("%s %d %d %d", device, event, port, count)
+	return writeKnob(t, fmt.Sprintf("%s %d %d %d", device, event, port, count))
+}
+
+// InjectObject makes the kernel deliver count events of a type to an object of this process, as a driver
+// would; it returns after all of them have reached the queue of the context that owns the object. Kind is qp,
+// cq or srq, and the process must hold one such object of the device.
+func InjectObject(t testing.TB, device, kind string, event, count int) {
+	t.Helper()
+	if err := writeKnob(t, fmt.Sprintf("%s %s %d %d %d", device, kind, ownObject(t, device, kind), event, count)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ownObject asks the kernel's resource tracking for the number of this process's object.
+func ownObject(t testing.TB, device, kind string) int {
+	t.Helper()
+	text, err := output(rdmaProgram, "-j", "resource", "show", kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []map[string]any
+	if err := json.Unmarshal([]byte(text), &all); err != nil {
+		t.Fatalf("parse resources %q: %v", text, err)
+	}
+	number := map[string]string{"qp": "lqpn", "cq": "cqn", "srq": "srqn"}[kind]
+	var own []int
+	for _, r := range all {
+		// Tracked is the thread that made the object.
+		if id, ok := r[number].(float64); ok && r["ifname"] == device && exists(fmt.Sprintf("/proc/self/task/%.0f", r["pid"])) {
+			own = append(own, int(id))
+		}
+	}
+	if len(own) != 1 {
+		t.Fatalf("want one %s of this process on %s, got %v of %s", kind, device, own, text)
+	}
+	return own[0]
+}
+
+func writeKnob(t testing.TB, line string) error {
+	t.Helper()
+	insert(t, "evinject", "LAB_EVINJECT")
 	if err := os.WriteFile(injectorKnob, []byte(line), 0); err != nil {
 		return fmt.Errorf("inject %q: %w", line, err)
 	}
 	return nil
-}
-
-func loadInjector(t testing.TB) {
-	t.Helper()
-	RequireGuest(t)
-	if exists(injectorKnob) {
-		return
-	}
-	Modprobe(t, "ib_core")
-	must(t, "insmod", os.Getenv("LAB_EVINJECT"))
 }

@@ -60,6 +60,7 @@ func counter(points []rig.Point, port, event string) int64 {
 }
 
 func TestOneAddressIsOneGIDChange(t *testing.T) {
+	guest.RequireDriver(t, "rxe")
 	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		r := start(quiet)
 		before := settledCounter(t, r, "gid_change")

@@ -15,22 +15,22 @@ import (
 
 func TestADeviceNodeWithoutPermissionSilencesNoOther(t *testing.T) {
 	guest.RequireGuest(t)
-	guest.AddRxe(t, "rxe0", "d0")
-	guest.AddRxe(t, "rxe1", "d1")
-	node := "/dev/infiniband/" + nodeOf(t, "rxe0")
+	guest.AddDevice(t, "rdma0", guest.Driver(), "d0")
+	guest.AddDevice(t, "rdma1", guest.Driver(), "d1")
+	node := "/dev/infiniband/" + nodeOf(t, "rdma0")
 	if err := os.Chmod(node, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	r := rig.Start(t, rig.Config{Plugin: quiet, Prefix: users[1].prefix})
-	awaitOpen(r, "rxe1")
+	awaitOpen(r, "rdma1")
 	r.Await("no_permission", 30*time.Second, func(p []rig.Point) bool {
-		d := rig.Last(p, "rdma_device", "device", "rxe0")
+		d := rig.Last(p, "rdma_device", "device", "rdma0")
 		return d.Text("reason") == "no_permission" && d.Int("open") == 0 && d.Int("present") == 1
 	})
-	requireOneLine(t, r, "rxe0", node)
-	guest.Inject(t, "rxe1", guest.PKeyChange, 1, 2)
+	requireOneLine(t, r, "rdma0", node)
+	guest.Inject(t, "rdma1", guest.PKeyChange, 1, 2)
 	r.Await("the other device goes on", 20*time.Second, func(p []rig.Point) bool {
-		return async(p, "rxe1").Int("pkey_change") == 2
+		return async(p, "rdma1").Int("pkey_change") == 2
 	})
 }
 
@@ -75,7 +75,7 @@ func requireOneLine(t *testing.T, r *rig.Telegraf, device string, texts ...strin
 
 func TestWithoutTheLibraryOneLineSaysSo(t *testing.T) {
 	guest.RequireGuest(t)
-	guest.AddRxe(t, device, netdev)
+	guest.AddDevice(t, device, guest.Driver(), netdev)
 	libs, err := filepath.Glob("/usr/lib/*/libibverbs.so.1*")
 	if err != nil || len(libs) == 0 {
 		t.Fatalf("no libibverbs to hide: %v", err)
@@ -106,7 +106,7 @@ func TestWithoutADeviceThePluginWaitsForOne(t *testing.T) {
 		return rig.Last(p, "rdma_collector").Int("devices") == 0
 	})
 	r.AwaitLog("no RDMA device", 10*time.Second)
-	guest.AddRxe(t, device, netdev)
+	guest.AddDevice(t, device, guest.Driver(), netdev)
 	awaitOpen(r, device)
 	r.Stop() // before the device goes
 }

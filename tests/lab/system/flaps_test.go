@@ -46,20 +46,28 @@ func TestADropEvery20ms(t *testing.T) {
 		t.Logf("500 drops in %v", time.Duration(stamps[len(stamps)-1].After-stamps[0].Before))
 		// The kernel's work queue may swap two events that are this close: the
 		// second of two equal ones is a phantom, and the drop it belonged to
-		// stands in missed_transitions.
+		// stands in missed_transitions, where the driver counts link_downed.
 		points := r.Await("500 drops", 30*time.Second, func(p []rig.Point) bool {
 			last := port(p, device)
-			return async(p, device).Int("port_active") >= 500 && last.Int("flaps")+last.Int("missed_transitions") >= 500 &&
+			return async(p, device).Int("port_active") >= 500 && dropsTold(last) >= 500 &&
 				rig.Sum(rig.Select(p, "rdma_port_change"), "transitions") >= last.Int("transitions")
 		})
 		last := port(points, device)
 		requireEvents(t, points, 500)
 		requireState(t, points, last.Int("flaps"))
-		if last.Int("link_downed") != 500 || last.Int("flaps")+last.Int("missed_transitions") != 500 {
-			t.Errorf("want 500 drops as flaps or as missed transitions, got %v", last.Fields)
-		}
-		t.Logf("flaps %d, missed_transitions %d", last.Int("flaps"), last.Int("missed_transitions"))
+		requireEqual(t, "drops as flaps or not told apart", 500, dropsTold(last))
+		t.Logf("flaps %d, missed_transitions %d, phantom_events %d, link_downed %d", last.Int("flaps"),
+			last.Int("missed_transitions"), last.Int("phantom_events"), last.Int("link_downed"))
 	})
+}
+
+// dropsTold is how many drops a port tells of, as flaps or as missed transitions. Without link_downed (siw) a
+// drop whose events were swapped shows as two phantom events: one names the state before it, one that after.
+func dropsTold(p rig.Point) int64 {
+	if _, counted := p.Fields["link_downed"]; counted {
+		return p.Int("flaps") + p.Int("missed_transitions")
+	}
+	return p.Int("flaps") + p.Int("phantom_events")/2
 }
 
 // requireEvents asserts that the events of n drops were read, acknowledged and
@@ -96,25 +104,30 @@ func requireEqual(t *testing.T, what string, want, got int64) {
 }
 
 // requireDurations holds lasted_ns against the stamps of the program that
-// flapped the link: 95 % within 2 ms plus 5 %.
+// flapped the link: 95 % within 2 ms plus 5 %, and what the program is unsure of
+// itself, since a change happens anywhere between the stamps around it.
 func requireDurations(t *testing.T, changes []rig.Point, stamps []guest.LinkChange) {
 	t.Helper()
-	var off []int64
+	var off, width []int64
 	good := 0
 	for i := 1; i < len(changes); i++ {
 		want := middle(stamps[i]) - middle(stamps[i-1])
 		got := changes[i].Int("lasted_ns")
 		diff := max(got-want, want-got)
-		off = append(off, diff)
-		if diff <= 2_000_000+want/20 {
+		width, off = append(width, took(stamps[i])), append(off, diff)
+		if unsure := (took(stamps[i-1]) + took(stamps[i])) / 2; diff <= 2_000_000+want/20+unsure {
 			good++
 		}
 	}
 	t.Logf("lasted_ns off by: median %v, p95 %v, worst %v", time.Duration(quantile(off, 0.5)),
 		time.Duration(quantile(off, 0.95)), time.Duration(quantile(off, 1)))
+	t.Logf("the change itself took: median %v, p95 %v, worst %v", time.Duration(quantile(width, 0.5)),
+		time.Duration(quantile(width, 0.95)), time.Duration(quantile(width, 1)))
 	if good*100 < len(off)*95 {
 		t.Errorf("want 95 %% of the durations within 2 ms plus 5 %%, got %d of %d", good, len(off))
 	}
 }
 
-func middle(c guest.LinkChange) int64 { return c.Before + (c.After-c.Before)/2 }
+func middle(c guest.LinkChange) int64 { return c.Before + took(c)/2 }
+
+func took(c guest.LinkChange) int64 { return c.After - c.Before }

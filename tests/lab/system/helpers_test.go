@@ -14,9 +14,17 @@ import (
 
 // device and netdev are what most tests watch.
 const (
-	device = "rxe0"
+	device = "rdma0"
 	netdev = "d0"
 )
+
+// bestMethod is what "auto" takes on a port that is up.
+func bestMethod() string {
+	if guest.Driver() == "siw" {
+		return "flush"
+	}
+	return "rc_write"
+}
 
 // users are whom the plugin must serve alike: root, and a user without any
 // capability who may lock 64 KiB of memory.
@@ -49,7 +57,7 @@ func unprivileged(t *testing.T, test func(t *testing.T, start func(plugin string
 
 func asUser(t *testing.T, prefix []string, test func(t *testing.T, start func(plugin string) *rig.Telegraf)) {
 	guest.RequireGuest(t)
-	guest.AddRxe(t, device, netdev)
+	guest.AddDevice(t, device, guest.Driver(), netdev)
 	test(t, func(plugin string) *rig.Telegraf {
 		r := rig.Start(t, rig.Config{Plugin: plugin, Prefix: prefix, Interval: "250ms"})
 		awaitOpen(r, device)

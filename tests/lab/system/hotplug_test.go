@@ -13,7 +13,7 @@ import (
 func TestADeviceIsLetGoAndTakenBack(t *testing.T) {
 	forEachUser(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		r := start(fastProbe)
-		awaitProbe(r, "rc_write", 5)
+		awaitProbe(r, bestMethod(), 5)
 		guest.Inject(t, device, guest.PKeyChange, 1, 7)
 		r.Await("the counter", 20*time.Second, func(p []rig.Point) bool { return counter(p, "1", "pkey_change") == 7 })
 
@@ -26,7 +26,7 @@ func TestADeviceIsLetGoAndTakenBack(t *testing.T) {
 				d.Text("reason") == "removed" && port(p, device).Text("state_name") == "absent"
 		})
 
-		guest.AddLink(t, device, "rxe", netdev)
+		guest.AddLink(t, device, guest.Driver(), netdev)
 		began = time.Now()
 		r.Await("the device is open again", 30*time.Second, func(p []rig.Point) bool {
 			d := rig.Last(p, "rdma_device", "device", device)

@@ -20,6 +20,7 @@ const fastProbe = `[[inputs.rdma_events]]
 `
 
 func TestProbeFollowsTheLink(t *testing.T) {
+	guest.RequireDriver(t, "rxe")
 	forEachUser(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		r := start(fastProbe)
 		awaitProbe(r, "rc_write", 20)

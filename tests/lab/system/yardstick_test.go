@@ -20,7 +20,7 @@ import (
 // of three within a minute, so each turn of ours is held against the C program
 // before and after it.
 func TestWakeIsAsGoodAsTheCProgramsAtTheSamePace(t *testing.T) {
-	guest.RequireGuest(t)
+	guest.RequireDriver(t, "rxe") // the C program's method is rc_write
 	guest.AddRxe(t, device, netdev)
 	const (
 		pace   = 4 * time.Millisecond

@@ -1,0 +1,120 @@
+package lab
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// archive is where packages come from: what the host's apt knows, or a suite that it need not know, with
+// lists of its own below the cache. Nothing is ever installed from it.
+type archive struct{ options []string }
+
+// openArchive returns the host's archive for the suite "", the host's release's backports for "backports",
+// and else the suite of that name. Lists are fetched once; they go with the cache.
+func openArchive(ctx context.Context, cacheDir, suite string) (archive, error) {
+	if suite == "" {
+		return archive{}, nil
+	}
+	uri, codename, err := debian(ctx)
+	if err != nil {
+		return archive{}, fmt.Errorf("find suite %s: %w", suite, err)
+	}
+	if suite == "backports" {
+		suite = codename + "-backports"
+	}
+	dir := filepath.Join(cacheDir, "apt-"+suite)
+	a := archive{[]string{
+		"-o", "Dir::Etc::sourcelist=" + filepath.Join(dir, "sources.list"), "-o", "Dir::Etc::sourceparts=-",
+		"-o", "Dir::State::lists=" + filepath.Join(dir, "lists"),
+		// These would be shared with the host's lists.
+		"-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=",
+	}}
+	err = publish(filepath.Join(dir, "fetched"), func(tmp string) error { return a.fetchLists(ctx, dir, uri, suite, tmp) })
+	if err != nil {
+		return archive{}, fmt.Errorf("fetch package lists of %s: %w", suite, err)
+	}
+	return a, nil
+}
+
+func (a archive) fetchLists(ctx context.Context, dir, uri, suite, done string) error {
+	if err := os.MkdirAll(filepath.Join(dir, "lists", "partial"), 0o755); err != nil {
+		return err
+	}
+	source := fmt.Sprintf("deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] %s %s main\n", uri, suite)
+	if err := os.WriteFile(filepath.Join(dir, "sources.list"), []byte(source), 0o644); err != nil {
+		return err
+	}
+	if _, err := command(ctx, dir, "apt-get", slices.Concat(a.options, []string{"-q", "update", "--error-on=any"})...); err != nil {
+		return err
+	}
+	return os.WriteFile(done, nil, 0o644)
+}
+
+// debian returns where the host's apt finds Debian, and the release's codename.
+func debian(ctx context.Context) (uri, codename string, err error) {
+	out, err := command(ctx, "", "apt-get", "indextargets", "--format", "$(REPO_URI) $(CODENAME)",
+		"Created-By: Packages", "Origin: Debian", "Label: Debian", "Component: main")
+	if err != nil {
+		return "", "", err
+	}
+	for line := range strings.Lines(out) {
+		// Not bookworm-updates: a release is one word.
+		if f := strings.Fields(line); len(f) == 2 && !strings.Contains(f[1], "-") {
+			return f[0], f[1], nil
+		}
+	}
+	return "", "", errors.New("apt knows no Debian release; run apt-get update")
+}
+
+// depends lists the packages that pkg depends on, by name; of alternatives, all.
+func (a archive) depends(ctx context.Context, pkg string) ([]string, error) {
+	out, err := command(ctx, "", "apt-cache", slices.Concat(a.options, []string{"depends", pkg})...)
+	if err != nil {
+		return nil, fmt.Errorf("look up %s: %w", pkg, err)
+	}
+	var names []string
+	for line := range strings.Lines(out) {
+		if dep, ok := strings.CutPrefix(strings.TrimLeft(line, " |"), "Depends: "); ok {
+			names = append(names, strings.TrimSpace(dep))
+		}
+	}
+	return names, nil
+}
+
+// download fetches packages into dir, which it makes, and returns their files.
+func (a archive) download(ctx context.Context, dir string, pkgs ...string) ([]string, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	args := slices.Concat(a.options, []string{"-q", "download"}, pkgs)
+	if _, err := command(ctx, dir, "apt-get", args...); err != nil {
+		return nil, fmt.Errorf("%w (with old package lists this helps: apt-get update, make clean)", err)
+	}
+	debs, err := filepath.Glob(filepath.Join(dir, "*.deb"))
+	if err == nil && len(debs) != len(pkgs) {
+		err = fmt.Errorf("find downloaded packages: want %d, got %d files", len(pkgs), len(debs))
+	}
+	return debs, err
+}
+
+// unpack downloads packages and unpacks them into dir.
+func (a archive) unpack(ctx context.Context, dir string, pkgs ...string) error {
+	debs, err := a.download(ctx, dir, pkgs...)
+	if err != nil {
+		return err
+	}
+	for _, deb := range debs {
+		if _, err := command(ctx, dir, "dpkg", "-x", deb, dir); err != nil {
+			return err
+		}
+		if err := os.Remove(deb); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,69 @@
+package lab
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// buildInjector builds the event injector.
+func buildInjector(ctx context.Context, cacheDir string, k kernel) (string, error) {
+	return buildModule(ctx, cacheDir, k, "evinject", map[string][]byte{
+		"evinject.c": evinjectSource,
+		"Makefile":   []byte("obj-m := evinject.o\n"),
+	})
+}
+
+// buildSIW builds the soft iWARP driver, which Debian's kernels leave out.
+func buildSIW(ctx context.Context, cacheDir string, k kernel) (string, error) {
+	dir, err := k.siwSource(ctx, cacheDir)
+	if err != nil {
+		return "", err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return "", err
+	}
+	files := map[string][]byte{}
+	for _, e := range entries {
+		if files[e.Name()], err = os.ReadFile(filepath.Join(dir, e.Name())); err != nil {
+			return "", err
+		}
+	}
+	return buildModule(ctx, cacheDir, k, "siw", files, "CONFIG_RDMA_SIW=m")
+}
+
+// buildModule builds a kernel module from its files and returns its path. The directory's name holds a
+// digest of the files, so that an unchanged module is never built twice.
+func buildModule(ctx context.Context, cacheDir string, k kernel, name string, files map[string][]byte, settings ...string) (string, error) {
+	var parts [][]byte
+	for _, file := range slices.Sorted(maps.Keys(files)) {
+		parts = append(parts, []byte(file), files[file])
+	}
+	dir := filepath.Join(cacheDir, name+"-"+k.release+"-"+digest(parts...))
+	err := publish(dir, func(tmp string) error {
+		headers, err := k.headers(ctx, cacheDir)
+		if err != nil {
+			return err
+		}
+		if err := os.MkdirAll(tmp, 0o755); err != nil {
+			return err
+		}
+		for file, text := range files {
+			if err := os.WriteFile(filepath.Join(tmp, file), text, 0o644); err != nil {
+				return err
+			}
+		}
+		// Type information for BPF would need pahole.
+		args := append([]string{"-s", "-C", headers, "M=" + tmp, "CONFIG_DEBUG_INFO_BTF_MODULES="}, settings...)
+		_, err = command(ctx, tmp, "make", append(args, "modules")...)
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("build module %s for %s: %w", name, k.release, err)
+	}
+	return filepath.Join(dir, name+".ko"), nil
+}

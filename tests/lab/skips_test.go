@@ -1,0 +1,31 @@
+//go:build lab
+
+package lab
+
+import "regexp"
+
+// allowedSkips is the whole list of tests that may skip in a guest. Any other skip is a failure.
+var allowedSkips = []struct {
+	driver string
+	tests  string // a regular expression for the test's name
+	reason string
+}{
+	{"siw", `^TestNativeBackendKeepsTheContract/probes/rc_write_`,
+		"a queue pair of siw is connected by its connection manager only (docs/iwarp.md)"},
+	{"siw", `^TestNativeBackendKeepsTheContract/events/a_new_address_is_a_gid_change$`,
+		"the one GID of an iWARP port is made of its MAC address, and siw tells of no change (docs/iwarp.md)"},
+	{"siw", `^TestOneAddressIsOneGIDChange$`, "as above"},
+	{"siw", `^TestProbeFollowsTheLink$`, "the probe of siw has one method, which needs no link: TestOnIWARPTheProbe..."},
+	{"siw", `^TestWakeIsAsGoodAsTheCProgramsAtTheSamePace$`, "the C program's method is rc_write"},
+	{"rxe", `^TestOnIWARP|^TestNativeBackendOnSIW`, "needs siw, which the lab builds for the runs about it"},
+}
+
+// maySkip returns why a test may skip, nothing when it may not.
+func maySkip(test string, v variant) string {
+	for _, s := range allowedSkips {
+		if s.driver == v.driver && regexp.MustCompile(s.tests).MatchString(test) {
+			return s.reason
+		}
+	}
+	return ""
+}

@@ -1,0 +1,202 @@
+//go:build guest
+
+package system
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"rdma_events/tests/lab/guest"
+	"rdma_events/tests/rig"
+)
+
+// longestDelay is how much longer an administrator's command may take beside
+// the plugin than without it. An emulated guest on a busy host gets threeTimes
+// that, which is still less than any of the plugin's slower ways to notice.
+const (
+	longestDelay = time.Second
+	threeTimes   = 3
+)
+
+// admin times an administrator's commands and knows how long each takes on a
+// device that nobody watches.
+type admin struct {
+	t     *testing.T
+	alone map[string]time.Duration
+	worst map[string]time.Duration
+}
+
+// newAdmin needs the device to be there, unwatched, and leaves it so.
+func newAdmin(t *testing.T) *admin {
+	t.Helper()
+	a := &admin{t: t, alone: map[string]time.Duration{}, worst: map[string]time.Duration{}}
+	for range 3 {
+		a.deleteLink()
+		a.addLink()
+		a.rename(device, "moved0")
+		a.rename("moved0", device)
+	}
+	a.alone, a.worst = a.worst, map[string]time.Duration{}
+	t.Cleanup(func() {
+		for what, took := range a.worst {
+			t.Logf("%s: at most %v, %v without the plugin; promised at most %v more", what,
+				took.Round(time.Millisecond), a.alone[what].Round(time.Millisecond), longestDelay)
+		}
+	})
+	return a
+}
+
+func (a *admin) do(what string, command func()) {
+	a.t.Helper()
+	began := time.Now()
+	command()
+	took := time.Since(began)
+	a.worst[what] = max(a.worst[what], took)
+	if len(a.alone) > 0 && took > a.alone[what]+threeTimes*longestDelay {
+		a.t.Errorf("%s: took %v beside the plugin, %v without it", what, took, a.alone[what])
+	}
+}
+
+func (a *admin) deleteLink() {
+	a.t.Helper()
+	a.do("rdma link delete", func() { guest.DeleteLink(a.t, device) })
+}
+
+func (a *admin) addLink() {
+	a.t.Helper()
+	a.do("rdma link add", func() { guest.AddLink(a.t, device, guest.Driver(), netdev) })
+}
+
+func (a *admin) rename(from, to string) {
+	a.t.Helper()
+	a.do("rdma dev set name", func() { guest.RDMA(a.t, "dev", "set", from, "name", to) })
+}
+
+// awaitAbsent waits until a device is reported to be gone, for a reason.
+func awaitAbsent(r *rig.Telegraf, name, reason string, removals int64) []rig.Point {
+	return r.Await(name+" is "+reason, 20*time.Second, func(p []rig.Point) bool {
+		d := rig.Last(p, "rdma_device", "device", name)
+		return d.Int("present") == 0 && d.Int("open") == 0 && d.Int("removals") == removals && d.Text("reason") == reason
+	})
+}
+
+// awaitOpens waits until a device has been opened so many times and is open.
+func awaitOpens(r *rig.Telegraf, name string, opens int64) []rig.Point {
+	return r.Await(name+" is open", 30*time.Second, func(p []rig.Point) bool {
+		d := rig.Last(p, "rdma_device", "device", name)
+		return d.Int("open") == 1 && d.Int("opens") == opens
+	})
+}
+
+func TestARenamedDeviceGoesOnUnderItsNewName(t *testing.T) {
+	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+		a := newAdmin(t)
+		r := start(fastProbe)
+		awaitProbe(r, bestMethod(), 5)
+		a.rename(device, "moved0")
+		t.Cleanup(func() { // for the removal of the device
+			if guest.HasDevice("moved0") {
+				guest.RDMA(t, "dev", "set", "moved0", "name", device)
+			}
+		})
+		awaitAbsent(r, device, "renamed", 0)
+		awaitOpen(r, "moved0")
+		guest.Inject(t, "moved0", guest.PKeyChange, 1, 3)
+		r.Await("its events", 20*time.Second, func(p []rig.Point) bool {
+			return async(p, "moved0").Int("pkey_change") == 3 && eventSum(p, "moved0", "pkey_change") == 3
+		})
+		a.rename("moved0", device)
+		awaitAbsent(r, "moved0", "renamed", 0)
+		points := awaitOpens(r, device, 2)
+		if n := async(points, device).Int("pkey_change"); n != 0 {
+			t.Errorf("want none of the other series' events, got %d", n)
+		}
+		requireCountersNeverFall(t, points)
+		r.Stop()
+	})
+}
+
+func TestADeviceGoesWithItsNetdevAndComesBack(t *testing.T) {
+	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+		a := newAdmin(t)
+		began := time.Now()
+		guest.IP(t, "link", "add", "unused0", "type", "dummy")
+		guest.IP(t, "link", "delete", "unused0")
+		a.alone["ip link delete"] = time.Since(began)
+		r := start(fastProbe)
+		awaitProbe(r, bestMethod(), 5)
+		a.do("ip link delete", func() { guest.IP(t, "link", "delete", netdev) })
+		awaitAbsent(r, device, "removed", 1)
+		guest.Eventually(t, "the device is gone", 10*time.Second, func() bool { return !guest.HasDevice(device) })
+		guest.AddNetdev(t, netdev)
+		a.addLink()
+		awaitOpens(r, device, 2)
+		requireLife(t, r, 5)
+		r.Stop() // before the device goes
+	})
+}
+
+func TestTheDriverIsUnloadedAfterItsLinksAndLoadedAgain(t *testing.T) {
+	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+		a := newAdmin(t)
+		a.deleteLink()
+		began := time.Now()
+		guest.UnloadDriver(t, guest.Driver())
+		a.alone["rmmod"] = time.Since(began)
+		a.addLink()
+		r := start(fastProbe)
+		awaitProbe(r, bestMethod(), 5)
+		for round := range int64(3) {
+			a.deleteLink()
+			a.do("rmmod", func() { guest.UnloadDriver(t, guest.Driver()) })
+			awaitAbsent(r, device, "removed", round+1)
+			guest.LoadDriver(t, guest.Driver())
+			a.addLink()
+			awaitOpens(r, device, round+2)
+		}
+		requireLife(t, r, 5)
+		r.Stop()
+	})
+}
+
+// requireLife injects events, as soon as the device is open, and wants them
+// counted.
+func requireLife(t *testing.T, r *rig.Telegraf, events int) {
+	t.Helper()
+	guest.Eventually(t, "a worker has the device open", 30*time.Second, func() bool { return workerOf(t, r, device) != 0 })
+	before := async(r.Points(), device).Int("pkey_change")
+	guest.Inject(t, device, guest.PKeyChange, 1, events)
+	points := r.Await("events are counted", 20*time.Second, func(p []rig.Point) bool {
+		return async(p, device).Int("pkey_change") == before+int64(events)
+	})
+	requireCountersNeverFall(t, points)
+}
+
+// Up to Linux 6.12 the kernel refuses to move a device of either driver, since
+// neither can take it away from who has it open (disassociate_ucontext); from
+// 7.3 on rxe can.
+func TestARefusedMoveToAnotherNamespaceDisturbsNothing(t *testing.T) {
+	guest.RequireGuest(t)
+	guest.LoadDriver(t, guest.Driver())
+	guest.RDMA(t, "system", "set", "netns", "exclusive") // refused while there is another namespace
+	t.Cleanup(func() { guest.RDMA(t, "system", "set", "netns", "shared") })
+	guest.IP(t, "netns", "add", "other")
+	t.Cleanup(func() { guest.IP(t, "netns", "delete", "other") })
+	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+		a := newAdmin(t)
+		r := start(fastProbe)
+		awaitProbe(r, bestMethod(), 5)
+		var err error
+		a.do("rdma dev set netns", func() { err = guest.TryRDMA(t, "dev", "set", device, "netns", "other") })
+		if err == nil || !strings.Contains(err.Error(), "not supported") {
+			t.Fatalf("want the move refused, got %v", err)
+		}
+		points := awaitProbe(r, bestMethod(), rounds(r.Points(), "0")+10)
+		if d := rig.Last(points, "rdma_device", "device", device); d.Int("opens") != 1 || d.Int("removals") != 0 {
+			t.Errorf("want the device undisturbed, got %v", d.Fields)
+		}
+		requireLife(t, r, 5)
+		r.Stop()
+	})
+}
