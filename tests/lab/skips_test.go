@@ -16,6 +16,7 @@ var allowedSkips = []struct {
 		"the one GID of an iWARP port is made of its MAC address, and siw tells of no change (docs/iwarp.md)"},
 	{"siw", `^TestOneAddressIsOneGIDChange$`, "as above"},
 	{"siw", `^TestProbeFollowsTheLink$`, "the probe of siw has one method, which needs no link: TestOnIWARPTheProbe..."},
+	{"siw", `^TestNativeBackendSaysWhatFailedWhenTheLinkIsDown$`, "the probe of siw has one method, which needs no link"},
 	{"siw", `^TestWakeIsAsGoodAsTheCProgramsAtTheSamePace$`, "the C program's method is rc_write"},
 	{"rxe", `^TestOnIWARP|^TestNativeBackendOnSIW`, "needs siw, which the lab builds for the runs about it"},
 }

@@ -4,6 +4,7 @@
  *
  *   echo "DEVICE TYPE PORT COUNT" > /sys/kernel/debug/rdma_evinject        a port or device event
  *   echo "DEVICE KIND ID TYPE COUNT" > /sys/kernel/debug/rdma_evinject     an event of one object
+ *   echo "DEVICE cqc ID 0 COUNT" > /sys/kernel/debug/rdma_evinject         a completion event without a completion
  *
  * TYPE is an IB_EVENT_* number. A port or device event takes the kernel's own dispatch path to all open
  * contexts. KIND is qp, cq or srq and ID the number that "rdma resource show KIND" prints; its event is given
@@ -88,6 +89,7 @@ static const struct {
 	u64 events; /* a bit mask */
 } kinds[] = {
 	{ "cq", RDMA_RESTRACK_CQ, BIT(IB_EVENT_CQ_ERR) },
+	{ "cqc", RDMA_RESTRACK_CQ, BIT(0) },
 	{ "qp", RDMA_RESTRACK_QP,
 	  BIT(IB_EVENT_QP_FATAL) | BIT(IB_EVENT_QP_REQ_ERR) | BIT(IB_EVENT_QP_ACCESS_ERR) | BIT(IB_EVENT_COMM_EST) |
 	  BIT(IB_EVENT_SQ_DRAINED) | BIT(IB_EVENT_PATH_MIG) | BIT(IB_EVENT_PATH_MIG_ERR) |
@@ -124,6 +126,16 @@ static int hand_over(struct rdma_restrack_entry *res, struct ib_event *event)
 	}
 }
 
+static int complete_cq(struct rdma_restrack_entry *res)
+{
+	struct ib_cq *cq = container_of(res, struct ib_cq, res);
+
+	if (!cq->comp_handler)
+		return -EOPNOTSUPP;
+	cq->comp_handler(cq, cq->cq_context);
+	return 0;
+}
+
 static int deliver(struct ib_device *dev, const char *kind, unsigned int id, unsigned int type, unsigned int count)
 {
 	struct ib_event event = { .device = dev, .event = type };
@@ -139,7 +151,7 @@ static int deliver(struct ib_device *dev, const char *kind, unsigned int id, uns
 	if (IS_ERR(res))
 		return PTR_ERR(res);
 	while (count-- && !err)
-		err = hand_over(res, &event);
+		err = strcmp(kind, "cqc") ? hand_over(res, &event) : complete_cq(res);
 	rdma_restrack_put(res);
 	return err;
 }

@@ -50,6 +50,15 @@ func InjectObject(t testing.TB, device, kind string, event, count int) {
 	}
 }
 
+// InjectCompletion makes the kernel raise count completion events of this process's only CQ on a device,
+// without a completion in it.
+func InjectCompletion(t testing.TB, device string, count int) {
+	t.Helper()
+	if err := writeKnob(t, fmt.Sprintf("%s cqc %d 0 %d", device, ownObject(t, device, "cq"), count)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // ownObject asks the kernel's resource tracking for the number of this process's object.
 func ownObject(t testing.TB, device, kind string) int {
 	t.Helper()
