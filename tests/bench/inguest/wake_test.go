@@ -65,17 +65,27 @@ func inTurn(turn int, a, b func()) {
 // direct runs rounds back to back as a worker's prober does.
 func direct(t *testing.T, rounds int) latency {
 	t.Helper()
+	var wakes []int64
+	for _, r := range backToBack(t, rounds, 1) {
+		wakes = append(wakes, r.Wake)
+	}
+	slices.Sort(wakes)
+	return latency{float64(wakes[len(wakes)/2]), float64(wakes[len(wakes)*99/100])}
+}
+
+func backToBack(t *testing.T, count, ackBatch int) []verbs.Round {
+	t.Helper()
 	dev := openDevice(t)
 	defer closeDevice(t, dev)
 	p, err := dev.NewProbe(verbs.ProbeConfig{
-		Port: 1, Method: verbs.MethodRCWrite, Timeout: time.Second, AckBatch: 1, GIDIndex: -1, PKeyIdx: -1,
+		Port: 1, Method: verbs.MethodRCWrite, Timeout: time.Second, AckBatch: ackBatch, GIDIndex: -1, PKeyIdx: -1,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	wakes := make([]int64, 0, rounds)
+	rounds := make([]verbs.Round, 0, count)
 	var out [64]verbs.Round
-	for len(wakes) < rounds {
+	for len(rounds) < count {
 		n, err := p.Rounds(out[:], verbs.Pace{Interval: 1, For: 100 * time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
@@ -84,14 +94,43 @@ func direct(t *testing.T, rounds int) latency {
 			if r.Outcome != verbs.OutcomeSuccess {
 				t.Fatalf("want every round to succeed, got %s: %s", r.Outcome, r.Status)
 			}
-			wakes = append(wakes, r.Wake)
+			rounds = append(rounds, r)
 		}
 	}
 	if err := p.Close(time.Second); err != nil {
 		t.Fatal(err)
 	}
-	slices.Sort(wakes)
-	return latency{float64(wakes[len(wakes)/2]), float64(wakes[len(wakes)*99/100])}
+	return rounds
+}
+
+// TestBatchedAcknowledgement shows what ack_batch does: ibv_ack_cq_events takes
+// a mutex, once for a batch, and the oldest event of a batch is held for all of it.
+func TestBatchedAcknowledgement(t *testing.T) {
+	guest.RequireGuest(t)
+	guest.AddRxe(t, device, netdev)
+	ack := bench.Figure{
+		Section: wakeSection, What: "acknowledgement per event, back to back, ack_batch 32", Unit: "ns", OtherIs: "ack_batch 1",
+	}
+	hold := ack
+	hold.What, hold.Unit = "greatest hold, back to back, ack_batch 32", "us"
+	for i := range turns {
+		var many, one []verbs.Round
+		inTurn(i, func() { many = backToBack(t, 4096, 32) }, func() { one = backToBack(t, 4096, 1) })
+		for _, side := range []struct {
+			rounds    []verbs.Round
+			ack, hold *[]float64
+		}{{many, &ack.Ours, &hold.Ours}, {one, &ack.Other, &hold.Other}} {
+			var acks, longest float64
+			for _, r := range side.rounds {
+				acks += float64(r.Ack)
+				longest = max(longest, float64(r.Hold))
+			}
+			*side.ack = append(*side.ack, acks/float64(len(side.rounds)))
+			*side.hold = append(*side.hold, longest/1e3)
+		}
+	}
+	hold.Note = "with a probe a second it is 32 s; unacknowledged events hold up the destruction of a queue"
+	add(ack, hold)
 }
 
 func cLoop(t *testing.T, rounds int, pace time.Duration) latency {
