@@ -20,7 +20,6 @@ type outbox struct {
 	now   *buffer
 	taken *buffer       // what take returned last
 	ready chan struct{} // holds one token while items wait that are to go at once
-	round chan struct{} // holds one token while rounds wait
 }
 
 // buffer is memory for items, used again and again: the reader's way allocates
@@ -42,7 +41,7 @@ func (b *buffer) reset() {
 }
 
 func newOutbox() *outbox {
-	return &outbox{now: &buffer{}, taken: &buffer{}, ready: make(chan struct{}, 1), round: make(chan struct{}, 1)}
+	return &outbox{now: &buffer{}, taken: &buffer{}, ready: make(chan struct{}, 1)}
 }
 
 func (o *outbox) add(items ...Item) {
@@ -58,8 +57,7 @@ func (o *outbox) add(items ...Item) {
 	signal(o.ready)
 }
 
-// addRound is add for a round, which may wait for company: at a short interval
-// the sending would cost more than the probing, and disturb it.
+// addRound is add for a round. A good one waits for the next batch.
 func (o *outbox) addRound(r RoundItem) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -68,7 +66,9 @@ func (o *outbox) addRound(r RoundItem) {
 		*kept = r
 		o.now.items = append(o.now.items, Item{Round: kept})
 	}
-	signal(o.round)
+	if r.Outcome != verbs.OutcomeSuccess {
+		signal(o.ready)
+	}
 }
 
 func (o *outbox) addRuns(runs []verbs.Run) {
