@@ -36,6 +36,10 @@ func measureScale(t *testing.T) *Report {
 	var gather []float64
 	fewer, few := 1, sample{}
 	few, _ = measureFleet(t, fewer)
+	r.Figures = append(r.Figures, Figure{
+		Section: scaleSection, What: "CPU of host and worker, one device, one probe a second", Unit: "% of a core",
+		Ours: few.cpu, Bound: 0.1, Note: "the C loop itself takes less than the scheduler's count can tell on real cores",
+	})
 	for _, devices := range []int{8, 64, 256} {
 		var many sample
 		many, gather = measureFleet(t, devices)
