@@ -27,15 +27,16 @@ func NativeFiles() (read, devices []string) {
 func loaderDirs(conf string) []string {
 	named := strings.FieldsFunc(os.Getenv("LD_LIBRARY_PATH"), func(r rune) bool { return r == ':' || r == ';' })
 	built := []string{"/lib", "/lib64", "/usr/lib", "/usr/lib64"}
-	return slices.DeleteFunc(slices.Concat(named, configuredDirs(conf), built),
+	return slices.DeleteFunc(slices.Concat(named, configuredDirs(conf, 10), built),
 		func(dir string) bool { return !filepath.IsAbs(dir) })
 }
 
 // configuredDirs reads a file of ldconfig(8): a directory in each line, or
-// "include" and a pattern of further files.
-func configuredDirs(conf string) []string {
+// "include" and a pattern of further files, which may include each other: deeper
+// than depth they are not followed.
+func configuredDirs(conf string, depth int) []string {
 	text, err := os.ReadFile(conf)
-	if err != nil {
+	if err != nil || depth == 0 {
 		return nil // not every loader has one
 	}
 	var dirs []string
@@ -45,7 +46,7 @@ func configuredDirs(conf string) []string {
 		if len(words) == 2 && words[0] == "include" {
 			more, _ := filepath.Glob(relativeTo(conf, words[1])) // a bad pattern names no file
 			for _, file := range more {
-				dirs = append(dirs, configuredDirs(file)...)
+				dirs = append(dirs, configuredDirs(file, depth-1)...)
 			}
 			continue
 		}

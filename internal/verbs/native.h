@@ -51,9 +51,9 @@ struct run {
 	int64_t first, last, hold_sum, hold_max, ack_sum, ack_max;
 };
 
-// native_load opens libibverbs once per process, which runs code of the library and
-// may hang: led says so meanwhile. On failure it returns an
-// errno and leaves what dlopen or dlsym said in why.
+// native_load opens libibverbs once per process, which runs code of the library
+// and may hang; led says so meanwhile. On failure it returns an errno and leaves
+// what dlopen or dlsym said in why.
 int native_load(struct ledger *led, char *why, int size);
 // native_listed returns how many devices libibverbs lists, or -errno.
 int native_listed(struct ledger *led);

@@ -134,7 +134,7 @@ func recovered(points []rig.Point, device string, by trigger) bool {
 
 func (w *world) awaitRecovery(limit time.Duration) []rig.Point {
 	w.t.Helper()
-	return w.Await("the recovery of all", limit, func(points []rig.Point) bool {
+	w.Await("the recovery of all", limit, func(points []rig.Point) bool {
 		for _, c := range calls {
 			if !recovered(points, deviceOf(c.call), c.by) {
 				return false
@@ -142,6 +142,8 @@ func (w *world) awaitRecovery(limit time.Duration) []rig.Point {
 		}
 		return true
 	})
+	w.awaitLog()
+	return w.Points()
 }
 
 func crashes(t *testing.T, tb *table) {
@@ -290,6 +292,7 @@ func failures(t *testing.T, tb *table) {
 			return w.controls[f.device].FailCall != 0 || !settled(points, f)
 		})
 	})
+	w.awaitLog()
 	for _, f := range all {
 		w.note(tb, points, f.device, code(f.call)+" fails with "+unix.ErrnoName(f.errno))
 		tb.merge(f.errno)

@@ -1,6 +1,7 @@
 package native
 
 import (
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -52,12 +53,26 @@ func oddities(t *testing.T, tb *table) {
 	w.stopInTime(tb)
 }
 
+// awaitRestart waits for another worker of a device, and for what was said.
+func (w *world) awaitRestart(devices ...string) []rig.Point {
+	w.t.Helper()
+	w.Await("other workers", time.Minute, func(points []rig.Point) bool {
+		return !slices.ContainsFunc(devices, func(d string) bool {
+			return last(points, "rdma_device", d).Int("worker_restarts") != 1 || !probing(points, d)
+		})
+	})
+	w.awaitLog()
+	return w.Points()
+}
+
 func (w *world) deaths(tb *table) {
+	var victims []string
+	for _, s := range signals {
+		victims = append(victims, victim(s))
+	}
+	points := w.awaitRestart(victims...)
 	for _, s := range signals {
 		device, fault := victim(s), nameOf(s)+" in `ibv_post_send`"
-		points := w.Await("a restart after "+fault, time.Minute, func(points []rig.Point) bool {
-			return last(points, "rdma_device", device).Int("worker_restarts") == 1 && probing(points, device)
-		})
 		if s == 0 {
 			fault = "`ibv_post_send` exits with status 3"
 		}
@@ -70,9 +85,7 @@ func (w *world) deaths(tb *table) {
 func (w *world) lostAcknowledgement(tb *table) {
 	const device = "ack_lost"
 	w.pull(device, byRenewal)
-	points := w.Await("another worker", time.Minute, func(points []rig.Point) bool {
-		return last(points, "rdma_device", device).Int("worker_restarts") == 1 && probing(points, device)
-	})
+	points := w.awaitRestart(device)
 	w.note(tb, points, device, "`ibv_destroy_cq` waits for an acknowledgement that the library lost")
 }
 

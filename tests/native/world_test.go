@@ -13,7 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"rdma_events/internal/confine/confinetest"
+	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs/standin"
 	"rdma_events/tests/rig"
 )
@@ -25,7 +28,11 @@ type world struct {
 	dir      string
 	devices  []string
 	controls map[string]*standin.Control
+	markers  []syscall.Signal // that marker0 has not died of yet
 }
+
+// marker is the device whose crashes mark a place in the log.
+const marker = "marker0"
 
 // healthy are devices that every world has beside those with faults: they must
 // not notice anything.
@@ -74,7 +81,8 @@ func TestMain(m *testing.M) {
 func newWorld(t *testing.T, devices ...string) *world {
 	t.Helper()
 	w := &world{t: t, dir: t.TempDir(), controls: map[string]*standin.Control{}}
-	for _, d := range slices.Concat(healthy, devices) {
+	w.markers = []syscall.Signal{syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGFPE}
+	for _, d := range slices.Concat(healthy, []string{marker}, devices) {
 		w.devices = append(w.devices, d)
 		w.must(os.MkdirAll(filepath.Join(w.dir, "nodes"), 0o755))
 		w.restore(d)
@@ -216,6 +224,17 @@ func (w *world) requireProgress(points []rig.Point) {
 	if rounds == 0 {
 		w.t.Error("no round was seen")
 	}
+}
+
+// awaitLog returns when all lines of the log up to now have come through
+// Telegraf, which may take longer than points: a line made now comes last.
+func (w *world) awaitLog() {
+	w.t.Helper()
+	by := w.markers[0] // another one each time, for the same crash is said once
+	w.markers = w.markers[1:]
+	w.controls[marker].CrashSignal = int32(by)
+	w.controls[marker].CrashCall = int32(ledger.CallPostSend)
+	w.AwaitLog("worker of "+marker+" died of "+unix.SignalName(by), 20*time.Second)
 }
 
 // complaints returns the lines of the log about a device that warn, without time

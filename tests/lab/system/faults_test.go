@@ -54,6 +54,7 @@ func nodeOf(t *testing.T, device string) string {
 // texts in it.
 func requireOneLine(t *testing.T, r *rig.Telegraf, device string, texts ...string) {
 	t.Helper()
+	r.AwaitLog(texts[0], 10*time.Second) // it may come after the points
 	var lines []string
 	for line := range strings.Lines(r.Log()) {
 		if strings.Contains(line, " E! ") || strings.Contains(line, " W! ") {
