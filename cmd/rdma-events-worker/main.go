@@ -21,11 +21,26 @@ import (
 var version = "dev"
 
 func main() {
-	if len(os.Args) == 2 && (os.Args[1] == "-version" || os.Args[1] == "--version") {
-		fmt.Println("rdma-events-worker", version)
-		return
+	if len(os.Args) == 2 {
+		switch os.Args[1] {
+		case "-version", "--version":
+			fmt.Println("rdma-events-worker", version)
+			return
+		case "-library": // for rdma-events doctor
+			os.Exit(library())
+		}
 	}
 	os.Exit(worker.Serve(worker.ServeConfig{Watch: watch.Run, Backend: backend}))
+}
+
+func library() int {
+	path, err := verbs.Library()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	fmt.Println(path)
+	return 0
 }
 
 func backend(r worker.Request) (verbs.Backend, error) {

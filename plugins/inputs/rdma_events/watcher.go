@@ -78,7 +78,7 @@ func (c *Config) Check() error {
 // discovery returns what finds devices, and for the simulator the beginning of
 // its timeline, which is the same in all processes.
 func (c *Config) discovery(log *slog.Logger) (found monitor.Discovery, epoch int64, err error) {
-	if c.Backend != backendSim {
+	if !c.Simulated() {
 		return hotplug.New(hotplug.Config{Warn: func(err error) { log.Warn(err.Error()) }}), 0, nil
 	}
 	epoch = clock(unix.CLOCK_MONOTONIC)
@@ -91,14 +91,22 @@ func (c *Config) discovery(log *slog.Logger) (found monitor.Discovery, epoch int
 	return hotplug.NewSimulated(world, func() int64 { return clock(unix.CLOCK_MONOTONIC) }), epoch, nil
 }
 
+// WorkerPath returns where the worker program is looked for by default.
+func WorkerPath() (string, error) {
+	own, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find %s: %w", workerName, err)
+	}
+	return filepath.Join(filepath.Dir(own), workerName), nil
+}
+
 func (c *Config) openWorker() (*os.File, error) {
 	path := c.WorkerPath
 	if path == "" {
-		own, err := os.Executable()
-		if err != nil {
-			return nil, fmt.Errorf("find %s: %w", workerName, err)
+		var err error
+		if path, err = WorkerPath(); err != nil {
+			return nil, err
 		}
-		path = filepath.Join(filepath.Dir(own), workerName)
 	}
 	exe, err := worker.OpenExe(path)
 	if err != nil {
@@ -109,7 +117,7 @@ func (c *Config) openWorker() (*os.File, error) {
 
 // monitoring is what the monitor is told, but for its workers.
 func (c *Config) monitoring(found monitor.Discovery, sink monitor.Sink, log *slog.Logger) (monitor.Config, error) {
-	wants, err := c.wants()
+	wants, err := c.Wants()
 	return monitor.Config{
 		Discovery:        listening{found, log},
 		Sink:             newAnnouncer(sink, log),
@@ -118,19 +126,25 @@ func (c *Config) monitoring(found monitor.Discovery, sink monitor.Sink, log *slo
 		VirtualFunctions: c.VirtualFunctions,
 		Ports:            c.watches,
 		Expect:           c.Expect,
-		ExpectedDown: func(device string, port int) bool {
-			return slices.Contains(portsOf(c.ExpectedDown, device), port)
-		},
-		Window:    time.Duration(c.Probe.Window),
-		Histogram: c.Probe.Histogram,
-		Stages:    c.Probe.Stages,
-		Log:       log,
+		ExpectedDown:     c.ExpectsDown,
+		Window:           time.Duration(c.Probe.Window),
+		Histogram:        c.Probe.Histogram,
+		Stages:           c.Probe.Stages,
+		Log:              log,
 	}, err
 }
 
-// wants returns which devices the globs take and, where ports are named, have
-// one of them.
-func (c *Config) wants() (func(device string) bool, error) {
+// Simulated reports whether the devices are the simulator's.
+func (c *Config) Simulated() bool { return c.Backend == backendSim }
+
+// ExpectsDown reports whether a port is down by design.
+func (c *Config) ExpectsDown(device string, port int) bool {
+	return slices.Contains(portsOf(c.ExpectedDown, device), port)
+}
+
+// Wants returns which devices the globs take and, where ports are named, have
+// one of them. The error is that of a glob, which Check finds as well.
+func (c *Config) Wants() (func(device string) bool, error) {
 	include, err := compile(c.Devices)
 	if err != nil {
 		return nil, fmt.Errorf("%s: devices: %w", table, err)
@@ -175,7 +189,7 @@ func (c *Config) request(device string, epoch int64) worker.Request {
 		},
 		Backend: worker.BackendVerbs,
 	}
-	if c.Backend == backendSim {
+	if c.Simulated() {
 		r.Backend = worker.BackendSim
 		r.Sim = worker.Sim{Profile: c.Sim.Profile, Scenario: c.Sim.timeline(), Seed: c.Sim.Seed, Epoch: epoch}
 	}
