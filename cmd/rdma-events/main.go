@@ -20,6 +20,7 @@ import (
 const usage = `usage: rdma-events [flags]            run the plugin until standard input ends
        rdma-events check [-config F]  say whether the configuration can be used
        rdma-events sample-config      print the configuration with all defaults
+       rdma-events watch [flags]      show events as they come
        rdma-events doctor [flags]     say whether the devices of this host can be watched
        rdma-events version            print version and commit
 flags:
@@ -48,6 +49,8 @@ func command(args []string, stdout, stderr io.Writer) int {
 		return done(io.WriteString(stdout, rdma_events.New().SampleConfig()))
 	case "check":
 		return check(args[1:], stdout, stderr)
+	case "watch":
+		return watchLive(args[1:], os.Stdout, stderr)
 	case "doctor":
 		return examine(args[1:], os.Stdout, stderr)
 	}

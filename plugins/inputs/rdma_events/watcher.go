@@ -22,24 +22,34 @@ import (
 // workerName is the worker's program beside this one.
 const workerName = "rdma-events-worker"
 
-// devices is the real watcher: the monitor and what its workers need.
-type devices struct {
+// Devices is the picture of all devices that a configuration wants: a monitor
+// and what its workers need.
+type Devices struct {
 	*monitor.Monitor
 	exe *os.File
 	dir *worker.Dir
 }
 
-// Close releases what the workers needed.
-func (d *devices) Close() error { return errors.Join(d.dir.Close(), d.exe.Close()) }
+// Close releases what the workers needed. It comes after Run.
+func (d *Devices) Close() error { return errors.Join(d.dir.Close(), d.exe.Close()) }
 
-// openWatcher acquires what workers need, and starts none.
 func openWatcher(c *Config, d dependencies) (watcher, error) {
 	log := newLogger(d.log)
+	w, err := Open(c, newAnnouncer(d.sink, log), log)
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// Open acquires what workers need, and starts none: that is for Run. What is
+// seen goes to sink. The caller closes it.
+func Open(c *Config, sink monitor.Sink, log *slog.Logger) (*Devices, error) {
 	found, epoch, err := c.discovery(log)
 	if err != nil {
 		return nil, err
 	}
-	m, err := c.monitoring(found, d.sink, log)
+	m, err := c.monitoring(found, sink, log)
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +66,7 @@ func openWatcher(c *Config, d dependencies) (watcher, error) {
 			Exe: exe, Dir: dir.Path(), Request: c.request(device, epoch), Timing: c.timing(), Log: log,
 		}, h)
 	}
-	return &devices{monitor.New(m), exe, dir}, nil
+	return &Devices{monitor.New(m), exe, dir}, nil
 }
 
 // Check validates the configuration and what it refers to: the scenario of the
@@ -120,7 +130,7 @@ func (c *Config) monitoring(found monitor.Discovery, sink monitor.Sink, log *slo
 	wants, err := c.Wants()
 	return monitor.Config{
 		Discovery:        listening{found, log},
-		Sink:             newAnnouncer(sink, log),
+		Sink:             sink,
 		Now:              clocks,
 		Devices:          wants,
 		VirtualFunctions: c.VirtualFunctions,
@@ -242,4 +252,4 @@ func clock(id int32) int64 {
 	return t.Nano()
 }
 
-var _ watcher = (*devices)(nil)
+var _ watcher = (*Devices)(nil)
