@@ -35,10 +35,8 @@ static bool carries_object(unsigned int type)
 	case IB_EVENT_SRQ_ERR:
 	case IB_EVENT_SRQ_LIMIT_REACHED:
 	case IB_EVENT_QP_LAST_WQE_REACHED:
-	case IB_EVENT_WQ_FATAL:
-		return true;
-	default:
-		return false;
+	case IB_EVENT_WQ_FATAL: return true;
+	default: return false;
 	}
 }
 
@@ -49,7 +47,8 @@ static int check_event(struct ib_device *dev, unsigned int type, unsigned int po
 	/* The core keeps this one for itself; users are told of address changes only. */
 	if (type == IB_EVENT_GID_CHANGE)
 		return -EOPNOTSUPP;
-	if (type <= IB_EVENT_CLIENT_REREGISTER && type != IB_EVENT_DEVICE_FATAL && !rdma_is_port_valid(dev, port))
+	if (type <= IB_EVENT_CLIENT_REREGISTER && type != IB_EVENT_DEVICE_FATAL &&
+	    !rdma_is_port_valid(dev, port))
 		return -EINVAL;
 	return 0;
 }
