@@ -24,7 +24,9 @@ fail() {
 said() { echo "${0##*/}: $*"; }
 one() { # the only file of a form
 	local found=("$@")
-	[ ${#found[@]} = 1 ] && [ -e "${found[0]}" ] || fail "want one file, got: ${found[*]}"
+	if [ ${#found[@]} != 1 ] || [ ! -e "${found[0]}" ]; then
+		fail "want one file, got: ${found[*]}"
+	fi
 	echo "${found[0]}"
 }
 await() { # what, command: until it holds, for 20 s
@@ -32,7 +34,7 @@ await() { # what, command: until it holds, for 20 s
 	shift
 	until "$@"; do
 		[ $SECONDS -lt $end ] || fail "$what: not within 20 s"
-		read -rt 0.1 <> <(:) || true
+		sleep 0.1
 	done
 }
 in_root() { chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin DEBIAN_FRONTEND=noninteractive "$@"; }
@@ -64,7 +66,7 @@ next_version() {
 
 clean_root() {
 	local release
-	release=$(. /etc/os-release && echo "$VERSION_CODENAME")
+	release=$(sed -n 's/^VERSION_CODENAME=//p' /etc/os-release)
 	if [ ! -e "$cache" ]; then
 		debootstrap --variant=minbase "$release" "$work/fresh" >"$work/debootstrap.log" 2>&1 ||
 			fail "debootstrap: $(tail -3 "$work/debootstrap.log")"
@@ -101,7 +103,11 @@ other_worker() { [ -n "$(workers)" ] && [ "$(workers)" != "$1" ] && opened 2; }
 upgrade_deb() {
 	local before
 	printf '[[inputs.rdma_events]]\n  backend = "sim"\n  devices = ["sim0"]\n' >"$root/etc/telegraf/sim.conf"
-	as_telegraf rdma-events watch -json -config /etc/telegraf/sim.conf >"$work/out" 2>"$work/err" &
+	# The subshell becomes the program, so that its number is the program's.
+	(
+		in_root() { exec chroot "$root" /usr/bin/env -i PATH=/usr/bin:/bin "$@"; }
+		as_telegraf rdma-events watch -json -config /etc/telegraf/sim.conf
+	) >"$work/out" 2>"$work/err" &
 	watch=$!
 	await "the simulated device is open" opened 1
 	before=$(workers)
@@ -142,7 +148,9 @@ try_rpm() {
 	[ "$("$r/usr/bin/rdma-events-worker" -version)" = "rdma-events-worker v999.0.0" ] || fail "rpm: not the new worker's version"
 	grep -q '^# mine$' "$r/etc/telegraf/rdma_events.conf" || fail "rpm: the configuration was overwritten"
 	rpm --root "$r" --noscripts -e rdma-events 2>/dev/null
-	[ ! -e "$r/usr/bin/rdma-events" ] && [ ! -e "$r/$snippet" ] || fail "rpm: files are left"
+	if [ -e "$r/usr/bin/rdma-events" ] || [ -e "$r/$snippet" ]; then
+		fail "rpm: files are left"
+	fi
 	said "rpm: installed, upgraded and erased"
 }
 
