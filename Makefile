@@ -5,6 +5,7 @@ SHELL := /bin/bash
 
 TELEGRAF := 1.39.3
 GOLANGCI := v2.11.4
+NFPM := v2.43.4
 # FOR bounds `make run`, as in FOR=10s; empty: until Ctrl-C.
 FOR ?=
 
@@ -47,21 +48,56 @@ bench: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/telegraf-infiniba
 	go test -tags bench -run TestBench -count=1 -timeout 30m -v ./tests/bench
 
 .PHONY: lint
-lint: setup-run $(TOOLS)/golangci-lint-$(GOLANGCI) ## linters, quarantines, Telegraf's readme linter
+lint: setup-run setup-lint $(TOOLS)/golangci-lint-$(GOLANGCI) ## linters, quarantines, Telegraf's readme linter
 	$(TOOLS)/golangci-lint-$(GOLANGCI) run --build-tags lab,guest ./...
 	@! git grep -n '^import "C"' -- '*.go' ':!internal/verbs' || { echo 'C types live only in internal/verbs'; exit 1; }
 	go run github.com/influxdata/telegraf/tools/readme_linter@v$(TELEGRAF) plugins/inputs/rdma_events/README.md
+	git ls-files -z '*.sh' .ci/run | xargs -0 shellcheck
+	git ls-files -z '*.c' '*.h' | xargs -0 clang-format --dry-run --Werror
+	go run ./packaging/licences -check docs/licences.md
+
+.PHONY: format
+format: setup-lint ## format Go and C files
+	gofmt -w cmd internal packaging plugins tests
+	git ls-files -z '*.c' '*.h' | xargs -0 clang-format -i
 
 .PHONY: generate
-generate: $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc ## regenerate docs/metrics.md and the protobuf code (needs protoc)
+generate: $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc ## regenerate docs/metrics.md, docs/licences.md and the protobuf code (needs protoc)
 	PATH="$(CURDIR)/$(TOOLS):$$PATH" go generate ./...
+	go run ./packaging/licences docs/licences.md
 
-.PHONY: setup setup-run setup-test
-setup: setup-test $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/golangci-lint-$(GOLANGCI) ## install what all targets need
+PACKAGING = VERSION='$(VERSION)' COMMIT='$(COMMIT)' LDFLAGS='$(LDFLAGS)' NFPM=$(TOOLS)/nfpm-$(NFPM)
+
+.PHONY: package
+package: setup-package $(TOOLS)/nfpm-$(NFPM) ## deb, rpm and tarball for amd64 and arm64, with checksums, into dist/
+	rm -rf dist
+	$(PACKAGING) scripts/package.sh dist
+
+.PHONY: reproducible
+reproducible: setup-package $(TOOLS)/nfpm-$(NFPM) ## build the packages of this commit twice and compare them; ARCHES=amd64 for one
+	$(PACKAGING) scripts/reproducible.sh $(ARCHES)
+
+.PHONY: try-packages
+try-packages: package ## install, upgrade and remove the packages in a clean system
+	$(PACKAGING) scripts/try-packages.sh dist
+
+.PHONY: release
+release: ## what is released, tried, into dist/; wants a clean tree
+	@[ -z "$$(git status --porcelain)" ] || { echo 'make release: commit first: what is released is a commit' >&2; exit 1; }
+	$(MAKE) try-packages
+	cp CHANGELOG.md docs/licences.md dist/
+	@ls -l dist
+
+.PHONY: setup setup-run setup-test setup-lint setup-package
+setup: setup-test setup-lint setup-package $(TOOLS)/nfpm-$(NFPM) $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/golangci-lint-$(GOLANGCI) ## install what all targets need
 setup-run:
 	@scripts/packages.sh run
 setup-test:
 	@scripts/packages.sh test
+setup-lint:
+	@scripts/packages.sh lint
+setup-package:
+	@scripts/packages.sh package
 
 # The version is in the file's name, so that another pin is another file.
 $(TOOLS)/telegraf-$(TELEGRAF):
@@ -84,11 +120,15 @@ $(TOOLS)/golangci-lint-$(GOLANGCI):
 	@echo "building golangci-lint $(GOLANGCI) into $(TOOLS)" >&2
 	@GOBIN=$(CURDIR)/$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)
 	@mv $(TOOLS)/golangci-lint $@
+$(TOOLS)/nfpm-$(NFPM):
+	@echo "building nfpm $(NFPM) into $(TOOLS)" >&2
+	@GOBIN=$(CURDIR)/$(TOOLS) go install -trimpath github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM)
+	@mv $(TOOLS)/nfpm $@
 $(TOOLS)/protoc-gen-go:
 	GOBIN=$(CURDIR)/$(TOOLS) go install google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
 $(TOOLS)/protoc-gen-go-grpc:
 	GOBIN=$(CURDIR)/$(TOOLS) go install google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.6.2
 
 .PHONY: clean
-clean: ## remove build/
-	rm -rf build
+clean: ## remove build/ and dist/
+	rm -rf build dist

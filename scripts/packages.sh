@@ -4,6 +4,8 @@
 #   scripts/packages.sh run     compile and run the worker
 #   scripts/packages.sh test    the above, and all that the tests need
 #   scripts/packages.sh lab     the above, and the guest kernel's headers
+#   scripts/packages.sh lint    check scripts and C files
+#   scripts/packages.sh package make packages, also for arm64, and try them
 #
 # LAB_KERNEL names the kernel package of the lab's guest (default: linux-image-amd64).
 set -eu
@@ -46,12 +48,18 @@ refresh() {
 
 group=${1:-}
 packages="gcc libc6-dev libibverbs-dev ibverbs-providers"
+needs_kernel=
 extra="make qemu-system-x86 busybox-static kmod xz-utils iproute2 rdma-core ibverbs-utils"
 case $group in
 run) ;;
-test | lab) packages="$packages $extra" ;;
+test | lab)
+	packages="$packages $extra"
+	needs_kernel=yes
+	;;
+lint) packages="shellcheck clang-format" ;;
+package) packages="$packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static debootstrap rpm" ;;
 *)
-	echo "usage: ${0##*/} run|test|lab" >&2
+	echo "usage: ${0##*/} run|test|lab|lint|package" >&2
 	exit 2
 	;;
 esac
@@ -62,7 +70,7 @@ if ! command -v apt-get >/dev/null; then
 fi
 
 refreshed=
-if [ "$group" != run ]; then
+if [ -n "$needs_kernel" ]; then
 	if ! headers=$(headers_package); then
 		# A freshly made container has no package lists at all.
 		if can_be_root; then
@@ -91,7 +99,7 @@ if ! can_be_root; then
 fi
 [ -n "$refreshed" ] || refresh
 # The lists just fetched may name a newer kernel than the one asked for above.
-if [ "$group" != run ]; then
+if [ -n "$needs_kernel" ]; then
 	newer=$(headers_package)
 	if [ "$newer" != "$headers" ]; then
 		missing="$(echo " $missing " | sed "s/ $headers / /") $newer"

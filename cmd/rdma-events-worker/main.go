@@ -26,9 +26,14 @@ var version = "dev"
 func init() { runtime.LockOSThread() }
 
 func main() {
-	if len(os.Args) == 2 && (os.Args[1] == "-version" || os.Args[1] == "--version") {
-		fmt.Println("rdma-events-worker", version)
-		return
+	if len(os.Args) == 2 {
+		switch os.Args[1] {
+		case "-version", "--version":
+			fmt.Println("rdma-events-worker", version)
+			return
+		case "-library": // for rdma-events doctor
+			os.Exit(library())
+		}
 	}
 	os.Exit(worker.Serve(worker.ServeConfig{Watch: watch.Run, Backend: backend, Needs: needs}))
 }
@@ -37,6 +42,16 @@ func main() {
 func needs() confine.Needs {
 	read, devices := verbs.NativeFiles()
 	return confine.Needs{Read: read, Devices: devices}
+}
+
+func library() int {
+	path, err := verbs.Library()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	fmt.Println(path)
+	return 0
 }
 
 func backend(r worker.Request) (verbs.Backend, error) {

@@ -20,6 +20,8 @@ import (
 const usage = `usage: rdma-events [flags]            run the plugin until standard input ends
        rdma-events check [-config F]  say whether the configuration can be used
        rdma-events sample-config      print the configuration with all defaults
+       rdma-events watch [flags]      show events as they come
+       rdma-events doctor [flags]     say whether the devices of this host can be watched
        rdma-events version            print version and commit
 flags:
 `
@@ -34,7 +36,7 @@ const (
 func main() { os.Exit(command(os.Args[1:], os.Stdout, os.Stderr)) }
 
 // command runs a subcommand, or the plugin, which has the process' descriptors
-// for itself.
+// for itself, as have the subcommands that go on for longer.
 func command(args []string, stdout, stderr io.Writer) int {
 	name := ""
 	if len(args) > 0 {
@@ -47,6 +49,10 @@ func command(args []string, stdout, stderr io.Writer) int {
 		return done(io.WriteString(stdout, rdma_events.New().SampleConfig()))
 	case "check":
 		return check(args[1:], stdout, stderr)
+	case "watch":
+		return watchLive(args[1:], os.Stdout, stderr)
+	case "doctor":
+		return examine(args[1:], os.Stdout, stderr)
 	}
 	o, code := parseFlags(args, stderr)
 	if code != exitOK || o == nil {

@@ -46,6 +46,12 @@ func TestVersionSampleAndUsage(t *testing.T) {
 		{[]string{"-poll_interval", "-1s"}, exitUsage, "", "-poll_interval -1s is not allowed"},
 		{[]string{"check", "-help"}, exitOK, "", "path to the config file to check"},
 		{[]string{"check", "rdma_events.conf"}, exitUsage, "", `"rdma_events.conf" is not a flag: name the file with -config`},
+		{[]string{"watch", "-help"}, exitOK, "", "usage: rdma-events watch"},
+		{[]string{"watch", "mlx5_0"}, exitUsage, "", `"mlx5_0" is not a flag: name a device with -device`},
+		{[]string{"watch", "-for", "-1s"}, exitUsage, "", "-for -1s is not allowed"},
+		{[]string{"watch", "-config", "/nonexistent/f"}, exitFailed, "", "E! read configuration: open /nonexistent/f"},
+		{[]string{"doctor", "-help"}, exitOK, "", "usage: rdma-events doctor"},
+		{[]string{"doctor", "f"}, exitUsage, "", `"f" is not a flag: name the file with -config`},
 		{[]string{"check", "-nonsense"}, exitUsage, "", "flag provided but not defined"},
 	} {
 		t.Run(strings.Join(tt.args, " "), func(t *testing.T) {

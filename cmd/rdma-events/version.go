@@ -17,9 +17,12 @@ func describeBuild() string {
 	if !ok {
 		info = new(debug.BuildInfo)
 	}
-	return fmt.Sprintf("%s (commit %s, %s)",
-		cmp.Or(version, info.Main.Version, "unknown"), cmp.Or(commit, revision(info), "unknown"), runtime.Version())
+	return fmt.Sprintf("%s (commit %s, %s)", buildVersion(), cmp.Or(commit, revision(info), "unknown"), runtime.Version())
 }
+
+// buildVersion returns the version alone. One that nobody set is "dev", as the
+// worker program says it.
+func buildVersion() string { return cmp.Or(version, "dev") }
 
 func revision(info *debug.BuildInfo) string {
 	var rev, dirty string

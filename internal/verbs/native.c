@@ -109,8 +109,8 @@ int nonblocking(int fd)
 	return flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0 ? errno : 0;
 }
 
-struct result native_open(const char *name, struct ledger *led, uint64_t port_types,
-			  struct device **out, struct device_info *info)
+struct result native_open(const char *name, struct ledger *led, uint64_t port_types, struct device **out,
+			  struct device_info *info)
 {
 	struct device *d = calloc(1, sizeof *d);
 	struct result r;
@@ -190,9 +190,14 @@ struct result native_query_port(struct device *d, int port, struct port_info *ou
 	if (err)
 		return failed(C_QUERY_PORT, err);
 	*out = (struct port_info){
-		.state = a.state, .phys = a.phys_state, .link_layer = a.link_layer,
-		.mtu = a.active_mtu, .lid = a.lid, .sm_lid = a.sm_lid,
-		.width = a.active_width, .speed = a.active_speed,
+		.state = a.state,
+		.phys = a.phys_state,
+		.link_layer = a.link_layer,
+		.mtu = a.active_mtu,
+		.lid = a.lid,
+		.sm_lid = a.sm_lid,
+		.width = a.active_width,
+		.speed = a.active_speed,
 	};
 	return (struct result){ 0 };
 }

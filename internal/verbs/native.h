@@ -7,9 +7,11 @@
 #include <stdint.h>
 
 // The ledger's layout; internal/ledger/layout.go says what it means.
+// clang-format off
 enum { LEDGER_EVENTS = 512, LEDGER_PROBES = 384 };
 struct ledger_lane { uint32_t call, pad; int64_t beat; };
 struct ledger_event { int32_t type, port; uint64_t read, acked; };
+// clang-format on
 struct ledger_probe {
 	uint32_t port, vector, method, pad;
 	struct ledger_lane lane;
@@ -37,10 +39,14 @@ _Static_assert(__builtin_offsetof(struct ledger_probe, rounds) == 32, "rounds");
 _Static_assert(__builtin_offsetof(struct ledger_probe, events) == 72, "events");
 _Static_assert(__builtin_offsetof(struct ledger_probe, late) == 96, "late");
 
+// clang-format off
 struct result { int32_t err; uint32_t call; };
+// clang-format on
 
 struct device;
+// clang-format off
 struct device_info { int32_t ports, vectors, transport; char firmware[64]; };
+// clang-format on
 struct port_info {
 	int32_t state, phys, link_layer, mtu, lid, sm_lid, width;
 	uint32_t speed;
@@ -59,8 +65,8 @@ int native_load(struct ledger *led, char *why, int size);
 int native_listed(struct ledger *led);
 // native_open opens a device by name; port_types is a bit mask of the event
 // types whose element is a port number.
-struct result native_open(const char *name, struct ledger *led, uint64_t port_types,
-			  struct device **out, struct device_info *info);
+struct result native_open(const char *name, struct ledger *led, uint64_t port_types, struct device **out,
+			  struct device_info *info);
 struct result native_query_port(struct device *d, int port, struct port_info *out);
 // native_read waits up to wait_ns (negative: for ever) for asynchronous events,
 // then reads and acknowledges until the queue is empty, runs are full or a

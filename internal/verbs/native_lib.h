@@ -12,12 +12,14 @@
 
 // Opened at run time, so that the worker starts without the library and can
 // say what is missing. Inline verbs (post, poll, arm) come from the header.
+// clang-format off
 #define SYMBOLS(X) \
 	X(get_device_list) X(free_device_list) X(get_device_name) X(open_device) X(close_device) \
 	X(query_device) X(get_async_event) X(ack_async_event) X(alloc_pd) X(dealloc_pd) \
 	X(create_comp_channel) X(destroy_comp_channel) X(create_cq) X(destroy_cq) X(get_cq_event) \
 	X(ack_cq_events) X(create_qp) X(modify_qp) X(destroy_qp) X(create_ah) X(destroy_ah) \
 	X(reg_mr) X(dereg_mr)
+// clang-format on
 #undef ibv_reg_mr
 
 struct verbs_library {
@@ -30,6 +32,7 @@ struct verbs_library {
 extern struct verbs_library lib;
 
 // The order of internal/ledger's Call constants.
+// clang-format off
 enum call {
 	C_NONE, C_GET_DEVICE_LIST, C_OPEN_DEVICE, C_QUERY_DEVICE, C_QUERY_PORT, C_QUERY_GID,
 	C_QUERY_PKEY, C_ALLOC_PD, C_CREATE_COMP_CHANNEL, C_CREATE_CQ, C_CREATE_QP, C_CREATE_AH,
@@ -37,6 +40,7 @@ enum call {
 	C_ACK_CQ_EVENTS, C_GET_ASYNC_EVENT, C_ACK_ASYNC_EVENT, C_DESTROY_QP, C_DESTROY_CQ,
 	C_DESTROY_COMP_CHANNEL, C_DESTROY_AH, C_DEREG_MR, C_DEALLOC_PD, C_CLOSE_DEVICE, C_LOAD_LIBRARY,
 };
+// clang-format on
 
 struct device {
 	struct ibv_context *ctx;
@@ -79,11 +83,13 @@ static inline void leave(struct ledger_lane *lane)
 }
 
 // CALL marks the lane while a call that may hang is under way.
-#define CALL(lane, id, expr) ({ \
-	enter(lane, id, now()); \
-	__typeof__(expr) value_ = (expr); \
-	leave(lane); \
-	value_; })
+#define CALL(lane, id, expr) \
+	({ \
+		enter(lane, id, now()); \
+		__typeof__(expr) value_ = (expr); \
+		leave(lane); \
+		value_; \
+	})
 
 // Some drivers return -errno where the man pages say errno (siw's post verbs),
 // or -1 and set errno; others fail without setting it.
@@ -121,11 +127,11 @@ struct probe {
 	struct ibv_ah *ah;
 	struct ibv_mr *mr;
 	void *buffer;
-	int nudge;        // eventfd that ends a pause
-	uint64_t round;   // number of the round, its work request's wr_id
-	int given_up;     // rounds that ended without their event
+	int nudge;	// eventfd that ends a pause
+	uint64_t round; // number of the round, its work request's wr_id
+	int given_up;	// rounds that ended without their event
 	int unacked;
-	int64_t oldest;   // when the oldest unacknowledged event was read
+	int64_t oldest; // when the oldest unacknowledged event was read
 };
 
 #define PROBE_CALL(p, id, expr) CALL(&(p)->led->lane, id, expr)

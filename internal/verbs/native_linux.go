@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 	"unsafe"
@@ -57,6 +58,30 @@ func (b native) Open(name string, led *ledger.Ledger) (Device, error) {
 		d.attr.Firmware = fw
 	}
 	return d, nil
+}
+
+// Library opens libibverbs and returns the file that the loader took for it.
+// ErrNoLibrary: there is none, or one without what is needed.
+func Library() (string, error) {
+	led, f, err := ledger.New("library")
+	if err != nil {
+		return "", err
+	}
+	defer led.Close()
+	defer f.Close()
+	if err := load(led); err != nil {
+		return "", err
+	}
+	maps, err := os.ReadFile("/proc/self/maps") // proc_pid_maps(5): the path comes last
+	if err != nil {
+		return "", fmt.Errorf("find libibverbs among the mapped files: %w", err)
+	}
+	for line := range strings.Lines(string(maps)) {
+		if i := strings.IndexByte(line, '/'); i >= 0 && strings.Contains(line[i:], "/libibverbs.so.") {
+			return strings.TrimSpace(line[i:]), nil
+		}
+	}
+	return "", errors.New("find libibverbs among the mapped files: it is not there under this name")
 }
 
 func load(led *ledger.Ledger) error {

@@ -4,8 +4,8 @@
 
 // seen is what one read of the completion channel brought.
 struct seen {
-	int mine;         // the round's own completion was among them
-	int others;       // completions of rounds given up
+	int mine;   // the round's own completion was among them
+	int others; // completions of rounds given up
 	enum ibv_wc_status status;
 };
 
@@ -39,7 +39,9 @@ static struct result prepare_flush(struct probe *p)
 
 static struct result start_round(struct probe *p, int64_t t)
 {
-	struct ibv_send_wr wr = { .wr_id = p->round, .send_flags = IBV_SEND_SIGNALED, .opcode = IBV_WR_RDMA_WRITE };
+	struct ibv_send_wr wr = { .wr_id = p->round,
+				  .send_flags = IBV_SEND_SIGNALED,
+				  .opcode = IBV_WR_RDMA_WRITE };
 	struct ibv_qp_attr a = { .qp_state = IBV_QPS_ERR };
 	struct ibv_send_wr *bad;
 	enum call call = C_POST_SEND;

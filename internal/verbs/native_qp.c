@@ -19,19 +19,27 @@ struct result make_qp(struct probe *p)
 {
 	int ud = p->c.method == M_UD_SEND;
 	struct ibv_qp_init_attr init = {
-		.send_cq = p->cq, .recv_cq = p->recv_cq ? p->recv_cq : p->cq,
-		.cap = { .max_send_wr = QP_SIZE, .max_recv_wr = QP_SIZE, .max_send_sge = 1, .max_recv_sge = 1 },
+		.send_cq = p->cq,
+		.recv_cq = p->recv_cq ? p->recv_cq : p->cq,
+		.cap = { .max_send_wr = QP_SIZE,
+			 .max_recv_wr = QP_SIZE,
+			 .max_send_sge = 1,
+			 .max_recv_sge = 1 },
 		.qp_type = ud ? IBV_QPT_UD : IBV_QPT_RC,
 	};
 	struct ibv_qp_attr a = {
-		.qp_state = IBV_QPS_INIT, .port_num = p->c.port, .pkey_index = p->c.pkey_index, .qkey = QKEY,
+		.qp_state = IBV_QPS_INIT,
+		.port_num = p->c.port,
+		.pkey_index = p->c.pkey_index,
+		.qkey = QKEY,
 		.qp_access_flags = p->c.method == M_RC_WRITE ? IBV_ACCESS_REMOTE_WRITE : 0,
 	};
 
 	p->qp = PROBE_CALL(p, C_CREATE_QP, lib.create_qp(p->pd, &init));
 	if (!p->qp)
 		return failed(C_CREATE_QP, errno);
-	return modify(p, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+	return modify(p, &a,
+		      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
 			      (ud ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS));
 }
 
@@ -46,7 +54,8 @@ struct result drop_qp(struct probe *p)
 static struct ibv_ah_attr own_address(const struct probe *p)
 {
 	struct ibv_ah_attr a = {
-		.dlid = p->c.lid, .port_num = p->c.port,
+		.dlid = p->c.lid,
+		.port_num = p->c.port,
 		.is_global = p->c.link_layer == IBV_LINK_LAYER_ETHERNET,
 		.grh = { .sgid_index = p->c.gid_index, .hop_limit = 64 },
 	};
@@ -71,20 +80,28 @@ static struct result connect_rc(struct probe *p)
 {
 	enum { RETRIES = 3 };
 	struct ibv_qp_attr rtr = {
-		.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_256, .dest_qp_num = p->qp->qp_num,
-		.max_dest_rd_atomic = 1, .min_rnr_timer = 12, .ah_attr = own_address(p),
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = IBV_MTU_256,
+		.dest_qp_num = p->qp->qp_num,
+		.max_dest_rd_atomic = 1,
+		.min_rnr_timer = 12,
+		.ah_attr = own_address(p),
 	};
 	struct ibv_qp_attr rts = {
-		.qp_state = IBV_QPS_RTS, .timeout = ack_timeout(p, RETRIES + 1), .retry_cnt = RETRIES,
+		.qp_state = IBV_QPS_RTS,
+		.timeout = ack_timeout(p, RETRIES + 1),
+		.retry_cnt = RETRIES,
 		.max_rd_atomic = 1,
 	};
-	struct result r = modify(p, &rtr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-				 IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	struct result r = modify(p, &rtr,
+				 IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+					 IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 
 	if (r.err)
 		return r;
-	return modify(p, &rts, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-		      IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+	return modify(p, &rts,
+		      IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+			      IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
 int post_ud_receive(struct probe *p)
@@ -141,7 +158,8 @@ static struct result make_queues(struct probe *p)
 	if (!p->cq)
 		return failed(C_CREATE_CQ, errno);
 	if (p->c.method == M_UD_SEND) {
-		p->recv_cq = PROBE_CALL(p, C_CREATE_CQ, lib.create_cq(p->d->ctx, CQ_SIZE, p, NULL, p->c.vector));
+		p->recv_cq =
+			PROBE_CALL(p, C_CREATE_CQ, lib.create_cq(p->d->ctx, CQ_SIZE, p, NULL, p->c.vector));
 		if (!p->recv_cq)
 			return failed(C_CREATE_CQ, errno);
 	}
@@ -193,7 +211,8 @@ struct result native_probe_close(struct probe *p)
 		r = failed(C_DESTROY_CQ, err);
 	if (p->cq && (err = PROBE_CALL(p, C_DESTROY_CQ, lib.destroy_cq(p->cq))) && !r.err)
 		r = failed(C_DESTROY_CQ, err);
-	if (p->channel && (err = PROBE_CALL(p, C_DESTROY_COMP_CHANNEL, lib.destroy_comp_channel(p->channel))) && !r.err)
+	if (p->channel &&
+	    (err = PROBE_CALL(p, C_DESTROY_COMP_CHANNEL, lib.destroy_comp_channel(p->channel))) && !r.err)
 		r = failed(C_DESTROY_COMP_CHANNEL, err);
 	if (p->pd && (err = PROBE_CALL(p, C_DEALLOC_PD, lib.dealloc_pd(p->pd))) && !r.err)
 		r = failed(C_DEALLOC_PD, err);

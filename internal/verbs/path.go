@@ -51,6 +51,29 @@ func (s Sysfs) probePath(device string, c ProbeConfig, attr PortAttr, transport 
 	return p, nil
 }
 
+// Addresses are what a port can be addressed by, and what a probe takes of it.
+type Addresses struct {
+	GIDs       int        // how many the port has
+	GID        netip.Addr // the one that is chosen; not valid without any
+	GIDIndex   int
+	PKeys      int
+	PKeyIndex  int  // the first with full membership, else 0
+	FullMember bool // there is one with full membership
+}
+
+// Addresses reads the GID and P_Key tables of a port from sysfs. Tables that
+// cannot be read are empty. It asks no driver.
+func (s Sysfs) Addresses(device string, port int) Addresses {
+	dir := filepath.Join(s.device(device), "ports", strconv.Itoa(port))
+	gids, pkeys := readGIDs(dir), readTable(filepath.Join(dir, "pkeys"))
+	a := Addresses{GIDs: len(gids), PKeys: len(pkeys), PKeyIndex: fullMember(pkeys)}
+	a.FullMember = isFullMember(pkeys, a.PKeyIndex)
+	if best, ok := chooseGID(gids, -1); ok {
+		a.GID, a.GIDIndex = netip.AddrFrom16(best.gid), best.index
+	}
+	return a
+}
+
 // chooseGID takes the wanted index, or with want < 0 the best entry: RoCE v2
 // before v1, routable before link local, low index before high.
 func chooseGID(entries []gidEntry, want int) (gidEntry, bool) {
@@ -96,12 +119,20 @@ func readGIDs(dir string) []gidEntry {
 // fullMember returns the index of the first P_Key with full membership, whose
 // top bit is set; 0, which RoCE always has, when there is none.
 func fullMember(pkeys []string) int {
-	for i, text := range pkeys {
-		if v, err := strconv.ParseUint(text, 0, 16); err == nil && v&0x8000 != 0 {
+	for i := range pkeys {
+		if isFullMember(pkeys, i) {
 			return i
 		}
 	}
 	return 0
+}
+
+func isFullMember(pkeys []string, index int) bool {
+	if index >= len(pkeys) {
+		return false
+	}
+	v, err := strconv.ParseUint(pkeys[index], 0, 16)
+	return err == nil && v&0x8000 != 0
 }
 
 // readTable reads a directory of files 0, 1, 2 ... until one is missing.

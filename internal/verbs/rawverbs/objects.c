@@ -25,7 +25,8 @@ static int fill(struct objects *o, int cqe, int srq, int type)
 {
 	struct ibv_srq_init_attr queue = { .attr = { .max_wr = 64, .max_sge = 1 } };
 	struct ibv_qp_init_attr pair = {
-		.qp_type = type, .cap = { .max_send_wr = 64, .max_recv_wr = 64, .max_send_sge = 1, .max_recv_sge = 1 },
+		.qp_type = type,
+		.cap = { .max_send_wr = 64, .max_recv_wr = 64, .max_send_sge = 1, .max_recv_sge = 1 },
 	};
 
 	o->pd = ibv_alloc_pd(o->ctx);
@@ -66,7 +67,9 @@ int objects_cqe(const struct objects *o)
 int objects_init(struct objects *o)
 {
 	struct ibv_qp_attr a = {
-		.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE,
+		.qp_state = IBV_QPS_INIT,
+		.port_num = 1,
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE,
 	};
 
 	return ibv_modify_qp(o->qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
@@ -75,23 +78,28 @@ int objects_init(struct objects *o)
 int objects_ready_to_receive(struct objects *o)
 {
 	struct ibv_qp_attr a = {
-		.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_256, .dest_qp_num = o->qp->qp_num,
-		.max_dest_rd_atomic = 1, .min_rnr_timer = 12,
+		.qp_state = IBV_QPS_RTR,
+		.path_mtu = IBV_MTU_256,
+		.dest_qp_num = o->qp->qp_num,
+		.max_dest_rd_atomic = 1,
+		.min_rnr_timer = 12,
 		.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .hop_limit = 1 } },
 	};
 
 	if (ibv_query_gid(o->ctx, 1, 0, &a.ah_attr.grh.dgid))
 		return errno;
-	return ibv_modify_qp(o->qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-				IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	return ibv_modify_qp(o->qp, &a,
+			     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+				     IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 }
 
 int objects_ready_to_send(struct objects *o)
 {
 	struct ibv_qp_attr a = { .qp_state = IBV_QPS_RTS, .timeout = 14, .retry_cnt = 3, .max_rd_atomic = 1 };
 
-	return ibv_modify_qp(o->qp, &a, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-				IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+	return ibv_modify_qp(o->qp, &a,
+			     IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+				     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
 int objects_move(struct objects *o, int state)
@@ -129,7 +137,8 @@ int objects_post_receives(struct objects *o, int n)
 	int err = 0;
 
 	while (n-- > 0 && !err)
-		err = positive(o->srq ? ibv_post_srq_recv(o->srq, &wr, &bad) : ibv_post_recv(o->qp, &wr, &bad));
+		err = positive(o->srq ? ibv_post_srq_recv(o->srq, &wr, &bad)
+				      : ibv_post_recv(o->qp, &wr, &bad));
 	return err;
 }
 

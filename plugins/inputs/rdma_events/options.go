@@ -115,7 +115,7 @@ func (c *Config) validate() error {
 // validateExpect refuses a device that is expected and left out: it would be
 // missing for ever.
 func (c *Config) validateExpect() error {
-	wants, err := c.wants()
+	wants, err := c.Wants()
 	if err != nil {
 		return err
 	}

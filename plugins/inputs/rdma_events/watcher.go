@@ -23,24 +23,34 @@ import (
 // workerName is the worker's program beside this one.
 const workerName = "rdma-events-worker"
 
-// devices is the real watcher: the monitor and what its workers need.
-type devices struct {
+// Devices is the picture of all devices that a configuration wants: a monitor
+// and what its workers need.
+type Devices struct {
 	*monitor.Monitor
 	exe *os.File
 	dir *worker.Dir
 }
 
-// Close releases what the workers needed.
-func (d *devices) Close() error { return errors.Join(d.dir.Close(), d.exe.Close()) }
+// Close releases what the workers needed. It comes after Run.
+func (d *Devices) Close() error { return errors.Join(d.dir.Close(), d.exe.Close()) }
 
-// openWatcher acquires what workers need, and starts none.
 func openWatcher(c *Config, d dependencies) (watcher, error) {
 	log := newLogger(d.log)
+	w, err := Open(c, newAnnouncer(d.sink, log), log)
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// Open acquires what workers need, and starts none: that is for Run. What is
+// seen goes to sink. The caller closes it.
+func Open(c *Config, sink monitor.Sink, log *slog.Logger) (*Devices, error) {
 	found, epoch, err := c.discovery(log)
 	if err != nil {
 		return nil, err
 	}
-	m, err := c.monitoring(found, d.sink, log)
+	m, err := c.monitoring(found, sink, log)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +70,7 @@ func openWatcher(c *Config, d dependencies) (watcher, error) {
 			Exe: exe, Dir: dir.Path(), Request: c.request(device, epoch), Timing: c.timing(), Log: log,
 		}, h)
 	}
-	return &devices{monitor.New(m), exe, dir}, nil
+	return &Devices{monitor.New(m), exe, dir}, nil
 }
 
 // Check validates the configuration and what it refers to: the scenario of the
@@ -82,7 +92,7 @@ func (c *Config) Check() error {
 // discovery returns what finds devices, and for the simulator the beginning of
 // its timeline, which is the same in all processes.
 func (c *Config) discovery(log *slog.Logger) (found monitor.Discovery, epoch int64, err error) {
-	if c.Backend != backendSim {
+	if !c.Simulated() {
 		return hotplug.New(hotplug.Config{Warn: func(err error) { log.Warn(err.Error()) }}), 0, nil
 	}
 	epoch = clock(unix.CLOCK_MONOTONIC)
@@ -95,14 +105,22 @@ func (c *Config) discovery(log *slog.Logger) (found monitor.Discovery, epoch int
 	return hotplug.NewSimulated(world, func() int64 { return clock(unix.CLOCK_MONOTONIC) }), epoch, nil
 }
 
+// WorkerPath returns where the worker program is looked for by default.
+func WorkerPath() (string, error) {
+	own, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find %s: %w", workerName, err)
+	}
+	return filepath.Join(filepath.Dir(own), workerName), nil
+}
+
 func (c *Config) openWorker() (*os.File, error) {
 	path := c.WorkerPath
 	if path == "" {
-		own, err := os.Executable()
-		if err != nil {
-			return nil, fmt.Errorf("find %s: %w", workerName, err)
+		var err error
+		if path, err = WorkerPath(); err != nil {
+			return nil, err
 		}
-		path = filepath.Join(filepath.Dir(own), workerName)
 	}
 	exe, err := worker.OpenExe(path)
 	if err != nil {
@@ -113,28 +131,34 @@ func (c *Config) openWorker() (*os.File, error) {
 
 // monitoring is what the monitor is told, but for its workers.
 func (c *Config) monitoring(found monitor.Discovery, sink monitor.Sink, log *slog.Logger) (monitor.Config, error) {
-	wants, err := c.wants()
+	wants, err := c.Wants()
 	return monitor.Config{
 		Discovery:        listening{found, log},
-		Sink:             newAnnouncer(sink, log),
+		Sink:             sink,
 		Now:              clocks,
 		Devices:          wants,
 		VirtualFunctions: c.VirtualFunctions,
 		Ports:            c.watches,
 		Expect:           c.Expect,
-		ExpectedDown: func(device string, port int) bool {
-			return slices.Contains(portsOf(c.ExpectedDown, device), port)
-		},
-		Window:    time.Duration(c.Probe.Window),
-		Histogram: c.Probe.Histogram,
-		Stages:    c.Probe.Stages,
-		Log:       log,
+		ExpectedDown:     c.ExpectsDown,
+		Window:           time.Duration(c.Probe.Window),
+		Histogram:        c.Probe.Histogram,
+		Stages:           c.Probe.Stages,
+		Log:              log,
 	}, err
 }
 
-// wants returns which devices the globs take and, where ports are named, have
-// one of them.
-func (c *Config) wants() (func(device string) bool, error) {
+// Simulated reports whether the devices are the simulator's.
+func (c *Config) Simulated() bool { return c.Backend == backendSim }
+
+// ExpectsDown reports whether a port is down by design.
+func (c *Config) ExpectsDown(device string, port int) bool {
+	return slices.Contains(portsOf(c.ExpectedDown, device), port)
+}
+
+// Wants returns which devices the globs take and, where ports are named, have
+// one of them. The error is that of a glob, which Check finds as well.
+func (c *Config) Wants() (func(device string) bool, error) {
 	include, err := compile(c.Devices)
 	if err != nil {
 		return nil, fmt.Errorf("%s: devices: %w", table, err)
@@ -179,7 +203,7 @@ func (c *Config) request(device string, epoch int64) worker.Request {
 		},
 		Backend: worker.BackendVerbs,
 	}
-	if c.Backend == backendSim {
+	if c.Simulated() {
 		r.Backend = worker.BackendSim
 		r.Sim = worker.Sim{Profile: c.Sim.Profile, Scenario: c.Sim.timeline(), Seed: c.Sim.Seed, Epoch: epoch}
 	}
@@ -232,4 +256,4 @@ func clock(id int32) int64 {
 	return t.Nano()
 }
 
-var _ watcher = (*devices)(nil)
+var _ watcher = (*Devices)(nil)

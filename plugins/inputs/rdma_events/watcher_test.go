@@ -62,7 +62,7 @@ func TestGlobsAndPortsChooseDevices(t *testing.T) {
 		{"a named port of what is excluded", []string{"r*"}, nil, []string{"mlx5_1:1"}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			wants, err := (&Config{Devices: tt.include, DevicesExclude: tt.exclude, Ports: tt.ports}).wants()
+			wants, err := (&Config{Devices: tt.include, DevicesExclude: tt.exclude, Ports: tt.ports}).Wants()
 			require.NoError(t, err)
 			var got []string
 			for _, device := range []string{"mlx5_0", "mlx5_1", "rxe0"} {

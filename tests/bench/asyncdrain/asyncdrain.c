@@ -17,8 +17,13 @@
 
 #include <infiniband/verbs.h>
 
-#define CHECK(ok) do { if (!(ok)) { \
-	fprintf(stderr, "asyncdrain: %s: %s\n", #ok, strerror(errno)); exit(1); } } while (0)
+#define CHECK(ok) \
+	do { \
+		if (!(ok)) { \
+			fprintf(stderr, "asyncdrain: %s: %s\n", #ok, strerror(errno)); \
+			exit(1); \
+		} \
+	} while (0)
 
 static int64_t now(void)
 {
@@ -40,7 +45,9 @@ static struct ibv_context *open_device(const char *name)
 	exit(1);
 }
 
-struct seen { int64_t got, hold, ack; };
+struct seen {
+	int64_t got, hold, ack;
+};
 
 static struct seen take(struct ibv_context *ctx, struct ibv_async_event *event)
 {

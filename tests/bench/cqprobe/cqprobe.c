@@ -15,8 +15,13 @@
 
 #include <infiniband/verbs.h>
 
-#define CHECK(ok) do { if (!(ok)) { \
-	fprintf(stderr, "cqprobe: %s: %s\n", #ok, strerror(errno)); exit(1); } } while (0)
+#define CHECK(ok) \
+	do { \
+		if (!(ok)) { \
+			fprintf(stderr, "cqprobe: %s: %s\n", #ok, strerror(errno)); \
+			exit(1); \
+		} \
+	} while (0)
 
 static int64_t now(void)
 {
@@ -54,9 +59,15 @@ static int choose_gid(struct ibv_context *ctx, union ibv_gid *gid)
 static struct ibv_qp *self_connected(struct ibv_context *ctx, struct ibv_cq *cq)
 {
 	struct ibv_pd *pd = ibv_alloc_pd(ctx);
-	struct ibv_qp_init_attr init = { .send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
-		.cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1 } };
-	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE };
+	struct ibv_qp_init_attr init = {
+		.send_cq = cq,
+		.recv_cq = cq,
+		.qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1 }
+	};
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT,
+				 .port_num = 1,
+				 .qp_access_flags = IBV_ACCESS_REMOTE_WRITE };
 	struct ibv_qp *qp;
 
 	CHECK(pd);
@@ -73,19 +84,23 @@ static struct ibv_qp *self_connected(struct ibv_context *ctx, struct ibv_cq *cq)
 	a.ah_attr.port_num = 1;
 	a.ah_attr.grh.hop_limit = 64;
 	a.ah_attr.grh.sgid_index = choose_gid(ctx, &a.ah_attr.grh.dgid);
-	CHECK(!ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-			     IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
+	CHECK(!ibv_modify_qp(qp, &a,
+			     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+				     IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
 	memset(&a, 0, sizeof a);
 	a.qp_state = IBV_QPS_RTS;
 	a.timeout = 14;
 	a.retry_cnt = 3;
 	a.max_rd_atomic = 1;
-	CHECK(!ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-			     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC));
+	CHECK(!ibv_modify_qp(qp, &a,
+			     IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+				     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC));
 	return qp;
 }
 
-struct sample { int64_t wake, ack, total; };
+struct sample {
+	int64_t wake, ack, total;
+};
 
 static struct sample round_trip(struct ibv_comp_channel *channel, struct ibv_qp *qp)
 {
@@ -121,7 +136,8 @@ static int compare(const void *a, const void *b)
 static void report(const char *name, int64_t *values, int n)
 {
 	qsort(values, n, sizeof *values, compare);
-	printf("%s p50 %lld p99 %lld ", name, (long long)values[n / 2], (long long)values[(long)n * 99 / 100]);
+	printf("%s p50 %lld p99 %lld ", name, (long long)values[n / 2],
+	       (long long)values[(long)n * 99 / 100]);
 }
 
 int main(int argc, char **argv)

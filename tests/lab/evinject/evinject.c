@@ -41,10 +41,8 @@ static bool carries_object(unsigned int type)
 	case IB_EVENT_SRQ_ERR:
 	case IB_EVENT_SRQ_LIMIT_REACHED:
 	case IB_EVENT_QP_LAST_WQE_REACHED:
-	case IB_EVENT_WQ_FATAL:
-		return true;
-	default:
-		return false;
+	case IB_EVENT_WQ_FATAL: return true;
+	default: return false;
 	}
 }
 
@@ -55,7 +53,8 @@ static int check_event(struct ib_device *dev, unsigned int type, unsigned int po
 	/* The core keeps this one for itself; users are told of address changes only. */
 	if (type == IB_EVENT_GID_CHANGE)
 		return -EOPNOTSUPP;
-	if (type <= IB_EVENT_CLIENT_REREGISTER && type != IB_EVENT_DEVICE_FATAL && !rdma_is_port_valid(dev, port))
+	if (type <= IB_EVENT_CLIENT_REREGISTER && type != IB_EVENT_DEVICE_FATAL &&
+	    !rdma_is_port_valid(dev, port))
 		return -EINVAL;
 	return 0;
 }
@@ -91,9 +90,9 @@ static const struct {
 	{ "cq", RDMA_RESTRACK_CQ, BIT(IB_EVENT_CQ_ERR) },
 	{ "cqc", RDMA_RESTRACK_CQ, BIT(0) },
 	{ "qp", RDMA_RESTRACK_QP,
-	  BIT(IB_EVENT_QP_FATAL) | BIT(IB_EVENT_QP_REQ_ERR) | BIT(IB_EVENT_QP_ACCESS_ERR) | BIT(IB_EVENT_COMM_EST) |
-	  BIT(IB_EVENT_SQ_DRAINED) | BIT(IB_EVENT_PATH_MIG) | BIT(IB_EVENT_PATH_MIG_ERR) |
-	  BIT(IB_EVENT_QP_LAST_WQE_REACHED) },
+	  BIT(IB_EVENT_QP_FATAL) | BIT(IB_EVENT_QP_REQ_ERR) | BIT(IB_EVENT_QP_ACCESS_ERR) |
+		  BIT(IB_EVENT_COMM_EST) | BIT(IB_EVENT_SQ_DRAINED) | BIT(IB_EVENT_PATH_MIG) |
+		  BIT(IB_EVENT_PATH_MIG_ERR) | BIT(IB_EVENT_QP_LAST_WQE_REACHED) },
 	{ "srq", RDMA_RESTRACK_SRQ, BIT(IB_EVENT_SRQ_ERR) | BIT(IB_EVENT_SRQ_LIMIT_REACHED) },
 };
 
@@ -136,7 +135,8 @@ static int complete_cq(struct rdma_restrack_entry *res)
 	return 0;
 }
 
-static int deliver(struct ib_device *dev, const char *kind, unsigned int id, unsigned int type, unsigned int count)
+static int deliver(struct ib_device *dev, const char *kind, unsigned int id, unsigned int type,
+		   unsigned int count)
 {
 	struct ib_event event = { .device = dev, .event = type };
 	struct rdma_restrack_entry *res;

@@ -19,16 +19,18 @@ enum object { O_PORT, O_CQ, O_QP, O_SRQ, O_WQ };
 static enum object object_of(unsigned type)
 {
 	switch (type) {
-	case IBV_EVENT_CQ_ERR:
-		return O_CQ;
-	case IBV_EVENT_QP_FATAL: case IBV_EVENT_QP_REQ_ERR: case IBV_EVENT_QP_ACCESS_ERR:
-	case IBV_EVENT_COMM_EST: case IBV_EVENT_SQ_DRAINED: case IBV_EVENT_PATH_MIG:
-	case IBV_EVENT_PATH_MIG_ERR: case IBV_EVENT_QP_LAST_WQE_REACHED:
-		return O_QP;
-	case IBV_EVENT_SRQ_ERR: case IBV_EVENT_SRQ_LIMIT_REACHED:
-		return O_SRQ;
-	case IBV_EVENT_WQ_FATAL:
-		return O_WQ;
+	case IBV_EVENT_CQ_ERR: return O_CQ;
+	case IBV_EVENT_QP_FATAL:
+	case IBV_EVENT_QP_REQ_ERR:
+	case IBV_EVENT_QP_ACCESS_ERR:
+	case IBV_EVENT_COMM_EST:
+	case IBV_EVENT_SQ_DRAINED:
+	case IBV_EVENT_PATH_MIG:
+	case IBV_EVENT_PATH_MIG_ERR:
+	case IBV_EVENT_QP_LAST_WQE_REACHED: return O_QP;
+	case IBV_EVENT_SRQ_ERR:
+	case IBV_EVENT_SRQ_LIMIT_REACHED: return O_SRQ;
+	case IBV_EVENT_WQ_FATAL: return O_WQ;
 	}
 	return O_PORT;
 }

@@ -6,7 +6,8 @@
 
 #include "standin.h"
 
-struct ibv_cq *ibv_create_cq(struct ibv_context *ctx, int cqe, void *context, struct ibv_comp_channel *channel, int vector)
+struct ibv_cq *ibv_create_cq(struct ibv_context *ctx, int cqe, void *context,
+			     struct ibv_comp_channel *channel, int vector)
 {
 	struct standin_cq *s;
 
@@ -126,8 +127,12 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 		return NULL;
 	s = calloc(1, sizeof *s);
 	s->qp = (struct ibv_qp){
-		.context = pd->context, .pd = pd, .send_cq = init->send_cq, .recv_cq = init->recv_cq,
-		.qp_num = ++last, .qp_type = init->qp_type,
+		.context = pd->context,
+		.pd = pd,
+		.send_cq = init->send_cq,
+		.recv_cq = init->recv_cq,
+		.qp_num = ++last,
+		.qp_type = init->qp_type,
 	};
 	note("create_qp qp_num=%u type=%d", last, init->qp_type);
 	control->qp = (uintptr_t)s;
@@ -159,29 +164,34 @@ static int wanted(const struct ibv_qp *qp, int to)
 	int ud = qp->qp_type == IBV_QPT_UD;
 
 	if (to == IBV_QPS_INIT && qp->state == IBV_QPS_RESET)
-		return IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | (ud ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS);
+		return IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT |
+		       (ud ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS);
 	if (to == IBV_QPS_RTR && qp->state == IBV_QPS_INIT)
-		return ud ? IBV_QP_STATE : IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-			IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+		return ud ? IBV_QP_STATE
+			  : IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+				       IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 	if (to == IBV_QPS_RTS && qp->state == IBV_QPS_RTR)
-		return ud ? IBV_QP_STATE | IBV_QP_SQ_PSN : IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-			IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
+		return ud ? IBV_QP_STATE | IBV_QP_SQ_PSN
+			  : IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+				       IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
 	return to == IBV_QPS_ERR && qp->state != IBV_QPS_RESET ? IBV_QP_STATE : -1;
 }
 
 static void note_attributes(const struct ibv_qp *qp, const struct ibv_qp_attr *a, int mask)
 {
 	if (a->qp_state == IBV_QPS_INIT)
-		note("modify_qp to=init mask=%#x own=%u port=%d pkey_index=%d access=%d qkey=%#x", mask, qp->qp_num,
-		     a->port_num, a->pkey_index, a->qp_access_flags, a->qkey);
+		note("modify_qp to=init mask=%#x own=%u port=%d pkey_index=%d access=%d qkey=%#x", mask,
+		     qp->qp_num, a->port_num, a->pkey_index, a->qp_access_flags, a->qkey);
 	else if (a->qp_state == IBV_QPS_RTR)
-		note("modify_qp to=rtr mask=%#x own=%u path_mtu=%d dest_qp_num=%u sgid_index=%d global=%d hop_limit=%d dlid=%d "
-		     "gid_end=%d port=%d", mask, qp->qp_num, a->path_mtu, a->dest_qp_num, a->ah_attr.grh.sgid_index,
-		     a->ah_attr.is_global, a->ah_attr.grh.hop_limit, a->ah_attr.dlid, a->ah_attr.grh.dgid.raw[15],
-		     a->ah_attr.port_num);
+		note("modify_qp to=rtr mask=%#x own=%u path_mtu=%d dest_qp_num=%u sgid_index=%d global=%d "
+		     "hop_limit=%d dlid=%d "
+		     "gid_end=%d port=%d",
+		     mask, qp->qp_num, a->path_mtu, a->dest_qp_num, a->ah_attr.grh.sgid_index,
+		     a->ah_attr.is_global, a->ah_attr.grh.hop_limit, a->ah_attr.dlid,
+		     a->ah_attr.grh.dgid.raw[15], a->ah_attr.port_num);
 	else if (a->qp_state == IBV_QPS_RTS)
-		note("modify_qp to=rts mask=%#x own=%u timeout=%d retry_cnt=%d rnr_retry=%d", mask, qp->qp_num, a->timeout,
-		     a->retry_cnt, a->rnr_retry);
+		note("modify_qp to=rts mask=%#x own=%u timeout=%d retry_cnt=%d rnr_retry=%d", mask,
+		     qp->qp_num, a->timeout, a->retry_cnt, a->rnr_retry);
 	else
 		note("modify_qp to=%d mask=%#x own=%u", a->qp_state, mask, qp->qp_num);
 }
@@ -191,7 +201,8 @@ static int flush(struct standin_qp *s)
 	int err = 0;
 
 	for (; s->posted && !err; s->posted--) {
-		struct ibv_wc wc = { .wr_id = s->receives[s->first_receive++ % 64], .status = IBV_WC_WR_FLUSH_ERR };
+		struct ibv_wc wc = { .wr_id = s->receives[s->first_receive++ % 64],
+				     .status = IBV_WC_WR_FLUSH_ERR };
 
 		err = perform((struct standin_cq *)s->qp.recv_cq, &wc);
 	}
@@ -253,9 +264,11 @@ static void receive(struct standin_qp *s)
 static void check_send(const struct ibv_qp *qp, const struct ibv_send_wr *wr)
 {
 	if (wr->next || wr->num_sge || !(wr->send_flags & IBV_SEND_SIGNALED) || qp->state != IBV_QPS_RTS)
-		violated("post_send of %d elements, flags %#x, in state %d", wr->num_sge, wr->send_flags, qp->state);
-	if (qp->qp_type == IBV_QPT_UD && (wr->opcode != IBV_WR_SEND || !wr->wr.ud.ah ||
-	    wr->wr.ud.remote_qpn != qp->qp_num || wr->wr.ud.remote_qkey != QKEY))
+		violated("post_send of %d elements, flags %#x, in state %d", wr->num_sge, wr->send_flags,
+			 qp->state);
+	if (qp->qp_type == IBV_QPT_UD &&
+	    (wr->opcode != IBV_WR_SEND || !wr->wr.ud.ah || wr->wr.ud.remote_qpn != qp->qp_num ||
+	     wr->wr.ud.remote_qkey != QKEY))
 		violated("post_send of a datagram to %u", wr->wr.ud.remote_qpn);
 	if (qp->qp_type == IBV_QPT_RC && wr->opcode != IBV_WR_RDMA_WRITE)
 		violated("post_send with opcode %d", wr->opcode);

@@ -17,8 +17,10 @@ pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 int live;
 
 static struct ibv_device device = {
-	.node_type = IBV_NODE_CA, .transport_type = IBV_TRANSPORT_IB,
-	.name = "standin0", .dev_name = "uverbs0",
+	.node_type = IBV_NODE_CA,
+	.transport_type = IBV_TRANSPORT_IB,
+	.name = "standin0",
+	.dev_name = "uverbs0",
 };
 static struct ibv_comp_channel *channels[16];
 static struct ibv_srq srq;
@@ -110,7 +112,8 @@ static void crash(void)
 // Lines of all lengths, to both streams, as with a debug level left on.
 static void flood(void)
 {
-	static const char line[] = "standin: a vendor's library has something to say about each of its calls, at length";
+	static const char line[] =
+		"standin: a vendor's library has something to say about each of its calls, at length";
 	int i;
 
 	for (i = 0; i < control->flood / (int)sizeof line; i++) {
@@ -169,9 +172,16 @@ const char *ibv_get_device_name(struct ibv_device *d)
 static void fill_port(struct ibv_port_attr *a)
 {
 	*a = (struct ibv_port_attr){
-		.state = control->port_state, .phys_state = 5, .link_layer = control->link_layer,
-		.active_mtu = IBV_MTU_1024, .lid = control->lid, .sm_lid = 1, .active_width = 2, .active_speed = 32,
-		.gid_tbl_len = 8, .pkey_tbl_len = 4,
+		.state = control->port_state,
+		.phys_state = 5,
+		.link_layer = control->link_layer,
+		.active_mtu = IBV_MTU_1024,
+		.lid = control->lid,
+		.sm_lid = 1,
+		.active_width = 2,
+		.active_speed = 32,
+		.gid_tbl_len = 8,
+		.pkey_tbl_len = 4,
 	};
 }
 
@@ -290,7 +300,9 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *address, size_t length, int a
 		return NULL;
 	note("reg_mr length=%zu access=%d", length, access);
 	mr = calloc(1, sizeof *mr);
-	*mr = (struct ibv_mr){ .context = pd->context, .pd = pd, .addr = address, .length = length, .lkey = 7 };
+	*mr = (struct ibv_mr){
+		.context = pd->context, .pd = pd, .addr = address, .length = length, .lkey = 7
+	};
 	pd->handle++;
 	live++;
 	return mr;
@@ -312,8 +324,8 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *a)
 
 	if (begin(C_CREATE_AH))
 		return NULL;
-	note("create_ah port=%d global=%d sgid_index=%d hop_limit=%d dlid=%d gid_end=%d", a->port_num, a->is_global,
-	     a->grh.sgid_index, a->grh.hop_limit, a->dlid, a->grh.dgid.raw[15]);
+	note("create_ah port=%d global=%d sgid_index=%d hop_limit=%d dlid=%d gid_end=%d", a->port_num,
+	     a->is_global, a->grh.sgid_index, a->grh.hop_limit, a->dlid, a->grh.dgid.raw[15]);
 	ah = calloc(1, sizeof *ah);
 	ah->context = pd->context;
 	ah->pd = pd;

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"rdma_events/internal/doctor"
+	"rdma_events/plugins/inputs/rdma_events"
+)
+
+const doctorUsage = `usage: rdma-events doctor [flags]
+
+Says whether the RDMA devices of this host can be watched, and what mends it
+where not. Exit status 0: all is well; 1: with a warning; 2: with a failure.
+Run it as the user that Telegraf runs as: sudo -u telegraf rdma-events doctor
+`
+
+// examine runs the subcommand doctor.
+func examine(args []string, stdout *os.File, stderr io.Writer) int {
+	set := flag.NewFlagSet("rdma-events doctor", flag.ContinueOnError)
+	set.SetOutput(stderr)
+	set.Usage = func() {
+		fmt.Fprint(stderr, doctorUsage)
+		set.PrintDefaults()
+	}
+	config := set.String("config", "", "Telegraf's configuration, or that of the plugin, to check as well")
+	asJSON := set.Bool("json", false, "write one JSON object")
+	switch err := set.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case err != nil:
+		return exitUsage
+	case set.NArg() > 0:
+		fmt.Fprintf(stderr, "rdma-events doctor: %q is not a flag: name the file with -config\n", set.Arg(0))
+		return exitUsage
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	s, err := patient(*config)
+	if err != nil {
+		fmt.Fprintln(stderr, "E!", err)
+		return exitFailed
+	}
+	r := doctor.Run(ctx, s)
+	if *asJSON {
+		err = r.WriteJSON(stdout)
+	} else {
+		err = r.WriteText(stdout, colours(stdout))
+	}
+	if err != nil {
+		return int(doctor.Fail)
+	}
+	return int(r.Status)
+}
+
+// patient is this host, with the plugin and its worker program.
+func patient(config string) (*doctor.System, error) {
+	s := doctor.NewSystem()
+	s.Version = buildVersion()
+	var err error
+	if s.WorkerPath, err = rdma_events.WorkerPath(); err != nil {
+		return nil, err
+	}
+	s.OpenWorker = func(path string) (doctor.Worker, error) {
+		p, err := doctor.OpenProgram(path)
+		if err != nil {
+			return nil, err
+		}
+		return p, nil
+	}
+	if config != "" {
+		if s.Config, err = filepath.Abs(config); err != nil {
+			return nil, err
+		}
+	}
+	s.Plugin = func(path string) (doctor.PluginConfig, error) {
+		c, err := loadConfig(path)
+		if err != nil {
+			return doctor.PluginConfig{}, err
+		}
+		p := doctor.PluginConfig{Simulated: c.Simulated(), WorkerPath: c.WorkerPath, ExpectedDown: c.ExpectsDown}
+		if err := c.Check(); err != nil {
+			return p, err
+		}
+		p.Watches, err = c.Wants()
+		return p, err
+	}
+	return s, nil
+}
+
+// colours returns how to paint a status, nil where colours are not wanted.
+func colours(stdout *os.File) func(doctor.Status, string) string {
+	if !isTerminal(stdout) {
+		return nil
+	}
+	return func(s doctor.Status, text string) string {
+		colour := [...]string{"32", "33", "31"}[s] // green, yellow, red (console_codes(4))
+		return "\x1b[" + colour + "m" + text + "\x1b[0m"
+	}
+}

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/execd"
+	"rdma_events/internal/live"
+	"rdma_events/plugins/inputs/rdma_events"
+)
+
+const watchUsage = `usage: rdma-events watch [flags]
+
+Shows what happens on the RDMA devices of this host until it is interrupted:
+asynchronous events with the change of state that they made and how long the
+state before had lasted, devices that come and go, and with -probe how long a
+completion event takes to wake a thread.
+`
+
+// watchFlags are the flags of the subcommand watch.
+type watchFlags struct {
+	config  string
+	devices []string
+	limit   time.Duration
+	json    bool
+	probe   bool
+}
+
+// watchLive runs the subcommand watch.
+func watchLive(args []string, stdout *os.File, stderr io.Writer) int {
+	o, code := parseWatchFlags(args, stderr)
+	if o == nil {
+		return code
+	}
+	if err := o.run(stdout); err != nil {
+		fmt.Fprintln(stderr, "E!", err)
+		return exitFailed
+	}
+	return exitOK
+}
+
+func parseWatchFlags(args []string, stderr io.Writer) (*watchFlags, int) {
+	var o watchFlags
+	set := flag.NewFlagSet("rdma-events watch", flag.ContinueOnError)
+	set.SetOutput(stderr)
+	set.Usage = func() {
+		fmt.Fprint(stderr, watchUsage)
+		set.PrintDefaults()
+	}
+	set.StringVar(&o.config, "config", "", "the plugin's configuration: devices, ports, probes, simulator")
+	set.Func("device", "only this device; a glob, and may be given more than once", func(glob string) error {
+		o.devices = append(o.devices, glob)
+		return nil
+	})
+	set.DurationVar(&o.limit, "for", 0, "how long to watch; 0: until interrupted")
+	set.BoolVar(&o.json, "json", false, "write one JSON object a line")
+	set.BoolVar(&o.probe, "probe", false, "run probes, and show wake-up latency per port")
+	switch err := set.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return nil, exitOK
+	case err != nil:
+		return nil, exitUsage
+	case set.NArg() > 0:
+		fmt.Fprintf(stderr, "rdma-events watch: %q is not a flag: name a device with -device\n", set.Arg(0))
+		return nil, exitUsage
+	case o.limit < 0:
+		fmt.Fprintf(stderr, "rdma-events watch: -for %s is not allowed: want 0 or more\n", o.limit)
+		return nil, exitUsage
+	}
+	return &o, exitOK
+}
+
+// settings is the configuration with what the flags say.
+func (o *watchFlags) settings() (rdma_events.Config, error) {
+	c, err := loadConfig(o.config)
+	if err != nil {
+		return c, err
+	}
+	if len(o.devices) > 0 {
+		c.Devices = o.devices
+	}
+	switch {
+	case !o.probe:
+		c.Probe.Interval = 0
+	case c.Probe.Interval == 0:
+		c.Probe.Interval = rdma_events.DefaultConfig().Probe.Interval
+	}
+	c.Probe.Histogram = true
+	return c, c.Check()
+}
+
+func (o *watchFlags) run(stdout *os.File) error {
+	c, err := o.settings()
+	if err != nil {
+		return err
+	}
+	out, err := execd.NewOutput(int(stdout.Fd()))
+	if err != nil {
+		return fmt.Errorf("open standard output: %w", err)
+	}
+	defer func() { _ = out.Close() }() // an eventfd of our own
+	screen := live.New(live.Config{
+		Out: out, JSON: o.json, Colours: isTerminal(stdout), ASCII: !isUTF8(), Probes: o.probe,
+		Width: func() int { return columns(stdout) }, Now: time.Now,
+	})
+	devices, err := rdma_events.Open(&c, screen, screen.Log())
+	if err != nil {
+		return err
+	}
+	ctx, stop := o.until(context.Background())
+	defer stop()
+	return errors.Join(show(ctx, screen, devices, out), devices.Close())
+}
+
+// until returns a context that ends with the time to watch, or when somebody
+// interrupts or hangs up.
+func (o *watchFlags) until(ctx context.Context) (context.Context, func()) {
+	// A write to a pipe without a reader is to be an error, not the end, which
+	// would leave the runtime directory behind.
+	pipe := make(chan os.Signal, 1)
+	signal.Notify(pipe, syscall.SIGPIPE)
+	ctx, cancel := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	if o.limit == 0 {
+		return ctx, cancel
+	}
+	ctx, release := context.WithTimeout(ctx, o.limit)
+	return ctx, func() {
+		release()
+		cancel()
+	}
+}
+
+// show watches until ctx is done or standard output takes no more. A reader
+// that has gone is no error, one that has stopped reading loses the end.
+func show(ctx context.Context, screen *live.Screen, devices *rdma_events.Devices, out *execd.Output) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	shown, finish := context.WithCancel(context.Background())
+	defer finish()
+	var writing sync.WaitGroup
+	var written error
+	writing.Go(func() {
+		written = screen.Run(shown, devices.Gather)
+		cancel()
+	})
+	watched := devices.Run(ctx)
+	finish() // and show what came last
+	late := time.AfterFunc(drainTime, out.Interrupt)
+	writing.Wait()
+	late.Stop()
+	if errors.Is(written, syscall.EPIPE) || errors.Is(written, execd.ErrInterrupted) {
+		written = nil
+	}
+	return errors.Join(watched, written)
+}
+
+// isUTF8 reports whether the locale has block characters (locale(7)).
+func isUTF8() bool {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if value := os.Getenv(name); value != "" {
+			return strings.Contains(strings.ToUpper(strings.ReplaceAll(value, "-", "")), "UTF8")
+		}
+	}
+	return false
+}
+
+// columns returns the terminal's width, a usual one when it does not tell.
+func columns(f *os.File) int {
+	const usual = 80
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil || size.Col == 0 {
+		return usual
+	}
+	return int(size.Col)
+}

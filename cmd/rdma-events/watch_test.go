@@ -1,0 +1,66 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/influxdata/telegraf/config"
+	"github.com/stretchr/testify/require"
+)
+
+func TestTheFlagsOfWatchOverrideTheConfiguration(t *testing.T) {
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	path := configFile(t, "[[inputs.rdma_events]]\nworker_path = \""+exe+"\"\ndevices = [\"mlx5_*\"]\nprobe.interval = \"2s\"\n")
+	for _, tt := range []struct {
+		name     string
+		args     []string
+		devices  []string
+		interval time.Duration
+	}{
+		{"none", nil, []string{"mlx5_*"}, 0},
+		{"devices", []string{"-device", "a", "--device", "b*"}, []string{"a", "b*"}, 0},
+		{"probe", []string{"--probe"}, []string{"mlx5_*"}, 2 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var stderr bytes.Buffer
+			o, code := parseWatchFlags(append([]string{"-config", path}, tt.args...), &stderr)
+			require.Equal(t, exitOK, code, stderr.String())
+			c, err := o.settings()
+			require.NoError(t, err)
+			require.Equal(t, tt.devices, c.Devices)
+			require.Equal(t, config.Duration(tt.interval), c.Probe.Interval)
+			require.True(t, c.Probe.Histogram)
+		})
+	}
+}
+
+func TestProbesThatTheConfigurationTurnsOffAreTurnedOnByTheFlag(t *testing.T) {
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	o := watchFlags{config: configFile(t, "[[inputs.rdma_events]]\nworker_path = \""+exe+"\"\nprobe.interval = \"0s\"\n"), probe: true}
+	c, err := o.settings()
+	require.NoError(t, err)
+	require.Equal(t, config.Duration(time.Second), c.Probe.Interval)
+}
+
+func TestTheTimeToWatchEnds(t *testing.T) {
+	ctx, stop := (&watchFlags{limit: time.Millisecond}).until(context.Background())
+	defer stop()
+	<-ctx.Done()
+	require.ErrorIs(t, ctx.Err(), context.DeadlineExceeded)
+}
+
+func TestBlockCharactersNeedALocaleThatHasThem(t *testing.T) {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		t.Setenv(name, "")
+	}
+	require.False(t, isUTF8())
+	t.Setenv("LANG", "C.UTF-8")
+	require.True(t, isUTF8())
+	t.Setenv("LC_ALL", "POSIX")
+	require.False(t, isUTF8())
+}

@@ -1,0 +1,378 @@
+package doctor
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/watch"
+	"rdma_events/internal/worker"
+)
+
+func TestAHealthyHostIsOKThroughout(t *testing.T) {
+	w := workingWorker()
+	s := host(t, healthy(), w)
+	s.Config = "/etc/telegraf/telegraf.d/rdma_events.conf"
+	r := Run(t.Context(), s)
+	for _, one := range r.Results {
+		require.Equal(t, OK, one.Status, "%+v", one)
+		require.Empty(t, one.Fix)
+	}
+	require.Equal(t, OK, r.Status)
+	require.True(t, w.closed)
+	require.Equal(t, []Result{{Check: "probes", Subject: "mlx5_0 port 1",
+		Text: "rc_write works (wake-up 50µs); flush works (wake-up 60µs); ud_send cannot: the port has no usable GID"}}, r.of("probes"))
+	require.Equal(t, "active, 100 Gb/s (4x), Ethernet on eth0", r.of("ports")[0].Text)
+	require.Equal(t, "1 GIDs, probes use index 0 (fe80::a00:27ff:fe00:1); P_Key index 0", r.of("addresses")[0].Text)
+	require.Equal(t, "version 44.0 (/usr/lib/libibverbs.so.1)", r.of("libibverbs")[0].Text)
+	require.Equal(t, "installed: mlx5 44.0, rxe (ABI rdmav34)", r.of("providers")[0].Text)
+}
+
+// Each row breaks one thing of the healthy host, and one check has to say so.
+func TestWhatIsWrongIsSaidWithTheCommandThatMendsIt(t *testing.T) {
+	const edit = "sudoedit /etc/telegraf/telegraf.d/rdma_events.conf"
+	config := func(text string) tree { return tree{"etc/telegraf/telegraf.d/rdma_events.conf": text} }
+	memlock := "LimitMEMLOCK=8M"
+	for _, tt := range []struct {
+		name   string
+		files  tree
+		change func(*System, *fakeWorker)
+		want   Result // Text and Fix are parts of what is said
+	}{
+		{
+			"no device", tree{class: "", "sys/class/infiniband_verbs": "", "sys/bus": ""}, nil,
+			Result{"kernel_modules", "", Warn, "this host has no RDMA device", "rdma link add rxe0 type rxe netdev eth0"},
+		},
+		{
+			"a card whose RDMA part is not loaded", tree{class: "", "sys/module/mlx5_ib": ""}, nil,
+			Result{"kernel_modules", "", Warn, "mlx5_ib, which makes RDMA devices of them, is not loaded", "sudo modprobe mlx5_ib"},
+		},
+		{
+			"no ib_uverbs", tree{"sys/class/infiniband_verbs": ""}, nil,
+			Result{"kernel_modules", "", Fail, "ib_uverbs is not loaded", "sudo modprobe ib_uverbs"},
+		},
+		{
+			"no node", tree{"sys/class/infiniband_verbs/uverbs0": ""}, nil,
+			Result{"device_nodes", "mlx5_0", Fail, "it has no uverbs node", "sudo modprobe ib_uverbs"},
+		},
+		{
+			"a node of another user", nil, nodeError(unix.EACCES),
+			Result{"device_nodes", "mlx5_0", Fail, "user 998 may not read and write /dev/infiniband/uverbs0", "sudo chmod 0666 /dev/infiniband/uverbs0"},
+		},
+		{
+			"no node file", nil, nodeError(unix.ENOENT),
+			Result{"device_nodes", "mlx5_0", Fail, "/dev/infiniband/uverbs0 is missing", "mknod -m 0666 /dev/infiniband/uverbs0 c 231 192"},
+		},
+		{
+			"no node file in a container", tree{".dockerenv": "\n"}, nodeError(unix.ENOENT),
+			Result{"device_nodes", "mlx5_0", Fail, "is missing", "docker run --device /dev/infiniband IMAGE"},
+		},
+		{
+			"a device cgroup that refuses", tree{"run/systemd/container": "docker\n"}, nodeError(unix.EPERM),
+			Result{"device_nodes", "mlx5_0", Fail, "refused by the kernel", "--device-cgroup-rule 'c 231:* rw'"},
+		},
+		{
+			"a driver that answers nonsense", nil, nodeError(unix.EIO),
+			Result{"device_nodes", "mlx5_0", Fail, "input/output error", "sudo sh -c \"dmesg | tail\""},
+		},
+		{
+			"no library", nil, func(_ *System, w *fakeWorker) { w.libraryErr = errors.New("libibverbs is not usable: no such file") },
+			Result{"libibverbs", "", Fail, "no such file", "sudo apt-get install -y libibverbs1 ibverbs-providers"},
+		},
+		{
+			"no library on Red Hat", tree{"etc/os-release": "ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n"},
+			func(_ *System, w *fakeWorker) { w.libraryErr = errors.New("no such file") },
+			Result{"libibverbs", "", Fail, "no such file", "sudo dnf install -y libibverbs"},
+		},
+		{
+			"an old library", tree{"usr/lib/libibverbs.so.1": "-> libibverbs.so.1.5.22.1"}, nil,
+			Result{"libibverbs", "", Warn, "version 22.1 (/usr/lib/libibverbs.so.1), older than 28", "apt-get install"},
+		},
+		{
+			"no providers", tree{libs: ""}, nil,
+			Result{"providers", "", Fail, "no provider library is installed", "ibverbs-providers"},
+		},
+		{
+			"not the right provider", tree{libs + "/libmlx5-rdmav34.so": ""}, noTrial(watch.ReasonUnsupported, "libibverbs lists 0 devices"),
+			Result{"providers", "mlx5_0", Fail, "mlx5_core needs the provider library of mlx5", "ibverbs-providers"},
+		},
+		{
+			"too little lockable memory", nil, func(s *System, _ *fakeWorker) { s.LockedMemory = 32 << 10 },
+			Result{"locked_memory", "", Fail, "the limit is 32 KiB, and hardware pins up to 64 KiB", memlock},
+		},
+		{
+			"hidden devices", tree{
+				"sys/module/ib_core/parameters/netns_mode": "N\n",
+				"sys/class/infiniband_verbs/uverbs1/ibdev": "mlx5_1\n",
+			}, nil,
+			Result{"network_namespace", "", Warn, "exclusive: mlx5_1 cannot be watched", "sudo rdma system set netns shared"},
+		},
+		{
+			"few files", nil, func(s *System, _ *fakeWorker) { s.OpenFiles = 64 },
+			Result{"container_limits", "", Fail, "64 files may be open, and 1 devices need 76", "LimitNOFILE=4096"},
+		},
+		{
+			"a user namespace", tree{"proc/self/uid_map": "0 100000 65536\n"}, nil,
+			Result{"container_limits", "", Warn, "in a user namespace", "--userns=host"},
+		},
+		{
+			"a full rdma cgroup", tree{cgroup + "/rdma.max": "mlx5_0 hca_handle=1 hca_object=2000\n"}, nil,
+			Result{"container_limits", "mlx5_0", Fail, "allows 1 hca_handle, of which 1 are taken", "echo 'mlx5_0 hca_handle=max' >/" + cgroup + "/rdma.max"},
+		},
+		{
+			"a disabled port", tree{port1 + "/state": "1: DOWN\n", port1 + "/phys_state": "3: Disabled\n"}, nil,
+			Result{"ports", "mlx5_0 port 1", Warn, "down (Disabled): its network device eth0 is down", "sudo ip link set dev eth0 up"},
+		},
+		{
+			"a port without a cable", tree{port1 + "/state": "1: DOWN\n", port1 + "/phys_state": "2: Polling\n", port1 + "/gid_attrs": ""}, nil,
+			Result{"ports", "mlx5_0 port 1", Warn, "look at cable", "sudo ethtool eth0"},
+		},
+		{
+			"a fabric without a manager", tree{port1 + "/state": "2: INIT\n", port1 + "/link_layer": "InfiniBand\n"}, nil,
+			Result{"ports", "mlx5_0 port 1", Warn, "no subnet manager", "systemctl start opensm"},
+		},
+		{
+			"no GID", tree{port1 + "/gids": ""}, nil,
+			Result{"addresses", "mlx5_0 port 1", Fail, "no usable GID", "ip addr add ADDRESS/PREFIX dev eth0"},
+		},
+		{
+			"limited membership", tree{port1 + "/link_layer": "InfiniBand\n", port1 + "/pkeys/0": "0x7fff\n"}, nil,
+			Result{"addresses", "mlx5_0 port 1", Warn, "limited membership", "partitions.conf"},
+		},
+		{
+			"a lost interrupt", nil, func(_ *System, w *fakeWorker) {
+				lost := PortTrial{Rounds: []verbs.Round{{Outcome: verbs.OutcomeLostEvent, Status: "timeout"}}}
+				w.trials = map[verbs.Method]Trial{verbs.MethodRCWrite: opened(lost)}
+			},
+			Result{"probes", "mlx5_0 port 1", Fail, "rc_write ends as lost_event timeout", "grep -e 0000:3b:00.0 /proc/interrupts"},
+		},
+		{
+			"no method on an active port", nil, func(_ *System, w *fakeWorker) {
+				w.trials = map[verbs.Method]Trial{verbs.MethodRCWrite: opened(PortTrial{Refused: "no queue pair"})}
+			},
+			Result{"probes", "mlx5_0 port 1", Fail, "none works: rc_write cannot: no queue pair", "dmesg"},
+		},
+		{
+			"no method on a port that is down", tree{port1 + "/state": "1: DOWN\n", port1 + "/phys_state": "3: Disabled\n"},
+			func(_ *System, w *fakeWorker) {
+				w.trials = map[verbs.Method]Trial{verbs.MethodRCWrite: opened(PortTrial{Refused: "on a port that is down"})}
+			},
+			Result{"probes", "mlx5_0 port 1", Warn, "none works while the port is not active", "ip link set dev eth0 up"},
+		},
+		{
+			"no permission", nil, noTrial(watch.ReasonNoPermission, "permission denied"),
+			Result{"probes", "mlx5_0", Fail, "permission denied", "sudo chmod 0666 /dev/infiniband/uverbs0"},
+		},
+		{
+			"a worker that says nothing", nil, noTrial("", ""),
+			Result{"probes", "mlx5_0", Fail, "the worker did not answer within 10s", "dmesg"},
+		},
+		{
+			"a driver without events", tree{"sys/devices/0000:3b:00.0/driver": "-> ../../bus/pci/drivers/efa"}, nil,
+			Result{"events", "mlx5_0", Warn, "efa raises no asynchronous events", "sudoedit"},
+		},
+		{
+			"no uevents for a driver that waits for its users", tree{"sys/devices/0000:3b:00.0/driver": "-> ../../bus/pci/drivers/efa"},
+			func(s *System, _ *fakeWorker) { s.Uevents = func() error { return unix.EPERM } },
+			Result{"removal", "mlx5_0", Warn, "may have to wait 10 s", "systemctl stop telegraf"},
+		},
+		{
+			"no worker", nil, workerError(fs.ErrNotExist, "/nowhere/worker"),
+			Result{"worker_program", "", Fail, "file does not exist", "sudo install -m 0755 build/rdma-events-worker /nowhere"},
+		},
+		{
+			"a worker that anybody may change", nil, workerError(worker.ErrUntrusted, "/usr/local/bin/rdma-events-worker"),
+			Result{"worker_program", "", Fail, "not to be trusted", "chown root: /usr/local/bin/rdma-events-worker"},
+		},
+		{
+			"a worker that may not be executed", nil, workerError(errors.New("not executable"), "/usr/local/bin/rdma-events-worker"),
+			Result{"worker_program", "", Fail, "not executable", "sudo chmod 0755 /usr/local/bin/rdma-events-worker"},
+		},
+		{
+			"another program as worker", nil, func(_ *System, w *fakeWorker) { w.versionErr = errors.New("it is another program") },
+			Result{"worker_program", "", Fail, "it is another program", "sudo install"},
+		},
+		{
+			"a worker of another version", nil, func(_ *System, w *fakeWorker) { w.version = "1.2.2" },
+			Result{"worker_program", "", Warn, "has version 1.2.2, and this program 1.2.3", "sudo install"},
+		},
+		{
+			"no configuration", tree{"etc/telegraf/telegraf.d": ""}, nil,
+			Result{"telegraf", "", Fail, "no such file", edit},
+		},
+		{
+			"a configuration that is none", config("[[inputs.execd]\n"), nil,
+			Result{"telegraf", "", Fail, "toml: ", edit},
+		},
+		{
+			"a configuration without the plugin", config("[[inputs.cpu]]\n"), nil,
+			Result{"telegraf", "", Fail, "no [[inputs.execd]]", edit},
+		},
+		{
+			"a plugin that is never prompted", config("[[inputs.execd]]\ncommand = [\"/usr/local/bin/rdma-events\", \"-poll_interval_disabled\"]\n"), nil,
+			Result{"telegraf", "inputs.execd", Fail, `set signal = "STDIN"`, edit},
+		},
+		{
+			"another data format", config("[[inputs.execd]]\ncommand = [\"/usr/local/bin/rdma-events\"]\ndata_format = \"json\"\n"), nil,
+			Result{"telegraf", "inputs.execd", Fail, `data_format = "json"`, edit},
+		},
+		{
+			"a missing program", config("[[inputs.execd]]\ncommand = [\"/opt/rdma-events\"]\n"), nil,
+			Result{"telegraf", "inputs.execd", Fail, "no such file", edit},
+		},
+		{
+			"a relative program", config("[[inputs.execd]]\ncommand = [\"rdma-events\"]\n"), nil,
+			Result{"telegraf", "inputs.execd", Fail, "want an absolute path", edit},
+		},
+		{
+			"a bad configuration of the plugin", nil, func(s *System, _ *fakeWorker) {
+				s.Plugin = func(string) (PluginConfig, error) { return PluginConfig{}, errors.New("nonsense = 1 is not an option") }
+			},
+			Result{"telegraf", "", Fail, "nonsense = 1", "sudoedit /etc/telegraf/rdma_events.conf"},
+		},
+		{
+			"a simulation", nil, func(s *System, _ *fakeWorker) {
+				s.Plugin = func(string) (PluginConfig, error) { return PluginConfig{Simulated: true}, nil }
+			},
+			Result{"telegraf", "/etc/telegraf/rdma_events.conf", Warn, "simulates devices", "sudoedit"},
+		},
+		{
+			"a configuration that wants other devices", nil, func(s *System, _ *fakeWorker) {
+				s.Plugin = func(string) (PluginConfig, error) {
+					return PluginConfig{Watches: func(string) bool { return false }}, nil
+				}
+			},
+			Result{"kernel_modules", "", Warn, "the configuration watches none of this host's devices: mlx5_0", "sudoedit"},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := workingWorker()
+			s := host(t, healthy().with(tt.files), w)
+			s.Config = "/etc/telegraf/telegraf.d/rdma_events.conf"
+			if tt.change != nil {
+				tt.change(s, w)
+			}
+			r := Run(t.Context(), s)
+			require.GreaterOrEqual(t, r.Status, tt.want.Status)
+			var bad []Result
+			for _, one := range r.of(tt.want.Check) {
+				if one.Status != OK {
+					bad = append(bad, one)
+				}
+			}
+			require.Len(t, bad, 1, "%+v", r.Results)
+			require.Equal(t, tt.want.Status, bad[0].Status)
+			require.Equal(t, tt.want.Subject, bad[0].Subject)
+			require.Contains(t, bad[0].Text, tt.want.Text)
+			require.NotContains(t, bad[0].Text, "\n")
+			require.Contains(t, bad[0].Fix, tt.want.Fix)
+		})
+	}
+}
+
+func nodeError(err error) func(*System, *fakeWorker) {
+	return func(s *System, _ *fakeWorker) {
+		s.OpenNode = func(path string) error { return &os.PathError{Op: "open", Path: path, Err: err} }
+	}
+}
+
+func noTrial(why watch.Reason, text string) func(*System, *fakeWorker) {
+	return func(_ *System, w *fakeWorker) {
+		w.trials = map[verbs.Method]Trial{verbs.MethodRCWrite: {Why: text, Reason: why}}
+	}
+}
+
+func workerError(err error, path string) func(*System, *fakeWorker) {
+	return func(s *System, _ *fakeWorker) {
+		s.WorkerPath = path
+		s.OpenWorker = func(string) (Worker, error) { return nil, err }
+	}
+}
+
+func TestWithoutAWorkerTheRestIsStillChecked(t *testing.T) {
+	s := host(t, healthy(), nil)
+	s.OpenWorker = func(string) (Worker, error) { return nil, fs.ErrNotExist }
+	r := Run(t.Context(), s)
+	require.Equal(t, Fail, r.Status)
+	require.Equal(t, Warn, r.of("libibverbs")[0].Status)
+	require.Equal(t, Warn, r.of("probes")[0].Status)
+	require.Equal(t, OK, r.of("ports")[0].Status)
+}
+
+// A count of flushed work requests may alert an operator.
+func TestFlushIsNotTriedWhereItIsCounted(t *testing.T) {
+	w := workingWorker()
+	counting := w.trials[verbs.MethodRCWrite]
+	counting.Attr.CountsFlushes = true
+	w.trials[verbs.MethodRCWrite] = counting
+	Run(t.Context(), host(t, healthy(), w))
+	require.Equal(t, []verbs.Method{verbs.MethodRCWrite, verbs.MethodUDSend}, w.tried)
+}
+
+func TestADeviceThatIsExcludedIsNotTouched(t *testing.T) {
+	w := workingWorker()
+	s := host(t, healthy(), w)
+	s.Config = "/etc/telegraf/telegraf.d/rdma_events.conf"
+	s.Plugin = func(string) (PluginConfig, error) {
+		return PluginConfig{Watches: func(d string) bool { return d != "mlx5_0" }}, nil
+	}
+	s.OpenNode = func(path string) error { t.Error("opened", path); return nil }
+	Run(t.Context(), s)
+	require.Empty(t, w.tried)
+}
+
+func TestAPortThatIsDownByDesignIsNoWarning(t *testing.T) {
+	s := host(t, healthy().with(tree{port1 + "/state": "1: DOWN\n"}), workingWorker())
+	s.Config = "/etc/telegraf/telegraf.d/rdma_events.conf"
+	s.Plugin = func(string) (PluginConfig, error) {
+		return PluginConfig{ExpectedDown: func(d string, p int) bool { return d == "mlx5_0" && p == 1 }}, nil
+	}
+	r := Run(t.Context(), s)
+	require.Equal(t, OK, r.of("ports")[0].Status)
+	require.Contains(t, r.of("ports")[0].Text, "as expected_down says")
+}
+
+func TestTheReportIsTextForPeopleAndJSONForPrograms(t *testing.T) {
+	r := Report{Version: "1.2.3", Kernel: "6.1", User: 7}
+	r.add(Result{Check: "device_nodes", Subject: "mlx5_0", Text: "can be read"},
+		Result{Check: "ports", Subject: "mlx5_0 port 1", Status: Warn, Text: "down", Fix: "ip link set dev eth0 up"})
+	var text, object bytes.Buffer
+	require.NoError(t, r.WriteText(&text, nil))
+	require.Equal(t, `rdma-events 1.2.3, Linux 6.1, user 7
+OK    device nodes       mlx5_0: can be read
+WARN  ports              mlx5_0 port 1: down
+             to mend it: ip link set dev eth0 up
+1 OK, 1 WARN, 0 FAIL
+`, text.String())
+	require.NoError(t, r.WriteJSON(&object))
+	var back map[string]any
+	require.NoError(t, json.Unmarshal(object.Bytes(), &back))
+	require.Equal(t, "warn", back["status"])
+	require.Equal(t, map[string]any{
+		"check": "ports", "subject": "mlx5_0 port 1", "status": "warn", "text": "down", "fix": "ip link set dev eth0 up",
+	}, back["checks"].([]any)[1])
+	text.Reset()
+	require.NoError(t, r.WriteText(&text, func(s Status, text string) string { return "<" + text + ">" }))
+	require.Contains(t, text.String(), "<WARN>  ports")
+}
+
+func TestLimitsAreReadByPeople(t *testing.T) {
+	require.Equal(t, "64 KiB", size(64<<10))
+	require.Equal(t, "8 MiB", size(8<<20))
+	require.Equal(t, "unlimited", size(1<<64-1))
+}
+
+func TestCommandsAreTypedAsTheUserHasTo(t *testing.T) {
+	s := &System{UID: 1000}
+	require.Equal(t, "sudo modprobe ib_uverbs", s.asRoot("modprobe ib_uverbs"))
+	require.Equal(t, `sudo sh -c "a && b"`, s.asRoot("a && b"))
+	s.UID = 0
+	require.Equal(t, "a && b", s.asRoot("a && b"))
+}

@@ -1,0 +1,190 @@
+package doctor
+
+import (
+	"fmt"
+	"math"
+	"path"
+	"strconv"
+	"strings"
+)
+
+const (
+	kib = 1 << 10
+	// lockedPerProbe is what a hardware provider pins for a queue pair and a
+	// completion queue at most, with their doorbells.
+	lockedPerProbe = 64 * kib
+	// lockedSilent is up to where libibverbs warns on stderr (init.c).
+	lockedSilent = 32 * kib
+	// capIPCLock lifts the limit of locked memory (capabilities(7)).
+	capIPCLock = 14
+	// filesPerWorker is what the host program keeps open for each device,
+	// filesBesides what else.
+	filesPerWorker, filesBesides = 12, 64
+)
+
+// checkLockedMemory compares the limit of this user with what probes pin: the
+// kernel counts it for each worker process by itself.
+func checkLockedMemory(x *examination) []Result {
+	r := Result{Check: "locked_memory", Text: "the limit is " + size(x.LockedMemory)}
+	needed := 0
+	for i := range x.devices {
+		if !x.devices[i].soft() {
+			needed = max(needed, max(1, len(x.devices[i].ports))*lockedPerProbe)
+		}
+	}
+	switch {
+	case x.mayLockAll():
+		r.Text = "unlimited (CAP_IPC_LOCK)"
+	case x.LockedMemory < uint64(needed):
+		r.Status, r.Fix = Fail, x.raise("LimitMEMLOCK=8M")
+		r.Text += fmt.Sprintf(", and hardware pins up to %s for the probes of one device", size(uint64(needed)))
+	case x.LockedMemory <= lockedSilent:
+		r.Status, r.Fix = Warn, x.raise("LimitMEMLOCK=8M")
+		r.Text += ", for which libibverbs prints a warning"
+	case needed == 0:
+		r.Text += "; no device here pins any"
+	default:
+		r.Text += fmt.Sprintf("; probes pin up to %s for one device", size(uint64(needed)))
+	}
+	return []Result{r}
+}
+
+func (x *examination) mayLockAll() bool {
+	for line := range strings.Lines(x.read("proc/self/status")) {
+		if set, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			bits, err := strconv.ParseUint(strings.TrimSpace(set), 16, 64)
+			return err == nil && bits>>capIPCLock&1 == 1
+		}
+	}
+	return false
+}
+
+// raise returns the command that gives Telegraf a limit for ever.
+func (x *examination) raise(limit string) string {
+	const dir = "/etc/systemd/system/telegraf.service.d"
+	return x.asRoot("mkdir -p %s && printf '[Service]\\n%s\\n' >%s/rdma_events-limits.conf && "+
+		"systemctl daemon-reload && systemctl restart telegraf", dir, limit, dir)
+}
+
+func size(bytes uint64) string {
+	switch {
+	case bytes >= math.MaxInt64:
+		return "unlimited"
+	case bytes >= kib*kib:
+		return fmt.Sprintf("%d MiB", bytes/kib/kib)
+	}
+	return fmt.Sprintf("%d KiB", bytes/kib)
+}
+
+// container names what this process runs in, "" for a host.
+func (s *System) container() string {
+	if name := s.read("run/systemd/container"); name != "" {
+		return name
+	}
+	for _, mark := range []struct{ file, name string }{
+		{".dockerenv", "docker"}, {"run/.containerenv", "podman"}, {"run/secrets/kubernetes.io", "kubernetes"},
+	} {
+		if s.exists(mark.file) {
+			return mark.name
+		}
+	}
+	return ""
+}
+
+// checkContainer looks at what limits a process below what the host can do.
+func checkContainer(x *examination) []Result {
+	const name = "container_limits"
+	var bad []Result
+	if need := uint64(filesBesides + filesPerWorker*len(x.devices)); x.OpenFiles < need {
+		bad = append(bad, Result{Check: name, Status: Fail, Fix: x.raise("LimitNOFILE=4096"),
+			Text: fmt.Sprintf("%d files may be open, and %d devices need %d", x.OpenFiles, len(x.devices), need)})
+	}
+	if m := strings.Fields(x.read("proc/self/uid_map")); len(m) == 3 && m[2] != "4294967295" {
+		bad = append(bad, Result{Check: name, Status: Warn, Fix: "docker run --userns=host IMAGE",
+			Text: "in a user namespace the kernel sends no uevents: devices that come are noticed within 10 s only"})
+	}
+	for i := range x.devices {
+		bad = append(bad, x.checkCgroup(name, x.devices[i].Name)...)
+	}
+	if len(bad) > 0 {
+		return bad
+	}
+	where := "not in a container"
+	if c := x.container(); c != "" {
+		where = "in a container (" + c + ")"
+	}
+	return []Result{{Check: name, Text: fmt.Sprintf("%s; %d files may be open; no limit of the rdma cgroup is near", where, x.OpenFiles)}}
+}
+
+// checkCgroup compares what the rdma cgroup (cgroup-v2, RDMA) leaves of a device
+// with one more context and the objects of a probe. The limits of all ancestors
+// count.
+func (x *examination) checkCgroup(name, device string) []Result {
+	const objects = 10
+	needed := map[string]int{"hca_handle": 1, "hca_object": objects}
+	var bad []Result
+	for _, dir := range x.rdmaCgroups() {
+		limits, used := entries(x.read(dir, "rdma.max"), device), entries(x.read(dir, "rdma.current"), device)
+		for _, what := range []string{"hca_handle", "hca_object"} {
+			limit, err := strconv.Atoi(limits[what])
+			if err != nil {
+				continue // "max", or not limited at all
+			}
+			taken, err := strconv.Atoi(used[what])
+			if err != nil {
+				taken = 0
+			}
+			if limit-taken < needed[what] {
+				bad = append(bad, Result{Check: name, Subject: device, Status: Fail,
+					Text: fmt.Sprintf("the rdma cgroup allows %d %s, of which %d are taken, and a worker needs %d", limit, what, taken, needed[what]),
+					Fix:  x.asRoot("echo '%s %s=max' >/%s/rdma.max", device, what, dir)})
+			}
+		}
+	}
+	return bad
+}
+
+// rdmaCgroups returns the directories of this process' cgroup and its
+// ancestors, of either version.
+func (x *examination) rdmaCgroups() []string {
+	var dirs []string
+	for line := range strings.Lines(x.read("proc/self/cgroup")) {
+		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		root := ""
+		switch {
+		case parts[0] == "0":
+			root = "sys/fs/cgroup"
+		case parts[1] == "rdma":
+			root = "sys/fs/cgroup/rdma"
+		default:
+			continue
+		}
+		for at := path.Join(root, parts[2]); ; at = path.Dir(at) {
+			dirs = append(dirs, at)
+			if at == root || at == "." {
+				break
+			}
+		}
+	}
+	return dirs
+}
+
+// entries returns the values of a device's line, as in
+// "mlx5_0 hca_handle=2 hca_object=2000".
+func entries(text, device string) map[string]string {
+	values := make(map[string]string)
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) == 0 || fields[0] != device {
+			continue
+		}
+		for _, f := range fields[1:] {
+			key, value, _ := strings.Cut(f, "=")
+			values[key] = value
+		}
+	}
+	return values
+}

@@ -1,0 +1,84 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// companions are the modules that make RDMA devices of network cards, by the
+// driver of the card (drivers/infiniband of Linux 7.3).
+func companions() map[string]string {
+	return map[string]string{
+		"mlx5_core": "mlx5_ib", "mlx4_core": "mlx4_ib", "ice": "irdma", "i40e": "irdma", "bnxt_en": "bnxt_re",
+		"cxgb4": "iw_cxgb4", "qede": "qedr", "be2net": "ocrdma", "mana": "mana_ib", "ionic": "ionic_rdma",
+		"hns3": "hns_roce_hw_v2",
+	}
+}
+
+// checkModules asks for ib_core, ib_uverbs and the drivers by what they make in
+// sysfs, since they may be built into the kernel.
+func checkModules(x *examination) []Result {
+	const name = "kernel_modules"
+	results := x.idleCards(name)
+	hasUverbs := x.exists("sys/class/infiniband_verbs")
+	switch {
+	case len(x.devices) == 0 && len(results) == 0:
+		return []Result{x.noDevice(name)}
+	case len(x.devices) > 0 && !hasUverbs:
+		results = append(results, Result{Check: name, Status: Fail,
+			Text: "ib_uverbs is not loaded, so no program can open a device", Fix: x.asRoot("modprobe ib_uverbs")})
+	case len(x.devices) > 0:
+		results = append(results, Result{Check: name, Text: "ib_core, ib_uverbs and " + strings.Join(x.drivers(), ", ") + " are there"})
+	}
+	return results
+}
+
+// drivers returns the drivers of the devices, each once.
+func (x *examination) drivers() []string {
+	var all []string
+	for i := range x.devices {
+		driver := x.devices[i].Driver
+		if driver == "" {
+			driver = "an unknown driver"
+		}
+		all = append(all, driver)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// idleCards finds network cards whose RDMA part is not loaded.
+func (x *examination) idleCards(check string) []Result {
+	var results []Result
+	for _, driver := range x.list("sys/bus/pci/drivers") {
+		module, ok := companions()[driver]
+		if !ok || x.exists("sys/module", module) {
+			continue
+		}
+		i := slices.IndexFunc(x.list("sys/bus/pci/drivers", driver), func(n string) bool { return strings.Count(n, ":") == 2 })
+		if i < 0 {
+			continue // the driver has no card
+		}
+		results = append(results, Result{Check: check, Status: Warn,
+			Text: fmt.Sprintf("there are cards of %s, but %s, which makes RDMA devices of them, is not loaded", driver, module),
+			Fix:  x.asRoot("modprobe %s", module)})
+	}
+	return results
+}
+
+func (x *examination) noDevice(check string) Result {
+	r := Result{Check: check, Status: Warn, Text: "this host has no RDMA device"}
+	if names, err := x.Sysfs.Devices(); err == nil && len(names) > 0 {
+		r.Text = fmt.Sprintf("the configuration watches none of this host's devices: %s", strings.Join(names, ", "))
+		r.Fix = "sudoedit " + x.Config
+		return r
+	}
+	netdev := "NETDEV"
+	if i := slices.IndexFunc(x.list("sys/class/net"), func(n string) bool { return n != "lo" && n != "bonding_masters" }); i >= 0 {
+		netdev = x.list("sys/class/net")[i]
+	}
+	r.Text += "; without hardware a soft one does to try things out"
+	r.Fix = x.asRoot("modprobe rdma_rxe && rdma link add rxe0 type rxe netdev %s", netdev)
+	return r
+}

@@ -1,0 +1,50 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// checkNetns reports the mode of network namespaces (rdma-system(8)). In the
+// exclusive one devices of other namespaces are hidden, but not their nodes in
+// sysfs: that class knows no namespaces.
+func checkNetns(x *examination) []Result {
+	r := Result{Check: "network_namespace"}
+	switch x.read("sys/module/ib_core/parameters/netns_mode") {
+	case "":
+		r.Text = "ib_core is not loaded"
+		return []Result{r}
+	case "Y":
+		r.Text = "shared: devices are visible in all network namespaces"
+		return []Result{r}
+	}
+	hidden := x.hiddenDevices()
+	if len(hidden) == 0 {
+		r.Text = "exclusive, and no device is in another network namespace"
+		return []Result{r}
+	}
+	r.Status = Warn
+	r.Text = fmt.Sprintf("exclusive: %s cannot be watched from this network namespace", strings.Join(hidden, ", "))
+	r.Fix = x.asRoot("rdma system set netns shared")
+	return []Result{r}
+}
+
+func (x *examination) hiddenDevices() []string {
+	nodes, err := x.Sysfs.Nodes()
+	if err != nil {
+		return nil
+	}
+	visible, err := x.Sysfs.Devices()
+	if err != nil {
+		return nil
+	}
+	var hidden []string
+	for name := range nodes {
+		if !slices.Contains(visible, name) {
+			hidden = append(hidden, name)
+		}
+	}
+	slices.Sort(hidden)
+	return hidden
+}

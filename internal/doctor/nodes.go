@@ -1,0 +1,66 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// checkNodes opens the device nodes. Opening one asks nothing of its driver.
+func checkNodes(x *examination) []Result {
+	results := make([]Result, 0, len(x.devices))
+	for i := range x.devices {
+		results = append(results, x.checkNode(&x.devices[i]))
+	}
+	if len(results) == 0 {
+		return []Result{{Check: "device_nodes", Text: "no device, so no node is needed"}}
+	}
+	return results
+}
+
+func (x *examination) checkNode(d *device) Result {
+	r := Result{Check: "device_nodes", Subject: d.Name}
+	if d.node == "" {
+		r.Status, r.Text, r.Fix = Fail, "it has no uverbs node", x.asRoot("modprobe ib_uverbs")
+		return r
+	}
+	node := path.Join("/dev/infiniband", d.node)
+	switch err := x.OpenNode(node); {
+	case err == nil:
+		r.Text = node + " can be read and written"
+	case errors.Is(err, fs.ErrNotExist):
+		r.Status, r.Text, r.Fix = Fail, node+" is missing", x.makeNode(d.node)
+	case errors.Is(err, unix.EPERM):
+		r.Status, r.Text, r.Fix = Fail, node+" is refused by the kernel, whatever its mode is", x.permit()
+	case errors.Is(err, unix.EACCES):
+		r.Status, r.Text, r.Fix = Fail, fmt.Sprintf("user %d may not read and write %s", x.UID, node), x.asRoot("chmod 0666 %s", node)
+	default:
+		r.Status, r.Text, r.Fix = Fail, fmt.Sprintf("%s cannot be opened: %v", node, err), x.asRoot("dmesg | tail")
+	}
+	return r
+}
+
+// makeNode is for a node that the kernel has and this file system has not.
+func (x *examination) makeNode(node string) string {
+	if x.container() != "" {
+		return "docker run --device /dev/infiniband IMAGE"
+	}
+	major, minor, ok := strings.Cut(x.read("sys/class/infiniband_verbs", node, "dev"), ":")
+	if !ok {
+		return x.asRoot("udevadm trigger --action=add --subsystem-match=infiniband_verbs")
+	}
+	return x.asRoot("mkdir -p /dev/infiniband && mknod -m 0666 /dev/infiniband/%s c %s %s", node, major, minor)
+}
+
+// permit is for EPERM: the device cgroup of a container, or another network
+// namespace (ib_uverbs_open in drivers/infiniband/core/uverbs_main.c).
+func (x *examination) permit() string {
+	if x.container() == "" && x.read("sys/module/ib_core/parameters/netns_mode") == "N" {
+		return x.asRoot("rdma system set netns shared")
+	}
+	return "docker run --device /dev/infiniband --device-cgroup-rule 'c 231:* rw' IMAGE"
+}

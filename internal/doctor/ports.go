@@ -1,0 +1,130 @@
+package doctor
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/watch"
+)
+
+func (s *System) portDir(device string, port int) string {
+	return path.Join("sys/class/infiniband", device, "ports", strconv.Itoa(port))
+}
+
+// portsOf returns the numbers of a device's ports, at most as many as are
+// watched.
+func (s *System) portsOf(device string) []int {
+	var ports []int
+	for _, name := range s.list("sys/class/infiniband", device, "ports") {
+		if n, err := strconv.Atoi(name); err == nil {
+			ports = append(ports, n)
+		}
+	}
+	slices.Sort(ports)
+	return ports[:min(len(ports), watch.MaxPorts)]
+}
+
+func subject(device string, port int) string { return fmt.Sprintf("%s port %d", device, port) }
+
+// eachPort calls f for all ports of all devices.
+func (x *examination) eachPort(f func(d *device, port int) Result) []Result {
+	var results []Result
+	for i := range x.devices {
+		for _, port := range x.devices[i].ports {
+			r := f(&x.devices[i], port)
+			r.Subject = subject(x.devices[i].Name, port)
+			results = append(results, r)
+		}
+	}
+	return results
+}
+
+// checkPorts reports each port's state as sysfs has it, which needs no library.
+func checkPorts(x *examination) []Result {
+	results := x.eachPort(x.checkPort)
+	if len(results) == 0 {
+		return []Result{{Check: "ports", Text: "no device, so no port"}}
+	}
+	return results
+}
+
+func (x *examination) checkPort(d *device, port int) Result {
+	r := Result{Check: "ports"}
+	state, phys := x.portState(d.Name, port), x.portAttr(d.Name, port, "phys_state")
+	attr := verbs.PortAttr{LinkLayer: verbs.LinkEthernet}
+	x.Sysfs.Port(d.Name, port, &attr)
+	netdev := x.netdev(d.Name, attr.NetDev)
+	switch {
+	case state == "ACTIVE":
+		r.Text = fmt.Sprintf("active, %g Gb/s (%s), %s", attr.RateGbps, attr.Width, x.link(d.Name, port, netdev))
+	case x.plugin.ExpectedDown != nil && x.plugin.ExpectedDown(d.Name, port):
+		r.Text = fmt.Sprintf("%s (%s), as expected_down says", strings.ToLower(state), phys)
+	case state == "INIT" || state == "ARMED":
+		r.Status, r.Text = Warn, strings.ToLower(state)+": there is a link, but no subnet manager has brought the port up"
+		r.Fix = x.asRoot("systemctl start opensm")
+	default:
+		r.Status, r.Text = Warn, fmt.Sprintf("%s (%s)", strings.ToLower(state), phys)
+		r.Text, r.Fix = x.whyDown(r.Text, d.Name, port, phys, netdev)
+	}
+	return r
+}
+
+// whyDown says what a port without link needs.
+func (x *examination) whyDown(text, device string, port int, phys, netdev string) (why, fix string) {
+	disabled := strings.EqualFold(phys, "Disabled")
+	switch {
+	case netdev != "" && disabled:
+		return text + ": its network device " + netdev + " is down", x.asRoot("ip link set dev %s up", netdev)
+	case netdev != "":
+		return text + ": there is no link; look at cable, transceiver and the other end", x.asRoot("ethtool %s", netdev)
+	case disabled:
+		return text + ": it has been disabled", x.asRoot("ibportstate -C %s -P %d -D 0 %d enable", device, port, port)
+	}
+	return text + ": there is no link; look at cable, transceiver and the other end", x.asRoot("iblinkinfo -C %s -P %d", device, port)
+}
+
+func (x *examination) link(device string, port int, netdev string) string {
+	if x.portAttr(device, port, "link_layer") == "InfiniBand" {
+		return "InfiniBand, LID " + x.read(x.portDir(device, port), "lid")
+	}
+	if netdev == "" {
+		return "Ethernet"
+	}
+	return "Ethernet on " + netdev
+}
+
+// portState returns "ACTIVE" of "4: ACTIVE", "UNKNOWN" when it cannot be read.
+func (x *examination) portState(device string, port int) string {
+	if state := x.portAttr(device, port, "state"); state != "" {
+		return state
+	}
+	return "UNKNOWN"
+}
+
+func (x *examination) portAttr(device string, port int, name string) string {
+	text := x.read(x.portDir(device, port), name)
+	if _, after, ok := strings.Cut(text, ": "); ok {
+		return after
+	}
+	return text
+}
+
+// netdev returns the network device of a port: from its GIDs, which a port that
+// is down may have lost, or from the device.
+func (x *examination) netdev(device, ofGIDs string) string {
+	if ofGIDs != "" {
+		return ofGIDs
+	}
+	dir := path.Join("sys/class/infiniband", device)
+	if parent := x.read(dir, "parent"); parent != "" { // rdma_rxe
+		return parent
+	}
+	if all := x.list(dir, "device/net"); len(all) == 1 {
+		return all[0]
+	}
+	return ""
+}

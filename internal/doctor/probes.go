@@ -1,0 +1,122 @@
+package doctor
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/watch"
+)
+
+// checkProbes says which probe methods work on each port.
+func checkProbes(x *examination) []Result {
+	const name = "probes"
+	if len(x.devices) == 0 {
+		return []Result{{Check: name, Text: "no device to try them on"}}
+	}
+	if x.library == "" {
+		fix := x.install()
+		if x.worker == nil || x.versionErr != nil {
+			fix = x.installWorker()
+		}
+		return []Result{{Check: name, Status: Warn, Fix: fix, Text: "not tried, because worker program or library cannot be used"}}
+	}
+	var results []Result
+	for i := range x.devices {
+		d := &x.devices[i]
+		if !d.opened() {
+			results = append(results, x.notOpened(d))
+			continue
+		}
+		for port := 1; port <= min(d.trials[0].Attr.Ports, watch.MaxPorts); port++ {
+			results = append(results, x.checkProbe(d, port))
+		}
+	}
+	return results
+}
+
+// notOpened is for a device that the worker did not get open.
+func (x *examination) notOpened(d *device) Result {
+	r := Result{Check: "probes", Subject: d.Name, Status: Fail, Text: "it has no node to open", Fix: x.asRoot("modprobe ib_uverbs")}
+	if len(d.trials) == 0 {
+		return r
+	}
+	t := d.trials[0]
+	r.Text = t.Why
+	switch t.Reason {
+	case watch.ReasonNoPermission:
+		r.Fix = x.asRoot("chmod 0666 /dev/infiniband/%s", d.node)
+	case watch.ReasonExcludedNetns:
+		r.Fix = x.asRoot("rdma system set netns shared")
+	case watch.ReasonLimit:
+		r.Fix = x.raise("LimitMEMLOCK=8M")
+	case watch.ReasonUnsupported, watch.ReasonNoLibrary:
+		r.Fix = x.install()
+	default:
+		r.Fix = x.asRoot("dmesg | tail")
+	}
+	if r.Text == "" {
+		r.Text = fmt.Sprintf("the worker did not answer within %v", tryLimit)
+	}
+	return r
+}
+
+// checkProbe says what each method came to on one port. One that works is
+// enough, and none is needed on a port that is down.
+func (x *examination) checkProbe(d *device, port int) Result {
+	r := Result{Check: "probes", Subject: subject(d.Name, port)}
+	var works, fails []string
+	lost := false
+	for _, t := range d.trials {
+		text, ok := verdict(t.Ports[port])
+		if ok {
+			works = append(works, t.method.String()+" "+text)
+			continue
+		}
+		fails = append(fails, t.method.String()+" "+text)
+		lost = lost || slices.ContainsFunc(t.Ports[port].Rounds, func(r verbs.Round) bool { return r.Outcome == verbs.OutcomeLostEvent })
+	}
+	r.Text = strings.Join(slices.Concat(works, fails), "; ")
+	switch {
+	case lost:
+		r.Status, r.Fix = Fail, "grep -e "+d.interrupts()+" /proc/interrupts"
+		r.Text += "; completions come and their events do not: look at interrupts"
+	case len(works) > 0:
+	case x.portState(d.Name, port) != "ACTIVE":
+		r.Status, r.Text = Warn, "none works while the port is not active: "+r.Text
+		_, r.Fix = x.whyDown("", d.Name, port, x.portAttr(d.Name, port, "phys_state"), x.netdev(d.Name, ""))
+	default:
+		r.Status, r.Fix = Fail, x.asRoot("dmesg | tail")
+		r.Text = "none works: " + r.Text
+	}
+	return r
+}
+
+func (d *device) interrupts() string {
+	if d.PCIAddress != "" {
+		return d.PCIAddress
+	}
+	return d.Driver
+}
+
+// verdict is what a method came to on a port: how long a wake-up takes, or why
+// it does not work.
+func verdict(t PortTrial) (text string, ok bool) {
+	if t.Refused != "" {
+		return "cannot: " + t.Refused, false
+	}
+	var wakes []int64
+	for _, r := range t.Rounds {
+		if r.Outcome != verbs.OutcomeSuccess {
+			return strings.TrimSpace("ends as " + r.Outcome.String() + " " + r.Status), false
+		}
+		wakes = append(wakes, r.Wake)
+	}
+	if len(wakes) == 0 {
+		return "gave no answer", false
+	}
+	slices.Sort(wakes)
+	return "works (wake-up " + time.Duration(wakes[len(wakes)/2]).Round(time.Microsecond).String() + ")", true
+}

@@ -1,0 +1,83 @@
+package doctor
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// Status is how a check ended; the greater, the worse.
+type Status int
+
+// The statuses are the exit statuses of the program, too.
+const (
+	OK   Status = iota // works
+	Warn               // works in part, or cannot be told from here
+	Fail               // something cannot be watched
+)
+
+// String returns "OK", "WARN" or "FAIL".
+func (s Status) String() string { return [...]string{"OK", "WARN", "FAIL"}[s] }
+
+// MarshalText implements encoding.TextMarshaler: "ok", "warn" or "fail".
+func (s Status) MarshalText() ([]byte, error) { return []byte(strings.ToLower(s.String())), nil }
+
+// Result is what one check says of one thing.
+type Result struct {
+	Check   string `json:"check"`             // as in "device_nodes"
+	Subject string `json:"subject,omitempty"` // a device, or as in "mlx5_0 port 1"; "" the host
+	Status  Status `json:"status"`
+	Text    string `json:"text"`          // one line
+	Fix     string `json:"fix,omitempty"` // the command that mends it; "" with OK
+}
+
+// Report is what all checks say, in their order.
+type Report struct {
+	Version string   `json:"version"`
+	Kernel  string   `json:"kernel"` // its release
+	User    int      `json:"uid"`
+	Status  Status   `json:"status"` // the worst of all
+	Results []Result `json:"checks"`
+}
+
+// add takes what a check says.
+func (r *Report) add(results ...Result) {
+	for _, one := range results {
+		r.Results = append(r.Results, one)
+		r.Status = max(r.Status, one.Status)
+	}
+}
+
+// WriteJSON writes the report as one indented JSON object.
+func (r *Report) WriteJSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(r)
+}
+
+// WriteText writes the report for people. paint, if not nil, colours a status.
+func (r *Report) WriteText(w io.Writer, paint func(Status, string) string) error {
+	if paint == nil {
+		paint = func(_ Status, text string) string { return text }
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "rdma-events %s, Linux %s, user %d\n", r.Version, r.Kernel, r.User)
+	var counts [Fail + 1]int
+	for _, one := range r.Results {
+		counts[one.Status]++
+		subject := one.Subject
+		if subject != "" {
+			subject += ": "
+		}
+		check := strings.ReplaceAll(one.Check, "_", " ")
+		fmt.Fprintf(&b, "%s  %-17s  %s%s\n", paint(one.Status, fmt.Sprintf("%-4s", one.Status)), check, subject, one.Text)
+		if one.Fix != "" {
+			fmt.Fprintf(&b, "%25s%s\n", "to mend it: ", one.Fix)
+		}
+	}
+	fmt.Fprintf(&b, "%d OK, %d WARN, %d FAIL\n", counts[OK], counts[Warn], counts[Fail])
+	_, err := io.WriteString(w, b.String())
+	return err
+}

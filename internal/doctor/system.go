@@ -1,0 +1,164 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/hotplug"
+	"rdma_events/internal/verbs"
+)
+
+// System is the host as the checks see it. NewSystem returns the real one.
+type System struct {
+	Version string // of this program
+	Root    fs.FS  // the file system: dev, etc, proc, run, sys
+	Sysfs   verbs.Sysfs
+	UID     int
+
+	LockedMemory uint64 // soft RLIMIT_MEMLOCK, bytes
+	OpenFiles    uint64 // soft RLIMIT_NOFILE
+
+	// OpenNode opens a device node for reading and writing, and closes it.
+	OpenNode func(path string) error
+	// Uevents subscribes to the kernel's uevents, and unsubscribes.
+	Uevents func() error
+
+	// OpenWorker opens the worker program at a path, which is WorkerPath where
+	// the plugin's configuration names none.
+	OpenWorker func(path string) (Worker, error)
+	WorkerPath string
+
+	// Config is the path of Telegraf's configuration, "" for none; Plugin reads
+	// that of the plugin.
+	Config string
+	Plugin func(path string) (PluginConfig, error)
+}
+
+// Worker is an opened worker program. All but Close may be called concurrently.
+type Worker interface {
+	// Version returns what the program says of itself.
+	Version(ctx context.Context) (string, error)
+	// Library returns the file of libibverbs that the program's loader finds.
+	Library(ctx context.Context) (string, error)
+	// Try opens a device and tries a probe method on all of its ports. It blocks
+	// for some seconds at most.
+	Try(ctx context.Context, device string, m verbs.Method) Trial
+	// Close comes after the last of the others.
+	Close() error
+}
+
+// PluginConfig is what the checks take from the plugin's configuration.
+type PluginConfig struct {
+	Simulated    bool
+	WorkerPath   string                             // "": as without a configuration
+	Watches      func(device string) bool           // nil: all
+	ExpectedDown func(device string, port int) bool // nil: none
+}
+
+// NewSystem returns the host that this process runs on.
+func NewSystem() *System {
+	s := newSystem("/")
+	s.UID = os.Geteuid()
+	s.LockedMemory, s.OpenFiles = softLimit(unix.RLIMIT_MEMLOCK), softLimit(unix.RLIMIT_NOFILE)
+	s.OpenNode = func(path string) error {
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			return err
+		}
+		return f.Close()
+	}
+	s.Uevents = func() error {
+		source, err := hotplug.KernelUevents()
+		if err != nil {
+			return err
+		}
+		return source.Close()
+	}
+	return s
+}
+
+// newSystem returns a System with a file system alone.
+func newSystem(root string) *System {
+	return &System{Root: os.DirFS(root), Sysfs: verbs.NewSysfs(filepath.Join(root, "sys"))}
+}
+
+func softLimit(resource int) uint64 {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(resource, &l); err != nil {
+		return 0 // cannot be for a known resource
+	}
+	return l.Cur
+}
+
+// read returns a file without the surrounding white space, "" without one.
+func (s *System) read(elem ...string) string {
+	text, err := fs.ReadFile(s.Root, path.Join(elem...))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
+func (s *System) exists(elem ...string) bool {
+	_, err := fs.Lstat(s.Root, path.Join(elem...))
+	return err == nil
+}
+
+// list returns the names in a directory, none without one.
+func (s *System) list(elem ...string) []string {
+	entries, err := fs.ReadDir(s.Root, path.Join(elem...))
+	if err != nil {
+		return nil
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	return names
+}
+
+// asRoot returns a shell command as this user has to type it.
+func (s *System) asRoot(format string, args ...any) string {
+	command := fmt.Sprintf(format, args...)
+	switch {
+	case s.UID == 0:
+		return command
+	case strings.ContainsAny(command, ";&|>'"):
+		return "sudo sh -c " + strconv.Quote(command)
+	}
+	return "sudo " + command
+}
+
+// install returns the command that installs libibverbs and its providers.
+func (s *System) install() string {
+	release := s.read("etc/os-release")
+	is := func(ids ...string) bool {
+		for line := range strings.Lines(release) {
+			key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+			if key != "ID" && key != "ID_LIKE" {
+				continue
+			}
+			words := strings.Fields(strings.Trim(value, `"'`))
+			if slices.ContainsFunc(ids, func(id string) bool { return slices.Contains(words, id) }) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case is("rhel", "fedora", "centos"):
+		return s.asRoot("dnf install -y libibverbs") // has the providers, too
+	case is("suse", "opensuse"):
+		return s.asRoot("zypper install -y libibverbs1 libibverbs")
+	}
+	return s.asRoot("apt-get install -y libibverbs1 ibverbs-providers")
+}

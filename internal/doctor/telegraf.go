@@ -1,0 +1,141 @@
+package doctor
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// telegrafName is the check of Telegraf's configuration.
+const telegrafName = "telegraf"
+
+// execd is what an [[inputs.execd]] of Telegraf says.
+type execd struct {
+	Command    []string `toml:"command"`
+	Signal     string   `toml:"signal"`
+	DataFormat string   `toml:"data_format"`
+}
+
+// checkTelegraf reports what readTelegraf found.
+func checkTelegraf(x *examination) []Result { return x.telegraf }
+
+// readTelegraf reads Telegraf's configuration, or that of the plugin itself. It
+// comes first, because it says which devices and which worker are meant.
+func (x *examination) readTelegraf() {
+	if x.Config == "" {
+		return
+	}
+	text, err := fs.ReadFile(x.Root, relative(x.Config))
+	if err != nil {
+		x.misconfigured("", "read "+x.Config+": "+bare(err).Error())
+		return
+	}
+	var file struct {
+		Inputs struct {
+			Execd      []execd          `toml:"execd"`
+			RDMAEvents []map[string]any `toml:"rdma_events"`
+		} `toml:"inputs"`
+	}
+	if _, err := toml.Decode(string(text), &file); err != nil {
+		x.misconfigured("", x.Config+": "+firstLine(err))
+		return
+	}
+	if len(file.Inputs.Execd) == 0 && len(file.Inputs.RDMAEvents) > 0 {
+		x.readPlugin(x.Config)
+		return
+	}
+	for _, e := range file.Inputs.Execd {
+		if len(e.Command) > 0 && path.Base(e.Command[0]) == "rdma-events" {
+			x.checkExecd(e)
+		}
+	}
+	if len(x.telegraf) == 0 {
+		x.misconfigured("", "no [[inputs.execd]] of "+x.Config+" runs rdma-events")
+	}
+}
+
+// checkExecd looks at how Telegraf starts the plugin, and at its configuration.
+func (x *examination) checkExecd(e execd) {
+	program := e.Command[0]
+	prompted, config := arguments(e.Command[1:])
+	switch info, err := fs.Stat(x.Root, relative(program)); {
+	case !path.IsAbs(program):
+		x.misconfigured("inputs.execd", fmt.Sprintf("command = [%q]: want an absolute path; Telegraf's own PATH decides otherwise", program))
+	case err != nil:
+		x.misconfigured("inputs.execd", fmt.Sprintf("command = [%q]: %v", program, bare(err)))
+	case info.Mode()&0o111 == 0:
+		x.misconfigured("inputs.execd", fmt.Sprintf("command = [%q]: it is not executable", program))
+	}
+	signal := e.Signal
+	if signal == "" {
+		signal = "none" // Telegraf's default
+	}
+	if prompted && signal == "none" {
+		x.misconfigured("inputs.execd", `signal = "none" with -poll_interval_disabled: nothing is ever sent; set signal = "STDIN"`)
+	}
+	if e.DataFormat != "" && e.DataFormat != "influx" {
+		x.misconfigured("inputs.execd", fmt.Sprintf(`data_format = %q: set it to "influx"`, e.DataFormat))
+	}
+	if config == "" {
+		x.telegraf = append(x.telegraf, Result{Check: telegrafName, Subject: "inputs.execd", Text: "runs the plugin with its defaults"})
+		return
+	}
+	x.readPlugin(config)
+}
+
+// arguments returns what matters of the plugin's command line.
+func arguments(args []string) (prompted bool, config string) {
+	for i, arg := range args {
+		name, value, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		switch {
+		case name == "poll_interval_disabled":
+			prompted = true
+		case name == "config" && value != "":
+			config = value
+		case name == "config" && i+1 < len(args):
+			config = args[i+1]
+		}
+	}
+	return prompted, config
+}
+
+// readPlugin reads the plugin's own configuration as the plugin does.
+func (x *examination) readPlugin(config string) {
+	c, err := x.Plugin(config)
+	x.plugin = c
+	if err != nil {
+		x.Config = config // the file that is to be mended
+		x.misconfigured("", err.Error())
+		return
+	}
+	r := Result{Check: telegrafName, Subject: config, Text: "can be used"}
+	if c.Simulated {
+		r.Status, r.Text, r.Fix = Warn, "simulates devices and watches none of this host", "sudoedit "+config
+	}
+	x.telegraf = append(x.telegraf, r)
+}
+
+func (x *examination) misconfigured(subject, text string) {
+	x.telegraf = append(x.telegraf, Result{
+		Check: telegrafName, Subject: subject, Status: Fail, Text: text, Fix: "sudoedit " + x.Config,
+	})
+}
+
+// relative is a path as fs.FS wants it.
+func relative(name string) string { return strings.TrimPrefix(path.Clean(name), "/") }
+
+// bare drops operation and path of an error.
+func bare(err error) error {
+	if at, ok := err.(*fs.PathError); ok { //nolint:errorlint // fs.FS returns it as it is
+		return at.Err
+	}
+	return err
+}
+
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
+}

@@ -1,0 +1,181 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/watch"
+	"rdma_events/internal/worker"
+)
+
+const (
+	// tryRounds is how many rounds of a probe tell how long a wake-up takes.
+	tryRounds = 5
+	// tryPace is the time between two rounds, tryTimeout that for one.
+	tryPace    = 100 * time.Millisecond
+	tryTimeout = 500 * time.Millisecond
+	// tryLimit is for a trial as a whole. An emulated machine takes 2 s.
+	tryLimit = 10 * time.Second
+	// askLimit is for a question that the program answers at once.
+	askLimit = 10 * time.Second
+)
+
+// Trial is what trying one probe method on one device came to.
+type Trial struct {
+	Opened bool
+	Attr   verbs.DeviceAttr // valid if Opened
+	Why    string           // why the device was not opened or not kept; one line
+	Reason watch.Reason     // the same in a word
+	Ports  map[int]PortTrial
+}
+
+// PortTrial is a Trial's part of one port.
+type PortTrial struct {
+	Refused string // why there is no probe; "" when there is
+	Rounds  []verbs.Round
+}
+
+// Program is the real worker program, started for each question.
+type Program struct {
+	// Request is what a trial asks for but for the device and the probe; its
+	// Backend must be set.
+	Request worker.Request
+
+	exe *os.File
+	dir *worker.Dir
+}
+
+// OpenProgram opens the worker program at path for trials on this host's
+// devices. The caller closes it. ErrUntrusted of package worker is wrapped for
+// a file that others could change.
+func OpenProgram(path string) (*Program, error) {
+	exe, err := worker.OpenExe(path)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := worker.OpenDir("")
+	if err != nil {
+		return nil, errors.Join(err, exe.Close())
+	}
+	return &Program{Request: worker.Request{Backend: worker.BackendVerbs}, exe: exe, dir: dir}, nil
+}
+
+// Close implements Worker.
+func (p *Program) Close() error { return errors.Join(p.dir.Close(), p.exe.Close()) }
+
+// Version implements Worker.
+func (p *Program) Version(ctx context.Context) (string, error) {
+	text, err := p.ask(ctx, "-version")
+	name, version, _ := strings.Cut(text, " ")
+	if err == nil && name != "rdma-events-worker" {
+		err = fmt.Errorf("it is another program: it printed %q", text)
+	}
+	return version, err
+}
+
+// Library implements Worker.
+func (p *Program) Library(ctx context.Context) (string, error) { return p.ask(ctx, "-library") }
+
+// ask runs the opened file with one flag and returns its line.
+func (p *Program) ask(ctx context.Context, flag string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "/proc/self/fd/3", flag)
+	cmd.ExtraFiles = []*os.File{p.exe} // number 3
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if line := strings.TrimSpace(said.String()); err != nil && line != "" {
+		return "", errors.New(line)
+	}
+	if err != nil {
+		return "", fmt.Errorf("run %s %s: %w", p.exe.Name(), flag, err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// Try implements Worker: it has a worker of its own watch the device, as the
+// plugin does, until every port has answered.
+func (p *Program) Try(ctx context.Context, device string, m verbs.Method) Trial {
+	ctx, cancel := context.WithTimeout(ctx, tryLimit)
+	defer cancel()
+	r := p.Request
+	r.Options = watch.Options{
+		Device: device,
+		Probe: watch.ProbeOptions{
+			Interval: tryPace, Timeout: tryTimeout, Method: m.String(), Vectors: []int{0}, AckBatch: 1, GIDIndex: -1, PKeyIdx: -1,
+		},
+	}
+	t := &trial{done: cancel, Trial: Trial{Ports: make(map[int]PortTrial)}}
+	err := worker.New(worker.Config{Exe: p.exe, Dir: p.dir.Path(), Request: r}, t).Run(ctx)
+	if err != nil && t.Why == "" {
+		t.Reason, t.Why = watch.ReasonStuck, err.Error()
+	}
+	return t.Trial
+}
+
+// trial collects what the worker tells; it is used by one goroutine.
+type trial struct {
+	Trial
+	done  func()
+	ports int
+}
+
+// Started implements worker.Handler.
+func (*trial) Started(*ledger.Ledger) {}
+
+// Status implements worker.Handler.
+func (*trial) Status(worker.Status) {}
+
+// Ended implements worker.Handler. Its reason is ok when the trial ended it.
+func (t *trial) Ended(why watch.Ended) {
+	if why.Reason != watch.ReasonOK {
+		t.Reason, t.Why = why.Reason, why.Message
+	}
+	t.done()
+}
+
+// Batch implements worker.Handler.
+func (t *trial) Batch(b watch.Batch) {
+	for _, it := range b.Items {
+		t.item(it)
+	}
+	if t.Opened && t.answered() {
+		t.done()
+	}
+}
+
+func (t *trial) item(it watch.Item) {
+	switch {
+	case it.Opened != nil:
+		t.Opened, t.Attr, t.ports = true, *it.Opened, min(it.Opened.Ports, watch.MaxPorts)
+	case it.Probe != nil && it.Probe.Method == verbs.MethodNone:
+		one := t.Ports[it.Probe.Port]
+		one.Refused = it.Probe.Reason
+		t.Ports[it.Probe.Port] = one
+	case it.Round != nil:
+		one := t.Ports[it.Round.Port]
+		one.Rounds = append(one.Rounds, it.Round.Round)
+		t.Ports[it.Round.Port] = one
+	}
+}
+
+// answered reports whether nothing more is to be learnt.
+func (t *trial) answered() bool {
+	for n := 1; n <= t.ports; n++ {
+		one := t.Ports[n]
+		if one.Refused == "" && len(one.Rounds) < tryRounds {
+			return false
+		}
+	}
+	return true
+}
+
+var _ Worker = (*Program)(nil)

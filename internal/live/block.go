@@ -1,0 +1,55 @@
+package live
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
+
+// block is the last lines of a terminal, which are written anew in place.
+type block struct {
+	width func() int
+	lines []string
+	drawn int // how many lines of it are on the terminal
+}
+
+// clear takes the block off the terminal, if anything is going to change.
+func (k *block) clear(b *bytes.Buffer, changes bool) {
+	if changes && k.drawn > 0 {
+		fmt.Fprintf(b, "\x1b[%dA\x1b[J", k.drawn) // up, and erase below (console_codes(4))
+		k.drawn = 0
+	}
+}
+
+// draw puts the block below what was written. A line that the terminal would
+// break would count as two.
+func (k *block) draw(b *bytes.Buffer) {
+	if k.drawn > 0 {
+		return
+	}
+	for _, line := range k.lines {
+		if k.width != nil {
+			line = cut(line, k.width())
+		}
+		b.WriteString(line + "\n")
+	}
+	k.drawn = len(k.lines)
+}
+
+// cut shortens a line to a number of columns, which colours do not take.
+func cut(line string, columns int) string {
+	seen := 0
+	for i := 0; i < len(line); {
+		if strings.HasPrefix(line[i:], "\x1b[") {
+			i += strings.IndexByte(line[i:], 'm') + 1
+			continue
+		}
+		if seen++; seen > columns {
+			return line[:i] + "\x1b[0m"
+		}
+		_, size := utf8.DecodeRuneInString(line[i:])
+		i += size
+	}
+	return line
+}

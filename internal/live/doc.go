@@ -1,0 +1,5 @@
+// Package live shows what happens on RDMA devices as it happens: lines for a
+// terminal or JSON objects for a program. It is the sink of a monitor, which
+// never waits for it: what cannot be written in time is kept, and beyond a bound
+// dropped and counted.
+package live

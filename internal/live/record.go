@@ -1,0 +1,112 @@
+package live
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"rdma_events/internal/monitor"
+)
+
+// The kinds of a record.
+const (
+	kindEvent  = "event"  // an asynchronous event, with the change of state that it made
+	kindState  = "state"  // a change of state that no event told of
+	kindPort   = "port"   // a port is known now
+	kindDevice = "device" // a device came, went, or cannot be watched
+	kindProbe  = "probe"  // completion events of the interval just ended
+	kindLog    = "log"
+)
+
+// record is one line, and with its tags one JSON object. What does not apply is
+// left out.
+type record struct {
+	Time   time.Time `json:"time"`
+	Kind   string    `json:"kind"`
+	Device string    `json:"device,omitempty"`
+	Port   int       `json:"port,omitempty"`
+
+	Event     string `json:"event,omitempty"`
+	Count     uint64 `json:"count,omitempty"`
+	StateFrom string `json:"state_from,omitempty"` // equal to StateTo when the event changed nothing
+	StateTo   string `json:"state_to,omitempty"`
+	LastedNS  int64  `json:"lasted_ns,omitempty"` // in StateFrom
+	Witness   string `json:"witness,omitempty"`
+
+	Reason string `json:"reason,omitempty"`
+	Text   string `json:"text,omitempty"`
+	Level  string `json:"level,omitempty"`
+
+	Probe *probe `json:"probe,omitempty"`
+}
+
+// probe is what a probe measured.
+type probe struct {
+	Vector    int      `json:"vector"`
+	Method    string   `json:"method"`
+	Rounds    uint64   `json:"rounds"` // since the start, as are the next two
+	Successes uint64   `json:"successes"`
+	Buckets   []bucket `json:"wake_buckets"` // not cumulative, and from the first to the last that is not empty
+	OK        bool     `json:"ok"`           // the last round
+	Status    string   `json:"status,omitempty"`
+	WakeNS    int64    `json:"wake_ns_mean"` // of the interval; 0: no round ended in it
+	P50NS     int64    `json:"wake_ns_p50"`  // of the window
+	P99NS     int64    `json:"wake_ns_p99"`
+}
+
+// bucket counts the wake-ups up to a bound and above the one before.
+type bucket struct {
+	Le    string `json:"le"` // as in "50us" and "+Inf"
+	Count uint64 `json:"count"`
+}
+
+// merge adds the change of state to the event that made it, which came right
+// before, and reports whether it did.
+func (r *record) merge(c *monitor.ChangePoint) bool {
+	isOf := r.Kind == kindEvent && r.Device == c.Device && r.Port == c.Port &&
+		(r.Event == "port_err" || r.Event == "port_active") && r.Witness == ""
+	if !isOf || c.Witness != monitor.WitnessEvent {
+		return false
+	}
+	r.change(c)
+	return true
+}
+
+func (r *record) change(c *monitor.ChangePoint) {
+	r.StateFrom, r.StateTo, r.Witness = c.From.String(), c.To.String(), string(c.Witness)
+	if c.HasLasted {
+		r.LastedNS = c.Lasted
+	}
+}
+
+// where is the device with its port, as in "mlx5_0:1".
+func (r *record) where() string {
+	if r.Port == 0 {
+		return r.Device
+	}
+	return fmt.Sprintf("%s:%d", r.Device, r.Port)
+}
+
+// describeDevice says what an open device is.
+func describeDevice(v *monitor.DeviceView) string {
+	text := fmt.Sprintf("opened: %s, %d ports", v.Attr.Driver, v.Attr.Ports)
+	if v.Attr.Ports == 1 {
+		text = strings.TrimSuffix(text, "s")
+	}
+	if v.Attr.Firmware != "" {
+		text += ", firmware " + v.Attr.Firmware
+	}
+	if !v.Attr.EventsSupported {
+		text += "; its driver raises no events"
+	}
+	return text
+}
+
+// describePort says what a port is when it is seen first.
+func describePort(v *monitor.PortView) string {
+	text := fmt.Sprintf("%g Gb/s (%s), %s", v.Attr.RateGbps, v.Attr.Width, v.Attr.LinkLayer)
+	if v.Attr.NetDev != "" {
+		text += " on " + v.Attr.NetDev
+	}
+	return text
+}

@@ -1,0 +1,187 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"rdma_events/internal/monitor"
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/watch"
+)
+
+const (
+	// company is how long a record waits for others. A change of state comes
+	// right after its event.
+	company = 5 * time.Millisecond
+	// interval is how often probes are shown.
+	interval = time.Second
+	// maxQueue bounds what waits for a reader that does not read.
+	maxQueue = 100_000
+)
+
+// Config says how to show.
+type Config struct {
+	Out     io.Writer
+	JSON    bool // one object a line
+	Colours bool // Out is a terminal: colours, and probes in place
+	ASCII   bool // without block characters
+	Probes  bool
+	// Width returns how many columns the terminal has; nil: no limit.
+	Width func() int
+	Now   func() time.Time
+}
+
+// Screen is a monitor.Sink that shows all it is told. The methods of the sink
+// and Log may be called concurrently and do not block.
+type Screen struct {
+	cfg  Config
+	wake chan struct{}
+
+	mu      sync.Mutex
+	queue   []record
+	dropped int
+	devices map[string]shown
+	states  map[portKey]string
+
+	// Of the goroutine of Run.
+	block   block
+	current map[probeKey]verbs.Method
+}
+
+type portKey struct {
+	device string
+	port   int
+}
+
+// shown is what was last shown of a device.
+type shown struct {
+	open   bool
+	reason watch.Reason
+}
+
+// New returns a Screen, which shows nothing before Run.
+func New(c Config) *Screen {
+	return &Screen{
+		cfg: c, wake: make(chan struct{}, 1), devices: make(map[string]shown), states: make(map[portKey]string),
+		block: block{width: c.Width}, current: make(map[probeKey]verbs.Method),
+	}
+}
+
+// Run shows what it is told until ctx is done, and then what is left. gather is
+// called every second, as a monitor needs it, and says what probes measured.
+// The error is that of writing.
+func (s *Screen) Run(ctx context.Context, gather func(now time.Time) monitor.Snapshot) error {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	var due <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return s.show(s.take(), nil)
+		case <-s.wake:
+			due = time.After(company)
+			continue
+		case <-due:
+			if err := s.show(s.take(), nil); err != nil {
+				return err
+			}
+		case <-tick.C:
+			now := s.cfg.Now()
+			snapshot := gather(now)
+			if err := s.show(s.take(), s.probes(snapshot.Probes, now)); err != nil {
+				return err
+			}
+		}
+		due = nil
+	}
+}
+
+// take returns what has come since the last time.
+func (s *Screen) take() []record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	queue := s.queue
+	if s.dropped > 0 {
+		queue = append(queue, record{
+			Time: s.cfg.Now(), Kind: kindLog, Level: "warning",
+			Text: fmt.Sprintf("%d lines are dropped, because nobody read them in time", s.dropped),
+		})
+	}
+	s.queue, s.dropped = nil, 0
+	return queue
+}
+
+// add queues a record. The caller holds s.mu.
+func (s *Screen) add(r record) {
+	if len(s.queue) >= maxQueue {
+		s.dropped++
+		return
+	}
+	s.queue = append(s.queue, r)
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Event implements monitor.Sink.
+func (s *Screen) Event(p monitor.EventPoint) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := s.states[portKey{p.Device, p.Port}]
+	s.add(record{
+		Time: p.Time, Kind: kindEvent, Device: p.Device, Port: p.Port,
+		Event: p.Type.String(), Count: p.Count, StateFrom: state, StateTo: state,
+	})
+}
+
+// Change implements monitor.Sink.
+func (s *Screen) Change(p monitor.ChangePoint) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.states[portKey{p.Device, p.Port}] = p.To.String()
+	if n := len(s.queue); n > 0 && s.queue[n-1].merge(&p) {
+		return
+	}
+	r := record{Time: p.Time, Kind: kindState, Device: p.Device, Port: p.Port}
+	r.change(&p)
+	s.add(r)
+}
+
+// Port implements monitor.Sink. A port is shown when it is seen first; after
+// that its changes are.
+func (s *Screen) Port(v monitor.PortView) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := portKey{v.Device, v.Port}
+	if _, seen := s.states[key]; seen || !v.HasState || !v.Known {
+		return
+	}
+	s.states[key] = v.State.String()
+	s.add(record{
+		Time: v.Time, Kind: kindPort, Device: v.Device, Port: v.Port, StateTo: v.State.String(), Text: describePort(&v),
+	})
+}
+
+// Device implements monitor.Sink.
+func (s *Screen) Device(v monitor.DeviceView) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := s.devices[v.Device]
+	s.devices[v.Device] = shown{v.Open, v.Reason}
+	r := record{Time: v.Time, Kind: kindDevice, Device: v.Device, Reason: string(v.Reason)}
+	switch {
+	case v.Open && !last.open:
+		r.Text = describeDevice(&v)
+	case v.Reason != watch.ReasonOK && v.Reason != last.reason:
+		r.Text = "not watched: " + string(v.Reason)
+	default:
+		return
+	}
+	s.add(r)
+}
+
+var _ monitor.Sink = (*Screen)(nil)

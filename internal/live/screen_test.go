@@ -1,0 +1,251 @@
+package live
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"rdma_events/internal/monitor"
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/watch"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func at(ms int) time.Time {
+	return time.Date(2026, 11, 21, 17, 0, 0, ms*int(time.Millisecond), time.Local)
+}
+
+func nothing(time.Time) monitor.Snapshot { return monitor.Snapshot{} }
+
+// shows runs a Screen while play tells it things, and returns what it wrote.
+func shows(t *testing.T, c Config, gather func(time.Time) monitor.Snapshot, play func(*Screen)) string {
+	t.Helper()
+	var out bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		c.Out, c.Now = &out, time.Now
+		s := New(c)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.Run(ctx, gather) }()
+		play(s)
+		synctest.Wait()
+		cancel()
+		require.NoError(t, <-done)
+	})
+	return out.String()
+}
+
+func device(name string, open bool, why watch.Reason) monitor.DeviceView {
+	return monitor.DeviceView{
+		Device: name, Present: true, Open: open, Reason: why, Time: at(0),
+		Attr: verbs.DeviceAttr{Ports: 1, Driver: "rdma_rxe", EventsSupported: true},
+	}
+}
+
+func portView(name string, s verbs.PortState) monitor.PortView {
+	return monitor.PortView{
+		Device: name, Port: 1, Known: true, HasState: true, State: s, Time: at(1),
+		Attr: verbs.PortAttr{RateGbps: 100, Width: "4x", LinkLayer: verbs.LinkEthernet, NetDev: "eth0"},
+	}
+}
+
+func event(typ verbs.EventType, port int, n uint64, ms int) monitor.EventPoint {
+	return monitor.EventPoint{Device: "mlx5_0", Type: typ, Port: port, Count: n, Time: at(ms)}
+}
+
+func change(from, to verbs.PortState, w monitor.Witness, lasted time.Duration, ms int) monitor.ChangePoint {
+	return monitor.ChangePoint{
+		Device: "mlx5_0", Port: 1, From: from, To: to, Witness: w,
+		Lasted: lasted.Nanoseconds(), HasLasted: lasted > 0, Time: at(ms),
+	}
+}
+
+func drop(s *Screen) {
+	s.Device(device("mlx5_0", true, watch.ReasonOK))
+	s.Port(portView("mlx5_0", verbs.PortActive))
+	s.Event(event(verbs.EventPortErr, 1, 1, 100))
+	s.Change(change(verbs.PortActive, verbs.PortDown, monitor.WitnessEvent, 99*time.Millisecond, 100))
+	s.Port(portView("mlx5_0", verbs.PortDown))
+	s.Event(event(verbs.EventPKeyChange, 1, 3, 110))
+	s.Event(event(verbs.EventDeviceFatal, 0, 1, 120))
+	s.Change(change(verbs.PortDown, verbs.PortActive, monitor.WitnessQuery, 40_123_000, 140))
+}
+
+func TestAnEventStandsWithTheChangeThatItMade(t *testing.T) {
+	got := shows(t, Config{}, nothing, drop)
+	require.Equal(t, `17:00:00.000000  mlx5_0      opened: rdma_rxe, 1 port
+17:00:00.001000  mlx5_0:1    (first look)         active, 100 Gb/s (4x), ethernet on eth0
+17:00:00.100000  mlx5_0:1    port_err             active > down after 99ms
+17:00:00.110000  mlx5_0:1    pkey_change          down  (3 times)
+17:00:00.120000  mlx5_0      device_fatal
+17:00:00.140000  mlx5_0:1    (query)              down > active after 40.12ms
+`, got)
+}
+
+func TestJSONIsOneObjectALine(t *testing.T) {
+	got := shows(t, Config{JSON: true, Colours: true}, nothing, drop)
+	var all []map[string]any
+	for line := range strings.Lines(got) {
+		var one map[string]any
+		require.NoError(t, json.Unmarshal([]byte(line), &one), line)
+		delete(one, "time")
+		all = append(all, one)
+	}
+	require.Len(t, all, 6)
+	require.Equal(t, map[string]any{
+		"kind": "event", "device": "mlx5_0", "port": 1.0, "event": "port_err", "count": 1.0,
+		"state_from": "active", "state_to": "down", "lasted_ns": 99e6, "witness": "event",
+	}, all[2])
+	require.Equal(t, map[string]any{
+		"kind": "event", "device": "mlx5_0", "port": 1.0, "event": "pkey_change", "count": 3.0,
+		"state_from": "down", "state_to": "down",
+	}, all[3])
+	require.Equal(t, "state", all[5]["kind"])
+}
+
+func TestDevicesThatComeGoAndCannotBeWatchedAreToldOnce(t *testing.T) {
+	got := shows(t, Config{}, nothing, func(s *Screen) {
+		for _, v := range []monitor.DeviceView{
+			device("a", false, watch.ReasonOK),
+			device("a", true, watch.ReasonOK),
+			device("a", true, watch.ReasonOK),
+			device("a", false, watch.ReasonRemoved),
+			device("a", false, watch.ReasonRemoved),
+			device("b", false, watch.ReasonNoPermission),
+			device("a", true, watch.ReasonOK),
+		} {
+			s.Device(v)
+		}
+	})
+	require.Equal(t, []string{
+		"17:00:00.000000  a           opened: rdma_rxe, 1 port",
+		"17:00:00.000000  a           not watched: removed",
+		"17:00:00.000000  b           not watched: no_permission",
+		"17:00:00.000000  a           opened: rdma_rxe, 1 port",
+	}, strings.Split(strings.TrimSpace(got), "\n"))
+}
+
+func TestTheLogStandsAmongTheLines(t *testing.T) {
+	got := shows(t, Config{}, nothing, func(s *Screen) {
+		log := s.Log().With("device", "a")
+		log.Debug("not shown")
+		log.Warn("worker of a died of SIGSEGV", "reason", "crashed", "error", errors.New("x"))
+		log.Warn("a was removed", "reason", "removed")
+		s.Log().Info("no devices")
+	})
+	require.Regexp(t, `^\S+  a           warning: worker of a died of SIGSEGV; error: x\n\S+ +info: no devices\n$`, got)
+}
+
+// probed is one probe with four rounds in each second.
+func probed(method verbs.Method, seconds *uint64) monitor.ProbeView {
+	v := monitor.ProbeView{
+		Device: "mlx5_0", Port: 1, Method: method, OK: true, HasOK: true,
+		Wake: monitor.Stat{Count: 4, Mean: 45_123}, WakeP: monitor.Percentiles{P50: 44_000, P99: 1_234_000},
+	}
+	v.Counts.Rounds, v.Counts.Successes = 4**seconds, 4**seconds
+	v.Histogram = []uint64{0, 0, 0, 3 * *seconds, 3 * *seconds}
+	for range 13 {
+		v.Histogram = append(v.Histogram, 4**seconds)
+	}
+	return v
+}
+
+func TestProbesAreALineEverySecondWhereThereIsNoTerminal(t *testing.T) {
+	var seconds uint64
+	gather := func(time.Time) monitor.Snapshot {
+		seconds++
+		none := monitor.ProbeView{Device: "mlx5_0", Port: 2}
+		return monitor.Snapshot{Probes: []monitor.ProbeView{probed(verbs.MethodRCWrite, &seconds), none}}
+	}
+	wait := func(*Screen) { <-time.After(2500 * time.Millisecond) }
+	got := shows(t, Config{Probes: true, ASCII: true}, gather, wait)
+	lines := strings.Split(strings.TrimSpace(got), "\n")
+	require.Len(t, lines, 2)
+	require.Regexp(t, `mlx5_0:1    rc_write v0 wake 45.12µs p50 44µs    p99 1.23ms  \[@ -\] 50us..200us$`, lines[0])
+
+	seconds = 0
+	got = shows(t, Config{Probes: true, JSON: true}, gather, wait)
+	var one struct{ Probe probe }
+	require.NoError(t, json.Unmarshal([]byte(strings.Split(got, "\n")[1]), &one))
+	require.Equal(t, []bucket{{"50us", 6}, {"100us", 0}, {"200us", 2}}, one.Probe.Buckets)
+
+	require.Empty(t, shows(t, Config{}, gather, wait), "nobody asked for probes")
+}
+
+func TestAProbeThatWasReplacedIsNoLongerShown(t *testing.T) {
+	var seconds uint64
+	gather := func(time.Time) monitor.Snapshot {
+		seconds++
+		old, now := probed(verbs.MethodRCWrite, &seconds), probed(verbs.MethodFlush, &seconds)
+		if seconds == 1 {
+			now.Wake.Count, now.HasOK = 0, false
+		} else {
+			old.Wake = monitor.Stat{}
+		}
+		return monitor.Snapshot{Probes: []monitor.ProbeView{old, now}}
+	}
+	got := shows(t, Config{Probes: true}, gather, func(*Screen) { <-time.After(2500 * time.Millisecond) })
+	require.Equal(t, 1, strings.Count(got, "rc_write"))
+	require.Equal(t, 1, strings.Count(got, "flush"))
+}
+
+func TestOnATerminalProbesStayBelowTheLines(t *testing.T) {
+	var seconds uint64
+	gather := func(time.Time) monitor.Snapshot {
+		seconds++
+		return monitor.Snapshot{Probes: []monitor.ProbeView{probed(verbs.MethodRCWrite, &seconds)}}
+	}
+	got := shows(t, Config{Probes: true, Colours: true, Width: func() int { return 40 }}, gather, func(s *Screen) {
+		<-time.After(1100 * time.Millisecond)
+		s.Event(event(verbs.EventPortErr, 1, 1, 100))
+		<-time.After(100 * time.Millisecond)
+	})
+	require.Equal(t, strings.Join([]string{
+		"mlx5_0:1    rc_write v0 wake 45.12µs p50\x1b[0m",
+		"\x1b[1A\x1b[J\x1b[2m17:00:00.100000\x1b[0m  mlx5_0:1    \x1b[31mport_err\x1b[0m",
+		"mlx5_0:1    rc_write v0 wake 45.12µs p50\x1b[0m",
+		"",
+	}, "\n"), got)
+}
+
+func TestAReaderThatStopsLosesLinesAndIsTold(t *testing.T) {
+	got := shows(t, Config{}, nothing, func(s *Screen) {
+		s.mu.Lock() // as long as Run cannot take anything
+		for range maxQueue + 7 {
+			s.add(record{Kind: kindLog, Level: "info"})
+		}
+		s.mu.Unlock()
+	})
+	require.Equal(t, maxQueue+1, strings.Count(got, "\n"))
+	require.Contains(t, got, "warning: 7 lines are dropped")
+}
+
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, errors.New("no reader") }
+
+func TestAnErrorOfWritingEndsIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Config{Out: bufio.NewWriterSize(broken{}, 1), Now: time.Now})
+		s.Event(event(verbs.EventPortErr, 1, 1, 100))
+		require.ErrorContains(t, s.Run(t.Context(), nothing), "no reader")
+	})
+}
+
+func TestDurationsHaveThreeDigits(t *testing.T) {
+	for ns, want := range map[int64]string{
+		0: "0s", 999: "999ns", 45_123: "45.12µs", 40_123_456: "40.12ms", 2_550_000_000: "2.55s", 3_725_400_000_000: "1h2m5s",
+	} {
+		require.Equal(t, want, duration(ns), ns)
+	}
+}

@@ -1,0 +1,139 @@
+package live
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"rdma_events/internal/verbs"
+)
+
+// Colours (console_codes(4)).
+const (
+	plain  = ""
+	dim    = "2"
+	red    = "31"
+	green  = "32"
+	yellow = "33"
+)
+
+// show writes records, and then what probes measured: on a terminal below
+// everything else and in place, else as lines of their own.
+func (s *Screen) show(records, probes []record) error {
+	var b bytes.Buffer
+	if s.cfg.Colours && !s.cfg.JSON {
+		s.block.clear(&b, len(records) > 0 || probes != nil)
+		s.write(&b, records)
+		if probes != nil {
+			s.block.lines = s.lines(probes)
+		}
+		s.block.draw(&b)
+	} else {
+		s.write(&b, records)
+		s.write(&b, probes)
+	}
+	if b.Len() == 0 {
+		return nil
+	}
+	if _, err := s.cfg.Out.Write(b.Bytes()); err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	return nil
+}
+
+func (s *Screen) write(b *bytes.Buffer, records []record) {
+	for i := range records {
+		if !s.cfg.JSON {
+			b.WriteString(s.line(&records[i]) + "\n")
+			continue
+		}
+		e := json.NewEncoder(b)
+		e.SetEscapeHTML(false)
+		_ = e.Encode(&records[i]) // strings and numbers into a buffer
+	}
+}
+
+// lines are those of the block, which is always of now.
+func (s *Screen) lines(records []record) []string {
+	lines := make([]string, len(records))
+	for i := range records {
+		lines[i] = fmt.Sprintf("%-10s  %s", records[i].where(), records[i].Probe.line(s.cfg.ASCII))
+	}
+	return lines
+}
+
+func (s *Screen) line(r *record) string {
+	at := s.paint(dim, r.Time.Local().Format("15:04:05.000000"))
+	where := fmt.Sprintf("%-10s", r.where())
+	name, detail, colour := r.Event, "", plain
+	switch r.Kind {
+	case kindEvent:
+		colour = colourOf(r.Event)
+		detail = s.transition(r)
+	case kindState:
+		name, detail = "("+r.Witness+")", s.transition(r)
+	case kindPort:
+		name, detail = "(first look)", s.state(r.StateTo)+", "+r.Text
+	case kindDevice:
+		name, detail, colour = r.Text, "", dim
+		if r.Reason != "ok" {
+			colour = red
+		}
+	case kindProbe:
+		name, detail = r.Probe.line(s.cfg.ASCII), ""
+	case kindLog:
+		name = r.Level + ": " + r.Text
+		if r.Level == "warning" {
+			colour = yellow
+		}
+	}
+	if detail != "" {
+		name = fmt.Sprintf("%-20s", name)
+		detail = " " + detail
+	}
+	return strings.TrimRight(at+"  "+where+"  "+s.paint(colour, name)+detail, " ")
+}
+
+// transition is what an event or a query did to a port, and how long the state
+// before had lasted.
+func (s *Screen) transition(r *record) string {
+	text := s.state(r.StateTo)
+	if r.StateFrom != r.StateTo {
+		text = s.state(r.StateFrom) + " > " + text
+	}
+	if r.LastedNS > 0 {
+		text += " after " + duration(r.LastedNS)
+	}
+	if r.Count > 1 {
+		text += fmt.Sprintf("  (%d times)", r.Count)
+	}
+	return strings.TrimSpace(text)
+}
+
+func (s *Screen) state(name string) string {
+	switch name {
+	case verbs.PortActive.String():
+		return s.paint(green, name)
+	case verbs.PortDown.String(), verbs.PortAbsent.String():
+		return s.paint(red, name)
+	}
+	return name
+}
+
+func colourOf(event string) string {
+	switch {
+	case event == "port_active":
+		return green
+	case strings.HasSuffix(event, "_err") || strings.HasSuffix(event, "_fatal"):
+		return red
+	}
+	return plain
+}
+
+func (s *Screen) paint(colour, text string) string {
+	if !s.cfg.Colours || colour == plain {
+		return text
+	}
+	return "\x1b[" + colour + "m" + text + "\x1b[0m"
+}

@@ -1,0 +1,85 @@
+#!/bin/bash
+# Builds the programs for each architecture and packages them into a directory:
+# deb, rpm, a tarball, and the checksums of all. The same commit gives the same
+# bytes, wherever it is built.
+#
+#   scripts/package.sh DIR [ARCH...]   amd64 and arm64 by default
+#
+# VERSION and COMMIT are as `make` has them; LDFLAGS are the linker's.
+set -eu
+cd "$(dirname "$0")/.."
+out=$(realpath -m "$1")
+shift
+[ $# -gt 0 ] || set -- amd64 arm64
+: "${VERSION:?}" "${COMMIT:?}" "${LDFLAGS:?}"
+
+# Time stamps are those of the commit, and who made it is no part of it.
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+export SOURCE_DATE_EPOCH TZ=UTC LC_ALL=C
+umask 022
+
+# "v1.2.3-4-gabc" is newer than 1.2.3; without a tag it is older than any release.
+package_version() {
+	case $VERSION in
+	v[0-9]*) echo "${VERSION#v}" | sed 's/-/+/; s/-/./g' ;;
+	*) echo "0.0.0~git$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y%m%d%H%M%S).$(echo "$VERSION" | tr - .)" ;;
+	esac
+}
+
+build() {
+	local arch=$1 dir=$2 cc=gcc
+	[ "$arch" = "$(go env GOHOSTARCH)" ] || cc=$(compiler "$arch")
+	CGO_ENABLED=0 GOARCH=$arch go build -trimpath -ldflags "$LDFLAGS" -o "$dir/rdma-events" ./cmd/rdma-events
+	CGO_ENABLED=1 GOARCH=$arch CC=$cc go build -tags grpcnotrace -trimpath -ldflags "$LDFLAGS" \
+		-o "$dir/rdma-events-worker" ./cmd/rdma-events-worker
+}
+
+compiler() {
+	case $1 in
+	amd64) echo x86_64-linux-gnu-gcc ;;
+	arm64) echo aarch64-linux-gnu-gcc ;;
+	*)
+		echo "${0##*/}: no compiler is known for $1" >&2
+		exit 1
+		;;
+	esac
+}
+
+# The newest version of a symbol that the worker needs.
+glibc() {
+	readelf -W --dyn-syms "$1" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -1 | cut -d_ -f2
+}
+
+tarball() {
+	local arch=$1 dir=$2 name=rdma-events-$PACKAGE_VERSION-linux-$1
+	local stage=$work/$name
+	mkdir -p "$stage"
+	install -m 0755 "$dir/rdma-events" "$dir/rdma-events-worker" "$stage"
+	install -m 0644 README.md CHANGELOG.md LICENSE sample.conf "$dir/licences.txt" "$stage"
+	install -m 0644 packaging/telegraf/rdma_events.conf "$stage/telegraf.d-rdma_events.conf"
+	install -m 0644 packaging/systemd/telegraf.conf "$stage/telegraf.service.d-rdma_events.conf"
+	tar -C "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -cf - "$name" |
+		gzip -9n >"$out/$name.tar.gz"
+}
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$out"
+PACKAGE_VERSION=$(package_version)
+MAINTAINER=rdma-events@localhost
+export PACKAGE_VERSION MAINTAINER
+for ARCH in "$@"; do
+	PROGRAMS=$work/$ARCH
+	mkdir -p "$PROGRAMS"
+	build "$ARCH" "$PROGRAMS"
+	go run ./packaging/licences -texts "$PROGRAMS/licences.txt"
+	GLIBC=$(glibc "$PROGRAMS/rdma-events-worker")
+	export ARCH PROGRAMS GLIBC
+	tarball "$ARCH" "$PROGRAMS"
+	for packager in deb rpm; do
+		"${NFPM:-build/tools/nfpm}" package --config packaging/nfpm.yaml --packager "$packager" --target "$out" >/dev/null
+	done
+done
+cd "$out"
+sha256sum -- *.deb *.rpm *.tar.gz >SHA256SUMS
+cat SHA256SUMS

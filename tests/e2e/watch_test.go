@@ -1,0 +1,184 @@
+package e2e
+
+import (
+	"bufio"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"rdma_events/tests/rig"
+)
+
+// flapping drops the link for 50 ms, twice, with P_Key changes in between.
+const flapping = `[[event]]
+at = "3s"
+every = "1s"
+times = 2
+type = "port_err"
+
+[[event]]
+at = "3050ms"
+every = "1s"
+times = 2
+type = "port_active"
+
+[[event]]
+at = "3500ms"
+type = "pkey_change"
+count = 7
+`
+
+func startWatch(t *testing.T, scenario string, args ...string) *rig.Watch {
+	t.Helper()
+	conf := writeFile(t, "rdma_events.conf", sim(writeScenario(t, scenario)), 0o644)
+	return rig.StartWatch(t, nil, append([]string{"-config", conf}, args...)...)
+}
+
+func shownEvents(records []rig.Record, name string) []rig.Record {
+	return slices.DeleteFunc(slices.Clone(records), func(r rig.Record) bool { return r.Event != name })
+}
+
+func TestWatchShowsEachEventWithTheStateBeforeAndAfter(t *testing.T) {
+	w := startWatch(t, flapping, "-device", "sim0")
+	records := w.Await("both drops", time.Minute, func(r []rig.Record) bool { return len(shownEvents(r, "port_active")) == 2 })
+	w.End(syscall.SIGINT)
+	for _, r := range shownEvents(records, "port_active") {
+		if r.Device != "sim0" || r.Port != 1 || r.StateFrom != "down" || r.StateTo != "active" || r.Witness != "event" {
+			t.Errorf("want down > active of sim0 port 1, got %+v", r)
+		}
+		if lasted := time.Duration(r.LastedNS); lasted < 45*time.Millisecond || lasted > 60*time.Millisecond {
+			t.Errorf("want 50 ms, got %v", lasted)
+		}
+	}
+	changes := shownEvents(records, "pkey_change")
+	if len(changes) != 1 || changes[0].Count != 7 || changes[0].StateFrom != "active" || changes[0].StateTo != "active" {
+		t.Errorf("want 7 pkey_change on an active port, got %+v", changes)
+	}
+	for _, r := range records {
+		if r.Device != "sim0" && r.Device != "" {
+			t.Errorf("want sim0 only, got %+v", r)
+		}
+	}
+}
+
+func TestWatchLeavesNothingBehind(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		sig  syscall.Signal
+		args []string
+	}{
+		{"after Ctrl-C", syscall.SIGINT, nil},
+		{"after a hang-up", syscall.SIGHUP, nil},
+		{"after its time", 0, []string{"-for", "2s"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			w := startWatch(t, flapping, append(row.args, "-probe")...)
+			w.Await("the device is open", time.Minute, func(r []rig.Record) bool {
+				return slices.ContainsFunc(r, func(r rig.Record) bool { return r.Kind == "device" && r.Reason == "ok" })
+			})
+			if n := len(rig.Children(t, w.PID())); n != 2 {
+				t.Errorf("want two workers, got %d", n)
+			}
+			began := time.Now()
+			w.End(row.sig)
+			t.Logf("ended in %v", time.Since(began).Round(time.Millisecond))
+		})
+	}
+}
+
+func TestWatchEndsWithItsReader(t *testing.T) {
+	conf := writeFile(t, "rdma_events.conf", sim(writeScenario(t, flapping)), 0o644)
+	dir := shortDir(t)
+	cmd := exec.CommandContext(t.Context(), rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events"), "watch", "-config", conf, "-probe")
+	cmd.Env = append(os.Environ(), "RUNTIME_DIRECTORY="+dir)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil || !strings.Contains(line, "sim") || strings.Contains(line, "\x1b") {
+		t.Errorf("want a line without colours, got %q, %v", line, err)
+	}
+	if err := out.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("want no error without a reader, got %v", err)
+	}
+	requireEmpty(t, dir)
+}
+
+func TestWatchEndsWhileNobodyReads(t *testing.T) {
+	storm := "[[event]]\nat = \"1s\"\nevery = \"1ms\"\ntimes = 5000\ntype = \"port_err\"\n\n" +
+		"[[event]]\nat = \"1s\"\nevery = \"1ms\"\ntimes = 5000\ntype = \"port_active\"\n"
+	conf := writeFile(t, "rdma_events.conf", sim(writeScenario(t, storm)), 0o644)
+	dir := shortDir(t)
+	r, stdout, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	cmd := exec.CommandContext(t.Context(), rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events"), "watch", "-config", conf, "-json", "-for", "5s")
+	cmd.Env = append(os.Environ(), "RUNTIME_DIRECTORY="+dir)
+	cmd.Stdout = stdout
+	began := time.Now()
+	if err := cmd.Run(); err != nil {
+		t.Errorf("want status 0, got %v", err)
+	}
+	if err := stdout.Close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("want the end after 5 s, got %v", took)
+	}
+	requireEmpty(t, dir)
+}
+
+func TestWatchShowsWakeUpLatency(t *testing.T) {
+	w := startWatch(t, flapping, "-probe", "-device", "sim0")
+	records := w.Await("three seconds of probes", time.Minute, func(r []rig.Record) bool {
+		return len(slices.DeleteFunc(slices.Clone(r), func(r rig.Record) bool { return r.Probe == nil })) >= 3
+	})
+	for _, r := range records {
+		if r.Probe == nil {
+			continue
+		}
+		var n uint64
+		for _, b := range r.Probe.Buckets {
+			n += b.Count
+		}
+		if n != r.Probe.Successes || n == 0 || r.Probe.Method != "rc_write" {
+			t.Errorf("want a histogram of all rounds, got %+v", *r.Probe)
+		}
+	}
+}
+
+// shortDir is a directory whose path has room for the sockets' names.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "watch-") //nolint:usetesting // the test's own is too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+func requireEmpty(t *testing.T, dir string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) > 0 {
+		t.Errorf("want an empty runtime directory, got %v, %v", entries, err)
+	}
+}

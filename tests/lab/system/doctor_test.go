@@ -1,0 +1,92 @@
+//go:build guest
+
+package system
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"rdma_events/tests/lab/guest"
+	"rdma_events/tests/rig"
+)
+
+// finding is one check of `rdma-events doctor --json`.
+type finding struct{ Check, Subject, Status, Text, Fix string }
+
+// runDoctor returns what is not well, and holds the exit status to the report.
+func runDoctor(t *testing.T, prefix []string) (bad []finding) {
+	t.Helper()
+	line := append(append([]string{}, prefix...), rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events"), "doctor", "--json")
+	cmd := exec.CommandContext(t.Context(), line[0], line[1:]...)
+	out, err := cmd.Output()
+	var report struct {
+		Status string
+		Checks []finding
+	}
+	if unread := json.Unmarshal(out, &report); unread != nil {
+		t.Fatalf("%v: %v, %v:\n%s", line, err, unread, out)
+	}
+	if want := map[string]int{"ok": 0, "warn": 1, "fail": 2}[report.Status]; cmd.ProcessState.ExitCode() != want {
+		t.Errorf("report %s wants exit status %d, got %v", report.Status, want, err)
+	}
+	for _, f := range report.Checks {
+		t.Logf("%-4s %s %s: %s [%s]", f.Status, f.Check, f.Subject, f.Text, f.Fix)
+		if f.Status != "ok" {
+			bad = append(bad, f)
+		}
+	}
+	return bad
+}
+
+// mend runs the commands that the doctor gives, and wants it to find all well
+// after that.
+func mend(t *testing.T, prefix []string, check, status string) {
+	t.Helper()
+	bad := runDoctor(t, prefix)
+	found := false
+	for _, f := range bad {
+		found = found || f.Check == check && f.Status == status
+		if f.Check == check {
+			if out, err := exec.CommandContext(t.Context(), "sh", "-c", "sudo() { \"$@\"; }; "+f.Fix).CombinedOutput(); err != nil {
+				t.Errorf("%s: %v: %s", f.Fix, err, out)
+			}
+		}
+	}
+	if !found {
+		t.Errorf("want %s to be %s, got %v", check, status, bad)
+	}
+	guest.Eventually(t, "all is well again", 20*time.Second, func() bool { return len(runDoctor(t, prefix)) == 0 })
+}
+
+func TestTheDoctorFindsAGoodDeviceGood(t *testing.T) {
+	guest.RequireGuest(t)
+	guest.AddRxe(t, device, netdev)
+	for _, u := range users {
+		t.Run(u.name, func(t *testing.T) {
+			if bad := runDoctor(t, u.prefix); len(bad) > 0 {
+				t.Errorf("want all well, got %v", bad)
+			}
+		})
+	}
+	guest.DeleteLink(t, device) // nothing of it holds the device
+}
+
+func TestWhatTheDoctorSaysMends(t *testing.T) {
+	guest.RequireGuest(t)
+	guest.AddRxe(t, device, netdev)
+	for _, u := range users {
+		t.Run("a link that is down, as "+u.name, func(t *testing.T) {
+			guest.IP(t, "link", "set", netdev, "down")
+			mend(t, u.prefix, "ports", "warn")
+		})
+	}
+	t.Run("a node without permission", func(t *testing.T) {
+		if err := os.Chmod("/dev/infiniband/"+nodeOf(t, device), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		mend(t, users[1].prefix, "device_nodes", "fail")
+	})
+}

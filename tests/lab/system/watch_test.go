@@ -1,0 +1,93 @@
+//go:build guest
+
+package system
+
+import (
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"rdma_events/tests/lab/guest"
+	"rdma_events/tests/rig"
+)
+
+func shown(records []rig.Record, match func(rig.Record) bool) []rig.Record {
+	return slices.DeleteFunc(slices.Clone(records), func(r rig.Record) bool { return !match(r) })
+}
+
+func isOpened(r rig.Record) bool {
+	return r.Kind == "device" && r.Device == device && r.Reason == "ok"
+}
+
+func TestWatchShowsDropsAndNeverHoldsUpARemoval(t *testing.T) {
+	for _, u := range users {
+		t.Run(u.name, func(t *testing.T) {
+			guest.RequireGuest(t)
+			guest.AddRxe(t, device, netdev)
+			w := rig.StartWatch(t, u.prefix, "-probe")
+			opens := func(n int) func([]rig.Record) bool {
+				return func(r []rig.Record) bool { return len(shown(r, isOpened)) == n }
+			}
+			w.Await("the device is open", 30*time.Second, opens(1))
+			w.Await("a probe", 30*time.Second, func(r []rig.Record) bool {
+				return len(shown(r, func(r rig.Record) bool { return r.Probe != nil && r.Probe.Method == "rc_write" && r.Probe.WakeNS > 0 })) > 0
+			})
+
+			stamps, err := guest.FlapLink(t.Context(), netdev, guest.Flaps{Count: 10, Down: 40 * time.Millisecond, Period: 200 * time.Millisecond})
+			if err != nil {
+				t.Fatal(err)
+			}
+			requireDrops(t, w, stamps)
+
+			began := time.Now()
+			guest.DeleteLink(t, device)
+			within(t, "rdma link delete beside watch", time.Since(began), time.Second)
+			w.Await("the removal", 20*time.Second, func(r []rig.Record) bool {
+				return len(shown(r, func(r rig.Record) bool { return r.Kind == "device" && r.Reason == "removed" })) == 1
+			})
+			guest.AddLink(t, device, "rxe", netdev)
+			w.Await("the device is open again", 30*time.Second, opens(2))
+			guest.Inject(t, device, guest.SMChange, 1, 3)
+			w.Await("events of the new device", 20*time.Second, func(r []rig.Record) bool {
+				var n uint64
+				for _, one := range shown(r, func(r rig.Record) bool { return r.Event == "sm_change" }) {
+					n += one.Count
+				}
+				return n == 3
+			})
+			began = time.Now()
+			w.End(syscall.SIGINT)
+			within(t, "the end after Ctrl-C", time.Since(began), time.Second)
+		})
+	}
+}
+
+// requireDrops holds what was shown against when the link was changed.
+func requireDrops(t *testing.T, w *rig.Watch, stamps []guest.LinkChange) {
+	t.Helper()
+	up := func(r rig.Record) bool {
+		return r.Event == "port_active" && r.StateFrom == "down" && r.StateTo == "active"
+	}
+	drops := len(stamps) / 2
+	records := w.Await("all drops", 20*time.Second, func(r []rig.Record) bool { return len(shown(r, up)) == drops })
+	down := shown(records, func(r rig.Record) bool {
+		return r.Event == "port_err" && r.StateFrom == "active" && r.StateTo == "down"
+	})
+	if len(down) != drops {
+		t.Errorf("want %d drops, got %+v", drops, down)
+	}
+	var off []int64
+	for i, r := range shown(records, up) {
+		if r.Witness != "event" || r.Device != device || r.Port != 1 {
+			t.Errorf("want an event of %s port 1, got %+v", device, r)
+		}
+		want := time.Duration(middle(stamps[2*i+1]) - middle(stamps[2*i]))
+		off = append(off, (time.Duration(r.LastedNS) - want).Abs().Nanoseconds())
+	}
+	median := time.Duration(quantile(off, 0.5))
+	t.Logf("%d drops; how long they lasted is off by: median %v, worst %v", drops, median, time.Duration(quantile(off, 1)))
+	if median > 5*time.Millisecond {
+		t.Errorf("want half of the durations within 5 ms, got a median of %v", median)
+	}
+}
