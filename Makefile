@@ -5,6 +5,7 @@ SHELL := /bin/bash
 
 TELEGRAF := 1.39.3
 GOLANGCI := v2.11.4
+INFLUXDB := 1.8.3
 # FOR bounds `make run`, as in FOR=10s; empty: until Ctrl-C.
 FOR ?=
 
@@ -29,7 +30,7 @@ run: build $(TOOLS)/telegraf-$(TELEGRAF) ## real Telegraf with the plugin, line 
 	@scripts/run.sh "$(FOR)"
 
 .PHONY: test
-test: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) ## all tests: unit and contract with race detector, end to end, lab
+test: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) ## all tests: unit and contract with race detector, end to end, lab
 	go vet -tags 'lab guest' ./...
 	go test -race ./...
 	go test -tags lab -timeout 30m -v ./tests/lab
@@ -49,7 +50,7 @@ generate: $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc ## regenerate docs/
 	PATH="$(CURDIR)/$(TOOLS):$$PATH" go generate ./...
 
 .PHONY: setup setup-run setup-test
-setup: setup-test $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/golangci-lint-$(GOLANGCI) ## install what all targets need
+setup: setup-test $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) $(TOOLS)/golangci-lint-$(GOLANGCI) ## install what all targets need
 setup-run:
 	@scripts/packages.sh run
 setup-test:
@@ -63,6 +64,12 @@ $(TOOLS)/telegraf-$(TELEGRAF):
 	  github.com/influxdata/telegraf/cmd/telegraf@v$(TELEGRAF)
 	@mv $(TOOLS)/telegraf $@
 	@ln -sf telegraf-$(TELEGRAF) $(TOOLS)/telegraf
+$(TOOLS)/influxd-$(INFLUXDB):
+	@echo "building InfluxDB $(INFLUXDB) into $(TOOLS)" >&2
+	@GOBIN=$(CURDIR)/$(TOOLS) CGO_ENABLED=0 go install -trimpath -ldflags "-s -w -X main.version=$(INFLUXDB)" \
+	  github.com/influxdata/influxdb/cmd/influxd@v$(INFLUXDB)
+	@mv $(TOOLS)/influxd $@
+	@ln -sf influxd-$(INFLUXDB) $(TOOLS)/influxd
 $(TOOLS)/golangci-lint-$(GOLANGCI):
 	@echo "building golangci-lint $(GOLANGCI) into $(TOOLS)" >&2
 	@GOBIN=$(CURDIR)/$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)
