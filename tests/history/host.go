@@ -60,7 +60,7 @@ type host struct {
 
 func newHost(c *Config, of *Host, w io.Writer) (*host, error) {
 	h := &host{cfg: c, of: of, report: make(chan func([]hotplug.Found)), done: make(chan struct{})}
-	h.line.now, h.line.after = booted, h.flush
+	h.line = newTimeline(booted, h.flush)
 	h.random = rand.New(rand.NewPCG(uint64(of.Seed), key(of.Name)))
 	if err := h.load(); err != nil {
 		return nil, err
@@ -230,9 +230,9 @@ func (h *host) deliver(k *keeper, items ...watch.Item) {
 
 // close ends everything without another word to the monitor.
 func (h *host) close() {
-	h.line.after = func() {}
+	h.line.close()
 	for _, k := range h.keepers {
-		k.abandon()
+		close(k.left)
 	}
 	h.cancel()
 	<-h.done

@@ -62,15 +62,6 @@ func (k *keeper) Wake() {
 	}
 }
 
-// abandon ends the lanes and Run.
-func (k *keeper) abandon() {
-	if k.session != nil {
-		k.session.stop()
-	}
-	k.h.line.end(k.lane)
-	close(k.left)
-}
-
 // keep runs workers, one after another.
 func (k *keeper) keep() {
 	for {

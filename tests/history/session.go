@@ -53,10 +53,11 @@ func (s *session) run() (watch.Ended, bool) {
 		why := watch.EndedBy(err)
 		return *why, true
 	}
-	if !s.await() {
+	ok := s.await()
+	s.stop() // nobody counts in the ledger any more
+	if !ok {
 		return watch.Ended{}, false
 	}
-	s.stop()
 	if s.why.Reason == watch.ReasonRemoved {
 		if err := s.close(); err != nil {
 			s.why = watch.EndedBy(err)

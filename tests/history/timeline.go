@@ -15,6 +15,7 @@ type timeline struct {
 	now     int64
 	seq     uint64
 	queue   lanes
+	alive   map[*lane]struct{} // those not over
 	current *lane
 	after   func() // called after each step of a lane
 }
@@ -34,6 +35,10 @@ type lane struct {
 	limit int64 // how long wait waits, where the caller gives up before
 }
 
+func newTimeline(now int64, after func()) timeline {
+	return timeline{now: now, after: after, alive: map[*lane]struct{}{}}
+}
+
 // start adds a lane that begins at a moment.
 func (t *timeline) start(at int64, f func()) *lane {
 	l := &lane{index: -1}
@@ -46,6 +51,7 @@ func (t *timeline) start(at int64, f func()) *lane {
 		}()
 		f()
 	})
+	t.alive[l] = struct{}{}
 	t.rouse(l, at)
 	return l
 }
@@ -81,6 +87,7 @@ func (t *timeline) end(l *lane) {
 		return
 	}
 	l.over = true
+	delete(t.alive, l)
 	if l.index >= 0 {
 		heap.Remove(&t.queue, l.index)
 	}
@@ -90,6 +97,13 @@ func (t *timeline) end(l *lane) {
 	t.current = current
 }
 
+// close ends all lanes.
+func (t *timeline) close() {
+	for l := range t.alive {
+		t.end(l)
+	}
+}
+
 // run runs all lanes until a moment.
 func (t *timeline) run(until int64) {
 	for len(t.queue) > 0 && t.queue[0].at <= until {
@@ -97,6 +111,7 @@ func (t *timeline) run(until int64) {
 		t.now, t.current = l.at, l
 		if _, waits := l.next(); !waits {
 			l.over = true
+			delete(t.alive, l)
 		}
 		t.current = nil
 		t.after()
