@@ -8,6 +8,8 @@ GOLANGCI := v2.11.4
 INFLUXDB := 1.8.3
 # FOR bounds `make run`, as in FOR=10s; empty: until Ctrl-C.
 FOR ?=
+# ADDR is where the InfluxDB of `make stack` listens; empty: a free port of 127.0.0.1.
+ADDR ?=
 
 TOOLS := build/tools
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
@@ -34,6 +36,11 @@ test: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB
 	go vet -tags 'lab guest' ./...
 	go test -race ./...
 	go test -tags lab -timeout 30m -v ./tests/lab
+
+.PHONY: stack
+stack: build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) ## InfluxDB, Telegraf and simulated hosts to point a Grafana at; ADDR=127.0.0.1:8086
+	@go build -o build/stack ./tests/stack/cmd/stack
+	@build/stack -addr "$(ADDR)"
 
 .PHONY: lab
 lab: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) ## an interactive guest with a device, the plugin running and a prompt

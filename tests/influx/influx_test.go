@@ -2,6 +2,7 @@ package influx_test
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"strings"
@@ -98,4 +99,25 @@ func TestATakenPortIsReportedWithTheLog(t *testing.T) {
 func TestAMissingProgramIsReported(t *testing.T) {
 	_, err := influx.Open(context.Background(), influx.Config{Program: "/no/influxd", Dir: t.TempDir()})
 	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+func TestAWriterWritesInBatchesAndTheRestAtLast(t *testing.T) {
+	s := influx.Start(t)
+	require.NoError(t, s.CreateDatabase(t.Context(), "rdma"))
+	w := s.NewWriter(t.Context(), "rdma")
+	const lines = 60_000
+	for i := range lines {
+		_, err := fmt.Fprintf(w, "rdma_port,host=a,device=mlx5_0 flaps=%di,up=1i %d\n", i, 1_700_000_000_000_000_000+i)
+		require.NoError(t, err)
+	}
+	count := func() float64 {
+		got, err := s.Query(t.Context(), "rdma", "SELECT count(flaps) FROM rdma_port")
+		require.NoError(t, err)
+		n, _ := got[0].Numbers("count")
+		return n[0]
+	}
+	require.Greater(t, count(), 0.0)
+	require.Less(t, count(), float64(lines))
+	require.NoError(t, w.Flush())
+	require.EqualValues(t, lines, count())
 }

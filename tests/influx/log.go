@@ -1,8 +1,7 @@
 package influx
 
 import (
-	"bufio"
-	"io"
+	"bytes"
 	"regexp"
 	"strings"
 	"sync"
@@ -11,41 +10,46 @@ import (
 // keep is how many lines of the log are kept.
 const keep = 40
 
-// logTail reads the server's log: the end of it is kept for errors, and the
+// logTail takes the server's log: the end of it is kept for errors, and the
 // address that the kernel gave to the HTTP service stands in it.
 type logTail struct {
-	addr chan string // holds the address once it is known
+	listening *regexp.Regexp
+	addr      chan string // holds the address once it is known
 
 	mu    sync.Mutex
+	rest  []byte // of a line whose end has not come
 	lines []string
 }
 
-func newLogTail() *logTail { return &logTail{addr: make(chan string, 1)} }
-
-// read blocks until the log ends.
-func (l *logTail) read(r io.Reader) {
-	listening := regexp.MustCompile(`msg="Listening on HTTP".* addr=(\S+)`)
-	lines := bufio.NewScanner(r)
-	for lines.Scan() {
-		l.add(lines.Text())
-		if m := listening.FindStringSubmatch(lines.Text()); m != nil {
-			l.tell(m[1])
-		}
+func newLogTail() *logTail {
+	return &logTail{
+		listening: regexp.MustCompile(`msg="Listening on HTTP".* addr=(\S+)`),
+		addr:      make(chan string, 1),
 	}
-	// A line too long for the scanner is no reason to block the server.
-	_, _ = io.Copy(io.Discard, r)
 }
 
-func (l *logTail) tell(addr string) {
-	select {
-	case l.addr <- addr:
-	default:
+// Write implements io.Writer.
+func (l *logTail) Write(text []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rest = append(l.rest, text...)
+	for {
+		line, rest, whole := bytes.Cut(l.rest, []byte("\n"))
+		if !whole {
+			return len(text), nil
+		}
+		l.add(string(line))
+		l.rest = rest
 	}
 }
 
 func (l *logTail) add(line string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	if m := l.listening.FindStringSubmatch(line); m != nil {
+		select {
+		case l.addr <- m[1]:
+		default:
+		}
+	}
 	if len(l.lines) == keep {
 		l.lines = append(l.lines[:0], l.lines[1:]...)
 	}

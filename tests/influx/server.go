@@ -4,13 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
-	"syscall"
 	"time"
+
+	"rdma_events/tests/child"
 )
 
 // ErrExited is wrapped by Open when the server ended before it was ready; the
@@ -29,10 +28,9 @@ type Config struct {
 
 // Server is a running InfluxDB. Its methods may be called concurrently.
 type Server struct {
-	cmd  *exec.Cmd
-	log  *logTail
-	done chan struct{}
-	addr string
+	process *child.Process
+	log     *logTail
+	addr    string
 }
 
 // Open starts a server and blocks until it answers. The caller closes it; a
@@ -42,20 +40,15 @@ func Open(ctx context.Context, c Config) (*Server, error) {
 	if err := os.WriteFile(conf, []byte(c.text()), 0o600); err != nil {
 		return nil, fmt.Errorf("write configuration of influxd: %w", err)
 	}
-	s := &Server{log: newLogTail(), done: make(chan struct{})}
-	s.cmd = exec.Command(c.Program, "run", "-config", conf)
+	s := &Server{log: newLogTail()}
+	cmd := exec.Command(c.Program, "run", "-config", conf)
 	// INFLUXDB_* of the environment would change what is configured here.
-	s.cmd.Env = []string{"HOME=" + c.Dir, "PATH=" + os.Getenv("PATH")}
-	// Of its own process group: Ctrl-C is for who started it, who then stops it in order.
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	stderr, err := s.cmd.StderrPipe()
-	if err != nil {
-		return nil, fmt.Errorf("start influxd: %w", err)
+	cmd.Env = []string{"HOME=" + c.Dir, "PATH=" + os.Getenv("PATH")}
+	cmd.Stderr = s.log
+	var err error
+	if s.process, err = child.Start(cmd); err != nil {
+		return nil, err
 	}
-	if err := s.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start influxd: %w", err)
-	}
-	go s.attend(stderr)
 	if err := s.ready(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -83,17 +76,11 @@ bind-address = "127.0.0.1:0"
 `, filepath.Join(c.Dir, "meta"), filepath.Join(c.Dir, "data"), filepath.Join(c.Dir, "wal"), addr)
 }
 
-func (s *Server) attend(log io.Reader) {
-	defer close(s.done)
-	s.log.read(log)
-	_ = s.cmd.Wait() // whoever waits for done asks for the process's state
-}
-
 func (s *Server) ready(ctx context.Context) error {
 	select {
 	case s.addr = <-s.log.addr:
-	case <-s.done:
-		return fmt.Errorf("%w (%s): %s", ErrExited, s.cmd.ProcessState, s.log)
+	case <-s.process.Done():
+		return fmt.Errorf("%w (%s): %s", ErrExited, s.process.State(), s.log)
 	case <-ctx.Done():
 		return fmt.Errorf("wait for influxd: %w", ctx.Err())
 	}
@@ -108,35 +95,14 @@ func (s *Server) Addr() string { return s.addr }
 func (s *Server) URL() string { return "http://" + s.addr }
 
 // PID is the server's process.
-func (s *Server) PID() int { return s.cmd.Process.Pid }
+func (s *Server) PID() int { return s.process.PID() }
 
 // Done is closed when the server has exited.
-func (s *Server) Done() <-chan struct{} { return s.done }
+func (s *Server) Done() <-chan struct{} { return s.process.Done() }
 
 // Log returns the end of the server's log.
 func (s *Server) Log() string { return s.log.String() }
 
 // Close has the server write what it holds and waits until it has exited. It
 // may be called more than once. The error says that it had to be killed.
-func (s *Server) Close() error {
-	select {
-	case <-s.done:
-		return nil
-	default:
-	}
-	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("stop influxd: %w", err)
-	}
-	timer := time.NewTimer(stopTimeout)
-	defer timer.Stop()
-	select {
-	case <-s.done:
-		return nil
-	case <-timer.C:
-	}
-	if err := s.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("kill influxd: %w", err)
-	}
-	<-s.done
-	return fmt.Errorf("influxd did not stop within %s and was killed: %s", stopTimeout, strings.TrimSpace(s.log.String()))
-}
+func (s *Server) Close() error { return s.process.Stop(stopTimeout) }
