@@ -42,6 +42,13 @@ stack: build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) ## Influ
 	@go build -o build/stack ./tests/stack/cmd/stack
 	@build/stack -addr "$(ADDR)"
 
+.PHONY: test-schema
+test-schema: ## dashboards and alert rules against the types that Grafana publishes (needs npm)
+	@scripts/packages.sh schema
+	@npm --prefix tests/grafana/schema ci --silent --ignore-scripts
+	go test -tags schema -run Schema ./tests/grafana
+test-full: test-schema
+
 .PHONY: lab
 lab: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) ## an interactive guest with a device, the plugin running and a prompt
 	@go run ./tests/lab/cmd/lab shell
