@@ -1,0 +1,84 @@
+// Command gen writes the InfluxQL that keeps the plugin's metrics for long:
+// retention, and a continuous query for each measurement of the table of
+// metrics. `go generate ./assets/influxdb` runs it.
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+
+	"rdma_events/plugins/inputs/rdma_events"
+)
+
+func main() {
+	if err := os.WriteFile(os.Args[1], statements(rdma_events.Metrics()), 0o644); err != nil {
+		fmt.Fprintln(os.Stderr, "gen:", err)
+		os.Exit(1)
+	}
+}
+
+const head = `-- Generated from the table of metrics; do not edit. Retention and down-sampling in the database telegraf:
+-- raw points for a week, and one point in five minutes for a year under the same names in the policy "long".
+ALTER RETENTION POLICY "autogen" ON "telegraf" DURATION 7d SHARD DURATION 1d;
+CREATE RETENTION POLICY "long" ON "telegraf" DURATION 52w REPLICATION 1 SHARD DURATION 1w;
+`
+
+func statements(table []rdma_events.Metric) []byte {
+	var b bytes.Buffer
+	b.WriteString(head)
+	for i := range table {
+		query(&b, &table[i])
+	}
+	return b.Bytes()
+}
+
+// query writes a continuous query. It looks back a quarter of an hour, so that
+// what a Telegraf has held back while its network was away is still taken in.
+func query(b *bytes.Buffer, m *rdma_events.Metric) {
+	fmt.Fprintf(b, "CREATE CONTINUOUS QUERY \"%s_5m\" ON \"telegraf\" RESAMPLE FOR 15m BEGIN\n  SELECT ", m.Name)
+	var fields []string
+	for _, f := range m.Fields {
+		if !strings.Contains(f.Name, "<") { // unknown_<number> has no list
+			fields = append(fields, fmt.Sprintf("%s(\"%s\") AS \"%s\"", aggregate(m.Name, f), f.Name, f.Name))
+		}
+	}
+	for i, f := range fields {
+		switch {
+		case i == 0:
+		case i%4 == 0:
+			b.WriteString(",\n    ")
+		default:
+			b.WriteString(", ")
+		}
+		b.WriteString(f)
+	}
+	fmt.Fprintf(b, "\n  INTO \"telegraf\".\"long\".\"%s\" FROM \"telegraf\".\"autogen\".\"%s\" GROUP BY time(5m), *\nEND;\n", m.Name, m.Name)
+}
+
+// aggregate says what stands for the values of five minutes: of what is bad when
+// it is low the least, of what is bad when it is high the greatest, of counters
+// and names the last.
+func aggregate(measurement string, f rdma_events.Field) string {
+	switch f.Name {
+	case "up", "present", "open", "ok", "state":
+		return "min"
+	case "unacked", "rss_bytes", "worker_rss_bytes", "queue_length", "workers_stuck":
+		return "max"
+	}
+	happening := measurement == "rdma_async_event" || measurement == "rdma_port_change"
+	switch {
+	case happening && (f.Name == "count" || f.Name == "transitions"):
+		return "sum"
+	case f.Kind == rdma_events.String:
+		return "last"
+	case happening && f.Name == "first_ns":
+		return "min"
+	case happening && f.Unit == "ns", strings.HasSuffix(f.Name, "_max"), strings.HasSuffix(f.Name, "_p90"), strings.HasSuffix(f.Name, "_p99"):
+		return "max"
+	case strings.HasSuffix(f.Name, "_mean"), strings.HasSuffix(f.Name, "_p50"), strings.HasSuffix(f.Name, "_rate"):
+		return "mean"
+	}
+	return "last"
+}
