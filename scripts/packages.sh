@@ -4,6 +4,7 @@
 #   scripts/packages.sh run     compile and run the worker
 #   scripts/packages.sh test    the above, and all that the tests need
 #   scripts/packages.sh lab     the above, and the guest kernel's headers
+#   scripts/packages.sh preview draw the dashboards
 #
 # LAB_KERNEL names the kernel package of the lab's guest (default: linux-image-amd64).
 set -eu
@@ -46,9 +47,14 @@ packages="gcc libc6-dev libibverbs-dev ibverbs-providers"
 extra="make qemu-system-x86 busybox-static kmod iproute2 rdma-core ibverbs-utils"
 case $group in
 run) ;;
+preview)
+	packages="chromium fonts-inter"
+	# Who has Node from elsewhere keeps it: that of Debian would be in conflict with it.
+	command -v npm >/dev/null || packages="$packages nodejs npm"
+	;;
 test | lab) packages="$packages $extra" ;;
 *)
-	echo "usage: ${0##*/} run|test|lab" >&2
+	echo "usage: ${0##*/} run|test|lab|preview" >&2
 	exit 2
 	;;
 esac
@@ -59,7 +65,7 @@ if ! command -v apt-get >/dev/null; then
 fi
 
 refreshed=
-if [ "$group" != run ]; then
+if [ "$group" = test ] || [ "$group" = lab ]; then
 	if ! headers=$(headers_package); then
 		# A freshly made container has no package lists at all.
 		if can_be_root; then
@@ -88,7 +94,7 @@ if ! can_be_root; then
 fi
 [ -n "$refreshed" ] || refresh
 # The lists just fetched may name a newer kernel than the one asked for above.
-if [ "$group" != run ]; then
+if [ "$group" = test ] || [ "$group" = lab ]; then
 	newer=$(headers_package)
 	if [ "$newer" != "$headers" ]; then
 		missing="$(echo " $missing " | sed "s/ $headers / /") $newer"

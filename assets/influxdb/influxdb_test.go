@@ -70,7 +70,7 @@ func TestWhatIsKeptForLongSumsUpToWhatWas(t *testing.T) {
 // made short here.
 func TestTheServerRunsThem(t *testing.T) {
 	s := open(t)
-	quick := strings.NewReplacer("time(5m)", "time(1s)", "RESAMPLE FOR 15m", "RESAMPLE FOR 30m").Replace(influxdb.Downsampling)
+	quick := strings.NewReplacer("time(5m)", "time(1s)", "RESAMPLE FOR 10m", "RESAMPLE FOR 30m").Replace(influxdb.Downsampling)
 	_, err := s.Query(t.Context(), "", quick)
 	require.NoError(t, err)
 	now := time.Now()

@@ -27,6 +27,7 @@ type Plan struct {
 	Dir            string // keeps the database and how far it is filled
 	Hosts, Devices int
 	Interval       time.Duration // Telegraf's
+	Exact          bool          // raw points are stamped with whole intervals
 	Seed           int64
 }
 
@@ -51,7 +52,7 @@ type span struct {
 
 func (p *progress) spans() []span {
 	return []span{
-		{"raw hour", "autogen", time.Hour, p.Plan.Interval, time.Second, false, &p.Raw},
+		{"raw hour", "autogen", time.Hour, p.Plan.Interval, time.Second, p.Plan.Exact, &p.Raw},
 		{"down-sampled day", longName, 24 * time.Hour, 5 * time.Minute, 30 * time.Second, true, &p.Long},
 	}
 }

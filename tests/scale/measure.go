@@ -87,14 +87,14 @@ func table(all []answer) string {
 // how long each takes.
 func keep(ctx context.Context, db *influx.Server, end time.Time, say func(string, ...any)) error {
 	var whole time.Duration
-	for _, statement := range influxdb.Selects(end.Add(-15*time.Minute), end) {
+	for _, statement := range influxdb.Selects(end.Add(-10*time.Minute), end) {
 		began := time.Now()
 		if _, err := db.Query(ctx, "", statement); err != nil {
 			return err
 		}
 		whole += time.Since(began)
 	}
-	say("continuous queries, all, for the last 15 minutes: %.1f s\n", whole.Seconds())
+	say("continuous queries, all, for the last 10 minutes: %.1f s\n", whole.Seconds())
 	return nil
 }
 

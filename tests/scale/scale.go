@@ -18,6 +18,9 @@ import (
 // than Limit.
 var ErrSlow = errors.New("a query of the Fleet dashboard is too slow")
 
+// cold makes the server compact at once what others have for four hours or more.
+const cold = 10 * time.Second
+
 // Limit is how long a query may take.
 const Limit = 2 * time.Second
 
@@ -42,7 +45,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err != nil {
 		return err
 	}
-	db, err := influx.Open(ctx, influx.Config{Program: filepath.Join(c.Root, "build/tools/influxd"), Dir: dir})
+	db, err := influx.Open(ctx, influx.Config{Program: filepath.Join(c.Root, "build/tools/influxd"), Dir: dir, Cold: cold})
 	if err != nil {
 		return err
 	}
@@ -63,7 +66,33 @@ func Run(ctx context.Context, c Config) (err error) {
 		say("not full yet: run it again\n")
 		return nil
 	}
+	if err := settle(ctx, dir); err != nil {
+		return err
+	}
 	return c.measure(ctx, db, p, say)
+}
+
+// settle waits until the server has compacted what was written: the files stay
+// as they are for a while.
+func settle(ctx context.Context, dir string) error {
+	poll := time.NewTicker(time.Second)
+	defer poll.Stop()
+	last, same := int64(0), 0
+	for same < int(2*cold/time.Second) {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-poll.C:
+		}
+		now, err := size(dir)
+		if err != nil && !errors.Is(err, os.ErrNotExist) { // compaction removes files
+			return err
+		}
+		if same++; now != last {
+			last, same = now, 0
+		}
+	}
+	return nil
 }
 
 // prepare makes database and retention policy. Continuous queries are dropped

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"rdma_events/plugins/inputs/rdma_events"
@@ -34,14 +35,14 @@ func statements(table []rdma_events.Metric) []byte {
 	return b.Bytes()
 }
 
-// query writes a continuous query. It looks back a quarter of an hour, so that
-// what a Telegraf has held back while its network was away is still taken in.
+// query writes a continuous query. It computes a bucket twice, so that
+// what Telegraf writes a moment after the bucket has ended is taken in.
 func query(b *bytes.Buffer, m *rdma_events.Metric) {
-	fmt.Fprintf(b, "CREATE CONTINUOUS QUERY \"%s_5m\" ON \"telegraf\" RESAMPLE FOR 15m BEGIN\n  SELECT ", m.Name)
+	fmt.Fprintf(b, "CREATE CONTINUOUS QUERY \"%s_5m\" ON \"telegraf\" RESAMPLE FOR 10m BEGIN\n  SELECT ", m.Name)
 	var fields []string
 	for _, f := range m.Fields {
 		if !strings.Contains(f.Name, "<") { // unknown_<number> has no list
-			fields = append(fields, fmt.Sprintf("%s(\"%s\") AS \"%s\"", aggregate(m.Name, f), f.Name, f.Name))
+			fields = append(fields, fmt.Sprintf(aggregate(m.Name, f)+` AS "%[1]s"`, f.Name))
 		}
 	}
 	for i, f := range fields {
@@ -57,28 +58,53 @@ func query(b *bytes.Buffer, m *rdma_events.Metric) {
 	fmt.Fprintf(b, "\n  INTO \"telegraf\".\"long\".\"%s\" FROM \"telegraf\".\"autogen\".\"%s\" GROUP BY time(5m), *\nEND;\n", m.Name, m.Name)
 }
 
+// The aggregates, as formats. They keep a field's type; mean is for floats.
+const (
+	least    = `min("%[1]s")`
+	greatest = `max("%[1]s")`
+	latest   = `last("%[1]s")`
+	total    = `sum("%[1]s")`
+	mean     = `mean("%[1]s")`
+	median   = `percentile("%[1]s", 50)`
+)
+
 // aggregate says what stands for the values of five minutes: of what is bad when
 // it is low the least, of what is bad when it is high the greatest, of counters
 // and names the last.
 func aggregate(measurement string, f rdma_events.Field) string {
+	if measurement == "rdma_async_event" || measurement == "rdma_port_change" {
+		return ofHappening(f)
+	}
 	switch f.Name {
 	case "up", "present", "open", "ok", "state":
-		return "min"
+		return least
 	case "unacked", "rss_bytes", "worker_rss_bytes", "queue_length", "workers_stuck":
-		return "max"
+		return greatest
 	}
-	happening := measurement == "rdma_async_event" || measurement == "rdma_port_change"
 	switch {
-	case happening && (f.Name == "count" || f.Name == "transitions"):
-		return "sum"
-	case f.Kind == rdma_events.String:
-		return "last"
-	case happening && f.Name == "first_ns":
-		return "min"
-	case happening && f.Unit == "ns", strings.HasSuffix(f.Name, "_max"), strings.HasSuffix(f.Name, "_p90"), strings.HasSuffix(f.Name, "_p99"):
-		return "max"
-	case strings.HasSuffix(f.Name, "_mean"), strings.HasSuffix(f.Name, "_p50"), strings.HasSuffix(f.Name, "_rate"):
-		return "mean"
+	case hasSuffix(f.Name, "_max", "_p90", "_p99"):
+		return greatest
+	case hasSuffix(f.Name, "_mean", "_p50"):
+		return median
+	case hasSuffix(f.Name, "_rate"):
+		return mean
 	}
-	return "last"
+	return latest
+}
+
+// ofHappening is aggregate for points that are written when something happens.
+func ofHappening(f rdma_events.Field) string {
+	switch {
+	case f.Name == "count", f.Name == "transitions":
+		return total
+	case f.Name == "first_ns":
+		return least
+	case f.Unit == "ns":
+		return greatest
+	}
+	return latest
+}
+
+func hasSuffix(name string, suffixes ...string) bool {
+	return slices.ContainsFunc(suffixes, func(s string) bool { return strings.HasSuffix(name, s) })
 }

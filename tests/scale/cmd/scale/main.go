@@ -21,6 +21,7 @@ func main() {
 	flag.IntVar(&c.Plan.Hosts, "hosts", 1000, "hosts")
 	flag.IntVar(&c.Plan.Devices, "devices", 8, "devices of a host")
 	flag.DurationVar(&c.Plan.Interval, "interval", 10*time.Second, "Telegraf's interval")
+	flag.BoolVar(&c.Plan.Exact, "exact", false, "stamp raw points with whole intervals")
 	flag.Int64Var(&c.Plan.Seed, "seed", 1, "of what happens")
 	flag.DurationVar(&c.For, "for", 0, "how long to fill at most (default until it is full)")
 	flag.BoolVar(&c.Measure, "measure", false, "measure even when it is not full")
