@@ -166,13 +166,14 @@ func probeRules() []rule {
 				{query: `SELECT mean("wake_ns_p99") AS "p99" FROM {rdma_cq_probe} WHERE {filter} GROUP BY ` + byProbe, from: 5 * time.Minute},
 				{
 					query: `SELECT mean("wake_ns_p99") AS "p99" FROM {rdma_cq_probe} WHERE {filter} GROUP BY ` + byProbe,
-					from:  6 * time.Hour, to: 15 * time.Minute,
+					from:  6 * time.Hour, to: time.Hour,
 				},
 			},
-			when:   "$RA > 5 * $RB && $RA > 200000",
-			fires:  "For ten minutes the 99th percentile of wake-up latency has been above five times its mean of the six hours before, and above 200 us.",
-			quiet:  "Probes without a past; latencies below 200 us, where five times little is little.",
-			clears: "When it is fast again; or after about an hour, when slow has become its past: look at the graph then.",
+			when: "$RA > 5 * $RB && $RA > 200000",
+			fires: "For ten minutes the 99th percentile of wake-up latency has been above five times its mean of the five hours that ended an hour " +
+				"ago, and above 200 us.",
+			quiet:  "Probes whose method has been in use for less than an hour; latencies below 200 us, where five times little is little.",
+			clears: "When it is fast again; or after about two hours, when slow has become its past: look at the graph then.",
 			do: []string{
 				"Device dashboard: one vector, or all? All devices of the host?",
 				"What has changed on the CPU of that interrupt: load, power governor, idle states, a virtual machine's neighbours?",

@@ -1,0 +1,131 @@
+package grafana
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/grafana"
+	"rdma_events/tests/influx"
+)
+
+const root = "../.."
+
+func start() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
+
+// spans are when a rule fired on a host, in evaluations.
+type spans map[string]map[string][]time.Duration // rule, host
+
+func TestEveryRuleFiresOnItsFaultsAndOnNothingElse(t *testing.T) {
+	src := Source{Server: influx.Start(t), Database: "telegraf"}
+	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
+	for _, f := range faults() {
+		for _, c := range f.histories(start()) {
+			var lines bytes.Buffer
+			require.NoError(t, c.Write(t.Context(), &lines), f.name)
+			require.NoError(t, src.Server.Write(t.Context(), src.Database, &lines), f.name)
+		}
+	}
+	requireHealthyHour(t, src)
+	file, err := Rules(root)
+	require.NoError(t, err)
+	fired := spans{}
+	intervals := map[string]time.Duration{}
+	for _, g := range file.Groups {
+		for _, r := range g.Rules {
+			fired[r.UID], intervals[r.UID] = watch(t, src, &r, &g)
+		}
+	}
+	for _, f := range faults() {
+		t.Run(f.name, func(t *testing.T) { f.check(t, fired, intervals) })
+	}
+}
+
+// requireHealthyHour makes sure that what stays quiet does so on real data.
+func requireHealthyHour(t *testing.T, src Source) {
+	t.Helper()
+	for measurement, field := range map[string]string{
+		"rdma_port": "up", "rdma_async": "read", "rdma_cq_probe": "wake_ns_p99", "rdma_device": "open", "rdma_collector": "uptime_ns",
+	} {
+		got, err := src.Query(t.Context(), fmt.Sprintf(`SELECT count(%q) AS "n" FROM %q WHERE "host" = 'healthy' AND time < '%s'`,
+			field, measurement, start().Add(healthy).Format(time.RFC3339)))
+		require.NoError(t, err)
+		require.Len(t, got, 1, measurement)
+		n, _ := got[0].Numbers("n")
+		require.GreaterOrEqual(t, n[0], 358.0, "%s: an hour at ten seconds", measurement)
+	}
+}
+
+// watch evaluates a rule from the tenth minute to the end and returns when it
+// fired on which host.
+func watch(t *testing.T, src Source, r *grafana.Rule, g *grafana.Group) (map[string][]time.Duration, time.Duration) {
+	t.Helper()
+	w, err := NewWatcher(r, g)
+	require.NoError(t, err)
+	fired := map[string][]time.Duration{}
+	for at := 5 * time.Minute; at <= end; at += w.Interval() {
+		require.NoError(t, w.Evaluate(t.Context(), src, start().Add(at)))
+		for _, labels := range w.In(Firing) {
+			requireLabels(t, r, labels)
+			fired[labels["host"]] = append(fired[labels["host"]], at)
+		}
+	}
+	return fired, w.Interval()
+}
+
+// requireLabels makes sure that every label a summary speaks of is there.
+func requireLabels(t *testing.T, r *grafana.Rule, labels map[string]string) {
+	t.Helper()
+	for _, name := range labelsOf(r) {
+		require.NotEmpty(t, labels[name], "%s: label %s", r.UID, name)
+	}
+}
+
+func (f *fault) check(t *testing.T, fired spans, intervals map[string]time.Duration) {
+	expected := map[string]firing{}
+	for _, want := range f.fires {
+		expected["rdma-"+want.rule] = want
+	}
+	for _, uid := range slices.Sorted(maps.Keys(fired)) {
+		got := fired[uid][f.name]
+		want, ok := expected[uid]
+		if !ok {
+			require.Empty(t, got, "%s is to stay quiet", uid)
+			continue
+		}
+		require.NotEmpty(t, got, "%s is to fire", uid)
+		slack, interval := 2*intervals[uid]+time.Minute, intervals[uid]
+		first, last := got[0], got[len(got)-1]
+		t.Logf("%s fires from %v to %v", uid, first, last)
+		require.GreaterOrEqual(t, first, max(want.from, 5*time.Minute), "%s: too early", uid)
+		require.LessOrEqual(t, first, max(want.from, 5*time.Minute)+slack, "%s: too late", uid)
+		till := want.till
+		if till == 0 {
+			till = end
+		}
+		require.InDelta(t, till.Minutes(), last.Minutes(), slack.Minutes(), "%s: end", uid)
+		require.Len(t, got, int((last-first)/interval)+1, "%s: without a gap", uid)
+	}
+}
+
+func TestWithoutAnyDataOnlyTheSilenceIsTold(t *testing.T) {
+	src := Source{Server: influx.Start(t), Database: "telegraf"}
+	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
+	file, err := Rules(root)
+	require.NoError(t, err)
+	for _, g := range file.Groups {
+		for _, r := range g.Rules {
+			w, err := NewWatcher(&r, &g)
+			require.NoError(t, err)
+			for i := range 4 {
+				require.NoError(t, w.Evaluate(t.Context(), src, start().Add(time.Duration(i)*w.Interval())))
+			}
+			require.Equal(t, r.UID == "rdma-plugin-silent", len(w.In(Firing)) > 0, r.UID)
+		}
+	}
+}
