@@ -58,6 +58,17 @@ scale: build $(TOOLS)/influxd-$(INFLUXDB) ## fill an InfluxDB as 1,000 hosts wou
 	@go build -o build/scale-bin ./tests/scale/cmd/scale
 	@build/scale-bin -dir build/scale
 
+.PHONY: test-schema
+test-schema: ## dashboards and alert rules against the types that Grafana publishes (needs npm)
+	@scripts/packages.sh schema
+	@npm --prefix tests/grafana/schema ci --silent --ignore-scripts
+	go test -tags schema -run Schema ./tests/grafana
+test-full: test-schema
+
+.PHONY: grafana-test
+grafana-test: build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) ## import all into your Grafana: GRAFANA_URL, GRAFANA_TOKEN
+	go test -tags grafana -run RealGrafana -v -count 1 -timeout 15m ./tests/grafana
+
 .PHONY: lab
 lab: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) ## an interactive guest with a device, the plugin running and a prompt
 	@go run ./tests/lab/cmd/lab shell

@@ -9,10 +9,11 @@ const documentHead = `<!-- Made by go generate ./assets/gen; do not edit. -->
 # Alerts
 
 The rules of [assets/alerts/rdma_events.yaml](../assets/alerts/rdma_events.yaml): what each means and what to do.
-They are for Grafana's file provisioning, version 11 or newer, with the data in an InfluxDB that speaks InfluxQL.
+They are for Grafana's file provisioning and the data in an InfluxDB that speaks InfluxQL; [dashboards](dashboards.md) says with what
+they were tested, and with what not.
 
 ` + "```sh" + `
-sudo cp assets/datasources/rdma_events.yaml /etc/grafana/provisioning/datasources/   # edit the address first
+sudo cp assets/datasources/rdma_events.yaml /etc/grafana/provisioning/datasources/   # edit its address and database
 sudo cp assets/alerts/rdma_events.yaml /etc/grafana/provisioning/alerting/
 ` + "```" + `
 

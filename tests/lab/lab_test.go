@@ -29,6 +29,7 @@ var guestBinaries = []guestBinary{
 	{pkg: "./internal/verbs", tests: "^TestNativeBackend"},
 	{pkg: "./internal/hotplug", tests: "^TestOnARealKernel"},
 	{pkg: "./tests/lab/system"},
+	{pkg: "./tests/grafana", tests: "^TestOnARealDevice"},
 }
 
 // programs are handed to the tests by these variables, when they have been built.
@@ -36,6 +37,7 @@ var programs = map[string]string{
 	"RDMA_EVENTS_BIN":    "build/rdma-events",
 	"RDMA_EVENTS_WORKER": "build/rdma-events-worker",
 	"TELEGRAF_BIN":       "build/tools/telegraf",
+	"INFLUXD_BIN":        "build/tools/influxd",
 }
 
 var root = sync.OnceValues(func() (string, error) { return filepath.Abs("../..") })

@@ -24,6 +24,8 @@ type Config struct {
 	Prefix []string
 	// RestartDelay is execd's; "10s" when empty.
 	RestartDelay string
+	// More is added to Telegraf's configuration, as outputs and tags.
+	More string
 }
 
 // Telegraf is a running Telegraf with the plugin under it.
@@ -137,7 +139,7 @@ func (r *Telegraf) telegrafConf(c Config) string {
 [[outputs.file]]
   files = [%q]
   data_format = "influx"
-`, interval, Program(r.t, "RDMA_EVENTS_BIN", "rdma-events"), r.path("rdma_events.conf"), delay, r.path("out"))
+%s`, interval, Program(r.t, "RDMA_EVENTS_BIN", "rdma-events"), r.path("rdma_events.conf"), delay, r.path("out"), c.More)
 }
 
 func (r *Telegraf) path(name string) string { return filepath.Join(r.dir, name) }
