@@ -78,7 +78,8 @@ func aggregate(measurement string, f rdma_events.Field) string {
 	switch f.Name {
 	case "up", "present", "open", "ok", "state":
 		return least
-	case "unacked", "rss_bytes", "worker_rss_bytes", "queue_length", "workers_stuck":
+	case "unacked", "rss_bytes", "worker_rss_bytes", "queue_length", "workers_stuck",
+		"devices_missing", "devices_unwatched", "ports_down":
 		return greatest
 	}
 	switch {

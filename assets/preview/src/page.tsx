@@ -2,12 +2,13 @@
 // takes the light theme.
 
 import {
-  applyFieldOverrides,
   createTheme,
   dateTime,
   FieldType,
+  getDisplayProcessor,
   getFieldDisplayValues,
   type DataFrame,
+  type Field,
   type GrafanaTheme2,
   ThemeContext,
   toDataFrame,
@@ -31,42 +32,30 @@ const cell = { w: (width + gap) / 24, h: 30 + gap };
 const picture = window.picture;
 const theme = createTheme({ colors: { mode: location.hash === '#light' ? 'light' : 'dark' } });
 
-function frame(s: Series): DataFrame {
+// A field looks as the panel's fieldConfig says. Grafana applies it by a registry
+// that only the whole of it fills; without overrides, the defaults are all.
+function frame(s: Series, index: number, d: Drawn): DataFrame {
   const type = s.values.some((v) => typeof v === 'string') ? FieldType.string : FieldType.number;
-  return toDataFrame({
-    name: s.name,
-    fields: [
-      { name: 'Time', type: FieldType.time, values: s.times },
-      { name: 'Value', type, values: s.values, config: { displayNameFromDS: s.name } },
-    ],
-  });
+  const value: Field = {
+    name: 'Value',
+    type,
+    values: s.values,
+    config: { ...d.panel.fieldConfig.defaults, displayNameFromDS: s.name },
+    state: { seriesIndex: index },
+  };
+  value.display = getDisplayProcessor({ field: value, theme, timeZone: 'utc' });
+  return { ...toDataFrame({ name: s.name, fields: [{ name: 'Time', type: FieldType.time, values: s.times }, value] }) };
 }
 
 function frames(d: Drawn): DataFrame[] {
-  return applyFieldOverrides({
-    data: d.series.map(frame),
-    fieldConfig: d.panel.fieldConfig,
-    replaceVariables: (text) => text,
-    theme,
-    timeZone: 'utc',
-    fieldConfigRegistry: undefined,
-  });
-}
-
-// The panel's own options reach the lines through config.custom, which
-// applyFieldOverrides fills only from a registry of the panel's plugin.
-function withCustom(data: DataFrame[], d: Drawn): DataFrame[] {
-  for (const f of data.flatMap((one) => one.fields)) {
-    f.config.custom = { ...d.panel.fieldConfig.defaults.custom, ...f.config.custom };
-  }
-  return data;
+  return d.series.map((s, i) => frame(s, i, d));
 }
 
 function Lines({ d, w, h }: { d: Drawn; w: number; h: number }) {
   const range = { from: dateTime(picture.from), to: dateTime(picture.to) };
   return (
     <TimeSeries
-      frames={withCustom(frames(d), d)}
+      frames={frames(d)}
       timeRange={{ ...range, raw: range }}
       timeZone="utc"
       width={w}
