@@ -16,6 +16,8 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 COMMIT := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 TELEGRAF_TAGS := custom,inputs.execd,inputs.internal,outputs.file,outputs.discard,outputs.influxdb,parsers.influx,serializers.influx
+# For the check of assets/telegraf alone; Kafka would make the other one a third larger.
+KAFKA_TAGS := custom,inputs.execd,inputs.kafka_consumer,outputs.kafka,outputs.influxdb,parsers.influx,serializers.influx
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=false,$(GOFLAGS))
 
 .PHONY: help
@@ -32,7 +34,7 @@ run: build $(TOOLS)/telegraf-$(TELEGRAF) ## real Telegraf with the plugin, line 
 	@scripts/run.sh "$(FOR)"
 
 .PHONY: test
-test: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) ## all tests: unit and contract with race detector, end to end, lab
+test: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) $(TOOLS)/telegraf-kafka-$(TELEGRAF) ## all tests: unit and contract with race detector, end to end, lab
 	go vet -tags 'lab guest schema grafana' ./...
 	go test -race ./...
 	go test -tags lab -timeout 30m -v ./tests/lab
@@ -41,6 +43,20 @@ test: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB
 stack: build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) ## InfluxDB, Telegraf and simulated hosts to point a Grafana at; ADDR=127.0.0.1:8086
 	@go build -o build/stack ./tests/stack/cmd/stack
 	@build/stack -addr "$(ADDR)"
+
+.PHONY: preview
+preview: $(TOOLS)/influxd-$(INFLUXDB) ## draw the dashboards' panels into docs/pictures, without a Grafana (needs npm and Chromium)
+	@scripts/packages.sh preview
+	@npm --prefix assets/preview ci --silent
+	@npm --prefix assets/preview run --silent check
+	@npm --prefix assets/preview run --silent build
+	@mkdir -p docs/pictures
+	@go run ./tests/preview/cmd/preview docs/pictures
+
+.PHONY: scale
+scale: build $(TOOLS)/influxd-$(INFLUXDB) ## fill an InfluxDB as 1,000 hosts would, and time the Fleet dashboard on it (10 minutes, 5 GB)
+	@go build -o build/scale-bin ./tests/scale/cmd/scale
+	@build/scale-bin -dir build/scale
 
 .PHONY: test-schema
 test-schema: ## dashboards and alert rules against the types that Grafana publishes (needs npm)
@@ -68,7 +84,7 @@ generate: $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc ## regenerate docs/
 	PATH="$(CURDIR)/$(TOOLS):$$PATH" go generate ./...
 
 .PHONY: setup setup-run setup-test
-setup: setup-test $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) $(TOOLS)/golangci-lint-$(GOLANGCI) ## install what all targets need
+setup: setup-test $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/telegraf-kafka-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) $(TOOLS)/golangci-lint-$(GOLANGCI) ## install what all targets need
 setup-run:
 	@scripts/packages.sh run
 setup-test:
@@ -82,6 +98,14 @@ $(TOOLS)/telegraf-$(TELEGRAF):
 	  github.com/influxdata/telegraf/cmd/telegraf@v$(TELEGRAF)
 	@mv $(TOOLS)/telegraf $@
 	@ln -sf telegraf-$(TELEGRAF) $(TOOLS)/telegraf
+$(TOOLS)/telegraf-kafka-$(TELEGRAF):
+	@echo "building Telegraf $(TELEGRAF) with Kafka into $(TOOLS)" >&2
+	@GOBIN=$(CURDIR)/$(TOOLS)/kafka CGO_ENABLED=0 go install -trimpath -tags "$(KAFKA_TAGS)" \
+	  -ldflags "-s -w -X github.com/influxdata/telegraf/internal.Version=$(TELEGRAF)" \
+	  github.com/influxdata/telegraf/cmd/telegraf@v$(TELEGRAF)
+	@mv $(TOOLS)/kafka/telegraf $@
+	@rmdir $(TOOLS)/kafka
+	@ln -sf telegraf-kafka-$(TELEGRAF) $(TOOLS)/telegraf-kafka
 $(TOOLS)/influxd-$(INFLUXDB):
 	@echo "building InfluxDB $(INFLUXDB) into $(TOOLS)" >&2
 	@GOBIN=$(CURDIR)/$(TOOLS) CGO_ENABLED=0 go install -trimpath -ldflags "-s -w -X main.version=$(INFLUXDB)" \

@@ -5,6 +5,7 @@
 #   scripts/packages.sh test    the above, and all that the tests need
 #   scripts/packages.sh lab     the above, and the guest kernel's headers
 #   scripts/packages.sh schema  hold dashboards against Grafana's schemas
+#   scripts/packages.sh preview draw the dashboards
 #
 # LAB_KERNEL names the kernel package of the lab's guest (default: linux-image-amd64).
 set -eu
@@ -47,14 +48,15 @@ packages="gcc libc6-dev libibverbs-dev ibverbs-providers"
 extra="make qemu-system-x86 busybox-static kmod iproute2 rdma-core ibverbs-utils"
 case $group in
 run) ;;
-schema)
+schema | preview)
 	packages=
+	[ "$group" = schema ] || packages="chromium fonts-inter"
 	# Who has Node from elsewhere keeps it: that of Debian would be in conflict with it.
-	command -v npm >/dev/null || packages="nodejs npm"
+	command -v npm >/dev/null || packages="$packages nodejs npm"
 	;;
 test | lab) packages="$packages $extra" ;;
 *)
-	echo "usage: ${0##*/} run|test|lab|schema" >&2
+	echo "usage: ${0##*/} run|test|lab|schema|preview" >&2
 	exit 2
 	;;
 esac

@@ -88,7 +88,7 @@ func (b *board) fleetCounts() {
 			"find the device in the table of slow probes; look at its interrupts' CPUs and their power states.",
 			"cable and fabric: a probe's queue pair is connected to itself.",
 		},
-		queries: []query{{text: `SELECT max("wake_ns_p99") AS "p99" FROM {rdma_cq_probe} WHERE {filter}`}},
+		queries: []query{{text: `SELECT max("wake_ns_p99") AS "p99" FROM {rdma_host} WHERE {filter}`}},
 	}, "-", thresholds("green", level{1e6, "yellow"}, level{1e7, "red"}))
 }
 
@@ -149,7 +149,7 @@ func (b *board) fleetTables() {
 		"The ten ports with the most flaps (active, not active, active again) in the dashboard's range.",
 		"a flap.",
 		"follow the device's link; a single port: cable, transceiver; all ports of a switch: the switch.",
-		"flaps closer together than 5 ms, and what happened while no plugin ran.",
+		"flaps closer together than 5 ms, and what happened while no plugin ran; after a restart within the range, those before or after it, whichever are more.",
 	})
 	b.top("Lost events", "lost_events", "rdma_cq_probe", `"host", "device", "vector"`, help{
 		"The ten completion vectors with the most probe rounds whose completion came without its event.",
@@ -184,7 +184,9 @@ func (b *board) silentHosts() {
 	b.first(20, grafana.Transform{ID: "sortBy", Options: map[string]any{"sort": []map[string]any{{"field": "Time", "desc": false}}}})
 }
 
-// top adds a table of the ten greatest growths of a counter.
+// top adds a table of the ten greatest growths of a counter. Differences from
+// point to point would cost seconds over thousands of devices; max - first reads
+// the same points in a tenth of that.
 func (b *board) top(title, field, measurement, by string, h help) {
 	third := map[string]column{`"host", "device", "vector"`: {name: "vector"}}[by]
 	if third.name == "" {
@@ -193,7 +195,8 @@ func (b *board) top(title, field, measurement, by string, h help) {
 	b.table(panel{
 		title: title, width: 6, height: 8, help: h,
 		queries: []query{{text: `SELECT top("` + field + `", ` + by + `, 10) AS "` + field + `" FROM (` +
-			sum(field, measurement, "", by) + `) WHERE "` + field + `" > 0 AND $timeFilter`}},
+			`SELECT max("` + field + `") - first("` + field + `") AS "` + field + `" FROM {` + measurement + `} WHERE {filter} GROUP BY ` +
+			series[measurement] + `) WHERE "` + field + `" > 0 AND $timeFilter`}},
 	}, deviceLink, column{name: "host"}, column{name: "device"}, third, column{name: field, title: "count", red: true})
 }
 
@@ -225,9 +228,9 @@ func (b *board) fleetHistory() {
 			{alias: "reporting", text: `SELECT count("uptime") AS "hosts" FROM (SELECT last("uptime_ns") AS "uptime"
 				FROM {rdma_collector} WHERE {filter} GROUP BY time($__interval), "host" fill(none))
 				WHERE $timeFilter GROUP BY time($__interval) fill(none)`},
-			{alias: "port down", text: hostsWith("up", "rdma_port", ` AND "expected" != 'down'`)},
-			{alias: "device missing", text: hostsWith("present", "rdma_device", ` AND "reason" != 'renamed'`)},
-			{alias: "device not watched", text: hostsWith("open", "rdma_device", ` AND "reason" != 'renamed'`)},
+			{alias: "port down", text: hostsWith("ports_down")},
+			{alias: "device missing", text: hostsWith("devices_missing")},
+			{alias: "device not watched", text: hostsWith("devices_unwatched")},
 		},
 	}, lines, nil)
 	b.series(panel{
@@ -260,30 +263,29 @@ func (b *board) fleetHistory() {
 			"look at the ports that flap.",
 			"flaps closer together than 5 ms.",
 		},
-		queries: []query{{alias: "flaps", text: sum("flaps", "rdma_port", "", "time($__interval) fill(0)")}},
+		queries: []query{{alias: "flaps", text: sum("flaps", "rdma_host", "", "time($__interval) fill(0)")}},
 	}, bars, nil)
 }
 
-// hostsWith counts in each interval the hosts where the least value of a field
-// that is 1 or 0 was 0.
-func hostsWith(field, measurement, conditions string) string {
-	return `SELECT count("v") - sum("v") AS "hosts" FROM (SELECT min("` + field + `") AS "v" FROM {` + measurement + `}
-		WHERE {filter}` + conditions + ` GROUP BY time($__interval), "host" fill(none))
-		WHERE $timeFilter GROUP BY time($__interval) fill(none)`
+// hostsWith counts in each interval the hosts where a count was above 0.
+func hostsWith(field string) string {
+	return `SELECT count("n") AS "hosts" FROM (SELECT max("` + field + `") AS "n" FROM {rdma_host}
+		WHERE {filter} GROUP BY time($__interval), "host" fill(none))
+		WHERE "n" > 0 AND $timeFilter GROUP BY time($__interval) fill(0)`
 }
 
 func (b *board) fleetProbes() {
 	b.series(panel{
 		title: "Wake-up p99", width: 12, height: 8, unit: b.names.unit("rdma_cq_probe.wake_ns_p99"),
 		help: help{
-			"The greatest of all probes' 99th percentiles, and their mean.",
+			"The 99th percentile of the slowest probe of each host: the greatest of them, and their mean.",
 			"the dashed line: 10 ms.",
 			"look at the table of slow probes; if the mean rises too, something common has changed: kernel, power governor, load.",
 			"cable and fabric.",
 		},
 		queries: []query{
-			{alias: "worst", text: `SELECT max("wake_ns_p99") AS "p99" FROM {rdma_cq_probe} WHERE {filter} GROUP BY time($__interval) fill(none)`},
-			{alias: "mean", text: `SELECT mean("wake_ns_p99") AS "p99" FROM {rdma_cq_probe} WHERE {filter} GROUP BY time($__interval) fill(none)`},
+			{alias: "worst", text: `SELECT max("wake_ns_p99") AS "p99" FROM {rdma_host} WHERE {filter} GROUP BY time($__interval) fill(none)`},
+			{alias: "mean", text: `SELECT mean("wake_ns_p99") AS "p99" FROM {rdma_host} WHERE {filter} GROUP BY time($__interval) fill(none)`},
 		},
 	}, lines, thresholds("transparent", level{1e7, "red"}))
 	b.series(panel{
@@ -295,9 +297,9 @@ func (b *board) fleetProbes() {
 			"applications' own queues.",
 		},
 		queries: []query{
-			{alias: "lost events", text: sum("lost_events", "rdma_cq_probe", "", "time($__interval) fill(0)")},
-			{alias: "lost completions", text: sum("lost_completions", "rdma_cq_probe", "", "time($__interval) fill(0)")},
-			{alias: "errors", text: sum("errors", "rdma_cq_probe", "", "time($__interval) fill(0)")},
+			{alias: "lost events", text: sum("lost_events", "rdma_host", "", "time($__interval) fill(0)")},
+			{alias: "lost completions", text: sum("lost_completions", "rdma_host", "", "time($__interval) fill(0)")},
+			{alias: "errors", text: sum("errors", "rdma_host", "", "time($__interval) fill(0)")},
 		},
 	}, bars, nil)
 }

@@ -259,5 +259,6 @@ var series = map[string]string{
 	"rdma_port":      `"host", "device", "port"`,
 	"rdma_cq_probe":  `"host", "device", "port", "vector", "method"`,
 	"rdma_device":    `"host", "device"`,
+	"rdma_host":      `"host"`,
 	"rdma_collector": `"host"`,
 }

@@ -13,6 +13,9 @@ type Config struct {
 	Start, End time.Time
 	Interval   time.Duration // Telegraf's
 	Hosts      []Host
+	// Exact has the points of an interval at its very end, as down-sampled ones
+	// are, instead of a moment later.
+	Exact bool
 
 	// What the plugin would be configured with; 0 is its default.
 	ProbeInterval time.Duration

@@ -281,3 +281,31 @@ func file(t *testing.T, scenario string) string {
 	require.NoError(t, os.WriteFile(path, []byte(scenario), 0o600))
 	return path
 }
+
+func TestAFleetHasItsTroublesAndIsMostlyHealthy(t *testing.T) {
+	f := history.Fleet{Hosts: 150, Devices: 2, Span: 10 * time.Minute, Seed: 1}
+	c := history.Config{Start: start(), End: start().Add(f.Span), Interval: time.Minute, Hosts: f.All(), Exact: true}
+	var b bytes.Buffer
+	require.NoError(t, c.Write(t.Context(), &b))
+	points, err := rig.Parse(b.Bytes())
+	require.NoError(t, err)
+	flapping, down := map[string]bool{}, map[string]bool{}
+	for _, p := range rig.Select(points, "rdma_collector", "host", "node0001") {
+		require.Zero(t, at(p)%time.Minute, "exactly at the interval's end")
+	}
+	for _, p := range rig.Select(points, "rdma_port") {
+		if p.Int("flaps") > 0 {
+			flapping[p.Tags["host"]] = true
+		}
+		if p.Int("up") == 0 {
+			down[p.Tags["host"]] = true
+		}
+	}
+	require.NotEmpty(t, flapping)
+	require.NotEmpty(t, down)
+	require.Less(t, len(flapping)+len(down), 30)
+
+	few := f
+	few.Hosts = 2
+	require.Equal(t, few.All(), f.All()[:2])
+}

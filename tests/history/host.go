@@ -190,7 +190,11 @@ func (h *host) gather() {
 	for {
 		at = at.Add(h.cfg.Interval)
 		// From Telegraf's tick to the plugin's reading of the clock.
-		if !h.line.wait(h.mono(at) + h.draw(300*time.Microsecond)) {
+		late := h.draw(300 * time.Microsecond)
+		if h.cfg.Exact {
+			late = 0
+		}
+		if !h.line.wait(h.mono(at) + late) {
 			return
 		}
 		now := h.wall()

@@ -131,9 +131,14 @@ func Quote(name string) string { return strconv.Quote(name) }
 // no more than some ten thousand, which the server takes as one batch. Errors
 // wrap ErrRefused when the server drops some of it.
 func (s *Server) Write(ctx context.Context, database string, lines io.Reader) error {
-	body, err := s.post(ctx, "/write?precision=ns&db="+url.QueryEscape(database), "text/plain; charset=utf-8", lines)
+	return s.write(ctx, url.Values{"db": {database}}, lines)
+}
+
+func (s *Server) write(ctx context.Context, to url.Values, lines io.Reader) error {
+	to.Set("precision", "ns")
+	body, err := s.post(ctx, "/write?"+to.Encode(), "text/plain; charset=utf-8", lines)
 	if err != nil {
-		return fmt.Errorf("write to %s: %w", database, err)
+		return fmt.Errorf("write to %s: %w", to.Get("db"), err)
 	}
 	return body.Close()
 }

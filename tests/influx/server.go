@@ -24,6 +24,10 @@ type Config struct {
 	Program string // the path of influxd
 	Dir     string // where it keeps everything; must exist, stays the caller's
 	Addr    string // host:port of its HTTP service; "" is a free port of 127.0.0.1
+
+	// Cold is after how long without writes a shard is written to its files and
+	// compacted for good; 0 is four hours, the server's default of the latter.
+	Cold time.Duration
 }
 
 // Server is a running InfluxDB. Its methods may be called concurrently.
@@ -60,20 +64,28 @@ func (c *Config) text() string {
 	if addr == "" {
 		addr = "127.0.0.1:0"
 	}
+	cold := c.Cold
+	if cold == 0 {
+		cold = 4 * time.Hour
+	}
 	return fmt.Sprintf(`reporting-disabled = true
 bind-address = "127.0.0.1:0"
 [meta]
-  dir = %q
+  dir = %[1]q
 [data]
-  dir = %q
-  wal-dir = %q
+  dir = %[2]q
+  wal-dir = %[3]q
   query-log-enabled = false
+  cache-snapshot-write-cold-duration = "%[4]v"
+  compact-full-write-cold-duration = "%[4]v"
+[continuous_queries]
+  log-enabled = false
 [monitor]
   store-enabled = false
 [http]
-  bind-address = %q
+  bind-address = %[5]q
   log-enabled = false
-`, filepath.Join(c.Dir, "meta"), filepath.Join(c.Dir, "data"), filepath.Join(c.Dir, "wal"), addr)
+`, filepath.Join(c.Dir, "meta"), filepath.Join(c.Dir, "data"), filepath.Join(c.Dir, "wal"), cold, addr)
 }
 
 func (s *Server) ready(ctx context.Context) error {

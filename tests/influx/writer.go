@@ -3,6 +3,7 @@ package influx
 import (
 	"bytes"
 	"context"
+	"net/url"
 )
 
 // batch is how many bytes of lines are written together. InfluxDB advises
@@ -11,15 +12,22 @@ const batch = 2 << 20
 
 // Writer writes lines to a database in batches. It is for one goroutine.
 type Writer struct {
-	ctx      context.Context
-	server   *Server
-	database string
-	lines    bytes.Buffer
+	ctx    context.Context
+	server *Server
+	to     url.Values
+	lines  bytes.Buffer
 }
 
 // NewWriter returns a Writer whose writes end with ctx.
 func (s *Server) NewWriter(ctx context.Context, database string) *Writer {
-	return &Writer{ctx: ctx, server: s, database: database}
+	return &Writer{ctx: ctx, server: s, to: url.Values{"db": {database}}}
+}
+
+// In has the Writer write to a retention policy other than the default, and
+// returns it.
+func (w *Writer) In(policy string) *Writer {
+	w.to.Set("rp", policy)
+	return w
 }
 
 // Write takes whole lines. It blocks while a batch is written, and then returns
@@ -38,5 +46,5 @@ func (w *Writer) Flush() error {
 		return nil
 	}
 	defer w.lines.Reset()
-	return w.server.Write(w.ctx, w.database, &w.lines)
+	return w.server.write(w.ctx, w.to, &w.lines)
 }

@@ -98,7 +98,7 @@ func (c *Config) fill(ctx context.Context, db *influx.Server) error {
 		return err
 	}
 	now := c.Now()
-	fmt.Fprintf(c.Out, "writing %v of history\n", past)
+	fmt.Fprintf(c.Out, "writing the hour before now\n")
 	h := history.Config{Start: now.Add(-past), End: now, Interval: interval}
 	for i, s := range hosts() {
 		h.Hosts = append(h.Hosts, history.Host{Name: s.name, Profile: s.profile, Scenario: s.scenario, Seed: int64(i)})
