@@ -118,7 +118,9 @@ func liveHosts() []liveHost {
 		{name: eventful, timeline: eventfulTimeline, probe: often, over: all(
 			at("rdma_port", "flaps", 4), at("rdma_cq_probe", "lost_completions", 1, "method", "rc_write"),
 			at("rdma_device", "worker_restarts", 1),
-			func(points []rig.Point) bool { return len(rig.Select(points, "rdma_async_event", "event", "unknown_42")) > 0 },
+			func(points []rig.Point) bool {
+				return len(rig.Select(points, "rdma_async_event", "event", "unknown_42")) > 0
+			},
 		)},
 	}
 }
