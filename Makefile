@@ -6,14 +6,19 @@ SHELL := /bin/bash
 TELEGRAF := 1.39.3
 GOLANGCI := v2.11.4
 NFPM := v2.43.4
+INFLUXDB := 1.8.3
 # FOR bounds `make run`, as in FOR=10s; empty: until Ctrl-C.
 FOR ?=
+# ADDR is where the InfluxDB of `make stack` listens; empty: a free port of 127.0.0.1.
+ADDR ?=
 
 TOOLS := build/tools
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 COMMIT := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 TELEGRAF_TAGS := custom,inputs.execd,inputs.internal,outputs.file,outputs.discard,outputs.influxdb,parsers.influx,serializers.influx
+# For the check of assets/telegraf alone; Kafka would make the other one a third larger.
+KAFKA_TAGS := custom,inputs.execd,inputs.kafka_consumer,outputs.kafka,outputs.influxdb,parsers.influx,serializers.influx
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=false,$(GOFLAGS))
 
 .PHONY: help
@@ -30,14 +35,44 @@ run: build $(TOOLS)/telegraf-$(TELEGRAF) ## real Telegraf with the plugin, line 
 	@scripts/run.sh "$(FOR)"
 
 .PHONY: test
-test: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) ## all tests: unit and contract with race detector, end to end, lab
-	go vet -tags 'lab guest' ./...
+test: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) $(TOOLS)/telegraf-kafka-$(TELEGRAF) ## all tests: unit and contract with race detector, end to end, lab
+	go vet -tags 'lab guest bench schema grafana' ./...
 	go test -race ./...
 	go test -tags lab -short -timeout 30m -v ./tests/lab
 
 .PHONY: test-full
 test-full: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) ## the lab's long forms, on two kernels and two drivers
 	go test -tags lab -timeout 60m -v ./tests/lab
+
+.PHONY: stack
+stack: build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) ## InfluxDB, Telegraf and simulated hosts to point a Grafana at; ADDR=127.0.0.1:8086
+	@go build -o build/stack ./tests/stack/cmd/stack
+	@build/stack -addr "$(ADDR)"
+
+.PHONY: preview
+preview: $(TOOLS)/influxd-$(INFLUXDB) ## draw the dashboards' panels into docs/pictures, without a Grafana (needs npm and Chromium)
+	@scripts/packages.sh preview
+	@npm --prefix assets/preview ci --silent
+	@npm --prefix assets/preview run --silent check
+	@npm --prefix assets/preview run --silent build
+	@mkdir -p docs/pictures
+	@go run ./tests/preview/cmd/preview docs/pictures
+
+.PHONY: scale
+scale: build $(TOOLS)/influxd-$(INFLUXDB) ## fill an InfluxDB as 1,000 hosts would, and time the Fleet dashboard on it (10 minutes, 5 GB)
+	@go build -o build/scale-bin ./tests/scale/cmd/scale
+	@build/scale-bin -dir build/scale
+
+.PHONY: test-schema
+test-schema: ## dashboards and alert rules against the types that Grafana publishes (needs npm)
+	@scripts/packages.sh schema
+	@npm --prefix tests/grafana/schema ci --silent --ignore-scripts
+	go test -tags schema -run Schema ./tests/grafana
+test-full: test-schema
+
+.PHONY: grafana-test
+grafana-test: build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) ## import all into your Grafana: GRAFANA_URL, GRAFANA_TOKEN
+	go test -tags grafana -run RealGrafana -v -count 1 -timeout 15m ./tests/grafana
 
 .PHONY: lab
 lab: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) ## an interactive guest with a device, the plugin running and a prompt
@@ -48,8 +83,8 @@ bench: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/telegraf-infiniba
 	go test -tags bench -run TestBench -count=1 -timeout 30m -v ./tests/bench
 
 .PHONY: lint
-lint: setup-run setup-lint $(TOOLS)/golangci-lint-$(GOLANGCI) ## linters, quarantines, Telegraf's readme linter
-	$(TOOLS)/golangci-lint-$(GOLANGCI) run --build-tags lab,guest ./...
+lint: setup-run setup-lint $(TOOLS)/golangci-lint-$(GOLANGCI) ## linters, quarantines, formats, licences, Telegraf's readme linter
+	$(TOOLS)/golangci-lint-$(GOLANGCI) run --build-tags lab,guest,bench,schema,grafana ./...
 	@! git grep -n '^import "C"' -- '*.go' ':!internal/verbs' || { echo 'C types live only in internal/verbs'; exit 1; }
 	go run github.com/influxdata/telegraf/tools/readme_linter@v$(TELEGRAF) plugins/inputs/rdma_events/README.md
 	git ls-files -z '*.sh' .ci/run | xargs -0 shellcheck
@@ -89,7 +124,7 @@ release: ## what is released, tried, into dist/; wants a clean tree
 	@ls -l dist
 
 .PHONY: setup setup-run setup-test setup-lint setup-package
-setup: setup-test setup-lint setup-package $(TOOLS)/nfpm-$(NFPM) $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/golangci-lint-$(GOLANGCI) ## install what all targets need
+setup: setup-test setup-lint setup-package $(TOOLS)/nfpm-$(NFPM) $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/telegraf-kafka-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) $(TOOLS)/golangci-lint-$(GOLANGCI) ## install what all targets need
 setup-run:
 	@scripts/packages.sh run
 setup-test:
@@ -116,6 +151,20 @@ $(TOOLS)/telegraf-infiniband:
 	@mv $(TOOLS)/peer/telegraf $@ && rmdir $(TOOLS)/peer
 $(TOOLS)/prometheus-node-exporter:
 	@scripts/unpack.sh prometheus-node-exporter usr/bin/prometheus-node-exporter $@
+$(TOOLS)/telegraf-kafka-$(TELEGRAF):
+	@echo "building Telegraf $(TELEGRAF) with Kafka into $(TOOLS)" >&2
+	@GOBIN=$(CURDIR)/$(TOOLS)/kafka CGO_ENABLED=0 go install -trimpath -tags "$(KAFKA_TAGS)" \
+	  -ldflags "-s -w -X github.com/influxdata/telegraf/internal.Version=$(TELEGRAF)" \
+	  github.com/influxdata/telegraf/cmd/telegraf@v$(TELEGRAF)
+	@mv $(TOOLS)/kafka/telegraf $@
+	@rmdir $(TOOLS)/kafka
+	@ln -sf telegraf-kafka-$(TELEGRAF) $(TOOLS)/telegraf-kafka
+$(TOOLS)/influxd-$(INFLUXDB):
+	@echo "building InfluxDB $(INFLUXDB) into $(TOOLS)" >&2
+	@GOBIN=$(CURDIR)/$(TOOLS) CGO_ENABLED=0 go install -trimpath -ldflags "-s -w -X main.version=$(INFLUXDB)" \
+	  github.com/influxdata/influxdb/cmd/influxd@v$(INFLUXDB)
+	@mv $(TOOLS)/influxd $@
+	@ln -sf influxd-$(INFLUXDB) $(TOOLS)/influxd
 $(TOOLS)/golangci-lint-$(GOLANGCI):
 	@echo "building golangci-lint $(GOLANGCI) into $(TOOLS)" >&2
 	@GOBIN=$(CURDIR)/$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)

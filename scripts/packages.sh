@@ -6,6 +6,8 @@
 #   scripts/packages.sh lab     the above, and the guest kernel's headers
 #   scripts/packages.sh lint    check scripts and C files
 #   scripts/packages.sh package make packages, also for arm64, and try them
+#   scripts/packages.sh schema  hold dashboards against Grafana's schemas
+#   scripts/packages.sh preview draw the dashboards
 #
 # LAB_KERNEL names the kernel package of the lab's guest (default: linux-image-amd64).
 set -eu
@@ -58,8 +60,14 @@ test | lab)
 	;;
 lint) packages="shellcheck clang-format" ;;
 package) packages="$packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static debootstrap rpm" ;;
+schema | preview)
+	packages=
+	[ "$group" = schema ] || packages="chromium fonts-inter"
+	# Who has Node from elsewhere keeps it: that of Debian would be in conflict with it.
+	command -v npm >/dev/null || packages="$packages nodejs npm"
+	;;
 *)
-	echo "usage: ${0##*/} run|test|lab|lint|package" >&2
+	echo "usage: ${0##*/} run|test|lab|lint|package|schema|preview" >&2
 	exit 2
 	;;
 esac

@@ -21,6 +21,8 @@ type world interface {
 type Simulated struct {
 	world world
 	now   func() int64
+	last  []Found
+	next  int // the index of a device not seen before
 }
 
 // NewSimulated returns the watcher of w. now is its clock; it advances as time
@@ -33,20 +35,25 @@ func NewSimulated(w world, now func() int64) *Simulated {
 // called "sim0", "sim1" ..., by Index; the world's order stands for that by
 // name.
 func (s *Simulated) Run(ctx context.Context, report func([]Found)) error {
-	var last []Found
-	next := 0
 	for first := true; ; first = false {
 		at := s.now()
-		var found []Found
-		found, next = follow(last, s.world.Devices(at), next)
-		if first || !slices.Equal(found, last) {
+		if found, news := s.Look(at); first || news {
 			report(found)
-			last = found
 		}
 		if err := s.wait(ctx, at); err != nil {
 			return err
 		}
 	}
+}
+
+// Look returns the devices that are present at a moment, not before that of
+// the last Look, and whether there is anything new since. It is for who has no
+// clock to wait by, and not to be called while Run does.
+func (s *Simulated) Look(at int64) (found []Found, news bool) {
+	found, s.next = follow(s.last, s.world.Devices(at), s.next)
+	news = !slices.Equal(found, s.last)
+	s.last = found
+	return found, news
 }
 
 // wait returns at the first change later than at, or with ctx.Err().

@@ -53,7 +53,7 @@ func (s *session) note(runs []verbs.Run) error {
 		for _, p := range s.ports {
 			if r.Port == p.number {
 				p.due.Store(true)
-				if movesProbe(r.Type) {
+				if MovesProbe(r.Type) {
 					p.changed(&p.seen)
 				}
 			}
@@ -69,9 +69,9 @@ func (s *session) note(runs []verbs.Run) error {
 	return nil
 }
 
-// movesProbe reports whether a probe's choice of method or address may be
+// MovesProbe reports whether a probe's choice of method or address may be
 // outdated by an event.
-func movesProbe(t verbs.EventType) bool {
+func MovesProbe(t verbs.EventType) bool {
 	switch t {
 	case verbs.EventPortErr, verbs.EventPortActive, verbs.EventGIDChange, verbs.EventLIDChange, verbs.EventPKeyChange:
 		return true

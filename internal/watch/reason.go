@@ -8,8 +8,8 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// ended says why a device cannot be watched, and what to do about it.
-func ended(err error) *Ended {
+// EndedBy says why a device cannot be watched, and what to do about it.
+func EndedBy(err error) *Ended {
 	for _, r := range []struct {
 		is     error
 		reason Reason

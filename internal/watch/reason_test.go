@@ -26,7 +26,7 @@ func TestEveryFailureHasItsReasonAndOneLine(t *testing.T) {
 		{verbs.ErrStuck, ReasonStuck, "does not let go"},
 		{errors.New("odd"), ReasonUnsupported, "odd"},
 	} {
-		e := ended(&verbs.OpError{Op: "ibv_open_device", Device: "mlx5_0", Err: row.err})
+		e := EndedBy(&verbs.OpError{Op: "ibv_open_device", Device: "mlx5_0", Err: row.err})
 		require.Equal(t, row.want, e.Reason)
 		require.Contains(t, e.Message, row.text)
 		require.Contains(t, e.Message, "mlx5_0")

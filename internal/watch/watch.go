@@ -41,7 +41,7 @@ var errRemoved = errors.New("the device is being removed")
 func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o Options, send func(Batch) error) error {
 	dev, err := b.Open(o.Device, led)
 	if err != nil {
-		return send(stamp([]Item{{Ended: ended(err)}}))
+		return send(stamp([]Item{{Ended: EndedBy(err)}}))
 	}
 	s := newSession(dev, o)
 	work, stop := context.WithCancelCause(ctx)
@@ -68,7 +68,7 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o Options, se
 	closed := dev.Close(closeTimeout)
 	if errors.Is(closed, verbs.ErrStuck) {
 		// A goroutine inside the library cannot be joined.
-		s.out.add(Item{Ended: ended(closed)})
+		s.out.add(Item{Ended: EndedBy(closed)})
 		return errors.Join(closed, send(stamp(s.out.take())))
 	}
 	wg.Wait()
@@ -165,5 +165,5 @@ func (s *session) why(cause error) *Ended {
 	if errors.Is(cause, errRemoved) || errors.Is(cause, verbs.ErrNoDevice) {
 		return &Ended{Reason: ReasonRemoved, Message: s.o.Device + " was removed"}
 	}
-	return ended(cause)
+	return EndedBy(cause)
 }

@@ -150,7 +150,7 @@ func varies(measurement, field string) bool {
 	case "rss_bytes", "worker_rss_bytes", "queue_length", "merged_points":
 		return true
 	case "rounds", "successes", "errors", "lost_events", "lost_completions", "events", "acked", "late", "spurious", "wake_bucket":
-		return strings.HasPrefix(measurement, "rdma_cq_probe")
+		return strings.HasPrefix(measurement, "rdma_cq_probe") || measurement == "rdma_host"
 	}
 	return false
 }

@@ -31,6 +31,7 @@ var guestBinaries = []guestBinary{
 	{pkg: "./internal/hotplug", tests: "^TestOnARealKernel", rxeOnly: true},
 	{pkg: "./internal/confine", rxeOnly: true},
 	{pkg: "./tests/lab/system"},
+	{pkg: "./tests/grafana", tests: "^TestOnARealDevice", rxeOnly: true},
 }
 
 // variant is a kernel and a driver that the tests run on.
@@ -51,6 +52,7 @@ var programs = map[string]string{
 	"RDMA_EVENTS_BIN":    "build/rdma-events",
 	"RDMA_EVENTS_WORKER": "build/rdma-events-worker",
 	"TELEGRAF_BIN":       "build/tools/telegraf",
+	"INFLUXD_BIN":        "build/tools/influxd",
 }
 
 var root = sync.OnceValues(func() (string, error) { return filepath.Abs("../..") })

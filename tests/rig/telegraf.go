@@ -27,6 +27,8 @@ type Config struct {
 	// KeepStderr gives the plugin's standard error a file of its own. Telegraf,
 	// whose log it is missing from then, loses what a dying process says.
 	KeepStderr bool
+	// More is added to Telegraf's configuration, as outputs and tags.
+	More string
 }
 
 // Telegraf is a running Telegraf with the plugin under it.
@@ -144,7 +146,7 @@ func (r *Telegraf) telegrafConf(c Config) string {
 [[outputs.file]]
   files = [%q]
   data_format = "influx"
-`, interval, quoted(command), delay, r.path("out"))
+%s`, interval, quoted(command), delay, r.path("out"), c.More)
 }
 
 // quoted returns strings as the elements of a TOML array.

@@ -54,7 +54,7 @@ func (b backend) WaitRemoved(ctx context.Context, device string) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	if !b.w.clock.sleep(at, ctx.Done()) {
+	if !b.w.sleep(at, ctx.Done()) {
 		return ctx.Err()
 	}
 	return nil
@@ -104,7 +104,7 @@ func (d *device) queryPort(port int) (verbs.PortAttr, error) {
 	}
 	now := d.w.clock()
 	d.led.Control(ledger.CallQueryPort, now)
-	if f, end := d.h.fault(hangQuery, port, 0, now); f != nil && !d.w.clock.sleep(end, d.gate.lost) {
+	if f, end := d.h.fault(hangQuery, port, 0, now); f != nil && !d.w.sleep(end, d.gate.lost) {
 		return verbs.PortAttr{}, verbs.ErrClosed
 	}
 	defer func() { d.led.Control(ledger.CallNone, d.w.clock()) }()
@@ -153,7 +153,7 @@ func (d *device) destroy(ctx context.Context) error {
 func (d *device) letGo(ctx context.Context, lane func(ledger.Call, int64), call ledger.Call) error {
 	now := d.w.clock()
 	lane(call, now)
-	if f, end := d.h.fault(stuckClose, 0, 0, now); f != nil && !d.w.clock.sleep(end, ctx.Done()) {
+	if f, end := d.h.fault(stuckClose, 0, 0, now); f != nil && !d.w.sleep(end, ctx.Done()) {
 		return verbs.ErrStuck
 	}
 	lane(ledger.CallNone, d.w.clock())

@@ -50,7 +50,11 @@ func (d *device) deadline(wait time.Duration) int64 {
 // pause waits for something to read and reports false when the device closes.
 func (d *device) pause(until int64) bool {
 	var timeout <-chan time.Time
-	if until = min(until, d.nextDue()); until != never {
+	until = min(until, d.nextDue())
+	if d.w.waits != nil {
+		return d.w.waits(until)
+	}
+	if until != never {
 		timer := time.NewTimer(time.Duration(until - d.w.clock()))
 		defer timer.Stop()
 		timeout = timer.C
@@ -139,7 +143,7 @@ func (d *device) acknowledge(p pending) (verbs.Run, bool) {
 	d.led.Reader(ledger.CallAckAsyncEvent, got)
 	var hung int64
 	if f, end := d.h.fault(hangAck, 0, 0, got); f != nil {
-		if !d.w.clock.sleep(end, d.gate.lost) {
+		if !d.w.sleep(end, d.gate.lost) {
 			return verbs.Run{}, false
 		}
 		hung = d.w.clock() - got

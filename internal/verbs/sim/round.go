@@ -92,7 +92,7 @@ func (p *probe) round() (verbs.Round, bool) {
 		return verbs.Round{}, false
 	}
 	v := p.judge(start, &s)
-	if v.until > 0 && !p.d.w.clock.sleep(v.until, p.gate.closing) {
+	if v.until > 0 && !p.d.w.sleep(v.until, p.gate.closing) {
 		return verbs.Round{}, false
 	}
 	r := p.conclude(start, s, v)
@@ -108,7 +108,7 @@ func (p *probe) hang(start int64, s *stages) bool {
 		return true
 	}
 	p.lane(ledger.CallReqNotifyCQ, start)
-	if !p.d.w.clock.sleep(end, p.gate.lost) {
+	if !p.d.w.sleep(end, p.gate.lost) {
 		return false
 	}
 	p.lane(ledger.CallNone, p.d.w.clock())

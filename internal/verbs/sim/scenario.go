@@ -46,15 +46,16 @@ type linkEntry struct {
 	index int
 }
 
-// load returns the scenario of a name: "", a built-in one, or a file. Problems
-// are reported through locate, which knows the text.
-func load(name string) (s scenario, locate func(error) error, err error) {
+// load returns the scenario of a name, which is "", a built-in one or a file;
+// with a text, that of the text. Problems are reported through locate, which
+// knows the text.
+func load(name, text string) (s scenario, locate func(error) error, err error) {
 	locate = func(err error) error { return fmt.Errorf("scenario %s: %w", name, err) }
-	if name == "" || name == healthy {
+	if text != "" {
+		name = "text"
+	} else if name == "" || name == healthy {
 		return scenario{}, locate, nil
-	}
-	text, err := source(name)
-	if err != nil {
+	} else if text, err = source(name); err != nil {
 		return scenario{}, locate, err
 	}
 	locate = func(err error) error { return located(name, text, err) }

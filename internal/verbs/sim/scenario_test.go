@@ -87,7 +87,7 @@ func TestEveryBuiltInScenarioFitsEveryProfile(t *testing.T) {
 }
 
 func TestTheLivelyScenarioHasEveryKindThatADemonstrationNeeds(t *testing.T) {
-	s, _, err := load("lively")
+	s, _, err := load("lively", "")
 	require.NoError(t, err)
 	kinds := map[faultKind]bool{}
 	for _, f := range s.faults {

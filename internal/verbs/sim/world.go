@@ -13,9 +13,14 @@ import (
 type Options struct {
 	Profile  string // see docs/scenario.md
 	Scenario string // "" (healthy), a built-in name, or a path
+	Timeline string // the text of a scenario, taken instead of Scenario unless ""
 	Seed     int64
 	Epoch    int64 // CLOCK_MONOTONIC ns at which the timeline starts; 0: now
 	Clock    Clock // nil: CLOCK_MONOTONIC
+	// Wait is for a Clock that does not keep pace with timers: it returns true
+	// when Clock has come to a moment, false to end the caller as Close does.
+	// It may let other goroutines of the same world run. Nil: timers.
+	Wait func(until int64) bool
 
 	// Die ends this process when a crash is due on a device that it has open.
 	// It is called by the goroutine in ReadEvents and may return, which leaves
@@ -27,6 +32,7 @@ type Options struct {
 // called concurrently, and do not block.
 type World struct {
 	clock    Clock
+	waits    func(until int64) bool
 	die      func(syscall.Signal)
 	seed     int64
 	hardware []*hardware
@@ -48,11 +54,11 @@ func Load(o Options) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, locate, err := load(o.Scenario)
+	s, locate, err := load(o.Scenario, o.Timeline)
 	if err != nil {
 		return nil, err
 	}
-	w := &World{clock: o.Clock, die: o.Die, seed: o.Seed}
+	w := &World{clock: o.Clock, waits: o.Wait, die: o.Die, seed: o.Seed}
 	for _, sp := range specs {
 		w.hardware = append(w.hardware, newHardware(sp))
 	}
@@ -60,6 +66,14 @@ func Load(o Options) (*World, error) {
 		return nil, locate(err)
 	}
 	return w, nil
+}
+
+// sleep waits until the given moment and reports whether it came before stop.
+func (w *World) sleep(until int64, stop <-chan struct{}) bool {
+	if w.waits != nil {
+		return w.waits(until)
+	}
+	return w.clock.sleep(until, stop)
 }
 
 // Devices returns the names of the devices that are present at a moment of

@@ -24,6 +24,7 @@ type metrics struct {
 	probe     measurement[monitor.ProbeView]
 	histogram measurement[bucket]
 	device    measurement[monitor.DeviceView]
+	host      measurement[host]
 	collector measurement[collector]
 }
 
@@ -32,7 +33,7 @@ func newMetrics() *metrics {
 		async: asyncMetric(), event: eventMetric(),
 		port: portMetric(), change: changeMetric(),
 		probe: probeMetric(), histogram: histogramMetric(),
-		device: deviceMetric(), collector: collectorMetric(),
+		device: deviceMetric(), host: hostMetric(), collector: collectorMetric(),
 	}
 }
 
@@ -42,7 +43,8 @@ func Metrics() []Metric {
 	m := newMetrics()
 	return []Metric{
 		m.async.describe(), m.event.describe(), m.port.describe(), m.change.describe(),
-		m.probe.describe(), m.histogram.describe(), m.device.describe(), m.collector.describe(),
+		m.probe.describe(), m.histogram.describe(), m.device.describe(), m.host.describe(),
+		m.collector.describe(),
 	}
 }
 
@@ -63,6 +65,10 @@ func (m *metrics) points(s *monitor.Snapshot, own process, now time.Time) []poin
 	}
 	for i := range s.Devices {
 		points = append(points, m.device.point(&s.Devices[i], s.Devices[i].Time))
+	}
+	if len(s.Devices) > 0 {
+		h := sum(s)
+		points = append(points, m.host.point(&h, now))
 	}
 	return append(points, m.collector.point(&collector{s.Collector, own}, now))
 }

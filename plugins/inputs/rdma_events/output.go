@@ -1,20 +1,21 @@
 package rdma_events
 
-import (
-	"time"
-
-	"github.com/influxdata/telegraf"
-)
+import "time"
 
 // setBack is how far the time of a series must go back to be followed: less is
 // the disorder of concurrent sources, more is a wall clock that was set, which
 // the monitor logs.
 const setBack = time.Second
 
+// fieldAdder is what output needs of a telegraf.Accumulator.
+type fieldAdder interface {
+	AddFields(measurement string, fields map[string]any, tags map[string]string, t ...time.Time)
+}
+
 // output hands points to the accumulator with times that rise within each
 // series: InfluxDB keeps one point per series and time.
 type output struct {
-	acc  telegraf.Accumulator
+	acc  fieldAdder
 	last map[string]time.Time // by series
 }
 

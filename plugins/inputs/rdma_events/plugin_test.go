@@ -132,7 +132,7 @@ func TestStopEndsInTimeWhileTelegrafDoesNotRead(t *testing.T) {
 		p.Stop()
 		require.Equal(t, time.Duration(p.ShutdownTimeout), time.Since(before))
 		require.Len(t, log.Warnings(), 1)
-		require.Contains(t, log.Warnings()[0], "3 points with 1 events are lost")
+		require.Contains(t, log.Warnings()[0], "4 points with 1 events are lost")
 	})
 }
 

@@ -1,0 +1,347 @@
+package main
+
+import (
+	"strconv"
+	"strings"
+
+	"rdma_events/internal/grafana"
+	"rdma_events/internal/verbs"
+)
+
+// Conditions that narrow the filter of the device's dashboard.
+const (
+	ofPorts  = ` AND "port" =~ /^$port$/`
+	ofProbes = ofPorts + ` AND "vector" =~ /^$vector$/`
+)
+
+func deviceDashboard(n *names) *grafana.Dashboard {
+	b := &board{names: n, filter: `$timeFilter AND "host" =~ /^$host$/ AND "device" =~ /^$device$/`}
+	b.row("Now")
+	b.deviceFacts()
+	b.row("Ports")
+	b.devicePorts()
+	b.row("Events")
+	b.deviceEvents()
+	b.row("Completion queue probes")
+	b.deviceProbes()
+	b.deviceLatency()
+	b.row("What happened")
+	b.deviceHappenings()
+	const onHost = `"host" =~ /^$host$/`
+	variables := append(places(),
+		one("host", "Host", "rdma_device", "host", ""),
+		one("device", "Device", "rdma_device", "device", onHost),
+		some("port", "Port", "rdma_port", "port", onHost+` AND "device" =~ /^$device$/`),
+		some("vector", "Vector", "rdma_cq_probe", "vector", onHost+` AND "device" =~ /^$device$/`))
+	return dashboard(deviceUID, "RDMA device", "One RDMA device of one host: ports, events, probes.", "30s",
+		[]grafana.Link{link("Fleet", fleetUID, "All hosts")}, variables, b.panels, portChanges(n, b.filter))
+}
+
+// portChanges marks every change of a port's state.
+func portChanges(n *names, filter string) grafana.Annotation {
+	return grafana.Annotation{
+		DataSource: *dataSource(), Enable: true, IconColor: "orange", Name: "Port changes",
+		Target: grafana.AnnotationTarget{
+			RefID: "Anno", RawQuery: true, FromAnnotations: true, TextEditor: true,
+			TextColumn: "state_to", TagsColumn: "port,state_from,witness",
+			Query: n.expand(`SELECT "code_to", "port", "state_from", "state_to", "witness" FROM {rdma_port_change} WHERE {filter}`+
+				ofPorts+` ORDER BY time DESC LIMIT 1000`, `"$database"."$policy".`, filter),
+		},
+	}
+}
+
+func (b *board) deviceFacts() {
+	const width, height = 4, 4
+	red := thresholds("green", level{1, "red"})
+	one := thresholds("red", level{1, "green"})
+	b.stat(panel{
+		title: "Present", width: width, height: height, now: true,
+		help: help{
+			"1 while the host has the device.", "that it is gone.",
+			"look at `rdma link` and the kernel log of the host.", "why it went.",
+		},
+		queries: []query{{text: `SELECT last("present") AS "present" FROM {rdma_device} WHERE {filter}`}},
+	}, "-", one)
+	b.stat(panel{
+		title: "Watched", width: width, height: height, now: true,
+		help: help{
+			"1 while a worker has the device open.", "that nobody reads its events.",
+			"the panel on the right says why; the README has a line for each reason.", "events that happen meanwhile.",
+		},
+		queries: []query{{text: `SELECT last("open") AS "open" FROM {rdma_device} WHERE {filter}`}},
+	}, "-", one)
+	b.stat(panel{
+		title: "Ports down", width: width, height: height, now: true,
+		help: help{
+			"Ports of the device that are not active, but for those of `expected_down`.", "an outage.",
+			"look at cable and switch port.", "ports of a device that is not open.",
+		},
+		queries: []query{{text: portsDown(`GROUP BY "host", "device", "port"`)}},
+	}, "-", red)
+	b.stat(panel{
+		title: "Unacknowledged", width: width, height: height, now: true,
+		help: help{
+			"Events that were read and not yet acknowledged.", "that an acknowledgement hangs in the library or the kernel.",
+			"wait: after ten seconds the worker is replaced and they count as released.", "whose thread it is: the log names the call.",
+		},
+		queries: []query{{text: `SELECT sum("unacked") AS "unacked" FROM (SELECT last("unacked") AS "unacked" FROM {rdma_async}
+			WHERE {filter} GROUP BY "host", "device", "port") WHERE $timeFilter`}},
+	}, "-", red)
+	b.stat(panel{
+		title: "Fatal events", width: width, height: height,
+		help: help{
+			"device_fatal events in the dashboard's range.", "that the driver gave the device up; applications on it have lost their contexts.",
+			"look at the kernel log; a device that was pulled out raises it too.", "what the firmware knows of the cause.",
+		},
+		queries: []query{{text: sum("fatals", "rdma_device", "", "")}},
+	}, "0", red)
+	b.stat(panel{
+		title: "Worker restarts", width: width, height: height,
+		help: help{
+			"Times that the device's worker process had to be started again, in the dashboard's range.", "three or more: it does not come to rest.",
+			"the log of Telegraf names the signal and the verbs call.", "restarts of Telegraf itself.",
+		},
+		queries: []query{{text: sum("worker_restarts", "rdma_device", "", "")}},
+	}, "0", thresholds("green", level{1, "yellow"}, level{3, "red"}))
+	b.facts(panel{
+		title: "Worker", width: 8, height: height, now: true,
+		help: help{
+			"State of the worker process, and the reason when it does not watch.", "nothing.",
+			"`backing_off`: it waits before it tries again; `stuck`: the kernel does not let it die.", "the message: the log has it.",
+		},
+		queries: []query{{text: `SELECT last("worker_state") AS "worker", last("reason") AS "reason" FROM {rdma_device} WHERE {filter}`}},
+	})
+	b.facts(panel{
+		title: "What it is", width: 16, height: height,
+		help: help{
+			"What the device told when it was opened.", "nothing.", "compare firmware with that of its neighbours.",
+			"anything before it was opened for the first time.",
+		},
+		queries: []query{{text: `SELECT last("driver") AS "driver", last("fw_ver") AS "firmware", last("board_id") AS "board",
+			last("pci_address") AS "PCI", last("transport") AS "transport", last("events_supported") AS "raises events"
+			FROM {rdma_device} WHERE {filter}`}},
+	})
+}
+
+func (b *board) devicePorts() {
+	b.timeline(panel{
+		title: "Port state", width: 24, height: 6,
+		help: help{
+			"The state of each port. Of several states in one interval the lowest is shown, so that a short drop is seen.",
+			"down.", "look at cable and switch port; `init` and `armed` wait for a subnet manager.",
+			"anything while the device is absent (grey) or no plugin runs (empty).",
+		},
+		queries: []query{{alias: "port $tag_port", text: `SELECT min("state") AS "state" FROM {rdma_port} WHERE {filter}` + ofPorts +
+			` GROUP BY time($__interval), "port" fill(none)`}},
+	}, portStates())
+	b.series(panel{
+		title: "Flaps and disagreements", width: 8, height: 8,
+		help: help{
+			"Flaps; link downs that the driver counted and no event told of (missed); events that named the state already held (phantom).",
+			"nothing; missed ones mean that events are lost or drops come closer than 5 ms.",
+			"compare the driver's link_downed with the switch's own counter.", "what neither driver nor events told.",
+		},
+		queries: []query{
+			{alias: "flaps, port $tag_port", text: sum("flaps", "rdma_port", ofPorts, `time($__interval), "port" fill(0)`)},
+			{alias: "missed, port $tag_port", text: sum("missed_transitions", "rdma_port", ofPorts, `time($__interval), "port" fill(0)`)},
+			{alias: "phantom, port $tag_port", text: sum("phantom_events", "rdma_port", ofPorts, `time($__interval), "port" fill(0)`)},
+		},
+	}, bars, nil)
+	b.series(panel{
+		title: "Flap durations", width: 8, height: 8, unit: b.names.unit("rdma_port_change.lasted_ns"),
+		help: help{
+			"How long a port was not active, at the moment when it came back.", "nothing.",
+			"some tens of milliseconds are a link that trains again, seconds are a switch port or a host's driver.",
+			"outages that last: see the timeline.",
+		},
+		queries: []query{{alias: "port $tag_port", text: `SELECT max("lasted_ns") AS "lasted" FROM {rdma_port_change} WHERE {filter}` +
+			ofPorts + ` AND "state_to" = 'active' AND "state_from" != 'absent' GROUP BY time($__interval), "port" fill(none)`}},
+	}, points, nil)
+	b.series(panel{
+		title: "Link rate", width: 8, height: 8, unit: b.names.unit("rdma_port.rate_gbps"),
+		help: help{
+			"Signalling rate over all lanes.", "nothing; a step down is a link that came back with fewer lanes or a lower speed.",
+			"look at cable and transceiver.", "traffic: this is what the link could carry.",
+		},
+		queries: []query{{alias: "port $tag_port", text: `SELECT min("rate_gbps") AS "rate" FROM {rdma_port} WHERE {filter}` + ofPorts +
+			` GROUP BY time($__interval), "port" fill(none)`}},
+	}, lines, nil)
+}
+
+// portStates gives names and colours to the numbers of states.
+func portStates() grafana.Mapping {
+	colors := map[verbs.PortState]string{
+		verbs.PortDown: "red", verbs.PortInit: "orange", verbs.PortArmed: "yellow", verbs.PortActive: "green",
+		verbs.PortActiveDefer: "yellow",
+	}
+	m := grafana.Mapping{Type: "value", Options: map[string]grafana.Mapped{}}
+	for state := verbs.PortAbsent; state <= verbs.PortActiveDefer; state++ {
+		color := colors[state]
+		if color == "" {
+			color = "text"
+		}
+		m.Options[strconv.Itoa(int(state))] = grafana.Mapped{Text: state.String(), Color: color, Index: len(m.Options)}
+	}
+	return m
+}
+
+func (b *board) deviceEvents() {
+	var rates []string
+	for _, name := range b.names.rates() {
+		rates = append(rates, `max("`+name+`_rate") AS "`+name+`"`)
+	}
+	b.series(panel{
+		title: "Events by type", width: 12, height: 10, unit: "cps",
+		help: help{
+			"Events read per second, the greatest rate of any interval of the plugin. Events of ports are summed over no port: the greatest is shown.",
+			"nothing; `device_fatal`, `cq_err` and `qp_fatal` are never normal.",
+			"look at the table of events below.", "events of applications' queue pairs and queues.",
+		},
+		queries: []query{
+			{alias: "$col", text: `SELECT ` + strings.Join(rates, ", ") + ` FROM {rdma_async} WHERE {filter} GROUP BY time($__interval) fill(none)`},
+			{alias: "$tag_event", text: `SELECT sum("count") * 1000 / $__interval_ms AS "rate" FROM {rdma_async_event}
+				WHERE {filter} AND "scope" = 'unknown' GROUP BY time($__interval), "event" fill(none)`},
+		},
+	}, lines, nil)
+	b.series(panel{
+		title: "Parity", width: 6, height: 10,
+		help: help{
+			"Events read and not acknowledged; those freed by a worker's death (released); and the drift between the counters.",
+			"nothing; unacknowledged events come and go, the drift is always 0.",
+			"a drift is an error of this plugin: report it.", "which call hangs: the log names it.",
+		},
+		queries: []query{
+			{alias: "unacknowledged", text: `SELECT max("unacked") AS "unacked" FROM {rdma_async} WHERE {filter} GROUP BY time($__interval) fill(none)`},
+			{alias: "released", text: sum("released", "rdma_async", "", "time($__interval) fill(0)")},
+			{alias: "drift", text: `SELECT max("drift") AS "drift" FROM (SELECT "read" - "acked" - "unacked" - "released" AS "drift"
+				FROM {rdma_async} WHERE {filter}) WHERE $timeFilter GROUP BY time($__interval) fill(none)`},
+		},
+	}, lines, nil)
+	b.series(panel{
+		title: "Hold and acknowledgement", width: 6, height: 10, unit: b.names.unit("rdma_async.hold_ns_max"),
+		help: help{
+			"How long events were held, and their acknowledgement alone.", "nothing.",
+			"a hold of milliseconds: the worker did not get a CPU, or the library waits.",
+			"intervals without an event; libibverbs' acknowledgement of port and device events does nothing.",
+		},
+		queries: []query{{alias: "$col", text: `SELECT mean("hold_ns_mean") AS "hold mean", max("hold_ns_max") AS "hold max",
+			mean("ack_ns_mean") AS "ack mean", max("ack_ns_max") AS "ack max" FROM {rdma_async} WHERE {filter}
+			GROUP BY time($__interval) fill(none)`}},
+	}, points, nil)
+}
+
+func (b *board) deviceProbes() {
+	b.series(panel{
+		title: "Lost events against lost completions", width: 12, height: 8,
+		help: help{
+			"Rounds that failed: the completion was there and its event did not come; neither came; a completion with a bad status or a verb that failed.",
+			"nothing; at rest all are 0.",
+			"lost events: the interrupt of that vector; lost completions: the device; errors: the field status says which.",
+			"applications' own queues.",
+		},
+		queries: []query{
+			{alias: "lost events, vector $tag_vector", text: sum("lost_events", "rdma_cq_probe", ofProbes, `time($__interval), "vector" fill(0)`)},
+			{alias: "lost completions, vector $tag_vector", text: sum("lost_completions", "rdma_cq_probe", ofProbes, `time($__interval), "vector" fill(0)`)},
+			{alias: "errors, vector $tag_vector", text: sum("errors", "rdma_cq_probe", ofProbes, `time($__interval), "vector" fill(0)`)},
+		},
+	}, bars, nil)
+	b.series(panel{
+		title: "Rounds", width: 6, height: 8,
+		help: help{
+			"Rounds that succeeded, events that came too late for their round, and events without a completion.", "nothing.",
+			"late ones: see wake-up latency; spurious ones are legal.", "how late an event was.",
+		},
+		queries: []query{
+			{alias: "successes", text: sum("successes", "rdma_cq_probe", ofProbes, "time($__interval) fill(0)")},
+			{alias: "late", text: sum("late", "rdma_cq_probe", ofProbes, "time($__interval) fill(0)")},
+			{alias: "spurious", text: sum("spurious", "rdma_cq_probe", ofProbes, "time($__interval) fill(0)")},
+		},
+	}, bars, nil)
+	b.series(panel{
+		title: "Parity of completion events", width: 6, height: 8,
+		help: help{
+			"Completion events read and not acknowledged, and the drift between the counters.",
+			"nothing; unacknowledged ones stay below `ack_batch`, the drift is always 0.",
+			"a drift is an error of this plugin: report it.", "applications' own queues.",
+		},
+		queries: []query{
+			{alias: "unacknowledged, vector $tag_vector", text: `SELECT max("unacked") AS "unacked" FROM {rdma_cq_probe} WHERE {filter}` + ofProbes +
+				` GROUP BY time($__interval), "vector" fill(none)`},
+			{alias: "drift", text: `SELECT max("drift") AS "drift" FROM (SELECT "events" - "acked" - "unacked" - "released" AS "drift"
+				FROM {rdma_cq_probe} WHERE {filter}` + ofProbes + `) WHERE $timeFilter GROUP BY time($__interval) fill(none)`},
+		},
+	}, lines, nil)
+}
+
+func (b *board) deviceLatency() {
+	for _, stage := range []struct {
+		name, title string
+		help        help
+	}{
+		{"wake", "Wake-up latency", help{
+			"From before the post to the return of ibv_get_cq_event, over the probe's window.", "nothing.",
+			"compare with the same hour of other days; an idle CPU sleeps deeper and wakes later.", "cable and fabric.",
+		}},
+		{"hold", "Hold", help{
+			"From the return of ibv_get_cq_event to that of ibv_ack_cq_events.", "nothing.",
+			"with `ack_batch` above 1 it is long by intent.", "applications' own holds.",
+		}},
+		{"ack", "Acknowledgement", help{
+			"ibv_ack_cq_events alone.", "nothing.", "microseconds are a mutex, more is a thread without a CPU.", "what happens inside the library.",
+		}},
+	} {
+		field := stage.name + "_ns_"
+		b.series(panel{
+			title: stage.title, width: 8, height: 8, unit: b.names.unit("rdma_cq_probe." + field + "p99"), help: stage.help,
+			queries: []query{{alias: "$col", text: `SELECT max("` + field + `p50") AS "p50", max("` + field + `p90") AS "p90", max("` +
+				field + `p99") AS "p99", max("` + field + `max") AS "max" FROM {rdma_cq_probe} WHERE {filter}` + ofProbes +
+				` GROUP BY time($__interval) fill(none)`}},
+		}, lines, nil)
+	}
+	b.series(panel{
+		title: "Wake-up p99 by vector", width: 12, height: 8, unit: b.names.unit("rdma_cq_probe.wake_ns_p99"),
+		help: help{
+			"The 99th percentile of each completion vector.", "nothing; one line far above the others is one interrupt.",
+			"look at that vector's line in /proc/interrupts and at what else runs on its CPU.", "vectors that are not probed: see the option `vectors`.",
+		},
+		queries: []query{{alias: "vector $tag_vector, $tag_method", text: `SELECT max("wake_ns_p99") AS "p99" FROM {rdma_cq_probe} WHERE {filter}` +
+			ofProbes + ` GROUP BY time($__interval), "vector", "method" fill(none)`}},
+	}, lines, nil)
+	b.series(panel{
+		title: "Hold and acknowledgement p99 by vector", width: 12, height: 8, unit: b.names.unit("rdma_cq_probe.hold_ns_p99"),
+		help: help{
+			"The same for hold and acknowledgement.", "nothing; one line far above the others is one vector's thread.",
+			"look at what else runs on its CPU.", "vectors that are not probed.",
+		},
+		queries: []query{
+			{alias: "hold, vector $tag_vector", text: `SELECT max("hold_ns_p99") AS "p99" FROM {rdma_cq_probe} WHERE {filter}` + ofProbes +
+				` GROUP BY time($__interval), "vector" fill(none)`},
+			{alias: "ack, vector $tag_vector", text: `SELECT max("ack_ns_p99") AS "p99" FROM {rdma_cq_probe} WHERE {filter}` + ofProbes +
+				` GROUP BY time($__interval), "vector" fill(none)`},
+		},
+	}, lines, nil)
+}
+
+func (b *board) deviceHappenings() {
+	b.table(panel{
+		title: "Port changes", width: 12, height: 10,
+		help: help{
+			"The last 200 changes of port states. The witness says what told of them: an event, a query, or the first look after a worker was replaced.",
+			"nothing.", "many with witness `query` mean that the device's events are lost.", "changes while no plugin ran.",
+		},
+		queries: []query{{text: `SELECT "port", "state_from", "state_to", "witness", "lasted_ns", "transitions" FROM {rdma_port_change}
+			WHERE {filter}` + ofPorts + ` ORDER BY time DESC LIMIT 200`}},
+	}, "", column{name: "Time"}, column{name: "port"}, column{name: "state_from", title: "from"}, column{name: "state_to", title: "to"},
+		column{name: "witness"}, column{name: "lasted_ns", title: "lasted", unit: b.names.unit("rdma_port_change.lasted_ns")},
+		column{name: "transitions"})
+	b.table(panel{
+		title: "Events", width: 12, height: 10,
+		help: help{
+			"The last 200 events, or runs of equal ones.", "nothing.",
+			"docs/metrics.md names the types; `unknown_` ones are newer than the plugin.", "events of applications' queue pairs and queues.",
+		},
+		queries: []query{{text: `SELECT "event", "scope", "port", "count", "hold_ns" FROM {rdma_async_event}
+			WHERE {filter} ORDER BY time DESC LIMIT 200`}},
+	}, "", column{name: "Time"}, column{name: "event"}, column{name: "scope"}, column{name: "port"}, column{name: "count"},
+		column{name: "hold_ns", title: "hold", unit: b.names.unit("rdma_async_event.hold_ns")})
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/plugins/inputs/rdma_events"
+)
+
+func TestCommittedFilesAreWhatTheTableOfMetricsGives(t *testing.T) {
+	files, err := generate(rdma_events.Metrics())
+	require.NoError(t, err)
+	require.Len(t, files, 4)
+	for _, f := range files {
+		got, err := os.ReadFile(filepath.Join("../..", f.path))
+		require.NoError(t, err)
+		require.Equal(t, string(f.text), string(got), "%s is old; run: go generate ./assets/gen", f.path)
+	}
+}
+
+func TestANameThatTheTableLacksIsAnError(t *testing.T) {
+	var fewer []rdma_events.Metric
+	for _, m := range rdma_events.Metrics() {
+		if m.Name != "rdma_port" {
+			fewer = append(fewer, m)
+		}
+	}
+	_, err := generate(fewer)
+	require.ErrorContains(t, err, "the table of metrics has no rdma_port")
+	require.ErrorContains(t, err, "rdma_port.rate_gbps")
+}
+
+func TestAUnitThatGrafanaLacksIsAnError(t *testing.T) {
+	n := newNames([]rdma_events.Metric{{Name: "m", Fields: []rdma_events.Field{{Name: "f", Unit: "furlong"}}}})
+	n.unit("m.f")
+	require.ErrorContains(t, n.err(), `"furlong"`)
+}
+
+func TestEveryRuleHasAChapterThatSaysWhatToDo(t *testing.T) {
+	text := string(alertsDocument())
+	ids := map[string]bool{}
+	for _, r := range rules() {
+		require.False(t, ids[r.id], r.id)
+		ids[r.id] = true
+		require.Contains(t, text, "\n## "+r.id+"\n")
+		require.NotEmpty(t, r.do, r.id)
+		for _, part := range []string{r.title, r.summary, r.fires, r.quiet, r.clears, r.blind} {
+			require.NotEmpty(t, strings.TrimSpace(part), r.id)
+		}
+	}
+}
+
+func TestDurationsAreWrittenAsPrometheusDoes(t *testing.T) {
+	require.Equal(t, "0s", short(0))
+	require.Equal(t, "90s", short(90e9))
+	require.Equal(t, "10m", short(600e9))
+	require.Equal(t, "2h", short(7200e9))
+}

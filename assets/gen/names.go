@@ -1,0 +1,83 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"rdma_events/plugins/inputs/rdma_events"
+)
+
+// names looks up what the table of metrics has. It remembers what was asked for
+// and is not there, so that descriptions of panels need no error handling.
+type names struct {
+	metrics map[string]rdma_events.Metric
+	missing []error
+}
+
+func newNames(metrics []rdma_events.Metric) *names {
+	n := &names{metrics: make(map[string]rdma_events.Metric, len(metrics))}
+	for _, m := range metrics {
+		n.metrics[m.Name] = m
+	}
+	return n
+}
+
+// err says what was asked for in vain.
+func (n *names) err() error { return errors.Join(n.missing...) }
+
+// unit is Grafana's name of the unit of a field, given as measurement.field.
+func (n *names) unit(name string) string {
+	measurement, field, _ := strings.Cut(name, ".")
+	metric := n.metrics[measurement]
+	f, ok := metric.Field(field)
+	if !ok {
+		n.missing = append(n.missing, fmt.Errorf("the table of metrics has no %s", name))
+		return ""
+	}
+	switch f.Unit {
+	case "":
+		return "short"
+	case "ns":
+		return "ns"
+	case "1/s":
+		return "cps"
+	case "bytes":
+		return "bytes"
+	case "Gbit/s":
+		return "Gbits"
+	}
+	n.missing = append(n.missing, fmt.Errorf("no unit of Grafana's for %q of %s", f.Unit, name))
+	return ""
+}
+
+// rates are the names of all event types that rdma_async has a rate of.
+func (n *names) rates() []string {
+	var types []string
+	for _, f := range n.metrics["rdma_async"].Fields {
+		name, ok := strings.CutSuffix(f.Name, "_rate")
+		if ok && !strings.Contains(name, "<number>") {
+			types = append(types, name)
+		}
+	}
+	return types
+}
+
+var placeholder = regexp.MustCompile(`\{(\w+)\}`)
+
+// expand puts a measurement's full name in the place of {measurement}, and
+// conditions in that of {filter}.
+func (n *names) expand(query, source, filter string) string {
+	query = strings.Join(strings.Fields(query), " ")
+	return placeholder.ReplaceAllStringFunc(query, func(s string) string {
+		name := strings.Trim(s, "{}")
+		if name == "filter" {
+			return filter
+		}
+		if _, ok := n.metrics[name]; !ok {
+			n.missing = append(n.missing, fmt.Errorf("the table of metrics has no %s", name))
+		}
+		return source + `"` + name + `"`
+	})
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"rdma_events/internal/grafana"
+)
+
+// rule is an alert rule and what its documentation says.
+type rule struct {
+	id       string // of the UID, and the heading in docs/alerts.md
+	title    string
+	severity string // critical: somebody is to be woken; warning: it can wait for the day
+	summary  string // a template
+	steps    []step
+	when     string // the condition, an expression on the steps
+	above    float64
+	hold     time.Duration // how long it has to hold
+	noData   string
+	slow     bool // evaluated every five minutes instead of every minute
+
+	fires  string // documentation: when it fires
+	quiet  string // when it does not, by intent
+	clears string
+	do     []string
+	blind  string
+}
+
+// step is a query that yields one number per series, and the time that it looks
+// at: from so long ago to so long ago.
+type step struct {
+	query    string
+	from, to time.Duration
+}
+
+// datasourceUID is that of assets/datasources; who has the data elsewhere
+// replaces it in the file of rules.
+const datasourceUID = "rdma-influxdb"
+
+// window is what "now" means to a rule: three missed reports of a minute each.
+const window = 3 * time.Minute
+
+func ruleFile(n *names) ([]byte, error) {
+	group := func(name, interval string) grafana.Group {
+		return grafana.Group{OrgID: 1, Name: name, Folder: "RDMA", Interval: interval}
+	}
+	fast, slow := group("rdma_events", "1m"), group("rdma_events_slow", "5m")
+	for _, r := range rules() {
+		g := &fast
+		if r.slow {
+			g = &slow
+		}
+		g.Rules = append(g.Rules, r.grafana(n))
+	}
+	f := grafana.RuleFile{APIVersion: 1, Groups: []grafana.Group{fast, slow}}
+	text, err := f.Marshal()
+	return append([]byte(ruleFileHead), text...), err
+}
+
+const ruleFileHead = `# Alert rules for Grafana's file provisioning, made by go generate ./assets/gen; do not edit.
+# docs/alerts.md says what each means, and how to install them.
+`
+
+func (r *rule) grafana(n *names) grafana.Rule {
+	return grafana.Rule{
+		UID: "rdma-" + r.id, Title: r.title, Condition: conditionRef, Data: r.data(n),
+		NoDataState: r.noData, ExecErrState: "Error", For: short(r.hold),
+		Labels: map[string]string{"severity": r.severity, "component": "rdma"},
+		Annotations: map[string]string{
+			"summary":     r.summary,
+			"description": r.fires,
+			"runbook_url": "${RDMA_EVENTS_DOCS}/alerts.md#" + r.id,
+		},
+	}
+}
+
+// The references of a rule's expressions; its queries are A, B, ...
+const (
+	valueRef     = "V"
+	conditionRef = "T"
+)
+
+// data is the queries, a reduction of each, the expression on these, and the
+// threshold.
+func (r *rule) data(n *names) []grafana.Query {
+	var queries, reductions []grafana.Query
+	for i, s := range r.steps {
+		ref := string(rune('A' + i))
+		rng := grafana.RelativeRange{From: int(s.from.Seconds()), To: int(s.to.Seconds())}
+		queries = append(queries, grafana.Query{
+			RefID: ref, Range: rng, DataSourceUID: datasourceUID,
+			Model: model(ref, grafana.Model{RawQuery: true, ResultFormat: "time_series", Query: n.expand(s.query, "", "$timeFilter")}),
+		})
+		reductions = append(reductions, expression("R"+ref, grafana.Model{Type: "reduce", Expression: ref, Reducer: "last"}))
+	}
+	value := "RA"
+	data := append(queries, reductions...)
+	if r.when != "" {
+		value = valueRef
+		data = append(data, expression(valueRef, grafana.Model{Type: "math", Expression: r.when}))
+	}
+	return append(data, expression(conditionRef, grafana.Model{
+		Type: "threshold", Expression: value,
+		Conditions: []grafana.Condition{{Evaluator: grafana.Evaluator{Type: "gt", Params: []float64{r.above}}}},
+	}))
+}
+
+func expression(ref string, m grafana.Model) grafana.Query {
+	return grafana.Query{RefID: ref, DataSourceUID: grafana.ExpressionUID, Model: model(ref, m)}
+}
+
+func model(ref string, m grafana.Model) grafana.Model {
+	m.RefID, m.IntervalMs, m.MaxDataPoints = ref, 1000, 43200
+	return m
+}
+
+// short writes a duration as Prometheus does.
+func short(d time.Duration) string {
+	switch {
+	case d == 0:
+		return "0s"
+	case d%time.Hour == 0:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	case d%time.Minute == 0:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	}
+	return fmt.Sprintf("%ds", d/time.Second)
+}

@@ -1,0 +1,80 @@
+package main
+
+import "rdma_events/internal/grafana"
+
+// The dashboards' identifiers; links and rules have them in their addresses.
+const (
+	fleetUID  = "rdma-events-fleet"
+	deviceUID = "rdma-events-device"
+)
+
+func dataSource() *grafana.DataSource {
+	return &grafana.DataSource{Type: "influxdb", UID: "${datasource}"}
+}
+
+// everything is the value of All: one expression instead of a list of all names,
+// which would be too long for thousands of hosts.
+const everything = ".*"
+
+// places are the variables that say where the data is.
+func places() []grafana.Variable {
+	return []grafana.Variable{
+		{Name: "datasource", Label: "Data source", Type: "datasource", Query: "influxdb", Refresh: 1},
+		{
+			Name: "database", Label: "Database", Type: "query", DataSource: dataSource(), Refresh: 1,
+			Query: "SHOW DATABASES", Regex: "/^(?!_internal$).*$/",
+			Current: &grafana.Option{Text: "telegraf", Value: "telegraf"},
+		},
+		{
+			Name: "policy", Label: "Retention policy", Type: "query", DataSource: dataSource(), Refresh: 1,
+			Query:   `SHOW RETENTION POLICIES ON "$database"`,
+			Current: &grafana.Option{Text: "autogen", Value: "autogen"},
+		},
+	}
+}
+
+// one is a variable with the values of a tag, of which one is chosen.
+func one(name, label, measurement, tag, where string) grafana.Variable {
+	query := `SHOW TAG VALUES ON "$database" FROM "` + measurement + `" WITH KEY = "` + tag + `"`
+	if where != "" {
+		query += " WHERE " + where
+	}
+	return grafana.Variable{
+		Name: name, Label: label, Type: "query", DataSource: dataSource(), Query: query, Refresh: 2, Sort: 7,
+	}
+}
+
+// some is a variable with the values of a tag, of which any number is chosen.
+func some(name, label, measurement, tag, where string) grafana.Variable {
+	v := one(name, label, measurement, tag, where)
+	v.Multi, v.IncludeAll, v.AllValue = true, true, everything
+	v.Current = &grafana.Option{Text: "All", Value: "$__all"}
+	return v
+}
+
+// link leads to a dashboard with the same data source, database and time.
+func link(title, uid, tooltip string) grafana.Link {
+	return grafana.Link{
+		Icon: "dashboard", KeepTime: true, Tags: []string{}, Title: title, Tooltip: tooltip, Type: "link",
+		URL: "/d/" + uid + "?var-datasource=${datasource}&var-database=${database}&var-policy=${policy}",
+	}
+}
+
+// deviceLink leads from a row of a table to the device that it is about.
+const deviceLink = "/d/" + deviceUID + "?var-datasource=${datasource}&var-database=${database}&var-policy=${policy}" +
+	"&var-host=${__data.fields.host}&var-device=${__data.fields.device}&${__url_time_range}"
+
+func dashboard(uid, title, description, refresh string, links []grafana.Link, variables []grafana.Variable,
+	panels []grafana.Panel, annotations ...grafana.Annotation,
+) *grafana.Dashboard {
+	if annotations == nil {
+		annotations = []grafana.Annotation{}
+	}
+	return &grafana.Dashboard{
+		UID: uid, Title: title, Description: description, Tags: []string{"rdma"},
+		SchemaVersion: grafana.SchemaVersion, Version: 1, Editable: true, GraphTooltip: 1, Refresh: refresh,
+		Time: grafana.TimeRange{From: "now-1h", To: "now"}, Timezone: "browser",
+		Annotations: grafana.Annotations{List: annotations},
+		Templating:  grafana.Templating{List: variables}, Links: links, Panels: panels,
+	}
+}

@@ -1,0 +1,124 @@
+// Draws window.picture with Grafana's own components; '#light' in the address
+// takes the light theme.
+
+import {
+  createTheme,
+  dateTime,
+  FieldType,
+  getDisplayProcessor,
+  getFieldDisplayValues,
+  type DataFrame,
+  type Field,
+  type GrafanaTheme2,
+  ThemeContext,
+  toDataFrame,
+} from '@grafana/data';
+import { BigValue, GlobalStyles, PanelChrome, TimeSeries } from '@grafana/ui';
+import { createRoot } from 'react-dom/client';
+
+import type { Drawn, Picture, Series } from './picture';
+
+declare global {
+  interface Window {
+    picture: Picture;
+  }
+}
+
+// Grafana's grid: 24 columns, rows of 30 px, gaps of 8.
+const width = 1400;
+const gap = 8;
+const cell = { w: (width + gap) / 24, h: 30 + gap };
+
+const picture = window.picture;
+const theme = createTheme({ colors: { mode: location.hash === '#light' ? 'light' : 'dark' } });
+
+// A field looks as the panel's fieldConfig says. Grafana applies it by a registry
+// that only the whole of it fills; without overrides, the defaults are all.
+function frame(s: Series, index: number, d: Drawn): DataFrame {
+  const type = s.values.some((v) => typeof v === 'string') ? FieldType.string : FieldType.number;
+  const value: Field = {
+    name: 'Value',
+    type,
+    values: s.values,
+    config: { ...d.panel.fieldConfig.defaults, displayNameFromDS: s.name },
+    state: { seriesIndex: index },
+  };
+  value.display = getDisplayProcessor({ field: value, theme, timeZone: 'utc' });
+  return { ...toDataFrame({ name: s.name, fields: [{ name: 'Time', type: FieldType.time, values: s.times }, value] }) };
+}
+
+function frames(d: Drawn): DataFrame[] {
+  return d.series.map((s, i) => frame(s, i, d));
+}
+
+function Lines({ d, w, h }: { d: Drawn; w: number; h: number }) {
+  const range = { from: dateTime(picture.from), to: dateTime(picture.to) };
+  return (
+    <TimeSeries
+      frames={frames(d)}
+      timeRange={{ ...range, raw: range }}
+      timeZone="utc"
+      width={w}
+      height={h}
+      legend={d.panel.options.legend}
+    />
+  );
+}
+
+function Values({ d, w, h }: { d: Drawn; w: number; h: number }) {
+  const values = getFieldDisplayValues({
+    data: frames(d),
+    fieldConfig: d.panel.fieldConfig,
+    reduceOptions: d.panel.options.reduceOptions,
+    replaceVariables: (text) => text,
+    theme,
+    timeZone: 'utc',
+  });
+  return (
+    <div style={{ display: 'flex' }}>
+      {values.map((v, i) => (
+        <BigValue
+          key={i}
+          value={{ ...v.display, title: values.length > 1 ? v.display.title : undefined }}
+          width={w / values.length}
+          height={h}
+          theme={theme}
+          colorMode={d.panel.options.colorMode}
+          graphMode={d.panel.options.graphMode}
+        />
+      ))}
+    </div>
+  );
+}
+
+function Drawing({ d }: { d: Drawn }) {
+  const { x, y, w, h } = d.panel.gridPos;
+  const Inside = d.panel.type === 'stat' ? Values : Lines;
+  return (
+    <div style={{ position: 'absolute', left: x * cell.w, top: y * cell.h }}>
+      <PanelChrome title={d.panel.title} width={w * cell.w - gap} height={h * cell.h - gap}>
+        {(innerWidth, innerHeight) => <Inside d={d} w={innerWidth} h={innerHeight} />}
+      </PanelChrome>
+    </div>
+  );
+}
+
+function Page({ theme }: { theme: GrafanaTheme2 }) {
+  const rows = Math.max(...picture.panels.map(({ panel }) => panel.gridPos.y + panel.gridPos.h));
+  return (
+    <ThemeContext.Provider value={theme}>
+      <GlobalStyles />
+      <main style={{ width, padding: 2 * gap }}>
+        <h2>{picture.title}</h2>
+        <p style={{ color: theme.colors.text.secondary }}>{picture.caption}</p>
+        <div style={{ position: 'relative', height: rows * cell.h }}>
+          {picture.panels.map((d, i) => (
+            <Drawing key={i} d={d} />
+          ))}
+        </div>
+      </main>
+    </ThemeContext.Provider>
+  );
+}
+
+createRoot(document.getElementById('page')!).render(<Page theme={theme} />);

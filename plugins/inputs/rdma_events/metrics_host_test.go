@@ -1,0 +1,43 @@
+package rdma_events
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/monitor"
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/watch"
+)
+
+func TestAHostIsTheSumOfItsDevices(t *testing.T) {
+	s := &monitor.Snapshot{
+		Devices: []monitor.DeviceView{
+			{Present: true, Open: true}, {Present: true}, {Reason: watch.ReasonRemoved}, {Reason: watch.ReasonRenamed},
+		},
+		Ports: []monitor.PortView{
+			{Known: true, HasState: true, State: verbs.PortActive, Flaps: 2, MissedTransitions: 1},
+			{Known: true, HasState: true, State: verbs.PortInit, Flaps: 3},
+			{Known: true, HasState: true, State: verbs.PortDown, Expected: true},
+			{HasState: true, State: verbs.PortAbsent},
+			{Known: true},
+		},
+		Async: []monitor.AsyncView{{Unacked: 1}, {Unacked: 2}},
+		Probes: []monitor.ProbeView{
+			{Counts: ledger.ProbeCounts{LostEvents: 1, LostCompletions: 2, Errors: 3}, WakeP: monitor.Percentiles{P99: 70}},
+			{Counts: ledger.ProbeCounts{LostEvents: 10, LostCompletions: 20, Errors: 30}, WakeP: monitor.Percentiles{P99: 50}, Unacked: 4},
+		},
+	}
+	require.Equal(t, host{
+		missing: 1, unwatched: 1, portsDown: 1, flaps: 5, missedTransitions: 1, unacked: 7,
+		lostEvents: 11, lostCompletions: 22, errors: 33, wakeP99: 70,
+	}, sum(s))
+}
+
+func TestAHostWithoutDevicesSaysNothingOfThem(t *testing.T) {
+	m := newMetrics()
+	points := m.points(&monitor.Snapshot{}, process{}, at(0))
+	require.Len(t, points, 1)
+	require.Equal(t, "rdma_collector", points[0].name)
+}

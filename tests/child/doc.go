@@ -1,0 +1,3 @@
+// Package child runs programs that must not outlive who started them: servers
+// of tests and demonstrations.
+package child

@@ -1,0 +1,180 @@
+package grafana
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/grafana"
+	"rdma_events/tests/influx"
+)
+
+const root = "../.."
+
+func start() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
+
+// spans are when a rule fired on a host, in evaluations.
+type spans map[string]map[string][]time.Duration // rule, host
+
+func TestEveryRuleFiresOnItsFaultsAndOnNothingElse(t *testing.T) {
+	src := Source{Server: influx.Start(t), Database: "telegraf"}
+	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
+	for _, f := range faults() {
+		for _, c := range f.histories(start()) {
+			var lines bytes.Buffer
+			require.NoError(t, c.Write(t.Context(), &lines), f.name)
+			require.NoError(t, src.Server.Write(t.Context(), src.Database, &lines), f.name)
+		}
+	}
+	requireHealthyHour(t, src)
+	file, err := Rules(root)
+	require.NoError(t, err)
+	fired := spans{}
+	intervals := map[string]time.Duration{}
+	for _, g := range file.Groups {
+		for _, r := range g.Rules {
+			fired[r.UID], intervals[r.UID] = watch(t, src, &r, &g)
+		}
+	}
+	for _, f := range faults() {
+		t.Run(f.name, func(t *testing.T) { f.check(t, fired, intervals) })
+	}
+	t.Run("silence at any moment", func(t *testing.T) { requireSilence(t, src, file) })
+}
+
+// requireSilence evaluates the rule of silent plugins far more often than its
+// group does: it counts in buckets, and must not depend on where they begin.
+func requireSilence(t *testing.T, src Source, file *grafana.RuleFile) {
+	i := slices.IndexFunc(allRules(file), func(r grafana.Rule) bool { return r.UID == "rdma-plugin-silent" })
+	rule := allRules(file)[i]
+	for at := 5 * time.Minute; at < end; at += 41*time.Second + 3*time.Millisecond {
+		numbers, err := Evaluate(t.Context(), src, &rule, start().Add(at))
+		require.NoError(t, err)
+		silent := map[string]bool{}
+		for _, n := range numbers {
+			if n.Value == 1 {
+				silent[n.Labels["host"]] = true
+			}
+		}
+		require.False(t, silent["healthy"], "%v", at)
+		require.False(t, silent["plugin-silent"] && at < from(2)+5*time.Minute, "%v: too early", at)
+		require.True(t, silent["plugin-silent"] || at < from(2)+10*time.Minute, "%v: too late", at)
+	}
+}
+
+// requireHealthyHour makes sure that what stays quiet does so on real data.
+func requireHealthyHour(t *testing.T, src Source) {
+	t.Helper()
+	for measurement, field := range map[string]string{
+		"rdma_port": "up", "rdma_async": "read", "rdma_cq_probe": "wake_ns_p99", "rdma_device": "open", "rdma_collector": "uptime_ns",
+	} {
+		got, err := src.Query(t.Context(), fmt.Sprintf(`SELECT count(%q) AS "n" FROM %q WHERE "host" = 'healthy' AND time < '%s'`,
+			field, measurement, start().Add(healthy).Format(time.RFC3339)))
+		require.NoError(t, err)
+		require.Len(t, got, 1, measurement)
+		n, _ := got[0].Numbers("n")
+		require.GreaterOrEqual(t, n[0], 358.0, "%s: an hour at ten seconds", measurement)
+	}
+}
+
+// askew takes evaluations off the multiples of intervals, as Grafana's are: some
+// queries of InfluxDB work on these only.
+const askew = 17*time.Second + 23*time.Millisecond
+
+// watch evaluates a rule from the tenth minute to the end and returns when it
+// fired on which host.
+func watch(t *testing.T, src Source, r *grafana.Rule, g *grafana.Group) (map[string][]time.Duration, time.Duration) {
+	t.Helper()
+	w, err := NewWatcher(r, g)
+	require.NoError(t, err)
+	fired := map[string][]time.Duration{}
+	for at := 5 * time.Minute; at < end; at += w.Interval() {
+		require.NoError(t, w.Evaluate(t.Context(), src, start().Add(at+askew)))
+		for _, labels := range w.In(Firing) {
+			requireLabels(t, r, labels)
+			fired[labels["host"]] = append(fired[labels["host"]], at)
+		}
+	}
+	return fired, w.Interval()
+}
+
+// requireLabels makes sure that every label a summary speaks of is there.
+func requireLabels(t *testing.T, r *grafana.Rule, labels map[string]string) {
+	t.Helper()
+	for _, name := range labelsOf(r) {
+		require.NotEmpty(t, labels[name], "%s: label %s", r.UID, name)
+	}
+}
+
+func (f *fault) check(t *testing.T, fired spans, intervals map[string]time.Duration) {
+	expected := map[string]firing{}
+	for _, want := range f.fires {
+		expected["rdma-"+want.rule] = want
+	}
+	for _, uid := range slices.Sorted(maps.Keys(fired)) {
+		got := fired[uid][f.name]
+		want, ok := expected[uid]
+		if !ok {
+			require.Empty(t, got, "%s is to stay quiet", uid)
+			continue
+		}
+		require.NotEmpty(t, got, "%s is to fire", uid)
+		slack, interval := 2*intervals[uid]+time.Minute, intervals[uid]
+		first, last := got[0], got[len(got)-1]
+		t.Logf("%s fires from %v to %v", uid, first, last)
+		require.GreaterOrEqual(t, first, max(want.from, 5*time.Minute), "%s: too early", uid)
+		require.LessOrEqual(t, first, max(want.from, 5*time.Minute)+slack, "%s: too late", uid)
+		till := want.till
+		if till == 0 {
+			till = end
+		}
+		require.InDelta(t, till.Minutes(), last.Minutes(), slack.Minutes(), "%s: end", uid)
+		require.Len(t, got, int((last-first)/interval)+1, "%s: without a gap", uid)
+	}
+}
+
+// No simulator can keep a worker from being killed, so these lines are written by
+// hand.
+func TestAStuckWorkerFires(t *testing.T) {
+	src := Source{Server: influx.Start(t), Database: "telegraf"}
+	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
+	var lines strings.Builder
+	for at := time.Duration(0); at < 10*time.Minute; at += 10 * time.Second {
+		for host, state := range map[string]string{"stuck": "stuck", "well": "running", "gone": "stopped"} {
+			fmt.Fprintf(&lines, "rdma_device,host=%s,device=mlx5_0 worker_state=%q %d\n", host, state, start().Add(at).UnixNano())
+		}
+	}
+	require.NoError(t, src.Server.Write(t.Context(), src.Database, strings.NewReader(lines.String())))
+	file, err := Rules(root)
+	require.NoError(t, err)
+	i := slices.IndexFunc(file.Groups[0].Rules, func(r grafana.Rule) bool { return r.UID == "rdma-worker-down" })
+	w, err := NewWatcher(&file.Groups[0].Rules[i], &file.Groups[0])
+	require.NoError(t, err)
+	for at := 5 * time.Minute; at <= 8*time.Minute; at += time.Minute {
+		require.NoError(t, w.Evaluate(t.Context(), src, start().Add(at+askew)))
+	}
+	require.Equal(t, []map[string]string{{"host": "stuck", "device": "mlx5_0"}}, w.In(Firing))
+}
+
+func TestWithoutAnyDataOnlyTheSilenceIsTold(t *testing.T) {
+	src := Source{Server: influx.Start(t), Database: "telegraf"}
+	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
+	file, err := Rules(root)
+	require.NoError(t, err)
+	for _, g := range file.Groups {
+		for _, r := range g.Rules {
+			w, err := NewWatcher(&r, &g)
+			require.NoError(t, err)
+			for i := range 4 {
+				require.NoError(t, w.Evaluate(t.Context(), src, start().Add(time.Duration(i)*w.Interval())))
+			}
+			require.Equal(t, r.UID == "rdma-plugin-silent", len(w.In(Firing)) > 0, r.UID)
+		}
+	}
+}

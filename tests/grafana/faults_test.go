@@ -1,0 +1,195 @@
+package grafana
+
+import (
+	"time"
+
+	"rdma_events/tests/history"
+)
+
+// fault is a host with something wrong, or nearly: what happens there, and
+// which rules fire on it. All others stay quiet.
+type fault struct {
+	name  string
+	runs  []run // of the plugin, one after the other
+	fires []firing
+	// expect and expectedDown are the plugin's options.
+	expect, expectedDown []string
+}
+
+// run is one life of the plugin on a host, with its scenario counted from its
+// own beginning.
+type run struct {
+	from, to time.Duration // since the beginning of all; to 0 is the end
+	timeline string
+}
+
+// firing is a span of time in which a rule fires, but for slack.
+type firing struct {
+	rule       string
+	from, till time.Duration // till 0 is the end
+}
+
+const (
+	healthy = time.Hour // before anything happens
+	end     = healthy + 70*time.Minute
+)
+
+// from counts from when things happen.
+func from(minutes int) time.Duration { return healthy + time.Duration(minutes)*time.Minute }
+
+// throughout is a single run of the plugin.
+func throughout(timeline string) []run { return []run{{timeline: timeline}} }
+
+func faults() []fault {
+	var all []fault
+	for _, some := range [][]fault{portFaults(), deviceFaults(), probeFaults(), pluginFaults()} {
+		all = append(all, some...)
+	}
+	return append(all, fault{name: "healthy", runs: throughout("")})
+}
+
+func portFaults() []fault {
+	return []fault{
+		{
+			name: "port-down", fires: []firing{{rule: "port-down", from: from(1)}},
+			runs: throughout("[[link]]\nat = \"60m\""),
+		},
+		{
+			name: "port-down, plugin restarted", fires: []firing{{rule: "port-down", from: from(1)}},
+			runs: []run{
+				{to: from(10), timeline: "[[link]]\nat = \"60m\""},
+				{from: from(12), timeline: "[[link]]\nat = \"0s\""},
+			},
+		},
+		{
+			name: "port-down, back", fires: []firing{{rule: "port-down", from: from(1), till: from(20)}},
+			runs: throughout("[[link]]\nat = \"60m\"\ndown_for = \"20m\""),
+		},
+		{
+			name: "port-down, but expected", expectedDown: []string{"sim0:1"},
+			runs: throughout("[[link]]\nat = \"60m\""),
+		},
+		{name: "port-down, but never up", runs: throughout("[[link]]\nat = \"0s\"")},
+		{name: "port-down, but soon back", runs: throughout("[[link]]\nat = \"60m\"\ndown_for = \"25s\"")},
+		{
+			name: "flapping", fires: []firing{{rule: "port-flapping", from: from(6), till: from(30)}},
+			runs: throughout("[[link]]\nat = \"60m\"\nevery = \"3m\"\ntimes = 3\ndown_for = \"40ms\""),
+		},
+		{
+			name: "flapping, but twice only",
+			runs: throughout("[[link]]\nat = \"60m\"\nevery = \"3m\"\ntimes = 2\ndown_for = \"40ms\""),
+		},
+		{
+			// The reader is held up for longer than Patience, so link_downed is alone.
+			name: "link-disagrees", fires: []firing{{rule: "link-disagrees", from: from(0), till: from(30)}},
+			runs: throughout(hangingAck("60m4s", "9s") + "[[link]]\nat = \"60m4500ms\"\ndown_for = \"40ms\""),
+		},
+		{
+			name: "link-disagrees, but events tell",
+			runs: throughout("[[link]]\nat = \"60m4500ms\"\ndown_for = \"40ms\""),
+		},
+	}
+}
+
+// hangingAck is an acknowledgement that hangs for a time, and an event for it.
+func hangingAck(at, lasts string) string {
+	return "[[fault]]\nkind = \"hang_ack\"\nat = \"" + at + "\"\nfor = \"" + lasts + "\"\n" +
+		"[[event]]\ntype = \"sm_change\"\nat = \"" + at + "\"\n"
+}
+
+func deviceFaults() []fault {
+	fatal := firing{rule: "device-fatal", from: from(0), till: from(30)}
+	return []fault{
+		{
+			name: "device-missing", fires: []firing{{rule: "device-missing", from: from(1)}, fatal},
+			runs: throughout("[[fault]]\nkind = \"removed\"\nat = \"60m\""),
+		},
+		{
+			name: "device-missing, but back at once", fires: []firing{fatal},
+			runs: throughout("[[fault]]\nkind = \"removed\"\nat = \"60m\"\nfor = \"25s\""),
+		},
+		{
+			name: "device-missing, never seen", expect: []string{"mlx5_9"},
+			fires: []firing{{rule: "device-missing", from: time.Minute}},
+			runs:  throughout(""),
+		},
+		{
+			name: "device-fatal", fires: []firing{fatal},
+			runs: throughout("[[event]]\ntype = \"device_fatal\"\nat = \"60m\""),
+		},
+		{name: "device-fatal, but speed", runs: throughout("[[event]]\ntype = \"device_speed_change\"\nat = \"60m\"")},
+		{
+			name: "unacked-events", fires: []firing{{rule: "unacked-events", from: from(0), till: from(30)}},
+			runs: throughout(hangingAck("60m", "60s")),
+		},
+		{
+			// Each is acknowledged before its worker would be killed, and the next hangs.
+			name: "unacked-events, one after the other", fires: []firing{{rule: "unacked-events", from: from(3), till: from(10)}},
+			runs: throughout("[[fault]]\nkind = \"hang_ack\"\nat = \"60m1s\"\nfor = \"9500ms\"\nevery = \"10s\"\ntimes = 60\n" +
+				"[[event]]\ntype = \"sm_change\"\nat = \"60m1s\"\nevery = \"10s\"\ntimes = 60"),
+		},
+		{name: "unacked-events, but soon acknowledged", runs: throughout(hangingAck("60m", "5s"))},
+	}
+}
+
+func probeFaults() []fault {
+	return []fault{
+		{
+			name: "lost-events", fires: []firing{{rule: "lost-events", from: from(0), till: from(15)}},
+			runs: throughout("[[fault]]\nkind = \"lost_event\"\nat = \"60m\"\nfor = \"9s\""),
+		},
+		{name: "lost-events, but one", runs: throughout("[[fault]]\nkind = \"lost_event\"\nat = \"60m\"\nfor = \"2s\"")},
+		{
+			name: "lost-completions", fires: []firing{{rule: "lost-completions", from: from(0), till: from(15)}},
+			runs: throughout("[[fault]]\nkind = \"lost_completion\"\nat = \"60m\"\nfor = \"9s\""),
+		},
+		{name: "lost-completions, but one", runs: throughout("[[fault]]\nkind = \"lost_completion\"\nat = \"60m\"\nfor = \"2s\"")},
+		{
+			name: "wake-slow", fires: []firing{{rule: "wake-slow", from: from(15)}},
+			runs: throughout("[[fault]]\nkind = \"slow\"\nat = \"60m\"\nfactor = 40"),
+		},
+		{name: "wake-slow, but not far", runs: throughout("[[fault]]\nkind = \"slow\"\nat = \"60m\"\nfactor = 3")},
+		{name: "wake-slow, but short", runs: throughout("[[fault]]\nkind = \"slow\"\nat = \"60m\"\nfactor = 40\nfor = \"3s\"")},
+		{name: "wake-slow, but always", runs: throughout("[[fault]]\nkind = \"slow\"\nfactor = 40")},
+	}
+}
+
+func pluginFaults() []fault {
+	const cannotOpen = "[[fault]]\nkind = \"crash\"\nat = \"60m\"\n[[fault]]\nkind = \"open_error\"\nerror = \"no_permission\"\nat = \"60m\""
+	const crashes = "[[fault]]\nkind = \"crash\"\nat = \"60m\"\nevery = \"5m\"\n"
+	return []fault{
+		{
+			name: "plugin-silent", fires: []firing{{rule: "plugin-silent", from: from(10)}},
+			runs: []run{{to: from(2)}},
+		},
+		{name: "plugin-silent, but soon back", runs: []run{{to: from(2)}, {from: from(6)}}},
+		{
+			name: "worker-down", runs: throughout(cannotOpen),
+			fires: []firing{{rule: "worker-down", from: from(2)}, {rule: "worker-restarts", from: from(1)}},
+		},
+		{
+			name: "worker-restarts", runs: throughout(crashes + "times = 4"),
+			fires: []firing{{rule: "worker-restarts", from: from(10), till: from(35)}},
+		},
+		{name: "worker-restarts, but twice", runs: throughout(crashes + "times = 2")},
+	}
+}
+
+// histories is what fills the database: the plugin's own code on a clock that
+// jumps.
+func (f *fault) histories(start time.Time) []history.Config {
+	var all []history.Config
+	for _, r := range f.runs {
+		to := r.to
+		if to == 0 {
+			to = end
+		}
+		all = append(all, history.Config{
+			Start: start.Add(r.from), End: start.Add(to), Interval: 10 * time.Second,
+			Hosts: []history.Host{{
+				Name: f.name, Profile: "fleet1", Timeline: r.timeline, Seed: 1, Expect: f.expect, ExpectedDown: f.expectedDown,
+			}},
+		})
+	}
+	return all
+}

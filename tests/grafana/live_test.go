@@ -1,0 +1,354 @@
+package grafana
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/grafana"
+	"rdma_events/tests/history"
+	"rdma_events/tests/influx"
+	"rdma_events/tests/rig"
+)
+
+// patience is for what a scenario does within half a minute, on a busy machine.
+const patience = 90 * time.Second
+
+// liveHost is a host with real Telegraf and the real plugin on the simulator.
+type liveHost struct {
+	name     string
+	timeline string
+	options  string // of the plugin
+	probe    string // options of its probe
+	fires    []string
+	// over holds when what the scenario does has come to Telegraf's output.
+	over func(points []rig.Point) bool
+}
+
+// at reports whether the last point of a measurement of sim0 has a field at
+// least at a value.
+func at(measurement, field string, least int64, tags ...string) func([]rig.Point) bool {
+	return func(points []rig.Point) bool {
+		p := rig.Last(points, measurement, append([]string{"device", "sim0"}, tags...)...)
+		return p.Fields[field] != nil && p.Int(field) >= least
+	}
+}
+
+func is(measurement, field string, value any) func([]rig.Point) bool {
+	return func(points []rig.Point) bool {
+		return rig.Last(points, measurement, "device", "sim0").Fields[field] == value
+	}
+}
+
+// runs holds while the worker does: what a rule says of a worker that is just
+// being restarted would be taken for lasting.
+func runs(points []rig.Point) bool { return is("rdma_device", "worker_state", "running")(points) }
+
+func all(conds ...func([]rig.Point) bool) func([]rig.Point) bool {
+	return func(points []rig.Point) bool {
+		return !slices.ContainsFunc(conds, func(cond func([]rig.Point) bool) bool { return !cond(points) })
+	}
+}
+
+// often makes rounds often enough that three get lost within a second.
+const often = "interval = \"200ms\"\n    timeout = \"100ms\""
+
+func liveHosts() []liveHost {
+	return []liveHost{
+		{name: "healthy", over: at("rdma_cq_probe", "rounds", 8)},
+		{
+			name: "port-down", timeline: "[[link]]\nat = \"4s\"", fires: []string{"port-down"},
+			over: is("rdma_port", "up", int64(0)),
+		},
+		{
+			name: "port-down, but expected", timeline: "[[link]]\nat = \"4s\"", options: `expected_down = ["sim0:1"]`,
+			over: is("rdma_port", "up", int64(0)),
+		},
+		{
+			name: "port-flapping", timeline: "[[link]]\nat = \"4s\"\nevery = \"600ms\"\ntimes = 4\ndown_for = \"40ms\"",
+			fires: []string{"port-flapping"}, over: at("rdma_port", "flaps", 4),
+		},
+		{
+			name: "link-disagrees", timeline: hangingAck("4s", "6s") + "[[link]]\nat = \"4500ms\"\ndown_for = \"40ms\"",
+			options: `state_interval = "1s"`, fires: []string{"link-disagrees"}, over: at("rdma_port", "missed_transitions", 1),
+		},
+		{
+			name: "device-missing", timeline: "[[fault]]\nkind = \"removed\"\nat = \"4s\"",
+			fires: []string{"device-missing", "device-fatal"}, over: is("rdma_device", "present", int64(0)),
+		},
+		{
+			name: "device-missing, but renamed", timeline: "[[fault]]\nkind = \"renamed\"\nat = \"4s\"\nto = \"mlx5_0\"",
+			over: is("rdma_device", "reason", "renamed"),
+		},
+		{
+			name: "device-fatal", timeline: "[[event]]\ntype = \"device_fatal\"\nat = \"4s\"", fires: []string{"device-fatal"},
+			over: at("rdma_device", "fatals", 1),
+		},
+		{
+			name: "unacked-events", timeline: hangingAck("4s", "60s"), fires: []string{"unacked-events"},
+			over: all(at("rdma_async", "released", 1, "port", "1"), runs),
+		},
+		{
+			name: "lost-events", timeline: "[[fault]]\nkind = \"lost_event\"\nat = \"4s\"\nfor = \"2s\"", probe: often,
+			fires: []string{"lost-events"}, over: at("rdma_cq_probe", "lost_events", 3),
+		},
+		{
+			name: "lost-completions", timeline: "[[fault]]\nkind = \"lost_completion\"\nat = \"4s\"\nfor = \"2s\"", probe: often,
+			fires: []string{"lost-completions"}, over: at("rdma_cq_probe", "lost_completions", 3, "method", "rc_write"),
+		},
+		{
+			name: "wake-slow", timeline: "[[fault]]\nkind = \"slow\"\nfactor = 60", over: at("rdma_cq_probe", "rounds", 8),
+		},
+		{
+			name:     "worker-down",
+			timeline: "[[fault]]\nkind = \"crash\"\nat = \"4s\"\n[[fault]]\nkind = \"open_error\"\nerror = \"no_permission\"\nat = \"4s\"",
+			fires:    []string{"worker-down"}, over: is("rdma_device", "reason", "no_permission"),
+		},
+		{
+			name: "worker-restarts", timeline: "[[fault]]\nkind = \"crash\"\nat = \"4s\"\nevery = \"3s\"\ntimes = 4",
+			fires: []string{"worker-restarts"}, over: all(at("rdma_device", "worker_restarts", 4), runs),
+		},
+		{name: eventful, timeline: eventfulTimeline, probe: often, over: all(
+			at("rdma_port", "flaps", 4), at("rdma_cq_probe", "lost_completions", 1, "method", "rc_write"),
+			at("rdma_device", "worker_restarts", 1),
+			func(points []rig.Point) bool {
+				return len(rig.Select(points, "rdma_async_event", "event", "unknown_42")) > 0
+			},
+		)},
+	}
+}
+
+// eventful is a host whose device shows something in every panel. Any rule may
+// fire there.
+const (
+	eventful         = "eventful"
+	eventfulTimeline = `
+[[link]]
+at = "4s"
+every = "700ms"
+times = 4
+down_for = "40ms"
+
+[[event]]
+at = "8s"
+type = "unknown_42"
+
+[[event]]
+at = "8s"
+type = "gid_change"
+count = 5
+
+[[fault]]
+at = "9s"
+kind = "lost_event"
+for = "1s"
+
+[[fault]]
+at = "11s"
+kind = "lost_completion"
+for = "1s"
+
+[[fault]]
+at = "13s"
+kind = "crash"
+`
+)
+
+// begin starts Telegraf, which writes to the database as well.
+func (h *liveHost) begin(t *testing.T, src Source) *rig.Telegraf {
+	t.Helper()
+	scenario := filepath.Join(t.TempDir(), "scenario.toml")
+	require.NoError(t, os.WriteFile(scenario, []byte(h.timeline), 0o644))
+	return rig.Start(t, rig.Config{
+		Plugin: fmt.Sprintf(`[[inputs.rdma_events]]
+  backend = "sim"
+  %s
+  [inputs.rdma_events.probe]
+    %s
+  [inputs.rdma_events.sim]
+    profile = "fleet1"
+    scenario = %q
+`, h.options, h.probe, scenario),
+		More: writeTo(src, h.name),
+	})
+}
+
+// writeTo has Telegraf write to a database, as a host of this name.
+func writeTo(src Source, host string) string {
+	return fmt.Sprintf(`[[outputs.influxdb]]
+  urls = [%q]
+  database = %q
+  skip_database_creation = true
+[global_tags]
+  host = %q
+`, src.Server.URL(), src.Database, host)
+}
+
+// TestThroughTelegraf fills an InfluxDB through real Telegraf and the real
+// plugin. What rules and dashboards then say is about the lines that users get.
+func TestThroughTelegraf(t *testing.T) {
+	src := Source{Server: influx.Start(t), Database: "telegraf"}
+	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
+	writePast(t, src)
+	hosts := liveHosts()
+	running := make([]*rig.Telegraf, len(hosts))
+	for i := range hosts {
+		running[i] = hosts[i].begin(t, src)
+	}
+	for i, h := range hosts {
+		points := running[i].Await("the end of the scenario of "+h.name, patience, h.over)
+		awaitWritten(t, src, h.name, len(rig.Select(points, "rdma_collector"))+1) // what came before the next is there too
+	}
+	now := time.Now()
+	t.Run("rules", func(t *testing.T) { requireRules(t, src, hosts, now) })
+	t.Run("dashboards", func(t *testing.T) { requireDashboards(t, src, now) })
+}
+
+// writePast writes what Telegraf cannot write within a minute: the hours before
+// the slow wake-ups, and a host that has been silent for a while.
+func writePast(t *testing.T, src Source) {
+	t.Helper()
+	now := time.Now()
+	for name, end := range map[string]time.Duration{"wake-slow": -61 * time.Minute, "plugin-silent": -12 * time.Minute} {
+		c := history.Config{
+			Start: now.Add(-2 * time.Hour), End: now.Add(end), Interval: 10 * time.Second,
+			Hosts: []history.Host{{Name: name, Profile: "fleet1"}},
+		}
+		var lines bytes.Buffer
+		require.NoError(t, c.Write(t.Context(), &lines))
+		require.NoError(t, src.Server.Write(t.Context(), src.Database, &lines))
+	}
+}
+
+// awaitWritten waits until the database has as many intervals of a host as
+// Telegraf's file has.
+func awaitWritten(t *testing.T, src Source, host string, intervals int) {
+	t.Helper()
+	query := `SELECT count("uptime_ns") AS "n" FROM "rdma_collector" WHERE "host" = '` + host + `'`
+	require.Eventually(t, func() bool {
+		got, err := src.Query(t.Context(), query)
+		require.NoError(t, err)
+		if len(got) == 0 {
+			return false
+		}
+		n, _ := got[0].Numbers("n")
+		return int(n[0]) >= intervals
+	}, patience, 50*time.Millisecond, "%s: %d intervals in the database", host, intervals)
+}
+
+// requireRules evaluates every rule now and twice later, as long as the last
+// points count as now.
+func requireRules(t *testing.T, src Source, hosts []liveHost, now time.Time) {
+	file, err := Rules(root)
+	require.NoError(t, err)
+	for _, g := range file.Groups {
+		for _, r := range g.Rules {
+			w, err := NewWatcher(&r, &g)
+			require.NoError(t, err)
+			require.NoError(t, w.Evaluate(t.Context(), src, now))
+			switch r.UID {
+			case "rdma-plugin-silent":
+				require.Equal(t, []string{"plugin-silent"}, hostsIn(w, Firing))
+				continue
+			case "rdma-wake-slow": // fires after ten minutes more
+				require.Equal(t, []string{"wake-slow"}, hostsIn(w, Pending))
+				continue
+			}
+			for i := range 2 {
+				require.NoError(t, w.Evaluate(t.Context(), src, now.Add(time.Duration(i+1)*w.Interval())))
+			}
+			require.Equal(t, expectedToFire(hosts, &r), hostsIn(w, Firing), r.UID)
+		}
+	}
+}
+
+func hostsIn(w *Watcher, state State) []string {
+	var names []string
+	for _, labels := range w.In(state) {
+		if labels["host"] != eventful {
+			names = append(names, labels["host"])
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+func expectedToFire(hosts []liveHost, r *grafana.Rule) []string {
+	var names []string
+	for _, h := range hosts {
+		if slices.Contains(h.fires, strings.TrimPrefix(r.UID, "rdma-")) {
+			names = append(names, h.name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func requireDashboards(t *testing.T, src Source, now time.Time) {
+	boards, err := Dashboards(root)
+	require.NoError(t, err)
+	shown := Range{now.Add(-time.Hour), now}
+	for uid, choice := range map[string]Choice{
+		"rdma-events-fleet":  {"database": {src.Database}, "policy": {"autogen"}},
+		"rdma-events-device": {"database": {src.Database}, "policy": {"autogen"}, "host": {eventful}, "device": {"sim0"}},
+	} {
+		d := boards[uid]
+		require.NotNil(t, d, uid)
+		requests, err := Requests(d, choice, shown)
+		require.NoError(t, err)
+		for _, q := range requests {
+			requireValues(t, src, uid+", "+q.Panel.Title+", "+q.RefID, q.Query)
+		}
+		for _, query := range Annotations(d, choice, shown) {
+			requireValues(t, src, uid+", annotation", query)
+		}
+		requireVariables(t, src, d, choice)
+		t.Logf("%s: %d queries in %d panels have values", uid, len(requests), len(d.Panels))
+	}
+}
+
+// requireValues runs a query and requires that each of its columns has a value.
+func requireValues(t *testing.T, src Source, what, query string) {
+	t.Helper()
+	series, err := src.Query(t.Context(), query)
+	require.NoError(t, err, what)
+	require.NotEmpty(t, series, "%s: %s", what, query)
+	has := map[string]bool{}
+	for _, s := range series {
+		for _, column := range s.Columns {
+			has[column] = has[column] || slices.ContainsFunc(s.Column(column), func(v any) bool { return v != nil })
+		}
+	}
+	for column, some := range has {
+		require.True(t, some, "%s: column %s has no value: %s", what, column, query)
+	}
+}
+
+// requireVariables fills a dashboard's variables one after the other, as
+// Grafana does, and requires that the choice is among the values.
+func requireVariables(t *testing.T, src Source, d *grafana.Dashboard, choice Choice) {
+	t.Helper()
+	for _, v := range d.Templating.List {
+		if v.Type != "query" {
+			continue
+		}
+		series, err := src.Query(t.Context(), Render(v.Query, d.Templating.List, choice))
+		require.NoError(t, err, v.Name)
+		require.NotEmpty(t, series, v.Name)
+		values := series[0].Column("value")
+		if values == nil {
+			values = series[0].Column("name")
+		}
+		require.NotEmpty(t, values, v.Name)
+		for _, chosen := range choice[v.Name] {
+			require.Contains(t, values, chosen, v.Name)
+		}
+	}
+}

@@ -1,0 +1,163 @@
+package grafana
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/go-openapi/strfmt"
+	"github.com/grafana/grafana-openapi-client-go/models"
+	"github.com/prometheus/common/model"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"rdma_events/internal/grafana"
+)
+
+// export reads alert rules into Grafana's own published model of them. A key
+// that it lacks is an error, as is a value that it does not allow.
+func export(text []byte) (*models.AlertingFileExport, error) {
+	var tree any
+	if err := yaml.Unmarshal(text, &tree); err != nil {
+		return nil, err
+	}
+	asJSON, err := json.Marshal(tree)
+	if err != nil {
+		return nil, err
+	}
+	dec := json.NewDecoder(bytes.NewReader(asJSON))
+	dec.DisallowUnknownFields()
+	var f models.AlertingFileExport
+	if err := dec.Decode(&f); err != nil {
+		return nil, err
+	}
+	return &f, f.Validate(strfmt.Default)
+}
+
+func rulesText(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, RulesFile))
+	require.NoError(t, err)
+	return string(text)
+}
+
+func TestRulesAreWhatGrafanaProvisions(t *testing.T) {
+	f, err := export([]byte(rulesText(t)))
+	require.NoError(t, err)
+	rules := 0
+	for _, g := range f.Groups {
+		for _, r := range g.Rules {
+			rules++
+			require.Len(t, r.Title, len(strings.TrimSpace(r.Title)))
+			require.LessOrEqual(t, len(r.UID), 40, "Grafana's limit")
+		}
+	}
+	require.Equal(t, 12, rules)
+}
+
+func TestAnErrorInARuleIsFound(t *testing.T) {
+	for was, is := range map[string]string{
+		"noDataState: OK":             "noDataState: Fine",
+		"execErrState: Error":         "execErrState: Panic",
+		"isPaused: false":             "isPaussed: false",
+		"folder: RDMA":                "foulder: RDMA",
+		"relativeTimeRange:":          "timeRange:",
+		"              from: 180\n":   "              from: soon\n",
+		"      - uid: rdma-port-down": "      - uid: [rdma-port-down]",
+	} {
+		text := strings.Replace(rulesText(t), was, is, 1)
+		require.NotEqual(t, rulesText(t), text, was)
+		_, err := export([]byte(text))
+		require.Error(t, err, is)
+	}
+}
+
+func TestRulesHangTogether(t *testing.T) {
+	file, err := Rules(root)
+	require.NoError(t, err)
+	uids := map[string]bool{}
+	for _, g := range file.Groups {
+		_, err := model.ParseDuration(g.Interval)
+		require.NoError(t, err)
+		for _, r := range g.Rules {
+			require.False(t, uids[r.UID], r.UID)
+			uids[r.UID] = true
+			_, err := model.ParseDuration(r.For)
+			require.NoError(t, err, r.UID)
+			requireReferences(t, &r)
+			requireRunbook(t, &r)
+			require.Contains(t, []string{"critical", "warning"}, r.Labels["severity"])
+		}
+	}
+}
+
+// requireReferences makes sure that expressions use what comes before them, and
+// that queries look at a range.
+func requireReferences(t *testing.T, r *grafana.Rule) {
+	t.Helper()
+	known := map[string]bool{}
+	for _, q := range r.Data {
+		require.False(t, known[q.RefID], "%s: %s twice", r.UID, q.RefID)
+		require.Equal(t, q.RefID, q.Model.RefID)
+		switch q.Model.Type {
+		case "":
+			require.Greater(t, q.Range.From, q.Range.To, r.UID)
+			require.Equal(t, datasourceUID(t), q.DataSourceUID)
+		case "math":
+			for _, m := range regexp.MustCompile(`\$(\w+)`).FindAllStringSubmatch(q.Model.Expression, -1) {
+				require.True(t, known[m[1]], "%s: %s", r.UID, m[0])
+			}
+		default:
+			require.True(t, known[q.Model.Expression], "%s: %s", r.UID, q.Model.Expression)
+		}
+		known[q.RefID] = true
+	}
+	require.True(t, known[r.Condition], r.UID)
+}
+
+// datasourceUID is that of the data source that is provisioned with the rules.
+func datasourceUID(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "assets/datasources/rdma_events.yaml"))
+	require.NoError(t, err)
+	var f struct {
+		Datasources []struct {
+			UID  string
+			Type string
+		}
+	}
+	require.NoError(t, yaml.Unmarshal(text, &f))
+	require.Len(t, f.Datasources, 1)
+	require.Equal(t, "influxdb", f.Datasources[0].Type)
+	return f.Datasources[0].UID
+}
+
+// requireRunbook makes sure that the link leads to a heading of docs/alerts.md.
+func requireRunbook(t *testing.T, r *grafana.Rule) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "docs/alerts.md"))
+	require.NoError(t, err)
+	page, heading, ok := strings.Cut(r.Annotations["runbook_url"], "#")
+	require.True(t, ok)
+	require.Equal(t, "${RDMA_EVENTS_DOCS}/alerts.md", page)
+	require.Contains(t, string(text), "\n## "+heading+"\n")
+}
+
+// Grafana puts environment variables into annotations and labels, so a name
+// after a dollar would become nothing there.
+func TestAnnotationsAndLabelsSurviveTheEnvironment(t *testing.T) {
+	file, err := Rules(root)
+	require.NoError(t, err)
+	for _, r := range allRules(file) {
+		for name, text := range r.Annotations {
+			require.NotContains(t, strings.ReplaceAll(text, "${RDMA_EVENTS_DOCS}", ""), "$", "%s of %s", name, r.UID)
+		}
+		for name, text := range r.Labels {
+			require.NotContains(t, text, "$", "%s of %s", name, r.UID)
+		}
+	}
+}

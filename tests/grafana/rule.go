@@ -1,0 +1,155 @@
+package grafana
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/common/model"
+
+	"rdma_events/internal/grafana"
+	"rdma_events/tests/influx"
+)
+
+// Source is where rules and dashboards find their data.
+type Source struct {
+	Server   *influx.Server
+	Database string
+}
+
+// Query runs InfluxQL.
+func (s Source) Query(ctx context.Context, query string) ([]influx.Series, error) {
+	return s.Server.Query(ctx, s.Database, query)
+}
+
+// Evaluate runs a rule's queries and expressions at a moment and returns what
+// its condition says about each series; none at all is "no data".
+func Evaluate(ctx context.Context, src Source, rule *grafana.Rule, at time.Time) ([]Number, error) {
+	series := map[string][]influx.Series{}
+	numbers := map[string][]Number{}
+	for _, q := range rule.Data {
+		var err error
+		if q.DataSourceUID == grafana.ExpressionUID {
+			numbers[q.RefID], err = express(&q.Model, series, numbers)
+		} else {
+			var r Range
+			r.From, r.To = q.Range.At(at)
+			series[q.RefID], err = src.Query(ctx, Macros(q.Model.Query, r, time.Second))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("evaluate %s of %s: %w", q.RefID, rule.UID, err)
+		}
+	}
+	return numbers[rule.Condition], nil
+}
+
+func express(m *grafana.Model, series map[string][]influx.Series, numbers map[string][]Number) ([]Number, error) {
+	switch m.Type {
+	case "reduce":
+		return reduce(series[m.Expression], m.Reducer)
+	case "math":
+		return calculate(m.Expression, numbers)
+	case "threshold":
+		return compare(numbers[m.Expression], m.Conditions)
+	}
+	return nil, fmt.Errorf("type %q: %w", m.Type, errExpression)
+}
+
+// State is that of one series of a rule.
+type State string
+
+// The states.
+const (
+	Normal  State = "Normal"
+	Pending State = "Pending" // the condition holds, not yet long enough
+	Firing  State = "Alerting"
+)
+
+// missingEvaluations is after how many evaluations without it a series that
+// was there is over (missing_series_evals_to_resolve).
+const missingEvaluations = 2
+
+// Watcher evaluates a rule again and again, as Grafana's scheduler does, and
+// keeps the states of its series (ngalert/state).
+type Watcher struct {
+	rule     *grafana.Rule
+	hold     time.Duration
+	interval time.Duration
+	series   map[string]*instance
+}
+
+type instance struct {
+	labels map[string]string
+	state  State
+	since  time.Time // of Pending
+	seen   time.Time
+}
+
+// NewWatcher returns a Watcher of a rule in a group.
+func NewWatcher(rule *grafana.Rule, group *grafana.Group) (*Watcher, error) {
+	hold, err := model.ParseDuration(rule.For)
+	if err != nil {
+		return nil, fmt.Errorf("for of %s: %w", rule.UID, err)
+	}
+	interval, err := model.ParseDuration(group.Interval)
+	if err != nil {
+		return nil, fmt.Errorf("interval of %s: %w", group.Name, err)
+	}
+	return &Watcher{rule: rule, hold: time.Duration(hold), interval: time.Duration(interval), series: map[string]*instance{}}, nil
+}
+
+// Interval is how far evaluations are apart.
+func (w *Watcher) Interval() time.Duration { return w.interval }
+
+// Evaluate evaluates the rule at a moment and takes over what it says.
+func (w *Watcher) Evaluate(ctx context.Context, src Source, at time.Time) error {
+	numbers, err := Evaluate(ctx, src, w.rule, at)
+	if err != nil {
+		return err
+	}
+	if len(numbers) == 0 && w.rule.NoDataState == "Alerting" {
+		// Grafana sets all series of the rule, or one without labels of its own.
+		numbers = []Number{{Labels: map[string]string{"datasource": w.rule.Data[0].DataSourceUID}, Value: 1}}
+	}
+	for _, n := range numbers {
+		w.take(n, at)
+	}
+	for k, i := range w.series {
+		if at.Sub(i.seen) >= missingEvaluations*w.interval {
+			delete(w.series, k)
+		}
+	}
+	return nil
+}
+
+func (w *Watcher) take(n Number, at time.Time) {
+	k := key(n.Labels)
+	i := w.series[k]
+	if i == nil {
+		i = &instance{labels: n.Labels, state: Normal}
+		w.series[k] = i
+	}
+	i.seen = at
+	switch {
+	case n.Value != 1:
+		i.state = Normal
+	case i.state == Normal:
+		i.state, i.since = Pending, at
+		fallthrough
+	case i.state == Pending:
+		if at.Sub(i.since) >= w.hold {
+			i.state = Firing
+		}
+	}
+}
+
+// In returns the labels of the series in a state.
+func (w *Watcher) In(state State) []map[string]string {
+	var all []map[string]string
+	for _, i := range w.series {
+		if i.state == state {
+			all = append(all, i.labels)
+		}
+	}
+	return all
+}

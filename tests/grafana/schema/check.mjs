@@ -1,0 +1,50 @@
+// Holds dashboards, the arguments, and expressions of alert rules, a JSON list on
+// stdin, against Grafana's published types. Prints one line for each thing that
+// these do not know or do not allow; exits with 1 then.
+import { readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import Ajv from 'ajv';
+import { createGenerator } from 'ts-json-schema-generator';
+
+const here = dirname(fileURLToPath(import.meta.url));
+const schema = createGenerator({
+  path: join(here, 'types.ts'), type: 'Kinds', skipTypeCheck: true, additionalProperties: false, expose: 'none', topRef: false,
+}).createSchema('Kinds');
+const ajv = new Ajv({ allErrors: true, strict: false }).addSchema(schema, 'kinds');
+
+const validator = (...path) => {
+  const pointer = path.map((p) => `/properties/${p}`).join('');
+  return ajv.getSchema(`kinds#${pointer}`);
+};
+
+let failures = 0;
+const check = (where, validate, value) => {
+  if (validate(value)) return;
+  for (const e of validate.errors) {
+    failures++;
+    console.log(`${where}${e.instancePath}: ${e.message} ${JSON.stringify(e.params)}`);
+  }
+};
+
+const unknownType = Object.assign(() => false, { errors: [{ instancePath: '/type', message: 'is not checked; add it to types.ts', params: {} }] });
+
+for (const file of process.argv.slice(2)) {
+  const dashboard = JSON.parse(readFileSync(file, 'utf8'));
+  // The published type of an annotation's target is that of Grafana's own store,
+  // and says of itself that it should be a query.
+  for (const a of dashboard.annotations.list) delete a.target;
+  check(file, validator('dashboard'), dashboard);
+  for (const p of dashboard.panels) {
+    if (p.type === 'row') continue;
+    const where = `${file}, panel ${p.id} (${p.title})`;
+    check(`${where} options`, validator('options', p.type) ?? unknownType, p.options);
+    if (p.fieldConfig.defaults.custom) {
+      check(`${where} custom`, validator('custom', p.type) ?? unknownType, p.fieldConfig.defaults.custom);
+    }
+  }
+}
+for (const e of JSON.parse(readFileSync(0, 'utf8'))) {
+  check(`expression ${e.refId}`, validator('expression', e.type) ?? unknownType, e);
+}
+process.exit(failures > 0 ? 1 : 0);

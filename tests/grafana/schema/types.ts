@@ -1,0 +1,34 @@
+// What the dashboards use of Grafana's published types: the dashboard itself,
+// and for each kind of panel its options and its own part of the field
+// configuration; and the expressions of alert rules.
+import type { TypeMath, TypeReduce, TypeThreshold } from '@grafana/grafana-foundation-sdk/dist/expr/types.gen';
+import type { Dashboard } from '@grafana/schema/dist/types/raw/dashboard/x/types.gen';
+import type { TableFieldOptions } from '@grafana/schema';
+import type * as stat from '@grafana/schema/dist/types/raw/composable/stat/panelcfg/x/types.gen';
+import type * as statetimeline from '@grafana/schema/dist/types/raw/composable/statetimeline/panelcfg/x/types.gen';
+import type * as table from '@grafana/schema/dist/types/raw/composable/table/panelcfg/x/types.gen';
+import type * as timeseries from '@grafana/schema/dist/types/raw/composable/timeseries/panelcfg/x/types.gen';
+
+// A mark of the builders, which no file has.
+type Expression<T> = Omit<T, '_implementsDataqueryVariant'>;
+
+// Defaults are filled in by Grafana, so none of these has to be complete.
+export interface Kinds {
+  dashboard: Dashboard;
+  options: {
+    stat: stat.Options;
+    'state-timeline': statetimeline.Options;
+    table: table.Options;
+    timeseries: timeseries.Options;
+  };
+  custom: {
+    'state-timeline': statetimeline.FieldConfig;
+    table: Partial<TableFieldOptions>;
+    timeseries: timeseries.FieldConfig;
+  };
+  expression: {
+    math: Expression<TypeMath>;
+    reduce: Expression<TypeReduce>;
+    threshold: Expression<TypeThreshold>;
+  };
+}

@@ -1,0 +1,94 @@
+//go:build schema
+
+package grafana
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/grafana"
+)
+
+// complaints are what Grafana's published types have against dashboards and
+// expressions; see schema/check.mjs.
+func complaints(t *testing.T, expressions []any, dashboards ...string) string {
+	t.Helper()
+	require.DirExists(t, "schema/node_modules", "run: make test-schema")
+	in, err := json.Marshal(expressions)
+	require.NoError(t, err)
+	var out, problem bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), "node", append([]string{"schema/check.mjs"}, dashboards...)...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(in), &out, &problem
+	err = cmd.Run()
+	require.Empty(t, problem.String())
+	require.Equal(t, out.Len() > 0, err != nil, "complaints and exit code: %v", err)
+	return out.String()
+}
+
+func committed(t *testing.T) []string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(root, "assets/dashboards/*.json"))
+	require.NoError(t, err)
+	require.Len(t, paths, 2)
+	return paths
+}
+
+// expressions are the models of all expressions in the rules, as they stand in
+// the file.
+func expressions(t *testing.T) []any {
+	t.Helper()
+	f, err := export([]byte(rulesText(t)))
+	require.NoError(t, err)
+	var all []any
+	for _, g := range f.Groups {
+		for _, r := range g.Rules {
+			for _, q := range r.Data {
+				if q.DatasourceUID == grafana.ExpressionUID {
+					all = append(all, q.Model)
+				}
+			}
+		}
+	}
+	require.Greater(t, len(all), 24)
+	return all
+}
+
+func TestDashboardsAndExpressionsFollowGrafanasPublishedSchema(t *testing.T) {
+	require.Empty(t, complaints(t, expressions(t), committed(t)...))
+}
+
+func TestWhatTheSchemaLacksIsComplainedOf(t *testing.T) {
+	text, err := os.ReadFile(committed(t)[1])
+	require.NoError(t, err)
+	for was, is := range map[string]string{
+		`"colorMode": "background"`: `"colorMode": "sky"`,
+		`"h": 4`:                    `"height": 4`,
+		`"w": 4`:                    `"w": "4"`,
+		`"drawStyle": "line"`:       `"drawStyle": "crayon"`,
+		`"timeFrom": "5m"`:          `"timeForm": "5m"`,
+		`"mode": "absolute"`:        `"mode": "relative"`,
+		`"type": "query"`:           `"type": "question"`,
+		`"type": "stat"`:            `"type": "speedometer"`,
+	} {
+		wrong := strings.Replace(string(text), was, is, 1)
+		require.NotEqual(t, string(text), wrong, was)
+		path := filepath.Join(t.TempDir(), "wrong.json")
+		require.NoError(t, os.WriteFile(path, []byte(wrong), 0o644))
+		require.NotEmpty(t, complaints(t, []any{}, path), is)
+	}
+	for _, wrong := range []map[string]any{
+		{"type": "reduce", "expression": "A", "reducer": "latest"},
+		{"type": "reduce", "expression": "A", "reducer": "last", "mode": "strict"},
+		{"type": "threshold", "expression": "A", "conditions": []any{map[string]any{"evaluator": map[string]any{"type": "above", "params": []int{1}}}}},
+		{"type": "maths", "expression": "$A"},
+	} {
+		require.NotEmpty(t, complaints(t, []any{wrong}), "%v", wrong)
+	}
+}

@@ -1,0 +1,102 @@
+package history
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+)
+
+// Fleet describes many hosts of one kind with what goes wrong in a large
+// installation: most of them are healthy.
+type Fleet struct {
+	Hosts, Devices int           // devices per host, RoCE with one port
+	Span           time.Duration // of the history; faults are spread over it
+	Seed           int64
+}
+
+// share is a kind of trouble, how many of a thousand hosts have it, and its
+// entries of a scenario.
+type share struct {
+	perMille int
+	entries  func(r *rand.Rand, device string, span time.Duration) string
+}
+
+func shares() []share {
+	return []share{
+		{20, flapping}, {5, down}, {3, missing}, {5, losing("lost_event")}, {2, losing("lost_completion")},
+		{5, slow}, {2, crashing}, {2, closed},
+	}
+}
+
+// All returns the hosts, called node0001 and so on. Those of a seed are always
+// the same, whatever Hosts says.
+func (f Fleet) All() []Host {
+	hosts := make([]Host, f.Hosts)
+	for i := range hosts {
+		hosts[i] = Host{
+			Name:     fmt.Sprintf("node%04d", i+1),
+			Profile:  fmt.Sprintf("fleet%d", f.Devices),
+			Seed:     f.Seed,
+			Timeline: f.timeline(i),
+		}
+	}
+	return hosts
+}
+
+// timeline is what happens on a host. Addresses come and go on all of them.
+func (f Fleet) timeline(host int) string {
+	r := rand.New(rand.NewPCG(uint64(f.Seed), uint64(host)))
+	var b strings.Builder
+	fmt.Fprintf(&b, "[[event]]\nat = \"%v\"\ntype = \"gid_change\"\ndevice = %q\n", within(r, f.Span), f.device(r))
+	for _, s := range shares() {
+		if r.IntN(1000) < s.perMille {
+			b.WriteString(s.entries(r, f.device(r), f.Span))
+		}
+	}
+	return b.String()
+}
+
+func (f Fleet) device(r *rand.Rand) string { return fmt.Sprintf("sim%d", r.IntN(f.Devices)) }
+
+// within is a moment in the span, to the millisecond, and not at its beginning,
+// where devices are opened.
+func within(r *rand.Rand, span time.Duration) time.Duration {
+	return (span/100 + time.Duration(r.Int64N(int64(span-span/50)))).Truncate(time.Millisecond)
+}
+
+func flapping(r *rand.Rand, device string, span time.Duration) string {
+	return fmt.Sprintf("[[link]]\nat = \"%v\"\nevery = \"%v\"\ntimes = %d\ndevice = %q\ndown_for = \"%dms\"\n",
+		within(r, span/2), span/50, 1+r.IntN(20), device, 20+r.IntN(200))
+}
+
+func down(r *rand.Rand, device string, span time.Duration) string {
+	return fmt.Sprintf("[[link]]\nat = \"%v\"\ndevice = %q\n", within(r, span), device)
+}
+
+func missing(r *rand.Rand, device string, span time.Duration) string {
+	return fault(r, "removed", device, span)
+}
+
+func closed(r *rand.Rand, device string, span time.Duration) string {
+	return fault(r, "open_error", device, span) + "error = \"no_permission\"\n" +
+		fmt.Sprintf("[[fault]]\nat = \"0s\"\nkind = \"open_error\"\nerror = \"limit\"\ndevice = %q\nfor = \"%v\"\n", device, span/10)
+}
+
+func losing(kind string) func(*rand.Rand, string, time.Duration) string {
+	return func(r *rand.Rand, device string, span time.Duration) string {
+		return fault(r, kind, device, span) + fmt.Sprintf("for = \"%v\"\n", span/60)
+	}
+}
+
+func slow(r *rand.Rand, device string, span time.Duration) string {
+	return fault(r, "slow", device, span) + fmt.Sprintf("factor = %d\n", 5+r.IntN(500))
+}
+
+func crashing(r *rand.Rand, device string, span time.Duration) string {
+	return fault(r, "crash", device, span) + fmt.Sprintf("every = \"%v\"\ntimes = 10\n", span/60)
+}
+
+func fault(r *rand.Rand, kind, device string, span time.Duration) string {
+	return fmt.Sprintf("[[fault]]\nat = \"%v\"\nkind = %q\ndevice = %q\n", within(r, span), kind, device)
+}

@@ -1,0 +1,82 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// Config says what to play. Start, End, Interval and Hosts must be set.
+type Config struct {
+	Start, End time.Time
+	Interval   time.Duration // Telegraf's
+	Hosts      []Host
+	// Exact has the points of an interval at its very end, as down-sampled ones
+	// are, instead of a moment later.
+	Exact bool
+
+	// What the plugin would be configured with; 0 is its default.
+	ProbeInterval time.Duration
+	Window        time.Duration
+	Histogram     bool
+}
+
+// Host is one host with the plugin on it. The times of its scenario count from
+// Config.Start, so the devices are opened then. docs/scenario.md says what
+// profiles and scenarios are.
+type Host struct {
+	Name     string // the tag host; "" leaves it out
+	Profile  string // "" is "roce2"
+	Scenario string // "" (healthy), a built-in name, or a path
+	Timeline string // the text of a scenario, taken instead of Scenario unless ""
+	Seed     int64
+
+	Expect       []string          // the options of these names
+	ExpectedDown []string          // as in "sim0:1"
+	Tags         map[string]string // besides host
+}
+
+// Write plays the hosts one after the other and writes what each has emitted
+// between Start and End, in the order in which it was. It blocks as w does. The
+// error is that of w or ctx, or names what is wrong with a scenario.
+func (c Config) Write(ctx context.Context, w io.Writer) error {
+	if c.Interval <= 0 || !c.Start.Before(c.End) {
+		return errors.New("history: want an interval above 0 and a start before the end")
+	}
+	c.ProbeInterval = orDefault(c.ProbeInterval, time.Second)
+	c.Window = orDefault(c.Window, 5*time.Minute)
+	for i := range c.Hosts {
+		if err := c.play(ctx, w, &c.Hosts[i]); err != nil {
+			return fmt.Errorf("history of host %q: %w", c.Hosts[i].Name, err)
+		}
+	}
+	return nil
+}
+
+func orDefault(d, other time.Duration) time.Duration {
+	if d == 0 {
+		return other
+	}
+	return d
+}
+
+func (c *Config) play(ctx context.Context, w io.Writer, of *Host) error {
+	h, err := newHost(c, of, w)
+	if err != nil {
+		return err
+	}
+	defer h.close()
+	h.begin()
+	// A look at ctx now and then is enough; a minute takes milliseconds.
+	for at := c.Start; at.Before(c.End) && err == nil; {
+		at = at.Add(min(time.Minute, c.End.Sub(at)))
+		h.line.run(h.mono(at))
+		err = errors.Join(h.err, ctx.Err())
+	}
+	if err != nil {
+		return err
+	}
+	return h.recorder.Close()
+}

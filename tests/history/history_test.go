@@ -1,0 +1,311 @@
+package history_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"rdma_events/plugins/inputs/rdma_events"
+	"rdma_events/tests/history"
+	"rdma_events/tests/rig"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func start() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
+
+// play returns what one host has emitted in a span of time, ten seconds apart.
+func play(t *testing.T, span time.Duration, of history.Host) []rig.Point {
+	t.Helper()
+	points, err := rig.Parse(lines(t, span, of))
+	require.NoError(t, err)
+	return points
+}
+
+func lines(t *testing.T, span time.Duration, of ...history.Host) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	c := history.Config{Start: start(), End: start().Add(span), Interval: 10 * time.Second, Hosts: of}
+	require.NoError(t, c.Write(t.Context(), &b))
+	return b.Bytes()
+}
+
+// at is a time that counts from the start of a history.
+func at(p rig.Point) time.Duration { return time.Unix(0, p.Time).Sub(start()) }
+
+func TestEqualSeedsGiveEqualLines(t *testing.T) {
+	lively := history.Host{Name: "a", Scenario: "lively", Seed: 7}
+	first := lines(t, 3*time.Minute, lively)
+	require.Equal(t, string(first), string(lines(t, 3*time.Minute, lively)))
+	lively.Seed = 8
+	require.NotEqual(t, string(first), string(lines(t, 3*time.Minute, lively)))
+}
+
+func TestAHealthyHourHasEveryIntervalOfEverySeries(t *testing.T) {
+	points := play(t, time.Hour, history.Host{Name: "a", Profile: "fleet3", Tags: map[string]string{"rack": "r1"}})
+	const ticks = 359 // the plugin is a moment late at each, and so beyond the end at the last
+	require.Equal(t, ticks, len(rig.Select(points, "rdma_collector")))
+	for _, device := range []string{"sim0", "sim1", "sim2"} {
+		ports := rig.Select(points, "rdma_port", "device", device, "host", "a", "rack", "r1")
+		require.GreaterOrEqual(t, len(ports), ticks)
+		for _, p := range ports {
+			require.EqualValues(t, 1, p.Int("up"))
+		}
+		last := rig.Last(points, "rdma_cq_probe", "device", device, "method", "rc_write")
+		require.InDelta(t, 3600, float64(last.Int("rounds")), 12)
+		require.Equal(t, last.Int("rounds"), last.Int("successes"))
+		require.Equal(t, last.Int("events"), last.Int("acked"))
+		require.Greater(t, last.Int("wake_ns_p99"), last.Int("wake_ns_p50"))
+	}
+	require.Empty(t, rig.Select(points, "rdma_port_change"))
+	for _, p := range points {
+		require.GreaterOrEqual(t, at(p), time.Duration(0), p.Series())
+		require.LessOrEqual(t, at(p), time.Hour, p.Series())
+	}
+}
+
+func TestADropStandsWhereItHappened(t *testing.T) {
+	points := play(t, 10*time.Minute, history.Host{Name: "a", Timeline: `
+[[link]]
+at = "4m"
+device = "sim1"
+down_for = "40ms"
+`})
+	changes := rig.Select(points, "rdma_port_change", "device", "sim1", "port", "1", "witness", "event")
+	require.Len(t, changes, 2)
+	require.Equal(t, 4*time.Minute, at(changes[0]))
+	require.Equal(t, 4*time.Minute+40*time.Millisecond, at(changes[1]))
+	require.EqualValues(t, 40*time.Millisecond, changes[1].Int("lasted_ns"))
+	last := rig.Last(points, "rdma_port", "device", "sim1")
+	require.EqualValues(t, 1, last.Int("flaps"))
+	require.EqualValues(t, 1, last.Int("link_downed"))
+	require.EqualValues(t, 0, last.Int("missed_transitions"))
+	require.EqualValues(t, 40*time.Millisecond, last.Int("down_ns"))
+	require.EqualValues(t, 0, rig.Last(points, "rdma_port", "device", "sim0").Int("flaps"))
+}
+
+func TestRoundsGetLostWhileAFaultLasts(t *testing.T) {
+	points := play(t, 5*time.Minute, history.Host{Timeline: `
+[[fault]]
+at = "60s"
+kind = "lost_event"
+device = "sim0"
+for = "5s"
+
+[[fault]]
+at = "120s"
+kind = "lost_completion"
+device = "sim1"
+for = "5s"
+
+[[fault]]
+at = "180s"
+kind = "slow"
+device = "sim1"
+factor = 50
+for = "60s"
+`})
+	zero, one := rig.Last(points, "rdma_cq_probe", "device", "sim0"), rig.Last(points, "rdma_cq_probe", "device", "sim1")
+	require.EqualValues(t, 5, zero.Int("lost_events"))
+	require.EqualValues(t, 5, one.Int("lost_completions"))
+	require.Greater(t, one.Int("wake_ns_p99"), 20*zero.Int("wake_ns_p99"))
+	require.Empty(t, zero.Tags["host"])
+}
+
+func TestADeviceThatIsAwayIsNotPresentMeanwhile(t *testing.T) {
+	points := play(t, 5*time.Minute, history.Host{Name: "a", Timeline: `
+[[fault]]
+at = "61s"
+kind = "removed"
+device = "sim0"
+for = "60s"
+`})
+	for _, p := range rig.Select(points, "rdma_device", "device", "sim0") {
+		away := at(p) >= 61*time.Second && at(p) < 121*time.Second
+		require.Equal(t, !away, p.Int("present") == 1, "%v", at(p))
+	}
+	last := rig.Last(points, "rdma_device", "device", "sim0")
+	require.EqualValues(t, 2, last.Int("opens"))
+	require.EqualValues(t, 1, last.Int("removals"))
+	require.Equal(t, "running", last.Text("worker_state"))
+	require.Len(t, rig.Select(points, "rdma_port_change", "device", "sim0", "state_to", "absent"), 1)
+}
+
+func TestAWorkerThatDiesIsReplacedAndNothingIsUncounted(t *testing.T) {
+	points := play(t, 3*time.Minute, history.Host{Timeline: `
+[[fault]]
+at = "60s"
+kind = "crash"
+device = "sim0"
+
+[[event]]
+at = "60s"
+type = "gid_change"
+device = "sim0"
+count = 5
+`})
+	async := rig.Last(points, "rdma_async", "device", "sim0", "port", "1")
+	require.EqualValues(t, 5, async.Int("gid_change"))
+	require.EqualValues(t, 5, async.Int("released"))
+	require.EqualValues(t, 5, rig.Sum(rig.Select(points, "rdma_async_event", "event", "gid_change"), "count"))
+	require.EqualValues(t, 1, rig.Last(points, "rdma_device", "device", "sim0").Int("worker_restarts"))
+}
+
+func TestWhatHangsIsSeenWhileItHangs(t *testing.T) {
+	points := play(t, 5*time.Minute, history.Host{Timeline: `
+[[fault]]
+at = "58s"
+kind = "hang_ack"
+device = "sim0"
+for = "5s"
+
+[[event]]
+at = "58s"
+type = "sm_change"
+device = "sim0"
+
+[[fault]]
+at = "120s"
+kind = "hang_ack"
+device = "sim1"
+for = "60s"
+
+[[event]]
+at = "120s"
+type = "sm_change"
+device = "sim1"
+`})
+	var hung []time.Duration
+	for _, p := range rig.Select(points, "rdma_async", "device", "sim0", "port", "1") {
+		if p.Int("unacked") == 1 {
+			hung = append(hung, at(p).Round(time.Second))
+		}
+	}
+	require.Equal(t, []time.Duration{60 * time.Second}, hung)
+	require.EqualValues(t, 0, rig.Last(points, "rdma_device", "device", "sim0").Int("worker_restarts"))
+
+	stuck := rig.Last(points, "rdma_device", "device", "sim1")
+	require.EqualValues(t, 1, stuck.Int("worker_restarts"), "killed after some ten seconds")
+	require.EqualValues(t, 1, rig.Last(points, "rdma_async", "device", "sim1", "port", "1").Int("released"))
+}
+
+func TestADeviceThatCannotBeOpenedIsTriedAgain(t *testing.T) {
+	points := play(t, 5*time.Minute, history.Host{Timeline: `
+[[fault]]
+at = "0s"
+kind = "open_error"
+error = "no_permission"
+device = "sim0"
+for = "100s"
+`})
+	var refused int
+	for _, p := range rig.Select(points, "rdma_device", "device", "sim0") {
+		if p.Text("reason") == "no_permission" && p.Text("worker_state") == "backing_off" {
+			refused++
+			require.EqualValues(t, 1, p.Int("present"))
+			require.EqualValues(t, 0, p.Int("open"))
+		}
+	}
+	require.Greater(t, refused, 8, "most of a hundred seconds, every ten")
+	require.Equal(t, "ok", rig.Last(points, "rdma_device", "device", "sim0").Text("reason"))
+}
+
+func TestEventsAndCountersOfALivelyHourAgree(t *testing.T) {
+	points := play(t, time.Hour, history.Host{Name: "a", Scenario: "lively", Seed: 3})
+	for _, device := range []string{"sim0", "sim1"} {
+		own, port := rig.Last(points, "rdma_async", "device", device, "port", ""), rig.Last(points, "rdma_async", "device", device, "port", "1")
+		emitted := rig.Sum(rig.Select(points, "rdma_async_event", "device", device), "count")
+		require.Equal(t, own.Int("read")+port.Int("read"), emitted)
+		for _, p := range []rig.Point{own, port} {
+			require.Equal(t, p.Int("read"), p.Int("acked")+p.Int("unacked")+p.Int("released"))
+		}
+	}
+	last := rig.Last(points, "rdma_device", "device", "sim0")
+	require.EqualValues(t, 60, last.Int("removals"))
+	require.EqualValues(t, 1+60+59, last.Int("opens"), "after each removal and each crash but the last, which is too late")
+}
+
+func TestEveryNameStandsInTheTableOfMetrics(t *testing.T) {
+	table := map[string]rdma_events.Metric{}
+	for _, m := range rdma_events.Metrics() {
+		table[m.Name] = m
+	}
+	seen := map[string]bool{}
+	for _, p := range play(t, 2*time.Minute, history.Host{Scenario: "lively"}) {
+		seen[p.Measurement] = true
+		m, ok := table[p.Measurement]
+		require.True(t, ok, p.Measurement)
+		for name := range p.Fields {
+			_, ok := m.Field(name)
+			require.True(t, ok, "%s %s", p.Measurement, name)
+		}
+	}
+	require.Len(t, seen, len(table)-1, "all but the histogram, which nobody has asked for")
+}
+
+func TestBadInputEndsTheHistory(t *testing.T) {
+	c := history.Config{Start: start(), End: start().Add(time.Minute), Interval: time.Second}
+	for text, of := range map[string]history.Host{
+		"unknown profile": {Profile: "roce9"},
+		"line 2":          {Timeline: "[[link]]\nwhen = 1\n"},
+		"renamed":         {Timeline: "[[fault]]\nat=\"5s\"\nkind=\"renamed\"\ndevice=\"sim0\"\nto=\"mlx5_9\"\n"},
+	} {
+		c.Hosts = []history.Host{of}
+		require.ErrorContains(t, c.Write(t.Context(), &bytes.Buffer{}), text)
+	}
+	c.Hosts = []history.Host{{}}
+	full := errors.New("disk full")
+	require.ErrorIs(t, c.Write(t.Context(), failing{full}), full)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, c.Write(ctx, &bytes.Buffer{}), context.Canceled)
+	c.End = c.Start
+	require.ErrorContains(t, c.Write(t.Context(), &bytes.Buffer{}), "start before the end")
+}
+
+type failing struct{ err error }
+
+func (f failing) Write([]byte) (int, error) { return 0, f.err }
+
+// file is a scenario for programs that read one.
+func file(t *testing.T, scenario string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "scenario.toml")
+	require.NoError(t, os.WriteFile(path, []byte(scenario), 0o600))
+	return path
+}
+
+func TestAFleetHasItsTroublesAndIsMostlyHealthy(t *testing.T) {
+	f := history.Fleet{Hosts: 150, Devices: 2, Span: 10 * time.Minute, Seed: 1}
+	c := history.Config{Start: start(), End: start().Add(f.Span), Interval: time.Minute, Hosts: f.All(), Exact: true}
+	var b bytes.Buffer
+	require.NoError(t, c.Write(t.Context(), &b))
+	points, err := rig.Parse(b.Bytes())
+	require.NoError(t, err)
+	flapping, down := map[string]bool{}, map[string]bool{}
+	for _, p := range rig.Select(points, "rdma_collector", "host", "node0001") {
+		require.Zero(t, at(p)%time.Minute, "exactly at the interval's end")
+	}
+	for _, p := range rig.Select(points, "rdma_port") {
+		if p.Int("flaps") > 0 {
+			flapping[p.Tags["host"]] = true
+		}
+		if p.Int("up") == 0 {
+			down[p.Tags["host"]] = true
+		}
+	}
+	require.NotEmpty(t, flapping)
+	require.NotEmpty(t, down)
+	require.Less(t, len(flapping)+len(down), 30)
+
+	few := f
+	few.Hosts = 2
+	require.Equal(t, few.All(), f.All()[:2])
+}

@@ -1,0 +1,243 @@
+package history
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"syscall"
+	"time"
+
+	"rdma_events/internal/hotplug"
+	"rdma_events/internal/monitor"
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/sim"
+	"rdma_events/internal/watch"
+	"rdma_events/internal/worker"
+	"rdma_events/plugins/inputs/rdma_events"
+)
+
+// errRenamed: the monitor ends the supervision of a renamed device in a
+// goroutine of its own, whose pace is not that of a history.
+var errRenamed = errors.New("a fault of kind renamed cannot be played in a history")
+
+// booted is the CLOCK_MONOTONIC time at which a history begins.
+const booted = int64(time.Hour)
+
+// maxEventPoints and the intervals are the plugin's defaults.
+const (
+	maxEventPoints = 20
+	stateInterval  = 5 * time.Second
+)
+
+// host is one host under way.
+type host struct {
+	cfg    *Config
+	of     *Host
+	line   timeline
+	random *rand.Rand
+	world  *sim.World
+	opener verbs.Backend
+	found  *hotplug.Simulated
+
+	monitor  *monitor.Monitor
+	recorder *rdma_events.Recorder
+	report   chan func([]hotplug.Found) // of the monitor, once
+	cancel   context.CancelFunc
+	done     chan struct{} // the monitor has ended
+
+	lag     int64 // of what is handled now behind what has happened, ns
+	keepers []*keeper
+	held    *lane // emits what max_event_points holds back
+	pids    int
+	err     error
+}
+
+func newHost(c *Config, of *Host, w io.Writer) (*host, error) {
+	h := &host{cfg: c, of: of, report: make(chan func([]hotplug.Found)), done: make(chan struct{})}
+	h.line = newTimeline(booted, h.flush)
+	h.random = rand.New(rand.NewPCG(uint64(of.Seed), key(of.Name)))
+	if err := h.load(); err != nil {
+		return nil, err
+	}
+	tags := maps.Clone(of.Tags)
+	if of.Name != "" {
+		if tags == nil {
+			tags = map[string]string{}
+		}
+		tags["host"] = of.Name
+	}
+	var err error
+	h.recorder, err = rdma_events.NewRecorder(w, tags, maxEventPoints, h.wall)
+	if err != nil {
+		return nil, err
+	}
+	h.monitor = monitor.New(monitor.Config{
+		Discovery: h, NewSupervisor: h.supervisor, Sink: h.recorder.Sink(), Now: h.clocks,
+		Expect: of.Expect,
+		ExpectedDown: func(device string, port int) bool {
+			return slices.Contains(of.ExpectedDown, fmt.Sprintf("%s:%d", device, port))
+		},
+		Window: c.Window, Histogram: c.Histogram,
+		RSS: func(pid int) uint64 { return 14<<20 + uint64(pid%8)<<14 },
+	})
+	return h, nil
+}
+
+func key(name string) uint64 {
+	f := fnv.New64a()
+	_, _ = f.Write([]byte(name)) // a hash takes everything
+	return f.Sum64()
+}
+
+func (h *host) load() error {
+	o := sim.Options{
+		Profile: h.of.Profile, Scenario: h.of.Scenario, Timeline: h.of.Timeline,
+		// The devices of two hosts are not twins: what is drawn depends on the host.
+		Seed: int64(h.random.Uint64() >> 1), Epoch: booted,
+		Clock: func() int64 { return h.line.now }, Wait: h.inCall,
+		Die: func(s syscall.Signal) { h.die(s) },
+	}
+	if o.Profile == "" {
+		o.Profile = "roce2"
+	}
+	var err error
+	if h.world, err = sim.Load(o); err != nil {
+		return err
+	}
+	h.opener = sim.New(h.world)
+	h.found = hotplug.NewSimulated(h.world, o.Clock)
+	return nil
+}
+
+// mono converts a wall time.
+func (h *host) mono(at time.Time) int64 { return booted + int64(at.Sub(h.cfg.Start)) }
+
+func (h *host) wall() time.Time {
+	return h.cfg.Start.Add(time.Duration(h.line.now + h.lag - booted))
+}
+
+func (h *host) clocks() (wall, mono, boot int64) {
+	mono = h.line.now + h.lag
+	return h.wall().UnixNano(), mono, mono
+}
+
+// Run implements monitor.Discovery.
+func (h *host) Run(ctx context.Context, report func([]hotplug.Found)) error {
+	h.report <- report
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// begin starts the monitor and the lanes that every host has.
+func (h *host) begin() {
+	var ctx context.Context
+	ctx, h.cancel = context.WithCancel(context.Background())
+	go func() {
+		defer close(h.done)
+		_ = h.monitor.Run(ctx) // only discovery fails, and this one does not
+	}()
+	report := <-h.report
+	h.held = h.line.start(never, func() {
+		for h.line.wait(never) { //revive:disable-line:empty-block flush follows each step
+		}
+	})
+	h.line.start(h.line.now, func() { h.discover(report) })
+	h.line.start(h.line.now, h.gather)
+}
+
+// discover tells the monitor which devices there are.
+func (h *host) discover(report func([]hotplug.Found)) {
+	for first := true; ; first = false {
+		if found, news := h.found.Look(h.line.now); first || news {
+			report(found)
+			h.settle()
+		}
+		next, ok := h.world.NextChange(h.line.now)
+		if !ok {
+			next = never
+		}
+		if !h.line.wait(next) {
+			return
+		}
+	}
+}
+
+// settle waits until what report has begun in other goroutines goes on here.
+func (h *host) settle() {
+	for _, k := range h.keepers {
+		<-k.begun
+		if k.ctx.Err() != nil {
+			h.err = errRenamed
+		}
+	}
+}
+
+func (h *host) supervisor(device string, handler worker.Handler) monitor.Supervisor {
+	k := newKeeper(h, device, handler)
+	h.keepers = append(h.keepers, k)
+	return k
+}
+
+// gather gathers as Telegraf has a plugin do, at the multiples of the interval.
+func (h *host) gather() {
+	at := h.cfg.Start.Truncate(h.cfg.Interval)
+	for {
+		at = at.Add(h.cfg.Interval)
+		// From Telegraf's tick to the plugin's reading of the clock.
+		late := h.draw(300 * time.Microsecond)
+		if h.cfg.Exact {
+			late = 0
+		}
+		if !h.line.wait(h.mono(at) + late) {
+			return
+		}
+		now := h.wall()
+		s := h.monitor.Gather(now)
+		h.recorder.Interval(&s, h.usage(), now)
+	}
+}
+
+// usage is made up: it is that of no process.
+func (h *host) usage() rdma_events.Usage {
+	up := time.Duration(h.line.now - booted)
+	return rdma_events.Usage{Uptime: up, CPU: up / 300, RSS: 13<<20 + h.random.Int64N(1<<18)}
+}
+
+// draw returns a duration around a median, ns, that is sometimes far longer.
+func (h *host) draw(median time.Duration) int64 {
+	return int64(float64(median) * math.Exp(0.4*h.random.NormFloat64()))
+}
+
+func (h *host) flush() {
+	wait, err := h.recorder.Flush()
+	if err != nil {
+		h.err = err
+	}
+	if wait >= 0 {
+		h.line.rouse(h.held, h.line.now+int64(wait))
+	}
+}
+
+// deliver hands over what a worker has sent.
+func (h *host) deliver(k *keeper, items ...watch.Item) {
+	wall, mono, _ := h.clocks()
+	h.lag = h.draw(150 * time.Microsecond)
+	k.handler.Batch(watch.Batch{Wall: wall, Mono: mono, Items: items})
+	h.lag = 0
+}
+
+// close ends everything without another word to the monitor.
+func (h *host) close() {
+	h.line.close()
+	for _, k := range h.keepers {
+		close(k.left)
+	}
+	h.cancel()
+	<-h.done
+}

@@ -1,0 +1,192 @@
+package history
+
+import (
+	"context"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/watch"
+	"rdma_events/internal/worker"
+)
+
+// How long the life of a worker takes where its device does not say.
+const (
+	launching = 30 * time.Millisecond // from the fork to the opening
+	killing   = 11 * time.Second      // from a call that hangs to the kill
+	closing   = time.Second           // what closing a device may take
+)
+
+// keeper plays worker.Supervisor and the processes that it starts, in one lane.
+type keeper struct {
+	h       *host
+	device  string
+	handler worker.Handler
+	ctx     context.Context // of Run
+	begun   chan struct{}   // closed by Run
+	left    chan struct{}   // closed to end Run
+
+	lane    *lane
+	session *session // nil: no worker runs
+	status  worker.Status
+	started uint64
+	delay   time.Duration // before the next restart
+	woken   bool
+}
+
+func newKeeper(h *host, device string, handler worker.Handler) *keeper {
+	k := &keeper{
+		h: h, device: device, handler: handler,
+		begun: make(chan struct{}), left: make(chan struct{}),
+		status: worker.Status{Reason: watch.ReasonOK},
+	}
+	k.lane = h.line.start(h.line.now, k.keep)
+	return k
+}
+
+// Run implements monitor.Supervisor.
+func (k *keeper) Run(ctx context.Context) error {
+	k.ctx = ctx
+	close(k.begun)
+	<-k.left
+	return nil
+}
+
+// Wake implements monitor.Supervisor.
+func (k *keeper) Wake() {
+	k.woken = true
+	if k.session == nil {
+		k.h.line.rouse(k.lane, k.h.line.now)
+	}
+}
+
+// keep runs workers, one after another.
+func (k *keeper) keep() {
+	for {
+		why, ok := k.live()
+		if !ok || !k.rest(why) {
+			return
+		}
+	}
+}
+
+// live is one worker. False: the history has come to its end.
+func (k *keeper) live() (why watch.Ended, ok bool) {
+	k.started++
+	k.set(worker.Status{State: worker.StateStarting, Reason: k.status.Reason, Message: k.status.Message})
+	led, file, err := ledger.New(k.device)
+	if err != nil {
+		k.h.err = err
+		return why, false
+	}
+	defer led.Close()
+	_ = file.Close() // the mapping stays
+	k.handler.Started(led)
+	if !k.h.line.wait(k.h.line.now + k.h.draw(launching)) {
+		return why, false
+	}
+	k.session = newSession(k, led)
+	since := k.h.line.now
+	why, ok = k.session.run()
+	if !ok {
+		return why, false
+	}
+	if k.h.line.now-since >= int64(worker.DefaultTiming().Well) {
+		k.delay = 0
+	}
+	k.handler.Ended(why)
+	k.session.release()
+	k.session = nil
+	return why, true
+}
+
+// opened says that the worker has the device open.
+func (k *keeper) opened() {
+	k.h.pids++
+	k.set(worker.Status{State: worker.StateRunning, Reason: watch.ReasonOK, PID: 1000 + k.h.pids})
+}
+
+// rest waits as long as the end of a worker calls for.
+func (k *keeper) rest(why watch.Ended) bool {
+	t := worker.DefaultTiming()
+	n := worker.Status{State: worker.StateBackingOff, Reason: why.Reason, Message: why.Message}
+	until := int64(never)
+	switch why.Reason {
+	case watch.ReasonRemoved:
+		n.State = worker.StateStopped
+	case watch.ReasonCrashed, watch.ReasonStuck, watch.ReasonOK:
+		until = k.h.line.now + k.jitter(k.backoff())
+		k.woken = false
+	default:
+		until = k.h.line.now + k.jitter(t.Slow)
+	}
+	k.set(n)
+	for !k.woken && k.h.line.now < until {
+		if !k.h.line.wait(until) {
+			return false
+		}
+	}
+	k.woken = false
+	return true
+}
+
+func (k *keeper) backoff() time.Duration {
+	t := worker.DefaultTiming()
+	k.delay = min(max(2*k.delay, t.Retry), t.RetryMax)
+	return k.delay
+}
+
+// jitter is a fifth more or less.
+func (k *keeper) jitter(d time.Duration) int64 {
+	return int64(float64(d) * (0.8 + 0.4*k.h.random.Float64()))
+}
+
+func (k *keeper) set(n worker.Status) {
+	n.Restarts = max(k.started, 1) - 1
+	if n != k.status {
+		k.status = n
+		k.handler.Status(n)
+	}
+}
+
+// inCall is the waiting of the simulator: for an event, or in a call that
+// hangs. A worker that hangs is killed.
+func (h *host) inCall(until int64) bool {
+	l := h.line.current
+	if l == nil {
+		return false
+	}
+	if l.limit > 0 && until-h.line.now > l.limit {
+		h.line.wait(h.line.now + l.limit)
+		return false
+	}
+	if s := h.sessionOf(l); s != nil && until-h.line.now > int64(killing) {
+		h.line.start(h.line.now+int64(killing), s.killStuck)
+	}
+	// Roused early by something else, a thread in a call stays in it.
+	for h.line.now < until {
+		if !h.line.wait(until) {
+			return false
+		}
+	}
+	return true
+}
+
+// die ends the process whose reader is the current lane.
+func (h *host) die(signal syscall.Signal) {
+	if s := h.sessionOf(h.line.current); s != nil {
+		s.finish(watch.Ended{Reason: watch.ReasonCrashed, Message: "died of " + unix.SignalName(signal)})
+		panic(died{})
+	}
+}
+
+func (h *host) sessionOf(l *lane) *session {
+	for _, k := range h.keepers {
+		if k.session != nil && k.session.has(l) {
+			return k.session
+		}
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+package history
+
+import (
+	"time"
+
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/watch"
+)
+
+// probeTimeout is the plugin's default.
+const probeTimeout = 500 * time.Millisecond
+
+// prober plays the probe of one port on completion vector 0, with the automatic
+// choice of a method.
+type prober struct {
+	s      *session
+	port   *port
+	probe  verbs.Probe // nil: none can be made now
+	method verbs.Method
+	news   uint64 // the port's at the choice
+	next   int64  // when the next round is
+}
+
+// run probes every interval; a round that took longer skips what it missed.
+func (p *prober) run() {
+	interval := int64(p.s.k.h.cfg.ProbeInterval)
+	for p.step() == nil {
+		p.next += interval
+		if late := p.s.line.now - p.next; late > 0 {
+			p.next += late / interval * interval
+		}
+		if !p.s.line.wait(p.next) {
+			return
+		}
+	}
+}
+
+func (p *prober) step() error {
+	if p.probe == nil || p.news != p.port.news {
+		return p.choose()
+	}
+	_, err := p.round()
+	return err
+}
+
+// choose takes the first method whose first round comes to its end.
+func (p *prober) choose() error {
+	p.drop()
+	p.news = p.port.news
+	methods := []verbs.Method{verbs.MethodRCWrite}
+	if !p.s.dev.Attr().CountsFlushes {
+		methods = append(methods, verbs.MethodFlush)
+	}
+	for _, m := range methods {
+		probe, err := p.s.dev.NewProbe(verbs.ProbeConfig{
+			Port: p.port.number, Method: m, Timeout: probeTimeout, AckBatch: 1, GIDIndex: -1, PKeyIdx: -1,
+		})
+		if err != nil {
+			continue // the next method may do
+		}
+		p.probe, p.method = probe, m
+		r, err := p.round()
+		if err != nil {
+			return err
+		}
+		if r.Outcome != verbs.OutcomeError && r.Outcome != verbs.OutcomeLostCompletion {
+			return nil
+		}
+		p.drop()
+	}
+	return nil
+}
+
+func (p *prober) round() (verbs.Round, error) {
+	r, err := p.probe.Round(0)
+	if err != nil {
+		return r, err
+	}
+	p.s.k.h.deliver(p.s.k, watch.Item{Round: &watch.RoundItem{Port: p.port.number, Method: p.method, Round: r}})
+	if !p.probe.Usable() {
+		p.drop()
+	}
+	return r, nil
+}
+
+func (p *prober) drop() {
+	if p.probe != nil {
+		_ = p.probe.Close(closing) // the simulator's closes at once, or with the device
+		p.probe = nil
+	}
+}

@@ -1,0 +1,49 @@
+package history_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/tests/history"
+	"rdma_events/tests/rig"
+)
+
+// shape is every series with its fields and their types. Of fields that are
+// left out of some points it has those that any point had.
+func shape(points []rig.Point) []string {
+	all := map[string]bool{}
+	for _, p := range points {
+		for name, value := range p.Fields {
+			all[fmt.Sprintf("%s %s %T", p.Series(), name, value)] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// A history is worth something only as long as it has what the real programs
+// write under real Telegraf, no more and no less.
+func TestAHistoryHasTheSeriesAndFieldsOfTheRealThing(t *testing.T) {
+	// Between two rounds, however long the start takes: one that meets the drop makes another series.
+	scenario := `
+[[link]]
+at = "2700ms"
+device = "sim0"
+down_for = "40ms"
+`
+	points := play(t, time.Minute, history.Host{Timeline: scenario})
+	want := shape(points)
+	r := rig.Start(t, rig.Config{Plugin: fmt.Sprintf(`[[inputs.rdma_events]]
+  backend = "sim"
+  [inputs.rdma_events.sim]
+    scenario = %q
+`, file(t, scenario))})
+	r.Await("the same series", 30*time.Second, func(points []rig.Point) bool {
+		return slices.Equal(shape(points), want)
+	})
+	require.NotEmpty(t, want)
+}

@@ -1,0 +1,225 @@
+package history
+
+import (
+	"slices"
+	"time"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/watch"
+)
+
+// settled is how long after the last event a port is looked at again, as
+// package watch does.
+const settled = 100 * time.Millisecond
+
+// session plays package watch on one open device.
+type session struct {
+	k      *keeper
+	line   *timeline
+	led    *ledger.Ledger
+	dev    verbs.Device
+	lanes  []*lane
+	ports  []*port
+	look   *lane // queries ports
+	kicked bool  // events have come since the last look
+	why    *watch.Ended
+}
+
+// port is what the lanes share about a port.
+type port struct {
+	number int
+	active bool
+	news   uint64 // grows with everything that may change what a probe can do
+}
+
+func newSession(k *keeper, led *ledger.Ledger) *session {
+	return &session{k: k, line: &k.h.line, led: led}
+}
+
+func (s *session) has(l *lane) bool { return slices.Contains(s.lanes, l) }
+
+// run watches the device until it is gone, its worker dies, or it cannot be
+// opened. False: the history has come to its end.
+func (s *session) run() (watch.Ended, bool) {
+	dev, err := s.k.h.opener.Open(s.k.device, s.led)
+	if err != nil {
+		why := watch.EndedBy(err)
+		s.k.h.deliver(s.k, watch.Item{Ended: why})
+		return *why, true
+	}
+	s.dev = dev
+	if err := s.begin(); err != nil {
+		why := watch.EndedBy(err)
+		return *why, true
+	}
+	ok := s.await()
+	s.stop() // nobody counts in the ledger any more
+	if !ok {
+		return watch.Ended{}, false
+	}
+	if s.why.Reason == watch.ReasonRemoved {
+		if err := s.close(); err != nil {
+			s.why = watch.EndedBy(err)
+		}
+		s.k.h.deliver(s.k, watch.Item{Ended: s.why})
+	}
+	return *s.why, true
+}
+
+// begin tells what the device is, and starts the lanes.
+func (s *session) begin() error {
+	attr := s.dev.Attr()
+	s.k.h.deliver(s.k, watch.Item{Opened: &attr})
+	s.k.opened()
+	for n := range attr.Ports {
+		s.ports = append(s.ports, &port{number: n + 1})
+	}
+	if err := s.query(); err != nil {
+		return err
+	}
+	s.add(s.line.start(s.line.now, s.read))
+	s.look = s.line.start(s.line.now, s.watchPorts)
+	s.add(s.look)
+	for i, p := range s.ports {
+		offset := int64(s.k.h.cfg.ProbeInterval) * int64(i%16) / 16
+		one := &prober{s: s, port: p, next: s.line.now + offset}
+		s.add(s.line.start(one.next, one.run))
+	}
+	return nil
+}
+
+func (s *session) add(l *lane) { s.lanes = append(s.lanes, l) }
+
+// await waits for the end of the session.
+func (s *session) await() bool {
+	for s.why == nil {
+		at, ever := s.k.h.world.Removed(s.k.device, s.line.now)
+		if !ever {
+			at = never
+		}
+		if ever && at <= s.line.now {
+			s.why = &watch.Ended{Reason: watch.ReasonRemoved, Message: s.k.device + " was removed"}
+			break
+		}
+		if !s.line.wait(at) {
+			return false
+		}
+		if s.why == nil && ever && s.line.now >= at {
+			s.why = &watch.Ended{Reason: watch.ReasonRemoved, Message: s.k.device + " was removed"}
+		}
+	}
+	return true
+}
+
+// finish ends the session from one of its lanes.
+func (s *session) finish(why watch.Ended) {
+	if s.why == nil {
+		s.why = &why
+		s.line.rouse(s.k.lane, s.line.now)
+	}
+}
+
+// killStuck ends a worker that is still in the same call.
+func (s *session) killStuck() {
+	var snap ledger.Snapshot
+	if s.why != nil {
+		return
+	}
+	s.led.Snapshot(&snap)
+	if busy := snap.Busy(); busy.Call != ledger.CallNone && s.line.now-busy.Beat >= int64(killing) {
+		s.finish(watch.Ended{Reason: watch.ReasonStuck, Message: "stuck in " + busy.Call.String()})
+	}
+}
+
+// stop ends the lanes, but not the one that calls it.
+func (s *session) stop() {
+	for _, l := range s.lanes {
+		if l != s.line.current {
+			s.line.end(l)
+		}
+	}
+}
+
+// close lets go of the device, in the keeper's lane.
+func (s *session) close() error {
+	s.k.lane.limit = int64(closing)
+	defer func() { s.k.lane.limit = 0 }()
+	return s.dev.Close(closing)
+}
+
+// release frees what a worker that died held, as the kernel does. Nobody looks
+// into the ledger any more.
+func (s *session) release() {
+	if s.dev == nil {
+		return
+	}
+	s.k.lane.limit = 1
+	defer func() { s.k.lane.limit = 0 }()
+	_ = s.dev.Close(closing) // it may be closed
+}
+
+// read takes every asynchronous event.
+func (s *session) read() {
+	runs := make([]verbs.Run, 64)
+	for {
+		n, err := s.dev.ReadEvents(runs, -1)
+		if err != nil {
+			return
+		}
+		items := make([]watch.Item, n)
+		for i := range items {
+			r := runs[i]
+			items[i].Run = &r
+			for _, p := range s.ports {
+				if p.number == r.Port && watch.MovesProbe(r.Type) {
+					p.news++
+				}
+			}
+		}
+		s.k.h.deliver(s.k, items...)
+		s.kicked = true
+		s.line.rouse(s.look, s.line.now)
+	}
+}
+
+// watchPorts queries ports after events, again when these have settled, and at
+// an interval.
+func (s *session) watchPorts() {
+	tick, again := s.line.now+int64(stateInterval), int64(never)
+	for s.line.wait(min(tick, again)) {
+		if s.query() != nil {
+			return
+		}
+		now := s.line.now
+		for tick <= now {
+			tick += int64(stateInterval)
+		}
+		if again <= now {
+			again = never
+			for _, p := range s.ports {
+				p.news++
+			}
+		}
+		if s.kicked {
+			s.kicked, again = false, now+int64(settled)
+		}
+	}
+}
+
+// query looks at every port. The error is one that ends the session.
+func (s *session) query() error {
+	for _, p := range s.ports {
+		r := &watch.Reading{Port: p.number, Mono: s.line.now}
+		var err error
+		if r.Attr, err = s.dev.QueryPort(p.number); err != nil {
+			return err
+		}
+		if active := r.Attr.State == verbs.PortActive; active != p.active {
+			p.active = active
+			p.news++
+		}
+		s.k.h.deliver(s.k, watch.Item{Reading: r})
+	}
+	return nil
+}

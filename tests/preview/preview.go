@@ -1,0 +1,201 @@
+package preview
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"image"
+	_ "image/png" // decodes what Chromium writes
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"rdma_events/tests/grafana"
+	"rdma_events/tests/history"
+	"rdma_events/tests/influx"
+)
+
+// ErrBlank is wrapped by Draw when the page stayed empty.
+var ErrBlank = errors.New("the page shows nothing")
+
+const (
+	database = "telegraf"
+	interval = 10 * time.Second
+	caption  = "Drawn outside Grafana by its components (@grafana/ui), from simulated data. " +
+		"Tables and state timelines, which these components cannot draw, are left out."
+)
+
+// Config says where things are.
+type Config struct {
+	Root string // of the repository, with programs in build/tools and the page in build/preview
+	Out  string // the directory of the pictures
+}
+
+// subject is a dashboard with the history that it shows.
+type subject struct {
+	file, uid string
+	span      time.Duration
+	hosts     []history.Host
+	choice    grafana.Choice
+}
+
+func subjects() []subject {
+	const hour = time.Hour
+	return []subject{
+		{
+			file: "fleet", uid: "rdma-events-fleet", span: hour,
+			hosts:  history.Fleet{Hosts: 60, Devices: 4, Span: hour, Seed: 5}.All(),
+			choice: grafana.Choice{"database": {database}, "policy": {"autogen"}},
+		},
+		{
+			file: "device", uid: "rdma-events-device", span: hour / 4,
+			hosts: []history.Host{{Name: "lively", Scenario: "lively", Seed: 1}},
+			choice: grafana.Choice{
+				"database": {database}, "policy": {"autogen"}, "host": {"lively"}, "device": {"sim0"},
+			},
+		},
+	}
+}
+
+// end is when the histories end: always the same, so that equal dashboards give
+// equal pictures, and no tick of an axis stands at its end.
+func end() time.Time { return time.Date(2026, 1, 15, 11, 57, 0, 0, time.UTC) }
+
+// Draw writes <dashboard>-dark.png and -light.png into Out. It blocks while
+// InfluxDB and Chromium run, and ends both when ctx does.
+func Draw(ctx context.Context, c Config) error {
+	boards, err := grafana.Dashboards(c.Root)
+	if err != nil {
+		return err
+	}
+	for _, s := range subjects() {
+		board := boards[s.uid]
+		if board == nil {
+			return fmt.Errorf("no dashboard %s below %s", s.uid, c.Root)
+		}
+		p := picture{
+			Title: board.Title, Caption: caption,
+			From: end().Add(-s.span).UnixMilli(), To: end().UnixMilli(),
+		}
+		err := c.withDatabase(ctx, s, func(db *influx.Server) error {
+			p.Panels, err = data(ctx, db, board, s.choice, grafana.Range{From: end().Add(-s.span), To: end()})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if err := c.draw(ctx, s.file, &p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// withDatabase runs do on a database with a subject's history.
+func (c *Config) withDatabase(ctx context.Context, s subject, do func(*influx.Server) error) (err error) {
+	dir, err := os.MkdirTemp("", "rdma_events-preview-")
+	if err != nil {
+		return fmt.Errorf("make directory: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	db, err := influx.Open(ctx, influx.Config{Program: filepath.Join(c.Root, "build/tools/influxd"), Dir: dir})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := db.CreateDatabase(ctx, database); err != nil {
+		return err
+	}
+	w := db.NewWriter(ctx, database)
+	h := history.Config{Start: end().Add(-s.span - 5*time.Minute), End: end(), Interval: interval, Hosts: s.hosts}
+	if err := h.Write(ctx, w); err != nil {
+		return err
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	return do(db)
+}
+
+const page = `<!doctype html>
+<meta charset="utf-8">
+<link rel="stylesheet" href="page.css">
+<div id="page"></div>
+<script src="data.js"></script>
+<script src="page.js"></script>
+`
+
+// draw has Chromium take a picture of the page in both themes.
+func (c *Config) draw(ctx context.Context, file string, p *picture) error {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return fmt.Errorf("encode picture: %w", err)
+	}
+	dir := filepath.Join(c.Root, "build/preview")
+	script := append([]byte("window.picture = "), text...)
+	if err := os.WriteFile(filepath.Join(dir, "data.js"), script, 0o644); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "page.html"), []byte(page), 0o644); err != nil {
+		return err
+	}
+	for _, theme := range []string{"dark", "light"} {
+		out, err := filepath.Abs(filepath.Join(c.Out, file+"-"+theme+".png"))
+		if err != nil {
+			return err
+		}
+		if err := shoot(ctx, dir, theme, out, rows(p.Panels)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shoot runs Chromium without a network and with a profile of its own.
+func shoot(ctx context.Context, dir, theme, out string, rows int) error {
+	address, err := filepath.Abs(filepath.Join(dir, "page.html"))
+	if err != nil {
+		return err
+	}
+	profile, err := os.MkdirTemp("", "rdma_events-chromium-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(profile)
+	const width, head, row = 1432, 130, 38
+	cmd := exec.CommandContext(ctx, "chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+		"--disable-background-networking", "--host-resolver-rules=MAP * ~NOTFOUND", "--user-data-dir="+profile,
+		fmt.Sprintf("--window-size=%d,%d", width, head+rows*row), "--virtual-time-budget=10000",
+		"--screenshot="+out, "file://"+address+"#"+theme)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("run chromium: %w: %s", err, text)
+	}
+	return notBlank(out)
+}
+
+// notBlank tells a picture with lines and letters from an empty page.
+func notBlank(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	img, _, err := image.Decode(f)
+	if err != nil {
+		return fmt.Errorf("decode %s: %w", path, err)
+	}
+	colors := map[[3]uint32]bool{}
+	b := img.Bounds()
+	for y := b.Min.Y; y < b.Max.Y; y += 3 {
+		for x := b.Min.X; x < b.Max.X; x += 3 {
+			r, g, b, _ := img.At(x, y).RGBA()
+			colors[[3]uint32{r, g, b}] = true
+		}
+	}
+	if len(colors) < 100 {
+		return fmt.Errorf("%s: %w: %d colours", path, ErrBlank, len(colors))
+	}
+	return nil
+}

@@ -1,0 +1,149 @@
+package scale
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
+
+	"rdma_events/tests/history"
+	"rdma_events/tests/influx"
+)
+
+// database and the name of the retention policy are those of the dashboards and
+// of assets/influxdb.
+const (
+	database = "telegraf"
+	longName = "long"
+)
+
+// Plan says what to fill in.
+type Plan struct {
+	Dir            string // keeps the database and how far it is filled
+	Hosts, Devices int
+	Interval       time.Duration // Telegraf's
+	Exact          bool          // raw points are stamped with whole intervals
+	Seed           int64
+}
+
+// progress is kept in Dir, so that filling can be ended and taken up again.
+type progress struct {
+	Plan      Plan
+	End       time.Time // of hour and day
+	Raw, Long int       // hosts filled in
+}
+
+// spans are what is filled in: an hour of raw points, and a day of those that
+// continuous queries keep.
+type span struct {
+	name     string
+	policy   string
+	length   time.Duration
+	interval time.Duration
+	probes   time.Duration // a round in so long stands for one a second, which a day has no time for
+	exact    bool
+	done     *int
+}
+
+func (p *progress) spans() []span {
+	return []span{
+		{"raw hour", "autogen", time.Hour, p.Plan.Interval, time.Second, p.Plan.Exact, &p.Raw},
+		{"down-sampled day", longName, 24 * time.Hour, 5 * time.Minute, 30 * time.Second, true, &p.Long},
+	}
+}
+
+func (p *progress) file() string { return filepath.Join(p.Plan.Dir, "progress.json") }
+
+func load(plan Plan, now time.Time) (*progress, error) {
+	p := &progress{Plan: plan, End: now.Truncate(time.Hour)}
+	text, err := os.ReadFile(p.file())
+	if errors.Is(err, os.ErrNotExist) {
+		return p, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read progress: %w", err)
+	}
+	if err := json.Unmarshal(text, p); err != nil {
+		return nil, fmt.Errorf("read progress in %s: %w", p.file(), err)
+	}
+	if p.Plan != plan {
+		return nil, fmt.Errorf("%s was filled with %+v: give the same, or remove it", plan.Dir, p.Plan)
+	}
+	return p, nil
+}
+
+func (p *progress) save() error {
+	text, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(p.file(), text, 0o600)
+}
+
+func (p *progress) full() bool { return p.Raw == p.Plan.Hosts && p.Long == p.Plan.Hosts }
+
+// step is how many hosts are written before progress is kept.
+const step = 20
+
+// fill fills in hosts until all are there or ctx ends, which is no error.
+func (p *progress) fill(ctx context.Context, db *influx.Server, say func(string, ...any)) error {
+	for _, s := range p.spans() {
+		hosts := history.Fleet{Hosts: p.Plan.Hosts, Devices: p.Plan.Devices, Span: s.length, Seed: p.Plan.Seed}.All()
+		began, from := time.Now(), *s.done
+		for *s.done < len(hosts) && ctx.Err() == nil {
+			// A step that was begun is ended: a point written twice is one point, but costs.
+			n := min(step, len(hosts)-*s.done)
+			if err := p.write(db, s, hosts[*s.done:*s.done+n]); err != nil {
+				return err
+			}
+			*s.done += n
+			if err := p.save(); err != nil {
+				return fmt.Errorf("keep progress: %w", err)
+			}
+		}
+		if *s.done > from {
+			say("%s: %d of %d hosts, %.2f s each\n", s.name, *s.done, len(hosts), time.Since(began).Seconds()/float64(*s.done-from))
+		}
+	}
+	return nil
+}
+
+// write plays hosts on all CPUs.
+func (p *progress) write(db *influx.Server, s span, hosts []history.Host) error {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	next := make(chan history.Host)
+	var wg sync.WaitGroup
+	for range runtime.NumCPU() {
+		wg.Go(func() {
+			for h := range next {
+				if err := p.writeHost(ctx, db, s, h); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	for _, h := range hosts {
+		next <- h
+	}
+	close(next)
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
+func (p *progress) writeHost(ctx context.Context, db *influx.Server, s span, h history.Host) error {
+	c := history.Config{
+		Start: p.End.Add(-s.length), End: p.End, Interval: s.interval, ProbeInterval: s.probes, Exact: s.exact,
+		Hosts: []history.Host{h},
+	}
+	w := db.NewWriter(ctx, database).In(s.policy)
+	if err := c.Write(ctx, w); err != nil {
+		return err
+	}
+	return w.Flush()
+}

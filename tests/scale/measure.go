@@ -1,0 +1,149 @@
+package scale
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"rdma_events/assets/influxdb"
+	"rdma_events/tests/grafana"
+	"rdma_events/tests/influx"
+)
+
+const fleetUID = "rdma-events-fleet"
+
+// answer is how long a query took: at first, and the slowest of the times after.
+type answer struct {
+	panel, ref  string
+	first, then time.Duration
+	series      int
+}
+
+// repeats is how often a query is asked again.
+const repeats = 3
+
+// ask runs every query of the Fleet dashboard as Grafana would send it, one
+// after the other.
+func ask(ctx context.Context, db *influx.Server, root, policy string, r grafana.Range) ([]answer, error) {
+	boards, err := grafana.Dashboards(root)
+	if err != nil {
+		return nil, err
+	}
+	fleet := boards[fleetUID]
+	if fleet == nil {
+		return nil, fmt.Errorf("no dashboard %s below %s", fleetUID, root)
+	}
+	requests, err := grafana.Requests(fleet, grafana.Choice{"database": {database}, "policy": {policy}}, r)
+	if err != nil {
+		return nil, err
+	}
+	var all []answer
+	for _, q := range requests {
+		a := answer{panel: q.Panel.Title, ref: q.RefID}
+		for i := range 1 + repeats {
+			began := time.Now()
+			series, err := db.Query(ctx, database, q.Query)
+			if err != nil {
+				return nil, fmt.Errorf("panel %q: %w", q.Panel.Title, err)
+			}
+			took := time.Since(began)
+			if i == 0 {
+				a.first, a.series = took, len(series)
+			} else {
+				a.then = max(a.then, took)
+			}
+		}
+		all = append(all, a)
+	}
+	return all, nil
+}
+
+func slowest(all []answer) time.Duration {
+	var d time.Duration
+	for _, a := range all {
+		d = max(d, a.first, a.then)
+	}
+	return d
+}
+
+func table(all []answer) string {
+	slices.SortStableFunc(all, func(a, b answer) int { return int(b.first - a.first) })
+	var b strings.Builder
+	b.WriteString("| panel | query | series | first, ms | again, ms |\n|---|---|---|---|---|\n")
+	for _, a := range all {
+		fmt.Fprintf(&b, "| %s | %s | %d | %d | %d |\n", a.panel, a.ref, a.series, a.first.Milliseconds(), a.then.Milliseconds())
+	}
+	return b.String()
+}
+
+// keep runs what the continuous queries run every five minutes, once, and says
+// how long each takes.
+func keep(ctx context.Context, db *influx.Server, end time.Time, say func(string, ...any)) error {
+	var whole time.Duration
+	for _, statement := range influxdb.Selects(end.Add(-10*time.Minute), end) {
+		began := time.Now()
+		if _, err := db.Query(ctx, "", statement); err != nil {
+			return err
+		}
+		whole += time.Since(began)
+	}
+	say("continuous queries, all, for the last 10 minutes: %.1f s\n", whole.Seconds())
+	return nil
+}
+
+// cardinality is the number of series of the database.
+func cardinality(ctx context.Context, db *influx.Server) (int64, error) {
+	got, err := db.Query(ctx, database, `SHOW SERIES EXACT CARDINALITY ON "telegraf"`)
+	if err != nil {
+		return 0, err
+	}
+	var all int64
+	for i := range got {
+		for _, v := range got[i].Column("count") {
+			n, err := v.(json.Number).Int64()
+			if err != nil {
+				return 0, err
+			}
+			all += n
+		}
+	}
+	return all, nil
+}
+
+// size is how many bytes the files below a directory have.
+func size(dir string) (int64, error) {
+	var all int64
+	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		info, err := e.Info()
+		if err == nil {
+			all += info.Size()
+		}
+		return err
+	})
+	return all, err
+}
+
+// memory is the resident set of a process in bytes (proc(5), status).
+func memory(pid int) int64 {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return 0
+	}
+	_, after, _ := strings.Cut(string(text), "VmRSS:")
+	fields := strings.Fields(after)
+	if len(fields) == 0 {
+		return 0
+	}
+	kib, _ := strconv.ParseInt(fields[0], 10, 64) // 0 is not known
+	return kib << 10
+}

@@ -1,0 +1,153 @@
+package scale
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"rdma_events/assets/influxdb"
+	"rdma_events/tests/grafana"
+	"rdma_events/tests/influx"
+)
+
+// ErrSlow is wrapped by Run when a query of the Fleet dashboard took longer
+// than Limit.
+var ErrSlow = errors.New("a query of the Fleet dashboard is too slow")
+
+// cold makes the server compact at once what others have for four hours or more.
+const cold = 10 * time.Second
+
+// Limit is how long a query may take.
+const Limit = 2 * time.Second
+
+// Config says what to run.
+type Config struct {
+	Plan    Plan
+	Root    string        // of the repository, with programs in build/tools
+	For     time.Duration // how long to fill; 0: until it is full
+	Out     io.Writer
+	Now     func() time.Time
+	Measure bool // even when it is not full
+}
+
+// Run fills the database in Plan.Dir, and once it is full measures. It returns
+// nil when ctx or For ended the filling: another Run goes on.
+func Run(ctx context.Context, c Config) (err error) {
+	dir := filepath.Join(c.Plan.Dir, "influxdb")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	p, err := load(c.Plan, c.Now())
+	if err != nil {
+		return err
+	}
+	db, err := influx.Open(ctx, influx.Config{Program: filepath.Join(c.Root, "build/tools/influxd"), Dir: dir, Cold: cold})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := prepare(ctx, db); err != nil {
+		return err
+	}
+	say := func(format string, args ...any) { fmt.Fprintf(c.Out, format, args...) }
+	filling, stop := ctx, context.CancelFunc(func() {})
+	if c.For > 0 {
+		filling, stop = context.WithTimeout(ctx, c.For)
+	}
+	defer stop()
+	if err := p.fill(filling, db, say); err != nil {
+		return err
+	}
+	if !p.full() && !c.Measure {
+		say("not full yet: run it again\n")
+		return nil
+	}
+	if err := settle(ctx, dir); err != nil {
+		return err
+	}
+	return c.measure(ctx, db, p, say)
+}
+
+// settle waits until the server has compacted what was written: the files stay
+// as they are for a while.
+func settle(ctx context.Context, dir string) error {
+	poll := time.NewTicker(time.Second)
+	defer poll.Stop()
+	last, same := int64(0), 0
+	for same < int(2*cold/time.Second) {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-poll.C:
+		}
+		now, err := size(dir)
+		if err != nil && !errors.Is(err, os.ErrNotExist) { // compaction removes files
+			return err
+		}
+		if same++; now != last {
+			last, same = now, 0
+		}
+	}
+	return nil
+}
+
+// prepare makes database and retention policy. Continuous queries are dropped
+// again: the server would run them while it is measured.
+func prepare(ctx context.Context, db *influx.Server) error {
+	if err := db.CreateDatabase(ctx, database); err != nil {
+		return err
+	}
+	if _, err := db.Query(ctx, "", influxdb.Downsampling); err != nil {
+		return err
+	}
+	got, err := db.Query(ctx, "", "SHOW CONTINUOUS QUERIES")
+	if err != nil {
+		return err
+	}
+	for i := range got {
+		for _, name := range got[i].Column("name") {
+			if _, err := db.Query(ctx, "", fmt.Sprintf("DROP CONTINUOUS QUERY %q ON %q", name, database)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (c *Config) measure(ctx context.Context, db *influx.Server, p *progress, say func(string, ...any)) error {
+	series, err := cardinality(ctx, db)
+	if err != nil {
+		return err
+	}
+	say("\n%d hosts with %d devices: %d series\n", p.Raw, p.Plan.Devices, series)
+	for _, s := range p.spans() {
+		bytes, err := size(filepath.Join(c.Plan.Dir, "influxdb/data", database, s.policy))
+		if err != nil {
+			return err
+		}
+		perDay := float64(bytes) / float64(*s.done*p.Plan.Devices) * float64(24*time.Hour) / float64(s.length)
+		say("%s: %.1f MB, %.0f kB per device and day\n", s.name, float64(bytes)/1e6, perDay/1e3)
+	}
+	var worst time.Duration
+	for _, s := range p.spans() {
+		all, err := ask(ctx, db, c.Root, s.policy, grafana.Range{From: p.End.Add(-s.length), To: p.End})
+		if err != nil {
+			return err
+		}
+		worst = max(worst, slowest(all))
+		say("\nFleet, %s (policy %s), slowest %.2f s, %d queries\n\n%s", s.name, s.policy, slowest(all).Seconds(), len(all), table(all))
+	}
+	say("\n")
+	if err := keep(ctx, db, p.End, say); err != nil {
+		return err
+	}
+	say("memory of influxd: %d MB\n", memory(db.PID())>>20)
+	if worst > Limit {
+		return fmt.Errorf("%w: %.2f s, want %v", ErrSlow, worst.Seconds(), Limit)
+	}
+	return nil
+}

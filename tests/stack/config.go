@@ -1,0 +1,40 @@
+package stack
+
+import "fmt"
+
+// agent is Telegraf's configuration but for its inputs.
+func agent(url string) string {
+	return fmt.Sprintf(`[agent]
+  interval = "%v"
+  flush_interval = "1s"
+  omit_hostname = true
+  skip_processors_after_aggregators = true
+[[outputs.influxdb]]
+  urls = [%q]
+  database = %q
+  skip_database_creation = true
+`, interval, url, database)
+}
+
+// input is a host: an instance of the plugin whose points have its name.
+func input(program, conf, host string) string {
+	return fmt.Sprintf(`[[inputs.execd]]
+  command = [%q, "-config", %q, "-poll_interval_disabled"]
+  signal = "STDIN"
+  restart_delay = "10s"
+  data_format = "influx"
+  [inputs.execd.tags]
+    host = %q
+`, program, conf, host)
+}
+
+// plugin is the plugin's configuration on a host.
+func plugin(s simulated, seed int) string {
+	return fmt.Sprintf(`[[inputs.rdma_events]]
+  backend = "sim"
+  [inputs.rdma_events.sim]
+    profile = %q
+    scenario = %q
+    seed = %d
+`, s.profile, s.scenario, seed)
+}
