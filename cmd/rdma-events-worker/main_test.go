@@ -53,8 +53,8 @@ func TestAWorkerIsSmall(t *testing.T) {
 	select {
 	case pid := <-h.reached:
 		require.Less(t, kilobytes(t, pid, "RssAnon"), 8<<10)
-		// What the start needed is given back after some seconds.
-		require.Eventually(t, func() bool { return kilobytes(t, pid, "VmRSS") < 16<<10 }, time.Minute, time.Second)
+		// How much of the file is mapped is the kernel's choice; make bench has it for Debian's.
+		require.Less(t, kilobytes(t, pid, "VmRSS"), 24<<10)
 	case why := <-h.end:
 		t.Fatal("the worker ended:", why)
 	case <-time.After(time.Minute):

@@ -20,6 +20,7 @@ type outbox struct {
 	now   *buffer
 	taken *buffer       // what take returned last
 	ready chan struct{} // holds one token while items wait that are to go at once
+	round chan struct{} // holds one token while rounds wait
 }
 
 // buffer is memory for items, used again and again: the reader's way allocates
@@ -41,7 +42,7 @@ func (b *buffer) reset() {
 }
 
 func newOutbox() *outbox {
-	return &outbox{now: &buffer{}, taken: &buffer{}, ready: make(chan struct{}, 1)}
+	return &outbox{now: &buffer{}, taken: &buffer{}, ready: make(chan struct{}, 1), round: make(chan struct{}, 1)}
 }
 
 func (o *outbox) add(items ...Item) {
@@ -57,7 +58,7 @@ func (o *outbox) add(items ...Item) {
 	signal(o.ready)
 }
 
-// addRound is add for a round. A good one waits for the next batch.
+// addRound is add for a round. A good one may wait for company.
 func (o *outbox) addRound(r RoundItem) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -66,7 +67,9 @@ func (o *outbox) addRound(r RoundItem) {
 		*kept = r
 		o.now.items = append(o.now.items, Item{Round: kept})
 	}
-	if r.Outcome != verbs.OutcomeSuccess {
+	if r.Outcome == verbs.OutcomeSuccess {
+		signal(o.round)
+	} else {
 		signal(o.ready)
 	}
 }

@@ -112,7 +112,7 @@ func (p *prober) round(ctx context.Context) error {
 		return p.renew(ctx)
 	}
 	interval := p.s.o.Probe.Interval
-	n, err := p.probe.Rounds(p.rounds[:], verbs.Pace{Pause: p.pause(), Interval: interval, For: heartbeat})
+	n, err := p.probe.Rounds(p.rounds[:], verbs.Pace{Pause: p.pause(), Interval: interval, For: roundsWait})
 	for _, r := range p.rounds[:n] {
 		if r.Outcome != verbs.OutcomeCanceled {
 			p.next = p.next.Add(interval)

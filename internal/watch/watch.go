@@ -15,10 +15,11 @@ import (
 )
 
 const (
-	// heartbeat is how often a batch is sent when there is nothing to be told at
-	// once: with the rounds since then, or as a sign of life. Ten times a second
-	// would cost more than the probing, and disturb it.
+	// heartbeat is how long after the last batch an empty one is sent.
 	heartbeat = time.Second
+	// roundsWait is how long a good round waits for others to be sent with. To
+	// send ten times a second cost more than the probing, and disturbed it.
+	roundsWait = 500 * time.Millisecond
 	// closeTimeout is how long the library may take to let go of a device. An
 	// administrator's command may be waiting for it.
 	closeTimeout = time.Second
@@ -136,15 +137,24 @@ func newSession(dev verbs.Device, o Options) *session {
 
 // pump sends what is seen, and a sign of life when nothing is.
 func (s *session) pump(ctx context.Context, send func(Batch) error) error {
-	beat := time.NewTicker(heartbeat)
+	beat := time.NewTimer(heartbeat)
 	defer beat.Stop()
+	var company <-chan time.Time // set while a round waits
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-s.out.round:
+			if company == nil {
+				company = time.After(roundsWait)
+			}
+			continue
+		case <-company:
 		case <-s.out.ready:
 		case <-beat.C:
 		}
+		company = nil
+		beat.Reset(heartbeat)
 		if err := send(stamp(s.out.take())); err != nil {
 			return fmt.Errorf("send batch: %w", err)
 		}

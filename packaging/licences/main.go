@@ -201,6 +201,7 @@ func identify(texts []string) (string, error) {
 			{"MPL-2.0", "Mozilla Public License Version 2.0", ""},
 			{"MPL-2.0", "Mozilla Public License, version 2.0", ""},
 			{"MIT", "Permission is hereby granted, free of charge", ""},
+			{"MIT", "PERMISSION is hereby granted, free of charge", ""},
 			{"BSD-3-Clause", "to endorse or promote products", ""},
 			{"BSD-2-Clause", "Redistributions in binary form must reproduce", "to endorse or promote products"},
 			{"ISC", "Permission to use, copy, modify, and/or distribute this software", ""},

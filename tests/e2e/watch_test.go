@@ -146,6 +146,7 @@ func TestWatchShowsWakeUpLatency(t *testing.T) {
 	records := w.Await("three seconds of probes", time.Minute, func(r []rig.Record) bool {
 		return len(slices.DeleteFunc(slices.Clone(r), func(r rig.Record) bool { return r.Probe == nil })) >= 3
 	})
+	var shown uint64
 	for _, r := range records {
 		if r.Probe == nil {
 			continue
@@ -154,9 +155,14 @@ func TestWatchShowsWakeUpLatency(t *testing.T) {
 		for _, b := range r.Probe.Buckets {
 			n += b.Count
 		}
-		if n != r.Probe.Successes || n == 0 || r.Probe.Method != "rc_write" {
-			t.Errorf("want a histogram of all rounds, got %+v", *r.Probe)
+		// Rounds are counted at once; how long they took follows within half a second.
+		if n > r.Probe.Successes || n+10 < r.Probe.Successes || r.Probe.Method != "rc_write" {
+			t.Errorf("want a histogram of all rounds but those of the last half second, got %+v", *r.Probe)
 		}
+		shown = max(shown, n)
+	}
+	if shown == 0 {
+		t.Error("no round is in any histogram")
 	}
 }
 
