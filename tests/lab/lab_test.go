@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -20,6 +21,7 @@ type guestBinary struct {
 	pkg    string
 	tests  string // a regular expression for the tests that belong in the guest; "" is all
 	memory int    // MiB; 0 is the harness's default
+	env    []string
 	// skips names the tests that may skip, each with the reason why that is right.
 	skips map[string]string
 }
@@ -61,6 +63,23 @@ func TestGuest(t *testing.T) {
 	}
 }
 
+// TestThePackage installs the package that make package has made in a guest.
+func TestThePackage(t *testing.T) {
+	img, dir := image(t)
+	debs, err := filepath.Glob(filepath.Join(dir, "dist", "*_amd64.deb"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch {
+	case len(debs) == 1:
+	case os.Getenv("RDMA_EVENTS_REQUIRE") == "package":
+		t.Fatalf("want one package for amd64 in dist, got %v; run: make package", debs)
+	default:
+		t.Skip("no package for amd64 is in dist; make try-packages makes one and runs this test")
+	}
+	guestBinary{pkg: "./tests/lab/packaged", env: []string{"RDMA_EVENTS_DEB=" + debs[0]}}.run(t, img, dir)
+}
+
 func image(t *testing.T) (img *Image, dir string) {
 	t.Helper()
 	img, err := prepared()
@@ -82,7 +101,7 @@ func (b guestBinary) run(t *testing.T, img *Image, dir string) {
 	job := Job{
 		Path:   b.compile(t, dir),
 		Args:   []string{"-test.v=test2json", "-test.timeout=9m", "-test.run=" + b.filter()},
-		Env:    append(programEnv(dir), "CQPROBE_BIN="+yardstick),
+		Env:    slices.Concat(programEnv(dir), []string{"CQPROBE_BIN=" + yardstick}, b.env),
 		Dir:    filepath.Join(dir, b.pkg),
 		Stdout: io.MultiWriter(&output, &prefixed{w: t.Output(), start: true}),
 		Memory: b.memory,

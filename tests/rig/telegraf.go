@@ -24,6 +24,9 @@ type Config struct {
 	Prefix []string
 	// RestartDelay is execd's; "10s" when empty.
 	RestartDelay string
+	// Directory, if not empty, is Telegraf's of further configuration, which
+	// starts the plugin in place of Plugin and RestartDelay.
+	Directory string
 }
 
 // Telegraf is a running Telegraf with the plugin under it.
@@ -77,6 +80,9 @@ func Start(t testing.TB, c Config) *Telegraf {
 	r.write("telegraf.conf", r.telegrafConf(c))
 	args := append(append([]string{}, c.Prefix...), Program(t, "TELEGRAF_BIN", "tools/telegraf"),
 		"--config", r.path("telegraf.conf"))
+	if c.Directory != "" {
+		args = append(args, "--config-directory", c.Directory)
+	}
 	r.cmd = exec.Command(args[0], args[1:]...)
 	r.cmd.Env = append(os.Environ(), c.Env...)
 	log, err := os.OpenFile(r.path("log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o666)
@@ -122,6 +128,15 @@ func (r *Telegraf) telegrafConf(c Config) string {
 	if c.RestartDelay != "" {
 		delay = c.RestartDelay
 	}
+	execd := ""
+	if c.Directory == "" {
+		execd = fmt.Sprintf(`[[inputs.execd]]
+  command = [%q, "-config", %q, "-poll_interval_disabled"]
+  signal = "STDIN"
+  restart_delay = %q
+  data_format = "influx"
+`, Program(r.t, "RDMA_EVENTS_BIN", "rdma-events"), r.path("rdma_events.conf"), delay)
+	}
 	return fmt.Sprintf(`[agent]
   interval = %q
   flush_interval = "200ms"
@@ -129,15 +144,10 @@ func (r *Telegraf) telegrafConf(c Config) string {
   metric_buffer_limit = 1000000
   omit_hostname = true
   skip_processors_after_aggregators = true
-[[inputs.execd]]
-  command = [%q, "-config", %q, "-poll_interval_disabled"]
-  signal = "STDIN"
-  restart_delay = %q
-  data_format = "influx"
-[[outputs.file]]
+%s[[outputs.file]]
   files = [%q]
   data_format = "influx"
-`, interval, Program(r.t, "RDMA_EVENTS_BIN", "rdma-events"), r.path("rdma_events.conf"), delay, r.path("out"))
+`, interval, execd, r.path("out"))
 }
 
 func (r *Telegraf) path(name string) string { return filepath.Join(r.dir, name) }
