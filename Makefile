@@ -113,8 +113,9 @@ reproducible: setup-package $(TOOLS)/nfpm-$(NFPM) ## build the packages of this 
 	$(PACKAGING) scripts/reproducible.sh $(ARCHES)
 
 .PHONY: try-packages
-try-packages: package ## install, upgrade and remove the packages in a clean system
+try-packages: setup-test package $(TOOLS)/telegraf-$(TELEGRAF) ## install, upgrade and remove the packages, in clean systems and in the lab
 	$(PACKAGING) scripts/try-packages.sh dist
+	RDMA_EVENTS_REQUIRE=package go test -count=1 -tags lab -run TestThePackage -v ./tests/lab
 
 .PHONY: release
 release: ## what is released, tried, into dist/; wants a clean tree

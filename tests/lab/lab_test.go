@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +24,7 @@ type guestBinary struct {
 	tests   string // a regular expression for the tests that belong in the guest; "" is all
 	memory  int    // MiB; 0 is the harness's default
 	rxeOnly bool   // its tests do not depend on the driver
+	env     []string
 }
 
 var guestBinaries = []guestBinary{
@@ -113,6 +115,23 @@ func runBinaries(t *testing.T, img *Image, dir string, v variant) {
 	}
 }
 
+// TestThePackage installs the package that make package has made in a guest.
+func TestThePackage(t *testing.T) {
+	img, dir := image(t)
+	debs, err := filepath.Glob(filepath.Join(dir, "dist", "*_amd64.deb"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch {
+	case len(debs) == 1:
+	case os.Getenv("RDMA_EVENTS_REQUIRE") == "package":
+		t.Fatalf("want one package for amd64 in dist, got %v; run: make package", debs)
+	default:
+		t.Skip("no package for amd64 is in dist; make try-packages makes one and runs this test")
+	}
+	guestBinary{pkg: "./tests/lab/packaged", env: []string{"RDMA_EVENTS_DEB=" + debs[0]}}.run(t, img, dir, usual)
+}
+
 func image(t *testing.T) (img *Image, dir string) {
 	t.Helper()
 	img, err := prepared()
@@ -142,7 +161,7 @@ func (b guestBinary) run(t *testing.T, img *Image, dir string, v variant) {
 			// Before the guest's, so that the stacks of what hangs are seen.
 			fmt.Sprintf("-test.timeout=%v", timeout-time.Minute),
 		},
-		Env:     append(programEnv(dir), "CQPROBE_BIN="+yardstick, "LAB_DRIVER="+v.driver),
+		Env:     slices.Concat(programEnv(dir), []string{"CQPROBE_BIN=" + yardstick, "LAB_DRIVER=" + v.driver}, b.env),
 		Dir:     filepath.Join(dir, b.pkg),
 		Stdout:  io.MultiWriter(&output, &prefixed{w: t.Output(), start: true}),
 		Memory:  b.memory,

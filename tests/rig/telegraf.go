@@ -29,6 +29,9 @@ type Config struct {
 	KeepStderr bool
 	// More is added to Telegraf's configuration, as outputs and tags.
 	More string
+	// Directory, if not empty, is Telegraf's of further configuration, which
+	// starts the plugin in place of Plugin and RestartDelay.
+	Directory string
 }
 
 // Telegraf is a running Telegraf with the plugin under it.
@@ -82,6 +85,9 @@ func Start(t testing.TB, c Config) *Telegraf {
 	r.write("telegraf.conf", r.telegrafConf(c))
 	args := append(append([]string{}, c.Prefix...), Program(t, "TELEGRAF_BIN", "tools/telegraf"),
 		"--config", r.path("telegraf.conf"))
+	if c.Directory != "" {
+		args = append(args, "--config-directory", c.Directory)
+	}
 	r.cmd = exec.Command(args[0], args[1:]...)
 	r.cmd.Env = append(os.Environ(), c.Env...)
 	log, err := os.OpenFile(r.path("log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o666)
@@ -131,6 +137,15 @@ func (r *Telegraf) telegrafConf(c Config) string {
 	if c.KeepStderr {
 		command = append([]string{"/bin/sh", "-c", `exec "$0" "$@" 2>>` + r.path("stderr")}, command...)
 	}
+	execd := ""
+	if c.Directory == "" {
+		execd = fmt.Sprintf(`[[inputs.execd]]
+  command = [%s]
+  signal = "STDIN"
+  restart_delay = %q
+  data_format = "influx"
+`, quoted(command), delay)
+	}
 	return fmt.Sprintf(`[agent]
   interval = %q
   flush_interval = "200ms"
@@ -138,15 +153,10 @@ func (r *Telegraf) telegrafConf(c Config) string {
   metric_buffer_limit = 1000000
   omit_hostname = true
   skip_processors_after_aggregators = true
-[[inputs.execd]]
-  command = [%s]
-  signal = "STDIN"
-  restart_delay = %q
-  data_format = "influx"
-[[outputs.file]]
+%s[[outputs.file]]
   files = [%q]
   data_format = "influx"
-%s`, interval, quoted(command), delay, r.path("out"), c.More)
+%s`, interval, execd, r.path("out"), c.More)
 }
 
 // quoted returns strings as the elements of a TOML array.

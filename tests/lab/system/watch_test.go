@@ -12,6 +12,9 @@ import (
 	"rdma_events/tests/rig"
 )
 
+// dropped is how long the link is down each time.
+const dropped = 250 * time.Millisecond
+
 func shown(records []rig.Record, match func(rig.Record) bool) []rig.Record {
 	return slices.DeleteFunc(slices.Clone(records), func(r rig.Record) bool { return !match(r) })
 }
@@ -34,7 +37,7 @@ func TestWatchShowsDropsAndNeverHoldsUpARemoval(t *testing.T) {
 				return len(shown(r, func(r rig.Record) bool { return r.Probe != nil && r.Probe.Method == "rc_write" && r.Probe.WakeNS > 0 })) > 0
 			})
 
-			stamps, err := guest.FlapLink(t.Context(), netdev, guest.Flaps{Count: 10, Down: 40 * time.Millisecond, Period: 200 * time.Millisecond})
+			stamps, err := guest.FlapLink(t.Context(), netdev, guest.Flaps{Count: 8, Down: dropped, Period: 2 * dropped})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -63,7 +66,9 @@ func TestWatchShowsDropsAndNeverHoldsUpARemoval(t *testing.T) {
 	}
 }
 
-// requireDrops holds what was shown against when the link was changed.
+// requireDrops holds what was shown against itself and against when the link was
+// changed. How exact the latter is, which depends on the machine's load, is for
+// the test of flaps.
 func requireDrops(t *testing.T, w *rig.Watch, stamps []guest.LinkChange) {
 	t.Helper()
 	up := func(r rig.Record) bool {
@@ -75,7 +80,7 @@ func requireDrops(t *testing.T, w *rig.Watch, stamps []guest.LinkChange) {
 		return r.Event == "port_err" && r.StateFrom == "active" && r.StateTo == "down"
 	})
 	if len(down) != drops {
-		t.Errorf("want %d drops, got %+v", drops, down)
+		t.Fatalf("want %d drops, got %+v", drops, down)
 	}
 	var off []int64
 	for i, r := range shown(records, up) {
@@ -83,11 +88,14 @@ func requireDrops(t *testing.T, w *rig.Watch, stamps []guest.LinkChange) {
 			t.Errorf("want an event of %s port 1, got %+v", device, r)
 		}
 		want := time.Duration(middle(stamps[2*i+1]) - middle(stamps[2*i]))
+		if apart := r.Time.Sub(down[i].Time); (apart - time.Duration(r.LastedNS)).Abs() > time.Millisecond {
+			t.Errorf("want the time since the drop, %v, got %v", apart, time.Duration(r.LastedNS))
+		}
 		off = append(off, (time.Duration(r.LastedNS) - want).Abs().Nanoseconds())
 	}
 	median := time.Duration(quantile(off, 0.5))
 	t.Logf("%d drops; how long they lasted is off by: median %v, worst %v", drops, median, time.Duration(quantile(off, 1)))
-	if median > 5*time.Millisecond {
-		t.Errorf("want half of the durations within 5 ms, got a median of %v", median)
+	if median > dropped/4 {
+		t.Errorf("want half of the durations within %v, got a median of %v", dropped/4, median)
 	}
 }
