@@ -42,6 +42,10 @@ test-full: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) ## the lab's long form
 lab: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) ## an interactive guest with a device, the plugin running and a prompt
 	@go run ./tests/lab/cmd/lab shell
 
+.PHONY: bench
+bench: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/telegraf-infiniband $(TOOLS)/prometheus-node-exporter ## measure side by side with C programs and neighbours, into docs/benchmarks.md
+	go test -tags bench -run TestBench -count=1 -timeout 30m -v ./tests/bench
+
 .PHONY: lint
 lint: setup-run $(TOOLS)/golangci-lint-$(GOLANGCI) ## linters, quarantines, Telegraf's readme linter
 	$(TOOLS)/golangci-lint-$(GOLANGCI) run --build-tags lab,guest ./...
@@ -67,6 +71,15 @@ $(TOOLS)/telegraf-$(TELEGRAF):
 	  github.com/influxdata/telegraf/cmd/telegraf@v$(TELEGRAF)
 	@mv $(TOOLS)/telegraf $@
 	@ln -sf telegraf-$(TELEGRAF) $(TOOLS)/telegraf
+# Neighbours to be measured beside; the plugin needs neither.
+$(TOOLS)/telegraf-infiniband:
+	@echo "building Telegraf $(TELEGRAF) with its input infiniband into $(TOOLS)" >&2
+	@mkdir -p $(TOOLS)/peer
+	@GOBIN=$(CURDIR)/$(TOOLS)/peer CGO_ENABLED=0 go install -trimpath -tags "custom,inputs.infiniband,outputs.discard" \
+	  github.com/influxdata/telegraf/cmd/telegraf@v$(TELEGRAF)
+	@mv $(TOOLS)/peer/telegraf $@ && rmdir $(TOOLS)/peer
+$(TOOLS)/prometheus-node-exporter:
+	@scripts/unpack.sh prometheus-node-exporter usr/bin/prometheus-node-exporter $@
 $(TOOLS)/golangci-lint-$(GOLANGCI):
 	@echo "building golangci-lint $(GOLANGCI) into $(TOOLS)" >&2
 	@GOBIN=$(CURDIR)/$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)

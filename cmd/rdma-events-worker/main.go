@@ -8,8 +8,10 @@ package main
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"syscall"
 
+	"rdma_events/internal/confine"
 	"rdma_events/internal/hotplug"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sim"
@@ -20,12 +22,21 @@ import (
 // version is set by the linker.
 var version = "dev"
 
+// main keeps to the first thread, as worker.Serve wants it.
+func init() { runtime.LockOSThread() }
+
 func main() {
 	if len(os.Args) == 2 && (os.Args[1] == "-version" || os.Args[1] == "--version") {
 		fmt.Println("rdma-events-worker", version)
 		return
 	}
-	os.Exit(worker.Serve(worker.ServeConfig{Watch: watch.Run, Backend: backend}))
+	os.Exit(worker.Serve(worker.ServeConfig{Watch: watch.Run, Backend: backend, Needs: needs}))
+}
+
+// needs is for both backends: which one it will be is not known yet.
+func needs() confine.Needs {
+	read, devices := verbs.NativeFiles()
+	return confine.Needs{Read: read, Devices: devices}
 }
 
 func backend(r worker.Request) (verbs.Backend, error) {

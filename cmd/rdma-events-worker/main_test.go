@@ -20,7 +20,7 @@ import (
 	"rdma_events/internal/worker"
 )
 
-func build(t *testing.T) string {
+func build(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "rdma-events-worker")
 	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w -X main.version=1.2.3", "-o", path, ".")
@@ -53,7 +53,8 @@ func TestAWorkerIsSmall(t *testing.T) {
 	select {
 	case pid := <-h.reached:
 		require.Less(t, kilobytes(t, pid, "RssAnon"), 8<<10)
-		require.Less(t, kilobytes(t, pid, "VmRSS"), 24<<10)
+		// What the start needed is given back after some seconds.
+		require.Eventually(t, func() bool { return kilobytes(t, pid, "VmRSS") < 16<<10 }, time.Minute, time.Second)
 	case why := <-h.end:
 		t.Fatal("the worker ended:", why)
 	case <-time.After(time.Minute):

@@ -126,6 +126,7 @@ func check(args []string, stdout, stderr io.Writer) int {
 
 // serve runs the plugin as a child of Telegraf.
 func serve(o *flags) int {
+	refuseHugePages()
 	s, err := openStreams(os.Stdin, os.Stdout, os.Stderr)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "E!", err)

@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 
 	"rdma_events/internal/ledger"
@@ -166,6 +167,9 @@ func (d *device) reading(r *watch.Reading, t *moment) {
 	if p == nil || !d.open {
 		return
 	}
+	if p.unread.news(r.Err) {
+		d.log.Warn("a query of its port failed: " + r.Err)
+	}
 	if r.Err != "" {
 		p.answered = false
 		return
@@ -186,26 +190,24 @@ func (d *device) round(r *watch.RoundItem, t *moment) {
 	p.round(&r.Round, t.mono)
 }
 
+// probeMade says it where an active port has no probe: what refused it, a limit
+// for one, is for somebody to mend. On another port that is to be expected.
 func (d *device) probeMade(it *watch.ProbeItem) {
+	p, why := d.port(it.Port), ""
 	if it.Method != verbs.MethodNone {
 		d.probe(probeKey{it.Port, it.Vector, it.Method})
+	} else if p != nil && p.attr.State == verbs.PortActive {
+		why = it.Reason
 	}
-	d.log.Log(context.Background(), d.probeLevel(it), "probe",
+	if p != nil && p.unprobed.news(why) {
+		d.log.Warn(fmt.Sprintf("no probe on port %d: %s", it.Port, why))
+	}
+	level := slog.LevelDebug
+	if p != nil && !p.probed && it.Method != verbs.MethodNone {
+		p.probed, level = true, slog.LevelInfo // later choices come as often as the link changes
+	}
+	d.log.Log(context.Background(), level, "probe",
 		"port", it.Port, "vector", it.Vector, "method", it.Method.String(), "reason", it.Reason)
-}
-
-// probeLevel makes a port's first choice of a method visible, and a warning when there is none. Later ones
-// come as often as the link changes.
-func (d *device) probeLevel(it *watch.ProbeItem) slog.Level {
-	p := d.port(it.Port)
-	if p == nil || p.probed {
-		return slog.LevelDebug
-	}
-	p.probed = true
-	if it.Method == verbs.MethodNone {
-		return slog.LevelWarn
-	}
-	return slog.LevelInfo
 }
 
 // look takes the running worker's counts from its ledger.

@@ -267,8 +267,6 @@ func TestTheFirstChoiceOfAProbesMethodIsLogged(t *testing.T) {
 	require.Contains(t, log.String(), `level=INFO msg=probe device=mlx5_0 port=1 vector=0 method=flush reason="rc_write cannot be"`)
 	choice(1, verbs.MethodRCWrite, "as preferred")
 	require.Empty(t, log.String(), "later choices are for those who ask for them")
-	choice(2, verbs.MethodNone, "it cannot be")
-	require.Contains(t, log.String(), `level=WARN msg=probe device=mlx5_0 port=2 vector=0 method=none reason="it cannot be"`)
 }
 
 func TestDeliveryIsFromTheReadToTheHandOver(t *testing.T) {

@@ -15,9 +15,21 @@ type port struct {
 	told     verbs.PortAttr
 	since    int64 // CLOCK_BOOTTIME ns of the last change
 	expected bool
-	probed   bool // a method has been chosen, or found missing
+	unread   trouble // why the last query failed
+	unprobed trouble // why there is no probe
+	probed   bool    // a method has been chosen
 
 	viewStamp, changeStamp stamp
+}
+
+// trouble is worth a line when it is another one than before.
+type trouble struct{ last string }
+
+// news takes what is wrong now, "" for nothing, and reports whether to say it.
+func (t *trouble) news(text string) bool {
+	changed := text != t.last
+	t.last = text
+	return changed && text != ""
 }
 
 func newPort(number int, expectedDown bool) *port {

@@ -47,12 +47,12 @@ static int load_locked(char *why, int size)
 	return 0;
 }
 
-int native_load(char *why, int size)
+int native_load(struct ledger *led, char *why, int size)
 {
 	int err;
 
 	pthread_mutex_lock(&load_lock);
-	err = load_locked(why, size);
+	err = CALL(&led->control, C_LOAD_LIBRARY, load_locked(why, size));
 	pthread_mutex_unlock(&load_lock);
 	return err;
 }
@@ -297,8 +297,8 @@ int native_read(struct device *d, struct run *runs, int cap, int64_t wait_ns)
 			counts = slot(d->led, r->type, port);
 		}
 		add(&counts->read, 1);
+		go_on(lane, C_ACK_ASYNC_EVENT);
 		before = now();
-		enter(lane, C_ACK_ASYNC_EVENT, before);
 		lib.ack_async_event(&e);
 		t = now();
 		add(&counts->acked, 1);

@@ -51,9 +51,10 @@ struct run {
 	int64_t first, last, hold_sum, hold_max, ack_sum, ack_max;
 };
 
-// native_load opens libibverbs once per process. On failure it returns an
+// native_load opens libibverbs once per process, which runs code of the library and
+// may hang: led says so meanwhile. On failure it returns an
 // errno and leaves what dlopen or dlsym said in why.
-int native_load(char *why, int size);
+int native_load(struct ledger *led, char *why, int size);
 // native_listed returns how many devices libibverbs lists, or -errno.
 int native_listed(struct ledger *led);
 // native_open opens a device by name; port_types is a bit mask of the event

@@ -37,7 +37,7 @@ type native struct {
 }
 
 func (b native) Open(name string, led *ledger.Ledger) (Device, error) {
-	if err := load(); err != nil {
+	if err := load(led); err != nil {
 		return nil, opError("open", name, 0, err)
 	}
 	cname := C.CString(name)
@@ -59,9 +59,9 @@ func (b native) Open(name string, led *ledger.Ledger) (Device, error) {
 	return d, nil
 }
 
-func load() error {
+func load(led *ledger.Ledger) error {
 	var why [256]C.char
-	if errno := C.native_load(&why[0], C.int(len(why))); errno != 0 {
+	if errno := C.native_load((*C.struct_ledger)(led.Base()), &why[0], C.int(len(why))); errno != 0 {
 		return fmt.Errorf("%w: %s", ErrNoLibrary, C.GoString(&why[0]))
 	}
 	return nil
@@ -117,6 +117,8 @@ type nativeDevice struct {
 	attr  DeviceAttr
 	runs  [runsPerRead]C.struct_run // ReadEvents' own
 
+	querying sync.Mutex
+
 	mu     sync.Mutex
 	closed bool
 	inside int
@@ -160,6 +162,10 @@ func (d *nativeDevice) QueryPort(port int) (PortAttr, error) {
 		return PortAttr{}, opError("ibv_query_port", d.name, port, err)
 	}
 	defer d.leave()
+	// The ledger has one lane for such calls. Who comes second waits, so that a
+	// call that hangs is seen there for as long as it does.
+	d.querying.Lock()
+	defer d.querying.Unlock()
 	var info C.struct_port_info
 	if r := C.native_query_port(d.c, C.int(port), &info); r.err != 0 {
 		return PortAttr{}, opError("ibv_query_port", d.name, port, classify(unix.Errno(r.err)))

@@ -15,6 +15,7 @@ import (
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/standin"
 )
 
 // doFailures tries each failure on a device of its own.
@@ -78,7 +79,7 @@ func (s *session) failOpen(d verbs.Device, f failure, arm func(string)) error {
 		return nil
 	}
 	s.Timeout, s.Cursor = long, 0
-	copy(s.control.Plan[:], f.Plan+"\x00")
+	copy(s.Control.Plan[:], f.Plan+"\x00")
 	if f.Plan != "" {
 		s.Timeout = missed
 	}
@@ -136,7 +137,7 @@ func TestAFailedOpenSaysWhy(t *testing.T) {
 			row(c, unix.EMFILE, "limit"), row(c, unix.ENFILE, "limit"), row(c, unix.EINVAL),
 			failureRow{failure{Stage: "open", Call: c, Errno: int32(unix.EPERM), Netns: true}, []string{"netns", "permission"}, ""},
 			failureRow{failure{Stage: "open", Call: c, Errno: int32(unix.EIO), NoNode: true}, []string{"unsupported"}, "mount it"},
-			failureRow{failure{Stage: "open", Call: c, Style: styleSilent}, []string{"no device"}, "input/output error"},
+			failureRow{failure{Stage: "open", Call: c, Style: standin.StyleSilent}, []string{"no device"}, "input/output error"},
 		)
 	}
 	for i := range rows {
@@ -176,11 +177,11 @@ func TestAProbeThatCannotBeMadeSaysWhyAndLeavesNothingBehind(t *testing.T) {
 			unix.ENETUNREACH: "unsupported", unix.ETIMEDOUT: "unsupported", unix.ENODEV: "unsupported",
 		} {
 			f.Errno = int32(errno)
-			for _, f.Style = range []int32{styleManual, styleMinusOne} {
+			for _, f.Style = range []int32{standin.StyleManual, standin.StyleMinusOne} {
 				rows = append(rows, failureRow{f, []string{want}, f.Call.String() + " standin0 port 1: "})
 			}
 		}
-		f.Style = styleSilent
+		f.Style = standin.StyleSilent
 		rows = append(rows, failureRow{f, []string{"no device"}, f.Call.String()})
 	}
 	requireFailures(t, rows)
@@ -195,7 +196,7 @@ func TestEveryReturnConventionIsUnderstood(t *testing.T) {
 	}
 	limit := []string{"limit"}
 	const text = "cannot allocate memory"
-	every := []int32{styleManual, styleNegative, styleMinusOne}
+	every := []int32{standin.StyleManual, standin.StyleNegative, standin.StyleMinusOne}
 	add("query", ledger.CallQueryPort, 0, 0, limit, text, every...)
 	add("open", ledger.CallQueryDevice, 0, 0, limit, text, every...)
 	for _, m := range allMethods {
@@ -209,26 +210,26 @@ func TestEveryReturnConventionIsUnderstood(t *testing.T) {
 	add("close probe", ledger.CallDestroyAH, verbs.MethodUDSend, 0, limit, text, every...)
 	add("close probe", ledger.CallDeregMR, verbs.MethodUDSend, 0, limit, text, every...)
 	add("round", ledger.CallDestroyQP, verbs.MethodFlush, 0, nil, "error: ibv_destroy_qp: "+text, every...)
-	add("round", ledger.CallCreateQP, verbs.MethodFlush, 0, nil, "error: ibv_create_qp: "+text, styleManual)
+	add("round", ledger.CallCreateQP, verbs.MethodFlush, 0, nil, "error: ibv_create_qp: "+text, standin.StyleManual)
 	add("round", ledger.CallModifyQP, verbs.MethodFlush, 1, nil, "error: ibv_modify_qp: "+text, every...)
 	add("round", ledger.CallPostRecv, verbs.MethodFlush, 0, nil, "error: ibv_post_recv: "+text, every...)
 	add("round", ledger.CallPostSend, verbs.MethodRCWrite, 0, nil, "error: ibv_post_send: "+text, every...)
 	// Only the sign says that these failed.
-	add("round", ledger.CallPollCQ, verbs.MethodRCWrite, 0, nil, "error: ibv_poll_cq: input/output error", styleNegative, styleSilent)
-	add("round", ledger.CallGetCQEvent, verbs.MethodRCWrite, 1, nil, "error: ibv_get_cq_event: "+text, styleManual)
-	add("round", ledger.CallGetCQEvent, verbs.MethodRCWrite, 1, nil, "error: ibv_get_cq_event: input/output error", styleSilent)
+	add("round", ledger.CallPollCQ, verbs.MethodRCWrite, 0, nil, "error: ibv_poll_cq: input/output error", standin.StyleNegative, standin.StyleSilent)
+	add("round", ledger.CallGetCQEvent, verbs.MethodRCWrite, 1, nil, "error: ibv_get_cq_event: "+text, standin.StyleManual)
+	add("round", ledger.CallGetCQEvent, verbs.MethodRCWrite, 1, nil, "error: ibv_get_cq_event: input/output error", standin.StyleSilent)
 	for _, m := range allMethods {
 		for _, c := range []ledger.Call{ledger.CallPollCQ, ledger.CallReqNotifyCQ} {
 			rows = append(rows, failureRow{
-				failure{Stage: "round", Call: c, Errno: int32(unix.EIO), Style: styleNegative, Method: m, Plan: "-"},
+				failure{Stage: "round", Call: c, Errno: int32(unix.EIO), Style: standin.StyleNegative, Method: m, Plan: "-"},
 				nil, "error: " + c.String() + ": input/output error",
 			})
 		}
 	}
-	add("read", ledger.CallGetAsyncEvent, 0, 0, limit, text, styleManual)
-	add("read", ledger.CallGetAsyncEvent, 0, 0, []string{"no device"}, "input/output error", styleSilent)
-	add("close", ledger.CallCloseDevice, 0, 0, limit, text, styleManual)
-	add("close", ledger.CallCloseDevice, 0, 0, []string{"no device"}, "input/output error", styleSilent)
+	add("read", ledger.CallGetAsyncEvent, 0, 0, limit, text, standin.StyleManual)
+	add("read", ledger.CallGetAsyncEvent, 0, 0, []string{"no device"}, "input/output error", standin.StyleSilent)
+	add("close", ledger.CallCloseDevice, 0, 0, limit, text, standin.StyleManual)
+	add("close", ledger.CallCloseDevice, 0, 0, []string{"no device"}, "input/output error", standin.StyleSilent)
 	requireFailures(t, rows)
 }
 
@@ -321,6 +322,37 @@ func TestACloseThatTheLibraryHoldsIsGivenUpAtItsDeadline(t *testing.T) {
 			}
 		})
 	}
+}
+
+// doHungQuery has a query of the port hang, and another one come after it.
+func doHungQuery(s *session) error {
+	if err := s.open(); err != nil {
+		return err
+	}
+	s.HangCall = int32(ledger.CallQueryPort)
+	query := func(done chan<- struct{}) {
+		_, _ = s.dev.QueryPort(1)
+		close(done)
+	}
+	go query(make(chan struct{}))
+	if err := s.entered(); err != nil {
+		return err
+	}
+	second := make(chan struct{})
+	go query(second)
+	select {
+	case <-second: // which would have covered the traces of the first
+	case <-time.After(missed):
+	}
+	s.look()
+	s.check("close", s.dev.Close(missed))
+	return nil
+}
+
+func TestAQueryThatHangsIsSeenThoughOthersCome(t *testing.T) {
+	r := carryOut(t, order{Kind: "hung query"})
+	require.Equal(t, ledger.CallQueryPort, r.Busy.Call)
+	require.Equal(t, []string{"stuck"}, r.Errors["close"].Is)
 }
 
 // doLoad opens the device, which opens the library.

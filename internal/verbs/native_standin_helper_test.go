@@ -3,7 +3,6 @@
 package verbs_test
 
 import (
-	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -12,37 +11,18 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
-)
-
-// control is struct control of testdata/standin/standin.h.
-type control struct {
-	Size, FailCall, FailErrno, FailSkip, FailStyle, HangCall      int32
-	IgnoreAcks, WCStatus, PostErr, Legacy, PortState, LinkLayer   int32
-	LID, Removed, Cursor, AsyncWrite, ChannelWrite, Gate, Entered int32
-	TraceLen                                                      int32
-	CQ, QP, SRQ, WQ                                               uint64
-	Plan, Violation                                               [256]byte
-	Trace                                                         [1 << 18]byte
-}
-
-// The ways of a call to fail (standin.h).
-const (
-	styleManual int32 = iota
-	styleNegative
-	styleMinusOne
-	styleSilent
+	"rdma_events/internal/verbs/standin"
 )
 
 // session is a helper process with its device.
 type session struct {
 	order
-	*control
+	*standin.Control
 	root   string
 	led    *ledger.Ledger
 	dev    verbs.Device
@@ -54,7 +34,7 @@ const long = 15 * time.Second
 
 var drivers = map[string]func(*session) error{
 	"rounds": doRounds, "failures": doFailures, "async": doAsync, "load": doLoad, "query": doQuery,
-	"hung ack": doHungAck, "hung probe": doHungProbe, "closing": doClosing, "removal": doRemoval,
+	"hung ack": doHungAck, "hung query": doHungQuery, "hung probe": doHungProbe, "closing": doClosing, "removal": doRemoval,
 }
 
 // helper carries out an order and prints its report.
@@ -72,8 +52,8 @@ func helper(text string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	s.report.Violation = cstring(s.Violation[:])
-	s.report.Trace = strings.Split(strings.TrimSpace(string(s.Trace[:s.TraceLen])), "\n")
+	s.report.Violation = s.Broken()
+	s.report.Trace = strings.Split(strings.TrimSpace(s.Written()), "\n")
 	if err := json.NewEncoder(os.Stdout).Encode(s.report); err != nil {
 		return 1
 	}
@@ -81,35 +61,20 @@ func helper(text string) int {
 }
 
 func (s *session) mapControl(path string) error {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	c, err := standin.Map(path)
 	if err != nil {
 		return err
 	}
-	const size = int(unsafe.Sizeof(control{}))
-	if err := f.Truncate(int64(size)); err != nil {
-		return err
-	}
-	mem, err := unix.Mmap(int(f.Fd()), 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return err
-	}
-	s.control = (*control)(unsafe.Pointer(&mem[0]))
-	s.control.WCStatus, s.control.PostErr = s.order.WCStatus, s.order.PostErr
-	s.PortState, s.LID = int32(verbs.PortActive), 17
-	s.control.LinkLayer = int32(verbs.LinkEthernet)
+	s.Control = c
+	s.Control.WCStatus, s.Control.PostErr = s.order.WCStatus, s.order.PostErr
 	if s.order.LinkLayer != 0 {
-		s.control.LinkLayer = int32(s.order.LinkLayer)
+		s.Control.LinkLayer = int32(s.order.LinkLayer)
 	}
 	if s.order.Legacy {
-		s.control.Legacy = 1
+		s.Control.Legacy = 1
 	}
-	copy(s.control.Plan[:], s.order.Plan)
-	return f.Close()
-}
-
-func cstring(b []byte) string {
-	text, _, _ := bytes.Cut(b, []byte{0})
-	return string(text)
+	copy(s.Control.Plan[:], s.order.Plan)
+	return nil
 }
 
 func (s *session) backend(sysfs, nodes string) verbs.Backend {
@@ -129,7 +94,7 @@ func (s *session) open() error {
 		return err
 	}
 	s.report.Attr = s.dev.Attr()
-	if s.Size != int32(unsafe.Sizeof(control{})) {
+	if s.Size != int32(standin.ControlSize) {
 		return fmt.Errorf("the stand-in's control page has %d bytes", s.Size)
 	}
 	return nil
@@ -177,9 +142,7 @@ func (s *session) inject(e event) error {
 	if e.Object != "" {
 		element = objects[e.Object]
 	}
-	record := binary.NativeEndian.AppendUint64(nil, element)
-	record = binary.NativeEndian.AppendUint32(record, uint32(e.Type))
-	_, err := unix.Write(int(s.AsyncWrite), append(record, 0, 0, 0, 0))
+	_, err := unix.Write(int(s.AsyncWrite), standin.AsyncEvent(e.Type, element))
 	return err
 }
 

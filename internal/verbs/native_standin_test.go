@@ -18,6 +18,7 @@ import (
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/standin"
 )
 
 // The native backend against a stand-in for libibverbs (testdata/standin). The
@@ -118,29 +119,7 @@ func runTests(m *testing.M) int {
 }
 
 // compileLibrary returns the stand-in's file.
-var compileLibrary = sync.OnceValues(func() (string, error) {
-	files, err := filepath.Glob("testdata/standin/*")
-	if err != nil {
-		return "", err
-	}
-	var sources []string
-	for _, f := range files {
-		// The test cache knows of the files that this process looks at, not of the compiler's.
-		if _, err := os.Stat(f); err != nil {
-			return "", err
-		}
-		if filepath.Ext(f) == ".c" {
-			sources = append(sources, f)
-		}
-	}
-	file := filepath.Join(libraryDir, "libibverbs.so.1")
-	args := append([]string{"-shared", "-fPIC", "-g", "-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror",
-		"-Wl,-soname,libibverbs.so.1", "-o", file}, sources...)
-	if out, err := exec.Command("cc", append(args, "-lpthread")...).CombinedOutput(); err != nil {
-		return "", fmt.Errorf("compile the stand-in: %w\n%s", err, out)
-	}
-	return file, nil
-})
+var compileLibrary = sync.OnceValues(func() (string, error) { return standin.Compile("testdata/standin", libraryDir) })
 
 func library(t *testing.T) string {
 	t.Helper()
@@ -194,32 +173,14 @@ func well(t *testing.T, o order) report {
 func standinRoot(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()
-	device := "sys/class/infiniband/standin0/"
+	require.NoError(t, standin.WriteSysfs(root+"/sys", "standin0", "uverbs0"))
 	for name, text := range map[string]string{
-		device + "node_type":                 "1: CA\n",
-		device + "node_guid":                 "5254:00ff:fe12:3456\n",
-		device + "ports/1/pkeys/0":           "0x7fff\n",
-		device + "ports/1/pkeys/1":           "0xffff\n",
-		device + "ports/1/pkeys/2":           "0x8001\n",
-		device + "ports/1/gids/0":            "fe80:0000:0000:0000:0000:0000:0000:0001\n",
-		device + "ports/1/gids/1":            "fe80:0000:0000:0000:0000:0000:0000:0002\n",
-		device + "ports/1/gids/2":            "0000:0000:0000:0000:0000:ffff:0a00:0003\n",
-		device + "ports/1/gids/3":            "0000:0000:0000:0000:0000:ffff:0a00:0004\n",
-		device + "ports/1/gids/4":            "0000:0000:0000:0000:0000:0000:0000:0000\n",
-		device + "ports/1/gid_attrs/types/0": "IB/RoCE v1\n",
-		device + "ports/1/gid_attrs/types/1": "RoCE v2\n",
-		device + "ports/1/gid_attrs/types/2": "IB/RoCE v1\n",
-		device + "ports/1/gid_attrs/types/3": "RoCE v2\n",
-
-		"sys/class/infiniband_verbs/uverbs0/ibdev":   "standin0\n",
 		"sys/module/ib_core/parameters/netns_mode":   "Y\n",
 		"netns/module/ib_core/parameters/netns_mode": "N\n",
 		"netns/class/infiniband_verbs/uverbs0/ibdev": "standin0\n",
 		"dev/uverbs0": "",
 	} {
-		path := filepath.Join(root, name)
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+		require.NoError(t, standin.WriteFile(filepath.Join(root, name), text))
 	}
 	return root
 }

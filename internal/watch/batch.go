@@ -29,7 +29,8 @@ type ProbeOptions struct {
 }
 
 // Batch is what was seen since the last one, in the order seen. A batch
-// without items is a sign of life.
+// without items is a sign of life. Its items and what they point to are valid
+// until the function that was given the batch returns.
 type Batch struct {
 	Wall  int64 // unix ns, read together with Mono
 	Mono  int64 // CLOCK_MONOTONIC ns

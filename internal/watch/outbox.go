@@ -17,14 +17,32 @@ const outboxLimit = 8192
 // of rounds, and a newer reading follows.
 type outbox struct {
 	mu    sync.Mutex
-	items []Item
-	spare []Item
+	now   *buffer
+	taken *buffer       // what take returned last
 	ready chan struct{} // holds one token while items wait that are to go at once
 	round chan struct{} // holds one token while rounds wait
 }
 
+// buffer is memory for items, used again and again: the reader's way allocates
+// nothing for an event.
+type buffer struct {
+	items  []Item
+	runs   slab[verbs.Run]
+	rounds slab[RoundItem]
+}
+
+func (b *buffer) reset() {
+	clear(b.items)
+	b.items = b.items[:0]
+	if cap(b.items) > 4*slabChunk {
+		b.items = nil // a storm's memory
+	}
+	b.runs.reset()
+	b.rounds.reset()
+}
+
 func newOutbox() *outbox {
-	return &outbox{ready: make(chan struct{}, 1), round: make(chan struct{}, 1)}
+	return &outbox{now: &buffer{}, taken: &buffer{}, ready: make(chan struct{}, 1), round: make(chan struct{}, 1)}
 }
 
 func (o *outbox) add(items ...Item) {
@@ -33,8 +51,8 @@ func (o *outbox) add(items ...Item) {
 	for _, it := range items {
 		if it.Run != nil {
 			o.addRun(*it.Run)
-		} else if len(o.items) < outboxLimit || it.Ended != nil || it.Probe != nil {
-			o.items = append(o.items, it)
+		} else if len(o.now.items) < outboxLimit || it.Ended != nil || it.Probe != nil {
+			o.now.items = append(o.now.items, it)
 		}
 	}
 	signal(o.ready)
@@ -42,11 +60,13 @@ func (o *outbox) add(items ...Item) {
 
 // addRound is add for a round, which may wait for company: at a short interval
 // the sending would cost more than the probing, and disturb it.
-func (o *outbox) addRound(r *RoundItem) {
+func (o *outbox) addRound(r RoundItem) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.items) < outboxLimit {
-		o.items = append(o.items, Item{Round: r})
+	if len(o.now.items) < outboxLimit {
+		kept := o.now.rounds.next()
+		*kept = r
+		o.now.items = append(o.now.items, Item{Round: kept})
 	}
 	signal(o.round)
 }
@@ -68,18 +88,20 @@ func signal(c chan struct{}) {
 }
 
 func (o *outbox) addRun(r verbs.Run) {
-	last := len(o.items) - 1
+	last := len(o.now.items) - 1
 	stop := max(last-1, -1) // look at the last item only
-	if len(o.items) >= outboxLimit {
+	if len(o.now.items) >= outboxLimit {
 		stop = -1
 	}
 	for i := last; i > stop; i-- {
-		if have := o.items[i].Run; have != nil && have.Type == r.Type && have.Port == r.Port {
+		if have := o.now.items[i].Run; have != nil && have.Type == r.Type && have.Port == r.Port {
 			join(have, r)
 			return
 		}
 	}
-	o.items = append(o.items, Item{Run: &r})
+	kept := o.now.runs.next()
+	*kept = r
+	o.now.items = append(o.now.items, Item{Run: kept})
 }
 
 func join(have *verbs.Run, r verbs.Run) {
@@ -91,12 +113,37 @@ func join(have *verbs.Run, r verbs.Run) {
 	have.AckMax = max(have.AckMax, r.AckMax)
 }
 
-// take returns what waits. The slice is valid until the next call of take.
+// take returns what waits. The items are valid until the next call of take.
 func (o *outbox) take() []Item {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	items := o.items
-	clear(o.spare)
-	o.items, o.spare = o.spare[:0], items
-	return items
+	o.now, o.taken = o.taken, o.now
+	o.now.reset()
+	return o.taken.items
+}
+
+// slabChunk is how many elements a slab keeps when it is empty.
+const slabChunk = 64
+
+// slab hands out elements, which stay where they are, and takes all of them
+// back at once.
+type slab[T any] struct {
+	chunks [][]T
+	used   int
+}
+
+func (s *slab[T]) next() *T {
+	if s.used == len(s.chunks)*slabChunk {
+		s.chunks = append(s.chunks, make([]T, slabChunk))
+	}
+	e := &s.chunks[s.used/slabChunk][s.used%slabChunk]
+	s.used++
+	return e
+}
+
+func (s *slab[T]) reset() {
+	s.used = 0
+	if len(s.chunks) > 1 {
+		s.chunks = [][]T{s.chunks[0]}
+	}
 }

@@ -66,3 +66,46 @@ func TestATypeThatIsNewBeyondTheLimitIsKept(t *testing.T) {
 	items := o.take()
 	require.Equal(t, verbs.EventDeviceFatal, items[len(items)-1].Run.Type)
 }
+
+func TestEventsAndRoundsPassWithoutAllocating(t *testing.T) {
+	o := newOutbox()
+	runs := []verbs.Run{{Type: verbs.EventPortErr, Port: 1, Count: 1}, {Type: verbs.EventPortActive, Port: 1, Count: 1}}
+	pass := func() {
+		for range slabChunk / 2 {
+			o.addRuns(runs)
+			o.addRound(RoundItem{Port: 1})
+		}
+		if n := len(o.take()); n != 3*slabChunk/2 { // require allocates
+			t.Errorf("want %d items, got %d", 3*slabChunk/2, n)
+		}
+	}
+	pass()
+	pass() // both buffers have their memory
+	require.Zero(t, testing.AllocsPerRun(1000, pass))
+}
+
+func BenchmarkEventThroughOutbox(b *testing.B) {
+	o := newOutbox()
+	flap := []verbs.Run{{Type: verbs.EventPortErr, Port: 1, Count: 1}, {Type: verbs.EventPortActive, Port: 1, Count: 1}}
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		o.addRuns(flap)
+		if i%(slabChunk/2) == 0 {
+			o.take()
+		}
+	}
+}
+
+func TestWhatIsTakenStaysUntilTheNextIsTaken(t *testing.T) {
+	o := newOutbox()
+	for round := range uint64(3) {
+		for i := range uint64(3 * slabChunk) {
+			o.addRuns([]verbs.Run{{Type: verbs.EventPortErr, Port: int(i), Count: round + 1}})
+		}
+		items := o.take()
+		o.addRuns([]verbs.Run{{Type: verbs.EventPortActive, Port: 1, Count: 99}})
+		for i, it := range items[min(round, 1):] { // the run from between takes comes first
+			require.Equal(t, verbs.Run{Type: verbs.EventPortErr, Port: i, Count: round + 1}, *it.Run)
+		}
+	}
+}

@@ -129,7 +129,7 @@ func (p *prober) round(ctx context.Context) error {
 }
 
 func (p *prober) report(r verbs.Round) {
-	p.s.out.addRound(&RoundItem{Port: p.port.number, Vector: p.vector, Method: p.method, Round: r})
+	p.s.out.addRound(RoundItem{Port: p.port.number, Vector: p.vector, Method: p.method, Round: r})
 }
 
 // renew chooses again when the next round is due, and not before: a link that

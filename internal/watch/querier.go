@@ -14,11 +14,18 @@ import (
 // after an event the driver's answer may be older than the event.
 const settle = 100 * time.Millisecond
 
-// query is the second witness of port state: it looks at a port after each
-// batch of its events, again when they have settled, and every StateInterval.
+// lookDelay is how long after an event a port is first looked at. The query and
+// its reading of sysfs would else compete with the event on its way to the host,
+// which took half as long again.
+const lookDelay = 10 * time.Millisecond
+
+// query is the second witness of port state: it looks at a port soon after its
+// events, again when they have settled, and every StateInterval.
 func (s *session) query(ctx context.Context) error {
-	settled := time.NewTimer(settle)
-	settled.Stop()
+	soon, settled := stopped(), stopped()
+	defer soon.Stop()
+	defer settled.Stop()
+	waiting := false // soon is running
 	var tick <-chan time.Time
 	if s.o.StateInterval > 0 {
 		t := time.NewTicker(s.o.StateInterval)
@@ -30,9 +37,15 @@ func (s *session) query(ctx context.Context) error {
 		var err error
 		select {
 		case <-ctx.Done():
-			settled.Stop()
 			return nil
 		case <-s.kick:
+			if !waiting {
+				soon.Reset(lookDelay)
+				waiting = true
+			}
+			settled.Reset(settle)
+		case <-soon.C:
+			waiting = false
 			err = s.lookAt(func(p *port) bool {
 				due := p.due.Swap(false)
 				if due {
@@ -40,7 +53,6 @@ func (s *session) query(ctx context.Context) error {
 				}
 				return due
 			})
-			settled.Reset(settle)
 		case <-settled.C:
 			err = s.lookAt(func(p *port) bool { return recent[p] })
 			for p := range recent {
@@ -54,6 +66,13 @@ func (s *session) query(ctx context.Context) error {
 			return unlessClosed(ctx, err)
 		}
 	}
+}
+
+// stopped returns a timer that does not run.
+func stopped() *time.Timer {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return t
 }
 
 func (s *session) lookAt(want func(*port) bool) error {

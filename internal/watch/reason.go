@@ -21,7 +21,8 @@ func ended(err error) *Ended {
 		{verbs.ErrLimit, ReasonLimit, "raise the limits of locked memory and open files (systemd: LimitMEMLOCK, LimitNOFILE)"},
 		{verbs.ErrUnsupported, ReasonUnsupported, ""},
 		{verbs.ErrNoDevice, ReasonNoDevice, ""},
-		{os.ErrPermission, ReasonNoPermission, fmt.Sprintf("let user %d read and write the node; in a container also allow 'c 231:* rw'", os.Getuid())},
+		{os.ErrPermission, ReasonNoPermission, fmt.Sprintf("let user %d read and write the node by its mode (a worker has no "+
+			"capabilities); in a container also allow 'c 231:* rw'", os.Getuid())},
 	} {
 		if errors.Is(err, r.is) {
 			return &Ended{Reason: r.reason, Message: withAdvice(err, r.advice)}

@@ -94,8 +94,23 @@ func (r *rig) collect(b Batch) error {
 	if len(b.Items) == 0 {
 		r.beats++
 	}
-	r.items = append(r.items, b.Items...)
+	for _, it := range b.Items {
+		r.items = append(r.items, kept(it))
+	}
 	return nil
+}
+
+// kept is an item that outlives its batch.
+func kept(it Item) Item {
+	if it.Run != nil {
+		run := *it.Run
+		it.Run = &run
+	}
+	if it.Round != nil {
+		round := *it.Round
+		it.Round = &round
+	}
+	return it
 }
 
 // after lets time pass and returns what was sent meanwhile.
@@ -169,6 +184,22 @@ func TestAnEventIsFollowedByAQueryAndAnotherWhenSettled(t *testing.T) {
 		require.Equal(t, verbs.PortDown, readings(items)[0].Attr.State)
 		require.Len(t, readings(r.after(settle)), 1)
 		require.Empty(t, readings(r.after(time.Minute)))
+	})
+}
+
+func TestAStormPutsNoQueryOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "roce2", "")
+		r.o.StateInterval = 0
+		r.start(nil)
+		r.after(time.Second)
+		seen := 0
+		for i := range 500 {
+			require.NoError(t, r.world.SetLink("sim0", 1, i%2 == 1))
+			seen += len(readings(r.after(2 * time.Millisecond)))
+		}
+		// One for each lookDelay, which is five changes.
+		require.InDelta(t, 100, seen, 2)
 	})
 }
 

@@ -3,8 +3,6 @@ package worker
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"strings"
 	"time"
 
 	"rdma_events/internal/ledger"
@@ -102,19 +100,11 @@ func (s *Supervisor) judge(l *life, gone bool) verdict {
 	case l.ended != nil && l.by == causeNone:
 		v.why, v.then = *l.ended, retryAfter(l.ended.Reason)
 	default:
-		v.why, v.then = explain(s.device, l.p.Report(), l.by, call)
-		s.reportCrash(l.p.Report(), v.why)
+		r := l.p.Report()
+		v.why, v.then = explain(s.device, r, l.by, call)
+		v.trace = r.trace()
 	}
 	return v
-}
-
-// reportCrash logs the worker's last words when it died of something that a
-// traceback explains.
-func (s *Supervisor) reportCrash(r *report, why watch.Ended) {
-	if r.Crash != "" && why.Message != s.said {
-		s.cfg.Log.LogAttrs(context.Background(), slog.LevelWarn, "last output of the worker of "+s.device,
-			slog.String("stderr", strings.Join(r.Tail, "\n")))
-	}
 }
 
 func retryAfter(why watch.Reason) retry {

@@ -42,7 +42,9 @@ type child struct {
 const strayLimit = 500 * time.Millisecond
 
 // newChild prepares a worker that runs the file exe and gets ledger as its
-// descriptor 4. It takes over ledger; the caller calls Start or discard.
+// descriptor 4. It takes over ledger; the caller calls Start or discard. The file
+// is executed as one of the worker's own descriptors: the fork rearranges others,
+// and may put the pipe that reports its errors in the place of any.
 func newChild(exe, ledger *os.File, title string) (*child, error) {
 	c := &child{exited: make(chan struct{}), theirs: []*os.File{ledger}}
 	var outs [3]*os.File
@@ -60,36 +62,17 @@ func newChild(exe, ledger *os.File, title string) (*child, error) {
 	c.tap, c.stderr = &tap{File: outs[0]}, outs[1]
 	c.lifeline, c.theirs[3] = c.theirs[3], life
 
-	path, err := c.hold(exe)
-	if err != nil {
-		c.discard()
-		c.close()
-		return nil, err
-	}
 	c.name = exe.Name()
 	c.cmd = &exec.Cmd{
-		Path:        path,
+		Path:        "/proc/self/fd/" + strconv.Itoa(programFD),
 		Args:        []string{"rdma-events-worker", title},
 		Dir:         "/",
 		Stdout:      c.theirs[1],
 		Stderr:      c.theirs[2],
-		ExtraFiles:  []*os.File{life, ledger},
+		ExtraFiles:  []*os.File{life, ledger, exe},
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 	}
 	return c, nil
-}
-
-// hold duplicates exe and returns the path that the forked child executes. The
-// descriptor is closed by the exec itself. It lies above all that the child
-// rearranges before, which would put another file under its number.
-func (c *child) hold(exe *os.File) (string, error) {
-	const aboveExtraFiles = 64
-	fd, err := unix.FcntlInt(exe.Fd(), unix.F_DUPFD_CLOEXEC, aboveExtraFiles)
-	if err != nil {
-		return "", fmt.Errorf("hold the worker's file %s: %w", exe.Name(), err)
-	}
-	c.theirs = append(c.theirs, os.NewFile(uintptr(fd), exe.Name()))
-	return "/proc/self/fd/" + strconv.Itoa(fd), nil
 }
 
 // Start implements runner.Runner.

@@ -48,6 +48,7 @@ const (
 const (
 	lifelineFD = 3 // the read end of a pipe; at its end the host is gone
 	ledgerFD   = 4
+	programFD  = 5 // the program's file, by which it was executed
 )
 
 const pluginName = "rdma"

@@ -1,9 +1,22 @@
 package worker
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 )
+
+// readKey is the variable that names a file that the worker's request will have
+// it read. It must be told at the start, before the worker gives up other files.
+const readKey = "RDMA_EVENTS_READ"
+
+// scenarioFile is the environment of a worker that simulates a scenario of a file.
+func scenarioFile(r Request) []string {
+	if r.Backend != BackendSim || !filepath.IsAbs(r.Sim.Scenario) {
+		return nil // the real hardware, or a scenario that is built in
+	}
+	return []string{readKey + "=" + r.Sim.Scenario}
+}
 
 // environment returns what of the host's environment a worker gets: what the
 // loader and the verbs libraries read. Telegraf's holds secrets.

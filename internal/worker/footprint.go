@@ -1,8 +1,17 @@
 package worker
 
 import (
+	"bufio"
+	"fmt"
+	"io"
+	"iter"
+	"os"
 	"runtime"
 	"runtime/debug"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // beSmall trades processor time that a worker does not need for memory: there
@@ -13,4 +22,62 @@ import (
 func beSmall() {
 	runtime.GOMAXPROCS(min(2, runtime.NumCPU()))
 	debug.SetGCPercent(50)
+}
+
+// memoryMap has what each mapping holds, see proc_pid_smaps(5).
+const memoryMap = "/proc/self/smaps"
+
+// forgetStart gives back what only the start needed: its garbage, and the pages
+// of the program's file, most of them initialisation and what the kernel mapped
+// beside it. What is needed again comes from the page cache, 16 pages a fault.
+func forgetStart() error {
+	debug.FreeOSMemory()
+	exe, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return fmt.Errorf("read name of the program: %w", err)
+	}
+	f, err := os.Open(memoryMap)
+	if err != nil {
+		return fmt.Errorf("open memory map: %w", err)
+	}
+	defer f.Close()
+	for m := range cleanMappings(f, exe) {
+		if _, _, errno := unix.Syscall(unix.SYS_MADVISE, m.start, m.end-m.start, unix.MADV_DONTNEED); errno != 0 {
+			return fmt.Errorf("forget pages of %s: %w", exe, errno)
+		}
+	}
+	return nil
+}
+
+type mapping struct{ start, end uintptr }
+
+// cleanMappings yields the mappings of a file that are as the file is: nothing
+// may write them, and nothing has. What relocation wrote would else be lost.
+// smaps has the form of proc_pid_smaps(5).
+func cleanMappings(smaps io.Reader, file string) iter.Seq[mapping] {
+	return func(yield func(mapping) bool) {
+		var m mapping
+		ours := false
+		for lines := bufio.NewScanner(smaps); lines.Scan(); {
+			line := lines.Text()
+			if head, ok := strings.CutSuffix(line, " "+file); ok {
+				m, ours = parseMapping(head)
+			} else if ours && strings.HasPrefix(line, "Anonymous:") {
+				ours = false
+				if strings.Fields(line)[1] == "0" && !yield(m) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// parseMapping reports whether a mapping is private and not writable.
+func parseMapping(head string) (m mapping, readOnly bool) {
+	fields := strings.Fields(head)
+	from, to, _ := strings.Cut(fields[0], "-")
+	start, errStart := strconv.ParseUint(from, 16, 64)
+	end, errEnd := strconv.ParseUint(to, 16, 64)
+	readOnly = errStart == nil && errEnd == nil && (fields[1] == "r-xp" || fields[1] == "r--p")
+	return mapping{uintptr(start), uintptr(end)}, readOnly
 }

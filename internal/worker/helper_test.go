@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -32,6 +33,13 @@ const (
 	hostKey = "RDMA_EVENTS_TEST_HOST"
 	noteKey = "RDMA_EVENTS_TEST_NOTE" // a file to write to
 )
+
+// A worker's main keeps to the first thread.
+func init() {
+	if os.Getenv(modeKey) != "" {
+		runtime.LockOSThread()
+	}
+}
 
 func TestMain(m *testing.M) {
 	if mode := os.Getenv(hostKey); mode != "" {
@@ -269,9 +277,15 @@ func selfPortrait() string {
 	return b.String()
 }
 
-// hostMain supervises a worker of the given mode until it is killed itself.
+// hostMain supervises a worker of the given mode until it is killed itself, or
+// tries to connect to one.
 func hostMain(mode string) {
 	os.Unsetenv(hostKey)
+	if mode == "dials" {
+		_, err := net.Dial("unix", os.Getenv(noteKey))
+		fmt.Print(err)
+		os.Exit(0)
+	}
 	exe, err := OpenExe("/proc/self/exe")
 	must(err)
 	dir, err := OpenDir(os.Getenv(noteKey))

@@ -3,9 +3,11 @@ package worker
 import (
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -301,16 +303,29 @@ func TestWhatGoPluginSaysIsLoggedWithoutACopyOfStderr(t *testing.T) {
 	require.NotContains(t, r.logged(), "go-plugin: event")
 }
 
-func TestTheProgramsDescriptorLiesAboveThoseThatAreRearranged(t *testing.T) {
-	led, file, err := ledger.New("test")
+// The fork moves the pipe by which it reports errors to the number above those of
+// the child's files when its own is lower. That number may be any file's here.
+func TestAWorkerIsExecutedWhateverDescriptorsItsHostHas(t *testing.T) {
+	exe := testExe(t)
+	var low []*os.File
+	for len(low) == 0 || low[len(low)-1].Fd() < 100 {
+		f, err := os.Open("/dev/null")
+		require.NoError(t, err)
+		low = append(low, f)
+	}
+	led, high, err := ledger.New("test")
 	require.NoError(t, err)
 	defer led.Close()
-	c, err := newChild(testExe(t), file, "mlx5_0")
+	closeAll(low[:20]) // room for pipes below the ledger
+	c, err := newChild(exe, high, "mlx5_0")
 	require.NoError(t, err)
-	defer c.discard()
-	fd, err := strconv.Atoi(filepath.Base(c.cmd.Path))
-	require.NoError(t, err)
-	require.GreaterOrEqual(t, fd, 64)
+	defer c.close()
+	c.cmd.Env = helperEnv("exits early", shortDir(t))
+	require.NoError(t, c.Start(t.Context()))
+	<-c.exited
+	closeAll(low[20:])
+	_, ended := c.state()
+	require.Equal(t, 7, ended.ExitCode())
 }
 
 func TestAWorkerInheritsOnlyWhatItNeeds(t *testing.T) {
@@ -331,7 +346,32 @@ func TestAWorkerInheritsOnlyWhatItNeeds(t *testing.T) {
 	}
 	require.NotContains(t, got, "hush")
 	require.NotContains(t, got, "fd 4 /memfd", "the ledger's descriptor is not needed once it is mapped")
-	require.NotContains(t, got, "worker.test")
+	require.NotContains(t, got, "worker.test", "nor that of its program")
+}
+
+func TestAStrangerCannotConnectToAWorker(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("not root, who alone can be somebody else")
+	}
+	base := shortDir(t)
+	require.NoError(t, os.Chmod(base, 0o755))
+	dir, err := OpenDir(base)
+	require.NoError(t, err)
+	defer dir.Close()
+	s := supervise(t, "works", func(c *Config) { c.Dir = dir.Path() })
+	s.awaitState(t, StateRunning)
+	sockets, err := filepath.Glob(dir.Path() + "/plugin-dir*/plugin*")
+	require.NoError(t, err)
+	require.Len(t, sockets, 1)
+	for user, want := range map[uint32]string{0: "<nil>", 65534: "permission denied"} {
+		cmd := exec.Command("/proc/self/exe")
+		cmd.Env = append(os.Environ(), hostKey+"=dials", noteKey+"="+sockets[0], "GORACE=atexit_sleep_ms=0")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		require.Contains(t, string(out), want, "user %d", user)
+	}
+	require.NoError(t, s.stop())
 }
 
 func TestManyDeathsLeakNothing(t *testing.T) {

@@ -3,6 +3,8 @@ package worker
 import (
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -130,6 +132,35 @@ func death(r *report) string {
 		return fmt.Sprintf("died of a %s: %s", name, text)
 	}
 	return fmt.Sprintf("ended with status %d", r.Status.ExitStatus())
+}
+
+// traceLimit bounds the trace of a crash in the log, in bytes. The thread that
+// crashed comes first and takes about as much.
+const traceLimit = 2 << 10
+
+// addresses are of no use to who does not have the process any more.
+var addresses = regexp.MustCompile(` fp=0x[0-9a-f]+ sp=0x[0-9a-f]+ pc=0x[0-9a-f]+$`)
+
+// trace returns the beginning of the crash's traceback as one line; "" when
+// there was no crash that the worker could tell of.
+func (r *report) trace() string {
+	at := slices.Index(r.Tail, r.Crash)
+	if r.Crash == "" || at < 0 {
+		return ""
+	}
+	var b strings.Builder
+	for _, line := range r.Tail[at:] {
+		line = addresses.ReplaceAllString(strings.TrimSpace(line), "")
+		if b.Len()+len(line) > traceLimit {
+			b.WriteString(" | ...")
+			break
+		}
+		if b.Len() > 0 {
+			b.WriteString(" | ")
+		}
+		b.WriteString(line)
+	}
+	return b.String()
 }
 
 func lastWords(r *report) string {

@@ -7,12 +7,15 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
+	"unsafe"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
+	"rdma_events/internal/confine"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/watch"
@@ -26,11 +29,16 @@ type ServeConfig struct {
 	// Backend makes the backend that a request names. It is called after the
 	// handshake and may call into native libraries.
 	Backend func(Request) (verbs.Backend, error)
+	// Needs returns what Backend's libraries use of the file system; the process
+	// gives up the rest, and all capabilities. nil: it keeps everything.
+	Needs func() confine.Needs
 
 	ready func() // for tests: called before the handshake
 }
 
-// Serve is the worker program: it serves one host until that lets go of it. It
+// Serve is the worker program: it serves one host until that lets go of it. main
+// calls it first, on the process' first thread, whose name it sets; if c.Needs is
+// set the process executes its program once more (confine.Enter). Serve
 // returns the exit status for main when it cannot, and otherwise ends the
 // process itself.
 func Serve(c ServeConfig) int {
@@ -39,6 +47,13 @@ func Serve(c ServeConfig) int {
 		fmt.Fprintln(os.Stderr, "rdma-events-worker is started by rdma-events, one for each RDMA device; "+
 			"it is not to be started by hand")
 		return exitByHand
+	}
+	closeProgram()
+	if c.Needs != nil {
+		if err := confine.Enter(c.needs()); err != nil {
+			fmt.Fprintln(os.Stderr, "confine the worker:", err)
+			return exitSetup
+		}
 	}
 	led, err := setUp()
 	if err != nil {
@@ -61,6 +76,25 @@ func Serve(c ServeConfig) int {
 	return exitSetup
 }
 
+// closeProgram closes the descriptor that the process was executed by. If it was
+// executed again since, the number is somebody else's.
+func closeProgram() {
+	if flags, err := unix.FcntlInt(programFD, unix.F_GETFL, 0); err == nil && flags&unix.O_PATH != 0 {
+		_ = unix.Close(programFD) // nothing was written
+	}
+}
+
+// needs adds what the contract itself takes to what the backend needs.
+func (c ServeConfig) needs() confine.Needs {
+	n := c.Needs()
+	n.Sockets = os.Getenv(plugin.EnvUnixSocketDir)
+	n.Read = append(n.Read, memoryMap)
+	if path := os.Getenv(readKey); path != "" {
+		n.Read = append(n.Read, path)
+	}
+	return n
+}
+
 // setUp makes the process what the contract says, before anything native runs.
 func setUp() (*ledger.Ledger, error) {
 	if err := clearStdout(); err != nil {
@@ -72,8 +106,7 @@ func setUp() (*ledger.Ledger, error) {
 	// The service manager signals all processes of a unit at once; the host
 	// decides when a worker ends.
 	signal.Ignore(unix.SIGTERM, unix.SIGHUP)
-	// The file was executed by descriptor, whose number would be the name.
-	_ = os.WriteFile("/proc/self/comm", []byte("rdma-ev-worker"), 0) // for ps only
+	nameThread()
 	beSmall()
 	unix.CloseOnExec(ledgerFD)
 	f := os.NewFile(ledgerFD, "ledger")
@@ -81,10 +114,21 @@ func setUp() (*ledger.Ledger, error) {
 	return ledger.Open(f)
 }
 
+// nameThread gives the calling thread a name. That of the first thread is what ps
+// shows; the kernel took it from the path that was executed, a link in /proc.
+func nameThread() {
+	name, err := unix.BytePtrFromString("rdma-ev-worker")
+	if err != nil {
+		return // it has no NUL
+	}
+	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(name)), 0, 0, 0) // for ps only
+	runtime.KeepAlive(name)
+}
+
 // clearStdout keeps the handshake to itself: descriptor 1 becomes stderr, for
 // native libraries print to it, and os.Stdout what descriptor 1 was.
 func clearStdout() error {
-	fd, err := unix.FcntlInt(uintptr(unix.Stdout), unix.F_DUPFD_CLOEXEC, ledgerFD+1)
+	fd, err := unix.FcntlInt(uintptr(unix.Stdout), unix.F_DUPFD_CLOEXEC, programFD)
 	if err != nil {
 		return fmt.Errorf("keep stdout for the handshake: %w", err)
 	}

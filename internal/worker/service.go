@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -16,6 +17,9 @@ import (
 	"rdma_events/internal/watch"
 	"rdma_events/internal/worker/proto"
 )
+
+// startTime is when all that a worker begins with has been done.
+const startTime = 5 * time.Second
 
 // service is the worker's side of the contract.
 type service struct {
@@ -39,6 +43,12 @@ func (s *service) Watch(m *proto.WatchRequest, stream grpc.ServerStreamingServer
 	s.restoreStdio()
 	send := func(b watch.Batch) error { return stream.Send(batchToProto(b)) }
 	ctx := stream.Context()
+	starting := time.AfterFunc(startTime, func() {
+		if err := forgetStart(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+	})
+	defer starting.Stop()
 	err := s.run(ctx, m, send)
 	if errors.Is(err, verbs.ErrStuck) {
 		s.exit(exitStuck)

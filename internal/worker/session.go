@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -92,7 +93,7 @@ func (s *session) newClient(c sessionConfig) *plugin.Client {
 		UnixSocketConfig: &plugin.UnixSocketConfig{TempDir: c.dir},
 		GRPCDialOptions:  []grpc.DialOption{grpc.WithStreamInterceptor(s.remember)},
 		RunnerFunc: func(_ hclog.Logger, spec *exec.Cmd, _ string) (runner.Runner, error) {
-			s.child.cmd.Env = append(append(environment(os.Environ()), spec.Env...), c.env...)
+			s.child.cmd.Env = slices.Concat(environment(os.Environ()), spec.Env, scenarioFile(c.request), c.env)
 			return s.child, nil
 		},
 	})

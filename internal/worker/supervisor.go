@@ -174,9 +174,10 @@ func (s *Supervisor) Run(ctx context.Context) error {
 
 // verdict is what one worker's life came to.
 type verdict struct {
-	why  watch.Ended
-	then retry
-	left <-chan struct{} // nil, or of a worker that could not be killed: closed when it is gone
+	why   watch.Ended
+	then  retry
+	trace string          // of a crash, one line; "": there is none
+	left  <-chan struct{} // nil, or of a worker that could not be killed: closed when it is gone
 }
 
 // live is one worker, from its ledger to its last word.
@@ -231,7 +232,7 @@ func (s *Supervisor) pause(ctx context.Context, v verdict) {
 	case retryOnWake:
 		wake, state, plan = s.wake, StateStopped, "waiting for it to come back"
 	}
-	s.say(v.why, plan)
+	s.say(v, plan)
 	s.setStatus(Status{State: state, Reason: v.why.Reason, Message: v.why.Message + "; " + plan})
 	select {
 	case <-delay:
@@ -243,7 +244,7 @@ func (s *Supervisor) pause(ctx context.Context, v verdict) {
 // restUntilGone waits for a worker in an uninterruptible call: a second one on
 // the same device would end there too.
 func (s *Supervisor) restUntilGone(ctx context.Context, v verdict) error {
-	s.say(v.why, "waiting for the kernel to let it go")
+	s.say(v, "waiting for the kernel to let it go")
 	s.setStatus(Status{State: StateStuck, Reason: watch.ReasonStuck, Message: v.why.Message, PID: s.status.PID})
 	select {
 	case <-v.left:
@@ -258,14 +259,21 @@ func (s *Supervisor) restUntilGone(ctx context.Context, v verdict) error {
 	}
 }
 
-// say logs why a worker ended, once until there is something else to say.
-func (s *Supervisor) say(why watch.Ended, plan string) {
-	level := slog.LevelWarn
-	if s.said == why.Message {
-		level = slog.LevelDebug
+// say logs why a worker ended, and the trace of its crash in a line of its own,
+// once until there is something else to say.
+func (s *Supervisor) say(v verdict, plan string) {
+	level, detail := slog.LevelWarn, slog.LevelWarn
+	switch {
+	case s.said == v.why.Message:
+		level, detail = slog.LevelDebug, slog.LevelDebug
+	case v.why.Reason == watch.ReasonCrashed || v.why.Reason == watch.ReasonStuck:
+		level = slog.LevelError
 	}
-	s.said = why.Message
-	s.cfg.Log.Log(context.Background(), level, why.Message+"; "+plan, "reason", string(why.Reason))
+	s.said = v.why.Message
+	s.cfg.Log.Log(context.Background(), level, v.why.Message+"; "+plan, "reason", string(v.why.Reason))
+	if v.trace != "" {
+		s.cfg.Log.Log(context.Background(), detail, "trace of the crash: "+v.trace)
+	}
 }
 
 func (s *Supervisor) setStatus(n Status) {

@@ -222,7 +222,7 @@ func TestAMinuteOfRunningMakesTheNextDelayShortAgain(t *testing.T) {
 func TestTheLastWordsComeAgainWithTheSameCrashAfterAMinute(t *testing.T) {
 	traced := func(s script) script {
 		return func(p *fakeProcess) {
-			p.rep.Crash, p.rep.Tail = "SIGSEGV: segmentation violation", []string{"goroutine 1"}
+			p.rep.Crash, p.rep.Tail = "SIGSEGV: segmentation violation", []string{"SIGSEGV: segmentation violation", "goroutine 1"}
 			s(p)
 		}
 	}

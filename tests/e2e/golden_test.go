@@ -58,7 +58,7 @@ func golden(t *testing.T, dir string) {
 			return true
 		}
 		if time.Now().After(deadline.Add(-time.Second)) {
-			t.Fatalf("unexpected outcome:\n%s\nthe log:\n%s", diff(string(want), outcome(points)), r.Log())
+			t.Fatalf("unexpected outcome:\n%s\nthe log:\n%s", rig.Diff(string(want), outcome(points)), r.Log())
 		}
 		return false
 	})
@@ -153,20 +153,4 @@ func varies(measurement, field string) bool {
 		return strings.HasPrefix(measurement, "rdma_cq_probe")
 	}
 	return false
-}
-
-func diff(want, got string) string {
-	var b strings.Builder
-	wants, gots := strings.Split(want, "\n"), strings.Split(got, "\n")
-	for _, line := range wants {
-		if !slices.Contains(gots, line) {
-			fmt.Fprintf(&b, "- %s\n", line)
-		}
-	}
-	for _, line := range gots {
-		if !slices.Contains(wants, line) {
-			fmt.Fprintf(&b, "+ %s\n", line)
-		}
-	}
-	return b.String()
 }

@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -60,6 +61,17 @@ func TestNothingIsLeftAfterAnOrderlyStop(t *testing.T) {
 	r.Stop()
 	t.Logf("Telegraf stopped in %v, promised 5 s", time.Since(began).Round(time.Millisecond))
 	awaitGone(t, r, ours, time.Second)
+}
+
+func TestNoProcessIsGivenHugePages(t *testing.T) {
+	r := rig.Start(t, rig.Config{Plugin: simulated})
+	awaitOpen(r, 4)
+	for _, pid := range processes(t, r) {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err != nil || !strings.Contains(string(text), "\nTHP_enabled:\t0\n") {
+			t.Errorf("want huge pages refused in process %d, got %v\n%s", pid, err, text)
+		}
+	}
 }
 
 func TestNothingOutlivesAKilledTelegraf(t *testing.T) {

@@ -31,7 +31,7 @@ type Job struct {
 	Stdout io.Writer
 	// Memory in MiB (1024) and CPUs (2) are the guest's.
 	Memory, CPUs int
-	// Timeout is for boot and run together; zero means ten minutes.
+	// Timeout counts from the guest's init on; zero means ten minutes.
 	Timeout time.Duration
 }
 

@@ -29,6 +29,7 @@ var guestBinaries = []guestBinary{
 	{pkg: "./tests/lab/guest", rxeOnly: true},
 	{pkg: "./internal/verbs", tests: "^TestNativeBackend"},
 	{pkg: "./internal/hotplug", tests: "^TestOnARealKernel", rxeOnly: true},
+	{pkg: "./internal/confine", rxeOnly: true},
 	{pkg: "./tests/lab/system"},
 }
 
@@ -146,7 +147,8 @@ func (b guestBinary) run(t *testing.T, img *Image, dir string, v variant) {
 		Timeout: timeout,
 	}
 	res, err := img.Run(t.Context(), job)
-	t.Logf("boot %.1f s, all %.1f s; /out was %s", res.Boot.Seconds(), res.Total.Seconds(), res.OutDir)
+	t.Logf("boot %.1f s after %d that stalled, all %.1f s; /out was %s",
+		res.Boot.Seconds(), res.Stalled, res.Total.Seconds(), res.OutDir)
 	if err != nil {
 		t.Error(err)
 	}

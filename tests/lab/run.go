@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -19,6 +20,8 @@ type Result struct {
 	ExitCode int
 	// Boot is from qemu's start to the guest's init, Total to qemu's end.
 	Boot, Total time.Duration
+	// Stalled counts the boots before this one that came to nothing.
+	Stalled int
 	// OutDir is the host's side of /out; KernelLog is a file in it.
 	OutDir, KernelLog string
 }
@@ -38,10 +41,60 @@ func (img *Image) Run(ctx context.Context, job Job) (Result, error) {
 	if err := g.writeInit("run", job.script(img.env())); err != nil {
 		return Result{}, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, job.Timeout, fmt.Errorf("%w after %v", ErrTimeout, job.Timeout))
-	defer cancel()
+	return untilBooted(func() (Result, error) { return g.bounded(ctx, job) })
+}
+
+const (
+	// bootLimit is ten times of what a boot takes on two busy cores.
+	bootLimit = time.Minute
+	// maxStalled: an emulated machine now and then stands still before its first program, one boot in
+	// hundreds. Nothing of the job has run by then, so another boot is no second chance for the job.
+	maxStalled = 2
+)
+
+// errStalled says that qemu ran and the guest's init did not start.
+var errStalled = fmt.Errorf("%w within %v", ErrBoot, bootLimit)
+
+func untilBooted(boot func() (Result, error)) (Result, error) {
+	for stalled := 0; ; stalled++ {
+		res, err := boot()
+		res.Stalled = stalled
+		if !errors.Is(err, errStalled) || stalled == maxStalled {
+			return res, err
+		}
+	}
+}
+
+// bounded runs the guest within bootLimit until its init has started, and within the job's own timeout
+// from then on.
+func (g *guest) bounded(ctx context.Context, job Job) (Result, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	defer cancel(nil)
+	watch.Go(func() { cancel(g.watch(ctx, job.Timeout)) })
 	// Qemu opens its output anew, which would truncate a file: hidden in a struct, the writer gets a pipe.
 	return g.run(ctx, nil, struct{ io.Writer }{job.Stdout}, "run")
+}
+
+// watch returns when ctx ends or a limit has passed, and says which.
+func (g *guest) watch(ctx context.Context, timeout time.Duration) error {
+	look := time.NewTicker(100 * time.Millisecond)
+	defer look.Stop()
+	limit, exceeded := time.After(bootLimit), errStalled
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-limit:
+			return exceeded
+		case <-look.C:
+			if _, err := os.Stat(g.file("booted")); err == nil {
+				limit, exceeded = time.After(timeout), fmt.Errorf("%w after %v", ErrTimeout, timeout)
+				look.Stop()
+			}
+		}
+	}
 }
 
 // env tells the program where the harness's own tools are.

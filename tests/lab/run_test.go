@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -42,6 +43,52 @@ func TestRunReportsHowTheProgramEnded(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestAStalledBootIsTriedAgainAndAJobThatRanIsNot(t *testing.T) {
+	stalled := &GuestError{Err: errStalled}
+	for _, c := range []struct {
+		name    string
+		boots   []error
+		stalled int
+	}{
+		{"boots at once", []error{nil}, 0},
+		{"boots the second time", []error{stalled, nil}, 1},
+		{"never boots", []error{stalled, stalled, stalled}, 2},
+		{"panics", []error{&GuestError{Err: ErrPanic}}, 0},
+		{"times out", []error{&GuestError{Err: ErrTimeout}}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			boots := 0
+			res, err := untilBooted(func() (Result, error) {
+				boots++
+				return Result{}, c.boots[boots-1]
+			})
+			if boots != len(c.boots) || res.Stalled != c.stalled || err != c.boots[boots-1] {
+				t.Errorf("want %d boots, %d stalled and the last one's error, got %d, %d and %v",
+					len(c.boots), c.stalled, boots, res.Stalled, err)
+			}
+		})
+	}
+}
+
+func TestAGuestHasALimitToBootAndTheJobsOwnFromThenOn(t *testing.T) {
+	g := &guest{outDir: t.TempDir()}
+	if err := os.Mkdir(filepath.Join(g.outDir, "lab"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		if err := g.watch(t.Context(), time.Hour); !errors.Is(err, errStalled) || !errors.Is(err, ErrBoot) {
+			t.Errorf("want a guest without init given up, got %v", err)
+		}
+		if err := os.WriteFile(g.file("booted"), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		started := time.Now()
+		if err := g.watch(t.Context(), time.Hour); !errors.Is(err, ErrTimeout) || time.Since(started) < time.Hour {
+			t.Errorf("want the job's own timeout after boot, got %v after %v", err, time.Since(started))
+		}
+	})
 }
 
 func TestRunReportsAGuestThatDoesNotBoot(t *testing.T) {

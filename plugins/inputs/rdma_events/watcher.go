@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/confine"
 	"rdma_events/internal/hotplug"
 	"rdma_events/internal/monitor"
 	"rdma_events/internal/verbs/sim"
@@ -42,6 +43,9 @@ func openWatcher(c *Config, d dependencies) (watcher, error) {
 	m, err := c.monitoring(found, d.sink, log)
 	if err != nil {
 		return nil, err
+	}
+	if confine.Landlock() == 0 {
+		log.Debug("this kernel has no Landlock, or forbids it: a worker can open all files that its user may (docs/security.md)")
 	}
 	exe, err := c.openWorker()
 	if err != nil {

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -23,12 +24,26 @@ static struct ibv_comp_channel *channels[16];
 static struct ibv_srq srq;
 static struct ibv_wq wq;
 
-__attribute__((constructor)) static void map_control(void)
+// Each worker has the one device that its first argument names, and a page for it
+// in the directory VERBS_STANDIN, which is what the host passes on.
+static int open_control(int argc, char **argv)
 {
-	const char *path = getenv("STANDIN_CONTROL");
-	int fd = path ? open(path, O_RDWR | O_CLOEXEC) : -1;
+	const char *path = getenv("STANDIN_CONTROL"), *dir = getenv("VERBS_STANDIN");
+	char file[4096];
 
-	if (fd < 0 || ftruncate(fd, sizeof *control))
+	if (dir && argc > 1) {
+		snprintf(file, sizeof file, "%s/%s", dir, argv[1]);
+		snprintf(device.name, sizeof device.name, "%s", argv[1]);
+		path = file;
+	}
+	return path ? open(path, O_RDWR | O_CLOEXEC) : -1;
+}
+
+__attribute__((constructor)) static void map_control(int argc, char **argv)
+{
+	int fd = open_control(argc, argv);
+
+	if (fd < 0)
 		abort();
 	control = mmap(NULL, sizeof *control, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (control == MAP_FAILED)
@@ -39,6 +54,8 @@ __attribute__((constructor)) static void map_control(void)
 	control->entered = eventfd(0, EFD_CLOEXEC);
 	control->srq = (uintptr_t)&srq;
 	control->wq = (uintptr_t)&wq;
+	control->removed = 0;
+	begin(C_LOAD_LIBRARY);
 }
 
 void note(const char *format, ...)
@@ -76,10 +93,40 @@ static void hang(void)
 		abort();
 }
 
+// crash dies as ordered, once: a real fault, another signal, or an exit. A worker
+// that is started again is well.
+static void crash(void)
+{
+	int signal = control->crash_signal;
+
+	control->crash_call = 0;
+	if (signal == SIGSEGV)
+		*(volatile int *)8 = 0;
+	if (signal)
+		raise(signal);
+	_exit(3);
+}
+
+// Lines of all lengths, to both streams, as with a debug level left on.
+static void flood(void)
+{
+	static const char line[] = "standin: a vendor's library has something to say about each of its calls, at length";
+	int i;
+
+	for (i = 0; i < control->flood / (int)sizeof line; i++) {
+		fprintf(i & 1 ? stdout : stderr, "%.*s%s", i % (int)sizeof line, line, i % 7 ? "\n" : "");
+	}
+	fflush(stdout);
+}
+
 int begin(enum call call)
 {
 	int err = control->fail_errno;
 
+	if (control->flood)
+		flood();
+	if (control->crash_call == (int)call)
+		crash();
 	if (control->hang_call == (int)call)
 		hang();
 	// What the real library leaves behind in errno when it succeeds.
@@ -164,6 +211,8 @@ struct ibv_context *ibv_open_device(struct ibv_device *d)
 
 	if (begin(C_OPEN_DEVICE))
 		return NULL;
+	if (control->attack)
+		attack();
 	v = calloc(1, sizeof *v);
 	if (!v || pipe2(fds, O_CLOEXEC))
 		abort();

@@ -15,6 +15,7 @@ struct control {
 	int32_t size, fail_call, fail_errno, fail_skip, fail_style, hang_call;
 	int32_t ignore_acks, wc_status, post_err, legacy, port_state, link_layer, lid;
 	int32_t removed, cursor, async_write, channel_write, gate, entered, trace_len;
+	int32_t crash_call, crash_signal, flood, attack;
 	uint64_t cq, qp, srq, wq;
 	char plan[256];
 	char violation[256];
@@ -45,8 +46,11 @@ extern int live; // objects that are not destroyed yet
 
 void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void violated(const char *format, ...) __attribute__((format(printf, 1, 2)));
-// begin notes nothing, hangs or fails a call as ordered; 0: go on.
+// begin notes nothing; it prints, dies, hangs or fails a call as ordered; 0: go on.
 int begin(enum call call);
+
+// attack tries what a library has no business to, and notes how that ends.
+void attack(void);
 
 void remove_device(void);
 

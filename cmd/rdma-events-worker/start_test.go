@@ -1,0 +1,59 @@
+//go:build linux && cgo
+
+package main
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/watch"
+	"rdma_events/internal/worker"
+)
+
+// BenchmarkStart is from the fork to the first batch over the simulator. The
+// environment's WORKER is another program to compare with.
+func BenchmarkStart(b *testing.B) {
+	path := os.Getenv("WORKER")
+	if path == "" {
+		path = build(b)
+	}
+	exe, err := worker.OpenExe(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer exe.Close()
+	dir, err := worker.OpenDir("")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer dir.Close()
+	for b.Loop() {
+		ctx, cancel := context.WithCancel(b.Context())
+		s := worker.New(worker.Config{
+			Exe: exe, Dir: dir.Path(),
+			Request: worker.Request{
+				Backend: worker.BackendSim, Sim: worker.Sim{Profile: "roce2"}, Options: watch.Options{Device: "sim0"},
+			},
+		}, firstBatch{cancel})
+		if err := s.Run(ctx); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// firstBatch ends supervision with the first batch.
+type firstBatch struct{ enough func() }
+
+// Started implements worker.Handler.
+func (firstBatch) Started(*ledger.Ledger) {}
+
+// Status implements worker.Handler.
+func (firstBatch) Status(worker.Status) {}
+
+// Ended implements worker.Handler.
+func (firstBatch) Ended(watch.Ended) {}
+
+// Batch implements worker.Handler.
+func (f firstBatch) Batch(watch.Batch) { f.enough() }

@@ -1,0 +1,194 @@
+package confine
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// helper is a running helper process that has made its attempts.
+type helper struct {
+	pid     int
+	results map[string]string
+}
+
+// start has a helper process carry out o; it lives until the test's end.
+func start(t *testing.T, o order) helper {
+	t.Helper()
+	text, err := json.Marshal(o)
+	require.NoError(t, err)
+	cmd := exec.Command(self)
+	// The race detector sleeps a second at a program's end if it is not told otherwise.
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", orderKey+"="+string(text))
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	// The thread that forks has to live as long as the helper.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	runtime.LockOSThread()
+	t.Cleanup(runtime.UnlockOSThread)
+	require.NoError(t, cmd.Start())
+	h := helper{pid: cmd.Process.Pid}
+	decoding := json.NewDecoder(stdout).Decode(&h.results)
+	t.Cleanup(func() {
+		require.NoError(t, stdin.Close())
+		require.NoError(t, cmd.Wait(), "%s", &stderr)
+	})
+	require.NoError(t, decoding, "%s", &stderr)
+	return h
+}
+
+// newTarget makes what attempts are directed at.
+func newTarget(t *testing.T) target {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "c") //nolint:usetesting // its directory's name is the test's, and too long for a socket
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	for _, d := range []string{"read", "devices", "sockets"} {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, d), 0o755))
+	}
+	for _, f := range []string{"there", "writable", "removable", "giveable", "named", "read/file"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, f), []byte("text"), 0o644))
+	}
+	program, err := os.ReadFile("/bin/true")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(dir+"/read/program", program, 0o755))
+	to := target{Dir: dir, Socket: filepath.Base(dir), PID: start(t, order{}).pid}
+	to.TCP = accept(t, "tcp", "127.0.0.1:0").(*net.TCPAddr).Port
+	accept(t, "unix", dir+"/socket")
+	accept(t, "unix", "@"+to.Socket)
+	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, udp.Close()) })
+	to.UDP = udp.LocalAddr().(*net.UDPAddr).Port
+	return to
+}
+
+// accept listens until the test's end; who connects is queued.
+func accept(t *testing.T, network, address string) net.Addr {
+	t.Helper()
+	l, err := net.Listen(network, address)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, l.Close()) })
+	return l.Addr()
+}
+
+// forbidden says from which version of Landlock on an attempt is refused; 0 is
+// always, for want of a capability.
+var forbidden = map[string]struct {
+	since int
+	errno string
+}{
+	"read a secret":          {1, "EACCES"},
+	"list the root":          {1, "EACCES"},
+	"read another's file":    {1, "EACCES"},
+	"write a file":           {1, "EACCES"},
+	"make a file":            {1, "EACCES"},
+	"remove a file":          {1, "EACCES"},
+	"make a directory":       {1, "EACCES"},
+	"execute a program":      {1, "EACCES"},
+	"execute in a named dir": {1, "EACCES"},
+	"write in a named dir":   {1, "EACCES"},
+	"write a named file":     {1, "EACCES"},
+	"make a device":          {1, "EACCES"},
+	"trace a process":        {0, "EPERM"},
+	"truncate a file":        {3, "EACCES"},
+	"connect by TCP":         {4, "EACCES"},
+	"listen by TCP":          {4, "EACCES"},
+	"signal a process":       {6, "EPERM"},
+	"connect to an abstract": {6, "EPERM"},
+	"connect to a socket":    {9, "EACCES"},
+	"send by UDP":            {10, "EACCES"},
+	"open a raw socket":      {0, "EPERM"},
+	"become another user":    {0, "EPERM"},
+	"give a file away":       {0, "EPERM"},
+	"mount":                  {0, "EPERM"},
+}
+
+func TestAConfinedProcessCanDoOnlyWhatItNeeds(t *testing.T) {
+	requireRoot(t)
+	abi := Landlock()
+	require.Positive(t, abi, "this kernel has no Landlock: boot it with landlock in lsm=")
+	requireRefused(t, abi, confined(newTarget(t)))
+}
+
+func TestWithoutLandlockCapabilitiesAreGivenUpAllTheSame(t *testing.T) {
+	requireRoot(t)
+	o := confined(newTarget(t))
+	o.NoLandlock = true
+	requireRefused(t, 0, o)
+}
+
+// What is refused above is refused by the confinement and nothing else.
+func TestWithoutConfinementAllOfThatIsPossible(t *testing.T) {
+	requireRoot(t)
+	require.Empty(t, start(t, order{Target: newTarget(t)}).results)
+}
+
+func requireRefused(t *testing.T, abi int, o order) {
+	t.Helper()
+	want := map[string]string{}
+	for what, row := range forbidden {
+		if abi >= row.since {
+			want[what] = row.errno
+		}
+	}
+	require.Equal(t, want, start(t, o).results, "Landlock %d", abi)
+}
+
+// requireRoot: what a user may not do anyway proves nothing.
+func requireRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("not root, who alone may do all that is to be refused")
+	}
+}
+
+func confined(to target) order {
+	return order{Confine: true, Target: to, Needs: Needs{
+		Read:    []string{to.Dir + "/named", to.Dir + "/read", "/nowhere"},
+		Devices: []string{to.Dir + "/devices", "/dev", "/nowhere"},
+		Sockets: to.Dir + "/sockets",
+	}}
+}
+
+func TestEveryThreadHasNothing(t *testing.T) {
+	h := start(t, order{Confine: true})
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", h.pid))
+	require.NoError(t, err)
+	require.Greater(t, len(tasks), 1)
+	for _, path := range tasks {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, line := range []string{"CapInh:\t0000000000000000\n", "CapPrm:\t0000000000000000\n",
+			"CapEff:\t0000000000000000\n", "CapAmb:\t0000000000000000\n", "NoNewPrivs:\t1\n"} {
+			require.Contains(t, string(text), line)
+		}
+		if os.Geteuid() == 0 {
+			require.Contains(t, string(text), "CapBnd:\t0000000000000000\n")
+		}
+	}
+}
+
+func TestASecondStartThatIsNotConfinedIsRefused(t *testing.T) {
+	text, err := json.Marshal(order{Confine: true})
+	require.NoError(t, err)
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), orderKey+"="+string(text), marker+"=1")
+	out, err := cmd.CombinedOutput()
+	require.Error(t, err)
+	require.True(t, strings.HasPrefix(string(out), ErrNotConfined.Error()+": "), "%s", out)
+}

@@ -1,0 +1,84 @@
+package confine
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/landlock-lsm/go-landlock/landlock"
+	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
+)
+
+const (
+	execute = ll.AccessFSExecute | ll.AccessFSReadFile
+	list    = ll.AccessFSReadFile | ll.AccessFSReadDir
+	control = list | ll.AccessFSWriteFile | ll.AccessFSIoctlDev
+	// go-plugin makes a file under the socket's name first.
+	sockets = ll.AccessFSReadFile | ll.AccessFSWriteFile | ll.AccessFSMakeReg |
+		ll.AccessFSMakeSock | ll.AccessFSRemoveFile
+)
+
+// restrictFiles leaves the process what n names, as far as the kernel's Landlock
+// can forbid the rest.
+func restrictFiles(n Needs) error {
+	program, err := programFiles()
+	if err != nil {
+		return err
+	}
+	dirs, files := sorted(n.Read)
+	devices, _ := sorted(n.Devices)
+	return landlock.V11.BestEffort().Restrict(
+		landlock.PathAccess(execute, append(program, self)...).IgnoreIfMissing(),
+		landlock.PathAccess(list, dirs...),
+		landlock.PathAccess(ll.AccessFSReadFile, files...),
+		landlock.PathAccess(control, devices...),
+		landlock.PathAccess(sockets, present(n.Sockets)...),
+	)
+}
+
+// sorted tells directories from other files.
+func sorted(paths []string) (dirs, files []string) {
+	for _, path := range paths {
+		switch info, err := os.Stat(path); {
+		case err != nil:
+		case info.IsDir():
+			dirs = append(dirs, path)
+		default:
+			files = append(files, path)
+		}
+	}
+	return dirs, files
+}
+
+func present(dir string) []string {
+	if dir == "" {
+		return nil
+	}
+	return []string{dir}
+}
+
+// programFiles returns the files that the process' code was loaded from: the
+// kernel executes the program and its loader again, and that loads the rest.
+func programFiles() ([]string, error) {
+	f, err := os.Open("/proc/self/maps")
+	if err != nil {
+		return nil, fmt.Errorf("find the program's files: %w", err)
+	}
+	defer f.Close()
+	var files []string
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		// proc(5): address, permissions, offset, device, inode, path.
+		perms, _, _ := strings.Cut(afterSpace(lines.Text()), " ")
+		_, path, found := strings.Cut(lines.Text(), "/")
+		if found && strings.Contains(perms, "x") {
+			files = append(files, "/"+path)
+		}
+	}
+	return files, nil
+}
+
+func afterSpace(s string) string {
+	_, rest, _ := strings.Cut(s, " ")
+	return rest
+}

@@ -1,0 +1,237 @@
+package confine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/confine/confinetest"
+)
+
+// The test program is the process that confines itself, and the one that it
+// attacks; orderKey says which.
+const orderKey = "CONFINE_TEST_ORDER"
+
+// order is what a helper process is to do.
+type order struct {
+	Confine    bool
+	NoLandlock bool // as on a kernel without it
+	Needs      Needs
+	Target     target // "": nothing is attempted
+}
+
+// target is what attempts are directed at; each leaves the others theirs.
+type target struct {
+	Dir    string // files of the attempts, and a socket
+	PID    int
+	TCP    int // listening ports on the loopback
+	UDP    int
+	Socket string // an abstract one
+}
+
+// Enter wants the first thread.
+func init() {
+	if os.Getenv(orderKey) != "" {
+		runtime.LockOSThread()
+	}
+}
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(orderKey); text != "" {
+		os.Exit(help(text))
+	}
+	os.Exit(m.Run())
+}
+
+// help prints what came of each attempt, an errno or "", and waits for the end
+// of its input.
+func help(text string) int {
+	var o order
+	err := json.Unmarshal([]byte(text), &o)
+	if o.NoLandlock && os.Getenv(marker) == "" {
+		err = errors.Join(err, confinetest.ForbidLandlock())
+	}
+	if o.Confine {
+		err = errors.Join(err, Enter(o.Needs))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	results := map[string]string{}
+	if o.Target.Dir == "" {
+		clear(attempts)
+	}
+	for name := range attempts {
+		if err := attempts[name](o.Target); err != nil {
+			results[name] = reason(err)
+		}
+	}
+	if err := json.NewEncoder(os.Stdout).Encode(results); err != nil {
+		return 1
+	}
+	_, _ = io.Copy(io.Discard, os.Stdin) // until the test lets go
+	return 0
+}
+
+func reason(err error) string {
+	var errno unix.Errno
+	if errors.As(err, &errno) {
+		return unix.ErrnoName(errno)
+	}
+	return err.Error()
+}
+
+// attempts are what a hostile library could try.
+var attempts = map[string]func(target) error{
+	"read a secret":          func(target) error { return opens("/etc/shadow", unix.O_RDONLY) },
+	"list the root":          func(target) error { return opens("/", unix.O_RDONLY) },
+	"read another's file":    func(t target) error { return opens(t.Dir+"/there", unix.O_RDONLY) },
+	"write a file":           func(t target) error { return opens(t.Dir+"/writable", unix.O_WRONLY) },
+	"make a file":            func(t target) error { return opens(t.Dir+"/new", unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL) },
+	"remove a file":          func(t target) error { return os.Remove(t.Dir + "/removable") },
+	"truncate a file":        func(t target) error { return os.Truncate(t.Dir+"/writable", 0) },
+	"make a directory":       func(t target) error { return os.Mkdir(t.Dir+"/dir", 0o700) },
+	"execute a program":      func(target) error { return execute0("/bin/true") },
+	"execute itself":         func(target) error { return execute0(self) },
+	"trace a process":        func(t target) error { return trace(t.PID) },
+	"signal a process":       func(t target) error { return unix.Kill(t.PID, 0) },
+	"connect by TCP":         func(t target) error { return dials("tcp", "127.0.0.1:"+strconv.Itoa(t.TCP)) },
+	"listen by TCP":          func(target) error { return listens("tcp", "127.0.0.1:0") },
+	"send by UDP":            func(t target) error { return dials("udp", "127.0.0.1:"+strconv.Itoa(t.UDP)) },
+	"connect to an abstract": func(t target) error { return dials("unix", "@"+t.Socket) },
+	"connect to a socket":    func(t target) error { return dials("unix", t.Dir+"/socket") },
+	"open a raw socket":      func(target) error { return socket(unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_ICMP) },
+	"become another user":    func(target) error { return onlyHere(func() error { return rawSetuid(65534) }) },
+	"give a file away":       func(t target) error { return os.Chown(t.Dir+"/giveable", 65534, 65534) },
+	"mount":                  func(t target) error { return mount(t.Dir) },
+	"read a named file":      func(t target) error { return opens(t.Dir+"/named", unix.O_RDONLY) },
+	"write a named file":     func(t target) error { return opens(t.Dir+"/named", unix.O_WRONLY) },
+	"read in a named dir":    func(t target) error { return opens(t.Dir+"/read/file", unix.O_RDONLY) },
+	"write in a named dir":   func(t target) error { return opens(t.Dir+"/read/file", unix.O_WRONLY) },
+	"execute in a named dir": func(t target) error { return execute0(t.Dir + "/read/program") },
+	"control a device":       func(target) error { return control0("/dev/urandom") },
+	"make a device":          func(t target) error { return unix.Mknod(t.Dir+"/devices/new", unix.S_IFREG, 0) },
+	"make a socket":          func(t target) error { return listens("unix", t.Dir+"/sockets/s") },
+	"end with its parent":    func(target) error { return diesWithParent() },
+	"hear uevents":           func(target) error { return socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_KOBJECT_UEVENT) },
+}
+
+// diesWithParent fails if the process has lost the signal that it was started
+// with; some changes of credentials clear it (prctl(2)).
+func diesWithParent() error {
+	var sig int32
+	if err := unix.Prctl(unix.PR_GET_PDEATHSIG, uintptr(unsafe.Pointer(&sig)), 0, 0, 0); err != nil {
+		return err
+	}
+	if sig != int32(unix.SIGKILL) {
+		return fmt.Errorf("the parent-death signal is %d", sig)
+	}
+	return nil
+}
+
+func opens(path string, flags int) error {
+	fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
+}
+
+// execute0 starts a program and says whether the kernel let it.
+func execute0(path string) error {
+	p, err := os.StartProcess(path, []string{filepath.Base(path), "-test.run=^$"}, &os.ProcAttr{Env: []string{}})
+	if err != nil {
+		return err
+	}
+	_, err = p.Wait()
+	return err
+}
+
+// trace attaches to a process without stopping it; the end of this thread, or a
+// detach, undoes it.
+func trace(pid int) error {
+	return onlyHere(func() error {
+		if _, _, errno := syscall.Syscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(pid), 0, 0, 0, 0); errno != 0 {
+			return errno
+		}
+		return nil
+	})
+}
+
+// onlyHere runs f on a thread that ends with it.
+func onlyHere(f func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		done <- f()
+	}()
+	return <-done
+}
+
+// rawSetuid changes this thread only.
+func rawSetuid(uid int) error {
+	if _, _, errno := syscall.RawSyscall(unix.SYS_SETUID, uintptr(uid), 0, 0); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+func dials(network, address string) error {
+	c, err := net.Dial(network, address)
+	if err != nil {
+		return err
+	}
+	_, err = c.Write([]byte("x"))
+	return errors.Join(err, c.Close())
+}
+
+func listens(network, address string) error {
+	var c net.ListenConfig
+	c.SetMultipathTCP(false) // which Landlock does not know
+	l, err := c.Listen(context.Background(), network, address)
+	if err != nil {
+		return err
+	}
+	return l.Close()
+}
+
+func mount(dir string) error {
+	if err := unix.Mount("none", dir, "tmpfs", 0, ""); err != nil {
+		return err
+	}
+	return unix.Unmount(dir, 0)
+}
+
+func socket(domain, typ, proto int) error {
+	fd, err := unix.Socket(domain, typ|unix.SOCK_CLOEXEC, proto)
+	if err != nil {
+		return err
+	}
+	return unix.Close(fd)
+}
+
+// control0 opens a character device for reading and writing, and asks it for
+// something: how much entropy there is (RNDGETENTCNT of random(4)).
+func control0(path string) error {
+	const entropyCount = 0x80045200
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	_, err = unix.IoctlGetInt(fd, entropyCount)
+	return err
+}

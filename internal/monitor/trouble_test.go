@@ -1,0 +1,36 @@
+package monitor
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/watch"
+)
+
+func TestWhatAPortRefusesIsSaidOnceUntilItIsAnotherThing(t *testing.T) {
+	var log strings.Builder
+	h, sup, _ := one(t, func(c *Config) {
+		c.Log = slog.New(slog.NewTextHandler(&log, nil)) // levels from Info on
+	})
+	said := func(items ...watch.Item) int {
+		log.Reset()
+		h.batch(sup, items...)
+		return strings.Count(log.String(), "level=WARN")
+	}
+	failed := func(why string) watch.Item { return watch.Item{Reading: &watch.Reading{Port: 1, Err: why}} }
+	require.Equal(t, 1, said(failed("EIO"), failed("EIO")))
+	require.Contains(t, log.String(), `msg="a query of its port failed: EIO" device=mlx5_0`)
+	require.Equal(t, 2, said(failed("EINVAL"), reading(1, 1, verbs.PortActive), failed("EINVAL")))
+
+	probe := func(vector int, m verbs.Method, why string) watch.Item {
+		return watch.Item{Probe: &watch.ProbeItem{Port: 1, Vector: vector, Method: m, Reason: why}}
+	}
+	require.Equal(t, 1, said(reading(1, 2, verbs.PortActive), probe(0, verbs.MethodNone, "no room"), probe(1, verbs.MethodNone, "no room")))
+	require.Contains(t, log.String(), `msg="no probe on port 1: no room" device=mlx5_0`)
+	require.Equal(t, 1, said(probe(0, verbs.MethodRCWrite, "as preferred"), probe(0, verbs.MethodNone, "no room")))
+	require.Zero(t, said(reading(1, 3, verbs.PortDown), probe(0, verbs.MethodNone, "the port is down")))
+}

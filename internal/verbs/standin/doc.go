@@ -1,0 +1,4 @@
+// Package standin builds a stand-in for libibverbs, for tests, and gives its
+// orders. Its sources are in testdata/standin of package verbs: one device
+// without hardware whose faults are ordered through a page of shared memory.
+package standin

@@ -1,0 +1,20 @@
+#!/bin/sh
+# Fetches a Debian package and takes one file out of it. Installing would start
+# the daemon that such a package is made for.
+#
+#   scripts/unpack.sh PACKAGE FILE DESTINATION
+set -eu
+
+package=$1 file=$2 destination=$3
+if ! command -v apt-get >/dev/null; then
+	echo "${0##*/}: this is not a Debian system; put $package's $file at $destination" >&2
+	exit 1
+fi
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+# apt fetches as a user of its own, who must be able to write here.
+chmod 755 "$dir"
+(cd "$dir" && apt-get -q -o APT::Sandbox::User=root download "$package" >&2)
+dpkg-deb -x "$dir"/*.deb "$dir/unpacked"
+mkdir -p "$(dirname "$destination")"
+mv "$dir/unpacked/$file" "$destination"

@@ -1,0 +1,105 @@
+// The yardstick of the asynchronous reader: the least C that reads and
+// acknowledges every event with the same stamps.
+//
+//   asyncdrain DEVICE COUNT     says "ready", waits for a line on standard
+//                               input, and prints "drained COUNT NS": the time
+//                               to take what is queued
+//   asyncdrain DEVICE           prints "TYPE PORT MONOTONIC_NS" of each event
+//                               as it comes, until it is killed
+//
+// Build: cc -O2 asyncdrain.c -libverbs
+#include <errno.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <infiniband/verbs.h>
+
+#define CHECK(ok) do { if (!(ok)) { \
+	fprintf(stderr, "asyncdrain: %s: %s\n", #ok, strerror(errno)); exit(1); } } while (0)
+
+static int64_t now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+static struct ibv_context *open_device(const char *name)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	int i;
+
+	CHECK(list);
+	for (i = 0; list[i]; i++)
+		if (!strcmp(ibv_get_device_name(list[i]), name))
+			return ibv_open_device(list[i]);
+	fprintf(stderr, "asyncdrain: no device %s\n", name);
+	exit(1);
+}
+
+struct seen { int64_t got, hold, ack; };
+
+static struct seen take(struct ibv_context *ctx, struct ibv_async_event *event)
+{
+	int64_t got, before, after;
+
+	CHECK(!ibv_get_async_event(ctx, event));
+	got = now();
+	before = now();
+	ibv_ack_async_event(event);
+	after = now();
+	return (struct seen){ got, after - got, after - before };
+}
+
+static void drain(struct ibv_context *ctx, long count)
+{
+	struct ibv_async_event event;
+	int64_t start, hold = 0, ack = 0;
+	long i;
+
+	puts("ready");
+	CHECK(!fflush(stdout));
+	CHECK(getchar() != EOF);
+	start = now();
+	for (i = 0; i < count; i++) {
+		struct seen s = take(ctx, &event);
+
+		hold = s.hold > hold ? s.hold : hold;
+		ack = s.ack > ack ? s.ack : ack;
+	}
+	printf("drained %ld %lld hold max %lld ack max %lld\n", count, (long long)(now() - start),
+	       (long long)hold, (long long)ack);
+}
+
+static void follow(struct ibv_context *ctx)
+{
+	struct ibv_async_event event;
+
+	CHECK(!setvbuf(stdout, NULL, _IOLBF, 0));
+	puts("ready");
+	for (;;) {
+		struct seen s = take(ctx, &event);
+
+		printf("%d %d %lld\n", event.event_type, event.element.port_num, (long long)s.got);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct ibv_context *ctx;
+
+	if (argc != 2 && argc != 3) {
+		fprintf(stderr, "usage: asyncdrain DEVICE [COUNT]\n");
+		return 2;
+	}
+	ctx = open_device(argv[1]);
+	CHECK(ctx);
+	if (argc == 3)
+		drain(ctx, atol(argv[2]));
+	else
+		follow(ctx);
+	return 0;
+}

@@ -1,0 +1,98 @@
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"slices"
+)
+
+// Figure is one measured line. Ours and Other hold one value for each turn, in
+// Unit; without Other, Ours is held against Bound itself.
+type Figure struct {
+	Section, What string
+	Unit          string
+	Ours          []float64
+	Other         []float64 `json:",omitempty"`
+	OtherIs       string    `json:",omitempty"` // what Other was measured on
+	Bound         float64   // 0: no target, for comparison only
+	AtLeast       bool      // the bound is a lower one
+	Note          string    `json:",omitempty"` // what else there is to say
+}
+
+// Table is a comparison that has no numbers in some of its cells.
+type Table struct {
+	Section, Lead string
+	Head          []string
+	Rows          [][]string
+}
+
+// Report is everything that was measured, in the order measured.
+type Report struct {
+	Figures []Figure
+	Tables  []Table
+}
+
+// Save writes the report to a file, for the other half of a bench run.
+func (r *Report) Save(path string) error {
+	b, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		return fmt.Errorf("encode report: %w", err)
+	}
+	if err := os.WriteFile(path, b, 0o644); err != nil {
+		return fmt.Errorf("write report: %w", err)
+	}
+	return nil
+}
+
+// Load reads what Save wrote.
+func Load(path string) (*Report, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read report: %w", err)
+	}
+	var r Report
+	if err := json.Unmarshal(b, &r); err != nil {
+		return nil, fmt.Errorf("decode report %s: %w", path, err)
+	}
+	return &r, nil
+}
+
+// spread is the median of values and where they lie.
+type spread struct{ median, min, max float64 }
+
+func spreadOf(values []float64) spread {
+	if len(values) == 0 {
+		return spread{}
+	}
+	s := slices.Sorted(slices.Values(values))
+	n := len(s)
+	return spread{(s[(n-1)/2] + s[n/2]) / 2, s[0], s[n-1]}
+}
+
+// judged is what the bound is held against: the ratios of the turns, or the
+// values where there is nothing to compare with.
+func (f *Figure) judged() []float64 {
+	if f.Other == nil {
+		return f.Ours
+	}
+	var ratios []float64
+	for i := range min(len(f.Ours), len(f.Other)) {
+		if f.Other[i] != 0 {
+			ratios = append(ratios, f.Ours[i]/f.Other[i])
+		}
+	}
+	return ratios
+}
+
+// Met reports whether the median keeps to the bound; false without a value.
+func (f *Figure) Met() bool {
+	values := f.judged()
+	if len(values) == 0 {
+		return false
+	}
+	if f.AtLeast {
+		return spreadOf(values).median >= f.Bound
+	}
+	return spreadOf(values).median <= f.Bound
+}

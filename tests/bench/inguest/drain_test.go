@@ -1,0 +1,148 @@
+//go:build guest
+
+package inguest
+
+import (
+	"bufio"
+	"fmt"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"rdma_events/internal/verbs"
+	"rdma_events/tests/bench"
+	"rdma_events/tests/lab/guest"
+)
+
+// queued is how many events wait for each reader; the last ones of
+// ibv_asyncwatch stay in its buffer, so it is timed up to printable.
+const (
+	queued    = 200_000
+	printable = queued - 2000
+)
+
+// TestDrain has three readers with the same events queued, each in a context of
+// its own, and lets one after the other take them.
+func TestDrain(t *testing.T) {
+	guest.RequireGuest(t)
+	guest.AddRxe(t, device, netdev)
+	c := bench.Figure{
+		Section: "Asynchronous events", What: "drain of 200,000 queued events", Unit: "events/s", OtherIs: "C loop",
+		Bound: 0.9, AtLeast: true,
+	}
+	peer := c
+	peer.OtherIs, peer.Bound = "ibv_asyncwatch", 3
+	peer.Note = "ibv_asyncwatch prints into a pipe, fully buffered, and is stopped while the events queue up"
+	allocs := bench.Figure{
+		Section: "Asynchronous events", What: "memory allocations of the reader in that drain", Unit: "per event",
+	}
+	for i := range turns {
+		ours, loop, watch, mallocs := drainTurn(t, i)
+		c.Ours, c.Other = append(c.Ours, ours), append(c.Other, loop)
+		peer.Ours, peer.Other = append(peer.Ours, ours), append(peer.Other, watch)
+		allocs.Ours = append(allocs.Ours, mallocs)
+	}
+	add(c, peer, allocs)
+}
+
+func drainTurn(t *testing.T, turn int) (ours, loop, watch, mallocs float64) {
+	t.Helper()
+	dev := openDevice(t)
+	defer closeDevice(t, dev)
+	c := start(t, program(t, "ASYNCDRAIN_BIN"), device, strconv.Itoa(queued))
+	c.await("ready")
+	w := startWatch(t)
+	guest.Inject(t, device, guest.PKeyChange, 1, queued)
+	// Each goes first, in the middle and last in turn.
+	order := []func(){
+		func() { ours, mallocs = drain(t, dev) },
+		func() { loop = c.drained() },
+		func() { watch = w.drain() },
+	}
+	for i := range order {
+		order[(turn+i)%len(order)]()
+	}
+	c.stop(false)
+	return ours, loop, watch, mallocs
+}
+
+// drain takes the queued events as the worker's reader does.
+func drain(t *testing.T, dev verbs.Device) (rate, mallocs float64) {
+	t.Helper()
+	runs := make([]verbs.Run, 256)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	began := time.Now()
+	for taken := uint64(0); taken < queued; {
+		n, err := dev.ReadEvents(runs, 0)
+		if err != nil || n == 0 {
+			t.Fatalf("after %d events: %d runs, %v", taken, n, err)
+		}
+		for _, r := range runs[:n] {
+			taken += r.Count
+		}
+	}
+	took := time.Since(began)
+	runtime.ReadMemStats(&after)
+	return queued / took.Seconds(), float64(after.Mallocs-before.Mallocs) / queued
+}
+
+func (p *process) drained() float64 {
+	p.t.Helper()
+	p.say("go")
+	var count, ns float64
+	text := p.await("drained").text
+	if _, err := fmt.Sscanf(text, "drained %f %f", &count, &ns); err != nil {
+		p.t.Fatalf("parse %q: %v", text, err)
+	}
+	return count / ns * 1e9
+}
+
+// asyncWatch is ibv_asyncwatch, stopped.
+type asyncWatch struct {
+	t   *testing.T
+	cmd *exec.Cmd
+	out *bufio.Reader
+}
+
+func startWatch(t *testing.T) *asyncWatch {
+	t.Helper()
+	// Its first line says that the device is open; that alone is not buffered.
+	cmd := exec.Command("stdbuf", "-o64K", "ibv_asyncwatch", "-d", device)
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatalf("start ibv_asyncwatch: %v", err)
+	}
+	w := &asyncWatch{t: t, cmd: cmd, out: bufio.NewReaderSize(stdout, 1<<16)}
+	guest.Eventually(t, "ibv_asyncwatch has the device open", 20*time.Second, func() bool { return hasOpen(cmd.Process.Pid, "uverbs") })
+	w.signal(syscall.SIGSTOP)
+	return w
+}
+
+func (w *asyncWatch) signal(s syscall.Signal) {
+	w.t.Helper()
+	if err := w.cmd.Process.Signal(s); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *asyncWatch) drain() (rate float64) {
+	w.t.Helper()
+	began := time.Now()
+	w.signal(syscall.SIGCONT)
+	for range printable {
+		if _, err := w.out.ReadSlice('\n'); err != nil {
+			w.t.Fatalf("read from ibv_asyncwatch: %v", err)
+		}
+	}
+	took := time.Since(began)
+	_ = w.cmd.Process.Kill()
+	_ = w.cmd.Wait()
+	return printable / took.Seconds()
+}

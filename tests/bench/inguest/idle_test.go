@@ -1,0 +1,80 @@
+//go:build guest
+
+package inguest
+
+import (
+	"fmt"
+	"os/exec"
+	"testing"
+	"time"
+
+	"rdma_events/tests/bench"
+	"rdma_events/tests/lab/guest"
+	"rdma_events/tests/rig"
+)
+
+// TestIdleMemory looks at eight devices with a probe a second each, after what
+// the start needed has been given back.
+func TestIdleMemory(t *testing.T) {
+	guest.RequireGuest(t)
+	const devices = 8
+	for i := range devices {
+		guest.AddRxe(t, fmt.Sprint("rxe", i), fmt.Sprint("d", i))
+	}
+	p := startPlugin(t, "[[inputs.rdma_events]]\n")
+	for range devices {
+		p.await(",open=1i")
+	}
+	const settling = 20 * time.Second // a worker gives back what its start needed after 5 s
+	<-time.After(settling)
+	workers := rig.Children(t, p.cmd.Process.Pid)
+	if len(workers) != devices {
+		t.Fatalf("want %d workers, got %v", devices, workers)
+	}
+	rss, pss := memory(t, workers)
+	host, _ := memory(t, []int{p.cmd.Process.Pid})
+	p.stop(false)
+	peerRSS, peerPSS := memory(t, idleWatchers(t, devices))
+	section := "Memory, eight devices, one probe a second"
+	add(bench.Figure{
+		Section: section, What: "worker, RSS", Unit: "MiB", Ours: rss, Bound: 16,
+		Note: fmt.Sprintf("each value is one of 8 workers, %v after they began; "+
+			"ibv_asyncwatch, idle on the same devices: RSS %s", settling, bench.Show(peerRSS, "MiB")),
+	}, bench.Figure{
+		Section: section, What: "worker, PSS", Unit: "MiB", Ours: pss, Bound: 7,
+		Note: "ibv_asyncwatch: PSS " + bench.Show(peerPSS, "MiB"),
+	}, bench.Figure{Section: section, What: "host, RSS", Unit: "MiB", Ours: host, Bound: 32})
+}
+
+func idleWatchers(t *testing.T, devices int) []int {
+	t.Helper()
+	var pids []int
+	for i := range devices {
+		cmd := exec.Command("ibv_asyncwatch", "-d", fmt.Sprint("rxe", i))
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_ = cmd.Wait()
+		})
+		pids = append(pids, cmd.Process.Pid)
+		guest.Eventually(t, "ibv_asyncwatch has its device open", 20*time.Second, func() bool {
+			return hasOpen(cmd.Process.Pid, "uverbs")
+		})
+	}
+	return pids
+}
+
+// memory returns the resident and the proportional memory of processes in MiB.
+func memory(t *testing.T, pids []int) (rss, pss []float64) {
+	t.Helper()
+	for _, pid := range pids {
+		r, p, err := bench.Memory(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rss, pss = append(rss, r), append(pss, p)
+	}
+	return rss, pss
+}

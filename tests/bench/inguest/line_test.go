@@ -1,0 +1,122 @@
+//go:build guest
+
+package inguest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"rdma_events/tests/bench"
+	"rdma_events/tests/lab/guest"
+	"rdma_events/tests/rig"
+)
+
+// events are injected one at a time, this far apart.
+const (
+	events = 100
+	apart  = 20 * time.Millisecond
+)
+
+func TestEventToLine(t *testing.T) {
+	guest.RequireGuest(t)
+	guest.AddRxe(t, device, netdev)
+	f := bench.Figure{Section: "Asynchronous events", Unit: "us", OtherIs: "ibv_asyncwatch, line buffered"}
+	p50, p99 := f, f
+	p50.What, p50.Bound = "an event's cause to its line on stdout, p50", 2
+	p99.What = "the same, p99"
+	read := bench.Figure{Section: f.Section, Unit: "ms", What: "event read to its line on stdout, p99", Bound: 5}
+	for i := range turns {
+		var ours, reads, other []float64
+		inTurn(i, func() { ours, reads = pluginLines(t) }, func() { other = watchLines(t) })
+		p50.Ours, p50.Other = append(p50.Ours, quantile(ours, .5)), append(p50.Other, quantile(other, .5))
+		p99.Ours, p99.Other = append(p99.Ours, quantile(ours, .99)), append(p99.Other, quantile(other, .99))
+		read.Ours = append(read.Ours, quantile(reads, .99)/1e3)
+	}
+	read.Note = "by the timestamp in the line, which is when the event was read"
+	add(p50, p99, read)
+}
+
+// pluginLines returns, in us, how long each event took from its injection to its
+// line, and from its being read.
+func pluginLines(t *testing.T) (whole, sinceRead []float64) {
+	t.Helper()
+	p := startPlugin(t, `[[inputs.rdma_events]]
+  max_event_points = 10000
+  [inputs.rdma_events.probe]
+    interval = "0s"
+`)
+	defer p.stop(false)
+	p.await(",open=1i")
+	injectEach(t, func() (time.Time, string) {
+		l := p.await("rdma_async_event")
+		return l.at, l.text
+	}, func(injected, seen time.Time, text string) {
+		points, err := rig.Parse([]byte(text + "\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole = append(whole, float64(seen.Sub(injected).Nanoseconds())/1e3)
+		sinceRead = append(sinceRead, float64(seen.UnixNano()-points[0].Time)/1e3)
+	})
+	return whole, sinceRead
+}
+
+// startPlugin runs the plugin without Telegraf; it gathers when told to.
+func startPlugin(t *testing.T, config string) *process {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "plugin.conf")
+	if err := os.WriteFile(path, []byte(config), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return start(t, program(t, "RDMA_EVENTS_BIN"), "-config", path, "-poll_interval_disabled")
+}
+
+func watchLines(t *testing.T) (whole []float64) {
+	t.Helper()
+	p := start(t, "stdbuf", "-oL", "ibv_asyncwatch", "-d", device)
+	defer p.stop(true)
+	p.await("async event FD")
+	injectEach(t, func() (time.Time, string) {
+		l := p.await("event_type")
+		return l.at, l.text
+	}, func(injected, seen time.Time, _ string) {
+		whole = append(whole, float64(seen.Sub(injected).Nanoseconds())/1e3)
+	})
+	return whole
+}
+
+func injectEach(t *testing.T, await func() (time.Time, string), took func(injected, seen time.Time, text string)) {
+	t.Helper()
+	pace := time.NewTicker(apart)
+	defer pace.Stop()
+	for range events {
+		<-pace.C
+		injected := time.Now()
+		guest.Inject(t, device, guest.PKeyChange, 1, 1)
+		seen, text := await()
+		took(injected, seen, text)
+	}
+}
+
+func quantile(values []float64, q float64) float64 {
+	s := slices.Sorted(slices.Values(values))
+	return s[min(int(q*float64(len(s))), len(s)-1)]
+}
+
+// hasOpen reports whether a process has a device node open whose name contains
+// name.
+func hasOpen(pid int, name string) bool {
+	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(links, func(link string) bool {
+		target, err := os.Readlink(link)
+		return err == nil && strings.Contains(target, name)
+	})
+}

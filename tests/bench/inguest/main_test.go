@@ -1,0 +1,154 @@
+//go:build guest
+
+package inguest
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+	"rdma_events/tests/bench"
+)
+
+const (
+	device = "rxe0"
+	netdev = "d0"
+	// turns is how often ours and the other's are measured in alternation.
+	turns = 7
+)
+
+// report collects what the tests of this binary measure, one after the other.
+var report bench.Report
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if err := report.Save(os.Getenv("BENCH_REPORT")); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func add(figures ...bench.Figure) { report.Figures = append(report.Figures, figures...) }
+
+// program returns the path of a program that the harness hands over by an
+// environment variable.
+func program(t *testing.T, variable string) string {
+	t.Helper()
+	path := os.Getenv(variable)
+	if path == "" {
+		t.Fatalf("%s is not set; run: make bench", variable)
+	}
+	return path
+}
+
+func openDevice(t *testing.T) verbs.Device {
+	t.Helper()
+	led, f, err := ledger.New("bench")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	dev, err := verbs.Native(verbs.NewSysfs("/sys")).Open(device, led)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dev
+}
+
+func closeDevice(t *testing.T, dev verbs.Device) {
+	t.Helper()
+	if err := dev.Close(10 * time.Second); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// line is a line of a program's output and when it was read.
+type line struct {
+	text string
+	at   time.Time
+}
+
+// process is a program whose output is read line by line.
+type process struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+	lines chan line
+	ended sync.WaitGroup
+}
+
+// start runs a program until stop.
+func start(t *testing.T, name string, args ...string) *process {
+	t.Helper()
+	p := &process{t: t, cmd: exec.Command(name, args...), lines: make(chan line, 1<<16)}
+	p.cmd.Stderr = os.Stderr
+	stdout, err := p.cmd.StdoutPipe()
+	if err == nil {
+		p.stdin, err = p.cmd.StdinPipe()
+	}
+	if err == nil {
+		err = p.cmd.Start()
+	}
+	if err != nil {
+		t.Fatalf("start %s: %v", name, err)
+	}
+	t.Cleanup(func() { _ = p.cmd.Process.Kill() }) // for a test that gives up
+	p.ended.Go(func() {
+		defer close(p.lines)
+		for s := bufio.NewScanner(stdout); s.Scan(); {
+			p.lines <- line{s.Text(), time.Now()}
+		}
+	})
+	return p
+}
+
+// await returns the next line that contains text.
+func (p *process) await(text string) line {
+	p.t.Helper()
+	timeout := time.After(time.Minute)
+	for {
+		select {
+		case l, ok := <-p.lines:
+			if !ok {
+				p.t.Fatalf("%s ended before it said %q", p.cmd.Path, text)
+			}
+			if strings.Contains(l.text, text) {
+				return l
+			}
+		case <-timeout:
+			p.t.Fatalf("%s did not say %q within a minute", p.cmd.Path, text)
+		}
+	}
+}
+
+func (p *process) say(text string) {
+	p.t.Helper()
+	if _, err := io.WriteString(p.stdin, text+"\n"); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// stop ends the program as Telegraf would, by the end of its input, or kills it
+// when that means nothing to it.
+func (p *process) stop(kill bool) {
+	p.t.Helper()
+	_ = p.stdin.Close()
+	if kill {
+		_ = p.cmd.Process.Kill()
+	}
+	for range p.lines { //nolint:revive // what nobody waits for any more
+	}
+	p.ended.Wait()
+	if err := p.cmd.Wait(); err != nil && !kill {
+		p.t.Fatalf("%s: %v", p.cmd.Path, err)
+	}
+}

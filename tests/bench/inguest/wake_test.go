@@ -1,0 +1,207 @@
+//go:build guest
+
+package inguest
+
+import (
+	"fmt"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"rdma_events/internal/verbs"
+	"rdma_events/tests/bench"
+	"rdma_events/tests/lab/guest"
+	"rdma_events/tests/rig"
+)
+
+const wakeSection = "Probe"
+
+// latency is one turn's wake-up latency in ns.
+type latency struct{ p50, p99 float64 }
+
+// wakeFigures collects the turns of one pace.
+type wakeFigures struct{ p50, p99 bench.Figure }
+
+func newWakeFigures(pace, note string) *wakeFigures {
+	f := bench.Figure{Section: wakeSection, Unit: "us", OtherIs: "C loop"}
+	w := &wakeFigures{f, f}
+	w.p50.What, w.p50.Bound = "wake p50, "+pace, 1.05
+	w.p99.What, w.p99.Bound = "wake p99, "+pace, 1.25
+	w.p50.Note = note
+	return w
+}
+
+func (w *wakeFigures) turn(ours, other latency) {
+	w.p50.Ours, w.p50.Other = append(w.p50.Ours, ours.p50/1e3), append(w.p50.Other, other.p50/1e3)
+	w.p99.Ours, w.p99.Other = append(w.p99.Ours, ours.p99/1e3), append(w.p99.Other, other.p99/1e3)
+}
+
+func TestWakeBackToBack(t *testing.T) {
+	guest.RequireGuest(t)
+	guest.AddRxe(t, device, netdev)
+	const rounds = 8000
+	figures := newWakeFigures("back to back",
+		"a Go program over internal/verbs, since the plugin's shortest interval leaves room for a timeout; 8,000 rounds a turn")
+	for i := range turns {
+		var ours, other latency
+		inTurn(i, func() { ours = direct(t, rounds) }, func() { other = cLoop(t, rounds, 0) })
+		figures.turn(ours, other)
+	}
+	add(figures.p50, figures.p99)
+}
+
+// inTurn runs both, the first one first in every other turn.
+func inTurn(turn int, a, b func()) {
+	if turn%2 == 1 {
+		a, b = b, a
+	}
+	a()
+	b()
+}
+
+// direct runs rounds back to back as a worker's prober does.
+func direct(t *testing.T, rounds int) latency {
+	t.Helper()
+	dev := openDevice(t)
+	defer closeDevice(t, dev)
+	p, err := dev.NewProbe(verbs.ProbeConfig{
+		Port: 1, Method: verbs.MethodRCWrite, Timeout: time.Second, AckBatch: 1, GIDIndex: -1, PKeyIdx: -1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wakes := make([]int64, 0, rounds)
+	var out [64]verbs.Round
+	for len(wakes) < rounds {
+		n, err := p.Rounds(out[:], verbs.Pace{Interval: 1, For: 100 * time.Millisecond})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range out[:n] {
+			if r.Outcome != verbs.OutcomeSuccess {
+				t.Fatalf("want every round to succeed, got %s: %s", r.Outcome, r.Status)
+			}
+			wakes = append(wakes, r.Wake)
+		}
+	}
+	if err := p.Close(time.Second); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(wakes)
+	return latency{float64(wakes[len(wakes)/2]), float64(wakes[len(wakes)*99/100])}
+}
+
+func cLoop(t *testing.T, rounds int, pace time.Duration) latency {
+	t.Helper()
+	out, err := exec.Command(program(t, "CQPROBE_BIN"), device, strconv.Itoa(rounds),
+		strconv.FormatInt(pace.Microseconds(), 10)).CombinedOutput()
+	if err != nil {
+		t.Fatalf("run the C loop: %v: %s", err, out)
+	}
+	return parseLoop(t, string(out))
+}
+
+func parseLoop(t *testing.T, out string) latency {
+	t.Helper()
+	var l latency
+	if _, err := fmt.Sscanf(out, "wake p50 %f p99 %f", &l.p50, &l.p99); err != nil {
+		t.Fatalf("parse %q: %v", out, err)
+	}
+	return l
+}
+
+func TestWakeEvery4ms(t *testing.T) {
+	guest.RequireGuest(t)
+	guest.AddRxe(t, device, netdev)
+	const (
+		rounds = 1500
+		pace   = 4 * time.Millisecond
+	)
+	figures := newWakeFigures("4 ms apart", "the plugin under Telegraf, its start included; 1,500 rounds a turn")
+	for i := range turns {
+		var ours, other latency
+		inTurn(i, func() { ours = product(t, rounds, pace) }, func() { other = cLoop(t, rounds, pace) })
+		figures.turn(ours, other)
+	}
+	add(figures.p50, figures.p99)
+}
+
+func product(t *testing.T, rounds int64, pace time.Duration) latency {
+	t.Helper()
+	r := startProduct(t, pace)
+	defer r.Stop()
+	return productLatency(awaitRounds(r, rounds))
+}
+
+func startProduct(t *testing.T, pace time.Duration) *rig.Telegraf {
+	return rig.Start(t, rig.Config{Plugin: fmt.Sprintf(`[[inputs.rdma_events]]
+  [inputs.rdma_events.probe]
+    interval = %q
+    timeout = %q
+`, pace, pace*3/4)})
+}
+
+func awaitRounds(r *rig.Telegraf, rounds int64) rig.Point {
+	var last rig.Point
+	r.Await(fmt.Sprint(rounds, " rounds"), 2*time.Minute, func(p []rig.Point) bool {
+		last = rig.Last(p, "rdma_cq_probe", "method", "rc_write")
+		return last.Int("rounds") >= rounds
+	})
+	return last
+}
+
+func productLatency(p rig.Point) latency {
+	return latency{float64(p.Int("wake_ns_p50")), float64(p.Int("wake_ns_p99"))}
+}
+
+// TestWakeAndCPUEverySecond runs both at once, because a second each is long: two
+// waiting programs are in each other's way for some 0.1 ms of it.
+func TestWakeAndCPUEverySecond(t *testing.T) {
+	guest.RequireGuest(t)
+	guest.AddRxe(t, device, netdev)
+	const rounds = 20
+	figures := newWakeFigures("1 s apart",
+		"at the same time on one device; 20 rounds a turn, so that p99 is the greatest")
+	cpu := bench.Figure{
+		Section: "Cost", What: "CPU of plugin and worker at one probe a second, beyond the C loop's", Unit: "% of a core", Bound: 0.1,
+	}
+	var spent, theirs []string
+	for range turns {
+		r := startProduct(t, time.Second)
+		awaitRounds(r, 2)
+		loop := start(t, program(t, "CQPROBE_BIN"), device, strconv.Itoa(rounds), "1000000")
+		pids := append(rig.Children(t, r.PID()), r.Workers()...)
+		ours, other := measureCPU(t, 15*time.Second, pids, []int{loop.cmd.Process.Pid})
+		cpu.Ours = append(cpu.Ours, ours-other)
+		spent, theirs = append(spent, fmt.Sprintf("%.2f", ours)), append(theirs, fmt.Sprintf("%.2f", other))
+		result := parseLoop(t, loop.await("wake p50").text)
+		loop.stop(false)
+		figures.turn(productLatency(awaitRounds(r, rounds)), result)
+		r.Stop()
+	}
+	cpu.Note = "emulated cores, some fifteen times slower than real ones; plugin and worker " + strings.Join(spent, ", ") +
+		" %, C loop " + strings.Join(theirs, ", ") + " %"
+	add(figures.p50, figures.p99, cpu)
+}
+
+// measureCPU returns what two groups of processes use over a time, in percent of
+// a core.
+func measureCPU(t *testing.T, over time.Duration, a, b []int) (float64, float64) {
+	t.Helper()
+	beforeA, beforeB, began := cpu(t, a), cpu(t, b), time.Now()
+	<-time.After(over)
+	share := func(used time.Duration) float64 { return 100 * float64(used) / float64(time.Since(began)) }
+	return share(cpu(t, a) - beforeA), share(cpu(t, b) - beforeB)
+}
+
+func cpu(t *testing.T, pids []int) time.Duration {
+	t.Helper()
+	used, err := bench.CPUTime(pids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return used
+}

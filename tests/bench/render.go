@@ -1,0 +1,133 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Render writes the report as Markdown under a head that says where it was
+// taken. A section stands where its first figure or table came.
+func (r *Report) Render(w io.Writer, head string) error {
+	var b strings.Builder
+	b.WriteString(head)
+	for _, section := range r.sections() {
+		fmt.Fprintf(&b, "\n## %s\n", section)
+		r.renderFigures(&b, section)
+		for _, t := range r.Tables {
+			if t.Section == section {
+				t.render(&b)
+			}
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (r *Report) sections() []string {
+	var all []string
+	seen := map[string]bool{}
+	add := func(name string) {
+		if !seen[name] {
+			seen[name] = true
+			all = append(all, name)
+		}
+	}
+	for _, f := range r.Figures {
+		add(f.Section)
+	}
+	for _, t := range r.Tables {
+		add(t.Section)
+	}
+	return all
+}
+
+func (r *Report) renderFigures(b *strings.Builder, section string) {
+	var notes []string
+	rows := Table{Head: []string{"what", "ours", "other", "ratio", "turns", "target", "met"}}
+	for _, f := range r.Figures {
+		if f.Section != section {
+			continue
+		}
+		rows.Rows = append(rows.Rows, f.row())
+		if f.Note != "" {
+			notes = append(notes, "- "+f.What+": "+f.Note)
+		}
+	}
+	if rows.Rows == nil {
+		return
+	}
+	rows.render(b)
+	if notes != nil {
+		fmt.Fprintf(b, "\n%s\n", strings.Join(notes, "\n"))
+	}
+}
+
+func (f *Figure) row() []string {
+	other, ratio := "", ""
+	if f.Other != nil {
+		other = fmt.Sprintf("%s (%s)", f.show(f.Other), f.OtherIs)
+		ratio = Show(f.judged(), "")
+	}
+	return []string{f.What, f.show(f.Ours), other, ratio, strconv.Itoa(len(f.Ours)), f.target(), f.verdict()}
+}
+
+func (f *Figure) show(values []float64) string { return Show(values, f.Unit) }
+
+func (f *Figure) target() string {
+	if f.Bound == 0 {
+		return ""
+	}
+	word, unit := "at most", " times"
+	if f.AtLeast {
+		word = "at least"
+	}
+	if f.Other == nil {
+		unit = " " + f.Unit
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s %s%s", word, number(f.Bound), unit))
+}
+
+func (f *Figure) verdict() string {
+	switch {
+	case f.Bound == 0:
+		return ""
+	case f.Met():
+		return "yes"
+	}
+	return "**no**"
+}
+
+// Show is the median of values, and the spread where there is one.
+func Show(values []float64, unit string) string {
+	if len(values) == 0 {
+		return "none"
+	}
+	s := spreadOf(values)
+	text := number(s.median)
+	if s.min != s.max {
+		text += fmt.Sprintf(" [%s to %s]", number(s.min), number(s.max))
+	}
+	return strings.TrimSpace(text + " " + unit)
+}
+
+// number has three significant digits, or all of a whole number.
+func number(v float64) string {
+	if v == math.Trunc(v) && math.Abs(v) < 1e15 {
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	}
+	digits := 2 - int(math.Floor(math.Log10(math.Abs(v))))
+	return strconv.FormatFloat(v, 'f', max(digits, 0), 64)
+}
+
+func (t *Table) render(b *strings.Builder) {
+	if t.Lead != "" {
+		fmt.Fprintf(b, "\n%s\n", t.Lead)
+	}
+	fmt.Fprintf(b, "\n| %s |\n|%s\n", strings.Join(t.Head, " | "), strings.Repeat("---|", len(t.Head)))
+	for _, row := range t.Rows {
+		fmt.Fprintf(b, "| %s |\n", strings.Join(row, " | "))
+	}
+}

@@ -1,0 +1,174 @@
+//go:build bench
+
+package bench
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"rdma_events/tests/rig"
+)
+
+const (
+	scaleSection = "Scale, simulated devices"
+	scaleTurns   = 7
+	// window is how long CPU is measured in a turn, settling how long a start
+	// takes to be over.
+	window   = 3 * time.Second
+	settling = 12 * time.Second
+)
+
+// sample is what devices cost, each.
+type sample struct{ hostMiB, workerMiB, cpu []float64 }
+
+// measureScale holds what each of 8, 64 and 256 devices costs against what it
+// costs with fewer. Flat is what repeats within 5 %.
+func measureScale(t *testing.T) *Report {
+	t.Helper()
+	var r Report
+	var gather []float64
+	fewer, few := 1, sample{}
+	few, _ = measureFleet(t, fewer)
+	for _, devices := range []int{8, 64, 256} {
+		var many sample
+		many, gather = measureFleet(t, devices)
+		row := func(what, unit string, ours, other []float64, bound float64) {
+			r.Figures = append(r.Figures, Figure{
+				Section: scaleSection, What: fmt.Sprintf("%s, %d devices", what, devices), Unit: unit,
+				Ours: ours, Other: other, OtherIs: fmt.Sprintf("with %d", fewer), Bound: bound,
+			})
+		}
+		row("host's RSS per device", "MiB", many.hostMiB, few.hostMiB, 1.05)
+		row("CPU of host and worker per device", "% of a core", many.cpu, few.cpu, 1.05)
+		row("worker's PSS", "MiB", many.workerMiB, few.workerMiB, 0)
+		fewer, few = devices, many
+	}
+	r.Figures = append(r.Figures, Figure{
+		Section: scaleSection, What: "gather of 256 devices, from the prompt to its last line", Unit: "ms", Bound: 50, Ours: gather,
+	})
+	return &r
+}
+
+// measureFleet runs the plugin with simulated devices and a probe a second each.
+func measureFleet(t *testing.T, devices int) (s sample, gatherMs []float64) {
+	t.Helper()
+	p := startFleet(t, devices)
+	<-time.After(settling)
+	host := []int{p.cmd.Process.Pid}
+	workers := rig.Children(t, host[0])
+	all := append(host, workers...)
+	for range scaleTurns {
+		gatherMs = append(gatherMs, float64(p.gather(t).Microseconds())/1e3)
+		before := cpuTime(t, all)
+		<-time.After(window)
+		used := cpuTime(t, all) - before
+		s.cpu = append(s.cpu, 100*used.Seconds()/window.Seconds()/float64(devices))
+		rss, _, err := Memory(host[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.hostMiB = append(s.hostMiB, rss/float64(devices))
+		s.workerMiB = append(s.workerMiB, meanPSS(t, workers))
+	}
+	p.stop(t)
+	t.Logf("%d devices: %+v, gather %v ms", devices, s, gatherMs)
+	return s, gatherMs
+}
+
+func cpuTime(t *testing.T, pids []int) time.Duration {
+	t.Helper()
+	used, err := CPUTime(pids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return used
+}
+
+func meanPSS(t *testing.T, pids []int) float64 {
+	t.Helper()
+	var sum float64
+	for _, pid := range pids {
+		_, pss, err := Memory(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += pss
+	}
+	return sum / float64(len(pids))
+}
+
+// fleet is the plugin without Telegraf; it gathers when told to.
+type fleet struct {
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+	lines *bufio.Reader
+}
+
+func startFleet(t *testing.T, devices int) *fleet {
+	t.Helper()
+	conf := filepath.Join(t.TempDir(), "plugin.conf")
+	text := fmt.Sprintf("[[inputs.rdma_events]]\n  backend = \"sim\"\n  [inputs.rdma_events.sim]\n    profile = \"fleet%d\"\n", devices)
+	if err := os.WriteFile(conf, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	p := &fleet{cmd: exec.Command(rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events"), "-config", conf, "-poll_interval_disabled")}
+	stdout, err := p.cmd.StdoutPipe()
+	if err == nil {
+		p.stdin, err = p.cmd.StdinPipe()
+	}
+	if err == nil {
+		err = p.cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.lines = bufio.NewReaderSize(stdout, 1<<20)
+	open := map[string]bool{}
+	for len(open) < devices {
+		l := p.line(t)
+		if name, _, ok := strings.Cut(l, " "); ok && strings.HasPrefix(l, "rdma_device,") && strings.Contains(l, ",open=1i") {
+			open[name] = true
+		}
+	}
+	return p
+}
+
+func (p *fleet) line(t *testing.T) string {
+	t.Helper()
+	l, err := p.lines.ReadString('\n')
+	if err != nil {
+		t.Fatalf("read from the plugin: %v", err)
+	}
+	return l
+}
+
+// gather returns how long it takes from the prompt to the line of the collector,
+// which comes last.
+func (p *fleet) gather(t *testing.T) time.Duration {
+	t.Helper()
+	began := time.Now()
+	if _, err := io.WriteString(p.stdin, "\n"); err != nil {
+		t.Fatal(err)
+	}
+	for !strings.HasPrefix(p.line(t), "rdma_collector ") {
+	}
+	return time.Since(began)
+}
+
+func (p *fleet) stop(t *testing.T) {
+	t.Helper()
+	_ = p.stdin.Close()
+	if _, err := io.Copy(io.Discard, p.lines); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}

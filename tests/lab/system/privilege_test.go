@@ -1,0 +1,76 @@
+//go:build guest
+
+package system
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"rdma_events/tests/lab/guest"
+	"rdma_events/tests/rig"
+)
+
+// A worker that gave up its capabilities after a thread was there, or thread by
+// thread, could open rxe and query it, but each post would fail with EACCES.
+func TestAProbeNeedsNoCapability(t *testing.T) {
+	forEachUser(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+		for _, method := range []string{"rc_write", "ud_send", "flush"} {
+			r := start(strings.ReplaceAll(fastProbe, "[inputs.rdma_events.probe]", "[inputs.rdma_events.probe]\n    method = \""+method+"\""))
+			awaitProbe(r, method, 5)
+			for _, pid := range r.Workers() {
+				status := processFile(t, pid, "status")
+				for _, line := range []string{"CapPrm:\t0000000000000000\n", "CapEff:\t0000000000000000\n", "NoNewPrivs:\t1\n"} {
+					if !strings.Contains(status, line) {
+						t.Errorf("want %q in the worker's status, got:\n%s", line, status)
+					}
+				}
+			}
+			if probe := rig.Last(r.Points(), "rdma_cq_probe", "device", device); probe.Int("errors") != 0 {
+				t.Errorf("want no error, got %v", probe.Fields)
+			}
+			r.Stop()
+		}
+	})
+}
+
+func processFile(t *testing.T, pid int, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", pid, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// Root may lock all memory by CAP_IPC_LOCK, whatever its limit is.
+func TestRootsWorkerMayLockAsMuchMemoryAsRoot(t *testing.T) {
+	guest.RequireGuest(t)
+	guest.AddRxe(t, device, netdev)
+	r := rig.Start(t, rig.Config{Plugin: quiet, Prefix: []string{"prlimit", "--memlock=65536:65536", "--"}})
+	awaitOpen(r, device)
+	const want = "Max locked memory         unlimited            unlimited"
+	if limits := processFile(t, r.Workers()[0], "limits"); !strings.Contains(limits, want) {
+		t.Errorf("want %q in the worker's limits, got:\n%s", want, limits)
+	}
+}
+
+// Root opens another user's node by CAP_DAC_OVERRIDE, which its worker has not.
+func TestANodeThatRootMayNotOpenByItsModeIsReported(t *testing.T) {
+	guest.RequireGuest(t)
+	guest.AddRxe(t, device, netdev)
+	node := "/dev/infiniband/" + nodeOf(t, device)
+	if err := os.Chown(node, 65534, 65534); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(node, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := rig.Start(t, rig.Config{Plugin: quiet})
+	r.Await("no_permission", 30*time.Second, func(p []rig.Point) bool {
+		return rig.Last(p, "rdma_device", "device", device).Text("reason") == "no_permission"
+	})
+	requireOneLine(t, r, device, node, "user 0", "no capabilities")
+}

@@ -1,0 +1,311 @@
+package native
+
+import (
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/standin"
+	"rdma_events/tests/rig"
+)
+
+// TestNativeFaults lets all faults of one kind happen at once, each on a device of
+// its own, which is also what shows that none touches another.
+func TestNativeFaults(t *testing.T) {
+	var tb table
+	complete := true
+	groups := []struct {
+		name string
+		run  func(*testing.T, *table)
+	}{
+		{"a crash", crashes},
+		{"a call that never returns", hangs},
+		{"an error", failures},
+		{"other misbehaviour", oddities},
+	}
+	for _, group := range groups {
+		complete = t.Run(group.name, func(t *testing.T) { group.run(t, &tb) }) && complete
+	}
+	if complete && len(groups) == len(tb.groups()) { // none was left out by -run
+		tb.compare(t)
+	}
+}
+
+// trigger is what makes a worker come to a call.
+type trigger int
+
+const (
+	byItself  trigger = iota
+	byEvent           // an event is read and acknowledged
+	byRenewal         // an event makes the worker make its probe anew
+	byRemoval
+)
+
+// calls are all that the worker makes into the library, in the order of a life.
+var calls = []struct {
+	call ledger.Call
+	by   trigger
+}{
+	{ledger.CallLoadLibrary, byItself},
+	{ledger.CallGetDeviceList, byItself},
+	{ledger.CallOpenDevice, byItself},
+	{ledger.CallQueryDevice, byItself},
+	{ledger.CallQueryPort, byItself},
+	{ledger.CallAllocPD, byItself},
+	{ledger.CallCreateCompChannel, byItself},
+	{ledger.CallCreateCQ, byItself},
+	{ledger.CallReqNotifyCQ, byItself},
+	{ledger.CallCreateQP, byItself},
+	{ledger.CallModifyQP, byItself},
+	{ledger.CallCreateAH, byItself},
+	{ledger.CallRegMR, byItself},
+	{ledger.CallPostRecv, byItself},
+	{ledger.CallPostSend, byItself},
+	{ledger.CallGetCQEvent, byItself},
+	{ledger.CallPollCQ, byItself},
+	{ledger.CallAckCQEvents, byItself},
+	{ledger.CallGetAsyncEvent, byEvent},
+	{ledger.CallAckAsyncEvent, byEvent},
+	{ledger.CallDestroyQP, byRenewal},
+	{ledger.CallDestroyAH, byRenewal},
+	{ledger.CallDeregMR, byRenewal},
+	{ledger.CallDestroyCQ, byRenewal},
+	{ledger.CallDestroyCompChannel, byRenewal},
+	{ledger.CallDeallocPD, byRenewal},
+	{ledger.CallCloseDevice, byRemoval},
+}
+
+// pull has the worker of an open device come to a call.
+func (w *world) pull(device string, by trigger) {
+	w.t.Helper()
+	switch by {
+	case byEvent:
+		w.inject(device, int32(verbs.EventSMChange), 1)
+	case byRenewal:
+		w.inject(device, int32(verbs.EventGIDChange), 1)
+	case byRemoval:
+		w.remove(device)
+	case byItself:
+	}
+}
+
+// deviceOf names the device whose fault is in a call.
+func deviceOf(call ledger.Call) string {
+	return "in_" + strings.TrimPrefix(strings.ReplaceAll(call.String(), " ", "_"), "ibv_")
+}
+
+// everyCall makes a world with a device for each call; order gives the orders.
+func everyCall(t *testing.T, order func(*standin.Control, ledger.Call)) *world {
+	t.Helper()
+	var devices, waiting []string
+	for _, c := range calls {
+		devices = append(devices, deviceOf(c.call))
+		if c.by != byItself {
+			waiting = append(waiting, deviceOf(c.call))
+		}
+	}
+	w := newWorld(t, devices...)
+	for _, c := range calls {
+		order(w.controls[deviceOf(c.call)], c.call)
+	}
+	w.start()
+	w.awaitProbing(waiting...)
+	for _, c := range calls {
+		w.pull(deviceOf(c.call), c.by)
+	}
+	return w
+}
+
+// recovered: the worker was replaced once and its device is probed again, or has
+// gone for good.
+func recovered(points []rig.Point, device string, by trigger) bool {
+	p := last(points, "rdma_device", device)
+	if p.Int("worker_restarts") != 1 {
+		return false
+	}
+	return probing(points, device) || by == byRemoval && p.Int("present") == 0
+}
+
+func (w *world) awaitRecovery(limit time.Duration) []rig.Point {
+	w.t.Helper()
+	return w.Await("the recovery of all", limit, func(points []rig.Point) bool {
+		for _, c := range calls {
+			if !recovered(points, deviceOf(c.call), c.by) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func crashes(t *testing.T, tb *table) {
+	w := everyCall(t, func(c *standin.Control, call ledger.Call) {
+		c.CrashCall, c.CrashSignal = int32(call), int32(syscall.SIGSEGV)
+	})
+	points := w.awaitRecovery(time.Minute)
+	for _, c := range calls {
+		w.requireCrashReport(deviceOf(c.call), "died of SIGSEGV in "+c.call.String())
+		w.note(tb, points, deviceOf(c.call), "SIGSEGV in "+code(c.call))
+	}
+	w.requireUndisturbed()
+}
+
+// requireCrashReport wants one line that says how the worker died, and one with
+// its trace.
+func (w *world) requireCrashReport(device, how string) {
+	w.t.Helper()
+	var reports, traces int
+	for _, line := range w.complaints(device) {
+		switch {
+		case strings.HasPrefix(line, "E! "+device+": worker of "+device+" "+how):
+			reports++
+		case strings.Contains(line, traceOf+"SIG") && strings.Contains(line, "_Cfunc_") && len(line) < 4<<10:
+			traces++
+		}
+	}
+	if reports != 1 || traces != 1 {
+		w.t.Errorf("%s: want one line that it %s and one with the trace, got %d and %d:\n%s", device, how, reports, traces,
+			strings.Join(w.complaints(device), "\n"))
+	}
+}
+
+func code(call ledger.Call) string { return "`" + call.String() + "`" }
+
+func (w *world) note(tb *table, points []rig.Point, device, fault string) {
+	w.t.Helper()
+	tb.rows = append(tb.rows, row{fault, lived(points, device), w.outcome(points, device), w.t.Name()})
+}
+
+func hangs(t *testing.T, tb *table) {
+	w := everyCall(t, func(c *standin.Control, call ledger.Call) { c.HangCall = int32(call) })
+	points := w.awaitRecovery(time.Minute)
+	for _, c := range calls {
+		w.note(tb, points, deviceOf(c.call), code(c.call)+" never returns")
+	}
+	w.requireUnacknowledged(deviceOf(ledger.CallAckAsyncEvent), "rdma_async")
+	w.requireUnacknowledged(deviceOf(ledger.CallAckCQEvents), "rdma_cq_probe")
+	w.requireUndisturbed()
+}
+
+// requireUnacknowledged wants that an event was told of as not acknowledged while
+// its acknowledgement hung, and as released once the worker was gone.
+func (w *world) requireUnacknowledged(device, measurement string) {
+	w.t.Helper()
+	var hanging int
+	points := rig.Select(w.Points(), measurement, "device", device)
+	for _, p := range points {
+		if p.Int("unacked") > 0 {
+			hanging++
+		}
+		for _, a := range []string{"events", "read"} {
+			if n := p.Int(a); n >= 0 && n != p.Int("acked")+p.Int("unacked")+p.Int("released") {
+				w.t.Errorf("%s: parity does not hold: %v", p.Series(), p.Fields)
+			}
+		}
+	}
+	released := rig.Sum(points[len(points)-1:], "released")
+	if measurement == "rdma_async" {
+		released = last(rig.Select(w.Points(), measurement, "device", device, "port", "1"), measurement, device).Int("released")
+	}
+	if hanging < 8 || released != 1 {
+		w.t.Errorf("%s: want unacked above 0 for seconds and then 1 released, got %d points and %d", device, hanging, released)
+	}
+}
+
+// errnos are those that the man pages name, ibv_get_device_list(3) and
+// ibv_reg_mr(3), and for all others, of which they say only that errno is set or
+// returned, one of each kind that the kernel gives: no right, no room, no sense,
+// no device.
+func errnos(call ledger.Call) []syscall.Errno {
+	common := []syscall.Errno{syscall.EPERM, syscall.ENOMEM, syscall.EINVAL, syscall.EIO}
+	switch call {
+	case ledger.CallGetDeviceList:
+		return append(common, syscall.ENOSYS)
+	case ledger.CallDestroyQP, ledger.CallDestroyCQ, ledger.CallDestroyAH, ledger.CallDeregMR, ledger.CallDeallocPD,
+		ledger.CallDestroyCompChannel, ledger.CallCloseDevice:
+		return append(common, syscall.EBUSY)
+	case ledger.CallLoadLibrary, ledger.CallAckAsyncEvent, ledger.CallAckCQEvents:
+		return nil // they return nothing
+	}
+	return common
+}
+
+// failure is a call of a device that fails once.
+type failure struct {
+	device string
+	call   ledger.Call
+	by     trigger
+	errno  syscall.Errno
+}
+
+func allFailures() []failure {
+	var all []failure
+	for _, c := range calls {
+		for _, errno := range errnos(c.call) {
+			all = append(all, failure{deviceOf(c.call) + "." + unix.ErrnoName(errno), c.call, c.by, errno})
+		}
+	}
+	return all
+}
+
+func (f failure) order(c *standin.Control) {
+	c.FailErrno, c.FailStyle = int32(f.errno), standin.StyleManual
+	if f.call == ledger.CallPollCQ {
+		c.FailStyle = standin.StyleNegative // ibv_poll_cq(3): a negative value
+	}
+	c.FailCall = int32(f.call)
+}
+
+func failures(t *testing.T, tb *table) {
+	all := allFailures()
+	var devices, waiting []string
+	for _, f := range all {
+		devices = append(devices, f.device)
+		if f.by != byItself {
+			waiting = append(waiting, f.device)
+		}
+	}
+	w := newWorld(t, devices...)
+	for _, f := range all {
+		if f.by == byItself {
+			f.order(w.controls[f.device])
+		}
+	}
+	w.start()
+	w.awaitProbing(waiting...)
+	for _, f := range all {
+		if f.by != byItself {
+			f.order(w.controls[f.device])
+			w.pull(f.device, f.by)
+		}
+	}
+	points := w.Await("all failures", time.Minute, func(points []rig.Point) bool {
+		return !slices.ContainsFunc(all, func(f failure) bool {
+			return w.controls[f.device].FailCall != 0 || !settled(points, f)
+		})
+	})
+	for _, f := range all {
+		w.note(tb, points, f.device, code(f.call)+" fails with "+unix.ErrnoName(f.errno))
+		tb.merge(f.errno)
+	}
+	w.requireUndisturbed()
+}
+
+// settled: the device is probed, or waits for somebody to mend something. One
+// that was taken for removed, because the library said so, is tried again.
+func settled(points []rig.Point, f failure) bool {
+	p := last(points, "rdma_device", f.device)
+	if f.by == byRemoval {
+		return p.Int("present") == 0
+	}
+	if probe := last(points, "rdma_cq_probe", f.device); probe.Int("errors") > 0 && probe.Text("status") == "" {
+		return false // the count comes by shared memory, and before the word
+	}
+	return probing(points, f.device) || p.Int("open") == 0 && p.Text("reason") != "removed"
+}

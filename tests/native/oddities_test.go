@@ -1,0 +1,162 @@
+package native
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+	"rdma_events/tests/rig"
+)
+
+// signals are what else a process can die of in a library; 0 is an exit.
+var signals = []syscall.Signal{unix.SIGABRT, unix.SIGBUS, unix.SIGFPE, unix.SIGILL, unix.SIGKILL, 0}
+
+// victim is the device whose worker dies of s.
+func victim(s syscall.Signal) string { return "dies_of_" + strings.ToLower(nameOf(s)) }
+
+func nameOf(s syscall.Signal) string {
+	if s == 0 {
+		return "exit"
+	}
+	return unix.SignalName(s)
+}
+
+// chatter is what the chatty library prints at each call, in bytes.
+const chatter = 64 << 10
+
+func oddities(t *testing.T, tb *table) {
+	devices := []string{"ack_lost", "chatty", "strange"}
+	for _, s := range signals {
+		devices = append(devices, victim(s))
+	}
+	w := newWorld(t, devices...)
+	for _, s := range signals {
+		c := w.controls[victim(s)]
+		c.CrashCall, c.CrashSignal = int32(ledger.CallPostSend), int32(s)
+	}
+	w.controls["ack_lost"].IgnoreAcks = 1
+	w.controls["chatty"].Flood = chatter
+	w.start()
+	w.awaitProbing(devices...)
+
+	w.deaths(tb)
+	w.lostAcknowledgement(tb)
+	w.strangeEvents(tb)
+	w.chatter(tb)
+	w.requireUndisturbed()
+	w.stopInTime(tb)
+}
+
+func (w *world) deaths(tb *table) {
+	for _, s := range signals {
+		device, fault := victim(s), nameOf(s)+" in `ibv_post_send`"
+		points := w.Await("a restart after "+fault, time.Minute, func(points []rig.Point) bool {
+			return last(points, "rdma_device", device).Int("worker_restarts") == 1 && probing(points, device)
+		})
+		if s == 0 {
+			fault = "`ibv_post_send` exits with status 3"
+		}
+		w.note(tb, points, device, fault)
+	}
+}
+
+// lostAcknowledgement: a destroy waits for the acknowledgement of all events that
+// were read, and this library forgets them.
+func (w *world) lostAcknowledgement(tb *table) {
+	const device = "ack_lost"
+	w.pull(device, byRenewal)
+	points := w.Await("another worker", time.Minute, func(points []rig.Point) bool {
+		return last(points, "rdma_device", device).Int("worker_restarts") == 1 && probing(points, device)
+	})
+	w.note(tb, points, device, "`ibv_destroy_cq` waits for an acknowledgement that the library lost")
+}
+
+// strangeEvents are those that no release of ours has a name for, and two that
+// only some hardware raises.
+func (w *world) strangeEvents(tb *table) {
+	const device = "strange"
+	c := w.controls[device]
+	want := map[string]int64{"wq_fatal": 1, "device_speed_change": 1, "unknown_21": 2, "unknown_77": 1, "unknown_1073741824": 1}
+	w.inject(device, int32(verbs.EventWQFatal), c.WQ)
+	w.inject(device, int32(verbs.EventDeviceSpeedChange), 0)
+	for _, typ := range []int32{21, 21, 77, 1 << 30} {
+		w.inject(device, typ, 0x7f0012345678) // the pointer of an object that the library does not know
+	}
+	points := w.Await("the events", 20*time.Second, func(points []rig.Point) bool {
+		// Those that are not of a port are in a series without one.
+		p := rig.Last(points, "rdma_async", "device", device, "port", "")
+		for field, n := range want {
+			if p.Int(field) != n {
+				return false
+			}
+		}
+		return p.Int("read") == 6 && p.Int("acked") == 6 && p.Int("unacked") == 0
+	})
+	for event, n := range want {
+		if got := rig.Sum(rig.Select(points, "rdma_async_event", "device", device, "event", event), "count"); got != n {
+			w.t.Errorf("%s: want %d told of, got %d", event, n, got)
+		}
+	}
+	if broken := c.Broken(); broken != "" {
+		w.t.Errorf("a rule of the library was broken: %s", broken)
+	}
+	tb.rows = append(tb.rows, row{
+		"events of unknown types", lived(points, device),
+		[]string{"`rdma_async` and `rdma_async_event` as `unknown_21` and so on, acknowledged like others"}, w.t.Name(),
+	})
+}
+
+// chatter: a line per call may be lost, but neither a round nor the log.
+func (w *world) chatter(tb *table) {
+	const device, rounds, callsPerRound = "chatty", 20, 5
+	points := w.Await("rounds of the chatty library", time.Minute, func(points []rig.Point) bool {
+		return last(points, "rdma_cq_probe", device).Int("successes") >= rounds
+	})
+	printed := last(points, "rdma_cq_probe", device).Int("rounds") * callsPerRound * chatter
+	var logged, lines int
+	for _, line := range w.complaints(device) {
+		if strings.Contains(line, "the worker prints") || strings.Contains(line, "were left out") {
+			logged += len(line)
+			lines++
+		}
+	}
+	w.t.Logf("printed at least %d bytes, logged %d lines of %d bytes", printed, lines, logged)
+	if printed < 4<<20 || lines < 5 || lines > 200 || logged > 64<<10 {
+		w.t.Errorf("want some lines of the flood in the log and not many, got %d of %d bytes, printed %d", lines, logged, printed)
+	}
+	tb.rows = append(tb.rows, row{
+		"megabytes printed to stdout and stderr", lived(points, device),
+		[]string{"20 lines at once and then one in a second, each cut at 1 KiB, and how many were left out"}, w.t.Name(),
+	})
+}
+
+// stopInTime: a call that holds the device as Telegraf stops, and no process is
+// left that could hold it.
+func (w *world) stopInTime(tb *table) {
+	const device = "strange"
+	w.controls[device].HangCall = int32(ledger.CallDestroyQP)
+	plugin := rig.Children(w.t, w.PID())
+	processes := append(plugin, w.Workers()...)
+	began := time.Now()
+	w.Stop()
+	const promised = 5 * time.Second // what Telegraf waits for execd's program
+	if took := time.Since(began); took > promised {
+		w.t.Errorf("want an end within %v, got %v", promised, took)
+	}
+	for _, pid := range processes {
+		if rig.Running(pid) {
+			w.t.Errorf("process %d is left", pid)
+		}
+	}
+	if w.controls[device].HangCall != 0 {
+		w.t.Error("the call was not made")
+	}
+	tb.rows = append(tb.rows, row{
+		"`ibv_destroy_qp` never returns as Telegraf stops", "the worker exits, which frees the device; all end within 5 s", nil, w.t.Name(),
+	})
+}

@@ -1,0 +1,155 @@
+package native
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"rdma_events/tests/rig"
+)
+
+var update = flag.Bool("update", false, "write docs/native-faults.md; look at the difference before you commit it")
+
+const document = "../../docs/native-faults.md"
+
+// row is a line of the document: a fault, and what the test has seen come of it.
+type row struct {
+	fault    string
+	happens  string
+	reported []string
+	test     string
+}
+
+// table collects rows, in the order in which they are to stand.
+type table struct{ rows []row }
+
+const head = `# Native faults
+
+What comes of a libibverbs that misbehaves: seen by ` + "`go test ./tests/native`" + ` with the real
+programs over a stand-in library, and written by it with ` + "`-update`" + `. In every row two
+more devices on the same host go on: no restart, no failed round, no line in the log.
+DEVICE is the device's name and NODE its node, DELAY a delay and ERRNO the text of the errno.
+A worker without a restart that waits tries again at the next hot-plug event, or in 30 s.
+
+| fault | what happens | what is reported | test |
+|---|---|---|---|
+`
+
+func (tb *table) markdown() string {
+	var b strings.Builder
+	b.WriteString(head)
+	for _, r := range tb.rows {
+		if r.reported == nil {
+			r.reported = []string{"nothing"}
+		}
+		reported := strings.ReplaceAll(strings.Join(r.reported, "<br>"), "|", `\|`)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", r.fault, r.happens, reported, r.test)
+	}
+	return b.String()
+}
+
+// merge writes ERRNO for the text of errno in the last row, and adds that row to
+// the one before if they say the same of the same call.
+func (tb *table) merge(errno syscall.Errno) {
+	n := len(tb.rows) - 1
+	r := &tb.rows[n]
+	for i := range r.reported {
+		r.reported[i] = strings.ReplaceAll(r.reported[i], errno.Error(), "ERRNO")
+	}
+	call, name, _ := strings.Cut(r.fault, " fails with ")
+	if n == 0 {
+		return
+	}
+	before := &tb.rows[n-1]
+	if strings.HasPrefix(before.fault, call+" fails with ") && before.happens == r.happens && slices.Equal(before.reported, r.reported) {
+		before.fault += ", " + name
+		tb.rows = tb.rows[:n]
+	}
+}
+
+// groups returns the tests that rows come from.
+func (tb *table) groups() map[string]bool {
+	names := map[string]bool{}
+	for _, r := range tb.rows {
+		names[r.test] = true
+	}
+	return names
+}
+
+// compare holds the rows against the document, or writes it.
+func (tb *table) compare(t *testing.T) {
+	t.Helper()
+	got := tb.markdown()
+	if *update {
+		if err := os.WriteFile(document, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatalf("%v; run the test with -update", err)
+	}
+	if got != string(want) {
+		t.Errorf("%s: run the test with -update if this is right:\n%s", document, rig.Diff(string(want), got))
+	}
+}
+
+// varying is what differs from run to run in a line of the log.
+var varying = regexp.MustCompile(`\b(restarting in) \S+`)
+
+var nodes = regexp.MustCompile(`/dev/infiniband/uverbs\d+`)
+
+// outcome says of a device what was seen: the reasons that it had, and the lines
+// of the log but for traces and for what the library printed.
+func (w *world) outcome(points []rig.Point, device string) (reported []string) {
+	w.t.Helper()
+	for _, p := range rig.Select(points, "rdma_device", "device", device) {
+		reason := "reason `" + p.Text("reason") + "`"
+		if p.Text("reason") != "ok" && !slices.Contains(reported, reason) {
+			reported = append(reported, reason)
+		}
+	}
+	if status := last(points, "rdma_cq_probe", device).Text("status"); status != "" {
+		reported = append(reported, "`rdma_cq_probe` status `"+status+"`")
+	}
+	for _, line := range w.complaints(device) {
+		if strings.Contains(line, "the worker prints") || strings.Contains(line, traceOf) {
+			continue
+		}
+		// A worker that is started as a device goes may or may not see it without addresses.
+		if last(points, "rdma_device", device).Int("present") == 0 && strings.Contains(line, "no probe on port") {
+			continue
+		}
+		line = nodes.ReplaceAllString(line, "NODE")
+		line = varying.ReplaceAllString(strings.ReplaceAll(line, device, "DEVICE"), "$1 DELAY,")
+		reported = append(reported, "`"+line+"`")
+	}
+	return reported
+}
+
+const traceOf = ": trace of the crash: "
+
+// lived says what became of a device's workers.
+func lived(points []rig.Point, device string) string {
+	p := last(points, "rdma_device", device)
+	state := "goes on"
+	switch {
+	case p.Int("present") == 0:
+		state = "has gone"
+	case p.Int("open") != 1:
+		state = "waits (" + p.Text("worker_state") + ")"
+	case !probing(points, device):
+		state = "is open without a probe"
+	}
+	n := p.Int("worker_restarts")
+	if n == 0 {
+		return "no restart; the device " + state
+	}
+	return fmt.Sprintf("%d restart; the device %s", n, state)
+}

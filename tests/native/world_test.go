@@ -1,0 +1,239 @@
+package native
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"rdma_events/internal/confine/confinetest"
+	"rdma_events/internal/verbs/standin"
+	"rdma_events/tests/rig"
+)
+
+// world is a host with devices of the stand-in library.
+type world struct {
+	*rig.Telegraf
+	t        *testing.T
+	dir      string
+	devices  []string
+	controls map[string]*standin.Control
+}
+
+// healthy are devices that every world has beside those with faults: they must
+// not notice anything.
+var healthy = []string{"healthy0", "healthy1"}
+
+// configuration uses all calls of the border: datagrams need an address handle
+// and memory, too.
+const configuration = `[[inputs.rdma_events]]
+  state_interval = "1s"
+  ports = [%s]
+  [inputs.rdma_events.probe]
+    interval = "100ms"
+    timeout = "90ms"
+    method = "ud_send"
+`
+
+var library = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "standin")
+	if err != nil {
+		return "", err
+	}
+	_, err = standin.Compile("../../internal/verbs/testdata/standin", dir)
+	return dir, err
+})
+
+// withoutLandlock makes the test program a prefix of a command, which it runs as
+// on a kernel without Landlock.
+const withoutLandlock = "NATIVE_TEST_WITHOUT_LANDLOCK"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(withoutLandlock) != "" {
+		err := errors.Join(os.Unsetenv(withoutLandlock), confinetest.ForbidLandlock(),
+			syscall.Exec(os.Args[1], os.Args[1:], os.Environ()))
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	if dir, _ := library(); dir != "" {
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// newWorld makes the devices; what is ordered through their control pages before
+// start happens from the start on.
+func newWorld(t *testing.T, devices ...string) *world {
+	t.Helper()
+	w := &world{t: t, dir: t.TempDir(), controls: map[string]*standin.Control{}}
+	for _, d := range slices.Concat(healthy, devices) {
+		w.devices = append(w.devices, d)
+		w.must(os.MkdirAll(filepath.Join(w.dir, "nodes"), 0o755))
+		w.restore(d)
+		c, err := standin.Map(filepath.Join(w.dir, "nodes", d))
+		w.must(err)
+		w.controls[d] = c
+	}
+	return w
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// start runs Telegraf with the plugin among the devices.
+func (w *world) start(env ...string) {
+	w.t.Helper()
+	libraries, err := library()
+	w.must(err)
+	enter, err := filepath.Abs("testdata/enter.sh")
+	w.must(err)
+	prefix := []string{"unshare", "--mount"}
+	if os.Geteuid() != 0 {
+		prefix = append(prefix, "--map-root-user")
+	}
+	w.Telegraf = rig.Start(w.t, rig.Config{
+		Plugin: fmt.Sprintf(configuration, w.firstPorts()), Interval: "250ms",
+		Prefix: append(prefix, "sh", enter, w.dir),
+		Env:    append(env, "LD_LIBRARY_PATH="+libraries, "VERBS_STANDIN=/dev/infiniband"),
+	})
+}
+
+// firstPorts lists one port of each device.
+func (w *world) firstPorts() string {
+	var ports []string
+	for _, d := range w.devices {
+		ports = append(ports, strconv.Quote(d+":1"))
+	}
+	return strings.Join(ports, ", ")
+}
+
+// worker returns the process of a device's worker, 0 when there is none.
+func (w *world) worker(device string) int {
+	for _, pid := range w.Workers() {
+		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if err == nil && strings.HasSuffix(string(args), "\x00"+device+"\x00") {
+			return pid
+		}
+	}
+	return 0
+}
+
+// inject puts an asynchronous event into the queue of a device that is open, as
+// the kernel would.
+func (w *world) inject(device string, typ int32, element uint64) {
+	w.t.Helper()
+	path := fmt.Sprintf("/proc/%d/fd/%d", w.worker(device), w.controls[device].AsyncWrite)
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	w.must(err)
+	defer f.Close()
+	_, err = f.Write(standin.AsyncEvent(typ, element))
+	w.must(err)
+}
+
+// remove takes a device away, its node first, as the kernel does.
+func (w *world) remove(device string) {
+	w.t.Helper()
+	node := fmt.Sprint("uverbs", slices.Index(w.devices, device))
+	for _, path := range []string{"nodes/" + node, "class/infiniband_verbs/" + node, "class/infiniband/" + device} {
+		w.must(os.RemoveAll(filepath.Join(w.dir, path)))
+	}
+}
+
+// restore brings a device back, or makes it.
+func (w *world) restore(device string) {
+	w.t.Helper()
+	node := fmt.Sprint("uverbs", slices.Index(w.devices, device))
+	w.must(standin.WriteFile(filepath.Join(w.dir, "nodes", node), ""))
+	w.must(standin.WriteSysfs(w.dir, device, node))
+}
+
+// last is the newest point of a device.
+func last(points []rig.Point, measurement, device string) rig.Point {
+	return rig.Last(points, measurement, "device", device)
+}
+
+// probing reports whether a device has ended a round well with its newest point.
+func probing(points []rig.Point, device string) bool {
+	p := last(points, "rdma_cq_probe", device)
+	return p.Int("ok") == 1 && last(points, "rdma_device", device).Int("open") == 1
+}
+
+func (w *world) awaitProbing(devices ...string) []rig.Point {
+	w.t.Helper()
+	return w.Await("probes of "+strings.Join(devices, " "), time.Minute, func(points []rig.Point) bool {
+		return !slices.ContainsFunc(devices, func(d string) bool { return !probing(points, d) })
+	})
+}
+
+// requireUndisturbed wants the healthy devices to have run all the time.
+func (w *world) requireUndisturbed() {
+	w.t.Helper()
+	points := w.awaitProbing(healthy...)
+	for _, d := range healthy {
+		info, probe := last(points, "rdma_device", d), last(points, "rdma_cq_probe", d)
+		if info.Int("opens") != 1 || info.Int("worker_restarts") != 0 || info.Text("reason") != "ok" {
+			w.t.Errorf("%s is disturbed: %v", d, info.Fields)
+		}
+		if probe.Int("errors")+probe.Int("lost_completions") != 0 || probe.Int("unacked") != 0 {
+			w.t.Errorf("%s has rounds that ended badly: %v", d, probe.Fields)
+		}
+		w.requireProgress(rig.Select(points, "rdma_cq_probe", "device", d))
+		if lines := w.complaints(d); len(lines) != 0 {
+			w.t.Errorf("%s: want nothing in the log, got %q", d, lines)
+		}
+		if broken := w.controls[d].Broken(); broken != "" {
+			w.t.Errorf("%s: a rule of the library was broken: %s", d, broken)
+		}
+	}
+}
+
+// requireProgress wants a round in every stretch of time.
+func (w *world) requireProgress(points []rig.Point) {
+	w.t.Helper()
+	const pause = 3 * time.Second
+	var at, rounds int64
+	for _, p := range points {
+		if p.Int("rounds") == rounds {
+			if quiet := time.Duration(p.Time - at); rounds > 0 && quiet > pause {
+				w.t.Errorf("%s: no round for %v", p.Series(), quiet)
+			}
+			continue
+		}
+		at, rounds = p.Time, p.Int("rounds")
+	}
+	if rounds == 0 {
+		w.t.Error("no round was seen")
+	}
+}
+
+// complaints returns the lines of the log about a device that warn, without time
+// and origin.
+func (w *world) complaints(device string) []string {
+	w.t.Helper()
+	var lines []string
+	for line := range strings.Lines(w.Log()) {
+		_, text, found := strings.Cut(strings.TrimSpace(line), "[inputs.execd] ")
+		level := strings.Fields(line + " - -")[1]
+		if found && (level == "W!" || level == "E!") && mentions(text, device) {
+			lines = append(lines, level+" "+text)
+		}
+	}
+	return lines
+}
+
+// mentions looks for the device's whole name.
+func mentions(text, device string) bool {
+	return slices.Contains(strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" :,;()", r) }), device)
+}
