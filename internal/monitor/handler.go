@@ -202,19 +202,12 @@ func (d *device) probeMade(it *watch.ProbeItem) {
 	if p != nil && p.unprobed.news(why) {
 		d.log.Warn(fmt.Sprintf("no probe on port %d: %s", it.Port, why))
 	}
-	d.log.Log(context.Background(), d.probeLevel(it), "probe",
-		"port", it.Port, "vector", it.Vector, "method", it.Method.String(), "reason", it.Reason)
-}
-
-// probeLevel makes a port's first choice of a method visible. Later ones come as
-// often as the link changes.
-func (d *device) probeLevel(it *watch.ProbeItem) slog.Level {
-	p := d.port(it.Port)
-	if p == nil || p.probed || it.Method == verbs.MethodNone {
-		return slog.LevelDebug
+	level := slog.LevelDebug
+	if p != nil && !p.probed && it.Method != verbs.MethodNone {
+		p.probed, level = true, slog.LevelInfo // later choices come as often as the link changes
 	}
-	p.probed = true
-	return slog.LevelInfo
+	d.log.Log(context.Background(), level, "probe",
+		"port", it.Port, "vector", it.Vector, "method", it.Method.String(), "reason", it.Reason)
 }
 
 // look takes the running worker's counts from its ledger.

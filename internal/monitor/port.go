@@ -17,7 +17,7 @@ type port struct {
 	expected bool
 	unread   trouble // why the last query failed
 	unprobed trouble // why there is no probe
-	probed   bool    // a method has been chosen, or found missing
+	probed   bool    // a method has been chosen
 
 	viewStamp, changeStamp stamp
 }

@@ -3,6 +3,8 @@
 //	go run ./tests/lab/cmd/lab prepare         fetch and build what guests need
 //	go run ./tests/lab/cmd/lab shell           an interactive guest with an RDMA device
 //	go run ./tests/lab/cmd/lab run PATH ARGS   one program in a guest
+//
+// LAB_KERNEL names another kernel package than the release's, as in linux-image-amd64/backports.
 package main
 
 import (
