@@ -259,11 +259,12 @@ func (b *board) fleetHistory() {
 	}, bars, nil)
 }
 
-// hostsWith counts in each interval the hosts where a count was above 0.
+// hostsWith counts in each interval the hosts where a count was above 0:
+// ceil(n/(n+1)) is 1 for every such n.
 func hostsWith(field string) string {
-	return `SELECT count("n") AS "hosts" FROM (SELECT max("` + field + `") AS "n" FROM {rdma_host}
+	return `SELECT sum("bad") AS "hosts" FROM (SELECT ceil(max("` + field + `") / (max("` + field + `") + 1)) AS "bad" FROM {rdma_host}
 		WHERE {filter} GROUP BY time($__interval), "host" fill(none))
-		WHERE "n" > 0 AND $timeFilter GROUP BY time($__interval) fill(0)`
+		WHERE $timeFilter GROUP BY time($__interval) fill(none)`
 }
 
 func (b *board) fleetProbes() {
