@@ -35,7 +35,7 @@ run: build $(TOOLS)/telegraf-$(TELEGRAF) ## real Telegraf with the plugin, line 
 
 .PHONY: test
 test: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) $(TOOLS)/telegraf-kafka-$(TELEGRAF) ## all tests: unit and contract with race detector, end to end, lab
-	go vet -tags 'lab guest' ./...
+	go vet -tags 'lab guest schema grafana' ./...
 	go test -race ./...
 	go test -tags lab -timeout 30m -v ./tests/lab
 
@@ -75,7 +75,7 @@ lab: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) ## an interactive guest with
 
 .PHONY: lint
 lint: setup-run $(TOOLS)/golangci-lint-$(GOLANGCI) ## linters, quarantines, Telegraf's readme linter
-	$(TOOLS)/golangci-lint-$(GOLANGCI) run --build-tags lab,guest ./...
+	$(TOOLS)/golangci-lint-$(GOLANGCI) run --build-tags lab,guest,schema,grafana ./...
 	@! git grep -n '^import "C"' -- '*.go' ':!internal/verbs' || { echo 'C types live only in internal/verbs'; exit 1; }
 	go run github.com/influxdata/telegraf/tools/readme_linter@v$(TELEGRAF) plugins/inputs/rdma_events/README.md
 

@@ -105,6 +105,15 @@ const reporting = `SELECT count("uptime") AS "hosts" FROM (SELECT last("uptime_n
 
 func (b *board) last() *grafana.Panel { return &b.panels[len(b.panels)-1] }
 
+// first leaves no more than some rows of the last table, after other changes.
+func (b *board) first(rows int, before ...grafana.Transform) {
+	limit := grafana.Transform{ID: "limit", Options: map[string]any{"limitField": rows}}
+	b.last().Transformations = append(append(before, limit), b.last().Transformations...)
+}
+
+// fleetTables adds tables. Where a row has several fields its query groups by
+// the series outside too: else InfluxDB 1.8 puts fields of one series beside those
+// of another when some series lack a field.
 func (b *board) fleetTables() {
 	b.silentHosts()
 	b.table(panel{
@@ -115,11 +124,12 @@ func (b *board) fleetTables() {
 			"follow the device's link; look at the cable, the switch port and, on InfiniBand, the subnet manager.",
 			"ports of silent hosts and missing devices; ports of `expected_down`, by intent.",
 		},
-		queries: []query{{text: `SELECT "host", "device", "port", "state_age_ns", "up" FROM (SELECT last("up") AS "up",
+		queries: []query{{text: `SELECT "state_age_ns", "up" FROM (SELECT last("up") AS "up",
 			last("state_age_ns") AS "state_age_ns" FROM {rdma_port} WHERE {filter} AND "expected" != 'down'
-			GROUP BY "host", "device", "port") WHERE "up" = 0 AND $timeFilter LIMIT 100`}},
+			GROUP BY "host", "device", "port") WHERE "up" = 0 AND $timeFilter GROUP BY "host", "device", "port"`}},
 	}, deviceLink, column{name: "host"}, column{name: "device"}, column{name: "port"},
 		column{name: "state_age_ns", title: "age", unit: b.names.unit("rdma_port.state_age_ns")}, column{name: "up"})
+	b.first(100)
 	b.table(panel{
 		title: "Devices missing or not watched", width: 8, height: 8, now: true,
 		help: help{
@@ -128,12 +138,13 @@ func (b *board) fleetTables() {
 			"the README says for each reason what to do.",
 			"devices of silent hosts.",
 		},
-		queries: []query{{text: `SELECT "host", "device", "present", "worker_state", "reason" FROM (SELECT last("open") AS "open",
+		queries: []query{{text: `SELECT "present", "worker_state", "reason" FROM (SELECT last("open") AS "open",
 			last("present") AS "present", last("worker_state") AS "worker_state", last("reason") AS "reason"
 			FROM {rdma_device} WHERE {filter} AND "reason" != 'renamed' GROUP BY "host", "device")
-			WHERE "open" = 0 AND $timeFilter LIMIT 100`}},
+			WHERE "open" = 0 AND $timeFilter GROUP BY "host", "device"`}},
 	}, deviceLink, column{name: "host"}, column{name: "device"}, column{name: "present"},
 		column{name: "worker_state", title: "worker"}, column{name: "reason"})
+	b.first(100)
 	b.top("Ports that flap", "flaps", "rdma_port", `"host", "device", "port"`, help{
 		"The ten ports with the most flaps (active, not active, active again) in the dashboard's range.",
 		"a flap.",
@@ -170,10 +181,7 @@ func (b *board) silentHosts() {
 	}, "", column{name: "host"}, column{name: "Time", title: "last report"},
 		column{name: "uptime", unit: b.names.unit("rdma_collector.uptime_ns")})
 	b.last().TimeFrom = "1d"
-	b.last().Transformations = append([]grafana.Transform{
-		{ID: "sortBy", Options: map[string]any{"sort": []map[string]any{{"field": "Time", "desc": false}}}},
-		{ID: "limit", Options: map[string]any{"limitField": 20}},
-	}, b.last().Transformations...)
+	b.first(20, grafana.Transform{ID: "sortBy", Options: map[string]any{"sort": []map[string]any{{"field": "Time", "desc": false}}}})
 }
 
 // top adds a table of the ten greatest growths of a counter. Differences from

@@ -184,9 +184,10 @@ func probeRules() []rule {
 }
 
 // silence is for each host the mean number of points in the last two buckets, of
-// which the last may just have begun.
+// which the last may just have begun. The first bucket begins before the range
+// does, so another $timeFilter around it would leave nothing (InfluxDB 1.8).
 const silence = `SELECT last("n") AS "n" FROM (SELECT moving_average(count("uptime_ns"), 2) AS "n" FROM {rdma_collector}
-	WHERE {filter} GROUP BY time(5m), "host" fill(0)) WHERE $timeFilter GROUP BY "host"`
+	WHERE {filter} GROUP BY time(5m), "host" fill(0)) GROUP BY "host"`
 
 func pluginRules() []rule {
 	return []rule{

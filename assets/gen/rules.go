@@ -78,7 +78,7 @@ func (r *rule) grafana(n *names) grafana.Rule {
 // The references of a rule's expressions; its queries are A, B, ...
 const (
 	valueRef     = "V"
-	conditionRef = "C"
+	conditionRef = "T"
 )
 
 // data is the queries, a reduction of each, the expression on these, and the
@@ -87,9 +87,6 @@ func (r *rule) data(n *names) []grafana.Query {
 	var queries, reductions []grafana.Query
 	for i, s := range r.steps {
 		ref := string(rune('A' + i))
-		if ref == conditionRef {
-			panic("a rule has at most two steps")
-		}
 		rng := grafana.RelativeRange{From: int(s.from.Seconds()), To: int(s.to.Seconds())}
 		queries = append(queries, grafana.Query{
 			RefID: ref, Range: rng, DataSourceUID: datasourceUID,

@@ -122,6 +122,12 @@ func deviceFaults() []fault {
 			name: "unacked-events", fires: []firing{{rule: "unacked-events", from: from(0), till: from(30)}},
 			runs: throughout(hangingAck("60m", "60s")),
 		},
+		{
+			// Each is acknowledged before its worker would be killed, and the next hangs.
+			name: "unacked-events, one after the other", fires: []firing{{rule: "unacked-events", from: from(3), till: from(10)}},
+			runs: throughout("[[fault]]\nkind = \"hang_ack\"\nat = \"60m1s\"\nfor = \"9500ms\"\nevery = \"10s\"\ntimes = 60\n" +
+				"[[event]]\ntype = \"sm_change\"\nat = \"60m1s\"\nevery = \"10s\"\ntimes = 60"),
+		},
 		{name: "unacked-events, but soon acknowledged", runs: throughout(hangingAck("60m", "5s"))},
 	}
 }

@@ -1,0 +1,66 @@
+package grafana
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/tests/history"
+	"rdma_events/tests/influx"
+)
+
+// Many hosts of which some lack a field are what made InfluxDB mix up rows.
+func TestEveryRowOfPortsDownIsAboutOnePort(t *testing.T) {
+	src := Source{Server: influx.Start(t), Database: "telegraf"}
+	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
+	now := start().Add(askew)
+	for i := range 15 {
+		h := history.Host{Name: fmt.Sprint("h", i), Profile: "fleet1"}
+		switch i {
+		case 3, 12: // down for a minute, two minutes and so on
+			h.Timeline = fmt.Sprintf("[[link]]\nat = \"%dm\"", 9-i%2)
+		case 5:
+			h.Timeline = "[[fault]]\nkind = \"removed\"\nat = \"2m\""
+		case 6, 9:
+			h.Timeline = "[[link]]\nat = \"9m\"\ndown_for = \"40ms\""
+		}
+		c := history.Config{Start: now.Add(-10 * time.Minute), End: now, Interval: 10 * time.Second, Hosts: []history.Host{h}}
+		var lines bytes.Buffer
+		require.NoError(t, c.Write(t.Context(), &lines))
+		require.NoError(t, src.Server.Write(t.Context(), src.Database, &lines))
+	}
+	down := map[string]float64{}
+	for _, q := range tableNamed(t, src, "state_age_ns", now) {
+		series, err := src.Query(t.Context(), q)
+		require.NoError(t, err)
+		for _, s := range series {
+			age, _ := s.Numbers("state_age_ns")
+			require.Len(t, age, 1, s.Tags)
+			down[s.Tags["host"]] = age[0] / 60e9
+		}
+	}
+	require.Len(t, down, 2)
+	require.InDelta(t, 2, down["h3"], 0.2)
+	require.InDelta(t, 1, down["h12"], 0.2)
+}
+
+// tableNamed returns the queries of the fleet's tables that ask for a field.
+func tableNamed(t *testing.T, src Source, field string, now time.Time) []string {
+	t.Helper()
+	boards, err := Dashboards(root)
+	require.NoError(t, err)
+	choice := Choice{"database": {src.Database}, "policy": {"autogen"}}
+	requests, err := Requests(boards["rdma-events-fleet"], choice, Range{now.Add(-time.Hour), now})
+	require.NoError(t, err)
+	var queries []string
+	for _, r := range requests {
+		if r.Panel.Type == "table" && bytes.Contains([]byte(r.Query), []byte(field)) {
+			queries = append(queries, r.Query)
+		}
+	}
+	require.Len(t, queries, 1)
+	return queries
+}
