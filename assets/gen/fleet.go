@@ -56,7 +56,7 @@ func (b *board) fleetCounts() {
 			"the table below names them, the longest first.",
 			"ports of hosts that are silent, and of devices that are missing or not open.",
 		},
-		queries: []query{{text: portsDown(`GROUP BY "host", "device", "port"`)}},
+		queries: []query{{text: now("ports_down")}},
 	}, "0", red)
 	b.stat(panel{
 		title: "Devices missing", width: width, height: height, now: true,
@@ -66,8 +66,7 @@ func (b *board) fleetCounts() {
 			"look at `rdma link` and the kernel log of the host.",
 			"devices that were missing before the plugin started, unless they are in `expect`.",
 		},
-		queries: []query{{text: `SELECT count("present") - sum("present") AS "missing" FROM (SELECT last("present") AS "present"
-			FROM {rdma_device} WHERE {filter} AND "reason" != 'renamed' GROUP BY "host", "device") WHERE $timeFilter`}},
+		queries: []query{{text: now("devices_missing")}},
 	}, "0", red)
 	b.stat(panel{
 		title: "Devices not watched", width: width, height: height, now: true,
@@ -77,8 +76,7 @@ func (b *board) fleetCounts() {
 			"the column reason of the table below says what is in the way; the README has a line for each.",
 			"why: the plugin's log does.",
 		},
-		queries: []query{{text: `SELECT sum("present") - sum("open") AS "blind" FROM (SELECT last("present") AS "present",
-			last("open") AS "open" FROM {rdma_device} WHERE {filter} GROUP BY "host", "device") WHERE $timeFilter`}},
+		queries: []query{{text: now("devices_unwatched")}},
 	}, "0", red)
 	b.stat(panel{
 		title: "Worst wake-up p99", width: width, height: height, now: true, unit: b.names.unit("rdma_cq_probe.wake_ns_p99"),
@@ -90,6 +88,12 @@ func (b *board) fleetCounts() {
 		},
 		queries: []query{{text: `SELECT max("wake_ns_p99") AS "p99" FROM {rdma_host} WHERE {filter}`}},
 	}, "-", thresholds("green", level{1e6, "yellow"}, level{1e7, "red"}))
+}
+
+// now adds up what each host said last.
+func now(field string) string {
+	return `SELECT sum("n") AS "sum" FROM (SELECT last("` + field + `") AS "n" FROM {rdma_host} WHERE {filter} GROUP BY "host")
+		WHERE $timeFilter`
 }
 
 // portsDown counts ports by their last state; GROUP BY is that of the ports.
@@ -267,11 +271,12 @@ func (b *board) fleetHistory() {
 	}, bars, nil)
 }
 
-// hostsWith counts in each interval the hosts where a count was above 0.
+// hostsWith counts in each interval the hosts where a count was above 0:
+// ceil(n/(n+1)) is 1 for every such n.
 func hostsWith(field string) string {
-	return `SELECT count("n") AS "hosts" FROM (SELECT max("` + field + `") AS "n" FROM {rdma_host}
+	return `SELECT sum("bad") AS "hosts" FROM (SELECT ceil(max("` + field + `") / (max("` + field + `") + 1)) AS "bad" FROM {rdma_host}
 		WHERE {filter} GROUP BY time($__interval), "host" fill(none))
-		WHERE "n" > 0 AND $timeFilter GROUP BY time($__interval) fill(0)`
+		WHERE $timeFilter GROUP BY time($__interval) fill(none)`
 }
 
 func (b *board) fleetProbes() {

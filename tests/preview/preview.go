@@ -2,6 +2,7 @@ package preview
 
 import (
 	"context"
+	_ "embed" // for the scenario
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,9 +24,15 @@ var ErrBlank = errors.New("the page shows nothing")
 const (
 	database = "telegraf"
 	interval = 10 * time.Second
+	before   = 5 * time.Minute // that a history begins before what is shown
 	caption  = "Drawn outside Grafana by its components (@grafana/ui), from simulated data. " +
 		"Tables and state timelines, which these components cannot draw, are left out."
 )
+
+// eventful is an hour in which a device has one trouble after the other.
+//
+//go:embed eventful.toml
+var eventful string
 
 // Config says where things are.
 type Config struct {
@@ -46,14 +53,14 @@ func subjects() []subject {
 	return []subject{
 		{
 			file: "fleet", uid: "rdma-events-fleet", span: hour,
-			hosts:  history.Fleet{Hosts: 60, Devices: 4, Span: hour, Seed: 5}.All(),
+			hosts:  history.Fleet{Hosts: 100, Devices: 4, Span: hour + before, Seed: 1122}.All(),
 			choice: grafana.Choice{"database": {database}, "policy": {"autogen"}},
 		},
 		{
-			file: "device", uid: "rdma-events-device", span: hour / 4,
-			hosts: []history.Host{{Name: "lively", Scenario: "lively", Seed: 1}},
+			file: "device", uid: "rdma-events-device", span: hour,
+			hosts: []history.Host{{Name: "node0001", Timeline: eventful, Seed: 1}},
 			choice: grafana.Choice{
-				"database": {database}, "policy": {"autogen"}, "host": {"lively"}, "device": {"sim0"},
+				"database": {database}, "policy": {"autogen"}, "host": {"node0001"}, "device": {"sim0"},
 			},
 		},
 	}
@@ -109,7 +116,7 @@ func (c *Config) withDatabase(ctx context.Context, s subject, do func(*influx.Se
 		return err
 	}
 	w := db.NewWriter(ctx, database)
-	h := history.Config{Start: end().Add(-s.span - 5*time.Minute), End: end(), Interval: interval, Hosts: s.hosts}
+	h := history.Config{Start: end().Add(-s.span - before), End: end(), Interval: interval, Hosts: s.hosts}
 	if err := h.Write(ctx, w); err != nil {
 		return err
 	}

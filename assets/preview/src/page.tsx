@@ -11,7 +11,6 @@ import {
   type Field,
   type GrafanaTheme2,
   ThemeContext,
-  toDataFrame,
 } from '@grafana/data';
 import { BigValue, GlobalStyles, PanelChrome, TimeSeries } from '@grafana/ui';
 import { createRoot } from 'react-dom/client';
@@ -43,8 +42,11 @@ function frame(s: Series, index: number, d: Drawn): DataFrame {
     config: { ...d.panel.fieldConfig.defaults, displayNameFromDS: s.name },
     state: { seriesIndex: index },
   };
-  value.display = getDisplayProcessor({ field: value, theme, timeZone: 'utc' });
-  return { ...toDataFrame({ name: s.name, fields: [{ name: 'Time', type: FieldType.time, values: s.times }, value] }) };
+  const time: Field = { name: 'Time', type: FieldType.time, values: s.times, config: {} };
+  for (const field of [time, value]) {
+    field.display = getDisplayProcessor({ field, theme, timeZone: 'utc' });
+  }
+  return { name: s.name, length: s.times.length, fields: [time, value] };
 }
 
 function frames(d: Drawn): DataFrame[] {
