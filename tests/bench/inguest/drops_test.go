@@ -31,7 +31,7 @@ const (
 func TestDrops(t *testing.T) {
 	guest.RequireGuest(t)
 	guest.AddRxe(t, device, netdev)
-	r := startProduct(t, time.Second)
+	r := startProduct(t, time.Second, time.Minute)
 	awaitRounds(r, 1)
 	c := start(t, program(t, "ASYNCDRAIN_BIN"), device)
 	c.await("ready")
