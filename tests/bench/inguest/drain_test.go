@@ -110,7 +110,6 @@ type asyncWatch struct {
 
 func startWatch(t *testing.T) *asyncWatch {
 	t.Helper()
-	// Its first line says that the device is open; that alone is not buffered.
 	cmd := exec.Command("stdbuf", "-o64K", "ibv_asyncwatch", "-d", device)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -120,7 +119,9 @@ func startWatch(t *testing.T) *asyncWatch {
 		t.Fatalf("start ibv_asyncwatch: %v", err)
 	}
 	w := &asyncWatch{t: t, cmd: cmd, out: bufio.NewReaderSize(stdout, 1<<16)}
-	guest.Eventually(t, "ibv_asyncwatch has the device open", 20*time.Second, func() bool { return hasOpen(cmd.Process.Pid, "uverbs") })
+	guest.Eventually(t, "ibv_asyncwatch has its queue of events", 20*time.Second, func() bool {
+		return hasOpen(cmd.Process.Pid, "[infinibandevent]")
+	})
 	w.signal(syscall.SIGSTOP)
 	return w
 }
@@ -134,6 +135,7 @@ func (w *asyncWatch) signal(s syscall.Signal) {
 
 func (w *asyncWatch) drain() (rate float64) {
 	w.t.Helper()
+	defer time.AfterFunc(time.Minute, func() { _ = w.cmd.Process.Kill() }).Stop()
 	began := time.Now()
 	w.signal(syscall.SIGCONT)
 	for range printable {
