@@ -115,16 +115,15 @@ func (p *probe) chart(ascii bool) string {
 	return fmt.Sprintf("[%s] %s..%s", bars.String(), p.Buckets[0].Le, p.Buckets[len(p.Buckets)-1].Le)
 }
 
-// duration is a time in ns with three or four digits, or to the second.
+// duration is a time in ns with three digits, or to the second.
 func duration(ns int64) string {
 	d := time.Duration(ns)
-	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond} {
-		if d >= time.Minute {
-			return d.Round(time.Second).String()
-		}
-		if d >= unit {
-			return d.Round(unit / 100).String()
-		}
+	if d >= time.Minute {
+		return d.Round(time.Second).String()
 	}
-	return d.String()
+	digit := time.Duration(1)
+	for d >= 1000*digit {
+		digit *= 10
+	}
+	return d.Round(digit).String()
 }

@@ -88,7 +88,7 @@ func TestAnEventStandsWithTheChangeThatItMade(t *testing.T) {
 17:00:00.100000  mlx5_0:1    port_err             active > down after 99ms
 17:00:00.110000  mlx5_0:1    pkey_change          down  (3 times)
 17:00:00.120000  mlx5_0      device_fatal
-17:00:00.140000  mlx5_0:1    (query)              down > active after 40.12ms
+17:00:00.140000  mlx5_0:1    (query)              down > active after 40.1ms
 `, got)
 }
 
@@ -171,7 +171,7 @@ func TestProbesAreALineEverySecondWhereThereIsNoTerminal(t *testing.T) {
 	got := shows(t, Config{Probes: true, ASCII: true}, gather, wait)
 	lines := strings.Split(strings.TrimSpace(got), "\n")
 	require.Len(t, lines, 2)
-	require.Regexp(t, `mlx5_0:1    rc_write v0 wake 45.12µs p50 44µs    p99 1.23ms  \[@ -\] 50us..200us$`, lines[0])
+	require.Regexp(t, `mlx5_0:1    rc_write v0 wake 45.1µs  p50 44µs    p99 1.23ms  \[@ -\] 50us..200us$`, lines[0])
 
 	seconds = 0
 	got = shows(t, Config{Probes: true, JSON: true}, gather, wait)
@@ -211,9 +211,9 @@ func TestOnATerminalProbesStayBelowTheLines(t *testing.T) {
 		<-time.After(100 * time.Millisecond)
 	})
 	require.Equal(t, strings.Join([]string{
-		"mlx5_0:1    rc_write v0 wake 45.12µs p50\x1b[0m",
+		"mlx5_0:1    rc_write v0 wake 45.1µs  p50\x1b[0m",
 		"\x1b[1A\x1b[J\x1b[2m17:00:00.100000\x1b[0m  mlx5_0:1    \x1b[31mport_err\x1b[0m",
-		"mlx5_0:1    rc_write v0 wake 45.12µs p50\x1b[0m",
+		"mlx5_0:1    rc_write v0 wake 45.1µs  p50\x1b[0m",
 		"",
 	}, "\n"), got)
 }
@@ -244,7 +244,7 @@ func TestAnErrorOfWritingEndsIt(t *testing.T) {
 
 func TestDurationsHaveThreeDigits(t *testing.T) {
 	for ns, want := range map[int64]string{
-		0: "0s", 999: "999ns", 45_123: "45.12µs", 40_123_456: "40.12ms", 2_550_000_000: "2.55s", 3_725_400_000_000: "1h2m5s",
+		0: "0s", 999: "999ns", 45_123: "45.1µs", 40_123_456: "40.1ms", 999_960: "1ms", 2_550_000_000: "2.55s", 3_725_400_000_000: "1h2m5s",
 	} {
 		require.Equal(t, want, duration(ns), ns)
 	}
