@@ -18,13 +18,16 @@ const (
 	netdev = "d0"
 )
 
-// bestMethod is what "auto" takes on a port that is up.
-func bestMethod() string {
+// methods are those that the probe can do on a port that is up, the one that
+// "auto" takes first.
+func methods() []string {
 	if guest.Driver() == "siw" {
-		return "flush"
+		return []string{"flush"}
 	}
-	return "rc_write"
+	return []string{"rc_write", "ud_send", "flush"}
 }
+
+func bestMethod() string { return methods()[0] }
 
 // users are whom the plugin must serve alike: root, and a user without any
 // capability who may lock 64 KiB of memory.

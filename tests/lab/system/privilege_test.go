@@ -17,7 +17,7 @@ import (
 // thread, could open rxe and query it, but each post would fail with EACCES.
 func TestAProbeNeedsNoCapability(t *testing.T) {
 	forEachUser(t, func(t *testing.T, start func(string) *rig.Telegraf) {
-		for _, method := range []string{"rc_write", "ud_send", "flush"} {
+		for _, method := range methods() {
 			r := start(strings.ReplaceAll(fastProbe, "[inputs.rdma_events.probe]", "[inputs.rdma_events.probe]\n    method = \""+method+"\""))
 			awaitProbe(r, method, 5)
 			for _, pid := range r.Workers() {
