@@ -17,8 +17,8 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 COMMIT := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 TELEGRAF_TAGS := custom,inputs.execd,inputs.internal,outputs.file,outputs.discard,outputs.influxdb,parsers.influx,serializers.influx
-# For the check of assets/telegraf alone; Kafka would make the other one a third larger.
-KAFKA_TAGS := custom,inputs.execd,inputs.kafka_consumer,outputs.kafka,outputs.influxdb,parsers.influx,serializers.influx
+# For the tests of assets/telegraf alone; Kafka and Starlark would make the other one a third larger.
+KAFKA_TAGS := custom,inputs.execd,inputs.kafka_consumer,outputs.kafka,outputs.influxdb,outputs.file,processors.starlark,parsers.influx,serializers.influx
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=false,$(GOFLAGS))
 
 .PHONY: help

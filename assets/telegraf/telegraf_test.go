@@ -1,6 +1,7 @@
 package telegraf_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,19 +13,24 @@ import (
 	"rdma_events/tests/rig"
 )
 
+func program(t *testing.T) string {
+	t.Helper()
+	return rig.Program(t, "TELEGRAF_KAFKA_BIN", "tools/telegraf-kafka")
+}
+
 // check has Telegraf load a configuration and initialize its plugins.
 func check(t *testing.T, text string) (string, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "telegraf.conf")
 	require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-	out, err := exec.Command(rig.Program(t, "TELEGRAF_KAFKA_BIN", "tools/telegraf-kafka"), "config", "check", "--config", file).CombinedOutput()
+	out, err := exec.Command(program(t), "config", "check", "--config", file).CombinedOutput()
 	return string(out), err
 }
 
 func TestTelegrafTakesTheConfigurations(t *testing.T) {
 	files, err := filepath.Glob("*.conf")
 	require.NoError(t, err)
-	require.Len(t, files, 2)
+	require.Len(t, files, 3)
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
@@ -37,6 +43,7 @@ func TestTelegrafRefusesWhatIsWrongInThem(t *testing.T) {
 	for file, change := range map[string][2]string{
 		"kafka-host.conf":     {"routing_tag =", "routing_tags ="},
 		"kafka-database.conf": {`offset = "oldest"`, `offset = "eldest"`},
+		"whole-seconds.conf":  {"def apply(metric)", "def apply(point)"},
 	} {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
@@ -44,4 +51,39 @@ func TestTelegrafRefusesWhatIsWrongInThem(t *testing.T) {
 		out, err := check(t, strings.Replace(string(text), change[0], change[1], 1))
 		require.Error(t, err, "%s: %s", file, out)
 	}
+}
+
+func TestOnlyWhatComesEveryIntervalGetsWholeSeconds(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	lines := write("lines", "rdma_host flaps=1i 1700000000123456789\n"+
+		"rdma_async_event,event=port_err count=1i 1700000000123456789\nrdma_port,device=d,port=1 up=1i 1700000000123456789\n")
+	conf, err := os.ReadFile("whole-seconds.conf")
+	require.NoError(t, err)
+	out := filepath.Join(dir, "out")
+	file := write("telegraf.conf", string(conf)+fmt.Sprintf(`
+[agent]
+  omit_hostname = true
+  skip_processors_after_aggregators = true
+[[inputs.execd]]
+  command = ["cat", %q]
+  signal = "none"
+  restart_delay = "1h"
+  data_format = "influx"
+[[outputs.file]]
+  files = [%q]
+`, lines, out))
+	log, err := exec.Command(program(t), "--config", file, "--once").CombinedOutput()
+	require.NoError(t, err, string(log))
+	text, err := os.ReadFile(out)
+	require.NoError(t, err, string(log))
+	points, err := rig.Parse(text)
+	require.NoError(t, err)
+	require.EqualValues(t, 1700000000000000000, rig.Last(points, "rdma_host").Time)
+	require.EqualValues(t, 1700000000123456789, rig.Last(points, "rdma_async_event").Time)
+	require.EqualValues(t, 1700000000123456789, rig.Last(points, "rdma_port").Time)
 }
