@@ -34,8 +34,8 @@ func measureScale(t *testing.T) *Report {
 	t.Helper()
 	var r Report
 	var gather []float64
-	fewer, few := 1, sample{}
-	few, _ = measureFleet(t, fewer)
+	fewer := 1
+	few, _ := measureFleet(t, fewer)
 	r.Figures = append(r.Figures, Figure{
 		Section: scaleSection, What: "CPU of host and worker, one device, one probe a second", Unit: "% of a core",
 		Ours: few.cpu, Bound: 0.1, Note: "the C loop itself takes less than the scheduler's count can tell on real cores",

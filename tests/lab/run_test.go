@@ -64,7 +64,7 @@ func TestAStalledBootIsTriedAgainAndAJobThatRanIsNot(t *testing.T) {
 				boots++
 				return Result{}, c.boots[boots-1]
 			})
-			if boots != len(c.boots) || res.Stalled != c.stalled || err != c.boots[boots-1] {
+			if boots != len(c.boots) || res.Stalled != c.stalled || !errors.Is(err, c.boots[boots-1]) {
 				t.Errorf("want %d boots, %d stalled and the last one's error, got %d, %d and %v",
 					len(c.boots), c.stalled, boots, res.Stalled, err)
 			}

@@ -9,9 +9,8 @@ import (
 	"strings"
 
 	"rdma_events/internal/grafana"
-	"rdma_events/tests/influx"
-
 	emulated "rdma_events/tests/grafana"
+	"rdma_events/tests/influx"
 )
 
 // picture is what a page draws; assets/preview/src/picture.ts has the same.
@@ -120,7 +119,7 @@ func lay(all []drawn) []drawn {
 	for i := range all {
 		at := &all[i].Panel.GridPos
 		if x+at.W > columns || height > 0 && at.H != height {
-			x, y, height = 0, y+height, 0
+			x, y = 0, y+height
 		}
 		at.X, at.Y = x, y
 		x, height = x+at.W, at.H

@@ -37,7 +37,7 @@ func TestDrops(t *testing.T) {
 	c.await("ready")
 	every1s, every10s := pollState(t, time.Second), pollState(t, 10*time.Second)
 
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same drops each time
+	random := rand.New(rand.NewPCG(1, 2)) // the same drops each time
 	found := bench.Figure{
 		Section: "Link drops of 5 to 500 ms, random", What: "drops found", Unit: "of 29", OtherIs: "C loop",
 		Bound: 1, AtLeast: true,

@@ -145,7 +145,7 @@ func (p *process) stop(kill bool) {
 	if kill {
 		_ = p.cmd.Process.Kill()
 	}
-	for range p.lines { //nolint:revive // what nobody waits for any more
+	for range p.lines { // what nobody waits for any more
 	}
 	p.ended.Wait()
 	if err := p.cmd.Wait(); err != nil && !kill {
