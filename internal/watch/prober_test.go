@@ -233,7 +233,7 @@ func TestRoundsAtAShortIntervalKeepTheirPaceAndComeTogether(t *testing.T) {
 		})
 		items := rounds(r.after(10 * time.Second))
 		require.InDelta(t, 2500, len(items), 60)
-		require.LessOrEqual(t, batches, 22)
+		require.LessOrEqual(t, batches, 44)
 		for i := 1; i < len(items); i++ {
 			require.EqualValues(t, 4*time.Millisecond, items[i].Start-items[i-1].Start)
 		}

@@ -17,9 +17,10 @@ import (
 const (
 	// heartbeat is how long after the last batch an empty one is sent.
 	heartbeat = time.Second
-	// roundsWait is how long a good round waits for others to be sent with. To
-	// send ten times a second cost more than the probing, and disturbed it.
-	roundsWait = 500 * time.Millisecond
+	// roundsWait is how long a good round waits in the prober, and again in the
+	// outbox, for others to be sent with. To send ten times a second cost more
+	// than the probing, and disturbed it.
+	roundsWait = 250 * time.Millisecond
 	// closeTimeout is how long the library may take to let go of a device. An
 	// administrator's command may be waiting for it.
 	closeTimeout = time.Second
