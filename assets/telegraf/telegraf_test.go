@@ -1,15 +1,18 @@
 package telegraf_test
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/tests/child"
 	"rdma_events/tests/rig"
 )
 
@@ -67,22 +70,29 @@ func TestOnlyWhatComesEveryIntervalGetsWholeSeconds(t *testing.T) {
 	out := filepath.Join(dir, "out")
 	file := write("telegraf.conf", string(conf)+fmt.Sprintf(`
 [agent]
+  flush_interval = "100ms"
   omit_hostname = true
   skip_processors_after_aggregators = true
 [[inputs.execd]]
-  command = ["cat", %q]
+  command = ["cat", %q, "-"]
   signal = "none"
   restart_delay = "1h"
   data_format = "influx"
 [[outputs.file]]
   files = [%q]
 `, lines, out))
-	log, err := exec.Command(program(t), "--config", file, "--once").CombinedOutput()
-	require.NoError(t, err, string(log))
-	text, err := os.ReadFile(out)
-	require.NoError(t, err, string(log))
-	points, err := rig.Parse(text)
+	telegraf, err := child.Start(exec.Command(program(t), "--config", file))
 	require.NoError(t, err)
+	defer func() { require.NoError(t, telegraf.Stop(30*time.Second)) }()
+	var points []rig.Point
+	require.Eventually(t, func() bool {
+		text, err := os.ReadFile(out)
+		if err != nil {
+			return false // not there yet
+		}
+		points, err = rig.Parse(text[:bytes.LastIndexByte(text, '\n')+1])
+		return err == nil && len(points) == 3
+	}, time.Minute, 50*time.Millisecond)
 	require.EqualValues(t, 1700000000000000000, rig.Last(points, "rdma_host").Time)
 	require.EqualValues(t, 1700000000123456789, rig.Last(points, "rdma_async_event").Time)
 	require.EqualValues(t, 1700000000123456789, rig.Last(points, "rdma_port").Time)

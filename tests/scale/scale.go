@@ -18,9 +18,6 @@ import (
 // than Limit.
 var ErrSlow = errors.New("a query of the Fleet dashboard is too slow")
 
-// cold makes the server compact at once what others have for four hours or more.
-const cold = 10 * time.Second
-
 // Limit is how long a query may take.
 const Limit = 2 * time.Second
 
@@ -32,6 +29,9 @@ type Config struct {
 	Out     io.Writer
 	Now     func() time.Time
 	Measure bool // even when it is not full
+	// Cold is after how long the server compacts for good what others compact
+	// after four hours; settling takes twice as long.
+	Cold time.Duration
 }
 
 // Run fills the database in Plan.Dir, and once it is full measures. It returns
@@ -45,7 +45,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	if err != nil {
 		return err
 	}
-	db, err := influx.Open(ctx, influx.Config{Program: filepath.Join(c.Root, "build/tools/influxd"), Dir: dir, Cold: cold})
+	db, err := influx.Open(ctx, influx.Config{Program: filepath.Join(c.Root, "build/tools/influxd"), Dir: dir, Cold: c.Cold})
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func Run(ctx context.Context, c Config) (err error) {
 		say("not full yet: run it again\n")
 		return nil
 	}
-	if err := settle(ctx, dir); err != nil {
+	if err := settle(ctx, dir, 2*c.Cold); err != nil {
 		return err
 	}
 	return c.measure(ctx, db, p, say)
@@ -74,11 +74,11 @@ func Run(ctx context.Context, c Config) (err error) {
 
 // settle waits until the server has compacted what was written: the files stay
 // as they are for a while.
-func settle(ctx context.Context, dir string) error {
+func settle(ctx context.Context, dir string, still time.Duration) error {
 	poll := time.NewTicker(time.Second)
 	defer poll.Stop()
 	last, same := int64(0), 0
-	for same < int(2*cold/time.Second) {
+	for same < int(still/time.Second) {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()

@@ -16,7 +16,7 @@ import (
 )
 
 func main() {
-	c := scale.Config{Root: ".", Out: os.Stdout, Now: time.Now}
+	c := scale.Config{Root: ".", Out: os.Stdout, Now: time.Now, Cold: 10 * time.Second}
 	flag.StringVar(&c.Plan.Dir, "dir", "build/scale", "directory of the database")
 	flag.IntVar(&c.Plan.Hosts, "hosts", 1000, "hosts")
 	flag.IntVar(&c.Plan.Devices, "devices", 8, "devices of a host")

@@ -1,0 +1,34 @@
+package scale_test
+
+import (
+	"bytes"
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/tests/rig"
+	"rdma_events/tests/scale"
+)
+
+func TestASmallFleetIsFilledInTwoRunsAndMeasured(t *testing.T) {
+	var out bytes.Buffer
+	built := filepath.Dir(filepath.Dir(rig.Program(t, "INFLUXD_BIN", "tools/influxd")))
+	c := scale.Config{
+		Plan: scale.Plan{Dir: t.TempDir(), Hosts: 2, Devices: 2, Interval: time.Minute, Seed: 1},
+		Root: filepath.Dir(built), Out: &out, Now: time.Now, For: time.Nanosecond,
+	}
+	require.NoError(t, scale.Run(t.Context(), c))
+	require.Contains(t, out.String(), "not full yet")
+	c.For = 0
+	require.NoError(t, scale.Run(context.Background(), c))
+	require.Contains(t, out.String(), "raw hour: 2 of 2 hosts")
+	require.Contains(t, out.String(), "2 hosts with 2 devices")
+	require.Regexp(t, `\| Hosts by last report \| A \| 2 \|`, out.String())
+	require.Contains(t, out.String(), "continuous queries")
+
+	c.Plan.Hosts = 3
+	require.ErrorContains(t, scale.Run(t.Context(), c), "give the same, or remove it")
+}
