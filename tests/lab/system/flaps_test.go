@@ -56,6 +56,9 @@ func TestADropEvery20ms(t *testing.T) {
 		requireEvents(t, points, 500)
 		requireState(t, points, last.Int("flaps"))
 		requireEqual(t, "drops as flaps or not told apart", 500, dropsTold(last))
+		if _, counted := last.Fields["link_downed"]; counted {
+			requireEqual(t, "link_downed", 500, last.Int("link_downed"))
+		}
 		t.Logf("flaps %d, missed_transitions %d, phantom_events %d, link_downed %d", last.Int("flaps"),
 			last.Int("missed_transitions"), last.Int("phantom_events"), last.Int("link_downed"))
 	})
