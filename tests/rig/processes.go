@@ -54,16 +54,26 @@ func Running(pid int) bool {
 	return !bytes.Contains(text[bytes.LastIndexByte(text, ')'):], []byte(") Z"))
 }
 
-// RSS returns a process's resident memory in bytes.
-func RSS(t testing.TB, pid int) int64 {
+// Memory returns a figure of a process's memory in bytes, by its name in
+// proc_pid_status(5): VmRSS is all that is resident, VmHWM the most that ever
+// was, RssAnon what is no file's.
+func Memory(t testing.TB, pid int, figure string) int64 {
 	t.Helper()
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
 		t.Fatal(err)
 	}
-	pages, err := strconv.ParseInt(strings.Fields(string(text))[1], 10, 64)
-	if err != nil {
-		t.Fatal(err)
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(line, ":")
+		if name != figure {
+			continue
+		}
+		kib, err := strconv.ParseInt(strings.Fields(value)[0], 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return kib << 10
 	}
-	return pages * int64(os.Getpagesize())
+	t.Fatalf("process %d has no %s", pid, figure)
+	return 0
 }

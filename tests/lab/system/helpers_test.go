@@ -61,11 +61,16 @@ func unprivileged(t *testing.T, test func(t *testing.T, start func(plugin string
 func asUser(t *testing.T, prefix []string, test func(t *testing.T, start func(plugin string) *rig.Telegraf)) {
 	guest.RequireGuest(t)
 	guest.AddDevice(t, device, guest.Driver(), netdev)
-	test(t, func(plugin string) *rig.Telegraf {
-		r := rig.Start(t, rig.Config{Plugin: plugin, Prefix: prefix, Interval: "250ms"})
-		awaitOpen(r, device)
-		return r
-	})
+	test(t, func(plugin string) *rig.Telegraf { return startAs(t, prefix, plugin, "250ms") })
+}
+
+// startAs starts Telegraf as a user and returns once the device is open and its
+// counters are there.
+func startAs(t *testing.T, prefix []string, plugin, interval string) *rig.Telegraf {
+	t.Helper()
+	r := rig.Start(t, rig.Config{Plugin: plugin, Prefix: prefix, Interval: interval})
+	awaitOpen(r, device)
+	return r
 }
 
 // quiet is a configuration without probes.

@@ -67,8 +67,7 @@ func TestWatchShowsDropsAndNeverHoldsUpARemoval(t *testing.T) {
 }
 
 // requireDrops holds what was shown against itself and against when the link was
-// changed. How exact the latter is, which depends on the machine's load, is for
-// the test of flaps.
+// changed. The tails of the latter are for the test of flaps.
 func requireDrops(t *testing.T, w *rig.Watch, stamps []guest.LinkChange) {
 	t.Helper()
 	up := func(r rig.Record) bool {
@@ -95,7 +94,7 @@ func requireDrops(t *testing.T, w *rig.Watch, stamps []guest.LinkChange) {
 	}
 	median := time.Duration(quantile(off, 0.5))
 	t.Logf("%d drops; how long they lasted is off by: median %v, worst %v", drops, median, time.Duration(quantile(off, 1)))
-	if median > dropped/4 {
-		t.Errorf("want half of the durations within %v, got a median of %v", dropped/4, median)
+	if promised := 2*time.Millisecond + dropped/20; median > promised {
+		t.Errorf("want half of the durations within %v, got a median of %v", promised, median)
 	}
 }
