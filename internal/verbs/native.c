@@ -255,16 +255,27 @@ static int32_t port_of(struct device *d, const struct ibv_async_event *e)
 	return type < 64 && d->port_types >> type & 1 ? e->element.port_num : 0;
 }
 
-static void note(struct run *r, int64_t got, int64_t hold, int64_t ack)
+static void note(struct run *r, int64_t hold, int64_t ack)
 {
-	r->count++;
-	r->last = got;
 	r->hold_sum += hold;
 	r->ack_sum += ack;
 	if (hold > r->hold_max)
 		r->hold_max = hold;
 	if (ack > r->ack_max)
 		r->ack_max = ack;
+}
+
+// begin_run and end_run take a run's count from the ledger, which counts each
+// event anyway.
+static void begin_run(struct run *r, const struct ibv_async_event *e, int32_t port, int64_t got, uint64_t before)
+{
+	*r = (struct run){ .type = e->event_type, .port = port, .first = got, .count = -before };
+}
+
+static void end_run(struct run *r, int64_t got, uint64_t after)
+{
+	r->count += after;
+	r->last = got;
 }
 
 int native_read(struct device *d, struct run *runs, int cap, int64_t wait_ns)
@@ -275,7 +286,7 @@ int native_read(struct device *d, struct run *runs, int cap, int64_t wait_ns)
 	struct ledger_event *counts = NULL;
 	struct run *r = NULL;
 	struct ibv_async_event e;
-	int64_t t, got, before;
+	int64_t t, got = 0, before;
 	int ended, err = 0, n = 0, i;
 
 	ended = await(d, d->ctx->async_fd, wait_ns < 0 ? -1 : now() + wait_ns);
@@ -285,33 +296,39 @@ int native_read(struct device *d, struct run *runs, int cap, int64_t wait_ns)
 	if (ended && ended != ECANCELED)
 		return -ended;
 	t = now();
+	errno = 0;
 	for (i = 0; i < SHARE; i++) {
 		int32_t port;
 
-		enter(lane, C_GET_ASYNC_EVENT, t);
+		go_on_at(lane, C_GET_ASYNC_EVENT, t);
 		err = lib.get_async_event(d->ctx, &e);
 		if (err) {
 			err = failed(C_GET_ASYNC_EVENT, err).err;
 			break;
 		}
-		got = now();
+		t = now();
 		port = port_of(d, &e);
 		if (!r || r->type != (int32_t)e.event_type || r->port != port) {
+			if (r)
+				end_run(r, got, counts->read);
 			r = &runs[n++];
-			*r = (struct run){ .type = e.event_type, .port = port, .first = got };
-			counts = slot(d->led, r->type, port);
+			counts = slot(d->led, e.event_type, port);
+			begin_run(r, &e, port, t, counts->read);
 		}
+		got = t;
 		add(&counts->read, 1);
 		go_on(lane, C_ACK_ASYNC_EVENT);
 		before = now();
 		lib.ack_async_event(&e);
 		t = now();
 		add(&counts->acked, 1);
-		note(r, got, t - got, t - before);
+		note(r, t - got, t - before);
 		if (n == cap)
 			break;
 	}
 	leave(lane);
+	if (r)
+		end_run(r, got, counts->read);
 	if (n)
 		return n;
 	return ended ? -ended : err == EAGAIN || err == EINTR ? 0 : -err;

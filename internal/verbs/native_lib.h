@@ -62,19 +62,25 @@ static inline void add(uint64_t *word, uint64_t n)
 	__atomic_store_n(word, *word + n, __ATOMIC_RELEASE);
 }
 
+// go_on enters a call right after another one, where nothing between them has
+// touched errno or the call says nothing there.
+static inline void go_on(struct ledger_lane *lane, enum call call)
+{
+	__atomic_store_n(&lane->call, call, __ATOMIC_RELEASE);
+}
+
+static inline void go_on_at(struct ledger_lane *lane, enum call call, int64_t t)
+{
+	__atomic_store_n(&lane->beat, t, __ATOMIC_RELAXED);
+	go_on(lane, call);
+}
+
 // errno is cleared, since calls that succeed leave anything in it and some fail
 // without setting it.
 static inline void enter(struct ledger_lane *lane, enum call call, int64_t t)
 {
 	errno = 0;
-	__atomic_store_n(&lane->beat, t, __ATOMIC_RELAXED);
-	__atomic_store_n(&lane->call, call, __ATOMIC_RELEASE);
-}
-
-// go_on is enter right after another call, for one that says nothing in errno.
-static inline void go_on(struct ledger_lane *lane, enum call call)
-{
-	__atomic_store_n(&lane->call, call, __ATOMIC_RELEASE);
+	go_on_at(lane, call, t);
 }
 
 static inline void leave(struct ledger_lane *lane)

@@ -26,7 +26,7 @@ func TestRunReportsHowTheProgramEnded(t *testing.T) {
 		{"killed by a signal", "kill -KILL $$", 0, 137, nil},
 		{"kernel panic", "echo c >/proc/sysrq-trigger; sleep 60", 0, 0, ErrPanic},
 		{"power lost", "echo o >/proc/sysrq-trigger; sleep 60", 0, 0, ErrLost},
-		{"timeout", "sleep 600", 15 * time.Second, 0, ErrTimeout},
+		{"timeout", "sleep 600", 3 * time.Second, 0, ErrTimeout},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var stdout bytes.Buffer

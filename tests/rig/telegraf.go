@@ -2,6 +2,7 @@ package rig
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -18,6 +19,7 @@ import (
 type Config struct {
 	Plugin   string   // the plugin's configuration, TOML
 	Interval string   // Telegraf's; "1s" when empty
+	Flush    string   // Telegraf's flush_interval; "200ms" when empty
 	Env      []string // added to the environment
 	// Prefix comes before Telegraf's command line, as in setpriv and prlimit,
 	// which run it with fewer rights.
@@ -126,13 +128,8 @@ func sharedDir(t testing.TB) string {
 }
 
 func (r *Telegraf) telegrafConf(c Config) string {
-	interval, delay := "1s", "10s"
-	if c.Interval != "" {
-		interval = c.Interval
-	}
-	if c.RestartDelay != "" {
-		delay = c.RestartDelay
-	}
+	interval, flush := cmp.Or(c.Interval, "1s"), cmp.Or(c.Flush, "200ms")
+	delay := cmp.Or(c.RestartDelay, "10s")
 	command := []string{Program(r.t, "RDMA_EVENTS_BIN", "rdma-events"), "-config", r.path("rdma_events.conf"), "-poll_interval_disabled"}
 	if c.KeepStderr {
 		command = append([]string{"/bin/sh", "-c", `exec "$0" "$@" 2>>` + r.path("stderr")}, command...)
@@ -148,7 +145,7 @@ func (r *Telegraf) telegrafConf(c Config) string {
 	}
 	return fmt.Sprintf(`[agent]
   interval = %q
-  flush_interval = "200ms"
+  flush_interval = %q
   flush_jitter = "0s"
   metric_buffer_limit = 1000000
   omit_hostname = true
@@ -156,7 +153,7 @@ func (r *Telegraf) telegrafConf(c Config) string {
 %s[[outputs.file]]
   files = [%q]
   data_format = "influx"
-%s`, interval, execd, r.path("out"), c.More)
+%s`, interval, flush, execd, r.path("out"), c.More)
 }
 
 // quoted returns strings as the elements of a TOML array.

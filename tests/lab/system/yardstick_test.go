@@ -24,7 +24,7 @@ func TestWakeIsAsGoodAsTheCProgramsAtTheSamePace(t *testing.T) {
 	guest.AddRxe(t, device, netdev)
 	const (
 		pace   = 4 * time.Millisecond
-		rounds = 1500 // so that the first second, in which Telegraf still starts, is not what the median is made of
+		rounds = 1000 // so that the first second, in which Telegraf still starts, is not what the median is made of
 		turns  = 5
 	)
 	var ratios []float64
