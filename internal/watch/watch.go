@@ -65,7 +65,7 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o Options, se
 	for i, p := range probers {
 		spawn(func(ctx context.Context) error { return p.run(ctx, i) })
 	}
-	sent := s.pump(work, send)
+	sent := s.pump(work, send, roundsCompany(s.o.Probe.Interval, len(probers)))
 	stop(sent)
 	closed := dev.Close(closeTimeout)
 	if errors.Is(closed, verbs.ErrStuck) {
@@ -136,8 +136,17 @@ func newSession(dev verbs.Device, o Options) *session {
 	return s
 }
 
+// roundsCompany is how long a good round waits for others: not at all when they
+// come further apart, since each wake-up costs.
+func roundsCompany(interval time.Duration, probers int) time.Duration {
+	if interval >= roundsWait*time.Duration(probers) {
+		return 0
+	}
+	return roundsWait
+}
+
 // pump sends what is seen, and a sign of life when nothing is.
-func (s *session) pump(ctx context.Context, send func(Batch) error) error {
+func (s *session) pump(ctx context.Context, send func(Batch) error, wait time.Duration) error {
 	beat := time.NewTimer(heartbeat)
 	defer beat.Stop()
 	var company <-chan time.Time // set while a round waits
@@ -146,10 +155,12 @@ func (s *session) pump(ctx context.Context, send func(Batch) error) error {
 		case <-ctx.Done():
 			return nil
 		case <-s.out.round:
-			if company == nil {
-				company = time.After(roundsWait)
+			if company == nil && wait > 0 {
+				company = time.After(wait)
 			}
-			continue
+			if company != nil {
+				continue
+			}
 		case <-company:
 		case <-s.out.ready:
 		case <-beat.C:

@@ -80,6 +80,11 @@ func newSession(c sessionConfig) (*session, error) {
 	return s, nil
 }
 
+// streamWindow is how many bytes a worker may send ahead of a host that is slow to
+// read. Given a size, gRPC does not measure one: that is a ping and its answer for
+// each batch, on a socket that has no bandwidth to find out.
+const streamWindow = 1 << 20
+
 func (s *session) newClient(c sessionConfig) *plugin.Client {
 	return plugin.NewClient(&plugin.ClientConfig{
 		HandshakeConfig:  handshake(),
@@ -91,7 +96,10 @@ func (s *session) newClient(c sessionConfig) *plugin.Client {
 		Logger:           &pluginLog{log: c.log},
 		Stderr:           s.stderr,
 		UnixSocketConfig: &plugin.UnixSocketConfig{TempDir: c.dir},
-		GRPCDialOptions:  []grpc.DialOption{grpc.WithStreamInterceptor(s.remember)},
+		GRPCDialOptions: []grpc.DialOption{
+			grpc.WithStreamInterceptor(s.remember),
+			grpc.WithInitialWindowSize(streamWindow), grpc.WithInitialConnWindowSize(streamWindow),
+		},
 		RunnerFunc: func(_ hclog.Logger, spec *exec.Cmd, _ string) (runner.Runner, error) {
 			s.child.cmd.Env = slices.Concat(environment(os.Environ()), spec.Env, scenarioFile(c.request), c.env)
 			return s.child, nil

@@ -31,8 +31,7 @@ const (
 func TestDrops(t *testing.T) {
 	guest.RequireGuest(t)
 	guest.AddRxe(t, device, netdev)
-	r := startProduct(t, time.Second, time.Minute)
-	awaitRounds(r, 1)
+	r := startProbing(t)
 	c := start(t, program(t, "ASYNCDRAIN_BIN"), device)
 	c.await("ready")
 	every1s, every10s := pollState(t, time.Second), pollState(t, 10*time.Second)
@@ -183,4 +182,15 @@ func (p *poller) sightings() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.drops
+}
+
+// startProbing starts a Telegraf that gathers every second, and returns when the
+// plugin has told of a round.
+func startProbing(t *testing.T) *rig.Telegraf {
+	t.Helper()
+	r := rig.Start(t, rig.Config{Plugin: probing(time.Second, time.Minute)})
+	r.Await("a round", 2*time.Minute, func(p []rig.Point) bool {
+		return rig.Last(p, "rdma_cq_probe", "method", "rc_write").Int("rounds") >= 1
+	})
+	return r
 }

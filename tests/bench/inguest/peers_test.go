@@ -96,8 +96,7 @@ func TestPeersSeeDrops(t *testing.T) {
 		"Debian's prometheus-node-exporter, infiniband": scrapeDevice,
 		"Telegraf's input infiniband":                   gatherOnce,
 	}
-	plugin := startProduct(t, time.Second, time.Minute)
-	awaitRounds(plugin, 1)
+	plugin := startProbing(t)
 	before := map[string]map[string]string{}
 	for name, read := range peers {
 		before[name] = read(t)

@@ -182,16 +182,23 @@ func product(t *testing.T, pace time.Duration) latency {
 // gathering is Telegraf's default interval. It flushes as often.
 const gathering = 10 * time.Second
 
-// startProduct probes at a pace; percentiles look back on a window. Nothing may
-// look at what Telegraf writes while it is measured.
+// startProduct probes at a pace, gathered and flushed as by Telegraf's defaults;
+// percentiles look back on a window. Nothing may look at what Telegraf writes
+// while it is measured.
 func startProduct(t *testing.T, pace, window time.Duration) *rig.Telegraf {
 	t.Helper()
-	return rig.Start(t, rig.Config{Interval: gathering.String(), Flush: gathering.String(), Plugin: fmt.Sprintf(`[[inputs.rdma_events]]
+	return rig.Start(t, rig.Config{
+		Plugin: probing(pace, window), Interval: gathering.String(), Flush: gathering.String(),
+	})
+}
+
+func probing(pace, window time.Duration) string {
+	return fmt.Sprintf(`[[inputs.rdma_events]]
   [inputs.rdma_events.probe]
     interval = %q
     timeout = %q
     window = %q
-`, pace, pace*3/4, window)})
+`, pace, pace*3/4, window)
 }
 
 // productLatency is what a Telegraf that has ended told last.
