@@ -290,9 +290,9 @@ func requireRules(t *testing.T, src Source, hosts []liveHost, now time.Time) {
 	}
 }
 
-// evaluations are how long before now a rule is evaluated: now and twice later,
-// as long as the last points count as now; but over the ten minutes before,
-// which are written, where a rule holds for as long.
+// evaluations are how long before now a rule is evaluated: now, and later until
+// it has held for long enough, with the last points as the newest; but over the
+// ten minutes before, which are written, where it takes as long.
 func evaluations(r *grafana.Rule, w *Watcher) []time.Duration {
 	switch r.UID {
 	case "rdma-plugin-silent": // later all are
@@ -300,7 +300,11 @@ func evaluations(r *grafana.Rule, w *Watcher) []time.Duration {
 	case "rdma-wake-slow":
 		return []time.Duration{2 * w.Interval(), w.Interval(), 0}
 	}
-	return []time.Duration{0, -w.Interval(), -2 * w.Interval()}
+	var later []time.Duration
+	for at := time.Duration(0); at <= w.hold; at += w.Interval() {
+		later = append(later, -at)
+	}
+	return later
 }
 
 func hostsIn(w *Watcher, state State) []string {
