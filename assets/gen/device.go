@@ -2,7 +2,6 @@ package main
 
 import (
 	"strconv"
-	"strings"
 
 	"rdma_events/internal/grafana"
 	"rdma_events/internal/verbs"
@@ -186,23 +185,16 @@ func portStates() grafana.Mapping {
 }
 
 func (b *board) deviceEvents() {
-	var rates []string
-	for _, name := range b.names.rates() {
-		rates = append(rates, `max("`+name+`_rate") AS "`+name+`"`)
-	}
 	b.series(panel{
 		title: "Events by type", width: 12, height: 10, unit: "cps",
 		help: help{
-			"Events read per second, the greatest rate of any interval of the plugin. Events of ports are summed over no port: the greatest is shown.",
+			"Events that were read, per second, of each type that has come. `port_err` and `port_active` in turn are drops of a link.",
 			"nothing; `device_fatal`, `cq_err` and `qp_fatal` are never normal.",
-			"look at the table of events below.", "events of applications' queue pairs and queues.",
+			"look at the table of events below.", "events of applications' queue pairs and queues, and what came while the device was not open.",
 		},
-		queries: []query{
-			{alias: "$col", text: `SELECT ` + strings.Join(rates, ", ") + ` FROM {rdma_async} WHERE {filter} GROUP BY time($__interval) fill(none)`},
-			{alias: "$tag_event", text: `SELECT sum("count") * 1000 / $__interval_ms AS "rate" FROM {rdma_async_event}
-				WHERE {filter} AND "scope" = 'unknown' GROUP BY time($__interval), "event" fill(none)`},
-		},
-	}, lines, nil)
+		queries: []query{{alias: "$tag_event", text: `SELECT sum("count") * 1000 / $__interval_ms AS "rate" FROM {rdma_async_event}
+			WHERE {filter} GROUP BY time($__interval), "event" fill(0)`}},
+	}, bars, nil)
 	b.series(panel{
 		title: "Parity", width: 6, height: 10,
 		help: help{

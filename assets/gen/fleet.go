@@ -153,19 +153,19 @@ func (b *board) fleetTables() {
 		"The ten ports with the most flaps (active, not active, active again) in the dashboard's range.",
 		"a flap.",
 		"follow the device's link; a single port: cable, transceiver; all ports of a switch: the switch.",
-		"flaps closer together than 5 ms, and what happened while no plugin ran; after a restart within the range, those before or after it, whichever are more.",
+		"flaps closer together than 5 ms, and what happened while no plugin ran",
 	})
 	b.top("Lost events", "lost_events", "rdma_cq_probe", `"host", "device", "vector"`, help{
 		"The ten completion vectors with the most probe rounds whose completion came without its event.",
 		"a lost event: an application that sleeps for completions would have slept on.",
 		"look at that vector's line in /proc/interrupts and its affinity.",
-		"applications' own queues.",
+		"applications' own queues",
 	})
 	b.top("Lost completions", "lost_completions", "rdma_cq_probe", `"host", "device", "port"`, help{
 		"The ten ports with the most probe rounds that got no completion at all.",
 		"a lost completion: the device's own data path does not work.",
 		"look at the kernel log and the device's counters; reset or replace it.",
-		"the fabric: the probe's queue pair is connected to itself.",
+		"the fabric: the probe's queue pair is connected to itself",
 	})
 	b.slowProbes()
 }
@@ -188,19 +188,20 @@ func (b *board) silentHosts() {
 	b.first(20, grafana.Transform{ID: "sortBy", Options: map[string]any{"sort": []map[string]any{{"field": "Time", "desc": false}}}})
 }
 
-// top adds a table of the ten greatest growths of a counter. Differences from
-// point to point would cost seconds over thousands of devices; max - first reads
-// the same points in a tenth of that.
+// restarted ends what the tables of counters cannot see.
+const restarted = "; after a restart of the plugin within the range, the lesser of what came before and after it."
+
+// top adds a table of the ten greatest growths of a counter.
 func (b *board) top(title, field, measurement, by string, h help) {
 	third := map[string]column{`"host", "device", "vector"`: {name: "vector"}}[by]
 	if third.name == "" {
 		third.name = "port"
 	}
+	h.blind += restarted
 	b.table(panel{
 		title: title, width: 6, height: 8, help: h,
-		queries: []query{{text: `SELECT top("` + field + `", ` + by + `, 10) AS "` + field + `" FROM (` +
-			`SELECT max("` + field + `") - first("` + field + `") AS "` + field + `" FROM {` + measurement + `} WHERE {filter} GROUP BY ` +
-			series[measurement] + `) WHERE "` + field + `" > 0 AND $timeFilter`}},
+		queries: []query{{text: `SELECT top("` + field + `", ` + by + `, 10) AS "` + field + `" FROM (` + grown(field, measurement) +
+			`) WHERE $timeFilter`}},
 	}, deviceLink, column{name: "host"}, column{name: "device"}, third, column{name: field, title: "count", red: true})
 }
 
@@ -221,24 +222,33 @@ func (b *board) slowProbes() {
 
 func (b *board) fleetHistory() {
 	b.series(panel{
-		title: "Hosts by health", width: 12, height: 9,
+		title: "Hosts over time", width: 6, height: 9,
 		help: help{
-			"How many hosts report, and how many of these have a port down, a device missing or a device not watched.",
-			"nothing; a step up in anything but `reporting` is an outage, a step down in `reporting` is hosts gone silent.",
+			"How many hosts report.",
+			"nothing; a step down is hosts gone silent.",
+			"look at the table of last reports for names.",
+			"which hosts.",
+		},
+		queries: []query{{alias: "reporting", text: `SELECT count("uptime") AS "hosts" FROM (SELECT last("uptime_ns") AS "uptime"
+			FROM {rdma_collector} WHERE {filter} GROUP BY time($__interval), "host" fill(none))
+			WHERE $timeFilter GROUP BY time($__interval) fill(none)`}},
+	}, lines, nil)
+	b.series(panel{
+		title: "Hosts by trouble", width: 9, height: 9,
+		help: help{
+			"How many hosts have a port down, a device missing or a device not watched.",
+			"nothing; a step up is an outage.",
 			"look at the tables above for names.",
 			"which hosts; a host with two troubles counts in both lines.",
 		},
 		queries: []query{
-			{alias: "reporting", text: `SELECT count("uptime") AS "hosts" FROM (SELECT last("uptime_ns") AS "uptime"
-				FROM {rdma_collector} WHERE {filter} GROUP BY time($__interval), "host" fill(none))
-				WHERE $timeFilter GROUP BY time($__interval) fill(none)`},
 			{alias: "port down", text: hostsWith("ports_down")},
 			{alias: "device missing", text: hostsWith("devices_missing")},
 			{alias: "device not watched", text: hostsWith("devices_unwatched")},
 		},
 	}, lines, nil)
 	b.series(panel{
-		title: "Events by type", width: 12, height: 9, unit: "cps",
+		title: "Events by type", width: 9, height: 9, unit: "cps",
 		help: help{
 			"Asynchronous events that were read on all devices, per second.",
 			"nothing; many `port_err` and `port_active` are flaps, a wave of `client_reregister` and `sm_change` is a subnet manager.",

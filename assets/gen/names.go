@@ -52,18 +52,6 @@ func (n *names) unit(name string) string {
 	return ""
 }
 
-// rates are the names of all event types that rdma_async has a rate of.
-func (n *names) rates() []string {
-	var types []string
-	for _, f := range n.metrics["rdma_async"].Fields {
-		name, ok := strings.CutSuffix(f.Name, "_rate")
-		if ok && !strings.Contains(name, "<number>") {
-			types = append(types, name)
-		}
-	}
-	return types
-}
-
 var placeholder = regexp.MustCompile(`\{(\w+)\}`)
 
 // expand puts a measurement's full name in the place of {measurement}, and

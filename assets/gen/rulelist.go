@@ -9,9 +9,14 @@ func rules() []rule {
 	return slices.Concat(portRules(), deviceRules(), probeRules(), pluginRules())
 }
 
-// growth is how much a counter grew.
+// growth is how much a counter grew, where it did. What it grew under several
+// methods of a probe is summed.
 func growth(field, measurement, by string, over time.Duration) step {
-	return step{query: sum(field, measurement, "", by), from: over}
+	query := grown(field, measurement)
+	if by != series[measurement] {
+		query = `SELECT sum("` + field + `") AS "` + field + `" FROM (` + query + `) WHERE $timeFilter GROUP BY ` + by
+	}
+	return step{query: query, from: over}
 }
 
 const (
@@ -31,7 +36,11 @@ func portRules() []rule {
 			summary: "Port {{ .Labels.port }} of {{ .Labels.device }} on {{ .Labels.host }} is down",
 			steps: []step{
 				{query: `SELECT last("up") AS "up" FROM {rdma_port} WHERE {filter} AND "expected" != 'down' GROUP BY ` + byPort, from: window},
-				{query: `SELECT max("up") AS "up" FROM {rdma_port} WHERE {filter} AND "expected" != 'down' GROUP BY ` + byPort, from: 24 * time.Hour},
+				// Asked for any point it would read a day of them; the last is found without.
+				{
+					query: `SELECT last("up") AS "up" FROM {rdma_port} WHERE {filter} AND "expected" != 'down' AND "up" = 1 GROUP BY ` + byPort,
+					from:  24 * time.Hour,
+				},
 			},
 			when: "$RA == 0 && $RB == 1",
 			fires: "The port is not active now and was active within the last day, so a restart of Telegraf or of the host during the outage " +
@@ -109,16 +118,15 @@ func deviceRules() []rule {
 			blind: "Drivers that raise no events (events_supported is 0).",
 		},
 		{
-			id: "unacked-events", title: "RDMA events unacknowledged", severity: "warning", noData: quiet,
+			id: "unacked-events", title: "RDMA events unacknowledged", severity: "warning", noData: quiet, hold: window,
 			summary: "Events of {{ .Labels.device }} on {{ .Labels.host }} are not acknowledged",
-			steps: []step{
-				growth("released", "rdma_async", byPort, 30*time.Minute),
-				{query: `SELECT min("unacked") AS "unacked" FROM {rdma_async} WHERE {filter} GROUP BY ` + byPort, from: window},
-			},
-			when: "$RA > 0 || $RB > 0",
+			steps: []step{{
+				query: grown("released", "rdma_async", `SELECT last("unacked") AS "n" FROM {rdma_async} WHERE {filter}`),
+				from:  30 * time.Minute,
+			}},
 			fires: "Events were read and never acknowledged: their worker died or was killed while it held them (released), within half an hour; or " +
-				"they have stayed unacknowledged for three minutes. While an event is not acknowledged, whoever destroys the object that it is " +
-				"about waits.",
+				"there have been unacknowledged ones for three minutes. While an event is not acknowledged, whoever destroys the object that it " +
+				"is about waits.",
 			quiet:  "An acknowledgement that takes some seconds and returns. A worker that dies with nothing in its hands.",
 			clears: "Half an hour after the last one.",
 			do: []string{
@@ -173,7 +181,7 @@ func probeRules() []rule {
 			fires: "For ten minutes the 99th percentile of wake-up latency has been above five times its mean of the five hours that ended an hour " +
 				"ago, and above 200 us.",
 			quiet:  "Probes whose method has been in use for less than an hour; latencies below 200 us, where five times little is little.",
-			clears: "When it is fast again; or after about two hours, when slow has become its past: look at the graph then.",
+			clears: "When it is fast again; or after one to two hours, when slow has become its past: look at the graph then.",
 			do: []string{
 				"Device dashboard: one vector, or all? All devices of the host?",
 				"What has changed on the CPU of that interrupt: load, power governor, idle states, a virtual machine's neighbours?",
@@ -183,11 +191,12 @@ func probeRules() []rule {
 	}
 }
 
-// silence is for each host the mean number of points in the last two buckets, of
-// which the last may just have begun. The first bucket begins before the range
-// does, so another $timeFilter around it would leave nothing (InfluxDB 1.8).
-const silence = `SELECT last("n") AS "n" FROM (SELECT moving_average(count("uptime_ns"), 2) AS "n" FROM {rdma_collector}
-	WHERE {filter} GROUP BY time(5m), "host" fill(0)) GROUP BY "host"`
+// silence is for each host the mean number, in the last two buckets, of points
+// that are its last: 0 when it came before. The last bucket may just have begun.
+// The first begins before the range does, so another $timeFilter around it would
+// leave nothing (InfluxDB 1.8). All points instead of the last would be a day's.
+const silence = `SELECT last("n") AS "n" FROM (SELECT moving_average(count("uptime"), 2) AS "n" FROM (SELECT last("uptime_ns") AS "uptime"
+	FROM {rdma_collector} WHERE {filter} GROUP BY "host") WHERE $timeFilter GROUP BY time(5m), "host" fill(0)) GROUP BY "host"`
 
 func pluginRules() []rule {
 	return []rule{

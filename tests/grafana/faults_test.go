@@ -76,6 +76,14 @@ func portFaults() []fault {
 			runs: throughout("[[link]]\nat = \"60m\"\nevery = \"3m\"\ntimes = 3\ndown_for = \"40ms\""),
 		},
 		{
+			// What was before must not hide what comes after.
+			name: "flapping, after a restart", fires: []firing{{rule: "port-flapping", from: from(4), till: from(32)}},
+			runs: []run{
+				{to: from(1), timeline: "[[link]]\nat = \"10m\"\nevery = \"16m\"\ntimes = 4\ndown_for = \"40ms\""},
+				{from: from(2), timeline: "[[link]]\nat = \"20s\"\nevery = \"1m\"\ntimes = 3\ndown_for = \"40ms\""},
+			},
+		},
+		{
 			name: "flapping, but twice only",
 			runs: throughout("[[link]]\nat = \"60m\"\nevery = \"3m\"\ntimes = 2\ndown_for = \"40ms\""),
 		},
@@ -119,7 +127,7 @@ func deviceFaults() []fault {
 		},
 		{name: "device-fatal, but speed", runs: throughout("[[event]]\ntype = \"device_speed_change\"\nat = \"60m\"")},
 		{
-			name: "unacked-events", fires: []firing{{rule: "unacked-events", from: from(0), till: from(30)}},
+			name: "unacked-events", fires: []firing{{rule: "unacked-events", from: from(3), till: from(30)}},
 			runs: throughout(hangingAck("60m", "60s")),
 		},
 		{

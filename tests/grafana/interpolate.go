@@ -70,9 +70,10 @@ func Macros(query string, r Range, interval time.Duration) string {
 // panel itself sets no bound.
 const panelWidth = 1800
 
-// Request is a panel's query as Grafana sends it to InfluxDB.
+// Request is a query of a panel or a rule as Grafana sends it to InfluxDB.
 type Request struct {
-	Panel *grafana.Panel
+	Title string         // of the panel or the rule
+	Panel *grafana.Panel // nil: of a rule
 	RefID string
 	Query string
 }
@@ -89,7 +90,7 @@ func Requests(d *grafana.Dashboard, choice Choice, r Range) ([]Request, error) {
 		}
 		for _, t := range p.Targets {
 			query := Render(t.Query, d.Templating.List, choice)
-			all = append(all, Request{Panel: p, RefID: t.RefID, Query: Macros(query, shown, interval)})
+			all = append(all, Request{Title: p.Title, Panel: p, RefID: t.RefID, Query: Macros(query, shown, interval)})
 		}
 	}
 	return all, nil

@@ -30,6 +30,8 @@ type liveHost struct {
 	fires    []string
 	// over holds when what the scenario does has come to Telegraf's output.
 	over func(points []rig.Point) bool
+	// undying: the kernel does not let the worker go that the plugin kills.
+	undying bool
 }
 
 // at reports whether the last point of a measurement of sim0 has a field at
@@ -56,6 +58,11 @@ func all(conds ...func([]rig.Point) bool) func([]rig.Point) bool {
 		return !slices.ContainsFunc(conds, func(cond func([]rig.Point) bool) bool { return !cond(points) })
 	}
 }
+
+const slow = "[[fault]]\nkind = \"slow\"\nfactor = 60"
+
+// hangingRound is a call into the library that outlives its worker.
+const hangingRound = "[[fault]]\nkind = \"hang_round\"\nat = \"4s\"\nfor = \"20s\""
 
 // often makes rounds often enough that three get lost within a second.
 const often = "interval = \"200ms\"\n    timeout = \"100ms\""
@@ -104,12 +111,20 @@ func liveHosts() []liveHost {
 			fires: []string{"lost-completions"}, over: at("rdma_cq_probe", "lost_completions", 3, "method", "rc_write"),
 		},
 		{
-			name: "wake-slow", timeline: "[[fault]]\nkind = \"slow\"\nfactor = 60", over: at("rdma_cq_probe", "rounds", 8),
+			name: "wake-slow", timeline: slow, fires: []string{"wake-slow"}, over: at("rdma_cq_probe", "rounds", 8),
 		},
 		{
 			name:     "worker-down",
 			timeline: "[[fault]]\nkind = \"crash\"\nat = \"4s\"\n[[fault]]\nkind = \"open_error\"\nerror = \"no_permission\"\nat = \"4s\"",
 			fires:    []string{"worker-down"}, over: is("rdma_device", "reason", "no_permission"),
+		},
+		{
+			name: "worker-down, stuck", timeline: hangingRound, undying: true,
+			fires: []string{"worker-down"}, over: is("rdma_device", "worker_state", "stuck"),
+		},
+		{
+			name: "worker-down, but killed and replaced", timeline: hangingRound,
+			over: all(at("rdma_device", "worker_restarts", 1), runs),
 		},
 		{
 			name: "worker-restarts", timeline: "[[fault]]\nkind = \"crash\"\nat = \"4s\"\nevery = \"3s\"\ntimes = 4",
@@ -166,7 +181,7 @@ func (h *liveHost) begin(t *testing.T, src Source) *rig.Telegraf {
 	t.Helper()
 	scenario := filepath.Join(t.TempDir(), "scenario.toml")
 	require.NoError(t, os.WriteFile(scenario, []byte(h.timeline), 0o644))
-	return rig.Start(t, rig.Config{
+	r := rig.Start(t, rig.Config{
 		Plugin: fmt.Sprintf(`[[inputs.rdma_events]]
   backend = "sim"
   %s
@@ -178,6 +193,13 @@ func (h *liveHost) begin(t *testing.T, src Source) *rig.Telegraf {
 `, h.options, h.probe, scenario),
 		More: writeTo(src, h.name),
 	})
+	if h.undying {
+		r.Await("a worker", patience, runs)
+		workers := r.Workers()
+		require.Len(t, workers, 1)
+		rig.Hold(t, workers[0])
+	}
+	return r
 }
 
 // writeTo has Telegraf write to a database, as a host of this name.
@@ -211,15 +233,24 @@ func TestThroughTelegraf(t *testing.T) {
 	t.Run("dashboards", func(t *testing.T) { requireDashboards(t, src, now) })
 }
 
-// writePast writes what Telegraf cannot write within a minute: the hours before
-// the slow wake-ups, and a host that has been silent for a while.
+// writePast writes what Telegraf cannot write within a minute: the hour that
+// wake-ups are held against and the first quarter of an hour of slow ones, and a
+// host that has been silent for a while.
 func writePast(t *testing.T, src Source) {
 	t.Helper()
 	now := time.Now()
-	for name, end := range map[string]time.Duration{"wake-slow": -61 * time.Minute, "plugin-silent": -12 * time.Minute} {
+	for _, past := range []struct {
+		host, timeline string
+		from, to       time.Duration
+	}{
+		{"plugin-silent", "", -2 * time.Hour, -12 * time.Minute},
+		{"healthy", "", -2 * time.Hour, 0},
+		{"wake-slow", "", -2 * time.Hour, -61 * time.Minute},
+		{"wake-slow", slow, -16 * time.Minute, 0},
+	} {
 		c := history.Config{
-			Start: now.Add(-2 * time.Hour), End: now.Add(end), Interval: 10 * time.Second,
-			Hosts: []history.Host{{Name: name, Profile: "fleet1"}},
+			Start: now.Add(past.from), End: now.Add(past.to), Interval: 10 * time.Second,
+			Hosts: []history.Host{{Name: past.host, Profile: "fleet1", Timeline: past.timeline}},
 		}
 		var lines bytes.Buffer
 		require.NoError(t, c.Write(t.Context(), &lines))
@@ -243,30 +274,37 @@ func awaitWritten(t *testing.T, src Source, host string, intervals int) {
 	}, patience, 50*time.Millisecond, "%s: %d intervals in the database", host, intervals)
 }
 
-// requireRules evaluates every rule now and twice later, as long as the last
-// points count as now.
 func requireRules(t *testing.T, src Source, hosts []liveHost, now time.Time) {
 	file, err := Rules(root)
 	require.NoError(t, err)
+	silent := liveHost{name: "plugin-silent", fires: []string{"plugin-silent"}}
 	for _, g := range file.Groups {
 		for _, r := range g.Rules {
 			w, err := NewWatcher(&r, &g)
 			require.NoError(t, err)
-			require.NoError(t, w.Evaluate(t.Context(), src, now))
-			switch r.UID {
-			case "rdma-plugin-silent":
-				require.Equal(t, []string{"plugin-silent"}, hostsIn(w, Firing))
-				continue
-			case "rdma-wake-slow": // fires after ten minutes more
-				require.Equal(t, []string{"wake-slow"}, hostsIn(w, Pending))
-				continue
+			for _, back := range evaluations(&r, w) {
+				require.NoError(t, w.Evaluate(t.Context(), src, now.Add(-back)))
 			}
-			for i := range 2 {
-				require.NoError(t, w.Evaluate(t.Context(), src, now.Add(time.Duration(i+1)*w.Interval())))
-			}
-			require.Equal(t, expectedToFire(hosts, &r), hostsIn(w, Firing), r.UID)
+			require.Equal(t, expectedToFire(append(hosts, silent), &r), hostsIn(w, Firing), r.UID)
 		}
 	}
+}
+
+// evaluations are how long before now a rule is evaluated: now, and later until
+// it has held for long enough, with the last points as the newest; but over the
+// ten minutes before, which are written, where it takes as long.
+func evaluations(r *grafana.Rule, w *Watcher) []time.Duration {
+	switch r.UID {
+	case "rdma-plugin-silent": // later all are
+		return []time.Duration{0}
+	case "rdma-wake-slow":
+		return []time.Duration{2 * w.Interval(), w.Interval(), 0}
+	}
+	var later []time.Duration
+	for at := time.Duration(0); at <= w.hold; at += w.Interval() {
+		later = append(later, -at)
+	}
+	return later
 }
 
 func hostsIn(w *Watcher, state State) []string {

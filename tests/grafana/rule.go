@@ -22,21 +22,36 @@ func (s Source) Query(ctx context.Context, query string) ([]influx.Series, error
 	return s.Server.Query(ctx, s.Database, query)
 }
 
+// RuleRequests returns a rule's queries as Grafana sends them at a moment.
+func RuleRequests(rule *grafana.Rule, at time.Time) []Request {
+	var all []Request
+	for _, q := range rule.Data {
+		if q.DataSourceUID != grafana.ExpressionUID {
+			var r Range
+			r.From, r.To = q.Range.At(at)
+			all = append(all, Request{Title: rule.Title, RefID: q.RefID, Query: Macros(q.Model.Query, r, time.Second)})
+		}
+	}
+	return all
+}
+
 // Evaluate runs a rule's queries and expressions at a moment and returns what
 // its condition says about each series; none at all is "no data".
 func Evaluate(ctx context.Context, src Source, rule *grafana.Rule, at time.Time) ([]Number, error) {
 	series := map[string][]influx.Series{}
+	for _, q := range RuleRequests(rule, at) {
+		var err error
+		if series[q.RefID], err = src.Query(ctx, q.Query); err != nil {
+			return nil, fmt.Errorf("evaluate %s of %s: %w", q.RefID, rule.UID, err)
+		}
+	}
 	numbers := map[string][]Number{}
 	for _, q := range rule.Data {
-		var err error
-		if q.DataSourceUID == grafana.ExpressionUID {
-			numbers[q.RefID], err = express(&q.Model, series, numbers)
-		} else {
-			var r Range
-			r.From, r.To = q.Range.At(at)
-			series[q.RefID], err = src.Query(ctx, Macros(q.Model.Query, r, time.Second))
+		if q.DataSourceUID != grafana.ExpressionUID {
+			continue
 		}
-		if err != nil {
+		var err error
+		if numbers[q.RefID], err = express(&q.Model, series, numbers); err != nil {
 			return nil, fmt.Errorf("evaluate %s of %s: %w", q.RefID, rule.UID, err)
 		}
 	}

@@ -58,7 +58,7 @@ func data(ctx context.Context, db *influx.Server, d *grafana.Dashboard, choice e
 			byPanel[q.Panel.ID] = one
 			order = append(order, q.Panel.ID)
 		}
-		one.Series = append(one.Series, named(got, alias(q))...)
+		one.Series = append(one.Series, named(got, target(q))...)
 	}
 	var all []drawn
 	for _, id := range order {
@@ -67,26 +67,23 @@ func data(ctx context.Context, db *influx.Server, d *grafana.Dashboard, choice e
 	return lay(all), nil
 }
 
-func alias(q emulated.Request) string {
-	for _, t := range q.Panel.Targets {
-		if t.RefID == q.RefID {
-			return t.Alias
-		}
-	}
-	return ""
+func target(q emulated.Request) grafana.Target {
+	i := slices.IndexFunc(q.Panel.Targets, func(t grafana.Target) bool { return t.RefID == q.RefID })
+	return q.Panel.Targets[i]
 }
 
 // named makes a series of each column, named as Grafana's InfluxDB data source
-// does it: by the alias, else by measurement, column and tags.
-func named(got []influx.Series, alias string) []series {
+// does it: in a table by the column, else by the alias, else by measurement,
+// column and tags.
+func named(got []influx.Series, t grafana.Target) []series {
 	var all []series
 	for i := range got {
 		s := &got[i]
 		times := s.Column("time")
 		for _, column := range s.Columns[1:] {
-			one := series{Name: name(s, column, alias), Values: s.Column(column)}
-			for _, t := range times {
-				ns, _ := t.(json.Number).Int64() // InfluxDB writes no other times
+			one := series{Name: name(s, column, t), Values: s.Column(column)}
+			for _, at := range times {
+				ns, _ := at.(json.Number).Int64() // InfluxDB writes no other times
 				one.Times = append(one.Times, ns/1e6)
 			}
 			all = append(all, one)
@@ -95,8 +92,11 @@ func named(got []influx.Series, alias string) []series {
 	return all
 }
 
-func name(s *influx.Series, column, alias string) string {
-	if alias == "" {
+func name(s *influx.Series, column string, t grafana.Target) string {
+	if t.ResultFormat == "table" {
+		return column
+	}
+	if t.Alias == "" {
 		var tags []string
 		for _, key := range slices.Sorted(maps.Keys(s.Tags)) {
 			tags = append(tags, key+": "+s.Tags[key])
@@ -110,7 +110,7 @@ func name(s *influx.Series, column, alias string) string {
 	for key, value := range s.Tags {
 		pairs = append(pairs, "$tag_"+key, value)
 	}
-	return strings.NewReplacer(pairs...).Replace(alias)
+	return strings.NewReplacer(pairs...).Replace(t.Alias)
 }
 
 // lay closes the gaps that panels of other types leave in the grid.

@@ -33,9 +33,11 @@ type Plan struct {
 
 // progress is kept in Dir, so that filling can be ended and taken up again.
 type progress struct {
-	Plan      Plan
-	End       time.Time // of hour and day
-	Raw, Long int       // hosts filled in
+	Plan     Plan
+	End      time.Time // of hour and day
+	RawBytes int64     // of the hour's files, before the past is written; 0 is not known yet
+
+	Raw, Past, Long int // hosts filled in
 }
 
 // spans are what is filled in: an hour of raw points, and a day of those that
@@ -48,13 +50,28 @@ type span struct {
 	probes   time.Duration // a round in so long stands for one a second, which a day has no time for
 	exact    bool
 	done     *int
+	bytes    int64
 }
 
 func (p *progress) spans() []span {
 	return []span{
-		{"raw hour", "autogen", time.Hour, p.Plan.Interval, time.Second, p.Plan.Exact, &p.Raw},
-		{"down-sampled day", longName, 24 * time.Hour, 5 * time.Minute, 30 * time.Second, true, &p.Long},
+		{"raw hour", "autogen", time.Hour, p.Plan.Interval, time.Second, p.Plan.Exact, &p.Raw, p.RawBytes},
+		{"down-sampled day", longName, 24 * time.Hour, 5 * time.Minute, 30 * time.Second, true, &p.Long, 0},
 	}
+}
+
+// stage is a part of the filling, host by host.
+type stage struct {
+	name string
+	span time.Duration // over which hosts have their troubles
+	done *int
+	host func(context.Context, *influx.Server, history.Host) error
+}
+
+func (p *progress) stage(s span) stage {
+	return stage{s.name, s.length, s.done, func(ctx context.Context, db *influx.Server, h history.Host) error {
+		return p.writeHost(ctx, db, s, h)
+	}}
 }
 
 func (p *progress) file() string { return filepath.Join(p.Plan.Dir, "progress.json") }
@@ -85,36 +102,33 @@ func (p *progress) save() error {
 	return os.WriteFile(p.file(), text, 0o600)
 }
 
-func (p *progress) full() bool { return p.Raw == p.Plan.Hosts && p.Long == p.Plan.Hosts }
+func (p *progress) full() bool { return min(p.Raw, p.Past, p.Long) == p.Plan.Hosts }
 
 // step is how many hosts are written before progress is kept.
 const step = 20
 
 // fill fills in hosts until all are there or ctx ends, which is no error.
-func (p *progress) fill(ctx context.Context, db *influx.Server, say func(string, ...any)) error {
-	for _, s := range p.spans() {
-		hosts := history.Fleet{Hosts: p.Plan.Hosts, Devices: p.Plan.Devices, Span: s.length, Seed: p.Plan.Seed}.All()
-		began, from := time.Now(), *s.done
-		for *s.done < len(hosts) && ctx.Err() == nil {
-			// A step that was begun is ended: a point written twice is one point, but costs.
-			n := min(step, len(hosts)-*s.done)
-			if err := p.write(db, s, hosts[*s.done:*s.done+n]); err != nil {
-				return err
-			}
-			*s.done += n
-			if err := p.save(); err != nil {
-				return fmt.Errorf("keep progress: %w", err)
-			}
+func (p *progress) fill(ctx context.Context, db *influx.Server, s stage, say func(string, ...any)) error {
+	hosts := history.Fleet{Hosts: p.Plan.Hosts, Devices: p.Plan.Devices, Span: s.span, Seed: p.Plan.Seed}.All()
+	began, from := time.Now(), *s.done
+	for *s.done < len(hosts) && ctx.Err() == nil {
+		// A step that was begun is ended: a point written twice is one point, but costs.
+		n := min(step, len(hosts)-*s.done)
+		if err := onAllCPUs(db, s, hosts[*s.done:*s.done+n]); err != nil {
+			return err
 		}
-		if *s.done > from {
-			say("%s: %d of %d hosts, %.2f s each\n", s.name, *s.done, len(hosts), time.Since(began).Seconds()/float64(*s.done-from))
+		*s.done += n
+		if err := p.save(); err != nil {
+			return fmt.Errorf("keep progress: %w", err)
 		}
+	}
+	if *s.done > from {
+		say("%s: %d of %d hosts, %.2f s each\n", s.name, *s.done, len(hosts), time.Since(began).Seconds()/float64(*s.done-from))
 	}
 	return nil
 }
 
-// write plays hosts on all CPUs.
-func (p *progress) write(db *influx.Server, s span, hosts []history.Host) error {
+func onAllCPUs(db *influx.Server, s stage, hosts []history.Host) error {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	next := make(chan history.Host)
@@ -122,7 +136,7 @@ func (p *progress) write(db *influx.Server, s span, hosts []history.Host) error 
 	for range runtime.NumCPU() {
 		wg.Go(func() {
 			for h := range next {
-				if err := p.writeHost(ctx, db, s, h); err != nil {
+				if err := s.host(ctx, db, h); err != nil {
 					cancel(err)
 				}
 			}

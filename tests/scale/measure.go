@@ -21,7 +21,7 @@ const fleetUID = "rdma-events-fleet"
 
 // answer is how long a query took: at first, and the slowest of the times after.
 type answer struct {
-	panel, ref  string
+	title, ref  string
 	first, then time.Duration
 	series      int
 }
@@ -29,9 +29,9 @@ type answer struct {
 // repeats is how often a query is asked again.
 const repeats = 3
 
-// ask runs every query of the Fleet dashboard as Grafana would send it, one
+// askFleet runs every query of the Fleet dashboard as Grafana would send it, one
 // after the other.
-func ask(ctx context.Context, db *influx.Server, root, policy string, r grafana.Range) ([]answer, error) {
+func askFleet(ctx context.Context, db *influx.Server, root, policy string, r grafana.Range) ([]answer, error) {
 	boards, err := grafana.Dashboards(root)
 	if err != nil {
 		return nil, err
@@ -44,14 +44,34 @@ func ask(ctx context.Context, db *influx.Server, root, policy string, r grafana.
 	if err != nil {
 		return nil, err
 	}
+	return ask(ctx, db, requests)
+}
+
+// askRules runs the queries of every alert rule, as if it were evaluated at a
+// moment.
+func askRules(ctx context.Context, db *influx.Server, root string, at time.Time) ([]answer, error) {
+	file, err := grafana.Rules(root)
+	if err != nil {
+		return nil, err
+	}
+	var requests []grafana.Request
+	for _, g := range file.Groups {
+		for i := range g.Rules {
+			requests = append(requests, grafana.RuleRequests(&g.Rules[i], at)...)
+		}
+	}
+	return ask(ctx, db, requests)
+}
+
+func ask(ctx context.Context, db *influx.Server, requests []grafana.Request) ([]answer, error) {
 	var all []answer
 	for _, q := range requests {
-		a := answer{panel: q.Panel.Title, ref: q.RefID}
+		a := answer{title: q.Title, ref: q.RefID}
 		for i := range 1 + repeats {
 			began := time.Now()
 			series, err := db.Query(ctx, database, q.Query)
 			if err != nil {
-				return nil, fmt.Errorf("panel %q: %w", q.Panel.Title, err)
+				return nil, fmt.Errorf("%q: %w", q.Title, err)
 			}
 			took := time.Since(began)
 			if i == 0 {
@@ -65,6 +85,15 @@ func ask(ctx context.Context, db *influx.Server, root, policy string, r grafana.
 	return all, nil
 }
 
+// together is what it takes to ask all again.
+func together(all []answer) time.Duration {
+	var d time.Duration
+	for _, a := range all {
+		d += a.then
+	}
+	return d
+}
+
 func slowest(all []answer) time.Duration {
 	var d time.Duration
 	for _, a := range all {
@@ -76,9 +105,9 @@ func slowest(all []answer) time.Duration {
 func table(all []answer) string {
 	slices.SortStableFunc(all, func(a, b answer) int { return int(b.first - a.first) })
 	var b strings.Builder
-	b.WriteString("| panel | query | series | first, ms | again, ms |\n|---|---|---|---|---|\n")
+	b.WriteString("| title | query | series | first, ms | again, ms |\n|---|---|---|---|---|\n")
 	for _, a := range all {
-		fmt.Fprintf(&b, "| %s | %s | %d | %d | %d |\n", a.panel, a.ref, a.series, a.first.Milliseconds(), a.then.Milliseconds())
+		fmt.Fprintf(&b, "| %s | %s | %d | %d | %d |\n", a.title, a.ref, a.series, a.first.Milliseconds(), a.then.Milliseconds())
 	}
 	return b.String()
 }

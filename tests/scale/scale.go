@@ -14,11 +14,11 @@ import (
 	"rdma_events/tests/influx"
 )
 
-// ErrSlow is wrapped by Run when a query of the Fleet dashboard took longer
-// than Limit.
-var ErrSlow = errors.New("a query of the Fleet dashboard is too slow")
+// ErrSlow is wrapped by Run when a query of the Fleet dashboard or of an alert
+// rule took longer than Limit.
+var ErrSlow = errors.New("a query is too slow")
 
-// Limit is how long a query may take.
+// Limit is how long a query of a panel, or all queries of a rule, may take.
 const Limit = 2 * time.Second
 
 // Config says what to run.
@@ -59,7 +59,7 @@ func Run(ctx context.Context, c Config) (err error) {
 		filling, stop = context.WithTimeout(ctx, c.For)
 	}
 	defer stop()
-	if err := p.fill(filling, db, say); err != nil {
+	if err := c.fill(ctx, filling, db, p, say); err != nil {
 		return err
 	}
 	if !p.full() && !c.Measure {
@@ -70,6 +70,38 @@ func Run(ctx context.Context, c Config) (err error) {
 		return err
 	}
 	return c.measure(ctx, db, p, say)
+}
+
+// fill goes through the stages. filling ends the work and ctx all of it.
+func (c *Config) fill(ctx, filling context.Context, db *influx.Server, p *progress, say func(string, ...any)) error {
+	spans := p.spans()
+	if err := p.fill(filling, db, p.stage(spans[0]), say); err != nil {
+		return err
+	}
+	if p.Raw < p.Plan.Hosts {
+		return nil
+	}
+	if p.RawBytes == 0 {
+		if err := c.weigh(ctx, p); err != nil {
+			return err
+		}
+	}
+	if err := p.fill(filling, db, p.past(), say); err != nil {
+		return err
+	}
+	return p.fill(filling, db, p.stage(spans[1]), say)
+}
+
+// weigh keeps the size of the raw hour while nothing else is in its policy.
+func (c *Config) weigh(ctx context.Context, p *progress) error {
+	if err := settle(ctx, filepath.Join(c.Plan.Dir, "influxdb"), 2*c.Cold); err != nil {
+		return err
+	}
+	var err error
+	if p.RawBytes, err = size(filepath.Join(c.Plan.Dir, "influxdb/data", database, p.spans()[0].policy)); err != nil {
+		return err
+	}
+	return p.save()
 }
 
 // settle waits until the server has compacted what was written: the files stay
@@ -125,23 +157,30 @@ func (c *Config) measure(ctx context.Context, db *influx.Server, p *progress, sa
 	}
 	say("\n%d hosts with %d devices: %d series\n", p.Raw, p.Plan.Devices, series)
 	for _, s := range p.spans() {
-		bytes, err := size(filepath.Join(c.Plan.Dir, "influxdb/data", database, s.policy))
-		if err != nil {
-			return err
+		bytes := s.bytes
+		if bytes == 0 {
+			if bytes, err = size(filepath.Join(c.Plan.Dir, "influxdb/data", database, s.policy)); err != nil {
+				return err
+			}
 		}
 		perDay := float64(bytes) / float64(*s.done*p.Plan.Devices) * float64(24*time.Hour) / float64(s.length)
 		say("%s: %.1f MB, %.0f kB per device and day\n", s.name, float64(bytes)/1e6, perDay/1e3)
 	}
 	var worst time.Duration
 	for _, s := range p.spans() {
-		all, err := ask(ctx, db, c.Root, s.policy, grafana.Range{From: p.End.Add(-s.length), To: p.End})
+		all, err := askFleet(ctx, db, c.Root, s.policy, grafana.Range{From: p.End.Add(-s.length), To: p.End})
 		if err != nil {
 			return err
 		}
 		worst = max(worst, slowest(all))
 		say("\nFleet, %s (policy %s), slowest %.2f s, %d queries\n\n%s", s.name, s.policy, slowest(all).Seconds(), len(all), table(all))
 	}
-	say("\n")
+	all, err := askRules(ctx, db, c.Root, p.End)
+	if err != nil {
+		return err
+	}
+	worst = max(worst, slowest(all))
+	say("\nRules, slowest %.2f s, together %.2f s\n\n%s\n", slowest(all).Seconds(), together(all).Seconds(), table(all))
 	if err := keep(ctx, db, p.End, say); err != nil {
 		return err
 	}

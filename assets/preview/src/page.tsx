@@ -6,6 +6,7 @@ import {
   dateTime,
   FieldType,
   getDisplayProcessor,
+  getDisplayValueAlignmentFactors,
   getFieldDisplayValues,
   type DataFrame,
   type Field,
@@ -76,6 +77,8 @@ function Values({ d, w, h }: { d: Drawn; w: number; h: number }) {
     theme,
     timeZone: 'utc',
   });
+  // Values side by side have letters of one size.
+  const alignment = getDisplayValueAlignmentFactors(values.map((v) => v.display));
   return (
     <div style={{ display: 'flex' }}>
       {values.map((v, i) => (
@@ -85,6 +88,7 @@ function Values({ d, w, h }: { d: Drawn; w: number; h: number }) {
           width={w / values.length}
           height={h}
           theme={theme}
+          alignmentFactors={alignment}
           colorMode={d.panel.options.colorMode}
           graphMode={d.panel.options.graphMode}
         />

@@ -1,0 +1,60 @@
+package grafana
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/tests/history"
+	"rdma_events/tests/influx"
+)
+
+// The other faults have an hour before them; this rule looks back for six.
+func TestSlowWakeUpsAreHeldAgainstHoursOfThePast(t *testing.T) {
+	const span = 9 * time.Hour
+	src := Source{Server: influx.Start(t), Database: "telegraf"}
+	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
+	rows := map[string]struct{ timeline, first, last string }{
+		"healthy": {},
+		"slow from the seventh hour on": {
+			"[[fault]]\nkind = \"slow\"\nat = \"6h\"\nfactor = 40", "6h15m", "7h30m",
+		},
+		"slow for half an hour": {
+			"[[fault]]\nkind = \"slow\"\nat = \"6h\"\nfactor = 40\nfor = \"30m\"", "6h15m", "6h35m",
+		},
+		"but three times as slow":    {timeline: "[[fault]]\nkind = \"slow\"\nat = \"6h\"\nfactor = 3"},
+		"but for three minutes only": {timeline: "[[fault]]\nkind = \"slow\"\nat = \"6h\"\nfactor = 40\nfor = \"3m\""},
+		"but always":                 {timeline: "[[fault]]\nkind = \"slow\"\nfactor = 40"},
+	}
+	for name, row := range rows {
+		c := history.Config{
+			Start: start(), End: start().Add(span), Interval: 10 * time.Second,
+			Hosts: []history.Host{{Name: name, Profile: "fleet1", Timeline: row.timeline, Seed: 1}},
+		}
+		var lines bytes.Buffer
+		require.NoError(t, c.Write(t.Context(), &lines), name)
+		require.NoError(t, src.Server.Write(t.Context(), src.Database, &lines), name)
+	}
+	rule, group := ruleNamed(t, "rdma-wake-slow")
+	fired, interval := watch(t, src, rule, group, span)
+	for name, row := range rows {
+		got := fired[name]
+		if row.first == "" {
+			require.Empty(t, got, name)
+			continue
+		}
+		require.NotEmpty(t, got, name)
+		t.Logf("%s: fires from %v to %v", name, got[0], got[len(got)-1])
+		requireNear(t, row.first, got[0], interval, name)
+		requireNear(t, row.last, got[len(got)-1], 30*time.Minute, name) // the tail of latencies is ragged
+	}
+}
+
+func requireNear(t *testing.T, want string, got, slack time.Duration, name string) {
+	t.Helper()
+	d, err := time.ParseDuration(want)
+	require.NoError(t, err)
+	require.InDelta(t, d.Minutes(), got.Minutes(), slack.Minutes(), name)
+}

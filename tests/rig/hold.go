@@ -1,0 +1,61 @@
+package rig
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Hold keeps a process from dying until the test ends, as a call in the kernel
+// that no signal interrupts would: killed, it stops on its way out (ptrace(2),
+// PTRACE_O_TRACEEXIT), so that nobody can reap it, and more signals change
+// nothing. At the test's end it dies. It takes the right to trace the process.
+func Hold(t testing.TB, pid int) {
+	t.Helper()
+	seized, ended, release := make(chan error), make(chan error, 1), make(chan struct{})
+	go func() { ended <- hold(pid, seized, release) }()
+	if err := <-seized; err != nil {
+		t.Fatalf("hold process %d: %v", pid, err)
+	}
+	t.Cleanup(func() {
+		_ = unix.Kill(pid, unix.SIGKILL) // the usual error is that it is gone
+		close(release)
+		if err := <-ended; err != nil {
+			t.Errorf("hold process %d: %v", pid, err)
+		}
+	})
+}
+
+// hold traces the process's first thread: while that is there, so is the
+// process. The tracer is a thread too and lets go by ending, which it does with
+// the goroutine that stays locked to it.
+func hold(pid int, seized chan<- error, release <-chan struct{}) error {
+	runtime.LockOSThread()
+	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(pid), 0, unix.PTRACE_O_TRACEEXIT, 0, 0)
+	if errno != 0 {
+		seized <- fmt.Errorf("trace it: %w", errno)
+		return nil
+	}
+	close(seized)
+	for {
+		var s unix.WaitStatus
+		_, err := unix.Wait4(pid, &s, unix.WALL, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return fmt.Errorf("wait for it: %w", err)
+		case !s.Stopped():
+			return nil
+		case s.TrapCause() == unix.PTRACE_EVENT_EXIT:
+			<-release
+			return nil
+		}
+		if err := unix.PtraceCont(pid, int(s.StopSignal())); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("let it go on: %w", err)
+		}
+	}
+}
