@@ -16,7 +16,7 @@ import (
 // What a library does for the plugin, in one test that is short enough to be run
 // with each library: LAB_LIBRARY is the one that has to be there.
 func TestThisLibraryServesEventsProbesAndCounters(t *testing.T) {
-	forEachUser(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		guest.WithoutLinkLocal(t, netdev)
 		r := start(fastProbe)
 		requireLibrary(t, r)
