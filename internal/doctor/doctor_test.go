@@ -311,6 +311,21 @@ func TestWithoutAWorkerTheRestIsStillChecked(t *testing.T) {
 	require.Equal(t, OK, r.of("ports")[0].Status)
 }
 
+// Not every driver brings ib_uverbs along (siw does not); the kernel loads it for
+// the first program that asks for a device.
+func TestANodeThatComesWithTheTrialIsThere(t *testing.T) {
+	const verbsClass = "sys/class/infiniband_verbs"
+	w := workingWorker()
+	root := healthy().with(tree{verbsClass: ""}).write(t)
+	w.onTry = func() {
+		w.onTry = nil
+		tree{verbsClass + "/abi_version": "6\n", verbsClass + "/uverbs0/ibdev": "mlx5_0\n"}.writeTo(t, root)
+	}
+	r := Run(t.Context(), hostAt(root, w))
+	require.Equal(t, OK, r.Status, "%+v", r.Results)
+	require.Equal(t, "/dev/infiniband/uverbs0 can be read and written", r.of("device_nodes")[0].Text)
+}
+
 // A count of flushed work requests may alert an operator.
 func TestFlushIsNotTriedWhereItIsCounted(t *testing.T) {
 	w := workingWorker()
