@@ -120,6 +120,7 @@ upgrade_running() { # package, command that upgrades
 	local package=$1 before
 	shift
 	printf '[[inputs.rdma_events]]\n  backend = "sim"\n  devices = ["sim0"]\n' >"$root/etc/telegraf/sim.conf"
+	: >"$work/out" # that of the package before this one has the same lines
 	# The subshell becomes the program, so that its number is the program's.
 	(
 		in_root() { exec chroot "$root" /usr/bin/env -i PATH=/usr/bin:/bin "$@"; }
