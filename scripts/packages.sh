@@ -59,7 +59,7 @@ test | lab)
 	needs_kernel=yes
 	;;
 lint) packages="shellcheck clang-format" ;;
-package) packages="$packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static debootstrap rpm" ;;
+package) packages="$packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static debootstrap rpm systemd" ;;
 schema | preview)
 	packages=
 	[ "$group" = schema ] || packages="chromium fonts-inter"

@@ -1,7 +1,8 @@
 #!/bin/bash
 # Tries the packages in a directory: checksums, the arm64 programs in emulation,
-# and install, upgrade under a running plugin, removal and purge of deb and rpm
-# in clean roots. It runs as root, and what it makes is gone after it.
+# and install, upgrade under a running plugin and removal of deb and rpm with
+# their scripts in a clean root, and the drop-in for telegraf.service. It runs as
+# root, and what it makes is gone after it.
 #
 #   scripts/try-packages.sh DIR
 set -eu
@@ -80,18 +81,33 @@ clean_root() {
 	in_root useradd --system --home-dir /etc/telegraf --shell /usr/sbin/nologin telegraf
 	cp "$dist"/*_amd64.deb "$root/tmp/now.deb"
 	cp "$work"/next/*_amd64.deb "$root/tmp/next.deb"
+	# Stands for systemd, and notes what the packages' scripts ask of it.
+	mkdir -p "$root/run/systemd/system"
+	printf '#!/bin/sh\necho "$*" >>/run/systemd/asked\n' >"$root/usr/bin/systemctl"
+	chmod 0755 "$root/usr/bin/systemctl"
 }
 
 snippet=etc/telegraf/telegraf.d/rdma_events.conf
 
-install_deb() {
-	in_root dpkg -i /tmp/now.deb >/dev/null
+reloaded() { # what: systemd has been asked to read its units anew, and nothing else
+	[ "$(sort -u "$root/run/systemd/asked")" = daemon-reload ] || fail "$1: want systemctl daemon-reload, got $(cat "$root/run/systemd/asked")"
+	rm "$root/run/systemd/asked"
+}
+
+require_installed() { # package, its version: the programs run, and the doctor finds nothing wrong with them
+	[ "$(in_root rdma-events version | cut -d' ' -f2)" = "$2" ] || fail "$1: want version $2, got $(in_root rdma-events version)"
 	[ "$(as_telegraf rdma-events check -config /etc/telegraf/rdma_events.conf)" = ok ] || fail "the sample configuration is not ok"
 	as_telegraf rdma-events doctor -config "/$snippet" -json >"$work/doctor" || true # there is no device
 	grep -q '"check": "telegraf"' "$work/doctor" || fail "the doctor did not read the snippet"
 	grep -A3 -E '"check": "(telegraf|worker_program)"' "$work/doctor" | grep -q '"status": "fail"' &&
 		fail "the doctor finds the installation bad: $(cat "$work/doctor")"
-	said "installed: $(in_root rdma-events version)"
+	said "$1 installed: $(in_root rdma-events version)"
+}
+
+install_deb() {
+	in_root dpkg -i /tmp/now.deb >/dev/null
+	reloaded "deb installed"
+	require_installed deb "$VERSION"
 }
 
 opened() { [ "$(grep -c '"text":"opened' "$work/out")" -ge "$1" ]; }
@@ -100,9 +116,11 @@ other_worker() { [ -n "$(workers)" ] && [ "$(workers)" != "$1" ] && opened 2; }
 
 # A worker that dies after the upgrade is replaced by one of the old version,
 # which is the one that the plugin has opened.
-upgrade_deb() {
-	local before
+upgrade_running() { # package, command that upgrades
+	local package=$1 before
+	shift
 	printf '[[inputs.rdma_events]]\n  backend = "sim"\n  devices = ["sim0"]\n' >"$root/etc/telegraf/sim.conf"
+	: >"$work/out" # that of the package before this one has the same lines
 	# The subshell becomes the program, so that its number is the program's.
 	(
 		in_root() { exec chroot "$root" /usr/bin/env -i PATH=/usr/bin:/bin "$@"; }
@@ -111,8 +129,9 @@ upgrade_deb() {
 	watch=$!
 	await "the simulated device is open" opened 1
 	before=$(workers)
-	in_root dpkg -i /tmp/next.deb >/dev/null
-	[ "$(in_root rdma-events version | cut -d' ' -f2)" = v999.0.0 ] || fail "the new version is not there"
+	"$@" >/dev/null
+	reloaded "$package upgraded"
+	[ "$(in_root rdma-events version | cut -d' ' -f2)" = v999.0.0 ] || fail "$package: the new version is not there"
 	kill -9 "$before"
 	await "another worker" other_worker "$before"
 	for pid in "$watch" $(workers); do
@@ -120,38 +139,67 @@ upgrade_deb() {
 	done
 	kill -INT "$watch"
 	wait "$watch" || fail "the end after an upgrade: $(cat "$work/err")"
-	said "upgraded under a running plugin, which went on as it was"
+	rm "$root/etc/telegraf/sim.conf"
+	said "$package upgraded under a running plugin, which went on as it was"
 }
 
 remove_deb() {
 	in_root dpkg -r rdma-events >/dev/null 2>&1
+	reloaded "deb removed"
 	[ ! -e "$root/usr/bin/rdma-events" ] || fail "the program is left"
 	[ ! -e "$root/$snippet" ] || fail "a snippet is left that keeps Telegraf from starting"
 	in_root dpkg -i /tmp/now.deb >/dev/null
 	[ -e "$root/$snippet" ] || fail "the snippet is not back"
 	in_root dpkg -P rdma-events >/dev/null 2>&1
-	rm -f "$root/etc/telegraf/sim.conf" "$root/tmp/"*.deb
-	left=$(find "$root" -path "$root/proc" -prune -o -name '*rdma?events*' -print)
-	[ -z "$left" ] || fail "left after a purge: $left"
-	said "removed, put back and purged"
+	rm -f "$root/tmp/"*.deb "$root/run/systemd/asked"
+	nothing_left deb
+	said "deb removed, put back and purged"
 }
 
+nothing_left() { # package
+	local left
+	left=$(find "$root" -path "$root/proc" -prune -o \( -name '*rdma?events*' -o -name telegraf.service.d \) -print)
+	[ -z "$left" ] || fail "$1: left after the removal: $left"
+}
+
+# The clean root is Debian's, so rpm finds no package there that it could depend on.
+rpm_root() { rpm --root "$root" "$@" 2>>"$work/rpm"; }
+rpm_upgrade() { rpm_root --nodeps --ignorearch -U "$@"; }
+
 try_rpm() {
-	local r=$work/rpm
-	mkdir -p "$r"
-	rpm --root "$r" --initdb
-	# The scripts need a shell that the empty root does not have.
-	rpm --root "$r" --nodeps --noscripts --ignorearch -i "$(one "$dist"/*.x86_64.rpm)" 2>/dev/null
-	[ "$("$r/usr/bin/rdma-events-worker" -version)" = "rdma-events-worker $VERSION" ] || fail "rpm: not the worker's version"
-	echo "# mine" >>"$r/etc/telegraf/rdma_events.conf"
-	rpm --root "$r" --nodeps --noscripts --ignorearch -U "$(one "$work"/next/*.x86_64.rpm)" 2>/dev/null
-	[ "$("$r/usr/bin/rdma-events-worker" -version)" = "rdma-events-worker v999.0.0" ] || fail "rpm: not the new worker's version"
-	grep -q '^# mine$' "$r/etc/telegraf/rdma_events.conf" || fail "rpm: the configuration was overwritten"
-	rpm --root "$r" --noscripts -e rdma-events 2>/dev/null
-	if [ -e "$r/usr/bin/rdma-events" ] || [ -e "$r/$snippet" ]; then
-		fail "rpm: files are left"
-	fi
-	said "rpm: installed, upgraded and erased"
+	rpm_root --initdb
+	rpm_upgrade "$(one "$dist"/*.x86_64.rpm)" >"$work/said" || fail "rpm: $(cat "$work/rpm")"
+	grep -q 'restart Telegraf' "$work/said" || fail "rpm: the script after the installation said: $(cat "$work/said")"
+	reloaded "rpm installed"
+	require_installed rpm "$VERSION"
+	echo "# mine" >>"$root/etc/telegraf/rdma_events.conf"
+	upgrade_running rpm rpm_upgrade "$(one "$work"/next/*.x86_64.rpm)"
+	grep -q '^# mine$' "$root/etc/telegraf/rdma_events.conf" || fail "rpm: the configuration was overwritten"
+	[ -e "$root/$snippet" ] || fail "rpm: the upgrade took the snippet away"
+	rpm_root --nodeps -e rdma-events || fail "rpm: $(cat "$work/rpm")"
+	reloaded "rpm erased"
+	rm "$root/etc/telegraf/rdma_events.conf.rpmsave"
+	nothing_left rpm
+	said "rpm erased, and kept the configuration that was changed"
+}
+
+# What systemd says of the unit of Telegraf's own package, as far as it is here.
+unit_verified() { systemd-analyze verify --root="$root" telegraf.service 2>&1 || true; }
+
+# The drop-in must add nothing to that. A wrong one of the same name, which an
+# administrator's is, shows that it is read at all.
+try_dropin() {
+	local units=usr/lib/systemd/system/telegraf.service.d own=etc/systemd/system/telegraf.service.d before after
+	install -D -m 0644 "$(go list -m -f '{{.Dir}}' github.com/influxdata/telegraf)/scripts/telegraf.service" \
+		"$root/usr/lib/systemd/system/telegraf.service"
+	before=$(unit_verified)
+	install -D -m 0644 packaging/systemd/telegraf.conf "$root/$units/rdma_events.conf"
+	after=$(unit_verified)
+	[ "$after" = "$before" ] || fail "the drop-in: $after"
+	mkdir -p "$root/$own"
+	sed 's/^LimitMEMLOCK=.*/LimitMEMLOCK=nonsense/' packaging/systemd/telegraf.conf >"$root/$own/rdma_events.conf"
+	unit_verified | grep -q "$own/rdma_events.conf.*nonsense" || fail "systemd does not read the drop-in: $(unit_verified)"
+	said "systemd has nothing against the drop-in for telegraf.service"
 }
 
 checksums
@@ -159,6 +207,7 @@ emulated
 next_version
 clean_root
 install_deb
-upgrade_deb
+upgrade_running deb in_root dpkg -i /tmp/next.deb
 remove_deb
 try_rpm
+try_dropin

@@ -78,17 +78,25 @@ func (x *examination) findDevices() {
 	if err != nil {
 		return // there are none to be seen, which checkModules reports
 	}
-	nodes, err := x.Sysfs.Nodes()
-	if err != nil {
-		nodes = nil // checkNodes misses them
-	}
 	for _, name := range names {
 		if x.plugin.Watches != nil && !x.plugin.Watches(name) {
 			continue
 		}
 		x.devices = append(x.devices, device{
-			DeviceAttr: x.Sysfs.Device(name), node: nodes[name], ports: x.portsOf(name),
+			DeviceAttr: x.Sysfs.Device(name), ports: x.portsOf(name),
 		})
+	}
+	x.findNodes()
+}
+
+// findNodes notes the nodes that the devices have now.
+func (x *examination) findNodes() {
+	nodes, err := x.Sysfs.Nodes()
+	if err != nil {
+		return // checkNodes misses them
+	}
+	for i := range x.devices {
+		x.devices[i].node = nodes[x.devices[i].Name]
 	}
 }
 
@@ -105,16 +113,16 @@ func (x *examination) usable(ctx context.Context) bool {
 }
 
 // tryDevices asks the worker program for all that only a program with the
-// library can find out. A device is tried by one worker at a time.
+// library can find out. A device is tried by one worker at a time, and also
+// without a node: the kernel loads ib_uverbs for who asks for one
+// (ib_get_client_nl_info in drivers/infiniband/core/device.c), which not every
+// driver does by itself.
 func (x *examination) tryDevices(ctx context.Context) {
 	const together = 8
 	var all sync.WaitGroup
 	slots := make(chan struct{}, together)
 	for i := range x.devices {
 		d := &x.devices[i]
-		if d.node == "" {
-			continue
-		}
 		all.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
@@ -122,6 +130,7 @@ func (x *examination) tryDevices(ctx context.Context) {
 		})
 	}
 	all.Wait()
+	x.findNodes()
 }
 
 // tryAll tries the methods in the order in which the plugin prefers them. Flush

@@ -31,7 +31,7 @@ func TestAHealthyHostIsOKThroughout(t *testing.T) {
 		Text: "rc_write works (wake-up 50µs); flush works (wake-up 60µs); ud_send cannot: the port has no usable GID"}}, r.of("probes"))
 	require.Equal(t, "active, 100 Gb/s (4x), Ethernet on eth0", r.of("ports")[0].Text)
 	require.Equal(t, "1 GIDs, probes use index 0 (fe80::a00:27ff:fe00:1); P_Key index 0", r.of("addresses")[0].Text)
-	require.Equal(t, "version 44.0 (/usr/lib/libibverbs.so.1)", r.of("libibverbs")[0].Text)
+	require.Equal(t, "version 44.0 (/usr/lib/libibverbs.so.1); it has no provider for ionic (from release 61 on)", r.of("libibverbs")[0].Text)
 	require.Equal(t, "installed: mlx5 44.0, rxe (ABI rdmav34)", r.of("providers")[0].Text)
 }
 
@@ -102,6 +102,11 @@ func TestWhatIsWrongIsSaidWithTheCommandThatMendsIt(t *testing.T) {
 		{
 			"not the right provider", tree{libs + "/libmlx5-rdmav34.so": ""}, noTrial(watch.ReasonUnsupported, "libibverbs lists 0 devices"),
 			Result{"providers", "mlx5_0", Fail, "mlx5_core needs the provider library of mlx5", "ibverbs-providers"},
+		},
+		{
+			"a provider that is newer than the library", tree{"sys/devices/0000:3b:00.0/driver": "-> ../../bus/pci/drivers/ionic"},
+			noTrial(watch.ReasonUnsupported, "libibverbs lists 0 devices"),
+			Result{"providers", "mlx5_0", Fail, "ionic, which rdma-core has from release 61 on, and here is 44.0", "ibverbs-providers"},
 		},
 		{
 			"too little lockable memory", nil, func(s *System, _ *fakeWorker) { s.LockedMemory = 32 << 10 },
@@ -306,6 +311,21 @@ func TestWithoutAWorkerTheRestIsStillChecked(t *testing.T) {
 	require.Equal(t, OK, r.of("ports")[0].Status)
 }
 
+// Not every driver brings ib_uverbs along (siw does not); the kernel loads it for
+// the first program that asks for a device.
+func TestANodeThatComesWithTheTrialIsThere(t *testing.T) {
+	const verbsClass = "sys/class/infiniband_verbs"
+	w := workingWorker()
+	root := healthy().with(tree{verbsClass: ""}).write(t)
+	w.onTry = func() {
+		w.onTry = nil
+		tree{verbsClass + "/abi_version": "6\n", verbsClass + "/uverbs0/ibdev": "mlx5_0\n"}.writeTo(t, root)
+	}
+	r := Run(t.Context(), hostAt(root, w))
+	require.Equal(t, OK, r.Status, "%+v", r.Results)
+	require.Equal(t, "/dev/infiniband/uverbs0 can be read and written", r.of("device_nodes")[0].Text)
+}
+
 // A count of flushed work requests may alert an operator.
 func TestFlushIsNotTriedWhereItIsCounted(t *testing.T) {
 	w := workingWorker()
@@ -361,6 +381,20 @@ WARN  ports              mlx5_0 port 1: down
 	text.Reset()
 	require.NoError(t, r.WriteText(&text, func(s Status, text string) string { return "<" + text + ">" }))
 	require.Contains(t, text.String(), "<WARN>  ports")
+}
+
+func TestAnOldLibraryIsSaidToLackWhatLaterOnesBrought(t *testing.T) {
+	for file, want := range map[string]string{
+		"libibverbs.so.1.14.35.0": "; it has no provider for irdma (from release 37 on), erdma (from release 43 on), " +
+			"mana (from release 44 on), ionic (from release 61 on)",
+		"libibverbs.so.1.14.56.1": "; it has no provider for ionic (from release 61 on)",
+		"libibverbs.so.1.16.61.0": "",
+		"libibverbs.so.1.0.0":     "", // unknown
+	} {
+		r := Run(t.Context(), host(t, healthy().with(tree{"usr/lib/libibverbs.so.1": "-> " + file}), workingWorker()))
+		require.Equal(t, "version "+libraryVersion(file)+" (/usr/lib/libibverbs.so.1)"+want, r.of("libibverbs")[0].Text)
+		require.Equal(t, OK, r.of("libibverbs")[0].Status)
+	}
 }
 
 func TestLimitsAreReadByPeople(t *testing.T) {

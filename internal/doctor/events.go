@@ -61,6 +61,9 @@ func checkRemoval(x *examination) []Result {
 		}
 		results = append(results, r)
 	}
+	if len(results) == 0 {
+		return []Result{{Check: name, Text: "no device, so none to be removed"}}
+	}
 	return results
 }
 

@@ -39,6 +39,12 @@ func (f tree) with(changes tree) tree {
 func (f tree) write(t *testing.T) (root string) {
 	t.Helper()
 	root = t.TempDir()
+	f.writeTo(t, root)
+	return root
+}
+
+func (f tree) writeTo(t *testing.T, root string) {
+	t.Helper()
 	for name, text := range f {
 		at := filepath.Join(root, name)
 		require.NoError(t, os.MkdirAll(filepath.Dir(at), 0o755))
@@ -48,7 +54,6 @@ func (f tree) write(t *testing.T) (root string) {
 		}
 		require.NoError(t, os.WriteFile(at, []byte(text), 0o755))
 	}
-	return root
 }
 
 const (
@@ -114,6 +119,7 @@ type fakeWorker struct {
 	versionErr, libraryErr error
 	trials                 map[verbs.Method]Trial
 	tried                  []verbs.Method
+	onTry                  func()
 	closed                 bool
 }
 
@@ -122,6 +128,9 @@ func (w *fakeWorker) Library(context.Context) (string, error) { return w.library
 
 func (w *fakeWorker) Try(_ context.Context, device string, m verbs.Method) Trial {
 	w.tried = append(w.tried, m)
+	if w.onTry != nil {
+		w.onTry()
+	}
 	t := w.trials[m]
 	t.Attr.Name = device
 	return t
@@ -160,7 +169,12 @@ func workingWorker() *fakeWorker {
 // host is a System over a tree.
 func host(t *testing.T, files tree, w Worker) *System {
 	t.Helper()
-	s := newSystem(files.write(t))
+	return hostAt(files.write(t), w)
+}
+
+// hostAt is host over a tree that has been written.
+func hostAt(root string, w Worker) *System {
+	s := newSystem(root)
 	s.Version, s.UID = "1.2.3", 998
 	s.LockedMemory, s.OpenFiles = 8<<20, 1024
 	s.OpenNode = func(string) error { return nil }

@@ -3,16 +3,23 @@ package doctor
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
 // oldestLibrary is the release of rdma-core from which on libibverbs has every
 // symbol that the worker needs.
 const oldestLibrary = 28
+
+// newProviders are the releases of rdma-core that brought a provider since then
+// (providers/ in its tags up to v65). Nothing else of an older library is missed:
+// the worker names events and completions, and knows rates, by itself.
+func newProviders() map[string]int {
+	return map[string]int{"irdma": 37, "erdma": 43, "mana": 44, "ionic": 61}
+}
 
 // checkLibrary reports the library that the worker's loader finds.
 func checkLibrary(x *examination) []Result {
@@ -24,15 +31,41 @@ func checkLibrary(x *examination) []Result {
 	case x.libraryErr != nil:
 		r.Status, r.Text, r.Fix = Fail, x.libraryErr.Error(), x.install()
 	default:
-		version := libraryVersion(x.realPath(x.library))
-		r.Text = fmt.Sprintf("version %s (%s)", version, x.library)
-		if major, err := strconv.Atoi(strings.Split(version, ".")[0]); err == nil && major < oldestLibrary {
+		r.Text = fmt.Sprintf("version %s (%s)", x.libraryVersion(), x.library)
+		if x.olderThan(oldestLibrary) {
 			r.Status = Warn
 			r.Text += fmt.Sprintf(", older than %d, from which on everything works", oldestLibrary)
 			r.Fix = x.install()
 		}
+		if lacks := x.lacks(); lacks != "" {
+			r.Text += "; it has no provider for " + lacks
+		}
 	}
 	return []Result{r}
+}
+
+// libraryVersion returns the release of the library that the worker's loader
+// finds, as in "44.0"; "unknown" where its file does not say.
+func (x *examination) libraryVersion() string { return libraryVersion(x.realPath(x.library)) }
+
+// olderThan reports whether that is known to be older than a release.
+func (x *examination) olderThan(release int) bool {
+	major := leading(x.libraryVersion())
+	return major > 0 && major < release
+}
+
+// lacks lists the providers that only later releases of rdma-core have, oldest
+// first.
+func (x *examination) lacks() string {
+	since := newProviders()
+	names := slices.SortedFunc(maps.Keys(since), func(a, b string) int { return since[a] - since[b] })
+	var later []string
+	for _, name := range names {
+		if x.olderThan(since[name]) {
+			later = append(later, fmt.Sprintf("%s (from release %d on)", name, since[name]))
+		}
+	}
+	return strings.Join(later, ", ")
 }
 
 // realPath follows a symbolic link of the library directory.
@@ -109,11 +142,24 @@ func checkProviders(x *examination) []Result {
 		want := providerOf(d.Driver)
 		has := slices.ContainsFunc(installed, func(p provider) bool { return p.name == want })
 		if !has && !d.opened() {
-			results = append(results, Result{Check: name, Subject: d.Name, Status: Fail, Fix: x.install(),
-				Text: fmt.Sprintf("its driver %s needs the provider library of %s, which is not installed", d.Driver, want)})
+			results = append(results, x.missingProvider(d, want))
 		}
 	}
 	return results
+}
+
+// missingProvider tells a provider that is not installed from one that the
+// installed release does not have.
+func (x *examination) missingProvider(d *device, want string) Result {
+	r := Result{Check: "providers", Subject: d.Name, Status: Fail, Fix: x.install(),
+		Text: fmt.Sprintf("its driver %s needs the provider library of %s, which ", d.Driver, want)}
+	if since := newProviders()[want]; x.olderThan(since) {
+		r.Text += fmt.Sprintf("rdma-core has from release %d on, and here is %s; if there is none newer, a newer release of the distribution has it",
+			since, x.libraryVersion())
+	} else {
+		r.Text += "is not installed"
+	}
+	return r
 }
 
 func join(all []provider) string {

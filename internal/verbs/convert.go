@@ -40,6 +40,11 @@ func mtuBytes(mtu int) int {
 	return 128 << mtu
 }
 
+// speedNDR is the most that active_speed says: it is one byte, in which the kernel
+// puts NDR for all that is faster (copy_port_attr_to_resp in
+// drivers/infiniband/core/uverbs_std_types_device.c).
+const speedNDR = 128
+
 // linkRate converts active_width and active_speed of struct ibv_port_attr
 // (rdma-core's ibv_devinfo has the tables) to "4x" and Gb/s over all lanes.
 func linkRate(width int, speed uint32) (string, float64) {

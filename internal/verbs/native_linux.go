@@ -200,6 +200,9 @@ func (d *nativeDevice) QueryPort(port int) (PortAttr, error) {
 		MTU: mtuBytes(int(info.mtu)), LID: int(info.lid), SMLID: int(info.sm_lid),
 	}
 	attr.Width, attr.RateGbps = linkRate(int(info.width), uint32(info.speed))
+	if info.speed == speedNDR {
+		attr.RateGbps = d.sysfs.rateOr(d.name, port, attr.RateGbps)
+	}
 	d.sysfs.Port(d.name, port, &attr)
 	return attr, nil
 }

@@ -233,33 +233,6 @@ func TestEveryReturnConventionIsUnderstood(t *testing.T) {
 	requireFailures(t, rows)
 }
 
-// doQuery asks for the port.
-func doQuery(s *session) error {
-	if err := s.open(); err != nil {
-		return err
-	}
-	var err error
-	s.report.Port, err = s.dev.QueryPort(1)
-	s.check("query", err)
-	s.check("close", s.dev.Close(long))
-	return nil
-}
-
-func TestAPortIsQueriedInOldAndNewLibraries(t *testing.T) {
-	want := verbs.PortAttr{
-		State: verbs.PortActive, Phys: 5, LinkLayer: verbs.LinkInfiniBand, MTU: 1024, LID: 17, SMLID: 1,
-		Width: "4x", RateGbps: 103.125,
-	}
-	for _, legacy := range []bool{false, true} {
-		r := well(t, order{Kind: "query", Legacy: legacy, LinkLayer: verbs.LinkInfiniBand})
-		require.Equal(t, want, r.Port)
-		require.Equal(t, legacy, bytes.Contains([]byte(names(r.Trace)), []byte(" legacy ")))
-		require.Equal(t, 2, r.Attr.Ports)
-		require.Equal(t, 4, r.Attr.Vectors)
-		require.Equal(t, "standin 1.0", r.Attr.Firmware)
-	}
-}
-
 // doHungProbe does a round and closes, and one call of that never returns.
 func doHungProbe(s *session) error {
 	if err := s.open(); err != nil {

@@ -70,6 +70,7 @@ func (s *session) mapControl(path string) error {
 	if s.order.LinkLayer != 0 {
 		s.Control.LinkLayer = int32(s.order.LinkLayer)
 	}
+	s.Control.Speed = s.order.Speed
 	if s.order.Legacy {
 		s.Control.Legacy = 1
 	}

@@ -42,6 +42,8 @@ type order struct {
 	PostErr   int32
 	Legacy    bool
 	LinkLayer verbs.LinkLayer
+	Speed     int32  // active_speed; 0: EDR
+	Rate      string // of sysfs; "": cannot be read
 
 	Failures []failure
 	Events   []event

@@ -27,7 +27,7 @@ type gidEntry struct {
 // nor an active port. ErrUnsupported: the method cannot work on this port now.
 func (s Sysfs) probePath(device string, c ProbeConfig, attr PortAttr, transport string) (path, error) {
 	p := path{gidIndex: max(c.GIDIndex, 0), pkeyIndex: c.PKeyIdx}
-	dir := filepath.Join(s.root, "class/infiniband", device, "ports", strconv.Itoa(c.Port))
+	dir := s.port(device, c.Port)
 	if p.pkeyIndex < 0 {
 		p.pkeyIndex = fullMember(readTable(filepath.Join(dir, "pkeys")))
 	}
@@ -64,7 +64,7 @@ type Addresses struct {
 // Addresses reads the GID and P_Key tables of a port from sysfs. Tables that
 // cannot be read are empty. It asks no driver.
 func (s Sysfs) Addresses(device string, port int) Addresses {
-	dir := filepath.Join(s.device(device), "ports", strconv.Itoa(port))
+	dir := s.port(device, port)
 	gids, pkeys := readGIDs(dir), readTable(filepath.Join(dir, "pkeys"))
 	a := Addresses{GIDs: len(gids), PKeys: len(pkeys), PKeyIndex: fullMember(pkeys)}
 	a.FullMember = isFullMember(pkeys, a.PKeyIndex)

@@ -94,7 +94,7 @@ func (s Sysfs) Device(name string) DeviceAttr {
 // RateGbps and Width where the answer has none. What cannot be read stays as
 // it is.
 func (s Sysfs) Port(name string, port int, attr *PortAttr) {
-	dir := filepath.Join(s.device(name), "ports", strconv.Itoa(port))
+	dir := s.port(name, port)
 	if attr.LinkLayer != LinkInfiniBand {
 		if dev := portNetDev(dir); dev != "" {
 			attr.NetDev = dev
@@ -115,8 +115,20 @@ func (s Sysfs) Port(name string, port int, attr *PortAttr) {
 	}
 }
 
+// rateOr returns a port's rate in Gb/s, or other where it cannot be read.
+func (s Sysfs) rateOr(name string, port int, other float64) float64 {
+	if rate, _, ok := parseRate(readAttr(s.port(name, port), "rate")); ok {
+		return rate
+	}
+	return other
+}
+
 func (s Sysfs) device(name string) string {
 	return filepath.Join(s.root, "class/infiniband", name)
+}
+
+func (s Sysfs) port(name string, port int) string {
+	return filepath.Join(s.device(name), "ports", strconv.Itoa(port))
 }
 
 // driverOf finds the kernel driver. The core does not publish it; what there is

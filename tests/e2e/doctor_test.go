@@ -76,6 +76,7 @@ func TestTheDoctorWorksWithoutDevicesAndPrivileges(t *testing.T) {
 			c := runDoctor(t, row.prefix)
 			for check, want := range map[string]string{
 				"kernel_modules": "warn", "libibverbs": "ok", "providers": "ok", "worker_program": "ok", "probes": "ok",
+				"removal": "ok",
 			} {
 				if got := c.status(check); got != want {
 					t.Errorf("%s: want %s, got %q", check, want, got)

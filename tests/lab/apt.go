@@ -108,6 +108,11 @@ func (a archive) unpack(ctx context.Context, dir string, pkgs ...string) error {
 	if err != nil {
 		return err
 	}
+	return unpackAll(ctx, dir, debs)
+}
+
+// unpackAll unpacks packages into dir and removes their files.
+func unpackAll(ctx context.Context, dir string, debs []string) error {
 	for _, deb := range debs {
 		if _, err := command(ctx, dir, "dpkg", "-x", deb, dir); err != nil {
 			return err

@@ -36,17 +36,17 @@ var guestBinaries = []guestBinary{
 	{pkg: "./tests/grafana", tests: "^TestOnARealDevice", rxeOnly: true},
 }
 
-// variant is a kernel and a driver that the tests run on.
-type variant struct{ name, kernel, driver string }
+// variant is what the tests run on. library is the release of rdma-core; "" is this machine's, whichever that is.
+type variant struct{ name, kernel, driver, library string }
 
 // usual is what TestGuest runs on; LAB_KERNEL names another kernel.
-var usual = variant{"release/rxe", cmp.Or(os.Getenv("LAB_KERNEL"), DefaultKernel), "rxe"}
+var usual = variant{"release/rxe", cmp.Or(os.Getenv("LAB_KERNEL"), DefaultKernel), "rxe", ""}
 
 // matrix is what TestGuestMatrix adds to it.
 var matrix = []variant{
-	{"release/siw", DefaultKernel, "siw"},
-	{"backports/rxe", BackportsKernel, "rxe"},
-	{"backports/siw", BackportsKernel, "siw"},
+	{"release/siw", DefaultKernel, "siw", ""},
+	{"backports/rxe", BackportsKernel, "rxe", ""},
+	{"backports/siw", BackportsKernel, "siw", ""},
 }
 
 // programs are handed to the tests by these variables, when they have been built.
@@ -94,6 +94,31 @@ func TestGuestMatrix(t *testing.T) {
 			}
 			runBinaries(t, img, dir, v)
 		})
+	}
+}
+
+// libraryBinaries are those of guestBinaries that have to do with libibverbs.
+var libraryBinaries = []guestBinary{
+	{pkg: "./internal/verbs", tests: "^TestNativeBackend"},
+	{pkg: "./tests/lab/system"},
+}
+
+// TestGuestWithTheNextLibrary runs them with libibverbs of the next Debian release; with -short the one test
+// that is about the library, which TestGuest has run with this machine's.
+func TestGuestWithTheNextLibrary(t *testing.T) {
+	img, dir := image(t)
+	img, err := img.WithNextLibrary(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := usual
+	v.library = NextLibrary
+	if testing.Short() {
+		guestBinary{pkg: "./tests/lab/system", tests: "^TestThisLibrary"}.run(t, img, dir, v)
+		return
+	}
+	for _, b := range libraryBinaries {
+		t.Run(strings.TrimPrefix(b.pkg, "./"), func(t *testing.T) { b.run(t, img, dir, v) })
 	}
 }
 
@@ -161,7 +186,7 @@ func (b guestBinary) run(t *testing.T, img *Image, dir string, v variant) {
 			// Before the guest's, so that the stacks of what hangs are seen.
 			fmt.Sprintf("-test.timeout=%v", timeout-time.Minute),
 		},
-		Env:     slices.Concat(programEnv(dir), []string{"CQPROBE_BIN=" + yardstick, "LAB_DRIVER=" + v.driver}, b.env),
+		Env:     slices.Concat(programEnv(dir), []string{"CQPROBE_BIN=" + yardstick, "LAB_DRIVER=" + v.driver, "LAB_LIBRARY=" + v.library}, b.env),
 		Dir:     filepath.Join(dir, b.pkg),
 		Stdout:  io.MultiWriter(&output, &prefixed{w: t.Output(), start: true}),
 		Memory:  b.memory,

@@ -43,6 +43,7 @@ type Image struct {
 	evinject  string
 	linkflap  string
 	siw       string // empty without WithSIW
+	layer     string // a directory that guests see over the host's root; empty without WithNextLibrary
 }
 
 // Prepare makes an image of DefaultKernel, or of the kernel package that the environment variable

@@ -26,7 +26,7 @@ func (g *guest) qemuArgs(mode string) []string {
 	if mode == "shell" {
 		channel, output = "stdio,id=out,signal=off", "virtconsole,chardev=out"
 	}
-	return []string{
+	args := []string{
 		"-accel", "tcg,thread=multi", "-cpu", "max",
 		"-smp", strconv.Itoa(g.cpus), "-m", strconv.Itoa(g.memory),
 		"-nodefaults", "-no-reboot", "-display", "none",
@@ -38,8 +38,14 @@ func (g *guest) qemuArgs(mode string) []string {
 		"-device", output,
 		"-virtfs", "local,path=/,mount_tag=root,security_model=none,readonly=on,multidevs=remap",
 		"-virtfs", "local,path=" + qemuQuote(g.outDir) + ",mount_tag=out,security_model=none,multidevs=remap",
-		"-kernel", g.image.kernel.image(), "-initrd", g.image.initramfs, "-append", cmdline,
+		"-kernel", g.image.kernel.image(), "-initrd", g.image.initramfs,
 	}
+	if g.image.layer == "" {
+		return append(args, "-append", cmdline)
+	}
+	// The kernel hands what it does not know to init, as environment.
+	return append(args, "-append", cmdline+" LAB_LAYER=yes",
+		"-virtfs", "local,path="+qemuQuote(g.image.layer)+",mount_tag=layer,security_model=none,readonly=on,multidevs=remap")
 }
 
 // qemuQuote doubles commas, which end an option's value.

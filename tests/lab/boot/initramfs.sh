@@ -10,9 +10,15 @@ while read -r module; do insmod "/mods/$module"; done </mods/order
 mkdir -p /mnt/ro /mnt/rw
 # Nothing changes under a running guest but /out, so the root may be cached and /out may not.
 mount -t 9p -o trans=virtio,version=9p2000.L,ro,cache=loose,msize=262144 root /mnt/ro
+lower=/mnt/ro
+if [ "${LAB_LAYER:-}" ]; then
+	mkdir /mnt/layer
+	mount -t 9p -o trans=virtio,version=9p2000.L,ro,cache=loose,msize=262144 layer /mnt/layer
+	lower=/mnt/layer:$lower
+fi
 mount -t tmpfs -o mode=0755 tmpfs /mnt/rw
 mkdir /mnt/rw/upper /mnt/rw/work
-mount -t overlay -o lowerdir=/mnt/ro,upperdir=/mnt/rw/upper,workdir=/mnt/rw/work overlay /new
+mount -t overlay -o "lowerdir=$lower,upperdir=/mnt/rw/upper,workdir=/mnt/rw/work" overlay /new
 mkdir -p /new/out
 mount -t 9p -o trans=virtio,version=9p2000.L,cache=none,msize=262144 out /new/out
 

@@ -16,8 +16,19 @@ import (
 // finding is one check of `rdma-events doctor --json`.
 type finding struct{ Check, Subject, Status, Text, Fix string }
 
-// runDoctor returns what is not well, and holds the exit status to the report.
+// runDoctor returns what is not well.
 func runDoctor(t *testing.T, prefix []string) (bad []finding) {
+	t.Helper()
+	for _, f := range findings(t, prefix) {
+		if f.Status != "ok" {
+			bad = append(bad, f)
+		}
+	}
+	return bad
+}
+
+// findings returns all that the doctor says, and holds its exit status to that.
+func findings(t *testing.T, prefix []string) []finding {
 	t.Helper()
 	line := append(append([]string{}, prefix...), rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events"), "doctor", "--json")
 	cmd := exec.CommandContext(t.Context(), line[0], line[1:]...)
@@ -34,11 +45,8 @@ func runDoctor(t *testing.T, prefix []string) (bad []finding) {
 	}
 	for _, f := range report.Checks {
 		t.Logf("%-4s %s %s: %s [%s]", f.Status, f.Check, f.Subject, f.Text, f.Fix)
-		if f.Status != "ok" {
-			bad = append(bad, f)
-		}
 	}
-	return bad
+	return report.Checks
 }
 
 // mend runs the commands that the doctor gives, and wants it to find all well
@@ -62,8 +70,7 @@ func mend(t *testing.T, prefix []string, check, status string) {
 }
 
 func TestTheDoctorFindsAGoodDeviceGood(t *testing.T) {
-	guest.RequireGuest(t)
-	guest.AddRxe(t, device, netdev)
+	guest.AddDevice(t, device, guest.Driver(), netdev)
 	for _, u := range users {
 		t.Run(u.name, func(t *testing.T) {
 			if bad := runDoctor(t, u.prefix); len(bad) > 0 {

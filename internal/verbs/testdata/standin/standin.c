@@ -179,7 +179,7 @@ static void fill_port(struct ibv_port_attr *a)
 		.lid = control->lid,
 		.sm_lid = 1,
 		.active_width = 2,
-		.active_speed = 32,
+		.active_speed = control->speed ? control->speed : 32,
 		.gid_tbl_len = 8,
 		.pkey_tbl_len = 4,
 	};

@@ -1,0 +1,69 @@
+//go:build linux && cgo
+
+package verbs_test
+
+import (
+	"bytes"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/standin"
+)
+
+// doQuery asks for the port.
+func doQuery(s *session) error {
+	if err := s.open(); err != nil {
+		return err
+	}
+	if s.Rate != "" {
+		rate := filepath.Join(s.root, "sys/class/infiniband/standin0/ports/1/rate")
+		if err := standin.WriteFile(rate, s.Rate); err != nil {
+			return err
+		}
+	}
+	var err error
+	s.report.Port, err = s.dev.QueryPort(1)
+	s.check("query", err)
+	s.check("close", s.dev.Close(long))
+	return nil
+}
+
+func TestAPortIsQueriedInOldAndNewLibraries(t *testing.T) {
+	want := verbs.PortAttr{
+		State: verbs.PortActive, Phys: 5, LinkLayer: verbs.LinkInfiniBand, MTU: 1024, LID: 17, SMLID: 1,
+		Width: "4x", RateGbps: 103.125,
+	}
+	for _, legacy := range []bool{false, true} {
+		r := well(t, order{Kind: "query", Legacy: legacy, LinkLayer: verbs.LinkInfiniBand})
+		require.Equal(t, want, r.Port)
+		require.Equal(t, legacy, bytes.Contains([]byte(names(r.Trace)), []byte(" legacy ")))
+		require.Equal(t, 2, r.Attr.Ports)
+		require.Equal(t, 4, r.Attr.Vectors)
+		require.Equal(t, "standin 1.0", r.Attr.Firmware)
+	}
+}
+
+// A query says NDR also where the port is faster, whatever the library.
+func TestTheRateOfAPortAboveNDRIsThatOfSysfs(t *testing.T) {
+	const speedEDR, speedNDR = 32, 128
+	for _, row := range []struct {
+		name  string
+		speed int32
+		rate  string // of sysfs
+		want  float64
+	}{
+		{"XDR", speedNDR, "800 Gb/sec (4X XDR)\n", 800},
+		{"NDR", speedNDR, "400 Gb/sec (4X NDR)\n", 400},
+		{"no sysfs", speedNDR, "", 400},
+		{"slower than NDR, whatever sysfs says", speedEDR, "800 Gb/sec (4X XDR)\n", 103.125},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			r := well(t, order{Kind: "query", Speed: row.speed, Rate: row.rate})
+			require.InDelta(t, row.want, r.Port.RateGbps, 1e-9)
+			require.Equal(t, "4x", r.Port.Width)
+		})
+	}
+}

@@ -1,0 +1,68 @@
+//go:build guest
+
+package system
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"rdma_events/tests/lab/guest"
+	"rdma_events/tests/rig"
+)
+
+// What a library does for the plugin, in one test that is short enough to be run
+// with each library: LAB_LIBRARY is the one that has to be there.
+func TestThisLibraryServesEventsProbesAndCounters(t *testing.T) {
+	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+		guest.WithoutLinkLocal(t, netdev)
+		r := start(fastProbe)
+		requireLibrary(t, r)
+		awaitProbe(r, bestMethod(), 20)
+
+		flaps := guest.Flaps{Count: 5, Down: 200 * time.Millisecond, Period: 400 * time.Millisecond}
+		if _, err := guest.FlapLink(t.Context(), netdev, flaps); err != nil {
+			t.Fatal(err)
+		}
+		// Named in no library before rdma-core 62, and in none at all.
+		guest.Inject(t, device, guest.SpeedChange, 1, 2)
+		guest.Inject(t, device, 77, 1, 3)
+		points := r.Await("all events", 30*time.Second, func(p []rig.Point) bool {
+			return port(p, device).Int("flaps") == 5 && async(p, device).Int("port_active") == 5 &&
+				counter(p, "", "device_speed_change") == 2 && counter(p, "", "unknown_77") == 3
+		})
+		requireEvents(t, points, 5)
+		requireState(t, points, 5)
+		requireEqual(t, "unacked of the device", 0, rig.Last(points, "rdma_async", "device", device, "port", "").Int("unacked"))
+
+		rounds := rig.Last(points, "rdma_cq_probe", "method", bestMethod(), "vector", "0").Int("rounds")
+		points = awaitProbe(r, bestMethod(), rounds+20)
+		for _, method := range methods() {
+			p := rig.Last(points, "rdma_cq_probe", "method", method, "vector", "0")
+			if method == bestMethod() || p.Fields != nil { // others only while the link was down
+				requireParity(t, p)
+			}
+		}
+	})
+}
+
+// requireLibrary wants the worker to have the library that this run is about, and
+// the doctor to say so.
+func requireLibrary(t *testing.T, r *rig.Telegraf) {
+	t.Helper()
+	mapped := regexp.MustCompile(`/libibverbs\.so\.\d+\.\d+\.(\S+)\n`).FindStringSubmatch(processFile(t, r.Workers()[0], "maps"))
+	if mapped == nil {
+		t.Fatal("the worker has no libibverbs")
+	}
+	if want := os.Getenv("LAB_LIBRARY"); want != "" && mapped[1] != want {
+		t.Errorf("want libibverbs %s in the worker, got %s", want, mapped[1])
+	}
+	for _, f := range findings(t, nil) {
+		if f.Check == "libibverbs" && (f.Status != "ok" || !strings.HasPrefix(f.Text, "version "+mapped[1]+" ")) {
+			t.Errorf("want the doctor to find version %s, got %+v", mapped[1], f)
+		}
+	}
+	t.Logf("libibverbs %s", mapped[1])
+}
