@@ -75,12 +75,12 @@ func TestThePluginEndsInTimeWhileNobodyReadsEither(t *testing.T) {
 	}
 }
 
-// requireShutdown holds an end to what Telegraf waits before it sends signals.
+// requireShutdown holds an end to shutdown_timeout, and a busy machine's second.
 func requireShutdown(t *testing.T, took time.Duration) {
 	t.Helper()
-	const promised = 5 * time.Second
+	const promised = 3 * time.Second
 	t.Logf("ended in %v, promised %v", took.Round(time.Millisecond), promised)
-	if took > promised {
+	if took > promised+time.Second {
 		t.Errorf("want the end within %v, got %v", promised, took)
 	}
 }
