@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -200,13 +201,14 @@ func (s *soak) requireCounted() {
 	d := s.seen.device(steady)
 	requireEqual(s.t, "opens of "+steady, 1, d.Int("opens"))
 	requireEqual(s.t, "restarts of the worker of "+steady, 0, d.Int("worker_restarts"))
-	var faults string
+	var faults []string
 	for _, name := range slices.Sorted(maps.Keys(s.happened)) {
-		faults += fmt.Sprintf("%d times %s, ", s.happened[name], name)
+		faults = append(faults, fmt.Sprintf("%d times %s", s.happened[name], name))
 	}
-	rig.Reliability(s.t, "soak, faults", "%s", faults)
+	rig.Reliability(s.t, "soak, faults", "%s", strings.Join(faults, ", "))
 	rig.Reliability(s.t, "soak, events injected", "%d", injected)
 	rig.Reliability(s.t, "soak, events counted", "%d", counted)
+	rig.Reliability(s.t, "soak, worst delay of an admin's command", "%v", s.admin.worstDelay().Round(time.Millisecond))
 	rig.Reliability(s.t, "soak, worst recovery after kill -9 of a worker", "%v", s.recovery.Round(time.Millisecond))
 	if s.happened["kill -9 of a worker"] == 0 || s.recovery > longestRecovery {
 		s.t.Errorf("recovery after kill -9: want one at least, all within %v, got %v of %d", longestRecovery, s.recovery,
