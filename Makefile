@@ -46,6 +46,10 @@ test: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB
 test-full: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) ## the lab's long forms, on two kernels and two drivers
 	go test -tags lab -timeout 60m -v ./tests/lab
 
+.PHONY: soak
+soak: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) ## faults without end in the lab, FOR=1h; fails on growth; SEED=... repeats a run
+	RDMA_EVENTS_SOAK=$(or $(FOR),10m) RDMA_EVENTS_SOAK_SEED=$(SEED) go test -tags lab -count=1 -run '^TestSoak$$' -timeout 0 -v ./tests/lab
+
 .PHONY: stack
 stack: build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) ## InfluxDB, Telegraf and simulated hosts to point a Grafana at; ADDR=127.0.0.1:8086
 	@go build -o build/stack ./tests/stack/cmd/stack

@@ -17,14 +17,6 @@ import (
 	"rdma_events/internal/execd"
 )
 
-const (
-	// drainTime is how long standard output may take to be read at the end.
-	drainTime = time.Second
-	// stopTime is how long the whole end may take: Telegraf closes standard
-	// input, waits 5 s, and sends signals that end nothing in order.
-	stopTime = 4500 * time.Millisecond
-)
-
 // host runs a service input as Telegraf's shim does, with the guarantees that
 // the shim does not give: Stop is always called and always ends, whether
 // Telegraf reads or not, and what was written is read before the process exits.
@@ -34,6 +26,7 @@ type host struct {
 	out      *execd.Output
 	log      telegraf.Logger
 	interval time.Duration // 0: gather only when prompted
+	limit    time.Duration // of the end: of the plugin's Stop, and for what is written to be read
 	signals  <-chan os.Signal
 }
 
@@ -56,7 +49,7 @@ func (h *host) run(ctx context.Context) error {
 	reader.Go(func() { cancel(h.readPrompts(prompts)) })
 
 	h.gather(ctx, acc, prompts)
-	deadline, release := context.WithTimeout(context.Background(), stopTime)
+	deadline, release := context.WithTimeout(context.Background(), h.limit)
 	defer release()
 	h.plugin.Stop()
 	h.in.Interrupt()
@@ -65,10 +58,8 @@ func (h *host) run(ctx context.Context) error {
 	return ending(context.Cause(ctx))
 }
 
-// drain waits until Telegraf has read everything.
+// drain waits until Telegraf has read everything, or ctx is done.
 func (h *host) drain(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, drainTime)
-	defer cancel()
 	if !h.out.Drain(ctx) {
 		h.log.Warn("Stopping: Telegraf does not read standard output; what is in the pipe is lost")
 	}

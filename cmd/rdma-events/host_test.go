@@ -62,7 +62,7 @@ func newRig(t *testing.T) *rig {
 		require.NoError(t, out.Close())
 	})
 	r := &rig{plugin: &recorder{}, log: &testutil.CaptureLogger{}, stdin: inW, stdout: outR, result: make(chan error, 1)}
-	r.host = host{plugin: r.plugin, in: in, out: out, log: r.log}
+	r.host = host{plugin: r.plugin, in: in, out: out, log: r.log, limit: time.Second}
 	return r
 }
 

@@ -122,8 +122,8 @@ func TestTheProgramEndsInTimeWhileNobodyReads(t *testing.T) {
 	began := time.Now()
 	require.NoError(t, p.stdin.Close())
 	require.NoError(t, p.Wait())
-	require.Less(t, time.Since(began), 4500*time.Millisecond)
-	require.Contains(t, p.stderr.String(), "W! Stopping: Telegraf did not read within 300ms; ")
+	require.Less(t, time.Since(began), time.Second, "a busy machine's share included")
+	require.Contains(t, p.stderr.String(), "W! Stopping: Telegraf did not read within 250ms; ")
 }
 
 // queued returns how many bytes of a pipe are not read.

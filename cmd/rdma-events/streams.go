@@ -19,7 +19,7 @@ import (
 )
 
 // lastWords is how long log lines may take at the end. Telegraf reads them at
-// once, or not at all.
+// once, or not at all. Of a short shutdown_timeout it is the tenth part.
 const lastWords = 300 * time.Millisecond
 
 // streams are the three standard descriptors as execd uses them, and the log.
@@ -29,13 +29,14 @@ type streams struct {
 	err     *execd.Output
 	writer  *execd.LogWriter
 	written chan struct{} // closed when the log writer has ended
+	words   time.Duration // what close may take
 	log     telegraf.Logger
 }
 
 // openStreams takes over the descriptors and Telegraf's log, which is one for
 // the whole process.
 func openStreams(stdin, stdout, stderr *os.File) (*streams, error) {
-	var s streams
+	s := streams{words: lastWords}
 	var errs [3]error
 	s.in, errs[0] = execd.NewInput(int(stdin.Fd()))
 	s.out, errs[1] = execd.NewOutput(int(stdout.Fd()))
@@ -59,7 +60,7 @@ func openStreams(stdin, stdout, stderr *os.File) (*streams, error) {
 // close writes what was logged, for a limited time, and frees everything but
 // the descriptors.
 func (s *streams) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), lastWords)
+	ctx, cancel := context.WithTimeout(context.Background(), s.words)
 	defer cancel()
 	s.writer.Close()
 	select {
@@ -108,6 +109,10 @@ func (s *streams) run(ctx context.Context, o *flags, prompts <-chan os.Signal) e
 	if err := p.Init(); err != nil {
 		return err
 	}
-	h := host{plugin: p, in: s.in, out: s.out, log: s.log, interval: o.pollInterval, signals: prompts}
+	limit := time.Duration(c.ShutdownTimeout)
+	s.words = min(lastWords, limit/10)
+	h := host{
+		plugin: p, in: s.in, out: s.out, log: s.log, interval: o.pollInterval, signals: prompts, limit: limit - s.words,
+	}
 	return h.run(ctx)
 }

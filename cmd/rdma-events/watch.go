@@ -141,6 +141,9 @@ func (o *watchFlags) until(ctx context.Context) (context.Context, func()) {
 	}
 }
 
+// drainTime is how long standard output may take to be read at the end.
+const drainTime = time.Second
+
 // show watches until ctx is done or standard output takes no more. A reader
 // that has gone is no error, one that has stopped reading loses the end.
 func show(ctx context.Context, screen *live.Screen, devices *rdma_events.Devices, out *execd.Output) error {

@@ -55,8 +55,8 @@ func (o *Output) Write(p []byte) (int, error) {
 // ErrInterrupted. It does not block.
 func (o *Output) Interrupt() { o.interrupt() }
 
-// Drain waits until the reader has taken everything that was written, or ctx is
-// done, and reports whether it has. Telegraf closes its end as soon as the
+// Drain waits until the reader has taken everything that was written, has closed
+// its end, or ctx is done, and reports whether it has taken it. Telegraf closes its end as soon as the
 // process exits, and what is in the pipe then is lost.
 func (o *Output) Drain(ctx context.Context) bool {
 	const pace = time.Millisecond
@@ -68,12 +68,22 @@ func (o *Output) Drain(ctx context.Context) bool {
 		if err != nil || n == 0 {
 			return true
 		}
+		if o.abandoned() {
+			return false
+		}
 		select {
 		case <-ctx.Done():
 			return false
 		case <-tick.C:
 		}
 	}
+}
+
+// abandoned reports whether nobody can read any more (POLLERR in poll(2)).
+func (o *Output) abandoned() bool {
+	fds := []unix.PollFd{{Fd: int32(o.fd)}}
+	n, err := unix.Poll(fds, 0)
+	return err == nil && n > 0
 }
 
 // Close frees what NewOutput made. The descriptor stays open.

@@ -150,6 +150,14 @@ func TestDrainWaitsForTheReader(t *testing.T) {
 	require.True(t, <-drained)
 }
 
+func TestDrainDoesNotWaitForAReaderThatHasGone(t *testing.T) {
+	p := pipe(t)
+	o := newOutput(t, p.w)
+	require.NoError(t, write(o, []byte("line\n"))())
+	require.NoError(t, p.r.Close())
+	require.False(t, o.Drain(t.Context()), "the line is lost")
+}
+
 func TestDrainDoesNotWaitForAFile(t *testing.T) {
 	f, err := os.Create(t.TempDir() + "/out")
 	require.NoError(t, err)

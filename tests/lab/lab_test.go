@@ -25,6 +25,7 @@ type guestBinary struct {
 	memory  int    // MiB; 0 is the harness's default
 	rxeOnly bool   // its tests do not depend on the driver
 	env     []string
+	timeout time.Duration // 0: twenty minutes, ten with -short
 }
 
 var guestBinaries = []guestBinary{
@@ -175,14 +176,14 @@ func (b guestBinary) run(t *testing.T, img *Image, dir string, v variant) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	timeout := 20 * time.Minute
+	timeout := cmp.Or(b.timeout, 20*time.Minute)
 	if testing.Short() {
 		timeout = 10 * time.Minute
 	}
 	job := Job{
 		Path: b.compile(t, dir),
 		Args: []string{
-			"-test.v=test2json", "-test.run=" + b.filter(), fmt.Sprintf("-test.short=%t", testing.Short()),
+			"-test.v=test2json", "-test.run=" + b.filter(), "-test.skip=" + b.skip(), fmt.Sprintf("-test.short=%t", testing.Short()),
 			// Before the guest's, so that the stacks of what hangs are seen.
 			fmt.Sprintf("-test.timeout=%v", timeout-time.Minute),
 		},

@@ -99,9 +99,5 @@ func (r *Telegraf) CountGoroutines() int {
 		r.t.Fatalf("ask for stacks: %v", err)
 	}
 	r.Await("the end of the plugin", 20*time.Second, func([]Point) bool { return !Running(plugins[0]) })
-	text, err := os.ReadFile(r.path("stderr"))
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return len(goroutine.FindAll(text, -1))
+	return len(goroutine.FindAllString(r.Stderr(), -1))
 }

@@ -12,11 +12,24 @@ import (
 // Children returns the processes that pid has started and that still run.
 func Children(t testing.TB, pid int) []int {
 	t.Helper()
+	running, _ := family(t, pid)
+	return running
+}
+
+// Zombies returns the processes that pid has started, that have ended and that
+// it has not waited for.
+func Zombies(t testing.TB, pid int) []int {
+	t.Helper()
+	_, ended := family(t, pid)
+	return ended
+}
+
+func family(t testing.TB, pid int) (running, ended []int) {
+	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var pids []int
 	for _, path := range stats {
 		text, err := os.ReadFile(path)
 		if err != nil {
@@ -24,15 +37,20 @@ func Children(t testing.TB, pid int) []int {
 		}
 		// The name in brackets may hold anything; the state and the parent follow the last one.
 		rest := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
-		if rest[0] != "Z" && rest[1] == strconv.Itoa(pid) {
-			child, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			pids = append(pids, child)
+		if rest[1] != strconv.Itoa(pid) {
+			continue
+		}
+		child, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rest[0] == "Z" {
+			ended = append(ended, child)
+		} else {
+			running = append(running, child)
 		}
 	}
-	return pids
+	return running, ended
 }
 
 // Workers returns the worker processes of the plugin under Telegraf.
@@ -59,6 +77,18 @@ func Running(pid int) bool {
 // was, RssAnon what is no file's.
 func Memory(t testing.TB, pid int, figure string) int64 {
 	t.Helper()
+	return status(t, pid, figure) << 10
+}
+
+// Threads returns how many threads a process has.
+func Threads(t testing.TB, pid int) int64 {
+	t.Helper()
+	return status(t, pid, "Threads")
+}
+
+// status returns a number of proc_pid_status(5), without its unit.
+func status(t testing.TB, pid int, figure string) int64 {
+	t.Helper()
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
 		t.Fatal(err)
@@ -68,11 +98,11 @@ func Memory(t testing.TB, pid int, figure string) int64 {
 		if name != figure {
 			continue
 		}
-		kib, err := strconv.ParseInt(strings.Fields(value)[0], 10, 64)
+		n, err := strconv.ParseInt(strings.Fields(value)[0], 10, 64)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return kib << 10
+		return n
 	}
 	t.Fatalf("process %d has no %s", pid, figure)
 	return 0

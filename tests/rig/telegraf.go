@@ -29,6 +29,8 @@ type Config struct {
 	// KeepStderr gives the plugin's standard error a file of its own. Telegraf,
 	// whose log it is missing from then, loses what a dying process says.
 	KeepStderr bool
+	// Stderr, if not empty, is the path of that file, which may be a FIFO.
+	Stderr string
 	// More is added to Telegraf's configuration, as outputs and tags.
 	More string
 	// Directory, if not empty, is Telegraf's of further configuration, which
@@ -131,8 +133,12 @@ func (r *Telegraf) telegrafConf(c Config) string {
 	interval, flush := cmp.Or(c.Interval, "1s"), cmp.Or(c.Flush, "200ms")
 	delay := cmp.Or(c.RestartDelay, "10s")
 	command := []string{Program(r.t, "RDMA_EVENTS_BIN", "rdma-events"), "-config", r.path("rdma_events.conf"), "-poll_interval_disabled"}
+	stderr := c.Stderr
 	if c.KeepStderr {
-		command = append([]string{"/bin/sh", "-c", `exec "$0" "$@" 2>>` + r.path("stderr")}, command...)
+		stderr = r.path("stderr")
+	}
+	if stderr != "" {
+		command = append([]string{"/bin/sh", "-c", `exec "$0" "$@" 2>>` + stderr}, command...)
 	}
 	execd := ""
 	if c.Directory == "" {
@@ -179,6 +185,21 @@ func (r *Telegraf) Points() []Point {
 	r.t.Helper()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.points = append(r.points, r.next()...)
+	return r.points
+}
+
+// NewPoints returns what Telegraf has written since the last call of it or of
+// Points, which will not have it: for runs that write more than can be kept.
+func (r *Telegraf) NewPoints() []Point {
+	r.t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.next()
+}
+
+func (r *Telegraf) next() []Point {
+	r.t.Helper()
 	text, err := readFrom(r.path("out"), r.read)
 	if err != nil {
 		r.t.Fatal(err)
@@ -189,8 +210,7 @@ func (r *Telegraf) Points() []Point {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.points = append(r.points, points...)
-	return r.points
+	return points
 }
 
 func readFrom(path string, offset int64) ([]byte, error) {
@@ -250,6 +270,16 @@ func (r *Telegraf) AwaitLog(text string, timeout time.Duration) {
 func (r *Telegraf) Log() string {
 	r.t.Helper()
 	text, err := os.ReadFile(r.path("log"))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// Stderr returns what the plugin has said; Config.KeepStderr must be set.
+func (r *Telegraf) Stderr() string {
+	r.t.Helper()
+	text, err := os.ReadFile(r.path("stderr"))
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -116,13 +116,14 @@ func (p *Plugin) Gather(telegraf.Accumulator) error {
 	return nil
 }
 
-// Stop ends watching, emits what is queued and joins everything, for at most
-// shutdown_timeout. What cannot be emitted by then is counted and logged.
+// Stop ends watching, emits what is queued and joins everything, within five
+// sixths of shutdown_timeout: what was emitted is still to be read in the rest.
+// What cannot be emitted by then is counted and logged.
 func (p *Plugin) Stop() {
 	if p.watcher == nil {
 		return
 	}
-	limit := time.Duration(p.ShutdownTimeout)
+	limit := time.Duration(p.ShutdownTimeout) * 5 / 6
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	p.stopWatching(ctx, limit)
@@ -135,13 +136,13 @@ func (p *Plugin) Stop() {
 // stopWatching leaves a part of the limit to stopEmitting. Workers that are
 // there even then are the kernel's.
 func (p *Plugin) stopWatching(ctx context.Context, limit time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, limit*5/6)
+	ctx, cancel := context.WithTimeout(ctx, limit*9/10)
 	defer cancel()
 	p.watching.cancel()
 	select {
 	case <-p.watching.done:
 	case <-ctx.Done():
-		p.Log.Errorf("Stopping: workers are still there after %s and are left to the kernel", limit*5/6)
+		p.Log.Errorf("Stopping: workers are still there after %s and are left to the kernel", limit*9/10)
 		return
 	}
 	if err := p.watcher.Close(); err != nil {

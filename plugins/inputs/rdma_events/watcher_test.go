@@ -106,7 +106,7 @@ func TestTheMonitorIsToldWhatIsConfigured(t *testing.T) {
 func TestWorkersEndWithinTheShutdownTimeout(t *testing.T) {
 	c := DefaultConfig()
 	require.Equal(t, worker.Timing{Grace: 1500 * time.Millisecond, Kill: 500 * time.Millisecond}, c.timing())
-	require.Less(t, c.timing().Grace+c.timing().Kill, time.Duration(c.ShutdownTimeout)*5/6)
+	require.Less(t, c.timing().Grace+c.timing().Kill, time.Duration(c.ShutdownTimeout)*3/4)
 }
 
 func TestTheSimulatorFindsItsDevices(t *testing.T) {

@@ -58,6 +58,15 @@ func (a *admin) do(what string, command func()) {
 	}
 }
 
+// worstDelay is how much longer than without the plugin a command took at most.
+func (a *admin) worstDelay() time.Duration {
+	var worst time.Duration
+	for what, took := range a.worst {
+		worst = max(worst, took-a.alone[what])
+	}
+	return worst
+}
+
 func (a *admin) deleteLink() {
 	a.t.Helper()
 	a.do("rdma link delete", func() { guest.DeleteLink(a.t, device) })

@@ -73,8 +73,15 @@ func TestOnIWARPAndRoCEAtOnceAStoppedWorkerDisturbsNoOther(t *testing.T) {
 // workerOf returns the process that has a device's node open, 0 when none has.
 func workerOf(t *testing.T, r *rig.Telegraf, name string) int {
 	t.Helper()
+	return holder(t, r.Workers(), name)
+}
+
+// holder returns the first of some processes that has a device's node open, 0
+// when none has.
+func holder(t *testing.T, pids []int, name string) int {
+	t.Helper()
 	node := "/dev/infiniband/" + nodeOf(t, name)
-	for _, pid := range r.Workers() {
+	for _, pid := range pids {
 		if rig.HasOpen(t, pid, node) {
 			return pid
 		}

@@ -1,0 +1,128 @@
+package e2e
+
+import (
+	"io"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"rdma_events/tests/rig"
+)
+
+// stormy is a configuration with so many events of so many types that the lines
+// about them fill a pipe within a few seconds.
+func stormy(t *testing.T) string {
+	var scenario strings.Builder
+	for _, kind := range []string{"sm_change", "lid_change", "pkey_change", "client_reregister", "unknown_30", "unknown_31"} {
+		scenario.WriteString("[[event]]\nevery = \"5ms\"\ncount = 100\ntype = \"" + kind + "\"\n")
+	}
+	return simulated + "    scenario = \"" + writeScenario(t, scenario.String()) + "\"\n"
+}
+
+// startStormy returns once stdout is full, which the plugin's first lines are in.
+func startStormy(t *testing.T, stderrFull bool) (p *rig.Plugin, workers []int) {
+	t.Helper()
+	p = rig.StartPlugin(t, nil, stormy(t), stderrFull)
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
+	for deadline := time.After(time.Minute); ; {
+		workers = rig.Children(t, p.PID())
+		if len(workers) == 4 && rig.IsFull(t, p.PID(), 1) {
+			return p, workers
+		}
+		select {
+		case <-poll.C:
+			p.Prompt()
+		case <-deadline:
+			t.Fatalf("want four workers and stdout full, got %v", workers)
+		}
+	}
+}
+
+func TestAClosedStdoutEndsThePluginAndItsWorkers(t *testing.T) {
+	p, workers := startStormy(t, false)
+	if err := p.Stdout.Close(); err != nil {
+		t.Fatal(err)
+	}
+	status, took := p.AwaitEnd(workers, time.Minute)
+	requireShutdown(t, took)
+	said, err := io.ReadAll(p.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status != 1 || !strings.Contains(string(said), "E! write metrics to standard output: write: broken pipe\n") {
+		t.Errorf("want status 1 and the reason, got %d and:\n%s", status, said)
+	}
+}
+
+func TestThePluginEndsInTimeWhileNobodyReadsEither(t *testing.T) {
+	for _, end := range []struct {
+		name string
+		do   func(*rig.Plugin) error
+	}{
+		{"SIGTERM", func(p *rig.Plugin) error { return syscall.Kill(p.PID(), syscall.SIGTERM) }},
+		{"stdin closed", func(p *rig.Plugin) error { return p.Stdin.Close() }},
+	} {
+		t.Run(end.name, func(t *testing.T) {
+			p, workers := startStormy(t, true)
+			if err := end.do(p); err != nil {
+				t.Fatal(err)
+			}
+			_, took := p.AwaitEnd(workers, time.Minute)
+			requireShutdown(t, took)
+		})
+	}
+}
+
+// requireShutdown holds an end to shutdown_timeout, and a busy machine's second.
+func requireShutdown(t *testing.T, took time.Duration) {
+	t.Helper()
+	const promised = 3 * time.Second
+	t.Logf("ended in %v, promised %v", took.Round(time.Millisecond), promised)
+	if took > promised+time.Second {
+		t.Errorf("want the end within %v, got %v", promised, took)
+	}
+}
+
+// A worker that crashes is worth several lines in the log, which nobody takes.
+func TestAStderrThatNobodyReadsStallsNothing(t *testing.T) {
+	stderr := rig.FullFIFO(t)
+	r := rig.Start(t, rig.Config{Stderr: stderr.Name(), Plugin: simulated + `    scenario = "` + writeScenario(t, `[[event]]
+at = "2s"
+type = "sm_change"
+count = 1000
+
+[[fault]]
+at = "3s"
+kind = "crash"
+
+[[event]]
+at = "6s"
+type = "sm_change"
+count = 1000
+`) + `"
+`})
+	points := r.Await("counters and sums of count of all devices", time.Minute, func(points []rig.Point) bool {
+		for _, device := range []string{"sim0", "sim1", "sim2", "sim3"} {
+			sum := rig.Sum(rig.Select(points, "rdma_async_event", "device", device, "event", "sm_change"), "count")
+			if sum != 2000 || rig.Last(points, "rdma_async", "device", device, "port", "1").Int("sm_change") != 2000 {
+				return false
+			}
+		}
+		return true
+	})
+	if restarts := rig.Last(points, "rdma_collector").Int("worker_restarts"); restarts != 4 {
+		t.Errorf("want 4 restarts, got %d", restarts)
+	}
+	if !rig.IsFull(t, rig.Children(t, r.PID())[0], 2) {
+		t.Error("want standard error full all the time")
+	}
+	rig.AwaitText(t, stderr, "trace of the crash")
+	rig.Fill(t, stderr)
+	ours := processes(t, r)
+	began := time.Now()
+	r.Stop()
+	requireShutdown(t, time.Since(began))
+	awaitGone(t, r, ours, time.Second)
+}

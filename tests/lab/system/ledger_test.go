@@ -1,0 +1,45 @@
+//go:build guest
+
+package system
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"rdma_events/internal/ledger"
+)
+
+// ledgerOf copies the ledger of a running worker: what it has read and
+// acknowledged by now, whoever has or has not been told.
+func ledgerOf(t *testing.T, worker int) ledger.Snapshot {
+	t.Helper()
+	for line := range strings.Lines(processFile(t, worker, "maps")) {
+		if !strings.Contains(line, "/memfd:rdma_events-") {
+			continue
+		}
+		f, err := os.OpenFile(fmt.Sprintf("/proc/%d/map_files/%s", worker, mappedAt(line)), os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		l, err := ledger.Open(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		var s ledger.Snapshot
+		l.Snapshot(&s)
+		return s
+	}
+	t.Fatalf("process %d has no ledger mapped", worker)
+	return ledger.Snapshot{}
+}
+
+// mappedAt is the range of addresses of a line of proc_pid_maps(5), as
+// map_files names it: without leading zeros.
+func mappedAt(line string) string {
+	from, to, _ := strings.Cut(strings.Fields(line)[0], "-")
+	return strings.TrimLeft(from, "0") + "-" + strings.TrimLeft(to, "0")
+}

@@ -1,0 +1,82 @@
+//go:build guest
+
+package system
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"rdma_events/tests/lab/guest"
+	"rdma_events/tests/rig"
+)
+
+func TestAClosedStdoutEndsThePluginInAStorm(t *testing.T) {
+	guest.RequireGuest(t)
+	guest.AddDevice(t, device, guest.Driver(), netdev)
+	p := rig.StartPlugin(t, users[1].prefix, quiet, false)
+	worker := awaitHolder(t, p.PID(), device)
+	ours := []int{p.PID(), worker}
+	s := startStorm(t)
+	guest.Eventually(t, "the storm", 20*time.Second, func() bool { return read(ledgerOf(t, worker)) > 0 })
+	if err := p.Stdout.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p.Prompt()
+	status, took := p.AwaitEnd(ours, 30*time.Second)
+	requireShutdown(t, "after stdout was closed", took, ours)
+	s.end()
+	said, err := io.ReadAll(p.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status != 1 || !strings.Contains(string(said), "E! write metrics to standard output: write: broken pipe\n") {
+		t.Errorf("want status 1 and the reason, got %d and:\n%s", status, said)
+	}
+}
+
+// awaitHolder waits until a child of the plugin has a device open.
+func awaitHolder(t *testing.T, plugin int, name string) (worker int) {
+	t.Helper()
+	guest.Eventually(t, "a worker has "+name+" open", 30*time.Second, func() bool {
+		worker = holder(t, rig.Children(t, plugin), name)
+		return worker != 0
+	})
+	return worker
+}
+
+// The plugin's standard error is full before it says its first word. A worker
+// that is killed is worth a line in the log, which nobody takes.
+func TestAStderrThatNobodyReadsStallsNothing(t *testing.T) {
+	guest.RequireGuest(t)
+	guest.AddDevice(t, device, guest.Driver(), netdev)
+	stderr := rig.FullFIFO(t)
+	r := rig.Start(t, rig.Config{Plugin: fastProbe, Prefix: users[1].prefix, Interval: "250ms", Stderr: stderr.Name()})
+	awaitOpen(r, device)
+	survive := func(opens int64) {
+		t.Helper()
+		kill(t, awaitHolder(t, rig.Children(t, r.PID())[0], device))
+		awaitOpens(r, device, opens)
+		guest.Inject(t, device, guest.PKeyChange, 1, 10_000)
+		points := r.Await("events are counted", 20*time.Second, func(p []rig.Point) bool {
+			want := 10_000 * (opens - 1)
+			return counter(p, "1", "pkey_change") == want && eventSum(p, device, "pkey_change") == want
+		})
+		requireCountersNeverFall(t, points)
+		awaitProbe(r, bestMethod(), rounds(points, "0")+10)
+	}
+	survive(2)
+	plugin := rig.Children(t, r.PID())[0]
+	if !rig.IsFull(t, plugin, 2) {
+		t.Error("want standard error full all the time")
+	}
+	rig.AwaitText(t, stderr, "worker of "+device)
+
+	rig.Fill(t, stderr)
+	survive(3)
+	ours := append([]int{plugin}, r.Workers()...)
+	began := time.Now()
+	r.Stop()
+	requireShutdown(t, "while nobody reads stderr", time.Since(began), ours)
+}

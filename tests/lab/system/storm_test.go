@@ -1,0 +1,256 @@
+//go:build guest
+
+package system
+
+import (
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/tests/lab/guest"
+	"rdma_events/tests/rig"
+)
+
+// memoryLimit is what plugin and worker may hold together at any time, resident
+// and with their programs' pages.
+const memoryLimit = 64 << 20
+
+func TestAStormIsCountedToTheLastEvent(t *testing.T) {
+	events := 1_000_000
+	if testing.Short() {
+		events = 200_000
+	}
+	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+		r := start(quiet)
+		ours := append(rig.Children(t, r.PID()), r.Workers()...)
+		sendBurst(t, r, events, int64(events))
+		requireSmall(t, "a storm", ours)
+		rig.Reliability(t, "a storm, events injected", "%d", events)
+		rig.Reliability(t, "a storm, events counted", "%d", counter(r.Points(), "1", "pkey_change"))
+
+		s := startStorm(t)
+		r.Await("the storm", 20*time.Second, func(p []rig.Point) bool { return eventSum(p, device, "unknown_21") > 0 })
+		began := time.Now()
+		r.Stop()
+		requireShutdown(t, "in a storm", time.Since(began), ours)
+		s.end()
+		if log := r.Log(); strings.Contains(log, "lost") {
+			t.Errorf("want all told to a Telegraf that reads, got:\n%s", log)
+		}
+	})
+}
+
+// Telegraf stops reading in the middle of a storm, until its pipe is full. What
+// the worker has read and acknowledged by then stands in its ledger.
+func TestAStoppedTelegrafHoldsUpNoReader(t *testing.T) {
+	stopped := 30 * time.Second
+	if testing.Short() {
+		stopped = 6 * time.Second
+	}
+	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+		r := start(quiet)
+		ours := append(rig.Children(t, r.PID()), r.Workers()...)
+		plugin, worker := ours[0], ours[1]
+		s := startStorm(t)
+		r.Await("the storm", 20*time.Second, func(p []rig.Point) bool { return eventSum(p, device, "unknown_21") > 0 })
+		over := time.After(stopped)
+		stop(t, r.PID())
+		awaitFull(t, plugin)
+		full := read(ledgerOf(t, worker))
+		<-over
+		injected := s.end()
+		last := awaitLedger(t, worker, injected)
+		if !rig.IsFull(t, plugin, 1) || last <= full {
+			t.Errorf("want events read while stdout is full: %d when it was, %d now", full, last)
+		}
+		requireSmall(t, "a storm that Telegraf does not read", ours)
+		signal(t, r.PID(), syscall.SIGCONT)
+		points := awaitCounted(r, injected)
+		requireCountersNeverFall(t, points)
+		rig.Reliability(t, "Telegraf stopped in a storm", "for %v; %d events read, %d of them while stdout was full, all counted",
+			stopped, last, last-full)
+
+		requireTerminates(t, r, ours)
+	})
+}
+
+// requireTerminates ends the plugin while Telegraf is stopped in a storm.
+func requireTerminates(t *testing.T, r *rig.Telegraf, ours []int) {
+	t.Helper()
+	s := startStorm(t)
+	stop(t, r.PID())
+	awaitFull(t, ours[0])
+	began := time.Now()
+	signal(t, ours[0], syscall.SIGTERM)
+	guest.Eventually(t, "the plugin has ended", 30*time.Second, func() bool { return !rig.Running(ours[0]) })
+	requireShutdown(t, "while Telegraf is stopped in a storm", time.Since(began), ours)
+	s.end()
+	signal(t, r.PID(), syscall.SIGCONT)
+	r.Stop()
+}
+
+// storm is events of many types, as fast as the kernel takes them. So many, that
+// the plugin writes more lines than fit into a pipe within a few seconds.
+type storm struct {
+	t        *testing.T
+	quit     chan struct{}
+	done     chan struct{}
+	injected map[int]int64 // by number; complete once done is closed
+	err      error
+}
+
+func stormTypes() []int {
+	types := []int{guest.LIDChange, guest.PKeyChange, guest.SMChange, guest.ClientReregister}
+	for n := 21; n < 33; n++ {
+		types = append(types, n)
+	}
+	return types
+}
+
+// startStorm injects until end is called, which the test must do.
+func startStorm(t *testing.T) *storm {
+	t.Helper()
+	guest.Inject(t, device, guest.PKeyChange, 1, 0) // which loads the injector, or fails the test
+	s := &storm{t: t, quit: make(chan struct{}), done: make(chan struct{}), injected: map[int]int64{}}
+	go s.run()
+	return s
+}
+
+func (s *storm) run() {
+	const burst = 250
+	defer close(s.done)
+	for {
+		for _, n := range stormTypes() {
+			select {
+			case <-s.quit:
+				return
+			default:
+			}
+			if s.err = guest.TryInject(s.t, device, n, 1, burst); s.err != nil {
+				return
+			}
+			s.injected[n] += burst
+		}
+	}
+}
+
+// end returns how many events there were, by their numbers.
+func (s *storm) end() map[int]int64 {
+	s.t.Helper()
+	close(s.quit)
+	<-s.done
+	if s.err != nil {
+		s.t.Fatal(s.err)
+	}
+	return s.injected
+}
+
+// read is how many events of all types a worker has read.
+func read(s ledger.Snapshot) int64 {
+	var sum uint64
+	for _, e := range s.Events {
+		sum += e.Read
+	}
+	return int64(sum)
+}
+
+// awaitLedger waits until a worker has read and acknowledged what was injected,
+// and returns how much that is.
+func awaitLedger(t *testing.T, worker int, injected map[int]int64) int64 {
+	t.Helper()
+	var s ledger.Snapshot
+	guest.Eventually(t, "all events are read and acknowledged", 20*time.Second, func() bool {
+		s = ledgerOf(t, worker)
+		matches := 0
+		for _, e := range s.Events {
+			if n := injected[int(e.Type)]; n > 0 && int64(e.Read) == n && int64(e.Acked) == n {
+				matches++
+			}
+		}
+		return matches == len(injected)
+	})
+	return read(s)
+}
+
+// awaitCounted waits until counters and sums of count are what was injected.
+func awaitCounted(r *rig.Telegraf, injected map[int]int64) []rig.Point {
+	return r.Await("counters and sums of count", 60*time.Second, func(p []rig.Point) bool {
+		for number, want := range injected {
+			name, port := eventName(number)
+			if counter(p, port, name) != want || eventSum(p, device, name) != want {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// eventName is what a type of stormTypes is called, and the tag port of its
+// series.
+func eventName(number int) (name, port string) {
+	switch number {
+	case guest.LIDChange:
+		return "lid_change", "1"
+	case guest.PKeyChange:
+		return "pkey_change", "1"
+	case guest.SMChange:
+		return "sm_change", "1"
+	case guest.ClientReregister:
+		return "client_reregister", "1"
+	}
+	return "unknown_" + strconv.Itoa(number), ""
+}
+
+// stop stops a process until the test goes on with it, or ends.
+func stop(t *testing.T, pid int) {
+	t.Helper()
+	signal(t, pid, syscall.SIGSTOP)
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) }) // it may have ended
+}
+
+func signal(t *testing.T, pid int, s syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(pid, s); err != nil {
+		t.Fatalf("send %v to process %d: %v", s, pid, err)
+	}
+}
+
+func awaitFull(t *testing.T, plugin int) {
+	t.Helper()
+	began := time.Now()
+	guest.Eventually(t, "stdout is full", 20*time.Second, func() bool { return rig.IsFull(t, plugin, 1) })
+	t.Logf("stdout full after %v", time.Since(began).Round(time.Millisecond))
+}
+
+// requireSmall holds the highest that each process ever was to the limit, all of
+// them together.
+func requireSmall(t *testing.T, what string, pids []int) {
+	t.Helper()
+	var sum int64
+	for _, pid := range pids {
+		sum += rig.Memory(t, pid, "VmHWM")
+	}
+	rig.Reliability(t, what+", peak memory of plugin and worker", "%.1f MiB", mib(sum))
+	if sum >= memoryLimit {
+		t.Errorf("%s: want plugin and worker below %.0f MiB together, got %.1f", what, mib(memoryLimit), mib(sum))
+	}
+}
+
+// requireShutdown holds an end to shutdown_timeout, and an emulated machine's
+// second, and wants no process left.
+func requireShutdown(t *testing.T, state string, took time.Duration, pids []int) {
+	t.Helper()
+	const promised = 3 * time.Second
+	rig.Reliability(t, "shutdown "+state, "%v", took.Round(time.Millisecond))
+	if took > promised+time.Second {
+		t.Errorf("shutdown %s: want it within %v, got %v", state, promised, took)
+	}
+	for _, pid := range pids {
+		if rig.Running(pid) {
+			t.Errorf("shutdown %s: process %d is left", state, pid)
+		}
+	}
+}
