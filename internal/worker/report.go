@@ -74,7 +74,7 @@ func explain(device string, r *report, by cause, in ledger.Call) (watch.Ended, r
 		return ended(watch.ReasonStuck, "(%s) did not shake hands in time and was killed%s; check worker_path",
 			r.Exe, lastWords(r)), retrySoon
 	case r.PID == 0:
-		return ended(watch.ReasonCrashed, "cannot be started: %v%s", r.Err, startAdvice(r.Err)), retrySlowly
+		return unstarted(device, r.Err), retrySlowly
 	case r.Shook && r.Status.Exited() && r.Status.ExitStatus() == exitStuck:
 		return ended(watch.ReasonStuck, "could not close the device: stuck%s", during(in)), retrySoon
 	case !r.Shook:
@@ -109,14 +109,24 @@ func explainStart(ended func(watch.Reason, string, ...any) watch.Ended, r *repor
 	return ended(watch.ReasonCrashed, "%s before the handshake", death(r)), retrySoon
 }
 
-// startAdvice is for what the kernel says of a file that it cannot run.
-func startAdvice(err error) string {
-	for _, cause := range []error{unix.ENOEXEC, unix.ENOENT, unix.EACCES} {
-		if errors.Is(err, cause) {
-			return "; check worker_path"
-		}
+// unstarted says why no worker of a device came into being.
+func unstarted(device string, err error) watch.Ended {
+	e := watch.Ended{Reason: watch.ReasonCrashed, Message: fmt.Sprintf("worker of %s cannot be started: %v", device, err)}
+	switch {
+	case isAny(err, unix.ENOEXEC, unix.ENOENT, unix.EACCES):
+		e.Message += "; check worker_path"
+	case isAny(err, unix.EMFILE, unix.ENFILE):
+		e.Reason = watch.ReasonLimit
+		e.Message += "; raise the limit of open files (systemd: LimitNOFILE)"
+	case isAny(err, unix.EAGAIN, unix.ENOMEM):
+		e.Reason = watch.ReasonLimit
+		e.Message += "; raise the limits of processes and memory (systemd: TasksMax, LimitNPROC, MemoryMax)"
 	}
-	return ""
+	return e
+}
+
+func isAny(err error, targets ...error) bool {
+	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }
 
 // death says how the process ended. Go's runtime catches a signal in C code
