@@ -35,6 +35,7 @@ func FuzzAReaderSurvivesAnyBytes(f *testing.F) {
 		require.LessOrEqual(t, len(s.Probes), ProbeSlots)
 		for _, e := range s.Events {
 			require.LessOrEqual(t, e.Acked, e.Read)
+			require.Less(t, e.Read, uint64(believable))
 		}
 		for i := range s.Probes {
 			c := s.Probes[i].ProbeCounts
