@@ -27,11 +27,15 @@ type Config struct {
 	// KeepStderr gives the plugin's standard error a file of its own. Telegraf,
 	// whose log it is missing from then, loses what a dying process says.
 	KeepStderr bool
+	// Agent is added to the section agent of Telegraf's configuration.
+	Agent string
 	// More is added to Telegraf's configuration, as outputs and tags.
 	More string
 	// Directory, if not empty, is Telegraf's of further configuration, which
 	// starts the plugin in place of Plugin and RestartDelay.
 	Directory string
+	// Programs, if not nil, are run in place of those of the build directory.
+	Programs *Installed
 }
 
 // Telegraf is a running Telegraf with the plugin under it.
@@ -133,7 +137,13 @@ func (r *Telegraf) telegrafConf(c Config) string {
 	if c.RestartDelay != "" {
 		delay = c.RestartDelay
 	}
-	command := []string{Program(r.t, "RDMA_EVENTS_BIN", "rdma-events"), "-config", r.path("rdma_events.conf"), "-poll_interval_disabled"}
+	program := ""
+	if c.Programs != nil {
+		program = c.Programs.Plugin
+	} else {
+		program = Program(r.t, "RDMA_EVENTS_BIN", "rdma-events")
+	}
+	command := []string{program, "-config", r.path("rdma_events.conf"), "-poll_interval_disabled"}
 	if c.KeepStderr {
 		command = append([]string{"/bin/sh", "-c", `exec "$0" "$@" 2>>` + r.path("stderr")}, command...)
 	}
@@ -153,10 +163,11 @@ func (r *Telegraf) telegrafConf(c Config) string {
   metric_buffer_limit = 1000000
   omit_hostname = true
   skip_processors_after_aggregators = true
+%s
 %s[[outputs.file]]
   files = [%q]
   data_format = "influx"
-%s`, interval, execd, r.path("out"), c.More)
+%s`, interval, c.Agent, execd, r.path("out"), c.More)
 }
 
 // quoted returns strings as the elements of a TOML array.
