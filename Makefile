@@ -41,8 +41,12 @@ test: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB
 	go test -tags lab -short -timeout 30m -v ./tests/lab
 
 .PHONY: test-full
-test-full: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) ## the lab's long forms, on two kernels and two drivers
-	go test -tags lab -timeout 60m -v ./tests/lab
+test-full: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) ## the long forms, on two kernels and two drivers, into docs/reliability.md
+	@scripts/test-full.sh
+
+.PHONY: fuzz
+fuzz: ## every fuzz test, for FOR=1m each
+	@scripts/fuzz.sh $(or $(FOR),1m)
 
 .PHONY: stack
 stack: build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) ## InfluxDB, Telegraf and simulated hosts to point a Grafana at; ADDR=127.0.0.1:8086
