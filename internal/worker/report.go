@@ -75,6 +75,8 @@ func explain(device string, r *report, by cause, in ledger.Call) (watch.Ended, r
 			r.Exe, lastWords(r)), retrySoon
 	case r.PID == 0:
 		return unstarted(device, r.Err), retrySlowly
+	case r.refusedThread():
+		return ended(watch.ReasonLimit, "died because it may not start another thread; %s", raiseProcesses), retrySlowly
 	case r.Shook && r.Status.Exited() && r.Status.ExitStatus() == exitStuck:
 		return ended(watch.ReasonStuck, "could not close the device: stuck%s", during(in)), retrySoon
 	case !r.Shook:
@@ -120,9 +122,21 @@ func unstarted(device string, err error) watch.Ended {
 		e.Message += "; raise the limit of open files (systemd: LimitNOFILE)"
 	case isAny(err, unix.EAGAIN, unix.ENOMEM):
 		e.Reason = watch.ReasonLimit
-		e.Message += "; raise the limits of processes and memory (systemd: TasksMax, LimitNPROC, MemoryMax)"
+		e.Message += "; " + raiseProcesses
 	}
 	return e
+}
+
+// raiseProcesses is for EAGAIN and ENOMEM of fork(2) and pthread_create(3).
+const raiseProcesses = "raise the limits of processes and memory (systemd: TasksMax, LimitNPROC, MemoryMax)"
+
+// refusedThread reports whether the Go runtime ended the worker because it could
+// not start a thread.
+func (r *report) refusedThread() bool {
+	return r.Crash != "" && slices.ContainsFunc(r.Tail, func(line string) bool {
+		return strings.HasPrefix(line, "runtime/cgo: pthread_create failed: ") ||
+			strings.HasPrefix(line, "runtime: failed to create new OS thread ")
+	})
 }
 
 func isAny(err error, targets ...error) bool {

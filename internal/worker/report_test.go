@@ -37,6 +37,22 @@ func TestAWorkerThatTheKernelRefusesIsNoCrash(t *testing.T) {
 	}
 }
 
+// The Go runtime ends a process that cannot have a thread by SIGABRT.
+func TestAWorkerThatIsRefusedAThreadIsNoCrash(t *testing.T) {
+	for _, said := range []string{
+		"runtime/cgo: pthread_create failed: Resource temporarily unavailable",
+		"runtime: failed to create new OS thread (have 5 already; errno=11)",
+	} {
+		for _, shook := range []bool{false, true} {
+			r := &report{PID: 7, Shook: shook, Crash: "SIGABRT: abort", Tail: []string{said, "SIGABRT: abort"}, Status: 2 << 8}
+			why, then := explain("mlx5_0", r, causeNone, ledger.CallNone)
+			require.Equal(t, watch.ReasonLimit, why.Reason)
+			require.Equal(t, retrySlowly, then)
+			require.Contains(t, why.Message, "TasksMax")
+		}
+	}
+}
+
 func TestTheTraceOfACrashIsOneBoundedLine(t *testing.T) {
 	const crash = "SIGSEGV: segmentation violation"
 	r := report{Crash: crash, Tail: []string{"banner", crash, "PC=0x7f m=3", "\t/native.go:12 +0x1 fp=0x1a sp=0x2b pc=0x3c"}}

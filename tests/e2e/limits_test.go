@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -93,45 +94,60 @@ func probeRounds(points []rig.Point, devices []string) map[string]int64 {
 	return rounds
 }
 
-// nobody returns a command prefix for a user who has no process.
-func nobody(t *testing.T) []string {
+// nobody returns a user who has no process, and a command prefix for it.
+func nobody(t *testing.T) (uid int, prefix []string) {
 	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("only root can become another user, whose processes are counted")
 	}
-	uid := 50000 + os.Getpid()%10000
-	return []string{
+	uid = 50000 + os.Getpid()%10000
+	return uid, []string{
 		"setpriv", fmt.Sprint("--reuid=", uid), fmt.Sprint("--regid=", uid), "--clear-groups", "--bounding-set=-all", "--inh-caps=-all", "--",
 	}
 }
 
-func TestARefusedForkIsToldAndDisturbsNoOtherDevice(t *testing.T) {
-	prefix := nobody(t)
+// threads counts those of a user, as RLIMIT_NPROC does.
+func threads(t *testing.T, uid int) int {
+	t.Helper()
+	dirs, err := filepath.Glob("/proc/[0-9]*/task/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, dir := range dirs {
+		if info, err := os.Stat(dir); err == nil && int(info.Sys().(*syscall.Stat_t).Uid) == uid {
+			n++
+		}
+	}
+	return n
+}
+
+func TestARefusedForkOrThreadIsToldAndDisturbsNoOtherDevice(t *testing.T) {
+	uid, prefix := nobody(t)
 	t.Parallel() // it waits most of the time
 	r := rig.Start(t, rig.Config{Plugin: fleet(4), Prefix: prefix, Programs: rig.Install(t)})
 	awaitOpen(r, 4)
 	plugin := rig.Children(t, r.PID())[0]
-	limit := func(processes string) {
+	refuse := func(device string, limit int) {
 		t.Helper()
-		line := slices.Concat(prefix, []string{"prlimit", "--pid", strconv.Itoa(plugin), "--nproc=" + processes + ":"})
-		if out, err := exec.CommandContext(t.Context(), line[0], line[1:]...).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v: %s", line, err, out)
-		}
+		limitProcesses(t, prefix, plugin, limit)
+		send(t, r.Worker(device), syscall.SIGKILL)
+		r.Await("the refusal", 20*time.Second, func(points []rig.Point) bool {
+			return rig.Last(points, "rdma_device", "device", device).Text("reason") == "limit"
+		})
 	}
-	limit("1")
-	send(t, r.Worker("sim2"), syscall.SIGKILL)
-	points := r.Await("the refusal", time.Minute, func(points []rig.Point) bool {
-		return rig.Last(points, "rdma_device", "device", "sim2").Text("reason") == "limit"
-	})
-	r.AwaitLog("TasksMax", 10*time.Second)
-	if got := reasons(points); got["ok"] != 3 {
-		t.Errorf("want three devices that are well, got %v", got)
+	refuse("sim1", threads(t, uid)-len(threadsOf(t, r.Worker("sim1")))+2) // another may start, and have few threads
+	r.AwaitLog("another thread", 10*time.Second)
+	refuse("sim2", 1)
+	r.AwaitLog("cannot be started", 10*time.Second)
+	if got := reasons(r.Points()); got["ok"] != 2 || got["limit"] != 2 {
+		t.Errorf("want two devices that are well, got %v", got)
 	}
-	limit("1000")
+	limitProcesses(t, prefix, plugin, 1000)
 	began := time.Now()
-	points = r.Await("all devices", slowly, func(points []rig.Point) bool { return reasons(points)["ok"] == 4 })
+	points := r.Await("all devices", slowly, func(points []rig.Point) bool { return reasons(points)["ok"] == 4 })
 	t.Logf("all open %v after forks were allowed again", time.Since(began).Round(time.Millisecond))
-	for _, device := range []string{"sim0", "sim1", "sim3"} {
+	for _, device := range []string{"sim0", "sim3"} {
 		if p := rig.Last(points, "rdma_device", "device", device); p.Int("opens") != 1 || p.Int("worker_restarts") != 0 {
 			t.Errorf("%s is disturbed: %v", device, p.Fields)
 		}
@@ -140,4 +156,23 @@ func TestARefusedForkIsToldAndDisturbsNoOtherDevice(t *testing.T) {
 		t.Errorf("want the same plugin, process %d, got %v", plugin, now)
 	}
 	rig.RequireCountersNeverFall(t, points)
+}
+
+func threadsOf(t *testing.T, pid int) []string {
+	t.Helper()
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tasks
+}
+
+// limitProcesses sets the soft limit of a process' user as that user, for which
+// no privilege is needed.
+func limitProcesses(t *testing.T, prefix []string, pid, limit int) {
+	t.Helper()
+	line := slices.Concat(prefix, []string{"prlimit", "--pid", strconv.Itoa(pid), fmt.Sprintf("--nproc=%d:", limit)})
+	if out, err := exec.CommandContext(t.Context(), line[0], line[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v: %s", line, err, out)
+	}
 }

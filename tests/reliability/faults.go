@@ -71,8 +71,8 @@ func limits() []Fault {
 			onHost, "TestSixtyFourDescriptorsAreEnoughForFourDevices"},
 		{"RLIMIT_NOFILE 64, twenty devices", "devices beyond it are tried every 30 s; the others go on",
 			"reason `limit`, a line that names LimitNOFILE", onHost, "TestDevicesBeyondTheDescriptorsAreToldOfAndTheOthersGoOn"},
-		{"a fork is refused", "it is tried again every 30 s; the other devices go on",
-			"reason `limit`, a line that names TasksMax and LimitNPROC", onHost, "TestARefusedForkIsToldAndDisturbsNoOtherDevice"},
+		{"a fork is refused, or a worker's thread", "it is tried again every 30 s; the other devices go on",
+			"reason `limit`, a line that names TasksMax and LimitNPROC", onHost, "TestARefusedForkOrThreadIsToldAndDisturbsNoOtherDevice"},
 		{"nobody reads stdout", "points merge, nothing is lost; the reader does not wait", "`merged_points`, `skipped_intervals`",
 			onHost, "TestAStoppedTelegrafLosesNoCount"},
 		{"a node that may not be opened", "it is tried again; the other devices go on", "reason `no_permission`, a line that names the node",
@@ -108,7 +108,8 @@ func happenings() []Fault {
 		{"200,000 events at once", "all are counted", "merged points, whose `count` adds up", inLab, "TestABurstOf200000"},
 		{"fifty drops of 40 ms", "each is one flap", "`rdma_port_change` with how long it lasted", inLab, "TestFiftyDropsOf40ms"},
 		{"a drop every 20 ms", "each is counted, as transition or as missed", "`flaps`, `missed_transitions`", inLab, "TestADropEvery20ms"},
-		{"the wall clock is set an hour back and ahead", "no duration and no rate notices", "time stamps follow; a line when it was set back",
+		{"the wall clock is set an hour back and ahead", "no duration and no rate notices; Telegraf asks no input for intervals until the " +
+			"clock has caught up, unless its `round_interval` is false", "time stamps follow; a line when it was set back",
 			inLab, "TestAWallClockThatIsSetDisturbsNoDurationAndNoRate"},
 	}
 }

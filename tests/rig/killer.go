@@ -128,7 +128,7 @@ func (k *Killer) kill(v Victim, device string, gap func()) time.Duration {
 		return restartDelay
 	}
 	k.Kill()
-	k.awaitNone(k.cfg.Programs.Processes)
+	k.awaitEnd(func() bool { return len(k.cfg.Programs.Processes()) == 0 })
 	k.Finish()
 	if left := k.runtimeFiles(); len(left) > 0 {
 		k.t.Errorf("left after kill -9 of Telegraf: %v", left)
@@ -143,22 +143,25 @@ func (k *Killer) killPlugin() {
 	k.t.Helper()
 	ours := k.cfg.Programs.Processes()
 	k.strike(Children(k.t, k.PID())[0])
-	k.awaitNone(func() []int { return slices.DeleteFunc(ours, func(pid int) bool { return !Running(pid) }) })
+	k.awaitEnd(func() bool { return !slices.ContainsFunc(ours, Running) })
 	k.ends = append(k.ends, time.Now().UnixNano())
 	k.restarts = map[string]int{}
 }
 
 func (k *Killer) strike(pid int) {
 	k.t.Helper()
+	if pid == 0 { // it would be the test itself
+		k.t.Fatal("there is nobody to kill")
+	}
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		k.t.Fatalf("kill process %d: %v", pid, err)
 	}
-	k.awaitNone(func() []int { return slices.DeleteFunc([]int{pid}, func(int) bool { return !Running(pid) }) })
+	k.awaitEnd(func() bool { return !Running(pid) })
 }
 
-func (k *Killer) awaitNone(processes func() []int) {
+func (k *Killer) awaitEnd(ended func() bool) {
 	k.t.Helper()
-	k.Await("the end of all processes", lenient*time.Second, func([]Point) bool { return len(processes()) == 0 })
+	k.Await("the end of all processes", lenient*time.Second, func([]Point) bool { return ended() })
 }
 
 func (k *Killer) awaitSuccessor(v Victim, device string) {
