@@ -43,8 +43,12 @@ test: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB
 	go test -tags lab -short -timeout 30m -v ./tests/lab
 
 .PHONY: test-full
-test-full: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) ## the lab's long forms, on two kernels and two drivers
-	go test -tags lab -timeout 60m -v ./tests/lab
+test-full: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) ## the long forms, on two kernels and two drivers, into docs/reliability.md
+	@scripts/test-full.sh
+
+.PHONY: fuzz
+fuzz: ## every fuzz test, for FOR=1m each
+	@scripts/fuzz.sh $(or $(FOR),1m)
 
 .PHONY: soak
 soak: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) ## faults without end in the lab, FOR=1h; fails on growth; SEED=... repeats a run

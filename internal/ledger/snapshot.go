@@ -29,8 +29,14 @@ type Lane struct {
 	Beat int64
 }
 
+// believable is above what a worker can count: at a hundred million events a
+// second it takes a month. A higher count is damage, and one that is added to
+// others could make the sum of them fall.
+const believable = 1 << 48
+
 // Snapshot is a copy of a ledger. Each number is whole; numbers of a running
-// worker may be a few events apart, with Acked never ahead of Read.
+// worker may be a few events apart, with Acked never ahead of Read. What a damaged
+// ledger holds that cannot be a count is left out.
 type Snapshot struct {
 	Reader, Control Lane
 	Events          []EventCounts
@@ -46,14 +52,21 @@ func (l *Ledger) Snapshot(s *Snapshot) {
 		e := &l.p.event[i]
 		// Acked first: what is acknowledged in between has been read before.
 		acked := atomic.LoadUint64(&e.acked)
-		s.Events = append(s.Events, EventCounts{
-			Type: e.typ, Port: e.port, Read: max(acked, atomic.LoadUint64(&e.read)), Acked: acked,
-		})
+		read := max(acked, atomic.LoadUint64(&e.read))
+		if read < believable {
+			s.Events = append(s.Events, EventCounts{Type: e.typ, Port: e.port, Read: read, Acked: acked})
+		}
 	}
 	s.Probes = s.Probes[:0]
 	for i := range min(atomic.LoadUint32(&l.p.probes), ProbeSlots) {
-		s.Probes = append(s.Probes, l.p.probe[i].get())
+		if p := l.p.probe[i].get(); p.believable() {
+			s.Probes = append(s.Probes, p)
+		}
 	}
+}
+
+func (c *ProbeCounts) believable() bool {
+	return max(c.Rounds, c.Successes, c.Errors, c.LostEvents, c.LostCompletions, c.Events, c.Acked, c.Spurious, c.Late) < believable
 }
 
 func (s *lane) get() Lane {

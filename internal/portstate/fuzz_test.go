@@ -59,7 +59,15 @@ func requireSteady(t *testing.T, a, b View) {
 	}
 }
 
-func feed(m *Machine, op byte, arg, now int64, events *int64) (Change, bool) {
+// follower is a Machine, or the model of one.
+type follower interface {
+	Opened()
+	Removed(now int64) (Change, bool)
+	Event(r *verbs.Run) (Change, bool)
+	Reading(mono int64, a *verbs.PortAttr) (Change, bool)
+}
+
+func feed(m follower, op byte, arg, now int64, events *int64) (Change, bool) {
 	typ := verbs.EventPortErr
 	switch op % 5 {
 	case 0:

@@ -101,8 +101,9 @@ func (s *Supervisor) judge(l *life, gone bool) verdict {
 		v.why, v.then = *l.ended, retryAfter(l.ended.Reason)
 	default:
 		r := l.p.Report()
-		v.why, v.then = explain(s.device, r, l.by, call)
-		v.trace = r.trace()
+		if v.why, v.then = explain(s.device, r, l.by, call); v.why.Reason != watch.ReasonLimit {
+			v.trace = r.trace()
+		}
 	}
 	return v
 }

@@ -111,25 +111,3 @@ func TestAnItemOfAnUnknownKindIsLeftOut(t *testing.T) {
 	m.Items = append([]*proto.Item{{}, nil}, m.Items...)
 	require.Len(t, batchFromProto(m).Items, 6)
 }
-
-func FuzzNoBytesMakeTheConversionPanic(f *testing.F) {
-	seed, err := pb.Marshal(batchToProto(watch.Batch{Wall: 1, Items: []watch.Item{
-		{Run: &verbs.Run{Type: verbs.EventPortErr, Port: 1, Count: 3}},
-		{Round: &watch.RoundItem{Port: 1, Method: verbs.MethodFlush}},
-	}}))
-	require.NoError(f, err)
-	f.Add(seed)
-	f.Add([]byte{0x1a, 0x02, 0x0a, 0x00})
-	f.Add([]byte{})
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		var b proto.Batch
-		if pb.Unmarshal(raw, &b) == nil {
-			got := batchFromProto(&b)
-			require.Equal(t, len(got.Items), len(batchToProto(got).GetItems()))
-		}
-		var r proto.WatchRequest
-		if pb.Unmarshal(raw, &r) == nil {
-			requestToProto(requestFromProto(&r))
-		}
-	})
-}

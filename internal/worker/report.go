@@ -74,7 +74,9 @@ func explain(device string, r *report, by cause, in ledger.Call) (watch.Ended, r
 		return ended(watch.ReasonStuck, "(%s) did not shake hands in time and was killed%s; check worker_path",
 			r.Exe, lastWords(r)), retrySoon
 	case r.PID == 0:
-		return ended(watch.ReasonCrashed, "cannot be started: %v%s", r.Err, startAdvice(r.Err)), retrySlowly
+		return unstarted(device, r.Err), retrySlowly
+	case r.refusedThread():
+		return ended(watch.ReasonLimit, "died because it may not start another thread; %s", raiseProcesses), retrySlowly
 	case r.Shook && r.Status.Exited() && r.Status.ExitStatus() == exitStuck:
 		return ended(watch.ReasonStuck, "could not close the device: stuck%s", during(in)), retrySoon
 	case !r.Shook:
@@ -109,14 +111,36 @@ func explainStart(ended func(watch.Reason, string, ...any) watch.Ended, r *repor
 	return ended(watch.ReasonCrashed, "%s before the handshake", death(r)), retrySoon
 }
 
-// startAdvice is for what the kernel says of a file that it cannot run.
-func startAdvice(err error) string {
-	for _, cause := range []error{unix.ENOEXEC, unix.ENOENT, unix.EACCES} {
-		if errors.Is(err, cause) {
-			return "; check worker_path"
-		}
+// unstarted says why no worker of a device came into being.
+func unstarted(device string, err error) watch.Ended {
+	e := watch.Ended{Reason: watch.ReasonCrashed, Message: fmt.Sprintf("worker of %s cannot be started: %v", device, err)}
+	switch {
+	case isAny(err, unix.ENOEXEC, unix.ENOENT, unix.EACCES):
+		e.Message += "; check worker_path"
+	case isAny(err, unix.EMFILE, unix.ENFILE):
+		e.Reason = watch.ReasonLimit
+		e.Message += "; raise the limit of open files (systemd: LimitNOFILE)"
+	case isAny(err, unix.EAGAIN, unix.ENOMEM):
+		e.Reason = watch.ReasonLimit
+		e.Message += "; " + raiseProcesses
 	}
-	return ""
+	return e
+}
+
+// raiseProcesses is for EAGAIN and ENOMEM of fork(2) and pthread_create(3).
+const raiseProcesses = "raise the limits of processes and memory (systemd: TasksMax, LimitNPROC, MemoryMax)"
+
+// refusedThread reports whether the Go runtime ended the worker because it could
+// not start a thread.
+func (r *report) refusedThread() bool {
+	return r.Crash != "" && slices.ContainsFunc(r.Tail, func(line string) bool {
+		return strings.HasPrefix(line, "runtime/cgo: pthread_create failed: ") ||
+			strings.HasPrefix(line, "runtime: failed to create new OS thread ")
+	})
+}
+
+func isAny(err error, targets ...error) bool {
+	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }
 
 // death says how the process ended. Go's runtime catches a signal in C code

@@ -1,11 +1,57 @@
 package worker
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/watch"
 )
+
+func TestAWorkerThatTheKernelRefusesIsNoCrash(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		err    error
+		reason watch.Reason
+		advice string
+	}{
+		{"no process more", unix.EAGAIN, watch.ReasonLimit, "TasksMax"},
+		{"no memory", unix.ENOMEM, watch.ReasonLimit, "MemoryMax"},
+		{"no descriptor of the process", unix.EMFILE, watch.ReasonLimit, "LimitNOFILE"},
+		{"no descriptor of the host", unix.ENFILE, watch.ReasonLimit, "LimitNOFILE"},
+		{"a file of another machine", unix.ENOEXEC, watch.ReasonCrashed, "worker_path"},
+		{"something else", errors.New("else"), watch.ReasonCrashed, ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			why, then := explain("mlx5_0", &report{Err: fmt.Errorf("execute it: %w", row.err)}, causeNone, ledger.CallNone)
+			require.Equal(t, row.reason, why.Reason)
+			require.Equal(t, retrySlowly, then)
+			require.Contains(t, why.Message, "worker of mlx5_0 cannot be started: execute it: "+row.err.Error())
+			require.Contains(t, why.Message, row.advice)
+		})
+	}
+}
+
+// The Go runtime ends a process that cannot have a thread by SIGABRT.
+func TestAWorkerThatIsRefusedAThreadIsNoCrash(t *testing.T) {
+	for _, said := range []string{
+		"runtime/cgo: pthread_create failed: Resource temporarily unavailable",
+		"runtime: failed to create new OS thread (have 5 already; errno=11)",
+	} {
+		for _, shook := range []bool{false, true} {
+			r := &report{PID: 7, Shook: shook, Crash: "SIGABRT: abort", Tail: []string{said, "SIGABRT: abort"}, Status: 2 << 8}
+			why, then := explain("mlx5_0", r, causeNone, ledger.CallNone)
+			require.Equal(t, watch.ReasonLimit, why.Reason)
+			require.Equal(t, retrySlowly, then)
+			require.Contains(t, why.Message, "TasksMax")
+		}
+	}
+}
 
 func TestTheTraceOfACrashIsOneBoundedLine(t *testing.T) {
 	const crash = "SIGSEGV: segmentation violation"

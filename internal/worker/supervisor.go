@@ -186,24 +186,19 @@ func (s *Supervisor) live(ctx context.Context) verdict {
 	s.setStatus(Status{State: StateStarting, Reason: s.status.Reason, Message: s.status.Message})
 	led, file, err := ledger.New(s.device)
 	if err != nil {
-		return s.unable(watch.ReasonLimit, err)
+		return verdict{why: unstarted(s.device, err), then: retrySlowly}
 	}
 	defer led.Close()
 	s.handler.Started(led)
 	p, err := s.launch(file)
 	if err != nil {
-		v := s.unable(watch.ReasonLimit, err)
+		v := verdict{why: unstarted(s.device, err), then: retrySlowly}
 		s.handler.Ended(v.why)
 		return v
 	}
 	v := s.attend(ctx, p, led)
 	s.handler.Ended(v.why)
 	return v
-}
-
-func (s *Supervisor) unable(why watch.Reason, err error) verdict {
-	message := fmt.Sprintf("worker of %s cannot be started: %v", s.device, err)
-	return verdict{why: watch.Ended{Reason: why, Message: message}, then: retrySlowly}
 }
 
 // rest waits until another worker may be started.

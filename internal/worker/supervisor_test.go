@@ -284,7 +284,7 @@ func TestAWorkerThatCannotBeMadeIsTriedAgainSlowly(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		require.Equal(t, Status{
 			State: StateBackingOff, Reason: watch.ReasonLimit,
-			Message: "worker of mlx5_0 cannot be started: too many open files; trying again every 30s",
+			Message: "worker of mlx5_0 cannot be started: too many open files; raise the limit of open files (systemd: LimitNOFILE); trying again every 30s",
 		}, b.last())
 		require.Len(t, b.endings(), 1, "what was started is ended")
 	}, nil)

@@ -187,7 +187,10 @@ func (b guestBinary) run(t *testing.T, img *Image, dir string, v variant) {
 			// Before the guest's, so that the stacks of what hangs are seen.
 			fmt.Sprintf("-test.timeout=%v", timeout-time.Minute),
 		},
-		Env:     slices.Concat(programEnv(dir), []string{"CQPROBE_BIN=" + yardstick, "LAB_DRIVER=" + v.driver, "LAB_LIBRARY=" + v.library}, b.env),
+		Env: slices.Concat(programEnv(dir), []string{
+			"CQPROBE_BIN=" + yardstick, "LAB_DRIVER=" + v.driver, "LAB_LIBRARY=" + v.library,
+			"RDMA_EVENTS_SEED=" + os.Getenv("RDMA_EVENTS_SEED"),
+		}, b.env),
 		Dir:     filepath.Join(dir, b.pkg),
 		Stdout:  io.MultiWriter(&output, &prefixed{w: t.Output(), start: true}),
 		Memory:  b.memory,

@@ -127,22 +127,11 @@ func (w *world) firstPorts() string {
 	return strings.Join(ports, ", ")
 }
 
-// worker returns the process of a device's worker, 0 when there is none.
-func (w *world) worker(device string) int {
-	for _, pid := range w.Workers() {
-		args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		if err == nil && strings.HasSuffix(string(args), "\x00"+device+"\x00") {
-			return pid
-		}
-	}
-	return 0
-}
-
 // inject puts an asynchronous event into the queue of a device that is open, as
 // the kernel would.
 func (w *world) inject(device string, typ int32, element uint64) {
 	w.t.Helper()
-	path := fmt.Sprintf("/proc/%d/fd/%d", w.worker(device), w.controls[device].AsyncWrite)
+	path := fmt.Sprintf("/proc/%d/fd/%d", w.Worker(device), w.controls[device].AsyncWrite)
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	w.must(err)
 	defer f.Close()

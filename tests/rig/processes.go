@@ -107,3 +107,16 @@ func status(t testing.TB, pid int, figure string) int64 {
 	t.Fatalf("process %d has no %s", pid, figure)
 	return 0
 }
+
+// Worker returns the worker process of a device, which it names in its command
+// line; 0 when there is none.
+func (r *Telegraf) Worker(device string) int {
+	r.t.Helper()
+	for _, pid := range r.Workers() {
+		args, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+		if err == nil && strings.HasSuffix(string(args), "\x00"+device+"\x00") {
+			return pid
+		}
+	}
+	return 0
+}

@@ -31,11 +31,15 @@ type Config struct {
 	KeepStderr bool
 	// Stderr, if not empty, is the path of that file, which may be a FIFO.
 	Stderr string
+	// Agent is added to the section agent of Telegraf's configuration.
+	Agent string
 	// More is added to Telegraf's configuration, as outputs and tags.
 	More string
 	// Directory, if not empty, is Telegraf's of further configuration, which
 	// starts the plugin in place of Plugin and RestartDelay.
 	Directory string
+	// Programs, if not nil, are run in place of those of the build directory.
+	Programs *Installed
 }
 
 // Telegraf is a running Telegraf with the plugin under it.
@@ -132,7 +136,13 @@ func sharedDir(t testing.TB) string {
 func (r *Telegraf) telegrafConf(c Config) string {
 	interval, flush := cmp.Or(c.Interval, "1s"), cmp.Or(c.Flush, "200ms")
 	delay := cmp.Or(c.RestartDelay, "10s")
-	command := []string{Program(r.t, "RDMA_EVENTS_BIN", "rdma-events"), "-config", r.path("rdma_events.conf"), "-poll_interval_disabled"}
+	program := ""
+	if c.Programs != nil {
+		program = c.Programs.Plugin
+	} else {
+		program = Program(r.t, "RDMA_EVENTS_BIN", "rdma-events")
+	}
+	command := []string{program, "-config", r.path("rdma_events.conf"), "-poll_interval_disabled"}
 	stderr := c.Stderr
 	if c.KeepStderr {
 		stderr = r.path("stderr")
@@ -156,10 +166,11 @@ func (r *Telegraf) telegrafConf(c Config) string {
   metric_buffer_limit = 1000000
   omit_hostname = true
   skip_processors_after_aggregators = true
+%s
 %s[[outputs.file]]
   files = [%q]
   data_format = "influx"
-%s`, interval, flush, execd, r.path("out"), c.More)
+%s`, interval, flush, c.Agent, execd, r.path("out"), c.More)
 }
 
 // quoted returns strings as the elements of a TOML array.

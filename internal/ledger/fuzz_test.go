@@ -1,0 +1,78 @@
+package ledger
+
+import (
+	"encoding/binary"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A worker whose memory is damaged may leave any bytes in the page.
+func FuzzAReaderSurvivesAnyBytes(f *testing.F) {
+	head := func(events, probes uint32) []byte {
+		b := binary.NativeEndian.AppendUint64(nil, magic)
+		b = binary.NativeEndian.AppendUint32(b, events)
+		b = binary.NativeEndian.AppendUint32(b, probes)
+		return binary.NativeEndian.AppendUint32(b, uint32(CallAckAsyncEvent))
+	}
+	event := binary.NativeEndian.AppendUint64(nil, 10|1<<32)
+	event = binary.NativeEndian.AppendUint64(event, 3) // read
+	event = binary.NativeEndian.AppendUint64(event, 9) // more acknowledged than read
+	f.Add(head(1, 1), event, []byte{1, 0, 0, 0, 0, 0, 0, 0, 3})
+	f.Add(head(EventSlots, ProbeSlots), []byte{}, []byte{})
+	f.Add(head(1<<32-1, 1<<32-1), event[:9], []byte{255, 255, 255, 255})
+	f.Fuzz(func(t *testing.T, head, events, probes []byte) {
+		l := &Ledger{p: new(page)}
+		bytes := unsafe.Slice((*byte)(unsafe.Pointer(l.p)), Size)
+		copy(bytes, head)
+		copy(bytes[unsafe.Offsetof(l.p.event):], events)
+		copy(bytes[unsafe.Offsetof(l.p.probe):], probes)
+
+		var s, again Snapshot
+		l.Snapshot(&s)
+		require.LessOrEqual(t, len(s.Events), EventSlots)
+		require.LessOrEqual(t, len(s.Probes), ProbeSlots)
+		for _, e := range s.Events {
+			require.LessOrEqual(t, e.Acked, e.Read)
+			require.Less(t, e.Read, uint64(believable))
+		}
+		for i := range s.Probes {
+			c := s.Probes[i].ProbeCounts
+			require.Equal(t, c, c.Add(c).Sub(c))
+		}
+		requireOldest(t, &s)
+		l.Snapshot(&again)
+		require.Equal(t, s, again)
+		requireCountable(t, l)
+	})
+}
+
+// requireOldest wants the call that is named to be one, and none to be older.
+func requireOldest(t *testing.T, s *Snapshot) {
+	t.Helper()
+	busy := s.Busy()
+	require.Equal(t, busy.Call == CallNone, busy.Call.String() == "")
+	lanes := []Lane{s.Reader, s.Control}
+	for i := range s.Probes {
+		lanes = append(lanes, s.Probes[i].Lane)
+	}
+	for _, l := range lanes {
+		if l.Call != CallNone {
+			require.NotEqual(t, CallNone, busy.Call)
+			require.LessOrEqual(t, busy.Beat, l.Beat)
+		}
+	}
+}
+
+// requireCountable wants a writer to find a slot too, and to stay in the page.
+func requireCountable(t *testing.T, l *Ledger) {
+	t.Helper()
+	l.Count(4711, 1, 1, 1)
+	if i, err := l.AddProbe(1, 2, 3); err == nil {
+		require.Less(t, i, ProbeSlots)
+		l.AddRound(i, ProbeCounts{Rounds: 1})
+	} else {
+		require.ErrorIs(t, err, ErrFull)
+	}
+}

@@ -1,0 +1,141 @@
+package worker
+
+import (
+	"encoding/binary"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	pb "google.golang.org/protobuf/proto"
+
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/watch"
+	"rdma_events/internal/worker/proto"
+)
+
+// chance fills values from the bytes of a fuzz test, and with zeros once they
+// are used up.
+type chance []byte
+
+func (c *chance) bits() uint64 {
+	var b [8]byte
+	*c = (*c)[copy(b[:], *c):]
+	return binary.LittleEndian.Uint64(b[:])
+}
+
+// fill stays within what a field can be: int is never more than 32 bits wide
+// here, floats are numbers, and text is UTF-8, for other text is mended on its
+// way (TestBytesThatAreNoTextDoNotEndTheStream).
+func (c *chance) fill(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			c.fill(v.Field(i))
+		}
+	case reflect.Slice:
+		if n := int(c.bits() % 4); n > 0 {
+			v.Set(reflect.MakeSlice(v.Type(), n, n))
+		}
+		for i := range v.Len() {
+			c.fill(v.Index(i))
+		}
+	case reflect.String:
+		n := min(int(c.bits()%16), len(*c))
+		v.SetString(strings.ToValidUTF8(string((*c)[:n]), "?"))
+		*c = (*c)[n:]
+	case reflect.Bool:
+		v.SetBool(c.bits()%2 == 1)
+	case reflect.Float64:
+		if f := math.Float64frombits(c.bits()); !math.IsNaN(f) {
+			v.SetFloat(f)
+		}
+	case reflect.Int:
+		v.SetInt(int64(int32(c.bits())))
+	case reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		v.SetInt(int64(c.bits()) >> (64 - v.Type().Bits()))
+	default:
+		v.SetUint(c.bits() >> (64 - v.Type().Bits()))
+	}
+}
+
+func drawn[T any](c *chance) *T {
+	v := new(T)
+	c.fill(reflect.ValueOf(v).Elem())
+	return v
+}
+
+func (c *chance) item() watch.Item {
+	switch c.bits() % 6 {
+	case 0:
+		return watch.Item{Opened: drawn[verbs.DeviceAttr](c)}
+	case 1:
+		return watch.Item{Run: drawn[verbs.Run](c)}
+	case 2:
+		return watch.Item{Reading: drawn[watch.Reading](c)}
+	case 3:
+		return watch.Item{Round: drawn[watch.RoundItem](c)}
+	case 4:
+		return watch.Item{Probe: drawn[watch.ProbeItem](c)}
+	}
+	return watch.Item{Ended: drawn[watch.Ended](c)}
+}
+
+func FuzzWhatIsSentIsWhatArrives(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte("\x01\x00\x00\x00\x00\x00\x00\x00mlx5_0 and the like, in eights of bytes"))
+	f.Add([]byte(strings.Repeat("\xff\x00\x80\xc3", 200)))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		c := (*chance)(&in)
+		batch := watch.Batch{Wall: int64(c.bits()), Mono: int64(c.bits())}
+		for len(in) > 0 {
+			batch.Items = append(batch.Items, c.item())
+		}
+		require.Equal(t, batch, batchFromProto(throughWire(t, batchToProto(batch))))
+	})
+}
+
+func FuzzARequestArrivesAsItWasSent(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte(strings.Repeat("verbs sim rc_write", 40)))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		r := *drawn[Request]((*chance)(&in))
+		require.Equal(t, r, requestFromProto(throughWire(t, requestToProto(r))))
+	})
+}
+
+// What is read of a stranger's bytes must be something that can be said again.
+func FuzzNoBytesMakeTheConversionPanic(f *testing.F) {
+	seed, err := pb.Marshal(batchToProto(watch.Batch{Wall: 1, Items: []watch.Item{
+		{Run: &verbs.Run{Type: verbs.EventPortErr, Port: 1, Count: 3}},
+		{Round: &watch.RoundItem{Port: 1, Method: verbs.MethodFlush}},
+	}}))
+	require.NoError(f, err)
+	f.Add(seed)
+	f.Add([]byte{0x1a, 0x02, 0x0a, 0x00})
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var b proto.Batch
+		if pb.Unmarshal(raw, &b) == nil {
+			said := batchToProto(batchFromProto(&b))
+			requireSame(t, said, batchToProto(batchFromProto(throughWire(t, said))))
+		}
+		var r proto.WatchRequest
+		if pb.Unmarshal(raw, &r) == nil {
+			said := requestToProto(requestFromProto(&r))
+			requireSame(t, said, requestToProto(requestFromProto(throughWire(t, said))))
+		}
+	})
+}
+
+// requireSame compares bytes: a rate that is no number is not equal to itself.
+func requireSame(t *testing.T, want, got pb.Message) {
+	t.Helper()
+	one := pb.MarshalOptions{Deterministic: true}
+	a, err := one.Marshal(want)
+	require.NoError(t, err)
+	b, err := one.Marshal(got)
+	require.NoError(t, err)
+	require.Equal(t, a, b)
+}

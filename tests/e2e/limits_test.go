@@ -1,0 +1,178 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"rdma_events/tests/rig"
+)
+
+// slowly is how long the plugin waits at most between attempts that somebody must
+// do something for first, with room for a busy machine.
+const slowly = 36*time.Second + 15*time.Second
+
+// reasons returns how many devices have which reason now.
+func reasons(points []rig.Point) map[string]int {
+	newest := map[string]string{}
+	for _, p := range rig.Select(points, "rdma_device") {
+		newest[p.Tags["device"]] = p.Text("reason")
+	}
+	count := map[string]int{}
+	for _, reason := range newest {
+		count[reason]++
+	}
+	return count
+}
+
+func fleet(n int) string { return strings.Replace(simulated, "fleet4", fmt.Sprint("fleet", n), 1) }
+
+func TestSixtyFourDescriptorsAreEnoughForFourDevices(t *testing.T) {
+	r := rig.Start(t, rig.Config{Plugin: fleet(4), Prefix: []string{"prlimit", "--nofile=64:64", "--"}})
+	awaitOpen(r, 4)
+	victim := r.Worker("sim1")
+	send(t, victim, syscall.SIGKILL)
+	r.Await("a restart", time.Minute, func(points []rig.Point) bool {
+		p := rig.Last(points, "rdma_device", "device", "sim1")
+		return p.Int("open") == 1 && p.Int("opens") == 2
+	})
+	if got := reasons(r.Points()); got["ok"] != 4 {
+		t.Errorf("want four devices that are well, got %v", got)
+	}
+}
+
+func TestDevicesBeyondTheDescriptorsAreToldOfAndTheOthersGoOn(t *testing.T) {
+	const devices = 20
+	r := rig.Start(t, rig.Config{Plugin: fleet(devices), Prefix: []string{"prlimit", "--nofile=64:64", "--"}})
+	points := r.Await("a reason for each device", time.Minute, func(points []rig.Point) bool {
+		got := reasons(points)
+		return got["ok"] >= 4 && got["limit"] >= 1 && got["ok"]+got["limit"] == devices
+	})
+	t.Logf("reasons: %v", reasons(points))
+	r.AwaitLog("LimitNOFILE", 10*time.Second)
+	well := wellDevices(points)
+	before := probeRounds(points, well)
+	points = r.Await("twenty more rounds of those that are open", time.Minute, func(points []rig.Point) bool {
+		for device, n := range probeRounds(points, well) {
+			if n < before[device]+20 {
+				return false
+			}
+		}
+		return true
+	})
+	for _, device := range well {
+		if p := rig.Last(points, "rdma_device", "device", device); p.Int("opens") != 1 || p.Int("worker_restarts") != 0 {
+			t.Errorf("%s is disturbed: %v", device, p.Fields)
+		}
+	}
+	rig.RequireCountersNeverFall(t, points)
+}
+
+func wellDevices(points []rig.Point) []string {
+	var well []string
+	for _, p := range rig.Select(points, "rdma_device") {
+		device := p.Tags["device"]
+		if !slices.Contains(well, device) && rig.Last(points, "rdma_device", "device", device).Text("reason") == "ok" {
+			well = append(well, device)
+		}
+	}
+	return well
+}
+
+func probeRounds(points []rig.Point, devices []string) map[string]int64 {
+	rounds := map[string]int64{}
+	for _, device := range devices {
+		rounds[device] = rig.Last(points, "rdma_cq_probe", "device", device).Int("rounds")
+	}
+	return rounds
+}
+
+// nobody returns a user who has no process, and a command prefix for it.
+func nobody(t *testing.T) (uid int, prefix []string) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("only root can become another user, whose processes are counted")
+	}
+	uid = 50000 + os.Getpid()%10000
+	return uid, []string{
+		"setpriv", fmt.Sprint("--reuid=", uid), fmt.Sprint("--regid=", uid), "--clear-groups", "--bounding-set=-all", "--inh-caps=-all", "--",
+	}
+}
+
+// threads counts those of a user, as RLIMIT_NPROC does.
+func threads(t *testing.T, uid int) int {
+	t.Helper()
+	dirs, err := filepath.Glob("/proc/[0-9]*/task/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, dir := range dirs {
+		if info, err := os.Stat(dir); err == nil && int(info.Sys().(*syscall.Stat_t).Uid) == uid {
+			n++
+		}
+	}
+	return n
+}
+
+func TestARefusedForkOrThreadIsToldAndDisturbsNoOtherDevice(t *testing.T) {
+	uid, prefix := nobody(t)
+	t.Parallel() // it waits most of the time
+	r := rig.Start(t, rig.Config{Plugin: fleet(4), Prefix: prefix, Programs: rig.Install(t)})
+	awaitOpen(r, 4)
+	plugin := rig.Children(t, r.PID())[0]
+	refuse := func(device string, limit int) {
+		t.Helper()
+		limitProcesses(t, prefix, plugin, limit)
+		send(t, r.Worker(device), syscall.SIGKILL)
+		r.Await("the refusal", 20*time.Second, func(points []rig.Point) bool {
+			return rig.Last(points, "rdma_device", "device", device).Text("reason") == "limit"
+		})
+	}
+	refuse("sim1", threads(t, uid)-len(threadsOf(t, r.Worker("sim1")))+2) // another may start, and have few threads
+	r.AwaitLog("another thread", 10*time.Second)
+	refuse("sim2", 1)
+	r.AwaitLog("cannot be started", 10*time.Second)
+	if got := reasons(r.Points()); got["ok"] != 2 || got["limit"] != 2 {
+		t.Errorf("want two devices that are well, got %v", got)
+	}
+	limitProcesses(t, prefix, plugin, 1000)
+	began := time.Now()
+	points := r.Await("all devices", slowly, func(points []rig.Point) bool { return reasons(points)["ok"] == 4 })
+	t.Logf("all open %v after forks were allowed again", time.Since(began).Round(time.Millisecond))
+	for _, device := range []string{"sim0", "sim3"} {
+		if p := rig.Last(points, "rdma_device", "device", device); p.Int("opens") != 1 || p.Int("worker_restarts") != 0 {
+			t.Errorf("%s is disturbed: %v", device, p.Fields)
+		}
+	}
+	if now := rig.Children(t, r.PID()); !slices.Equal(now, []int{plugin}) {
+		t.Errorf("want the same plugin, process %d, got %v", plugin, now)
+	}
+	rig.RequireCountersNeverFall(t, points)
+}
+
+func threadsOf(t *testing.T, pid int) []string {
+	t.Helper()
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tasks
+}
+
+// limitProcesses sets the soft limit of a process' user as that user, for which
+// no privilege is needed.
+func limitProcesses(t *testing.T, prefix []string, pid, limit int) {
+	t.Helper()
+	line := slices.Concat(prefix, []string{"prlimit", "--pid", strconv.Itoa(pid), fmt.Sprintf("--nproc=%d:", limit)})
+	if out, err := exec.CommandContext(t.Context(), line[0], line[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v: %s", line, err, out)
+	}
+}

@@ -1,0 +1,62 @@
+package rig
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// counters are the fields that never fall while a plugin lives, by measurement.
+// Those of rdma_async are named after event types.
+var counters = map[string][]string{
+	"rdma_port": {"transitions", "flaps", "down_ns", "missed_transitions", "phantom_events"},
+	"rdma_cq_probe": {
+		"rounds", "successes", "errors", "lost_events", "lost_completions", "events", "acked", "released", "spurious", "late",
+	},
+	"rdma_cq_probe_histogram": {"wake_bucket"},
+	"rdma_device":             {"opens", "removals", "fatals", "worker_restarts"},
+	"rdma_collector": {
+		"worker_restarts", "events", "merged_points", "dropped_points", "skipped_intervals", "uptime_ns", "cpu_ns",
+	},
+}
+
+func isCounter(measurement, field string) bool {
+	if measurement == "rdma_async" {
+		return field != "unacked" && !strings.Contains(field, "_ns_") && !strings.HasSuffix(field, "_rate")
+	}
+	return slices.Contains(counters[measurement], field)
+}
+
+// RequireCountersNeverFall looks at every counter of every series in the points
+// of one plugin.
+func RequireCountersNeverFall(t testing.TB, points []Point) {
+	t.Helper()
+	highest := map[string]int64{}
+	for _, p := range points {
+		series := p.Series()
+		for field := range p.Fields {
+			if !isCounter(p.Measurement, field) {
+				continue
+			}
+			key := series + " " + field
+			if p.Int(field) < highest[key] {
+				t.Errorf("%s fell from %d to %d", key, highest[key], p.Int(field))
+			}
+			highest[key] = p.Int(field)
+		}
+	}
+	if len(highest) == 0 {
+		t.Error("no counter was seen")
+	}
+}
+
+// Lives divides points by the plugin that they come from: ends are the times, as
+// unix ns, at which one after the other was killed.
+func Lives(points []Point, ends []int64) [][]Point {
+	lives := make([][]Point, len(ends)+1)
+	for _, p := range points {
+		n, _ := slices.BinarySearch(ends, p.Time)
+		lives[n] = append(lives[n], p)
+	}
+	return lives
+}
