@@ -24,6 +24,9 @@ The label ` + "`severity`" + ` is for your notification policies: ` + "`critical
 When nothing is reported at all, only [plugin-silent](#plugin-silent) fires: the others' "no data" is normal, so that one
 silence is one alert.
 
+Counters begin anew with the plugin. Rules that ask how much one grew take the greater of its growths before and after a
+restart, not their sum.
+
 | rule | severity | holds for | fires |
 |---|---|---|---|
 `

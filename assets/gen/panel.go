@@ -256,16 +256,13 @@ func sum(field, measurement, conditions, by string) string {
 // grown is by how much a counter grew in each series where it did. Differences
 // from point to point, as in sum, would take seconds over thousands of devices;
 // this takes a tenth of that. Where the counter started anew with the plugin it
-// is the greater of what it grew before and after. Sources are further queries of
-// an "n" for each series, of which the greatest counts.
-func grown(field, measurement string, sources ...string) string {
-	growth := strings.NewReplacer("FIELD", field, "MEASUREMENT", measurement)
-	sources = append([]string{
-		growth.Replace(`SELECT max("FIELD") - first("FIELD") AS "n" FROM {MEASUREMENT} WHERE {filter}`),
-		growth.Replace(`SELECT last("FIELD") - min("FIELD") AS "n" FROM {MEASUREMENT} WHERE {filter}`),
-	}, sources...)
-	by := " GROUP BY " + series[measurement]
-	return `SELECT max("n") AS "` + field + `" FROM (` + strings.Join(sources, by+"), (") + by + `) WHERE "n" > 0 AND $timeFilter` + by
+// is the greater of what it grew before and after.
+func grown(field, measurement string) string {
+	return strings.NewReplacer("FIELD", field, "MEASUREMENT", measurement, "SERIES", series[measurement]).Replace(
+		`SELECT max("n") AS "FIELD" FROM
+		(SELECT max("FIELD") - first("FIELD") AS "n" FROM {MEASUREMENT} WHERE {filter} GROUP BY SERIES),
+		(SELECT last("FIELD") - min("FIELD") AS "n" FROM {MEASUREMENT} WHERE {filter} GROUP BY SERIES)
+		WHERE "n" > 0 AND $timeFilter GROUP BY SERIES`)
 }
 
 // series are the tags that tell the series of a measurement apart.

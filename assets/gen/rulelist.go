@@ -9,20 +9,14 @@ func rules() []rule {
 	return slices.Concat(portRules(), deviceRules(), probeRules(), pluginRules())
 }
 
-// growth is how much a counter grew, where it did. What it grew under several
-// methods of a probe is summed.
-func growth(field, measurement, by string, over time.Duration) step {
-	query := grown(field, measurement)
-	if by != series[measurement] {
-		query = `SELECT sum("` + field + `") AS "` + field + `" FROM (` + query + `) WHERE $timeFilter GROUP BY ` + by
-	}
-	return step{query: query, from: over}
+// growth is how much a counter grew, for each series where it did.
+func growth(field, measurement string, over time.Duration) step {
+	return step{query: grown(field, measurement), from: over}
 }
 
 const (
 	byPort   = `"host", "device", "port"`
 	byDevice = `"host", "device"`
-	byVector = `"host", "device", "port", "vector"`
 	byProbe  = `"host", "device", "port", "vector", "method"`
 )
 
@@ -59,7 +53,7 @@ func portRules() []rule {
 		{
 			id: "port-flapping", title: "RDMA port flapping", severity: "warning", noData: quiet, above: 2,
 			summary: "Port {{ .Labels.port }} of {{ .Labels.device }} on {{ .Labels.host }} flaps",
-			steps:   []step{growth("flaps", "rdma_port", byPort, 30*time.Minute)},
+			steps:   []step{growth("flaps", "rdma_port", 30*time.Minute)},
 			fires:   "Three flaps (active, not active, active again) or more within half an hour.",
 			quiet:   "One or two flaps, as when a cable is moved. A device that goes and comes back has not flapped.",
 			clears:  "By itself, half an hour after the flaps: long enough that somebody sees it, short enough that nobody has to clear it.",
@@ -72,7 +66,7 @@ func portRules() []rule {
 		{
 			id: "link-disagrees", title: "RDMA link counter and events disagree", severity: "warning", noData: quiet,
 			summary: "The driver of {{ .Labels.device }} on {{ .Labels.host }} counted drops of port {{ .Labels.port }} that no event told of",
-			steps:   []step{growth("missed_transitions", "rdma_port", byPort, 30*time.Minute)},
+			steps:   []step{growth("missed_transitions", "rdma_port", 30*time.Minute)},
 			fires:   "The driver's link_downed ran ahead of the drops that events and queries told of, by one or more within half an hour.",
 			quiet:   "Drops that events told of, however many. Drivers without a link_downed counter.",
 			clears:  "Half an hour after the last one.",
@@ -107,7 +101,7 @@ func deviceRules() []rule {
 		{
 			id: "device-fatal", title: "RDMA device fatal", severity: "critical", noData: quiet,
 			summary: "{{ .Labels.device }} on {{ .Labels.host }} raised device_fatal",
-			steps:   []step{growth("fatals", "rdma_device", byDevice, 30*time.Minute)},
+			steps:   []step{growth("fatals", "rdma_device", 30*time.Minute)},
 			fires:   "device_fatal was raised within the last half hour: the driver gave the device up, and every application on it has lost its context.",
 			quiet:   "All other events.",
 			clears:  "Half an hour after the last one.",
@@ -121,14 +115,17 @@ func deviceRules() []rule {
 			id: "unacked-events", title: "RDMA events unacknowledged", severity: "warning", noData: quiet, hold: window,
 			summary: "Events of {{ .Labels.device }} on {{ .Labels.host }} are not acknowledged",
 			steps: []step{{
-				query: grown("released", "rdma_async", `SELECT last("unacked") AS "n" FROM {rdma_async} WHERE {filter}`),
-				from:  30 * time.Minute,
+				query: `SELECT max("n") AS "events" FROM
+					(SELECT last("released") - min("released") AS "n" FROM {rdma_async} WHERE {filter} GROUP BY ` + byPort + `),
+					(SELECT last("unacked") AS "n" FROM {rdma_async} WHERE {filter} GROUP BY ` + byPort + `)
+					WHERE "n" > 0 AND $timeFilter GROUP BY ` + byPort,
+				from: 30 * time.Minute,
 			}},
 			fires: "Events were read and never acknowledged: their worker died or was killed while it held them (released), within half an hour; or " +
 				"there have been unacknowledged ones for three minutes. While an event is not acknowledged, whoever destroys the object that it " +
 				"is about waits.",
 			quiet:  "An acknowledgement that takes some seconds and returns. A worker that dies with nothing in its hands.",
-			clears: "Half an hour after the last one.",
+			clears: "Half an hour after the last one, or when the plugin restarts.",
 			do: []string{
 				"The log of Telegraf names the verbs call in which the worker was.",
 				"The same call again and again: the provider library or the driver; report it with their versions.",
@@ -143,7 +140,7 @@ func probeRules() []rule {
 		{
 			id: "lost-events", title: "RDMA completion events lost", severity: "warning", noData: quiet, above: 2,
 			summary: "Vector {{ .Labels.vector }} of {{ .Labels.device }} on {{ .Labels.host }} loses completion events",
-			steps:   []step{growth("lost_events", "rdma_cq_probe", byVector, 15*time.Minute)},
+			steps:   []step{growth("lost_events", "rdma_cq_probe", 15*time.Minute)},
 			fires: "In three probe rounds or more of a quarter of an hour the completion was there and its event never came: the interrupt path. " +
 				"Applications that sleep for completions hang.",
 			quiet:  "One or two rounds, as on a host without a CPU to spare. Rounds without a completion, which lost-completions tells.",
@@ -157,7 +154,7 @@ func probeRules() []rule {
 		{
 			id: "lost-completions", title: "RDMA completions lost", severity: "critical", noData: quiet, above: 2,
 			summary: "Port {{ .Labels.port }} of {{ .Labels.device }} on {{ .Labels.host }} completes no work",
-			steps:   []step{growth("lost_completions", "rdma_cq_probe", byVector, 15*time.Minute)},
+			steps:   []step{growth("lost_completions", "rdma_cq_probe", 15*time.Minute)},
 			fires:   "In three probe rounds or more of a quarter of an hour the work was posted and never completed: the device's own data path.",
 			quiet:   "One or two rounds. Rounds whose completion came without its event, which lost-events tells.",
 			clears:  "A quarter of an hour after the last one.",
@@ -174,12 +171,12 @@ func probeRules() []rule {
 				{query: `SELECT mean("wake_ns_p99") AS "p99" FROM {rdma_cq_probe} WHERE {filter} GROUP BY ` + byProbe, from: 5 * time.Minute},
 				{
 					query: `SELECT mean("wake_ns_p99") AS "p99" FROM {rdma_cq_probe} WHERE {filter} GROUP BY ` + byProbe,
-					from:  6 * time.Hour, to: time.Hour,
+					from:  4 * time.Hour, to: time.Hour,
 				},
 			},
 			when: "$RA > 5 * $RB && $RA > 200000",
-			fires: "For ten minutes the 99th percentile of wake-up latency has been above five times its mean of the five hours that ended an hour " +
-				"ago, and above 200 us.",
+			fires: "For ten minutes the 99th percentile of wake-up latency has been above five times its mean of the three hours that ended an " +
+				"hour ago, and above 200 us.",
 			quiet:  "Probes whose method has been in use for less than an hour; latencies below 200 us, where five times little is little.",
 			clears: "When it is fast again; or after one to two hours, when slow has become its past: look at the graph then.",
 			do: []string{
@@ -235,7 +232,7 @@ func pluginRules() []rule {
 		{
 			id: "worker-restarts", title: "RDMA worker restarts", severity: "warning", noData: quiet, above: 2,
 			summary: "The worker of {{ .Labels.device }} on {{ .Labels.host }} does not come to rest",
-			steps:   []step{growth("worker_restarts", "rdma_device", byDevice, 30*time.Minute)},
+			steps:   []step{growth("worker_restarts", "rdma_device", 30*time.Minute)},
 			fires:   "The device's worker was started again three times or more within half an hour.",
 			quiet:   "One or two restarts: nothing is lost by them.",
 			clears:  "Half an hour after the last one.",

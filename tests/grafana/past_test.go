@@ -11,21 +11,21 @@ import (
 	"rdma_events/tests/influx"
 )
 
-// The other faults have an hour before them; this rule looks back for six.
+// The other faults have an hour before them; this rule looks back for four.
 func TestSlowWakeUpsAreHeldAgainstHoursOfThePast(t *testing.T) {
-	const span = 9 * time.Hour
+	const span = 7 * time.Hour
 	src := Source{Server: influx.Start(t), Database: "telegraf"}
 	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
 	rows := map[string]struct{ timeline, first, last string }{
 		"healthy": {},
-		"slow from the seventh hour on": {
-			"[[fault]]\nkind = \"slow\"\nat = \"6h\"\nfactor = 40", "6h15m", "7h30m",
+		"slow from the fifth hour on": {
+			"[[fault]]\nkind = \"slow\"\nat = \"4h\"\nfactor = 40", "4h15m", "5h20m",
 		},
 		"slow for half an hour": {
-			"[[fault]]\nkind = \"slow\"\nat = \"6h\"\nfactor = 40\nfor = \"30m\"", "6h15m", "6h35m",
+			"[[fault]]\nkind = \"slow\"\nat = \"4h\"\nfactor = 40\nfor = \"30m\"", "4h15m", "4h35m",
 		},
-		"but three times as slow":    {timeline: "[[fault]]\nkind = \"slow\"\nat = \"6h\"\nfactor = 3"},
-		"but for three minutes only": {timeline: "[[fault]]\nkind = \"slow\"\nat = \"6h\"\nfactor = 40\nfor = \"3m\""},
+		"but three times as slow":    {timeline: "[[fault]]\nkind = \"slow\"\nat = \"4h\"\nfactor = 3"},
+		"but for three minutes only": {timeline: "[[fault]]\nkind = \"slow\"\nat = \"4h\"\nfactor = 40\nfor = \"3m\""},
 		"but always":                 {timeline: "[[fault]]\nkind = \"slow\"\nfactor = 40"},
 	}
 	for name, row := range rows {

@@ -64,3 +64,27 @@ func tableNamed(t *testing.T, src Source, field string, now time.Time) []string 
 	require.Len(t, queries, 1)
 	return queries
 }
+
+func TestWhatGrewBeforeARestartHidesNothingAfterIt(t *testing.T) {
+	src := Source{Server: influx.Start(t), Database: "telegraf"}
+	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
+	now := start().Add(askew)
+	const flaps = "[[link]]\nat = \"5m\"\nevery = \"1m\"\ntimes = %d\ndown_for = \"40ms\""
+	for _, life := range []struct {
+		from, to time.Duration
+		flaps    int
+	}{{-2 * time.Hour, -30 * time.Minute, 7}, {-29 * time.Minute, 0, 3}} {
+		c := history.Config{
+			Start: now.Add(life.from), End: now.Add(life.to), Interval: 10 * time.Second,
+			Hosts: []history.Host{{Name: "h", Profile: "fleet1", Timeline: fmt.Sprintf(flaps, life.flaps)}},
+		}
+		var lines bytes.Buffer
+		require.NoError(t, c.Write(t.Context(), &lines))
+		require.NoError(t, src.Server.Write(t.Context(), src.Database, &lines))
+	}
+	series, err := src.Query(t.Context(), tableNamed(t, src, "flaps", now)[0])
+	require.NoError(t, err)
+	require.Len(t, series, 1)
+	counts, _ := series[0].Numbers("flaps")
+	require.Equal(t, []float64{3}, counts, "of the last hour, in which the counter stood at 7 and began anew")
+}

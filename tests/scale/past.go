@@ -19,7 +19,7 @@ type lookback struct {
 }
 
 func lookbacks() []lookback {
-	return []lookback{{"rdma_port", "up", 24}, {"rdma_collector", "uptime_ns", 24}, {"rdma_cq_probe", "wake_ns_p99", 6}}
+	return []lookback{{"rdma_port", "up", 24}, {"rdma_collector", "uptime_ns", 24}, {"rdma_cq_probe", "wake_ns_p99", 4}}
 }
 
 // past is the stage that repeats the raw hour back to where rules look. Other

@@ -18,7 +18,7 @@ import (
 // rule took longer than Limit.
 var ErrSlow = errors.New("a query is too slow")
 
-// Limit is how long a query of a panel, or all queries of a rule, may take.
+// Limit is how long a query may take.
 const Limit = 2 * time.Second
 
 // Config says what to run.

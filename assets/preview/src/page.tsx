@@ -78,7 +78,7 @@ function Values({ d, w, h }: { d: Drawn; w: number; h: number }) {
     timeZone: 'utc',
   });
   // Values side by side have letters of one size.
-  const alignment = getDisplayValueAlignmentFactors(values.map((v) => v.display));
+  const alignment = getDisplayValueAlignmentFactors(values);
   return (
     <div style={{ display: 'flex' }}>
       {values.map((v, i) => (
