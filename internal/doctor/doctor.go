@@ -113,16 +113,17 @@ func (x *examination) usable(ctx context.Context) bool {
 }
 
 // tryDevices asks the worker program for all that only a program with the
-// library can find out. A device is tried by one worker at a time, and also
-// without a node: the kernel loads ib_uverbs for who asks for one
-// (ib_get_client_nl_info in drivers/infiniband/core/device.c), which not every
-// driver does by itself.
+// library can find out. A device is tried by one worker at a time.
 func (x *examination) tryDevices(ctx context.Context) {
 	const together = 8
 	var all sync.WaitGroup
 	slots := make(chan struct{}, together)
+	x.loadUverbs(ctx)
 	for i := range x.devices {
 		d := &x.devices[i]
+		if d.node == "" {
+			continue
+		}
 		all.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
@@ -130,6 +131,18 @@ func (x *examination) tryDevices(ctx context.Context) {
 		})
 	}
 	all.Wait()
+}
+
+// loadUverbs has a worker ask for a device that has no node: for that the kernel
+// loads ib_uverbs (ib_get_client_nl_info in drivers/infiniband/core/device.c),
+// which not every driver does by itself. What comes of it does not count, since
+// this worker was confined to the nodes that there were.
+func (x *examination) loadUverbs(ctx context.Context) {
+	i := slices.IndexFunc(x.devices, func(d device) bool { return d.node == "" })
+	if i < 0 {
+		return
+	}
+	x.worker.Try(ctx, x.devices[i].Name, verbs.MethodRCWrite)
 	x.findNodes()
 }
 
