@@ -13,7 +13,8 @@ mkdir -p "$1"
 dir=$(realpath "$1")
 release=bookworm
 export BUILDAH_ISOLATION=chroot STORAGE_DRIVER=${STORAGE_DRIVER:-overlay}
-store() { buildah --root "$dir/storage" --runroot "$dir/run" "$@"; }
+# With a dot before it, so that ./... of go passes over the sources that are in it.
+store() { buildah --root "$dir/.storage" --runroot "$dir/.run" "$@"; }
 said() { echo "${0##*/}: $*"; }
 
 # A stand-in is made once; DIR is thrown away by make clean.
@@ -22,6 +23,7 @@ base_image() {
 	rm -rf "$dir/base"
 	debootstrap --variant=minbase "$release" "$dir/base" >"$dir/debootstrap.log" 2>&1 ||
 		{ tail -3 "$dir/debootstrap.log" >&2; exit 1; }
+	rm -f "$dir"/base/var/cache/apt/archives/*.deb
 	local c
 	c=$(store from scratch)
 	store copy -q "$c" "$dir/base" / >/dev/null
@@ -37,6 +39,8 @@ go_image() {
 	store run "$c" -- sh -c 'apt-get -q update && apt-get -q -y install --no-install-recommends gcc libc6-dev ca-certificates' \
 		>"$dir/go_image.log" 2>&1 || { tail -3 "$dir/go_image.log" >&2; exit 1; }
 	store copy -q "$c" "$(go env GOROOT)" /usr/local/go >/dev/null
+	# Whom this machine trusts: there may be a proxy before the registries.
+	store copy -q "$c" /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ >/dev/null
 	store config --env PATH=/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin --env GOPATH=/go "$c"
 	store commit -q --rm "$c" localhost/go >/dev/null
 }
@@ -64,4 +68,4 @@ image
 unpack
 said "$(du -sh "$dir/rootfs" | cut -f1) in $dir/rootfs: $(chroot "$dir/rootfs" /usr/bin/telegraf --version)," \
 	"$(chroot "$dir/rootfs" /usr/bin/rdma-events version)," \
-	"$(chroot "$dir/rootfs" /usr/bin/rdma-events-worker -library)"
+	"$(chroot "$dir/rootfs" /usr/bin/rdma-events-worker -version)"

@@ -1,9 +1,11 @@
 package kubernetes
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -35,7 +37,7 @@ type Container struct {
 	Name, Image     string
 	Command, Args   []string
 	Env             []struct{ Name, Value string }
-	Ports           []struct{ Name string }
+	Ports           []Port
 	LivenessProbe   *Probe `yaml:"livenessProbe"`
 	SecurityContext struct {
 		Privileged               bool
@@ -45,6 +47,12 @@ type Container struct {
 	} `yaml:"securityContext"`
 	Resources    struct{ Requests, Limits map[string]string }
 	VolumeMounts []Mount `yaml:"volumeMounts"`
+}
+
+// Port is a port that a container listens on.
+type Port struct {
+	Name          string
+	ContainerPort int `yaml:"containerPort"`
 }
 
 // Probe asks whether a container is alive.
@@ -86,4 +94,23 @@ func ReadDaemonSet(root string) (Pod, error) {
 		return Pod{}, fmt.Errorf("read manifest: %w", err)
 	}
 	return set.Spec.Template.Spec, nil
+}
+
+var argumentLists = regexp.MustCompile(`(?m)^(?:ENTRYPOINT|CMD) (.*)$`)
+
+// ReadCommand returns the command line that the image starts with.
+func ReadCommand(root string) ([]string, error) {
+	text, err := os.ReadFile(filepath.Join(root, "packaging/container/Dockerfile"))
+	if err != nil {
+		return nil, fmt.Errorf("read Dockerfile: %w", err)
+	}
+	var command []string
+	for _, line := range argumentLists.FindAllSubmatch(text, -1) {
+		var arguments []string
+		if err := json.Unmarshal(line[1], &arguments); err != nil {
+			return nil, fmt.Errorf("read Dockerfile: %s: %w", line[0], err)
+		}
+		command = append(command, arguments...)
+	}
+	return command, nil
 }

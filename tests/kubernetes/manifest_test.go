@@ -1,10 +1,10 @@
 package kubernetes
 
 import (
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -72,15 +72,12 @@ func TestTheResourcesAreQuantities(t *testing.T) {
 
 // The command line is the image's, the files it names are the ConfigMap's.
 func TestTheImageStartsWithTheFilesOfTheConfigMap(t *testing.T) {
-	dockerfile, err := os.ReadFile(filepath.Join(root, "packaging/container/Dockerfile"))
+	command, err := ReadCommand(root)
 	require.NoError(t, err)
-	line := regexp.MustCompile(`(?m)^CMD (.*)$`).FindSubmatch(dockerfile)
-	require.NotNil(t, line)
-	var arguments, files []string
-	require.NoError(t, json.Unmarshal(line[1], &arguments))
 	telegraf, err := os.ReadFile(filepath.Join(Base(root), "telegraf.conf"))
 	require.NoError(t, err)
-	for _, named := range regexp.MustCompile(`/etc/telegraf/([a-z_.]+)`).FindAllStringSubmatch(string(line[1])+string(telegraf), -1) {
+	var files []string
+	for _, named := range regexp.MustCompile(`/etc/telegraf/([a-z_.]+)`).FindAllStringSubmatch(strings.Join(command, " ")+string(telegraf), -1) {
 		files = append(files, named[1])
 	}
 	var kustomization struct {
