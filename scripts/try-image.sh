@@ -15,6 +15,9 @@ release=bookworm
 export BUILDAH_ISOLATION=chroot STORAGE_DRIVER=${STORAGE_DRIVER:-overlay}
 # With a dot before it, so that ./... of go passes over the sources that are in it.
 store() { buildah --root "$dir/.storage" --runroot "$dir/.run" "$@"; }
+# What containers-storage mounts over itself would be in the way of make clean.
+release_storage() { umount "$dir/.storage/overlay" 2>/dev/null || true; }
+trap release_storage EXIT
 said() { echo "${0##*/}: $*"; }
 
 # A stand-in is made once; DIR is thrown away by make clean.

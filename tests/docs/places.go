@@ -4,7 +4,10 @@ package docs
 type Place struct {
 	Command string // as in the document
 	Run     string // what is run here in its stead
-	Exits   []int  // the statuses besides 0 that are right here
+	// Exits are the statuses besides 0 that are right here, when the command says
+	// what stands in Prints.
+	Exits  []int
+	Prints string
 	// Where is a file of the project: a test that does the same, the step of CI
 	// that runs the command, or what the command has written. Says stands in it.
 	Where, Says string
@@ -16,22 +19,22 @@ func Places() []Place {
 		ci       = ".ci/run"
 		makefile = "Makefile"
 		race     = "go test -race ./..."
-		noDevice = 1 // lsof and rdma, of a host without devices
 	)
+	doctor, noDevice := []int{1, 2}, []int{1} // a host may have something to mend, or no device
 	return []Place{
 		// What is run here, but for its length or its place.
 		{Command: "make", Run: "make help"},
 		{Command: "make run", Run: "scripts/run.sh 2s"},
-		{Command: "rdma-events doctor", Exits: []int{1, 2}},
-		{Command: "rdma-events doctor --json", Exits: []int{1, 2}},
-		{Command: "prlimit --memlock=8388608:8388608 --nofile=1024:524288 rdma-events doctor", Exits: []int{1, 2}},
+		{Command: "rdma-events doctor", Exits: doctor, Prints: " WARN, "},
+		{Command: "rdma-events doctor --json", Exits: doctor, Prints: `"checks": [`},
+		{Command: "prlimit --memlock=65536:65536 rdma-events doctor", Exits: doctor, Prints: " WARN, "},
 		{Command: "rdma-events watch", Run: "rdma-events watch -for 1s"},
 		{Command: "rdma-events watch -probe", Run: "rdma-events watch -probe -for 1s"},
 		{Command: "rdma-events watch -device mlx5_0", Run: "rdma-events watch -device mlx5_0 -for 1s"},
 		{Command: "rdma-events check -config FILE", Run: "rdma-events check -config sample.conf"},
-		{Command: "lsof /dev/infiniband/*", Exits: []int{noDevice}},
-		{Command: "rdma link", Exits: []int{noDevice}},
-		{Command: "rdma system", Exits: []int{noDevice}},
+		{Command: "lsof /dev/infiniband/*", Exits: noDevice, Prints: "No such file"},
+		{Command: "rdma link", Exits: noDevice, Prints: "NETLINK_RDMA"},
+		{Command: "rdma system", Exits: noDevice, Prints: "NETLINK_RDMA"},
 
 		// What takes longer, and is run by CI.
 		{Command: "make test", Where: ci, Says: "make test"},
@@ -70,11 +73,12 @@ func Places() []Place {
 		{Command: "make package", Where: makefile, Says: "try-packages: setup-test package"},
 		{Command: "make try-packages", Where: makefile, Says: "$(MAKE) try-packages"},
 		{Command: "make try-image", Where: "tests/lab/lab_test.go", Says: "func TestTheImage("},
+		{Command: "make image", Where: "scripts/try-image.sh", Says: "-f packaging/container/Dockerfile"},
 		{Command: "make stack", Where: "tests/stack/stack_test.go", Says: "func TestCtrlCStopsAllOfItAndLeavesNothingBehind("},
 		{Command: "make scale", Where: "tests/scale/scale_test.go", Says: "func TestASmallFleetIsFilledInTwoRunsAndMeasured("},
 		{Command: "make bench", Where: "docs/benchmarks.md", Says: "Written by `make bench`"},
 		{Command: "make preview", Where: "docs/pictures/fleet-light.png", Says: "PNG"},
-		{Command: "make lab", Where: "tests/lab/shell_test.go", Says: "func Test"},
+		{Command: "make lab", Where: "tests/lab/shell_test.go", Says: "func TestAPersonGetsAPromptBesideADevice("},
 
 		// What only a device, a server or another distribution can do.
 		{Command: "rdma link delete", Where: "tests/lab/guest/device.go", Says: "func DeleteLink("},

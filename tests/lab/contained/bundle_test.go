@@ -45,8 +45,11 @@ func bundle(t *testing.T, nodes []string, config string, more ...object) string 
 	spec["root"] = object{"path": os.Getenv("RDMA_EVENTS_ROOTFS"), "readonly": c.SecurityContext.ReadOnlyRootFilesystem}
 	spec["process"] = object{
 		"args": command, "cwd": "/", "terminal": false,
-		"env":             environment(c),
-		"user":            object{"uid": pod.SecurityContext.RunAsUser, "gid": pod.SecurityContext.RunAsGroup},
+		"env": environment(c),
+		"user": object{
+			"uid": pod.SecurityContext.RunAsUser, "gid": pod.SecurityContext.RunAsGroup,
+			"additionalGids": pod.SecurityContext.SupplementalGroups,
+		},
 		"noNewPrivileges": !*c.SecurityContext.AllowPrivilegeEscalation,
 		"capabilities":    object{},
 		"rlimits": []object{
