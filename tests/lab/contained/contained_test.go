@@ -231,6 +231,47 @@ func figures(t *testing.T, text string) map[string]int {
 	return all
 }
 
+// requireNoPrivileges looks at each process of the container from outside.
+func requireNoPrivileges(t *testing.T, c *container) {
+	t.Helper()
+	pids := strings.Fields(c.cgroup("cgroup.procs"))
+	const telegrafPluginAndWorker = 3
+	if len(pids) != telegrafPluginAndWorker {
+		t.Errorf("want %d processes, got %v", telegrafPluginAndWorker, pids)
+	}
+	for _, pid := range pids {
+		text, err := os.ReadFile("/proc/" + pid + "/status")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, line := range []string{
+			"Uid:\t65532\t65532\t65532\t65532\n", "CapPrm:\t0000000000000000\n", "CapBnd:\t0000000000000000\n",
+			"CapEff:\t0000000000000000\n", "NoNewPrivs:\t1\n", "Seccomp:\t2\n",
+		} {
+			if !strings.Contains(string(text), line) {
+				t.Errorf("want %q in the status of process %s, got:\n%s", line, pid, text)
+			}
+		}
+	}
+}
+
+// requireHealth asks what the kubelet asks.
+func requireHealth(t *testing.T, c *container) {
+	t.Helper()
+	pod, err := kubernetes.ReadDaemonSet(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := pod.Containers[0].Ports[0]
+	pid := strings.Fields(c.cgroup("cgroup.procs"))[0]
+	out, err := exec.CommandContext(t.Context(), "nsenter", "--net=/proc/"+pid+"/ns/net", "bash", "-c",
+		`exec 3<>"/dev/tcp/127.0.0.1/$0" && printf 'GET %s HTTP/1.0\r\n\r\n' "$1" >&3 && cat <&3`,
+		strconv.Itoa(port.ContainerPort), pod.Containers[0].LivenessProbe.HTTPGet.Path).CombinedOutput()
+	if err != nil || !strings.HasPrefix(string(out), "HTTP/1.0 200 OK") {
+		t.Errorf("want 200 OK of the liveness probe, got %v: %s", err, out)
+	}
+}
+
 // What docs/kubernetes.md says of nodes that no device plugin gives: a directory
 // of the host shows them, and the device cgroup refuses them.
 func TestOnlyADevicePluginMakesADeviceUsable(t *testing.T) {
