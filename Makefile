@@ -7,6 +7,8 @@ TELEGRAF := 1.39.3
 GOLANGCI := v2.11.4
 NFPM := v2.43.4
 INFLUXDB := 1.8.3
+KUSTOMIZE := v5.8.2
+KUBECTL_VALIDATE := v0.0.4
 # FOR bounds `make run`, as in FOR=10s; empty: until Ctrl-C.
 FOR ?=
 # ADDR is where the InfluxDB of `make stack` listens; empty: a free port of 127.0.0.1.
@@ -74,10 +76,10 @@ scale: build $(TOOLS)/influxd-$(INFLUXDB) ## fill an InfluxDB as 1,000 hosts wou
 	@build/scale-bin -dir build/scale
 
 .PHONY: test-schema
-test-schema: ## dashboards and alert rules against the types that Grafana publishes (needs npm)
+test-schema: $(TOOLS)/kustomize-$(KUSTOMIZE) $(TOOLS)/kubectl-validate-$(KUBECTL_VALIDATE) ## dashboards, alert rules and manifests against what Grafana and Kubernetes publish (needs npm)
 	@scripts/packages.sh schema
 	@npm --prefix tests/grafana/schema ci --silent --ignore-scripts
-	go test -tags schema -run Schema ./tests/grafana
+	go test -tags schema -run Schema ./tests/grafana ./tests/kubernetes
 test-full: test-schema
 
 .PHONY: grafana-test
@@ -100,6 +102,9 @@ lint: setup-run setup-lint $(TOOLS)/golangci-lint-$(GOLANGCI) ## linters, quaran
 	git ls-files -z '*.sh' .ci/run | xargs -0 shellcheck
 	git ls-files -z '*.c' '*.h' | xargs -0 clang-format --dry-run --Werror
 	go run ./packaging/licences -check docs/licences.md
+	@npm --prefix packaging/container/lint ci --silent --ignore-scripts
+	packaging/container/lint/node_modules/.bin/dockerfile-utils lint packaging/container/Dockerfile
+	awk '/^RUN /,!/\\$$/ {sub(/^RUN /, ""); print}' packaging/container/Dockerfile | shellcheck -s sh -
 
 .PHONY: format
 format: setup-lint ## format Go and C files
@@ -126,6 +131,20 @@ reproducible: setup-package $(TOOLS)/nfpm-$(NFPM) ## build the packages of this 
 try-packages: setup-test package $(TOOLS)/telegraf-$(TELEGRAF) ## install, upgrade and remove the packages, in clean systems and in the lab
 	$(PACKAGING) scripts/try-packages.sh dist
 	RDMA_EVENTS_REQUIRE=package go test -count=1 -tags lab -run TestThePackage -v ./tests/lab
+
+# IMAGE is what the image is called; CONTAINER_BUILD builds it: docker build, podman build, buildah build.
+IMAGE ?= rdma-events
+CONTAINER_BUILD ?= docker build
+.PHONY: image
+image: ## Telegraf and the plugin in a container image: IMAGE=registry.example.com/rdma-events:v1
+	$(CONTAINER_BUILD) -f packaging/container/Dockerfile --build-arg VERSION='$(VERSION)' --build-arg COMMIT='$(COMMIT)' \
+	  --build-arg TELEGRAF_VERSION='$(TELEGRAF)' -t '$(IMAGE)' .
+
+.PHONY: try-image
+try-image: setup-test build ## build the image without a registry, and run it as the DaemonSet does, in the lab
+	@scripts/packages.sh image
+	VERSION='$(VERSION)' COMMIT='$(COMMIT)' TELEGRAF='$(TELEGRAF)' scripts/try-image.sh build/image
+	RDMA_EVENTS_REQUIRE=image go test -count=1 -tags lab -run TestTheImage -v ./tests/lab
 
 .PHONY: release
 release: ## what is released, tried, into dist/; wants a clean tree
@@ -184,6 +203,17 @@ $(TOOLS)/nfpm-$(NFPM):
 	@echo "building nfpm $(NFPM) into $(TOOLS)" >&2
 	@GOBIN=$(CURDIR)/$(TOOLS) go install -trimpath github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM)
 	@mv $(TOOLS)/nfpm $@
+$(TOOLS)/kustomize-$(KUSTOMIZE):
+	@echo "building kustomize $(KUSTOMIZE) into $(TOOLS)" >&2
+	@GOBIN=$(CURDIR)/$(TOOLS) CGO_ENABLED=0 go install -trimpath -ldflags "-s -w" sigs.k8s.io/kustomize/kustomize/v5@$(KUSTOMIZE)
+	@mv $(TOOLS)/kustomize $@
+	@ln -sf kustomize-$(KUSTOMIZE) $(TOOLS)/kustomize
+# It carries the schemas that Kubernetes publishes.
+$(TOOLS)/kubectl-validate-$(KUBECTL_VALIDATE):
+	@echo "building kubectl-validate $(KUBECTL_VALIDATE) into $(TOOLS)" >&2
+	@GOBIN=$(CURDIR)/$(TOOLS) CGO_ENABLED=0 go install -trimpath -ldflags "-s -w" sigs.k8s.io/kubectl-validate@$(KUBECTL_VALIDATE)
+	@mv $(TOOLS)/kubectl-validate $@
+	@ln -sf kubectl-validate-$(KUBECTL_VALIDATE) $(TOOLS)/kubectl-validate
 $(TOOLS)/protoc-gen-go:
 	GOBIN=$(CURDIR)/$(TOOLS) go install google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
 $(TOOLS)/protoc-gen-go-grpc:

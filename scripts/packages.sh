@@ -4,8 +4,9 @@
 #   scripts/packages.sh run     compile and run the worker
 #   scripts/packages.sh test    the above, and all that the tests need
 #   scripts/packages.sh lab     the above, and the guest kernel's headers
-#   scripts/packages.sh lint    check scripts and C files
+#   scripts/packages.sh lint    check scripts, C files and the Dockerfile
 #   scripts/packages.sh package make packages, also for arm64, and try them
+#   scripts/packages.sh image   build and try the container image
 #   scripts/packages.sh schema  hold dashboards against Grafana's schemas
 #   scripts/packages.sh preview draw the dashboards
 #
@@ -51,23 +52,24 @@ refresh() {
 group=${1:-}
 packages="gcc libc6-dev libibverbs-dev ibverbs-providers"
 needs_kernel=
-extra="make qemu-system-x86 busybox-static kmod xz-utils iproute2 rdma-core ibverbs-utils"
+extra="lsof make qemu-system-x86 busybox-static kmod xz-utils iproute2 rdma-core ibverbs-utils"
 case $group in
 run) ;;
 test | lab)
 	packages="$packages $extra"
 	needs_kernel=yes
 	;;
-lint) packages="shellcheck clang-format" ;;
+image) packages="buildah crun debootstrap ca-certificates" ;;
 package) packages="$packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static debootstrap rpm systemd" ;;
-schema | preview)
+lint | schema | preview)
 	packages=
-	[ "$group" = schema ] || packages="chromium fonts-inter"
+	[ "$group" != lint ] || packages="shellcheck clang-format"
+	[ "$group" != preview ] || packages="chromium fonts-inter"
 	# Who has Node from elsewhere keeps it: that of Debian would be in conflict with it.
 	command -v npm >/dev/null || packages="$packages nodejs npm"
 	;;
 *)
-	echo "usage: ${0##*/} run|test|lab|lint|package|schema|preview" >&2
+	echo "usage: ${0##*/} run|test|lab|lint|package|image|schema|preview" >&2
 	exit 2
 	;;
 esac

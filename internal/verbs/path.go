@@ -156,7 +156,15 @@ func (s Sysfs) exclusiveNetns() bool {
 
 // countsFlushes reports whether the driver counts flushed work requests
 // (mlx5's req_cqe_flush_error and resp_cqe_flush_error), as operators' alerts do.
+// A network namespace that is not the device's own, as in a container, does not
+// show a driver's counters (setup_port in drivers/infiniband/core/sysfs.c); then
+// the driver that has them at all is taken to have them here.
 func (s Sysfs) countsFlushes(device string) bool {
-	found, err := filepath.Glob(filepath.Join(s.root, "class/infiniband", device, "ports/*/hw_counters/*_cqe_flush_error"))
+	ports := filepath.Join(s.device(device), "ports")
+	shown, err := filepath.Glob(filepath.Join(ports, "*/hw_counters"))
+	if err == nil && len(shown) == 0 {
+		return driverOf(s.device(device)) == "mlx5_core"
+	}
+	found, err := filepath.Glob(filepath.Join(ports, "*/hw_counters/*_cqe_flush_error"))
 	return err == nil && len(found) > 0
 }

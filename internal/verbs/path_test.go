@@ -95,3 +95,14 @@ func TestFlushCounterIsFound(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "resp_cqe_flush_error"), []byte("0\n"), 0o600))
 	require.True(t, NewSysfs(root).countsFlushes("mlx5_0"))
 }
+
+func TestWhereCountersAreHiddenTheDriverTellsOfTheFlushCounter(t *testing.T) {
+	for driver, want := range map[string]bool{"mlx5_core": true, "bnxt_en": false} {
+		root := t.TempDir()
+		device := filepath.Join(root, "class/infiniband/roce0")
+		require.NoError(t, os.MkdirAll(filepath.Join(device, "ports/1"), 0o755))
+		require.NoError(t, os.MkdirAll(filepath.Join(device, "device"), 0o755))
+		require.NoError(t, os.Symlink("/sys/bus/pci/drivers/"+driver, filepath.Join(device, "device/driver")))
+		require.Equal(t, want, NewSysfs(root).countsFlushes("roce0"), driver)
+	}
+}

@@ -158,6 +158,20 @@ func TestThePackage(t *testing.T) {
 	guestBinary{pkg: "./tests/lab/packaged", env: []string{"RDMA_EVENTS_DEB=" + debs[0]}}.run(t, img, dir, usual)
 }
 
+// TestTheImage runs the container image that make try-image has built in a guest.
+func TestTheImage(t *testing.T) {
+	img, dir := image(t)
+	rootfs := filepath.Join(dir, "build", "image", "rootfs")
+	switch _, err := os.Stat(filepath.Join(rootfs, "usr/bin/telegraf")); {
+	case err == nil:
+	case os.Getenv("RDMA_EVENTS_REQUIRE") == "image":
+		t.Fatalf("no image is in %s: %v; run: make try-image", rootfs, err)
+	default:
+		t.Skip("no image is in build/image; make try-image makes one and runs this test")
+	}
+	guestBinary{pkg: "./tests/lab/contained", env: []string{"RDMA_EVENTS_ROOTFS=" + rootfs}}.run(t, img, dir, usual)
+}
+
 func image(t *testing.T) (img *Image, dir string) {
 	t.Helper()
 	img, err := prepared()

@@ -1,0 +1,74 @@
+#!/bin/bash
+# Builds the image of packaging/container/Dockerfile with buildah, where no registry
+# of images and no daemon is at hand, and unpacks it into DIR/rootfs for the lab's
+# test of it. The two images that it starts from are made here: Debian's base by
+# debootstrap, and Go's with the compiler that runs this. So the Dockerfile is tried,
+# not the published images.
+#
+#   scripts/try-image.sh DIR
+set -eu
+cd "$(dirname "$0")/.."
+: "${VERSION:?}" "${COMMIT:?}" "${TELEGRAF:?}"
+mkdir -p "$1"
+dir=$(realpath "$1")
+release=bookworm
+export BUILDAH_ISOLATION=chroot STORAGE_DRIVER=${STORAGE_DRIVER:-overlay}
+# With a dot before it, so that ./... of go passes over the sources that are in it.
+store() { buildah --root "$dir/.storage" --runroot "$dir/.run" "$@"; }
+# What containers-storage mounts over itself would be in the way of make clean.
+release_storage() { umount "$dir/.storage/overlay" 2>/dev/null || true; }
+trap release_storage EXIT
+said() { echo "${0##*/}: $*"; }
+
+# A stand-in is made once; DIR is thrown away by make clean.
+base_image() {
+	if store inspect --type image localhost/base >/dev/null 2>&1; then return; fi
+	rm -rf "$dir/base"
+	debootstrap --variant=minbase "$release" "$dir/base" >"$dir/debootstrap.log" 2>&1 ||
+		{ tail -3 "$dir/debootstrap.log" >&2; exit 1; }
+	rm -f "$dir"/base/var/cache/apt/archives/*.deb
+	local c
+	c=$(store from scratch)
+	store copy -q "$c" "$dir/base" / >/dev/null
+	store config --env PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$c"
+	store commit -q --rm "$c" localhost/base >/dev/null
+	rm -rf "$dir/base"
+}
+
+go_image() {
+	if store inspect --type image localhost/go >/dev/null 2>&1; then return; fi
+	local c
+	c=$(store from --pull-never localhost/base)
+	store run "$c" -- sh -c 'apt-get -q update && apt-get -q -y install --no-install-recommends gcc libc6-dev ca-certificates' \
+		>"$dir/go_image.log" 2>&1 || { tail -3 "$dir/go_image.log" >&2; exit 1; }
+	store copy -q "$c" "$(go env GOROOT)" /usr/local/go >/dev/null
+	# Whom this machine trusts: there may be a proxy before the registries.
+	store copy -q "$c" /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ >/dev/null
+	store config --env PATH=/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin --env GOPATH=/go "$c"
+	store commit -q --rm "$c" localhost/go >/dev/null
+}
+
+# Go's caches are the host's, so that only what changed is fetched and built.
+image() {
+	store build -q --pull-never -f packaging/container/Dockerfile --build-arg GO_IMAGE=localhost/go \
+		--build-arg BASE_IMAGE=localhost/base --build-arg VERSION="$VERSION" --build-arg COMMIT="$COMMIT" \
+		--build-arg TELEGRAF_VERSION="$TELEGRAF" \
+		--volume "$(go env GOMODCACHE):/go/pkg/mod" --volume "$(go env GOCACHE):/root/.cache/go-build" \
+		-t localhost/rdma-events . >"$dir/build.log" 2>&1 || { tail -20 "$dir/build.log" >&2; exit 1; }
+}
+
+unpack() {
+	local c
+	c=$(store from --pull-never localhost/rdma-events)
+	rm -rf "$dir/rootfs"
+	cp -a "$(store mount "$c")" "$dir/rootfs"
+	store rm "$c" >/dev/null
+}
+
+base_image
+go_image
+image
+unpack
+said "$(du -sh "$dir/rootfs" | cut -f1) in $dir/rootfs: $(chroot "$dir/rootfs" /usr/bin/telegraf --version)," \
+	"$(chroot "$dir/rootfs" /usr/bin/rdma-events version)," \
+	"$(chroot "$dir/rootfs" /usr/bin/rdma-events-worker -version)"

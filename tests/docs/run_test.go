@@ -1,0 +1,124 @@
+package docs
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/tests/rig"
+)
+
+const root = "../.."
+
+// documents are all that tell people what to type.
+func documents(t *testing.T) []string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(root, "docs/*.md"))
+	require.NoError(t, err)
+	require.Greater(t, len(found), 10)
+	for _, name := range []string{"README.md", "CONTRIBUTING.md", "plugins/inputs/rdma_events/README.md"} {
+		found = append(found, filepath.Join(root, name))
+	}
+	return found
+}
+
+func TestEveryCommandInTheDocumentsIsRun(t *testing.T) {
+	rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events")
+	rig.Program(t, "TELEGRAF_BIN", "tools/telegraf")
+	ran := map[string]bool{} // here, in a document before
+	for _, path := range documents(t) {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			var here []Command
+			for _, c := range Commands(string(text)) {
+				p := place(c.Text)
+				switch {
+				case c.NotRun:
+				case p.Where != "":
+					requireSaid(t, p)
+				case !ran[c.Text]:
+					ran[c.Text] = true
+					here = append(here, c)
+				}
+			}
+			runHere(t, here)
+		})
+	}
+}
+
+// A command that is in no document any more needs no place.
+func TestEveryPlaceIsOfACommand(t *testing.T) {
+	var all []string
+	for _, path := range documents(t) {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, c := range Commands(string(text)) {
+			all = append(all, c.Text)
+		}
+	}
+	for _, p := range Places() {
+		require.Contains(t, all, p.Command)
+	}
+}
+
+func place(command string) Place {
+	for _, p := range Places() {
+		if p.Command == command {
+			return p
+		}
+	}
+	return Place{Command: command}
+}
+
+func requireSaid(t *testing.T, p Place) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, p.Where))
+	require.NoError(t, err, p.Command)
+	require.Contains(t, string(text), p.Says, p.Command)
+}
+
+// runHere runs commands one after the other, as their document has them.
+func runHere(t *testing.T, commands []Command) {
+	t.Helper()
+	if len(commands) == 0 {
+		return
+	}
+	out := t.TempDir()
+	args := []string{"--mount"}
+	if os.Getuid() != 0 {
+		args = append(args, "--map-root-user")
+	}
+	args = append(args, "bash", "tests/docs/run.sh")
+	for _, c := range commands {
+		run := c.Text
+		if p := place(c.Text); p.Run != "" {
+			run = p.Run
+		}
+		args = append(args, run)
+	}
+	cmd := exec.CommandContext(t.Context(), "unshare", args...)
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "OUT="+out)
+	text, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(text))
+	for n, c := range commands {
+		said, err := os.ReadFile(filepath.Join(out, strconv.Itoa(n)))
+		require.NoError(t, err)
+		status, err := os.ReadFile(filepath.Join(out, strconv.Itoa(n)+".status"))
+		require.NoError(t, err)
+		exit, err := strconv.Atoi(strings.TrimSpace(string(status)))
+		require.NoError(t, err)
+		p := place(c.Text)
+		right := exit == 0 || slices.Contains(p.Exits, exit) && strings.Contains(string(said), p.Prints)
+		if !right {
+			t.Errorf("line %d: %s\nended with %d; run it, list in places.go where it is run, or mark it %q:\n%s", c.Line, c.Text, exit, NotRun, said)
+		}
+		t.Logf("line %d: %s: %d, %d bytes", c.Line, c.Text, exit, len(said))
+	}
+}

@@ -1,0 +1,82 @@
+//go:build schema
+
+package kubernetes
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// kustomizations are the base, what can be added, and the example of an overlay.
+var kustomizations = []string{
+	filepath.Join(root, "packaging/kubernetes/base"),
+	filepath.Join(root, "packaging/kubernetes/example"),
+	"testdata/host-network",
+}
+
+// build returns what kustomize makes of a directory.
+func build(t *testing.T, dir string) string {
+	t.Helper()
+	tool := filepath.Join(root, "build/tools/kustomize")
+	require.FileExists(t, tool, "run: make test-schema")
+	out, err := exec.CommandContext(t.Context(), tool, "build", dir).Output()
+	require.NoError(t, err)
+	return string(out)
+}
+
+// complaints are what Kubernetes' published schemas have against manifests.
+// kubectl-validate carries them, and would ask a cluster if it knew one.
+func complaints(t *testing.T, manifests string) string {
+	t.Helper()
+	tool := filepath.Join(root, "build/tools/kubectl-validate")
+	require.FileExists(t, tool, "run: make test-schema")
+	path := filepath.Join(t.TempDir(), "manifests.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(manifests), 0o644))
+	cmd := exec.CommandContext(t.Context(), tool, path)
+	cmd.Env = []string{"HOME=" + t.TempDir(), "KUBECONFIG=" + filepath.Join(t.TempDir(), "none")}
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		require.Contains(t, string(out), "OK")
+		return ""
+	}
+	return string(out)
+}
+
+func TestManifestsFollowKubernetesPublishedSchema(t *testing.T) {
+	for _, dir := range kustomizations {
+		manifests := build(t, dir)
+		require.Contains(t, manifests, "kind: DaemonSet")
+		require.Empty(t, complaints(t, manifests), dir)
+	}
+}
+
+func TestTheSchemaComplainsOfWhatKubernetesDoesNotKnow(t *testing.T) {
+	manifests := build(t, kustomizations[0])
+	for was, is := range map[string]string{
+		"drop:":                              "drops:",
+		"runAsNonRoot: true":                 `runAsNonRoot: "yes"`,
+		"runAsUser: 65532":                   "runAsUser: nobody",
+		"periodSeconds: 20":                  "periodSeconds: 20s",
+		"terminationGracePeriodSeconds: 20":  "terminationGrace: 20",
+		"apiVersion: apps/v1":                "apiVersion: apps/v1beta9",
+		"- emptyDir:":                        "- emptydir:",
+		"requiredDuringSchedulingIgnoredDur": "requiredDuringSchedulingRequiredDur",
+	} {
+		require.Contains(t, manifests, was)
+		require.NotEmpty(t, complaints(t, strings.Replace(manifests, was, is, 1)), is)
+	}
+}
+
+// The namespace has to allow what the pods ask for, and no more.
+func TestTheSchemaOfTheNamespaceIsThatOfItsPods(t *testing.T) {
+	require.Contains(t, build(t, kustomizations[0]), "pod-security.kubernetes.io/enforce: restricted")
+	shared := build(t, "testdata/host-network")
+	require.Contains(t, shared, "pod-security.kubernetes.io/enforce: privileged")
+	require.Contains(t, shared, "hostNetwork: true")
+	require.Contains(t, shared, "dnsPolicy: ClusterFirstWithHostNet")
+}

@@ -1,0 +1,21 @@
+//go:build lab
+
+package lab
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// What a person types after make lab, which is this command.
+func TestAPersonGetsAPromptBesideADevice(t *testing.T) {
+	_, dir := image(t)
+	cmd := exec.CommandContext(t.Context(), "go", "run", "./tests/lab/cmd/lab", "shell")
+	cmd.Dir = dir
+	cmd.Stdin = strings.NewReader("cat /sys/class/infiniband/rxe0/ports/1/state\nexit 7\n")
+	out, err := cmd.CombinedOutput()
+	if !strings.Contains(string(out), "4: ACTIVE") || !strings.Contains(string(out), "exit status 7") {
+		t.Errorf("want the state of rxe0 and the status of the shell, got %v:\n%s", err, out)
+	}
+}
