@@ -78,6 +78,7 @@ func headlines() []headline {
 		{"events counted", sum("counted")},
 		{"worst delay of an administrator's command", worst("worst delay")},
 		{"worst recovery", worst("worst recovery")},
+		{"growth over the soak", each("growth")},
 	}
 }
 
@@ -104,6 +105,22 @@ func sum(word string) func(*Run) string {
 			return notMeasured
 		}
 		return strconv.FormatInt(all, 10)
+	}
+}
+
+// each lists the figures whose key has a word in it.
+func each(word string) func(*Run) string {
+	return func(run *Run) string {
+		var found []string
+		for _, f := range run.Figures {
+			if strings.Contains(f.Key, word) {
+				found = append(found, f.Key+": "+f.Value)
+			}
+		}
+		if found == nil {
+			return notMeasured
+		}
+		return strings.Join(found, "<br>")
 	}
 }
 

@@ -72,6 +72,7 @@ const runLog = `=== RUN   TestGuest
 === RUN   TestEnds
     reliability: a million events, injected and counted: 1000000
     reliability: worst recovery after kill -9 of Telegraf: 900ms
+    reliability: soak, growth of the plugin: memory +0.10 MiB to 9.00, threads +0 to 9
     reliability: soak, faults: 3 times this, 20 times that, 
 --- PASS: TestEnds (1.00s)
 reliability: fuzz tests, each for 1m: 9
@@ -84,7 +85,7 @@ func TestARunIsReadFromTheLog(t *testing.T) {
 	require.Contains(t, run.Figures, Figure{"TestGuest/tests/lab/system/TestStorm", "events injected", "100"})
 	require.Contains(t, run.Figures, Figure{"TestGuest/tests/lab/system/TestKilled", "peak memory", "12.3 MiB"})
 	require.Contains(t, run.Figures, Figure{"TestEnds", "soak, faults", "3 times this, 20 times that"})
-	require.Len(t, run.Figures, 8)
+	require.Len(t, run.Figures, 9)
 
 	section := RunSection(&run, "here")
 	for _, line := range []string{
@@ -92,6 +93,7 @@ func TestARunIsReadFromTheLog(t *testing.T) {
 		"| events counted | 1000099 |",
 		"| worst recovery | 1.2s (worst recovery after kill -9 of a worker) |",
 		"| faults that were tried, and survived | 23 |",
+		"| growth over the soak | soak, growth of the plugin: memory +0.10 MiB to 9.00, threads +0 to 9 |",
 		"| worst delay of an administrator's command | not measured in this run |",
 		"| TestGuest/tests/lab/system/TestKilled | peak memory | 12.3 MiB |",
 	} {
