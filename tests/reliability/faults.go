@@ -35,8 +35,25 @@ func Faults() []Section {
 		{"Limits of the host", limits()},
 		{"Devices that go", removals()},
 		{"Links, events and time", happenings()},
+		{"Nobody reads", backPressure()},
 		{"Libraries and drivers", libraries()},
 		{"Input that nobody expects", inputs()},
+	}
+}
+
+func backPressure() []Fault {
+	return []Fault{
+		{"a storm of a million events", "each is counted; memory stays below 64 MiB",
+			"points whose `count` adds up to what was injected", inLab, "TestAStormIsCountedToTheLastEvent"},
+		{"Telegraf is stopped with SIGSTOP in a storm, 30 s in the long form",
+			"events are read and acknowledged all the while; all is counted when it goes on", "merged points",
+			inLab, "TestAStoppedTelegrafHoldsUpNoReader"},
+		{"standard output is closed in a storm", "the plugin ends with its workers", "nothing: nobody reads any more",
+			inLab, "TestAClosedStdoutEndsThePluginInAStorm"},
+		{"a standard error that nobody reads", "nothing stalls", "what fits into the pipe",
+			inLab, "TestAStderrThatNobodyReadsStallsNothing"},
+		{"one fault after the other, ten minutes or longer (make soak)",
+			"no growth of memory, descriptors, goroutines or processes", "as each fault", inLab, "TestSoak"},
 	}
 }
 
