@@ -122,7 +122,9 @@ func TestTheProgramEndsInTimeWhileNobodyReads(t *testing.T) {
 	began := time.Now()
 	require.NoError(t, p.stdin.Close())
 	require.NoError(t, p.Wait())
-	require.Less(t, time.Since(began), time.Second, "a busy machine's share included")
+	took := time.Since(began)
+	t.Logf("ended after %v", took.Round(time.Millisecond))
+	require.Less(t, took, 3*time.Second, "ten times what is promised")
 	require.Contains(t, p.stderr.String(), "W! Stopping: Telegraf did not read within 250ms; ")
 }
 
