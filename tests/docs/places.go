@@ -34,6 +34,7 @@ func Places() []Place {
 		{Command: "rdma-events check -config FILE", Run: "rdma-events check -config sample.conf"},
 		{Command: "lsof /dev/infiniband/*", Exits: noDevice, Prints: "No such file"},
 		{Command: "rdma link", Exits: noDevice, Prints: "NETLINK_RDMA"},
+		{Command: "rdma dev set name", Exits: noDevice, Prints: "NETLINK_RDMA"},
 		{Command: "rdma system", Exits: noDevice, Prints: "NETLINK_RDMA"},
 
 		// What takes longer, and is run by CI.
@@ -69,6 +70,7 @@ func Places() []Place {
 
 		// What is run before a release, or has written what is committed.
 		{Command: "make test-full", Where: "tests/lab/lab_test.go", Says: "func TestGuestMatrix("},
+		{Command: "make soak FOR=1h", Where: "tests/lab/soak_test.go", Says: "func TestSoak("},
 		{Command: "make test-schema", Where: makefile, Says: "test-full: test-schema"},
 		{Command: "make package", Where: makefile, Says: "try-packages: setup-test package"},
 		{Command: "make try-packages", Where: makefile, Says: "$(MAKE) try-packages"},

@@ -43,6 +43,8 @@ func TestEveryCommandInTheDocumentsIsRun(t *testing.T) {
 				case c.NotRun:
 				case p.Where != "":
 					requireSaid(t, p)
+				case p.Run == "" && strings.HasPrefix(c.Text, "make ") && !shortTarget(c.Text):
+					t.Errorf("line %d: %s: a target may take hours; list in places.go where it is run, or mark it %q", c.Line, c.Text, NotRun)
 				case !ran[c.Text]:
 					ran[c.Text] = true
 					here = append(here, c)
@@ -51,6 +53,11 @@ func TestEveryCommandInTheDocumentsIsRun(t *testing.T) {
 			runHere(t, here)
 		})
 	}
+}
+
+// shortTarget reports whether a command is a target of make that takes seconds.
+func shortTarget(command string) bool {
+	return command == "make help" || strings.HasPrefix(command, "make run FOR=")
 }
 
 // A command that is in no document any more needs no place.
