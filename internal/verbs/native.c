@@ -267,7 +267,8 @@ static void note(struct run *r, int64_t hold, int64_t ack)
 
 // begin_run and end_run take a run's count from the ledger, which counts each
 // event anyway.
-static void begin_run(struct run *r, const struct ibv_async_event *e, int32_t port, int64_t got, uint64_t before)
+static void begin_run(struct run *r, const struct ibv_async_event *e, int32_t port, int64_t got,
+		      uint64_t before)
 {
 	*r = (struct run){ .type = e->event_type, .port = port, .first = got, .count = -before };
 }
