@@ -71,9 +71,9 @@ func Places() []Place {
 		// What is run before a release, or has written what is committed.
 		{Command: "make test-full", Where: "tests/lab/lab_test.go", Says: "func TestGuestMatrix("},
 		{Command: "make soak FOR=1h", Where: "tests/lab/soak_test.go", Says: "func TestSoak("},
-		{Command: "make test-schema", Where: makefile, Says: "test-full: test-schema"},
-		{Command: "make package", Where: makefile, Says: "try-packages: setup-test package"},
-		{Command: "make try-packages", Where: makefile, Says: "$(MAKE) try-packages"},
+		{Command: "make test-schema", Where: "assets/targets.mk", Says: "test-full: test-schema"},
+		{Command: "make package", Where: "packaging/targets.mk", Says: "try-packages: setup-test package"},
+		{Command: "make try-packages", Where: "packaging/targets.mk", Says: "$(MAKE) try-packages"},
 		{Command: "make try-image", Where: "tests/lab/lab_test.go", Says: "func TestTheImage("},
 		{Command: "make image", Where: "scripts/try-image.sh", Says: "-f packaging/container/Dockerfile"},
 		{Command: "make stack", Where: "tests/stack/stack_test.go", Says: "func TestCtrlCStopsAllOfItAndLeavesNothingBehind("},

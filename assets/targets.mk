@@ -1,0 +1,34 @@
+# What Grafana and InfluxDB are given: to try, to draw, to check, to measure.
+
+# ADDR is where the InfluxDB of `make stack` listens; empty: a free port of 127.0.0.1.
+ADDR ?=
+
+.PHONY: stack
+stack: build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) ## InfluxDB, Telegraf and simulated hosts to point a Grafana at; ADDR=127.0.0.1:8086
+	@go build -o build/stack ./tests/stack/cmd/stack
+	@build/stack -addr "$(ADDR)"
+
+.PHONY: preview
+preview: $(TOOLS)/influxd-$(INFLUXDB) ## draw the dashboards' panels into docs/pictures, without a Grafana (needs npm and Chromium)
+	@scripts/packages.sh preview
+	@npm --prefix assets/preview ci --silent
+	@npm --prefix assets/preview run --silent check
+	@npm --prefix assets/preview run --silent build
+	@mkdir -p docs/pictures
+	@go run ./tests/preview/cmd/preview docs/pictures
+
+.PHONY: scale
+scale: build $(TOOLS)/influxd-$(INFLUXDB) ## fill an InfluxDB as 1,000 hosts would, and time the Fleet dashboard and the alert rules on it (15 minutes, 6 GB)
+	@go build -o build/scale-bin ./tests/scale/cmd/scale
+	@build/scale-bin -dir build/scale
+
+.PHONY: test-schema
+test-schema: $(TOOLS)/kustomize-$(KUSTOMIZE) $(TOOLS)/kubectl-validate-$(KUBECTL_VALIDATE) ## dashboards, alert rules and manifests against what Grafana and Kubernetes publish (needs npm)
+	@scripts/packages.sh schema
+	@npm --prefix tests/grafana/schema ci --silent --ignore-scripts
+	go test -tags schema -run Schema ./tests/grafana ./tests/kubernetes
+test-full: test-schema
+
+.PHONY: grafana-test
+grafana-test: build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) ## import all into your Grafana: GRAFANA_URL, GRAFANA_TOKEN
+	go test -tags grafana -run RealGrafana -v -count 1 -timeout 15m ./tests/grafana

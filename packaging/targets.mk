@@ -1,0 +1,37 @@
+# Packages, image and release.
+PACKAGING = VERSION='$(VERSION)' COMMIT='$(COMMIT)' LDFLAGS='$(LDFLAGS)' NFPM=$(TOOLS)/nfpm-$(NFPM)
+
+.PHONY: package
+package: setup-package $(TOOLS)/nfpm-$(NFPM) ## deb, rpm and tarball for amd64 and arm64, with checksums, into dist/
+	rm -rf dist
+	$(PACKAGING) scripts/package.sh dist
+
+.PHONY: reproducible
+reproducible: setup-package $(TOOLS)/nfpm-$(NFPM) ## build the packages of this commit twice and compare them; ARCHES=amd64 for one
+	$(PACKAGING) scripts/reproducible.sh $(ARCHES)
+
+.PHONY: try-packages
+try-packages: setup-test package $(TOOLS)/telegraf-$(TELEGRAF) ## install, upgrade and remove the packages, in clean systems and in the lab
+	$(PACKAGING) scripts/try-packages.sh dist
+	RDMA_EVENTS_REQUIRE=package go test -count=1 -tags lab -run TestThePackage -v ./tests/lab
+
+# IMAGE is what the image is called; CONTAINER_BUILD builds it: docker build, podman build, buildah build.
+IMAGE ?= rdma-events
+CONTAINER_BUILD ?= docker build
+.PHONY: image
+image: ## Telegraf and the plugin in a container image: IMAGE=registry.example.com/rdma-events:v1
+	$(CONTAINER_BUILD) -f packaging/container/Dockerfile --build-arg VERSION='$(VERSION)' --build-arg COMMIT='$(COMMIT)' \
+	  --build-arg TELEGRAF_VERSION='$(TELEGRAF)' -t '$(IMAGE)' .
+
+.PHONY: try-image
+try-image: setup-test build ## build the image without a registry, and run it as the DaemonSet does, in the lab
+	@scripts/packages.sh image
+	VERSION='$(VERSION)' COMMIT='$(COMMIT)' TELEGRAF='$(TELEGRAF)' scripts/try-image.sh build/image
+	RDMA_EVENTS_REQUIRE=image go test -count=1 -tags lab -run TestTheImage -v ./tests/lab
+
+.PHONY: release
+release: ## what is released, tried, into dist/; wants a clean tree
+	@[ -z "$$(git status --porcelain)" ] || { echo 'make release: commit first: what is released is a commit' >&2; exit 1; }
+	$(MAKE) try-packages
+	cp CHANGELOG.md docs/licences.md dist/
+	@ls -l dist
