@@ -27,25 +27,35 @@ func isCounter(measurement, field string) bool {
 	return slices.Contains(counters[measurement], field)
 }
 
+// Counters holds the highest value of every counter that Look has seen, by
+// series and field.
+type Counters map[string]int64
+
+// Look fails the test when a counter in p is below what it was.
+func (c Counters) Look(t testing.TB, p Point) {
+	t.Helper()
+	series := p.Series()
+	for field := range p.Fields {
+		if !isCounter(p.Measurement, field) {
+			continue
+		}
+		key := series + " " + field
+		if p.Int(field) < c[key] {
+			t.Errorf("%s fell from %d to %d", key, c[key], p.Int(field))
+		}
+		c[key] = p.Int(field)
+	}
+}
+
 // RequireCountersNeverFall looks at every counter of every series in the points
 // of one plugin.
 func RequireCountersNeverFall(t testing.TB, points []Point) {
 	t.Helper()
-	highest := map[string]int64{}
+	c := Counters{}
 	for _, p := range points {
-		series := p.Series()
-		for field := range p.Fields {
-			if !isCounter(p.Measurement, field) {
-				continue
-			}
-			key := series + " " + field
-			if p.Int(field) < highest[key] {
-				t.Errorf("%s fell from %d to %d", key, highest[key], p.Int(field))
-			}
-			highest[key] = p.Int(field)
-		}
+		c.Look(t, p)
 	}
-	if len(highest) == 0 {
+	if len(c) == 0 {
 		t.Error("no counter was seen")
 	}
 }

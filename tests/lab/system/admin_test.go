@@ -122,7 +122,7 @@ func TestARenamedDeviceGoesOnUnderItsNewName(t *testing.T) {
 		if n := async(points, device).Int("pkey_change"); n != 0 {
 			t.Errorf("want none of the other series' events, got %d", n)
 		}
-		requireCountersNeverFall(t, points)
+		rig.RequireCountersNeverFall(t, points)
 		r.Stop()
 	})
 }
@@ -180,7 +180,7 @@ func requireLife(t *testing.T, r *rig.Telegraf, events int) {
 	points := r.Await("events are counted", 20*time.Second, func(p []rig.Point) bool {
 		return async(p, device).Int("pkey_change") == before+int64(events)
 	})
-	requireCountersNeverFall(t, points)
+	rig.RequireCountersNeverFall(t, points)
 }
 
 // Up to Linux 6.12 the kernel refuses to move a device of either driver, since

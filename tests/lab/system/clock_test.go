@@ -114,5 +114,5 @@ func requireAllAsIfTheClockHadStood(t *testing.T, points []rig.Point, was time.D
 	d := rig.Last(points, "rdma_device", "device", device)
 	requireEqual(t, "opens", 1, d.Int("opens"))
 	requireEqual(t, "restarts", 0, d.Int("worker_restarts"))
-	requireCountersNeverFall(t, points)
+	rig.RequireCountersNeverFall(t, points)
 }

@@ -38,51 +38,6 @@ func TestADeviceIsLetGoAndTakenBack(t *testing.T) {
 		points := r.Await("the counter goes on", 20*time.Second, func(p []rig.Point) bool {
 			return counter(p, "1", "pkey_change") == 9
 		})
-		requireCountersNeverFall(t, points)
+		rig.RequireCountersNeverFall(t, points)
 	})
-}
-
-// requireCountersNeverFall looks at every counter of every series.
-func requireCountersNeverFall(t *testing.T, points []rig.Point) {
-	t.Helper()
-	c := counters{}
-	for _, p := range points {
-		c.look(t, p)
-	}
-	if len(c) == 0 {
-		t.Error("no counter was seen")
-	}
-}
-
-// counters is the highest value of each counter that was seen, by series and
-// field.
-type counters map[string]int64
-
-// look asserts that a point's counters are no lower than before.
-func (c counters) look(t *testing.T, p rig.Point) {
-	t.Helper()
-	for _, field := range countersOf(p.Measurement) {
-		if _, there := p.Fields[field]; !there {
-			continue
-		}
-		key := p.Series() + " " + field
-		if p.Int(field) < c[key] {
-			t.Errorf("%s fell from %d to %d", key, c[key], p.Int(field))
-		}
-		c[key] = p.Int(field)
-	}
-}
-
-func countersOf(measurement string) []string {
-	switch measurement {
-	case "rdma_async":
-		return []string{"read", "acked", "port_err", "port_active", "pkey_change", "gid_change", "device_fatal"}
-	case "rdma_port":
-		return []string{"transitions", "flaps", "down_ns", "missed_transitions", "phantom_events"}
-	case "rdma_cq_probe":
-		return []string{"rounds", "successes", "errors", "lost_events", "lost_completions", "events", "acked", "released"}
-	case "rdma_device":
-		return []string{"opens", "removals", "fatals", "worker_restarts"}
-	}
-	return nil
 }

@@ -45,7 +45,7 @@ func TestAKilledWorkerIsReplaced(t *testing.T) {
 			return counter(p, "1", "pkey_change") == 12 && eventSum(p, device, "pkey_change") == 12 &&
 				port(p, device).Int("up") == 1
 		})
-		requireCountersNeverFall(t, points)
+		rig.RequireCountersNeverFall(t, points)
 		if d := rig.Last(points, "rdma_device", "device", device); d.Int("worker_restarts") != 1 {
 			t.Errorf("want one restart, got %v", d.Fields)
 		}
@@ -77,7 +77,7 @@ func TestWhatADeadWorkerHasReadIsCounted(t *testing.T) {
 			t.Errorf("parity does not hold: %v", a.Fields)
 		}
 		t.Logf("counted %d of 200000; released %d", a.Int("pkey_change"), a.Int("released"))
-		requireCountersNeverFall(t, points)
+		rig.RequireCountersNeverFall(t, points)
 	})
 }
 

@@ -63,7 +63,7 @@ func TestAStderrThatNobodyReadsStallsNothing(t *testing.T) {
 			want := 10_000 * (opens - 1)
 			return counter(p, "1", "pkey_change") == want && eventSum(p, device, "pkey_change") == want
 		})
-		requireCountersNeverFall(t, points)
+		rig.RequireCountersNeverFall(t, points)
 		awaitProbe(r, bestMethod(), rounds(points, "0")+10)
 	}
 	survive(2)

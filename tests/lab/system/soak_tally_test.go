@@ -16,16 +16,16 @@ type tally struct {
 	newest   map[string]rig.Point // by series
 	sums     map[string]int64     // of count, by series
 	openedAt map[string]int64     // by device: unix ns of the last opening
-	counters counters
+	counters rig.Counters
 }
 
 func newTally() *tally {
-	return &tally{newest: map[string]rig.Point{}, sums: map[string]int64{}, openedAt: map[string]int64{}, counters: counters{}}
+	return &tally{newest: map[string]rig.Point{}, sums: map[string]int64{}, openedAt: map[string]int64{}, counters: rig.Counters{}}
 }
 
 func (s *tally) add(t *testing.T, p rig.Point) {
 	t.Helper()
-	s.counters.look(t, p)
+	s.counters.Look(t, p)
 	if p.Measurement == "rdma_device" && p.Int("opens") > s.device(p.Tags["device"]).Int("opens") {
 		s.openedAt[p.Tags["device"]] = p.Time
 	}

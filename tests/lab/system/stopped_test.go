@@ -67,7 +67,7 @@ func TestOnIWARPAndRoCEAtOnceAStoppedWorkerDisturbsNoOther(t *testing.T) {
 	points = r.Await("events of the first device", 20*time.Second, func(p []rig.Point) bool {
 		return async(p, "roce0").Int("pkey_change") == 5
 	})
-	requireCountersNeverFall(t, points)
+	rig.RequireCountersNeverFall(t, points)
 }
 
 // workerOf returns the process that has a device's node open, 0 when none has.

@@ -69,7 +69,7 @@ func TestAStoppedTelegrafHoldsUpNoReader(t *testing.T) {
 		requireSmall(t, "a storm that Telegraf does not read", ours)
 		signal(t, r.PID(), syscall.SIGCONT)
 		points := awaitCounted(r, injected)
-		requireCountersNeverFall(t, points)
+		rig.RequireCountersNeverFall(t, points)
 		rig.Reliability(t, "Telegraf stopped in a storm", "for %v; %d events read, %d of them while stdout was full, all counted",
 			stopped, last, last-full)
 
