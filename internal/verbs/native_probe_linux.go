@@ -13,9 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// roundsPerCall is how many rounds one call into the library hands over at most.
-const roundsPerCall = 64
-
 func (d *nativeDevice) NewProbe(c ProbeConfig) (Probe, error) {
 	if err := d.enter(); err != nil {
 		return nil, opError("new probe", d.name, c.Port, err)
@@ -76,8 +73,8 @@ type nativeProbe struct {
 	c      *C.struct_probe
 	d      *nativeDevice
 	port   int
-	spoilt bool                          // by Round's goroutine
-	out    [roundsPerCall]C.struct_round // Round's own
+	spoilt bool             // by Round's goroutine
+	out    []C.struct_round // Round's own
 	idle   chan struct{}
 
 	mu        sync.Mutex
@@ -96,16 +93,18 @@ func (p *nativeProbe) Rounds(rounds []Round, pace Pace) (int, error) {
 		return 0, opError("probe", p.d.name, p.port, err)
 	}
 	defer p.d.leave()
-	room := min(len(rounds), len(p.out))
-	if room == 0 {
+	if len(rounds) == 0 {
 		return 0, nil
 	}
 	if !p.take() {
 		return 0, opError("probe", p.d.name, p.port, ErrClosed)
 	}
 	defer func() { p.idle <- struct{}{} }()
+	if len(p.out) < len(rounds) {
+		p.out = make([]C.struct_round, len(rounds))
+	}
 	n := int(C.native_probe_rounds(p.c, C.int64_t(pace.Pause), C.int64_t(pace.Interval), C.int64_t(pace.For),
-		&p.out[0], C.int(room)))
+		&p.out[0], C.int(len(rounds))))
 	for i := range n {
 		rounds[i] = goRound(&p.out[i])
 	}

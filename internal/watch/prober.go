@@ -24,7 +24,8 @@ type prober struct {
 	method        verbs.Method
 	fallback      bool   // method is not the first choice
 	told          string // the last reason reported
-	rounds        [64]verbs.Round
+	collect       time.Duration
+	rounds        []verbs.Round
 }
 
 // probers returns one prober for each watched port and completion vector.
@@ -62,6 +63,8 @@ func (p *prober) run(ctx context.Context, index int) error {
 	if !wait(ctx, interval*time.Duration(index%16)/16) {
 		return nil
 	}
+	p.collect, _ = p.s.batching()
+	p.rounds = make([]verbs.Round, min(p.collect/interval+1, maxRounds))
 	p.next = time.Now()
 	for ctx.Err() == nil {
 		if err := p.round(ctx); err != nil {
@@ -112,7 +115,7 @@ func (p *prober) round(ctx context.Context) error {
 		return p.renew(ctx)
 	}
 	interval := p.s.o.Probe.Interval
-	n, err := p.probe.Rounds(p.rounds[:], verbs.Pace{Pause: p.pause(), Interval: interval, For: roundsWait})
+	n, err := p.probe.Rounds(p.rounds, verbs.Pace{Pause: p.pause(), Interval: interval, For: p.collect})
 	for _, r := range p.rounds[:n] {
 		if r.Outcome != verbs.OutcomeCanceled {
 			p.next = p.next.Add(interval)

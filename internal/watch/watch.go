@@ -17,10 +17,11 @@ import (
 const (
 	// heartbeat is how long after the last batch an empty one is sent.
 	heartbeat = time.Second
-	// roundsWait is how long a good round waits in the prober, and again in the
-	// outbox, for others to be sent with. To send ten times a second cost more
-	// than the probing, and disturbed it.
-	roundsWait = 250 * time.Millisecond
+	// roundsWait is how long a good round waits for others to be sent with. To
+	// send ten times a second cost more than the probing, and disturbed it.
+	roundsWait = 500 * time.Millisecond
+	// maxRounds bounds the memory for rounds that wait in a prober.
+	maxRounds = 512
 	// closeTimeout is how long the library may take to let go of a device. An
 	// administrator's command may be waiting for it.
 	closeTimeout = time.Second
@@ -65,7 +66,8 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o Options, se
 	for i, p := range probers {
 		spawn(func(ctx context.Context) error { return p.run(ctx, i) })
 	}
-	sent := s.pump(work, send, roundsCompany(s.o.Probe.Interval, len(probers)))
+	_, company := s.batching()
+	sent := s.pump(work, send, company)
 	stop(sent)
 	closed := dev.Close(closeTimeout)
 	if errors.Is(closed, verbs.ErrStuck) {
@@ -136,13 +138,19 @@ func newSession(dev verbs.Device, o Options) *session {
 	return s
 }
 
-// roundsCompany is how long a good round waits for others: not at all when they
-// come further apart, since each wake-up costs.
-func roundsCompany(interval time.Duration, probers int) time.Duration {
-	if interval >= roundsWait*time.Duration(probers) {
-		return 0
+// batching returns how long a prober collects rounds, and how long these then
+// wait for those of other probers. Where few come there is no waiting, since each
+// wake-up costs; and those of a single prober are sent right after a round, in
+// the pause before the next one: sending disturbs a round that it meets.
+func (s *session) batching() (collect, company time.Duration) {
+	probers := 0
+	for _, p := range s.ports {
+		probers += len(p.probers)
 	}
-	return roundsWait
+	if probers == 1 || s.o.Probe.Interval >= roundsWait/2*time.Duration(probers) {
+		return roundsWait, 0
+	}
+	return roundsWait / 2, roundsWait / 2
 }
 
 // pump sends what is seen, and a sign of life when nothing is.
