@@ -48,6 +48,8 @@ func backPressure() []Fault {
 		{"Telegraf is stopped with SIGSTOP in a storm, 30 s in the long form",
 			"events are read and acknowledged all the while; all is counted when it goes on", "merged points",
 			inLab, "TestAStoppedTelegrafHoldsUpNoReader"},
+		{"the plugin itself is stopped with SIGSTOP", "its worker reads and acknowledges on; all is counted when it goes on",
+			"as ever", inLab, "TestAStoppedPluginHoldsUpNoReader"},
 		{"standard output is closed in a storm", "the plugin ends with its workers", "nothing: nobody reads any more",
 			inLab, "TestAClosedStdoutEndsThePluginInAStorm"},
 		{"a standard error that nobody reads", "nothing stalls", "what fits into the pipe",

@@ -77,6 +77,30 @@ func TestAStoppedTelegrafHoldsUpNoReader(t *testing.T) {
 	})
 }
 
+// The plugin itself stops, and with it whom the worker sends to. These are more
+// events than gRPC and the socket take ahead, 1 MiB and 0.2 MiB, at some 60 bytes
+// each: equal ones in a row would be joined into one.
+func TestAStoppedPluginHoldsUpNoReader(t *testing.T) {
+	const each = 2500
+	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+		r := start(quiet)
+		ours := append(rig.Children(t, r.PID()), r.Workers()...)
+		plugin, worker := ours[0], ours[1]
+		injected := map[int]int64{}
+		stop(t, plugin)
+		for range each {
+			for _, n := range stormTypes() {
+				guest.Inject(t, device, n, 1, 1)
+				injected[n]++
+			}
+		}
+		t.Logf("%d events read while the plugin is stopped", awaitLedger(t, worker, injected))
+		signal(t, plugin, syscall.SIGCONT)
+		rig.RequireCountersNeverFall(t, awaitCounted(r, injected))
+		requireSmall(t, "a storm while the plugin is stopped", ours)
+	})
+}
+
 // requireTerminates ends the plugin while Telegraf is stopped in a storm.
 func requireTerminates(t *testing.T, r *rig.Telegraf, ours []int) {
 	t.Helper()
