@@ -37,17 +37,25 @@ var guestBinaries = []guestBinary{
 	{pkg: "./tests/grafana", tests: "^TestOnARealDevice", rxeOnly: true},
 }
 
-// variant is what the tests run on. library is the release of rdma-core; "" is this machine's, whichever that is.
-type variant struct{ name, kernel, driver, library string }
+// variant is what the tests run on, and in which form.
+type variant struct {
+	name, kernel, driver string
+	library              string // the release of rdma-core; "" is this machine's, whichever that is
+	short                bool   // without the tests' long forms
+}
 
 // usual is what TestGuest runs on; LAB_KERNEL names another kernel.
-var usual = variant{"release/rxe", cmp.Or(os.Getenv("LAB_KERNEL"), DefaultKernel), "rxe", ""}
+func usual() variant {
+	return variant{
+		name: "release/rxe", kernel: cmp.Or(os.Getenv("LAB_KERNEL"), DefaultKernel), driver: "rxe", short: testing.Short(),
+	}
+}
 
-// matrix is what TestGuestMatrix adds to it.
+// matrix is what TestGuestMatrix adds to it. With it, each kernel and each driver has seen the long forms.
 var matrix = []variant{
-	{"release/siw", DefaultKernel, "siw", ""},
-	{"backports/rxe", BackportsKernel, "rxe", ""},
-	{"backports/siw", BackportsKernel, "siw", ""},
+	{name: "release/siw", kernel: DefaultKernel, driver: "siw", short: true},
+	{name: "backports/rxe", kernel: BackportsKernel, driver: "rxe", short: true},
+	{name: "backports/siw", kernel: BackportsKernel, driver: "siw"},
 }
 
 // programs are handed to the tests by these variables, when they have been built.
@@ -75,7 +83,7 @@ var prepared = sync.OnceValues(func() (*Image, error) {
 // guest leave out their long forms.
 func TestGuest(t *testing.T) {
 	img, dir := image(t)
-	runBinaries(t, img, dir, usual)
+	runBinaries(t, img, dir, usual())
 }
 
 // TestGuestMatrix runs them on the other kernels and drivers: -run TestGuestMatrix/backports/siw.
@@ -104,16 +112,16 @@ var libraryBinaries = []guestBinary{
 	{pkg: "./tests/lab/system"},
 }
 
-// TestGuestWithTheNextLibrary runs them with libibverbs of the next Debian release; with -short the one test
-// that is about the library, which TestGuest has run with this machine's.
+// TestGuestWithTheNextLibrary runs them with libibverbs of the next Debian release, in their short forms; with
+// -short the one test that is about the library, which TestGuest has run with this machine's.
 func TestGuestWithTheNextLibrary(t *testing.T) {
 	img, dir := image(t)
 	img, err := img.WithNextLibrary(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := usual
-	v.library = NextLibrary
+	v := usual()
+	v.library, v.short = NextLibrary, true
 	if testing.Short() {
 		guestBinary{pkg: "./tests/lab/system", tests: "^TestThisLibrary"}.run(t, img, dir, v)
 		return
@@ -155,7 +163,7 @@ func TestThePackage(t *testing.T) {
 	default:
 		t.Skip("no package for amd64 is in dist; make try-packages makes one and runs this test")
 	}
-	guestBinary{pkg: "./tests/lab/packaged", env: []string{"RDMA_EVENTS_DEB=" + debs[0]}}.run(t, img, dir, usual)
+	guestBinary{pkg: "./tests/lab/packaged", env: []string{"RDMA_EVENTS_DEB=" + debs[0]}}.run(t, img, dir, usual())
 }
 
 // TestTheImage runs the container image that make try-image has built in a guest.
@@ -169,7 +177,7 @@ func TestTheImage(t *testing.T) {
 	default:
 		t.Skip("no image is in build/image; make try-image makes one and runs this test")
 	}
-	guestBinary{pkg: "./tests/lab/contained", env: []string{"RDMA_EVENTS_ROOTFS=" + rootfs}}.run(t, img, dir, usual)
+	guestBinary{pkg: "./tests/lab/contained", env: []string{"RDMA_EVENTS_ROOTFS=" + rootfs}}.run(t, img, dir, usual())
 }
 
 func image(t *testing.T) (img *Image, dir string) {
@@ -191,13 +199,13 @@ func (b guestBinary) run(t *testing.T, img *Image, dir string, v variant) {
 		t.Fatal(err)
 	}
 	timeout := cmp.Or(b.timeout, 20*time.Minute)
-	if testing.Short() {
+	if v.short {
 		timeout = 10 * time.Minute
 	}
 	job := Job{
 		Path: b.compile(t, dir),
 		Args: []string{
-			"-test.v=test2json", "-test.run=" + b.filter(), "-test.skip=" + b.skip(), fmt.Sprintf("-test.short=%t", testing.Short()),
+			"-test.v=test2json", "-test.run=" + b.filter(), "-test.skip=" + b.skip(), fmt.Sprintf("-test.short=%t", v.short),
 			// Before the guest's, so that the stacks of what hangs are seen.
 			fmt.Sprintf("-test.timeout=%v", timeout-time.Minute),
 		},

@@ -27,7 +27,7 @@ func TestSoak(t *testing.T) {
 	guestBinary{
 		pkg: "./tests/lab/system", tests: soak, memory: 2048, timeout: takes + 5*time.Minute,
 		env: []string{"RDMA_EVENTS_SOAK=" + length, "RDMA_EVENTS_SOAK_SEED=" + os.Getenv("RDMA_EVENTS_SOAK_SEED")},
-	}.run(t, img, dir, usual)
+	}.run(t, img, dir, usual())
 }
 
 // skip keeps the soak out of all other runs of its binary.
