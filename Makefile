@@ -72,7 +72,8 @@ format: setup-lint ## format Go and C files
 	git ls-files -z '*.c' '*.h' | xargs -0 clang-format -i
 
 .PHONY: generate
-generate: $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc ## regenerate docs/metrics.md, docs/licences.md and the protobuf code (needs protoc)
+generate: $(TOOLS)/protoc-gen-go $(TOOLS)/protoc-gen-go-grpc ## make anew what is generated: documents, dashboards, alerts, licences, the protobuf code
+	@scripts/packages.sh generate
 	PATH="$(CURDIR)/$(TOOLS):$$PATH" go generate ./...
 	go run ./packaging/licences docs/licences.md
 

@@ -9,6 +9,7 @@
 #   scripts/packages.sh image   build and try the container image
 #   scripts/packages.sh schema  hold dashboards against Grafana's schemas
 #   scripts/packages.sh preview draw the dashboards
+#   scripts/packages.sh generate compile the protobuf description of the border
 #
 # LAB_KERNEL names the kernel package of the lab's guest (default: linux-image-amd64).
 set -eu
@@ -59,6 +60,7 @@ test | lab)
 	packages="$packages $extra"
 	needs_kernel=yes
 	;;
+generate) packages=protobuf-compiler ;;
 image) packages="buildah crun debootstrap ca-certificates" ;;
 package) packages="$packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static debootstrap rpm systemd" ;;
 lint | schema | preview)
@@ -69,7 +71,7 @@ lint | schema | preview)
 	command -v npm >/dev/null || packages="$packages nodejs npm"
 	;;
 *)
-	echo "usage: ${0##*/} run|test|lab|lint|package|image|schema|preview" >&2
+	echo "usage: ${0##*/} run|test|lab|lint|package|image|schema|preview|generate" >&2
 	exit 2
 	;;
 esac

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// NotRun is what a document says beside a command, or at the head of a block,
-// that was not run where it was written.
+// NotRun is what a document says beside a command, in its line, or at the head
+// of a block, that no test runs.
 const NotRun = "not run here"
 
 // Command is one command of a document.
@@ -42,7 +42,7 @@ func Commands(text string) []Command {
 			all = append(all, Command{Line: n + 1, Text: indented.FindStringSubmatch(line)[1]})
 		default:
 			for _, found := range inText.FindAllStringSubmatch(line, -1) {
-				all = append(all, Command{Line: n + 1, Text: found[1]})
+				all = append(all, Command{Line: n + 1, Text: found[1], NotRun: strings.Contains(line, NotRun)})
 			}
 		}
 	}

@@ -84,8 +84,14 @@ func place(command string) Place {
 	return Place{Command: command}
 }
 
+// requireSaid wants a place to be what it says: a step of CI that is there, or a
+// test of that name.
 func requireSaid(t *testing.T, p Place) {
 	t.Helper()
+	if !slices.Contains(steps, p.Where) {
+		require.Regexp(t, `^func Test\w+\($`, p.Says, p.Command)
+		require.True(t, strings.HasSuffix(p.Where, "_test.go"), p.Command)
+	}
 	text, err := os.ReadFile(filepath.Join(root, p.Where))
 	require.NoError(t, err, p.Command)
 	require.Contains(t, string(text), p.Says, p.Command)
