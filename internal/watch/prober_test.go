@@ -232,8 +232,8 @@ func TestRoundsAtAShortIntervalKeepTheirPaceAndComeTogether(t *testing.T) {
 			return r.collect(b)
 		})
 		items := rounds(r.after(10 * time.Second))
-		require.InDelta(t, 2500, len(items), 126, "those of the last half second may not be sent yet")
-		require.LessOrEqual(t, batches, 22)
+		require.InDelta(t, 2500, len(items), 63, "those of the last quarter of a second may not be sent yet")
+		require.LessOrEqual(t, batches, 42)
 		for i := 1; i < len(items); i++ {
 			require.EqualValues(t, 4*time.Millisecond, items[i].Start-items[i-1].Start)
 		}

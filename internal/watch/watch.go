@@ -17,11 +17,15 @@ import (
 const (
 	// heartbeat is how long after the last batch an empty one is sent.
 	heartbeat = time.Second
-	// roundsWait is how long a good round waits for others to be sent with. To
-	// send ten times a second cost more than the probing, and disturbed it.
-	roundsWait = 500 * time.Millisecond
+	// roundsWait is how long a prober collects good rounds, and how long these then
+	// wait for those of other probers. To send each costs more than the probing.
+	roundsWait = 250 * time.Millisecond
 	// maxRounds bounds the memory for rounds that wait in a prober.
-	maxRounds = 512
+	maxRounds = 256
+	// longPause is from when on a prober rests in Go, and not in C. A thread that waits
+	// in C keeps the runtime's monitor awake for 10 ms (sysmon and retake in Go's
+	// runtime/proc.go), ticking; a tenth of the worker's time at a probe a second.
+	longPause = 100 * time.Millisecond
 	// closeTimeout is how long the library may take to let go of a device. An
 	// administrator's command may be waiting for it.
 	closeTimeout = time.Second
@@ -66,8 +70,7 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o Options, se
 	for i, p := range probers {
 		spawn(func(ctx context.Context) error { return p.run(ctx, i) })
 	}
-	_, company := s.batching()
-	sent := s.pump(work, send, company)
+	sent := s.pump(work, send, s.company(len(probers)))
 	stop(sent)
 	closed := dev.Close(closeTimeout)
 	if errors.Is(closed, verbs.ErrStuck) {
@@ -138,19 +141,15 @@ func newSession(dev verbs.Device, o Options) *session {
 	return s
 }
 
-// batching returns how long a prober collects rounds, and how long these then
-// wait for those of other probers. Where few come there is no waiting, since each
-// wake-up costs; and those of a single prober are sent right after a round, in
-// the pause before the next one: sending disturbs a round that it meets.
-func (s *session) batching() (collect, company time.Duration) {
-	probers := 0
-	for _, p := range s.ports {
-		probers += len(p.probers)
+// company returns how long collected rounds wait for others. Where few come there
+// is no waiting, since each wake-up costs; and those of a single prober are sent
+// right after a round. Sending disturbs a round that it meets, and a quarter of a
+// second's rounds are sent within the pause before the next one.
+func (s *session) company(probers int) time.Duration {
+	if probers == 1 || s.o.Probe.Interval >= roundsWait*time.Duration(probers) {
+		return 0
 	}
-	if probers == 1 || s.o.Probe.Interval >= roundsWait/2*time.Duration(probers) {
-		return roundsWait, 0
-	}
-	return roundsWait / 2, roundsWait / 2
+	return roundsWait
 }
 
 // pump sends what is seen, and a sign of life when nothing is.

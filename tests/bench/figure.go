@@ -3,6 +3,7 @@ package bench
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 )
@@ -18,6 +19,7 @@ type Figure struct {
 	Bound         float64   // 0: no target, for comparison only
 	AtLeast       bool      // the bound is a lower one
 	Note          string    `json:",omitempty"` // what else there is to say
+	Missed        string    `json:",omitempty"` // what a profile says of a miss; printed if there is one
 }
 
 // Table is a comparison that has no numbers in some of its cells.
@@ -83,6 +85,11 @@ func (f *Figure) judged() []float64 {
 		}
 	}
 	return ratios
+}
+
+// miss is how far the median is beyond the bound, in %.
+func (f *Figure) miss() float64 {
+	return 100 * math.Abs(spreadOf(f.judged()).median/f.Bound-1)
 }
 
 // Met reports whether the median keeps to the bound; false without a value.

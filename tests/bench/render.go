@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"math"
@@ -54,6 +55,10 @@ func (r *Report) renderFigures(b *strings.Builder, section string) {
 		rows.Rows = append(rows.Rows, f.row())
 		if f.Note != "" {
 			notes = append(notes, "- "+f.What+": "+f.Note)
+		}
+		if f.Bound != 0 && !f.Met() {
+			notes = append(notes, fmt.Sprintf("- **missed by %s %%**: %s, against %s: %s",
+				number(f.miss()), f.What, cmp.Or(f.OtherIs, "the target"), cmp.Or(f.Missed, "not known why")))
 		}
 	}
 	if rows.Rows == nil {
