@@ -24,7 +24,7 @@ at_once() {
 
 all() {
 	RDMA_EVENTS_LAB_RUN=$(long_forms) lab -timeout 20m -run '^TestGuest$/tests/lab/system'
-	lab -timeout 50m -run '^TestGuestMatrix$|^TestGuestWithTheNextLibrary$'
+	lab -timeout 50m -run '^TestGuestMatrix$|^TestGuestWithTheNextLibrary$|^TestGuestOnTheNewestKernel$'
 	at_once
 }
 

@@ -14,6 +14,10 @@ type Found struct {
 	Node            string
 	NodeGUID        string // "" unknown
 	VirtualFunction bool
+	// Added is how many times the kernel told that a device of this name was
+	// added, while it was watched. One that leaves the network namespace and comes
+	// back keeps its Index and may keep its node.
+	Added int
 }
 
 // Usable reports whether the device can be opened.

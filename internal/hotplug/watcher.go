@@ -3,6 +3,7 @@ package hotplug
 import (
 	"context"
 	"fmt"
+	"path"
 	"slices"
 	"sync"
 	"time"
@@ -36,10 +37,11 @@ func New(cfg Config) *Watcher {
 func (w *Watcher) Run(ctx context.Context, report func([]Found)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	changed := make(chan struct{}, 1)
+	adds := additions{count: map[string]int{}}
 	var listener sync.WaitGroup
 	defer listener.Wait()
 	defer cancel()
-	listener.Go(func() { w.listen(ctx, changed) })
+	listener.Go(func() { w.listen(ctx, &adds, changed) })
 
 	rescan := time.NewTicker(w.cfg.Rescan)
 	defer rescan.Stop()
@@ -48,6 +50,9 @@ func (w *Watcher) Run(ctx context.Context, report func([]Found)) error {
 	for first := true; ; {
 		found, err := scan(w.sysfs, w.cfg.Indexes)
 		problem.set(wrap("list RDMA devices", err))
+		if err == nil {
+			adds.mark(found)
+		}
 		if err == nil && (first || !slices.Equal(found, last)) {
 			report(found)
 			first, last = false, found
@@ -92,12 +97,12 @@ func (w *Watcher) settle(ctx context.Context, changed <-chan struct{}) error {
 
 // listen keeps a subscription to uevents, as far as the kernel grants one. What
 // cannot be had is tried again with each rescan.
-func (w *Watcher) listen(ctx context.Context, changed chan<- struct{}) {
+func (w *Watcher) listen(ctx context.Context, adds *additions, changed chan<- struct{}) {
 	problem := complaint{warn: w.cfg.Warn}
 	retry := time.NewTicker(w.cfg.Rescan)
 	defer retry.Stop()
 	for ctx.Err() == nil {
-		problem.set(wrap("watch RDMA devices by scanning only", w.subscribe(ctx, changed)))
+		problem.set(wrap("watch RDMA devices by scanning only", w.subscribe(ctx, adds, changed)))
 		select {
 		case <-ctx.Done():
 		case <-retry.C:
@@ -106,17 +111,48 @@ func (w *Watcher) listen(ctx context.Context, changed chan<- struct{}) {
 }
 
 // subscribe signals changes until ctx ends, nil, or the subscription fails.
-func (w *Watcher) subscribe(ctx context.Context, changed chan<- struct{}) error {
+func (w *Watcher) subscribe(ctx context.Context, adds *additions, changed chan<- struct{}) error {
 	source, err := w.cfg.Uevents()
 	if err != nil {
 		return err
 	}
 	signal(changed) // what came between the scan and the subscription
 	return receive(ctx, source, func(u *uevent) {
+		if u != nil {
+			adds.note(u)
+		}
 		if u == nil || u.aboutDevices() {
 			signal(changed)
 		}
 	})
+}
+
+// additions counts the devices that the kernel tells of, by name.
+type additions struct {
+	mu    sync.Mutex
+	count map[string]int
+}
+
+func (a *additions) note(u *uevent) {
+	if u.action != "add" || u.subsystem != subsystemDevices || u.synthetic {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.count[path.Base(u.path)]++
+}
+
+// mark fills in Found.Added, and forgets who is not there.
+func (a *additions) mark(found []Found) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	kept := make(map[string]int, len(found))
+	for i := range found {
+		name := found[i].Name
+		found[i].Added = a.count[name]
+		kept[name] = a.count[name]
+	}
+	a.count = kept
 }
 
 // signal marks a channel of capacity one; a mark that is there already serves.

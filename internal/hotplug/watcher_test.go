@@ -106,12 +106,35 @@ func TestAUeventIsFollowedByAScanOnceThingsHaveSettled(t *testing.T) {
 		w.expect(299 * time.Millisecond)
 		u.send(deviceEvent("add", "rxe0")...)
 		w.expect(299 * time.Millisecond)
-		w.expect(2*time.Millisecond, []Found{rxe0})
+		w.expect(2*time.Millisecond, []Found{added(rxe0, 1)})
 
 		h.remove("rxe0", "uverbs0")
 		u.send(nodeEvent("remove", "uverbs0")...)
 		w.expect(time.Second, nil)
 	})
+}
+
+// One that went to another network namespace and back within the settling has
+// its index and its node again.
+func TestADeviceThatIsAddedAgainAsItWasIsReportedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T, h *host, u *uevents) {
+		h.add("rxe0", "uverbs0", guid, 0)
+		w := watchHost(t, h.config(u.open))
+		w.expect(time.Second, []Found{rxe0})
+
+		u.send(deviceEvent("remove", "rxe0")...)
+		u.send(deviceEvent("add", "rxe0")...)
+		w.expect(time.Second, []Found{added(rxe0, 1)})
+		u.send(deviceEvent("change", "rxe0")...)
+		w.expect(time.Minute)
+		u.send(deviceEvent("add", "rxe0")...)
+		w.expect(time.Second, []Found{added(rxe0, 2)})
+	})
+}
+
+func added(f Found, times int) Found {
+	f.Added = times
+	return f
 }
 
 func TestARenameBehindAnAdditionIsNotSeen(t *testing.T) {
@@ -222,7 +245,7 @@ func TestAFailedSubscriptionIsRenewed(t *testing.T) {
 		require.Len(t, sources, 2)
 		h.add("rxe0", "uverbs0", guid, 0)
 		sources[1].send(deviceEvent("add", "rxe0")...)
-		w.expect(301*time.Millisecond, []Found{rxe0})
+		w.expect(301*time.Millisecond, []Found{added(rxe0, 1)})
 		require.Equal(t, []string{"watch RDMA devices by scanning only: refused by the test"}, w.warned)
 	})
 }

@@ -75,8 +75,9 @@ func (d *device) appear(f hotplug.Found, t *moment) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	defer d.tell(t)
-	// Still listed as when its worker saw it being removed: it is on its way out.
-	leaving := d.seen && !d.present && !d.renamed && d.listed && f.Same(d.found)
+	// Still listed as when its worker saw it being removed: it is on its way out,
+	// unless the kernel has told since that it was added.
+	leaving := d.seen && !d.present && !d.renamed && d.listed && f.Same(d.found) && f.Added <= d.found.Added
 	gone := d.present && d.found.Usable() && (!f.Usable() || !f.Same(d.found))
 	d.listed = f.Usable()
 	switch {

@@ -156,6 +156,24 @@ func TestADeviceThatWasNotRemovedAfterAllIsTriedAgain(t *testing.T) {
 	require.EqualValues(t, 2, deviceView(h.gather(), "mlx5_0").Removals)
 }
 
+// It went to another network namespace and came back before discovery looked.
+func TestADeviceThatTheKernelAddsAgainIsTriedAtOnce(t *testing.T) {
+	h := start(t, nil)
+	f := found("mlx5_0", 0)
+	f.Added = 3
+	h.finds(f)
+	sup := h.sup("mlx5_0", 0)
+	h.opens(sup, "mlx5_0")
+	sup.Ended(watch.Ended{Reason: watch.ReasonRemoved})
+	h.finds(f)
+	require.Zero(t, sup.wakes.Load(), "it is listed, but on its way out")
+	f.Added = 4
+	h.finds(f)
+	require.EqualValues(t, 1, sup.wakes.Load())
+	require.True(t, deviceView(h.gather(), "mlx5_0").Present)
+	require.EqualValues(t, 1, deviceView(h.gather(), "mlx5_0").Removals)
+}
+
 func TestDiscoverySeesTheRemovalFirst(t *testing.T) {
 	h := start(t, nil)
 	h.finds(found("mlx5_0", 0))

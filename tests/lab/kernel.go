@@ -19,6 +19,9 @@ type kernel struct {
 func (k kernel) image() string   { return filepath.Join(k.root, "boot", "vmlinuz-"+k.release) }
 func (k kernel) modules() string { return filepath.Join(k.root, "lib", "modules") }
 
+// parts are the packages that a kernel's own is made of since Debian split it.
+var parts = regexp.MustCompile(`^linux-(base|binary|modules)-\d`)
+
 // fetchKernel takes a package's name, which may have a suite behind a slash.
 func fetchKernel(ctx context.Context, cacheDir, pkg string) (kernel, error) {
 	pkg, suite, _ := strings.Cut(pkg, "/")
@@ -59,11 +62,37 @@ func (a archive) resolveKernel(ctx context.Context, pkg string) (string, error) 
 // unpackKernel unpacks a kernel without installing it: the host neither boots it nor wants an entry for it
 // in its boot loader.
 func unpackKernel(ctx context.Context, from archive, image, release, dir string) error {
-	if err := from.unpack(ctx, dir, image); err != nil {
+	deps, err := from.depends(ctx, image)
+	if err != nil {
 		return err
 	}
-	_, err := command(ctx, dir, "depmod", "-b", dir, release)
+	pkgs := []string{image}
+	for _, dep := range deps {
+		if parts.MatchString(dep) {
+			pkgs = append(pkgs, dep)
+		}
+	}
+	if err := from.unpack(ctx, dir, pkgs...); err != nil {
+		return err
+	}
+	if len(pkgs) > 1 {
+		if err := placeParts(dir, release); err != nil {
+			return err
+		}
+	}
+	_, err = command(ctx, dir, "depmod", "-b", dir, release)
 	return err
+}
+
+// placeParts gives a kernel that came in parts the places of one that did not.
+func placeParts(dir, release string) error {
+	if err := os.Symlink("usr/lib", filepath.Join(dir, "lib")); err != nil {
+		return err
+	}
+	if err := os.Mkdir(filepath.Join(dir, "boot"), 0o755); err != nil {
+		return err
+	}
+	return os.Symlink(filepath.Join("../lib/modules", release, "vmlinuz"), filepath.Join(dir, "boot", "vmlinuz-"+release))
 }
 
 // headers returns the directory to build modules for k in: the installed one, or one unpacked into the

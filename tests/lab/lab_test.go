@@ -131,6 +131,27 @@ func TestGuestWithTheNextLibrary(t *testing.T) {
 	}
 }
 
+// moves are the tests of a device that is moved to another network namespace, which Linux before 7.3 refuses with
+// every driver that works without hardware.
+const moves = "^TestADeviceThatMoves"
+
+// TestGuestOnTheNewestKernel runs what the other kernels cannot do.
+func TestGuestOnTheNewestKernel(t *testing.T) {
+	if testing.Short() {
+		t.Skip("other kernels and drivers belong to the long form: make test-full")
+	}
+	dir, err := root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := PrepareKernel(t.Context(), filepath.Join(dir, "build", "lab"), NewestKernel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("Linux %s, rxe", img.Release)
+	guestBinary{pkg: "./tests/lab/system", tests: moves}.run(t, img, dir, variant{name: "newest/rxe", driver: "rxe", short: true})
+}
+
 func runBinaries(t *testing.T, img *Image, dir string, v variant) {
 	if v.driver == "siw" {
 		var err error

@@ -20,6 +20,8 @@ import (
 const (
 	DefaultKernel   = "linux-image-amd64"
 	BackportsKernel = "linux-image-amd64/backports"
+	// NewestKernel is that of the next release's backports. Modules for it cannot be built on this release.
+	NewestKernel = "linux-image-amd64/trixie-backports"
 )
 
 // runsKept is how long the directories of past runs stay, for a look at what went wrong.
@@ -40,7 +42,7 @@ type Image struct {
 	cacheDir  string
 	kernel    kernel
 	initramfs string
-	evinject  string
+	evinject  string // empty for NewestKernel
 	linkflap  string
 	siw       string // empty without WithSIW
 	layer     string // a directory that guests see over the host's root; empty without WithNextLibrary
@@ -88,8 +90,10 @@ func build(ctx context.Context, cacheDir, pkg string) (*Image, error) {
 	if img.initramfs, err = buildInitramfs(ctx, cacheDir, k); err != nil {
 		return nil, fmt.Errorf("build initramfs for %s: %w", k.release, err)
 	}
-	if img.evinject, err = buildInjector(ctx, cacheDir, k); err != nil {
-		return nil, err
+	if pkg != NewestKernel {
+		if img.evinject, err = buildInjector(ctx, cacheDir, k); err != nil {
+			return nil, err
+		}
 	}
 	if img.linkflap, err = compile(ctx, cacheDir, "linkflap", linkflapSource); err != nil {
 		return nil, err

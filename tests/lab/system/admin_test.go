@@ -183,6 +183,46 @@ func requireLife(t *testing.T, r *rig.Telegraf, events int) {
 	rig.RequireCountersNeverFall(t, points)
 }
 
+// Linux takes the device away from who has it open, as with a removal; from the namespace that it went to nothing
+// comes back here, until it does itself.
+func TestADeviceThatMovesToAnotherNamespaceIsLetGoAndTakenBack(t *testing.T) {
+	guest.RequireGuest(t)
+	guest.LoadDriver(t, guest.Driver())
+	guest.RDMA(t, "system", "set", "netns", "exclusive") // refused while there is another namespace
+	guest.IP(t, "netns", "attach", "home", "1")
+	guest.IP(t, "netns", "add", "other")
+	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+		const move = "rdma dev set netns"
+		a := newAdmin(t)
+		r := start(fastProbe)
+		awaitProbe(r, bestMethod(), 5)
+		for n := range int64(3) {
+			a.do(move, func() { guest.RDMA(t, "dev", "set", device, "netns", "other") })
+			began := time.Now()
+			awaitAbsent(r, device, "removed", n+1)
+			told := time.Since(began)
+			a.do(move, func() {
+				guest.IP(t, "netns", "exec", "other", "rdma", "dev", "set", device, "netns", "home")
+			})
+			began = time.Now()
+			awaitOpens(r, device, n+2)
+			// When nothing tells of it, the plugin tries after ten seconds.
+			if took := time.Since(began); took > 7*time.Second {
+				t.Errorf("want it open soon after it came back, took %v", took)
+			} else {
+				t.Logf("open again %v after it came back", took.Round(time.Millisecond))
+			}
+			t.Logf("told to be removed after %v", told.Round(time.Millisecond))
+		}
+		points := awaitProbe(r, bestMethod(), rounds(r.Points(), "0")+10)
+		rig.RequireCountersNeverFall(t, points)
+		if a.worst[move] > threeTimes*longestDelay {
+			t.Errorf("%s: want it within %v, got %v", move, longestDelay, a.worst[move])
+		}
+		r.Stop()
+	})
+}
+
 // Up to Linux 6.12 the kernel refuses to move a device of either driver, since
 // neither can take it away from who has it open (disassociate_ucontext); from
 // 7.3 on rxe can.
