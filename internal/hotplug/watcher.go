@@ -52,10 +52,10 @@ func (w *Watcher) Run(ctx context.Context, report func([]Found)) error {
 		problem.set(wrap("list RDMA devices", err))
 		if err == nil {
 			adds.mark(found)
-		}
-		if err == nil && (first || !slices.Equal(found, last)) {
-			report(found)
-			first, last = false, found
+			if first || !slices.Equal(found, last) {
+				report(found)
+				first, last = false, found
+			}
 		}
 		if err := w.wait(ctx, changed, rescan.C); err != nil {
 			return err
