@@ -22,9 +22,8 @@ type prober struct {
 	mu            sync.Mutex
 	probe         verbs.Probe // under mu, for nudge; written by the prober alone
 	method        verbs.Method
-	fallback      bool          // method is not the first choice
-	told          string        // the last reason reported
-	nudged        chan struct{} // holds one token: whether the probe is outdated is to be looked at
+	fallback      bool   // method is not the first choice
+	told          string // the last reason reported
 	rounds        []verbs.Round
 }
 
@@ -43,7 +42,7 @@ func (s *session) probers() []*prober {
 	var all []*prober
 	for _, p := range s.ports {
 		for _, v := range vectors {
-			one := &prober{s: s, port: p, vector: v, nudged: make(chan struct{}, 1)}
+			one := &prober{s: s, port: p, vector: v}
 			p.probers = append(p.probers, one)
 			all = append(all, one)
 		}
@@ -85,7 +84,6 @@ func (p *prober) pause() time.Duration {
 
 // nudge makes the prober look again whether its probe is outdated.
 func (p *prober) nudge() {
-	signal(p.nudged)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.probe != nil {
@@ -114,13 +112,8 @@ func (p *prober) round(ctx context.Context) error {
 	if p.outdated() {
 		return p.renew(ctx)
 	}
-	pause := p.pause()
-	if pause > longPause {
-		p.rest(ctx, pause)
-		return nil
-	}
 	interval := p.s.o.Probe.Interval
-	n, err := p.probe.Rounds(p.rounds, verbs.Pace{Pause: pause, Interval: interval, For: roundsWait})
+	n, err := p.probe.Rounds(p.rounds, verbs.Pace{Pause: p.pause(), Interval: interval, For: roundsWait})
 	for _, r := range p.rounds[:n] {
 		if r.Outcome != verbs.OutcomeCanceled {
 			p.next = p.next.Add(interval)
@@ -134,17 +127,6 @@ func (p *prober) round(ctx context.Context) error {
 		return p.drop()
 	}
 	return nil
-}
-
-// rest waits for a while, or until nudge.
-func (p *prober) rest(ctx context.Context, pause time.Duration) {
-	t := time.NewTimer(pause)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
-	case <-p.nudged:
-	}
 }
 
 func (p *prober) report(r verbs.Round) {

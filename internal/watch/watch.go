@@ -22,10 +22,6 @@ const (
 	roundsWait = 250 * time.Millisecond
 	// maxRounds bounds the memory for rounds that wait in a prober.
 	maxRounds = 256
-	// longPause is from when on a prober rests in Go, and not in C. A thread that waits
-	// in C keeps the runtime's monitor awake for 10 ms (sysmon and retake in Go's
-	// runtime/proc.go), ticking; a tenth of the worker's time at a probe a second.
-	longPause = 100 * time.Millisecond
 	// closeTimeout is how long the library may take to let go of a device. An
 	// administrator's command may be waiting for it.
 	closeTimeout = time.Second
