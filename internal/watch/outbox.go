@@ -58,19 +58,24 @@ func (o *outbox) add(items ...Item) {
 	signal(o.ready)
 }
 
-// addRound is add for a round. A good one may wait for company.
-func (o *outbox) addRound(r RoundItem) {
+// addRounds is add for rounds of one probe, whose other members are those of r.
+// They are taken together. Good ones may wait for company.
+func (o *outbox) addRounds(r RoundItem, rounds ...verbs.Round) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.now.items) < outboxLimit {
-		kept := o.now.rounds.next()
-		*kept = r
-		o.now.items = append(o.now.items, Item{Round: kept})
+	to := o.round
+	for _, r.Round = range rounds {
+		if len(o.now.items) < outboxLimit {
+			kept := o.now.rounds.next()
+			*kept = r
+			o.now.items = append(o.now.items, Item{Round: kept})
+		}
+		if r.Outcome != verbs.OutcomeSuccess {
+			to = o.ready
+		}
 	}
-	if r.Outcome == verbs.OutcomeSuccess {
-		signal(o.round)
-	} else {
-		signal(o.ready)
+	if len(rounds) > 0 {
+		signal(to)
 	}
 }
 

@@ -73,7 +73,7 @@ func TestEventsAndRoundsPassWithoutAllocating(t *testing.T) {
 	pass := func() {
 		for range slabChunk / 2 {
 			o.addRuns(runs)
-			o.addRound(RoundItem{Port: 1})
+			o.addRounds(RoundItem{Port: 1}, verbs.Round{})
 		}
 		if n := len(o.take()); n != 3*slabChunk/2 { // require allocates
 			t.Errorf("want %d items, got %d", 3*slabChunk/2, n)

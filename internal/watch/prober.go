@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -114,12 +115,9 @@ func (p *prober) round(ctx context.Context) error {
 	}
 	interval := p.s.o.Probe.Interval
 	n, err := p.probe.Rounds(p.rounds, verbs.Pace{Pause: p.pause(), Interval: interval, For: roundsWait})
-	for _, r := range p.rounds[:n] {
-		if r.Outcome != verbs.OutcomeCanceled {
-			p.next = p.next.Add(interval)
-			p.report(r)
-		}
-	}
+	done := slices.DeleteFunc(p.rounds[:n], func(r verbs.Round) bool { return r.Outcome == verbs.OutcomeCanceled })
+	p.next = p.next.Add(interval * time.Duration(len(done)))
+	p.report(done...)
 	if err != nil {
 		return err
 	}
@@ -129,8 +127,8 @@ func (p *prober) round(ctx context.Context) error {
 	return nil
 }
 
-func (p *prober) report(r verbs.Round) {
-	p.s.out.addRound(RoundItem{Port: p.port.number, Vector: p.vector, Method: p.method, Round: r})
+func (p *prober) report(rounds ...verbs.Round) {
+	p.s.out.addRounds(RoundItem{Port: p.port.number, Vector: p.vector, Method: p.method}, rounds...)
 }
 
 // renew chooses again when the next round is due, and not before: a link that

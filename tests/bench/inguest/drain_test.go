@@ -32,8 +32,11 @@ func TestDrain(t *testing.T) {
 	c := bench.Figure{
 		Section: "Asynchronous events", What: "drain of 200,000 queued events", Unit: "events/s", OtherIs: "C loop",
 		Bound: 0.9, AtLeast: true,
+		Missed: "it is 0.88 to 0.90 from run to run; an event costs 0.2 us more than in the C loop, which writes neither the " +
+			"ledger nor the sums of a run: some 20 words (counted; perf takes no samples in the guest)",
 	}
 	peer := c
+	peer.Missed = "the C loop itself, which does nothing but read, stamp and acknowledge, is at 3.0 to 3.2; the rest as against it"
 	peer.OtherIs, peer.Bound = "ibv_asyncwatch", 3
 	peer.Note = "ibv_asyncwatch prints into a pipe, fully buffered, and is stopped while the events queue up"
 	allocs := bench.Figure{
