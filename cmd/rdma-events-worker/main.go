@@ -6,9 +6,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"syscall"
 
 	"rdma_events/internal/confine"
@@ -18,6 +20,8 @@ import (
 	"rdma_events/internal/watch"
 	"rdma_events/internal/worker"
 )
+
+const sysfs = "/sys"
 
 // version is set by the linker.
 var version = "dev"
@@ -41,7 +45,17 @@ func main() {
 // needs is for both backends: which one it will be is not known yet.
 func needs() confine.Needs {
 	read, devices := verbs.NativeFiles()
+	if there, _ := verbs.NewSysfs(sysfs).Devices(); len(there) > 0 && slices.ContainsFunc(devices, missing) {
+		// What is not there yet could not be used when it comes. If this fails, the
+		// attempt to open the device says what is wrong.
+		_ = hotplug.LoadNodes()
+	}
 	return confine.Needs{Read: read, Devices: devices}
+}
+
+func missing(path string) bool {
+	_, err := os.Stat(path)
+	return errors.Is(err, os.ErrNotExist)
 }
 
 func library() int {
@@ -57,7 +71,7 @@ func library() int {
 func backend(r worker.Request) (verbs.Backend, error) {
 	switch r.Backend {
 	case worker.BackendVerbs:
-		return hotplug.Removable(verbs.Native(verbs.NewSysfs("/sys")), hotplug.Config{Warn: warn}), nil
+		return hotplug.Removable(verbs.Native(verbs.NewSysfs(sysfs)), hotplug.Config{Warn: warn}), nil
 	case worker.BackendSim:
 		world, err := sim.Load(sim.Options{
 			Profile:  r.Sim.Profile,

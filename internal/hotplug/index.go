@@ -13,10 +13,12 @@ import (
 
 // RDMA netlink (include/uapi/rdma/rdma_netlink.h).
 const (
-	nldevGet      = 5<<10 | 1 // RDMA_NL_NLDEV, RDMA_NLDEV_CMD_GET
-	nldevDevIndex = 1         // RDMA_NLDEV_ATTR_DEV_INDEX
-	nldevDevName  = 2         // RDMA_NLDEV_ATTR_DEV_NAME
-	attrTypeMask  = 1<<14 - 1 // NLA_TYPE_MASK
+	nldevGet         = 5<<10 | 1  // RDMA_NL_NLDEV, RDMA_NLDEV_CMD_GET
+	nldevGetChardev  = 5<<10 | 15 // RDMA_NLDEV_CMD_GET_CHARDEV
+	nldevDevIndex    = 1          // RDMA_NLDEV_ATTR_DEV_INDEX
+	nldevDevName     = 2          // RDMA_NLDEV_ATTR_DEV_NAME
+	nldevChardevType = 69         // RDMA_NLDEV_ATTR_CHARDEV_TYPE
+	attrTypeMask     = 1<<14 - 1  // NLA_TYPE_MASK
 	// indexBuffer is as large as the kernel makes the parts of a dump.
 	indexBuffer = 32 << 10
 	// indexTimeout is far beyond what a dump takes. The kernel answers within
@@ -29,28 +31,70 @@ var errShort = errors.New("message is cut off")
 // KernelIndexes asks RDMA netlink for the indexes of all RDMA devices, by name.
 // It needs no privilege. Opening its socket may load ib_core.
 func KernelIndexes() (map[string]int, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_RDMA)
+	fd, err := ask(request(nldevGet, unix.NLM_F_DUMP, nil))
 	if err != nil {
-		return nil, fmt.Errorf("open RDMA netlink socket: %w", err)
-	}
-	defer func() { _ = unix.Close(fd) }()
-	timeout := unix.NsecToTimeval(indexTimeout.Nanoseconds())
-	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
-		return nil, fmt.Errorf("set timeout of RDMA netlink: %w", err)
-	}
-	if err := unix.Sendto(fd, indexRequest(), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
 		return nil, fmt.Errorf("request device indexes: %w", err)
 	}
+	defer func() { _ = unix.Close(fd) }()
 	return receiveIndexes(fd)
 }
 
-func indexRequest() []byte {
-	b := make([]byte, 0, unix.NLMSG_HDRLEN)
-	b = binary.NativeEndian.AppendUint32(b, unix.NLMSG_HDRLEN)
-	b = binary.NativeEndian.AppendUint16(b, nldevGet)
-	b = binary.NativeEndian.AppendUint16(b, unix.NLM_F_REQUEST|unix.NLM_F_DUMP)
+// LoadNodes has the kernel load ib_uverbs, which makes the nodes of all RDMA
+// devices, and returns once it has. It needs no privilege: the kernel loads who is
+// asked for a device's node (ib_get_client_nl_info in drivers/infiniband/core/device.c),
+// which is how libibverbs does it too. Without a device there is nothing to ask for.
+func LoadNodes() error {
+	indexes, err := KernelIndexes()
+	if err != nil {
+		return err
+	}
+	for _, index := range indexes {
+		fd, err := ask(request(nldevGetChardev, 0, nodeOf(index)))
+		if err != nil {
+			return fmt.Errorf("request node of an RDMA device: %w", err)
+		}
+		return unix.Close(fd) // the kernel has loaded before it returned from the request
+	}
+	return nil
+}
+
+// ask returns a socket from which the answer to a message can be read.
+func ask(message []byte) (fd int, err error) {
+	fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_RDMA)
+	if err != nil {
+		return -1, fmt.Errorf("open RDMA netlink socket: %w", err)
+	}
+	timeout := unix.NsecToTimeval(indexTimeout.Nanoseconds())
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
+		_ = unix.Close(fd)
+		return -1, fmt.Errorf("set timeout of RDMA netlink: %w", err)
+	}
+	if err := unix.Sendto(fd, message, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		_ = unix.Close(fd)
+		return -1, fmt.Errorf("send to RDMA netlink: %w", err)
+	}
+	return fd, nil
+}
+
+func request(command, flags uint16, attributes []byte) []byte {
+	b := make([]byte, 0, unix.NLMSG_HDRLEN+len(attributes))
+	b = binary.NativeEndian.AppendUint32(b, uint32(cap(b)))
+	b = binary.NativeEndian.AppendUint16(b, command)
+	b = binary.NativeEndian.AppendUint16(b, unix.NLM_F_REQUEST|flags)
 	b = binary.NativeEndian.AppendUint32(b, 1) // sequence number
-	return binary.NativeEndian.AppendUint32(b, 0)
+	b = binary.NativeEndian.AppendUint32(b, 0)
+	return append(b, attributes...)
+}
+
+// nodeOf is the attributes of a request for the uverbs node of a device.
+func nodeOf(index int) []byte {
+	const client = "uverbs\x00\x00" // with its end, padded to four bytes
+	b := binary.NativeEndian.AppendUint16(nil, unix.SizeofNlAttr+4)
+	b = binary.NativeEndian.AppendUint16(b, nldevDevIndex)
+	b = binary.NativeEndian.AppendUint32(b, uint32(index))
+	b = binary.NativeEndian.AppendUint16(b, unix.SizeofNlAttr+uint16(len(client))-1)
+	b = binary.NativeEndian.AppendUint16(b, nldevChardevType)
+	return append(b, client...)
 }
 
 func receiveIndexes(fd int) (map[string]int, error) {

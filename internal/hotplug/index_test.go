@@ -2,6 +2,7 @@ package hotplug
 
 import (
 	"encoding/binary"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -33,6 +34,17 @@ func deviceMessage(name string, index uint32) []byte {
 }
 
 func code(errno int32) []byte { return binary.NativeEndian.AppendUint32(nil, uint32(errno)) }
+
+func TestARequestForANodeNamesTheDeviceAndTheClient(t *testing.T) {
+	messages, err := syscall.ParseNetlinkMessage(request(nldevGetChardev, 0, nodeOf(17)))
+	require.NoError(t, err)
+	require.Len(t, messages, 1)
+	require.EqualValues(t, 5<<10|15, messages[0].Header.Type)
+	require.EqualValues(t, unix.NLM_F_REQUEST, messages[0].Header.Flags)
+	want := attribute(nldevDevIndex, binary.NativeEndian.AppendUint32(nil, 17))
+	want = append(want, attribute(nldevChardevType, []byte("uverbs\x00"))...)
+	require.Equal(t, want, messages[0].Data)
+}
 
 func TestParseIndexesReadsADump(t *testing.T) {
 	indexes := map[string]int{}
