@@ -48,14 +48,22 @@ func (r *Report) add(part *Report) {
 func head(kernel string, took time.Duration) string {
 	return fmt.Sprintf(`# Benchmarks
 
-Written by %[1]smake bench%[1]s (not run here: no test has the machine for itself), in %[2]v. Values are the median of the turns with
-their spread; a ratio is ours through the other's, taken in each turn, in which
-both run one after the other in changing order. The lab is an emulated machine
+Written by %[1]smake bench%[1]s (not run here: no test has the machine for itself) of commit %[7]s, in %[2]v.
+Values are the median of the turns with their spread; a ratio is ours through the
+other's, taken in each turn, in which both run one after the other in changing order. The lab is an emulated machine
 with two cores, Linux %[3]s, soft RoCE on a dummy netdev: its ratios mean
 something, its absolute times are some ten times those of real hardware, and its
 speed drifts. Scale and hot path are this machine's: %[4]d cores, %[5]s, %[6]s.
-What was missed, and why: [performance.md](performance.md).
-`, "`", took.Round(time.Second), kernel, runtime.NumCPU(), cpuModel(), runtime.Version())
+More on what was missed, and what was mended: [performance.md](performance.md).
+`, "`", took.Round(time.Second), kernel, runtime.NumCPU(), cpuModel(), runtime.Version(), commit())
+}
+
+func commit() string {
+	out, err := exec.Command("git", "describe", "--always", "--dirty").Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(out))
 }
 
 func cpuModel() string {
