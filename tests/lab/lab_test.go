@@ -91,16 +91,9 @@ func TestGuestMatrix(t *testing.T) {
 	if testing.Short() {
 		t.Skip("other kernels and drivers belong to the long form: make test-full")
 	}
-	dir, err := root()
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, v := range matrix {
 		t.Run(v.name, func(t *testing.T) {
-			img, err := PrepareKernel(t.Context(), filepath.Join(dir, "build", "lab"), v.kernel)
-			if err != nil {
-				t.Fatal(err)
-			}
+			img, dir := imageOf(t, v.kernel)
 			runBinaries(t, img, dir, v)
 		})
 	}
@@ -140,14 +133,7 @@ func TestGuestOnTheNewestKernel(t *testing.T) {
 	if testing.Short() {
 		t.Skip("other kernels and drivers belong to the long form: make test-full")
 	}
-	dir, err := root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	img, err := PrepareKernel(t.Context(), filepath.Join(dir, "build", "lab"), NewestKernel)
-	if err != nil {
-		t.Fatal(err)
-	}
+	img, dir := imageOf(t, NewestKernel)
 	t.Logf("Linux %s, rxe", img.Release)
 	guestBinary{pkg: "./tests/lab/system", tests: moves}.run(t, img, dir, variant{name: "newest/rxe", driver: "rxe", short: true})
 }
@@ -208,6 +194,18 @@ func image(t *testing.T) (img *Image, dir string) {
 		t.Fatal(err)
 	}
 	if dir, err = root(); err != nil {
+		t.Fatal(err)
+	}
+	return img, dir
+}
+
+func imageOf(t *testing.T, kernel string) (img *Image, dir string) {
+	t.Helper()
+	dir, err := root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if img, err = PrepareKernel(t.Context(), filepath.Join(dir, "build", "lab"), kernel); err != nil {
 		t.Fatal(err)
 	}
 	return img, dir
