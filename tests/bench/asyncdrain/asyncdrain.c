@@ -4,16 +4,23 @@
 //   asyncdrain DEVICE COUNT     says "ready", waits for a line on standard
 //                               input, and prints "drained COUNT NS": the time
 //                               to take what is queued
+//   asyncdrain DEVICE COUNT threads
+//                               the same beside a second thread, which sleeps:
+//                               with more than one the kernel counts references
+//                               to the file of each read, and the C library's
+//                               read is a point of cancellation
 //   asyncdrain DEVICE           prints "TYPE PORT MONOTONIC_NS" of each event
 //                               as it comes, until it is killed
 //
 // Build: cc -O2 asyncdrain.c -libverbs
 #include <errno.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <infiniband/verbs.h>
 
@@ -94,17 +101,27 @@ static void follow(struct ibv_context *ctx)
 	}
 }
 
+static void *sleep_on(void *unused)
+{
+	for (;;)
+		pause();
+	return unused;
+}
+
 int main(int argc, char **argv)
 {
 	struct ibv_context *ctx;
+	pthread_t second;
 
-	if (argc != 2 && argc != 3) {
-		fprintf(stderr, "usage: asyncdrain DEVICE [COUNT]\n");
+	if (argc < 2 || argc > 4) {
+		fprintf(stderr, "usage: asyncdrain DEVICE [COUNT [threads]]\n");
 		return 2;
 	}
+	if (argc == 4)
+		CHECK(!pthread_create(&second, NULL, sleep_on, NULL));
 	ctx = open_device(argv[1]);
 	CHECK(ctx);
-	if (argc == 3)
+	if (argc > 2)
 		drain(ctx, atol(argv[2]));
 	else
 		follow(ctx);
