@@ -32,8 +32,8 @@ func TestDrain(t *testing.T) {
 	c := bench.Figure{
 		Section: "Asynchronous events", What: "drain of 200,000 queued events", Unit: "events/s", OtherIs: "C loop",
 		Bound: 0.9, AtLeast: true,
-		Missed: "the C loop has one thread and a Go program always has several; beside a second thread, asleep, the C loop is as " +
-			"slow as this (next row): the kernel then counts references to the file of each read, and the C library's read is a " +
+		Missed: "the C loop has one thread and a Go program always has several; beside a second thread, asleep, the C loop is " +
+			"nearly as slow (next row): the kernel then counts references to the file of each read, and the C library's read is a " +
 			"point of cancellation",
 	}
 	threads := c
