@@ -219,7 +219,7 @@ func (b guestBinary) run(t *testing.T, img *Image, dir string, v variant) {
 	}
 	timeout := cmp.Or(b.timeout, 20*time.Minute)
 	if v.short {
-		timeout = 10 * time.Minute
+		timeout = 15 * time.Minute
 	}
 	job := Job{
 		Path: b.compile(t, dir),

@@ -3,11 +3,14 @@
 package lab
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -122,23 +125,33 @@ func TestRunEndsWithItsContext(t *testing.T) {
 
 func TestGuestClockIsTheHosts(t *testing.T) {
 	img, _ := image(t)
-	var stdout bytes.Buffer
-	var arrived time.Time
-	_, err := img.Run(t.Context(), Job{
-		Path: "/bin/date", Args: []string{"+%s.%N"},
-		Stdout: writerFunc(func(b []byte) (int, error) { arrived = time.Now(); return stdout.Write(b) }),
-	})
-	if err != nil {
+	// Its way here makes a time older, so the least of some is nearest to the truth.
+	var behind []time.Duration
+	out, in := io.Pipe()
+	go func() {
+		_, err := img.Run(t.Context(), Job{
+			Path: "/bin/sh", Args: []string{"-c", "for i in 1 2 3 4 5 6 7 8; do date +%s.%N; sleep 0.1; done"}, Stdout: in,
+		})
+		in.CloseWithError(err)
+	}()
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		arrived := time.Now()
+		said, err := time.ParseDuration(lines.Text() + "s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		behind = append(behind, arrived.Sub(time.Unix(0, said.Nanoseconds())).Abs())
+	}
+	if err := lines.Err(); err != nil {
 		t.Fatal(err)
 	}
-	said, err := time.ParseDuration(strings.TrimSpace(stdout.String()) + "s")
-	if err != nil {
-		t.Fatal(err)
+	if len(behind) != 8 {
+		t.Fatalf("want 8 times, got %v", behind)
 	}
-	behind := arrived.Sub(time.Unix(0, said.Nanoseconds()))
-	t.Logf("guest is %v behind the host", behind)
-	if behind.Abs() > time.Second {
-		t.Errorf("want a clock within 1 s, got %v", behind)
+	t.Logf("the guest's clock and the host's are %v apart", behind)
+	if slices.Min(behind) > time.Second {
+		t.Errorf("want a clock within 1 s, got %v", slices.Min(behind))
 	}
 }
 

@@ -136,7 +136,7 @@ func nudgeEndsThePause(s *session) {
 }
 
 func aRoundWaitsForItsPause(s *session) {
-	const pause = 20 * time.Millisecond
+	const pause = 500 * time.Millisecond // more than an emulated machine stands still for
 	p := s.probe(s.f.Methods[0], 1)
 	began := time.Now()
 	r, err := p.Round(pause)

@@ -44,7 +44,10 @@ func TestEachTypeOfTheInjectorUnderItsName(t *testing.T) {
 				t.Errorf("%s: want all acknowledged, got %v", row.name, series.Fields)
 			}
 		}
-		points := r.Points()
+		points := r.Await("2 transitions and 4 phantoms", 20*time.Second, func(points []rig.Point) bool {
+			p := port(points, device)
+			return p.Int("transitions") >= 2 && p.Int("phantom_events") >= 4
+		})
 		if p := port(points, device); p.Text("state_name") != "active" || p.Int("transitions") != 2 || p.Int("phantom_events") != 4 {
 			t.Errorf("want active after 2 transitions and 4 phantoms, got %v", p.Fields)
 		}

@@ -3,6 +3,7 @@
 package system
 
 import (
+	"cmp"
 	"os"
 	"slices"
 	"testing"
@@ -114,7 +115,7 @@ func within(t *testing.T, what string, took, promised time.Duration) {
 }
 
 // quantile returns the q-quantile of values.
-func quantile(values []int64, q float64) int64 {
+func quantile[T cmp.Ordered](values []T, q float64) T {
 	sorted := slices.Sorted(slices.Values(values))
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }

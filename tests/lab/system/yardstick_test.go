@@ -26,21 +26,27 @@ func TestWakeIsAsGoodAsTheCProgramsAtTheSamePace(t *testing.T) {
 		pace   = 4 * time.Millisecond
 		rounds = 1000 // so that the first second, in which Telegraf still starts, is not what the median is made of
 		turns  = 5
+		bound  = 1.25
 	)
 	var ratios []float64
 	before := yardstick(t, rounds, pace)
-	for range turns {
-		ours := wakeP50(t, rounds, pace)
-		after := yardstick(t, rounds, pace)
-		ratios = append(ratios, 2*float64(ours)/float64(before+after))
-		t.Logf("wake p50: C %.1f us, plugin %.1f us, C %.1f us, ratio %.2f",
-			float64(before)/1000, float64(ours)/1000, float64(after)/1000, ratios[len(ratios)-1])
-		before = after
+	measure := func(turns int) {
+		for range turns {
+			ours := wakeP50(t, rounds, pace)
+			after := yardstick(t, rounds, pace)
+			ratios = append(ratios, 2*float64(ours)/float64(before+after))
+			t.Logf("wake p50: C %.1f us, plugin %.1f us, C %.1f us, ratio %.2f",
+				float64(before)/1000, float64(ours)/1000, float64(after)/1000, ratios[len(ratios)-1])
+			before = after
+		}
+		t.Logf("median ratio %.3f of %d, from %.3f to %.3f", quantile(ratios, 0.5), len(ratios), slices.Min(ratios), slices.Max(ratios))
 	}
-	slices.Sort(ratios)
-	t.Logf("median ratio %.3f, from %.3f to %.3f", ratios[turns/2], ratios[0], ratios[turns-1])
-	if ratios[turns/2] > 1.25 {
-		t.Errorf("median ratio: want at most 1.25, got %.3f", ratios[turns/2])
+	measure(turns)
+	if quantile(ratios, 0.5) > bound {
+		measure(2 * turns) // five leave a doubt; all fifteen are judged
+	}
+	if m := quantile(ratios, 0.5); m > bound {
+		t.Errorf("median ratio: want at most %v, got %.3f", bound, m)
 	}
 }
 
