@@ -97,7 +97,7 @@ func (d *device) appear(f hotplug.Found, t *moment) bool {
 
 // update takes news of a device that is present: it may have got its node.
 func (d *device) update(f hotplug.Found) bool {
-	usable := !d.found.Usable() && f.Usable()
+	usable := !d.found.Usable() && f.Usable() && !d.watching
 	d.found = f
 	return usable
 }
@@ -132,6 +132,15 @@ func (d *device) vanish(renamed bool, t *moment) {
 		d.dismiss()
 	case d.present:
 		d.leave(watch.ReasonRemoved, t)
+	}
+	d.giveUp()
+}
+
+// giveUp ends the supervision of a device that is not there where its Supervisor
+// would go on trying by itself: its worker ended otherwise than by the removal.
+func (d *device) giveUp() {
+	if !d.present && !d.listed && !d.watching && d.status.State == worker.StateBackingOff {
+		d.dismiss()
 	}
 }
 

@@ -19,9 +19,10 @@ func (m *Monitor) Gather(now time.Time) Snapshot {
 	for _, d := range devices {
 		d.gather(&g, discovered)
 	}
+	g.totals.add(forgotten)
+	g.out.Totals = g.totals.host
 	c := &g.out.Collector
-	c.Events += forgotten.events
-	c.WorkerRestarts += forgotten.restarts
+	c.Events, c.WorkerRestarts = g.totals.events, g.totals.restarts
 	c.DeliveryP = m.delivery.percentiles(t.mono, &m.scratch)
 	for _, pid := range g.pids {
 		c.WorkerRSS += m.cfg.RSS(pid)
@@ -37,6 +38,7 @@ type gathering struct {
 	elapsed int64
 	tmp     *aggregate.Scratch
 	pids    []int
+	totals  totals
 }
 
 func (d *device) gather(g *gathering, discovered bool) {
@@ -45,7 +47,8 @@ func (d *device) gather(g *gathering, discovered bool) {
 	d.retry(g.t)
 	d.look()
 	v := d.view()
-	g.collect(&v, d.events())
+	g.collect(&v)
+	g.totals.add(d.totals(g.t))
 	if d.finished && !d.expected || !d.seen && !discovered {
 		return
 	}
@@ -70,22 +73,29 @@ func (d *device) gatherSeries(g *gathering) {
 	}
 }
 
-// events returns how many asynchronous events were read.
-func (d *device) events() uint64 {
-	n := d.own.read()
+// totals sums up the device's counters, the running worker's as look found them.
+func (d *device) totals(t *moment) totals {
+	sum := totals{events: d.own.read(), restarts: d.restarts + d.status.Restarts}
 	for _, p := range d.ports {
-		n += p.read()
+		sum.events += p.read()
+		s := p.machine.View(t.mono)
+		sum.host.Flaps += s.Flaps
+		sum.host.MissedTransitions += s.Missed
 	}
-	return n
+	for _, p := range d.probes {
+		c := p.base.Add(p.live)
+		sum.host.LostEvents += c.LostEvents
+		sum.host.LostCompletions += c.LostCompletions
+		sum.host.Errors += c.Errors
+	}
+	return sum
 }
 
-func (g *gathering) collect(v *DeviceView, events uint64) {
+func (g *gathering) collect(v *DeviceView) {
 	c := &g.out.Collector
 	if v.Present {
 		c.Devices++
 	}
-	c.Events += events
-	c.WorkerRestarts += v.Worker.Restarts
 	if v.Worker.State == worker.StateStuck {
 		c.WorkersStuck++
 	}

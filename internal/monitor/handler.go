@@ -64,6 +64,7 @@ func (d *device) Status(s worker.Status) {
 			d.reason = s.Reason
 		}
 	}
+	d.giveUp()
 	d.tell(&t)
 }
 

@@ -38,7 +38,20 @@ type Monitor struct {
 }
 
 // totals is what a forgotten device leaves behind.
-type totals struct{ events, restarts uint64 }
+type totals struct {
+	events, restarts uint64
+	host             HostTotals
+}
+
+func (t *totals) add(o totals) {
+	t.events += o.events
+	t.restarts += o.restarts
+	t.host.Flaps += o.host.Flaps
+	t.host.MissedTransitions += o.host.MissedTransitions
+	t.host.LostEvents += o.host.LostEvents
+	t.host.LostCompletions += o.host.LostCompletions
+	t.host.Errors += o.host.Errors
+}
 
 // New returns a Monitor, which does nothing before Run.
 func New(c Config) *Monitor {
@@ -88,7 +101,7 @@ func (m *Monitor) update(ctx context.Context, found []hotplug.Found) {
 		}
 	}
 	m.last, m.discovered = slices.Clone(found), true
-	m.forget()
+	m.forget(&t)
 }
 
 func (m *Monitor) wants(f hotplug.Found) bool {
@@ -134,7 +147,7 @@ func (m *Monitor) list() (devices []*device, forgotten totals, discovered bool) 
 }
 
 // forget drops the devices that are gone longest when there are too many.
-func (m *Monitor) forget() {
+func (m *Monitor) forget(t *moment) {
 	gone := map[*device]int64{}
 	for _, d := range m.devices {
 		if at, ok := d.gone(); ok {
@@ -149,9 +162,7 @@ func (m *Monitor) forget() {
 		return cmp.Or(cmp.Compare(gone[a], gone[b]), strings.Compare(a.name, b.name))
 	})
 	for _, d := range byAge[:excess] {
-		t := d.leaveBehind()
-		m.forgotten.events += t.events
-		m.forgotten.restarts += t.restarts
+		m.forgotten.add(d.leaveBehind(t))
 		m.devices = slices.DeleteFunc(m.devices, func(o *device) bool { return o == d })
 	}
 }
@@ -164,10 +175,10 @@ func (d *device) gone() (at int64, ok bool) {
 }
 
 // leaveBehind ends the supervision of a device that is about to be forgotten.
-func (d *device) leaveBehind() totals {
+func (d *device) leaveBehind(t *moment) totals {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.dismiss()
 	d.look()
-	return totals{events: d.events(), restarts: d.restarts + d.status.Restarts}
+	return d.totals(t)
 }

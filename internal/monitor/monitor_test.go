@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -328,4 +329,97 @@ func TestManyDevicesAreHandledWhileOthersGather(t *testing.T) {
 	}
 	wg.Wait()
 	require.EqualValues(t, devices*400, h.gather().Collector.Events)
+}
+
+func TestASuccessorThatItsWorkerOpenedBeforeItWasFoundIsOpenedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, nil)
+		h.finds(found("mlx5_0", 5))
+		first := h.sup("mlx5_0", 0)
+		h.opens(first, "mlx5_0") // the successor, by its name
+		h.finds(found("mlx5_0", 6))
+		require.False(t, deviceView(h.gather(), "mlx5_0").Open)
+		h.mono.Add(9 * sec)
+		h.gather()
+		require.Len(t, h.sups, 1, "the worker of the old one may yet end")
+		first.last = func() { first.Ended(watch.Ended{Reason: watch.ReasonOK}) }
+		h.mono.Add(2 * sec)
+		h.gather()
+		synctest.Wait()
+		h.opens(h.sup("mlx5_0", 1), "mlx5_0")
+		v := deviceView(h.gather(), "mlx5_0")
+		require.True(t, v.Open)
+		require.Equal(t, watch.ReasonOK, v.Reason)
+		require.EqualValues(t, 1, v.Removals)
+		h.mono.Add(20 * sec)
+		h.gather()
+		require.Len(t, h.sups, 2)
+	})
+}
+
+func TestADeviceThatIsAwayIsNotTriedAgainAndAgain(t *testing.T) {
+	backingOff := worker.Status{State: worker.StateBackingOff, Reason: watch.ReasonStuck}
+	for name, play := range map[string]func(*harness, *fakeSupervisor){
+		"its worker ends after discovery has seen it go": func(h *harness, s *fakeSupervisor) {
+			h.finds()
+			s.Ended(watch.Ended{Reason: watch.ReasonStuck})
+			s.Status(backingOff)
+		},
+		"its worker ends before": func(h *harness, s *fakeSupervisor) {
+			s.Ended(watch.Ended{Reason: watch.ReasonStuck})
+			s.Status(backingOff)
+			h.finds()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := start(t, nil)
+				h.finds(found("mlx5_0", 0))
+				first := h.sup("mlx5_0", 0)
+				h.opens(first, "mlx5_0")
+				play(h, first)
+				<-first.ended
+				synctest.Wait()
+				require.Equal(t, worker.StateStopped, deviceView(h.gather(), "mlx5_0").Worker.State)
+				h.finds(found("mlx5_0", 1))
+				h.opens(h.sup("mlx5_0", 1), "mlx5_0")
+				require.True(t, deviceView(h.gather(), "mlx5_0").Open)
+			})
+		})
+	}
+}
+
+func TestANodeThatComesWhileTheWorkerHasTheDeviceOpenIsNoReasonToTryAgain(t *testing.T) {
+	h := start(t, nil)
+	bare := found("mlx5_0", 0)
+	bare.Node = ""
+	h.finds(bare)
+	h.opens(h.sup("mlx5_0", 0), "mlx5_0")
+	h.finds(found("mlx5_0", 0))
+	require.Zero(t, h.sup("mlx5_0", 0).wakes.Load())
+	require.True(t, deviceView(h.gather(), "mlx5_0").Open)
+}
+
+func TestTotalsOfTheHostKeepWhatARenamedOrForgottenDeviceHad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, nil)
+		h.finds(found("a", 0))
+		h.opens(h.sup("a", 0), "a")
+		_, mono, _ := h.now()
+		h.batch(h.sup("a", 0), event(verbs.EventPortErr, 1, 1, mono, mono), event(verbs.EventPortActive, 1, 1, mono+1, mono+1))
+		want := h.gather().Totals
+		require.EqualValues(t, 1, want.Flaps)
+		h.finds(found("b", 0))
+		synctest.Wait()
+		for range 3 {
+			require.Equal(t, want, h.gather().Totals)
+		}
+		h.finds(found("a", 0))
+		require.Equal(t, want, h.gather().Totals)
+		for i := range maxForgettable + 2 {
+			h.finds(found(fmt.Sprint("c", i), i+10))
+			synctest.Wait()
+		}
+		require.Equal(t, want, h.gather().Totals)
+	})
 }

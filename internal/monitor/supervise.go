@@ -68,15 +68,24 @@ func (m *Monitor) nextJob(ctx context.Context, d *device) *job {
 	return d.job
 }
 
-// retry sees to a device whose worker took it for removed while discovery
-// still finds it. A removal takes the node first, so that a device which has
-// one after such a time is there. The caller holds d.mu.
+// retry sees to a device about which its worker and discovery do not agree for
+// so long that it cannot be on its way out. The caller holds d.mu.
 func (d *device) retry(t *moment) {
 	const lingering = 10 * time.Second
-	waits := !d.present && d.listed && d.job != nil && !d.job.over
-	if waits && t.mono-d.goneAt >= int64(lingering) {
+	if d.job == nil || d.job.over || t.mono-d.goneAt < int64(lingering) {
+		return
+	}
+	switch {
+	case !d.present && d.listed:
+		// The worker took it for removed. A removal takes the node first, so that a
+		// device which has one is there.
 		d.goneAt = t.mono
 		d.job.sup.Wake()
+	case d.present && d.watching && !d.open:
+		// A successor was found, and no worker's end: it may be the successor that the
+		// worker has open, since before discovery found it.
+		d.dismiss()
+		d.job.again = true
 	}
 }
 

@@ -30,6 +30,17 @@ type Snapshot struct {
 	Probes    []ProbeView
 	Devices   []DeviceView
 	Collector CollectorView
+	Totals    HostTotals
+}
+
+// HostTotals are sums of counters over all devices that there have been: none of
+// them goes back when a device is renamed or forgotten.
+type HostTotals struct {
+	Flaps             uint64
+	MissedTransitions uint64
+	LostEvents        uint64
+	LostCompletions   uint64
+	Errors            uint64
 }
 
 // AsyncView is one series of rdma_async: a port's events, or with Port 0 all

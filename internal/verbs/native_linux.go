@@ -13,8 +13,10 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -246,16 +248,12 @@ func (d *nativeDevice) Close(timeout time.Duration) error {
 	if d.inside == 0 {
 		close(d.idle)
 	}
-	probes := make([]*nativeProbe, 0, len(d.probes))
-	for p := range d.probes {
-		probes = append(probes, p)
-	}
 	d.mu.Unlock()
 	C.native_wake(d.c)
 	return opError("ibv_close_device", d.name, 0, within(timeout, func() error {
 		<-d.idle
 		var errs []error
-		for _, p := range probes {
+		for _, p := range d.openProbes() {
 			errs = append(errs, p.destroy())
 		}
 		if errno := C.native_close(d.c); errno != 0 {
@@ -263,6 +261,14 @@ func (d *nativeDevice) Close(timeout time.Duration) error {
 		}
 		return errors.Join(errs...)
 	}))
+}
+
+// openProbes returns those that nobody has closed. One may have been made while
+// Close waited for the device to be idle.
+func (d *nativeDevice) openProbes() []*nativeProbe {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Collect(maps.Keys(d.probes))
 }
 
 // within runs f, which may be held in the library for ever, for at most

@@ -165,8 +165,16 @@ static int verdict(const struct probe *p, const struct seen *s, struct round *ou
 	return s->status == good ? O_SUCCESS : O_ERROR;
 }
 
+// forget_times is for a round without an event of its own: what times there are,
+// another round's event has left.
+static void forget_times(struct round *out)
+{
+	out->wake = out->get = out->arm = out->drain = out->hold = out->ack = out->total = 0;
+}
+
 static int failed_round(struct round *out, struct result r)
 {
+	forget_times(out);
 	out->err = r.err;
 	out->call = r.call;
 	return O_ERROR;
@@ -198,7 +206,7 @@ static int look_last(struct probe *p, struct round *out)
 		count_stray(p, &s);
 	}
 	s = (struct seen){ 0 };
-	out->wake = out->get = out->arm = out->drain = out->hold = out->ack = out->total = 0;
+	forget_times(out);
 	p->given_up++;
 	if (r.err == EAGAIN)
 		r = poll_and_arm(p, &s);
@@ -249,14 +257,15 @@ static void count_round(struct probe *p, int outcome)
 }
 
 // tidy ends a round: the flush method's queue pair is used up, the ud_send
-// method's receive is posted again.
+// method's receive is posted again. A canceled round stays one, since nothing
+// counts it.
 static void tidy(struct probe *p, struct round *out)
 {
 	struct ibv_wc wc;
 
 	if (p->c.method == M_FLUSH) {
 		struct result r = drop_qp(p);
-		if (r.err && !out->err) {
+		if (r.err && !out->err && out->outcome != O_CANCELED) {
 			out->err = r.err;
 			out->call = r.call;
 			out->outcome = O_ERROR;

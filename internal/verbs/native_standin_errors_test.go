@@ -4,9 +4,11 @@ package verbs_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -295,6 +297,101 @@ func TestACloseThatTheLibraryHoldsIsGivenUpAtItsDeadline(t *testing.T) {
 			}
 		})
 	}
+}
+
+// doLateProbe has the device close while a probe of it is being made.
+func doLateProbe(s *session) error {
+	if err := s.open(); err != nil {
+		return err
+	}
+	s.HangCall = int32(ledger.CallCreateQP)
+	made, closed := make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := s.probe(verbs.MethodRCWrite)
+		made <- err
+	}()
+	s.check("entered", s.entered())
+	go func() { closed <- s.dev.Close(long) }()
+	for {
+		if _, err := s.dev.QueryPort(1); errors.Is(err, verbs.ErrClosed) {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	s.check("release", s.release())
+	s.check("probe", <-made)
+	s.check("close", <-closed)
+	return nil
+}
+
+func TestAProbeThatIsMadeWhileItsDeviceClosesIsDestroyed(t *testing.T) {
+	r := well(t, order{Kind: "late probe", GIDIndex: -1, PKeyIdx: -1})
+	verbs := names(r.Trace)
+	for _, verb := range []string{"destroy_qp", "destroy_cq", "close_device"} {
+		require.Equal(t, 1, strings.Count(verbs, " "+verb+" "), "%s in %s", verb, verbs)
+	}
+}
+
+// doNudgedFlush ends the pause before a round whose queue pair cannot be destroyed.
+func doNudgedFlush(s *session) error {
+	if err := s.open(); err != nil {
+		return err
+	}
+	p, err := s.probe(verbs.MethodFlush)
+	if err != nil {
+		return err
+	}
+	s.FailErrno, s.FailStyle, s.FailCall = int32(unix.EIO), standin.StyleManual, int32(ledger.CallDestroyQP)
+	p.Nudge()
+	r, err := p.Round(long)
+	s.check("round", err)
+	s.FailCall = 0
+	s.report.Rounds = []roundReport{{Round: r}}
+	s.look()
+	s.check("close probe", p.Close(long))
+	s.check("close", s.dev.Close(long))
+	return nil
+}
+
+func TestARoundThatIsCanceledIsNoErrorWhateverFailsAfterIt(t *testing.T) {
+	r := carryOut(t, order{Kind: "nudged flush", GIDIndex: -1, PKeyIdx: -1})
+	require.Equal(t, []verbs.Outcome{verbs.OutcomeCanceled}, outcomes(r))
+	require.Equal(t, ledger.ProbeCounts{}, r.Counts)
+}
+
+// doStrayAndFailure has an event of the round before come in a round, and the
+// channel fail after it.
+func doStrayAndFailure(s *session) error {
+	if err := s.open(); err != nil {
+		return err
+	}
+	p, err := s.probe(verbs.MethodRCWrite)
+	if err != nil {
+		return err
+	}
+	_, err = p.Round(0)
+	s.check("round", err)
+	// The first call finds the channel empty before the round, the second reads the event.
+	s.FailErrno, s.FailStyle, s.FailSkip, s.FailCall = int32(unix.EIO), standin.StyleManual, 2, int32(ledger.CallGetCQEvent)
+	r, err := p.Round(0)
+	s.check("round", err)
+	s.FailCall = 0
+	s.report.Rounds = []roundReport{{Round: r}}
+	s.look()
+	s.check("close probe", p.Close(long))
+	s.check("close", s.dev.Close(long))
+	return nil
+}
+
+func TestARoundThatFailsHasNoTimesOfAnotherRoundsEvent(t *testing.T) {
+	r := carryOut(t, order{
+		Kind: "stray and failure", Plan: "c kE", Timeout: missed, GIDIndex: -1, PKeyIdx: -1,
+	})
+	require.Equal(t, []verbs.Outcome{verbs.OutcomeError}, outcomes(r))
+	require.EqualValues(t, 1, r.Counts.Late)
+	require.Zero(t, r.Rounds[0].Wake)
+	require.Zero(t, r.Rounds[0].Hold)
+	require.Zero(t, r.Rounds[0].Total)
 }
 
 // doHungQuery has a query of the port hang, and another one come after it.

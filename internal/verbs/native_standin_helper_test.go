@@ -34,7 +34,8 @@ const long = 15 * time.Second
 
 var drivers = map[string]func(*session) error{
 	"rounds": doRounds, "failures": doFailures, "async": doAsync, "load": doLoad, "query": doQuery,
-	"hung ack": doHungAck, "hung query": doHungQuery, "hung probe": doHungProbe, "closing": doClosing, "removal": doRemoval,
+	"hung ack": doHungAck, "hung query": doHungQuery, "hung probe": doHungProbe, "late probe": doLateProbe,
+	"nudged flush": doNudgedFlush, "stray and failure": doStrayAndFailure, "closing": doClosing, "removal": doRemoval,
 }
 
 // helper carries out an order and prints its report.

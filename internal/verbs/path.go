@@ -2,12 +2,15 @@ package verbs
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // path is how a probe's queue pair addresses its own port.
@@ -29,7 +32,11 @@ func (s Sysfs) probePath(device string, c ProbeConfig, attr PortAttr, transport 
 	p := path{gidIndex: max(c.GIDIndex, 0), pkeyIndex: c.PKeyIdx}
 	dir := s.port(device, c.Port)
 	if p.pkeyIndex < 0 {
-		p.pkeyIndex = fullMember(readTable(filepath.Join(dir, "pkeys")))
+		pkeys, err := readTable(filepath.Join(dir, "pkeys"))
+		if err != nil {
+			return p, err
+		}
+		p.pkeyIndex = fullMember(pkeys)
 	}
 	if c.Method == MethodFlush {
 		return p, nil
@@ -43,7 +50,11 @@ func (s Sysfs) probePath(device string, c ProbeConfig, attr PortAttr, transport 
 	if attr.LinkLayer != LinkEthernet && c.GIDIndex < 0 {
 		return p, nil
 	}
-	entry, ok := chooseGID(readGIDs(dir), c.GIDIndex)
+	gids, err := readGIDs(dir)
+	if err != nil {
+		return p, err
+	}
+	entry, ok := chooseGID(gids, c.GIDIndex)
 	if !ok {
 		return p, fmt.Errorf("%w: the port has no usable GID", ErrUnsupported)
 	}
@@ -65,7 +76,8 @@ type Addresses struct {
 // cannot be read are empty. It asks no driver.
 func (s Sysfs) Addresses(device string, port int) Addresses {
 	dir := s.port(device, port)
-	gids, pkeys := readGIDs(dir), readTable(filepath.Join(dir, "pkeys"))
+	gids, _ := readGIDs(dir)
+	pkeys, _ := readTable(filepath.Join(dir, "pkeys"))
 	a := Addresses{GIDs: len(gids), PKeys: len(pkeys), PKeyIndex: fullMember(pkeys)}
 	a.FullMember = isFullMember(pkeys, a.PKeyIndex)
 	if best, ok := chooseGID(gids, -1); ok {
@@ -103,9 +115,13 @@ func (e gidEntry) rank() int {
 
 // readGIDs reads gids/ and gid_attrs/types/ of a port. The kernel answers
 // empty entries with zeros and their types with EINVAL.
-func readGIDs(dir string) []gidEntry {
+func readGIDs(dir string) ([]gidEntry, error) {
+	table, err := readTable(filepath.Join(dir, "gids"))
+	if err != nil {
+		return nil, err
+	}
 	var entries []gidEntry
-	for index, text := range readTable(filepath.Join(dir, "gids")) {
+	for index, text := range table {
 		addr, err := netip.ParseAddr(text)
 		if err != nil || addr.IsUnspecified() {
 			continue
@@ -113,7 +129,7 @@ func readGIDs(dir string) []gidEntry {
 		kind, _ := os.ReadFile(filepath.Join(dir, "gid_attrs/types", strconv.Itoa(index)))
 		entries = append(entries, gidEntry{index, addr.As16(), bytes.Contains(kind, []byte("v2"))})
 	}
-	return entries
+	return entries, nil
 }
 
 // fullMember returns the index of the first P_Key with full membership, whose
@@ -135,13 +151,20 @@ func isFullMember(pkeys []string, index int) bool {
 	return err == nil && v&0x8000 != 0
 }
 
-// readTable reads a directory of files 0, 1, 2 ... until one is missing.
-func readTable(dir string) []string {
+// readTable reads a directory of files 0, 1, 2 ... until one is missing. One
+// that cannot be read is empty. One that cannot be opened is an error: where
+// descriptors are short (ErrLimit) the others could not be opened either.
+func readTable(dir string) ([]string, error) {
 	var table []string
 	for i := 0; ; i++ {
 		text, err := os.ReadFile(filepath.Join(dir, strconv.Itoa(i)))
 		if os.IsNotExist(err) {
-			return table
+			return table, nil
+		}
+		var failed *os.PathError
+		var errno unix.Errno
+		if errors.As(err, &failed) && failed.Op == "open" && errors.As(err, &errno) {
+			return nil, fmt.Errorf("read table %s: %w", dir, classify(errno))
 		}
 		table = append(table, strings.TrimSpace(string(text)))
 	}

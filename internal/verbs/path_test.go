@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 func gid(index int, addr string, v2 bool) gidEntry {
@@ -105,4 +106,14 @@ func TestWhereCountersAreHiddenTheDriverTellsOfTheFlushCounter(t *testing.T) {
 		require.NoError(t, os.Symlink("/sys/bus/pci/drivers/"+driver, filepath.Join(device, "device/driver")))
 		require.Equal(t, want, NewSysfs(root).countsFlushes("roce0"), driver)
 	}
+}
+
+func TestATableThatCannotBeOpenedIsAnErrorAndNoEndlessTable(t *testing.T) {
+	s := portTree(t, map[string][]string{"pkeys": {"0x7fff"}})
+	second := filepath.Join(s.port("rxe0", 1), "pkeys/1")
+	require.NoError(t, os.Symlink(second, second)) // ELOOP
+	c := ProbeConfig{Port: 1, Method: MethodFlush, PKeyIdx: -1}
+	_, err := s.probePath("rxe0", c, PortAttr{State: PortDown}, "infiniband")
+	require.ErrorIs(t, err, unix.ELOOP)
+	require.ErrorContains(t, err, "pkeys")
 }

@@ -28,7 +28,11 @@ func newAnnouncer(s monitor.Sink, log *slog.Logger) *announcer {
 func (a *announcer) Device(v monitor.DeviceView) {
 	a.mu.Lock()
 	opened := v.Open && !a.open[v.Device]
-	a.open[v.Device] = v.Open
+	if v.Open {
+		a.open[v.Device] = true
+	} else {
+		delete(a.open, v.Device)
+	}
 	a.mu.Unlock()
 	if opened {
 		a.log.Info("open: "+summary(&v), "device", v.Device)

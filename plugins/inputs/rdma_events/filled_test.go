@@ -57,6 +57,7 @@ func filled() *monitor.Snapshot {
 			Histogram: histogram,
 		}},
 		Devices: []monitor.DeviceView{filledDevice()},
+		Totals:  monitor.HostTotals{Flaps: 3, MissedTransitions: 1, LostEvents: 2, LostCompletions: 1, Errors: 3},
 		Collector: monitor.CollectorView{
 			Devices: 1, Workers: 1, WorkerRestarts: 2, WorkersStuck: 0, Events: 25,
 			DeliveryP: ranks(80_000), WorkerRSS: 14 << 20,

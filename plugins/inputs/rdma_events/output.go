@@ -17,12 +17,14 @@ type fieldAdder interface {
 type output struct {
 	acc  fieldAdder
 	last map[string]time.Time // by series
+	full int                  // as many of them are looked through
 }
 
 // add blocks while Telegraf does not read.
 func (o *output) add(p *point) {
 	t := o.rise(p)
 	o.last[p.series] = t
+	o.full = forget(o.last, o.full, func(last time.Time) bool { return t.Sub(last) > forgettable })
 	o.acc.AddFields(p.name, p.fields, p.tags, t)
 }
 

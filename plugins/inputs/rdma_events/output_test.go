@@ -1,6 +1,7 @@
 package rdma_events
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -43,4 +44,12 @@ func TestAClockSetBackIsFollowed(t *testing.T) {
 	}
 	base := at.UnixNano()
 	require.Equal(t, []int64{base, base + 1, base - 3600e9, base - 3600e9 + 1}, times(&acc))
+}
+
+func TestTimesOfSeriesThatHaveLongBeenSilentAreForgotten(t *testing.T) {
+	out := output{acc: &testutil.Accumulator{Discard: true}, last: make(map[string]time.Time)}
+	for i := range 20 * seriesKept {
+		out.add(onePoint(strconv.Itoa(i), time.Unix(int64(i), 0)))
+	}
+	require.LessOrEqual(t, len(out.last), 2*seriesKept)
 }

@@ -16,6 +16,7 @@ type queue struct {
 	capacity  int // entries in ready above which everything merges
 	all       window
 	series    map[seriesKey]*series
+	full      int      // as many of them are looked through
 	ready     []*entry // in the order in which they are emitted
 	held      []*entry // in the order in which they wait
 	due       int64    // no held entry is admitted before
@@ -58,6 +59,9 @@ func (q *queue) push(key seriesKey, it item, now int64) {
 		q.series[key] = s
 	}
 	s.newest = it.at()
+	q.full = forget(q.series, q.full, func(o *series) bool {
+		return o.tail == nil && s.newest.Sub(o.newest) > forgettable
+	})
 	// Who waits has the first claim on a free place.
 	q.release(now)
 	admitted := q.wait(s, now) == 0 && len(q.ready) < q.capacity
@@ -103,6 +107,8 @@ func (q *queue) overtaken(key seriesKey, at time.Time) bool {
 		q.held = slices.DeleteFunc(q.held, func(e *entry) bool { return e == s.tail })
 		s.tail = nil
 		q.merged++
+	case s.tail != nil:
+		s.tail = nil // it is emitted before the interval, so what comes now must not join it
 	}
 	return false
 }

@@ -1,6 +1,7 @@
 package rdma_events
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -239,4 +240,38 @@ func TestAWallClockSetBackHidesNoInterval(t *testing.T) {
 	require.Len(t, in.snapshot.Ports, 1)
 	require.Len(t, in.snapshot.Devices, 1)
 	require.Zero(t, q.merged)
+}
+
+func TestWhatComesAfterAnIntervalIsEmittedAfterIt(t *testing.T) {
+	q := newQueue(1)
+	view := func(seconds int64) *portItem {
+		return &portItem{monitor.PortView{Device: "d", Port: 1, Time: time.Unix(seconds, 0)}}
+	}
+	q.push(portKey(&view(1).PortView), view(1), 0) // nobody takes it
+	in := &interval{snapshot: &monitor.Snapshot{Ports: []monitor.PortView{view(2).PortView}}, time: time.Unix(2, 0)}
+	q.pushInterval(in)
+	q.push(portKey(&view(3).PortView), view(3), 0) // beyond the limit
+	var order []int64
+	for _, e := range q.rest() {
+		order = append(order, e.item.at().Unix())
+	}
+	require.Equal(t, []int64{1, 2, 3}, order)
+}
+
+func TestSeriesThatHaveLongBeenSilentAreForgotten(t *testing.T) {
+	q := newQueue(1000)
+	push := func(n int, seconds int64) {
+		for i := range n {
+			v := monitor.PortView{Device: fmt.Sprint("rxe", i, "at", seconds), Port: 1, Time: time.Unix(seconds, 0)}
+			now := seconds * 1e9
+			q.push(portKey(&v), &portItem{v}, now)
+			for e, _ := q.next(now); e != nil; e, _ = q.next(now) {
+				require.NotNil(t, e.series)
+			}
+		}
+	}
+	for hour := range int64(20) {
+		push(seriesKept/4, hour*3601)
+	}
+	require.LessOrEqual(t, len(q.series), 2*seriesKept)
 }

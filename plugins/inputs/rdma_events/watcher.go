@@ -181,11 +181,12 @@ func (c *Config) watches(device string, port int) bool {
 	return slices.Contains(portsOf(c.Ports, device), port)
 }
 
-// portsOf returns the ports that a list of "device:port" names of a device.
+// portsOf returns the ports that a list of "device:port" names of a device, each
+// once, however often it is named.
 func portsOf(list []string, device string) []int {
 	var ports []int
 	for _, text := range list {
-		if name, port, ok := splitPort(text); ok && name == device {
+		if name, port, ok := splitPort(text); ok && name == device && !slices.Contains(ports, port) {
 			ports = append(ports, port)
 		}
 	}

@@ -18,7 +18,7 @@ import (
 func TestWorkersAreAskedForWhatIsConfigured(t *testing.T) {
 	c, err := Parse(`
 [[inputs.rdma_events]]
-  ports = ["mlx5_0:2", "mlx5_0:1", "mlx5_1:1"]
+  ports = ["mlx5_0:2", "mlx5_0:1", "mlx5_1:1", "mlx5_0:02"]
   [inputs.rdma_events.probe]
     method = "flush"
     vectors = [-1]
