@@ -25,6 +25,7 @@ const (
 	verbs    = "internal/verbs"
 	confines = "internal/confine"
 	hotplugs = "internal/hotplug"
+	monitors = "internal/monitor"
 )
 
 // Faults returns the whole table. What a misbehaving libibverbs comes to is in
@@ -117,6 +118,12 @@ func removals() []Fault {
 			"TestADeviceThatMovesToAnotherNamespaceIsLetGoAndTakenBack"},
 		{"a move to another network namespace that the kernel refuses", "nothing", "nothing",
 			inLab, "TestARefusedMoveToAnotherNamespaceDisturbsNothing"},
+		{"a worker dies right before its device goes", "nobody tries to open it until it is back", "reason `removed`, `worker_state` stopped",
+			inLab, "TestADeviceThatGoesWithItsWorkerIsNotTriedInVain"},
+		{"a device is replaced, and its worker has the successor open before that is found", "after 10 s it is opened anew",
+			"a removal", monitors, "TestASuccessorThatItsWorkerOpenedBeforeItWasFoundIsOpenedAgain"},
+		{"a device closes while a probe of it is being made", "the probe is destroyed first", "nothing",
+			verbs, "TestAProbeThatIsMadeWhileItsDeviceClosesIsDestroyed"},
 		{"there is no device, and one comes later", "it is opened", "reason `no_device`", inLab, "TestWithoutADeviceThePluginWaitsForOne"},
 		{"the kernel drops uevents", "devices are looked for anew", "nothing: nothing is lost",
 			hotplugs, "TestOnARealKernelAnOverrunOfUeventsIsReported"},

@@ -41,3 +41,26 @@ func TestADeviceIsLetGoAndTakenBack(t *testing.T) {
 		rig.RequireCountersNeverFall(t, points)
 	})
 }
+
+// TestADeviceThatGoesWithItsWorkerIsNotTriedInVain kills the worker right before its device goes, so that the worker
+// never told of the removal.
+func TestADeviceThatGoesWithItsWorkerIsNotTriedInVain(t *testing.T) {
+	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+		r := start(quiet)
+		kill(t, r.Workers()[0])
+		guest.DeleteLink(t, device)
+		points := r.Await("nobody tries to open it", 20*time.Second, func(p []rig.Point) bool {
+			d := rig.Last(p, "rdma_device", "device", device)
+			return d.Int("present") == 0 && d.Text("worker_state") == "stopped"
+		})
+		t.Logf("%d worker restarts until then", rig.Last(points, "rdma_device", "device", device).Int("worker_restarts"))
+
+		guest.AddLink(t, device, guest.Driver(), netdev)
+		began := time.Now()
+		points = r.Await("the device is open again", 30*time.Second, func(p []rig.Point) bool {
+			return rig.Last(p, "rdma_device", "device", device).Int("open") == 1
+		})
+		within(t, "open again after rdma link add", time.Since(began), 3*time.Second)
+		rig.RequireCountersNeverFall(t, points)
+	})
+}
