@@ -167,6 +167,7 @@ func TestWakeEvery4ms(t *testing.T) {
 		inTurn(i, func() { ours = product(t, pace) }, func() { other = cLoop(t, rounds, pace) })
 		figures.turn(ours, other)
 	}
+	figures.p50.Missed = "it is 0.87 to 1.13 from run to run, and 0.6 to 1.5 in single turns, as the emulator's speed drifts"
 	add(figures.p50, figures.p99)
 }
 
