@@ -97,7 +97,7 @@ func (s *Supervisor) judge(l *life, gone bool) verdict {
 		v.left = l.p.Done()
 		v.why = watch.Ended{Reason: watch.ReasonStuck, Message: fmt.Sprintf(
 			"worker of %s (process %d) cannot be killed: the kernel holds it%s", s.device, l.p.PID(), during(call))}
-	case l.ended != nil && l.by == causeNone:
+	case l.ended != nil && l.by == causeNone && !l.p.Report().couldNotClose():
 		v.why, v.then = *l.ended, retryAfter(l.ended.Reason)
 	default:
 		r := l.p.Report()

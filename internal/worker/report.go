@@ -38,6 +38,13 @@ func (r *report) complete(c *child, e *stderrLog) {
 	r.Crash, r.Tail = e.report()
 }
 
+// couldNotClose reports that the library did not let go of the device. Whether
+// the worker's own word of that has come is chance, since it exits at once; the
+// ledger knows the call, too.
+func (r *report) couldNotClose() bool {
+	return r.Shook && r.Status.Exited() && r.Status.ExitStatus() == exitStuck
+}
+
 // retry is how supervision goes on after a worker's end.
 type retry int
 
@@ -77,7 +84,7 @@ func explain(device string, r *report, by cause, in ledger.Call) (watch.Ended, r
 		return unstarted(device, r.Err), retrySlowly
 	case r.refusedThread():
 		return ended(watch.ReasonLimit, "died because it may not start another thread; %s", raiseProcesses), retrySlowly
-	case r.Shook && r.Status.Exited() && r.Status.ExitStatus() == exitStuck:
+	case r.couldNotClose():
 		return ended(watch.ReasonStuck, "could not close the device: stuck%s", during(in)), retrySoon
 	case !r.Shook:
 		return explainStart(ended, r)

@@ -248,6 +248,24 @@ func TestAHopelessReasonIsTriedAgainSlowlyAndSaidOnce(t *testing.T) {
 	}
 }
 
+func TestADeviceThatCannotBeClosedIsToldOfAlikeWhetherItsWorkersWordComesOrNot(t *testing.T) {
+	exit := func(p *fakeProcess) { p.die(exitStuck << 8) }
+	word := func(p *fakeProcess) {
+		p.set(true, false) // it is on its way out
+		endWith(watch.ReasonStuck)(p)
+		exit(p)
+	}
+	for name, s := range map[string]script{"it does not come": exit, "it comes": word} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bubble) {
+				require.Equal(t, watch.Ended{
+					Reason: watch.ReasonStuck, Message: "worker of mlx5_0 could not close the device: stuck",
+				}, b.endings()[0])
+			}, s)
+		})
+	}
+}
+
 func TestAChangedReasonIsSaidAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		pass(5 * time.Minute)
