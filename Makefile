@@ -35,7 +35,7 @@ test: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB
 	go test -tags lab -short -timeout 30m -v ./tests/lab
 
 .PHONY: test-full
-test-full: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) ## the long forms, on two kernels and two drivers, into docs/reliability.md
+test-full: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) ## the long forms, on two kernels and two drivers, into docs/reliability.md
 	@scripts/test-full.sh
 
 .PHONY: fuzz
