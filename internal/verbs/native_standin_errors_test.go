@@ -341,16 +341,22 @@ func doNudgedFlush(s *session) error {
 	if err != nil {
 		return err
 	}
-	s.FailErrno, s.FailStyle, s.FailCall = int32(unix.EIO), standin.StyleManual, int32(ledger.CallDestroyQP)
 	p.Nudge()
-	r, err := p.Round(long)
+	s.failingRound(p, long, ledger.CallDestroyQP, 0)
+	return nil
+}
+
+// failingRound does the last round of a probe, in which a call fails after it
+// has gone well for a while, and closes everything.
+func (s *session) failingRound(p verbs.Probe, pause time.Duration, call ledger.Call, well int32) {
+	s.FailErrno, s.FailStyle, s.FailSkip, s.FailCall = int32(unix.EIO), standin.StyleManual, well, int32(call)
+	r, err := p.Round(pause)
 	s.check("round", err)
 	s.FailCall = 0
 	s.report.Rounds = []roundReport{{Round: r}}
 	s.look()
 	s.check("close probe", p.Close(long))
 	s.check("close", s.dev.Close(long))
-	return nil
 }
 
 func TestARoundThatIsCanceledIsNoErrorWhateverFailsAfterIt(t *testing.T) {
@@ -372,14 +378,7 @@ func doStrayAndFailure(s *session) error {
 	_, err = p.Round(0)
 	s.check("round", err)
 	// The first call finds the channel empty before the round, the second reads the event.
-	s.FailErrno, s.FailStyle, s.FailSkip, s.FailCall = int32(unix.EIO), standin.StyleManual, 2, int32(ledger.CallGetCQEvent)
-	r, err := p.Round(0)
-	s.check("round", err)
-	s.FailCall = 0
-	s.report.Rounds = []roundReport{{Round: r}}
-	s.look()
-	s.check("close probe", p.Close(long))
-	s.check("close", s.dev.Close(long))
+	s.failingRound(p, 0, ledger.CallGetCQEvent, 2)
 	return nil
 }
 
