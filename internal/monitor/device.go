@@ -137,7 +137,8 @@ func (d *device) vanish(renamed bool, t *moment) {
 }
 
 // giveUp ends the supervision of a device that is not there where its Supervisor
-// would go on trying by itself: its worker ended otherwise than by the removal.
+// would go on trying by itself: its worker ended otherwise than by the removal. The
+// caller holds d.mu.
 func (d *device) giveUp() {
 	if !d.present && !d.listed && !d.watching && d.status.State == worker.StateBackingOff {
 		d.dismiss()
