@@ -117,7 +117,10 @@ func (k *Killer) kill(v Victim, device string, gap func()) time.Duration {
 	k.t.Helper()
 	switch v {
 	case TheWorker:
-		k.strike(k.Worker(device))
+		// While it executes itself again it has no arguments for a moment.
+		pid := 0
+		k.Await("a worker of "+device, time.Minute, func([]Point) bool { pid = k.Worker(device); return pid != 0 })
+		k.strike(pid)
 		gap()
 		k.restarts[device]++
 		// Doubling from a quarter of a second, a fifth more or less.

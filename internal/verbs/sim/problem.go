@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/BurntSushi/toml"
@@ -20,8 +21,11 @@ type problem struct {
 // Error returns the problem without a line number.
 func (p *problem) Error() string {
 	where := p.key
+	if quoted := strconv.Quote(where); quoted != `"`+where+`"` {
+		where = quoted // a key may have any character, a line break too
+	}
 	if p.table != "" {
-		where = strings.TrimSpace(fmt.Sprintf("[[%s]] %s", p.table, p.key))
+		where = strings.TrimSpace(fmt.Sprintf("[[%s]] %s", p.table, where))
 	}
 	return where + ": " + p.text
 }

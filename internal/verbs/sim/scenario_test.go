@@ -142,6 +142,8 @@ func FuzzParse(f *testing.F) {
 	f.Add("[[fault]]\nkind = 'renamed'\nto = 'x'\ndevice = 'sim0'\nevery = '2ms'\nfor = '1ms'\n")
 	f.Add("[[\"link\"]]\n\"down_for\" = '87600h'\nat = '87600h'\n")
 	f.Add("a = 'b")
+	f.Add("[[\"\\nk\"]]")
+	f.Add("[[event]]\ntype = 'sm_change'\n\"\\nk\" = 1\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := parse(text)
 		if err == nil {
