@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/standin"
 )
 
 var allMethods = []verbs.Method{verbs.MethodRCWrite, verbs.MethodUDSend, verbs.MethodFlush}
@@ -267,4 +269,65 @@ func TestTheDevicesOwnRetriesEndBeforeTheRoundsDeadline(t *testing.T) {
 			require.Equal(t, []string{"0"}, values(trace, "modify_qp to=rts", "rnr_retry"))
 		})
 	}
+}
+
+// doNudgedFlush ends the pause before a round whose queue pair cannot be destroyed.
+func doNudgedFlush(s *session) error {
+	if err := s.open(); err != nil {
+		return err
+	}
+	p, err := s.probe(verbs.MethodFlush)
+	if err != nil {
+		return err
+	}
+	p.Nudge()
+	s.failingRound(p, long, ledger.CallDestroyQP, 0)
+	return nil
+}
+
+// failingRound does the last round of a probe, in which a call fails after it
+// has gone well for a while, and closes everything.
+func (s *session) failingRound(p verbs.Probe, pause time.Duration, call ledger.Call, well int32) {
+	s.FailErrno, s.FailStyle, s.FailSkip, s.FailCall = int32(unix.EIO), standin.StyleManual, well, int32(call)
+	r, err := p.Round(pause)
+	s.check("round", err)
+	s.FailCall = 0
+	s.report.Rounds = []roundReport{{Round: r}}
+	s.look()
+	s.check("close probe", p.Close(long))
+	s.check("close", s.dev.Close(long))
+}
+
+func TestARoundThatIsCanceledIsNoErrorWhateverFailsAfterIt(t *testing.T) {
+	r := carryOut(t, order{Kind: "nudged flush", GIDIndex: -1, PKeyIdx: -1})
+	require.Equal(t, []verbs.Outcome{verbs.OutcomeCanceled}, outcomes(r))
+	require.Equal(t, ledger.ProbeCounts{}, r.Counts)
+}
+
+// doStrayAndFailure has an event of the round before come in a round, and the
+// channel fail after it.
+func doStrayAndFailure(s *session) error {
+	if err := s.open(); err != nil {
+		return err
+	}
+	p, err := s.probe(verbs.MethodRCWrite)
+	if err != nil {
+		return err
+	}
+	_, err = p.Round(0)
+	s.check("round", err)
+	// The first call finds the channel empty before the round, the second reads the event.
+	s.failingRound(p, 0, ledger.CallGetCQEvent, 2)
+	return nil
+}
+
+func TestARoundThatFailsHasNoTimesOfAnotherRoundsEvent(t *testing.T) {
+	r := carryOut(t, order{
+		Kind: "stray and failure", Plan: "c kE", Timeout: missed, GIDIndex: -1, PKeyIdx: -1,
+	})
+	require.Equal(t, []verbs.Outcome{verbs.OutcomeError}, outcomes(r))
+	require.EqualValues(t, 1, r.Counts.Late)
+	require.Zero(t, r.Rounds[0].Wake)
+	require.Zero(t, r.Rounds[0].Hold)
+	require.Zero(t, r.Rounds[0].Total)
 }
