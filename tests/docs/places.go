@@ -14,7 +14,7 @@ type Place struct {
 }
 
 // steps are the files that CI goes through.
-var steps = []string{".ci/run", "Makefile"}
+var steps = []string{".ci/run", "Makefile", "assets/targets.mk", "scripts/test-full.sh"}
 
 // Places are the commands that need more than running them here.
 func Places() []Place {
@@ -53,7 +53,12 @@ func Places() []Place {
 		{Command: "go test ./tests/grafana", Where: makefile, Says: race},
 		{Command: "go test ./tests/docs", Where: makefile, Says: race},
 		{Command: "go test ./assets/telegraf", Where: makefile, Says: race},
-		{Command: "make test-schema", Where: ci, Says: "make test-schema"},
+		{Command: "make test-full", Where: ci, Says: "make test-full"},
+		{Command: "make test-schema", Where: "assets/targets.mk", Says: "test-full: test-schema"},
+		{
+			Command: "go test -run '^$' -fuzz FuzzCountersKeepTheirInvariants -fuzztime 10s ./internal/portstate",
+			Where:   "scripts/test-full.sh", Says: "scripts/fuzz.sh 1m",
+		},
 		{
 			Command: "go test -tags lab -short -v -run TestGuest/tests/lab/guest ./tests/lab",
 			Where:   makefile, Says: "go test -tags lab -short -timeout 30m -v ./tests/lab",

@@ -11,9 +11,8 @@ const head = `# Reliability
 
 What is done to the plugin, what comes of it, what it reports, and the test that has seen it. The tests of
 tests/lab/system run on a real kernel in a virtual machine, those of tests/e2e on the simulator, both with the real
-programs under real Telegraf. ` + "`make test` runs all of them.\n" +
-	"`make test-full` (not run here: before a release) runs the long forms, on two kernels and two drivers, and writes the figures\n" +
-	"below. `RDMA_EVENTS_SEED` repeats a schedule of faults by the seed that a test prints." + `
+programs under real Telegraf. ` + "`make test` runs all of them, `make test-full` the long forms, on two kernels and two\n" +
+	"drivers, and writes the figures below. `RDMA_EVENTS_SEED` repeats a schedule of faults by the seed that a test prints." + `
 `
 
 // lastRun is the heading from which on the document is about a run.
@@ -36,7 +35,7 @@ func Table() string {
 // RunSection is the rest: what a run has measured, and where and when it was.
 func RunSection(run *Run, where string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n`make test-full` (not run here: before a release), %s.\n\n| what | figure |\n|---|---|\n", lastRun, where)
+	fmt.Fprintf(&b, "%s\n`make test-full`, %s.\n\n| what | figure |\n|---|---|\n", lastRun, where)
 	for _, h := range headlines() {
 		fmt.Fprintf(&b, "| %s | %s |\n", h.what, h.of(run))
 	}
