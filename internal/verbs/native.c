@@ -215,16 +215,13 @@ int await(struct device *d, int fd, int64_t until)
 		if (left < 0)
 			t = (struct timespec){ 0 };
 		n = ppoll(fds, 2, until < 0 ? NULL : &t, NULL);
-		if (n < 0 && errno != EINTR)
-			return errno;
-		if (n < 0)
+		if (n < 0 && errno == EINTR)
 			continue;
-		if (fds[1].revents)
-			return ECANCELED;
-		if (fds[0].revents)
-			return 0;
-		if (left <= 0)
+		if (n < 0)
+			return errno;
+		if (!n)
 			return ETIMEDOUT;
+		return fds[1].revents ? ECANCELED : 0;
 	}
 }
 
