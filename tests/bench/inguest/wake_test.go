@@ -5,6 +5,7 @@ package inguest
 import (
 	"fmt"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -75,6 +76,8 @@ func direct(t *testing.T, rounds int) latency {
 
 func backToBack(t *testing.T, count, ackBatch int) []verbs.Round {
 	t.Helper()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	dev := openDevice(t)
 	defer closeDevice(t, dev)
 	p, err := dev.NewProbe(verbs.ProbeConfig{
