@@ -22,10 +22,7 @@ import (
 // doAsync reads the ordered events, closes a probe whose objects had some, and
 // closes.
 func doAsync(s *session) error {
-	if err := s.open(); err != nil {
-		return err
-	}
-	p, err := s.probe(verbs.MethodRCWrite)
+	p, err := s.openProbe(verbs.MethodRCWrite)
 	if err != nil {
 		return err
 	}
@@ -229,10 +226,7 @@ func TestAnEventThatIsReadAsTheDeviceClosesCounts(t *testing.T) {
 
 // doRemoval does two rounds; the second finds the device removed.
 func doRemoval(s *session) error {
-	if err := s.open(); err != nil {
-		return err
-	}
-	p, err := s.probe(s.Method)
+	p, err := s.openProbe(s.Method)
 	if err != nil {
 		return err
 	}

@@ -237,10 +237,7 @@ func TestEveryReturnConventionIsUnderstood(t *testing.T) {
 
 // doHungProbe does a round and closes, and one call of that never returns.
 func doHungProbe(s *session) error {
-	if err := s.open(); err != nil {
-		return err
-	}
-	p, err := s.probe(verbs.MethodUDSend)
+	p, err := s.openProbe(verbs.MethodUDSend)
 	if err != nil {
 		return err
 	}

@@ -109,6 +109,14 @@ func (s *session) probe(m verbs.Method) (verbs.Probe, error) {
 	})
 }
 
+// openProbe opens the device and makes a probe on it.
+func (s *session) openProbe(m verbs.Method) (verbs.Probe, error) {
+	if err := s.open(); err != nil {
+		return nil, err
+	}
+	return s.probe(m)
+}
+
 // check notes an error that was not to be.
 func (s *session) check(what string, err error) {
 	if err == nil {

@@ -25,10 +25,7 @@ const missed = 30 * time.Millisecond
 
 // doRounds opens a probe, does the rounds and closes everything.
 func doRounds(s *session) error {
-	if err := s.open(); err != nil {
-		return err
-	}
-	p, err := s.probe(s.Method)
+	p, err := s.openProbe(s.Method)
 	if err != nil {
 		return err
 	}
@@ -273,10 +270,7 @@ func TestTheDevicesOwnRetriesEndBeforeTheRoundsDeadline(t *testing.T) {
 
 // doNudgedFlush ends the pause before a round whose queue pair cannot be destroyed.
 func doNudgedFlush(s *session) error {
-	if err := s.open(); err != nil {
-		return err
-	}
-	p, err := s.probe(verbs.MethodFlush)
+	p, err := s.openProbe(verbs.MethodFlush)
 	if err != nil {
 		return err
 	}
@@ -307,10 +301,7 @@ func TestARoundThatIsCanceledIsNoErrorWhateverFailsAfterIt(t *testing.T) {
 // doStrayAndFailure has an event of the round before come in a round, and the
 // channel fail after it.
 func doStrayAndFailure(s *session) error {
-	if err := s.open(); err != nil {
-		return err
-	}
-	p, err := s.probe(verbs.MethodRCWrite)
+	p, err := s.openProbe(verbs.MethodRCWrite)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
@@ -86,6 +87,7 @@ type failing struct {
 	verbs.Backend
 	method  verbs.Method
 	outcome verbs.Outcome
+	before  func() // if set, called before each round
 }
 
 func (f failing) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
@@ -101,14 +103,14 @@ type failingDevice struct {
 func (d failingDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
 	p, err := d.Device.NewProbe(c)
 	if err == nil && c.Method == d.f.method {
-		p = failingProbe{p, d.f.outcome}
+		p = failingProbe{p, d.f}
 	}
 	return p, err
 }
 
 type failingProbe struct {
 	verbs.Probe
-	outcome verbs.Outcome
+	f failing
 }
 
 func (p failingProbe) Round(pause time.Duration) (verbs.Round, error) {
@@ -118,13 +120,30 @@ func (p failingProbe) Round(pause time.Duration) (verbs.Round, error) {
 }
 
 func (p failingProbe) Rounds(rounds []verbs.Round, pace verbs.Pace) (int, error) {
+	if p.f.before != nil {
+		p.f.before()
+	}
 	n, err := p.Probe.Rounds(rounds[:1], pace)
 	for i := range rounds[:n] {
 		if r := &rounds[i]; r.Outcome == verbs.OutcomeSuccess {
-			r.Outcome, r.Status = p.outcome, p.outcome.String()
+			r.Outcome, r.Status = p.f.outcome, p.f.outcome.String()
 		}
 	}
 	return n, err
+}
+
+func TestAProberKeepsItsThread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "roce2", "")
+		r.o.Ports = []int{1}
+		threads := map[int]int{}
+		r.wrap = func(b verbs.Backend) verbs.Backend {
+			return failing{b, verbs.MethodRCWrite, verbs.OutcomeSuccess, func() { threads[unix.Gettid()]++ }}
+		}
+		r.start(nil)
+		require.NotEmpty(t, rounds(r.after(1000*time.Second)))
+		require.Len(t, threads, 1, "rounds of each thread: %v", threads)
+	})
 }
 
 func TestAnAutomaticChoiceTriesEachMethodOnce(t *testing.T) {
@@ -138,7 +157,7 @@ func TestAnAutomaticChoiceTriesEachMethodOnce(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, "roce2", "")
-			r.wrap = func(b verbs.Backend) verbs.Backend { return failing{b, verbs.MethodRCWrite, row.outcome} }
+			r.wrap = func(b verbs.Backend) verbs.Backend { return failing{b, verbs.MethodRCWrite, row.outcome, nil} }
 			r.start(nil)
 			items := r.after(5600 * time.Millisecond)
 			got := choices(items)
@@ -157,7 +176,7 @@ func TestAMethodThatIsNamedIsKeptEvenIfItFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "roce2", "")
 		r.o.Probe.Method = "rc_write"
-		r.wrap = func(b verbs.Backend) verbs.Backend { return failing{b, verbs.MethodRCWrite, verbs.OutcomeError} }
+		r.wrap = func(b verbs.Backend) verbs.Backend { return failing{b, verbs.MethodRCWrite, verbs.OutcomeError, nil} }
 		r.start(nil)
 		items := r.after(3500 * time.Millisecond)
 		require.Len(t, rounds(items), 4)

@@ -44,7 +44,7 @@ func TestDrain(t *testing.T) {
 	threads := c
 	threads.OtherIs, threads.Bound, threads.Missed = "C loop beside a second thread, asleep", 0, ""
 	peer := c
-	peer.Missed = "ibv_asyncwatch has one thread, as the C loop has, which is at 3.0 to 3.2. Against that one " + drainProfile
+	peer.Missed = "ibv_asyncwatch has one thread, as the C loop has, which is at 3.0 to 3.3. Against that one " + drainProfile
 	peer.OtherIs, peer.Bound = "ibv_asyncwatch", 3
 	peer.Note = "ibv_asyncwatch prints into a pipe, fully buffered, and is stopped while the events queue up"
 	allocs := bench.Figure{
