@@ -13,6 +13,8 @@
 #
 # LAB_KERNEL names the kernel package of the lab's guest (default: linux-image-amd64).
 set -eu
+# The output of a target belongs to its user: what apt says is not part of it.
+exec 1>&2
 
 kernel=${LAB_KERNEL:-linux-image-amd64}
 # Of another suite's kernel (package/suite) the lab fetches the headers itself; what builds modules for it, the
