@@ -1,5 +1,7 @@
 # The tools that targets use: which, and how they come into build/tools.
 TOOLS := build/tools
+# What is the same for every checkout of a user: built tools, and kernels for the lab's guests. build/cache leads there.
+CACHE := $(or $(XDG_CACHE_HOME),$(HOME:%=%/.cache),$(CURDIR)/build/local)/rdma_events
 TELEGRAF := 1.39.3
 GOLANGCI := v2.11.4
 NFPM := v2.43.4
@@ -21,57 +23,49 @@ setup-lint:
 setup-package:
 	@scripts/packages.sh package
 
-# The version is in the file's name, so that another pin is another file.
-$(TOOLS)/telegraf-$(TELEGRAF):
-	@echo "building Telegraf $(TELEGRAF) into $(TOOLS)" >&2
-	@GOBIN=$(CURDIR)/$(TOOLS) CGO_ENABLED=0 go install -trimpath -tags "$(TELEGRAF_TAGS)" \
-	  -ldflags "-s -w -X github.com/influxdata/telegraf/internal.Version=$(TELEGRAF)" \
-	  github.com/influxdata/telegraf/cmd/telegraf@v$(TELEGRAF)
-	@mv $(TOOLS)/telegraf $@
-	@ln -sf telegraf-$(TELEGRAF) $(TOOLS)/telegraf
+comma := ,
+
+build/cache:
+	@mkdir -p build $(CACHE) && ln -sfn $(CACHE) $@
+
+# A link in build/tools to a tool in the cache: its name there, its package and version, flags of go install. The name in
+# build/tools has the version, so that another pin is another file; the one in the cache also says what it was built with.
+tool = @mkdir -p $(TOOLS) && scripts/tool.sh "$(CACHE)/tools/$(1)" $(2) $(3) && ln -sfn ../cache/tools/$(1) $@
+# A second link, by the name alone: what tests and documents call it.
+named = @ln -sfn $(notdir $@) $(TOOLS)/$(1)
+digest = $(shell printf %s '$(1)' | sha256sum | cut -c1-8)
+telegraf = $(call tool,telegraf-$(TELEGRAF)-$(call digest,$(1)),github.com/influxdata/telegraf/cmd/telegraf@v$(TELEGRAF),\
+  -tags "$(1)" -ldflags "-s -w -X github.com/influxdata/telegraf/internal.Version=$(TELEGRAF)")
+
+$(TOOLS)/%: export CGO_ENABLED = 0
+$(TOOLS)/golangci-lint-%: export CGO_ENABLED = 1
+
+$(TOOLS)/telegraf-$(TELEGRAF): | build/cache
+	$(call telegraf,$(TELEGRAF_TAGS))
+	$(call named,telegraf)
+$(TOOLS)/telegraf-kafka-$(TELEGRAF): | build/cache
+	$(call telegraf,$(KAFKA_TAGS))
+	$(call named,telegraf-kafka)
 # Neighbours to be measured beside; the plugin needs neither.
-$(TOOLS)/telegraf-infiniband:
-	@echo "building Telegraf $(TELEGRAF) with its input infiniband into $(TOOLS)" >&2
-	@mkdir -p $(TOOLS)/peer
-	@GOBIN=$(CURDIR)/$(TOOLS)/peer CGO_ENABLED=0 go install -trimpath -tags "custom,inputs.infiniband,outputs.discard" \
-	  github.com/influxdata/telegraf/cmd/telegraf@v$(TELEGRAF)
-	@mv $(TOOLS)/peer/telegraf $@ && rmdir $(TOOLS)/peer
+$(TOOLS)/telegraf-infiniband: | build/cache
+	$(call telegraf,custom$(comma)inputs.infiniband$(comma)outputs.discard)
 $(TOOLS)/prometheus-node-exporter:
 	@scripts/unpack.sh prometheus-node-exporter usr/bin/prometheus-node-exporter $@
-$(TOOLS)/telegraf-kafka-$(TELEGRAF):
-	@echo "building Telegraf $(TELEGRAF) with Kafka into $(TOOLS)" >&2
-	@GOBIN=$(CURDIR)/$(TOOLS)/kafka CGO_ENABLED=0 go install -trimpath -tags "$(KAFKA_TAGS)" \
-	  -ldflags "-s -w -X github.com/influxdata/telegraf/internal.Version=$(TELEGRAF)" \
-	  github.com/influxdata/telegraf/cmd/telegraf@v$(TELEGRAF)
-	@mv $(TOOLS)/kafka/telegraf $@
-	@rmdir $(TOOLS)/kafka
-	@ln -sf telegraf-kafka-$(TELEGRAF) $(TOOLS)/telegraf-kafka
-$(TOOLS)/influxd-$(INFLUXDB):
-	@echo "building InfluxDB $(INFLUXDB) into $(TOOLS)" >&2
-	@GOBIN=$(CURDIR)/$(TOOLS) CGO_ENABLED=0 go install -trimpath -ldflags "-s -w -X main.version=$(INFLUXDB)" \
-	  github.com/influxdata/influxdb/cmd/influxd@v$(INFLUXDB)
-	@mv $(TOOLS)/influxd $@
-	@ln -sf influxd-$(INFLUXDB) $(TOOLS)/influxd
-$(TOOLS)/golangci-lint-$(GOLANGCI):
-	@echo "building golangci-lint $(GOLANGCI) into $(TOOLS)" >&2
-	@GOBIN=$(CURDIR)/$(TOOLS) go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI)
-	@mv $(TOOLS)/golangci-lint $@
-$(TOOLS)/nfpm-$(NFPM):
-	@echo "building nfpm $(NFPM) into $(TOOLS)" >&2
-	@GOBIN=$(CURDIR)/$(TOOLS) go install -trimpath github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM)
-	@mv $(TOOLS)/nfpm $@
-$(TOOLS)/kustomize-$(KUSTOMIZE):
-	@echo "building kustomize $(KUSTOMIZE) into $(TOOLS)" >&2
-	@GOBIN=$(CURDIR)/$(TOOLS) CGO_ENABLED=0 go install -trimpath -ldflags "-s -w" sigs.k8s.io/kustomize/kustomize/v5@$(KUSTOMIZE)
-	@mv $(TOOLS)/kustomize $@
-	@ln -sf kustomize-$(KUSTOMIZE) $(TOOLS)/kustomize
+$(TOOLS)/influxd-$(INFLUXDB): | build/cache
+	$(call tool,influxd-$(INFLUXDB),github.com/influxdata/influxdb/cmd/influxd@v$(INFLUXDB),-ldflags "-s -w -X main.version=$(INFLUXDB)")
+	$(call named,influxd)
+$(TOOLS)/golangci-lint-$(GOLANGCI): | build/cache
+	$(call tool,golangci-lint-$(GOLANGCI),github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(GOLANGCI))
+$(TOOLS)/nfpm-$(NFPM): | build/cache
+	$(call tool,nfpm-$(NFPM),github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM))
+$(TOOLS)/kustomize-$(KUSTOMIZE): | build/cache
+	$(call tool,kustomize-$(KUSTOMIZE),sigs.k8s.io/kustomize/kustomize/v5@$(KUSTOMIZE),-ldflags "-s -w")
+	$(call named,kustomize)
 # It carries the schemas that Kubernetes publishes.
-$(TOOLS)/kubectl-validate-$(KUBECTL_VALIDATE):
-	@echo "building kubectl-validate $(KUBECTL_VALIDATE) into $(TOOLS)" >&2
-	@GOBIN=$(CURDIR)/$(TOOLS) CGO_ENABLED=0 go install -trimpath -ldflags "-s -w" sigs.k8s.io/kubectl-validate@$(KUBECTL_VALIDATE)
-	@mv $(TOOLS)/kubectl-validate $@
-	@ln -sf kubectl-validate-$(KUBECTL_VALIDATE) $(TOOLS)/kubectl-validate
-$(TOOLS)/protoc-gen-go:
-	GOBIN=$(CURDIR)/$(TOOLS) go install google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
-$(TOOLS)/protoc-gen-go-grpc:
-	GOBIN=$(CURDIR)/$(TOOLS) go install google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.6.2
+$(TOOLS)/kubectl-validate-$(KUBECTL_VALIDATE): | build/cache
+	$(call tool,kubectl-validate-$(KUBECTL_VALIDATE),sigs.k8s.io/kubectl-validate@$(KUBECTL_VALIDATE),-ldflags "-s -w")
+	$(call named,kubectl-validate)
+$(TOOLS)/protoc-gen-go: | build/cache
+	$(call tool,protoc-gen-go-v1.36.12,google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12)
+$(TOOLS)/protoc-gen-go-grpc: | build/cache
+	$(call tool,protoc-gen-go-grpc-v1.6.2,google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.6.2)
