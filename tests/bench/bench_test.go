@@ -83,7 +83,7 @@ func measureInLab(t *testing.T) (*Report, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	img, err := lab.Prepare(t.Context(), filepath.Join(dir, "build/lab"))
+	img, err := lab.Prepare(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,8 @@ var guestScript string
 
 // Job is one program to run in a guest of its own. The zero value of every field but Path is usable.
 type Job struct {
-	// Path is the program. It must be where the guest sees it, so not under /tmp, /run, /dev, /proc or /sys.
+	// Path is the program. It must be where the guest sees it: below the project's directory, or outside of /tmp,
+	// /run, /dev, /proc and /sys.
 	Path string
 	Args []string
 	// Env adds to the guest's environment, which has PATH, HOME, LANG, TERM and the LAB_* paths.
@@ -58,7 +59,7 @@ func (j Job) withDefaults(cacheDir string) (Job, error) {
 	return j, nil
 }
 
-func (j Job) check() error {
+func (j Job) check(img *Image) error {
 	if j.Path == "" {
 		return errors.New("run guest: no program given")
 	}
@@ -66,21 +67,37 @@ func (j Job) check() error {
 		if !filepath.IsAbs(path) {
 			return fmt.Errorf("run guest: %s is not an absolute path", path)
 		}
-		if err := visibleInGuest(path); err != nil {
+		if err := img.shows(path); err != nil {
 			return fmt.Errorf("run guest: %w", err)
 		}
 	}
 	return nil
 }
 
-// visibleInGuest refuses paths that the guest hides under file systems of its own.
+// shows refuses paths that the guest hides under file systems of its own.
+func (img *Image) shows(path string) error {
+	for _, hidden := range []string{"/tmp", "/run"} {
+		if below(path, hidden) && !below(path, img.root) && !below(path, img.cacheDir) {
+			return hiddenError(path, hidden)
+		}
+	}
+	return visibleInGuest(path)
+}
+
+// visibleInGuest refuses paths in file systems that no guest can share with its host.
 func visibleInGuest(path string) error {
-	for _, hidden := range []string{"/tmp", "/run", "/dev", "/proc", "/sys"} {
-		if path == hidden || strings.HasPrefix(path, hidden+"/") {
-			return fmt.Errorf("%s: the guest has its own %s; use another directory", path, hidden)
+	for _, hidden := range []string{"/dev", "/proc", "/sys"} {
+		if below(path, hidden) {
+			return hiddenError(path, hidden)
 		}
 	}
 	return nil
+}
+
+func below(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
+
+func hiddenError(path, hidden string) error {
+	return fmt.Errorf("%s: the guest has its own %s; use another directory", path, hidden)
 }
 
 // makeOutDir returns an absolute directory with an empty lab directory in it: a status left by an earlier

@@ -26,13 +26,19 @@ func TestScriptPassesEverythingUnchanged(t *testing.T) {
 }
 
 func TestJobRefusesPathsThatTheGuestHides(t *testing.T) {
+	img := &Image{root: "/tmp/clone", cacheDir: "/run/cache/lab"}
 	for path, want := range map[string]string{
-		"":            "no program given",
-		"a.test":      "not an absolute path",
-		"/tmp/a.test": "its own /tmp",
-		"/tmpfiles/a": "",
+		"":                "no program given",
+		"a.test":          "not an absolute path",
+		"/tmp/a.test":     "its own /tmp",
+		"/tmp/clones/a":   "its own /tmp",
+		"/tmp/clone/a":    "",
+		"/run/cache/lab":  "",
+		"/run/a":          "its own /run",
+		"/dev/shm/a.test": "its own /dev",
+		"/tmpfiles/a":     "",
 	} {
-		err := Job{Path: path, Dir: "/"}.check()
+		err := Job{Path: path, Dir: "/"}.check(img)
 		if (err == nil) != (want == "") || (err != nil && !strings.Contains(err.Error(), want)) {
 			t.Errorf("%q: want error with %q, got %v", path, want, err)
 		}

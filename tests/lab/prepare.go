@@ -39,6 +39,7 @@ type Image struct {
 	// Release is the kernel's release, as uname -r prints it in the guest.
 	Release string
 
+	root      string // the project's directory, which guests see
 	cacheDir  string
 	kernel    kernel
 	initramfs string
@@ -49,25 +50,23 @@ type Image struct {
 }
 
 // Prepare makes an image of DefaultKernel, or of the kernel package that the environment variable
-// LAB_KERNEL names, under cacheDir. What is there already is kept, so that only the first call is slow
-// (70 MB to fetch, then some 7 seconds); two processes may call it at once.
-func Prepare(ctx context.Context, cacheDir string) (*Image, error) {
+// LAB_KERNEL names, for guests that see the project's directory root. What it fetches and builds is kept in
+// build/cache below root, so that only the first call is slow (70 MB to fetch, then some 7 seconds). Two
+// processes may call it at once.
+func Prepare(ctx context.Context, root string) (*Image, error) {
 	pkg := os.Getenv("LAB_KERNEL")
 	if pkg == "" {
 		pkg = DefaultKernel
 	}
-	return PrepareKernel(ctx, cacheDir, pkg)
+	return PrepareKernel(ctx, root, pkg)
 }
 
 // PrepareKernel is Prepare for the kernel of a named Debian package, a meta package or the image itself; a
 // suite other than the host's may stand behind a slash, as apt has it.
-func PrepareKernel(ctx context.Context, cacheDir, pkg string) (*Image, error) {
-	cacheDir, err := filepath.Abs(cacheDir)
+func PrepareKernel(ctx context.Context, root, pkg string) (*Image, error) {
+	root, cacheDir, err := directories(root)
 	if err != nil {
 		return nil, err
-	}
-	if err := visibleInGuest(cacheDir); err != nil {
-		return nil, fmt.Errorf("use cache directory: %w", err)
 	}
 	if err := requireTools("qemu-system-x86_64", "busybox", "modprobe", "depmod", "dpkg", "make", "cc"); err != nil {
 		return nil, err
@@ -78,15 +77,39 @@ func PrepareKernel(ctx context.Context, cacheDir, pkg string) (*Image, error) {
 	}
 	defer unlock()
 	sweepRuns(filepath.Join(cacheDir, "runs"))
-	return build(ctx, cacheDir, pkg)
+	return build(ctx, root, cacheDir, pkg)
 }
 
-func build(ctx context.Context, cacheDir, pkg string) (*Image, error) {
+// directories returns the project's directory and the one that prepared files are kept in, without symbolic links,
+// since a guest binds both over file systems of its own.
+func directories(dir string) (root, cacheDir string, err error) {
+	if root, err = filepath.Abs(dir); err == nil {
+		root, err = filepath.EvalSymlinks(root)
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("find the project's directory: %w", err)
+	}
+	cacheDir = filepath.Join(root, "build", "cache", "lab")
+	if err = os.MkdirAll(cacheDir, 0o755); err == nil {
+		cacheDir, err = filepath.EvalSymlinks(cacheDir)
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("make lab cache: %w", err)
+	}
+	for _, path := range []string{root, cacheDir} {
+		if err := visibleInGuest(path); err != nil {
+			return "", "", err
+		}
+	}
+	return root, cacheDir, nil
+}
+
+func build(ctx context.Context, root, cacheDir, pkg string) (*Image, error) {
 	k, err := fetchKernel(ctx, cacheDir, pkg)
 	if err != nil {
 		return nil, err
 	}
-	img := &Image{Release: k.release, cacheDir: cacheDir, kernel: k}
+	img := &Image{Release: k.release, root: root, cacheDir: cacheDir, kernel: k}
 	if img.initramfs, err = buildInitramfs(ctx, cacheDir, k); err != nil {
 		return nil, fmt.Errorf("build initramfs for %s: %w", k.release, err)
 	}
@@ -140,9 +163,6 @@ func findTool(name string) (string, error) {
 
 // lock waits until no other process prepares in dir. It polls, because a blocked flock would not see ctx.
 func lock(ctx context.Context, dir string) (unlock func(), err error) {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("make lab cache: %w", err)
-	}
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("open lab lock: %w", err)

@@ -34,7 +34,7 @@ func (img *Image) Run(ctx context.Context, job Job) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	if err := job.check(); err != nil {
+	if err := job.check(img); err != nil {
 		return Result{}, err
 	}
 	g := &guest{image: img, outDir: job.OutDir, memory: job.Memory, cpus: job.CPUs}
@@ -119,6 +119,8 @@ func (g *guest) writeInit(mode, job string) error {
 	head := exports([]string{
 		"LAB_MODULES=" + g.image.kernel.modules(),
 		"LAB_MODE=" + mode,
+		"LAB_ROOT=" + g.image.root,
+		"LAB_CACHE=" + filepath.Dir(g.image.cacheDir),
 	})
 	if err := os.WriteFile(g.file("init"), []byte(head+guestScript), 0o755); err != nil {
 		return fmt.Errorf("write guest init: %w", err)

@@ -6,8 +6,23 @@ export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/r
 : >/out/lab/booted
 date -s "$(date -r /out/lab/booted +%Y-%m-%dT%H:%M:%S.%N%z)" >/dev/null
 
+# The checkout and what is built for all checkouts stay where they are, under this guest's own /run and /tmp too, and
+# any user may enter: the modes that change here are those of the overlay alone.
+mkdir -p /mnt/LAB_ROOT /mnt/LAB_CACHE
+mount --bind "$LAB_ROOT" /mnt/LAB_ROOT
+mount --bind "$LAB_CACHE" /mnt/LAB_CACHE
 mount -t tmpfs -o mode=0755 tmpfs /run
 mount -t tmpfs tmpfs /tmp
+open_to_all() {
+	case $2 in /tmp/* | /run/*) mkdir -p "$2" && mount --bind "/mnt/$1" "$2" ;; esac
+	while [ "$2" != / ]; do
+		chmod a+rx "$2"
+		set -- "$1" "$(dirname "$2")"
+	done
+	umount "/mnt/$1"
+}
+open_to_all LAB_ROOT "$LAB_ROOT"
+open_to_all LAB_CACHE "$LAB_CACHE"
 mkdir -p /dev/pts /dev/shm /run/netns /lib/modules
 mount -t devpts -o gid=5,mode=620,ptmxmode=666 devpts /dev/pts
 mount -t tmpfs tmpfs /dev/shm

@@ -25,9 +25,6 @@ import (
 //go:embed setup.sh
 var setup string
 
-// cacheDir is relative to the project's root, where the programs are in build too.
-const cacheDir = "build/lab"
-
 var errUsage = errors.New("usage: lab prepare | shell | run PATH ARGS")
 
 func main() {
@@ -54,7 +51,7 @@ func run(ctx context.Context, args []string) (int, error) {
 	if !ok {
 		return 2, errUsage
 	}
-	img, err := lab.Prepare(ctx, cacheDir)
+	img, err := lab.Prepare(ctx, ".")
 	if err != nil {
 		return 1, err
 	}
