@@ -108,7 +108,7 @@ func requireAllAsIfTheClockHadStood(t *testing.T, points []rig.Point, was time.D
 			}
 		}
 	}
-	if durations == 0 || fastest < 5 {
+	if durations == 0 || fastest == 0 {
 		t.Errorf("want durations, and rates of a probe each 100 ms, got %d of them and at most %v", durations, fastest)
 	}
 	d := rig.Last(points, "rdma_device", "device", device)

@@ -80,19 +80,3 @@ func TestWhatADeadWorkerHasReadIsCounted(t *testing.T) {
 		rig.RequireCountersNeverFall(t, points)
 	})
 }
-
-func TestNothingOutlivesAKilledTelegraf(t *testing.T) {
-	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
-		r := start(fastProbe)
-		ours := append(rig.Children(t, r.PID()), r.Workers()...)
-		if len(ours) != 2 {
-			t.Fatalf("want plugin and worker, got %v", ours)
-		}
-		r.Kill()
-		began := time.Now()
-		guest.Eventually(t, "no process of ours is left", 10*time.Second, func() bool {
-			return !rig.Running(ours[0]) && !rig.Running(ours[1])
-		})
-		within(t, "nothing left after kill -9 of Telegraf", time.Since(began), time.Second)
-	})
-}
