@@ -3,6 +3,14 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
+# A guest of the lab sees this checkout, but not what lies in file systems of its kernel's own. Make and its shells
+# cannot do with a space in a path.
+ifneq ($(words $(CURDIR)),1)
+$(error $(CURDIR) has a space in its path; clone to a path without one)
+else ifneq ($(filter /proc/% /sys/% /dev/%,$(CURDIR)/),)
+$(error $(CURDIR) lies under /$(word 1,$(subst /, ,$(CURDIR))), which each kernel has for itself; clone to another directory)
+endif
+
 include scripts/tools.mk
 
 # FOR bounds `make run`, as in FOR=10s; empty: until Ctrl-C.
@@ -11,7 +19,16 @@ FOR ?=
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 COMMIT := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
-export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=false,$(GOFLAGS))
+# Without its path in the programs, another checkout finds what this one has compiled.
+export GOFLAGS := -buildvcs=false -trimpath $(filter-out -buildvcs=false -trimpath,$(GOFLAGS))
+
+# What the tests need: the programs, and what runs beside them.
+TESTED := build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) $(TOOLS)/telegraf-kafka-$(TELEGRAF)
+ALL_TAGS := lab,guest,bench,schema,grafana
+# The packages whose tests need nothing beside them, and those that run the programs.
+UNIT := ./cmd/... ./internal/... ./packaging/... ./plugins/...
+PROGRAMS := ./assets/... ./tests/...
+LAB := go test -tags lab -count=1 -timeout 60m -v ./tests/lab
 
 .PHONY: help
 help: ## list the targets
@@ -28,23 +45,35 @@ build: setup-run ## build both programs into build/
 run: build $(TOOLS)/telegraf-$(TELEGRAF) ## real Telegraf with the plugin, line protocol on stdout; FOR=10s bounds it
 	@scripts/run.sh "$(FOR)"
 
+.PHONY: check
+check: setup-test $(TESTED) ## before a commit, in minutes: build, vet, unit tests, golden files, kills, one guest
+	go vet -tags $(ALL_TAGS) ./...
+	go test $(UNIT)
+	go test -run '^(TestGolden|TestWhoeverIsKilledLeavesNothingAndComesBackInTime)$$' ./tests/e2e
+	$(LAB) -run '^TestCheckGuest$$'
+
 .PHONY: test
-test: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) $(TOOLS)/telegraf-kafka-$(TELEGRAF) ## all tests: unit and contract with race detector, end to end, lab
-	go vet -tags 'lab guest bench schema grafana' ./...
-	go test -race ./...
-	go test -tags lab -short -timeout 30m -v ./tests/lab
+test: setup-test $(TESTED) ## all tests: unit with the race detector, the real programs, the lab
+	go vet -tags $(ALL_TAGS) ./...
+	go test -race $(UNIT)
+	go test $(PROGRAMS)
+	$(LAB) -short -skip '^(TestCheckGuest|TestVariants)$$'
+
+.PHONY: test-push
+test-push: setup-test $(TESTED) ## what CI adds to make test: other kernels, drivers and libraries, a soak, kills, fuzzing
+	@scripts/test-push.sh
 
 .PHONY: test-full
-test-full: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) ## the long forms, on two kernels and two drivers, into docs/reliability.md
-	@scripts/test-full.sh
+test-full: setup-test $(TESTED) ## the long forms, whole, on all kernels and drivers; PART=soak for one part, PART=list for their names
+	@scripts/test-full.sh $(PART)
 
 .PHONY: fuzz
 fuzz: ## every fuzz test, for FOR=1m each
 	@scripts/fuzz.sh $(or $(FOR),1m)
 
 .PHONY: soak
-soak: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) ## faults without end in the lab, FOR=1h; fails on growth; SEED=... repeats a run
-	RDMA_EVENTS_SOAK=$(or $(FOR),10m) RDMA_EVENTS_SOAK_SEED=$(SEED) go test -tags lab -count=1 -run '^TestSoak$$' -timeout 0 -v ./tests/lab
+soak: setup-test $(TESTED) ## faults without end in the lab, FOR=1h; fails on growth; SEED=... repeats a run
+	RDMA_EVENTS_SOAK=$(or $(FOR),10m) RDMA_EVENTS_SOAK_SEED=$(SEED) $(LAB) -run '^TestSoak$$' -timeout 0
 
 .PHONY: lab
 lab: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) ## an interactive guest with a device, the plugin running and a prompt
@@ -56,7 +85,7 @@ bench: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/telegraf-infiniba
 
 .PHONY: lint
 lint: setup-run setup-lint $(TOOLS)/golangci-lint-$(GOLANGCI) ## linters, quarantines, formats, licences, Telegraf's readme linter
-	$(TOOLS)/golangci-lint-$(GOLANGCI) run --build-tags lab,guest,bench,schema,grafana ./...
+	$(TOOLS)/golangci-lint-$(GOLANGCI) run --build-tags $(ALL_TAGS) ./...
 	@! git grep -n '^import "C"' -- '*.go' ':!internal/verbs' || { echo 'C types live only in internal/verbs'; exit 1; }
 	go run github.com/influxdata/telegraf/tools/readme_linter@v$(TELEGRAF) plugins/inputs/rdma_events/README.md
 	git ls-files -z '*.sh' .ci/run | xargs -0 shellcheck

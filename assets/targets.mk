@@ -27,7 +27,6 @@ test-schema: $(TOOLS)/kustomize-$(KUSTOMIZE) $(TOOLS)/kubectl-validate-$(KUBECTL
 	@scripts/packages.sh schema
 	@npm --prefix tests/grafana/schema ci --silent --ignore-scripts
 	go test -tags schema -run Schema ./tests/grafana ./tests/kubernetes
-test-full: test-schema
 
 .PHONY: grafana-test
 grafana-test: build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) ## import all into your Grafana: GRAFANA_URL, GRAFANA_TOKEN

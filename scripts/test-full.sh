@@ -1,32 +1,76 @@
 #!/bin/bash
-# The long forms of all tests, each within a time of its own, and what they measured into docs/reliability.md. The
-# logs stay in build: test-full.log has all of it.
+# The long forms of all tests, in parts that take at most 40 minutes each. Each part leaves a log outside the checkout,
+# by commit: it begins with the commit and ends with the result.
+#
+#   scripts/test-full.sh          all parts, one after the other; goes on after one that failed
+#   scripts/test-full.sh PART     one part
+#   scripts/test-full.sh list     the parts' names
+#   scripts/test-full.sh passed   fails unless the log of every part says that it passed, for this commit
 set -eu -o pipefail
+cd "$(dirname "$0")/.."
+
+parts="schema race release-rxe release-siw backports-rxe backports-siw next-library newest soak kills fuzz"
 
 lab() { go test -tags lab -count=1 -v "$@" ./tests/lab; }
 
-# long_forms lists the guest's tests that have one, for a regular expression. The others of TestGuest are make test's.
-long_forms() {
-	awk '/^func Test/ {sub(/\(.*/, ""); name = $2} /testing\.Short\(\)/ {print "^" name "$"}' tests/lab/system/*_test.go |
-		sort -u | paste -s -d '|'
+part() {
+	case $1 in
+	schema) make test-schema ;;
+	race) go test -race -count=1 -timeout 30m ./... ;;
+	release-rxe) lab -timeout 39m -run '^(TestTimedGuest|TestGuests)$' ;;
+	release-siw | backports-rxe | backports-siw | next-library | newest)
+		lab -timeout 39m -run "^TestVariants\$/^$1\$" -args -guest.whole "^$1\$"
+		;;
+	soak) RDMA_EVENTS_SOAK=10m lab -timeout 20m -run '^TestSoak$' ;;
+	kills) go test -count=1 -timeout 15m -v -run '^TestWhoeverIsKilled' ./tests/e2e -kill.rounds 300 ;;
+	fuzz) scripts/fuzz.sh 1m ;;
+	esac
 }
 
-# at_once runs what waits most of the time, or takes what is left of the processors.
-at_once() {
-	nice -n 19 scripts/fuzz.sh 1m >build/fuzz.log 2>&1 &
-	local fuzz=$! failed=
-	lab -timeout 20m -run '^TestSoak$' || failed=yes
-	go test -count=1 -timeout 15m -v -run '^TestWhoeverIsKilled' ./tests/e2e -kill.rounds 300 || failed=yes
-	wait "$fuzz" || failed=yes
-	cat build/fuzz.log
-	[ -z "$failed" ]
+commit=$(git rev-parse HEAD)
+[ -z "$(git status --porcelain)" ] || commit=$commit-changed
+logs=${XDG_STATE_HOME:-${HOME:?is not set, and XDG_STATE_HOME neither: nowhere to keep logs}/.local/state}/rdma_events/test-full/$commit
+
+log_of() { echo "$logs/$1.log"; }
+
+run() {
+	local began=$SECONDS result=passed log
+	log=$(log_of "$1")
+	mkdir -p "$logs"
+	echo "commit $commit, part $1, $(date -u +%FT%TZ), Linux $(uname -r), $(nproc) processors" >"$log"
+	(part "$1") 2>&1 | tee -a "$log" || result=failed
+	echo "part $1 $result after $((SECONDS - began)) s" | tee -a "$log"
+	echo "its log: $log"
+	[ "$result" = passed ]
 }
 
-all() {
-	RDMA_EVENTS_LAB_RUN=$(long_forms) lab -timeout 20m -run '^TestGuest$/tests/lab/system'
-	lab -timeout 50m -run '^TestGuestMatrix$|^TestGuestWithTheNextLibrary$|^TestGuestOnTheNewestKernel$'
-	at_once
+passed() {
+	local missing=""
+	for p in $parts; do
+		tail -n 1 "$(log_of "$p")" 2>/dev/null | grep -q "^part $p passed " || missing="$missing $p"
+	done
+	[ -z "$missing" ] || {
+		echo "commit $commit has no log of success in $logs for:$missing; run: make test-full, or with PART= each of them" >&2
+		return 1
+	}
 }
 
-all 2>&1 | tee build/test-full.log
-go run ./tests/reliability/cmd/reliability build/test-full.log docs/reliability.md
+case ${1:-} in
+"")
+	failed=""
+	for p in $parts; do run "$p" || failed="$failed $p"; done
+	[ -z "$failed" ] || {
+		echo "failed:$failed" >&2
+		exit 1
+	}
+	;;
+list) echo "$parts" | tr ' ' '\n' ;;
+passed) passed ;;
+*)
+	[[ " $parts " == *" $1 "* ]] || {
+		echo "make test-full: there is no part $1; there are: $parts" >&2
+		exit 2
+	}
+	run "$1"
+	;;
+esac

@@ -3,39 +3,60 @@
 package lab
 
 import (
-	"bytes"
 	"cmp"
-	"context"
+	"flag"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
-	"strings"
-	"sync"
+	"regexp"
 	"testing"
-	"time"
 )
 
-// guestBinary is a package whose tests with the build tag guest run in a guest of their own.
-type guestBinary struct {
-	pkg     string
-	tests   string // a regular expression for the tests that belong in the guest; "" is all
-	memory  int    // MiB; 0 is the harness's default
-	rxeOnly bool   // its tests do not depend on the driver
-	env     []string
-	timeout time.Duration // 0: twenty minutes, ten with -short
-}
+var (
+	chosen = flag.String("guest.run", "", "a regular expression for the tests to run in guests, of those that would")
+	whole  = flag.String("guest.whole", "", "a regular expression for the variants of TestVariants that run all of their tests")
+)
 
-var guestBinaries = []guestBinary{
-	{pkg: "./tests/lab/guest", rxeOnly: true},
-	{pkg: "./internal/verbs", tests: "^TestNativeBackend"},
-	{pkg: "./internal/hotplug", tests: "^TestOnARealKernel", rxeOnly: true},
-	{pkg: "./internal/confine", rxeOnly: true},
-	{pkg: "./tests/lab/system"},
-	{pkg: "./tests/grafana", tests: "^TestOnARealDevice", rxeOnly: true},
-}
+var (
+	system  = suite{pkg: "./tests/lab/system", guests: 3}
+	backend = suite{pkg: "./internal/verbs", tests: "^TestNativeBackend"}
+	harness = suite{pkg: "./tests/lab/guest", rxeOnly: true}
+
+	packaged  = suite{pkg: "./tests/lab/packaged"}
+	contained = suite{pkg: "./tests/lab/contained"}
+
+	// The long ones come first, so that no guest runs alone at the end.
+	suites = []suite{
+		system,
+		backend,
+		harness,
+		{pkg: "./internal/hotplug", tests: "^TestOnARealKernel", rxeOnly: true},
+		{pkg: "./internal/confine", rxeOnly: true},
+		{pkg: "./tests/grafana", tests: "^TestOnARealDevice", rxeOnly: true},
+	}
+)
+
+// Tests that run by themselves, and in no other guest: the soak, those of a device that is moved to another network
+// namespace, which Linux before 7.3 refuses with every driver that works without hardware, and of the usual variant
+// those that assert limits of time and memory with two processors.
+const (
+	soak  = "^TestSoak$"
+	moves = "^TestADeviceThatMoves"
+	timed = "^(TestFiftyDropsOf40ms|TestADropEvery20ms|TestAStormIsCountedToTheLastEvent|TestABurstOf200000)$"
+)
+
+// checked is what make check runs in its one guest: the harness, a drop, a worker that is killed, a removal.
+const checked = "^(TestDeviceAppearsInSysfsAndInIbvDevices|TestInjectedEventsReachAReader|" + essential + ")$"
+
+// essential are the tests of the system that see most of what a kernel, a driver or a library can break.
+const essential = "TestFiftyDropsOf40ms|TestAKilledWorkerIsReplaced|TestADeviceIsLetGoAndTakenBack"
+
+// reduced is what a variant runs that does not run whole: the contract of the backend and the essential tests.
+const reduced = "^(TestNativeBackendKeepsTheContract|TestThisLibraryServesEventsProbesAndCounters|" + essential + ")$"
+
+// longForms are the tests that leave something out with -short.
+const longForms = "^(TestAStormIsCountedToTheLastEvent|TestAStoppedTelegrafHoldsUpNoReader|" +
+	"TestAHundredTimesAddedAndDeletedLeavesNothingBehind|TestWhoeverIsKilledLeavesNothingAndTheSuccessorTellsOfTheGap)$"
 
 // variant is what the tests run on, and in which form.
 type variant struct {
@@ -44,280 +65,152 @@ type variant struct {
 	short                bool   // without the tests' long forms
 }
 
-// usual is what TestGuest runs on; LAB_KERNEL names another kernel.
+// usual is what most tests run on; LAB_KERNEL names another kernel.
 func usual() variant {
-	return variant{
-		name: "release/rxe", kernel: cmp.Or(os.Getenv("LAB_KERNEL"), DefaultKernel), driver: "rxe", short: testing.Short(),
-	}
+	return variant{name: "release-rxe", kernel: cmp.Or(os.Getenv("LAB_KERNEL"), DefaultKernel), driver: "rxe", short: testing.Short()}
 }
 
-// matrix is what TestGuestMatrix adds to it. With it, each kernel and each driver has seen the long forms.
-var matrix = []variant{
-	{name: "release/siw", kernel: DefaultKernel, driver: "siw", short: true},
-	{name: "backports/rxe", kernel: BackportsKernel, driver: "rxe", short: true},
-	{name: "backports/siw", kernel: BackportsKernel, driver: "siw"},
+// variants are what TestVariants runs. Whole, each kernel and each driver has seen the long forms.
+var variants = []variant{
+	{name: "release-siw", kernel: DefaultKernel, driver: "siw", short: true},
+	{name: "backports-rxe", kernel: BackportsKernel, driver: "rxe", short: true},
+	{name: "backports-siw", kernel: BackportsKernel, driver: "siw"},
+	{name: "next-library", kernel: DefaultKernel, driver: "rxe", library: NextLibrary, short: true},
 }
 
-// programs are handed to the tests by these variables, when they have been built.
-var programs = map[string]string{
-	"RDMA_EVENTS_BIN":    "build/rdma-events",
-	"RDMA_EVENTS_WORKER": "build/rdma-events-worker",
-	"TELEGRAF_BIN":       "build/tools/telegraf",
-	"INFLUXD_BIN":        "build/tools/influxd",
+// TestTimedGuest runs what measures time or memory, while no other guest runs: it is not parallel.
+func TestTimedGuest(t *testing.T) {
+	v := usual()
+	session{variant: v, img: image(t, v.kernel), suites: []suite{system}, tests: system.list(t, timed), cpus: 2}.run(t)
 }
 
-var root = sync.OnceValues(func() (string, error) { return filepath.Abs("../..") })
-
-var prepared = sync.OnceValues(func() (*Image, error) {
-	dir, err := root()
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
-	defer cancel()
-	return Prepare(ctx, filepath.Join(dir, "build", "lab"))
-})
-
-// TestGuest runs every guest binary; RDMA_EVENTS_LAB_RUN is a regular expression for the tests in them, and
-// go test's own -run chooses among the binaries: -run TestGuest/internal/verbs. With -short the tests in the
-// guest leave out their long forms.
-func TestGuest(t *testing.T) {
-	img, dir := image(t)
-	runBinaries(t, img, dir, usual())
+// TestGuests runs all other tests on the usual variant, in guests with one processor, as many at once as -parallel
+// says. Go test's own -run chooses among the suites (-run TestGuests/internal/verbs), -guest.run among their tests.
+// With -short they leave out their long forms.
+func TestGuests(t *testing.T) {
+	t.Parallel()
+	runSuites(t, usual(), soak, moves, timed)
 }
 
-// TestGuestMatrix runs them on the other kernels and drivers: -run TestGuestMatrix/backports/siw.
-func TestGuestMatrix(t *testing.T) {
+// TestLongForms runs the long forms alone, on the usual variant.
+func TestLongForms(t *testing.T) {
 	if testing.Short() {
-		t.Skip("other kernels and drivers belong to the long form: make test-full")
+		t.Skip("the long forms: make test-full PART=release-rxe")
 	}
-	for _, v := range matrix {
-		t.Run(v.name, func(t *testing.T) {
-			img, dir := imageOf(t, v.kernel)
-			runBinaries(t, img, dir, v)
+	v := usual()
+	img := image(t, v.kernel)
+	for _, name := range system.list(t, longForms) {
+		t.Run(name, func(t *testing.T) {
+			session{variant: v, img: img, suites: []suite{system}, tests: []string{name}, cpus: 2}.run(t)
 		})
 	}
 }
 
-// libraryBinaries are those of guestBinaries that have to do with libibverbs.
-var libraryBinaries = []guestBinary{
-	{pkg: "./internal/verbs", tests: "^TestNativeBackend"},
-	{pkg: "./tests/lab/system"},
+// TestCheckGuest runs a few tests in one guest: make check.
+func TestCheckGuest(t *testing.T) {
+	v := usual()
+	v.short = true
+	both := []suite{harness, system}
+	var tests []string
+	for _, s := range both {
+		tests = append(tests, s.list(t, checked)...)
+	}
+	session{variant: v, img: image(t, v.kernel), suites: both, tests: tests}.run(t)
 }
 
-// TestGuestWithTheNextLibrary runs them with libibverbs of the next Debian release, in their short forms; with
-// -short the one test that is about the library, which TestGuest has run with this machine's.
-func TestGuestWithTheNextLibrary(t *testing.T) {
-	img, dir := image(t)
-	img, err := img.WithNextLibrary(t.Context())
+// TestVariants runs the other kernels, drivers and libraries: -run TestVariants/backports-siw. They run whole where
+// -guest.whole matches their name, and reduced elsewhere.
+func TestVariants(t *testing.T) {
+	t.Parallel()
+	for _, v := range variants {
+		t.Run(v.name, func(t *testing.T) {
+			t.Parallel()
+			if *whole != "" && regexp.MustCompile(*whole).MatchString(v.name) {
+				runSuites(t, v, soak, moves)
+				return
+			}
+			v.short = true
+			img := v.image(t)
+			both := []suite{backend, system}
+			var tests []string
+			for _, s := range both {
+				tests = append(tests, s.list(t, reduced)...)
+			}
+			session{variant: v, img: img, suites: both, tests: tests}.run(t)
+		})
+	}
+	t.Run("newest", func(t *testing.T) {
+		t.Parallel()
+		v := variant{name: "newest", kernel: NewestKernel, driver: "rxe", short: true}
+		session{variant: v, img: v.image(t), suites: []suite{system}, tests: system.list(t, moves)}.run(t)
+	})
+}
+
+// image prepares what the variant boots from.
+func (v variant) image(t *testing.T) *Image {
+	t.Helper()
+	img := image(t, v.kernel)
+	var err error
+	if v.driver == "siw" {
+		img, err = img.WithSIW(t.Context())
+	}
+	if err == nil && v.library != "" {
+		img, err = img.WithNextLibrary(t.Context())
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := usual()
-	v.library, v.short = NextLibrary, true
-	if testing.Short() {
-		guestBinary{pkg: "./tests/lab/system", tests: "^TestThisLibrary"}.run(t, img, dir, v)
-		return
-	}
-	for _, b := range libraryBinaries {
-		t.Run(strings.TrimPrefix(b.pkg, "./"), func(t *testing.T) { b.run(t, img, dir, v) })
-	}
+	return img
 }
 
-// moves are the tests of a device that is moved to another network namespace, which Linux before 7.3 refuses with
-// every driver that works without hardware.
-const moves = "^TestADeviceThatMoves"
-
-// TestGuestOnTheNewestKernel runs what the other kernels cannot do.
-func TestGuestOnTheNewestKernel(t *testing.T) {
-	if testing.Short() {
-		t.Skip("other kernels and drivers belong to the long form: make test-full")
-	}
-	img, dir := imageOf(t, NewestKernel)
-	t.Logf("Linux %s, rxe", img.Release)
-	guestBinary{pkg: "./tests/lab/system", tests: moves}.run(t, img, dir, variant{name: "newest/rxe", driver: "rxe", short: true})
-}
-
-func runBinaries(t *testing.T, img *Image, dir string, v variant) {
-	if v.driver == "siw" {
-		var err error
-		if img, err = img.WithSIW(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("Linux %s, %s", img.Release, v.driver)
-	for _, b := range guestBinaries {
-		if b.rxeOnly && v.driver != "rxe" {
+// runSuites runs the tests of all suites on a variant in parallel guests, but those that match not.
+func runSuites(t *testing.T, v variant, not ...string) {
+	t.Helper()
+	img := v.image(t)
+	for _, s := range suites {
+		if s.rxeOnly && v.driver != "rxe" || v.library != "" && s != system && s != backend {
 			continue
 		}
-		t.Run(strings.TrimPrefix(b.pkg, "./"), func(t *testing.T) {
-			b.run(t, img, dir, v)
-		})
+		tests := s.list(t, s.tests, not...)
+		if len(tests) == 0 {
+			continue
+		}
+		guests := min(max(s.guests, 1), len(tests))
+		for n, share := range dealt(tests, guests) {
+			name := s.name()
+			if guests > 1 {
+				name = fmt.Sprintf("%s/%d", name, n+1)
+			}
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				session{variant: v, img: img, suites: []suite{s}, tests: share}.run(t)
+			})
+		}
 	}
+}
+
+// dealt deals names to n hands, as cards are.
+func dealt(names []string, n int) [][]string {
+	hands := make([][]string, n)
+	for i, name := range names {
+		hands[i%n] = append(hands[i%n], name)
+	}
+	return hands
 }
 
 // TestThePackage installs the package that make package has made in a guest.
 func TestThePackage(t *testing.T) {
-	img, dir := image(t)
-	debs, err := filepath.Glob(filepath.Join(dir, "dist", "*_amd64.deb"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	switch {
-	case len(debs) == 1:
-	case os.Getenv("RDMA_EVENTS_REQUIRE") == "package":
-		t.Fatalf("want one package for amd64 in dist, got %v; run: make package", debs)
-	default:
-		t.Skip("no package for amd64 is in dist; make try-packages makes one and runs this test")
-	}
-	guestBinary{pkg: "./tests/lab/packaged", env: []string{"RDMA_EVENTS_DEB=" + debs[0]}}.run(t, img, dir, usual())
+	deb, err := onlyPackage(projectDir(t))
+	requireBuilt(t, "package", "make try-packages", err)
+	v := usual()
+	session{variant: v, img: image(t, v.kernel), suites: []suite{packaged}, tests: packaged.list(t, ""), env: []string{"RDMA_EVENTS_DEB=" + deb}, cpus: 2}.run(t)
 }
 
 // TestTheImage runs the container image that make try-image has built in a guest.
 func TestTheImage(t *testing.T) {
-	img, dir := image(t)
-	rootfs := filepath.Join(dir, "build", "image", "rootfs")
-	switch _, err := os.Stat(filepath.Join(rootfs, "usr/bin/telegraf")); {
-	case err == nil:
-	case os.Getenv("RDMA_EVENTS_REQUIRE") == "image":
-		t.Fatalf("no image is in %s: %v; run: make try-image", rootfs, err)
-	default:
-		t.Skip("no image is in build/image; make try-image makes one and runs this test")
-	}
-	guestBinary{pkg: "./tests/lab/contained", env: []string{"RDMA_EVENTS_ROOTFS=" + rootfs}}.run(t, img, dir, usual())
-}
-
-func image(t *testing.T) (img *Image, dir string) {
-	t.Helper()
-	img, err := prepared()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if dir, err = root(); err != nil {
-		t.Fatal(err)
-	}
-	return img, dir
-}
-
-func imageOf(t *testing.T, kernel string) (img *Image, dir string) {
-	t.Helper()
-	dir, err := root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if img, err = PrepareKernel(t.Context(), filepath.Join(dir, "build", "lab"), kernel); err != nil {
-		t.Fatal(err)
-	}
-	return img, dir
-}
-
-func (b guestBinary) run(t *testing.T, img *Image, dir string, v variant) {
-	var output bytes.Buffer
-	yardstick, err := img.CompileC(t.Context(), filepath.Join(dir, "tests/bench/cqprobe/cqprobe.c"), "-libverbs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	timeout := cmp.Or(b.timeout, 20*time.Minute)
-	if v.short {
-		timeout = 15 * time.Minute
-	}
-	job := Job{
-		Path: b.compile(t, dir),
-		Args: []string{
-			"-test.v=test2json", "-test.run=" + b.filter(), "-test.skip=" + b.skip(), fmt.Sprintf("-test.short=%t", v.short),
-			// Before the guest's, so that the stacks of what hangs are seen.
-			fmt.Sprintf("-test.timeout=%v", timeout-time.Minute),
-		},
-		Env: slices.Concat(programEnv(dir), []string{
-			"CQPROBE_BIN=" + yardstick, "LAB_DRIVER=" + v.driver, "LAB_LIBRARY=" + v.library,
-			"RDMA_EVENTS_SEED=" + os.Getenv("RDMA_EVENTS_SEED"),
-		}, b.env),
-		Dir:     filepath.Join(dir, b.pkg),
-		Stdout:  io.MultiWriter(&output, &prefixed{w: t.Output(), start: true}),
-		Memory:  b.memory,
-		Timeout: timeout,
-	}
-	res, err := img.Run(t.Context(), job)
-	t.Logf("boot %.1f s after %d that stalled, all %.1f s; /out was %s",
-		res.Boot.Seconds(), res.Stalled, res.Total.Seconds(), res.OutDir)
-	if err != nil {
-		t.Error(err)
-	}
-	judge(t, v, ParseOutcomes(output.String()), res.ExitCode)
-}
-
-func (b guestBinary) filter() string {
-	if chosen := os.Getenv("RDMA_EVENTS_LAB_RUN"); chosen != "" {
-		return chosen
-	}
-	return b.tests
-}
-
-func (b guestBinary) compile(t *testing.T, dir string) string {
-	t.Helper()
-	name := strings.ReplaceAll(strings.TrimPrefix(b.pkg, "./"), "/", "-") + ".test"
-	path := filepath.Join(dir, "build", "lab", "tests", name)
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-c", "-tags", "guest", "-o", path, b.pkg)
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("compile guest tests of %s: %v\n%s", b.pkg, err, out)
-	}
-	return path
-}
-
-func judge(t *testing.T, v variant, outcomes []Outcome, exitCode int) {
-	t.Helper()
-	if len(outcomes) == 0 {
-		t.Error("no test ran in the guest")
-	}
-	for _, o := range outcomes {
-		t.Run(o.Name, func(t *testing.T) {
-			switch o.Verdict {
-			case "PASS":
-			case "SKIP":
-				reason := maySkip(o.Name, v)
-				if reason == "" {
-					t.Fatalf("skipped in the guest, where nothing may be missing:\n%s", o.Log)
-				}
-				t.Skip(reason)
-			case "FAIL":
-				t.Errorf("failed in the guest:\n%s", o.Log)
-			default:
-				t.Errorf("did not end in the guest:\n%s", o.Log)
-			}
-		})
-	}
-	if exitCode != 0 && !t.Failed() {
-		t.Errorf("all tests passed, but the test binary exited with %d", exitCode)
-	}
-}
-
-func programEnv(dir string) []string {
-	var env []string
-	for name, path := range programs {
-		path = filepath.Join(dir, path)
-		if _, err := os.Stat(path); err == nil {
-			env = append(env, name+"="+path)
-		}
-	}
-	return env
-}
-
-// prefixed marks relayed lines, so that nobody takes an inner verdict for an outer one.
-type prefixed struct {
-	w     io.Writer
-	start bool
-}
-
-func (p *prefixed) Write(b []byte) (int, error) {
-	for line := range bytes.Lines(bytes.ReplaceAll(b, []byte("\x16"), nil)) {
-		if p.start {
-			line = append([]byte("guest| "), line...)
-		}
-		p.start = line[len(line)-1] == '\n'
-		if _, err := p.w.Write(line); err != nil {
-			return 0, err
-		}
-	}
-	return len(b), nil
+	rootfs := filepath.Join(projectDir(t), "build", "image", "rootfs")
+	_, err := os.Stat(filepath.Join(rootfs, "usr/bin/telegraf"))
+	requireBuilt(t, "image", "make try-image", err)
+	v := usual()
+	session{variant: v, img: image(t, v.kernel), suites: []suite{contained}, tests: contained.list(t, ""), env: []string{"RDMA_EVENTS_ROOTFS=" + rootfs}, cpus: 2}.run(t)
 }

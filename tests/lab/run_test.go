@@ -18,7 +18,8 @@ import (
 )
 
 func TestRunReportsHowTheProgramEnded(t *testing.T) {
-	img, dir := image(t)
+	t.Parallel()
+	img := image(t, DefaultKernel)
 	for _, c := range []struct {
 		name, script string
 		timeout      time.Duration
@@ -33,10 +34,11 @@ func TestRunReportsHowTheProgramEnded(t *testing.T) {
 		{"timeout", "sleep 600", 3 * time.Second, 0, ErrTimeout},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			var stdout bytes.Buffer
 			res, err := img.Run(t.Context(), Job{
 				Path: "/bin/sh", Args: []string{"-c", `printf 'out\n'; printf 'err\r\n' >&2;` + c.script},
-				Dir: dir, Stdout: &stdout, Timeout: c.timeout,
+				Stdout: &stdout, Timeout: c.timeout,
 			})
 			if res.ExitCode != c.wantCode || !errors.Is(err, c.wantErr) {
 				t.Errorf("want exit code %d and %v, got %d and %v", c.wantCode, c.wantErr, res.ExitCode, err)
@@ -96,8 +98,8 @@ func TestAGuestHasALimitToBootAndTheJobsOwnFromThenOn(t *testing.T) {
 }
 
 func TestRunReportsAGuestThatDoesNotBoot(t *testing.T) {
-	prepared, _ := image(t)
-	img := *prepared
+	t.Parallel()
+	img := *image(t, DefaultKernel)
 	img.initramfs = filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(img.initramfs, nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -109,7 +111,8 @@ func TestRunReportsAGuestThatDoesNotBoot(t *testing.T) {
 }
 
 func TestRunEndsWithItsContext(t *testing.T) {
-	img, _ := image(t)
+	t.Parallel()
+	img := image(t, DefaultKernel)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	started := time.Now()
@@ -124,7 +127,8 @@ func TestRunEndsWithItsContext(t *testing.T) {
 }
 
 func TestGuestClockIsTheHosts(t *testing.T) {
-	img, _ := image(t)
+	t.Parallel()
+	img := image(t, DefaultKernel)
 	// Its way here makes a time older, so the least of some is nearest to the truth.
 	var behind []time.Duration
 	out, in := io.Pipe()

@@ -10,9 +10,10 @@ import (
 
 // What a person types after make lab, which is this command.
 func TestAPersonGetsAPromptBesideADevice(t *testing.T) {
-	_, dir := image(t)
+	t.Parallel()
+	image(t, DefaultKernel)
 	cmd := exec.CommandContext(t.Context(), "go", "run", "./tests/lab/cmd/lab", "shell")
-	cmd.Dir = dir
+	cmd.Dir = projectDir(t)
 	cmd.Stdin = strings.NewReader("cat /sys/class/infiniband/rxe0/ports/1/state\nexit 7\n")
 	out, err := cmd.CombinedOutput()
 	if !strings.Contains(string(out), "4: ACTIVE") || !strings.Contains(string(out), "exit status 7") {

@@ -17,7 +17,6 @@ var allowedSkips = []struct {
 	{"siw", `^TestOneAddressIsOneGIDChange$`, "as above"},
 	{"siw", `^TestProbeFollowsTheLink$`, "the probe of siw has one method, which needs no link: TestOnIWARPTheProbe..."},
 	{"siw", `^TestNativeBackendSaysWhatFailedWhenTheLinkIsDown$`, "the probe of siw has one method, which needs no link"},
-	{"siw", `^TestWakeIsAsGoodAsTheCProgramsAtTheSamePace$`, "the C program's method is rc_write"},
 	{"rxe", `^TestOnIWARP|^TestNativeBackendOnSIW`, "needs siw, which the lab builds for the runs about it"},
 }
 
