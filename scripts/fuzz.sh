@@ -19,4 +19,4 @@ while IFS=: read -r file line; do
 	fi
 	tests=$((tests + 1))
 done <<<"$list"
-echo "reliability: fuzz tests, each for $for: $tests"
+echo "$tests fuzz tests, each for $for"

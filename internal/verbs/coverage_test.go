@@ -129,7 +129,7 @@ and soft iWARP (siw). For every cell the test %s makes the event happen and
 asserts its name, scope and port, how many came, that each was acknowledged (by the ledger), and that the object it
 belongs to is destroyed without delay afterwards. To run it:
 
-    RDMA_EVENTS_LAB_RUN=%s go test -tags lab ./tests/lab -run 'Guest.*/internal/verbs' -v
+    go test -tags lab ./tests/lab -run '^TestGuests$/internal/verbs' -guest.run %s -v
 
 The test module is tests/lab/evinject. It uses the kernel's own ways: an event that it dispatches goes to all open
 contexts, one that it gives to an object's handler, as a driver would, to the context that owns the object. The

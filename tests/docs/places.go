@@ -14,14 +14,16 @@ type Place struct {
 }
 
 // steps are the files that CI goes through.
-var steps = []string{".ci/run", "Makefile", "assets/targets.mk", "scripts/test-full.sh"}
+var steps = []string{".ci/run", "Makefile", "packaging/targets.mk", "scripts/test-push.sh"}
 
 // Places are the commands that need more than running them here.
 func Places() []Place {
 	const (
 		ci       = ".ci/run"
 		makefile = "Makefile"
-		race     = "go test -race ./..."
+		race     = "go test -race $(UNIT)"
+		programs = "go test $(PROGRAMS)"
+		guests   = "$(LAB) -short -skip '^(TestCheckGuest|TestVariants)$$'"
 		admin    = "tests/lab/system/admin_test.go"
 		move     = "func TestARefusedMoveToAnotherNamespaceDisturbsNothing("
 	)
@@ -45,31 +47,33 @@ func Places() []Place {
 		// What takes longer, and is run by CI.
 		{Command: "make test", Where: ci, Says: "make test"},
 		{Command: "make lint", Where: ci, Says: "make lint"},
-		{Command: "make build", Where: makefile, Says: "test: setup-test build"},
+		{Command: "make build", Where: makefile, Says: "TESTED := build"},
 		{Command: "go test -race ./internal/...", Where: makefile, Says: race},
 		{Command: "go test -race -run Contract ./internal/verbs/...", Where: makefile, Says: race},
-		{Command: "go test ./tests/native", Where: makefile, Says: race},
-		{Command: "go test ./tests/e2e", Where: makefile, Says: race},
-		{Command: "go test ./tests/grafana", Where: makefile, Says: race},
-		{Command: "go test ./tests/docs", Where: makefile, Says: race},
-		{Command: "go test ./assets/telegraf", Where: makefile, Says: race},
-		{Command: "make test-full", Where: ci, Says: "make test-full"},
-		{Command: "make test-schema", Where: "assets/targets.mk", Says: "test-full: test-schema"},
+		{Command: "go test ./tests/native", Where: makefile, Says: programs},
+		{Command: "go test ./tests/e2e", Where: makefile, Says: programs},
+		{Command: "go test ./tests/grafana", Where: makefile, Says: programs},
+		{Command: "go test ./tests/docs", Where: makefile, Says: programs},
+		{Command: "go test ./assets/telegraf", Where: makefile, Says: programs},
+		{Command: "make check", Where: "tests/docs/check_test.go", Says: "func TestMakeCheckRunsWhatMakeTestRuns("},
+		{Command: "make test-push", Where: ci, Says: "make test-push"},
+		{Command: "make test-full", Where: "packaging/targets.mk", Says: "scripts/test-full.sh passed"},
+		{Command: "make test-schema", Where: ci, Says: "make test-schema"},
 		{
 			Command: "go test -run '^$' -fuzz FuzzCountersKeepTheirInvariants -fuzztime 10s ./internal/portstate",
-			Where:   "scripts/test-full.sh", Says: "scripts/fuzz.sh 1m",
+			Where:   "scripts/test-push.sh", Says: "scripts/fuzz.sh 15s",
 		},
 		{
-			Command: "go test -tags lab -short -v -run TestGuest/tests/lab/guest ./tests/lab",
-			Where:   makefile, Says: "go test -tags lab -short -timeout 30m -v ./tests/lab",
+			Command: "go test -tags lab -short -v -run '^TestGuests$/tests/lab/guest' ./tests/lab",
+			Where:   makefile, Says: guests,
 		},
 		{
-			Command: "RDMA_EVENTS_LAB_RUN=TestDeviceAppears go test -tags lab -short -v -run TestGuest/tests/lab/guest ./tests/lab",
-			Where:   makefile, Says: "go test -tags lab -short -timeout 30m -v ./tests/lab",
+			Command: "go test -tags lab -short -v -run '^TestGuests$/tests/lab/guest' ./tests/lab -guest.run TestDeviceAppears",
+			Where:   makefile, Says: guests,
 		},
 		{
-			Command: "RDMA_EVENTS_LAB_RUN=TestNativeBackendReadsEveryTypeOfEvent go test -tags lab ./tests/lab -run 'Guest.*/internal/verbs' -v",
-			Where:   makefile, Says: "go test -tags lab -short -timeout 30m -v ./tests/lab",
+			Command: "go test -tags lab ./tests/lab -run '^TestGuests$/internal/verbs' -guest.run TestNativeBackendReadsEveryTypeOfEvent -v",
+			Where:   makefile, Says: guests,
 		},
 		{Command: "make lab", Where: "tests/lab/shell_test.go", Says: "func TestAPersonGetsAPromptBesideADevice("},
 

@@ -21,5 +21,4 @@ func TestWhoeverIsKilledLeavesNothingAndComesBackInTime(t *testing.T) {
 	k.Finish()
 	t.Logf("killed %v in %v; open again, beyond the delay of a restart, after at most %v",
 		killed, time.Since(began).Round(time.Second), k.Worst)
-	k.Report(*killRounds)
 }

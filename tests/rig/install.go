@@ -28,6 +28,16 @@ func Install(t testing.TB) *Installed {
 	return in
 }
 
+// telegraf is a copy of Telegraf beside them, for a user who may not enter the checkout.
+func (in *Installed) telegraf() string {
+	in.t.Helper()
+	path := filepath.Join(filepath.Dir(in.Plugin), "telegraf")
+	if _, err := os.Stat(path); err != nil {
+		in.copy(Program(in.t, "TELEGRAF_BIN", "tools/telegraf"), path)
+	}
+	return path
+}
+
 // Upgrade renames other files over both programs, as package managers do. They
 // do the same: what follows the end of an ELF file has no meaning.
 func (in *Installed) Upgrade() {

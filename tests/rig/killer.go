@@ -246,12 +246,3 @@ func (k *Killer) Finish() {
 		}
 	}
 }
-
-// Report prints figures for docs/reliability.md.
-func (k *Killer) Report(rounds int) {
-	k.t.Helper()
-	Reliability(k.t, "faults", "%d times kill -9", rounds)
-	for v, took := range k.Worst {
-		Reliability(k.t, "worst recovery after kill -9 of "+string(v), "%v", took.Round(time.Millisecond))
-	}
-}

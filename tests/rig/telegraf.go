@@ -38,7 +38,8 @@ type Config struct {
 	// Directory, if not empty, is Telegraf's of further configuration, which
 	// starts the plugin in place of Plugin and RestartDelay.
 	Directory string
-	// Programs, if not nil, are run in place of those of the build directory.
+	// Programs, if not nil, are run in place of those of the build directory. A Prefix that makes another user, outside of
+	// a guest, needs them: the checkout may lie where that user cannot enter.
 	Programs *Installed
 }
 
@@ -91,8 +92,7 @@ func Start(t testing.TB, c Config) *Telegraf {
 	r := &Telegraf{t: t, dir: sharedDir(t), exited: make(chan struct{})}
 	r.write("rdma_events.conf", c.Plugin)
 	r.write("telegraf.conf", r.telegrafConf(c))
-	args := append(append([]string{}, c.Prefix...), Program(t, "TELEGRAF_BIN", "tools/telegraf"),
-		"--config", r.path("telegraf.conf"))
+	args := append(append([]string{}, c.Prefix...), telegrafOf(t, c), "--config", r.path("telegraf.conf"))
 	if c.Directory != "" {
 		args = append(args, "--config-directory", c.Directory)
 	}
@@ -113,6 +113,14 @@ func Start(t testing.TB, c Config) *Telegraf {
 	}()
 	t.Cleanup(r.Stop)
 	return r
+}
+
+func telegrafOf(t testing.TB, c Config) string {
+	t.Helper()
+	if c.Programs != nil && len(c.Prefix) > 0 {
+		return c.Programs.telegraf()
+	}
+	return Program(t, "TELEGRAF_BIN", "tools/telegraf")
 }
 
 // sharedDir is a directory that any user may write to.

@@ -41,7 +41,7 @@ func newAdmin(t *testing.T) *admin {
 		for what, took := range a.worst {
 			t.Logf("%s: at most %v, %v without the plugin; promised at most %v more", what,
 				took.Round(time.Millisecond), a.alone[what].Round(time.Millisecond), longestDelay)
-			rig.Reliability(t, "worst delay of "+what, "%v", max(0, took-a.alone[what]).Round(time.Millisecond))
+			t.Logf("worst delay of %s: %v", what, max(0, took-a.alone[what]).Round(time.Millisecond))
 		}
 	})
 	return a

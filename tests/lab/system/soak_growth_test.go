@@ -62,7 +62,7 @@ func (s *soak) requireNoGrowth(before, after []sample) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(before[0])) {
 		was, is := median(before, name), median(after, name)
-		rig.Reliability(s.t, "soak, growth of "+name, "memory %+.2f MiB to %.2f, threads %+d to %d",
+		s.t.Logf("soak, growth of %s: memory %+.2f MiB to %.2f, threads %+d to %d", name,
 			mib(is.memory-was.memory), mib(is.memory), is.threads-was.threads, is.threads)
 		if name == "Telegraf" {
 			continue
@@ -105,7 +105,7 @@ func (s *soak) settledHold(before hold) hold {
 	if before == nil {
 		return now
 	}
-	rig.Reliability(s.t, "soak, held", "%s; after the first quarter %s", now, before)
+	s.t.Logf("soak, held: %s; after the first quarter %s", now, before)
 	if more := now.moreThan(before); more != "" {
 		s.t.Errorf("more is held than after the first quarter: %s", more)
 	}

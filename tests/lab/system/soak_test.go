@@ -36,8 +36,8 @@ func soakNetdevs() map[string]string {
 // last quarter holds more than the second; the first is for warming up.
 func TestSoak(t *testing.T) {
 	length, seed := soakLength(t), soakSeed(t)
-	rig.Reliability(t, "soak, length", "%v", length)
-	rig.Reliability(t, "soak, seed", "%d", seed)
+	t.Logf("soak, length: %v", length)
+	t.Logf("soak, seed: %d", seed)
 	guest.RequireGuest(t)
 	for _, name := range []string{moving, killed, steady} {
 		guest.AddDevice(t, name, guest.Driver(), soakNetdevs()[name])
@@ -57,7 +57,7 @@ func TestSoak(t *testing.T) {
 	if now := s.r.CountGoroutines(); goroutines == 0 || now > goroutines+2 {
 		t.Errorf("want %d goroutines as in a plugin that has just been started, got %d", goroutines, now)
 	} else {
-		rig.Reliability(t, "soak, goroutines of the plugin", "%d, in one that has just been started %d", now, goroutines)
+		t.Logf("soak, goroutines of the plugin: %d, in one that has just been started %d", now, goroutines)
 	}
 	s.r.Stop()
 }
@@ -205,11 +205,11 @@ func (s *soak) requireCounted() {
 	for _, name := range slices.Sorted(maps.Keys(s.happened)) {
 		faults = append(faults, fmt.Sprintf("%d times %s", s.happened[name], name))
 	}
-	rig.Reliability(s.t, "soak, faults", "%s", strings.Join(faults, ", "))
-	rig.Reliability(s.t, "soak, events injected", "%d", injected)
-	rig.Reliability(s.t, "soak, events counted", "%d", counted)
-	rig.Reliability(s.t, "soak, worst delay of an admin's command", "%v", s.admin.worstDelay().Round(time.Millisecond))
-	rig.Reliability(s.t, "soak, worst recovery after kill -9 of a worker", "%v", s.recovery.Round(time.Millisecond))
+	s.t.Logf("soak, faults: %s", strings.Join(faults, ", "))
+	s.t.Logf("soak, events injected: %d", injected)
+	s.t.Logf("soak, events counted: %d", counted)
+	s.t.Logf("soak, worst delay of an admin's command: %v", s.admin.worstDelay().Round(time.Millisecond))
+	s.t.Logf("soak, worst recovery after kill -9 of a worker: %v", s.recovery.Round(time.Millisecond))
 	if s.happened["kill -9 of a worker"] == 0 || s.recovery > longestRecovery {
 		s.t.Errorf("recovery after kill -9: want one at least, all within %v, got %v of %d", longestRecovery, s.recovery,
 			s.happened["kill -9 of a worker"])

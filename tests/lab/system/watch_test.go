@@ -66,8 +66,7 @@ func TestWatchShowsDropsAndNeverHoldsUpARemoval(t *testing.T) {
 	}
 }
 
-// requireDrops compares what was shown with itself and with when the link was changed. Of the latter ten times of what
-// is promised is allowed, and what the change itself took.
+// requireDrops compares what was shown with itself and with when the link was changed.
 func requireDrops(t *testing.T, w *rig.Watch, stamps []guest.LinkChange) {
 	t.Helper()
 	up := func(r rig.Record) bool {
@@ -86,14 +85,13 @@ func requireDrops(t *testing.T, w *rig.Watch, stamps []guest.LinkChange) {
 			t.Errorf("want an event of %s port 1, got %+v", device, r)
 		}
 		want := time.Duration(middle(stamps[2*i+1]) - middle(stamps[2*i]))
-		if apart := r.Time.Sub(down[i].Time); (apart - time.Duration(r.LastedNS)).Abs() > time.Millisecond {
+		if apart := r.Time.Sub(down[i].Time); (apart - time.Duration(r.LastedNS)).Abs() > standstill {
 			t.Errorf("want the time since the drop, %v, got %v", apart, time.Duration(r.LastedNS))
 		}
 		off := (time.Duration(r.LastedNS) - want).Abs()
 		t.Logf("drop %d: how long it lasted is off by %v", i, off)
-		allowed := 10*(2*time.Millisecond+dropped/20) + time.Duration(took(stamps[2*i])+took(stamps[2*i+1]))
-		if off > allowed {
-			t.Errorf("drop %d: want %v within %v, got %v", i, want, allowed, time.Duration(r.LastedNS))
+		if off > standstill {
+			t.Errorf("drop %d: want %v, got %v", i, want, time.Duration(r.LastedNS))
 		}
 	}
 }

@@ -1,0 +1,61 @@
+package docs
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// indexed are the packages whose tests have a row each, or stand among those that are about no fault.
+var indexed = []string{"tests/e2e", "tests/native", "tests/lab/system"}
+
+func TestEachFaultNamesATestThatExists(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs/verification.md"))
+	require.NoError(t, err)
+	table, rest, found := strings.Cut(string(text), "\n## Tests that are about no fault\n")
+	require.True(t, found)
+	named := map[string][]string{}
+	for _, row := range regexp.MustCompile(`(?m)^\| .* \|$`).FindAllString(table, -1) {
+		cells := strings.Split(strings.Trim(row, "| "), " | ")
+		if cells[0] == "fault" {
+			continue
+		}
+		require.Len(t, cells, 4, row)
+		for _, one := range strings.Split(cells[3], "; ") {
+			test, pkg, found := strings.Cut(one, " in ")
+			require.True(t, found, row)
+			require.Contains(t, declared(t, pkg), test, row)
+			named[pkg] = append(named[pkg], test)
+		}
+	}
+	others := regexp.MustCompile(`Test\w+`).FindAllString(rest, -1)
+	for _, pkg := range indexed {
+		for _, test := range declared(t, pkg) {
+			if test != "TestMain" && strings.HasPrefix(test, "Test") && !slices.Contains(named[pkg], test) {
+				require.Contains(t, others, test, "%s: a row of docs/verification.md, or the list at its end", pkg)
+			}
+		}
+	}
+}
+
+// declared returns the tests and fuzz tests of a package.
+func declared(t *testing.T, pkg string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, pkg, "*_test.go"))
+	require.NoError(t, err)
+	require.NotEmpty(t, files, pkg)
+	var names []string
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, found := range regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`).FindAllStringSubmatch(string(text), -1) {
+			names = append(names, found[1])
+		}
+	}
+	return names
+}

@@ -1,0 +1,44 @@
+package e2e
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"rdma_events/tests/rig"
+)
+
+// A machine on which packages are missing: apt-get installs nothing, but prints as it would.
+func TestMakeRunPrintsOnlyLineProtocol(t *testing.T) {
+	stubs := t.TempDir()
+	for name, script := range map[string]string{
+		"dpkg-query": "exit 1",
+		"apt-get":    "echo 'Reading package lists...'; echo \"$@\" >>" + filepath.Join(stubs, "ran"),
+		"sudo":       `[ "$1" != -n ] || shift; exec "$@"`,
+	} {
+		if err := os.WriteFile(filepath.Join(stubs, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rig.Program(t, "TELEGRAF_BIN", "tools/telegraf") // which make would build, for minutes
+	cmd := exec.CommandContext(t.Context(), "make", "run", "FOR=4s")
+	cmd.Dir = "../.."
+	cmd.Env = append(os.Environ(), "PATH="+stubs+":"+os.Getenv("PATH"))
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("make run: %v\n%s", err, stderr.String())
+	}
+	if ran, err := os.ReadFile(filepath.Join(stubs, "ran")); err != nil || !bytes.Contains(ran, []byte("install")) {
+		t.Errorf("want packages installed by apt-get, got %q, %v", ran, err)
+	}
+	if !bytes.Contains(stderr.Bytes(), []byte("Reading package lists...")) {
+		t.Errorf("want what apt-get prints on standard error, got:\n%s", stderr.String())
+	}
+	points, err := rig.Parse(stdout.Bytes())
+	if err != nil || len(points) == 0 {
+		t.Errorf("want lines of line protocol alone, got %d and %v:\n%s", len(points), err, stdout.String())
+	}
+}
