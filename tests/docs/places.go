@@ -55,7 +55,7 @@ func Places() []Place {
 		{Command: "go test ./tests/grafana", Where: makefile, Says: programs},
 		{Command: "go test ./tests/docs", Where: makefile, Says: programs},
 		{Command: "go test ./assets/telegraf", Where: makefile, Says: programs},
-		{Command: "make check", Where: "tests/docs/check_test.go", Says: "func TestMakeCheckRunsWhatMakeTestRuns("},
+		{Command: "make check", Where: "tests/lab/names_test.go", Says: "func TestChosenTestsExist("},
 		{Command: "make test-push", Where: ci, Says: "make test-push"},
 		{Command: "make test-full", Where: "packaging/targets.mk", Says: "scripts/test-full.sh passed"},
 		{Command: "make test-schema", Where: ci, Says: "make test-schema"},

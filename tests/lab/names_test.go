@@ -1,0 +1,56 @@
+package lab
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The lab and make check choose tests by name: a name that no test has any more would choose nothing, and nothing would
+// say so.
+func TestChosenTestsExist(t *testing.T) {
+	for file, block := range map[string]string{
+		"lab_test.go":    `(?s)const .*?\n\)|const \w+ = ".*"|"Test.*?"`,
+		"../../Makefile": `-(?:run|skip) '.*'`,
+	} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		chosen := 0
+		for _, found := range regexp.MustCompile(block).FindAllString(string(text), -1) {
+			for _, name := range regexp.MustCompile(`Test\w+`).FindAllString(found, -1) {
+				chosen++
+				if !declared(t, name) {
+					t.Errorf("%s chooses %s: no test has a name that begins so", file, name)
+				}
+			}
+		}
+		if chosen < 3 {
+			t.Errorf("%s: want names of tests, found %d", file, chosen)
+		}
+	}
+}
+
+// declared reports whether a test of the guests, of this package or of tests/e2e has a name that begins so.
+func declared(t *testing.T, name string) bool {
+	t.Helper()
+	for _, dir := range []string{".", "system", "guest", "../e2e", "../../internal/verbs", "../../internal/hotplug", "../grafana", "../bench"} {
+		files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: no tests: %v", dir, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(string(text), "\nfunc "+name) {
+				return true
+			}
+		}
+	}
+	return false
+}
