@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"testing"
 )
 
@@ -44,6 +45,9 @@ const (
 	moves = "^TestADeviceThatMoves"
 	timed = "^(TestFiftyDropsOf40ms|TestADropEvery20ms|TestAStormIsCountedToTheLastEvent|TestABurstOf200000)$"
 )
+
+// twoProcessors are the tests of completion vectors: a soft device has as many as there are processors.
+const twoProcessors = "^TestProbeFollowsTheLink$"
 
 // checked is what make check runs in its one guest: the harness, a drop, a worker that is killed, a removal.
 const checked = "^(TestDeviceAppearsInSysfsAndInIbvDevices|TestInjectedEventsReachAReader|" + essential + ")$"
@@ -183,10 +187,17 @@ func runSuites(t *testing.T, v variant, not ...string) {
 			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				session{variant: v, img: img, suites: []suite{s}, tests: share}.run(t)
+				session{variant: v, img: img, suites: []suite{s}, tests: share, cpus: processors(share)}.run(t)
 			})
 		}
 	}
+}
+
+func processors(tests []string) int {
+	if slices.ContainsFunc(tests, regexp.MustCompile(twoProcessors).MatchString) {
+		return 2
+	}
+	return 1
 }
 
 // dealt deals names to n hands, as cards are.
