@@ -1,8 +1,15 @@
 #!/bin/bash
 # Prints which long form this push runs: one of them, by a hash of the tree, so that equal trees run the same one and
-# all of them have their turn.
+# all of them have their turn. A third of a variant is a turn of its own; "list" prints them all.
 set -eu
 cd "$(dirname "$0")/.."
-forms=(release-siw backports-rxe backports-siw next-library long-forms)
+turns=(harness storm stopped churn kills)
+for variant in release-siw backports-rxe backports-siw next-library; do
+	turns+=("$variant/1" "$variant/2" "$variant/3")
+done
+if [ "${1:-}" = list ]; then
+	printf '%s\n' "${turns[@]}"
+	exit
+fi
 tree=$(git rev-parse 'HEAD^{tree}')
-echo "${forms[$((16#${tree:0:7} % ${#forms[@]}))]}"
+echo "${turns[$((16#${tree:0:7} % ${#turns[@]}))]}"

@@ -17,7 +17,7 @@ part() {
 	case $1 in
 	schema) make test-schema ;;
 	race) go test -race -count=1 -timeout 30m ./... ;;
-	release-rxe) lab -timeout 39m -run '^(TestTimedGuest|TestGuests)$' ;;
+	release-rxe) lab -timeout 39m -run '^(TestTimedGuest|TestGuests|TestRun.*|TestGuestClock.*|TestAPerson.*)$' ;;
 	release-siw | backports-rxe | backports-siw | next-library | newest)
 		lab -timeout 39m -run "^TestVariants\$/^$1\$" -args -guest.whole "^$1\$"
 		;;

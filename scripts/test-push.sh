@@ -7,6 +7,10 @@ echo "the long form whose turn it is: $turn"
 
 lab() { go test -tags lab -count=1 -v "$@" ./tests/lab; }
 
+long_form() {
+	lab -timeout 30m -run "^TestVariants\$|^TestLongForms\$/^$1\$"
+}
+
 # Fuzzing takes what the others leave of the processors.
 at_once() {
 	nice -n 19 scripts/fuzz.sh 15s >build/fuzz.log 2>&1 &
@@ -18,9 +22,12 @@ at_once() {
 	[ -z "$failed" ]
 }
 
-if [ "$turn" = long-forms ]; then
-	lab -timeout 30m -run '^(TestVariants|TestLongForms)$'
-else
-	lab -timeout 30m -short -run '^TestVariants$' -args -guest.whole "^$turn\$"
-fi
+case $turn in
+harness) lab -timeout 30m -run '^(TestVariants|TestRun.*|TestGuestClock.*|TestAPerson.*)$' ;;
+storm) long_form TestAStormIsCountedToTheLastEvent ;;
+stopped) long_form TestAStoppedTelegrafHoldsUpNoReader ;;
+churn) long_form TestAHundredTimesAddedAndDeletedLeavesNothingBehind ;;
+kills) long_form TestWhoeverIsKilledLeavesNothingAndTheSuccessorTellsOfTheGap ;;
+*) lab -timeout 30m -short -run '^TestVariants$' -guest.whole "^${turn%/*}\$" -guest.share "${turn#*/}" ;;
+esac
 at_once

@@ -16,6 +16,7 @@ import (
 var (
 	chosen = flag.String("guest.run", "", "a regular expression for the tests to run in guests, of those that would")
 	whole  = flag.String("guest.whole", "", "a regular expression for the variants of TestVariants that run all of their tests")
+	share  = flag.Int("guest.share", 0, "with -guest.whole: one third of those guests alone, 1 to 3; 0 is all of them")
 )
 
 var (
@@ -39,15 +40,15 @@ var (
 
 // Tests that run by themselves, and in no other guest: the soak, those of a device that is moved to another network
 // namespace, which Linux before 7.3 refuses with every driver that works without hardware, and of the usual variant
-// those that assert limits of time and memory with two processors.
+// those that assert how much memory a storm takes, with two processors.
 const (
 	soak  = "^TestSoak$"
 	moves = "^TestADeviceThatMoves"
-	timed = "^(TestFiftyDropsOf40ms|TestADropEvery20ms|TestAStormIsCountedToTheLastEvent|TestABurstOf200000)$"
+	timed = "^(TestAStormIsCountedToTheLastEvent|TestABurstOf200000)$"
 )
 
 // twoProcessors are the tests of completion vectors: a soft device has as many as there are processors.
-const twoProcessors = "^TestProbeFollowsTheLink$"
+const twoProcessors = "^(TestProbeFollowsTheLink|TestNativeBackendKeepsTheContract)$"
 
 // checked is what make check runs in its one guest: the harness, a drop, a worker that is killed, a removal.
 const checked = "^(TestDeviceAppearsInSysfsAndInIbvDevices|TestInjectedEventsReachAReader|" + essential + ")$"
@@ -55,8 +56,12 @@ const checked = "^(TestDeviceAppearsInSysfsAndInIbvDevices|TestInjectedEventsRea
 // essential are the tests of the system that see most of what a kernel, a driver or a library can break.
 const essential = "TestFiftyDropsOf40ms|TestAKilledWorkerIsReplaced|TestADeviceIsLetGoAndTakenBack"
 
-// reduced is what a variant runs that does not run whole: the contract of the backend and the essential tests.
-const reduced = "^(TestNativeBackendKeepsTheContract|TestThisLibraryServesEventsProbesAndCounters|" + essential + ")$"
+// reduced is what a variant runs that does not run whole: the contract of the backend and the essential tests. Another
+// library has a test of its own.
+const (
+	reduced = "^(TestNativeBackendKeepsTheContract|" + essential + ")$"
+	library = "^TestThisLibraryServesEventsProbesAndCounters$"
+)
 
 // longForms are the tests that leave something out with -short.
 const longForms = "^(TestAStormIsCountedToTheLastEvent|TestAStoppedTelegrafHoldsUpNoReader|" +
@@ -82,7 +87,7 @@ var variants = []variant{
 	{name: "next-library", kernel: DefaultKernel, driver: "rxe", library: NextLibrary, short: true},
 }
 
-// TestTimedGuest runs what measures time or memory, while no other guest runs: it is not parallel.
+// TestTimedGuest runs what measures memory, while no other guest runs: it is not parallel.
 func TestTimedGuest(t *testing.T) {
 	v := usual()
 	session{variant: v, img: image(t, v.kernel), suites: []suite{system}, tests: system.list(t, timed), cpus: 2}.run(t)
@@ -130,6 +135,7 @@ func TestVariants(t *testing.T) {
 		t.Run(v.name, func(t *testing.T) {
 			t.Parallel()
 			if *whole != "" && regexp.MustCompile(*whole).MatchString(v.name) {
+				v.short = v.short || testing.Short()
 				runSuites(t, v, soak, moves)
 				return
 			}
@@ -139,6 +145,9 @@ func TestVariants(t *testing.T) {
 			var tests []string
 			for _, s := range both {
 				tests = append(tests, s.list(t, reduced)...)
+			}
+			if v.library != "" {
+				tests = append(tests, system.list(t, library)...)
 			}
 			session{variant: v, img: img, suites: both, tests: tests}.run(t)
 		})
@@ -171,26 +180,37 @@ func (v variant) image(t *testing.T) *Image {
 func runSuites(t *testing.T, v variant, not ...string) {
 	t.Helper()
 	img := v.image(t)
+	for n, one := range sessions(t, v, not...) {
+		if *share > 0 && n%3 != *share-1 {
+			continue
+		}
+		one.img = img
+		t.Run(one.title, func(t *testing.T) {
+			t.Parallel()
+			one.run(t)
+		})
+	}
+}
+
+// sessions divides the suites' tests on a variant between guests.
+func sessions(t *testing.T, v variant, not ...string) []session {
+	t.Helper()
+	var all []session
 	for _, s := range suites {
 		if s.rxeOnly && v.driver != "rxe" || v.library != "" && s != system && s != backend {
 			continue
 		}
 		tests := s.list(t, s.tests, not...)
-		if len(tests) == 0 {
-			continue
-		}
 		guests := min(max(s.guests, 1), len(tests))
-		for n, share := range dealt(tests, guests) {
-			name := s.name()
+		for n, hand := range dealt(tests, guests) {
+			title := s.name()
 			if guests > 1 {
-				name = fmt.Sprintf("%s/%d", name, n+1)
+				title = fmt.Sprintf("%s/%d", title, n+1)
 			}
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				session{variant: v, img: img, suites: []suite{s}, tests: share, cpus: processors(share)}.run(t)
-			})
+			all = append(all, session{title: title, variant: v, suites: []suite{s}, tests: hand, cpus: processors(hand)})
 		}
 	}
+	return all
 }
 
 func processors(tests []string) int {

@@ -17,9 +17,19 @@ import (
 	"time"
 )
 
-func TestRunReportsHowTheProgramEnded(t *testing.T) {
+// bootable is for the tests of the harness itself, which boot a guest for each case: they have their turn in
+// make test-push.
+func bootable(t *testing.T) *Image {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("boots guests to test the harness alone: ROTATION=harness make test-push")
+	}
 	t.Parallel()
-	img := image(t, DefaultKernel)
+	return image(t, DefaultKernel)
+}
+
+func TestRunReportsHowTheProgramEnded(t *testing.T) {
+	img := bootable(t)
 	for _, c := range []struct {
 		name, script string
 		timeout      time.Duration
@@ -98,8 +108,7 @@ func TestAGuestHasALimitToBootAndTheJobsOwnFromThenOn(t *testing.T) {
 }
 
 func TestRunReportsAGuestThatDoesNotBoot(t *testing.T) {
-	t.Parallel()
-	img := *image(t, DefaultKernel)
+	img := *bootable(t)
 	img.initramfs = filepath.Join(t.TempDir(), "empty")
 	if err := os.WriteFile(img.initramfs, nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -111,8 +120,7 @@ func TestRunReportsAGuestThatDoesNotBoot(t *testing.T) {
 }
 
 func TestRunEndsWithItsContext(t *testing.T) {
-	t.Parallel()
-	img := image(t, DefaultKernel)
+	img := bootable(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	started := time.Now()
@@ -127,8 +135,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 }
 
 func TestGuestClockIsTheHosts(t *testing.T) {
-	t.Parallel()
-	img := image(t, DefaultKernel)
+	img := bootable(t)
 	// Its way here makes a time older, so the least of some is nearest to the truth.
 	var behind []time.Duration
 	out, in := io.Pipe()

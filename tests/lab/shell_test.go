@@ -10,8 +10,7 @@ import (
 
 // What a person types after make lab, which is this command.
 func TestAPersonGetsAPromptBesideADevice(t *testing.T) {
-	t.Parallel()
-	image(t, DefaultKernel)
+	bootable(t)
 	cmd := exec.CommandContext(t.Context(), "go", "run", "./tests/lab/cmd/lab", "shell")
 	cmd.Dir = projectDir(t)
 	cmd.Stdin = strings.NewReader("cat /sys/class/infiniband/rxe0/ports/1/state\nexit 7\n")

@@ -97,6 +97,7 @@ func matches(expressions []string, name string) bool {
 
 // session is one guest and what runs in it.
 type session struct {
+	title string // of the subtest, where there is one
 	variant
 	img     *Image
 	suites  []suite  // run one after the other

@@ -71,7 +71,7 @@ func mend(t *testing.T, prefix []string, check, status string) {
 
 func TestTheDoctorFindsAGoodDeviceGood(t *testing.T) {
 	guest.AddDevice(t, device, guest.Driver(), netdev)
-	for _, u := range users {
+	for _, u := range served() {
 		t.Run(u.name, func(t *testing.T) {
 			if bad := runDoctor(t, u.prefix); len(bad) > 0 {
 				t.Errorf("want all well, got %v", bad)
@@ -84,7 +84,7 @@ func TestTheDoctorFindsAGoodDeviceGood(t *testing.T) {
 func TestWhatTheDoctorSaysMends(t *testing.T) {
 	guest.RequireGuest(t)
 	guest.AddRxe(t, device, netdev)
-	for _, u := range users {
+	for _, u := range served() {
 		t.Run("a link that is down, as "+u.name, func(t *testing.T) {
 			guest.IP(t, "link", "set", netdev, "down")
 			mend(t, u.prefix, "ports", "warn")

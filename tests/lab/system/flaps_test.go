@@ -11,7 +11,7 @@ import (
 )
 
 func TestFiftyDropsOf40ms(t *testing.T) {
-	for _, u := range users {
+	for _, u := range served() {
 		t.Run(u.name, func(t *testing.T) {
 			guest.OnOneCPU(t)
 			guest.AddDevice(t, device, guest.Driver(), netdev)

@@ -57,8 +57,12 @@ func TestAKilledWorkerIsReplaced(t *testing.T) {
 func TestWhatADeadWorkerHasReadIsCounted(t *testing.T) {
 	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		r := start(quiet)
+		events := 200_000
+		if testing.Short() {
+			events = 50_000
+		}
 		stormed := make(chan error, 1)
-		go func() { stormed <- guest.TryInject(t, device, guest.PKeyChange, 1, 200_000) }()
+		go func() { stormed <- guest.TryInject(t, device, guest.PKeyChange, 1, events) }()
 		r.Await("the storm's beginning", 30*time.Second, func(p []rig.Point) bool {
 			return counter(p, "1", "pkey_change") > 0 || eventSum(p, device, "pkey_change") > 0
 		})
@@ -76,7 +80,7 @@ func TestWhatADeadWorkerHasReadIsCounted(t *testing.T) {
 		if a.Int("read") != a.Int("acked")+a.Int("unacked")+a.Int("released") {
 			t.Errorf("parity does not hold: %v", a.Fields)
 		}
-		t.Logf("counted %d of 200000; released %d", a.Int("pkey_change"), a.Int("released"))
+		t.Logf("counted %d of %d; released %d", a.Int("pkey_change"), events, a.Int("released"))
 		rig.RequireCountersNeverFall(t, points)
 	})
 }

@@ -24,7 +24,7 @@ func isOpened(r rig.Record) bool {
 }
 
 func TestWatchShowsDropsAndNeverHoldsUpARemoval(t *testing.T) {
-	for _, u := range users {
+	for _, u := range served() {
 		t.Run(u.name, func(t *testing.T) {
 			guest.RequireGuest(t)
 			guest.AddRxe(t, device, netdev)
