@@ -234,7 +234,10 @@ func TestThePackage(t *testing.T) {
 	deb, err := onlyPackage(projectDir(t))
 	requireBuilt(t, "package", "make try-packages", err)
 	v := usual()
-	session{variant: v, img: image(t, v.kernel), suites: []suite{packaged}, tests: packaged.list(t, ""), env: []string{"RDMA_EVENTS_DEB=" + deb}, cpus: 2}.run(t)
+	session{
+		variant: v, img: image(t, v.kernel), suites: []suite{packaged}, tests: packaged.list(t, ""), cpus: 2,
+		env: []string{"RDMA_EVENTS_DEB=" + deb},
+	}.run(t)
 }
 
 // TestTheImage runs the container image that make try-image has built in a guest.
@@ -243,5 +246,8 @@ func TestTheImage(t *testing.T) {
 	_, err := os.Stat(filepath.Join(rootfs, "usr/bin/telegraf"))
 	requireBuilt(t, "image", "make try-image", err)
 	v := usual()
-	session{variant: v, img: image(t, v.kernel), suites: []suite{contained}, tests: contained.list(t, ""), env: []string{"RDMA_EVENTS_ROOTFS=" + rootfs}, cpus: 2}.run(t)
+	session{
+		variant: v, img: image(t, v.kernel), suites: []suite{contained}, tests: contained.list(t, ""), cpus: 2,
+		env: []string{"RDMA_EVENTS_ROOTFS=" + rootfs},
+	}.run(t)
 }
