@@ -56,7 +56,7 @@ check: setup-test $(TESTED) ## before a commit, in minutes: build, vet, unit tes
 test: setup-test $(TESTED) ## all tests: unit with the race detector, the real programs, the lab
 	go vet -tags $(ALL_TAGS) ./...
 	go test -race $(UNIT)
-	go test $(PROGRAMS)
+	go test -parallel 8 $(PROGRAMS)
 	$(LAB) -short -skip '^(TestCheckGuest|TestVariants)$$'
 
 .PHONY: test-push

@@ -73,7 +73,7 @@ func TestTheLastCountsOfADeadWorkerAreThere(t *testing.T) {
 
 func TestWhyAWorkerEndedIsSaidInOneLine(t *testing.T) {
 	soon := func(c *Config) { c.Timing.Start = 2 * time.Second }
-	impatient := func(c *Config) { c.Timing.Start, c.Timing.Beat = patience, 2*time.Second }
+	impatient := func(c *Config) { c.Timing.Start, c.Timing.Beat = 5*time.Second, 2*time.Second }
 	wary := func(c *Config) {
 		impatient(c)
 		c.Timing.Stuck = 100 * time.Millisecond

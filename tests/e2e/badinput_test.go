@@ -15,6 +15,7 @@ import (
 // Bad input ends the start with one clear line: from the plugin, and from
 // `check`, which says the same.
 func TestBadInputIsOneClearLine(t *testing.T) {
+	t.Parallel()
 	broken := writeScenario(t, "[[event]]\nat = \"1s\"\ntype = \"port_eror\"\n")
 	unparsable := writeScenario(t, "[[event]\n")
 	stranger := writeFile(t, "stranger", "#!/bin/sh\necho hello\n", 0o755)

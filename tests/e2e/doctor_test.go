@@ -90,6 +90,7 @@ func TestTheDoctorWorksWithoutDevicesAndPrivileges(t *testing.T) {
 }
 
 func TestTheDoctorReadsTelegrafsConfiguration(t *testing.T) {
+	t.Parallel()
 	plugin := writeFile(t, "rdma_events.conf", "[[inputs.rdma_events]]\n  backend = \"sim\"\n", 0o644)
 	telegraf := func(signal string) string {
 		return writeFile(t, "telegraf.conf", "[[inputs.execd]]\n  command = [\""+rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events")+
@@ -122,6 +123,7 @@ func TestTheDoctorMissesTheWorker(t *testing.T) {
 
 // The worker program itself tries, here on simulated devices.
 func TestTheWorkerTriesProbeMethods(t *testing.T) {
+	t.Parallel()
 	p, err := doctor.OpenProgram(rig.Program(t, "RDMA_EVENTS_WORKER", "rdma-events-worker"))
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 var killRounds = flag.Int("kill.rounds", 8, "rounds of kill -9; make test-full does 300")
 
 func TestWhoeverIsKilledLeavesNothingAndComesBackInTime(t *testing.T) {
+	t.Parallel()
 	k := rig.NewKiller(t, rig.Config{Plugin: simulated}, rig.Seed(t), "sim0", "sim1", "sim2", "sim3")
 	killed := map[rig.Victim]int{}
 	began := time.Now()

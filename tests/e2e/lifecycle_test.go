@@ -54,6 +54,7 @@ func awaitGone(t *testing.T, r *rig.Telegraf, pids []int, promised time.Duration
 }
 
 func TestNothingIsLeftAfterAnOrderlyStop(t *testing.T) {
+	t.Parallel()
 	r := rig.Start(t, rig.Config{Plugin: simulated})
 	awaitOpen(r, 4)
 	ours := processes(t, r)
@@ -64,6 +65,7 @@ func TestNothingIsLeftAfterAnOrderlyStop(t *testing.T) {
 }
 
 func TestNoProcessIsGivenHugePages(t *testing.T) {
+	t.Parallel()
 	r := rig.Start(t, rig.Config{Plugin: simulated})
 	awaitOpen(r, 4)
 	for _, pid := range processes(t, r) {
@@ -75,6 +77,7 @@ func TestNoProcessIsGivenHugePages(t *testing.T) {
 }
 
 func TestNothingOutlivesAKilledTelegraf(t *testing.T) {
+	t.Parallel()
 	r := rig.Start(t, rig.Config{Plugin: simulated})
 	awaitOpen(r, 4)
 	ours := processes(t, r)
@@ -83,6 +86,7 @@ func TestNothingOutlivesAKilledTelegraf(t *testing.T) {
 }
 
 func TestWorkersDoNotOutliveAKilledPlugin(t *testing.T) {
+	t.Parallel()
 	r := rig.Start(t, rig.Config{Plugin: simulated, RestartDelay: "1s"})
 	awaitOpen(r, 4)
 	ours := processes(t, r)
@@ -92,6 +96,7 @@ func TestWorkersDoNotOutliveAKilledPlugin(t *testing.T) {
 }
 
 func TestAKilledWorkerIsReplacedAndNoCounterFalls(t *testing.T) {
+	t.Parallel()
 	r := rig.Start(t, rig.Config{Plugin: simulated})
 	awaitOpen(r, 4)
 	victim := r.Workers()[0]
@@ -118,6 +123,7 @@ func TestAKilledWorkerIsReplacedAndNoCounterFalls(t *testing.T) {
 
 // A plugin whose output nobody reads must go on counting and must stop in time.
 func TestAStoppedTelegrafLosesNoCount(t *testing.T) {
+	t.Parallel()
 	r := rig.Start(t, rig.Config{Plugin: `[[inputs.rdma_events]]
   backend = "sim"
   devices = ["sim0"]

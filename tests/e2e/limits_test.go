@@ -36,6 +36,7 @@ func reasons(points []rig.Point) map[string]int {
 func fleet(n int) string { return strings.Replace(simulated, "fleet4", fmt.Sprint("fleet", n), 1) }
 
 func TestSixtyFourDescriptorsAreEnoughForFourDevices(t *testing.T) {
+	t.Parallel()
 	r := rig.Start(t, rig.Config{Plugin: fleet(4), Prefix: []string{"prlimit", "--nofile=64:64", "--"}})
 	awaitOpen(r, 4)
 	victim := r.Worker("sim1")
@@ -50,6 +51,7 @@ func TestSixtyFourDescriptorsAreEnoughForFourDevices(t *testing.T) {
 }
 
 func TestDevicesBeyondTheDescriptorsAreToldOfAndTheOthersGoOn(t *testing.T) {
+	t.Parallel()
 	const devices = 20
 	r := rig.Start(t, rig.Config{Plugin: fleet(devices), Prefix: []string{"prlimit", "--nofile=64:64", "--"}})
 	points := r.Await("each device is open or told of", time.Minute, func(points []rig.Point) bool {
@@ -153,6 +155,7 @@ func settledThreads(t *testing.T, uid int) int {
 }
 
 func TestARefusedForkOrThreadIsToldAndDisturbsNoOtherDevice(t *testing.T) {
+	t.Parallel()
 	uid, prefix := nobody(t)
 	r := rig.Start(t, rig.Config{Plugin: fleet(4), Prefix: prefix, Programs: rig.Install(t)})
 	awaitOpen(r, 4)

@@ -12,6 +12,7 @@ import (
 
 // A machine on which packages are missing: apt-get installs nothing, but prints as it would.
 func TestMakeRunPrintsOnlyLineProtocol(t *testing.T) {
+	t.Parallel()
 	stubs := t.TempDir()
 	for name, script := range map[string]string{
 		"dpkg-query": "exit 1",

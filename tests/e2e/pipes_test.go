@@ -41,6 +41,7 @@ func startStormy(t *testing.T, stderrFull bool) (p *rig.Plugin, workers []int) {
 }
 
 func TestAClosedStdoutEndsThePluginAndItsWorkers(t *testing.T) {
+	t.Parallel()
 	p, workers := startStormy(t, false)
 	if err := p.Stdout.Close(); err != nil {
 		t.Fatal(err)
@@ -57,6 +58,7 @@ func TestAClosedStdoutEndsThePluginAndItsWorkers(t *testing.T) {
 }
 
 func TestThePluginEndsInTimeWhileNobodyReadsEither(t *testing.T) {
+	t.Parallel()
 	for _, end := range []struct {
 		name string
 		do   func(*rig.Plugin) error
@@ -87,6 +89,7 @@ func requireShutdown(t *testing.T, took time.Duration) {
 
 // A worker that crashes is worth several lines in the log, which nobody takes.
 func TestAStderrThatNobodyReadsStallsNothing(t *testing.T) {
+	t.Parallel()
 	stderr := rig.FullFIFO(t)
 	r := rig.Start(t, rig.Config{Stderr: stderr.Name(), Plugin: simulated + `    scenario = "` + writeScenario(t, `[[event]]
 at = "2s"

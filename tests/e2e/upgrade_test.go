@@ -24,6 +24,7 @@ func replaced(t *testing.T, pid int) bool {
 }
 
 func TestAPluginThatWasUpgradedGoesOnInItsVersionUntilItsRestart(t *testing.T) {
+	t.Parallel()
 	programs := rig.Install(t)
 	r := rig.Start(t, rig.Config{Plugin: simulated, RestartDelay: "200ms", Programs: programs})
 	awaitOpen(r, 4)
@@ -61,6 +62,7 @@ func TestAPluginThatWasUpgradedGoesOnInItsVersionUntilItsRestart(t *testing.T) {
 }
 
 func TestAKilledInstanceDisturbsNoOtherOnItsHost(t *testing.T) {
+	t.Parallel()
 	env := []string{"RUNTIME_DIRECTORY=" + shortDir(t)} // both sweep the same directory
 	start := func() *rig.Telegraf {
 		r := rig.Start(t, rig.Config{Plugin: simulated, Interval: "250ms", RestartDelay: "200ms", Env: env})

@@ -43,6 +43,7 @@ func shownEvents(records []rig.Record, name string) []rig.Record {
 }
 
 func TestWatchShowsEachEventWithTheStateBeforeAndAfter(t *testing.T) {
+	t.Parallel()
 	w := startWatch(t, flapping, "-device", "sim0")
 	records := w.Await("both drops", time.Minute, func(r []rig.Record) bool { return len(shownEvents(r, "port_active")) == 2 })
 	w.End(syscall.SIGINT)
@@ -76,6 +77,7 @@ func requireLasted(t *testing.T, downs, ups []rig.Record) {
 }
 
 func TestWatchLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
 	for _, row := range []struct {
 		name string
 		sig  syscall.Signal
@@ -103,6 +105,7 @@ func opened(records []rig.Record, device string) bool {
 }
 
 func TestWatchEndsWithItsReader(t *testing.T) {
+	t.Parallel()
 	conf := writeFile(t, "rdma_events.conf", sim(writeScenario(t, flapping)), 0o644)
 	dir := shortDir(t)
 	cmd := exec.CommandContext(t.Context(), rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events"), "watch", "-config", conf, "-probe")
@@ -128,6 +131,7 @@ func TestWatchEndsWithItsReader(t *testing.T) {
 }
 
 func TestWatchEndsWhileNobodyReads(t *testing.T) {
+	t.Parallel()
 	storm := "[[event]]\nat = \"1s\"\nevery = \"1ms\"\ntimes = 5000\ntype = \"port_err\"\n\n" +
 		"[[event]]\nat = \"1s\"\nevery = \"1ms\"\ntimes = 5000\ntype = \"port_active\"\n"
 	conf := writeFile(t, "rdma_events.conf", sim(writeScenario(t, storm)), 0o644)
@@ -156,6 +160,7 @@ func TestWatchEndsWhileNobodyReads(t *testing.T) {
 }
 
 func TestWatchShowsWakeUpLatency(t *testing.T) {
+	t.Parallel()
 	w := startWatch(t, flapping, "-probe", "-device", "sim0")
 	records := w.Await("three seconds of probes", time.Minute, func(r []rig.Record) bool {
 		return len(slices.DeleteFunc(slices.Clone(r), func(r rig.Record) bool { return r.Probe == nil })) >= 3
