@@ -3,6 +3,7 @@ package main
 import (
 	"strconv"
 
+	"rdma_events/assets/influxdb"
 	"rdma_events/internal/grafana"
 	"rdma_events/internal/verbs"
 )
@@ -13,7 +14,7 @@ const (
 	ofProbes = ofPorts + ` AND "vector" =~ /^$vector$/`
 )
 
-func deviceDashboard(n *names) *grafana.Dashboard {
+func deviceDashboard(n *names, place influxdb.Place) *grafana.Dashboard {
 	b := &board{names: n, filter: `$timeFilter AND "host" =~ /^$host$/ AND "device" =~ /^$device$/`}
 	b.row("Now")
 	b.deviceFacts()
@@ -27,7 +28,7 @@ func deviceDashboard(n *names) *grafana.Dashboard {
 	b.row("What happened")
 	b.deviceHappenings()
 	const onHost = `"host" =~ /^$host$/`
-	variables := append(places(),
+	variables := append(places(place),
 		one("host", "Host", "rdma_device", "host", ""),
 		one("device", "Device", "rdma_device", "device", onHost),
 		some("port", "Port", "rdma_port", "port", onHost+` AND "device" =~ /^$device$/`),

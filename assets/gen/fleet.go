@@ -1,12 +1,15 @@
 package main
 
-import "rdma_events/internal/grafana"
+import (
+	"rdma_events/assets/influxdb"
+	"rdma_events/internal/grafana"
+)
 
 // fleetPoints is how many points in time a panel of the fleet has: with a series
 // per device behind each, more would cost seconds and show nothing.
 const fleetPoints = 60
 
-func fleetDashboard(n *names) *grafana.Dashboard {
+func fleetDashboard(n *names, place influxdb.Place) *grafana.Dashboard {
 	b := &board{names: n, filter: `$timeFilter AND "host" =~ /^$host$/`, points: fleetPoints}
 	b.row("Now")
 	b.fleetCounts()
@@ -21,7 +24,7 @@ func fleetDashboard(n *names) *grafana.Dashboard {
 	return dashboard(fleetUID, "RDMA fleet",
 		"RDMA devices of many hosts: counts and the worst of them. A line per host there is none.", "1m",
 		[]grafana.Link{link("Device", deviceUID, "One device of one host")},
-		append(places(), some("host", "Host", "rdma_collector", "host", "")), b.panels)
+		append(places(place), some("host", "Host", "rdma_collector", "host", "")), b.panels)
 }
 
 func (b *board) fleetCounts() {

@@ -4,28 +4,38 @@
 package main
 
 import (
+	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 
+	"rdma_events/assets/influxdb"
 	"rdma_events/plugins/inputs/rdma_events"
 )
 
 //go:generate go run . ../..
 
 func main() {
-	if len(os.Args) != 2 {
-		fmt.Fprintln(os.Stderr, "usage: gen DIRECTORY, the root of the repository")
-		os.Exit(2)
+	flags := flag.NewFlagSet("gen", flag.ExitOnError)
+	database := flags.String("database", "", "a database that others write to as well, as telegraf (default an own one, rdma)")
+	_ = flags.Parse(os.Args[1:]) // exits by itself
+	err := errors.New("want one argument: the directory to write to, as the root of the repository")
+	if flags.NArg() == 1 {
+		err = run(*database, flags.Arg(0))
 	}
-	if err := run(os.Args[1]); err != nil {
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "gen:", err)
 		os.Exit(1)
 	}
 }
 
-func run(root string) error {
-	files, err := generate(rdma_events.Metrics())
+func run(database, root string) error {
+	place, err := influxdb.Chosen(database)
+	if err != nil {
+		return fmt.Errorf("read -database: %w", err)
+	}
+	files, err := generate(place, rdma_events.Metrics())
 	if err != nil {
 		return err
 	}
@@ -41,23 +51,23 @@ func run(root string) error {
 	return nil
 }
 
-// file is one file to be written; path is relative to the repository's root.
+// file is one file to be written; path is relative to the directory.
 type file struct {
 	path string
 	text []byte
 }
 
-func generate(metrics []rdma_events.Metric) ([]file, error) {
+func generate(place influxdb.Place, metrics []rdma_events.Metric) ([]file, error) {
 	names := newNames(metrics)
-	fleet, err := fleetDashboard(names).Marshal()
+	fleet, err := fleetDashboard(names, place).Marshal()
 	if err != nil {
 		return nil, err
 	}
-	device, err := deviceDashboard(names).Marshal()
+	device, err := deviceDashboard(names, place).Marshal()
 	if err != nil {
 		return nil, err
 	}
-	rules, err := ruleFile(names)
+	rules, err := ruleFile(names, place)
 	if err != nil {
 		return nil, err
 	}

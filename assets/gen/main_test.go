@@ -8,11 +8,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/assets/influxdb"
 	"rdma_events/plugins/inputs/rdma_events"
 )
 
 func TestCommittedFilesAreWhatTheTableOfMetricsGives(t *testing.T) {
-	files, err := generate(rdma_events.Metrics())
+	files, err := generate(influxdb.Own(), rdma_events.Metrics())
 	require.NoError(t, err)
 	require.Len(t, files, 4)
 	for _, f := range files {
@@ -29,7 +30,7 @@ func TestANameThatTheTableLacksIsAnError(t *testing.T) {
 			fewer = append(fewer, m)
 		}
 	}
-	_, err := generate(fewer)
+	_, err := generate(influxdb.Own(), fewer)
 	require.ErrorContains(t, err, "the table of metrics has no rdma_port")
 	require.ErrorContains(t, err, "rdma_port.rate_gbps")
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"rdma_events/assets/influxdb"
 	"rdma_events/internal/grafana"
 )
 
@@ -41,7 +42,7 @@ const datasourceUID = "rdma-influxdb"
 // window is what "now" means to a rule: three missed reports of a minute each.
 const window = 3 * time.Minute
 
-func ruleFile(n *names) ([]byte, error) {
+func ruleFile(n *names, place influxdb.Place) ([]byte, error) {
 	group := func(name, interval string) grafana.Group {
 		return grafana.Group{OrgID: 1, Name: name, Folder: "RDMA", Interval: interval}
 	}
@@ -51,20 +52,30 @@ func ruleFile(n *names) ([]byte, error) {
 		if r.slow {
 			g = &slow
 		}
-		g.Rules = append(g.Rules, r.grafana(n))
+		g.Rules = append(g.Rules, r.grafana(n, policyOf(place)))
 	}
 	f := grafana.RuleFile{APIVersion: 1, Groups: []grafana.Group{fast, slow}}
 	text, err := f.Marshal()
 	return append([]byte(ruleFileHead), text...), err
 }
 
+// policyOf is what stands before a rule's measurements. A rule has no variables,
+// and Grafana's data source names the database only: the plugin's own has the
+// raw points by default, another one does not.
+func policyOf(place influxdb.Place) string {
+	if !place.Shared {
+		return ""
+	}
+	return `"` + place.Raw + `".`
+}
+
 const ruleFileHead = `# Alert rules for Grafana's file provisioning, made by go generate ./assets/gen; do not edit.
 # docs/alerts.md says what each means, and how to install them.
 `
 
-func (r *rule) grafana(n *names) grafana.Rule {
+func (r *rule) grafana(n *names, policy string) grafana.Rule {
 	return grafana.Rule{
-		UID: "rdma-" + r.id, Title: r.title, Condition: conditionRef, Data: r.data(n),
+		UID: "rdma-" + r.id, Title: r.title, Condition: conditionRef, Data: r.data(n, policy),
 		NoDataState: r.noData, ExecErrState: "Error", For: short(r.hold),
 		Labels: map[string]string{"severity": r.severity, "component": "rdma"},
 		Annotations: map[string]string{
@@ -83,14 +94,14 @@ const (
 
 // data is the queries, a reduction of each, the expression on these, and the
 // threshold.
-func (r *rule) data(n *names) []grafana.Query {
+func (r *rule) data(n *names, policy string) []grafana.Query {
 	var queries, reductions []grafana.Query
 	for i, s := range r.steps {
 		ref := string(rune('A' + i))
 		rng := grafana.RelativeRange{From: int(s.from.Seconds()), To: int(s.to.Seconds())}
 		queries = append(queries, grafana.Query{
 			RefID: ref, Range: rng, DataSourceUID: datasourceUID,
-			Model: model(ref, grafana.Model{RawQuery: true, ResultFormat: "time_series", Query: n.expand(s.query, "", "$timeFilter")}),
+			Model: model(ref, grafana.Model{RawQuery: true, ResultFormat: "time_series", Query: n.expand(s.query, policy, "$timeFilter")}),
 		})
 		reductions = append(reductions, expression("R"+ref, grafana.Model{Type: "reduce", Expression: ref, Reducer: "last"}))
 	}

@@ -1,6 +1,9 @@
 package main
 
-import "rdma_events/internal/grafana"
+import (
+	"rdma_events/assets/influxdb"
+	"rdma_events/internal/grafana"
+)
 
 // The dashboards' identifiers; links and rules have them in their addresses.
 const (
@@ -16,19 +19,20 @@ func dataSource() *grafana.DataSource {
 // which would be too long for thousands of hosts.
 const everything = ".*"
 
-// places are the variables that say where the data is.
-func places() []grafana.Variable {
+// places are the variables that say where the data is. Where the database or the
+// policy is not there, Grafana takes the first that is.
+func places(place influxdb.Place) []grafana.Variable {
 	return []grafana.Variable{
 		{Name: "datasource", Label: "Data source", Type: "datasource", Query: "influxdb", Refresh: 1},
 		{
 			Name: "database", Label: "Database", Type: "query", DataSource: dataSource(), Refresh: 1,
 			Query: "SHOW DATABASES", Regex: "/^(?!_internal$).*$/",
-			Current: &grafana.Option{Text: "telegraf", Value: "telegraf"},
+			Current: &grafana.Option{Text: place.Database, Value: place.Database},
 		},
 		{
 			Name: "policy", Label: "Retention policy", Type: "query", DataSource: dataSource(), Refresh: 1,
 			Query:   `SHOW RETENTION POLICIES ON "$database"`,
-			Current: &grafana.Option{Text: "autogen", Value: "autogen"},
+			Current: &grafana.Option{Text: place.Raw, Value: place.Raw},
 		},
 	}
 }

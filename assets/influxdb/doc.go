@@ -1,3 +1,4 @@
-// Package influxdb holds what an InfluxDB that keeps the plugin's metrics for
-// long is told; docs/scaling.md explains it.
+// Package influxdb holds the InfluxQL with which an InfluxDB 1.x keeps the
+// plugin's metrics for long, and the names that it gives; docs/scaling.md
+// explains it.
 package influxdb

@@ -1,6 +1,11 @@
 package influxdb_test
 
 import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -12,13 +17,87 @@ import (
 	"rdma_events/tests/influx"
 )
 
-const database = "telegraf"
+const database = "rdma"
 
-func open(t *testing.T) *influx.Server {
+// run runs statements as the documents' curl does.
+func run(t *testing.T, s *influx.Server, influxQL string) {
 	t.Helper()
+	_, err := s.Query(t.Context(), "", influxQL)
+	require.NoError(t, err)
+}
+
+// statements writes those of a database that others write to, as their user does.
+func statements(t *testing.T, database string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "shared.influxql")
+	out, err := exec.Command("go", "run", "./gen", "-database", database, file).CombinedOutput()
+	require.NoError(t, err, string(out))
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	return string(text)
+}
+
+// policies are the retention policies of a database, as InfluxDB lists them.
+func policies(t *testing.T, s *influx.Server, database string) map[string]string {
+	t.Helper()
+	got, err := s.Query(t.Context(), "", "SHOW RETENTION POLICIES ON "+influx.Quote(database))
+	require.NoError(t, err)
+	require.Len(t, got, 1)
+	all := map[string]string{}
+	for _, row := range got[0].Values {
+		all[row[0].(string)] = fmt.Sprint(row[1:]...)
+	}
+	return all
+}
+
+// old is a point of another input's, of a month ago.
+func old(t *testing.T, s *influx.Server, database string) {
+	t.Helper()
+	line := fmt.Sprintf("cpu,host=a usage_idle=1 %d\n", time.Now().Add(-30*24*time.Hour).UnixNano())
+	require.NoError(t, s.Write(t.Context(), database, strings.NewReader(line)))
+}
+
+func TestOtherInputsHistoryStaysAsItWas(t *testing.T) {
+	for name, script := range map[string]func(t *testing.T) string{
+		"own database": func(*testing.T) string { return influxdb.Downsampling },
+		"shared":       func(t *testing.T) string { return statements(t, "telegraf") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := influx.Start(t)
+			require.NoError(t, s.CreateDatabase(t.Context(), "telegraf"))
+			old(t, s, "telegraf")
+			before := policies(t, s, "telegraf")
+			run(t, s, script(t))
+			after := policies(t, s, "telegraf")
+			maps.DeleteFunc(after, func(policy, _ string) bool { return strings.HasPrefix(policy, "rdma_") })
+			require.Equal(t, before, after)
+			require.EqualValues(t, 1, number(t, s, `SELECT count("usage_idle") FROM "telegraf".."cpu"`))
+			old(t, s, "telegraf")
+		})
+	}
+}
+
+// Telegraf or a person may have made it; what it keeps, and for how long, is theirs.
+func TestDatabaseThatIsThereIsRefused(t *testing.T) {
 	s := influx.Start(t)
 	require.NoError(t, s.CreateDatabase(t.Context(), database))
-	return s
+	before := policies(t, s, database)
+	_, err := s.Query(t.Context(), "", influxdb.Downsampling)
+	require.ErrorIs(t, err, influx.ErrRefused)
+	require.True(t, strings.HasSuffix(err.Error(), "not executed"), "what docs/scaling.md says of it")
+	require.Equal(t, before, policies(t, s, database))
+	run(t, s, statements(t, database))
+	require.Contains(t, policies(t, s, database), "rdma_raw")
+}
+
+func TestNewerStatementsReplaceOlderOnes(t *testing.T) {
+	s := influx.Start(t)
+	run(t, s, strings.ReplaceAll(influxdb.Downsampling, `, max("rss_bytes") AS "rss_bytes"`, ""))
+	run(t, s, influxdb.Downsampling)
+	got, err := s.Query(t.Context(), "", "SHOW CONTINUOUS QUERIES")
+	require.NoError(t, err)
+	require.Contains(t, fmt.Sprint(got), `max(rss_bytes) AS rss_bytes`)
+	run(t, s, influxdb.Downsampling)
 }
 
 // write writes the history of a host to which something happens.
@@ -42,9 +121,8 @@ func number(t *testing.T, s *influx.Server, influxQL string) float64 {
 }
 
 func TestWhatIsKeptForLongSumsUpToWhatWas(t *testing.T) {
-	s := open(t)
-	_, err := s.Query(t.Context(), "", influxdb.Downsampling)
-	require.NoError(t, err)
+	s := influx.Start(t)
+	run(t, s, influxdb.Downsampling)
 	end := time.Now().Truncate(5 * time.Minute)
 	start := end.Add(-30 * time.Minute)
 	write(t, s, history.Config{Start: start, End: end, Interval: 10 * time.Second})
@@ -53,26 +131,25 @@ func TestWhatIsKeptForLongSumsUpToWhatWas(t *testing.T) {
 		require.NoError(t, err)
 	}
 	for _, query := range []string{
-		`SELECT sum("count") FROM "telegraf"."POLICY"."rdma_async_event" WHERE "event" = 'port_err'`,
-		`SELECT sum("transitions") FROM "telegraf"."POLICY"."rdma_port_change"`,
-		`SELECT last("flaps") FROM "telegraf"."POLICY"."rdma_port" WHERE "host" = 'a' AND "device" = 'sim0'`,
-		`SELECT max("wake_ns_p99") FROM "telegraf"."POLICY"."rdma_cq_probe" WHERE "host" = 'a'`,
-		`SELECT min("present") FROM "telegraf"."POLICY"."rdma_device" WHERE "host" = 'a'`,
-		`SELECT last("lost_events") FROM "telegraf"."POLICY"."rdma_cq_probe" WHERE "host" = 'a' AND "device" = 'sim0' AND "method" = 'rc_write'`,
+		`SELECT sum("count") FROM "rdma"."POLICY"."rdma_async_event" WHERE "event" = 'port_err'`,
+		`SELECT sum("transitions") FROM "rdma"."POLICY"."rdma_port_change"`,
+		`SELECT last("flaps") FROM "rdma"."POLICY"."rdma_port" WHERE "host" = 'a' AND "device" = 'sim0'`,
+		`SELECT max("wake_ns_p99") FROM "rdma"."POLICY"."rdma_cq_probe" WHERE "host" = 'a'`,
+		`SELECT min("present") FROM "rdma"."POLICY"."rdma_device" WHERE "host" = 'a'`,
+		`SELECT last("lost_events") FROM "rdma"."POLICY"."rdma_cq_probe" WHERE "host" = 'a' AND "device" = 'sim0' AND "method" = 'rc_write'`,
 	} {
-		was := number(t, s, strings.Replace(query, "POLICY", "autogen", 1))
+		was := number(t, s, strings.Replace(query, "POLICY", "raw", 1))
 		require.Equal(t, was, number(t, s, strings.Replace(query, "POLICY", "long", 1)), query)
 	}
-	require.EqualValues(t, 6, number(t, s, `SELECT count("uptime_ns") FROM "telegraf"."long"."rdma_collector" WHERE "host" = 'b'`))
+	require.EqualValues(t, 6, number(t, s, `SELECT count("uptime_ns") FROM "rdma"."long"."rdma_collector" WHERE "host" = 'b'`))
 }
 
 // The server runs continuous queries at multiples of their interval, which is
 // made short here.
 func TestTheServerRunsThem(t *testing.T) {
-	s := open(t)
+	s := influx.Start(t)
 	quick := strings.NewReplacer("time(5m)", "time(1s)", "RESAMPLE FOR 10m", "RESAMPLE FOR 30m").Replace(influxdb.Downsampling)
-	_, err := s.Query(t.Context(), "", quick)
-	require.NoError(t, err)
+	run(t, s, quick)
 	now := time.Now()
 	write(t, s, history.Config{Start: now.Add(-5 * time.Minute), End: now, Interval: 10 * time.Second})
 	deadline := time.After(time.Minute)
@@ -82,7 +159,7 @@ func TestTheServerRunsThem(t *testing.T) {
 		"rdma_async", "rdma_async_event", "rdma_port", "rdma_port_change", "rdma_cq_probe", "rdma_device", "rdma_collector",
 	} {
 		for {
-			got, err := s.Query(t.Context(), database, `SELECT * FROM "telegraf"."long"."`+measurement+`" LIMIT 1`)
+			got, err := s.Query(t.Context(), database, `SELECT * FROM "rdma"."long"."`+measurement+`" LIMIT 1`)
 			require.NoError(t, err)
 			if len(got) > 0 {
 				break

@@ -33,7 +33,7 @@ func check(t *testing.T, text string) (string, error) {
 func TestTelegrafTakesTheConfigurations(t *testing.T) {
 	files, err := filepath.Glob("*.conf")
 	require.NoError(t, err)
-	require.Len(t, files, 3)
+	require.Len(t, files, 4)
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
@@ -46,6 +46,7 @@ func TestTelegrafRefusesWhatIsWrongInThem(t *testing.T) {
 	for file, change := range map[string][2]string{
 		"kafka-host.conf":     {"routing_tag =", "routing_tags ="},
 		"kafka-database.conf": {`offset = "oldest"`, `offset = "eldest"`},
+		"own-database.conf":   {"namepass =", "name_pass ="},
 		"whole-seconds.conf":  {"def apply(metric)", "def apply(point)"},
 	} {
 		text, err := os.ReadFile(file)

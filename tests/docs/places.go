@@ -93,6 +93,10 @@ func Places() []Place {
 			Where:   "assets/influxdb/influxdb_test.go", Says: "func TestTheServerRunsThem(",
 		},
 		{
+			Command: "curl -XPOST 'http://localhost:8086/query' --data-urlencode 'q@shared/downsampling.influxql'",
+			Where:   "tests/grafana/shared_test.go", Says: "func TestSharedDatabaseIsReadInItsPolicy(",
+		},
+		{
 			Command: "kustomize build packaging/kubernetes/example",
 			Where:   "tests/kubernetes/schema_test.go", Says: "func TestManifestsFollowKubernetesPublishedSchema(",
 		},

@@ -24,7 +24,7 @@ func TestOnARealDeviceFlapsAndAnOutageFireTheirRules(t *testing.T) {
 	guest.AddRxe(t, "rxe0", "d0")
 	src := Source{Server: influx.Start(t), Database: "telegraf"}
 	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
-	r := rig.Start(t, rig.Config{Plugin: anyDevice, More: writeTo(src, "guest")})
+	r := rig.Start(t, rig.Config{Plugin: anyDevice, More: writeTo(t, src, "guest")})
 	r.Await("a watched port that is up", patience, func(points []rig.Point) bool {
 		return rig.Last(points, "rdma_port", "device", "rxe0").Int("up") == 1
 	})

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/assets/influxdb"
 	"rdma_events/internal/grafana"
 	"rdma_events/tests/history"
 	"rdma_events/tests/influx"
@@ -191,7 +192,7 @@ func (h *liveHost) begin(t *testing.T, src Source) *rig.Telegraf {
     profile = "fleet1"
     scenario = %q
 `, h.options, h.probe, scenario),
-		More: writeTo(src, h.name),
+		More: writeTo(t, src, h.name),
 	})
 	if h.undying {
 		r.Await("a worker", patience, runs)
@@ -202,22 +203,23 @@ func (h *liveHost) begin(t *testing.T, src Source) *rig.Telegraf {
 	return r
 }
 
-// writeTo has Telegraf write to a database, as a host of this name.
-func writeTo(src Source, host string) string {
-	return fmt.Sprintf(`[[outputs.influxdb]]
-  urls = [%q]
-  database = %q
-  skip_database_creation = true
-[global_tags]
-  host = %q
-`, src.Server.URL(), src.Database, host)
+// writeTo has Telegraf write to a database, as a host of this name and with the
+// output that the project ships.
+func writeTo(t *testing.T, src Source, host string) string {
+	t.Helper()
+	output, err := os.ReadFile(filepath.Join(root, "assets/telegraf/own-database.conf"))
+	require.NoError(t, err)
+	return strings.NewReplacer(
+		"http://127.0.0.1:8086", src.Server.URL(), `database = "rdma"`, fmt.Sprintf("database = %q", src.Database),
+	).Replace(string(output)) + fmt.Sprintf("[global_tags]\n  host = %q\n", host)
 }
 
 // TestThroughTelegraf fills an InfluxDB through real Telegraf and the real
 // plugin. What rules and dashboards then say is about the lines that users get.
 func TestThroughTelegraf(t *testing.T) {
-	src := Source{Server: influx.Start(t), Database: "telegraf"}
-	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
+	src := Source{Server: influx.Start(t), Database: influxdb.Own().Database}
+	_, err := src.Query(t.Context(), influxdb.Downsampling)
+	require.NoError(t, err)
 	writePast(t, src)
 	hosts := liveHosts()
 	running := make([]*rig.Telegraf, len(hosts))
@@ -334,8 +336,8 @@ func requireDashboards(t *testing.T, src Source, now time.Time) {
 	require.NoError(t, err)
 	shown := Range{now.Add(-time.Hour), now}
 	for uid, choice := range map[string]Choice{
-		"rdma-events-fleet":  {"database": {src.Database}, "policy": {"autogen"}},
-		"rdma-events-device": {"database": {src.Database}, "policy": {"autogen"}, "host": {eventful}, "device": {"sim0"}},
+		"rdma-events-fleet":  {"database": {src.Database}, "policy": {influxdb.Own().Raw}},
+		"rdma-events-device": {"database": {src.Database}, "policy": {influxdb.Own().Raw}, "host": {eventful}, "device": {"sim0"}},
 	} {
 		d := boards[uid]
 		require.NotNil(t, d, uid)

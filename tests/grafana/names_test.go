@@ -17,7 +17,7 @@ import (
 
 // anyChoice is a value for each variable, for queries that are only parsed.
 var anyChoice = Choice{
-	"database": {"telegraf"}, "policy": {"autogen"}, "host": {"h"}, "device": {"d"}, "port": {"1"}, "vector": {"0"},
+	"database": {"rdma"}, "policy": {"raw"}, "host": {"h"}, "device": {"d"}, "port": {"1"}, "vector": {"0"},
 }
 
 // table is the table of metrics by measurement.

@@ -11,16 +11,13 @@ import (
 	"sync"
 	"time"
 
+	"rdma_events/assets/influxdb"
 	"rdma_events/tests/history"
 	"rdma_events/tests/influx"
 )
 
-// database and the name of the retention policy are those of the dashboards and
-// of assets/influxdb.
-const (
-	database = "telegraf"
-	longName = "long"
-)
+// place is that of the dashboards and of assets/influxdb.
+var place = influxdb.Own()
 
 // Plan says what to fill in.
 type Plan struct {
@@ -55,8 +52,8 @@ type span struct {
 
 func (p *progress) spans() []span {
 	return []span{
-		{"raw hour", "autogen", time.Hour, p.Plan.Interval, time.Second, p.Plan.Exact, &p.Raw, p.RawBytes},
-		{"down-sampled day", longName, 24 * time.Hour, 5 * time.Minute, 30 * time.Second, true, &p.Long, 0},
+		{"raw hour", place.Raw, time.Hour, p.Plan.Interval, time.Second, p.Plan.Exact, &p.Raw, p.RawBytes},
+		{"down-sampled day", place.Long, 24 * time.Hour, 5 * time.Minute, 30 * time.Second, true, &p.Long, 0},
 	}
 }
 
@@ -155,7 +152,7 @@ func (p *progress) writeHost(ctx context.Context, db *influx.Server, s span, h h
 		Start: p.End.Add(-s.length), End: p.End, Interval: s.interval, ProbeInterval: s.probes, Exact: s.exact,
 		Hosts: []history.Host{h},
 	}
-	w := db.NewWriter(ctx, database).In(s.policy)
+	w := db.NewWriter(ctx, place.Database).In(s.policy)
 	if err := c.Write(ctx, w); err != nil {
 		return err
 	}

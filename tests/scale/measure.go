@@ -40,7 +40,7 @@ func askFleet(ctx context.Context, db *influx.Server, root, policy string, r gra
 	if fleet == nil {
 		return nil, fmt.Errorf("no dashboard %s below %s", fleetUID, root)
 	}
-	requests, err := grafana.Requests(fleet, grafana.Choice{"database": {database}, "policy": {policy}}, r)
+	requests, err := grafana.Requests(fleet, grafana.Choice{"database": {place.Database}, "policy": {policy}}, r)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func ask(ctx context.Context, db *influx.Server, requests []grafana.Request) ([]
 		a := answer{title: q.Title, ref: q.RefID}
 		for i := range 1 + repeats {
 			began := time.Now()
-			series, err := db.Query(ctx, database, q.Query)
+			series, err := db.Query(ctx, place.Database, q.Query)
 			if err != nil {
 				return nil, fmt.Errorf("%q: %w", q.Title, err)
 			}
@@ -129,7 +129,7 @@ func keep(ctx context.Context, db *influx.Server, end time.Time, say func(string
 
 // cardinality is the number of series of the database.
 func cardinality(ctx context.Context, db *influx.Server) (int64, error) {
-	got, err := db.Query(ctx, database, `SHOW SERIES EXACT CARDINALITY ON "telegraf"`)
+	got, err := db.Query(ctx, place.Database, "SHOW SERIES EXACT CARDINALITY ON "+influx.Quote(place.Database))
 	if err != nil {
 		return 0, err
 	}

@@ -29,9 +29,9 @@ func (p *progress) past() stage {
 }
 
 func (p *progress) writePast(ctx context.Context, db *influx.Server, h history.Host) error {
-	w := db.NewWriter(ctx, database)
+	w := db.NewWriter(ctx, place.Database)
 	for _, l := range lookbacks() {
-		series, err := db.Query(ctx, database, fmt.Sprintf(`SELECT %q FROM %q WHERE "host" = '%s' AND time > %d AND time <= %d GROUP BY *`,
+		series, err := db.Query(ctx, place.Database, fmt.Sprintf(`SELECT %q FROM %q WHERE "host" = '%s' AND time > %d AND time <= %d GROUP BY *`,
 			l.field, l.measurement, h.Name, p.End.Add(-time.Hour).UnixNano(), p.End.UnixNano()))
 		if err != nil {
 			return err

@@ -98,7 +98,7 @@ func (c *Config) weigh(ctx context.Context, p *progress) error {
 		return err
 	}
 	var err error
-	if p.RawBytes, err = size(filepath.Join(c.Plan.Dir, "influxdb/data", database, p.spans()[0].policy)); err != nil {
+	if p.RawBytes, err = size(filepath.Join(c.Plan.Dir, "influxdb/data", place.Database, p.spans()[0].policy)); err != nil {
 		return err
 	}
 	return p.save()
@@ -127,12 +127,9 @@ func settle(ctx context.Context, dir string, still time.Duration) error {
 	return nil
 }
 
-// prepare makes database and retention policy. Continuous queries are dropped
+// prepare makes database and retention policies. Continuous queries are dropped
 // again: the server would run them while it is measured.
 func prepare(ctx context.Context, db *influx.Server) error {
-	if err := db.CreateDatabase(ctx, database); err != nil {
-		return err
-	}
 	if _, err := db.Query(ctx, "", influxdb.Downsampling); err != nil {
 		return err
 	}
@@ -142,7 +139,7 @@ func prepare(ctx context.Context, db *influx.Server) error {
 	}
 	for i := range got {
 		for _, name := range got[i].Column("name") {
-			if _, err := db.Query(ctx, "", fmt.Sprintf("DROP CONTINUOUS QUERY %q ON %q", name, database)); err != nil {
+			if _, err := db.Query(ctx, "", fmt.Sprintf("DROP CONTINUOUS QUERY %q ON %q", name, place.Database)); err != nil {
 				return err
 			}
 		}
@@ -159,7 +156,7 @@ func (c *Config) measure(ctx context.Context, db *influx.Server, p *progress, sa
 	for _, s := range p.spans() {
 		bytes := s.bytes
 		if bytes == 0 {
-			if bytes, err = size(filepath.Join(c.Plan.Dir, "influxdb/data", database, s.policy)); err != nil {
+			if bytes, err = size(filepath.Join(c.Plan.Dir, "influxdb/data", place.Database, s.policy)); err != nil {
 				return err
 			}
 		}

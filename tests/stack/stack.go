@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"rdma_events/assets/influxdb"
 	"rdma_events/tests/child"
 	"rdma_events/tests/history"
 	"rdma_events/tests/influx"
@@ -21,8 +22,10 @@ import (
 // text has the end of its log.
 var ErrEnded = errors.New("has ended")
 
+// database is the plugin's own, as assets/influxdb makes it.
+var database = influxdb.Own().Database
+
 const (
-	database = "telegraf"
 	// interval is Telegraf's, in the history and now.
 	interval = 5 * time.Second
 	past     = time.Hour
@@ -94,7 +97,7 @@ func (c *Config) openDatabase(ctx context.Context, dir string) (*influx.Server, 
 
 // fill writes the hour before now.
 func (c *Config) fill(ctx context.Context, db *influx.Server) error {
-	if err := db.CreateDatabase(ctx, database); err != nil {
+	if _, err := db.Query(ctx, "", influxdb.Downsampling); err != nil {
 		return err
 	}
 	now := c.Now()

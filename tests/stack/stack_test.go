@@ -87,7 +87,7 @@ func (r *running) stderr() string {
 // number asks the database as Grafana would, over HTTP.
 func (r *running) number(influxQL string) float64 {
 	r.Helper()
-	resp, err := http.Get(r.url + "/query?db=telegraf&epoch=ms&q=" + url.QueryEscape(influxQL)) //nolint:noctx // the client's time is the test's
+	resp, err := http.Get(r.url + "/query?db=rdma&epoch=ms&q=" + url.QueryEscape(influxQL)) //nolint:noctx // the client's time is the test's
 	require.NoError(r, err)
 	defer resp.Body.Close()
 	var answer struct {

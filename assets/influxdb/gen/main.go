@@ -5,40 +5,78 @@ package main
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
 
+	"rdma_events/assets/influxdb"
 	"rdma_events/plugins/inputs/rdma_events"
 )
 
 func main() {
-	if err := os.WriteFile(os.Args[1], statements(rdma_events.Metrics()), 0o644); err != nil {
+	if err := run(os.Args[1:], os.Stderr); err != nil {
 		fmt.Fprintln(os.Stderr, "gen:", err)
 		os.Exit(1)
 	}
 }
 
-const head = `-- Generated from the table of metrics; do not edit. Retention and down-sampling in the database telegraf:
--- raw points for a week, and one point in five minutes for a year under the same names in the policy "long".
-ALTER RETENTION POLICY "autogen" ON "telegraf" DURATION 7d SHARD DURATION 1d;
-CREATE RETENTION POLICY "long" ON "telegraf" DURATION 52w REPLICATION 1 SHARD DURATION 1w;
+func run(args []string, usage io.Writer) error {
+	flags := flag.NewFlagSet("gen", flag.ContinueOnError)
+	flags.SetOutput(usage)
+	database := flags.String("database", "", "a database that others write to as well, as telegraf (default an own one, rdma)")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() != 1 {
+		return fmt.Errorf("%d arguments: want one, the file to write", flags.NArg())
+	}
+	place, err := influxdb.Chosen(*database)
+	if err != nil {
+		return fmt.Errorf("read -database: %w", err)
+	}
+	return os.WriteFile(flags.Arg(0), statements(place, rdma_events.Metrics()), 0o644)
+}
+
+const head = `-- Generated from the table of metrics; do not edit. For InfluxDB 1.x: 2 and 3 have no continuous queries.
+-- Raw points for a week, and one point in five minutes for a year under the same names.
 `
 
-func statements(table []rdma_events.Metric) []byte {
+// The database is made together with its default policy: where one of that name
+// is there already InfluxDB refuses, and runs nothing of what follows.
+const own = `-- The database %[1]q is the plugin's own; no other one is touched. If another %[1]q is there, the answer is "not executed".
+CREATE DATABASE %[1]q WITH DURATION 7d REPLICATION 1 SHARD DURATION 1d NAME %[2]q;
+`
+
+const shared = `-- The database %[1]q has other points too: nothing changes for them. Telegraf writes the plugin's to %[2]q.
+CREATE RETENTION POLICY %[2]q ON %[1]q DURATION 7d REPLICATION 1 SHARD DURATION 1d;
+`
+
+const long = "CREATE RETENTION POLICY %q ON %q DURATION 52w REPLICATION 1 SHARD DURATION 1w;\n"
+
+func statements(place influxdb.Place, table []rdma_events.Metric) []byte {
 	var b bytes.Buffer
 	b.WriteString(head)
+	begin := own
+	if place.Shared {
+		begin = shared
+	}
+	fmt.Fprintf(&b, begin, place.Database, place.Raw)
+	fmt.Fprintf(&b, long, place.Long, place.Database)
 	for i := range table {
-		query(&b, &table[i])
+		query(&b, place, &table[i])
 	}
 	return b.Bytes()
 }
 
 // query writes a continuous query. It computes a bucket twice, so that
-// what Telegraf writes a moment after the bucket has ended is taken in.
-func query(b *bytes.Buffer, m *rdma_events.Metric) {
-	fmt.Fprintf(b, "CREATE CONTINUOUS QUERY \"%s_5m\" ON \"telegraf\" RESAMPLE FOR 10m BEGIN\n  SELECT ", m.Name)
+// what Telegraf writes a moment after the bucket has ended is taken in. One of
+// an older version goes first: InfluxDB refuses another query under its name.
+func query(b *bytes.Buffer, place influxdb.Place, m *rdma_events.Metric) {
+	fmt.Fprintf(b, "DROP CONTINUOUS QUERY \"%[1]s_5m\" ON %[2]q;\nCREATE CONTINUOUS QUERY \"%[1]s_5m\" ON %[2]q RESAMPLE FOR 10m BEGIN\n  SELECT ",
+		m.Name, place.Database)
 	var fields []string
 	for _, f := range m.Fields {
 		if !strings.Contains(f.Name, "<") { // unknown_<number> has no list
@@ -55,7 +93,8 @@ func query(b *bytes.Buffer, m *rdma_events.Metric) {
 		}
 		b.WriteString(f)
 	}
-	fmt.Fprintf(b, "\n  INTO \"telegraf\".\"long\".\"%s\" FROM \"telegraf\".\"autogen\".\"%s\" GROUP BY time(5m), *\nEND;\n", m.Name, m.Name)
+	fmt.Fprintf(b, "\n  INTO %[1]q.%[2]q.%[4]q FROM %[1]q.%[3]q.%[4]q GROUP BY time(5m), *\nEND;\n",
+		place.Database, place.Long, place.Raw, m.Name)
 }
 
 // The aggregates, as formats. They keep a field's type; mean is for floats.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"io"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -11,16 +13,38 @@ import (
 )
 
 func TestTheFileIsThatOfTheTable(t *testing.T) {
-	require.Equal(t, string(statements(rdma_events.Metrics())), influxdb.Downsampling, "run: go generate ./assets/influxdb")
+	require.Equal(t, string(statements(influxdb.Own(), rdma_events.Metrics())), influxdb.Downsampling, "run: go generate ./assets/influxdb")
 }
 
 func TestEveryFieldIsKeptUnderItsName(t *testing.T) {
 	for _, m := range rdma_events.Metrics() {
-		require.Contains(t, influxdb.Downsampling, `"telegraf"."long"."`+m.Name+`"`)
+		require.Contains(t, influxdb.Downsampling, `"rdma"."long"."`+m.Name+`"`)
 		for _, f := range m.Fields {
 			if !strings.Contains(f.Name, "<") {
 				require.Regexp(t, `\("`+f.Name+`"(, 50)?\) AS "`+f.Name+`"`, influxdb.Downsampling, m.Name)
 			}
 		}
+	}
+}
+
+func TestNothingThatIsThereIsAltered(t *testing.T) {
+	shared, err := influxdb.In("telegraf")
+	require.NoError(t, err)
+	for _, place := range []influxdb.Place{influxdb.Own(), shared} {
+		text := string(statements(place, rdma_events.Metrics()))
+		require.NotContains(t, text, "ALTER")
+		require.NotContains(t, text, "autogen")
+		require.Contains(t, text, "InfluxDB 1.x")
+	}
+}
+
+func TestUnusableArgumentIsNamed(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	for want, args := range map[string][]string{
+		`read -database: "a\"b" is no name for a database: want letters, digits, and _ . -`: {"-database", `a"b`, file},
+		"0 arguments: want one, the file to write":                                          {},
+	} {
+		require.EqualError(t, run(args, io.Discard), want)
+		require.NoFileExists(t, file)
 	}
 }

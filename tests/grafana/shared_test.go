@@ -1,0 +1,106 @@
+package grafana
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/assets/influxdb"
+	"rdma_events/internal/grafana"
+	"rdma_events/tests/history"
+	"rdma_events/tests/influx"
+)
+
+// generate runs a generator as the documents have its user do.
+func generate(t *testing.T, args ...string) {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"run"}, args...)...)
+	cmd.Dir = root
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+}
+
+// shared makes a database that others write to, as docs/scaling.md has it, and
+// returns the directory of the rules and dashboards that are for it.
+func shared(t *testing.T, database string) (Source, string) {
+	t.Helper()
+	src := Source{Server: influx.Start(t), Database: database}
+	require.NoError(t, src.Server.CreateDatabase(t.Context(), database))
+	dir := t.TempDir()
+	file := filepath.Join(dir, "statements")
+	generate(t, "./assets/influxdb/gen", "-database", database, file)
+	generate(t, "./assets/gen", "-database", database, dir)
+	statements, err := os.ReadFile(file)
+	require.NoError(t, err)
+	_, err = src.Query(t.Context(), string(statements))
+	require.NoError(t, err)
+	return src, dir
+}
+
+func TestSharedDatabaseIsReadInItsPolicy(t *testing.T) {
+	src, dir := shared(t, "telegraf")
+	place, err := influxdb.In("telegraf")
+	require.NoError(t, err)
+	now := time.Now()
+	w := src.Server.NewWriter(t.Context(), src.Database).In(place.Raw)
+	c := history.Config{
+		Start: now.Add(-time.Hour), End: now, Interval: 10 * time.Second,
+		Hosts: []history.Host{{Name: "h", Profile: "fleet1", Timeline: "[[link]]\nat = \"30m\""}},
+	}
+	require.NoError(t, c.Write(t.Context(), w))
+	require.NoError(t, w.Flush())
+	require.Equal(t, []string{"rdma-port-down"}, firingFrom(t, src, dir, now))
+	require.Empty(t, firingFrom(t, src, root, now), "the default policy has none of the points")
+
+	boards, err := Dashboards(dir)
+	require.NoError(t, err)
+	for uid, d := range boards {
+		choice := chosen(d)
+		require.Equal(t, Choice{"database": {place.Database}, "policy": {place.Raw}}, choice, uid)
+		choice["host"], choice["device"] = []string{"h"}, []string{"sim0"}
+		requireVariables(t, src, d, choice)
+	}
+	requests, err := Requests(boards["rdma-events-fleet"], chosen(boards["rdma-events-fleet"]), Range{now.Add(-time.Hour), now})
+	require.NoError(t, err)
+	for _, q := range requests {
+		if q.Title == "Ports down" && q.Panel.Type == "stat" {
+			requireValues(t, src, q.Title, q.Query)
+		}
+	}
+}
+
+// chosen is where a dashboard looks before anything is chosen.
+func chosen(d *grafana.Dashboard) Choice {
+	c := Choice{}
+	for _, v := range d.Templating.List {
+		if v.Name == "database" || v.Name == "policy" {
+			c[v.Name] = []string{fmt.Sprint(v.Current.Value)}
+		}
+	}
+	return c
+}
+
+// firingFrom evaluates the rules of a directory that are evaluated every minute,
+// at a moment and a minute later.
+func firingFrom(t *testing.T, src Source, dir string, now time.Time) []string {
+	t.Helper()
+	file, err := Rules(dir)
+	require.NoError(t, err)
+	var firing []string
+	for _, rule := range file.Groups[0].Rules {
+		w, err := NewWatcher(&rule, &file.Groups[0])
+		require.NoError(t, err)
+		for _, at := range []time.Time{now, now.Add(time.Minute)} {
+			require.NoError(t, w.Evaluate(t.Context(), src, at))
+		}
+		if len(w.In(Firing)) > 0 {
+			firing = append(firing, rule.UID)
+		}
+	}
+	return firing
+}
