@@ -3,6 +3,7 @@ package rdma_events
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -109,12 +110,37 @@ func (c *Config) validate() error {
 		want := fmt.Sprintf("a duration below probe.interval, which is %q", time.Duration(c.Probe.Interval))
 		return notAllowed("probe.timeout", &c.Probe.Timeout, want)
 	}
-	return c.validateExpect()
+	if err := c.validateSim(); err != nil {
+		return err
+	}
+	return c.validateDevices()
 }
 
-// validateExpect refuses a device that is expected and left out: it would be
-// missing for ever.
-func (c *Config) validateExpect() error {
+// validateSim refuses what would be without effect. A sample.conf with every
+// option in it has the defaults, and is well.
+func (c *Config) validateSim() error {
+	values, defaults := c.Sim, DefaultConfig().Sim
+	for i, o := range values.options() {
+		if !c.Simulated() && !reflect.DeepEqual(o.target, defaults.options()[i].target) {
+			return notAllowed(o.key, o.target, `backend = "sim" where this is set`)
+		}
+	}
+	return nil
+}
+
+// validateDevices refuses options about devices that contradict each other. A
+// device that is expected and left out would be missing for ever.
+func (c *Config) validateDevices() error {
+	if len(c.DevicesExclude) > 0 && excludesAll(c.Devices, c.DevicesExclude) {
+		return notAllowed("devices_exclude", &c.DevicesExclude, "globs that leave some of devices, which is "+literal(&c.Devices))
+	}
+	passes, err := c.passes()
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(c.Ports, func(port string) bool { return !passes(deviceOf(port)) }) {
+		return notAllowed("ports", &c.Ports, "only ports of devices that devices and devices_exclude let in")
+	}
 	wants, err := c.Wants()
 	if err != nil {
 		return err
@@ -170,7 +196,7 @@ func each(values *[]string, valid func(string) bool) func() bool {
 // device, which nobody means.
 func isGlob(pattern string) bool {
 	_, err := compile([]string{pattern})
-	return pattern != "" && err == nil
+	return pattern != "" && err == nil && !lacksIndex(pattern)
 }
 
 // compile returns a filter for globs. The separator, which no device name can
@@ -183,7 +209,12 @@ func compile(patterns []string) (filter.Filter, error) {
 // isDevice reports whether a device can have this name: the kernel's limit is
 // IB_DEVICE_NAME_MAX, and names are directories of sysfs.
 func isDevice(name string) bool {
-	return name != "" && len(name) < 64 && !strings.ContainsAny(name, "/: \t\n*?[]{}")
+	return !lacksIndex(name) && name != "" && len(name) < 64 && !strings.ContainsAny(name, "/: \t\n*?[]{}")
+}
+
+func deviceOf(port string) string {
+	device, _, _ := strings.Cut(port, ":")
+	return device
 }
 
 func isPort(text string) bool {

@@ -7,12 +7,13 @@ import (
 	"strings"
 
 	"github.com/BurntSushi/toml"
+	"github.com/influxdata/telegraf/config"
 )
 
 // Parse reads a configuration file as Telegraf's shim does, but strictly: a key
 // that is not an option, a second instance and a value of the wrong type are
-// errors of one line. The text has its environment variables expanded. Values
-// are checked by Plugin.Init.
+// errors of one line. The text has its environment variables expanded, by
+// Expand. Values are checked by Plugin.Init.
 func Parse(text string) (Config, error) {
 	var file struct {
 		Inputs map[string]toml.Primitive `toml:"inputs"`
@@ -59,7 +60,8 @@ func foreignTable(keys []toml.Key) error {
 type decoder struct{ *toml.MetaData }
 
 // instance returns the values of the only [[inputs.rdma_events]] by their key
-// below it, as in "probe.interval".
+// below it as toml.Key writes it: that of interval in the section probe is
+// probe.interval, and a quoted "probe.interval" keeps its quotes.
 func (d decoder) instance(inputs map[string]toml.Primitive) (map[string]toml.Primitive, error) {
 	// The TOML package decodes what is no table to an empty map, without error.
 	if value := d.value(inputs, "rdma_events"); !isTables(value) {
@@ -95,6 +97,10 @@ func isTable(value any) bool {
 
 // flatten replaces the sections by their values.
 func (d decoder) flatten(values map[string]toml.Primitive) (map[string]toml.Primitive, error) {
+	flat := make(map[string]toml.Primitive, len(values))
+	for key, value := range values {
+		flat[toml.Key{key}.String()] = value
+	}
 	for _, name := range sections() {
 		p, ok := values[name]
 		if !ok {
@@ -104,12 +110,12 @@ func (d decoder) flatten(values map[string]toml.Primitive) (map[string]toml.Prim
 		if err := d.PrimitiveDecode(p, &section); err != nil || !isTable(d.value(values, name)) {
 			return nil, notAllowed(name, d.value(values, name), "["+table+"."+name+"]")
 		}
-		delete(values, name)
+		delete(flat, name)
 		for key, value := range section {
-			values[name+"."+key] = value
+			flat[toml.Key{name, key}.String()] = value
 		}
 	}
-	return values, nil
+	return flat, nil
 }
 
 func sections() []string { return []string{"probe", "sim"} }
@@ -121,16 +127,26 @@ func (d decoder) assign(options []option, values map[string]toml.Primitive) erro
 		if len(key) <= 2 || len(key) == 3 && slices.Contains(sections(), key[2]) {
 			continue
 		}
-		name := strings.Join(key[2:], ".")
+		name := key[2:].String()
 		i := slices.IndexFunc(options, func(o option) bool { return o.key == name })
 		if i < 0 {
 			return unknownKey(name, d.value(values, name), options)
 		}
-		if err := d.PrimitiveDecode(values[name], options[i].target); err != nil {
-			return notAllowed(name, d.value(values, name), options[i].want)
+		value := d.value(values, name)
+		if unset := unsetIn(value); unset != "" {
+			return notAllowed(name, value, options[i].want+"; the environment has no "+unset)
+		}
+		if err := d.PrimitiveDecode(values[name], options[i].target); err != nil || isEmptyDuration(options[i].target, value) {
+			return notAllowed(name, value, options[i].want)
 		}
 	}
 	return nil
+}
+
+// isEmptyDuration finds what Telegraf takes for 0, which here turns things off.
+func isEmptyDuration(target, value any) bool {
+	_, ok := target.(*config.Duration)
+	return ok && value == ""
 }
 
 // value returns a value as the TOML package has parsed it, nil for none: that

@@ -159,6 +159,14 @@ func (c *Config) ExpectsDown(device string, port int) bool {
 // Wants returns which devices the globs take and, where ports are named, have
 // one of them. The error is that of a glob, which Check finds as well.
 func (c *Config) Wants() (func(device string) bool, error) {
+	passes, err := c.passes()
+	return func(device string) bool {
+		return passes(device) && (len(c.Ports) == 0 || len(portsOf(c.Ports, device)) > 0)
+	}, err
+}
+
+// passes is Wants for the globs alone.
+func (c *Config) passes() (func(device string) bool, error) {
 	include, err := compile(c.Devices)
 	if err != nil {
 		return nil, fmt.Errorf("%s: devices: %w", table, err)
@@ -168,8 +176,7 @@ func (c *Config) Wants() (func(device string) bool, error) {
 		return nil, fmt.Errorf("%s: devices_exclude: %w", table, err)
 	}
 	return func(device string) bool {
-		return (include == nil || include.Match(device)) && (exclude == nil || !exclude.Match(device)) &&
-			(len(c.Ports) == 0 || len(portsOf(c.Ports, device)) > 0)
+		return (include == nil || include.Match(device)) && (exclude == nil || !exclude.Match(device))
 	}, nil
 }
 

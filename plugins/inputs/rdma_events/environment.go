@@ -1,0 +1,42 @@
+package rdma_events
+
+import (
+	"os"
+	"regexp"
+	"strings"
+)
+
+// Expand puts variables of the environment into the text of a configuration, as
+// Telegraf's shim does: $NAME and ${NAME}, everywhere, escaped for a TOML string.
+// One that is not set becomes ${NAME}, which Parse refuses as a value; the shim
+// would leave nothing, and nothing turns options off. lookup is os.LookupEnv.
+func Expand(text string, lookup func(name string) (value string, ok bool)) string {
+	escape := strings.NewReplacer(`"`, `\"`, `\`, `\\`)
+	return os.Expand(text, func(name string) string {
+		value, ok := lookup(name)
+		if !ok {
+			return "${" + name + "}"
+		}
+		return escape.Replace(value)
+	})
+}
+
+var unset = regexp.MustCompile(`\$\{([^{}]+)\}`)
+
+// unsetIn returns the name of the first variable in a value of TOML that was not
+// set, "" for none.
+func unsetIn(value any) string {
+	switch value := value.(type) {
+	case string:
+		if m := unset.FindStringSubmatch(value); m != nil {
+			return m[1]
+		}
+	case []any:
+		for _, v := range value {
+			if name := unsetIn(v); name != "" {
+				return name
+			}
+		}
+	}
+	return ""
+}
