@@ -57,7 +57,7 @@ tarball() {
 	install -m 0755 "$dir/rdma-events" "$dir/rdma-events-worker" "$stage"
 	install -m 0644 README.md CHANGELOG.md LICENSE sample.conf "$dir/licences.txt" "$stage"
 	install -m 0644 packaging/telegraf/rdma_events.conf "$stage/telegraf.d-rdma_events.conf"
-	install -m 0644 packaging/systemd/telegraf.conf "$stage/telegraf.service.d-rdma_events.conf"
+	install -m 0644 packaging/systemd/telegraf.conf "$stage/telegraf.service.d-00-rdma_events.conf"
 	tar -C "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -cf - "$name" |
 		gzip -9n >"$out/$name.tar.gz"
 }

@@ -81,8 +81,12 @@ clean_root() {
 	in_root useradd --system --home-dir /etc/telegraf --shell /usr/sbin/nologin telegraf
 	cp "$dist"/*_amd64.deb "$root/tmp/now.deb"
 	cp "$work"/next/*_amd64.deb "$root/tmp/next.deb"
-	# Stands for systemd, and notes what the packages' scripts ask of it.
 	mkdir -p "$root/run/systemd/system"
+	systemctl_notes
+}
+
+# Stands for systemd, and notes what the packages' scripts ask of it.
+systemctl_notes() {
 	printf '#!/bin/sh\necho "$*" >>/run/systemd/asked\n' >"$root/usr/bin/systemctl"
 	chmod 0755 "$root/usr/bin/systemctl"
 }
@@ -143,17 +147,27 @@ upgrade_running() { # package, command that upgrades
 	said "$package upgraded under a running plugin, which went on as it was"
 }
 
+# The next version with another snippet, about which dpkg could ask.
+changed_deb() {
+	dpkg-deb -R "$root/tmp/next.deb" "$work/changed"
+	echo "# of another version" >>"$work/changed/$snippet"
+	dpkg-deb -Znone -b "$work/changed" "$root/tmp/changed.deb" >/dev/null
+}
+
 remove_deb() {
 	in_root dpkg -r rdma-events >/dev/null 2>&1
 	reloaded "deb removed"
 	[ ! -e "$root/usr/bin/rdma-events" ] || fail "the program is left"
 	[ ! -e "$root/$snippet" ] || fail "a snippet is left that keeps Telegraf from starting"
-	in_root dpkg -i /tmp/now.deb >/dev/null
-	[ -e "$root/$snippet" ] || fail "the snippet is not back"
-	in_root dpkg -P rdma-events >/dev/null 2>&1
+	changed_deb
+	printf '#!/bin/sh\nexit 1\n' >"$root/usr/bin/systemctl"
+	in_root dpkg -i /tmp/changed.deb </dev/null >"$work/said" 2>&1 || fail "deb: the next version after a removal: $(cat "$work/said")"
+	grep -q '^# of another version$' "$root/$snippet" || fail "the snippet is not that of the next version"
+	in_root dpkg -P rdma-events >/dev/null 2>&1 || fail "deb: purged with a systemctl that fails: status $?"
+	systemctl_notes
 	rm -f "$root/tmp/"*.deb "$root/run/systemd/asked"
 	nothing_left deb
-	said "deb removed, put back and purged"
+	said "deb removed, the next one put in its place without a terminal, and purged with a systemctl that fails"
 }
 
 nothing_left() { # package
@@ -186,19 +200,20 @@ try_rpm() {
 # What systemd says of the unit of Telegraf's own package, as far as it is here.
 unit_verified() { systemd-analyze verify --root="$root" telegraf.service 2>&1 || true; }
 
-# The drop-in must add nothing to that. A wrong one of the same name, which an
-# administrator's is, shows that it is read at all.
+# The drop-in must add nothing to that. Wrong lines show that it is read, and
+# before an administrator's: systemd names them as it comes to them.
 try_dropin() {
 	local units=usr/lib/systemd/system/telegraf.service.d own=etc/systemd/system/telegraf.service.d before after
 	install -D -m 0644 "$(go list -m -f '{{.Dir}}' github.com/influxdata/telegraf)/scripts/telegraf.service" \
 		"$root/usr/lib/systemd/system/telegraf.service"
 	before=$(unit_verified)
-	install -D -m 0644 packaging/systemd/telegraf.conf "$root/$units/rdma_events.conf"
+	install -D -m 0644 packaging/systemd/telegraf.conf "$root/$units/00-rdma_events.conf"
 	after=$(unit_verified)
 	[ "$after" = "$before" ] || fail "the drop-in: $after"
 	mkdir -p "$root/$own"
-	sed 's/^LimitMEMLOCK=.*/LimitMEMLOCK=nonsense/' packaging/systemd/telegraf.conf >"$root/$own/rdma_events.conf"
-	unit_verified | grep -q "$own/rdma_events.conf.*nonsense" || fail "systemd does not read the drop-in: $(unit_verified)"
+	printf '[Service]\nNonsense=1\n' | tee -a "$root/$units/00-rdma_events.conf" >"$root/$own/override.conf"
+	[ "$(unit_verified | sed -n "s/.*\/\(.*\.conf\):.*'Nonsense'.*/\1/p" | xargs)" = "00-rdma_events.conf override.conf" ] ||
+		fail "systemd applies the drop-in before override.conf? $(unit_verified)"
 	said "systemd has nothing against the drop-in for telegraf.service"
 }
 

@@ -10,6 +10,7 @@ import (
 
 const (
 	kib = 1 << 10
+	mib = 1 << 20
 	// lockedPerProbe is what a hardware provider pins for a queue pair and a
 	// completion queue at most, with their doorbells.
 	lockedPerProbe = 64 * kib
@@ -29,14 +30,14 @@ func checkLockedMemory(x *examination) []Result {
 	needed := 0
 	for i := range x.devices {
 		if !x.devices[i].soft() {
-			needed = max(needed, max(1, len(x.devices[i].ports))*lockedPerProbe)
+			needed = max(needed, x.probesOn(&x.devices[i])*lockedPerProbe)
 		}
 	}
 	switch {
 	case x.mayLockAll():
 		r.Text = "unlimited (CAP_IPC_LOCK)"
 	case x.LockedMemory < uint64(needed):
-		r.Status, r.Fix = Fail, x.raise("LimitMEMLOCK=8M")
+		r.Status, r.Fix = Fail, x.raise(fmt.Sprintf("LimitMEMLOCK=%dM", max(8, (needed+mib-1)/mib)))
 		r.Text += fmt.Sprintf(", and hardware pins up to %s for the probes of one device", size(uint64(needed)))
 	case x.LockedMemory <= lockedSilent:
 		r.Status, r.Fix = Warn, x.raise("LimitMEMLOCK=8M")
@@ -47,6 +48,20 @@ func checkLockedMemory(x *examination) []Result {
 		r.Text += fmt.Sprintf("; probes pin up to %s for one device", size(uint64(needed)))
 	}
 	return []Result{r}
+}
+
+// probesOn is how many probes the plugin makes on a device: one for each port
+// and completion vector.
+func (x *examination) probesOn(d *device) int {
+	vectors := 1
+	if x.plugin.Vectors != nil {
+		has := 0
+		if d.opened() {
+			has = d.trials[0].Attr.Vectors
+		}
+		vectors = x.plugin.Vectors(has)
+	}
+	return max(1, len(d.ports)) * vectors
 }
 
 func (x *examination) mayLockAll() bool {
@@ -70,8 +85,8 @@ func size(bytes uint64) string {
 	switch {
 	case bytes >= math.MaxInt64:
 		return "unlimited"
-	case bytes >= kib*kib:
-		return fmt.Sprintf("%d MiB", bytes/kib/kib)
+	case bytes >= mib:
+		return fmt.Sprintf("%d MiB", bytes/mib)
 	}
 	return fmt.Sprintf("%d KiB", bytes/kib)
 }

@@ -62,6 +62,9 @@ type PluginConfig struct {
 	WorkerPath   string                             // "": as without a configuration
 	Watches      func(device string) bool           // nil: all
 	ExpectedDown func(device string, port int) bool // nil: none
+	// Vectors is how many completion vectors are probed on each port of a device
+	// that has so many, 0 where that is not known. Nil: one.
+	Vectors func(has int) int
 }
 
 // NewSystem returns the host that this process runs on.

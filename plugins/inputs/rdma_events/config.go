@@ -1,6 +1,7 @@
 package rdma_events
 
 import (
+	"slices"
 	"time"
 
 	"github.com/influxdata/telegraf/config"
@@ -54,6 +55,9 @@ const (
 // The values of probe.method beside the names of verbs.Method.
 const methodAuto = "auto"
 
+// allVectors alone stands for every completion vector of a device.
+const allVectors = -1
+
 // DefaultConfig returns the configuration of an empty [[inputs.rdma_events]].
 func DefaultConfig() Config {
 	return Config{
@@ -74,6 +78,24 @@ func DefaultConfig() Config {
 		},
 		Sim: SimConfig{Profile: "roce2", Seed: 1},
 	}
+}
+
+// CountVectors returns on how many completion vectors of a device there are
+// probes, if it has so many; 0 is not known. One that it lacks gets none.
+func (c *ProbeConfig) CountVectors(has int) int {
+	switch {
+	case !c.probing():
+		return 0
+	case slices.Contains(c.Vectors, allVectors):
+		return max(1, has)
+	}
+	n := 0
+	for _, v := range c.Vectors {
+		if has == 0 || v < has {
+			n++
+		}
+	}
+	return n
 }
 
 // probing reports whether there are to be probes at all.

@@ -170,6 +170,24 @@ func TestAProbeThatIsOffMayHaveAnyTimeout(t *testing.T) {
 	}
 }
 
+func TestProbedVectorsAreCounted(t *testing.T) {
+	for _, tt := range []struct {
+		conf            string
+		of0, of2, of128 int // a device with so many; 0: not known
+	}{
+		{"", 1, 1, 1},
+		{"vectors = [-1]", 1, 2, 128},
+		{"vectors = [0, 1, 5]", 3, 2, 3},
+		{"vectors = [-1]\nmethod = \"none\"", 0, 0, 0},
+		{"vectors = [-1]\ninterval = \"0s\"", 0, 0, 0},
+	} {
+		p, err := load("[[inputs.rdma_events]]\n[inputs.rdma_events.probe]\n" + tt.conf + "\n")
+		require.NoError(t, err)
+		got := []int{p.Probe.CountVectors(0), p.Probe.CountVectors(2), p.Probe.CountVectors(128)}
+		require.Equal(t, []int{tt.of0, tt.of2, tt.of128}, got, tt.conf)
+	}
+}
+
 func TestGlobsWithBracesAloneAreGlobs(t *testing.T) {
 	f, err := compile([]string{"mlx5_{0,1}"})
 	require.NoError(t, err)

@@ -235,7 +235,7 @@ func isMethod(name string) bool {
 }
 
 func areVectors(vectors []int) bool {
-	if slices.Equal(vectors, []int{-1}) {
+	if slices.Equal(vectors, []int{allVectors}) {
 		return true
 	}
 	sorted := slices.Sorted(slices.Values(vectors))

@@ -51,7 +51,7 @@ func TestThePackageServesTelegrafThroughUpgradeAndRemoval(t *testing.T) {
 }
 
 // asTelegraf is what telegraf.service runs with: a user without capabilities, and
-// the limit of the drop-in.
+// the limit of Telegraf's own unit.
 func asTelegraf() []string {
 	return []string{
 		"prlimit", "--memlock=8388608:8388608", "--",
