@@ -76,7 +76,7 @@ func (b *board) deviceFacts() {
 			"Ports of the device that are not active, but for those of `expected_down`.", "an outage.",
 			"look at cable and switch port.", "ports of a device that is not open.",
 		},
-		queries: []query{{text: portsDown(`GROUP BY "host", "device", "port"`)}},
+		queries: []query{{text: portsDown}},
 	}, "-", red)
 	b.stat(panel{
 		title: "Unacknowledged", width: width, height: height, now: true,
@@ -85,7 +85,7 @@ func (b *board) deviceFacts() {
 			"wait: after ten seconds the worker is replaced and they count as released.", "whose thread it is: the log names the call.",
 		},
 		queries: []query{{text: `SELECT sum("unacked") AS "unacked" FROM (SELECT last("unacked") AS "unacked" FROM {rdma_async}
-			WHERE {filter} GROUP BY "host", "device", "port") WHERE $timeFilter`}},
+			WHERE {filter} GROUP BY ` + byPort + `) WHERE $timeFilter`}},
 	}, "-", red)
 	b.stat(panel{
 		title: "Fatal events", width: width, height: height,
@@ -122,6 +122,11 @@ func (b *board) deviceFacts() {
 			FROM {rdma_device} WHERE {filter}`}},
 	})
 }
+
+// portsDown counts ports by their last state: one that is down for two instances
+// of a host counts once.
+const portsDown = `SELECT count("up") - sum("up") AS "down" FROM (SELECT min("up") AS "up" FROM (SELECT last("up") AS "up" FROM {rdma_port}
+	WHERE {filter} AND "expected" != 'down' GROUP BY ` + byPort + `) WHERE $timeFilter GROUP BY "host", "device", "port") WHERE $timeFilter`
 
 func (b *board) devicePorts() {
 	b.timeline(panel{

@@ -33,7 +33,7 @@ func (b *board) fleetCounts() {
 	b.stat(panel{
 		title: "Hosts of the last day", width: width, height: height,
 		help: help{
-			"Hosts whose plugin has sent something within the last day.",
+			"Hosts whose plugin has sent something within the last day. One with several instances counts as several.",
 			"that there is none.",
 			"compare with how many there should be, and with the next panel.",
 			"hosts that never reported.",
@@ -44,7 +44,7 @@ func (b *board) fleetCounts() {
 	b.stat(panel{
 		title: "Hosts reporting", width: width, height: height, now: true,
 		help: help{
-			"Hosts whose plugin has sent something within the last minutes.",
+			"Hosts whose plugin has sent something within the last minutes. One with several instances counts as several.",
 			"that no host reports at all. Fewer than in the panel before: hosts have gone silent.",
 			"the table of silent hosts names them. Is the host up? Does Telegraf run there?",
 			"hosts that never reported.",
@@ -93,22 +93,16 @@ func (b *board) fleetCounts() {
 	}, "-", thresholds("green", level{1e6, "yellow"}, level{1e7, "red"}))
 }
 
-// now adds up what each host said last.
+// now adds up what each plugin said last.
 func now(field string) string {
-	return `SELECT sum("n") AS "sum" FROM (SELECT last("` + field + `") AS "n" FROM {rdma_host} WHERE {filter} GROUP BY "host")
+	return `SELECT sum("n") AS "sum" FROM (SELECT last("` + field + `") AS "n" FROM {rdma_host} WHERE {filter} GROUP BY ` + byHost + `)
 		WHERE $timeFilter`
 }
 
-// portsDown counts ports by their last state; GROUP BY is that of the ports.
-func portsDown(group string) string {
-	return `SELECT count("up") - sum("up") AS "down" FROM (SELECT last("up") AS "up" FROM {rdma_port}
-		WHERE {filter} AND "expected" != 'down' ` + group + `) WHERE $timeFilter`
-}
-
-// reporting counts hosts. The last point of a series is found without reading
+// reporting counts hosts, and each instance of those with several. The last point of a series is found without reading
 // the others.
 const reporting = `SELECT count("uptime") AS "hosts" FROM (SELECT last("uptime_ns") AS "uptime"
-	FROM {rdma_collector} WHERE {filter} GROUP BY "host") WHERE $timeFilter`
+	FROM {rdma_collector} WHERE {filter} GROUP BY ` + byHost + `) WHERE $timeFilter`
 
 func (b *board) last() *grafana.Panel { return &b.panels[len(b.panels)-1] }
 
@@ -133,8 +127,8 @@ func (b *board) fleetTables() {
 		},
 		queries: []query{{text: `SELECT "state_age_ns", "up" FROM (SELECT last("up") AS "up",
 			last("state_age_ns") AS "state_age_ns" FROM {rdma_port} WHERE {filter} AND "expected" != 'down'
-			GROUP BY "host", "device", "port") WHERE "up" = 0 AND $timeFilter GROUP BY "host", "device", "port"`}},
-	}, deviceLink, column{name: "host"}, column{name: "device"}, column{name: "port"},
+			GROUP BY ` + byPort + `) WHERE "up" = 0 AND $timeFilter GROUP BY ` + byPort}},
+	}, deviceLink, column{name: "host"}, column{name: "instance"}, column{name: "device"}, column{name: "port"},
 		column{name: "state_age_ns", title: "age", unit: b.names.unit("rdma_port.state_age_ns")}, column{name: "up"})
 	b.first(100)
 	b.table(panel{
@@ -147,24 +141,24 @@ func (b *board) fleetTables() {
 		},
 		queries: []query{{text: `SELECT "present", "worker_state", "reason" FROM (SELECT last("open") AS "open",
 			last("present") AS "present", last("worker_state") AS "worker_state", last("reason") AS "reason"
-			FROM {rdma_device} WHERE {filter} AND "reason" != 'renamed' GROUP BY "host", "device")
-			WHERE "open" = 0 AND $timeFilter GROUP BY "host", "device"`}},
-	}, deviceLink, column{name: "host"}, column{name: "device"}, column{name: "present"},
+			FROM {rdma_device} WHERE {filter} AND "reason" != 'renamed' GROUP BY ` + byDevice + `)
+			WHERE "open" = 0 AND $timeFilter GROUP BY ` + byDevice}},
+	}, deviceLink, column{name: "host"}, column{name: "instance"}, column{name: "device"}, column{name: "present"},
 		column{name: "worker_state", title: "worker"}, column{name: "reason"})
 	b.first(100)
-	b.top("Ports that flap", "flaps", "rdma_port", `"host", "device", "port"`, help{
+	b.top("Ports that flap", "flaps", "rdma_port", "port", help{
 		"The ten ports with the most flaps (active, not active, active again) in the dashboard's range.",
 		"a flap.",
 		"follow the device's link; a single port: cable, transceiver; all ports of a switch: the switch.",
 		"flaps closer together than 5 ms, and what happened while no plugin ran",
 	})
-	b.top("Lost events", "lost_events", "rdma_cq_probe", `"host", "device", "vector"`, help{
+	b.top("Lost events", "lost_events", "rdma_cq_probe", "vector", help{
 		"The ten completion vectors with the most probe rounds whose completion came without its event.",
 		"a lost event: an application that sleeps for completions would have slept on.",
 		"look at that vector's line in /proc/interrupts and its affinity.",
 		"applications' own queues",
 	})
-	b.top("Lost completions", "lost_completions", "rdma_cq_probe", `"host", "device", "port"`, help{
+	b.top("Lost completions", "lost_completions", "rdma_cq_probe", "port", help{
 		"The ten ports with the most probe rounds that got no completion at all.",
 		"a lost completion: the device's own data path does not work.",
 		"look at the kernel log and the device's counters; reset or replace it.",
@@ -184,8 +178,8 @@ func (b *board) silentHosts() {
 			"is the host up? Does Telegraf run there? Its log has the plugin's messages.",
 			"hosts that have been silent for more than a day.",
 		},
-		queries: []query{{text: `SELECT last("uptime_ns") AS "uptime" FROM {rdma_collector} WHERE {filter} GROUP BY "host"`}},
-	}, "", column{name: "host"}, column{name: "Time", title: "last report"},
+		queries: []query{{text: `SELECT last("uptime_ns") AS "uptime" FROM {rdma_collector} WHERE {filter} GROUP BY ` + byHost}},
+	}, "", column{name: "host"}, column{name: "instance"}, column{name: "Time", title: "last report"},
 		column{name: "uptime", unit: b.names.unit("rdma_collector.uptime_ns")})
 	b.last().TimeFrom = "1d"
 	b.first(20, grafana.Transform{ID: "sortBy", Options: map[string]any{"sort": []map[string]any{{"field": "Time", "desc": false}}}})
@@ -194,18 +188,15 @@ func (b *board) silentHosts() {
 // restarted ends what the tables of counters cannot see.
 const restarted = "; after a restart of the plugin within the range, the lesser of what came before and after it."
 
-// top adds a table of the ten greatest growths of a counter.
-func (b *board) top(title, field, measurement, by string, h help) {
-	third := map[string]column{`"host", "device", "vector"`: {name: "vector"}}[by]
-	if third.name == "" {
-		third.name = "port"
-	}
+// top adds a table of the ten greatest growths of a counter, by device and one
+// more tag.
+func (b *board) top(title, field, measurement, tag string, h help) {
 	h.blind += restarted
 	b.table(panel{
 		title: title, width: 6, height: 8, help: h,
-		queries: []query{{text: `SELECT top("` + field + `", ` + by + `, 10) AS "` + field + `" FROM (` + grown(field, measurement) +
+		queries: []query{{text: `SELECT top("` + field + `", ` + byDevice + `, "` + tag + `", 10) AS "` + field + `" FROM (` + grown(field, measurement) +
 			`) WHERE $timeFilter`}},
-	}, deviceLink, column{name: "host"}, column{name: "device"}, third, column{name: field, title: "count", red: true})
+	}, deviceLink, column{name: "host"}, column{name: "instance"}, column{name: "device"}, column{name: tag}, column{name: field, title: "count", red: true})
 }
 
 func (b *board) slowProbes() {
@@ -217,9 +208,9 @@ func (b *board) slowProbes() {
 			"follow the device's link and compare with its own past; look at interrupts' CPUs and power states.",
 			"cable and fabric.",
 		},
-		queries: []query{{text: `SELECT top("p99", "host", "device", 10) AS "p99" FROM (SELECT max("wake_ns_p99") AS "p99"
-			FROM {rdma_cq_probe} WHERE {filter} GROUP BY "host", "device") WHERE $timeFilter`}},
-	}, deviceLink, column{name: "host"}, column{name: "device"},
+		queries: []query{{text: `SELECT top("p99", ` + byDevice + `, 10) AS "p99" FROM (SELECT max("wake_ns_p99") AS "p99"
+			FROM {rdma_cq_probe} WHERE {filter} GROUP BY ` + byDevice + `) WHERE $timeFilter`}},
+	}, deviceLink, column{name: "host"}, column{name: "instance"}, column{name: "device"},
 		column{name: "p99", unit: b.names.unit("rdma_cq_probe.wake_ns_p99")})
 }
 
@@ -227,13 +218,13 @@ func (b *board) fleetHistory() {
 	b.series(panel{
 		title: "Hosts over time", width: 6, height: 9,
 		help: help{
-			"How many hosts report.",
+			"How many hosts report. One with several instances counts as several.",
 			"nothing; a step down is hosts gone silent.",
 			"look at the table of last reports for names.",
 			"which hosts.",
 		},
 		queries: []query{{alias: "reporting", text: `SELECT count("uptime") AS "hosts" FROM (SELECT last("uptime_ns") AS "uptime"
-			FROM {rdma_collector} WHERE {filter} GROUP BY time($__interval), "host" fill(none))
+			FROM {rdma_collector} WHERE {filter} GROUP BY time($__interval), ` + byHost + ` fill(none))
 			WHERE $timeFilter GROUP BY time($__interval) fill(none)`}},
 	}, lines, nil)
 	b.series(panel{
@@ -334,7 +325,7 @@ func (b *board) fleetPlugin() {
 		queries: []query{
 			{alias: "restarts", text: sum("worker_restarts", "rdma_collector", "", "time($__interval) fill(0)")},
 			{alias: "stuck", text: `SELECT sum("stuck") AS "stuck" FROM (SELECT max("workers_stuck") AS "stuck" FROM {rdma_collector}
-				WHERE {filter} GROUP BY time($__interval), "host" fill(none)) WHERE $timeFilter GROUP BY time($__interval) fill(none)`},
+				WHERE {filter} GROUP BY time($__interval), ` + byHost + ` fill(none)) WHERE $timeFilter GROUP BY time($__interval) fill(none)`},
 		},
 	}, bars, nil)
 	b.series(panel{

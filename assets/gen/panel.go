@@ -265,12 +265,21 @@ func grown(field, measurement string) string {
 		WHERE "n" > 0 AND $timeFilter GROUP BY SERIES`)
 }
 
+// The tags that distinguish series. instance is that of hosts with several
+// plugins, and empty on others.
+const (
+	byHost   = `"host", "instance"`
+	byDevice = byHost + `, "device"`
+	byPort   = byDevice + `, "port"`
+	byProbe  = byPort + `, "vector", "method"`
+)
+
 // series are the tags that tell the series of a measurement apart.
 var series = map[string]string{
-	"rdma_async":     `"host", "device", "port"`,
-	"rdma_port":      `"host", "device", "port"`,
-	"rdma_cq_probe":  `"host", "device", "port", "vector", "method"`,
-	"rdma_device":    `"host", "device"`,
-	"rdma_host":      `"host"`,
-	"rdma_collector": `"host"`,
+	"rdma_async":     byPort,
+	"rdma_port":      byPort,
+	"rdma_cq_probe":  byProbe,
+	"rdma_device":    byDevice,
+	"rdma_host":      byHost,
+	"rdma_collector": byHost,
 }

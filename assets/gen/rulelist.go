@@ -14,12 +14,6 @@ func growth(field, measurement string, over time.Duration) step {
 	return step{query: grown(field, measurement), from: over}
 }
 
-const (
-	byPort   = `"host", "device", "port"`
-	byDevice = `"host", "device"`
-	byProbe  = `"host", "device", "port", "vector", "method"`
-)
-
 // quiet is for rules that another one stands in for when nothing is reported.
 const quiet = "OK"
 
@@ -188,24 +182,24 @@ func probeRules() []rule {
 	}
 }
 
-// silence is for each host the mean number, in the last two buckets, of points
+// silence is for each plugin the mean number, in the last two buckets, of points
 // that are its last: 0 when it came before. The last bucket may just have begun.
 // The first begins before the range does, so another $timeFilter around it would
 // leave nothing (InfluxDB 1.8). All points instead of the last would be a day's.
 const silence = `SELECT last("n") AS "n" FROM (SELECT moving_average(count("uptime"), 2) AS "n" FROM (SELECT last("uptime_ns") AS "uptime"
-	FROM {rdma_collector} WHERE {filter} GROUP BY "host") WHERE $timeFilter GROUP BY time(5m), "host" fill(0)) GROUP BY "host"`
+	FROM {rdma_collector} WHERE {filter} GROUP BY ` + byHost + `) WHERE $timeFilter GROUP BY time(5m), ` + byHost + ` fill(0)) GROUP BY ` + byHost
 
 func pluginRules() []rule {
 	return []rule{
 		{
 			id: "plugin-silent", title: "RDMA plugin silent", severity: "critical", noData: "Alerting", slow: true,
-			summary: "{{ .Labels.host }} has stopped to report RDMA events",
+			summary: "{{ .Labels.host }}{{ with .Labels.instance }}, instance {{ . }},{{ end }} has stopped to report RDMA events",
 			steps:   []step{{query: silence, from: 24 * time.Hour}},
 			when:    "$RA == 0",
-			fires: "The host reported within the last day and has sent nothing for five to ten minutes; or, without a host's name, nobody has sent " +
-				"anything for a day.",
+			fires: "The host, or one of several instances on it, reported within the last day and has sent nothing for five to ten minutes; " +
+				"or, without a host's name, no plugin has sent anything for a day.",
 			quiet:  "Hosts that have been silent for more than a day, as those that were taken away.",
-			clears: "When the host reports again.",
+			clears: "When the host reports again. An instance that has got another name is silent under its old one for a day.",
 			do: []string{
 				"Is the host up? Does Telegraf run? Its log has the plugin's messages.",
 				"Do other metrics of the host arrive? If not, it is Telegraf, the network or the database.",

@@ -85,10 +85,11 @@ func notIn(offered []string, n influxql.Node) []string {
 	return nil
 }
 
-// namesOf returns what a measurement has; host is the tag that Telegraf adds.
+// namesOf returns what a measurement has; host is the tag that Telegraf adds, and
+// instance the one that several plugins of a host differ in.
 func namesOf(measurement string) ([]string, bool) {
 	m, ok := table()[measurement]
-	names := []string{"host"}
+	names := []string{"host", "instance"}
 	for _, f := range m.Fields {
 		names = append(names, f.Name)
 	}
