@@ -41,6 +41,14 @@ func TestThePodAsksForNoPrivilege(t *testing.T) {
 	}
 }
 
+// Telegraf waits for no process that it has not started. That the init does is
+// shown in tests/lab/contained.
+func TestImageStartsWithAnInit(t *testing.T) {
+	command, err := ReadCommand(root)
+	require.NoError(t, err)
+	require.Equal(t, []string{"/usr/bin/tini", "-s", "--", "/usr/bin/telegraf"}, command[:min(4, len(command))])
+}
+
 func TestEachMountHasItsVolumeAndTheProbeItsPort(t *testing.T) {
 	p, c := pod(t)
 	var volumes, mounts, ports []string

@@ -235,9 +235,9 @@ func figures(t *testing.T, text string) map[string]int {
 func requireNoPrivileges(t *testing.T, c *container) {
 	t.Helper()
 	pids := strings.Fields(c.cgroup("cgroup.procs"))
-	const telegrafPluginAndWorker = 3
-	if len(pids) != telegrafPluginAndWorker {
-		t.Errorf("want %d processes, got %v", telegrafPluginAndWorker, pids)
+	const initTelegrafPluginAndWorker = 4
+	if len(pids) != initTelegrafPluginAndWorker {
+		t.Errorf("want %d processes, got %v", initTelegrafPluginAndWorker, pids)
 	}
 	for _, pid := range pids {
 		text, err := os.ReadFile("/proc/" + pid + "/status")
