@@ -33,6 +33,7 @@ try-image: setup-test build ## build the image without a registry, and run it as
 release: ## what is released, tried, into dist/; wants a clean tree and make test-full's logs of it
 	@[ -z "$$(git status --porcelain)" ] || { echo 'make release: commit first: what is released is a commit' >&2; exit 1; }
 	@scripts/test-full.sh passed
+	@scripts/released.sh
 	$(MAKE) try-packages
 	cp CHANGELOG.md docs/licences.md dist/
 	@ls -l dist

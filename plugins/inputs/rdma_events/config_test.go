@@ -4,7 +4,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -52,8 +51,7 @@ func TestTheSampleSaysTheDefaults(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, DefaultConfig(), c)
 
-	// "# key = value" is an option, "## text" is not.
-	enabled := regexp.MustCompile(`(?m)^( *)# (\w+ = )`).ReplaceAllString(sampleConfig, "$1$2")
+	enabled := commented.ReplaceAllString(sampleConfig, "$1$2")
 	c, err = Parse(enabled)
 	require.NoError(t, err)
 	want := DefaultConfig()
