@@ -134,7 +134,7 @@ struct probe {
 	struct ibv_mr *mr;
 	void *buffer;
 	int nudge;	// eventfd that ends a pause
-	uint64_t round; // number of the round, its work request's wr_id
+	uint64_t round; // number of the last work request, its wr_id
 	int given_up;	// rounds that ended without their event
 	int unacked;
 	int64_t oldest; // when the oldest unacknowledged event was read
@@ -146,6 +146,9 @@ struct probe {
 struct result make_qp(struct probe *p);
 struct result drop_qp(struct probe *p);
 int post_ud_receive(struct probe *p);
+// prepare_flush makes the queue pair that the next round of the flush method moves
+// to the error state.
+struct result prepare_flush(struct probe *p);
 // acknowledge acknowledges what was read and returns how many that were; t is
 // the time now.
 int acknowledge(struct probe *p, int64_t t);

@@ -23,25 +23,27 @@ int acknowledge(struct probe *p, int64_t t)
 	return n;
 }
 
-static struct result prepare_flush(struct probe *p)
+struct result prepare_flush(struct probe *p)
 {
 	// siw refuses a receive without an element; one of length 0 needs no memory region.
 	struct ibv_sge nothing = { 0 };
-	struct ibv_recv_wr wr = { .wr_id = p->round, .sg_list = &nothing, .num_sge = 1 }, *bad;
+	struct ibv_recv_wr wr = { .wr_id = ++p->round, .sg_list = &nothing, .num_sge = 1 }, *bad;
 	struct result r = make_qp(p);
 	int err;
 
+	if (!r.err) {
+		err = PROBE_CALL(p, C_POST_RECV, ibv_post_recv(p->qp, &wr, &bad));
+		if (err)
+			r = failed(C_POST_RECV, err);
+	}
 	if (r.err)
-		return r;
-	err = PROBE_CALL(p, C_POST_RECV, ibv_post_recv(p->qp, &wr, &bad));
-	return err ? failed(C_POST_RECV, err) : r;
+		drop_qp(p); // the first error is the one that says why
+	return r;
 }
 
 static struct result start_round(struct probe *p, int64_t t)
 {
-	struct ibv_send_wr wr = { .wr_id = p->round,
-				  .send_flags = IBV_SEND_SIGNALED,
-				  .opcode = IBV_WR_RDMA_WRITE };
+	struct ibv_send_wr wr = { .send_flags = IBV_SEND_SIGNALED, .opcode = IBV_WR_RDMA_WRITE };
 	struct ibv_qp_attr a = { .qp_state = IBV_QPS_ERR };
 	struct ibv_send_wr *bad;
 	enum call call = C_POST_SEND;
@@ -55,6 +57,8 @@ static struct result start_round(struct probe *p, int64_t t)
 	}
 	if (p->c.method == M_FLUSH)
 		call = C_MODIFY_QP;
+	else
+		wr.wr_id = ++p->round;
 	enter(&p->led->lane, call, t);
 	err = call == C_MODIFY_QP ? lib.modify_qp(p->qp, &a, IBV_QP_STATE) : ibv_post_send(p->qp, &wr, &bad);
 	leave(&p->led->lane);
@@ -257,8 +261,8 @@ static void count_round(struct probe *p, int outcome)
 }
 
 // tidy ends a round: the flush method's queue pair is used up, the ud_send
-// method's receive is posted again. A canceled round stays one, since nothing
-// counts it.
+// method's receive is posted again. A round that the device's close canceled
+// stays one, since nothing counts it.
 static void tidy(struct probe *p, struct round *out)
 {
 	struct ibv_wc wc;
@@ -291,21 +295,23 @@ static int paused(struct probe *p, int64_t pause_ns)
 	return err == ETIMEDOUT;
 }
 
+// one_round pauses before anything that may fail has its effect: a caller whose
+// rounds fail at once would else come back at once. A probe that could not even
+// begin is not usable, and so the making of another one is paced as well.
 static void one_round(struct probe *p, int64_t pause_ns, struct round *out)
 {
 	struct result r = clear(p);
 
 	*out = (struct round){ .outcome = O_ERROR };
-	p->round++;
-	if (!r.err && p->c.method == M_FLUSH)
+	if (!r.err && p->c.method == M_FLUSH && !p->qp)
 		r = prepare_flush(p);
-	if (!r.err && !paused(p, pause_ns)) {
+	if (!paused(p, pause_ns)) {
 		out->outcome = O_CANCELED;
 		out->usable = 1;
-		tidy(p, out);
 		return;
 	}
 	out->start = now();
+	out->usable = !r.err && p->c.method == M_FLUSH;
 	if (!r.err)
 		r = start_round(p, out->start);
 	out->err = r.err;
@@ -314,7 +320,7 @@ static void one_round(struct probe *p, int64_t pause_ns, struct round *out)
 		out->outcome = wait_round(p, out);
 	tidy(p, out);
 	count_round(p, out->outcome);
-	out->usable = out->outcome != O_ERROR || p->c.method == M_FLUSH;
+	out->usable |= out->outcome != O_ERROR;
 }
 
 int native_probe_rounds(struct probe *p, int64_t pause_ns, int64_t interval_ns, int64_t for_ns,

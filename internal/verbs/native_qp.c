@@ -180,8 +180,8 @@ struct result native_probe_open(struct device *d, const struct probe_config *c, 
 	p->led = &d->led->probe[c->slot];
 	p->nudge = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	r = p->nudge < 0 ? failed(C_CREATE_COMP_CHANNEL, errno) : make_queues(p);
-	if (!r.err && c->method != M_FLUSH)
-		r = make_qp(p);
+	if (!r.err)
+		r = c->method == M_FLUSH ? prepare_flush(p) : make_qp(p);
 	if (!r.err && c->method == M_RC_WRITE)
 		r = connect_rc(p);
 	if (!r.err && c->method == M_UD_SEND)

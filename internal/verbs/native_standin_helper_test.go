@@ -35,7 +35,9 @@ const long = 15 * time.Second
 var drivers = map[string]func(*session) error{
 	"rounds": doRounds, "failures": doFailures, "async": doAsync, "load": doLoad, "query": doQuery,
 	"hung ack": doHungAck, "hung query": doHungQuery, "hung probe": doHungProbe, "late probe": doLateProbe,
-	"nudged flush": doNudgedFlush, "stray and failure": doStrayAndFailure, "closing": doClosing, "removal": doRemoval,
+	"flush without queue pairs": doFlushWithoutQueuePairs,
+	"flush after nudge":         doFlushAfterNudge,
+	"nudged flush":              doNudgedFlush, "stray and failure": doStrayAndFailure, "closing": doClosing, "removal": doRemoval,
 }
 
 // helper carries out an order and prints its report.

@@ -268,6 +268,34 @@ func TestTheDevicesOwnRetriesEndBeforeTheRoundsDeadline(t *testing.T) {
 	}
 }
 
+// doFlushWithoutQueuePairs does a round that goes well, and one after which no more
+// queue pairs can be made.
+func doFlushWithoutQueuePairs(s *session) error {
+	p, err := s.openProbe(verbs.MethodFlush)
+	if err != nil {
+		return err
+	}
+	_, err = p.Round(0)
+	s.check("round", err)
+	s.FailErrno, s.FailAlways, s.FailCall = int32(unix.ENOMEM), 1, int32(ledger.CallCreateQP)
+	begun := time.Now()
+	r, err := p.Round(missed)
+	s.check("round", err)
+	s.report.Took = time.Since(begun)
+	s.report.Rounds = []roundReport{{Round: r, Usable: p.Usable()}}
+	s.check("close probe", p.Close(long))
+	s.check("close", s.dev.Close(long))
+	return nil
+}
+
+func TestFailedFlushRoundWaitsForItsPause(t *testing.T) {
+	r := well(t, order{Kind: "flush without queue pairs", GIDIndex: -1, PKeyIdx: -1})
+	require.Equal(t, []verbs.Outcome{verbs.OutcomeError}, outcomes(r))
+	require.Equal(t, "ibv_create_qp: cannot allocate memory", r.Rounds[0].Status)
+	require.GreaterOrEqual(t, r.Took, missed)
+	require.False(t, r.Rounds[0].Usable, "or else the prober would not make it anew")
+}
+
 // doNudgedFlush ends the pause before a round whose queue pair cannot be destroyed.
 func doNudgedFlush(s *session) error {
 	p, err := s.openProbe(verbs.MethodFlush)
@@ -277,6 +305,29 @@ func doNudgedFlush(s *session) error {
 	p.Nudge()
 	s.failingRound(p, long, ledger.CallDestroyQP, 0)
 	return nil
+}
+
+// doFlushAfterNudge does a round whose pause is ended, and two more.
+func doFlushAfterNudge(s *session) error {
+	p, err := s.openProbe(verbs.MethodFlush)
+	if err != nil {
+		return err
+	}
+	p.Nudge()
+	for range 3 {
+		r, err := p.Round(missed)
+		s.check("round", err)
+		s.report.Rounds = append(s.report.Rounds, roundReport{Round: r})
+	}
+	s.check("close probe", p.Close(long))
+	s.check("close", s.dev.Close(long))
+	return nil
+}
+
+func TestNudgedFlushProbeKeepsItsQueuePair(t *testing.T) {
+	r := well(t, order{Kind: "flush after nudge", GIDIndex: -1, PKeyIdx: -1})
+	require.Equal(t, []verbs.Outcome{verbs.OutcomeCanceled, verbs.OutcomeSuccess, verbs.OutcomeSuccess}, outcomes(r))
+	require.Equal(t, 2, strings.Count(names(r.Trace), " create_qp "))
 }
 
 // failingRound does the last round of a probe, in which a call fails after it

@@ -53,7 +53,7 @@ type order struct {
 type (
 	// failure is a verb that fails while the stage's call is under way.
 	failure struct {
-		Stage  string // "open", "query", "probe", "round", "close probe", "read", "close"
+		Stage  string // "open", "query", "probe", "round", "next round", "close probe", "read", "close"
 		Call   ledger.Call
 		Errno  int32
 		Style  int32

@@ -79,11 +79,17 @@ func (p *prober) run(ctx context.Context, index int) error {
 }
 
 // pause returns how long to wait for the next round. Rounds keep to a grid; one
-// that took longer than the interval skips what it missed.
+// that took longer than the interval skips what it missed. The plan is never more
+// than an interval ahead, whatever rounds took no time.
 func (p *prober) pause() time.Duration {
+	interval := p.s.o.Probe.Interval
 	late := time.Since(p.next)
-	if late > p.s.o.Probe.Interval {
-		p.next = p.next.Add(late.Truncate(p.s.o.Probe.Interval))
+	switch {
+	case late > interval:
+		p.next = p.next.Add(late.Truncate(interval))
+	case late < -interval:
+		p.next = time.Now().Add(interval)
+		return interval
 	}
 	return max(-late, 0)
 }

@@ -258,3 +258,56 @@ func TestRoundsAtAShortIntervalKeepTheirPaceAndComeTogether(t *testing.T) {
 		}
 	})
 }
+
+// A probe whose rounds fail without having waited must not use up the plan of
+// hours: it is probed again as soon as its rounds go well.
+func TestPlanStaysWithinAnInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "roce2", "")
+		r.o.Ports = []int{1}
+		hasty := 0
+		r.wrap = func(b verbs.Backend) verbs.Backend { return hastyBackend{b, &hasty} }
+		r.start(nil)
+		r.after(10 * time.Second)
+		hasty = 1000
+		r.after(2 * time.Second)
+		require.Zero(t, hasty)
+		items := rounds(r.after(10 * time.Second))
+		require.Len(t, items, 10)
+	})
+}
+
+// hastyBackend is one whose probes fail at once, for as many rounds as are left.
+type hastyBackend struct {
+	verbs.Backend
+	left *int
+}
+
+func (b hastyBackend) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
+	d, err := b.Backend.Open(name, led)
+	return hastyDevice{d, b.left}, err
+}
+
+type hastyDevice struct {
+	verbs.Device
+	left *int
+}
+
+func (d hastyDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
+	p, err := d.Device.NewProbe(c)
+	return hastyProbe{p, d.left}, err
+}
+
+type hastyProbe struct {
+	verbs.Probe
+	left *int
+}
+
+func (p hastyProbe) Rounds(rounds []verbs.Round, pace verbs.Pace) (int, error) {
+	if *p.left == 0 {
+		return p.Probe.Rounds(rounds, pace)
+	}
+	*p.left--
+	rounds[0] = verbs.Round{Outcome: verbs.OutcomeError, Status: "ibv_create_qp: cannot allocate memory"}
+	return 1, nil
+}

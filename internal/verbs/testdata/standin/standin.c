@@ -137,7 +137,8 @@ int begin(enum call call)
 		errno = ENOTTY;
 		return 0;
 	}
-	control->fail_call = 0;
+	if (!control->fail_always)
+		control->fail_call = 0;
 	if (control->fail_style == STYLE_SILENT)
 		return -1;
 	if (control->fail_style == STYLE_NEGATIVE)

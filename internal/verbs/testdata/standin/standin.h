@@ -15,7 +15,7 @@ struct control {
 	int32_t size, fail_call, fail_errno, fail_skip, fail_style, hang_call;
 	int32_t ignore_acks, wc_status, post_err, legacy, port_state, link_layer, lid;
 	int32_t removed, cursor, async_write, channel_write, gate, entered, trace_len;
-	int32_t crash_call, crash_signal, flood, attack, speed;
+	int32_t crash_call, crash_signal, flood, attack, speed, fail_always;
 	uint64_t cq, qp, srq, wq;
 	char plan[256];
 	char violation[256];
