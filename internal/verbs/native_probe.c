@@ -82,15 +82,17 @@ static int take(struct probe *p, struct seen *s)
 	return n < 0 ? EIO : 0;
 }
 
-// next_event reads one completion event, arms the CQ again and drains it:
-// armed before it is drained, so that what comes in between makes an event.
-// EAGAIN: there is none.
+// next_event reads one completion event, drains the CQ, arms it and drains it
+// again. The arm of some devices carries the consumer index (mlx5): armed before
+// the drain they announce once more what has been announced already. What comes
+// between the first drain and the arm makes no event on others, and so the second
+// drain looks for it. EAGAIN: there is no event.
 static struct result next_event(struct probe *p, struct seen *s, struct round *out)
 {
 	struct ledger_lane *lane = &p->led->lane;
 	struct ibv_cq *cq;
 	void *context;
-	int64_t before = now(), got, armed, drained;
+	int64_t before = now(), got, polled, armed, drained;
 	int err;
 
 	*s = (struct seen){ 0 };
@@ -104,7 +106,14 @@ static struct result next_event(struct probe *p, struct seen *s, struct round *o
 	add(&p->led->events, 1);
 	if (!p->unacked++)
 		p->oldest = got;
-	enter(lane, C_REQ_NOTIFY_CQ, got);
+	enter(lane, C_POLL_CQ, got);
+	err = take(p, s);
+	if (err) {
+		leave(lane);
+		return failed(C_POLL_CQ, err);
+	}
+	polled = now();
+	enter(lane, C_REQ_NOTIFY_CQ, polled);
 	err = ibv_req_notify_cq(cq, 0);
 	if (err) {
 		leave(lane);
@@ -119,8 +128,8 @@ static struct result next_event(struct probe *p, struct seen *s, struct round *o
 		return failed(C_POLL_CQ, err);
 	out->wake = got - out->start;
 	out->get = got - before;
-	out->arm = armed - got;
-	out->drain = drained - armed;
+	out->arm = armed - polled;
+	out->drain = polled - got + drained - armed;
 	out->total = drained - out->start;
 	if (p->unacked >= p->c.ack_batch) {
 		int64_t acked;
@@ -147,7 +156,8 @@ static void count_stray(struct probe *p, const struct seen *s)
 	}
 }
 
-// clear takes the events that are there before the round begins.
+// clear takes the events of rounds before. It runs right before the post, since an
+// event that came in the pause would else be taken for the wake-up of the round.
 static struct result clear(struct probe *p)
 {
 	struct round unused = { 0 };
@@ -300,16 +310,18 @@ static int paused(struct probe *p, int64_t pause_ns)
 // begin is not usable, and so the making of another one is paced as well.
 static void one_round(struct probe *p, int64_t pause_ns, struct round *out)
 {
-	struct result r = clear(p);
+	struct result r = { 0 };
 
 	*out = (struct round){ .outcome = O_ERROR };
-	if (!r.err && p->c.method == M_FLUSH && !p->qp)
+	if (p->c.method == M_FLUSH && !p->qp)
 		r = prepare_flush(p);
 	if (!paused(p, pause_ns)) {
 		out->outcome = O_CANCELED;
 		out->usable = 1;
 		return;
 	}
+	if (!r.err)
+		r = clear(p);
 	out->start = now();
 	out->usable = !r.err && p->c.method == M_FLUSH;
 	if (!r.err)

@@ -36,6 +36,7 @@ var drivers = map[string]func(*session) error{
 	"rounds": doRounds, "failures": doFailures, "async": doAsync, "load": doLoad, "query": doQuery,
 	"hung ack": doHungAck, "hung query": doHungQuery, "hung probe": doHungProbe, "late probe": doLateProbe,
 	"flush without queue pairs": doFlushWithoutQueuePairs,
+	"late event":                doLateEvent,
 	"flush after nudge":         doFlushAfterNudge,
 	"nudged flush":              doNudgedFlush, "stray and failure": doStrayAndFailure, "closing": doClosing, "removal": doRemoval,
 }
@@ -74,6 +75,10 @@ func (s *session) mapControl(path string) error {
 		s.Control.LinkLayer = int32(s.order.LinkLayer)
 	}
 	s.Control.Speed = s.order.Speed
+	s.Control.EventDelayUS = int32(s.order.EventDelay.Microseconds())
+	if s.order.ArmByIndex {
+		s.Control.ArmByIndex = 1
+	}
 	if s.order.Legacy {
 		s.Control.Legacy = 1
 	}

@@ -30,7 +30,7 @@ func doRounds(s *session) error {
 		return err
 	}
 	for i := range s.Rounds {
-		r, err := p.Round(0)
+		r, err := p.Round(s.Pause)
 		s.check(fmt.Sprint("round ", i+1), err)
 		s.look()
 		s.report.Rounds = append(s.report.Rounds, roundReport{
@@ -149,25 +149,6 @@ func TestAFlushThatSucceedsIsAnError(t *testing.T) {
 	r := well(t, order{Kind: "rounds", Method: verbs.MethodFlush, Rounds: 1, WCStatus: -1})
 	require.Equal(t, []verbs.Outcome{verbs.OutcomeError}, outcomes(r))
 	require.Equal(t, "success", r.Rounds[0].Status)
-}
-
-func TestTheQueueIsArmedAfterTheEventIsReadAndBeforeItIsDrained(t *testing.T) {
-	for _, m := range allMethods {
-		t.Run(m.String(), func(t *testing.T) {
-			t.Parallel()
-			r := well(t, order{Kind: "rounds", Method: m, Rounds: 5, GIDIndex: -1, PKeyIdx: -1, Plan: "ce Ece kEp"})
-			verbs := names(r.Trace)
-			const cycle = " get_cq_event req_notify_cq poll_cq"
-			require.Equal(t, strings.Count(verbs, " get_cq_event "), strings.Count(verbs, cycle+" "))
-			require.Less(t, strings.Index(verbs, " req_notify_cq "), strings.Index(verbs, " get_cq_event "))
-			require.Equal(t, 5+2+1, strings.Count(verbs, " req_notify_cq "), "one per event and one before the first round")
-			for _, line := range r.Trace {
-				if strings.HasPrefix(line, "req_notify_cq") {
-					require.Equal(t, "req_notify_cq solicited_only=0", line)
-				}
-			}
-		})
-	}
 }
 
 // names joins the verbs of a trace, without what they were called with.

@@ -30,20 +30,23 @@ import (
 type order struct {
 	Kind string // a name of drivers
 
-	Method    verbs.Method
-	Rounds    int
-	Timeout   time.Duration // of a round; 0: too long to pass by itself
-	AckBatch  int
-	GIDIndex  int
-	PKeyIdx   int
-	Plan      string // what becomes of each post; testdata/standin/plan.c has the letters
-	Stray     int    // after this round an event comes late
-	WCStatus  int32  // -1: success
-	PostErr   int32
-	Legacy    bool
-	LinkLayer verbs.LinkLayer
-	Speed     int32  // active_speed; 0: EDR
-	Rate      string // of sysfs; "": cannot be read
+	Method     verbs.Method
+	Rounds     int
+	Timeout    time.Duration // of a round; 0: too long to pass by itself
+	AckBatch   int
+	GIDIndex   int
+	PKeyIdx    int
+	Plan       string        // what becomes of each post; testdata/standin/plan.c has the letters
+	Stray      int           // after this round an event comes late
+	Pause      time.Duration // before each round
+	EventDelay time.Duration // from a completion to its event
+	ArmByIndex bool          // as on mlx5
+	WCStatus   int32         // -1: success
+	PostErr    int32
+	Legacy     bool
+	LinkLayer  verbs.LinkLayer
+	Speed      int32  // active_speed; 0: EDR
+	Rate       string // of sysfs; "": cannot be read
 
 	Failures []failure
 	Events   []event

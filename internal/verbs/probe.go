@@ -91,7 +91,7 @@ type Round struct {
 	Wake    int64  // to the return of ibv_get_cq_event
 	Get     int64  // ibv_get_cq_event alone
 	Arm     int64  // ibv_req_notify_cq
-	Drain   int64  // ibv_poll_cq until empty
+	Drain   int64  // ibv_poll_cq until empty, before the arm and after it
 	Hold    int64  // return of get to return of ack; 0 when not acknowledged in this round
 	Ack     int64  // ibv_ack_cq_events; 0 when not acknowledged in this round
 	Total   int64  // to the ack's return, or to the end of the drain when acks are batched

@@ -22,6 +22,7 @@ type Control struct {
 	LID, Removed, Cursor, AsyncWrite, ChannelWrite, Gate, Entered int32
 	TraceLen                                                      int32
 	CrashCall, CrashSignal, Flood, Attack, Speed, FailAlways      int32
+	ArmByIndex, EventDelayUS                                      int32
 	CQ, QP, SRQ, WQ                                               uint64
 	Plan, Violation                                               [256]byte
 	Trace                                                         [1 << 18]byte

@@ -1,11 +1,13 @@
 // The yardstick of the probe: the least C that does the same round with the
-// same stamps. A zero-length RDMA write of an RC queue pair connected to itself
-// is posted, then poll, get, arm, drain, acknowledge.
+// same stamps. The channel is cleared and a zero-length RDMA write of an RC queue
+// pair connected to itself is posted, then poll, get, drain, arm, drain,
+// acknowledge.
 //
 //   cqprobe DEVICE ROUNDS PACE_US
 //
 // prints "wake p50 NS p99 NS ack p50 NS p99 NS total p50 NS p99 NS". Build: cc -O2 cqprobe.c -libverbs
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -102,24 +104,46 @@ struct sample {
 	int64_t wake, ack, total;
 };
 
+// An event that came since the last round is no wake-up of this one.
+static void clear(struct ibv_comp_channel *channel)
+{
+	struct ibv_cq *cq;
+	void *context;
+
+	while (!ibv_get_cq_event(channel, &cq, &context)) {
+		CHECK(!ibv_req_notify_cq(cq, 0));
+		ibv_ack_cq_events(cq, 1);
+	}
+	CHECK(errno == EAGAIN);
+}
+
+static void drain(struct ibv_cq *cq)
+{
+	struct ibv_wc wc;
+	int n;
+
+	while ((n = ibv_poll_cq(cq, 1, &wc)) > 0)
+		CHECK(wc.status == IBV_WC_SUCCESS);
+	CHECK(n == 0);
+}
+
 static struct sample round_trip(struct ibv_comp_channel *channel, struct ibv_qp *qp)
 {
 	struct ibv_send_wr wr = { .opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED }, *bad;
 	struct pollfd p = { .fd = channel->fd, .events = POLLIN };
 	struct ibv_cq *cq;
-	struct ibv_wc wc;
 	void *context;
-	int64_t start = now(), got, drained, acked;
-	int n;
+	int64_t start, got, drained, acked;
 
+	clear(channel);
+	start = now();
 	CHECK(!ibv_post_send(qp, &wr, &bad));
 	CHECK(poll(&p, 1, 2000) == 1);
 	CHECK(!ibv_get_cq_event(channel, &cq, &context));
 	got = now();
+	drain(cq);
 	CHECK(!ibv_req_notify_cq(cq, 0));
-	while ((n = ibv_poll_cq(cq, 1, &wc)) > 0)
-		CHECK(wc.status == IBV_WC_SUCCESS);
-	CHECK(n == 0);
+	drain(cq);
 	drained = now();
 	ibv_ack_cq_events(cq, 1);
 	acked = now();
@@ -159,6 +183,7 @@ int main(int argc, char **argv)
 	CHECK(ctx);
 	channel = ibv_create_comp_channel(ctx);
 	CHECK(channel);
+	CHECK(!fcntl(channel->fd, F_SETFL, O_NONBLOCK));
 	cq = ibv_create_cq(ctx, 64, NULL, channel, 0);
 	CHECK(cq);
 	qp = self_connected(ctx, cq);

@@ -2,7 +2,7 @@
 
 #include "standin.h"
 
-int release_when_empty;
+enum release release;
 static struct ibv_wc kept[64];
 static int keeps;
 
@@ -37,7 +37,7 @@ static void step(char *word, size_t size)
 //  E  an event whatever, and the queue stays as it is
 //  k  the completion is kept back
 //  r  what was kept back is put into the queue
-//  p  the same with an event, once a poll has found the queue empty
+//  p  the same with an event, once the queue was armed anew and a poll found it empty
 //  R  the device is removed
 //  x  the post verb returns post_err and nothing is posted
 // Any other letter does nothing.
@@ -59,7 +59,7 @@ int perform(struct standin_cq *cq, const struct ibv_wc *own)
 				kept[keeps++] = wc;
 			break;
 		case 'r': release_kept(cq); break;
-		case 'p': release_when_empty = 1; break;
+		case 'p': release = AFTER_ARM; break;
 		case 'R': remove_device(); break;
 		case 'x': return control->post_err;
 		}

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include <poll.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -50,7 +51,8 @@ int ibv_destroy_cq(struct ibv_cq *cq)
 	note("destroy_cq unacked=%u", s->reported - cq->comp_events_completed);
 	if (s->reported != cq->comp_events_completed)
 		violated("destroy_cq with %u events unacknowledged", s->reported - cq->comp_events_completed);
-	while (s->reported != cq->comp_events_completed || s->async_reported != cq->async_events_completed)
+	while (s->reported != cq->comp_events_completed || s->async_reported != cq->async_events_completed ||
+	       s->delayed)
 		pthread_cond_wait(&changed, &lock);
 	if (cq->channel) {
 		cq->channel->refcnt--;
@@ -62,15 +64,42 @@ int ibv_destroy_cq(struct ibv_cq *cq)
 	return err;
 }
 
-int event(struct standin_cq *s, int always)
+static void deliver(struct standin_cq *s)
 {
 	uint64_t handle = (uintptr_t)s;
 
+	if (write(control->channel_write, &handle, sizeof handle) < 0)
+		abort();
+}
+
+static void *deliver_later(void *cq)
+{
+	struct standin_cq *s = cq;
+
+	usleep(control->event_delay_us);
+	pthread_mutex_lock(&lock);
+	deliver(s);
+	s->delayed--;
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&lock);
+	return NULL;
+}
+
+void event(struct standin_cq *s, int always)
+{
+	pthread_t thread;
+
 	if ((!s->armed && !always) || !s->cq.channel)
-		return 0;
+		return;
 	if (!always)
 		s->armed = 0;
-	return write(control->channel_write, &handle, sizeof handle) < 0;
+	if (!control->event_delay_us) {
+		deliver(s);
+		return;
+	}
+	s->delayed++;
+	if (pthread_create(&thread, NULL, deliver_later, s) || pthread_detach(thread))
+		abort();
 }
 
 void push(struct standin_cq *s, const struct ibv_wc *wc)
@@ -96,8 +125,8 @@ int poll_cq(struct ibv_cq *cq, int room, struct ibv_wc *wc)
 	}
 	if (cq->channel)
 		note("poll_cq n=%d", n);
-	if (!n && cq->channel && release_when_empty) {
-		release_when_empty = 0;
+	if (!n && cq->channel && release == WHEN_EMPTY) {
+		release = NEVER;
 		release_kept(s);
 		event(s, 0);
 	}
@@ -105,15 +134,22 @@ int poll_cq(struct ibv_cq *cq, int room, struct ibv_wc *wc)
 	return n;
 }
 
+// Where the arm carries the consumer index, as on mlx5, what lies beyond it makes
+// an event at once.
 int req_notify_cq(struct ibv_cq *cq, int solicited_only)
 {
+	struct standin_cq *s = (struct standin_cq *)cq;
 	int err = begin(C_REQ_NOTIFY_CQ);
 
 	if (err || control->removed)
 		return err ? err : EIO;
 	pthread_mutex_lock(&lock);
 	note("req_notify_cq solicited_only=%d", solicited_only);
-	((struct standin_cq *)cq)->armed = 1;
+	s->armed = 1;
+	if (release == AFTER_ARM)
+		release = WHEN_EMPTY;
+	if (control->arm_by_index && s->count)
+		event(s, 0);
 	pthread_mutex_unlock(&lock);
 	return 0;
 }

@@ -16,6 +16,7 @@ struct control {
 	int32_t ignore_acks, wc_status, post_err, legacy, port_state, link_layer, lid;
 	int32_t removed, cursor, async_write, channel_write, gate, entered, trace_len;
 	int32_t crash_call, crash_signal, flood, attack, speed, fail_always;
+	int32_t arm_by_index, event_delay_us;
 	uint64_t cq, qp, srq, wq;
 	char plan[256];
 	char violation[256];
@@ -30,7 +31,7 @@ struct standin_cq {
 	struct ibv_cq cq;
 	struct ibv_wc ring[64];
 	uint32_t head, count, reported, async_reported;
-	int armed;
+	int armed, delayed; // delayed: events on their way
 };
 
 struct standin_qp {
@@ -64,7 +65,7 @@ int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **ba
 int perform(struct standin_cq *cq, const struct ibv_wc *own);
 void push(struct standin_cq *cq, const struct ibv_wc *wc);
 void release_kept(struct standin_cq *cq);
-int event(struct standin_cq *cq, int always);
-extern int release_when_empty;
+void event(struct standin_cq *cq, int always);
+extern enum release { NEVER, AFTER_ARM, WHEN_EMPTY } release;
 
 #endif

@@ -1,0 +1,94 @@
+//go:build linux && cgo
+
+package verbs_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+)
+
+// The order of a round's calls: which events a device makes, and which round an
+// event is taken for, depends on it.
+
+func TestQueueIsDrainedBeforeAndAfterTheArm(t *testing.T) {
+	for _, m := range allMethods {
+		t.Run(m.String(), func(t *testing.T) {
+			t.Parallel()
+			r := well(t, order{Kind: "rounds", Method: m, Rounds: 5, GIDIndex: -1, PKeyIdx: -1, Plan: "ce Ece kEp"})
+			verbs := names(r.Trace)
+			events := strings.Count(verbs, " get_cq_event ")
+			require.GreaterOrEqual(t, events, 5)
+			cycle := regexp.MustCompile(` get_cq_event( poll_cq)+ req_notify_cq( poll_cq)+ ack_cq_events`)
+			require.Len(t, cycle.FindAllString(verbs, -1), events, "in %s", verbs)
+			require.Less(t, strings.Index(verbs, " req_notify_cq "), strings.Index(verbs, " get_cq_event "))
+			require.Equal(t, events+1, strings.Count(verbs, " req_notify_cq "), "one per event and one before the first round")
+			for _, line := range r.Trace {
+				if strings.HasPrefix(line, "req_notify_cq") {
+					require.Equal(t, "req_notify_cq solicited_only=0", line)
+				}
+			}
+		})
+	}
+}
+
+// interrupt is how long an event takes from its completion where a test says so.
+const interrupt = 2 * time.Millisecond
+
+// An event that were announced twice would lie in the channel when the next round
+// posts, and its wake-up be that of no interrupt at all.
+func TestRoundHasOneEventHoweverArmsWork(t *testing.T) {
+	for _, m := range allMethods {
+		for name, byIndex := range map[string]bool{"by doorbell": false, "by consumer index": true} {
+			t.Run(m.String()+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				const n = 20
+				r := well(t, order{
+					Kind: "rounds", Method: m, Rounds: n, Pause: 2 * interrupt, ArmByIndex: byIndex, EventDelay: interrupt,
+					GIDIndex: -1, PKeyIdx: -1,
+				})
+				require.Equal(t, ledger.ProbeCounts{Rounds: n, Successes: n, Events: n, Acked: n}, r.Counts)
+				for _, round := range r.Rounds {
+					require.GreaterOrEqual(t, time.Duration(round.Wake), interrupt)
+				}
+			})
+		}
+	}
+}
+
+// doLateEvent gives a round up whose event then comes in the pause before the next.
+func doLateEvent(s *session) error {
+	p, err := s.openProbe(s.Method)
+	if err != nil {
+		return err
+	}
+	s.EventDelayUS = int32((2 * missed).Microseconds())
+	for _, pause := range []time.Duration{0, 500 * time.Millisecond} {
+		r, err := p.Round(pause)
+		s.check("round", err)
+		s.report.Rounds = append(s.report.Rounds, roundReport{Round: r})
+		s.EventDelayUS = int32(interrupt.Microseconds())
+	}
+	s.look()
+	s.check("close probe", p.Close(long))
+	s.check("close", s.dev.Close(long))
+	return nil
+}
+
+func TestLateEventInThePauseIsNoWakeUp(t *testing.T) {
+	for _, m := range allMethods {
+		t.Run(m.String(), func(t *testing.T) {
+			t.Parallel()
+			r := well(t, order{Kind: "late event", Method: m, Timeout: missed, GIDIndex: -1, PKeyIdx: -1})
+			require.Equal(t, []verbs.Outcome{verbs.OutcomeLostEvent, verbs.OutcomeSuccess}, outcomes(r))
+			require.GreaterOrEqual(t, time.Duration(r.Rounds[1].Wake), interrupt)
+			require.Equal(t, ledger.ProbeCounts{Rounds: 2, LostEvents: 1, Successes: 1, Events: 2, Acked: 2, Late: 1}, r.Counts)
+		})
+	}
+}
