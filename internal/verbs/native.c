@@ -221,7 +221,10 @@ int await(struct device *d, int fd, int64_t until)
 			return errno;
 		if (!n)
 			return ETIMEDOUT;
-		return fds[1].revents ? ECANCELED : 0;
+		if (fds[1].revents)
+			return ECANCELED;
+		// Before Linux 6.4 a read of a closed channel says EAGAIN, which would have the caller come back.
+		return fds[0].revents & POLLIN ? 0 : EIO;
 	}
 }
 

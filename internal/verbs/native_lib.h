@@ -106,8 +106,8 @@ static inline struct result failed(enum call call, int err)
 	return (struct result){ err ? abs(err) : EIO, call };
 }
 
-// await returns 0 when fd is readable or broken, ETIMEDOUT, or ECANCELED after
-// native_wake. until is CLOCK_MONOTONIC ns, negative: for ever.
+// await returns 0 when fd is readable, EIO when it is closed or broken, ETIMEDOUT,
+// or ECANCELED after native_wake. until is CLOCK_MONOTONIC ns, negative: for ever.
 int await(struct device *d, int fd, int64_t until);
 // wake_up makes an eventfd readable; drained makes it unreadable again.
 void wake_up(int fd);

@@ -2,6 +2,10 @@
 
 #include "native_lib.h"
 
+// STRAYS bounds how many events of other rounds are taken in a row. There are more
+// than one per round only where a device makes them without end.
+enum { STRAYS = 64 };
+
 // seen is what one read of the completion channel brought.
 struct seen {
 	int mine;   // the round's own completion was among them
@@ -161,11 +165,16 @@ static void count_stray(struct probe *p, const struct seen *s)
 static struct result clear(struct probe *p)
 {
 	struct round unused = { 0 };
+	struct result r = { 0 };
 	struct seen s;
-	struct result r;
+	int i;
 
-	while (!(r = next_event(p, &s, &unused)).err)
+	for (i = 0; i < STRAYS; i++) {
+		r = next_event(p, &s, &unused);
+		if (r.err)
+			break;
 		count_stray(p, &s);
+	}
 	return r.err == EAGAIN ? (struct result){ 0 } : r;
 }
 
@@ -211,10 +220,14 @@ static struct result poll_and_arm(struct probe *p, struct seen *s)
 // that never came.
 static int look_last(struct probe *p, struct round *out)
 {
-	struct seen s = { 0 };
-	struct result r;
+	struct result r = { 0 };
+	struct seen s;
+	int i;
 
-	while (!(r = next_event(p, &s, out)).err) {
+	for (i = 0; i < STRAYS; i++) {
+		r = next_event(p, &s, out);
+		if (r.err)
+			break;
 		if (s.mine)
 			return verdict(p, &s, out);
 		count_stray(p, &s);
@@ -222,7 +235,7 @@ static int look_last(struct probe *p, struct round *out)
 	s = (struct seen){ 0 };
 	forget_times(out);
 	p->given_up++;
-	if (r.err == EAGAIN)
+	if (!r.err || r.err == EAGAIN)
 		r = poll_and_arm(p, &s);
 	if (r.err)
 		return failed_round(out, r);
@@ -244,17 +257,18 @@ static int wait_round(struct probe *p, struct round *out)
 		r = next_event(p, &s, out);
 		if (!r.err && s.mine)
 			return verdict(p, &s, out);
-		if (!r.err) {
-			count_stray(p, &s);
-			continue;
-		}
-		if (r.err != EAGAIN)
+		if (r.err && r.err != EAGAIN)
 			return failed_round(out, r);
-		err = await(p->d, p->channel->fd, until);
+		if (!r.err)
+			count_stray(p, &s);
+		// A channel that is never empty would put the deadline off.
+		err = !r.err && now() >= until ? ETIMEDOUT : await(p->d, p->channel->fd, until);
 		if (err == ECANCELED)
 			return O_CANCELED;
 		if (err == ETIMEDOUT)
 			return look_last(p, out);
+		if (err)
+			return failed_round(out, failed(C_GET_CQ_EVENT, err));
 	}
 }
 

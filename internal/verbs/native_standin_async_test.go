@@ -251,10 +251,17 @@ func doRemoval(s *session) error {
 }
 
 func TestARemovedDeviceEndsRoundsAtOnce(t *testing.T) {
-	for _, m := range allMethods {
-		t.Run(m.String(), func(t *testing.T) {
+	for _, row := range []struct {
+		method    verbs.Method
+		oldKernel bool
+	}{
+		{verbs.MethodRCWrite, false}, {verbs.MethodUDSend, false}, {verbs.MethodFlush, false},
+		{verbs.MethodRCWrite, true}, {verbs.MethodUDSend, true}, {verbs.MethodFlush, true},
+	} {
+		m := row.method
+		t.Run(fmt.Sprintf("%v/%t", m, row.oldKernel), func(t *testing.T) {
 			t.Parallel()
-			r := carryOut(t, order{Kind: "removal", Method: m, Plan: "ce R", GIDIndex: -1, PKeyIdx: -1})
+			r := carryOut(t, order{Kind: "removal", Method: m, Plan: "ce R", OldKernel: row.oldKernel, GIDIndex: -1, PKeyIdx: -1})
 			require.Empty(t, r.Violation)
 			require.Equal(t, []verbs.Outcome{verbs.OutcomeSuccess, verbs.OutcomeError, verbs.OutcomeError}, outcomes(r))
 			require.Equal(t, "ibv_get_cq_event: input/output error", r.Rounds[1].Status)

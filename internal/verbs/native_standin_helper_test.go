@@ -37,6 +37,7 @@ var drivers = map[string]func(*session) error{
 	"hung ack": doHungAck, "hung query": doHungQuery, "hung probe": doHungProbe, "late probe": doLateProbe,
 	"flush without queue pairs": doFlushWithoutQueuePairs,
 	"late event":                doLateEvent,
+	"endless events":            doEndlessEvents,
 	"flush after nudge":         doFlushAfterNudge,
 	"nudged flush":              doNudgedFlush, "stray and failure": doStrayAndFailure, "closing": doClosing, "removal": doRemoval,
 }
@@ -76,8 +77,9 @@ func (s *session) mapControl(path string) error {
 	}
 	s.Control.Speed = s.order.Speed
 	s.Control.EventDelayUS = int32(s.order.EventDelay.Microseconds())
-	if s.order.ArmByIndex {
-		s.Control.ArmByIndex = 1
+	s.Control.Arm = s.order.Arm
+	if s.order.OldKernel {
+		s.ClosedAgain = 1
 	}
 	if s.order.Legacy {
 		s.Control.Legacy = 1

@@ -12,6 +12,7 @@ import (
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/standin"
 )
 
 // The order of a round's calls: which events a device makes, and which round an
@@ -45,12 +46,12 @@ const interrupt = 2 * time.Millisecond
 // posts, and its wake-up be that of no interrupt at all.
 func TestRoundHasOneEventHoweverArmsWork(t *testing.T) {
 	for _, m := range allMethods {
-		for name, byIndex := range map[string]bool{"by doorbell": false, "by consumer index": true} {
+		for name, arm := range map[string]int32{"by doorbell": standin.ArmNever, "by consumer index": standin.ArmByIndex} {
 			t.Run(m.String()+"/"+name, func(t *testing.T) {
 				t.Parallel()
 				const n = 20
 				r := well(t, order{
-					Kind: "rounds", Method: m, Rounds: n, Pause: 2 * interrupt, ArmByIndex: byIndex, EventDelay: interrupt,
+					Kind: "rounds", Method: m, Rounds: n, Pause: 2 * interrupt, Arm: arm, EventDelay: interrupt,
 					GIDIndex: -1, PKeyIdx: -1,
 				})
 				require.Equal(t, ledger.ProbeCounts{Rounds: n, Successes: n, Events: n, Acked: n}, r.Counts)
@@ -91,4 +92,39 @@ func TestLateEventInThePauseIsNoWakeUp(t *testing.T) {
 			require.Equal(t, ledger.ProbeCounts{Rounds: 2, LostEvents: 1, Successes: 1, Events: 2, Acked: 2, Late: 1}, r.Counts)
 		})
 	}
+}
+
+func TestEndlessEventsPutNoDeadlineOff(t *testing.T) {
+	r := well(t, order{
+		Kind: "rounds", Method: verbs.MethodRCWrite, Rounds: 1, Plan: "-", Arm: standin.ArmAlways, Timeout: missed,
+		GIDIndex: -1, PKeyIdx: -1,
+	})
+	require.Equal(t, []verbs.Outcome{verbs.OutcomeLostCompletion}, outcomes(r))
+	require.Equal(t, r.Counts.Events, r.Counts.Acked)
+}
+
+// doEndlessEvents closes the device while a round reads one event after the other.
+func doEndlessEvents(s *session) error {
+	p, err := s.openProbe(verbs.MethodRCWrite)
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := p.Round(0)
+		ended <- err
+	}()
+	for s.report.Counts.Events < 100 {
+		s.look()
+	}
+	s.check("close", s.dev.Close(long))
+	s.check("round", <-ended)
+	return nil
+}
+
+func TestEndlessEventsPutNoCloseOff(t *testing.T) {
+	r := carryOut(t, order{Kind: "endless events", Plan: "-", Arm: standin.ArmAlways, GIDIndex: -1, PKeyIdx: -1})
+	require.Empty(t, r.Violation)
+	require.Len(t, r.Errors, 1)
+	require.Equal(t, []string{"closed"}, r.Errors["round"].Is)
 }

@@ -40,7 +40,8 @@ type order struct {
 	Stray      int           // after this round an event comes late
 	Pause      time.Duration // before each round
 	EventDelay time.Duration // from a completion to its event
-	ArmByIndex bool          // as on mlx5
+	Arm        int32         // when it makes an event by itself
+	OldKernel  bool          // a closed channel says EAGAIN
 	WCStatus   int32         // -1: success
 	PostErr    int32
 	Legacy     bool

@@ -22,7 +22,7 @@ type Control struct {
 	LID, Removed, Cursor, AsyncWrite, ChannelWrite, Gate, Entered int32
 	TraceLen                                                      int32
 	CrashCall, CrashSignal, Flood, Attack, Speed, FailAlways      int32
-	ArmByIndex, EventDelayUS                                      int32
+	Arm, EventDelayUS, ClosedAgain                                int32
 	CQ, QP, SRQ, WQ                                               uint64
 	Plan, Violation                                               [256]byte
 	Trace                                                         [1 << 18]byte
@@ -34,6 +34,13 @@ const (
 	StyleNegative
 	StyleMinusOne
 	StyleSilent
+)
+
+// When arming a queue makes an event by itself (standin.h).
+const (
+	ArmNever int32 = iota
+	ArmByIndex
+	ArmAlways
 )
 
 // ControlSize is how many bytes a Control takes; the library says the same in Size.

@@ -108,7 +108,8 @@ int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void 
 	if (begin(C_GET_CQ_EVENT))
 		return -1;
 	if (control->removed) {
-		errno = EIO;
+		// Before Linux 6.4 a read of a closed channel that does not block says EAGAIN.
+		errno = control->closed_again ? EAGAIN : EIO;
 		return -1;
 	}
 	if (read(channel->fd, &handle, sizeof handle) != sizeof handle)

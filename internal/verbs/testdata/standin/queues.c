@@ -134,8 +134,6 @@ int poll_cq(struct ibv_cq *cq, int room, struct ibv_wc *wc)
 	return n;
 }
 
-// Where the arm carries the consumer index, as on mlx5, what lies beyond it makes
-// an event at once.
 int req_notify_cq(struct ibv_cq *cq, int solicited_only)
 {
 	struct standin_cq *s = (struct standin_cq *)cq;
@@ -148,7 +146,7 @@ int req_notify_cq(struct ibv_cq *cq, int solicited_only)
 	s->armed = 1;
 	if (release == AFTER_ARM)
 		release = WHEN_EMPTY;
-	if (control->arm_by_index && s->count)
+	if (control->arm == ARM_ALWAYS || (control->arm == ARM_BY_INDEX && s->count))
 		event(s, 0);
 	pthread_mutex_unlock(&lock);
 	return 0;

@@ -16,7 +16,7 @@ struct control {
 	int32_t ignore_acks, wc_status, post_err, legacy, port_state, link_layer, lid;
 	int32_t removed, cursor, async_write, channel_write, gate, entered, trace_len;
 	int32_t crash_call, crash_signal, flood, attack, speed, fail_always;
-	int32_t arm_by_index, event_delay_us;
+	int32_t arm, event_delay_us, closed_again;
 	uint64_t cq, qp, srq, wq;
 	char plan[256];
 	char violation[256];
@@ -26,6 +26,10 @@ struct control {
 // How a call fails: as its man page says, with a negative errno, with -1 or NULL
 // and errno, or with -1 or NULL alone.
 enum { STYLE_MANUAL, STYLE_NEGATIVE, STYLE_MINUS_ONE, STYLE_SILENT };
+
+// When arming a queue makes an event by itself: never; where the arm carries the
+// consumer index, as on mlx5, if there is anything beyond it; always.
+enum { ARM_NEVER, ARM_BY_INDEX, ARM_ALWAYS };
 
 struct standin_cq {
 	struct ibv_cq cq;
