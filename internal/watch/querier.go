@@ -97,7 +97,8 @@ func (s *session) look(p *port) error {
 	if errors.Is(err, verbs.ErrNoDevice) || errors.Is(err, verbs.ErrClosed) {
 		return err
 	}
-	if active := r.Attr.State == verbs.PortActive; p.active.Swap(active) != active {
+	// A query that failed says nothing of the port, and so nothing of its probes.
+	if active := r.Attr.State == verbs.PortActive; err == nil && p.active.Swap(active) != active {
 		p.changed(&p.seen)
 	}
 	s.out.add(Item{Reading: r})

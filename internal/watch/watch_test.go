@@ -6,11 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
@@ -323,5 +325,51 @@ func TestAStuckDeviceIsGivenUp(t *testing.T) {
 		items := r.after(0)
 		require.NotEmpty(t, ends(items), "%v %+v", r.err, items)
 		require.Equal(t, ReasonStuck, ends(items)[0].Reason)
+	})
+}
+
+// unanswering fails a query of a port when it is asked to.
+type unanswering struct {
+	verbs.Backend
+	fail *atomic.Bool
+	made *atomic.Int32 // probes
+}
+
+func (b unanswering) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
+	d, err := b.Backend.Open(name, led)
+	return unansweringDevice{d, b}, err
+}
+
+type unansweringDevice struct {
+	verbs.Device
+	b unanswering
+}
+
+func (d unansweringDevice) QueryPort(port int) (verbs.PortAttr, error) {
+	if d.b.fail.CompareAndSwap(true, false) {
+		return verbs.PortAttr{}, unix.ETIMEDOUT
+	}
+	return d.Device.QueryPort(port)
+}
+
+func (d unansweringDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
+	d.b.made.Add(1)
+	return d.Device.NewProbe(c)
+}
+
+func TestFailedQueryMakesNoProbeAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var fail atomic.Bool
+		var made atomic.Int32
+		r := newRig(t, "roce2", "")
+		r.wrap = func(b verbs.Backend) verbs.Backend { return unanswering{b, &fail, &made} }
+		r.start(nil)
+		r.after(7 * time.Second)
+		require.EqualValues(t, 1, made.Load())
+		fail.Store(true)
+		items := readings(r.after(20 * time.Second))
+		require.False(t, fail.Load())
+		require.Equal(t, unix.ETIMEDOUT.Error(), items[0].Err)
+		require.EqualValues(t, 1, made.Load())
 	})
 }
