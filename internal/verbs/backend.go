@@ -34,7 +34,8 @@ type Device interface {
 	ReadEvents(runs []Run, wait time.Duration) (int, error)
 
 	// NewProbe makes a probe. ErrUnsupported: the port cannot do this method
-	// now (port down, no GID, no such vector).
+	// now (port down, no GID, no such vector, refused by the device).
+	// ErrNoDevice: the device is gone, as its port says too.
 	NewProbe(ProbeConfig) (Probe, error)
 
 	// Close wakes what blocks, waits for it, closes the probes that are still

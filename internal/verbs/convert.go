@@ -1,11 +1,25 @@
 package verbs
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 
 	"golang.org/x/sys/unix"
 )
+
+// noErrno is NO_ERRNO of the native border: of a call that failed and left none.
+const noErrno unix.Errno = 4096
+
+var errNoErrno = errors.New("it failed without an errno")
+
+// cause is an errno of the native border as an error.
+func cause(errno unix.Errno) error {
+	if errno == noErrno {
+		return errNoErrno
+	}
+	return errno
+}
 
 // classify adds the sentinel that callers act upon to an errno of libibverbs.
 func classify(errno unix.Errno) error {
@@ -18,18 +32,19 @@ func classify(errno unix.Errno) error {
 	case unix.ENOMEM, unix.EAGAIN, unix.ENOSPC, unix.EMFILE, unix.ENFILE:
 		return fmt.Errorf("%w: %w", ErrLimit, errno)
 	}
-	return errno
+	return cause(errno)
 }
 
-// probeError is classify for making a probe, where most errors mean that the
-// port cannot do the method now: its link or address is gone (ENETUNREACH,
-// EINVAL, ENODEV of a GID), or the driver has no such queue pair.
+// probeError is classify for making a probe on a device that is there, where most
+// errors mean that the port cannot do the method now: its link or address is gone
+// (ENETUNREACH, EINVAL, ENODEV of a GID), the driver has no such queue pair, or the
+// device rejects the command (EIO).
 func probeError(errno unix.Errno) error {
 	switch errno {
-	case unix.ENOMEM, unix.EAGAIN, unix.ENOSPC, unix.EMFILE, unix.ENFILE, unix.EACCES, unix.EPERM, unix.EIO:
+	case unix.ENOMEM, unix.EAGAIN, unix.ENOSPC, unix.EMFILE, unix.ENFILE, unix.EACCES, unix.EPERM:
 		return classify(errno)
 	}
-	return fmt.Errorf("%w: %w", ErrUnsupported, errno)
+	return fmt.Errorf("%w: %w", ErrUnsupported, cause(errno))
 }
 
 // mtuBytes converts enum ibv_mtu: 1 is 256 bytes, 5 is 4096.

@@ -39,6 +39,10 @@ _Static_assert(__builtin_offsetof(struct ledger_probe, rounds) == 32, "rounds");
 _Static_assert(__builtin_offsetof(struct ledger_probe, events) == 72, "events");
 _Static_assert(__builtin_offsetof(struct ledger_probe, late) == 96, "late");
 
+// NO_ERRNO is the errno of a call that failed and left none (bnxt_re's create_qp,
+// hns' create_ah). The kernel's own end at 4095 (include/linux/err.h).
+enum { NO_ERRNO = 4096 };
+
 // clang-format off
 struct result { int32_t err; uint32_t call; };
 // clang-format on

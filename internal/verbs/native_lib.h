@@ -103,7 +103,7 @@ static inline struct result failed(enum call call, int err)
 {
 	if (err == -1)
 		err = errno;
-	return (struct result){ err ? abs(err) : EIO, call };
+	return (struct result){ err ? abs(err) : NO_ERRNO, call };
 }
 
 // await returns 0 when fd is readable, EIO when it is closed or broken, ETIMEDOUT,

@@ -6,6 +6,7 @@ package verbs
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -25,7 +26,7 @@ func (d *nativeDevice) NewProbe(c ProbeConfig) (Probe, error) {
 	p := &nativeProbe{d: d, port: c.Port, idle: make(chan struct{}, 1)}
 	p.idle <- struct{}{}
 	if r := C.native_probe_open(d.c, &cfg, &p.c); r.err != 0 {
-		return nil, opError(callName(r.call), d.name, c.Port, probeError(unix.Errno(r.err)))
+		return nil, opError(callName(r.call), d.name, c.Port, d.unmade(c.Port, unix.Errno(r.err)))
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -34,6 +35,18 @@ func (d *nativeDevice) NewProbe(c ProbeConfig) (Probe, error) {
 	}
 	d.probes[p] = struct{}{}
 	return p, nil
+}
+
+// unmade says why a verb could not make its part of a probe. EIO is what a removed
+// device says, but also mlx5 of a command that met an internal error and erdma of
+// any command that was rejected: the device is gone only if its port says so too.
+func (d *nativeDevice) unmade(port int, errno unix.Errno) error {
+	if errno == unix.EIO {
+		if _, err := d.QueryPort(port); errors.Is(err, ErrNoDevice) {
+			return classify(errno)
+		}
+	}
+	return probeError(errno)
 }
 
 func (d *nativeDevice) probeConfig(c ProbeConfig) (C.struct_probe_config, error) {
@@ -148,7 +161,7 @@ func roundStatus(r *C.struct_round) string {
 	switch Outcome(r.outcome) {
 	case OutcomeError:
 		if r.err != 0 {
-			return callName(r.call) + ": " + unix.Errno(r.err).Error()
+			return callName(r.call) + ": " + cause(unix.Errno(r.err)).Error()
 		}
 		return completionStatus(int(r.wc_status))
 	case OutcomeLostEvent, OutcomeLostCompletion:
