@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
@@ -211,6 +212,13 @@ func (d *device) probeMade(it *watch.ProbeItem) {
 		"port", it.Port, "vector", it.Vector, "method", it.Method.String(), "reason", it.Reason)
 }
 
+// hasProbe reports whether a slot of the ledger is that of a series: a method that
+// was only tried has no rounds, and is none.
+func (d *device) hasProbe(e *ledger.Probe) bool {
+	key := probeKey{e.Port, e.Vector, verbs.Method(e.Method)}
+	return e.Rounds > 0 || e.Events != e.Acked || slices.ContainsFunc(d.probes, func(p *probe) bool { return p.probeKey == key })
+}
+
 // look takes the running worker's counts from its ledger.
 func (d *device) look() {
 	if d.led == nil {
@@ -234,6 +242,9 @@ func (d *device) look() {
 	}
 	for i := range d.snap.Probes {
 		e := &d.snap.Probes[i]
+		if !d.hasProbe(e) {
+			continue
+		}
 		if p := d.probe(probeKey{e.Port, e.Vector, verbs.Method(e.Method)}); p != nil {
 			p.look(&e.ProbeCounts)
 		}

@@ -241,6 +241,20 @@ func TestAProbeIsCountedFromItsLedgerAndMeasuredFromItsRounds(t *testing.T) {
 	require.Equal(t, "retry exceeded", v.Status)
 }
 
+// A method that was tried and not kept has a slot in the ledger, and no rounds.
+func TestTriedMethodMakesNoSeries(t *testing.T) {
+	h, _, led := one(t, nil)
+	i, err := led.AddProbe(1, 0, int(verbs.MethodRCWrite))
+	require.NoError(t, err)
+	require.Empty(t, h.gather().Probes)
+	led.AddRound(i, ledger.ProbeCounts{Events: 1, Acked: 1})
+	require.Empty(t, h.gather().Probes)
+	led.AddRound(i, ledger.ProbeCounts{Events: 1})
+	require.Len(t, h.gather().Probes, 1, "an acknowledgement that hangs is seen")
+	led.AddRound(i, ledger.ProbeCounts{Rounds: 1, Successes: 1, Acked: 1})
+	require.Len(t, h.gather().Probes, 1)
+}
+
 func TestProbesAreInOrderAndWithoutExtrasUnlessAskedFor(t *testing.T) {
 	h, sup, _ := one(t, nil)
 	for _, k := range []probeKey{{2, 0, verbs.MethodFlush}, {1, 1, verbs.MethodRCWrite}, {1, 0, verbs.MethodRCWrite}, {1, 0, verbs.MethodUDSend}} {

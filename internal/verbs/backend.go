@@ -44,8 +44,8 @@ type Device interface {
 	Close(timeout time.Duration) error
 }
 
-// Probe is one completion queue with its queue pair. Round may be called by
-// one goroutine at a time; Nudge and Close by any.
+// Probe is one completion queue with its queue pair. Round, Rounds and Keep may be
+// called by one goroutine at a time; Nudge and Close by any.
 type Probe interface {
 	// Round waits for pause, makes one completion happen and waits for its
 	// event, at most ProbeConfig.Timeout. The pause is part of the call because
@@ -60,6 +60,12 @@ type Probe interface {
 	// not succeed, a canceled one included. Between its rounds the thread sleeps
 	// and does nothing else.
 	Rounds(rounds []Round, pace Pace) (int, error)
+
+	// Keep ends a trial (ProbeConfig.Trial): how its rounds ended is counted, and
+	// later ones count as they end. Without it they never count, so that trying
+	// what a device cannot do is no error of the device. The goroutine of Round
+	// calls it; it does nothing on a probe that is closed or was no trial.
+	Keep()
 
 	// Nudge ends the pause of the Round that is under way, or else of the next
 	// one, with OutcomeCanceled and no error. It does not block, and does

@@ -84,7 +84,7 @@ int native_close(struct device *d);
 
 struct probe;
 struct probe_config {
-	int32_t port, vector, method, slot, ack_batch, gid_index, pkey_index, link_layer, lid;
+	int32_t port, vector, method, slot, ack_batch, gid_index, pkey_index, link_layer, lid, trial;
 	int64_t timeout_ns;
 	uint8_t gid[16];
 };
@@ -98,6 +98,9 @@ struct result native_probe_open(struct device *d, const struct probe_config *c, 
 // wait that native_probe_nudge ends is a canceled round.
 int native_probe_rounds(struct probe *p, int64_t pause_ns, int64_t interval_ns, int64_t for_ns,
 			struct round *out, int cap);
+// native_probe_keep ends a trial: what its rounds ended as is counted. It must not
+// run beside native_probe_rounds.
+void native_probe_keep(struct probe *p);
 void native_probe_nudge(struct probe *p);
 struct result native_probe_close(struct probe *p);
 

@@ -133,9 +133,10 @@ struct probe {
 	struct ibv_ah *ah;
 	struct ibv_mr *mr;
 	void *buffer;
-	int nudge;	// eventfd that ends a pause
-	uint64_t round; // number of the last work request, its wr_id
-	int given_up;	// rounds that ended without their event
+	int nudge;		   // eventfd that ends a pause
+	uint64_t round;		   // number of the last work request, its wr_id
+	int given_up;		   // rounds that ended without their event
+	uint64_t held[O_CANCELED]; // rounds of a trial, by outcome
 	int unacked;
 	int64_t oldest; // when the oldest unacknowledged event was read
 };

@@ -272,16 +272,37 @@ static int wait_round(struct probe *p, struct round *out)
 	}
 }
 
-static void count_round(struct probe *p, int outcome)
+static void count(struct probe *p, int outcome, uint64_t n)
 {
 	switch (outcome) {
-	case O_CANCELED: return;
-	case O_SUCCESS: add(&p->led->successes, 1); break;
-	case O_ERROR: add(&p->led->errors, 1); break;
-	case O_LOST_EVENT: add(&p->led->lost_events, 1); break;
-	case O_LOST_COMPLETION: add(&p->led->lost_completions, 1); break;
+	case O_SUCCESS: add(&p->led->successes, n); break;
+	case O_ERROR: add(&p->led->errors, n); break;
+	case O_LOST_EVENT: add(&p->led->lost_events, n); break;
+	case O_LOST_COMPLETION: add(&p->led->lost_completions, n); break;
 	}
-	add(&p->led->rounds, 1);
+	add(&p->led->rounds, n);
+}
+
+static void count_round(struct probe *p, int outcome)
+{
+	if (outcome == O_CANCELED)
+		return;
+	if (p->c.trial)
+		p->held[outcome]++;
+	else
+		count(p, outcome, 1);
+}
+
+void native_probe_keep(struct probe *p)
+{
+	int i;
+
+	p->c.trial = 0;
+	for (i = 0; i < O_CANCELED; i++) {
+		if (p->held[i])
+			count(p, i, p->held[i]);
+		p->held[i] = 0;
+	}
 }
 
 // tidy ends a round: the flush method's queue pair is used up, the ud_send

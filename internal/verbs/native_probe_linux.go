@@ -75,6 +75,9 @@ func (d *nativeDevice) probeConfig(c ProbeConfig) (C.struct_probe_config, error)
 		pkey_index: C.int32_t(path.pkeyIndex), link_layer: C.int32_t(attr.LinkLayer), lid: C.int32_t(attr.LID),
 		timeout_ns: C.int64_t(c.Timeout),
 	}
+	if c.Trial {
+		cfg.trial = 1
+	}
 	for i, b := range path.gid {
 		cfg.gid[i] = C.uint8_t(b)
 	}
@@ -127,6 +130,19 @@ func (p *nativeProbe) Rounds(rounds []Round, pace Pace) (int, error) {
 	}
 	p.spoilt = last.usable == 0
 	return n, nil
+}
+
+// Keep implements Probe.
+func (p *nativeProbe) Keep() {
+	if p.d.enter() != nil {
+		return
+	}
+	defer p.d.leave()
+	if !p.take() {
+		return
+	}
+	defer func() { p.idle <- struct{}{} }()
+	C.native_probe_keep(p.c)
 }
 
 func goRound(r *C.struct_round) Round {

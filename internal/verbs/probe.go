@@ -73,6 +73,7 @@ type ProbeConfig struct {
 	AckBatch int           // completion events acknowledged together; at least 1
 	GIDIndex int           // -1: chosen
 	PKeyIdx  int           // -1: the first full-member P_Key
+	Trial    bool          // how rounds end counts only if Probe.Keep is called
 }
 
 // Pace says when the rounds of one call are: the first after Pause, others

@@ -3,7 +3,6 @@ package watch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
 	"slices"
 	"sync"
@@ -14,7 +13,8 @@ import (
 
 // prober runs the probe of one port and completion vector, one round at a
 // time. It makes the probe anew, and with it the choice of method, when the
-// port or its addresses change and when a round spoilt it.
+// port or its addresses change, when a round spoilt it, and when what was refused
+// is due again.
 type prober struct {
 	s             *session
 	port          *port
@@ -24,8 +24,11 @@ type prober struct {
 	mu            sync.Mutex
 	probe         verbs.Probe // under mu, for nudge; written by the prober alone
 	method        verbs.Method
-	fallback      bool   // method is not the first choice
-	told          string // the last reason reported
+	fallback      bool          // the first choice was refused
+	again         again         // when it is tried again
+	nudged        chan struct{} // holds a token of nudge, for a prober without a probe
+	mute          bool          // the last round over the port had its completion and no event
+	told          string        // the last reason reported
 	rounds        []verbs.Round
 }
 
@@ -44,7 +47,7 @@ func (s *session) probers() []*prober {
 	var all []*prober
 	for _, p := range s.ports {
 		for _, v := range vectors {
-			one := &prober{s: s, port: p, vector: v}
+			one := &prober{s: s, port: p, vector: v, nudged: make(chan struct{}, 1)}
 			p.probers = append(p.probers, one)
 			all = append(all, one)
 		}
@@ -96,6 +99,7 @@ func (p *prober) pause() time.Duration {
 
 // nudge makes the prober look again whether its probe is outdated.
 func (p *prober) nudge() {
+	signal(p.nudged)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.probe != nil {
@@ -124,6 +128,10 @@ func (p *prober) round(ctx context.Context) error {
 	if p.outdated() {
 		return p.renew(ctx)
 	}
+	if p.probe == nil {
+		p.rest(ctx)
+		return nil
+	}
 	interval := p.s.o.Probe.Interval
 	n, err := p.probe.Rounds(p.rounds, verbs.Pace{Pause: p.pause(), Interval: interval, For: roundsWait})
 	done := slices.DeleteFunc(p.rounds[:n], func(r verbs.Round) bool { return r.Outcome == verbs.OutcomeCanceled })
@@ -133,12 +141,27 @@ func (p *prober) round(ctx context.Context) error {
 		return err
 	}
 	if !p.probe.Usable() {
+		p.fallback = false
 		return p.drop()
 	}
 	return nil
 }
 
+// rest waits without a probe until the port changes or what was refused is due.
+func (p *prober) rest(ctx context.Context) {
+	due := time.NewTimer(time.Until(p.again.at))
+	defer due.Stop()
+	select {
+	case <-ctx.Done():
+	case <-p.nudged:
+	case <-due.C:
+	}
+}
+
 func (p *prober) report(rounds ...verbs.Round) {
+	if n := len(rounds); n > 0 {
+		p.heard(rounds[n-1].Outcome)
+	}
 	p.s.out.addRounds(RoundItem{Port: p.port.number, Vector: p.vector, Method: p.method}, rounds...)
 }
 
@@ -161,9 +184,15 @@ func (p *prober) renew(ctx context.Context) error {
 // once the port has settled.
 func (p *prober) outdated() bool {
 	seen, settled := p.port.seen.Load(), p.port.settled.Load()
-	old := p.probe == nil || seen != p.seen || p.fallback && settled != p.settled
+	changed := seen != p.seen || p.fallback && settled != p.settled
 	p.seen, p.settled = seen, settled
-	return old
+	if changed {
+		p.again = again{}
+	}
+	if p.fallback {
+		return changed || p.again.due()
+	}
+	return changed || p.probe == nil
 }
 
 func (p *prober) drop() error {
@@ -177,95 +206,4 @@ func (p *prober) drop() error {
 		return err
 	}
 	return nil // a destroy that failed has nobody to act upon it; the device's Close reports its own
-}
-
-// choose takes the first method that can be made and whose first round, which is
-// a round like any other, comes to its end.
-func (p *prober) choose() error {
-	reason := "no method is left to try"
-	for i, c := range p.candidates() {
-		if c.refused != "" {
-			reason = c.refused
-			continue
-		}
-		refused, err := p.try(c.method)
-		if err != nil {
-			return err
-		}
-		if refused == "" {
-			p.fallback = i > 0
-			p.tell(c.method, reason)
-			return nil
-		}
-		reason = refused
-	}
-	p.tell(verbs.MethodNone, reason)
-	return nil
-}
-
-// try makes a probe of method m and runs its first round. A method that the
-// configuration names is kept however that ends; an automatic choice is not
-// kept when the completion fails or never comes. A lost event is no reason
-// against it: every method needs the interrupt.
-func (p *prober) try(m verbs.Method) (refused string, err error) {
-	probe, unable := p.s.dev.NewProbe(p.config(m))
-	if errors.Is(unable, verbs.ErrClosed) || errors.Is(unable, verbs.ErrNoDevice) {
-		return "", unable
-	}
-	if unable != nil {
-		return unable.Error(), nil //nolint:nilerr // to be refused is an answer
-	}
-	p.set(probe)
-	p.method = m
-	r, err := probe.Round(0)
-	if err != nil || r.Outcome == verbs.OutcomeCanceled {
-		return "", err
-	}
-	p.report(r)
-	if p.s.o.Probe.Method == "auto" && (r.Outcome == verbs.OutcomeError || r.Outcome == verbs.OutcomeLostCompletion) {
-		return fmt.Sprintf("the first round of %s ended as %s (%s)", m, r.Outcome, r.Status), p.drop()
-	}
-	if !probe.Usable() {
-		return "", p.drop()
-	}
-	return "", nil
-}
-
-func (p *prober) config(m verbs.Method) verbs.ProbeConfig {
-	o := p.s.o.Probe
-	return verbs.ProbeConfig{
-		Port: p.port.number, Vector: p.vector, Method: m, Timeout: o.Timeout,
-		AckBatch: o.AckBatch, GIDIndex: o.GIDIndex, PKeyIdx: o.PKeyIdx,
-	}
-}
-
-// tell reports a choice once; reason is why not an earlier candidate.
-func (p *prober) tell(m verbs.Method, reason string) {
-	if m == verbs.MethodRCWrite || p.s.o.Probe.Method == m.String() {
-		reason = "as preferred"
-	}
-	if told := fmt.Sprint(m, reason); told != p.told {
-		p.told = told
-		p.s.out.add(Item{Probe: &ProbeItem{Port: p.port.number, Vector: p.vector, Method: m, Reason: reason}})
-	}
-}
-
-// candidate is a method to try, or why it is not to be tried.
-type candidate struct {
-	method  verbs.Method
-	refused string
-}
-
-// candidates lists the methods in order of preference. An automatic choice
-// never flushes where the driver counts flush errors: an operator may be
-// alerted by them.
-func (p *prober) candidates() []candidate {
-	if m, ok := verbs.ParseMethod(p.s.o.Probe.Method); ok {
-		return []candidate{{method: m}}
-	}
-	flush := candidate{method: verbs.MethodFlush}
-	if p.s.dev.Attr().CountsFlushes {
-		flush.refused = "the driver counts flushed work requests as errors"
-	}
-	return []candidate{{method: verbs.MethodRCWrite}, flush}
 }

@@ -2,6 +2,7 @@ package watch
 
 import (
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,7 +88,8 @@ type failing struct {
 	verbs.Backend
 	method  verbs.Method
 	outcome verbs.Outcome
-	before  func() // if set, called before each round
+	before  func()       // if set, called before each round
+	well    *atomic.Bool // if set and true, rounds end as they do
 }
 
 func (f failing) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
@@ -125,7 +127,7 @@ func (p failingProbe) Rounds(rounds []verbs.Round, pace verbs.Pace) (int, error)
 	}
 	n, err := p.Probe.Rounds(rounds[:1], pace)
 	for i := range rounds[:n] {
-		if r := &rounds[i]; r.Outcome == verbs.OutcomeSuccess {
+		if r := &rounds[i]; r.Outcome == verbs.OutcomeSuccess && (p.f.well == nil || !p.f.well.Load()) {
 			r.Outcome, r.Status = p.f.outcome, p.f.outcome.String()
 		}
 	}
@@ -138,7 +140,7 @@ func TestAProberKeepsItsThread(t *testing.T) {
 		r.o.Ports = []int{1}
 		threads := map[int]int{}
 		r.wrap = func(b verbs.Backend) verbs.Backend {
-			return failing{b, verbs.MethodRCWrite, verbs.OutcomeSuccess, func() { threads[unix.Gettid()]++ }}
+			return failing{b, verbs.MethodRCWrite, verbs.OutcomeSuccess, func() { threads[unix.Gettid()]++ }, nil}
 		}
 		r.start(nil)
 		require.NotEmpty(t, rounds(r.after(1000*time.Second)))
@@ -157,7 +159,7 @@ func TestAnAutomaticChoiceTriesEachMethodOnce(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, "roce2", "")
-			r.wrap = func(b verbs.Backend) verbs.Backend { return failing{b, verbs.MethodRCWrite, row.outcome, nil} }
+			r.wrap = func(b verbs.Backend) verbs.Backend { return failing{b, verbs.MethodRCWrite, row.outcome, nil, nil} }
 			r.start(nil)
 			items := r.after(5600 * time.Millisecond)
 			got := choices(items)
@@ -165,9 +167,15 @@ func TestAnAutomaticChoiceTriesEachMethodOnce(t *testing.T) {
 			require.Equal(t, row.want, got[0].Method)
 			if row.want == verbs.MethodFlush {
 				require.Contains(t, got[0].Reason, "rc_write ended as "+row.outcome.String())
+				require.Equal(t, verbs.OutcomeSuccess, rounds(items)[0].Outcome, "a trial that is not kept is no round")
+			} else {
+				require.Equal(t, row.outcome, rounds(items)[0].Outcome, "the trial that is kept is a round like any other")
 			}
-			require.Equal(t, row.outcome, rounds(items)[0].Outcome, "the trial is a round like any other")
 			require.Equal(t, row.want, rounds(items)[5].Method)
+			for _, p := range r.ledger().Probes {
+				require.Equal(t, p.Method == int(row.want), p.Rounds == 6, "%+v", p)
+				require.True(t, p.Method == int(row.want) || p.Rounds+p.Errors+p.LostCompletions == 0, "%+v", p)
+			}
 		})
 	}
 }
@@ -176,7 +184,9 @@ func TestAMethodThatIsNamedIsKeptEvenIfItFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "roce2", "")
 		r.o.Probe.Method = "rc_write"
-		r.wrap = func(b verbs.Backend) verbs.Backend { return failing{b, verbs.MethodRCWrite, verbs.OutcomeError, nil} }
+		r.wrap = func(b verbs.Backend) verbs.Backend {
+			return failing{b, verbs.MethodRCWrite, verbs.OutcomeError, nil, nil}
+		}
 		r.start(nil)
 		items := r.after(3500 * time.Millisecond)
 		require.Len(t, rounds(items), 4)
@@ -204,24 +214,24 @@ func TestAnAutomaticChoiceDoesNotFlushWhereFlushesAreCounted(t *testing.T) {
 // queue pairs a second.
 func TestAFlutterMakesNoMoreProbesThanRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		made := 0
+		var made atomic.Int32
 		r := newRig(t, "roce2", "")
 		r.wrap = func(b verbs.Backend) verbs.Backend { return counting{b, &made} }
 		r.start(nil)
 		r.after(time.Second)
-		made = 0
+		made.Store(0)
 		for i := range 500 {
 			require.NoError(t, r.world.SetLink("sim0", 1, i%2 == 1))
 			r.after(10 * time.Millisecond)
 		}
-		require.LessOrEqual(t, made, 12, "in five seconds")
-		require.Positive(t, made)
+		require.LessOrEqual(t, made.Load(), int32(12), "in five seconds")
+		require.Positive(t, made.Load())
 	})
 }
 
 type counting struct {
 	verbs.Backend
-	made *int
+	made *atomic.Int32
 }
 
 func (c counting) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
@@ -231,11 +241,11 @@ func (c counting) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
 
 type countingDevice struct {
 	verbs.Device
-	made *int
+	made *atomic.Int32
 }
 
 func (d countingDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
-	*d.made++
+	d.made.Add(1)
 	return d.Device.NewProbe(c)
 }
 
@@ -265,13 +275,13 @@ func TestPlanStaysWithinAnInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "roce2", "")
 		r.o.Ports = []int{1}
-		hasty := 0
+		var hasty atomic.Int32
 		r.wrap = func(b verbs.Backend) verbs.Backend { return hastyBackend{b, &hasty} }
 		r.start(nil)
 		r.after(10 * time.Second)
-		hasty = 1000
+		hasty.Store(1000)
 		r.after(2 * time.Second)
-		require.Zero(t, hasty)
+		require.Zero(t, hasty.Load())
 		items := rounds(r.after(10 * time.Second))
 		require.Len(t, items, 10)
 	})
@@ -280,7 +290,7 @@ func TestPlanStaysWithinAnInterval(t *testing.T) {
 // hastyBackend is one whose probes fail at once, for as many rounds as are left.
 type hastyBackend struct {
 	verbs.Backend
-	left *int
+	left *atomic.Int32
 }
 
 func (b hastyBackend) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
@@ -290,7 +300,7 @@ func (b hastyBackend) Open(name string, led *ledger.Ledger) (verbs.Device, error
 
 type hastyDevice struct {
 	verbs.Device
-	left *int
+	left *atomic.Int32
 }
 
 func (d hastyDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
@@ -300,14 +310,14 @@ func (d hastyDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
 
 type hastyProbe struct {
 	verbs.Probe
-	left *int
+	left *atomic.Int32
 }
 
 func (p hastyProbe) Rounds(rounds []verbs.Round, pace verbs.Pace) (int, error) {
-	if *p.left == 0 {
+	if p.left.Load() == 0 {
 		return p.Probe.Rounds(rounds, pace)
 	}
-	*p.left--
+	p.left.Add(-1)
 	rounds[0] = verbs.Round{Outcome: verbs.OutcomeError, Status: "ibv_create_qp: cannot allocate memory"}
 	return 1, nil
 }

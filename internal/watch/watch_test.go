@@ -126,6 +126,13 @@ func (r *rig) after(d time.Duration) []Item {
 	return items
 }
 
+// ledger returns what the ledger says now.
+func (r *rig) ledger() ledger.Snapshot {
+	var s ledger.Snapshot
+	r.led.Snapshot(&s)
+	return s
+}
+
 func pick[T any](items []Item, member func(Item) *T) []T {
 	var found []T
 	for _, it := range items {

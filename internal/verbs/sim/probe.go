@@ -26,7 +26,8 @@ type probe struct {
 	lost    uint64 // the link's count when the queue pair was connected
 	late    uint64 // events of rounds given up that have come since
 	unacked uint64
-	oldest  int64 // when the first of the unacked was read
+	oldest  int64              // when the first of the unacked was read
+	held    ledger.ProbeCounts // rounds of a trial
 
 	nudge  chan struct{} // holds one token of Nudge
 	done   chan struct{} // closed when close is through, with result
@@ -89,6 +90,16 @@ func (d *device) check(c verbs.ProbeConfig) (lost uint64, err error) {
 		return 0, fmt.Errorf("%w: the port is down", verbs.ErrUnsupported)
 	}
 	return l.lost, nil
+}
+
+// Keep implements verbs.Probe.
+func (p *probe) Keep() {
+	if !p.gate.enter() {
+		return
+	}
+	defer p.gate.leave()
+	p.d.led.AddRound(p.slot, p.held)
+	p.c.Trial, p.held = false, ledger.ProbeCounts{}
 }
 
 // Usable implements verbs.Probe.

@@ -192,7 +192,7 @@ func (p *probe) firstCall() ledger.Call {
 // conclude counts the round and fills in its durations.
 func (p *probe) conclude(start int64, s stages, v verdict) verbs.Round {
 	r := verbs.Round{Outcome: v.outcome, Status: v.status, Start: start}
-	c := ledger.ProbeCounts{Rounds: 1, Events: v.events + p.late, Late: p.late, Spurious: v.stray}
+	c := ledger.ProbeCounts{Events: v.events + p.late, Late: p.late, Spurious: v.stray}
 	// The event of a round given up is read by the round after it.
 	p.late = 0
 	if v.tardy {
@@ -217,20 +217,25 @@ func (p *probe) conclude(start int64, s stages, v verdict) verbs.Round {
 	if v.breaks {
 		p.broken.Store(true)
 	}
-	countOutcome(&c, v.outcome)
+	if p.c.Trial {
+		countOutcome(&p.held, v.outcome)
+	} else {
+		countOutcome(&c, v.outcome)
+	}
 	p.d.led.AddRound(p.slot, c)
 	return r
 }
 
 func countOutcome(c *ledger.ProbeCounts, o verbs.Outcome) {
+	c.Rounds++
 	switch o {
 	case verbs.OutcomeSuccess:
-		c.Successes = 1
+		c.Successes++
 	case verbs.OutcomeError:
-		c.Errors = 1
+		c.Errors++
 	case verbs.OutcomeLostEvent:
-		c.LostEvents = 1
+		c.LostEvents++
 	case verbs.OutcomeLostCompletion:
-		c.LostCompletions = 1
+		c.LostCompletions++
 	}
 }

@@ -16,6 +16,7 @@ func probeCases() []testCase {
 		{"rounds succeed and every event is acknowledged", nil, eachMethod(roundsSucceed)},
 		{"with ack_batch 4 fewer than 4 events wait and none after Close", nil, eachMethod(batchesAreBounded)},
 		{"the durations of a round fit together", nil, eachMethod(durationsFit)},
+		{"rounds of a trial count once it is kept, and never else", nil, eachMethod(trialsCountWhenKept)},
 		{"a vector, port or method that does not exist is ErrUnsupported", nil, impossibleProbes},
 		{"rounds of one call keep to their pace", nil, roundsKeepPace},
 		{"a nudge ends the rounds of one call", nil, nudgeEndsRounds},
@@ -151,6 +152,33 @@ func batchesAreBounded(s *session, m verbs.Method) {
 	c := s.counts(m)
 	require.GreaterOrEqual(s.t, c.Events, uint64(rounds))
 	require.Equal(s.t, c.Events, c.Acked)
+}
+
+func trialsCountWhenKept(s *session, m verbs.Method) {
+	c := s.config(m, 1)
+	c.Trial = true
+	for range 2 {
+		p, err := s.dev.NewProbe(c)
+		require.NoError(s.t, err)
+		s.round(p)
+		s.closeProbe(p)
+	}
+	got := s.counts(m)
+	require.Zero(s.t, got.Rounds+got.Successes)
+	require.GreaterOrEqual(s.t, got.Events, uint64(2), "events were read")
+	require.Equal(s.t, got.Events, got.Acked)
+
+	p, err := s.dev.NewProbe(c)
+	require.NoError(s.t, err)
+	s.round(p)
+	p.Keep()
+	require.EqualValues(s.t, 1, s.counts(m).Rounds)
+	s.round(p)
+	s.closeProbe(p)
+	p.Keep()
+	got = s.counts(m)
+	require.EqualValues(s.t, 2, got.Rounds)
+	require.EqualValues(s.t, 2, got.Successes)
 }
 
 func durationsFit(s *session, m verbs.Method) {

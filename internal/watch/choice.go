@@ -1,0 +1,161 @@
+package watch
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"rdma_events/internal/verbs"
+)
+
+const (
+	// unprobed bounds how long a port without a probe waits for the next attempt,
+	// each of which costs the device several commands.
+	unprobed = 5 * time.Minute
+	// secondBest and secondBestMax are how long a probe of another than the first
+	// choice is kept at first and at most before that is tried again: what refused
+	// it may have been two bad seconds of a path, which no event ends.
+	secondBest    = time.Minute
+	secondBestMax = 30 * time.Minute
+)
+
+// again says when what was refused is due again.
+type again struct {
+	at    time.Time
+	delay time.Duration
+}
+
+// refused plans the next attempt: after first, and twice as long each time.
+func (a *again) refused(first, limit time.Duration) {
+	a.delay = min(max(2*a.delay, first), max(limit, first))
+	a.at = time.Now().Add(a.delay)
+}
+
+func (a *again) due() bool { return !time.Now().Before(a.at) }
+
+// choose takes the first method that can be made and whose first round comes to
+// its end.
+func (p *prober) choose() error {
+	reason := "no method is left to try"
+	for i, c := range p.candidates() {
+		if c.refused != "" {
+			reason = c.refused
+			continue
+		}
+		refused, err := p.try(c.method)
+		if err != nil {
+			return err
+		}
+		if refused == "" {
+			p.kept(i > 0)
+			p.tell(c.method, reason)
+			return nil
+		}
+		reason = refused
+	}
+	p.fallback = true
+	p.again.refused(p.s.o.Probe.Interval, unprobed)
+	p.tell(verbs.MethodNone, reason)
+	return nil
+}
+
+// kept notes a choice. One that its first round has spoilt is made anew as after
+// any other round.
+func (p *prober) kept(second bool) {
+	p.fallback = second && p.probe != nil
+	switch {
+	case p.fallback:
+		p.again.refused(secondBest, secondBestMax)
+	case !second:
+		p.again = again{}
+	}
+}
+
+// try makes a probe of method m and runs its first round. A method that the
+// configuration names is kept however that ends. An automatic choice is on trial:
+// where it is not kept, its round is no round of the device's, and nothing counts it.
+func (p *prober) try(m verbs.Method) (refused string, err error) {
+	probe, unable := p.s.dev.NewProbe(p.config(m))
+	if errors.Is(unable, verbs.ErrClosed) || errors.Is(unable, verbs.ErrNoDevice) {
+		return "", unable
+	}
+	if unable != nil {
+		return unable.Error(), nil //nolint:nilerr // to be refused is an answer
+	}
+	p.set(probe)
+	p.method = m
+	r, err := probe.Round(0)
+	if err != nil {
+		return "", err
+	}
+	if p.automatic() && p.unfit(r.Outcome) {
+		p.heard(r.Outcome)
+		return fmt.Sprintf("the first round of %s ended as %s (%s)", m, r.Outcome, r.Status), p.drop()
+	}
+	probe.Keep()
+	if r.Outcome == verbs.OutcomeCanceled {
+		return "", nil
+	}
+	p.report(r)
+	if !probe.Usable() {
+		return "", p.drop()
+	}
+	return "", nil
+}
+
+func (p *prober) automatic() bool { return p.s.o.Probe.Method == "auto" }
+
+// unfit reports whether a trial's outcome speaks against the method. A lost event
+// does not, since all methods need the interrupt, but for flush, which some drivers
+// do in their library without raising an event (bnxt_re, mana): there it has to be
+// lost by another method too.
+func (p *prober) unfit(o verbs.Outcome) bool {
+	return o == verbs.OutcomeError || o == verbs.OutcomeLostCompletion ||
+		o == verbs.OutcomeLostEvent && p.method == verbs.MethodFlush && !p.mute
+}
+
+// heard notes how a round ended, for unfit.
+func (p *prober) heard(o verbs.Outcome) {
+	if p.method != verbs.MethodFlush {
+		p.mute = o == verbs.OutcomeLostEvent
+	}
+}
+
+func (p *prober) config(m verbs.Method) verbs.ProbeConfig {
+	o := p.s.o.Probe
+	return verbs.ProbeConfig{
+		Port: p.port.number, Vector: p.vector, Method: m, Timeout: o.Timeout,
+		AckBatch: o.AckBatch, GIDIndex: o.GIDIndex, PKeyIdx: o.PKeyIdx, Trial: p.automatic(),
+	}
+}
+
+// tell reports a choice once; reason is why not an earlier candidate.
+func (p *prober) tell(m verbs.Method, reason string) {
+	if m == verbs.MethodRCWrite || p.s.o.Probe.Method == m.String() {
+		reason = "as preferred"
+	}
+	if told := fmt.Sprint(m, reason); told != p.told {
+		p.told = told
+		p.s.out.add(Item{Probe: &ProbeItem{Port: p.port.number, Vector: p.vector, Method: m, Reason: reason}})
+	}
+}
+
+// candidate is a method to try, or why it is not to be tried.
+type candidate struct {
+	method  verbs.Method
+	refused string
+}
+
+// candidates lists the methods in order of preference. An automatic choice
+// never flushes where the driver counts flush errors: an operator may be
+// alerted by them.
+func (p *prober) candidates() []candidate {
+	if m, ok := verbs.ParseMethod(p.s.o.Probe.Method); ok {
+		return []candidate{{method: m}}
+	}
+	flush := candidate{method: verbs.MethodFlush}
+	if p.s.dev.Attr().CountsFlushes {
+		flush.refused = "the driver counts flushed work requests as errors"
+	}
+	return []candidate{{method: verbs.MethodRCWrite}, flush}
+}

@@ -1,0 +1,118 @@
+package watch
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+)
+
+// bad makes rounds of a method end otherwise than they do.
+func bad(m verbs.Method, o verbs.Outcome, well *atomic.Bool) func(verbs.Backend) verbs.Backend {
+	return func(b verbs.Backend) verbs.Backend { return failing{b, m, o, nil, well} }
+}
+
+// counts sums up what the ledger has of all probes.
+func (r *rig) counts() ledger.ProbeCounts {
+	var sum ledger.ProbeCounts
+	for _, p := range r.ledger().Probes {
+		sum = sum.Add(p.ProbeCounts)
+	}
+	return sum
+}
+
+func TestRefusalsAreRetriedWithGrowingDelay(t *testing.T) {
+	for _, outcome := range []verbs.Outcome{verbs.OutcomeError, verbs.OutcomeLostCompletion} {
+		synctest.Test(t, func(t *testing.T) {
+			var made atomic.Int32
+			r := newRig(t, "ib8", "") // where flush is not tried
+			r.wrap = func(b verbs.Backend) verbs.Backend {
+				return counting{bad(verbs.MethodRCWrite, outcome, nil)(b), &made}
+			}
+			r.start(nil)
+			items := r.after(10 * time.Second)
+			require.EqualValues(t, 4, made.Load(), "at 0 s, 1 s, 3 s and 7 s")
+			require.Len(t, choices(items), 1)
+			require.Equal(t, verbs.MethodNone, choices(items)[0].Method)
+			r.after(time.Hour)
+			require.EqualValues(t, 4+5+11, made.Load(), "five more to 255 s, and then one each 5 min")
+
+			made.Store(0)
+			require.NoError(t, r.world.Inject("sim0", verbs.EventPKeyChange, 1, 1))
+			items = append(items, r.after(10*time.Second)...)
+			require.GreaterOrEqual(t, made.Load(), int32(4), "an event begins anew")
+			require.Empty(t, rounds(items))
+			require.Zero(t, r.counts().Rounds)
+		})
+	}
+}
+
+func TestNamedMethodIsRetriedWithGrowingDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var made atomic.Int32
+		r := newRig(t, "efa", "")
+		r.o.Probe.Method = "rc_write"
+		r.wrap = func(b verbs.Backend) verbs.Backend { return counting{b, &made} }
+		r.start(nil)
+		r.after(10 * time.Second)
+		require.EqualValues(t, 4, made.Load(), "at 0 s, 1 s, 3 s and 7 s")
+	})
+}
+
+// A driver that flushes in its library may raise no event for it. Where no method
+// has events the interrupt is to blame, and flush shows it as well as another.
+func TestFlushWithoutEventsIsKeptOnlyWhereAllLoseThem(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		wrap func(verbs.Backend) verbs.Backend
+		want verbs.Method
+	}{
+		{"flush alone", bad(verbs.MethodFlush, verbs.OutcomeLostEvent, nil), verbs.MethodNone},
+		{"both", func(b verbs.Backend) verbs.Backend {
+			return bad(verbs.MethodFlush, verbs.OutcomeLostEvent, nil)(bad(verbs.MethodRCWrite, verbs.OutcomeLostEvent, nil)(b))
+		}, verbs.MethodFlush},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, "roce2", "")
+				r.wrap = row.wrap
+				r.start(nil)
+				r.after(3500 * time.Millisecond)
+				before := r.counts()
+				require.NoError(t, r.world.SetLink("sim0", 1, false))
+				items := choices(r.after(10 * time.Second))
+				require.Equal(t, row.want, items[len(items)-1].Method)
+				if row.want == verbs.MethodNone {
+					require.Equal(t, before.LostEvents, r.counts().LostEvents)
+				}
+			})
+		})
+	}
+}
+
+// What refused the first choice may pass without an event, as two bad seconds of a
+// path do.
+func TestFirstChoiceIsTriedAgainWithoutAnEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var well atomic.Bool
+		var made atomic.Int32
+		r := newRig(t, "roce2", "")
+		r.wrap = func(b verbs.Backend) verbs.Backend {
+			return counting{bad(verbs.MethodRCWrite, verbs.OutcomeError, &well)(b), &made}
+		}
+		r.start(nil)
+		items := rounds(r.after(10 * time.Minute))
+		require.Equal(t, verbs.MethodFlush, items[len(items)-1].Method)
+		require.InDelta(t, 600, len(items), 4, "flush goes on")
+		require.EqualValues(t, 2*4, made.Load(), "both methods at 0, 1, 3 and 7 min")
+		well.Store(true)
+		items = rounds(r.after(10 * time.Minute))
+		require.Equal(t, verbs.MethodRCWrite, items[len(items)-1].Method)
+		require.Zero(t, r.counts().Errors)
+	})
+}
