@@ -198,6 +198,7 @@ struct result native_query_port(struct device *d, int port, struct port_info *ou
 		.sm_lid = a.sm_lid,
 		.width = a.active_width,
 		.speed = a.active_speed,
+		.needs_grh = !!(a.flags & IBV_QPF_GRH_REQUIRED),
 	};
 	return (struct result){ 0 };
 }

@@ -52,7 +52,7 @@ struct device;
 struct device_info { int32_t ports, vectors, transport; char firmware[64]; };
 // clang-format on
 struct port_info {
-	int32_t state, phys, link_layer, mtu, lid, sm_lid, width;
+	int32_t state, phys, link_layer, mtu, lid, sm_lid, width, needs_grh;
 	uint32_t speed;
 };
 struct run {
@@ -84,7 +84,7 @@ int native_close(struct device *d);
 
 struct probe;
 struct probe_config {
-	int32_t port, vector, method, slot, ack_batch, gid_index, pkey_index, link_layer, lid, trial;
+	int32_t port, vector, method, slot, ack_batch, gid_index, pkey_index, global, lid, trial;
 	int64_t timeout_ns;
 	uint8_t gid[16];
 };

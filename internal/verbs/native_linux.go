@@ -181,12 +181,17 @@ func (d *nativeDevice) leave() {
 }
 
 func (d *nativeDevice) QueryPort(port int) (PortAttr, error) {
+	attr, _, err := d.query(port)
+	return attr, opError("ibv_query_port", d.name, port, err)
+}
+
+// query is QueryPort, and whether the port asks for a GRH in every packet.
+func (d *nativeDevice) query(port int) (attr PortAttr, needsGRH bool, err error) {
 	if port < 1 || port > d.attr.Ports {
-		return PortAttr{}, opError("ibv_query_port", d.name, port,
-			fmt.Errorf("%w: the device has %d ports", ErrUnsupported, d.attr.Ports))
+		return PortAttr{}, false, fmt.Errorf("%w: the device has %d ports", ErrUnsupported, d.attr.Ports)
 	}
 	if err := d.enter(); err != nil {
-		return PortAttr{}, opError("ibv_query_port", d.name, port, err)
+		return PortAttr{}, false, err
 	}
 	defer d.leave()
 	// The ledger has one lane for such calls. Who comes second waits, so that a
@@ -195,9 +200,9 @@ func (d *nativeDevice) QueryPort(port int) (PortAttr, error) {
 	defer d.querying.Unlock()
 	var info C.struct_port_info
 	if r := C.native_query_port(d.c, C.int(port), &info); r.err != 0 {
-		return PortAttr{}, opError("ibv_query_port", d.name, port, classify(unix.Errno(r.err)))
+		return PortAttr{}, false, classify(unix.Errno(r.err))
 	}
-	attr := PortAttr{
+	attr = PortAttr{
 		State: PortState(info.state), Phys: PhysState(info.phys), LinkLayer: LinkLayer(info.link_layer),
 		MTU: mtuBytes(int(info.mtu)), LID: int(info.lid), SMLID: int(info.sm_lid),
 	}
@@ -206,7 +211,7 @@ func (d *nativeDevice) QueryPort(port int) (PortAttr, error) {
 		attr.RateGbps = d.sysfs.rateOr(d.name, port, attr.RateGbps)
 	}
 	d.sysfs.Port(d.name, port, &attr)
-	return attr, nil
+	return attr, info.needs_grh != 0, nil
 }
 
 func (d *nativeDevice) ReadEvents(runs []Run, wait time.Duration) (int, error) {

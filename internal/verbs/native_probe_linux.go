@@ -57,11 +57,11 @@ func (d *nativeDevice) probeConfig(c ProbeConfig) (C.struct_probe_config, error)
 	if c.Vector < 0 || c.Vector >= d.attr.Vectors {
 		return none, fmt.Errorf("%w: completion vector %d of %d", ErrUnsupported, c.Vector, d.attr.Vectors)
 	}
-	attr, err := d.QueryPort(c.Port)
+	attr, needsGRH, err := d.query(c.Port)
 	if err != nil {
-		return none, err
+		return none, opError("ibv_query_port", d.name, c.Port, err)
 	}
-	path, err := d.sysfs.probePath(d.name, c, attr, d.attr.Transport)
+	path, err := d.sysfs.probePath(d.name, c, attr, needsGRH, d.attr.Transport)
 	if err != nil {
 		return none, err
 	}
@@ -72,11 +72,14 @@ func (d *nativeDevice) probeConfig(c ProbeConfig) (C.struct_probe_config, error)
 	cfg := C.struct_probe_config{
 		port: C.int32_t(c.Port), vector: C.int32_t(c.Vector), method: C.int32_t(c.Method), slot: C.int32_t(slot),
 		ack_batch: C.int32_t(max(c.AckBatch, 1)), gid_index: C.int32_t(path.gidIndex),
-		pkey_index: C.int32_t(path.pkeyIndex), link_layer: C.int32_t(attr.LinkLayer), lid: C.int32_t(attr.LID),
+		pkey_index: C.int32_t(path.pkeyIndex), lid: C.int32_t(attr.LID),
 		timeout_ns: C.int64_t(c.Timeout),
 	}
 	if c.Trial {
 		cfg.trial = 1
+	}
+	if path.global {
+		cfg.global = 1
 	}
 	for i, b := range path.gid {
 		cfg.gid[i] = C.uint8_t(b)

@@ -56,7 +56,7 @@ static struct ibv_ah_attr own_address(const struct probe *p)
 	struct ibv_ah_attr a = {
 		.dlid = p->c.lid,
 		.port_num = p->c.port,
-		.is_global = p->c.link_layer == IBV_LINK_LAYER_ETHERNET,
+		.is_global = p->c.global,
 		.grh = { .sgid_index = p->c.gid_index, .hop_limit = 64 },
 	};
 

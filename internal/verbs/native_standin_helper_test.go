@@ -75,6 +75,12 @@ func (s *session) mapControl(path string) error {
 	if s.order.LinkLayer != 0 {
 		s.Control.LinkLayer = int32(s.order.LinkLayer)
 	}
+	if s.NoLayer {
+		s.Control.LinkLayer = int32(verbs.LinkUnspecified)
+	}
+	if s.NeedsGRH {
+		s.PortFlags = 1
+	}
 	s.Control.Speed = s.order.Speed
 	s.Control.EventDelayUS = int32(s.order.EventDelay.Microseconds())
 	s.Control.Arm = s.order.Arm

@@ -196,19 +196,24 @@ func TestTheQueuePairIsConnectedToItself(t *testing.T) {
 	for _, c := range []struct {
 		name           string
 		link           verbs.LinkLayer
+		noLayer, grh   bool
 		gid, pkey      int
 		wantGID        string // index, and the last byte of the address
 		wantEnd        string
 		wantPKey, dlid string
 		global         string
 	}{
-		{"RoCE, chosen", verbs.LinkEthernet, -1, -1, "3", "4", "1", "17", "1"},
-		{"RoCE, configured", verbs.LinkEthernet, 0, 2, "0", "1", "2", "17", "1"},
-		{"InfiniBand", verbs.LinkInfiniBand, -1, -1, "0", "0", "1", "17", "0"},
+		{"RoCE, chosen", verbs.LinkEthernet, false, false, -1, -1, "3", "4", "1", "17", "1"},
+		{"RoCE, configured", verbs.LinkEthernet, false, false, 0, 2, "0", "1", "2", "17", "1"},
+		{"InfiniBand", verbs.LinkInfiniBand, false, false, -1, -1, "0", "0", "1", "17", "0"},
+		{"InfiniBand, configured", verbs.LinkInfiniBand, false, false, 1, -1, "1", "2", "1", "17", "1"},
+		{"InfiniBand that needs a GRH", verbs.LinkInfiniBand, false, true, -1, -1, "0", "1", "1", "17", "1"},
+		{"a link layer that is unspecified", 0, true, false, -1, -1, "0", "1", "1", "17", "1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			o := order{Kind: "rounds", Method: verbs.MethodRCWrite, Rounds: 1, LinkLayer: c.link, GIDIndex: c.gid, PKeyIdx: c.pkey}
+			o := order{Kind: "rounds", Method: verbs.MethodRCWrite, Rounds: 1, LinkLayer: c.link, NoLayer: c.noLayer, NeedsGRH: c.grh,
+				GIDIndex: c.gid, PKeyIdx: c.pkey}
 			trace := well(t, o).Trace
 			own := values(trace, "create_qp", "qp_num")
 			for key, want := range map[string]string{

@@ -45,9 +45,11 @@ type order struct {
 	WCStatus   int32         // -1: success
 	PostErr    int32
 	Legacy     bool
-	LinkLayer  verbs.LinkLayer
-	Speed      int32  // active_speed; 0: EDR
-	Rate       string // of sysfs; "": cannot be read
+	LinkLayer  verbs.LinkLayer // 0: Ethernet
+	NoLayer    bool            // the link layer is unspecified, as on efa
+	NeedsGRH   bool            // IBV_QPF_GRH_REQUIRED
+	Speed      int32           // active_speed; 0: EDR
+	Rate       string          // of sysfs; "": cannot be read
 
 	Failures []failure
 	Events   []event

@@ -16,6 +16,7 @@ import (
 // path is how a probe's queue pair addresses its own port.
 type path struct {
 	gidIndex, pkeyIndex int
+	global              bool // with a GRH, from and to gid
 	gid                 [16]byte
 }
 
@@ -27,8 +28,11 @@ type gidEntry struct {
 }
 
 // probePath chooses the GID and P_Key of a probe. Flush needs neither a GID
-// nor an active port. ErrUnsupported: the method cannot work on this port now.
-func (s Sysfs) probePath(device string, c ProbeConfig, attr PortAttr, transport string) (path, error) {
+// nor an active port. InfiniBand addresses by LID alone unless the port asks for a
+// GRH (mlx5's virtual functions, extended LIDs) or the configuration for a GID;
+// efa, whose link layer is unspecified, by GID alone. ErrUnsupported: the method
+// cannot work on this port now.
+func (s Sysfs) probePath(device string, c ProbeConfig, attr PortAttr, needsGRH bool, transport string) (path, error) {
 	p := path{gidIndex: max(c.GIDIndex, 0), pkeyIndex: c.PKeyIdx}
 	dir := s.port(device, c.Port)
 	if p.pkeyIndex < 0 {
@@ -47,14 +51,18 @@ func (s Sysfs) probePath(device string, c ProbeConfig, attr PortAttr, transport 
 	if attr.State != PortActive {
 		return p, fmt.Errorf("%w: %s on a port that is %s", ErrUnsupported, c.Method, attr.State)
 	}
-	if attr.LinkLayer != LinkEthernet && c.GIDIndex < 0 {
+	if p.global = attr.LinkLayer != LinkInfiniBand || needsGRH || c.GIDIndex >= 0; !p.global {
 		return p, nil
 	}
 	gids, err := readGIDs(dir)
 	if err != nil {
 		return p, err
 	}
-	entry, ok := chooseGID(gids, c.GIDIndex)
+	want := c.GIDIndex
+	if want < 0 && attr.LinkLayer != LinkEthernet && len(gids) > 0 {
+		want = gids[0].index // the port's own; only RoCE has types and addresses to choose from
+	}
+	entry, ok := chooseGID(gids, want)
 	if !ok {
 		return p, fmt.Errorf("%w: the port has no usable GID", ErrUnsupported)
 	}

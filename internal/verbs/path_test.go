@@ -68,23 +68,23 @@ func TestProbePathByMethodAndPort(t *testing.T) {
 	auto := ProbeConfig{Port: 1, Method: MethodRCWrite, GIDIndex: -1, PKeyIdx: -1}
 	active := PortAttr{State: PortActive, LinkLayer: LinkEthernet}
 
-	got, err := s.probePath("rxe0", auto, active, "infiniband")
+	got, err := s.probePath("rxe0", auto, active, false, "infiniband")
 	require.NoError(t, err)
 	require.Equal(t, 2, got.gidIndex)
 
-	_, err = s.probePath("rxe0", auto, PortAttr{State: PortDown, LinkLayer: LinkEthernet}, "infiniband")
+	_, err = s.probePath("rxe0", auto, PortAttr{State: PortDown, LinkLayer: LinkEthernet}, false, "infiniband")
 	require.ErrorIs(t, err, ErrUnsupported)
 	require.ErrorContains(t, err, "a port that is down")
-	_, err = s.probePath("rxe0", auto, active, "iwarp")
+	_, err = s.probePath("rxe0", auto, active, false, "iwarp")
 	require.ErrorIs(t, err, ErrUnsupported)
-	_, err = s.probePath("rxe0", ProbeConfig{Port: 1, Method: MethodRCWrite, GIDIndex: 7}, active, "infiniband")
+	_, err = s.probePath("rxe0", ProbeConfig{Port: 1, Method: MethodRCWrite, GIDIndex: 7}, active, false, "infiniband")
 	require.ErrorContains(t, err, "no usable GID")
 
 	flush := auto
 	flush.Method = MethodFlush
-	_, err = s.probePath("rxe0", flush, PortAttr{State: PortDown}, "iwarp")
+	_, err = s.probePath("rxe0", flush, PortAttr{State: PortDown}, false, "iwarp")
 	require.NoError(t, err)
-	_, err = s.probePath("rxe0", auto, PortAttr{State: PortActive, LinkLayer: LinkInfiniBand}, "infiniband")
+	_, err = s.probePath("rxe0", auto, PortAttr{State: PortActive, LinkLayer: LinkInfiniBand}, false, "infiniband")
 	require.NoError(t, err, "InfiniBand addresses by LID")
 }
 
@@ -113,7 +113,7 @@ func TestATableThatCannotBeOpenedIsAnErrorAndNoEndlessTable(t *testing.T) {
 	second := filepath.Join(s.port("rxe0", 1), "pkeys/1")
 	require.NoError(t, os.Symlink(second, second)) // ELOOP
 	c := ProbeConfig{Port: 1, Method: MethodFlush, PKeyIdx: -1}
-	_, err := s.probePath("rxe0", c, PortAttr{State: PortDown}, "infiniband")
+	_, err := s.probePath("rxe0", c, PortAttr{State: PortDown}, false, "infiniband")
 	require.ErrorIs(t, err, unix.ELOOP)
 	require.ErrorContains(t, err, "pkeys")
 }

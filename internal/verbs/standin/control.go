@@ -22,7 +22,7 @@ type Control struct {
 	LID, Removed, Cursor, AsyncWrite, ChannelWrite, Gate, Entered int32
 	TraceLen                                                      int32
 	CrashCall, CrashSignal, Flood, Attack, Speed, FailAlways      int32
-	Arm, EventDelayUS, ClosedAgain                                int32
+	Arm, EventDelayUS, ClosedAgain, PortFlags                     int32
 	CQ, QP, SRQ, WQ                                               uint64
 	Plan, Violation                                               [256]byte
 	Trace                                                         [1 << 18]byte

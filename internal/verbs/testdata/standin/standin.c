@@ -183,6 +183,7 @@ static void fill_port(struct ibv_port_attr *a)
 		.active_speed = control->speed ? control->speed : 32,
 		.gid_tbl_len = 8,
 		.pkey_tbl_len = 4,
+		.flags = control->port_flags,
 	};
 }
 

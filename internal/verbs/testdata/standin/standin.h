@@ -16,7 +16,7 @@ struct control {
 	int32_t ignore_acks, wc_status, post_err, legacy, port_state, link_layer, lid;
 	int32_t removed, cursor, async_write, channel_write, gate, entered, trace_len;
 	int32_t crash_call, crash_signal, flood, attack, speed, fail_always;
-	int32_t arm, event_delay_us, closed_again;
+	int32_t arm, event_delay_us, closed_again, port_flags;
 	uint64_t cq, qp, srq, wq;
 	char plan[256];
 	char violation[256];
