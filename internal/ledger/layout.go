@@ -51,7 +51,7 @@ type (
 	}
 )
 
-// Call is a call into the verbs library that a thread can be in.
+// Call is a call into the verbs library or the kernel that a thread can be in.
 type Call uint32
 
 // The calls, in the order of the native backend's table.
@@ -86,6 +86,7 @@ const (
 	CallDeallocPD
 	CallCloseDevice
 	CallLoadLibrary
+	CallReadSysfs // not a call into the library, but one that can hang in the driver as well
 	calls
 )
 
@@ -97,6 +98,7 @@ var callNames = [calls]string{
 	"ibv_get_cq_event", "ibv_ack_cq_events", "ibv_get_async_event", "ibv_ack_async_event",
 	"ibv_destroy_qp", "ibv_destroy_cq", "ibv_destroy_comp_channel", "ibv_destroy_ah",
 	"ibv_dereg_mr", "ibv_dealloc_pd", "ibv_close_device", "dlopen libibverbs",
+	"read sysfs",
 }
 
 // String returns the function's name, "" for CallNone.

@@ -51,11 +51,13 @@ func (b native) Open(name string, led *ledger.Ledger) (Device, error) {
 	if r.err != 0 {
 		return nil, opError(callName(r.call), name, 0, b.openError(name, led, unix.Errno(r.err)))
 	}
-	d.attr = b.sysfs.Device(name)
+	d.readSysfs(func() {
+		d.attr = b.sysfs.Device(name)
+		d.attr.CountsFlushes = b.sysfs.countsFlushes(name)
+	})
 	d.attr.Name = name
 	d.attr.Ports, d.attr.Vectors = int(info.ports), int(info.vectors)
 	d.attr.EventsSupported = DriverRaisesEvents(d.attr.Driver)
-	d.attr.CountsFlushes = b.sysfs.countsFlushes(name)
 	if fw := C.GoString(&info.firmware[0]); fw != "" {
 		d.attr.Firmware = fw
 	}
@@ -144,7 +146,7 @@ type nativeDevice struct {
 	attr  DeviceAttr
 	runs  [runsPerRead]C.struct_run // ReadEvents' own
 
-	querying sync.Mutex
+	querying sync.Mutex // held in the ledger's lane of control
 
 	mu     sync.Mutex
 	closed bool
@@ -207,11 +209,28 @@ func (d *nativeDevice) query(port int) (attr PortAttr, needsGRH bool, err error)
 		MTU: mtuBytes(int(info.mtu)), LID: int(info.lid), SMLID: int(info.sm_lid),
 	}
 	attr.Width, attr.RateGbps = linkRate(int(info.width), uint32(info.speed))
-	if info.speed == speedNDR {
-		attr.RateGbps = d.sysfs.rateOr(d.name, port, attr.RateGbps)
-	}
-	d.sysfs.Port(d.name, port, &attr)
+	d.readSysfs(func() {
+		if info.speed == speedNDR {
+			attr.RateGbps = d.sysfs.rateOr(d.name, port, attr.RateGbps)
+		}
+		d.sysfs.Port(d.name, port, &attr)
+	})
 	return attr, info.needs_grh != 0, nil
+}
+
+// readSysfs runs f, which reads sysfs, in the ledger's lane of control: an attribute
+// may be a command to the device, which can hang (link_downed of mlx5's InfiniBand).
+// The caller holds querying, or has d to itself.
+func (d *nativeDevice) readSysfs(f func()) {
+	d.led.Control(ledger.CallReadSysfs, monotonic())
+	defer func() { d.led.Control(ledger.CallNone, monotonic()) }()
+	f()
+}
+
+func monotonic() int64 {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail for this clock
+	return t.Nano()
 }
 
 func (d *nativeDevice) ReadEvents(runs []Run, wait time.Duration) (int, error) {

@@ -37,6 +37,7 @@ var drivers = map[string]func(*session) error{
 	"hung ack": doHungAck, "hung query": doHungQuery, "hung probe": doHungProbe, "late probe": doLateProbe,
 	"flush without queue pairs": doFlushWithoutQueuePairs,
 	"late event":                doLateEvent,
+	"hung sysfs":                doHungSysfs,
 	"endless events":            doEndlessEvents,
 	"flush after nudge":         doFlushAfterNudge,
 	"nudged flush":              doNudgedFlush, "stray and failure": doStrayAndFailure, "closing": doClosing, "removal": doRemoval,

@@ -4,11 +4,16 @@ package verbs_test
 
 import (
 	"bytes"
+	"errors"
+	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/standin"
 )
@@ -29,6 +34,40 @@ func doQuery(s *session) error {
 	s.check("query", err)
 	s.check("close", s.dev.Close(long))
 	return nil
+}
+
+// doHungSysfs has a counter of the port hang in its driver: a named pipe without a
+// writer is one. It looks until the read is under way, but for a while only.
+func doHungSysfs(s *session) error {
+	if err := s.open(); err != nil {
+		return err
+	}
+	counter := filepath.Join(s.root, "sys/class/infiniband/standin0/ports/1/counters/link_downed")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(counter), 0o755), unix.Mkfifo(counter, 0o600)); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.dev.QueryPort(1)
+		ended <- err
+	}()
+	for begun := time.Now(); s.report.Busy.Call != ledger.CallReadSysfs && time.Since(begun) < time.Second; {
+		s.look()
+	}
+	w, err := os.OpenFile(counter, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	s.check("release", w.Close())
+	s.check("query", <-ended)
+	s.check("close", s.dev.Close(long))
+	return nil
+}
+
+func TestHungReadOfSysfsIsInTheLedger(t *testing.T) {
+	r := well(t, order{Kind: "hung sysfs"})
+	require.Equal(t, "read sysfs", r.Busy.Call.String())
+	require.Positive(t, r.Busy.Beat)
 }
 
 func TestAPortIsQueriedInOldAndNewLibraries(t *testing.T) {
