@@ -148,6 +148,8 @@ type nativeDevice struct {
 
 	querying sync.Mutex // held in the ledger's lane of control
 
+	pkeys pkeyIndexes
+
 	mu     sync.Mutex
 	closed bool
 	inside int
@@ -257,6 +259,9 @@ func (d *nativeDevice) ReadEvents(runs []Run, wait time.Duration) (int, error) {
 			First: int64(r.first), Last: int64(r.last),
 			HoldSum: int64(r.hold_sum), HoldMax: int64(r.hold_max),
 			AckSum: int64(r.ack_sum), AckMax: int64(r.ack_max),
+		}
+		if runs[i].Type == EventPKeyChange {
+			d.pkeys.forget()
 		}
 	}
 	return n, nil

@@ -49,6 +49,15 @@ func (d *nativeDevice) unmade(port int, errno unix.Errno) error {
 	return probeError(errno)
 }
 
+// readPKeys asks the device on some drivers, unlike the reading of GIDs, which the
+// kernel has itself.
+func (d *nativeDevice) readPKeys(port int) (index int, err error) {
+	d.querying.Lock()
+	defer d.querying.Unlock()
+	d.readSysfs(func() { index, err = d.sysfs.firstFullMember(d.name, port) })
+	return index, err
+}
+
 func (d *nativeDevice) probeConfig(c ProbeConfig) (C.struct_probe_config, error) {
 	var none C.struct_probe_config
 	if c.Method <= MethodNone || c.Method > MethodFlush {
@@ -65,6 +74,12 @@ func (d *nativeDevice) probeConfig(c ProbeConfig) (C.struct_probe_config, error)
 	if err != nil {
 		return none, err
 	}
+	pkey := c.PKeyIdx
+	if pkey < 0 {
+		if pkey, err = d.pkeys.get(c.Port, func() (int, error) { return d.readPKeys(c.Port) }); err != nil {
+			return none, err
+		}
+	}
 	slot, err := d.led.AddProbe(c.Port, c.Vector, int(c.Method))
 	if err != nil {
 		return none, fmt.Errorf("%w: %w", ErrLimit, err)
@@ -72,7 +87,7 @@ func (d *nativeDevice) probeConfig(c ProbeConfig) (C.struct_probe_config, error)
 	cfg := C.struct_probe_config{
 		port: C.int32_t(c.Port), vector: C.int32_t(c.Vector), method: C.int32_t(c.Method), slot: C.int32_t(slot),
 		ack_batch: C.int32_t(max(c.AckBatch, 1)), gid_index: C.int32_t(path.gidIndex),
-		pkey_index: C.int32_t(path.pkeyIndex), lid: C.int32_t(attr.LID),
+		pkey_index: C.int32_t(pkey), lid: C.int32_t(attr.LID),
 		timeout_ns: C.int64_t(c.Timeout),
 	}
 	if c.Trial {

@@ -36,6 +36,36 @@ func doQuery(s *session) error {
 	return nil
 }
 
+// doPKeys makes a probe, another one once the P_Key table has changed, and a third
+// when the event of that was read.
+func doPKeys(s *session) error {
+	if err := s.open(); err != nil {
+		return err
+	}
+	renew := func() {
+		p, err := s.probe(verbs.MethodFlush)
+		s.check("probe", err)
+		if err == nil {
+			s.check("close probe", p.Close(long))
+		}
+	}
+	renew()
+	pkeys := filepath.Join(s.root, "sys/class/infiniband/standin0/ports/1/pkeys")
+	s.check("change", errors.Join(standin.WriteFile(pkeys+"/1", "0x7fff\n"), standin.WriteFile(pkeys+"/2", "0x8001\n")))
+	renew()
+	s.check("event", s.inject(event{Type: int32(verbs.EventPKeyChange), Element: 1}))
+	_, err := s.dev.ReadEvents(make([]verbs.Run, 1), long)
+	s.check("read", err)
+	renew()
+	s.check("close", s.dev.Close(long))
+	return nil
+}
+
+func TestPKeyIsKeptUntilTheTableChanges(t *testing.T) {
+	r := well(t, order{Kind: "pkeys", GIDIndex: -1, PKeyIdx: -1})
+	require.Equal(t, []string{"1", "1", "2"}, values(r.Trace, "modify_qp to=init", "pkey_index"))
+}
+
 // doHungSysfs has a counter of the port hang in its driver: a named pipe without a
 // writer is one. It looks until the read is under way, but for a while only.
 func doHungSysfs(s *session) error {

@@ -15,9 +15,9 @@ import (
 
 // path is how a probe's queue pair addresses its own port.
 type path struct {
-	gidIndex, pkeyIndex int
-	global              bool // with a GRH, from and to gid
-	gid                 [16]byte
+	gidIndex int
+	global   bool // with a GRH, from and to gid
+	gid      [16]byte
 }
 
 // gidEntry is one filled entry of a port's GID table.
@@ -27,21 +27,12 @@ type gidEntry struct {
 	v2    bool // RoCE v2
 }
 
-// probePath chooses the GID and P_Key of a probe. Flush needs neither a GID
-// nor an active port. InfiniBand addresses by LID alone unless the port asks for a
+// probePath chooses the GID of a probe. Flush needs neither a GID nor an active port. InfiniBand addresses by LID alone unless the port asks for a
 // GRH (mlx5's virtual functions, extended LIDs) or the configuration for a GID;
 // efa, whose link layer is unspecified, by GID alone. ErrUnsupported: the method
 // cannot work on this port now.
 func (s Sysfs) probePath(device string, c ProbeConfig, attr PortAttr, needsGRH bool, transport string) (path, error) {
-	p := path{gidIndex: max(c.GIDIndex, 0), pkeyIndex: c.PKeyIdx}
-	dir := s.port(device, c.Port)
-	if p.pkeyIndex < 0 {
-		pkeys, err := readTable(filepath.Join(dir, "pkeys"))
-		if err != nil {
-			return p, err
-		}
-		p.pkeyIndex = fullMember(pkeys)
-	}
+	p := path{gidIndex: max(c.GIDIndex, 0)}
 	if c.Method == MethodFlush {
 		return p, nil
 	}
@@ -54,7 +45,7 @@ func (s Sysfs) probePath(device string, c ProbeConfig, attr PortAttr, needsGRH b
 	if p.global = attr.LinkLayer != LinkInfiniBand || needsGRH || c.GIDIndex >= 0; !p.global {
 		return p, nil
 	}
-	gids, err := readGIDs(dir)
+	gids, err := readGIDs(s.port(device, c.Port))
 	if err != nil {
 		return p, err
 	}
@@ -81,7 +72,7 @@ type Addresses struct {
 }
 
 // Addresses reads the GID and P_Key tables of a port from sysfs. Tables that
-// cannot be read are empty. It asks no driver.
+// cannot be read are empty. A P_Key is a command to the device on some drivers.
 func (s Sysfs) Addresses(device string, port int) Addresses {
 	dir := s.port(device, port)
 	gids, _ := readGIDs(dir)
@@ -151,6 +142,23 @@ func fullMember(pkeys []string) int {
 	return 0
 }
 
+// firstFullMember is fullMember of a port's table, which it reads no further than
+// that: on mlx5's InfiniBand each of 128 entries is a command to the device.
+func (s Sysfs) firstFullMember(device string, port int) (int, error) {
+	dir := filepath.Join(s.port(device, port), "pkeys")
+	for i := 0; ; i++ {
+		pkey, ok, err := readEntry(dir, i)
+		switch {
+		case err != nil:
+			return 0, err
+		case !ok:
+			return 0, nil
+		case isFullMember([]string{pkey}, 0):
+			return i, nil
+		}
+	}
+}
+
 func isFullMember(pkeys []string, index int) bool {
 	if index >= len(pkeys) {
 		return false
@@ -159,23 +167,32 @@ func isFullMember(pkeys []string, index int) bool {
 	return err == nil && v&0x8000 != 0
 }
 
-// readTable reads a directory of files 0, 1, 2 ... until one is missing. One
-// that cannot be read is empty. One that cannot be opened is an error: where
-// descriptors are short (ErrLimit) the others could not be opened either.
+// readTable reads a directory of files 0, 1, 2 ... until one is missing.
 func readTable(dir string) ([]string, error) {
 	var table []string
 	for i := 0; ; i++ {
-		text, err := os.ReadFile(filepath.Join(dir, strconv.Itoa(i)))
-		if os.IsNotExist(err) {
-			return table, nil
+		text, ok, err := readEntry(dir, i)
+		if err != nil || !ok {
+			return table, err
 		}
-		var failed *os.PathError
-		var errno unix.Errno
-		if errors.As(err, &failed) && failed.Op == "open" && errors.As(err, &errno) {
-			return nil, fmt.Errorf("read table %s: %w", dir, classify(errno))
-		}
-		table = append(table, strings.TrimSpace(string(text)))
+		table = append(table, text)
 	}
+}
+
+// readEntry reads a table's file i; ok is false when there is none. One that cannot
+// be read is empty. One that cannot be opened is an error: where descriptors are
+// short (ErrLimit) the others could not be opened either.
+func readEntry(dir string, i int) (entry string, ok bool, err error) {
+	text, err := os.ReadFile(filepath.Join(dir, strconv.Itoa(i)))
+	if os.IsNotExist(err) {
+		return "", false, nil
+	}
+	var failed *os.PathError
+	var errno unix.Errno
+	if errors.As(err, &failed) && failed.Op == "open" && errors.As(err, &errno) {
+		return "", false, fmt.Errorf("read table %s: %w", dir, classify(errno))
+	}
+	return strings.TrimSpace(string(text)), true, nil
 }
 
 // exclusiveNetns reports whether RDMA devices belong to one network namespace

@@ -39,6 +39,14 @@ func TestTheFirstFullMemberPKeyIsTaken(t *testing.T) {
 	require.Equal(t, 2, fullMember([]string{"0x0000", "0x7fff", "0xffff", "0x8001"}))
 	require.Equal(t, 0, fullMember([]string{"0x7fff"}))
 	require.Equal(t, 0, fullMember(nil))
+	for want, table := range [][]string{{"0xffff"}, {"0x7fff", "0xffff"}, {"0x0000", "0x7fff", "0x8001", "0xffff"}} {
+		index, err := portTree(t, map[string][]string{"pkeys": table}).firstFullMember("rxe0", 1)
+		require.NoError(t, err)
+		require.Equal(t, want, index)
+	}
+	index, err := portTree(t, map[string][]string{"pkeys": {"0x7fff", "0x0000"}}).firstFullMember("rxe0", 1)
+	require.NoError(t, err)
+	require.Zero(t, index)
 }
 
 // portTree writes tables of a port as the kernel shows them.
@@ -108,12 +116,25 @@ func TestWhereCountersAreHiddenTheDriverTellsOfTheFlushCounter(t *testing.T) {
 	}
 }
 
+// unreadable makes an entry of a table that cannot be opened (ELOOP).
+func unreadable(t *testing.T, s Sysfs, entry string) {
+	t.Helper()
+	file := filepath.Join(s.port("rxe0", 1), entry)
+	require.NoError(t, os.Symlink(file, file))
+}
+
 func TestATableThatCannotBeOpenedIsAnErrorAndNoEndlessTable(t *testing.T) {
 	s := portTree(t, map[string][]string{"pkeys": {"0x7fff"}})
-	second := filepath.Join(s.port("rxe0", 1), "pkeys/1")
-	require.NoError(t, os.Symlink(second, second)) // ELOOP
-	c := ProbeConfig{Port: 1, Method: MethodFlush, PKeyIdx: -1}
-	_, err := s.probePath("rxe0", c, PortAttr{State: PortDown}, false, "infiniband")
+	unreadable(t, s, "pkeys/1")
+	_, err := s.firstFullMember("rxe0", 1)
 	require.ErrorIs(t, err, unix.ELOOP)
 	require.ErrorContains(t, err, "pkeys")
+}
+
+func TestPKeysAreReadToTheFirstFullMember(t *testing.T) {
+	s := portTree(t, map[string][]string{"pkeys": {"0x7fff", "0xffff"}})
+	unreadable(t, s, "pkeys/2")
+	index, err := s.firstFullMember("rxe0", 1)
+	require.NoError(t, err)
+	require.Equal(t, 1, index)
 }
