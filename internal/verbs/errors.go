@@ -25,6 +25,9 @@ var (
 	ErrExcludedNetns = errors.New("the device is in another network namespace")
 	// ErrUnsupported: the device, port or driver cannot do what was asked.
 	ErrUnsupported = errors.ErrUnsupported
+	// ErrRecovering: the driver lets nobody open the device now. It may be in error
+	// state, between a fatal error and its recovery.
+	ErrRecovering = errors.New("the device cannot be opened now")
 	// ErrLimit: a resource limit (locked memory, descriptors, rdma cgroup) was hit.
 	ErrLimit = errors.New("resource limit reached")
 )

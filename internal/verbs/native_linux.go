@@ -119,6 +119,10 @@ func (b native) openError(name string, led *ledger.Ledger, errno unix.Errno) err
 			ErrUnsupported, max(listed, 0), path)
 	case unix.ENOENT:
 		return fmt.Errorf("%w: there is no %s; in a container, mount it", ErrUnsupported, path)
+	case unix.EAGAIN:
+		// mlx5, mlx4, hns, pvrdma and mthca say so of a device in error state; the
+		// rdma cgroup, too, when its limit of open devices is reached.
+		return fmt.Errorf("%s: %w: %w", path, ErrRecovering, errno)
 	case unix.EPERM:
 		if b.sysfs.exclusiveNetns() {
 			return fmt.Errorf("%w: %w", ErrExcludedNetns, errno)

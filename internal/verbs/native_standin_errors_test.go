@@ -142,7 +142,7 @@ func TestAFailedOpenSaysWhy(t *testing.T) {
 			row(c, unix.EACCES, "permission"), row(c, unix.EPERM, "permission"),
 			row(c, unix.ENODEV, "unsupported"), row(c, unix.ENOSYS, "unsupported"), row(c, unix.ENOENT, "unsupported"),
 			row(c, unix.ENXIO, "no device"), row(c, unix.EIO, "no device"),
-			row(c, unix.ENOMEM, "limit"), row(c, unix.EAGAIN, "limit"), row(c, unix.ENOSPC, "limit"),
+			row(c, unix.ENOMEM, "limit"), row(c, unix.EAGAIN, "recovering"), row(c, unix.ENOSPC, "limit"),
 			row(c, unix.EMFILE, "limit"), row(c, unix.ENFILE, "limit"), row(c, unix.EINVAL),
 			failureRow{failure{Stage: "open", Call: c, Errno: int32(unix.EPERM), Netns: true}, []string{"netns", "permission"}, ""},
 			failureRow{failure{Stage: "open", Call: c, Errno: int32(unix.EIO), NoNode: true}, []string{"unsupported"}, "mount it"},

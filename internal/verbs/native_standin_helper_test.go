@@ -154,7 +154,7 @@ func describe(err error) errReport {
 	for name, sentinel := range map[string]error{
 		"closed": verbs.ErrClosed, "stuck": verbs.ErrStuck, "no library": verbs.ErrNoLibrary, "no device": verbs.ErrNoDevice,
 		"permission": verbs.ErrPermission, "netns": verbs.ErrExcludedNetns, "unsupported": verbs.ErrUnsupported,
-		"limit": verbs.ErrLimit,
+		"limit": verbs.ErrLimit, "recovering": verbs.ErrRecovering,
 	} {
 		if errors.Is(err, sentinel) {
 			r.Is = append(r.Is, name)

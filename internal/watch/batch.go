@@ -94,4 +94,5 @@ const (
 	ReasonRenamed       Reason = "renamed"
 	ReasonExcludedNetns Reason = "excluded_netns"
 	ReasonLimit         Reason = "limit"
+	ReasonRecovering    Reason = "recovering"
 )

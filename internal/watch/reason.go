@@ -18,6 +18,8 @@ func EndedBy(err error) *Ended {
 		{verbs.ErrNoLibrary, ReasonNoLibrary, "install libibverbs and its providers (Debian: libibverbs1 ibverbs-providers)"},
 		{verbs.ErrExcludedNetns, ReasonExcludedNetns, "run in the device's network namespace, or set 'rdma system set netns shared'"},
 		{verbs.ErrStuck, ReasonStuck, "the worker exits, which makes the kernel free the device"},
+		{verbs.ErrRecovering, ReasonRecovering, "it is recovering from a fatal error (the kernel log says so), " +
+			"or the rdma cgroup allows no further handle (rdma.max, hca_handle)"},
 		{verbs.ErrLimit, ReasonLimit, "raise the limits of locked memory and open files (systemd: LimitMEMLOCK, LimitNOFILE)"},
 		{verbs.ErrUnsupported, ReasonUnsupported, ""},
 		{verbs.ErrNoDevice, ReasonNoDevice, ""},

@@ -21,6 +21,8 @@ func TestEveryFailureHasItsReasonAndOneLine(t *testing.T) {
 		{fmt.Errorf("/dev/infiniband/uverbs0: %w", unix.EACCES), ReasonNoPermission, "read and write the node"},
 		{fmt.Errorf("%w: %w", verbs.ErrExcludedNetns, unix.EPERM), ReasonExcludedNetns, "rdma system set netns shared"},
 		{fmt.Errorf("%w: %w", verbs.ErrLimit, unix.ENOMEM), ReasonLimit, "LimitMEMLOCK"},
+		{fmt.Errorf("%w: %w", verbs.ErrRecovering, unix.EAGAIN), ReasonRecovering, "a fatal error"},
+		{fmt.Errorf("%w: %w", verbs.ErrRecovering, unix.EAGAIN), ReasonRecovering, "the rdma cgroup"},
 		{verbs.ErrNoDevice, ReasonNoDevice, "no such RDMA device"},
 		{verbs.ErrUnsupported, ReasonUnsupported, "unsupported"},
 		{verbs.ErrStuck, ReasonStuck, "does not let go"},

@@ -146,6 +146,7 @@ func TestTheWorkersOwnWordIsPassedOn(t *testing.T) {
 		"backend fails":            {Reason: watch.ReasonUnsupported, Message: `make backend "": unexpected EOF`},
 		"ends with removed":        {Reason: watch.ReasonRemoved, Message: "mlx5_0: removed"},
 		"ends with no_permission":  {Reason: watch.ReasonNoPermission, Message: "mlx5_0: no_permission"},
+		"ends with recovering":     {Reason: watch.ReasonRecovering, Message: "mlx5_0: recovering"},
 		"ends with excluded_netns": {Reason: watch.ReasonExcludedNetns, Message: "mlx5_0: excluded_netns"},
 	} {
 		t.Run(mode, func(t *testing.T) {

@@ -248,6 +248,16 @@ func TestAHopelessReasonIsTriedAgainSlowlyAndSaidOnce(t *testing.T) {
 	}
 }
 
+func TestRecoveringDeviceIsRetriedSoon(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		pass(40 * time.Second)
+		ms := time.Millisecond
+		require.Equal(t, []time.Duration{250 * ms, 500 * ms, 1000 * ms, 2000 * ms, 4000 * ms, 8000 * ms, 16000 * ms}, b.gaps())
+		require.Equal(t, watch.ReasonRecovering, b.last().Reason)
+		require.Len(t, b.lines(), 1)
+	}, endWith(watch.ReasonRecovering))
+}
+
 func TestADeviceThatCannotBeClosedIsToldOfAlikeWhetherItsWorkersWordComesOrNot(t *testing.T) {
 	exit := func(p *fakeProcess) { p.die(exitStuck << 8) }
 	word := func(p *fakeProcess) {

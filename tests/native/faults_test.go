@@ -229,6 +229,8 @@ func errnos(call ledger.Call) []syscall.Errno {
 	switch call {
 	case ledger.CallGetDeviceList:
 		return append(common, syscall.ENOSYS)
+	case ledger.CallOpenDevice:
+		return append(common, syscall.EAGAIN) // of a device in error state
 	case ledger.CallDestroyQP, ledger.CallDestroyCQ, ledger.CallDestroyAH, ledger.CallDeregMR, ledger.CallDeallocPD,
 		ledger.CallDestroyCompChannel, ledger.CallCloseDevice:
 		return append(common, syscall.EBUSY)

@@ -126,6 +126,7 @@ func openErrors() map[string]error {
 		"no_library": verbs.ErrNoLibrary, "no_device": verbs.ErrNoDevice,
 		"no_permission": verbs.ErrPermission, "unsupported": verbs.ErrUnsupported,
 		"limit": verbs.ErrLimit, "excluded_netns": verbs.ErrExcludedNetns,
+		"recovering": verbs.ErrRecovering,
 	}
 }
 
