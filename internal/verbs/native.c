@@ -23,9 +23,15 @@ static int load_locked(char *why, int size)
 
 	if (loaded)
 		return 0;
-	// Without it old kernels make every destroy fail after a removal
-	// (ibv_open_device(3)); read once by the library's start-up.
-	setenv("RDMAV_ALLOW_DISASSOC_DESTROY", "1", 0);
+	// After a removal old kernels refuse every destroy with EIO. With this variable,
+	// which the library's start-up reads, it takes that for success and frees the
+	// object without waiting for the acknowledgement of its events, and so no event
+	// may be read beside any destroy (ibv_open_device(3)). Here the reader reads on
+	// while probers destroy, and a lock around both would have a destroy that hangs
+	// stop the reader. Without the variable a refused destroy frees nothing, whatever
+	// the reader holds; what it leaves, the worker's exit frees, which a removal
+	// brings. Newer kernels do not refuse.
+	unsetenv("RDMAV_ALLOW_DISASSOC_DESTROY");
 	so = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	if (!so) {
 		snprintf(why, size, "%s", dlerror());

@@ -2,6 +2,7 @@
 
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "native_lib.h"
@@ -126,9 +127,12 @@ static struct result connect_ud(struct probe *p)
 	p->ah = PROBE_CALL(p, C_CREATE_AH, lib.create_ah(p->pd, &own));
 	if (!p->ah)
 		return failed(C_CREATE_AH, errno);
-	p->buffer = aligned_alloc(MR_SIZE, MR_SIZE);
-	if (!p->buffer)
-		return failed(C_REG_MR, ENOMEM);
+	p->buffer = mmap(NULL, MR_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE,
+			 -1, 0);
+	if (p->buffer == MAP_FAILED) {
+		p->buffer = NULL;
+		return failed(C_REG_MR, errno);
+	}
 	p->mr = PROBE_CALL(p, C_REG_MR, lib.reg_mr(p->pd, p->buffer, MR_SIZE, IBV_ACCESS_LOCAL_WRITE));
 	if (!p->mr)
 		return failed(C_REG_MR, errno);
@@ -207,6 +211,9 @@ struct result native_probe_close(struct probe *p)
 		r = failed(C_DESTROY_AH, err);
 	if (p->mr && (err = PROBE_CALL(p, C_DEREG_MR, lib.dereg_mr(p->mr))) && !r.err)
 		r = failed(C_DEREG_MR, err);
+	// A device that did not give up the queue pair or the memory may still write there.
+	if (p->buffer && !r.err)
+		munmap(p->buffer, MR_SIZE);
 	if (p->recv_cq && (err = PROBE_CALL(p, C_DESTROY_CQ, lib.destroy_cq(p->recv_cq))) && !r.err)
 		r = failed(C_DESTROY_CQ, err);
 	if (p->cq && (err = PROBE_CALL(p, C_DESTROY_CQ, lib.destroy_cq(p->cq))) && !r.err)
@@ -218,7 +225,6 @@ struct result native_probe_close(struct probe *p)
 		r = failed(C_DEALLOC_PD, err);
 	if (p->nudge >= 0)
 		close(p->nudge);
-	free(p->buffer);
 	free(p);
 	return r;
 }

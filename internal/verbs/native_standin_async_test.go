@@ -271,7 +271,47 @@ func TestARemovedDeviceEndsRoundsAtOnce(t *testing.T) {
 			require.Equal(t, verbs.EventDeviceFatal, r.Runs[0].Type)
 			require.Equal(t, []string{"no device"}, r.Errors["query"].Is)
 			require.Equal(t, []string{"no device"}, r.Errors["probe"].Is)
+			if row.oldKernel && m != verbs.MethodFlush {
+				require.Equal(t, []string{"no device"}, r.Errors["close"].Is, "the queue pair cannot be destroyed")
+				delete(r.Errors, "close")
+			}
 			require.Len(t, r.Errors, 2)
 		})
 	}
+}
+
+// doRemovalBeforeAck destroys a probe after a removal, while the reader has an event
+// of its queue pair and has not acknowledged it.
+func doRemovalBeforeAck(s *session) error {
+	p, err := s.openProbe(verbs.MethodRCWrite)
+	if err != nil {
+		return err
+	}
+	s.HangCall = int32(ledger.CallAckAsyncEvent)
+	if err := s.inject(event{Type: int32(verbs.EventQPFatal), Object: "qp"}); err != nil {
+		return err
+	}
+	read := make(chan error, 1)
+	go func() {
+		_, err := s.dev.ReadEvents(make([]verbs.Run, 1), long)
+		read <- err
+	}()
+	if err := s.entered(); err != nil {
+		return err
+	}
+	s.Removed = 1
+	s.check("close probe", p.Close(long))
+	s.check("release", s.release())
+	s.check("read", <-read)
+	s.check("close", s.dev.Close(long))
+	s.look()
+	return nil
+}
+
+func TestDestroyAfterRemovalFreesNoUnacknowledgedObject(t *testing.T) {
+	r := carryOut(t, order{Kind: "removal before ack", OldKernel: true, GIDIndex: -1, PKeyIdx: -1})
+	require.Empty(t, r.Violation)
+	require.Len(t, r.Errors, 1)
+	require.Equal(t, []string{"no device"}, r.Errors["close probe"].Is)
+	require.Equal(t, []ledger.EventCounts{{Type: int32(verbs.EventQPFatal), Read: 1, Acked: 1}}, r.Events)
 }

@@ -392,6 +392,27 @@ func TestDownPortIsRefusedBeforeItsPKeysAreRead(t *testing.T) {
 	require.Contains(t, r.Failures[0].Text, "rc_write on a port that is down")
 }
 
+// doLateWrite closes a probe whose queue pair cannot be destroyed. The device then
+// writes to its receives once more.
+func doLateWrite(s *session) error {
+	p, err := s.openProbe(verbs.MethodUDSend)
+	if err != nil {
+		return err
+	}
+	s.FailErrno, s.FailCall = int32(unix.EBUSY), int32(ledger.CallDestroyQP)
+	s.check("close probe", p.Close(long))
+	s.check("close", s.dev.Close(long))
+	return nil
+}
+
+func TestReceivesOutliveAQueuePairThatIsNotDestroyed(t *testing.T) {
+	r := carryOut(t, order{Kind: "late write", GIDIndex: -1, PKeyIdx: -1})
+	require.Empty(t, r.Violation)
+	require.Contains(t, names(r.Trace), " close_device ")
+	require.Len(t, r.Errors, 1)
+	require.Contains(t, r.Errors["close probe"].Text, "ibv_destroy_qp")
+}
+
 // doLoad opens the device, which opens the library.
 func doLoad(s *session) error {
 	led, file, err := ledger.New("standin")

@@ -37,6 +37,8 @@ var drivers = map[string]func(*session) error{
 	"hung ack": doHungAck, "hung query": doHungQuery, "hung probe": doHungProbe, "late probe": doLateProbe,
 	"flush without queue pairs": doFlushWithoutQueuePairs,
 	"late event":                doLateEvent,
+	"removal before ack":        doRemovalBeforeAck,
+	"late write":                doLateWrite,
 	"down without pkeys":        doDownWithoutPKeys,
 	"pkeys":                     doPKeys,
 	"hung sysfs":                doHungSysfs,

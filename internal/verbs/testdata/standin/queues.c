@@ -175,6 +175,9 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 	return &s->qp;
 }
 
+// Queue pairs whose destroy has failed: they live on in the device.
+static struct standin_qp *kept_qps;
+
 int ibv_destroy_qp(struct ibv_qp *qp)
 {
 	struct standin_qp *s = (struct standin_qp *)qp;
@@ -182,13 +185,31 @@ int ibv_destroy_qp(struct ibv_qp *qp)
 
 	pthread_mutex_lock(&lock);
 	note("destroy_qp unacked=%u", s->reported - qp->events_completed);
-	while (s->reported != qp->events_completed)
-		pthread_cond_wait(&changed, &lock);
 	qp->pd->handle--;
 	live--;
+	if (disassociated() && !getenv("RDMAV_ALLOW_DISASSOC_DESTROY"))
+		err = EIO;
+	else if (disassociated() && s->reported != qp->events_completed)
+		violated("destroy_qp of an object whose event is not acknowledged frees it");
+	while (!disassociated() && s->reported != qp->events_completed)
+		pthread_cond_wait(&changed, &lock);
+	if (err) {
+		s->next = kept_qps;
+		kept_qps = s;
+	}
 	pthread_mutex_unlock(&lock);
-	free(s);
+	if (!err)
+		free(s);
 	return err;
+}
+
+void write_late(void)
+{
+	struct standin_qp *s;
+
+	for (s = kept_qps; s; s = s->next)
+		if (s->buffer)
+			memset(s->buffer, 0x5a, 40);
 }
 
 // The attributes that each transition must have, from the kernel's
@@ -278,6 +299,7 @@ int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **ba
 		return ENOMEM;
 	}
 	s->receives[(s->first_receive + s->posted++) % 64] = wr->wr_id;
+	s->buffer = (void *)(uintptr_t)wr->sg_list->addr;
 	return 0;
 }
 

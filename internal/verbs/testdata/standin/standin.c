@@ -248,6 +248,7 @@ int ibv_close_device(struct ibv_context *ctx)
 	int err = begin(C_CLOSE_DEVICE);
 
 	note("close_device");
+	write_late();
 	if (live)
 		violated("close_device with %d objects alive", live);
 	close(ctx->async_fd);
@@ -384,6 +385,14 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *c)
 	live--;
 	free(c);
 	return err;
+}
+
+// Old kernels refuse a destroy after a removal. The library can be asked
+// to take that for success: then it frees the object, and does not wait until its
+// events are acknowledged.
+int disassociated(void)
+{
+	return control->removed && control->closed_again;
 }
 
 // After a removal the completion channel answers POLLERR and read EIO, and the

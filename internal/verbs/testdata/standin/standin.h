@@ -42,6 +42,8 @@ struct standin_qp {
 	struct ibv_qp qp;
 	uint64_t receives[64];
 	uint32_t first_receive, posted, reported;
+	void *buffer; // of its receives
+	struct standin_qp *next;
 };
 
 extern struct control *control;
@@ -58,6 +60,11 @@ int begin(enum call call);
 void attack(void);
 
 void remove_device(void);
+// disassociated reports whether the kernel answers EIO to a destroy.
+int disassociated(void);
+// write_late has the device write to the receives of queue pairs that it was not
+// made to give up.
+void write_late(void);
 
 int poll_cq(struct ibv_cq *cq, int room, struct ibv_wc *wc);
 int req_notify_cq(struct ibv_cq *cq, int solicited_only);
