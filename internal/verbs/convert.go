@@ -9,7 +9,7 @@ import (
 )
 
 // noErrno is NO_ERRNO of the native border: of a call that failed and left none.
-const noErrno unix.Errno = 4096
+const noErrno = 4096
 
 var errNoErrno = errors.New("it failed without an errno")
 

@@ -87,9 +87,9 @@ func (s *session) mapControl(path string) error {
 		s.PortFlags = 1
 	}
 	s.Control.Speed = s.order.Speed
-	s.Control.EventDelayUS = int32(s.order.EventDelay.Microseconds())
+	s.EventDelayUS = int32(s.order.EventDelay.Microseconds())
 	s.Control.Arm = s.order.Arm
-	if s.order.OldKernel {
+	if s.OldKernel {
 		s.ClosedAgain = 1
 	}
 	if s.order.Legacy {
