@@ -66,6 +66,27 @@ func TestPKeyIsKeptUntilTheTableChanges(t *testing.T) {
 	require.Equal(t, []string{"1", "1", "2"}, values(r.Trace, "modify_qp to=init", "pkey_index"))
 }
 
+// doDownWithoutPKeys asks for a probe over a port that is down and whose P_Keys
+// cannot be read.
+func doDownWithoutPKeys(s *session) error {
+	if err := s.open(); err != nil {
+		return err
+	}
+	s.PortState = int32(verbs.PortDown)
+	pkey := filepath.Join(s.root, "sys/class/infiniband/standin0/ports/1/pkeys/0")
+	s.check("pkeys", errors.Join(os.Remove(pkey), os.Symlink(pkey, pkey)))
+	_, err := s.probe(verbs.MethodRCWrite)
+	s.report.Failures = []errReport{describe(err)}
+	s.check("close", s.dev.Close(long))
+	return nil
+}
+
+func TestDownPortIsRefusedBeforeItsPKeysAreRead(t *testing.T) {
+	r := well(t, order{Kind: "down without pkeys", GIDIndex: -1, PKeyIdx: -1})
+	require.Equal(t, []string{"unsupported"}, r.Failures[0].Is)
+	require.Contains(t, r.Failures[0].Text, "rc_write on a port that is down")
+}
+
 // doHungSysfs has a counter of the port hang in its driver: a named pipe without a
 // writer is one. It looks until the read is under way, but for a while only.
 func doHungSysfs(s *session) error {

@@ -21,12 +21,16 @@ const (
 
 // again says when what was refused is due again.
 type again struct {
-	at    time.Time
-	delay time.Duration
+	at           time.Time
+	first, delay time.Duration
 }
 
-// refused plans the next attempt: after first, and twice as long each time.
+// refused plans the next attempt: after first, and twice as long each time. It
+// begins anew where first is another, since then less or more was refused before.
 func (a *again) refused(first, limit time.Duration) {
+	if a.first != first {
+		*a = again{first: first}
+	}
 	a.delay = min(max(2*a.delay, first), max(limit, first))
 	a.at = time.Now().Add(a.delay)
 }

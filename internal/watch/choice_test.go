@@ -116,3 +116,23 @@ func TestFirstChoiceIsTriedAgainWithoutAnEvent(t *testing.T) {
 		require.Zero(t, r.counts().Errors)
 	})
 }
+
+func TestLostSecondChoiceIsRetriedSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var well atomic.Bool
+		well.Store(true)
+		r := newRig(t, "roce2", "")
+		r.wrap = func(b verbs.Backend) verbs.Backend {
+			return bad(verbs.MethodFlush, verbs.OutcomeError, &well)(bad(verbs.MethodRCWrite, verbs.OutcomeError, nil)(b))
+		}
+		r.start(nil)
+		r.after(30 * time.Second)
+		well.Store(false)
+		items := choices(r.after(32 * time.Second))
+		require.Equal(t, verbs.MethodNone, items[len(items)-1].Method, "none is left as the first choice is due again")
+		well.Store(true)
+		items = choices(r.after(10 * time.Second))
+		require.Len(t, items, 1)
+		require.Equal(t, verbs.MethodFlush, items[0].Method)
+	})
+}

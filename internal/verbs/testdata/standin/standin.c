@@ -22,7 +22,7 @@ static struct ibv_device device = {
 	.name = "standin0",
 	.dev_name = "uverbs0",
 };
-static struct ibv_comp_channel *channels[16];
+struct ibv_comp_channel *channels[16];
 static struct ibv_srq srq;
 static struct ibv_wq wq;
 
@@ -385,35 +385,4 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *c)
 	live--;
 	free(c);
 	return err;
-}
-
-// Old kernels refuse a destroy after a removal. The library can be asked
-// to take that for success: then it frees the object, and does not wait until its
-// events are acknowledged.
-int disassociated(void)
-{
-	return control->removed && control->closed_again;
-}
-
-// After a removal the completion channel answers POLLERR and read EIO, and the
-// asynchronous queue ends with DEVICE_FATAL. A pipe's write end without a reader
-// is what gives POLLERR alone.
-void remove_device(void)
-{
-	uint32_t fatal[4] = { 0, 0, IBV_EVENT_DEVICE_FATAL, 0 };
-	int fds[2], i;
-
-	control->removed = 1;
-	for (i = 0; i < 16; i++) {
-		if (!channels[i])
-			continue;
-		if (pipe2(fds, O_CLOEXEC))
-			abort();
-		close(fds[0]);
-		dup2(fds[1], channels[i]->fd);
-		close(fds[1]);
-	}
-	close(control->channel_write);
-	if (write(control->async_write, fatal, sizeof fatal) < 0)
-		abort();
 }

@@ -50,6 +50,7 @@ extern struct control *control;
 extern pthread_mutex_t lock;
 extern pthread_cond_t changed;
 extern int live; // objects that are not destroyed yet
+extern struct ibv_comp_channel *channels[16];
 
 void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void violated(const char *format, ...) __attribute__((format(printf, 1, 2)));
