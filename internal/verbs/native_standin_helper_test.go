@@ -87,7 +87,7 @@ func (s *session) mapControl(path string) error {
 		s.PortFlags = 1
 	}
 	s.Control.Speed = s.order.Speed
-	s.EventDelayUS = int32(s.order.EventDelay.Microseconds())
+	s.EventDelayUS = int32(s.EventDelay.Microseconds())
 	s.Control.Arm = s.order.Arm
 	if s.OldKernel {
 		s.ClosedAgain = 1
