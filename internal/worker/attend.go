@@ -19,13 +19,15 @@ type life struct {
 }
 
 // attend passes on what the worker sends until its end, or until ctx is done,
-// and makes sure that it is gone.
-func (s *Supervisor) attend(ctx context.Context, p process, led *ledger.Ledger) verdict {
+// and makes sure that it is gone. It calls started when the start is over.
+func (s *Supervisor) attend(ctx context.Context, p process, led *ledger.Ledger, started func()) verdict {
 	t := s.cfg.Timing
 	period := t.Beat / looksPerBeat
 	l := &life{p: p, dog: watchdog{led: led, limit: looksPerBeat, stuck: t.Stuck, mono: s.mono}}
-	// Before the first batch there is the start, and then the device is opened.
-	l.dog.quiet = -int((t.Start + t.Stuck) / period)
+	// Before the first batch there are the fork and the start, which have limits of
+	// their own, and then the device is opened.
+	starting := p.Started()
+	l.dog.quiet = -int((3*t.Start + t.Stuck) / period)
 	tick := time.NewTicker(period)
 	defer tick.Stop()
 	for streaming := true; streaming && l.by == causeNone && l.ended == nil; {
@@ -34,12 +36,17 @@ func (s *Supervisor) attend(ctx context.Context, p process, led *ledger.Ledger) 
 			if streaming = ok; ok {
 				s.take(l, b)
 			}
+		case <-starting:
+			starting = nil
+			l.dog.quiet = max(l.dog.quiet, -int(t.Stuck/period)) // more after the first batch
+			started()
 		case <-tick.C:
 			l.by = l.dog.look()
 		case <-ctx.Done():
 			l.by = causeAsked
 		}
 	}
+	started()
 	gone := s.end(l)
 	return s.judge(l, gone)
 }
@@ -95,8 +102,7 @@ func (s *Supervisor) judge(l *life, gone bool) verdict {
 	switch {
 	case !gone:
 		v.left = l.p.Done()
-		v.why = watch.Ended{Reason: watch.ReasonStuck, Message: fmt.Sprintf(
-			"worker of %s (process %d) cannot be killed: the kernel holds it%s", s.device, l.p.PID(), during(call))}
+		v.why = held(s.device, l.p.PID(), call)
 	case l.ended != nil && l.by == causeNone && !l.p.Report().couldNotClose():
 		v.why, v.then = *l.ended, retryAfter(l.ended.Reason)
 	default:

@@ -30,10 +30,13 @@ type child struct {
 	theirs   []*os.File // the worker's ends
 	exited   chan struct{}
 
-	mu    sync.Mutex
-	begun bool
-	pid   int              // 0: not forked
-	ended *os.ProcessState // nil: not reaped
+	born func() // called after the fork
+
+	mu     sync.Mutex
+	begun  bool
+	doomed bool             // killed, perhaps before there was anything to kill
+	pid    int              // 0: not forked
+	ended  *os.ProcessState // nil: not reaped
 }
 
 // strayLimit is how long the pipes of a worker that is gone are still read. Its
@@ -46,7 +49,7 @@ const strayLimit = 500 * time.Millisecond
 // is executed as one of the worker's own descriptors: the fork rearranges others,
 // and may put the pipe that reports its errors in the place of any.
 func newChild(exe, ledger *os.File, title string) (*child, error) {
-	c := &child{exited: make(chan struct{}), theirs: []*os.File{ledger}}
+	c := &child{exited: make(chan struct{}), theirs: []*os.File{ledger}, born: func() {}}
 	var outs [3]*os.File
 	for i := range outs {
 		r, w, err := os.Pipe()
@@ -96,6 +99,9 @@ func (c *child) live(forked chan<- error) {
 	defer close(c.exited)
 	err := c.fork()
 	closeAll(c.theirs)
+	if err == nil {
+		c.born()
+	}
 	forked <- err
 	if err == nil {
 		c.reap()
@@ -117,6 +123,9 @@ func (c *child) fork() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.pid = c.cmd.Process.Pid
+	if c.doomed {
+		c.signal()
+	}
 	return nil
 }
 
@@ -136,10 +145,17 @@ func (c *child) reap() {
 	c.ended = c.cmd.ProcessState
 }
 
-// kill sends SIGKILL to the worker and its group. It does not block.
+// kill sends SIGKILL to the worker and its group, at once or as soon as it is
+// forked. It does not block.
 func (c *child) kill() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.doomed = true
+	c.signal()
+}
+
+// signal is kill for who holds c.mu.
+func (c *child) signal() {
 	if c.pid == 0 || c.ended != nil {
 		return
 	}

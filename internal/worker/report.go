@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -25,8 +24,7 @@ type report struct {
 	Hello  string   // how the first line of its stdout began
 	Crash  string   // the line of its stderr that names a crash
 	Tail   []string // the last lines of its stderr
-
-	late atomic.Bool // killed because it did not shake hands in time
+	Late   bool     // killed because it did not shake hands in time
 }
 
 func (r *report) complete(c *child, e *stderrLog) {
@@ -77,7 +75,7 @@ func explain(device string, r *report, by cause, in ledger.Call) (watch.Ended, r
 		return ended(watch.ReasonStuck, "gave no sign of life%s and was killed", during(in)), retrySoon
 	case by == causeStuck:
 		return ended(watch.ReasonStuck, "was stuck%s and was killed", during(in)), retrySoon
-	case r.late.Load():
+	case r.Late:
 		return ended(watch.ReasonStuck, "(%s) did not shake hands in time and was killed%s; check worker_path",
 			r.Exe, lastWords(r)), retrySoon
 	case r.PID == 0:
@@ -92,6 +90,15 @@ func explain(device string, r *report, by cause, in ledger.Call) (watch.Ended, r
 		return ended(watch.ReasonCrashed, "left: %v", r.Err), retrySoon
 	}
 	return ended(watch.ReasonCrashed, "%s%s", death(r), during(in)), retrySoon
+}
+
+// held says that a worker was given up because the kernel does not let it go.
+func held(device string, pid int, in ledger.Call) watch.Ended {
+	what := "is not executed yet"
+	if pid != 0 {
+		what = fmt.Sprintf("(process %d) cannot be killed", pid)
+	}
+	return watch.Ended{Reason: watch.ReasonStuck, Message: fmt.Sprintf("worker of %s %s: the kernel holds it%s", device, what, during(in))}
 }
 
 // explainStart is explain for a worker that did not get through the handshake.

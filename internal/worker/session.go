@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -20,6 +21,9 @@ import (
 	"rdma_events/internal/worker/proto"
 )
 
+// errLate ends a session whose worker shook hands as its time was up.
+var errLate = errors.New("the handshake came too late")
+
 // session is the life of one worker process: start, handshake, stream, end. It
 // runs in a goroutine of its own that ends when the process is gone and all
 // that belonged to it is released; for a process that the kernel does not let
@@ -28,12 +32,11 @@ type session struct {
 	child   *child
 	stderr  *stderrLog
 	client  *plugin.Client
-	limit   time.Duration
+	limit   *limit
 	batches chan watch.Batch
 	done    chan struct{}
 	cancel  context.CancelFunc
 
-	pid       atomic.Int64
 	streaming atomic.Bool
 	report    report // complete when done is closed
 
@@ -71,10 +74,11 @@ func newSession(c sessionConfig) (*session, error) {
 	s := &session{
 		child:   child,
 		stderr:  newStderrLog(c.log, time.Now),
-		limit:   c.limit,
+		limit:   newLimit(c.limit, child.kill),
 		batches: make(chan watch.Batch),
 		done:    make(chan struct{}),
 	}
+	child.born = s.limit.start
 	s.report.Exe = c.exe.Name()
 	s.client = s.newClient(c)
 	return s, nil
@@ -123,6 +127,8 @@ func (s *session) live(ctx context.Context, r Request) {
 	defer close(s.done)
 	defer s.cancel()
 	s.report.Err = s.stream(ctx, r)
+	s.limit.stop()
+	s.report.Late = s.limit.isLate()
 	close(s.batches)
 	s.child.discard()
 	<-s.child.exited
@@ -149,10 +155,11 @@ func (s *session) stream(ctx context.Context, r Request) error {
 	if err != nil {
 		return err
 	}
+	if s.limit.stop(); s.limit.isLate() {
+		return errLate
+	}
 	s.report.Shook = true
 	s.stderr.release()
-	pid, _ := s.child.state()
-	s.pid.Store(int64(pid))
 	s.streaming.Store(true)
 	in, err := c.Watch(ctx, requestToProto(r))
 	if err != nil {
@@ -172,11 +179,6 @@ func (s *session) stream(ctx context.Context, r Request) error {
 }
 
 func (s *session) connect() (proto.WorkerClient, error) {
-	late := time.AfterFunc(s.limit, func() {
-		s.report.late.Store(true)
-		s.child.kill()
-	})
-	defer late.Stop()
 	c, err := s.client.Client()
 	if err != nil {
 		return nil, err // it is told with "cannot be started"
@@ -189,7 +191,13 @@ func (s *session) connect() (proto.WorkerClient, error) {
 }
 
 // PID implements process.
-func (s *session) PID() int { return int(s.pid.Load()) }
+func (s *session) PID() int {
+	pid, _ := s.child.state()
+	return pid
+}
+
+// Started implements process.
+func (s *session) Started() <-chan struct{} { return s.limit.over }
 
 // Batches implements process.
 func (s *session) Batches() <-chan watch.Batch { return s.batches }

@@ -26,6 +26,7 @@ type Config struct {
 	Request Request
 	Env     []string // "key=value" for the workers beyond what is taken from the host's
 	Timing  Timing
+	Starts  *Starts        // shared by all supervisors of the host; nil: workers start without regard to others
 	Log     *slog.Logger   // nil: no log
 	Rand    func() float64 // in [0,1), for the jitter of delays; nil: math/rand
 }
@@ -33,7 +34,7 @@ type Config struct {
 // Timing is how long a Supervisor waits for what. The value of DefaultTiming
 // is taken for a member that is 0.
 type Timing struct {
-	Start    time.Duration // from the fork to the handshake
+	Start    time.Duration // from the fork to the handshake; a fork that takes twice as long is given up
 	Beat     time.Duration // without a batch the worker is hung
 	Stuck    time.Duration // a verbs call that lasts longer is stuck
 	Grace    time.Duration // for a worker to close its device and exit
@@ -81,8 +82,11 @@ func (t Timing) orDefault() Timing {
 
 // process is a started worker.
 type process interface {
-	// PID is 0 until the handshake succeeded.
+	// PID is 0 until the fork.
 	PID() int
+	// Started is closed when the start is over: the worker has shaken hands, or has
+	// not in time, or is gone.
+	Started() <-chan struct{}
 	// Batches is closed when the stream has ended. Ask and Kill end it.
 	Batches() <-chan watch.Batch
 	// Ask tells the worker to close its device and exit.
@@ -184,6 +188,11 @@ type verdict struct {
 func (s *Supervisor) live(ctx context.Context) verdict {
 	s.started++
 	s.setStatus(Status{State: StateStarting, Reason: s.status.Reason, Message: s.status.Message})
+	leave, ok := s.cfg.Starts.enter(ctx)
+	if !ok {
+		return verdict{}
+	}
+	defer leave()
 	led, file, err := ledger.New(s.device)
 	if err != nil {
 		return verdict{why: unstarted(s.device, err), then: retrySlowly}
@@ -196,7 +205,7 @@ func (s *Supervisor) live(ctx context.Context) verdict {
 		s.handler.Ended(v.why)
 		return v
 	}
-	v := s.attend(ctx, p, led)
+	v := s.attend(ctx, p, led, leave)
 	s.handler.Ended(v.why)
 	return v
 }

@@ -21,6 +21,7 @@ import (
 // fakeProcess is a process that does what its script says, in a bubble.
 type fakeProcess struct {
 	batches chan watch.Batch
+	started chan struct{}
 	done    chan struct{}
 	rep     report
 	once    sync.Once
@@ -32,8 +33,13 @@ type fakeProcess struct {
 	killed   time.Time
 }
 
+func newFakeProcess() *fakeProcess {
+	return &fakeProcess{batches: make(chan watch.Batch), started: make(chan struct{}), done: make(chan struct{})}
+}
+
 func (p *fakeProcess) PID() int                    { return 4711 }
 func (p *fakeProcess) Batches() <-chan watch.Batch { return p.batches }
+func (p *fakeProcess) Started() <-chan struct{}    { return p.started }
 func (p *fakeProcess) Done() <-chan struct{}       { return p.done }
 func (p *fakeProcess) Report() *report             { return &p.rep }
 
@@ -132,7 +138,8 @@ func inBubble(t *testing.T, test func(t *testing.T, b *bubble), scripts ...scrip
 			if s == nil {
 				return nil, errors.Join(unix.EMFILE, f.Close())
 			}
-			p := &fakeProcess{batches: make(chan watch.Batch), done: make(chan struct{})}
+			p := newFakeProcess()
+			close(p.started)
 			b.born, b.births = append(b.born, p), append(b.births, time.Now())
 			go s(p)
 			return p, f.Close()

@@ -1,0 +1,184 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/watch"
+)
+
+// smallHost is a host on which all starts share one processor. A start takes 50 ms
+// of it.
+type smallHost struct {
+	mu       sync.Mutex
+	starting int
+	most     int // at once
+}
+
+func (h *smallHost) begin() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.starting++
+	h.most = max(h.most, h.starting)
+	return time.Duration(h.starting) * 50 * time.Millisecond
+}
+
+func (h *smallHost) end() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.starting--
+}
+
+// launch starts a worker that shakes hands unless it comes too late.
+func (h *smallHost) launch(f *os.File) (process, error) {
+	p := newFakeProcess()
+	takes := h.begin()
+	go func() {
+		<-time.After(min(takes, DefaultTiming().Start))
+		h.end()
+		close(p.started)
+		if takes > DefaultTiming().Start {
+			p.die(unix.SIGKILL)
+			return
+		}
+		runFor(time.Hour)(p)
+	}()
+	return p, f.Close()
+}
+
+func TestManyWorkersOfASmallHostStartInTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		host, starts := &smallHost{}, newStarts(3)
+		ctx, cancel := context.WithCancel(t.Context())
+		var all []*recorder
+		var running sync.WaitGroup
+		for range 256 {
+			r := newRecorder()
+			s := New(Config{Starts: starts, Log: r.logger(), Request: Request{Options: watch.Options{Device: "mlx5_0"}}}, r)
+			s.launch = host.launch
+			running.Go(func() { _ = s.Run(ctx) })
+			all = append(all, r)
+		}
+		pass(time.Minute)
+		require.Equal(t, 3, host.most, "starts at once")
+		for _, r := range all {
+			require.Empty(t, r.logged())
+			require.Equal(t, Status{State: StateRunning, Reason: watch.ReasonOK, PID: 4711}, r.status[len(r.status)-1])
+		}
+		cancel()
+		running.Wait()
+	})
+}
+
+func TestPlaceIsFreeAgainAfterEachKindOfStart(t *testing.T) {
+	for name, begin := range map[string]func(p *fakeProcess) error{
+		"it shakes hands":          func(p *fakeProcess) error { close(p.started); return nil },
+		"it dies before":           func(p *fakeProcess) error { p.die(unix.SIGSEGV); return nil },
+		"it is not made":           func(*fakeProcess) error { return unix.EMFILE },
+		"the kernel does not free": func(p *fakeProcess) error { p.set(true, true); close(p.batches); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, starts, p := newRecorder(), newStarts(1), newFakeProcess()
+				s := New(Config{Starts: starts, Request: Request{Options: watch.Options{Device: "mlx5_0"}}}, r)
+				s.launch = func(f *os.File) (process, error) {
+					require.Len(t, starts.places, 1)
+					return p, errors.Join(begin(p), f.Close())
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				var running sync.WaitGroup
+				running.Go(func() { _ = s.Run(ctx) })
+				synctest.Wait()
+				require.Empty(t, starts.places)
+				cancel()
+				running.Wait()
+			})
+		})
+	}
+}
+
+func TestWaitForAPlaceEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		starts := newStarts(1)
+		leave, ok := starts.enter(t.Context())
+		require.True(t, ok)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, ok = starts.enter(ctx)
+		require.False(t, ok)
+		leave()
+		leave()
+		require.Empty(t, starts.places)
+	})
+}
+
+func TestHandshakeHasItsTimeFromTheFork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var kills atomic.Int32
+		l := newLimit(5*time.Second, func() { kills.Add(1) })
+		pass(time.Hour)
+		require.False(t, l.isLate(), "it is not forked yet")
+		l.start()
+		pass(4 * time.Second)
+		require.Zero(t, kills.Load())
+		pass(time.Second)
+		require.Equal(t, int32(1), kills.Load())
+		require.True(t, l.isLate())
+		<-l.over
+	})
+}
+
+func TestWorkerThatShookHandsIsNeverLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimit(5*time.Second, func() { t.Error("it was killed") })
+		l.start()
+		l.stop()
+		pass(time.Hour)
+		l.start()
+		l.expire() // its timer had gone off already
+		pass(time.Hour)
+		require.False(t, l.isLate())
+		<-l.over
+	})
+}
+
+// Go forks under a lock, here in the place of a busy host.
+func TestSlowForkLeavesTheHandshakeItsTime(t *testing.T) {
+	const limit = 5 * time.Second
+	syscall.ForkLock.RLock()
+	unlock := sync.OnceFunc(syscall.ForkLock.RUnlock)
+	defer unlock()
+	s := supervise(t, "works", func(c *Config) { c.Timing.Start = limit })
+	t.Cleanup(unlock) // before the worker is waited for
+	<-time.After(limit + limit/5)
+	unlock()
+	got := s.awaitState(t, StateRunning)
+	require.Zero(t, got.Restarts)
+	require.NoError(t, unix.Kill(got.PID, unix.SIGKILL))
+	require.Equal(t, "worker of mlx5_0 died of SIGKILL", s.awaitEnded(t).Message)
+}
+
+func TestWorkerKilledBeforeItsForkDies(t *testing.T) {
+	s, err := newSession(testSession(t, "works"))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	s.cancel = cancel
+	s.child.kill()
+	go func() {
+		for range s.Batches() {
+		}
+	}()
+	s.live(ctx, Request{})
+	require.Equal(t, unix.SIGKILL, s.Report().Status.Signal())
+	require.False(t, s.Report().Shook)
+}
