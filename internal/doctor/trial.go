@@ -114,7 +114,7 @@ func (p *Program) Try(ctx context.Context, device string, m verbs.Method) Trial 
 		},
 	}
 	t := &trial{done: cancel, Trial: Trial{Ports: make(map[int]PortTrial)}}
-	err := worker.New(worker.Config{Exe: p.exe, Dir: p.dir.Path(), Request: r}, t).Run(ctx)
+	err := worker.New(worker.Config{Exe: p.exe, Dir: p.dir, Request: r}, t).Run(ctx)
 	if err != nil && t.Why == "" {
 		t.Reason, t.Why = watch.ReasonStuck, err.Error()
 	}

@@ -6,16 +6,24 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
 
 // Dir is the runtime directory of one host process: mode 0700, and locked for
 // as long as the process lives. The sockets of its workers are in it. The lock
-// is on the directory itself, for which systemd-tmpfiles also spares it.
+// is on the directory itself, for which systemd-tmpfiles also spares it. Its methods
+// but Close may be called concurrently.
 type Dir struct {
-	f *os.File
+	base string // as OpenDir was given it
+
+	mu sync.Mutex
+	f  *os.File
 }
+
+// errNoDir is wrapped by Use.
+var errNoDir = errors.New("workers have no runtime directory")
 
 const (
 	dirPrefix = "rdma_events-"
@@ -30,18 +38,26 @@ const (
 // $RUNTIME_DIRECTORY, /run/rdma_events, $XDG_RUNTIME_DIR and the temporary
 // directory. The caller closes it after its supervisors.
 func OpenDir(base string) (*Dir, error) {
+	f, err := openDir(base)
+	if err != nil {
+		return nil, err
+	}
+	return &Dir{base: base, f: f}, nil
+}
+
+func openDir(base string) (*os.File, error) {
 	if base != "" {
 		return openDirIn(base)
 	}
 	return openDirInOneOf(bases())
 }
 
-func openDirInOneOf(bases []string) (*Dir, error) {
+func openDirInOneOf(bases []string) (*os.File, error) {
 	var failed error
 	for _, b := range bases {
-		d, err := openDirIn(b)
+		f, err := openDirIn(b)
 		if err == nil {
-			return d, nil
+			return f, nil
 		}
 		if failed == nil {
 			failed = err
@@ -67,7 +83,7 @@ func bases() []string {
 	return append(all, os.TempDir())
 }
 
-func openDirIn(base string) (*Dir, error) {
+func openDirIn(base string) (*os.File, error) {
 	base, err := filepath.Abs(base)
 	if err != nil {
 		return nil, fmt.Errorf("make runtime directory: %w", err)
@@ -80,8 +96,8 @@ func openDirIn(base string) (*Dir, error) {
 	// Another process may sweep a directory away before it is locked.
 	const attempts = 10
 	for range attempts {
-		if d, err := makeDir(base); !errors.Is(err, errSwept) {
-			return d, err
+		if f, err := makeDir(base); !errors.Is(err, errSwept) {
+			return f, err
 		}
 	}
 	return nil, fmt.Errorf("make runtime directory in %s: it is removed as soon as it is made", base)
@@ -90,14 +106,14 @@ func openDirIn(base string) (*Dir, error) {
 var errSwept = errors.New("another process removes it")
 
 // makeDir fails with errSwept when another process had the lock first.
-func makeDir(base string) (*Dir, error) {
+func makeDir(base string) (*os.File, error) {
 	path, err := os.MkdirTemp(base, dirPrefix)
 	if err != nil {
 		return nil, fmt.Errorf("make runtime directory: %w", err)
 	}
 	f, err := lockDir(path)
 	if err == nil {
-		return &Dir{f: f}, nil
+		return f, nil
 	}
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.EWOULDBLOCK) {
 		return nil, errSwept
@@ -157,11 +173,49 @@ func sweepOne(path string) {
 }
 
 // Path returns the directory's absolute path.
-func (d *Dir) Path() string { return d.f.Name() }
+func (d *Dir) Path() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.f.Name()
+}
 
-// Close removes the directory with what is in it and releases the lock.
+// Use returns the directory's absolute path for another worker. Where an
+// administrator or a cleaner has removed the directory, it makes and locks another
+// one, as OpenDir did, and reports that. Workers that run do not need theirs.
+func (d *Dir) Use() (path string, again bool, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if isAt(d.f, d.f.Name()) {
+		return d.f.Name(), false, nil
+	}
+	f, err := openDir(d.base)
+	if err != nil {
+		return "", false, fmt.Errorf("%w: %s was removed: %w", errNoDir, d.f.Name(), err)
+	}
+	_ = d.f.Close() // nothing was written
+	d.f = f
+	return f.Name(), true, nil
+}
+
+// isAt reports whether path names the open directory, and not another one or none.
+func isAt(dir *os.File, path string) bool {
+	now, err := os.Lstat(path)
+	if err != nil {
+		return false
+	}
+	own, err := dir.Stat()
+	return err == nil && os.SameFile(now, own)
+}
+
+// Close removes the directory with what is in it and releases the lock. A directory
+// that somebody has put in its place stays.
 func (d *Dir) Close() error {
-	err := os.RemoveAll(d.Path())
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !isAt(d.f, d.f.Name()) {
+		return d.f.Close()
+	}
+	err := os.RemoveAll(d.f.Name())
 	if err != nil {
 		err = fmt.Errorf("remove runtime directory: %w", err)
 	}

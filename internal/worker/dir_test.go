@@ -4,10 +4,15 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/watch"
 )
 
 func TestARuntimeDirectoryIsPrivateAndGoneAfterClose(t *testing.T) {
@@ -95,6 +100,83 @@ func TestTheBaseIsTheFirstThatCanBeUsed(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEqual(t, own, filepath.Dir(d.Path()))
 	require.NoError(t, d.Close())
+}
+
+func TestRemovedDirectoryIsMadeAgainAndLocked(t *testing.T) {
+	base := shortDir(t)
+	d, err := OpenDir(base)
+	require.NoError(t, err)
+	before, again, err := d.Use()
+	require.NoError(t, err)
+	require.False(t, again)
+	require.NoError(t, os.RemoveAll(before))
+
+	var made atomic.Int32
+	var users sync.WaitGroup
+	for range 8 {
+		users.Go(func() {
+			if _, again, err := d.Use(); assert.NoError(t, err) && again {
+				made.Add(1)
+			}
+		})
+	}
+	users.Wait()
+	require.Equal(t, int32(1), made.Load(), "all use the same one")
+	st, err := os.Stat(d.Path())
+	require.NoError(t, err)
+	require.Equal(t, os.ModeDir|0o700, st.Mode())
+	_, err = lockDir(d.Path())
+	require.ErrorIs(t, err, unix.EWOULDBLOCK)
+	require.NoError(t, d.Close())
+	left, err := os.ReadDir(base)
+	require.NoError(t, err)
+	require.Empty(t, left)
+}
+
+func TestDirectoryOfAnotherInItsPlaceIsLeftAlone(t *testing.T) {
+	d, err := OpenDir(shortDir(t))
+	require.NoError(t, err)
+	theirs := d.Path()
+	require.NoError(t, os.Rename(theirs, theirs+"-away"))
+	require.NoError(t, os.Mkdir(theirs, 0o755))
+	path, again, err := d.Use()
+	require.NoError(t, err)
+	require.True(t, again)
+	require.NotEqual(t, theirs, path)
+	require.NoError(t, os.Rename(path, path+"-away"))
+	require.NoError(t, os.Mkdir(path, 0o700))
+	require.NoError(t, d.Close())
+	require.DirExists(t, theirs)
+	require.DirExists(t, path)
+}
+
+func TestDirectoryThatCannotBeMadeAgainIsNamed(t *testing.T) {
+	base := shortDir(t) + "/base"
+	require.NoError(t, os.Mkdir(base, 0o700))
+	d, err := OpenDir(base)
+	require.NoError(t, err)
+	defer d.Close()
+	require.NoError(t, os.RemoveAll(base))
+	_, _, err = d.Use()
+	require.ErrorIs(t, err, os.ErrNotExist)
+	why := unstarted("mlx5_0", err)
+	require.Contains(t, why.Message, d.Path()+" was removed: make runtime directory: ")
+	require.Contains(t, why.Message, "make directories there")
+	require.NotContains(t, why.Message, "worker_path")
+	require.NotContains(t, why.Message, "\n")
+}
+
+func TestWorkerStartsAfterItsDirectoryWasRemoved(t *testing.T) {
+	s := supervise(t, "works", nil)
+	first := s.awaitState(t, StateRunning)
+	require.NoError(t, os.RemoveAll(s.dir.Path()))
+	require.NoError(t, unix.Kill(first.PID, unix.SIGKILL))
+	s.await(t, "another one runs, or none can", func() bool {
+		n := s.recorder.status[len(s.recorder.status)-1]
+		return n.State == StateRunning && n.PID != first.PID || len(s.ended) > 1
+	})
+	require.Equal(t, []watch.Ended{{Reason: watch.ReasonCrashed, Message: "worker of mlx5_0 died of SIGKILL"}}, s.ended)
+	require.Contains(t, s.logged(), "the runtime directory was removed by another process")
 }
 
 func TestThatNoBaseCanBeUsedIsSaidInOneLine(t *testing.T) {

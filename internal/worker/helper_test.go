@@ -291,7 +291,7 @@ func hostMain(mode string) {
 	dir, err := OpenDir(os.Getenv(noteKey))
 	must(err)
 	s := New(Config{
-		Exe: exe, Dir: dir.Path(), Env: helperEnv(mode, os.Getenv(noteKey)),
+		Exe: exe, Dir: dir, Env: helperEnv(mode, os.Getenv(noteKey)),
 		Request: Request{Options: watch.Options{Device: "mlx5_0"}},
 	}, announcer{})
 	must(s.Run(context.Background()))

@@ -360,7 +360,7 @@ func TestAStrangerCannotConnectToAWorker(t *testing.T) {
 	dir, err := OpenDir(base)
 	require.NoError(t, err)
 	defer dir.Close()
-	s := supervise(t, "works", func(c *Config) { c.Dir = dir.Path() })
+	s := supervise(t, "works", func(c *Config) { c.Dir = dir })
 	s.awaitState(t, StateRunning)
 	sockets, err := filepath.Glob(dir.Path() + "/plugin-dir*/plugin*")
 	require.NoError(t, err)

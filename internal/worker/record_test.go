@@ -140,7 +140,7 @@ func (r *recorder) logged() string {
 type supervised struct {
 	*recorder
 	*Supervisor
-	dir  string
+	dir  *Dir
 	stop func() error // ends Run and returns its error; may be called again
 }
 
@@ -178,9 +178,11 @@ func quick() Timing {
 
 func supervise(t *testing.T, mode string, change func(*Config)) *supervised {
 	t.Helper()
-	s := &supervised{recorder: newRecorder(), dir: shortDir(t)}
+	dir, err := OpenDir(shortDir(t))
+	require.NoError(t, err)
+	s := &supervised{recorder: newRecorder(), dir: dir}
 	c := Config{
-		Exe: testExe(t), Dir: s.dir, Timing: quick(), Log: s.logger(),
+		Exe: testExe(t), Dir: dir, Timing: quick(), Log: s.logger(),
 		Env:     helperEnv(mode, shortDir(t)),
 		Request: Request{Options: watch.Options{Device: "mlx5_0"}},
 	}
@@ -197,9 +199,10 @@ func supervise(t *testing.T, mode string, change func(*Config)) *supervised {
 	})
 	t.Cleanup(func() {
 		require.NoError(t, s.stop())
-		left, err := filepath.Glob(filepath.Join(s.dir, "*"))
+		left, err := filepath.Glob(filepath.Join(s.dir.Path(), "*"))
 		require.NoError(t, err)
 		require.Empty(t, left, "sockets are left")
+		require.NoError(t, s.dir.Close())
 	})
 	return s
 }

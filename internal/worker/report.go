@@ -3,6 +3,7 @@ package worker
 import (
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -129,14 +130,17 @@ func explainStart(ended func(watch.Reason, string, ...any) watch.Ended, r *repor
 func unstarted(device string, err error) watch.Ended {
 	e := watch.Ended{Reason: watch.ReasonCrashed, Message: fmt.Sprintf("worker of %s cannot be started: %v", device, err)}
 	switch {
-	case isAny(err, unix.ENOEXEC, unix.ENOENT, unix.EACCES):
-		e.Message += "; check worker_path"
+	case errors.Is(err, errNoDir):
+		e.Message += fmt.Sprintf("; let user %d make directories there", os.Geteuid())
 	case isAny(err, unix.EMFILE, unix.ENFILE):
 		e.Reason = watch.ReasonLimit
 		e.Message += "; raise the limit of open files (systemd: LimitNOFILE)"
 	case isAny(err, unix.EAGAIN, unix.ENOMEM):
 		e.Reason = watch.ReasonLimit
 		e.Message += "; " + raiseProcesses
+	case errors.As(err, new(*os.PathError)): // not of the program, whose descriptor is executed
+	case isAny(err, unix.ENOEXEC, unix.ENOENT, unix.EACCES):
+		e.Message += "; check worker_path"
 	}
 	return e
 }

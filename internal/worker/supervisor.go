@@ -22,7 +22,7 @@ var ErrAbandoned = errors.New("worker cannot be killed")
 // Config says how to supervise the workers of one device.
 type Config struct {
 	Exe     *os.File // the workers' program, from OpenExe; stays the caller's
-	Dir     string   // a directory of mode 0700 for sockets, as of OpenDir
+	Dir     *Dir     // for sockets; stays the caller's
 	Request Request
 	Env     []string // "key=value" for the workers beyond what is taken from the host's
 	Timing  Timing
@@ -145,8 +145,15 @@ func monotonic() int64 {
 }
 
 func (s *Supervisor) session(ledger *os.File) (process, error) {
+	dir, again, err := s.cfg.Dir.Use()
+	if err != nil {
+		return nil, errors.Join(err, ledger.Close())
+	}
+	if again {
+		s.cfg.Log.Warn("the runtime directory was removed by another process; workers have their sockets in " + dir + " now")
+	}
 	return startSession(sessionConfig{
-		exe: s.cfg.Exe, ledger: ledger, dir: s.cfg.Dir, env: s.cfg.Env,
+		exe: s.cfg.Exe, ledger: ledger, dir: dir, env: s.cfg.Env,
 		request: s.cfg.Request, limit: s.cfg.Timing.Start, log: s.cfg.Log,
 	})
 }

@@ -68,7 +68,7 @@ func Open(c *Config, sink monitor.Sink, log *slog.Logger) (*Devices, error) {
 	starts := worker.NewStarts()
 	m.NewSupervisor = func(device string, h worker.Handler) monitor.Supervisor {
 		return worker.New(worker.Config{
-			Exe: exe, Dir: dir.Path(), Request: c.request(device, epoch), Timing: c.timing(), Starts: starts, Log: log,
+			Exe: exe, Dir: dir, Request: c.request(device, epoch), Timing: c.timing(), Starts: starts, Log: log,
 		}, h)
 	}
 	return &Devices{monitor.New(m), exe, dir}, nil
