@@ -176,7 +176,7 @@ func (s *Screen) Device(v monitor.DeviceView) {
 	switch {
 	case v.Open && !last.open:
 		r.Text = describeDevice(&v)
-	case v.Reason != watch.ReasonOK && v.Reason != last.reason:
+	case v.Reason != watch.ReasonOK && v.Reason != watch.ReasonStarting && v.Reason != last.reason:
 		r.Text = "not watched: " + string(v.Reason)
 	default:
 		return

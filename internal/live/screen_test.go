@@ -116,7 +116,7 @@ func TestJSONIsOneObjectALine(t *testing.T) {
 func TestDevicesThatComeGoAndCannotBeWatchedAreToldOnce(t *testing.T) {
 	got := shows(t, Config{}, nothing, func(s *Screen) {
 		for _, v := range []monitor.DeviceView{
-			device("a", false, watch.ReasonOK),
+			device("a", false, watch.ReasonStarting),
 			device("a", true, watch.ReasonOK),
 			device("a", true, watch.ReasonOK),
 			device("a", false, watch.ReasonRemoved),

@@ -107,7 +107,7 @@ func (d *device) update(f hotplug.Found) bool {
 func (d *device) enter(f hotplug.Found) {
 	same := f.Same(d.found)
 	d.found, d.seen, d.renamed, d.finished = f, true, false, false
-	d.present, d.reason = true, watch.ReasonOK
+	d.present, d.reason = true, watch.ReasonStarting
 	d.life++
 	if d.job == nil {
 		d.status.State = worker.StateStarting // the caller of appear sees to it
@@ -159,6 +159,15 @@ func (d *device) leave(why watch.Reason, t *moment) {
 		if c, ok := p.machine.Removed(t.mono); ok {
 			d.emitChange(p, &c, t)
 		}
+	}
+	d.endProbes()
+}
+
+// endProbes says that no probe is at work: how the last round ended, perhaps hours
+// ago, says nothing about the device now.
+func (d *device) endProbes() {
+	for _, p := range d.probes {
+		p.ended = false
 	}
 }
 

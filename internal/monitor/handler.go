@@ -119,6 +119,7 @@ func (d *device) close(why watch.Reason, t *moment) {
 	for _, p := range d.ports {
 		p.answered = false
 	}
+	d.endProbes()
 	switch {
 	case !d.present || why == watch.ReasonOK || why == "":
 	case why != watch.ReasonRemoved:
@@ -190,6 +191,7 @@ func (d *device) round(r *watch.RoundItem, t *moment) {
 		return
 	}
 	p.round(&r.Round, t.mono)
+	p.ended = p.ended && d.open // it may come after the removal was found
 }
 
 // probeMade says it where an active port has no probe: what refused it, a limit

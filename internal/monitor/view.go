@@ -131,7 +131,7 @@ type ProbeView struct {
 	Released     uint64
 	EventsRate   float64
 	OK           bool
-	HasOK        bool   // a round has ended
+	HasOK        bool   // a round has ended since the device was opened, and it is open
 	Status       string // the last error; "" none yet
 
 	// Of the interval just ended, and over the window.

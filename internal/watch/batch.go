@@ -95,4 +95,5 @@ const (
 	ReasonExcludedNetns Reason = "excluded_netns"
 	ReasonLimit         Reason = "limit"
 	ReasonRecovering    Reason = "recovering"
+	ReasonStarting      Reason = "starting"
 )

@@ -59,7 +59,7 @@ func roundRows() []field[monitor.ProbeView] {
 			func(v *view) uint64 { return v.Counts.LostEvents }),
 		counter("lost_completions", "rounds with neither in time: the device's own data path",
 			func(v *view) uint64 { return v.Counts.LostCompletions }),
-		maybe("ok", "", "1 when the last round was a success",
+		maybe("ok", "", "1 when the last round was a success; not there before a round has ended and while the device is not open",
 			func(v *view) (int64, bool) { return bit(v.OK), v.HasOK }),
 		text("status", "the last error: a completion status, or a verb with its errno",
 			func(v *view) string { return v.Status }),
