@@ -226,9 +226,9 @@ func pluginRules() []rule {
 		{
 			id: "worker-restarts", title: "RDMA worker restarts", severity: "warning", noData: quiet, above: 2,
 			summary: "The worker of {{ .Labels.device }} on {{ .Labels.host }} does not come to rest",
-			steps:   []step{growth("worker_restarts", "rdma_device", 30*time.Minute)},
-			fires:   "The device's worker was started again three times or more within half an hour.",
-			quiet:   "One or two restarts: nothing is lost by them.",
+			steps:   []step{growth("crashes", "rdma_device", 30*time.Minute)},
+			fires:   "The device's worker ended three times or more within half an hour after it had opened the device.",
+			quiet:   "One or two restarts: nothing is lost by them. A device that is refused again and again, which is worker-down.",
 			clears:  "Half an hour after the last one.",
 			do: []string{
 				"The log names the signal and the verbs call in which it died.",

@@ -48,6 +48,7 @@ type device struct {
 	attr       verbs.DeviceAttr
 	status     worker.Status
 	restarts   uint64 // of supervisors before this one
+	crashes    uint64 // as well
 	reason     watch.Reason
 
 	opens, removals uint64
@@ -247,5 +248,6 @@ func (d *device) view() DeviceView {
 		Fatals: d.own.counter(verbs.EventDeviceFatal).total(), Reason: d.reason, Worker: d.status, Attr: d.attr,
 	}
 	v.Worker.Restarts += d.restarts
+	v.Worker.Crashes += d.crashes
 	return v
 }

@@ -58,7 +58,8 @@ func (m *Monitor) nextJob(ctx context.Context, d *device) *job {
 	defer d.mu.Unlock()
 	again := d.job.again && ctx.Err() == nil
 	d.restarts += d.status.Restarts
-	d.status.Restarts, d.status.PID = 0, 0
+	d.crashes += d.status.Crashes
+	d.status.Restarts, d.status.Crashes, d.status.PID = 0, 0, 0
 	d.status.State = worker.StateStopped
 	d.led = nil // its Supervisor has unmapped it
 	d.job = nil

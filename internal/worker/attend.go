@@ -111,7 +111,16 @@ func (s *Supervisor) judge(l *life, gone bool) verdict {
 			v.trace = r.trace()
 		}
 	}
+	if isCrash(l, v.why.Reason) {
+		s.crashes++
+	}
 	return v
+}
+
+// isCrash reports whether the end of a worker is a disturbance: not that of one that
+// was refused the device, nor of one that was to end or whose device has gone.
+func isCrash(l *life, why watch.Reason) bool {
+	return !l.opened.IsZero() && l.by != causeAsked && retryAfter(why) != retryOnWake
 }
 
 func retryAfter(why watch.Reason) retry {

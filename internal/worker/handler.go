@@ -24,6 +24,7 @@ type Status struct {
 	Reason   watch.Reason // why it is not running; watch.ReasonOK otherwise
 	Message  string       // one line for the log; "" when there is nothing to say
 	Restarts uint64       // workers started beyond the first
+	Crashes  uint64       // workers that ended unasked after they had opened the device, but for its removal
 	PID      int          // 0: none
 }
 

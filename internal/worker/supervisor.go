@@ -112,6 +112,7 @@ type Supervisor struct {
 	backoff backoff
 	status  Status
 	started uint64
+	crashes uint64
 	said    string // the last message logged, without its delay
 }
 
@@ -288,7 +289,7 @@ func (s *Supervisor) say(v verdict, plan string) {
 }
 
 func (s *Supervisor) setStatus(n Status) {
-	n.Restarts = max(s.started, 1) - 1
+	n.Restarts, n.Crashes = max(s.started, 1)-1, s.crashes
 	if n == s.status {
 		return
 	}

@@ -373,7 +373,7 @@ func TestAWorkerThatTheKernelHoldsIsLeftAndNotDoubled(t *testing.T) {
 		pass(time.Hour)
 		require.Len(t, b.lives(), 1, "another one would be held too")
 		want := "worker of mlx5_0 (process 4711) cannot be killed: the kernel holds it"
-		require.Equal(t, Status{State: StateStuck, Reason: watch.ReasonStuck, Message: want, PID: 4711}, b.last())
+		require.Equal(t, Status{State: StateStuck, Reason: watch.ReasonStuck, Message: want, Crashes: 1, PID: 4711}, b.last())
 		require.Equal(t, []watch.Ended{{Reason: watch.ReasonStuck, Message: want}}, b.endings())
 		p.die(unix.SIGKILL)
 		require.Equal(t, StateRunning, b.last().State, "it goes on once the kernel has let go")

@@ -129,7 +129,7 @@ func liveHosts() []liveHost {
 		},
 		{
 			name: "worker-restarts", timeline: "[[fault]]\nkind = \"crash\"\nat = \"4s\"\nevery = \"3s\"\ntimes = 4",
-			fires: []string{"worker-restarts"}, over: all(at("rdma_device", "worker_restarts", 4), runs),
+			fires: []string{"worker-restarts"}, over: all(at("rdma_device", "crashes", 4), runs),
 		},
 		{name: eventful, timeline: eventfulTimeline, probe: often, over: all(
 			at("rdma_port", "flaps", 4), at("rdma_cq_probe", "lost_completions", 1, "method", "rc_write"),

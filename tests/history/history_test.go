@@ -156,6 +156,7 @@ count = 5
 	require.EqualValues(t, 5, async.Int("released"))
 	require.EqualValues(t, 5, rig.Sum(rig.Select(points, "rdma_async_event", "event", "gid_change"), "count"))
 	require.EqualValues(t, 1, rig.Last(points, "rdma_device", "device", "sim0").Int("worker_restarts"))
+	require.EqualValues(t, 1, rig.Last(points, "rdma_device", "device", "sim0").Int("crashes"))
 }
 
 func TestWhatHangsIsSeenWhileItHangs(t *testing.T) {

@@ -32,6 +32,7 @@ type keeper struct {
 	session *session // nil: no worker runs
 	status  worker.Status
 	started uint64
+	crashes uint64
 	delay   time.Duration // before the next restart
 	woken   bool
 }
@@ -96,6 +97,9 @@ func (k *keeper) live() (why watch.Ended, ok bool) {
 	if k.h.line.now-since >= int64(worker.DefaultTiming().Well) {
 		k.delay = 0
 	}
+	if opened := k.status.State == worker.StateRunning; opened && why.Reason != watch.ReasonRemoved {
+		k.crashes++
+	}
 	k.handler.Ended(why)
 	k.session.release()
 	k.session = nil
@@ -144,7 +148,7 @@ func (k *keeper) jitter(d time.Duration) int64 {
 }
 
 func (k *keeper) set(n worker.Status) {
-	n.Restarts = max(k.started, 1) - 1
+	n.Restarts, n.Crashes = max(k.started, 1)-1, k.crashes
 	if n != k.status {
 		k.status = n
 		k.handler.Status(n)

@@ -14,7 +14,7 @@ var counters = map[string][]string{
 		"rounds", "successes", "errors", "lost_events", "lost_completions", "events", "acked", "released", "spurious", "late",
 	},
 	"rdma_cq_probe_histogram": {"wake_bucket"},
-	"rdma_device":             {"opens", "removals", "fatals", "worker_restarts"},
+	"rdma_device":             {"opens", "removals", "fatals", "worker_restarts", "crashes"},
 	"rdma_collector": {
 		"worker_restarts", "events", "merged_points", "dropped_points", "skipped_intervals", "uptime_ns", "cpu_ns",
 	},

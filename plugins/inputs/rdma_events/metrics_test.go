@@ -139,7 +139,7 @@ func TestWhatIsNotKnownIsLeftOut(t *testing.T) {
 	device := m.device.point(&monitor.DeviceView{Device: "d", Attr: verbs.DeviceAttr{NUMANode: -1}}, at(0))
 	require.Equal(t, map[string]any{
 		"present": int64(0), "open": int64(0), "opens": int64(0), "removals": int64(0), "fatals": int64(0),
-		"worker_restarts": int64(0),
+		"worker_restarts": int64(0), "crashes": int64(0),
 	}, device.fields)
 
 	event := m.event.point(&monitor.EventPoint{Device: "d", Type: 33, Count: 1, Total: 1}, at(0))

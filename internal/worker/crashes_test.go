@@ -1,0 +1,47 @@
+package worker
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/watch"
+)
+
+func TestCrashesAreThoseOfWorkersThatHadOpenedTheDevice(t *testing.T) {
+	open := func(s script) script {
+		return func(p *fakeProcess) {
+			openOnly(p)
+			s(p)
+		}
+	}
+	for name, row := range map[string]struct {
+		life script
+		want uint64
+		soon bool // supervision ends after a second
+	}{
+		"it dies":                    {life: open(crash), want: 1},
+		"it hangs":                   {life: openOnly, want: 1},
+		"it cannot go on":            {life: open(endWith(watch.ReasonUnsupported)), want: 1},
+		"the kernel holds it":        {life: func(p *fakeProcess) { p.set(false, true); openOnly(p) }, want: 1},
+		"its device goes":            {life: open(endWith(watch.ReasonRemoved))},
+		"it is refused the device":   {life: endWith(watch.ReasonNoPermission)},
+		"it dies before it has it":   {life: crash},
+		"it hangs before it has it":  {life: func(*fakeProcess) {}},
+		"it ends when it is to":      {life: openOnly, soon: true},
+		"it is killed at its end":    {life: func(p *fakeProcess) { p.set(true, false); openOnly(p) }, soon: true},
+		"the kernel holds it at end": {life: func(p *fakeProcess) { p.set(true, true); openOnly(p) }, soon: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, b *bubble) {
+				if pass(time.Second); !row.soon {
+					pass(20 * time.Minute)
+				}
+				b.cancel()
+				<-b.ended
+				require.Equal(t, row.want, b.last().Crashes)
+			}, row.life, runFor(time.Hour))
+		})
+	}
+}
