@@ -141,8 +141,8 @@ func (b *board) fleetTables() {
 		},
 		queries: []query{{text: `SELECT "present", "worker_state", "reason" FROM (SELECT last("open") AS "open",
 			last("present") AS "present", last("worker_state") AS "worker_state", last("reason") AS "reason"
-			FROM {rdma_device} WHERE {filter} AND "reason" != 'renamed' GROUP BY ` + byDevice + `)
-			WHERE "open" = 0 AND $timeFilter GROUP BY ` + byDevice}},
+			FROM {rdma_device} WHERE {filter} GROUP BY ` + byDevice + `)
+			WHERE "open" = 0 AND $timeFilter AND "reason" != 'renamed' AND "reason" != 'reassigned' GROUP BY ` + byDevice}},
 	}, deviceLink, column{name: "host"}, column{name: "instance"}, column{name: "device"}, column{name: "present"},
 		column{name: "worker_state", title: "worker"}, column{name: "reason"})
 	b.first(100)

@@ -79,12 +79,16 @@ func deviceRules() []rule {
 			id: "device-missing", title: "RDMA device missing", severity: "critical", hold: time.Minute, noData: quiet,
 			summary: "{{ .Labels.device }} is missing on {{ .Labels.host }}",
 			steps: []step{{
-				query: `SELECT last("present") AS "present" FROM {rdma_device} WHERE {filter} AND "reason" != 'renamed' GROUP BY ` + byDevice,
-				from:  window,
+				// The reason may become another one after the device has gone: the last one counts.
+				query: `SELECT last("present") AS "present" FROM (SELECT last("present") AS "present", last("reason") AS "reason" ` +
+					`FROM {rdma_device} WHERE {filter} GROUP BY ` + byDevice + `) WHERE $timeFilter ` +
+					`AND "reason" != 'renamed' AND "reason" != 'reassigned' GROUP BY ` + byDevice,
+				from: window,
 			}},
-			when:   "$RA == 0",
-			fires:  "The device was there since the plugin started, or is in its option expect, and has been gone for a minute.",
-			quiet:  "A reset that is over within a minute. A device that was renamed: it goes on under its new name.",
+			when:  "$RA == 0",
+			fires: "The device was there since the plugin started, or is in its option expect, and has been gone for a minute.",
+			quiet: "A reset that is over within a minute. A device that was renamed: it goes on under its new name. One whose PCI " +
+				"function was given to another driver, as vfio-pci, or to another RDMA device, as that of a bond. Both not if it is in expect.",
 			clears: "When the device is back; or when the plugin restarts, unless the device is in expect. List there what must not be missing.",
 			do: []string{
 				"`rdma link`, `lspci`, and the kernel log: AER errors, a driver that was unloaded, firmware that does not answer.",

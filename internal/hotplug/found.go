@@ -14,6 +14,9 @@ type Found struct {
 	Node            string
 	NodeGUID        string // "" unknown
 	VirtualFunction bool
+	// PCI is the address of its PCI function and Driver that function's driver, as in
+	// "mlx5_core"; "" unknown, as of a soft device.
+	PCI, Driver string
 	// Added is how many times the kernel told that a device of this name was
 	// added, while it was watched. One that leaves the network namespace and comes
 	// back keeps its Index and may keep its node.
@@ -52,8 +55,11 @@ func scan(sysfs verbs.Sysfs, indexes func() (map[string]int, error)) ([]Found, e
 		if !ok {
 			index = -1
 		}
+		pci, driver := sysfs.PCIFunctionOf(name)
 		found = append(found, Found{
 			Name:            name,
+			PCI:             pci,
+			Driver:          driver,
 			Index:           index,
 			Node:            nodes[name],
 			NodeGUID:        sysfs.NodeGUID(name),

@@ -77,11 +77,17 @@ func TestRunReportsWhatIsThereAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, h *host, u *uevents) {
 		h.add("rxe0", "uverbs0", guid, 0)
 		h.add("mlx5_0", "uverbs1", "0c42:a103:0065:bafe", 1)
-		h.write(filepath.Join(h.sysfs, "devices/virtual/infiniband/mlx5_0/device/physfn"), "")
+		function := filepath.Join(h.sysfs, "devices/0000:3b:00.3")
+		h.write(filepath.Join(function, "physfn"), "")
+		require.NoError(t, os.Symlink("../bus/pci/drivers/mlx5_core", filepath.Join(function, "driver")))
+		require.NoError(t, os.Symlink(function, filepath.Join(h.sysfs, "devices/virtual/infiniband/mlx5_0/device")))
 		w := watchHost(t, h.config(u.open))
 
 		w.expect(0, []Found{
-			{Name: "mlx5_0", Index: 1, Node: "uverbs1", NodeGUID: "0c42:a103:0065:bafe", VirtualFunction: true},
+			{
+				Name: "mlx5_0", Index: 1, Node: "uverbs1", NodeGUID: "0c42:a103:0065:bafe", VirtualFunction: true,
+				PCI: "0000:3b:00.3", Driver: "mlx5_core",
+			},
 			rxe0,
 		})
 	})

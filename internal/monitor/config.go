@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rdma_events/internal/hotplug"
+	"rdma_events/internal/verbs"
 	"rdma_events/internal/watch"
 	"rdma_events/internal/worker"
 )
@@ -46,6 +47,8 @@ type Config struct {
 	Histogram bool
 	Stages    bool // collect the stages of a round, too: get, arm, drain
 
+	// Function returns what is on a PCI function now; nil: read from /sys.
+	Function func(address string) verbs.PCIFunction
 	// RSS returns the resident bytes of a process, 0 when it is gone; nil: read
 	// from /proc.
 	RSS func(pid int) uint64
@@ -61,6 +64,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.ExpectedDown == nil {
 		c.ExpectedDown = func(string, int) bool { return false }
+	}
+	if c.Function == nil {
+		c.Function = verbs.NewSysfs("/sys").PCIFunction
 	}
 	if c.RSS == nil {
 		c.RSS = residentBytes

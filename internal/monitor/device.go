@@ -119,17 +119,17 @@ func (d *device) enter(f hotplug.Found) {
 	}
 }
 
-// vanish takes that discovery no longer finds the device, or that it has
-// another name now.
-func (d *device) vanish(renamed bool, t *moment) {
+// vanish takes that discovery no longer finds the device, or that it has another name
+// now, "" for none.
+func (d *device) vanish(now alias, t *moment) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	defer d.tell(t)
 	d.listed = false
 	switch {
-	case renamed && d.seen:
+	case now.name != "" && d.seen:
 		d.leave(watch.ReasonRenamed, t)
-		d.renamed, d.reason = true, watch.ReasonRenamed
+		d.rename(now)
 		d.dismiss()
 	case d.present:
 		d.leave(watch.ReasonRemoved, t)

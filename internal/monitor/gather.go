@@ -13,10 +13,11 @@ import (
 // it, also before and after Run.
 func (m *Monitor) Gather(now time.Time) Snapshot {
 	t := m.clock.read()
-	devices, forgotten, discovered := m.list()
+	devices, forgotten, found, discovered := m.list()
 	g := gathering{t: &t, wall: now.UnixNano(), elapsed: t.mono - m.gathered, tmp: &m.scratch}
 	m.gathered = t.mono
 	for _, d := range devices {
+		d.absence(found, &t)
 		d.gather(&g, discovered)
 	}
 	g.totals.add(forgotten)

@@ -89,7 +89,7 @@ func (m *Monitor) update(ctx context.Context, found []hotplug.Found) {
 	defer m.mu.Unlock()
 	for _, d := range m.devices {
 		if !slices.ContainsFunc(found, func(f hotplug.Found) bool { return f.Name == d.name && m.wants(f) }) {
-			d.vanish(m.isRenamed(d, found), &t)
+			d.vanish(m.nameNow(d, found), &t)
 		}
 	}
 	for _, f := range found {
@@ -101,29 +101,15 @@ func (m *Monitor) update(ctx context.Context, found []hotplug.Found) {
 		}
 	}
 	m.last, m.discovered = slices.Clone(found), true
+	for _, d := range m.devices {
+		d.absence(m.last, &t)
+	}
 	m.forget(&t)
 }
 
 func (m *Monitor) wants(f hotplug.Found) bool {
 	return m.cfg.Devices(f.Name) && (m.cfg.VirtualFunctions || !f.VirtualFunction)
 }
-
-// isRenamed reports whether a device that is missing is there under a name
-// that has not been there before.
-func (m *Monitor) isRenamed(d *device, found []hotplug.Found) bool {
-	old, seen := d.identity()
-	if !seen {
-		return false
-	}
-	return slices.ContainsFunc(found, func(f hotplug.Found) bool {
-		isNew := !slices.ContainsFunc(m.last, func(l hotplug.Found) bool { return l.Name == f.Name })
-		return isNew && f.Name != d.name && (f.Same(old) || sameGUID(f.NodeGUID, old.NodeGUID))
-	})
-}
-
-// sameGUID compares node GUIDs. One of zeros only is that of a device, often a
-// virtual function, that has not been given any.
-func sameGUID(a, b string) bool { return a == b && strings.Trim(a, "0:") != "" }
 
 func (d *device) identity() (f hotplug.Found, seen bool) {
 	d.mu.Lock()
@@ -140,10 +126,11 @@ func (m *Monitor) device(name string) *device {
 	return m.devices[i]
 }
 
-func (m *Monitor) list() (devices []*device, forgotten totals, discovered bool) {
+// list returns the state of affairs. What it returns does not change any more.
+func (m *Monitor) list() (devices []*device, forgotten totals, found []hotplug.Found, discovered bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Clone(m.devices), m.forgotten, m.discovered
+	return slices.Clone(m.devices), m.forgotten, m.last, m.discovered
 }
 
 // forget drops the devices that are gone longest when there are too many.

@@ -96,4 +96,5 @@ const (
 	ReasonLimit         Reason = "limit"
 	ReasonRecovering    Reason = "recovering"
 	ReasonStarting      Reason = "starting"
+	ReasonReassigned    Reason = "reassigned"
 )

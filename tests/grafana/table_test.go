@@ -3,6 +3,7 @@ package grafana
 import (
 	"bytes"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,6 +64,46 @@ func tableNamed(t *testing.T, src Source, field string, now time.Time) []string 
 	}
 	require.Len(t, queries, 1)
 	return queries
+}
+
+// A device is removed first, and its function given away some seconds later.
+func TestOnlyTheLastReasonMakesADeviceMissing(t *testing.T) {
+	src := Source{Server: influx.Start(t), Database: "telegraf"}
+	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
+	rule, group := ruleNamed(t, "rdma-device-missing")
+	now := start().Add(askew)
+	missing := []string{"gone", "given back"}
+	var lines bytes.Buffer
+	for at := now.Add(-5 * time.Minute); !at.After(now); at = at.Add(10 * time.Second) {
+		for host, reasons := range map[string][2]string{
+			"gone": {"removed", "removed"}, "given back": {"reassigned", "removed"},
+			"given away": {"removed", "reassigned"}, "called otherwise": {"removed", "renamed"},
+		} {
+			reason := reasons[0]
+			if now.Sub(at) < 90*time.Second {
+				reason = reasons[1]
+			}
+			fmt.Fprintf(&lines, "rdma_device,host=%s,device=mlx5_0 present=0i,open=0i,worker_state=\"stopped\",reason=%q %d\n",
+				strings.ReplaceAll(host, " ", `\ `), reason, at.UnixNano())
+		}
+	}
+	require.NoError(t, src.Server.Write(t.Context(), src.Database, &lines))
+	w, err := NewWatcher(rule, group)
+	require.NoError(t, err)
+	for ago := 80 * time.Second; ago >= 0; ago -= w.Interval() {
+		require.NoError(t, w.Evaluate(t.Context(), src, now.Add(-ago)))
+	}
+	require.ElementsMatch(t, missing, hostsIn(w, Firing))
+
+	var listed []string
+	for _, q := range tableNamed(t, src, `"worker_state"`, now) {
+		series, err := src.Query(t.Context(), q)
+		require.NoError(t, err)
+		for _, s := range series {
+			listed = append(listed, s.Tags["host"])
+		}
+	}
+	require.ElementsMatch(t, missing, listed)
 }
 
 func TestWhatGrewBeforeARestartHidesNothingAfterIt(t *testing.T) {

@@ -32,7 +32,7 @@ func deviceMetric() measurement[monitor.DeviceView] {
 			counter("crashes", "workers that ended unasked after they had opened the device; its removal is none",
 				func(v *view) uint64 { return v.Worker.Crashes }),
 			text("reason", "ok, or why it is not watched: starting, no_library, no_permission, no_device, unsupported, crashed, "+
-				"stuck, removed, renamed, excluded_netns, limit or recovering", func(v *view) string { return string(v.Reason) }),
+				"stuck, removed, renamed, reassigned, excluded_netns, limit or recovering", func(v *view) string { return string(v.Reason) }),
 		}, attributeRows()),
 	}
 }

@@ -26,7 +26,7 @@ func hostMetric() measurement[host] {
 				"Its counters keep those of devices that were renamed or are gone.",
 		},
 		fields: []field[view]{
-			integer("devices_missing", "", "devices that are not there and were, or are expected",
+			integer("devices_missing", "", "devices that are not there and were, or are expected; not those renamed or reassigned",
 				func(v *view) int64 { return v.missing }),
 			integer("devices_unwatched", "", "devices that are there and that no worker has open",
 				func(v *view) int64 { return v.unwatched }),
@@ -52,7 +52,7 @@ func sum(s *monitor.Snapshot) host {
 	for i := range s.Devices {
 		d := &s.Devices[i]
 		switch {
-		case !d.Present && d.Reason != watch.ReasonRenamed:
+		case !d.Present && d.Reason != watch.ReasonRenamed && d.Reason != watch.ReasonReassigned:
 			h.missing++
 		case d.Present && !d.Open:
 			h.unwatched++
