@@ -3,10 +3,12 @@ package watch
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/portstate"
 	"rdma_events/internal/verbs"
 )
 
@@ -19,12 +21,19 @@ const settle = 100 * time.Millisecond
 // which took half as long again.
 const lookDelay = 10 * time.Millisecond
 
+// confirm is how long after an answer that no event announced a port is looked at
+// again. Such an answer is a doubt, and makes a transition when another one says the
+// same: the event was lost, and the next StateInterval would be late.
+const confirm = portstate.Settle + 10*time.Millisecond
+
 // query is the second witness of port state: it looks at a port soon after its
-// events, again when they have settled, and every StateInterval.
+// events, again when they have settled, and every StateInterval; and once more where
+// one of the latter two has another answer than the look before.
 func (s *session) query(ctx context.Context) error {
-	soon, settled := stopped(), stopped()
+	soon, settled, again := stopped(), stopped(), stopped()
 	defer soon.Stop()
 	defer settled.Stop()
+	defer again.Stop()
 	waiting := false // soon is running
 	var tick <-chan time.Time
 	if s.o.StateInterval > 0 {
@@ -32,7 +41,13 @@ func (s *session) query(ctx context.Context) error {
 		defer t.Stop()
 		tick = t.C
 	}
-	recent := map[*port]bool{}
+	recent, doubtful := map[*port]bool{}, map[*port]bool{}
+	doubts := func(p *port) {
+		if len(doubtful) == 0 {
+			again.Reset(confirm)
+		}
+		doubtful[p] = true
+	}
 	for {
 		var err error
 		select {
@@ -52,15 +67,19 @@ func (s *session) query(ctx context.Context) error {
 					recent[p] = true
 				}
 				return due
-			})
+			}, nil)
 		case <-settled.C:
-			err = s.lookAt(func(p *port) bool { return recent[p] })
+			err = s.lookAt(func(p *port) bool { return recent[p] }, doubts)
 			for p := range recent {
 				p.changed(&p.settled)
 			}
 			clear(recent)
+		case <-again.C:
+			asked := maps.Clone(doubtful)
+			clear(doubtful)
+			err = s.lookAt(func(p *port) bool { return asked[p] }, doubts)
 		case <-tick:
-			err = s.lookAt(func(*port) bool { return true })
+			err = s.lookAt(func(*port) bool { return true }, doubts)
 		}
 		if err != nil {
 			return unlessClosed(ctx, err)
@@ -75,32 +94,42 @@ func stopped() *time.Timer {
 	return t
 }
 
-func (s *session) lookAt(want func(*port) bool) error {
+// lookAt looks at some ports, and calls changed, unless it is nil, for each whose
+// state is another one than at the last look.
+func (s *session) lookAt(want func(*port) bool, changed func(*port)) error {
 	for _, p := range s.ports {
-		if want(p) {
-			if err := s.look(p); err != nil {
-				return err
-			}
+		if !want(p) {
+			continue
+		}
+		news, err := s.look(p)
+		if err != nil {
+			return err
+		}
+		if news && changed != nil {
+			changed(p)
 		}
 	}
 	return nil
 }
 
-// look queries one port and reports the answer, also a failed one. Only what
-// ends the watch comes back as an error.
-func (s *session) look(p *port) error {
+// look queries one port and sends the answer, also a failed one. It reports whether
+// the state is another one than at the last look. Only what ends the watch comes back
+// as an error.
+func (s *session) look(p *port) (changed bool, err error) {
 	r := &Reading{Port: p.number, Mono: clock(unix.CLOCK_MONOTONIC)}
-	var err error
-	if r.Attr, err = s.dev.QueryPort(p.number); err != nil {
+	r.Attr, err = s.dev.QueryPort(p.number)
+	switch {
+	case errors.Is(err, verbs.ErrNoDevice) || errors.Is(err, verbs.ErrClosed):
+		return false, err
+	case err != nil: // it says nothing of the port, and so nothing of its probes
 		r.Err = err.Error()
-	}
-	if errors.Is(err, verbs.ErrNoDevice) || errors.Is(err, verbs.ErrClosed) {
-		return err
-	}
-	// A query that failed says nothing of the port, and so nothing of its probes.
-	if active := r.Attr.State == verbs.PortActive; err == nil && p.active.Swap(active) != active {
-		p.changed(&p.seen)
+	default:
+		last := verbs.PortState(p.state.Swap(int32(r.Attr.State)))
+		if (last == verbs.PortActive) != (r.Attr.State == verbs.PortActive) {
+			p.changed(&p.seen)
+		}
+		changed = last != r.Attr.State
 	}
 	s.out.add(Item{Reading: r})
-	return nil
+	return changed, nil
 }

@@ -18,7 +18,7 @@ func (s *session) read(ctx context.Context) error {
 		return unlessClosed(ctx, err)
 	}
 	for _, p := range s.ports {
-		if err := s.look(p); err != nil {
+		if _, err := s.look(p); err != nil {
 			return unlessClosed(ctx, err)
 		}
 	}

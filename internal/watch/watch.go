@@ -112,7 +112,7 @@ type port struct {
 	seen    atomic.Uint64 // grows with every event that may change what a probe can do
 	settled atomic.Uint64 // grows when the port was looked at after its events had settled
 	due     atomic.Bool   // the querier is to look at it
-	active  atomic.Bool   // as the last reading had it
+	state   atomic.Int32  // a verbs.PortState, as the last reading had it
 }
 
 // changed has the port's probes look whether they are outdated.

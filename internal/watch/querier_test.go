@@ -1,0 +1,87 @@
+package watch
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/portstate"
+	"rdma_events/internal/verbs"
+)
+
+// quietly is a backend whose port state changes without an event.
+type quietly struct {
+	verbs.Backend
+	state *atomic.Int32 // 0: the simulator's; -1: the query fails
+}
+
+func (q quietly) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
+	d, err := q.Backend.Open(name, led)
+	return quietDevice{d, q.state}, err
+}
+
+type quietDevice struct {
+	verbs.Device
+	state *atomic.Int32
+}
+
+func (d quietDevice) QueryPort(port int) (verbs.PortAttr, error) {
+	a, err := d.Device.QueryPort(port)
+	switch s := d.state.Load(); s {
+	case 0:
+	case -1:
+		return verbs.PortAttr{}, errors.New("EAGAIN")
+	default:
+		a.State = verbs.PortState(s)
+	}
+	return a, err
+}
+
+// quiet is a rig with a backend of that kind, after the query at 5 s.
+func quiet(t *testing.T) (*rig, *atomic.Int32) {
+	t.Helper()
+	r, state := newRig(t, "roce2", ""), new(atomic.Int32)
+	r.o.Probe.Interval = 0
+	r.wrap = func(b verbs.Backend) verbs.Backend { return quietly{b, state} }
+	r.start(nil)
+	r.after(7 * time.Second)
+	return r, state
+}
+
+func TestChangeWithoutAnEventIsConfirmedWithin100ms(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, state := quiet(t)
+		state.Store(int32(verbs.PortDown))
+		require.Empty(t, readings(r.after(2900*time.Millisecond)))
+		require.Len(t, readings(r.after(100*time.Millisecond+portstate.Settle)), 1, "the look of the interval")
+		again := readings(r.after(100*time.Millisecond - portstate.Settle))
+		require.Len(t, again, 1)
+		require.Equal(t, verbs.PortDown, again[0].Attr.State)
+		require.Empty(t, readings(r.after(4800*time.Millisecond)), "no more until the next interval")
+	})
+}
+
+func TestAnswerThatVariesIsAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, state := quiet(t)
+		state.Store(int32(verbs.PortInit))
+		r.after(3*time.Second + confirm/2)
+		state.Store(int32(verbs.PortArmed))
+		require.Len(t, readings(r.after(confirm)), 1)
+		require.Len(t, readings(r.after(confirm)), 1, "armed is confirmed as well")
+		require.Empty(t, readings(r.after(4*time.Second)))
+	})
+}
+
+func TestQueryThatFailsIsNoDoubt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, state := quiet(t)
+		state.Store(-1)
+		require.Len(t, readings(r.after(4*time.Second)), 1)
+	})
+}
