@@ -289,6 +289,22 @@ func TestMissedTransitionsAreHowFarLinkDownedRanAhead(t *testing.T) {
 			{0, open(), ""}, {1, counting(up, 0), ""}, {5000, counting(up, 2), ""}, {10000, counting(up, 5), ""},
 			{15000, counting(up, 5), ""}, {20000, counting(up, 5), ""},
 		}, 5},
+		{"drops that only the driver sees, after downs that it does not count", []step{
+			{0, open(), ""}, {1, counting(up, 0), ""},
+			{10000, err(), "active>down event"}, {10001, counting(down, 0), ""}, {15000, counting(down, 0), ""},
+			{16000, active(), "down>active event"}, {20000, counting(up, 0), ""},
+			{30000, err(), "active>down event"}, {35000, counting(down, 0), ""},
+			{36000, active(), "down>active event"}, {40000, counting(up, 0), ""},
+			{45000, counting(up, 2), ""}, {50000, counting(up, 2), ""}, {55000, counting(up, 2), ""},
+		}, 2},
+		{"a counter always one behind in a storm", []step{
+			{0, open(), ""}, {1, counting(up, 0), ""},
+			{500, err(), "active>down event"}, {501, counting(down, 0), ""}, {502, active(), "down>active event"},
+			{1000, err(), "active>down event"}, {1001, counting(down, 1), ""}, {1002, active(), "down>active event"},
+			{1500, err(), "active>down event"}, {1501, counting(down, 2), ""}, {1502, active(), "down>active event"},
+			{2000, err(), "active>down event"}, {2001, counting(down, 3), ""}, {2002, active(), "down>active event"},
+			{5000, counting(up, 4), ""}, {9000, counting(up, 4), ""}, {14000, counting(up, 4), ""},
+		}, 0},
 		{"a link that falls while it trains", []step{
 			{0, open(), ""}, {1, counting(ini, 0), ""}, {100, err(), "init>down event"}, {101, counting(down, 1), ""}, {5000, counting(down, 1), ""},
 		}, 0},
