@@ -39,16 +39,34 @@ type clock struct {
 
 // read returns the present moment.
 func (c *clock) read() moment {
-	wall, mono, boot := c.now()
+	wall, mono, boot := c.pair()
 	return c.observe(wall, mono, mono, boot)
+}
+
+// pair reads the clocks. Where the wall clock looks set back it reads them again: more
+// likely the process was preempted between the two.
+func (c *clock) pair() (wall, mono, boot int64) {
+	wall, mono, boot = c.now()
+	if c.isBack(wall, mono) {
+		wall, mono, boot = c.now()
+	}
+	return wall, mono, boot
+}
+
+// isBack reports whether the wall clock was set back by a pair.
+func (c *clock) isBack(wall, mono int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.set && mono > c.mono && c.highest-(wall-mono) > setBack
 }
 
 // batch returns the moment at which a batch is handled that was stamped with
 // wall and mono.
 func (c *clock) batch(wall, mono int64) moment {
-	nowWall, nowMono, boot := c.now()
-	if mono > nowMono {
-		// No worker is ahead of the host; this one is out of its mind.
+	nowWall, nowMono, boot := c.pair()
+	if mono > nowMono || c.isBack(wall, mono) {
+		// No worker is ahead of the host; this one is out of its mind. And what one says
+		// of a clock that was set back the host knows itself: it may have been preempted.
 		wall, mono = nowWall, nowMono
 	}
 	return c.observe(wall, mono, nowMono, boot)

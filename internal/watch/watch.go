@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
 )
@@ -84,15 +82,8 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o Options, se
 
 // stamp makes a batch of items with the time now.
 func stamp(items []Item) Batch {
-	return Batch{Wall: clock(unix.CLOCK_REALTIME), Mono: clock(unix.CLOCK_MONOTONIC), Items: items}
-}
-
-func clock(id int32) int64 {
-	var t unix.Timespec
-	if err := unix.ClockGettime(id, &t); err != nil {
-		panic(fmt.Sprintf("clock %d: %v", id, err)) // these clocks exist on every Linux
-	}
-	return t.Nano()
+	wall, mono := Clocks()
+	return Batch{Wall: wall, Mono: mono, Items: items}
 }
 
 // session is one open device.

@@ -255,7 +255,8 @@ func (c *Config) timing() worker.Timing {
 }
 
 func clocks() (wall, mono, boot int64) {
-	return clock(unix.CLOCK_REALTIME), clock(unix.CLOCK_MONOTONIC), clock(unix.CLOCK_BOOTTIME)
+	wall, mono = watch.Clocks()
+	return wall, mono, clock(unix.CLOCK_BOOTTIME)
 }
 
 // clock reads a clock of clock_gettime(2), in ns.

@@ -1,0 +1,45 @@
+package watch
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// readingsWith returns clocks that are one epoch apart, and of which each reading takes
+// 1 µs, or what stands in pauses for the reading of that number.
+func readingsWith(epoch int64, pauses map[int]time.Duration) func(id int32) int64 {
+	now, n := int64(time.Hour), 0
+	return func(id int32) int64 {
+		now += int64(time.Microsecond) + pauses[n].Nanoseconds()
+		n++
+		if id == unix.CLOCK_REALTIME {
+			return epoch + now
+		}
+		return now
+	}
+}
+
+func TestClocksAreReadAtOneMoment(t *testing.T) {
+	const epoch, pause = 1_700_000_000_000_000_000, 1500 * time.Millisecond
+	for name, pauses := range map[string]map[int]time.Duration{
+		"undisturbed":                       nil,
+		"preempted after the wall clock":    {2: pause},
+		"preempted before the wall clock":   {1: pause},
+		"preempted twice":                   {1: pause, 5: pause},
+		"preempted least at the third time": {1: pause, 5: pause, 8: 100 * time.Microsecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wall, mono := clocks(readingsWith(epoch, pauses))
+			require.InDelta(t, epoch, wall-mono, float64(200*time.Microsecond))
+		})
+	}
+}
+
+func TestPreemptedClocksAreReadThreeTimesAtMost(t *testing.T) {
+	reads := 0
+	clocks(func(int32) int64 { reads++; return int64(reads) * int64(time.Second) })
+	require.Equal(t, 9, reads)
+}
