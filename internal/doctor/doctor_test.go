@@ -225,6 +225,11 @@ func TestWhatIsWrongIsSaidWithTheCommandThatMendsIt(t *testing.T) {
 			Result{"telegraf", "inputs.execd", Fail, `set signal = "STDIN"`, edit},
 		},
 		{
+			"a plugin that gathers by itself as well",
+			config("[[inputs.execd]]\ncommand = [\"/usr/local/bin/rdma-events\"]\nsignal = \"STDIN\"\n"), nil,
+			Result{"telegraf", "inputs.execd", Warn, "add -poll_interval_disabled to command", edit},
+		},
+		{
 			"another data format", config("[[inputs.execd]]\ncommand = [\"/usr/local/bin/rdma-events\"]\ndata_format = \"json\"\n"), nil,
 			Result{"telegraf", "inputs.execd", Fail, `data_format = "json"`, edit},
 		},

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/BurntSushi/toml"
 )
@@ -73,8 +75,15 @@ func (x *examination) checkExecd(e execd) {
 	if signal == "" {
 		signal = "none" // Telegraf's default
 	}
-	if prompted && signal == "none" {
+	switch {
+	case prompted && signal == "none":
 		x.misconfigured("inputs.execd", `signal = "none" with -poll_interval_disabled: nothing is ever sent; set signal = "STDIN"`)
+	case !prompted && signal != "none":
+		x.telegraf = append(x.telegraf, Result{
+			Check: telegrafName, Subject: "inputs.execd", Status: Warn, Fix: "sudoedit " + x.Config,
+			Text: fmt.Sprintf("signal = %q without -poll_interval_disabled: the plugin gathers when Telegraf prompts it and by its own "+
+				"-poll_interval too; add -poll_interval_disabled to command", signal),
+		})
 	}
 	if e.DataFormat != "" && e.DataFormat != "influx" {
 		x.misconfigured("inputs.execd", fmt.Sprintf(`data_format = %q: set it to "influx"`, e.DataFormat))
@@ -86,17 +95,23 @@ func (x *examination) checkExecd(e execd) {
 	x.readPlugin(config)
 }
 
-// arguments returns what matters of the plugin's command line.
+// arguments returns what matters of the plugin's command line: whether it gathers only
+// when prompted, and its configuration.
 func arguments(args []string) (prompted bool, config string) {
 	for i, arg := range args {
-		name, value, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-		switch {
-		case name == "poll_interval_disabled":
-			prompted = true
-		case name == "config" && value != "":
+		name, value, has := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		if !has && i+1 < len(args) {
+			value = args[i+1]
+		}
+		switch name {
+		case "poll_interval_disabled": // takes a value only behind "="
+			disabled, err := strconv.ParseBool(value)
+			prompted = prompted || !has || err == nil && disabled
+		case "poll_interval":
+			interval, err := time.ParseDuration(value)
+			prompted = prompted || err == nil && interval == 0
+		case "config":
 			config = value
-		case name == "config" && i+1 < len(args):
-			config = args[i+1]
 		}
 	}
 	return prompted, config
