@@ -10,6 +10,9 @@ type Config struct {
 	// Uevents opens a subscription to the kernel's uevents; default
 	// KernelUevents. It is called again after a failure.
 	Uevents func() (Source, error)
+	// UeventsReach reports whether the kernel's uevents reach this process; default
+	// UeventsReach. Where they do, WatchRemoval uses inotify only when they fail.
+	UeventsReach func() bool
 	// Indexes returns the kernel's device indexes by name; default
 	// KernelIndexes.
 	Indexes func() (map[string]int, error)
@@ -44,6 +47,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Uevents == nil {
 		c.Uevents = KernelUevents
+	}
+	if c.UeventsReach == nil {
+		c.UeventsReach = UeventsReach
 	}
 	if c.Indexes == nil {
 		c.Indexes = KernelIndexes

@@ -36,6 +36,8 @@ func (h *host) config(uevents func() (Source, error)) Config {
 		DevRoot:   h.dev,
 		Uevents:   uevents,
 		Indexes:   h.readIndexes,
+		// By default a removal is watched by both means.
+		UeventsReach: func() bool { return false },
 	}
 }
 

@@ -88,11 +88,13 @@ func TestOnARealKernelDevicesAreFoundRenamedAndReplaced(t *testing.T) {
 
 func TestOnARealKernelARemovalIsNoticedWhileTheDeviceIsHeld(t *testing.T) {
 	nowhere := t.TempDir()
+	require.True(t, UeventsReach())
 	for _, row := range []struct {
 		name string
 		cfg  Config
 	}{
-		{"by either", Config{Rescan: time.Hour}},
+		{"by what suits this kernel", Config{Rescan: time.Hour}},
+		{"by either", Config{Rescan: time.Hour, UeventsReach: func() bool { return false }}},
 		{"by uevents alone", Config{Rescan: time.Hour, DevRoot: nowhere}},
 		{"by inotify alone", Config{Rescan: time.Hour, Uevents: refused}},
 	} {

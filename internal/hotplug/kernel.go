@@ -32,6 +32,29 @@ func KernelUevents() (Source, error) {
 	return newKernelUevents(fd), nil
 }
 
+// initialUsers is the inode of the initial user namespace (PROC_USER_INIT_INO in
+// include/linux/proc_ns.h), which no other one can have.
+const initialUsers = 0xEFFFFFFD
+
+// UeventsReach reports whether the kernel's uevents reach this process' network
+// namespace: they do where that belongs to the initial user namespace
+// (uevent_net_init in lib/kobject_uevent.c). It is false also where that cannot be
+// found out, as in a user namespace below the network namespace's.
+func UeventsReach() bool {
+	own, err := unix.Open("/proc/self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = unix.Close(own) }()
+	users, err := unix.IoctlRetInt(own, unix.NS_GET_USERNS)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = unix.Close(users) }()
+	var st unix.Stat_t
+	return unix.Fstat(users, &st) == nil && st.Ino == initialUsers
+}
+
 // kernelUevents is a bound uevent socket. Who sent a message is not checked: it
 // takes CAP_NET_ADMIN to send one here.
 type kernelUevents struct {

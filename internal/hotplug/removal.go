@@ -30,8 +30,10 @@ const (
 // A removal is the kernel's uevent, the vanished node with the device gone from
 // sysfs, or the loss of the whole /dev/infiniband; one that came before the
 // call is found as well, unless another device has the same node by then. The
-// device is also looked for every Config.Rescan, which is all that is left
-// where neither uevents nor inotify can be had: Config.Warn is told.
+// latter two are noticed by inotify, of which a user may have 128 instances in all
+// his programs together; it is used only where no uevents come. The device is also
+// looked for every Config.Rescan, which is all that is left where neither can be had:
+// Config.Warn is told.
 //
 // Any number of calls may run concurrently.
 func WatchRemoval(ctx context.Context, cfg Config, node string) error {
@@ -61,6 +63,7 @@ type removal struct {
 	hints chan hint
 	lost  chan error // why a source has ended; one place for each
 	why   []error    // why one of the two sources does not work, or both
+	spare func()     // starts inotify when uevents fail; nil: it has been
 }
 
 func newRemoval(cfg Config, node string) *removal {
@@ -81,7 +84,10 @@ func (r *removal) watch(ctx context.Context) error {
 	defer sources.Wait()
 	defer cancel()
 	r.startUevents(ctx, &sources)
-	r.startInotify(ctx, &sources)
+	r.spare = func() { r.startInotify(ctx, &sources) }
+	if len(r.why) > 0 || !r.cfg.UeventsReach() {
+		r.useSpare()
+	}
 
 	r.known, _ = os.Stat(filepath.Join(r.class, r.node)) // nil when it is not there
 	if r.gone() {
@@ -115,7 +121,10 @@ func (r *removal) await(ctx context.Context) error {
 			continue
 		case err := <-r.lost:
 			r.why = append(r.why, err)
+			r.useSpare()
 			r.warn()
+			delay = confirmFirst // something may have happened before inotify was asked
+			confirm.Reset(delay)
 			continue
 		case <-confirm.C:
 			if delay *= 2; delay <= confirmLast {
@@ -126,6 +135,13 @@ func (r *removal) await(ctx context.Context) error {
 		if r.gone() {
 			return nil
 		}
+	}
+}
+
+func (r *removal) useSpare() {
+	if r.spare != nil {
+		r.spare()
+		r.spare = nil
 	}
 }
 

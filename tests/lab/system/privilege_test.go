@@ -5,6 +5,7 @@ package system
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +28,7 @@ func TestAProbeNeedsNoCapability(t *testing.T) {
 						t.Errorf("want %q in the worker's status, got:\n%s", line, status)
 					}
 				}
+				requireNoInotify(t, pid)
 			}
 			if probe := rig.Last(r.Points(), "rdma_cq_probe", "device", device); probe.Int("errors") != 0 {
 				t.Errorf("want no error, got %v", probe.Fields)
@@ -34,6 +36,21 @@ func TestAProbeNeedsNoCapability(t *testing.T) {
 			r.Stop()
 		}
 	})
+}
+
+// requireNoInotify: a worker that uevents reach, also a confined one, leaves the 128
+// instances that its user may have to others.
+func requireNoInotify(t *testing.T, pid int) {
+	t.Helper()
+	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+	if err != nil || len(links) == 0 {
+		t.Fatalf("want the worker's descriptors, got %v, %v", links, err)
+	}
+	for _, link := range links {
+		if to, err := os.Readlink(link); err == nil && strings.Contains(to, "inotify") {
+			t.Errorf("want no inotify instance in the worker, got %s", to)
+		}
+	}
 }
 
 func processFile(t *testing.T, pid int, name string) string {
