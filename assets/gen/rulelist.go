@@ -88,7 +88,7 @@ func deviceRules() []rule {
 			when:  "$RA == 0",
 			fires: "The device was there since the plugin started, or is in its option expect, and has been gone for a minute.",
 			quiet: "A reset that is over within a minute. A device that was renamed: it goes on under its new name. One whose PCI " +
-				"function was given to another driver, as vfio-pci, or to another RDMA device, as that of a bond. Both not if it is in expect.",
+				"function was given to another driver, as vfio-pci, or to another RDMA device, as that of a bond. One of expect is missing in both cases.",
 			clears: "When the device is back; or when the plugin restarts, unless the device is in expect. List there what must not be missing.",
 			do: []string{
 				"`rdma link`, `lspci`, and the kernel log: AER errors, a driver that was unloaded, firmware that does not answer.",

@@ -32,8 +32,8 @@ const (
 // call is found as well, unless another device has the same node by then. The
 // latter two are noticed by inotify, of which a user may have 128 instances in all
 // his programs together; it is used only where no uevents come. The device is also
-// looked for every Config.Rescan, which is all that is left where neither can be had:
-// Config.Warn is told.
+// looked for every Config.Rescan, which is all that is left where neither can be had;
+// Config.Warn gets the reason.
 //
 // Any number of calls may run concurrently.
 func WatchRemoval(ctx context.Context, cfg Config, node string) error {

@@ -45,16 +45,16 @@ func TestClockThatIsSetBackIsFollowed(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var told []time.Duration
+			var steps []time.Duration
 			mono, shift := 100*sec, int64(0)
 			c := &clock{
 				now:  func() (int64, int64, int64) { return epoch + mono + shift, mono, mono + slept },
-				back: func(by time.Duration) { told = append(told, by) },
+				back: func(by time.Duration) { steps = append(steps, by) },
 			}
 			c.read()
 			mono, shift = 110*sec, -3600*sec
 			m := look(c)
-			require.Equal(t, []time.Duration{time.Hour}, told)
+			require.Equal(t, []time.Duration{time.Hour}, steps)
 			require.EqualValues(t, 1, m.epoch)
 			require.EqualValues(t, epoch-3600*sec, m.offset)
 		})

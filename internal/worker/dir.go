@@ -207,8 +207,8 @@ func isAt(dir *os.File, path string) bool {
 	return err == nil && os.SameFile(now, own)
 }
 
-// Close removes the directory with what is in it and releases the lock. A directory
-// that somebody has put in its place stays.
+// Close removes the directory with what is in it and releases the lock. Another
+// directory that stands in its place stays.
 func (d *Dir) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
