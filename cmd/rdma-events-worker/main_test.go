@@ -77,7 +77,7 @@ func supervise(t *testing.T, h worker.Handler) {
 	dir, err := worker.OpenDir("")
 	require.NoError(t, err)
 	s := worker.New(worker.Config{
-		Exe: exe, Dir: dir.Path(),
+		Exe: exe, Dir: dir,
 		Request: worker.Request{
 			Backend: worker.BackendSim,
 			Sim:     worker.Sim{Profile: "roce2", Seed: 1},

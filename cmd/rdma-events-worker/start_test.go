@@ -32,7 +32,7 @@ func BenchmarkStart(b *testing.B) {
 	for b.Loop() {
 		ctx, cancel := context.WithCancel(b.Context())
 		s := worker.New(worker.Config{
-			Exe: exe, Dir: dir.Path(),
+			Exe: exe, Dir: dir,
 			Request: worker.Request{
 				Backend: worker.BackendSim, Sim: worker.Sim{Profile: "roce2"}, Options: watch.Options{Device: "sim0"},
 			},
