@@ -118,7 +118,8 @@ func add(sums map[string]map[string]int64, p rig.Point, field string) {
 }
 
 // fieldsOf writes the fields of a point. Of what depends on the machine or the
-// moment only the type is kept, and whether it is zero.
+// moment only the type is kept, and whether it is zero; of what depends on the load,
+// the type alone.
 func fieldsOf(p rig.Point) string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(p.Fields)) {
@@ -126,7 +127,7 @@ func fieldsOf(p rig.Point) string {
 			continue
 		}
 		value := p.Fields[name]
-		if varies(p.Measurement, name) && value != int64(0) {
+		if dependsOnLoad(name) || varies(p.Measurement, name) && value != int64(0) {
 			out = append(out, fmt.Sprintf("%s=<%T>", name, value))
 		} else {
 			out = append(out, fmt.Sprintf("%s=%v", name, value))
@@ -146,13 +147,18 @@ func comesAndGoes(field string) bool {
 	return false
 }
 
+// dependsOnLoad is true for fields that are 0 on a quiet machine, and may be more on a busy one.
+func dependsOnLoad(field string) bool {
+	return field == "queue_length" || field == "merged_points" || field == "skipped_intervals"
+}
+
 func varies(measurement, field string) bool {
 	if strings.HasSuffix(field, "_rate") || strings.HasSuffix(field, "_ns") {
 		return true
 	}
 	switch field {
-	case "rss_bytes", "worker_rss_bytes", "queue_length", "merged_points", "skipped_intervals":
-		return true // intervals are skipped on a machine that is busy for one
+	case "rss_bytes", "worker_rss_bytes":
+		return true
 	case "rounds", "successes", "errors", "lost_events", "lost_completions", "events", "acked", "late", "spurious", "wake_bucket":
 		return strings.HasPrefix(measurement, "rdma_cq_probe") || measurement == "rdma_host"
 	}
