@@ -38,15 +38,20 @@ func (a *again) refused(first, limit time.Duration) {
 func (a *again) due() bool { return !time.Now().Before(a.at) }
 
 // choose takes the first method that can be made and whose first round comes to
-// its end.
+// its end. A port that is up and was left without a probe has a fault, which the
+// counts are to show: the first method that failed on it is no longer on trial.
 func (p *prober) choose() error {
-	reason := "no method is left to try"
+	reason, failed := "no method is left to try", verbs.MethodNone
+	counted := p.failed
+	if verbs.PortState(p.port.state.Load()) != verbs.PortActive {
+		counted = verbs.MethodNone
+	}
 	for i, c := range p.candidates() {
 		if c.refused != "" {
 			reason = c.refused
 			continue
 		}
-		refused, err := p.try(c.method)
+		refused, ran, err := p.try(c.method, p.automatic() && c.method != counted)
 		if err != nil {
 			return err
 		}
@@ -56,8 +61,11 @@ func (p *prober) choose() error {
 			return nil
 		}
 		reason = refused
+		if ran && failed == verbs.MethodNone {
+			failed = c.method
+		}
 	}
-	p.fallback = true
+	p.fallback, p.failed = true, failed
 	p.again.refused(p.s.o.Probe.Interval, unprobed)
 	p.tell(verbs.MethodNone, reason)
 	return nil
@@ -66,7 +74,7 @@ func (p *prober) choose() error {
 // kept notes a choice. One that its first round has spoilt is made anew as after
 // any other round.
 func (p *prober) kept(second bool) {
-	p.fallback = second && p.probe != nil
+	p.fallback, p.failed = second && p.probe != nil, verbs.MethodNone
 	switch {
 	case p.fallback:
 		p.again.refused(secondBest, secondBestMax)
@@ -75,36 +83,42 @@ func (p *prober) kept(second bool) {
 	}
 }
 
-// try makes a probe of method m and runs its first round. A method that the
-// configuration names is kept however that ends. An automatic choice is on trial:
-// where it is not kept, its round is no round of the device's, and nothing counts it.
-func (p *prober) try(m verbs.Method) (refused string, err error) {
-	probe, unable := p.s.dev.NewProbe(p.config(m))
+// try makes a probe of method m and runs its first round; ran says that it came so
+// far. A method that the configuration names is kept however that ends. An automatic
+// choice is on trial: where it is not kept, its round is no round of the device's,
+// and nothing counts it, unless it is no trial.
+func (p *prober) try(m verbs.Method, trial bool) (refused string, ran bool, err error) {
+	probe, unable := p.s.dev.NewProbe(p.config(m, trial))
 	if errors.Is(unable, verbs.ErrClosed) || errors.Is(unable, verbs.ErrNoDevice) {
-		return "", unable
+		return "", false, unable
 	}
 	if unable != nil {
-		return unable.Error(), nil //nolint:nilerr // to be refused is an answer
+		return unable.Error(), false, nil //nolint:nilerr // to be refused is an answer
 	}
 	p.set(probe)
 	p.method = m
 	r, err := probe.Round(0)
 	if err != nil {
-		return "", err
+		return "", true, err
 	}
-	if p.automatic() && p.unfit(r.Outcome) {
-		p.heard(r.Outcome)
-		return fmt.Sprintf("the first round of %s ended as %s (%s)", m, r.Outcome, r.Status), p.drop()
+	unfit := p.automatic() && p.unfit(r.Outcome)
+	if !unfit {
+		probe.Keep()
 	}
-	probe.Keep()
 	if r.Outcome == verbs.OutcomeCanceled {
-		return "", nil
+		return "", true, nil
 	}
-	p.report(r)
+	if !unfit || !trial {
+		p.report(r)
+	}
+	if unfit {
+		p.heard(r.Outcome)
+		return fmt.Sprintf("the first round of %s ended as %s (%s)", m, r.Outcome, r.Status), true, p.drop()
+	}
 	if !probe.Usable() {
-		return "", p.drop()
+		return "", true, p.drop()
 	}
-	return "", nil
+	return "", true, nil
 }
 
 func (p *prober) automatic() bool { return p.s.o.Probe.Method == "auto" }
@@ -125,11 +139,11 @@ func (p *prober) heard(o verbs.Outcome) {
 	}
 }
 
-func (p *prober) config(m verbs.Method) verbs.ProbeConfig {
+func (p *prober) config(m verbs.Method, trial bool) verbs.ProbeConfig {
 	o := p.s.o.Probe
 	return verbs.ProbeConfig{
 		Port: p.port.number, Vector: p.vector, Method: m, Timeout: o.Timeout,
-		AckBatch: o.AckBatch, GIDIndex: o.GIDIndex, PKeyIdx: o.PKeyIdx, Trial: p.automatic(),
+		AckBatch: o.AckBatch, GIDIndex: o.GIDIndex, PKeyIdx: o.PKeyIdx, Trial: trial,
 	}
 }
 

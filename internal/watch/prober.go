@@ -26,6 +26,7 @@ type prober struct {
 	method        verbs.Method
 	fallback      bool          // the first choice was refused
 	again         again         // when it is tried again
+	failed        verbs.Method  // what ran first and failed when no method was kept
 	nudged        chan struct{} // holds a token of nudge, for a prober without a probe
 	mute          bool          // the last round over the port had its completion and no event
 	told          string        // the last reason reported
@@ -187,7 +188,7 @@ func (p *prober) outdated() bool {
 	changed := seen != p.seen || p.fallback && settled != p.settled
 	p.seen, p.settled = seen, settled
 	if changed {
-		p.again = again{}
+		p.again, p.failed = again{}, verbs.MethodNone
 	}
 	if p.fallback {
 		return changed || p.again.due()
