@@ -106,12 +106,19 @@ var varying = regexp.MustCompile(`\b(restarting in) \S+`)
 var nodes = regexp.MustCompile(`/dev/infiniband/uverbs\d+`)
 
 // outcome says of a device what was seen: the reasons that it had, and the lines
-// of the log but for traces and for what the library printed.
+// of the log but for traces and for what the library printed. Of a device that has
+// gone these are the last reason and the errors: whether its removal is found before
+// its worker is replaced depends on the load.
 func (w *world) outcome(points []rig.Point, device string) (reported []string) {
 	w.t.Helper()
-	for _, p := range rig.Select(points, "rdma_device", "device", device) {
+	seen := rig.Select(points, "rdma_device", "device", device)
+	gone := last(points, "rdma_device", device).Int("present") == 0
+	if gone {
+		seen = seen[len(seen)-1:]
+	}
+	for _, p := range seen {
 		reason := "reason `" + p.Text("reason") + "`"
-		if p.Text("reason") != "ok" && !slices.Contains(reported, reason) {
+		if p.Text("reason") != "ok" && p.Text("reason") != "starting" && !slices.Contains(reported, reason) {
 			reported = append(reported, reason)
 		}
 	}
@@ -122,8 +129,7 @@ func (w *world) outcome(points []rig.Point, device string) (reported []string) {
 		if strings.Contains(line, "the worker prints") || strings.Contains(line, traceOf) {
 			continue
 		}
-		// A worker that is started as a device goes may or may not see it without addresses.
-		if last(points, "rdma_device", device).Int("present") == 0 && strings.Contains(line, "no probe on port") {
+		if gone && !strings.HasPrefix(line, "E! ") {
 			continue
 		}
 		line = nodes.ReplaceAllString(line, "NODE")
@@ -148,6 +154,9 @@ func lived(points []rig.Point, device string) string {
 		state = "is open without a probe"
 	}
 	n := p.Int("worker_restarts")
+	if p.Int("present") == 0 {
+		return "the device " + state
+	}
 	if n == 0 {
 		return "no restart; the device " + state
 	}
