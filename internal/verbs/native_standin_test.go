@@ -89,6 +89,7 @@ type (
 		Busy      ledger.Lane
 		Took      time.Duration
 		Trace     []string
+		Opened    []string // files of sysfs
 		Violation string
 	}
 	roundReport struct {

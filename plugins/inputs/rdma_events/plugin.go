@@ -13,6 +13,7 @@ import (
 )
 
 //go:generate go run ./metricsdoc ../../../docs/metrics.md
+//go:generate go run ./driversdoc ../../..
 
 //go:embed sample.conf
 var sampleConfig string

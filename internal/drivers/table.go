@@ -1,0 +1,148 @@
+package drivers
+
+import "rdma_events/internal/verbs"
+
+// queuePairs is what most drivers ask of their device to make, move and destroy
+// a queue pair.
+func queuePairs(more Costs) Costs {
+	c := Costs{CreateQP: 1, ModifyQP: 1, DestroyQP: 1}
+	for call, n := range more {
+		c[call] = n
+	}
+	return c
+}
+
+// All returns the table, hardware first.
+func All() []Driver {
+	return append(hardware(), soft()...)
+}
+
+func hardware() []Driver {
+	return append(mellanox(), []Driver{
+		{
+			Name: "irdma, RoCE", Kernel: []string{"ice", "i40e", "idpf"}, Transport: "infiniband", Devices: "Intel E810, E830",
+			Events: "port, QP, CQ, SRQ", Probe: "`ud_send`, `rc_write`, `flush`", LinkDowned: "none",
+			First: verbs.MethodUDSend, Costs: queuePairs(Costs{CreateAH: 1, DestroyAH: 1}),
+			Notes: "A device that stops answering is reset without an event, after 5 s. Its hw_counters report success and old " +
+				"values while the device hangs. The device makes one address handle of equal ones.",
+		},
+		{
+			Name: "irdma, iWARP", Kernel: []string{"ice", "i40e", "idpf"}, Transport: "iwarp", Devices: "Intel E810, X722",
+			Events: "port, QP, CQ, SRQ", Probe: "`flush`", LinkDowned: "none", First: verbs.MethodFlush,
+			Never: []verbs.Method{verbs.MethodUDSend, verbs.MethodRCWrite}, Costs: queuePairs(nil),
+			Notes: "A queue pair connects by the connection manager alone, and there are no datagrams ([iwarp.md](iwarp.md)).",
+		},
+		{
+			Name: "bnxt_re", Kernel: []string{"bnxt_en", "bnxt_re"}, Devices: "Broadcom NetXtreme-E",
+			Events: "port, QP, SRQ; CQ not with 6.1, device not with 6.12", Probe: "`ud_send`, `rc_write`",
+			LinkDowned: "none; with 7.3 always 0", First: verbs.MethodUDSend,
+			Costs: queuePairs(Costs{LinkDowned: 1, CreateAH: 1, DestroyAH: 1}),
+			Notes: "Its library flushes by itself and perhaps without an event, so `flush` is taken only where its first round has one. " +
+				"Up to rdma-core 45 the arm of a completion queue is done by the next poll. Completion vectors are chosen by the driver, " +
+				"whatever `vectors` says. A refused create_qp may leave no errno.",
+		},
+		{
+			Name: "efa", Kernel: []string{"efa"}, Devices: "Amazon EFA",
+			Events: "none", Probe: "`ud_send` with a GRH", LinkDowned: "none", First: verbs.MethodUDSend, Never: []verbs.Method{verbs.MethodRCWrite, verbs.MethodFlush},
+			Costs: queuePairs(Costs{CreateAH: 1, DestroyAH: 1}),
+			Notes: "`events_supported` is 0: port states come from queries, which go on saying active when the device is dead. " +
+				"Older devices have no completion events, and so no probe.",
+		},
+		{
+			Name: "hns", Kernel: []string{"hns3", "hns_roce_hw_v2", "hns"}, Devices: "HiSilicon HIP08, HIP09",
+			Events: "QP, CQ, SRQ; port with 7.3, not with 6.12", Probe: "`ud_send` (HIP09), `rc_write`, `flush`",
+			LinkDowned: "none",
+			First:      verbs.MethodUDSend, Costs: Costs{ModifyQP: 1, DestroyQP: 1},
+			Notes: "HIP08 has no datagrams. While the device is reset, its commands are answered EBUSY, or as if they had succeeded.",
+		},
+		{
+			Name: "erdma", Kernel: []string{"erdma"}, Devices: "Alibaba ERDMA",
+			Events: "port, QP, CQ", Probe: "`flush`; `rc_write` in its RoCE mode", LinkDowned: "none", First: verbs.MethodFlush, Never: []verbs.Method{verbs.MethodUDSend},
+			Costs: queuePairs(nil), Notes: "In iWARP mode as irdma's. A refused command is EIO.",
+		},
+		{
+			Name: "mana", Kernel: []string{"mana"}, Devices: "Microsoft Azure MANA",
+			Events: "QP; port with 7.3, not with 6.12", Probe: "`rc_write`", LinkDowned: "none", First: verbs.MethodRCWrite, Never: []verbs.Method{verbs.MethodUDSend},
+			Costs: queuePairs(nil),
+			Notes: "No datagrams. Reading `qp_fatal` makes the library modify that queue pair, a command of up to 30 s within the reader. " +
+				"Devices called manae have neither RC queue pairs nor completion events. rdma-core 44 has no RC for it.",
+		},
+		{
+			Name: "ionic", Kernel: []string{"ionic"}, Devices: "AMD Pensando",
+			Events: "port, device, QP, CQ", Probe: "`ud_send`, `rc_write`", LinkDowned: "none", First: verbs.MethodUDSend,
+			Costs: queuePairs(Costs{CreateAH: 1, DestroyAH: 1}),
+			Notes: "From rdma-core 61. An arm is done by the next poll or post. Its library flushes by itself, perhaps without an event.",
+		},
+		{
+			Name: "hfi1", Kernel: []string{"hfi1"}, Devices: "Cornelis (Intel) Omni-Path",
+			Events: "port, LID, P_Key, SM, re-registration, QP, CQ", Probe: "`rc_write`, `flush`", LinkDowned: "yes",
+			First: verbs.MethodRCWrite, Costs: Costs{},
+			Notes: "A fabric with extended LIDs shows as LID 0 on an active port; the probe then needs a GRH. No fatal event.",
+		},
+		{
+			Name: "qedr", Kernel: []string{"qede", "qedr"}, Devices: "Marvell FastLinQ, RoCE mode",
+			Events: "port, QP, CQ, SRQ; port twice with 7.3", Probe: "`rc_write`", LinkDowned: "none; reading is EINVAL",
+			First: verbs.MethodRCWrite, Never: []verbs.Method{verbs.MethodUDSend, verbs.MethodFlush}, Costs: queuePairs(nil),
+			Notes: "No datagrams. `flush` never completes, since the device does not know a queue pair before it is connected; " +
+				"in iWARP mode there is no probe.",
+		},
+		{
+			Name: "cxgb4", Kernel: []string{"cxgb4", "iw_cxgb4"}, Devices: "Chelsio T4 to T6",
+			Events: "device, QP, SRQ; port with 7.3, not with 6.12", Probe: "`flush`", LinkDowned: "none",
+			First: verbs.MethodFlush, Never: []verbs.Method{verbs.MethodUDSend, verbs.MethodRCWrite}, Costs: queuePairs(nil),
+			Notes: "iWARP. The driver gives some fatal errors to a queue pair's owner as a device event without a port.",
+		},
+		{
+			Name: "mthca", Kernel: []string{"ib_mthca"}, Devices: "Mellanox InfiniHost",
+			Events: "port, device, LID, P_Key, re-registration, QP, CQ, SRQ", Probe: "`rc_write`, `flush`", LinkDowned: "yes",
+			First: verbs.MethodRCWrite, Costs: Costs{PortQuery: 1, LinkDowned: 1, PKey: 1, ModifyQP: 1, DestroyQP: 1},
+			Notes: "The oldest cards cannot say up to where completions were seen when they arm.",
+		},
+		{
+			Name: "vmw_pvrdma", Kernel: []string{"vmw_pvrdma"}, Devices: "VMware paravirtual RDMA",
+			Events: "all that the hypervisor sends", Probe: "`ud_send`, `rc_write`, `flush`", LinkDowned: "none",
+			First: verbs.MethodUDSend, Costs: queuePairs(Costs{PortQuery: 1, PKey: 1}),
+			Notes: "A signal may end a command, which then reads as ETIMEDOUT.",
+		},
+	}...)
+}
+
+func mellanox() []Driver {
+	all := "port, device, LID, P_Key, re-registration, QP, CQ, SRQ"
+	return []Driver{
+		{
+			Name: "mlx5", Kernel: []string{"mlx5_core", "mlx5_ib"}, Devices: "NVIDIA ConnectX-4 and later, BlueField",
+			Events: all + ", speed", Probe: "`ud_send` on RoCE, `rc_write`", LinkDowned: "yes; on Ethernet unknown whether it counts",
+			FlushMoves: []string{"req_cqe_flush_error", "resp_cqe_flush_error"}, First: verbs.MethodUDSend,
+			Costs:    queuePairs(Costs{PortQuery: 5, LinkDowned: 1, PKey: 1}),
+			Ethernet: queuePairs(Costs{PortQuery: 2, LinkDowned: 1, PKey: 1}),
+			Notes: "`flush` is counted as an error, and so never taken by `auto`. A device in error state answers an open with EAGAIN and " +
+				"commands with ENOLINK, and may recover. An arm fires for what came before it. Representors have no RC queue pairs.",
+		},
+		{
+			Name: "mlx4", Kernel: []string{"mlx4_core", "mlx4_ib"}, Devices: "Mellanox ConnectX-2, ConnectX-3",
+			Events: all + "; port twice on RoCE", Probe: "`ud_send` on RoCE, `rc_write`", LinkDowned: "InfiniBand; elsewhere always 0",
+			FlushMoves: []string{"rq_num_wrfe", "sq_num_wrfe"}, First: verbs.MethodUDSend,
+			Costs:    Costs{PortQuery: 2, LinkDowned: 1, PKey: 1, ModifyQP: 1, DestroyQP: 1},
+			Ethernet: Costs{PortQuery: 1, LinkDowned: 1, ModifyQP: 1, DestroyQP: 1},
+			Notes: "`flush` is counted as an error. A device in error state answers an open with EAGAIN. An address handle asks the " +
+				"host's neighbour table, for up to 3 s.",
+		},
+	}
+}
+
+func soft() []Driver {
+	return []Driver{
+		{
+			Name: "rxe", Kernel: []string{"rdma_rxe"}, Devices: "soft RoCE", Known: InTheLab,
+			Events: "port, GID, QP, CQ, SRQ", Probe: "`ud_send`, `rc_write`, `flush`", LinkDowned: "yes",
+			First: verbs.MethodUDSend, Costs: Costs{},
+		},
+		{
+			Name: "siw", Kernel: []string{"siw"}, Devices: "soft iWARP", Known: InTheLab,
+			Events: "port, LID, QP, CQ, SRQ", Probe: "`flush`", LinkDowned: "none", First: verbs.MethodFlush,
+			Never: []verbs.Method{verbs.MethodUDSend, verbs.MethodRCWrite}, Costs: Costs{},
+			Notes: "[iwarp.md](iwarp.md) has the reasons.",
+		},
+	}
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/drivers"
+	"rdma_events/internal/verbs"
+)
+
+const root = "../../../.."
+
+func TestDocumentsSayWhatTheTableSays(t *testing.T) {
+	for _, p := range parts() {
+		text, err := os.ReadFile(filepath.Join(root, p.file))
+		require.NoError(t, err)
+		want, err := p.in(string(text))
+		require.NoError(t, err)
+		require.Equal(t, want, string(text), "run go generate ./plugins/inputs/rdma_events")
+	}
+}
+
+func TestDocumentWithoutItsPartIsRefused(t *testing.T) {
+	_, err := part{name: "drivers"}.in("# A title\n")
+	require.ErrorContains(t, err, "Begin of drivers")
+}
+
+func TestCommandsChangeWithPaceAndTable(t *testing.T) {
+	one := []drivers.Driver{{
+		Name: "one", First: verbs.MethodFlush, Costs: drivers.Costs{drivers.PortQuery: 2, drivers.CreateQP: 1, drivers.PKey: 1},
+		Never: []verbs.Method{verbs.MethodUDSend},
+	}}
+	text := commands(one, drivers.Pace{State: 5 * time.Second, Probe: time.Second})
+	require.Contains(t, text, "| one | 24 | cannot | 0 | 60 | 672 |\n")
+	require.Contains(t, text, "for each entry on one.")
+	require.Contains(t, commands(one, drivers.Pace{State: 10 * time.Second, Probe: 2 * time.Second}), "| one | 12 | cannot | 0 | 30 | 336 |\n")
+	one[0].Costs[drivers.PortQuery] = 3
+	require.Contains(t, commands(one, drivers.Pace{State: 5 * time.Second}), "| one | 36 | cannot | 0 | 0 | 288 |\n")
+}
+
+func TestRowsSayHowTheyAreKnown(t *testing.T) {
+	text := overview([]drivers.Driver{
+		{Name: "a"},
+		{Name: "b", Known: drivers.ByStandin, Standin: []string{"TestOne", "TestTwo"}},
+		{Name: "c", Known: drivers.InTheLab},
+	}, "docs/")
+	require.Contains(t, text, "| a |  |  |  |  | not tried; read in its source |\n")
+	require.Contains(t, text, "| a stand-in taught from its source: TestOne, TestTwo |\n")
+	require.Contains(t, text, "| [run in the lab](docs/verification.md) |\n")
+}
+
+// A row that says that a stand-in was taught names tests that are there.
+func TestStandinsTestsExist(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(root, "internal/verbs/*_test.go"))
+	require.NoError(t, err)
+	all := ""
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		all += string(text)
+	}
+	for _, d := range drivers.All() {
+		for _, name := range d.Standin {
+			require.Contains(t, all, "\nfunc "+name+"(", d.Name)
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"rdma_events/internal/drivers"
+	"rdma_events/internal/verbs"
+)
+
+// overview is the table that says what to expect; docs is where the documents
+// are, seen from the one that it is for.
+func overview(all []drivers.Driver, docs string) string {
+	var b strings.Builder
+	b.WriteString("| driver | devices | events | probe | link_downed | how it is known |\n|---|---|---|---|---|---|\n")
+	for _, d := range all {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", d.Name, d.Devices, d.Events, d.Probe, d.LinkDowned, known(d, docs))
+	}
+	return b.String()
+}
+
+func known(d drivers.Driver, docs string) string {
+	text := d.Known.String()
+	switch {
+	case d.Known == drivers.InTheLab:
+		return fmt.Sprintf("[%s](%sverification.md)", text, docs)
+	case len(d.Standin) > 0:
+		return text + ": " + strings.Join(d.Standin, ", ")
+	}
+	return text
+}
+
+// notes is what a table has no room for.
+func notes(all []drivers.Driver) string {
+	var b strings.Builder
+	for _, d := range all {
+		if d.Notes == "" && len(d.FlushMoves) == 0 {
+			continue
+		}
+		text := d.Notes
+		if len(d.FlushMoves) > 0 {
+			text = strings.TrimSpace(fmt.Sprintf("%s The method `flush` moves `%s`.", text, strings.Join(d.FlushMoves, "` or `")))
+		}
+		b.WriteString(wrap("- ", "  ", fmt.Sprintf("**%s**: %s", d.Name, text)))
+	}
+	return b.String()
+}
+
+// commands is what the plugin asks of a device at a pace.
+func commands(all []drivers.Driver, p drivers.Pace) string {
+	var b strings.Builder
+	b.WriteString(wrap("", "", fmt.Sprintf("Commands of the device a minute for one port and one completion vector, at a look at "+
+		"the port every %s and a round every %s:", seconds(p.State), seconds(p.Probe))) + "\n")
+	b.WriteString("| driver | looks at the port | `ud_send` | `rc_write` | `flush` | a host of 8 ports, by the first choice of `auto` |\n" +
+		"|---|---|---|---|---|---|\n")
+	for _, d := range all {
+		for _, layer := range layers(d) {
+			b.WriteString(row(d, layer, p))
+		}
+	}
+	b.WriteString("| **switched off by** | `state_interval = \"0s\"` | another `probe.method` | another `probe.method` | " +
+		"another `probe.method` | both, and `probe.interval = \"0s\"` |\n")
+	pkeys := "up to the first with full membership"
+	if drivers.NewProbeReadsAllPKeys {
+		pkeys = "whole"
+	}
+	b.WriteString("\n" + wrap("", "", fmt.Sprintf("A new probe (at the start, when a port or its addresses change, after an error, and "+
+		"once a round while no method works) makes and destroys its objects once more, and reads the port's P_Key table %s, "+
+		"unless `probe.pkey_index` names one: a command for each entry on %s.", pkeys, strings.Join(withPKeys(all), ", "))))
+	return b.String()
+}
+
+// layers are those for which a driver gets a row; one where nothing differs.
+func layers(d drivers.Driver) []verbs.LinkLayer {
+	if d.Ethernet == nil {
+		return []verbs.LinkLayer{verbs.LinkUnspecified}
+	}
+	return []verbs.LinkLayer{verbs.LinkInfiniBand, verbs.LinkEthernet}
+}
+
+func row(d drivers.Driver, layer verbs.LinkLayer, p drivers.Pace) string {
+	const ports = 8
+	name, first := d.Name, d.First
+	switch layer {
+	case verbs.LinkInfiniBand:
+		name, first = name+", InfiniBand", verbs.MethodRCWrite
+	case verbs.LinkEthernet:
+		name += ", Ethernet"
+	}
+	m := p.PerMinute(d.On(layer))
+	cells := []string{name, fmt.Sprint(m.State)}
+	for _, method := range []verbs.Method{verbs.MethodUDSend, verbs.MethodRCWrite, verbs.MethodFlush} {
+		cell := fmt.Sprint(m.Round[method])
+		if slices.Contains(d.Never, method) {
+			cell = "cannot"
+		}
+		cells = append(cells, cell)
+	}
+	cells = append(cells, fmt.Sprint(ports*(m.State+m.Round[first])))
+	return "| " + strings.Join(cells, " | ") + " |\n"
+}
+
+// withPKeys names the drivers of which a P_Key is asked by a command.
+func withPKeys(all []drivers.Driver) []string {
+	var names []string
+	for _, d := range all {
+		if cmp.Or(d.Costs[drivers.PKey], d.Ethernet[drivers.PKey]) > 0 {
+			names = append(names, d.Name)
+		}
+	}
+	return names
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%g s", d.Seconds()) }
+
+// wrap breaks a paragraph into lines of at most 120 bytes, the first after one
+// string and the others after another.
+func wrap(first, other, text string) string {
+	const width = 120
+	line, begun, out := first, false, ""
+	for word := range strings.FieldsSeq(text) {
+		switch {
+		case !begun:
+			line, begun = line+word, true
+			continue
+		case len(line)+1+len(word) > width:
+			out += line + "\n"
+			line = other + word
+			continue
+		}
+		line += " " + word
+	}
+	return out + line + "\n"
+}
