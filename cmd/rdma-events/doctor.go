@@ -20,6 +20,11 @@ const doctorUsage = `usage: rdma-events doctor [flags]
 Says whether the RDMA devices of this host can be watched, and what mends it
 where not. Exit status 0: all is well; 1: with a warning; 2: with a failure.
 Run it as the user that Telegraf runs as: sudo -u telegraf rdma-events doctor
+
+With -hardware it tries one device for two minutes at most, and writes one file
+with what the device does, to be sent in; exit status 0: the file is written.
+It asks before what could be noticed by others, and refuses a device that other
+programs use, unless -yes.
 `
 
 // examine runs the subcommand doctor.
@@ -32,6 +37,11 @@ func examine(args []string, stdout *os.File, stderr io.Writer) int {
 	}
 	config := set.String("config", "", "Telegraf's configuration, or that of the plugin, to check as well")
 	asJSON := set.Bool("json", false, "write one JSON object")
+	var h hardwareFlags
+	onHardware := set.Bool("hardware", false, "try one device, and write a file to send in")
+	set.StringVar(&h.device, "device", "", "with -hardware: which; needed where there are several")
+	set.StringVar(&h.out, "out", "", "with -hardware: the file; by default rdma-events-hardware-HOST-DEVICE.json here")
+	set.BoolVar(&h.yes, "yes", false, "with -hardware: agree to rc_write and flush, and to a device that others use")
 	switch err := set.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return exitOK
@@ -40,9 +50,18 @@ func examine(args []string, stdout *os.File, stderr io.Writer) int {
 	case set.NArg() > 0:
 		fmt.Fprintf(stderr, "rdma-events doctor: %q is not a flag: name the file with -config\n", set.Arg(0))
 		return exitUsage
+	case !*onHardware && h != (hardwareFlags{}):
+		fmt.Fprintln(stderr, "rdma-events doctor: -device, -out and -yes go with -hardware")
+		return exitUsage
+	case *onHardware && *asJSON:
+		fmt.Fprintln(stderr, "rdma-events doctor: -hardware writes a file, so -json does not go with it: name the file with -out")
+		return exitUsage
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	if h.config = *config; *onHardware {
+		return tryHardware(ctx, h, stderr)
+	}
 	s, err := patient(*config)
 	if err != nil {
 		fmt.Fprintln(stderr, "E!", err)

@@ -162,6 +162,28 @@ func (x *examination) missingProvider(d *device, want string) Result {
 	return r
 }
 
+// Libraries are the releases of the libraries that a device is driven by; ""
+// for what their files do not say.
+type Libraries struct {
+	Verbs    string // libibverbs
+	Provider string // as in "mlx5 44.0"
+	ABI      string // of the providers, as in "34"
+}
+
+// Libraries returns those of devices of a kernel driver, with library the file
+// of libibverbs.
+func (s *System) Libraries(library, driver string) Libraries {
+	x := &examination{System: s, library: library}
+	l := Libraries{Verbs: x.libraryVersion()}
+	want := providerOf(driver)
+	for _, p := range x.providers() {
+		if p.name == want {
+			l.Provider, l.ABI = p.String(), p.abi
+		}
+	}
+	return l
+}
+
 func join(all []provider) string {
 	texts := make([]string, len(all))
 	for i, p := range all {

@@ -106,19 +106,25 @@ func (p *Program) ask(ctx context.Context, flag string) (string, error) {
 func (p *Program) Try(ctx context.Context, device string, m verbs.Method) Trial {
 	ctx, cancel := context.WithTimeout(ctx, tryLimit)
 	defer cancel()
-	r := p.Request
-	r.Options = watch.Options{
+	o := watch.Options{
 		Device: device,
 		Probe: watch.ProbeOptions{
 			Interval: tryPace, Timeout: tryTimeout, Method: m.String(), Vectors: []int{0}, AckBatch: 1, GIDIndex: -1, PKeyIdx: -1,
 		},
 	}
 	t := &trial{done: cancel, Trial: Trial{Ports: make(map[int]PortTrial)}}
-	err := worker.New(worker.Config{Exe: p.exe, Dir: p.dir, Request: r}, t).Run(ctx)
-	if err != nil && t.Why == "" {
+	if err := p.Watch(ctx, o, t); err != nil && t.Why == "" {
 		t.Reason, t.Why = watch.ReasonStuck, err.Error()
 	}
 	return t.Trial
+}
+
+// Watch has workers of its own watch a device until ctx ends. The error is
+// worker.ErrAbandoned if one of them cannot be killed.
+func (p *Program) Watch(ctx context.Context, o watch.Options, h worker.Handler) error {
+	r := p.Request
+	r.Options = o
+	return worker.New(worker.Config{Exe: p.exe, Dir: p.dir, Request: r}, h).Run(ctx)
 }
 
 // trial collects what the worker tells; it is used by one goroutine.

@@ -53,6 +53,7 @@ type Item struct {
 type Reading struct {
 	Port int
 	Mono int64 // CLOCK_MONOTONIC ns, before the query
+	Took int64 // ns of the query, with what it reads in sysfs
 	Attr verbs.PortAttr
 	Err  string // why there is no answer; "" when there is
 }

@@ -118,6 +118,7 @@ func (s *session) lookAt(want func(*port) bool, changed func(*port)) error {
 func (s *session) look(p *port) (changed bool, err error) {
 	r := &Reading{Port: p.number, Mono: clock(unix.CLOCK_MONOTONIC)}
 	r.Attr, err = s.dev.QueryPort(p.number)
+	r.Took = clock(unix.CLOCK_MONOTONIC) - r.Mono
 	switch {
 	case errors.Is(err, verbs.ErrNoDevice) || errors.Is(err, verbs.ErrClosed):
 		return false, err

@@ -65,7 +65,7 @@ func runFromProto(m *proto.Run) *verbs.Run {
 func readingToProto(r *watch.Reading) *proto.Reading {
 	a := r.Attr
 	return &proto.Reading{
-		Port: int64(r.Port), Mono: r.Mono, Err: text(r.Err),
+		Port: int64(r.Port), Mono: r.Mono, Took: r.Took, Err: text(r.Err),
 		Attr: &proto.PortAttr{
 			State:         int32(a.State),
 			Phys:          uint32(a.Phys),
@@ -85,7 +85,7 @@ func readingToProto(r *watch.Reading) *proto.Reading {
 func readingFromProto(m *proto.Reading) *watch.Reading {
 	a := m.GetAttr()
 	return &watch.Reading{
-		Port: int(m.GetPort()), Mono: m.GetMono(), Err: m.GetErr(),
+		Port: int(m.GetPort()), Mono: m.GetMono(), Took: m.GetTook(), Err: m.GetErr(),
 		Attr: verbs.PortAttr{
 			State:         verbs.PortState(a.GetState()),
 			Phys:          verbs.PhysState(a.GetPhys()),

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/doctor"
+	"rdma_events/internal/hardware"
+	"rdma_events/internal/nldev"
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/worker"
+	"rdma_events/plugins/inputs/rdma_events"
+)
+
+// hardwareFlags are those of doctor -hardware.
+type hardwareFlags struct {
+	device, out, config string
+	yes                 bool
+}
+
+// tryHardware runs one device and writes the file. Its exit status is exitOK
+// when the file is there, else that of a failure.
+func tryHardware(ctx context.Context, o hardwareFlags, stderr io.Writer) int {
+	path, err := o.run(ctx, stderr)
+	if err != nil {
+		fmt.Fprintln(stderr, "E!", err)
+		return int(doctor.Fail)
+	}
+	fmt.Fprintf(stderr, "%s is written; docs/compatibility.md says what it holds and where to send it\n", path)
+	return exitOK
+}
+
+func (o hardwareFlags) run(ctx context.Context, stderr io.Writer) (path string, err error) {
+	c, err := loadConfig(o.config)
+	if err != nil {
+		return "", err
+	}
+	sysfs := verbs.NewSysfs("/sys")
+	if !c.Simulated() {
+		if o.device, err = chooseDevice(sysfs, o.device); err != nil {
+			return "", err
+		}
+	}
+	program := c.WorkerPath
+	if program == "" {
+		if program, err = rdma_events.WorkerPath(); err != nil {
+			return "", err
+		}
+	}
+	p, err := doctor.OpenProgram(program)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = p.Close() }() // a directory of our own, which the next start sweeps
+	h := o.host(c, sysfs, p, stderr)
+	r, err := hardware.Run(ctx, h, hardware.Options{Device: o.device, Yes: o.yes})
+	if err != nil {
+		return "", err
+	}
+	return o.write(r)
+}
+
+// host is this machine.
+func (o hardwareFlags) host(c rdma_events.Config, sysfs verbs.Sysfs, p *doctor.Program, stderr io.Writer) *hardware.Host {
+	h := &hardware.Host{
+		Version: buildVersion(), Kernel: kernelRelease(), Sys: os.DirFS("/sys"), Sysfs: sysfs, Worker: p,
+		Libraries: doctor.NewSystem().Libraries, Use: nldev.Of, Program: processName, Mono: monotonic, Now: time.Now,
+		Say: func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) },
+	}
+	if isAnswered(os.Stdin) && isAnswered(os.Stderr) {
+		h.Ask = (&operator{bufio.NewReader(os.Stdin), stderr}).ask
+	}
+	if c.Simulated() {
+		h.Simulated, h.Use = true, nil
+		p.Request.Backend = worker.BackendSim
+		p.Request.Sim = worker.Sim{Profile: c.Sim.Profile, Scenario: c.Sim.Scenario, Seed: c.Sim.Seed, Epoch: monotonic()}
+	}
+	return h
+}
+
+// chooseDevice takes the only device where none is named.
+func chooseDevice(sysfs verbs.Sysfs, device string) (string, error) {
+	names, err := sysfs.Devices()
+	if err != nil {
+		return "", fmt.Errorf("list devices: %w", err)
+	}
+	switch {
+	case len(names) == 0:
+		return "", errors.New("there is no RDMA device on this host")
+	case device == "" && len(names) == 1:
+		return names[0], nil
+	case device == "":
+		return "", fmt.Errorf("name one of the devices with -device: %s", strings.Join(names, ", "))
+	}
+	for _, name := range names {
+		if name == device {
+			return device, nil
+		}
+	}
+	return "", fmt.Errorf("there is no device %q; there are: %s", device, strings.Join(names, ", "))
+}
+
+// write makes the file, for its owner alone to read, in one step.
+func (o hardwareFlags) write(r *hardware.Report) (path string, err error) {
+	path = o.out
+	if path == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return "", fmt.Errorf("name the file: %w", err)
+		}
+		path = fmt.Sprintf("rdma-events-hardware-%s-%s.json", filepath.Base(host), hardware.Label(o.device))
+	}
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return "", fmt.Errorf("write %s: %w", path, err)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".rdma-events-hardware-*") // has mode 0600
+	if err != nil {
+		return "", fmt.Errorf("write %s: %w", path, err)
+	}
+	_, err = f.Write(append(text, '\n'))
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return "", errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(f.Name()))
+	}
+	return path, nil
+}
+
+// operator answers questions on a terminal.
+type operator struct {
+	in  *bufio.Reader
+	out io.Writer
+}
+
+// ask takes all but a yes for a no.
+func (o *operator) ask(question string) bool {
+	fmt.Fprintf(o.out, "%s [y/N] ", question)
+	line, err := o.in.ReadString('\n')
+	if err != nil {
+		fmt.Fprintln(o.out)
+	}
+	answer := strings.ToLower(strings.TrimSpace(line))
+	return answer == "y" || answer == "yes"
+}
+
+// isAnswered reports whether f is a terminal.
+func isAnswered(f *os.File) bool {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
+
+func monotonic() int64 {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail for this clock
+	return t.Nano()
+}
+
+func kernelRelease() string {
+	var u unix.Utsname
+	_ = unix.Uname(&u) // cannot fail
+	return unix.ByteSliceToString(u.Release[:])
+}
+
+// processName reads what a process calls itself, by the number of any of its
+// threads; "" for one that is gone or hidden.
+func processName(pid int) (name string, process int) {
+	dir := filepath.Join("/proc", strconv.Itoa(pid))
+	line, err := os.ReadFile(filepath.Join(dir, "cmdline"))
+	if err != nil || len(line) == 0 {
+		return "", 0
+	}
+	first, _, _ := bytes.Cut(line, []byte{0})
+	process = pid
+	if status, err := os.ReadFile(filepath.Join(dir, "status")); err == nil {
+		if _, rest, ok := strings.Cut(string(status), "Tgid:"); ok {
+			if _, err := fmt.Sscan(rest, &process); err != nil {
+				process = pid
+			}
+		}
+	}
+	return filepath.Base(string(first)), process
+}

@@ -1,0 +1,45 @@
+package hardware
+
+import (
+	"cmp"
+	"slices"
+
+	"rdma_events/internal/watch"
+)
+
+// take puts events and changes of state in the order of their times.
+func (f *Flap) take(g *gathering, begin int64, ports int) {
+	for _, r := range g.runs {
+		f.Seen = append(f.Seen, Seen{AtNS: r.First - begin, Port: r.Port, Event: r.Type.String(), Count: r.Count})
+	}
+	for n := 1; n <= ports; n++ {
+		f.states(g.readings, begin, n)
+	}
+	slices.SortStableFunc(f.Seen, func(a, b Seen) int { return cmp.Compare(a.AtNS, b.AtNS) })
+}
+
+// states notes where a port's state differs from the one before, and its count
+// of link drops.
+func (f *Flap) states(readings []watch.Reading, begin int64, port int) {
+	last := ""
+	var links *LinkCount
+	for _, r := range readings {
+		if r.Port != port || r.Err != "" {
+			continue
+		}
+		if state := r.Attr.State.String(); state != last {
+			f.Seen = append(f.Seen, Seen{AtNS: r.Mono - begin, Port: port, State: state})
+			last = state
+		}
+		if !r.Attr.HasLinkDowned {
+			continue
+		}
+		if links == nil {
+			links = &LinkCount{Port: port, Before: r.Attr.LinkDowned}
+		}
+		links.After = r.Attr.LinkDowned
+	}
+	if links != nil {
+		f.Links = append(f.Links, *links)
+	}
+}

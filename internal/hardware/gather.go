@@ -1,0 +1,84 @@
+package hardware
+
+import (
+	"context"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/watch"
+	"rdma_events/internal/worker"
+)
+
+// gathering is what one worker said; it is used by one goroutine.
+type gathering struct {
+	attr     *verbs.DeviceAttr
+	readings []watch.Reading
+	rounds   []watch.RoundItem
+	choices  []watch.ProbeItem
+	runs     []verbs.Run
+	counts   ledger.ProbeCounts // of all its probes
+	why      string             // why the device was not opened or not kept; one line
+
+	enough func(*gathering) bool
+	done   context.CancelFunc
+	led    *ledger.Ledger
+}
+
+// gather has a worker watch a device until enough was seen or ctx ends.
+func gather(ctx context.Context, w Worker, o watch.Options, enough func(*gathering) bool) *gathering {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	g := &gathering{enough: enough, done: cancel}
+	if err := w.Watch(ctx, o, g); err != nil && g.why == "" {
+		g.why = err.Error()
+	}
+	return g
+}
+
+// Started implements worker.Handler.
+func (g *gathering) Started(led *ledger.Ledger) { g.led = led }
+
+// Status implements worker.Handler.
+func (*gathering) Status(worker.Status) {}
+
+// Ended implements worker.Handler. Its reason is ok when the gathering ended it.
+func (g *gathering) Ended(why watch.Ended) {
+	if why.Reason != watch.ReasonOK {
+		g.why = why.Message
+	}
+	if g.led != nil {
+		var s ledger.Snapshot
+		g.led.Snapshot(&s)
+		for _, p := range s.Probes {
+			g.counts = g.counts.Add(p.ProbeCounts)
+		}
+		g.led = nil
+	}
+	g.done()
+}
+
+// Batch implements worker.Handler.
+func (g *gathering) Batch(b watch.Batch) {
+	for _, it := range b.Items {
+		g.item(it)
+	}
+	if g.attr != nil && g.enough(g) {
+		g.done()
+	}
+}
+
+func (g *gathering) item(it watch.Item) {
+	switch {
+	case it.Opened != nil:
+		attr := *it.Opened
+		g.attr = &attr
+	case it.Reading != nil:
+		g.readings = append(g.readings, *it.Reading)
+	case it.Round != nil:
+		g.rounds = append(g.rounds, *it.Round)
+	case it.Probe != nil:
+		g.choices = append(g.choices, *it.Probe)
+	case it.Run != nil:
+		g.runs = append(g.runs, *it.Run)
+	}
+}

@@ -1,0 +1,174 @@
+package hardware
+
+import (
+	"context"
+	"time"
+
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/watch"
+)
+
+// methods tries each method on each port.
+func (x *trial) methods(ctx context.Context) {
+	for i := range x.ports {
+		for _, m := range []verbs.Method{verbs.MethodUDSend, verbs.MethodRCWrite, verbs.MethodFlush} {
+			x.r.Methods = append(x.r.Methods, x.method(ctx, i+1, m))
+		}
+	}
+}
+
+func (x *trial) method(ctx context.Context, port int, m verbs.Method) Method {
+	one := Method{
+		Port: port, Method: m.String(), PaceNS: probePace.Nanoseconds(), Outcomes: map[string]int{}, Stages: map[string]Times{},
+	}
+	gid, why := x.gid(port, m)
+	if why == "" {
+		why = x.forbidden(ctx, m)
+	}
+	if one.Why = why; why != "" {
+		return one
+	}
+	x.Say("%s port %d: %s, %d rounds", x.o.Device, port, m, probeRounds)
+	one.Tried = true
+	g := x.probe(ctx, port, m.String(), gid, probeRounds)
+	one.take(g, port)
+	x.events(g)
+	return one
+}
+
+// probe has a worker run rounds on one port.
+func (x *trial) probe(ctx context.Context, port int, method string, gid, rounds int) *gathering {
+	ctx, cancel := context.WithTimeout(ctx, methodLimit)
+	defer cancel()
+	o := watch.Options{
+		Device: x.o.Device, Ports: []int{port},
+		Probe: watch.ProbeOptions{
+			Interval: probePace, Timeout: probeTimeout, Method: method, Vectors: []int{0}, AckBatch: 1, GIDIndex: gid, PKeyIdx: -1,
+		},
+	}
+	return gather(ctx, x.Worker, o, func(g *gathering) bool {
+		return len(g.rounds) >= rounds || refused(g) != ""
+	})
+}
+
+// refused is why there is no probe.
+func refused(g *gathering) string {
+	for _, c := range g.choices {
+		if c.Method == verbs.MethodNone {
+			return c.Reason
+		}
+	}
+	return ""
+}
+
+// gid returns the index of the GID that a method may hold: the port's default
+// one, which no network manager deletes. Without one only datagrams are sent.
+func (x *trial) gid(port int, m verbs.Method) (index int, why string) {
+	if x.ports[port-1].LinkLayer == verbs.LinkInfiniBand || m == verbs.MethodFlush {
+		return -1, ""
+	}
+	if index, ok := x.Sysfs.DefaultGID(x.o.Device, port); ok {
+		return index, ""
+	}
+	if m == verbs.MethodRCWrite && x.attr.Transport != "iwarp" && !x.Simulated {
+		return -1, "the port has no default GID, and another would be held"
+	}
+	return -1, ""
+}
+
+// forbidden says why a method is not to be tried now.
+func (x *trial) forbidden(ctx context.Context, m verbs.Method) string {
+	allowed := map[verbs.Method]bool{
+		verbs.MethodUDSend: true, verbs.MethodRCWrite: x.r.Allowed.RCWrite, verbs.MethodFlush: x.r.Allowed.Flush,
+	}
+	switch {
+	case ctx.Err() != nil:
+		return "the two minutes were over"
+	case allowed[m]:
+		return ""
+	case x.Ask == nil:
+		return "it takes a yes: run it on a terminal, or with -yes"
+	}
+	return "the operator did not want it"
+}
+
+// take sums up a worker's rounds.
+func (one *Method) take(g *gathering, port int) {
+	stages := map[string][]int64{}
+	for _, r := range g.rounds {
+		if r.Port != port || one.Rounds == probeRounds {
+			continue // a batch may bring more
+		}
+		one.Rounds++
+		one.Outcomes[r.Outcome.String()]++
+		if r.Outcome != verbs.OutcomeSuccess {
+			if one.Statuses == nil {
+				one.Statuses = map[string]int{}
+			}
+			one.Statuses[r.Status]++
+			continue
+		}
+		for name, ns := range map[string]int64{
+			"wake": r.Wake, "get": r.Get, "arm": r.Arm, "drain": r.Drain, "hold": r.Hold, "ack": r.Ack, "total": r.Total,
+		} {
+			stages[name] = append(stages[name], ns)
+		}
+	}
+	for name, all := range stages {
+		one.Stages[name] = timesOf(all)
+	}
+	one.Events, one.Acked, one.Spurious, one.Late = g.counts.Events, g.counts.Acked, g.counts.Spurious, g.counts.Late
+	switch {
+	case refused(g) != "":
+		one.Why = refused(g)
+	case g.why != "":
+		one.Why = g.why
+	case one.Rounds < probeRounds:
+		one.Why = "not all rounds were over within " + methodLimit.String()
+	}
+}
+
+// auto sees what the plugin would choose, which may be any method and so takes a
+// yes to all of them.
+func (x *trial) auto(ctx context.Context) {
+	for i := range x.ports {
+		port := i + 1
+		one := Auto{Port: port}
+		for _, m := range []verbs.Method{verbs.MethodRCWrite, verbs.MethodFlush} {
+			if why := x.forbidden(ctx, m); why != "" {
+				one.Why = "it may choose " + m.String() + ": " + why
+			}
+		}
+		gid, why := x.gid(port, verbs.MethodRCWrite)
+		if one.Why == "" {
+			one.Why = why
+		}
+		if one.Why == "" {
+			x.Say("%s port %d: what auto chooses", x.o.Device, port)
+			one.Tried = true
+			g := x.probe(ctx, port, "auto", gid, autoRounds)
+			x.events(g)
+			one.Why = g.why
+			if n := len(g.choices); n > 0 {
+				one.Method, one.Reason = g.choices[n-1].Method.String(), g.choices[n-1].Reason
+			}
+		}
+		x.r.Auto = append(x.r.Auto, one)
+	}
+}
+
+// flap watches while the operator takes a port down and up.
+func (x *trial) flap(ctx context.Context) {
+	x.Say("%s: take a port down and up NOW; you have %v", x.o.Device, window)
+	begin := x.Mono()
+	limited, cancel := context.WithTimeout(ctx, window)
+	defer cancel()
+	g := gather(limited, x.Worker, watch.Options{Device: x.o.Device, StateInterval: time.Second}, func(*gathering) bool { return false })
+	x.events(g)
+	f := &Flap{WindowNS: window.Nanoseconds(), Seen: []Seen{}, Links: []LinkCount{}}
+	f.take(g, begin, len(x.ports))
+	x.r.Flap = f
+	if g.why != "" {
+		x.problem("the window for the flap ended early: %s", g.why)
+	}
+}

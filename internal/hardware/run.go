@@ -1,0 +1,206 @@
+package hardware
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"rdma_events/internal/drivers"
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/watch"
+)
+
+const (
+	// Limit is for a run as a whole, the time for answers not counted.
+	Limit = 2 * time.Minute
+	// window is how long the operator has to take the port down and up.
+	window = 30 * time.Second
+	// looks is how often each call is timed, lookPace the time between two.
+	looks    = 20
+	lookPace = 50 * time.Millisecond
+	// probeRounds are those of one method on one port.
+	probeRounds = 50
+	probePace   = 100 * time.Millisecond
+	// probeTimeout is for a round, methodLimit for all of one method on a port.
+	probeTimeout = 500 * time.Millisecond
+	methodLimit  = 15 * time.Second
+	// autoRounds are enough to see what `auto` chooses.
+	autoRounds = 5
+)
+
+// Options says what to run.
+type Options struct {
+	Device string
+	Yes    bool // what is asked is answered with yes, save the flap
+}
+
+// trial is one run.
+type trial struct {
+	*Host
+	o     Options
+	r     *Report
+	sys   reader
+	attr  verbs.DeviceAttr
+	ports []verbs.PortAttr // by number - 1, as the first look found them
+	costs map[int]drivers.Costs
+}
+
+// Run asks what has to be asked, tries the device and returns the file's content.
+// It blocks for Limit at most, and for as long as the answers take. The end of
+// ctx ends it early with ctx's error; an error is a device that must not be
+// tried, and nothing was done then.
+func Run(ctx context.Context, h *Host, o Options) (*Report, error) {
+	x := &trial{Host: h, o: o, sys: reader{sys: h.Sys, mono: h.Mono}, costs: map[int]drivers.Costs{}}
+	x.r = &Report{
+		Schema: Schema, Made: h.Now().UTC().Truncate(time.Second), Simulated: h.Simulated,
+		Methods: []Method{}, Auto: []Auto{}, Commands: []Timed{}, Events: []Event{}, Counters: []Counter{}, Problems: []string{},
+	}
+	var err error
+	if x.r.InUse, err = h.inUse(o.Device, o.Yes); err != nil {
+		return nil, err
+	}
+	row, known := drivers.Find(x.kernelDriver(), x.transport())
+	x.r.Allowed = x.questions(row, known)
+	begin := h.Mono()
+	limited, cancel := context.WithTimeout(ctx, Limit)
+	defer cancel()
+	x.try(limited)
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("try %s: %w", o.Device, err)
+	}
+	if limited.Err() != nil {
+		x.problem("the two minutes were over before all was tried")
+	}
+	x.r.TookNS = h.Mono() - begin
+	x.r.scrub(o.Device)
+	return x.r, nil
+}
+
+// try does all that opens the device or asks it.
+func (x *trial) try(ctx context.Context) {
+	library, err := x.Worker.Library(ctx)
+	if err != nil {
+		x.problem("%v", err)
+	}
+	if !x.look(ctx) {
+		return
+	}
+	x.describe(library)
+	before := x.counters(ctx)
+	for i := range x.ports {
+		x.timeSysfs(ctx, i+1)
+	}
+	x.methods(ctx)
+	x.auto(ctx)
+	if x.r.Allowed.Flap {
+		x.flap(ctx)
+	}
+	x.r.Counters = compare(before, x.counters(ctx))
+}
+
+func (x *trial) problem(format string, args ...any) {
+	x.r.Problems = append(x.r.Problems, fmt.Sprintf(format, args...))
+}
+
+// look opens the device and queries its ports at a pace, which times the query.
+func (x *trial) look(ctx context.Context) (opened bool) {
+	x.Say("%s: looking at it", x.o.Device)
+	ctx, cancel := context.WithTimeout(ctx, methodLimit)
+	defer cancel()
+	ports := 0
+	g := gather(ctx, x.Worker, watch.Options{Device: x.o.Device, StateInterval: lookPace}, func(g *gathering) bool {
+		ports = min(g.attr.Ports, watch.MaxPorts)
+		return len(g.readings) >= looks*ports
+	})
+	if g.attr == nil {
+		x.problem("the device was not opened: %s", orSilence(g.why))
+		return false
+	}
+	x.attr, x.ports = *g.attr, make([]verbs.PortAttr, ports)
+	row, known := drivers.Find(x.attr.Driver, x.attr.Transport)
+	for n := 1; n <= ports; n++ {
+		timed := Timed{Call: "ibv_query_port", Port: n, Commands: -1, Errors: map[string]int{}}
+		var took []int64
+		for _, r := range g.readings {
+			switch {
+			case r.Port != n:
+			case r.Err != "":
+				timed.Errors[r.Err]++
+			default:
+				took = append(took, r.Took)
+				x.ports[n-1] = r.Attr
+			}
+		}
+		if known {
+			x.costs[n] = row.On(x.ports[n-1].LinkLayer)
+			timed.Commands = x.costs[n].Of(drivers.PortReading())
+		}
+		timed.Times = timesOf(took)
+		x.r.Commands = append(x.r.Commands, timed)
+	}
+	x.events(g)
+	if g.why != "" {
+		x.problem("looking at the ports ended early: %s", g.why)
+	}
+	return true
+}
+
+func orSilence(why string) string {
+	if why == "" {
+		return "the worker did not answer in time"
+	}
+	return why
+}
+
+// events adds what came to the sums of the file.
+func (x *trial) events(g *gathering) {
+	for _, run := range g.runs {
+		i := slices.IndexFunc(x.r.Events, func(e Event) bool { return e.Port == run.Port && e.Type == run.Type.String() })
+		if i < 0 {
+			x.r.Events = append(x.r.Events, Event{Port: run.Port, Type: run.Type.String()})
+			i = len(x.r.Events) - 1
+		}
+		e := &x.r.Events[i]
+		e.Count += run.Count
+		e.HoldMaxNS, e.AckMaxNS = max(e.HoldMaxNS, run.HoldMax), max(e.AckMaxNS, run.AckMax)
+	}
+}
+
+// questions asks the operator before anything begins.
+func (x *trial) questions(row drivers.Driver, known bool) Allowed {
+	a := Allowed{InUse: x.o.Yes, RCWrite: x.o.Yes, Flush: x.o.Yes}
+	if x.Ask == nil {
+		return a
+	}
+	if !x.o.Yes {
+		a.RCWrite = x.Ask(askRCWrite)
+		a.Flush = x.Ask(askFlush(row, known, x.flushCounters()))
+	}
+	a.Flap = x.Ask(askFlap)
+	return a
+}
+
+const (
+	askRCWrite = "rc_write connects a queue pair to itself for 5 s a port; on RoCE it holds the port's default GID meanwhile. " +
+		"An address of the host is not touched; a MAC address that is changed just then has no default GID until the next change. Try it?"
+	askFlap = "At the end there can be 30 s in which you take a port down and up, by its cable, its switch or its network device: " +
+		"whatever uses the port loses its link. Will you?"
+)
+
+// askFlush names the counters that the method moves, by the table of drivers and
+// by what the driver shows.
+func askFlush(row drivers.Driver, known bool, shown []string) string {
+	text := fmt.Sprintf("flush has %d work requests a port end in error, each on a queue pair of its own. ", probeRounds)
+	moved := slices.Compact(slices.Sorted(slices.Values(append(shown, row.FlushMoves...))))
+	switch {
+	case len(moved) > 0:
+		text += "The driver counts them in " + strings.Join(moved, " and ") + ", by which alerts may be raised. "
+	case known:
+		text += "No counter of the driver " + row.Name + " is known to move. "
+	default:
+		text += "Whether a counter of the driver moves is not known. "
+	}
+	return text + "Try it?"
+}

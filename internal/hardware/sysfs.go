@@ -1,0 +1,203 @@
+package hardware
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/drivers"
+)
+
+// readLimit is how long one file may take. A driver's own limits are up to a
+// minute, and the run has two.
+const readLimit = 10 * time.Second
+
+// errHung stands for a reading that did not return; no other file is read then.
+var errHung = errors.New("a reading hangs in the driver")
+
+// reader reads files of sysfs that may ask the device. It is used by one
+// goroutine.
+type reader struct {
+	sys  fs.FS
+	mono func() int64
+	hung bool
+}
+
+// read returns a file's text and how long that took. A read that hangs in the
+// kernel cannot be ended: its goroutine stays until the process ends.
+func (r *reader) read(ctx context.Context, name string) (text string, took int64, err error) {
+	if r.hung {
+		return "", 0, errHung
+	}
+	type answer struct {
+		text []byte
+		took int64
+		err  error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		begin := r.mono()
+		text, err := fs.ReadFile(r.sys, name)
+		done <- answer{text, r.mono() - begin, err}
+	}()
+	limit := time.NewTimer(readLimit)
+	defer limit.Stop()
+	select {
+	case a := <-done:
+		return strings.TrimSpace(string(a.text)), a.took, a.err
+	case <-limit.C:
+	case <-ctx.Done():
+	}
+	r.hung = true
+	return "", 0, errHung
+}
+
+// attribute returns a file's text, "" where it cannot be read. It is for files
+// that the kernel answers from memory.
+func (r *reader) attribute(elem ...string) string {
+	text, err := fs.ReadFile(r.sys, path.Join(elem...))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
+func (r *reader) list(dir string) []string {
+	entries, err := fs.ReadDir(r.sys, dir)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func (x *trial) dir(elem ...string) string {
+	return path.Join(append([]string{"class/infiniband", x.o.Device}, elem...)...)
+}
+
+func (x *trial) port(n int, elem ...string) string {
+	return x.dir(append([]string{"ports", strconv.Itoa(n)}, elem...)...)
+}
+
+// timeSysfs times the files of a port that are commands of some devices.
+func (x *trial) timeSysfs(ctx context.Context, port int) {
+	cost := func(calls drivers.Asks) int {
+		if costs, ok := x.costs[port]; ok {
+			return costs.Of(calls)
+		}
+		return -1
+	}
+	for _, c := range []struct {
+		call, file string
+		commands   int
+	}{
+		{"state", x.port(port, "state"), cost(drivers.Asks{drivers.PortQuery: 1})},
+		{"link_downed", x.linkDowned(port), cost(drivers.Asks{drivers.LinkDowned: 1})},
+		{"pkey", x.port(port, "pkeys/0"), cost(drivers.Asks{drivers.PKey: 1})},
+		{"hw_counter", x.anyCounter(port), -1},
+	} {
+		if c.file == "" {
+			continue
+		}
+		x.Say("%s port %d: reading %s %d times", x.o.Device, port, path.Base(c.file), looks)
+		if timed := x.timeFile(ctx, c.file); timed.Count > 0 || len(timed.Errors) > 0 || timed.Hung {
+			timed.Call, timed.Port, timed.Commands = c.call, port, c.commands
+			x.r.Commands = append(x.r.Commands, timed)
+		}
+	}
+}
+
+// timeFile reads a file at a pace; one that is not there comes to nothing.
+func (x *trial) timeFile(ctx context.Context, file string) Timed {
+	t := Timed{Errors: map[string]int{}}
+	var took []int64
+	for range looks {
+		_, ns, err := x.sys.read(ctx, file)
+		switch {
+		case errors.Is(err, errHung):
+			t.Hung = true
+		case errors.Is(err, fs.ErrNotExist):
+			return t
+		case err != nil:
+			t.Errors[errnoName(err)]++
+		}
+		if t.Hung || ctx.Err() != nil {
+			break
+		}
+		took = append(took, ns)
+		wait(ctx, lookPace)
+	}
+	t.Times = timesOf(took)
+	return t
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// errnoName returns "EINVAL" of an error that has an errno.
+func errnoName(err error) string {
+	var errno unix.Errno
+	if errors.As(err, &errno) {
+		if name := unix.ErrnoName(errno); name != "" {
+			return name
+		}
+		return fmt.Sprintf("errno %d", int(errno))
+	}
+	return err.Error()
+}
+
+// linkDowned is where the port's count of link drops is; "" nowhere.
+func (x *trial) linkDowned(port int) string {
+	for _, group := range []string{"counters", "hw_counters"} {
+		if slices.Contains(x.sys.list(x.port(port, group)), "link_downed") {
+			return x.port(port, group, "link_downed")
+		}
+	}
+	return ""
+}
+
+// anyCounter is a counter of the driver's, to time it; "" without one.
+func (x *trial) anyCounter(port int) string {
+	for _, dir := range []string{x.port(port, "hw_counters"), x.dir("hw_counters")} {
+		for _, name := range x.sys.list(dir) {
+			if name != "lifespan" {
+				return path.Join(dir, name)
+			}
+		}
+	}
+	return ""
+}
+
+// flushCounters are those of the device that count flushed work requests.
+func (x *trial) flushCounters() []string {
+	var found []string
+	dirs := []string{x.dir("hw_counters")}
+	for _, port := range x.sys.list(x.dir("ports")) {
+		dirs = append(dirs, x.dir("ports", port, "hw_counters"))
+	}
+	for _, dir := range dirs {
+		for _, name := range x.sys.list(dir) {
+			if strings.HasSuffix(name, "_cqe_flush_error") || strings.HasSuffix(name, "_num_wrfe") {
+				found = append(found, name)
+			}
+		}
+	}
+	return found
+}
