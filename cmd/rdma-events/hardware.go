@@ -48,10 +48,13 @@ func (o hardwareFlags) run(ctx context.Context, stderr io.Writer) (path string, 
 		return "", err
 	}
 	sysfs := verbs.NewSysfs("/sys")
-	if !c.Simulated() {
+	switch {
+	case !c.Simulated():
 		if o.device, err = chooseDevice(sysfs, o.device); err != nil {
 			return "", err
 		}
+	case o.device == "":
+		return "", errors.New("name the simulated device with -device")
 	}
 	program := c.WorkerPath
 	if program == "" {

@@ -20,8 +20,12 @@ import (
 // minute, and the run has two.
 const readLimit = 10 * time.Second
 
-// errHung stands for a reading that did not return; no other file is read then.
-var errHung = errors.New("a reading hangs in the driver")
+var (
+	// errHung stands for a reading that did not return; no other file is read then.
+	errHung = errors.New("the reading hangs in the driver")
+	// errNotRead stands for those.
+	errNotRead = errors.New("not read, since another reading hangs in the driver")
+)
 
 // reader reads files of sysfs that may ask the device. It is used by one
 // goroutine.
@@ -35,7 +39,7 @@ type reader struct {
 // kernel cannot be ended: its goroutine stays until the process ends.
 func (r *reader) read(ctx context.Context, name string) (text string, took int64, err error) {
 	if r.hung {
-		return "", 0, errHung
+		return "", 0, errNotRead
 	}
 	type answer struct {
 		text []byte
@@ -68,6 +72,11 @@ func (r *reader) attribute(elem ...string) string {
 		return ""
 	}
 	return strings.TrimSpace(string(text))
+}
+
+// has reports whether a file is there, without reading it.
+func (r *reader) has(name string) bool {
+	return slices.Contains(r.list(path.Dir(name)), path.Base(name))
 }
 
 func (r *reader) list(dir string) []string {
@@ -107,10 +116,10 @@ func (x *trial) timeSysfs(ctx context.Context, port int) {
 		{"pkey", x.port(port, "pkeys/0"), cost(drivers.Asks{drivers.PKey: 1})},
 		{"hw_counter", x.anyCounter(port), -1},
 	} {
-		if c.file == "" {
+		if c.file == "" || !x.sys.has(c.file) {
 			continue
 		}
-		x.Say("%s port %d: reading %s %d times", x.o.Device, port, path.Base(c.file), looks)
+		x.Say("%s port %d: reading %s %d times", x.o.Device, port, c.call, looks)
 		if timed := x.timeFile(ctx, c.file); timed.Count > 0 || len(timed.Errors) > 0 || timed.Hung {
 			timed.Call, timed.Port, timed.Commands = c.call, port, c.commands
 			x.r.Commands = append(x.r.Commands, timed)
@@ -127,7 +136,7 @@ func (x *trial) timeFile(ctx context.Context, file string) Timed {
 		switch {
 		case errors.Is(err, errHung):
 			t.Hung = true
-		case errors.Is(err, fs.ErrNotExist):
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, errNotRead):
 			return t
 		case err != nil:
 			t.Errors[errnoName(err)]++

@@ -1,0 +1,150 @@
+package hardware
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/doctor"
+	"rdma_events/internal/nldev"
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/watch"
+	"rdma_events/internal/worker"
+)
+
+// fakeWorker answers every watch with items, and then waits for its end.
+type fakeWorker struct {
+	attr  verbs.DeviceAttr
+	port  verbs.PortAttr
+	round func(m string) verbs.Round // what rounds of a method are; nil: it is refused
+	why   string                     // of the end; "": it is ended
+	asked []watch.Options
+	more  []watch.Item // of a watch without probes
+}
+
+func (w *fakeWorker) Library(context.Context) (string, error) { return "/usr/lib/libibverbs.so.1", nil }
+
+func (w *fakeWorker) Watch(ctx context.Context, o watch.Options, h worker.Handler) error {
+	w.asked = append(w.asked, o)
+	h.Started(nil)
+	if w.why != "" {
+		h.Ended(watch.Ended{Reason: watch.ReasonStuck, Message: w.why})
+		return nil
+	}
+	attr := w.attr
+	items := []watch.Item{{Opened: &attr}}
+	for n := 1; n <= attr.Ports; n++ {
+		for i := range looks {
+			items = append(items, watch.Item{Reading: &watch.Reading{Port: n, Attr: w.port, Took: int64(i + 1)}})
+		}
+	}
+	if o.Probe.Interval == 0 {
+		items = append(items, w.more...)
+	}
+	h.Batch(watch.Batch{Items: append(items, w.probing(o)...)})
+	<-ctx.Done()
+	h.Ended(watch.Ended{Reason: watch.ReasonOK})
+	return nil
+}
+
+func (w *fakeWorker) probing(o watch.Options) []watch.Item {
+	if o.Probe.Interval == 0 {
+		return nil
+	}
+	m, named := verbs.ParseMethod(o.Probe.Method)
+	if !named {
+		m = verbs.MethodRCWrite
+	}
+	if w.round == nil {
+		return []watch.Item{{Probe: &watch.ProbeItem{Port: o.Ports[0], Method: verbs.MethodNone, Reason: "the port cannot"}}}
+	}
+	items := []watch.Item{{Probe: &watch.ProbeItem{Port: o.Ports[0], Method: m, Reason: "as preferred"}}}
+	for range probeRounds + 2 {
+		items = append(items, watch.Item{Round: &watch.RoundItem{Port: o.Ports[0], Method: m, Round: w.round(o.Probe.Method)}})
+	}
+	return items
+}
+
+func goodRound(string) verbs.Round { return verbs.Round{Wake: 5000, Get: 10, Total: 6000} }
+
+// mlx5 is a worker of a RoCE device of one port on which everything works.
+func mlx5() *fakeWorker {
+	return &fakeWorker{
+		attr:  verbs.DeviceAttr{Name: "mlx5_0", Ports: 1, Vectors: 8, EventsSupported: true, Driver: "mlx5_core", Transport: "infiniband"},
+		port:  verbs.PortAttr{State: verbs.PortActive, LinkLayer: verbs.LinkEthernet, HasLinkDowned: true},
+		round: goodRound,
+	}
+}
+
+const class = "class/infiniband/mlx5_0/"
+
+// files makes a sysfs. What is there by default can be left out by "".
+func files(t *testing.T, more map[string]string) string {
+	t.Helper()
+	all := map[string]string{
+		"class/infiniband_verbs/abi_version":           "6",
+		class + "node_type":                            "1: CA",
+		class + "node_guid":                            "5254:00ff:fe12:3456",
+		class + "hca_type":                             "MT4125",
+		class + "ports/1/state":                        "4: ACTIVE",
+		class + "ports/1/gids/0":                       "fe80:0000:0000:0000:5054:00ff:fe12:3456",
+		class + "ports/1/gids/1":                       "0000:0000:0000:0000:0000:ffff:0a00:0001",
+		class + "ports/1/gids/2":                       "0000:0000:0000:0000:0000:0000:0000:0000",
+		class + "ports/1/gid_attrs/types/0":            "RoCE v2",
+		class + "ports/1/gid_attrs/types/1":            "RoCE v2",
+		class + "ports/1/pkeys/0":                      "0xffff",
+		class + "ports/1/counters/link_downed":         "3",
+		class + "ports/1/counters/port_rcv_data":       "12345",
+		class + "ports/1/hw_counters/lifespan":         "10",
+		class + "ports/1/hw_counters/out_of_sequence":  "7",
+		class + "ports/1/hw_counters/odp":              "no number",
+		class + "hw_counters/req_cqe_flush_error_none": "0",
+	}
+	for name, text := range more {
+		all[name] = text
+	}
+	root := t.TempDir()
+	for name, text := range all {
+		if text == "" {
+			continue
+		}
+		path := filepath.Join(root, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(text+"\n"), 0o644))
+	}
+	return root
+}
+
+// hostOf is a host with one device and nobody to ask.
+func hostOf(t *testing.T, w Worker, sys string) *Host {
+	t.Helper()
+	begin := time.Now()
+	return &Host{
+		Version: "1.2.3", Kernel: "6.1.0", Sys: os.DirFS(sys), Sysfs: verbs.NewSysfs(sys), Worker: w,
+		Libraries: func(string, string) doctor.Libraries {
+			return doctor.Libraries{Verbs: "44.0", Provider: "mlx5 44.0", ABI: "34"}
+		},
+		Use: func(string) (nldev.Use, error) {
+			return nldev.Use{QueuePairs: 1, Owners: []nldev.Owner{{Kernel: "ib_core", Domains: 1, Objects: 2}}}, nil
+		},
+		Program: func(int) (string, int) { return "", 0 },
+		Say:     t.Logf,
+		Mono:    func() int64 { return time.Since(begin).Nanoseconds() },
+		Now:     time.Now,
+	}
+}
+
+// answers answers questions in their order, and notes them.
+type answers struct {
+	yes   []bool
+	asked []string
+}
+
+func (a *answers) ask(question string) bool {
+	a.asked = append(a.asked, question)
+	return a.yes[len(a.asked)-1]
+}
