@@ -67,12 +67,9 @@ func (o hardwareFlags) run(ctx context.Context, stderr io.Writer) (path string, 
 		return "", err
 	}
 	defer func() { _ = p.Close() }() // a directory of our own, which the next start sweeps
-	h := o.host(c, sysfs, p, stderr)
-	r, err := hardware.Run(ctx, h, hardware.Options{Device: o.device, Yes: o.yes})
-	if err != nil {
-		return "", err
-	}
-	return o.write(r)
+	return o.write(func() (*hardware.Report, error) {
+		return hardware.Run(ctx, o.host(c, sysfs, p, stderr), hardware.Options{Device: o.device, Yes: o.yes})
+	})
 }
 
 // host is this machine.
@@ -115,32 +112,45 @@ func chooseDevice(sysfs verbs.Sysfs, device string) (string, error) {
 	return "", fmt.Errorf("there is no device %q; there are: %s", device, strings.Join(names, ", "))
 }
 
-// write makes the file, for its owner alone to read, in one step.
-func (o hardwareFlags) write(r *hardware.Report) (path string, err error) {
-	path = o.out
-	if path == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			return "", fmt.Errorf("name the file: %w", err)
-		}
-		path = fmt.Sprintf("rdma-events-hardware-%s-%s.json", filepath.Base(host), hardware.Label(o.device))
-	}
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return "", fmt.Errorf("write %s: %w", path, err)
+// write makes the file, for its owner alone to read, in one step. It begins with
+// making one, so that no run is for nothing where that is not allowed.
+func (o hardwareFlags) write(run func() (*hardware.Report, error)) (path string, err error) {
+	if path, err = o.path(); err != nil {
+		return "", err
 	}
 	f, err := os.CreateTemp(filepath.Dir(path), ".rdma-events-hardware-*") // has mode 0600
 	if err != nil {
-		return "", fmt.Errorf("write %s: %w", path, err)
+		return "", fmt.Errorf("write %s: %w; name another file with -out", path, err)
 	}
-	_, err = f.Write(append(text, '\n'))
-	if err = errors.Join(err, f.Close()); err == nil {
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name()) // what went wrong before is what counts
+		}
+	}()
+	r, err := run()
+	if err != nil {
+		return "", errors.Join(err, f.Close())
+	}
+	in := json.NewEncoder(f)
+	in.SetIndent("", "  ")
+	if err = errors.Join(in.Encode(r), f.Close()); err == nil {
 		err = os.Rename(f.Name(), path)
 	}
 	if err != nil {
-		return "", errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(f.Name()))
+		return "", fmt.Errorf("write %s: %w", path, err)
 	}
 	return path, nil
+}
+
+func (o hardwareFlags) path() (string, error) {
+	if o.out != "" {
+		return o.out, nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("name the file: %w; name it with -out", err)
+	}
+	return fmt.Sprintf("rdma-events-hardware-%s-%s.json", filepath.Base(host), hardware.Label(o.device)), nil
 }
 
 // operator answers questions on a terminal.

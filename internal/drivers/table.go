@@ -57,7 +57,8 @@ func hardware() []Driver {
 		},
 		{
 			Name: "erdma", Kernel: []string{"erdma"}, Devices: "Alibaba ERDMA",
-			Events: "port, QP, CQ", Probe: "`flush`; `rc_write` in its RoCE mode", LinkDowned: "none", First: verbs.MethodFlush, Never: []verbs.Method{verbs.MethodUDSend},
+			Events: "port, QP, CQ", Probe: "`flush`; `rc_write` in its RoCE mode", LinkDowned: "none",
+			First: verbs.MethodFlush, Never: []verbs.Method{verbs.MethodUDSend},
 			Costs: queuePairs(nil), Notes: "In iWARP mode as irdma's. A refused command is EIO.",
 		},
 		{

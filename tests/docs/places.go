@@ -40,6 +40,14 @@ func Places() []Place {
 		{Command: "rdma-events watch -device mlx5_0", Run: "rdma-events watch -device mlx5_0 -for 1s"},
 		{Command: "rdma-events check -config FILE", Run: "rdma-events check -config sample.conf"},
 		{Command: "lsof /dev/infiniband/*", Exits: noDevice, Prints: "No such file"},
+		{
+			Command: "rdma-events doctor -hardware -device mlx5_0",
+			Where:   "tests/lab/system/hardware_test.go", Says: "func TestHardwareIsNotTriedBesideQueuePairs(",
+		},
+		{
+			Command: "rdma-events doctor -hardware",
+			Where:   "tests/e2e/hardware_test.go", Says: "func TestHardwareFileIsAsDocumented(",
+		},
 		{Command: "rdma link", Exits: noDevice, Prints: "NETLINK_RDMA"},
 		{Command: "rdma dev set name", Exits: noDevice, Prints: "NETLINK_RDMA"},
 		{Command: "rdma system", Exits: noDevice, Prints: "NETLINK_RDMA"},
