@@ -34,6 +34,9 @@ type hardwareFlags struct {
 // when the file is there, else that of a failure.
 func tryHardware(ctx context.Context, o hardwareFlags, stderr io.Writer) int {
 	path, err := o.run(ctx, stderr)
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		err = errors.New("interrupted: no file is written")
+	}
 	if err != nil {
 		fmt.Fprintln(stderr, "E!", err)
 		return int(doctor.Fail)
@@ -68,19 +71,19 @@ func (o hardwareFlags) run(ctx context.Context, stderr io.Writer) (path string, 
 	}
 	defer func() { _ = p.Close() }() // a directory of our own, which the next start sweeps
 	return o.write(func() (*hardware.Report, error) {
-		return hardware.Run(ctx, o.host(c, sysfs, p, stderr), hardware.Options{Device: o.device, Yes: o.yes})
+		return hardware.Run(ctx, o.host(ctx, c, sysfs, p, stderr), hardware.Options{Device: o.device, Yes: o.yes})
 	})
 }
 
 // host is this machine.
-func (o hardwareFlags) host(c rdma_events.Config, sysfs verbs.Sysfs, p *doctor.Program, stderr io.Writer) *hardware.Host {
+func (o hardwareFlags) host(ctx context.Context, c rdma_events.Config, sysfs verbs.Sysfs, p *doctor.Program, stderr io.Writer) *hardware.Host {
 	h := &hardware.Host{
 		Version: buildVersion(), Kernel: kernelRelease(), Sys: os.DirFS("/sys"), Sysfs: sysfs, Worker: p,
 		Libraries: doctor.NewSystem().Libraries, Use: nldev.Of, Program: processName, Mono: monotonic, Now: time.Now,
 		Say: func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) },
 	}
 	if isAnswered(os.Stdin) && isAnswered(os.Stderr) {
-		h.Ask = (&operator{bufio.NewReader(os.Stdin), stderr}).ask
+		h.Ask = askOn(ctx, os.Stdin, stderr)
 	}
 	if c.Simulated() {
 		h.Simulated, h.Use = true, nil
@@ -153,21 +156,34 @@ func (o hardwareFlags) path() (string, error) {
 	return fmt.Sprintf("rdma-events-hardware-%s-%s.json", filepath.Base(host), hardware.Label(o.device)), nil
 }
 
-// operator answers questions on a terminal.
-type operator struct {
-	in  *bufio.Reader
-	out io.Writer
-}
-
-// ask takes all but a yes for a no.
-func (o *operator) ask(question string) bool {
-	fmt.Fprintf(o.out, "%s [y/N] ", question)
-	line, err := o.in.ReadString('\n')
-	if err != nil {
-		fmt.Fprintln(o.out)
+// askOn returns what asks questions on a terminal. All but a yes is a no, as is
+// the end of ctx. The goroutine that reads the terminal ends with the process:
+// nothing else ends such a read.
+func askOn(ctx context.Context, in io.Reader, out io.Writer) func(question string) bool {
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		for s := bufio.NewScanner(in); s.Scan(); {
+			lines <- s.Text()
+		}
+	}()
+	return func(question string) bool {
+		if ctx.Err() != nil {
+			return false
+		}
+		fmt.Fprintf(out, "%s [y/N] ", question)
+		select {
+		case <-ctx.Done():
+			fmt.Fprintln(out)
+			return false
+		case line, ok := <-lines:
+			if !ok {
+				fmt.Fprintln(out)
+			}
+			answer := strings.ToLower(strings.TrimSpace(line))
+			return answer == "y" || answer == "yes"
+		}
 	}
-	answer := strings.ToLower(strings.TrimSpace(line))
-	return answer == "y" || answer == "yes"
 }
 
 // isAnswered reports whether f is a terminal.

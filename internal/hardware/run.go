@@ -63,6 +63,9 @@ func Run(ctx context.Context, h *Host, o Options) (*Report, error) {
 	}
 	row, known := drivers.Find(x.kernelDriver(), x.transport())
 	x.r.Allowed = x.questions(row, known)
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("ask about %s: %w", o.Device, err)
+	}
 	begin := h.Mono()
 	limited, cancel := context.WithTimeout(ctx, Limit)
 	defer cancel()

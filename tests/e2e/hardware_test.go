@@ -173,3 +173,58 @@ func requireLine(t *testing.T, line string, args ...string) {
 		t.Errorf("want no file, got %v, %v", left, err)
 	}
 }
+
+func TestInterruptedHardwareRunLeavesNothing(t *testing.T) {
+	conf := writeFile(t, "rdma_events.conf", "[[inputs.rdma_events]]\n  backend = \"sim\"\n", 0o644)
+	for _, c := range []struct {
+		name, until string
+		flags       []string
+	}{
+		{"at a question", "[y/N] ", nil},
+		{"in the run", "looking at it", []string{"-yes"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			ours, theirs := openTerminal(t)
+			args := append([]string{"doctor", "-hardware", "-config", conf, "-device", "sim0"}, c.flags...)
+			cmd := exec.CommandContext(t.Context(), rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events"), args...)
+			cmd.Dir, cmd.Stdin, cmd.Stderr = dir, theirs, theirs
+			cmd.Env = append(os.Environ(), "RUNTIME_DIRECTORY="+shortDir(t))
+			if len(c.flags) > 0 {
+				cmd.Stdin = nil // with -yes there would be the question of the flap
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			if err := theirs.Close(); err != nil {
+				t.Fatal(err)
+			}
+			said := readUntil(t, ours, c.until)
+			if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+				t.Fatal(err)
+			}
+			rest, _ := io.ReadAll(ours) // EIO at the end
+			said += string(rest)
+			if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 2 || !strings.Contains(said, "E! interrupted: no file is written") {
+				t.Errorf("want status 2 and a line, got %v: %s", err, said)
+			}
+			if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+				t.Errorf("want nothing left, got %v, %v", left, err)
+			}
+		})
+	}
+}
+
+// readUntil reads until a text has come.
+func readUntil(t *testing.T, from io.Reader, text string) string {
+	t.Helper()
+	said, buffer := "", make([]byte, 4096)
+	for !strings.Contains(said, text) {
+		n, err := from.Read(buffer)
+		said += string(buffer[:n])
+		if err != nil {
+			t.Fatalf("want %q, got %v after:\n%s", text, err, said)
+		}
+	}
+	return said
+}
