@@ -66,12 +66,13 @@ const (
 	CreateQP   Call = "create_qp"
 	ModifyQP   Call = "modify_qp"
 	DestroyQP  Call = "destroy_qp"
-	PKey       Call = "pkey" // reading one entry of the P_Key table in sysfs
+	PKey       Call = "pkey"       // reading one entry of the P_Key table in sysfs
+	HWCounter  Call = "hw_counter" // reading one there; the plugin itself does not
 )
 
 // Calls returns all calls in the order above.
 func Calls() []Call {
-	return []Call{PortQuery, LinkDowned, CreateAH, DestroyAH, CreateQP, ModifyQP, DestroyQP, PKey}
+	return []Call{PortQuery, LinkDowned, CreateAH, DestroyAH, CreateQP, ModifyQP, DestroyQP, PKey, HWCounter}
 }
 
 // Find returns the row of a device; ok is false for a driver without a row.

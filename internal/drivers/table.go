@@ -2,10 +2,10 @@ package drivers
 
 import "rdma_events/internal/verbs"
 
-// queuePairs is what most drivers ask of their device to make, move and destroy
-// a queue pair.
+// queuePairs is what most drivers ask of their device: to make, move and destroy
+// a queue pair, and to read a counter.
 func queuePairs(more Costs) Costs {
-	c := Costs{CreateQP: 1, ModifyQP: 1, DestroyQP: 1}
+	c := Costs{CreateQP: 1, ModifyQP: 1, DestroyQP: 1, HWCounter: 1}
 	for call, n := range more {
 		c[call] = n
 	}
@@ -52,7 +52,7 @@ func hardware() []Driver {
 			Name: "hns", Kernel: []string{"hns3", "hns_roce_hw_v2", "hns"}, Devices: "HiSilicon HIP08, HIP09",
 			Events: "QP, CQ, SRQ; port with 7.3, not with 6.12", Probe: "`ud_send` (HIP09), `rc_write`, `flush`",
 			LinkDowned: "none",
-			First:      verbs.MethodUDSend, Costs: Costs{ModifyQP: 1, DestroyQP: 1},
+			First:      verbs.MethodUDSend, Costs: Costs{HWCounter: 1, ModifyQP: 1, DestroyQP: 1},
 			Notes: "HIP08 has no datagrams. While the device is reset, its commands are answered EBUSY, or as if they had succeeded.",
 		},
 		{
@@ -90,7 +90,7 @@ func hardware() []Driver {
 		{
 			Name: "cxgb4", Kernel: []string{"cxgb4", "iw_cxgb4"}, Devices: "Chelsio T4 to T6",
 			Events: "device, QP, SRQ; port with 7.3, not with 6.12", Probe: "`flush`", LinkDowned: "none",
-			First: verbs.MethodFlush, Never: []verbs.Method{verbs.MethodUDSend, verbs.MethodRCWrite}, Costs: queuePairs(nil),
+			First: verbs.MethodFlush, Never: []verbs.Method{verbs.MethodUDSend, verbs.MethodRCWrite}, Costs: queuePairs(Costs{HWCounter: 0}),
 			Notes: "iWARP. The driver gives some fatal errors to a queue pair's owner as a device event without a port.",
 		},
 		{
@@ -102,7 +102,7 @@ func hardware() []Driver {
 		{
 			Name: "vmw_pvrdma", Kernel: []string{"vmw_pvrdma"}, Devices: "VMware paravirtual RDMA",
 			Events: "all that the hypervisor sends", Probe: "`ud_send`, `rc_write`, `flush`", LinkDowned: "none",
-			First: verbs.MethodUDSend, Costs: queuePairs(Costs{PortQuery: 1, PKey: 1}),
+			First: verbs.MethodUDSend, Costs: queuePairs(Costs{PortQuery: 1, PKey: 1, HWCounter: 0}),
 			Notes: "A signal may end a command, which then reads as ETIMEDOUT.",
 		},
 	}...)
@@ -115,8 +115,8 @@ func mellanox() []Driver {
 			Name: "mlx5", Kernel: []string{"mlx5_core", "mlx5_ib"}, Devices: "NVIDIA ConnectX-4 and later, BlueField",
 			Events: all + ", speed", Probe: "`ud_send` on RoCE, `rc_write`", LinkDowned: "yes; on Ethernet unknown whether it counts",
 			FlushMoves: []string{"req_cqe_flush_error", "resp_cqe_flush_error"}, First: verbs.MethodUDSend,
-			Costs:    queuePairs(Costs{PortQuery: 5, LinkDowned: 1, PKey: 1}),
-			Ethernet: queuePairs(Costs{PortQuery: 2, LinkDowned: 1, PKey: 1}),
+			Costs:    queuePairs(Costs{PortQuery: 5, LinkDowned: 1, PKey: 1, HWCounter: 3}),
+			Ethernet: queuePairs(Costs{PortQuery: 2, LinkDowned: 1, PKey: 1, HWCounter: 3}),
 			Notes: "`flush` is counted as an error, and so never taken by `auto`. A device in error state answers an open with EAGAIN and " +
 				"commands with ENOLINK, and may recover. An arm fires for what came before it. Representors have no RC queue pairs.",
 		},
@@ -124,8 +124,8 @@ func mellanox() []Driver {
 			Name: "mlx4", Kernel: []string{"mlx4_core", "mlx4_ib"}, Devices: "Mellanox ConnectX-2, ConnectX-3",
 			Events: all + "; port twice on RoCE", Probe: "`ud_send` on RoCE, `rc_write`", LinkDowned: "InfiniBand; elsewhere always 0",
 			FlushMoves: []string{"rq_num_wrfe", "sq_num_wrfe"}, First: verbs.MethodUDSend,
-			Costs:    Costs{PortQuery: 2, LinkDowned: 1, PKey: 1, ModifyQP: 1, DestroyQP: 1},
-			Ethernet: Costs{PortQuery: 1, LinkDowned: 1, ModifyQP: 1, DestroyQP: 1},
+			Costs:    Costs{PortQuery: 2, LinkDowned: 1, PKey: 1, HWCounter: 1, ModifyQP: 1, DestroyQP: 1},
+			Ethernet: Costs{PortQuery: 1, LinkDowned: 1, HWCounter: 1, ModifyQP: 1, DestroyQP: 1},
 			Notes: "`flush` is counted as an error. A device in error state answers an open with EAGAIN. An address handle asks the " +
 				"host's neighbour table, for up to 3 s.",
 		},

@@ -22,6 +22,7 @@ type fakeWorker struct {
 	port  verbs.PortAttr
 	round func(m string) verbs.Round // what rounds of a method are; nil: it is refused
 	why   string                     // of the end; "": it is ended
+	stuck bool                       // those with probes hang in the kernel
 	asked []watch.Options
 	more  []watch.Item // of a watch without probes
 }
@@ -31,6 +32,10 @@ func (w *fakeWorker) Library(context.Context) (string, error) { return "/usr/lib
 func (w *fakeWorker) Watch(ctx context.Context, o watch.Options, h worker.Handler) error {
 	w.asked = append(w.asked, o)
 	h.Started(nil)
+	if o.Probe.Interval > 0 && w.stuck {
+		h.Ended(watch.Ended{Reason: watch.ReasonStuck, Message: "a verbs call hangs"})
+		return worker.ErrAbandoned
+	}
 	if w.why != "" {
 		h.Ended(watch.Ended{Reason: watch.ReasonStuck, Message: w.why})
 		return nil

@@ -2,6 +2,7 @@ package hardware
 
 import (
 	"context"
+	"errors"
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
@@ -18,6 +19,7 @@ type gathering struct {
 	runs     []verbs.Run
 	counts   ledger.ProbeCounts // of all its probes
 	why      string             // why the device was not opened or not kept; one line
+	stuck    bool               // the worker cannot be killed
 
 	enough func(*gathering) bool
 	done   context.CancelFunc
@@ -29,9 +31,11 @@ func gather(ctx context.Context, w Worker, o watch.Options, enough func(*gatheri
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	g := &gathering{enough: enough, done: cancel}
-	if err := w.Watch(ctx, o, g); err != nil && g.why == "" {
+	err := w.Watch(ctx, o, g)
+	if err != nil && g.why == "" {
 		g.why = err.Error()
 	}
+	g.stuck = errors.Is(err, worker.ErrAbandoned)
 	return g
 }
 

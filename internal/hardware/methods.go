@@ -32,7 +32,6 @@ func (x *trial) method(ctx context.Context, port int, m verbs.Method) Method {
 	one.Tried = true
 	g := x.probe(ctx, port, m.String(), gid, probeRounds)
 	one.take(g, port)
-	x.events(g)
 	return one
 }
 
@@ -41,12 +40,12 @@ func (x *trial) probe(ctx context.Context, port int, method string, gid, rounds 
 	ctx, cancel := context.WithTimeout(ctx, methodLimit)
 	defer cancel()
 	o := watch.Options{
-		Device: x.o.Device, Ports: []int{port},
+		Ports: []int{port},
 		Probe: watch.ProbeOptions{
 			Interval: probePace, Timeout: probeTimeout, Method: method, Vectors: []int{0}, AckBatch: 1, GIDIndex: gid, PKeyIdx: -1,
 		},
 	}
-	return gather(ctx, x.Worker, o, func(g *gathering) bool {
+	return x.watch(ctx, o, func(g *gathering) bool {
 		return len(g.rounds) >= rounds || refused(g) != ""
 	})
 }
@@ -84,6 +83,8 @@ func (x *trial) forbidden(ctx context.Context, m verbs.Method) string {
 	switch {
 	case ctx.Err() != nil:
 		return "the two minutes were over"
+	case x.stuck:
+		return "a worker hangs in the kernel"
 	case allowed[m]:
 		return ""
 	case x.Ask == nil:
@@ -147,7 +148,6 @@ func (x *trial) auto(ctx context.Context) {
 			x.Say("%s port %d: what auto chooses", x.o.Device, port)
 			one.Tried = true
 			g := x.probe(ctx, port, "auto", gid, autoRounds)
-			x.events(g)
 			one.Why = g.why
 			if n := len(g.choices); n > 0 {
 				one.Method, one.Reason = g.choices[n-1].Method.String(), g.choices[n-1].Reason
@@ -159,12 +159,14 @@ func (x *trial) auto(ctx context.Context) {
 
 // flap watches while the operator takes a port down and up.
 func (x *trial) flap(ctx context.Context) {
+	if x.stuck {
+		return
+	}
 	x.Say("%s: take a port down and up NOW; you have %v", x.o.Device, window)
 	begin := x.Mono()
 	limited, cancel := context.WithTimeout(ctx, window)
 	defer cancel()
-	g := gather(limited, x.Worker, watch.Options{Device: x.o.Device, StateInterval: time.Second}, func(*gathering) bool { return false })
-	x.events(g)
+	g := x.watch(limited, watch.Options{StateInterval: time.Second}, func(*gathering) bool { return false })
 	f := &Flap{WindowNS: window.Nanoseconds(), Seen: []Seen{}, Links: []LinkCount{}}
 	f.take(g, begin, len(x.ports))
 	x.r.Flap = f

@@ -45,6 +45,7 @@ type trial struct {
 	attr  verbs.DeviceAttr
 	ports []verbs.PortAttr // by number - 1, as the first look found them
 	costs map[int]drivers.Costs
+	stuck bool // a worker hangs in the kernel, where another would end, too
 }
 
 // Run asks what has to be asked, tries the device and returns the file's content.
@@ -113,7 +114,7 @@ func (x *trial) look(ctx context.Context) (opened bool) {
 	ctx, cancel := context.WithTimeout(ctx, methodLimit)
 	defer cancel()
 	ports := 0
-	g := gather(ctx, x.Worker, watch.Options{Device: x.o.Device, StateInterval: lookPace}, func(g *gathering) bool {
+	g := x.watch(ctx, watch.Options{StateInterval: lookPace}, func(g *gathering) bool {
 		ports = min(g.attr.Ports, watch.MaxPorts)
 		return len(g.readings) >= looks*ports
 	})
@@ -143,11 +144,20 @@ func (x *trial) look(ctx context.Context) (opened bool) {
 		timed.Times = timesOf(took)
 		x.r.Commands = append(x.r.Commands, timed)
 	}
-	x.events(g)
 	if g.why != "" {
 		x.problem("looking at the ports ended early: %s", g.why)
 	}
 	return true
+}
+
+// watch has a worker watch the device until enough was seen or ctx ends, and
+// notes the events.
+func (x *trial) watch(ctx context.Context, o watch.Options, enough func(*gathering) bool) *gathering {
+	o.Device = x.o.Device
+	g := gather(ctx, x.Worker, o, enough)
+	x.stuck = x.stuck || g.stuck
+	x.events(g)
+	return g
 }
 
 func orSilence(why string) string {

@@ -231,7 +231,7 @@ func TestCallsAreTimedAndCounted(t *testing.T) {
 	}
 	require.Equal(t, Times{Count: looks, MinNS: 1, MedianNS: looks/2 + 1, MaxNS: looks}, calls["ibv_query_port"].Times)
 	// By the table of drivers, on Ethernet.
-	for call, commands := range map[string]int{"ibv_query_port": 3, "state": 2, "link_downed": 1, "pkey": 1, "hw_counter": -1} {
+	for call, commands := range map[string]int{"ibv_query_port": 3, "state": 2, "link_downed": 1, "pkey": 1, "hw_counter": 3} {
 		require.Equal(t, commands, calls[call].Commands, call)
 	}
 }
@@ -254,6 +254,19 @@ func TestDeviceThatIsNotOpenedIsAFileToo(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"the device was not opened: a verbs call hangs"}, r.Problems)
 	require.Empty(t, r.Methods)
+}
+
+func TestWorkerStuckInTheKernelIsTheLast(t *testing.T) {
+	w := mlx5()
+	w.stuck = true
+	a := &answers{yes: []bool{true}}
+	r, err := run(t, w, Options{Device: "mlx5_0", Yes: true}, func(h *Host) { h.Ask = a.ask }, nil)
+	require.NoError(t, err)
+	require.Len(t, w.asked, 2, "the look, and the first method")
+	require.Equal(t, "a verbs call hangs", r.Methods[0].Why)
+	require.Equal(t, "a worker hangs in the kernel", r.Methods[1].Why)
+	require.False(t, r.Auto[0].Tried)
+	require.Nil(t, r.Flap)
 }
 
 // hangingFS has one file whose reading never ends.

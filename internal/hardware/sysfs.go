@@ -114,7 +114,7 @@ func (x *trial) timeSysfs(ctx context.Context, port int) {
 		{"state", x.port(port, "state"), cost(drivers.Asks{drivers.PortQuery: 1})},
 		{"link_downed", x.linkDowned(port), cost(drivers.Asks{drivers.LinkDowned: 1})},
 		{"pkey", x.port(port, "pkeys/0"), cost(drivers.Asks{drivers.PKey: 1})},
-		{"hw_counter", x.anyCounter(port), -1},
+		{"hw_counter", x.anyCounter(port), cost(drivers.Asks{drivers.HWCounter: 1})},
 	} {
 		if c.file == "" || !x.sys.has(c.file) {
 			continue
