@@ -22,7 +22,7 @@ import (
 // its file, nil without one, and what it said.
 func tryHardware(t *testing.T, prefix []string, flags ...string) (*hardware.Report, string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "hardware") // not below a directory that is closed to others
+	dir, err := os.MkdirTemp("", "hardware") //nolint:usetesting // a test's own directory is closed to other users
 	if err == nil {
 		err = os.Chmod(dir, 0o777)
 	}
