@@ -19,6 +19,8 @@ import (
 // What docs/operations.md says of commands is computed from drivers.Round and
 // drivers.PortReading; these tests hold those to what the code calls.
 
+func init() { drivers["readings"] = doReadings }
+
 func TestRoundMakesTheCallsOfTheTable(t *testing.T) {
 	const few, many = 2, 12
 	for _, m := range allMethods {

@@ -45,7 +45,6 @@ var drivers = map[string]func(*session) error{
 	"endless events":            doEndlessEvents,
 	"flush after nudge":         doFlushAfterNudge,
 	"nudged flush":              doNudgedFlush, "stray and failure": doStrayAndFailure, "closing": doClosing, "removal": doRemoval,
-	"readings": doReadings,
 }
 
 // helper carries out an order and prints its report.
