@@ -24,6 +24,10 @@ import (
 	"rdma_events/plugins/inputs/rdma_events"
 )
 
+// workerStart is more than the plugin gives a worker to start: a busy host is not
+// what this is about, and nothing waits for it.
+const workerStart = 20 * time.Second
+
 // hardwareFlags are those of doctor -hardware.
 type hardwareFlags struct {
 	device, out, config string
@@ -69,6 +73,7 @@ func (o hardwareFlags) run(ctx context.Context, stderr io.Writer) (path string, 
 	if err != nil {
 		return "", err
 	}
+	p.Timing.Start = workerStart
 	defer func() { _ = p.Close() }() // a directory of our own, which the next start sweeps
 	return o.write(func() (*hardware.Report, error) {
 		return hardware.Run(ctx, o.host(ctx, c, sysfs, p, stderr), hardware.Options{Device: o.device, Yes: o.yes})

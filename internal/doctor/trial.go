@@ -47,6 +47,8 @@ type Program struct {
 	// Request is what a trial asks for but for the device and the probe; its
 	// Backend must be set.
 	Request worker.Request
+	// Timing is how long to wait for what; its zero value is the plugin's.
+	Timing worker.Timing
 
 	exe *os.File
 	dir *worker.Dir
@@ -124,7 +126,7 @@ func (p *Program) Try(ctx context.Context, device string, m verbs.Method) Trial 
 func (p *Program) Watch(ctx context.Context, o watch.Options, h worker.Handler) error {
 	r := p.Request
 	r.Options = o
-	return worker.New(worker.Config{Exe: p.exe, Dir: p.dir, Request: r}, h).Run(ctx)
+	return worker.New(worker.Config{Exe: p.exe, Dir: p.dir, Request: r, Timing: p.Timing}, h).Run(ctx)
 }
 
 // trial collects what the worker tells; it is used by one goroutine.

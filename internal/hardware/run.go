@@ -25,7 +25,7 @@ const (
 	probePace   = 100 * time.Millisecond
 	// probeTimeout is for a round, methodLimit for all of one method on a port.
 	probeTimeout = 500 * time.Millisecond
-	methodLimit  = 15 * time.Second
+	methodLimit  = 30 * time.Second
 	// autoRounds are enough to see what `auto` chooses.
 	autoRounds = 5
 )

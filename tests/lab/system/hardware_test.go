@@ -139,7 +139,8 @@ func TestHardwareIsTriedBesideThePlugin(t *testing.T) {
 func requireTried(t *testing.T, r *hardware.Report, methods map[string]bool) {
 	t.Helper()
 	for _, m := range r.Methods {
-		if m.Tried != methods[m.Method] || m.Tried == (m.Why != "") {
+		slow := m.Tried && strings.HasPrefix(m.Why, "not all rounds were over within") // a guest may be
+		if m.Tried != methods[m.Method] || !slow && m.Tried == (m.Why != "") {
 			t.Errorf("%s: tried %v, %q", m.Method, m.Tried, m.Why)
 		}
 		if m.Tried && (m.Outcomes["success"] != m.Rounds || m.Rounds == 0 || m.Stages["wake"].Count != m.Rounds || m.Events != m.Acked) {
