@@ -24,9 +24,12 @@ import (
 	"rdma_events/plugins/inputs/rdma_events"
 )
 
-// workerStart is more than the plugin gives a worker to start: a busy host is not
-// what this is about, and nothing waits for it.
-const workerStart = 20 * time.Second
+// patience is more than the plugin has with its workers: a busy host is not what
+// this is about, and nothing waits for it. A worker that a kill does not end in
+// time counts as held by the kernel, so that nothing more is tried.
+func patience() worker.Timing {
+	return worker.Timing{Start: 20 * time.Second, Grace: 5 * time.Second, Kill: 10 * time.Second}
+}
 
 // hardwareFlags are those of doctor -hardware.
 type hardwareFlags struct {
@@ -73,7 +76,7 @@ func (o hardwareFlags) run(ctx context.Context, stderr io.Writer) (path string, 
 	if err != nil {
 		return "", err
 	}
-	p.Timing.Start = workerStart
+	p.Timing = patience()
 	defer func() { _ = p.Close() }() // a directory of our own, which the next start sweeps
 	return o.write(func() (*hardware.Report, error) {
 		return hardware.Run(ctx, o.host(ctx, c, sysfs, p, stderr), hardware.Options{Device: o.device, Yes: o.yes})
