@@ -25,7 +25,7 @@ func Round(m verbs.Method) Asks {
 // NewProbeReadsAllPKeys reports whether a new probe reads its port's P_Key table
 // to the end, or else up to the first full member. A test of package verbs
 // counts.
-const NewProbeReadsAllPKeys = true
+const NewProbeReadsAllPKeys = false
 
 // Pace is how often the plugin does what.
 type Pace struct {
