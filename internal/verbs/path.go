@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -202,17 +203,30 @@ func (s Sysfs) exclusiveNetns() bool {
 	return err == nil && strings.TrimSpace(string(mode)) == "N"
 }
 
-// countsFlushes reports whether the driver counts flushed work requests
-// (mlx5's req_cqe_flush_error and resp_cqe_flush_error), as operators' alerts do.
-// A network namespace that is not the device's own, as in a container, does not
-// show a driver's counters (setup_port in drivers/infiniband/core/sysfs.c); then
-// the driver that has them at all is taken to have them here.
+// flushCounters are those of flushed work requests: mlx5's, and mlx4's diag_basic
+// (drivers/infiniband/hw/mlx4/main.c), which some devices have for each port.
+var flushCounters = []string{
+	"ports/*/hw_counters/*_cqe_flush_error", "ports/*/hw_counters/[rs]q_num_wrfe", "hw_counters/[rs]q_num_wrfe",
+}
+
+// countsFlushes reports whether the driver counts flushed work requests, as
+// operators' alerts do. A network namespace that is not the device's own, as in a
+// container, does not show a driver's counters (setup_port in
+// drivers/infiniband/core/sysfs.c); then the driver that has them at all is taken to
+// have them here. mlx4's virtual functions never have.
 func (s Sysfs) countsFlushes(device string) bool {
-	ports := filepath.Join(s.device(device), "ports")
-	shown, err := filepath.Glob(filepath.Join(ports, "*/hw_counters"))
-	if err == nil && len(shown) == 0 {
-		return driverOf(s.device(device)) == "mlx5_core"
+	dir := s.device(device)
+	if anyFile(dir, "ports/*/hw_counters", "hw_counters") {
+		return anyFile(dir, flushCounters...)
 	}
-	found, err := filepath.Glob(filepath.Join(ports, "*/hw_counters/*_cqe_flush_error"))
-	return err == nil && len(found) > 0
+	driver := driverOf(dir)
+	return driver == "mlx5_core" || driver == "mlx4_core" && !s.VirtualFunction(device)
+}
+
+// anyFile reports whether a pattern of path.Match has a file below dir.
+func anyFile(dir string, patterns ...string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		found, err := filepath.Glob(filepath.Join(dir, pattern))
+		return err == nil && len(found) > 0
+	})
 }

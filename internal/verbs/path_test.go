@@ -97,22 +97,38 @@ func TestProbePathByMethodAndPort(t *testing.T) {
 }
 
 func TestFlushCounterIsFound(t *testing.T) {
-	require.False(t, portTree(t, map[string][]string{"hw_counters": {"0"}}).countsFlushes("rxe0"))
-	root := t.TempDir()
-	dir := filepath.Join(root, "class/infiniband/mlx5_0/ports/1/hw_counters")
-	require.NoError(t, os.MkdirAll(dir, 0o755))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "resp_cqe_flush_error"), []byte("0\n"), 0o600))
-	require.True(t, NewSysfs(root).countsFlushes("mlx5_0"))
+	for counter, want := range map[string]bool{
+		"ports/1/hw_counters/resp_cqe_flush_error": true,
+		"ports/1/hw_counters/sq_num_wrfe":          true, // mlx4 with counters of each port
+		"hw_counters/rq_num_wrfe":                  true, // mlx4 without
+		"ports/1/hw_counters/rx_write_req":         false,
+		"hw_counters/rq_num_rnr":                   false,
+	} {
+		root := t.TempDir()
+		file := filepath.Join(root, "class/infiniband/mlx5_0", counter)
+		require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		require.NoError(t, os.WriteFile(file, []byte("0\n"), 0o600))
+		require.Equal(t, want, NewSysfs(root).countsFlushes("mlx5_0"), counter)
+	}
 }
 
 func TestWhereCountersAreHiddenTheDriverTellsOfTheFlushCounter(t *testing.T) {
-	for driver, want := range map[string]bool{"mlx5_core": true, "bnxt_en": false} {
+	for _, row := range []struct {
+		driver   string
+		function bool
+		want     bool
+	}{
+		{"mlx5_core", false, true}, {"mlx5_core", true, true}, {"mlx4_core", false, true}, {"mlx4_core", true, false}, {"bnxt_en", false, false},
+	} {
 		root := t.TempDir()
 		device := filepath.Join(root, "class/infiniband/roce0")
 		require.NoError(t, os.MkdirAll(filepath.Join(device, "ports/1"), 0o755))
 		require.NoError(t, os.MkdirAll(filepath.Join(device, "device"), 0o755))
-		require.NoError(t, os.Symlink("/sys/bus/pci/drivers/"+driver, filepath.Join(device, "device/driver")))
-		require.Equal(t, want, NewSysfs(root).countsFlushes("roce0"), driver)
+		require.NoError(t, os.Symlink("/sys/bus/pci/drivers/"+row.driver, filepath.Join(device, "device/driver")))
+		if row.function {
+			require.NoError(t, os.Symlink("../0000:3b:00.0", filepath.Join(device, "device/physfn")))
+		}
+		require.Equal(t, row.want, NewSysfs(root).countsFlushes("roce0"), "%+v", row)
 	}
 }
 
