@@ -37,6 +37,7 @@ var drivers = map[string]func(*session) error{
 	"hung ack": doHungAck, "hung query": doHungQuery, "hung probe": doHungProbe, "late probe": doLateProbe,
 	"flush without queue pairs": doFlushWithoutQueuePairs,
 	"late event":                doLateEvent,
+	"life":                      doLife,
 	"removal before ack":        doRemovalBeforeAck,
 	"late write":                doLateWrite,
 	"down without pkeys":        doDownWithoutPKeys,

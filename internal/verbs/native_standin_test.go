@@ -28,7 +28,8 @@ import (
 
 // order is what a helper process is to do; report what came of it.
 type order struct {
-	Kind string // a name of drivers
+	Kind    string // a name of drivers
+	Profile string // a name of standin.Profiles
 
 	Method     verbs.Method
 	Rounds     int
@@ -91,6 +92,7 @@ type (
 		Trace     []string
 		Opened    []string // files of sysfs
 		Violation string
+		Life      life // of a profile
 	}
 	roundReport struct {
 		verbs.Round
@@ -148,24 +150,33 @@ func carryOut(t *testing.T, o order) report {
 // carryOutWith is carryOut of another program or with another library path.
 func carryOutWith(t *testing.T, o order, exe, libraries string) report {
 	t.Helper()
+	return begin(t, o, exe, libraries)(t)
+}
+
+// begin is carryOutWith of an order that is under way when it returns.
+func begin(t *testing.T, o order, exe, libraries string) (end func(*testing.T) report) {
+	t.Helper()
 	if o.Timeout == 0 {
 		o.Timeout = long
 	}
 	text, err := json.Marshal(o)
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
-	defer cancel()
+	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, exe)
 	// The race detector sleeps a second at a program's end if it is not told otherwise.
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", standinOrder+"="+string(text), "LD_LIBRARY_PATH="+libraries,
 		"STANDIN_ROOT="+standinRoot(t), "STANDIN_CONTROL="+filepath.Join(t.TempDir(), "control"))
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	require.NoError(t, err, "%s", &stderr)
-	var r report
-	require.NoError(t, json.Unmarshal(out, &r), "%s", out)
-	return r
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	require.NoError(t, cmd.Start())
+	return func(t *testing.T) report {
+		t.Helper()
+		require.NoError(t, cmd.Wait(), "%s", &stderr)
+		var r report
+		require.NoError(t, json.Unmarshal(stdout.Bytes(), &r), "%s", &stdout)
+		return r
+	}
 }
 
 // well is carryOut of an order that breaks no rule of the library and ends with

@@ -23,6 +23,9 @@ type Control struct {
 	TraceLen                                                      int32
 	CrashCall, CrashSignal, Flood, Attack, Speed, FailAlways      int32
 	Arm, EventDelayUS, ClosedAgain, PortFlags                     int32
+	Dead, Disassociate, CommandUS, Flushes                        int32
+	Provider                                                      Provider
+	Calls                                                         [32]uint32
 	CQ, QP, SRQ, WQ                                               uint64
 	Plan, Violation                                               [256]byte
 	Trace                                                         [1 << 18]byte
@@ -36,11 +39,31 @@ const (
 	StyleSilent
 )
 
-// When arming a queue makes an event by itself (standin.h).
+// When arming a queue makes an event by itself, and when it is done (standin.h).
 const (
 	ArmNever int32 = iota
 	ArmByIndex
 	ArmAlways
+	ArmAtPoll
+)
+
+// Provider is struct provider of standin.h: errnos that a provider, or the kernel's
+// driver behind it, answers; 0: the call goes well.
+type Provider struct {
+	RefuseRC, RefuseUD, RefuseChannel, RefuseAH, RefuseRTS int32 // or Silently
+	Flush                                                  int32
+	DeadOpen, DeadCommand, DeadDestroy                     int32  // in error state
+	Commands                                               uint32 // a bit for each ledger.Call that asks the device
+}
+
+// Silently is the errno of a call that fails and leaves errno as it was.
+const Silently int32 = -1
+
+// How a posted receive is flushed (standin.h).
+const (
+	FlushEvent  int32 = iota // with an event
+	FlushSilent              // in the library, without one
+	FlushNever
 )
 
 // ControlSize is how many bytes a Control takes; the library says the same in Size.

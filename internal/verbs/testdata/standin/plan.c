@@ -35,6 +35,7 @@ static void step(char *word, size_t size)
 //  c  the work request's completion is put into the queue
 //  e  an event, if the queue is armed, which it then is not any more
 //  E  an event whatever, and the queue stays as it is
+//  l  an event that is lost: the queue is not armed any more
 //  k  the completion is kept back
 //  r  what was kept back is put into the queue
 //  p  the same with an event, once the queue was armed anew and a poll found it empty
@@ -54,6 +55,7 @@ int perform(struct standin_cq *cq, const struct ibv_wc *own)
 		case 'c': push(cq, &wc); break;
 		case 'e': event(cq, 0); break;
 		case 'E': event(cq, 1); break;
+		case 'l': cq->armed = 0; break;
 		case 'k':
 			if (keeps < 64)
 				kept[keeps++] = wc;

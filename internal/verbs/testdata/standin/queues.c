@@ -12,7 +12,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *ctx, int cqe, void *context,
 {
 	struct standin_cq *s;
 
-	if (begin(C_CREATE_CQ))
+	if (begin(C_CREATE_CQ) || (channel && refused(C_CREATE_CQ, control->provider.refuse_channel)))
 		return NULL;
 	note("create_cq cqe=%d vector=%d channel=%d", cqe, vector, channel != NULL);
 	if (vector >= ctx->num_comp_vectors || cqe > 64) {
@@ -68,7 +68,7 @@ static void deliver(struct standin_cq *s)
 {
 	uint64_t handle = (uintptr_t)s;
 
-	if (write(control->channel_write, &handle, sizeof handle) < 0)
+	if (!control->removed && write(control->channel_write, &handle, sizeof handle) < 0)
 		abort();
 }
 
@@ -125,6 +125,8 @@ int poll_cq(struct ibv_cq *cq, int room, struct ibv_wc *wc)
 	}
 	if (cq->channel)
 		note("poll_cq n=%d", n);
+	s->armed |= s->noted;
+	s->noted = 0;
 	if (!n && cq->channel && release == WHEN_EMPTY) {
 		release = NEVER;
 		release_kept(s);
@@ -143,7 +145,10 @@ int req_notify_cq(struct ibv_cq *cq, int solicited_only)
 		return err ? err : EIO;
 	pthread_mutex_lock(&lock);
 	note("req_notify_cq solicited_only=%d", solicited_only);
-	s->armed = 1;
+	if (control->arm == ARM_AT_POLL && s->arms++)
+		s->noted = 1;
+	else
+		s->armed = 1;
 	if (release == AFTER_ARM)
 		release = WHEN_EMPTY;
 	if (control->arm == ARM_ALWAYS || (control->arm == ARM_BY_INDEX && s->count))
@@ -155,9 +160,11 @@ int req_notify_cq(struct ibv_cq *cq, int solicited_only)
 struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 {
 	static uint32_t last = 0x100;
+	int ud = init->qp_type == IBV_QPT_UD;
 	struct standin_qp *s;
 
-	if (begin(C_CREATE_QP))
+	if (begin(C_CREATE_QP) ||
+	    refused(C_CREATE_QP, ud ? control->provider.refuse_ud : control->provider.refuse_rc))
 		return NULL;
 	s = calloc(1, sizeof *s);
 	s->qp = (struct ibv_qp){
@@ -255,11 +262,15 @@ static int flush(struct standin_qp *s)
 {
 	int err = 0;
 
-	for (; s->posted && !err; s->posted--) {
+	for (; s->posted && !err && control->provider.flush != FLUSH_NEVER; s->posted--) {
 		struct ibv_wc wc = { .wr_id = s->receives[s->first_receive++ % 64],
 				     .status = IBV_WC_WR_FLUSH_ERR };
 
-		err = perform((struct standin_cq *)s->qp.recv_cq, &wc);
+		control->flushes++;
+		if (control->provider.flush == FLUSH_SILENT)
+			push((struct standin_cq *)s->qp.recv_cq, &wc);
+		else
+			err = perform((struct standin_cq *)s->qp.recv_cq, &wc);
 	}
 	return err;
 }
@@ -272,7 +283,9 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 		return err ? err : EIO;
 	pthread_mutex_lock(&lock);
 	note_attributes(qp, a, mask);
-	if (mask != wanted(qp, a->qp_state)) {
+	if (a->qp_state == IBV_QPS_RTS && control->provider.refuse_rts && qp->qp_type == IBV_QPT_RC) {
+		err = control->provider.refuse_rts;
+	} else if (mask != wanted(qp, a->qp_state)) {
 		violated("modify_qp from %d to %d with mask %#x", qp->state, a->qp_state, mask);
 		err = EINVAL;
 	} else {
@@ -343,7 +356,8 @@ int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ba
 	check_send(qp, wr);
 	if (qp->qp_type == IBV_QPT_UD)
 		receive((struct standin_qp *)qp);
-	err = perform((struct standin_cq *)qp->send_cq, &wc);
+	if (!control->dead) // else no device hears of it
+		err = perform((struct standin_cq *)qp->send_cq, &wc);
 	pthread_mutex_unlock(&lock);
 	return err;
 }

@@ -126,17 +126,20 @@ int begin(enum call call)
 {
 	int err = control->fail_errno;
 
+	__atomic_fetch_add(&control->calls[call], 1, __ATOMIC_RELAXED);
+	if (__atomic_exchange_n(&control->disassociate, 0, __ATOMIC_RELAXED)) {
+		pthread_mutex_lock(&lock);
+		remove_device();
+		pthread_mutex_unlock(&lock);
+	}
 	if (control->flood)
 		flood();
 	if (control->crash_call == (int)call)
 		crash();
 	if (control->hang_call == (int)call)
 		hang();
-	// What the real library leaves behind in errno when it succeeds.
-	if (control->fail_call != (int)call || control->fail_skip-- > 0) {
-		errno = ENOTTY;
-		return 0;
-	}
+	if (control->fail_call != (int)call || control->fail_skip-- > 0)
+		return answer(call);
 	if (!control->fail_always)
 		control->fail_call = 0;
 	if (control->fail_style == STYLE_SILENT)
@@ -221,7 +224,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *d)
 	struct verbs_context *v;
 	int fds[2];
 
-	if (begin(C_OPEN_DEVICE))
+	if (begin(C_OPEN_DEVICE) || (control->dead && refused(C_OPEN_DEVICE, control->provider.dead_open)))
 		return NULL;
 	if (control->attack)
 		attack();
@@ -325,7 +328,7 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *a)
 {
 	struct ibv_ah *ah;
 
-	if (begin(C_CREATE_AH))
+	if (begin(C_CREATE_AH) || refused(C_CREATE_AH, control->provider.refuse_ah))
 		return NULL;
 	note("create_ah port=%d global=%d sgid_index=%d hop_limit=%d dlid=%d gid_end=%d", a->port_num,
 	     a->is_global, a->grh.sgid_index, a->grh.hop_limit, a->dlid, a->grh.dgid.raw[15]);
@@ -359,12 +362,14 @@ struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *ctx)
 		abort();
 	c->context = ctx;
 	c->fd = fds[0];
+	pthread_mutex_lock(&lock);
 	control->channel_write = fds[1];
 	for (i = 0; i < 16 && channels[i]; i++)
 		;
 	if (i < 16)
 		channels[i] = c;
 	live++;
+	pthread_mutex_unlock(&lock);
 	return c;
 }
 
@@ -376,6 +381,7 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *c)
 		violated("destroy_comp_channel before its %d queues", c->refcnt);
 		return EBUSY;
 	}
+	pthread_mutex_lock(&lock);
 	for (i = 0; i < 16; i++)
 		if (channels[i] == c)
 			channels[i] = NULL;
@@ -383,6 +389,7 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *c)
 	if (!control->removed)
 		close(control->channel_write);
 	live--;
+	pthread_mutex_unlock(&lock);
 	free(c);
 	return err;
 }

@@ -10,6 +10,21 @@
 // The numbers of the calls (enum call) are those of the native border.
 #include "../../native_lib.h"
 
+// What a provider does and its kernel driver behind it, where that is not what rxe
+// does: errnos, 0 if the call goes well. internal/verbs/standin/profiles.go has them.
+struct provider {
+	int32_t refuse_rc, refuse_ud, refuse_channel, refuse_ah, refuse_rts; // SILENTLY: no errno
+	int32_t flush;
+	int32_t dead_open, dead_command, dead_destroy; // in error state
+	uint32_t commands;			       // a bit for each call that asks the device
+};
+
+enum { SILENTLY = -1 };
+
+// How a posted receive is flushed as its queue pair is moved to the error state:
+// with an event, in the library without one, not at all.
+enum { FLUSH_EVENT, FLUSH_SILENT, FLUSH_NEVER };
+
 // The test maps the same page; it checks size against its own structure.
 struct control {
 	int32_t size, fail_call, fail_errno, fail_skip, fail_style, hang_call;
@@ -17,6 +32,10 @@ struct control {
 	int32_t removed, cursor, async_write, channel_write, gate, entered, trace_len;
 	int32_t crash_call, crash_signal, flood, attack, speed, fail_always;
 	int32_t arm, event_delay_us, closed_again, port_flags;
+	// dead: the device is in error state; disassociate: it is taken away at the next call.
+	int32_t dead, disassociate, command_us, flushes;
+	struct provider provider;
+	uint32_t calls[32]; // how often each was made and not refused
 	uint64_t cq, qp, srq, wq;
 	char plan[256];
 	char violation[256];
@@ -28,14 +47,16 @@ struct control {
 enum { STYLE_MANUAL, STYLE_NEGATIVE, STYLE_MINUS_ONE, STYLE_SILENT };
 
 // When arming a queue makes an event by itself: never; where the arm carries the
-// consumer index, as on mlx5, if there is anything beyond it; always.
-enum { ARM_NEVER, ARM_BY_INDEX, ARM_ALWAYS };
+// consumer index, as on mlx5, if there is anything beyond it; always. With
+// ARM_AT_POLL each arm but the first is done by the next poll.
+enum { ARM_NEVER, ARM_BY_INDEX, ARM_ALWAYS, ARM_AT_POLL };
 
 struct standin_cq {
 	struct ibv_cq cq;
 	struct ibv_wc ring[64];
 	uint32_t head, count, reported, async_reported;
 	int armed, delayed; // delayed: events on their way
+	int arms, noted;    // noted: an arm that the next poll does
 };
 
 struct standin_qp {
@@ -56,6 +77,13 @@ void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void violated(const char *format, ...) __attribute__((format(printf, 1, 2)));
 // begin notes nothing; it prints, dies, hangs or fails a call as ordered; 0: go on.
 int begin(enum call call);
+
+// refused fails a call with one of the provider's errnos, and so the device was not
+// asked; 0: it goes on.
+int refused(enum call call, int32_t err);
+// answer is what the device says to a call: an errno in error state, if the call is
+// a command to it at all.
+int answer(enum call call);
 
 // attack tries what a library has no business to, and notes how that ends.
 void attack(void);
