@@ -203,8 +203,9 @@ static int failed_round(struct round *out, struct result r)
 	return O_ERROR;
 }
 
-// poll_and_arm polls once and arms the CQ anew, since after a round without an
-// event nobody knows whether it is.
+// poll_and_arm polls and arms the CQ anew, since after a round without an event it
+// may be armed or not. The arm of some providers is done by the next poll
+// (bnxt_re up to rdma-core 45, ionic), and so that follows at once.
 static struct result poll_and_arm(struct probe *p, struct seen *s)
 {
 	int err = PROBE_CALL(p, C_POLL_CQ, take(p, s));
@@ -212,7 +213,10 @@ static struct result poll_and_arm(struct probe *p, struct seen *s)
 	if (err)
 		return failed(C_POLL_CQ, err);
 	err = PROBE_CALL(p, C_REQ_NOTIFY_CQ, ibv_req_notify_cq(p->cq, 0));
-	return err ? failed(C_REQ_NOTIFY_CQ, err) : (struct result){ 0 };
+	if (err)
+		return failed(C_REQ_NOTIFY_CQ, err);
+	err = PROBE_CALL(p, C_POLL_CQ, take(p, s));
+	return err ? failed(C_POLL_CQ, err) : (struct result){ 0 };
 }
 
 // look_last is for a round whose deadline has passed: an event in the channel

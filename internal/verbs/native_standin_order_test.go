@@ -63,6 +63,24 @@ func TestRoundHasOneEventHoweverArmsWork(t *testing.T) {
 	}
 }
 
+// Some arms are done by the next poll alone (bnxt_re up to rdma-core 45, ionic). An
+// event is lost once with its queue not armed any more.
+func TestLostEventIsCountedOnceHoweverArmsWork(t *testing.T) {
+	for name, arm := range map[string]int32{
+		"by doorbell": standin.ArmNever, "by consumer index": standin.ArmByIndex, "by the next poll": standin.ArmAtPoll,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := well(t, order{
+				Kind: "rounds", Method: verbs.MethodRCWrite, Rounds: 3, Plan: "ce cl ce", Arm: arm, Timeout: missed,
+				GIDIndex: -1, PKeyIdx: -1,
+			})
+			require.Equal(t, []verbs.Outcome{verbs.OutcomeSuccess, verbs.OutcomeLostEvent, verbs.OutcomeSuccess}, outcomes(r))
+			require.Equal(t, ledger.ProbeCounts{Rounds: 3, Successes: 2, LostEvents: 1, Events: 2, Acked: 2}, r.Counts)
+		})
+	}
+}
+
 // doLateEvent gives a round up whose event then comes in the pause before the next.
 func doLateEvent(s *session) error {
 	p, err := s.openProbe(s.Method)
