@@ -12,6 +12,9 @@ func queuePairs(more Costs) Costs {
 	return c
 }
 
+// profiled is the test that has each driver of the stand-in's profiles seen as a user would.
+var profiled = []string{"TestEachDriverIsSeenAsItsTableSays"}
+
 // All returns the table, hardware first.
 func All() []Driver {
 	return append(hardware(), soft()...)
@@ -20,6 +23,7 @@ func All() []Driver {
 func hardware() []Driver {
 	return append(mellanox(), []Driver{
 		{
+			Known: ByStandin, Standin: profiled,
 			Name: "irdma, RoCE", Kernel: []string{"ice", "i40e", "idpf"}, Transport: "infiniband", Devices: "Intel E810, E830",
 			Events: "port, QP, CQ, SRQ", Probe: "`ud_send`, `rc_write`, `flush`", LinkDowned: "none",
 			First: verbs.MethodUDSend, Costs: queuePairs(Costs{CreateAH: 1, DestroyAH: 1}),
@@ -27,12 +31,14 @@ func hardware() []Driver {
 				"values while the device hangs. The device makes one address handle of equal ones.",
 		},
 		{
+			Known: ByStandin, Standin: profiled,
 			Name: "irdma, iWARP", Kernel: []string{"ice", "i40e", "idpf"}, Transport: "iwarp", Devices: "Intel E810, X722",
 			Events: "port, QP, CQ, SRQ", Probe: "`flush`", LinkDowned: "none", First: verbs.MethodFlush,
 			Never: []verbs.Method{verbs.MethodUDSend, verbs.MethodRCWrite}, Costs: queuePairs(nil),
 			Notes: "A queue pair connects by the connection manager alone, and there are no datagrams ([iwarp.md](iwarp.md)).",
 		},
 		{
+			Known: ByStandin, Standin: profiled,
 			Name: "bnxt_re", Kernel: []string{"bnxt_en", "bnxt_re"}, Devices: "Broadcom NetXtreme-E",
 			Events: "port, QP, SRQ; CQ not with 6.1, device not with 6.12", Probe: "`ud_send`, `rc_write`",
 			LinkDowned: "none; with 7.3 always 0", First: verbs.MethodUDSend,
@@ -42,6 +48,7 @@ func hardware() []Driver {
 				"whatever `vectors` says. A refused create_qp may leave no errno.",
 		},
 		{
+			Known: ByStandin, Standin: profiled,
 			Name: "efa", Kernel: []string{"efa"}, Devices: "Amazon EFA",
 			Events: "none", Probe: "`ud_send` with a GRH", LinkDowned: "none", First: verbs.MethodUDSend, Never: []verbs.Method{verbs.MethodRCWrite, verbs.MethodFlush},
 			Costs: queuePairs(Costs{CreateAH: 1, DestroyAH: 1}),
@@ -49,6 +56,7 @@ func hardware() []Driver {
 				"Older devices have no completion events, and so no probe.",
 		},
 		{
+			Known: ByStandin, Standin: profiled,
 			Name: "hns", Kernel: []string{"hns3", "hns_roce_hw_v2", "hns"}, Devices: "HiSilicon HIP08, HIP09",
 			Events: "QP, CQ, SRQ; port with 7.3, not with 6.12", Probe: "`ud_send` (HIP09), `rc_write`, `flush`",
 			LinkDowned: "none",
@@ -56,12 +64,14 @@ func hardware() []Driver {
 			Notes: "HIP08 has no datagrams. While the device is reset, its commands are answered EBUSY, or as if they had succeeded.",
 		},
 		{
+			Known: ByStandin, Standin: profiled,
 			Name: "erdma", Kernel: []string{"erdma"}, Devices: "Alibaba ERDMA",
 			Events: "port, QP, CQ", Probe: "`flush`; `rc_write` in its RoCE mode", LinkDowned: "none",
 			First: verbs.MethodFlush, Never: []verbs.Method{verbs.MethodUDSend},
 			Costs: queuePairs(nil), Notes: "In iWARP mode as irdma's. A refused command is EIO.",
 		},
 		{
+			Known: ByStandin, Standin: profiled,
 			Name: "mana", Kernel: []string{"mana"}, Devices: "Microsoft Azure MANA",
 			Events: "QP; port with 7.3, not with 6.12", Probe: "`rc_write`", LinkDowned: "none", First: verbs.MethodRCWrite, Never: []verbs.Method{verbs.MethodUDSend},
 			Costs: queuePairs(nil),
@@ -81,6 +91,7 @@ func hardware() []Driver {
 			Notes: "A fabric with extended LIDs shows as LID 0 on an active port; the probe then needs a GRH. No fatal event.",
 		},
 		{
+			Known: ByStandin, Standin: profiled,
 			Name: "qedr", Kernel: []string{"qede", "qedr"}, Devices: "Marvell FastLinQ, RoCE mode",
 			Events: "port, QP, CQ, SRQ; port twice with 7.3", Probe: "`rc_write`", LinkDowned: "none; reading is EINVAL",
 			First: verbs.MethodRCWrite, Never: []verbs.Method{verbs.MethodUDSend, verbs.MethodFlush}, Costs: queuePairs(nil),
@@ -88,6 +99,7 @@ func hardware() []Driver {
 				"in iWARP mode there is no probe.",
 		},
 		{
+			Known: ByStandin, Standin: profiled,
 			Name: "cxgb4", Kernel: []string{"cxgb4", "iw_cxgb4"}, Devices: "Chelsio T4 to T6",
 			Events: "device, QP, SRQ; port with 7.3, not with 6.12", Probe: "`flush`", LinkDowned: "none",
 			First: verbs.MethodFlush, Never: []verbs.Method{verbs.MethodUDSend, verbs.MethodRCWrite}, Costs: queuePairs(Costs{HWCounter: 0}),
@@ -112,6 +124,7 @@ func mellanox() []Driver {
 	all := "port, device, LID, P_Key, re-registration, QP, CQ, SRQ"
 	return []Driver{
 		{
+			Known: ByStandin, Standin: profiled,
 			Name: "mlx5", Kernel: []string{"mlx5_core", "mlx5_ib"}, Devices: "NVIDIA ConnectX-4 and later, BlueField",
 			Events: all + ", speed", Probe: "`ud_send` on RoCE, `rc_write`", LinkDowned: "yes; on Ethernet unknown whether it counts",
 			FlushMoves: []string{"req_cqe_flush_error", "resp_cqe_flush_error"}, First: verbs.MethodUDSend,
@@ -121,6 +134,7 @@ func mellanox() []Driver {
 				"commands with ENOLINK, and may recover. An arm fires for what came before it. Representors have no RC queue pairs.",
 		},
 		{
+			Known: ByStandin, Standin: profiled,
 			Name: "mlx4", Kernel: []string{"mlx4_core", "mlx4_ib"}, Devices: "Mellanox ConnectX-2, ConnectX-3",
 			Events: all + "; port twice on RoCE", Probe: "`ud_send` on RoCE, `rc_write`", LinkDowned: "InfiniBand; elsewhere always 0",
 			FlushMoves: []string{"rq_num_wrfe", "sq_num_wrfe"}, First: verbs.MethodUDSend,

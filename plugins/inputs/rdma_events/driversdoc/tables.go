@@ -24,13 +24,10 @@ func overview(all []drivers.Driver, docs string) string {
 
 func known(d drivers.Driver, docs string) string {
 	text := d.Known.String()
-	switch {
-	case d.Known == drivers.InTheLab:
-		return fmt.Sprintf("[%s](%sverification.md)", text, docs)
-	case len(d.Standin) > 0:
-		return text + ": " + strings.Join(d.Standin, ", ")
+	if d.Known == drivers.FromSource {
+		return text
 	}
-	return text
+	return fmt.Sprintf("[%s](%sverification.md)", text, docs)
 }
 
 // notes is what a table has no room for.
