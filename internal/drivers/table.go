@@ -50,7 +50,8 @@ func hardware() []Driver {
 		{
 			Known: ByStandin, Standin: profiled,
 			Name: "efa", Kernel: []string{"efa"}, Devices: "Amazon EFA",
-			Events: "none", Probe: "none by itself; `method = \"ud_send\"`", LinkDowned: "none", First: verbs.MethodUDSend, Never: []verbs.Method{verbs.MethodRCWrite, verbs.MethodFlush},
+			Events: "none", Probe: "none by itself; `method = \"ud_send\"`", LinkDowned: "none",
+			First: verbs.MethodUDSend, Never: []verbs.Method{verbs.MethodRCWrite, verbs.MethodFlush},
 			Costs: queuePairs(Costs{CreateAH: 1, DestroyAH: 1}),
 			Notes: "`events_supported` is 0: port states come from queries, which go on saying active when the device is dead. " +
 				"Older devices have no completion events, and so no probe.",

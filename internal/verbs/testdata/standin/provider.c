@@ -21,7 +21,8 @@ int answer(enum call call)
 	if (command && control->command_us)
 		usleep(control->command_us);
 	if (control->removed)
-		err = call >= C_QUERY_DEVICE && call <= C_MODIFY_QP ? EIO : 0; // the kernel answers, not the device
+		err = call >= C_QUERY_DEVICE && call <= C_MODIFY_QP ? EIO
+								    : 0; // the kernel answers, not the device
 	else if (command && control->dead)
 		err = call >= C_DESTROY_QP ? control->provider.dead_destroy : control->provider.dead_command;
 	// What the real library leaves behind in errno when it succeeds.

@@ -65,7 +65,8 @@ func commands(all []drivers.Driver, p drivers.Pace) string {
 		pkeys = "whole"
 	}
 	b.WriteString("\n" + wrap("", "", fmt.Sprintf("A new probe (at the start, when a port or its addresses change, after an error, and "+
-		"once a round while no method works) makes and destroys its objects once more, and reads the port's P_Key table %s, "+
+		"while no method works, after one round and then twice as long each time, up to 5 minutes) makes and destroys its objects "+
+		"once more, and reads the port's P_Key table %s, "+
 		"unless `probe.pkey_index` names one: a command for each entry on %s.", pkeys, strings.Join(withPKeys(all), ", "))))
 	return b.String()
 }
