@@ -130,7 +130,7 @@ func (h *hardware) settle(port int, due int64) {
 		typ = verbs.EventPortErr
 		l.lost++
 	}
-	h.emit(pending{typ: typ, port: port, count: 1, due: due})
+	h.emit(pending{typ: typ, port: port, count: max(h.portEvents, 1), due: due})
 }
 
 // remove takes the device away from everyone who has it open. A driver that
@@ -190,7 +190,7 @@ func (l *link) query() verbs.PortAttr {
 	if !l.isUp {
 		attr.State, attr.Phys = verbs.PortDown, polling
 	}
-	if attr.HasLinkDowned {
+	if attr.HasLinkDowned && !l.stuckCounter {
 		attr.LinkDowned = l.lost
 	}
 	return attr

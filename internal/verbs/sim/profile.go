@@ -12,7 +12,8 @@ import (
 const maxFleet = 256
 
 // profileNames says what Options.Profile may be.
-const profileNames = "roce2, ib8, dual, iwarp, efa, fleetN (N from 1 to 256)"
+const profileNames = "roce2, ib8, dual, iwarp, efa, fleetN (N from 1 to 256), or a driver: " +
+	"bnxt_re, cxgb4, erdma, hns, irdma, irdma_iwarp, mana, mlx4, mlx5, mlx5_vf, qedr, rxe, siw"
 
 // spec is a device as its profile describes it.
 type spec struct {
@@ -21,6 +22,7 @@ type spec struct {
 	// disassociates: the driver can take a device away from an open context,
 	// which then reads device_fatal; without it the context just goes silent.
 	disassociates bool
+	portEvents    uint64 // how many of a kind a change of a port raises; 0: one
 }
 
 // portSpec is a port with its link up.
@@ -29,6 +31,9 @@ type portSpec struct {
 	methods []verbs.Method
 	gids    int
 	pkeys   int
+
+	flush        verbs.Outcome // how rounds of that method end
+	stuckCounter bool          // its link_downed stays 0
 }
 
 // profile returns the devices of a named profile.
@@ -44,6 +49,9 @@ func profile(name string) ([]spec, error) {
 		return fleet(1, iwarp), nil
 	case "efa":
 		return fleet(1, efa), nil
+	}
+	if build, ok := drivers()[name]; ok {
+		return fleet(1, build), nil
 	}
 	if digits, ok := strings.CutPrefix(name, "fleet"); ok {
 		if n, err := strconv.Atoi(digits); err == nil && n >= 1 && n <= maxFleet {
@@ -139,6 +147,8 @@ func iwarp(i int) spec {
 func efa(i int) spec {
 	port := ethernet(i, 0)
 	port.methods = []verbs.Method{verbs.MethodUDSend}
+	port.gids = 1
+	port.attr.LinkLayer, port.attr.NetDev = verbs.LinkUnspecified, ""
 	port.attr.HasLinkDowned = false
 	attr := identity(i)
 	attr.EventsSupported = false

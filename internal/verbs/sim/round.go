@@ -131,6 +131,9 @@ func (p *probe) judge(start int64, s *stages) verdict {
 		return verdict{outcome: verbs.OutcomeError, status: "wr_flush_err", events: 1, breaks: true}
 	}
 	deadline := start + int64(p.c.Timeout)
+	if o := p.d.h.ports[p.c.Port-1].flush; p.c.Method == verbs.MethodFlush && o != verbs.OutcomeSuccess {
+		return givenUp(o, deadline)
+	}
 	if f, _ := p.fault(lostCompletion, start); f != nil {
 		return givenUp(verbs.OutcomeLostCompletion, deadline)
 	}

@@ -78,7 +78,7 @@ func TestAnUnknownProfileNamesThoseAllowed(t *testing.T) {
 }
 
 func TestEveryBuiltInScenarioFitsEveryProfile(t *testing.T) {
-	for _, p := range []string{"roce2", "ib8", "dual", "iwarp", "efa", "fleet1", "fleet256"} {
+	for _, p := range []string{"roce2", "ib8", "dual", "iwarp", "efa", "fleet1", "fleet256", "mlx5_vf", "qedr"} {
 		for _, s := range builtinNames() {
 			_, err := Load(Options{Profile: p, Scenario: s})
 			require.NoError(t, err, "%s in %s", s, p)

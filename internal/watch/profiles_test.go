@@ -1,0 +1,88 @@
+package watch
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/sim"
+	"rdma_events/internal/verbs/standin"
+)
+
+// TestSimulatedDriversAreSeenAsTheStandIns has the simulator's profiles agree with
+// the table of drivers, which the native backend is held to as well. A name with a
+// space is that of a variant, which the simulator has not.
+func TestSimulatedDriversAreSeenAsTheStandIns(t *testing.T) {
+	for _, p := range standin.Profiles() {
+		if strings.Contains(p.Name, " ") {
+			continue
+		}
+		t.Run(p.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { requireAgreement(t, p) })
+		})
+	}
+}
+
+func requireAgreement(t *testing.T, p standin.Profile) {
+	t.Helper()
+	r := newRig(t, p.Name, "[[fault]]\nkind = \"removed\"\nat = \"60s\"\n")
+	r.wait = func(ctx context.Context, device string) error {
+		return sim.New(r.world).(RemovalWatcher).WaitRemoved(ctx, device)
+	}
+	r.start(nil)
+	items := r.after(3500 * time.Millisecond)
+	opened := items[0].Opened
+	require.Equal(t, p.PortEvents > 0, opened.EventsSupported)
+	require.Equal(t, p.NodeType == "4: RNIC", opened.Transport == "iwarp")
+	require.Equal(t, hasFile(p, "flush_error") || hasFile(p, "wrfe"), opened.CountsFlushes)
+	require.Equal(t, p.Link, readings(items)[0].Attr.LinkLayer)
+	require.Equal(t, hasFile(p, "link_downed"), readings(items)[0].Attr.HasLinkDowned)
+	require.Equal(t, p.Seen.Up.Method, lastMethod(items))
+
+	require.NoError(t, r.world.SetLink("sim0", 1, false))
+	items = append(items, r.after(10*time.Second)...)
+	require.Equal(t, p.Seen.Down.Method, lastMethod(items))
+	require.NoError(t, r.world.SetLink("sim0", 1, true))
+	items = append(items, r.after(10*time.Second)...)
+	require.Equal(t, p.Seen.Up.Method, lastMethod(items))
+	require.EqualValues(t, p.PortEvents, r.read(verbs.EventPortErr))
+	require.EqualValues(t, p.PortEvents, r.read(verbs.EventPortActive))
+	require.Zero(t, r.counts().LostEvents+r.counts().LostCompletions, "trials count nothing")
+
+	items = r.after(time.Minute)
+	require.Equal(t, ReasonRemoved, ends(items)[0].Reason)
+	require.Equal(t, p.Disassociates, r.read(verbs.EventDeviceFatal) == 1)
+}
+
+// hasFile reports whether a driver has a counter whose name ends so.
+func hasFile(p standin.Profile, end string) bool {
+	for name := range p.Files {
+		if strings.HasSuffix(name, end) {
+			return true
+		}
+	}
+	return false
+}
+
+// lastMethod is that of the last choice.
+func lastMethod(items []Item) verbs.Method {
+	all := choices(items)
+	return all[len(all)-1].Method
+}
+
+// read returns how many events of a type the ledger has.
+func (r *rig) read(typ verbs.EventType) uint64 {
+	events := r.ledger().Events
+	i := slices.IndexFunc(events, func(e ledger.EventCounts) bool { return e.Type == int32(typ) })
+	if i < 0 {
+		return 0
+	}
+	return events[i].Read
+}
