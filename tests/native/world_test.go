@@ -28,6 +28,8 @@ type world struct {
 	dir      string
 	devices  []string
 	controls map[string]*standin.Control
+	drivers  map[string]standin.Profile // of devices that are not as rxe's
+	method   string                     // of the probes
 	markers  []syscall.Signal // that marker0 has not died of yet
 }
 
@@ -46,7 +48,7 @@ const configuration = `[[inputs.rdma_events]]
   [inputs.rdma_events.probe]
     interval = "100ms"
     timeout = "90ms"
-    method = "ud_send"
+    method = %q
 `
 
 var library = sync.OnceValues(func() (string, error) {
@@ -80,7 +82,7 @@ func TestMain(m *testing.M) {
 // start happens from the start on.
 func newWorld(t *testing.T, devices ...string) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), controls: map[string]*standin.Control{}}
+	w := &world{t: t, dir: t.TempDir(), controls: map[string]*standin.Control{}, drivers: map[string]standin.Profile{}, method: "ud_send"}
 	w.markers = []syscall.Signal{syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGFPE}
 	for _, d := range slices.Concat(healthy, []string{marker}, devices) {
 		w.devices = append(w.devices, d)
@@ -112,7 +114,7 @@ func (w *world) start(env ...string) {
 		prefix = append(prefix, "--map-root-user")
 	}
 	w.Telegraf = rig.Start(w.t, rig.Config{
-		Plugin: fmt.Sprintf(configuration, w.firstPorts()), Interval: "250ms",
+		Plugin: fmt.Sprintf(configuration, w.firstPorts(), w.method), Interval: "250ms",
 		Prefix: append(prefix, "sh", enter, w.dir),
 		Env:    append(env, "LD_LIBRARY_PATH="+libraries, "VERBS_STANDIN=/dev/infiniband"),
 	})
@@ -153,7 +155,19 @@ func (w *world) restore(device string) {
 	w.t.Helper()
 	node := fmt.Sprint("uverbs", slices.Index(w.devices, device))
 	w.must(standin.WriteFile(filepath.Join(w.dir, "nodes", node), ""))
+	if p, ok := w.drivers[device]; ok {
+		w.must(p.WriteSysfs(w.dir, device, node))
+		return
+	}
 	w.must(standin.WriteSysfs(w.dir, device, node))
+}
+
+// take has a device be as a driver makes it.
+func (w *world) take(device string, p standin.Profile) {
+	w.t.Helper()
+	w.drivers[device] = p
+	w.restore(device)
+	w.controls[device].Take(p)
 }
 
 // last is the newest point of a device.
