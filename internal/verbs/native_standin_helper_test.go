@@ -38,6 +38,7 @@ var drivers = map[string]func(*session) error{
 	"flush without queue pairs": doFlushWithoutQueuePairs,
 	"late event":                doLateEvent,
 	"life":                      doLife,
+	"slow commands":             doSlowCommands,
 	"removal before ack":        doRemovalBeforeAck,
 	"late write":                doLateWrite,
 	"down without pkeys":        doDownWithoutPKeys,

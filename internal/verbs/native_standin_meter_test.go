@@ -4,6 +4,7 @@ package verbs_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -138,10 +139,13 @@ type meteredDevice struct {
 }
 
 func (d *meteredDevice) QueryPort(port int) (verbs.PortAttr, error) {
+	attr, err := d.Device.QueryPort(port)
 	d.m.mu.Lock()
-	d.m.queries++
-	d.m.mu.Unlock()
-	return d.Device.QueryPort(port)
+	defer d.m.mu.Unlock()
+	if !errors.Is(err, verbs.ErrClosed) {
+		d.m.queries++
+	}
+	return attr, err
 }
 
 func (d *meteredDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
@@ -152,8 +156,10 @@ func (d *meteredDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
 	d.m.mu.Lock()
 	defer d.m.mu.Unlock()
 	d.m.current.add(calls)
-	d.m.current.queries++
-	d.m.queries++
+	if !errors.Is(err, verbs.ErrClosed) {
+		d.m.current.queries++
+		d.m.queries++
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -81,6 +81,24 @@ func TestLostEventIsCountedOnceHoweverArmsWork(t *testing.T) {
 	}
 }
 
+// doSlowCommands does flush rounds, each of which is four commands, while a command
+// takes its time.
+func doSlowCommands(s *session) error {
+	p, _ := standin.ProfileOf("irdma")
+	s.Take(p)
+	s.CommandUS = int32(interrupt.Microseconds())
+	return doRounds(s)
+}
+
+func TestSlowCommandsFailNoRound(t *testing.T) {
+	const n = 5
+	r := well(t, order{Kind: "slow commands", Method: verbs.MethodFlush, Rounds: n, GIDIndex: -1, PKeyIdx: -1})
+	require.Equal(t, ledger.ProbeCounts{Rounds: n, Successes: n, Events: n, Acked: n}, r.Counts)
+	for _, round := range r.Rounds {
+		require.GreaterOrEqual(t, time.Duration(round.Wake), interrupt, "the command that starts the flush is part of it")
+	}
+}
+
 // doLateEvent gives a round up whose event then comes in the pause before the next.
 func doLateEvent(s *session) error {
 	p, err := s.openProbe(s.Method)

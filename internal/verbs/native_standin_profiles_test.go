@@ -159,7 +159,6 @@ func (l *life) die(w *watched) error {
 		return err
 	}
 	since := len(w.seen(0))
-	w.s.Dead = 1
 	want := 0
 	if w.p.Fatal >= 0 {
 		want = 1
@@ -167,6 +166,7 @@ func (l *life) die(w *watched) error {
 			return err
 		}
 	}
+	w.s.Dead = 1
 	err = w.await("the error state", func() bool {
 		l.DeadRounds = badRounds(w.seen(since))
 		return w.ended(0) != nil || int(w.events()["device_fatal of port 0"]) == want && readings(w.seen(since)) > 1 &&

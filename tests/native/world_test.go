@@ -30,7 +30,7 @@ type world struct {
 	controls map[string]*standin.Control
 	drivers  map[string]standin.Profile // of devices that are not as rxe's
 	method   string                     // of the probes
-	markers  []syscall.Signal // that marker0 has not died of yet
+	markers  []syscall.Signal           // that marker0 has not died of yet
 }
 
 // marker is the device whose crashes mark a place in the log.

@@ -56,7 +56,7 @@ __attribute__((constructor)) static void map_control(int argc, char **argv)
 	control->entered = eventfd(0, EFD_CLOEXEC);
 	control->srq = (uintptr_t)&srq;
 	control->wq = (uintptr_t)&wq;
-	control->removed = 0;
+	control->removed = control->disassociate = 0;
 	begin(C_LOAD_LIBRARY);
 }
 
