@@ -105,7 +105,7 @@ func doLateEvent(s *session) error {
 	if err != nil {
 		return err
 	}
-	s.EventDelayUS = int32((2 * missed).Microseconds())
+	s.EventDelayUS = int32((2 * s.Timeout).Microseconds())
 	for _, pause := range []time.Duration{0, 500 * time.Millisecond} {
 		r, err := p.Round(pause)
 		s.check("round", err)
@@ -122,7 +122,7 @@ func TestLateEventInThePauseIsNoWakeUp(t *testing.T) {
 	for _, m := range allMethods {
 		t.Run(m.String(), func(t *testing.T) {
 			t.Parallel()
-			r := well(t, order{Kind: "late event", Method: m, Timeout: missed, GIDIndex: -1, PKeyIdx: -1})
+			r := well(t, order{Kind: "late event", Method: m, Timeout: 5 * missed, GIDIndex: -1, PKeyIdx: -1})
 			require.Equal(t, []verbs.Outcome{verbs.OutcomeLostEvent, verbs.OutcomeSuccess}, outcomes(r))
 			require.GreaterOrEqual(t, time.Duration(r.Rounds[1].Wake), interrupt)
 			require.Equal(t, ledger.ProbeCounts{Rounds: 2, LostEvents: 1, Successes: 1, Events: 2, Acked: 2, Late: 1}, r.Counts)
