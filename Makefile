@@ -85,8 +85,8 @@ bench: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/telegraf-infiniba
 
 .PHONY: lint
 lint: setup-run setup-lint $(TOOLS)/golangci-lint-$(GOLANGCI) ## linters, quarantines, formats, licences, Telegraf's readme linter
-	@# Its cache has the paths of a checkout, and without them in packages' names would find those of another.
-	GOLANGCI_LINT_CACHE=$(CURDIR)/build/golangci-lint $(TOOLS)/golangci-lint-$(GOLANGCI) run --build-tags $(ALL_TAGS) ./...
+	@# Not -trimpath: what cgo made for another checkout would be found, and its files not.
+	GOFLAGS=-buildvcs=false $(TOOLS)/golangci-lint-$(GOLANGCI) run --build-tags $(ALL_TAGS) ./...
 	@! git grep -n '^import "C"' -- '*.go' ':!internal/verbs' || { echo 'C types live only in internal/verbs'; exit 1; }
 	go run github.com/influxdata/telegraf/tools/readme_linter@v$(TELEGRAF) plugins/inputs/rdma_events/README.md
 	git ls-files -z '*.sh' .ci/run | xargs -0 shellcheck
