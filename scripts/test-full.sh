@@ -11,7 +11,8 @@ cd "$(dirname "$0")/.."
 
 parts="schema race release-rxe release-siw backports-rxe backports-siw next-library newest soak kills fuzz"
 
-lab() { go test -tags lab -count=1 -v "$@" ./tests/lab; }
+# A flag that is the tests' own has to come after their package.
+lab() { go test -tags lab -count=1 -v ./tests/lab "$@"; }
 
 part() {
 	case $1 in
@@ -19,7 +20,7 @@ part() {
 	race) go test -race -count=1 -timeout 30m ./... ;;
 	release-rxe) lab -timeout 39m -run '^(TestTimedGuest|TestGuests|TestRun.*|TestGuestClock.*|TestAPerson.*)$' ;;
 	release-siw | backports-rxe | backports-siw | next-library | newest)
-		lab -timeout 39m -run "^TestVariants\$/^$1\$" -args -guest.whole "^$1\$"
+		lab -timeout 39m -run "^TestVariants\$/^$1\$" -guest.whole "^$1\$"
 		;;
 	soak) RDMA_EVENTS_SOAK=10m lab -timeout 20m -run '^TestSoak$' ;;
 	kills) go test -count=1 -timeout 15m -v -run '^TestWhoeverIsKilled' ./tests/e2e -kill.rounds 300 ;;

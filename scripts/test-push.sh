@@ -5,7 +5,8 @@ cd "$(dirname "$0")/.."
 turn=${ROTATION:-$(scripts/rotation.sh)}
 echo "the long form whose turn it is: $turn"
 
-lab() { go test -tags lab -count=1 -v "$@" ./tests/lab; }
+# A flag that is the tests' own has to come after their package.
+lab() { go test -tags lab -count=1 -v ./tests/lab "$@"; }
 
 long_form() {
 	lab -timeout 30m -run "^TestVariants\$|^TestLongForms\$/^$1\$"
