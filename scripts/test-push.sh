@@ -12,23 +12,25 @@ long_form() {
 	lab -timeout 30m -run "^TestVariants\$|^TestLongForms\$/^$1\$"
 }
 
-# Fuzzing takes what the others leave of the processors.
-at_once() {
-	nice -n 19 scripts/fuzz.sh 15s >build/fuzz.log 2>&1 &
-	local fuzz=$! failed=
-	go test -count=1 -timeout 15m -v -run '^TestWhoeverIsKilled' ./tests/e2e -kill.rounds 60 || failed=yes
-	RDMA_EVENTS_SOAK=3m lab -timeout 20m -run '^TestSoak$' || failed=yes
-	wait "$fuzz" || failed=yes
-	cat build/fuzz.log
-	[ -z "$failed" ]
-}
+variants() { lab -timeout 30m -short -run '^TestVariants$' "$@"; }
 
 case $turn in
+soak)
+	variants
+	RDMA_EVENTS_SOAK=3m lab -timeout 20m -run '^TestSoak$'
+	;;
+kills)
+	variants
+	go test -count=1 -timeout 15m -v -run '^TestWhoeverIsKilled' ./tests/e2e -kill.rounds 60
+	;;
+fuzz)
+	variants
+	scripts/fuzz.sh 15s
+	;;
 harness) lab -timeout 30m -run '^(TestVariants|TestRun.*|TestGuestClock.*|TestAPerson.*)$' ;;
 storm) long_form TestAStormIsCountedToTheLastEvent ;;
 stopped) long_form TestAStoppedTelegrafHoldsUpNoReader ;;
 churn) long_form TestAHundredTimesAddedAndDeletedLeavesNothingBehind ;;
-kills) long_form TestWhoeverIsKilledLeavesNothingAndTheSuccessorTellsOfTheGap ;;
-*) lab -timeout 30m -short -run '^TestVariants$' -guest.whole "^${turn%/*}\$" -guest.share "${turn#*/}" ;;
+successor) long_form TestWhoeverIsKilledLeavesNothingAndTheSuccessorTellsOfTheGap ;;
+*) variants -guest.whole "^${turn%/*}\$" -guest.share "${turn#*/}" ;;
 esac
-at_once

@@ -3,6 +3,7 @@
  * Test only: makes a real RDMA device say any event.
  *
  *   echo "DEVICE TYPE PORT COUNT" > /sys/kernel/debug/rdma_evinject        a port or device event
+ *   echo "DEVICE FIRST-LAST PORT COUNT" > /sys/kernel/debug/rdma_evinject  COUNT of each of these types, in turn
  *   echo "DEVICE KIND ID TYPE COUNT" > /sys/kernel/debug/rdma_evinject     an event of one object
  *   echo "DEVICE cqc ID 0 COUNT" > /sys/kernel/debug/rdma_evinject         a completion event without a completion
  *
@@ -28,6 +29,9 @@
  */
 #define BURST 256
 
+/* Far above those of any kernel. */
+#define MAX_TYPE 1023
+
 static struct dentry *knob;
 
 /*
@@ -48,6 +52,8 @@ static bool carries_object(unsigned int type)
 
 static int check_event(struct ib_device *dev, unsigned int type, unsigned int port)
 {
+	if (type > MAX_TYPE)
+		return -EINVAL;
 	if (carries_object(type))
 		return -EINVAL;
 	/* The core keeps this one for itself; users are told of address changes only. */
@@ -59,24 +65,38 @@ static int check_event(struct ib_device *dev, unsigned int type, unsigned int po
 	return 0;
 }
 
-static int dispatch(struct ib_device *dev, unsigned int type, unsigned int port, unsigned int count)
+static int check_events(struct ib_device *dev, unsigned int first, unsigned int last, unsigned int port)
+{
+	int err = first > last ? -EINVAL : 0;
+
+	for (; first <= last && !err; first++)
+		err = check_event(dev, first, port);
+	return err;
+}
+
+/* Says each type from first to last count times, in turn. */
+static int dispatch(struct ib_device *dev, unsigned int first, unsigned int last, unsigned int port,
+		    unsigned int count)
 {
 	struct ib_event event = {
 		.device = dev,
-		.event = type,
+		.event = first,
 		.element.port_num = port,
 	};
+	u64 left = (u64)count * (last - first + 1);
 	int err = 0;
 
-	while (count && !err) {
-		unsigned int burst = min_t(unsigned int, count, BURST);
+	while (left && !err) {
+		unsigned int burst = min_t(u64, left, BURST);
 
-		count -= burst;
-		while (burst--)
+		left -= burst;
+		while (burst--) {
 			ib_dispatch_event(&event);
+			event.event = event.event == last ? first : event.event + 1;
+		}
 		flush_workqueue(ib_wq);
 		cond_resched();
-		if (count && signal_pending(current))
+		if (left && signal_pending(current))
 			err = -EINTR;
 	}
 	return err;
@@ -158,7 +178,7 @@ static int deliver(struct ib_device *dev, const char *kind, unsigned int id, uns
 
 static int carry_out(const char *line)
 {
-	unsigned int type, port, count, id;
+	unsigned int type, last, port, count, id;
 	char name[IB_DEVICE_NAME_MAX], kind[4];
 	struct ib_device *dev;
 	bool object;
@@ -167,17 +187,20 @@ static int carry_out(const char *line)
 	BUILD_BUG_ON(sizeof(name) != 64);
 	/* A long number is read as a kind and what is left of it. */
 	object = sscanf(line, "%63s %3s %u %u %u", name, kind, &id, &type, &count) == 5 && isalpha(kind[0]);
-	if (!object && sscanf(line, "%63s %u %u %u", name, &type, &port, &count) != 4)
-		return -EINVAL;
+	if (!object && sscanf(line, "%63s %u-%u %u %u", name, &type, &last, &port, &count) != 5) {
+		if (sscanf(line, "%63s %u %u %u", name, &type, &port, &count) != 4)
+			return -EINVAL;
+		last = type;
+	}
 	dev = ib_device_get_by_name(name, RDMA_DRIVER_UNKNOWN);
 	if (!dev)
 		return -ENODEV;
 	if (object) {
 		err = deliver(dev, kind, id, type, count);
 	} else {
-		err = check_event(dev, type, port);
+		err = check_events(dev, type, last, port);
 		if (!err)
-			err = dispatch(dev, type, port, count);
+			err = dispatch(dev, type, last, port, count);
 	}
 	ib_device_put(dev);
 	return err;

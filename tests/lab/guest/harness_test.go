@@ -3,12 +3,12 @@
 package guest
 
 import (
-	"bytes"
 	"errors"
 	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -51,6 +51,28 @@ func TestInjectedEventsReachAReader(t *testing.T) {
 	watch.wait("IBV_EVENT_PKEY_CHANGE (12), port 1", 1)
 	Inject(t, "rxe0", 77, 1, 3)
 	watch.wait("unexpected (77), port 1", 3)
+}
+
+func TestInjectedTypesComeInTurn(t *testing.T) {
+	RequireGuest(t)
+	AddRxe(t, "rxe0", "d0")
+	watch := startAsyncWatch(t, "rxe0")
+
+	InjectInTurn(t, "rxe0", 77, 79, 1, 2)
+	Inject(t, "rxe0", LIDChange, 1, 1)
+	watch.wait("IBV_EVENT_LID_CHANGE", 1)
+	var got []string
+	for line := range strings.Lines(watch.text()) {
+		if _, after, ok := strings.Cut(line, "unexpected ("); ok {
+			got = append(got, after[:2])
+		}
+	}
+	if want := []string{"77", "78", "79", "77", "78", "79"}; !slices.Equal(got, want) {
+		t.Errorf("want types %v, got %v", want, got)
+	}
+	if err := writeKnob(t, "rxe0 79-77 1 1"); !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("want types in their order alone, got %v", err)
+	}
 }
 
 func TestInjectedBurstIsComplete(t *testing.T) {
@@ -194,13 +216,15 @@ func startAsyncWatch(t *testing.T, device string) *asyncWatch {
 	return w
 }
 
-func (w *asyncWatch) count(text string) int {
+func (w *asyncWatch) text() string {
 	b, err := os.ReadFile(w.path)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return bytes.Count(b, []byte(text))
+	return string(b)
 }
+
+func (w *asyncWatch) count(text string) int { return strings.Count(w.text(), text) }
 
 func (w *asyncWatch) wait(text string, n int) {
 	w.t.Helper()

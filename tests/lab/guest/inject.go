@@ -40,6 +40,15 @@ func TryInject(t testing.TB, device string, event, port, count int) error {
 	return writeKnob(t, fmt.Sprintf("%s %d %d %d", device, event, port, count))
 }
 
+// InjectInTurn makes the kernel dispatch count events of each type from first to last, one type after the other, so
+// that no two neighbours are alike.
+func InjectInTurn(t testing.TB, device string, first, last, port, count int) {
+	t.Helper()
+	if err := writeKnob(t, fmt.Sprintf("%s %d-%d %d %d", device, first, last, port, count)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // InjectObject makes the kernel deliver count events of a type to an object of this process, as a driver
 // would; it returns after all of them have reached the queue of the context that owns the object. Kind is qp,
 // cq or srq, and the process must hold one such object of the device.

@@ -81,18 +81,16 @@ func TestAStoppedTelegrafHoldsUpNoReader(t *testing.T) {
 // events than gRPC and the socket take ahead, 1 MiB and 0.2 MiB, at some 60 bytes
 // each: equal ones in a row would be joined into one.
 func TestAStoppedPluginHoldsUpNoReader(t *testing.T) {
-	const each = 2500
+	const first, last, each = 21, 36, 2500
 	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		r := start(quiet)
 		ours := append(rig.Children(t, r.PID()), r.Workers()...)
 		plugin, worker := ours[0], ours[1]
 		injected := map[int]int64{}
 		stop(t, plugin)
-		for range each {
-			for _, n := range stormTypes() {
-				guest.Inject(t, device, n, 1, 1)
-				injected[n]++
-			}
+		guest.InjectInTurn(t, device, first, last, 1, each)
+		for n := first; n <= last; n++ {
+			injected[n] = each
 		}
 		t.Logf("%d events read while the plugin is stopped", awaitLedger(t, worker, injected))
 		signal(t, plugin, syscall.SIGCONT)
