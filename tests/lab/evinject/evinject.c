@@ -30,7 +30,7 @@
 #define BURST 256
 
 /* Far above those of any kernel. */
-#define MAX_TYPE 1023
+#define MAX_TYPE 65535
 
 static struct dentry *knob;
 
