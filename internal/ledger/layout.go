@@ -47,7 +47,8 @@ type (
 		lostCompletions      uint64
 		events, acked        uint64
 		spurious, late       uint64
-		_                    [128 - 32 - 9*8]byte
+		resent               uint64
+		_                    [128 - 32 - 10*8]byte
 	}
 )
 

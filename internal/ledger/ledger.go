@@ -155,7 +155,7 @@ func (l *Ledger) AddRound(index int, c ProbeCounts) {
 		to *uint64
 		n  uint64
 	}{
-		{&s.events, c.Events}, {&s.acked, c.Acked}, {&s.spurious, c.Spurious}, {&s.late, c.Late},
+		{&s.events, c.Events}, {&s.acked, c.Acked}, {&s.spurious, c.Spurious}, {&s.late, c.Late}, {&s.resent, c.Resent},
 		{&s.successes, c.Successes}, {&s.errors, c.Errors}, {&s.lostEvents, c.LostEvents},
 		{&s.lostCompletions, c.LostCompletions}, {&s.rounds, c.Rounds},
 	} {

@@ -30,6 +30,7 @@ func TestLayoutIsTheOneOfTheNativeBackend(t *testing.T) {
 	require.EqualValues(t, 32, unsafe.Offsetof(probeSlot{}.rounds))
 	require.EqualValues(t, 72, unsafe.Offsetof(probeSlot{}.events))
 	require.EqualValues(t, 96, unsafe.Offsetof(probeSlot{}.late))
+	require.EqualValues(t, 104, unsafe.Offsetof(probeSlot{}.resent))
 }
 
 func TestWhatOneMappingCountsTheOtherReads(t *testing.T) {

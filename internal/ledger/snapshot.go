@@ -14,6 +14,7 @@ type ProbeCounts struct {
 	LostEvents, LostCompletions uint64
 	Events, Acked               uint64
 	Spurious, Late              uint64
+	Resent                      uint64 // rounds of ud_send that sent a second datagram
 }
 
 // Probe is the state of one probe slot.
@@ -66,7 +67,7 @@ func (l *Ledger) Snapshot(s *Snapshot) {
 }
 
 func (c *ProbeCounts) believable() bool {
-	return max(c.Rounds, c.Successes, c.Errors, c.LostEvents, c.LostCompletions, c.Events, c.Acked, c.Spurious, c.Late) < believable
+	return max(c.Rounds, c.Successes, c.Errors, c.LostEvents, c.LostCompletions, c.Events, c.Acked, c.Spurious, c.Late, c.Resent) < believable
 }
 
 func (s *lane) get() Lane {
@@ -85,6 +86,7 @@ func (s *probeSlot) get() Probe {
 	p.LostCompletions = atomic.LoadUint64(&s.lostCompletions)
 	p.Spurious = atomic.LoadUint64(&s.spurious)
 	p.Late = atomic.LoadUint64(&s.late)
+	p.Resent = atomic.LoadUint64(&s.resent)
 	return p
 }
 
@@ -101,6 +103,7 @@ func (c ProbeCounts) combine(o ProbeCounts, sign uint64) ProbeCounts {
 		LostCompletions: c.LostCompletions + sign*o.LostCompletions,
 		Events:          c.Events + sign*o.Events, Acked: c.Acked + sign*o.Acked,
 		Spurious: c.Spurious + sign*o.Spurious, Late: c.Late + sign*o.Late,
+		Resent: c.Resent + sign*o.Resent,
 	}
 }
 

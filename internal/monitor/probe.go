@@ -101,7 +101,7 @@ func (p *probe) look(c *ledger.ProbeCounts) {
 		{&l.LostCompletions, c.LostCompletions},
 		{&l.Events, c.Events},
 		{&l.Acked, min(c.Acked, c.Events)},
-		{&l.Spurious, c.Spurious},
+		{&l.Spurious, c.Spurious}, {&l.Resent, c.Resent},
 		{&l.Late, c.Late},
 	} {
 		*n.to = max(*n.to, n.from)

@@ -14,6 +14,10 @@ var (
 	// ErrStuck is returned by Close when the library did not let go before the
 	// deadline. The process holds the device until it exits, and should.
 	ErrStuck = errors.New("the library does not let go of the device")
+	// ErrResolving is an ErrStuck of a Close that did not wait: a probe is having its
+	// address resolved, for which the kernel gives the network a second. That is no
+	// fault of the library.
+	ErrResolving = fmt.Errorf("the kernel is resolving an address of the device: %w", ErrStuck)
 	// ErrNoLibrary: libibverbs.so.1 or a symbol of it is missing.
 	ErrNoLibrary = errors.New("libibverbs is not usable")
 	// ErrNoDevice: no device of that name, or it has been removed.

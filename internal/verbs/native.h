@@ -16,8 +16,8 @@ struct ledger_probe {
 	uint32_t port, vector, method, pad;
 	struct ledger_lane lane;
 	uint64_t rounds, successes, errors, lost_events, lost_completions;
-	uint64_t events, acked, spurious, late;
-	uint8_t pad2[24];
+	uint64_t events, acked, spurious, late, resent;
+	uint8_t pad2[16];
 };
 struct ledger {
 	uint64_t magic;
@@ -38,6 +38,7 @@ _Static_assert(__builtin_offsetof(struct ledger_probe, lane) == 16, "probe lane"
 _Static_assert(__builtin_offsetof(struct ledger_probe, rounds) == 32, "rounds");
 _Static_assert(__builtin_offsetof(struct ledger_probe, events) == 72, "events");
 _Static_assert(__builtin_offsetof(struct ledger_probe, late) == 96, "late");
+_Static_assert(__builtin_offsetof(struct ledger_probe, resent) == 104, "resent");
 
 // NO_ERRNO is the errno of a call that failed and left none (bnxt_re's create_qp,
 // hns' create_ah). The kernel's own end at 4095 (include/linux/err.h).
@@ -85,6 +86,7 @@ int native_close(struct device *d);
 struct probe;
 struct probe_config {
 	int32_t port, vector, method, slot, ack_batch, gid_index, pkey_index, global, lid, trial;
+	int32_t keep_handle; // no handle per round, since nothing moves here by being held
 	int64_t timeout_ns;
 	uint8_t gid[16];
 };

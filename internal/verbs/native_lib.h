@@ -17,7 +17,7 @@
 	X(get_device_list) X(free_device_list) X(get_device_name) X(open_device) X(close_device) \
 	X(query_device) X(get_async_event) X(ack_async_event) X(alloc_pd) X(dealloc_pd) \
 	X(create_comp_channel) X(destroy_comp_channel) X(create_cq) X(destroy_cq) X(get_cq_event) \
-	X(ack_cq_events) X(create_qp) X(modify_qp) X(destroy_qp) X(create_ah) X(destroy_ah) \
+	X(ack_cq_events) X(create_qp) X(modify_qp) X(destroy_qp) X(create_ah) X(destroy_ah) X(query_gid) \
 	X(reg_mr) X(dereg_mr)
 // clang-format on
 #undef ibv_reg_mr
@@ -120,7 +120,7 @@ int nonblocking(int fd);
 enum method { M_NONE, M_RC_WRITE, M_UD_SEND, M_FLUSH };
 enum outcome { O_SUCCESS, O_ERROR, O_LOST_EVENT, O_LOST_COMPLETION, O_CANCELED };
 
-enum { QKEY = 0x11111111 };
+enum { QKEY = 0x11111111, MR_SIZE = 4096, UD_RECEIVES = 8 };
 
 struct probe {
 	struct device *d;
@@ -128,31 +128,72 @@ struct probe {
 	struct probe_config c;
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
-	struct ibv_cq *recv_cq; // ud_send only: a CQ without channel for its own receives
+	struct ibv_cq *send_cq; // ud_send only: a CQ without channel, since its receives make the events
 	struct ibv_pd *pd;
 	struct ibv_qp *qp;
-	struct ibv_ah *ah;
+	struct ibv_ah *ah; // ud_send only, and on RoCE during a round only
 	struct ibv_mr *mr;
 	void *buffer;
-	int nudge;		   // eventfd that ends a pause
-	uint64_t round;		   // number of the last work request, its wr_id
-	int given_up;		   // rounds that ended without their event
-	uint64_t held[O_CANCELED]; // rounds of a trial, by outcome
+	int nudge;	     // eventfd that ends a pause
+	uint64_t round;	     // number of the last work request, its wr_id
+	int receives, sends; // of ud_send, posted and not completed
+	int again;	     // the round has sent a second datagram, at sent_again
+	int64_t sent_again;
+	enum ibv_wc_status send_status; // of the round's send, if bad
+	int given_up;			// rounds that ended without their event
+	uint64_t held[O_CANCELED];	// rounds of a trial, by outcome
+	uint64_t held_resent;
 	int unacked;
 	int64_t oldest; // when the oldest unacknowledged event was read
 };
 
 #define PROBE_CALL(p, id, expr) CALL(&(p)->led->lane, id, expr)
 
+// seen is what a look at the completion queue brought.
+struct seen {
+	int mine;   // the round's own completion was among them
+	int others; // completions of rounds given up
+	int second; // the round's own was that of its second datagram
+	enum ibv_wc_status status;
+};
+
+// Completions and their events: in native_events.c.
+// take polls the CQ until it is empty; it returns an errno.
+int take(struct probe *p, struct seen *s);
+// next_event takes one event, if there is one, and what it announces; else EAGAIN.
+struct result next_event(struct probe *p, struct seen *s, struct round *out);
+void count_stray(struct probe *p, const struct seen *s);
+
 // The pieces of a probe that are made anew: in native_qp.c.
 struct result make_qp(struct probe *p);
 struct result drop_qp(struct probe *p);
-int post_ud_receive(struct probe *p);
+struct ibv_ah_attr own_address(const struct probe *p);
 // prepare_flush makes the queue pair that the next round of the flush method moves
 // to the error state.
 struct result prepare_flush(struct probe *p);
 // acknowledge acknowledges what was read and returns how many that were; t is
 // the time now.
 int acknowledge(struct probe *p, int64_t t);
+
+// ud_send: in native_ud.c.
+// hold_address makes the address handle for a round unless there is one. It holds
+// the entry of the GID table that it is made from: while it exists, an address that is
+// deleted and added again comes back at another index.
+struct result hold_address(struct probe *p);
+struct result drop_address(struct probe *p);
+// missing_address reports whether r says that there is no address to send from.
+int missing_address(struct result r);
+struct result post_datagram(struct probe *p, int64_t t);
+struct result fill_receives(struct probe *p);
+// poll_sends counts the sends that have completed; it returns an errno.
+int poll_sends(struct probe *p);
+// finish_sends waits until all sends have completed, or until then.
+void finish_sends(struct probe *p, int64_t until);
+
+// datagram is what tells the round's datagrams from all others.
+static inline uint32_t datagram(const struct probe *p)
+{
+	return (uint32_t)p->round << 1 | (p->again ? 1 : 0);
+}
 
 #endif

@@ -283,7 +283,7 @@ func (d *nativeDevice) Close(timeout time.Duration) error {
 	}
 	d.mu.Unlock()
 	C.native_wake(d.c)
-	return opError("ibv_close_device", d.name, 0, within(timeout, func() error {
+	return opError("ibv_close_device", d.name, 0, unless(d.resolving, timeout, func() error {
 		<-d.idle
 		var errs []error
 		for _, p := range d.openProbes() {
@@ -302,6 +302,36 @@ func (d *nativeDevice) openProbes() []*nativeProbe {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Collect(maps.Keys(d.probes))
+}
+
+// resolveGrace is how long Close lets a probe resolve its address: a handle that can
+// be made at all takes less.
+const resolveGrace = 100 * time.Millisecond
+
+// resolving reports whether a probe is having its address resolved.
+func (d *nativeDevice) resolving() bool {
+	var s ledger.Snapshot
+	d.led.Snapshot(&s)
+	return slices.ContainsFunc(s.Probes, func(p ledger.Probe) bool { return p.Lane.Call == ledger.CallCreateAH })
+}
+
+// unless is within, which after resolveGrace gives up with ErrResolving if that is
+// what f waits for: it may take seconds, and whoever removes the device waits.
+func unless(resolving func() bool, timeout time.Duration, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	wait := func() error { return <-done }
+	if timeout > resolveGrace {
+		err := within(resolveGrace, wait)
+		if !errors.Is(err, ErrStuck) {
+			return err
+		}
+		if resolving() {
+			return ErrResolving
+		}
+		timeout -= resolveGrace
+	}
+	return within(timeout, wait)
 }
 
 // within runs f, which may be held in the library for ever, for at most

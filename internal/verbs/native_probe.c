@@ -6,27 +6,6 @@
 // than one per round only where a device makes them without end.
 enum { STRAYS = 64 };
 
-// seen is what one read of the completion channel brought.
-struct seen {
-	int mine;   // the round's own completion was among them
-	int others; // completions of rounds given up
-	enum ibv_wc_status status;
-};
-
-int acknowledge(struct probe *p, int64_t t)
-{
-	int n = p->unacked;
-
-	if (!n)
-		return 0;
-	enter(&p->led->lane, C_ACK_CQ_EVENTS, t);
-	lib.ack_cq_events(p->cq, n);
-	leave(&p->led->lane);
-	add(&p->led->acked, n);
-	p->unacked = 0;
-	return n;
-}
-
 struct result prepare_flush(struct probe *p)
 {
 	// siw refuses a receive without an element; one of length 0 needs no memory region.
@@ -53,111 +32,19 @@ static struct result start_round(struct probe *p, int64_t t)
 	enum call call = C_POST_SEND;
 	int err;
 
-	if (p->c.method == M_UD_SEND) {
-		wr.opcode = IBV_WR_SEND;
-		wr.wr.ud.ah = p->ah;
-		wr.wr.ud.remote_qpn = p->qp->qp_num;
-		wr.wr.ud.remote_qkey = QKEY;
-	}
 	if (p->c.method == M_FLUSH)
 		call = C_MODIFY_QP;
 	else
 		wr.wr_id = ++p->round;
+	if (p->c.method == M_UD_SEND) {
+		p->again = 0;
+		p->send_status = IBV_WC_SUCCESS;
+		return post_datagram(p, t);
+	}
 	enter(&p->led->lane, call, t);
 	err = call == C_MODIFY_QP ? lib.modify_qp(p->qp, &a, IBV_QP_STATE) : ibv_post_send(p->qp, &wr, &bad);
 	leave(&p->led->lane);
 	return err ? failed(call, err) : (struct result){ 0 };
-}
-
-// take polls the CQ until it is empty.
-static int take(struct probe *p, struct seen *s)
-{
-	struct ibv_wc wc;
-	int n;
-
-	while ((n = ibv_poll_cq(p->cq, 1, &wc)) > 0) {
-		if (wc.wr_id != p->round) {
-			s->others++;
-			continue;
-		}
-		s->mine = 1;
-		s->status = wc.status;
-	}
-	return n < 0 ? EIO : 0;
-}
-
-// next_event reads one completion event, drains the CQ, arms it and drains it
-// again. The arm of some devices carries the consumer index (mlx5): armed before
-// the drain they announce once more what has been announced already. What comes
-// between the first drain and the arm makes no event on others, and so the second
-// drain looks for it. EAGAIN: there is no event.
-static struct result next_event(struct probe *p, struct seen *s, struct round *out)
-{
-	struct ledger_lane *lane = &p->led->lane;
-	struct ibv_cq *cq;
-	void *context;
-	int64_t before = now(), got, polled, armed, drained;
-	int err;
-
-	*s = (struct seen){ 0 };
-	enter(lane, C_GET_CQ_EVENT, before);
-	if (lib.get_cq_event(p->channel, &cq, &context)) {
-		err = errno;
-		leave(lane);
-		return failed(C_GET_CQ_EVENT, err);
-	}
-	got = now();
-	add(&p->led->events, 1);
-	if (!p->unacked++)
-		p->oldest = got;
-	enter(lane, C_POLL_CQ, got);
-	err = take(p, s);
-	if (err) {
-		leave(lane);
-		return failed(C_POLL_CQ, err);
-	}
-	polled = now();
-	enter(lane, C_REQ_NOTIFY_CQ, polled);
-	err = ibv_req_notify_cq(cq, 0);
-	if (err) {
-		leave(lane);
-		return failed(C_REQ_NOTIFY_CQ, err);
-	}
-	armed = now();
-	enter(lane, C_POLL_CQ, armed);
-	err = take(p, s);
-	drained = now();
-	leave(lane);
-	if (err)
-		return failed(C_POLL_CQ, err);
-	out->wake = got - out->start;
-	out->get = got - before;
-	out->arm = armed - polled;
-	out->drain = polled - got + drained - armed;
-	out->total = drained - out->start;
-	if (p->unacked >= p->c.ack_batch) {
-		int64_t acked;
-
-		acknowledge(p, drained);
-		acked = now();
-		out->ack = acked - drained;
-		out->hold = acked - p->oldest;
-		if (p->c.ack_batch == 1)
-			out->total = acked - out->start;
-	}
-	return (struct result){ 0 };
-}
-
-// An event that brought nothing of this round belongs to one given up, or to
-// none: the latter is legal (a completion drained before its event was read).
-static void count_stray(struct probe *p, const struct seen *s)
-{
-	if (p->given_up) {
-		p->given_up--;
-		add(&p->led->late, 1);
-	} else if (!s->others) {
-		add(&p->led->spurious, 1);
-	}
 }
 
 // clear takes the events of rounds before. It runs right before the post, since an
@@ -219,10 +106,40 @@ static struct result poll_and_arm(struct probe *p, struct seen *s)
 	return err ? failed(C_POLL_CQ, err) : (struct result){ 0 };
 }
 
+// unsent is the outcome of a round whose datagram the device failed to send.
+static int unsent(struct probe *p, struct round *out)
+{
+	forget_times(out);
+	out->wc_status = p->send_status;
+	return O_ERROR;
+}
+
+// look_between is for a round of datagrams half of whose time is over. Nobody
+// repeats a datagram that was lost, as the device does a write: where the send is done
+// and the receive is not, the round sends a second one.
+static struct result look_between(struct probe *p, struct seen *early)
+{
+	int err = PROBE_CALL(p, C_POLL_CQ, take(p, early));
+
+	if (!err)
+		err = poll_sends(p);
+	if (err)
+		return failed(C_POLL_CQ, err);
+	if (early->mine || p->sends > 0 || p->send_status)
+		return (struct result){ 0 };
+	p->again = 1;
+	p->sent_again = now();
+	if (p->c.trial)
+		p->held_resent++;
+	else
+		add(&p->led->resent, 1);
+	return post_datagram(p, p->sent_again);
+}
+
 // look_last is for a round whose deadline has passed: an event in the channel
 // is taken yet; else one poll tells an event that was lost from a completion
-// that never came.
-static int look_last(struct probe *p, struct round *out)
+// that never came. What came early stands in early.
+static int look_last(struct probe *p, const struct seen *early, struct round *out)
 {
 	struct result r = { 0 };
 	struct seen s;
@@ -243,6 +160,10 @@ static int look_last(struct probe *p, struct round *out)
 		r = poll_and_arm(p, &s);
 	if (r.err)
 		return failed_round(out, r);
+	if (!s.mine && early->mine)
+		s = *early;
+	if (!s.mine && p->send_cq && !poll_sends(p) && p->send_status)
+		return unsent(p, out);
 	out->wc_status = s.mine ? s.status : 0;
 	return s.mine ? O_LOST_EVENT : O_LOST_COMPLETION;
 }
@@ -253,24 +174,34 @@ static int look_last(struct probe *p, struct round *out)
 static int wait_round(struct probe *p, struct round *out)
 {
 	int64_t until = out->start + p->c.timeout_ns;
+	int64_t look = p->send_cq ? out->start + p->c.timeout_ns / 2 : until;
+	struct seen s, early = { 0 };
 	struct result r;
-	struct seen s;
 	int err;
 
 	for (;;) {
 		r = next_event(p, &s, out);
-		if (!r.err && s.mine)
-			return verdict(p, &s, out);
+		if (!r.err && (s.mine || early.mine))
+			return verdict(p, s.mine ? &s : &early, out);
 		if (r.err && r.err != EAGAIN)
 			return failed_round(out, r);
 		if (!r.err)
 			count_stray(p, &s);
 		// A channel that is never empty would put the deadline off.
-		err = !r.err && now() >= until ? ETIMEDOUT : await(p->d, p->channel->fd, until);
+		err = !r.err && now() >= look ? ETIMEDOUT : await(p->d, p->channel->fd, look);
 		if (err == ECANCELED)
 			return O_CANCELED;
-		if (err == ETIMEDOUT)
-			return look_last(p, out);
+		if (err == ETIMEDOUT && look == until)
+			return look_last(p, &early, out);
+		if (err == ETIMEDOUT) {
+			look = until;
+			r = look_between(p, &early);
+			if (r.err)
+				return failed_round(out, r);
+			if (p->send_status && !early.mine)
+				return unsent(p, out);
+			continue;
+		}
 		if (err)
 			return failed_round(out, failed(C_GET_CQ_EVENT, err));
 	}
@@ -307,26 +238,37 @@ void native_probe_keep(struct probe *p)
 			count(p, i, p->held[i]);
 		p->held[i] = 0;
 	}
+	if (p->held_resent)
+		add(&p->led->resent, p->held_resent);
+	p->held_resent = 0;
+}
+
+// let_go ends what a round of datagrams holds: its address, once the send is done or
+// the deadline has passed. A receive that cannot be posted now is posted after the
+// next round.
+static struct result let_go(struct probe *p, int64_t until)
+{
+	finish_sends(p, until);
+	fill_receives(p);
+	return p->c.keep_handle ? (struct result){ 0 } : drop_address(p);
 }
 
 // tidy ends a round: the flush method's queue pair is used up, the ud_send
-// method's receive is posted again. A round that the device's close canceled
-// stays one, since nothing counts it.
-static void tidy(struct probe *p, struct round *out)
+// method's address handle. A round that the device's close canceled stays one, since
+// nothing counts it.
+static void tidy(struct probe *p, struct round *out, int64_t until)
 {
-	struct ibv_wc wc;
+	struct result r = { 0 };
 
-	if (p->c.method == M_FLUSH) {
-		struct result r = drop_qp(p);
-		if (r.err && !out->err && out->outcome != O_CANCELED) {
-			out->err = r.err;
-			out->call = r.call;
-			out->outcome = O_ERROR;
-		}
+	if (p->c.method == M_FLUSH)
+		r = drop_qp(p);
+	if (p->c.method == M_UD_SEND)
+		r = let_go(p, until);
+	if (r.err && !out->err && out->outcome != O_CANCELED) {
+		out->err = r.err;
+		out->call = r.call;
+		out->outcome = O_ERROR;
 	}
-	while (p->recv_cq && ibv_poll_cq(p->recv_cq, 1, &wc) > 0)
-		if (wc.status || post_ud_receive(p))
-			break;
 }
 
 void native_probe_nudge(struct probe *p)
@@ -351,6 +293,8 @@ static void one_round(struct probe *p, int64_t pause_ns, struct round *out)
 {
 	struct result r = { 0 };
 
+	int64_t until;
+
 	*out = (struct round){ .outcome = O_ERROR };
 	if (p->c.method == M_FLUSH && !p->qp)
 		r = prepare_flush(p);
@@ -359,9 +303,17 @@ static void one_round(struct probe *p, int64_t pause_ns, struct round *out)
 		out->usable = 1;
 		return;
 	}
+	if (!r.err && p->c.method == M_UD_SEND) {
+		r = hold_address(p);
+		if (missing_address(r)) { // no round, and no fault of the device
+			*out = (struct round){ .outcome = O_CANCELED, .err = r.err, .call = r.call };
+			return;
+		}
+	}
 	if (!r.err)
 		r = clear(p);
 	out->start = now();
+	until = out->start + p->c.timeout_ns;
 	out->usable = !r.err && p->c.method == M_FLUSH;
 	if (!r.err)
 		r = start_round(p, out->start);
@@ -369,7 +321,7 @@ static void one_round(struct probe *p, int64_t pause_ns, struct round *out)
 	out->call = r.call;
 	if (!r.err)
 		out->outcome = wait_round(p, out);
-	tidy(p, out);
+	tidy(p, out, until);
 	count_round(p, out->outcome);
 	out->usable |= out->outcome != O_ERROR;
 }

@@ -96,6 +96,10 @@ func (d *nativeDevice) probeConfig(c ProbeConfig) (C.struct_probe_config, error)
 	if path.global {
 		cfg.global = 1
 	}
+	// Only RoCE has addresses that come and go. EFA has one that never changes, and a handle is a command there.
+	if attr.LinkLayer != LinkEthernet {
+		cfg.keep_handle = 1
+	}
 	for i, b := range path.gid {
 		cfg.gid[i] = C.uint8_t(b)
 	}
@@ -193,11 +197,13 @@ func (p *nativeProbe) take() bool {
 
 func roundStatus(r *C.struct_round) string {
 	switch Outcome(r.outcome) {
-	case OutcomeError:
+	case OutcomeError, OutcomeCanceled:
 		if r.err != 0 {
 			return callName(r.call) + ": " + cause(unix.Errno(r.err)).Error()
 		}
-		return completionStatus(int(r.wc_status))
+		if Outcome(r.outcome) == OutcomeError {
+			return completionStatus(int(r.wc_status))
+		}
 	case OutcomeLostEvent, OutcomeLostCompletion:
 		return Outcome(r.outcome).String()
 	}

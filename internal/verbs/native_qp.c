@@ -7,7 +7,7 @@
 
 #include "native_lib.h"
 
-enum { CQ_SIZE = 64, QP_SIZE = 16, UD_RECEIVES = 8, MR_SIZE = 4096 };
+enum { CQ_SIZE = 64, QP_SIZE = 16 };
 
 static struct result modify(struct probe *p, struct ibv_qp_attr *a, int mask)
 {
@@ -20,8 +20,8 @@ struct result make_qp(struct probe *p)
 {
 	int ud = p->c.method == M_UD_SEND;
 	struct ibv_qp_init_attr init = {
-		.send_cq = p->cq,
-		.recv_cq = p->recv_cq ? p->recv_cq : p->cq,
+		.send_cq = p->send_cq ? p->send_cq : p->cq,
+		.recv_cq = p->cq,
 		.cap = { .max_send_wr = QP_SIZE,
 			 .max_recv_wr = QP_SIZE,
 			 .max_send_sge = 1,
@@ -52,7 +52,7 @@ struct result drop_qp(struct probe *p)
 	return err ? failed(C_DESTROY_QP, err) : (struct result){ 0 };
 }
 
-static struct ibv_ah_attr own_address(const struct probe *p)
+struct ibv_ah_attr own_address(const struct probe *p)
 {
 	struct ibv_ah_attr a = {
 		.dlid = p->c.lid,
@@ -105,28 +105,21 @@ static struct result connect_rc(struct probe *p)
 			      IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
-int post_ud_receive(struct probe *p)
-{
-	struct ibv_sge where = { (uintptr_t)p->buffer, MR_SIZE, p->mr->lkey };
-	struct ibv_recv_wr wr = { .sg_list = &where, .num_sge = 1 }, *bad;
-
-	return PROBE_CALL(p, C_POST_RECV, ibv_post_recv(p->qp, &wr, &bad));
-}
-
 static struct result connect_ud(struct probe *p)
 {
 	struct ibv_qp_attr rtr = { .qp_state = IBV_QPS_RTR }, rts = { .qp_state = IBV_QPS_RTS };
-	struct ibv_ah_attr own = own_address(p);
 	struct result r = modify(p, &rtr, IBV_QP_STATE);
-	int i;
 
 	if (!r.err)
 		r = modify(p, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN);
 	if (r.err)
 		return r;
-	p->ah = PROBE_CALL(p, C_CREATE_AH, lib.create_ah(p->pd, &own));
-	if (!p->ah)
-		return failed(C_CREATE_AH, errno);
+	// Many devices have queue pairs for datagrams and no address handles.
+	r = hold_address(p);
+	if (!r.err && !p->c.keep_handle)
+		r = drop_address(p);
+	if (r.err)
+		return r;
 	p->buffer = mmap(NULL, MR_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE,
 			 -1, 0);
 	if (p->buffer == MAP_FAILED) {
@@ -136,13 +129,7 @@ static struct result connect_ud(struct probe *p)
 	p->mr = PROBE_CALL(p, C_REG_MR, lib.reg_mr(p->pd, p->buffer, MR_SIZE, IBV_ACCESS_LOCAL_WRITE));
 	if (!p->mr)
 		return failed(C_REG_MR, errno);
-	// Without a receive the device would count its own packet as dropped.
-	for (i = 0; i < UD_RECEIVES; i++) {
-		int err = post_ud_receive(p);
-		if (err)
-			return failed(C_POST_RECV, err);
-	}
-	return (struct result){ 0 };
+	return fill_receives(p);
 }
 
 static struct result make_queues(struct probe *p)
@@ -162,9 +149,9 @@ static struct result make_queues(struct probe *p)
 	if (!p->cq)
 		return failed(C_CREATE_CQ, errno);
 	if (p->c.method == M_UD_SEND) {
-		p->recv_cq =
+		p->send_cq =
 			PROBE_CALL(p, C_CREATE_CQ, lib.create_cq(p->d->ctx, CQ_SIZE, p, NULL, p->c.vector));
-		if (!p->recv_cq)
+		if (!p->send_cq)
 			return failed(C_CREATE_CQ, errno);
 	}
 	// Never solicited only: some drivers do not treat flush errors as solicited.
@@ -201,20 +188,21 @@ struct result native_probe_open(struct device *d, const struct probe_config *c, 
 // acknowledgement of its events, and a parent refuses to go before its child.
 struct result native_probe_close(struct probe *p)
 {
-	struct result r = { 0 };
+	struct result r, handle;
 	int err;
 
 	if (p->cq)
 		acknowledge(p, now());
 	r = drop_qp(p);
-	if (p->ah && (err = PROBE_CALL(p, C_DESTROY_AH, lib.destroy_ah(p->ah))) && !r.err)
-		r = failed(C_DESTROY_AH, err);
+	handle = drop_address(p);
+	if (!r.err)
+		r = handle;
 	if (p->mr && (err = PROBE_CALL(p, C_DEREG_MR, lib.dereg_mr(p->mr))) && !r.err)
 		r = failed(C_DEREG_MR, err);
 	// A device that did not give up the queue pair or the memory may still write there.
 	if (p->buffer && !r.err)
 		munmap(p->buffer, MR_SIZE);
-	if (p->recv_cq && (err = PROBE_CALL(p, C_DESTROY_CQ, lib.destroy_cq(p->recv_cq))) && !r.err)
+	if (p->send_cq && (err = PROBE_CALL(p, C_DESTROY_CQ, lib.destroy_cq(p->send_cq))) && !r.err)
 		r = failed(C_DESTROY_CQ, err);
 	if (p->cq && (err = PROBE_CALL(p, C_DESTROY_CQ, lib.destroy_cq(p->cq))) && !r.err)
 		r = failed(C_DESTROY_CQ, err);

@@ -26,10 +26,11 @@ func doHungProbe(s *session) error {
 	} else {
 		s.HangCall = int32(s.Hang)
 	}
-	if s.Hang == ledger.CallPostSend {
+	switch s.Hang {
+	case ledger.CallPostSend, ledger.CallCreateAH, ledger.CallDestroyAH:
 		go func() { _, _ = p.Round(0) }()
 		s.check("entered", s.entered())
-	} else {
+	default:
 		_, err = p.Round(0)
 		s.check("round", err)
 	}

@@ -165,7 +165,9 @@ var probeCalls = []failure{
 	{Call: ledger.CallModifyQP, Method: verbs.MethodRCWrite, Skip: 1},
 	{Call: ledger.CallModifyQP, Method: verbs.MethodRCWrite, Skip: 2},
 	{Call: ledger.CallModifyQP, Method: verbs.MethodUDSend, Skip: 2},
+	{Call: ledger.CallQueryGID, Method: verbs.MethodUDSend},
 	{Call: ledger.CallCreateAH, Method: verbs.MethodUDSend},
+	{Call: ledger.CallDestroyAH, Method: verbs.MethodUDSend},
 	{Call: ledger.CallRegMR, Method: verbs.MethodUDSend},
 	{Call: ledger.CallPostRecv, Method: verbs.MethodUDSend, Skip: 3},
 	{Call: ledger.CallCreateQP, Method: verbs.MethodFlush},
@@ -215,7 +217,9 @@ func TestEveryReturnConventionIsUnderstood(t *testing.T) {
 		}
 		add("round", ledger.CallReqNotifyCQ, m, 0, nil, "error: ibv_req_notify_cq: "+text, every...)
 	}
-	add("close probe", ledger.CallDestroyAH, verbs.MethodUDSend, 0, limit, text, every...)
+	add("round", ledger.CallDestroyAH, verbs.MethodUDSend, 0, nil, "error: ibv_destroy_ah: "+text, every...)
+	add("round", ledger.CallCreateAH, verbs.MethodUDSend, 0, nil, "error: ibv_create_ah: "+text, standin.StyleManual)
+	add("round", ledger.CallCreateAH, verbs.MethodUDSend, 0, nil, "error: ibv_create_ah: "+noErrno, standin.StyleSilent)
 	add("close probe", ledger.CallDeregMR, verbs.MethodUDSend, 0, limit, text, every...)
 	add("round", ledger.CallDestroyQP, verbs.MethodFlush, 0, nil, "error: ibv_destroy_qp: "+text, every...)
 	// The first queue pair is the probe's, each round makes the next one.

@@ -45,6 +45,8 @@ var drivers = map[string]func(*session) error{
 	"pkeys":                     doPKeys,
 	"hung sysfs":                doHungSysfs,
 	"endless events":            doEndlessEvents,
+	"address away":              doAddressAway,
+	"hung address":              doHungAddress,
 	"flush after nudge":         doFlushAfterNudge,
 	"nudged flush":              doNudgedFlush, "stray and failure": doStrayAndFailure, "closing": doClosing, "removal": doRemoval,
 }
@@ -158,7 +160,7 @@ func describe(err error) errReport {
 	for name, sentinel := range map[string]error{
 		"closed": verbs.ErrClosed, "stuck": verbs.ErrStuck, "no library": verbs.ErrNoLibrary, "no device": verbs.ErrNoDevice,
 		"permission": verbs.ErrPermission, "netns": verbs.ErrExcludedNetns, "unsupported": verbs.ErrUnsupported,
-		"limit": verbs.ErrLimit, "recovering": verbs.ErrRecovering,
+		"limit": verbs.ErrLimit, "recovering": verbs.ErrRecovering, "resolving": verbs.ErrResolving,
 	} {
 		if errors.Is(err, sentinel) {
 			r.Is = append(r.Is, name)

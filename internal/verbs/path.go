@@ -28,7 +28,8 @@ type gidEntry struct {
 	v2    bool // RoCE v2
 }
 
-// probePath chooses the GID of a probe. Flush needs neither a GID nor an active port. InfiniBand addresses by LID alone unless the port asks for a
+// probePath chooses the GID of a probe. Flush needs neither a GID nor an active
+// port. InfiniBand addresses by LID alone unless the port asks for a
 // GRH (mlx5's virtual functions, extended LIDs) or the configuration for a GID;
 // efa, whose link layer is unspecified, by GID alone. ErrUnsupported: the method
 // cannot work on this port now.
@@ -55,6 +56,12 @@ func (s Sysfs) probePath(device string, c ProbeConfig, attr PortAttr, needsGRH b
 		want = gids[0].index // the port's own; only RoCE has types and addresses to choose from
 	}
 	entry, ok := chooseGID(gids, want)
+	if want < 0 && c.Method == MethodRCWrite {
+		if entry, ok = defaultGID(gids); !ok {
+			return p, fmt.Errorf("%w: the port has no default GID, and a connection through another one would move "+
+				"addresses to other indexes", ErrUnsupported)
+		}
+	}
 	if !ok {
 		return p, fmt.Errorf("%w: the port has no usable GID", ErrUnsupported)
 	}
@@ -100,6 +107,20 @@ func chooseGID(entries []gidEntry, want int) (gidEntry, bool) {
 		}
 	}
 	return best, found
+}
+
+// defaultGID is the port's own GID, which the kernel makes of the MAC address, has
+// places for at the begin of the table (ib_cache_gid_set_default_gid in
+// drivers/infiniband/core/cache.c) and keeps whatever addresses come and go: the first
+// that is link local, RoCE v2 before v1.
+func defaultGID(entries []gidEntry) (gidEntry, bool) {
+	var local []gidEntry
+	for _, e := range entries {
+		if netip.AddrFrom16(e.gid).IsLinkLocalUnicast() {
+			local = append(local, e)
+		}
+	}
+	return chooseGID(local, -1)
 }
 
 func (e gidEntry) rank() int {

@@ -76,9 +76,17 @@ func TestProbePathByMethodAndPort(t *testing.T) {
 	auto := ProbeConfig{Port: 1, Method: MethodRCWrite, GIDIndex: -1, PKeyIdx: -1}
 	active := PortAttr{State: PortActive, LinkLayer: LinkEthernet}
 
+	// A connection holds its GID, and only the default one has a place of its own.
 	got, err := s.probePath("rxe0", auto, active, false, "infiniband")
 	require.NoError(t, err)
-	require.Equal(t, 2, got.gidIndex)
+	require.Equal(t, 1, got.gidIndex)
+	configured, datagrams := auto, auto
+	configured.GIDIndex, datagrams.Method = 2, MethodUDSend
+	for _, c := range []ProbeConfig{configured, datagrams} {
+		got, err = s.probePath("rxe0", c, active, false, "infiniband")
+		require.NoError(t, err)
+		require.Equal(t, 2, got.gidIndex)
+	}
 
 	_, err = s.probePath("rxe0", auto, PortAttr{State: PortDown, LinkLayer: LinkEthernet}, false, "infiniband")
 	require.ErrorIs(t, err, ErrUnsupported)
@@ -94,6 +102,18 @@ func TestProbePathByMethodAndPort(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.probePath("rxe0", auto, PortAttr{State: PortActive, LinkLayer: LinkInfiniBand}, false, "infiniband")
 	require.NoError(t, err, "InfiniBand addresses by LID")
+}
+
+func TestConnectionWithoutDefaultGIDIsRefused(t *testing.T) {
+	s := portTree(t, map[string][]string{
+		"gids": {"0000:0000:0000:0000:0000:0000:0000:0000", "0000:0000:0000:0000:0000:ffff:0a00:0001"},
+	})
+	active := PortAttr{State: PortActive, LinkLayer: LinkEthernet}
+	_, err := s.probePath("rxe0", ProbeConfig{Port: 1, Method: MethodRCWrite, GIDIndex: -1}, active, false, "infiniband")
+	require.ErrorIs(t, err, ErrUnsupported)
+	require.ErrorContains(t, err, "no default GID")
+	_, err = s.probePath("rxe0", ProbeConfig{Port: 1, Method: MethodUDSend, GIDIndex: -1}, active, false, "infiniband")
+	require.NoError(t, err)
 }
 
 func TestFlushCounterIsFound(t *testing.T) {

@@ -9,7 +9,9 @@ import (
 type Method int8
 
 // The methods. RCWrite is a zero-length RDMA write of an RC queue pair
-// connected to itself; UDSend a send of a UD queue pair to its own address;
+// connected to itself, on RoCE through the port's default GID unless another is
+// configured; UDSend a datagram of a UD queue pair to its own address, whose receive
+// makes the event. On RoCE it holds the address during a round only;
 // Flush a fresh queue pair with one posted receive, moved to the error state.
 const (
 	MethodNone Method = iota
@@ -44,8 +46,9 @@ type Outcome int8
 // The outcomes. LostEvent: the deadline passed without an event although the
 // completion was in the queue, so the interrupt or event path lost it.
 // LostCompletion: the deadline passed and there was no completion either.
-// OutcomeCanceled: Nudge or Close ended the round before it began; such a
-// round is not counted.
+// OutcomeCanceled: Nudge or Close ended the round before it began, or there was
+// no address to send from: then the probe is not usable any more, and the status
+// says why. Such a round is not counted.
 const (
 	OutcomeSuccess Outcome = iota
 	OutcomeError
@@ -87,7 +90,7 @@ type Pace struct {
 // and 0 where the round did not come that far.
 type Round struct {
 	Outcome Outcome
-	Status  string // why it is not a success: a completion status or a verb with its errno; else ""
+	Status  string // why it is not a success: a completion status or a verb with its errno; else "", as if Nudge or Close ended it
 	Start   int64  // CLOCK_MONOTONIC ns, before the post
 	Wake    int64  // to the return of ibv_get_cq_event
 	Get     int64  // ibv_get_cq_event alone

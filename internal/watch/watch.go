@@ -38,7 +38,8 @@ var errRemoved = errors.New("the device is being removed")
 // it fails. Batches go to send, from one goroutine; send may block, which never
 // delays the reader. Run returns nil after it sent an Ended item, the context's
 // error when ctx ended, and an error that is verbs.ErrStuck when the library
-// did not let go of the device: the process should exit then.
+// did not let go of the device: the process should exit then. It does not wait for
+// a prober whose address is being resolved (verbs.ErrResolving).
 func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o Options, send func(Batch) error) error {
 	dev, err := b.Open(o.Device, led)
 	if err != nil {
@@ -67,12 +68,16 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o Options, se
 	sent := s.pump(work, send, s.company(len(probers)))
 	stop(sent)
 	closed := dev.Close(closeTimeout)
-	if errors.Is(closed, verbs.ErrStuck) {
-		// A goroutine inside the library cannot be joined.
+	// A goroutine inside the library cannot be joined. One whose address is being resolved is no fault, and the process
+	// ends soon.
+	resolving := errors.Is(closed, verbs.ErrResolving)
+	if errors.Is(closed, verbs.ErrStuck) && !resolving {
 		s.out.add(Item{Ended: EndedBy(closed)})
 		return errors.Join(closed, send(stamp(s.out.take())))
 	}
-	wg.Wait()
+	if !resolving {
+		wg.Wait()
+	}
 	if sent != nil || ctx.Err() != nil {
 		return errors.Join(ctx.Err(), sent)
 	}

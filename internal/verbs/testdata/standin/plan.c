@@ -3,6 +3,7 @@
 #include "standin.h"
 
 enum release release;
+enum ibv_wc_status send_status;
 static struct ibv_wc kept[64];
 static int keeps;
 
@@ -40,6 +41,7 @@ static void step(char *word, size_t size)
 //  r  what was kept back is put into the queue
 //  p  the same with an event, once the queue was armed anew and a poll found it empty
 //  R  the device is removed
+//  f  the send of a datagram completes with a bad status
 //  x  the post verb returns post_err and nothing is posted
 // Any other letter does nothing.
 int perform(struct standin_cq *cq, const struct ibv_wc *own)
@@ -63,6 +65,7 @@ int perform(struct standin_cq *cq, const struct ibv_wc *own)
 		case 'r': release_kept(cq); break;
 		case 'p': release = AFTER_ARM; break;
 		case 'R': remove_device(); break;
+		case 'f': send_status = IBV_WC_LOC_QP_OP_ERR; break;
 		case 'x': return control->post_err;
 		}
 	}

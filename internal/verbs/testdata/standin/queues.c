@@ -316,18 +316,30 @@ int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **ba
 	return 0;
 }
 
-// A datagram to oneself takes up a receive; without one it is dropped.
-static void receive(struct standin_qp *s)
+// A datagram to oneself takes up a receive, whose completion is the one that the plan
+// is about; without one it is dropped. The send's own completes whatever.
+static int receive(struct standin_qp *s, const struct ibv_send_wr *wr, const struct ibv_wc *sent)
 {
-	struct ibv_wc wc = { .opcode = IBV_WC_RECV, .byte_len = 40 };
+	struct ibv_wc wc = { .opcode = IBV_WC_RECV,
+			     .byte_len = 40,
+			     .imm_data = wr->imm_data,
+			     .wc_flags = IBV_WC_GRH | IBV_WC_WITH_IMM },
+		      done = *sent;
+	int err;
 
 	if (!s->posted) {
 		violated("a datagram came without a receive");
-		return;
+		return 0;
 	}
+	wc.wr_id = s->receives[s->first_receive % 64];
+	err = perform((struct standin_cq *)s->qp.recv_cq, &wc);
+	if (err)
+		return err;
 	s->posted--;
-	wc.wr_id = s->receives[s->first_receive++ % 64];
-	push((struct standin_cq *)s->qp.recv_cq, &wc);
+	s->first_receive++;
+	done.status = send_status;
+	push((struct standin_cq *)s->qp.send_cq, &done);
+	return 0;
 }
 
 static void check_send(const struct ibv_qp *qp, const struct ibv_send_wr *wr)
@@ -336,7 +348,7 @@ static void check_send(const struct ibv_qp *qp, const struct ibv_send_wr *wr)
 		violated("post_send of %d elements, flags %#x, in state %d", wr->num_sge, wr->send_flags,
 			 qp->state);
 	if (qp->qp_type == IBV_QPT_UD &&
-	    (wr->opcode != IBV_WR_SEND || !wr->wr.ud.ah || wr->wr.ud.remote_qpn != qp->qp_num ||
+	    (wr->opcode != IBV_WR_SEND_WITH_IMM || !wr->wr.ud.ah || wr->wr.ud.remote_qpn != qp->qp_num ||
 	     wr->wr.ud.remote_qkey != QKEY))
 		violated("post_send of a datagram to %u", wr->wr.ud.remote_qpn);
 	if (qp->qp_type == IBV_QPT_RC && wr->opcode != IBV_WR_RDMA_WRITE)
@@ -355,8 +367,8 @@ int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ba
 	note("post_send wr_id=%llu", (unsigned long long)wr->wr_id);
 	check_send(qp, wr);
 	if (qp->qp_type == IBV_QPT_UD)
-		receive((struct standin_qp *)qp);
-	if (!control->dead) // else no device hears of it
+		err = control->dead ? 0 : receive((struct standin_qp *)qp, wr, &wc);
+	else if (!control->dead) // else no device hears of it
 		err = perform((struct standin_cq *)qp->send_cq, &wc);
 	pthread_mutex_unlock(&lock);
 	return err;

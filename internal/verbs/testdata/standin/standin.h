@@ -106,6 +106,7 @@ int perform(struct standin_cq *cq, const struct ibv_wc *own);
 void push(struct standin_cq *cq, const struct ibv_wc *wc);
 void release_kept(struct standin_cq *cq);
 void event(struct standin_cq *cq, int always);
+extern enum ibv_wc_status send_status; // of the datagrams that are sent
 extern enum release { NEVER, AFTER_ARM, WHEN_EMPTY } release;
 
 #endif

@@ -1,0 +1,128 @@
+//go:build linux && cgo
+
+#include <string.h>
+
+#include "native_lib.h"
+
+enum { POLL_SENDS_NS = 1000000 };
+
+// unresolved reports whether create_ah says that there is no such address, now or
+// any more: the entry is empty (ENODATA) or holds another address than a moment ago,
+// which the kernel then looks for in the network (addr_resolve in
+// drivers/infiniband/core/addr.c). That says nothing of the device.
+static int unresolved(int err)
+{
+	return err == ENODATA || err == ETIMEDOUT || err == EHOSTUNREACH || err == ENETUNREACH ||
+	       err == EADDRNOTAVAIL;
+}
+
+// own_gid reads what the probe's entry of the table holds now. An empty entry is
+// zeros; some kernels say ENODATA of it.
+static struct result own_gid(struct probe *p, union ibv_gid *gid)
+{
+	static const union ibv_gid none;
+	int err = PROBE_CALL(p, C_QUERY_GID, lib.query_gid(p->d->ctx, p->c.port, p->c.gid_index, gid));
+
+	if (err)
+		return failed(C_QUERY_GID, err);
+	return memcmp(gid, &none, sizeof none) ? (struct result){ 0 } : failed(C_QUERY_GID, ENODATA);
+}
+
+struct result hold_address(struct probe *p)
+{
+	struct ibv_ah_attr own = own_address(p);
+	struct result r;
+
+	if (p->ah)
+		return (struct result){ 0 };
+	if (p->c.global) {
+		r = own_gid(p, &own.grh.dgid);
+		if (r.err)
+			return r;
+	}
+	p->ah = PROBE_CALL(p, C_CREATE_AH, lib.create_ah(p->pd, &own));
+	return p->ah ? (struct result){ 0 } : failed(C_CREATE_AH, errno);
+}
+
+struct result drop_address(struct probe *p)
+{
+	int err = p->ah ? PROBE_CALL(p, C_DESTROY_AH, lib.destroy_ah(p->ah)) : 0;
+
+	p->ah = NULL;
+	return err ? failed(C_DESTROY_AH, err) : (struct result){ 0 };
+}
+
+int missing_address(struct result r)
+{
+	return (r.call == C_CREATE_AH || r.call == C_QUERY_GID) && unresolved(r.err);
+}
+
+// The datagram carries the number of its round, and whether it is the second one:
+// one that was given up and comes late is not taken for the round's own.
+struct result post_datagram(struct probe *p, int64_t t)
+{
+	struct ibv_send_wr wr = { .wr_id = p->round,
+				  .send_flags = IBV_SEND_SIGNALED,
+				  .opcode = IBV_WR_SEND_WITH_IMM,
+				  .imm_data = datagram(p) };
+	struct ibv_send_wr *bad;
+	int err;
+
+	wr.wr.ud.ah = p->ah;
+	wr.wr.ud.remote_qpn = p->qp->qp_num;
+	wr.wr.ud.remote_qkey = QKEY;
+	enter(&p->led->lane, C_POST_SEND, t);
+	err = ibv_post_send(p->qp, &wr, &bad);
+	leave(&p->led->lane);
+	if (err)
+		return failed(C_POST_SEND, err);
+	p->sends++;
+	return (struct result){ 0 };
+}
+
+static int post_ud_receive(struct probe *p)
+{
+	struct ibv_sge where = { (uintptr_t)p->buffer, MR_SIZE, p->mr->lkey };
+	struct ibv_recv_wr wr = { .sg_list = &where, .num_sge = 1 }, *bad;
+
+	return PROBE_CALL(p, C_POST_RECV, ibv_post_recv(p->qp, &wr, &bad));
+}
+
+// Without a receive the device would count its own packet as dropped.
+struct result fill_receives(struct probe *p)
+{
+	for (; p->receives < UD_RECEIVES; p->receives++) {
+		int err = post_ud_receive(p);
+		if (err)
+			return failed(C_POST_RECV, err);
+	}
+	return (struct result){ 0 };
+}
+
+// take_sends polls what sends have completed, and notes a bad status.
+static int take_sends(struct probe *p)
+{
+	struct ibv_wc wc;
+	int n;
+
+	while ((n = ibv_poll_cq(p->send_cq, 1, &wc)) > 0) {
+		p->sends--;
+		if (wc.status)
+			p->send_status = wc.status;
+	}
+	return n < 0 ? EIO : 0;
+}
+
+int poll_sends(struct probe *p)
+{
+	return PROBE_CALL(p, C_POLL_CQ, take_sends(p));
+}
+
+// The handle must not go before the send that uses it is done: some devices look it
+// up when they send.
+void finish_sends(struct probe *p, int64_t until)
+{
+	while (!poll_sends(p) && p->sends > 0 && now() < until)
+		if (await(p->d, -1, now() + POLL_SENDS_NS) == ECANCELED)
+			return;
+}
