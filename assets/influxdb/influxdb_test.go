@@ -136,7 +136,7 @@ func TestWhatIsKeptForLongSumsUpToWhatWas(t *testing.T) {
 		`SELECT last("flaps") FROM "rdma"."POLICY"."rdma_port" WHERE "host" = 'a' AND "device" = 'sim0'`,
 		`SELECT max("wake_ns_p99") FROM "rdma"."POLICY"."rdma_cq_probe" WHERE "host" = 'a'`,
 		`SELECT min("present") FROM "rdma"."POLICY"."rdma_device" WHERE "host" = 'a'`,
-		`SELECT last("lost_events") FROM "rdma"."POLICY"."rdma_cq_probe" WHERE "host" = 'a' AND "device" = 'sim0' AND "method" = 'rc_write'`,
+		`SELECT last("lost_events") FROM "rdma"."POLICY"."rdma_cq_probe" WHERE "host" = 'a' AND "device" = 'sim0' AND "method" = 'ud_send'`,
 	} {
 		was := number(t, s, strings.Replace(query, "POLICY", "raw", 1))
 		require.Equal(t, was, number(t, s, strings.Replace(query, "POLICY", "long", 1)), query)

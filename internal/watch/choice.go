@@ -17,6 +17,10 @@ const (
 	// it may have been two bad seconds of a path, which no event ends.
 	secondBest    = time.Minute
 	secondBestMax = 30 * time.Minute
+	// maxCommands is how many commands a minute the rounds of a port may cost its device.
+	maxCommands = 120
+	// handleCommands are those of an address handle: to make it and to destroy it.
+	handleCommands = 2
 )
 
 // again says when what was refused is due again.
@@ -41,12 +45,12 @@ func (a *again) due() bool { return !time.Now().Before(a.at) }
 // its end. A port that is up and was left without a probe has a fault, which the
 // counts are to show: the first method that failed on it is no longer on trial.
 func (p *prober) choose() error {
-	reason, failed := "no method is left to try", verbs.MethodNone
+	reason, second, failed := "as preferred", false, verbs.MethodNone
 	counted := p.failed
 	if verbs.PortState(p.port.state.Load()) != verbs.PortActive {
 		counted = verbs.MethodNone
 	}
-	for i, c := range p.candidates() {
+	for _, c := range p.candidates() {
 		if c.refused != "" {
 			reason = c.refused
 			continue
@@ -56,11 +60,11 @@ func (p *prober) choose() error {
 			return err
 		}
 		if refused == "" {
-			p.kept(i > 0)
+			p.kept(second)
 			p.tell(c.method, reason)
 			return nil
 		}
-		reason = refused
+		reason, second = refused, true
 		if ran && failed == verbs.MethodNone {
 			failed = c.method
 		}
@@ -100,6 +104,9 @@ func (p *prober) try(m verbs.Method, trial bool) (refused string, ran bool, err 
 	r, err := probe.Round(0)
 	if err != nil {
 		return "", true, err
+	}
+	if r.Outcome == verbs.OutcomeCanceled && !probe.Usable() {
+		return fmt.Sprintf("%s has no address to send from (%s)", m, r.Status), false, p.drop()
 	}
 	unfit := p.automatic() && p.unfit(r.Outcome)
 	if !unfit {
@@ -149,9 +156,6 @@ func (p *prober) config(m verbs.Method, trial bool) verbs.ProbeConfig {
 
 // tell reports a choice once; reason is why not an earlier candidate.
 func (p *prober) tell(m verbs.Method, reason string) {
-	if m == verbs.MethodRCWrite || p.s.o.Probe.Method == m.String() {
-		reason = "as preferred"
-	}
 	if told := fmt.Sprint(m, reason); told != p.told {
 		p.told = told
 		p.s.out.add(Item{Probe: &ProbeItem{Port: p.port.number, Vector: p.vector, Method: m, Reason: reason}})
@@ -164,9 +168,10 @@ type candidate struct {
 	refused string
 }
 
-// candidates lists the methods in order of preference. An automatic choice
-// never flushes where the driver counts flush errors: an operator may be
-// alerted by them.
+// candidates lists the methods in order of preference. On RoCE datagrams come first,
+// since they hold an address during a round only; a connection holds its own for
+// good, which on InfiniBand is none. An automatic choice never flushes where the
+// driver counts flush errors: an operator may be alerted by them.
 func (p *prober) candidates() []candidate {
 	if m, ok := verbs.ParseMethod(p.s.o.Probe.Method); ok {
 		return []candidate{{method: m}}
@@ -175,5 +180,26 @@ func (p *prober) candidates() []candidate {
 	if p.s.dev.Attr().CountsFlushes {
 		flush.refused = "the driver counts flushed work requests as errors"
 	}
-	return []candidate{{method: verbs.MethodRCWrite}, flush}
+	write := candidate{method: verbs.MethodRCWrite}
+	switch verbs.LinkLayer(p.port.layer.Load()) {
+	case verbs.LinkInfiniBand:
+		return []candidate{write, flush}
+	case verbs.LinkEthernet:
+		return []candidate{{verbs.MethodUDSend, p.expensive()}, write, flush}
+	}
+	return []candidate{{method: verbs.MethodUDSend}, flush} // EFA, which has no connections
+}
+
+// expensive says why the address handles of all of a port's rounds would cost its
+// device too much, nothing where they do not.
+func (p *prober) expensive() string {
+	if !verbs.HandleIsCommand(p.s.dev.Attr().Driver) {
+		return ""
+	}
+	n := handleCommands * len(p.port.probers) * int(time.Minute) / int(p.s.o.Probe.Interval)
+	if n <= maxCommands {
+		return ""
+	}
+	return fmt.Sprintf("an address handle is a command to this device, and ud_send would need %d a minute on this port (at most %d)",
+		n, maxCommands)
 }

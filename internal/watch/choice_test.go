@@ -98,7 +98,8 @@ func TestFlushWithoutEventsIsKeptOnlyWhereAllLoseThem(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRig(t, "roce2", "")
+				r := newRig(t, "dual", "")
+				r.o.Ports = []int{1} // InfiniBand, where rc_write and flush are tried
 				r.wrap = row.wrap
 				r.start(nil)
 				r.after(3500 * time.Millisecond)
@@ -120,7 +121,8 @@ func TestFirstChoiceIsTriedAgainWithoutAnEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var well atomic.Bool
 		var made atomic.Int32
-		r := newRig(t, "roce2", "")
+		r := newRig(t, "dual", "")
+		r.o.Ports = []int{1} // InfiniBand, where rc_write and flush are tried
 		r.wrap = func(b verbs.Backend) verbs.Backend {
 			return counting{bad(verbs.MethodRCWrite, verbs.OutcomeError, &well)(b), &made}
 		}
@@ -140,7 +142,8 @@ func TestLostSecondChoiceIsRetriedSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var well atomic.Bool
 		well.Store(true)
-		r := newRig(t, "roce2", "")
+		r := newRig(t, "dual", "")
+		r.o.Ports = []int{1} // InfiniBand, where rc_write and flush are tried
 		r.wrap = func(b verbs.Backend) verbs.Backend {
 			return bad(verbs.MethodFlush, verbs.OutcomeError, &well)(bad(verbs.MethodRCWrite, verbs.OutcomeError, nil)(b))
 		}

@@ -19,7 +19,7 @@ func TestTheProbeFollowsTheLinkAndNeverMixesMethods(t *testing.T) {
 		r := newRig(t, "roce2", "")
 		r.start(nil)
 		items := r.after(5600 * time.Millisecond)
-		require.Equal(t, []ProbeItem{{Port: 1, Vector: 0, Method: verbs.MethodRCWrite, Reason: "as preferred"}}, choices(items))
+		require.Equal(t, []ProbeItem{{Port: 1, Vector: 0, Method: verbs.MethodUDSend, Reason: "as preferred"}}, choices(items))
 		require.Len(t, rounds(items), 6)
 
 		down := time.Now()
@@ -35,7 +35,7 @@ func TestTheProbeFollowsTheLinkAndNeverMixesMethods(t *testing.T) {
 
 		require.NoError(t, r.world.SetLink("sim0", 1, true))
 		items = r.after(5 * time.Second)
-		require.Equal(t, verbs.MethodRCWrite, rounds(items)[len(rounds(items))-1].Method)
+		require.Equal(t, verbs.MethodUDSend, rounds(items)[len(rounds(items))-1].Method)
 	})
 }
 
@@ -140,7 +140,7 @@ func TestAProberKeepsItsThread(t *testing.T) {
 		r.o.Ports = []int{1}
 		threads := map[int]int{}
 		r.wrap = func(b verbs.Backend) verbs.Backend {
-			return failing{b, verbs.MethodRCWrite, verbs.OutcomeSuccess, func() { threads[unix.Gettid()]++ }, nil}
+			return failing{b, verbs.MethodUDSend, verbs.OutcomeSuccess, func() { threads[unix.Gettid()]++ }, nil}
 		}
 		r.start(nil)
 		require.NotEmpty(t, rounds(r.after(1000*time.Second)))
@@ -158,7 +158,8 @@ func TestAnAutomaticChoiceTriesEachMethodOnce(t *testing.T) {
 		{verbs.OutcomeLostEvent, verbs.MethodRCWrite},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, "roce2", "")
+			r := newRig(t, "dual", "")
+			r.o.Ports = []int{1} // InfiniBand, where rc_write and flush are tried
 			r.wrap = func(b verbs.Backend) verbs.Backend { return failing{b, verbs.MethodRCWrite, row.outcome, nil, nil} }
 			r.start(nil)
 			items := r.after(5600 * time.Millisecond)

@@ -125,6 +125,7 @@ func (s *session) look(p *port) (changed bool, err error) {
 	case err != nil: // it says nothing of the port, and so nothing of its probes
 		r.Err = err.Error()
 	default:
+		p.layer.Store(int32(r.Attr.LinkLayer))
 		last := verbs.PortState(p.state.Swap(int32(r.Attr.State)))
 		if (last == verbs.PortActive) != (r.Attr.State == verbs.PortActive) {
 			p.changed(&p.seen)

@@ -109,6 +109,7 @@ type port struct {
 	settled atomic.Uint64 // grows when the port was looked at after its events had settled
 	due     atomic.Bool   // the querier is to look at it
 	state   atomic.Int32  // a verbs.PortState, as the last reading had it
+	layer   atomic.Int32  // a verbs.LinkLayer, likewise
 }
 
 // changed has the port's probes look whether they are outdated.

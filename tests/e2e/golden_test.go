@@ -159,7 +159,7 @@ func varies(measurement, field string) bool {
 	switch field {
 	case "rss_bytes", "worker_rss_bytes":
 		return true
-	case "rounds", "successes", "errors", "lost_events", "lost_completions", "events", "acked", "late", "spurious", "wake_bucket":
+	case "rounds", "successes", "errors", "lost_events", "lost_completions", "events", "acked", "late", "spurious", "resent", "wake_bucket":
 		return strings.HasPrefix(measurement, "rdma_cq_probe") || measurement == "rdma_host"
 	}
 	return false

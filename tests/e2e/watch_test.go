@@ -175,7 +175,7 @@ func TestWatchShowsWakeUpLatency(t *testing.T) {
 			n += b.Count
 		}
 		// Rounds are counted at once; how long they took follows within half a second.
-		if n > r.Probe.Successes || n+10 < r.Probe.Successes || r.Probe.Method != "rc_write" {
+		if n > r.Probe.Successes || n+10 < r.Probe.Successes || r.Probe.Method != "ud_send" {
 			t.Errorf("want a histogram of all rounds but those of the last half second, got %+v", *r.Probe)
 		}
 		shown = max(shown, n)

@@ -109,7 +109,7 @@ func liveHosts() []liveHost {
 		},
 		{
 			name: "lost-completions", timeline: "[[fault]]\nkind = \"lost_completion\"\nat = \"4s\"\nfor = \"2s\"", probe: often,
-			fires: []string{"lost-completions"}, over: at("rdma_cq_probe", "lost_completions", 3, "method", "rc_write"),
+			fires: []string{"lost-completions"}, over: at("rdma_cq_probe", "lost_completions", 3, "method", "ud_send"),
 		},
 		{
 			name: "wake-slow", timeline: slow, fires: []string{"wake-slow"}, over: at("rdma_cq_probe", "rounds", 8),
@@ -132,7 +132,7 @@ func liveHosts() []liveHost {
 			fires: []string{"worker-restarts"}, over: all(at("rdma_device", "crashes", 4), runs),
 		},
 		{name: eventful, timeline: eventfulTimeline, probe: often, over: all(
-			at("rdma_port", "flaps", 4), at("rdma_cq_probe", "lost_completions", 1, "method", "rc_write"),
+			at("rdma_port", "flaps", 4), at("rdma_cq_probe", "lost_completions", 1, "method", "ud_send"),
 			at("rdma_device", "worker_restarts", 1),
 			func(points []rig.Point) bool {
 				return len(rig.Select(points, "rdma_async_event", "event", "unknown_42")) > 0

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/verbs"
 	"rdma_events/tests/history"
 	"rdma_events/tests/influx"
 )
@@ -50,6 +51,35 @@ func TestSlowWakeUpsAreHeldAgainstHoursOfThePast(t *testing.T) {
 		requireNear(t, row.first, got[0], interval, name)
 		requireNear(t, row.last, got[len(got)-1], 30*time.Minute, name) // the tail of latencies is ragged
 	}
+}
+
+// A method that an update of the plugin chooses has another latency, and no past of its own: the other one's is not held
+// against it, however fast that was.
+func TestNewMethodIsNotHeldAgainstTheOld(t *testing.T) {
+	const span, updated = 7 * time.Hour, 4 * time.Hour
+	src := Source{Server: influx.Start(t), Database: "telegraf"}
+	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
+	for _, run := range []struct {
+		from, to         time.Duration
+		method, timeline string
+	}{
+		{0, updated, "rc_write", ""},
+		{updated, span, "ud_send", "[[fault]]\nkind = \"slow\"\nfactor = 40"},
+	} {
+		method, ok := verbs.ParseMethod(run.method)
+		require.True(t, ok)
+		c := history.Config{
+			Start: start().Add(run.from), End: start().Add(run.to), Interval: 10 * time.Second, Method: method,
+			Hosts: []history.Host{{Name: "updated", Profile: "fleet1", Timeline: run.timeline, Seed: 1}},
+		}
+		var lines bytes.Buffer
+		require.NoError(t, c.Write(t.Context(), &lines))
+		require.Contains(t, lines.String(), "method="+run.method)
+		require.NoError(t, src.Server.Write(t.Context(), src.Database, &lines))
+	}
+	rule, group := ruleNamed(t, "rdma-wake-slow")
+	fired, _ := watch(t, src, rule, group, span)
+	require.Empty(t, fired)
 }
 
 func requireNear(t *testing.T, want string, got, slack time.Duration, name string) {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"rdma_events/internal/verbs"
 )
 
 // Config says what to play. Start, End, Interval and Hosts must be set.
@@ -19,6 +21,7 @@ type Config struct {
 
 	// What the plugin would be configured with; 0 is its default.
 	ProbeInterval time.Duration
+	Method        verbs.Method // of the probes
 	Window        time.Duration
 	Histogram     bool
 }

@@ -58,7 +58,7 @@ func TestAHealthyHourHasEveryIntervalOfEverySeries(t *testing.T) {
 		for _, p := range ports {
 			require.EqualValues(t, 1, p.Int("up"))
 		}
-		last := rig.Last(points, "rdma_cq_probe", "device", device, "method", "rc_write")
+		last := rig.Last(points, "rdma_cq_probe", "device", device, "method", "ud_send")
 		require.InDelta(t, 3600, float64(last.Int("rounds")), 12)
 		require.Equal(t, last.Int("rounds"), last.Int("successes"))
 		require.Equal(t, last.Int("events"), last.Int("acked"))

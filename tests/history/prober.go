@@ -48,8 +48,14 @@ func (p *prober) choose() error {
 	p.drop()
 	p.news = p.port.news
 	methods := []verbs.Method{verbs.MethodRCWrite}
+	if p.port.layer == verbs.LinkEthernet {
+		methods = []verbs.Method{verbs.MethodUDSend, verbs.MethodRCWrite}
+	}
 	if !p.s.dev.Attr().CountsFlushes {
 		methods = append(methods, verbs.MethodFlush)
+	}
+	if named := p.s.k.h.cfg.Method; named != verbs.MethodNone {
+		methods = []verbs.Method{named}
 	}
 	for _, m := range methods {
 		probe, err := p.s.dev.NewProbe(verbs.ProbeConfig{

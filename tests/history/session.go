@@ -30,6 +30,7 @@ type session struct {
 type port struct {
 	number int
 	active bool
+	layer  verbs.LinkLayer
 	news   uint64 // grows with everything that may change what a probe can do
 }
 
@@ -215,6 +216,7 @@ func (s *session) query() error {
 		if r.Attr, err = s.dev.QueryPort(p.number); err != nil {
 			return err
 		}
+		p.layer = r.Attr.LinkLayer
 		if active := r.Attr.State == verbs.PortActive; active != p.active {
 			p.active = active
 			p.news++

@@ -11,7 +11,7 @@ import (
 var counters = map[string][]string{
 	"rdma_port": {"transitions", "flaps", "down_ns", "missed_transitions", "phantom_events"},
 	"rdma_cq_probe": {
-		"rounds", "successes", "errors", "lost_events", "lost_completions", "events", "acked", "released", "spurious", "late",
+		"rounds", "successes", "errors", "lost_events", "lost_completions", "events", "acked", "released", "spurious", "late", "resent",
 	},
 	"rdma_cq_probe_histogram": {"wake_bucket"},
 	"rdma_device":             {"opens", "removals", "fatals", "worker_restarts", "crashes"},

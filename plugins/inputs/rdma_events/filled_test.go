@@ -47,7 +47,7 @@ func filled() *monitor.Snapshot {
 			Device: "mlx5_0", Port: 1, Vector: 0, Method: verbs.MethodRCWrite,
 			Counts: ledger.ProbeCounts{
 				Rounds: 100, Successes: 94, Errors: 3, LostEvents: 2, LostCompletions: 1,
-				Events: 98, Acked: 96, Spurious: 4, Late: 5,
+				Events: 98, Acked: 96, Spurious: 4, Late: 5, Resent: 6,
 			},
 			Unacked: 1, Released: 1, EventsRate: 1, OK: true, HasOK: true, Status: "IBV_WC_RETRY_EXC_ERR",
 			Wake: stat(5000), Ack: stat(100), Hold: stat(1500), Total: stat(7000),

@@ -57,7 +57,7 @@ func roundRows() []field[monitor.ProbeView] {
 			func(v *view) uint64 { return v.Counts.Errors }),
 		counter("lost_events", "rounds without an event in time although the completion was there: interrupts or event path",
 			func(v *view) uint64 { return v.Counts.LostEvents }),
-		counter("lost_completions", "rounds with neither in time: the device's own data path",
+		counter("lost_completions", "rounds with neither in time: the device's own data path; of ud_send, which sends twice then, both datagrams",
 			func(v *view) uint64 { return v.Counts.LostCompletions }),
 		maybe("ok", "", "1 when the last round was a success; not there before a round has ended and while the device is not open",
 			func(v *view) (int64, bool) { return bit(v.OK), v.HasOK }),
@@ -78,6 +78,8 @@ func eventCountRows() []field[monitor.ProbeView] {
 		counter("spurious", "events without a completion, which is legal",
 			func(v *view) uint64 { return v.Counts.Spurious }),
 		counter("late", "events of rounds that had been given up", func(v *view) uint64 { return v.Counts.Late }),
+		counter("resent", "rounds of ud_send that sent a second datagram, since the first was not there after half the timeout; no device repeats one",
+			func(v *view) uint64 { return v.Counts.Resent }),
 		float("events_rate", "1/s", "events per second",
 			func(v *view) (float64, bool) { return v.EventsRate, true }),
 	}

@@ -1,9 +1,11 @@
 // The yardstick of the probe: the least C that does the same round with the
 // same stamps. The channel is cleared and a zero-length RDMA write of an RC queue
 // pair connected to itself is posted, then poll, get, drain, arm, drain,
-// acknowledge.
+// acknowledge. As ud_send it is a datagram to itself, whose address handle is made
+// before the first stamp and destroyed after the last, and whose receive makes the
+// event.
 //
-//   cqprobe DEVICE ROUNDS PACE_US
+//   cqprobe DEVICE ROUNDS PACE_US rc_write|ud_send
 //
 // prints "wake p50 NS p99 NS ack p50 NS p99 NS total p50 NS p99 NS". Build: cc -O2 cqprobe.c -libverbs
 #include <errno.h>
@@ -56,6 +58,57 @@ static int choose_gid(struct ibv_context *ctx, union ibv_gid *gid)
 			return i;
 	fprintf(stderr, "cqprobe: no usable GID\n");
 	exit(1);
+}
+
+enum { QKEY = 0x11111111 };
+
+// to_itself is what a datagram needs beside its queue pair.
+static struct {
+	struct ibv_pd *pd;
+	struct ibv_cq *sent; // of the sends, without a channel
+	struct ibv_mr *mr;
+	struct ibv_ah_attr own;
+	struct ibv_ah *ah;
+	char buffer[4096];
+} to_itself;
+
+static void receive(struct ibv_qp *qp)
+{
+	struct ibv_sge where = { (uintptr_t)to_itself.buffer, sizeof to_itself.buffer, to_itself.mr->lkey };
+	struct ibv_recv_wr wr = { .sg_list = &where, .num_sge = 1 }, *bad;
+
+	CHECK(!ibv_post_recv(qp, &wr, &bad));
+}
+
+static struct ibv_qp *datagrams(struct ibv_context *ctx, struct ibv_cq *cq)
+{
+	struct ibv_qp_init_attr init = {
+		.recv_cq = cq,
+		.qp_type = IBV_QPT_UD,
+		.cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 1, .max_recv_sge = 1 }
+	};
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY };
+	struct ibv_ah_attr *own = &to_itself.own;
+	struct ibv_qp *qp;
+	int i;
+
+	CHECK(to_itself.pd = ibv_alloc_pd(ctx));
+	CHECK(to_itself.sent = init.send_cq = ibv_create_cq(ctx, 64, NULL, NULL, 0));
+	CHECK(to_itself.mr = ibv_reg_mr(to_itself.pd, to_itself.buffer, sizeof to_itself.buffer,
+					IBV_ACCESS_LOCAL_WRITE));
+	CHECK(qp = ibv_create_qp(to_itself.pd, &init));
+	CHECK(!ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY));
+	a.qp_state = IBV_QPS_RTR;
+	CHECK(!ibv_modify_qp(qp, &a, IBV_QP_STATE));
+	a.qp_state = IBV_QPS_RTS;
+	CHECK(!ibv_modify_qp(qp, &a, IBV_QP_STATE | IBV_QP_SQ_PSN));
+	own->is_global = 1;
+	own->port_num = 1;
+	own->grh.hop_limit = 64;
+	own->grh.sgid_index = choose_gid(ctx, &own->grh.dgid);
+	for (i = 0; i < 8; i++)
+		receive(qp);
+	return qp;
 }
 
 static struct ibv_qp *self_connected(struct ibv_context *ctx, struct ibv_cq *cq)
@@ -135,6 +188,13 @@ static struct sample round_trip(struct ibv_comp_channel *channel, struct ibv_qp 
 	void *context;
 	int64_t start, got, drained, acked;
 
+	if (to_itself.pd) {
+		CHECK(to_itself.ah = ibv_create_ah(to_itself.pd, &to_itself.own));
+		wr.opcode = IBV_WR_SEND;
+		wr.wr.ud.ah = to_itself.ah;
+		wr.wr.ud.remote_qpn = qp->qp_num;
+		wr.wr.ud.remote_qkey = QKEY;
+	}
 	clear(channel);
 	start = now();
 	CHECK(!ibv_post_send(qp, &wr, &bad));
@@ -147,6 +207,11 @@ static struct sample round_trip(struct ibv_comp_channel *channel, struct ibv_qp 
 	drained = now();
 	ibv_ack_cq_events(cq, 1);
 	acked = now();
+	if (to_itself.pd) {
+		drain(to_itself.sent);
+		CHECK(!ibv_destroy_ah(to_itself.ah));
+		receive(qp);
+	}
 	return (struct sample){ got - start, acked - drained, acked - start };
 }
 
@@ -166,8 +231,8 @@ static void report(const char *name, int64_t *values, int n)
 
 int main(int argc, char **argv)
 {
-	int n = argc == 4 ? atoi(argv[2]) : 0, i;
-	long pace = argc == 4 ? atol(argv[3]) : 0;
+	int n = argc == 5 ? atoi(argv[2]) : 0, i;
+	long pace = argc == 5 ? atol(argv[3]) : 0;
 	struct timespec gap = { pace / 1000000, pace % 1000000 * 1000 };
 	int64_t *wake, *ack, *total;
 	struct ibv_comp_channel *channel;
@@ -176,7 +241,7 @@ int main(int argc, char **argv)
 	struct ibv_qp *qp;
 
 	if (n < 1) {
-		fprintf(stderr, "usage: cqprobe DEVICE ROUNDS PACE_US\n");
+		fprintf(stderr, "usage: cqprobe DEVICE ROUNDS PACE_US rc_write|ud_send\n");
 		return 2;
 	}
 	ctx = open_device(argv[1]);
@@ -186,7 +251,7 @@ int main(int argc, char **argv)
 	CHECK(!fcntl(channel->fd, F_SETFL, O_NONBLOCK));
 	cq = ibv_create_cq(ctx, 64, NULL, channel, 0);
 	CHECK(cq);
-	qp = self_connected(ctx, cq);
+	qp = strcmp(argv[4], "ud_send") ? self_connected(ctx, cq) : datagrams(ctx, cq);
 	CHECK(!ibv_req_notify_cq(cq, 0));
 	wake = calloc(n, sizeof *wake);
 	ack = calloc(n, sizeof *ack);

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"rdma_events/internal/verbs"
 	"rdma_events/tests/bench"
 	"rdma_events/tests/lab/guest"
 	"rdma_events/tests/rig"
@@ -188,9 +189,9 @@ func (p *poller) sightings() int {
 // plugin has told of a round.
 func startProbing(t *testing.T) *rig.Telegraf {
 	t.Helper()
-	r := rig.Start(t, rig.Config{Plugin: probing(time.Second, time.Minute)})
+	r := rig.Start(t, rig.Config{Plugin: probing(verbs.MethodUDSend, time.Second, time.Minute)})
 	r.Await("a round", 2*time.Minute, func(p []rig.Point) bool {
-		return rig.Last(p, "rdma_cq_probe", "method", "rc_write").Int("rounds") >= 1
+		return rig.Last(p, "rdma_cq_probe", "method", "ud_send").Int("rounds") >= 1
 	})
 	return r
 }

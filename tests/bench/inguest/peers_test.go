@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"rdma_events/internal/verbs"
 	"rdma_events/tests/bench"
 	"rdma_events/tests/lab/guest"
 	"rdma_events/tests/rig"
@@ -35,7 +36,7 @@ func TestPingPong(t *testing.T) {
 	for i := range turns {
 		var ours latency
 		var other float64
-		inTurn(i, func() { ours = direct(t, 4000) }, func() { other = pingPong(t) })
+		inTurn(i, func() { ours = direct(t, verbs.MethodRCWrite, 4000) }, func() { other = pingPong(t) })
 		f.Ours, f.Other = append(f.Ours, ours.p50/1e3), append(f.Other, other)
 	}
 	add(f)

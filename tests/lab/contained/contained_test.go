@@ -156,7 +156,7 @@ func TestTheImageWatchesADeviceAsTheDaemonSetSays(t *testing.T) {
 	c := start(t, bundle(t, uverbs(t), configMap(t)))
 	c.awaitOpens(1)
 	c.await("a probe that works", func(p []rig.Point) bool {
-		return rig.Last(p, "rdma_cq_probe", "device", device, "method", "rc_write").Int("successes") > 3
+		return rig.Last(p, "rdma_cq_probe", "device", device, "method", "ud_send").Int("successes") > 3
 	})
 	if host := rig.Last(c.points(), "rdma_device", "host", "node-1"); host.Text("reason") != "ok" {
 		t.Errorf("want the node's name as host, got %v", c.points()[0])

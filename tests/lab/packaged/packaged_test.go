@@ -32,7 +32,7 @@ func TestThePackageServesTelegrafThroughUpgradeAndRemoval(t *testing.T) {
 	r := rig.Start(t, rig.Config{Directory: filepath.Dir(snippet), Prefix: asTelegraf(), Interval: "250ms"})
 	awaitOpens(r, 1)
 	r.Await("a probe that works", 30*time.Second, func(p []rig.Point) bool {
-		return rig.Last(p, "rdma_cq_probe", "device", device, "method", "rc_write").Int("successes") > 3
+		return rig.Last(p, "rdma_cq_probe", "device", device, "method", "ud_send").Int("successes") > 3
 	})
 
 	run(t, "dpkg", "-i", newer(t, deb))

@@ -25,7 +25,7 @@ func methods() []string {
 	if guest.Driver() == "siw" {
 		return []string{"flush"}
 	}
-	return []string{"rc_write", "ud_send", "flush"}
+	return []string{"ud_send", "rc_write", "flush"}
 }
 
 func bestMethod() string { return methods()[0] }

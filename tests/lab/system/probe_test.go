@@ -23,13 +23,13 @@ func TestProbeFollowsTheLink(t *testing.T) {
 	guest.RequireDriver(t, "rxe")
 	forEachUser(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		r := start(fastProbe)
-		awaitProbe(r, "rc_write", 20)
+		awaitProbe(r, "ud_send", 20)
 		guest.IP(t, "link", "set", netdev, "down")
 		awaitProbe(r, "flush", 20)
-		before := rig.Last(r.Points(), "rdma_cq_probe", "method", "rc_write", "vector", "0").Int("rounds")
+		before := rig.Last(r.Points(), "rdma_cq_probe", "method", "ud_send", "vector", "0").Int("rounds")
 		guest.IP(t, "link", "set", netdev, "up")
-		points := awaitProbe(r, "rc_write", before+20)
-		for _, method := range []string{"rc_write", "flush"} {
+		points := awaitProbe(r, "ud_send", before+20)
+		for _, method := range []string{"ud_send", "flush"} {
 			for _, vector := range []string{"0", "1"} {
 				requireParity(t, rig.Last(points, "rdma_cq_probe", "method", method, "vector", vector))
 			}
@@ -67,9 +67,9 @@ func requireHistogram(t *testing.T, points []rig.Point) {
 	t.Helper()
 	// Rounds are counted at once and their latencies come half a second later,
 	// here two to three intervals.
-	series := rig.Select(points, "rdma_cq_probe", "method", "rc_write", "vector", "0")
+	series := rig.Select(points, "rdma_cq_probe", "method", "ud_send", "vector", "0")
 	last := series[max(0, len(series)-5)]
-	inf := rig.Last(points, "rdma_cq_probe_histogram", "method", "rc_write", "vector", "0", "le", "+Inf")
+	inf := rig.Last(points, "rdma_cq_probe_histogram", "method", "ud_send", "vector", "0", "le", "+Inf")
 	if inf.Int("wake_bucket") < last.Int("successes") {
 		t.Errorf("+Inf bucket: want at least %d, got %v", last.Int("successes"), inf.Fields)
 	}

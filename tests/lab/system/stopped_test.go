@@ -96,7 +96,7 @@ func awaitRounds(r *rig.Telegraf, name string, atLeast int64) {
 // probeRounds is how many rounds vector 0 of a device has done, by any method.
 func probeRounds(points []rig.Point, name string) int64 {
 	var sum int64
-	for _, method := range []string{"rc_write", "flush"} {
+	for _, method := range []string{"ud_send", "rc_write", "flush"} {
 		sum += max(rig.Last(points, "rdma_cq_probe", "device", name, "vector", "0", "method", method).Int("rounds"), 0)
 	}
 	return sum

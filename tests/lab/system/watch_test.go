@@ -34,7 +34,7 @@ func TestWatchShowsDropsAndNeverHoldsUpARemoval(t *testing.T) {
 			}
 			w.Await("the device is open", 30*time.Second, opens(1))
 			w.Await("a probe", 30*time.Second, func(r []rig.Record) bool {
-				return len(shown(r, func(r rig.Record) bool { return r.Probe != nil && r.Probe.Method == "rc_write" && r.Probe.WakeNS > 0 })) > 0
+				return len(shown(r, func(r rig.Record) bool { return r.Probe != nil && r.Probe.Method == "ud_send" && r.Probe.WakeNS > 0 })) > 0
 			})
 
 			stamps, err := guest.FlapLink(t.Context(), netdev, guest.Flaps{Count: 8, Down: dropped, Period: 2 * dropped})

@@ -1,0 +1,192 @@
+package watch
+
+import (
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+)
+
+// known is a device of a kernel driver.
+type known struct {
+	verbs.Backend
+	driver string
+}
+
+func (k known) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
+	d, err := k.Backend.Open(name, led)
+	return knownDevice{d, k.driver}, err
+}
+
+type knownDevice struct {
+	verbs.Device
+	driver string
+}
+
+func (d knownDevice) Attr() verbs.DeviceAttr {
+	attr := d.Device.Attr()
+	attr.Driver = d.driver
+	return attr
+}
+
+func TestChoiceFollowsTheLinkLayer(t *testing.T) {
+	ud, rc, flush := verbs.MethodUDSend, verbs.MethodRCWrite, verbs.MethodFlush
+	for _, row := range []struct {
+		name, profile string
+		port          int
+		driver        string
+		bad           []verbs.Method
+		vectors       []int
+		want          verbs.Method
+		reason        string
+	}{
+		{"RoCE", "roce2", 1, "mlx5_core", nil, []int{-1}, ud, "as preferred"},
+		{"RoCE without datagrams", "roce2", 1, "mlx5_core", []verbs.Method{ud}, nil, rc, "the first round of ud_send ended as lost_completion"},
+		{"RoCE without both", "roce2", 1, "mlx5_core", []verbs.Method{ud, rc}, nil, flush, "the first round of rc_write ended"},
+		{"RoCE without any", "roce2", 1, "mlx5_core", []verbs.Method{ud, rc, flush}, nil, verbs.MethodNone, "the first round of flush ended"},
+		{"InfiniBand", "dual", 1, "mlx5_core", nil, nil, rc, "as preferred"},
+		{"InfiniBand without writes", "dual", 1, "mlx5_core", []verbs.Method{rc}, nil, flush, "the first round of rc_write ended"},
+		{"EFA", "efa", 1, "efa", nil, []int{-1}, ud, "as preferred"},
+		{"a handle is a command, one vector", "roce2", 1, "bnxt_en", nil, []int{0}, ud, "as preferred"},
+		{"a handle is a command, two vectors", "roce2", 1, "bnxt_en", nil, []int{0, 1}, rc, "would need 240 a minute on this port (at most 120)"},
+		{"a handle is a command, and no write", "roce2", 1, "ionic", []verbs.Method{rc}, []int{0, 1}, flush, "the first round of rc_write ended"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, row.profile, "")
+				r.o.Ports = []int{row.port}
+				if row.vectors != nil {
+					r.o.Probe.Vectors = row.vectors
+				}
+				r.wrap = func(b verbs.Backend) verbs.Backend {
+					for _, m := range row.bad {
+						b = bad(m, verbs.OutcomeLostCompletion, nil)(b)
+					}
+					return known{b, row.driver}
+				}
+				r.start(nil)
+				for _, got := range choices(r.after(30 * time.Second)) {
+					require.Equal(t, row.want, got.Method)
+					require.Contains(t, got.Reason, row.reason)
+				}
+				require.Zero(t, r.counts().LostCompletions, "a trial that is not kept is no round")
+			})
+		})
+	}
+}
+
+// What is not tried for its cost is no refusal, after which it would be tried again.
+func TestDearHandlesCauseNoRetries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var made atomic.Int32
+		r := newRig(t, "roce2", "")
+		r.wrap = func(b verbs.Backend) verbs.Backend { return known{counting{b, &made}, "bnxt_en"} }
+		r.o.Ports, r.o.Probe.Vectors = []int{1}, []int{0, 1}
+		r.start(nil)
+		r.after(time.Hour)
+		require.EqualValues(t, 2, made.Load(), "one for each vector")
+	})
+}
+
+// away is a device whose probes of datagrams find no address for a while.
+type away struct {
+	verbs.Backend
+	rounds *int // so many are without
+}
+
+func (a away) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
+	d, err := a.Backend.Open(name, led)
+	return awayDevice{d, a.rounds}, err
+}
+
+type awayDevice struct {
+	verbs.Device
+	rounds *int
+}
+
+func (d awayDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
+	p, err := d.Device.NewProbe(c)
+	if err == nil && c.Method == verbs.MethodUDSend {
+		p = &awayProbe{Probe: p, rounds: d.rounds}
+	}
+	return p, err
+}
+
+type awayProbe struct {
+	verbs.Probe
+	rounds *int
+	spoilt bool
+}
+
+func (p *awayProbe) Usable() bool { return !p.spoilt && p.Probe.Usable() }
+
+func (p *awayProbe) Round(pause time.Duration) (verbs.Round, error) {
+	var one [1]verbs.Round
+	_, err := p.Rounds(one[:], verbs.Pace{Pause: pause})
+	return one[0], err
+}
+
+func (p *awayProbe) Rounds(rounds []verbs.Round, pace verbs.Pace) (int, error) {
+	if *p.rounds == 0 {
+		return p.Probe.Rounds(rounds, pace)
+	}
+	*p.rounds--
+	p.spoilt = true
+	time.Sleep(pace.Pause)
+	rounds[0] = verbs.Round{Outcome: verbs.OutcomeCanceled, Status: "ibv_create_ah: no data available"}
+	return 1, nil
+}
+
+func TestMissingAddressIsChosenAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var without int
+		r := newRig(t, "roce2", "")
+		r.o.Ports = []int{1}
+		r.wrap = func(b verbs.Backend) verbs.Backend { return away{b, &without} }
+		r.start(nil)
+		items := r.after(5600 * time.Millisecond)
+		without = 1
+		items = append(items, r.after(5*time.Second)...)
+		require.Len(t, choices(items), 1, "the method stays")
+		require.Len(t, rounds(items), 11, "the round is made by another probe")
+		require.Zero(t, r.counts().Errors)
+	})
+}
+
+func TestAddressThatStaysAwayIsARefusal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		without := 1 << 30
+		r := newRig(t, "roce2", "")
+		r.o.Ports = []int{1}
+		r.wrap = func(b verbs.Backend) verbs.Backend { return away{b, &without} }
+		r.start(nil)
+		items := r.after(9600 * time.Millisecond)
+		require.Equal(t, verbs.MethodRCWrite, choices(items)[0].Method)
+		require.Contains(t, choices(items)[0].Reason, "ud_send has no address to send from (ibv_create_ah: no data available)")
+		require.Len(t, rounds(items), 10)
+		without = 0
+		items = r.after(2 * time.Minute)
+		require.Equal(t, verbs.MethodUDSend, rounds(items)[len(rounds(items))-1].Method)
+		require.Zero(t, r.counts().Errors)
+	})
+}
+
+func TestNamedMethodWithoutAddressIsRetriedWithGrowingDelay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		without := 1 << 30
+		r := newRig(t, "roce2", "")
+		r.o.Ports, r.o.Probe.Method = []int{1}, "ud_send"
+		r.wrap = func(b verbs.Backend) verbs.Backend { return away{b, &without} }
+		r.start(nil)
+		items := r.after(10 * time.Second)
+		require.Len(t, choices(items), 1)
+		require.Equal(t, verbs.MethodNone, choices(items)[0].Method)
+		require.Equal(t, 1<<30-4, without, "at 0 s, 1 s, 3 s and 7 s")
+		require.Empty(t, rounds(items))
+	})
+}
