@@ -15,7 +15,12 @@ func probeMetric() measurement[monitor.ProbeView] {
 			Emitted: everyInterval,
 			Description: "Rounds of a completion queue probe, a queue pair of the plugin's own that is connected to " +
 				"itself. It exercises the device's own path and interrupts, not the cable, not the fabric, and no " +
-				"application's queues. events = acked + unacked + released.",
+				"application's queues. events = acked + unacked + released. What an outcome means depends on the method. " +
+				"rc_write is repeated by the device: errors are a path that is broken (retry_exc_err, wr_flush_err), and " +
+				"lost_completions a device that does not work. ud_send is repeated by nobody, and its receive makes the event: errors " +
+				"are a datagram that could not be sent or received, lost_completions two datagrams in a row that did not come back, and a " +
+				"missing address is no round. flush never leaves " +
+				"the device: an error is a receive that was not flushed.",
 		},
 		tags: probeTags(func(v *view) *view { return v }),
 		fields: slices.Concat(roundRows(), eventCountRows(),
