@@ -16,16 +16,14 @@ func PortReading() Asks { return Asks{PortQuery: 1, LinkDowned: 1} }
 // Round is what one good round of a probe asks. A test of package verbs counts
 // the calls of the code and compares.
 func Round(m verbs.Method) Asks {
-	if m == verbs.MethodFlush {
+	switch m {
+	case verbs.MethodFlush:
 		return Asks{CreateQP: 1, ModifyQP: 2, DestroyQP: 1} // a queue pair is used up by it
+	case verbs.MethodUDSend:
+		return Asks{CreateAH: 1, DestroyAH: 1} // where addresses may change
 	}
 	return Asks{}
 }
-
-// NewProbeReadsAllPKeys reports whether a new probe reads its port's P_Key table
-// to the end, or else up to the first full member. A test of package verbs
-// counts.
-const NewProbeReadsAllPKeys = false
 
 // Pace is how often the plugin does what.
 type Pace struct {

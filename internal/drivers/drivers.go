@@ -40,8 +40,8 @@ type Driver struct {
 
 	// FlushMoves are the hw_counters that the method flush moves.
 	FlushMoves []string
-	// First is what `auto` tries first of those that the driver can do; of efa, which
-	// it finds none for, the one to configure. Never are the methods that it cannot do.
+	// First is what `auto` tries first of those that the driver can do, on RoCE where
+	// its ports have a choice of link layers. Never are the methods that it cannot do.
 	First verbs.Method
 	Never []verbs.Method
 	// Costs is how many commands of the device a call takes at most; calls that

@@ -25,8 +25,8 @@ func hardware() []Driver {
 		{
 			Known: ByStandin, Standin: profiled,
 			Name: "irdma, RoCE", Kernel: []string{"ice", "i40e", "idpf"}, Transport: "infiniband", Devices: "Intel E810, E830",
-			Events: "port, QP, CQ, SRQ", Probe: "`rc_write`, `flush`", LinkDowned: "none",
-			First: verbs.MethodRCWrite, Costs: queuePairs(Costs{CreateAH: 1, DestroyAH: 1}),
+			Events: "port, QP, CQ, SRQ", Probe: "`ud_send`, `rc_write`, `flush`", LinkDowned: "none",
+			First: verbs.MethodUDSend, Costs: queuePairs(Costs{CreateAH: 1, DestroyAH: 1}),
 			Notes: "A device that stops answering is reset without an event, after 5 s. Its hw_counters report success and old " +
 				"values while the device hangs. The device makes one address handle of equal ones.",
 		},
@@ -40,8 +40,8 @@ func hardware() []Driver {
 		{
 			Known: ByStandin, Standin: profiled,
 			Name: "bnxt_re", Kernel: []string{"bnxt_en", "bnxt_re"}, Devices: "Broadcom NetXtreme-E",
-			Events: "port, QP, SRQ; CQ not with 6.1, device not with 6.12", Probe: "`rc_write`",
-			LinkDowned: "none; with 7.3 always 0", First: verbs.MethodRCWrite,
+			Events: "port, QP, SRQ; CQ not with 6.1, device not with 6.12", Probe: "`ud_send`, `rc_write`",
+			LinkDowned: "none; with 7.3 always 0", First: verbs.MethodUDSend,
 			Costs: queuePairs(Costs{LinkDowned: 1, CreateAH: 1, DestroyAH: 1}),
 			Notes: "Its library flushes by itself and perhaps without an event, so `flush` is taken only where its first round has one. " +
 				"Up to rdma-core 45 the arm of a completion queue is done by the next poll. Completion vectors are chosen by the driver, " +
@@ -50,18 +50,18 @@ func hardware() []Driver {
 		{
 			Known: ByStandin, Standin: profiled,
 			Name: "efa", Kernel: []string{"efa"}, Devices: "Amazon EFA",
-			Events: "none", Probe: "none by itself; `method = \"ud_send\"`", LinkDowned: "none",
+			Events: "none", Probe: "`ud_send`", LinkDowned: "none",
 			First: verbs.MethodUDSend, Never: []verbs.Method{verbs.MethodRCWrite, verbs.MethodFlush},
-			Costs: queuePairs(Costs{CreateAH: 1, DestroyAH: 1}),
+			Costs: queuePairs(nil), // an address handle is a command too, but its probe keeps it
 			Notes: "`events_supported` is 0: port states come from queries, which go on saying active when the device is dead. " +
 				"Older devices have no completion events, and so no probe.",
 		},
 		{
 			Known: ByStandin, Standin: profiled,
 			Name: "hns", Kernel: []string{"hns3", "hns_roce_hw_v2", "hns"}, Devices: "HiSilicon HIP08, HIP09",
-			Events: "QP, CQ, SRQ; port with 7.3, not with 6.12", Probe: "`rc_write`, `flush`",
+			Events: "QP, CQ, SRQ; port with 7.3, not with 6.12", Probe: "`ud_send`, `rc_write`, `flush`; HIP08 not the first",
 			LinkDowned: "none",
-			First:      verbs.MethodRCWrite, Costs: Costs{HWCounter: 1, ModifyQP: 1, DestroyQP: 1},
+			First:      verbs.MethodUDSend, Costs: Costs{HWCounter: 1, ModifyQP: 1, DestroyQP: 1},
 			Notes: "HIP08 has no datagrams. While the device is reset, its commands are answered EBUSY, or as if they had succeeded.",
 		},
 		{
@@ -81,7 +81,7 @@ func hardware() []Driver {
 		},
 		{
 			Name: "ionic", Kernel: []string{"ionic"}, Devices: "AMD Pensando",
-			Events: "port, device, QP, CQ", Probe: "`rc_write`", LinkDowned: "none", First: verbs.MethodRCWrite,
+			Events: "port, device, QP, CQ", Probe: "`ud_send`, `rc_write`", LinkDowned: "none", First: verbs.MethodUDSend,
 			Costs: queuePairs(Costs{CreateAH: 1, DestroyAH: 1}),
 			Notes: "From rdma-core 61. An arm is done by the next poll or post. Its library flushes by itself, perhaps without an event.",
 		},
@@ -114,8 +114,8 @@ func hardware() []Driver {
 		},
 		{
 			Name: "vmw_pvrdma", Kernel: []string{"vmw_pvrdma"}, Devices: "VMware paravirtual RDMA",
-			Events: "all that the hypervisor sends", Probe: "`rc_write`, `flush`", LinkDowned: "none",
-			First: verbs.MethodRCWrite, Costs: queuePairs(Costs{PortQuery: 1, PKey: 1, HWCounter: 0}),
+			Events: "all that the hypervisor sends", Probe: "`ud_send`, `rc_write`, `flush`", LinkDowned: "none",
+			First: verbs.MethodUDSend, Costs: queuePairs(Costs{PortQuery: 1, PKey: 1, HWCounter: 0}),
 			Notes: "A signal may end a command, which then reads as ETIMEDOUT.",
 		},
 	}...)
@@ -127,8 +127,9 @@ func mellanox() []Driver {
 		{
 			Known: ByStandin, Standin: profiled,
 			Name: "mlx5", Kernel: []string{"mlx5_core", "mlx5_ib"}, Devices: "NVIDIA ConnectX-4 and later, BlueField",
-			Events: all + ", speed", Probe: "`rc_write`", LinkDowned: "yes; on Ethernet unknown whether it counts",
-			FlushMoves: []string{"req_cqe_flush_error", "resp_cqe_flush_error"}, First: verbs.MethodRCWrite,
+			Events: all + ", speed", Probe: "`ud_send`, `rc_write`; on InfiniBand `rc_write`",
+			LinkDowned: "yes; on Ethernet unknown whether it counts",
+			FlushMoves: []string{"req_cqe_flush_error", "resp_cqe_flush_error"}, First: verbs.MethodUDSend,
 			Costs:    queuePairs(Costs{PortQuery: 5, LinkDowned: 1, PKey: 1, HWCounter: 3}),
 			Ethernet: queuePairs(Costs{PortQuery: 2, LinkDowned: 1, PKey: 1, HWCounter: 3}),
 			Notes: "`flush` is counted as an error, and so never taken by `auto`. A device in error state answers an open with EAGAIN and " +
@@ -137,8 +138,9 @@ func mellanox() []Driver {
 		{
 			Known: ByStandin, Standin: profiled,
 			Name: "mlx4", Kernel: []string{"mlx4_core", "mlx4_ib"}, Devices: "Mellanox ConnectX-2, ConnectX-3",
-			Events: all + "; port twice on RoCE", Probe: "`rc_write`", LinkDowned: "InfiniBand; elsewhere always 0",
-			FlushMoves: []string{"rq_num_wrfe", "sq_num_wrfe"}, First: verbs.MethodRCWrite,
+			Events: all + "; port twice on RoCE", Probe: "`ud_send`, `rc_write`; on InfiniBand `rc_write`",
+			LinkDowned: "InfiniBand; elsewhere always 0",
+			FlushMoves: []string{"rq_num_wrfe", "sq_num_wrfe"}, First: verbs.MethodUDSend,
 			Costs:    Costs{PortQuery: 2, LinkDowned: 1, PKey: 1, HWCounter: 1, ModifyQP: 1, DestroyQP: 1},
 			Ethernet: Costs{PortQuery: 1, LinkDowned: 1, HWCounter: 1, ModifyQP: 1, DestroyQP: 1},
 			Notes: "`flush` is counted as an error. A device in error state answers an open with EAGAIN. An address handle asks the " +
@@ -151,8 +153,8 @@ func soft() []Driver {
 	return []Driver{
 		{
 			Name: "rxe", Kernel: []string{"rdma_rxe"}, Devices: "soft RoCE", Known: InTheLab,
-			Events: "port, GID, QP, CQ, SRQ", Probe: "`rc_write`, `flush`", LinkDowned: "yes",
-			First: verbs.MethodRCWrite, Costs: Costs{},
+			Events: "port, GID, QP, CQ, SRQ", Probe: "`ud_send`, `rc_write`, `flush`", LinkDowned: "yes",
+			First: verbs.MethodUDSend, Costs: Costs{},
 		},
 		{
 			Name: "siw", Kernel: []string{"siw"}, Devices: "soft iWARP", Known: InTheLab,

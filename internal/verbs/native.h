@@ -86,7 +86,8 @@ int native_close(struct device *d);
 struct probe;
 struct probe_config {
 	int32_t port, vector, method, slot, ack_batch, gid_index, pkey_index, global, lid, trial;
-	int32_t keep_handle; // no handle per round, since nothing moves here by being held
+	int32_t keep_handle;	// no handle per round, since nothing moves here by being held
+	int32_t handle_command; // to make one is a command to the device
 	int64_t timeout_ns;
 	uint8_t gid[16];
 };

@@ -134,6 +134,7 @@ struct probe {
 	struct ibv_ah *ah; // ud_send only, and on RoCE during a round only
 	struct ibv_mr *mr;
 	void *buffer;
+	int unanswered;	     // address handles in a row that the device did not make in time
 	int nudge;	     // eventfd that ends a pause
 	uint64_t round;	     // number of the last work request, its wr_id
 	int receives, sends; // of ud_send, posted and not completed
@@ -181,8 +182,9 @@ int acknowledge(struct probe *p, int64_t t);
 // deleted and added again comes back at another index.
 struct result hold_address(struct probe *p);
 struct result drop_address(struct probe *p);
-// missing_address reports whether r says that there is no address to send from.
-int missing_address(struct result r);
+// missing_address reports whether hold_address has found no address to send from. What
+// it says of a device that may only be silent is settled by the round after.
+int missing_address(const struct probe *p, struct result r);
 struct result post_datagram(struct probe *p, int64_t t);
 struct result fill_receives(struct probe *p);
 // poll_sends counts the sends that have completed; it returns an errno.

@@ -305,8 +305,10 @@ static void one_round(struct probe *p, int64_t pause_ns, struct round *out)
 	}
 	if (!r.err && p->c.method == M_UD_SEND) {
 		r = hold_address(p);
-		if (missing_address(r)) { // no round, and no fault of the device
-			*out = (struct round){ .outcome = O_CANCELED, .err = r.err, .call = r.call };
+		if (missing_address(p, r)) { // no round, and no fault of the device
+			*out = (struct round){
+				.outcome = O_CANCELED, .usable = p->unanswered, .err = r.err, .call = r.call
+			};
 			return;
 		}
 	}

@@ -100,6 +100,9 @@ func (d *nativeDevice) probeConfig(c ProbeConfig) (C.struct_probe_config, error)
 	if attr.LinkLayer != LinkEthernet {
 		cfg.keep_handle = 1
 	}
+	if HandleIsCommand(d.attr.Driver) {
+		cfg.handle_command = 1
+	}
 	for i, b := range path.gid {
 		cfg.gid[i] = C.uint8_t(b)
 	}

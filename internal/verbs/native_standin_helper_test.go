@@ -47,6 +47,7 @@ var drivers = map[string]func(*session) error{
 	"endless events":            doEndlessEvents,
 	"address away":              doAddressAway,
 	"hung address":              doHungAddress,
+	"silent device":             doSilentDevice,
 	"flush after nudge":         doFlushAfterNudge,
 	"nudged flush":              doNudgedFlush, "stray and failure": doStrayAndFailure, "closing": doClosing, "removal": doRemoval,
 }

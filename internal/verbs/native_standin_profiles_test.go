@@ -20,7 +20,7 @@ import (
 // life is what a user sees of a device from its start to its removal.
 type life struct {
 	Up, Down, Back, Recovered standin.Probing
-	GRH                       string            // "1": in the address of a connected queue pair; "": none was connected
+	GRH                       string            // "1": in the address of a connected queue pair; "": none came to RTR
 	States                    []verbs.PortState // of its port
 	Events                    map[string]uint64 // by type and port
 	Queries, LinkDowned       int               // of its port; reads of that counter
@@ -248,8 +248,11 @@ func requireLife(t *testing.T, p standin.Profile, got life) {
 	if slices.Contains(p.Events, verbs.EventPKeyChange) {
 		want.PKeys += 2 // the table is read again
 	}
-	if p.Seen.Up.Method == verbs.MethodRCWrite {
+	switch p.Seen.Up.Method {
+	case verbs.MethodRCWrite:
 		want.GRH = "1"
+	case verbs.MethodUDSend:
+		want.GRH = "0" // that of a datagram is in its address handle
 	}
 	if p.LinkDowned > 0 || p.Name == "rxe" {
 		want.LinkDowned = got.Queries
@@ -282,8 +285,11 @@ func (l *life) died(p standin.Profile) {
 	l.Removed = append(l.Removed, "removed")
 	l.DeadRounds = map[string]bool{}
 	switch p.Seen.Up.Method {
-	case verbs.MethodRCWrite:
+	case verbs.MethodRCWrite, verbs.MethodUDSend:
 		l.DeadRounds["lost_completion"] = true
+		if verbs.HandleIsCommand(p.Module) {
+			l.DeadRounds = map[string]bool{"error": true} // the device makes no address handle
+		}
 	case verbs.MethodFlush:
 		l.DeadRounds["error"] = true // a command of its round fails
 	}

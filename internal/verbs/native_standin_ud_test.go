@@ -3,6 +3,7 @@
 package verbs_test
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -113,6 +114,39 @@ func TestMissingAddressIsNoRound(t *testing.T) {
 	}
 	n := uint64(len(o.Failures))
 	require.Equal(t, ledger.ProbeCounts{Rounds: n, Successes: n, Events: n, Acked: n}, r.Counts)
+}
+
+// doSilentDevice does a round that goes well, and two for which the device makes no
+// address handle in time, although the address is there.
+func doSilentDevice(s *session) error {
+	bnxt, _ := standin.ProfileOf("bnxt_re")
+	if err := bnxt.WriteSysfs(filepath.Join(s.root, "sys"), "standin0", "uverbs0"); err != nil {
+		return err
+	}
+	p, err := s.openProbe(verbs.MethodUDSend)
+	if err != nil {
+		return err
+	}
+	for i := range 3 {
+		if i > 0 {
+			s.FailErrno, s.FailStyle, s.FailCall = int32(unix.ETIMEDOUT), standin.StyleManual, int32(ledger.CallCreateAH)
+		}
+		r, err := p.Round(0)
+		s.check("round", err)
+		s.report.Rounds = append(s.report.Rounds, roundReport{Round: r, Usable: p.Usable()})
+	}
+	s.look()
+	s.check("close", s.dev.Close(long))
+	return nil
+}
+
+func TestSilentDeviceIsNoMissingAddress(t *testing.T) {
+	r := well(t, order{Kind: "silent device", GIDIndex: -1, PKeyIdx: -1})
+	require.Equal(t, []verbs.Outcome{verbs.OutcomeSuccess, verbs.OutcomeCanceled, verbs.OutcomeError}, outcomes(r))
+	require.True(t, r.Rounds[1].Usable, "the address is there: there is no other to be chosen")
+	require.False(t, r.Rounds[2].Usable)
+	require.Equal(t, "ibv_create_ah: connection timed out", r.Rounds[2].Status)
+	require.Equal(t, ledger.ProbeCounts{Rounds: 2, Successes: 1, Errors: 1, Events: 1, Acked: 1}, r.Counts)
 }
 
 // doHungAddress closes the device while the kernel resolves a probe's address.

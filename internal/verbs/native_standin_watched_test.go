@@ -23,6 +23,7 @@ type watched struct {
 	m    *meter
 	led  *ledger.Ledger
 	stop context.CancelFunc
+	pace time.Duration // between two rounds
 	done chan error
 
 	mu    sync.Mutex
@@ -38,15 +39,19 @@ func (s *session) watch(p standin.Profile) (*watched, error) {
 	if err := file.Close(); err != nil {
 		return nil, err
 	}
+	pace := 10 * time.Millisecond
+	if verbs.HandleIsCommand(p.Module) {
+		pace = time.Second // more handles a minute would be too many for it
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	w := &watched{
-		s: s, p: p, m: newMeter(s.backend("sys", "dev"), s.Control), led: led, stop: stop,
+		s: s, p: p, m: newMeter(s.backend("sys", "dev"), s.Control), led: led, stop: stop, pace: pace,
 		done: make(chan error, 1), news: make(chan struct{}, 1),
 	}
 	o := watch.Options{
 		Device: "standin0", Ports: []int{1}, StateInterval: 50 * time.Millisecond,
 		Probe: watch.ProbeOptions{
-			Interval: 10 * time.Millisecond, Timeout: missed, Method: "auto", Vectors: []int{0}, AckBatch: 1,
+			Interval: pace, Timeout: missed, Method: "auto", Vectors: []int{0}, AckBatch: 1,
 			GIDIndex: -1, PKeyIdx: -1,
 		},
 	}
@@ -129,7 +134,10 @@ func (w *watched) choice() watch.ProbeItem {
 // probing waits for a choice that has begun after the first n ones, and for what
 // follows: some rounds, or the next attempt where it found no method.
 func (w *watched) probing(after int) (standin.Probing, error) {
-	const enough = 10
+	enough := 10
+	if w.pace == time.Second {
+		enough = 2
+	}
 	var c watch.ProbeItem
 	var rounds, futile work
 	err := w.await("the port's probing", func() bool {

@@ -28,20 +28,33 @@ static struct result own_gid(struct probe *p, union ibv_gid *gid)
 	return memcmp(gid, &none, sizeof none) ? (struct result){ 0 } : failed(C_QUERY_GID, ENODATA);
 }
 
+// silent reports whether it may be the device that did not answer: its entry still has
+// the address that was not found in time.
+static int silent(struct probe *p, struct result r, const union ibv_gid *sought)
+{
+	union ibv_gid gid;
+
+	return r.err == ETIMEDOUT && p->c.handle_command && p->c.global && !own_gid(p, &gid).err &&
+	       !memcmp(&gid, sought, sizeof gid);
+}
+
 struct result hold_address(struct probe *p)
 {
 	struct ibv_ah_attr own = own_address(p);
-	struct result r;
+	struct result r = { 0 };
 
 	if (p->ah)
-		return (struct result){ 0 };
+		return r;
 	if (p->c.global) {
 		r = own_gid(p, &own.grh.dgid);
 		if (r.err)
 			return r;
 	}
 	p->ah = PROBE_CALL(p, C_CREATE_AH, lib.create_ah(p->pd, &own));
-	return p->ah ? (struct result){ 0 } : failed(C_CREATE_AH, errno);
+	if (!p->ah)
+		r = failed(C_CREATE_AH, errno);
+	p->unanswered = silent(p, r, &own.grh.dgid) ? p->unanswered + 1 : 0;
+	return r;
 }
 
 struct result drop_address(struct probe *p)
@@ -52,9 +65,11 @@ struct result drop_address(struct probe *p)
 	return err ? failed(C_DESTROY_AH, err) : (struct result){ 0 };
 }
 
-int missing_address(struct result r)
+// Once is no proof: a new IPv6 address is not found for a second or two, until the
+// kernel knows that nobody else has it (RFC 4862, 5.4).
+int missing_address(const struct probe *p, struct result r)
 {
-	return (r.call == C_CREATE_AH || r.call == C_QUERY_GID) && unresolved(r.err);
+	return (r.call == C_CREATE_AH || r.call == C_QUERY_GID) && unresolved(r.err) && p->unanswered < 2;
 }
 
 // The datagram carries the number of its round, and whether it is the second one:

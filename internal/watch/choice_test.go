@@ -68,13 +68,14 @@ func TestFailingPortIsCountedOnceItStaysUnprobed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "roce2", "")
 		r.wrap = func(b verbs.Backend) verbs.Backend {
-			return bad(verbs.MethodFlush, verbs.OutcomeError, nil)(bad(verbs.MethodRCWrite, verbs.OutcomeLostCompletion, nil)(b))
+			b = bad(verbs.MethodRCWrite, verbs.OutcomeError, nil)(bad(verbs.MethodUDSend, verbs.OutcomeLostCompletion, nil)(b))
+			return bad(verbs.MethodFlush, verbs.OutcomeError, nil)(b)
 		}
 		r.start(nil)
 		items := rounds(r.after(10 * time.Second))
 		require.Len(t, items, 3, "at 1 s, 3 s and 7 s")
 		for _, item := range items {
-			require.Equal(t, verbs.MethodRCWrite, item.Method)
+			require.Equal(t, verbs.MethodUDSend, item.Method)
 			require.Equal(t, verbs.OutcomeLostCompletion, item.Outcome)
 		}
 		require.NoError(t, r.world.SetLink("sim0", 1, false))

@@ -24,6 +24,7 @@ const (
 
 	countsFlushes = "the driver counts flushed work requests"
 	noCompletion  = "the first round of flush ended as lost_completion"
+	noErrno       = "ibv_create_qp standin0 port 1: unsupported operation: it failed without an errno"
 	noEvent       = "the first round of flush ended as lost_event"
 	noIWARP       = "rc_write on iWARP"
 	preferred     = "as preferred"
@@ -55,8 +56,8 @@ func nvidia() []Profile {
 		Commands:   and(queues(ledger.CallAllocPD, ledger.CallDeallocPD), ledger.CallQueryPort, 2),
 		LinkDowned: 1,
 		Seen: Seen{
-			Up:    Probing{Method: verbs.MethodRCWrite, Why: preferred},
-			Down:  Probing{Why: countsFlushes, Attempt: 3},
+			Up:    Probing{Method: verbs.MethodUDSend, Why: preferred},
+			Down:  Probing{Why: countsFlushes, Attempt: 6},
 			Query: 3, Reopen: "recovering",
 		},
 	}
@@ -65,6 +66,7 @@ func nvidia() []Profile {
 	vf.Events = []verbs.EventType{verbs.EventLIDChange, verbs.EventPKeyChange, verbs.EventClientReregister}
 	vf.Commands = and(queues(ledger.CallAllocPD, ledger.CallDeallocPD), ledger.CallQueryPort, 5)
 	vf.Seen.Query, vf.Seen.Down.Attempt = 6, 6
+	vf.Seen.Up.Method = verbs.MethodRCWrite
 
 	mlx4 := mlx5
 	mlx4.Name, mlx4.Module, mlx4.PortEvents, mlx4.Fatal = "mlx4", "mlx4_core", 2, 0
@@ -73,7 +75,7 @@ func nvidia() []Profile {
 	mlx4.Events = []verbs.EventType{verbs.EventGIDChange}
 	mlx4.Commands = each(ledger.CallCreateCQ, ledger.CallDestroyCQ, ledger.CallRegMR, ledger.CallDeregMR,
 		ledger.CallModifyQP, ledger.CallDestroyQP, ledger.CallQueryPort)
-	mlx4.Seen.Query, mlx4.Seen.Down.Attempt = 2, 2
+	mlx4.Seen.Query, mlx4.Seen.Down.Attempt = 2, 4
 	mlx4.Seen.Dead = "removed" // it answers EIO also to a query of its port
 	return []Profile{mlx5, vf, mlx4}
 }
@@ -89,7 +91,7 @@ func cloud() []Profile {
 
 		Commands: queues(ledger.CallAllocPD, ledger.CallDeallocPD, ledger.CallCreateAH, ledger.CallDestroyAH),
 		Seen: Seen{
-			Up:     Probing{Why: refusedQP, Attempt: 8},
+			Up:     Probing{Method: verbs.MethodUDSend, Why: preferred},
 			Down:   Probing{Why: refusedQP, Attempt: 4},
 			Unmade: "ibv_alloc_pd standin0 port 1: unsupported operation: no such device",
 		},
@@ -108,7 +110,7 @@ func cloud() []Profile {
 
 		Commands: queues(ledger.CallAllocPD, ledger.CallDeallocPD),
 		Seen: Seen{
-			Up:     Probing{Method: verbs.MethodRCWrite, Why: preferred},
+			Up:     Probing{Method: verbs.MethodRCWrite, Why: refusedQP},
 			Down:   Probing{Why: noEvent, Attempt: 8},
 			Unmade: "ibv_alloc_pd standin0 port 1: unsupported operation: connection timed out",
 		},
@@ -149,8 +151,8 @@ func others() []Profile {
 		Commands:   queues(ledger.CallCreateAH, ledger.CallDestroyAH),
 		LinkDowned: 1,
 		Seen: Seen{
-			Up:    Probing{Method: verbs.MethodRCWrite, Why: preferred},
-			Down:  Probing{Why: noEvent, Attempt: 8},
+			Up:    Probing{Method: verbs.MethodUDSend, Why: preferred, Round: 2},
+			Down:  Probing{Why: noEvent, Attempt: 9},
 			Query: 1, Unmade: "ibv_create_cq standin0 port 1: unsupported operation: connection timed out",
 		},
 	}
@@ -166,7 +168,7 @@ func others() []Profile {
 
 		Commands: queues(ledger.CallCreateAH, ledger.CallDestroyAH),
 		Seen: Seen{
-			Up:     Probing{Method: verbs.MethodRCWrite, Why: preferred},
+			Up:     Probing{Method: verbs.MethodUDSend, Why: preferred, Round: 2},
 			Down:   Probing{Method: verbs.MethodFlush, Why: portDown, Round: 4},
 			Unmade: "ibv_create_cq standin0 port 1: unsupported operation: connection timed out",
 		},
@@ -182,16 +184,18 @@ func others() []Profile {
 	hns.Provider = Provider{DeadOpen: eagain, DeadCommand: ebusy}
 	hns.Commands = each(ledger.CallCreateCQ, ledger.CallDestroyCQ, ledger.CallRegMR, ledger.CallDeregMR,
 		ledger.CallModifyQP, ledger.CallDestroyQP) // which moves it to RESET
-	hns.Seen.Down.Round, hns.Seen.Reopen, hns.Seen.Unmade = 3, "recovering", ""
+	hns.Seen.Up.Round, hns.Seen.Down.Round, hns.Seen.Reopen, hns.Seen.Unmade = 0, 3, "recovering", ""
 	hip08 := hns // no datagrams, and before 7.3 no port events
 	hip08.Name, hip08.PortEvents = "hns HIP08 on Linux 6.12", 0
 	hip08.Provider.RefuseUD, hip08.Provider.RefuseAH = Silently, Silently
+	hip08.Seen.Up = Probing{Method: verbs.MethodRCWrite, Why: noErrno}
 
 	qedr := irdma
 	qedr.Name, qedr.Module, qedr.PortEvents, qedr.Disassociates, qedr.Arm = "qedr", "qede", 2, false, ArmByIndex
 	// In recovery commands are skipped as if they had gone well. The device knows no queue pair before RTR.
 	qedr.Provider = Provider{RefuseUD: eopnotsupp, RefuseAH: eopnotsupp, Flush: FlushNever}
 	qedr.Commands = each(ledger.CallCreateCQ, ledger.CallDestroyCQ, ledger.CallRegMR, ledger.CallDeregMR)
+	qedr.Seen.Up = Probing{Method: verbs.MethodRCWrite, Why: refusedQP}
 	qedr.Seen.Down = Probing{Why: noCompletion, Attempt: 2}
 	qedr.Seen.Unmade = noCompletion
 
@@ -205,7 +209,7 @@ func others() []Profile {
 	rxe := irdma
 	rxe.Name, rxe.Module, rxe.Provider, rxe.CanDie, rxe.Commands = "rxe", "", Provider{}, false, nil
 	rxe.Files = map[string]string{"node_desc": "rxe", "ports/1/hw_counters/link_downed": "0"}
-	rxe.Seen.Down.Round, rxe.Seen.Unmade = 0, ""
+	rxe.Seen.Up.Round, rxe.Seen.Down.Round, rxe.Seen.Unmade = 0, 0, ""
 	siw := iwarp("siw", "")
 	siw.Events = []verbs.EventType{verbs.EventLIDChange}
 	return []Profile{bnxt, bnxt44, irdma, irdmaIWARP, hns, hip08, qedr, cxgb4, rxe, siw}

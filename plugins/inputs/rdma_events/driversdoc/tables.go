@@ -60,14 +60,10 @@ func commands(all []drivers.Driver, p drivers.Pace) string {
 	}
 	b.WriteString("| **switched off by** | `state_interval = \"0s\"` | another `probe.method` | another `probe.method` | " +
 		"another `probe.method` | both, and `probe.interval = \"0s\"` |\n")
-	pkeys := "up to the first with full membership"
-	if drivers.NewProbeReadsAllPKeys {
-		pkeys = "whole"
-	}
 	b.WriteString("\n" + wrap("", "", fmt.Sprintf("A new probe (at the start, when a port or its addresses change, after an error, and "+
 		"while no method works, after one round and then twice as long each time, up to 5 minutes) makes and destroys its objects "+
-		"once more, and reads the port's P_Key table %s, "+
-		"unless `probe.pkey_index` names one: a command for each entry on %s.", pkeys, strings.Join(withPKeys(all), ", "))))
+		"once more, and reads the port's P_Key table up to the first with full membership, "+
+		"unless `probe.pkey_index` names one: a command for each entry on %s.", strings.Join(withPKeys(all), ", "))))
 	return b.String()
 }
 
