@@ -32,7 +32,7 @@ func TestColoursAreForATerminalThatWantsThem(t *testing.T) {
 		has     []string
 		colours bool
 	}{
-		{"watch", watch, "", []string{green + "active", inPlace, "ud_send v0 wake"}, true},
+		{"watch", watch, "", []string{green + "active", inPlace, "ud_send  v0 wake"}, true},
 		{"watch without colours", watch, "NO_COLOR=1", []string{"down > active"}, false},
 		{"watch for programs", append(watch[:len(watch):len(watch)], "-json"), "", []string{`"event":"port_active"`}, false},
 		{"doctor", []string{"doctor"}, "", []string{green + "OK"}, true},
