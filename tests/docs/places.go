@@ -50,6 +50,7 @@ func Places() []Place {
 		},
 		{Command: "rdma link", Exits: noDevice, Prints: "NETLINK_RDMA"},
 		{Command: "rdma dev set name", Exits: noDevice, Prints: "NETLINK_RDMA"},
+		{Command: "rdma resource show qp", Exits: noDevice, Prints: "NETLINK_RDMA"},
 		{Command: "rdma system", Exits: noDevice, Prints: "NETLINK_RDMA"},
 
 		// What takes longer, and is run by CI.

@@ -62,7 +62,7 @@ func newDrivers(t *testing.T, all []driven) *world {
 		devices = append(devices, d.device)
 	}
 	w := newWorld(t, devices...)
-	w.method = "auto"
+	w.method, w.interval = "auto", "1s" // more rounds a minute would be too many address handles for some
 	w.order(all, func(d driven) { w.take(d.device, d.Profile) })
 	return w
 }

@@ -30,6 +30,7 @@ type world struct {
 	controls map[string]*standin.Control
 	drivers  map[string]standin.Profile // of devices that are not as rxe's
 	method   string                     // of the probes
+	interval string                     // between two of their rounds
 	markers  []syscall.Signal           // that marker0 has not died of yet
 }
 
@@ -46,7 +47,7 @@ const configuration = `[[inputs.rdma_events]]
   state_interval = "1s"
   ports = [%s]
   [inputs.rdma_events.probe]
-    interval = "100ms"
+    interval = "%s"
     timeout = "90ms"
     method = %q
 `
@@ -82,7 +83,7 @@ func TestMain(m *testing.M) {
 // start happens from the start on.
 func newWorld(t *testing.T, devices ...string) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), controls: map[string]*standin.Control{}, drivers: map[string]standin.Profile{}, method: "ud_send"}
+	w := &world{t: t, dir: t.TempDir(), controls: map[string]*standin.Control{}, drivers: map[string]standin.Profile{}, method: "ud_send", interval: "100ms"}
 	w.markers = []syscall.Signal{syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGFPE}
 	for _, d := range slices.Concat(healthy, []string{marker}, devices) {
 		w.devices = append(w.devices, d)
@@ -114,7 +115,7 @@ func (w *world) start(env ...string) {
 		prefix = append(prefix, "--map-root-user")
 	}
 	w.Telegraf = rig.Start(w.t, rig.Config{
-		Plugin: fmt.Sprintf(configuration, w.firstPorts(), w.method), Interval: "250ms",
+		Plugin: fmt.Sprintf(configuration, w.firstPorts(), w.interval, w.method), Interval: "250ms",
 		Prefix: append(prefix, "sh", enter, w.dir),
 		Env:    append(env, "LD_LIBRARY_PATH="+libraries, "VERBS_STANDIN=/dev/infiniband"),
 	})

@@ -19,6 +19,14 @@ import (
 // readds is how often a test deletes an address and adds it again.
 const readds = 10
 
+// changes is how often a test changes an address that never comes back.
+func changes() int {
+	if testing.Short() {
+		return 3
+	}
+	return readds
+}
+
 // What holds a port's GID keeps its slot in the table when the address goes, and an address that is deleted and added
 // in one go, as network managers do it, then comes back at another index. A second device that the plugin leaves
 // alone says what the index does without it.
@@ -60,7 +68,7 @@ func TestAnotherAddressAtTheIndexFailsNoRound(t *testing.T) {
 	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		a := &readded{device: device, netdev: netdev}
 		r := start(probing("auto", "-1"))
-		for i := range readds {
+		for i := range changes() {
 			awaitGoodRounds(r, 2)
 			before, after := a.address(t), fmt.Sprintf("10.99.%d.1", i)
 			index := a.index(t, before)
@@ -79,7 +87,7 @@ func TestChangedMACAddressKeepsTheDefaultGID(t *testing.T) {
 	guest.RequireDriver(t, "rxe")
 	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		r := start(probing("auto", "-1"))
-		for i := range readds {
+		for i := range changes() {
 			awaitGoodRounds(r, 2)
 			guest.IP(t, "link", "set", netdev, "address", fmt.Sprintf("02:00:00:00:00:%02x", i+1))
 			want := netip.MustParseAddr(fmt.Sprintf("fe80::ff:fe00:%x", i+1))
@@ -154,15 +162,15 @@ const marker = "169.254.9.9"
 func readd(t *testing.T, appears bool, devices ...*readded) {
 	t.Helper()
 	change := map[bool]string{true: "add", false: "del"}[appears]
-	var before, changes []string
+	var before, lines []string
 	for _, a := range devices {
 		address := a.address(t)
 		before = append(before, address)
 		for _, c := range []string{"del " + address + "/24", "add " + address + "/24", change + " " + marker + "/32"} {
-			changes = append(changes, c+" dev "+a.netdev)
+			lines = append(lines, c+" dev "+a.netdev)
 		}
 	}
-	batch(t, changes...)
+	batch(t, lines...)
 	for i, a := range devices {
 		guest.Eventually(t, "the table of "+a.device+" is up to date", 20*time.Second, func() bool {
 			return (a.index(t, marker) >= 0) == appears
@@ -204,10 +212,10 @@ func gids(t *testing.T, device string) []netip.Addr {
 }
 
 // batch has one process of ip change addresses, without a pause between.
-func batch(t *testing.T, changes ...string) {
+func batch(t *testing.T, lines ...string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "batch")
-	if err := os.WriteFile(path, []byte("addr "+strings.Join(changes, "\naddr ")+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("addr "+strings.Join(lines, "\naddr ")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	guest.IP(t, "-batch", path)
