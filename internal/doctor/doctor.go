@@ -146,9 +146,8 @@ func (x *examination) loadUverbs(ctx context.Context) {
 	x.findNodes()
 }
 
-// tryAll tries the methods in the order in which the plugin prefers them. Flush
-// comes last, and not where the driver counts flushes: that count may alert
-// somebody.
+// tryAll tries all methods. Flush comes last, and not where the driver counts
+// flushes: an operator may be alerted by that count.
 func (d *device) tryAll(ctx context.Context, w Worker) {
 	for _, m := range []verbs.Method{verbs.MethodRCWrite, verbs.MethodUDSend, verbs.MethodFlush} {
 		counted := slices.ContainsFunc(d.trials, func(t trialOf) bool { return t.Attr.CountsFlushes })

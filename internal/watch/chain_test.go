@@ -96,7 +96,7 @@ func TestDearHandlesCauseNoRetries(t *testing.T) {
 // away is a device whose probes of datagrams find no address for a while.
 type away struct {
 	verbs.Backend
-	rounds *int // so many are without
+	rounds *atomic.Int32 // so many are without
 }
 
 func (a away) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
@@ -106,7 +106,7 @@ func (a away) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
 
 type awayDevice struct {
 	verbs.Device
-	rounds *int
+	rounds *atomic.Int32
 }
 
 func (d awayDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
@@ -119,7 +119,7 @@ func (d awayDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
 
 type awayProbe struct {
 	verbs.Probe
-	rounds *int
+	rounds *atomic.Int32
 	spoilt bool
 }
 
@@ -132,10 +132,10 @@ func (p *awayProbe) Round(pause time.Duration) (verbs.Round, error) {
 }
 
 func (p *awayProbe) Rounds(rounds []verbs.Round, pace verbs.Pace) (int, error) {
-	if *p.rounds == 0 {
+	if p.rounds.Load() == 0 { // the rig changes it while no prober runs
 		return p.Probe.Rounds(rounds, pace)
 	}
-	*p.rounds--
+	p.rounds.Add(-1)
 	p.spoilt = true
 	time.Sleep(pace.Pause)
 	rounds[0] = verbs.Round{Outcome: verbs.OutcomeCanceled, Status: "ibv_create_ah: no data available"}
@@ -144,13 +144,13 @@ func (p *awayProbe) Rounds(rounds []verbs.Round, pace verbs.Pace) (int, error) {
 
 func TestMissingAddressIsChosenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var without int
+		var without atomic.Int32
 		r := newRig(t, "roce2", "")
 		r.o.Ports = []int{1}
 		r.wrap = func(b verbs.Backend) verbs.Backend { return away{b, &without} }
 		r.start(nil)
 		items := r.after(5600 * time.Millisecond)
-		without = 1
+		without.Store(1)
 		items = append(items, r.after(5*time.Second)...)
 		require.Len(t, choices(items), 1, "the method stays")
 		require.Len(t, rounds(items), 11, "the round is made by another probe")
@@ -160,7 +160,8 @@ func TestMissingAddressIsChosenAgain(t *testing.T) {
 
 func TestAddressThatStaysAwayIsARefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		without := 1 << 30
+		var without atomic.Int32
+		without.Store(1 << 30)
 		r := newRig(t, "roce2", "")
 		r.o.Ports = []int{1}
 		r.wrap = func(b verbs.Backend) verbs.Backend { return away{b, &without} }
@@ -169,7 +170,7 @@ func TestAddressThatStaysAwayIsARefusal(t *testing.T) {
 		require.Equal(t, verbs.MethodRCWrite, choices(items)[0].Method)
 		require.Contains(t, choices(items)[0].Reason, "ud_send has no address to send from (ibv_create_ah: no data available)")
 		require.Len(t, rounds(items), 10)
-		without = 0
+		without.Store(0)
 		items = r.after(2 * time.Minute)
 		require.Equal(t, verbs.MethodUDSend, rounds(items)[len(rounds(items))-1].Method)
 		require.Zero(t, r.counts().Errors)
@@ -178,7 +179,8 @@ func TestAddressThatStaysAwayIsARefusal(t *testing.T) {
 
 func TestNamedMethodWithoutAddressIsRetriedWithGrowingDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		without := 1 << 30
+		var without atomic.Int32
+		without.Store(1 << 30)
 		r := newRig(t, "roce2", "")
 		r.o.Ports, r.o.Probe.Method = []int{1}, "ud_send"
 		r.wrap = func(b verbs.Backend) verbs.Backend { return away{b, &without} }
@@ -186,7 +188,7 @@ func TestNamedMethodWithoutAddressIsRetriedWithGrowingDelay(t *testing.T) {
 		items := r.after(10 * time.Second)
 		require.Len(t, choices(items), 1)
 		require.Equal(t, verbs.MethodNone, choices(items)[0].Method)
-		require.Equal(t, 1<<30-4, without, "at 0 s, 1 s, 3 s and 7 s")
+		require.EqualValues(t, 1<<30-4, without.Load(), "at 0 s, 1 s, 3 s and 7 s")
 		require.Empty(t, rounds(items))
 	})
 }
