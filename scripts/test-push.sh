@@ -31,6 +31,8 @@ harness) lab -timeout 30m -run '^(TestVariants|TestRun.*|TestGuestClock.*|TestAP
 storm) long_form TestAStormIsCountedToTheLastEvent ;;
 stopped) long_form TestAStoppedTelegrafHoldsUpNoReader ;;
 churn) long_form TestAHundredTimesAddedAndDeletedLeavesNothingBehind ;;
+addresses) long_form TestReaddedAddressKeepsItsIndex ;;
+hardware) long_form TestHardwareIsTriedBesideThePlugin ;;
 successor) long_form TestWhoeverIsKilledLeavesNothingAndTheSuccessorTellsOfTheGap ;;
 *) variants -guest.whole "^${turn%/*}\$" -guest.share "${turn#*/}" ;;
 esac

@@ -38,17 +38,20 @@ var (
 	}
 )
 
-// Tests that run by themselves, and in no other guest: the soak, those of a device that is moved to another network
-// namespace, which Linux before 7.3 refuses with every driver that works without hardware, and of the usual variant
-// those that assert how much memory a storm takes, with two processors.
+// Tests that run by themselves, and in no other guest: the soak, and those of a device that is moved to another network
+// namespace, which Linux before 7.3 refuses with every driver that works without hardware. With -short those in later
+// are left out; they have their turns as long forms.
 const (
 	soak  = "^TestSoak$"
 	moves = "^TestADeviceThatMoves"
-	timed = "^(TestAStormIsCountedToTheLastEvent|TestABurstOf200000)$"
+	later = "^TestHardwareIsTriedBesideThePlugin$"
 )
 
-// twoProcessors are the tests of completion vectors: a soft device has as many as there are processors.
-const twoProcessors = "^(TestProbeFollowsTheLink|TestNativeBackendKeepsTheContract)$"
+// twoProcessors are by driver the tests of completion vectors: a soft device has as many as there are processors.
+var twoProcessors = map[string]string{
+	"rxe": "^(TestProbeFollowsTheLink|TestNativeBackendKeepsTheContract)$",
+	"siw": "^(TestOnIWARPTheProbeFlushesWhateverTheLinkDoes|TestNativeBackendKeepsTheContract)$",
+}
 
 // checked is what make check runs in its one guest: the harness, a drop, a worker that is killed, a removal.
 const checked = "^(TestDeviceAppearsInSysfsAndInIbvDevices|TestInjectedEventsReachAReader|" + essential + ")$"
@@ -63,9 +66,10 @@ const (
 	library = "^TestThisLibraryServesEventsProbesAndCounters$"
 )
 
-// longForms are the tests that leave something out with -short.
-const longForms = "^(TestAStormIsCountedToTheLastEvent|TestAStoppedTelegrafHoldsUpNoReader|" +
-	"TestAHundredTimesAddedAndDeletedLeavesNothingBehind|TestWhoeverIsKilledLeavesNothingAndTheSuccessorTellsOfTheGap)$"
+// longForms are the tests that leave something out with -short, or are left out.
+const longForms = "^(TestAStormIsCountedToTheLastEvent|TestAStoppedTelegrafHoldsUpNoReader|TestReaddedAddressKeepsItsIndex|" +
+	"TestAHundredTimesAddedAndDeletedLeavesNothingBehind|TestWhoeverIsKilledLeavesNothingAndTheSuccessorTellsOfTheGap|" +
+	"TestHardwareIsTriedBesideThePlugin)$"
 
 // variant is what the tests run on, and in which form.
 type variant struct {
@@ -87,18 +91,12 @@ var variants = []variant{
 	{name: "next-library", kernel: DefaultKernel, driver: "rxe", library: NextLibrary, short: true},
 }
 
-// TestTimedGuest runs what measures memory, while no other guest runs: it is not parallel.
-func TestTimedGuest(t *testing.T) {
-	v := usual()
-	session{variant: v, img: image(t, v.kernel), suites: []suite{system}, tests: system.list(t, timed), cpus: 2}.run(t)
-}
-
 // TestGuests runs all other tests on the usual variant, in guests with one processor, as many at once as -parallel
 // says. Go test's own -run chooses among the suites (-run TestGuests/internal/verbs), -guest.run among their tests.
 // With -short they leave out their long forms.
 func TestGuests(t *testing.T) {
 	t.Parallel()
-	runSuites(t, usual(), soak, moves, timed)
+	runSuites(t, usual())
 }
 
 // TestLongForms runs the long forms alone, on the usual variant.
@@ -136,7 +134,7 @@ func TestVariants(t *testing.T) {
 			t.Parallel()
 			if *whole != "" && regexp.MustCompile(*whole).MatchString(v.name) {
 				v.short = v.short || testing.Short()
-				runSuites(t, v, soak, moves)
+				runSuites(t, v)
 				return
 			}
 			v.short = true
@@ -176,10 +174,14 @@ func (v variant) image(t *testing.T) *Image {
 	return img
 }
 
-// runSuites runs the tests of all suites on a variant in parallel guests, but those that match not.
-func runSuites(t *testing.T, v variant, not ...string) {
+// runSuites runs the tests of all suites on a variant in parallel guests, but those that run by themselves.
+func runSuites(t *testing.T, v variant) {
 	t.Helper()
 	img := v.image(t)
+	not := []string{soak, moves}
+	if v.short {
+		not = append(not, later)
+	}
 	for n, one := range sessions(t, v, not...) {
 		if *share > 0 && n%3 != *share-1 {
 			continue
@@ -207,14 +209,14 @@ func sessions(t *testing.T, v variant, not ...string) []session {
 			if guests > 1 {
 				title = fmt.Sprintf("%s/%d", title, n+1)
 			}
-			all = append(all, session{title: title, variant: v, suites: []suite{s}, tests: hand, cpus: processors(hand)})
+			all = append(all, session{title: title, variant: v, suites: []suite{s}, tests: hand, cpus: processors(v, hand)})
 		}
 	}
 	return all
 }
 
-func processors(tests []string) int {
-	if slices.ContainsFunc(tests, regexp.MustCompile(twoProcessors).MatchString) {
+func processors(v variant, tests []string) int {
+	if slices.ContainsFunc(tests, regexp.MustCompile(twoProcessors[v.driver]).MatchString) {
 		return 2
 	}
 	return 1
