@@ -126,7 +126,16 @@ var attempts = map[string]func(target) error{
 	"make a device":          func(t target) error { return unix.Mknod(t.Dir+"/devices/new", unix.S_IFREG, 0) },
 	"make a socket":          func(t target) error { return listens("unix", t.Dir+"/sockets/s") },
 	"end with its parent":    func(target) error { return diesWithParent() },
-	"hear uevents":           func(target) error { return socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_KOBJECT_UEVENT) },
+	// With these mlx4's library resolves an address handle (providers/mlx4/verbs.c, libibverbs/neigh.c in rdma-core).
+	"list routes":     func(target) error { return lists(unix.RTM_GETROUTE) },
+	"list neighbours": func(target) error { return lists(unix.RTM_GETNEIGH) },
+	"hear uevents":    func(target) error { return socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_KOBJECT_UEVENT) },
+}
+
+// lists asks rtnetlink for all of a kind.
+func lists(kind int) error {
+	_, err := syscall.NetlinkRIB(kind, unix.AF_UNSPEC)
+	return err
 }
 
 // diesWithParent fails if the process has lost the signal that it was started

@@ -44,12 +44,13 @@ var (
 const (
 	soak  = "^TestSoak$"
 	moves = "^TestADeviceThatMoves"
-	later = "^TestHardwareIsTriedBesideThePlugin$"
+	later = "^(TestHardwareIsTriedBesideThePlugin|TestHardwareIsNotTriedBesideQueuePairs)$"
 )
 
-// twoProcessors are by driver the tests of completion vectors: a soft device has as many as there are processors.
+// twoProcessors are by driver the tests of completion vectors, of which a soft device has as many as there are processors,
+// and of rxe the floods of events, for which one processor takes four times as long.
 var twoProcessors = map[string]string{
-	"rxe": "^(TestProbeFollowsTheLink|TestNativeBackendKeepsTheContract)$",
+	"rxe": "^(TestProbeFollowsTheLink|TestNativeBackendKeepsTheContract|TestABurstOf200000|TestAStormIsCountedToTheLastEvent)$",
 	"siw": "^(TestOnIWARPTheProbeFlushesWhateverTheLinkDoes|TestNativeBackendKeepsTheContract)$",
 }
 
@@ -69,7 +70,7 @@ const (
 // longForms are the tests that leave something out with -short, or are left out.
 const longForms = "^(TestAStormIsCountedToTheLastEvent|TestAStoppedTelegrafHoldsUpNoReader|TestReaddedAddressKeepsItsIndex|" +
 	"TestAHundredTimesAddedAndDeletedLeavesNothingBehind|TestWhoeverIsKilledLeavesNothingAndTheSuccessorTellsOfTheGap|" +
-	"TestHardwareIsTriedBesideThePlugin)$"
+	"TestHardwareIsTriedBesideThePlugin|TestHardwareIsNotTriedBesideQueuePairs)$"
 
 // variant is what the tests run on, and in which form.
 type variant struct {

@@ -139,7 +139,7 @@ func sendBurst(t *testing.T, r *rig.Telegraf, burst int, total int64) int64 {
 	t.Helper()
 	began := time.Now()
 	guest.Inject(t, device, guest.PKeyChange, 1, burst)
-	points := r.Await("the burst", 60*time.Second, func(p []rig.Point) bool {
+	points := r.Await("the burst", 2*time.Minute, func(p []rig.Point) bool {
 		return counter(p, "1", "pkey_change") >= total && eventSum(p, device, "pkey_change") >= total
 	})
 	t.Logf("counted %v after the injection began", time.Since(began).Round(time.Millisecond))
