@@ -292,7 +292,6 @@ static int paused(struct probe *p, int64_t pause_ns)
 static void one_round(struct probe *p, int64_t pause_ns, struct round *out)
 {
 	struct result r = { 0 };
-
 	int64_t until;
 
 	*out = (struct round){ .outcome = O_ERROR };
