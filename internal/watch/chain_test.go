@@ -93,33 +93,19 @@ func TestDearHandlesCauseNoRetries(t *testing.T) {
 	})
 }
 
-// away is a device whose probes of datagrams find no address for a while.
-type away struct {
-	verbs.Backend
-	rounds *atomic.Int32 // so many are without
-}
-
-func (a away) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
-	d, err := a.Backend.Open(name, led)
-	return awayDevice{d, a.rounds}, err
-}
-
-type awayDevice struct {
-	verbs.Device
-	rounds *atomic.Int32
-}
-
-func (d awayDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
-	p, err := d.Device.NewProbe(c)
-	if err == nil && c.Method == verbs.MethodUDSend {
-		p = &awayProbe{Probe: p, rounds: d.rounds}
-	}
-	return p, err
+// away has probes of datagrams find no address, for as many rounds as are left.
+func away(b verbs.Backend, left *atomic.Int32) verbs.Backend {
+	return probes{b, func(c verbs.ProbeConfig, p verbs.Probe) verbs.Probe {
+		if c.Method != verbs.MethodUDSend {
+			return p
+		}
+		return &awayProbe{Probe: p, left: left}
+	}}
 }
 
 type awayProbe struct {
 	verbs.Probe
-	rounds *atomic.Int32
+	left   *atomic.Int32
 	spoilt bool
 }
 
@@ -132,10 +118,10 @@ func (p *awayProbe) Round(pause time.Duration) (verbs.Round, error) {
 }
 
 func (p *awayProbe) Rounds(rounds []verbs.Round, pace verbs.Pace) (int, error) {
-	if p.rounds.Load() == 0 { // the rig changes it while no prober runs
+	if p.left.Load() == 0 { // the rig changes it while no prober runs
 		return p.Probe.Rounds(rounds, pace)
 	}
-	p.rounds.Add(-1)
+	p.left.Add(-1)
 	p.spoilt = true
 	time.Sleep(pace.Pause)
 	rounds[0] = verbs.Round{Outcome: verbs.OutcomeCanceled, Status: "ibv_create_ah: no data available"}
@@ -147,7 +133,7 @@ func TestMissingAddressIsChosenAgain(t *testing.T) {
 		var without atomic.Int32
 		r := newRig(t, "roce2", "")
 		r.o.Ports = []int{1}
-		r.wrap = func(b verbs.Backend) verbs.Backend { return away{b, &without} }
+		r.wrap = func(b verbs.Backend) verbs.Backend { return away(b, &without) }
 		r.start(nil)
 		items := r.after(5600 * time.Millisecond)
 		without.Store(1)
@@ -164,7 +150,7 @@ func TestAddressThatStaysAwayIsARefusal(t *testing.T) {
 		without.Store(1 << 30)
 		r := newRig(t, "roce2", "")
 		r.o.Ports = []int{1}
-		r.wrap = func(b verbs.Backend) verbs.Backend { return away{b, &without} }
+		r.wrap = func(b verbs.Backend) verbs.Backend { return away(b, &without) }
 		r.start(nil)
 		items := r.after(9600 * time.Millisecond)
 		require.Equal(t, verbs.MethodRCWrite, choices(items)[0].Method)
@@ -183,7 +169,7 @@ func TestNamedMethodWithoutAddressIsRetriedWithGrowingDelay(t *testing.T) {
 		without.Store(1 << 30)
 		r := newRig(t, "roce2", "")
 		r.o.Ports, r.o.Probe.Method = []int{1}, "ud_send"
-		r.wrap = func(b verbs.Backend) verbs.Backend { return away{b, &without} }
+		r.wrap = func(b verbs.Backend) verbs.Backend { return away(b, &without) }
 		r.start(nil)
 		items := r.after(10 * time.Second)
 		require.Len(t, choices(items), 1)

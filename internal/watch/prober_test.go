@@ -93,21 +93,36 @@ type failing struct {
 }
 
 func (f failing) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
-	d, err := f.Backend.Open(name, led)
-	return failingDevice{d, f}, err
+	return probes{f.Backend, func(c verbs.ProbeConfig, p verbs.Probe) verbs.Probe {
+		if c.Method == f.method {
+			return failingProbe{p, f}
+		}
+		return p
+	}}.Open(name, led)
 }
 
-type failingDevice struct {
+// probes is a backend each of whose probes is replaced by what wrap makes of it.
+type probes struct {
+	verbs.Backend
+	wrap func(verbs.ProbeConfig, verbs.Probe) verbs.Probe
+}
+
+func (b probes) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
+	d, err := b.Backend.Open(name, led)
+	return probesDevice{d, b.wrap}, err
+}
+
+type probesDevice struct {
 	verbs.Device
-	f failing
+	wrap func(verbs.ProbeConfig, verbs.Probe) verbs.Probe
 }
 
-func (d failingDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
+func (d probesDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
 	p, err := d.Device.NewProbe(c)
-	if err == nil && c.Method == d.f.method {
-		p = failingProbe{p, d.f}
+	if err != nil {
+		return nil, err
 	}
-	return p, err
+	return d.wrap(c, p), nil
 }
 
 type failingProbe struct {
@@ -277,7 +292,7 @@ func TestPlanStaysWithinAnInterval(t *testing.T) {
 		r := newRig(t, "roce2", "")
 		r.o.Ports = []int{1}
 		var hasty atomic.Int32
-		r.wrap = func(b verbs.Backend) verbs.Backend { return hastyBackend{b, &hasty} }
+		r.wrap = func(b verbs.Backend) verbs.Backend { return hastyProbes(b, &hasty) }
 		r.start(nil)
 		r.after(10 * time.Second)
 		hasty.Store(1000)
@@ -288,25 +303,9 @@ func TestPlanStaysWithinAnInterval(t *testing.T) {
 	})
 }
 
-// hastyBackend is one whose probes fail at once, for as many rounds as are left.
-type hastyBackend struct {
-	verbs.Backend
-	left *atomic.Int32
-}
-
-func (b hastyBackend) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
-	d, err := b.Backend.Open(name, led)
-	return hastyDevice{d, b.left}, err
-}
-
-type hastyDevice struct {
-	verbs.Device
-	left *atomic.Int32
-}
-
-func (d hastyDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
-	p, err := d.Device.NewProbe(c)
-	return hastyProbe{p, d.left}, err
+// hastyProbes has probes fail at once, for as many rounds as are left.
+func hastyProbes(b verbs.Backend, left *atomic.Int32) verbs.Backend {
+	return probes{b, func(_ verbs.ProbeConfig, p verbs.Probe) verbs.Probe { return hastyProbe{p, left} }}
 }
 
 type hastyProbe struct {
