@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"rdma_events/tests/prerequisite"
 )
 
 // helper is a running helper process that has made its attempts.
@@ -152,9 +154,7 @@ func requireRefused(t *testing.T, abi int, o order) {
 // requireRoot: what a user may not do anyway proves nothing.
 func requireRoot(t *testing.T) {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("not root, who alone may do all that is to be refused")
-	}
+	prerequisite.RequireRoot(t, "not root, who alone may do all that is to be refused")
 }
 
 func confined(to target) order {

@@ -9,24 +9,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
-)
 
-// netlinkRefused skips a test in a sandbox that has no netlink sockets, which a machine
-// that builds the project must have.
-func netlinkRefused(t *testing.T, err error) {
-	t.Helper()
-	if os.Getenv("CI") != "" {
-		t.Fatalf("netlink sockets are refused: %v", err)
-	}
-	t.Skipf("this sandbox refuses netlink sockets: %v", err)
-}
+	"rdma_events/tests/prerequisite"
+)
 
 // kernel returns a subscription to this machine's uevents.
 func kernel(t *testing.T) Source {
 	t.Helper()
 	source, err := KernelUevents()
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EPROTONOSUPPORT) {
-		netlinkRefused(t, err)
+		prerequisite.Missing(t, prerequisite.Netlink, "netlink sockets are refused: "+err.Error())
 	}
 	require.NoError(t, err)
 	return source
@@ -85,7 +77,7 @@ func userSocket(t *testing.T, groups uint32) int {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_USERSOCK)
 	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EPROTONOSUPPORT) {
-		netlinkRefused(t, err)
+		prerequisite.Missing(t, prerequisite.Netlink, "netlink sockets are refused: "+err.Error())
 	}
 	require.NoError(t, err)
 	require.NoError(t, unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: groups}))

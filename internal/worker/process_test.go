@@ -17,6 +17,7 @@ import (
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/watch"
+	"rdma_events/tests/prerequisite"
 )
 
 func TestAWorkerRunsUntilItIsAskedToStop(t *testing.T) {
@@ -352,9 +353,7 @@ func TestAWorkerInheritsOnlyWhatItNeeds(t *testing.T) {
 }
 
 func TestAStrangerCannotConnectToAWorker(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("not root, who alone can be somebody else")
-	}
+	prerequisite.RequireRoot(t, "not root, who alone can be somebody else")
 	base := shortDir(t)
 	require.NoError(t, os.Chmod(base, 0o755))
 	dir, err := OpenDir(base)

@@ -10,6 +10,7 @@ import (
 	"rdma_events/internal/doctor"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/worker"
+	"rdma_events/tests/prerequisite"
 	"rdma_events/tests/rig"
 )
 
@@ -71,9 +72,7 @@ func TestTheDoctorWorksWithoutDevicesAndPrivileges(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			if row.prefix != nil {
-				if os.Getuid() != 0 {
-					t.Skip("only root can become nobody")
-				}
+				prerequisite.RequireRoot(t, "only root can become nobody")
 				t.Setenv("RDMA_EVENTS_BIN", rig.Install(t).Plugin) // the checkout may be closed to others
 			}
 			c := runDoctor(t, row.prefix)

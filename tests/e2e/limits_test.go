@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"rdma_events/tests/prerequisite"
 	"rdma_events/tests/rig"
 )
 
@@ -112,9 +113,7 @@ func probeRounds(points []rig.Point, devices []string) map[string]int64 {
 // nobody returns a user who has no process, and a command prefix for it.
 func nobody(t *testing.T) (uid int, prefix []string) {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("only root can become another user, whose processes are counted")
-	}
+	prerequisite.RequireRoot(t, "only root can become another user, whose processes are counted")
 	uid = 50000 + os.Getpid()%10000
 	return uid, []string{
 		"setpriv", fmt.Sprint("--reuid=", uid), fmt.Sprint("--regid=", uid), "--clear-groups", "--bounding-set=-all", "--inh-caps=-all", "--",

@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"slices"
 	"testing"
+
+	"rdma_events/tests/prerequisite"
 )
 
 var (
@@ -32,9 +34,9 @@ var (
 		system,
 		backend,
 		harness,
-		{pkg: "./internal/hotplug", tests: "^TestOnARealKernel", rxeOnly: true},
-		{pkg: "./internal/confine", rxeOnly: true},
-		{pkg: "./tests/grafana", tests: "^TestOnARealDevice", rxeOnly: true},
+		{pkg: "./internal/hotplug", tests: "^TestOnARealKernel", rxeOnly: true, shared: "others"},
+		{pkg: "./internal/confine", rxeOnly: true, shared: "others"},
+		{pkg: "./tests/grafana", tests: "^TestOnARealDevice", rxeOnly: true, shared: "others"},
 	}
 )
 
@@ -204,9 +206,14 @@ func sessions(t *testing.T, v variant, not ...string) []session {
 			continue
 		}
 		tests := s.list(t, s.tests, not...)
+		shares := func(other session) bool { return s.shared != "" && other.title == s.shared }
+		if n := slices.IndexFunc(all, shares); n >= 0 {
+			all[n].suites, all[n].tests = append(all[n].suites, s), append(all[n].tests, tests...)
+			continue
+		}
 		guests := min(max(s.guests, 1), len(tests))
 		for n, hand := range dealt(tests, guests) {
-			title := s.name()
+			title := cmp.Or(s.shared, s.name())
 			if guests > 1 {
 				title = fmt.Sprintf("%s/%d", title, n+1)
 			}
@@ -235,7 +242,7 @@ func dealt(names []string, n int) [][]string {
 // TestThePackage installs the package that make package has made in a guest.
 func TestThePackage(t *testing.T) {
 	deb, err := onlyPackage(projectDir(t))
-	requireBuilt(t, "package", "make try-packages", err)
+	requireBuilt(t, prerequisite.Package, "make try-packages", err)
 	v := usual()
 	session{
 		variant: v, img: image(t, v.kernel), suites: []suite{packaged}, tests: packaged.list(t, ""), cpus: 2,
@@ -247,7 +254,7 @@ func TestThePackage(t *testing.T) {
 func TestTheImage(t *testing.T) {
 	rootfs := filepath.Join(projectDir(t), "build", "image", "rootfs")
 	_, err := os.Stat(filepath.Join(rootfs, "usr/bin/telegraf"))
-	requireBuilt(t, "image", "make try-image", err)
+	requireBuilt(t, prerequisite.Image, "make try-image", err)
 	v := usual()
 	session{
 		variant: v, img: image(t, v.kernel), suites: []suite{contained}, tests: contained.list(t, ""), cpus: 2,

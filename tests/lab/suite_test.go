@@ -17,6 +17,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"rdma_events/tests/prerequisite"
 )
 
 // suite is a package whose tests with the build tag guest run in guests.
@@ -25,6 +27,7 @@ type suite struct {
 	tests   string // a regular expression for the tests that belong in a guest; "" is all
 	rxeOnly bool   // its tests do not depend on the driver
 	guests  int    // so many guests share its tests; 0: one
+	shared  string // the title of a guest that it shares with other suites; "": it has its own
 }
 
 // programs are handed to the tests by these variables, when they have been built.
@@ -238,12 +241,8 @@ func (p *prefixed) Write(b []byte) (int, error) {
 // requireBuilt fails a test of something that another target builds where that is required, and skips it elsewhere.
 func requireBuilt(t *testing.T, what, target string, err error) {
 	t.Helper()
-	switch {
-	case err == nil:
-	case os.Getenv("RDMA_EVENTS_REQUIRE") == what:
-		t.Fatalf("%v; run: %s", err, target)
-	default:
-		t.Skipf("%v; %s makes it and runs this test", err, target)
+	if err != nil {
+		prerequisite.Missing(t, what, fmt.Sprintf("%v; %s makes it and runs this test", err, target))
 	}
 }
 

@@ -8,15 +8,14 @@ import (
 	"time"
 
 	"rdma_events/internal/confine"
+	"rdma_events/tests/prerequisite"
 	"rdma_events/tests/rig"
 )
 
 // A library that was tampered with, or that an attacker controls, gets hold of
 // nothing: everything here root could do, and the tests run as root.
 func TestAHostileLibraryIsConfined(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("not root, who alone may do all that is to be refused")
-	}
+	prerequisite.RequireRoot(t, "not root, who alone may do all that is to be refused")
 	abi := confine.Landlock()
 	if abi == 0 {
 		t.Fatal("this kernel has no Landlock: boot it with landlock in lsm=")
