@@ -22,7 +22,7 @@ var (
 )
 
 var (
-	system  = suite{pkg: "./tests/lab/system", guests: 3}
+	system  = suite{pkg: "./tests/lab/system", guests: 4}
 	backend = suite{pkg: "./internal/verbs", tests: "^TestNativeBackend"}
 	harness = suite{pkg: "./tests/lab/guest", rxeOnly: true}
 
