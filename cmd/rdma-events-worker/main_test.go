@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/status"
 	"rdma_events/internal/watch"
 	"rdma_events/internal/worker"
 )
@@ -48,7 +49,7 @@ func TestTheProgramSaysWhatItIs(t *testing.T) {
 // A host may have dozens of devices, and each has a worker. The pages of the
 // program's file are there once for all of them.
 func TestAWorkerIsSmall(t *testing.T) {
-	h := &roundCounter{want: 500, reached: make(chan int, 1), end: make(chan watch.Ended, 1)}
+	h := &roundCounter{want: 500, reached: make(chan int, 1), end: make(chan status.End, 1)}
 	supervise(t, h)
 	select {
 	case pid := <-h.reached:
@@ -120,17 +121,17 @@ type roundCounter struct {
 	want, seen int
 	pid        int
 	reached    chan int
-	end        chan watch.Ended
+	end        chan status.End
 }
 
 // Started implements worker.Handler.
 func (*roundCounter) Started(*ledger.Ledger) {}
 
 // Status implements worker.Handler.
-func (c *roundCounter) Status(s worker.Status) { c.pid = s.PID }
+func (c *roundCounter) Status(s status.Status) { c.pid = s.PID }
 
 // Ended implements worker.Handler.
-func (c *roundCounter) Ended(e watch.Ended) {
+func (c *roundCounter) Ended(e status.End) {
 	select {
 	case c.end <- e:
 	default:

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/status"
 	"rdma_events/internal/watch"
 	"rdma_events/internal/worker"
 )
@@ -50,10 +51,10 @@ type firstBatch struct{ enough func() }
 func (firstBatch) Started(*ledger.Ledger) {}
 
 // Status implements worker.Handler.
-func (firstBatch) Status(worker.Status) {}
+func (firstBatch) Status(status.Status) {}
 
 // Ended implements worker.Handler.
-func (firstBatch) Ended(watch.Ended) {}
+func (firstBatch) Ended(status.End) {}
 
 // Batch implements worker.Handler.
 func (f firstBatch) Batch(watch.Batch) { f.enough() }

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
 	"rdma_events/internal/worker"
 )
 
@@ -100,12 +100,12 @@ func TestWhatIsWrongIsSaidWithTheCommandThatMendsIt(t *testing.T) {
 			Result{"providers", "", Fail, "no provider library is installed", "ibverbs-providers"},
 		},
 		{
-			"not the right provider", tree{libs + "/libmlx5-rdmav34.so": ""}, noTrial(watch.ReasonUnsupported, "libibverbs lists 0 devices"),
+			"not the right provider", tree{libs + "/libmlx5-rdmav34.so": ""}, noTrial(status.ReasonUnsupported, "libibverbs lists 0 devices"),
 			Result{"providers", "mlx5_0", Fail, "mlx5_core needs the provider library of mlx5", "ibverbs-providers"},
 		},
 		{
 			"a provider that is newer than the library", tree{"sys/devices/0000:3b:00.0/driver": "-> ../../bus/pci/drivers/ionic"},
-			noTrial(watch.ReasonUnsupported, "libibverbs lists 0 devices"),
+			noTrial(status.ReasonUnsupported, "libibverbs lists 0 devices"),
 			Result{"providers", "mlx5_0", Fail, "ionic, which rdma-core has from release 61 on, and here is 44.0", "ibverbs-providers"},
 		},
 		{
@@ -172,7 +172,7 @@ func TestWhatIsWrongIsSaidWithTheCommandThatMendsIt(t *testing.T) {
 			Result{"probes", "mlx5_0 port 1", Warn, "none works while the port is not active", "ip link set dev eth0 up"},
 		},
 		{
-			"no permission", nil, noTrial(watch.ReasonNoPermission, "permission denied"),
+			"no permission", nil, noTrial(status.ReasonNoPermission, "permission denied"),
 			Result{"probes", "mlx5_0", Fail, "permission denied", "sudo chmod 0666 /dev/infiniband/uverbs0"},
 		},
 		{
@@ -293,7 +293,7 @@ func nodeError(err error) func(*System, *fakeWorker) {
 	}
 }
 
-func noTrial(why watch.Reason, text string) func(*System, *fakeWorker) {
+func noTrial(why status.Reason, text string) func(*System, *fakeWorker) {
 	return func(_ *System, w *fakeWorker) {
 		w.trials = map[verbs.Method]Trial{verbs.MethodRCWrite: {Why: text, Reason: why}}
 	}

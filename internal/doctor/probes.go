@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/watch"
 )
@@ -46,13 +47,13 @@ func (x *examination) notOpened(d *device) Result {
 	t := d.trials[0]
 	r.Text = t.Why
 	switch t.Reason {
-	case watch.ReasonNoPermission:
+	case status.ReasonNoPermission:
 		r.Fix = x.asRoot("chmod 0666 /dev/infiniband/%s", d.node)
-	case watch.ReasonExcludedNetns:
+	case status.ReasonExcludedNetns:
 		r.Fix = x.asRoot("rdma system set netns shared")
-	case watch.ReasonLimit:
+	case status.ReasonLimit:
 		r.Fix = x.raise("LimitMEMLOCK=8M")
-	case watch.ReasonUnsupported, watch.ReasonNoLibrary:
+	case status.ReasonUnsupported, status.ReasonNoLibrary:
 		r.Fix = x.install()
 	default:
 		r.Fix = x.asRoot("dmesg | tail")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/watch"
 	"rdma_events/internal/worker"
@@ -32,7 +33,7 @@ type Trial struct {
 	Opened bool
 	Attr   verbs.DeviceAttr // valid if Opened
 	Why    string           // why the device was not opened or not kept; one line
-	Reason watch.Reason     // the same in a word
+	Reason status.Reason    // the same in a word
 	Ports  map[int]PortTrial
 }
 
@@ -116,7 +117,7 @@ func (p *Program) Try(ctx context.Context, device string, m verbs.Method) Trial 
 	}
 	t := &trial{done: cancel, Trial: Trial{Ports: make(map[int]PortTrial)}}
 	if err := p.Watch(ctx, o, t); err != nil && t.Why == "" {
-		t.Reason, t.Why = watch.ReasonStuck, err.Error()
+		t.Reason, t.Why = status.ReasonStuck, err.Error()
 	}
 	return t.Trial
 }
@@ -140,11 +141,11 @@ type trial struct {
 func (*trial) Started(*ledger.Ledger) {}
 
 // Status implements worker.Handler.
-func (*trial) Status(worker.Status) {}
+func (*trial) Status(status.Status) {}
 
 // Ended implements worker.Handler. Its reason is ok when the trial ended it.
-func (t *trial) Ended(why watch.Ended) {
-	if why.Reason != watch.ReasonOK {
+func (t *trial) Ended(why status.End) {
+	if why.Reason != status.ReasonOK {
 		t.Reason, t.Why = why.Reason, why.Message
 	}
 	t.done()

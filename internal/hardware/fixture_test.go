@@ -11,6 +11,7 @@ import (
 
 	"rdma_events/internal/doctor"
 	"rdma_events/internal/nldev"
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/watch"
 	"rdma_events/internal/worker"
@@ -33,11 +34,11 @@ func (w *fakeWorker) Watch(ctx context.Context, o watch.Options, h worker.Handle
 	w.asked = append(w.asked, o)
 	h.Started(nil)
 	if o.Probe.Interval > 0 && w.stuck {
-		h.Ended(watch.Ended{Reason: watch.ReasonStuck, Message: "a verbs call hangs"})
+		h.Ended(status.End{Reason: status.ReasonStuck, Message: "a verbs call hangs"})
 		return worker.ErrAbandoned
 	}
 	if w.why != "" {
-		h.Ended(watch.Ended{Reason: watch.ReasonStuck, Message: w.why})
+		h.Ended(status.End{Reason: status.ReasonStuck, Message: w.why})
 		return nil
 	}
 	attr := w.attr
@@ -52,7 +53,7 @@ func (w *fakeWorker) Watch(ctx context.Context, o watch.Options, h worker.Handle
 	}
 	h.Batch(watch.Batch{Items: append(items, w.probing(o)...)})
 	<-ctx.Done()
-	h.Ended(watch.Ended{Reason: watch.ReasonOK})
+	h.Ended(status.End{Reason: status.ReasonOK})
 	return nil
 }
 

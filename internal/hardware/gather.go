@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/watch"
 	"rdma_events/internal/worker"
@@ -43,11 +44,11 @@ func gather(ctx context.Context, w Worker, o watch.Options, enough func(*gatheri
 func (g *gathering) Started(led *ledger.Ledger) { g.led = led }
 
 // Status implements worker.Handler.
-func (*gathering) Status(worker.Status) {}
+func (*gathering) Status(status.Status) {}
 
 // Ended implements worker.Handler. Its reason is ok when the gathering ended it.
-func (g *gathering) Ended(why watch.Ended) {
-	if why.Reason != watch.ReasonOK {
+func (g *gathering) Ended(why status.End) {
+	if why.Reason != status.ReasonOK {
 		g.why = why.Message
 	}
 	if g.led != nil {

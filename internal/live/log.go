@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"slices"
 
-	"rdma_events/internal/watch"
+	"rdma_events/internal/status"
 )
 
 // Log returns a logger whose lines are shown among the others. Its debug lines
@@ -42,7 +42,7 @@ func (h *logHandler) Handle(_ context.Context, m slog.Record) error {
 		take(a)
 	}
 	m.Attrs(take)
-	if r.Reason == string(watch.ReasonRemoved) {
+	if r.Reason == string(status.ReasonRemoved) {
 		return nil
 	}
 	h.screen.mu.Lock()

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"rdma_events/internal/monitor"
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
 )
 
 const (
@@ -59,7 +59,7 @@ type portKey struct {
 // shown is what was last shown of a device.
 type shown struct {
 	open   bool
-	reason watch.Reason
+	reason status.Reason
 }
 
 // New returns a Screen, which shows nothing before Run.
@@ -176,7 +176,7 @@ func (s *Screen) Device(v monitor.DeviceView) {
 	switch {
 	case v.Open && !last.open:
 		r.Text = describeDevice(&v)
-	case v.Reason != watch.ReasonOK && v.Reason != watch.ReasonStarting && v.Reason != last.reason:
+	case v.Reason != status.ReasonOK && v.Reason != status.ReasonStarting && v.Reason != last.reason:
 		r.Text = "not watched: " + string(v.Reason)
 	default:
 		return

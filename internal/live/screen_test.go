@@ -15,8 +15,8 @@ import (
 	"go.uber.org/goleak"
 
 	"rdma_events/internal/monitor"
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -45,7 +45,7 @@ func shows(t *testing.T, c Config, gather func(time.Time) monitor.Snapshot, play
 	return out.String()
 }
 
-func device(name string, open bool, why watch.Reason) monitor.DeviceView {
+func device(name string, open bool, why status.Reason) monitor.DeviceView {
 	return monitor.DeviceView{
 		Device: name, Present: true, Open: open, Reason: why, Time: at(0),
 		Attr: verbs.DeviceAttr{Ports: 1, Driver: "rdma_rxe", EventsSupported: true},
@@ -71,7 +71,7 @@ func change(from, to verbs.PortState, w monitor.Witness, lasted time.Duration, m
 }
 
 func drop(s *Screen) {
-	s.Device(device("mlx5_0", true, watch.ReasonOK))
+	s.Device(device("mlx5_0", true, status.ReasonOK))
 	s.Port(portView("mlx5_0", verbs.PortActive))
 	s.Event(event(verbs.EventPortErr, 1, 1, 100))
 	s.Change(change(verbs.PortActive, verbs.PortDown, monitor.WitnessEvent, 99*time.Millisecond, 100))
@@ -116,13 +116,13 @@ func TestJSONIsOneObjectALine(t *testing.T) {
 func TestDevicesThatComeGoAndCannotBeWatchedAreToldOnce(t *testing.T) {
 	got := shows(t, Config{}, nothing, func(s *Screen) {
 		for _, v := range []monitor.DeviceView{
-			device("a", false, watch.ReasonStarting),
-			device("a", true, watch.ReasonOK),
-			device("a", true, watch.ReasonOK),
-			device("a", false, watch.ReasonRemoved),
-			device("a", false, watch.ReasonRemoved),
-			device("b", false, watch.ReasonNoPermission),
-			device("a", true, watch.ReasonOK),
+			device("a", false, status.ReasonStarting),
+			device("a", true, status.ReasonOK),
+			device("a", true, status.ReasonOK),
+			device("a", false, status.ReasonRemoved),
+			device("a", false, status.ReasonRemoved),
+			device("b", false, status.ReasonNoPermission),
+			device("a", true, status.ReasonOK),
 		} {
 			s.Device(v)
 		}

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"rdma_events/internal/hotplug"
-	"rdma_events/internal/watch"
+	"rdma_events/internal/status"
 )
 
 // alias is the name that a device has got.
@@ -44,7 +44,7 @@ func sameGUID(a, b string) bool { return a == b && strings.Trim(a, "0:") != "" }
 // rename takes that the device has another name. Where its series do not go on under
 // that, or the old name is in expect, it is missing. The caller holds d.mu.
 func (d *device) rename(now alias) {
-	d.renamed, d.reason = now.wanted && !d.expected, watch.ReasonRenamed
+	d.renamed, d.reason = now.wanted && !d.expected, status.ReasonRenamed
 	switch {
 	case d.renamed:
 		return
@@ -53,7 +53,7 @@ func (d *device) rename(now alias) {
 	default:
 		d.log.Warn(fmt.Sprintf("%s is called %s now, and is watched by that name; expect has the old one", d.name, now.name))
 	}
-	d.reason = watch.ReasonRemoved
+	d.reason = status.ReasonRemoved
 }
 
 // absence says of a device that is gone whether its PCI function has another use now.
@@ -62,12 +62,12 @@ func (d *device) rename(now alias) {
 func (d *device) absence(found []hotplug.Found, t *moment) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.present || d.expected || d.reason != watch.ReasonRemoved && d.reason != watch.ReasonReassigned {
+	if d.present || d.expected || d.reason != status.ReasonRemoved && d.reason != status.ReasonReassigned {
 		return
 	}
-	d.reason = watch.ReasonRemoved
+	d.reason = status.ReasonRemoved
 	if d.cfg.isReassigned(d.found, found) {
-		d.reason = watch.ReasonReassigned
+		d.reason = status.ReasonReassigned
 	}
 	d.tell(t)
 }

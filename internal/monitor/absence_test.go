@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/hotplug"
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
 )
 
 // bus is the PCI functions of a host, by address.
@@ -60,7 +60,7 @@ func TestDeviceRenamedOutOfTheFilterIsMissing(t *testing.T) {
 		<-h.sup("mlx5_0", 0).ended
 		for range 3 {
 			v := deviceView(h.gather(), "mlx5_0")
-			require.Equal(t, watch.ReasonRemoved, v.Reason)
+			require.Equal(t, status.ReasonRemoved, v.Reason)
 			require.False(t, v.Present)
 			require.Zero(t, v.Removals)
 		}
@@ -86,7 +86,7 @@ func TestExpectedDeviceThatIsRenamedIsMissing(t *testing.T) {
 		h.opens(h.sup("ibp8s0", 0), "ibp8s0")
 		for range 3 {
 			s := h.gather()
-			require.Equal(t, watch.ReasonRemoved, deviceView(s, "mlx5_0").Reason)
+			require.Equal(t, status.ReasonRemoved, deviceView(s, "mlx5_0").Reason)
 			require.True(t, deviceView(s, "ibp8s0").Open)
 		}
 		require.Contains(t, log.String(), "mlx5_0 is called ibp8s0 now, and is watched by that name; expect has the old one")
@@ -96,19 +96,19 @@ func TestExpectedDeviceThatIsRenamedIsMissing(t *testing.T) {
 func TestFunctionWithAnotherDriverIsReassigned(t *testing.T) {
 	var pci bus
 	h := start(t, func(c *Config) { c.Function = pci.get })
-	reason := func() watch.Reason { return deviceView(h.gather(), "mlx5_0").Reason }
+	reason := func() status.Reason { return deviceView(h.gather(), "mlx5_0").Reason }
 	pci.set("0000:08:00.2", ownDriver(""))
 	h.finds(on("0000:08:00.2", "mlx5_0", 3))
 	h.opens(h.sup("mlx5_0", 0), "mlx5_0")
 
 	pci.set("0000:08:00.2", verbs.PCIFunction{})
 	h.finds()
-	require.Equal(t, watch.ReasonRemoved, reason(), "it has no driver")
+	require.Equal(t, status.ReasonRemoved, reason(), "it has no driver")
 	pci.set("0000:08:00.2", verbs.PCIFunction{Driver: "vfio-pci"})
-	require.Equal(t, watch.ReasonReassigned, reason())
-	require.Equal(t, watch.ReasonReassigned, reason())
+	require.Equal(t, status.ReasonReassigned, reason())
+	require.Equal(t, status.ReasonReassigned, reason())
 	pci.set("0000:08:00.2", ownDriver(""))
-	require.Equal(t, watch.ReasonRemoved, reason(), "it was given back, and no RDMA device came")
+	require.Equal(t, status.ReasonRemoved, reason(), "it was given back, and no RDMA device came")
 	h.finds(on("0000:08:00.2", "mlx5_0", 7))
 	require.True(t, deviceView(h.gather(), "mlx5_0").Present)
 }
@@ -132,13 +132,13 @@ func TestBothLegsOfABondAreReassigned(t *testing.T) {
 			bond.NodeGUID = found("mlx5_0", 3).NodeGUID
 			h.finds(bond)
 			s := h.gather()
-			require.Equal(t, watch.ReasonReassigned, deviceView(s, "mlx5_1").Reason)
+			require.Equal(t, status.ReasonReassigned, deviceView(s, "mlx5_1").Reason)
 			require.True(t, deviceView(s, bond.Name).Present)
 			if bond.Name != "mlx5_0" {
-				require.Equal(t, watch.ReasonReassigned, deviceView(s, "mlx5_0").Reason)
+				require.Equal(t, status.ReasonReassigned, deviceView(s, "mlx5_0").Reason)
 			}
 			last := of[DeviceView](h.sink.take())
-			require.Equal(t, watch.ReasonReassigned, last[len(last)-1].Reason, "it is said at once")
+			require.Equal(t, status.ReasonReassigned, last[len(last)-1].Reason, "it is said at once")
 		})
 	}
 }
@@ -170,7 +170,7 @@ func TestDeviceThatIsGoneIsNotReassigned(t *testing.T) {
 				row.set(&pci)
 			}
 			h.finds(row.left...)
-			require.Equal(t, watch.ReasonRemoved, deviceView(h.gather(), "mlx5_0").Reason)
+			require.Equal(t, status.ReasonRemoved, deviceView(h.gather(), "mlx5_0").Reason)
 		})
 	}
 }
@@ -181,7 +181,7 @@ func TestExpectedDeviceThatIsReassignedIsMissing(t *testing.T) {
 	h.finds(on("0000:08:00.0", "mlx5_0", 3))
 	pci.set("0000:08:00.0", verbs.PCIFunction{Driver: "vfio-pci"})
 	h.finds()
-	require.Equal(t, watch.ReasonRemoved, deviceView(h.gather(), "mlx5_0").Reason)
+	require.Equal(t, status.ReasonRemoved, deviceView(h.gather(), "mlx5_0").Reason)
 }
 
 // A driver was loaded anew, and udev gave the device another name.
@@ -194,5 +194,5 @@ func TestReloadedDeviceOfAnotherNameIsRenamed(t *testing.T) {
 	again := on("0000:08:00.0", "ibp8s0", 8)
 	again.NodeGUID = found("mlx5_0", 3).NodeGUID
 	h.finds(again)
-	require.Equal(t, watch.ReasonRenamed, deviceView(h.gather(), "mlx5_0").Reason)
+	require.Equal(t, status.ReasonRenamed, deviceView(h.gather(), "mlx5_0").Reason)
 }

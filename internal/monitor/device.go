@@ -8,9 +8,8 @@ import (
 	"rdma_events/internal/hotplug"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/portstate"
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
-	"rdma_events/internal/worker"
 )
 
 // maxPort is the greatest port number: it is a byte in the verbs.
@@ -46,10 +45,10 @@ type device struct {
 	watching   bool // the worker has the device open
 	open       bool // that, and the device is present
 	attr       verbs.DeviceAttr
-	status     worker.Status
+	status     status.Status
 	restarts   uint64 // of supervisors before this one
 	crashes    uint64 // as well
-	reason     watch.Reason
+	reason     status.Reason
 
 	opens, removals uint64
 	own             series
@@ -65,7 +64,7 @@ func newDevice(name string, m *Monitor) *device {
 	return &device{
 		name: name, expected: slices.Contains(m.cfg.Expect, name),
 		cfg: &m.cfg, clock: &m.clock, delivery: &m.delivery, log: m.cfg.Log.With("device", name),
-		reason: watch.ReasonNoDevice,
+		reason: status.ReasonNoDevice,
 		own:    newSeries(0, verbs.ScopeDevice, verbs.ScopeCQ, verbs.ScopeQP, verbs.ScopeSRQ, verbs.ScopeWQ),
 	}
 }
@@ -83,7 +82,7 @@ func (d *device) appear(f hotplug.Found, t *moment) bool {
 	d.listed = f.Usable()
 	switch {
 	case gone:
-		d.leave(watch.ReasonRemoved, t)
+		d.leave(status.ReasonRemoved, t)
 	case d.present:
 		return d.update(f)
 	case leaving:
@@ -108,10 +107,10 @@ func (d *device) update(f hotplug.Found) bool {
 func (d *device) enter(f hotplug.Found) {
 	same := f.Same(d.found)
 	d.found, d.seen, d.renamed, d.finished = f, true, false, false
-	d.present, d.reason = true, watch.ReasonStarting
+	d.present, d.reason = true, status.ReasonStarting
 	d.life++
 	if d.job == nil {
-		d.status.State = worker.StateStarting // the caller of appear sees to it
+		d.status.State = status.StateStarting // the caller of appear sees to it
 	}
 	if same && d.watching {
 		d.ledgerLife = d.life
@@ -128,11 +127,11 @@ func (d *device) vanish(now alias, t *moment) {
 	d.listed = false
 	switch {
 	case now.name != "" && d.seen:
-		d.leave(watch.ReasonRenamed, t)
+		d.leave(status.ReasonRenamed, t)
 		d.rename(now)
 		d.dismiss()
 	case d.present:
-		d.leave(watch.ReasonRemoved, t)
+		d.leave(status.ReasonRemoved, t)
 	}
 	d.giveUp()
 }
@@ -141,18 +140,18 @@ func (d *device) vanish(now alias, t *moment) {
 // would go on trying by itself: its worker ended otherwise than by the removal. The
 // caller holds d.mu.
 func (d *device) giveUp() {
-	if !d.present && !d.listed && !d.watching && d.status.State == worker.StateBackingOff {
+	if !d.present && !d.listed && !d.watching && d.status.State == status.StateBackingOff {
 		d.dismiss()
 	}
 }
 
 // leave makes a present device absent.
-func (d *device) leave(why watch.Reason, t *moment) {
+func (d *device) leave(why status.Reason, t *moment) {
 	if !d.present {
 		return
 	}
 	d.present, d.open, d.reason, d.goneAt = false, false, why, t.mono
-	if why == watch.ReasonRemoved {
+	if why == status.ReasonRemoved {
 		d.removals++
 	}
 	for _, p := range d.ports {

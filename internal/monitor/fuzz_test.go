@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/ledger"
-	"rdma_events/internal/watch"
+	"rdma_events/internal/status"
 )
 
 // scribble lays bytes over a ledger, from an offset on.
@@ -76,7 +76,7 @@ func FuzzNoLedgerMakesACounterFall(f *testing.F) {
 				}
 				before = now
 			}
-			sup.Ended(watch.Ended{Reason: watch.ReasonCrashed})
+			sup.Ended(status.End{Reason: status.ReasonCrashed})
 		}
 	})
 }

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"rdma_events/internal/aggregate"
-	"rdma_events/internal/worker"
+	"rdma_events/internal/status"
 )
 
 // Gather returns what is emitted once per interval, in the order of device
@@ -97,7 +97,7 @@ func (g *gathering) collect(v *DeviceView) {
 	if v.Present {
 		c.Devices++
 	}
-	if v.Worker.State == worker.StateStuck {
+	if v.Worker.State == status.StateStuck {
 		c.WorkersStuck++
 	}
 	if v.Worker.PID != 0 {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/watch"
 	"rdma_events/internal/worker"
@@ -35,7 +36,7 @@ func (d *device) Batch(b watch.Batch) {
 
 // Ended implements worker.Handler. What the ledger has beyond the stream is
 // told now: nothing else will tell of it.
-func (d *device) Ended(why watch.Ended) {
+func (d *device) Ended(why status.End) {
 	t := d.clock.read()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -53,13 +54,13 @@ func (d *device) Ended(why watch.Ended) {
 }
 
 // Status implements worker.Handler.
-func (d *device) Status(s worker.Status) {
+func (d *device) Status(s status.Status) {
 	t := d.clock.read()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.status = s
 	switch s.Reason {
-	case "", watch.ReasonOK, watch.ReasonRemoved: // opening and removal are seen for themselves
+	case "", status.ReasonOK, status.ReasonRemoved: // opening and removal are seen for themselves
 	default:
 		if d.present {
 			d.reason = s.Reason
@@ -97,7 +98,7 @@ func (d *device) opened(a *verbs.DeviceAttr) {
 	}
 	d.attr = *a
 	d.opens++
-	d.status.State = worker.StateRunning // as the Supervisor says next
+	d.status.State = status.StateRunning // as the Supervisor says next
 	for n := range min(a.Ports, maxPort) {
 		d.port(n + 1)
 	}
@@ -106,7 +107,7 @@ func (d *device) opened(a *verbs.DeviceAttr) {
 
 // follow begins to believe what the running worker says of the ports.
 func (d *device) follow() {
-	d.watching, d.open, d.reason = true, true, watch.ReasonOK
+	d.watching, d.open, d.reason = true, true, status.ReasonOK
 	for _, p := range d.ports {
 		p.opened()
 	}
@@ -114,15 +115,15 @@ func (d *device) follow() {
 
 // close takes that the worker has let go of the device, or that the device has
 // gone from it.
-func (d *device) close(why watch.Reason, t *moment) {
+func (d *device) close(why status.Reason, t *moment) {
 	d.open, d.watching = false, false
 	for _, p := range d.ports {
 		p.answered = false
 	}
 	d.endProbes()
 	switch {
-	case !d.present || why == watch.ReasonOK || why == "":
-	case why != watch.ReasonRemoved:
+	case !d.present || why == status.ReasonOK || why == "":
+	case why != status.ReasonRemoved:
 		d.reason = why
 	case d.ledgerLife == d.life:
 		d.leave(why, t)

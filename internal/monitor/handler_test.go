@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/watch"
-	"rdma_events/internal/worker"
 )
 
 // one starts a Monitor with one open device and forgets what it emitted.
@@ -75,14 +75,14 @@ func TestAQueryWithNewsIsToldAtOnce(t *testing.T) {
 func TestAReplacedWorkerFindsAChange(t *testing.T) {
 	h, sup, _ := one(t, nil)
 	h.mono.Store(100 * ms)
-	sup.Ended(watch.Ended{Reason: watch.ReasonCrashed})
+	sup.Ended(status.End{Reason: status.ReasonCrashed})
 	v := of[DeviceView](h.sink.take())
 	require.Len(t, v, 1)
-	require.Equal(t, watch.ReasonCrashed, v[0].Reason)
+	require.Equal(t, status.ReasonCrashed, v[0].Reason)
 	require.False(t, v[0].Open)
 	require.True(t, v[0].Present)
 	require.False(t, portView(h.gather(), "mlx5_0", 1).Known)
-	sup.Status(worker.Status{State: worker.StateBackingOff, Reason: watch.ReasonCrashed, Restarts: 1})
+	sup.Status(status.Status{State: status.StateBackingOff, Reason: status.ReasonCrashed, Restarts: 1})
 	h.mono.Store(600 * ms)
 	sup.Started(h.ledger())
 	h.batch(sup, opened("mlx5_0", 2), reading(1, 600*ms, verbs.PortDown), reading(2, 600*ms, verbs.PortActive))
@@ -91,7 +91,7 @@ func TestAReplacedWorkerFindsAChange(t *testing.T) {
 	require.Equal(t, WitnessReopen, c[0].Witness)
 	s := h.gather()
 	require.EqualValues(t, 2, deviceView(s, "mlx5_0").Opens)
-	require.Equal(t, watch.ReasonOK, deviceView(s, "mlx5_0").Reason)
+	require.Equal(t, status.ReasonOK, deviceView(s, "mlx5_0").Reason)
 	require.EqualValues(t, 1, s.Collector.WorkerRestarts)
 }
 
@@ -106,7 +106,7 @@ func TestWhatADeadWorkerDidNotStreamIsTold(t *testing.T) {
 	h.sink.take()
 
 	h.mono.Store(50 * ms)
-	sup.Ended(watch.Ended{Reason: watch.ReasonCrashed})
+	sup.Ended(status.End{Reason: status.ReasonCrashed})
 	at := time.Unix(0, epoch+50*ms)
 	require.Equal(t, []EventPoint{
 		{Device: "mlx5_0", Type: verbs.EventCQErr, Count: 2, Total: 2, Time: at, First: at},
@@ -135,7 +135,7 @@ func TestCountersDoNotGoBackWhenADyingWorkerSpoilsItsLedger(t *testing.T) {
 	s := h.gather()
 	require.EqualValues(t, 5, async(s, "mlx5_0", 1).Read)
 	require.EqualValues(t, 9, s.Probes[0].Counts.Rounds)
-	sup.Ended(watch.Ended{Reason: watch.ReasonCrashed})
+	sup.Ended(status.End{Reason: status.ReasonCrashed})
 	s = h.gather()
 	require.EqualValues(t, 5, async(s, "mlx5_0", 1).Read)
 	require.EqualValues(t, 9, s.Probes[0].Counts.Events)
@@ -174,7 +174,7 @@ func TestUnknownTypesAreCountedOnceSeenAndBounded(t *testing.T) {
 	require.EqualValues(t, 100, v.Read)
 	points := of[EventPoint](h.sink.take())
 	require.EqualValues(t, 50, points[99].Total)
-	sup.Ended(watch.Ended{Reason: watch.ReasonCrashed})
+	sup.Ended(status.End{Reason: status.ReasonCrashed})
 	require.Empty(t, of[EventPoint](h.sink.take()))
 }
 
@@ -223,7 +223,7 @@ func TestAProbeIsCountedFromItsLedgerAndMeasuredFromItsRounds(t *testing.T) {
 	require.EqualValues(t, 1, v.Histogram[2])
 	require.EqualValues(t, 2, v.Histogram[16])
 
-	sup.Ended(watch.Ended{Reason: watch.ReasonStuck})
+	sup.Ended(status.End{Reason: status.ReasonStuck})
 	v = h.gather().Probes[0]
 	require.Equal(t, []uint64{3, 2, 0, 1}, []uint64{v.Counts.Events, v.Counts.Acked, v.Unacked, v.Released})
 	require.Zero(t, v.Wake.Count)
@@ -352,16 +352,16 @@ func TestReasonsComeFromTheWorker(t *testing.T) {
 	h.finds(found("mlx5_0", 0))
 	sup := h.sup("mlx5_0", 0)
 	sup.Started(h.ledger())
-	h.batch(sup, watch.Item{Ended: &watch.Ended{Reason: watch.ReasonNoPermission}})
-	require.Equal(t, watch.ReasonNoPermission, deviceView(h.gather(), "mlx5_0").Reason)
-	sup.Ended(watch.Ended{Reason: watch.ReasonNoPermission})
-	sup.Status(worker.Status{State: worker.StateBackingOff, Reason: watch.ReasonNoPermission})
-	sup.Status(worker.Status{State: worker.StateStuck, Reason: watch.ReasonStuck, PID: 7})
+	h.batch(sup, watch.Item{Ended: &status.End{Reason: status.ReasonNoPermission}})
+	require.Equal(t, status.ReasonNoPermission, deviceView(h.gather(), "mlx5_0").Reason)
+	sup.Ended(status.End{Reason: status.ReasonNoPermission})
+	sup.Status(status.Status{State: status.StateBackingOff, Reason: status.ReasonNoPermission})
+	sup.Status(status.Status{State: status.StateStuck, Reason: status.ReasonStuck, PID: 7})
 	s := h.gather()
-	require.Equal(t, watch.ReasonStuck, deviceView(s, "mlx5_0").Reason)
+	require.Equal(t, status.ReasonStuck, deviceView(s, "mlx5_0").Reason)
 	require.Equal(t, 1, s.Collector.WorkersStuck)
 	h.opens(sup, "mlx5_0")
-	require.Equal(t, watch.ReasonOK, deviceView(h.gather(), "mlx5_0").Reason)
+	require.Equal(t, status.ReasonOK, deviceView(h.gather(), "mlx5_0").Reason)
 }
 
 func TestAWorkerWithoutAnswersLeavesTheStateUnknown(t *testing.T) {

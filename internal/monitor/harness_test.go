@@ -13,6 +13,7 @@ import (
 
 	"rdma_events/internal/hotplug"
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/watch"
 	"rdma_events/internal/worker"
@@ -209,7 +210,7 @@ func (h *harness) opens(s worker.Handler, device string) *ledger.Ledger {
 	s.Started(led)
 	_, mono, _ := h.now()
 	h.batch(s, opened(device, 2), reading(1, mono, verbs.PortActive), reading(2, mono, verbs.PortActive))
-	s.Status(worker.Status{State: worker.StateRunning, Reason: watch.ReasonOK, PID: 42})
+	s.Status(status.Status{State: status.StateRunning, Reason: status.ReasonOK, PID: 42})
 	return led
 }
 

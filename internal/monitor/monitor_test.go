@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/hotplug"
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/watch"
-	"rdma_events/internal/worker"
 )
 
 func TestCountersAreZeroBeforeTheFirstEvent(t *testing.T) {
@@ -46,9 +46,9 @@ func TestADeviceIsReportedFromWhenItIsFound(t *testing.T) {
 	require.Len(t, v, 1)
 	require.True(t, v[0].Present)
 	require.False(t, v[0].Open)
-	require.Equal(t, worker.StateStarting, v[0].Worker.State)
-	h.sup("mlx5_0", 0).Status(worker.Status{State: worker.StateStarting})
-	h.sup("mlx5_0", 0).Status(worker.Status{State: worker.StateStarting, PID: 42, Message: "opening"})
+	require.Equal(t, status.StateStarting, v[0].Worker.State)
+	h.sup("mlx5_0", 0).Status(status.Status{State: status.StateStarting})
+	h.sup("mlx5_0", 0).Status(status.Status{State: status.StateStarting, PID: 42, Message: "opening"})
 	require.Empty(t, h.sink.take(), "what no point shows is no change")
 	h.opens(h.sup("mlx5_0", 0), "mlx5_0")
 	v = of[DeviceView](h.sink.take())
@@ -56,7 +56,7 @@ func TestADeviceIsReportedFromWhenItIsFound(t *testing.T) {
 	require.True(t, v[0].Open)
 	require.EqualValues(t, 1, v[0].Opens)
 	require.Equal(t, 4, v[0].Attr.Vectors)
-	require.Equal(t, worker.StateRunning, v[0].Worker.State)
+	require.Equal(t, status.StateRunning, v[0].Worker.State)
 	c := h.gather().Collector
 	require.Equal(t, 1, c.Devices)
 	require.Equal(t, 1, c.Workers)
@@ -87,7 +87,7 @@ func TestAnExpectedDeviceIsMissedOnlyAfterDiscoveryHasAnswered(t *testing.T) {
 	s := h.gather()
 	require.Len(t, s.Devices, 1)
 	require.False(t, s.Devices[0].Present)
-	require.Equal(t, watch.ReasonNoDevice, s.Devices[0].Reason)
+	require.Equal(t, status.ReasonNoDevice, s.Devices[0].Reason)
 	require.Empty(t, s.Async)
 	require.Zero(t, s.Collector.Devices)
 	h.finds(found("mlx5_9", 9))
@@ -101,19 +101,19 @@ func TestAWorkerSeesTheRemovalBeforeDiscoveryDoes(t *testing.T) {
 	h.opens(sup, "mlx5_0")
 	h.sink.take()
 	h.mono.Add(ms)
-	h.batch(sup, watch.Item{Ended: &watch.Ended{Reason: watch.ReasonRemoved}})
+	h.batch(sup, watch.Item{Ended: &status.End{Reason: status.ReasonRemoved}})
 	items := h.sink.take()
 	require.Len(t, of[ChangePoint](items), 2)
 	require.Equal(t, verbs.PortAbsent, of[ChangePoint](items)[0].To)
 	require.False(t, of[PortView](items)[0].Known)
 	require.Len(t, of[DeviceView](items), 1)
-	sup.Ended(watch.Ended{Reason: watch.ReasonRemoved})
+	sup.Ended(status.End{Reason: status.ReasonRemoved})
 	h.finds(found("mlx5_0", 0)) // sysfs still has it
 	v := deviceView(h.gather(), "mlx5_0")
 	require.False(t, v.Present)
 	require.False(t, v.Open)
 	require.EqualValues(t, 1, v.Removals)
-	require.Equal(t, watch.ReasonRemoved, v.Reason)
+	require.Equal(t, status.ReasonRemoved, v.Reason)
 	require.Zero(t, sup.wakes.Load(), "a worker would keep the removal from going on")
 	h.finds()
 	require.EqualValues(t, 1, deviceView(h.gather(), "mlx5_0").Removals)
@@ -122,7 +122,7 @@ func TestAWorkerSeesTheRemovalBeforeDiscoveryDoes(t *testing.T) {
 	require.EqualValues(t, 1, sup.wakes.Load())
 	h.opens(sup, "mlx5_0")
 	s := h.gather()
-	require.Equal(t, watch.ReasonOK, deviceView(s, "mlx5_0").Reason)
+	require.Equal(t, status.ReasonOK, deviceView(s, "mlx5_0").Reason)
 	require.EqualValues(t, 2, deviceView(s, "mlx5_0").Opens)
 	p := portView(s, "mlx5_0", 1)
 	require.Equal(t, verbs.PortActive, p.State)
@@ -136,7 +136,7 @@ func TestADeviceThatWasNotRemovedAfterAllIsTriedAgain(t *testing.T) {
 	h.finds(found("mlx5_0", 0))
 	sup := h.sup("mlx5_0", 0)
 	h.opens(sup, "mlx5_0")
-	sup.Ended(watch.Ended{Reason: watch.ReasonRemoved})
+	sup.Ended(status.End{Reason: status.ReasonRemoved})
 	h.mono.Add(9 * sec)
 	require.False(t, deviceView(h.gather(), "mlx5_0").Present)
 	require.Zero(t, sup.wakes.Load())
@@ -149,7 +149,7 @@ func TestADeviceThatWasNotRemovedAfterAllIsTriedAgain(t *testing.T) {
 	require.True(t, deviceView(s, "mlx5_0").Present)
 	require.True(t, deviceView(s, "mlx5_0").Open)
 	require.Equal(t, verbs.PortActive, portView(s, "mlx5_0", 2).State)
-	sup.Ended(watch.Ended{Reason: watch.ReasonRemoved})
+	sup.Ended(status.End{Reason: status.ReasonRemoved})
 	h.finds()
 	h.mono.Add(60 * sec)
 	h.gather()
@@ -165,7 +165,7 @@ func TestADeviceThatTheKernelAddsAgainIsTriedAtOnce(t *testing.T) {
 	h.finds(f)
 	sup := h.sup("mlx5_0", 0)
 	h.opens(sup, "mlx5_0")
-	sup.Ended(watch.Ended{Reason: watch.ReasonRemoved})
+	sup.Ended(status.End{Reason: status.ReasonRemoved})
 	h.finds(f)
 	require.Zero(t, sup.wakes.Load(), "it is listed, but on its way out")
 	f.Added = 4
@@ -181,7 +181,7 @@ func TestDiscoverySeesTheRemovalFirst(t *testing.T) {
 	sup := h.sup("mlx5_0", 0)
 	h.opens(sup, "mlx5_0")
 	h.finds()
-	sup.Ended(watch.Ended{Reason: watch.ReasonRemoved})
+	sup.Ended(status.End{Reason: status.ReasonRemoved})
 	h.sink.take()
 	h.batch(sup, reading(1, h.mono.Load(), verbs.PortActive))
 	require.Empty(t, h.sink.take(), "a reading that was still under way")
@@ -198,7 +198,7 @@ func TestADeviceReplacedBetweenTwoLooksWasRemovedOnce(t *testing.T) {
 	h.opens(sup, "mlx5_0")
 	h.finds(found("mlx5_0", 5))
 	require.EqualValues(t, 1, sup.wakes.Load())
-	sup.Ended(watch.Ended{Reason: watch.ReasonRemoved})
+	sup.Ended(status.End{Reason: status.ReasonRemoved})
 	v := deviceView(h.gather(), "mlx5_0")
 	require.True(t, v.Present)
 	require.False(t, v.Open)
@@ -257,8 +257,8 @@ func TestDevicesThatNeverComeBackAreForgotten(t *testing.T) {
 		sup := h.sup(name, 0)
 		sup.Started(h.ledger())
 		h.batch(sup, opened(name, 1), event(verbs.EventCQErr, 0, 1, 0, 0))
-		sup.Status(worker.Status{State: worker.StateStopped, Restarts: 2})
-		sup.Ended(watch.Ended{Reason: watch.ReasonRemoved})
+		sup.Status(status.Status{State: status.StateStopped, Restarts: 2})
+		sup.Ended(status.End{Reason: status.ReasonRemoved})
 	}
 	h.finds()
 	s := h.gather()
@@ -315,7 +315,7 @@ func TestManyDevicesAreHandledWhileOthersGather(t *testing.T) {
 				h.batch(sup, event(verbs.EventPortErr, 1, 1, n, n), event(verbs.EventPortActive, 1, 1, n, n),
 					watch.Item{Round: &watch.RoundItem{Port: 1, Method: verbs.MethodRCWrite, Round: verbs.Round{Wake: 5}}})
 			}
-			sup.Ended(watch.Ended{Reason: watch.ReasonCrashed})
+			sup.Ended(status.End{Reason: status.ReasonCrashed})
 		})
 	}
 	wg.Go(func() {
@@ -342,14 +342,14 @@ func TestASuccessorThatItsWorkerOpenedBeforeItWasFoundIsOpenedAgain(t *testing.T
 		h.mono.Add(9 * sec)
 		h.gather()
 		require.Len(t, h.sups, 1, "the worker of the old one may yet end")
-		first.last = func() { first.Ended(watch.Ended{Reason: watch.ReasonOK}) }
+		first.last = func() { first.Ended(status.End{Reason: status.ReasonOK}) }
 		h.mono.Add(2 * sec)
 		h.gather()
 		synctest.Wait()
 		h.opens(h.sup("mlx5_0", 1), "mlx5_0")
 		v := deviceView(h.gather(), "mlx5_0")
 		require.True(t, v.Open)
-		require.Equal(t, watch.ReasonOK, v.Reason)
+		require.Equal(t, status.ReasonOK, v.Reason)
 		require.EqualValues(t, 1, v.Removals)
 		h.mono.Add(20 * sec)
 		h.gather()
@@ -358,15 +358,15 @@ func TestASuccessorThatItsWorkerOpenedBeforeItWasFoundIsOpenedAgain(t *testing.T
 }
 
 func TestADeviceThatIsAwayIsNotTriedAgainAndAgain(t *testing.T) {
-	backingOff := worker.Status{State: worker.StateBackingOff, Reason: watch.ReasonStuck}
+	backingOff := status.Status{State: status.StateBackingOff, Reason: status.ReasonStuck}
 	for name, play := range map[string]func(*harness, *fakeSupervisor){
 		"its worker ends after discovery has seen it go": func(h *harness, s *fakeSupervisor) {
 			h.finds()
-			s.Ended(watch.Ended{Reason: watch.ReasonStuck})
+			s.Ended(status.End{Reason: status.ReasonStuck})
 			s.Status(backingOff)
 		},
 		"its worker ends before": func(h *harness, s *fakeSupervisor) {
-			s.Ended(watch.Ended{Reason: watch.ReasonStuck})
+			s.Ended(status.End{Reason: status.ReasonStuck})
 			s.Status(backingOff)
 			h.finds()
 		},
@@ -380,7 +380,7 @@ func TestADeviceThatIsAwayIsNotTriedAgainAndAgain(t *testing.T) {
 				play(h, first)
 				<-first.ended
 				synctest.Wait()
-				require.Equal(t, worker.StateStopped, deviceView(h.gather(), "mlx5_0").Worker.State)
+				require.Equal(t, status.StateStopped, deviceView(h.gather(), "mlx5_0").Worker.State)
 				h.finds(found("mlx5_0", 1))
 				h.opens(h.sup("mlx5_0", 1), "mlx5_0")
 				require.True(t, deviceView(h.gather(), "mlx5_0").Open)

@@ -5,30 +5,30 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/watch"
-	"rdma_events/internal/worker"
 )
 
 func TestReasonIsStartingUntilTheDeviceIsOpen(t *testing.T) {
 	h := start(t, nil)
 	h.finds(found("mlx5_0", 0))
 	sup := h.sup("mlx5_0", 0)
-	reason := func() watch.Reason { return deviceView(h.gather(), "mlx5_0").Reason }
-	require.Equal(t, watch.ReasonStarting, reason())
-	sup.Status(worker.Status{State: worker.StateStarting, Reason: watch.ReasonOK})
-	require.Equal(t, watch.ReasonStarting, reason())
+	reason := func() status.Reason { return deviceView(h.gather(), "mlx5_0").Reason }
+	require.Equal(t, status.ReasonStarting, reason())
+	sup.Status(status.Status{State: status.StateStarting, Reason: status.ReasonOK})
+	require.Equal(t, status.ReasonStarting, reason())
 	h.opens(sup, "mlx5_0")
-	require.Equal(t, watch.ReasonOK, reason())
+	require.Equal(t, status.ReasonOK, reason())
 
-	sup.Ended(watch.Ended{Reason: watch.ReasonRemoved})
+	sup.Ended(status.End{Reason: status.ReasonRemoved})
 	h.finds()
-	require.Equal(t, watch.ReasonRemoved, reason())
+	require.Equal(t, status.ReasonRemoved, reason())
 	h.finds(found("mlx5_0", 1))
-	require.Equal(t, watch.ReasonStarting, reason())
-	sup.Ended(watch.Ended{Reason: watch.ReasonNoPermission})
-	sup.Status(worker.Status{State: worker.StateStarting, Reason: watch.ReasonNoPermission})
-	require.Equal(t, watch.ReasonNoPermission, reason(), "it was refused")
+	require.Equal(t, status.ReasonStarting, reason())
+	sup.Ended(status.End{Reason: status.ReasonNoPermission})
+	sup.Status(status.Status{State: status.StateStarting, Reason: status.ReasonNoPermission})
+	require.Equal(t, status.ReasonNoPermission, reason(), "it was refused")
 }
 
 func TestProbeOfAnAbsentDeviceIsNotOK(t *testing.T) {
@@ -38,10 +38,10 @@ func TestProbeOfAnAbsentDeviceIsNotOK(t *testing.T) {
 	for name, leave := range map[string]func(*harness, *fakeSupervisor){
 		"discovery no longer finds it": func(h *harness, _ *fakeSupervisor) { h.finds() },
 		"its worker was killed": func(_ *harness, s *fakeSupervisor) {
-			s.Ended(watch.Ended{Reason: watch.ReasonCrashed})
+			s.Ended(status.End{Reason: status.ReasonCrashed})
 		},
 		"its worker lets go of it": func(h *harness, s *fakeSupervisor) {
-			h.batch(s, watch.Item{Ended: &watch.Ended{Reason: watch.ReasonRemoved}})
+			h.batch(s, watch.Item{Ended: &status.End{Reason: status.ReasonRemoved}})
 		},
 		"a round's end comes late": func(h *harness, s *fakeSupervisor) {
 			h.finds()

@@ -6,9 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
-	"rdma_events/internal/worker"
 )
 
 func TestARenameEndsTheOldSeriesAndStartsAnother(t *testing.T) {
@@ -19,7 +18,7 @@ func TestARenameEndsTheOldSeriesAndStartsAnother(t *testing.T) {
 		led := h.opens(old, "rocep1s0")
 		old.last = func() {
 			h.batch(old, opened("rocep1s0", 2)) // it was just being opened again
-			old.Ended(watch.Ended{Reason: watch.ReasonOK})
+			old.Ended(status.End{Reason: status.ReasonOK})
 		}
 		led.Count(int32(verbs.EventPortErr), 1, 1, 1)
 		h.sink.take()
@@ -30,7 +29,7 @@ func TestARenameEndsTheOldSeriesAndStartsAnother(t *testing.T) {
 		v := of[DeviceView](items)
 		require.Equal(t, "rocep1s0", v[0].Device)
 		require.False(t, v[0].Present)
-		require.Equal(t, watch.ReasonRenamed, v[0].Reason)
+		require.Equal(t, status.ReasonRenamed, v[0].Reason)
 		require.Zero(t, v[0].Removals)
 		require.EqualValues(t, 1, of[EventPoint](items)[0].Count, "the old worker's last events")
 		s := h.gather()
@@ -45,7 +44,7 @@ func TestARenameEndsTheOldSeriesAndStartsAnother(t *testing.T) {
 		h.finds(found("rocep1s0", 3))
 		s = h.gather()
 		require.EqualValues(t, 1, count(async(s, "rocep1s0", 1), verbs.EventPortErr).Total, "a series owns its counters")
-		require.Equal(t, watch.ReasonRenamed, deviceView(s, "mlx5_3").Reason)
+		require.Equal(t, status.ReasonRenamed, deviceView(s, "mlx5_3").Reason)
 		h.sup("rocep1s0", 1)
 	})
 }
@@ -56,7 +55,7 @@ func TestARenameBackWhileTheOldSupervisorEndsStartsANewOne(t *testing.T) {
 		h.finds(found("a", 3))
 		old, hold := h.sup("a", 0), make(chan struct{})
 		old.last = func() { <-hold }
-		old.Status(worker.Status{State: worker.StateRunning, Restarts: 3})
+		old.Status(status.Status{State: status.StateRunning, Restarts: 3})
 		h.finds(found("b", 3))
 		for range 3 {
 			require.Len(t, h.gather().Devices, 2, "the old worker may yet have last words")
@@ -67,7 +66,7 @@ func TestARenameBackWhileTheOldSupervisorEndsStartsANewOne(t *testing.T) {
 		synctest.Wait()
 		require.Zero(t, h.sup("a", 1).wakes.Load())
 		require.EqualValues(t, 3, h.gather().Collector.WorkerRestarts)
-		h.sup("a", 1).Status(worker.Status{State: worker.StateRunning, Restarts: 1})
+		h.sup("a", 1).Status(status.Status{State: status.StateRunning, Restarts: 1})
 		require.EqualValues(t, 4, deviceView(h.gather(), "a").Worker.Restarts)
 		require.True(t, deviceView(h.gather(), "a").Present)
 	})
@@ -77,12 +76,12 @@ func TestADeviceKnownByItsGUIDAloneIsRenamed(t *testing.T) {
 	h := start(t, nil)
 	h.finds(found("a", 3))
 	h.finds()
-	require.Equal(t, watch.ReasonRemoved, deviceView(h.gather(), "a").Reason)
+	require.Equal(t, status.ReasonRemoved, deviceView(h.gather(), "a").Reason)
 	b := found("b", 8)
 	b.NodeGUID = found("a", 3).NodeGUID
 	h.finds(b)
 	v := of[DeviceView](h.sink.take())
-	require.Equal(t, watch.ReasonRenamed, v[2].Reason)
+	require.Equal(t, status.ReasonRenamed, v[2].Reason)
 	require.EqualValues(t, 1, v[2].Removals)
 }
 
@@ -92,7 +91,7 @@ func TestDevicesWithoutAGUIDAreNotTakenForOneAnother(t *testing.T) {
 	a.NodeGUID, b.NodeGUID = "0000:0000:0000:0000", "0000:0000:0000:0000"
 	h.finds(a)
 	h.finds(b)
-	require.Equal(t, watch.ReasonRemoved, deviceView(h.gather(), "a").Reason)
+	require.Equal(t, status.ReasonRemoved, deviceView(h.gather(), "a").Reason)
 }
 
 func TestADeviceThatLeavesItsTwinIsNotRenamed(t *testing.T) {
@@ -101,5 +100,5 @@ func TestADeviceThatLeavesItsTwinIsNotRenamed(t *testing.T) {
 	b.NodeGUID = a.NodeGUID
 	h.finds(a, b)
 	h.finds(b)
-	require.Equal(t, watch.ReasonRemoved, deviceView(h.gather(), "a").Reason)
+	require.Equal(t, status.ReasonRemoved, deviceView(h.gather(), "a").Reason)
 }

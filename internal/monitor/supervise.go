@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"rdma_events/internal/worker"
+	"rdma_events/internal/status"
 )
 
 // job is the running Supervisor of a device. Its members are guarded by the
@@ -60,7 +60,7 @@ func (m *Monitor) nextJob(ctx context.Context, d *device) *job {
 	d.restarts += d.status.Restarts
 	d.crashes += d.status.Crashes
 	d.status.Restarts, d.status.Crashes, d.status.PID = 0, 0, 0
-	d.status.State = worker.StateStopped
+	d.status.State = status.StateStopped
 	d.led = nil // its Supervisor has unmapped it
 	d.job = nil
 	if again {

@@ -4,9 +4,8 @@ import (
 	"time"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
-	"rdma_events/internal/worker"
 )
 
 // Stat is mean and maximum over the interval just ended, ns. Count 0: there
@@ -150,8 +149,8 @@ type DeviceView struct {
 	Opens    uint64
 	Removals uint64
 	Fatals   uint64
-	Reason   watch.Reason
-	Worker   worker.Status
+	Reason   status.Reason
+	Worker   status.Status
 	Attr     verbs.DeviceAttr // of the last opening; Name "" before the first
 	Time     time.Time
 }

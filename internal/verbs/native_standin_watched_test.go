@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/standin"
 	"rdma_events/internal/watch"
@@ -100,7 +101,7 @@ func (w *watched) await(what string, look func() bool) error {
 	return nil
 }
 
-func (w *watched) ended(since int) *watch.Ended {
+func (w *watched) ended(since int) *status.End {
 	for _, it := range w.seen(since) {
 		if it.Ended != nil {
 			return it.Ended

@@ -3,6 +3,7 @@ package watch
 import (
 	"time"
 
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 )
 
@@ -44,7 +45,7 @@ type Item struct {
 	Reading *Reading
 	Round   *RoundItem
 	Probe   *ProbeItem
-	Ended   *Ended
+	Ended   *status.End
 }
 
 // Reading is the answer of one port query. The first one of a port after
@@ -71,31 +72,3 @@ type ProbeItem struct {
 	Method       verbs.Method // MethodNone: there is no probe now
 	Reason       string       // for a log line
 }
-
-// Ended is the last item of a watch that ends by itself.
-type Ended struct {
-	Reason  Reason
-	Message string // one line: what is wrong and what to do
-}
-
-// Reason is why a device is not watched; it stands in rdma_device's field of
-// that name.
-type Reason string
-
-// The reasons.
-const (
-	ReasonOK            Reason = "ok"
-	ReasonNoLibrary     Reason = "no_library"
-	ReasonNoPermission  Reason = "no_permission"
-	ReasonNoDevice      Reason = "no_device"
-	ReasonUnsupported   Reason = "unsupported"
-	ReasonCrashed       Reason = "crashed"
-	ReasonStuck         Reason = "stuck"
-	ReasonRemoved       Reason = "removed"
-	ReasonRenamed       Reason = "renamed"
-	ReasonExcludedNetns Reason = "excluded_netns"
-	ReasonLimit         Reason = "limit"
-	ReasonRecovering    Reason = "recovering"
-	ReasonStarting      Reason = "starting"
-	ReasonReassigned    Reason = "reassigned"
-)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 )
 
@@ -42,7 +43,7 @@ func TestBeyondTheLimitEveryEventIsStillCounted(t *testing.T) {
 		o.addRuns([]verbs.Run{run(types[i%3], 1, int64(i))})
 		o.add(Item{Round: &RoundItem{}}, Item{Reading: &Reading{}})
 	}
-	o.add(Item{Ended: &Ended{Reason: ReasonRemoved}})
+	o.add(Item{Ended: &status.End{Reason: status.ReasonRemoved}})
 	items := o.take()
 	require.LessOrEqual(t, len(items), outboxLimit+2)
 	counts := map[verbs.EventType]uint64{}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sim"
 	"rdma_events/internal/verbs/standin"
@@ -57,7 +58,7 @@ func requireAgreement(t *testing.T, p standin.Profile) {
 	require.Zero(t, r.counts().LostEvents+r.counts().LostCompletions, "trials count nothing")
 
 	items = r.after(time.Minute)
-	require.Equal(t, ReasonRemoved, ends(items)[0].Reason)
+	require.Equal(t, status.ReasonRemoved, ends(items)[0].Reason)
 	require.Equal(t, p.Disassociates, r.read(verbs.EventDeviceFatal) == 1)
 }
 

@@ -5,32 +5,33 @@ import (
 	"fmt"
 	"os"
 
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 )
 
 // EndedBy says why a device cannot be watched, and what to do about it.
-func EndedBy(err error) *Ended {
+func EndedBy(err error) *status.End {
 	for _, r := range []struct {
 		is     error
-		reason Reason
+		reason status.Reason
 		advice string
 	}{
-		{verbs.ErrNoLibrary, ReasonNoLibrary, "install libibverbs and its providers (Debian: libibverbs1 ibverbs-providers)"},
-		{verbs.ErrExcludedNetns, ReasonExcludedNetns, "run in the device's network namespace, or set 'rdma system set netns shared'"},
-		{verbs.ErrStuck, ReasonStuck, "the worker exits, which makes the kernel free the device"},
-		{verbs.ErrRecovering, ReasonRecovering, "it is recovering from a fatal error (the kernel log says so), " +
+		{verbs.ErrNoLibrary, status.ReasonNoLibrary, "install libibverbs and its providers (Debian: libibverbs1 ibverbs-providers)"},
+		{verbs.ErrExcludedNetns, status.ReasonExcludedNetns, "run in the device's network namespace, or set 'rdma system set netns shared'"},
+		{verbs.ErrStuck, status.ReasonStuck, "the worker exits, which makes the kernel free the device"},
+		{verbs.ErrRecovering, status.ReasonRecovering, "it is recovering from a fatal error (the kernel log says so), " +
 			"or the rdma cgroup allows no further handle (rdma.max, hca_handle)"},
-		{verbs.ErrLimit, ReasonLimit, "raise the limits of locked memory and open files (systemd: LimitMEMLOCK, LimitNOFILE)"},
-		{verbs.ErrUnsupported, ReasonUnsupported, ""},
-		{verbs.ErrNoDevice, ReasonNoDevice, ""},
-		{os.ErrPermission, ReasonNoPermission, fmt.Sprintf("let user %d read and write the node by its mode (a worker has no "+
+		{verbs.ErrLimit, status.ReasonLimit, "raise the limits of locked memory and open files (systemd: LimitMEMLOCK, LimitNOFILE)"},
+		{verbs.ErrUnsupported, status.ReasonUnsupported, ""},
+		{verbs.ErrNoDevice, status.ReasonNoDevice, ""},
+		{os.ErrPermission, status.ReasonNoPermission, fmt.Sprintf("let user %d read and write the node by its mode (a worker has no "+
 			"capabilities); in a container also allow 'c 231:* rw'", os.Getuid())},
 	} {
 		if errors.Is(err, r.is) {
-			return &Ended{Reason: r.reason, Message: withAdvice(err, r.advice)}
+			return &status.End{Reason: r.reason, Message: withAdvice(err, r.advice)}
 		}
 	}
-	return &Ended{Reason: ReasonUnsupported, Message: err.Error()}
+	return &status.End{Reason: status.ReasonUnsupported, Message: err.Error()}
 }
 
 func withAdvice(err error, advice string) string {

@@ -8,25 +8,26 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 )
 
 func TestEveryFailureHasItsReasonAndOneLine(t *testing.T) {
 	for _, row := range []struct {
 		err  error
-		want Reason
+		want status.Reason
 		text string
 	}{
-		{verbs.ErrNoLibrary, ReasonNoLibrary, "install libibverbs"},
-		{fmt.Errorf("/dev/infiniband/uverbs0: %w", unix.EACCES), ReasonNoPermission, "read and write the node"},
-		{fmt.Errorf("%w: %w", verbs.ErrExcludedNetns, unix.EPERM), ReasonExcludedNetns, "rdma system set netns shared"},
-		{fmt.Errorf("%w: %w", verbs.ErrLimit, unix.ENOMEM), ReasonLimit, "LimitMEMLOCK"},
-		{fmt.Errorf("%w: %w", verbs.ErrRecovering, unix.EAGAIN), ReasonRecovering, "a fatal error"},
-		{fmt.Errorf("%w: %w", verbs.ErrRecovering, unix.EAGAIN), ReasonRecovering, "the rdma cgroup"},
-		{verbs.ErrNoDevice, ReasonNoDevice, "no such RDMA device"},
-		{verbs.ErrUnsupported, ReasonUnsupported, "unsupported"},
-		{verbs.ErrStuck, ReasonStuck, "does not let go"},
-		{errors.New("odd"), ReasonUnsupported, "odd"},
+		{verbs.ErrNoLibrary, status.ReasonNoLibrary, "install libibverbs"},
+		{fmt.Errorf("/dev/infiniband/uverbs0: %w", unix.EACCES), status.ReasonNoPermission, "read and write the node"},
+		{fmt.Errorf("%w: %w", verbs.ErrExcludedNetns, unix.EPERM), status.ReasonExcludedNetns, "rdma system set netns shared"},
+		{fmt.Errorf("%w: %w", verbs.ErrLimit, unix.ENOMEM), status.ReasonLimit, "LimitMEMLOCK"},
+		{fmt.Errorf("%w: %w", verbs.ErrRecovering, unix.EAGAIN), status.ReasonRecovering, "a fatal error"},
+		{fmt.Errorf("%w: %w", verbs.ErrRecovering, unix.EAGAIN), status.ReasonRecovering, "the rdma cgroup"},
+		{verbs.ErrNoDevice, status.ReasonNoDevice, "no such RDMA device"},
+		{verbs.ErrUnsupported, status.ReasonUnsupported, "unsupported"},
+		{verbs.ErrStuck, status.ReasonStuck, "does not let go"},
+		{errors.New("odd"), status.ReasonUnsupported, "odd"},
 	} {
 		e := EndedBy(&verbs.OpError{Op: "ibv_open_device", Device: "mlx5_0", Err: row.err})
 		require.Equal(t, row.want, e.Reason)

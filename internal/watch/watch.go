@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 )
 
@@ -183,9 +184,9 @@ func (s *session) lookOut(ctx context.Context, w RemovalWatcher) error {
 	return errRemoved
 }
 
-func (s *session) why(cause error) *Ended {
+func (s *session) why(cause error) *status.End {
 	if errors.Is(cause, errRemoved) || errors.Is(cause, verbs.ErrNoDevice) {
-		return &Ended{Reason: ReasonRemoved, Message: s.o.Device + " was removed"}
+		return &status.End{Reason: status.ReasonRemoved, Message: s.o.Device + " was removed"}
 	}
 	return EndedBy(cause)
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sim"
 	"rdma_events/internal/verbs/verbstest"
@@ -149,7 +150,7 @@ func rounds(items []Item) []RoundItem { return pick(items, func(i Item) *RoundIt
 func choices(items []Item) []ProbeItem {
 	return pick(items, func(i Item) *ProbeItem { return i.Probe })
 }
-func ends(items []Item) []Ended { return pick(items, func(i Item) *Ended { return i.Ended }) }
+func ends(items []Item) []status.End { return pick(items, func(i Item) *status.End { return i.Ended }) }
 
 func TestAWatchBeginsWithTheDeviceAndABaselineOfEachPort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -261,7 +262,7 @@ func TestRemovalEndsTheWatchAtOnce(t *testing.T) {
 		items := r.after(0)
 		<-r.done
 		require.NoError(t, r.err)
-		require.Equal(t, []Ended{{Reason: ReasonRemoved, Message: "sim0 was removed"}}, ends(items))
+		require.Equal(t, []status.End{{Reason: status.ReasonRemoved, Message: "sim0 was removed"}}, ends(items))
 		require.NotNil(t, items[len(items)-1].Ended)
 	})
 }
@@ -275,7 +276,7 @@ func TestADeviceThatCannotBeOpenedEndsWithItsReason(t *testing.T) {
 		<-r.done
 		require.NoError(t, r.err)
 		require.Len(t, items, 1)
-		require.Equal(t, ReasonNoDevice, items[0].Ended.Reason)
+		require.Equal(t, status.ReasonNoDevice, items[0].Ended.Reason)
 		require.Contains(t, items[0].Ended.Message, "nope0")
 	})
 }
@@ -331,7 +332,7 @@ func TestAStuckDeviceIsGivenUp(t *testing.T) {
 		require.ErrorIs(t, r.err, verbs.ErrStuck)
 		items := r.after(0)
 		require.NotEmpty(t, ends(items), "%v %+v", r.err, items)
-		require.Equal(t, ReasonStuck, ends(items)[0].Reason)
+		require.Equal(t, status.ReasonStuck, ends(items)[0].Reason)
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/status"
 	"rdma_events/internal/watch"
 )
 
@@ -13,8 +14,8 @@ import (
 type life struct {
 	p      process
 	dog    watchdog
-	opened time.Time    // zero until the device was opened
-	ended  *watch.Ended // the worker's own word
+	opened time.Time   // zero until the device was opened
+	ended  *status.End // the worker's own word
 	by     cause
 }
 
@@ -54,11 +55,11 @@ func (s *Supervisor) attend(ctx context.Context, p process, led *ledger.Ledger, 
 func (s *Supervisor) take(l *life, b watch.Batch) {
 	l.dog.beat()
 	s.handler.Batch(b)
-	n := Status{State: s.status.State, Reason: s.status.Reason, Message: s.status.Message, PID: l.p.PID()}
+	n := status.Status{State: s.status.State, Reason: s.status.Reason, Message: s.status.Message, PID: l.p.PID()}
 	for i := range b.Items {
 		if b.Items[i].Opened != nil && l.opened.IsZero() {
 			l.opened = time.Now()
-			n = Status{State: StateRunning, Reason: watch.ReasonOK, PID: n.PID}
+			n = status.Status{State: status.StateRunning, Reason: status.ReasonOK, PID: n.PID}
 		}
 		if b.Items[i].Ended != nil {
 			l.ended = b.Items[i].Ended
@@ -107,7 +108,7 @@ func (s *Supervisor) judge(l *life, gone bool) verdict {
 		v.why, v.then = *l.ended, retryAfter(l.ended.Reason)
 	default:
 		r := l.p.Report()
-		if v.why, v.then = explain(s.device, r, l.by, call); v.why.Reason != watch.ReasonLimit {
+		if v.why, v.then = explain(s.device, r, l.by, call); v.why.Reason != status.ReasonLimit {
 			v.trace = r.trace()
 		}
 	}
@@ -119,16 +120,16 @@ func (s *Supervisor) judge(l *life, gone bool) verdict {
 
 // isCrash reports whether the end of a worker is a disturbance: not that of one that
 // was refused the device, nor of one that was to end or whose device has gone.
-func isCrash(l *life, why watch.Reason) bool {
+func isCrash(l *life, why status.Reason) bool {
 	return !l.opened.IsZero() && l.by != causeAsked && retryAfter(why) != retryOnWake
 }
 
-func retryAfter(why watch.Reason) retry {
+func retryAfter(why status.Reason) retry {
 	switch why {
-	case watch.ReasonRemoved, watch.ReasonRenamed:
+	case status.ReasonRemoved, status.ReasonRenamed:
 		return retryOnWake
-	case watch.ReasonNoLibrary, watch.ReasonNoPermission, watch.ReasonNoDevice,
-		watch.ReasonUnsupported, watch.ReasonExcludedNetns, watch.ReasonLimit:
+	case status.ReasonNoLibrary, status.ReasonNoPermission, status.ReasonNoDevice,
+		status.ReasonUnsupported, status.ReasonExcludedNetns, status.ReasonLimit:
 		return retrySlowly
 	}
 	return retrySoon

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/watch"
 	"rdma_events/internal/worker/proto"
@@ -140,8 +141,8 @@ func itemFromProto(m *proto.Item) (watch.Item, bool) {
 			Method: verbs.Method(w.Probe.GetMethod()), Reason: w.Probe.GetReason(),
 		}}, true
 	case *proto.Item_Ended:
-		return watch.Item{Ended: &watch.Ended{
-			Reason: watch.Reason(w.Ended.GetReason()), Message: w.Ended.GetMessage(),
+		return watch.Item{Ended: &status.End{
+			Reason: status.Reason(w.Ended.GetReason()), Message: w.Ended.GetMessage(),
 		}}, true
 	}
 	return watch.Item{}, false

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "google.golang.org/protobuf/proto"
 
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/watch"
 	"rdma_events/internal/worker/proto"
@@ -69,7 +70,7 @@ func oneOfEach(t *testing.T) []watch.Item {
 		{Reading: filled[watch.Reading](t)},
 		{Round: filled[watch.RoundItem](t)},
 		{Probe: filled[watch.ProbeItem](t)},
-		{Ended: filled[watch.Ended](t)},
+		{Ended: filled[status.End](t)},
 	}
 	require.Len(t, items, reflect.TypeFor[watch.Item]().NumField(), "an item of each kind")
 	return items
@@ -98,7 +99,7 @@ func TestBytesThatAreNoTextDoNotEndTheStream(t *testing.T) {
 	b := watch.Batch{Items: []watch.Item{
 		{Opened: &verbs.DeviceAttr{Name: "mlx5_0", BoardID: "MT_\xff\xfe0"}},
 		{Reading: &watch.Reading{Err: "\xc3"}},
-		{Ended: &watch.Ended{Reason: watch.ReasonCrashed, Message: "a\x80b"}},
+		{Ended: &status.End{Reason: status.ReasonCrashed, Message: "a\x80b"}},
 	}}
 	got := batchFromProto(throughWire(t, batchToProto(b)))
 	require.Equal(t, "MT_?0", got.Items[0].Opened.BoardID)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/watch"
+	"rdma_events/internal/status"
 )
 
 func TestCrashesAreThoseOfWorkersThatHadOpenedTheDevice(t *testing.T) {
@@ -23,10 +23,10 @@ func TestCrashesAreThoseOfWorkersThatHadOpenedTheDevice(t *testing.T) {
 	}{
 		"it dies":                    {life: open(crash), want: 1},
 		"it hangs":                   {life: openOnly, want: 1},
-		"it cannot go on":            {life: open(endWith(watch.ReasonUnsupported)), want: 1},
+		"it cannot go on":            {life: open(endWith(status.ReasonUnsupported)), want: 1},
 		"the kernel holds it":        {life: func(p *fakeProcess) { p.set(false, true); openOnly(p) }, want: 1},
-		"its device goes":            {life: open(endWith(watch.ReasonRemoved))},
-		"it is refused the device":   {life: endWith(watch.ReasonNoPermission)},
+		"its device goes":            {life: open(endWith(status.ReasonRemoved))},
+		"it is refused the device":   {life: endWith(status.ReasonNoPermission)},
 		"it dies before it has it":   {life: crash},
 		"it hangs before it has it":  {life: func(*fakeProcess) {}},
 		"it ends when it is to":      {life: openOnly, soon: true},

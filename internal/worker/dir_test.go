@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/watch"
+	"rdma_events/internal/status"
 )
 
 func TestARuntimeDirectoryIsPrivateAndGoneAfterClose(t *testing.T) {
@@ -168,14 +168,14 @@ func TestDirectoryThatCannotBeMadeAgainIsNamed(t *testing.T) {
 
 func TestWorkerStartsAfterItsDirectoryWasRemoved(t *testing.T) {
 	s := supervise(t, "works", nil)
-	first := s.awaitState(t, StateRunning)
+	first := s.awaitState(t, status.StateRunning)
 	require.NoError(t, os.RemoveAll(s.dir.Path()))
 	require.NoError(t, unix.Kill(first.PID, unix.SIGKILL))
 	s.await(t, "another one runs, or none can", func() bool {
 		n := s.recorder.status[len(s.recorder.status)-1]
-		return n.State == StateRunning && n.PID != first.PID || len(s.ended) > 1
+		return n.State == status.StateRunning && n.PID != first.PID || len(s.ended) > 1
 	})
-	require.Equal(t, []watch.Ended{{Reason: watch.ReasonCrashed, Message: "worker of mlx5_0 died of SIGKILL"}}, s.ended)
+	require.Equal(t, []status.End{{Reason: status.ReasonCrashed, Message: "worker of mlx5_0 died of SIGKILL"}}, s.ended)
 	require.Contains(t, s.logged(), "the runtime directory was removed by another process")
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	pb "google.golang.org/protobuf/proto"
 
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/watch"
 	"rdma_events/internal/worker/proto"
@@ -79,7 +80,7 @@ func (c *chance) item() watch.Item {
 	case 4:
 		return watch.Item{Probe: drawn[watch.ProbeItem](c)}
 	}
-	return watch.Item{Ended: drawn[watch.Ended](c)}
+	return watch.Item{Ended: drawn[status.End](c)}
 }
 
 func FuzzWhatIsSentIsWhatArrives(f *testing.F) {

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/grpclog"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/watch"
 )
@@ -177,13 +178,13 @@ type fault struct {
 func (f *fault) watch(ctx context.Context, _ verbs.Backend, l *ledger.Ledger, _ watch.Options, send sender) error {
 	mode := f.mode
 	if mode == "tells of itself" {
-		return send(watch.Batch{Items: []watch.Item{{Ended: &watch.Ended{
-			Reason: watch.ReasonRemoved, Message: selfPortrait(),
+		return send(watch.Batch{Items: []watch.Item{{Ended: &status.End{
+			Reason: status.ReasonRemoved, Message: selfPortrait(),
 		}}}})
 	}
 	if reason, ok := strings.CutPrefix(mode, "ends with "); ok {
-		return send(watch.Batch{Items: []watch.Item{{Ended: &watch.Ended{
-			Reason: watch.Reason(reason), Message: "mlx5_0: " + reason,
+		return send(watch.Batch{Items: []watch.Item{{Ended: &status.End{
+			Reason: status.Reason(reason), Message: "mlx5_0: " + reason,
 		}}}})
 	}
 	if err := send(opened()); err != nil {
@@ -302,9 +303,9 @@ type announcer struct{}
 
 func (announcer) Started(*ledger.Ledger) {}
 func (announcer) Batch(watch.Batch)      {}
-func (announcer) Ended(e watch.Ended)    { fmt.Println("ended", e) }
-func (announcer) Status(s Status) {
-	if s.State == StateRunning {
+func (announcer) Ended(e status.End)     { fmt.Println("ended", e) }
+func (announcer) Status(s status.Status) {
+	if s.State == status.StateRunning {
 		fmt.Println(s.PID)
 	}
 }

@@ -15,21 +15,21 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
 	"rdma_events/tests/prerequisite"
 )
 
 func TestAWorkerRunsUntilItIsAskedToStop(t *testing.T) {
 	s := supervise(t, "works", nil)
-	got := s.awaitState(t, StateRunning)
-	require.Equal(t, watch.ReasonOK, got.Reason)
+	got := s.awaitState(t, status.StateRunning)
+	require.Equal(t, status.ReasonOK, got.Reason)
 	require.NotZero(t, got.PID)
 	require.NoError(t, s.stop())
 	require.Equal(t, []string{
 		"status starting", "started", "batch", "status running", "batch", "ended", "status stopped",
 	}, s.callsOf())
-	require.Equal(t, []watch.Ended{{Reason: watch.ReasonOK}}, s.ended)
+	require.Equal(t, []status.End{{Reason: status.ReasonOK}}, s.ended)
 	require.Empty(t, s.logged())
 	require.ErrorIs(t, unix.Kill(got.PID, 0), unix.ESRCH)
 }
@@ -51,12 +51,12 @@ func (s *supervised) callsOf() []string {
 
 func TestAKilledWorkerIsReplaced(t *testing.T) {
 	s := supervise(t, "works", func(c *Config) { c.Timing = Timing{} })
-	first := s.awaitState(t, StateRunning)
+	first := s.awaitState(t, status.StateRunning)
 	killed := time.Now()
 	require.NoError(t, unix.Kill(first.PID, unix.SIGKILL))
 	s.await(t, "another one runs", func() bool {
 		n := s.recorder.status[len(s.recorder.status)-1]
-		return n.State == StateRunning && n.PID != first.PID && n.Restarts == 1
+		return n.State == status.StateRunning && n.PID != first.PID && n.Restarts == 1
 	})
 	t.Logf("replaced after %v, promised within 2 s", time.Since(killed))
 	require.Less(t, time.Since(killed), 20*time.Second, "ten times what is promised")
@@ -66,7 +66,7 @@ func TestAKilledWorkerIsReplaced(t *testing.T) {
 func TestTheLastCountsOfADeadWorkerAreThere(t *testing.T) {
 	s := supervise(t, "is killed", nil)
 	got := s.awaitEnded(t)
-	require.Equal(t, watch.Ended{Reason: watch.ReasonCrashed, Message: "worker of mlx5_0 died of SIGKILL"}, got)
+	require.Equal(t, status.End{Reason: status.ReasonCrashed, Message: "worker of mlx5_0 died of SIGKILL"}, got)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	require.Equal(t, []ledger.EventCounts{{Type: int32(verbs.EventPortErr), Port: 1, Read: 3, Acked: 2}}, s.counts)
@@ -80,57 +80,57 @@ func TestWhyAWorkerEndedIsSaidInOneLine(t *testing.T) {
 		c.Timing.Stuck = 100 * time.Millisecond
 	}
 	for mode, row := range map[string]struct {
-		reason watch.Reason
+		reason status.Reason
 		want   string // after "worker of mlx5_0 "
 		change func(*Config)
 	}{
-		"is killed early":          {watch.ReasonCrashed, "died of SIGKILL before the handshake", nil},
-		"crashes early":            {watch.ReasonCrashed, "died of SIGSEGV before the handshake", nil},
-		"dies after the handshake": {watch.ReasonCrashed, "ended with status 9", nil},
-		"crashes in a call":        {watch.ReasonCrashed, "died of SIGSEGV in ibv_get_async_event", nil},
-		"panics":                   {watch.ReasonCrashed, "died of a panic: index of nothing", nil},
-		"cannot close":             {watch.ReasonStuck, "could not close the device: stuck in ibv_destroy_qp", nil},
-		"does not beat":            {watch.ReasonStuck, "gave no sign of life in ibv_query_port and was killed", impatient},
-		"is stuck in a call":       {watch.ReasonStuck, "was stuck in ibv_destroy_cq and was killed", wary},
-		"stops":                    {watch.ReasonStuck, "gave no sign of life and was killed", wary},
-		"hangs early":              {watch.ReasonStuck, `(/proc/self/exe) did not shake hands in time and was killed: "thinking"; check worker_path`, soon},
+		"is killed early":          {status.ReasonCrashed, "died of SIGKILL before the handshake", nil},
+		"crashes early":            {status.ReasonCrashed, "died of SIGSEGV before the handshake", nil},
+		"dies after the handshake": {status.ReasonCrashed, "ended with status 9", nil},
+		"crashes in a call":        {status.ReasonCrashed, "died of SIGSEGV in ibv_get_async_event", nil},
+		"panics":                   {status.ReasonCrashed, "died of a panic: index of nothing", nil},
+		"cannot close":             {status.ReasonStuck, "could not close the device: stuck in ibv_destroy_qp", nil},
+		"does not beat":            {status.ReasonStuck, "gave no sign of life in ibv_query_port and was killed", impatient},
+		"is stuck in a call":       {status.ReasonStuck, "was stuck in ibv_destroy_cq and was killed", wary},
+		"stops":                    {status.ReasonStuck, "gave no sign of life and was killed", wary},
+		"hangs early":              {status.ReasonStuck, `(/proc/self/exe) did not shake hands in time and was killed: "thinking"; check worker_path`, soon},
 		"stops before the handshake": {
-			watch.ReasonStuck, `(/proc/self/exe) did not shake hands in time and was killed; check worker_path`, soon,
+			status.ReasonStuck, `(/proc/self/exe) did not shake hands in time and was killed; check worker_path`, soon,
 		},
 		"is mute after the handshake": {
-			watch.ReasonStuck, `(/proc/self/exe) did not shake hands in time and was killed; check worker_path`, soon,
+			status.ReasonStuck, `(/proc/self/exe) did not shake hands in time and was killed; check worker_path`, soon,
 		},
 		"exits early": {
-			watch.ReasonCrashed,
+			status.ReasonCrashed,
 			"cannot be started: /proc/self/exe is not an rdma-events-worker of this release: " +
 				`it ended with status 7 before the handshake: "no luck today"; check worker_path`, nil,
 		},
 		"exits with a status of ours": {
-			watch.ReasonCrashed,
+			status.ReasonCrashed,
 			"cannot be started: /proc/self/exe is not an rdma-events-worker of this release: " +
 				`it ended with status 4 before the handshake; check worker_path`, nil,
 		},
 		"is another program": {
-			watch.ReasonCrashed,
+			status.ReasonCrashed,
 			`cannot be started: /proc/self/exe is not an rdma-events-worker: it printed "usage: something else"; check worker_path`, nil,
 		},
 		"has another cookie": {
-			watch.ReasonCrashed,
+			status.ReasonCrashed,
 			"cannot be started: /proc/self/exe is not an rdma-events-worker of this release: " +
 				`it ended with status 2 before the handshake: "rdma-events-worker is started by rdma-events, ` +
 				`one for each RDMA device; it is not to be started by hand"; check worker_path`, nil,
 		},
 		"is of another release": {
-			watch.ReasonCrashed,
+			status.ReasonCrashed,
 			"cannot be started: /proc/self/exe is of another release (contract 2, wanted 1): install rdma-events and rdma-events-worker of the same", nil,
 		},
 		"has no ledger": {
-			watch.ReasonCrashed, `(/proc/self/exe) cannot work: "open ledger: stat ledger: bad file descriptor"`, nil,
+			status.ReasonCrashed, `(/proc/self/exe) cannot work: "open ledger: stat ledger: bad file descriptor"`, nil,
 		},
 	} {
 		t.Run(mode, func(t *testing.T) {
 			s := supervise(t, mode, row.change)
-			want := watch.Ended{Reason: row.reason, Message: "worker of mlx5_0 " + row.want}
+			want := status.End{Reason: row.reason, Message: "worker of mlx5_0 " + row.want}
 			require.Equal(t, want, s.awaitEnded(t))
 			s.await(t, "it is logged", func() bool {
 				return strings.Contains(strings.Join(s.log, ""), "reason="+string(row.reason))
@@ -143,12 +143,12 @@ func TestWhyAWorkerEndedIsSaidInOneLine(t *testing.T) {
 }
 
 func TestTheWorkersOwnWordIsPassedOn(t *testing.T) {
-	for mode, want := range map[string]watch.Ended{
-		"backend fails":            {Reason: watch.ReasonUnsupported, Message: `make backend "": unexpected EOF`},
-		"ends with removed":        {Reason: watch.ReasonRemoved, Message: "mlx5_0: removed"},
-		"ends with no_permission":  {Reason: watch.ReasonNoPermission, Message: "mlx5_0: no_permission"},
-		"ends with recovering":     {Reason: watch.ReasonRecovering, Message: "mlx5_0: recovering"},
-		"ends with excluded_netns": {Reason: watch.ReasonExcludedNetns, Message: "mlx5_0: excluded_netns"},
+	for mode, want := range map[string]status.End{
+		"backend fails":            {Reason: status.ReasonUnsupported, Message: `make backend "": unexpected EOF`},
+		"ends with removed":        {Reason: status.ReasonRemoved, Message: "mlx5_0: removed"},
+		"ends with no_permission":  {Reason: status.ReasonNoPermission, Message: "mlx5_0: no_permission"},
+		"ends with recovering":     {Reason: status.ReasonRecovering, Message: "mlx5_0: recovering"},
+		"ends with excluded_netns": {Reason: status.ReasonExcludedNetns, Message: "mlx5_0: excluded_netns"},
 	} {
 		t.Run(mode, func(t *testing.T) {
 			require.Equal(t, want, supervise(t, mode, nil).awaitEnded(t))
@@ -170,7 +170,7 @@ func TestAFileThatCannotRunIsSaidInOneLine(t *testing.T) {
 	s := supervise(t, "works", func(c *Config) { c.Exe = exe })
 	require.Equal(t, "worker of mlx5_0 cannot be started: execute "+path+": exec format error; check worker_path",
 		s.awaitEnded(t).Message)
-	require.Equal(t, StateBackingOff, s.awaitState(t, StateBackingOff).State)
+	require.Equal(t, status.StateBackingOff, s.awaitState(t, status.StateBackingOff).State)
 }
 
 func TestEveryStartRunsTheFileThatWasOpened(t *testing.T) {
@@ -184,11 +184,11 @@ func TestEveryStartRunsTheFileThatWasOpened(t *testing.T) {
 	require.NoError(t, os.WriteFile(path+".new", []byte("another version"), 0o755))
 	require.NoError(t, os.Rename(path+".new", path))
 	s := supervise(t, "works", func(c *Config) { c.Exe = exe })
-	first := s.awaitState(t, StateRunning)
+	first := s.awaitState(t, status.StateRunning)
 	require.NoError(t, unix.Kill(first.PID, unix.SIGKILL))
 	s.await(t, "another one runs", func() bool {
 		n := s.recorder.status[len(s.recorder.status)-1]
-		return n.State == StateRunning && n.PID != first.PID
+		return n.State == status.StateRunning && n.PID != first.PID
 	})
 }
 
@@ -196,7 +196,7 @@ func TestWhatALibraryPrintsDisturbsNothing(t *testing.T) {
 	for _, mode := range []string{"prints", "prints by Go"} {
 		t.Run(mode, func(t *testing.T) {
 			s := supervise(t, mode, nil)
-			s.awaitState(t, StateRunning)
+			s.awaitState(t, status.StateRunning)
 			s.await(t, "what it prints is logged", func() bool {
 				all := strings.Join(s.log, "")
 				return strings.Contains(all, "xxx...") && strings.Contains(all, "vendor banner v1.2 after") || strings.Contains(all, "yyy...")
@@ -210,7 +210,7 @@ func TestWhatALibraryPrintsDisturbsNothing(t *testing.T) {
 
 func TestAFloodOnStderrIsCutOffAndHoldsNothingUp(t *testing.T) {
 	s := supervise(t, "prints a lot", nil)
-	s.awaitState(t, StateRunning)
+	s.awaitState(t, status.StateRunning)
 	s.await(t, "it beats after the flood", func() bool { return s.calls[len(s.calls)-1] == "batch" })
 	require.NoError(t, s.stop())
 	require.Less(t, strings.Count(s.logged(), "the worker prints"), 3*stderrBurst)
@@ -260,7 +260,7 @@ func awaitGone(t *testing.T, pid int) {
 
 func TestAWorkerThatDoesNotCloseIsKilledAfterTheGrace(t *testing.T) {
 	s := supervise(t, "does not close", func(c *Config) { c.Timing.Grace = 50 * time.Millisecond })
-	got := s.awaitState(t, StateRunning)
+	got := s.awaitState(t, status.StateRunning)
 	begin := time.Now()
 	require.NoError(t, s.stop())
 	t.Logf("killed after %v", time.Since(begin))
@@ -284,14 +284,14 @@ func TestAWorkerThatIsStartingIsNotWaitedFor(t *testing.T) {
 // systemd signals every process of a unit when it stops one.
 func TestAWorkerLeavesSignalsToItsHost(t *testing.T) {
 	s := supervise(t, "works", nil)
-	pid := s.awaitState(t, StateRunning).PID
+	pid := s.awaitState(t, status.StateRunning).PID
 	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGHUP, unix.SIGINT} {
 		require.NoError(t, unix.Kill(pid, sig))
 	}
 	seen := s.batchCount()
 	s.await(t, "it beats on", func() bool { return s.batches > seen+3 })
 	require.NoError(t, s.stop())
-	require.Equal(t, []watch.Ended{{Reason: watch.ReasonOK}}, s.ended)
+	require.Equal(t, []status.End{{Reason: status.ReasonOK}}, s.ended)
 }
 
 func TestWhatGoPluginSaysIsLoggedWithoutACopyOfStderr(t *testing.T) {
@@ -299,7 +299,7 @@ func TestWhatGoPluginSaysIsLoggedWithoutACopyOfStderr(t *testing.T) {
 	s := supervise(t, "prints a lot", func(c *Config) {
 		c.Log = slog.New(slog.NewTextHandler(r, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
-	s.awaitState(t, StateRunning)
+	s.awaitState(t, status.StateRunning)
 	r.await(t, "the flood is there", func() bool { return strings.Contains(strings.Join(r.log, ""), "line=\"event 0\"") })
 	require.NoError(t, s.stop())
 	require.Contains(t, r.logged(), "go-plugin: waiting for RPC address")
@@ -360,7 +360,7 @@ func TestAStrangerCannotConnectToAWorker(t *testing.T) {
 	require.NoError(t, err)
 	defer dir.Close()
 	s := supervise(t, "works", func(c *Config) { c.Dir = dir })
-	s.awaitState(t, StateRunning)
+	s.awaitState(t, status.StateRunning)
 	sockets, err := filepath.Glob(dir.Path() + "/plugin-dir*/plugin*")
 	require.NoError(t, err)
 	require.Len(t, sockets, 1)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/status"
 	"rdma_events/internal/watch"
 )
 
@@ -25,8 +26,8 @@ type recorder struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced on every change
 	calls   []string      // "started", "batch", "ended", "status <state>"
-	status  []Status
-	ended   []watch.Ended
+	status  []status.Status
+	ended   []status.End
 	counts  []ledger.EventCounts // of the last ledger, when its worker had ended
 	log     []string
 	batches int
@@ -56,7 +57,7 @@ func (r *recorder) Batch(watch.Batch) {
 	})
 }
 
-func (r *recorder) Ended(e watch.Ended) {
+func (r *recorder) Ended(e status.End) {
 	r.note(func() {
 		var s ledger.Snapshot
 		r.led.Snapshot(&s)
@@ -65,7 +66,7 @@ func (r *recorder) Ended(e watch.Ended) {
 	})
 }
 
-func (r *recorder) Status(s Status) {
+func (r *recorder) Status(s status.Status) {
 	r.note(func() { r.calls, r.status = append(r.calls, "status "+string(s.State)), append(r.status, s) })
 }
 
@@ -100,9 +101,9 @@ func (r *recorder) await(t *testing.T, what string, cond func() bool) {
 	}
 }
 
-func (r *recorder) awaitState(t *testing.T, want State) Status {
+func (r *recorder) awaitState(t *testing.T, want status.State) status.Status {
 	t.Helper()
-	var got Status
+	var got status.Status
 	r.await(t, "its state is "+string(want), func() bool {
 		if n := len(r.status); n > 0 {
 			got = r.status[n-1]
@@ -112,9 +113,9 @@ func (r *recorder) awaitState(t *testing.T, want State) Status {
 	return got
 }
 
-func (r *recorder) awaitEnded(t *testing.T) watch.Ended {
+func (r *recorder) awaitEnded(t *testing.T) status.End {
 	t.Helper()
-	var got watch.Ended
+	var got status.End
 	r.await(t, "the worker has ended", func() bool {
 		if len(r.ended) > 0 {
 			got = r.ended[0]

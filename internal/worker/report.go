@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/ledger"
-	"rdma_events/internal/watch"
+	"rdma_events/internal/status"
 )
 
 // report is what is known of a worker that is gone.
@@ -65,78 +65,78 @@ const (
 
 // explain says why the worker of a device ended, from what is left of it: who
 // ended it, and the verbs call it was in at last.
-func explain(device string, r *report, by cause, in ledger.Call) (watch.Ended, retry) {
-	ended := func(why watch.Reason, format string, args ...any) watch.Ended {
-		return watch.Ended{Reason: why, Message: "worker of " + device + " " + fmt.Sprintf(format, args...)}
+func explain(device string, r *report, by cause, in ledger.Call) (status.End, retry) {
+	ended := func(why status.Reason, format string, args ...any) status.End {
+		return status.End{Reason: why, Message: "worker of " + device + " " + fmt.Sprintf(format, args...)}
 	}
 	switch {
 	case by == causeAsked:
-		return watch.Ended{Reason: watch.ReasonOK}, retrySoon
+		return status.End{Reason: status.ReasonOK}, retrySoon
 	case by == causeHung:
-		return ended(watch.ReasonStuck, "gave no sign of life%s and was killed", during(in)), retrySoon
+		return ended(status.ReasonStuck, "gave no sign of life%s and was killed", during(in)), retrySoon
 	case by == causeStuck:
-		return ended(watch.ReasonStuck, "was stuck%s and was killed", during(in)), retrySoon
+		return ended(status.ReasonStuck, "was stuck%s and was killed", during(in)), retrySoon
 	case r.Late:
-		return ended(watch.ReasonStuck, "(%s) did not shake hands in time and was killed%s; check worker_path",
+		return ended(status.ReasonStuck, "(%s) did not shake hands in time and was killed%s; check worker_path",
 			r.Exe, lastWords(r)), retrySoon
 	case r.PID == 0:
 		return unstarted(device, r.Err), retrySlowly
 	case r.refusedThread():
-		return ended(watch.ReasonLimit, "died because it may not start another thread; %s", raiseProcesses), retrySlowly
+		return ended(status.ReasonLimit, "died because it may not start another thread; %s", raiseProcesses), retrySlowly
 	case r.couldNotClose():
-		return ended(watch.ReasonStuck, "could not close the device: stuck%s", during(in)), retrySoon
+		return ended(status.ReasonStuck, "could not close the device: stuck%s", during(in)), retrySoon
 	case !r.Shook:
 		return explainStart(ended, r)
 	case r.Status.Exited() && r.Status.ExitStatus() == 0:
-		return ended(watch.ReasonCrashed, "left: %v", r.Err), retrySoon
+		return ended(status.ReasonCrashed, "left: %v", r.Err), retrySoon
 	}
-	return ended(watch.ReasonCrashed, "%s%s", death(r), during(in)), retrySoon
+	return ended(status.ReasonCrashed, "%s%s", death(r), during(in)), retrySoon
 }
 
 // held says that a worker was given up because the kernel does not let it go.
-func held(device string, pid int, in ledger.Call) watch.Ended {
+func held(device string, pid int, in ledger.Call) status.End {
 	what := "is not executed yet"
 	if pid != 0 {
 		what = fmt.Sprintf("(process %d) cannot be killed", pid)
 	}
-	return watch.Ended{Reason: watch.ReasonStuck, Message: fmt.Sprintf("worker of %s %s: the kernel holds it%s", device, what, during(in))}
+	return status.End{Reason: status.ReasonStuck, Message: fmt.Sprintf("worker of %s %s: the kernel holds it%s", device, what, during(in))}
 }
 
 // explainStart is explain for a worker that did not get through the handshake.
-func explainStart(ended func(watch.Reason, string, ...any) watch.Ended, r *report) (watch.Ended, retry) {
+func explainStart(ended func(status.Reason, string, ...any) status.End, r *report) (status.End, retry) {
 	core, rest, _ := strings.Cut(r.Hello, "|")
 	version, _, isHello := strings.Cut(rest, "|")
 	switch {
 	case r.Hello != "" && (!isHello || core != "1"):
-		return ended(watch.ReasonCrashed, "cannot be started: %s is not an rdma-events-worker: it printed %q; check worker_path",
+		return ended(status.ReasonCrashed, "cannot be started: %s is not an rdma-events-worker: it printed %q; check worker_path",
 			r.Exe, r.Hello), retrySlowly
 	case isHello && version != fmt.Sprint(contractVersion):
-		return ended(watch.ReasonCrashed, "cannot be started: %s is of another release (contract %s, wanted %d): "+
+		return ended(status.ReasonCrashed, "cannot be started: %s is of another release (contract %s, wanted %d): "+
 			"install rdma-events and rdma-events-worker of the same", r.Exe, version, contractVersion), retrySlowly
 	case isHello:
-		return ended(watch.ReasonCrashed, "%s after the handshake", death(r)), retrySoon
+		return ended(status.ReasonCrashed, "%s after the handshake", death(r)), retrySoon
 	case r.Status.Exited() && r.Status.ExitStatus() == exitSetup:
-		return ended(watch.ReasonCrashed, "(%s) cannot work%s", r.Exe, lastWords(r)), retrySlowly
+		return ended(status.ReasonCrashed, "(%s) cannot work%s", r.Exe, lastWords(r)), retrySlowly
 	case r.Status.Exited() && r.Crash == "":
-		return ended(watch.ReasonCrashed, "cannot be started: %s is not an rdma-events-worker of this release: "+
+		return ended(status.ReasonCrashed, "cannot be started: %s is not an rdma-events-worker of this release: "+
 			"it %s before the handshake%s; check worker_path", r.Exe, death(r), lastWords(r)), retrySlowly
 	case r.Crash == "":
-		return ended(watch.ReasonCrashed, "%s before the handshake%s", death(r), lastWords(r)), retrySoon
+		return ended(status.ReasonCrashed, "%s before the handshake%s", death(r), lastWords(r)), retrySoon
 	}
-	return ended(watch.ReasonCrashed, "%s before the handshake", death(r)), retrySoon
+	return ended(status.ReasonCrashed, "%s before the handshake", death(r)), retrySoon
 }
 
 // unstarted says why no worker of a device came into being.
-func unstarted(device string, err error) watch.Ended {
-	e := watch.Ended{Reason: watch.ReasonCrashed, Message: fmt.Sprintf("worker of %s cannot be started: %v", device, err)}
+func unstarted(device string, err error) status.End {
+	e := status.End{Reason: status.ReasonCrashed, Message: fmt.Sprintf("worker of %s cannot be started: %v", device, err)}
 	switch {
 	case errors.Is(err, errNoDir):
 		e.Message += fmt.Sprintf("; let user %d make directories there", os.Geteuid())
 	case isAny(err, unix.EMFILE, unix.ENFILE):
-		e.Reason = watch.ReasonLimit
+		e.Reason = status.ReasonLimit
 		e.Message += "; raise the limit of open files (systemd: LimitNOFILE)"
 	case isAny(err, unix.EAGAIN, unix.ENOMEM):
-		e.Reason = watch.ReasonLimit
+		e.Reason = status.ReasonLimit
 		e.Message += "; " + raiseProcesses
 	case errors.As(err, new(*os.PathError)): // not of the program, whose descriptor is executed
 	case isAny(err, unix.ENOEXEC, unix.ENOENT, unix.EACCES):

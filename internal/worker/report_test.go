@@ -10,22 +10,22 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/ledger"
-	"rdma_events/internal/watch"
+	"rdma_events/internal/status"
 )
 
 func TestAWorkerThatTheKernelRefusesIsNoCrash(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		err    error
-		reason watch.Reason
+		reason status.Reason
 		advice string
 	}{
-		{"no process more", unix.EAGAIN, watch.ReasonLimit, "TasksMax"},
-		{"no memory", unix.ENOMEM, watch.ReasonLimit, "MemoryMax"},
-		{"no descriptor of the process", unix.EMFILE, watch.ReasonLimit, "LimitNOFILE"},
-		{"no descriptor of the host", unix.ENFILE, watch.ReasonLimit, "LimitNOFILE"},
-		{"a file of another machine", unix.ENOEXEC, watch.ReasonCrashed, "worker_path"},
-		{"something else", errors.New("else"), watch.ReasonCrashed, ""},
+		{"no process more", unix.EAGAIN, status.ReasonLimit, "TasksMax"},
+		{"no memory", unix.ENOMEM, status.ReasonLimit, "MemoryMax"},
+		{"no descriptor of the process", unix.EMFILE, status.ReasonLimit, "LimitNOFILE"},
+		{"no descriptor of the host", unix.ENFILE, status.ReasonLimit, "LimitNOFILE"},
+		{"a file of another machine", unix.ENOEXEC, status.ReasonCrashed, "worker_path"},
+		{"something else", errors.New("else"), status.ReasonCrashed, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			why, then := explain("mlx5_0", &report{Err: fmt.Errorf("execute it: %w", row.err)}, causeNone, ledger.CallNone)
@@ -46,7 +46,7 @@ func TestAWorkerThatIsRefusedAThreadIsNoCrash(t *testing.T) {
 		for _, shook := range []bool{false, true} {
 			r := &report{PID: 7, Shook: shook, Crash: "SIGABRT: abort", Tail: []string{said, "SIGABRT: abort"}, Status: 2 << 8}
 			why, then := explain("mlx5_0", r, causeNone, ledger.CallNone)
-			require.Equal(t, watch.ReasonLimit, why.Reason)
+			require.Equal(t, status.ReasonLimit, why.Reason)
 			require.Equal(t, retrySlowly, then)
 			require.Contains(t, why.Message, "TasksMax")
 		}

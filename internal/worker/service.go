@@ -10,9 +10,10 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
+	grpcstatus "google.golang.org/grpc/status"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/watch"
 	"rdma_events/internal/worker/proto"
@@ -38,7 +39,7 @@ type service struct {
 // an end included, would not arrive.
 func (s *service) Watch(m *proto.WatchRequest, stream grpc.ServerStreamingServer[proto.Batch]) error {
 	if !s.taken.CompareAndSwap(false, true) {
-		return status.Error(codes.FailedPrecondition, "this worker watches already")
+		return grpcstatus.Error(codes.FailedPrecondition, "this worker watches already")
 	}
 	s.restoreStdio()
 	send := func(b watch.Batch) error { return stream.Send(batchToProto(b)) }
@@ -56,8 +57,8 @@ func (s *service) Watch(m *proto.WatchRequest, stream grpc.ServerStreamingServer
 	}
 	if err != nil && ctx.Err() == nil {
 		// An error of sending shows that there is nobody left to tell.
-		_ = send(watch.Batch{Items: []watch.Item{{Ended: &watch.Ended{
-			Reason: watch.ReasonUnsupported, Message: err.Error(),
+		_ = send(watch.Batch{Items: []watch.Item{{Ended: &status.End{
+			Reason: status.ReasonUnsupported, Message: err.Error(),
 		}}}})
 	}
 	<-ctx.Done()

@@ -10,9 +10,10 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
+	grpcstatus "google.golang.org/grpc/status"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/watch"
 	"rdma_events/internal/worker/proto"
@@ -85,12 +86,12 @@ func TestAWatcherThatIsHeldUpBySendingIsReleasedWhenTheHostLetsGo(t *testing.T) 
 	_, err = in.Recv()
 	require.NoError(t, err)
 	cancel()
-	require.Equal(t, codes.Canceled, status.Code(<-full))
+	require.Equal(t, codes.Canceled, grpcstatus.Code(<-full))
 	require.Zero(t, <-exits)
 }
 
 func TestTheWorkerStaysUntilTheHostHasItsLastWord(t *testing.T) {
-	last := watch.Batch{Items: []watch.Item{{Ended: &watch.Ended{Reason: watch.ReasonRemoved, Message: "gone"}}}}
+	last := watch.Batch{Items: []watch.Item{{Ended: &status.End{Reason: status.ReasonRemoved, Message: "gone"}}}}
 	c, exits := connected(t, &service{watch: watcher(func(_ context.Context, _ watch.Options, send sender) error {
 		return send(last)
 	})})
@@ -132,7 +133,7 @@ func TestAWorkerThatCannotWatchSaysWhy(t *testing.T) {
 			require.NoError(t, err)
 			m, err := in.Recv()
 			require.NoError(t, err)
-			require.Equal(t, &watch.Ended{Reason: watch.ReasonUnsupported, Message: row.want},
+			require.Equal(t, &status.End{Reason: status.ReasonUnsupported, Message: row.want},
 				batchFromProto(m).Items[0].Ended)
 		})
 	}
@@ -155,5 +156,5 @@ func TestAWorkerServesOneWatch(t *testing.T) {
 	second, err := c.Watch(ctx, requestToProto(Request{}))
 	require.NoError(t, err)
 	_, err = second.Recv()
-	require.Equal(t, codes.FailedPrecondition, status.Code(err))
+	require.Equal(t, codes.FailedPrecondition, grpcstatus.Code(err))
 }

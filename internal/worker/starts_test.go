@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/status"
 	"rdma_events/internal/watch"
 )
 
@@ -73,7 +74,7 @@ func TestManyWorkersOfASmallHostStartInTurn(t *testing.T) {
 		require.Equal(t, 3, host.most, "starts at once")
 		for _, r := range all {
 			require.Empty(t, r.logged())
-			require.Equal(t, Status{State: StateRunning, Reason: watch.ReasonOK, PID: 4711}, r.status[len(r.status)-1])
+			require.Equal(t, status.Status{State: status.StateRunning, Reason: status.ReasonOK, PID: 4711}, r.status[len(r.status)-1])
 		}
 		cancel()
 		running.Wait()
@@ -162,7 +163,7 @@ func TestSlowForkLeavesTheHandshakeItsTime(t *testing.T) {
 	t.Cleanup(unlock) // before the worker is waited for
 	<-time.After(limit + limit/5)
 	unlock()
-	got := s.awaitState(t, StateRunning)
+	got := s.awaitState(t, status.StateRunning)
 	require.Zero(t, got.Restarts)
 	require.NoError(t, unix.Kill(got.PID, unix.SIGKILL))
 	require.Equal(t, "worker of mlx5_0 died of SIGKILL", s.awaitEnded(t).Message)

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/status"
 	"rdma_events/internal/watch"
 )
 
@@ -110,7 +111,7 @@ type Supervisor struct {
 	wake    chan struct{}
 
 	backoff backoff
-	status  Status
+	status  status.Status
 	started uint64
 	crashes uint64
 	said    string // the last message logged, without its delay
@@ -133,7 +134,7 @@ func New(c Config, h Handler) *Supervisor {
 		mono:    monotonic,
 		wake:    make(chan struct{}, 1),
 		backoff: backoff{first: c.Timing.Retry, limit: c.Timing.RetryMax, rand: c.Rand},
-		status:  Status{Reason: watch.ReasonOK},
+		status:  status.Status{Reason: status.ReasonOK},
 	}
 	s.launch = s.session
 	return s
@@ -180,13 +181,13 @@ func (s *Supervisor) Run(ctx context.Context) error {
 		v := s.live(ctx)
 		err = s.rest(ctx, v)
 	}
-	s.setStatus(Status{State: StateStopped, Reason: watch.ReasonOK})
+	s.setStatus(status.Status{State: status.StateStopped, Reason: status.ReasonOK})
 	return err
 }
 
 // verdict is what one worker's life came to.
 type verdict struct {
-	why   watch.Ended
+	why   status.End
 	then  retry
 	trace string          // of a crash, one line; "": there is none
 	left  <-chan struct{} // nil, or of a worker that could not be killed: closed when it is gone
@@ -195,7 +196,7 @@ type verdict struct {
 // live is one worker, from its ledger to its last word.
 func (s *Supervisor) live(ctx context.Context) verdict {
 	s.started++
-	s.setStatus(Status{State: StateStarting, Reason: s.status.Reason, Message: s.status.Message})
+	s.setStatus(status.Status{State: status.StateStarting, Reason: s.status.Reason, Message: s.status.Message})
 	leave, ok := s.cfg.Starts.enter(ctx)
 	if !ok {
 		return verdict{}
@@ -233,7 +234,7 @@ func (s *Supervisor) rest(ctx context.Context, v verdict) error {
 func (s *Supervisor) pause(ctx context.Context, v verdict) {
 	var delay <-chan time.Time
 	var wake <-chan struct{}
-	state, plan := StateBackingOff, ""
+	state, plan := status.StateBackingOff, ""
 	switch v.then {
 	case retrySoon:
 		d := s.backoff.step()
@@ -242,10 +243,10 @@ func (s *Supervisor) pause(ctx context.Context, v verdict) {
 		delay, wake = time.After(s.backoff.jitter(s.cfg.Timing.Slow)), s.wake
 		plan = fmt.Sprintf("trying again every %v", s.cfg.Timing.Slow)
 	case retryOnWake:
-		wake, state, plan = s.wake, StateStopped, "waiting for it to come back"
+		wake, state, plan = s.wake, status.StateStopped, "waiting for it to come back"
 	}
 	s.say(v, plan)
-	s.setStatus(Status{State: state, Reason: v.why.Reason, Message: v.why.Message + "; " + plan})
+	s.setStatus(status.Status{State: state, Reason: v.why.Reason, Message: v.why.Message + "; " + plan})
 	select {
 	case <-delay:
 	case <-wake:
@@ -257,7 +258,7 @@ func (s *Supervisor) pause(ctx context.Context, v verdict) {
 // the same device would end there too.
 func (s *Supervisor) restUntilGone(ctx context.Context, v verdict) error {
 	s.say(v, "waiting for the kernel to let it go")
-	s.setStatus(Status{State: StateStuck, Reason: watch.ReasonStuck, Message: v.why.Message, PID: s.status.PID})
+	s.setStatus(status.Status{State: status.StateStuck, Reason: status.ReasonStuck, Message: v.why.Message, PID: s.status.PID})
 	select {
 	case <-v.left:
 		return nil
@@ -278,7 +279,7 @@ func (s *Supervisor) say(v verdict, plan string) {
 	switch {
 	case s.said == v.why.Message:
 		level, detail = slog.LevelDebug, slog.LevelDebug
-	case v.why.Reason == watch.ReasonCrashed || v.why.Reason == watch.ReasonStuck:
+	case v.why.Reason == status.ReasonCrashed || v.why.Reason == status.ReasonStuck:
 		level = slog.LevelError
 	}
 	s.said = v.why.Message
@@ -288,7 +289,7 @@ func (s *Supervisor) say(v verdict, plan string) {
 	}
 }
 
-func (s *Supervisor) setStatus(n Status) {
+func (s *Supervisor) setStatus(n status.Status) {
 	n.Restarts, n.Crashes = max(s.started, 1)-1, s.crashes
 	if n == s.status {
 		return

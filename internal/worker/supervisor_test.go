@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/status"
 	"rdma_events/internal/watch"
 )
 
@@ -91,9 +92,9 @@ func crash(p *fakeProcess) { p.die(unix.SIGSEGV) }
 
 func openOnly(p *fakeProcess) { p.batches <- opened() }
 
-func endWith(why watch.Reason) script {
+func endWith(why status.Reason) script {
 	return func(p *fakeProcess) {
-		p.batches <- watch.Batch{Items: []watch.Item{{Ended: &watch.Ended{Reason: why, Message: "mlx5_0: " + string(why)}}}}
+		p.batches <- watch.Batch{Items: []watch.Item{{Ended: &status.End{Reason: why, Message: "mlx5_0: " + string(why)}}}}
 	}
 }
 
@@ -163,14 +164,14 @@ func (b *bubble) lives() []*fakeProcess {
 	return b.born
 }
 
-func (b *bubble) last() Status {
+func (b *bubble) last() status.Status {
 	synctest.Wait()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.recorder.status[len(b.recorder.status)-1]
 }
 
-func (b *bubble) endings() []watch.Ended {
+func (b *bubble) endings() []status.End {
 	synctest.Wait()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -207,8 +208,8 @@ func TestDelaysBetweenCrashesDoubleUpToTheLimit(t *testing.T) {
 		require.Equal(t, []time.Duration{
 			250 * ms, 500 * ms, 1000 * ms, 2000 * ms, 4000 * ms, 8000 * ms, 16000 * ms, 30000 * ms, 30000 * ms,
 		}, b.gaps())
-		require.Equal(t, Status{
-			State: StateBackingOff, Reason: watch.ReasonCrashed, Restarts: 9,
+		require.Equal(t, status.Status{
+			State: status.StateBackingOff, Reason: status.ReasonCrashed, Restarts: 9,
 			Message: "worker of mlx5_0 died of SIGSEGV; restarting in 30s",
 		}, b.last())
 		require.Len(t, b.lines(), 1, "the same crash is logged once")
@@ -240,8 +241,8 @@ func TestTheLastWordsComeAgainWithTheSameCrashAfterAMinute(t *testing.T) {
 }
 
 func TestAHopelessReasonIsTriedAgainSlowlyAndSaidOnce(t *testing.T) {
-	for _, why := range []watch.Reason{
-		watch.ReasonNoLibrary, watch.ReasonNoPermission, watch.ReasonNoDevice, watch.ReasonUnsupported, watch.ReasonLimit,
+	for _, why := range []status.Reason{
+		status.ReasonNoLibrary, status.ReasonNoPermission, status.ReasonNoDevice, status.ReasonUnsupported, status.ReasonLimit,
 	} {
 		t.Run(string(why), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *bubble) {
@@ -260,23 +261,23 @@ func TestRecoveringDeviceIsRetriedSoon(t *testing.T) {
 		pass(40 * time.Second)
 		ms := time.Millisecond
 		require.Equal(t, []time.Duration{250 * ms, 500 * ms, 1000 * ms, 2000 * ms, 4000 * ms, 8000 * ms, 16000 * ms}, b.gaps())
-		require.Equal(t, watch.ReasonRecovering, b.last().Reason)
+		require.Equal(t, status.ReasonRecovering, b.last().Reason)
 		require.Len(t, b.lines(), 1)
-	}, endWith(watch.ReasonRecovering))
+	}, endWith(status.ReasonRecovering))
 }
 
 func TestADeviceThatCannotBeClosedIsToldOfAlikeWhetherItsWorkersWordComesOrNot(t *testing.T) {
 	exit := func(p *fakeProcess) { p.die(exitStuck << 8) }
 	word := func(p *fakeProcess) {
 		p.set(true, false) // it is on its way out
-		endWith(watch.ReasonStuck)(p)
+		endWith(status.ReasonStuck)(p)
 		exit(p)
 	}
 	for name, s := range map[string]script{"it does not come": exit, "it comes": word} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *bubble) {
-				require.Equal(t, watch.Ended{
-					Reason: watch.ReasonStuck, Message: "worker of mlx5_0 could not close the device: stuck",
+				require.Equal(t, status.End{
+					Reason: status.ReasonStuck, Message: "worker of mlx5_0 could not close the device: stuck",
 				}, b.endings()[0])
 			}, s)
 		})
@@ -287,19 +288,19 @@ func TestAChangedReasonIsSaidAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		pass(5 * time.Minute)
 		require.Len(t, b.lines(), 2)
-	}, endWith(watch.ReasonNoLibrary), endWith(watch.ReasonNoLibrary), endWith(watch.ReasonNoPermission))
+	}, endWith(status.ReasonNoLibrary), endWith(status.ReasonNoLibrary), endWith(status.ReasonNoPermission))
 }
 
 func TestAfterARemovalItWaitsToBeWoken(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		pass(time.Hour)
 		require.Len(t, b.lives(), 1)
-		require.Equal(t, Status{
-			State: StateStopped, Reason: watch.ReasonRemoved, Message: "mlx5_0: removed; waiting for it to come back",
+		require.Equal(t, status.Status{
+			State: status.StateStopped, Reason: status.ReasonRemoved, Message: "mlx5_0: removed; waiting for it to come back",
 		}, b.last())
 		b.Wake()
-		require.Equal(t, Status{State: StateRunning, Reason: watch.ReasonOK, Restarts: 1, PID: 4711}, b.last())
-	}, endWith(watch.ReasonRemoved), openOnly)
+		require.Equal(t, status.Status{State: status.StateRunning, Reason: status.ReasonOK, Restarts: 1, PID: 4711}, b.last())
+	}, endWith(status.ReasonRemoved), openOnly)
 }
 
 func TestAWakeThatCameBeforeTheRemovalWasSeenIsNotLost(t *testing.T) {
@@ -311,14 +312,14 @@ func TestAWakeThatCameBeforeTheRemovalWasSeenIsNotLost(t *testing.T) {
 	}, func(p *fakeProcess) {
 		p.batches <- opened()
 		<-time.After(2 * time.Second)
-		endWith(watch.ReasonRemoved)(p)
+		endWith(status.ReasonRemoved)(p)
 	}, openOnly)
 }
 
 func TestAWorkerThatCannotBeMadeIsTriedAgainSlowly(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
-		require.Equal(t, Status{
-			State: StateBackingOff, Reason: watch.ReasonLimit,
+		require.Equal(t, status.Status{
+			State: status.StateBackingOff, Reason: status.ReasonLimit,
 			Message: "worker of mlx5_0 cannot be started: too many open files; raise the limit of open files (systemd: LimitNOFILE); trying again every 30s",
 		}, b.last())
 		require.Len(t, b.endings(), 1, "what was started is ended")
@@ -332,8 +333,8 @@ func TestAHungWorkerIsKilledWithoutBeingAsked(t *testing.T) {
 		asked, killed := b.lives()[0].times()
 		require.Zero(t, asked)
 		require.InDelta(t, 5*time.Second, killed.Sub(begin), float64(2*time.Second))
-		require.Equal(t, watch.Ended{
-			Reason: watch.ReasonStuck, Message: "worker of mlx5_0 gave no sign of life and was killed",
+		require.Equal(t, status.End{
+			Reason: status.ReasonStuck, Message: "worker of mlx5_0 gave no sign of life and was killed",
 		}, b.endings()[0])
 	}, openOnly)
 }
@@ -342,7 +343,7 @@ func TestAWorkerThatOpensItsDeviceSlowlyIsGivenTime(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		pass(14 * time.Second)
 		require.Len(t, b.lives(), 1)
-		require.Equal(t, StateStarting, b.last().State)
+		require.Equal(t, status.StateStarting, b.last().State)
 		pass(8 * time.Second)
 		_, killed := b.lives()[0].times()
 		require.NotZero(t, killed)
@@ -360,8 +361,8 @@ func TestAWorkerThatDoesNotListenIsAskedThenKilled(t *testing.T) {
 		asked, killed := p.times()
 		require.Equal(t, begin, asked)
 		require.Equal(t, begin.Add(1500*time.Millisecond), killed)
-		require.Equal(t, []watch.Ended{{Reason: watch.ReasonOK}}, b.endings())
-		require.Equal(t, StateStopped, b.last().State)
+		require.Equal(t, []status.End{{Reason: status.ReasonOK}}, b.endings())
+		require.Equal(t, status.StateStopped, b.last().State)
 	}, openOnly)
 }
 
@@ -373,10 +374,10 @@ func TestAWorkerThatTheKernelHoldsIsLeftAndNotDoubled(t *testing.T) {
 		pass(time.Hour)
 		require.Len(t, b.lives(), 1, "another one would be held too")
 		want := "worker of mlx5_0 (process 4711) cannot be killed: the kernel holds it"
-		require.Equal(t, Status{State: StateStuck, Reason: watch.ReasonStuck, Message: want, Crashes: 1, PID: 4711}, b.last())
-		require.Equal(t, []watch.Ended{{Reason: watch.ReasonStuck, Message: want}}, b.endings())
+		require.Equal(t, status.Status{State: status.StateStuck, Reason: status.ReasonStuck, Message: want, Crashes: 1, PID: 4711}, b.last())
+		require.Equal(t, []status.End{{Reason: status.ReasonStuck, Message: want}}, b.endings())
 		p.die(unix.SIGKILL)
-		require.Equal(t, StateRunning, b.last().State, "it goes on once the kernel has let go")
+		require.Equal(t, status.StateRunning, b.last().State, "it goes on once the kernel has let go")
 	}, openOnly)
 }
 
@@ -390,12 +391,12 @@ func TestStoppingLeavesAWorkerThatTheKernelHolds(t *testing.T) {
 		require.ErrorIs(t, err, ErrAbandoned)
 		require.ErrorContains(t, err, "process 4711")
 		require.Equal(t, 2*time.Second, time.Since(begin))
-		require.Equal(t, StateStopped, b.last().State)
+		require.Equal(t, status.StateStopped, b.last().State)
 	}, openOnly)
 }
 
 func TestStoppingDoesNotWaitForADelay(t *testing.T) {
-	for _, s := range []script{crash, endWith(watch.ReasonNoLibrary), endWith(watch.ReasonRemoved)} {
+	for _, s := range []script{crash, endWith(status.ReasonNoLibrary), endWith(status.ReasonRemoved)} {
 		inBubble(t, func(t *testing.T, b *bubble) {
 			synctest.Wait()
 			b.cancel()

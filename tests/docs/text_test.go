@@ -14,10 +14,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// reasons are the constants of type watch.Reason, as they stand in the code.
+// reasons are the constants of type status.Reason, as they stand in the code.
 func reasons(t *testing.T) []string {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, "internal/watch/batch.go"), nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, "internal/status/reason.go"), nil, 0)
 	require.NoError(t, err)
 	var all []string
 	ast.Inspect(file, func(n ast.Node) bool {

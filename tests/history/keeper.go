@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/ledger"
-	"rdma_events/internal/watch"
+	"rdma_events/internal/status"
 	"rdma_events/internal/worker"
 )
 
@@ -30,7 +30,7 @@ type keeper struct {
 
 	lane    *lane
 	session *session // nil: no worker runs
-	status  worker.Status
+	status  status.Status
 	started uint64
 	crashes uint64
 	delay   time.Duration // before the next restart
@@ -41,7 +41,7 @@ func newKeeper(h *host, device string, handler worker.Handler) *keeper {
 	k := &keeper{
 		h: h, device: device, handler: handler,
 		begun: make(chan struct{}), left: make(chan struct{}),
-		status: worker.Status{Reason: watch.ReasonOK},
+		status: status.Status{Reason: status.ReasonOK},
 	}
 	k.lane = h.line.start(h.line.now, k.keep)
 	return k
@@ -74,9 +74,9 @@ func (k *keeper) keep() {
 }
 
 // live is one worker. False: the history has come to its end.
-func (k *keeper) live() (why watch.Ended, ok bool) {
+func (k *keeper) live() (why status.End, ok bool) {
 	k.started++
-	k.set(worker.Status{State: worker.StateStarting, Reason: k.status.Reason, Message: k.status.Message})
+	k.set(status.Status{State: status.StateStarting, Reason: k.status.Reason, Message: k.status.Message})
 	led, file, err := ledger.New(k.device)
 	if err != nil {
 		k.h.err = err
@@ -97,7 +97,7 @@ func (k *keeper) live() (why watch.Ended, ok bool) {
 	if k.h.line.now-since >= int64(worker.DefaultTiming().Well) {
 		k.delay = 0
 	}
-	if opened := k.status.State == worker.StateRunning; opened && why.Reason != watch.ReasonRemoved {
+	if opened := k.status.State == status.StateRunning; opened && why.Reason != status.ReasonRemoved {
 		k.crashes++
 	}
 	k.handler.Ended(why)
@@ -109,18 +109,18 @@ func (k *keeper) live() (why watch.Ended, ok bool) {
 // opened says that the worker has the device open.
 func (k *keeper) opened() {
 	k.h.pids++
-	k.set(worker.Status{State: worker.StateRunning, Reason: watch.ReasonOK, PID: 1000 + k.h.pids})
+	k.set(status.Status{State: status.StateRunning, Reason: status.ReasonOK, PID: 1000 + k.h.pids})
 }
 
 // rest waits as long as the end of a worker calls for.
-func (k *keeper) rest(why watch.Ended) bool {
+func (k *keeper) rest(why status.End) bool {
 	t := worker.DefaultTiming()
-	n := worker.Status{State: worker.StateBackingOff, Reason: why.Reason, Message: why.Message}
+	n := status.Status{State: status.StateBackingOff, Reason: why.Reason, Message: why.Message}
 	until := int64(never)
 	switch why.Reason {
-	case watch.ReasonRemoved:
-		n.State = worker.StateStopped
-	case watch.ReasonCrashed, watch.ReasonStuck, watch.ReasonOK:
+	case status.ReasonRemoved:
+		n.State = status.StateStopped
+	case status.ReasonCrashed, status.ReasonStuck, status.ReasonOK:
 		until = k.h.line.now + k.jitter(k.backoff())
 		k.woken = false
 	default:
@@ -147,7 +147,7 @@ func (k *keeper) jitter(d time.Duration) int64 {
 	return int64(float64(d) * (0.8 + 0.4*k.h.random.Float64()))
 }
 
-func (k *keeper) set(n worker.Status) {
+func (k *keeper) set(n status.Status) {
 	n.Restarts, n.Crashes = max(k.started, 1)-1, k.crashes
 	if n != k.status {
 		k.status = n
@@ -181,7 +181,7 @@ func (h *host) inCall(until int64) bool {
 // die ends the process whose reader is the current lane.
 func (h *host) die(signal syscall.Signal) {
 	if s := h.sessionOf(h.line.current); s != nil {
-		s.finish(watch.Ended{Reason: watch.ReasonCrashed, Message: "died of " + unix.SignalName(signal)})
+		s.finish(status.End{Reason: status.ReasonCrashed, Message: "died of " + unix.SignalName(signal)})
 		panic(died{})
 	}
 }

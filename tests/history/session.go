@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/watch"
 )
@@ -23,7 +24,7 @@ type session struct {
 	ports  []*port
 	look   *lane // queries ports
 	kicked bool  // events have come since the last look
-	why    *watch.Ended
+	why    *status.End
 }
 
 // port is what the lanes share about a port.
@@ -42,7 +43,7 @@ func (s *session) has(l *lane) bool { return slices.Contains(s.lanes, l) }
 
 // run watches the device until it is gone, its worker dies, or it cannot be
 // opened. False: the history has come to its end.
-func (s *session) run() (watch.Ended, bool) {
+func (s *session) run() (status.End, bool) {
 	dev, err := s.k.h.opener.Open(s.k.device, s.led)
 	if err != nil {
 		why := watch.EndedBy(err)
@@ -57,9 +58,9 @@ func (s *session) run() (watch.Ended, bool) {
 	ok := s.await()
 	s.stop() // nobody counts in the ledger any more
 	if !ok {
-		return watch.Ended{}, false
+		return status.End{}, false
 	}
-	if s.why.Reason == watch.ReasonRemoved {
+	if s.why.Reason == status.ReasonRemoved {
 		if err := s.close(); err != nil {
 			s.why = watch.EndedBy(err)
 		}
@@ -100,21 +101,21 @@ func (s *session) await() bool {
 			at = never
 		}
 		if ever && at <= s.line.now {
-			s.why = &watch.Ended{Reason: watch.ReasonRemoved, Message: s.k.device + " was removed"}
+			s.why = &status.End{Reason: status.ReasonRemoved, Message: s.k.device + " was removed"}
 			break
 		}
 		if !s.line.wait(at) {
 			return false
 		}
 		if s.why == nil && ever && s.line.now >= at {
-			s.why = &watch.Ended{Reason: watch.ReasonRemoved, Message: s.k.device + " was removed"}
+			s.why = &status.End{Reason: status.ReasonRemoved, Message: s.k.device + " was removed"}
 		}
 	}
 	return true
 }
 
 // finish ends the session from one of its lanes.
-func (s *session) finish(why watch.Ended) {
+func (s *session) finish(why status.End) {
 	if s.why == nil {
 		s.why = &why
 		s.line.rouse(s.k.lane, s.line.now)
@@ -129,7 +130,7 @@ func (s *session) killStuck() {
 	}
 	s.led.Snapshot(&snap)
 	if busy := snap.Busy(); busy.Call != ledger.CallNone && s.line.now-busy.Beat >= int64(killing) {
-		s.finish(watch.Ended{Reason: watch.ReasonStuck, Message: "stuck in " + busy.Call.String()})
+		s.finish(status.End{Reason: status.ReasonStuck, Message: "stuck in " + busy.Call.String()})
 	}
 }
 

@@ -5,9 +5,8 @@ import (
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/monitor"
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
-	"rdma_events/internal/worker"
 )
 
 // at is a moment that reads well in line protocol.
@@ -79,8 +78,8 @@ func filledPort() monitor.PortView {
 
 func filledDevice() monitor.DeviceView {
 	return monitor.DeviceView{
-		Device: "mlx5_0", Present: true, Open: true, Opens: 3, Removals: 1, Fatals: 1, Reason: watch.ReasonOK,
-		Worker: worker.Status{State: worker.StateRunning, Restarts: 2, Crashes: 1, PID: 4711},
+		Device: "mlx5_0", Present: true, Open: true, Opens: 3, Removals: 1, Fatals: 1, Reason: status.ReasonOK,
+		Worker: status.Status{State: status.StateRunning, Restarts: 2, Crashes: 1, PID: 4711},
 		Attr: verbs.DeviceAttr{
 			Name: "mlx5_0", Ports: 1, Vectors: 63, EventsSupported: true, NodeGUID: "506b:4b03:00aa:0001",
 			SysImageGUID: "506b:4b03:00aa:0000", PCIAddress: "0000:3b:00.0", NUMANode: 0, BoardID: "MT_0000000010",

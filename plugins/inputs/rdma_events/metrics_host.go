@@ -2,8 +2,8 @@ package rdma_events
 
 import (
 	"rdma_events/internal/monitor"
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
 )
 
 // host is what rdma_host is made from: the sums over a snapshot.
@@ -52,7 +52,7 @@ func sum(s *monitor.Snapshot) host {
 	for i := range s.Devices {
 		d := &s.Devices[i]
 		switch {
-		case !d.Present && d.Reason != watch.ReasonRenamed && d.Reason != watch.ReasonReassigned:
+		case !d.Present && d.Reason != status.ReasonRenamed && d.Reason != status.ReasonReassigned:
 			h.missing++
 		case d.Present && !d.Open:
 			h.unwatched++

@@ -6,14 +6,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/monitor"
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
 )
 
 func TestAHostIsTheSumOfItsDevices(t *testing.T) {
 	s := &monitor.Snapshot{
 		Devices: []monitor.DeviceView{
-			{Present: true, Open: true}, {Present: true}, {Reason: watch.ReasonRemoved}, {Reason: watch.ReasonRenamed},
+			{Present: true, Open: true}, {Present: true}, {Reason: status.ReasonRemoved}, {Reason: status.ReasonRenamed},
 		},
 		Ports: []monitor.PortView{
 			{Known: true, HasState: true, State: verbs.PortActive},

@@ -1,0 +1,28 @@
+package status
+
+// Reason is why a device is not watched; rdma_device has it in the field of that name.
+type Reason string
+
+// The reasons.
+const (
+	ReasonOK            Reason = "ok"
+	ReasonNoLibrary     Reason = "no_library"
+	ReasonNoPermission  Reason = "no_permission"
+	ReasonNoDevice      Reason = "no_device"
+	ReasonUnsupported   Reason = "unsupported"
+	ReasonCrashed       Reason = "crashed"
+	ReasonStuck         Reason = "stuck"
+	ReasonRemoved       Reason = "removed"
+	ReasonRenamed       Reason = "renamed"
+	ReasonExcludedNetns Reason = "excluded_netns"
+	ReasonLimit         Reason = "limit"
+	ReasonRecovering    Reason = "recovering"
+	ReasonStarting      Reason = "starting"
+	ReasonReassigned    Reason = "reassigned"
+)
+
+// End is why something that was supervised has ended by itself.
+type End struct {
+	Reason  Reason
+	Message string // one line: what is wrong and what to do
+}
