@@ -68,11 +68,11 @@ func library() int {
 	return 0
 }
 
-func backend(r worker.Request) (verbs.Backend, error) {
+func backend(r verbs.Request) (verbs.Backend, error) {
 	switch r.Backend {
-	case worker.BackendVerbs:
+	case verbs.BackendVerbs:
 		return hotplug.Removable(verbs.Native(verbs.NewSysfs(sysfs)), hotplug.Config{Warn: warn}), nil
-	case worker.BackendSim:
+	case verbs.BackendSim:
 		world, err := sim.Load(sim.Options{
 			Profile:  r.Sim.Profile,
 			Scenario: r.Sim.Scenario,
@@ -85,7 +85,7 @@ func backend(r worker.Request) (verbs.Backend, error) {
 		}
 		return sim.New(world), nil
 	}
-	return nil, fmt.Errorf("it is not %q or %q", worker.BackendVerbs, worker.BackendSim)
+	return nil, fmt.Errorf("it is not %q or %q", verbs.BackendVerbs, verbs.BackendSim)
 }
 
 func warn(err error) { fmt.Fprintln(os.Stderr, err) }

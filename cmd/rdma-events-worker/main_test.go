@@ -17,7 +17,7 @@ import (
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
-	"rdma_events/internal/watch"
+	"rdma_events/internal/verbs"
 	"rdma_events/internal/worker"
 )
 
@@ -64,9 +64,9 @@ func TestAWorkerIsSmall(t *testing.T) {
 }
 
 func TestABackendThatDoesNotExistIsNamed(t *testing.T) {
-	_, err := backend(worker.Request{Backend: "nonsense"})
+	_, err := backend(verbs.Request{Backend: "nonsense"})
 	require.EqualError(t, err, `it is not "verbs" or "sim"`)
-	_, err = backend(worker.Request{Backend: worker.BackendSim, Sim: worker.Sim{Profile: "nonsense"}})
+	_, err = backend(verbs.Request{Backend: verbs.BackendSim, Sim: verbs.Simulation{Profile: "nonsense"}})
 	require.ErrorContains(t, err, "nonsense")
 }
 
@@ -79,12 +79,12 @@ func supervise(t *testing.T, h worker.Handler) {
 	require.NoError(t, err)
 	s := worker.New(worker.Config{
 		Exe: exe, Dir: dir,
-		Request: worker.Request{
-			Backend: worker.BackendSim,
-			Sim:     worker.Sim{Profile: "roce2", Seed: 1},
-			Options: watch.Options{
+		Request: verbs.Request{
+			Backend: verbs.BackendSim,
+			Sim:     verbs.Simulation{Profile: "roce2", Seed: 1},
+			Options: verbs.Options{
 				Device: "sim0", StateInterval: time.Second,
-				Probe: watch.ProbeOptions{
+				Probe: verbs.ProbeOptions{
 					Interval: 4 * time.Millisecond, Timeout: 2 * time.Millisecond,
 					Method: "auto", Vectors: []int{0}, AckBatch: 1, GIDIndex: -1, PKeyIdx: -1,
 				},
@@ -139,7 +139,7 @@ func (c *roundCounter) Ended(e status.End) {
 }
 
 // Batch implements worker.Handler.
-func (c *roundCounter) Batch(b watch.Batch) {
+func (c *roundCounter) Batch(b verbs.Batch) {
 	for _, i := range b.Items {
 		if i.Round == nil {
 			continue

@@ -9,7 +9,7 @@ import (
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
-	"rdma_events/internal/watch"
+	"rdma_events/internal/verbs"
 	"rdma_events/internal/worker"
 )
 
@@ -34,8 +34,8 @@ func BenchmarkStart(b *testing.B) {
 		ctx, cancel := context.WithCancel(b.Context())
 		s := worker.New(worker.Config{
 			Exe: exe, Dir: dir,
-			Request: worker.Request{
-				Backend: worker.BackendSim, Sim: worker.Sim{Profile: "roce2"}, Options: watch.Options{Device: "sim0"},
+			Request: verbs.Request{
+				Backend: verbs.BackendSim, Sim: verbs.Simulation{Profile: "roce2"}, Options: verbs.Options{Device: "sim0"},
 			},
 		}, firstBatch{cancel})
 		if err := s.Run(ctx); err != nil {
@@ -57,4 +57,4 @@ func (firstBatch) Status(status.Status) {}
 func (firstBatch) Ended(status.End) {}
 
 // Batch implements worker.Handler.
-func (f firstBatch) Batch(watch.Batch) { f.enough() }
+func (f firstBatch) Batch(verbs.Batch) { f.enough() }

@@ -95,8 +95,8 @@ func (o hardwareFlags) host(ctx context.Context, c rdma_events.Config, sysfs ver
 	}
 	if c.Simulated() {
 		h.Simulated, h.Use = true, nil
-		p.Request.Backend = worker.BackendSim
-		p.Request.Sim = worker.Sim{Profile: c.Sim.Profile, Scenario: c.Sim.Scenario, Seed: c.Sim.Seed, Epoch: monotonic()}
+		p.Request.Backend = verbs.BackendSim
+		p.Request.Sim = verbs.Simulation{Profile: c.Sim.Profile, Scenario: c.Sim.Scenario, Seed: c.Sim.Seed, Epoch: monotonic()}
 	}
 	return h
 }

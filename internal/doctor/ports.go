@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
 )
 
 func (s *System) portDir(device string, port int) string {
@@ -25,7 +24,7 @@ func (s *System) portsOf(device string) []int {
 		}
 	}
 	slices.Sort(ports)
-	return ports[:min(len(ports), watch.MaxPorts)]
+	return ports[:min(len(ports), verbs.MaxPorts)]
 }
 
 func subject(device string, port int) string { return fmt.Sprintf("%s port %d", device, port) }

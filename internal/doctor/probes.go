@@ -8,7 +8,6 @@ import (
 
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
 )
 
 // checkProbes says which probe methods work on each port.
@@ -31,7 +30,7 @@ func checkProbes(x *examination) []Result {
 			results = append(results, x.notOpened(d))
 			continue
 		}
-		for port := 1; port <= min(d.trials[0].Attr.Ports, watch.MaxPorts); port++ {
+		for port := 1; port <= min(d.trials[0].Attr.Ports, verbs.MaxPorts); port++ {
 			results = append(results, x.checkProbe(d, port))
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
 	"rdma_events/internal/worker"
 )
 
@@ -47,7 +46,7 @@ type PortTrial struct {
 type Program struct {
 	// Request is what a trial asks for but for the device and the probe; its
 	// Backend must be set.
-	Request worker.Request
+	Request verbs.Request
 	// Timing is how long to wait for what; its zero value is the plugin's.
 	Timing worker.Timing
 
@@ -67,7 +66,7 @@ func OpenProgram(path string) (*Program, error) {
 	if err != nil {
 		return nil, errors.Join(err, exe.Close())
 	}
-	return &Program{Request: worker.Request{Backend: worker.BackendVerbs}, exe: exe, dir: dir}, nil
+	return &Program{Request: verbs.Request{Backend: verbs.BackendVerbs}, exe: exe, dir: dir}, nil
 }
 
 // Close implements Worker.
@@ -109,9 +108,9 @@ func (p *Program) ask(ctx context.Context, flag string) (string, error) {
 func (p *Program) Try(ctx context.Context, device string, m verbs.Method) Trial {
 	ctx, cancel := context.WithTimeout(ctx, tryLimit)
 	defer cancel()
-	o := watch.Options{
+	o := verbs.Options{
 		Device: device,
-		Probe: watch.ProbeOptions{
+		Probe: verbs.ProbeOptions{
 			Interval: tryPace, Timeout: tryTimeout, Method: m.String(), Vectors: []int{0}, AckBatch: 1, GIDIndex: -1, PKeyIdx: -1,
 		},
 	}
@@ -124,7 +123,7 @@ func (p *Program) Try(ctx context.Context, device string, m verbs.Method) Trial 
 
 // Watch has workers of its own watch a device until ctx ends. The error is
 // worker.ErrAbandoned if one of them cannot be killed.
-func (p *Program) Watch(ctx context.Context, o watch.Options, h worker.Handler) error {
+func (p *Program) Watch(ctx context.Context, o verbs.Options, h worker.Handler) error {
 	r := p.Request
 	r.Options = o
 	return worker.New(worker.Config{Exe: p.exe, Dir: p.dir, Request: r, Timing: p.Timing}, h).Run(ctx)
@@ -152,7 +151,7 @@ func (t *trial) Ended(why status.End) {
 }
 
 // Batch implements worker.Handler.
-func (t *trial) Batch(b watch.Batch) {
+func (t *trial) Batch(b verbs.Batch) {
 	for _, it := range b.Items {
 		t.item(it)
 	}
@@ -161,10 +160,10 @@ func (t *trial) Batch(b watch.Batch) {
 	}
 }
 
-func (t *trial) item(it watch.Item) {
+func (t *trial) item(it verbs.Item) {
 	switch {
 	case it.Opened != nil:
-		t.Opened, t.Attr, t.ports = true, *it.Opened, min(it.Opened.Ports, watch.MaxPorts)
+		t.Opened, t.Attr, t.ports = true, *it.Opened, min(it.Opened.Ports, verbs.MaxPorts)
 	case it.Probe != nil && it.Probe.Method == verbs.MethodNone:
 		one := t.Ports[it.Probe.Port]
 		one.Refused = it.Probe.Reason

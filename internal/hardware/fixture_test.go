@@ -13,7 +13,6 @@ import (
 	"rdma_events/internal/nldev"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
 	"rdma_events/internal/worker"
 )
 
@@ -24,13 +23,13 @@ type fakeWorker struct {
 	round func(m string) verbs.Round // what rounds of a method are; nil: it is refused
 	why   string                     // of the end; "": it is ended
 	stuck bool                       // those with probes hang in the kernel
-	asked []watch.Options
-	more  []watch.Item // of a watch without probes
+	asked []verbs.Options
+	more  []verbs.Item // of a watch without probes
 }
 
 func (w *fakeWorker) Library(context.Context) (string, error) { return "/usr/lib/libibverbs.so.1", nil }
 
-func (w *fakeWorker) Watch(ctx context.Context, o watch.Options, h worker.Handler) error {
+func (w *fakeWorker) Watch(ctx context.Context, o verbs.Options, h worker.Handler) error {
 	w.asked = append(w.asked, o)
 	h.Started(nil)
 	if o.Probe.Interval > 0 && w.stuck {
@@ -42,22 +41,22 @@ func (w *fakeWorker) Watch(ctx context.Context, o watch.Options, h worker.Handle
 		return nil
 	}
 	attr := w.attr
-	items := []watch.Item{{Opened: &attr}}
+	items := []verbs.Item{{Opened: &attr}}
 	for n := 1; n <= attr.Ports; n++ {
 		for i := range looks {
-			items = append(items, watch.Item{Reading: &watch.Reading{Port: n, Attr: w.port, Took: int64(i + 1)}})
+			items = append(items, verbs.Item{Reading: &verbs.Reading{Port: n, Attr: w.port, Took: int64(i + 1)}})
 		}
 	}
 	if o.Probe.Interval == 0 {
 		items = append(items, w.more...)
 	}
-	h.Batch(watch.Batch{Items: append(items, w.probing(o)...)})
+	h.Batch(verbs.Batch{Items: append(items, w.probing(o)...)})
 	<-ctx.Done()
 	h.Ended(status.End{Reason: status.ReasonOK})
 	return nil
 }
 
-func (w *fakeWorker) probing(o watch.Options) []watch.Item {
+func (w *fakeWorker) probing(o verbs.Options) []verbs.Item {
 	if o.Probe.Interval == 0 {
 		return nil
 	}
@@ -66,11 +65,11 @@ func (w *fakeWorker) probing(o watch.Options) []watch.Item {
 		m = verbs.MethodRCWrite
 	}
 	if w.round == nil {
-		return []watch.Item{{Probe: &watch.ProbeItem{Port: o.Ports[0], Method: verbs.MethodNone, Reason: "the port cannot"}}}
+		return []verbs.Item{{Probe: &verbs.ProbeItem{Port: o.Ports[0], Method: verbs.MethodNone, Reason: "the port cannot"}}}
 	}
-	items := []watch.Item{{Probe: &watch.ProbeItem{Port: o.Ports[0], Method: m, Reason: "as preferred"}}}
+	items := []verbs.Item{{Probe: &verbs.ProbeItem{Port: o.Ports[0], Method: m, Reason: "as preferred"}}}
 	for range probeRounds + 2 {
-		items = append(items, watch.Item{Round: &watch.RoundItem{Port: o.Ports[0], Method: m, Round: w.round(o.Probe.Method)}})
+		items = append(items, verbs.Item{Round: &verbs.RoundItem{Port: o.Ports[0], Method: m, Round: w.round(o.Probe.Method)}})
 	}
 	return items
 }

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"rdma_events/internal/watch"
+	"rdma_events/internal/verbs"
 )
 
 // take puts events and changes of state in the order of their times.
@@ -20,7 +20,7 @@ func (f *Flap) take(g *gathering, begin int64, ports int) {
 
 // states notes where a port's state differs from the one before, and its count
 // of link drops.
-func (f *Flap) states(readings []watch.Reading, begin int64, port int) {
+func (f *Flap) states(readings []verbs.Reading, begin int64, port int) {
 	last := ""
 	var links *LinkCount
 	for _, r := range readings {

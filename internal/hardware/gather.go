@@ -7,16 +7,15 @@ import (
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
 	"rdma_events/internal/worker"
 )
 
 // gathering is what one worker said; it is used by one goroutine.
 type gathering struct {
 	attr     *verbs.DeviceAttr
-	readings []watch.Reading
-	rounds   []watch.RoundItem
-	choices  []watch.ProbeItem
+	readings []verbs.Reading
+	rounds   []verbs.RoundItem
+	choices  []verbs.ProbeItem
 	runs     []verbs.Run
 	counts   ledger.ProbeCounts // of all its probes
 	why      string             // why the device was not opened or not kept; one line
@@ -28,7 +27,7 @@ type gathering struct {
 }
 
 // gather has a worker watch a device until enough was seen or ctx ends.
-func gather(ctx context.Context, w Worker, o watch.Options, enough func(*gathering) bool) *gathering {
+func gather(ctx context.Context, w Worker, o verbs.Options, enough func(*gathering) bool) *gathering {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	g := &gathering{enough: enough, done: cancel}
@@ -63,7 +62,7 @@ func (g *gathering) Ended(why status.End) {
 }
 
 // Batch implements worker.Handler.
-func (g *gathering) Batch(b watch.Batch) {
+func (g *gathering) Batch(b verbs.Batch) {
 	for _, it := range b.Items {
 		g.item(it)
 	}
@@ -72,7 +71,7 @@ func (g *gathering) Batch(b watch.Batch) {
 	}
 }
 
-func (g *gathering) item(it watch.Item) {
+func (g *gathering) item(it verbs.Item) {
 	switch {
 	case it.Opened != nil:
 		attr := *it.Opened

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
 )
 
 // methods tries each method on each port.
@@ -39,9 +38,9 @@ func (x *trial) method(ctx context.Context, port int, m verbs.Method) Method {
 func (x *trial) probe(ctx context.Context, port int, method string, gid, rounds int) *gathering {
 	ctx, cancel := context.WithTimeout(ctx, methodLimit)
 	defer cancel()
-	o := watch.Options{
+	o := verbs.Options{
 		Ports: []int{port},
-		Probe: watch.ProbeOptions{
+		Probe: verbs.ProbeOptions{
 			Interval: probePace, Timeout: probeTimeout, Method: method, Vectors: []int{0}, AckBatch: 1, GIDIndex: gid, PKeyIdx: -1,
 		},
 	}
@@ -166,7 +165,7 @@ func (x *trial) flap(ctx context.Context) {
 	begin := x.Mono()
 	limited, cancel := context.WithTimeout(ctx, window)
 	defer cancel()
-	g := x.watch(limited, watch.Options{StateInterval: time.Second}, func(*gathering) bool { return false })
+	g := x.watch(limited, verbs.Options{StateInterval: time.Second}, func(*gathering) bool { return false })
 	f := &Flap{WindowNS: window.Nanoseconds(), Seen: []Seen{}, Links: []LinkCount{}}
 	f.take(g, begin, len(x.ports))
 	x.r.Flap = f

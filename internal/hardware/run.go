@@ -9,7 +9,6 @@ import (
 
 	"rdma_events/internal/drivers"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
 )
 
 const (
@@ -114,8 +113,8 @@ func (x *trial) look(ctx context.Context) (opened bool) {
 	ctx, cancel := context.WithTimeout(ctx, methodLimit)
 	defer cancel()
 	ports := 0
-	g := x.watch(ctx, watch.Options{StateInterval: lookPace}, func(g *gathering) bool {
-		ports = min(g.attr.Ports, watch.MaxPorts)
+	g := x.watch(ctx, verbs.Options{StateInterval: lookPace}, func(g *gathering) bool {
+		ports = min(g.attr.Ports, verbs.MaxPorts)
 		return len(g.readings) >= looks*ports
 	})
 	if g.attr == nil {
@@ -152,7 +151,7 @@ func (x *trial) look(ctx context.Context) (opened bool) {
 
 // watch has a worker watch the device until enough was seen or ctx ends, and
 // notes the events.
-func (x *trial) watch(ctx context.Context, o watch.Options, enough func(*gathering) bool) *gathering {
+func (x *trial) watch(ctx context.Context, o verbs.Options, enough func(*gathering) bool) *gathering {
 	o.Device = x.o.Device
 	g := gather(ctx, x.Worker, o, enough)
 	x.stuck = x.stuck || g.stuck

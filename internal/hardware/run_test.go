@@ -14,7 +14,6 @@ import (
 
 	"rdma_events/internal/nldev"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
 )
 
 // run runs a device in a bubble, since a run takes its time.
@@ -99,7 +98,7 @@ func TestOperatorIsAskedByName(t *testing.T) {
 
 func TestFlapIsWatchedIfWanted(t *testing.T) {
 	w := mlx5()
-	w.more = []watch.Item{
+	w.more = []verbs.Item{
 		{Run: &verbs.Run{Type: verbs.EventPortErr, Port: 1, Count: 1, First: 7e9, HoldMax: 9}},
 		{Run: &verbs.Run{Type: verbs.EventPortActive, Port: 1, Count: 2, First: 8e9}},
 	}

@@ -43,13 +43,13 @@ func addRxe(t *testing.T) string {
 
 // next returns the device of that name from the first set that has it with a
 // node.
-func next(t *testing.T, sets <-chan []Found, name string) Found {
+func next(t *testing.T, sets <-chan []verbs.Found, name string) verbs.Found {
 	t.Helper()
 	for deadline := time.After(time.Minute); ; {
 		select {
 		case found := <-sets:
 			t.Logf("%+v", found)
-			i := slices.IndexFunc(found, func(f Found) bool { return f.Name == name && f.Usable() })
+			i := slices.IndexFunc(found, func(f verbs.Found) bool { return f.Name == name && f.Usable() })
 			if i >= 0 {
 				return found[i]
 			}
@@ -62,9 +62,9 @@ func next(t *testing.T, sets <-chan []Found, name string) Found {
 func TestOnARealKernelDevicesAreFoundRenamedAndReplaced(t *testing.T) {
 	node := addRxe(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	sets, done := make(chan []Found, 16), make(chan error, 1)
+	sets, done := make(chan []verbs.Found, 16), make(chan error, 1)
 	cfg := Config{Rescan: time.Hour, Warn: func(err error) { t.Error(err) }}
-	go func() { done <- New(cfg).Run(ctx, func(found []Found) { sets <- found }) }()
+	go func() { done <- New(cfg).Run(ctx, func(found []verbs.Found) { sets <- found }) }()
 	defer func() {
 		cancel()
 		require.ErrorIs(t, <-done, context.Canceled)

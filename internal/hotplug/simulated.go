@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"rdma_events/internal/verbs"
 )
 
 // world is a simulated host. Times are of the clock given to NewSimulated, ns.
@@ -21,7 +23,7 @@ type world interface {
 type Simulated struct {
 	world world
 	now   func() int64
-	last  []Found
+	last  []verbs.Found
 	next  int // the index of a device not seen before
 }
 
@@ -34,7 +36,7 @@ func NewSimulated(w world, now func() int64) *Simulated {
 // Run does what Watcher.Run does, on every change and without delay. Nodes are
 // called "sim0", "sim1" ..., by Index; the world's order stands for that by
 // name.
-func (s *Simulated) Run(ctx context.Context, report func([]Found)) error {
+func (s *Simulated) Run(ctx context.Context, report func([]verbs.Found)) error {
 	for first := true; ; first = false {
 		at := s.now()
 		if found, news := s.Look(at); first || news {
@@ -49,7 +51,7 @@ func (s *Simulated) Run(ctx context.Context, report func([]Found)) error {
 // Look returns the devices that are present at a moment, not before that of
 // the last Look, and whether there is anything new since. It is for who has no
 // clock to wait by, and not to be called while Run does.
-func (s *Simulated) Look(at int64) (found []Found, news bool) {
+func (s *Simulated) Look(at int64) (found []verbs.Found, news bool) {
 	found, s.next = follow(s.last, s.world.Devices(at), s.next)
 	news = !slices.Equal(found, s.last)
 	s.last = found
@@ -75,10 +77,10 @@ func (s *Simulated) wait(ctx context.Context, at int64) error {
 
 // follow turns names into devices: those of last, the renamed ones, which stand
 // where a name of last is missing now, and new ones, numbered from next on.
-func follow(last []Found, names []string, next int) ([]Found, int) {
-	found := make([]Found, 0, len(names))
+func follow(last []verbs.Found, names []string, next int) ([]verbs.Found, int) {
+	found := make([]verbs.Found, 0, len(names))
 	for i, name := range names {
-		known := slices.IndexFunc(last, func(f Found) bool { return f.Name == name })
+		known := slices.IndexFunc(last, func(f verbs.Found) bool { return f.Name == name })
 		switch {
 		case known >= 0:
 			found = append(found, last[known])
@@ -87,7 +89,7 @@ func follow(last []Found, names []string, next int) ([]Found, int) {
 			renamed.Name = name
 			found = append(found, renamed)
 		default:
-			found = append(found, Found{Name: name, Index: next, Node: "sim" + strconv.Itoa(next)})
+			found = append(found, verbs.Found{Name: name, Index: next, Node: "sim" + strconv.Itoa(next)})
 			next++
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/verbs"
 )
 
 // timeline is a world whose names change at given seconds.
@@ -47,23 +49,23 @@ func TestSimulatedReportsEachChangeWhenItHappens(t *testing.T) {
 		now := func() int64 { return int64(time.Since(start)) }
 		type report struct {
 			at    time.Duration
-			found []Found
+			found []verbs.Found
 		}
 		var got []report
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 
-		err := NewSimulated(world, now).Run(ctx, func(found []Found) {
+		err := NewSimulated(world, now).Run(ctx, func(found []verbs.Found) {
 			got = append(got, report{time.Since(start), found})
 		})
 
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		one := Found{Name: "mlx5_1", Index: 1, Node: "sim1"}
+		one := verbs.Found{Name: "mlx5_1", Index: 1, Node: "sim1"}
 		require.Equal(t, []report{
-			{0, []Found{{Name: "mlx5_0", Index: 0, Node: "sim0"}, one}},
-			{10 * time.Second, []Found{one}},
-			{30 * time.Second, []Found{{Name: "mlx5_0", Index: 2, Node: "sim2"}, one}},
-			{40 * time.Second, []Found{{Name: "rocep1s0", Index: 2, Node: "sim2"}, one}},
+			{0, []verbs.Found{{Name: "mlx5_0", Index: 0, Node: "sim0"}, one}},
+			{10 * time.Second, []verbs.Found{one}},
+			{30 * time.Second, []verbs.Found{{Name: "mlx5_0", Index: 2, Node: "sim2"}, one}},
+			{40 * time.Second, []verbs.Found{{Name: "rocep1s0", Index: 2, Node: "sim2"}, one}},
 		}, got)
 	})
 }
@@ -73,7 +75,7 @@ func TestSimulatedReportsAnEmptyWorldOnce(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		reports := 0
-		err := NewSimulated(timeline{}, func() int64 { return 0 }).Run(ctx, func(found []Found) {
+		err := NewSimulated(timeline{}, func() int64 { return 0 }).Run(ctx, func(found []verbs.Found) {
 			require.Empty(t, found)
 			reports++
 		})
@@ -87,7 +89,7 @@ func TestSimulatedStopsBetweenTwoChanges(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		world := timeline{{3600, []string{"mlx5_0"}}}
-		err := NewSimulated(world, func() int64 { return 0 }).Run(ctx, func([]Found) {})
+		err := NewSimulated(world, func() int64 { return 0 }).Run(ctx, func([]verbs.Found) {})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 	})
 }
@@ -95,7 +97,7 @@ func TestSimulatedStopsBetweenTwoChanges(t *testing.T) {
 func TestADeviceInPlaceOfAnotherIsNoRename(t *testing.T) {
 	last, next := follow(nil, []string{"b", "c"}, 0)
 	found, _ := follow(last, []string{"a", "b"}, next)
-	require.Equal(t, []Found{
+	require.Equal(t, []verbs.Found{
 		{Name: "a", Index: 2, Node: "sim2"},
 		{Name: "b", Index: 0, Node: "sim0"},
 	}, found)

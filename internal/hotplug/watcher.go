@@ -34,7 +34,7 @@ func New(cfg Config) *Watcher {
 // not change it. Where sysfs cannot be read the last set stands, and Config.Warn
 // is told. Run blocks until ctx ends and returns ctx.Err(). It may be called
 // more than once and concurrently.
-func (w *Watcher) Run(ctx context.Context, report func([]Found)) error {
+func (w *Watcher) Run(ctx context.Context, report func([]verbs.Found)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	changed := make(chan struct{}, 1)
 	adds := additions{count: map[string]int{}}
@@ -46,7 +46,7 @@ func (w *Watcher) Run(ctx context.Context, report func([]Found)) error {
 	rescan := time.NewTicker(w.cfg.Rescan)
 	defer rescan.Stop()
 	problem := complaint{warn: w.cfg.Warn}
-	var last []Found
+	var last []verbs.Found
 	for first := true; ; {
 		found, err := scan(w.sysfs, w.cfg.Indexes)
 		problem.set(wrap("list RDMA devices", err))
@@ -143,7 +143,7 @@ func (a *additions) note(u *uevent) {
 }
 
 // mark fills in Found.Added, and forgets who is not there.
-func (a *additions) mark(found []Found) {
+func (a *additions) mark(found []verbs.Found) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	kept := make(map[string]int, len(found))

@@ -11,11 +11,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/verbs"
 )
 
 const guid = "e01f:e5ff:fe51:e9c2"
 
-var rxe0 = Found{Name: "rxe0", Index: 0, Node: "uverbs0", NodeGUID: guid}
+var rxe0 = verbs.Found{Name: "rxe0", Index: 0, Node: "uverbs0", NodeGUID: guid}
 
 // watched runs a Watcher in a synctest bubble.
 type watched struct {
@@ -24,7 +26,7 @@ type watched struct {
 	done chan error
 
 	mu      sync.Mutex
-	reports [][]Found
+	reports [][]verbs.Found
 	warned  []string
 }
 
@@ -38,7 +40,7 @@ func watchHost(t *testing.T, cfg Config) *watched {
 	return w
 }
 
-func (w *watched) report(found []Found) {
+func (w *watched) report(found []verbs.Found) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.reports = append(w.reports, found)
@@ -57,7 +59,7 @@ func (w *watched) end() {
 
 // expect waits for d and requires that these sets, and no others, are reported
 // by then.
-func (w *watched) expect(d time.Duration, want ...[]Found) {
+func (w *watched) expect(d time.Duration, want ...[]verbs.Found) {
 	w.t.Helper()
 	<-time.After(d)
 	synctest.Wait()
@@ -83,7 +85,7 @@ func TestRunReportsWhatIsThereAtOnce(t *testing.T) {
 		require.NoError(t, os.Symlink(function, filepath.Join(h.sysfs, "devices/virtual/infiniband/mlx5_0/device")))
 		w := watchHost(t, h.config(u.open))
 
-		w.expect(0, []Found{
+		w.expect(0, []verbs.Found{
 			{
 				Name: "mlx5_0", Index: 1, Node: "uverbs1", NodeGUID: "0c42:a103:0065:bafe", VirtualFunction: true,
 				PCI: "0000:3b:00.3", Driver: "mlx5_core",
@@ -112,7 +114,7 @@ func TestAUeventIsFollowedByAScanOnceThingsHaveSettled(t *testing.T) {
 		w.expect(299 * time.Millisecond)
 		u.send(deviceEvent("add", "rxe0")...)
 		w.expect(299 * time.Millisecond)
-		w.expect(2*time.Millisecond, []Found{added(rxe0, 1)})
+		w.expect(2*time.Millisecond, []verbs.Found{added(rxe0, 1)})
 
 		h.remove("rxe0", "uverbs0")
 		u.send(nodeEvent("remove", "uverbs0")...)
@@ -126,19 +128,19 @@ func TestADeviceThatIsAddedAgainAsItWasIsReportedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, h *host, u *uevents) {
 		h.add("rxe0", "uverbs0", guid, 0)
 		w := watchHost(t, h.config(u.open))
-		w.expect(time.Second, []Found{rxe0})
+		w.expect(time.Second, []verbs.Found{rxe0})
 
 		u.send(deviceEvent("remove", "rxe0")...)
 		u.send(deviceEvent("add", "rxe0")...)
-		w.expect(time.Second, []Found{added(rxe0, 1)})
+		w.expect(time.Second, []verbs.Found{added(rxe0, 1)})
 		u.send(deviceEvent("change", "rxe0")...)
 		w.expect(time.Minute)
 		u.send(deviceEvent("add", "rxe0")...)
-		w.expect(time.Second, []Found{added(rxe0, 2)})
+		w.expect(time.Second, []verbs.Found{added(rxe0, 2)})
 	})
 }
 
-func added(f Found, times int) Found {
+func added(f verbs.Found, times int) verbs.Found {
 	f.Added = times
 	return f
 }
@@ -155,7 +157,7 @@ func TestARenameBehindAnAdditionIsNotSeen(t *testing.T) {
 		h.add("rocep59s0", "uverbs0", guid, 4)
 		u.send(deviceEvent("move", "rocep59s0")...)
 
-		w.expect(time.Second, []Found{{Name: "rocep59s0", Index: 4, Node: "uverbs0", NodeGUID: guid}})
+		w.expect(time.Second, []verbs.Found{{Name: "rocep59s0", Index: 4, Node: "uverbs0", NodeGUID: guid}})
 	})
 }
 
@@ -170,7 +172,7 @@ func TestAnUnendingSeriesOfUeventsPutsAScanOffForALimitedTime(t *testing.T) {
 			w.expect(100 * time.Millisecond)
 		}
 		u.send(deviceEvent("change", "rxe0")...)
-		w.expect(101*time.Millisecond, []Found{rxe0})
+		w.expect(101*time.Millisecond, []verbs.Found{rxe0})
 	})
 }
 
@@ -185,7 +187,7 @@ func TestAChangeBeforeTheSubscriptionIsNotMissed(t *testing.T) {
 
 		h.add("rxe0", "uverbs0", guid, 0)
 		close(subscribe)
-		w.expect(301*time.Millisecond, []Found{rxe0})
+		w.expect(301*time.Millisecond, []verbs.Found{rxe0})
 	})
 }
 
@@ -197,7 +199,7 @@ func TestUeventsOfOtherSubsystemsAreIgnored(t *testing.T) {
 		h.add("rxe0", "uverbs0", guid, 0)
 		u.send("add@/devices/virtual/net/d0", "ACTION=add", "DEVPATH=/devices/virtual/net/d0", "SUBSYSTEM=net")
 		w.expect(8 * time.Second)
-		w.expect(time.Second, []Found{rxe0})
+		w.expect(time.Second, []verbs.Found{rxe0})
 	})
 }
 
@@ -208,7 +210,7 @@ func TestLostUeventsAreFollowedByAScan(t *testing.T) {
 
 		h.add("rxe0", "uverbs0", guid, 0)
 		u.fail(ErrOverrun)
-		w.expect(301*time.Millisecond, []Found{rxe0})
+		w.expect(301*time.Millisecond, []verbs.Found{rxe0})
 		require.Empty(t, w.warned)
 	})
 }
@@ -217,7 +219,7 @@ func TestAMessageWithoutAChangeIsNotReported(t *testing.T) {
 	bubble(t, func(t *testing.T, h *host, u *uevents) {
 		h.add("rxe0", "uverbs0", guid, 0)
 		w := watchHost(t, h.config(u.open))
-		w.expect(time.Second, []Found{rxe0})
+		w.expect(time.Second, []verbs.Found{rxe0})
 		u.send(deviceEvent("change", "rxe0")...)
 		w.expect(time.Minute)
 	})
@@ -230,7 +232,7 @@ func TestWithoutUeventsChangesAreFoundByScanning(t *testing.T) {
 
 		h.add("rxe0", "uverbs0", guid, 0)
 		w.expect(8 * time.Second)
-		w.expect(2*time.Second, []Found{rxe0})
+		w.expect(2*time.Second, []verbs.Found{rxe0})
 		w.expect(time.Minute)
 		require.Equal(t, []string{"watch RDMA devices by scanning only: refused by the test"}, w.warned)
 	})
@@ -251,7 +253,7 @@ func TestAFailedSubscriptionIsRenewed(t *testing.T) {
 		require.Len(t, sources, 2)
 		h.add("rxe0", "uverbs0", guid, 0)
 		sources[1].send(deviceEvent("add", "rxe0")...)
-		w.expect(301*time.Millisecond, []Found{added(rxe0, 1)})
+		w.expect(301*time.Millisecond, []verbs.Found{added(rxe0, 1)})
 		require.Equal(t, []string{"watch RDMA devices by scanning only: refused by the test"}, w.warned)
 	})
 }
@@ -260,13 +262,13 @@ func TestADeviceWithoutANodeIsThereButNotUsable(t *testing.T) {
 	bubble(t, func(t *testing.T, h *host, u *uevents) {
 		h.add("rxe0", "", guid, 0)
 		w := watchHost(t, h.config(u.open))
-		bare := Found{Name: "rxe0", Index: 0, NodeGUID: guid}
+		bare := verbs.Found{Name: "rxe0", Index: 0, NodeGUID: guid}
 		require.False(t, bare.Usable())
-		w.expect(time.Second, []Found{bare})
+		w.expect(time.Second, []verbs.Found{bare})
 
 		h.addNode("rxe0", "uverbs0")
 		u.send(nodeEvent("add", "uverbs0")...)
-		w.expect(time.Second, []Found{rxe0})
+		w.expect(time.Second, []verbs.Found{rxe0})
 		require.True(t, rxe0.Usable())
 	})
 }
@@ -275,13 +277,13 @@ func TestAReplacementUnderTheSameNamesHasAnotherIndex(t *testing.T) {
 	bubble(t, func(t *testing.T, h *host, u *uevents) {
 		h.add("rxe0", "uverbs0", guid, 0)
 		w := watchHost(t, h.config(u.open))
-		w.expect(time.Second, []Found{rxe0})
+		w.expect(time.Second, []verbs.Found{rxe0})
 
 		h.setIndex("rxe0", 1)
 		u.send(nodeEvent("add", "uverbs0")...)
 		successor := rxe0
 		successor.Index = 1
-		w.expect(time.Second, []Found{successor})
+		w.expect(time.Second, []verbs.Found{successor})
 		require.False(t, rxe0.Same(successor))
 	})
 }
@@ -292,7 +294,7 @@ func TestWithoutRDMANetlinkIndexesAreUnknown(t *testing.T) {
 		cfg := h.config(u.open)
 		cfg.Indexes = func() (map[string]int, error) { return nil, errRefused }
 		w := watchHost(t, cfg)
-		w.expect(0, []Found{{Name: "rxe0", Index: -1, Node: "uverbs0", NodeGUID: guid}})
+		w.expect(0, []verbs.Found{{Name: "rxe0", Index: -1, Node: "uverbs0", NodeGUID: guid}})
 	})
 }
 
@@ -300,7 +302,7 @@ func TestTheLastSetStandsWhileSysfsCannotBeRead(t *testing.T) {
 	bubble(t, func(t *testing.T, h *host, u *uevents) {
 		h.add("rxe0", "uverbs0", guid, 0)
 		w := watchHost(t, h.config(u.open))
-		w.expect(time.Second, []Found{rxe0})
+		w.expect(time.Second, []verbs.Found{rxe0})
 
 		class := filepath.Join(h.sysfs, "class/infiniband")
 		require.NoError(t, os.Rename(class, class+".old"))
@@ -326,7 +328,7 @@ func TestSameFollowsADeviceThroughARename(t *testing.T) {
 	require.True(t, rxe0.Same(unknown), "by node and GUID")
 	unknown.NodeGUID = "0000:0000:0000:0001"
 	require.False(t, rxe0.Same(unknown))
-	require.False(t, Found{Name: "a", Index: -1}.Same(Found{Name: "b", Index: -1}), "nothing to tell by")
+	require.False(t, verbs.Found{Name: "a", Index: -1}.Same(verbs.Found{Name: "b", Index: -1}), "nothing to tell by")
 }
 
 func TestAComplaintIsMadeOncePerCause(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rdma_events/internal/monitor"
+	"rdma_events/internal/verbs"
 )
 
 // The kinds of a record.
@@ -65,7 +66,7 @@ type bucket struct {
 func (r *record) merge(c *monitor.ChangePoint) bool {
 	isOf := r.Kind == kindEvent && r.Device == c.Device && r.Port == c.Port &&
 		(r.Event == "port_err" || r.Event == "port_active") && r.Witness == ""
-	if !isOf || c.Witness != monitor.WitnessEvent {
+	if !isOf || c.Witness != verbs.WitnessEvent {
 		return false
 	}
 	r.change(c)

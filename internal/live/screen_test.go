@@ -63,7 +63,7 @@ func event(typ verbs.EventType, port int, n uint64, ms int) monitor.EventPoint {
 	return monitor.EventPoint{Device: "mlx5_0", Type: typ, Port: port, Count: n, Time: at(ms)}
 }
 
-func change(from, to verbs.PortState, w monitor.Witness, lasted time.Duration, ms int) monitor.ChangePoint {
+func change(from, to verbs.PortState, w verbs.Witness, lasted time.Duration, ms int) monitor.ChangePoint {
 	return monitor.ChangePoint{
 		Device: "mlx5_0", Port: 1, From: from, To: to, Witness: w,
 		Lasted: lasted.Nanoseconds(), HasLasted: lasted > 0, Time: at(ms),
@@ -74,11 +74,11 @@ func drop(s *Screen) {
 	s.Device(device("mlx5_0", true, status.ReasonOK))
 	s.Port(portView("mlx5_0", verbs.PortActive))
 	s.Event(event(verbs.EventPortErr, 1, 1, 100))
-	s.Change(change(verbs.PortActive, verbs.PortDown, monitor.WitnessEvent, 99*time.Millisecond, 100))
+	s.Change(change(verbs.PortActive, verbs.PortDown, verbs.WitnessEvent, 99*time.Millisecond, 100))
 	s.Port(portView("mlx5_0", verbs.PortDown))
 	s.Event(event(verbs.EventPKeyChange, 1, 3, 110))
 	s.Event(event(verbs.EventDeviceFatal, 0, 1, 120))
-	s.Change(change(verbs.PortDown, verbs.PortActive, monitor.WitnessQuery, 40_123_000, 140))
+	s.Change(change(verbs.PortDown, verbs.PortActive, verbs.WitnessQuery, 40_123_000, 140))
 }
 
 func TestAnEventStandsWithTheChangeThatItMade(t *testing.T) {

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"rdma_events/internal/hotplug"
 	"rdma_events/internal/status"
+	"rdma_events/internal/verbs"
 )
 
 // alias is the name that a device has got.
@@ -17,13 +17,13 @@ type alias struct {
 
 // nameNow returns the name of a device that is missing, if it is there under one that
 // has not been there before.
-func (m *Monitor) nameNow(d *device, found []hotplug.Found) alias {
+func (m *Monitor) nameNow(d *device, found []verbs.Found) alias {
 	old, seen := d.identity()
 	if !seen {
 		return alias{}
 	}
 	for _, f := range found {
-		known := slices.ContainsFunc(m.last, func(l hotplug.Found) bool { return l.Name == f.Name })
+		known := slices.ContainsFunc(m.last, func(l verbs.Found) bool { return l.Name == f.Name })
 		if !known && f.Name != d.name && m.cfg.goesOn(old, f) {
 			return alias{f.Name, m.wants(f)}
 		}
@@ -33,7 +33,7 @@ func (m *Monitor) nameNow(d *device, found []hotplug.Found) alias {
 
 // goesOn reports whether f is the device old, perhaps after a reload of its driver. A
 // bond's device takes the GUID of one of its legs.
-func (c *Config) goesOn(old, f hotplug.Found) bool {
+func (c *Config) goesOn(old, f verbs.Found) bool {
 	return f.Same(old) || sameGUID(f.NodeGUID, old.NodeGUID) && (f.PCI == "" || c.Function(f.PCI).Master == "")
 }
 
@@ -59,7 +59,7 @@ func (d *device) rename(now alias) {
 // absence says of a device that is gone whether its PCI function has another use now.
 // That may begin some time after the device has gone, and end. One in expect is
 // missing all the same.
-func (d *device) absence(found []hotplug.Found, t *moment) {
+func (d *device) absence(found []verbs.Found, t *moment) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.present || d.expected || d.reason != status.ReasonRemoved && d.reason != status.ReasonReassigned {
@@ -76,7 +76,7 @@ func (d *device) absence(found []hotplug.Found, t *moment) {
 // is gone, as vfio-pci, or another RDMA device does, as that of a bond. A bond of an
 // adapter's ports has its RDMA device on one port's function; the functions of the
 // others have none any more, but network devices in the same bond.
-func (c *Config) isReassigned(old hotplug.Found, found []hotplug.Found) bool {
+func (c *Config) isReassigned(old verbs.Found, found []verbs.Found) bool {
 	if old.PCI == "" {
 		return false
 	}
@@ -84,7 +84,7 @@ func (c *Config) isReassigned(old hotplug.Found, found []hotplug.Found) bool {
 	if old.Driver != "" && own.Driver != "" && own.Driver != old.Driver {
 		return true
 	}
-	return slices.ContainsFunc(found, func(f hotplug.Found) bool {
+	return slices.ContainsFunc(found, func(f verbs.Found) bool {
 		switch {
 		case c.goesOn(old, f) || !isLater(f, old):
 			return false
@@ -96,7 +96,7 @@ func (c *Config) isReassigned(old hotplug.Found, found []hotplug.Found) bool {
 }
 
 // isLater reports whether f may have come after old: the kernel's indexes grow.
-func isLater(f, old hotplug.Found) bool { return f.Index < 0 || old.Index < 0 || f.Index > old.Index }
+func isLater(f, old verbs.Found) bool { return f.Index < 0 || old.Index < 0 || f.Index > old.Index }
 
 // slot is a PCI address without the function's number.
 func slot(address string) string {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/hotplug"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 )
@@ -36,7 +35,7 @@ func (b *bus) get(address string) verbs.PCIFunction {
 }
 
 // on is a device on a PCI function of mlx5_core.
-func on(address, name string, index int) hotplug.Found {
+func on(address, name string, index int) verbs.Found {
 	f := found(name, index)
 	f.PCI, f.Driver = address, "mlx5_core"
 	return f
@@ -114,7 +113,7 @@ func TestFunctionWithAnotherDriverIsReassigned(t *testing.T) {
 }
 
 func TestBothLegsOfABondAreReassigned(t *testing.T) {
-	for name, bond := range map[string]hotplug.Found{
+	for name, bond := range map[string]verbs.Found{
 		"its device has a name of its own": on("0000:08:00.0", "mlx5_bond_0", 5),
 		"its device has a leg's name":      on("0000:08:00.0", "mlx5_0", 5),
 	} {
@@ -148,18 +147,18 @@ func TestDeviceThatIsGoneIsNotReassigned(t *testing.T) {
 	bonded := func(b *bus) { b.set(own, ownDriver("bond0")); b.set(other, ownDriver("bond0")) }
 	for name, row := range map[string]struct {
 		set  func(*bus)
-		left []hotplug.Found
+		left []verbs.Found
 	}{
-		"its function is gone too":            {left: []hotplug.Found{on(other, "mlx5_1", 4)}},
+		"its function is gone too":            {left: []verbs.Found{on(other, "mlx5_1", 4)}},
 		"its function has its driver":         {set: func(b *bus) { b.set(own, ownDriver("")) }},
-		"a new device is on another function": {left: []hotplug.Found{on(other, "mlx5_5", 9)}},
-		"the other leg was there before":      {set: bonded, left: []hotplug.Found{on(other, "mlx5_1", 2)}},
+		"a new device is on another function": {left: []verbs.Found{on(other, "mlx5_5", 9)}},
+		"the other leg was there before":      {set: bonded, left: []verbs.Found{on(other, "mlx5_1", 2)}},
 		"another adapter is in the bond": {
 			set:  func(b *bus) { bonded(b); b.set("0000:09:00.0", ownDriver("bond0")) },
-			left: []hotplug.Found{on("0000:09:00.0", "mlx5_5", 9)},
+			left: []verbs.Found{on("0000:09:00.0", "mlx5_5", 9)},
 		},
 		"the new one's network device is in no bond": {
-			set: func(b *bus) { b.set(own, ownDriver("br0")); b.set(other, ownDriver("")) }, left: []hotplug.Found{on(other, "mlx5_5", 9)},
+			set: func(b *bus) { b.set(own, ownDriver("br0")); b.set(other, ownDriver("")) }, left: []verbs.Found{on(other, "mlx5_5", 9)},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,9 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/hotplug"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
 )
 
 // blackhole is a Sink that forgets.
@@ -20,8 +18,8 @@ func (blackhole) Change(ChangePoint) {}
 func (blackhole) Port(PortView)      {}
 func (blackhole) Device(DeviceView)  {}
 
-func storm(mono int64) watch.Batch {
-	b := watch.Batch{Wall: epoch + mono, Mono: mono}
+func storm(mono int64) verbs.Batch {
+	b := verbs.Batch{Wall: epoch + mono, Mono: mono}
 	for i := range int64(50) {
 		b.Items = append(b.Items, event(verbs.EventPortErr, 1, 1, mono-2*i, mono-2*i),
 			event(verbs.EventPortActive, 1, 1, mono-2*i, mono-2*i))
@@ -39,7 +37,7 @@ func lone(t testing.TB) (*Monitor, *device) {
 	d := m.device("mlx5_0")
 	at := m.clock.read()
 	d.appear(found("mlx5_0", 0), &at)
-	d.Batch(watch.Batch{Items: []watch.Item{opened("mlx5_0", 2), reading(1, 0, verbs.PortActive)}})
+	d.Batch(verbs.Batch{Items: []verbs.Item{opened("mlx5_0", 2), reading(1, 0, verbs.PortActive)}})
 	return m, d
 }
 
@@ -73,18 +71,18 @@ func fleet(t testing.TB, devices int) *Monitor {
 	at := m.clock.read()
 	for i := range devices {
 		d := m.device(fmt.Sprintf("mlx5_%d", i))
-		d.appear(hotplug.Found{Name: d.name, Index: i, Node: "uverbs"}, &at)
+		d.appear(verbs.Found{Name: d.name, Index: i, Node: "uverbs"}, &at)
 		mono = 0
-		d.Batch(watch.Batch{Items: []watch.Item{opened(d.name, 2)}})
+		d.Batch(verbs.Batch{Items: []verbs.Item{opened(d.name, 2)}})
 		for mono < 300*sec {
 			mono += sec
-			var items []watch.Item
+			var items []verbs.Item
 			for port := range 2 {
-				items = append(items, watch.Item{Round: &watch.RoundItem{Port: port + 1, Method: verbs.MethodRCWrite, Round: verbs.Round{
+				items = append(items, verbs.Item{Round: &verbs.RoundItem{Port: port + 1, Method: verbs.MethodRCWrite, Round: verbs.Round{
 					Start: mono - ms, Wake: 40_000 + mono/1e6%9973, Ack: 300, Hold: 900, Total: 60_000 + mono/1e6%7919,
 				}}})
 			}
-			d.Batch(watch.Batch{Wall: epoch + mono, Mono: mono, Items: items})
+			d.Batch(verbs.Batch{Wall: epoch + mono, Mono: mono, Items: items})
 		}
 	}
 	return m

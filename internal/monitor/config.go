@@ -5,18 +5,9 @@ import (
 	"log/slog"
 	"time"
 
-	"rdma_events/internal/hotplug"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
 	"rdma_events/internal/worker"
 )
-
-// Discovery finds the devices that are present. Run calls back with the full
-// set, at first and at every change, and blocks until ctx ends. A Run that
-// returns nil before that has no more changes to tell of.
-type Discovery interface {
-	Run(ctx context.Context, report func([]hotplug.Found)) error
-}
 
 // Supervisor keeps one worker for one device running. Run blocks until ctx
 // ends and calls the Handler from its goroutine only. Wake says that the device
@@ -29,7 +20,7 @@ type Supervisor interface {
 // Config says what to monitor. Discovery, NewSupervisor, Sink, Now and Window
 // must be set.
 type Config struct {
-	Discovery Discovery
+	Discovery verbs.Discovery
 	// NewSupervisor makes the Supervisor of a device. It must not call h.
 	NewSupervisor func(device string, h worker.Handler) Supervisor
 	Sink          Sink
@@ -60,7 +51,7 @@ func (c Config) withDefaults() Config {
 		c.Devices = func(string) bool { return true }
 	}
 	if c.Ports == nil {
-		c.Ports = func(_ string, port int) bool { return port <= watch.MaxPorts }
+		c.Ports = func(_ string, port int) bool { return port <= verbs.MaxPorts }
 	}
 	if c.ExpectedDown == nil {
 		c.ExpectedDown = func(string, int) bool { return false }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 
-	"rdma_events/internal/hotplug"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/portstate"
 	"rdma_events/internal/status"
@@ -29,7 +28,7 @@ type device struct {
 	mu sync.Mutex
 
 	// What discovery says.
-	found   hotplug.Found
+	found   verbs.Found
 	seen    bool
 	listed  bool // usable in the last set
 	present bool
@@ -71,7 +70,7 @@ func newDevice(name string, m *Monitor) *device {
 
 // appear takes what discovery found under the device's name, and reports
 // whether a worker should try to open it now.
-func (d *device) appear(f hotplug.Found, t *moment) bool {
+func (d *device) appear(f verbs.Found, t *moment) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	defer d.tell(t)
@@ -96,7 +95,7 @@ func (d *device) appear(f hotplug.Found, t *moment) bool {
 }
 
 // update takes news of a device that is present: it may have got its node.
-func (d *device) update(f hotplug.Found) bool {
+func (d *device) update(f verbs.Found) bool {
 	usable := !d.found.Usable() && f.Usable() && !d.watching
 	d.found = f
 	return usable
@@ -104,7 +103,7 @@ func (d *device) update(f hotplug.Found) bool {
 
 // enter makes an absent device present. When discovery has only lost sight of
 // it, its worker still has it open.
-func (d *device) enter(f hotplug.Found) {
+func (d *device) enter(f verbs.Found) {
 	same := f.Same(d.found)
 	d.found, d.seen, d.renamed, d.finished = f, true, false, false
 	d.present, d.reason = true, status.ReasonStarting

@@ -9,7 +9,6 @@ import (
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
 	"rdma_events/internal/worker"
 )
 
@@ -24,7 +23,7 @@ func (d *device) Started(led *ledger.Ledger) {
 }
 
 // Batch implements worker.Handler.
-func (d *device) Batch(b watch.Batch) {
+func (d *device) Batch(b verbs.Batch) {
 	t := d.clock.batch(b.Wall, b.Mono)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -70,7 +69,7 @@ func (d *device) Status(s status.Status) {
 	d.tell(&t)
 }
 
-func (d *device) item(it *watch.Item, t *moment) {
+func (d *device) item(it *verbs.Item, t *moment) {
 	switch {
 	case it.Run != nil:
 		d.run(it.Run, t)
@@ -166,7 +165,7 @@ func (d *device) fold(s *series, t *moment) {
 	}
 }
 
-func (d *device) reading(r *watch.Reading, t *moment) {
+func (d *device) reading(r *verbs.Reading, t *moment) {
 	p := d.port(r.Port)
 	if p == nil || !d.open {
 		return
@@ -186,7 +185,7 @@ func (d *device) reading(r *watch.Reading, t *moment) {
 	}
 }
 
-func (d *device) round(r *watch.RoundItem, t *moment) {
+func (d *device) round(r *verbs.RoundItem, t *moment) {
 	p := d.probe(probeKey{r.Port, r.Vector, r.Method})
 	if p == nil {
 		return
@@ -197,7 +196,7 @@ func (d *device) round(r *watch.RoundItem, t *moment) {
 
 // probeMade says it where an active port has no probe: what refused it, a limit
 // for one, is for somebody to mend. On another port that is to be expected.
-func (d *device) probeMade(it *watch.ProbeItem) {
+func (d *device) probeMade(it *verbs.ProbeItem) {
 	p, why := d.port(it.Port), ""
 	if it.Method != verbs.MethodNone {
 		d.probe(probeKey{it.Port, it.Vector, it.Method})

@@ -11,7 +11,6 @@ import (
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
 )
 
 // one starts a Monitor with one open device and forgets what it emitted.
@@ -39,7 +38,7 @@ func TestAnEventIsToldBeforeItsChangeAndThatBeforeThePort(t *testing.T) {
 		Time: at, First: at, HoldMax: 1000, AckMax: 100,
 	}, items[0])
 	require.Equal(t, ChangePoint{
-		Device: "mlx5_0", Port: 1, From: verbs.PortActive, To: verbs.PortDown, Witness: WitnessEvent,
+		Device: "mlx5_0", Port: 1, From: verbs.PortActive, To: verbs.PortDown, Witness: verbs.WitnessEvent,
 		Transitions: 1, Time: at,
 	}, items[1])
 	p := items[2].(PortView)
@@ -66,7 +65,7 @@ func TestAQueryWithNewsIsToldAtOnce(t *testing.T) {
 	slower.Reading.Attr.LinkDowned++
 	h.batch(sup, slower)
 	require.Empty(t, h.sink.take(), "a counter that moves is no news")
-	h.batch(sup, watch.Item{Reading: &watch.Reading{Port: 1, Mono: 101 * ms, Err: "EIO"}})
+	h.batch(sup, verbs.Item{Reading: &verbs.Reading{Port: 1, Mono: 101 * ms, Err: "EIO"}})
 	p := portView(h.gather(), "mlx5_0", 1)
 	require.False(t, p.Known)
 	require.Equal(t, verbs.PortActive, p.State)
@@ -88,7 +87,7 @@ func TestAReplacedWorkerFindsAChange(t *testing.T) {
 	h.batch(sup, opened("mlx5_0", 2), reading(1, 600*ms, verbs.PortDown), reading(2, 600*ms, verbs.PortActive))
 	c := of[ChangePoint](h.sink.take())
 	require.Len(t, c, 1)
-	require.Equal(t, WitnessReopen, c[0].Witness)
+	require.Equal(t, verbs.WitnessReopen, c[0].Witness)
 	s := h.gather()
 	require.EqualValues(t, 2, deviceView(s, "mlx5_0").Opens)
 	require.Equal(t, status.ReasonOK, deviceView(s, "mlx5_0").Reason)
@@ -194,15 +193,15 @@ func TestPortsThatAreNotWantedAreNotCounted(t *testing.T) {
 
 func TestAProbeIsCountedFromItsLedgerAndMeasuredFromItsRounds(t *testing.T) {
 	h, sup, led := one(t, func(c *Config) { c.Histogram, c.Stages = true, true })
-	h.batch(sup, watch.Item{Probe: &watch.ProbeItem{Port: 1, Vector: 0, Method: verbs.MethodRCWrite}})
+	h.batch(sup, verbs.Item{Probe: &verbs.ProbeItem{Port: 1, Vector: 0, Method: verbs.MethodRCWrite}})
 	s := h.gather()
 	require.Len(t, s.Probes, 1)
 	require.False(t, s.Probes[0].HasOK)
 	i, err := led.AddProbe(1, 0, int(verbs.MethodRCWrite))
 	require.NoError(t, err)
 	led.AddRound(i, ledger.ProbeCounts{Rounds: 3, Successes: 2, Errors: 1, Events: 3, Acked: 2})
-	round := func(r verbs.Round) watch.Item {
-		return watch.Item{Round: &watch.RoundItem{Port: 1, Method: verbs.MethodRCWrite, Round: r}}
+	round := func(r verbs.Round) verbs.Item {
+		return verbs.Item{Round: &verbs.RoundItem{Port: 1, Method: verbs.MethodRCWrite, Round: r}}
 	}
 	h.mono.Store(10 * sec)
 	h.batch(sup,
@@ -259,8 +258,8 @@ func TestProbesAreInOrderAndWithoutExtrasUnlessAskedFor(t *testing.T) {
 	h, sup, _ := one(t, nil)
 	for _, k := range []probeKey{{2, 0, verbs.MethodFlush}, {1, 1, verbs.MethodRCWrite}, {1, 0, verbs.MethodRCWrite}, {1, 0, verbs.MethodUDSend}} {
 		h.batch(sup,
-			watch.Item{Probe: &watch.ProbeItem{Port: k.port, Vector: k.vector, Method: k.method}},
-			watch.Item{Probe: &watch.ProbeItem{Port: k.port, Vector: k.vector, Method: verbs.MethodNone, Reason: "port down"}})
+			verbs.Item{Probe: &verbs.ProbeItem{Port: k.port, Vector: k.vector, Method: k.method}},
+			verbs.Item{Probe: &verbs.ProbeItem{Port: k.port, Vector: k.vector, Method: verbs.MethodNone, Reason: "port down"}})
 	}
 	var got []probeKey
 	for _, v := range h.gather().Probes {
@@ -275,7 +274,7 @@ func TestTheFirstChoiceOfAProbesMethodIsLogged(t *testing.T) {
 	h, sup, _ := one(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	choice := func(port int, m verbs.Method, reason string) {
 		log.Reset()
-		h.batch(sup, watch.Item{Probe: &watch.ProbeItem{Port: port, Method: m, Reason: reason}})
+		h.batch(sup, verbs.Item{Probe: &verbs.ProbeItem{Port: port, Method: m, Reason: reason}})
 	}
 	choice(1, verbs.MethodFlush, "rc_write cannot be")
 	require.Contains(t, log.String(), `level=INFO msg=probe device=mlx5_0 port=1 vector=0 method=flush reason="rc_write cannot be"`)
@@ -329,19 +328,19 @@ func TestAWallClockSetBackIsFollowed(t *testing.T) {
 	require.Equal(t, e, p)
 	require.Contains(t, log.String(), "set back")
 
-	sup.Batch(watch.Batch{Wall: epoch + 10*sec, Mono: 10 * sec, Items: []watch.Item{event_(10 * sec)}})
+	sup.Batch(verbs.Batch{Wall: epoch + 10*sec, Mono: 10 * sec, Items: []verbs.Item{event_(10 * sec)}})
 	require.Equal(t, time.Unix(0, epoch+11*sec-3600*sec+1), of[EventPoint](h.sink.take())[0].Time,
 		"what was stamped before is told in the new time")
 	e, _ = times(12 * sec)
 	require.Equal(t, time.Unix(0, epoch+12*sec-3600*sec), e)
 }
 
-func event_(at int64) watch.Item { return event(verbs.EventGIDChange, 1, 1, at, at) }
+func event_(at int64) verbs.Item { return event(verbs.EventGIDChange, 1, 1, at, at) }
 
 func TestABatchFromTheFutureDoesNotMoveTheClock(t *testing.T) {
 	h, sup, _ := one(t, nil)
 	h.mono.Store(sec)
-	sup.Batch(watch.Batch{Wall: 5, Mono: 1e18})
+	sup.Batch(verbs.Batch{Wall: 5, Mono: 1e18})
 	h.mono.Store(2 * sec)
 	h.batch(sup, event_(2*sec))
 	require.Equal(t, time.Unix(0, epoch+2*sec), of[EventPoint](h.sink.take())[0].Time)
@@ -352,7 +351,7 @@ func TestReasonsComeFromTheWorker(t *testing.T) {
 	h.finds(found("mlx5_0", 0))
 	sup := h.sup("mlx5_0", 0)
 	sup.Started(h.ledger())
-	h.batch(sup, watch.Item{Ended: &status.End{Reason: status.ReasonNoPermission}})
+	h.batch(sup, verbs.Item{Ended: &status.End{Reason: status.ReasonNoPermission}})
 	require.Equal(t, status.ReasonNoPermission, deviceView(h.gather(), "mlx5_0").Reason)
 	sup.Ended(status.End{Reason: status.ReasonNoPermission})
 	sup.Status(status.Status{State: status.StateBackingOff, Reason: status.ReasonNoPermission})
@@ -369,7 +368,7 @@ func TestAWorkerWithoutAnswersLeavesTheStateUnknown(t *testing.T) {
 	h.finds(found("mlx5_0", 0))
 	sup := h.sup("mlx5_0", 0)
 	sup.Started(h.ledger())
-	h.batch(sup, opened("mlx5_0", 1), watch.Item{Reading: &watch.Reading{Port: 1, Err: "EIO"}}, event(verbs.EventPortErr, 1, 1, 0, 0))
+	h.batch(sup, opened("mlx5_0", 1), verbs.Item{Reading: &verbs.Reading{Port: 1, Err: "EIO"}}, event(verbs.EventPortErr, 1, 1, 0, 0))
 	p := portView(h.gather(), "mlx5_0", 1)
 	require.False(t, p.Known)
 	require.False(t, p.HasState)

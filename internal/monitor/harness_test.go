@@ -15,7 +15,6 @@ import (
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
 	"rdma_events/internal/worker"
 )
 
@@ -32,11 +31,11 @@ const (
 
 // fakeDiscovery reports the sets it is given.
 type fakeDiscovery struct {
-	sets chan []hotplug.Found
+	sets chan []verbs.Found
 	done chan struct{}
 }
 
-func (f *fakeDiscovery) Run(ctx context.Context, report func([]hotplug.Found)) error {
+func (f *fakeDiscovery) Run(ctx context.Context, report func([]verbs.Found)) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -120,7 +119,7 @@ func newHarness(t *testing.T, change func(*Config)) *harness {
 	t.Helper()
 	h := &harness{
 		t: t, sink: &recorder{},
-		discovery: &fakeDiscovery{sets: make(chan []hotplug.Found), done: make(chan struct{})},
+		discovery: &fakeDiscovery{sets: make(chan []verbs.Found), done: make(chan struct{})},
 	}
 	cfg := Config{
 		Discovery: h.discovery, NewSupervisor: h.supervisor, Sink: h.sink, Now: h.now,
@@ -178,7 +177,7 @@ func (h *harness) sup(device string, n int) *fakeSupervisor {
 }
 
 // finds has discovery report a set and waits until that is handled.
-func (h *harness) finds(set ...hotplug.Found) {
+func (h *harness) finds(set ...verbs.Found) {
 	h.discovery.sets <- set
 	<-h.discovery.done
 }
@@ -189,9 +188,9 @@ func (h *harness) gather() Snapshot {
 }
 
 // batch is a batch sent at the present time of the harness.
-func (h *harness) batch(s worker.Handler, items ...watch.Item) {
+func (h *harness) batch(s worker.Handler, items ...verbs.Item) {
 	wall, mono, _ := h.now()
-	s.Batch(watch.Batch{Wall: wall, Mono: mono, Items: items})
+	s.Batch(verbs.Batch{Wall: wall, Mono: mono, Items: items})
 }
 
 func (h *harness) ledger() *ledger.Ledger {
@@ -214,22 +213,22 @@ func (h *harness) opens(s worker.Handler, device string) *ledger.Ledger {
 	return led
 }
 
-func found(name string, index int) hotplug.Found {
-	return hotplug.Found{
+func found(name string, index int) verbs.Found {
+	return verbs.Found{
 		Name: name, Index: index, Node: fmt.Sprintf("uverbs%d", index), NodeGUID: fmt.Sprintf("0002:c903:0000:%04x", index+1),
 	}
 }
 
-func opened(name string, ports int) watch.Item {
-	return watch.Item{Opened: &verbs.DeviceAttr{Name: name, Ports: ports, Vectors: 4, EventsSupported: true}}
+func opened(name string, ports int) verbs.Item {
+	return verbs.Item{Opened: &verbs.DeviceAttr{Name: name, Ports: ports, Vectors: 4, EventsSupported: true}}
 }
 
-func reading(port int, mono int64, s verbs.PortState) watch.Item {
-	return watch.Item{Reading: &watch.Reading{Port: port, Mono: mono, Attr: verbs.PortAttr{State: s, RateGbps: 100}}}
+func reading(port int, mono int64, s verbs.PortState) verbs.Item {
+	return verbs.Item{Reading: &verbs.Reading{Port: port, Mono: mono, Attr: verbs.PortAttr{State: s, RateGbps: 100}}}
 }
 
-func event(t verbs.EventType, port int, n uint64, first, last int64) watch.Item {
-	return watch.Item{Run: &verbs.Run{
+func event(t verbs.EventType, port int, n uint64, first, last int64) verbs.Item {
+	return verbs.Item{Run: &verbs.Run{
 		Type: t, Port: port, Count: n, First: first, Last: last,
 		HoldSum: int64(n) * 900, HoldMax: 1000, AckSum: int64(n) * 90, AckMax: 100,
 	}}
@@ -273,7 +272,7 @@ func deviceView(s Snapshot, device string) DeviceView {
 
 // What the plugin will use.
 var (
-	_ Supervisor = (*worker.Supervisor)(nil)
-	_ Discovery  = (*hotplug.Watcher)(nil)
-	_ Discovery  = (*hotplug.Simulated)(nil)
+	_ Supervisor      = (*worker.Supervisor)(nil)
+	_ verbs.Discovery = (*hotplug.Watcher)(nil)
+	_ verbs.Discovery = (*hotplug.Simulated)(nil)
 )

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"rdma_events/internal/aggregate"
-	"rdma_events/internal/hotplug"
+	"rdma_events/internal/verbs"
 )
 
 // maxForgettable is how many devices that are gone are remembered for their
@@ -28,7 +28,7 @@ type Monitor struct {
 
 	mu         sync.Mutex
 	devices    []*device // by name
-	last       []hotplug.Found
+	last       []verbs.Found
 	discovered bool // discovery has answered
 	forgotten  totals
 
@@ -74,7 +74,7 @@ func (m *Monitor) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer m.wg.Wait()
 	defer cancel()
-	err := m.cfg.Discovery.Run(ctx, func(found []hotplug.Found) { m.update(ctx, found) })
+	err := m.cfg.Discovery.Run(ctx, func(found []verbs.Found) { m.update(ctx, found) })
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("discover RDMA devices: %w", err)
 	}
@@ -83,12 +83,12 @@ func (m *Monitor) Run(ctx context.Context) error {
 }
 
 // update compares the devices that are present with those known.
-func (m *Monitor) update(ctx context.Context, found []hotplug.Found) {
+func (m *Monitor) update(ctx context.Context, found []verbs.Found) {
 	t := m.clock.read()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, d := range m.devices {
-		if !slices.ContainsFunc(found, func(f hotplug.Found) bool { return f.Name == d.name && m.wants(f) }) {
+		if !slices.ContainsFunc(found, func(f verbs.Found) bool { return f.Name == d.name && m.wants(f) }) {
 			d.vanish(m.nameNow(d, found), &t)
 		}
 	}
@@ -107,11 +107,11 @@ func (m *Monitor) update(ctx context.Context, found []hotplug.Found) {
 	m.forget(&t)
 }
 
-func (m *Monitor) wants(f hotplug.Found) bool {
+func (m *Monitor) wants(f verbs.Found) bool {
 	return m.cfg.Devices(f.Name) && (m.cfg.VirtualFunctions || !f.VirtualFunction)
 }
 
-func (d *device) identity() (f hotplug.Found, seen bool) {
+func (d *device) identity() (f verbs.Found, seen bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.found, d.seen
@@ -127,7 +127,7 @@ func (m *Monitor) device(name string) *device {
 }
 
 // list returns the state of affairs. What it returns does not change any more.
-func (m *Monitor) list() (devices []*device, forgotten totals, found []hotplug.Found, discovered bool) {
+func (m *Monitor) list() (devices []*device, forgotten totals, found []verbs.Found, discovered bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.devices), m.forgotten, m.last, m.discovered

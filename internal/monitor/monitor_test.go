@@ -10,10 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/hotplug"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
 )
 
 func TestCountersAreZeroBeforeTheFirstEvent(t *testing.T) {
@@ -101,7 +99,7 @@ func TestAWorkerSeesTheRemovalBeforeDiscoveryDoes(t *testing.T) {
 	h.opens(sup, "mlx5_0")
 	h.sink.take()
 	h.mono.Add(ms)
-	h.batch(sup, watch.Item{Ended: &status.End{Reason: status.ReasonRemoved}})
+	h.batch(sup, verbs.Item{Ended: &status.End{Reason: status.ReasonRemoved}})
 	items := h.sink.take()
 	require.Len(t, of[ChangePoint](items), 2)
 	require.Equal(t, verbs.PortAbsent, of[ChangePoint](items)[0].To)
@@ -295,12 +293,12 @@ func TestADiscoveryWithoutFurtherChangesKeepsRunning(t *testing.T) {
 
 type discoveryFunc func() error
 
-func (f discoveryFunc) Run(context.Context, func([]hotplug.Found)) error { return f() }
+func (f discoveryFunc) Run(context.Context, func([]verbs.Found)) error { return f() }
 
 func TestManyDevicesAreHandledWhileOthersGather(t *testing.T) {
 	h := start(t, nil)
 	const devices = 8
-	var set []hotplug.Found
+	var set []verbs.Found
 	for i := range devices {
 		set = append(set, found(fmt.Sprintf("d%d", i), i))
 	}
@@ -313,7 +311,7 @@ func TestManyDevicesAreHandledWhileOthersGather(t *testing.T) {
 			for n := range int64(200) {
 				led.Count(int32(verbs.EventPortErr), 1, 1, 1)
 				h.batch(sup, event(verbs.EventPortErr, 1, 1, n, n), event(verbs.EventPortActive, 1, 1, n, n),
-					watch.Item{Round: &watch.RoundItem{Port: 1, Method: verbs.MethodRCWrite, Round: verbs.Round{Wake: 5}}})
+					verbs.Item{Round: &verbs.RoundItem{Port: 1, Method: verbs.MethodRCWrite, Round: verbs.Round{Wake: 5}}})
 			}
 			sup.Ended(status.End{Reason: status.ReasonCrashed})
 		})

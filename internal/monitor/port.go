@@ -62,7 +62,7 @@ func (p *port) take(mono int64, a *verbs.PortAttr) bool {
 func (p *port) change(device string, c *portstate.Change, t *moment) ChangePoint {
 	p.since = t.bootAt(c.At)
 	return ChangePoint{
-		Device: device, Port: p.port, From: c.From, To: c.To, Witness: Witness(c.Witness),
+		Device: device, Port: p.port, From: c.From, To: c.To, Witness: c.Witness,
 		Lasted: c.Lasted, HasLasted: c.HasLasted, Transitions: 1,
 		Time: p.changeStamp.next(t.wall(c.At), t.epoch),
 	}

@@ -7,7 +7,6 @@ import (
 
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
 )
 
 func TestReasonIsStartingUntilTheDeviceIsOpen(t *testing.T) {
@@ -32,7 +31,7 @@ func TestReasonIsStartingUntilTheDeviceIsOpen(t *testing.T) {
 }
 
 func TestProbeOfAnAbsentDeviceIsNotOK(t *testing.T) {
-	round := watch.Item{Round: &watch.RoundItem{
+	round := verbs.Item{Round: &verbs.RoundItem{
 		Port: 1, Method: verbs.MethodRCWrite, Round: verbs.Round{Outcome: verbs.OutcomeSuccess, Wake: 1},
 	}}
 	for name, leave := range map[string]func(*harness, *fakeSupervisor){
@@ -41,7 +40,7 @@ func TestProbeOfAnAbsentDeviceIsNotOK(t *testing.T) {
 			s.Ended(status.End{Reason: status.ReasonCrashed})
 		},
 		"its worker lets go of it": func(h *harness, s *fakeSupervisor) {
-			h.batch(s, watch.Item{Ended: &status.End{Reason: status.ReasonRemoved}})
+			h.batch(s, verbs.Item{Ended: &status.End{Reason: status.ReasonRemoved}})
 		},
 		"a round's end comes late": func(h *harness, s *fakeSupervisor) {
 			h.finds()

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
 )
 
 func TestWhatAPortRefusesIsSaidOnceUntilItIsAnotherThing(t *testing.T) {
@@ -16,18 +15,18 @@ func TestWhatAPortRefusesIsSaidOnceUntilItIsAnotherThing(t *testing.T) {
 	h, sup, _ := one(t, func(c *Config) {
 		c.Log = slog.New(slog.NewTextHandler(&log, nil)) // levels from Info on
 	})
-	said := func(items ...watch.Item) int {
+	said := func(items ...verbs.Item) int {
 		log.Reset()
 		h.batch(sup, items...)
 		return strings.Count(log.String(), "level=WARN")
 	}
-	failed := func(why string) watch.Item { return watch.Item{Reading: &watch.Reading{Port: 1, Err: why}} }
+	failed := func(why string) verbs.Item { return verbs.Item{Reading: &verbs.Reading{Port: 1, Err: why}} }
 	require.Equal(t, 1, said(failed("EIO"), failed("EIO")))
 	require.Contains(t, log.String(), `msg="a query of its port failed: EIO" device=mlx5_0`)
 	require.Equal(t, 2, said(failed("EINVAL"), reading(1, 1, verbs.PortActive), failed("EINVAL")))
 
-	probe := func(vector int, m verbs.Method, why string) watch.Item {
-		return watch.Item{Probe: &watch.ProbeItem{Port: 1, Vector: vector, Method: m, Reason: why}}
+	probe := func(vector int, m verbs.Method, why string) verbs.Item {
+		return verbs.Item{Probe: &verbs.ProbeItem{Port: 1, Vector: vector, Method: m, Reason: why}}
 	}
 	require.Equal(t, 1, said(reading(1, 2, verbs.PortActive), probe(0, verbs.MethodNone, "no room"), probe(1, verbs.MethodNone, "no room")))
 	require.Contains(t, log.String(), `msg="no probe on port 1: no room" device=mlx5_0`)

@@ -76,22 +76,12 @@ type EventPoint struct {
 	AckMax  int64     // ns; 0 unknown
 }
 
-// Witness is what told of a port state change.
-type Witness string
-
-// The witnesses.
-const (
-	WitnessEvent  Witness = "event"
-	WitnessQuery  Witness = "query"
-	WitnessReopen Witness = "reopen" // found after a worker was replaced
-)
-
 // ChangePoint is one point of rdma_port_change.
 type ChangePoint struct {
 	Device      string
 	Port        int
 	From, To    verbs.PortState
-	Witness     Witness
+	Witness     verbs.Witness
 	Lasted      int64 // ns in From; with Merged > 1 of the last transition
 	HasLasted   bool  // false for the first change after Start when From has no known beginning
 	Transitions uint64

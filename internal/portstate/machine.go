@@ -6,16 +6,6 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// Witness is what told of a transition.
-type Witness string
-
-// The witnesses.
-const (
-	WitnessEvent  Witness = "event"  // an asynchronous event, or the removal of the device
-	WitnessQuery  Witness = "query"  // two queries that agree with each other and not with the events
-	WitnessReopen Witness = "reopen" // the first query of a worker that replaced another
-)
-
 const (
 	// Settle is how far apart two queries must be to outvote the events. A
 	// query that comes right after an event often still sees the state before
@@ -31,7 +21,7 @@ const (
 // Change is one transition.
 type Change struct {
 	From, To  verbs.PortState
-	Witness   Witness
+	Witness   verbs.Witness
 	At        int64 // CLOCK_MONOTONIC ns
 	Lasted    int64 // ns in From
 	HasLasted bool  // false when From began before anyone looked
@@ -127,7 +117,7 @@ func (m *Machine) Removed(now int64) (Change, bool) {
 	if !m.known || m.state == verbs.PortAbsent {
 		return Change{}, false
 	}
-	return m.move(verbs.PortAbsent, WitnessEvent, now), true
+	return m.move(verbs.PortAbsent, verbs.WitnessEvent, now), true
 }
 
 // Event takes a run of equal events and reports the transition it makes.
@@ -151,7 +141,7 @@ func (m *Machine) Event(r *verbs.Run) (Change, bool) {
 		m.counts.Phantoms++
 	default:
 		m.counts.Phantoms += r.Count - 1
-		return m.move(to, WitnessEvent, r.First), true
+		return m.move(to, verbs.WitnessEvent, r.First), true
 	}
 	m.counts.Phantoms += r.Count - 1
 	return Change{}, false
@@ -196,7 +186,7 @@ func (m *Machine) baseline(mono int64, a *verbs.PortAttr) (Change, bool) {
 	var c Change
 	changed := a.State != m.state
 	if changed {
-		c = m.move(a.State, WitnessReopen, mono)
+		c = m.move(a.State, verbs.WitnessReopen, mono)
 		m.expect(&c, mono)
 	}
 	m.links.look(mono, a, m.downs)
@@ -210,7 +200,7 @@ func (m *Machine) judge(mono int64, s verbs.PortState) (Change, bool) {
 	case !m.doubt.set || m.doubt.state != s:
 		m.doubt = doubt{set: true, state: s, at: mono}
 	case mono-m.doubt.at >= int64(Settle):
-		c := m.move(s, WitnessQuery, m.doubt.at)
+		c := m.move(s, verbs.WitnessQuery, m.doubt.at)
 		m.expect(&c, mono)
 		return c, true
 	}
@@ -229,7 +219,7 @@ func (m *Machine) expect(c *Change, mono int64) {
 	}
 }
 
-func (m *Machine) move(to verbs.PortState, w Witness, at int64) Change {
+func (m *Machine) move(to verbs.PortState, w verbs.Witness, at int64) Change {
 	at = max(at, m.entered)
 	c := Change{From: m.state, To: to, Witness: w, At: at, HasLasted: m.since}
 	if m.since {

@@ -184,10 +184,10 @@ func TestAChangeTellsHowLongTheStateBeforeLasted(t *testing.T) {
 	m.Opened()
 	says(up)(&m, 1*ms)
 	c, _ := err()(&m, 10*ms)
-	require.Equal(t, Change{From: up, To: down, Witness: WitnessEvent, At: 10 * ms}, c)
+	require.Equal(t, Change{From: up, To: down, Witness: verbs.WitnessEvent, At: 10 * ms}, c)
 	says(up)(&m, 50*ms)
 	c, _ = says(up)(&m, 150*ms)
-	require.Equal(t, Change{From: down, To: up, Witness: WitnessQuery, At: 50 * ms, Lasted: 40 * ms, HasLasted: true}, c)
+	require.Equal(t, Change{From: down, To: up, Witness: verbs.WitnessQuery, At: 50 * ms, Lasted: 40 * ms, HasLasted: true}, c)
 	active()(&m, 160*ms)
 	c, _ = err()(&m, 250*ms)
 	require.Equal(t, 200*ms, c.Lasted)
@@ -200,7 +200,7 @@ func TestAnEventOlderThanTheStateItEndsLeavesItNoTime(t *testing.T) {
 	m.Opened()
 	says(down)(&m, 30*ms)
 	c, _ := active()(&m, 25*ms)
-	require.Equal(t, Change{From: down, To: up, Witness: WitnessEvent, At: 30 * ms, HasLasted: true}, c)
+	require.Equal(t, Change{From: down, To: up, Witness: verbs.WitnessEvent, At: 30 * ms, HasLasted: true}, c)
 	require.Zero(t, m.View(40*ms).Down)
 }
 

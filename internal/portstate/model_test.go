@@ -52,10 +52,10 @@ func (m *model) Removed(now int64) (Change, bool) {
 	if !known || m.now() == verbs.PortAbsent {
 		return Change{}, false
 	}
-	return m.change(verbs.PortAbsent, WitnessEvent, now), true
+	return m.change(verbs.PortAbsent, verbs.WitnessEvent, now), true
 }
 
-func (m *model) change(to verbs.PortState, by Witness, at int64) Change {
+func (m *model) change(to verbs.PortState, by verbs.Witness, at int64) Change {
 	c := Change{From: m.now(), To: to, Witness: by, At: max(at, m.since)}
 	if n := len(m.changes); n > 0 {
 		c.At = max(at, m.changes[n-1].At)
@@ -83,7 +83,7 @@ func (m *model) Event(r *verbs.Run) (Change, bool) {
 		m.phantoms++
 		return Change{}, false
 	}
-	return m.change(says, WitnessEvent, r.First), true
+	return m.change(says, verbs.WitnessEvent, r.First), true
 }
 
 func (m *model) Reading(mono int64, a *verbs.PortAttr) (Change, bool) {
@@ -105,7 +105,7 @@ func (m *model) Reading(mono int64, a *verbs.PortAttr) (Change, bool) {
 	if len(m.dissenting) < 2 || mono-first.at < int64(50*time.Millisecond) {
 		return Change{}, false
 	}
-	return m.found(a.State, WitnessQuery, first.at, mono), true
+	return m.found(a.State, verbs.WitnessQuery, first.at, mono), true
 }
 
 func (m *model) baseline(mono int64, s verbs.PortState) (Change, bool) {
@@ -117,11 +117,11 @@ func (m *model) baseline(mono int64, s verbs.PortState) (Change, bool) {
 	case s == m.now():
 		return Change{}, false
 	}
-	return m.found(s, WitnessReopen, mono, mono), true
+	return m.found(s, verbs.WitnessReopen, mono, mono), true
 }
 
 // found makes a change that a query has found, whose event may still come.
-func (m *model) found(to verbs.PortState, by Witness, at, mono int64) Change {
+func (m *model) found(to verbs.PortState, by verbs.Witness, at, mono int64) Change {
 	c := m.change(to, by, at)
 	until := mono + int64(time.Second)
 	if to == verbs.PortActive {

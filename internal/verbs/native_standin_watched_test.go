@@ -28,7 +28,7 @@ type watched struct {
 	done chan error
 
 	mu    sync.Mutex
-	items []watch.Item
+	items []verbs.Item
 	news  chan struct{}
 }
 
@@ -49,9 +49,9 @@ func (s *session) watch(p standin.Profile) (*watched, error) {
 		s: s, p: p, m: newMeter(s.backend("sys", "dev"), s.Control), led: led, stop: stop, pace: pace,
 		done: make(chan error, 1), news: make(chan struct{}, 1),
 	}
-	o := watch.Options{
+	o := verbs.Options{
 		Device: "standin0", Ports: []int{1}, StateInterval: 50 * time.Millisecond,
-		Probe: watch.ProbeOptions{
+		Probe: verbs.ProbeOptions{
 			Interval: pace, Timeout: missed, Method: "auto", Vectors: []int{0}, AckBatch: 1,
 			GIDIndex: -1, PKeyIdx: -1,
 		},
@@ -61,7 +61,7 @@ func (s *session) watch(p standin.Profile) (*watched, error) {
 }
 
 // take keeps what outlives its batch.
-func (w *watched) take(b watch.Batch) error {
+func (w *watched) take(b verbs.Batch) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, it := range b.Items {
@@ -80,10 +80,10 @@ func (w *watched) take(b watch.Batch) error {
 }
 
 // seen returns what was sent after the first n items.
-func (w *watched) seen(n int) []watch.Item {
+func (w *watched) seen(n int) []verbs.Item {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return append([]watch.Item(nil), w.items[n:]...)
+	return append([]verbs.Item(nil), w.items[n:]...)
 }
 
 // await returns when there is what is wanted, of which look tells.
@@ -122,8 +122,8 @@ func (w *watched) states() []verbs.PortState {
 }
 
 // choice is the last one that was reported.
-func (w *watched) choice() watch.ProbeItem {
-	var choice watch.ProbeItem
+func (w *watched) choice() verbs.ProbeItem {
+	var choice verbs.ProbeItem
 	for _, it := range w.seen(0) {
 		if it.Probe != nil {
 			choice = *it.Probe
@@ -139,7 +139,7 @@ func (w *watched) probing(after int) (standin.Probing, error) {
 	if w.pace == time.Second {
 		enough = 2
 	}
-	var c watch.ProbeItem
+	var c verbs.ProbeItem
 	var rounds, futile work
 	err := w.await("the port's probing", func() bool {
 		c = w.choice()
@@ -177,7 +177,7 @@ func (w *watched) events() map[string]uint64 {
 	return counts
 }
 
-func readings(items []watch.Item) int {
+func readings(items []verbs.Item) int {
 	n := 0
 	for _, it := range items {
 		if it.Reading != nil {
@@ -188,7 +188,7 @@ func readings(items []watch.Item) int {
 }
 
 // badRounds are the outcomes of the rounds among items, other than success.
-func badRounds(items []watch.Item) map[string]bool {
+func badRounds(items []verbs.Item) map[string]bool {
 	bad := map[string]bool{}
 	for _, it := range items {
 		if it.Round != nil && it.Round.Outcome != verbs.OutcomeSuccess {

@@ -158,7 +158,7 @@ func (p *prober) config(m verbs.Method, trial bool) verbs.ProbeConfig {
 func (p *prober) tell(m verbs.Method, reason string) {
 	if told := fmt.Sprint(m, reason); told != p.told {
 		p.told = told
-		p.s.out.add(Item{Probe: &ProbeItem{Port: p.port.number, Vector: p.vector, Method: m, Reason: reason}})
+		p.s.out.add(verbs.Item{Probe: &verbs.ProbeItem{Port: p.port.number, Vector: p.vector, Method: m, Reason: reason}})
 	}
 }
 

@@ -26,9 +26,9 @@ type outbox struct {
 // buffer is memory for items, used again and again: the reader's way allocates
 // nothing for an event.
 type buffer struct {
-	items  []Item
+	items  []verbs.Item
 	runs   slab[verbs.Run]
-	rounds slab[RoundItem]
+	rounds slab[verbs.RoundItem]
 }
 
 func (b *buffer) reset() {
@@ -45,7 +45,7 @@ func newOutbox() *outbox {
 	return &outbox{now: &buffer{}, taken: &buffer{}, ready: make(chan struct{}, 1), round: make(chan struct{}, 1)}
 }
 
-func (o *outbox) add(items ...Item) {
+func (o *outbox) add(items ...verbs.Item) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, it := range items {
@@ -60,7 +60,7 @@ func (o *outbox) add(items ...Item) {
 
 // addRounds is add for rounds of one probe, whose other members are those of r.
 // They are taken together. Good ones may wait for company.
-func (o *outbox) addRounds(r RoundItem, rounds ...verbs.Round) {
+func (o *outbox) addRounds(r verbs.RoundItem, rounds ...verbs.Round) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	to := o.round
@@ -68,7 +68,7 @@ func (o *outbox) addRounds(r RoundItem, rounds ...verbs.Round) {
 		if len(o.now.items) < outboxLimit {
 			kept := o.now.rounds.next()
 			*kept = r
-			o.now.items = append(o.now.items, Item{Round: kept})
+			o.now.items = append(o.now.items, verbs.Item{Round: kept})
 		}
 		if r.Outcome != verbs.OutcomeSuccess {
 			to = o.ready
@@ -109,7 +109,7 @@ func (o *outbox) addRun(r verbs.Run) {
 	}
 	kept := o.now.runs.next()
 	*kept = r
-	o.now.items = append(o.now.items, Item{Run: kept})
+	o.now.items = append(o.now.items, verbs.Item{Run: kept})
 }
 
 func join(have *verbs.Run, r verbs.Run) {
@@ -122,7 +122,7 @@ func join(have *verbs.Run, r verbs.Run) {
 }
 
 // take returns what waits. The items are valid until the next call of take.
-func (o *outbox) take() []Item {
+func (o *outbox) take() []verbs.Item {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.now, o.taken = o.taken, o.now

@@ -29,7 +29,7 @@ func TestEqualConsecutiveRunsAreJoined(t *testing.T) {
 func TestAReadingBetweenTwoRunsKeepsThemApart(t *testing.T) {
 	o := newOutbox()
 	o.addRuns([]verbs.Run{run(verbs.EventPortErr, 1, 10)})
-	o.add(Item{Reading: &Reading{Port: 1}})
+	o.add(verbs.Item{Reading: &verbs.Reading{Port: 1}})
 	o.addRuns([]verbs.Run{run(verbs.EventPortErr, 1, 20)})
 	require.Len(t, o.take(), 3)
 }
@@ -41,9 +41,9 @@ func TestBeyondTheLimitEveryEventIsStillCounted(t *testing.T) {
 	const n = 3 * outboxLimit
 	for i := range n {
 		o.addRuns([]verbs.Run{run(types[i%3], 1, int64(i))})
-		o.add(Item{Round: &RoundItem{}}, Item{Reading: &Reading{}})
+		o.add(verbs.Item{Round: &verbs.RoundItem{}}, verbs.Item{Reading: &verbs.Reading{}})
 	}
-	o.add(Item{Ended: &status.End{Reason: status.ReasonRemoved}})
+	o.add(verbs.Item{Ended: &status.End{Reason: status.ReasonRemoved}})
 	items := o.take()
 	require.LessOrEqual(t, len(items), outboxLimit+2)
 	counts := map[verbs.EventType]uint64{}
@@ -74,7 +74,7 @@ func TestEventsAndRoundsPassWithoutAllocating(t *testing.T) {
 	pass := func() {
 		for range slabChunk / 2 {
 			o.addRuns(runs)
-			o.addRounds(RoundItem{Port: 1}, verbs.Round{})
+			o.addRounds(verbs.RoundItem{Port: 1}, verbs.Round{})
 		}
 		if n := len(o.take()); n != 3*slabChunk/2 { // require allocates
 			t.Errorf("want %d items, got %d", 3*slabChunk/2, n)

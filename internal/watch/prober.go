@@ -163,7 +163,7 @@ func (p *prober) report(rounds ...verbs.Round) {
 	if n := len(rounds); n > 0 {
 		p.heard(rounds[n-1].Outcome)
 	}
-	p.s.out.addRounds(RoundItem{Port: p.port.number, Vector: p.vector, Method: p.method}, rounds...)
+	p.s.out.addRounds(verbs.RoundItem{Port: p.port.number, Vector: p.vector, Method: p.method}, rounds...)
 }
 
 // renew chooses again when the next round is due, and not before: a link that

@@ -19,7 +19,7 @@ func TestTheProbeFollowsTheLinkAndNeverMixesMethods(t *testing.T) {
 		r := newRig(t, "roce2", "")
 		r.start(nil)
 		items := r.after(5600 * time.Millisecond)
-		require.Equal(t, []ProbeItem{{Port: 1, Vector: 0, Method: verbs.MethodUDSend, Reason: "as preferred"}}, choices(items))
+		require.Equal(t, []verbs.ProbeItem{{Port: 1, Vector: 0, Method: verbs.MethodUDSend, Reason: "as preferred"}}, choices(items))
 		require.Len(t, rounds(items), 6)
 
 		down := time.Now()
@@ -40,8 +40,8 @@ func TestTheProbeFollowsTheLinkAndNeverMixesMethods(t *testing.T) {
 }
 
 // begunSince leaves out the rounds from before, which came with a later batch.
-func begunSince(at time.Time, items []Item) []RoundItem {
-	return slices.DeleteFunc(rounds(items), func(r RoundItem) bool { return r.Start < at.UnixNano() })
+func begunSince(at time.Time, items []verbs.Item) []verbs.RoundItem {
+	return slices.DeleteFunc(rounds(items), func(r verbs.RoundItem) bool { return r.Start < at.UnixNano() })
 }
 
 func TestABadRoundIsToldAtOnce(t *testing.T) {
@@ -69,8 +69,8 @@ func TestAllVectorsAreProbed(t *testing.T) {
 }
 
 func TestWithoutProbesThereAreNone(t *testing.T) {
-	for _, change := range []func(*ProbeOptions){
-		func(p *ProbeOptions) { p.Interval = 0 }, func(p *ProbeOptions) { p.Method = "none" },
+	for _, change := range []func(*verbs.ProbeOptions){
+		func(p *verbs.ProbeOptions) { p.Interval = 0 }, func(p *verbs.ProbeOptions) { p.Method = "none" },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, "roce2", "")
@@ -270,7 +270,7 @@ func TestRoundsAtAShortIntervalKeepTheirPaceAndComeTogether(t *testing.T) {
 		r := newRig(t, "roce2", "")
 		r.o.Probe.Interval, r.o.Probe.Timeout = 4*time.Millisecond, 3*time.Millisecond
 		batches := 0
-		r.start(func(b Batch) error {
+		r.start(func(b verbs.Batch) error {
 			if len(rounds(b.Items)) > 0 {
 				batches++
 			}

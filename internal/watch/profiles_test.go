@@ -73,7 +73,7 @@ func hasFile(p standin.Profile, end string) bool {
 }
 
 // lastMethod is that of the last choice.
-func lastMethod(items []Item) verbs.Method {
+func lastMethod(items []verbs.Item) verbs.Method {
 	all := choices(items)
 	return all[len(all)-1].Method
 }

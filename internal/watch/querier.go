@@ -116,7 +116,7 @@ func (s *session) lookAt(want func(*port) bool, changed func(*port)) error {
 // the state is another one than at the last look. Only what ends the watch comes back
 // as an error.
 func (s *session) look(p *port) (changed bool, err error) {
-	r := &Reading{Port: p.number, Mono: clock(unix.CLOCK_MONOTONIC)}
+	r := &verbs.Reading{Port: p.number, Mono: clock(unix.CLOCK_MONOTONIC)}
 	r.Attr, err = s.dev.QueryPort(p.number)
 	r.Took = clock(unix.CLOCK_MONOTONIC) - r.Mono
 	switch {
@@ -132,6 +132,6 @@ func (s *session) look(p *port) (changed bool, err error) {
 		}
 		changed = last != r.Attr.State
 	}
-	s.out.add(Item{Reading: r})
+	s.out.add(verbs.Item{Reading: r})
 	return changed, nil
 }

@@ -12,7 +12,7 @@ import (
 // baseline is drained first, so that it is counted and makes no transition.
 func (s *session) read(ctx context.Context) error {
 	attr := s.dev.Attr()
-	s.out.add(Item{Opened: &attr})
+	s.out.add(verbs.Item{Opened: &attr})
 	runs := make([]verbs.Run, 256)
 	if err := s.drain(runs); err != nil {
 		return unlessClosed(ctx, err)

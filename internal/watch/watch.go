@@ -41,10 +41,10 @@ var errRemoved = errors.New("the device is being removed")
 // error when ctx ended, and an error that is verbs.ErrStuck when the library
 // did not let go of the device: the process should exit then. It does not wait for
 // a prober whose address is being resolved (verbs.ErrResolving).
-func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o Options, send func(Batch) error) error {
+func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Options, send func(verbs.Batch) error) error {
 	dev, err := b.Open(o.Device, led)
 	if err != nil {
-		return send(stamp([]Item{{Ended: EndedBy(err)}}))
+		return send(stamp([]verbs.Item{{Ended: EndedBy(err)}}))
 	}
 	s := newSession(dev, o)
 	work, stop := context.WithCancelCause(ctx)
@@ -73,7 +73,7 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o Options, se
 	// ends soon.
 	resolving := errors.Is(closed, verbs.ErrResolving)
 	if errors.Is(closed, verbs.ErrStuck) && !resolving {
-		s.out.add(Item{Ended: EndedBy(closed)})
+		s.out.add(verbs.Item{Ended: EndedBy(closed)})
 		return errors.Join(closed, send(stamp(s.out.take())))
 	}
 	if !resolving {
@@ -82,20 +82,20 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o Options, se
 	if sent != nil || ctx.Err() != nil {
 		return errors.Join(ctx.Err(), sent)
 	}
-	s.out.add(Item{Ended: s.why(context.Cause(work))})
+	s.out.add(verbs.Item{Ended: s.why(context.Cause(work))})
 	return send(stamp(s.out.take()))
 }
 
 // stamp makes a batch of items with the time now.
-func stamp(items []Item) Batch {
+func stamp(items []verbs.Item) verbs.Batch {
 	wall, mono := Clocks()
-	return Batch{Wall: wall, Mono: mono, Items: items}
+	return verbs.Batch{Wall: wall, Mono: mono, Items: items}
 }
 
 // session is one open device.
 type session struct {
 	dev   verbs.Device
-	o     Options
+	o     verbs.Options
 	ports []*port
 	out   *outbox
 	kick  chan struct{} // wakes the querier
@@ -121,11 +121,11 @@ func (p *port) changed(count *atomic.Uint64) {
 	}
 }
 
-func newSession(dev verbs.Device, o Options) *session {
+func newSession(dev verbs.Device, o verbs.Options) *session {
 	s := &session{dev: dev, o: o, out: newOutbox(), kick: make(chan struct{}, 1), based: make(chan struct{})}
 	numbers := o.Ports
 	if len(numbers) == 0 {
-		for n := 1; n <= min(dev.Attr().Ports, MaxPorts); n++ {
+		for n := 1; n <= min(dev.Attr().Ports, verbs.MaxPorts); n++ {
 			numbers = append(numbers, n)
 		}
 	}
@@ -147,7 +147,7 @@ func (s *session) company(probers int) time.Duration {
 }
 
 // pump sends what is seen, and a sign of life when nothing is.
-func (s *session) pump(ctx context.Context, send func(Batch) error, wait time.Duration) error {
+func (s *session) pump(ctx context.Context, send func(verbs.Batch) error, wait time.Duration) error {
 	beat := time.NewTimer(heartbeat)
 	defer beat.Stop()
 	var company <-chan time.Time // set while a round waits

@@ -27,12 +27,12 @@ type rig struct {
 	t     *testing.T
 	world *sim.World
 	led   *ledger.Ledger
-	o     Options
+	o     verbs.Options
 	wait  func(context.Context, string) error // WaitRemoved; nil: none
 	wrap  func(verbs.Backend) verbs.Backend   // nil: as it is
 
 	mu    sync.Mutex
-	items []Item
+	items []verbs.Item
 	beats int
 	err   error
 	done  chan struct{}
@@ -53,9 +53,9 @@ func newRig(t *testing.T, profile, scenario string) *rig {
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
 	t.Cleanup(func() { require.NoError(t, led.Close()) })
-	return &rig{t: t, world: w, led: led, done: make(chan struct{}), o: Options{
+	return &rig{t: t, world: w, led: led, done: make(chan struct{}), o: verbs.Options{
 		Device: "sim0", StateInterval: 5 * time.Second,
-		Probe: ProbeOptions{Interval: time.Second, Timeout: 500 * time.Millisecond, Method: "auto",
+		Probe: verbs.ProbeOptions{Interval: time.Second, Timeout: 500 * time.Millisecond, Method: "auto",
 			Vectors: []int{0}, AckBatch: 1, GIDIndex: -1, PKeyIdx: -1},
 	}}
 }
@@ -68,7 +68,7 @@ type removable struct {
 func (r removable) WaitRemoved(ctx context.Context, device string) error { return r.wait(ctx, device) }
 
 // start runs the watch until the test's end.
-func (r *rig) start(send func(Batch) error) {
+func (r *rig) start(send func(verbs.Batch) error) {
 	ctx, cancel := context.WithCancel(r.t.Context())
 	r.stop = cancel
 	b := verbstest.Track(r.t, sim.New(r.world))
@@ -91,7 +91,7 @@ func (r *rig) start(send func(Batch) error) {
 	})
 }
 
-func (r *rig) collect(b Batch) error {
+func (r *rig) collect(b verbs.Batch) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(b.Items) == 0 {
@@ -104,7 +104,7 @@ func (r *rig) collect(b Batch) error {
 }
 
 // kept is an item that outlives its batch.
-func kept(it Item) Item {
+func kept(it verbs.Item) verbs.Item {
 	if it.Run != nil {
 		run := *it.Run
 		it.Run = &run
@@ -117,7 +117,7 @@ func kept(it Item) Item {
 }
 
 // after lets time pass and returns what was sent meanwhile.
-func (r *rig) after(d time.Duration) []Item {
+func (r *rig) after(d time.Duration) []verbs.Item {
 	time.Sleep(d)
 	synctest.Wait()
 	r.mu.Lock()
@@ -134,7 +134,7 @@ func (r *rig) ledger() ledger.Snapshot {
 	return s
 }
 
-func pick[T any](items []Item, member func(Item) *T) []T {
+func pick[T any](items []verbs.Item, member func(verbs.Item) *T) []T {
 	var found []T
 	for _, it := range items {
 		if v := member(it); v != nil {
@@ -144,13 +144,21 @@ func pick[T any](items []Item, member func(Item) *T) []T {
 	return found
 }
 
-func runs(items []Item) []verbs.Run   { return pick(items, func(i Item) *verbs.Run { return i.Run }) }
-func readings(items []Item) []Reading { return pick(items, func(i Item) *Reading { return i.Reading }) }
-func rounds(items []Item) []RoundItem { return pick(items, func(i Item) *RoundItem { return i.Round }) }
-func choices(items []Item) []ProbeItem {
-	return pick(items, func(i Item) *ProbeItem { return i.Probe })
+func runs(items []verbs.Item) []verbs.Run {
+	return pick(items, func(i verbs.Item) *verbs.Run { return i.Run })
 }
-func ends(items []Item) []status.End { return pick(items, func(i Item) *status.End { return i.Ended }) }
+func readings(items []verbs.Item) []verbs.Reading {
+	return pick(items, func(i verbs.Item) *verbs.Reading { return i.Reading })
+}
+func rounds(items []verbs.Item) []verbs.RoundItem {
+	return pick(items, func(i verbs.Item) *verbs.RoundItem { return i.Round })
+}
+func choices(items []verbs.Item) []verbs.ProbeItem {
+	return pick(items, func(i verbs.Item) *verbs.ProbeItem { return i.Probe })
+}
+func ends(items []verbs.Item) []status.End {
+	return pick(items, func(i verbs.Item) *status.End { return i.Ended })
+}
 
 func TestAWatchBeginsWithTheDeviceAndABaselineOfEachPort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -285,7 +293,7 @@ func TestAnErrorOfSendEndsTheWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("broken stream")
 		r := newRig(t, "roce2", "")
-		r.start(func(Batch) error { return broken })
+		r.start(func(verbs.Batch) error { return broken })
 		<-r.done
 		require.ErrorIs(t, r.err, broken)
 	})
@@ -298,7 +306,7 @@ func TestABlockedSendDelaysNoEvent(t *testing.T) {
 		r := newRig(t, "roce2", "")
 		release := make(chan struct{})
 		blocked := false
-		r.start(func(b Batch) error {
+		r.start(func(b verbs.Batch) error {
 			if len(runs(b.Items)) > 0 && !blocked {
 				blocked = true
 				<-release

@@ -7,7 +7,7 @@ import (
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
-	"rdma_events/internal/watch"
+	"rdma_events/internal/verbs"
 )
 
 // life is the supervisor's view of the worker that runs now.
@@ -52,7 +52,7 @@ func (s *Supervisor) attend(ctx context.Context, p process, led *ledger.Ledger, 
 	return s.judge(l, gone)
 }
 
-func (s *Supervisor) take(l *life, b watch.Batch) {
+func (s *Supervisor) take(l *life, b verbs.Batch) {
 	l.dog.beat()
 	s.handler.Batch(b)
 	n := status.Status{State: s.status.State, Reason: s.status.Reason, Message: s.status.Message, PID: l.p.PID()}

@@ -6,30 +6,8 @@ import (
 	"github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 
-	"rdma_events/internal/watch"
 	"rdma_events/internal/worker/proto"
 )
-
-// The backends that a Request can name.
-const (
-	BackendVerbs = "verbs"
-	BackendSim   = "sim"
-)
-
-// Request says what a worker is to do.
-type Request struct {
-	Options watch.Options
-	Backend string // BackendVerbs or BackendSim
-	Sim     Sim    // used by BackendSim
-}
-
-// Sim is what the simulator needs to know; package sim gives it meaning.
-type Sim struct {
-	Profile  string
-	Scenario string
-	Seed     int64
-	Epoch    int64 // CLOCK_MONOTONIC ns at which the timeline began; a replaced worker goes on in it
-}
 
 // contractVersion changes with every change of the contract that is not
 // additive; go-plugin compares it in the handshake.

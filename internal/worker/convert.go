@@ -6,7 +6,6 @@ import (
 
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
 	"rdma_events/internal/worker/proto"
 )
 
@@ -30,7 +29,7 @@ func fromInts(in []int64) []int {
 	return out
 }
 
-func requestToProto(r Request) *proto.WatchRequest {
+func requestToProto(r verbs.Request) *proto.WatchRequest {
 	o, p := r.Options, r.Options.Probe
 	return &proto.WatchRequest{
 		Version: contractVersion,
@@ -58,15 +57,15 @@ func requestToProto(r Request) *proto.WatchRequest {
 	}
 }
 
-func requestFromProto(m *proto.WatchRequest) Request {
+func requestFromProto(m *proto.WatchRequest) verbs.Request {
 	o, p, s := m.GetOptions(), m.GetOptions().GetProbe(), m.GetSim()
-	return Request{
+	return verbs.Request{
 		Backend: m.GetBackend(),
-		Options: watch.Options{
+		Options: verbs.Options{
 			Device:        o.GetDevice(),
 			Ports:         fromInts(o.GetPorts()),
 			StateInterval: time.Duration(o.GetStateIntervalNs()),
-			Probe: watch.ProbeOptions{
+			Probe: verbs.ProbeOptions{
 				Interval: time.Duration(p.GetIntervalNs()),
 				Timeout:  time.Duration(p.GetTimeoutNs()),
 				Method:   p.GetMethod(),
@@ -76,14 +75,14 @@ func requestFromProto(m *proto.WatchRequest) Request {
 				PKeyIdx:  int(p.GetPkeyIndex()),
 			},
 		},
-		Sim: Sim{
+		Sim: verbs.Simulation{
 			Profile: s.GetProfile(), Scenario: s.GetScenario(),
 			Seed: s.GetSeed(), Epoch: s.GetEpoch(),
 		},
 	}
 }
 
-func batchToProto(b watch.Batch) *proto.Batch {
+func batchToProto(b verbs.Batch) *proto.Batch {
 	m := &proto.Batch{Wall: b.Wall, Mono: b.Mono}
 	for i := range b.Items {
 		m.Items = append(m.Items, itemToProto(&b.Items[i]))
@@ -92,8 +91,8 @@ func batchToProto(b watch.Batch) *proto.Batch {
 }
 
 // batchFromProto leaves out items of a kind that this program does not know.
-func batchFromProto(m *proto.Batch) watch.Batch {
-	b := watch.Batch{Wall: m.GetWall(), Mono: m.GetMono()}
+func batchFromProto(m *proto.Batch) verbs.Batch {
+	b := verbs.Batch{Wall: m.GetWall(), Mono: m.GetMono()}
 	for _, item := range m.GetItems() {
 		if i, ok := itemFromProto(item); ok {
 			b.Items = append(b.Items, i)
@@ -102,7 +101,7 @@ func batchFromProto(m *proto.Batch) watch.Batch {
 	return b
 }
 
-func itemToProto(i *watch.Item) *proto.Item {
+func itemToProto(i *verbs.Item) *proto.Item {
 	switch {
 	case i.Opened != nil:
 		return &proto.Item{What: &proto.Item_Opened{Opened: deviceToProto(i.Opened)}}
@@ -125,25 +124,25 @@ func itemToProto(i *watch.Item) *proto.Item {
 	return &proto.Item{}
 }
 
-func itemFromProto(m *proto.Item) (watch.Item, bool) {
+func itemFromProto(m *proto.Item) (verbs.Item, bool) {
 	switch w := m.GetWhat().(type) {
 	case *proto.Item_Opened:
-		return watch.Item{Opened: deviceFromProto(w.Opened)}, true
+		return verbs.Item{Opened: deviceFromProto(w.Opened)}, true
 	case *proto.Item_Run:
-		return watch.Item{Run: runFromProto(w.Run)}, true
+		return verbs.Item{Run: runFromProto(w.Run)}, true
 	case *proto.Item_Reading:
-		return watch.Item{Reading: readingFromProto(w.Reading)}, true
+		return verbs.Item{Reading: readingFromProto(w.Reading)}, true
 	case *proto.Item_Round:
-		return watch.Item{Round: roundFromProto(w.Round)}, true
+		return verbs.Item{Round: roundFromProto(w.Round)}, true
 	case *proto.Item_Probe:
-		return watch.Item{Probe: &watch.ProbeItem{
+		return verbs.Item{Probe: &verbs.ProbeItem{
 			Port: int(w.Probe.GetPort()), Vector: int(w.Probe.GetVector()),
 			Method: verbs.Method(w.Probe.GetMethod()), Reason: w.Probe.GetReason(),
 		}}, true
 	case *proto.Item_Ended:
-		return watch.Item{Ended: &status.End{
+		return verbs.Item{Ended: &status.End{
 			Reason: status.Reason(w.Ended.GetReason()), Message: w.Ended.GetMessage(),
 		}}, true
 	}
-	return watch.Item{}, false
+	return verbs.Item{}, false
 }

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
 	"rdma_events/internal/worker/proto"
 )
 
@@ -62,7 +61,7 @@ func runFromProto(m *proto.Run) *verbs.Run {
 	}
 }
 
-func readingToProto(r *watch.Reading) *proto.Reading {
+func readingToProto(r *verbs.Reading) *proto.Reading {
 	a := r.Attr
 	return &proto.Reading{
 		Port: int64(r.Port), Mono: r.Mono, Took: r.Took, Err: text(r.Err),
@@ -82,9 +81,9 @@ func readingToProto(r *watch.Reading) *proto.Reading {
 	}
 }
 
-func readingFromProto(m *proto.Reading) *watch.Reading {
+func readingFromProto(m *proto.Reading) *verbs.Reading {
 	a := m.GetAttr()
-	return &watch.Reading{
+	return &verbs.Reading{
 		Port: int(m.GetPort()), Mono: m.GetMono(), Took: m.GetTook(), Err: m.GetErr(),
 		Attr: verbs.PortAttr{
 			State:         verbs.PortState(a.GetState()),
@@ -102,7 +101,7 @@ func readingFromProto(m *proto.Reading) *watch.Reading {
 	}
 }
 
-func roundToProto(r *watch.RoundItem) *proto.RoundItem {
+func roundToProto(r *verbs.RoundItem) *proto.RoundItem {
 	return &proto.RoundItem{
 		Port: int64(r.Port), Vector: int64(r.Vector), Method: int32(r.Method),
 		Outcome: int32(r.Outcome), Status: text(r.Status), Start: r.Start,
@@ -111,8 +110,8 @@ func roundToProto(r *watch.RoundItem) *proto.RoundItem {
 	}
 }
 
-func roundFromProto(m *proto.RoundItem) *watch.RoundItem {
-	return &watch.RoundItem{
+func roundFromProto(m *proto.RoundItem) *verbs.RoundItem {
+	return &verbs.RoundItem{
 		Port: int(m.GetPort()), Vector: int(m.GetVector()), Method: verbs.Method(m.GetMethod()),
 		Round: verbs.Round{
 			Outcome: verbs.Outcome(m.GetOutcome()), Status: m.GetStatus(), Start: m.GetStart(),

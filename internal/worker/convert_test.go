@@ -9,7 +9,6 @@ import (
 
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
 	"rdma_events/internal/worker/proto"
 )
 
@@ -62,43 +61,43 @@ func throughWire[M any, PM interface {
 	return out
 }
 
-func oneOfEach(t *testing.T) []watch.Item {
+func oneOfEach(t *testing.T) []verbs.Item {
 	t.Helper()
-	items := []watch.Item{
+	items := []verbs.Item{
 		{Opened: filled[verbs.DeviceAttr](t)},
 		{Run: filled[verbs.Run](t)},
-		{Reading: filled[watch.Reading](t)},
-		{Round: filled[watch.RoundItem](t)},
-		{Probe: filled[watch.ProbeItem](t)},
+		{Reading: filled[verbs.Reading](t)},
+		{Round: filled[verbs.RoundItem](t)},
+		{Probe: filled[verbs.ProbeItem](t)},
 		{Ended: filled[status.End](t)},
 	}
-	require.Len(t, items, reflect.TypeFor[watch.Item]().NumField(), "an item of each kind")
+	require.Len(t, items, reflect.TypeFor[verbs.Item]().NumField(), "an item of each kind")
 	return items
 }
 
 func TestEveryFieldOfABatchCrossesTheBorderInOrder(t *testing.T) {
-	want := watch.Batch{Wall: 7, Mono: 8, Items: oneOfEach(t)}
+	want := verbs.Batch{Wall: 7, Mono: 8, Items: oneOfEach(t)}
 	want.Items = append(want.Items, want.Items[1], want.Items[0])
 	got := batchFromProto(throughWire(t, batchToProto(want)))
 	require.Equal(t, want, got)
 }
 
 func TestEveryFieldOfARequestCrossesTheBorder(t *testing.T) {
-	want := *filled[Request](t)
+	want := *filled[verbs.Request](t)
 	m := throughWire(t, requestToProto(want))
 	require.Equal(t, want, requestFromProto(m))
 	require.EqualValues(t, contractVersion, m.GetVersion())
 }
 
 func TestAnEmptyBatchStaysASignOfLife(t *testing.T) {
-	got := batchFromProto(throughWire(t, batchToProto(watch.Batch{Wall: 1, Mono: 2})))
-	require.Equal(t, watch.Batch{Wall: 1, Mono: 2}, got)
+	got := batchFromProto(throughWire(t, batchToProto(verbs.Batch{Wall: 1, Mono: 2})))
+	require.Equal(t, verbs.Batch{Wall: 1, Mono: 2}, got)
 }
 
 func TestBytesThatAreNoTextDoNotEndTheStream(t *testing.T) {
-	b := watch.Batch{Items: []watch.Item{
+	b := verbs.Batch{Items: []verbs.Item{
 		{Opened: &verbs.DeviceAttr{Name: "mlx5_0", BoardID: "MT_\xff\xfe0"}},
-		{Reading: &watch.Reading{Err: "\xc3"}},
+		{Reading: &verbs.Reading{Err: "\xc3"}},
 		{Ended: &status.End{Reason: status.ReasonCrashed, Message: "a\x80b"}},
 	}}
 	got := batchFromProto(throughWire(t, batchToProto(b)))
@@ -108,7 +107,7 @@ func TestBytesThatAreNoTextDoNotEndTheStream(t *testing.T) {
 }
 
 func TestAnItemOfAnUnknownKindIsLeftOut(t *testing.T) {
-	m := batchToProto(watch.Batch{Items: oneOfEach(t)})
+	m := batchToProto(verbs.Batch{Items: oneOfEach(t)})
 	m.Items = append([]*proto.Item{{}, nil}, m.Items...)
 	require.Len(t, batchFromProto(m).Items, 6)
 }

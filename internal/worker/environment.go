@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"rdma_events/internal/verbs"
 )
 
 // readKey is the variable that names a file that the worker's request will have
@@ -11,8 +13,8 @@ import (
 const readKey = "RDMA_EVENTS_READ"
 
 // scenarioFile is the environment of a worker that simulates a scenario of a file.
-func scenarioFile(r Request) []string {
-	if r.Backend != BackendSim || !filepath.IsAbs(r.Sim.Scenario) {
+func scenarioFile(r verbs.Request) []string {
+	if r.Backend != verbs.BackendSim || !filepath.IsAbs(r.Sim.Scenario) {
 		return nil // the real hardware, or a scenario that is built in
 	}
 	return []string{readKey + "=" + r.Sim.Scenario}

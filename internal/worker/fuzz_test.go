@@ -12,7 +12,6 @@ import (
 
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
 	"rdma_events/internal/worker/proto"
 )
 
@@ -67,20 +66,20 @@ func drawn[T any](c *chance) *T {
 	return v
 }
 
-func (c *chance) item() watch.Item {
+func (c *chance) item() verbs.Item {
 	switch c.bits() % 6 {
 	case 0:
-		return watch.Item{Opened: drawn[verbs.DeviceAttr](c)}
+		return verbs.Item{Opened: drawn[verbs.DeviceAttr](c)}
 	case 1:
-		return watch.Item{Run: drawn[verbs.Run](c)}
+		return verbs.Item{Run: drawn[verbs.Run](c)}
 	case 2:
-		return watch.Item{Reading: drawn[watch.Reading](c)}
+		return verbs.Item{Reading: drawn[verbs.Reading](c)}
 	case 3:
-		return watch.Item{Round: drawn[watch.RoundItem](c)}
+		return verbs.Item{Round: drawn[verbs.RoundItem](c)}
 	case 4:
-		return watch.Item{Probe: drawn[watch.ProbeItem](c)}
+		return verbs.Item{Probe: drawn[verbs.ProbeItem](c)}
 	}
-	return watch.Item{Ended: drawn[status.End](c)}
+	return verbs.Item{Ended: drawn[status.End](c)}
 }
 
 func FuzzWhatIsSentIsWhatArrives(f *testing.F) {
@@ -89,7 +88,7 @@ func FuzzWhatIsSentIsWhatArrives(f *testing.F) {
 	f.Add([]byte(strings.Repeat("\xff\x00\x80\xc3", 200)))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		c := (*chance)(&in)
-		batch := watch.Batch{Wall: int64(c.bits()), Mono: int64(c.bits())}
+		batch := verbs.Batch{Wall: int64(c.bits()), Mono: int64(c.bits())}
 		for len(in) > 0 {
 			batch.Items = append(batch.Items, c.item())
 		}
@@ -101,16 +100,16 @@ func FuzzARequestArrivesAsItWasSent(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte(strings.Repeat("verbs sim rc_write", 40)))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		r := *drawn[Request]((*chance)(&in))
+		r := *drawn[verbs.Request]((*chance)(&in))
 		require.Equal(t, r, requestFromProto(throughWire(t, requestToProto(r))))
 	})
 }
 
 // What is read of a stranger's bytes must be something that can be said again.
 func FuzzNoBytesMakeTheConversionPanic(f *testing.F) {
-	seed, err := pb.Marshal(batchToProto(watch.Batch{Wall: 1, Items: []watch.Item{
+	seed, err := pb.Marshal(batchToProto(verbs.Batch{Wall: 1, Items: []verbs.Item{
 		{Run: &verbs.Run{Type: verbs.EventPortErr, Port: 1, Count: 3}},
-		{Round: &watch.RoundItem{Port: 1, Method: verbs.MethodFlush}},
+		{Round: &verbs.RoundItem{Port: 1, Method: verbs.MethodFlush}},
 	}}))
 	require.NoError(f, err)
 	f.Add(seed)

@@ -24,7 +24,6 @@ import (
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
 )
 
 // The test program is its own worker, and its own host: these variables say
@@ -57,7 +56,7 @@ func workerMain(mode string) int {
 	f := &fault{mode: mode}
 	c := ServeConfig{
 		Watch:   f.watch,
-		Backend: func(Request) (verbs.Backend, error) { return nil, nil },
+		Backend: func(verbs.Request) (verbs.Backend, error) { return nil, nil },
 		ready:   func() { f.stdout = os.Stdout },
 	}
 	if early := earlyFaults()[mode]; early != nil {
@@ -66,14 +65,14 @@ func workerMain(mode string) int {
 	switch mode {
 	case "prints":
 		c.ready = func() { printNatively("before the handshake") }
-		c.Backend = func(Request) (verbs.Backend, error) {
+		c.Backend = func(verbs.Request) (verbs.Backend, error) {
 			printNatively("after the handshake")
 			return nil, nil
 		}
 	case "stops before the handshake":
 		c.ready = func() { _ = unix.Kill(os.Getpid(), unix.SIGSTOP) }
 	case "backend fails":
-		c.Backend = func(Request) (verbs.Backend, error) { return nil, io.ErrUnexpectedEOF }
+		c.Backend = func(verbs.Request) (verbs.Backend, error) { return nil, io.ErrUnexpectedEOF }
 	case "has no lifeline", "has neither":
 		var p [2]int // its write end stays open here
 		must(unix.Pipe(p[:]))
@@ -88,7 +87,7 @@ func workerMain(mode string) int {
 	return Serve(c)
 }
 
-type sender = func(watch.Batch) error
+type sender = func(verbs.Batch) error
 
 // earlyFaults are those of a program that never comes to serve.
 func earlyFaults() map[string]func() int {
@@ -164,8 +163,8 @@ func printNatively(when string) {
 	must(err)
 }
 
-func opened() watch.Batch {
-	return watch.Batch{Items: []watch.Item{{Opened: &verbs.DeviceAttr{Name: "mlx5_0", Ports: 1}}}}
+func opened() verbs.Batch {
+	return verbs.Batch{Items: []verbs.Item{{Opened: &verbs.DeviceAttr{Name: "mlx5_0", Ports: 1}}}}
 }
 
 // fault is what is wrong with a worker.
@@ -175,15 +174,15 @@ type fault struct {
 }
 
 // watch is a watcher with the fault.
-func (f *fault) watch(ctx context.Context, _ verbs.Backend, l *ledger.Ledger, _ watch.Options, send sender) error {
+func (f *fault) watch(ctx context.Context, _ verbs.Backend, l *ledger.Ledger, _ verbs.Options, send sender) error {
 	mode := f.mode
 	if mode == "tells of itself" {
-		return send(watch.Batch{Items: []watch.Item{{Ended: &status.End{
+		return send(verbs.Batch{Items: []verbs.Item{{Ended: &status.End{
 			Reason: status.ReasonRemoved, Message: selfPortrait(),
 		}}}})
 	}
 	if reason, ok := strings.CutPrefix(mode, "ends with "); ok {
-		return send(watch.Batch{Items: []watch.Item{{Ended: &status.End{
+		return send(verbs.Batch{Items: []verbs.Item{{Ended: &status.End{
 			Reason: status.Reason(reason), Message: "mlx5_0: " + reason,
 		}}}})
 	}
@@ -245,7 +244,7 @@ func beat(ctx context.Context, send sender) error {
 	for {
 		select {
 		case <-t.C:
-			if err := send(watch.Batch{}); err != nil {
+			if err := send(verbs.Batch{}); err != nil {
 				return err
 			}
 		case <-ctx.Done():
@@ -293,7 +292,7 @@ func hostMain(mode string) {
 	must(err)
 	s := New(Config{
 		Exe: exe, Dir: dir, Env: helperEnv(mode, os.Getenv(noteKey)),
-		Request: Request{Options: watch.Options{Device: "mlx5_0"}},
+		Request: verbs.Request{Options: verbs.Options{Device: "mlx5_0"}},
 	}, announcer{})
 	must(s.Run(context.Background()))
 }
@@ -302,7 +301,7 @@ func hostMain(mode string) {
 type announcer struct{}
 
 func (announcer) Started(*ledger.Ledger) {}
-func (announcer) Batch(watch.Batch)      {}
+func (announcer) Batch(verbs.Batch)      {}
 func (announcer) Ended(e status.End)     { fmt.Println("ended", e) }
 func (announcer) Status(s status.Status) {
 	if s.State == status.StateRunning {

@@ -14,7 +14,7 @@ import (
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
-	"rdma_events/internal/watch"
+	"rdma_events/internal/verbs"
 )
 
 // patience bounds a wait for a condition that comes at once unless something
@@ -48,7 +48,7 @@ func (r *recorder) Started(l *ledger.Ledger) {
 	r.note(func() { r.led, r.calls = l, append(r.calls, "started") })
 }
 
-func (r *recorder) Batch(watch.Batch) {
+func (r *recorder) Batch(verbs.Batch) {
 	r.note(func() {
 		r.batches++
 		if n := len(r.calls); r.calls[n-1] != "batch" {
@@ -185,7 +185,7 @@ func supervise(t *testing.T, mode string, change func(*Config)) *supervised {
 	c := Config{
 		Exe: testExe(t), Dir: dir, Timing: quick(), Log: s.logger(),
 		Env:     helperEnv(mode, shortDir(t)),
-		Request: Request{Options: watch.Options{Device: "mlx5_0"}},
+		Request: verbs.Request{Options: verbs.Options{Device: "mlx5_0"}},
 	}
 	if change != nil {
 		change(&c)

@@ -18,17 +18,16 @@ import (
 	"rdma_events/internal/confine"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
 )
 
 // ServeConfig is what a worker program is made of.
 type ServeConfig struct {
 	// Watch watches until ctx is done; watch.Run is meant.
-	Watch func(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o watch.Options,
-		send func(watch.Batch) error) error
+	Watch func(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Options,
+		send func(verbs.Batch) error) error
 	// Backend makes the backend that a request names. It is called after the
 	// handshake and may call into native libraries.
-	Backend func(Request) (verbs.Backend, error)
+	Backend func(verbs.Request) (verbs.Backend, error)
 	// Needs returns what Backend's libraries use of the file system; the process
 	// gives up the rest, and all capabilities. nil: it keeps everything.
 	Needs func() confine.Needs

@@ -15,7 +15,6 @@ import (
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
 	"rdma_events/internal/worker/proto"
 )
 
@@ -25,9 +24,9 @@ const startTime = 5 * time.Second
 // service is the worker's side of the contract.
 type service struct {
 	proto.UnimplementedWorkerServer
-	watch func(context.Context, verbs.Backend, *ledger.Ledger, watch.Options,
-		func(watch.Batch) error) error
-	backend func(Request) (verbs.Backend, error)
+	watch func(context.Context, verbs.Backend, *ledger.Ledger, verbs.Options,
+		func(verbs.Batch) error) error
+	backend func(verbs.Request) (verbs.Backend, error)
 	ledger  *ledger.Ledger
 	stdio   *os.File // where Go code prints; nil: as it is
 	exit    func(status int)
@@ -42,7 +41,7 @@ func (s *service) Watch(m *proto.WatchRequest, stream grpc.ServerStreamingServer
 		return grpcstatus.Error(codes.FailedPrecondition, "this worker watches already")
 	}
 	s.restoreStdio()
-	send := func(b watch.Batch) error { return stream.Send(batchToProto(b)) }
+	send := func(b verbs.Batch) error { return stream.Send(batchToProto(b)) }
 	ctx := stream.Context()
 	starting := time.AfterFunc(startTime, func() {
 		if err := forgetStart(); err != nil {
@@ -57,7 +56,7 @@ func (s *service) Watch(m *proto.WatchRequest, stream grpc.ServerStreamingServer
 	}
 	if err != nil && ctx.Err() == nil {
 		// An error of sending shows that there is nobody left to tell.
-		_ = send(watch.Batch{Items: []watch.Item{{Ended: &status.End{
+		_ = send(verbs.Batch{Items: []verbs.Item{{Ended: &status.End{
 			Reason: status.ReasonUnsupported, Message: err.Error(),
 		}}}})
 	}
@@ -66,7 +65,7 @@ func (s *service) Watch(m *proto.WatchRequest, stream grpc.ServerStreamingServer
 	return ctx.Err()
 }
 
-func (s *service) run(ctx context.Context, m *proto.WatchRequest, send func(watch.Batch) error) error {
+func (s *service) run(ctx context.Context, m *proto.WatchRequest, send func(verbs.Batch) error) error {
 	if v := m.GetVersion(); v != contractVersion {
 		return fmt.Errorf("%w: a request of contract %d to a worker of contract %d",
 			verbs.ErrUnsupported, v, contractVersion)

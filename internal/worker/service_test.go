@@ -15,7 +15,6 @@ import (
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
 	"rdma_events/internal/worker/proto"
 )
 
@@ -26,7 +25,7 @@ func connected(t *testing.T, svc *service) (proto.WorkerClient, <-chan int) {
 	exits := make(chan int, 1)
 	svc.exit = func(status int) { exits <- status }
 	if svc.backend == nil {
-		svc.backend = func(Request) (verbs.Backend, error) { return nil, nil }
+		svc.backend = func(verbs.Request) (verbs.Backend, error) { return nil, nil }
 	}
 	c, s := plugin.TestPluginGRPCConn(t, false, plugin.PluginSet{pluginName: &border{service: svc}})
 	t.Cleanup(func() {
@@ -38,17 +37,17 @@ func connected(t *testing.T, svc *service) (proto.WorkerClient, <-chan int) {
 	return w.(proto.WorkerClient), exits
 }
 
-func watcher(f func(context.Context, watch.Options, sender) error) func(context.Context, verbs.Backend,
-	*ledger.Ledger, watch.Options, sender) error {
-	return func(ctx context.Context, _ verbs.Backend, _ *ledger.Ledger, o watch.Options, send sender) error {
+func watcher(f func(context.Context, verbs.Options, sender) error) func(context.Context, verbs.Backend,
+	*ledger.Ledger, verbs.Options, sender) error {
+	return func(ctx context.Context, _ verbs.Backend, _ *ledger.Ledger, o verbs.Options, send sender) error {
 		return f(ctx, o, send)
 	}
 }
 
 func TestTheWatcherIsToldWhenTheHostLetsGo(t *testing.T) {
-	want := Request{Options: watch.Options{Device: "mlx5_0", Ports: []int{1, 2}}}
+	want := verbs.Request{Options: verbs.Options{Device: "mlx5_0", Ports: []int{1, 2}}}
 	cause := make(chan error, 1)
-	c, exits := connected(t, &service{watch: watcher(func(ctx context.Context, o watch.Options, send sender) error {
+	c, exits := connected(t, &service{watch: watcher(func(ctx context.Context, o verbs.Options, send sender) error {
 		assert.Equal(t, want.Options, o)
 		assert.NoError(t, send(opened()))
 		<-ctx.Done()
@@ -68,8 +67,8 @@ func TestTheWatcherIsToldWhenTheHostLetsGo(t *testing.T) {
 
 func TestAWatcherThatIsHeldUpBySendingIsReleasedWhenTheHostLetsGo(t *testing.T) {
 	full := make(chan error, 1)
-	c, exits := connected(t, &service{watch: watcher(func(_ context.Context, _ watch.Options, send sender) error {
-		b := watch.Batch{Items: make([]watch.Item, 10_000)}
+	c, exits := connected(t, &service{watch: watcher(func(_ context.Context, _ verbs.Options, send sender) error {
+		b := verbs.Batch{Items: make([]verbs.Item, 10_000)}
 		for i := range b.Items {
 			b.Items[i].Run = &verbs.Run{Count: 1}
 		}
@@ -81,7 +80,7 @@ func TestAWatcherThatIsHeldUpBySendingIsReleasedWhenTheHostLetsGo(t *testing.T) 
 		}
 	})})
 	ctx, cancel := context.WithCancel(t.Context())
-	in, err := c.Watch(ctx, requestToProto(Request{}))
+	in, err := c.Watch(ctx, requestToProto(verbs.Request{}))
 	require.NoError(t, err)
 	_, err = in.Recv()
 	require.NoError(t, err)
@@ -91,12 +90,12 @@ func TestAWatcherThatIsHeldUpBySendingIsReleasedWhenTheHostLetsGo(t *testing.T) 
 }
 
 func TestTheWorkerStaysUntilTheHostHasItsLastWord(t *testing.T) {
-	last := watch.Batch{Items: []watch.Item{{Ended: &status.End{Reason: status.ReasonRemoved, Message: "gone"}}}}
-	c, exits := connected(t, &service{watch: watcher(func(_ context.Context, _ watch.Options, send sender) error {
+	last := verbs.Batch{Items: []verbs.Item{{Ended: &status.End{Reason: status.ReasonRemoved, Message: "gone"}}}}
+	c, exits := connected(t, &service{watch: watcher(func(_ context.Context, _ verbs.Options, send sender) error {
 		return send(last)
 	})})
 	ctx, cancel := context.WithCancel(t.Context())
-	in, err := c.Watch(ctx, requestToProto(Request{}))
+	in, err := c.Watch(ctx, requestToProto(verbs.Request{}))
 	require.NoError(t, err)
 	m, err := in.Recv()
 	require.NoError(t, err)
@@ -107,26 +106,26 @@ func TestTheWorkerStaysUntilTheHostHasItsLastWord(t *testing.T) {
 }
 
 func TestAWorkerWhoseLibraryIsStuckExitsAtOnce(t *testing.T) {
-	c, exits := connected(t, &service{watch: watcher(func(context.Context, watch.Options, sender) error {
+	c, exits := connected(t, &service{watch: watcher(func(context.Context, verbs.Options, sender) error {
 		return errors.Join(context.Canceled, verbs.ErrStuck)
 	})})
-	_, err := c.Watch(t.Context(), requestToProto(Request{}))
+	_, err := c.Watch(t.Context(), requestToProto(verbs.Request{}))
 	require.NoError(t, err)
 	require.Equal(t, exitStuck, <-exits)
 }
 
 func TestAWorkerThatCannotWatchSaysWhy(t *testing.T) {
-	old := requestToProto(Request{})
+	old := requestToProto(verbs.Request{})
 	old.Version = 99
 	for name, row := range map[string]struct {
 		request *proto.WatchRequest
 		want    string
 	}{
-		"no backend":             {requestToProto(Request{Backend: "x"}), `make backend "x": unexpected EOF`},
+		"no backend":             {requestToProto(verbs.Request{Backend: "x"}), `make backend "x": unexpected EOF`},
 		"a host of another kind": {old, "unsupported operation: a request of contract 99 to a worker of contract 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, _ := connected(t, &service{backend: func(Request) (verbs.Backend, error) { return nil, io.ErrUnexpectedEOF }})
+			c, _ := connected(t, &service{backend: func(verbs.Request) (verbs.Backend, error) { return nil, io.ErrUnexpectedEOF }})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			in, err := c.Watch(ctx, row.request)
@@ -140,7 +139,7 @@ func TestAWorkerThatCannotWatchSaysWhy(t *testing.T) {
 }
 
 func TestAWorkerServesOneWatch(t *testing.T) {
-	c, _ := connected(t, &service{watch: watcher(func(ctx context.Context, _ watch.Options, send sender) error {
+	c, _ := connected(t, &service{watch: watcher(func(ctx context.Context, _ verbs.Options, send sender) error {
 		if err := send(opened()); err != nil {
 			return err
 		}
@@ -149,11 +148,11 @@ func TestAWorkerServesOneWatch(t *testing.T) {
 	})})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	first, err := c.Watch(ctx, requestToProto(Request{}))
+	first, err := c.Watch(ctx, requestToProto(verbs.Request{}))
 	require.NoError(t, err)
 	_, err = first.Recv()
 	require.NoError(t, err)
-	second, err := c.Watch(ctx, requestToProto(Request{}))
+	second, err := c.Watch(ctx, requestToProto(verbs.Request{}))
 	require.NoError(t, err)
 	_, err = second.Recv()
 	require.Equal(t, codes.FailedPrecondition, grpcstatus.Code(err))

@@ -17,7 +17,7 @@ import (
 	"github.com/hashicorp/go-plugin/runner"
 	"google.golang.org/grpc"
 
-	"rdma_events/internal/watch"
+	"rdma_events/internal/verbs"
 	"rdma_events/internal/worker/proto"
 )
 
@@ -33,7 +33,7 @@ type session struct {
 	stderr  *stderrLog
 	client  *plugin.Client
 	limit   *limit
-	batches chan watch.Batch
+	batches chan verbs.Batch
 	done    chan struct{}
 	cancel  context.CancelFunc
 
@@ -49,7 +49,7 @@ type sessionConfig struct {
 	exe, ledger *os.File
 	dir         string
 	env         []string
-	request     Request
+	request     verbs.Request
 	limit       time.Duration // for the start
 	log         *slog.Logger
 }
@@ -75,7 +75,7 @@ func newSession(c sessionConfig) (*session, error) {
 		child:   child,
 		stderr:  newStderrLog(c.log, time.Now),
 		limit:   newLimit(c.limit, child.kill),
-		batches: make(chan watch.Batch),
+		batches: make(chan verbs.Batch),
 		done:    make(chan struct{}),
 	}
 	child.born = s.limit.start
@@ -123,7 +123,7 @@ func (s *session) remember(ctx context.Context, desc *grpc.StreamDesc, c *grpc.C
 	return open(ctx, desc, c, method, opts...)
 }
 
-func (s *session) live(ctx context.Context, r Request) {
+func (s *session) live(ctx context.Context, r verbs.Request) {
 	defer close(s.done)
 	defer s.cancel()
 	s.report.Err = s.stream(ctx, r)
@@ -150,7 +150,7 @@ func (s *session) forget() {
 }
 
 // stream runs from the fork to the end of the worker's stream.
-func (s *session) stream(ctx context.Context, r Request) error {
+func (s *session) stream(ctx context.Context, r verbs.Request) error {
 	c, err := s.connect()
 	if err != nil {
 		return err
@@ -200,7 +200,7 @@ func (s *session) PID() int {
 func (s *session) Started() <-chan struct{} { return s.limit.over }
 
 // Batches implements process.
-func (s *session) Batches() <-chan watch.Batch { return s.batches }
+func (s *session) Batches() <-chan verbs.Batch { return s.batches }
 
 // Done implements process.
 func (s *session) Done() <-chan struct{} { return s.done }

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
 )
 
 // testSession is what makes a session with a worker of the given mode.
@@ -57,7 +58,7 @@ func TestAWorkerThatDiesBetweenHandshakeAndFirstCallLeavesNothing(t *testing.T) 
 	require.NoError(t, err)
 	require.Eventually(t, s.client.Exited, patience, time.Millisecond)
 	s.cancel = func() {}
-	s.live(t.Context(), Request{})
+	s.live(t.Context(), verbs.Request{})
 	require.ErrorContains(t, s.Report().Err, "rpc error: code = Canceled")
 	goleak.VerifyNone(t, before)
 }

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/status"
-	"rdma_events/internal/watch"
+	"rdma_events/internal/verbs"
 )
 
 // smallHost is a host on which all starts share one processor. A start takes 50 ms
@@ -65,7 +65,7 @@ func TestManyWorkersOfASmallHostStartInTurn(t *testing.T) {
 		var running sync.WaitGroup
 		for range 256 {
 			r := newRecorder()
-			s := New(Config{Starts: starts, Log: r.logger(), Request: Request{Options: watch.Options{Device: "mlx5_0"}}}, r)
+			s := New(Config{Starts: starts, Log: r.logger(), Request: verbs.Request{Options: verbs.Options{Device: "mlx5_0"}}}, r)
 			s.launch = host.launch
 			running.Go(func() { _ = s.Run(ctx) })
 			all = append(all, r)
@@ -91,7 +91,7 @@ func TestPlaceIsFreeAgainAfterEachKindOfStart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, starts, p := newRecorder(), newStarts(1), newFakeProcess()
-				s := New(Config{Starts: starts, Request: Request{Options: watch.Options{Device: "mlx5_0"}}}, r)
+				s := New(Config{Starts: starts, Request: verbs.Request{Options: verbs.Options{Device: "mlx5_0"}}}, r)
 				s.launch = func(f *os.File) (process, error) {
 					require.Len(t, starts.places, 1)
 					return p, errors.Join(begin(p), f.Close())
@@ -179,7 +179,7 @@ func TestWorkerKilledBeforeItsForkDies(t *testing.T) {
 		for range s.Batches() {
 		}
 	}()
-	s.live(ctx, Request{})
+	s.live(ctx, verbs.Request{})
 	require.Equal(t, unix.SIGKILL, s.Report().Status.Signal())
 	require.False(t, s.Report().Shook)
 }

@@ -13,7 +13,7 @@ import (
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
-	"rdma_events/internal/watch"
+	"rdma_events/internal/verbs"
 )
 
 // ErrAbandoned is wrapped by Supervisor.Run when it had to leave a worker
@@ -24,7 +24,7 @@ var ErrAbandoned = errors.New("worker cannot be killed")
 type Config struct {
 	Exe     *os.File // the workers' program, from OpenExe; stays the caller's
 	Dir     *Dir     // for sockets; stays the caller's
-	Request Request
+	Request verbs.Request
 	Env     []string // "key=value" for the workers beyond what is taken from the host's
 	Timing  Timing
 	Starts  *Starts        // shared by all supervisors of the host; nil: workers start without regard to others
@@ -89,7 +89,7 @@ type process interface {
 	// not in time, or is gone.
 	Started() <-chan struct{}
 	// Batches is closed when the stream has ended. Ask and Kill end it.
-	Batches() <-chan watch.Batch
+	Batches() <-chan verbs.Batch
 	// Ask tells the worker to close its device and exit.
 	Ask()
 	// Kill sends SIGKILL to the worker and all it has started.

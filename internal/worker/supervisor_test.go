@@ -16,12 +16,12 @@ import (
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
-	"rdma_events/internal/watch"
+	"rdma_events/internal/verbs"
 )
 
 // fakeProcess is a process that does what its script says, in a bubble.
 type fakeProcess struct {
-	batches chan watch.Batch
+	batches chan verbs.Batch
 	started chan struct{}
 	done    chan struct{}
 	rep     report
@@ -35,11 +35,11 @@ type fakeProcess struct {
 }
 
 func newFakeProcess() *fakeProcess {
-	return &fakeProcess{batches: make(chan watch.Batch), started: make(chan struct{}), done: make(chan struct{})}
+	return &fakeProcess{batches: make(chan verbs.Batch), started: make(chan struct{}), done: make(chan struct{})}
 }
 
 func (p *fakeProcess) PID() int                    { return 4711 }
-func (p *fakeProcess) Batches() <-chan watch.Batch { return p.batches }
+func (p *fakeProcess) Batches() <-chan verbs.Batch { return p.batches }
 func (p *fakeProcess) Started() <-chan struct{}    { return p.started }
 func (p *fakeProcess) Done() <-chan struct{}       { return p.done }
 func (p *fakeProcess) Report() *report             { return &p.rep }
@@ -94,7 +94,7 @@ func openOnly(p *fakeProcess) { p.batches <- opened() }
 
 func endWith(why status.Reason) script {
 	return func(p *fakeProcess) {
-		p.batches <- watch.Batch{Items: []watch.Item{{Ended: &status.End{Reason: why, Message: "mlx5_0: " + string(why)}}}}
+		p.batches <- verbs.Batch{Items: []verbs.Item{{Ended: &status.End{Reason: why, Message: "mlx5_0: " + string(why)}}}}
 	}
 }
 
@@ -105,7 +105,7 @@ func runFor(d time.Duration) script {
 		for end := time.Now().Add(d); time.Now().Before(end); {
 			select {
 			case <-time.After(time.Second):
-				p.batches <- watch.Batch{}
+				p.batches <- verbs.Batch{}
 			case <-p.done:
 				return
 			}
@@ -130,7 +130,7 @@ func inBubble(t *testing.T, test func(t *testing.T, b *bubble), scripts ...scrip
 		b := &bubble{recorder: newRecorder(), ended: make(chan error, 1)}
 		b.Supervisor = New(Config{
 			Log: b.logger(), Rand: func() float64 { return 0.5 },
-			Request: Request{Options: watch.Options{Device: "mlx5_0"}},
+			Request: verbs.Request{Options: verbs.Options{Device: "mlx5_0"}},
 		}, b.recorder)
 		b.launch = func(f *os.File) (process, error) {
 			b.mu.Lock()

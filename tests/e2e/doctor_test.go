@@ -9,7 +9,6 @@ import (
 
 	"rdma_events/internal/doctor"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/worker"
 	"rdma_events/tests/prerequisite"
 	"rdma_events/tests/rig"
 )
@@ -136,8 +135,8 @@ func TestTheWorkerTriesProbeMethods(t *testing.T) {
 	if err != nil || version == "" || strings.Contains(version, " ") {
 		t.Errorf("want a version, got %q, %v", version, err)
 	}
-	p.Request.Backend = worker.BackendSim
-	p.Request.Sim = worker.Sim{Profile: "roce2", Seed: 1}
+	p.Request.Backend = verbs.BackendSim
+	p.Request.Sim = verbs.Simulation{Profile: "roce2", Seed: 1}
 	for _, m := range []verbs.Method{verbs.MethodRCWrite, verbs.MethodUDSend, verbs.MethodFlush} {
 		tried := p.Try(t.Context(), "sim0", m)
 		if !tried.Opened || len(tried.Ports[1].Rounds) < 5 || tried.Ports[1].Rounds[0].Outcome != verbs.OutcomeSuccess {

@@ -17,7 +17,6 @@ import (
 	"rdma_events/internal/monitor"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sim"
-	"rdma_events/internal/watch"
 	"rdma_events/internal/worker"
 	"rdma_events/plugins/inputs/rdma_events"
 )
@@ -47,7 +46,7 @@ type host struct {
 
 	monitor  *monitor.Monitor
 	recorder *rdma_events.Recorder
-	report   chan func([]hotplug.Found) // of the monitor, once
+	report   chan func([]verbs.Found) // of the monitor, once
 	cancel   context.CancelFunc
 	done     chan struct{} // the monitor has ended
 
@@ -59,7 +58,7 @@ type host struct {
 }
 
 func newHost(c *Config, of *Host, w io.Writer) (*host, error) {
-	h := &host{cfg: c, of: of, report: make(chan func([]hotplug.Found)), done: make(chan struct{})}
+	h := &host{cfg: c, of: of, report: make(chan func([]verbs.Found)), done: make(chan struct{})}
 	h.line = newTimeline(booted, h.flush)
 	h.random = rand.New(rand.NewPCG(uint64(of.Seed), key(of.Name)))
 	if err := h.load(); err != nil {
@@ -128,7 +127,7 @@ func (h *host) clocks() (wall, mono, boot int64) {
 }
 
 // Run implements monitor.Discovery.
-func (h *host) Run(ctx context.Context, report func([]hotplug.Found)) error {
+func (h *host) Run(ctx context.Context, report func([]verbs.Found)) error {
 	h.report <- report
 	<-ctx.Done()
 	return ctx.Err()
@@ -152,7 +151,7 @@ func (h *host) begin() {
 }
 
 // discover tells the monitor which devices there are.
-func (h *host) discover(report func([]hotplug.Found)) {
+func (h *host) discover(report func([]verbs.Found)) {
 	for first := true; ; first = false {
 		if found, news := h.found.Look(h.line.now); first || news {
 			report(found)
@@ -225,10 +224,10 @@ func (h *host) flush() {
 }
 
 // deliver hands over what a worker has sent.
-func (h *host) deliver(k *keeper, items ...watch.Item) {
+func (h *host) deliver(k *keeper, items ...verbs.Item) {
 	wall, mono, _ := h.clocks()
 	h.lag = h.draw(150 * time.Microsecond)
-	k.handler.Batch(watch.Batch{Wall: wall, Mono: mono, Items: items})
+	k.handler.Batch(verbs.Batch{Wall: wall, Mono: mono, Items: items})
 	h.lag = 0
 }
 

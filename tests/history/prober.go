@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
 )
 
 // probeTimeout is the plugin's default.
@@ -82,7 +81,7 @@ func (p *prober) round() (verbs.Round, error) {
 	if err != nil {
 		return r, err
 	}
-	p.s.k.h.deliver(p.s.k, watch.Item{Round: &watch.RoundItem{Port: p.port.number, Method: p.method, Round: r}})
+	p.s.k.h.deliver(p.s.k, verbs.Item{Round: &verbs.RoundItem{Port: p.port.number, Method: p.method, Round: r}})
 	if !p.probe.Usable() {
 		p.drop()
 	}

@@ -47,7 +47,7 @@ func (s *session) run() (status.End, bool) {
 	dev, err := s.k.h.opener.Open(s.k.device, s.led)
 	if err != nil {
 		why := watch.EndedBy(err)
-		s.k.h.deliver(s.k, watch.Item{Ended: why})
+		s.k.h.deliver(s.k, verbs.Item{Ended: why})
 		return *why, true
 	}
 	s.dev = dev
@@ -64,7 +64,7 @@ func (s *session) run() (status.End, bool) {
 		if err := s.close(); err != nil {
 			s.why = watch.EndedBy(err)
 		}
-		s.k.h.deliver(s.k, watch.Item{Ended: s.why})
+		s.k.h.deliver(s.k, verbs.Item{Ended: s.why})
 	}
 	return *s.why, true
 }
@@ -72,7 +72,7 @@ func (s *session) run() (status.End, bool) {
 // begin tells what the device is, and starts the lanes.
 func (s *session) begin() error {
 	attr := s.dev.Attr()
-	s.k.h.deliver(s.k, watch.Item{Opened: &attr})
+	s.k.h.deliver(s.k, verbs.Item{Opened: &attr})
 	s.k.opened()
 	for n := range attr.Ports {
 		s.ports = append(s.ports, &port{number: n + 1})
@@ -169,7 +169,7 @@ func (s *session) read() {
 		if err != nil {
 			return
 		}
-		items := make([]watch.Item, n)
+		items := make([]verbs.Item, n)
 		for i := range items {
 			r := runs[i]
 			items[i].Run = &r
@@ -212,7 +212,7 @@ func (s *session) watchPorts() {
 // query looks at every port. The error is one that ends the session.
 func (s *session) query() error {
 	for _, p := range s.ports {
-		r := &watch.Reading{Port: p.number, Mono: s.line.now}
+		r := &verbs.Reading{Port: p.number, Mono: s.line.now}
 		var err error
 		if r.Attr, err = s.dev.QueryPort(p.number); err != nil {
 			return err
@@ -222,7 +222,7 @@ func (s *session) query() error {
 			p.active = active
 			p.news++
 		}
-		s.k.h.deliver(s.k, watch.Item{Reading: r})
+		s.k.h.deliver(s.k, verbs.Item{Reading: r})
 	}
 	return nil
 }

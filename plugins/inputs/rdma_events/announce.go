@@ -6,8 +6,8 @@ import (
 	"log/slog"
 	"sync"
 
-	"rdma_events/internal/hotplug"
 	"rdma_events/internal/monitor"
+	"rdma_events/internal/verbs"
 )
 
 // announcer logs what becomes of devices for the better; what goes wrong is
@@ -54,13 +54,13 @@ func summary(v *monitor.DeviceView) string {
 
 // listening says when there is nothing to watch.
 type listening struct {
-	monitor.Discovery
+	verbs.Discovery
 	log *slog.Logger
 }
 
-// Run implements monitor.Discovery.
-func (l listening) Run(ctx context.Context, report func([]hotplug.Found)) error {
-	return l.Discovery.Run(ctx, func(found []hotplug.Found) {
+// Run implements verbs.Discovery.
+func (l listening) Run(ctx context.Context, report func([]verbs.Found)) error {
+	return l.Discovery.Run(ctx, func(found []verbs.Found) {
 		if len(found) == 0 {
 			l.log.Info(`no RDMA devices on this host, waiting for one; backend = "sim" simulates some`)
 		}

@@ -7,8 +7,8 @@ import (
 	"github.com/influxdata/telegraf/testutil"
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/hotplug"
 	"rdma_events/internal/monitor"
+	"rdma_events/internal/verbs"
 )
 
 type silent struct{ devices int }
@@ -47,9 +47,9 @@ func TestADriverWithoutEventsIsSaidToHaveNone(t *testing.T) {
 	require.Contains(t, summary(&v), "raises no asynchronous events")
 }
 
-type sets [][]hotplug.Found
+type sets [][]verbs.Found
 
-func (s sets) Run(_ context.Context, report func([]hotplug.Found)) error {
+func (s sets) Run(_ context.Context, report func([]verbs.Found)) error {
 	for _, set := range s {
 		report(set)
 	}
@@ -60,7 +60,7 @@ func TestAHostWithoutDevicesIsLogged(t *testing.T) {
 	log := &testutil.CaptureLogger{}
 	reports := 0
 	l := listening{sets{nil, {{Name: "mlx5_0"}}}, newLogger(log)}
-	require.NoError(t, l.Run(t.Context(), func([]hotplug.Found) { reports++ }))
+	require.NoError(t, l.Run(t.Context(), func([]verbs.Found) { reports++ }))
 	require.Equal(t, 2, reports)
 	require.Len(t, texts(log), 1)
 }

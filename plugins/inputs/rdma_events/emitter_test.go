@@ -129,7 +129,7 @@ func TestNothingIsLostWhileTelegrafDoesNotReadForAnHour(t *testing.T) {
 				changes++
 				e.Change(monitor.ChangePoint{
 					Device: "mlx5_0", Port: 1, From: verbs.PortActive, To: verbs.PortDown,
-					Transitions: 1, Time: time.Now(), Witness: monitor.WitnessEvent,
+					Transitions: 1, Time: time.Now(), Witness: verbs.WitnessEvent,
 				})
 				if e.ready() {
 					e.interval(&monitor.Snapshot{}, usage{}, time.Now())

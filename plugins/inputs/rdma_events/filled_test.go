@@ -102,7 +102,7 @@ func happenings() (monitor.EventPoint, monitor.ChangePoint) {
 			Device: "mlx5_0", Type: verbs.EventPortErr, Port: 1, Count: 3, Total: 4,
 			Time: at(250), First: at(240), HoldMax: 950, AckMax: 45,
 		}, monitor.ChangePoint{
-			Device: "mlx5_0", Port: 1, From: verbs.PortActive, To: verbs.PortDown, Witness: monitor.WitnessEvent,
+			Device: "mlx5_0", Port: 1, From: verbs.PortActive, To: verbs.PortDown, Witness: verbs.WitnessEvent,
 			Lasted: 60_000_000_000, HasLasted: true, Transitions: 1, Time: at(251),
 		}
 }

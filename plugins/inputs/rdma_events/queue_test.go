@@ -168,14 +168,14 @@ func TestMergedChangesKeepTheFirstAndTheLastState(t *testing.T) {
 	for i := range 4 {
 		q.push(key, &changeItem{monitor.ChangePoint{
 			From: states[i], To: states[i+1], Transitions: 1, Lasted: int64(i), HasLasted: true,
-			Witness: monitor.WitnessEvent, Time: time.Unix(int64(i), 0),
+			Witness: verbs.WitnessEvent, Time: time.Unix(int64(i), 0),
 		}}, int64(i))
 		q.next(int64(i))
 	}
 	e, _ := q.next(int64(time.Second))
 	require.Equal(t, monitor.ChangePoint{
 		From: verbs.PortDown, To: verbs.PortActive, Transitions: 3, Lasted: 3, HasLasted: true,
-		Witness: monitor.WitnessEvent, Time: time.Unix(3, 0),
+		Witness: verbs.WitnessEvent, Time: time.Unix(3, 0),
 	}, e.item.(*changeItem).ChangePoint)
 }
 

@@ -15,6 +15,7 @@ import (
 	"rdma_events/internal/confine"
 	"rdma_events/internal/hotplug"
 	"rdma_events/internal/monitor"
+	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sim"
 	"rdma_events/internal/watch"
 	"rdma_events/internal/worker"
@@ -92,7 +93,7 @@ func (c *Config) Check() error {
 
 // discovery returns what finds devices, and for the simulator the beginning of
 // its timeline, which is the same in all processes.
-func (c *Config) discovery(log *slog.Logger) (found monitor.Discovery, epoch int64, err error) {
+func (c *Config) discovery(log *slog.Logger) (found verbs.Discovery, epoch int64, err error) {
 	if !c.Simulated() {
 		return hotplug.New(hotplug.Config{Warn: func(err error) { log.Warn(err.Error()) }}), 0, nil
 	}
@@ -131,7 +132,7 @@ func (c *Config) openWorker() (*os.File, error) {
 }
 
 // monitoring is what the monitor is told, but for its workers.
-func (c *Config) monitoring(found monitor.Discovery, sink monitor.Sink, log *slog.Logger) (monitor.Config, error) {
+func (c *Config) monitoring(found verbs.Discovery, sink monitor.Sink, log *slog.Logger) (monitor.Config, error) {
 	wants, err := c.Wants()
 	return monitor.Config{
 		Discovery:        listening{found, log},
@@ -184,7 +185,7 @@ func (c *Config) passes() (func(device string) bool, error) {
 // watches reports whether a port of a device that is watched is.
 func (c *Config) watches(device string, port int) bool {
 	if len(c.Ports) == 0 {
-		return port <= watch.MaxPorts
+		return port <= verbs.MaxPorts
 	}
 	return slices.Contains(portsOf(c.Ports, device), port)
 }
@@ -202,25 +203,25 @@ func portsOf(list []string, device string) []int {
 }
 
 // request is what the worker of a device is asked for.
-func (c *Config) request(device string, epoch int64) worker.Request {
-	r := worker.Request{
-		Options: watch.Options{
+func (c *Config) request(device string, epoch int64) verbs.Request {
+	r := verbs.Request{
+		Options: verbs.Options{
 			Device:        device,
 			Ports:         portsOf(c.Ports, device),
 			StateInterval: time.Duration(c.StateInterval),
 			Probe:         c.Probe.request(),
 		},
-		Backend: worker.BackendVerbs,
+		Backend: verbs.BackendVerbs,
 	}
 	if c.Simulated() {
-		r.Backend = worker.BackendSim
-		r.Sim = worker.Sim{Profile: c.Sim.Profile, Scenario: c.Sim.timeline(), Seed: c.Sim.Seed, Epoch: epoch}
+		r.Backend = verbs.BackendSim
+		r.Sim = verbs.Simulation{Profile: c.Sim.Profile, Scenario: c.Sim.timeline(), Seed: c.Sim.Seed, Epoch: epoch}
 	}
 	return r
 }
 
-func (c *ProbeConfig) request() watch.ProbeOptions {
-	o := watch.ProbeOptions{
+func (c *ProbeConfig) request() verbs.ProbeOptions {
+	o := verbs.ProbeOptions{
 		Timeout:  time.Duration(c.Timeout),
 		Method:   c.Method,
 		Vectors:  c.Vectors,

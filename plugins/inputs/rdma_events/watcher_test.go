@@ -10,8 +10,7 @@ import (
 	"github.com/influxdata/telegraf/testutil"
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/hotplug"
-	"rdma_events/internal/watch"
+	"rdma_events/internal/verbs"
 	"rdma_events/internal/worker"
 )
 
@@ -27,11 +26,11 @@ func TestWorkersAreAskedForWhatIsConfigured(t *testing.T) {
     pkey_index = 2
 `)
 	require.NoError(t, err)
-	require.Equal(t, worker.Request{
-		Backend: worker.BackendVerbs,
-		Options: watch.Options{
+	require.Equal(t, verbs.Request{
+		Backend: verbs.BackendVerbs,
+		Options: verbs.Options{
 			Device: "mlx5_0", Ports: []int{2, 1}, StateInterval: 5 * time.Second,
-			Probe: watch.ProbeOptions{
+			Probe: verbs.ProbeOptions{
 				Interval: time.Second, Timeout: 500 * time.Millisecond, Method: "flush",
 				Vectors: []int{-1}, AckBatch: 8, GIDIndex: 3, PKeyIdx: 2,
 			},
@@ -40,8 +39,8 @@ func TestWorkersAreAskedForWhatIsConfigured(t *testing.T) {
 
 	c.Backend, c.Probe.Method, c.Ports = backendSim, methodNone, nil
 	r := c.request("mlx5_2", 7)
-	require.Equal(t, worker.BackendSim, r.Backend)
-	require.Equal(t, worker.Sim{Profile: "roce2", Seed: 1, Epoch: 7}, r.Sim)
+	require.Equal(t, verbs.BackendSim, r.Backend)
+	require.Equal(t, verbs.Simulation{Profile: "roce2", Seed: 1, Epoch: 7}, r.Sim)
 	require.Empty(t, r.Options.Ports, "without ports all are watched")
 	require.Zero(t, r.Options.Probe.Interval)
 }
@@ -81,8 +80,8 @@ func TestPortsAreWatchedAsNamed(t *testing.T) {
 	require.False(t, c.watches("mlx5_0", 1))
 	require.False(t, c.watches("mlx5_1", 17))
 	c.Ports = nil
-	require.True(t, c.watches("mlx5_1", watch.MaxPorts))
-	require.False(t, c.watches("mlx5_1", watch.MaxPorts+1))
+	require.True(t, c.watches("mlx5_1", verbs.MaxPorts))
+	require.False(t, c.watches("mlx5_1", verbs.MaxPorts+1))
 }
 
 func TestTheMonitorIsToldWhatIsConfigured(t *testing.T) {
@@ -116,8 +115,8 @@ func TestTheSimulatorFindsItsDevices(t *testing.T) {
 	require.NoError(t, err)
 	require.Positive(t, epoch)
 	ctx, cancel := context.WithCancel(t.Context())
-	var devices []hotplug.Found
-	require.ErrorIs(t, found.Run(ctx, func(f []hotplug.Found) {
+	var devices []verbs.Found
+	require.ErrorIs(t, found.Run(ctx, func(f []verbs.Found) {
 		devices = f
 		cancel()
 	}), context.Canceled)

@@ -1,10 +1,9 @@
-package watch
+package verbs
 
 import (
 	"time"
 
 	"rdma_events/internal/status"
-	"rdma_events/internal/verbs"
 )
 
 // Options says what to watch on a device, and how.
@@ -22,7 +21,7 @@ const MaxPorts = 16
 type ProbeOptions struct {
 	Interval time.Duration // 0: no probes
 	Timeout  time.Duration
-	Method   string // "auto" or a verbs.Method
+	Method   string // "auto" or a Method
 	Vectors  []int  // [-1]: all
 	AckBatch int
 	GIDIndex int
@@ -40,8 +39,8 @@ type Batch struct {
 
 // Item is one thing that was seen; exactly one member is set.
 type Item struct {
-	Opened  *verbs.DeviceAttr // the device is open; the first item of a watch
-	Run     *verbs.Run
+	Opened  *DeviceAttr // the device is open; the first item of a watch
+	Run     *Run
 	Reading *Reading
 	Round   *RoundItem
 	Probe   *ProbeItem
@@ -55,20 +54,20 @@ type Reading struct {
 	Port int
 	Mono int64 // CLOCK_MONOTONIC ns, before the query
 	Took int64 // ns of the query, with what it reads in sysfs
-	Attr verbs.PortAttr
+	Attr PortAttr
 	Err  string // why there is no answer; "" when there is
 }
 
 // RoundItem is one probe round.
 type RoundItem struct {
 	Port, Vector int
-	Method       verbs.Method
-	verbs.Round
+	Method       Method
+	Round
 }
 
 // ProbeItem says that a probe was made or given up, and why.
 type ProbeItem struct {
 	Port, Vector int
-	Method       verbs.Method // MethodNone: there is no probe now
-	Reason       string       // for a log line
+	Method       Method // MethodNone: there is no probe now
+	Reason       string // for a log line
 }

@@ -1,0 +1,11 @@
+package verbs
+
+// Witness is what showed a transition of a port's state; it is a tag of rdma_port_change.
+type Witness string
+
+// The witnesses.
+const (
+	WitnessEvent  Witness = "event"  // an asynchronous event, or the removal of the device
+	WitnessQuery  Witness = "query"  // two queries that agree with each other and not with the events
+	WitnessReopen Witness = "reopen" // the first query of a worker that replaced another
+)
