@@ -33,6 +33,9 @@ var evinjectSource []byte
 //go:embed linkflap/linkflap.c
 var linkflapSource []byte
 
+//go:embed tsckhz/tsckhz.c
+var tsckhzSource []byte
+
 // Image is everything that guests boot from. It is made by Prepare and is read-only after that, so that
 // any number of guests may run from it at once.
 type Image struct {
@@ -45,6 +48,7 @@ type Image struct {
 	initramfs string
 	evinject  string // empty for NewestKernel
 	linkflap  string
+	tscKHz    string // of this machine's processor, which a guest's time stamp counter follows
 	siw       string // empty without WithSIW
 	layer     string // a directory that guests see over the host's root; empty without WithNextLibrary
 }
@@ -121,7 +125,24 @@ func build(ctx context.Context, root, cacheDir, pkg string) (*Image, error) {
 	if img.linkflap, err = compile(ctx, cacheDir, "linkflap", linkflapSource); err != nil {
 		return nil, err
 	}
+	if img.tscKHz, err = tscKHz(ctx, cacheDir); err != nil {
+		return nil, err
+	}
 	return img, nil
+}
+
+// tscKHz measures this machine's time stamp counter. A guest that measures it by itself while it boots, against an emulated
+// timer on a busy host, may be wrong by a factor of eight, and its clocks run as much too fast then.
+func tscKHz(ctx context.Context, cacheDir string) (string, error) {
+	program, err := compile(ctx, cacheDir, "tsckhz", tsckhzSource)
+	if err != nil {
+		return "", err
+	}
+	out, err := command(ctx, cacheDir, program)
+	if err != nil {
+		return "", fmt.Errorf("measure the time stamp counter: %w", err)
+	}
+	return strings.TrimSpace(out), nil
 }
 
 // WithSIW returns an image whose guests can load siw, the soft iWARP driver. Debian's kernels come without

@@ -40,11 +40,12 @@ func (g *guest) qemuArgs(mode string) []string {
 		"-virtfs", "local,path=" + qemuQuote(g.outDir) + ",mount_tag=out,security_model=none,multidevs=remap",
 		"-kernel", g.image.kernel.image(), "-initrd", g.image.initramfs,
 	}
+	kernel := cmdline + " tsc_early_khz=" + g.image.tscKHz
 	if g.image.layer == "" {
-		return append(args, "-append", cmdline)
+		return append(args, "-append", kernel)
 	}
 	// The kernel hands what it does not know to init, as environment.
-	return append(args, "-append", cmdline+" LAB_LAYER=yes",
+	return append(args, "-append", kernel+" LAB_LAYER=yes",
 		"-virtfs", "local,path="+qemuQuote(g.image.layer)+",mount_tag=layer,security_model=none,readonly=on,multidevs=remap")
 }
 

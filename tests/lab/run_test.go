@@ -7,10 +7,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -163,6 +165,22 @@ func TestGuestClockIsTheHosts(t *testing.T) {
 	t.Logf("the guest's clock and the host's are %v apart", behind)
 	if slices.Min(behind) > time.Second {
 		t.Errorf("want a clock within 1 s, got %v", slices.Min(behind))
+	}
+}
+
+// A guest that measured its time stamp counter by itself would have clocks of any speed.
+func TestGuestClockHasTheHostsSpeed(t *testing.T) {
+	img := bootable(t)
+	khz, err := strconv.ParseFloat(img.tscKHz, 64)
+	if err != nil || khz < 100_000 {
+		t.Fatalf("want some GHz, got %s kHz, %v", img.tscKHz, err)
+	}
+	var said bytes.Buffer
+	if _, err := img.Run(t.Context(), Job{Path: "/bin/sh", Args: []string{"-c", "dmesg"}, Stdout: &said}); err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("tsc: Detected %.3f MHz processor", khz/1000); !strings.Contains(said.String(), want) {
+		t.Errorf("want %q in:\n%s", want, said.String())
 	}
 }
 
