@@ -16,12 +16,14 @@ import (
 	"rdma_events/internal/confine"
 	"rdma_events/internal/hotplug"
 	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/native"
 	"rdma_events/internal/verbs/sim"
+	"rdma_events/internal/verbs/sysfs"
 	"rdma_events/internal/watch"
 	"rdma_events/internal/worker"
 )
 
-const sysfs = "/sys"
+const sysfsRoot = "/sys"
 
 // version is set by the linker.
 var version = "dev"
@@ -44,8 +46,8 @@ func main() {
 
 // needs is for both backends: which one it will be is not known yet.
 func needs() confine.Needs {
-	read, devices := verbs.NativeFiles()
-	if there, _ := verbs.NewSysfs(sysfs).Devices(); len(there) > 0 && slices.ContainsFunc(devices, missing) {
+	read, devices := native.Files()
+	if there, _ := sysfs.New(sysfsRoot).Devices(); len(there) > 0 && slices.ContainsFunc(devices, missing) {
 		// What is not there yet could not be used when it comes. If this fails, the
 		// attempt to open the device says what is wrong.
 		_ = hotplug.LoadNodes()
@@ -59,7 +61,7 @@ func missing(path string) bool {
 }
 
 func library() int {
-	path, err := verbs.Library()
+	path, err := native.Library()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -71,7 +73,7 @@ func library() int {
 func backend(r verbs.Request) (verbs.Backend, error) {
 	switch r.Backend {
 	case verbs.BackendVerbs:
-		return hotplug.Removable(verbs.Native(verbs.NewSysfs(sysfs)), hotplug.Config{Warn: warn}), nil
+		return hotplug.Removable(native.New(sysfs.New(sysfsRoot)), hotplug.Config{Warn: warn}), nil
 	case verbs.BackendSim:
 		world, err := sim.Load(sim.Options{
 			Profile:  r.Sim.Profile,

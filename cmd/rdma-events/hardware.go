@@ -20,6 +20,7 @@ import (
 	"rdma_events/internal/hardware"
 	"rdma_events/internal/nldev"
 	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/sysfs"
 	"rdma_events/internal/worker"
 	"rdma_events/plugins/inputs/rdma_events"
 )
@@ -57,7 +58,7 @@ func (o hardwareFlags) run(ctx context.Context, stderr io.Writer) (path string, 
 	if err != nil {
 		return "", err
 	}
-	sysfs := verbs.NewSysfs("/sys")
+	sysfs := sysfs.New("/sys")
 	switch {
 	case !c.Simulated():
 		if o.device, err = chooseDevice(sysfs, o.device); err != nil {
@@ -84,7 +85,7 @@ func (o hardwareFlags) run(ctx context.Context, stderr io.Writer) (path string, 
 }
 
 // host is this machine.
-func (o hardwareFlags) host(ctx context.Context, c rdma_events.Config, sysfs verbs.Sysfs, p *doctor.Program, stderr io.Writer) *hardware.Host {
+func (o hardwareFlags) host(ctx context.Context, c rdma_events.Config, sysfs sysfs.FS, p *doctor.Program, stderr io.Writer) *hardware.Host {
 	h := &hardware.Host{
 		Version: buildVersion(), Kernel: kernelRelease(), Sys: os.DirFS("/sys"), Sysfs: sysfs, Worker: p,
 		Libraries: doctor.NewSystem().Libraries, Use: nldev.Of, Program: processName, Mono: monotonic, Now: time.Now,
@@ -102,7 +103,7 @@ func (o hardwareFlags) host(ctx context.Context, c rdma_events.Config, sysfs ver
 }
 
 // chooseDevice takes the only device where none is named.
-func chooseDevice(sysfs verbs.Sysfs, device string) (string, error) {
+func chooseDevice(sysfs sysfs.FS, device string) (string, error) {
 	names, err := sysfs.Devices()
 	if err != nil {
 		return "", fmt.Errorf("list devices: %w", err)

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/sysfs"
 )
 
 func TestDeviceIsNamedOrTheOnlyOne(t *testing.T) {
@@ -33,7 +33,7 @@ func TestDeviceIsNamedOrTheOnlyOne(t *testing.T) {
 		for _, name := range c.devices {
 			require.NoError(t, os.MkdirAll(filepath.Join(root, "class/infiniband", name), 0o755))
 		}
-		got, err := chooseDevice(verbs.NewSysfs(root), c.device)
+		got, err := chooseDevice(sysfs.New(root), c.device)
 		if c.err != "" {
 			require.EqualError(t, err, c.err)
 			continue

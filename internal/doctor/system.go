@@ -15,13 +15,14 @@ import (
 
 	"rdma_events/internal/hotplug"
 	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/sysfs"
 )
 
 // System is the host as the checks see it. NewSystem returns the real one.
 type System struct {
 	Version string // of this program
 	Root    fs.FS  // the file system: dev, etc, proc, run, sys
-	Sysfs   verbs.Sysfs
+	Sysfs   sysfs.FS
 	UID     int
 
 	LockedMemory uint64 // soft RLIMIT_MEMLOCK, bytes
@@ -91,7 +92,7 @@ func NewSystem() *System {
 
 // newSystem returns a System with a file system alone.
 func newSystem(root string) *System {
-	return &System{Root: os.DirFS(root), Sysfs: verbs.NewSysfs(filepath.Join(root, "sys"))}
+	return &System{Root: os.DirFS(root), Sysfs: sysfs.New(filepath.Join(root, "sys"))}
 }
 
 func softLimit(resource int) uint64 {

@@ -36,7 +36,7 @@ type Driver struct {
 	Notes      string // sentences for the document; ""
 
 	Known   Known
-	Standin []string // tests in internal/verbs that teach a stand-in its ways
+	Standin []string // tests in internal/verbs/native that teach a stand-in its ways
 
 	// FlushMoves are the hw_counters that the method flush moves.
 	FlushMoves []string

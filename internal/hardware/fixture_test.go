@@ -13,6 +13,7 @@ import (
 	"rdma_events/internal/nldev"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/sysfs"
 	"rdma_events/internal/worker"
 )
 
@@ -129,7 +130,7 @@ func hostOf(t *testing.T, w Worker, sys string) *Host {
 	t.Helper()
 	begin := time.Now()
 	return &Host{
-		Version: "1.2.3", Kernel: "6.1.0", Sys: os.DirFS(sys), Sysfs: verbs.NewSysfs(sys), Worker: w,
+		Version: "1.2.3", Kernel: "6.1.0", Sys: os.DirFS(sys), Sysfs: sysfs.New(sys), Worker: w,
 		Libraries: func(string, string) doctor.Libraries {
 			return doctor.Libraries{Verbs: "44.0", Provider: "mlx5 44.0", ABI: "34"}
 		},

@@ -12,6 +12,7 @@ import (
 	"rdma_events/internal/doctor"
 	"rdma_events/internal/nldev"
 	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/sysfs"
 	"rdma_events/internal/worker"
 )
 
@@ -21,7 +22,7 @@ type Host struct {
 	Simulated bool
 	Kernel    string // release
 	Sys       fs.FS  // sysfs, and the same for what package verbs reads of it
-	Sysfs     verbs.Sysfs
+	Sysfs     sysfs.FS
 	Worker    Worker
 
 	// Libraries names what drives a device of a kernel driver; library is what

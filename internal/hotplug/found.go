@@ -1,10 +1,13 @@
 package hotplug
 
-import "rdma_events/internal/verbs"
+import (
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/sysfs"
+)
 
 // scan lists the devices, sorted by name. It reads only what the core answers
 // by itself: a driver that hangs cannot hold it.
-func scan(sysfs verbs.Sysfs, indexes func() (map[string]int, error)) ([]verbs.Found, error) {
+func scan(sysfs sysfs.FS, indexes func() (map[string]int, error)) ([]verbs.Found, error) {
 	names, err := sysfs.Devices()
 	if err != nil || len(names) == 0 {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/sysfs"
 	"rdma_events/tests/lab/guest"
 )
 
@@ -36,7 +37,7 @@ func addRxe(t *testing.T) string {
 	t.Helper()
 	guest.RequireGuest(t)
 	guest.AddRxe(t, "rxe0", "d0")
-	node, err := verbs.NewSysfs("/sys").Node("rxe0")
+	node, err := sysfs.New("/sys").Node("rxe0")
 	require.NoError(t, err)
 	return node
 }
@@ -174,7 +175,7 @@ func TestOnARealKernelAnOverrunOfUeventsIsReported(t *testing.T) {
 
 func TestOnARealKernelSysfsDescribesASoftDevice(t *testing.T) {
 	addRxe(t)
-	sysfs := verbs.NewSysfs("/sys")
+	sysfs := sysfs.New("/sys")
 
 	attr := sysfs.Device("rxe0")
 	require.Equal(t, "rdma_rxe", attr.Driver)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/sysfs"
 )
 
 // Removable adds to b, the backend of this host's devices, that it sees their
@@ -14,12 +15,12 @@ import (
 // not at all.
 func Removable(b verbs.Backend, cfg Config) verbs.Backend {
 	cfg = cfg.withDefaults()
-	return removable{Backend: b, sysfs: verbs.NewSysfs(cfg.SysfsRoot), cfg: cfg}
+	return removable{Backend: b, sysfs: sysfs.New(cfg.SysfsRoot), cfg: cfg}
 }
 
 type removable struct {
 	verbs.Backend
-	sysfs verbs.Sysfs
+	sysfs sysfs.FS
 	cfg   Config
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/sysfs"
 )
 
 // settleLimit is how many times Config.Settle an unending series of uevents
@@ -18,13 +19,13 @@ const settleLimit = 5
 // Watcher watches the RDMA devices of this host.
 type Watcher struct {
 	cfg   Config
-	sysfs verbs.Sysfs
+	sysfs sysfs.FS
 }
 
 // New returns a Watcher. Nothing runs before Run.
 func New(cfg Config) *Watcher {
 	cfg = cfg.withDefaults()
-	return &Watcher{cfg: cfg, sysfs: verbs.NewSysfs(cfg.SysfsRoot)}
+	return &Watcher{cfg: cfg, sysfs: sysfs.New(cfg.SysfsRoot)}
 }
 
 // Run calls report with all devices that are present, sorted by name: at once,

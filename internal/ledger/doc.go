@@ -6,6 +6,6 @@
 // acknowledged, and a crash report can name the call.
 //
 // Each word has one writing thread; readers may look at any time. The native
-// backend writes it from C (internal/verbs/native.h has the same layout, and a
+// backend writes it from C (internal/verbs/native/native.h has the same layout, and a
 // test holds the two together), the simulator through Events and Probe.
 package ledger

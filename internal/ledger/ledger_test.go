@@ -18,7 +18,7 @@ func newLedger(t *testing.T) *Ledger {
 	return l
 }
 
-// The C writer asserts the same numbers in internal/verbs/native.h.
+// The C writer asserts the same numbers in internal/verbs/native/native.h.
 func TestLayoutIsTheOneOfTheNativeBackend(t *testing.T) {
 	require.EqualValues(t, Size, unsafe.Sizeof(page{}))
 	require.EqualValues(t, 24, unsafe.Sizeof(eventSlot{}))

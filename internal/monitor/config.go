@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/sysfs"
 	"rdma_events/internal/worker"
 )
 
@@ -39,7 +40,7 @@ type Config struct {
 	Stages    bool // collect the stages of a round, too: get, arm, drain
 
 	// Function returns what is on a PCI function now; nil: read from /sys.
-	Function func(address string) verbs.PCIFunction
+	Function func(address string) sysfs.PCIFunction
 	// RSS returns the resident bytes of a process, 0 when it is gone; nil: read
 	// from /proc.
 	RSS func(pid int) uint64
@@ -57,7 +58,7 @@ func (c Config) withDefaults() Config {
 		c.ExpectedDown = func(string, int) bool { return false }
 	}
 	if c.Function == nil {
-		c.Function = verbs.NewSysfs("/sys").PCIFunction
+		c.Function = sysfs.New("/sys").PCIFunction
 	}
 	if c.RSS == nil {
 		c.RSS = residentBytes

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+
+	"golang.org/x/sys/unix"
 )
 
 // The errors that callers act upon; test with errors.Is.
@@ -36,6 +38,20 @@ var (
 	ErrLimit = errors.New("resource limit reached")
 )
 
+// FromErrno adds the error that callers act upon to an errno of libibverbs, the kernel or sysfs.
+func FromErrno(errno unix.Errno) error {
+	switch errno {
+	case unix.EACCES, unix.EPERM:
+		return errno // errors.Is(EACCES or EPERM, os.ErrPermission) holds
+	case unix.ENODEV, unix.ENXIO, unix.EIO:
+		// EIO is what a context answers whose device was removed under it.
+		return fmt.Errorf("%w: %w", ErrNoDevice, errno)
+	case unix.ENOMEM, unix.EAGAIN, unix.ENOSPC, unix.EMFILE, unix.ENFILE:
+		return fmt.Errorf("%w: %w", ErrLimit, errno)
+	}
+	return errno
+}
+
 // OpError says which operation failed on what.
 type OpError struct {
 	Op     string // the verb, as in "ibv_open_device"
@@ -55,7 +71,8 @@ func (e *OpError) Error() string {
 // Unwrap returns the cause.
 func (e *OpError) Unwrap() error { return e.Err }
 
-func opError(op, device string, port int, err error) error {
+// NewOpError returns an OpError, or nil if err is nil.
+func NewOpError(op, device string, port int, err error) error {
 	if err == nil {
 		return nil
 	}

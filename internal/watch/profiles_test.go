@@ -14,7 +14,7 @@ import (
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sim"
-	"rdma_events/internal/verbs/standin"
+	"rdma_events/internal/verbs/verbstest/standin"
 )
 
 // TestSimulatedDriversAreSeenAsTheStandIns has the simulator's profiles agree with

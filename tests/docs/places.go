@@ -81,7 +81,7 @@ func Places() []Place {
 			Where:   makefile, Says: guests,
 		},
 		{
-			Command: "go test -tags lab ./tests/lab -run '^TestGuests$/internal/verbs' -guest.run TestNativeBackendReadsEveryTypeOfEvent -v",
+			Command: "go test -tags lab ./tests/lab -run '^TestGuests$/internal/verbs/native' -guest.run TestNativeBackendReadsEveryTypeOfEvent -v",
 			Where:   makefile, Says: guests,
 		},
 		{Command: "make lab", Where: "tests/lab/shell_test.go", Says: "func TestAPersonGetsAPromptBesideADevice("},

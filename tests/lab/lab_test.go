@@ -23,7 +23,7 @@ var (
 
 var (
 	system  = suite{pkg: "./tests/lab/system", guests: 4}
-	backend = suite{pkg: "./internal/verbs", tests: "^TestNativeBackend"}
+	backend = suite{pkg: "./internal/verbs/native", tests: "^TestNativeBackend"}
 	harness = suite{pkg: "./tests/lab/guest", rxeOnly: true}
 
 	packaged  = suite{pkg: "./tests/lab/packaged"}
@@ -95,7 +95,7 @@ var variants = []variant{
 }
 
 // TestGuests runs all other tests on the usual variant, in guests with one processor, as many at once as -parallel
-// says. Go test's own -run chooses among the suites (-run TestGuests/internal/verbs), -guest.run among their tests.
+// says. Go test's own -run chooses among the suites (-run TestGuests/internal/verbs/native), -guest.run among their tests.
 // With -short they leave out their long forms.
 func TestGuests(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ import (
 
 	"rdma_events/internal/confine/confinetest"
 	"rdma_events/internal/ledger"
-	"rdma_events/internal/verbs/standin"
+	"rdma_events/internal/verbs/verbstest/standin"
 	"rdma_events/tests/rig"
 )
 
@@ -57,7 +57,7 @@ var library = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, err = standin.Compile("../../internal/verbs/testdata/standin", dir)
+	_, err = standin.Compile("../../internal/verbs/verbstest/standin/testdata", dir)
 	return dir, err
 })
 

@@ -15,6 +15,8 @@ import (
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/native"
+	"rdma_events/internal/verbs/sysfs"
 	"rdma_events/tests/bench"
 )
 
@@ -57,7 +59,7 @@ func openDevice(t *testing.T) verbs.Device {
 		t.Fatal(err)
 	}
 	f.Close()
-	dev, err := verbs.Native(verbs.NewSysfs("/sys")).Open(device, led)
+	dev, err := native.New(sysfs.New("/sys")).Open(device, led)
 	if err != nil {
 		t.Fatal(err)
 	}

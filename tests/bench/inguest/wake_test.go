@@ -49,7 +49,7 @@ func TestWakeBackToBack(t *testing.T) {
 	const rounds = 8000
 	for _, m := range methods {
 		figures := newWakeFigures(m, "back to back",
-			"a Go program over internal/verbs, since the plugin's shortest interval leaves room for a timeout; 8,000 rounds a turn")
+			"a Go program over the native backend, since the plugin's shortest interval leaves room for a timeout; 8,000 rounds a turn")
 		for i := range turns {
 			var ours, other latency
 			inTurn(i, func() { ours = direct(t, m, rounds) }, func() { other = cLoop(t, m, rounds, 0) })

@@ -1,0 +1,12 @@
+//go:build linux && cgo
+
+package native
+
+import (
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/sysfs"
+)
+
+// NewAt is New with the device nodes in another directory than
+// /dev/infiniband.
+func NewAt(sysfs sysfs.FS, nodes string) verbs.Backend { return backend{sysfs, nodes} }

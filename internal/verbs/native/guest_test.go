@@ -1,0 +1,49 @@
+//go:build guest
+
+package native_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/native"
+	"rdma_events/internal/verbs/sysfs"
+	"rdma_events/internal/verbs/verbstest"
+	"rdma_events/tests/lab/guest"
+)
+
+// device and netdev are what the tests here watch, whatever the driver.
+const (
+	device = "rdma0"
+	netdev = "d0"
+)
+
+// The contract suite on a real kernel: what holds the simulator holds here.
+func TestNativeBackendKeepsTheContract(t *testing.T) {
+	guest.RequireGuest(t)
+	guest.AddDevice(t, device, guest.Driver(), netdev)
+	f := verbstest.Fixture{
+		Backend:  native.New(sysfs.New("/sys")),
+		Device:   device,
+		Port:     1,
+		LinkDown: func(t testing.TB) { guest.IP(t, "link", "set", netdev, "down") },
+		LinkUp:   func(t testing.TB) { guest.IP(t, "link", "set", netdev, "up") },
+		Inject: func(t testing.TB, typ verbs.EventType, port, count int) {
+			guest.Inject(t, device, int(typ), max(port, 1), count)
+		},
+	}
+	switch guest.Driver() {
+	case "rxe":
+		f.Methods = []verbs.Method{verbs.MethodRCWrite, verbs.MethodUDSend, verbs.MethodFlush}
+		var addresses atomic.Int32
+		f.AddAddress = func(t testing.TB) {
+			guest.IP(t, "addr", "add", fmt.Sprintf("10.88.%d.1/24", addresses.Add(1)), "dev", netdev)
+		}
+	case "siw":
+		f.Methods = []verbs.Method{verbs.MethodFlush}
+		f.Lacks = map[verbstest.Capability]string{verbstest.Addresses: "siw tells of no change of its one GID"}
+	}
+	verbstest.Run(t, f)
+}

@@ -1,0 +1,354 @@
+//go:build linux && cgo
+
+package native
+
+/*
+#cgo CFLAGS: -O2 -std=gnu11 -Wall
+#cgo LDFLAGS: -ldl -lpthread
+#include <stdlib.h>
+#include "native.h"
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/sysfs"
+)
+
+// runsPerRead is how many runs one call into the library hands over at most.
+const runsPerRead = 256
+
+// New returns the backend over libibverbs, which is opened at the first
+// Open. Its sysfs is that of root, normally "/sys".
+func New(sysfs sysfs.FS) verbs.Backend { return backend{sysfs, "/dev/infiniband"} }
+
+type backend struct {
+	sysfs sysfs.FS
+	nodes string // directory of the device nodes
+}
+
+func (b backend) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
+	if err := load(led); err != nil {
+		return nil, verbs.NewOpError("open", name, 0, err)
+	}
+	cname := C.CString(name)
+	defer C.free(unsafe.Pointer(cname))
+	d := &nativeDevice{name: name, led: led, sysfs: b.sysfs, idle: make(chan struct{})}
+	var info C.struct_device_info
+	r := C.native_open(cname, (*C.struct_ledger)(led.Base()), portTypes(), &d.c, &info)
+	if r.err != 0 {
+		return nil, verbs.NewOpError(callName(r.call), name, 0, b.openError(name, led, unix.Errno(r.err)))
+	}
+	d.readSysfs(func() {
+		d.attr = b.sysfs.Device(name)
+		d.attr.CountsFlushes = b.sysfs.CountsFlushes(name)
+	})
+	d.attr.Name = name
+	d.attr.Ports, d.attr.Vectors = int(info.ports), int(info.vectors)
+	d.attr.EventsSupported = verbs.DriverRaisesEvents(d.attr.Driver)
+	if fw := C.GoString(&info.firmware[0]); fw != "" {
+		d.attr.Firmware = fw
+	}
+	return d, nil
+}
+
+// Library opens libibverbs and returns the file that the loader took for it.
+// ErrNoLibrary: there is none, or one without what is needed.
+func Library() (string, error) {
+	led, f, err := ledger.New("library")
+	if err != nil {
+		return "", err
+	}
+	defer led.Close()
+	defer f.Close()
+	if err := load(led); err != nil {
+		return "", err
+	}
+	maps, err := os.ReadFile("/proc/self/maps") // proc_pid_maps(5): the path comes last
+	if err != nil {
+		return "", fmt.Errorf("find libibverbs among the mapped files: %w", err)
+	}
+	for line := range strings.Lines(string(maps)) {
+		if i := strings.IndexByte(line, '/'); i >= 0 && strings.Contains(line[i:], "/libibverbs.so.") {
+			return strings.TrimSpace(line[i:]), nil
+		}
+	}
+	return "", errors.New("find libibverbs among the mapped files: it is not there under this name")
+}
+
+func load(led *ledger.Ledger) error {
+	var why [256]C.char
+	if errno := C.native_load((*C.struct_ledger)(led.Base()), &why[0], C.int(len(why))); errno != 0 {
+		return fmt.Errorf("%w: %s", verbs.ErrNoLibrary, C.GoString(&why[0]))
+	}
+	return nil
+}
+
+// openError tells apart why a device cannot be opened. libibverbs looks for the
+// node in other places when it cannot open it, and the errno is of that search;
+// so the node is tried here again. ENODEV is also what comes when the library
+// has no provider for a device that exists, EPERM when the device is in another
+// network namespace.
+func (b backend) openError(name string, led *ledger.Ledger, errno unix.Errno) error {
+	node, err := b.sysfs.Node(name)
+	if err != nil {
+		return fmt.Errorf("%w: %w", verbs.ErrNoDevice, errno)
+	}
+	path := filepath.Join(b.nodes, node)
+	if f, err := os.OpenFile(path, os.O_RDWR, 0); err == nil {
+		_ = f.Close() // nothing was written
+	} else if !errors.As(err, &errno) {
+		return err
+	}
+	switch errno {
+	case unix.ENODEV, unix.ENOSYS:
+		listed := int(C.native_listed((*C.struct_ledger)(led.Base())))
+		return fmt.Errorf("%w: libibverbs lists %d devices without it; is its provider library installed, and %s there?",
+			verbs.ErrUnsupported, max(listed, 0), path)
+	case unix.ENOENT:
+		return fmt.Errorf("%w: there is no %s; in a container, mount it", verbs.ErrUnsupported, path)
+	case unix.EAGAIN:
+		// mlx5, mlx4, hns, pvrdma and mthca say so of a device in error state; the
+		// rdma cgroup, too, when its limit of open devices is reached.
+		return fmt.Errorf("%s: %w: %w", path, verbs.ErrRecovering, errno)
+	case unix.EPERM:
+		if b.sysfs.ExclusiveNetns() {
+			return fmt.Errorf("%w: %w", verbs.ErrExcludedNetns, errno)
+		}
+	}
+	return fmt.Errorf("%s: %w", path, classify(errno))
+}
+
+// portTypes is the bit mask of event types whose element is a port number.
+func portTypes() C.uint64_t {
+	var mask C.uint64_t
+	for _, t := range verbs.EventTypes(verbs.ScopePort) {
+		mask |= 1 << uint(t)
+	}
+	return mask
+}
+
+// nativeDevice guards the C device: calls enter and leave, Close lets no new
+// one in and waits for those inside.
+type nativeDevice struct {
+	c     *C.struct_device
+	name  string
+	led   *ledger.Ledger
+	sysfs sysfs.FS
+	attr  verbs.DeviceAttr
+	runs  [runsPerRead]C.struct_run // ReadEvents' own
+
+	querying sync.Mutex // held in the ledger's lane of control
+
+	pkeys pkeyIndexes
+
+	mu     sync.Mutex
+	closed bool
+	inside int
+	idle   chan struct{} // closed when closed and nobody is inside
+	probes map[*nativeProbe]struct{}
+}
+
+func (d *nativeDevice) Attr() verbs.DeviceAttr { return d.attr }
+
+func (d *nativeDevice) enter() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return verbs.ErrClosed
+	}
+	d.inside++
+	return nil
+}
+
+func (d *nativeDevice) isClosed() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.closed
+}
+
+func (d *nativeDevice) leave() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.inside--
+	if d.closed && d.inside == 0 {
+		close(d.idle)
+	}
+}
+
+func (d *nativeDevice) QueryPort(port int) (verbs.PortAttr, error) {
+	attr, _, err := d.query(port)
+	return attr, verbs.NewOpError("ibv_query_port", d.name, port, err)
+}
+
+// query is QueryPort, and whether the port asks for a GRH in every packet.
+func (d *nativeDevice) query(port int) (attr verbs.PortAttr, needsGRH bool, err error) {
+	if port < 1 || port > d.attr.Ports {
+		return verbs.PortAttr{}, false, fmt.Errorf("%w: the device has %d ports", verbs.ErrUnsupported, d.attr.Ports)
+	}
+	if err := d.enter(); err != nil {
+		return verbs.PortAttr{}, false, err
+	}
+	defer d.leave()
+	// The ledger has one lane for such calls. Who comes second waits, so that a
+	// call that hangs is seen there for as long as it does.
+	d.querying.Lock()
+	defer d.querying.Unlock()
+	var info C.struct_port_info
+	if r := C.native_query_port(d.c, C.int(port), &info); r.err != 0 {
+		return verbs.PortAttr{}, false, classify(unix.Errno(r.err))
+	}
+	attr = verbs.PortAttr{
+		State: verbs.PortState(info.state), Phys: verbs.PhysState(info.phys), LinkLayer: verbs.LinkLayer(info.link_layer),
+		MTU: mtuBytes(int(info.mtu)), LID: int(info.lid), SMLID: int(info.sm_lid),
+	}
+	attr.Width, attr.RateGbps = linkRate(int(info.width), uint32(info.speed))
+	d.readSysfs(func() {
+		if info.speed == speedNDR {
+			attr.RateGbps = d.sysfs.RateOr(d.name, port, attr.RateGbps)
+		}
+		d.sysfs.Port(d.name, port, &attr)
+	})
+	return attr, info.needs_grh != 0, nil
+}
+
+// readSysfs runs f, which reads sysfs, in the ledger's lane of control: an attribute
+// may be a command to the device, which can hang (link_downed of mlx5's InfiniBand).
+// The caller holds querying, or has d to itself.
+func (d *nativeDevice) readSysfs(f func()) {
+	d.led.Control(ledger.CallReadSysfs, monotonic())
+	defer func() { d.led.Control(ledger.CallNone, monotonic()) }()
+	f()
+}
+
+func monotonic() int64 {
+	var t unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail for this clock
+	return t.Nano()
+}
+
+func (d *nativeDevice) ReadEvents(runs []verbs.Run, wait time.Duration) (int, error) {
+	if err := d.enter(); err != nil {
+		return 0, verbs.NewOpError("ibv_get_async_event", d.name, 0, err)
+	}
+	defer d.leave()
+	room := min(len(runs), runsPerRead)
+	if room == 0 {
+		return 0, nil
+	}
+	n := int(C.native_read(d.c, &d.runs[0], C.int(room), C.int64_t(wait)))
+	if n < 0 {
+		err := verbs.ErrClosed
+		if errno := unix.Errno(-n); errno != unix.ECANCELED {
+			err = classify(errno)
+		}
+		return 0, verbs.NewOpError("ibv_get_async_event", d.name, 0, err)
+	}
+	for i := range n {
+		r := &d.runs[i]
+		runs[i] = verbs.Run{
+			Type: verbs.EventType(r._type), Port: int(r.port), Count: uint64(r.count),
+			First: int64(r.first), Last: int64(r.last),
+			HoldSum: int64(r.hold_sum), HoldMax: int64(r.hold_max),
+			AckSum: int64(r.ack_sum), AckMax: int64(r.ack_max),
+		}
+		if runs[i].Type == verbs.EventPKeyChange {
+			d.pkeys.forget()
+		}
+	}
+	return n, nil
+}
+
+func (d *nativeDevice) Close(timeout time.Duration) error {
+	d.mu.Lock()
+	if d.closed {
+		d.mu.Unlock()
+		return verbs.NewOpError("ibv_close_device", d.name, 0, verbs.ErrClosed)
+	}
+	d.closed = true
+	if d.inside == 0 {
+		close(d.idle)
+	}
+	d.mu.Unlock()
+	C.native_wake(d.c)
+	return verbs.NewOpError("ibv_close_device", d.name, 0, unless(d.resolving, timeout, func() error {
+		<-d.idle
+		var errs []error
+		for _, p := range d.openProbes() {
+			errs = append(errs, p.destroy())
+		}
+		if errno := C.native_close(d.c); errno != 0 {
+			errs = append(errs, classify(unix.Errno(errno)))
+		}
+		return errors.Join(errs...)
+	}))
+}
+
+// openProbes returns those that nobody has closed. One may have been made while
+// Close waited for the device to be idle.
+func (d *nativeDevice) openProbes() []*nativeProbe {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Collect(maps.Keys(d.probes))
+}
+
+// resolveGrace is how long Close lets a probe resolve its address: a handle that can
+// be made at all takes less.
+const resolveGrace = 100 * time.Millisecond
+
+// resolving reports whether a probe is having its address resolved.
+func (d *nativeDevice) resolving() bool {
+	var s ledger.Snapshot
+	d.led.Snapshot(&s)
+	return slices.ContainsFunc(s.Probes, func(p ledger.Probe) bool { return p.Lane.Call == ledger.CallCreateAH })
+}
+
+// unless is within, which after resolveGrace gives up with ErrResolving if that is
+// what f waits for: it may take seconds, and whoever removes the device waits.
+func unless(resolving func() bool, timeout time.Duration, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	wait := func() error { return <-done }
+	if timeout > resolveGrace {
+		err := within(resolveGrace, wait)
+		if !errors.Is(err, verbs.ErrStuck) {
+			return err
+		}
+		if resolving() {
+			return verbs.ErrResolving
+		}
+		timeout -= resolveGrace
+	}
+	return within(timeout, wait)
+}
+
+// within runs f, which may be held in the library for ever, for at most
+// timeout. After ErrStuck f's goroutine and thread are lost.
+func within(timeout time.Duration, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+		return verbs.ErrStuck
+	}
+}
+
+func callName(c C.uint32_t) string { return ledger.Call(c).String() }

@@ -1,0 +1,82 @@
+//go:build guest
+
+package native_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/native"
+	"rdma_events/internal/verbs/sysfs"
+	"rdma_events/tests/lab/guest"
+)
+
+// probing is a probe on a real device and its ledger.
+type probing struct {
+	t     *testing.T
+	led   *ledger.Ledger
+	probe verbs.Probe
+}
+
+func startProbing(t *testing.T, m verbs.Method, timeout time.Duration) *probing {
+	t.Helper()
+	guest.RequireGuest(t)
+	guest.AddDevice(t, device, guest.Driver(), netdev)
+	led, f, err := ledger.New("outcomes")
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	dev, err := native.New(sysfs.New("/sys")).Open(device, led)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, dev.Close(time.Second)) })
+	probe, err := dev.NewProbe(verbs.ProbeConfig{
+		Port: 1, Method: m, Timeout: timeout, AckBatch: 1, GIDIndex: -1, PKeyIdx: -1,
+	})
+	require.NoError(t, err)
+	return &probing{t, led, probe}
+}
+
+func (p *probing) round() verbs.Round {
+	p.t.Helper()
+	r, err := p.probe.Round(0)
+	require.NoError(p.t, err)
+	return r
+}
+
+func (p *probing) counts() ledger.ProbeCounts {
+	var s ledger.Snapshot
+	p.led.Snapshot(&s)
+	return s.Probes[0].ProbeCounts
+}
+
+// The kernel may raise an event for a completion that has been drained already.
+func TestNativeBackendCountsAnEventWithoutACompletionAsSpurious(t *testing.T) {
+	method := verbs.MethodRCWrite
+	if guest.Driver() == "siw" {
+		method = verbs.MethodFlush
+	}
+	p := startProbing(t, method, time.Second)
+	require.Equal(t, verbs.OutcomeSuccess, p.round().Outcome)
+	guest.InjectCompletion(t, device, 3)
+	require.Equal(t, verbs.OutcomeSuccess, p.round().Outcome)
+	require.Equal(t, ledger.ProbeCounts{Rounds: 2, Successes: 2, Events: 5, Acked: 5, Spurious: 3}, p.counts())
+}
+
+// A link that is down fails the write, or on drivers that refuse to post it, the
+// verb.
+func TestNativeBackendSaysWhatFailedWhenTheLinkIsDown(t *testing.T) {
+	guest.RequireDriver(t, "rxe")
+	p := startProbing(t, verbs.MethodRCWrite, time.Second)
+	require.Equal(t, verbs.OutcomeSuccess, p.round().Outcome)
+	guest.IP(t, "link", "set", netdev, "down")
+	r := p.round()
+	t.Logf("with the link down: %s, %s", r.Outcome, r.Status)
+	require.Equal(t, verbs.OutcomeError, r.Outcome)
+	require.NotEmpty(t, r.Status)
+	require.False(t, p.probe.Usable())
+	c := p.counts()
+	require.Equal(t, ledger.ProbeCounts{Rounds: 2, Successes: 1, Errors: 1, Events: c.Events, Acked: c.Events}, c)
+}

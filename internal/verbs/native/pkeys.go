@@ -1,0 +1,48 @@
+package native
+
+import "sync"
+
+// pkeyIndexes remembers which P_Key the probes of each port take, until the table
+// changes. It may be used concurrently; only get blocks, and only while it reads.
+type pkeyIndexes struct {
+	mu      sync.Mutex
+	changes uint64
+	index   map[int]int // by port
+}
+
+// get returns a port's index, from read if it is not known. What is read while the
+// table changes is not kept.
+func (k *pkeyIndexes) get(port int, read func() (int, error)) (int, error) {
+	index, known, changes := k.known(port)
+	if known {
+		return index, nil
+	}
+	index, err := read()
+	if err != nil {
+		return 0, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.changes == changes {
+		if k.index == nil {
+			k.index = map[int]int{}
+		}
+		k.index[port] = index
+	}
+	return index, nil
+}
+
+func (k *pkeyIndexes) known(port int) (index int, known bool, changes uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	index, known = k.index[port]
+	return index, known, k.changes
+}
+
+// forget takes that the tables have changed.
+func (k *pkeyIndexes) forget() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.changes++
+	clear(k.index)
+}

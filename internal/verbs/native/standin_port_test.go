@@ -1,0 +1,159 @@
+//go:build linux && cgo
+
+package native_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/verbstest/standin"
+)
+
+// doQuery asks for the port.
+func doQuery(s *session) error {
+	if err := s.open(); err != nil {
+		return err
+	}
+	if s.Rate != "" {
+		rate := filepath.Join(s.root, "sys/class/infiniband/standin0/ports/1/rate")
+		if err := standin.WriteFile(rate, s.Rate); err != nil {
+			return err
+		}
+	}
+	var err error
+	s.report.Port, err = s.dev.QueryPort(1)
+	s.check("query", err)
+	s.check("close", s.dev.Close(long))
+	return nil
+}
+
+// doPKeys makes a probe, another one once the P_Key table has changed, and a third
+// when the event of that was read.
+func doPKeys(s *session) error {
+	if err := s.open(); err != nil {
+		return err
+	}
+	renew := func() {
+		p, err := s.probe(verbs.MethodFlush)
+		s.check("probe", err)
+		if err == nil {
+			s.check("close probe", p.Close(long))
+		}
+	}
+	renew()
+	pkeys := filepath.Join(s.root, "sys/class/infiniband/standin0/ports/1/pkeys")
+	s.check("change", errors.Join(standin.WriteFile(pkeys+"/1", "0x7fff\n"), standin.WriteFile(pkeys+"/2", "0x8001\n")))
+	renew()
+	s.check("event", s.inject(event{Type: int32(verbs.EventPKeyChange), Element: 1}))
+	_, err := s.dev.ReadEvents(make([]verbs.Run, 1), long)
+	s.check("read", err)
+	renew()
+	s.check("close", s.dev.Close(long))
+	return nil
+}
+
+func TestPKeyIsKeptUntilTheTableChanges(t *testing.T) {
+	r := well(t, order{Kind: "pkeys", GIDIndex: -1, PKeyIdx: -1})
+	require.Equal(t, []string{"1", "1", "2"}, values(r.Trace, "modify_qp to=init", "pkey_index"))
+}
+
+// doDownWithoutPKeys asks for a probe over a port that is down and whose P_Keys
+// cannot be read.
+func doDownWithoutPKeys(s *session) error {
+	if err := s.open(); err != nil {
+		return err
+	}
+	s.PortState = int32(verbs.PortDown)
+	pkey := filepath.Join(s.root, "sys/class/infiniband/standin0/ports/1/pkeys/0")
+	s.check("pkeys", errors.Join(os.Remove(pkey), os.Symlink(pkey, pkey)))
+	_, err := s.probe(verbs.MethodRCWrite)
+	s.report.Failures = []errReport{describe(err)}
+	s.check("close", s.dev.Close(long))
+	return nil
+}
+
+func TestDownPortIsRefusedBeforeItsPKeysAreRead(t *testing.T) {
+	r := well(t, order{Kind: "down without pkeys", GIDIndex: -1, PKeyIdx: -1})
+	require.Equal(t, []string{"unsupported"}, r.Failures[0].Is)
+	require.Contains(t, r.Failures[0].Text, "rc_write on a port that is down")
+}
+
+// doHungSysfs has a counter of the port hang in its driver: a named pipe without a
+// writer is one. It looks until the read is under way, but for a while only.
+func doHungSysfs(s *session) error {
+	if err := s.open(); err != nil {
+		return err
+	}
+	counter := filepath.Join(s.root, "sys/class/infiniband/standin0/ports/1/counters/link_downed")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(counter), 0o755), unix.Mkfifo(counter, 0o600)); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.dev.QueryPort(1)
+		ended <- err
+	}()
+	for begun := time.Now(); s.report.Busy.Call != ledger.CallReadSysfs && time.Since(begun) < time.Second; {
+		s.look()
+	}
+	w, err := os.OpenFile(counter, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	s.check("release", w.Close())
+	s.check("query", <-ended)
+	s.check("close", s.dev.Close(long))
+	return nil
+}
+
+func TestHungReadOfSysfsIsInTheLedger(t *testing.T) {
+	r := well(t, order{Kind: "hung sysfs"})
+	require.Equal(t, "read sysfs", r.Busy.Call.String())
+	require.Positive(t, r.Busy.Beat)
+}
+
+func TestAPortIsQueriedInOldAndNewLibraries(t *testing.T) {
+	want := verbs.PortAttr{
+		State: verbs.PortActive, Phys: 5, LinkLayer: verbs.LinkInfiniBand, MTU: 1024, LID: 17, SMLID: 1,
+		Width: "4x", RateGbps: 103.125,
+	}
+	for _, legacy := range []bool{false, true} {
+		r := well(t, order{Kind: "query", Legacy: legacy, LinkLayer: verbs.LinkInfiniBand})
+		require.Equal(t, want, r.Port)
+		require.Equal(t, legacy, bytes.Contains([]byte(names(r.Trace)), []byte(" legacy ")))
+		require.Equal(t, 2, r.Attr.Ports)
+		require.Equal(t, 4, r.Attr.Vectors)
+		require.Equal(t, "standin 1.0", r.Attr.Firmware)
+	}
+}
+
+// A query says NDR also where the port is faster, whatever the library.
+func TestTheRateOfAPortAboveNDRIsThatOfSysfs(t *testing.T) {
+	const speedEDR, speedNDR = 32, 128
+	for _, row := range []struct {
+		name  string
+		speed int32
+		rate  string // of sysfs
+		want  float64
+	}{
+		{"XDR", speedNDR, "800 Gb/sec (4X XDR)\n", 800},
+		{"NDR", speedNDR, "400 Gb/sec (4X NDR)\n", 400},
+		{"no sysfs", speedNDR, "", 400},
+		{"slower than NDR, whatever sysfs says", speedEDR, "800 Gb/sec (4X XDR)\n", 103.125},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			r := well(t, order{Kind: "query", Speed: row.speed, Rate: row.rate})
+			require.InDelta(t, row.want, r.Port.RateGbps, 1e-9)
+			require.Equal(t, "4x", r.Port.Width)
+		})
+	}
+}

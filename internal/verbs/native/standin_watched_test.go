@@ -1,0 +1,209 @@
+//go:build linux && cgo
+
+package native_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/status"
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/verbstest/standin"
+	"rdma_events/internal/watch"
+)
+
+// watched is a watch of the stand-in's device, as a worker does it, whose pace is
+// faster than the default one: what is done how often does not depend on it.
+type watched struct {
+	s    *session
+	p    standin.Profile
+	m    *meter
+	led  *ledger.Ledger
+	stop context.CancelFunc
+	pace time.Duration // between two rounds
+	done chan error
+
+	mu    sync.Mutex
+	items []verbs.Item
+	news  chan struct{}
+}
+
+func (s *session) watch(p standin.Profile) (*watched, error) {
+	led, file, err := ledger.New("standin")
+	if err != nil {
+		return nil, err
+	}
+	if err := file.Close(); err != nil {
+		return nil, err
+	}
+	pace := 10 * time.Millisecond
+	if verbs.HandleIsCommand(p.Module) {
+		pace = time.Second // more handles a minute would be too many for it
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	w := &watched{
+		s: s, p: p, m: newMeter(s.backend("sys", "dev"), s.Control), led: led, stop: stop, pace: pace,
+		done: make(chan error, 1), news: make(chan struct{}, 1),
+	}
+	o := verbs.Options{
+		Device: "standin0", Ports: []int{1}, StateInterval: 50 * time.Millisecond,
+		Probe: verbs.ProbeOptions{
+			Interval: pace, Timeout: missed, Method: "auto", Vectors: []int{0}, AckBatch: 1,
+			GIDIndex: -1, PKeyIdx: -1,
+		},
+	}
+	go func() { w.done <- watch.Run(ctx, w.m, led, o, w.take) }()
+	return w, nil
+}
+
+// take keeps what outlives its batch.
+func (w *watched) take(b verbs.Batch) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, it := range b.Items {
+		if it.Round != nil {
+			round := *it.Round
+			it.Round = &round
+		}
+		it.Run = nil // the ledger counts events
+		w.items = append(w.items, it)
+	}
+	select {
+	case w.news <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// seen returns what was sent after the first n items.
+func (w *watched) seen(n int) []verbs.Item {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return append([]verbs.Item(nil), w.items[n:]...)
+}
+
+// await returns when there is what is wanted, of which look tells.
+func (w *watched) await(what string, look func() bool) error {
+	end := time.NewTimer(long)
+	defer end.Stop()
+	for !look() {
+		select {
+		case <-w.news:
+		case <-time.After(5 * time.Millisecond): // the meter and the ledger send no news
+		case <-end.C:
+			return fmt.Errorf("%s: not seen within %v", what, long)
+		}
+	}
+	return nil
+}
+
+func (w *watched) ended(since int) *status.End {
+	for _, it := range w.seen(since) {
+		if it.Ended != nil {
+			return it.Ended
+		}
+	}
+	return nil
+}
+
+// states are those that queries have found, without repetitions.
+func (w *watched) states() []verbs.PortState {
+	var states []verbs.PortState
+	for _, it := range w.seen(0) {
+		if r := it.Reading; r != nil && r.Err == "" && (len(states) == 0 || states[len(states)-1] != r.Attr.State) {
+			states = append(states, r.Attr.State)
+		}
+	}
+	return states
+}
+
+// choice is the last one that was reported.
+func (w *watched) choice() verbs.ProbeItem {
+	var choice verbs.ProbeItem
+	for _, it := range w.seen(0) {
+		if it.Probe != nil {
+			choice = *it.Probe
+		}
+	}
+	return choice
+}
+
+// probing waits for a choice that has begun after the first n ones, and for what
+// follows: some rounds, or the next attempt where it found no method.
+func (w *watched) probing(after int) (standin.Probing, error) {
+	enough := 10
+	if w.pace == time.Second {
+		enough = 2
+	}
+	var c verbs.ProbeItem
+	var rounds, futile work
+	err := w.await("the port's probing", func() bool {
+		c = w.choice()
+		rounds, futile = w.m.found(after, c.Method), w.m.futile(after)
+		return w.ended(0) != nil || rounds.n >= enough || c.Reason != "" && c.Method == verbs.MethodNone && futile.n > 0
+	})
+	if e := w.ended(0); e != nil {
+		err = fmt.Errorf("the watch has ended: %s", e.Message)
+	}
+	if err != nil {
+		return standin.Probing{}, err
+	}
+	p := standin.Probing{Method: c.Method, Why: c.Reason}
+	if c.Method != verbs.MethodNone {
+		p.Round, err = rounds.each(w.p)
+		return p, err
+	}
+	p.Attempt, err = futile.each(w.p)
+	p.Attempt += futile.queries * w.p.Seen.Query
+	return p, err
+}
+
+// events are the counts that the ledger has, by type, of events that were
+// acknowledged.
+func (w *watched) events() map[string]uint64 {
+	var snap ledger.Snapshot
+	w.led.Snapshot(&snap)
+	counts := map[string]uint64{}
+	for _, e := range snap.Events {
+		if e.Acked != e.Read {
+			return nil
+		}
+		counts[fmt.Sprint(verbs.EventType(e.Type), " of port ", e.Port)] += e.Read
+	}
+	return counts
+}
+
+func readings(items []verbs.Item) int {
+	n := 0
+	for _, it := range items {
+		if it.Reading != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// badRounds are the outcomes of the rounds among items, other than success.
+func badRounds(items []verbs.Item) map[string]bool {
+	bad := map[string]bool{}
+	for _, it := range items {
+		if it.Round != nil && it.Round.Outcome != verbs.OutcomeSuccess {
+			bad[it.Round.Outcome.String()] = true
+		}
+	}
+	return bad
+}
+
+// end ends the watch, if it has not ended by itself.
+func (w *watched) end() error {
+	w.stop()
+	err := <-w.done
+	if errors.Is(err, context.Canceled) && !errors.Is(err, verbs.ErrStuck) {
+		err = nil
+	}
+	return errors.Join(err, w.led.Close())
+}

@@ -1,0 +1,255 @@
+package sysfs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/verbs"
+)
+
+// path is how a probe's queue pair addresses its own port.
+type Path struct {
+	GIDIndex int
+	Global   bool // with a GRH, from and to gid
+	GID      [16]byte
+}
+
+// gidEntry is one filled entry of a port's GID table.
+type gidEntry struct {
+	index int
+	gid   [16]byte
+	v2    bool // RoCE v2
+}
+
+// probePath chooses the GID of a probe. Flush needs neither a GID nor an active
+// port. InfiniBand addresses by LID alone unless the port asks for a
+// GRH (mlx5's virtual functions, extended LIDs) or the configuration for a GID;
+// efa, whose link layer is unspecified, by GID alone. ErrUnsupported: the method
+// cannot work on this port now.
+func (s FS) ProbePath(device string, c verbs.ProbeConfig, attr verbs.PortAttr, needsGRH bool, transport string) (Path, error) {
+	p := Path{GIDIndex: max(c.GIDIndex, 0)}
+	if c.Method == verbs.MethodFlush {
+		return p, nil
+	}
+	if transport == "iwarp" {
+		return p, fmt.Errorf("%w: %s on iWARP, whose queue pairs need a connection manager", verbs.ErrUnsupported, c.Method)
+	}
+	if attr.State != verbs.PortActive {
+		return p, fmt.Errorf("%w: %s on a port that is %s", verbs.ErrUnsupported, c.Method, attr.State)
+	}
+	if p.Global = attr.LinkLayer != verbs.LinkInfiniBand || needsGRH || c.GIDIndex >= 0; !p.Global {
+		return p, nil
+	}
+	gids, err := readGIDs(s.port(device, c.Port))
+	if err != nil {
+		return p, err
+	}
+	want := c.GIDIndex
+	if want < 0 && attr.LinkLayer != verbs.LinkEthernet && len(gids) > 0 {
+		want = gids[0].index // the port's own; only RoCE has types and addresses to choose from
+	}
+	entry, ok := chooseGID(gids, want)
+	if want < 0 && c.Method == verbs.MethodRCWrite {
+		if entry, ok = defaultGID(gids); !ok {
+			return p, fmt.Errorf("%w: the port has no default GID, and a connection through another one would move "+
+				"addresses to other indexes", verbs.ErrUnsupported)
+		}
+	}
+	if !ok {
+		return p, fmt.Errorf("%w: the port has no usable GID", verbs.ErrUnsupported)
+	}
+	p.GIDIndex, p.GID = entry.index, entry.gid
+	return p, nil
+}
+
+// Addresses are what a port can be addressed by, and what a probe takes of it.
+type Addresses struct {
+	GIDs       int        // how many the port has
+	GID        netip.Addr // the one that is chosen; not valid without any
+	GIDIndex   int
+	PKeys      int
+	PKeyIndex  int  // the first with full membership, else 0
+	FullMember bool // there is one with full membership
+}
+
+// Addresses reads the GID and P_Key tables of a port from sysfs. Tables that
+// cannot be read are empty. A P_Key is a command to the device on some drivers.
+func (s FS) Addresses(device string, port int) Addresses {
+	dir := s.port(device, port)
+	gids, _ := readGIDs(dir)
+	pkeys, _ := readTable(filepath.Join(dir, "pkeys"))
+	a := Addresses{GIDs: len(gids), PKeys: len(pkeys), PKeyIndex: fullMember(pkeys)}
+	a.FullMember = isFullMember(pkeys, a.PKeyIndex)
+	if best, ok := chooseGID(gids, -1); ok {
+		a.GID, a.GIDIndex = netip.AddrFrom16(best.gid), best.index
+	}
+	return a
+}
+
+// chooseGID takes the wanted index, or with want < 0 the best entry: RoCE v2
+// before v1, routable before link local, low index before high.
+func chooseGID(entries []gidEntry, want int) (gidEntry, bool) {
+	var best gidEntry
+	found, bestRank := false, 0
+	for _, e := range entries {
+		if want >= 0 && e.index != want {
+			continue
+		}
+		if r := e.rank(); !found || r > bestRank {
+			best, bestRank, found = e, r, true
+		}
+	}
+	return best, found
+}
+
+// defaultGID is the port's own GID, which the kernel makes of the MAC address, has
+// places for at the begin of the table (ib_cache_gid_set_default_gid in
+// drivers/infiniband/core/cache.c) and keeps whatever addresses come and go: the first
+// that is link local, RoCE v2 before v1.
+func defaultGID(entries []gidEntry) (gidEntry, bool) {
+	var local []gidEntry
+	for _, e := range entries {
+		if netip.AddrFrom16(e.gid).IsLinkLocalUnicast() {
+			local = append(local, e)
+		}
+	}
+	return chooseGID(local, -1)
+}
+
+func (e gidEntry) rank() int {
+	rank := 0
+	if e.v2 {
+		rank += 2
+	}
+	if !netip.AddrFrom16(e.gid).IsLinkLocalUnicast() {
+		rank++
+	}
+	return rank
+}
+
+// readGIDs reads gids/ and gid_attrs/types/ of a port. The kernel answers
+// empty entries with zeros and their types with EINVAL.
+func readGIDs(dir string) ([]gidEntry, error) {
+	table, err := readTable(filepath.Join(dir, "gids"))
+	if err != nil {
+		return nil, err
+	}
+	var entries []gidEntry
+	for index, text := range table {
+		addr, err := netip.ParseAddr(text)
+		if err != nil || addr.IsUnspecified() {
+			continue
+		}
+		kind, _ := os.ReadFile(filepath.Join(dir, "gid_attrs/types", strconv.Itoa(index)))
+		entries = append(entries, gidEntry{index, addr.As16(), bytes.Contains(kind, []byte("v2"))})
+	}
+	return entries, nil
+}
+
+// fullMember returns the index of the first P_Key with full membership, whose
+// top bit is set; 0, which RoCE always has, when there is none.
+func fullMember(pkeys []string) int {
+	for i := range pkeys {
+		if isFullMember(pkeys, i) {
+			return i
+		}
+	}
+	return 0
+}
+
+// firstFullMember is fullMember of a port's table, which it reads no further than
+// that: on mlx5's InfiniBand each of 128 entries is a command to the device.
+func (s FS) FirstFullMember(device string, port int) (int, error) {
+	dir := filepath.Join(s.port(device, port), "pkeys")
+	for i := 0; ; i++ {
+		pkey, ok, err := readEntry(dir, i)
+		switch {
+		case err != nil:
+			return 0, err
+		case !ok:
+			return 0, nil
+		case isFullMember([]string{pkey}, 0):
+			return i, nil
+		}
+	}
+}
+
+func isFullMember(pkeys []string, index int) bool {
+	if index >= len(pkeys) {
+		return false
+	}
+	v, err := strconv.ParseUint(pkeys[index], 0, 16)
+	return err == nil && v&0x8000 != 0
+}
+
+// readTable reads a directory of files 0, 1, 2 ... until one is missing.
+func readTable(dir string) ([]string, error) {
+	var table []string
+	for i := 0; ; i++ {
+		text, ok, err := readEntry(dir, i)
+		if err != nil || !ok {
+			return table, err
+		}
+		table = append(table, text)
+	}
+}
+
+// readEntry reads a table's file i; ok is false when there is none. One that cannot
+// be read is empty. One that cannot be opened is an error: where descriptors are
+// short (ErrLimit) the others could not be opened either.
+func readEntry(dir string, i int) (entry string, ok bool, err error) {
+	text, err := os.ReadFile(filepath.Join(dir, strconv.Itoa(i)))
+	if os.IsNotExist(err) {
+		return "", false, nil
+	}
+	var failed *os.PathError
+	var errno unix.Errno
+	if errors.As(err, &failed) && failed.Op == "open" && errors.As(err, &errno) {
+		return "", false, fmt.Errorf("read table %s: %w", dir, verbs.FromErrno(errno))
+	}
+	return strings.TrimSpace(string(text)), true, nil
+}
+
+// exclusiveNetns reports whether RDMA devices belong to one network namespace
+// each (parameter netns_mode of ib_core; "Y" is the shared mode).
+func (s FS) ExclusiveNetns() bool {
+	mode, err := os.ReadFile(filepath.Join(s.root, "module/ib_core/parameters/netns_mode"))
+	return err == nil && strings.TrimSpace(string(mode)) == "N"
+}
+
+// flushCounters are those of flushed work requests: mlx5's, and mlx4's diag_basic
+// (drivers/infiniband/hw/mlx4/main.c), which some devices have for each port.
+var flushCounters = []string{
+	"ports/*/hw_counters/*_cqe_flush_error", "ports/*/hw_counters/[rs]q_num_wrfe", "hw_counters/[rs]q_num_wrfe",
+}
+
+// countsFlushes reports whether the driver counts flushed work requests, as
+// operators' alerts do. A network namespace that is not the device's own, as in a
+// container, does not show a driver's counters (setup_port in
+// drivers/infiniband/core/sysfs.c); then the driver that has them at all is taken to
+// have them here. mlx4's virtual functions never have.
+func (s FS) CountsFlushes(device string) bool {
+	dir := s.device(device)
+	if anyFile(dir, "ports/*/hw_counters", "hw_counters") {
+		return anyFile(dir, flushCounters...)
+	}
+	driver := driverOf(dir)
+	return driver == "mlx5_core" || driver == "mlx4_core" && !s.VirtualFunction(device)
+}
+
+// anyFile reports whether a pattern of path.Match has a file below dir.
+func anyFile(dir string, patterns ...string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
+		found, err := filepath.Glob(filepath.Join(dir, pattern))
+		return err == nil && len(found) > 0
+	})
+}

@@ -1,0 +1,43 @@
+package sysfs_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/verbs/sysfs"
+)
+
+func TestPCIFunctionHasItsDriverAndMaster(t *testing.T) {
+	const devices = "devices/pci0000:3a/0000:3a:00.0/"
+	net := devices + "0000:3b:00.0/net/"
+	s := tree{
+		"bus/pci/devices/0000:3b:00.0":   "-> ../../../" + devices + "0000:3b:00.0",
+		"bus/pci/devices/0000:3b:00.3":   "-> ../../../" + devices + "0000:3b:00.3",
+		devices + "0000:3b:00.0/driver":  "-> ../../../../bus/pci/drivers/mlx5_core",
+		net + "eth0/ifindex":             "3\n",
+		net + "eth1/master":              "-> ../../../../../../virtual/net/bond0",
+		devices + "0000:3b:00.3/driver":  "-> ../../../../bus/pci/drivers/vfio-pci",
+		devices + "0000:3b:00.4/current": "0\n",
+	}.mount(t)
+	require.Equal(t, sysfs.PCIFunction{Driver: "mlx5_core", Master: "bond0"}, s.PCIFunction("0000:3b:00.0"))
+	require.Equal(t, sysfs.PCIFunction{Driver: "vfio-pci"}, s.PCIFunction("0000:3b:00.3"))
+	require.Zero(t, s.PCIFunction("0000:3b:00.9"), "it is not there")
+}
+
+func TestOnlyAHardwareDeviceIsOnAPCIFunction(t *testing.T) {
+	address, driver := mlx5().mount(t).PCIFunctionOf("mlx5_1")
+	require.Equal(t, []string{"0000:3b:00.3", "mlx5_core"}, []string{address, driver})
+	for name, files := range map[string]tree{
+		"no device below": rxe(),
+		"below the network card's function": {
+			"class/infiniband/rxe0/device":     "-> ../../../devices/0000:3b:00.0",
+			"class/infiniband/rxe0/node_desc":  "rxe\n",
+			"devices/0000:3b:00.0/driver":      "-> ../../bus/pci/drivers/mlx5_core",
+			"bus/pci/drivers/mlx5_core/module": "x",
+		},
+	} {
+		address, driver := files.mount(t).PCIFunctionOf("rxe0")
+		require.Empty(t, address+driver, name)
+	}
+}

@@ -1,0 +1,220 @@
+package sysfs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"rdma_events/internal/verbs"
+)
+
+// Sysfs reads what sysfs tells of RDMA devices and libibverbs does not. It
+// holds no state and no descriptor and may be used concurrently. Nothing here
+// opens a device; reading an attribute can call into its driver, as
+// ibv_query_port does.
+type FS struct{ root string }
+
+// NewSysfs returns the Sysfs that is mounted at root, normally "/sys".
+func New(root string) FS { return FS{root} }
+
+// Devices returns the names of all RDMA devices, sorted; none, and no error,
+// where the kernel has no RDMA. It asks no driver.
+func (s FS) Devices() ([]string, error) {
+	return listDir(filepath.Join(s.root, "class/infiniband"))
+}
+
+// Nodes returns the uverbs nodes ("uverbs0") by device name. A device without
+// one is missing: ib_uverbs is not loaded, or the device is being removed. It
+// asks no driver.
+func (s FS) Nodes() (map[string]string, error) {
+	class := filepath.Join(s.root, "class/infiniband_verbs")
+	names, err := listDir(class)
+	if err != nil {
+		return nil, err
+	}
+	nodes := make(map[string]string, len(names))
+	for _, node := range names {
+		// The class also has a plain file, abi_version, without an ibdev.
+		if device := readAttr(class, node, "ibdev"); device != "" {
+			nodes[device] = node
+		}
+	}
+	return nodes, nil
+}
+
+// Node returns the uverbs node of a device, as in "uverbs0". ErrNoDevice: it
+// has none.
+func (s FS) Node(name string) (string, error) {
+	nodes, err := s.Nodes()
+	if err != nil {
+		return "", verbs.NewOpError("read uverbs node", name, 0, err)
+	}
+	node, ok := nodes[name]
+	if !ok {
+		return "", verbs.NewOpError("read uverbs node", name, 0, verbs.ErrNoDevice)
+	}
+	return node, nil
+}
+
+// NodeGUID returns a device's node GUID as it stands in sysfs
+// ("e01f:e5ff:fe51:e9c2"); "" when it cannot be read. It asks no driver.
+func (s FS) NodeGUID(name string) string {
+	return strings.ToLower(readAttr(s.device(name), "node_guid"))
+}
+
+// VirtualFunction reports whether the device is an SR-IOV virtual function. It
+// asks no driver.
+func (s FS) VirtualFunction(name string) bool {
+	return exists(s.device(name), "device/physfn")
+}
+
+// Device returns what sysfs knows of a device: all of DeviceAttr but Ports and
+// Vectors.
+func (s FS) Device(name string) verbs.DeviceAttr {
+	dir := s.device(name)
+	driver := driverOf(dir)
+	return verbs.DeviceAttr{
+		Name:            name,
+		EventsSupported: verbs.DriverRaisesEvents(driver),
+		NodeGUID:        s.NodeGUID(name),
+		SysImageGUID:    strings.ToLower(readAttr(dir, "sys_image_guid")),
+		PCIAddress:      pciAddress(linkBase(dir, "device")),
+		NUMANode:        parseNUMANode(readAttr(dir, "device/numa_node")),
+		BoardID:         readAttr(dir, "board_id"),
+		Driver:          driver,
+		Transport:       parseTransport(readAttr(dir, "node_type")),
+		Firmware:        readAttr(dir, "fw_ver"),
+		VirtualFunction: s.VirtualFunction(name),
+	}
+}
+
+// Port completes the answer of a port query: NetDev and LinkDowned, and
+// RateGbps and Width where the answer has none. What cannot be read stays as
+// it is.
+func (s FS) Port(name string, port int, attr *verbs.PortAttr) {
+	dir := s.port(name, port)
+	if attr.LinkLayer != verbs.LinkInfiniBand {
+		if dev := portNetDev(dir); dev != "" {
+			attr.NetDev = dev
+		}
+	}
+	if n, ok := linkDowned(dir); ok {
+		attr.LinkDowned, attr.HasLinkDowned = n, true
+	}
+	if attr.RateGbps != 0 && attr.Width != "" {
+		return
+	}
+	rate, width, ok := parseRate(readAttr(dir, "rate"))
+	if ok && attr.RateGbps == 0 {
+		attr.RateGbps = rate
+	}
+	if ok && attr.Width == "" {
+		attr.Width = width
+	}
+}
+
+// rateOr returns a port's rate in Gb/s, or other where it cannot be read.
+func (s FS) RateOr(name string, port int, other float64) float64 {
+	if rate, _, ok := parseRate(readAttr(s.port(name, port), "rate")); ok {
+		return rate
+	}
+	return other
+}
+
+func (s FS) device(name string) string {
+	return filepath.Join(s.root, "class/infiniband", name)
+}
+
+func (s FS) port(name string, port int) string {
+	return filepath.Join(s.device(name), "ports", strconv.Itoa(port))
+}
+
+// driverOf finds the kernel driver. The core does not publish it; what there is
+// is the driver of the device below (so irdma shows as "ice", bnxt_re as
+// "bnxt_en"). Soft devices are known by what they alone have, and are asked
+// first: older kernels hung them below the network card's device.
+func driverOf(dir string) string {
+	desc := readAttr(dir, "node_desc")
+	switch {
+	case desc == "rxe" || exists(dir, "parent"): // rdma-ndd may rewrite node_desc
+		return "rdma_rxe"
+	case strings.HasPrefix(desc, "Software iWARP stack"): // SIW_NODE_DESC_COMMON
+		return "siw"
+	}
+	if driver := linkBase(dir, "device/driver"); driver != "" {
+		return driver
+	}
+	if !exists(dir, "device") && parseTransport(readAttr(dir, "node_type")) == "iwarp" {
+		return "siw"
+	}
+	return ""
+}
+
+// netDevEntries bounds the search for a valid GID. The default GIDs come first
+// in the table; on a port without any, all of its 256 entries answer EINVAL.
+const netDevEntries = 16
+
+// portNetDev returns the network device of the first GID that has one.
+func portNetDev(dir string) string {
+	for i := range netDevEntries {
+		if dev := readAttr(dir, "gid_attrs/ndevs", strconv.Itoa(i)); dev != "" {
+			return dev
+		}
+	}
+	return ""
+}
+
+// linkDowned reads the counter where the driver has it: InfiniBand ones in
+// counters/, where a port without performance management answers "N/A (no
+// PMA)"; soft ones in hw_counters/.
+func linkDowned(dir string) (uint64, bool) {
+	for _, group := range []string{"counters", "hw_counters"} {
+		text := readAttr(dir, group, "link_downed")
+		if n, err := strconv.ParseUint(text, 10, 64); err == nil {
+			return n, true
+		}
+	}
+	return 0, false
+}
+
+// listDir returns the sorted names in a directory, none if it does not exist.
+func listDir(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	names := make([]string, 0, len(entries))
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// readAttr returns an attribute without the surrounding white space; "" when it
+// cannot be read, which an existing file may well say (EINVAL, EIO, EACCES).
+func readAttr(elem ...string) string {
+	text, err := os.ReadFile(filepath.Join(elem...))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
+// linkBase returns the last element of a symbolic link's target, "" without one.
+func linkBase(elem ...string) string {
+	target, err := os.Readlink(filepath.Join(elem...))
+	if err != nil {
+		return ""
+	}
+	return filepath.Base(target)
+}
+
+func exists(elem ...string) bool {
+	_, err := os.Lstat(filepath.Join(elem...))
+	return err == nil
+}

@@ -1,0 +1,108 @@
+package standin
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/verbs"
+)
+
+// Control is struct control of testdata/standin.h: a page that the
+// library shares with the test. Descriptors in it are those of the process that
+// has the library. The test may write it at any time; what the library reads
+// and writes at the same moment is for the test to keep apart.
+type Control struct {
+	Size, FailCall, FailErrno, FailSkip, FailStyle, HangCall      int32
+	IgnoreAcks, WCStatus, PostErr, Legacy, PortState, LinkLayer   int32
+	LID, Removed, Cursor, AsyncWrite, ChannelWrite, Gate, Entered int32
+	TraceLen                                                      int32
+	CrashCall, CrashSignal, Flood, Attack, Speed, FailAlways      int32
+	Arm, EventDelayUS, ClosedAgain, PortFlags                     int32
+	Dead, Disassociate, CommandUS, Flushes                        int32
+	Provider                                                      Provider
+	Calls                                                         [32]uint32
+	CQ, QP, SRQ, WQ                                               uint64
+	Plan, Violation                                               [256]byte
+	Trace                                                         [1 << 18]byte
+}
+
+// The ways of a call to fail (standin.h).
+const (
+	StyleManual int32 = iota
+	StyleNegative
+	StyleMinusOne
+	StyleSilent
+)
+
+// When arming a queue makes an event by itself, and when it is done (standin.h).
+const (
+	ArmNever int32 = iota
+	ArmByIndex
+	ArmAlways
+	ArmAtPoll
+)
+
+// Provider is struct provider of standin.h: errnos that a provider, or the kernel's
+// driver behind it, answers; 0: the call goes well.
+type Provider struct {
+	RefuseRC, RefuseUD, RefuseChannel, RefuseAH, RefuseRTS int32 // or Silently
+	Flush                                                  int32
+	DeadOpen, DeadCommand, DeadDestroy                     int32  // in error state
+	Commands                                               uint32 // a bit for each ledger.Call that asks the device
+}
+
+// Silently is the errno of a call that fails and leaves errno as it was.
+const Silently int32 = -1
+
+// How a posted receive is flushed (standin.h).
+const (
+	FlushEvent  int32 = iota // with an event
+	FlushSilent              // in the library, without one
+	FlushNever
+)
+
+// ControlSize is how many bytes a Control takes; the library says the same in Size.
+const ControlSize = int(unsafe.Sizeof(Control{}))
+
+// Map makes the file at path, if it is not there, and maps it for as long as the
+// process lives. A new one orders no fault: the port is active, on Ethernet.
+func Map(path string) (*Control, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open control page: %w", err)
+	}
+	defer f.Close()
+	if err := f.Truncate(int64(ControlSize)); err != nil {
+		return nil, fmt.Errorf("make control page: %w", err)
+	}
+	mem, err := unix.Mmap(int(f.Fd()), 0, ControlSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map control page: %w", err)
+	}
+	c := (*Control)(unsafe.Pointer(&mem[0]))
+	c.PortState, c.LID, c.LinkLayer = int32(verbs.PortActive), 17, int32(verbs.LinkEthernet)
+	return c, nil
+}
+
+// Written returns what the library has noted of its calls.
+func (c *Control) Written() string { return string(c.Trace[:c.TraceLen]) }
+
+// Broken returns the first rule of the library that was broken; "": none.
+func (c *Control) Broken() string {
+	text, _, _ := bytes.Cut(c.Violation[:], []byte{0})
+	return string(text)
+}
+
+// AsyncEvent is an event as the kernel writes it to the asynchronous descriptor
+// (struct ib_uverbs_async_event_desc). The library reads it from AsyncWrite's
+// other end.
+func AsyncEvent(typ int32, element uint64) []byte {
+	record := binary.NativeEndian.AppendUint64(nil, element)
+	record = binary.NativeEndian.AppendUint32(record, uint32(typ))
+	return append(record, 0, 0, 0, 0)
+}
