@@ -15,11 +15,11 @@ import (
 
 	"rdma_events/internal/confine"
 	"rdma_events/internal/hotplug"
+	"rdma_events/internal/session"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/native"
 	"rdma_events/internal/verbs/sim"
 	"rdma_events/internal/verbs/sysfs"
-	"rdma_events/internal/watch"
 	"rdma_events/internal/worker"
 )
 
@@ -41,7 +41,7 @@ func main() {
 			os.Exit(library())
 		}
 	}
-	os.Exit(worker.Serve(worker.ServeConfig{Watch: watch.Run, Backend: backend, Needs: needs}))
+	os.Exit(worker.Serve(worker.ServeConfig{Watch: session.Run, Backend: backend, Needs: needs}))
 }
 
 // needs is for both backends: which one it will be is not known yet.

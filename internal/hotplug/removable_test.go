@@ -10,11 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/session"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
 )
 
-var _ watch.RemovalWatcher = removable{}
+var _ session.RemovalWatcher = removable{}
 
 // deaf is a Backend that can do nothing but open.
 type deaf struct{ opened string }
@@ -28,7 +28,7 @@ func waitRemoved(t *testing.T, cfg Config) (done chan error, cancel context.Canc
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done = make(chan error, 1)
-	w, ok := Removable(&deaf{}, cfg).(watch.RemovalWatcher)
+	w, ok := Removable(&deaf{}, cfg).(session.RemovalWatcher)
 	require.True(t, ok)
 	go func() { done <- w.WaitRemoved(ctx, "rxe0") }()
 	t.Cleanup(cancel)

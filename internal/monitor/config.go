@@ -31,7 +31,7 @@ type Config struct {
 
 	Devices          func(name string) bool             // which to monitor; nil: all
 	VirtualFunctions bool                               // virtual functions too
-	Ports            func(device string, port int) bool // which to count; nil: the first watch.MaxPorts
+	Ports            func(device string, port int) bool // which to count; nil: the first verbs.MaxPorts
 	Expect           []string                           // devices that are reported even if never seen
 	ExpectedDown     func(device string, port int) bool // ports that are down by design; nil: none
 

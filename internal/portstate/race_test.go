@@ -39,7 +39,7 @@ func (l *link) reads() []int64 {
 	return reads
 }
 
-// play feeds a Machine as internal/watch does: a query after each drained
+// play feeds a Machine as internal/session does: a query after each drained
 // batch, one more 100 ms later unless a newer batch came, one each interval.
 func (l *link) play(m *Machine, interval int64) {
 	type input struct {

@@ -22,7 +22,7 @@ import (
 
 // ServeConfig is what a worker program is made of.
 type ServeConfig struct {
-	// Watch watches until ctx is done; watch.Run is meant.
+	// Watch watches until ctx is done; session.Run is meant.
 	Watch func(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Options,
 		send func(verbs.Batch) error) error
 	// Backend makes the backend that a request names. It is called after the

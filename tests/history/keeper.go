@@ -29,7 +29,7 @@ type keeper struct {
 	left    chan struct{}   // closed to end Run
 
 	lane    *lane
-	session *session // nil: no worker runs
+	session *openDevice // nil: no worker runs
 	status  status.Status
 	started uint64
 	crashes uint64
@@ -186,7 +186,7 @@ func (h *host) die(signal syscall.Signal) {
 	}
 }
 
-func (h *host) sessionOf(l *lane) *session {
+func (h *host) sessionOf(l *lane) *openDevice {
 	for _, k := range h.keepers {
 		if k.session != nil && k.session.has(l) {
 			return k.session

@@ -12,7 +12,7 @@ const probeTimeout = 500 * time.Millisecond
 // prober plays the probe of one port on completion vector 0, with the automatic
 // choice of a method.
 type prober struct {
-	s      *session
+	s      *openDevice
 	port   *port
 	probe  verbs.Probe // nil: none can be made now
 	method verbs.Method

@@ -5,17 +5,17 @@ import (
 	"time"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/session"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/watch"
 )
 
 // settled is how long after the last event a port is looked at again, as
-// package watch does.
+// package session does.
 const settled = 100 * time.Millisecond
 
-// session plays package watch on one open device.
-type session struct {
+// session plays package session on one open device.
+type openDevice struct {
 	k      *keeper
 	line   *timeline
 	led    *ledger.Ledger
@@ -35,24 +35,24 @@ type port struct {
 	news   uint64 // grows with everything that may change what a probe can do
 }
 
-func newSession(k *keeper, led *ledger.Ledger) *session {
-	return &session{k: k, line: &k.h.line, led: led}
+func newSession(k *keeper, led *ledger.Ledger) *openDevice {
+	return &openDevice{k: k, line: &k.h.line, led: led}
 }
 
-func (s *session) has(l *lane) bool { return slices.Contains(s.lanes, l) }
+func (s *openDevice) has(l *lane) bool { return slices.Contains(s.lanes, l) }
 
 // run watches the device until it is gone, its worker dies, or it cannot be
 // opened. False: the history has come to its end.
-func (s *session) run() (status.End, bool) {
+func (s *openDevice) run() (status.End, bool) {
 	dev, err := s.k.h.opener.Open(s.k.device, s.led)
 	if err != nil {
-		why := watch.EndedBy(err)
+		why := session.EndedBy(err)
 		s.k.h.deliver(s.k, verbs.Item{Ended: why})
 		return *why, true
 	}
 	s.dev = dev
 	if err := s.begin(); err != nil {
-		why := watch.EndedBy(err)
+		why := session.EndedBy(err)
 		return *why, true
 	}
 	ok := s.await()
@@ -62,7 +62,7 @@ func (s *session) run() (status.End, bool) {
 	}
 	if s.why.Reason == status.ReasonRemoved {
 		if err := s.close(); err != nil {
-			s.why = watch.EndedBy(err)
+			s.why = session.EndedBy(err)
 		}
 		s.k.h.deliver(s.k, verbs.Item{Ended: s.why})
 	}
@@ -70,7 +70,7 @@ func (s *session) run() (status.End, bool) {
 }
 
 // begin tells what the device is, and starts the lanes.
-func (s *session) begin() error {
+func (s *openDevice) begin() error {
 	attr := s.dev.Attr()
 	s.k.h.deliver(s.k, verbs.Item{Opened: &attr})
 	s.k.opened()
@@ -91,10 +91,10 @@ func (s *session) begin() error {
 	return nil
 }
 
-func (s *session) add(l *lane) { s.lanes = append(s.lanes, l) }
+func (s *openDevice) add(l *lane) { s.lanes = append(s.lanes, l) }
 
 // await waits for the end of the session.
-func (s *session) await() bool {
+func (s *openDevice) await() bool {
 	for s.why == nil {
 		at, ever := s.k.h.world.Removed(s.k.device, s.line.now)
 		if !ever {
@@ -115,7 +115,7 @@ func (s *session) await() bool {
 }
 
 // finish ends the session from one of its lanes.
-func (s *session) finish(why status.End) {
+func (s *openDevice) finish(why status.End) {
 	if s.why == nil {
 		s.why = &why
 		s.line.rouse(s.k.lane, s.line.now)
@@ -123,7 +123,7 @@ func (s *session) finish(why status.End) {
 }
 
 // killStuck ends a worker that is still in the same call.
-func (s *session) killStuck() {
+func (s *openDevice) killStuck() {
 	var snap ledger.Snapshot
 	if s.why != nil {
 		return
@@ -135,7 +135,7 @@ func (s *session) killStuck() {
 }
 
 // stop ends the lanes, but not the one that calls it.
-func (s *session) stop() {
+func (s *openDevice) stop() {
 	for _, l := range s.lanes {
 		if l != s.line.current {
 			s.line.end(l)
@@ -144,7 +144,7 @@ func (s *session) stop() {
 }
 
 // close lets go of the device, in the keeper's lane.
-func (s *session) close() error {
+func (s *openDevice) close() error {
 	s.k.lane.limit = int64(closing)
 	defer func() { s.k.lane.limit = 0 }()
 	return s.dev.Close(closing)
@@ -152,7 +152,7 @@ func (s *session) close() error {
 
 // release frees what a worker that died held, as the kernel does. Nobody looks
 // into the ledger any more.
-func (s *session) release() {
+func (s *openDevice) release() {
 	if s.dev == nil {
 		return
 	}
@@ -162,7 +162,7 @@ func (s *session) release() {
 }
 
 // read takes every asynchronous event.
-func (s *session) read() {
+func (s *openDevice) read() {
 	runs := make([]verbs.Run, 64)
 	for {
 		n, err := s.dev.ReadEvents(runs, -1)
@@ -174,7 +174,7 @@ func (s *session) read() {
 			r := runs[i]
 			items[i].Run = &r
 			for _, p := range s.ports {
-				if p.number == r.Port && watch.MovesProbe(r.Type) {
+				if p.number == r.Port && session.MovesProbe(r.Type) {
 					p.news++
 				}
 			}
@@ -187,7 +187,7 @@ func (s *session) read() {
 
 // watchPorts queries ports after events, again when these have settled, and at
 // an interval.
-func (s *session) watchPorts() {
+func (s *openDevice) watchPorts() {
 	tick, again := s.line.now+int64(stateInterval), int64(never)
 	for s.line.wait(min(tick, again)) {
 		if s.query() != nil {
@@ -210,7 +210,7 @@ func (s *session) watchPorts() {
 }
 
 // query looks at every port. The error is one that ends the session.
-func (s *session) query() error {
+func (s *openDevice) query() error {
 	for _, p := range s.ports {
 		r := &verbs.Reading{Port: p.number, Mono: s.line.now}
 		var err error

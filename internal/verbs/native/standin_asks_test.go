@@ -59,7 +59,7 @@ func asked(trace []string) facts.Asks {
 
 // doReadings looks at the port once, or makes a probe, and reports the files
 // that were opened for it.
-func doReadings(s *session) error {
+func doReadings(s *subject) error {
 	if err := s.open(); err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 
 // doAsync reads the ordered events, closes a probe whose objects had some, and
 // closes.
-func doAsync(s *session) error {
+func doAsync(s *subject) error {
 	p, err := s.openProbe(verbs.MethodRCWrite)
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func TestEqualEventsMakeOneRun(t *testing.T) {
 }
 
 // doHungAck has the acknowledgement of an event hang while the device is closed.
-func doHungAck(s *session) error {
+func doHungAck(s *subject) error {
 	if err := s.open(); err != nil {
 		return err
 	}
@@ -128,7 +128,7 @@ func TestAnAcknowledgementThatHangsIsSeenAndGivenUp(t *testing.T) {
 }
 
 // doClosing closes the device while its reader reads, or waits to.
-func doClosing(s *session) error {
+func doClosing(s *subject) error {
 	if err := s.open(); err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (r *reading) run() {
 }
 
 // until waits until the reader hangs as ordered, or else waits for events.
-func (s *session) until(r *reading) error {
+func (s *subject) until(r *reading) error {
 	if s.Hang != 0 {
 		return s.entered()
 	}
@@ -225,7 +225,7 @@ func TestAnEventThatIsReadAsTheDeviceClosesCounts(t *testing.T) {
 }
 
 // doRemoval does two rounds; the second finds the device removed.
-func doRemoval(s *session) error {
+func doRemoval(s *subject) error {
 	p, err := s.openProbe(s.Method)
 	if err != nil {
 		return err
@@ -282,7 +282,7 @@ func TestARemovedDeviceEndsRoundsAtOnce(t *testing.T) {
 
 // doRemovalBeforeAck destroys a probe after a removal, while the reader has an event
 // of its queue pair and has not acknowledged it.
-func doRemovalBeforeAck(s *session) error {
+func doRemovalBeforeAck(s *subject) error {
 	p, err := s.openProbe(verbs.MethodRCWrite)
 	if err != nil {
 		return err

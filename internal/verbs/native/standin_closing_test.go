@@ -16,7 +16,7 @@ import (
 )
 
 // doHungProbe does a round and closes, and one call of that never returns.
-func doHungProbe(s *session) error {
+func doHungProbe(s *subject) error {
 	p, err := s.openProbe(verbs.MethodUDSend)
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func TestACloseThatTheLibraryHoldsIsGivenUpAtItsDeadline(t *testing.T) {
 }
 
 // doLateProbe has the device close while a probe of it is being made.
-func doLateProbe(s *session) error {
+func doLateProbe(s *subject) error {
 	if err := s.open(); err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func TestAProbeThatIsMadeWhileItsDeviceClosesIsDestroyed(t *testing.T) {
 }
 
 // doHungQuery has a query of the port hang, and another one come after it.
-func doHungQuery(s *session) error {
+func doHungQuery(s *subject) error {
 	if err := s.open(); err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func TestAQueryThatHangsIsSeenThoughOthersCome(t *testing.T) {
 
 // doLateWrite closes a probe whose queue pair cannot be destroyed. The device then
 // writes to its receives once more.
-func doLateWrite(s *session) error {
+func doLateWrite(s *subject) error {
 	p, err := s.openProbe(verbs.MethodUDSend)
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 )
 
 // doFailures tries each failure on a device of its own.
-func doFailures(s *session) error {
+func doFailures(s *subject) error {
 	for _, f := range s.Failures {
 		err := s.fail(f)
 		s.FailCall = 0
@@ -26,7 +26,7 @@ func doFailures(s *session) error {
 }
 
 // fail returns the error of the stage's call.
-func (s *session) fail(f failure) error {
+func (s *subject) fail(f failure) error {
 	arm := func(stage string) {
 		if f.Stage == stage {
 			s.FailErrno, s.FailStyle, s.FailSkip, s.FailCall = f.Errno, f.Style, f.Skip, int32(f.Call)
@@ -58,7 +58,7 @@ func (s *session) fail(f failure) error {
 	return err
 }
 
-func (s *session) failOpen(d verbs.Device, f failure, arm func(string)) error {
+func (s *subject) failOpen(d verbs.Device, f failure, arm func(string)) error {
 	s.dev = d
 	switch f.Stage {
 	case "query":

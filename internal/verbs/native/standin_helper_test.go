@@ -22,7 +22,7 @@ import (
 )
 
 // session is a helper process with its device.
-type session struct {
+type subject struct {
 	order
 	*standin.Control
 	root   string
@@ -34,7 +34,7 @@ type session struct {
 // long is a deadline that nothing here should meet.
 const long = 15 * time.Second
 
-var drivers = map[string]func(*session) error{
+var drivers = map[string]func(*subject) error{
 	"rounds": doRounds, "failures": doFailures, "async": doAsync, "load": doLoad, "query": doQuery,
 	"hung ack": doHungAck, "hung query": doHungQuery, "hung probe": doHungProbe, "late probe": doLateProbe,
 	"flush without queue pairs": doFlushWithoutQueuePairs,
@@ -56,7 +56,7 @@ var drivers = map[string]func(*session) error{
 
 // helper carries out an order and prints its report.
 func helper(text string) int {
-	s := &session{root: os.Getenv("STANDIN_ROOT")}
+	s := &subject{root: os.Getenv("STANDIN_ROOT")}
 	time.AfterFunc(60*time.Second, func() { panic("the helper process hangs") })
 	err := json.Unmarshal([]byte(text), &s.order)
 	if err == nil {
@@ -77,7 +77,7 @@ func helper(text string) int {
 	return 0
 }
 
-func (s *session) mapControl(path string) error {
+func (s *subject) mapControl(path string) error {
 	c, err := standin.Map(path)
 	if err != nil {
 		return err
@@ -106,11 +106,11 @@ func (s *session) mapControl(path string) error {
 	return nil
 }
 
-func (s *session) backend(tree, nodes string) verbs.Backend {
+func (s *subject) backend(tree, nodes string) verbs.Backend {
 	return native.NewAt(sysfs.New(filepath.Join(s.root, tree)), filepath.Join(s.root, nodes))
 }
 
-func (s *session) open() error {
+func (s *subject) open() error {
 	var file *os.File
 	var err error
 	if s.led, file, err = ledger.New("standin"); err != nil {
@@ -129,7 +129,7 @@ func (s *session) open() error {
 	return nil
 }
 
-func (s *session) probe(m verbs.Method) (verbs.Probe, error) {
+func (s *subject) probe(m verbs.Method) (verbs.Probe, error) {
 	return s.dev.NewProbe(verbs.ProbeConfig{
 		Port: 1, Vector: 2, Method: m, Timeout: s.Timeout, AckBatch: s.AckBatch,
 		GIDIndex: s.GIDIndex, PKeyIdx: s.PKeyIdx,
@@ -137,7 +137,7 @@ func (s *session) probe(m verbs.Method) (verbs.Probe, error) {
 }
 
 // openProbe opens the device and makes a probe on it.
-func (s *session) openProbe(m verbs.Method) (verbs.Probe, error) {
+func (s *subject) openProbe(m verbs.Method) (verbs.Probe, error) {
 	if err := s.open(); err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func (s *session) openProbe(m verbs.Method) (verbs.Probe, error) {
 }
 
 // check notes an error that was not to be.
-func (s *session) check(what string, err error) {
+func (s *subject) check(what string, err error) {
 	if err == nil {
 		return
 	}
@@ -173,7 +173,7 @@ func describe(err error) errReport {
 }
 
 // inject puts an asynchronous event into the queue, as the kernel would.
-func (s *session) inject(e event) error {
+func (s *subject) inject(e event) error {
 	objects := map[string]uint64{"cq": s.CQ, "qp": s.QP, "srq": s.SRQ, "wq": s.WQ}
 	element := e.Element
 	if e.Object != "" {
@@ -184,25 +184,25 @@ func (s *session) inject(e event) error {
 }
 
 // stray puts an event of the last probe's queue into its channel.
-func (s *session) stray() error {
+func (s *subject) stray() error {
 	_, err := unix.Write(int(s.ChannelWrite), binary.NativeEndian.AppendUint64(nil, s.CQ))
 	return err
 }
 
 // entered waits until a call hangs; release lets it go on.
-func (s *session) entered() error {
+func (s *subject) entered() error {
 	var word [8]byte
 	_, err := unix.Read(int(s.Entered), word[:])
 	return err
 }
 
-func (s *session) release() error {
+func (s *subject) release() error {
 	_, err := unix.Write(int(s.Gate), binary.NativeEndian.AppendUint64(nil, 1))
 	return err
 }
 
 // look copies what the ledger says now.
-func (s *session) look() {
+func (s *subject) look() {
 	var snap ledger.Snapshot
 	s.led.Snapshot(&snap)
 	s.report.Events, s.report.Reader, s.report.Busy = snap.Events, snap.Reader, snap.Busy()

@@ -14,7 +14,7 @@ import (
 )
 
 // doLoad opens the device, which opens the library.
-func doLoad(s *session) error {
+func doLoad(s *subject) error {
 	led, file, err := ledger.New("standin")
 	if err != nil {
 		return err

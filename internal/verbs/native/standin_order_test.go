@@ -83,7 +83,7 @@ func TestLostEventIsCountedOnceHoweverArmsWork(t *testing.T) {
 
 // doSlowCommands does flush rounds, each of which is four commands, while a command
 // takes its time.
-func doSlowCommands(s *session) error {
+func doSlowCommands(s *subject) error {
 	p, _ := standin.ProfileOf("irdma")
 	s.Take(p)
 	s.CommandUS = int32(interrupt.Microseconds())
@@ -100,7 +100,7 @@ func TestSlowCommandsFailNoRound(t *testing.T) {
 }
 
 // doLateEvent gives a round up whose event then comes in the pause before the next.
-func doLateEvent(s *session) error {
+func doLateEvent(s *subject) error {
 	p, err := s.openProbe(s.Method)
 	if err != nil {
 		return err
@@ -140,7 +140,7 @@ func TestEndlessEventsPutNoDeadlineOff(t *testing.T) {
 }
 
 // doEndlessEvents closes the device while a round reads one event after the other.
-func doEndlessEvents(s *session) error {
+func doEndlessEvents(s *subject) error {
 	p, err := s.openProbe(verbs.MethodRCWrite)
 	if err != nil {
 		return err

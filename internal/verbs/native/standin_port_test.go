@@ -19,7 +19,7 @@ import (
 )
 
 // doQuery asks for the port.
-func doQuery(s *session) error {
+func doQuery(s *subject) error {
 	if err := s.open(); err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func doQuery(s *session) error {
 
 // doPKeys makes a probe, another one once the P_Key table has changed, and a third
 // when the event of that was read.
-func doPKeys(s *session) error {
+func doPKeys(s *subject) error {
 	if err := s.open(); err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func TestPKeyIsKeptUntilTheTableChanges(t *testing.T) {
 
 // doDownWithoutPKeys asks for a probe over a port that is down and whose P_Keys
 // cannot be read.
-func doDownWithoutPKeys(s *session) error {
+func doDownWithoutPKeys(s *subject) error {
 	if err := s.open(); err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func TestDownPortIsRefusedBeforeItsPKeysAreRead(t *testing.T) {
 
 // doHungSysfs has a counter of the port hang in its driver: a named pipe without a
 // writer is one. It looks until the read is under way, but for a while only.
-func doHungSysfs(s *session) error {
+func doHungSysfs(s *subject) error {
 	if err := s.open(); err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ var allMethods = []verbs.Method{verbs.MethodRCWrite, verbs.MethodUDSend, verbs.M
 const missed = 30 * time.Millisecond
 
 // doRounds opens a probe, does the rounds and closes everything.
-func doRounds(s *session) error {
+func doRounds(s *subject) error {
 	p, err := s.openProbe(s.Method)
 	if err != nil {
 		return err
@@ -268,7 +268,7 @@ func TestTheDevicesOwnRetriesEndBeforeTheRoundsDeadline(t *testing.T) {
 
 // doFlushWithoutQueuePairs does a round that goes well, and one after which no more
 // queue pairs can be made.
-func doFlushWithoutQueuePairs(s *session) error {
+func doFlushWithoutQueuePairs(s *subject) error {
 	p, err := s.openProbe(verbs.MethodFlush)
 	if err != nil {
 		return err
@@ -295,7 +295,7 @@ func TestFailedFlushRoundWaitsForItsPause(t *testing.T) {
 }
 
 // doNudgedFlush ends the pause before a round whose queue pair cannot be destroyed.
-func doNudgedFlush(s *session) error {
+func doNudgedFlush(s *subject) error {
 	p, err := s.openProbe(verbs.MethodFlush)
 	if err != nil {
 		return err
@@ -306,7 +306,7 @@ func doNudgedFlush(s *session) error {
 }
 
 // doFlushAfterNudge does a round whose pause is ended, and two more.
-func doFlushAfterNudge(s *session) error {
+func doFlushAfterNudge(s *subject) error {
 	p, err := s.openProbe(verbs.MethodFlush)
 	if err != nil {
 		return err
@@ -330,7 +330,7 @@ func TestNudgedFlushProbeKeepsItsQueuePair(t *testing.T) {
 
 // failingRound does the last round of a probe, in which a call fails after it
 // has gone well for a while, and closes everything.
-func (s *session) failingRound(p verbs.Probe, pause time.Duration, call ledger.Call, well int32) {
+func (s *subject) failingRound(p verbs.Probe, pause time.Duration, call ledger.Call, well int32) {
 	s.FailErrno, s.FailStyle, s.FailSkip, s.FailCall = int32(unix.EIO), standin.StyleManual, well, int32(call)
 	r, err := p.Round(pause)
 	s.check("round", err)
@@ -349,7 +349,7 @@ func TestARoundThatIsCanceledIsNoErrorWhateverFailsAfterIt(t *testing.T) {
 
 // doStrayAndFailure has an event of the round before come in a round, and the
 // channel fail after it.
-func doStrayAndFailure(s *session) error {
+func doStrayAndFailure(s *subject) error {
 	p, err := s.openProbe(verbs.MethodRCWrite)
 	if err != nil {
 		return err

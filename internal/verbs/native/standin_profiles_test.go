@@ -37,7 +37,7 @@ type life struct {
 }
 
 // doLife lives through what a driver's profile has to show, in four watches.
-func doLife(s *session) error {
+func doLife(s *subject) error {
 	p, ok := standin.ProfileOf(s.Profile)
 	if !ok {
 		return fmt.Errorf("no profile %q", s.Profile)

@@ -79,7 +79,7 @@ func TestUnsentDatagramIsAnError(t *testing.T) {
 
 // doAddressAway does a round that goes well, and one in which there is no address,
 // for each way in which the kernel says so.
-func doAddressAway(s *session) error {
+func doAddressAway(s *subject) error {
 	if err := s.open(); err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func TestMissingAddressIsNoRound(t *testing.T) {
 
 // doSilentDevice does a round that goes well, and two for which the device makes no
 // address handle in time, although the address is there.
-func doSilentDevice(s *session) error {
+func doSilentDevice(s *subject) error {
 	bnxt, _ := standin.ProfileOf("bnxt_re")
 	if err := bnxt.WriteSysfs(filepath.Join(s.root, "sys"), "standin0", "uverbs0"); err != nil {
 		return err
@@ -150,7 +150,7 @@ func TestSilentDeviceIsNoMissingAddress(t *testing.T) {
 }
 
 // doHungAddress closes the device while the kernel resolves a probe's address.
-func doHungAddress(s *session) error {
+func doHungAddress(s *subject) error {
 	p, err := s.openProbe(verbs.MethodUDSend)
 	if err != nil {
 		return err

@@ -10,16 +10,16 @@ import (
 	"time"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/session"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/verbstest/standin"
-	"rdma_events/internal/watch"
 )
 
 // watched is a watch of the stand-in's device, as a worker does it, whose pace is
 // faster than the default one: what is done how often does not depend on it.
 type watched struct {
-	s    *session
+	s    *subject
 	p    standin.Profile
 	m    *meter
 	led  *ledger.Ledger
@@ -32,7 +32,7 @@ type watched struct {
 	news  chan struct{}
 }
 
-func (s *session) watch(p standin.Profile) (*watched, error) {
+func (s *subject) watch(p standin.Profile) (*watched, error) {
 	led, file, err := ledger.New("standin")
 	if err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (s *session) watch(p standin.Profile) (*watched, error) {
 			GIDIndex: -1, PKeyIdx: -1,
 		},
 	}
-	go func() { w.done <- watch.Run(ctx, w.m, led, o, w.take) }()
+	go func() { w.done <- session.Run(ctx, w.m, led, o, w.take) }()
 	return w, nil
 }
 

@@ -3,7 +3,7 @@ package sim
 import "rdma_events/internal/verbs"
 
 // drivers are devices as some drivers make them, by the profile's name. What was read
-// of each is in package standin; a test of package watch holds both to each other.
+// of each is in package standin; a test of package session holds both to each other.
 func drivers() map[string]func(i int) spec {
 	return map[string]func(i int) spec{
 		"mlx5":        func(i int) spec { return countingFlushes(roce(i)) },

@@ -92,7 +92,7 @@ func (x *WatchRequest) GetSim() *Sim {
 	return nil
 }
 
-// Options mirrors watch.Options.
+// Options mirrors verbs.Options.
 type Options struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
 	Device          string                 `protobuf:"bytes,1,opt,name=device,proto3" json:"device,omitempty"`
@@ -321,7 +321,7 @@ func (x *Sim) GetEpoch() int64 {
 	return 0
 }
 
-// Batch mirrors watch.Batch; its items are in the order seen.
+// Batch mirrors verbs.Batch; its items are in the order seen.
 type Batch struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Wall          int64                  `protobuf:"varint,1,opt,name=wall,proto3" json:"wall,omitempty"`

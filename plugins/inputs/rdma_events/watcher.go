@@ -15,9 +15,9 @@ import (
 	"rdma_events/internal/confine"
 	"rdma_events/internal/hotplug"
 	"rdma_events/internal/monitor"
+	"rdma_events/internal/session"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sim"
-	"rdma_events/internal/watch"
 	"rdma_events/internal/worker"
 )
 
@@ -256,7 +256,7 @@ func (c *Config) timing() worker.Timing {
 }
 
 func clocks() (wall, mono, boot int64) {
-	wall, mono = watch.Clocks()
+	wall, mono = session.Clocks()
 	return wall, mono, clock(unix.CLOCK_BOOTTIME)
 }
 
