@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/clock"
 	"rdma_events/internal/doctor"
 	"rdma_events/internal/hardware"
 	"rdma_events/internal/nldev"
@@ -88,7 +89,7 @@ func (o hardwareFlags) run(ctx context.Context, stderr io.Writer) (path string, 
 func (o hardwareFlags) host(ctx context.Context, c rdma_events.Config, sysfs sysfs.FS, p *doctor.Program, stderr io.Writer) *hardware.Host {
 	h := &hardware.Host{
 		Version: buildVersion(), Kernel: kernelRelease(), Sys: os.DirFS("/sys"), Sysfs: sysfs, Worker: p,
-		Libraries: doctor.NewSystem().Libraries, Use: nldev.Of, Program: processName, Mono: monotonic, Now: time.Now,
+		Libraries: doctor.NewSystem().Libraries, Use: nldev.Of, Program: processName, Mono: clock.Monotonic, Now: time.Now,
 		Say: func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) },
 	}
 	if isAnswered(os.Stdin) && isAnswered(os.Stderr) {
@@ -97,7 +98,7 @@ func (o hardwareFlags) host(ctx context.Context, c rdma_events.Config, sysfs sys
 	if c.Simulated() {
 		h.Simulated, h.Use = true, nil
 		p.Request.Backend = verbs.BackendSim
-		p.Request.Sim = verbs.Simulation{Profile: c.Sim.Profile, Scenario: c.Sim.Scenario, Seed: c.Sim.Seed, Epoch: monotonic()}
+		p.Request.Sim = verbs.Simulation{Profile: c.Sim.Profile, Scenario: c.Sim.Scenario, Seed: c.Sim.Seed, Epoch: clock.Monotonic()}
 	}
 	return h
 }
@@ -199,12 +200,6 @@ func askOn(ctx context.Context, in io.Reader, out io.Writer) func(question strin
 func isAnswered(f *os.File) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil
-}
-
-func monotonic() int64 {
-	var t unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail for this clock
-	return t.Nano()
 }
 
 func kernelRelease() string {

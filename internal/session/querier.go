@@ -6,8 +6,7 @@ import (
 	"maps"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"rdma_events/internal/clock"
 	"rdma_events/internal/portstate"
 	"rdma_events/internal/verbs"
 )
@@ -116,9 +115,9 @@ func (s *session) lookAt(want func(*port) bool, changed func(*port)) error {
 // the state is another one than at the last look. Only what ends the watch comes back
 // as an error.
 func (s *session) look(p *port) (changed bool, err error) {
-	r := &verbs.Reading{Port: p.number, Mono: clock(unix.CLOCK_MONOTONIC)}
+	r := &verbs.Reading{Port: p.number, Mono: clock.Monotonic()}
 	r.Attr, err = s.dev.QueryPort(p.number)
-	r.Took = clock(unix.CLOCK_MONOTONIC) - r.Mono
+	r.Took = clock.Monotonic() - r.Mono
 	switch {
 	case errors.Is(err, verbs.ErrNoDevice) || errors.Is(err, verbs.ErrClosed):
 		return false, err

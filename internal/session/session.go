@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"rdma_events/internal/clock"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
@@ -88,7 +89,7 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Optio
 
 // stamp makes a batch of items with the time now.
 func stamp(items []verbs.Item) verbs.Batch {
-	wall, mono := Clocks()
+	wall, mono := clock.Both()
 	return verbs.Batch{Wall: wall, Mono: mono, Items: items}
 }
 

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/grpclog"
 
+	"rdma_events/internal/clock"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
@@ -192,7 +193,7 @@ func (f *fault) watch(ctx context.Context, _ verbs.Backend, l *ledger.Ledger, _ 
 	l.Count(int32(verbs.EventPortErr), 1, 3, 2)
 	switch mode {
 	case "crashes in a call":
-		l.Reader(ledger.CallGetAsyncEvent, monotonic())
+		l.Reader(ledger.CallGetAsyncEvent, clock.Monotonic())
 		must(unix.Kill(os.Getpid(), unix.SIGSEGV))
 	case "panics":
 		panic("index of nothing")
@@ -201,17 +202,17 @@ func (f *fault) watch(ctx context.Context, _ verbs.Backend, l *ledger.Ledger, _ 
 	case "stops":
 		must(unix.Kill(os.Getpid(), unix.SIGSTOP))
 	case "does not beat":
-		l.Control(ledger.CallQueryPort, monotonic())
+		l.Control(ledger.CallQueryPort, clock.Monotonic())
 		<-ctx.Done()
 		return ctx.Err()
 	case "is stuck in a call":
-		l.Control(ledger.CallDestroyCQ, monotonic())
+		l.Control(ledger.CallDestroyCQ, clock.Monotonic())
 	case "does not close", "has no lifeline", "has no parent-death signal":
-		l.Control(ledger.CallCloseDevice, monotonic())
+		l.Control(ledger.CallCloseDevice, clock.Monotonic())
 		_ = beat(ctx, send)
 		<-context.Background().Done()
 	case "cannot close":
-		l.Control(ledger.CallDestroyQP, monotonic())
+		l.Control(ledger.CallDestroyQP, clock.Monotonic())
 		return fmt.Errorf("close mlx5_0: %w", verbs.ErrStuck)
 	case "has a child and is killed":
 		f.haveChild(&syscall.SysProcAttr{})

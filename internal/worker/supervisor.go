@@ -9,8 +9,7 @@ import (
 	"os"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"rdma_events/internal/clock"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
@@ -131,19 +130,13 @@ func New(c Config, h Handler) *Supervisor {
 		cfg:     c,
 		device:  c.Request.Options.Device,
 		handler: h,
-		mono:    monotonic,
+		mono:    clock.Monotonic,
 		wake:    make(chan struct{}, 1),
 		backoff: backoff{first: c.Timing.Retry, limit: c.Timing.RetryMax, rand: c.Rand},
 		status:  status.Status{Reason: status.ReasonOK},
 	}
 	s.launch = s.session
 	return s
-}
-
-func monotonic() int64 {
-	var t unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail for this clock
-	return t.Nano()
 }
 
 func (s *Supervisor) session(ledger *os.File) (process, error) {

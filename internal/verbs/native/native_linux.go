@@ -24,6 +24,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/clock"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
@@ -230,15 +231,9 @@ func (d *nativeDevice) query(port int) (attr verbs.PortAttr, needsGRH bool, err 
 // may be a command to the device, which can hang (link_downed of mlx5's InfiniBand).
 // The caller holds querying, or has d to itself.
 func (d *nativeDevice) readSysfs(f func()) {
-	d.led.Control(ledger.CallReadSysfs, monotonic())
-	defer func() { d.led.Control(ledger.CallNone, monotonic()) }()
+	d.led.Control(ledger.CallReadSysfs, clock.Monotonic())
+	defer func() { d.led.Control(ledger.CallNone, clock.Monotonic()) }()
 	f()
-}
-
-func monotonic() int64 {
-	var t unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) // cannot fail for this clock
-	return t.Nano()
 }
 
 func (d *nativeDevice) ReadEvents(runs []verbs.Run, wait time.Duration) (int, error) {

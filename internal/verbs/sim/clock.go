@@ -1,24 +1,13 @@
 package sim
 
 import (
-	"fmt"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // Clock returns CLOCK_MONOTONIC in ns, and may be called concurrently. Waiting
 // is done on timers of package time, so a clock of one's own has to keep pace
 // with them, as time.Now does in a testing/synctest bubble.
 type Clock func() int64
-
-func monotonic() int64 {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
-		panic(fmt.Sprintf("clock_gettime: %v", err)) // this clock exists on every Linux
-	}
-	return t.Nano()
-}
 
 // sleep waits until the given moment and reports whether it came before stop.
 func (c Clock) sleep(until int64, stop <-chan struct{}) bool {

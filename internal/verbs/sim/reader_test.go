@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/clock"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
 )
@@ -111,7 +112,7 @@ func TestWhatHappenedWhileNobodyListenedIsNotDelivered(t *testing.T) {
 func TestOpeningAfterAYearOfEventsTakesNoTime(t *testing.T) {
 	const year = 365 * 24 * 3600 * second
 	s := &scene{T: t, w: mustLoad(t, Options{
-		Profile: "roce2", Epoch: monotonic() - year,
+		Profile: "roce2", Epoch: clock.Monotonic() - year,
 		Scenario: write(t, "[[event]]\nevery = \"1ms\"\ntype = \"sm_change\"\n"),
 	})}
 	start := time.Now()

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/clock"
 )
 
 func TestABadScenarioIsOneLineWithFileLineKeyAndWhatIsAllowed(t *testing.T) {
@@ -147,7 +149,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := parse(text)
 		if err == nil {
-			w := &World{clock: monotonic}
+			w := &World{clock: clock.Monotonic}
 			w.hardware = []*hardware{newHardware(dual(0))}
 			if err = w.plan(s, second); err == nil {
 				live(w)

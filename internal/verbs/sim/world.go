@@ -5,6 +5,7 @@ import (
 	"slices"
 	"syscall"
 
+	"rdma_events/internal/clock"
 	"rdma_events/internal/verbs"
 )
 
@@ -42,7 +43,7 @@ type World struct {
 // allowed, with file and line if it is in a scenario's file.
 func Load(o Options) (*World, error) {
 	if o.Clock == nil {
-		o.Clock = monotonic
+		o.Clock = clock.Monotonic
 	}
 	if o.Epoch == 0 {
 		o.Epoch = o.Clock()

@@ -7,12 +7,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/clock"
 	"rdma_events/internal/verbs"
 )
 
 func TestProfilesHaveTheirDevices(t *testing.T) {
 	for profile, want := range map[string]int{"roce2": 2, "ib8": 8, "dual": 1, "iwarp": 1, "efa": 1, "fleet1": 1, "fleet256": 256} {
-		require.Len(t, mustLoad(t, Options{Profile: profile}).Devices(monotonic()), want, profile)
+		require.Len(t, mustLoad(t, Options{Profile: profile}).Devices(clock.Monotonic()), want, profile)
 	}
 	require.Equal(t, []string{"sim0", "sim1"}, mustLoad(t, Options{Profile: "roce2"}).Devices(0))
 }

@@ -1,7 +1,5 @@
 package sysfs
 
-import "net/netip"
-
 // DefaultGID returns the index of the GID that a RoCE port has of its own MAC
 // address, not of an address of the host: one that a network manager deletes
 // and adds again comes back at another index if a queue pair held it. The one of
@@ -11,12 +9,6 @@ func (s FS) DefaultGID(device string, port int) (index int, ok bool) {
 	if err != nil {
 		return 0, false
 	}
-	var best gidEntry
-	for _, e := range entries {
-		// The kernel makes the default ones first (ib_cache_gid_set_default_gid in drivers/infiniband/core/cache.c).
-		if netip.AddrFrom16(e.gid).IsLinkLocalUnicast() && (!ok || e.v2 && !best.v2) {
-			best, ok = e, true
-		}
-	}
+	best, ok := defaultGID(entries)
 	return best.index, ok
 }

@@ -16,10 +16,10 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// path is how a probe's queue pair addresses its own port.
+// Path is how a probe's queue pair addresses its own port.
 type Path struct {
 	GIDIndex int
-	Global   bool // with a GRH, from and to gid
+	Global   bool // with a GRH, from and to GID
 	GID      [16]byte
 }
 
@@ -30,7 +30,7 @@ type gidEntry struct {
 	v2    bool // RoCE v2
 }
 
-// probePath chooses the GID of a probe. Flush needs neither a GID nor an active
+// ProbePath chooses the GID of a probe. Flush needs neither a GID nor an active
 // port. InfiniBand addresses by LID alone unless the port asks for a
 // GRH (mlx5's virtual functions, extended LIDs) or the configuration for a GID;
 // efa, whose link layer is unspecified, by GID alone. ErrUnsupported: the method
@@ -166,7 +166,7 @@ func fullMember(pkeys []string) int {
 	return 0
 }
 
-// firstFullMember is fullMember of a port's table, which it reads no further than
+// FirstFullMember is fullMember of a port's table, which it reads no further than
 // that: on mlx5's InfiniBand each of 128 entries is a command to the device.
 func (s FS) FirstFullMember(device string, port int) (int, error) {
 	dir := filepath.Join(s.port(device, port), "pkeys")
@@ -219,7 +219,7 @@ func readEntry(dir string, i int) (entry string, ok bool, err error) {
 	return strings.TrimSpace(string(text)), true, nil
 }
 
-// exclusiveNetns reports whether RDMA devices belong to one network namespace
+// ExclusiveNetns reports whether RDMA devices belong to one network namespace
 // each (parameter netns_mode of ib_core; "Y" is the shared mode).
 func (s FS) ExclusiveNetns() bool {
 	mode, err := os.ReadFile(filepath.Join(s.root, "module/ib_core/parameters/netns_mode"))
@@ -232,7 +232,7 @@ var flushCounters = []string{
 	"ports/*/hw_counters/*_cqe_flush_error", "ports/*/hw_counters/[rs]q_num_wrfe", "hw_counters/[rs]q_num_wrfe",
 }
 
-// countsFlushes reports whether the driver counts flushed work requests, as
+// CountsFlushes reports whether the driver counts flushed work requests, as
 // operators' alerts do. A network namespace that is not the device's own, as in a
 // container, does not show a driver's counters (setup_port in
 // drivers/infiniband/core/sysfs.c); then the driver that has them at all is taken to

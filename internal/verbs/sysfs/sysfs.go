@@ -12,13 +12,13 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// Sysfs reads what sysfs tells of RDMA devices and libibverbs does not. It
+// FS reads what sysfs shows of RDMA devices and libibverbs does not. It
 // holds no state and no descriptor and may be used concurrently. Nothing here
 // opens a device; reading an attribute can call into its driver, as
 // ibv_query_port does.
 type FS struct{ root string }
 
-// NewSysfs returns the Sysfs that is mounted at root, normally "/sys".
+// New returns the FS that is mounted at root, normally "/sys".
 func New(root string) FS { return FS{root} }
 
 // Devices returns the names of all RDMA devices, sorted; none, and no error,
@@ -117,7 +117,7 @@ func (s FS) Port(name string, port int, attr *verbs.PortAttr) {
 	}
 }
 
-// rateOr returns a port's rate in Gb/s, or other where it cannot be read.
+// RateOr returns a port's rate in Gb/s, or other where it cannot be read.
 func (s FS) RateOr(name string, port int, other float64) float64 {
 	if rate, _, ok := parseRate(readAttr(s.port(name, port), "rate")); ok {
 		return rate

@@ -7,8 +7,8 @@ import (
 
 	"github.com/influxdata/telegraf"
 	"github.com/influxdata/telegraf/plugins/inputs"
-	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/clock"
 	"rdma_events/internal/monitor"
 )
 
@@ -87,7 +87,7 @@ func (p *Plugin) Init() error { return p.validate() }
 // Start opens the worker program and begins to watch. It does not block, and
 // adds nothing to acc itself: Telegraf's shim does not yet read then.
 func (p *Plugin) Start(acc telegraf.Accumulator) error {
-	p.start = clock(unix.CLOCK_BOOTTIME)
+	p.start = clock.Boot()
 	p.emitter = newEmitter(newMetrics(), p.MaxEventPoints, p.now)
 	w, err := p.open(&p.Config, dependencies{p.emitter, p.Log})
 	if err != nil {

@@ -7,6 +7,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/clock"
 )
 
 // usage is what this process has used; 0 is not known.
@@ -18,7 +20,7 @@ type usage struct {
 
 // ownUsage reads the usage of this process, which started at boot time start.
 func ownUsage(start int64) usage {
-	u := usage{uptime: clock(unix.CLOCK_BOOTTIME) - start}
+	u := usage{uptime: clock.Boot() - start}
 	var r unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &r) == nil {
 		u.cpu = r.Utime.Nano() + r.Stime.Nano()

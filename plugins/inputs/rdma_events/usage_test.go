@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/clock"
 )
 
 func TestOwnUsageIsRead(t *testing.T) {
-	u := ownUsage(clock(unix.CLOCK_BOOTTIME) - int64(time.Hour))
+	u := ownUsage(clock.Boot() - int64(time.Hour))
 	require.GreaterOrEqual(t, u.uptime, int64(time.Hour))
 	require.Less(t, u.uptime, int64(2*time.Hour))
 	require.Positive(t, u.cpu)

@@ -10,12 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"rdma_events/internal/clock"
 	"rdma_events/internal/confine"
 	"rdma_events/internal/hotplug"
 	"rdma_events/internal/monitor"
-	"rdma_events/internal/session"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sim"
 	"rdma_events/internal/worker"
@@ -97,14 +95,14 @@ func (c *Config) discovery(log *slog.Logger) (found verbs.Discovery, epoch int64
 	if !c.Simulated() {
 		return hotplug.New(hotplug.Config{Warn: func(err error) { log.Warn(err.Error()) }}), 0, nil
 	}
-	epoch = clock(unix.CLOCK_MONOTONIC)
+	epoch = clock.Monotonic()
 	world, err := sim.Load(sim.Options{
 		Profile: c.Sim.Profile, Scenario: c.Sim.timeline(), Seed: c.Sim.Seed, Epoch: epoch,
 	})
 	if err != nil {
 		return nil, 0, fmt.Errorf("%s.sim: %w", table, err)
 	}
-	return hotplug.NewSimulated(world, func() int64 { return clock(unix.CLOCK_MONOTONIC) }), epoch, nil
+	return hotplug.NewSimulated(world, clock.Monotonic), epoch, nil
 }
 
 // WorkerPath returns where the worker program is looked for by default.
@@ -256,15 +254,8 @@ func (c *Config) timing() worker.Timing {
 }
 
 func clocks() (wall, mono, boot int64) {
-	wall, mono = session.Clocks()
-	return wall, mono, clock(unix.CLOCK_BOOTTIME)
-}
-
-// clock reads a clock of clock_gettime(2), in ns.
-func clock(id int32) int64 {
-	var t unix.Timespec
-	_ = unix.ClockGettime(id, &t) // cannot fail for the clocks used here
-	return t.Nano()
+	wall, mono = clock.Both()
+	return wall, mono, clock.Boot()
 }
 
 var _ watcher = (*Devices)(nil)

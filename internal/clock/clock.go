@@ -1,4 +1,4 @@
-package session
+package clock
 
 import (
 	"fmt"
@@ -7,16 +7,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// Monotonic reads CLOCK_MONOTONIC, in ns. It may be called concurrently.
+func Monotonic() int64 { return read(unix.CLOCK_MONOTONIC) }
+
+// Boot reads CLOCK_BOOTTIME, which goes on while the host sleeps, in ns. It may be called concurrently.
+func Boot() int64 { return read(unix.CLOCK_BOOTTIME) }
+
 // together is how close two readings of a clock are between which the process was
 // not preempted.
 const together = 50 * time.Microsecond
 
-// Clocks reads CLOCK_REALTIME and CLOCK_MONOTONIC at one moment, in ns. A process that
+// Both reads CLOCK_REALTIME and CLOCK_MONOTONIC at one moment, in ns. A process that
 // is preempted between the two would have an old one of the first, and look as if the
-// wall clock had been set back. It reads at most three times.
-func Clocks() (wall, mono int64) { return clocks(clock) }
+// wall clock had been set back. It reads at most three times, and may be called concurrently.
+func Both() (wall, mono int64) { return both(read) }
 
-func clocks(read func(id int32) int64) (wall, mono int64) {
+func both(read func(id int32) int64) (wall, mono int64) {
 	const attempts = 3
 	var best int64
 	for i := range attempts {
@@ -33,7 +39,7 @@ func clocks(read func(id int32) int64) (wall, mono int64) {
 	return wall, mono
 }
 
-func clock(id int32) int64 {
+func read(id int32) int64 {
 	var t unix.Timespec
 	if err := unix.ClockGettime(id, &t); err != nil {
 		panic(fmt.Sprintf("clock %d: %v", id, err)) // these clocks exist on every Linux

@@ -1,0 +1,2 @@
+// Package clock reads the kernel's clocks.
+package clock
