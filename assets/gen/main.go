@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 
 	"rdma_events/assets/influxdb"
-	"rdma_events/plugins/inputs/rdma_events"
+	"rdma_events/internal/measure"
 )
 
 //go:generate go run . ../..
@@ -35,7 +35,7 @@ func run(database, root string) error {
 	if err != nil {
 		return fmt.Errorf("read -database: %w", err)
 	}
-	files, err := generate(place, rdma_events.Metrics())
+	files, err := generate(place, measure.All())
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ type file struct {
 	text []byte
 }
 
-func generate(place influxdb.Place, metrics []rdma_events.Metric) ([]file, error) {
+func generate(place influxdb.Place, metrics []measure.Metric) ([]file, error) {
 	names := newNames(metrics)
 	fleet, err := fleetDashboard(names, place).Marshal()
 	if err != nil {

@@ -9,11 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/assets/influxdb"
-	"rdma_events/plugins/inputs/rdma_events"
+	"rdma_events/internal/measure"
 )
 
 func TestCommittedFilesAreWhatTheTableOfMetricsGives(t *testing.T) {
-	files, err := generate(influxdb.Own(), rdma_events.Metrics())
+	files, err := generate(influxdb.Own(), measure.All())
 	require.NoError(t, err)
 	require.Len(t, files, 4)
 	for _, f := range files {
@@ -24,8 +24,8 @@ func TestCommittedFilesAreWhatTheTableOfMetricsGives(t *testing.T) {
 }
 
 func TestANameThatTheTableLacksIsAnError(t *testing.T) {
-	var fewer []rdma_events.Metric
-	for _, m := range rdma_events.Metrics() {
+	var fewer []measure.Metric
+	for _, m := range measure.All() {
 		if m.Name != "rdma_port" {
 			fewer = append(fewer, m)
 		}
@@ -36,7 +36,7 @@ func TestANameThatTheTableLacksIsAnError(t *testing.T) {
 }
 
 func TestAUnitThatGrafanaLacksIsAnError(t *testing.T) {
-	n := newNames([]rdma_events.Metric{{Name: "m", Fields: []rdma_events.Field{{Name: "f", Unit: "furlong"}}}})
+	n := newNames([]measure.Metric{{Name: "m", Fields: []measure.Field{{Name: "f", Unit: "furlong"}}}})
 	n.unit("m.f")
 	require.ErrorContains(t, n.err(), `"furlong"`)
 }

@@ -6,18 +6,18 @@ import (
 	"regexp"
 	"strings"
 
-	"rdma_events/plugins/inputs/rdma_events"
+	"rdma_events/internal/measure"
 )
 
 // names looks up what the table of metrics has. It remembers what was asked for
 // and is not there, so that descriptions of panels need no error handling.
 type names struct {
-	metrics map[string]rdma_events.Metric
+	metrics map[string]measure.Metric
 	missing []error
 }
 
-func newNames(metrics []rdma_events.Metric) *names {
-	n := &names{metrics: make(map[string]rdma_events.Metric, len(metrics))}
+func newNames(metrics []measure.Metric) *names {
+	n := &names{metrics: make(map[string]measure.Metric, len(metrics))}
 	for _, m := range metrics {
 		n.metrics[m.Name] = m
 	}

@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"rdma_events/internal/aggregate"
-	"rdma_events/internal/monitor"
+	"rdma_events/internal/measure"
 	"rdma_events/internal/verbs"
 )
 
 // probes turns what a monitor has gathered into records.
-func (s *Screen) probes(views []monitor.ProbeView, now time.Time) []record {
+func (s *Screen) probes(views []measure.Probe, now time.Time) []record {
 	if !s.cfg.Probes {
 		return nil
 	}
@@ -41,10 +41,10 @@ type probeKey struct {
 	port, vector int
 }
 
-func keyOf(v *monitor.ProbeView) probeKey { return probeKey{v.Device, v.Port, v.Vector} }
+func keyOf(v *measure.Probe) probeKey { return probeKey{v.Device, v.Port, v.Vector} }
 
 // follow finds out which method is used: that which had a round last.
-func (s *Screen) follow(views []monitor.ProbeView) {
+func (s *Screen) follow(views []measure.Probe) {
 	for i := range views {
 		v := &views[i]
 		if v.Wake.Count > 0 || s.current[keyOf(v)] == verbs.MethodNone {

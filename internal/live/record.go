@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"rdma_events/internal/monitor"
+	"rdma_events/internal/measure"
 	"rdma_events/internal/verbs"
 )
 
@@ -63,7 +63,7 @@ type bucket struct {
 
 // merge adds the change of state to the event that made it, which came right
 // before, and reports whether it did.
-func (r *record) merge(c *monitor.ChangePoint) bool {
+func (r *record) merge(c *measure.Change) bool {
 	isOf := r.Kind == kindEvent && r.Device == c.Device && r.Port == c.Port &&
 		(r.Event == "port_err" || r.Event == "port_active") && r.Witness == ""
 	if !isOf || c.Witness != verbs.WitnessEvent {
@@ -73,7 +73,7 @@ func (r *record) merge(c *monitor.ChangePoint) bool {
 	return true
 }
 
-func (r *record) change(c *monitor.ChangePoint) {
+func (r *record) change(c *measure.Change) {
 	r.StateFrom, r.StateTo, r.Witness = c.From.String(), c.To.String(), string(c.Witness)
 	if c.HasLasted {
 		r.LastedNS = c.Lasted
@@ -89,7 +89,7 @@ func (r *record) where() string {
 }
 
 // describeDevice says what an open device is.
-func describeDevice(v *monitor.DeviceView) string {
+func describeDevice(v *measure.Device) string {
 	text := fmt.Sprintf("opened: %s, %d ports", v.Attr.Driver, v.Attr.Ports)
 	if v.Attr.Ports == 1 {
 		text = strings.TrimSuffix(text, "s")
@@ -104,7 +104,7 @@ func describeDevice(v *monitor.DeviceView) string {
 }
 
 // describePort says what a port is when it is seen first.
-func describePort(v *monitor.PortView) string {
+func describePort(v *measure.Port) string {
 	text := fmt.Sprintf("%g Gb/s (%s), %s", v.Attr.RateGbps, v.Attr.Width, v.Attr.LinkLayer)
 	if v.Attr.NetDev != "" {
 		text += " on " + v.Attr.NetDev

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"rdma_events/internal/monitor"
+	"rdma_events/internal/measure"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 )
@@ -73,7 +73,7 @@ func New(c Config) *Screen {
 // Run shows what it is told until ctx is done, and then what is left. gather is
 // called every second, as a monitor needs it, and says what probes measured.
 // The error is that of writing.
-func (s *Screen) Run(ctx context.Context, gather func(now time.Time) monitor.Snapshot) error {
+func (s *Screen) Run(ctx context.Context, gather func(now time.Time) measure.Snapshot) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	var due <-chan time.Time
@@ -128,7 +128,7 @@ func (s *Screen) add(r record) {
 }
 
 // Event implements monitor.Sink.
-func (s *Screen) Event(p monitor.EventPoint) {
+func (s *Screen) Event(p measure.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state := s.states[portKey{p.Device, p.Port}]
@@ -139,7 +139,7 @@ func (s *Screen) Event(p monitor.EventPoint) {
 }
 
 // Change implements monitor.Sink.
-func (s *Screen) Change(p monitor.ChangePoint) {
+func (s *Screen) Change(p measure.Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.states[portKey{p.Device, p.Port}] = p.To.String()
@@ -153,7 +153,7 @@ func (s *Screen) Change(p monitor.ChangePoint) {
 
 // Port implements monitor.Sink. A port is shown when it is seen first; after
 // that its changes are.
-func (s *Screen) Port(v monitor.PortView) {
+func (s *Screen) Port(v measure.Port) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key := portKey{v.Device, v.Port}
@@ -167,7 +167,7 @@ func (s *Screen) Port(v monitor.PortView) {
 }
 
 // Device implements monitor.Sink.
-func (s *Screen) Device(v monitor.DeviceView) {
+func (s *Screen) Device(v measure.Device) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last := s.devices[v.Device]
@@ -184,4 +184,4 @@ func (s *Screen) Device(v monitor.DeviceView) {
 	s.add(r)
 }
 
-var _ monitor.Sink = (*Screen)(nil)
+var _ measure.Sink = (*Screen)(nil)

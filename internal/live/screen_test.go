@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"rdma_events/internal/monitor"
+	"rdma_events/internal/measure"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 )
@@ -25,10 +25,10 @@ func at(ms int) time.Time {
 	return time.Date(2026, 11, 21, 17, 0, 0, ms*int(time.Millisecond), time.Local)
 }
 
-func nothing(time.Time) monitor.Snapshot { return monitor.Snapshot{} }
+func nothing(time.Time) measure.Snapshot { return measure.Snapshot{} }
 
 // shows runs a Screen while play tells it things, and returns what it wrote.
-func shows(t *testing.T, c Config, gather func(time.Time) monitor.Snapshot, play func(*Screen)) string {
+func shows(t *testing.T, c Config, gather func(time.Time) measure.Snapshot, play func(*Screen)) string {
 	t.Helper()
 	var out bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
@@ -45,26 +45,26 @@ func shows(t *testing.T, c Config, gather func(time.Time) monitor.Snapshot, play
 	return out.String()
 }
 
-func device(name string, open bool, why status.Reason) monitor.DeviceView {
-	return monitor.DeviceView{
+func device(name string, open bool, why status.Reason) measure.Device {
+	return measure.Device{
 		Device: name, Present: true, Open: open, Reason: why, Time: at(0),
 		Attr: verbs.DeviceAttr{Ports: 1, Driver: "rdma_rxe", EventsSupported: true},
 	}
 }
 
-func portView(name string, s verbs.PortState) monitor.PortView {
-	return monitor.PortView{
+func portView(name string, s verbs.PortState) measure.Port {
+	return measure.Port{
 		Device: name, Port: 1, Known: true, HasState: true, State: s, Time: at(1),
 		Attr: verbs.PortAttr{RateGbps: 100, Width: "4x", LinkLayer: verbs.LinkEthernet, NetDev: "eth0"},
 	}
 }
 
-func event(typ verbs.EventType, port int, n uint64, ms int) monitor.EventPoint {
-	return monitor.EventPoint{Device: "mlx5_0", Type: typ, Port: port, Count: n, Time: at(ms)}
+func event(typ verbs.EventType, port int, n uint64, ms int) measure.Event {
+	return measure.Event{Device: "mlx5_0", Type: typ, Port: port, Count: n, Time: at(ms)}
 }
 
-func change(from, to verbs.PortState, w verbs.Witness, lasted time.Duration, ms int) monitor.ChangePoint {
-	return monitor.ChangePoint{
+func change(from, to verbs.PortState, w verbs.Witness, lasted time.Duration, ms int) measure.Change {
+	return measure.Change{
 		Device: "mlx5_0", Port: 1, From: from, To: to, Witness: w,
 		Lasted: lasted.Nanoseconds(), HasLasted: lasted > 0, Time: at(ms),
 	}
@@ -115,7 +115,7 @@ func TestJSONIsOneObjectALine(t *testing.T) {
 
 func TestDevicesThatComeGoAndCannotBeWatchedAreToldOnce(t *testing.T) {
 	got := shows(t, Config{}, nothing, func(s *Screen) {
-		for _, v := range []monitor.DeviceView{
+		for _, v := range []measure.Device{
 			device("a", false, status.ReasonStarting),
 			device("a", true, status.ReasonOK),
 			device("a", true, status.ReasonOK),
@@ -147,10 +147,10 @@ func TestTheLogStandsAmongTheLines(t *testing.T) {
 }
 
 // probed is one probe with four rounds in each second.
-func probed(method verbs.Method, seconds *uint64) monitor.ProbeView {
-	v := monitor.ProbeView{
+func probed(method verbs.Method, seconds *uint64) measure.Probe {
+	v := measure.Probe{
 		Device: "mlx5_0", Port: 1, Method: method, OK: true, HasOK: true,
-		Wake: monitor.Stat{Count: 4, Mean: 45_123}, WakeP: monitor.Percentiles{P50: 44_000, P99: 1_234_000},
+		Wake: measure.Stat{Count: 4, Mean: 45_123}, WakeP: measure.Percentiles{P50: 44_000, P99: 1_234_000},
 	}
 	v.Counts.Rounds, v.Counts.Successes = 4**seconds, 4**seconds
 	v.Histogram = []uint64{0, 0, 0, 3 * *seconds, 3 * *seconds}
@@ -162,10 +162,10 @@ func probed(method verbs.Method, seconds *uint64) monitor.ProbeView {
 
 func TestProbesAreALineEverySecondWhereThereIsNoTerminal(t *testing.T) {
 	var seconds uint64
-	gather := func(time.Time) monitor.Snapshot {
+	gather := func(time.Time) measure.Snapshot {
 		seconds++
-		none := monitor.ProbeView{Device: "mlx5_0", Port: 2}
-		return monitor.Snapshot{Probes: []monitor.ProbeView{probed(verbs.MethodRCWrite, &seconds), none}}
+		none := measure.Probe{Device: "mlx5_0", Port: 2}
+		return measure.Snapshot{Probes: []measure.Probe{probed(verbs.MethodRCWrite, &seconds), none}}
 	}
 	wait := func(*Screen) { <-time.After(2500 * time.Millisecond) }
 	got := shows(t, Config{Probes: true, ASCII: true}, gather, wait)
@@ -184,15 +184,15 @@ func TestProbesAreALineEverySecondWhereThereIsNoTerminal(t *testing.T) {
 
 func TestAProbeThatWasReplacedIsNoLongerShown(t *testing.T) {
 	var seconds uint64
-	gather := func(time.Time) monitor.Snapshot {
+	gather := func(time.Time) measure.Snapshot {
 		seconds++
 		old, now := probed(verbs.MethodRCWrite, &seconds), probed(verbs.MethodFlush, &seconds)
 		if seconds == 1 {
 			now.Wake.Count, now.HasOK = 0, false
 		} else {
-			old.Wake = monitor.Stat{}
+			old.Wake = measure.Stat{}
 		}
-		return monitor.Snapshot{Probes: []monitor.ProbeView{old, now}}
+		return measure.Snapshot{Probes: []measure.Probe{old, now}}
 	}
 	got := shows(t, Config{Probes: true}, gather, func(*Screen) { <-time.After(2500 * time.Millisecond) })
 	require.Equal(t, 1, strings.Count(got, "rc_write"))
@@ -201,9 +201,9 @@ func TestAProbeThatWasReplacedIsNoLongerShown(t *testing.T) {
 
 func TestOnATerminalProbesStayBelowTheLines(t *testing.T) {
 	var seconds uint64
-	gather := func(time.Time) monitor.Snapshot {
+	gather := func(time.Time) measure.Snapshot {
 		seconds++
-		return monitor.Snapshot{Probes: []monitor.ProbeView{probed(verbs.MethodRCWrite, &seconds)}}
+		return measure.Snapshot{Probes: []measure.Probe{probed(verbs.MethodRCWrite, &seconds)}}
 	}
 	got := shows(t, Config{Probes: true, Colours: true, Width: func() int { return 40 }}, gather, func(s *Screen) {
 		<-time.After(1100 * time.Millisecond)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/measure"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
@@ -137,7 +138,7 @@ func TestBothLegsOfABondAreReassigned(t *testing.T) {
 			if bond.Name != "mlx5_0" {
 				require.Equal(t, status.ReasonReassigned, deviceView(s, "mlx5_0").Reason)
 			}
-			last := of[DeviceView](h.sink.take())
+			last := of[measure.Device](h.sink.take())
 			require.Equal(t, status.ReasonReassigned, last[len(last)-1].Reason, "it is said at once")
 		})
 	}

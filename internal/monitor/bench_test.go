@@ -7,16 +7,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/measure"
 	"rdma_events/internal/verbs"
 )
 
 // blackhole is a Sink that forgets.
 type blackhole struct{}
 
-func (blackhole) Event(EventPoint)   {}
-func (blackhole) Change(ChangePoint) {}
-func (blackhole) Port(PortView)      {}
-func (blackhole) Device(DeviceView)  {}
+func (blackhole) Event(measure.Event)   {}
+func (blackhole) Change(measure.Change) {}
+func (blackhole) Port(measure.Port)     {}
+func (blackhole) Device(measure.Device) {}
 
 func storm(mono int64) verbs.Batch {
 	b := verbs.Batch{Wall: epoch + mono, Mono: mono}

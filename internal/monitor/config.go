@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"rdma_events/internal/measure"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
 	"rdma_events/internal/worker"
@@ -24,7 +25,7 @@ type Config struct {
 	Discovery verbs.Discovery
 	// NewSupervisor makes the Supervisor of a device. It must not call h.
 	NewSupervisor func(device string, h worker.Handler) Supervisor
-	Sink          Sink
+	Sink          measure.Sink
 	// Now reads CLOCK_REALTIME, CLOCK_MONOTONIC and CLOCK_BOOTTIME, in ns. It is
 	// called concurrently.
 	Now func() (wall, mono, boot int64)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"rdma_events/internal/aggregate"
+	"rdma_events/internal/measure"
 )
 
 // delivery is how long asynchronous events take from the library to the
@@ -25,8 +26,8 @@ func (d *delivery) add(now, since int64) {
 	d.window.Add(now, max(0, now-since))
 }
 
-func (d *delivery) percentiles(now int64, tmp *aggregate.Scratch) Percentiles {
+func (d *delivery) percentiles(now int64, tmp *aggregate.Scratch) measure.Percentiles {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return Percentiles(d.window.Percentiles(now, tmp))
+	return measure.Percentiles(d.window.Percentiles(now, tmp))
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/measure"
 	"rdma_events/internal/portstate"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
@@ -54,7 +55,7 @@ type device struct {
 	ports           []*port  // by number
 	probes          []*probe // by probeKey
 
-	told     DeviceView // what of the last one can be seen in a point, but for its time
+	told     measure.Device // what of the last one can be seen in a point, but for its time
 	stamp    stamp
 	finished bool // a device renamed away has had its last words
 }
@@ -226,22 +227,22 @@ func (d *device) emitPort(p *port, mono int64, t *moment) {
 // tell emits the device if anything about it has changed.
 func (d *device) tell(t *moment) {
 	v := d.view()
-	if v.visible() == d.told || !d.seen {
+	if visible(v) == d.told || !d.seen {
 		return
 	}
-	d.told = v.visible()
+	d.told = visible(v)
 	v.Time = d.stamp.next(t.wall(t.mono), t.epoch)
 	d.cfg.Sink.Device(v)
 }
 
 // visible returns v without what no point shows.
-func (v DeviceView) visible() DeviceView {
+func visible(v measure.Device) measure.Device {
 	v.Worker.PID, v.Worker.Message, v.Worker.Reason = 0, "", ""
 	return v
 }
 
-func (d *device) view() DeviceView {
-	v := DeviceView{
+func (d *device) view() measure.Device {
+	v := measure.Device{
 		Device: d.name, Present: d.present, Open: d.open, Opens: d.opens, Removals: d.removals,
 		Fatals: d.own.counter(verbs.EventDeviceFatal).total(), Reason: d.reason, Worker: d.status, Attr: d.attr,
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/measure"
 	"rdma_events/internal/status"
 )
 
@@ -18,7 +19,7 @@ func scribble(led *ledger.Ledger, offset int, bytes []byte) {
 }
 
 // counters returns every counter of a snapshot, by name.
-func counters(s *Snapshot) map[string]uint64 {
+func counters(s *measure.Snapshot) map[string]uint64 {
 	all := map[string]uint64{"events": s.Collector.Events}
 	for _, v := range s.Async {
 		series := fmt.Sprint(v.Port, " ")
@@ -35,7 +36,7 @@ func counters(s *Snapshot) map[string]uint64 {
 	return all
 }
 
-func requireParity(t *testing.T, s *Snapshot) {
+func requireParity(t *testing.T, s *measure.Snapshot) {
 	t.Helper()
 	for _, v := range s.Async {
 		require.Equal(t, v.Read, v.Acked+v.Unacked+v.Released)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"rdma_events/internal/aggregate"
+	"rdma_events/internal/measure"
 	"rdma_events/internal/status"
 )
 
@@ -11,7 +12,7 @@ import (
 // name, port, vector and method. Stats and rates are over the time since the
 // Gather before; points are stamped with now. One goroutine at a time may call
 // it, also before and after Run.
-func (m *Monitor) Gather(now time.Time) Snapshot {
+func (m *Monitor) Gather(now time.Time) measure.Snapshot {
 	t := m.clock.read()
 	devices, forgotten, found, discovered := m.list()
 	g := gathering{t: &t, wall: now.UnixNano(), elapsed: t.mono - m.gathered, tmp: &m.scratch}
@@ -33,7 +34,7 @@ func (m *Monitor) Gather(now time.Time) Snapshot {
 
 // gathering is one Gather under way.
 type gathering struct {
-	out     Snapshot
+	out     measure.Snapshot
 	t       *moment
 	wall    int64
 	elapsed int64
@@ -53,7 +54,7 @@ func (d *device) gather(g *gathering, discovered bool) {
 	if d.finished && !d.expected || !d.seen && !discovered {
 		return
 	}
-	d.told = v.visible()
+	d.told = visible(v)
 	v.Time = d.stamp.next(g.wall, g.t.epoch)
 	g.out.Devices = append(g.out.Devices, v)
 	if d.finished || !d.seen {
@@ -92,7 +93,7 @@ func (d *device) totals(t *moment) totals {
 	return sum
 }
 
-func (g *gathering) collect(v *DeviceView) {
+func (g *gathering) collect(v *measure.Device) {
 	c := &g.out.Collector
 	if v.Present {
 		c.Devices++

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/measure"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/worker"
@@ -138,7 +139,7 @@ func (d *device) run(r *verbs.Run, t *moment) {
 	s.hold.AddRun(int64(r.Count), r.HoldSum, r.HoldMax)
 	s.ack.AddRun(int64(r.Count), r.AckSum, r.AckMax)
 	d.delivery.add(t.mono, r.First)
-	d.cfg.Sink.Event(EventPoint{
+	d.cfg.Sink.Event(measure.Event{
 		Device: d.name, Type: c.typ, Port: s.port, Count: r.Count, Total: c.base + c.streamed,
 		Time: c.stamp.next(t.wall(r.Last), t.epoch), First: unixNano(t.wall(r.First)),
 		HoldMax: r.HoldMax, AckMax: r.AckMax,
@@ -159,7 +160,7 @@ func (d *device) fold(s *series, t *moment) {
 			continue
 		}
 		at := c.stamp.next(t.wall(t.mono), t.epoch)
-		d.cfg.Sink.Event(EventPoint{
+		d.cfg.Sink.Event(measure.Event{
 			Device: d.name, Type: c.typ, Port: s.port, Count: rest, Total: c.base, Time: at, First: at,
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/measure"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 )
@@ -33,21 +34,21 @@ func TestAnEventIsToldBeforeItsChangeAndThatBeforeThePort(t *testing.T) {
 	at := time.Unix(0, epoch+90*ms)
 	items := h.sink.take()
 	require.Len(t, items, 5)
-	require.Equal(t, EventPoint{
+	require.Equal(t, measure.Event{
 		Device: "mlx5_0", Type: verbs.EventPortErr, Port: 1, Count: 1, Total: 1,
 		Time: at, First: at, HoldMax: 1000, AckMax: 100,
 	}, items[0])
-	require.Equal(t, ChangePoint{
+	require.Equal(t, measure.Change{
 		Device: "mlx5_0", Port: 1, From: verbs.PortActive, To: verbs.PortDown, Witness: verbs.WitnessEvent,
 		Transitions: 1, Time: at,
 	}, items[1])
-	p := items[2].(PortView)
+	p := items[2].(measure.Port)
 	require.Equal(t, verbs.PortDown, p.State)
 	require.Equal(t, at, p.Time)
 	require.Equal(t, 10*ms, p.StateAgeNS)
 	require.Equal(t, 10*ms, p.DownNS)
-	require.Equal(t, verbs.EventDeviceFatal, items[3].(EventPoint).Type)
-	require.EqualValues(t, 1, items[4].(DeviceView).Fatals)
+	require.Equal(t, verbs.EventDeviceFatal, items[3].(measure.Event).Type)
+	require.EqualValues(t, 1, items[4].(measure.Device).Fatals)
 }
 
 func TestAQueryWithNewsIsToldAtOnce(t *testing.T) {
@@ -59,7 +60,7 @@ func TestAQueryWithNewsIsToldAtOnce(t *testing.T) {
 	slower.Reading.Attr.RateGbps = 25
 	slower.Reading.Attr.LinkDowned, slower.Reading.Attr.HasLinkDowned = 5, true
 	h.batch(sup, slower)
-	v := of[PortView](h.sink.take())
+	v := of[measure.Port](h.sink.take())
 	require.Len(t, v, 1)
 	require.InDelta(t, 25.0, v[0].Attr.RateGbps, 0)
 	slower.Reading.Attr.LinkDowned++
@@ -75,7 +76,7 @@ func TestAReplacedWorkerFindsAChange(t *testing.T) {
 	h, sup, _ := one(t, nil)
 	h.mono.Store(100 * ms)
 	sup.Ended(status.End{Reason: status.ReasonCrashed})
-	v := of[DeviceView](h.sink.take())
+	v := of[measure.Device](h.sink.take())
 	require.Len(t, v, 1)
 	require.Equal(t, status.ReasonCrashed, v[0].Reason)
 	require.False(t, v[0].Open)
@@ -85,7 +86,7 @@ func TestAReplacedWorkerFindsAChange(t *testing.T) {
 	h.mono.Store(600 * ms)
 	sup.Started(h.ledger())
 	h.batch(sup, opened("mlx5_0", 2), reading(1, 600*ms, verbs.PortDown), reading(2, 600*ms, verbs.PortActive))
-	c := of[ChangePoint](h.sink.take())
+	c := of[measure.Change](h.sink.take())
 	require.Len(t, c, 1)
 	require.Equal(t, verbs.WitnessReopen, c[0].Witness)
 	s := h.gather()
@@ -107,10 +108,10 @@ func TestWhatADeadWorkerDidNotStreamIsTold(t *testing.T) {
 	h.mono.Store(50 * ms)
 	sup.Ended(status.End{Reason: status.ReasonCrashed})
 	at := time.Unix(0, epoch+50*ms)
-	require.Equal(t, []EventPoint{
+	require.Equal(t, []measure.Event{
 		{Device: "mlx5_0", Type: verbs.EventCQErr, Count: 2, Total: 2, Time: at, First: at},
 		{Device: "mlx5_0", Type: verbs.EventPortErr, Port: 1, Count: 2, Total: 5, Time: at, First: at},
-	}, of[EventPoint](h.sink.take()))
+	}, of[measure.Event](h.sink.take()))
 	v = async(h.gather(), "mlx5_0", 1)
 	require.Equal(t, []uint64{5, 4, 0, 1}, []uint64{v.Read, v.Acked, v.Unacked, v.Released})
 
@@ -118,7 +119,7 @@ func TestWhatADeadWorkerDidNotStreamIsTold(t *testing.T) {
 	sup.Started(led)
 	led.Count(int32(verbs.EventPortErr), 1, 1, 1)
 	h.batch(sup, event(verbs.EventPortErr, 1, 1, 0, 0))
-	require.EqualValues(t, 6, of[EventPoint](h.sink.take())[0].Total)
+	require.EqualValues(t, 6, of[measure.Event](h.sink.take())[0].Total)
 	require.EqualValues(t, 6, async(h.gather(), "mlx5_0", 1).Read)
 }
 
@@ -155,8 +156,8 @@ func TestHoldAndAckAreOfTheInterval(t *testing.T) {
 	h, sup, _ := one(t, nil)
 	h.batch(sup, event(verbs.EventGIDChange, 1, 4, 0, 0))
 	v := async(h.gather(), "mlx5_0", 1)
-	require.Equal(t, Stat{Count: 4, Mean: 900, Max: 1000}, v.Hold)
-	require.Equal(t, Stat{Count: 4, Mean: 90, Max: 100}, v.Ack)
+	require.Equal(t, measure.Stat{Count: 4, Mean: 900, Max: 1000}, v.Hold)
+	require.Equal(t, measure.Stat{Count: 4, Mean: 90, Max: 100}, v.Ack)
 	require.Zero(t, async(h.gather(), "mlx5_0", 1).Hold)
 }
 
@@ -171,10 +172,10 @@ func TestUnknownTypesAreCountedOnceSeenAndBounded(t *testing.T) {
 	require.EqualValues(t, 1, count(v, 1000).Total)
 	require.EqualValues(t, 50, count(v, verbs.EventType(ledger.Overflow)).Total)
 	require.EqualValues(t, 100, v.Read)
-	points := of[EventPoint](h.sink.take())
+	points := of[measure.Event](h.sink.take())
 	require.EqualValues(t, 50, points[99].Total)
 	sup.Ended(status.End{Reason: status.ReasonCrashed})
-	require.Empty(t, of[EventPoint](h.sink.take()))
+	require.Empty(t, of[measure.Event](h.sink.take()))
 }
 
 func TestPortsThatAreNotWantedAreNotCounted(t *testing.T) {
@@ -215,10 +216,10 @@ func TestAProbeIsCountedFromItsLedgerAndMeasuredFromItsRounds(t *testing.T) {
 	require.True(t, v.HasOK)
 	require.False(t, v.OK)
 	require.Equal(t, "retry exceeded", v.Status)
-	require.Equal(t, Stat{Count: 2, Mean: 30_000, Max: 40_000}, v.Wake)
-	require.Equal(t, Stat{Count: 1, Mean: 300, Max: 300}, v.Ack)
-	require.Equal(t, Percentiles{Count: 2, P50: 20_000, P90: 40_000, P99: 40_000}, v.WakeP)
-	require.Equal(t, Percentiles{Count: 1, P50: 7, P90: 7, P99: 7}, v.DrainP)
+	require.Equal(t, measure.Stat{Count: 2, Mean: 30_000, Max: 40_000}, v.Wake)
+	require.Equal(t, measure.Stat{Count: 1, Mean: 300, Max: 300}, v.Ack)
+	require.Equal(t, measure.Percentiles{Count: 2, P50: 20_000, P90: 40_000, P99: 40_000}, v.WakeP)
+	require.Equal(t, measure.Percentiles{Count: 1, P50: 7, P90: 7, P99: 7}, v.DrainP)
 	require.EqualValues(t, 1, v.Histogram[2])
 	require.EqualValues(t, 2, v.Histogram[16])
 
@@ -288,7 +289,7 @@ func TestDeliveryIsFromTheReadToTheHandOver(t *testing.T) {
 	h, sup, _ := one(t, nil)
 	h.mono.Store(100 * ms)
 	h.batch(sup, event(verbs.EventGIDChange, 1, 2, 90*ms, 99*ms))
-	require.Equal(t, Percentiles{Count: 1, P50: 10 * ms, P90: 10 * ms, P99: 10 * ms}, h.gather().Collector.DeliveryP)
+	require.Equal(t, measure.Percentiles{Count: 1, P50: 10 * ms, P90: 10 * ms, P99: 10 * ms}, h.gather().Collector.DeliveryP)
 }
 
 func TestPointsOfASeriesRiseByOneNanosecondAtLeast(t *testing.T) {
@@ -297,7 +298,7 @@ func TestPointsOfASeriesRiseByOneNanosecondAtLeast(t *testing.T) {
 	h.batch(sup, event(verbs.EventGIDChange, 1, 1, 90*ms, 90*ms), event(verbs.EventLIDChange, 1, 1, 90*ms, 90*ms),
 		event(verbs.EventGIDChange, 1, 1, 90*ms, 90*ms), event(verbs.EventGIDChange, 2, 1, 90*ms, 90*ms))
 	var got []int64
-	for _, p := range of[EventPoint](h.sink.take()) {
+	for _, p := range of[measure.Event](h.sink.take()) {
 		got = append(got, p.Time.UnixNano()-epoch-90*ms)
 	}
 	require.Equal(t, []int64{0, 0, 1, 0}, got)
@@ -310,7 +311,7 @@ func TestAWallClockSetBackIsFollowed(t *testing.T) {
 		h.mono.Store(at)
 		wall, _, _ := h.now()
 		h.batch(sup, event_(at))
-		return of[EventPoint](h.sink.take())[0].Time, portView(h.Gather(time.Unix(0, wall)), "mlx5_0", 1).Time
+		return of[measure.Event](h.sink.take())[0].Time, portView(h.Gather(time.Unix(0, wall)), "mlx5_0", 1).Time
 	}
 	e, p := times(10 * sec)
 	require.Equal(t, time.Unix(0, epoch+10*sec), e)
@@ -329,7 +330,7 @@ func TestAWallClockSetBackIsFollowed(t *testing.T) {
 	require.Contains(t, log.String(), "set back")
 
 	sup.Batch(verbs.Batch{Wall: epoch + 10*sec, Mono: 10 * sec, Items: []verbs.Item{event_(10 * sec)}})
-	require.Equal(t, time.Unix(0, epoch+11*sec-3600*sec+1), of[EventPoint](h.sink.take())[0].Time,
+	require.Equal(t, time.Unix(0, epoch+11*sec-3600*sec+1), of[measure.Event](h.sink.take())[0].Time,
 		"what was stamped before is told in the new time")
 	e, _ = times(12 * sec)
 	require.Equal(t, time.Unix(0, epoch+12*sec-3600*sec), e)
@@ -343,7 +344,7 @@ func TestABatchFromTheFutureDoesNotMoveTheClock(t *testing.T) {
 	sup.Batch(verbs.Batch{Wall: 5, Mono: 1e18})
 	h.mono.Store(2 * sec)
 	h.batch(sup, event_(2*sec))
-	require.Equal(t, time.Unix(0, epoch+2*sec), of[EventPoint](h.sink.take())[0].Time)
+	require.Equal(t, time.Unix(0, epoch+2*sec), of[measure.Event](h.sink.take())[0].Time)
 }
 
 func TestReasonsComeFromTheWorker(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 
 	"rdma_events/internal/hotplug"
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/measure"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/worker"
@@ -73,10 +74,10 @@ type recorder struct {
 	items []any
 }
 
-func (r *recorder) Event(p EventPoint)   { r.add(p) }
-func (r *recorder) Change(p ChangePoint) { r.add(p) }
-func (r *recorder) Port(v PortView)      { r.add(v) }
-func (r *recorder) Device(v DeviceView)  { r.add(v) }
+func (r *recorder) Event(p measure.Event)   { r.add(p) }
+func (r *recorder) Change(p measure.Change) { r.add(p) }
+func (r *recorder) Port(v measure.Port)     { r.add(v) }
+func (r *recorder) Device(v measure.Device) { r.add(v) }
 
 func (r *recorder) add(v any) {
 	r.mu.Lock()
@@ -182,7 +183,7 @@ func (h *harness) finds(set ...verbs.Found) {
 	<-h.discovery.done
 }
 
-func (h *harness) gather() Snapshot {
+func (h *harness) gather() measure.Snapshot {
 	wall, _, _ := h.now()
 	return h.Gather(time.Unix(0, wall))
 }
@@ -234,40 +235,40 @@ func event(t verbs.EventType, port int, n uint64, first, last int64) verbs.Item 
 	}}
 }
 
-func async(s Snapshot, device string, port int) AsyncView {
+func async(s measure.Snapshot, device string, port int) measure.Async {
 	for _, v := range s.Async {
 		if v.Device == device && v.Port == port {
 			return v
 		}
 	}
-	return AsyncView{}
+	return measure.Async{}
 }
 
-func count(v AsyncView, t verbs.EventType) EventCount {
+func count(v measure.Async, t verbs.EventType) measure.EventCount {
 	for _, c := range v.Events {
 		if c.Type == t {
 			return c
 		}
 	}
-	return EventCount{Type: -99}
+	return measure.EventCount{Type: -99}
 }
 
-func portView(s Snapshot, device string, port int) PortView {
+func portView(s measure.Snapshot, device string, port int) measure.Port {
 	for _, v := range s.Ports {
 		if v.Device == device && v.Port == port {
 			return v
 		}
 	}
-	return PortView{}
+	return measure.Port{}
 }
 
-func deviceView(s Snapshot, device string) DeviceView {
+func deviceView(s measure.Snapshot, device string) measure.Device {
 	for _, v := range s.Devices {
 		if v.Device == device {
 			return v
 		}
 	}
-	return DeviceView{}
+	return measure.Device{}
 }
 
 // What the plugin will use.

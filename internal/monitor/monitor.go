@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rdma_events/internal/aggregate"
+	"rdma_events/internal/measure"
 	"rdma_events/internal/verbs"
 )
 
@@ -40,7 +41,7 @@ type Monitor struct {
 // totals is what a forgotten device leaves behind.
 type totals struct {
 	events, restarts uint64
-	host             HostTotals
+	host             measure.HostTotals
 }
 
 func (t *totals) add(o totals) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/measure"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 )
@@ -23,7 +24,7 @@ func TestCountersAreZeroBeforeTheFirstEvent(t *testing.T) {
 	h.opens(h.sup("mlx5_0", 0), "mlx5_0")
 	s = h.gather()
 	require.Len(t, s.Async, 3)
-	require.Equal(t, AsyncView{Device: "mlx5_0", Port: 2, Events: []EventCount{
+	require.Equal(t, measure.Async{Device: "mlx5_0", Port: 2, Events: []measure.EventCount{
 		{Type: verbs.EventPortActive}, {Type: verbs.EventPortErr}, {Type: verbs.EventLIDChange},
 		{Type: verbs.EventPKeyChange}, {Type: verbs.EventSMChange}, {Type: verbs.EventClientReregister},
 		{Type: verbs.EventGIDChange},
@@ -40,7 +41,7 @@ func TestADeviceIsReportedFromWhenItIsFound(t *testing.T) {
 	h := start(t, nil)
 	require.Empty(t, h.gather().Devices)
 	h.finds(found("mlx5_0", 0))
-	v := of[DeviceView](h.sink.take())
+	v := of[measure.Device](h.sink.take())
 	require.Len(t, v, 1)
 	require.True(t, v[0].Present)
 	require.False(t, v[0].Open)
@@ -49,7 +50,7 @@ func TestADeviceIsReportedFromWhenItIsFound(t *testing.T) {
 	h.sup("mlx5_0", 0).Status(status.Status{State: status.StateStarting, PID: 42, Message: "opening"})
 	require.Empty(t, h.sink.take(), "what no point shows is no change")
 	h.opens(h.sup("mlx5_0", 0), "mlx5_0")
-	v = of[DeviceView](h.sink.take())
+	v = of[measure.Device](h.sink.take())
 	require.Len(t, v, 1, "opened and running are one change")
 	require.True(t, v[0].Open)
 	require.EqualValues(t, 1, v[0].Opens)
@@ -101,10 +102,10 @@ func TestAWorkerSeesTheRemovalBeforeDiscoveryDoes(t *testing.T) {
 	h.mono.Add(ms)
 	h.batch(sup, verbs.Item{Ended: &status.End{Reason: status.ReasonRemoved}})
 	items := h.sink.take()
-	require.Len(t, of[ChangePoint](items), 2)
-	require.Equal(t, verbs.PortAbsent, of[ChangePoint](items)[0].To)
-	require.False(t, of[PortView](items)[0].Known)
-	require.Len(t, of[DeviceView](items), 1)
+	require.Len(t, of[measure.Change](items), 2)
+	require.Equal(t, verbs.PortAbsent, of[measure.Change](items)[0].To)
+	require.False(t, of[measure.Port](items)[0].Known)
+	require.Len(t, of[measure.Device](items), 1)
 	sup.Ended(status.End{Reason: status.ReasonRemoved})
 	h.finds(found("mlx5_0", 0)) // sysfs still has it
 	v := deviceView(h.gather(), "mlx5_0")

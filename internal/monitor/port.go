@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"rdma_events/internal/measure"
 	"rdma_events/internal/portstate"
 	"rdma_events/internal/verbs"
 )
@@ -59,9 +60,9 @@ func (p *port) take(mono int64, a *verbs.PortAttr) bool {
 	return news
 }
 
-func (p *port) change(device string, c *portstate.Change, t *moment) ChangePoint {
+func (p *port) change(device string, c *portstate.Change, t *moment) measure.Change {
 	p.since = t.bootAt(c.At)
-	return ChangePoint{
+	return measure.Change{
 		Device: device, Port: p.port, From: c.From, To: c.To, Witness: c.Witness,
 		Lasted: c.Lasted, HasLasted: c.HasLasted, Transitions: 1,
 		Time: p.changeStamp.next(t.wall(c.At), t.epoch),
@@ -69,9 +70,9 @@ func (p *port) change(device string, c *portstate.Change, t *moment) ChangePoint
 }
 
 // view returns the port as it is now, in a point with the given wall time.
-func (p *port) view(device string, t *moment, wall int64) PortView {
+func (p *port) view(device string, t *moment, wall int64) measure.Port {
 	s := p.machine.View(t.mono)
-	v := PortView{
+	v := measure.Port{
 		Device: device, Port: p.port, Expected: p.expected, Known: p.answered,
 		HasState: s.Known, State: s.State, Attr: p.attr,
 		Transitions: s.Transitions, Flaps: s.Flaps, DownNS: s.Down,

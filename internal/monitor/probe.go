@@ -5,6 +5,7 @@ import (
 
 	"rdma_events/internal/aggregate"
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/measure"
 	"rdma_events/internal/verbs"
 )
 
@@ -115,23 +116,23 @@ func (p *probe) fold() {
 	p.live = ledger.ProbeCounts{}
 }
 
-func (p *probe) view(device string, t *moment, elapsed int64, tmp *aggregate.Scratch) ProbeView {
-	v := ProbeView{
+func (p *probe) view(device string, t *moment, elapsed int64, tmp *aggregate.Scratch) measure.Probe {
+	v := measure.Probe{
 		Device: device, Port: p.port, Vector: p.vector, Method: p.method,
 		Counts: p.base.Add(p.live), Unacked: p.live.Events - p.live.Acked, Released: p.released,
 		OK: p.ok, HasOK: p.ended, Status: p.status,
 	}
 	v.EventsRate = p.rate.Take(v.Counts.Events, elapsed)
 	stats := [laps]struct {
-		stat   *Stat
-		window *Percentiles
+		stat   *measure.Stat
+		window *measure.Percentiles
 	}{
 		{&v.Wake, &v.WakeP}, {&v.Ack, &v.AckP}, {&v.Hold, &v.HoldP}, {&v.Total, &v.TotalP},
 		{&v.Get, &v.GetP}, {&v.Arm, &v.ArmP}, {&v.Drain, &v.DrainP},
 	}
 	for i := range p.laps {
-		*stats[i].stat = Stat(p.laps[i].interval.Take())
-		*stats[i].window = Percentiles(p.laps[i].window.Percentiles(t.mono, tmp))
+		*stats[i].stat = measure.Stat(p.laps[i].interval.Take())
+		*stats[i].window = measure.Percentiles(p.laps[i].window.Percentiles(t.mono, tmp))
 	}
 	if p.histogram != nil {
 		v.Histogram = p.histogram.Cumulative()

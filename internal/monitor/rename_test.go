@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/measure"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 )
@@ -26,12 +27,12 @@ func TestARenameEndsTheOldSeriesAndStartsAnother(t *testing.T) {
 		h.finds(found("mlx5_3", 3))
 		synctest.Wait()
 		items := h.sink.take()
-		v := of[DeviceView](items)
+		v := of[measure.Device](items)
 		require.Equal(t, "rocep1s0", v[0].Device)
 		require.False(t, v[0].Present)
 		require.Equal(t, status.ReasonRenamed, v[0].Reason)
 		require.Zero(t, v[0].Removals)
-		require.EqualValues(t, 1, of[EventPoint](items)[0].Count, "the old worker's last events")
+		require.EqualValues(t, 1, of[measure.Event](items)[0].Count, "the old worker's last events")
 		s := h.gather()
 		require.False(t, deviceView(s, "rocep1s0").Present)
 		require.EqualValues(t, 1, deviceView(s, "rocep1s0").Opens)
@@ -80,7 +81,7 @@ func TestADeviceKnownByItsGUIDAloneIsRenamed(t *testing.T) {
 	b := found("b", 8)
 	b.NodeGUID = found("a", 3).NodeGUID
 	h.finds(b)
-	v := of[DeviceView](h.sink.take())
+	v := of[measure.Device](h.sink.take())
 	require.Equal(t, status.ReasonRenamed, v[2].Reason)
 	require.EqualValues(t, 1, v[2].Removals)
 }

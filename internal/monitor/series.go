@@ -3,6 +3,7 @@ package monitor
 import (
 	"rdma_events/internal/aggregate"
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/measure"
 	"rdma_events/internal/verbs"
 )
 
@@ -68,10 +69,10 @@ func (s *series) read() uint64 {
 	return n
 }
 
-func (s *series) view(device string, elapsed int64) AsyncView {
-	v := AsyncView{
-		Device: device, Port: s.port, Events: make([]EventCount, 0, len(s.counters)),
-		Hold: Stat(s.hold.Take()), Ack: Stat(s.ack.Take()),
+func (s *series) view(device string, elapsed int64) measure.Async {
+	v := measure.Async{
+		Device: device, Port: s.port, Events: make([]measure.EventCount, 0, len(s.counters)),
+		Hold: measure.Stat(s.hold.Take()), Ack: measure.Stat(s.ack.Take()),
 	}
 	for _, c := range s.counters {
 		read, acked := c.running()
@@ -79,7 +80,7 @@ func (s *series) view(device string, elapsed int64) AsyncView {
 		v.Acked += c.baseAcked + acked
 		v.Unacked += read - acked
 		v.Released += c.released
-		v.Events = append(v.Events, EventCount{
+		v.Events = append(v.Events, measure.EventCount{
 			Type: c.typ, Total: c.base + read, Rate: c.rate.Take(c.base+read, elapsed),
 		})
 	}

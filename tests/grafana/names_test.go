@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/grafana"
-	"rdma_events/plugins/inputs/rdma_events"
+	"rdma_events/internal/measure"
 )
 
 // anyChoice is a value for each variable, for queries that are only parsed.
@@ -21,9 +21,9 @@ var anyChoice = Choice{
 }
 
 // table is the table of metrics by measurement.
-func table() map[string]rdma_events.Metric {
-	all := map[string]rdma_events.Metric{}
-	for _, m := range rdma_events.Metrics() {
+func table() map[string]measure.Metric {
+	all := map[string]measure.Metric{}
+	for _, m := range measure.All() {
 		all[m.Name] = m
 	}
 	return all

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"rdma_events/plugins/inputs/rdma_events"
+	"rdma_events/internal/measure"
 	"rdma_events/tests/history"
 	"rdma_events/tests/rig"
 )
@@ -234,8 +234,8 @@ func TestEventsAndCountersOfALivelyHourAgree(t *testing.T) {
 }
 
 func TestEveryNameStandsInTheTableOfMetrics(t *testing.T) {
-	table := map[string]rdma_events.Metric{}
-	for _, m := range rdma_events.Metrics() {
+	table := map[string]measure.Metric{}
+	for _, m := range measure.All() {
 		table[m.Name] = m
 	}
 	seen := map[string]bool{}

@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"rdma_events/assets/influxdb"
-	"rdma_events/plugins/inputs/rdma_events"
+	"rdma_events/internal/measure"
 )
 
 func main() {
@@ -37,7 +37,7 @@ func run(args []string, usage io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("read -database: %w", err)
 	}
-	return os.WriteFile(flags.Arg(0), statements(place, rdma_events.Metrics()), 0o644)
+	return os.WriteFile(flags.Arg(0), statements(place, measure.All()), 0o644)
 }
 
 const head = `-- Generated from the table of metrics; do not edit. For InfluxDB 1.x: 2 and 3 have no continuous queries.
@@ -56,7 +56,7 @@ CREATE RETENTION POLICY %[2]q ON %[1]q DURATION 7d REPLICATION 1 SHARD DURATION 
 
 const long = "CREATE RETENTION POLICY %q ON %q DURATION 52w REPLICATION 1 SHARD DURATION 1w;\n"
 
-func statements(place influxdb.Place, table []rdma_events.Metric) []byte {
+func statements(place influxdb.Place, table []measure.Metric) []byte {
 	var b bytes.Buffer
 	b.WriteString(head)
 	begin := own
@@ -74,7 +74,7 @@ func statements(place influxdb.Place, table []rdma_events.Metric) []byte {
 // query writes a continuous query. It computes a bucket twice, so that
 // what Telegraf writes a moment after the bucket has ended is taken in. One of
 // an older version goes first: InfluxDB refuses another query under its name.
-func query(b *bytes.Buffer, place influxdb.Place, m *rdma_events.Metric) {
+func query(b *bytes.Buffer, place influxdb.Place, m *measure.Metric) {
 	fmt.Fprintf(b, "DROP CONTINUOUS QUERY \"%[1]s_5m\" ON %[2]q;\nCREATE CONTINUOUS QUERY \"%[1]s_5m\" ON %[2]q RESAMPLE FOR 10m BEGIN\n  SELECT ",
 		m.Name, place.Database)
 	var fields []string
@@ -110,7 +110,7 @@ const (
 // aggregate says what stands for the values of five minutes: of what is bad when
 // it is low the least, of what is bad when it is high the greatest, of counters
 // and names the last.
-func aggregate(measurement string, f rdma_events.Field) string {
+func aggregate(measurement string, f measure.Field) string {
 	if measurement == "rdma_async_event" || measurement == "rdma_port_change" {
 		return ofHappening(f)
 	}
@@ -133,7 +133,7 @@ func aggregate(measurement string, f rdma_events.Field) string {
 }
 
 // ofHappening is aggregate for points that are written when something happens.
-func ofHappening(f rdma_events.Field) string {
+func ofHappening(f measure.Field) string {
 	switch {
 	case f.Name == "count", f.Name == "transitions":
 		return total

@@ -9,15 +9,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/assets/influxdb"
-	"rdma_events/plugins/inputs/rdma_events"
+	"rdma_events/internal/measure"
 )
 
 func TestTheFileIsThatOfTheTable(t *testing.T) {
-	require.Equal(t, string(statements(influxdb.Own(), rdma_events.Metrics())), influxdb.Downsampling, "run: go generate ./assets/influxdb")
+	require.Equal(t, string(statements(influxdb.Own(), measure.All())), influxdb.Downsampling, "run: go generate ./assets/influxdb")
 }
 
 func TestEveryFieldIsKeptUnderItsName(t *testing.T) {
-	for _, m := range rdma_events.Metrics() {
+	for _, m := range measure.All() {
 		require.Contains(t, influxdb.Downsampling, `"rdma"."long"."`+m.Name+`"`)
 		for _, f := range m.Fields {
 			if !strings.Contains(f.Name, "<") {
@@ -31,7 +31,7 @@ func TestNothingThatIsThereIsAltered(t *testing.T) {
 	shared, err := influxdb.In("telegraf")
 	require.NoError(t, err)
 	for _, place := range []influxdb.Place{influxdb.Own(), shared} {
-		text := string(statements(place, rdma_events.Metrics()))
+		text := string(statements(place, measure.All()))
 		require.NotContains(t, text, "ALTER")
 		require.NotContains(t, text, "autogen")
 		require.Contains(t, text, "InfluxDB 1.x")

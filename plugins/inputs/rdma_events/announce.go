@@ -6,26 +6,26 @@ import (
 	"log/slog"
 	"sync"
 
-	"rdma_events/internal/monitor"
+	"rdma_events/internal/measure"
 	"rdma_events/internal/verbs"
 )
 
 // announcer logs what becomes of devices for the better; what goes wrong is
 // logged where it is noticed. It stands in front of the emitter.
 type announcer struct {
-	monitor.Sink
+	measure.Sink
 	log *slog.Logger
 
 	mu   sync.Mutex
 	open map[string]bool
 }
 
-func newAnnouncer(s monitor.Sink, log *slog.Logger) *announcer {
+func newAnnouncer(s measure.Sink, log *slog.Logger) *announcer {
 	return &announcer{Sink: s, log: log, open: make(map[string]bool)}
 }
 
 // Device implements monitor.Sink.
-func (a *announcer) Device(v monitor.DeviceView) {
+func (a *announcer) Device(v measure.Device) {
 	a.mu.Lock()
 	opened := v.Open && !a.open[v.Device]
 	if v.Open {
@@ -41,7 +41,7 @@ func (a *announcer) Device(v monitor.DeviceView) {
 }
 
 // summary is what somebody who reads the log wants to know about a device.
-func summary(v *monitor.DeviceView) string {
+func summary(v *measure.Device) string {
 	s := fmt.Sprintf("driver %s, ports %d, completion vectors %d", v.Attr.Driver, v.Attr.Ports, v.Attr.Vectors)
 	if v.Attr.Firmware != "" {
 		s += ", firmware " + v.Attr.Firmware

@@ -7,16 +7,16 @@ import (
 	"github.com/influxdata/telegraf/testutil"
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/monitor"
+	"rdma_events/internal/measure"
 	"rdma_events/internal/verbs"
 )
 
 type silent struct{ devices int }
 
-func (*silent) Event(monitor.EventPoint)    {}
-func (*silent) Change(monitor.ChangePoint)  {}
-func (*silent) Port(monitor.PortView)       {}
-func (s *silent) Device(monitor.DeviceView) { s.devices++ }
+func (*silent) Event(measure.Event)     {}
+func (*silent) Change(measure.Change)   {}
+func (*silent) Port(measure.Port)       {}
+func (s *silent) Device(measure.Device) { s.devices++ }
 
 func texts(log *testutil.CaptureLogger) []string {
 	var all []string
@@ -26,14 +26,23 @@ func texts(log *testutil.CaptureLogger) []string {
 	return all
 }
 
+func openDevice() measure.Device {
+	return measure.Device{
+		Device: "mlx5_0", Present: true, Open: true,
+		Attr: verbs.DeviceAttr{
+			Name: "mlx5_0", Ports: 1, Vectors: 63, EventsSupported: true, Driver: "mlx5_core", Firmware: "22.39.2048",
+		},
+	}
+}
+
 func TestEachOpeningIsLoggedOnce(t *testing.T) {
 	log := &testutil.CaptureLogger{}
 	sink := &silent{}
 	a := newAnnouncer(sink, newLogger(log))
-	v := filledDevice()
+	v := openDevice()
 	closed := v
 	closed.Open = false
-	for _, view := range []monitor.DeviceView{closed, v, v, closed, v} {
+	for _, view := range []measure.Device{closed, v, v, closed, v} {
 		a.Device(view)
 	}
 	line := "mlx5_0: open: driver mlx5_core, ports 1, completion vectors 63, firmware 22.39.2048"
@@ -42,7 +51,7 @@ func TestEachOpeningIsLoggedOnce(t *testing.T) {
 }
 
 func TestADriverWithoutEventsIsSaidToHaveNone(t *testing.T) {
-	v := filledDevice()
+	v := openDevice()
 	v.Attr.EventsSupported = false
 	require.Contains(t, summary(&v), "raises no asynchronous events")
 }

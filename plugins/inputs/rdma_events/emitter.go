@@ -7,14 +7,14 @@ import (
 
 	"github.com/influxdata/telegraf"
 
-	"rdma_events/internal/monitor"
+	"rdma_events/internal/measure"
 )
 
 // emitter is the only caller of the accumulator, which blocks while Telegraf
 // does not read. It is the monitor.Sink: what happens is queued and merged
 // there without ever waiting. One goroutine in Run empties the queue.
 type emitter struct {
-	metrics *metrics
+	metrics *measure.Tables
 	now     func() time.Time
 	start   time.Time
 
@@ -29,23 +29,17 @@ type emitter struct {
 	lost     uint64 // events that dropped points were about
 }
 
-// queueStats is what rdma_collector says about the queue.
-type queueStats struct {
-	merged, dropped, skipped uint64
-	length, capacity         int
-}
-
-func newEmitter(m *metrics, perSecond int, now func() time.Time) *emitter {
+func newEmitter(m *measure.Tables, perSecond int, now func() time.Time) *emitter {
 	return &emitter{
 		metrics: m, now: now, start: now(),
 		wake: make(chan struct{}, 1), queue: newQueue(perSecond),
 	}
 }
 
-var _ monitor.Sink = (*emitter)(nil)
+var _ measure.Sink = (*emitter)(nil)
 
 // Event implements monitor.Sink.
-func (e *emitter) Event(p monitor.EventPoint) {
+func (e *emitter) Event(p measure.Event) {
 	if p.First.IsZero() {
 		p.First = p.Time
 	}
@@ -53,15 +47,15 @@ func (e *emitter) Event(p monitor.EventPoint) {
 }
 
 // Change implements monitor.Sink.
-func (e *emitter) Change(p monitor.ChangePoint) {
+func (e *emitter) Change(p measure.Change) {
 	e.push(seriesKey{measurement: "rdma_port_change", device: p.Device, port: p.Port}, &changeItem{p})
 }
 
 // Port implements monitor.Sink.
-func (e *emitter) Port(v monitor.PortView) { e.push(portKey(&v), &portItem{v}) }
+func (e *emitter) Port(v measure.Port) { e.push(portKey(&v), &portItem{v}) }
 
 // Device implements monitor.Sink.
-func (e *emitter) Device(v monitor.DeviceView) { e.push(deviceKey(&v), &deviceItem{v}) }
+func (e *emitter) Device(v measure.Device) { e.push(deviceKey(&v), &deviceItem{v}) }
 
 func (e *emitter) push(key seriesKey, it item) {
 	e.mu.Lock()
@@ -87,9 +81,9 @@ func (e *emitter) ready() bool {
 }
 
 // interval queues a snapshot, which belongs to the emitter from then on.
-func (e *emitter) interval(s *monitor.Snapshot, u usage, now time.Time) {
+func (e *emitter) interval(s *measure.Snapshot, u measure.Usage, now time.Time) {
 	e.mu.Lock()
-	own := process{queue: e.stats(), usage: u}
+	own := measure.Own{Queue: e.stats(), Usage: u}
 	e.queue.pushInterval(&interval{s, own, now})
 	e.gathered = true
 	e.mu.Unlock()
@@ -97,10 +91,10 @@ func (e *emitter) interval(s *monitor.Snapshot, u usage, now time.Time) {
 }
 
 // stats is called with mu held.
-func (e *emitter) stats() queueStats {
-	return queueStats{
-		merged: e.queue.merged, dropped: e.dropped, skipped: e.skipped,
-		length: e.queue.length(), capacity: e.queue.capacity,
+func (e *emitter) stats() measure.Queue {
+	return measure.Queue{
+		Merged: e.queue.merged, Dropped: e.dropped, Skipped: e.skipped,
+		Length: e.queue.length(), Capacity: e.queue.capacity,
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/influxdata/telegraf/testutil"
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/monitor"
+	"rdma_events/internal/measure"
 	"rdma_events/internal/verbs"
 )
 
@@ -36,7 +36,7 @@ func (b *blockable) AddFields(name string, fields map[string]any, tags map[strin
 // emitting runs an emitter until the test ends.
 func emitting(t *testing.T, perSecond int, acc telegraf.Accumulator) *emitter {
 	t.Helper()
-	e := newEmitter(newMetrics(), perSecond, time.Now)
+	e := newEmitter(measure.NewTables(), perSecond, time.Now)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { e.Run(ctx, acc) })
@@ -53,8 +53,8 @@ func length(e *emitter) int {
 	return e.queue.length()
 }
 
-func portErr(port int, count, total uint64) monitor.EventPoint {
-	return monitor.EventPoint{
+func portErr(port int, count, total uint64) measure.Event {
+	return measure.Event{
 		Device: "mlx5_0", Type: verbs.EventPortErr, Port: port, Count: count, Total: total, Time: time.Now(),
 	}
 }
@@ -127,12 +127,12 @@ func TestNothingIsLostWhileTelegrafDoesNotReadForAnHour(t *testing.T) {
 					e.Event(portErr(port, n, perPort[port]))
 				}
 				changes++
-				e.Change(monitor.ChangePoint{
+				e.Change(measure.Change{
 					Device: "mlx5_0", Port: 1, From: verbs.PortActive, To: verbs.PortDown,
 					Transitions: 1, Time: time.Now(), Witness: verbs.WitnessEvent,
 				})
 				if e.ready() {
-					e.interval(&monitor.Snapshot{}, usage{}, time.Now())
+					e.interval(&measure.Snapshot{}, measure.Usage{}, time.Now())
 				}
 				require.LessOrEqual(t, length(e), minCapacity+100)
 			}
@@ -158,9 +158,9 @@ func TestPointsOfASeriesAreInOrder(t *testing.T) {
 		e := emitting(t, 5, &acc)
 		for i := range 5000 {
 			time.Sleep(time.Duration(r.IntN(10)) * time.Millisecond)
-			v := monitor.PortView{Device: "mlx5_0", Port: 1, Transitions: uint64(i), Time: time.Now()}
+			v := measure.Port{Device: "mlx5_0", Port: 1, Transitions: uint64(i), Time: time.Now()}
 			if r.IntN(50) == 0 && e.ready() {
-				e.interval(&monitor.Snapshot{Ports: []monitor.PortView{v}}, usage{}, time.Now())
+				e.interval(&measure.Snapshot{Ports: []measure.Port{v}}, measure.Usage{}, time.Now())
 			} else {
 				e.Port(v)
 			}
@@ -190,7 +190,7 @@ func TestAnUnreadIntervalIsNotFollowedByAnother(t *testing.T) {
 			if !e.ready() {
 				return false
 			}
-			e.interval(&monitor.Snapshot{}, usage{}, time.Now())
+			e.interval(&measure.Snapshot{}, measure.Usage{}, time.Now())
 			return true
 		}
 		require.True(t, gather())
@@ -210,7 +210,7 @@ func TestAnUnreadIntervalIsNotFollowedByAnother(t *testing.T) {
 func TestTheDeadlineCountsWhatItCutsOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		acc := newBlockable()
-		e := newEmitter(newMetrics(), 20, time.Now)
+		e := newEmitter(measure.NewTables(), 20, time.Now)
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() { e.Run(ctx, acc) })

@@ -3,7 +3,7 @@ package rdma_events
 import (
 	"time"
 
-	"rdma_events/internal/monitor"
+	"rdma_events/internal/measure"
 	"rdma_events/internal/verbs"
 )
 
@@ -21,14 +21,14 @@ type item interface {
 	// absorb takes a later item in.
 	absorb(later item)
 	// points makes what is emitted.
-	points(m *metrics) []point
+	points(m *measure.Tables) []measure.Line
 	// events is how many asynchronous events go missing with the item.
 	events() uint64
 	// at is the time of its newest part.
 	at() time.Time
 }
 
-type eventItem struct{ monitor.EventPoint }
+type eventItem struct{ measure.Event }
 
 func (i *eventItem) absorb(later item) {
 	l := later.(*eventItem)
@@ -38,46 +38,46 @@ func (i *eventItem) absorb(later item) {
 	i.AckMax = max(i.AckMax, l.AckMax)
 }
 
-func (i *eventItem) points(m *metrics) []point {
-	return []point{m.event.point(&i.EventPoint, i.Time)}
+func (i *eventItem) points(m *measure.Tables) []measure.Line {
+	return []measure.Line{m.EventLine(&i.Event)}
 }
 
 func (i *eventItem) events() uint64 { return i.Count }
 func (i *eventItem) at() time.Time  { return i.Time }
 
-type changeItem struct{ monitor.ChangePoint }
+type changeItem struct{ measure.Change }
 
 func (i *changeItem) absorb(later item) {
-	first := i.ChangePoint
-	i.ChangePoint = later.(*changeItem).ChangePoint
+	first := i.Change
+	i.Change = later.(*changeItem).Change
 	i.From = first.From
 	i.Transitions += first.Transitions
 }
 
-func (i *changeItem) points(m *metrics) []point {
-	return []point{m.change.point(&i.ChangePoint, i.Time)}
+func (i *changeItem) points(m *measure.Tables) []measure.Line {
+	return []measure.Line{m.ChangeLine(&i.Change)}
 }
 
 func (i *changeItem) events() uint64 { return 0 }
 func (i *changeItem) at() time.Time  { return i.Time }
 
-type portItem struct{ monitor.PortView }
+type portItem struct{ measure.Port }
 
-func (i *portItem) absorb(later item) { i.PortView = later.(*portItem).PortView }
+func (i *portItem) absorb(later item) { i.Port = later.(*portItem).Port }
 
-func (i *portItem) points(m *metrics) []point {
-	return []point{m.port.point(&i.PortView, i.Time)}
+func (i *portItem) points(m *measure.Tables) []measure.Line {
+	return []measure.Line{m.PortLine(&i.Port)}
 }
 
 func (i *portItem) events() uint64 { return 0 }
 func (i *portItem) at() time.Time  { return i.Time }
 
-type deviceItem struct{ monitor.DeviceView }
+type deviceItem struct{ measure.Device }
 
-func (i *deviceItem) absorb(later item) { i.DeviceView = later.(*deviceItem).DeviceView }
+func (i *deviceItem) absorb(later item) { i.Device = later.(*deviceItem).Device }
 
-func (i *deviceItem) points(m *metrics) []point {
-	return []point{m.device.point(&i.DeviceView, i.Time)}
+func (i *deviceItem) points(m *measure.Tables) []measure.Line {
+	return []measure.Line{m.DeviceLine(&i.Device)}
 }
 
 func (i *deviceItem) events() uint64 { return 0 }
@@ -86,15 +86,17 @@ func (i *deviceItem) at() time.Time  { return i.Time }
 // interval is all that one Gather emits. It is never merged: while it waits, no
 // further one is made.
 type interval struct {
-	snapshot *monitor.Snapshot
-	own      process
+	snapshot *measure.Snapshot
+	own      measure.Own
 	time     time.Time
 }
 
-func (i *interval) absorb(item)               { panic("an interval has no series") }
-func (i *interval) points(m *metrics) []point { return m.points(i.snapshot, i.own, i.time) }
-func (i *interval) events() uint64            { return 0 }
-func (i *interval) at() time.Time             { return i.time }
+func (i *interval) absorb(item) { panic("an interval has no series") }
+func (i *interval) points(m *measure.Tables) []measure.Line {
+	return m.Lines(i.snapshot, i.own, i.time)
+}
+func (i *interval) events() uint64 { return 0 }
+func (i *interval) at() time.Time  { return i.time }
 
 // size is how many points a snapshot makes at least, for queue_length.
 func (i *interval) size() int {

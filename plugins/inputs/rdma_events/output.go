@@ -1,6 +1,10 @@
 package rdma_events
 
-import "time"
+import (
+	"time"
+
+	"rdma_events/internal/measure"
+)
 
 // setBack is how far the time of a series must go back to be followed: less is
 // the disorder of concurrent sources, more is a wall clock that was set, which
@@ -21,17 +25,17 @@ type output struct {
 }
 
 // add blocks while Telegraf does not read.
-func (o *output) add(p *point) {
+func (o *output) add(p *measure.Line) {
 	t := o.rise(p)
-	o.last[p.series] = t
+	o.last[p.Series] = t
 	o.full = forget(o.last, o.full, func(last time.Time) bool { return t.Sub(last) > forgettable })
-	o.acc.AddFields(p.name, p.fields, p.tags, t)
+	o.acc.AddFields(p.Name, p.Fields, p.Tags, t)
 }
 
-func (o *output) rise(p *point) time.Time {
+func (o *output) rise(p *measure.Line) time.Time {
 	// Without the monotonic reading, of which points of the same clock differ.
-	t := p.time.Round(0)
-	last, seen := o.last[p.series]
+	t := p.Time.Round(0)
+	last, seen := o.last[p.Series]
 	if !seen || t.After(last) || last.Sub(t) > setBack {
 		return t
 	}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/influxdata/telegraf/testutil"
 	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/measure"
 )
 
 func times(acc *testutil.Accumulator) []int64 {
@@ -17,15 +19,15 @@ func times(acc *testutil.Accumulator) []int64 {
 	return all
 }
 
-func onePoint(series string, t time.Time) *point {
-	return &point{series: series, name: "m", fields: map[string]any{"v": int64(1)}, time: t}
+func onePoint(series string, t time.Time) *measure.Line {
+	return &measure.Line{Series: series, Name: "m", Fields: map[string]any{"v": int64(1)}, Time: t}
 }
 
 func TestTimesRiseWithinASeries(t *testing.T) {
 	var acc testutil.Accumulator
 	out := output{acc: &acc, last: make(map[string]time.Time)}
 	at := time.Unix(100, 0)
-	for _, p := range []*point{
+	for _, p := range []*measure.Line{
 		onePoint("a", at), onePoint("a", at), onePoint("b", at), onePoint("a", at.Add(-time.Millisecond)),
 		onePoint("a", at.Add(time.Second)),
 	} {

@@ -9,7 +9,7 @@ import (
 	"github.com/influxdata/telegraf/plugins/inputs"
 
 	"rdma_events/internal/clock"
-	"rdma_events/internal/monitor"
+	"rdma_events/internal/measure"
 )
 
 //go:generate go run ./metricsdoc ../../../docs/metrics.md
@@ -46,14 +46,14 @@ type watcher interface {
 	// Run blocks until ctx is done and all workers are gone.
 	Run(ctx context.Context) error
 	// Gather returns what one interval emits. It does not block.
-	Gather(now time.Time) monitor.Snapshot
+	Gather(now time.Time) measure.Snapshot
 	// Close releases what Run needed; it comes after Run.
 	Close() error
 }
 
 // dependencies is what a watcher gets from the plugin.
 type dependencies struct {
-	sink monitor.Sink
+	sink measure.Sink
 	log  telegraf.Logger
 }
 
@@ -88,7 +88,7 @@ func (p *Plugin) Init() error { return p.validate() }
 // adds nothing to acc itself: Telegraf's shim does not yet read then.
 func (p *Plugin) Start(acc telegraf.Accumulator) error {
 	p.start = clock.Boot()
-	p.emitter = newEmitter(newMetrics(), p.MaxEventPoints, p.now)
+	p.emitter = newEmitter(measure.NewTables(), p.MaxEventPoints, p.now)
 	w, err := p.open(&p.Config, dependencies{p.emitter, p.Log})
 	if err != nil {
 		return err

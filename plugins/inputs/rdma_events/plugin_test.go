@@ -11,16 +11,16 @@ import (
 	"github.com/influxdata/telegraf/testutil"
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/monitor"
+	"rdma_events/internal/measure"
 )
 
 // fakeWatcher pushes what a test wants and notes how it is treated.
 type fakeWatcher struct {
-	sink     monitor.Sink
+	sink     measure.Sink
 	gathered int
 	closed   bool
 	linger   chan struct{} // nil: Run returns as soon as it is told to
-	last     func(monitor.Sink)
+	last     func(measure.Sink)
 }
 
 func (f *fakeWatcher) Run(ctx context.Context) error {
@@ -35,9 +35,9 @@ func (f *fakeWatcher) Run(ctx context.Context) error {
 	return nil
 }
 
-func (f *fakeWatcher) Gather(now time.Time) monitor.Snapshot {
+func (f *fakeWatcher) Gather(now time.Time) measure.Snapshot {
 	f.gathered++
-	return monitor.Snapshot{Devices: []monitor.DeviceView{{Device: "mlx5_0", Present: true, Time: now}}}
+	return measure.Snapshot{Devices: []measure.Device{{Device: "mlx5_0", Present: true, Time: now}}}
 }
 
 func (f *fakeWatcher) Close() error {
@@ -103,7 +103,7 @@ func TestGatherDoesNotWaitForTelegraf(t *testing.T) {
 func TestStopEmitsTheLastEventsAndClosesTheWatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var acc testutil.Accumulator
-		f := &fakeWatcher{last: func(s monitor.Sink) {
+		f := &fakeWatcher{last: func(s measure.Sink) {
 			for i := range 100 { // far above the limit
 				s.Event(portErr(2, 1, uint64(i+1)))
 			}

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"rdma_events/internal/monitor"
+	"rdma_events/internal/measure"
 )
 
 // queue decides what is emitted when: points below the limits at once and one
@@ -83,10 +83,10 @@ func (q *queue) push(key seriesKey, it item, now int64) {
 // pushInterval queues what one Gather emits. It replaces older views of ports
 // and devices that are held, and gives way to newer ones.
 func (q *queue) pushInterval(in *interval) {
-	in.snapshot.Ports = slices.DeleteFunc(in.snapshot.Ports, func(v monitor.PortView) bool {
+	in.snapshot.Ports = slices.DeleteFunc(in.snapshot.Ports, func(v measure.Port) bool {
 		return q.overtaken(portKey(&v), v.Time)
 	})
-	in.snapshot.Devices = slices.DeleteFunc(in.snapshot.Devices, func(v monitor.DeviceView) bool {
+	in.snapshot.Devices = slices.DeleteFunc(in.snapshot.Devices, func(v measure.Device) bool {
 		return q.overtaken(deviceKey(&v), v.Time)
 	})
 	q.ready = append(q.ready, &entry{item: in})
@@ -196,10 +196,10 @@ func (q *queue) admit(s *series, now int64) {
 	q.all.admit(now)
 }
 
-func portKey(v *monitor.PortView) seriesKey {
+func portKey(v *measure.Port) seriesKey {
 	return seriesKey{measurement: "rdma_port", device: v.Device, port: v.Port}
 }
 
-func deviceKey(v *monitor.DeviceView) seriesKey {
+func deviceKey(v *measure.Device) seriesKey {
 	return seriesKey{measurement: "rdma_device", device: v.Device}
 }

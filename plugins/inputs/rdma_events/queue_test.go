@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/monitor"
+	"rdma_events/internal/measure"
 	"rdma_events/internal/verbs"
 )
 
@@ -31,7 +31,7 @@ func newModel(t *testing.T) *model {
 }
 
 func (m *model) push(q *queue, r *rand.Rand, now int64, series int) {
-	p := monitor.EventPoint{
+	p := measure.Event{
 		Device: "mlx5_0", Port: 1 + r.IntN(series), Type: verbs.EventPortErr,
 		Count: 1 + r.Uint64N(1000), HoldMax: r.Int64N(1e6), AckMax: r.Int64N(1e6),
 		Time: m.start.Add(time.Duration(now)), First: m.start.Add(time.Duration(now - r.Int64N(1000))),
@@ -39,7 +39,7 @@ func (m *model) push(q *queue, r *rand.Rand, now int64, series int) {
 	key := seriesKey{"rdma_async_event", p.Device, p.Port, p.Type}
 	sum := m.pushed[key]
 	if sum == nil {
-		sum = &eventItem{monitor.EventPoint{First: p.First}}
+		sum = &eventItem{measure.Event{First: p.First}}
 		m.pushed[key] = sum
 	}
 	p.Total = sum.Count + p.Count
@@ -59,7 +59,7 @@ func (m *model) take(e *entry, now int64) {
 	key := e.series.key
 	sum := m.got[key]
 	if sum == nil {
-		sum = &eventItem{monitor.EventPoint{First: it.First}}
+		sum = &eventItem{measure.Event{First: it.First}}
 		m.got[key] = sum
 	} else {
 		require.False(m.t, it.First.Before(sum.Time.Add(-1000)), "a point begins before the one before ended")
@@ -131,7 +131,7 @@ func TestLimitsHoldWhileTelegrafReads(t *testing.T) {
 
 func eventAt(ms int, count uint64) *eventItem {
 	at := time.Unix(0, int64(ms)*1e6)
-	return &eventItem{monitor.EventPoint{Device: "d", Type: verbs.EventPortErr, Port: 1, Count: count, Time: at, First: at}}
+	return &eventItem{measure.Event{Device: "d", Type: verbs.EventPortErr, Port: 1, Count: count, Time: at, First: at}}
 }
 
 func TestPointsAboveTheLimitBecomeOneThatSaysWhenItBegan(t *testing.T) {
@@ -166,25 +166,25 @@ func TestMergedChangesKeepTheFirstAndTheLastState(t *testing.T) {
 	key := seriesKey{measurement: "rdma_port_change", device: "d", port: 1}
 	states := []verbs.PortState{verbs.PortActive, verbs.PortDown, verbs.PortInit, verbs.PortArmed, verbs.PortActive}
 	for i := range 4 {
-		q.push(key, &changeItem{monitor.ChangePoint{
+		q.push(key, &changeItem{measure.Change{
 			From: states[i], To: states[i+1], Transitions: 1, Lasted: int64(i), HasLasted: true,
 			Witness: verbs.WitnessEvent, Time: time.Unix(int64(i), 0),
 		}}, int64(i))
 		q.next(int64(i))
 	}
 	e, _ := q.next(int64(time.Second))
-	require.Equal(t, monitor.ChangePoint{
+	require.Equal(t, measure.Change{
 		From: verbs.PortDown, To: verbs.PortActive, Transitions: 3, Lasted: 3, HasLasted: true,
 		Witness: verbs.WitnessEvent, Time: time.Unix(3, 0),
-	}, e.item.(*changeItem).ChangePoint)
+	}, e.item.(*changeItem).Change)
 }
 
 func TestTheNewestViewWins(t *testing.T) {
 	q := newQueue(1)
 	for i := range 3 {
-		v := monitor.PortView{Device: "d", Port: 1, Transitions: uint64(i), Time: time.Unix(int64(i), 0)}
+		v := measure.Port{Device: "d", Port: 1, Transitions: uint64(i), Time: time.Unix(int64(i), 0)}
 		q.push(portKey(&v), &portItem{v}, int64(i))
-		d := monitor.DeviceView{Device: "d", Opens: uint64(i), Time: time.Unix(int64(i), 0)}
+		d := measure.Device{Device: "d", Opens: uint64(i), Time: time.Unix(int64(i), 0)}
 		q.push(deviceKey(&d), &deviceItem{d}, int64(i))
 		q.next(int64(i))
 		q.next(int64(i))
@@ -199,9 +199,9 @@ func TestAnIntervalReplacesOlderViewsAndGivesWayToNewerOnes(t *testing.T) {
 	q := newQueue(1)
 	at := func(tenths int64) time.Time { return time.Unix(0, tenths*1e8) }
 	view := func(device string, tenths int64) *portItem {
-		return &portItem{monitor.PortView{Device: device, Port: 1, Time: at(tenths)}}
+		return &portItem{measure.Port{Device: device, Port: 1, Time: at(tenths)}}
 	}
-	push := func(it *portItem) { q.push(portKey(&it.PortView), it, 0) }
+	push := func(it *portItem) { q.push(portKey(&it.Port), it, 0) }
 	for _, device := range []string{"older", "newer"} {
 		push(view(device, 1))
 		e, _ := q.next(0)
@@ -211,8 +211,8 @@ func TestAnIntervalReplacesOlderViewsAndGivesWayToNewerOnes(t *testing.T) {
 	push(view("newer", 9)) // held
 	require.Len(t, q.held, 2)
 
-	in := &interval{snapshot: &monitor.Snapshot{Ports: []monitor.PortView{
-		view("older", 5).PortView, view("newer", 5).PortView, view("other", 5).PortView,
+	in := &interval{snapshot: &measure.Snapshot{Ports: []measure.Port{
+		view("older", 5).Port, view("newer", 5).Port, view("other", 5).Port,
 	}}, time: at(5)}
 	q.pushInterval(in)
 	require.Len(t, q.held, 1)
@@ -229,12 +229,12 @@ func TestAnIntervalReplacesOlderViewsAndGivesWayToNewerOnes(t *testing.T) {
 
 func TestAWallClockSetBackHidesNoInterval(t *testing.T) {
 	q := newQueue(20)
-	before := monitor.PortView{Device: "d", Port: 1, Time: time.Unix(7200, 0)}
+	before := measure.Port{Device: "d", Port: 1, Time: time.Unix(7200, 0)}
 	q.push(portKey(&before), &portItem{before}, 0)
 	after := before
 	after.Time = time.Unix(3600, 0)
-	in := &interval{snapshot: &monitor.Snapshot{
-		Ports: []monitor.PortView{after}, Devices: []monitor.DeviceView{{Device: "d", Time: after.Time}},
+	in := &interval{snapshot: &measure.Snapshot{
+		Ports: []measure.Port{after}, Devices: []measure.Device{{Device: "d", Time: after.Time}},
 	}, time: after.Time}
 	q.pushInterval(in)
 	require.Len(t, in.snapshot.Ports, 1)
@@ -245,12 +245,12 @@ func TestAWallClockSetBackHidesNoInterval(t *testing.T) {
 func TestWhatComesAfterAnIntervalIsEmittedAfterIt(t *testing.T) {
 	q := newQueue(1)
 	view := func(seconds int64) *portItem {
-		return &portItem{monitor.PortView{Device: "d", Port: 1, Time: time.Unix(seconds, 0)}}
+		return &portItem{measure.Port{Device: "d", Port: 1, Time: time.Unix(seconds, 0)}}
 	}
-	q.push(portKey(&view(1).PortView), view(1), 0) // nobody takes it
-	in := &interval{snapshot: &monitor.Snapshot{Ports: []monitor.PortView{view(2).PortView}}, time: time.Unix(2, 0)}
+	q.push(portKey(&view(1).Port), view(1), 0) // nobody takes it
+	in := &interval{snapshot: &measure.Snapshot{Ports: []measure.Port{view(2).Port}}, time: time.Unix(2, 0)}
 	q.pushInterval(in)
-	q.push(portKey(&view(3).PortView), view(3), 0) // beyond the limit
+	q.push(portKey(&view(3).Port), view(3), 0) // beyond the limit
 	var order []int64
 	for _, e := range q.rest() {
 		order = append(order, e.item.at().Unix())
@@ -262,7 +262,7 @@ func TestSeriesThatHaveLongBeenSilentAreForgotten(t *testing.T) {
 	q := newQueue(1000)
 	push := func(n int, seconds int64) {
 		for i := range n {
-			v := monitor.PortView{Device: fmt.Sprint("rxe", i, "at", seconds), Port: 1, Time: time.Unix(seconds, 0)}
+			v := measure.Port{Device: fmt.Sprint("rxe", i, "at", seconds), Port: 1, Time: time.Unix(seconds, 0)}
 			now := seconds * 1e9
 			q.push(portKey(&v), &portItem{v}, now)
 			for e, _ := q.next(now); e != nil; e, _ = q.next(now) {

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/measure"
 )
 
 func TestTheReadmeShowsTheSampleConfiguration(t *testing.T) {
@@ -21,7 +23,7 @@ func TestTheReadmeShowsTheSampleConfiguration(t *testing.T) {
 func TestTheReadmeNamesEveryMeasurement(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	require.NoError(t, err)
-	for _, m := range Metrics() {
+	for _, m := range measure.All() {
 		require.Contains(t, string(readme), "- "+m.Name+":")
 	}
 }
@@ -29,7 +31,7 @@ func TestTheReadmeNamesEveryMeasurement(t *testing.T) {
 func TestTheExampleOutputIsThatOfTheGoldenFile(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	require.NoError(t, err)
-	golden, err := os.ReadFile("testcases/filled.influx")
+	golden, err := os.ReadFile("../../../internal/measure/testdata/filled.influx")
 	require.NoError(t, err)
 	_, example, found := strings.Cut(string(readme), "## Example Output\n\n```text\n")
 	require.True(t, found)

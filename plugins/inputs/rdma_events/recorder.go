@@ -9,7 +9,7 @@ import (
 	"github.com/influxdata/telegraf/metric"
 	"github.com/influxdata/telegraf/plugins/serializers/influx"
 
-	"rdma_events/internal/monitor"
+	"rdma_events/internal/measure"
 )
 
 // Recorder makes line protocol of what a monitor says as Plugin does, at the
@@ -36,19 +36,19 @@ func NewRecorder(w io.Writer, tags map[string]string, maxEventPoints int, now fu
 		return nil, fmt.Errorf("init serializer: %w", err)
 	}
 	return &Recorder{
-		emitter: newEmitter(newMetrics(), maxEventPoints, now),
+		emitter: newEmitter(measure.NewTables(), maxEventPoints, now),
 		out:     output{acc: lines, last: make(map[string]time.Time)},
 		lines:   lines,
 	}, nil
 }
 
 // Sink is what the monitor is to tell.
-func (r *Recorder) Sink() monitor.Sink { return r.emitter }
+func (r *Recorder) Sink() measure.Sink { return r.emitter }
 
 // Interval takes what one Gather has returned; the snapshot is the Recorder's
 // from then on.
-func (r *Recorder) Interval(s *monitor.Snapshot, u Usage, now time.Time) {
-	r.emitter.interval(s, usage{uptime: int64(u.Uptime), cpu: int64(u.CPU), rss: u.RSS}, now)
+func (r *Recorder) Interval(s *measure.Snapshot, u Usage, now time.Time) {
+	r.emitter.interval(s, measure.Usage{Uptime: int64(u.Uptime), CPU: int64(u.CPU), RSS: u.RSS}, now)
 }
 
 // Flush writes what is to be emitted by now. What max_event_points still holds

@@ -9,24 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/clock"
+	"rdma_events/internal/measure"
 )
 
-// usage is what this process has used; 0 is not known.
-type usage struct {
-	uptime int64 // ns, CLOCK_BOOTTIME
-	cpu    int64 // ns
-	rss    int64 // bytes
-}
-
 // ownUsage reads the usage of this process, which started at boot time start.
-func ownUsage(start int64) usage {
-	u := usage{uptime: clock.Boot() - start}
+func ownUsage(start int64) measure.Usage {
+	u := measure.Usage{Uptime: clock.Boot() - start}
 	var r unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &r) == nil {
-		u.cpu = r.Utime.Nano() + r.Stime.Nano()
+		u.CPU = r.Utime.Nano() + r.Stime.Nano()
 	}
 	if text, err := os.ReadFile("/proc/self/statm"); err == nil {
-		u.rss, _ = residentBytes(text, os.Getpagesize())
+		u.RSS, _ = residentBytes(text, os.Getpagesize())
 	}
 	return u
 }

@@ -11,10 +11,10 @@ import (
 
 func TestOwnUsageIsRead(t *testing.T) {
 	u := ownUsage(clock.Boot() - int64(time.Hour))
-	require.GreaterOrEqual(t, u.uptime, int64(time.Hour))
-	require.Less(t, u.uptime, int64(2*time.Hour))
-	require.Positive(t, u.cpu)
-	require.Greater(t, u.rss, int64(1<<20))
+	require.GreaterOrEqual(t, u.Uptime, int64(time.Hour))
+	require.Less(t, u.Uptime, int64(2*time.Hour))
+	require.Positive(t, u.CPU)
+	require.Greater(t, u.RSS, int64(1<<20))
 }
 
 func TestResidentBytesIsTheSecondNumber(t *testing.T) {

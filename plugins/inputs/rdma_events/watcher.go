@@ -13,6 +13,7 @@ import (
 	"rdma_events/internal/clock"
 	"rdma_events/internal/confine"
 	"rdma_events/internal/hotplug"
+	"rdma_events/internal/measure"
 	"rdma_events/internal/monitor"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sim"
@@ -44,7 +45,7 @@ func openWatcher(c *Config, d dependencies) (watcher, error) {
 
 // Open acquires what workers need, and starts none: that is for Run. What is
 // seen goes to sink. The caller closes it.
-func Open(c *Config, sink monitor.Sink, log *slog.Logger) (*Devices, error) {
+func Open(c *Config, sink measure.Sink, log *slog.Logger) (*Devices, error) {
 	found, epoch, err := c.discovery(log)
 	if err != nil {
 		return nil, err
@@ -130,7 +131,7 @@ func (c *Config) openWorker() (*os.File, error) {
 }
 
 // monitoring is what the monitor is told, but for its workers.
-func (c *Config) monitoring(found verbs.Discovery, sink monitor.Sink, log *slog.Logger) (monitor.Config, error) {
+func (c *Config) monitoring(found verbs.Discovery, sink measure.Sink, log *slog.Logger) (monitor.Config, error) {
 	wants, err := c.Wants()
 	return monitor.Config{
 		Discovery:        listening{found, log},

@@ -7,7 +7,7 @@ import (
 	"os"
 	"strings"
 
-	"rdma_events/plugins/inputs/rdma_events"
+	"rdma_events/internal/measure"
 )
 
 func main() {
@@ -15,7 +15,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: metricsdoc FILE")
 		os.Exit(2)
 	}
-	if err := os.WriteFile(os.Args[1], []byte(document(rdma_events.Metrics())), 0o644); err != nil {
+	if err := os.WriteFile(os.Args[1], []byte(document(measure.All())), 0o644); err != nil {
 		fmt.Fprintln(os.Stderr, "metricsdoc:", err)
 		os.Exit(1)
 	}
@@ -30,7 +30,7 @@ be read is left out, never written as 0; such fields and tags are marked
 "optional". A field's type never changes. Tag values are in lower snake case.
 `
 
-func document(metrics []rdma_events.Metric) string {
+func document(metrics []measure.Metric) string {
 	var b strings.Builder
 	b.WriteString(preface)
 	for _, m := range metrics {

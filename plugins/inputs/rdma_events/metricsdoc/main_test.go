@@ -7,20 +7,20 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/plugins/inputs/rdma_events"
+	"rdma_events/internal/measure"
 )
 
 func TestTheCommittedDocumentationIsCurrent(t *testing.T) {
 	committed, err := os.ReadFile("../../../../docs/metrics.md")
 	require.NoError(t, err)
-	require.Equal(t, document(rdma_events.Metrics()), string(committed), "run go generate ./plugins/inputs/rdma_events")
+	require.Equal(t, document(measure.All()), string(committed), "run go generate ./plugins/inputs/rdma_events")
 }
 
 func TestEveryRowIsDocumented(t *testing.T) {
-	text := document([]rdma_events.Metric{{
+	text := document([]measure.Metric{{
 		Name: "m", Emitted: "never", Description: strings.Repeat("word ", 40),
-		Tags:   []rdma_events.Tag{{Name: "t", Description: "a|b", Optional: true}},
-		Fields: []rdma_events.Field{{Name: "f", Kind: rdma_events.Int, Unit: "ns", Description: "time"}},
+		Tags:   []measure.Tag{{Name: "t", Description: "a|b", Optional: true}},
+		Fields: []measure.Field{{Name: "f", Kind: measure.Int, Unit: "ns", Description: "time"}},
 	}})
 	require.Contains(t, text, "| `t` | a\\|b (optional) |\n")
 	require.Contains(t, text, "| `f` | int64 | ns | time |\n")

@@ -1,23 +1,22 @@
-package rdma_events
+package measure
 
 import (
-	"rdma_events/internal/monitor"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 )
 
 // host is what rdma_host is made from: the sums over a snapshot.
 type host struct {
-	monitor.HostTotals
+	HostTotals
 	missing, unwatched, portsDown int64
 
 	unacked uint64
 	wakeP99 int64 // the greatest; 0 none
 }
 
-func hostMetric() measurement[host] {
+func hostMetric() table[host] {
 	type view = host
-	return measurement[view]{
+	return table[view]{
 		Metric: Metric{
 			Name:    "rdma_host",
 			Emitted: everyInterval,
@@ -47,7 +46,7 @@ func hostMetric() measurement[host] {
 }
 
 // sum makes the view of a host.
-func sum(s *monitor.Snapshot) host {
+func sum(s *Snapshot) host {
 	h := host{HostTotals: s.Totals}
 	for i := range s.Devices {
 		d := &s.Devices[i]

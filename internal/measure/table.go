@@ -1,4 +1,4 @@
-package rdma_events
+package measure
 
 import (
 	"math"
@@ -63,13 +63,13 @@ func (f *Field) describes(name string) bool {
 	return ok && ok2 && number != "" && strings.Trim(number, "0123456789") == ""
 }
 
-// point is one line of line protocol to be.
-type point struct {
-	series string // measurement and tags, as a key
-	name   string
-	tags   map[string]string
-	fields map[string]any
-	time   time.Time
+// Line is one line of line protocol to be.
+type Line struct {
+	Series string // measurement and tags, as a key
+	Name   string
+	Tags   map[string]string
+	Fields map[string]any
+	Time   time.Time
 }
 
 // tag and field are rows of the table with their accessor; V is the view that
@@ -85,7 +85,7 @@ type field[V any] struct {
 }
 
 // measurement is one table: what is emitted and what is documented.
-type measurement[V any] struct {
+type table[V any] struct {
 	Metric
 	tags   []tag[V]
 	fields []field[V]
@@ -94,7 +94,7 @@ type measurement[V any] struct {
 }
 
 // describe returns the table without its accessors.
-func (m *measurement[V]) describe() Metric {
+func (m *table[V]) describe() Metric {
 	d := m.Metric
 	for _, t := range m.tags {
 		d.Tags = append(d.Tags, t.Tag)
@@ -106,12 +106,12 @@ func (m *measurement[V]) describe() Metric {
 }
 
 // point makes a point of a view.
-func (m *measurement[V]) point(v *V, t time.Time) point {
-	p := point{
-		name:   m.Name,
-		tags:   make(map[string]string, len(m.tags)),
-		fields: make(map[string]any, len(m.fields)),
-		time:   t,
+func (m *table[V]) point(v *V, t time.Time) Line {
+	p := Line{
+		Name:   m.Name,
+		Tags:   make(map[string]string, len(m.tags)),
+		Fields: make(map[string]any, len(m.fields)),
+		Time:   t,
 	}
 	var series strings.Builder
 	series.WriteString(m.Name)
@@ -120,15 +120,15 @@ func (m *measurement[V]) point(v *V, t time.Time) point {
 		series.WriteByte(0) // no tag value has one, so keys are unique
 		series.WriteString(value)
 		if value != "" {
-			p.tags[row.Name] = value
+			p.Tags[row.Name] = value
 		}
 	}
-	p.series = series.String()
-	m.fill(v, p.fields)
+	p.Series = series.String()
+	m.fill(v, p.Fields)
 	return p
 }
 
-func (m *measurement[V]) fill(v *V, fields map[string]any) {
+func (m *table[V]) fill(v *V, fields map[string]any) {
 	for _, row := range m.fields {
 		if row.value == nil {
 			continue

@@ -1,15 +1,14 @@
-package rdma_events
+package measure
 
 import (
 	"strconv"
 
-	"rdma_events/internal/monitor"
 	"rdma_events/internal/verbs"
 )
 
-func portMetric() measurement[monitor.PortView] {
-	type view = monitor.PortView
-	return measurement[view]{
+func portMetric() table[Port] {
+	type view = Port
+	return table[view]{
 		Metric: Metric{
 			Name:    "rdma_port",
 			Emitted: onChange,
@@ -40,7 +39,7 @@ func portMetric() measurement[monitor.PortView] {
 	}
 }
 
-func expected(v *monitor.PortView) string {
+func expected(v *Port) string {
 	if v.Expected {
 		return "down"
 	}
@@ -48,8 +47,8 @@ func expected(v *monitor.PortView) string {
 }
 
 // linkRows are the fields of one query and of the state machine.
-func linkRows() []field[monitor.PortView] {
-	type view = monitor.PortView
+func linkRows() []field[Port] {
+	type view = Port
 	return []field[view]{
 		maybe("state", "", "number of the state (enum ibv_port_state), -1 for absent; not before the first query",
 			func(v *view) (int64, bool) { return int64(v.State), v.HasState }),
@@ -91,10 +90,10 @@ func linkRows() []field[monitor.PortView] {
 	}
 }
 
-func hasLID(v *monitor.PortView) bool { return v.Known && v.Attr.LinkLayer == verbs.LinkInfiniBand }
+func hasLID(v *Port) bool { return v.Known && v.Attr.LinkLayer == verbs.LinkInfiniBand }
 
-func whenKnown(value func(*verbs.PortAttr) string) func(*monitor.PortView) string {
-	return func(v *monitor.PortView) string {
+func whenKnown(value func(*verbs.PortAttr) string) func(*Port) string {
+	return func(v *Port) string {
 		if !v.Known {
 			return ""
 		}
@@ -102,9 +101,9 @@ func whenKnown(value func(*verbs.PortAttr) string) func(*monitor.PortView) strin
 	}
 }
 
-func changeMetric() measurement[monitor.ChangePoint] {
-	type view = monitor.ChangePoint
-	return measurement[view]{
+func changeMetric() table[Change] {
+	type view = Change
+	return table[view]{
 		Metric: Metric{
 			Name:    "rdma_port_change",
 			Emitted: asItHappens,

@@ -1,23 +1,22 @@
-package rdma_events
+package measure
 
 import (
 	"slices"
 	"strconv"
 
 	"rdma_events/internal/aggregate"
-	"rdma_events/internal/monitor"
 )
 
 // bucket is one bound of a probe's histogram; below counts all wakes up to it.
 type bucket struct {
-	probe *monitor.ProbeView
+	probe *Probe
 	le    string
 	below uint64
 }
 
 // buckets takes a probe's histogram apart; the view has one count per bound and
 // one for +Inf, or none at all.
-func buckets(v *monitor.ProbeView) []bucket {
+func buckets(v *Probe) []bucket {
 	limits := aggregate.Bounds()
 	if len(v.Histogram) != len(limits)+1 {
 		return nil
@@ -29,8 +28,8 @@ func buckets(v *monitor.ProbeView) []bucket {
 	return append(all, bucket{v, "+Inf", v.Histogram[len(limits)]})
 }
 
-func histogramMetric() measurement[bucket] {
-	return measurement[bucket]{
+func histogramMetric() table[bucket] {
+	return table[bucket]{
 		Metric: Metric{
 			Name:    "rdma_cq_probe_histogram",
 			Emitted: everyInterval + ", with histogram = true",
@@ -38,7 +37,7 @@ func histogramMetric() measurement[bucket] {
 				"bounds are fixed, so the histograms of many hosts can be added up.",
 		},
 		tags: slices.Concat(
-			probeTags(func(b *bucket) *monitor.ProbeView { return b.probe }),
+			probeTags(func(b *bucket) *Probe { return b.probe }),
 			[]tag[bucket]{newTag("le", "upper bound in ns: 5000, 10000, 20000, 50000 and so on to 500000000, and +Inf",
 				func(b *bucket) string { return b.le })}),
 		fields: []field[bucket]{

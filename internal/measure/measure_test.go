@@ -1,7 +1,8 @@
-package rdma_events
+package measure
 
 import (
 	"bytes"
+	"flag"
 	"os"
 	"regexp"
 	"testing"
@@ -11,21 +12,22 @@ import (
 	"github.com/influxdata/telegraf/plugins/serializers/influx"
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/monitor"
 	"rdma_events/internal/verbs"
 )
 
+var update = flag.Bool("rewrite", false, "rewrite golden files")
+
 // everything returns points of all measurements with all fields.
-func everything() []point {
-	m := newMetrics()
+func everything() []Line {
+	m := NewTables()
 	event, change := happenings()
-	points := m.points(filled(), filledProcess(), at(0))
+	points := m.Lines(filled(), filledProcess(), at(0))
 	return append(points, m.event.point(&event, event.Time), m.change.point(&change, change.Time))
 }
 
 func describe(t *testing.T, name string) Metric {
 	t.Helper()
-	for _, m := range Metrics() {
+	for _, m := range All() {
 		if m.Name == name {
 			return m
 		}
@@ -46,25 +48,25 @@ func kindOf(value any) Kind {
 	return ""
 }
 
-func requireInTable(t *testing.T, p *point) {
+func requireInTable(t *testing.T, p *Line) {
 	t.Helper()
-	m := describe(t, p.name)
-	for name, value := range p.fields {
+	m := describe(t, p.Name)
+	for name, value := range p.Fields {
 		f, ok := m.Field(name)
-		require.True(t, ok, "%s.%s is not in the table", p.name, name)
-		require.Equal(t, f.Kind, kindOf(value), "%s.%s", p.name, name)
+		require.True(t, ok, "%s.%s is not in the table", p.Name, name)
+		require.Equal(t, f.Kind, kindOf(value), "%s.%s", p.Name, name)
 	}
 	known := make(map[string]bool)
 	for _, tag := range m.Tags {
 		known[tag.Name] = true
-		require.True(t, tag.Optional || p.tags[tag.Name] != "", "%s lacks the tag %s", p.name, tag.Name)
+		require.True(t, tag.Optional || p.Tags[tag.Name] != "", "%s lacks the tag %s", p.Name, tag.Name)
 	}
-	for name := range p.tags {
-		require.True(t, known[name], "the tag %s of %s is not in the table", name, p.name)
+	for name := range p.Tags {
+		require.True(t, known[name], "the tag %s of %s is not in the table", name, p.Name)
 	}
 	for _, f := range m.Fields {
-		_, there := p.fields[f.Name]
-		require.True(t, f.Optional || there, "%s lacks %s", p.name, f.Name)
+		_, there := p.Fields[f.Name]
+		require.True(t, f.Optional || there, "%s lacks %s", p.Name, f.Name)
 	}
 }
 
@@ -77,16 +79,16 @@ func TestEveryEmittedFieldIsInTheTableWithItsType(t *testing.T) {
 func TestEveryRowOfTheTableIsEmitted(t *testing.T) {
 	emitted := make(map[string]bool)
 	for _, p := range everything() {
-		m := describe(t, p.name)
-		for name := range p.fields {
+		m := describe(t, p.Name)
+		for name := range p.Fields {
 			f, _ := m.Field(name)
-			emitted[p.name+"."+f.Name] = true
+			emitted[p.Name+"."+f.Name] = true
 		}
-		for name := range p.tags {
-			emitted[p.name+" "+name] = true
+		for name := range p.Tags {
+			emitted[p.Name+" "+name] = true
 		}
 	}
-	for _, m := range Metrics() {
+	for _, m := range All() {
 		for _, f := range m.Fields {
 			require.True(t, emitted[m.Name+"."+f.Name], "%s.%s", m.Name, f.Name)
 		}
@@ -98,7 +100,7 @@ func TestEveryRowOfTheTableIsEmitted(t *testing.T) {
 
 func TestNamesAndUnitsFollowTheRules(t *testing.T) {
 	name := regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
-	for _, m := range Metrics() {
+	for _, m := range All() {
 		require.Regexp(t, name, m.Name)
 		require.NotEmpty(t, m.Description)
 		seen := make(map[string]bool)
@@ -122,45 +124,45 @@ func TestNamesAndUnitsFollowTheRules(t *testing.T) {
 }
 
 func TestWhatIsNotKnownIsLeftOut(t *testing.T) {
-	m := newMetrics()
-	port := m.port.point(&monitor.PortView{
+	m := NewTables()
+	port := m.port.point(&Port{
 		Device: "d", Port: 1, HasState: true, State: verbs.PortAbsent, Attr: filledPort().Attr,
 	}, at(0))
 	require.Equal(t, map[string]any{
 		"state": int64(-1), "state_name": "absent", "transitions": int64(0), "flaps": int64(0),
 		"down_ns": int64(0), "missed_transitions": int64(0), "phantom_events": int64(0),
-	}, port.fields)
-	require.Equal(t, map[string]string{"device": "d", "port": "1"}, port.tags)
+	}, port.Fields)
+	require.Equal(t, map[string]string{"device": "d", "port": "1"}, port.Tags)
 
-	unasked := m.port.point(&monitor.PortView{Device: "d", Port: 1}, at(0))
-	require.NotContains(t, unasked.fields, "state")
-	require.NotContains(t, unasked.fields, "state_name")
+	unasked := m.port.point(&Port{Device: "d", Port: 1}, at(0))
+	require.NotContains(t, unasked.Fields, "state")
+	require.NotContains(t, unasked.Fields, "state_name")
 
-	device := m.device.point(&monitor.DeviceView{Device: "d", Attr: verbs.DeviceAttr{NUMANode: -1}}, at(0))
+	device := m.device.point(&Device{Device: "d", Attr: verbs.DeviceAttr{NUMANode: -1}}, at(0))
 	require.Equal(t, map[string]any{
 		"present": int64(0), "open": int64(0), "opens": int64(0), "removals": int64(0), "fatals": int64(0),
 		"worker_restarts": int64(0), "crashes": int64(0),
-	}, device.fields)
+	}, device.Fields)
 
-	event := m.event.point(&monitor.EventPoint{Device: "d", Type: 33, Count: 1, Total: 1}, at(0))
-	require.Equal(t, map[string]any{"count": int64(1), "total": int64(1)}, event.fields)
-	require.Equal(t, map[string]string{"device": "d", "event": "unknown_33", "scope": "unknown"}, event.tags)
+	event := m.event.point(&Event{Device: "d", Type: 33, Count: 1, Total: 1}, at(0))
+	require.Equal(t, map[string]any{"count": int64(1), "total": int64(1)}, event.Fields)
+	require.Equal(t, map[string]string{"device": "d", "event": "unknown_33", "scope": "unknown"}, event.Tags)
 
-	idle := m.async.point(&monitor.AsyncView{Device: "d", Port: 1, Events: all(0, verbs.ScopePort)[:1]}, at(0))
+	idle := m.async.point(&Async{Device: "d", Port: 1, Events: all(0, verbs.ScopePort)[:1]}, at(0))
 	require.Equal(t, map[string]any{
 		"port_active": int64(0), "port_active_rate": 0.0, "read": int64(0), "acked": int64(0),
 		"unacked": int64(0), "released": int64(0),
-	}, idle.fields)
+	}, idle.Fields)
 }
 
 func TestOnlyInfiniBandHasLIDs(t *testing.T) {
-	m := newMetrics()
+	m := NewTables()
 	v := filledPort()
 	v.Attr.LinkLayer = verbs.LinkEthernet
 	p := m.port.point(&v, at(0))
-	require.NotContains(t, p.fields, "lid")
-	require.NotContains(t, p.fields, "sm_lid")
-	require.Equal(t, "ethernet", p.fields["link_layer"])
+	require.NotContains(t, p.Fields, "lid")
+	require.NotContains(t, p.Fields, "sm_lid")
+	require.Equal(t, "ethernet", p.Fields["link_layer"])
 }
 
 func TestForeignStringsFitOnALine(t *testing.T) {
@@ -189,12 +191,12 @@ func TestLineProtocolIsAsItHasAlwaysBeen(t *testing.T) {
 	require.NoError(t, s.Init())
 	var got bytes.Buffer
 	for _, p := range everything() {
-		line, err := s.Serialize(metric.New(p.name, p.tags, p.fields, p.time, telegraf.Untyped))
+		line, err := s.Serialize(metric.New(p.Name, p.Tags, p.Fields, p.Time, telegraf.Untyped))
 		require.NoError(t, err)
 		require.Less(t, len(line), 4096, "one write to a pipe")
 		got.Write(line)
 	}
-	const golden = "testcases/filled.influx"
+	const golden = "testdata/filled.influx"
 	if *update {
 		require.NoError(t, os.WriteFile(golden, got.Bytes(), 0o644))
 	}

@@ -1,10 +1,9 @@
-package rdma_events
+package measure
 
 import (
 	"time"
 
 	"rdma_events/internal/ledger"
-	"rdma_events/internal/monitor"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 )
@@ -13,11 +12,11 @@ import (
 func at(ms int) time.Time { return time.Unix(1_700_000_000, int64(ms)*1e6).UTC() }
 
 // all returns every event type of some scopes with a count.
-func all(from uint64, scopes ...verbs.Scope) []monitor.EventCount {
-	var counts []monitor.EventCount
+func all(from uint64, scopes ...verbs.Scope) []EventCount {
+	var counts []EventCount
 	for _, scope := range scopes {
 		for _, t := range verbs.EventTypes(scope) {
-			counts = append(counts, monitor.EventCount{Type: t, Total: from, Rate: float64(from) / 10})
+			counts = append(counts, EventCount{Type: t, Total: from, Rate: float64(from) / 10})
 			from++
 		}
 	}
@@ -25,24 +24,24 @@ func all(from uint64, scopes ...verbs.Scope) []monitor.EventCount {
 }
 
 // filled is a snapshot in which every field is known.
-func filled() *monitor.Snapshot {
-	stat := func(n int64) monitor.Stat { return monitor.Stat{Count: 3, Mean: n, Max: 2 * n} }
-	ranks := func(n int64) monitor.Percentiles {
-		return monitor.Percentiles{Count: 9, P50: n, P90: n + 1, P99: n + 2}
+func filled() *Snapshot {
+	stat := func(n int64) Stat { return Stat{Count: 3, Mean: n, Max: 2 * n} }
+	ranks := func(n int64) Percentiles {
+		return Percentiles{Count: 9, P50: n, P90: n + 1, P99: n + 2}
 	}
 	own := all(10, verbs.ScopeDevice, verbs.ScopeCQ, verbs.ScopeQP, verbs.ScopeSRQ, verbs.ScopeWQ)
-	own = append(own, monitor.EventCount{Type: 33, Total: 2, Rate: 0.2})
+	own = append(own, EventCount{Type: 33, Total: 2, Rate: 0.2})
 	histogram := make([]uint64, 17)
 	for i := range histogram {
 		histogram[i] = uint64(i * 100)
 	}
-	return &monitor.Snapshot{
-		Async: []monitor.AsyncView{
+	return &Snapshot{
+		Async: []Async{
 			{Device: "mlx5_0", Events: own, Read: 20, Acked: 17, Unacked: 2, Released: 1, Hold: stat(900), Ack: stat(40)},
 			{Device: "mlx5_0", Port: 1, Events: all(1, verbs.ScopePort), Read: 5, Acked: 5, Hold: stat(800), Ack: stat(30)},
 		},
-		Ports: []monitor.PortView{filledPort()},
-		Probes: []monitor.ProbeView{{
+		Ports: []Port{filledPort()},
+		Probes: []Probe{{
 			Device: "mlx5_0", Port: 1, Vector: 0, Method: verbs.MethodRCWrite,
 			Counts: ledger.ProbeCounts{
 				Rounds: 100, Successes: 94, Errors: 3, LostEvents: 2, LostCompletions: 1,
@@ -55,17 +54,17 @@ func filled() *monitor.Snapshot {
 			GetP: ranks(190), ArmP: ranks(50), DrainP: ranks(65),
 			Histogram: histogram,
 		}},
-		Devices: []monitor.DeviceView{filledDevice()},
-		Totals:  monitor.HostTotals{Flaps: 3, MissedTransitions: 1, LostEvents: 2, LostCompletions: 1, Errors: 3},
-		Collector: monitor.CollectorView{
+		Devices: []Device{filledDevice()},
+		Totals:  HostTotals{Flaps: 3, MissedTransitions: 1, LostEvents: 2, LostCompletions: 1, Errors: 3},
+		Collector: Watching{
 			Devices: 1, Workers: 1, WorkerRestarts: 2, WorkersStuck: 0, Events: 25,
 			DeliveryP: ranks(80_000), WorkerRSS: 14 << 20,
 		},
 	}
 }
 
-func filledPort() monitor.PortView {
-	return monitor.PortView{
+func filledPort() Port {
+	return Port{
 		Device: "mlx5_0", Port: 1, Expected: true, Known: true, HasState: true, State: verbs.PortActive,
 		Attr: verbs.PortAttr{
 			State: verbs.PortActive, Phys: 5, LinkLayer: verbs.LinkInfiniBand, MTU: 4096, LID: 7, SMLID: 1,
@@ -76,8 +75,8 @@ func filledPort() monitor.PortView {
 	}
 }
 
-func filledDevice() monitor.DeviceView {
-	return monitor.DeviceView{
+func filledDevice() Device {
+	return Device{
 		Device: "mlx5_0", Present: true, Open: true, Opens: 3, Removals: 1, Fatals: 1, Reason: status.ReasonOK,
 		Worker: status.Status{State: status.StateRunning, Restarts: 2, Crashes: 1, PID: 4711},
 		Attr: verbs.DeviceAttr{
@@ -89,19 +88,19 @@ func filledDevice() monitor.DeviceView {
 	}
 }
 
-func filledProcess() process {
-	return process{
-		queue: queueStats{merged: 4, dropped: 0, skipped: 1, length: 5, capacity: 1000},
-		usage: usage{uptime: 3_600_000_000_000, cpu: 1_200_000_000, rss: 13 << 20},
+func filledProcess() Own {
+	return Own{
+		Queue: Queue{Merged: 4, Dropped: 0, Skipped: 1, Length: 5, Capacity: 1000},
+		Usage: Usage{Uptime: 3_600_000_000_000, CPU: 1_200_000_000, RSS: 13 << 20},
 	}
 }
 
 // happenings are points that are emitted when something happens.
-func happenings() (monitor.EventPoint, monitor.ChangePoint) {
-	return monitor.EventPoint{
+func happenings() (Event, Change) {
+	return Event{
 			Device: "mlx5_0", Type: verbs.EventPortErr, Port: 1, Count: 3, Total: 4,
 			Time: at(250), First: at(240), HoldMax: 950, AckMax: 45,
-		}, monitor.ChangePoint{
+		}, Change{
 			Device: "mlx5_0", Port: 1, From: verbs.PortActive, To: verbs.PortDown, Witness: verbs.WitnessEvent,
 			Lasted: 60_000_000_000, HasLasted: true, Transitions: 1, Time: at(251),
 		}

@@ -1,4 +1,4 @@
-package monitor
+package measure
 
 import (
 	"time"
@@ -24,11 +24,11 @@ type Percentiles struct {
 
 // Snapshot is everything that is emitted once per interval.
 type Snapshot struct {
-	Async     []AsyncView
-	Ports     []PortView
-	Probes    []ProbeView
-	Devices   []DeviceView
-	Collector CollectorView
+	Async     []Async
+	Ports     []Port
+	Probes    []Probe
+	Devices   []Device
+	Collector Watching
 	Totals    HostTotals
 }
 
@@ -42,9 +42,9 @@ type HostTotals struct {
 	Errors            uint64
 }
 
-// AsyncView is one series of rdma_async: a port's events, or with Port 0 all
+// Async is one series of rdma_async: a port's events, or with Port 0 all
 // other events of the device.
-type AsyncView struct {
+type Async struct {
 	Device    string
 	Port      int
 	Events    []EventCount // every type of the scope, also those never seen
@@ -63,8 +63,8 @@ type EventCount struct {
 	Rate  float64
 }
 
-// EventPoint is one point of rdma_async_event: Count events of one type.
-type EventPoint struct {
+// Event is one point of rdma_async_event: Count events of one type.
+type Event struct {
 	Device  string
 	Type    verbs.EventType
 	Port    int // 0 unless the type's scope is verbs.ScopePort
@@ -76,8 +76,8 @@ type EventPoint struct {
 	AckMax  int64     // ns; 0 unknown
 }
 
-// ChangePoint is one point of rdma_port_change.
-type ChangePoint struct {
+// Change is one point of rdma_port_change.
+type Change struct {
 	Device      string
 	Port        int
 	From, To    verbs.PortState
@@ -88,10 +88,10 @@ type ChangePoint struct {
 	Time        time.Time
 }
 
-// PortView is one point of rdma_port. Known is false while the device is not
+// Port is one point of rdma_port. Known is false while the device is not
 // open or does not answer: Attr is left out then, and so is whether the port is
 // up; the state and the counters stay.
-type PortView struct {
+type Port struct {
 	Device   string
 	Port     int
 	Expected bool // true: the port is in expected_down
@@ -110,8 +110,8 @@ type PortView struct {
 	Time              time.Time
 }
 
-// ProbeView is one series of rdma_cq_probe.
-type ProbeView struct {
+// Probe is one series of rdma_cq_probe.
+type Probe struct {
 	Device       string
 	Port, Vector int
 	Method       verbs.Method
@@ -131,8 +131,8 @@ type ProbeView struct {
 	Histogram []uint64
 }
 
-// DeviceView is one point of rdma_device.
-type DeviceView struct {
+// Device is one point of rdma_device.
+type Device struct {
 	Device   string
 	Present  bool
 	Open     bool
@@ -145,8 +145,8 @@ type DeviceView struct {
 	Time     time.Time
 }
 
-// CollectorView is the part of rdma_collector that the monitor knows.
-type CollectorView struct {
+// Watching is the part of rdma_collector that the monitor knows.
+type Watching struct {
 	Devices        int
 	Workers        int
 	WorkerRestarts uint64
@@ -159,8 +159,8 @@ type CollectorView struct {
 // Sink takes what is emitted when it happens. None of its methods may block;
 // they are called concurrently for different devices, in order for one.
 type Sink interface {
-	Event(EventPoint)
-	Change(ChangePoint)
-	Port(PortView)
-	Device(DeviceView)
+	Event(Event)
+	Change(Change)
+	Port(Port)
+	Device(Device)
 }

@@ -1,15 +1,14 @@
-package rdma_events
+package measure
 
 import (
 	"slices"
 
-	"rdma_events/internal/monitor"
 	"rdma_events/internal/verbs"
 )
 
-func deviceMetric() measurement[monitor.DeviceView] {
-	type view = monitor.DeviceView
-	return measurement[view]{
+func deviceMetric() table[Device] {
+	type view = Device
+	return table[view]{
 		Metric: Metric{
 			Name:    "rdma_device",
 			Emitted: onChange,
@@ -38,8 +37,8 @@ func deviceMetric() measurement[monitor.DeviceView] {
 }
 
 // attributeRows are the fields that the device itself told when it was opened.
-func attributeRows() []field[monitor.DeviceView] {
-	type view = monitor.DeviceView
+func attributeRows() []field[Device] {
+	type view = Device
 	known := func(v *view) bool { return v.Attr.Name != "" }
 	name := func(name, description string, value func(*verbs.DeviceAttr) string) field[view] {
 		return text(name, description, func(v *view) string { return value(&v.Attr) })

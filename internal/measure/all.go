@@ -1,10 +1,8 @@
-package rdma_events
+package measure
 
 import (
 	"strconv"
 	"time"
-
-	"rdma_events/internal/monitor"
 )
 
 // When a measurement is emitted.
@@ -14,22 +12,23 @@ const (
 	asItHappens   = "when it happens"
 )
 
-// metrics is the one table of metrics: everything that is emitted comes out of
+// Tables is the one table of metrics: everything that is emitted comes out of
 // it, and so do the documentation and what dashboards are checked against.
-type metrics struct {
-	async     measurement[monitor.AsyncView]
-	event     measurement[monitor.EventPoint]
-	port      measurement[monitor.PortView]
-	change    measurement[monitor.ChangePoint]
-	probe     measurement[monitor.ProbeView]
-	histogram measurement[bucket]
-	device    measurement[monitor.DeviceView]
-	host      measurement[host]
-	collector measurement[collector]
+type Tables struct {
+	async     table[Async]
+	event     table[Event]
+	port      table[Port]
+	change    table[Change]
+	probe     table[Probe]
+	histogram table[bucket]
+	device    table[Device]
+	host      table[host]
+	collector table[Collector]
 }
 
-func newMetrics() *metrics {
-	return &metrics{
+// NewTables returns the Tables.
+func NewTables() *Tables {
+	return &Tables{
 		async: asyncMetric(), event: eventMetric(),
 		port: portMetric(), change: changeMetric(),
 		probe: probeMetric(), histogram: histogramMetric(),
@@ -37,10 +36,10 @@ func newMetrics() *metrics {
 	}
 }
 
-// Metrics returns a description of every measurement with all its tags and
+// All returns a description of every measurement with all its tags and
 // fields.
-func Metrics() []Metric {
-	m := newMetrics()
+func All() []Metric {
+	m := NewTables()
 	return []Metric{
 		m.async.describe(), m.event.describe(), m.port.describe(), m.change.describe(),
 		m.probe.describe(), m.histogram.describe(), m.device.describe(), m.host.describe(),
@@ -48,9 +47,21 @@ func Metrics() []Metric {
 	}
 }
 
-// points returns what one interval emits.
-func (m *metrics) points(s *monitor.Snapshot, own process, now time.Time) []point {
-	var points []point
+// EventLine is the line of an event.
+func (m *Tables) EventLine(v *Event) Line { return m.event.point(v, v.Time) }
+
+// ChangeLine is the line of a change.
+func (m *Tables) ChangeLine(v *Change) Line { return m.change.point(v, v.Time) }
+
+// PortLine is the line of a port.
+func (m *Tables) PortLine(v *Port) Line { return m.port.point(v, v.Time) }
+
+// DeviceLine is the line of a device.
+func (m *Tables) DeviceLine(v *Device) Line { return m.device.point(v, v.Time) }
+
+// Lines returns what one interval emits.
+func (m *Tables) Lines(s *Snapshot, own Own, now time.Time) []Line {
+	var points []Line
 	for i := range s.Async {
 		points = append(points, m.async.point(&s.Async[i], now))
 	}
@@ -70,7 +81,7 @@ func (m *metrics) points(s *monitor.Snapshot, own process, now time.Time) []poin
 		h := sum(s)
 		points = append(points, m.host.point(&h, now))
 	}
-	return append(points, m.collector.point(&collector{s.Collector, own}, now))
+	return append(points, m.collector.point(&Collector{s.Collector, own}, now))
 }
 
 // number is a small integer as a tag value, "" for 0.
@@ -82,7 +93,7 @@ func number(n int) string {
 }
 
 // stat is the pair of fields of a Stat.
-func stat[V any](name, what string, value func(*V) monitor.Stat) []field[V] {
+func stat[V any](name, what string, value func(*V) Stat) []field[V] {
 	return []field[V]{
 		maybe(name+"_ns_mean", "ns", what+", mean of the interval", func(v *V) (int64, bool) {
 			s := value(v)
@@ -96,16 +107,16 @@ func stat[V any](name, what string, value func(*V) monitor.Stat) []field[V] {
 }
 
 // percentiles is the triple of fields of Percentiles.
-func percentiles[V any](name, what string, value func(*V) monitor.Percentiles) []field[V] {
-	one := func(rank string, pick func(monitor.Percentiles) int64) field[V] {
+func percentiles[V any](name, what string, value func(*V) Percentiles) []field[V] {
+	one := func(rank string, pick func(Percentiles) int64) field[V] {
 		return maybe(name+"_ns_"+rank, "ns", what+", "+rank+" of the window", func(v *V) (int64, bool) {
 			p := value(v)
 			return pick(p), p.Count > 0
 		})
 	}
 	return []field[V]{
-		one("p50", func(p monitor.Percentiles) int64 { return p.P50 }),
-		one("p90", func(p monitor.Percentiles) int64 { return p.P90 }),
-		one("p99", func(p monitor.Percentiles) int64 { return p.P99 }),
+		one("p50", func(p Percentiles) int64 { return p.P50 }),
+		one("p90", func(p Percentiles) int64 { return p.P90 }),
+		one("p99", func(p Percentiles) int64 { return p.P99 }),
 	}
 }

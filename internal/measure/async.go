@@ -1,9 +1,8 @@
-package rdma_events
+package measure
 
 import (
 	"slices"
 
-	"rdma_events/internal/monitor"
 	"rdma_events/internal/verbs"
 )
 
@@ -12,9 +11,9 @@ const (
 	ackText  = "ibv_ack_async_event alone, per call; libibverbs does nothing in it for port and device events"
 )
 
-func asyncMetric() measurement[monitor.AsyncView] {
-	type view = monitor.AsyncView
-	return measurement[view]{
+func asyncMetric() table[Async] {
+	type view = Async
+	return table[view]{
 		Metric: Metric{
 			Name:    "rdma_async",
 			Emitted: everyInterval,
@@ -35,8 +34,8 @@ func asyncMetric() measurement[monitor.AsyncView] {
 			counter("released", "of these, freed unacknowledged by a worker's death",
 				func(v *view) uint64 { return v.Released }),
 		},
-			stat("hold", holdText, func(v *view) monitor.Stat { return v.Hold }),
-			stat("ack", ackText, func(v *view) monitor.Stat { return v.Ack })),
+			stat("hold", holdText, func(v *view) Stat { return v.Hold }),
+			stat("ack", ackText, func(v *view) Stat { return v.Ack })),
 		more: func(v *view, set func(string, any)) {
 			for _, e := range v.Events {
 				if !e.Type.Known() {
@@ -50,8 +49,8 @@ func asyncMetric() measurement[monitor.AsyncView] {
 
 // eventRows has the counter and the rate of every event type, and stands for
 // those of types without a name.
-func eventRows() []field[monitor.AsyncView] {
-	var rows []field[monitor.AsyncView]
+func eventRows() []field[Async] {
+	var rows []field[Async]
 	for _, scope := range []verbs.Scope{
 		verbs.ScopePort, verbs.ScopeDevice, verbs.ScopeCQ, verbs.ScopeQP, verbs.ScopeSRQ, verbs.ScopeWQ,
 	} {
@@ -60,21 +59,21 @@ func eventRows() []field[monitor.AsyncView] {
 		}
 	}
 	return append(rows,
-		field[monitor.AsyncView]{Field: Field{
+		field[Async]{Field: Field{
 			Name: "unknown_<number>", Kind: Int, Optional: true,
 			Description: "events of a type without a name, newer than this program; only on the device's series",
 		}},
-		field[monitor.AsyncView]{Field: Field{
+		field[Async]{Field: Field{
 			Name: "unknown_<number>_rate", Kind: Float, Unit: "1/s", Optional: true, Description: "the same per second",
 		}})
 }
 
-func eventRow(t verbs.EventType) []field[monitor.AsyncView] {
-	type view = monitor.AsyncView
-	find := func(v *view) (monitor.EventCount, bool) {
-		i := slices.IndexFunc(v.Events, func(e monitor.EventCount) bool { return e.Type == t })
+func eventRow(t verbs.EventType) []field[Async] {
+	type view = Async
+	find := func(v *view) (EventCount, bool) {
+		i := slices.IndexFunc(v.Events, func(e EventCount) bool { return e.Type == t })
 		if i < 0 {
-			return monitor.EventCount{}, false
+			return EventCount{}, false
 		}
 		return v.Events[i], true
 	}
@@ -96,9 +95,9 @@ func eventRow(t verbs.EventType) []field[monitor.AsyncView] {
 	}
 }
 
-func eventMetric() measurement[monitor.EventPoint] {
-	type view = monitor.EventPoint
-	return measurement[view]{
+func eventMetric() table[Event] {
+	type view = Event
+	return table[view]{
 		Metric: Metric{
 			Name:    "rdma_async_event",
 			Emitted: asItHappens,

@@ -1,15 +1,13 @@
-package rdma_events
+package measure
 
 import (
 	"slices"
 	"strconv"
-
-	"rdma_events/internal/monitor"
 )
 
-func probeMetric() measurement[monitor.ProbeView] {
-	type view = monitor.ProbeView
-	return measurement[view]{
+func probeMetric() table[Probe] {
+	type view = Probe
+	return table[view]{
 		Metric: Metric{
 			Name:    "rdma_cq_probe",
 			Emitted: everyInterval,
@@ -25,25 +23,25 @@ func probeMetric() measurement[monitor.ProbeView] {
 		tags: probeTags(func(v *view) *view { return v }),
 		fields: slices.Concat(roundRows(), eventCountRows(),
 			stage("wake", "before the post to the return of ibv_get_cq_event",
-				func(v *view) (monitor.Stat, monitor.Percentiles) { return v.Wake, v.WakeP }),
+				func(v *view) (Stat, Percentiles) { return v.Wake, v.WakeP }),
 			stage("ack", "ibv_ack_cq_events alone",
-				func(v *view) (monitor.Stat, monitor.Percentiles) { return v.Ack, v.AckP }),
+				func(v *view) (Stat, Percentiles) { return v.Ack, v.AckP }),
 			stage("hold", "return of ibv_get_cq_event to return of ibv_ack_cq_events",
-				func(v *view) (monitor.Stat, monitor.Percentiles) { return v.Hold, v.HoldP }),
+				func(v *view) (Stat, Percentiles) { return v.Hold, v.HoldP }),
 			stage("total", "before the post to the acknowledgement's return, or to the end of the drain when "+
 				"acknowledgements are batched",
-				func(v *view) (monitor.Stat, monitor.Percentiles) { return v.Total, v.TotalP }),
+				func(v *view) (Stat, Percentiles) { return v.Total, v.TotalP }),
 			stage("get", "ibv_get_cq_event alone; with stages = true",
-				func(v *view) (monitor.Stat, monitor.Percentiles) { return v.Get, v.GetP }),
+				func(v *view) (Stat, Percentiles) { return v.Get, v.GetP }),
 			stage("arm", "ibv_req_notify_cq; with stages = true",
-				func(v *view) (monitor.Stat, monitor.Percentiles) { return v.Arm, v.ArmP }),
+				func(v *view) (Stat, Percentiles) { return v.Arm, v.ArmP }),
 			stage("drain", "ibv_poll_cq until empty; with stages = true",
-				func(v *view) (monitor.Stat, monitor.Percentiles) { return v.Drain, v.DrainP })),
+				func(v *view) (Stat, Percentiles) { return v.Drain, v.DrainP })),
 	}
 }
 
 // probeTags are the tags of everything that is about one probe.
-func probeTags[V any](probe func(*V) *monitor.ProbeView) []tag[V] {
+func probeTags[V any](probe func(*V) *Probe) []tag[V] {
 	return []tag[V]{
 		newTag("device", "name of the RDMA device", func(v *V) string { return probe(v).Device }),
 		newTag("port", "number of the port, from 1", func(v *V) string { return strconv.Itoa(probe(v).Port) }),
@@ -52,8 +50,8 @@ func probeTags[V any](probe func(*V) *monitor.ProbeView) []tag[V] {
 	}
 }
 
-func roundRows() []field[monitor.ProbeView] {
-	type view = monitor.ProbeView
+func roundRows() []field[Probe] {
+	type view = Probe
 	return []field[view]{
 		counter("rounds", "rounds that ended", func(v *view) uint64 { return v.Counts.Rounds }),
 		counter("successes", "rounds with an event and a good completion",
@@ -71,8 +69,8 @@ func roundRows() []field[monitor.ProbeView] {
 	}
 }
 
-func eventCountRows() []field[monitor.ProbeView] {
-	type view = monitor.ProbeView
+func eventCountRows() []field[Probe] {
+	type view = Probe
 	return []field[view]{
 		counter("events", "completion events read", func(v *view) uint64 { return v.Counts.Events }),
 		counter("acked", "of these, acknowledged", func(v *view) uint64 { return v.Counts.Acked }),
@@ -91,14 +89,14 @@ func eventCountRows() []field[monitor.ProbeView] {
 }
 
 func stage(
-	name, what string, value func(*monitor.ProbeView) (monitor.Stat, monitor.Percentiles),
-) []field[monitor.ProbeView] {
+	name, what string, value func(*Probe) (Stat, Percentiles),
+) []field[Probe] {
 	return slices.Concat(
-		stat(name, what, func(v *monitor.ProbeView) monitor.Stat {
+		stat(name, what, func(v *Probe) Stat {
 			s, _ := value(v)
 			return s
 		}),
-		percentiles(name, what, func(v *monitor.ProbeView) monitor.Percentiles {
+		percentiles(name, what, func(v *Probe) Percentiles {
 			_, p := value(v)
 			return p
 		}))

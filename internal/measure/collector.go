@@ -1,0 +1,85 @@
+package measure
+
+import "slices"
+
+// Collector is what rdma_collector is made from: the monitor's part and that of
+// the plugin's own process.
+type Collector struct {
+	Watching
+	Own
+}
+
+// Own is what the plugin knows of itself.
+type Own struct {
+	Queue Queue
+	Usage Usage
+}
+
+// Queue is what waits to be emitted, and what was done with what waited.
+type Queue struct {
+	Merged, Dropped, Skipped uint64
+	Length, Capacity         int
+}
+
+// Usage is what this process has used; 0 is not known.
+type Usage struct {
+	Uptime int64 // ns, CLOCK_BOOTTIME
+	CPU    int64 // ns
+	RSS    int64 // bytes
+}
+
+func collectorMetric() table[Collector] {
+	return table[Collector]{
+		Metric: Metric{
+			Name:        "rdma_collector",
+			Emitted:     everyInterval,
+			Description: "The plugin's own health.",
+		},
+		fields: slices.Concat(watchRows(), queueRows(), usageRows()),
+	}
+}
+
+func watchRows() []field[Collector] {
+	return []field[Collector]{
+		integer("devices", "", "devices that are present and not excluded",
+			func(c *Collector) int64 { return int64(c.Devices) }),
+		integer("workers", "", "worker processes that run", func(c *Collector) int64 { return int64(c.Workers) }),
+		counter("worker_restarts", "workers started beyond the first of each device",
+			func(c *Collector) uint64 { return c.WorkerRestarts }),
+		integer("workers_stuck", "", "workers that the kernel does not let die",
+			func(c *Collector) int64 { return int64(c.WorkersStuck) }),
+		counter("events", "asynchronous events read, of all devices", func(c *Collector) uint64 { return c.Events }),
+		maybe("delivery_ns_p50", "ns", "from the return of ibv_get_async_event to this process, p50 of the window",
+			func(c *Collector) (int64, bool) { return c.DeliveryP.P50, c.DeliveryP.Count > 0 }),
+		maybe("delivery_ns_p99", "ns", "the same, p99",
+			func(c *Collector) (int64, bool) { return c.DeliveryP.P99, c.DeliveryP.Count > 0 }),
+		maybe("worker_rss_bytes", "bytes", "resident memory of all workers together",
+			func(c *Collector) (int64, bool) { return clip(c.WorkerRSS), c.WorkerRSS > 0 || c.Workers == 0 }),
+	}
+}
+
+func queueRows() []field[Collector] {
+	return []field[Collector]{
+		counter("merged_points", "points that went into a later one of their series; no event is lost by it",
+			func(c *Collector) uint64 { return c.Queue.Merged }),
+		counter("dropped_points", "points that the shutdown deadline cut off",
+			func(c *Collector) uint64 { return c.Queue.Dropped }),
+		counter("skipped_intervals", "intervals not emitted because Telegraf had not read the one before; the next "+
+			"one covers both", func(c *Collector) uint64 { return c.Queue.Skipped }),
+		integer("queue_length", "", "points that wait for Telegraf or for the limit of points per second",
+			func(c *Collector) int64 { return int64(c.Queue.Length) }),
+		integer("queue_capacity", "", "points above which all further ones merge",
+			func(c *Collector) int64 { return int64(c.Queue.Capacity) }),
+	}
+}
+
+func usageRows() []field[Collector] {
+	return []field[Collector]{
+		integer("uptime_ns", "ns", "since the start, suspension included",
+			func(c *Collector) int64 { return c.Usage.Uptime }),
+		maybe("cpu_ns", "ns", "processor time of this process",
+			func(c *Collector) (int64, bool) { return c.Usage.CPU, c.Usage.CPU > 0 }),
+		maybe("rss_bytes", "bytes", "resident memory of this process",
+			func(c *Collector) (int64, bool) { return c.Usage.RSS, c.Usage.RSS > 0 }),
+	}
+}
