@@ -3,8 +3,8 @@ package main
 import (
 	"strconv"
 
+	"rdma_events/assets/grafana"
 	"rdma_events/assets/influxdb"
-	"rdma_events/internal/grafana"
 	"rdma_events/internal/verbs"
 )
 

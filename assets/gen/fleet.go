@@ -1,8 +1,8 @@
 package main
 
 import (
+	"rdma_events/assets/grafana"
 	"rdma_events/assets/influxdb"
-	"rdma_events/internal/grafana"
 )
 
 // fleetPoints is how many points in time a panel of the fleet has: with a series

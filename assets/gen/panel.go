@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"rdma_events/internal/grafana"
+	"rdma_events/assets/grafana"
 )
 
 // help is what a panel's description says.

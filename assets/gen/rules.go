@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"rdma_events/assets/grafana"
 	"rdma_events/assets/influxdb"
-	"rdma_events/internal/grafana"
 )
 
 // rule is an alert rule and what its documentation says.

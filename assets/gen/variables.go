@@ -1,8 +1,8 @@
 package main
 
 import (
+	"rdma_events/assets/grafana"
 	"rdma_events/assets/influxdb"
-	"rdma_events/internal/grafana"
 )
 
 // The dashboards' identifiers; links and rules have them in their addresses.

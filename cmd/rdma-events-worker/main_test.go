@@ -71,7 +71,7 @@ func TestABackendThatDoesNotExistIsNamed(t *testing.T) {
 }
 
 // supervise runs the real program over the simulator until the test ends.
-func supervise(t *testing.T, h worker.Handler) {
+func supervise(t *testing.T, h verbs.Handler) {
 	t.Helper()
 	exe, err := worker.OpenExe(build(t))
 	require.NoError(t, err)
@@ -124,13 +124,13 @@ type roundCounter struct {
 	end        chan status.End
 }
 
-// Started implements worker.Handler.
+// Started implements verbs.Handler.
 func (*roundCounter) Started(*ledger.Ledger) {}
 
-// Status implements worker.Handler.
+// Status implements verbs.Handler.
 func (c *roundCounter) Status(s status.Status) { c.pid = s.PID }
 
-// Ended implements worker.Handler.
+// Ended implements verbs.Handler.
 func (c *roundCounter) Ended(e status.End) {
 	select {
 	case c.end <- e:
@@ -138,7 +138,7 @@ func (c *roundCounter) Ended(e status.End) {
 	}
 }
 
-// Batch implements worker.Handler.
+// Batch implements verbs.Handler.
 func (c *roundCounter) Batch(b verbs.Batch) {
 	for _, i := range b.Items {
 		if i.Round == nil {

@@ -47,14 +47,14 @@ func BenchmarkStart(b *testing.B) {
 // firstBatch ends supervision with the first batch.
 type firstBatch struct{ enough func() }
 
-// Started implements worker.Handler.
+// Started implements verbs.Handler.
 func (firstBatch) Started(*ledger.Ledger) {}
 
-// Status implements worker.Handler.
+// Status implements verbs.Handler.
 func (firstBatch) Status(status.Status) {}
 
-// Ended implements worker.Handler.
+// Ended implements verbs.Handler.
 func (firstBatch) Ended(status.End) {}
 
-// Batch implements worker.Handler.
+// Batch implements verbs.Handler.
 func (f firstBatch) Batch(verbs.Batch) { f.enough() }

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"rdma_events/internal/doctor"
+	"rdma_events/internal/trial"
 	"rdma_events/plugins/inputs/rdma_events"
 )
 
@@ -88,7 +89,7 @@ func patient(config string) (*doctor.System, error) {
 		return nil, err
 	}
 	s.OpenWorker = func(path string) (doctor.Worker, error) {
-		p, err := doctor.OpenProgram(path)
+		p, err := trial.OpenProgram(path)
 		if err != nil {
 			return nil, err
 		}

@@ -20,6 +20,7 @@ import (
 	"rdma_events/internal/doctor"
 	"rdma_events/internal/hardware"
 	"rdma_events/internal/nldev"
+	"rdma_events/internal/trial"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
 	"rdma_events/internal/worker"
@@ -74,7 +75,7 @@ func (o hardwareFlags) run(ctx context.Context, stderr io.Writer) (path string, 
 			return "", err
 		}
 	}
-	p, err := doctor.OpenProgram(program)
+	p, err := trial.OpenProgram(program)
 	if err != nil {
 		return "", err
 	}
@@ -86,7 +87,7 @@ func (o hardwareFlags) run(ctx context.Context, stderr io.Writer) (path string, 
 }
 
 // host is this machine.
-func (o hardwareFlags) host(ctx context.Context, c rdma_events.Config, sysfs sysfs.FS, p *doctor.Program, stderr io.Writer) *hardware.Host {
+func (o hardwareFlags) host(ctx context.Context, c rdma_events.Config, sysfs sysfs.FS, p *trial.Program, stderr io.Writer) *hardware.Host {
 	h := &hardware.Host{
 		Version: buildVersion(), Kernel: kernelRelease(), Sys: os.DirFS("/sys"), Sysfs: sysfs, Worker: p,
 		Libraries: doctor.NewSystem().Libraries, Use: nldev.Of, Program: processName, Mono: clock.Monotonic, Now: time.Now,

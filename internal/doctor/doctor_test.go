@@ -13,7 +13,6 @@ import (
 
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/worker"
 )
 
 func TestAHealthyHostIsOKThroughout(t *testing.T) {
@@ -193,7 +192,7 @@ func TestWhatIsWrongIsSaidWithTheCommandThatMendsIt(t *testing.T) {
 			Result{"worker_program", "", Fail, "file does not exist", "sudo install -m 0755 build/rdma-events-worker /nowhere"},
 		},
 		{
-			"a worker that anybody may change", nil, workerError(worker.ErrUntrusted, "/usr/local/bin/rdma-events-worker"),
+			"a worker that anybody may change", nil, workerError(status.ErrUntrusted, "/usr/local/bin/rdma-events-worker"),
 			Result{"worker_program", "", Fail, "not to be trusted", "chown root: /usr/local/bin/rdma-events-worker"},
 		},
 		{

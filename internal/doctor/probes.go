@@ -58,7 +58,7 @@ func (x *examination) notOpened(d *device) Result {
 		r.Fix = x.asRoot("dmesg | tail")
 	}
 	if r.Text == "" {
-		r.Text = fmt.Sprintf("the worker did not answer within %v", tryLimit)
+		r.Text = fmt.Sprintf("the worker did not answer within %v", TryLimit)
 	}
 	return r
 }

@@ -6,7 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"rdma_events/internal/worker"
+	"rdma_events/internal/status"
 )
 
 // openWorker opens the program that the plugin would start.
@@ -31,7 +31,7 @@ func checkWorker(x *examination) []Result {
 	if x.workerErr != nil {
 		r.Status, r.Text, r.Fix = Fail, x.workerErr.Error(), x.installWorker()
 		switch {
-		case errors.Is(x.workerErr, worker.ErrUntrusted):
+		case errors.Is(x.workerErr, status.ErrUntrusted):
 			r.Fix = x.asRoot("chown root: %[1]s && chmod 0755 %[1]s", x.workerPath)
 		case x.isFile(x.workerPath):
 			r.Fix = x.asRoot("chmod 0755 %s", x.workerPath)

@@ -30,7 +30,7 @@ type fakeWorker struct {
 
 func (w *fakeWorker) Library(context.Context) (string, error) { return "/usr/lib/libibverbs.so.1", nil }
 
-func (w *fakeWorker) Watch(ctx context.Context, o verbs.Options, h worker.Handler) error {
+func (w *fakeWorker) Watch(ctx context.Context, o verbs.Options, h verbs.Handler) error {
 	w.asked = append(w.asked, o)
 	h.Started(nil)
 	if o.Probe.Interval > 0 && w.stuck {

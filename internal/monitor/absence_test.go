@@ -12,25 +12,24 @@ import (
 	"rdma_events/internal/measure"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/verbs/sysfs"
 )
 
 // bus is the PCI functions of a host, by address.
 type bus struct {
 	mu        sync.Mutex
-	functions map[string]sysfs.PCIFunction
+	functions map[string]verbs.PCIFunction
 }
 
-func (b *bus) set(address string, f sysfs.PCIFunction) {
+func (b *bus) set(address string, f verbs.PCIFunction) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.functions == nil {
-		b.functions = map[string]sysfs.PCIFunction{}
+		b.functions = map[string]verbs.PCIFunction{}
 	}
 	b.functions[address] = f
 }
 
-func (b *bus) get(address string) sysfs.PCIFunction {
+func (b *bus) get(address string) verbs.PCIFunction {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.functions[address]
@@ -43,8 +42,8 @@ func on(address, name string, index int) verbs.Found {
 	return f
 }
 
-func ownDriver(master string) sysfs.PCIFunction {
-	return sysfs.PCIFunction{Driver: "mlx5_core", Master: master}
+func ownDriver(master string) verbs.PCIFunction {
+	return verbs.PCIFunction{Driver: "mlx5_core", Master: master}
 }
 
 func TestDeviceRenamedOutOfTheFilterIsMissing(t *testing.T) {
@@ -102,10 +101,10 @@ func TestFunctionWithAnotherDriverIsReassigned(t *testing.T) {
 	h.finds(on("0000:08:00.2", "mlx5_0", 3))
 	h.opens(h.sup("mlx5_0", 0), "mlx5_0")
 
-	pci.set("0000:08:00.2", sysfs.PCIFunction{})
+	pci.set("0000:08:00.2", verbs.PCIFunction{})
 	h.finds()
 	require.Equal(t, status.ReasonRemoved, reason(), "it has no driver")
-	pci.set("0000:08:00.2", sysfs.PCIFunction{Driver: "vfio-pci"})
+	pci.set("0000:08:00.2", verbs.PCIFunction{Driver: "vfio-pci"})
 	require.Equal(t, status.ReasonReassigned, reason())
 	require.Equal(t, status.ReasonReassigned, reason())
 	pci.set("0000:08:00.2", ownDriver(""))
@@ -180,7 +179,7 @@ func TestExpectedDeviceThatIsReassignedIsMissing(t *testing.T) {
 	pci := new(bus)
 	h := start(t, func(c *Config) { c.Function, c.Expect = pci.get, []string{"mlx5_0"} })
 	h.finds(on("0000:08:00.0", "mlx5_0", 3))
-	pci.set("0000:08:00.0", sysfs.PCIFunction{Driver: "vfio-pci"})
+	pci.set("0000:08:00.0", verbs.PCIFunction{Driver: "vfio-pci"})
 	h.finds()
 	require.Equal(t, status.ReasonRemoved, deviceView(h.gather(), "mlx5_0").Reason)
 }

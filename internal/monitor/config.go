@@ -7,8 +7,6 @@ import (
 
 	"rdma_events/internal/measure"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/verbs/sysfs"
-	"rdma_events/internal/worker"
 )
 
 // Supervisor keeps one worker for one device running. Run blocks until ctx
@@ -24,7 +22,7 @@ type Supervisor interface {
 type Config struct {
 	Discovery verbs.Discovery
 	// NewSupervisor makes the Supervisor of a device. It must not call h.
-	NewSupervisor func(device string, h worker.Handler) Supervisor
+	NewSupervisor func(device string, h verbs.Handler) Supervisor
 	Sink          measure.Sink
 	// Now reads CLOCK_REALTIME, CLOCK_MONOTONIC and CLOCK_BOOTTIME, in ns. It is
 	// called concurrently.
@@ -40,8 +38,8 @@ type Config struct {
 	Histogram bool
 	Stages    bool // collect the stages of a round, too: get, arm, drain
 
-	// Function returns what is on a PCI function now; nil: read from /sys.
-	Function func(address string) sysfs.PCIFunction
+	// Function returns what is known of a PCI function now; nil: nothing.
+	Function func(address string) verbs.PCIFunction
 	// RSS returns the resident bytes of a process, 0 when it is gone; nil: read
 	// from /proc.
 	RSS func(pid int) uint64
@@ -59,7 +57,7 @@ func (c Config) withDefaults() Config {
 		c.ExpectedDown = func(string, int) bool { return false }
 	}
 	if c.Function == nil {
-		c.Function = sysfs.New("/sys").PCIFunction
+		c.Function = func(string) verbs.PCIFunction { return verbs.PCIFunction{} }
 	}
 	if c.RSS == nil {
 		c.RSS = residentBytes

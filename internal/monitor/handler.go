@@ -10,20 +10,19 @@ import (
 	"rdma_events/internal/measure"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/worker"
 )
 
 // device is told by its Supervisor what its workers do.
-var _ worker.Handler = (*device)(nil)
+var _ verbs.Handler = (*device)(nil)
 
-// Started implements worker.Handler.
+// Started implements verbs.Handler.
 func (d *device) Started(led *ledger.Ledger) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.led, d.ledgerLife = led, d.life
 }
 
-// Batch implements worker.Handler.
+// Batch implements verbs.Handler.
 func (d *device) Batch(b verbs.Batch) {
 	t := d.clock.batch(b.Wall, b.Mono)
 	d.mu.Lock()
@@ -34,7 +33,7 @@ func (d *device) Batch(b verbs.Batch) {
 	d.tell(&t)
 }
 
-// Ended implements worker.Handler. What the ledger has beyond the stream is
+// Ended implements verbs.Handler. What the ledger has beyond the stream is
 // told now: nothing else will tell of it.
 func (d *device) Ended(why status.End) {
 	t := d.clock.read()
@@ -53,7 +52,7 @@ func (d *device) Ended(why status.End) {
 	d.tell(&t)
 }
 
-// Status implements worker.Handler.
+// Status implements verbs.Handler.
 func (d *device) Status(s status.Status) {
 	t := d.clock.read()
 	d.mu.Lock()

@@ -50,7 +50,7 @@ func (f *fakeDiscovery) Run(ctx context.Context, report func([]verbs.Found)) err
 
 // fakeSupervisor leaves the calls of its handler to the test.
 type fakeSupervisor struct {
-	worker.Handler
+	verbs.Handler
 	device string
 	wakes  atomic.Int32
 	last   func() // called when Run is to end
@@ -152,7 +152,7 @@ func (h *harness) now() (wall, mono, boot int64) {
 	return epoch + mono + h.wallShift.Load(), mono, mono + slept
 }
 
-func (h *harness) supervisor(device string, handler worker.Handler) Supervisor {
+func (h *harness) supervisor(device string, handler verbs.Handler) Supervisor {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	s := &fakeSupervisor{Handler: handler, device: device, ended: make(chan struct{})}
@@ -189,7 +189,7 @@ func (h *harness) gather() measure.Snapshot {
 }
 
 // batch is a batch sent at the present time of the harness.
-func (h *harness) batch(s worker.Handler, items ...verbs.Item) {
+func (h *harness) batch(s verbs.Handler, items ...verbs.Item) {
 	wall, mono, _ := h.now()
 	s.Batch(verbs.Batch{Wall: wall, Mono: mono, Items: items})
 }
@@ -204,7 +204,7 @@ func (h *harness) ledger() *ledger.Ledger {
 }
 
 // opens plays a worker that opens a device of two ports with active links.
-func (h *harness) opens(s worker.Handler, device string) *ledger.Ledger {
+func (h *harness) opens(s verbs.Handler, device string) *ledger.Ledger {
 	h.t.Helper()
 	led := h.ledger()
 	s.Started(led)

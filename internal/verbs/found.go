@@ -34,6 +34,15 @@ func (f Found) Same(g Found) bool {
 	return f.Node != "" && f.Node == g.Node && f.NodeGUID == g.NodeGUID
 }
 
+// PCIFunction is what sysfs knows of a PCI function, whether or not there is an
+// RDMA device on it.
+type PCIFunction struct {
+	Driver string // that is bound to it, as in "vfio-pci"; "" none
+	// Master is the network device that the function's own belongs to, mostly a bond;
+	// "" none. Devices of other network namespaces are not seen.
+	Master string
+}
+
 // Discovery finds the devices that are present. Run calls back with the full
 // set, at first and at every change, and blocks until ctx ends. A Run that
 // returns nil before that has no more changes to tell of.

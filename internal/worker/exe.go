@@ -6,10 +6,9 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
-)
 
-// ErrUntrusted is wrapped by OpenExe for a file that others could change.
-var ErrUntrusted = errors.New("not to be trusted")
+	"rdma_events/internal/status"
+)
 
 // OpenExe opens the program of the workers. Every start runs the file that was
 // opened here, whatever stands at path by then, so that an upgrade never mixes
@@ -38,9 +37,9 @@ func checkExe(f *os.File) error {
 	case st.Mode&0o111 == 0:
 		return errors.New("not executable")
 	case st.Mode&0o022 != 0:
-		return fmt.Errorf("%w: its group or others may write to it (mode %04o)", ErrUntrusted, st.Mode&0o7777)
+		return fmt.Errorf("%w: its group or others may write to it (mode %04o)", status.ErrUntrusted, st.Mode&0o7777)
 	case st.Uid != 0 && int(st.Uid) != os.Geteuid():
-		return fmt.Errorf("%w: it belongs to user %d", ErrUntrusted, st.Uid)
+		return fmt.Errorf("%w: it belongs to user %d", status.ErrUntrusted, st.Uid)
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/status"
 )
 
 func TestAProgramThatOthersCouldChangeIsRefused(t *testing.T) {
@@ -24,7 +26,7 @@ func TestAProgramThatOthersCouldChangeIsRefused(t *testing.T) {
 			require.NoError(t, os.Chmod(path, row.mode))
 			require.NoError(t, os.Chown(path, row.uid, 0))
 			_, err := OpenExe(path)
-			require.ErrorIs(t, err, ErrUntrusted)
+			require.ErrorIs(t, err, status.ErrUntrusted)
 			require.EqualError(t, err, "open worker program "+path+": "+row.want)
 		})
 	}

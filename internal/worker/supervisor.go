@@ -104,7 +104,7 @@ type process interface {
 type Supervisor struct {
 	cfg     Config
 	device  string
-	handler Handler
+	handler verbs.Handler
 	launch  func(ledger *os.File) (process, error) // takes over the file
 	mono    func() int64                           // CLOCK_MONOTONIC, ns
 	wake    chan struct{}
@@ -117,7 +117,7 @@ type Supervisor struct {
 }
 
 // New returns the Supervisor of the device c.Request.Options.Device.
-func New(c Config, h Handler) *Supervisor {
+func New(c Config, h verbs.Handler) *Supervisor {
 	c.Timing = c.Timing.orDefault()
 	if c.Rand == nil {
 		c.Rand = rand.Float64

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/grafana"
+	"rdma_events/assets/grafana"
 	"rdma_events/tests/influx"
 	"rdma_events/tests/lab/guest"
 	"rdma_events/tests/rig"

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"rdma_events/internal/grafana"
+	"rdma_events/assets/grafana"
 	"rdma_events/tests/influx"
 )
 

@@ -5,7 +5,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"rdma_events/internal/grafana"
+	"rdma_events/assets/grafana"
 )
 
 // Dashboards reads the dashboards of assets/dashboards below root, by UID.

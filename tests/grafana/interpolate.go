@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"rdma_events/internal/grafana"
+	"rdma_events/assets/grafana"
 )
 
 // Range is a span of time that is shown or evaluated.

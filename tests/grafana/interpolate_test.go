@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/grafana"
+	"rdma_events/assets/grafana"
 )
 
 func TestVariablesStandInQueriesAsGrafanaPutsThem(t *testing.T) {

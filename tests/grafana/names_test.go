@@ -11,7 +11,7 @@ import (
 	"github.com/influxdata/influxql"
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/grafana"
+	"rdma_events/assets/grafana"
 	"rdma_events/internal/measure"
 )
 

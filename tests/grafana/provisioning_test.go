@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
-	"rdma_events/internal/grafana"
+	"rdma_events/assets/grafana"
 )
 
 // export reads alert rules into Grafana's own published model of them. A key

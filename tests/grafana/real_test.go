@@ -18,7 +18,7 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/grafana"
+	"rdma_events/assets/grafana"
 	"rdma_events/tests/influx"
 )
 

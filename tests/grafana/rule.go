@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/common/model"
 
-	"rdma_events/internal/grafana"
+	"rdma_events/assets/grafana"
 	"rdma_events/tests/influx"
 )
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/grafana"
+	"rdma_events/assets/grafana"
 )
 
 // complaints are what Grafana's published types have against dashboards and

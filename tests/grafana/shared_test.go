@@ -10,8 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/assets/grafana"
 	"rdma_events/assets/influxdb"
-	"rdma_events/internal/grafana"
 	"rdma_events/tests/history"
 	"rdma_events/tests/influx"
 )

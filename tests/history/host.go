@@ -17,7 +17,6 @@ import (
 	"rdma_events/internal/monitor"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sim"
-	"rdma_events/internal/worker"
 	"rdma_events/plugins/inputs/rdma_events"
 )
 
@@ -177,7 +176,7 @@ func (h *host) settle() {
 	}
 }
 
-func (h *host) supervisor(device string, handler worker.Handler) monitor.Supervisor {
+func (h *host) supervisor(device string, handler verbs.Handler) monitor.Supervisor {
 	k := newKeeper(h, device, handler)
 	h.keepers = append(h.keepers, k)
 	return k

@@ -9,6 +9,7 @@ import (
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
+	"rdma_events/internal/verbs"
 	"rdma_events/internal/worker"
 )
 
@@ -23,7 +24,7 @@ const (
 type keeper struct {
 	h       *host
 	device  string
-	handler worker.Handler
+	handler verbs.Handler
 	ctx     context.Context // of Run
 	begun   chan struct{}   // closed by Run
 	left    chan struct{}   // closed to end Run
@@ -37,7 +38,7 @@ type keeper struct {
 	woken   bool
 }
 
-func newKeeper(h *host, device string, handler worker.Handler) *keeper {
+func newKeeper(h *host, device string, handler verbs.Handler) *keeper {
 	k := &keeper{
 		h: h, device: device, handler: handler,
 		begun: make(chan struct{}), left: make(chan struct{}),

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"rdma_events/internal/grafana"
+	"rdma_events/assets/grafana"
 	emulated "rdma_events/tests/grafana"
 	"rdma_events/tests/influx"
 )

@@ -1,21 +1,16 @@
 package sysfs
 
-import "path/filepath"
+import (
+	"path/filepath"
 
-// PCIFunction is what sysfs knows of a PCI function, whether or not there is an
-// RDMA device on it.
-type PCIFunction struct {
-	Driver string // that is bound to it, as in "vfio-pci"; "" none
-	// Master is the network device that the function's own belongs to, mostly a bond;
-	// "" none. Devices of other network namespaces are not seen.
-	Master string
-}
+	"rdma_events/internal/verbs"
+)
 
 // PCIFunction returns what is known of the function at an address, as in
 // "0000:3b:00.1". It asks no driver.
-func (s FS) PCIFunction(address string) PCIFunction {
+func (s FS) PCIFunction(address string) verbs.PCIFunction {
 	dir := filepath.Join(s.root, "bus/pci/devices", address)
-	f := PCIFunction{Driver: linkBase(dir, "driver")}
+	f := verbs.PCIFunction{Driver: linkBase(dir, "driver")}
 	names, err := listDir(filepath.Join(dir, "net"))
 	if err != nil {
 		return f

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/verbs/sysfs"
+	"rdma_events/internal/verbs"
 )
 
 func TestPCIFunctionHasItsDriverAndMaster(t *testing.T) {
@@ -20,8 +20,8 @@ func TestPCIFunctionHasItsDriverAndMaster(t *testing.T) {
 		devices + "0000:3b:00.3/driver":  "-> ../../../../bus/pci/drivers/vfio-pci",
 		devices + "0000:3b:00.4/current": "0\n",
 	}.mount(t)
-	require.Equal(t, sysfs.PCIFunction{Driver: "mlx5_core", Master: "bond0"}, s.PCIFunction("0000:3b:00.0"))
-	require.Equal(t, sysfs.PCIFunction{Driver: "vfio-pci"}, s.PCIFunction("0000:3b:00.3"))
+	require.Equal(t, verbs.PCIFunction{Driver: "mlx5_core", Master: "bond0"}, s.PCIFunction("0000:3b:00.0"))
+	require.Equal(t, verbs.PCIFunction{Driver: "vfio-pci"}, s.PCIFunction("0000:3b:00.3"))
 	require.Zero(t, s.PCIFunction("0000:3b:00.9"), "it is not there")
 }
 

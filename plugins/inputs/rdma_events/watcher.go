@@ -17,6 +17,7 @@ import (
 	"rdma_events/internal/monitor"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sim"
+	"rdma_events/internal/verbs/sysfs"
 	"rdma_events/internal/worker"
 )
 
@@ -66,7 +67,7 @@ func Open(c *Config, sink measure.Sink, log *slog.Logger) (*Devices, error) {
 		return nil, errors.Join(err, exe.Close())
 	}
 	starts := worker.NewStarts()
-	m.NewSupervisor = func(device string, h worker.Handler) monitor.Supervisor {
+	m.NewSupervisor = func(device string, h verbs.Handler) monitor.Supervisor {
 		return worker.New(worker.Config{
 			Exe: exe, Dir: dir, Request: c.request(device, epoch), Timing: c.timing(), Starts: starts, Log: log,
 		}, h)
@@ -145,6 +146,7 @@ func (c *Config) monitoring(found verbs.Discovery, sink measure.Sink, log *slog.
 		Window:           time.Duration(c.Probe.Window),
 		Histogram:        c.Probe.Histogram,
 		Stages:           c.Probe.Stages,
+		Function:         sysfs.New("/sys").PCIFunction,
 		Log:              log,
 	}, err
 }

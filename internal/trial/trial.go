@@ -1,4 +1,4 @@
-package doctor
+package trial
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"rdma_events/internal/doctor"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
@@ -21,26 +22,9 @@ const (
 	// tryPace is the time between two rounds, tryTimeout that for one.
 	tryPace    = 100 * time.Millisecond
 	tryTimeout = 500 * time.Millisecond
-	// tryLimit is for a trial as a whole. An emulated machine takes 2 s.
-	tryLimit = 10 * time.Second
 	// askLimit is for a question that the program answers at once.
 	askLimit = 10 * time.Second
 )
-
-// Trial is what trying one probe method on one device came to.
-type Trial struct {
-	Opened bool
-	Attr   verbs.DeviceAttr // valid if Opened
-	Why    string           // why the device was not opened or not kept; one line
-	Reason status.Reason    // the same in a word
-	Ports  map[int]PortTrial
-}
-
-// PortTrial is a Trial's part of one port.
-type PortTrial struct {
-	Refused string // why there is no probe; "" when there is
-	Rounds  []verbs.Round
-}
 
 // Program is the real worker program, started for each question.
 type Program struct {
@@ -69,10 +53,10 @@ func OpenProgram(path string) (*Program, error) {
 	return &Program{Request: verbs.Request{Backend: verbs.BackendVerbs}, exe: exe, dir: dir}, nil
 }
 
-// Close implements Worker.
+// Close implements doctor.Worker.
 func (p *Program) Close() error { return errors.Join(p.dir.Close(), p.exe.Close()) }
 
-// Version implements Worker.
+// Version implements doctor.Worker.
 func (p *Program) Version(ctx context.Context) (string, error) {
 	text, err := p.ask(ctx, "-version")
 	name, version, _ := strings.Cut(text, " ")
@@ -82,7 +66,7 @@ func (p *Program) Version(ctx context.Context) (string, error) {
 	return version, err
 }
 
-// Library implements Worker.
+// Library implements doctor.Worker.
 func (p *Program) Library(ctx context.Context) (string, error) { return p.ask(ctx, "-library") }
 
 // ask runs the opened file with one flag and returns its line.
@@ -103,10 +87,10 @@ func (p *Program) ask(ctx context.Context, flag string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// Try implements Worker: it has a worker of its own watch the device, as the
+// Try implements doctor.Worker: it has a worker of its own watch the device, as the
 // plugin does, until every port has answered.
-func (p *Program) Try(ctx context.Context, device string, m verbs.Method) Trial {
-	ctx, cancel := context.WithTimeout(ctx, tryLimit)
+func (p *Program) Try(ctx context.Context, device string, m verbs.Method) doctor.Trial {
+	ctx, cancel := context.WithTimeout(ctx, doctor.TryLimit)
 	defer cancel()
 	o := verbs.Options{
 		Device: device,
@@ -114,7 +98,7 @@ func (p *Program) Try(ctx context.Context, device string, m verbs.Method) Trial 
 			Interval: tryPace, Timeout: tryTimeout, Method: m.String(), Vectors: []int{0}, AckBatch: 1, GIDIndex: -1, PKeyIdx: -1,
 		},
 	}
-	t := &trial{done: cancel, Trial: Trial{Ports: make(map[int]PortTrial)}}
+	t := &trial{done: cancel, Trial: doctor.Trial{Ports: make(map[int]doctor.PortTrial)}}
 	if err := p.Watch(ctx, o, t); err != nil && t.Why == "" {
 		t.Reason, t.Why = status.ReasonStuck, err.Error()
 	}
@@ -123,7 +107,7 @@ func (p *Program) Try(ctx context.Context, device string, m verbs.Method) Trial 
 
 // Watch has workers of its own watch a device until ctx ends. The error is
 // worker.ErrAbandoned if one of them cannot be killed.
-func (p *Program) Watch(ctx context.Context, o verbs.Options, h worker.Handler) error {
+func (p *Program) Watch(ctx context.Context, o verbs.Options, h verbs.Handler) error {
 	r := p.Request
 	r.Options = o
 	return worker.New(worker.Config{Exe: p.exe, Dir: p.dir, Request: r, Timing: p.Timing}, h).Run(ctx)
@@ -131,18 +115,18 @@ func (p *Program) Watch(ctx context.Context, o verbs.Options, h worker.Handler) 
 
 // trial collects what the worker tells; it is used by one goroutine.
 type trial struct {
-	Trial
+	doctor.Trial
 	done  func()
 	ports int
 }
 
-// Started implements worker.Handler.
+// Started implements verbs.Handler.
 func (*trial) Started(*ledger.Ledger) {}
 
-// Status implements worker.Handler.
+// Status implements verbs.Handler.
 func (*trial) Status(status.Status) {}
 
-// Ended implements worker.Handler. Its reason is ok when the trial ended it.
+// Ended implements verbs.Handler. Its reason is ok when the trial ended it.
 func (t *trial) Ended(why status.End) {
 	if why.Reason != status.ReasonOK {
 		t.Reason, t.Why = why.Reason, why.Message
@@ -150,7 +134,7 @@ func (t *trial) Ended(why status.End) {
 	t.done()
 }
 
-// Batch implements worker.Handler.
+// Batch implements verbs.Handler.
 func (t *trial) Batch(b verbs.Batch) {
 	for _, it := range b.Items {
 		t.item(it)
@@ -186,4 +170,4 @@ func (t *trial) answered() bool {
 	return true
 }
 
-var _ Worker = (*Program)(nil)
+var _ doctor.Worker = (*Program)(nil)

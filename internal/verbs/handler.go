@@ -1,9 +1,8 @@
-package worker
+package verbs
 
 import (
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
-	"rdma_events/internal/verbs"
 )
 
 // Handler is told what the worker of one device does. A Supervisor calls it
@@ -14,7 +13,7 @@ type Handler interface {
 	// mapped until Ended returns.
 	Started(led *ledger.Ledger)
 	// Batch is called for each batch of the worker's stream.
-	Batch(b verbs.Batch)
+	Batch(b Batch)
 	// Ended says that the worker has exited, or been given up, so that its
 	// ledger has its last values, and why.
 	Ended(why status.End)
