@@ -211,16 +211,35 @@ func sessions(t *testing.T, v variant, not ...string) []session {
 			all[n].suites, all[n].tests = append(all[n].suites, s), append(all[n].tests, tests...)
 			continue
 		}
-		guests := min(max(s.guests, 1), len(tests))
-		for n, hand := range dealt(tests, guests) {
+		for n, hand := range s.hands(tests, v) {
 			title := cmp.Or(s.shared, s.name())
-			if guests > 1 {
+			if s.guests > 1 {
 				title = fmt.Sprintf("%s/%d", title, n+1)
 			}
 			all = append(all, session{title: title, variant: v, suites: []suite{s}, tests: hand, cpus: processors(v, hand)})
 		}
 	}
 	return all
+}
+
+// hands divides tests between guests. Where several share them, those that need two processors have one guest, which comes
+// first: two processors in each of two guests are more than there are.
+func (s suite) hands(tests []string, v variant) [][]string {
+	if s.guests < 2 || len(tests) < s.guests {
+		return dealt(tests, min(len(tests), 1))
+	}
+	var two, one []string
+	for _, test := range tests {
+		if processors(v, []string{test}) == 2 {
+			two = append(two, test)
+		} else {
+			one = append(one, test)
+		}
+	}
+	if two == nil {
+		return dealt(one, min(s.guests, len(one)))
+	}
+	return append([][]string{two}, dealt(one, min(s.guests-1, len(one)))...)
 }
 
 func processors(v variant, tests []string) int {
