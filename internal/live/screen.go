@@ -34,7 +34,7 @@ type Config struct {
 	Now   func() time.Time
 }
 
-// Screen is a monitor.Sink that shows all it is told. The methods of the sink
+// Screen is a measure.Sink that shows all it is told. The methods of the sink
 // and Log may be called concurrently and do not block.
 type Screen struct {
 	cfg  Config
@@ -127,7 +127,7 @@ func (s *Screen) add(r record) {
 	}
 }
 
-// Event implements monitor.Sink.
+// Event implements measure.Sink.
 func (s *Screen) Event(p measure.Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,7 +138,7 @@ func (s *Screen) Event(p measure.Event) {
 	})
 }
 
-// Change implements monitor.Sink.
+// Change implements measure.Sink.
 func (s *Screen) Change(p measure.Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,7 +151,7 @@ func (s *Screen) Change(p measure.Change) {
 	s.add(r)
 }
 
-// Port implements monitor.Sink. A port is shown when it is seen first; after
+// Port implements measure.Sink. A port is shown when it is seen first; after
 // that its changes are.
 func (s *Screen) Port(v measure.Port) {
 	s.mu.Lock()
@@ -166,7 +166,7 @@ func (s *Screen) Port(v measure.Port) {
 	})
 }
 
-// Device implements monitor.Sink.
+// Device implements measure.Sink.
 func (s *Screen) Device(v measure.Device) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

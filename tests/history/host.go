@@ -125,7 +125,7 @@ func (h *host) clocks() (wall, mono, boot int64) {
 	return h.wall().UnixNano(), mono, mono
 }
 
-// Run implements monitor.Discovery.
+// Run implements verbs.Discovery.
 func (h *host) Run(ctx context.Context, report func([]verbs.Found)) error {
 	h.report <- report
 	<-ctx.Done()

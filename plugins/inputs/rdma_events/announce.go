@@ -24,7 +24,7 @@ func newAnnouncer(s measure.Sink, log *slog.Logger) *announcer {
 	return &announcer{Sink: s, log: log, open: make(map[string]bool)}
 }
 
-// Device implements monitor.Sink.
+// Device implements measure.Sink.
 func (a *announcer) Device(v measure.Device) {
 	a.mu.Lock()
 	opened := v.Open && !a.open[v.Device]

@@ -11,7 +11,7 @@ import (
 )
 
 // emitter is the only caller of the accumulator, which blocks while Telegraf
-// does not read. It is the monitor.Sink: what happens is queued and merged
+// does not read. It is the measure.Sink: what happens is queued and merged
 // there without ever waiting. One goroutine in Run empties the queue.
 type emitter struct {
 	metrics *measure.Tables
@@ -38,7 +38,7 @@ func newEmitter(m *measure.Tables, perSecond int, now func() time.Time) *emitter
 
 var _ measure.Sink = (*emitter)(nil)
 
-// Event implements monitor.Sink.
+// Event implements measure.Sink.
 func (e *emitter) Event(p measure.Event) {
 	if p.First.IsZero() {
 		p.First = p.Time
@@ -46,15 +46,15 @@ func (e *emitter) Event(p measure.Event) {
 	e.push(seriesKey{"rdma_async_event", p.Device, p.Port, p.Type}, &eventItem{p})
 }
 
-// Change implements monitor.Sink.
+// Change implements measure.Sink.
 func (e *emitter) Change(p measure.Change) {
 	e.push(seriesKey{measurement: "rdma_port_change", device: p.Device, port: p.Port}, &changeItem{p})
 }
 
-// Port implements monitor.Sink.
+// Port implements measure.Sink.
 func (e *emitter) Port(v measure.Port) { e.push(portKey(&v), &portItem{v}) }
 
-// Device implements monitor.Sink.
+// Device implements measure.Sink.
 func (e *emitter) Device(v measure.Device) { e.push(deviceKey(&v), &deviceItem{v}) }
 
 func (e *emitter) push(key seriesKey, it item) {
