@@ -17,6 +17,7 @@ import (
 
 	"rdma_events/internal/execd"
 	"rdma_events/internal/live"
+	"rdma_events/internal/measure"
 	"rdma_events/plugins/inputs/rdma_events"
 )
 
@@ -114,7 +115,7 @@ func (o *watchFlags) run(stdout *os.File) error {
 		Out: out, JSON: o.json, Colours: isTerminal(stdout), ASCII: !isUTF8(), Probes: o.probe,
 		Width: func() int { return columns(stdout) }, Now: time.Now,
 	})
-	devices, err := rdma_events.Open(&c, screen, screen.Log())
+	devices, err := rdma_events.Open(&c, screen.Emit, screen.Log())
 	if err != nil {
 		return err
 	}
@@ -154,7 +155,10 @@ func show(ctx context.Context, screen *live.Screen, devices *rdma_events.Devices
 	var writing sync.WaitGroup
 	var written error
 	writing.Go(func() {
-		written = screen.Run(shown, devices.Gather)
+		written = screen.Run(shown, func(now time.Time) []measure.Point {
+			points, _ := devices.Gather(now)
+			return points
+		})
 		cancel()
 	})
 	watched := devices.Run(ctx)

@@ -12,43 +12,54 @@ import (
 )
 
 // probes turns what a monitor has gathered into records.
-func (s *Screen) probes(views []measure.Probe, now time.Time) []record {
+func (s *Screen) probes(points []measure.Point, now time.Time) []record {
 	if !s.cfg.Probes {
 		return nil
 	}
-	s.follow(views)
-	records := make([]record, 0, len(views))
-	for i := range views {
-		v := &views[i]
-		if !v.HasOK || s.current[keyOf(v)] != v.Method {
-			continue // not a round has ended, or it has been replaced
+	s.follow(points)
+	records := make([]record, 0, len(points))
+	for _, p := range points {
+		switch p := p.(type) {
+		case *measure.Probe:
+			if p.HasOK && s.current[placeOf(p)] == p.Method {
+				records = append(records, record{Time: now, Kind: kindProbe, Device: p.Device, Port: p.Port, Probe: newProbe(p)})
+			}
+		case *measure.Histogram:
+			if n := len(records); n > 0 && records[n-1].isOf(p) {
+				records[n-1].Probe.Buckets = buckets(p.Below)
+			}
 		}
-		records = append(records, record{
-			Time: now, Kind: kindProbe, Device: v.Device, Port: v.Port,
-			Probe: &probe{
-				Vector: v.Vector, Method: v.Method.String(), Rounds: v.Counts.Rounds, Successes: v.Counts.Successes,
-				Buckets: buckets(v.Histogram), OK: v.OK, Status: v.Status,
-				WakeNS: v.Wake.Mean, P50NS: v.WakeP.P50, P99NS: v.WakeP.P99,
-			},
-		})
 	}
 	return records
 }
 
-// probeKey is a place for probes, of which one method at a time is used.
-type probeKey struct {
+func newProbe(p *measure.Probe) *probe {
+	return &probe{
+		Vector: p.Vector, Method: p.Method.String(), Rounds: p.Counts.Rounds, Successes: p.Counts.Successes,
+		Buckets: []bucket{}, OK: p.OK, Status: p.Status,
+		WakeNS: p.Wake.Mean, P50NS: p.WakeP.P50, P99NS: p.WakeP.P99,
+	}
+}
+
+// isOf reports whether a histogram, which comes right after its probe, is that of r.
+func (r *record) isOf(h *measure.Histogram) bool {
+	return r.Device == h.Device && r.Port == h.Port && r.Probe.Vector == h.Vector && r.Probe.Method == h.Method.String()
+}
+
+// place is where one probe at a time runs, of changing methods.
+type place struct {
 	device       string
 	port, vector int
 }
 
-func keyOf(v *measure.Probe) probeKey { return probeKey{v.Device, v.Port, v.Vector} }
+func placeOf(p *measure.Probe) place { return place{p.Device, p.Port, p.Vector} }
 
 // follow finds out which method is used: that which had a round last.
-func (s *Screen) follow(views []measure.Probe) {
-	for i := range views {
-		v := &views[i]
-		if v.Wake.Count > 0 || s.current[keyOf(v)] == verbs.MethodNone {
-			s.current[keyOf(v)] = v.Method
+func (s *Screen) follow(points []measure.Point) {
+	for _, point := range points {
+		p, ok := point.(*measure.Probe)
+		if ok && (p.Wake.Count > 0 || s.current[placeOf(p)] == verbs.MethodNone) {
+			s.current[placeOf(p)] = p.Method
 		}
 	}
 }

@@ -76,7 +76,7 @@ func (r *record) merge(c *measure.Change) bool {
 func (r *record) change(c *measure.Change) {
 	r.StateFrom, r.StateTo, r.Witness = c.From.String(), c.To.String(), string(c.Witness)
 	if c.HasLasted {
-		r.LastedNS = c.Lasted
+		r.LastedNS = c.LastedNS
 	}
 }
 

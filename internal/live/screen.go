@@ -34,8 +34,8 @@ type Config struct {
 	Now   func() time.Time
 }
 
-// Screen is a measure.Sink that shows all it is told. The methods of the sink
-// and Log may be called concurrently and do not block.
+// Screen shows the points that it is given. Emit and Log may be called concurrently
+// and do not block.
 type Screen struct {
 	cfg  Config
 	wake chan struct{}
@@ -48,7 +48,7 @@ type Screen struct {
 
 	// Of the goroutine of Run.
 	block   block
-	current map[probeKey]verbs.Method
+	current map[place]verbs.Method
 }
 
 type portKey struct {
@@ -66,14 +66,14 @@ type shown struct {
 func New(c Config) *Screen {
 	return &Screen{
 		cfg: c, wake: make(chan struct{}, 1), devices: make(map[string]shown), states: make(map[portKey]string),
-		block: block{width: c.Width}, current: make(map[probeKey]verbs.Method),
+		block: block{width: c.Width}, current: make(map[place]verbs.Method),
 	}
 }
 
-// Run shows what it is told until ctx is done, and then what is left. gather is
-// called every second, as a monitor needs it, and says what probes measured.
-// The error is that of writing.
-func (s *Screen) Run(ctx context.Context, gather func(now time.Time) measure.Snapshot) error {
+// Run shows what it is given until ctx is done, and then what is left. gather is
+// called every second, as a monitor needs it, and returns among others what probes
+// measured. The error is that of writing.
+func (s *Screen) Run(ctx context.Context, gather func(now time.Time) []measure.Point) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	var due <-chan time.Time
@@ -90,8 +90,8 @@ func (s *Screen) Run(ctx context.Context, gather func(now time.Time) measure.Sna
 			}
 		case <-tick.C:
 			now := s.cfg.Now()
-			snapshot := gather(now)
-			if err := s.show(s.take(), s.probes(snapshot.Probes, now)); err != nil {
+			points := gather(now)
+			if err := s.show(s.take(), s.probes(points, now)); err != nil {
 				return err
 			}
 		}
@@ -127,55 +127,60 @@ func (s *Screen) add(r record) {
 	}
 }
 
-// Event implements measure.Sink.
-func (s *Screen) Event(p measure.Event) {
+// Emit shows an event, a change of a port, a port that is known now or a device. It
+// keeps nothing of the point.
+func (s *Screen) Emit(p measure.Point) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	switch p := p.(type) {
+	case *measure.Event:
+		s.event(p)
+	case *measure.Change:
+		s.change(p)
+	case *measure.Port:
+		s.port(p)
+	case *measure.Device:
+		s.device(p)
+	}
+}
+
+func (s *Screen) event(p *measure.Event) {
 	state := s.states[portKey{p.Device, p.Port}]
 	s.add(record{
-		Time: p.Time, Kind: kindEvent, Device: p.Device, Port: p.Port,
+		Time: p.At, Kind: kindEvent, Device: p.Device, Port: p.Port,
 		Event: p.Type.String(), Count: p.Count, StateFrom: state, StateTo: state,
 	})
 }
 
-// Change implements measure.Sink.
-func (s *Screen) Change(p measure.Change) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *Screen) change(p *measure.Change) {
 	s.states[portKey{p.Device, p.Port}] = p.To.String()
-	if n := len(s.queue); n > 0 && s.queue[n-1].merge(&p) {
+	if n := len(s.queue); n > 0 && s.queue[n-1].merge(p) {
 		return
 	}
-	r := record{Time: p.Time, Kind: kindState, Device: p.Device, Port: p.Port}
-	r.change(&p)
+	r := record{Time: p.At, Kind: kindState, Device: p.Device, Port: p.Port}
+	r.change(p)
 	s.add(r)
 }
 
-// Port implements measure.Sink. A port is shown when it is seen first; after
-// that its changes are.
-func (s *Screen) Port(v measure.Port) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// port shows a port when it is known first; after that its changes are shown.
+func (s *Screen) port(v *measure.Port) {
 	key := portKey{v.Device, v.Port}
 	if _, seen := s.states[key]; seen || !v.HasState || !v.Known {
 		return
 	}
 	s.states[key] = v.State.String()
 	s.add(record{
-		Time: v.Time, Kind: kindPort, Device: v.Device, Port: v.Port, StateTo: v.State.String(), Text: describePort(&v),
+		Time: v.At, Kind: kindPort, Device: v.Device, Port: v.Port, StateTo: v.State.String(), Text: describePort(v),
 	})
 }
 
-// Device implements measure.Sink.
-func (s *Screen) Device(v measure.Device) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (s *Screen) device(v *measure.Device) {
 	last := s.devices[v.Device]
 	s.devices[v.Device] = shown{v.Open, v.Reason}
-	r := record{Time: v.Time, Kind: kindDevice, Device: v.Device, Reason: string(v.Reason)}
+	r := record{Time: v.At, Kind: kindDevice, Device: v.Device, Reason: string(v.Reason)}
 	switch {
 	case v.Open && !last.open:
-		r.Text = describeDevice(&v)
+		r.Text = describeDevice(v)
 	case v.Reason != status.ReasonOK && v.Reason != status.ReasonStarting && v.Reason != last.reason:
 		r.Text = "not watched: " + string(v.Reason)
 	default:
@@ -183,5 +188,3 @@ func (s *Screen) Device(v measure.Device) {
 	}
 	s.add(r)
 }
-
-var _ measure.Sink = (*Screen)(nil)

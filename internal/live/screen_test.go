@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"rdma_events/internal/aggregate"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
@@ -25,10 +26,10 @@ func at(ms int) time.Time {
 	return time.Date(2026, 11, 21, 17, 0, 0, ms*int(time.Millisecond), time.Local)
 }
 
-func nothing(time.Time) measure.Snapshot { return measure.Snapshot{} }
+func nothing(time.Time) []measure.Point { return nil }
 
 // shows runs a Screen while play tells it things, and returns what it wrote.
-func shows(t *testing.T, c Config, gather func(time.Time) measure.Snapshot, play func(*Screen)) string {
+func shows(t *testing.T, c Config, gather func(time.Time) []measure.Point, play func(*Screen)) string {
 	t.Helper()
 	var out bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
@@ -45,40 +46,40 @@ func shows(t *testing.T, c Config, gather func(time.Time) measure.Snapshot, play
 	return out.String()
 }
 
-func device(name string, open bool, why status.Reason) measure.Device {
-	return measure.Device{
-		Device: name, Present: true, Open: open, Reason: why, Time: at(0),
+func device(name string, open bool, why status.Reason) *measure.Device {
+	return &measure.Device{
+		Device: name, Present: true, Open: open, Reason: why, At: at(0),
 		Attr: verbs.DeviceAttr{Ports: 1, Driver: "rdma_rxe", EventsSupported: true},
 	}
 }
 
-func portView(name string, s verbs.PortState) measure.Port {
-	return measure.Port{
-		Device: name, Port: 1, Known: true, HasState: true, State: s, Time: at(1),
+func portView(name string, s verbs.PortState) *measure.Port {
+	return &measure.Port{
+		Device: name, Port: 1, Known: true, HasState: true, State: s, At: at(1),
 		Attr: verbs.PortAttr{RateGbps: 100, Width: "4x", LinkLayer: verbs.LinkEthernet, NetDev: "eth0"},
 	}
 }
 
-func event(typ verbs.EventType, port int, n uint64, ms int) measure.Event {
-	return measure.Event{Device: "mlx5_0", Type: typ, Port: port, Count: n, Time: at(ms)}
+func event(typ verbs.EventType, port int, n uint64, ms int) *measure.Event {
+	return &measure.Event{Device: "mlx5_0", Type: typ, Port: port, Count: n, At: at(ms)}
 }
 
-func change(from, to verbs.PortState, w verbs.Witness, lasted time.Duration, ms int) measure.Change {
-	return measure.Change{
+func change(from, to verbs.PortState, w verbs.Witness, lasted time.Duration, ms int) *measure.Change {
+	return &measure.Change{
 		Device: "mlx5_0", Port: 1, From: from, To: to, Witness: w,
-		Lasted: lasted.Nanoseconds(), HasLasted: lasted > 0, Time: at(ms),
+		LastedNS: lasted.Nanoseconds(), HasLasted: lasted > 0, At: at(ms),
 	}
 }
 
 func drop(s *Screen) {
-	s.Device(device("mlx5_0", true, status.ReasonOK))
-	s.Port(portView("mlx5_0", verbs.PortActive))
-	s.Event(event(verbs.EventPortErr, 1, 1, 100))
-	s.Change(change(verbs.PortActive, verbs.PortDown, verbs.WitnessEvent, 99*time.Millisecond, 100))
-	s.Port(portView("mlx5_0", verbs.PortDown))
-	s.Event(event(verbs.EventPKeyChange, 1, 3, 110))
-	s.Event(event(verbs.EventDeviceFatal, 0, 1, 120))
-	s.Change(change(verbs.PortDown, verbs.PortActive, verbs.WitnessQuery, 40_123_000, 140))
+	s.Emit(device("mlx5_0", true, status.ReasonOK))
+	s.Emit(portView("mlx5_0", verbs.PortActive))
+	s.Emit(event(verbs.EventPortErr, 1, 1, 100))
+	s.Emit(change(verbs.PortActive, verbs.PortDown, verbs.WitnessEvent, 99*time.Millisecond, 100))
+	s.Emit(portView("mlx5_0", verbs.PortDown))
+	s.Emit(event(verbs.EventPKeyChange, 1, 3, 110))
+	s.Emit(event(verbs.EventDeviceFatal, 0, 1, 120))
+	s.Emit(change(verbs.PortDown, verbs.PortActive, verbs.WitnessQuery, 40_123_000, 140))
 }
 
 func TestAnEventStandsWithTheChangeThatItMade(t *testing.T) {
@@ -115,7 +116,7 @@ func TestJSONIsOneObjectALine(t *testing.T) {
 
 func TestDevicesThatComeGoAndCannotBeWatchedAreToldOnce(t *testing.T) {
 	got := shows(t, Config{}, nothing, func(s *Screen) {
-		for _, v := range []measure.Device{
+		for _, v := range []*measure.Device{
 			device("a", false, status.ReasonStarting),
 			device("a", true, status.ReasonOK),
 			device("a", true, status.ReasonOK),
@@ -124,7 +125,7 @@ func TestDevicesThatComeGoAndCannotBeWatchedAreToldOnce(t *testing.T) {
 			device("b", false, status.ReasonNoPermission),
 			device("a", true, status.ReasonOK),
 		} {
-			s.Device(v)
+			s.Emit(v)
 		}
 	})
 	require.Equal(t, []string{
@@ -146,26 +147,30 @@ func TestTheLogStandsAmongTheLines(t *testing.T) {
 	require.Regexp(t, `^\S+  a           warning: worker of a died of SIGSEGV; error: x\n\S+ +info: no devices\n$`, got)
 }
 
-// probed is one probe with four rounds in each second.
-func probed(method verbs.Method, seconds *uint64) measure.Probe {
-	v := measure.Probe{
-		Device: "mlx5_0", Port: 1, Method: method, OK: true, HasOK: true,
-		Wake: measure.Stat{Count: 4, Mean: 45_123}, WakeP: measure.Percentiles{P50: 44_000, P99: 1_234_000},
+// probed is one probe with four rounds in each second, and its histogram.
+func probed(method verbs.Method, seconds uint64) (*measure.Probe, *measure.Histogram) {
+	v := &measure.Probe{
+		Device: "mlx5_0", ProbeKey: verbs.ProbeKey{Port: 1, Method: method}, OK: true, HasOK: true,
+		Wake: aggregate.Stat{Count: 4, Mean: 45_123}, WakeP: aggregate.Percentiles{P50: 44_000, P99: 1_234_000},
 	}
-	v.Counts.Rounds, v.Counts.Successes = 4**seconds, 4**seconds
-	v.Histogram = []uint64{0, 0, 0, 3 * *seconds, 3 * *seconds}
+	v.Counts.Rounds, v.Counts.Successes = 4*seconds, 4*seconds
+	h := &measure.Histogram{Device: v.Device, ProbeKey: v.ProbeKey, Below: []uint64{0, 0, 0, 3 * seconds, 3 * seconds}}
 	for range 13 {
-		v.Histogram = append(v.Histogram, 4**seconds)
+		h.Below = append(h.Below, 4*seconds)
 	}
-	return v
+	return v, h
 }
 
 func TestProbesAreALineEverySecondWhereThereIsNoTerminal(t *testing.T) {
 	var seconds uint64
-	gather := func(time.Time) measure.Snapshot {
+	gather := func(time.Time) []measure.Point {
 		seconds++
-		none := measure.Probe{Device: "mlx5_0", Port: 2}
-		return measure.Snapshot{Probes: []measure.Probe{probed(verbs.MethodRCWrite, &seconds), none}}
+		v, h := probed(verbs.MethodRCWrite, seconds)
+		none := verbs.ProbeKey{Port: 2}
+		return []measure.Point{
+			v, h, &measure.Probe{Device: "mlx5_0", ProbeKey: none}, &measure.Histogram{Device: "mlx5_0", ProbeKey: none},
+			&measure.Host{},
+		}
 	}
 	wait := func(*Screen) { <-time.After(2500 * time.Millisecond) }
 	got := shows(t, Config{Probes: true, ASCII: true}, gather, wait)
@@ -184,15 +189,16 @@ func TestProbesAreALineEverySecondWhereThereIsNoTerminal(t *testing.T) {
 
 func TestAProbeThatWasReplacedIsNoLongerShown(t *testing.T) {
 	var seconds uint64
-	gather := func(time.Time) measure.Snapshot {
+	gather := func(time.Time) []measure.Point {
 		seconds++
-		old, now := probed(verbs.MethodRCWrite, &seconds), probed(verbs.MethodFlush, &seconds)
+		old, histogram := probed(verbs.MethodRCWrite, seconds)
+		now, _ := probed(verbs.MethodFlush, seconds)
 		if seconds == 1 {
 			now.Wake.Count, now.HasOK = 0, false
 		} else {
-			old.Wake = measure.Stat{}
+			old.Wake = aggregate.Stat{}
 		}
-		return measure.Snapshot{Probes: []measure.Probe{old, now}}
+		return []measure.Point{old, histogram, now}
 	}
 	got := shows(t, Config{Probes: true}, gather, func(*Screen) { <-time.After(2500 * time.Millisecond) })
 	require.Equal(t, 1, strings.Count(got, "rc_write"))
@@ -201,13 +207,14 @@ func TestAProbeThatWasReplacedIsNoLongerShown(t *testing.T) {
 
 func TestOnATerminalProbesStayBelowTheLines(t *testing.T) {
 	var seconds uint64
-	gather := func(time.Time) measure.Snapshot {
+	gather := func(time.Time) []measure.Point {
 		seconds++
-		return measure.Snapshot{Probes: []measure.Probe{probed(verbs.MethodRCWrite, &seconds)}}
+		v, h := probed(verbs.MethodRCWrite, seconds)
+		return []measure.Point{v, h}
 	}
 	got := shows(t, Config{Probes: true, Colours: true, Width: func() int { return 40 }}, gather, func(s *Screen) {
 		<-time.After(1100 * time.Millisecond)
-		s.Event(event(verbs.EventPortErr, 1, 1, 100))
+		s.Emit(event(verbs.EventPortErr, 1, 1, 100))
 		<-time.After(100 * time.Millisecond)
 	})
 	require.Equal(t, strings.Join([]string{
@@ -237,7 +244,7 @@ func (broken) Write([]byte) (int, error) { return 0, errors.New("no reader") }
 func TestAnErrorOfWritingEndsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Config{Out: bufio.NewWriterSize(broken{}, 1), Now: time.Now})
-		s.Event(event(verbs.EventPortErr, 1, 1, 100))
+		s.Emit(event(verbs.EventPortErr, 1, 1, 100))
 		require.ErrorContains(t, s.Run(t.Context(), nothing), "no reader")
 	})
 }

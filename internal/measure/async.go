@@ -2,49 +2,88 @@ package measure
 
 import (
 	"slices"
+	"strconv"
+	"time"
 
+	"rdma_events/internal/aggregate"
 	"rdma_events/internal/verbs"
 )
+
+// Async is a point of rdma_async: the events of a port, or with Port 0 all other
+// events of the device.
+type Async struct {
+	Device    string
+	Port      int
+	Types     []EventCount // every type of the scope, also those never seen
+	Read      uint64
+	Acked     uint64
+	Unacked   uint64 // read and not yet acknowledged by the running worker
+	Released  uint64 // freed unacknowledged by a worker's death
+	Hold, Ack aggregate.Stat
+	At        time.Time
+}
+
+// EventCount is the counter of one event type and its rate per second over the
+// interval just ended.
+type EventCount struct {
+	Type  verbs.EventType
+	Total uint64
+	Rate  float64
+}
+
+// Key implements Point.
+func (a *Async) Key() Key {
+	return Key{Measurement: asyncs.Name, Device: a.Device, Port: a.Port}
+}
+
+// Time implements Point.
+func (a *Async) Time() time.Time { return a.At }
+
+// Merge implements Point: the later one replaces this.
+func (a *Async) Merge(later Point) { *a = *later.(*Async) }
+
+// Events implements Point.
+func (*Async) Events() uint64 { return 0 }
+
+// Lines implements Point.
+func (a *Async) Lines(add func(Line)) { add(asyncs.line(a)) }
 
 const (
 	holdText = "return of ibv_get_async_event to return of ibv_ack_async_event, per event"
 	ackText  = "ibv_ack_async_event alone, per call; libibverbs does nothing in it for port and device events"
 )
 
-func asyncMetric() table[Async] {
-	type view = Async
-	return table[view]{
-		Metric: Metric{
-			Name:    "rdma_async",
-			Emitted: everyInterval,
-			Description: "Asynchronous events that were read, one series per port with the events of that port " +
-				"and one per device with all others. Events of queue pairs, completion queues and other objects reach " +
-				"only the context that owns the object, so these are about the plugin's own probes.",
-		},
-		tags: []tag[view]{
-			newTag("device", "name of the RDMA device", func(v *view) string { return v.Device }),
-			maybeTag("port", "number of the port; only on the series of port events",
-				func(v *view) string { return number(v.Port) }),
-		},
-		fields: slices.Concat(eventRows(), []field[view]{
-			counter("read", "events read, of all types", func(v *view) uint64 { return v.Read }),
-			counter("acked", "of these, acknowledged", func(v *view) uint64 { return v.Acked }),
-			counter("unacked", "of these, not yet acknowledged; stays above 0 when an acknowledgement hangs",
-				func(v *view) uint64 { return v.Unacked }),
-			counter("released", "of these, freed unacknowledged by a worker's death",
-				func(v *view) uint64 { return v.Released }),
-		},
-			stat("hold", holdText, func(v *view) Stat { return v.Hold }),
-			stat("ack", ackText, func(v *view) Stat { return v.Ack })),
-		more: func(v *view, set func(string, any)) {
-			for _, e := range v.Events {
-				if !e.Type.Known() {
-					set(e.Type.String(), clip(e.Total))
-					set(e.Type.String()+"_rate", e.Rate)
-				}
+var asyncs = table[Async]{
+	Metric: Metric{
+		Name:    "rdma_async",
+		Emitted: everyInterval,
+		Description: "Asynchronous events that were read, one series per port with the events of that port " +
+			"and one per device with all others. Events of queue pairs, completion queues and other objects reach " +
+			"only the context that owns the object, so these are about the plugin's own probes.",
+	},
+	tags: []tag[Async]{
+		newTag("device", "name of the RDMA device", func(v *Async) string { return v.Device }),
+		maybeTag("port", "number of the port; only on the series of port events",
+			func(v *Async) string { return portTag(v.Port) }),
+	},
+	fields: slices.Concat(eventRows(), []field[Async]{
+		counter("read", "events read, of all types", func(v *Async) uint64 { return v.Read }),
+		counter("acked", "of these, acknowledged", func(v *Async) uint64 { return v.Acked }),
+		counter("unacked", "of these, not yet acknowledged; stays above 0 when an acknowledgement hangs",
+			func(v *Async) uint64 { return v.Unacked }),
+		counter("released", "of these, freed unacknowledged by a worker's death",
+			func(v *Async) uint64 { return v.Released }),
+	},
+		stat("hold", holdText, func(v *Async) aggregate.Stat { return v.Hold }),
+		stat("ack", ackText, func(v *Async) aggregate.Stat { return v.Ack })),
+	more: func(v *Async, set func(string, any)) {
+		for _, e := range v.Types {
+			if !e.Type.Known() {
+				set(e.Type.String(), clip(e.Total))
+				set(e.Type.String()+"_rate", e.Rate)
 			}
-		},
-	}
+		}
+	},
 }
 
 // eventRows has the counter and the rate of every event type, and stands for
@@ -69,59 +108,35 @@ func eventRows() []field[Async] {
 }
 
 func eventRow(t verbs.EventType) []field[Async] {
-	type view = Async
-	find := func(v *view) (EventCount, bool) {
-		i := slices.IndexFunc(v.Events, func(e EventCount) bool { return e.Type == t })
+	find := func(v *Async) (EventCount, bool) {
+		i := slices.IndexFunc(v.Types, func(e EventCount) bool { return e.Type == t })
 		if i < 0 {
 			return EventCount{}, false
 		}
-		return v.Events[i], true
+		return v.Types[i], true
 	}
 	series := "only on the device's series"
 	if t.Scope() == verbs.ScopePort {
 		series = "only on a port's series"
 	}
-	return []field[view]{
+	return []field[Async]{
 		maybe(t.String(), "", t.String()+" events ("+t.Scope().String()+" scope), "+series,
-			func(v *view) (int64, bool) {
+			func(v *Async) (int64, bool) {
 				e, ok := find(v)
 				return clip(e.Total), ok
 			}),
 		float(t.String()+"_rate", "1/s", "the same per second",
-			func(v *view) (float64, bool) {
+			func(v *Async) (float64, bool) {
 				e, ok := find(v)
 				return e.Rate, ok
 			}),
 	}
 }
 
-func eventMetric() table[Event] {
-	type view = Event
-	return table[view]{
-		Metric: Metric{
-			Name:    "rdma_async_event",
-			Emitted: asItHappens,
-			Description: "One event, or a run of equal ones. The time is that of the last one. Points above " +
-				"max_event_points merge; no event goes uncounted.",
-		},
-		tags: []tag[view]{
-			newTag("device", "name of the RDMA device", func(v *view) string { return v.Device }),
-			newTag("event", "name of the type in lower snake, as in port_err, or unknown_<number>",
-				func(v *view) string { return v.Type.String() }),
-			newTag("scope", "what the event is about: port, device, cq, qp, srq, wq or unknown",
-				func(v *view) string { return v.Type.Scope().String() }),
-			maybeTag("port", "number of the port; only with scope=port", func(v *view) string { return number(v.Port) }),
-		},
-		fields: []field[view]{
-			counter("count", "events in this point", func(v *view) uint64 { return v.Count }),
-			counter("total", "the series' events since the plugin started, with these",
-				func(v *view) uint64 { return v.Total }),
-			maybe("first_ns", "unix ns", "time of the first event; only when count is above 1",
-				func(v *view) (int64, bool) { return v.First.UnixNano(), v.Count > 1 && !v.First.IsZero() }),
-			maybe("hold_ns", "ns", holdText+", greatest of the point",
-				func(v *view) (int64, bool) { return v.HoldMax, v.HoldMax > 0 }),
-			maybe("ack_ns", "ns", ackText+", greatest of the point",
-				func(v *view) (int64, bool) { return v.AckMax, v.AckMax > 0 }),
-		},
+// portTag is the value of the tag port, "" where the point is the device's.
+func portTag(n int) string {
+	if n == 0 {
+		return ""
 	}
+	return strconv.Itoa(n)
 }

@@ -1,18 +1,24 @@
 package measure
 
-import "slices"
+import (
+	"slices"
+	"time"
 
-// Collector is what rdma_collector is made from: the monitor's part and that of
-// the plugin's own process.
+	"rdma_events/internal/aggregate"
+)
+
+// Collector is the point of rdma_collector.
 type Collector struct {
-	Watching
-	Own
-}
-
-// Own is what the plugin knows of itself.
-type Own struct {
-	Queue Queue
-	Usage Usage
+	Devices        int
+	Workers        int
+	WorkerRestarts uint64
+	WorkersStuck   int
+	AsyncEvents    uint64
+	DeliveryP      aggregate.Percentiles // from the return of ibv_get_async_event to the monitor's hand-over
+	WorkerRSS      uint64                // bytes, all workers together
+	Queue          Queue
+	Usage          Usage
+	At             time.Time
 }
 
 // Queue is what waits to be emitted, and what was done with what waited.
@@ -28,15 +34,28 @@ type Usage struct {
 	RSS    int64 // bytes
 }
 
-func collectorMetric() table[Collector] {
-	return table[Collector]{
-		Metric: Metric{
-			Name:        "rdma_collector",
-			Emitted:     everyInterval,
-			Description: "The plugin's own health.",
-		},
-		fields: slices.Concat(watchRows(), queueRows(), usageRows()),
-	}
+// Key implements Point.
+func (*Collector) Key() Key { return Key{Measurement: collectors.Name} }
+
+// Time implements Point.
+func (c *Collector) Time() time.Time { return c.At }
+
+// Merge implements Point: the later one replaces this.
+func (c *Collector) Merge(later Point) { *c = *later.(*Collector) }
+
+// Events implements Point.
+func (*Collector) Events() uint64 { return 0 }
+
+// Lines implements Point.
+func (c *Collector) Lines(add func(Line)) { add(collectors.line(c)) }
+
+var collectors = table[Collector]{
+	Metric: Metric{
+		Name:        "rdma_collector",
+		Emitted:     everyInterval,
+		Description: "The plugin's own health.",
+	},
+	fields: slices.Concat(watchRows(), queueRows(), usageRows()),
 }
 
 func watchRows() []field[Collector] {
@@ -48,7 +67,7 @@ func watchRows() []field[Collector] {
 			func(c *Collector) uint64 { return c.WorkerRestarts }),
 		integer("workers_stuck", "", "workers that the kernel does not let die",
 			func(c *Collector) int64 { return int64(c.WorkersStuck) }),
-		counter("events", "asynchronous events read, of all devices", func(c *Collector) uint64 { return c.Events }),
+		counter("events", "asynchronous events read, of all devices", func(c *Collector) uint64 { return c.AsyncEvents }),
 		maybe("delivery_ns_p50", "ns", "from the return of ibv_get_async_event to this process, p50 of the window",
 			func(c *Collector) (int64, bool) { return c.DeliveryP.P50, c.DeliveryP.Count > 0 }),
 		maybe("delivery_ns_p99", "ns", "the same, p99",

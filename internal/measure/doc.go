@@ -1,3 +1,3 @@
-// Package measure has what is emitted: for each measurement its type, and the table of its tags and fields, out of which
-// lines, documents and dashboards are made.
+// Package measure holds the measurements. Each has a file with its point, the rule by which two of its points merge, and
+// the table of its tags and fields, from which lines, documents and dashboards are made.
 package measure

@@ -3,6 +3,7 @@ package measure
 import (
 	"time"
 
+	"rdma_events/internal/aggregate"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
@@ -23,60 +24,83 @@ func all(from uint64, scopes ...verbs.Scope) []EventCount {
 	return counts
 }
 
-// filled is a snapshot in which every field is known.
-func filled() *Snapshot {
-	stat := func(n int64) Stat { return Stat{Count: 3, Mean: n, Max: 2 * n} }
-	ranks := func(n int64) Percentiles {
-		return Percentiles{Count: 9, P50: n, P90: n + 1, P99: n + 2}
-	}
+func statOf(n int64) aggregate.Stat { return aggregate.Stat{Count: 3, Mean: n, Max: 2 * n} }
+
+func ranks(n int64) aggregate.Percentiles {
+	return aggregate.Percentiles{Count: 9, P50: n, P90: n + 1, P99: n + 2}
+}
+
+// filled are points of all measurements in which every field is known.
+func filled() []Point {
 	own := all(10, verbs.ScopeDevice, verbs.ScopeCQ, verbs.ScopeQP, verbs.ScopeSRQ, verbs.ScopeWQ)
 	own = append(own, EventCount{Type: 33, Total: 2, Rate: 0.2})
-	histogram := make([]uint64, 17)
-	for i := range histogram {
-		histogram[i] = uint64(i * 100)
+	probe := filledProbe()
+	histogram := &Histogram{Device: probe.Device, ProbeKey: probe.ProbeKey, Below: make([]uint64, 17), At: at(0)}
+	for i := range histogram.Below {
+		histogram.Below[i] = uint64(i * 100)
 	}
-	return &Snapshot{
-		Async: []Async{
-			{Device: "mlx5_0", Events: own, Read: 20, Acked: 17, Unacked: 2, Released: 1, Hold: stat(900), Ack: stat(40)},
-			{Device: "mlx5_0", Port: 1, Events: all(1, verbs.ScopePort), Read: 5, Acked: 5, Hold: stat(800), Ack: stat(30)},
+	points := []Point{
+		&Async{
+			Device: "mlx5_0", Types: own, Read: 20, Acked: 17, Unacked: 2, Released: 1, Hold: statOf(900), Ack: statOf(40),
+			At: at(0),
 		},
-		Ports: []Port{filledPort()},
-		Probes: []Probe{{
-			Device: "mlx5_0", Port: 1, Vector: 0, Method: verbs.MethodRCWrite,
-			Counts: ledger.ProbeCounts{
-				Rounds: 100, Successes: 94, Errors: 3, LostEvents: 2, LostCompletions: 1,
-				Events: 98, Acked: 96, Spurious: 4, Late: 5, Resent: 6,
-			},
-			Unacked: 1, Released: 1, EventsRate: 1, OK: true, HasOK: true, Status: "IBV_WC_RETRY_EXC_ERR",
-			Wake: stat(5000), Ack: stat(100), Hold: stat(1500), Total: stat(7000),
-			Get: stat(200), Arm: stat(60), Drain: stat(70),
-			WakeP: ranks(4900), AckP: ranks(90), HoldP: ranks(1400), TotalP: ranks(6900),
-			GetP: ranks(190), ArmP: ranks(50), DrainP: ranks(65),
-			Histogram: histogram,
-		}},
-		Devices: []Device{filledDevice()},
-		Totals:  HostTotals{Flaps: 3, MissedTransitions: 1, LostEvents: 2, LostCompletions: 1, Errors: 3},
-		Collector: Watching{
-			Devices: 1, Workers: 1, WorkerRestarts: 2, WorkersStuck: 0, Events: 25,
-			DeliveryP: ranks(80_000), WorkerRSS: 14 << 20,
+		&Async{
+			Device: "mlx5_0", Port: 1, Types: all(1, verbs.ScopePort), Read: 5, Acked: 5, Hold: statOf(800), Ack: statOf(30),
+			At: at(0),
 		},
+		filledPort(), probe, histogram, filledDevice(),
+	}
+	host := &Host{
+		HostTotals: HostTotals{Flaps: 3, MissedTransitions: 1, LostEvents: 2, LostCompletions: 1, Errors: 3}, At: at(0),
+	}
+	for _, p := range points {
+		host.Add(p)
+	}
+	return append(points, host, &Collector{
+		Devices: 1, Workers: 1, WorkerRestarts: 2, WorkersStuck: 0, AsyncEvents: 25,
+		DeliveryP: ranks(80_000), WorkerRSS: 14 << 20,
+		Queue: Queue{Merged: 4, Dropped: 0, Skipped: 1, Length: 5, Capacity: 1000},
+		Usage: Usage{Uptime: 3_600_000_000_000, CPU: 1_200_000_000, RSS: 13 << 20},
+		At:    at(0),
+	}, &Event{
+		Device: "mlx5_0", Type: verbs.EventPortErr, Port: 1, Count: 3, Total: 4,
+		At: at(250), First: at(240), HoldMax: 950, AckMax: 45,
+	}, &Change{
+		Device: "mlx5_0", Port: 1, From: verbs.PortActive, To: verbs.PortDown, Witness: verbs.WitnessEvent,
+		LastedNS: 60_000_000_000, HasLasted: true, Transitions: 1, At: at(251),
+	})
+}
+
+func filledProbe() *Probe {
+	return &Probe{
+		Device: "mlx5_0", ProbeKey: verbs.ProbeKey{Port: 1, Vector: 0, Method: verbs.MethodRCWrite},
+		Counts: ledger.ProbeCounts{
+			Rounds: 100, Successes: 94, Errors: 3, LostEvents: 2, LostCompletions: 1,
+			Events: 98, Acked: 96, Spurious: 4, Late: 5, Resent: 6,
+		},
+		Unacked: 1, Released: 1, EventsRate: 1, OK: true, HasOK: true, Status: "IBV_WC_RETRY_EXC_ERR",
+		Wake: statOf(5000), Ack: statOf(100), Hold: statOf(1500), Total: statOf(7000),
+		Get: statOf(200), Arm: statOf(60), Drain: statOf(70),
+		WakeP: ranks(4900), AckP: ranks(90), HoldP: ranks(1400), TotalP: ranks(6900),
+		GetP: ranks(190), ArmP: ranks(50), DrainP: ranks(65),
+		At: at(0),
 	}
 }
 
-func filledPort() Port {
-	return Port{
+func filledPort() *Port {
+	return &Port{
 		Device: "mlx5_0", Port: 1, Expected: true, Known: true, HasState: true, State: verbs.PortActive,
 		Attr: verbs.PortAttr{
 			State: verbs.PortActive, Phys: 5, LinkLayer: verbs.LinkInfiniBand, MTU: 4096, LID: 7, SMLID: 1,
 			Width: "4x", RateGbps: 100, NetDev: "ib0", LinkDowned: 3, HasLinkDowned: true,
 		},
 		Transitions: 6, Flaps: 3, DownNS: 2_500_000_000, StateAgeNS: 60_000_000_000, HasStateAge: true,
-		MissedTransitions: 1, PhantomEvents: 2, Time: at(0),
+		MissedTransitions: 1, PhantomEvents: 2, At: at(0),
 	}
 }
 
-func filledDevice() Device {
-	return Device{
+func filledDevice() *Device {
+	return &Device{
 		Device: "mlx5_0", Present: true, Open: true, Opens: 3, Removals: 1, Fatals: 1, Reason: status.ReasonOK,
 		Worker: status.Status{State: status.StateRunning, Restarts: 2, Crashes: 1, PID: 4711},
 		Attr: verbs.DeviceAttr{
@@ -84,24 +108,6 @@ func filledDevice() Device {
 			SysImageGUID: "506b:4b03:00aa:0000", PCIAddress: "0000:3b:00.0", NUMANode: 0, BoardID: "MT_0000000010",
 			Driver: "mlx5_core", Transport: "infiniband", Firmware: "22.39.2048",
 		},
-		Time: at(0),
+		At: at(0),
 	}
-}
-
-func filledProcess() Own {
-	return Own{
-		Queue: Queue{Merged: 4, Dropped: 0, Skipped: 1, Length: 5, Capacity: 1000},
-		Usage: Usage{Uptime: 3_600_000_000_000, CPU: 1_200_000_000, RSS: 13 << 20},
-	}
-}
-
-// happenings are points that are emitted when something happens.
-func happenings() (Event, Change) {
-	return Event{
-			Device: "mlx5_0", Type: verbs.EventPortErr, Port: 1, Count: 3, Total: 4,
-			Time: at(250), First: at(240), HoldMax: 950, AckMax: 45,
-		}, Change{
-			Device: "mlx5_0", Port: 1, From: verbs.PortActive, To: verbs.PortDown, Witness: verbs.WitnessEvent,
-			Lasted: 60_000_000_000, HasLasted: true, Transitions: 1, Time: at(251),
-		}
 }

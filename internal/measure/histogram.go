@@ -3,46 +3,66 @@ package measure
 import (
 	"slices"
 	"strconv"
+	"time"
 
 	"rdma_events/internal/aggregate"
+	"rdma_events/internal/verbs"
 )
 
-// bucket is one bound of a probe's histogram; below counts all wakes up to it.
+// Histogram is a point of rdma_cq_probe_histogram, which has a line for each bound.
+type Histogram struct {
+	Device string
+	verbs.ProbeKey
+	Below []uint64 // rounds whose event came within each of aggregate.Bounds, and of all
+	At    time.Time
+}
+
+// Key implements Point.
+func (h *Histogram) Key() Key {
+	return Key{Measurement: histograms.Name, Device: h.Device, Of: h.Method.String(), Port: h.Port, Vector: h.Vector}
+}
+
+// Time implements Point.
+func (h *Histogram) Time() time.Time { return h.At }
+
+// Merge implements Point: the later one replaces this.
+func (h *Histogram) Merge(later Point) { *h = *later.(*Histogram) }
+
+// Events implements Point.
+func (*Histogram) Events() uint64 { return 0 }
+
+// Lines implements Point.
+func (h *Histogram) Lines(add func(Line)) {
+	bounds := aggregate.Bounds()
+	for i, below := range h.Below {
+		le := "+Inf"
+		if i < len(bounds) {
+			le = strconv.FormatInt(bounds[i].Nanoseconds(), 10)
+		}
+		add(histograms.line(&bucket{h, le, below}))
+	}
+}
+
+// bucket is what one line is made from.
 type bucket struct {
-	probe *Probe
+	of    *Histogram
 	le    string
 	below uint64
 }
 
-// buckets takes a probe's histogram apart; the view has one count per bound and
-// one for +Inf, or none at all.
-func buckets(v *Probe) []bucket {
-	limits := aggregate.Bounds()
-	if len(v.Histogram) != len(limits)+1 {
-		return nil
-	}
-	all := make([]bucket, 0, len(v.Histogram))
-	for i, limit := range limits {
-		all = append(all, bucket{v, strconv.FormatInt(limit.Nanoseconds(), 10), v.Histogram[i]})
-	}
-	return append(all, bucket{v, "+Inf", v.Histogram[len(limits)]})
-}
-
-func histogramMetric() table[bucket] {
-	return table[bucket]{
-		Metric: Metric{
-			Name:    "rdma_cq_probe_histogram",
-			Emitted: everyInterval + ", with histogram = true",
-			Description: "Wake-up latencies of a probe, cumulative over bounds and since the plugin started. The " +
-				"bounds are fixed, so the histograms of many hosts can be added up.",
-		},
-		tags: slices.Concat(
-			probeTags(func(b *bucket) *Probe { return b.probe }),
-			[]tag[bucket]{newTag("le", "upper bound in ns: 5000, 10000, 20000, 50000 and so on to 500000000, and +Inf",
-				func(b *bucket) string { return b.le })}),
-		fields: []field[bucket]{
-			counter("wake_bucket", "rounds whose event came within the bound",
-				func(b *bucket) uint64 { return b.below }),
-		},
-	}
+var histograms = table[bucket]{
+	Metric: Metric{
+		Name:    "rdma_cq_probe_histogram",
+		Emitted: everyInterval + ", with histogram = true",
+		Description: "Wake-up latencies of a probe, cumulative over bounds and since the plugin started. The " +
+			"bounds are fixed, so the histograms of many hosts can be added up.",
+	},
+	tags: slices.Concat(
+		probeTags(func(b *bucket) (string, verbs.ProbeKey) { return b.of.Device, b.of.ProbeKey }),
+		[]tag[bucket]{newTag("le", "upper bound in ns: 5000, 10000, 20000, 50000 and so on to 500000000, and +Inf",
+			func(b *bucket) string { return b.le })}),
+	fields: []field[bucket]{
+		counter("wake_bucket", "rounds whose event came within the bound",
+			func(b *bucket) uint64 { return b.below }),
+	},
 }

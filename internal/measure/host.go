@@ -1,75 +1,98 @@
 package measure
 
 import (
+	"time"
+
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 )
 
-// host is what rdma_host is made from: the sums over a snapshot.
-type host struct {
+// Host is the point of rdma_host.
+type Host struct {
 	HostTotals
-	missing, unwatched, portsDown int64
-
-	unacked uint64
-	wakeP99 int64 // the greatest; 0 none
+	Missing   int64
+	Unwatched int64
+	PortsDown int64
+	Unacked   uint64
+	WakeP99   int64 // ns, the greatest; 0: no event came
+	At        time.Time
 }
 
-func hostMetric() table[host] {
-	type view = host
-	return table[view]{
-		Metric: Metric{
-			Name:    "rdma_host",
-			Emitted: everyInterval,
-			Description: "The devices of the host together, for questions about many hosts: a database has one series " +
-				"of a host to read instead of all of its devices'. Only where there is a device, or one is expected. " +
-				"Its counters keep those of devices that were renamed or are gone.",
-		},
-		fields: []field[view]{
-			integer("devices_missing", "", "devices that are not there and were, or are expected; not those renamed or reassigned",
-				func(v *view) int64 { return v.missing }),
-			integer("devices_unwatched", "", "devices that are there and that no worker has open",
-				func(v *view) int64 { return v.unwatched }),
-			integer("ports_down", "", "ports whose state is known and not active, but for those of expected_down",
-				func(v *view) int64 { return v.portsDown }),
-			counter("flaps", "sum of rdma_port.flaps", func(v *view) uint64 { return v.Flaps }),
-			counter("missed_transitions", "sum of rdma_port.missed_transitions",
-				func(v *view) uint64 { return v.MissedTransitions }),
-			counter("unacked", "sum of unacked in rdma_async and rdma_cq_probe", func(v *view) uint64 { return v.unacked }),
-			counter("lost_events", "sum of rdma_cq_probe.lost_events", func(v *view) uint64 { return v.LostEvents }),
-			counter("lost_completions", "sum of rdma_cq_probe.lost_completions",
-				func(v *view) uint64 { return v.LostCompletions }),
-			counter("errors", "sum of rdma_cq_probe.errors", func(v *view) uint64 { return v.Errors }),
-			maybe("wake_ns_p99", "ns", "the greatest rdma_cq_probe.wake_ns_p99",
-				func(v *view) (int64, bool) { return v.wakeP99, v.wakeP99 > 0 }),
-		},
-	}
+// HostTotals are sums of counters over all devices that there have been: none of
+// them goes back when a device is renamed or forgotten.
+type HostTotals struct {
+	Flaps             uint64
+	MissedTransitions uint64
+	LostEvents        uint64
+	LostCompletions   uint64
+	Errors            uint64
 }
 
-// sum makes the view of a host.
-func sum(s *Snapshot) host {
-	h := host{HostTotals: s.Totals}
-	for i := range s.Devices {
-		d := &s.Devices[i]
-		switch {
-		case !d.Present && d.Reason != status.ReasonRenamed && d.Reason != status.ReasonReassigned:
-			h.missing++
-		case d.Present && !d.Open:
-			h.unwatched++
-		}
-	}
-	for i := range s.Ports {
-		p := &s.Ports[i]
+// Add adds what a point of one interval says of a device, a port or a probe.
+func (h *Host) Add(p Point) {
+	switch p := p.(type) {
+	case *Device:
+		h.device(p)
+	case *Port:
 		if p.Known && p.HasState && p.State != verbs.PortActive && !p.Expected {
-			h.portsDown++
+			h.PortsDown++
 		}
+	case *Async:
+		h.Unacked += p.Unacked
+	case *Probe:
+		h.Unacked += p.Unacked
+		h.WakeP99 = max(h.WakeP99, p.WakeP.P99)
 	}
-	for i := range s.Async {
-		h.unacked += s.Async[i].Unacked
+}
+
+func (h *Host) device(d *Device) {
+	switch {
+	case !d.Present && d.Reason != status.ReasonRenamed && d.Reason != status.ReasonReassigned:
+		h.Missing++
+	case d.Present && !d.Open:
+		h.Unwatched++
 	}
-	for i := range s.Probes {
-		p := &s.Probes[i]
-		h.unacked += p.Unacked
-		h.wakeP99 = max(h.wakeP99, p.WakeP.P99)
-	}
-	return h
+}
+
+// Key implements Point.
+func (*Host) Key() Key { return Key{Measurement: hosts.Name} }
+
+// Time implements Point.
+func (h *Host) Time() time.Time { return h.At }
+
+// Merge implements Point: the later one replaces this.
+func (h *Host) Merge(later Point) { *h = *later.(*Host) }
+
+// Events implements Point.
+func (*Host) Events() uint64 { return 0 }
+
+// Lines implements Point.
+func (h *Host) Lines(add func(Line)) { add(hosts.line(h)) }
+
+var hosts = table[Host]{
+	Metric: Metric{
+		Name:    "rdma_host",
+		Emitted: everyInterval,
+		Description: "The devices of the host together, for questions about many hosts: a database has one series " +
+			"of a host to read instead of all of its devices'. Only where there is a device, or one is expected. " +
+			"Its counters keep those of devices that were renamed or are gone.",
+	},
+	fields: []field[Host]{
+		integer("devices_missing", "", "devices that are not there and were, or are expected; not those renamed or reassigned",
+			func(v *Host) int64 { return v.Missing }),
+		integer("devices_unwatched", "", "devices that are there and that no worker has open",
+			func(v *Host) int64 { return v.Unwatched }),
+		integer("ports_down", "", "ports whose state is known and not active, but for those of expected_down",
+			func(v *Host) int64 { return v.PortsDown }),
+		counter("flaps", "sum of rdma_port.flaps", func(v *Host) uint64 { return v.Flaps }),
+		counter("missed_transitions", "sum of rdma_port.missed_transitions",
+			func(v *Host) uint64 { return v.MissedTransitions }),
+		counter("unacked", "sum of unacked in rdma_async and rdma_cq_probe", func(v *Host) uint64 { return v.Unacked }),
+		counter("lost_events", "sum of rdma_cq_probe.lost_events", func(v *Host) uint64 { return v.LostEvents }),
+		counter("lost_completions", "sum of rdma_cq_probe.lost_completions",
+			func(v *Host) uint64 { return v.LostCompletions }),
+		counter("errors", "sum of rdma_cq_probe.errors", func(v *Host) uint64 { return v.Errors }),
+		maybe("wake_ns_p99", "ns", "the greatest rdma_cq_probe.wake_ns_p99",
+			func(v *Host) (int64, bool) { return v.WakeP99, v.WakeP99 > 0 }),
+	},
 }

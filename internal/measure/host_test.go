@@ -5,36 +5,27 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/aggregate"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 )
 
 func TestAHostIsTheSumOfItsDevices(t *testing.T) {
-	s := &Snapshot{
-		Devices: []Device{
-			{Present: true, Open: true}, {Present: true}, {Reason: status.ReasonRemoved}, {Reason: status.ReasonRenamed},
-		},
-		Ports: []Port{
-			{Known: true, HasState: true, State: verbs.PortActive},
-			{Known: true, HasState: true, State: verbs.PortInit},
-			{Known: true, HasState: true, State: verbs.PortDown, Expected: true},
-			{HasState: true, State: verbs.PortAbsent},
-			{Known: true},
-		},
-		Async: []Async{{Unacked: 1}, {Unacked: 2}},
-		Probes: []Probe{
-			{WakeP: Percentiles{P99: 70}}, {WakeP: Percentiles{P99: 50}, Unacked: 4},
-		},
-		Totals: HostTotals{Flaps: 5},
+	totals := HostTotals{Flaps: 5}
+	h := &Host{HostTotals: totals}
+	for _, p := range []Point{
+		&Device{Present: true, Open: true}, &Device{Present: true}, &Device{Reason: status.ReasonRemoved},
+		&Device{Reason: status.ReasonRenamed},
+		&Port{Known: true, HasState: true, State: verbs.PortActive},
+		&Port{Known: true, HasState: true, State: verbs.PortInit},
+		&Port{Known: true, HasState: true, State: verbs.PortDown, Expected: true},
+		&Port{HasState: true, State: verbs.PortAbsent},
+		&Port{Known: true},
+		&Async{Unacked: 1}, &Async{Unacked: 2},
+		&Probe{WakeP: aggregate.Percentiles{P99: 70}}, &Probe{WakeP: aggregate.Percentiles{P99: 50}, Unacked: 4},
+		&Event{Count: 100},
+	} {
+		h.Add(p)
 	}
-	require.Equal(t, host{
-		HostTotals: s.Totals, missing: 1, unwatched: 1, portsDown: 1, unacked: 7, wakeP99: 70,
-	}, sum(s))
-}
-
-func TestAHostWithoutDevicesSaysNothingOfThem(t *testing.T) {
-	m := NewTables()
-	points := m.Lines(&Snapshot{}, Own{}, at(0))
-	require.Len(t, points, 1)
-	require.Equal(t, "rdma_collector", points[0].Name)
+	require.Equal(t, &Host{HostTotals: totals, Missing: 1, Unwatched: 1, PortsDown: 1, Unacked: 7, WakeP99: 70}, h)
 }

@@ -17,12 +17,22 @@ import (
 
 var update = flag.Bool("rewrite", false, "rewrite golden files")
 
-// everything returns points of all measurements with all fields.
+// everything returns lines of all measurements with all fields.
 func everything() []Line {
-	m := NewTables()
-	event, change := happenings()
-	points := m.Lines(filled(), filledProcess(), at(0))
-	return append(points, m.event.point(&event, event.Time), m.change.point(&change, change.Time))
+	var lines []Line
+	for _, p := range filled() {
+		p.Lines(func(l Line) { lines = append(lines, l) })
+	}
+	return lines
+}
+
+// one returns the line of a point that has one.
+func one(t *testing.T, p Point) Line {
+	t.Helper()
+	var lines []Line
+	p.Lines(func(l Line) { lines = append(lines, l) })
+	require.Len(t, lines, 1)
+	return lines[0]
 }
 
 func describe(t *testing.T, name string) Metric {
@@ -124,31 +134,30 @@ func TestNamesAndUnitsFollowTheRules(t *testing.T) {
 }
 
 func TestWhatIsNotKnownIsLeftOut(t *testing.T) {
-	m := NewTables()
-	port := m.port.point(&Port{
+	port := one(t, &Port{
 		Device: "d", Port: 1, HasState: true, State: verbs.PortAbsent, Attr: filledPort().Attr,
-	}, at(0))
+	})
 	require.Equal(t, map[string]any{
 		"state": int64(-1), "state_name": "absent", "transitions": int64(0), "flaps": int64(0),
 		"down_ns": int64(0), "missed_transitions": int64(0), "phantom_events": int64(0),
 	}, port.Fields)
 	require.Equal(t, map[string]string{"device": "d", "port": "1"}, port.Tags)
 
-	unasked := m.port.point(&Port{Device: "d", Port: 1}, at(0))
+	unasked := one(t, &Port{Device: "d", Port: 1})
 	require.NotContains(t, unasked.Fields, "state")
 	require.NotContains(t, unasked.Fields, "state_name")
 
-	device := m.device.point(&Device{Device: "d", Attr: verbs.DeviceAttr{NUMANode: -1}}, at(0))
+	device := one(t, &Device{Device: "d", Attr: verbs.DeviceAttr{NUMANode: -1}})
 	require.Equal(t, map[string]any{
 		"present": int64(0), "open": int64(0), "opens": int64(0), "removals": int64(0), "fatals": int64(0),
 		"worker_restarts": int64(0), "crashes": int64(0),
 	}, device.Fields)
 
-	event := m.event.point(&Event{Device: "d", Type: 33, Count: 1, Total: 1}, at(0))
+	event := one(t, &Event{Device: "d", Type: 33, Count: 1, Total: 1})
 	require.Equal(t, map[string]any{"count": int64(1), "total": int64(1)}, event.Fields)
 	require.Equal(t, map[string]string{"device": "d", "event": "unknown_33", "scope": "unknown"}, event.Tags)
 
-	idle := m.async.point(&Async{Device: "d", Port: 1, Events: all(0, verbs.ScopePort)[:1]}, at(0))
+	idle := one(t, &Async{Device: "d", Port: 1, Types: all(0, verbs.ScopePort)[:1]})
 	require.Equal(t, map[string]any{
 		"port_active": int64(0), "port_active_rate": 0.0, "read": int64(0), "acked": int64(0),
 		"unacked": int64(0), "released": int64(0),
@@ -156,10 +165,9 @@ func TestWhatIsNotKnownIsLeftOut(t *testing.T) {
 }
 
 func TestOnlyInfiniBandHasLIDs(t *testing.T) {
-	m := NewTables()
 	v := filledPort()
 	v.Attr.LinkLayer = verbs.LinkEthernet
-	p := m.port.point(&v, at(0))
+	p := one(t, v)
 	require.NotContains(t, p.Fields, "lid")
 	require.NotContains(t, p.Fields, "sm_lid")
 	require.Equal(t, "ethernet", p.Fields["link_layer"])
@@ -171,6 +179,44 @@ func TestForeignStringsFitOnALine(t *testing.T) {
 	require.Len(t, clean(string(bytes.Repeat([]byte("x"), 5000))), 256)
 	require.LessOrEqual(t, len(clean(string(bytes.Repeat([]byte("ä"), 300)))), 256)
 	require.Equal(t, int64(1<<63-1), clip(1<<64-1))
+}
+
+func TestEveryPointHasAKeyOfItsOwn(t *testing.T) {
+	keys, measurements := map[Key]bool{}, map[string]bool{}
+	for _, p := range filled() {
+		require.False(t, keys[p.Key()], "%v", p.Key())
+		require.False(t, p.Time().IsZero(), "%v", p.Key())
+		keys[p.Key()], measurements[p.Key().Measurement] = true, true
+	}
+	require.Len(t, measurements, len(All()))
+}
+
+func TestALaterPointReplacesAnEarlierOne(t *testing.T) {
+	for _, p := range []Point{&Async{}, &Port{}, &Probe{}, &Histogram{}, &Device{}, &Host{}, &Collector{}} {
+		for _, later := range filled() {
+			if later.Key().Measurement == p.Key().Measurement {
+				p.Merge(later)
+				require.Equal(t, later, p)
+			}
+		}
+		require.False(t, p.Time().IsZero(), "%T", p)
+		require.Zero(t, p.Events())
+	}
+}
+
+func TestEventsAddUp(t *testing.T) {
+	p := &Event{Count: 3, Total: 3, First: at(1), At: at(2), HoldMax: 9, AckMax: 1}
+	p.Merge(&Event{Count: 4, Total: 7, First: at(3), At: at(4), HoldMax: 8, AckMax: 2})
+	require.Equal(t, &Event{Count: 7, Total: 7, First: at(1), At: at(4), HoldMax: 9, AckMax: 2}, p)
+	require.Equal(t, uint64(7), p.Events())
+}
+
+func TestMergedChangesKeepTheFirstAndTheLastState(t *testing.T) {
+	p := &Change{From: verbs.PortDown, To: verbs.PortInit, Transitions: 2, LastedNS: 5, HasLasted: true, At: at(1)}
+	p.Merge(&Change{From: verbs.PortInit, To: verbs.PortActive, Transitions: 1, Witness: verbs.WitnessQuery, At: at(2)})
+	require.Equal(t, &Change{
+		From: verbs.PortDown, To: verbs.PortActive, Transitions: 3, Witness: verbs.WitnessQuery, At: at(2),
+	}, p)
 }
 
 func TestNamesWithANumberAreFoundByTheirRow(t *testing.T) {
@@ -190,11 +236,13 @@ func TestLineProtocolIsAsItHasAlwaysBeen(t *testing.T) {
 	s := &influx.Serializer{SortFields: true}
 	require.NoError(t, s.Init())
 	var got bytes.Buffer
-	for _, p := range everything() {
-		line, err := s.Serialize(metric.New(p.Name, p.Tags, p.Fields, p.Time, telegraf.Untyped))
-		require.NoError(t, err)
-		require.Less(t, len(line), 4096, "one write to a pipe")
-		got.Write(line)
+	for _, p := range filled() {
+		p.Lines(func(l Line) {
+			line, err := s.Serialize(metric.New(l.Name, l.Tags, l.Fields, p.Time(), telegraf.Untyped))
+			require.NoError(t, err)
+			require.Less(t, len(line), 4096, "one write to a pipe")
+			got.Write(line)
+		})
 	}
 	const golden = "testdata/filled.influx"
 	if *update {

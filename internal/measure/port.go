@@ -2,41 +2,78 @@ package measure
 
 import (
 	"strconv"
+	"time"
 
 	"rdma_events/internal/verbs"
 )
 
-func portMetric() table[Port] {
-	type view = Port
-	return table[view]{
-		Metric: Metric{
-			Name:    "rdma_port",
-			Emitted: onChange,
-			Description: "State of a port, driven by its events in the order read and checked by queries. While the " +
-				"device is not open there are only the counters and the last state; a device that has been removed leaves " +
-				"the state absent, which is neither up nor down: rdma_device tells what is missing.",
-		},
-		tags: []tag[view]{
-			newTag("device", "name of the RDMA device", func(v *view) string { return v.Device }),
-			newTag("port", "number of the port, from 1", func(v *view) string { return strconv.Itoa(v.Port) }),
-			maybeTag("expected", "down, on the ports of expected_down; not there on others", expected),
-		},
-		fields: append(linkRows(), []field[view]{
-			counter("transitions", "state changes", func(v *view) uint64 { return v.Transitions }),
-			counter("flaps", "times the port left active and came back, without being absent",
-				func(v *view) uint64 { return v.Flaps }),
-			integer("down_ns", "ns", "time not active since the start, the present outage included, absent excluded",
-				func(v *view) int64 { return v.DownNS }),
-			maybe("state_age_ns", "ns", "time in this state; not before the first change",
-				func(v *view) (int64, bool) { return v.StateAgeNS, v.HasStateAge }),
-			counter("missed_transitions", "how far link_downed ran ahead of the transitions to down",
-				func(v *view) uint64 { return v.MissedTransitions }),
-			counter("phantom_events", "events that named the state already held",
-				func(v *view) uint64 { return v.PhantomEvents }),
-			maybe("link_downed", "", "times the link went down by the driver's own counter",
-				func(v *view) (int64, bool) { return clip(v.Attr.LinkDowned), v.Known && v.Attr.HasLinkDowned }),
-		}...),
-	}
+// Port is a point of rdma_port. Known is false while the device is not open or does
+// not answer: Attr is left out then, and so is whether the port is up; the state
+// and the counters stay.
+type Port struct {
+	Device   string
+	Port     int
+	Expected bool // the port is in expected_down
+	Known    bool
+	HasState bool            // false until the first answer of a query: State means nothing then
+	State    verbs.PortState // the state machine's, not Attr.State
+	Attr     verbs.PortAttr
+
+	Transitions       uint64
+	Flaps             uint64
+	DownNS            int64
+	StateAgeNS        int64
+	HasStateAge       bool
+	MissedTransitions uint64
+	PhantomEvents     uint64
+	At                time.Time
+}
+
+// Key implements Point.
+func (p *Port) Key() Key {
+	return Key{Measurement: ports.Name, Device: p.Device, Port: p.Port}
+}
+
+// Time implements Point.
+func (p *Port) Time() time.Time { return p.At }
+
+// Merge implements Point: the later one replaces this.
+func (p *Port) Merge(later Point) { *p = *later.(*Port) }
+
+// Events implements Point.
+func (*Port) Events() uint64 { return 0 }
+
+// Lines implements Point.
+func (p *Port) Lines(add func(Line)) { add(ports.line(p)) }
+
+var ports = table[Port]{
+	Metric: Metric{
+		Name:    "rdma_port",
+		Emitted: onChange,
+		Description: "State of a port, driven by its events in the order read and checked by queries. While the " +
+			"device is not open there are only the counters and the last state; a device that has been removed leaves " +
+			"the state absent, which is neither up nor down: rdma_device tells what is missing.",
+	},
+	tags: []tag[Port]{
+		newTag("device", "name of the RDMA device", func(v *Port) string { return v.Device }),
+		newTag("port", "number of the port, from 1", func(v *Port) string { return strconv.Itoa(v.Port) }),
+		maybeTag("expected", "down, on the ports of expected_down; not there on others", expected),
+	},
+	fields: append(linkRows(), []field[Port]{
+		counter("transitions", "state changes", func(v *Port) uint64 { return v.Transitions }),
+		counter("flaps", "times the port left active and came back, without being absent",
+			func(v *Port) uint64 { return v.Flaps }),
+		integer("down_ns", "ns", "time not active since the start, the present outage included, absent excluded",
+			func(v *Port) int64 { return v.DownNS }),
+		maybe("state_age_ns", "ns", "time in this state; not before the first change",
+			func(v *Port) (int64, bool) { return v.StateAgeNS, v.HasStateAge }),
+		counter("missed_transitions", "how far link_downed ran ahead of the transitions to down",
+			func(v *Port) uint64 { return v.MissedTransitions }),
+		counter("phantom_events", "events that named the state already held",
+			func(v *Port) uint64 { return v.PhantomEvents }),
+		maybe("link_downed", "", "times the link went down by the driver's own counter",
+			func(v *Port) (int64, bool) { return clip(v.Attr.LinkDowned), v.Known && v.Attr.HasLinkDowned }),
+	}...),
 }
 
 func expected(v *Port) string {
@@ -48,17 +85,16 @@ func expected(v *Port) string {
 
 // linkRows are the fields of one query and of the state machine.
 func linkRows() []field[Port] {
-	type view = Port
-	return []field[view]{
+	return []field[Port]{
 		maybe("state", "", "number of the state (enum ibv_port_state), -1 for absent; not before the first query",
-			func(v *view) (int64, bool) { return int64(v.State), v.HasState }),
-		text("state_name", "nop, init, armed, active, active_defer, down or absent", func(v *view) string {
+			func(v *Port) (int64, bool) { return int64(v.State), v.HasState }),
+		text("state_name", "nop, init, armed, active, active_defer, down or absent", func(v *Port) string {
 			if !v.HasState {
 				return ""
 			}
 			return v.State.String()
 		}),
-		maybe("phys_state", "", "number of the physical state", func(v *view) (int64, bool) {
+		maybe("phys_state", "", "number of the physical state", func(v *Port) (int64, bool) {
 			return int64(v.Attr.Phys), v.Known && v.Attr.Phys != 0
 		}),
 		text("phys_state_name", "the physical state, as in link_up", whenKnown(func(a *verbs.PortAttr) string {
@@ -68,23 +104,23 @@ func linkRows() []field[Port] {
 			return a.Phys.String()
 		})),
 		maybe("up", "", "1 when the port is active, else 0; not while the device is absent or not open",
-			func(v *view) (int64, bool) {
+			func(v *Port) (int64, bool) {
 				return bit(v.State == verbs.PortActive), v.Known && v.HasState
 			}),
 		text("link_layer", "infiniband, ethernet or unspecified",
 			whenKnown(func(a *verbs.PortAttr) string { return a.LinkLayer.String() })),
 		text("netdev", "name of the network device", whenKnown(func(a *verbs.PortAttr) string { return a.NetDev })),
-		float("rate_gbps", "Gbit/s", "signalling rate over all lanes", func(v *view) (float64, bool) {
+		float("rate_gbps", "Gbit/s", "signalling rate over all lanes", func(v *Port) (float64, bool) {
 			return v.Attr.RateGbps, v.Known && v.Attr.RateGbps > 0
 		}),
 		text("width", "lanes, as in 4x", whenKnown(func(a *verbs.PortAttr) string { return a.Width })),
-		maybe("mtu", "bytes", "active MTU", func(v *view) (int64, bool) {
+		maybe("mtu", "bytes", "active MTU", func(v *Port) (int64, bool) {
 			return int64(v.Attr.MTU), v.Known && v.Attr.MTU > 0
 		}),
-		maybe("lid", "", "local identifier; InfiniBand only", func(v *view) (int64, bool) {
+		maybe("lid", "", "local identifier; InfiniBand only", func(v *Port) (int64, bool) {
 			return int64(v.Attr.LID), hasLID(v)
 		}),
-		maybe("sm_lid", "", "local identifier of the subnet manager; InfiniBand only", func(v *view) (int64, bool) {
+		maybe("sm_lid", "", "local identifier of the subnet manager; InfiniBand only", func(v *Port) (int64, bool) {
 			return int64(v.Attr.SMLID), hasLID(v)
 		}),
 	}
@@ -98,32 +134,5 @@ func whenKnown(value func(*verbs.PortAttr) string) func(*Port) string {
 			return ""
 		}
 		return value(&v.Attr)
-	}
-}
-
-func changeMetric() table[Change] {
-	type view = Change
-	return table[view]{
-		Metric: Metric{
-			Name:    "rdma_port_change",
-			Emitted: asItHappens,
-			Description: "A change of a port's state. Changes above max_event_points merge: the first state_from, " +
-				"the last state_to, and the sum of transitions.",
-		},
-		tags: []tag[view]{
-			newTag("device", "name of the RDMA device", func(v *view) string { return v.Device }),
-			newTag("port", "number of the port, from 1", func(v *view) string { return strconv.Itoa(v.Port) }),
-			newTag("state_from", "the state before", func(v *view) string { return v.From.String() }),
-			newTag("state_to", "the state after", func(v *view) string { return v.To.String() }),
-			newTag("witness", "what told of it: event, query, or reopen (found after a worker was replaced)",
-				func(v *view) string { return string(v.Witness) }),
-		},
-		fields: []field[view]{
-			integer("code_from", "", "number of state_from", func(v *view) int64 { return int64(v.From) }),
-			integer("code_to", "", "number of state_to", func(v *view) int64 { return int64(v.To) }),
-			maybe("lasted_ns", "ns", "time in the state that the last transition left",
-				func(v *view) (int64, bool) { return v.Lasted, v.HasLasted }),
-			counter("transitions", "1, or more when merged", func(v *view) uint64 { return v.Transitions }),
-		},
 	}
 }

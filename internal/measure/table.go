@@ -1,10 +1,8 @@
 package measure
 
 import (
-	"math"
 	"slices"
 	"strings"
-	"time"
 )
 
 // Kind is the type of a field; it never changes.
@@ -63,17 +61,15 @@ func (f *Field) describes(name string) bool {
 	return ok && ok2 && number != "" && strings.Trim(number, "0123456789") == ""
 }
 
-// Line is one line of line protocol to be.
+// Line is what becomes one line of line protocol, at its point's time.
 type Line struct {
-	Series string // measurement and tags, as a key
 	Name   string
 	Tags   map[string]string
 	Fields map[string]any
-	Time   time.Time
 }
 
-// tag and field are rows of the table with their accessor; V is the view that
-// a measurement is made from. A tag "" and a field nil are left out.
+// tag and field are rows of a table with their accessor; V is the type that a line
+// is made from. A tag "" and a field nil are left out.
 type tag[V any] struct {
 	Tag
 	value func(*V) string
@@ -84,7 +80,7 @@ type field[V any] struct {
 	value func(*V) any
 }
 
-// measurement is one table: what is emitted and what is documented.
+// table is one measurement: what is emitted and what is documented.
 type table[V any] struct {
 	Metric
 	tags   []tag[V]
@@ -105,136 +101,28 @@ func (m *table[V]) describe() Metric {
 	return d
 }
 
-// point makes a point of a view.
-func (m *table[V]) point(v *V, t time.Time) Line {
-	p := Line{
+// line makes the line of a view.
+func (m *table[V]) line(v *V) Line {
+	l := Line{
 		Name:   m.Name,
 		Tags:   make(map[string]string, len(m.tags)),
 		Fields: make(map[string]any, len(m.fields)),
-		Time:   t,
 	}
-	var series strings.Builder
-	series.WriteString(m.Name)
 	for _, row := range m.tags {
-		value := clean(row.value(v))
-		series.WriteByte(0) // no tag value has one, so keys are unique
-		series.WriteString(value)
-		if value != "" {
-			p.Tags[row.Name] = value
+		if value := clean(row.value(v)); value != "" {
+			l.Tags[row.Name] = value
 		}
 	}
-	p.Series = series.String()
-	m.fill(v, p.Fields)
-	return p
-}
-
-func (m *table[V]) fill(v *V, fields map[string]any) {
 	for _, row := range m.fields {
 		if row.value == nil {
 			continue
 		}
 		if value := row.value(v); value != nil {
-			fields[row.Name] = value
+			l.Fields[row.Name] = value
 		}
 	}
 	if m.more != nil {
-		m.more(v, func(name string, value any) { fields[name] = value })
+		m.more(v, func(name string, value any) { l.Fields[name] = value })
 	}
-}
-
-func newTag[V any](name, description string, value func(*V) string) tag[V] {
-	return tag[V]{Tag{Name: name, Description: description}, value}
-}
-
-// maybeTag is on some series only.
-func maybeTag[V any](name, description string, value func(*V) string) tag[V] {
-	return tag[V]{Tag{Name: name, Description: description, Optional: true}, value}
-}
-
-// counter is a cumulative count that is always there.
-func counter[V any](name, description string, value func(*V) uint64) field[V] {
-	return field[V]{
-		Field{Name: name, Kind: Int, Description: description},
-		func(v *V) any { return clip(value(v)) },
-	}
-}
-
-// integer is a number that is always there.
-func integer[V any](name, unit, description string, value func(*V) int64) field[V] {
-	return field[V]{
-		Field{Name: name, Kind: Int, Unit: unit, Description: description},
-		func(v *V) any { return value(v) },
-	}
-}
-
-// yesNo is 0 or 1.
-func yesNo[V any](name, description string, value func(*V) bool) field[V] {
-	return integer(name, "", description, func(v *V) int64 { return bit(value(v)) })
-}
-
-// maybe is a number that is left out where it is not known.
-func maybe[V any](name, unit, description string, value func(*V) (int64, bool)) field[V] {
-	return field[V]{
-		Field{Name: name, Kind: Int, Unit: unit, Description: description, Optional: true},
-		func(v *V) any {
-			if n, ok := value(v); ok {
-				return n
-			}
-			return nil
-		},
-	}
-}
-
-// float is a float that is left out where it is not known, or not a number.
-func float[V any](name, unit, description string, value func(*V) (float64, bool)) field[V] {
-	return field[V]{
-		Field{Name: name, Kind: Float, Unit: unit, Description: description, Optional: true},
-		func(v *V) any {
-			x, ok := value(v)
-			if !ok || math.IsNaN(x) || math.IsInf(x, 0) {
-				return nil
-			}
-			return x
-		},
-	}
-}
-
-// text is a string that is left out where it is empty.
-func text[V any](name, description string, value func(*V) string) field[V] {
-	return field[V]{
-		Field{Name: name, Kind: String, Description: description, Optional: true},
-		func(v *V) any {
-			if s := clean(value(v)); s != "" {
-				return s
-			}
-			return nil
-		},
-	}
-}
-
-// clean makes a string from outside fit for a line of limited length: names and
-// reasons come from drivers and from dying workers.
-func clean(s string) string {
-	const longest = 256
-	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
-	if len(s) > longest {
-		s = strings.ToValidUTF8(s[:longest], "")
-	}
-	return s
-}
-
-// clip keeps a counter an int64, the only integer that line protocol has
-// everywhere.
-func clip(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
-
-func bit(b bool) int64 {
-	if b {
-		return 1
-	}
-	return 0
+	return l
 }

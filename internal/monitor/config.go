@@ -17,13 +17,16 @@ type Supervisor interface {
 	Wake()
 }
 
-// Config says what to monitor. Discovery, NewSupervisor, Sink, Now and Window
+// Config says what to monitor. Discovery, NewSupervisor, Emit, Now and Window
 // must be set.
 type Config struct {
 	Discovery verbs.Discovery
 	// NewSupervisor makes the Supervisor of a device. It must not call h.
 	NewSupervisor func(device string, h verbs.Handler) Supervisor
-	Sink          measure.Sink
+	// Emit takes a point when it happens: of rdma_async_event, rdma_port_change,
+	// rdma_port or rdma_device. The point is its own from then on. It must not block,
+	// and is called concurrently for different devices, in order for one.
+	Emit func(measure.Point)
 	// Now reads CLOCK_REALTIME, CLOCK_MONOTONIC and CLOCK_BOOTTIME, in ns. It is
 	// called concurrently.
 	Now func() (wall, mono, boot int64)

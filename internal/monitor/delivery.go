@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"rdma_events/internal/aggregate"
-	"rdma_events/internal/measure"
 )
 
 // delivery is how long asynchronous events take from the library to the
@@ -26,8 +25,8 @@ func (d *delivery) add(now, since int64) {
 	d.window.Add(now, max(0, now-since))
 }
 
-func (d *delivery) percentiles(now int64, tmp *aggregate.Scratch) measure.Percentiles {
+func (d *delivery) percentiles(now int64, tmp *aggregate.Scratch) aggregate.Percentiles {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return measure.Percentiles(d.window.Percentiles(now, tmp))
+	return d.window.Percentiles(now, tmp)
 }

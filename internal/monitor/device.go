@@ -17,7 +17,7 @@ const maxPort = 255
 
 // device is all that is known under one device name. It outlives workers and
 // the device itself, so that its counters go on when either comes back. It
-// calls the Sink with mu held, which keeps the order.
+// calls Emit with mu held, which keeps the order.
 type device struct {
 	name     string
 	expected bool // in Config.Expect
@@ -53,7 +53,7 @@ type device struct {
 	opens, removals uint64
 	own             series
 	ports           []*port  // by number
-	probes          []*probe // by probeKey
+	probes          []*probe // by ProbeKey
 
 	told     measure.Device // what of the last one can be seen in a point, but for its time
 	stamp    stamp
@@ -201,8 +201,8 @@ func (d *device) port(number int) *port {
 
 // probe returns a probe, which it makes if need be; nil when there are as many
 // as a ledger has room for.
-func (d *device) probe(k probeKey) *probe {
-	i, ok := slices.BinarySearchFunc(d.probes, k, func(p *probe, k probeKey) int { return p.compare(k) })
+func (d *device) probe(k verbs.ProbeKey) *probe {
+	i, ok := slices.BinarySearchFunc(d.probes, k, func(p *probe, k verbs.ProbeKey) int { return p.Compare(k) })
 	if ok {
 		return d.probes[i]
 	}
@@ -215,13 +215,13 @@ func (d *device) probe(k probeKey) *probe {
 }
 
 func (d *device) emitChange(p *port, c *portstate.Change, t *moment) {
-	d.cfg.Sink.Change(p.change(d.name, c, t))
+	d.cfg.Emit(p.change(d.name, c, t))
 	d.emitPort(p, c.At, t)
 }
 
 func (d *device) emitPort(p *port, mono int64, t *moment) {
 	p.told = p.attr
-	d.cfg.Sink.Port(p.view(d.name, t, t.wall(mono)))
+	d.cfg.Emit(p.view(d.name, t, t.wall(mono)))
 }
 
 // tell emits the device if anything about it has changed.
@@ -231,8 +231,9 @@ func (d *device) tell(t *moment) {
 		return
 	}
 	d.told = visible(v)
-	v.Time = d.stamp.next(t.wall(t.mono), t.epoch)
-	d.cfg.Sink.Device(v)
+	point := v // the one of the two that is allocated
+	point.At = d.stamp.next(t.wall(t.mono), t.epoch)
+	d.cfg.Emit(&point)
 }
 
 // visible returns v without what no point shows.

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/ledger"
-	"rdma_events/internal/measure"
 	"rdma_events/internal/status"
 )
 
@@ -19,12 +18,12 @@ func scribble(led *ledger.Ledger, offset int, bytes []byte) {
 }
 
 // counters returns every counter of a snapshot, by name.
-func counters(s *measure.Snapshot) map[string]uint64 {
-	all := map[string]uint64{"events": s.Collector.Events}
+func counters(s *snapshot) map[string]uint64 {
+	all := map[string]uint64{"events": s.Collector.AsyncEvents}
 	for _, v := range s.Async {
 		series := fmt.Sprint(v.Port, " ")
 		all[series+"read"], all[series+"acked"], all[series+"released"] = v.Read, v.Acked, v.Released
-		for _, e := range v.Events {
+		for _, e := range v.Types {
 			all[series+e.Type.String()] = e.Total
 		}
 	}
@@ -36,7 +35,7 @@ func counters(s *measure.Snapshot) map[string]uint64 {
 	return all
 }
 
-func requireParity(t *testing.T, s *measure.Snapshot) {
+func requireParity(t *testing.T, s *snapshot) {
 	t.Helper()
 	for _, v := range s.Async {
 		require.Equal(t, v.Read, v.Acked+v.Unacked+v.Released)

@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"slices"
 	"time"
 
 	"rdma_events/internal/aggregate"
@@ -8,39 +9,57 @@ import (
 	"rdma_events/internal/status"
 )
 
-// Gather returns what is emitted once per interval, in the order of device
-// name, port, vector and method. Stats and rates are over the time since the
-// Gather before; points are stamped with now. One goroutine at a time may call
-// it, also before and after Run.
-func (m *Monitor) Gather(now time.Time) measure.Snapshot {
+// Gather returns what is emitted once per interval: first the points of all ports'
+// events, then those of the ports, the probes and the devices, in the order of
+// device name, port, completion vector and method, and last that of the host if it
+// has a device or one is expected. Stats and rates are over the time since the
+// Gather before. Of the Collector it knows all but Queue and Usage. One goroutine
+// at a time may call it, also before and after Run.
+func (m *Monitor) Gather(now time.Time) ([]measure.Point, *measure.Collector) {
 	t := m.clock.read()
 	devices, forgotten, found, discovered := m.list()
-	g := gathering{t: &t, wall: now.UnixNano(), elapsed: t.mono - m.gathered, tmp: &m.scratch}
+	g := gathering{t: &t, now: now, elapsed: t.mono - m.gathered, tmp: &m.scratch}
+	g.collector.At = now
 	m.gathered = t.mono
 	for _, d := range devices {
 		d.absence(found, &t)
 		d.gather(&g, discovered)
 	}
 	g.totals.add(forgotten)
-	g.out.Totals = g.totals.host
-	c := &g.out.Collector
-	c.Events, c.WorkerRestarts = g.totals.events, g.totals.restarts
+	c := &g.collector
+	c.AsyncEvents, c.WorkerRestarts = g.totals.events, g.totals.restarts
 	c.DeliveryP = m.delivery.percentiles(t.mono, &m.scratch)
 	for _, pid := range g.pids {
 		c.WorkerRSS += m.cfg.RSS(pid)
 	}
-	return g.out
+	return g.points(), c
 }
 
 // gathering is one Gather under way.
 type gathering struct {
-	out     measure.Snapshot
 	t       *moment
-	wall    int64
+	now     time.Time
 	elapsed int64
 	tmp     *aggregate.Scratch
-	pids    []int
-	totals  totals
+
+	async, ports, probes, devices []measure.Point
+
+	collector measure.Collector
+	pids      []int
+	totals    totals
+}
+
+// points returns all that was gathered, with the host that it adds up to.
+func (g *gathering) points() []measure.Point {
+	points := slices.Concat(g.async, g.ports, g.probes, g.devices)
+	if len(g.devices) == 0 {
+		return points
+	}
+	h := &measure.Host{HostTotals: g.totals.host, At: g.now}
+	for _, p := range points {
+		h.Add(p)
+	}
+	return append(points, h)
 }
 
 func (d *device) gather(g *gathering, discovered bool) {
@@ -55,8 +74,8 @@ func (d *device) gather(g *gathering, discovered bool) {
 		return
 	}
 	d.told = visible(v)
-	v.Time = d.stamp.next(g.wall, g.t.epoch)
-	g.out.Devices = append(g.out.Devices, v)
+	v.At = d.stamp.next(g.now.UnixNano(), g.t.epoch)
+	g.devices = append(g.devices, &v)
 	if d.finished || !d.seen {
 		return
 	}
@@ -65,13 +84,18 @@ func (d *device) gather(g *gathering, discovered bool) {
 }
 
 func (d *device) gatherSeries(g *gathering) {
-	g.out.Async = append(g.out.Async, d.own.view(d.name, g.elapsed))
+	g.async = append(g.async, d.own.view(d.name, g))
 	for _, p := range d.ports {
-		g.out.Async = append(g.out.Async, p.series.view(d.name, g.elapsed))
-		g.out.Ports = append(g.out.Ports, p.view(d.name, g.t, g.wall))
+		g.async = append(g.async, p.series.view(d.name, g))
+		g.ports = append(g.ports, p.view(d.name, g.t, g.now.UnixNano()))
 	}
 	for _, p := range d.probes {
-		g.out.Probes = append(g.out.Probes, p.view(d.name, g.t, g.elapsed, g.tmp))
+		g.probes = append(g.probes, p.view(d.name, g))
+		if p.histogram != nil {
+			g.probes = append(g.probes, &measure.Histogram{
+				Device: d.name, ProbeKey: p.ProbeKey, Below: p.histogram.Cumulative(), At: g.now,
+			})
+		}
 	}
 }
 
@@ -94,7 +118,7 @@ func (d *device) totals(t *moment) totals {
 }
 
 func (g *gathering) collect(v *measure.Device) {
-	c := &g.out.Collector
+	c := &g.collector
 	if v.Present {
 		c.Devices++
 	}

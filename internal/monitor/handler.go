@@ -138,9 +138,9 @@ func (d *device) run(r *verbs.Run, t *moment) {
 	s.hold.AddRun(int64(r.Count), r.HoldSum, r.HoldMax)
 	s.ack.AddRun(int64(r.Count), r.AckSum, r.AckMax)
 	d.delivery.add(t.mono, r.First)
-	d.cfg.Sink.Event(measure.Event{
+	d.cfg.Emit(&measure.Event{
 		Device: d.name, Type: c.typ, Port: s.port, Count: r.Count, Total: c.base + c.streamed,
-		Time: c.stamp.next(t.wall(r.Last), t.epoch), First: unixNano(t.wall(r.First)),
+		At: c.stamp.next(t.wall(r.Last), t.epoch), First: unixNano(t.wall(r.First)),
 		HoldMax: r.HoldMax, AckMax: r.AckMax,
 	})
 	if p == nil {
@@ -159,8 +159,8 @@ func (d *device) fold(s *series, t *moment) {
 			continue
 		}
 		at := c.stamp.next(t.wall(t.mono), t.epoch)
-		d.cfg.Sink.Event(measure.Event{
-			Device: d.name, Type: c.typ, Port: s.port, Count: rest, Total: c.base, Time: at, First: at,
+		d.cfg.Emit(&measure.Event{
+			Device: d.name, Type: c.typ, Port: s.port, Count: rest, Total: c.base, At: at, First: at,
 		})
 	}
 }
@@ -186,7 +186,7 @@ func (d *device) reading(r *verbs.Reading, t *moment) {
 }
 
 func (d *device) round(r *verbs.RoundItem, t *moment) {
-	p := d.probe(probeKey{r.Port, r.Vector, r.Method})
+	p := d.probe(verbs.ProbeKey{Port: r.Port, Vector: r.Vector, Method: r.Method})
 	if p == nil {
 		return
 	}
@@ -199,7 +199,7 @@ func (d *device) round(r *verbs.RoundItem, t *moment) {
 func (d *device) probeMade(it *verbs.ProbeItem) {
 	p, why := d.port(it.Port), ""
 	if it.Method != verbs.MethodNone {
-		d.probe(probeKey{it.Port, it.Vector, it.Method})
+		d.probe(verbs.ProbeKey{Port: it.Port, Vector: it.Vector, Method: it.Method})
 	} else if p != nil && p.attr.State == verbs.PortActive {
 		why = it.Reason
 	}
@@ -217,8 +217,12 @@ func (d *device) probeMade(it *verbs.ProbeItem) {
 // hasProbe reports whether a slot of the ledger is that of a series: a method that
 // was only tried has no rounds, and is none.
 func (d *device) hasProbe(e *ledger.Probe) bool {
-	key := probeKey{e.Port, e.Vector, verbs.Method(e.Method)}
-	return e.Rounds > 0 || e.Events != e.Acked || slices.ContainsFunc(d.probes, func(p *probe) bool { return p.probeKey == key })
+	key := keyOf(e)
+	return e.Rounds > 0 || e.Events != e.Acked || slices.ContainsFunc(d.probes, func(p *probe) bool { return p.ProbeKey == key })
+}
+
+func keyOf(e *ledger.Probe) verbs.ProbeKey {
+	return verbs.ProbeKey{Port: e.Port, Vector: e.Vector, Method: verbs.Method(e.Method)}
 }
 
 // look takes the running worker's counts from its ledger.
@@ -247,7 +251,7 @@ func (d *device) look() {
 		if !d.hasProbe(e) {
 			continue
 		}
-		if p := d.probe(probeKey{e.Port, e.Vector, verbs.Method(e.Method)}); p != nil {
+		if p := d.probe(keyOf(e)); p != nil {
 			p.look(&e.ProbeCounts)
 		}
 	}

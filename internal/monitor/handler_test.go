@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/aggregate"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/status"
@@ -36,15 +37,15 @@ func TestAnEventIsToldBeforeItsChangeAndThatBeforeThePort(t *testing.T) {
 	require.Len(t, items, 5)
 	require.Equal(t, measure.Event{
 		Device: "mlx5_0", Type: verbs.EventPortErr, Port: 1, Count: 1, Total: 1,
-		Time: at, First: at, HoldMax: 1000, AckMax: 100,
+		At: at, First: at, HoldMax: 1000, AckMax: 100,
 	}, items[0])
 	require.Equal(t, measure.Change{
 		Device: "mlx5_0", Port: 1, From: verbs.PortActive, To: verbs.PortDown, Witness: verbs.WitnessEvent,
-		Transitions: 1, Time: at,
+		Transitions: 1, At: at,
 	}, items[1])
 	p := items[2].(measure.Port)
 	require.Equal(t, verbs.PortDown, p.State)
-	require.Equal(t, at, p.Time)
+	require.Equal(t, at, p.At)
 	require.Equal(t, 10*ms, p.StateAgeNS)
 	require.Equal(t, 10*ms, p.DownNS)
 	require.Equal(t, verbs.EventDeviceFatal, items[3].(measure.Event).Type)
@@ -109,8 +110,8 @@ func TestWhatADeadWorkerDidNotStreamIsTold(t *testing.T) {
 	sup.Ended(status.End{Reason: status.ReasonCrashed})
 	at := time.Unix(0, epoch+50*ms)
 	require.Equal(t, []measure.Event{
-		{Device: "mlx5_0", Type: verbs.EventCQErr, Count: 2, Total: 2, Time: at, First: at},
-		{Device: "mlx5_0", Type: verbs.EventPortErr, Port: 1, Count: 2, Total: 5, Time: at, First: at},
+		{Device: "mlx5_0", Type: verbs.EventCQErr, Count: 2, Total: 2, At: at, First: at},
+		{Device: "mlx5_0", Type: verbs.EventPortErr, Port: 1, Count: 2, Total: 5, At: at, First: at},
 	}, of[measure.Event](h.sink.take()))
 	v = async(h.gather(), "mlx5_0", 1)
 	require.Equal(t, []uint64{5, 4, 0, 1}, []uint64{v.Read, v.Acked, v.Unacked, v.Released})
@@ -156,8 +157,8 @@ func TestHoldAndAckAreOfTheInterval(t *testing.T) {
 	h, sup, _ := one(t, nil)
 	h.batch(sup, event(verbs.EventGIDChange, 1, 4, 0, 0))
 	v := async(h.gather(), "mlx5_0", 1)
-	require.Equal(t, measure.Stat{Count: 4, Mean: 900, Max: 1000}, v.Hold)
-	require.Equal(t, measure.Stat{Count: 4, Mean: 90, Max: 100}, v.Ack)
+	require.Equal(t, aggregate.Stat{Count: 4, Mean: 900, Max: 1000}, v.Hold)
+	require.Equal(t, aggregate.Stat{Count: 4, Mean: 90, Max: 100}, v.Ack)
 	require.Zero(t, async(h.gather(), "mlx5_0", 1).Hold)
 }
 
@@ -168,7 +169,7 @@ func TestUnknownTypesAreCountedOnceSeenAndBounded(t *testing.T) {
 		h.batch(sup, event(verbs.EventType(1000+n), 0, 1, 0, 0))
 	}
 	v := async(h.gather(), "mlx5_0", 0)
-	require.Len(t, v.Events, maxTypes+1)
+	require.Len(t, v.Types, maxTypes+1)
 	require.EqualValues(t, 1, count(v, 1000).Total)
 	require.EqualValues(t, 50, count(v, verbs.EventType(ledger.Overflow)).Total)
 	require.EqualValues(t, 100, v.Read)
@@ -187,7 +188,7 @@ func TestPortsThatAreNotWantedAreNotCounted(t *testing.T) {
 	h.batch(sup, event(verbs.EventPortErr, 1, 5, 0, 0), event(verbs.EventPortErr, 999, 5, 0, 0))
 	s := h.gather()
 	require.Len(t, s.Async, 2)
-	require.Zero(t, s.Collector.Events)
+	require.Zero(t, s.Collector.AsyncEvents)
 	require.Len(t, s.Ports, 1)
 	require.True(t, s.Ports[0].Expected)
 }
@@ -209,19 +210,20 @@ func TestAProbeIsCountedFromItsLedgerAndMeasuredFromItsRounds(t *testing.T) {
 		round(verbs.Round{Outcome: verbs.OutcomeSuccess, Start: 1, Wake: 40_000, Hold: 700, Ack: 300, Total: 50_000, Get: 5, Arm: 6, Drain: 7}),
 		round(verbs.Round{Outcome: verbs.OutcomeError, Status: "retry exceeded", Wake: 20_000}),
 		round(verbs.Round{Outcome: verbs.OutcomeCanceled}))
-	v := h.gather().Probes[0]
+	s = h.gather()
+	v := s.Probes[0]
 	require.Equal(t, ledger.ProbeCounts{Rounds: 3, Successes: 2, Errors: 1, Events: 3, Acked: 2}, v.Counts)
 	require.Equal(t, []uint64{1, 0}, []uint64{v.Unacked, v.Released})
 	require.InDelta(t, 0.3, v.EventsRate, 1e-9)
 	require.True(t, v.HasOK)
 	require.False(t, v.OK)
 	require.Equal(t, "retry exceeded", v.Status)
-	require.Equal(t, measure.Stat{Count: 2, Mean: 30_000, Max: 40_000}, v.Wake)
-	require.Equal(t, measure.Stat{Count: 1, Mean: 300, Max: 300}, v.Ack)
-	require.Equal(t, measure.Percentiles{Count: 2, P50: 20_000, P90: 40_000, P99: 40_000}, v.WakeP)
-	require.Equal(t, measure.Percentiles{Count: 1, P50: 7, P90: 7, P99: 7}, v.DrainP)
-	require.EqualValues(t, 1, v.Histogram[2])
-	require.EqualValues(t, 2, v.Histogram[16])
+	require.Equal(t, aggregate.Stat{Count: 2, Mean: 30_000, Max: 40_000}, v.Wake)
+	require.Equal(t, aggregate.Stat{Count: 1, Mean: 300, Max: 300}, v.Ack)
+	require.Equal(t, aggregate.Percentiles{Count: 2, P50: 20_000, P90: 40_000, P99: 40_000}, v.WakeP)
+	require.Equal(t, aggregate.Percentiles{Count: 1, P50: 7, P90: 7, P99: 7}, v.DrainP)
+	require.EqualValues(t, 1, s.Histograms[0].Below[2])
+	require.EqualValues(t, 2, s.Histograms[0].Below[16])
 
 	sup.Ended(status.End{Reason: status.ReasonStuck})
 	v = h.gather().Probes[0]
@@ -257,17 +259,24 @@ func TestTriedMethodMakesNoSeries(t *testing.T) {
 
 func TestProbesAreInOrderAndWithoutExtrasUnlessAskedFor(t *testing.T) {
 	h, sup, _ := one(t, nil)
-	for _, k := range []probeKey{{2, 0, verbs.MethodFlush}, {1, 1, verbs.MethodRCWrite}, {1, 0, verbs.MethodRCWrite}, {1, 0, verbs.MethodUDSend}} {
+	for _, k := range []verbs.ProbeKey{
+		{Port: 2, Method: verbs.MethodFlush}, {Port: 1, Vector: 1, Method: verbs.MethodRCWrite},
+		{Port: 1, Method: verbs.MethodRCWrite}, {Port: 1, Method: verbs.MethodUDSend},
+	} {
 		h.batch(sup,
-			verbs.Item{Probe: &verbs.ProbeItem{Port: k.port, Vector: k.vector, Method: k.method}},
-			verbs.Item{Probe: &verbs.ProbeItem{Port: k.port, Vector: k.vector, Method: verbs.MethodNone, Reason: "port down"}})
+			verbs.Item{Probe: &verbs.ProbeItem{Port: k.Port, Vector: k.Vector, Method: k.Method}},
+			verbs.Item{Probe: &verbs.ProbeItem{Port: k.Port, Vector: k.Vector, Method: verbs.MethodNone, Reason: "port down"}})
 	}
-	var got []probeKey
-	for _, v := range h.gather().Probes {
-		got = append(got, probeKey{v.Port, v.Vector, v.Method})
-		require.Nil(t, v.Histogram)
+	s := h.gather()
+	require.Empty(t, s.Histograms)
+	var got []verbs.ProbeKey
+	for _, v := range s.Probes {
+		got = append(got, v.ProbeKey)
 	}
-	require.Equal(t, []probeKey{{1, 0, verbs.MethodRCWrite}, {1, 0, verbs.MethodUDSend}, {1, 1, verbs.MethodRCWrite}, {2, 0, verbs.MethodFlush}}, got)
+	require.Equal(t, []verbs.ProbeKey{
+		{Port: 1, Method: verbs.MethodRCWrite}, {Port: 1, Method: verbs.MethodUDSend},
+		{Port: 1, Vector: 1, Method: verbs.MethodRCWrite}, {Port: 2, Method: verbs.MethodFlush},
+	}, got)
 }
 
 func TestTheFirstChoiceOfAProbesMethodIsLogged(t *testing.T) {
@@ -289,7 +298,7 @@ func TestDeliveryIsFromTheReadToTheHandOver(t *testing.T) {
 	h, sup, _ := one(t, nil)
 	h.mono.Store(100 * ms)
 	h.batch(sup, event(verbs.EventGIDChange, 1, 2, 90*ms, 99*ms))
-	require.Equal(t, measure.Percentiles{Count: 1, P50: 10 * ms, P90: 10 * ms, P99: 10 * ms}, h.gather().Collector.DeliveryP)
+	require.Equal(t, aggregate.Percentiles{Count: 1, P50: 10 * ms, P90: 10 * ms, P99: 10 * ms}, h.gather().Collector.DeliveryP)
 }
 
 func TestPointsOfASeriesRiseByOneNanosecondAtLeast(t *testing.T) {
@@ -299,7 +308,7 @@ func TestPointsOfASeriesRiseByOneNanosecondAtLeast(t *testing.T) {
 		event(verbs.EventGIDChange, 1, 1, 90*ms, 90*ms), event(verbs.EventGIDChange, 2, 1, 90*ms, 90*ms))
 	var got []int64
 	for _, p := range of[measure.Event](h.sink.take()) {
-		got = append(got, p.Time.UnixNano()-epoch-90*ms)
+		got = append(got, p.At.UnixNano()-epoch-90*ms)
 	}
 	require.Equal(t, []int64{0, 0, 1, 0}, got)
 }
@@ -311,7 +320,7 @@ func TestAWallClockSetBackIsFollowed(t *testing.T) {
 		h.mono.Store(at)
 		wall, _, _ := h.now()
 		h.batch(sup, event_(at))
-		return of[measure.Event](h.sink.take())[0].Time, portView(h.Gather(time.Unix(0, wall)), "mlx5_0", 1).Time
+		return of[measure.Event](h.sink.take())[0].At, portView(sort(h.Gather(time.Unix(0, wall))), "mlx5_0", 1).At
 	}
 	e, p := times(10 * sec)
 	require.Equal(t, time.Unix(0, epoch+10*sec), e)
@@ -330,7 +339,7 @@ func TestAWallClockSetBackIsFollowed(t *testing.T) {
 	require.Contains(t, log.String(), "set back")
 
 	sup.Batch(verbs.Batch{Wall: epoch + 10*sec, Mono: 10 * sec, Items: []verbs.Item{event_(10 * sec)}})
-	require.Equal(t, time.Unix(0, epoch+11*sec-3600*sec+1), of[measure.Event](h.sink.take())[0].Time,
+	require.Equal(t, time.Unix(0, epoch+11*sec-3600*sec+1), of[measure.Event](h.sink.take())[0].At,
 		"what was stamped before is told in the new time")
 	e, _ = times(12 * sec)
 	require.Equal(t, time.Unix(0, epoch+12*sec-3600*sec), e)
@@ -344,7 +353,7 @@ func TestABatchFromTheFutureDoesNotMoveTheClock(t *testing.T) {
 	sup.Batch(verbs.Batch{Wall: 5, Mono: 1e18})
 	h.mono.Store(2 * sec)
 	h.batch(sup, event_(2*sec))
-	require.Equal(t, time.Unix(0, epoch+2*sec), of[measure.Event](h.sink.take())[0].Time)
+	require.Equal(t, time.Unix(0, epoch+2*sec), of[measure.Event](h.sink.take())[0].At)
 }
 
 func TestReasonsComeFromTheWorker(t *testing.T) {

@@ -3,6 +3,7 @@ package monitor
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -68,21 +69,16 @@ func (s *fakeSupervisor) Run(ctx context.Context) error {
 
 func (s *fakeSupervisor) Wake() { s.wakes.Add(1) }
 
-// recorder is a Sink that keeps everything in order.
+// recorder keeps what is emitted, in order.
 type recorder struct {
 	mu    sync.Mutex
-	items []any
+	items []any // of the types below measure.Point's pointers
 }
 
-func (r *recorder) Event(p measure.Event)   { r.add(p) }
-func (r *recorder) Change(p measure.Change) { r.add(p) }
-func (r *recorder) Port(v measure.Port)     { r.add(v) }
-func (r *recorder) Device(v measure.Device) { r.add(v) }
-
-func (r *recorder) add(v any) {
+func (r *recorder) emit(p measure.Point) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.items = append(r.items, v)
+	r.items = append(r.items, reflect.ValueOf(p).Elem().Interface())
 }
 
 // take returns what was emitted since the last take.
@@ -123,7 +119,7 @@ func newHarness(t *testing.T, change func(*Config)) *harness {
 		discovery: &fakeDiscovery{sets: make(chan []verbs.Found), done: make(chan struct{})},
 	}
 	cfg := Config{
-		Discovery: h.discovery, NewSupervisor: h.supervisor, Sink: h.sink, Now: h.now,
+		Discovery: h.discovery, NewSupervisor: h.supervisor, Emit: h.sink.emit, Now: h.now,
 		Window: 5 * time.Minute, RSS: func(pid int) uint64 { return uint64(pid) },
 	}
 	if change != nil {
@@ -183,9 +179,41 @@ func (h *harness) finds(set ...verbs.Found) {
 	<-h.discovery.done
 }
 
-func (h *harness) gather() measure.Snapshot {
+// snapshot is what one Gather returns, by measurement.
+type snapshot struct {
+	Async      []measure.Async
+	Ports      []measure.Port
+	Probes     []measure.Probe
+	Histograms []measure.Histogram
+	Devices    []measure.Device
+	Hosts      []measure.Host
+	Collector  measure.Collector
+}
+
+func sort(points []measure.Point, c *measure.Collector) snapshot {
+	s := snapshot{Collector: *c}
+	for _, p := range points {
+		switch p := p.(type) {
+		case *measure.Async:
+			s.Async = append(s.Async, *p)
+		case *measure.Port:
+			s.Ports = append(s.Ports, *p)
+		case *measure.Probe:
+			s.Probes = append(s.Probes, *p)
+		case *measure.Histogram:
+			s.Histograms = append(s.Histograms, *p)
+		case *measure.Device:
+			s.Devices = append(s.Devices, *p)
+		case *measure.Host:
+			s.Hosts = append(s.Hosts, *p)
+		}
+	}
+	return s
+}
+
+func (h *harness) gather() snapshot {
 	wall, _, _ := h.now()
-	return h.Gather(time.Unix(0, wall))
+	return sort(h.Gather(time.Unix(0, wall)))
 }
 
 // batch is a batch sent at the present time of the harness.
@@ -235,7 +263,7 @@ func event(t verbs.EventType, port int, n uint64, first, last int64) verbs.Item 
 	}}
 }
 
-func async(s measure.Snapshot, device string, port int) measure.Async {
+func async(s snapshot, device string, port int) measure.Async {
 	for _, v := range s.Async {
 		if v.Device == device && v.Port == port {
 			return v
@@ -245,7 +273,7 @@ func async(s measure.Snapshot, device string, port int) measure.Async {
 }
 
 func count(v measure.Async, t verbs.EventType) measure.EventCount {
-	for _, c := range v.Events {
+	for _, c := range v.Types {
 		if c.Type == t {
 			return c
 		}
@@ -253,7 +281,7 @@ func count(v measure.Async, t verbs.EventType) measure.EventCount {
 	return measure.EventCount{Type: -99}
 }
 
-func portView(s measure.Snapshot, device string, port int) measure.Port {
+func portView(s snapshot, device string, port int) measure.Port {
 	for _, v := range s.Ports {
 		if v.Device == device && v.Port == port {
 			return v
@@ -262,7 +290,7 @@ func portView(s measure.Snapshot, device string, port int) measure.Port {
 	return measure.Port{}
 }
 
-func deviceView(s measure.Snapshot, device string) measure.Device {
+func deviceView(s snapshot, device string) measure.Device {
 	for _, v := range s.Devices {
 		if v.Device == device {
 			return v

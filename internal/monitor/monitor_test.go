@@ -20,11 +20,11 @@ func TestCountersAreZeroBeforeTheFirstEvent(t *testing.T) {
 	h.finds(found("mlx5_0", 0))
 	s := h.gather()
 	require.Len(t, s.Async, 1, "before the device is open only its own series is known")
-	require.Len(t, s.Async[0].Events, 14)
+	require.Len(t, s.Async[0].Types, 14)
 	h.opens(h.sup("mlx5_0", 0), "mlx5_0")
 	s = h.gather()
 	require.Len(t, s.Async, 3)
-	require.Equal(t, measure.Async{Device: "mlx5_0", Port: 2, Events: []measure.EventCount{
+	require.Equal(t, measure.Async{Device: "mlx5_0", Port: 2, At: s.Collector.At, Types: []measure.EventCount{
 		{Type: verbs.EventPortActive}, {Type: verbs.EventPortErr}, {Type: verbs.EventLIDChange},
 		{Type: verbs.EventPKeyChange}, {Type: verbs.EventSMChange}, {Type: verbs.EventClientReregister},
 		{Type: verbs.EventGIDChange},
@@ -263,7 +263,7 @@ func TestDevicesThatNeverComeBackAreForgotten(t *testing.T) {
 	s := h.gather()
 	require.Len(t, s.Devices, maxForgettable+1)
 	require.Equal(t, "vf0", s.Devices[0].Device)
-	require.EqualValues(t, maxForgettable+50, s.Collector.Events)
+	require.EqualValues(t, maxForgettable+50, s.Collector.AsyncEvents)
 	require.EqualValues(t, 2*(maxForgettable+50), s.Collector.WorkerRestarts)
 	<-h.sup("vf1", 0).ended
 }
@@ -327,7 +327,7 @@ func TestManyDevicesAreHandledWhileOthersGather(t *testing.T) {
 		h.finds(set...)
 	}
 	wg.Wait()
-	require.EqualValues(t, devices*400, h.gather().Collector.Events)
+	require.EqualValues(t, devices*400, h.gather().Collector.AsyncEvents)
 }
 
 func TestASuccessorThatItsWorkerOpenedBeforeItWasFoundIsOpenedAgain(t *testing.T) {
@@ -399,6 +399,14 @@ func TestANodeThatComesWhileTheWorkerHasTheDeviceOpenIsNoReasonToTryAgain(t *tes
 	require.True(t, deviceView(h.gather(), "mlx5_0").Open)
 }
 
+func TestAHostWithoutDevicesHasNoPoint(t *testing.T) {
+	h := start(t, nil)
+	h.finds()
+	require.Empty(t, h.gather().Hosts)
+	h.finds(found("mlx5_0", 0))
+	require.Len(t, h.gather().Hosts, 1)
+}
+
 func TestTotalsOfTheHostKeepWhatARenamedOrForgottenDeviceHad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := start(t, nil)
@@ -406,19 +414,19 @@ func TestTotalsOfTheHostKeepWhatARenamedOrForgottenDeviceHad(t *testing.T) {
 		h.opens(h.sup("a", 0), "a")
 		_, mono, _ := h.now()
 		h.batch(h.sup("a", 0), event(verbs.EventPortErr, 1, 1, mono, mono), event(verbs.EventPortActive, 1, 1, mono+1, mono+1))
-		want := h.gather().Totals
+		want := h.gather().Hosts[0].HostTotals
 		require.EqualValues(t, 1, want.Flaps)
 		h.finds(found("b", 0))
 		synctest.Wait()
 		for range 3 {
-			require.Equal(t, want, h.gather().Totals)
+			require.Equal(t, want, h.gather().Hosts[0].HostTotals)
 		}
 		h.finds(found("a", 0))
-		require.Equal(t, want, h.gather().Totals)
+		require.Equal(t, want, h.gather().Hosts[0].HostTotals)
 		for i := range maxForgettable + 2 {
 			h.finds(found(fmt.Sprint("c", i), i+10))
 			synctest.Wait()
 		}
-		require.Equal(t, want, h.gather().Totals)
+		require.Equal(t, want, h.gather().Hosts[0].HostTotals)
 	})
 }

@@ -60,24 +60,24 @@ func (p *port) take(mono int64, a *verbs.PortAttr) bool {
 	return news
 }
 
-func (p *port) change(device string, c *portstate.Change, t *moment) measure.Change {
+func (p *port) change(device string, c *portstate.Change, t *moment) *measure.Change {
 	p.since = t.bootAt(c.At)
-	return measure.Change{
+	return &measure.Change{
 		Device: device, Port: p.port, From: c.From, To: c.To, Witness: c.Witness,
-		Lasted: c.Lasted, HasLasted: c.HasLasted, Transitions: 1,
-		Time: p.changeStamp.next(t.wall(c.At), t.epoch),
+		LastedNS: c.Lasted, HasLasted: c.HasLasted, Transitions: 1,
+		At: p.changeStamp.next(t.wall(c.At), t.epoch),
 	}
 }
 
 // view returns the port as it is now, in a point with the given wall time.
-func (p *port) view(device string, t *moment, wall int64) measure.Port {
+func (p *port) view(device string, t *moment, wall int64) *measure.Port {
 	s := p.machine.View(t.mono)
-	v := measure.Port{
+	v := &measure.Port{
 		Device: device, Port: p.port, Expected: p.expected, Known: p.answered,
 		HasState: s.Known, State: s.State, Attr: p.attr,
 		Transitions: s.Transitions, Flaps: s.Flaps, DownNS: s.Down,
 		MissedTransitions: s.Missed, PhantomEvents: s.Phantoms,
-		Time: p.viewStamp.next(wall, t.epoch),
+		At: p.viewStamp.next(wall, t.epoch),
 	}
 	if s.HasSince {
 		v.StateAgeNS, v.HasStateAge = max(0, t.boot-p.since), true

@@ -1,23 +1,11 @@
 package monitor
 
 import (
-	"cmp"
-
 	"rdma_events/internal/aggregate"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/verbs"
 )
-
-// probeKey is the identity of a series of rdma_cq_probe.
-type probeKey struct {
-	port, vector int
-	method       verbs.Method
-}
-
-func (k probeKey) compare(o probeKey) int {
-	return cmp.Or(cmp.Compare(k.port, o.port), cmp.Compare(k.vector, o.vector), cmp.Compare(k.method, o.method))
-}
 
 // latency is one of the durations of a round.
 type latency struct {
@@ -39,7 +27,7 @@ const (
 
 // probe is what is counted for one series of rdma_cq_probe.
 type probe struct {
-	probeKey
+	verbs.ProbeKey
 	base     ledger.ProbeCounts // of dead workers
 	live     ledger.ProbeCounts // the running worker's
 	released uint64
@@ -52,8 +40,8 @@ type probe struct {
 	rate      aggregate.Rate
 }
 
-func newProbe(k probeKey, cfg *Config) *probe {
-	p := &probe{probeKey: k, laps: make([]latency, lapGet)}
+func newProbe(k verbs.ProbeKey, cfg *Config) *probe {
+	p := &probe{ProbeKey: k, laps: make([]latency, lapGet)}
 	if cfg.Stages {
 		p.laps = make([]latency, laps)
 	}
@@ -116,26 +104,24 @@ func (p *probe) fold() {
 	p.live = ledger.ProbeCounts{}
 }
 
-func (p *probe) view(device string, t *moment, elapsed int64, tmp *aggregate.Scratch) measure.Probe {
-	v := measure.Probe{
-		Device: device, Port: p.port, Vector: p.vector, Method: p.method,
+// view returns the probe as a Gather at now finds it.
+func (p *probe) view(device string, g *gathering) *measure.Probe {
+	v := &measure.Probe{
+		Device: device, ProbeKey: p.ProbeKey,
 		Counts: p.base.Add(p.live), Unacked: p.live.Events - p.live.Acked, Released: p.released,
-		OK: p.ok, HasOK: p.ended, Status: p.status,
+		OK: p.ok, HasOK: p.ended, Status: p.status, At: g.now,
 	}
-	v.EventsRate = p.rate.Take(v.Counts.Events, elapsed)
+	v.EventsRate = p.rate.Take(v.Counts.Events, g.elapsed)
 	stats := [laps]struct {
-		stat   *measure.Stat
-		window *measure.Percentiles
+		stat   *aggregate.Stat
+		window *aggregate.Percentiles
 	}{
 		{&v.Wake, &v.WakeP}, {&v.Ack, &v.AckP}, {&v.Hold, &v.HoldP}, {&v.Total, &v.TotalP},
 		{&v.Get, &v.GetP}, {&v.Arm, &v.ArmP}, {&v.Drain, &v.DrainP},
 	}
 	for i := range p.laps {
-		*stats[i].stat = measure.Stat(p.laps[i].interval.Take())
-		*stats[i].window = measure.Percentiles(p.laps[i].window.Percentiles(t.mono, tmp))
-	}
-	if p.histogram != nil {
-		v.Histogram = p.histogram.Cumulative()
+		*stats[i].stat = p.laps[i].interval.Take()
+		*stats[i].window = p.laps[i].window.Percentiles(g.t.mono, g.tmp)
 	}
 	return v
 }

@@ -40,7 +40,7 @@ func TestARenameEndsTheOldSeriesAndStartsAnother(t *testing.T) {
 		require.EqualValues(t, 1, async(s, "rocep1s0", 1).Read)
 		s = h.gather()
 		require.Len(t, s.Devices, 1)
-		require.EqualValues(t, 1, s.Collector.Events)
+		require.EqualValues(t, 1, s.Collector.AsyncEvents)
 
 		h.finds(found("rocep1s0", 3))
 		s = h.gather()

@@ -69,10 +69,10 @@ func (s *series) read() uint64 {
 	return n
 }
 
-func (s *series) view(device string, elapsed int64) measure.Async {
-	v := measure.Async{
-		Device: device, Port: s.port, Events: make([]measure.EventCount, 0, len(s.counters)),
-		Hold: measure.Stat(s.hold.Take()), Ack: measure.Stat(s.ack.Take()),
+func (s *series) view(device string, g *gathering) *measure.Async {
+	v := &measure.Async{
+		Device: device, Port: s.port, Types: make([]measure.EventCount, 0, len(s.counters)),
+		Hold: s.hold.Take(), Ack: s.ack.Take(), At: g.now,
 	}
 	for _, c := range s.counters {
 		read, acked := c.running()
@@ -80,8 +80,8 @@ func (s *series) view(device string, elapsed int64) measure.Async {
 		v.Acked += c.baseAcked + acked
 		v.Unacked += read - acked
 		v.Released += c.released
-		v.Events = append(v.Events, measure.EventCount{
-			Type: c.typ, Total: c.base + read, Rate: c.rate.Take(c.base+read, elapsed),
+		v.Types = append(v.Types, measure.EventCount{
+			Type: c.typ, Total: c.base + read, Rate: c.rate.Take(c.base+read, g.elapsed),
 		})
 	}
 	return v

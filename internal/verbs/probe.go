@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -38,6 +39,18 @@ func ParseMethod(name string) (Method, bool) {
 		}
 	}
 	return MethodNone, false
+}
+
+// ProbeKey identifies a probe of a device.
+type ProbeKey struct {
+	Port   int // from 1
+	Vector int // completion vector, from 0
+	Method Method
+}
+
+// Compare orders keys by port, completion vector and method, as cmp.Compare does.
+func (k ProbeKey) Compare(o ProbeKey) int {
+	return cmp.Or(cmp.Compare(k.Port, o.Port), cmp.Compare(k.Vector, o.Vector), cmp.Compare(k.Method, o.Method))
 }
 
 // Outcome is how a round ended; a round ends as exactly one.

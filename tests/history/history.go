@@ -81,5 +81,7 @@ func (c *Config) play(ctx context.Context, w io.Writer, of *Host) error {
 	if err != nil {
 		return err
 	}
-	return h.recorder.Close()
+	h.emitter.Close()
+	h.flush()
+	return h.err
 }

@@ -13,11 +13,12 @@ import (
 	"syscall"
 	"time"
 
+	"rdma_events/internal/emit"
 	"rdma_events/internal/hotplug"
+	"rdma_events/internal/measure"
 	"rdma_events/internal/monitor"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sim"
-	"rdma_events/plugins/inputs/rdma_events"
 )
 
 // errRenamed: the monitor ends the supervision of a renamed device in a
@@ -43,11 +44,12 @@ type host struct {
 	opener verbs.Backend
 	found  *hotplug.Simulated
 
-	monitor  *monitor.Monitor
-	recorder *rdma_events.Recorder
-	report   chan func([]verbs.Found) // of the monitor, once
-	cancel   context.CancelFunc
-	done     chan struct{} // the monitor has ended
+	monitor *monitor.Monitor
+	emitter *emit.Emitter
+	out     *recording
+	report  chan func([]verbs.Found) // of the monitor, once
+	cancel  context.CancelFunc
+	done    chan struct{} // the monitor has ended
 
 	lag     int64 // of what is handled now behind what has happened, ns
 	keepers []*keeper
@@ -71,12 +73,12 @@ func newHost(c *Config, of *Host, w io.Writer) (*host, error) {
 		tags["host"] = of.Name
 	}
 	var err error
-	h.recorder, err = rdma_events.NewRecorder(w, tags, maxEventPoints, h.wall)
-	if err != nil {
+	if h.out, err = newRecording(w, tags); err != nil {
 		return nil, err
 	}
+	h.emitter = emit.New(maxEventPoints, h.wall)
 	h.monitor = monitor.New(monitor.Config{
-		Discovery: h, NewSupervisor: h.supervisor, Sink: h.recorder.Sink(), Now: h.clocks,
+		Discovery: h, NewSupervisor: h.supervisor, Emit: h.emitter.Emit, Now: h.clocks,
 		Expect: of.Expect,
 		ExpectedDown: func(device string, port int) bool {
 			return slices.Contains(of.ExpectedDown, fmt.Sprintf("%s:%d", device, port))
@@ -195,16 +197,16 @@ func (h *host) gather() {
 		if !h.line.wait(h.mono(at) + late) {
 			return
 		}
-		now := h.wall()
-		s := h.monitor.Gather(now)
-		h.recorder.Interval(&s, h.usage(), now)
+		points, own := h.monitor.Gather(h.wall())
+		own.Queue, own.Usage = h.emitter.Queue(), h.usage()
+		h.emitter.Interval(append(points, own))
 	}
 }
 
 // usage is made up: it is that of no process.
-func (h *host) usage() rdma_events.Usage {
-	up := time.Duration(h.line.now - booted)
-	return rdma_events.Usage{Uptime: up, CPU: up / 300, RSS: 13<<20 + h.random.Int64N(1<<18)}
+func (h *host) usage() measure.Usage {
+	up := h.line.now - booted
+	return measure.Usage{Uptime: up, CPU: up / 300, RSS: 13<<20 + h.random.Int64N(1<<18)}
 }
 
 // draw returns a duration around a median, ns, that is sometimes far longer.
@@ -213,9 +215,9 @@ func (h *host) draw(median time.Duration) int64 {
 }
 
 func (h *host) flush() {
-	wait, err := h.recorder.Flush()
-	if err != nil {
-		h.err = err
+	wait := h.emitter.Drain(h.out)
+	if h.out.err != nil {
+		h.err = h.out.err
 	}
 	if wait >= 0 {
 		h.line.rouse(h.held, h.line.now+int64(wait))

@@ -10,22 +10,28 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// announcer logs what becomes of devices for the better; what goes wrong is
-// logged where it is noticed. It stands in front of the emitter.
+// announcer logs that devices have been opened; what goes wrong is logged where it
+// is noticed. It stands in front of the emitter.
 type announcer struct {
-	measure.Sink
-	log *slog.Logger
+	next func(measure.Point)
+	log  *slog.Logger
 
 	mu   sync.Mutex
 	open map[string]bool
 }
 
-func newAnnouncer(s measure.Sink, log *slog.Logger) *announcer {
-	return &announcer{Sink: s, log: log, open: make(map[string]bool)}
+func newAnnouncer(next func(measure.Point), log *slog.Logger) *announcer {
+	return &announcer{next: next, log: log, open: make(map[string]bool)}
 }
 
-// Device implements measure.Sink.
-func (a *announcer) Device(v measure.Device) {
+func (a *announcer) emit(p measure.Point) {
+	if v, ok := p.(*measure.Device); ok {
+		a.device(v)
+	}
+	a.next(p)
+}
+
+func (a *announcer) device(v *measure.Device) {
 	a.mu.Lock()
 	opened := v.Open && !a.open[v.Device]
 	if v.Open {
@@ -35,9 +41,8 @@ func (a *announcer) Device(v measure.Device) {
 	}
 	a.mu.Unlock()
 	if opened {
-		a.log.Info("open: "+summary(&v), "device", v.Device)
+		a.log.Info("open: "+summary(v), "device", v.Device)
 	}
-	a.Sink.Device(v)
 }
 
 // summary is what somebody who reads the log wants to know about a device.

@@ -11,13 +11,6 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-type silent struct{ devices int }
-
-func (*silent) Event(measure.Event)     {}
-func (*silent) Change(measure.Change)   {}
-func (*silent) Port(measure.Port)       {}
-func (s *silent) Device(measure.Device) { s.devices++ }
-
 func texts(log *testutil.CaptureLogger) []string {
 	var all []string
 	for _, m := range log.Messages() {
@@ -26,8 +19,8 @@ func texts(log *testutil.CaptureLogger) []string {
 	return all
 }
 
-func openDevice() measure.Device {
-	return measure.Device{
+func openDevice() *measure.Device {
+	return &measure.Device{
 		Device: "mlx5_0", Present: true, Open: true,
 		Attr: verbs.DeviceAttr{
 			Name: "mlx5_0", Ports: 1, Vectors: 63, EventsSupported: true, Driver: "mlx5_core", Firmware: "22.39.2048",
@@ -37,23 +30,23 @@ func openDevice() measure.Device {
 
 func TestEachOpeningIsLoggedOnce(t *testing.T) {
 	log := &testutil.CaptureLogger{}
-	sink := &silent{}
-	a := newAnnouncer(sink, newLogger(log))
-	v := openDevice()
-	closed := v
+	var passed []measure.Point
+	a := newAnnouncer(func(p measure.Point) { passed = append(passed, p) }, newLogger(log))
+	v, closed, event := openDevice(), openDevice(), &measure.Event{}
 	closed.Open = false
-	for _, view := range []measure.Device{closed, v, v, closed, v} {
-		a.Device(view)
+	points := []measure.Point{closed, v, v, event, closed, v}
+	for _, p := range points {
+		a.emit(p)
 	}
 	line := "mlx5_0: open: driver mlx5_core, ports 1, completion vectors 63, firmware 22.39.2048"
 	require.Equal(t, []string{line, line}, texts(log))
-	require.Equal(t, 5, sink.devices)
+	require.Equal(t, points, passed)
 }
 
 func TestADriverWithoutEventsIsSaidToHaveNone(t *testing.T) {
 	v := openDevice()
 	v.Attr.EventsSupported = false
-	require.Contains(t, summary(&v), "raises no asynchronous events")
+	require.Contains(t, summary(v), "raises no asynchronous events")
 }
 
 type sets [][]verbs.Found

@@ -9,6 +9,7 @@ import (
 	"github.com/influxdata/telegraf/plugins/inputs"
 
 	"rdma_events/internal/clock"
+	"rdma_events/internal/emit"
 	"rdma_events/internal/measure"
 )
 
@@ -35,7 +36,7 @@ type Plugin struct {
 	now   func() time.Time
 	start int64 // CLOCK_BOOTTIME ns
 
-	emitter  *emitter
+	emitter  *emit.Emitter
 	watcher  watcher
 	watching running
 	emitting running
@@ -46,14 +47,14 @@ type watcher interface {
 	// Run blocks until ctx is done and all workers are gone.
 	Run(ctx context.Context) error
 	// Gather returns what one interval emits. It does not block.
-	Gather(now time.Time) measure.Snapshot
+	Gather(now time.Time) ([]measure.Point, *measure.Collector)
 	// Close releases what Run needed; it comes after Run.
 	Close() error
 }
 
 // dependencies is what a watcher gets from the plugin.
 type dependencies struct {
-	sink measure.Sink
+	emit func(measure.Point)
 	log  telegraf.Logger
 }
 
@@ -88,8 +89,8 @@ func (p *Plugin) Init() error { return p.validate() }
 // adds nothing to acc itself: Telegraf's shim does not yet read then.
 func (p *Plugin) Start(acc telegraf.Accumulator) error {
 	p.start = clock.Boot()
-	p.emitter = newEmitter(measure.NewTables(), p.MaxEventPoints, p.now)
-	w, err := p.open(&p.Config, dependencies{p.emitter, p.Log})
+	p.emitter = emit.New(p.MaxEventPoints, p.now)
+	w, err := p.open(&p.Config, dependencies{p.emitter.Emit, p.Log})
 	if err != nil {
 		return err
 	}
@@ -108,12 +109,12 @@ func (p *Plugin) Start(acc telegraf.Accumulator) error {
 // never waits for Telegraf to read. While the previous interval is still
 // unread it gathers nothing, and the next interval covers both.
 func (p *Plugin) Gather(telegraf.Accumulator) error {
-	if !p.emitter.ready() {
+	if !p.emitter.Ready() {
 		return nil
 	}
-	now := p.now()
-	s := p.watcher.Gather(now)
-	p.emitter.interval(&s, ownUsage(p.start), now)
+	points, own := p.watcher.Gather(p.now())
+	own.Queue, own.Usage = p.emitter.Queue(), usage(p.start)
+	p.emitter.Interval(append(points, own))
 	return nil
 }
 
@@ -129,7 +130,7 @@ func (p *Plugin) Stop() {
 	defer cancel()
 	p.stopWatching(ctx, limit)
 	p.stopEmitting(ctx)
-	if points, events := p.emitter.left(); points > 0 {
+	if points, events := p.emitter.Left(); points > 0 {
 		p.Log.Warnf("Stopping: Telegraf did not read within %s; %d points with %d events are lost", limit, points, events)
 	}
 }
@@ -154,7 +155,7 @@ func (p *Plugin) stopWatching(ctx context.Context, limit time.Duration) {
 // stopEmitting returns once no goroutine of the plugin can call the
 // accumulator any more.
 func (p *Plugin) stopEmitting(ctx context.Context) {
-	p.emitter.close()
+	p.emitter.Close()
 	select {
 	case <-p.emitting.done:
 	case <-ctx.Done():

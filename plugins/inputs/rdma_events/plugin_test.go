@@ -3,6 +3,7 @@ package rdma_events
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,22 +13,23 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/measure"
+	"rdma_events/internal/verbs"
 )
 
 // fakeWatcher pushes what a test wants and notes how it is treated.
 type fakeWatcher struct {
-	sink     measure.Sink
+	emit     func(measure.Point)
 	gathered int
 	closed   bool
 	linger   chan struct{} // nil: Run returns as soon as it is told to
-	last     func(measure.Sink)
+	last     func(emit func(measure.Point))
 }
 
 func (f *fakeWatcher) Run(ctx context.Context) error {
-	f.sink.Event(portErr(1, 1, 1))
+	f.emit(portErr(1, 1))
 	<-ctx.Done()
 	if f.last != nil {
-		f.last(f.sink)
+		f.last(f.emit)
 	}
 	if f.linger != nil {
 		<-f.linger
@@ -35,9 +37,11 @@ func (f *fakeWatcher) Run(ctx context.Context) error {
 	return nil
 }
 
-func (f *fakeWatcher) Gather(now time.Time) measure.Snapshot {
+func (f *fakeWatcher) Gather(now time.Time) ([]measure.Point, *measure.Collector) {
 	f.gathered++
-	return measure.Snapshot{Devices: []measure.Device{{Device: "mlx5_0", Present: true, Time: now}}}
+	return []measure.Point{
+		&measure.Device{Device: "mlx5_0", Present: true, At: now}, &measure.Host{At: now},
+	}, &measure.Collector{At: now}
 }
 
 func (f *fakeWatcher) Close() error {
@@ -50,10 +54,44 @@ func newPlugin(f *fakeWatcher) (*Plugin, *testutil.CaptureLogger) {
 	p := New()
 	p.Log = log
 	p.open = func(_ *Config, d dependencies) (watcher, error) {
-		f.sink = d.sink
+		f.emit = d.emit
 		return f, nil
 	}
 	return p, log
+}
+
+// blockable is an accumulator that Telegraf can stop reading.
+type blockable struct {
+	testutil.Accumulator
+
+	gate chan struct{} // closed: it reads
+	once sync.Once
+}
+
+func newBlockable() *blockable { return &blockable{gate: make(chan struct{})} }
+
+func (b *blockable) read() { b.once.Do(func() { close(b.gate) }) }
+
+func (b *blockable) AddFields(name string, fields map[string]any, tags map[string]string, t ...time.Time) {
+	<-b.gate
+	b.Accumulator.AddFields(name, fields, tags, t...)
+}
+
+func portErr(port int, total uint64) *measure.Event {
+	return &measure.Event{
+		Device: "mlx5_0", Type: verbs.EventPortErr, Port: port, Count: 1, Total: total, At: time.Now(),
+	}
+}
+
+// events adds up the events of all points.
+func events(acc *testutil.Accumulator) (sum int64, points int) {
+	for _, m := range acc.GetTelegrafMetrics() {
+		if v, ok := m.GetField("count"); ok && m.Name() == "rdma_async_event" {
+			sum += v.(int64)
+			points++
+		}
+	}
+	return sum, points
 }
 
 func TestStartAddsNothingBeforeItReturns(t *testing.T) {
@@ -64,7 +102,7 @@ func TestStartAddsNothingBeforeItReturns(t *testing.T) {
 		require.NoError(t, p.Start(acc))
 		acc.read()
 		synctest.Wait()
-		_, points := counts(&acc.Accumulator, "rdma_async_event", "count")
+		_, points := events(&acc.Accumulator)
 		require.Equal(t, 1, points)
 		p.Stop()
 	})
@@ -103,9 +141,9 @@ func TestGatherDoesNotWaitForTelegraf(t *testing.T) {
 func TestStopEmitsTheLastEventsAndClosesTheWatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var acc testutil.Accumulator
-		f := &fakeWatcher{last: func(s measure.Sink) {
+		f := &fakeWatcher{last: func(emit func(measure.Point)) {
 			for i := range 100 { // far above the limit
-				s.Event(portErr(2, 1, uint64(i+1)))
+				emit(portErr(2, uint64(i+1)))
 			}
 		}}
 		p, log := newPlugin(f)
@@ -113,7 +151,7 @@ func TestStopEmitsTheLastEventsAndClosesTheWatcher(t *testing.T) {
 		before := time.Now()
 		p.Stop()
 		require.Equal(t, before, time.Now(), "nothing had to be waited for")
-		sum, _ := counts(&acc, "rdma_async_event", "count")
+		sum, _ := events(&acc)
 		require.Equal(t, int64(101), sum)
 		require.True(t, f.closed)
 		require.Empty(t, log.Warnings())

@@ -12,8 +12,8 @@ import (
 	"rdma_events/internal/measure"
 )
 
-// ownUsage reads the usage of this process, which started at boot time start.
-func ownUsage(start int64) measure.Usage {
+// usage reads the usage of this process, which started at boot time start.
+func usage(start int64) measure.Usage {
 	u := measure.Usage{Uptime: clock.Boot() - start}
 	var r unix.Rusage
 	if unix.Getrusage(unix.RUSAGE_SELF, &r) == nil {

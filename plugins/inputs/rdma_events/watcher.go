@@ -37,21 +37,21 @@ func (d *Devices) Close() error { return errors.Join(d.dir.Close(), d.exe.Close(
 
 func openWatcher(c *Config, d dependencies) (watcher, error) {
 	log := newLogger(d.log)
-	w, err := Open(c, newAnnouncer(d.sink, log), log)
+	w, err := Open(c, newAnnouncer(d.emit, log).emit, log)
 	if err != nil {
 		return nil, err
 	}
 	return w, nil
 }
 
-// Open acquires what workers need, and starts none: that is for Run. What is
-// seen goes to sink. The caller closes it.
-func Open(c *Config, sink measure.Sink, log *slog.Logger) (*Devices, error) {
+// Open acquires what workers need, and starts none: that is for Run. What happens
+// goes to emit, see monitor.Config. The caller closes the Devices.
+func Open(c *Config, emit func(measure.Point), log *slog.Logger) (*Devices, error) {
 	found, epoch, err := c.discovery(log)
 	if err != nil {
 		return nil, err
 	}
-	m, err := c.monitoring(found, sink, log)
+	m, err := c.monitoring(found, emit, log)
 	if err != nil {
 		return nil, err
 	}
@@ -132,11 +132,11 @@ func (c *Config) openWorker() (*os.File, error) {
 }
 
 // monitoring is what the monitor is told, but for its workers.
-func (c *Config) monitoring(found verbs.Discovery, sink measure.Sink, log *slog.Logger) (monitor.Config, error) {
+func (c *Config) monitoring(found verbs.Discovery, emit func(measure.Point), log *slog.Logger) (monitor.Config, error) {
 	wants, err := c.Wants()
 	return monitor.Config{
 		Discovery:        listening{found, log},
-		Sink:             sink,
+		Emit:             emit,
 		Now:              clocks,
 		Devices:          wants,
 		VirtualFunctions: c.VirtualFunctions,

@@ -90,7 +90,7 @@ func TestTheMonitorIsToldWhatIsConfigured(t *testing.T) {
 	c := DefaultConfig()
 	c.ExpectedDown, c.Expect = []string{"mlx5_1:2"}, []string{"mlx5_7"}
 	c.Probe.Histogram, c.Probe.Stages, c.VirtualFunctions = true, true, true
-	m, err := c.monitoring(sets{}, &silent{}, newLogger(testutil.Logger{}))
+	m, err := c.monitoring(sets{}, func(measure.Point) {}, newLogger(testutil.Logger{}))
 	require.NoError(t, err)
 	require.True(t, m.ExpectedDown("mlx5_1", 2))
 	require.False(t, m.ExpectedDown("mlx5_1", 1))

@@ -1,4 +1,4 @@
-package rdma_events
+package emit
 
 import (
 	"slices"
@@ -15,7 +15,7 @@ type queue struct {
 	perSecond int // points of one series
 	capacity  int // entries in ready above which everything merges
 	all       window
-	series    map[seriesKey]*series
+	series    map[measure.Key]*series
 	full      int      // as many of them are looked through
 	ready     []*entry // in the order in which they are emitted
 	held      []*entry // in the order in which they wait
@@ -24,14 +24,14 @@ type queue struct {
 }
 
 type series struct {
-	key    seriesKey
 	limit  window
 	tail   *entry    // the last entry, while it waits
 	newest time.Time // of what was pushed
 }
 
+// entry is one point of a series, or all points of an interval.
 type entry struct {
-	item
+	points []measure.Point
 	series *series // nil for an interval
 	held   bool
 }
@@ -47,18 +47,19 @@ func newQueue(perSecond int) *queue {
 		perSecond: perSecond,
 		capacity:  max(minCapacity, allSeries*perSecond),
 		all:       window{limit: allSeries * perSecond},
-		series:    make(map[seriesKey]*series),
+		series:    make(map[measure.Key]*series),
 	}
 }
 
-// push queues the next item of a series.
-func (q *queue) push(key seriesKey, it item, now int64) {
+// push queues the next point of a series.
+func (q *queue) push(p measure.Point, now int64) {
+	key := p.Key()
 	s := q.series[key]
 	if s == nil {
-		s = &series{key: key, limit: window{limit: q.perSecond}}
+		s = &series{limit: window{limit: q.perSecond}}
 		q.series[key] = s
 	}
-	s.newest = it.at()
+	s.newest = p.Time()
 	q.full = forget(q.series, q.full, func(o *series) bool {
 		return o.tail == nil && s.newest.Sub(o.newest) > forgettable
 	})
@@ -67,35 +68,30 @@ func (q *queue) push(key seriesKey, it item, now int64) {
 	admitted := q.wait(s, now) == 0 && len(q.ready) < q.capacity
 	switch {
 	case s.tail != nil && (s.tail.held || !admitted):
-		s.tail.absorb(it)
+		s.tail.points[0].Merge(p)
 		q.merged++
 	case admitted:
 		q.admit(s, now)
-		s.tail = &entry{item: it, series: s}
+		s.tail = &entry{points: []measure.Point{p}, series: s}
 		q.ready = append(q.ready, s.tail)
 	default:
-		s.tail = &entry{item: it, series: s, held: true}
+		s.tail = &entry{points: []measure.Point{p}, series: s, held: true}
 		q.held = append(q.held, s.tail)
 		q.due = min(q.due, now+int64(q.wait(s, now)))
 	}
 }
 
-// pushInterval queues what one Gather emits. It replaces older views of ports
-// and devices that are held, and gives way to newer ones.
-func (q *queue) pushInterval(in *interval) {
-	in.snapshot.Ports = slices.DeleteFunc(in.snapshot.Ports, func(v measure.Port) bool {
-		return q.overtaken(portKey(&v), v.Time)
-	})
-	in.snapshot.Devices = slices.DeleteFunc(in.snapshot.Devices, func(v measure.Device) bool {
-		return q.overtaken(deviceKey(&v), v.Time)
-	})
-	q.ready = append(q.ready, &entry{item: in})
+// pushInterval queues what one Gather emits. A point of it replaces an older one of
+// its key that is held, and gives way to a newer one.
+func (q *queue) pushInterval(points []measure.Point) {
+	points = slices.DeleteFunc(points, func(p measure.Point) bool { return q.overtaken(p.Key(), p.Time()) })
+	q.ready = append(q.ready, &entry{points: points})
 }
 
 // overtaken reports whether something newer than at was pushed for a series,
 // and drops what is held of it otherwise. What is newer by more than setBack
 // was stamped before the wall clock was set back.
-func (q *queue) overtaken(key seriesKey, at time.Time) bool {
+func (q *queue) overtaken(key measure.Key, at time.Time) bool {
 	s := q.series[key]
 	switch {
 	case s == nil:
@@ -153,16 +149,9 @@ func (q *queue) rest() []*entry {
 func (q *queue) length() int {
 	n := len(q.held)
 	for _, e := range q.ready {
-		n += e.size()
+		n += len(e.points)
 	}
 	return n
-}
-
-func (e *entry) size() int {
-	if in, ok := e.item.(*interval); ok {
-		return in.size()
-	}
-	return 1
 }
 
 // release moves to ready what the limits admit by now.
@@ -194,12 +183,4 @@ func (q *queue) wait(s *series, now int64) time.Duration {
 func (q *queue) admit(s *series, now int64) {
 	s.limit.admit(now)
 	q.all.admit(now)
-}
-
-func portKey(v *measure.Port) seriesKey {
-	return seriesKey{measurement: "rdma_port", device: v.Device, port: v.Port}
-}
-
-func deviceKey(v *measure.Device) seriesKey {
-	return seriesKey{measurement: "rdma_device", device: v.Device}
 }

@@ -1,4 +1,4 @@
-package rdma_events
+package emit
 
 import "time"
 

@@ -1,8 +1,9 @@
-package rdma_events
+package emit
 
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -16,35 +17,34 @@ import (
 type model struct {
 	t      *testing.T
 	start  time.Time
-	pushed map[seriesKey]*eventItem // everything pushed, merged by hand
-	got    map[seriesKey]*eventItem
-	times  map[seriesKey][]int64 // when points came out, by the limits' clock
+	pushed map[measure.Key]*measure.Event // everything pushed, merged by hand
+	got    map[measure.Key]*measure.Event
+	times  map[measure.Key][]int64 // when points came out, by the limits' clock
 	all    []int64
 }
 
 func newModel(t *testing.T) *model {
 	return &model{
 		t: t, start: time.Unix(1_700_000_000, 0),
-		pushed: make(map[seriesKey]*eventItem), got: make(map[seriesKey]*eventItem),
-		times: make(map[seriesKey][]int64),
+		pushed: make(map[measure.Key]*measure.Event), got: make(map[measure.Key]*measure.Event),
+		times: make(map[measure.Key][]int64),
 	}
 }
 
 func (m *model) push(q *queue, r *rand.Rand, now int64, series int) {
-	p := measure.Event{
+	p := &measure.Event{
 		Device: "mlx5_0", Port: 1 + r.IntN(series), Type: verbs.EventPortErr,
 		Count: 1 + r.Uint64N(1000), HoldMax: r.Int64N(1e6), AckMax: r.Int64N(1e6),
-		Time: m.start.Add(time.Duration(now)), First: m.start.Add(time.Duration(now - r.Int64N(1000))),
+		At: m.start.Add(time.Duration(now)), First: m.start.Add(time.Duration(now - r.Int64N(1000))),
 	}
-	key := seriesKey{"rdma_async_event", p.Device, p.Port, p.Type}
-	sum := m.pushed[key]
+	sum := m.pushed[p.Key()]
 	if sum == nil {
-		sum = &eventItem{measure.Event{First: p.First}}
-		m.pushed[key] = sum
+		sum = &measure.Event{First: p.First}
+		m.pushed[p.Key()] = sum
 	}
 	p.Total = sum.Count + p.Count
-	sum.absorb(&eventItem{p})
-	q.push(key, &eventItem{p}, now)
+	sum.Merge(p)
+	q.push(p, now)
 }
 
 func (m *model) drain(q *queue, now int64) {
@@ -55,18 +55,19 @@ func (m *model) drain(q *queue, now int64) {
 
 // take notes what the queue hands out, and that it is in order.
 func (m *model) take(e *entry, now int64) {
-	it := e.item.(*eventItem)
-	key := e.series.key
+	require.Len(m.t, e.points, 1)
+	it := e.points[0].(*measure.Event)
+	key := it.Key()
 	sum := m.got[key]
 	if sum == nil {
-		sum = &eventItem{measure.Event{First: it.First}}
+		sum = &measure.Event{First: it.First}
 		m.got[key] = sum
 	} else {
-		require.False(m.t, it.First.Before(sum.Time.Add(-1000)), "a point begins before the one before ended")
-		require.False(m.t, it.Time.Before(sum.Time))
+		require.False(m.t, it.First.Before(sum.At.Add(-1000)), "a point begins before the one before ended")
+		require.False(m.t, it.At.Before(sum.At))
 	}
 	require.Equal(m.t, sum.Count+it.Count, it.Total, "total is the sum of count so far")
-	sum.absorb(it)
+	sum.Merge(it)
 	m.times[key] = append(m.times[key], now)
 	m.all = append(m.all, now)
 }
@@ -129,18 +130,17 @@ func TestLimitsHoldWhileTelegrafReads(t *testing.T) {
 	}
 }
 
-func eventAt(ms int, count uint64) *eventItem {
+func eventAt(ms int, count uint64) *measure.Event {
 	at := time.Unix(0, int64(ms)*1e6)
-	return &eventItem{measure.Event{Device: "d", Type: verbs.EventPortErr, Port: 1, Count: count, Time: at, First: at}}
+	return &measure.Event{Device: "d", Type: verbs.EventPortErr, Port: 1, Count: count, At: at, First: at}
 }
 
 func TestPointsAboveTheLimitBecomeOneThatSaysWhenItBegan(t *testing.T) {
 	q := newQueue(2)
-	key := seriesKey{device: "d"}
 	for i := range 5 {
 		it := eventAt(i, 10)
 		it.HoldMax, it.AckMax = int64(100-i), int64(i)
-		q.push(key, it, int64(i)*1e6)
+		q.push(it, int64(i)*1e6)
 		if e, _ := q.next(int64(i) * 1e6); i < 2 {
 			require.NotNil(t, e)
 		} else {
@@ -150,110 +150,78 @@ func TestPointsAboveTheLimitBecomeOneThatSaysWhenItBegan(t *testing.T) {
 	_, wait := q.next(4e6)
 	require.Equal(t, time.Second-4*time.Millisecond, wait)
 	e, _ := q.next(int64(time.Second))
-	got := e.item.(*eventItem)
-	require.Equal(t, uint64(30), got.Count)
-	require.Equal(t, time.Unix(0, 2e6), got.First)
-	require.Equal(t, time.Unix(0, 4e6), got.Time)
-	require.Equal(t, int64(98), got.HoldMax)
-	require.Equal(t, int64(4), got.AckMax)
+	want := eventAt(4, 30)
+	want.First, want.HoldMax, want.AckMax = time.Unix(0, 2e6), 98, 4
+	require.Equal(t, []measure.Point{want}, e.points)
 	require.Equal(t, uint64(2), q.merged)
 	_, wait = q.next(int64(time.Second))
 	require.Negative(t, wait)
 }
 
-func TestMergedChangesKeepTheFirstAndTheLastState(t *testing.T) {
-	q := newQueue(1)
-	key := seriesKey{measurement: "rdma_port_change", device: "d", port: 1}
-	states := []verbs.PortState{verbs.PortActive, verbs.PortDown, verbs.PortInit, verbs.PortArmed, verbs.PortActive}
-	for i := range 4 {
-		q.push(key, &changeItem{measure.Change{
-			From: states[i], To: states[i+1], Transitions: 1, Lasted: int64(i), HasLasted: true,
-			Witness: verbs.WitnessEvent, Time: time.Unix(int64(i), 0),
-		}}, int64(i))
-		q.next(int64(i))
-	}
-	e, _ := q.next(int64(time.Second))
-	require.Equal(t, measure.Change{
-		From: verbs.PortDown, To: verbs.PortActive, Transitions: 3, Lasted: 3, HasLasted: true,
-		Witness: verbs.WitnessEvent, Time: time.Unix(3, 0),
-	}, e.item.(*changeItem).Change)
-}
-
 func TestTheNewestViewWins(t *testing.T) {
 	q := newQueue(1)
 	for i := range 3 {
-		v := measure.Port{Device: "d", Port: 1, Transitions: uint64(i), Time: time.Unix(int64(i), 0)}
-		q.push(portKey(&v), &portItem{v}, int64(i))
-		d := measure.Device{Device: "d", Opens: uint64(i), Time: time.Unix(int64(i), 0)}
-		q.push(deviceKey(&d), &deviceItem{d}, int64(i))
+		at := time.Unix(int64(i), 0)
+		q.push(&measure.Port{Device: "d", Port: 1, Transitions: uint64(i), At: at}, int64(i))
+		q.push(&measure.Device{Device: "d", Opens: uint64(i), At: at}, int64(i))
 		q.next(int64(i))
 		q.next(int64(i))
 	}
 	port, _ := q.next(int64(time.Second))
-	require.Equal(t, uint64(2), port.item.(*portItem).Transitions)
+	require.Equal(t, uint64(2), port.points[0].(*measure.Port).Transitions)
 	device, _ := q.next(int64(time.Second) + 1)
-	require.Equal(t, uint64(2), device.item.(*deviceItem).Opens)
+	require.Equal(t, uint64(2), device.points[0].(*measure.Device).Opens)
 }
 
 func TestAnIntervalReplacesOlderViewsAndGivesWayToNewerOnes(t *testing.T) {
 	q := newQueue(1)
-	at := func(tenths int64) time.Time { return time.Unix(0, tenths*1e8) }
-	view := func(device string, tenths int64) *portItem {
-		return &portItem{measure.Port{Device: device, Port: 1, Time: at(tenths)}}
+	view := func(device string, tenths int64) *measure.Port {
+		return &measure.Port{Device: device, Port: 1, At: time.Unix(0, tenths*1e8)}
 	}
-	push := func(it *portItem) { q.push(portKey(&it.Port), it, 0) }
 	for _, device := range []string{"older", "newer"} {
-		push(view(device, 1))
+		q.push(view(device, 1), 0)
 		e, _ := q.next(0)
 		require.NotNil(t, e)
 	}
-	push(view("older", 2)) // held
-	push(view("newer", 9)) // held
+	q.push(view("older", 2), 0) // held
+	q.push(view("newer", 9), 0) // held
 	require.Len(t, q.held, 2)
 
-	in := &interval{snapshot: &measure.Snapshot{Ports: []measure.Port{
-		view("older", 5).Port, view("newer", 5).Port, view("other", 5).Port,
-	}}, time: at(5)}
-	q.pushInterval(in)
+	q.pushInterval([]measure.Point{view("older", 5), view("newer", 5), view("other", 5)})
 	require.Len(t, q.held, 1)
-	require.Equal(t, "newer", q.held[0].item.(*portItem).Device)
-	require.Len(t, in.snapshot.Ports, 2)
-	require.Equal(t, "older", in.snapshot.Ports[0].Device)
-	require.Equal(t, "other", in.snapshot.Ports[1].Device)
+	require.Equal(t, "newer", q.held[0].points[0].Key().Device)
 	require.Equal(t, uint64(2), q.merged)
 
-	push(view("older", 6))
+	q.push(view("older", 6), 0)
 	e, _ := q.next(0)
-	require.Same(t, in, e.item)
+	require.Equal(t, []measure.Point{view("older", 5), view("other", 5)}, e.points)
 }
 
 func TestAWallClockSetBackHidesNoInterval(t *testing.T) {
 	q := newQueue(20)
-	before := measure.Port{Device: "d", Port: 1, Time: time.Unix(7200, 0)}
-	q.push(portKey(&before), &portItem{before}, 0)
-	after := before
-	after.Time = time.Unix(3600, 0)
-	in := &interval{snapshot: &measure.Snapshot{
-		Ports: []measure.Port{after}, Devices: []measure.Device{{Device: "d", Time: after.Time}},
-	}, time: after.Time}
-	q.pushInterval(in)
-	require.Len(t, in.snapshot.Ports, 1)
-	require.Len(t, in.snapshot.Devices, 1)
+	q.push(&measure.Port{Device: "d", Port: 1, At: time.Unix(7200, 0)}, 0)
+	after := time.Unix(3600, 0)
+	interval := []measure.Point{
+		&measure.Port{Device: "d", Port: 1, At: after}, &measure.Device{Device: "d", At: after},
+	}
+	q.pushInterval(slices.Clone(interval))
 	require.Zero(t, q.merged)
+	_, _ = q.next(0)
+	e, _ := q.next(0)
+	require.Equal(t, interval, e.points)
 }
 
 func TestWhatComesAfterAnIntervalIsEmittedAfterIt(t *testing.T) {
 	q := newQueue(1)
-	view := func(seconds int64) *portItem {
-		return &portItem{measure.Port{Device: "d", Port: 1, Time: time.Unix(seconds, 0)}}
+	view := func(seconds int64) *measure.Port {
+		return &measure.Port{Device: "d", Port: 1, At: time.Unix(seconds, 0)}
 	}
-	q.push(portKey(&view(1).Port), view(1), 0) // nobody takes it
-	in := &interval{snapshot: &measure.Snapshot{Ports: []measure.Port{view(2).Port}}, time: time.Unix(2, 0)}
-	q.pushInterval(in)
-	q.push(portKey(&view(3).Port), view(3), 0) // beyond the limit
+	q.push(view(1), 0) // it is not taken
+	q.pushInterval([]measure.Point{view(2)})
+	q.push(view(3), 0) // beyond the limit
 	var order []int64
 	for _, e := range q.rest() {
-		order = append(order, e.item.at().Unix())
+		order = append(order, e.points[0].Time().Unix())
 	}
 	require.Equal(t, []int64{1, 2, 3}, order)
 }
@@ -262,9 +230,8 @@ func TestSeriesThatHaveLongBeenSilentAreForgotten(t *testing.T) {
 	q := newQueue(1000)
 	push := func(n int, seconds int64) {
 		for i := range n {
-			v := measure.Port{Device: fmt.Sprint("rxe", i, "at", seconds), Port: 1, Time: time.Unix(seconds, 0)}
 			now := seconds * 1e9
-			q.push(portKey(&v), &portItem{v}, now)
+			q.push(&measure.Port{Device: fmt.Sprint("rxe", i, "at", seconds), Port: 1, At: time.Unix(seconds, 0)}, now)
 			for e, _ := q.next(now); e != nil; e, _ = q.next(now) {
 				require.NotNil(t, e.series)
 			}

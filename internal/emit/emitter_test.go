@@ -1,4 +1,4 @@
-package rdma_events
+package emit
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/influxdata/telegraf"
 	"github.com/influxdata/telegraf/testutil"
 	"github.com/stretchr/testify/require"
 
@@ -34,9 +33,9 @@ func (b *blockable) AddFields(name string, fields map[string]any, tags map[strin
 }
 
 // emitting runs an emitter until the test ends.
-func emitting(t *testing.T, perSecond int, acc telegraf.Accumulator) *emitter {
+func emitting(t *testing.T, perSecond int, acc Accumulator) *Emitter {
 	t.Helper()
-	e := newEmitter(measure.NewTables(), perSecond, time.Now)
+	e := New(perSecond, time.Now)
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { e.Run(ctx, acc) })
@@ -47,16 +46,16 @@ func emitting(t *testing.T, perSecond int, acc telegraf.Accumulator) *emitter {
 	return e
 }
 
-func length(e *emitter) int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.queue.length()
+func portErr(port int, count, total uint64) *measure.Event {
+	return &measure.Event{
+		Device: "mlx5_0", Type: verbs.EventPortErr, Port: port, Count: count, Total: total,
+		First: time.Now(), At: time.Now(),
+	}
 }
 
-func portErr(port int, count, total uint64) measure.Event {
-	return measure.Event{
-		Device: "mlx5_0", Type: verbs.EventPortErr, Port: port, Count: count, Total: total, Time: time.Now(),
-	}
+// collected are the points of an interval without devices.
+func collected(e *Emitter) []measure.Point {
+	return []measure.Point{&measure.Collector{Queue: e.Queue(), At: time.Now()}}
 }
 
 // counts adds up a field over all points of a measurement.
@@ -78,7 +77,7 @@ func TestAnEventIsEmittedAtOnce(t *testing.T) {
 		var acc testutil.Accumulator
 		e := emitting(t, 20, &acc)
 		before := time.Now()
-		e.Event(portErr(1, 1, 1))
+		e.Emit(portErr(1, 1, 1))
 		synctest.Wait()
 		require.Equal(t, before, time.Now())
 		acc.AssertContainsTaggedFields(t, "rdma_async_event",
@@ -95,7 +94,7 @@ func TestAStormBecomesAFewPointsThatAddUp(t *testing.T) {
 		var total uint64
 		for range seconds * 1000 {
 			total += perMillisecond
-			e.Event(portErr(1, perMillisecond, total))
+			e.Emit(portErr(1, perMillisecond, total))
 			time.Sleep(time.Millisecond) // of the bubble's clock
 			synctest.Wait()
 		}
@@ -124,27 +123,27 @@ func TestNothingIsLostWhileTelegrafDoesNotReadForAnHour(t *testing.T) {
 					port, n := 1+r.IntN(8), 1+r.Uint64N(100)
 					total += n
 					perPort[port] += n
-					e.Event(portErr(port, n, perPort[port]))
+					e.Emit(portErr(port, n, perPort[port]))
 				}
 				changes++
-				e.Change(measure.Change{
+				e.Emit(&measure.Change{
 					Device: "mlx5_0", Port: 1, From: verbs.PortActive, To: verbs.PortDown,
-					Transitions: 1, Time: time.Now(), Witness: verbs.WitnessEvent,
+					Transitions: 1, At: time.Now(), Witness: verbs.WitnessEvent,
 				})
-				if e.ready() {
-					e.interval(&measure.Snapshot{}, measure.Usage{}, time.Now())
+				if e.Ready() {
+					e.Interval(collected(e))
 				}
-				require.LessOrEqual(t, length(e), minCapacity+100)
+				require.LessOrEqual(t, e.Queue().Length, minCapacity+100)
 			}
 			acc.read()
-			e.close()
+			e.Close()
 			synctest.Wait()
 			sum, points := counts(&acc.Accumulator, "rdma_async_event", "count")
 			require.Equal(t, int64(total), sum)
 			require.Less(t, points, 2000)
 			transitions, _ := counts(&acc.Accumulator, "rdma_port_change", "transitions")
 			require.Equal(t, int64(changes), transitions)
-			dropped, lost := e.left()
+			dropped, lost := e.Left()
 			require.Zero(t, dropped)
 			require.Zero(t, lost)
 		})
@@ -158,14 +157,14 @@ func TestPointsOfASeriesAreInOrder(t *testing.T) {
 		e := emitting(t, 5, &acc)
 		for i := range 5000 {
 			time.Sleep(time.Duration(r.IntN(10)) * time.Millisecond)
-			v := measure.Port{Device: "mlx5_0", Port: 1, Transitions: uint64(i), Time: time.Now()}
-			if r.IntN(50) == 0 && e.ready() {
-				e.interval(&measure.Snapshot{Ports: []measure.Port{v}}, measure.Usage{}, time.Now())
+			v := &measure.Port{Device: "mlx5_0", Port: 1, Transitions: uint64(i), At: time.Now()}
+			if r.IntN(50) == 0 && e.Ready() {
+				e.Interval([]measure.Point{v})
 			} else {
-				e.Port(v)
+				e.Emit(v)
 			}
 		}
-		e.close()
+		e.Close()
 		synctest.Wait()
 		last, transitions := time.Time{}, int64(-1)
 		for _, m := range acc.GetTelegrafMetrics() {
@@ -187,10 +186,10 @@ func TestAnUnreadIntervalIsNotFollowedByAnother(t *testing.T) {
 		acc := newBlockable()
 		e := emitting(t, 20, acc)
 		gather := func() bool {
-			if !e.ready() {
+			if !e.Ready() {
 				return false
 			}
-			e.interval(&measure.Snapshot{}, measure.Usage{}, time.Now())
+			e.Interval(collected(e))
 			return true
 		}
 		require.True(t, gather())
@@ -210,23 +209,64 @@ func TestAnUnreadIntervalIsNotFollowedByAnother(t *testing.T) {
 func TestTheDeadlineCountsWhatItCutsOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		acc := newBlockable()
-		e := newEmitter(measure.NewTables(), 20, time.Now)
+		e := New(20, time.Now)
 		ctx, cancel := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
 		wg.Go(func() { e.Run(ctx, acc) })
 		for i := range 10 {
-			e.Event(portErr(1, 3, uint64(3*i+3)))
+			e.Emit(portErr(1, 3, uint64(3*i+3)))
 			synctest.Wait() // one in the accumulator, nine in the queue
 		}
-		e.close()
+		e.Close()
 		synctest.Wait()
 		cancel()
 		acc.read()
 		wg.Wait()
-		points, events := e.left()
+		points, events := e.Left()
 		require.Equal(t, uint64(10), points)
 		require.Equal(t, uint64(30), events)
 	})
+}
+
+func TestAnIntervalThatIsCutOffLosesItsLastLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		acc := newBlockable()
+		e := New(20, time.Now)
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() { e.Run(ctx, acc) })
+		at := time.Now()
+		e.Interval([]measure.Point{
+			&point{series: "a", at: at, lines: 3, count: 4}, &point{series: "b", at: at, lines: 2, count: 5},
+		})
+		synctest.Wait() // the first line is in the accumulator
+		cancel()
+		acc.read()
+		wg.Wait()
+		require.Len(t, acc.GetTelegrafMetrics(), 1)
+		lines, events := e.Left()
+		require.Equal(t, uint64(5), lines, "the line that was blocked is counted as well")
+		require.Equal(t, uint64(9), events)
+		require.False(t, e.Ready(), "nothing is gathered after the deadline")
+	})
+}
+
+func TestDrainSaysWhenTheNextPointIsDue(t *testing.T) {
+	var acc testutil.Accumulator
+	now := time.Unix(1000, 0)
+	e := New(1, func() time.Time { return now })
+	require.Negative(t, e.Drain(&acc))
+	e.Emit(&point{series: "a", at: now, count: 1})
+	require.Negative(t, e.Drain(&acc))
+	e.Emit(&point{series: "a", at: now, count: 1})
+	e.Emit(&point{series: "a", at: now, count: 1})
+	require.Equal(t, time.Second, e.Drain(&acc))
+	sum, points := counts(&acc, "m", "v")
+	require.Equal(t, []int{1, 1}, []int{int(sum), points})
+	now = now.Add(time.Second)
+	require.Negative(t, e.Drain(&acc))
+	sum, points = counts(&acc, "m", "v")
+	require.Equal(t, []int{3, 2}, []int{int(sum), points})
 }
 
 func TestPushingNeverWaits(t *testing.T) {
@@ -235,7 +275,7 @@ func TestPushingNeverWaits(t *testing.T) {
 		e := emitting(t, 20, acc)
 		before := time.Now()
 		for i := range 100_000 {
-			e.Event(portErr(1, 1, uint64(i+1)))
+			e.Emit(portErr(1, 1, uint64(i+1)))
 		}
 		require.Equal(t, before, time.Now())
 		synctest.Wait()

@@ -1,0 +1,79 @@
+package emit
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/influxdata/telegraf/testutil"
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/measure"
+)
+
+// point is a point of a series of its own name, with a line or several.
+type point struct {
+	series string
+	at     time.Time
+	lines  int
+	count  uint64
+}
+
+func (p *point) Key() measure.Key      { return measure.Key{Measurement: "m", Device: p.series} }
+func (p *point) Time() time.Time       { return p.at }
+func (p *point) Merge(l measure.Point) { p.at, p.count = l.Time(), p.count+l.Events() }
+func (p *point) Events() uint64        { return p.count }
+
+func (p *point) Lines(add func(measure.Line)) {
+	for range max(1, p.lines) {
+		add(measure.Line{Name: "m", Fields: map[string]any{"v": int64(p.count)}})
+	}
+}
+
+func emitted(t *testing.T, points ...*point) []int64 {
+	t.Helper()
+	var acc testutil.Accumulator
+	e := New(1000, time.Now)
+	for _, p := range points {
+		e.Emit(p)
+		require.Negative(t, e.Drain(&acc))
+	}
+	var times []int64
+	for _, m := range acc.GetTelegrafMetrics() {
+		times = append(times, m.Time().UnixNano())
+	}
+	return times
+}
+
+func TestTimesRiseWithinASeries(t *testing.T) {
+	at := time.Unix(100, 0)
+	base := at.UnixNano()
+	require.Equal(t, []int64{base, base + 1, base, base + 2, base + 1e9}, emitted(t,
+		&point{series: "a", at: at}, &point{series: "a", at: at}, &point{series: "b", at: at},
+		&point{series: "a", at: at.Add(-time.Millisecond)}, &point{series: "a", at: at.Add(time.Second)}))
+}
+
+func TestAllLinesOfAPointHaveItsTime(t *testing.T) {
+	at := time.Unix(100, 0)
+	base := at.UnixNano()
+	require.Equal(t, []int64{base, base, base + 1, base + 1}, emitted(t,
+		&point{series: "a", at: at, lines: 2}, &point{series: "a", at: at, lines: 2}))
+}
+
+func TestAClockSetBackIsFollowed(t *testing.T) {
+	at := time.Unix(10_000, 0)
+	var points []*point
+	for _, back := range []time.Duration{0, time.Second, time.Hour, time.Hour} {
+		points = append(points, &point{series: "a", at: at.Add(-back)})
+	}
+	base := at.UnixNano()
+	require.Equal(t, []int64{base, base + 1, base - 3600e9, base - 3600e9 + 1}, emitted(t, points...))
+}
+
+func TestTimesOfSeriesThatHaveLongBeenSilentAreForgotten(t *testing.T) {
+	s := times{last: make(map[measure.Key]time.Time)}
+	for i := range 20 * seriesKept {
+		s.next(&point{series: strconv.Itoa(i), at: time.Unix(int64(i), 0)})
+	}
+	require.LessOrEqual(t, len(s.last), 2*seriesKept)
+}

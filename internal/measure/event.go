@@ -1,0 +1,71 @@
+package measure
+
+import (
+	"time"
+
+	"rdma_events/internal/verbs"
+)
+
+// Event is a point of rdma_async_event: Count events of one type.
+type Event struct {
+	Device  string
+	Type    verbs.EventType
+	Port    int // 0 unless the type's scope is verbs.ScopePort
+	Count   uint64
+	Total   uint64    // the counter after these
+	First   time.Time // of the first of them
+	HoldMax int64     // ns; 0 unknown
+	AckMax  int64     // ns; 0 unknown
+	At      time.Time // of the last of them
+}
+
+// Key implements Point.
+func (e *Event) Key() Key {
+	return Key{Measurement: events.Name, Device: e.Device, Of: e.Type.String(), Port: e.Port}
+}
+
+// Time implements Point.
+func (e *Event) Time() time.Time { return e.At }
+
+// Merge implements Point: the counts add up.
+func (e *Event) Merge(later Point) {
+	l := later.(*Event)
+	e.Count += l.Count
+	e.Total, e.At = l.Total, l.At
+	e.HoldMax = max(e.HoldMax, l.HoldMax)
+	e.AckMax = max(e.AckMax, l.AckMax)
+}
+
+// Events implements Point.
+func (e *Event) Events() uint64 { return e.Count }
+
+// Lines implements Point.
+func (e *Event) Lines(add func(Line)) { add(events.line(e)) }
+
+var events = table[Event]{
+	Metric: Metric{
+		Name:    "rdma_async_event",
+		Emitted: asItHappens,
+		Description: "One event, or a run of equal ones. The time is that of the last one. Points above " +
+			"max_event_points merge; no event goes uncounted.",
+	},
+	tags: []tag[Event]{
+		newTag("device", "name of the RDMA device", func(v *Event) string { return v.Device }),
+		newTag("event", "name of the type in lower snake, as in port_err, or unknown_<number>",
+			func(v *Event) string { return v.Type.String() }),
+		newTag("scope", "what the event is about: port, device, cq, qp, srq, wq or unknown",
+			func(v *Event) string { return v.Type.Scope().String() }),
+		maybeTag("port", "number of the port; only with scope=port", func(v *Event) string { return portTag(v.Port) }),
+	},
+	fields: []field[Event]{
+		counter("count", "events in this point", func(v *Event) uint64 { return v.Count }),
+		counter("total", "the series' events since the plugin started, with these",
+			func(v *Event) uint64 { return v.Total }),
+		maybe("first_ns", "unix ns", "time of the first event; only when count is above 1",
+			func(v *Event) (int64, bool) { return v.First.UnixNano(), v.Count > 1 && !v.First.IsZero() }),
+		maybe("hold_ns", "ns", holdText+", greatest of the point",
+			func(v *Event) (int64, bool) { return v.HoldMax, v.HoldMax > 0 }),
+		maybe("ack_ns", "ns", ackText+", greatest of the point",
+			func(v *Event) (int64, bool) { return v.AckMax, v.AckMax > 0 }),
+	},
+}

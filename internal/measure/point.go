@@ -1,0 +1,53 @@
+package measure
+
+import "time"
+
+// Point is one point of a measurement, which becomes one line or several. The
+// points of this package are pointers. A point belongs to whoever it was given to
+// last, and is not safe for concurrent use.
+type Point interface {
+	// Key identifies the points that may merge.
+	Key() Key
+	// Time is when the newest part of the point happened.
+	Time() time.Time
+	// Merge adds a later point of an equal Key to this one.
+	Merge(later Point)
+	// Events is how many asynchronous events are lost if the point is.
+	Events() uint64
+	// Lines calls add for each line of the point.
+	Lines(add func(Line))
+}
+
+// Key identifies the points that may merge. Those of rdma_port_change are of one
+// port, whatever their states, because a merged change is from another state than
+// those that it was merged from.
+type Key struct {
+	Measurement string
+	Device      string // "": the host
+	Of          string // event or method; "": neither
+	Port        int    // 0: the device
+	Vector      int    // completion vector
+}
+
+// When a measurement is emitted.
+const (
+	everyInterval = "every interval"
+	onChange      = "every interval and on change"
+	asItHappens   = "when it happens"
+)
+
+// All returns a description of every measurement with its tags and fields, in the
+// order of docs/metrics.md.
+func All() []Metric {
+	return []Metric{
+		asyncs.describe(),
+		events.describe(),
+		ports.describe(),
+		changes.describe(),
+		probes.describe(),
+		histograms.describe(),
+		devices.describe(),
+		hosts.describe(),
+		collectors.describe(),
+	}
+}
