@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/process"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/worker"
@@ -73,9 +74,9 @@ func TestABackendThatDoesNotExistIsNamed(t *testing.T) {
 // supervise runs the real program over the simulator until the test ends.
 func supervise(t *testing.T, h verbs.Handler) {
 	t.Helper()
-	exe, err := worker.OpenExe(build(t))
+	exe, err := process.OpenExe(build(t))
 	require.NoError(t, err)
-	dir, err := worker.OpenDir("")
+	dir, err := process.OpenDir("")
 	require.NoError(t, err)
 	s := worker.New(worker.Config{
 		Exe: exe, Dir: dir,

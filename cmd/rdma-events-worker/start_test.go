@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/process"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/worker"
@@ -20,12 +21,12 @@ func BenchmarkStart(b *testing.B) {
 	if path == "" {
 		path = build(b)
 	}
-	exe, err := worker.OpenExe(path)
+	exe, err := process.OpenExe(path)
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer exe.Close()
-	dir, err := worker.OpenDir("")
+	dir, err := process.OpenDir("")
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -20,18 +20,18 @@ import (
 	"rdma_events/internal/doctor"
 	"rdma_events/internal/hardware"
 	"rdma_events/internal/nldev"
+	"rdma_events/internal/process"
 	"rdma_events/internal/trial"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
-	"rdma_events/internal/worker"
 	"rdma_events/plugins/inputs/rdma_events"
 )
 
 // patience is more than the plugin has with its workers: a busy host is not what
 // this is about, and nothing waits for it. A worker that a kill does not end in
 // time counts as held by the kernel, so that nothing more is tried.
-func patience() worker.Timing {
-	return worker.Timing{Start: 20 * time.Second, Grace: 5 * time.Second, Kill: 10 * time.Second}
+func patience() process.Timing {
+	return process.Timing{Start: 20 * time.Second, Grace: 5 * time.Second, Kill: 10 * time.Second}
 }
 
 // hardwareFlags are those of doctor -hardware.

@@ -11,10 +11,10 @@ import (
 
 	"rdma_events/internal/doctor"
 	"rdma_events/internal/nldev"
+	"rdma_events/internal/process"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
-	"rdma_events/internal/worker"
 )
 
 // fakeWorker answers every watch with items, and then waits for its end.
@@ -35,7 +35,7 @@ func (w *fakeWorker) Watch(ctx context.Context, o verbs.Options, h verbs.Handler
 	h.Started(nil)
 	if o.Probe.Interval > 0 && w.stuck {
 		h.Ended(status.End{Reason: status.ReasonStuck, Message: "a verbs call hangs"})
-		return worker.ErrAbandoned
+		return process.ErrAbandoned
 	}
 	if w.why != "" {
 		h.Ended(status.End{Reason: status.ReasonStuck, Message: w.why})

@@ -5,9 +5,9 @@ import (
 	"errors"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/process"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/worker"
 )
 
 // gathering is what one worker said; it is used by one goroutine.
@@ -35,7 +35,7 @@ func gather(ctx context.Context, w Worker, o verbs.Options, enough func(*gatheri
 	if err != nil && g.why == "" {
 		g.why = err.Error()
 	}
-	g.stuck = errors.Is(err, worker.ErrAbandoned)
+	g.stuck = errors.Is(err, process.ErrAbandoned)
 	return g
 }
 

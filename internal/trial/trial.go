@@ -11,6 +11,7 @@ import (
 
 	"rdma_events/internal/doctor"
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/process"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/worker"
@@ -32,21 +33,21 @@ type Program struct {
 	// Backend must be set.
 	Request verbs.Request
 	// Timing is how long to wait for what; its zero value is the plugin's.
-	Timing worker.Timing
+	Timing process.Timing
 
 	exe *os.File
-	dir *worker.Dir
+	dir *process.Dir
 }
 
 // OpenProgram opens the worker program at path for trials on this host's
-// devices. The caller closes it. ErrUntrusted of package worker is wrapped for
+// devices. The caller closes it. status.ErrUntrusted is wrapped for
 // a file that others could change.
 func OpenProgram(path string) (*Program, error) {
-	exe, err := worker.OpenExe(path)
+	exe, err := process.OpenExe(path)
 	if err != nil {
 		return nil, err
 	}
-	dir, err := worker.OpenDir("")
+	dir, err := process.OpenDir("")
 	if err != nil {
 		return nil, errors.Join(err, exe.Close())
 	}
@@ -106,7 +107,7 @@ func (p *Program) Try(ctx context.Context, device string, m verbs.Method) doctor
 }
 
 // Watch has workers of its own watch a device until ctx ends. The error is
-// worker.ErrAbandoned if one of them cannot be killed.
+// process.ErrAbandoned if one of them cannot be killed.
 func (p *Program) Watch(ctx context.Context, o verbs.Options, h verbs.Handler) error {
 	r := p.Request
 	r.Options = o

@@ -2,57 +2,156 @@ package worker
 
 import (
 	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
 
-	"github.com/hashicorp/go-plugin"
 	"google.golang.org/grpc"
 
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/process"
+	"rdma_events/internal/status"
+	"rdma_events/internal/verbs"
 	"rdma_events/internal/worker/proto"
 )
 
 // contractVersion changes with every change of the contract that is not
-// additive; go-plugin compares it in the handshake.
+// additive; the handshake compares it.
 const contractVersion = 1
 
-// A worker's exit statuses, beside 0 and those of the Go runtime. A panic is 2
-// as well, and tells itself from exitByHand by what it prints.
-const (
-	exitByHand = 2 // not started by a host
-	exitOrphan = 3 // the host is gone
-	exitStuck  = 4 // the library does not let go of the device
-	exitSetup  = 5 // what the host handed over is not usable
-)
+// programName is how messages and ps(1) call the worker program.
+const programName = "rdma-events-worker"
 
-// The descriptors that a worker is started with, after the standard ones.
-const (
-	lifelineFD = 3 // the read end of a pipe; at its end the host is gone
-	ledgerFD   = 4
-	programFD  = 5 // the program's file, by which it was executed
-)
-
-const pluginName = "rdma"
-
-func handshake() plugin.HandshakeConfig {
-	return plugin.HandshakeConfig{
-		ProtocolVersion:  contractVersion,
-		MagicCookieKey:   "RDMA_EVENTS_WORKER",
-		MagicCookieValue: "b1c5e0a2-4d1f-4c57-9a0e-6f0d6e2c7b31",
+func handshake() process.Handshake {
+	return process.Handshake{
+		Version: contractVersion,
+		Key:     "RDMA_EVENTS_WORKER",
+		Value:   "b1c5e0a2-4d1f-4c57-9a0e-6f0d6e2c7b31",
 	}
 }
 
-// border is the contract in go-plugin's terms: service on the worker's side,
-// nil on the host's.
-type border struct {
-	plugin.NetRPCUnsupportedPlugin
-	service proto.WorkerServer
+// Config says how to supervise the workers of one device. What has no comment is as
+// in process.Spec.
+type Config struct {
+	Exe     *os.File
+	Dir     *process.Dir
+	Request verbs.Request // what a worker is asked for
+	Env     []string      // "key=value" for the workers beyond what is taken from the host's
+	Timing  process.Timing
+	Starts  *process.Starts
+	Log     *slog.Logger
+	Rand    func() float64
 }
 
-// GRPCServer implements plugin.GRPCPlugin.
-func (b *border) GRPCServer(_ *plugin.GRPCBroker, s *grpc.Server) error {
-	proto.RegisterWorkerServer(s, b.service)
-	return nil
+// Supervisor keeps one worker for one device running.
+type Supervisor = process.Supervisor[verbs.Batch]
+
+// New returns the Supervisor of the device c.Request.Options.Device, which reports
+// to h from the goroutine of its Run.
+func New(c Config, h verbs.Handler) *Supervisor {
+	device := c.Request.Options.Device
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return process.New(process.Spec{
+		Exe: c.Exe, Dir: c.Dir, Name: programName, Title: device, Subject: "worker of " + device, Resource: "device",
+		Option: "worker_path", Env: slices.Concat(environment(os.Environ()), scenarioFile(c.Request), c.Env),
+		Handshake: handshake(), Timing: c.Timing, Starts: c.Starts, Log: c.Log.With("device", device), Rand: c.Rand,
+	}, &contract{request: c.Request, handler: h})
 }
 
-// GRPCClient implements plugin.GRPCPlugin; it returns a proto.WorkerClient.
-func (*border) GRPCClient(_ context.Context, _ *plugin.GRPCBroker, c *grpc.ClientConn) (any, error) {
-	return proto.NewWorkerClient(c), nil
+// contract implements process.Contract.
+type contract struct {
+	request verbs.Request
+	handler verbs.Handler
+	status  status.Status // as the handler knows it
+}
+
+// Begin implements process.Contract.
+func (c *contract) Begin() (process.Attempt[verbs.Batch], *os.File, error) {
+	led, file, err := ledger.New(c.request.Options.Device)
+	if err != nil {
+		return nil, nil, err
+	}
+	c.handler.Started(led)
+	return &attempt{contract: c, led: led}, file, nil
+}
+
+// Status implements process.Contract.
+func (c *contract) Status(s status.Status) {
+	if s != c.status {
+		c.status = s
+		c.handler.Status(s)
+	}
+}
+
+// attempt implements process.Attempt: one worker.
+type attempt struct {
+	*contract
+	led  *ledger.Ledger
+	snap ledger.Snapshot
+}
+
+// Stream implements process.Attempt.
+func (a *attempt) Stream(ctx context.Context, c *grpc.ClientConn, next func(verbs.Batch) error) error {
+	in, err := proto.NewWorkerClient(c).Watch(ctx, requestToProto(a.request))
+	if err != nil {
+		return fmt.Errorf("ask the worker to watch: %w", err)
+	}
+	for {
+		m, err := in.Recv()
+		if err != nil {
+			return fmt.Errorf("read from the worker: %w", err)
+		}
+		if err := next(batchFromProto(m)); err != nil {
+			return err
+		}
+	}
+}
+
+// Sign implements process.Attempt.
+func (*attempt) Sign(b verbs.Batch) process.Sign {
+	var s process.Sign
+	for i := range b.Items {
+		s.Running = s.Running || b.Items[i].Opened != nil
+		if end := b.Items[i].Ended; end != nil {
+			s.End, s.Retry = end, retryAfter(end.Reason)
+		}
+	}
+	return s
+}
+
+// Take implements process.Attempt.
+func (a *attempt) Take(b verbs.Batch, s status.Status) {
+	a.handler.Batch(b)
+	a.Status(s)
+}
+
+// Busy implements process.Attempt.
+func (a *attempt) Busy() process.Call {
+	a.led.Snapshot(&a.snap)
+	busy := a.snap.Busy()
+	if busy.Call == ledger.CallNone {
+		return process.Call{}
+	}
+	return process.Call{Name: busy.Call.String(), Since: busy.Beat}
+}
+
+// Ended implements process.Attempt.
+func (a *attempt) Ended(why status.End) {
+	a.handler.Ended(why)
+	_ = a.led.Close() // unmapping fails only of an address that is not mapped
+}
+
+// retryAfter says when another worker may succeed.
+func retryAfter(why status.Reason) process.Retry {
+	switch why {
+	case status.ReasonRemoved, status.ReasonRenamed:
+		return process.OnWake
+	case status.ReasonNoLibrary, status.ReasonNoPermission, status.ReasonNoDevice,
+		status.ReasonUnsupported, status.ReasonExcludedNetns, status.ReasonLimit:
+		return process.Slowly
+	}
+	return process.Soon
 }

@@ -1,5 +1,3 @@
-// Package worker is the process border: the contract between host and worker
-// (go-plugin over gRPC), the worker's server, the host's client, and the
-// supervisor that keeps one worker per device running. Protobuf types do not
-// leave it.
+// Package worker is the contract between the host and the worker of one RDMA device: what the host asks for, what the
+// worker sends, and both as protobuf, whose types do not leave it. Package process runs it.
 package worker

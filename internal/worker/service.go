@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"sync/atomic"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -18,9 +16,6 @@ import (
 	"rdma_events/internal/worker/proto"
 )
 
-// startTime is when all that a worker begins with has been done.
-const startTime = 5 * time.Second
-
 // service is the worker's side of the contract.
 type service struct {
 	proto.UnimplementedWorkerServer
@@ -28,8 +23,7 @@ type service struct {
 		func(verbs.Batch) error) error
 	backend func(verbs.Request) (verbs.Backend, error)
 	ledger  *ledger.Ledger
-	stdio   *os.File // where Go code prints; nil: as it is
-	exit    func(status int)
+	end     func(stuck bool)
 	taken   atomic.Bool
 }
 
@@ -40,18 +34,11 @@ func (s *service) Watch(m *proto.WatchRequest, stream grpc.ServerStreamingServer
 	if !s.taken.CompareAndSwap(false, true) {
 		return grpcstatus.Error(codes.FailedPrecondition, "this worker watches already")
 	}
-	s.restoreStdio()
 	send := func(b verbs.Batch) error { return stream.Send(batchToProto(b)) }
 	ctx := stream.Context()
-	starting := time.AfterFunc(startTime, func() {
-		if err := forgetStart(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-		}
-	})
-	defer starting.Stop()
 	err := s.run(ctx, m, send)
 	if errors.Is(err, verbs.ErrStuck) {
-		s.exit(exitStuck)
+		s.end(true)
 		return err
 	}
 	if err != nil && ctx.Err() == nil {
@@ -61,7 +48,7 @@ func (s *service) Watch(m *proto.WatchRequest, stream grpc.ServerStreamingServer
 		}}}})
 	}
 	<-ctx.Done()
-	s.exit(0)
+	s.end(false)
 	return ctx.Err()
 }
 
@@ -76,12 +63,4 @@ func (s *service) run(ctx context.Context, m *proto.WatchRequest, send func(verb
 		return fmt.Errorf("make backend %q: %w", r.Backend, err)
 	}
 	return s.watch(ctx, b, s.ledger, r.Options, send)
-}
-
-// restoreStdio undoes go-plugin's redirection of Go's standard streams into
-// pipes, which nobody needs to read.
-func (s *service) restoreStdio() {
-	if s.stdio != nil {
-		os.Stdout, os.Stderr = s.stdio, s.stdio
-	}
 }

@@ -4,13 +4,18 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
+	"sync"
 	"testing"
 
-	"github.com/hashicorp/go-plugin"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	grpcstatus "google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
@@ -18,23 +23,37 @@ import (
 	"rdma_events/internal/worker/proto"
 )
 
-// connected serves svc in this process and returns a client of it. What exit
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// connected serves svc in this process and returns a client of it. What end
 // is called with comes out of the channel.
-func connected(t *testing.T, svc *service) (proto.WorkerClient, <-chan int) {
+func connected(t *testing.T, svc *service) (proto.WorkerClient, <-chan bool) {
 	t.Helper()
-	exits := make(chan int, 1)
-	svc.exit = func(status int) { exits <- status }
+	ends := make(chan bool, 1)
+	svc.end = func(stuck bool) { ends <- stuck }
 	if svc.backend == nil {
 		svc.backend = func(verbs.Request) (verbs.Backend, error) { return nil, nil }
 	}
-	c, s := plugin.TestPluginGRPCConn(t, false, plugin.PluginSet{pluginName: &border{service: svc}})
-	t.Cleanup(func() {
-		require.NoError(t, c.Close()) // stops the server too
-		<-s.DoneCh
-	})
-	w, err := c.Dispense(pluginName)
+	pipe := bufconn.Listen(1 << 20)
+	server := grpc.NewServer()
+	proto.RegisterWorkerServer(server, svc)
+	var serving sync.WaitGroup
+	serving.Go(func() { assert.NoError(t, server.Serve(pipe)) })
+	c, err := grpc.NewClient("passthrough:worker", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return pipe.DialContext(ctx) }))
 	require.NoError(t, err)
-	return w.(proto.WorkerClient), exits
+	t.Cleanup(func() {
+		require.NoError(t, c.Close())
+		server.Stop()
+		serving.Wait()
+	})
+	return proto.NewWorkerClient(c), ends
+}
+
+type sender = func(verbs.Batch) error
+
+func opened() verbs.Batch {
+	return verbs.Batch{Items: []verbs.Item{{Opened: &verbs.DeviceAttr{Name: "mlx5_0", Ports: 1}}}}
 }
 
 func watcher(f func(context.Context, verbs.Options, sender) error) func(context.Context, verbs.Backend,
@@ -47,7 +66,7 @@ func watcher(f func(context.Context, verbs.Options, sender) error) func(context.
 func TestTheWatcherIsToldWhenTheHostLetsGo(t *testing.T) {
 	want := verbs.Request{Options: verbs.Options{Device: "mlx5_0", Ports: []int{1, 2}}}
 	cause := make(chan error, 1)
-	c, exits := connected(t, &service{watch: watcher(func(ctx context.Context, o verbs.Options, send sender) error {
+	c, ends := connected(t, &service{watch: watcher(func(ctx context.Context, o verbs.Options, send sender) error {
 		assert.Equal(t, want.Options, o)
 		assert.NoError(t, send(opened()))
 		<-ctx.Done()
@@ -62,12 +81,12 @@ func TestTheWatcherIsToldWhenTheHostLetsGo(t *testing.T) {
 	require.Equal(t, opened(), batchFromProto(m))
 	cancel()
 	require.ErrorIs(t, <-cause, context.Canceled)
-	require.Zero(t, <-exits)
+	require.False(t, <-ends)
 }
 
 func TestAWatcherThatIsHeldUpBySendingIsReleasedWhenTheHostLetsGo(t *testing.T) {
 	full := make(chan error, 1)
-	c, exits := connected(t, &service{watch: watcher(func(_ context.Context, _ verbs.Options, send sender) error {
+	c, ends := connected(t, &service{watch: watcher(func(_ context.Context, _ verbs.Options, send sender) error {
 		b := verbs.Batch{Items: make([]verbs.Item, 10_000)}
 		for i := range b.Items {
 			b.Items[i].Run = &verbs.Run{Count: 1}
@@ -86,12 +105,12 @@ func TestAWatcherThatIsHeldUpBySendingIsReleasedWhenTheHostLetsGo(t *testing.T) 
 	require.NoError(t, err)
 	cancel()
 	require.Equal(t, codes.Canceled, grpcstatus.Code(<-full))
-	require.Zero(t, <-exits)
+	require.False(t, <-ends)
 }
 
 func TestTheWorkerStaysUntilTheHostHasItsLastWord(t *testing.T) {
 	last := verbs.Batch{Items: []verbs.Item{{Ended: &status.End{Reason: status.ReasonRemoved, Message: "gone"}}}}
-	c, exits := connected(t, &service{watch: watcher(func(_ context.Context, _ verbs.Options, send sender) error {
+	c, ends := connected(t, &service{watch: watcher(func(_ context.Context, _ verbs.Options, send sender) error {
 		return send(last)
 	})})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -100,18 +119,18 @@ func TestTheWorkerStaysUntilTheHostHasItsLastWord(t *testing.T) {
 	m, err := in.Recv()
 	require.NoError(t, err)
 	require.Equal(t, last, batchFromProto(m))
-	require.Empty(t, exits)
+	require.Empty(t, ends)
 	cancel()
-	require.Zero(t, <-exits)
+	require.False(t, <-ends)
 }
 
 func TestAWorkerWhoseLibraryIsStuckExitsAtOnce(t *testing.T) {
-	c, exits := connected(t, &service{watch: watcher(func(context.Context, verbs.Options, sender) error {
+	c, ends := connected(t, &service{watch: watcher(func(context.Context, verbs.Options, sender) error {
 		return errors.Join(context.Canceled, verbs.ErrStuck)
 	})})
 	_, err := c.Watch(t.Context(), requestToProto(verbs.Request{}))
 	require.NoError(t, err)
-	require.Equal(t, exitStuck, <-exits)
+	require.True(t, <-ends)
 }
 
 func TestAWorkerThatCannotWatchSaysWhy(t *testing.T) {

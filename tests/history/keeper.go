@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/process"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/worker"
 )
 
 // How long the life of a worker takes where its device does not say.
@@ -95,7 +95,7 @@ func (k *keeper) live() (why status.End, ok bool) {
 	if !ok {
 		return why, false
 	}
-	if k.h.line.now-since >= int64(worker.DefaultTiming().Well) {
+	if k.h.line.now-since >= int64(process.DefaultTiming().Well) {
 		k.delay = 0
 	}
 	if opened := k.status.State == status.StateRunning; opened && why.Reason != status.ReasonRemoved {
@@ -115,7 +115,7 @@ func (k *keeper) opened() {
 
 // rest waits as long as the end of a worker calls for.
 func (k *keeper) rest(why status.End) bool {
-	t := worker.DefaultTiming()
+	t := process.DefaultTiming()
 	n := status.Status{State: status.StateBackingOff, Reason: why.Reason, Message: why.Message}
 	until := int64(never)
 	switch why.Reason {
@@ -138,7 +138,7 @@ func (k *keeper) rest(why status.End) bool {
 }
 
 func (k *keeper) backoff() time.Duration {
-	t := worker.DefaultTiming()
+	t := process.DefaultTiming()
 	k.delay = min(max(2*k.delay, t.Retry), t.RetryMax)
 	return k.delay
 }

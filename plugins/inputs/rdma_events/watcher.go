@@ -15,6 +15,7 @@ import (
 	"rdma_events/internal/hotplug"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/monitor"
+	"rdma_events/internal/process"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sim"
 	"rdma_events/internal/verbs/sysfs"
@@ -29,7 +30,7 @@ const workerName = "rdma-events-worker"
 type Devices struct {
 	*monitor.Monitor
 	exe *os.File
-	dir *worker.Dir
+	dir *process.Dir
 }
 
 // Close releases what the workers needed. It comes after Run.
@@ -62,11 +63,11 @@ func Open(c *Config, emit func(measure.Point), log *slog.Logger) (*Devices, erro
 	if err != nil {
 		return nil, err
 	}
-	dir, err := worker.OpenDir("")
+	dir, err := process.OpenDir("")
 	if err != nil {
 		return nil, errors.Join(err, exe.Close())
 	}
-	starts := worker.NewStarts()
+	starts := process.NewStarts()
 	m.NewSupervisor = func(device string, h verbs.Handler) monitor.Supervisor {
 		return worker.New(worker.Config{
 			Exe: exe, Dir: dir, Request: c.request(device, epoch), Timing: c.timing(), Starts: starts, Log: log,
@@ -124,7 +125,7 @@ func (c *Config) openWorker() (*os.File, error) {
 			return nil, err
 		}
 	}
-	exe, err := worker.OpenExe(path)
+	exe, err := process.OpenExe(path)
 	if err != nil {
 		return nil, fmt.Errorf("%s: worker_path = %q: %w", table, c.WorkerPath, err)
 	}
@@ -251,9 +252,9 @@ func (c *SimConfig) timeline() string {
 
 // timing makes workers end within shutdown_timeout and leaves time to emit what
 // they saw last; see Plugin.stopWatching.
-func (c *Config) timing() worker.Timing {
+func (c *Config) timing() process.Timing {
 	limit := time.Duration(c.ShutdownTimeout)
-	return worker.Timing{Grace: limit / 2, Kill: limit / 6}
+	return process.Timing{Grace: limit / 2, Kill: limit / 6}
 }
 
 func clocks() (wall, mono, boot int64) {

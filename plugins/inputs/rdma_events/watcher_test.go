@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/measure"
+	"rdma_events/internal/process"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/worker"
 )
 
 func TestWorkersAreAskedForWhatIsConfigured(t *testing.T) {
@@ -106,7 +106,7 @@ func TestTheMonitorIsToldWhatIsConfigured(t *testing.T) {
 
 func TestWorkersEndWithinTheShutdownTimeout(t *testing.T) {
 	c := DefaultConfig()
-	require.Equal(t, worker.Timing{Grace: 1500 * time.Millisecond, Kill: 500 * time.Millisecond}, c.timing())
+	require.Equal(t, process.Timing{Grace: 1500 * time.Millisecond, Kill: 500 * time.Millisecond}, c.timing())
 	require.Less(t, c.timing().Grace+c.timing().Kill, time.Duration(c.ShutdownTimeout)*3/4)
 }
 

@@ -1,4 +1,4 @@
-package worker
+package process
 
 import (
 	"context"
@@ -44,12 +44,12 @@ type child struct {
 // write more, and must not hold the supervisor.
 const strayLimit = 500 * time.Millisecond
 
-// newChild prepares a worker that runs the file exe and gets ledger as its
-// descriptor 4. It takes over ledger; the caller calls Start or discard. The file
+// newChild prepares a worker that runs s.Exe and gets shared, unless that is nil, as
+// its descriptor 4. It takes over shared; the caller calls Start or discard. The file
 // is executed as one of the worker's own descriptors: the fork rearranges others,
 // and may put the pipe that reports its errors in the place of any.
-func newChild(exe, ledger *os.File, title string) (*child, error) {
-	c := &child{exited: make(chan struct{}), theirs: []*os.File{ledger}, born: func() {}}
+func newChild(s *Spec, shared *os.File) (*child, error) {
+	c := &child{exited: make(chan struct{}), theirs: []*os.File{shared}, born: func() {}}
 	var outs [3]*os.File
 	for i := range outs {
 		r, w, err := os.Pipe()
@@ -65,14 +65,14 @@ func newChild(exe, ledger *os.File, title string) (*child, error) {
 	c.tap, c.stderr = &tap{File: outs[0]}, outs[1]
 	c.lifeline, c.theirs[3] = c.theirs[3], life
 
-	c.name = exe.Name()
+	c.name = s.Exe.Name()
 	c.cmd = &exec.Cmd{
 		Path:        "/proc/self/fd/" + strconv.Itoa(programFD),
-		Args:        []string{"rdma-events-worker", title},
+		Args:        []string{s.Name, s.Title},
 		Dir:         "/",
 		Stdout:      c.theirs[1],
 		Stderr:      c.theirs[2],
-		ExtraFiles:  []*os.File{life, ledger, exe},
+		ExtraFiles:  []*os.File{life, shared, s.Exe},
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 	}
 	return c, nil

@@ -1,4 +1,4 @@
-package worker
+package process
 
 import (
 	"testing"
@@ -39,7 +39,7 @@ func TestCrashesAreThoseOfWorkersThatHadOpenedTheDevice(t *testing.T) {
 					pass(20 * time.Minute)
 				}
 				b.cancel()
-				<-b.ended
+				<-b.over
 				require.Equal(t, row.want, b.last().Crashes)
 			}, row.life, runFor(time.Hour))
 		})

@@ -1,4 +1,4 @@
-package worker
+package process
 
 import (
 	"context"
@@ -14,24 +14,23 @@ import (
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
-	"rdma_events/internal/verbs"
 )
 
 // patience bounds a wait for a condition that comes at once unless something
 // is broken.
 const patience = 30 * time.Second
 
-// recorder is a Handler and a log, and lets tests wait for what they are told.
+// recorder is what a testContract reports to, and a log, and lets tests wait for both.
 type recorder struct {
-	mu      sync.Mutex
-	changed chan struct{} // closed and replaced on every change
-	calls   []string      // "started", "batch", "ended", "status <state>"
-	status  []status.Status
-	ended   []status.End
-	counts  []ledger.EventCounts // of the last ledger, when its worker had ended
-	log     []string
-	batches int
-	led     *ledger.Ledger
+	mu       sync.Mutex
+	changed  chan struct{} // closed and replaced on every change
+	calls    []string      // "started", "message", "ended", "status <state>"
+	statuses []status.Status
+	ends     []status.End
+	counts   []ledger.EventCounts // of the last ledger, when its worker had ended
+	logLines []string
+	messages int
+	led      *ledger.Ledger
 }
 
 func newRecorder() *recorder { return &recorder{changed: make(chan struct{})} }
@@ -44,34 +43,34 @@ func (r *recorder) note(f func()) {
 	r.changed = make(chan struct{})
 }
 
-func (r *recorder) Started(l *ledger.Ledger) {
+func (r *recorder) started(l *ledger.Ledger) {
 	r.note(func() { r.led, r.calls = l, append(r.calls, "started") })
 }
 
-func (r *recorder) Batch(verbs.Batch) {
+func (r *recorder) message(message) {
 	r.note(func() {
-		r.batches++
-		if n := len(r.calls); r.calls[n-1] != "batch" {
-			r.calls = append(r.calls, "batch")
+		r.messages++
+		if n := len(r.calls); r.calls[n-1] != "message" {
+			r.calls = append(r.calls, "message")
 		}
 	})
 }
 
-func (r *recorder) Ended(e status.End) {
+func (r *recorder) ended(e status.End) {
 	r.note(func() {
 		var s ledger.Snapshot
 		r.led.Snapshot(&s)
 		r.counts = s.Events
-		r.calls, r.ended = append(r.calls, "ended"), append(r.ended, e)
+		r.calls, r.ends = append(r.calls, "ended"), append(r.ends, e)
 	})
 }
 
-func (r *recorder) Status(s status.Status) {
-	r.note(func() { r.calls, r.status = append(r.calls, "status "+string(s.State)), append(r.status, s) })
+func (r *recorder) setStatus(s status.Status) {
+	r.note(func() { r.calls, r.statuses = append(r.calls, "status "+string(s.State)), append(r.statuses, s) })
 }
 
 func (r *recorder) Write(p []byte) (int, error) {
-	r.note(func() { r.log = append(r.log, string(p)) })
+	r.note(func() { r.logLines = append(r.logLines, string(p)) })
 	return len(p), nil
 }
 
@@ -96,7 +95,7 @@ func (r *recorder) await(t *testing.T, what string, cond func() bool) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			require.FailNow(t, "waited in vain until "+what, "calls %v\nstatus %+v\nlog %s",
-				r.calls, r.status, strings.Join(r.log, ""))
+				r.calls, r.statuses, strings.Join(r.logLines, ""))
 		}
 	}
 }
@@ -105,8 +104,8 @@ func (r *recorder) awaitState(t *testing.T, want status.State) status.Status {
 	t.Helper()
 	var got status.Status
 	r.await(t, "its state is "+string(want), func() bool {
-		if n := len(r.status); n > 0 {
-			got = r.status[n-1]
+		if n := len(r.statuses); n > 0 {
+			got = r.statuses[n-1]
 		}
 		return got.State == want
 	})
@@ -117,30 +116,30 @@ func (r *recorder) awaitEnded(t *testing.T) status.End {
 	t.Helper()
 	var got status.End
 	r.await(t, "the worker has ended", func() bool {
-		if len(r.ended) > 0 {
-			got = r.ended[0]
+		if len(r.ends) > 0 {
+			got = r.ends[0]
 		}
-		return len(r.ended) > 0
+		return len(r.ends) > 0
 	})
 	return got
 }
 
-func (r *recorder) batchCount() int {
+func (r *recorder) messageCount() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.batches
+	return r.messages
 }
 
 func (r *recorder) logged() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return strings.Join(r.log, "")
+	return strings.Join(r.logLines, "")
 }
 
 // supervised runs a Supervisor over real processes.
 type supervised struct {
 	*recorder
-	*Supervisor
+	*Supervisor[message]
 	dir  *Dir
 	stop func() error // ends Run and returns its error; may be called again
 }
@@ -166,7 +165,7 @@ func shortDir(t *testing.T) string {
 // detector's second of sleep at exit would look like a worker that lingers, and
 // a test binary built for coverage complains when it has no directory for it.
 func helperEnv(mode, coverage string) []string {
-	return []string{modeKey + "=" + mode, "GORACE=atexit_sleep_ms=0", "GOCOVERDIR=" + coverage}
+	return []string{"PATH=" + os.Getenv("PATH"), modeKey + "=" + mode, "GORACE=atexit_sleep_ms=0", "GOCOVERDIR=" + coverage}
 }
 
 // quick is patient with a slow machine, and does not wait between restarts.
@@ -177,20 +176,18 @@ func quick() Timing {
 	}
 }
 
-func supervise(t *testing.T, mode string, change func(*Config)) *supervised {
+func supervise(t *testing.T, mode string, change func(*Spec)) *supervised {
 	t.Helper()
 	dir, err := OpenDir(shortDir(t))
 	require.NoError(t, err)
 	s := &supervised{recorder: newRecorder(), dir: dir}
-	c := Config{
-		Exe: testExe(t), Dir: dir, Timing: quick(), Log: s.logger(),
-		Env:     helperEnv(mode, shortDir(t)),
-		Request: verbs.Request{Options: verbs.Options{Device: "mlx5_0"}},
-	}
+	c := testSpec()
+	c.Exe, c.Dir, c.Timing, c.Log = testExe(t), dir, quick(), s.logger()
+	c.Env = helperEnv(mode, shortDir(t))
 	if change != nil {
 		change(&c)
 	}
-	s.Supervisor = New(c, s.recorder)
+	s.Supervisor = New(c, &testContract{recorder: s.recorder})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()

@@ -1,4 +1,4 @@
-package worker
+package process
 
 import (
 	"log/slog"
@@ -16,7 +16,6 @@ import (
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
-	"rdma_events/internal/verbs"
 	"rdma_events/tests/prerequisite"
 )
 
@@ -27,9 +26,9 @@ func TestAWorkerRunsUntilItIsAskedToStop(t *testing.T) {
 	require.NotZero(t, got.PID)
 	require.NoError(t, s.stop())
 	require.Equal(t, []string{
-		"status starting", "started", "batch", "status running", "batch", "ended", "status stopped",
+		"status starting", "started", "message", "status running", "message", "ended", "status stopped",
 	}, s.callsOf())
-	require.Equal(t, []status.End{{Reason: status.ReasonOK}}, s.ended)
+	require.Equal(t, []status.End{{Reason: status.ReasonOK}}, s.ends)
 	require.Empty(t, s.logged())
 	require.ErrorIs(t, unix.Kill(got.PID, 0), unix.ESRCH)
 }
@@ -42,47 +41,47 @@ func (s *supervised) callsOf() []string {
 	var out []string
 	for i, c := range s.calls {
 		out = append(out, c)
-		if c == "status running" && s.calls[i+1] != "batch" {
-			out = append(out, "batch")
+		if c == "status running" && s.calls[i+1] != "message" {
+			out = append(out, "message")
 		}
 	}
 	return out
 }
 
 func TestAKilledWorkerIsReplaced(t *testing.T) {
-	s := supervise(t, "works", func(c *Config) { c.Timing = Timing{} })
+	s := supervise(t, "works", func(c *Spec) { c.Timing = Timing{} })
 	first := s.awaitState(t, status.StateRunning)
 	killed := time.Now()
 	require.NoError(t, unix.Kill(first.PID, unix.SIGKILL))
 	s.await(t, "another one runs", func() bool {
-		n := s.recorder.status[len(s.recorder.status)-1]
+		n := s.statuses[len(s.statuses)-1]
 		return n.State == status.StateRunning && n.PID != first.PID && n.Restarts == 1
 	})
 	t.Logf("replaced after %v, promised within 2 s", time.Since(killed))
 	require.Less(t, time.Since(killed), 20*time.Second, "ten times what is promised")
-	require.Regexp(t, `worker of mlx5_0 died of SIGKILL; restarting in (2|3)\d\dms`, s.logged())
+	require.Regexp(t, `child of mlx5_0 died of SIGKILL; restarting in (2|3)\d\dms`, s.logged())
 }
 
 func TestTheLastCountsOfADeadWorkerAreThere(t *testing.T) {
 	s := supervise(t, "is killed", nil)
 	got := s.awaitEnded(t)
-	require.Equal(t, status.End{Reason: status.ReasonCrashed, Message: "worker of mlx5_0 died of SIGKILL"}, got)
+	require.Equal(t, status.End{Reason: status.ReasonCrashed, Message: "child of mlx5_0 died of SIGKILL"}, got)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	require.Equal(t, []ledger.EventCounts{{Type: int32(verbs.EventPortErr), Port: 1, Read: 3, Acked: 2}}, s.counts)
+	require.Equal(t, []ledger.EventCounts{{Type: 10, Port: 1, Read: 3, Acked: 2}}, s.counts)
 }
 
 func TestWhyAWorkerEndedIsSaidInOneLine(t *testing.T) {
-	soon := func(c *Config) { c.Timing.Start = 2 * time.Second }
-	impatient := func(c *Config) { c.Timing.Start, c.Timing.Beat = 5*time.Second, 2*time.Second }
-	wary := func(c *Config) {
+	soon := func(c *Spec) { c.Timing.Start = 2 * time.Second }
+	impatient := func(c *Spec) { c.Timing.Start, c.Timing.Beat = 5*time.Second, 2*time.Second }
+	wary := func(c *Spec) {
 		impatient(c)
 		c.Timing.Stuck = 100 * time.Millisecond
 	}
 	for mode, row := range map[string]struct {
 		reason status.Reason
-		want   string // after "worker of mlx5_0 "
-		change func(*Config)
+		want   string // after "child of mlx5_0 "
+		change func(*Spec)
 	}{
 		"is killed early":          {status.ReasonCrashed, "died of SIGKILL before the handshake", nil},
 		"crashes early":            {status.ReasonCrashed, "died of SIGSEGV before the handshake", nil},
@@ -93,47 +92,46 @@ func TestWhyAWorkerEndedIsSaidInOneLine(t *testing.T) {
 		"does not beat":            {status.ReasonStuck, "gave no sign of life in ibv_query_port and was killed", impatient},
 		"is stuck in a call":       {status.ReasonStuck, "was stuck in ibv_destroy_cq and was killed", wary},
 		"stops":                    {status.ReasonStuck, "gave no sign of life and was killed", wary},
-		"hangs early":              {status.ReasonStuck, `(/proc/self/exe) did not shake hands in time and was killed: "thinking"; check worker_path`, soon},
+		"hangs early":              {status.ReasonStuck, `(/proc/self/exe) did not shake hands in time and was killed: "thinking"; check child_path`, soon},
 		"stops before the handshake": {
-			status.ReasonStuck, `(/proc/self/exe) did not shake hands in time and was killed; check worker_path`, soon,
+			status.ReasonStuck, `(/proc/self/exe) did not shake hands in time and was killed; check child_path`, soon,
 		},
 		"is mute after the handshake": {
-			status.ReasonStuck, `(/proc/self/exe) did not shake hands in time and was killed; check worker_path`, soon,
+			status.ReasonStuck, `(/proc/self/exe) did not shake hands in time and was killed; check child_path`, soon,
 		},
 		"exits early": {
 			status.ReasonCrashed,
-			"cannot be started: /proc/self/exe is not an rdma-events-worker of this release: " +
-				`it ended with status 7 before the handshake: "no luck today"; check worker_path`, nil,
+			"cannot be started: /proc/self/exe is not an test-child of this release: " +
+				`it ended with status 7 before the handshake: "no luck today"; check child_path`, nil,
 		},
 		"exits with a status of ours": {
 			status.ReasonCrashed,
-			"cannot be started: /proc/self/exe is not an rdma-events-worker of this release: " +
-				`it ended with status 4 before the handshake; check worker_path`, nil,
+			"cannot be started: /proc/self/exe is not an test-child of this release: " +
+				`it ended with status 4 before the handshake; check child_path`, nil,
 		},
 		"is another program": {
 			status.ReasonCrashed,
-			`cannot be started: /proc/self/exe is not an rdma-events-worker: it printed "usage: something else"; check worker_path`, nil,
+			`cannot be started: /proc/self/exe is not an test-child: it printed "usage: something else"; check child_path`, nil,
 		},
 		"has another cookie": {
 			status.ReasonCrashed,
-			"cannot be started: /proc/self/exe is not an rdma-events-worker of this release: " +
-				`it ended with status 2 before the handshake: "rdma-events-worker is started by rdma-events, ` +
-				`one for each RDMA device; it is not to be started by hand"; check worker_path`, nil,
+			"cannot be started: /proc/self/exe is not an test-child of this release: " +
+				`it ended with status 2 before the handshake: "it is not to be started by hand"; check child_path`, nil,
 		},
 		"is of another release": {
 			status.ReasonCrashed,
-			"cannot be started: /proc/self/exe is of another release (contract 2, wanted 1): install rdma-events and rdma-events-worker of the same", nil,
+			"cannot be started: /proc/self/exe is of another release (contract 2, wanted 1): install rdma-events and test-child of the same", nil,
 		},
-		"has no ledger": {
-			status.ReasonCrashed, `(/proc/self/exe) cannot work: "open ledger: stat ledger: bad file descriptor"`, nil,
+		"has no shared memory": {
+			status.ReasonCrashed, `(/proc/self/exe) cannot work: "open ledger: stat shared memory: bad file descriptor"`, nil,
 		},
 	} {
 		t.Run(mode, func(t *testing.T) {
 			s := supervise(t, mode, row.change)
-			want := status.End{Reason: row.reason, Message: "worker of mlx5_0 " + row.want}
+			want := status.End{Reason: row.reason, Message: "child of mlx5_0 " + row.want}
 			require.Equal(t, want, s.awaitEnded(t))
 			s.await(t, "it is logged", func() bool {
-				return strings.Contains(strings.Join(s.log, ""), "reason="+string(row.reason))
+				return strings.Contains(strings.Join(s.logLines, ""), "reason="+string(row.reason))
 			})
 			if strings.Contains(row.want, "cannot be started") {
 				require.NotContains(t, s.logged(), "the worker prints", "one line says it all")
@@ -144,7 +142,6 @@ func TestWhyAWorkerEndedIsSaidInOneLine(t *testing.T) {
 
 func TestTheWorkersOwnWordIsPassedOn(t *testing.T) {
 	for mode, want := range map[string]status.End{
-		"backend fails":            {Reason: status.ReasonUnsupported, Message: `make backend "": unexpected EOF`},
 		"ends with removed":        {Reason: status.ReasonRemoved, Message: "mlx5_0: removed"},
 		"ends with no_permission":  {Reason: status.ReasonNoPermission, Message: "mlx5_0: no_permission"},
 		"ends with recovering":     {Reason: status.ReasonRecovering, Message: "mlx5_0: recovering"},
@@ -158,7 +155,7 @@ func TestTheWorkersOwnWordIsPassedOn(t *testing.T) {
 
 func TestNothingIsLeftOfAProgramThatPrintsForEver(t *testing.T) {
 	s := supervise(t, "prints for ever", nil)
-	require.Contains(t, s.awaitEnded(t).Message, "is not an rdma-events-worker")
+	require.Contains(t, s.awaitEnded(t).Message, "is not an test-child")
 }
 
 func TestAFileThatCannotRunIsSaidInOneLine(t *testing.T) {
@@ -167,8 +164,8 @@ func TestAFileThatCannotRunIsSaidInOneLine(t *testing.T) {
 	exe, err := OpenExe(path)
 	require.NoError(t, err)
 	defer exe.Close()
-	s := supervise(t, "works", func(c *Config) { c.Exe = exe })
-	require.Equal(t, "worker of mlx5_0 cannot be started: execute "+path+": exec format error; check worker_path",
+	s := supervise(t, "works", func(c *Spec) { c.Exe = exe })
+	require.Equal(t, "child of mlx5_0 cannot be started: execute "+path+": exec format error; check child_path",
 		s.awaitEnded(t).Message)
 	require.Equal(t, status.StateBackingOff, s.awaitState(t, status.StateBackingOff).State)
 }
@@ -183,11 +180,11 @@ func TestEveryStartRunsTheFileThatWasOpened(t *testing.T) {
 	defer exe.Close()
 	require.NoError(t, os.WriteFile(path+".new", []byte("another version"), 0o755))
 	require.NoError(t, os.Rename(path+".new", path))
-	s := supervise(t, "works", func(c *Config) { c.Exe = exe })
+	s := supervise(t, "works", func(c *Spec) { c.Exe = exe })
 	first := s.awaitState(t, status.StateRunning)
 	require.NoError(t, unix.Kill(first.PID, unix.SIGKILL))
 	s.await(t, "another one runs", func() bool {
-		n := s.recorder.status[len(s.recorder.status)-1]
+		n := s.statuses[len(s.statuses)-1]
 		return n.State == status.StateRunning && n.PID != first.PID
 	})
 }
@@ -198,7 +195,7 @@ func TestWhatALibraryPrintsDisturbsNothing(t *testing.T) {
 			s := supervise(t, mode, nil)
 			s.awaitState(t, status.StateRunning)
 			s.await(t, "what it prints is logged", func() bool {
-				all := strings.Join(s.log, "")
+				all := strings.Join(s.logLines, "")
 				return strings.Contains(all, "xxx...") && strings.Contains(all, "vendor banner v1.2 after") || strings.Contains(all, "yyy...")
 			})
 			for line := range strings.Lines(s.logged()) {
@@ -211,27 +208,27 @@ func TestWhatALibraryPrintsDisturbsNothing(t *testing.T) {
 func TestAFloodOnStderrIsCutOffAndHoldsNothingUp(t *testing.T) {
 	s := supervise(t, "prints a lot", nil)
 	s.awaitState(t, status.StateRunning)
-	s.await(t, "it beats after the flood", func() bool { return s.calls[len(s.calls)-1] == "batch" })
+	s.await(t, "it beats after the flood", func() bool { return s.calls[len(s.calls)-1] == "message" })
 	require.NoError(t, s.stop())
 	require.Less(t, strings.Count(s.logged(), "the worker prints"), 3*stderrBurst)
 }
 
 func TestAChildOfAWorkerDiesWithIt(t *testing.T) {
 	note := shortDir(t) + "/pid"
-	s := supervise(t, "has a child and is killed", func(c *Config) { c.Env = append(c.Env, noteKey+"="+note) })
-	require.Equal(t, "worker of mlx5_0 died of SIGKILL", s.awaitEnded(t).Message)
+	s := supervise(t, "has a child and is killed", func(c *Spec) { c.Env = append(c.Env, noteKey+"="+note) })
+	require.Equal(t, "child of mlx5_0 died of SIGKILL", s.awaitEnded(t).Message)
 	require.NoError(t, s.stop())
 	awaitGone(t, numberIn(t, note))
 }
 
 func TestAChildThatLeftTheWorkersGroupHoldsNothingUp(t *testing.T) {
 	note := shortDir(t) + "/pid"
-	s := supervise(t, "has an escaped child and is killed", func(c *Config) {
+	s := supervise(t, "has an escaped child and is killed", func(c *Spec) {
 		c.Env = append(c.Env, noteKey+"="+note)
 		c.Timing.Slow, c.Timing.Retry, c.Timing.RetryMax = time.Hour, time.Hour, time.Hour
 	})
 	t.Cleanup(func() { require.NoError(t, unix.Kill(numberIn(t, note), unix.SIGKILL)) })
-	require.Equal(t, "worker of mlx5_0 died of SIGKILL", s.awaitEnded(t).Message)
+	require.Equal(t, "child of mlx5_0 died of SIGKILL", s.awaitEnded(t).Message)
 	require.NoError(t, s.stop())
 }
 
@@ -259,18 +256,18 @@ func awaitGone(t *testing.T, pid int) {
 }
 
 func TestAWorkerThatDoesNotCloseIsKilledAfterTheGrace(t *testing.T) {
-	s := supervise(t, "does not close", func(c *Config) { c.Timing.Grace = 50 * time.Millisecond })
+	s := supervise(t, "does not close", func(c *Spec) { c.Timing.Grace = 50 * time.Millisecond })
 	got := s.awaitState(t, status.StateRunning)
 	begin := time.Now()
 	require.NoError(t, s.stop())
 	t.Logf("killed after %v", time.Since(begin))
 	require.ErrorIs(t, unix.Kill(got.PID, 0), unix.ESRCH)
-	require.Contains(t, s.logged(), "worker of mlx5_0 did not close its device within 50ms in ibv_close_device and is killed")
+	require.Contains(t, s.logged(), "child of mlx5_0 did not close its device within 50ms in ibv_close_device and is killed")
 }
 
 func TestAWorkerThatIsStartingIsNotWaitedFor(t *testing.T) {
 	note := shortDir(t) + "/note"
-	s := supervise(t, "hangs early", func(c *Config) {
+	s := supervise(t, "hangs early", func(c *Spec) {
 		c.Env = append(c.Env, noteKey+"="+note)
 		c.Timing.Grace, c.Timing.Start = time.Hour, time.Hour
 	})
@@ -288,19 +285,19 @@ func TestAWorkerLeavesSignalsToItsHost(t *testing.T) {
 	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGHUP, unix.SIGINT} {
 		require.NoError(t, unix.Kill(pid, sig))
 	}
-	seen := s.batchCount()
-	s.await(t, "it beats on", func() bool { return s.batches > seen+3 })
+	seen := s.messageCount()
+	s.await(t, "it beats on", func() bool { return s.messages > seen+3 })
 	require.NoError(t, s.stop())
-	require.Equal(t, []status.End{{Reason: status.ReasonOK}}, s.ended)
+	require.Equal(t, []status.End{{Reason: status.ReasonOK}}, s.ends)
 }
 
 func TestWhatGoPluginSaysIsLoggedWithoutACopyOfStderr(t *testing.T) {
 	r := newRecorder()
-	s := supervise(t, "prints a lot", func(c *Config) {
+	s := supervise(t, "prints a lot", func(c *Spec) {
 		c.Log = slog.New(slog.NewTextHandler(r, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
 	s.awaitState(t, status.StateRunning)
-	r.await(t, "the flood is there", func() bool { return strings.Contains(strings.Join(r.log, ""), "line=\"event 0\"") })
+	r.await(t, "the flood is there", func() bool { return strings.Contains(strings.Join(r.logLines, ""), "line=\"event 0\"") })
 	require.NoError(t, s.stop())
 	require.Contains(t, r.logged(), "go-plugin: waiting for RPC address")
 	require.NotContains(t, r.logged(), "go-plugin: event")
@@ -320,7 +317,7 @@ func TestAWorkerIsExecutedWhateverDescriptorsItsHostHas(t *testing.T) {
 	require.NoError(t, err)
 	defer led.Close()
 	closeAll(low[:20]) // room for pipes below the ledger
-	c, err := newChild(exe, high, "mlx5_0")
+	c, err := newChild(&Spec{Exe: exe}, high)
 	require.NoError(t, err)
 	defer c.close()
 	c.cmd.Env = helperEnv("exits early", shortDir(t))
@@ -333,23 +330,17 @@ func TestAWorkerIsExecutedWhateverDescriptorsItsHostHas(t *testing.T) {
 
 func TestAWorkerInheritsOnlyWhatItNeeds(t *testing.T) {
 	t.Setenv("TELEGRAF_SECRET", "hush")
-	t.Setenv("RDMAV_ALLOW_DISASSOC_DESTROY", "1")
-	t.Setenv("MLX5_SINGLE_THREADED", "1")
-	t.Setenv("VERBS_LOG_LEVEL", "4")
-	t.Setenv("IBV_SHOW_WARNINGS", "1")
-	t.Setenv("LD_LIBRARY_PATH", "/opt/rdma")
 	s := supervise(t, "tells of itself", nil)
 	got := s.awaitEnded(t).Message
 	for _, want := range []string{
-		"env PATH=", "env LD_LIBRARY_PATH=/opt/rdma", "env RDMAV_ALLOW_DISASSOC_DESTROY=1", "env MLX5_SINGLE_THREADED=1",
-		"env VERBS_LOG_LEVEL=4", "env IBV_SHOW_WARNINGS=1", "env " + modeKey + "=tells of itself",
-		"fd 0 /dev/null", "cwd /\n", "args [rdma-events-worker mlx5_0]", "comm rdma-ev-worker", "leader true",
+		"env " + modeKey + "=tells of itself",
+		"fd 0 /dev/null", "cwd /\n", "args [test-child mlx5_0]", "comm test-child-main", "leader true",
 	} {
 		require.Contains(t, got, want)
 	}
 	require.NotContains(t, got, "hush")
-	require.NotContains(t, got, "fd 4 /memfd", "the ledger's descriptor is not needed once it is mapped")
-	require.NotContains(t, got, "worker.test", "nor that of its program")
+	require.NotContains(t, got, "fd 4 /memfd", "that of the shared memory is not needed once it is mapped")
+	require.NotContains(t, got, "process.test", "nor that of its program")
 }
 
 func TestAStrangerCannotConnectToAWorker(t *testing.T) {
@@ -359,7 +350,7 @@ func TestAStrangerCannotConnectToAWorker(t *testing.T) {
 	dir, err := OpenDir(base)
 	require.NoError(t, err)
 	defer dir.Close()
-	s := supervise(t, "works", func(c *Config) { c.Dir = dir })
+	s := supervise(t, "works", func(c *Spec) { c.Dir = dir })
 	s.awaitState(t, status.StateRunning)
 	sockets, err := filepath.Glob(dir.Path() + "/plugin-dir*/plugin*")
 	require.NoError(t, err)
@@ -382,12 +373,12 @@ func TestManyDeathsLeakNothing(t *testing.T) {
 		return len(e)
 	}
 	for _, mode := range []string{"dies after the handshake", "is killed", "exits early"} {
-		s := supervise(t, mode, func(c *Config) {
+		s := supervise(t, mode, func(c *Spec) {
 			c.Timing.RetryMax, c.Timing.Slow = time.Millisecond, time.Millisecond
 		})
 		s.awaitEnded(t)
 		before := fds()
-		s.await(t, "it died ten times", func() bool { return len(s.ended) >= 10 })
+		s.await(t, "it died ten times", func() bool { return len(s.ends) >= 10 })
 		require.NoError(t, s.stop())
 		require.LessOrEqual(t, fds(), before)
 	}

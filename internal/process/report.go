@@ -1,4 +1,4 @@
-package worker
+package process
 
 import (
 	"errors"
@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
 )
 
@@ -37,21 +36,12 @@ func (r *report) complete(c *child, e *stderrLog) {
 	r.Crash, r.Tail = e.report()
 }
 
-// couldNotClose reports that the library did not let go of the device. Whether
-// the worker's own word of that has come is chance, since it exits at once; the
-// ledger knows the call, too.
+// couldNotClose reports that the process could not close what it held. Whether its
+// own message of that has come is chance, since it exits at once; Busy knows the
+// call, too.
 func (r *report) couldNotClose() bool {
 	return r.Shook && r.Status.Exited() && r.Status.ExitStatus() == exitStuck
 }
-
-// retry is how supervision goes on after a worker's end.
-type retry int
-
-const (
-	retrySoon   retry = iota // with growing delay
-	retrySlowly              // waiting changes little: somebody must do something
-	retryOnWake              // there is no device to watch
-)
 
 // cause is why the supervisor itself ended a worker.
 type cause int
@@ -63,72 +53,72 @@ const (
 	causeStuck       // one verbs call lasts too long
 )
 
-// explain says why the worker of a device ended, from what is left of it: who
-// ended it, and the verbs call it was in at last.
-func explain(device string, r *report, by cause, in ledger.Call) (status.End, retry) {
+// explain says why a process ended, from what is left of it: who ended it, and the
+// call that it was in at last.
+func explain(s *Spec, r *report, by cause, in Call) (status.End, Retry) {
 	ended := func(why status.Reason, format string, args ...any) status.End {
-		return status.End{Reason: why, Message: "worker of " + device + " " + fmt.Sprintf(format, args...)}
+		return status.End{Reason: why, Message: s.Subject + " " + fmt.Sprintf(format, args...)}
 	}
 	switch {
 	case by == causeAsked:
-		return status.End{Reason: status.ReasonOK}, retrySoon
+		return status.End{Reason: status.ReasonOK}, Soon
 	case by == causeHung:
-		return ended(status.ReasonStuck, "gave no sign of life%s and was killed", during(in)), retrySoon
+		return ended(status.ReasonStuck, "gave no sign of life%s and was killed", during(in)), Soon
 	case by == causeStuck:
-		return ended(status.ReasonStuck, "was stuck%s and was killed", during(in)), retrySoon
+		return ended(status.ReasonStuck, "was stuck%s and was killed", during(in)), Soon
 	case r.Late:
-		return ended(status.ReasonStuck, "(%s) did not shake hands in time and was killed%s; check worker_path",
-			r.Exe, lastWords(r)), retrySoon
+		return ended(status.ReasonStuck, "(%s) did not shake hands in time and was killed%s; check %s",
+			r.Exe, lastLine(r), s.Option), Soon
 	case r.PID == 0:
-		return unstarted(device, r.Err), retrySlowly
+		return unstarted(s, r.Err), Slowly
 	case r.refusedThread():
-		return ended(status.ReasonLimit, "died because it may not start another thread; %s", raiseProcesses), retrySlowly
+		return ended(status.ReasonLimit, "died because it may not start another thread; %s", raiseProcesses), Slowly
 	case r.couldNotClose():
-		return ended(status.ReasonStuck, "could not close the device: stuck%s", during(in)), retrySoon
+		return ended(status.ReasonStuck, "could not close the %s: stuck%s", s.Resource, during(in)), Soon
 	case !r.Shook:
-		return explainStart(ended, r)
+		return explainStart(s, ended, r)
 	case r.Status.Exited() && r.Status.ExitStatus() == 0:
-		return ended(status.ReasonCrashed, "left: %v", r.Err), retrySoon
+		return ended(status.ReasonCrashed, "left: %v", r.Err), Soon
 	}
-	return ended(status.ReasonCrashed, "%s%s", death(r), during(in)), retrySoon
+	return ended(status.ReasonCrashed, "%s%s", death(r), during(in)), Soon
 }
 
-// held says that a worker was given up because the kernel does not let it go.
-func held(device string, pid int, in ledger.Call) status.End {
+// held says that a process was given up because the kernel holds it.
+func held(s *Spec, pid int, in Call) status.End {
 	what := "is not executed yet"
 	if pid != 0 {
 		what = fmt.Sprintf("(process %d) cannot be killed", pid)
 	}
-	return status.End{Reason: status.ReasonStuck, Message: fmt.Sprintf("worker of %s %s: the kernel holds it%s", device, what, during(in))}
+	return status.End{Reason: status.ReasonStuck, Message: fmt.Sprintf("%s %s: the kernel holds it%s", s.Subject, what, during(in))}
 }
 
-// explainStart is explain for a worker that did not get through the handshake.
-func explainStart(ended func(status.Reason, string, ...any) status.End, r *report) (status.End, retry) {
+// explainStart is explain for a process that did not get through the handshake.
+func explainStart(s *Spec, ended func(status.Reason, string, ...any) status.End, r *report) (status.End, Retry) {
 	core, rest, _ := strings.Cut(r.Hello, "|")
 	version, _, isHello := strings.Cut(rest, "|")
 	switch {
 	case r.Hello != "" && (!isHello || core != "1"):
-		return ended(status.ReasonCrashed, "cannot be started: %s is not an rdma-events-worker: it printed %q; check worker_path",
-			r.Exe, r.Hello), retrySlowly
-	case isHello && version != fmt.Sprint(contractVersion):
+		return ended(status.ReasonCrashed, "cannot be started: %s is not an %s: it printed %q; check %s",
+			r.Exe, s.Name, r.Hello, s.Option), Slowly
+	case isHello && version != fmt.Sprint(s.Handshake.Version):
 		return ended(status.ReasonCrashed, "cannot be started: %s is of another release (contract %s, wanted %d): "+
-			"install rdma-events and rdma-events-worker of the same", r.Exe, version, contractVersion), retrySlowly
+			"install rdma-events and %s of the same", r.Exe, version, s.Handshake.Version, s.Name), Slowly
 	case isHello:
-		return ended(status.ReasonCrashed, "%s after the handshake", death(r)), retrySoon
+		return ended(status.ReasonCrashed, "%s after the handshake", death(r)), Soon
 	case r.Status.Exited() && r.Status.ExitStatus() == exitSetup:
-		return ended(status.ReasonCrashed, "(%s) cannot work%s", r.Exe, lastWords(r)), retrySlowly
+		return ended(status.ReasonCrashed, "(%s) cannot work%s", r.Exe, lastLine(r)), Slowly
 	case r.Status.Exited() && r.Crash == "":
-		return ended(status.ReasonCrashed, "cannot be started: %s is not an rdma-events-worker of this release: "+
-			"it %s before the handshake%s; check worker_path", r.Exe, death(r), lastWords(r)), retrySlowly
+		return ended(status.ReasonCrashed, "cannot be started: %s is not an %s of this release: "+
+			"it %s before the handshake%s; check %s", r.Exe, s.Name, death(r), lastLine(r), s.Option), Slowly
 	case r.Crash == "":
-		return ended(status.ReasonCrashed, "%s before the handshake%s", death(r), lastWords(r)), retrySoon
+		return ended(status.ReasonCrashed, "%s before the handshake%s", death(r), lastLine(r)), Soon
 	}
-	return ended(status.ReasonCrashed, "%s before the handshake", death(r)), retrySoon
+	return ended(status.ReasonCrashed, "%s before the handshake", death(r)), Soon
 }
 
-// unstarted says why no worker of a device came into being.
-func unstarted(device string, err error) status.End {
-	e := status.End{Reason: status.ReasonCrashed, Message: fmt.Sprintf("worker of %s cannot be started: %v", device, err)}
+// unstarted says why a process did not come into being.
+func unstarted(s *Spec, err error) status.End {
+	e := status.End{Reason: status.ReasonCrashed, Message: fmt.Sprintf("%s cannot be started: %v", s.Subject, err)}
 	switch {
 	case errors.Is(err, errNoDir):
 		e.Message += fmt.Sprintf("; let user %d make directories there", os.Geteuid())
@@ -140,7 +130,7 @@ func unstarted(device string, err error) status.End {
 		e.Message += "; " + raiseProcesses
 	case errors.As(err, new(*os.PathError)): // not of the program, whose descriptor is executed
 	case isAny(err, unix.ENOEXEC, unix.ENOENT, unix.EACCES):
-		e.Message += "; check worker_path"
+		e.Message += "; check " + s.Option
 	}
 	return e
 }
@@ -205,16 +195,16 @@ func (r *report) trace() string {
 	return b.String()
 }
 
-func lastWords(r *report) string {
+func lastLine(r *report) string {
 	if len(r.Tail) == 0 {
 		return ""
 	}
 	return fmt.Sprintf(": %q", r.Tail[len(r.Tail)-1])
 }
 
-func during(c ledger.Call) string {
-	if c == ledger.CallNone {
+func during(c Call) string {
+	if c.Name == "" {
 		return ""
 	}
-	return " in " + c.String()
+	return " in " + c.Name
 }

@@ -1,4 +1,4 @@
-package worker
+package process
 
 import (
 	"context"
@@ -14,18 +14,16 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
-	"rdma_events/internal/verbs"
 )
 
 // fakeProcess is a process that does what its script says, in a bubble.
 type fakeProcess struct {
-	batches chan verbs.Batch
-	started chan struct{}
-	done    chan struct{}
-	rep     report
-	once    sync.Once
+	messages chan message
+	started  chan struct{}
+	done     chan struct{}
+	rep      report
+	once     sync.Once
 
 	mu       sync.Mutex
 	deaf     bool // does not do what it is asked
@@ -35,14 +33,14 @@ type fakeProcess struct {
 }
 
 func newFakeProcess() *fakeProcess {
-	return &fakeProcess{batches: make(chan verbs.Batch), started: make(chan struct{}), done: make(chan struct{})}
+	return &fakeProcess{messages: make(chan message), started: make(chan struct{}), done: make(chan struct{})}
 }
 
-func (p *fakeProcess) PID() int                    { return 4711 }
-func (p *fakeProcess) Batches() <-chan verbs.Batch { return p.batches }
-func (p *fakeProcess) Started() <-chan struct{}    { return p.started }
-func (p *fakeProcess) Done() <-chan struct{}       { return p.done }
-func (p *fakeProcess) Report() *report             { return &p.rep }
+func (p *fakeProcess) PID() int                 { return 4711 }
+func (p *fakeProcess) Messages() <-chan message { return p.messages }
+func (p *fakeProcess) Started() <-chan struct{} { return p.started }
+func (p *fakeProcess) Done() <-chan struct{}    { return p.done }
+func (p *fakeProcess) Report() *report          { return &p.rep }
 
 func (p *fakeProcess) Ask() {
 	if p.note(&p.asked, &p.deaf) {
@@ -80,7 +78,7 @@ func (p *fakeProcess) times() (asked, killed time.Time) {
 func (p *fakeProcess) die(by unix.Signal) {
 	p.once.Do(func() {
 		p.rep.PID, p.rep.Shook, p.rep.Status = 4711, true, syscall.WaitStatus(by)
-		close(p.batches)
+		close(p.messages)
 		close(p.done)
 	})
 }
@@ -90,22 +88,22 @@ type script func(p *fakeProcess)
 
 func crash(p *fakeProcess) { p.die(unix.SIGSEGV) }
 
-func openOnly(p *fakeProcess) { p.batches <- opened() }
+func openOnly(p *fakeProcess) { p.messages <- "opened" }
 
 func endWith(why status.Reason) script {
 	return func(p *fakeProcess) {
-		p.batches <- verbs.Batch{Items: []verbs.Item{{Ended: &status.End{Reason: why, Message: "mlx5_0: " + string(why)}}}}
+		p.messages <- ended(why, "mlx5_0: "+string(why))
 	}
 }
 
 // runFor beats for d and then crashes.
 func runFor(d time.Duration) script {
 	return func(p *fakeProcess) {
-		p.batches <- opened()
+		p.messages <- "opened"
 		for end := time.Now().Add(d); time.Now().Before(end); {
 			select {
 			case <-time.After(time.Second):
-				p.batches <- verbs.Batch{}
+				p.messages <- "beat"
 			case <-p.done:
 				return
 			}
@@ -117,22 +115,21 @@ func runFor(d time.Duration) script {
 // bubble is a Supervisor over scripts; the last one is repeated.
 type bubble struct {
 	*recorder
-	*Supervisor
+	*Supervisor[message]
 	born   []*fakeProcess
 	births []time.Time
 	cancel context.CancelFunc
-	ended  chan error
+	over   chan error
 }
 
 func inBubble(t *testing.T, test func(t *testing.T, b *bubble), scripts ...script) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		b := &bubble{recorder: newRecorder(), ended: make(chan error, 1)}
-		b.Supervisor = New(Config{
-			Log: b.logger(), Rand: func() float64 { return 0.5 },
-			Request: verbs.Request{Options: verbs.Options{Device: "mlx5_0"}},
-		}, b.recorder)
-		b.launch = func(f *os.File) (process, error) {
+		b := &bubble{recorder: newRecorder(), over: make(chan error, 1)}
+		c := testSpec()
+		c.Log, c.Rand = b.logger(), func() float64 { return 0.5 }
+		b.Supervisor = New(c, &testContract{recorder: b.recorder})
+		b.launch = func(_ Attempt[message], f *os.File) (instance[message], error) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			s := scripts[min(len(b.born), len(scripts)-1)]
@@ -147,7 +144,7 @@ func inBubble(t *testing.T, test func(t *testing.T, b *bubble), scripts ...scrip
 		}
 		var ctx context.Context
 		ctx, b.cancel = context.WithCancel(t.Context())
-		go func() { b.ended <- b.Run(ctx) }()
+		go func() { b.over <- b.Run(ctx) }()
 		test(t, b)
 		b.cancel()
 		synctest.Wait()
@@ -168,21 +165,21 @@ func (b *bubble) last() status.Status {
 	synctest.Wait()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.recorder.status[len(b.recorder.status)-1]
+	return b.statuses[len(b.statuses)-1]
 }
 
 func (b *bubble) endings() []status.End {
 	synctest.Wait()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.recorder.ended
+	return b.ends
 }
 
 func (b *bubble) lines() []string {
 	synctest.Wait()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.log
+	return b.logLines
 }
 
 // pass lets time pass in the bubble.
@@ -210,7 +207,7 @@ func TestDelaysBetweenCrashesDoubleUpToTheLimit(t *testing.T) {
 		}, b.gaps())
 		require.Equal(t, status.Status{
 			State: status.StateBackingOff, Reason: status.ReasonCrashed, Restarts: 9,
-			Message: "worker of mlx5_0 died of SIGSEGV; restarting in 30s",
+			Message: "child of mlx5_0 died of SIGSEGV; restarting in 30s",
 		}, b.last())
 		require.Len(t, b.lines(), 1, "the same crash is logged once")
 	}, crash)
@@ -242,7 +239,7 @@ func TestTheLastWordsComeAgainWithTheSameCrashAfterAMinute(t *testing.T) {
 
 func TestAHopelessReasonIsTriedAgainSlowlyAndSaidOnce(t *testing.T) {
 	for _, why := range []status.Reason{
-		status.ReasonNoLibrary, status.ReasonNoPermission, status.ReasonNoDevice, status.ReasonUnsupported, status.ReasonLimit,
+		status.ReasonNoLibrary, status.ReasonNoPermission, status.ReasonLimit,
 	} {
 		t.Run(string(why), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *bubble) {
@@ -277,7 +274,7 @@ func TestADeviceThatCannotBeClosedIsToldOfAlikeWhetherItsWorkersWordComesOrNot(t
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *bubble) {
 				require.Equal(t, status.End{
-					Reason: status.ReasonStuck, Message: "worker of mlx5_0 could not close the device: stuck",
+					Reason: status.ReasonStuck, Message: "child of mlx5_0 could not close the device: stuck",
 				}, b.endings()[0])
 			}, s)
 		})
@@ -310,7 +307,7 @@ func TestAWakeThatCameBeforeTheRemovalWasSeenIsNotLost(t *testing.T) {
 		pass(2 * time.Second)
 		require.Len(t, b.lives(), 2)
 	}, func(p *fakeProcess) {
-		p.batches <- opened()
+		p.messages <- "opened"
 		<-time.After(2 * time.Second)
 		endWith(status.ReasonRemoved)(p)
 	}, openOnly)
@@ -320,7 +317,7 @@ func TestAWorkerThatCannotBeMadeIsTriedAgainSlowly(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		require.Equal(t, status.Status{
 			State: status.StateBackingOff, Reason: status.ReasonLimit,
-			Message: "worker of mlx5_0 cannot be started: too many open files; raise the limit of open files (systemd: LimitNOFILE); trying again every 30s",
+			Message: "child of mlx5_0 cannot be started: too many open files; raise the limit of open files (systemd: LimitNOFILE); trying again every 30s",
 		}, b.last())
 		require.Len(t, b.endings(), 1, "what was started is ended")
 	}, nil)
@@ -334,7 +331,7 @@ func TestAHungWorkerIsKilledWithoutBeingAsked(t *testing.T) {
 		require.Zero(t, asked)
 		require.InDelta(t, 5*time.Second, killed.Sub(begin), float64(2*time.Second))
 		require.Equal(t, status.End{
-			Reason: status.ReasonStuck, Message: "worker of mlx5_0 gave no sign of life and was killed",
+			Reason: status.ReasonStuck, Message: "child of mlx5_0 gave no sign of life and was killed",
 		}, b.endings()[0])
 	}, openOnly)
 }
@@ -357,7 +354,7 @@ func TestAWorkerThatDoesNotListenIsAskedThenKilled(t *testing.T) {
 		p.set(true, false)
 		b.cancel()
 		begin := time.Now()
-		require.NoError(t, <-b.ended)
+		require.NoError(t, <-b.over)
 		asked, killed := p.times()
 		require.Equal(t, begin, asked)
 		require.Equal(t, begin.Add(1500*time.Millisecond), killed)
@@ -373,7 +370,7 @@ func TestAWorkerThatTheKernelHoldsIsLeftAndNotDoubled(t *testing.T) {
 		p.set(false, true)
 		pass(time.Hour)
 		require.Len(t, b.lives(), 1, "another one would be held too")
-		want := "worker of mlx5_0 (process 4711) cannot be killed: the kernel holds it"
+		want := "child of mlx5_0 (process 4711) cannot be killed: the kernel holds it"
 		require.Equal(t, status.Status{State: status.StateStuck, Reason: status.ReasonStuck, Message: want, Crashes: 1, PID: 4711}, b.last())
 		require.Equal(t, []status.End{{Reason: status.ReasonStuck, Message: want}}, b.endings())
 		p.die(unix.SIGKILL)
@@ -387,7 +384,7 @@ func TestStoppingLeavesAWorkerThatTheKernelHolds(t *testing.T) {
 		b.lives()[0].set(true, true)
 		begin := time.Now()
 		b.cancel()
-		err := <-b.ended
+		err := <-b.over
 		require.ErrorIs(t, err, ErrAbandoned)
 		require.ErrorContains(t, err, "process 4711")
 		require.Equal(t, 2*time.Second, time.Since(begin))
@@ -401,7 +398,7 @@ func TestStoppingDoesNotWaitForADelay(t *testing.T) {
 			synctest.Wait()
 			b.cancel()
 			begin := time.Now()
-			require.NoError(t, <-b.ended)
+			require.NoError(t, <-b.over)
 			require.Equal(t, begin, time.Now())
 		}, s)
 	}
@@ -411,34 +408,30 @@ func TestEachLedgerIsHandedOverBeforeAndMappedUntilAfterItsWorker(t *testing.T) 
 	inBubble(t, func(t *testing.T, b *bubble) {
 		pass(time.Second)
 		b.cancel()
-		require.NoError(t, <-b.ended)
+		require.NoError(t, <-b.over)
 		require.Equal(t, []string{
 			"status starting", "started", "ended",
-			"status backing_off", "status starting", "started", "batch", "status running", "ended", "status stopped",
+			"status backing_off", "status starting", "started", "message", "status running", "ended", "status stopped",
 		}, b.calls)
 	}, crash, openOnly)
 }
 
 func TestTheWatchdogCountsItsOwnLooksAndNotTheClock(t *testing.T) {
-	led, file, err := ledger.New("test")
-	require.NoError(t, err)
-	defer file.Close()
-	defer led.Close()
-	now := int64(time.Hour)
-	w := watchdog{led: led, limit: 4, stuck: 10 * time.Second, mono: func() int64 { return now }}
+	now, call := int64(time.Hour), Call{}
+	w := watchdog{busy: func() Call { return call }, limit: 4, stuck: 10 * time.Second, mono: func() int64 { return now }}
 
 	w.beat()
 	now += int64(time.Hour) // the host was stopped
-	require.Equal(t, causeNone, w.look())
+	require.Equal(t, causeNone, w.check())
 	w.beat()
 
-	led.Reader(ledger.CallQueryPort, now-int64(time.Minute))
-	require.Equal(t, causeNone, w.look(), "the worker may have been stopped too")
-	led.Reader(ledger.CallQueryPort, now)
-	require.Equal(t, causeNone, w.look(), "it goes on")
+	call = Call{"ibv_query_port", now - int64(time.Minute)}
+	require.Equal(t, causeNone, w.check(), "the worker may have been stopped too")
+	call = Call{"ibv_query_port", now}
+	require.Equal(t, causeNone, w.check(), "it goes on")
 	now += int64(9 * time.Second)
-	require.Equal(t, causeNone, w.look())
+	require.Equal(t, causeNone, w.check())
 	now += int64(2 * time.Second)
 	w.beat()
-	require.Equal(t, causeStuck, w.look())
+	require.Equal(t, causeStuck, w.check())
 }

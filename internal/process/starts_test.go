@@ -1,4 +1,4 @@
-package worker
+package process
 
 import (
 	"context"
@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/status"
-	"rdma_events/internal/verbs"
 )
 
 // smallHost is a host on which all starts share one processor. A start takes 50 ms
@@ -41,7 +40,7 @@ func (h *smallHost) end() {
 }
 
 // launch starts a worker that shakes hands unless it comes too late.
-func (h *smallHost) launch(f *os.File) (process, error) {
+func (h *smallHost) launch(_ Attempt[message], f *os.File) (instance[message], error) {
 	p := newFakeProcess()
 	takes := h.begin()
 	go func() {
@@ -65,7 +64,9 @@ func TestManyWorkersOfASmallHostStartInTurn(t *testing.T) {
 		var running sync.WaitGroup
 		for range 256 {
 			r := newRecorder()
-			s := New(Config{Starts: starts, Log: r.logger(), Request: verbs.Request{Options: verbs.Options{Device: "mlx5_0"}}}, r)
+			c := testSpec()
+			c.Starts, c.Log = starts, r.logger()
+			s := New(c, &testContract{recorder: r})
 			s.launch = host.launch
 			running.Go(func() { _ = s.Run(ctx) })
 			all = append(all, r)
@@ -74,7 +75,7 @@ func TestManyWorkersOfASmallHostStartInTurn(t *testing.T) {
 		require.Equal(t, 3, host.most, "starts at once")
 		for _, r := range all {
 			require.Empty(t, r.logged())
-			require.Equal(t, status.Status{State: status.StateRunning, Reason: status.ReasonOK, PID: 4711}, r.status[len(r.status)-1])
+			require.Equal(t, status.Status{State: status.StateRunning, Reason: status.ReasonOK, PID: 4711}, r.statuses[len(r.statuses)-1])
 		}
 		cancel()
 		running.Wait()
@@ -86,13 +87,15 @@ func TestPlaceIsFreeAgainAfterEachKindOfStart(t *testing.T) {
 		"it shakes hands":          func(p *fakeProcess) error { close(p.started); return nil },
 		"it dies before":           func(p *fakeProcess) error { p.die(unix.SIGSEGV); return nil },
 		"it is not made":           func(*fakeProcess) error { return unix.EMFILE },
-		"the kernel does not free": func(p *fakeProcess) error { p.set(true, true); close(p.batches); return nil },
+		"the kernel does not free": func(p *fakeProcess) error { p.set(true, true); close(p.messages); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, starts, p := newRecorder(), newStarts(1), newFakeProcess()
-				s := New(Config{Starts: starts, Request: verbs.Request{Options: verbs.Options{Device: "mlx5_0"}}}, r)
-				s.launch = func(f *os.File) (process, error) {
+				c := testSpec()
+				c.Starts = starts
+				s := New(c, &testContract{recorder: r})
+				s.launch = func(_ Attempt[message], f *os.File) (instance[message], error) {
 					require.Len(t, starts.places, 1)
 					return p, errors.Join(begin(p), f.Close())
 				}
@@ -159,27 +162,26 @@ func TestSlowForkLeavesTheHandshakeItsTime(t *testing.T) {
 	syscall.ForkLock.RLock()
 	unlock := sync.OnceFunc(syscall.ForkLock.RUnlock)
 	defer unlock()
-	s := supervise(t, "works", func(c *Config) { c.Timing.Start = limit })
+	s := supervise(t, "works", func(c *Spec) { c.Timing.Start = limit })
 	t.Cleanup(unlock) // before the worker is waited for
 	<-time.After(limit + limit/5)
 	unlock()
 	got := s.awaitState(t, status.StateRunning)
 	require.Zero(t, got.Restarts)
 	require.NoError(t, unix.Kill(got.PID, unix.SIGKILL))
-	require.Equal(t, "worker of mlx5_0 died of SIGKILL", s.awaitEnded(t).Message)
+	require.Equal(t, "child of mlx5_0 died of SIGKILL", s.awaitEnded(t).Message)
 }
 
 func TestWorkerKilledBeforeItsForkDies(t *testing.T) {
-	s, err := newSession(testSession(t, "works"))
-	require.NoError(t, err)
+	s := newTestClient(t, testClient(t, "works"))
 	ctx, cancel := context.WithCancel(t.Context())
 	s.cancel = cancel
 	s.child.kill()
 	go func() {
-		for range s.Batches() {
+		for range s.Messages() {
 		}
 	}()
-	s.live(ctx, verbs.Request{})
+	s.run(ctx)
 	require.Equal(t, unix.SIGKILL, s.Report().Status.Signal())
 	require.False(t, s.Report().Shook)
 }

@@ -1,4 +1,4 @@
-package worker
+package process
 
 import (
 	"os"
@@ -159,10 +159,10 @@ func TestDirectoryThatCannotBeMadeAgainIsNamed(t *testing.T) {
 	require.NoError(t, os.RemoveAll(base))
 	_, _, err = d.Use()
 	require.ErrorIs(t, err, os.ErrNotExist)
-	why := unstarted("mlx5_0", err)
+	why := unstarted(new(testSpec()), err)
 	require.Contains(t, why.Message, d.Path()+" was removed: make runtime directory: ")
 	require.Contains(t, why.Message, "make directories there")
-	require.NotContains(t, why.Message, "worker_path")
+	require.NotContains(t, why.Message, "child_path")
 	require.NotContains(t, why.Message, "\n")
 }
 
@@ -172,10 +172,10 @@ func TestWorkerStartsAfterItsDirectoryWasRemoved(t *testing.T) {
 	require.NoError(t, os.RemoveAll(s.dir.Path()))
 	require.NoError(t, unix.Kill(first.PID, unix.SIGKILL))
 	s.await(t, "another one runs, or none can", func() bool {
-		n := s.recorder.status[len(s.recorder.status)-1]
-		return n.State == status.StateRunning && n.PID != first.PID || len(s.ended) > 1
+		n := s.statuses[len(s.statuses)-1]
+		return n.State == status.StateRunning && n.PID != first.PID || len(s.ends) > 1
 	})
-	require.Equal(t, []status.End{{Reason: status.ReasonCrashed, Message: "worker of mlx5_0 died of SIGKILL"}}, s.ended)
+	require.Equal(t, []status.End{{Reason: status.ReasonCrashed, Message: "child of mlx5_0 died of SIGKILL"}}, s.ends)
 	require.Contains(t, s.logged(), "the runtime directory was removed by another process")
 }
 

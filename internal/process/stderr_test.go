@@ -1,4 +1,4 @@
-package worker
+package process
 
 import (
 	"fmt"
@@ -24,7 +24,7 @@ func TestALineIsCapped(t *testing.T) {
 	require.NoError(t, err)
 	_, tail := l.report()
 	require.Equal(t, []string{strings.Repeat("z", stderrLine) + "...", "next"}, tail)
-	require.Len(t, r.log, 2)
+	require.Len(t, r.logLines, 2)
 }
 
 func TestALineWithoutAnEndIsKeptOnceTheWorkerIsGone(t *testing.T) {
@@ -64,7 +64,7 @@ func TestOfACrashTheBeginningIsKept(t *testing.T) {
 	require.Contains(t, tail, "before 9")
 	require.Contains(t, tail, "goroutine 0")
 	require.LessOrEqual(t, len(strings.Join(tail, "\n")), stderrTail)
-	require.Len(t, r.log, 10, "the traceback comes with the crash report")
+	require.Len(t, r.logLines, 10, "the traceback comes with the crash report")
 }
 
 func TestAFloodIsLoggedAsFarAsTheRateAllows(t *testing.T) {
@@ -78,11 +78,11 @@ func TestAFloodIsLoggedAsFarAsTheRateAllows(t *testing.T) {
 			}
 		}
 		flood()
-		require.Len(t, r.log, stderrBurst)
+		require.Len(t, r.logLines, stderrBurst)
 		<-time.After(3 * time.Second)
 		flood()
-		require.Len(t, r.log, stderrBurst+3+1)
-		require.Contains(t, strings.Join(r.log, ""), "980 lines that the worker printed were left out")
+		require.Len(t, r.logLines, stderrBurst+3+1)
+		require.Contains(t, strings.Join(r.logLines, ""), "980 lines that the worker printed were left out")
 	})
 }
 
@@ -90,12 +90,12 @@ func TestWhatIsPrintedBeforeTheHandshakeIsLoggedWithIt(t *testing.T) {
 	r := newRecorder()
 	l := newStderrLog(r.logger(), time.Now)
 	fmt.Fprintln(l, "early")
-	require.Empty(t, r.log)
+	require.Empty(t, r.logLines)
 	l.release()
 	fmt.Fprintln(l, "late")
-	require.Len(t, r.log, 2)
-	require.Contains(t, r.log[0], "line=early")
-	require.Contains(t, r.log[1], "line=late")
+	require.Len(t, r.logLines, 2)
+	require.Contains(t, r.logLines[0], "line=early")
+	require.Contains(t, r.logLines[1], "line=late")
 }
 
 func TestWhatGoPluginLogsIsForDebuggingOnly(t *testing.T) {

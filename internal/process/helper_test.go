@@ -1,4 +1,4 @@
-package worker
+package process
 
 import (
 	"bytes"
@@ -19,12 +19,11 @@ import (
 	"github.com/hashicorp/go-plugin"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/grpclog"
 
-	"rdma_events/internal/clock"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
-	"rdma_events/internal/verbs"
 )
 
 // The test program is its own worker, and its own host: these variables say
@@ -55,25 +54,12 @@ func TestMain(m *testing.M) {
 // workerMain is the worker program with a fault.
 func workerMain(mode string) int {
 	f := &fault{mode: mode}
-	c := ServeConfig{
-		Watch:   f.watch,
-		Backend: func(verbs.Request) (verbs.Backend, error) { return nil, nil },
-		ready:   func() { f.stdout = os.Stdout },
-	}
+	c := serveConfig()
+	c.Make = f.serve
 	if early := earlyFaults()[mode]; early != nil {
 		return early()
 	}
 	switch mode {
-	case "prints":
-		c.ready = func() { printNatively("before the handshake") }
-		c.Backend = func(verbs.Request) (verbs.Backend, error) {
-			printNatively("after the handshake")
-			return nil, nil
-		}
-	case "stops before the handshake":
-		c.ready = func() { _ = unix.Kill(os.Getpid(), unix.SIGSTOP) }
-	case "backend fails":
-		c.Backend = func(verbs.Request) (verbs.Backend, error) { return nil, io.ErrUnexpectedEOF }
 	case "has no lifeline", "has neither":
 		var p [2]int // its write end stays open here
 		must(unix.Pipe(p[:]))
@@ -82,13 +68,19 @@ func workerMain(mode string) int {
 	switch mode {
 	case "has no parent-death signal", "has neither":
 		must(unix.Prctl(unix.PR_SET_PDEATHSIG, 0, 0, 0, 0))
-	case "has no ledger":
-		must(unix.Close(ledgerFD))
+	case "has no shared memory":
+		must(unix.Close(sharedFD))
 	}
 	return Serve(c)
 }
 
-type sender = func(verbs.Batch) error
+func serveConfig() ServeConfig {
+	return ServeConfig{
+		Handshake: testHandshake(), ByHand: "it is not to be started by hand", Thread: "test-child-main",
+	}
+}
+
+type sender = func(message) error
 
 // earlyFaults are those of a program that never comes to serve.
 func earlyFaults() map[string]func() int {
@@ -109,13 +101,13 @@ func earlyFaults() map[string]func() int {
 		},
 		"is another program": func() int { fmt.Println("usage: something else"); return sleepForEver() },
 		"prints for ever":    func() int { _, _ = io.Copy(os.Stdout, zeros{}); return 0 },
-		"has another cookie": func() int { os.Unsetenv(handshake().MagicCookieKey); return Serve(ServeConfig{}) },
+		"has another cookie": func() int { os.Unsetenv(testHandshake().Key); return Serve(serveConfig()) },
 		"is of another release": func() int {
-			h := handshake()
-			h.ProtocolVersion++
+			h := testHandshake()
+			h.Version++
 			plugin.Serve(&plugin.ServeConfig{
-				HandshakeConfig: h, GRPCServer: server,
-				Plugins: plugin.PluginSet{pluginName: &border{service: &service{}}},
+				HandshakeConfig: h.config(), GRPCServer: plugin.DefaultGRPCServer,
+				Plugins: plugin.PluginSet{pluginName: &contractPlugin{register: talker(nil).register}},
 			})
 			return 0
 		},
@@ -147,7 +139,7 @@ func shakeHands() {
 	path := filepath.Join(os.Getenv(plugin.EnvUnixSocketDir), "mute")
 	_, err := net.Listen("unix", path)
 	must(err)
-	fmt.Printf("1|%d|unix|%s|grpc|\n", contractVersion, path)
+	fmt.Printf("1|%d|unix|%s|grpc|\n", testHandshake().Version, path)
 }
 
 // printNatively prints as a C library does: to descriptor 1, a banner and a
@@ -164,36 +156,58 @@ func printNatively(when string) {
 	must(err)
 }
 
-func opened() verbs.Batch {
-	return verbs.Batch{Items: []verbs.Item{{Opened: &verbs.DeviceAttr{Name: "mlx5_0", Ports: 1}}}}
-}
-
-// fault is what is wrong with a worker.
+// fault is what is wrong with a child.
 type fault struct {
 	mode   string
 	stdout *os.File // what was stdout when the process began
+	led    *ledger.Ledger
+	end    func(stuck bool)
 }
 
-// watch is a watcher with the fault.
-func (f *fault) watch(ctx context.Context, _ verbs.Backend, l *ledger.Ledger, _ verbs.Options, send sender) error {
+// serve makes a child with the fault.
+func (f *fault) serve(in Inherited) (func(grpc.ServiceRegistrar), error) {
+	defer in.Shared.Close()
+	led, err := ledger.Open(in.Shared)
+	if err != nil {
+		return nil, err
+	}
+	f.stdout, f.led, f.end = os.Stdout, led, in.End
+	switch f.mode {
+	case "prints":
+		printNatively("before the handshake")
+	case "stops before the handshake":
+		_ = unix.Kill(os.Getpid(), unix.SIGSTOP)
+	}
+	return talker(f.talk).register, nil
+}
+
+// talk is a child with the fault: it ends once its host has closed the stream.
+func (f *fault) talk(ctx context.Context, send sender) error {
+	err := f.send(ctx, send)
+	<-ctx.Done()
+	f.end(false)
+	return err
+}
+
+func (f *fault) send(ctx context.Context, send sender) error {
 	mode := f.mode
 	if mode == "tells of itself" {
-		return send(verbs.Batch{Items: []verbs.Item{{Ended: &status.End{
-			Reason: status.ReasonRemoved, Message: selfPortrait(),
-		}}}})
+		return send(ended(status.ReasonRemoved, selfPortrait()))
 	}
 	if reason, ok := strings.CutPrefix(mode, "ends with "); ok {
-		return send(verbs.Batch{Items: []verbs.Item{{Ended: &status.End{
-			Reason: status.Reason(reason), Message: "mlx5_0: " + reason,
-		}}}})
+		return send(ended(status.Reason(reason), "mlx5_0: "+reason))
 	}
-	if err := send(opened()); err != nil {
+	if mode == "prints" {
+		printNatively("after the handshake")
+	}
+	if err := send("opened"); err != nil {
 		return err
 	}
-	l.Count(int32(verbs.EventPortErr), 1, 3, 2)
+	l := f.led
+	l.Count(10, 1, 3, 2)
 	switch mode {
 	case "crashes in a call":
-		l.Reader(ledger.CallGetAsyncEvent, clock.Monotonic())
+		inCall(l, ledger.CallGetAsyncEvent)
 		must(unix.Kill(os.Getpid(), unix.SIGSEGV))
 	case "panics":
 		panic("index of nothing")
@@ -202,18 +216,18 @@ func (f *fault) watch(ctx context.Context, _ verbs.Backend, l *ledger.Ledger, _ 
 	case "stops":
 		must(unix.Kill(os.Getpid(), unix.SIGSTOP))
 	case "does not beat":
-		l.Control(ledger.CallQueryPort, clock.Monotonic())
+		inCall(l, ledger.CallQueryPort)
 		<-ctx.Done()
 		return ctx.Err()
 	case "is stuck in a call":
-		l.Control(ledger.CallDestroyCQ, clock.Monotonic())
+		inCall(l, ledger.CallDestroyCQ)
 	case "does not close", "has no lifeline", "has no parent-death signal":
-		l.Control(ledger.CallCloseDevice, clock.Monotonic())
+		inCall(l, ledger.CallCloseDevice)
 		_ = beat(ctx, send)
 		<-context.Background().Done()
 	case "cannot close":
-		l.Control(ledger.CallDestroyQP, clock.Monotonic())
-		return fmt.Errorf("close mlx5_0: %w", verbs.ErrStuck)
+		inCall(l, ledger.CallDestroyQP)
+		f.end(true)
 	case "has a child and is killed":
 		f.haveChild(&syscall.SysProcAttr{})
 		must(unix.Kill(os.Getpid(), unix.SIGKILL))
@@ -245,7 +259,7 @@ func beat(ctx context.Context, send sender) error {
 	for {
 		select {
 		case <-t.C:
-			if err := send(verbs.Batch{}); err != nil {
+			if err := send("beat"); err != nil {
 				return err
 			}
 		case <-ctx.Done():
@@ -291,20 +305,25 @@ func hostMain(mode string) {
 	must(err)
 	dir, err := OpenDir(os.Getenv(noteKey))
 	must(err)
-	s := New(Config{
-		Exe: exe, Dir: dir, Env: helperEnv(mode, os.Getenv(noteKey)),
-		Request: verbs.Request{Options: verbs.Options{Device: "mlx5_0"}},
-	}, announcer{})
+	c := testSpec()
+	c.Exe, c.Dir, c.Env = exe, dir, helperEnv(mode, os.Getenv(noteKey))
+	s := New(c, announcer{&testContract{recorder: newRecorder()}})
 	must(s.Run(context.Background()))
 }
 
-// announcer prints the number of the worker that runs.
-type announcer struct{}
+// announcer prints the number of the child that runs.
+type announcer struct{ *testContract }
 
-func (announcer) Started(*ledger.Ledger) {}
-func (announcer) Batch(verbs.Batch)      {}
-func (announcer) Ended(e status.End)     { fmt.Println("ended", e) }
-func (announcer) Status(s status.Status) {
+func (a announcer) Begin() (Attempt[message], *os.File, error) {
+	one, file, err := a.testContract.Begin()
+	return announced{one}, file, err
+}
+
+type announced struct{ Attempt[message] }
+
+func (announced) Ended(e status.End) { fmt.Println("ended", e) }
+
+func (announced) Take(_ message, s status.Status) {
 	if s.State == status.StateRunning {
 		fmt.Println(s.PID)
 	}

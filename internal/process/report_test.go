@@ -1,4 +1,4 @@
-package worker
+package process
 
 import (
 	"errors"
@@ -9,11 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
 )
 
 func TestAWorkerThatTheKernelRefusesIsNoCrash(t *testing.T) {
+	spec := new(testSpec())
 	for _, row := range []struct {
 		name   string
 		err    error
@@ -24,14 +24,14 @@ func TestAWorkerThatTheKernelRefusesIsNoCrash(t *testing.T) {
 		{"no memory", unix.ENOMEM, status.ReasonLimit, "MemoryMax"},
 		{"no descriptor of the process", unix.EMFILE, status.ReasonLimit, "LimitNOFILE"},
 		{"no descriptor of the host", unix.ENFILE, status.ReasonLimit, "LimitNOFILE"},
-		{"a file of another machine", unix.ENOEXEC, status.ReasonCrashed, "worker_path"},
+		{"a file of another machine", unix.ENOEXEC, status.ReasonCrashed, "child_path"},
 		{"something else", errors.New("else"), status.ReasonCrashed, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			why, then := explain("mlx5_0", &report{Err: fmt.Errorf("execute it: %w", row.err)}, causeNone, ledger.CallNone)
+			why, then := explain(spec, &report{Err: fmt.Errorf("execute it: %w", row.err)}, causeNone, Call{})
 			require.Equal(t, row.reason, why.Reason)
-			require.Equal(t, retrySlowly, then)
-			require.Contains(t, why.Message, "worker of mlx5_0 cannot be started: execute it: "+row.err.Error())
+			require.Equal(t, Slowly, then)
+			require.Contains(t, why.Message, "child of mlx5_0 cannot be started: execute it: "+row.err.Error())
 			require.Contains(t, why.Message, row.advice)
 		})
 	}
@@ -39,15 +39,16 @@ func TestAWorkerThatTheKernelRefusesIsNoCrash(t *testing.T) {
 
 // The Go runtime ends a process that cannot have a thread by SIGABRT.
 func TestAWorkerThatIsRefusedAThreadIsNoCrash(t *testing.T) {
+	spec := new(testSpec())
 	for _, said := range []string{
 		"runtime/cgo: pthread_create failed: Resource temporarily unavailable",
 		"runtime: failed to create new OS thread (have 5 already; errno=11)",
 	} {
 		for _, shook := range []bool{false, true} {
 			r := &report{PID: 7, Shook: shook, Crash: "SIGABRT: abort", Tail: []string{said, "SIGABRT: abort"}, Status: 2 << 8}
-			why, then := explain("mlx5_0", r, causeNone, ledger.CallNone)
+			why, then := explain(spec, r, causeNone, Call{})
 			require.Equal(t, status.ReasonLimit, why.Reason)
-			require.Equal(t, retrySlowly, then)
+			require.Equal(t, Slowly, then)
 			require.Contains(t, why.Message, "TasksMax")
 		}
 	}

@@ -1,0 +1,226 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/go-plugin"
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+
+	"rdma_events/internal/confine"
+)
+
+// A child's exit statuses, beside 0 and those of the Go runtime. A panic is 2
+// as well, and differs from exitByHand in what it prints.
+const (
+	exitByHand = 2 // not started by a host
+	exitOrphan = 3 // the host is gone
+	exitStuck  = 4 // it could not close what it held
+	exitSetup  = 5 // what the host handed over is not usable
+)
+
+// The descriptors that a child is started with, after the standard ones.
+const (
+	lifelineFD = 3 // the read end of a pipe; at its end the host is gone
+	sharedFD   = 4
+	programFD  = 5 // the program's file, by which it was executed
+)
+
+// ServeConfig is what a child program is made of.
+type ServeConfig struct {
+	Handshake Handshake
+	ByHand    string // what it prints when it was not started by a host
+	Thread    string // name of its first thread, at most 15 bytes: what ps(1) shows
+	// Needs returns what its libraries use of the file system; the process gives up
+	// the rest, and all capabilities. nil: it keeps everything.
+	Needs func() confine.Needs
+	// Make makes the child's service before the handshake, and returns what registers
+	// it. An error ends the process.
+	Make func(Inherited) (register func(grpc.ServiceRegistrar), err error)
+}
+
+// Inherited is what a host hands over to a child.
+type Inherited struct {
+	Shared *os.File         // descriptor 4, which Make closes
+	End    func(stuck bool) // ends the process; stuck: it could not close what it holds
+}
+
+// pluginName is what go-plugin calls the one service of a child.
+const pluginName = "service"
+
+func (h Handshake) config() plugin.HandshakeConfig {
+	return plugin.HandshakeConfig{
+		ProtocolVersion: uint(h.Version), MagicCookieKey: h.Key, MagicCookieValue: h.Value,
+	}
+}
+
+// contractPlugin is a contract in go-plugin's terms: register is that of the child,
+// and nil in the host.
+type contractPlugin struct {
+	plugin.NetRPCUnsupportedPlugin
+	register func(grpc.ServiceRegistrar)
+}
+
+// GRPCServer implements plugin.GRPCPlugin.
+func (p *contractPlugin) GRPCServer(_ *plugin.GRPCBroker, s *grpc.Server) error {
+	p.register(s)
+	return nil
+}
+
+// GRPCClient implements plugin.GRPCPlugin; it returns the connection.
+func (*contractPlugin) GRPCClient(_ context.Context, _ *plugin.GRPCBroker, c *grpc.ClientConn) (any, error) {
+	return c, nil
+}
+
+// Serve is the child program: it serves one host until that closes the stream. main
+// calls it first, on the process' first thread, whose name it sets; if c.Needs is
+// set the process executes its program once more (confine.Enter). Serve
+// returns the exit status for main when it cannot, and otherwise ends the
+// process itself.
+func Serve(c ServeConfig) int {
+	if os.Getenv(c.Handshake.Key) != c.Handshake.Value {
+		fmt.Fprintln(os.Stderr, c.ByHand)
+		return exitByHand
+	}
+	closeProgram()
+	if c.Needs != nil {
+		if err := confine.Enter(c.needs()); err != nil {
+			fmt.Fprintln(os.Stderr, "confine the worker:", err)
+			return exitSetup
+		}
+	}
+	register, err := c.setUp()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return exitSetup
+	}
+	stdio := os.Stderr // go-plugin replaces the variable
+	plugin.Serve(&plugin.ServeConfig{
+		HandshakeConfig: c.Handshake.config(),
+		Plugins:         plugin.PluginSet{pluginName: &contractPlugin{register: register}},
+		GRPCServer:      func(o []grpc.ServerOption) *grpc.Server { return newServer(o, stdio) },
+		Logger:          hclog.New(&hclog.LoggerOptions{Level: hclog.Error, Output: stdio}),
+	})
+	fmt.Fprintln(stdio, "the host cannot be served")
+	return exitSetup
+}
+
+// closeProgram closes the descriptor that the process was executed by. If it was
+// executed again since, the number is somebody else's.
+func closeProgram() {
+	if flags, err := unix.FcntlInt(programFD, unix.F_GETFL, 0); err == nil && flags&unix.O_PATH != 0 {
+		_ = unix.Close(programFD) // nothing was written
+	}
+}
+
+// needs adds what this package takes to what the service needs.
+func (c ServeConfig) needs() confine.Needs {
+	n := c.Needs()
+	n.Sockets = os.Getenv(plugin.EnvUnixSocketDir)
+	n.Read = append(n.Read, memoryMap)
+	return n
+}
+
+// setUp makes the process what its host expects, before anything native runs.
+func (c ServeConfig) setUp() (register func(grpc.ServiceRegistrar), err error) {
+	if err := clearStdout(); err != nil {
+		return nil, err
+	}
+	if err := watchLifeline(); err != nil {
+		return nil, err
+	}
+	// The service manager signals all processes of a unit at once; the host
+	// decides when a child ends.
+	signal.Ignore(unix.SIGTERM, unix.SIGHUP)
+	nameThread(c.Thread)
+	beSmall()
+	unix.CloseOnExec(sharedFD)
+	return c.Make(Inherited{Shared: os.NewFile(sharedFD, "shared memory"), End: end})
+}
+
+func end(stuck bool) {
+	if stuck {
+		os.Exit(exitStuck)
+	}
+	os.Exit(0)
+}
+
+// nameThread gives the calling thread a name. That of the first thread is what ps
+// shows; the kernel took it from the path that was executed, a link in /proc.
+func nameThread(text string) {
+	name, err := unix.BytePtrFromString(text)
+	if err != nil {
+		return // it has a NUL, and no name
+	}
+	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(name)), 0, 0, 0) // for ps only
+	runtime.KeepAlive(name)
+}
+
+// clearStdout keeps the handshake to itself: descriptor 1 becomes stderr, for
+// native libraries print to it, and os.Stdout what descriptor 1 was.
+func clearStdout() error {
+	fd, err := unix.FcntlInt(uintptr(unix.Stdout), unix.F_DUPFD_CLOEXEC, programFD)
+	if err != nil {
+		return fmt.Errorf("keep stdout for the handshake: %w", err)
+	}
+	if err := unix.Dup3(unix.Stderr, unix.Stdout, 0); err != nil {
+		return fmt.Errorf("point stdout to stderr: %w", err)
+	}
+	os.Stdout = os.NewFile(uintptr(fd), "handshake")
+	return nil
+}
+
+// watchLifeline ends the process when the host is gone. Its goroutine lives as
+// long as the process does.
+func watchLifeline() error {
+	unix.CloseOnExec(lifelineFD)
+	// Waiting in the network poller costs no thread.
+	if err := unix.SetNonblock(lifelineFD, true); err != nil {
+		return fmt.Errorf("open lifeline to the host: %w", err)
+	}
+	f := os.NewFile(lifelineFD, "lifeline")
+	go func() {
+		_, err := f.Read(make([]byte, 1))
+		if !errors.Is(err, io.EOF) {
+			fmt.Fprintln(os.Stderr, "lifeline to the host:", err)
+		}
+		os.Exit(exitOrphan)
+	}()
+	return nil
+}
+
+// startTime is when all that a child begins with has been done.
+const startTime = 5 * time.Second
+
+// newServer makes a gRPC server of small buffers. With the first stream of the
+// contract Go's standard streams are again what they were: go-plugin points them
+// at pipes that nobody reads.
+func newServer(opts []grpc.ServerOption, stdio *os.File) *grpc.Server {
+	const buffer = 8 << 10
+	begin := sync.OnceFunc(func() {
+		os.Stdout, os.Stderr = stdio, stdio
+		time.AfterFunc(startTime, func() {
+			if err := forgetStart(); err != nil {
+				fmt.Fprintln(stdio, err)
+			}
+		})
+	})
+	return grpc.NewServer(append(opts, grpc.ReadBufferSize(buffer), grpc.WriteBufferSize(buffer),
+		grpc.ChainStreamInterceptor(func(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, serve grpc.StreamHandler) error {
+			if !strings.HasPrefix(info.FullMethod, "/plugin.") { // go-plugin's own
+				begin()
+			}
+			return serve(srv, stream)
+		}))...)
+}

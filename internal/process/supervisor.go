@@ -1,0 +1,226 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"rdma_events/internal/clock"
+	"rdma_events/internal/status"
+)
+
+// ErrAbandoned is wrapped by Supervisor.Run when it had to leave a process
+// behind that the kernel does not let die.
+var ErrAbandoned = errors.New("process cannot be killed")
+
+// instance is a process that was started.
+type instance[M any] interface {
+	// PID is 0 until the fork.
+	PID() int
+	// Started is closed when the start is over: the child has shaken hands, or has
+	// not in time, or is gone.
+	Started() <-chan struct{}
+	// Messages is closed when the stream has ended. Ask and Kill end it.
+	Messages() <-chan M
+	// Ask tells the child to close what it holds and exit.
+	Ask()
+	// Kill sends SIGKILL to the child and all it has started.
+	Kill()
+	// Done is closed when the child is gone and all of it released.
+	Done() <-chan struct{}
+	// Report is valid once Done is closed.
+	Report() *report
+}
+
+// Supervisor keeps one process running, and is the only author of its
+// status.Status. The caller owns the goroutine of Run; Wake may be called by any.
+type Supervisor[M any] struct {
+	spec     Spec
+	contract Contract[M]
+	launch   func(a Attempt[M], shared *os.File) (instance[M], error) // takes over the file
+	mono     func() int64                                             // CLOCK_MONOTONIC, ns
+	wake     chan struct{}
+
+	backoff backoff
+	status  status.Status
+	started uint64
+	crashes uint64
+	lastLog string // the last message logged, without its delay
+}
+
+// New returns the Supervisor of a program under a contract.
+func New[M any](s Spec, c Contract[M]) *Supervisor[M] {
+	s.Timing = s.Timing.orDefault()
+	if s.Rand == nil {
+		s.Rand = rand.Float64
+	}
+	if s.Log == nil {
+		s.Log = slog.New(slog.DiscardHandler)
+	}
+	v := &Supervisor[M]{
+		spec:     s,
+		contract: c,
+		mono:     clock.Monotonic,
+		wake:     make(chan struct{}, 1),
+		backoff:  backoff{first: s.Timing.Retry, limit: s.Timing.RetryMax, rand: s.Rand},
+		status:   status.Status{Reason: status.ReasonOK},
+	}
+	v.launch = v.start
+	return v
+}
+
+func (s *Supervisor[M]) start(a Attempt[M], shared *os.File) (instance[M], error) {
+	dir, again, err := s.spec.Dir.Use()
+	if err != nil {
+		closeAll([]*os.File{shared})
+		return nil, err
+	}
+	if again {
+		s.spec.Log.Warn("the runtime directory was removed by another process; workers have their sockets in " + dir + " now")
+	}
+	return startClient(&s.spec, dir, a, shared)
+}
+
+// Wake says that what the child holds is there again, or that another attempt may
+// succeed: it ends the waits of OnWake and Slowly. It does not block; before or
+// while the child runs it counts for the next such wait.
+func (s *Supervisor[M]) Wake() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run starts processes, one after another, until ctx is done; then it has the
+// running one close what it holds, for at most Timing.Grace and Timing.Kill, and
+// returns nil, or ErrAbandoned if that one is still there. All else it reports
+// to the Contract, in calls from this goroutine, and to the log.
+func (s *Supervisor[M]) Run(ctx context.Context) error {
+	var err error
+	for ctx.Err() == nil && err == nil {
+		d := s.attempt(ctx)
+		err = s.waitToRetry(ctx, d)
+	}
+	s.setStatus(status.Status{State: status.StateStopped, Reason: status.ReasonOK})
+	return err
+}
+
+// decision is what follows from the end of one process.
+type decision struct {
+	why   status.End
+	retry Retry
+	trace string          // of a crash, one line; "": there is none
+	left  <-chan struct{} // nil, or of a process that could not be killed: closed when it is gone
+}
+
+// attempt is one process, from its start to its end.
+func (s *Supervisor[M]) attempt(ctx context.Context) decision {
+	s.started++
+	s.setStatus(status.Status{State: status.StateStarting, Reason: s.status.Reason, Message: s.status.Message})
+	leave, ok := s.spec.Starts.enter(ctx)
+	if !ok {
+		return decision{}
+	}
+	defer leave()
+	a, shared, err := s.contract.Begin()
+	if err != nil {
+		return decision{why: unstarted(&s.spec, err), retry: Slowly}
+	}
+	p, err := s.launch(a, shared)
+	if err != nil {
+		d := decision{why: unstarted(&s.spec, err), retry: Slowly}
+		a.Ended(d.why)
+		return d
+	}
+	d := s.follow(ctx, p, a, leave)
+	a.Ended(d.why)
+	return d
+}
+
+// waitToRetry waits until another process may be started.
+func (s *Supervisor[M]) waitToRetry(ctx context.Context, d decision) error {
+	if d.left != nil {
+		return s.awaitExit(ctx, d)
+	}
+	if ctx.Err() == nil {
+		s.pause(ctx, d)
+	}
+	return nil
+}
+
+// pause logs what is wrong, and waits for as long as that calls for.
+func (s *Supervisor[M]) pause(ctx context.Context, d decision) {
+	var delay <-chan time.Time
+	var wake <-chan struct{}
+	state, plan := status.StateBackingOff, ""
+	switch d.retry {
+	case Soon:
+		wait := s.backoff.step()
+		delay, plan = time.After(wait), fmt.Sprintf("restarting in %v", wait.Round(time.Millisecond))
+	case Slowly:
+		delay, wake = time.After(s.backoff.jitter(s.spec.Timing.Slow)), s.wake
+		plan = fmt.Sprintf("trying again every %v", s.spec.Timing.Slow)
+	case OnWake:
+		wake, state, plan = s.wake, status.StateStopped, "waiting for it to come back"
+	}
+	s.log(d, plan)
+	s.setStatus(status.Status{State: state, Reason: d.why.Reason, Message: d.why.Message + "; " + plan})
+	select {
+	case <-delay:
+	case <-wake:
+	case <-ctx.Done():
+	}
+}
+
+// awaitExit waits for a process in an uninterruptible call: a second one on the
+// same resource would end there too.
+func (s *Supervisor[M]) awaitExit(ctx context.Context, d decision) error {
+	s.log(d, "waiting for the kernel to let it go")
+	s.setStatus(status.Status{State: status.StateStuck, Reason: status.ReasonStuck, Message: d.why.Message, PID: s.status.PID})
+	select {
+	case <-d.left:
+		return nil
+	case <-ctx.Done():
+	}
+	select {
+	case <-d.left:
+		return nil
+	default:
+		return fmt.Errorf("%w: %s", ErrAbandoned, d.why.Message)
+	}
+}
+
+// log logs why a process ended, and the trace of its crash in a line of its own,
+// once until there is something else to log.
+func (s *Supervisor[M]) log(d decision, plan string) {
+	level, detail := slog.LevelWarn, slog.LevelWarn
+	switch {
+	case s.lastLog == d.why.Message:
+		level, detail = slog.LevelDebug, slog.LevelDebug
+	case d.why.Reason == status.ReasonCrashed || d.why.Reason == status.ReasonStuck:
+		level = slog.LevelError
+	}
+	s.lastLog = d.why.Message
+	s.spec.Log.Log(context.Background(), level, d.why.Message+"; "+plan, "reason", string(d.why.Reason))
+	if d.trace != "" {
+		s.spec.Log.Log(context.Background(), detail, "trace of the crash: "+d.trace)
+	}
+}
+
+// setStatus reports a status that no message brings.
+func (s *Supervisor[M]) setStatus(n status.Status) {
+	if n = s.counted(n); n != s.status {
+		s.status = n
+		s.contract.Status(n)
+	}
+}
+
+// counted returns n with the processes counted so far.
+func (s *Supervisor[M]) counted(n status.Status) status.Status {
+	n.Restarts, n.Crashes = max(s.started, 1)-1, s.crashes
+	return n
+}

@@ -1,0 +1,113 @@
+package worker
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/clock"
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/process"
+	"rdma_events/internal/status"
+	"rdma_events/internal/verbs"
+)
+
+// notes is a verbs.Handler that keeps what it is told.
+type notes struct {
+	calls []string
+	led   *ledger.Ledger
+	last  ledger.Snapshot // when the worker had ended
+}
+
+func (n *notes) Started(l *ledger.Ledger) { n.led, n.calls = l, append(n.calls, "started") }
+func (n *notes) Batch(verbs.Batch)        { n.calls = append(n.calls, "batch") }
+func (n *notes) Status(s status.Status)   { n.calls = append(n.calls, "status "+string(s.State)) }
+
+func (n *notes) Ended(e status.End) {
+	n.led.Snapshot(&n.last)
+	n.calls = append(n.calls, "ended "+string(e.Reason))
+}
+
+func begun(t *testing.T) (*contract, process.Attempt[verbs.Batch], *notes, *os.File) {
+	t.Helper()
+	n := &notes{}
+	c := &contract{request: verbs.Request{Options: verbs.Options{Device: "mlx5_0"}}, handler: n}
+	a, shared, err := c.Begin()
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, shared.Close()) })
+	return c, a, n, shared
+}
+
+func TestAStatusIsReportedAfterItsBatchAndOnce(t *testing.T) {
+	c, a, n, _ := begun(t)
+	running := status.Status{State: status.StateRunning, PID: 7}
+	c.Status(status.Status{State: status.StateStarting})
+	a.Take(opened(), running)
+	a.Take(verbs.Batch{}, running)
+	a.Ended(status.End{Reason: status.ReasonRemoved})
+	require.Equal(t, []string{"started", "status starting", "batch", "status running", "batch", "ended removed"}, n.calls)
+}
+
+func TestTheLedgerOfAnEndedWorkerHasItsLastCounts(t *testing.T) {
+	_, a, n, shared := begun(t)
+	theirs, err := ledger.Open(shared)
+	require.NoError(t, err)
+	theirs.Count(int32(verbs.EventPortErr), 1, 3, 2)
+	require.NoError(t, theirs.Close())
+	a.Ended(status.End{})
+	require.Equal(t, []ledger.EventCounts{{Type: int32(verbs.EventPortErr), Port: 1, Read: 3, Acked: 2}}, n.last.Events)
+}
+
+func TestACallIsTakenFromTheLedger(t *testing.T) {
+	_, a, n, _ := begun(t)
+	require.Equal(t, process.Call{}, a.Busy())
+	since := clock.Monotonic()
+	n.led.Control(ledger.CallQueryPort, since)
+	require.Equal(t, process.Call{Name: "ibv_query_port", Since: since}, a.Busy())
+	a.Ended(status.End{})
+}
+
+func TestABatchSaysWhetherItsWorkerRunsOrEnds(t *testing.T) {
+	var a attempt
+	require.Equal(t, process.Sign{}, a.Sign(verbs.Batch{Items: []verbs.Item{{Run: &verbs.Run{}}}}))
+	require.Equal(t, process.Sign{Running: true}, a.Sign(opened()))
+	for retry, reasons := range map[process.Retry][]status.Reason{
+		process.OnWake: {status.ReasonRemoved, status.ReasonRenamed},
+		process.Slowly: {
+			status.ReasonNoLibrary, status.ReasonNoPermission, status.ReasonNoDevice, status.ReasonUnsupported,
+			status.ReasonExcludedNetns, status.ReasonLimit,
+		},
+		process.Soon: {status.ReasonCrashed, status.ReasonStuck, status.ReasonRecovering},
+	} {
+		for _, why := range reasons {
+			end := &status.End{Reason: why, Message: "m"}
+			require.Equal(t, process.Sign{End: end, Retry: retry}, a.Sign(verbs.Batch{Items: []verbs.Item{{}, {Ended: end}}}))
+		}
+	}
+}
+
+func TestAWorkerGetsOfTheHostsEnvironmentWhatLibrariesRead(t *testing.T) {
+	kept := []string{
+		"PATH=/bin", "LD_LIBRARY_PATH=/opt/rdma", "RDMAV_ALLOW_DISASSOC_DESTROY=1", "MLX5_SINGLE_THREADED=1",
+		"VERBS_LOG_LEVEL=4", "IBV_SHOW_WARNINGS=1",
+	}
+	require.Equal(t, kept, environment(append([]string{"TELEGRAF_SECRET=hush", "HOME=/root"}, kept...)))
+}
+
+func TestOnlyAScenarioOfAFileIsNamedAtTheStart(t *testing.T) {
+	r := verbs.Request{Backend: verbs.BackendSim, Sim: verbs.Simulation{Scenario: "/etc/drops.toml"}}
+	require.Equal(t, []string{readKey + "=/etc/drops.toml"}, scenarioFile(r))
+	r.Sim.Scenario = "drops"
+	require.Empty(t, scenarioFile(r))
+	require.Empty(t, scenarioFile(verbs.Request{Backend: verbs.BackendVerbs}))
+}
+
+func TestAWorkerWithoutItsLedgerDoesNotServe(t *testing.T) {
+	shared, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	_, err = ServeConfig{}.service(process.Inherited{Shared: shared})
+	require.ErrorContains(t, err, "open ledger")
+	_, err = shared.Read(nil)
+	require.ErrorIs(t, err, os.ErrClosed)
+}
