@@ -72,7 +72,7 @@ func TestABackendThatDoesNotExistIsNamed(t *testing.T) {
 }
 
 // supervise runs the real program over the simulator until the test ends.
-func supervise(t *testing.T, h verbs.Handler) {
+func supervise(t *testing.T, h worker.Handler) {
 	t.Helper()
 	exe, err := process.OpenExe(build(t))
 	require.NoError(t, err)
@@ -120,18 +120,17 @@ func kilobytes(t *testing.T, pid int, field string) int {
 // roundCounter tells the worker's number once it has seen enough probe rounds.
 type roundCounter struct {
 	want, seen int
-	pid        int
 	reached    chan int
 	end        chan status.End
 }
 
-// Started implements verbs.Handler.
+// Started implements worker.Handler.
 func (*roundCounter) Started(*ledger.Ledger) {}
 
-// Status implements verbs.Handler.
-func (c *roundCounter) Status(s status.Status) { c.pid = s.PID }
+// Status implements worker.Handler.
+func (*roundCounter) Status(status.Status) {}
 
-// Ended implements verbs.Handler.
+// Ended implements worker.Handler.
 func (c *roundCounter) Ended(e status.End) {
 	select {
 	case c.end <- e:
@@ -139,14 +138,14 @@ func (c *roundCounter) Ended(e status.End) {
 	}
 }
 
-// Batch implements verbs.Handler.
-func (c *roundCounter) Batch(b verbs.Batch) {
+// Batch implements worker.Handler.
+func (c *roundCounter) Batch(b verbs.Batch, s status.Status) {
 	for _, i := range b.Items {
 		if i.Round == nil {
 			continue
 		}
 		if c.seen++; c.seen == c.want {
-			c.reached <- c.pid
+			c.reached <- s.PID
 		}
 	}
 }

@@ -48,14 +48,14 @@ func BenchmarkStart(b *testing.B) {
 // firstBatch ends supervision with the first batch.
 type firstBatch struct{ enough func() }
 
-// Started implements verbs.Handler.
+// Started implements worker.Handler.
 func (firstBatch) Started(*ledger.Ledger) {}
 
-// Status implements verbs.Handler.
+// Status implements worker.Handler.
 func (firstBatch) Status(status.Status) {}
 
-// Ended implements verbs.Handler.
+// Ended implements worker.Handler.
 func (firstBatch) Ended(status.End) {}
 
-// Batch implements verbs.Handler.
-func (f firstBatch) Batch(verbs.Batch) { f.enough() }
+// Batch implements worker.Handler.
+func (f firstBatch) Batch(verbs.Batch, status.Status) { f.enough() }

@@ -15,6 +15,7 @@ import (
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
+	"rdma_events/internal/worker"
 )
 
 // fakeWorker answers every watch with items, and then waits for its end.
@@ -30,7 +31,7 @@ type fakeWorker struct {
 
 func (w *fakeWorker) Library(context.Context) (string, error) { return "/usr/lib/libibverbs.so.1", nil }
 
-func (w *fakeWorker) Watch(ctx context.Context, o verbs.Options, h verbs.Handler) error {
+func (w *fakeWorker) Watch(ctx context.Context, o verbs.Options, h worker.Handler) error {
 	w.asked = append(w.asked, o)
 	h.Started(nil)
 	if o.Probe.Interval > 0 && w.stuck {
@@ -51,7 +52,7 @@ func (w *fakeWorker) Watch(ctx context.Context, o verbs.Options, h verbs.Handler
 	if o.Probe.Interval == 0 {
 		items = append(items, w.more...)
 	}
-	h.Batch(verbs.Batch{Items: append(items, w.probing(o)...)})
+	h.Batch(verbs.Batch{Items: append(items, w.probing(o)...)}, status.Status{})
 	<-ctx.Done()
 	h.Ended(status.End{Reason: status.ReasonOK})
 	return nil

@@ -39,13 +39,13 @@ func gather(ctx context.Context, w Worker, o verbs.Options, enough func(*gatheri
 	return g
 }
 
-// Started implements verbs.Handler.
+// Started implements worker.Handler.
 func (g *gathering) Started(led *ledger.Ledger) { g.led = led }
 
-// Status implements verbs.Handler.
+// Status implements worker.Handler.
 func (*gathering) Status(status.Status) {}
 
-// Ended implements verbs.Handler. Its reason is ok when the gathering ended it.
+// Ended implements worker.Handler. Its reason is ok when the gathering ended it.
 func (g *gathering) Ended(why status.End) {
 	if why.Reason != status.ReasonOK {
 		g.why = why.Message
@@ -61,8 +61,8 @@ func (g *gathering) Ended(why status.End) {
 	g.done()
 }
 
-// Batch implements verbs.Handler.
-func (g *gathering) Batch(b verbs.Batch) {
+// Batch implements worker.Handler.
+func (g *gathering) Batch(b verbs.Batch, _ status.Status) {
 	for _, it := range b.Items {
 		g.item(it)
 	}

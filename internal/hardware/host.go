@@ -13,6 +13,7 @@ import (
 	"rdma_events/internal/nldev"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
+	"rdma_events/internal/worker"
 )
 
 // Host is the machine as a run sees it.
@@ -47,7 +48,7 @@ type Worker interface {
 	// Library returns the file of libibverbs that the program's loader finds.
 	Library(ctx context.Context) (string, error)
 	// Watch has workers watch a device until ctx ends.
-	Watch(ctx context.Context, o verbs.Options, h verbs.Handler) error
+	Watch(ctx context.Context, o verbs.Options, h worker.Handler) error
 }
 
 // ErrInUse is wrapped by the refusal to run beside other programs.

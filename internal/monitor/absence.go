@@ -17,7 +17,7 @@ type alias struct {
 
 // nameNow returns the name of a device that is missing, if it is there under one that
 // has not been there before.
-func (m *Monitor) nameNow(d *device, found []verbs.Found) alias {
+func (m *Monitor) nameNow(d *Device, found []verbs.Found) alias {
 	old, seen := d.identity()
 	if !seen {
 		return alias{}
@@ -43,7 +43,7 @@ func sameGUID(a, b string) bool { return a == b && strings.Trim(a, "0:") != "" }
 
 // rename takes that the device has another name. Where its series do not go on under
 // that, or the old name is in expect, it is missing. The caller holds d.mu.
-func (d *device) rename(now alias) {
+func (d *Device) rename(now alias) {
 	d.renamed, d.reason = now.wanted && !d.expected, status.ReasonRenamed
 	switch {
 	case d.renamed:
@@ -59,7 +59,7 @@ func (d *device) rename(now alias) {
 // absence says of a device that is gone whether its PCI function has another use now.
 // That may begin some time after the device has gone, and end. One in expect is
 // missing all the same.
-func (d *device) absence(found []verbs.Found, t *moment) {
+func (d *Device) absence(found []verbs.Found, t *moment) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.present || d.expected || d.reason != status.ReasonRemoved && d.reason != status.ReasonReassigned {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/measure"
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 )
 
@@ -21,7 +22,7 @@ func storm(mono int64) verbs.Batch {
 }
 
 // lone is a Monitor of one device that counts its points.
-func lone(t testing.TB) (d *device, points *int) {
+func lone(t testing.TB) (d *Device, points *int) {
 	t.Helper()
 	mono := int64(0)
 	points = new(int)
@@ -32,7 +33,7 @@ func lone(t testing.TB) (d *device, points *int) {
 	d = m.device("mlx5_0")
 	at := m.clock.read()
 	d.appear(found("mlx5_0", 0), &at)
-	d.Batch(verbs.Batch{Items: []verbs.Item{opened("mlx5_0", 2), reading(1, 0, verbs.PortActive)}})
+	d.Batch(verbs.Batch{Items: []verbs.Item{opened("mlx5_0", 2), reading(1, 0, verbs.PortActive)}}, status.Status{})
 	return d, points
 }
 
@@ -40,12 +41,12 @@ func TestABatchAllocatesItsPointsAlone(t *testing.T) {
 	d, points := lone(t)
 	b := storm(sec)
 	for range 4_000 {
-		d.Batch(b) // the window of delivery goes round
+		d.Batch(b, status.Status{}) // the window of delivery goes round
 	}
 	*points = 0
-	d.Batch(b)
+	d.Batch(b, status.Status{})
 	want := *points
-	require.EqualValues(t, want, testing.AllocsPerRun(1000, func() { d.Batch(b) }))
+	require.EqualValues(t, want, testing.AllocsPerRun(1000, func() { d.Batch(b, status.Status{}) }))
 }
 
 func BenchmarkBatchOf100Runs(b *testing.B) {
@@ -53,7 +54,7 @@ func BenchmarkBatchOf100Runs(b *testing.B) {
 	batch := storm(sec)
 	b.ReportAllocs()
 	for b.Loop() {
-		d.Batch(batch)
+		d.Batch(batch, status.Status{})
 	}
 }
 
@@ -71,7 +72,7 @@ func fleet(t testing.TB, devices int) *Monitor {
 		d := m.device(fmt.Sprintf("mlx5_%d", i))
 		d.appear(verbs.Found{Name: d.name, Index: i, Node: "uverbs"}, &at)
 		mono = 0
-		d.Batch(verbs.Batch{Items: []verbs.Item{opened(d.name, 2)}})
+		d.Batch(verbs.Batch{Items: []verbs.Item{opened(d.name, 2)}}, status.Status{})
 		for mono < 300*sec {
 			mono += sec
 			var items []verbs.Item
@@ -80,7 +81,7 @@ func fleet(t testing.TB, devices int) *Monitor {
 					Start: mono - ms, Wake: 40_000 + mono/1e6%9973, Ack: 300, Hold: 900, Total: 60_000 + mono/1e6%7919,
 				}}})
 			}
-			d.Batch(verbs.Batch{Wall: epoch + mono, Mono: mono, Items: items})
+			d.Batch(verbs.Batch{Wall: epoch + mono, Mono: mono, Items: items}, status.Status{})
 		}
 	}
 	return m

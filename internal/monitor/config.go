@@ -10,8 +10,8 @@ import (
 )
 
 // Supervisor keeps one worker for one device running. Run blocks until ctx
-// ends and calls the Handler from its goroutine only. Wake says that the device
-// is there again; it neither blocks nor calls the Handler.
+// ends and calls its Device from its goroutine only. Wake says that the device
+// is there again; it neither blocks nor calls the Device.
 type Supervisor interface {
 	Run(ctx context.Context) error
 	Wake()
@@ -21,8 +21,8 @@ type Supervisor interface {
 // must be set.
 type Config struct {
 	Discovery verbs.Discovery
-	// NewSupervisor makes the Supervisor of a device. It must not call h.
-	NewSupervisor func(device string, h verbs.Handler) Supervisor
+	// NewSupervisor makes the Supervisor of a device. It must not call d.
+	NewSupervisor func(name string, d *Device) Supervisor
 	// Emit takes a point when it happens: of rdma_async_event, rdma_port_change,
 	// rdma_port or rdma_device. The point is its own from then on. It must not block,
 	// and is called concurrently for different devices, in order for one.

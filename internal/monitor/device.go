@@ -15,10 +15,11 @@ import (
 // maxPort is the greatest port number: it is a byte in the verbs.
 const maxPort = 255
 
-// device is all that is known under one device name. It outlives workers and
-// the device itself, so that its counters go on when either comes back. It
-// calls Emit with mu held, which keeps the order.
-type device struct {
+// Device is all that is known under one device name. It outlives workers and
+// the device itself, so that its counters go on when either comes back. Its exported
+// methods are what a Supervisor reports to, see worker.Handler; none blocks. It calls
+// Emit with mu held, which keeps the order.
+type Device struct {
 	name     string
 	expected bool // in Config.Expect
 	cfg      *Config
@@ -45,9 +46,9 @@ type device struct {
 	watching   bool // the worker has the device open
 	open       bool // that, and the device is present
 	attr       verbs.DeviceAttr
-	status     status.Status
-	restarts   uint64 // of supervisors before this one
-	crashes    uint64 // as well
+	status     status.Status // as the Supervisor said last
+	restarts   uint64        // of supervisors before this one
+	crashes    uint64        // as well
 	reason     status.Reason
 
 	opens, removals uint64
@@ -60,8 +61,8 @@ type device struct {
 	finished bool // a device renamed away has had its last words
 }
 
-func newDevice(name string, m *Monitor) *device {
-	return &device{
+func newDevice(name string, m *Monitor) *Device {
+	return &Device{
 		name: name, expected: slices.Contains(m.cfg.Expect, name),
 		cfg: &m.cfg, clock: &m.clock, delivery: &m.delivery, log: m.cfg.Log.With("device", name),
 		reason: status.ReasonNoDevice,
@@ -71,7 +72,7 @@ func newDevice(name string, m *Monitor) *device {
 
 // appear takes what discovery found under the device's name, and reports
 // whether a worker should try to open it now.
-func (d *device) appear(f verbs.Found, t *moment) bool {
+func (d *Device) appear(f verbs.Found, t *moment) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	defer d.tell(t)
@@ -96,7 +97,7 @@ func (d *device) appear(f verbs.Found, t *moment) bool {
 }
 
 // update takes news of a device that is present: it may have got its node.
-func (d *device) update(f verbs.Found) bool {
+func (d *Device) update(f verbs.Found) bool {
 	usable := !d.found.Usable() && f.Usable() && !d.watching
 	d.found = f
 	return usable
@@ -104,14 +105,11 @@ func (d *device) update(f verbs.Found) bool {
 
 // enter makes an absent device present. When discovery has only lost sight of
 // it, its worker still has it open.
-func (d *device) enter(f verbs.Found) {
+func (d *Device) enter(f verbs.Found) {
 	same := f.Same(d.found)
 	d.found, d.seen, d.renamed, d.finished = f, true, false, false
 	d.present, d.reason = true, status.ReasonStarting
 	d.life++
-	if d.job == nil {
-		d.status.State = status.StateStarting // the caller of appear sees to it
-	}
 	if same && d.watching {
 		d.ledgerLife = d.life
 		d.follow()
@@ -120,7 +118,7 @@ func (d *device) enter(f verbs.Found) {
 
 // vanish takes that discovery no longer finds the device, or that it has another name
 // now, "" for none.
-func (d *device) vanish(now alias, t *moment) {
+func (d *Device) vanish(now alias, t *moment) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	defer d.tell(t)
@@ -139,14 +137,14 @@ func (d *device) vanish(now alias, t *moment) {
 // giveUp ends the supervision of a device that is not there where its Supervisor
 // would go on trying by itself: its worker ended otherwise than by the removal. The
 // caller holds d.mu.
-func (d *device) giveUp() {
+func (d *Device) giveUp() {
 	if !d.present && !d.listed && !d.watching && d.status.State == status.StateBackingOff {
 		d.dismiss()
 	}
 }
 
 // leave makes a present device absent.
-func (d *device) leave(why status.Reason, t *moment) {
+func (d *Device) leave(why status.Reason, t *moment) {
 	if !d.present {
 		return
 	}
@@ -165,7 +163,7 @@ func (d *device) leave(why status.Reason, t *moment) {
 
 // endProbes says that no probe is at work: how the last round ended, perhaps hours
 // ago, says nothing about the device now.
-func (d *device) endProbes() {
+func (d *Device) endProbes() {
 	for _, p := range d.probes {
 		p.ended = false
 	}
@@ -173,7 +171,7 @@ func (d *device) endProbes() {
 
 // counter returns the counter of an event and, for a port event, its port; no
 // counter if the port is not to be counted.
-func (d *device) counter(t verbs.EventType, number int) (*counter, *series, *port) {
+func (d *Device) counter(t verbs.EventType, number int) (*counter, *series, *port) {
 	if t.Scope() != verbs.ScopePort || number == 0 {
 		return d.own.counter(t), &d.own, nil
 	}
@@ -186,7 +184,7 @@ func (d *device) counter(t verbs.EventType, number int) (*counter, *series, *por
 
 // port returns a port, which it makes if need be; nil for one that is not to
 // be counted.
-func (d *device) port(number int) *port {
+func (d *Device) port(number int) *port {
 	i, ok := slices.BinarySearchFunc(d.ports, number, func(p *port, n int) int { return p.port - n })
 	if ok {
 		return d.ports[i]
@@ -201,7 +199,7 @@ func (d *device) port(number int) *port {
 
 // probe returns a probe, which it makes if need be; nil when there are as many
 // as a ledger has room for.
-func (d *device) probe(k verbs.ProbeKey) *probe {
+func (d *Device) probe(k verbs.ProbeKey) *probe {
 	i, ok := slices.BinarySearchFunc(d.probes, k, func(p *probe, k verbs.ProbeKey) int { return p.Compare(k) })
 	if ok {
 		return d.probes[i]
@@ -214,18 +212,18 @@ func (d *device) probe(k verbs.ProbeKey) *probe {
 	return p
 }
 
-func (d *device) emitChange(p *port, c *portstate.Change, t *moment) {
+func (d *Device) emitChange(p *port, c *portstate.Change, t *moment) {
 	d.cfg.Emit(p.change(d.name, c, t))
 	d.emitPort(p, c.At, t)
 }
 
-func (d *device) emitPort(p *port, mono int64, t *moment) {
+func (d *Device) emitPort(p *port, mono int64, t *moment) {
 	p.told = p.attr
 	d.cfg.Emit(p.view(d.name, t, t.wall(mono)))
 }
 
 // tell emits the device if anything about it has changed.
-func (d *device) tell(t *moment) {
+func (d *Device) tell(t *moment) {
 	v := d.view()
 	if visible(v) == d.told || !d.seen {
 		return
@@ -242,10 +240,13 @@ func visible(v measure.Device) measure.Device {
 	return v
 }
 
-func (d *device) view() measure.Device {
+func (d *Device) view() measure.Device {
 	v := measure.Device{
 		Device: d.name, Present: d.present, Open: d.open, Opens: d.opens, Removals: d.removals,
 		Fatals: d.own.counter(verbs.EventDeviceFatal).total(), Reason: d.reason, Worker: d.status, Attr: d.attr,
+	}
+	if d.present && (d.job == nil || d.status.State == "") {
+		v.Worker.State = status.StateStarting // its Supervisor has not said anything yet
 	}
 	v.Worker.Restarts += d.restarts
 	v.Worker.Crashes += d.crashes

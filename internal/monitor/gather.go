@@ -62,7 +62,7 @@ func (g *gathering) points() []measure.Point {
 	return append(points, h)
 }
 
-func (d *device) gather(g *gathering, discovered bool) {
+func (d *Device) gather(g *gathering, discovered bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.retry(g.t)
@@ -83,7 +83,7 @@ func (d *device) gather(g *gathering, discovered bool) {
 	d.finished = d.renamed && d.job == nil
 }
 
-func (d *device) gatherSeries(g *gathering) {
+func (d *Device) gatherSeries(g *gathering) {
 	g.async = append(g.async, d.own.view(d.name, g))
 	for _, p := range d.ports {
 		g.async = append(g.async, p.series.view(d.name, g))
@@ -100,7 +100,7 @@ func (d *device) gatherSeries(g *gathering) {
 }
 
 // totals sums up the device's counters, the running worker's as look found them.
-func (d *device) totals(t *moment) totals {
+func (d *Device) totals(t *moment) totals {
 	sum := totals{events: d.own.read(), restarts: d.restarts + d.status.Restarts}
 	for _, p := range d.ports {
 		sum.events += p.read()

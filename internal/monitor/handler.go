@@ -12,30 +12,29 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// device is told by its Supervisor what its workers do.
-var _ verbs.Handler = (*device)(nil)
-
-// Started implements verbs.Handler.
-func (d *device) Started(led *ledger.Ledger) {
+// Started takes the ledger of a worker that is about to run. It has to stay mapped
+// until Ended returns.
+func (d *Device) Started(led *ledger.Ledger) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.led, d.ledgerLife = led, d.life
 }
 
-// Batch implements verbs.Handler.
-func (d *device) Batch(b verbs.Batch) {
+// Batch takes a batch of the worker's, and the worker's status after it.
+func (d *Device) Batch(b verbs.Batch, s status.Status) {
 	t := d.clock.batch(b.Wall, b.Mono)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := range b.Items {
 		d.item(&b.Items[i], &t)
 	}
+	d.status = s
 	d.tell(&t)
 }
 
-// Ended implements verbs.Handler. What the ledger has beyond the stream is
-// told now: nothing else will tell of it.
-func (d *device) Ended(why status.End) {
+// Ended says that the worker is gone, and why. What the ledger has beyond the stream
+// is emitted now: nothing else has it.
+func (d *Device) Ended(why status.End) {
 	t := d.clock.read()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -52,8 +51,8 @@ func (d *device) Ended(why status.End) {
 	d.tell(&t)
 }
 
-// Status implements verbs.Handler.
-func (d *device) Status(s status.Status) {
+// Status takes a change of the worker's status that no batch brings.
+func (d *Device) Status(s status.Status) {
 	t := d.clock.read()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -69,7 +68,7 @@ func (d *device) Status(s status.Status) {
 	d.tell(&t)
 }
 
-func (d *device) item(it *verbs.Item, t *moment) {
+func (d *Device) item(it *verbs.Item, t *moment) {
 	switch {
 	case it.Run != nil:
 		d.run(it.Run, t)
@@ -81,12 +80,10 @@ func (d *device) item(it *verbs.Item, t *moment) {
 		d.opened(it.Opened)
 	case it.Probe != nil:
 		d.probeMade(it.Probe)
-	case it.Ended != nil:
-		d.close(it.Ended.Reason, t)
 	}
 }
 
-func (d *device) opened(a *verbs.DeviceAttr) {
+func (d *Device) opened(a *verbs.DeviceAttr) {
 	if d.renamed {
 		return
 	}
@@ -97,7 +94,6 @@ func (d *device) opened(a *verbs.DeviceAttr) {
 	}
 	d.attr = *a
 	d.opens++
-	d.status.State = status.StateRunning // as the Supervisor says next
 	for n := range min(a.Ports, maxPort) {
 		d.port(n + 1)
 	}
@@ -105,7 +101,7 @@ func (d *device) opened(a *verbs.DeviceAttr) {
 }
 
 // follow begins to believe what the running worker says of the ports.
-func (d *device) follow() {
+func (d *Device) follow() {
 	d.watching, d.open, d.reason = true, true, status.ReasonOK
 	for _, p := range d.ports {
 		p.opened()
@@ -114,7 +110,7 @@ func (d *device) follow() {
 
 // close takes that the worker has let go of the device, or that the device has
 // gone from it.
-func (d *device) close(why status.Reason, t *moment) {
+func (d *Device) close(why status.Reason, t *moment) {
 	d.open, d.watching = false, false
 	for _, p := range d.ports {
 		p.answered = false
@@ -129,7 +125,7 @@ func (d *device) close(why status.Reason, t *moment) {
 	}
 }
 
-func (d *device) run(r *verbs.Run, t *moment) {
+func (d *Device) run(r *verbs.Run, t *moment) {
 	c, s, p := d.counter(r.Type, r.Port)
 	if c == nil || r.Count == 0 {
 		return
@@ -152,7 +148,7 @@ func (d *device) run(r *verbs.Run, t *moment) {
 }
 
 // fold ends the counts of a dead worker in one series.
-func (d *device) fold(s *series, t *moment) {
+func (d *Device) fold(s *series, t *moment) {
 	for _, c := range s.counters {
 		rest := c.fold()
 		if rest == 0 {
@@ -165,7 +161,7 @@ func (d *device) fold(s *series, t *moment) {
 	}
 }
 
-func (d *device) reading(r *verbs.Reading, t *moment) {
+func (d *Device) reading(r *verbs.Reading, t *moment) {
 	p := d.port(r.Port)
 	if p == nil || !d.open {
 		return
@@ -185,7 +181,7 @@ func (d *device) reading(r *verbs.Reading, t *moment) {
 	}
 }
 
-func (d *device) round(r *verbs.RoundItem, t *moment) {
+func (d *Device) round(r *verbs.RoundItem, t *moment) {
 	p := d.probe(verbs.ProbeKey{Port: r.Port, Vector: r.Vector, Method: r.Method})
 	if p == nil {
 		return
@@ -196,7 +192,7 @@ func (d *device) round(r *verbs.RoundItem, t *moment) {
 
 // probeMade says it where an active port has no probe: what refused it, a limit
 // for one, is for somebody to mend. On another port that is to be expected.
-func (d *device) probeMade(it *verbs.ProbeItem) {
+func (d *Device) probeMade(it *verbs.ProbeItem) {
 	p, why := d.port(it.Port), ""
 	if it.Method != verbs.MethodNone {
 		d.probe(verbs.ProbeKey{Port: it.Port, Vector: it.Vector, Method: it.Method})
@@ -216,7 +212,7 @@ func (d *device) probeMade(it *verbs.ProbeItem) {
 
 // hasProbe reports whether a slot of the ledger is that of a series: a method that
 // was only tried has no rounds, and is none.
-func (d *device) hasProbe(e *ledger.Probe) bool {
+func (d *Device) hasProbe(e *ledger.Probe) bool {
 	key := keyOf(e)
 	return e.Rounds > 0 || e.Events != e.Acked || slices.ContainsFunc(d.probes, func(p *probe) bool { return p.ProbeKey == key })
 }
@@ -226,7 +222,7 @@ func keyOf(e *ledger.Probe) verbs.ProbeKey {
 }
 
 // look takes the running worker's counts from its ledger.
-func (d *device) look() {
+func (d *Device) look() {
 	if d.led == nil {
 		return
 	}

@@ -338,7 +338,7 @@ func TestAWallClockSetBackIsFollowed(t *testing.T) {
 	require.Equal(t, e, p)
 	require.Contains(t, log.String(), "set back")
 
-	sup.Batch(verbs.Batch{Wall: epoch + 10*sec, Mono: 10 * sec, Items: []verbs.Item{event_(10 * sec)}})
+	sup.Batch(verbs.Batch{Wall: epoch + 10*sec, Mono: 10 * sec, Items: []verbs.Item{event_(10 * sec)}}, sup.said)
 	require.Equal(t, time.Unix(0, epoch+11*sec-3600*sec+1), of[measure.Event](h.sink.take())[0].At,
 		"what was stamped before is told in the new time")
 	e, _ = times(12 * sec)
@@ -350,7 +350,7 @@ func event_(at int64) verbs.Item { return event(verbs.EventGIDChange, 1, 1, at, 
 func TestABatchFromTheFutureDoesNotMoveTheClock(t *testing.T) {
 	h, sup, _ := one(t, nil)
 	h.mono.Store(sec)
-	sup.Batch(verbs.Batch{Wall: 5, Mono: 1e18})
+	sup.Batch(verbs.Batch{Wall: 5, Mono: 1e18}, sup.said)
 	h.mono.Store(2 * sec)
 	h.batch(sup, event_(2*sec))
 	require.Equal(t, time.Unix(0, epoch+2*sec), of[measure.Event](h.sink.take())[0].At)
@@ -361,9 +361,8 @@ func TestReasonsComeFromTheWorker(t *testing.T) {
 	h.finds(found("mlx5_0", 0))
 	sup := h.sup("mlx5_0", 0)
 	sup.Started(h.ledger())
-	h.batch(sup, verbs.Item{Ended: &status.End{Reason: status.ReasonNoPermission}})
-	require.Equal(t, status.ReasonNoPermission, deviceView(h.gather(), "mlx5_0").Reason)
 	sup.Ended(status.End{Reason: status.ReasonNoPermission})
+	require.Equal(t, status.ReasonNoPermission, deviceView(h.gather(), "mlx5_0").Reason)
 	sup.Status(status.Status{State: status.StateBackingOff, Reason: status.ReasonNoPermission})
 	sup.Status(status.Status{State: status.StateStuck, Reason: status.ReasonStuck, PID: 7})
 	s := h.gather()

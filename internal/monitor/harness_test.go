@@ -49,10 +49,11 @@ func (f *fakeDiscovery) Run(ctx context.Context, report func([]verbs.Found)) err
 	}
 }
 
-// fakeSupervisor leaves the calls of its handler to the test.
+// fakeSupervisor leaves the calls of its Device to the test.
 type fakeSupervisor struct {
-	verbs.Handler
+	*Device
 	device string
+	said   status.Status // last
 	wakes  atomic.Int32
 	last   func() // called when Run is to end
 	ended  chan struct{}
@@ -63,11 +64,17 @@ func (s *fakeSupervisor) Run(ctx context.Context) error {
 	if s.last != nil {
 		s.last()
 	}
+	s.Status(status.Status{State: status.StateStopped, Reason: status.ReasonOK, Restarts: s.said.Restarts, Crashes: s.said.Crashes})
 	close(s.ended)
 	return ctx.Err()
 }
 
 func (s *fakeSupervisor) Wake() { s.wakes.Add(1) }
+
+func (s *fakeSupervisor) Status(n status.Status) {
+	s.said = n
+	s.Device.Status(n)
+}
 
 // recorder keeps what is emitted, in order.
 type recorder struct {
@@ -148,10 +155,10 @@ func (h *harness) now() (wall, mono, boot int64) {
 	return epoch + mono + h.wallShift.Load(), mono, mono + slept
 }
 
-func (h *harness) supervisor(device string, handler verbs.Handler) Supervisor {
+func (h *harness) supervisor(device string, d *Device) Supervisor {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := &fakeSupervisor{Handler: handler, device: device, ended: make(chan struct{})}
+	s := &fakeSupervisor{Device: d, device: device, ended: make(chan struct{})}
 	h.sups = append(h.sups, s)
 	return s
 }
@@ -217,9 +224,9 @@ func (h *harness) gather() snapshot {
 }
 
 // batch is a batch sent at the present time of the harness.
-func (h *harness) batch(s verbs.Handler, items ...verbs.Item) {
+func (h *harness) batch(s *fakeSupervisor, items ...verbs.Item) {
 	wall, mono, _ := h.now()
-	s.Batch(verbs.Batch{Wall: wall, Mono: mono, Items: items})
+	s.Batch(verbs.Batch{Wall: wall, Mono: mono, Items: items}, s.said)
 }
 
 func (h *harness) ledger() *ledger.Ledger {
@@ -232,13 +239,13 @@ func (h *harness) ledger() *ledger.Ledger {
 }
 
 // opens plays a worker that opens a device of two ports with active links.
-func (h *harness) opens(s verbs.Handler, device string) *ledger.Ledger {
+func (h *harness) opens(s *fakeSupervisor, device string) *ledger.Ledger {
 	h.t.Helper()
 	led := h.ledger()
 	s.Started(led)
 	_, mono, _ := h.now()
+	s.said = status.Status{State: status.StateRunning, Reason: status.ReasonOK, PID: 42, Restarts: s.said.Restarts}
 	h.batch(s, opened(device, 2), reading(1, mono, verbs.PortActive), reading(2, mono, verbs.PortActive))
-	s.Status(status.Status{State: status.StateRunning, Reason: status.ReasonOK, PID: 42})
 	return led
 }
 
@@ -302,6 +309,7 @@ func deviceView(s snapshot, device string) measure.Device {
 // What the plugin will use.
 var (
 	_ Supervisor      = (*worker.Supervisor)(nil)
+	_ worker.Handler  = (*Device)(nil)
 	_ verbs.Discovery = (*hotplug.Watcher)(nil)
 	_ verbs.Discovery = (*hotplug.Simulated)(nil)
 )

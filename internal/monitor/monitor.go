@@ -28,7 +28,7 @@ type Monitor struct {
 	wg       sync.WaitGroup // one goroutine per supervised device
 
 	mu         sync.Mutex
-	devices    []*device // by name
+	devices    []*Device // by name
 	last       []verbs.Found
 	discovered bool // discovery has answered
 	forgotten  totals
@@ -112,15 +112,15 @@ func (m *Monitor) wants(f verbs.Found) bool {
 	return m.cfg.Devices(f.Name) && (m.cfg.VirtualFunctions || !f.VirtualFunction)
 }
 
-func (d *device) identity() (f verbs.Found, seen bool) {
+func (d *Device) identity() (f verbs.Found, seen bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.found, d.seen
 }
 
 // device returns the device of a name, which it makes if need be.
-func (m *Monitor) device(name string) *device {
-	i, ok := slices.BinarySearchFunc(m.devices, name, func(d *device, n string) int { return strings.Compare(d.name, n) })
+func (m *Monitor) device(name string) *Device {
+	i, ok := slices.BinarySearchFunc(m.devices, name, func(d *Device, n string) int { return strings.Compare(d.name, n) })
 	if !ok {
 		m.devices = slices.Insert(m.devices, i, newDevice(name, m))
 	}
@@ -128,7 +128,7 @@ func (m *Monitor) device(name string) *device {
 }
 
 // list returns the state of affairs. What it returns does not change any more.
-func (m *Monitor) list() (devices []*device, forgotten totals, found []verbs.Found, discovered bool) {
+func (m *Monitor) list() (devices []*Device, forgotten totals, found []verbs.Found, discovered bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.devices), m.forgotten, m.last, m.discovered
@@ -136,7 +136,7 @@ func (m *Monitor) list() (devices []*device, forgotten totals, found []verbs.Fou
 
 // forget drops the devices that are gone longest when there are too many.
 func (m *Monitor) forget(t *moment) {
-	gone := map[*device]int64{}
+	gone := map[*Device]int64{}
 	for _, d := range m.devices {
 		if at, ok := d.gone(); ok {
 			gone[d] = at
@@ -146,24 +146,24 @@ func (m *Monitor) forget(t *moment) {
 	if excess <= 0 {
 		return
 	}
-	byAge := slices.SortedFunc(maps.Keys(gone), func(a, b *device) int {
+	byAge := slices.SortedFunc(maps.Keys(gone), func(a, b *Device) int {
 		return cmp.Or(cmp.Compare(gone[a], gone[b]), strings.Compare(a.name, b.name))
 	})
 	for _, d := range byAge[:excess] {
 		m.forgotten.add(d.leaveBehind(t))
-		m.devices = slices.DeleteFunc(m.devices, func(o *device) bool { return o == d })
+		m.devices = slices.DeleteFunc(m.devices, func(o *Device) bool { return o == d })
 	}
 }
 
 // gone reports since when the device has been gone, if it may be forgotten.
-func (d *device) gone() (at int64, ok bool) {
+func (d *Device) gone() (at int64, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.goneAt, !d.present && !d.expected && !d.watching
 }
 
 // leaveBehind ends the supervision of a device that is about to be forgotten.
-func (d *device) leaveBehind(t *moment) totals {
+func (d *Device) leaveBehind(t *moment) totals {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.dismiss()

@@ -39,8 +39,8 @@ func TestProbeOfAnAbsentDeviceIsNotOK(t *testing.T) {
 		"its worker was killed": func(_ *harness, s *fakeSupervisor) {
 			s.Ended(status.End{Reason: status.ReasonCrashed})
 		},
-		"its worker lets go of it": func(h *harness, s *fakeSupervisor) {
-			h.batch(s, verbs.Item{Ended: &status.End{Reason: status.ReasonRemoved}})
+		"its worker found it removed": func(_ *harness, s *fakeSupervisor) {
+			s.Ended(status.End{Reason: status.ReasonRemoved})
 		},
 		"a round's end comes late": func(h *harness, s *fakeSupervisor) {
 			h.finds()

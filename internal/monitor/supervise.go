@@ -19,7 +19,7 @@ type job struct {
 }
 
 // supervise sees to it that a worker tries to open the device now.
-func (m *Monitor) supervise(ctx context.Context, d *device) {
+func (m *Monitor) supervise(ctx context.Context, d *Device) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
@@ -34,8 +34,9 @@ func (m *Monitor) supervise(ctx context.Context, d *device) {
 	}
 }
 
-func (m *Monitor) newJob(ctx context.Context, d *device) *job {
+func (m *Monitor) newJob(ctx context.Context, d *Device) *job {
 	ctx, cancel := context.WithCancel(ctx)
+	d.status = status.Status{}
 	sup := m.cfg.NewSupervisor(d.name, d)
 	return &job{sup: sup, cancel: cancel, run: func() error {
 		defer cancel()
@@ -44,7 +45,7 @@ func (m *Monitor) newJob(ctx context.Context, d *device) *job {
 }
 
 // work runs the Supervisors of a device, one after the other.
-func (m *Monitor) work(ctx context.Context, d *device, j *job) {
+func (m *Monitor) work(ctx context.Context, d *Device, j *job) {
 	for j != nil {
 		if err := j.run(); err != nil && !errors.Is(err, context.Canceled) {
 			d.log.Warn("supervision ended", "error", err)
@@ -53,14 +54,13 @@ func (m *Monitor) work(ctx context.Context, d *device, j *job) {
 	}
 }
 
-func (m *Monitor) nextJob(ctx context.Context, d *device) *job {
+func (m *Monitor) nextJob(ctx context.Context, d *Device) *job {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	again := d.job.again && ctx.Err() == nil
 	d.restarts += d.status.Restarts
 	d.crashes += d.status.Crashes
-	d.status.Restarts, d.status.Crashes, d.status.PID = 0, 0, 0
-	d.status.State = status.StateStopped
+	d.status.Restarts, d.status.Crashes = 0, 0
 	d.led = nil // its Supervisor has unmapped it
 	d.job = nil
 	if again {
@@ -71,7 +71,7 @@ func (m *Monitor) nextJob(ctx context.Context, d *device) *job {
 
 // retry sees to a device about which its worker and discovery do not agree for
 // so long that it cannot be on its way out. The caller holds d.mu.
-func (d *device) retry(t *moment) {
+func (d *Device) retry(t *moment) {
 	const lingering = 10 * time.Second
 	if d.job == nil || d.job.over || t.mono-d.goneAt < int64(lingering) {
 		return
@@ -91,7 +91,7 @@ func (d *device) retry(t *moment) {
 }
 
 // dismiss ends the supervision of a device. The caller holds d.mu.
-func (d *device) dismiss() {
+func (d *Device) dismiss() {
 	if d.job != nil {
 		d.job.over, d.job.again = true, false
 		d.job.cancel()

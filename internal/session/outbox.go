@@ -51,7 +51,7 @@ func (o *outbox) add(items ...verbs.Item) {
 	for _, it := range items {
 		if it.Run != nil {
 			o.addRun(*it.Run)
-		} else if len(o.now.items) < outboxLimit || it.Ended != nil || it.Probe != nil {
+		} else if len(o.now.items) < outboxLimit || it.Probe != nil {
 			o.now.items = append(o.now.items, it)
 		}
 	}

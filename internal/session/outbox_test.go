@@ -5,7 +5,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 )
 
@@ -43,7 +42,7 @@ func TestBeyondTheLimitEveryEventIsStillCounted(t *testing.T) {
 		o.addRuns([]verbs.Run{run(types[i%3], 1, int64(i))})
 		o.add(verbs.Item{Round: &verbs.RoundItem{}}, verbs.Item{Reading: &verbs.Reading{}})
 	}
-	o.add(verbs.Item{Ended: &status.End{Reason: status.ReasonRemoved}})
+	o.add(verbs.Item{Probe: &verbs.ProbeItem{Port: 1}})
 	items := o.take()
 	require.LessOrEqual(t, len(items), outboxLimit+2)
 	counts := map[verbs.EventType]uint64{}
@@ -55,7 +54,7 @@ func TestBeyondTheLimitEveryEventIsStillCounted(t *testing.T) {
 	for _, typ := range types {
 		require.EqualValues(t, n/3, counts[typ], typ)
 	}
-	require.NotNil(t, items[len(items)-1].Ended)
+	require.NotNil(t, items[len(items)-1].Probe)
 }
 
 func TestATypeThatIsNewBeyondTheLimitIsKept(t *testing.T) {

@@ -57,8 +57,9 @@ func requireAgreement(t *testing.T, p standin.Profile) {
 	require.EqualValues(t, p.PortEvents, r.read(verbs.EventPortActive))
 	require.Zero(t, r.counts().LostEvents+r.counts().LostCompletions, "trials count nothing")
 
-	items = r.after(time.Minute)
-	require.Equal(t, status.ReasonRemoved, ends(items)[0].Reason)
+	r.after(time.Minute)
+	<-r.done
+	require.Equal(t, status.ReasonRemoved, r.why.Reason)
 	require.Equal(t, p.Disassociates, r.read(verbs.EventDeviceFatal) == 1)
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // EndedBy says why a device cannot be watched, and what to do about it.
-func EndedBy(err error) *status.End {
+func EndedBy(err error) status.End {
 	for _, r := range []struct {
 		is     error
 		reason status.Reason
@@ -28,10 +28,10 @@ func EndedBy(err error) *status.End {
 			"capabilities); in a container also allow 'c 231:* rw'", os.Getuid())},
 	} {
 		if errors.Is(err, r.is) {
-			return &status.End{Reason: r.reason, Message: withAdvice(err, r.advice)}
+			return status.End{Reason: r.reason, Message: withAdvice(err, r.advice)}
 		}
 	}
-	return &status.End{Reason: status.ReasonUnsupported, Message: err.Error()}
+	return status.End{Reason: status.ReasonUnsupported, Message: err.Error()}
 }
 
 func withAdvice(err error, advice string) string {

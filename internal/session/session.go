@@ -38,14 +38,15 @@ var errRemoved = errors.New("the device is being removed")
 
 // Run opens a device and watches it until ctx ends, the device goes away, or
 // it fails. Batches go to send, from one goroutine; send may block, which never
-// delays the reader. Run returns nil after it sent an Ended item, the context's
-// error when ctx ended, and an error that is verbs.ErrStuck when the library
-// did not let go of the device: the process should exit then. It does not wait for
-// a prober whose address is being resolved (verbs.ErrResolving).
-func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Options, send func(verbs.Batch) error) error {
+// delays the reader. Run returns why the device cannot be watched, or the context's
+// error when ctx ended, that of send, and an error that is verbs.ErrStuck when the
+// library did not close the device: the process should exit then. It does not wait
+// for a prober whose address is being resolved (verbs.ErrResolving).
+func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Options, send func(verbs.Batch) error,
+) (status.End, error) {
 	dev, err := b.Open(o.Device, led)
 	if err != nil {
-		return send(stamp([]verbs.Item{{Ended: EndedBy(err)}}))
+		return EndedBy(err), nil
 	}
 	s := newSession(dev, o)
 	work, stop := context.WithCancelCause(ctx)
@@ -74,17 +75,23 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Optio
 	// ends soon.
 	resolving := errors.Is(closed, verbs.ErrResolving)
 	if errors.Is(closed, verbs.ErrStuck) && !resolving {
-		s.out.add(verbs.Item{Ended: EndedBy(closed)})
-		return errors.Join(closed, send(stamp(s.out.take())))
+		return status.End{}, errors.Join(closed, s.flush(send))
 	}
 	if !resolving {
 		wg.Wait()
 	}
 	if sent != nil || ctx.Err() != nil {
-		return errors.Join(ctx.Err(), sent)
+		return status.End{}, errors.Join(ctx.Err(), sent)
 	}
-	s.out.add(verbs.Item{Ended: s.why(context.Cause(work))})
-	return send(stamp(s.out.take()))
+	return s.why(context.Cause(work)), s.flush(send)
+}
+
+// flush sends what has come since the pump ended.
+func (s *session) flush(send func(verbs.Batch) error) error {
+	if items := s.out.take(); len(items) > 0 {
+		return send(stamp(items))
+	}
+	return nil
 }
 
 // stamp makes a batch of items with the time now.
@@ -185,9 +192,9 @@ func (s *session) lookOut(ctx context.Context, w RemovalWatcher) error {
 	return errRemoved
 }
 
-func (s *session) why(cause error) *status.End {
+func (s *session) why(cause error) status.End {
 	if errors.Is(cause, errRemoved) || errors.Is(cause, verbs.ErrNoDevice) {
-		return &status.End{Reason: status.ReasonRemoved, Message: s.o.Device + " was removed"}
+		return status.End{Reason: status.ReasonRemoved, Message: s.o.Device + " was removed"}
 	}
 	return EndedBy(cause)
 }

@@ -108,7 +108,7 @@ func (p *Program) Try(ctx context.Context, device string, m verbs.Method) doctor
 
 // Watch has workers of its own watch a device until ctx ends. The error is
 // process.ErrAbandoned if one of them cannot be killed.
-func (p *Program) Watch(ctx context.Context, o verbs.Options, h verbs.Handler) error {
+func (p *Program) Watch(ctx context.Context, o verbs.Options, h worker.Handler) error {
 	r := p.Request
 	r.Options = o
 	return worker.New(worker.Config{Exe: p.exe, Dir: p.dir, Request: r, Timing: p.Timing}, h).Run(ctx)
@@ -121,13 +121,13 @@ type trial struct {
 	ports int
 }
 
-// Started implements verbs.Handler.
+// Started implements worker.Handler.
 func (*trial) Started(*ledger.Ledger) {}
 
-// Status implements verbs.Handler.
+// Status implements worker.Handler.
 func (*trial) Status(status.Status) {}
 
-// Ended implements verbs.Handler. Its reason is ok when the trial ended it.
+// Ended implements worker.Handler. Its reason is ok when the trial ended it.
 func (t *trial) Ended(why status.End) {
 	if why.Reason != status.ReasonOK {
 		t.Reason, t.Why = why.Reason, why.Message
@@ -135,8 +135,8 @@ func (t *trial) Ended(why status.End) {
 	t.done()
 }
 
-// Batch implements verbs.Handler.
-func (t *trial) Batch(b verbs.Batch) {
+// Batch implements worker.Handler.
+func (t *trial) Batch(b verbs.Batch, _ status.Status) {
 	for _, it := range b.Items {
 		t.item(it)
 	}

@@ -1,10 +1,6 @@
 package verbs
 
-import (
-	"time"
-
-	"rdma_events/internal/status"
-)
+import "time"
 
 // Options says what to watch on a device, and how.
 type Options struct {
@@ -44,7 +40,6 @@ type Item struct {
 	Reading *Reading
 	Round   *RoundItem
 	Probe   *ProbeItem
-	Ended   *status.End
 }
 
 // Reading is the answer of one port query. The first one of a port after

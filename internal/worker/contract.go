@@ -44,12 +44,33 @@ type Config struct {
 	Rand    func() float64
 }
 
-// Supervisor keeps one worker for one device running.
-type Supervisor = process.Supervisor[verbs.Batch]
+// Handler is what a Supervisor reports to, from the goroutine of its Run: Started,
+// Batch..., Ended for each worker, with Status in between. No method may block.
+type Handler interface {
+	// Started hands over the ledger of a worker that is about to run. It stays
+	// mapped until Ended returns.
+	Started(*ledger.Ledger)
+	// Batch is called for each batch of the worker's stream, with the status that
+	// follows from it. The batch is valid until Batch returns.
+	Batch(verbs.Batch, status.Status)
+	// Ended says that the worker has exited, or been given up, so that its ledger
+	// has its last values, and why.
+	Ended(why status.End)
+	// Status is called for each change of the status that no batch brings.
+	Status(status.Status)
+}
 
-// New returns the Supervisor of the device c.Request.Options.Device, which reports
-// to h from the goroutine of its Run.
-func New(c Config, h verbs.Handler) *Supervisor {
+// message is what a worker sends.
+type message struct {
+	batch verbs.Batch
+	end   *status.End // it is about to exit, and why; nil: it is not
+}
+
+// Supervisor keeps one worker for one device running.
+type Supervisor = process.Supervisor[message]
+
+// New returns the Supervisor of the device c.Request.Options.Device.
+func New(c Config, h Handler) *Supervisor {
 	device := c.Request.Options.Device
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
@@ -64,12 +85,11 @@ func New(c Config, h verbs.Handler) *Supervisor {
 // contract implements process.Contract.
 type contract struct {
 	request verbs.Request
-	handler verbs.Handler
-	status  status.Status // as the handler knows it
+	handler Handler
 }
 
 // Begin implements process.Contract.
-func (c *contract) Begin() (process.Attempt[verbs.Batch], *os.File, error) {
+func (c *contract) Begin() (process.Attempt[message], *os.File, error) {
 	led, file, err := ledger.New(c.request.Options.Device)
 	if err != nil {
 		return nil, nil, err
@@ -79,12 +99,7 @@ func (c *contract) Begin() (process.Attempt[verbs.Batch], *os.File, error) {
 }
 
 // Status implements process.Contract.
-func (c *contract) Status(s status.Status) {
-	if s != c.status {
-		c.status = s
-		c.handler.Status(s)
-	}
-}
+func (c *contract) Status(s status.Status) { c.handler.Status(s) }
 
 // attempt implements process.Attempt: one worker.
 type attempt struct {
@@ -94,7 +109,7 @@ type attempt struct {
 }
 
 // Stream implements process.Attempt.
-func (a *attempt) Stream(ctx context.Context, c *grpc.ClientConn, next func(verbs.Batch) error) error {
+func (a *attempt) Stream(ctx context.Context, c *grpc.ClientConn, next func(message) error) error {
 	in, err := proto.NewWorkerClient(c).Watch(ctx, requestToProto(a.request))
 	if err != nil {
 		return fmt.Errorf("ask the worker to watch: %w", err)
@@ -104,29 +119,26 @@ func (a *attempt) Stream(ctx context.Context, c *grpc.ClientConn, next func(verb
 		if err != nil {
 			return fmt.Errorf("read from the worker: %w", err)
 		}
-		if err := next(batchFromProto(m)); err != nil {
+		if err := next(messageFromProto(m)); err != nil {
 			return err
 		}
 	}
 }
 
 // Sign implements process.Attempt.
-func (*attempt) Sign(b verbs.Batch) process.Sign {
-	var s process.Sign
-	for i := range b.Items {
-		s.Running = s.Running || b.Items[i].Opened != nil
-		if end := b.Items[i].Ended; end != nil {
-			s.End, s.Retry = end, retryAfter(end.Reason)
-		}
+func (*attempt) Sign(m message) process.Sign {
+	s := process.Sign{End: m.end}
+	if m.end != nil {
+		s.Retry = retryAfter(m.end.Reason)
+	}
+	for i := range m.batch.Items {
+		s.Running = s.Running || m.batch.Items[i].Opened != nil
 	}
 	return s
 }
 
 // Take implements process.Attempt.
-func (a *attempt) Take(b verbs.Batch, s status.Status) {
-	a.handler.Batch(b)
-	a.Status(s)
-}
+func (a *attempt) Take(m message, s status.Status) { a.handler.Batch(m.batch, s) }
 
 // Busy implements process.Attempt.
 func (a *attempt) Busy() process.Call {

@@ -13,7 +13,7 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// notes is a verbs.Handler that keeps what it is told.
+// notes is a Handler that keeps what it is told.
 type notes struct {
 	calls []string
 	led   *ledger.Ledger
@@ -21,15 +21,17 @@ type notes struct {
 }
 
 func (n *notes) Started(l *ledger.Ledger) { n.led, n.calls = l, append(n.calls, "started") }
-func (n *notes) Batch(verbs.Batch)        { n.calls = append(n.calls, "batch") }
 func (n *notes) Status(s status.Status)   { n.calls = append(n.calls, "status "+string(s.State)) }
+func (n *notes) Batch(_ verbs.Batch, s status.Status) {
+	n.calls = append(n.calls, "batch, "+string(s.State))
+}
 
 func (n *notes) Ended(e status.End) {
 	n.led.Snapshot(&n.last)
 	n.calls = append(n.calls, "ended "+string(e.Reason))
 }
 
-func begun(t *testing.T) (*contract, process.Attempt[verbs.Batch], *notes, *os.File) {
+func begun(t *testing.T) (*contract, process.Attempt[message], *notes, *os.File) {
 	t.Helper()
 	n := &notes{}
 	c := &contract{request: verbs.Request{Options: verbs.Options{Device: "mlx5_0"}}, handler: n}
@@ -39,14 +41,14 @@ func begun(t *testing.T) (*contract, process.Attempt[verbs.Batch], *notes, *os.F
 	return c, a, n, shared
 }
 
-func TestAStatusIsReportedAfterItsBatchAndOnce(t *testing.T) {
+func TestABatchComesWithTheStatusThatFollowsFromIt(t *testing.T) {
 	c, a, n, _ := begun(t)
 	running := status.Status{State: status.StateRunning, PID: 7}
 	c.Status(status.Status{State: status.StateStarting})
-	a.Take(opened(), running)
-	a.Take(verbs.Batch{}, running)
+	a.Take(message{batch: opened()}, running)
+	a.Take(message{}, running)
 	a.Ended(status.End{Reason: status.ReasonRemoved})
-	require.Equal(t, []string{"started", "status starting", "batch", "status running", "batch", "ended removed"}, n.calls)
+	require.Equal(t, []string{"started", "status starting", "batch, running", "batch, running", "ended removed"}, n.calls)
 }
 
 func TestTheLedgerOfAnEndedWorkerHasItsLastCounts(t *testing.T) {
@@ -68,10 +70,10 @@ func TestACallIsTakenFromTheLedger(t *testing.T) {
 	a.Ended(status.End{})
 }
 
-func TestABatchSaysWhetherItsWorkerRunsOrEnds(t *testing.T) {
+func TestAMessageSaysWhetherItsWorkerRunsOrEnds(t *testing.T) {
 	var a attempt
-	require.Equal(t, process.Sign{}, a.Sign(verbs.Batch{Items: []verbs.Item{{Run: &verbs.Run{}}}}))
-	require.Equal(t, process.Sign{Running: true}, a.Sign(opened()))
+	require.Equal(t, process.Sign{}, a.Sign(message{batch: verbs.Batch{Items: []verbs.Item{{Run: &verbs.Run{}}}}}))
+	require.Equal(t, process.Sign{Running: true}, a.Sign(message{batch: opened()}))
 	for retry, reasons := range map[process.Retry][]status.Reason{
 		process.OnWake: {status.ReasonRemoved, status.ReasonRenamed},
 		process.Slowly: {
@@ -82,7 +84,7 @@ func TestABatchSaysWhetherItsWorkerRunsOrEnds(t *testing.T) {
 	} {
 		for _, why := range reasons {
 			end := &status.End{Reason: why, Message: "m"}
-			require.Equal(t, process.Sign{End: end, Retry: retry}, a.Sign(verbs.Batch{Items: []verbs.Item{{}, {Ended: end}}}))
+			require.Equal(t, process.Sign{End: end, Retry: retry}, a.Sign(message{end: end}))
 		}
 	}
 }

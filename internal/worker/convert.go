@@ -82,6 +82,13 @@ func requestFromProto(m *proto.WatchRequest) verbs.Request {
 	}
 }
 
+// endToProto is the last message of a worker.
+func endToProto(e status.End) *proto.Batch {
+	return &proto.Batch{Items: []*proto.Item{{What: &proto.Item_Ended{Ended: &proto.Ended{
+		Reason: text(string(e.Reason)), Message: text(e.Message),
+	}}}}}
+}
+
 func batchToProto(b verbs.Batch) *proto.Batch {
 	m := &proto.Batch{Wall: b.Wall, Mono: b.Mono}
 	for i := range b.Items {
@@ -90,15 +97,17 @@ func batchToProto(b verbs.Batch) *proto.Batch {
 	return m
 }
 
-// batchFromProto leaves out items of a kind that this program does not know.
-func batchFromProto(m *proto.Batch) verbs.Batch {
-	b := verbs.Batch{Wall: m.GetWall(), Mono: m.GetMono()}
+// messageFromProto leaves out items of a kind that this program does not know.
+func messageFromProto(m *proto.Batch) message {
+	out := message{batch: verbs.Batch{Wall: m.GetWall(), Mono: m.GetMono()}}
 	for _, item := range m.GetItems() {
-		if i, ok := itemFromProto(item); ok {
-			b.Items = append(b.Items, i)
+		if e := item.GetEnded(); e != nil {
+			out.end = &status.End{Reason: status.Reason(e.GetReason()), Message: e.GetMessage()}
+		} else if i, ok := itemFromProto(item); ok {
+			out.batch.Items = append(out.batch.Items, i)
 		}
 	}
-	return b
+	return out
 }
 
 func itemToProto(i *verbs.Item) *proto.Item {
@@ -115,10 +124,6 @@ func itemToProto(i *verbs.Item) *proto.Item {
 		return &proto.Item{What: &proto.Item_Probe{Probe: &proto.ProbeItem{
 			Port: int64(i.Probe.Port), Vector: int64(i.Probe.Vector),
 			Method: int32(i.Probe.Method), Reason: text(i.Probe.Reason),
-		}}}
-	case i.Ended != nil:
-		return &proto.Item{What: &proto.Item_Ended{Ended: &proto.Ended{
-			Reason: text(string(i.Ended.Reason)), Message: text(i.Ended.Message),
 		}}}
 	}
 	return &proto.Item{}
@@ -138,10 +143,6 @@ func itemFromProto(m *proto.Item) (verbs.Item, bool) {
 		return verbs.Item{Probe: &verbs.ProbeItem{
 			Port: int(w.Probe.GetPort()), Vector: int(w.Probe.GetVector()),
 			Method: verbs.Method(w.Probe.GetMethod()), Reason: w.Probe.GetReason(),
-		}}, true
-	case *proto.Item_Ended:
-		return verbs.Item{Ended: &status.End{
-			Reason: status.Reason(w.Ended.GetReason()), Message: w.Ended.GetMessage(),
 		}}, true
 	}
 	return verbs.Item{}, false

@@ -69,7 +69,6 @@ func oneOfEach(t *testing.T) []verbs.Item {
 		{Reading: filled[verbs.Reading](t)},
 		{Round: filled[verbs.RoundItem](t)},
 		{Probe: filled[verbs.ProbeItem](t)},
-		{Ended: filled[status.End](t)},
 	}
 	require.Len(t, items, reflect.TypeFor[verbs.Item]().NumField(), "an item of each kind")
 	return items
@@ -78,8 +77,8 @@ func oneOfEach(t *testing.T) []verbs.Item {
 func TestEveryFieldOfABatchCrossesTheBorderInOrder(t *testing.T) {
 	want := verbs.Batch{Wall: 7, Mono: 8, Items: oneOfEach(t)}
 	want.Items = append(want.Items, want.Items[1], want.Items[0])
-	got := batchFromProto(throughWire(t, batchToProto(want)))
-	require.Equal(t, want, got)
+	got := messageFromProto(throughWire(t, batchToProto(want)))
+	require.Equal(t, message{batch: want}, got)
 }
 
 func TestEveryFieldOfARequestCrossesTheBorder(t *testing.T) {
@@ -90,24 +89,24 @@ func TestEveryFieldOfARequestCrossesTheBorder(t *testing.T) {
 }
 
 func TestAnEmptyBatchStaysASignOfLife(t *testing.T) {
-	got := batchFromProto(throughWire(t, batchToProto(verbs.Batch{Wall: 1, Mono: 2})))
-	require.Equal(t, verbs.Batch{Wall: 1, Mono: 2}, got)
+	got := messageFromProto(throughWire(t, batchToProto(verbs.Batch{Wall: 1, Mono: 2})))
+	require.Equal(t, message{batch: verbs.Batch{Wall: 1, Mono: 2}}, got)
 }
 
 func TestBytesThatAreNoTextDoNotEndTheStream(t *testing.T) {
 	b := verbs.Batch{Items: []verbs.Item{
 		{Opened: &verbs.DeviceAttr{Name: "mlx5_0", BoardID: "MT_\xff\xfe0"}},
 		{Reading: &verbs.Reading{Err: "\xc3"}},
-		{Ended: &status.End{Reason: status.ReasonCrashed, Message: "a\x80b"}},
 	}}
-	got := batchFromProto(throughWire(t, batchToProto(b)))
+	got := messageFromProto(throughWire(t, batchToProto(b))).batch
 	require.Equal(t, "MT_?0", got.Items[0].Opened.BoardID)
 	require.Equal(t, "?", got.Items[1].Reading.Err)
-	require.Equal(t, "a?b", got.Items[2].Ended.Message)
+	end := messageFromProto(throughWire(t, endToProto(status.End{Reason: status.ReasonCrashed, Message: "a\x80b"})))
+	require.Equal(t, &status.End{Reason: status.ReasonCrashed, Message: "a?b"}, end.end)
 }
 
 func TestAnItemOfAnUnknownKindIsLeftOut(t *testing.T) {
 	m := batchToProto(verbs.Batch{Items: oneOfEach(t)})
 	m.Items = append([]*proto.Item{{}, nil}, m.Items...)
-	require.Len(t, batchFromProto(m).Items, 6)
+	require.Len(t, messageFromProto(m).batch.Items, 5)
 }

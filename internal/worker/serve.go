@@ -9,15 +9,16 @@ import (
 	"rdma_events/internal/confine"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/process"
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/worker/proto"
 )
 
 // ServeConfig is what a worker program is made of.
 type ServeConfig struct {
-	// Watch watches until ctx is done; session.Run is meant.
+	// Watch watches until ctx is done, or returns why it cannot; session.Run is meant.
 	Watch func(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Options,
-		send func(verbs.Batch) error) error
+		send func(verbs.Batch) error) (status.End, error)
 	// Backend makes the backend that a request names. It is called after the
 	// handshake and may call into native libraries.
 	Backend func(verbs.Request) (verbs.Backend, error)

@@ -20,7 +20,7 @@ import (
 type service struct {
 	proto.UnimplementedWorkerServer
 	watch func(context.Context, verbs.Backend, *ledger.Ledger, verbs.Options,
-		func(verbs.Batch) error) error
+		func(verbs.Batch) error) (status.End, error)
 	backend func(verbs.Request) (verbs.Backend, error)
 	ledger  *ledger.Ledger
 	end     func(stuck bool)
@@ -34,33 +34,32 @@ func (s *service) Watch(m *proto.WatchRequest, stream grpc.ServerStreamingServer
 	if !s.taken.CompareAndSwap(false, true) {
 		return grpcstatus.Error(codes.FailedPrecondition, "this worker watches already")
 	}
-	send := func(b verbs.Batch) error { return stream.Send(batchToProto(b)) }
 	ctx := stream.Context()
-	err := s.run(ctx, m, send)
+	why, err := s.run(ctx, m, func(b verbs.Batch) error { return stream.Send(batchToProto(b)) })
 	if errors.Is(err, verbs.ErrStuck) {
 		s.end(true)
 		return err
 	}
-	if err != nil && ctx.Err() == nil {
-		// An error of sending shows that there is nobody left to tell.
-		_ = send(verbs.Batch{Items: []verbs.Item{{Ended: &status.End{
-			Reason: status.ReasonUnsupported, Message: err.Error(),
-		}}}})
+	if err != nil {
+		why = status.End{Reason: status.ReasonUnsupported, Message: err.Error()}
+	}
+	if ctx.Err() == nil {
+		_ = stream.Send(endToProto(why)) // an error shows that no host receives it
 	}
 	<-ctx.Done()
 	s.end(false)
 	return ctx.Err()
 }
 
-func (s *service) run(ctx context.Context, m *proto.WatchRequest, send func(verbs.Batch) error) error {
+func (s *service) run(ctx context.Context, m *proto.WatchRequest, send func(verbs.Batch) error) (status.End, error) {
 	if v := m.GetVersion(); v != contractVersion {
-		return fmt.Errorf("%w: a request of contract %d to a worker of contract %d",
+		return status.End{}, fmt.Errorf("%w: a request of contract %d to a worker of contract %d",
 			verbs.ErrUnsupported, v, contractVersion)
 	}
 	r := requestFromProto(m)
 	b, err := s.backend(r)
 	if err != nil {
-		return fmt.Errorf("make backend %q: %w", r.Backend, err)
+		return status.End{}, fmt.Errorf("make backend %q: %w", r.Backend, err)
 	}
 	return s.watch(ctx, b, s.ledger, r.Options, send)
 }

@@ -57,9 +57,9 @@ func opened() verbs.Batch {
 }
 
 func watcher(f func(context.Context, verbs.Options, sender) error) func(context.Context, verbs.Backend,
-	*ledger.Ledger, verbs.Options, sender) error {
-	return func(ctx context.Context, _ verbs.Backend, _ *ledger.Ledger, o verbs.Options, send sender) error {
-		return f(ctx, o, send)
+	*ledger.Ledger, verbs.Options, sender) (status.End, error) {
+	return func(ctx context.Context, _ verbs.Backend, _ *ledger.Ledger, o verbs.Options, send sender) (status.End, error) {
+		return status.End{Reason: status.ReasonRemoved, Message: "gone"}, f(ctx, o, send)
 	}
 }
 
@@ -78,7 +78,7 @@ func TestTheWatcherIsToldWhenTheHostLetsGo(t *testing.T) {
 	require.NoError(t, err)
 	m, err := in.Recv()
 	require.NoError(t, err)
-	require.Equal(t, opened(), batchFromProto(m))
+	require.Equal(t, message{batch: opened()}, messageFromProto(m))
 	cancel()
 	require.ErrorIs(t, <-cause, context.Canceled)
 	require.False(t, <-ends)
@@ -109,16 +109,13 @@ func TestAWatcherThatIsHeldUpBySendingIsReleasedWhenTheHostLetsGo(t *testing.T) 
 }
 
 func TestTheWorkerStaysUntilTheHostHasItsLastWord(t *testing.T) {
-	last := verbs.Batch{Items: []verbs.Item{{Ended: &status.End{Reason: status.ReasonRemoved, Message: "gone"}}}}
-	c, ends := connected(t, &service{watch: watcher(func(_ context.Context, _ verbs.Options, send sender) error {
-		return send(last)
-	})})
+	c, ends := connected(t, &service{watch: watcher(func(context.Context, verbs.Options, sender) error { return nil })})
 	ctx, cancel := context.WithCancel(t.Context())
 	in, err := c.Watch(ctx, requestToProto(verbs.Request{}))
 	require.NoError(t, err)
 	m, err := in.Recv()
 	require.NoError(t, err)
-	require.Equal(t, last, batchFromProto(m))
+	require.Equal(t, message{end: &status.End{Reason: status.ReasonRemoved, Message: "gone"}}, messageFromProto(m))
 	require.Empty(t, ends)
 	cancel()
 	require.False(t, <-ends)
@@ -152,7 +149,7 @@ func TestAWorkerThatCannotWatchSaysWhy(t *testing.T) {
 			m, err := in.Recv()
 			require.NoError(t, err)
 			require.Equal(t, &status.End{Reason: status.ReasonUnsupported, Message: row.want},
-				batchFromProto(m).Items[0].Ended)
+				messageFromProto(m).end)
 		})
 	}
 }

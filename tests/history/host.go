@@ -178,7 +178,7 @@ func (h *host) settle() {
 	}
 }
 
-func (h *host) supervisor(device string, handler verbs.Handler) monitor.Supervisor {
+func (h *host) supervisor(device string, handler *monitor.Device) monitor.Supervisor {
 	k := newKeeper(h, device, handler)
 	h.keepers = append(h.keepers, k)
 	return k
@@ -228,7 +228,7 @@ func (h *host) flush() {
 func (h *host) deliver(k *keeper, items ...verbs.Item) {
 	wall, mono, _ := h.clocks()
 	h.lag = h.draw(150 * time.Microsecond)
-	k.handler.Batch(verbs.Batch{Wall: wall, Mono: mono, Items: items})
+	k.handler.Batch(verbs.Batch{Wall: wall, Mono: mono, Items: items}, k.status)
 	h.lag = 0
 }
 

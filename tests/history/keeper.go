@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/monitor"
 	"rdma_events/internal/process"
 	"rdma_events/internal/status"
-	"rdma_events/internal/verbs"
 )
 
 // How long the life of a worker takes where its device does not say.
@@ -24,7 +24,7 @@ const (
 type keeper struct {
 	h       *host
 	device  string
-	handler verbs.Handler
+	handler *monitor.Device
 	ctx     context.Context // of Run
 	begun   chan struct{}   // closed by Run
 	left    chan struct{}   // closed to end Run
@@ -38,7 +38,7 @@ type keeper struct {
 	woken   bool
 }
 
-func newKeeper(h *host, device string, handler verbs.Handler) *keeper {
+func newKeeper(h *host, device string, handler *monitor.Device) *keeper {
 	k := &keeper{
 		h: h, device: device, handler: handler,
 		begun: make(chan struct{}), left: make(chan struct{}),
@@ -107,10 +107,10 @@ func (k *keeper) live() (why status.End, ok bool) {
 	return why, true
 }
 
-// opened says that the worker has the device open.
+// opened says that the worker has the device open, which its next batch reports.
 func (k *keeper) opened() {
 	k.h.pids++
-	k.set(status.Status{State: status.StateRunning, Reason: status.ReasonOK, PID: 1000 + k.h.pids})
+	k.status = k.counted(status.Status{State: status.StateRunning, Reason: status.ReasonOK, PID: 1000 + k.h.pids})
 }
 
 // rest waits as long as the end of a worker calls for.
@@ -149,11 +149,15 @@ func (k *keeper) jitter(d time.Duration) int64 {
 }
 
 func (k *keeper) set(n status.Status) {
-	n.Restarts, n.Crashes = max(k.started, 1)-1, k.crashes
-	if n != k.status {
+	if n = k.counted(n); n != k.status {
 		k.status = n
 		k.handler.Status(n)
 	}
+}
+
+func (k *keeper) counted(n status.Status) status.Status {
+	n.Restarts, n.Crashes = max(k.started, 1)-1, k.crashes
+	return n
 }
 
 // inCall is the waiting of the simulator: for an event, or in a call that

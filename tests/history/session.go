@@ -46,14 +46,11 @@ func (s *openDevice) has(l *lane) bool { return slices.Contains(s.lanes, l) }
 func (s *openDevice) run() (status.End, bool) {
 	dev, err := s.k.h.opener.Open(s.k.device, s.led)
 	if err != nil {
-		why := session.EndedBy(err)
-		s.k.h.deliver(s.k, verbs.Item{Ended: why})
-		return *why, true
+		return session.EndedBy(err), true
 	}
 	s.dev = dev
 	if err := s.begin(); err != nil {
-		why := session.EndedBy(err)
-		return *why, true
+		return session.EndedBy(err), true
 	}
 	ok := s.await()
 	s.stop() // nobody counts in the ledger any more
@@ -62,9 +59,8 @@ func (s *openDevice) run() (status.End, bool) {
 	}
 	if s.why.Reason == status.ReasonRemoved {
 		if err := s.close(); err != nil {
-			s.why = session.EndedBy(err)
+			s.why = new(session.EndedBy(err))
 		}
-		s.k.h.deliver(s.k, verbs.Item{Ended: s.why})
 	}
 	return *s.why, true
 }
@@ -72,8 +68,8 @@ func (s *openDevice) run() (status.End, bool) {
 // begin tells what the device is, and starts the lanes.
 func (s *openDevice) begin() error {
 	attr := s.dev.Attr()
-	s.k.h.deliver(s.k, verbs.Item{Opened: &attr})
 	s.k.opened()
+	s.k.h.deliver(s.k, verbs.Item{Opened: &attr})
 	for n := range attr.Ports {
 		s.ports = append(s.ports, &port{number: n + 1})
 	}

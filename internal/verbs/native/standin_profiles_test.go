@@ -169,13 +169,13 @@ func (l *life) die(w *watched) error {
 	w.s.Dead = 1
 	err = w.await("the error state", func() bool {
 		l.DeadRounds = badRounds(w.seen(since))
-		return w.ended(0) != nil || int(w.events()["device_fatal of port 0"]) == want && readings(w.seen(since)) > 1 &&
+		return w.ended() != nil || int(w.events()["device_fatal of port 0"]) == want && readings(w.seen(since)) > 1 &&
 			(up.Method == verbs.MethodNone || len(l.DeadRounds) > 0)
 	})
 	if err != nil {
 		return err
 	}
-	if e := w.ended(0); e != nil {
+	if e := w.ended(); e != nil {
 		l.Dead, l.DeadRounds = string(e.Reason), nil // it may have come to none
 		return w.end()
 	}
@@ -183,11 +183,11 @@ func (l *life) die(w *watched) error {
 }
 
 func (l *life) reopen(w *watched) error {
-	err := w.await("an end or a choice", func() bool { return w.ended(0) != nil || w.choice().Reason != "" })
+	err := w.await("an end or a choice", func() bool { return w.ended() != nil || w.choice().Reason != "" })
 	if err != nil {
 		return err
 	}
-	if e := w.ended(0); e != nil {
+	if e := w.ended(); e != nil {
 		l.Reopen = string(e.Reason)
 	} else {
 		l.Unmade = w.choice().Reason
@@ -211,10 +211,10 @@ func (l *life) unregister(w *watched) error {
 	} else {
 		close(w.m.removed)
 	}
-	if err := w.await("an end", func() bool { return w.ended(0) != nil }); err != nil {
+	if err := w.await("an end", func() bool { return w.ended() != nil }); err != nil {
 		return err
 	}
-	l.Removed = append(l.Removed, string(w.ended(0).Reason))
+	l.Removed = append(l.Removed, string(w.ended().Reason))
 	return w.end()
 }
 

@@ -29,6 +29,7 @@ type watched struct {
 
 	mu    sync.Mutex
 	items []verbs.Item
+	why   *status.End // it has ended by itself
 	news  chan struct{}
 }
 
@@ -56,7 +57,15 @@ func (s *subject) watch(p standin.Profile) (*watched, error) {
 			GIDIndex: -1, PKeyIdx: -1,
 		},
 	}
-	go func() { w.done <- session.Run(ctx, w.m, led, o, w.take) }()
+	go func() {
+		why, err := session.Run(ctx, w.m, led, o, w.take)
+		if err == nil {
+			w.mu.Lock()
+			w.why = &why
+			w.mu.Unlock()
+		}
+		w.done <- err
+	}()
 	return w, nil
 }
 
@@ -101,13 +110,10 @@ func (w *watched) await(what string, look func() bool) error {
 	return nil
 }
 
-func (w *watched) ended(since int) *status.End {
-	for _, it := range w.seen(since) {
-		if it.Ended != nil {
-			return it.Ended
-		}
-	}
-	return nil
+func (w *watched) ended() *status.End {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.why
 }
 
 // states are those that queries have found, without repetitions.
@@ -144,9 +150,9 @@ func (w *watched) probing(after int) (standin.Probing, error) {
 	err := w.await("the port's probing", func() bool {
 		c = w.choice()
 		rounds, futile = w.m.found(after, c.Method), w.m.futile(after)
-		return w.ended(0) != nil || rounds.n >= enough || c.Reason != "" && c.Method == verbs.MethodNone && futile.n > 0
+		return w.ended() != nil || rounds.n >= enough || c.Reason != "" && c.Method == verbs.MethodNone && futile.n > 0
 	})
-	if e := w.ended(0); e != nil {
+	if e := w.ended(); e != nil {
 		err = fmt.Errorf("the watch has ended: %s", e.Message)
 	}
 	if err != nil {

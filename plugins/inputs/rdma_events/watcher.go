@@ -68,7 +68,7 @@ func Open(c *Config, emit func(measure.Point), log *slog.Logger) (*Devices, erro
 		return nil, errors.Join(err, exe.Close())
 	}
 	starts := process.NewStarts()
-	m.NewSupervisor = func(device string, h verbs.Handler) monitor.Supervisor {
+	m.NewSupervisor = func(device string, h *monitor.Device) monitor.Supervisor {
 		return worker.New(worker.Config{
 			Exe: exe, Dir: dir, Request: c.request(device, epoch), Timing: c.timing(), Starts: starts, Log: log,
 		}, h)
