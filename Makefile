@@ -3,8 +3,8 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-# A guest of the lab sees this checkout, but not what lies in file systems of its kernel's own. Make and its shells
-# cannot do with a space in a path.
+# A guest of the lab sees this checkout, except below directories where its kernel has its own file systems. Make and
+# its shells do not work with a space in a path.
 ifneq ($(words $(CURDIR)),1)
 $(error $(CURDIR) has a space in its path; clone to a path without one)
 else ifneq ($(filter /proc/% /sys/% /dev/%,$(CURDIR)/),)
@@ -13,19 +13,19 @@ endif
 
 include scripts/tools.mk
 
-# FOR bounds `make run`, as in FOR=10s; empty: until Ctrl-C.
+# FOR limits the time of `make run`, as in FOR=10s. If it is empty, `make run` runs until Ctrl-C.
 FOR ?=
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 COMMIT := $(shell git rev-parse HEAD 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
-# Without its path in the programs, another checkout finds what this one has compiled.
+# The programs do not contain the checkout's path, so that another checkout can use Go's compiled packages.
 export GOFLAGS := -buildvcs=false -trimpath $(filter-out -buildvcs=false -trimpath,$(GOFLAGS))
 
-# What the tests need: the programs, and what runs beside them.
+# The tests need the programs, and the servers that run beside them.
 TESTED := build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) $(TOOLS)/telegraf-kafka-$(TELEGRAF)
 ALL_TAGS := lab,guest,bench,schema,grafana
-# The packages whose tests need nothing beside them, and those that run the programs.
+# UNIT are the packages whose tests need no other program, PROGRAMS those whose tests run the programs.
 UNIT := ./cmd/... ./internal/... ./packaging/... ./plugins/...
 PROGRAMS := ./assets/... ./tests/...
 LAB := go test -tags lab -count=1 -timeout 60m -v ./tests/lab
@@ -35,7 +35,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-# A program that did not change stays as it is, so that Go knows its tests' results.
+# A program that did not change is not replaced, so that Go can use its cached test results.
 build: setup-run ## build both programs into build/
 	@CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o build/new/rdma-events ./cmd/rdma-events
 	@CGO_ENABLED=1 go build -tags grpcnotrace -trimpath -ldflags "$(LDFLAGS)" -o build/new/rdma-events-worker ./cmd/rdma-events-worker
@@ -49,7 +49,7 @@ run: build $(TOOLS)/telegraf-$(TELEGRAF) ## real Telegraf with the plugin, line 
 check: setup-test $(TESTED) ## before a commit, in minutes: build, vet, unit tests, golden files, kills, one guest
 	go vet -tags $(ALL_TAGS) ./...
 	go test $(UNIT)
-	go test -run '^(TestGolden|TestWhoeverIsKilledLeavesNothingAndComesBackInTime)$$' ./tests/e2e
+	go test -run '^(TestGolden|TestKilledProcessIsReplacedAndLeavesNothing)$$' ./tests/e2e
 	$(LAB) -run '^TestCheckGuest$$'
 
 .PHONY: test
@@ -80,12 +80,12 @@ lab: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) ## an interactive guest with
 	@go run ./tests/lab/cmd/lab shell
 
 .PHONY: bench
-bench: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/telegraf-infiniband $(TOOLS)/prometheus-node-exporter ## measure side by side with C programs and neighbours, into docs/benchmarks.md
+bench: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/telegraf-infiniband $(TOOLS)/prometheus-node-exporter ## measure side by side with C programs and neighbours, into docs/performance.md
 	go test -tags bench -run TestBench -count=1 -timeout 30m -v ./tests/bench
 
 .PHONY: lint
 lint: setup-run setup-lint $(TOOLS)/golangci-lint-$(GOLANGCI) ## linters, quarantines, formats, licences, Telegraf's readme linter
-	@# Not -trimpath: what cgo made for another checkout would be found, and its files not.
+	@# Without -trimpath: cgo's cached output of another checkout would be used, and its files would not be found.
 	GOFLAGS=-buildvcs=false $(TOOLS)/golangci-lint-$(GOLANGCI) run --build-tags $(ALL_TAGS) ./...
 	@! git grep -n '^import "C"' -- '*.go' ':!internal/verbs/native' ':!internal/verbs/verbstest' || { echo 'C types live only in internal/verbs/native and verbstest'; exit 1; }
 	go run github.com/influxdata/telegraf/tools/readme_linter@v$(TELEGRAF) plugins/inputs/rdma_events/README.md

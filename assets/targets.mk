@@ -1,6 +1,6 @@
-# What Grafana and InfluxDB are given: to try, to draw, to check, to measure.
+# Targets for the files for Grafana and InfluxDB: they try, draw, check and measure them.
 
-# ADDR is where the InfluxDB of `make stack` listens; empty: a free port of 127.0.0.1.
+# ADDR is the address on which the InfluxDB of `make stack` listens. If it is empty, a free port of 127.0.0.1 is used.
 ADDR ?=
 
 .PHONY: stack

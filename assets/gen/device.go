@@ -8,7 +8,8 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// Conditions that narrow the filter of the device's dashboard.
+// ofPorts and ofProbes are conditions that restrict the filter of the device's
+// dashboard.
 const (
 	ofPorts  = ` AND "port" =~ /^$port$/`
 	ofProbes = ofPorts + ` AND "vector" =~ /^$vector$/`
@@ -65,7 +66,7 @@ func (b *board) deviceFacts() {
 	b.stat(panel{
 		title: "Watched", width: width, height: height, now: true,
 		help: help{
-			"1 while a worker has the device open.", "that nobody reads its events.",
+			"1 while a worker has the device open.", "that no process reads its events.",
 			"the panel on the right says why; the README has a line for each reason.", "events that happen meanwhile.",
 		},
 		queries: []query{{text: `SELECT last("open") AS "open" FROM {rdma_device} WHERE {filter}`}},
@@ -114,7 +115,7 @@ func (b *board) deviceFacts() {
 	b.facts(panel{
 		title: "What it is", width: 16, height: height,
 		help: help{
-			"What the device told when it was opened.", "nothing.", "compare firmware with that of its neighbours.",
+			"The attributes that the device reported when it was opened.", "nothing.", "compare firmware with that of its neighbours.",
 			"anything before it was opened for the first time.",
 		},
 		queries: []query{{text: `SELECT last("driver") AS "driver", last("fw_ver") AS "firmware", last("board_id") AS "board",
@@ -123,8 +124,8 @@ func (b *board) deviceFacts() {
 	})
 }
 
-// portsDown counts ports by their last state: one that is down for two instances
-// of a host counts once.
+// portsDown counts the ports whose last state is down. A port that is down for two
+// instances of a host counts once.
 const portsDown = `SELECT count("up") - sum("up") AS "down" FROM (SELECT min("up") AS "up" FROM (SELECT last("up") AS "up" FROM {rdma_port}
 	WHERE {filter} AND "expected" != 'down' GROUP BY ` + byPort + `) WHERE $timeFilter GROUP BY "host", "device", "port") WHERE $timeFilter`
 
@@ -142,9 +143,9 @@ func (b *board) devicePorts() {
 	b.series(panel{
 		title: "Flaps and disagreements", width: 8, height: 8,
 		help: help{
-			"Flaps; link downs that the driver counted and no event told of (missed); events that named the state already held (phantom).",
+			"Flaps; link downs that the driver counted and no event reported (missed); events that named the state already held (phantom).",
 			"nothing; missed ones mean that events are lost or drops come closer than 5 ms.",
-			"compare the driver's link_downed with the switch's own counter.", "what neither driver nor events told.",
+			"compare the driver's link_downed with the switch's own counter.", "drops that neither the driver nor an event reported.",
 		},
 		queries: []query{
 			{alias: "flaps, port $tag_port", text: sum("flaps", "rdma_port", ofPorts, `time($__interval), "port" fill(0)`)},
@@ -173,7 +174,7 @@ func (b *board) devicePorts() {
 	}, lines, nil)
 }
 
-// portStates gives names and colours to the numbers of states.
+// portStates maps the numbers of port states to names and colours.
 func portStates() grafana.Mapping {
 	colors := map[verbs.PortState]string{
 		verbs.PortDown: "red", verbs.PortInit: "orange", verbs.PortArmed: "yellow", verbs.PortActive: "green",
@@ -324,7 +325,7 @@ func (b *board) deviceHappenings() {
 	b.table(panel{
 		title: "Port changes", width: 12, height: 10,
 		help: help{
-			"The last 200 changes of port states. The witness says what told of them: an event, a query, or the first look after a worker was replaced.",
+			"The last 200 changes of port states. The witness is the source: an event, a query, or the first look after a worker was replaced.",
 			"nothing.", "many with witness `query` mean that the device's events are lost.", "changes while no plugin ran.",
 		},
 		queries: []query{{text: `SELECT "port", "state_from", "state_to", "witness", "lasted_ns", "transitions" FROM {rdma_port_change}

@@ -19,7 +19,7 @@ sudo cp assets/alerts/rdma_events.yaml /etc/grafana/provisioning/alerting/
 
 The rules ask the data source with the UID ` + "`" + datasourceUID + "`" + `. If you have one already, put its UID in the place of that one.
 Set ` + "`RDMA_EVENTS_DOCS`" + ` in Grafana's environment to where this directory can be read; the alerts' runbook links start with it.
-The label ` + "`severity`" + ` is for your notification policies: ` + "`critical`" + ` is to wake somebody, ` + "`warning`" + ` can wait for the day.
+The label ` + "`severity`" + ` is for your notification policies: ` + "`critical`" + ` is to wake the operator, ` + "`warning`" + ` can wait for the day.
 
 When nothing is reported at all, only [plugin-silent](#plugin-silent) fires: the others' "no data" is normal, so that one
 silence is one alert.

@@ -5,8 +5,9 @@ import (
 	"rdma_events/assets/influxdb"
 )
 
-// fleetPoints is how many points in time a panel of the fleet has: with a series
-// per device behind each, more would cost seconds and show nothing.
+// fleetPoints is how many points in time a panel of the fleet has. Each point is
+// computed from a series per device, so more points would cost seconds without
+// showing more.
 const fleetPoints = 60
 
 func fleetDashboard(n *names, place influxdb.Place) *grafana.Dashboard {
@@ -75,7 +76,7 @@ func (b *board) fleetCounts() {
 		title: "Devices not watched", width: width, height: height, now: true,
 		help: help{
 			"Devices that are there and that no worker has open.",
-			"that nobody would notice an event there.",
+			"that an event there would go unnoticed.",
 			"the column reason of the table below says what is in the way; the README has a line for each.",
 			"why: the plugin's log does.",
 		},
@@ -93,28 +94,28 @@ func (b *board) fleetCounts() {
 	}, "-", thresholds("green", level{1e6, "yellow"}, level{1e7, "red"}))
 }
 
-// now adds up what each plugin said last.
+// now returns the query for the sum of each plugin's last value of a field.
 func now(field string) string {
 	return `SELECT sum("n") AS "sum" FROM (SELECT last("` + field + `") AS "n" FROM {rdma_host} WHERE {filter} GROUP BY ` + byHost + `)
 		WHERE $timeFilter`
 }
 
-// reporting counts hosts, and each instance of those with several. The last point of a series is found without reading
-// the others.
+// reporting counts hosts. A host with several instances counts once for each. InfluxDB finds the last point of a series
+// without reading the others.
 const reporting = `SELECT count("uptime") AS "hosts" FROM (SELECT last("uptime_ns") AS "uptime"
 	FROM {rdma_collector} WHERE {filter} GROUP BY ` + byHost + `) WHERE $timeFilter`
 
 func (b *board) last() *grafana.Panel { return &b.panels[len(b.panels)-1] }
 
-// first leaves no more than some rows of the last table, after other changes.
+// first limits the last table to its first rows, after other transformations.
 func (b *board) first(rows int, before ...grafana.Transform) {
 	limit := grafana.Transform{ID: "limit", Options: map[string]any{"limitField": rows}}
 	b.last().Transformations = append(append(before, limit), b.last().Transformations...)
 }
 
-// fleetTables adds tables. Where a row has several fields its query groups by
-// the series outside too: else InfluxDB 1.8 puts fields of one series beside those
-// of another when some series lack a field.
+// fleetTables adds tables. If a row has several fields, the outer query also groups
+// by the series. Otherwise InfluxDB 1.8 puts fields of different series into one
+// row if some series lack a field.
 func (b *board) fleetTables() {
 	b.silentHosts()
 	b.table(panel{
@@ -135,7 +136,7 @@ func (b *board) fleetTables() {
 		title: "Devices missing or not watched", width: 8, height: 8, now: true,
 		help: help{
 			"Up to 100 devices that no worker has open.",
-			"nothing; every row is a device that nobody watches.",
+			"nothing; every row is a device that no worker watches.",
 			"the README says for each reason what to do.",
 			"devices of silent hosts.",
 		},
@@ -167,8 +168,8 @@ func (b *board) fleetTables() {
 	b.slowProbes()
 }
 
-// silentHosts adds a table of the hosts whose last report is the oldest. InfluxQL
-// cannot sort by the time of a last point, so Grafana does.
+// silentHosts adds a table of the hosts with the oldest last reports. Grafana sorts
+// it, because InfluxQL cannot sort by the time of a last point.
 func (b *board) silentHosts() {
 	b.table(panel{
 		title: "Hosts by last report", width: 8, height: 8,
@@ -185,10 +186,10 @@ func (b *board) silentHosts() {
 	b.first(20, grafana.Transform{ID: "sortBy", Options: map[string]any{"sort": []map[string]any{{"field": "Time", "desc": false}}}})
 }
 
-// restarted ends what the tables of counters cannot see.
+// restarted is the end of the text about what the tables of counters cannot see.
 const restarted = "; after a restart of the plugin within the range, the lesser of what came before and after it."
 
-// top adds a table of the ten greatest growths of a counter, by device and one
+// top adds a table of the ten greatest increases of a counter, by device and one
 // more tag.
 func (b *board) top(title, field, measurement, tag string, h help) {
 	h.blind += restarted
@@ -275,8 +276,8 @@ func (b *board) fleetHistory() {
 	}, bars, nil)
 }
 
-// hostsWith counts in each interval the hosts where a count was above 0:
-// ceil(n/(n+1)) is 1 for every such n.
+// hostsWith returns the query that counts, in each interval, the hosts on which a
+// count was above 0: ceil(n/(n+1)) is 1 for every such n.
 func hostsWith(field string) string {
 	return `SELECT sum("bad") AS "hosts" FROM (SELECT ceil(max("` + field + `") / (max("` + field + `") + 1)) AS "bad" FROM {rdma_host}
 		WHERE {filter} GROUP BY time($__interval), "host" fill(none))

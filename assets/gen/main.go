@@ -1,6 +1,6 @@
-// Command gen writes the dashboards, the alert rules and their documentation.
-// Everything that it writes comes of the plugin's table of metrics: a name that
-// the table lacks, or a unit that Grafana lacks, ends it with an error.
+// Command gen writes the dashboards, the alert rules and their documentation. It
+// takes all metrics from the plugin's table of metrics. A name that the table
+// lacks, or a unit that Grafana lacks, is an error.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 func main() {
 	flags := flag.NewFlagSet("gen", flag.ExitOnError)
 	database := flags.String("database", "", "a database that others write to as well, as telegraf (default an own one, rdma)")
-	_ = flags.Parse(os.Args[1:]) // exits by itself
+	_ = flags.Parse(os.Args[1:]) // exits on an error
 	err := errors.New("want one argument: the directory to write to, as the root of the repository")
 	if flags.NArg() == 1 {
 		err = run(*database, flags.Arg(0))
@@ -51,7 +51,7 @@ func run(database, root string) error {
 	return nil
 }
 
-// file is one file to be written; path is relative to the directory.
+// file is a file to be written. path is relative to the root directory.
 type file struct {
 	path string
 	text []byte

@@ -9,8 +9,8 @@ import (
 	"rdma_events/internal/measure"
 )
 
-// names looks up what the table of metrics has. It remembers what was asked for
-// and is not there, so that descriptions of panels need no error handling.
+// names looks up names in the table of metrics. It remembers the names that are
+// missing, so that descriptions of panels need no error handling.
 type names struct {
 	metrics map[string]measure.Metric
 	missing []error
@@ -24,10 +24,10 @@ func newNames(metrics []measure.Metric) *names {
 	return n
 }
 
-// err says what was asked for in vain.
+// err returns an error for each name or unit that was not found.
 func (n *names) err() error { return errors.Join(n.missing...) }
 
-// unit is Grafana's name of the unit of a field, given as measurement.field.
+// unit returns Grafana's name of a field's unit. name is measurement.field.
 func (n *names) unit(name string) string {
 	measurement, field, _ := strings.Cut(name, ".")
 	metric := n.metrics[measurement]
@@ -54,8 +54,8 @@ func (n *names) unit(name string) string {
 
 var placeholder = regexp.MustCompile(`\{(\w+)\}`)
 
-// expand puts a measurement's full name in the place of {measurement}, and
-// conditions in that of {filter}.
+// expand replaces {measurement} in a query by the measurement's full name, and
+// {filter} by the conditions.
 func (n *names) expand(query, source, filter string) string {
 	query = strings.Join(strings.Fields(query), " ")
 	return placeholder.ReplaceAllStringFunc(query, func(s string) string {

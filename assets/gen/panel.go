@@ -7,12 +7,12 @@ import (
 	"rdma_events/assets/grafana"
 )
 
-// help is what a panel's description says.
+// help has the parts of a panel's description.
 type help struct {
 	shows string
-	red   string // what red, or a raised line, means
+	red   string // the meaning of red, or of a raised line
 	do    string
-	blind string // what the panel cannot see
+	blind string // the events that the panel cannot show
 }
 
 func (h help) String() string {
@@ -25,28 +25,29 @@ type query struct {
 	alias string
 }
 
-// panel is what differs from panel to panel of a dashboard.
+// panel has the properties that differ between the panels of a dashboard.
 type panel struct {
 	title   string
 	help    help
-	width   int // of 24
+	width   int // in columns of 24
 	height  int
 	unit    string
 	queries []query
-	now     bool // about the last minutes, whatever the dashboard's range
+	now     bool // shows the last minutes, independent of the dashboard's range
 }
 
-// recent is what "now" means: long enough for agents that report once a minute.
+// recent is the time range of panels with now. It is long enough for agents that
+// report once a minute.
 const recent = "5m"
 
-// board lays panels out from left to right in rows of 24.
+// board places panels from left to right in rows of 24 columns.
 type board struct {
 	names  *names
 	filter string // the condition of every query
 	panels []grafana.Panel
 	x, y   int
-	tall   int // the height of the row that is being filled
-	points int // maxDataPoints of time series; 0: Grafana's, by the panel's width
+	tall   int // the height of the current row
+	points int // maxDataPoints of time series; 0: Grafana derives it from the panel's width
 }
 
 func (b *board) row(title string) {
@@ -94,7 +95,7 @@ func (b *board) make(kind, format string, p panel, fields grafana.FieldDefaults,
 	return made
 }
 
-// level is a threshold: the colour from a value on.
+// level is a threshold: values of at least from have the colour.
 type level struct {
 	from  float64
 	color string
@@ -108,8 +109,8 @@ func thresholds(base string, levels ...level) *grafana.Thresholds {
 	return t
 }
 
-// stat adds one number in colour. A query without an answer counts as 0 only
-// where zero says so.
+// stat adds one number in colour. zero is the text that the panel shows if the
+// query has no result.
 func (b *board) stat(p panel, zero string, t *grafana.Thresholds) {
 	b.add(b.make("stat", "time_series", p, grafana.FieldDefaults{
 		NoValue: zero, Thresholds: t, Color: map[string]any{"mode": "thresholds"},
@@ -120,7 +121,7 @@ func (b *board) stat(p panel, zero string, t *grafana.Thresholds) {
 	}))
 }
 
-// facts adds values side by side without judging them; they may be text.
+// facts adds values side by side, without thresholds. The values may be text.
 func (b *board) facts(p panel) {
 	b.add(b.make("stat", "table", p, grafana.FieldDefaults{
 		NoValue: "-", Thresholds: thresholds("text"), Color: map[string]any{"mode": "thresholds"},
@@ -184,14 +185,14 @@ func (b *board) timeline(p panel, mapping grafana.Mapping) {
 
 // column is a column of a table, in the order in which it is shown.
 type column struct {
-	name  string // in the answer
-	title string // "" is the name; host and device keep theirs for links
+	name  string // in the query's result
+	title string // "" means name; host and device keep their names because links use them
 	unit  string
-	red   bool // in red when above 0
+	red   bool // values above 0 are red
 }
 
-// table adds a table of the one query's rows. link leads on from the column
-// device.
+// table adds a table with the rows of the panel's only query. link is the address
+// that the column device links to.
 func (b *board) table(p panel, link string, columns ...column) {
 	made := b.make("table", "table", p, grafana.FieldDefaults{
 		NoValue: "-", Thresholds: thresholds("text"), Custom: map[string]any{"align": "auto", "filterable": false},
@@ -242,8 +243,9 @@ func (c column) overrides(link string) []grafana.Override {
 	return []grafana.Override{{Matcher: grafana.Matcher{ID: "byName", Options: name}, Properties: properties}}
 }
 
-// sum writes counters' growth, summed over what is not in by. A counter that
-// starts anew with the plugin adds nothing by falling.
+// sum returns the query for a counter's increase, summed over all tags that are
+// not in by. When the plugin restarts, its counters fall to 0; that decrease adds
+// nothing.
 func sum(field, measurement, conditions, by string) string {
 	if by != "" {
 		by = " GROUP BY " + by
@@ -253,10 +255,11 @@ func sum(field, measurement, conditions, by string) string {
 		WHERE {filter}CONDITIONS GROUP BY `+series[measurement]+`) WHERE $timeFilter`) + by
 }
 
-// grown is by how much a counter grew in each series where it did. Differences
-// from point to point, as in sum, would take seconds over thousands of devices;
-// this takes a tenth of that. Where the counter started anew with the plugin it
-// is the greater of what it grew before and after.
+// grown returns the query for a counter's increase in each series in which it
+// increased. Differences from point to point, as in sum, would take seconds for
+// thousands of devices; this query takes a tenth of that time. If the plugin was
+// restarted in the range, the result is the greater of the increases before and
+// after the restart.
 func grown(field, measurement string) string {
 	return strings.NewReplacer("FIELD", field, "MEASUREMENT", measurement, "SERIES", series[measurement]).Replace(
 		`SELECT max("n") AS "FIELD" FROM
@@ -265,8 +268,8 @@ func grown(field, measurement string) string {
 		WHERE "n" > 0 AND $timeFilter GROUP BY SERIES`)
 }
 
-// The tags that distinguish series. instance is that of hosts with several
-// plugins, and empty on others.
+// These are the tags that distinguish series. instance is set on hosts with
+// several plugins, and empty on others.
 const (
 	byHost   = `"host", "instance"`
 	byDevice = byHost + `, "device"`
@@ -274,7 +277,7 @@ const (
 	byProbe  = byPort + `, "vector", "method"`
 )
 
-// series are the tags that tell the series of a measurement apart.
+// series has the tags that distinguish the series of each measurement.
 var series = map[string]string{
 	"rdma_async":     byPort,
 	"rdma_port":      byPort,

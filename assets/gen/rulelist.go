@@ -9,12 +9,14 @@ func rules() []rule {
 	return slices.Concat(portRules(), deviceRules(), probeRules(), pluginRules())
 }
 
-// growth is how much a counter grew, for each series where it did.
+// growth returns the step for a counter's increase in each series in which it
+// increased.
 func growth(field, measurement string, over time.Duration) step {
 	return step{query: grown(field, measurement), from: over}
 }
 
-// quiet is for rules that another one stands in for when nothing is reported.
+// quiet is the noData state of a rule if another rule fires when nothing is
+// reported.
 const quiet = "OK"
 
 func portRules() []rule {
@@ -24,7 +26,7 @@ func portRules() []rule {
 			summary: "Port {{ .Labels.port }} of {{ .Labels.device }} on {{ .Labels.host }} is down",
 			steps: []step{
 				{query: `SELECT last("up") AS "up" FROM {rdma_port} WHERE {filter} AND "expected" != 'down' GROUP BY ` + byPort, from: window},
-				// Asked for any point it would read a day of them; the last is found without.
+				// A query for any point would read the points of a day. InfluxDB finds the last point without that.
 				{
 					query: `SELECT last("up") AS "up" FROM {rdma_port} WHERE {filter} AND "expected" != 'down' AND "up" = 1 GROUP BY ` + byPort,
 					from:  24 * time.Hour,
@@ -34,11 +36,11 @@ func portRules() []rule {
 			fires: "The port is not active now and was active within the last day, so a restart of Telegraf or of the host during the outage " +
 				"does not silence it.",
 			quiet: "Ports of expected_down; ports that have not been active for a day, as unused ones; drops shorter than a minute; " +
-				"ports of devices that are missing, which device-missing tells.",
+				"ports of devices that are missing, which device-missing reports.",
 			clears: "When the port is active again, or has been down for a day.",
 			do: []string{
 				"Look at the Device dashboard: one port, or all of the device? One device, or all behind a switch (Fleet)?",
-				"On the host: `rdma link`, `ip link`, `ethtool -m` for the transceiver. The field phys_state_name tells a link that is polling from one that is disabled.",
+				"On the host: `rdma link`, `ip link`, `ethtool -m` for the transceiver. The field phys_state_name distinguishes a link that is polling from one that is disabled.",
 				"InfiniBand in state init or armed has a link and waits for a subnet manager.",
 				"If it is down by design, add it to expected_down.",
 			},
@@ -50,25 +52,25 @@ func portRules() []rule {
 			steps:   []step{growth("flaps", "rdma_port", 30*time.Minute)},
 			fires:   "Three flaps (active, not active, active again) or more within half an hour.",
 			quiet:   "One or two flaps, as when a cable is moved. A device that goes and comes back has not flapped.",
-			clears:  "By itself, half an hour after the flaps: long enough that somebody sees it, short enough that nobody has to clear it.",
+			clears:  "By itself, half an hour after the flaps: long enough to be seen, short enough that no operator has to clear it.",
 			do: []string{
 				"Look at flap durations on the Device dashboard: tens of milliseconds are a link that trains again, seconds a switch port or a driver.",
 				"Clean or replace cable and transceiver; compare with the switch's own counters.",
 			},
-			blind: "Flaps closer together than 5 ms may count as one; link-disagrees tells of them.",
+			blind: "Flaps closer together than 5 ms may count as one; link-disagrees reports them.",
 		},
 		{
 			id: "link-disagrees", title: "RDMA link counter and events disagree", severity: "warning", noData: quiet,
-			summary: "The driver of {{ .Labels.device }} on {{ .Labels.host }} counted drops of port {{ .Labels.port }} that no event told of",
+			summary: "The driver of {{ .Labels.device }} on {{ .Labels.host }} counted drops of port {{ .Labels.port }} that no event reported",
 			steps:   []step{growth("missed_transitions", "rdma_port", 30*time.Minute)},
-			fires:   "The driver's link_downed ran ahead of the drops that events and queries told of, by one or more within half an hour.",
-			quiet:   "Drops that events told of, however many. Drivers without a link_downed counter.",
+			fires:   "The driver's link_downed ran ahead of the drops that events and queries reported, by one or more within half an hour.",
+			quiet:   "Drops that events reported, however many. Drivers without a link_downed counter.",
 			clears:  "Half an hour after the last one.",
 			do: []string{
 				"Drops closer together than 5 ms can do it: look at flaps.",
 				"With few flaps, events are lost: look at unacked and at the worker's state, then at driver and firmware versions.",
 			},
-			blind: "Drops that neither the driver nor an event told of.",
+			blind: "Drops that neither the driver nor an event reported.",
 		},
 	}
 }
@@ -79,7 +81,7 @@ func deviceRules() []rule {
 			id: "device-missing", title: "RDMA device missing", severity: "critical", hold: time.Minute, noData: quiet,
 			summary: "{{ .Labels.device }} is missing on {{ .Labels.host }}",
 			steps: []step{{
-				// The reason may become another one after the device has gone: the last one counts.
+				// The reason may change after the device has gone, so the last one counts.
 				query: `SELECT last("present") AS "present" FROM (SELECT last("present") AS "present", last("reason") AS "reason" ` +
 					`FROM {rdma_device} WHERE {filter} GROUP BY ` + byDevice + `) WHERE $timeFilter ` +
 					`AND "reason" != 'renamed' AND "reason" != 'reassigned' GROUP BY ` + byDevice,
@@ -141,7 +143,7 @@ func probeRules() []rule {
 			steps:   []step{growth("lost_events", "rdma_cq_probe", 15*time.Minute)},
 			fires: "In three probe rounds or more of a quarter of an hour the completion was there and its event never came: the interrupt path. " +
 				"Applications that sleep for completions hang.",
-			quiet:  "One or two rounds, as on a host without a CPU to spare. Rounds without a completion, which lost-completions tells.",
+			quiet:  "One or two rounds, as on a host without a CPU to spare. Rounds without a completion, which lost-completions reports.",
 			clears: "A quarter of an hour after the last one.",
 			do: []string{
 				"/proc/interrupts: does the vector's line count? On which CPU, and is that one online?",
@@ -154,7 +156,7 @@ func probeRules() []rule {
 			summary: "Port {{ .Labels.port }} of {{ .Labels.device }} on {{ .Labels.host }} completes no work",
 			steps:   []step{growth("lost_completions", "rdma_cq_probe", 15*time.Minute)},
 			fires:   "In three probe rounds or more of a quarter of an hour the work was posted and never completed: the device's own data path.",
-			quiet:   "One or two rounds. Rounds whose completion came without its event, which lost-events tells.",
+			quiet:   "One or two rounds. Rounds whose completion came without its event, which lost-events reports.",
 			clears:  "A quarter of an hour after the last one.",
 			do: []string{
 				"The kernel log and the device's counters. Does a transfer of an application still work?",
@@ -168,8 +170,9 @@ func probeRules() []rule {
 			steps: []step{
 				{query: `SELECT mean("wake_ns_p99") AS "p99" FROM {rdma_cq_probe} WHERE {filter} GROUP BY ` + byProbe, from: 5 * time.Minute},
 				{
-					// A host's own series, which matches none, is there so that there are two: where each side has but
-					// one, Grafana compares them whatever their labels, as the method's of before an update (mathexp.union).
+					// rdma_host adds a series that matches no probe. Without it each side could have only one series.
+					// Grafana would then compare the two whatever their labels are, for example after an update that
+					// changed the method (mathexp.union).
 					query: `SELECT mean("wake_ns_p99") AS "p99" FROM {rdma_cq_probe}, {rdma_host} WHERE {filter} GROUP BY ` + byProbe,
 					from:  4 * time.Hour, to: time.Hour,
 				},
@@ -188,10 +191,12 @@ func probeRules() []rule {
 	}
 }
 
-// silence is for each plugin the mean number, in the last two buckets, of points
-// that are its last: 0 when it came before. The last bucket may just have begun.
-// The first begins before the range does, so another $timeFilter around it would
-// leave nothing (InfluxDB 1.8). All points instead of the last would be a day's.
+// silence returns, for each plugin, whether its last point is in the last two
+// buckets: the mean number of last points in these buckets, which is 0 if the last
+// point is older. It takes two buckets, because the last one may just have begun.
+// The first bucket begins before the time range, so the outer query has no
+// $timeFilter: it would leave no result (InfluxDB 1.8). Counting all points instead
+// of the last one would read a day of points.
 const silence = `SELECT last("n") AS "n" FROM (SELECT moving_average(count("uptime"), 2) AS "n" FROM (SELECT last("uptime_ns") AS "uptime"
 	FROM {rdma_collector} WHERE {filter} GROUP BY ` + byHost + `) WHERE $timeFilter GROUP BY time(5m), ` + byHost + ` fill(0)) GROUP BY ` + byHost
 
@@ -220,7 +225,7 @@ func pluginRules() []rule {
 					byDevice + `) WHERE $timeFilter AND ("state" = 'backing_off' OR "state" = 'stuck') GROUP BY ` + byDevice,
 				from: window,
 			}},
-			fires:  "For two minutes the device's worker has been waiting to be started again, or cannot be killed. Nobody reads the device's events.",
+			fires:  "For two minutes the device's worker has been waiting to be started again, or cannot be killed. No process reads the device's events.",
 			quiet:  "A worker that dies and runs again. Devices that are missing, whose worker is stopped.",
 			clears: "When the worker runs.",
 			do: []string{

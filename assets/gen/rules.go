@@ -8,38 +8,39 @@ import (
 	"rdma_events/assets/influxdb"
 )
 
-// rule is an alert rule and what its documentation says.
+// rule is an alert rule with its documentation.
 type rule struct {
 	id       string // of the UID, and the heading in docs/alerts.md
 	title    string
-	severity string // critical: somebody is to be woken; warning: it can wait for the day
+	severity string // critical: wakes the person on duty; warning: can wait for the day
 	summary  string // a template
 	steps    []step
-	when     string // the condition, an expression on the steps
+	when     string // the condition, an expression of the steps' results
 	above    float64
-	hold     time.Duration // how long it has to hold
+	hold     time.Duration // how long the condition has to hold
 	noData   string
 	slow     bool // evaluated every five minutes instead of every minute
 
 	fires  string // documentation: when it fires
-	quiet  string // when it does not, by intent
+	quiet  string // when it intentionally does not fire
 	clears string
 	do     []string
 	blind  string
 }
 
-// step is a query that yields one number per series, and the time that it looks
-// at: from so long ago to so long ago.
+// step is a query that returns one number per series. from and to are the begin and
+// the end of its time range, as durations before the evaluation.
 type step struct {
 	query    string
 	from, to time.Duration
 }
 
-// datasourceUID is that of assets/datasources; who has the data elsewhere
+// datasourceUID is the UID in assets/datasources. A user with another data source
 // replaces it in the file of rules.
 const datasourceUID = "rdma-influxdb"
 
-// window is what "now" means to a rule: three missed reports of a minute each.
+// window is the time range for current values. It covers three reports, at one
+// report a minute.
 const window = 3 * time.Minute
 
 func ruleFile(n *names, place influxdb.Place) ([]byte, error) {
@@ -59,9 +60,10 @@ func ruleFile(n *names, place influxdb.Place) ([]byte, error) {
 	return append([]byte(ruleFileHead), text...), err
 }
 
-// policyOf is what stands before a rule's measurements. A rule has no variables,
-// and Grafana's data source names the database only: the plugin's own has the
-// raw points by default, another one does not.
+// policyOf returns the prefix of a rule's measurements, their retention policy. A
+// rule has no variables, and Grafana's data source names only the database. In the
+// plugin's own database the default policy has the raw points, in a shared
+// database it does not.
 func policyOf(place influxdb.Place) string {
 	if !place.Shared {
 		return ""
@@ -86,14 +88,14 @@ func (r *rule) grafana(n *names, policy string) grafana.Rule {
 	}
 }
 
-// The references of a rule's expressions; its queries are A, B, ...
+// These are the references of a rule's expressions. Its queries are A, B, ...
 const (
 	valueRef     = "V"
 	conditionRef = "T"
 )
 
-// data is the queries, a reduction of each, the expression on these, and the
-// threshold.
+// data returns the steps of a rule: the queries, a reduction of each, the
+// expression of the reductions, and the threshold.
 func (r *rule) data(n *names, policy string) []grafana.Query {
 	var queries, reductions []grafana.Query
 	for i, s := range r.steps {
@@ -126,7 +128,7 @@ func model(ref string, m grafana.Model) grafana.Model {
 	return m
 }
 
-// short writes a duration as Prometheus does.
+// short returns a duration in the notation of Prometheus.
 func short(d time.Duration) string {
 	switch {
 	case d == 0:

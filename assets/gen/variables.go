@@ -5,7 +5,7 @@ import (
 	"rdma_events/assets/influxdb"
 )
 
-// The dashboards' identifiers; links and rules have them in their addresses.
+// These are the dashboards' identifiers, which are part of the addresses in links.
 const (
 	fleetUID  = "rdma-events-fleet"
 	deviceUID = "rdma-events-device"
@@ -15,12 +15,12 @@ func dataSource() *grafana.DataSource {
 	return &grafana.DataSource{Type: "influxdb", UID: "${datasource}"}
 }
 
-// everything is the value of All: one expression instead of a list of all names,
-// which would be too long for thousands of hosts.
+// everything is the value of All. It is a regular expression, because a list of
+// all names would be too long for thousands of hosts.
 const everything = ".*"
 
-// places are the variables that say where the data is. Where the database or the
-// policy is not there, Grafana takes the first that is.
+// places returns the variables for the location of the data. If the database or
+// the policy does not exist, Grafana takes the first existing one.
 func places(place influxdb.Place) []grafana.Variable {
 	return []grafana.Variable{
 		{Name: "datasource", Label: "Data source", Type: "datasource", Query: "influxdb", Refresh: 1},
@@ -37,7 +37,7 @@ func places(place influxdb.Place) []grafana.Variable {
 	}
 }
 
-// one is a variable with the values of a tag, of which one is chosen.
+// one returns a variable with the values of a tag. The user chooses one of them.
 func one(name, label, measurement, tag, where string) grafana.Variable {
 	query := `SHOW TAG VALUES ON "$database" FROM "` + measurement + `" WITH KEY = "` + tag + `"`
 	if where != "" {
@@ -48,7 +48,8 @@ func one(name, label, measurement, tag, where string) grafana.Variable {
 	}
 }
 
-// some is a variable with the values of a tag, of which any number is chosen.
+// some returns a variable with the values of a tag. The user chooses any number of
+// them.
 func some(name, label, measurement, tag, where string) grafana.Variable {
 	v := one(name, label, measurement, tag, where)
 	v.Multi, v.IncludeAll, v.AllValue = true, true, everything
@@ -56,7 +57,8 @@ func some(name, label, measurement, tag, where string) grafana.Variable {
 	return v
 }
 
-// link leads to a dashboard with the same data source, database and time.
+// link returns a link to a dashboard with the same data source, database, policy
+// and time.
 func link(title, uid, tooltip string) grafana.Link {
 	return grafana.Link{
 		Icon: "dashboard", KeepTime: true, Tags: []string{}, Title: title, Tooltip: tooltip, Type: "link",
@@ -64,7 +66,7 @@ func link(title, uid, tooltip string) grafana.Link {
 	}
 }
 
-// deviceLink leads from a row of a table to the device that it is about.
+// deviceLink is the link from a table's row to the dashboard of the row's device.
 const deviceLink = "/d/" + deviceUID + "?var-datasource=${datasource}&var-database=${database}&var-policy=${policy}" +
 	"&var-host=${__data.fields.host}&var-device=${__data.fields.device}&${__url_time_range}"
 

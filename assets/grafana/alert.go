@@ -9,8 +9,8 @@ import (
 )
 
 // RuleFile is a file of alert rules for Grafana's file provisioning. Grafana
-// puts environment variables into ${NAME} in all strings but those of a query's
-// model.
+// replaces ${NAME} by the environment variable in all strings except those of a
+// query's model.
 type RuleFile struct {
 	APIVersion int     `yaml:"apiVersion"`
 	Groups     []Group `yaml:"groups"`
@@ -29,7 +29,7 @@ type Group struct {
 type Rule struct {
 	UID          string            `yaml:"uid"`
 	Title        string            `yaml:"title"`
-	Condition    string            `yaml:"condition"` // the RefID whose result decides
+	Condition    string            `yaml:"condition"` // the RefID of the step whose result decides
 	Data         []Query           `yaml:"data"`
 	NoDataState  string            `yaml:"noDataState"`  // OK, NoData or Alerting
 	ExecErrState string            `yaml:"execErrState"` // OK, Error or Alerting
@@ -48,22 +48,22 @@ type Query struct {
 	Model         Model         `yaml:"model"`
 }
 
-// RelativeRange is a time range in seconds before the evaluation.
+// RelativeRange is a time range. From and To are seconds before the evaluation.
 type RelativeRange struct {
 	From int `yaml:"from"`
 	To   int `yaml:"to"`
 }
 
-// At returns the range of an evaluation at a moment.
+// At returns the time range for an evaluation at a given time.
 func (r RelativeRange) At(at time.Time) (from, to time.Time) {
 	return at.Add(-time.Duration(r.From) * time.Second), at.Add(-time.Duration(r.To) * time.Second)
 }
 
-// ExpressionUID is the DataSourceUID of expressions.
+// ExpressionUID is the DataSourceUID of a step that is an expression.
 const ExpressionUID = "__expr__"
 
-// Model is what a step does. InfluxQL has RawQuery and Query; an expression has
-// a Type, which is reduce, math or threshold.
+// Model describes the action of a step. An InfluxQL query has RawQuery and Query.
+// An expression has a Type: reduce, math or threshold.
 type Model struct {
 	RefID         string      `yaml:"refId"`
 	IntervalMs    int         `yaml:"intervalMs"`
@@ -77,19 +77,18 @@ type Model struct {
 	Conditions    []Condition `yaml:"conditions,omitempty"`
 }
 
-// Condition is what a threshold asks for.
+// Condition is the condition of a threshold.
 type Condition struct {
 	Evaluator Evaluator `yaml:"evaluator"`
 }
 
-// Evaluator compares with a number; Type is gt or lt.
+// Evaluator compares a value with a number. Type is gt or lt.
 type Evaluator struct {
 	Type   string    `yaml:"type"`
 	Params []float64 `yaml:"params"`
 }
 
-// ParseRules reads a file of alert rules. Keys that RuleFile does not know are
-// errors.
+// ParseRules parses a file of alert rules. A key that RuleFile lacks is an error.
 func ParseRules(text []byte) (*RuleFile, error) {
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	dec.KnownFields(true)
@@ -100,7 +99,7 @@ func ParseRules(text []byte) (*RuleFile, error) {
 	return &f, nil
 }
 
-// Marshal writes alert rules as they are provisioned.
+// Marshal returns the alert rules as a file for provisioning.
 func (f *RuleFile) Marshal() ([]byte, error) {
 	var b bytes.Buffer
 	enc := yaml.NewEncoder(&b)

@@ -6,7 +6,8 @@ import (
 	"fmt"
 )
 
-// SchemaVersion is that of the dashboards: the last one of the classic JSON.
+// SchemaVersion is the schema version of the dashboards, the last one of the
+// classic JSON model.
 const SchemaVersion = 42
 
 // Dashboard is a dashboard in the classic JSON model.
@@ -29,7 +30,7 @@ type Dashboard struct {
 	Panels        []Panel     `json:"panels"`
 }
 
-// TimeRange is what a dashboard shows when it is opened, as in now-1h.
+// TimeRange is the time range of a dashboard when it is opened, as in now-1h.
 type TimeRange struct {
 	From string `json:"from"`
 	To   string `json:"to"`
@@ -55,8 +56,8 @@ type Annotation struct {
 	Target     AnnotationTarget `json:"target"`
 }
 
-// AnnotationTarget is the query of an annotation and which of its columns say
-// what.
+// AnnotationTarget is the query of an annotation, with the columns for its text
+// and its tags.
 type AnnotationTarget struct {
 	RefID           string `json:"refId"`
 	Query           string `json:"query"`
@@ -64,17 +65,16 @@ type AnnotationTarget struct {
 	FromAnnotations bool   `json:"fromAnnotations"`
 	TextEditor      bool   `json:"textEditor"`
 	TextColumn      string `json:"textColumn"`
-	TagsColumn      string `json:"tagsColumn"` // names with commas between
+	TagsColumn      string `json:"tagsColumn"` // names, separated by commas
 }
 
-// Templating holds a dashboard's variables in the order in which they are
-// filled.
+// Templating has a dashboard's variables, in the order in which Grafana fills them.
 type Templating struct {
 	List []Variable `json:"list"`
 }
 
-// Variable is a choice at the top of a dashboard. Its Query is InfluxQL, or for
-// the type datasource the plugin's name.
+// Variable is a selection at the top of a dashboard. Its Query is InfluxQL, or for
+// the type datasource the name of the data source plugin.
 type Variable struct {
 	Name       string      `json:"name"`
 	Label      string      `json:"label"`
@@ -90,13 +90,13 @@ type Variable struct {
 	Current    *Option     `json:"current,omitempty"`
 }
 
-// Option is a variable's value and how it is shown.
+// Option is a variable's value and its displayed text.
 type Option struct {
 	Text  string `json:"text"`
 	Value string `json:"value"`
 }
 
-// Link leads to another dashboard.
+// Link is a link to another dashboard.
 type Link struct {
 	AsDropdown  bool     `json:"asDropdown"`
 	Icon        string   `json:"icon"`
@@ -110,7 +110,7 @@ type Link struct {
 	URL         string   `json:"url"`
 }
 
-// Panel is a panel, or with type row a heading.
+// Panel is a panel, or a heading if its type is row.
 type Panel struct {
 	ID               int            `json:"id"`
 	Type             string         `json:"type"`
@@ -121,16 +121,16 @@ type Panel struct {
 	Targets          []Target       `json:"targets,omitempty"`
 	FieldConfig      *FieldConfig   `json:"fieldConfig,omitempty"`
 	Options          map[string]any `json:"options,omitempty"`
-	Interval         string         `json:"interval,omitempty"` // the least $__interval
+	Interval         string         `json:"interval,omitempty"` // the minimum of $__interval
 	MaxDataPoints    int            `json:"maxDataPoints,omitempty"`
-	TimeFrom         string         `json:"timeFrom,omitempty"` // another range than the dashboard's, up to now
+	TimeFrom         string         `json:"timeFrom,omitempty"` // the panel's own range, up to now
 	HideTimeOverride bool           `json:"hideTimeOverride,omitempty"`
 	Transformations  []Transform    `json:"transformations,omitempty"`
 	Collapsed        *bool          `json:"collapsed,omitempty"` // rows only
 	Panels           *[]Panel       `json:"panels,omitempty"`    // rows only
 }
 
-// GridPos is where a panel is, in a grid 24 wide.
+// GridPos is the position and the size of a panel, in a grid of 24 columns.
 type GridPos struct {
 	H int `json:"h"`
 	W int `json:"w"`
@@ -138,7 +138,7 @@ type GridPos struct {
 	Y int `json:"y"`
 }
 
-// Target is one query of a panel, of Grafana's InfluxDB data source.
+// Target is a query of a panel to Grafana's InfluxDB data source.
 type Target struct {
 	RefID        string      `json:"refId"`
 	DataSource   *DataSource `json:"datasource,omitempty"`
@@ -154,13 +154,13 @@ type Transform struct {
 	Options map[string]any `json:"options"`
 }
 
-// FieldConfig says how values look.
+// FieldConfig configures how values are displayed.
 type FieldConfig struct {
 	Defaults  FieldDefaults `json:"defaults"`
 	Overrides []Override    `json:"overrides"`
 }
 
-// FieldDefaults is how values look that no Override matches.
+// FieldDefaults configures how values are displayed that no Override matches.
 type FieldDefaults struct {
 	Unit       string         `json:"unit,omitempty"`
 	Decimals   *int           `json:"decimals,omitempty"`
@@ -173,19 +173,20 @@ type FieldDefaults struct {
 	Custom     map[string]any `json:"custom,omitempty"`
 }
 
-// Thresholds are steps of colour.
+// Thresholds assign colours to ranges of values.
 type Thresholds struct {
 	Mode  string `json:"mode"`
 	Steps []Step `json:"steps"`
 }
 
-// Step is a colour from a value on; the first has no value.
+// Step is the colour of all values from Value on, up to the next step. The first
+// step has no Value.
 type Step struct {
 	Color string   `json:"color"`
 	Value *float64 `json:"value"`
 }
 
-// Mapping gives texts and colours to values.
+// Mapping maps values to texts and colours.
 type Mapping struct {
 	Type    string            `json:"type"`
 	Options map[string]Mapped `json:"options"`
@@ -198,32 +199,31 @@ type Mapped struct {
 	Index int    `json:"index"`
 }
 
-// DataLink leads on from a value.
+// DataLink is a link from a value.
 type DataLink struct {
 	Title string `json:"title"`
 	URL   string `json:"url"`
 }
 
-// Override changes how the fields look that it matches.
+// Override changes how the matching fields are displayed.
 type Override struct {
 	Matcher    Matcher    `json:"matcher"`
 	Properties []Property `json:"properties"`
 }
 
-// Matcher says which fields, as in byName.
+// Matcher selects fields, as in byName.
 type Matcher struct {
 	ID      string `json:"id"`
 	Options string `json:"options"`
 }
 
-// Property is one thing about how fields look.
+// Property is one display setting of fields.
 type Property struct {
 	ID    string `json:"id"`
 	Value any    `json:"value"`
 }
 
-// ParseDashboard reads a dashboard. Keys that Dashboard does not know are
-// errors.
+// ParseDashboard parses a dashboard. A key that Dashboard lacks is an error.
 func ParseDashboard(text []byte) (*Dashboard, error) {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
@@ -234,11 +234,11 @@ func ParseDashboard(text []byte) (*Dashboard, error) {
 	return &d, nil
 }
 
-// Marshal writes a dashboard as it is imported.
+// Marshal returns the dashboard as JSON for Grafana's import.
 func (d *Dashboard) Marshal() ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // queries have < and > in them, and people read them
+	enc.SetEscapeHTML(false) // queries contain < and >, and must stay readable
 	enc.SetIndent("", "  ")
 	if err := enc.Encode(d); err != nil {
 		return nil, fmt.Errorf("encode dashboard %s: %w", d.UID, err)

@@ -1,5 +1,5 @@
-// Package grafana describes what Grafana imports: dashboards in its classic
-// JSON, and the alert rules of its file provisioning. It knows as much of both
-// as this project uses; decoding is strict, so that a file with a key that no
-// type here names is an error.
+// Package grafana describes the files that Grafana imports: dashboards in its
+// classic JSON model, and the alert rules of its file provisioning. It covers the
+// parts that this project uses. Decoding is strict: a key that no type here has is
+// an error.
 package grafana

@@ -1,4 +1,4 @@
-// Package influxdb holds the InfluxQL with which an InfluxDB 1.x keeps the
-// plugin's metrics for long, and the names that it gives; docs/scaling.md
-// explains it.
+// Package influxdb has the InfluxQL statements with which an InfluxDB 1.x keeps
+// the plugin's metrics for a long time, and the names that they use.
+// docs/operations.md explains them.
 package influxdb

@@ -10,14 +10,14 @@ import (
 
 //go:generate go run ./gen downsampling.influxql
 
-// Downsampling is the InfluxQL of downsampling.influxql.
+// Downsampling is the text of downsampling.influxql.
 //
 //go:embed downsampling.influxql
 var Downsampling string
 
-// Selects returns the SELECT ... INTO of each continuous query, for what lies
-// between two moments: what the server runs at an interval, and what fills the
-// past once.
+// Selects returns the SELECT ... INTO statement of each continuous query for the
+// time from from up to to. The server runs these statements at each interval; a
+// user can run them once for points from the past.
 func Selects(from, to time.Time) []string {
 	body := regexp.MustCompile(`(?s) BEGIN\n(.*?)\nEND;`)
 	span := fmt.Sprintf("WHERE time >= %d AND time < %d GROUP BY", from.UnixNano(), to.UnixNano())

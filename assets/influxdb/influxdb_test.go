@@ -26,7 +26,8 @@ func run(t *testing.T, s *influx.Server, influxQL string) {
 	require.NoError(t, err)
 }
 
-// statements writes those of a database that others write to, as their user does.
+// statements returns the statements for a database that others also write to. It
+// runs the generator as a user does.
 func statements(t *testing.T, database string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "shared.influxql")
@@ -37,7 +38,7 @@ func statements(t *testing.T, database string) string {
 	return string(text)
 }
 
-// policies are the retention policies of a database, as InfluxDB lists them.
+// policies returns the retention policies of a database, as InfluxDB lists them.
 func policies(t *testing.T, s *influx.Server, database string) map[string]string {
 	t.Helper()
 	got, err := s.Query(t.Context(), "", "SHOW RETENTION POLICIES ON "+influx.Quote(database))
@@ -50,7 +51,7 @@ func policies(t *testing.T, s *influx.Server, database string) map[string]string
 	return all
 }
 
-// old is a point of another input's, of a month ago.
+// old writes a point of another input, which is a month old.
 func old(t *testing.T, s *influx.Server, database string) {
 	t.Helper()
 	line := fmt.Sprintf("cpu,host=a usage_idle=1 %d\n", time.Now().Add(-30*24*time.Hour).UnixNano())
@@ -77,14 +78,14 @@ func TestOtherInputsHistoryStaysAsItWas(t *testing.T) {
 	}
 }
 
-// Telegraf or a person may have made it; what it keeps, and for how long, is theirs.
+// Telegraf or a person may have created the database. Its retention must not change.
 func TestDatabaseThatIsThereIsRefused(t *testing.T) {
 	s := influx.Start(t)
 	require.NoError(t, s.CreateDatabase(t.Context(), database))
 	before := policies(t, s, database)
 	_, err := s.Query(t.Context(), "", influxdb.Downsampling)
 	require.ErrorIs(t, err, influx.ErrRefused)
-	require.True(t, strings.HasSuffix(err.Error(), "not executed"), "what docs/scaling.md says of it")
+	require.True(t, strings.HasSuffix(err.Error(), "not executed"), "docs/operations.md quotes it")
 	require.Equal(t, before, policies(t, s, database))
 	run(t, s, statements(t, database))
 	require.Contains(t, policies(t, s, database), "rdma_raw")
@@ -100,7 +101,7 @@ func TestNewerStatementsReplaceOlderOnes(t *testing.T) {
 	run(t, s, influxdb.Downsampling)
 }
 
-// write writes the history of a host to which something happens.
+// write writes the history of two hosts, one of them with many events.
 func write(t *testing.T, s *influx.Server, c history.Config) {
 	t.Helper()
 	c.Hosts = []history.Host{{Name: "a", Scenario: "lively"}, {Name: "b", Profile: "dual"}}
@@ -109,7 +110,7 @@ func write(t *testing.T, s *influx.Server, c history.Config) {
 	require.NoError(t, w.Flush())
 }
 
-// number is the last column of the only row that a query answers with.
+// number returns the second column of the only row in a query's result.
 func number(t *testing.T, s *influx.Server, influxQL string) float64 {
 	t.Helper()
 	got, err := s.Query(t.Context(), database, influxQL)
@@ -144,8 +145,8 @@ func TestWhatIsKeptForLongSumsUpToWhatWas(t *testing.T) {
 	require.EqualValues(t, 6, number(t, s, `SELECT count("uptime_ns") FROM "rdma"."long"."rdma_collector" WHERE "host" = 'b'`))
 }
 
-// The server runs continuous queries at multiples of their interval, which is
-// made short here.
+// The server runs continuous queries at multiples of their interval. The test
+// shortens the interval.
 func TestTheServerRunsThem(t *testing.T) {
 	s := influx.Start(t)
 	quick := strings.NewReplacer("time(5m)", "time(1s)", "RESAMPLE FOR 10m", "RESAMPLE FOR 30m").Replace(influxdb.Downsampling)

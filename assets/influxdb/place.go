@@ -6,24 +6,25 @@ import (
 	"regexp"
 )
 
-// Place says where in an InfluxDB 1.x the plugin's points are.
+// Place is the location of the plugin's points in an InfluxDB 1.x.
 type Place struct {
 	Database string
 	Raw      string // the retention policy that Telegraf writes to
-	Long     string // the one that has a point in five minutes
-	Shared   bool   // others write to the database; Raw is not its default then
+	Long     string // the retention policy with one point in five minutes
+	Shared   bool   // others also write to the database; then Raw is not its default policy
 }
 
-// Own is a database of the plugin's own.
+// Own returns the place in a database that only the plugin's points are in.
 func Own() Place { return Place{Database: "rdma", Raw: "raw", Long: "long"} }
 
-// ErrName is wrapped by the error about a name that a database cannot have here.
+// ErrName is wrapped by the error of In for a database name that is not allowed.
 var ErrName = errors.New("no name for a database")
 
 var name = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
 
-// In is a database that others write to, as Telegraf's own. The error wraps
-// ErrName; InfluxDB itself would take more names, in quotes.
+// In returns the place in a database that others also write to, for example
+// Telegraf's own. The error wraps ErrName. InfluxDB itself would accept more names,
+// in quotes.
 func In(database string) (Place, error) {
 	if !name.MatchString(database) {
 		return Place{}, fmt.Errorf("%q is %w: want letters, digits, and _ . -", database, ErrName)
@@ -31,7 +32,7 @@ func In(database string) (Place, error) {
 	return Place{Database: database, Raw: "rdma_raw", Long: "rdma_long", Shared: true}, nil
 }
 
-// Chosen is Own for "", and In for every other name.
+// Chosen returns Own for "", and In for every other name.
 func Chosen(database string) (Place, error) {
 	if database == "" {
 		return Own(), nil

@@ -1,4 +1,4 @@
-// Package telegraf holds Telegraf configurations for installations that one
-// database cannot serve; docs/scaling.md explains them. The tests have
-// Telegraf itself check them.
+// Package telegraf has Telegraf configurations for installations that are too
+// large for one database. docs/operations.md explains them. In the tests Telegraf
+// itself checks them.
 package telegraf

@@ -21,7 +21,8 @@ func program(t *testing.T) string {
 	return rig.Program(t, "TELEGRAF_KAFKA_BIN", "tools/telegraf-kafka")
 }
 
-// check has Telegraf load a configuration and initialize its plugins.
+// check runs Telegraf, which loads a configuration and initializes its plugins. It
+// returns Telegraf's output.
 func check(t *testing.T, text string) (string, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "telegraf.conf")

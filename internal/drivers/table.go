@@ -2,7 +2,7 @@ package drivers
 
 import "rdma_events/internal/verbs"
 
-// queuePairs is what most drivers ask of their device: to make, move and destroy
+// queuePairs returns the costs that most drivers have, plus more: one command each to make, move and destroy
 // a queue pair, and to read a counter.
 func queuePairs(more Costs) Costs {
 	c := Costs{CreateQP: 1, ModifyQP: 1, DestroyQP: 1, HWCounter: 1}
@@ -12,7 +12,8 @@ func queuePairs(more Costs) Costs {
 	return c
 }
 
-// profiled is the test that has each driver of the stand-in's profiles seen as a user would.
+// profiled names the test that watches a device of each of the stand-in's profiles and compares the
+// user-visible results with the profile.
 var profiled = []string{"TestEachDriverIsSeenAsItsTableSays"}
 
 // All returns the table, hardware first.
@@ -35,7 +36,7 @@ func hardware() []Driver {
 			Name: "irdma, iWARP", Kernel: []string{"ice", "i40e", "idpf"}, Transport: "iwarp", Devices: "Intel E810, X722",
 			Events: "port, QP, CQ, SRQ", Probe: "`flush`", LinkDowned: "none", First: verbs.MethodFlush,
 			Never: []verbs.Method{verbs.MethodUDSend, verbs.MethodRCWrite}, Costs: queuePairs(nil),
-			Notes: "A queue pair connects by the connection manager alone, and there are no datagrams ([iwarp.md](iwarp.md)).",
+			Notes: "A queue pair connects by the connection manager alone, and there are no datagrams ([iWARP](#iwarp)).",
 		},
 		{
 			Known: ByStandin, Standin: profiled,
@@ -52,7 +53,7 @@ func hardware() []Driver {
 			Name: "efa", Kernel: []string{"efa"}, Devices: "Amazon EFA",
 			Events: "none", Probe: "`ud_send`", LinkDowned: "none",
 			First: verbs.MethodUDSend, Never: []verbs.Method{verbs.MethodRCWrite, verbs.MethodFlush},
-			Costs: queuePairs(nil), // an address handle is a command too, but its probe keeps it
+			Costs: queuePairs(nil), // an address handle is a command too, but the probe of this driver keeps its handle
 			Notes: "`events_supported` is 0: port states come from queries, which go on saying active when the device is dead. " +
 				"Older devices have no completion events, and so no probe.",
 		},
@@ -160,7 +161,7 @@ func soft() []Driver {
 			Name: "siw", Kernel: []string{"siw"}, Devices: "soft iWARP", Known: InTheLab,
 			Events: "port, LID, QP, CQ, SRQ", Probe: "`flush`", LinkDowned: "none", First: verbs.MethodFlush,
 			Never: []verbs.Method{verbs.MethodUDSend, verbs.MethodRCWrite}, Costs: Costs{},
-			Notes: "[iwarp.md](iwarp.md) has the reasons.",
+			Notes: "[iWARP](#iwarp) has the reasons.",
 		},
 	}
 }

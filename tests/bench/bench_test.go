@@ -13,13 +13,14 @@ import (
 	"testing"
 	"time"
 
+	"rdma_events/internal/document"
 	"rdma_events/tests/lab"
 )
 
 const root = "../.."
 
-// TestBench measures everything and writes docs/benchmarks.md, of which a failed
-// part is left out.
+// TestBench measures everything and writes docs/performance.md. A part that fails
+// is left out.
 func TestBench(t *testing.T) {
 	began := time.Now()
 	var r Report
@@ -35,7 +36,7 @@ func TestBench(t *testing.T) {
 	if err := r.Render(&b, head(kernel, time.Since(began))); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(root, "docs/benchmarks.md"), b.Bytes(), 0o644); err != nil {
+	if err := document.Rewrite(filepath.Join(root, "docs/performance.md"), "benchmarks", b.String()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -46,15 +47,12 @@ func (r *Report) add(part *Report) {
 }
 
 func head(kernel string, took time.Duration) string {
-	return fmt.Sprintf(`# Benchmarks
-
-Written by %[1]smake bench%[1]s (not run here: no test has the machine for itself) of commit %[7]s, in %[2]v.
+	return fmt.Sprintf(`Written by %[1]smake bench%[1]s (not run here: no test has the machine for itself) of commit %[7]s, in %[2]v.
 Values are the median of the turns with their spread; a ratio is ours through the
 other's, taken in each turn, in which both run one after the other in changing order. The lab is an emulated machine
 with two cores, Linux %[3]s, soft RoCE on a dummy netdev: its ratios mean
 something, its absolute times are some ten times those of real hardware, and its
 speed drifts. Scale and hot path are this machine's: %[4]d cores, %[5]s, %[6]s.
-More on what was missed, and what was mended: [performance.md](performance.md).
 `, "`", took.Round(time.Second), kernel, runtime.NumCPU(), cpuModel(), runtime.Version(), commit())
 }
 

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// NotRun is what a document says beside a command, in its line, or at the head
-// of a block, that no test runs.
+// NotRun is the text by which a document marks a command that no test runs. It
+// stands in the line of the command or at the head of a block.
 const NotRun = "not run here"
 
 // Command is one command of a document.
@@ -25,8 +25,8 @@ var (
 	shellOpen = regexp.MustCompile("^```(sh|console|bash)\\s*$")
 )
 
-// Commands returns the commands of a document in Markdown: those in its blocks
-// of shell, those indented as code, and those that stand as code in its text.
+// Commands returns the commands of a document in Markdown: those in shell
+// blocks, those indented as code, and those written as code in running text.
 func Commands(text string) []Command {
 	var all []Command
 	lines := strings.Split(text, "\n")
@@ -61,7 +61,7 @@ func closing(lines []string, from int) int {
 
 func block(lines []string, first int) []Command {
 	var all []Command
-	whole := false // the block as a whole was not run
+	whole := false // the head of the block marks all of it as not run
 	for n := 0; n < len(lines); n++ {
 		begin, line := n, lines[n]
 		said := strings.Contains(comment.FindString(line), NotRun)

@@ -1,22 +1,25 @@
 package docs
 
-// Place says how a command of the documents is run, if not here as it stands.
+// Place states how a command of the documents is run, if the test does not run
+// it as it is.
 type Place struct {
 	Command string // as in the document
-	Run     string // what is run here in its stead
-	// Exits are the statuses besides 0 that are right here, when the command says
-	// what stands in Prints.
+	Run     string // the command that the test runs instead
+	// Exits are the exit statuses besides 0 that are correct here, if the output
+	// contains Prints.
 	Exits  []int
 	Prints string
-	// Where is what runs it: a step of CI or a file of tests. Says is the line of
-	// the step, or the test that does what the command does.
+	// Where is the file that runs the command: a file of CI or a file of tests.
+	// Says is a text in that file: the line of the step, or the declaration of the
+	// test that does the same as the command.
 	Where, Says string
 }
 
-// steps are the files that CI goes through.
+// steps are the files whose commands CI runs.
 var steps = []string{".ci/run", "Makefile", "packaging/targets.mk", "scripts/test-push.sh"}
 
-// Places are the commands that need more than running them here.
+// Places returns the commands that the test does not run as they are, or that
+// may end with another status than 0.
 func Places() []Place {
 	const (
 		ci       = ".ci/run"
@@ -27,16 +30,17 @@ func Places() []Place {
 		admin    = "tests/lab/system/admin_test.go"
 		move     = "func TestARefusedMoveToAnotherNamespaceDisturbsNothing("
 	)
-	doctor, noDevice := []int{1, 2}, []int{1} // a host may have something to mend, or no device
+	doctor, noDevice := []int{1, 2}, []int{1} // a host may have something to fix, or no device
 	return []Place{
-		// What is run here, but for its length or its place.
+		// These run here, shortened or with other exit statuses; -hardware runs in a test.
 		{Command: "make", Run: "make help"},
 		{Command: "make run", Run: "scripts/run.sh 2s"},
 		{Command: "rdma-events doctor", Exits: doctor, Prints: " WARN, "},
+		{Command: "build/rdma-events doctor", Exits: doctor, Prints: " WARN, "},
+		{Command: "build/rdma-events watch", Run: "build/rdma-events watch -for 1s"},
 		{Command: "rdma-events doctor --json", Exits: doctor, Prints: `"checks": [`},
 		{Command: "prlimit --memlock=65536:65536 rdma-events doctor", Exits: doctor, Prints: " WARN, "},
 		{Command: "rdma-events watch", Run: "rdma-events watch -for 1s"},
-		{Command: "rdma-events watch -probe", Run: "rdma-events watch -probe -for 1s"},
 		{Command: "rdma-events watch -device mlx5_0", Run: "rdma-events watch -device mlx5_0 -for 1s"},
 		{Command: "rdma-events check -config FILE", Run: "rdma-events check -config sample.conf"},
 		{Command: "lsof /dev/infiniband/*", Exits: noDevice, Prints: "No such file"},
@@ -53,7 +57,7 @@ func Places() []Place {
 		{Command: "rdma resource show qp", Exits: noDevice, Prints: "NETLINK_RDMA"},
 		{Command: "rdma system", Exits: noDevice, Prints: "NETLINK_RDMA"},
 
-		// What takes longer, and is run by CI.
+		// These take longer. CI runs them.
 		{Command: "make test", Where: ci, Says: "make test"},
 		{Command: "make lint", Where: ci, Says: "make lint"},
 		{Command: "make build", Where: makefile, Says: "TESTED := build"},
@@ -80,19 +84,15 @@ func Places() []Place {
 			Command: "go test -tags lab -short -v -run '^TestGuests$/tests/lab/guest' ./tests/lab -guest.run TestDeviceAppears",
 			Where:   makefile, Says: guests,
 		},
-		{
-			Command: "go test -tags lab ./tests/lab -run '^TestGuests$/internal/verbs/native' -guest.run TestNativeBackendReadsEveryTypeOfEvent -v",
-			Where:   makefile, Says: guests,
-		},
 		{Command: "make lab", Where: "tests/lab/shell_test.go", Says: "func TestAPersonGetsAPromptBesideADevice("},
 
-		// Shorter, or with less of it.
+		// These run in a shorter form, or with less to do.
 		{Command: "make generate", Run: "go generate ./assets/... ./plugins/... && go run ./packaging/licences docs/licences.md"},
 		{Command: "go test ./tests/e2e -update", Run: "go test ./tests/e2e -run '^TestGolden/crash$' -update"},
 		{Command: "make stack", Run: "go build -o build/stack ./tests/stack/cmd/stack && timeout -s INT --preserve-status 8s build/stack"},
 		{Command: "make scale", Where: "tests/scale/scale_test.go", Says: "func TestASmallFleetIsFilledInTwoRunsAndMeasured("},
 
-		// What only a device, a server or a guest can do.
+		// These need a device, a server or a guest.
 		{Command: "rdma link delete", Where: admin, Says: "func TestTheDriverIsUnloadedAfterItsLinksAndLoadedAgain("},
 		{Command: "rdma system set netns exclusive", Where: admin, Says: move},
 		{Command: "rdma system set netns shared", Where: admin, Says: move},

@@ -1,8 +1,8 @@
 #!/bin/bash
-# Runs commands of a document as a person would paste them, in the project's root
-# and in a mount namespace: what they write, there and in the system, is thrown
-# away. What it says goes to $OUT/N, its status to $OUT/N.status; the arguments are
-# the commands.
+# Runs the commands of a document, its arguments, as a person would paste them: in
+# the project's root, and in a mount namespace, so that the files that they write
+# there and in the system are discarded. The output of command N goes to $OUT/N and
+# its exit status to $OUT/N.status.
 set -eu
 scratch=$OUT/scratch
 mkdir -p "$scratch"
@@ -12,8 +12,8 @@ for dir in /etc /usr/local /var/lib "$PWD"; do
 	mkdir -p "$scratch/$name/upper" "$scratch/$name/work"
 	mount -t overlay -o "lowerdir=$dir,upperdir=$scratch/$name/upper,workdir=$scratch/$name/work" overlay "$dir"
 done
-cd "$PWD" # from what was there before into what now lies over it
-# What the packages of Telegraf and Grafana make.
+cd "$PWD" # from the directory itself into the overlay that is mounted over it
+# The packages of Telegraf and Grafana create these directories.
 mkdir -p /etc/telegraf/telegraf.d /etc/grafana/provisioning/{alerting,dashboards,datasources}
 cp sample.conf /etc/telegraf/rdma_events.conf
 PATH=$PATH:$PWD/build

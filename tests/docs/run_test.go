@@ -16,7 +16,7 @@ import (
 
 const root = "../.."
 
-// documents are all that tell people what to type.
+// documents returns the paths of all documents that contain commands for people.
 func documents(t *testing.T) []string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(root, "docs/*.md"))
@@ -31,7 +31,7 @@ func documents(t *testing.T) []string {
 func TestEveryCommandInTheDocumentsIsRun(t *testing.T) {
 	rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events")
 	rig.Program(t, "TELEGRAF_BIN", "tools/telegraf")
-	ran := map[string]bool{} // here, in a document before
+	ran := map[string]bool{} // the commands that run here already
 	for _, path := range documents(t) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			text, err := os.ReadFile(path)
@@ -60,7 +60,7 @@ func shortTarget(command string) bool {
 	return command == "make help" || strings.HasPrefix(command, "make run FOR=")
 }
 
-// A command that is in no document any more needs no place.
+// A place is an error if no document contains its command any more.
 func TestEveryPlaceIsOfACommand(t *testing.T) {
 	var all []string
 	for _, path := range documents(t) {
@@ -84,8 +84,8 @@ func place(command string) Place {
 	return Place{Command: command}
 }
 
-// requireSaid wants a place to be what it says: a step of CI that is there, or a
-// test of that name.
+// requireSaid requires that a place exists: the line of a step of CI, or a test
+// of that name.
 func requireSaid(t *testing.T, p Place) {
 	t.Helper()
 	if !slices.Contains(steps, p.Where) {
@@ -97,7 +97,7 @@ func requireSaid(t *testing.T, p Place) {
 	require.Contains(t, string(text), p.Says, p.Command)
 }
 
-// runHere runs commands one after the other, as their document has them.
+// runHere runs commands one after the other, in the order of their document.
 func runHere(t *testing.T, commands []Command) {
 	t.Helper()
 	if len(commands) == 0 {

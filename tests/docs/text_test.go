@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// reasons are the constants of type status.Reason, as they stand in the code.
+// reasons returns the constants of type status.Reason, as written in the code.
 func reasons(t *testing.T) []string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, "internal/status/reason.go"), nil, 0)
@@ -68,7 +68,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// anchors are what a document's titles are linked by.
+// anchors returns the anchors by which links refer to a document's titles.
 func anchors(t *testing.T, path string) []string {
 	t.Helper()
 	text, err := os.ReadFile(path)

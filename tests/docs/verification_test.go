@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// indexed are the packages whose tests have a row each, or stand among those that are about no fault.
+// indexed are the packages of which docs/verification.md must name every test, in a row or in its list of tests that
+// are about no fault.
 var indexed = []string{"tests/e2e", "tests/native", "tests/lab/system"}
 
 func TestEachFaultNamesATestThatExists(t *testing.T) {

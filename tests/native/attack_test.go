@@ -12,10 +12,11 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// A library that was tampered with, or that an attacker controls, gets hold of
-// nothing: everything here root could do, and the tests run as root.
+// An attacker may have changed the library or may control it. It gets no access to
+// the host. Without confinement root could do everything here, and the test runs
+// as root.
 func TestAHostileLibraryIsConfined(t *testing.T) {
-	prerequisite.RequireRoot(t, "not root, who alone may do all that is to be refused")
+	prerequisite.RequireRoot(t, "only root may do everything that must be refused here")
 	abi := confine.Landlock()
 	if abi == 0 {
 		t.Fatal("this kernel has no Landlock: boot it with landlock in lsm=")
@@ -39,7 +40,7 @@ func TestAHostileLibraryIsConfined(t *testing.T) {
 		}
 	}
 	for what, row := range map[string]struct {
-		since int // the version of Landlock that forbids it
+		since int // the first version of Landlock that forbids it
 		want  string
 	}{
 		"read /etc/shadow":                {1, "EACCES"},
@@ -65,7 +66,8 @@ func TestAHostileLibraryIsConfined(t *testing.T) {
 	w.requireUndisturbed()
 }
 
-// The node of a device may come and go while its worker is confined already.
+// The node of a device may appear and disappear when its worker is already
+// confined.
 func TestADeviceThatComesLaterIsOpenedAndProbed(t *testing.T) {
 	w := newWorld(t, "late0")
 	w.remove("late0")

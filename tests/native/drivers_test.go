@@ -12,18 +12,18 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// driven is a device as a driver makes it.
+// driven is a device that behaves as with one driver.
 type driven struct {
 	standin.Profile
 	device string
 }
 
-// reported are the profiles that differ in what the host says of their devices.
+// reported are the profiles that differ in the host's reports about their devices.
 var reported = []string{"mlx5", "mlx4", "bnxt_re", "efa", "qedr"}
 
-// TestDriversAreReportedAsTheyAre has one device of some profiles on a host, all of
-// which fall into their error state and are removed, and one more that is in that
-// state as the plugin starts and comes out of it.
+// TestDriversAreReportedAsTheyAre runs a host with a device of each of some profiles.
+// All of them enter their error state and are removed. One more device is in that
+// state when the plugin starts, and leaves it.
 func TestDriversAreReportedAsTheyAre(t *testing.T) {
 	var all []driven
 	for _, name := range reported {
@@ -62,7 +62,7 @@ func newDrivers(t *testing.T, all []driven) *world {
 		devices = append(devices, d.device)
 	}
 	w := newWorld(t, devices...)
-	w.method, w.interval = "auto", "1s" // more rounds a minute would be too many address handles for some
+	w.method, w.interval = "auto", "1s" // more rounds a minute would need too many address handles for some
 	w.order(all, func(d driven) { w.take(d.device, d.Profile) })
 	return w
 }
@@ -73,7 +73,7 @@ func (w *world) order(all []driven, f func(driven)) {
 	}
 }
 
-// awaitEach waits until something is reported of each device.
+// awaitEach waits until the points fulfil a condition for each device.
 func (w *world) awaitEach(what string, all []driven, is func([]rig.Point, driven) bool) {
 	w.t.Helper()
 	w.Await(what, time.Minute, func(points []rig.Point) bool {
@@ -81,8 +81,8 @@ func (w *world) awaitEach(what string, all []driven, is func([]rig.Point, driven
 	})
 }
 
-// isProbed: a device was opened once and is probed as its driver allows, or a line
-// says why not.
+// isProbed reports whether a device was opened once and is probed as its driver
+// allows. If the driver allows no probe, a line of the log must state that.
 func (w *world) isProbed(points []rig.Point, d driven) bool {
 	info, probe := last(points, "rdma_device", d.device), last(points, "rdma_cq_probe", d.device)
 	if info.Int("open") != 1 || info.Text("reason") != "ok" || info.Int("opens") != 1 {
@@ -96,7 +96,7 @@ func (w *world) isProbed(points []rig.Point, d driven) bool {
 	return probe.Tags["method"] == d.Seen.Up.Method.String() && probe.Int("ok") == 1
 }
 
-// isDead: what an error state brings is reported of a device.
+// isDead reports whether the points show the effects of a device's error state.
 func isDead(points []rig.Point, d driven) bool {
 	info, probe := last(points, "rdma_device", d.device), last(points, "rdma_cq_probe", d.device)
 	events := rig.Last(points, "rdma_async", "device", d.device, "port", "")
@@ -111,8 +111,8 @@ func isDead(points []rig.Point, d driven) bool {
 	return probe.Int("lost_completions")+probe.Int("errors") > 0
 }
 
-// unregister removes devices, their nodes first, as the kernel does, and wants that
-// their workers close them by themselves: some drivers have a removal wait for that.
+// unregister removes devices, their nodes first, as the kernel does. It requires that
+// their workers close them by themselves: with some drivers a removal waits for that.
 func (w *world) unregister(all []driven) {
 	w.t.Helper()
 	w.order(all, func(d driven) {

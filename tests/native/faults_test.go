@@ -16,8 +16,8 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// TestNativeFaults lets all faults of one kind happen at once, each on a device of
-// its own, which is also what shows that none touches another.
+// TestNativeFaults causes all faults of one kind at once, each on its own device.
+// This also shows that no fault affects another device.
 func TestNativeFaults(t *testing.T) {
 	var tb table
 	complete := true
@@ -33,22 +33,23 @@ func TestNativeFaults(t *testing.T) {
 	for _, group := range groups {
 		complete = t.Run(group.name, func(t *testing.T) { group.run(t, &tb) }) && complete
 	}
-	if complete && len(groups) == len(tb.groups()) { // none was left out by -run
+	if complete && len(groups) == len(tb.groups()) { // -run left out none
 		tb.compare(t)
 	}
 }
 
-// trigger is what makes a worker come to a call.
+// trigger is the event that makes a worker reach a call.
 type trigger int
 
 const (
 	byItself  trigger = iota
 	byEvent           // an event is read and acknowledged
-	byRenewal         // an event makes the worker make its probe anew
+	byRenewal         // an event makes the worker recreate its probe
 	byRemoval
 )
 
-// calls are all that the worker makes into the library, in the order of a life.
+// calls are all calls that a worker makes into the library, in their order from its
+// start to its end.
 var calls = []struct {
 	call ledger.Call
 	by   trigger
@@ -82,7 +83,7 @@ var calls = []struct {
 	{ledger.CallCloseDevice, byRemoval},
 }
 
-// pull has the worker of an open device come to a call.
+// pull makes the worker of an open device reach a call.
 func (w *world) pull(device string, by trigger) {
 	w.t.Helper()
 	switch by {
@@ -96,12 +97,13 @@ func (w *world) pull(device string, by trigger) {
 	}
 }
 
-// deviceOf names the device whose fault is in a call.
+// deviceOf returns the name of the device that has its fault in a call.
 func deviceOf(call ledger.Call) string {
 	return "in_" + strings.TrimPrefix(strings.ReplaceAll(call.String(), " ", "_"), "ibv_")
 }
 
-// everyCall makes a world with a device for each call; order gives the orders.
+// everyCall starts a world with a device for each call, on which order sets the
+// fault.
 func everyCall(t *testing.T, order func(*standin.Control, ledger.Call)) *world {
 	t.Helper()
 	var devices, waiting []string
@@ -123,9 +125,9 @@ func everyCall(t *testing.T, order func(*standin.Control, ledger.Call)) *world {
 	return w
 }
 
-// recovered: the worker was replaced once and its device is probed again, or has
-// gone for good: then whether another worker was started before that was seen depends
-// on the load.
+// recovered reports whether the worker was replaced once and its device is probed
+// again, or whether the device is gone. A device that is gone may have had no restart:
+// it depends on the load whether another worker starts before the removal is found.
 func recovered(points []rig.Point, device string, by trigger) bool {
 	p := last(points, "rdma_device", device)
 	if by == byRemoval && p.Int("present") == 0 {
@@ -167,8 +169,8 @@ func crashes(t *testing.T, tb *table) {
 	w.requireUndisturbed()
 }
 
-// requireCrashReport wants one line that says how the worker died, and one with
-// its trace.
+// requireCrashReport requires one line that states how the worker died, and one
+// with its trace.
 func (w *world) requireCrashReport(device, how string) {
 	w.t.Helper()
 	var reports, traces int
@@ -190,7 +192,7 @@ func code(call ledger.Call) string { return "`" + call.String() + "`" }
 
 func (w *world) note(tb *table, points []rig.Point, device, fault string) {
 	w.t.Helper()
-	tb.rows = append(tb.rows, row{fault, lived(points, device), w.outcome(points, device), w.t.Name()})
+	tb.rows = append(tb.rows, row{fault, describeOutcome(points, device), w.outcome(points, device), w.t.Name()})
 }
 
 func hangs(t *testing.T, tb *table) {
@@ -204,8 +206,8 @@ func hangs(t *testing.T, tb *table) {
 	w.requireUndisturbed()
 }
 
-// requireUnacknowledged wants that an event was told of as not acknowledged while
-// its acknowledgement hung, and as released once the worker was gone.
+// requireUnacknowledged requires that an event was reported as not acknowledged
+// while its acknowledgement hung, and as released once the worker had ended.
 func (w *world) requireUnacknowledged(device, measurement string) {
 	w.t.Helper()
 	var hanging int
@@ -229,10 +231,11 @@ func (w *world) requireUnacknowledged(device, measurement string) {
 	}
 }
 
-// errnos are those that the man pages name, ibv_get_device_list(3) and
-// ibv_reg_mr(3), and for all others, of which they say only that errno is set or
-// returned, one of each kind that the kernel gives: no right, no room, no sense,
-// no device.
+// errnos returns the errnos with which a call fails. They are those that the man
+// pages ibv_get_device_list(3) and ibv_reg_mr(3) name. For all other calls the man
+// pages state only that errno is set or returned; these fail with one errno of
+// each kind that the kernel returns: no permission, no memory, an invalid
+// argument, no device.
 func errnos(call ledger.Call) []syscall.Errno {
 	common := []syscall.Errno{syscall.EPERM, syscall.ENOMEM, syscall.EINVAL, syscall.EIO}
 	switch call {
@@ -311,15 +314,16 @@ func failures(t *testing.T, tb *table) {
 	w.requireUndisturbed()
 }
 
-// settled: the device is probed, or waits for somebody to mend something. One
-// that was taken for removed, because the library said so, is tried again.
+// settled reports whether the device is probed, or waits for the operator to fix
+// something. A device is not settled while its reason is removed because the
+// library reported that: the plugin tries it again.
 func settled(points []rig.Point, f failure) bool {
 	p := last(points, "rdma_device", f.device)
 	if f.by == byRemoval {
 		return p.Int("present") == 0
 	}
 	if probe := last(points, "rdma_cq_probe", f.device); probe.Int("errors") > 0 && probe.Text("status") == "" {
-		return false // the count comes by shared memory, and before the word
+		return false // the count comes through shared memory, and before the status
 	}
 	return probing(points, f.device) || p.Int("open") == 0 && p.Text("reason") != "removed"
 }

@@ -35,7 +35,7 @@ func TestAKernelWithoutLandlockIsSaidOnce(t *testing.T) {
 	}
 }
 
-// simulate runs the plugin over two simulated devices until both have been
+// simulate runs the plugin with two simulated devices until both have been
 // opened, and returns its log.
 func simulate(t *testing.T, env string) string {
 	t.Helper()
@@ -68,7 +68,7 @@ func simulate(t *testing.T, env string) string {
 	if err := stdin.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = io.Copy(io.Discard, out) // what it says at its end
+	_, _ = io.Copy(io.Discard, out) // its last output
 	if err := cmd.Wait(); err != nil {
 		t.Fatalf("%v:\n%s", err, &log)
 	}

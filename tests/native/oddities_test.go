@@ -14,10 +14,10 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// signals are what else a process can die of in a library; 0 is an exit.
+// signals are other signals of which a process can die in a library; 0 is an exit.
 var signals = []syscall.Signal{unix.SIGABRT, unix.SIGBUS, unix.SIGFPE, unix.SIGILL, unix.SIGKILL, 0}
 
-// victim is the device whose worker dies of s.
+// victim returns the name of the device whose worker dies of s.
 func victim(s syscall.Signal) string { return "dies_of_" + strings.ToLower(nameOf(s)) }
 
 func nameOf(s syscall.Signal) string {
@@ -27,7 +27,7 @@ func nameOf(s syscall.Signal) string {
 	return unix.SignalName(s)
 }
 
-// chatter is what the chatty library prints at each call, in bytes.
+// chatter is the number of bytes that the chatty library prints at each call.
 const chatter = 64 << 10
 
 func oddities(t *testing.T, tb *table) {
@@ -53,7 +53,8 @@ func oddities(t *testing.T, tb *table) {
 	w.stopInTime(tb)
 }
 
-// awaitRestart waits for another worker of a device, and for what was said.
+// awaitRestart waits until each device has another worker and is probed, and until
+// the log is complete.
 func (w *world) awaitRestart(devices ...string) []rig.Point {
 	w.t.Helper()
 	w.Await("other workers", time.Minute, func(points []rig.Point) bool {
@@ -80,8 +81,8 @@ func (w *world) deaths(tb *table) {
 	}
 }
 
-// lostAcknowledgement: a destroy waits for the acknowledgement of all events that
-// were read, and this library forgets them.
+// lostAcknowledgement makes the worker destroy an object. That call waits for the
+// acknowledgement of all events that were read, and this library loses them.
 func (w *world) lostAcknowledgement(tb *table) {
 	const device = "ack_lost"
 	w.pull(device, byRenewal)
@@ -89,13 +90,13 @@ func (w *world) lostAcknowledgement(tb *table) {
 	w.note(tb, points, device, "`ibv_destroy_cq` waits for an acknowledgement that the library lost")
 }
 
-// told is the sum of an event's counts that a device's own points of it have.
-func told(points []rig.Point, device, event string) int64 {
+// reportedCount returns the sum of the counts in a device's points about an event.
+func reportedCount(points []rig.Point, device, event string) int64 {
 	return rig.Sum(rig.Select(points, "rdma_async_event", "device", device, "event", event), "count")
 }
 
-// strangeEvents are those that no release of ours has a name for, and two that
-// only some hardware raises.
+// strangeEvents injects events that no release of this project has a name for, and
+// two that only some hardware raises.
 func (w *world) strangeEvents(tb *table) {
 	const device = "strange"
 	c := w.controls[device]
@@ -103,33 +104,34 @@ func (w *world) strangeEvents(tb *table) {
 	w.inject(device, int32(verbs.EventWQFatal), c.WQ)
 	w.inject(device, int32(verbs.EventDeviceSpeedChange), 0)
 	for _, typ := range []int32{21, 21, 77, 1 << 30} {
-		w.inject(device, typ, 0x7f0012345678) // the pointer of an object that the library does not know
+		w.inject(device, typ, 0x7f0012345678) // a pointer to an object that the library does not have
 	}
 	points := w.Await("the events", 20*time.Second, func(points []rig.Point) bool {
-		// Those that are not of a port are in a series without one.
+		// Events that belong to no port are in a series without the tag port.
 		p := rig.Last(points, "rdma_async", "device", device, "port", "")
 		for field, n := range want {
-			if p.Int(field) != n || told(points, device, field) < n {
+			if p.Int(field) != n || reportedCount(points, device, field) < n {
 				return false
 			}
 		}
 		return p.Int("read") == 6 && p.Int("acked") == 6 && p.Int("unacked") == 0
 	})
 	for event, n := range want {
-		if got := told(points, device, event); got != n {
-			w.t.Errorf("%s: want %d told of, got %d", event, n, got)
+		if got := reportedCount(points, device, event); got != n {
+			w.t.Errorf("%s: want a count of %d, got %d", event, n, got)
 		}
 	}
 	if broken := c.Broken(); broken != "" {
 		w.t.Errorf("a rule of the library was broken: %s", broken)
 	}
 	tb.rows = append(tb.rows, row{
-		"events of unknown types", lived(points, device),
+		"events of unknown types", describeOutcome(points, device),
 		[]string{"`rdma_async` and `rdma_async_event` as `unknown_21` and so on, acknowledged like others"}, w.t.Name(),
 	})
 }
 
-// chatter: a line per call may be lost, but neither a round nor the log.
+// chatter requires that the library's lines neither fail a round nor flood the log;
+// the lines themselves may be left out.
 func (w *world) chatter(tb *table) {
 	const device, rounds, callsPerRound = "chatty", 20, 5
 	points := w.Await("rounds of the chatty library", time.Minute, func(points []rig.Point) bool {
@@ -148,13 +150,13 @@ func (w *world) chatter(tb *table) {
 		w.t.Errorf("want some lines of the flood in the log and not many, got %d of %d bytes, printed %d", lines, logged, printed)
 	}
 	tb.rows = append(tb.rows, row{
-		"megabytes printed to stdout and stderr", lived(points, device),
+		"megabytes printed to stdout and stderr", describeOutcome(points, device),
 		[]string{"20 lines at once and then one in a second, each cut at 1 KiB, and how many were left out"}, w.t.Name(),
 	})
 }
 
-// stopInTime: a call that holds the device as Telegraf stops, and no process is
-// left that could hold it.
+// stopInTime stops Telegraf while a call holds the device, and requires that no
+// process is left that could hold it.
 func (w *world) stopInTime(tb *table) {
 	const device = "strange"
 	w.controls[device].HangCall = int32(ledger.CallDestroyQP)
@@ -162,7 +164,7 @@ func (w *world) stopInTime(tb *table) {
 	processes := append(plugin, w.Workers()...)
 	began := time.Now()
 	w.Stop()
-	const promised = 5 * time.Second // what Telegraf waits for execd's program
+	const promised = 5 * time.Second // how long Telegraf waits for the program of execd
 	if took := time.Since(began); took > promised {
 		w.t.Errorf("want an end within %v, got %v", promised, took)
 	}

@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A counter of sysfs can be a command to the device, and hang as a call into the
-// library can. A named pipe without a writer hangs whoever opens it.
+// A read of a counter in sysfs can send a command to the device, and can hang as a
+// call into the library can. Here the counter is a named pipe without a writer, so
+// that the process that opens it hangs.
 func TestHungReadOfSysfsIsNamed(t *testing.T) {
 	w := newWorld(t, "counting0")
 	counter := filepath.Join(w.dir, "class/infiniband/counting0/ports/1/counters/link_downed")
@@ -18,7 +19,7 @@ func TestHungReadOfSysfsIsNamed(t *testing.T) {
 	w.must(unix.Mkfifo(counter, 0o644))
 	w.start()
 	w.AwaitLog("worker of counting0 was stuck in read sysfs and was killed", time.Minute)
-	w.must(os.Remove(counter)) // the next worker may be in it already
+	w.must(os.Remove(counter)) // the next worker may hang in it already
 	points := w.awaitProbing("counting0")
 	if n := last(points, "rdma_device", "counting0").Int("worker_restarts"); n < 1 {
 		t.Errorf("want another worker, got %d restarts", n)

@@ -13,11 +13,11 @@ import (
 	"rdma_events/tests/rig"
 )
 
-var update = flag.Bool("update", false, "write docs/native-faults.md; look at the difference before you commit it")
+var update = flag.Bool("update", false, "write testdata/faults.md; look at the difference before you commit it")
 
-const document = "../../docs/native-faults.md"
+const document = "testdata/faults.md"
 
-// row is a line of the document: a fault, and what the test has seen come of it.
+// row is a line of the document: a fault, and the effects that the test has seen.
 type row struct {
 	fault    string
 	happens  string
@@ -25,7 +25,7 @@ type row struct {
 	test     string
 }
 
-// table collects rows, in the order in which they are to stand.
+// table collects rows, in the order of the document.
 type table struct{ rows []row }
 
 const head = `# Native faults
@@ -53,8 +53,8 @@ func (tb *table) markdown() string {
 	return b.String()
 }
 
-// merge writes ERRNO for the text of errno in the last row, and adds that row to
-// the one before if they say the same of the same call.
+// merge replaces the text of errno in the last row with ERRNO. It adds that row to
+// the one before if both report the same about the same call.
 func (tb *table) merge(errno syscall.Errno) {
 	n := len(tb.rows) - 1
 	r := &tb.rows[n]
@@ -81,7 +81,7 @@ func (tb *table) groups() map[string]bool {
 	return names
 }
 
-// compare holds the rows against the document, or writes it.
+// compare compares the rows with the document, or writes it.
 func (tb *table) compare(t *testing.T) {
 	t.Helper()
 	got := tb.markdown()
@@ -100,15 +100,15 @@ func (tb *table) compare(t *testing.T) {
 	}
 }
 
-// varying is what differs from run to run in a line of the log.
+// varying matches the part of a line in the log that differs from run to run.
 var varying = regexp.MustCompile(`\b(restarting in) \S+`)
 
 var nodes = regexp.MustCompile(`/dev/infiniband/uverbs\d+`)
 
-// outcome says of a device what was seen: the reasons that it had, and the lines
-// of the log but for traces and for what the library printed. Of a device that has
-// gone these are the last reason and the errors: whether its removal is found before
-// its worker is replaced depends on the load.
+// outcome returns the reports about a device: its reasons, the status of its probe,
+// and its lines in the log without traces and without the library's output. For a
+// device that is gone it returns only the last reason and the errors: it depends on
+// the load whether the removal is found before the worker is replaced.
 func (w *world) outcome(points []rig.Point, device string) (reported []string) {
 	w.t.Helper()
 	seen := rig.Select(points, "rdma_device", "device", device)
@@ -141,8 +141,8 @@ func (w *world) outcome(points []rig.Point, device string) (reported []string) {
 
 const traceOf = ": trace of the crash: "
 
-// lived says what became of a device's workers.
-func lived(points []rig.Point, device string) string {
+// describeOutcome returns the restarts and the final state of a device.
+func describeOutcome(points []rig.Point, device string) string {
 	p := last(points, "rdma_device", device)
 	state := "goes on"
 	switch {

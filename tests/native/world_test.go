@@ -28,21 +28,21 @@ type world struct {
 	dir      string
 	devices  []string
 	controls map[string]*standin.Control
-	drivers  map[string]standin.Profile // of devices that are not as rxe's
+	drivers  map[string]standin.Profile // of devices that are not like those of rxe
 	method   string                     // of the probes
 	interval string                     // between two of their rounds
-	markers  []syscall.Signal           // that marker0 has not died of yet
+	markers  []syscall.Signal           // not yet used to crash the worker of marker0
 }
 
 // marker is the device whose crashes mark a place in the log.
 const marker = "marker0"
 
-// healthy are devices that every world has beside those with faults: they must
-// not notice anything.
+// healthy are devices without faults that every world has. The faults of the other
+// devices must not affect them.
 var healthy = []string{"healthy0", "healthy1"}
 
-// configuration uses all calls of the border: datagrams need an address handle
-// and memory, too.
+// configuration makes the worker use all calls at the boundary to the library:
+// datagrams need an address handle and memory, too.
 const configuration = `[[inputs.rdma_events]]
   state_interval = "1s"
   ports = [%s]
@@ -61,8 +61,8 @@ var library = sync.OnceValues(func() (string, error) {
 	return dir, err
 })
 
-// withoutLandlock makes the test program a prefix of a command, which it runs as
-// on a kernel without Landlock.
+// withoutLandlock is an environment variable. With it, the test program runs the
+// command in its arguments as on a kernel without Landlock.
 const withoutLandlock = "NATIVE_TEST_WITHOUT_LANDLOCK"
 
 func TestMain(m *testing.M) {
@@ -79,8 +79,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// newWorld makes the devices; what is ordered through their control pages before
-// start happens from the start on.
+// newWorld creates the devices. Faults that are set in their control pages before
+// start happen from the start on.
 func newWorld(t *testing.T, devices ...string) *world {
 	t.Helper()
 	w := &world{t: t, dir: t.TempDir(), controls: map[string]*standin.Control{}, drivers: map[string]standin.Profile{}, method: "ud_send", interval: "100ms"}
@@ -103,7 +103,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// start runs Telegraf with the plugin among the devices.
+// start runs Telegraf with the plugin in a mount namespace that has the devices.
 func (w *world) start(env ...string) {
 	w.t.Helper()
 	libraries, err := library()
@@ -121,7 +121,7 @@ func (w *world) start(env ...string) {
 	})
 }
 
-// firstPorts lists one port of each device.
+// firstPorts returns the first port of each device, as a list for the option ports.
 func (w *world) firstPorts() string {
 	var ports []string
 	for _, d := range w.devices {
@@ -142,7 +142,7 @@ func (w *world) inject(device string, typ int32, element uint64) {
 	w.must(err)
 }
 
-// remove takes a device away, its node first, as the kernel does.
+// remove removes a device, its node first, as the kernel does.
 func (w *world) remove(device string) {
 	w.t.Helper()
 	node := fmt.Sprint("uverbs", slices.Index(w.devices, device))
@@ -151,7 +151,7 @@ func (w *world) remove(device string) {
 	}
 }
 
-// restore brings a device back, or makes it.
+// restore creates a device, or creates it again.
 func (w *world) restore(device string) {
 	w.t.Helper()
 	node := fmt.Sprint("uverbs", slices.Index(w.devices, device))
@@ -163,7 +163,7 @@ func (w *world) restore(device string) {
 	w.must(standin.WriteSysfs(w.dir, device, node))
 }
 
-// take has a device be as a driver makes it.
+// take makes a device behave as with a driver.
 func (w *world) take(device string, p standin.Profile) {
 	w.t.Helper()
 	w.drivers[device] = p
@@ -171,12 +171,13 @@ func (w *world) take(device string, p standin.Profile) {
 	w.controls[device].Take(p)
 }
 
-// last is the newest point of a device.
+// last returns the newest point of a device.
 func last(points []rig.Point, measurement, device string) rig.Point {
 	return rig.Last(points, measurement, "device", device)
 }
 
-// probing reports whether a device has ended a round well with its newest point.
+// probing reports whether a device is open and the newest point about its probe has
+// a successful round.
 func probing(points []rig.Point, device string) bool {
 	p := last(points, "rdma_cq_probe", device)
 	return p.Int("ok") == 1 && last(points, "rdma_device", device).Int("open") == 1
@@ -189,7 +190,7 @@ func (w *world) awaitProbing(devices ...string) []rig.Point {
 	})
 }
 
-// requireUndisturbed wants the healthy devices to have run all the time.
+// requireUndisturbed requires that the healthy devices have run all the time.
 func (w *world) requireUndisturbed() {
 	w.t.Helper()
 	points := w.awaitProbing(healthy...)
@@ -211,7 +212,7 @@ func (w *world) requireUndisturbed() {
 	}
 }
 
-// requireProgress wants a round in every stretch of time.
+// requireProgress requires that the number of rounds grows at least every 3 s.
 func (w *world) requireProgress(points []rig.Point) {
 	w.t.Helper()
 	const pause = 3 * time.Second
@@ -230,19 +231,20 @@ func (w *world) requireProgress(points []rig.Point) {
 	}
 }
 
-// awaitLog returns when all lines of the log up to now have come through
-// Telegraf, which may take longer than points: a line made now comes last.
+// awaitLog waits until all lines of the log up to now have come through Telegraf,
+// which may take longer than for points. It crashes the worker of marker0 and waits
+// for the line about that crash, which comes last.
 func (w *world) awaitLog() {
 	w.t.Helper()
-	by := w.markers[0] // another one each time, for the same crash is said once
+	by := w.markers[0] // a different one each time, because the same crash is logged once
 	w.markers = w.markers[1:]
 	w.controls[marker].CrashSignal = int32(by)
 	w.controls[marker].CrashCall = int32(ledger.CallPostSend)
 	w.AwaitLog("worker of "+marker+" died of "+unix.SignalName(by), 20*time.Second)
 }
 
-// complaints returns the lines of the log about a device that warn, without time
-// and origin.
+// complaints returns the warnings and errors about a device in the log, without
+// time and origin.
 func (w *world) complaints(device string) []string {
 	w.t.Helper()
 	var lines []string
@@ -256,7 +258,7 @@ func (w *world) complaints(device string) []string {
 	return lines
 }
 
-// mentions looks for the device's whole name.
+// mentions reports whether text contains the device's whole name.
 func mentions(text, device string) bool {
 	return slices.Contains(strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" :,;()", r) }), device)
 }

@@ -1,6 +1,6 @@
-// Command gen writes the InfluxQL that keeps the plugin's metrics for long:
-// retention, and a continuous query for each measurement of the table of
-// metrics. `go generate ./assets/influxdb` runs it.
+// Command gen writes the InfluxQL statements that keep the plugin's metrics for a
+// long time: retention policies, and a continuous query for each measurement of
+// the table of metrics. `go generate ./assets/influxdb` runs it.
 package main
 
 import (
@@ -44,8 +44,9 @@ const head = `-- Generated from the table of metrics; do not edit. For InfluxDB 
 -- Raw points for a week, and one point in five minutes for a year under the same names.
 `
 
-// The database is made together with its default policy: where one of that name
-// is there already InfluxDB refuses, and runs nothing of what follows.
+// own creates the database together with its default policy. If a database of that
+// name already exists with another policy, InfluxDB refuses and does not run the
+// statements that follow.
 const own = `-- The database %[1]q is the plugin's own; no other one is touched. If another %[1]q is there, the answer is "not executed".
 CREATE DATABASE %[1]q WITH DURATION 7d REPLICATION 1 SHARD DURATION 1d NAME %[2]q;
 `
@@ -71,15 +72,16 @@ func statements(place influxdb.Place, table []measure.Metric) []byte {
 	return b.Bytes()
 }
 
-// query writes a continuous query. It computes a bucket twice, so that
-// what Telegraf writes a moment after the bucket has ended is taken in. One of
-// an older version goes first: InfluxDB refuses another query under its name.
+// query writes a continuous query. The query computes each bucket twice, so that
+// points are included that Telegraf writes shortly after the end of the bucket. A
+// query of an older version is dropped first, because InfluxDB refuses a different
+// query of the same name.
 func query(b *bytes.Buffer, place influxdb.Place, m *measure.Metric) {
 	fmt.Fprintf(b, "DROP CONTINUOUS QUERY \"%[1]s_5m\" ON %[2]q;\nCREATE CONTINUOUS QUERY \"%[1]s_5m\" ON %[2]q RESAMPLE FOR 10m BEGIN\n  SELECT ",
 		m.Name, place.Database)
 	var fields []string
 	for _, f := range m.Fields {
-		if !strings.Contains(f.Name, "<") { // unknown_<number> has no list
+		if !strings.Contains(f.Name, "<") { // unknown_<number> stands for any number of fields
 			fields = append(fields, fmt.Sprintf(aggregate(m.Name, f)+` AS "%[1]s"`, f.Name))
 		}
 	}
@@ -97,7 +99,8 @@ func query(b *bytes.Buffer, place influxdb.Place, m *measure.Metric) {
 		place.Database, place.Long, place.Raw, m.Name)
 }
 
-// The aggregates, as formats. They keep a field's type; mean is for floats.
+// These are the aggregates, as formats. They keep a field's type; mean is only for
+// floats.
 const (
 	least    = `min("%[1]s")`
 	greatest = `max("%[1]s")`
@@ -107,9 +110,9 @@ const (
 	median   = `percentile("%[1]s", 50)`
 )
 
-// aggregate says what stands for the values of five minutes: of what is bad when
-// it is low the least, of what is bad when it is high the greatest, of counters
-// and names the last.
+// aggregate returns the aggregate for a field's values of five minutes: the least
+// if low values are bad, the greatest if high values are bad, the last of counters
+// and names.
 func aggregate(measurement string, f measure.Field) string {
 	if measurement == "rdma_async_event" || measurement == "rdma_port_change" {
 		return ofHappening(f)
@@ -132,7 +135,8 @@ func aggregate(measurement string, f measure.Field) string {
 	return latest
 }
 
-// ofHappening is aggregate for points that are written when something happens.
+// ofHappening is like aggregate, for points that are written when an event or a
+// change happens.
 func ofHappening(f measure.Field) string {
 	switch {
 	case f.Name == "count", f.Name == "transitions":

@@ -1,5 +1,5 @@
-// Draws window.picture with Grafana's own components; '#light' in the address
-// takes the light theme.
+// Draws window.picture with Grafana's own components. '#light' in the address
+// selects the light theme.
 
 import {
   createTheme,
@@ -32,8 +32,9 @@ const cell = { w: (width + gap) / 24, h: 30 + gap };
 const picture = window.picture;
 const theme = createTheme({ colors: { mode: location.hash === '#light' ? 'light' : 'dark' } });
 
-// A field looks as the panel's fieldConfig says. Grafana applies it by a registry
-// that only the whole of it fills; without overrides, the defaults are all.
+// A field gets the defaults of the panel's fieldConfig. Grafana itself applies a
+// fieldConfig with a registry that only the whole of Grafana fills. The panels here
+// have no overrides, so the defaults are enough.
 function frame(s: Series, index: number, d: Drawn): DataFrame {
   const type = s.values.some((v) => typeof v === 'string') ? FieldType.string : FieldType.number;
   const value: Field = {
@@ -77,7 +78,7 @@ function Values({ d, w, h }: { d: Drawn; w: number; h: number }) {
     theme,
     timeZone: 'utc',
   });
-  // Values side by side have letters of one size.
+  // Values side by side get the same font size.
   const alignment = getDisplayValueAlignmentFactors(values);
   return (
     <div style={{ display: 'flex' }}>

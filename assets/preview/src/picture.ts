@@ -1,5 +1,5 @@
-// What tests/preview writes for a page: a dashboard's panels with the answers to
-// their queries.
+// The data that tests/preview writes for a page: a dashboard's panels with the
+// results of their queries.
 
 import type { FieldConfigSource } from '@grafana/data';
 

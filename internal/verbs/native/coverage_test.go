@@ -10,10 +10,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/document"
 	"rdma_events/internal/verbs"
 )
 
-var update = flag.Bool("update", false, "rewrite docs/event-coverage.md")
+var update = flag.Bool("update", false, "rewrite the part of docs/compatibility.md about events")
 
 // The drivers of the lab.
 const (
@@ -24,12 +25,12 @@ const (
 // recipe is a way to make a type of event happen on a real kernel. TestNativeBackendReadsEveryTypeOfEvent
 // carries out those of its driver and kernel.
 type recipe struct {
-	how     string   // what provocations knows it by
+	how     string   // its key in provocations
 	drivers []string // nil: all
-	kernel  string   // the first that can; "": any
+	kernel  string   // the first kernel that can do it; "": any
 }
 
-// How events are provoked: by what makes a driver say them, or by the test module tests/lab/evinject.
+// The ways to provoke events: an action that makes a driver raise them, or the test module tests/lab/evinject.
 const (
 	byOverrun     = "three completions more than a CQ has room for"
 	byFlush       = "flushing more receives than a CQ has room for"
@@ -45,16 +46,16 @@ const (
 	byStandIn     = "the stand-in library"
 	standInTest   = "TestEachEventIsReadForWhatItIsAndAcknowledgedOnce"
 	coverageTest  = "TestNativeBackendReadsEveryTypeOfEvent"
-	coverageDoc   = "../../../docs/event-coverage.md"
+	coverageDoc   = "../../../docs/compatibility.md"
 	unknownNumber = 4711
 )
 
-// covered is one type of event: what design and dashboards know it by, and how it is provoked.
+// covered is one type of event: its number, name and scope in design and dashboards, and how it is provoked.
 type covered struct {
 	number      int
 	name, scope string
 	recipes     []recipe
-	cannot      map[string]string // by driver, why no recipe is there
+	cannot      map[string]string // by driver, the reason that it has no recipe
 }
 
 func eventCoverage() []covered {
@@ -108,42 +109,30 @@ func TestEveryTypeOfEventIsCoveredOnEveryDriverOrSaysWhyNot(t *testing.T) {
 }
 
 func TestTheDocumentOnEventCoverageIsUpToDate(t *testing.T) {
-	want := coverageDocument()
+	part := coveragePart()
 	if *update {
-		require.NoError(t, os.WriteFile(coverageDoc, []byte(want), 0o644))
+		require.NoError(t, document.Rewrite(coverageDoc, "coverage", part))
 	}
 	got, err := os.ReadFile(coverageDoc)
 	require.NoError(t, err)
-	require.Equal(t, want, string(got), "to write it anew: go test ./internal/verbs/native -run TestTheDocument -update")
+	want, err := document.Replace(string(got), "coverage", part)
+	require.NoError(t, err)
+	require.Equal(t, want, string(got), "to rewrite it: go test ./internal/verbs/native -run TestTheDocument -update")
 }
 
-func coverageDocument() string {
+func coveragePart() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, `# Event coverage
-
-<!-- Printed by TestTheDocumentOnEventCoverageIsUpToDate in internal/verbs/native; do not edit. -->
-
-How each type of asynchronous event was made to happen, and read by the same code that the worker runs
-(internal/verbs/native), on a real kernel in the lab: Debian's 6.1 and the 6.12 of its backports, with soft RoCE (rdma_rxe)
-and soft iWARP (siw). For every cell the test %s makes the event happen and
-asserts its name, scope and port, how many came, that each was acknowledged (by the ledger), and that the object it
-belongs to is destroyed without delay afterwards. To run it:
-
-    go test -tags lab ./tests/lab -run '^TestGuests$/internal/verbs/native' -guest.run %s -v
-
-The test module is tests/lab/evinject. It uses the kernel's own ways: an event that it dispatches goes to all open
-contexts, one that it gives to an object's handler, as a driver would, to the context that owns the object. The
-objects are made by a test-only helper (internal/verbs/verbstest/rawverbs); the worker itself makes no shared receive queue and
-no work queue.
+	fmt.Fprintf(&b, `How each type of event was made to happen and was read by the worker's own code, on Linux 6.1 and 6.12. For each cell
+%s asserts name, scope, port and count, that each event was acknowledged, and that the
+object it belongs to is destroyed without delay afterwards.
 
 | event | number | scope | soft RoCE | soft iWARP |
 |---|---|---|---|---|
-`, coverageTest, coverageTest)
+`, coverageTest)
 	for _, c := range eventCoverage() {
 		fmt.Fprintf(&b, "| `%s` | %d | %s | %s | %s |\n", c.name, c.number, c.scope, c.cell(softRoCE), c.cell(softIWARP))
 	}
-	fmt.Fprintf(&b, "\nThe stand-in library takes the place of libibverbs (internal/verbs/verbstest/standin), which neither\n"+
-		"driver has work queues for: %s reads all types through it, too.\n", standInTest)
+	fmt.Fprintf(&b, "\nNeither driver has work queues: %s reads all types through the stand-in\nfor libibverbs, too.\n", standInTest)
 	return b.String()
 }
 

@@ -11,26 +11,44 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// overview is the table that says what to expect; docs is where the documents
-// are, seen from the one that it is for.
-func overview(all []drivers.Driver, docs string) string {
+// summary returns the table of the README: for each driver whether it can be used.
+func summary(all []drivers.Driver) string {
 	var b strings.Builder
-	b.WriteString("| driver | devices | events | probe | link_downed | how it is known |\n|---|---|---|---|---|---|\n")
+	b.WriteString("| driver | devices | events | probe | tried |\n|---|---|---|---|---|\n")
 	for _, d := range all {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", d.Name, d.Devices, d.Events, d.Probe, d.LinkDowned, known(d, docs))
+		events := "yes"
+		if d.Events == "none" {
+			events = "none"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", d.Name, d.Devices, events, d.Probe, tried[d.Known])
 	}
 	return b.String()
 }
 
-func known(d drivers.Driver, docs string) string {
+// tried says in a word how a driver's behaviour is known.
+var tried = map[drivers.Known]string{
+	drivers.FromSource: "no", drivers.ByStandin: "by a stand-in", drivers.InTheLab: "yes",
+}
+
+// overview returns the table of what to expect of each driver.
+func overview(all []drivers.Driver) string {
+	var b strings.Builder
+	b.WriteString("| driver | devices | events | probe | link_downed | how it is known |\n|---|---|---|---|---|---|\n")
+	for _, d := range all {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", d.Name, d.Devices, d.Events, d.Probe, d.LinkDowned, known(d))
+	}
+	return b.String()
+}
+
+func known(d drivers.Driver) string {
 	text := d.Known.String()
 	if d.Known == drivers.FromSource {
 		return text
 	}
-	return fmt.Sprintf("[%s](%sverification.md)", text, docs)
+	return fmt.Sprintf("[%s](verification.md)", text)
 }
 
-// notes is what a table has no room for.
+// notes returns the notes on drivers that are too long for the table.
 func notes(all []drivers.Driver) string {
 	var b strings.Builder
 	for _, d := range all {
@@ -46,7 +64,8 @@ func notes(all []drivers.Driver) string {
 	return b.String()
 }
 
-// commands is what the plugin asks of a device at a pace.
+// commands returns the text and table of the commands that the plugin makes a device
+// execute at a pace.
 func commands(all []drivers.Driver, p drivers.Pace) string {
 	var b strings.Builder
 	b.WriteString(wrap("", "", fmt.Sprintf("Commands of the device a minute for one port and one completion vector, at a look at "+
@@ -67,7 +86,8 @@ func commands(all []drivers.Driver, p drivers.Pace) string {
 	return b.String()
 }
 
-// layers are those for which a driver gets a row; one where nothing differs.
+// layers returns the link layers for which a driver gets a row: a single, unspecified one
+// if its costs do not depend on the layer.
 func layers(d drivers.Driver) []verbs.LinkLayer {
 	if d.Ethernet == nil {
 		return []verbs.LinkLayer{verbs.LinkUnspecified}
@@ -97,7 +117,7 @@ func row(d drivers.Driver, layer verbs.LinkLayer, p drivers.Pace) string {
 	return "| " + strings.Join(cells, " | ") + " |\n"
 }
 
-// withPKeys names the drivers of which a P_Key is asked by a command.
+// withPKeys returns the drivers whose devices need a command to read a P_Key.
 func withPKeys(all []drivers.Driver) []string {
 	var names []string
 	for _, d := range all {
@@ -110,8 +130,8 @@ func withPKeys(all []drivers.Driver) []string {
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%g s", d.Seconds()) }
 
-// wrap breaks a paragraph into lines of at most 120 bytes, the first after one
-// string and the others after another.
+// wrap breaks a paragraph into lines of at most 120 bytes. The first line begins with
+// first, the others with other.
 func wrap(first, other, text string) string {
 	const width = 120
 	line, begun, out := first, false, ""
