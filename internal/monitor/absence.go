@@ -9,14 +9,14 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// alias is the name that a device has got.
+// alias is the new name of a device; the zero alias is none.
 type alias struct {
 	name   string
-	wanted bool // it is monitored under that name
+	wanted bool // the device is monitored under this name
 }
 
-// nameNow returns the name of a device that is missing, if it is there under one that
-// has not been there before.
+// nameNow returns the new name of a missing device: the name of a found device that is
+// the same one and was not in the last set. Without one it returns the zero alias.
 func (m *Monitor) nameNow(d *Device, found []verbs.Found) alias {
 	old, seen := d.identity()
 	if !seen {
@@ -31,18 +31,18 @@ func (m *Monitor) nameNow(d *Device, found []verbs.Found) alias {
 	return alias{}
 }
 
-// goesOn reports whether f is the device old, perhaps after a reload of its driver. A
-// bond's device takes the GUID of one of its legs.
+// goesOn reports whether f is the device old, perhaps after a reload of its driver. An
+// equal GUID does not identify a bond's device, which takes the GUID of one of its legs.
 func (c *Config) goesOn(old, f verbs.Found) bool {
 	return f.Same(old) || sameGUID(f.NodeGUID, old.NodeGUID) && (f.PCI == "" || c.Function(f.PCI).Master == "")
 }
 
-// sameGUID compares node GUIDs. One of zeros only is that of a device, often a
-// virtual function, that has not been given any.
+// sameGUID compares node GUIDs. A GUID of zeros equals none: the device, often a virtual
+// function, has not been given a GUID.
 func sameGUID(a, b string) bool { return a == b && strings.Trim(a, "0:") != "" }
 
-// rename takes that the device has another name. Where its series do not go on under
-// that, or the old name is in expect, it is missing. The caller holds d.mu.
+// rename handles a new name of the device. The device counts as missing if it is not
+// monitored under the new name, or if the old name is in expect. The caller holds d.mu.
 func (d *Device) rename(now alias) {
 	d.renamed, d.reason = now.wanted && !d.expected, status.ReasonRenamed
 	switch {
@@ -56,9 +56,9 @@ func (d *Device) rename(now alias) {
 	d.reason = status.ReasonRemoved
 }
 
-// absence says of a device that is gone whether its PCI function has another use now.
-// That may begin some time after the device has gone, and end. One in expect is
-// missing all the same.
+// absence sets the reason of a removed device by whether its PCI function has another
+// use now. That use may begin some time after the removal, and may end. A device in
+// expect stays removed in any case.
 func (d *Device) absence(found []verbs.Found, t *moment) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -69,13 +69,13 @@ func (d *Device) absence(found []verbs.Found, t *moment) {
 	if d.cfg.isReassigned(d.found, found) {
 		d.reason = status.ReasonReassigned
 	}
-	d.tell(t)
+	d.emitIfChanged(t)
 }
 
-// isReassigned reports whether another driver has the PCI function of a device that
-// is gone, as vfio-pci, or another RDMA device does, as that of a bond. A bond of an
-// adapter's ports has its RDMA device on one port's function; the functions of the
-// others have none any more, but network devices in the same bond.
+// isReassigned reports whether the PCI function of a device that is gone has another
+// driver, such as vfio-pci, or another RDMA device, such as that of a bond. A bond of an
+// adapter's ports has its RDMA device on the function of one port. The functions of the
+// other ports then have no RDMA device, but network devices in the same bond.
 func (c *Config) isReassigned(old verbs.Found, found []verbs.Found) bool {
 	if old.PCI == "" {
 		return false
@@ -98,7 +98,7 @@ func (c *Config) isReassigned(old verbs.Found, found []verbs.Found) bool {
 // isLater reports whether f may have come after old: the kernel's indexes grow.
 func isLater(f, old verbs.Found) bool { return f.Index < 0 || old.Index < 0 || f.Index > old.Index }
 
-// slot is a PCI address without the function's number.
+// slot returns a PCI address without the function's number.
 func slot(address string) string {
 	before, _, _ := strings.Cut(address, ".")
 	return before

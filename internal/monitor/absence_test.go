@@ -14,7 +14,7 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// bus is the PCI functions of a host, by address.
+// bus holds the PCI functions of a host, by address.
 type bus struct {
 	mu        sync.Mutex
 	functions map[string]verbs.PCIFunction
@@ -35,7 +35,7 @@ func (b *bus) get(address string) verbs.PCIFunction {
 	return b.functions[address]
 }
 
-// on is a device on a PCI function of mlx5_core.
+// on returns a device on a PCI function of mlx5_core.
 func on(address, name string, index int) verbs.Found {
 	f := found(name, index)
 	f.PCI, f.Driver = address, "mlx5_core"
@@ -138,7 +138,7 @@ func TestBothLegsOfABondAreReassigned(t *testing.T) {
 				require.Equal(t, status.ReasonReassigned, deviceView(s, "mlx5_0").Reason)
 			}
 			last := of[measure.Device](h.sink.take())
-			require.Equal(t, status.ReasonReassigned, last[len(last)-1].Reason, "it is said at once")
+			require.Equal(t, status.ReasonReassigned, last[len(last)-1].Reason, "it is reported at once")
 		})
 	}
 }
@@ -184,7 +184,7 @@ func TestExpectedDeviceThatIsReassignedIsMissing(t *testing.T) {
 	require.Equal(t, status.ReasonRemoved, deviceView(h.gather(), "mlx5_0").Reason)
 }
 
-// A driver was loaded anew, and udev gave the device another name.
+// The driver was reloaded, and udev gave the device another name.
 func TestReloadedDeviceOfAnotherNameIsRenamed(t *testing.T) {
 	pci := new(bus)
 	pci.set("0000:08:00.0", ownDriver(""))

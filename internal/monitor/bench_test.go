@@ -21,7 +21,7 @@ func storm(mono int64) verbs.Batch {
 	return b
 }
 
-// lone is a Monitor of one device that counts its points.
+// lone returns the only device of a Monitor, and the number of points emitted.
 func lone(t testing.TB) (d *Device, points *int) {
 	t.Helper()
 	mono := int64(0)
@@ -41,7 +41,7 @@ func TestABatchAllocatesItsPointsAlone(t *testing.T) {
 	d, points := lone(t)
 	b := storm(sec)
 	for range 4_000 {
-		d.Batch(b, status.Status{}) // the window of delivery goes round
+		d.Batch(b, status.Status{}) // until every slice of the delivery window has been used
 	}
 	*points = 0
 	d.Batch(b, status.Status{})
@@ -58,8 +58,8 @@ func BenchmarkBatchOf100Runs(b *testing.B) {
 	}
 }
 
-// fleet is a Monitor of many devices with two ports each and a probe per port
-// that has run once a second for its whole window.
+// fleet returns a Monitor of many devices with two ports each. The probe of each port
+// has run once a second for its whole window.
 func fleet(t testing.TB, devices int) *Monitor {
 	t.Helper()
 	mono := int64(0)

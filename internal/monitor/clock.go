@@ -5,14 +5,15 @@ import (
 	"time"
 )
 
-// setBack is by how much the wall clock must jump back to be followed. Below
-// it, points of a series go on 1 ns apart until the clock has caught up.
+// setBack is the backward step of the wall clock, in ns, above which time stamps follow
+// it. After a smaller step, the points of a series are 1 ns apart until the clock has
+// caught up.
 const setBack = int64(time.Second)
 
-// moment is a time at which something is handled.
+// moment is the time at which a batch or a call is handled.
 type moment struct {
 	mono, boot int64  // CLOCK_MONOTONIC and CLOCK_BOOTTIME, ns
-	offset     int64  // of the wall clock from CLOCK_MONOTONIC, ns
+	offset     int64  // wall clock minus CLOCK_MONOTONIC, ns
 	epoch      uint64 // grows when the wall clock is set back
 }
 
@@ -22,18 +23,18 @@ func (t *moment) wall(mono int64) int64 { return mono + t.offset }
 // bootAt returns the CLOCK_BOOTTIME of a CLOCK_MONOTONIC stamp.
 func (t *moment) bootAt(mono int64) int64 { return mono + t.boot - t.mono }
 
-// clock relates the wall clock to CLOCK_MONOTONIC. One serves all devices, so
-// that what was stamped before the wall clock was set back and is handled
-// afterwards does not look like a jump ahead.
+// clock relates the wall clock to CLOCK_MONOTONIC. All devices share one clock, so that
+// a batch that was stamped before the wall clock was set back and is handled afterwards
+// does not count as a jump ahead.
 type clock struct {
 	now  func() (wall, mono, boot int64)
-	back func(by time.Duration) // told when the wall clock was set back
+	back func(by time.Duration) // called when the wall clock was set back
 
 	mu      sync.Mutex
 	set     bool
 	mono    int64 // of the newest pair
 	offset  int64
-	highest int64 // offset in this epoch
+	highest int64 // highest offset in this epoch
 	epoch   uint64
 }
 
@@ -43,8 +44,8 @@ func (c *clock) read() moment {
 	return c.observe(wall, mono, mono, boot)
 }
 
-// pair reads the clocks. Where the wall clock looks set back it reads them again: more
-// likely the process was preempted between the two.
+// pair reads the clocks. If the wall clock seems to be set back, it reads them again:
+// more likely the process was preempted between the two readings.
 func (c *clock) pair() (wall, mono, boot int64) {
 	wall, mono, boot = c.now()
 	if c.isBack(wall, mono) {
@@ -53,20 +54,21 @@ func (c *clock) pair() (wall, mono, boot int64) {
 	return wall, mono, boot
 }
 
-// isBack reports whether the wall clock was set back by a pair.
+// isBack reports whether a pair shows that the wall clock was set back.
 func (c *clock) isBack(wall, mono int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.set && mono > c.mono && c.highest-(wall-mono) > setBack
 }
 
-// batch returns the moment at which a batch is handled that was stamped with
-// wall and mono.
+// batch returns the moment at which a batch is handled. wall and mono are the time
+// stamps of the batch.
 func (c *clock) batch(wall, mono int64) moment {
 	nowWall, nowMono, boot := c.pair()
 	if mono > nowMono || c.isBack(wall, mono) {
-		// No worker is ahead of the host; this one is out of its mind. And what one says
-		// of a clock that was set back the host knows itself: it may have been preempted.
+		// No worker is ahead of the host, so such a stamp is wrong. A stamp that shows a
+		// clock set back is not used either: the worker may have been preempted, and the
+		// host reads the clock itself.
 		wall, mono = nowWall, nowMono
 	}
 	return c.observe(wall, mono, nowMono, boot)
@@ -74,7 +76,7 @@ func (c *clock) batch(wall, mono int64) moment {
 
 func (c *clock) observe(wall, mono, nowMono, boot int64) moment {
 	c.mu.Lock()
-	by := c.take(wall, mono)
+	by := c.store(wall, mono)
 	t := moment{mono: nowMono, boot: boot, offset: c.offset, epoch: c.epoch}
 	c.mu.Unlock()
 	if by > 0 {
@@ -83,9 +85,9 @@ func (c *clock) observe(wall, mono, nowMono, boot int64) moment {
 	return t
 }
 
-// take keeps the newest pair and returns by how much the wall clock was set
-// back, 0 if it was not.
-func (c *clock) take(wall, mono int64) int64 {
+// store keeps the pair if it is the newest one. It returns by how many ns the wall clock
+// was set back, 0 if it was not.
+func (c *clock) store(wall, mono int64) int64 {
 	if c.set && mono <= c.mono {
 		return 0
 	}

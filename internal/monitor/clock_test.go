@@ -15,7 +15,7 @@ func TestPreemptedWorkerSetsNoClockBack(t *testing.T) {
 	}
 	c.read()
 	mono = 110 * sec
-	m := c.batch(epoch+105*sec, 106*sec+500*ms) // preempted for 1.5 s after the wall clock
+	m := c.batch(epoch+105*sec, 106*sec+500*ms) // preempted for 1.5 s after it read the wall clock
 	require.Zero(t, m.epoch)
 	require.EqualValues(t, epoch, m.offset)
 }
@@ -36,12 +36,12 @@ func TestPreemptedHostSetsNoClockBack(t *testing.T) {
 }
 
 func TestClockThatIsSetBackIsFollowed(t *testing.T) {
-	for name, look := range map[string]func(*clock) moment{
+	for name, read := range map[string]func(*clock) moment{
 		"by the host": func(c *clock) moment { return c.read() },
 		"by a worker": func(c *clock) moment { return c.batch(epoch+108*sec-3600*sec, 108*sec) },
 		"by an old one": func(c *clock) moment {
 			c.read()
-			return c.batch(epoch+101*sec, 101*sec) // stamped before
+			return c.batch(epoch+101*sec, 101*sec) // stamped before the step
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestClockThatIsSetBackIsFollowed(t *testing.T) {
 			}
 			c.read()
 			mono, shift = 110*sec, -3600*sec
-			m := look(c)
+			m := read(c)
 			require.Equal(t, []time.Duration{time.Hour}, steps)
 			require.EqualValues(t, 1, m.epoch)
 			require.EqualValues(t, epoch-3600*sec, m.offset)

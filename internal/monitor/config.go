@@ -9,39 +9,39 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// Supervisor keeps one worker for one device running. Run blocks until ctx
-// ends and calls its Device from its goroutine only. Wake says that the device
-// is there again; it neither blocks nor calls the Device.
+// Supervisor keeps one worker running for one device. Run blocks until ctx ends. While it
+// runs the Supervisor calls its Device, never twice at a time. Wake reports that the
+// device is present again; it neither blocks nor calls the Device.
 type Supervisor interface {
 	Run(ctx context.Context) error
 	Wake()
 }
 
-// Config says what to monitor. Discovery, NewSupervisor, Emit, Now and Window
-// must be set.
+// Config is the configuration of a Monitor. Discovery, NewSupervisor, Emit, Now and
+// Window must be set.
 type Config struct {
 	Discovery verbs.Discovery
-	// NewSupervisor makes the Supervisor of a device. It must not call d.
+	// NewSupervisor returns a new Supervisor for a device. It must not call d.
 	NewSupervisor func(name string, d *Device) Supervisor
-	// Emit takes a point when it happens: of rdma_async_event, rdma_port_change,
-	// rdma_port or rdma_device. The point is its own from then on. It must not block,
-	// and is called concurrently for different devices, in order for one.
+	// Emit gets each point of rdma_async_event, rdma_port_change, rdma_port or
+	// rdma_device when it happens, and owns it from then on. It must not block. It is
+	// called concurrently for different devices, and in order for one device.
 	Emit func(measure.Point)
 	// Now reads CLOCK_REALTIME, CLOCK_MONOTONIC and CLOCK_BOOTTIME, in ns. It is
 	// called concurrently.
 	Now func() (wall, mono, boot int64)
 
-	Devices          func(name string) bool             // which to monitor; nil: all
-	VirtualFunctions bool                               // virtual functions too
-	Ports            func(device string, port int) bool // which to count; nil: the first verbs.MaxPorts
+	Devices          func(name string) bool             // devices to monitor; nil: all
+	VirtualFunctions bool                               // monitor virtual functions too
+	Ports            func(device string, port int) bool // ports to count; nil: the first verbs.MaxPorts
 	Expect           []string                           // devices that are reported even if never seen
 	ExpectedDown     func(device string, port int) bool // ports that are down by design; nil: none
 
-	Window    time.Duration // what percentiles look back on
+	Window    time.Duration // time that percentiles cover
 	Histogram bool
 	Stages    bool // collect the stages of a round, too: get, arm, drain
 
-	// Function returns what is known of a PCI function now; nil: nothing.
+	// Function returns the present state of a PCI function; nil: no function is known.
 	Function func(address string) verbs.PCIFunction
 	// RSS returns the resident bytes of a process, 0 when it is gone; nil: read
 	// from /proc.
@@ -63,7 +63,7 @@ func (c Config) withDefaults() Config {
 		c.Function = func(string) verbs.PCIFunction { return verbs.PCIFunction{} }
 	}
 	if c.RSS == nil {
-		c.RSS = residentBytes
+		c.RSS = func(int) uint64 { return 0 }
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

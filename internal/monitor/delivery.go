@@ -7,9 +7,9 @@ import (
 	"rdma_events/internal/aggregate"
 )
 
-// delivery is how long asynchronous events take from the library to the
-// monitor, over all devices; probe rounds wait for company and tell nothing
-// about it. Of a run of events the first, which waited longest, is measured.
+// delivery measures how long asynchronous events of all devices take from the library to
+// the monitor. Probe rounds are not measured, because the worker delays them to send
+// several at once. Of a run of events only the first is measured, which waited longest.
 type delivery struct {
 	mu     sync.Mutex
 	window *aggregate.Window

@@ -12,13 +12,13 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// maxPort is the greatest port number: it is a byte in the verbs.
+// maxPort is the greatest port number: the verbs have it in a byte.
 const maxPort = 255
 
-// Device is all that is known under one device name. It outlives workers and
-// the device itself, so that its counters go on when either comes back. Its exported
-// methods are what a Supervisor reports to, see worker.Handler; none blocks. It calls
-// Emit with mu held, which keeps the order.
+// Device holds all state of one device name. It outlives workers and the device itself,
+// so that its counters continue when either comes back. A Supervisor calls its exported
+// methods, see worker.Handler; none blocks. Device calls Emit with mu held, which keeps
+// the points in order.
 type Device struct {
 	name     string
 	expected bool // in Config.Expect
@@ -29,36 +29,36 @@ type Device struct {
 
 	mu sync.Mutex
 
-	// What discovery says.
-	found   verbs.Found
-	seen    bool
-	listed  bool // usable in the last set
-	present bool
-	renamed bool
-	life    int   // grows each time the device appears
-	goneAt  int64 // CLOCK_MONOTONIC ns
-	job     *job
+	// Reported by discovery.
+	found       verbs.Found
+	seen        bool
+	listed      bool // usable in the last set
+	present     bool
+	renamed     bool
+	appearances int   // grows each time the device appears
+	goneAt      int64 // CLOCK_MONOTONIC ns
+	job         *job
 
-	// What the worker says.
-	led        *ledger.Ledger // nil: none runs
-	ledgerLife int            // the device's life that the worker belongs to
-	snap       ledger.Snapshot
-	watching   bool // the worker has the device open
-	open       bool // that, and the device is present
-	attr       verbs.DeviceAttr
-	status     status.Status // as the Supervisor said last
-	restarts   uint64        // of supervisors before this one
-	crashes    uint64        // as well
-	reason     status.Reason
+	// Reported by the worker and its Supervisor.
+	led              *ledger.Ledger // nil: no worker runs
+	ledgerAppearance int            // the appearance that the worker belongs to
+	snap             ledger.Snapshot
+	watching         bool // the worker has the device open
+	open             bool // watching, and the device is present
+	attr             verbs.DeviceAttr
+	status           status.Status // the last one that the Supervisor reported
+	restarts         uint64        // of supervisors before this one
+	crashes          uint64        // of supervisors before this one
+	reason           status.Reason
 
 	opens, removals uint64
 	own             series
 	ports           []*port  // by number
 	probes          []*probe // by ProbeKey
 
-	told     measure.Device // what of the last one can be seen in a point, but for its time
+	emitted  measure.Device // the visible part of the last point, without its time
 	stamp    stamp
-	finished bool // a device renamed away has had its last words
+	finished bool // the device was renamed, and its final points are emitted
 }
 
 func newDevice(name string, m *Monitor) *Device {
@@ -70,14 +70,14 @@ func newDevice(name string, m *Monitor) *Device {
 	}
 }
 
-// appear takes what discovery found under the device's name, and reports
-// whether a worker should try to open it now.
+// appear handles a device that discovery found under this name, and reports whether a
+// worker should try to open it now.
 func (d *Device) appear(f verbs.Found, t *moment) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	defer d.tell(t)
-	// Still listed as when its worker saw it being removed: it is on its way out,
-	// unless the kernel has told since that it was added.
+	defer d.emitIfChanged(t)
+	// The device is still listed as it was when its worker saw the removal. So the removal
+	// is under way, unless the kernel has reported since then that the device was added.
 	leaving := d.seen && !d.present && !d.renamed && d.listed && f.Same(d.found) && f.Added <= d.found.Added
 	gone := d.present && d.found.Usable() && (!f.Usable() || !f.Same(d.found))
 	d.listed = f.Usable()
@@ -96,32 +96,33 @@ func (d *Device) appear(f verbs.Found, t *moment) bool {
 	return true
 }
 
-// update takes news of a device that is present: it may have got its node.
+// update handles a new report about a device that is present. It reports whether the
+// device has got its node and no worker has it open yet.
 func (d *Device) update(f verbs.Found) bool {
 	usable := !d.found.Usable() && f.Usable() && !d.watching
 	d.found = f
 	return usable
 }
 
-// enter makes an absent device present. When discovery has only lost sight of
-// it, its worker still has it open.
+// enter makes an absent device present. If discovery only missed the device for a time,
+// its worker still has it open.
 func (d *Device) enter(f verbs.Found) {
 	same := f.Same(d.found)
 	d.found, d.seen, d.renamed, d.finished = f, true, false, false
 	d.present, d.reason = true, status.ReasonStarting
-	d.life++
+	d.appearances++
 	if same && d.watching {
-		d.ledgerLife = d.life
+		d.ledgerAppearance = d.appearances
 		d.follow()
 	}
 }
 
-// vanish takes that discovery no longer finds the device, or that it has another name
-// now, "" for none.
+// vanish handles a device that discovery no longer finds under its name. now is the new
+// name of a renamed device.
 func (d *Device) vanish(now alias, t *moment) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	defer d.tell(t)
+	defer d.emitIfChanged(t)
 	d.listed = false
 	switch {
 	case now.name != "" && d.seen:
@@ -134,9 +135,9 @@ func (d *Device) vanish(now alias, t *moment) {
 	d.giveUp()
 }
 
-// giveUp ends the supervision of a device that is not there where its Supervisor
-// would go on trying by itself: its worker ended otherwise than by the removal. The
-// caller holds d.mu.
+// giveUp ends the supervision of a device that is gone, if its Supervisor would go on
+// trying to open it. That is so when the worker ended for another reason than the
+// removal. The caller holds d.mu.
 func (d *Device) giveUp() {
 	if !d.present && !d.listed && !d.watching && d.status.State == status.StateBackingOff {
 		d.dismiss()
@@ -161,16 +162,16 @@ func (d *Device) leave(why status.Reason, t *moment) {
 	d.endProbes()
 }
 
-// endProbes says that no probe is at work: how the last round ended, perhaps hours
-// ago, says nothing about the device now.
+// endProbes marks every probe as one without a result: the result of the last round,
+// perhaps hours old, does not describe the device now.
 func (d *Device) endProbes() {
 	for _, p := range d.probes {
 		p.ended = false
 	}
 }
 
-// counter returns the counter of an event and, for a port event, its port; no
-// counter if the port is not to be counted.
+// counter returns the counter of an event type with its series and, for a port event,
+// its port. All are nil if the port is not to be counted.
 func (d *Device) counter(t verbs.EventType, number int) (*counter, *series, *port) {
 	if t.Scope() != verbs.ScopePort || number == 0 {
 		return d.own.counter(t), &d.own, nil
@@ -182,8 +183,8 @@ func (d *Device) counter(t verbs.EventType, number int) (*counter, *series, *por
 	return p.counter(t), &p.series, p
 }
 
-// port returns a port, which it makes if need be; nil for one that is not to
-// be counted.
+// port returns a port, and creates it if necessary. It returns nil for a port that is
+// not to be counted.
 func (d *Device) port(number int) *port {
 	i, ok := slices.BinarySearchFunc(d.ports, number, func(p *port, n int) int { return p.port - n })
 	if ok {
@@ -197,8 +198,8 @@ func (d *Device) port(number int) *port {
 	return p
 }
 
-// probe returns a probe, which it makes if need be; nil when there are as many
-// as a ledger has room for.
+// probe returns a probe, and creates it if necessary. It returns nil when there are
+// already ledger.ProbeSlots probes.
 func (d *Device) probe(k verbs.ProbeKey) *probe {
 	i, ok := slices.BinarySearchFunc(d.probes, k, func(p *probe, k verbs.ProbeKey) int { return p.Compare(k) })
 	if ok {
@@ -218,23 +219,23 @@ func (d *Device) emitChange(p *port, c *portstate.Change, t *moment) {
 }
 
 func (d *Device) emitPort(p *port, mono int64, t *moment) {
-	p.told = p.attr
+	p.emitted = p.attr
 	d.cfg.Emit(p.view(d.name, t, t.wall(mono)))
 }
 
-// tell emits the device if anything about it has changed.
-func (d *Device) tell(t *moment) {
+// emitIfChanged emits the device if a visible part of it has changed.
+func (d *Device) emitIfChanged(t *moment) {
 	v := d.view()
-	if visible(v) == d.told || !d.seen {
+	if visible(v) == d.emitted || !d.seen {
 		return
 	}
-	d.told = visible(v)
-	point := v // the one of the two that is allocated
+	d.emitted = visible(v)
+	point := v // only this copy is allocated
 	point.At = d.stamp.next(t.wall(t.mono), t.epoch)
 	d.cfg.Emit(&point)
 }
 
-// visible returns v without what no point shows.
+// visible returns v without the values that no point contains.
 func visible(v measure.Device) measure.Device {
 	v.Worker.PID, v.Worker.Message, v.Worker.Reason = 0, "", ""
 	return v
@@ -246,7 +247,7 @@ func (d *Device) view() measure.Device {
 		Fatals: d.own.counter(verbs.EventDeviceFatal).total(), Reason: d.reason, Worker: d.status, Attr: d.attr,
 	}
 	if d.present && (d.job == nil || d.status.State == "") {
-		v.Worker.State = status.StateStarting // its Supervisor has not said anything yet
+		v.Worker.State = status.StateStarting // its Supervisor has not reported anything yet
 	}
 	v.Worker.Restarts += d.restarts
 	v.Worker.Crashes += d.crashes

@@ -1,4 +1,4 @@
-// Package monitor is the host's picture of all devices: it keeps a supervised
-// worker for each, owns the counters and port states that outlive workers, and
-// hands out what is to be emitted as plain values. It knows no Telegraf.
+// Package monitor holds the host's state of all devices. It keeps a supervised worker
+// for each device, owns the counters and port states that outlive workers, and returns
+// the points to be emitted as plain values. It does not depend on Telegraf.
 package monitor

@@ -12,7 +12,7 @@ import (
 	"rdma_events/internal/status"
 )
 
-// scribble lays bytes over a ledger, from an offset on.
+// scribble overwrites a ledger with bytes, from an offset on.
 func scribble(led *ledger.Ledger, offset int, bytes []byte) {
 	copy(unsafe.Slice((*byte)(led.Base()), ledger.Size)[offset:], bytes)
 }
@@ -45,8 +45,7 @@ func requireParity(t *testing.T, s *snapshot) {
 	}
 }
 
-// Three workers die one after the other, and each has left in its ledger what
-// damage can leave there.
+// Three workers die one after the other, each after damage to its ledger.
 func FuzzNoLedgerMakesACounterFall(f *testing.F) {
 	f.Add([]byte("\x01\x00\x00\x00\x01\x00\x00\x00"), []byte("\x0a\x00\x00\x00\x01\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00"), []byte{1})
 	f.Add([]byte("\xff\xff\xff\xff\xff\xff\xff\xff"), []byte("\x0a\x00\x00\x00\x01\x00\x00\x00\xff\xff\xff\xff\xff\xff\xff\xff"), []byte{})

@@ -9,12 +9,12 @@ import (
 	"rdma_events/internal/status"
 )
 
-// Gather returns what is emitted once per interval: first the points of all ports'
-// events, then those of the ports, the probes and the devices, in the order of
-// device name, port, completion vector and method, and last that of the host if it
-// has a device or one is expected. Stats and rates are over the time since the
-// Gather before. Of the Collector it knows all but Queue and Usage. One goroutine
-// at a time may call it, also before and after Run.
+// Gather returns the points that are emitted once per interval. First come the points
+// of rdma_async, then those of the ports, the probes and the devices, in the order of
+// device name, port, completion vector and method. The point of the host comes last, if
+// the host has a device or one is expected. Stats and rates cover the time since the
+// Gather before. The Collector is complete but for Queue and Usage. One goroutine at a
+// time may call Gather, also before and after Run.
 func (m *Monitor) Gather(now time.Time) ([]measure.Point, *measure.Collector) {
 	t := m.clock.read()
 	devices, forgotten, found, discovered := m.list()
@@ -35,7 +35,7 @@ func (m *Monitor) Gather(now time.Time) ([]measure.Point, *measure.Collector) {
 	return g.points(), c
 }
 
-// gathering is one Gather under way.
+// gathering is the state of one call of Gather.
 type gathering struct {
 	t       *moment
 	now     time.Time
@@ -49,7 +49,7 @@ type gathering struct {
 	totals    totals
 }
 
-// points returns all that was gathered, with the host that it adds up to.
+// points returns all gathered points, and the point of the host that sums them up.
 func (g *gathering) points() []measure.Point {
 	points := slices.Concat(g.async, g.ports, g.probes, g.devices)
 	if len(g.devices) == 0 {
@@ -66,14 +66,14 @@ func (d *Device) gather(g *gathering, discovered bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.retry(g.t)
-	d.look()
+	d.readLedger()
 	v := d.view()
 	g.collect(&v)
 	g.totals.add(d.totals(g.t))
 	if d.finished && !d.expected || !d.seen && !discovered {
 		return
 	}
-	d.told = visible(v)
+	d.emitted = visible(v)
 	v.At = d.stamp.next(g.now.UnixNano(), g.t.epoch)
 	g.devices = append(g.devices, &v)
 	if d.finished || !d.seen {
@@ -99,7 +99,8 @@ func (d *Device) gatherSeries(g *gathering) {
 	}
 }
 
-// totals sums up the device's counters, the running worker's as look found them.
+// totals sums up the device's counters. Those of the running worker are as readLedger
+// found them.
 func (d *Device) totals(t *moment) totals {
 	sum := totals{events: d.own.read(), restarts: d.restarts + d.status.Restarts}
 	for _, p := range d.ports {

@@ -12,15 +12,15 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// Started takes the ledger of a worker that is about to run. It has to stay mapped
-// until Ended returns.
+// Started handles a worker that is about to run. led is its ledger, which has to stay
+// mapped until Ended returns.
 func (d *Device) Started(led *ledger.Ledger) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.led, d.ledgerLife = led, d.life
+	d.led, d.ledgerAppearance = led, d.appearances
 }
 
-// Batch takes a batch of the worker's, and the worker's status after it.
+// Batch handles a batch from the worker, and the worker's status after it.
 func (d *Device) Batch(b verbs.Batch, s status.Status) {
 	t := d.clock.batch(b.Wall, b.Mono)
 	d.mu.Lock()
@@ -29,43 +29,43 @@ func (d *Device) Batch(b verbs.Batch, s status.Status) {
 		d.item(&b.Items[i], &t)
 	}
 	d.status = s
-	d.tell(&t)
+	d.emitIfChanged(&t)
 }
 
-// Ended says that the worker is gone, and why. What the ledger has beyond the stream
-// is emitted now: nothing else has it.
+// Ended handles the end of the worker. It emits the events that are in the ledger and
+// did not come in the stream, since no other copy of them exists.
 func (d *Device) Ended(why status.End) {
 	t := d.clock.read()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.look()
+	d.readLedger()
 	d.led = nil
-	d.fold(&d.own, &t)
+	d.addDeadWorker(&d.own, &t)
 	for _, p := range d.ports {
-		d.fold(&p.series, &t)
+		d.addDeadWorker(&p.series, &t)
 	}
 	for _, p := range d.probes {
-		p.fold()
+		p.addToBase()
 	}
 	d.close(why.Reason, &t)
-	d.tell(&t)
+	d.emitIfChanged(&t)
 }
 
-// Status takes a change of the worker's status that no batch brings.
+// Status handles a change of the worker's status that does not come with a batch.
 func (d *Device) Status(s status.Status) {
 	t := d.clock.read()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.status = s
 	switch s.Reason {
-	case "", status.ReasonOK, status.ReasonRemoved: // opening and removal are seen for themselves
+	case "", status.ReasonOK, status.ReasonRemoved: // opening and removal set the reason themselves
 	default:
 		if d.present {
 			d.reason = s.Reason
 		}
 	}
 	d.giveUp()
-	d.tell(&t)
+	d.emitIfChanged(&t)
 }
 
 func (d *Device) item(it *verbs.Item, t *moment) {
@@ -88,9 +88,9 @@ func (d *Device) opened(a *verbs.DeviceAttr) {
 		return
 	}
 	if !d.present {
-		// Its worker thought it was being removed, and found it still there.
+		// The worker had seen a removal, but could open the device again.
 		d.enter(d.found)
-		d.ledgerLife = d.life
+		d.ledgerAppearance = d.appearances
 	}
 	d.attr = *a
 	d.opens++
@@ -100,7 +100,7 @@ func (d *Device) opened(a *verbs.DeviceAttr) {
 	d.follow()
 }
 
-// follow begins to believe what the running worker says of the ports.
+// follow begins to use the running worker's reports about the ports.
 func (d *Device) follow() {
 	d.watching, d.open, d.reason = true, true, status.ReasonOK
 	for _, p := range d.ports {
@@ -108,8 +108,8 @@ func (d *Device) follow() {
 	}
 }
 
-// close takes that the worker has let go of the device, or that the device has
-// gone from it.
+// close handles a device that the worker has closed, or that was removed while the
+// worker had it open.
 func (d *Device) close(why status.Reason, t *moment) {
 	d.open, d.watching = false, false
 	for _, p := range d.ports {
@@ -120,7 +120,7 @@ func (d *Device) close(why status.Reason, t *moment) {
 	case !d.present || why == status.ReasonOK || why == "":
 	case why != status.ReasonRemoved:
 		d.reason = why
-	case d.ledgerLife == d.life:
+	case d.ledgerAppearance == d.appearances:
 		d.leave(why, t)
 	}
 }
@@ -147,10 +147,11 @@ func (d *Device) run(r *verbs.Run, t *moment) {
 	}
 }
 
-// fold ends the counts of a dead worker in one series.
-func (d *Device) fold(s *series, t *moment) {
+// addDeadWorker adds the dead worker's counts to one series, and emits the events that
+// did not come in the worker's stream.
+func (d *Device) addDeadWorker(s *series, t *moment) {
 	for _, c := range s.counters {
-		rest := c.fold()
+		rest := c.addToBase()
 		if rest == 0 {
 			continue
 		}
@@ -166,17 +167,17 @@ func (d *Device) reading(r *verbs.Reading, t *moment) {
 	if p == nil || !d.open {
 		return
 	}
-	if p.unread.news(r.Err) {
+	if p.queryError.update(r.Err) {
 		d.log.Warn("a query of its port failed: " + r.Err)
 	}
 	if r.Err != "" {
 		p.answered = false
 		return
 	}
-	news := p.take(r.Mono, &r.Attr)
+	changed := p.update(r.Mono, &r.Attr)
 	if change, ok := p.machine.Reading(r.Mono, &r.Attr); ok {
 		d.emitChange(p, &change, t)
-	} else if news {
+	} else if changed {
 		d.emitPort(p, r.Mono, t)
 	}
 }
@@ -187,11 +188,12 @@ func (d *Device) round(r *verbs.RoundItem, t *moment) {
 		return
 	}
 	p.round(&r.Round, t.mono)
-	p.ended = p.ended && d.open // it may come after the removal was found
+	p.ended = p.ended && d.open // the round may arrive after the removal was found
 }
 
-// probeMade says it where an active port has no probe: what refused it, a limit
-// for one, is for somebody to mend. On another port that is to be expected.
+// probeMade handles the choice of a probe's method. It logs a warning if an active port
+// has no probe: the operator can fix the cause, for example a limit. A port that is not
+// active is expected to have no probe.
 func (d *Device) probeMade(it *verbs.ProbeItem) {
 	p, why := d.port(it.Port), ""
 	if it.Method != verbs.MethodNone {
@@ -199,7 +201,7 @@ func (d *Device) probeMade(it *verbs.ProbeItem) {
 	} else if p != nil && p.attr.State == verbs.PortActive {
 		why = it.Reason
 	}
-	if p != nil && p.unprobed.news(why) {
+	if p != nil && p.probeError.update(why) {
 		d.log.Warn(fmt.Sprintf("no probe on port %d: %s", it.Port, why))
 	}
 	level := slog.LevelDebug
@@ -210,8 +212,8 @@ func (d *Device) probeMade(it *verbs.ProbeItem) {
 		"port", it.Port, "vector", it.Vector, "method", it.Method.String(), "reason", it.Reason)
 }
 
-// hasProbe reports whether a slot of the ledger is that of a series: a method that
-// was only tried has no rounds, and is none.
+// hasProbe reports whether a slot of the ledger belongs to a series. A method that was
+// only tried has no rounds, and gets no series.
 func (d *Device) hasProbe(e *ledger.Probe) bool {
 	key := keyOf(e)
 	return e.Rounds > 0 || e.Events != e.Acked || slices.ContainsFunc(d.probes, func(p *probe) bool { return p.ProbeKey == key })
@@ -221,8 +223,8 @@ func keyOf(e *ledger.Probe) verbs.ProbeKey {
 	return verbs.ProbeKey{Port: e.Port, Vector: e.Vector, Method: verbs.Method(e.Method)}
 }
 
-// look takes the running worker's counts from its ledger.
-func (d *Device) look() {
+// readLedger reads the running worker's counts from its ledger.
+func (d *Device) readLedger() {
 	if d.led == nil {
 		return
 	}
@@ -235,11 +237,11 @@ func (d *Device) look() {
 		}
 	}
 	for _, c := range d.own.counters {
-		c.look()
+		c.update()
 	}
 	for _, p := range d.ports {
 		for _, c := range p.counters {
-			c.look()
+			c.update()
 		}
 	}
 	for i := range d.snap.Probes {
@@ -248,7 +250,7 @@ func (d *Device) look() {
 			continue
 		}
 		if p := d.probe(keyOf(e)); p != nil {
-			p.look(&e.ProbeCounts)
+			p.update(&e.ProbeCounts)
 		}
 	}
 }

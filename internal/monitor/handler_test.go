@@ -15,7 +15,7 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// one starts a Monitor with one open device and forgets what it emitted.
+// one starts a Monitor with one open device, and drops the points emitted so far.
 func one(t *testing.T, change func(*Config)) (*harness, *fakeSupervisor, *ledger.Ledger) {
 	t.Helper()
 	h := start(t, change)
@@ -26,7 +26,7 @@ func one(t *testing.T, change func(*Config)) (*harness, *fakeSupervisor, *ledger
 	return h, sup, led
 }
 
-func TestAnEventIsToldBeforeItsChangeAndThatBeforeThePort(t *testing.T) {
+func TestEventIsEmittedBeforeItsChangeAndPort(t *testing.T) {
 	h, sup, led := one(t, nil)
 	h.mono.Store(100 * ms)
 	led.Count(int32(verbs.EventPortErr), 1, 1, 1)
@@ -52,7 +52,7 @@ func TestAnEventIsToldBeforeItsChangeAndThatBeforeThePort(t *testing.T) {
 	require.EqualValues(t, 1, items[4].(measure.Device).Fatals)
 }
 
-func TestAQueryWithNewsIsToldAtOnce(t *testing.T) {
+func TestChangedPortIsEmittedAtOnce(t *testing.T) {
 	h, sup, _ := one(t, nil)
 	h.mono.Store(100 * ms)
 	h.batch(sup, reading(1, 99*ms, verbs.PortActive))
@@ -66,7 +66,7 @@ func TestAQueryWithNewsIsToldAtOnce(t *testing.T) {
 	require.InDelta(t, 25.0, v[0].Attr.RateGbps, 0)
 	slower.Reading.Attr.LinkDowned++
 	h.batch(sup, slower)
-	require.Empty(t, h.sink.take(), "a counter that moves is no news")
+	require.Empty(t, h.sink.take(), "a counter alone is no change")
 	h.batch(sup, verbs.Item{Reading: &verbs.Reading{Port: 1, Mono: 101 * ms, Err: "EIO"}})
 	p := portView(h.gather(), "mlx5_0", 1)
 	require.False(t, p.Known)
@@ -96,7 +96,7 @@ func TestAReplacedWorkerFindsAChange(t *testing.T) {
 	require.EqualValues(t, 1, s.Collector.WorkerRestarts)
 }
 
-func TestWhatADeadWorkerDidNotStreamIsTold(t *testing.T) {
+func TestUnstreamedEventsOfDeadWorkerAreEmitted(t *testing.T) {
 	h, sup, led := one(t, nil)
 	led.Count(int32(verbs.EventPortErr), 1, 5, 4)
 	led.Count(int32(verbs.EventCQErr), 0, 2, 2)
@@ -289,7 +289,7 @@ func TestTheFirstChoiceOfAProbesMethodIsLogged(t *testing.T) {
 	choice(1, verbs.MethodFlush, "rc_write cannot be")
 	require.Contains(t, log.String(), `level=INFO msg=probe device=mlx5_0 port=1 vector=0 method=flush reason="rc_write cannot be"`)
 	choice(1, verbs.MethodRCWrite, "as preferred")
-	require.Empty(t, log.String(), "later choices are for those who ask for them")
+	require.Empty(t, log.String(), "later choices are logged at debug level only")
 	choice(2, verbs.MethodNone, "it cannot be")
 	require.Contains(t, log.String(), `level=WARN msg="no probe on port 2: it cannot be" device=mlx5_0`)
 }
@@ -340,7 +340,7 @@ func TestAWallClockSetBackIsFollowed(t *testing.T) {
 
 	sup.Batch(verbs.Batch{Wall: epoch + 10*sec, Mono: 10 * sec, Items: []verbs.Item{event_(10 * sec)}}, sup.said)
 	require.Equal(t, time.Unix(0, epoch+11*sec-3600*sec+1), of[measure.Event](h.sink.take())[0].At,
-		"what was stamped before is told in the new time")
+		"a batch stamped before the step gets the new time")
 	e, _ = times(12 * sec)
 	require.Equal(t, time.Unix(0, epoch+12*sec-3600*sec), e)
 }
@@ -382,9 +382,4 @@ func TestAWorkerWithoutAnswersLeavesTheStateUnknown(t *testing.T) {
 	require.False(t, p.Known)
 	require.False(t, p.HasState)
 	require.Zero(t, p.Transitions)
-}
-
-func TestResidentBytesAreReadFromProc(t *testing.T) {
-	require.NotZero(t, residentBytes(1))
-	require.Zero(t, residentBytes(1<<30))
 }

@@ -25,8 +25,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const (
 	ms  = int64(time.Millisecond)
 	sec = int64(time.Second)
-	// epoch is the wall time at CLOCK_MONOTONIC 0, and slept what the machine
-	// has slept before.
+	// epoch is the wall time at CLOCK_MONOTONIC 0. slept is how long the machine was
+	// suspended before.
 	epoch = 1_700_000_000 * sec
 	slept = 3600 * sec
 )
@@ -49,11 +49,11 @@ func (f *fakeDiscovery) Run(ctx context.Context, report func([]verbs.Found)) err
 	}
 }
 
-// fakeSupervisor leaves the calls of its Device to the test.
+// fakeSupervisor starts no worker: the test calls the methods of its Device.
 type fakeSupervisor struct {
 	*Device
 	device string
-	said   status.Status // last
+	said   status.Status // the last one reported
 	wakes  atomic.Int32
 	last   func() // called when Run is to end
 	ended  chan struct{}
@@ -76,10 +76,10 @@ func (s *fakeSupervisor) Status(n status.Status) {
 	s.Device.Status(n)
 }
 
-// recorder keeps what is emitted, in order.
+// recorder keeps the emitted points in order.
 type recorder struct {
 	mu    sync.Mutex
-	items []any // of the types below measure.Point's pointers
+	items []any // the values that the points point to
 }
 
 func (r *recorder) emit(p measure.Point) {
@@ -88,7 +88,7 @@ func (r *recorder) emit(p measure.Point) {
 	r.items = append(r.items, reflect.ValueOf(p).Elem().Interface())
 }
 
-// take returns what was emitted since the last take.
+// take returns the points emitted since the last take.
 func (r *recorder) take() []any {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,7 +107,7 @@ func of[T any](items []any) []T {
 	return out
 }
 
-// harness is a Monitor whose surroundings the test plays.
+// harness is a Monitor with discovery, supervisors and clocks that the test controls.
 type harness struct {
 	*Monitor
 	t         *testing.T
@@ -180,13 +180,13 @@ func (h *harness) sup(device string, n int) *fakeSupervisor {
 	return nil
 }
 
-// finds has discovery report a set and waits until that is handled.
+// finds makes discovery report a set, and waits until the Monitor has handled it.
 func (h *harness) finds(set ...verbs.Found) {
 	h.discovery.sets <- set
 	<-h.discovery.done
 }
 
-// snapshot is what one Gather returns, by measurement.
+// snapshot holds the points of one Gather, by measurement.
 type snapshot struct {
 	Async      []measure.Async
 	Ports      []measure.Port
@@ -223,7 +223,7 @@ func (h *harness) gather() snapshot {
 	return sort(h.Gather(time.Unix(0, wall)))
 }
 
-// batch is a batch sent at the present time of the harness.
+// batch sends a batch at the present time of the harness.
 func (h *harness) batch(s *fakeSupervisor, items ...verbs.Item) {
 	wall, mono, _ := h.now()
 	s.Batch(verbs.Batch{Wall: wall, Mono: mono, Items: items}, s.said)
@@ -238,7 +238,7 @@ func (h *harness) ledger() *ledger.Ledger {
 	return led
 }
 
-// opens plays a worker that opens a device of two ports with active links.
+// opens acts as a worker that opens a device of two ports with active links.
 func (h *harness) opens(s *fakeSupervisor, device string) *ledger.Ledger {
 	h.t.Helper()
 	led := h.ledger()
@@ -306,7 +306,7 @@ func deviceView(s snapshot, device string) measure.Device {
 	return measure.Device{}
 }
 
-// What the plugin will use.
+// The types that the plugin uses.
 var (
 	_ Supervisor      = (*worker.Supervisor)(nil)
 	_ worker.Handler  = (*Device)(nil)

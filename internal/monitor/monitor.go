@@ -15,12 +15,12 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// maxForgettable is how many devices that are gone are remembered for their
-// counters. Only names that never come back can reach it.
+// maxForgettable is how many devices that are gone keep their counters. Only device
+// names that never come back can reach this limit.
 const maxForgettable = 256
 
-// Monitor is the picture of all devices. Run and Gather may be called
-// concurrently with each other.
+// Monitor monitors all devices of the host. Run and Gather may be called concurrently
+// with each other.
 type Monitor struct {
 	cfg      Config
 	clock    clock
@@ -33,12 +33,12 @@ type Monitor struct {
 	discovered bool // discovery has answered
 	forgotten  totals
 
-	// Of the goroutine that gathers.
+	// Used only by the goroutine that calls Gather.
 	gathered int64 // CLOCK_MONOTONIC ns of the last Gather
 	scratch  aggregate.Scratch
 }
 
-// totals is what a forgotten device leaves behind.
+// totals are the sums of counters that are kept of a forgotten device.
 type totals struct {
 	events, restarts uint64
 	host             measure.HostTotals
@@ -118,7 +118,7 @@ func (d *Device) identity() (f verbs.Found, seen bool) {
 	return d.found, d.seen
 }
 
-// device returns the device of a name, which it makes if need be.
+// device returns the device of a name, and creates it if necessary.
 func (m *Monitor) device(name string) *Device {
 	i, ok := slices.BinarySearchFunc(m.devices, name, func(d *Device, n string) int { return strings.Compare(d.name, n) })
 	if !ok {
@@ -127,14 +127,15 @@ func (m *Monitor) device(name string) *Device {
 	return m.devices[i]
 }
 
-// list returns the state of affairs. What it returns does not change any more.
+// list returns the present state. The returned slices do not change any more.
 func (m *Monitor) list() (devices []*Device, forgotten totals, found []verbs.Found, discovered bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.devices), m.forgotten, m.last, m.discovered
 }
 
-// forget drops the devices that are gone longest when there are too many.
+// forget drops the devices that have been gone longest, if more than maxForgettable are
+// gone.
 func (m *Monitor) forget(t *moment) {
 	gone := map[*Device]int64{}
 	for _, d := range m.devices {
@@ -155,18 +156,20 @@ func (m *Monitor) forget(t *moment) {
 	}
 }
 
-// gone reports since when the device has been gone, if it may be forgotten.
+// gone returns since when the device has been gone, CLOCK_MONOTONIC ns, and whether it
+// may be forgotten.
 func (d *Device) gone() (at int64, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.goneAt, !d.present && !d.expected && !d.watching
 }
 
-// leaveBehind ends the supervision of a device that is about to be forgotten.
+// leaveBehind ends the supervision of a device that is about to be forgotten, and
+// returns its totals.
 func (d *Device) leaveBehind(t *moment) totals {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.dismiss()
-	d.look()
+	d.readLedger()
 	return d.totals(t)
 }

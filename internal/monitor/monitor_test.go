@@ -48,7 +48,7 @@ func TestADeviceIsReportedFromWhenItIsFound(t *testing.T) {
 	require.Equal(t, status.StateStarting, v[0].Worker.State)
 	h.sup("mlx5_0", 0).Status(status.Status{State: status.StateStarting})
 	h.sup("mlx5_0", 0).Status(status.Status{State: status.StateStarting, PID: 42, Message: "opening"})
-	require.Empty(t, h.sink.take(), "what no point shows is no change")
+	require.Empty(t, h.sink.take(), "values that no point contains are no change")
 	h.opens(h.sup("mlx5_0", 0), "mlx5_0")
 	v = of[measure.Device](h.sink.take())
 	require.Len(t, v, 1, "opened and running are one change")
@@ -112,7 +112,7 @@ func TestAWorkerSeesTheRemovalBeforeDiscoveryDoes(t *testing.T) {
 	require.False(t, v.Open)
 	require.EqualValues(t, 1, v.Removals)
 	require.Equal(t, status.ReasonRemoved, v.Reason)
-	require.Zero(t, sup.wakes.Load(), "a worker would keep the removal from going on")
+	require.Zero(t, sup.wakes.Load(), "a worker would block the removal")
 	h.finds()
 	require.EqualValues(t, 1, deviceView(h.gather(), "mlx5_0").Removals)
 
@@ -155,7 +155,7 @@ func TestADeviceThatWasNotRemovedAfterAllIsTriedAgain(t *testing.T) {
 	require.EqualValues(t, 2, deviceView(h.gather(), "mlx5_0").Removals)
 }
 
-// It went to another network namespace and came back before discovery looked.
+// The device went to another network namespace and came back before discovery saw it.
 func TestADeviceThatTheKernelAddsAgainIsTriedAtOnce(t *testing.T) {
 	h := start(t, nil)
 	f := found("mlx5_0", 0)
@@ -165,7 +165,7 @@ func TestADeviceThatTheKernelAddsAgainIsTriedAtOnce(t *testing.T) {
 	h.opens(sup, "mlx5_0")
 	sup.Ended(status.End{Reason: status.ReasonRemoved})
 	h.finds(f)
-	require.Zero(t, sup.wakes.Load(), "it is listed, but on its way out")
+	require.Zero(t, sup.wakes.Load(), "it is listed, but its removal is under way")
 	f.Added = 4
 	h.finds(f)
 	require.EqualValues(t, 1, sup.wakes.Load())
@@ -189,7 +189,7 @@ func TestDiscoverySeesTheRemovalFirst(t *testing.T) {
 	require.Equal(t, verbs.PortAbsent, portView(h.gather(), "mlx5_0", 2).State)
 }
 
-func TestADeviceReplacedBetweenTwoLooksWasRemovedOnce(t *testing.T) {
+func TestDeviceReplacedBetweenTwoReportsIsRemovedOnce(t *testing.T) {
 	h := start(t, nil)
 	h.finds(found("mlx5_0", 0))
 	sup := h.sup("mlx5_0", 0)
@@ -339,7 +339,7 @@ func TestASuccessorThatItsWorkerOpenedBeforeItWasFoundIsOpenedAgain(t *testing.T
 		require.False(t, deviceView(h.gather(), "mlx5_0").Open)
 		h.mono.Add(9 * sec)
 		h.gather()
-		require.Len(t, h.sups, 1, "the worker of the old one may yet end")
+		require.Len(t, h.sups, 1, "the worker of the old device may still end")
 		first.last = func() { first.Ended(status.End{Reason: status.ReasonOK}) }
 		h.mono.Add(2 * sec)
 		h.gather()

@@ -9,27 +9,27 @@ import (
 // port is one port of a device.
 type port struct {
 	series
-	machine  portstate.Machine
-	attr     verbs.PortAttr
-	attrAt   int64 // when the query of attr began, CLOCK_MONOTONIC ns
-	answered bool  // attr is of the worker that runs
-	told     verbs.PortAttr
-	since    int64 // CLOCK_BOOTTIME ns of the last change
-	expected bool
-	unread   trouble // why the last query failed
-	unprobed trouble // why there is no probe
-	probed   bool    // a method has been chosen
+	machine    portstate.Machine
+	attr       verbs.PortAttr
+	attrAt     int64          // when the query of attr began, CLOCK_MONOTONIC ns
+	answered   bool           // attr is from the running worker
+	emitted    verbs.PortAttr // of the last emitted point
+	since      int64          // CLOCK_BOOTTIME ns of the last change
+	expected   bool
+	queryError lastError // why the last query failed
+	probeError lastError // why there is no probe
+	probed     bool      // a method has been chosen
 
 	viewStamp, changeStamp stamp
 }
 
-// trouble is worth a line when it is another one than before.
-type trouble struct{ last string }
+// lastError is the text of the last error, which is logged only when it changes.
+type lastError struct{ text string }
 
-// news takes what is wrong now, "" for nothing, and reports whether to say it.
-func (t *trouble) news(text string) bool {
-	changed := text != t.last
-	t.last = text
+// update stores the present error, "" for none, and reports whether to log it.
+func (e *lastError) update(text string) bool {
+	changed := text != e.text
+	e.text = text
 	return changed && text != ""
 }
 
@@ -37,27 +37,27 @@ func newPort(number int, expectedDown bool) *port {
 	return &port{series: newSeries(number, verbs.ScopePort), expected: expectedDown}
 }
 
-// opened says that a worker has opened the device.
+// opened handles the opening of the device by a worker.
 func (p *port) opened() {
 	p.machine.Opened()
 	p.answered = false
 }
 
-// take keeps what a query answered and reports whether there is news in it:
-// not link_downed, which is a counter, nor the state, on which the machine has
-// the last word.
-func (p *port) take(mono int64, a *verbs.PortAttr) bool {
+// update stores the answer of a query, unless it is older than the stored one, and
+// reports whether it has changed. It does not compare link_downed, which is a counter,
+// nor the state, which the machine decides.
+func (p *port) update(mono int64, a *verbs.PortAttr) bool {
 	if p.answered && mono < p.attrAt {
 		return false
 	}
 	p.attr, p.attrAt = *a, mono
 	a = &p.attr
-	before := p.told
+	before := p.emitted
 	before.State = a.State
 	before.LinkDowned, before.HasLinkDowned = a.LinkDowned, a.HasLinkDowned
-	news := !p.answered || before != *a
+	changed := !p.answered || before != *a
 	p.answered = true
-	return news
+	return changed
 }
 
 func (p *port) change(device string, c *portstate.Change, t *moment) *measure.Change {

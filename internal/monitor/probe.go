@@ -25,7 +25,7 @@ const (
 	laps
 )
 
-// probe is what is counted for one series of rdma_cq_probe.
+// probe holds the counts and latencies of one series of rdma_cq_probe.
 type probe struct {
 	verbs.ProbeKey
 	base     ledger.ProbeCounts // of dead workers
@@ -35,7 +35,7 @@ type probe struct {
 	ended, ok bool
 	status    string
 
-	laps      []latency // without the stages, where they are not wanted
+	laps      []latency // without the stages unless Config.Stages is set
 	histogram *aggregate.Histogram
 	rate      aggregate.Rate
 }
@@ -54,7 +54,7 @@ func newProbe(k verbs.ProbeKey, cfg *Config) *probe {
 	return p
 }
 
-// round takes the detail of a round; its counts come from the ledger.
+// round adds the result and the latencies of a round. Its counts come from the ledger.
 func (p *probe) round(r *verbs.Round, now int64) {
 	if r.Outcome == verbs.OutcomeCanceled {
 		return
@@ -76,8 +76,8 @@ func (p *probe) round(r *verbs.Round, now int64) {
 	}
 }
 
-// look takes the running worker's counts from its ledger; none goes back.
-func (p *probe) look(c *ledger.ProbeCounts) {
+// update stores the running worker's counts from its ledger. No count decreases.
+func (p *probe) update(c *ledger.ProbeCounts) {
 	l := &p.live
 	for _, n := range [...]struct {
 		to   *uint64
@@ -97,14 +97,14 @@ func (p *probe) look(c *ledger.ProbeCounts) {
 	}
 }
 
-// fold ends the running worker's counts.
-func (p *probe) fold() {
+// addToBase adds the dead worker's counts to base.
+func (p *probe) addToBase() {
 	p.base = p.base.Add(p.live)
 	p.released += p.live.Events - p.live.Acked
 	p.live = ledger.ProbeCounts{}
 }
 
-// view returns the probe as a Gather at now finds it.
+// view returns the point of the probe for a Gather, and begins the next interval.
 func (p *probe) view(device string, g *gathering) *measure.Probe {
 	v := &measure.Probe{
 		Device: device, ProbeKey: p.ProbeKey,

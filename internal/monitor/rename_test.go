@@ -18,7 +18,7 @@ func TestARenameEndsTheOldSeriesAndStartsAnother(t *testing.T) {
 		old := h.sup("rocep1s0", 0)
 		led := h.opens(old, "rocep1s0")
 		old.last = func() {
-			h.batch(old, opened("rocep1s0", 2)) // it was just being opened again
+			h.batch(old, opened("rocep1s0", 2)) // the worker was just opening it again
 			old.Ended(status.End{Reason: status.ReasonOK})
 		}
 		led.Count(int32(verbs.EventPortErr), 1, 1, 1)
@@ -59,7 +59,7 @@ func TestARenameBackWhileTheOldSupervisorEndsStartsANewOne(t *testing.T) {
 		old.Status(status.Status{State: status.StateRunning, Restarts: 3})
 		h.finds(found("b", 3))
 		for range 3 {
-			require.Len(t, h.gather().Devices, 2, "the old worker may yet have last words")
+			require.Len(t, h.gather().Devices, 2, "the old worker may still send its final message")
 		}
 		h.finds(found("a", 3))
 		require.Len(t, h.sups, 2)

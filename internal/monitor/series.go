@@ -7,30 +7,30 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// maxTypes bounds the event types of one series. No kernel has half as many;
-// what is beyond is counted as ledger.Overflow.
+// maxTypes limits the event types of one series. No kernel has half as many. Further
+// types are counted as ledger.Overflow.
 const maxTypes = 64
 
-// series is what is counted for one series of rdma_async.
+// series holds the counts and latencies of one series of rdma_async.
 type series struct {
 	port      int // 0: the device's own
 	counters  []*counter
 	hold, ack aggregate.Interval
 }
 
-// counter counts one event type of one series. What dead workers have read is
-// in base; the running one says it twice, in its ledger at once and in its
-// stream later, and the ledger may hold what the stream never brings.
+// counter counts one event type of one series. base has the events that dead workers
+// have read. The running worker reports its events twice: in its ledger at once, and in
+// its stream later. The ledger may have events that the stream never brings.
 type counter struct {
 	typ       verbs.EventType
 	base      uint64 // read from dead workers
 	baseAcked uint64
-	released  uint64 // read, never acknowledged, and freed by a worker's death
+	released  uint64 // read, never acknowledged, and freed when a worker died
 
-	live, liveAcked uint64 // the running worker's, as its ledger says
-	streamed        uint64 // the running worker's, as its stream says
+	live, liveAcked uint64 // of the running worker, from its ledger
+	streamed        uint64 // of the running worker, from its stream
 
-	sumRead, sumAcked uint64 // of one look into the ledger
+	sumRead, sumAcked uint64 // of one read of the ledger
 
 	rate  aggregate.Rate
 	stamp stamp
@@ -46,7 +46,7 @@ func newSeries(port int, scopes ...verbs.Scope) series {
 	return s
 }
 
-// counter returns the counter of a type, which it makes if need be.
+// counter returns the counter of a type, and creates it if necessary.
 func (s *series) counter(t verbs.EventType) *counter {
 	for _, c := range s.counters {
 		if c.typ == t {
@@ -87,8 +87,8 @@ func (s *series) view(device string, g *gathering) *measure.Async {
 	return v
 }
 
-// running returns what the running worker has read and acknowledged. All that
-// it has streamed it has acknowledged.
+// running returns how many events the running worker has read and acknowledged. It has
+// acknowledged every event in its stream.
 func (c *counter) running() (read, acked uint64) {
 	return max(c.live, c.streamed), max(c.liveAcked, c.streamed)
 }
@@ -98,17 +98,17 @@ func (c *counter) total() uint64 {
 	return c.base + read
 }
 
-// look takes the sums of one look into the ledger. A counter does not go back,
-// whatever a dying worker may have written there.
-func (c *counter) look() {
+// update applies the sums of one read of the ledger. A counter never decreases, whatever
+// a dying worker may have written to the ledger.
+func (c *counter) update() {
 	c.live = max(c.live, c.sumRead)
 	c.liveAcked = max(c.liveAcked, min(c.sumAcked, c.sumRead))
 	c.sumRead, c.sumAcked = 0, 0
 }
 
-// fold ends the running worker's counts and returns how many events its stream
-// did not bring.
-func (c *counter) fold() uint64 {
+// addToBase adds the dead worker's counts to base, and returns how many events the
+// worker's stream did not bring.
+func (c *counter) addToBase() uint64 {
 	read, acked := c.running()
 	rest := read - c.streamed
 	c.base += read

@@ -8,17 +8,16 @@ import (
 	"rdma_events/internal/status"
 )
 
-// job is the running Supervisor of a device. Its members are guarded by the
-// device's lock.
+// job is the running Supervisor of a device. Device.mu guards its fields.
 type job struct {
 	sup    Supervisor
 	run    func() error // blocks
 	cancel context.CancelFunc
-	over   bool // told to end
+	over   bool // canceled, and not ended yet
 	again  bool // the device came back in the meantime
 }
 
-// supervise sees to it that a worker tries to open the device now.
+// supervise makes a worker try to open the device now.
 func (m *Monitor) supervise(ctx context.Context, d *Device) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -69,8 +68,9 @@ func (m *Monitor) nextJob(ctx context.Context, d *Device) *job {
 	return d.job
 }
 
-// retry sees to a device about which its worker and discovery do not agree for
-// so long that it cannot be on its way out. The caller holds d.mu.
+// retry starts another attempt to open a device if its worker and discovery have
+// disagreed for so long that its removal cannot still be under way. The caller holds
+// d.mu.
 func (d *Device) retry(t *moment) {
 	const lingering = 10 * time.Second
 	if d.job == nil || d.job.over || t.mono-d.goneAt < int64(lingering) {
@@ -78,13 +78,13 @@ func (d *Device) retry(t *moment) {
 	}
 	switch {
 	case !d.present && d.listed:
-		// The worker took it for removed. A removal takes the node first, so that a
-		// device which has one is there.
+		// The worker reported a removal. A removal takes the node first, so a device that
+		// still has its node is present.
 		d.goneAt = t.mono
 		d.job.sup.Wake()
 	case d.present && d.watching && !d.open:
-		// A successor was found, and no worker's end: it may be the successor that the
-		// worker has open, since before discovery found it.
+		// Discovery found a successor, but the worker has not ended. It may have opened
+		// the successor before discovery found it.
 		d.dismiss()
 		d.job.again = true
 	}

@@ -2,8 +2,8 @@ package process
 
 import "time"
 
-// backoff yields the delays between restarts: from first doubling to limit,
-// each a fifth more or less, so that the workers of a host do not restart
+// backoff yields the delays between restarts. They start at first and double up to limit.
+// Each is up to a fifth shorter or longer, so that the children of a host do not restart
 // together.
 type backoff struct {
 	first, limit time.Duration

@@ -16,38 +16,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// child is one worker process, as go-plugin's runner. Its methods may be
-// called concurrently. It forks, waits and reaps in one goroutine of its own,
-// which is locked to its thread: the kernel sends a parent-death signal when
-// the forking thread ends, not the process. exited is closed when the worker
-// has been reaped and nothing of its process group is left.
+// child is one child process; it implements go-plugin's runner. The methods may be called
+// concurrently. One goroutine of its own forks the process, waits for it and reaps it.
+// That goroutine is locked to its thread: the kernel sends the parent-death signal when
+// the forking thread ends, not when the process does. exited is closed when the child has
+// been reaped and its process group is empty.
 type child struct {
 	cmd      *exec.Cmd
-	name     string // of the program's file
+	name     string // the name of the program's file
 	tap      *tap
 	stderr   *os.File
 	lifeline *os.File
-	theirs   []*os.File // the worker's ends
+	theirs   []*os.File // the files that the child gets; closed after the fork
 	exited   chan struct{}
 
 	born func() // called after the fork
 
 	mu     sync.Mutex
 	begun  bool
-	doomed bool             // killed, perhaps before there was anything to kill
+	doomed bool             // killed, perhaps before the fork
 	pid    int              // 0: not forked
 	ended  *os.ProcessState // nil: not reaped
 }
 
-// strayLimit is how long the pipes of a worker that is gone are still read. Its
-// last words are in them by then; only a process that escaped its group can
-// write more, and must not hold the supervisor.
+// strayLimit is how long the pipes of a child that is gone are still read. They have its
+// final output by then. Only a process that left the child's group can write more, and it
+// must not block the supervisor.
 const strayLimit = 500 * time.Millisecond
 
-// newChild prepares a worker that runs s.Exe and gets shared, unless that is nil, as
-// its descriptor 4. It takes over shared; the caller calls Start or discard. The file
-// is executed as one of the worker's own descriptors: the fork rearranges others,
-// and may put the pipe that reports its errors in the place of any.
+// newChild prepares a child that runs s.Exe and gets shared, unless that is nil, as its
+// descriptor 4. newChild takes over shared; the caller calls Start or discard. The
+// program is executed as one of the child's own descriptors: the fork moves other
+// descriptors, and may put the pipe that reports its errors in the place of any of them.
 func newChild(s *Spec, shared *os.File) (*child, error) {
 	c := &child{exited: make(chan struct{}), theirs: []*os.File{shared}, born: func() {}}
 	var outs [3]*os.File
@@ -60,10 +60,10 @@ func newChild(s *Spec, shared *os.File) (*child, error) {
 		outs[i] = r
 		c.theirs = append(c.theirs, w)
 	}
-	// The lifeline is the one pipe whose read end is the worker's.
-	life := outs[2]
+	// The lifeline is the only pipe whose read end the child gets.
+	readEnd := outs[2]
 	c.tap, c.stderr = &tap{File: outs[0]}, outs[1]
-	c.lifeline, c.theirs[3] = c.theirs[3], life
+	c.lifeline, c.theirs[3] = c.theirs[3], readEnd
 
 	c.name = s.Exe.Name()
 	c.cmd = &exec.Cmd{
@@ -72,7 +72,7 @@ func newChild(s *Spec, shared *os.File) (*child, error) {
 		Dir:         "/",
 		Stdout:      c.theirs[1],
 		Stderr:      c.theirs[2],
-		ExtraFiles:  []*os.File{life, shared, s.Exe},
+		ExtraFiles:  []*os.File{readEnd, shared, s.Exe},
 		SysProcAttr: &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL},
 	}
 	return c, nil
@@ -84,7 +84,7 @@ func (c *child) Start(ctx context.Context) error {
 	c.begun = true
 	c.mu.Unlock()
 	forked := make(chan error, 1)
-	go c.live(forked)
+	go c.run(forked)
 	select {
 	case err := <-forked:
 		return err
@@ -93,7 +93,7 @@ func (c *child) Start(ctx context.Context) error {
 	}
 }
 
-func (c *child) live(forked chan<- error) {
+func (c *child) run(forked chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	defer close(c.exited)
@@ -107,14 +107,14 @@ func (c *child) live(forked chan<- error) {
 		c.reap()
 	}
 	closeAll([]*os.File{c.lifeline})
-	// An error leaves the pipes to their end of file.
+	// If the deadline cannot be set the pipes are read to their end of file.
 	_ = c.tap.SetReadDeadline(time.Now().Add(strayLimit))
 	_ = c.stderr.SetReadDeadline(time.Now().Add(strayLimit))
 }
 
 func (c *child) fork() error {
 	if err := c.cmd.Start(); err != nil {
-		// The path in the error is that of a descriptor.
+		// The path in the error is the path of a descriptor.
 		if at := (*os.PathError)(nil); errors.As(err, &at) {
 			err = at.Err
 		}
@@ -129,8 +129,8 @@ func (c *child) fork() error {
 	return nil
 }
 
-// reap waits for the worker and kills what is left of its group before it
-// takes the exit status, while its number cannot be used again.
+// reap waits for the child and kills the rest of its group before it collects the exit
+// status. Until then no other process can get the child's number.
 func (c *child) reap() {
 	for {
 		err := unix.Waitid(unix.P_PID, c.pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
@@ -141,11 +141,11 @@ func (c *child) reap() {
 	c.kill()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_ = c.cmd.Wait() // the status is all that is of interest
+	_ = c.cmd.Wait() // only the status is of interest
 	c.ended = c.cmd.ProcessState
 }
 
-// kill sends SIGKILL to the worker and its group, at once or as soon as it is
+// kill sends SIGKILL to the child and its group, at once or as soon as the child is
 // forked. It does not block.
 func (c *child) kill() {
 	c.mu.Lock()
@@ -154,13 +154,13 @@ func (c *child) kill() {
 	c.signal()
 }
 
-// signal is kill for who holds c.mu.
+// signal sends SIGKILL to the child and its group. The caller holds c.mu.
 func (c *child) signal() {
 	if c.pid == 0 || c.ended != nil {
 		return
 	}
-	// Errors mean that there is nobody to kill. The worker itself is named too
-	// in case it left its group.
+	// An error means that there is no process to kill. The child itself also gets the
+	// signal, in case it left its group.
 	_ = unix.Kill(-c.pid, unix.SIGKILL)
 	_ = unix.Kill(c.pid, unix.SIGKILL)
 }
@@ -178,10 +178,10 @@ func (c *child) discard() {
 	close(c.exited)
 }
 
-// close releases the pipes once nobody reads them.
+// close closes the pipes once no goroutine reads them.
 func (c *child) close() { closeAll([]*os.File{c.tap.File, c.stderr}) }
 
-// state returns the worker's number and, once it is reaped, how it ended.
+// state returns the child's process number and, once it is reaped, how it ended.
 func (c *child) state() (pid int, ended *os.ProcessState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -206,12 +206,12 @@ func (c *child) Stdout() io.ReadCloser { return c.tap }
 // Stderr implements runner.Runner.
 func (c *child) Stderr() io.ReadCloser { return c.stderr }
 
-// Name implements runner.Runner. It names the logger that go-plugin copies the
-// worker's stderr to.
+// Name implements runner.Runner. It names the logger to which go-plugin copies the
+// child's stderr.
 func (c *child) Name() string { return stderrLoggerName }
 
-// ID implements runner.Runner. It is never empty: go-plugin would leave its
-// socket directory behind for a process without one.
+// ID implements runner.Runner. It is never empty: go-plugin does not remove its socket
+// directory for a process without an ID.
 func (c *child) ID() string {
 	pid, _ := c.state()
 	return strconv.Itoa(pid)
@@ -238,8 +238,8 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// tap is the worker's stdout. It remembers how the first line begins, which
-// tells another program from a worker of another release.
+// tap is the child's stdout. It keeps the beginning of the first line, which
+// distinguishes another program from a child of another release.
 type tap struct {
 	*os.File
 	mu    sync.Mutex

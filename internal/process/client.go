@@ -17,20 +17,20 @@ import (
 	"google.golang.org/grpc"
 )
 
-// errLate ends a client whose child shook hands as its time was up.
+// errLate ends a client whose child completed the handshake just as its time was up.
 var errLate = errors.New("the handshake came too late")
 
-// client is one process as its host sees it: start, handshake, stream, end. It
-// runs in a goroutine of its own that ends when the process is gone and all
-// that belonged to it is released; for a process that the kernel does not release,
-// that may be never.
+// client is the host's side of one process: start, handshake, stream, end. It runs in a
+// goroutine of its own, which ends when the process is gone and all its resources are
+// released. For a process that the kernel does not release, that may be never.
 type client[M any] struct {
 	attempt  Attempt[M]
+	deliver  func(M) error // called by the goroutine of the stream
 	child    *child
 	stderr   *stderrLog
 	plugin   *plugin.Client
 	limit    *limit
-	messages chan M
+	streamed chan struct{}
 	done     chan struct{}
 	cancel   context.CancelFunc
 
@@ -42,8 +42,8 @@ type client[M any] struct {
 }
 
 // startClient starts a process and returns at once. It takes over shared.
-func startClient[M any](s *Spec, dir string, a Attempt[M], shared *os.File) (*client[M], error) {
-	c, err := newClient(s, dir, a, shared)
+func startClient[M any](s *Spec, dir string, a Attempt[M], shared *os.File, deliver func(M) error) (*client[M], error) {
+	c, err := newClient(s, dir, a, shared, deliver)
 	if err != nil {
 		return nil, err
 	}
@@ -56,17 +56,18 @@ func startClient[M any](s *Spec, dir string, a Attempt[M], shared *os.File) (*cl
 	return c, nil
 }
 
-func newClient[M any](s *Spec, dir string, a Attempt[M], shared *os.File) (*client[M], error) {
+func newClient[M any](s *Spec, dir string, a Attempt[M], shared *os.File, deliver func(M) error) (*client[M], error) {
 	child, err := newChild(s, shared)
 	if err != nil {
 		return nil, err
 	}
 	c := &client[M]{
 		attempt:  a,
+		deliver:  deliver,
 		child:    child,
 		stderr:   newStderrLog(s.Log, time.Now),
 		limit:    newLimit(s.Timing.Start, child.kill),
-		messages: make(chan M),
+		streamed: make(chan struct{}),
 		done:     make(chan struct{}),
 	}
 	child.born = c.limit.start
@@ -75,9 +76,9 @@ func newClient[M any](s *Spec, dir string, a Attempt[M], shared *os.File) (*clie
 	return c, nil
 }
 
-// streamWindow is how many bytes a child may send ahead of a host that is slow to
-// read. Given a size, gRPC does not measure one: that is a ping and its answer for
-// each message, on a socket that has no bandwidth to find out.
+// streamWindow is how many bytes a child may send before its host reads them. With a
+// given size gRPC does not measure the bandwidth. That would take a ping and its answer
+// for each message, on a socket that has no bandwidth to measure.
 const streamWindow = 1 << 20
 
 func (c *client[M]) newPlugin(s *Spec, dir string) *plugin.Client {
@@ -86,7 +87,8 @@ func (c *client[M]) newPlugin(s *Spec, dir string) *plugin.Client {
 		Plugins:          plugin.PluginSet{pluginName: &contractPlugin{}},
 		AllowedProtocols: []plugin.Protocol{plugin.ProtocolGRPC},
 		SkipHostEnv:      true,
-		// The client's own limit comes first; this one holds a lock meanwhile.
+		// The client's own limit ends earlier than this one, which holds a lock
+		// meanwhile.
 		StartTimeout:     2 * s.Timing.Start,
 		Logger:           &pluginLog{log: s.Log},
 		Stderr:           c.stderr,
@@ -102,9 +104,9 @@ func (c *client[M]) newPlugin(s *Spec, dir string) *plugin.Client {
 	})
 }
 
-// remember keeps the connection that a stream is made on. go-plugin forgets
-// its connection, with the goroutines behind it, when the worker dies between
-// the handshake and the first call.
+// remember records the connection of a stream. go-plugin forgets its connection, and the
+// goroutines of the connection, when the child dies between the handshake and the first
+// call.
 func (c *client[M]) remember(ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string,
 	open grpc.Streamer, opts ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
@@ -119,11 +121,11 @@ func (c *client[M]) run(ctx context.Context) {
 	c.report.Err = c.stream(ctx)
 	c.limit.stop()
 	c.report.Late = c.limit.isLate()
-	close(c.messages)
+	close(c.streamed)
 	c.child.discard()
 	<-c.child.exited
-	// The process is gone, so this joins go-plugin's goroutines and removes the
-	// socket directory without waiting for anything.
+	// The process is gone, so this joins go-plugin's goroutines and removes the socket
+	// directory without waiting for anything.
 	c.plugin.Kill()
 	c.forget()
 	c.child.close()
@@ -135,11 +137,11 @@ func (c *client[M]) forget() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, conn := range c.dialed {
-		_ = conn.Close() // mostly closed already, which is its only error
+		_ = conn.Close() // the only error is that it is closed already, which is usual
 	}
 }
 
-// stream runs from the fork to the end of the child's stream.
+// stream starts the child, and returns at the end of its stream.
 func (c *client[M]) stream(ctx context.Context) error {
 	conn, err := c.connect()
 	if err != nil {
@@ -151,14 +153,7 @@ func (c *client[M]) stream(ctx context.Context) error {
 	c.report.Shook = true
 	c.stderr.release()
 	c.streaming.Store(true)
-	return c.attempt.Stream(ctx, conn, func(m M) error {
-		select {
-		case c.messages <- m:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	})
+	return c.attempt.Stream(ctx, conn, c.deliver)
 }
 
 func (c *client[M]) connect() (*grpc.ClientConn, error) {
@@ -182,8 +177,8 @@ func (c *client[M]) PID() int {
 // Started implements instance.
 func (c *client[M]) Started() <-chan struct{} { return c.limit.over }
 
-// Messages implements instance.
-func (c *client[M]) Messages() <-chan M { return c.messages }
+// Streamed implements instance.
+func (c *client[M]) Streamed() <-chan struct{} { return c.streamed }
 
 // Done implements instance.
 func (c *client[M]) Done() <-chan struct{} { return c.done }
@@ -191,8 +186,8 @@ func (c *client[M]) Done() <-chan struct{} { return c.done }
 // Report implements instance.
 func (c *client[M]) Report() *report { return &c.report }
 
-// Ask implements instance. A child that was not asked for its stream yet holds
-// nothing that it could close, and does not listen.
+// Ask implements instance. It kills a child whose stream was not requested yet: such a
+// child holds nothing that it could close, and does not listen.
 func (c *client[M]) Ask() {
 	c.cancel()
 	if !c.streaming.Load() {

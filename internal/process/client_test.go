@@ -15,7 +15,7 @@ import (
 	"rdma_events/internal/status"
 )
 
-// testClient is what makes a client with a child of the given mode.
+// testClient returns the Spec of a client whose child has the given mode.
 func testClient(t *testing.T, mode string) Spec {
 	t.Helper()
 	s := testSpec()
@@ -29,7 +29,7 @@ func newTestClient(t *testing.T, s Spec) *client[message] {
 	a, file, err := (&testContract{recorder: newRecorder()}).Begin()
 	require.NoError(t, err)
 	t.Cleanup(func() { a.Ended(status.End{}) })
-	c, err := newClient(&s, shortDir(t), a, file)
+	c, err := newClient(&s, shortDir(t), a, file, func(message) error { return nil })
 	require.NoError(t, err)
 	return c
 }
@@ -49,26 +49,35 @@ func TestAWorkerOutlivesTheThreadThatAskedForIt(t *testing.T) {
 	a, file, err := (&testContract{recorder: newRecorder()}).Begin()
 	require.NoError(t, err)
 	defer a.Ended(status.End{})
-	started := make(chan *client[message])
+	started, messages := make(chan *client[message]), make(chan message, 100)
 	go func() {
 		runtime.LockOSThread() // and never unlocked, so that the thread ends
-		s, err := startClient(&spec, dir, a, file)
+		s, err := startClient(&spec, dir, a, file, func(m message) error {
+			select {
+			case messages <- m:
+			default: // there are enough
+			}
+			return nil
+		})
 		if assert.NoError(t, err) {
-			<-s.Messages()
+			<-messages
 		}
 		started <- s
 	}()
 	s := <-started
 	for range 20 {
-		_, alive := <-s.Messages()
-		require.True(t, alive)
+		select {
+		case <-messages:
+		case <-s.Streamed():
+			require.FailNow(t, "the worker ended")
+		}
 	}
 	s.Ask()
 	<-s.Done()
 	require.Zero(t, s.Report().Status)
 }
 
-// go-plugin forgets its connection when the process has gone in between.
+// go-plugin forgets its connection when the process ends between the two.
 func TestAWorkerThatDiesBetweenHandshakeAndFirstCallLeavesNothing(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	s := newTestClient(t, testClient(t, "dies after the handshake"))

@@ -15,14 +15,14 @@ import (
 	"rdma_events/internal/status"
 )
 
-// message is what the child of these tests sends: "opened", "beat", or "ended"
-// with a reason and a text.
+// message is a message of the child in these tests: "opened", "beat", or "ended" with a
+// reason and a text.
 type message = string
 
 func ended(why status.Reason, text string) message { return "ended " + string(why) + " " + text }
 
-// testContract is the contract of these tests. Its shared memory is a ledger, in
-// which the child says what call it is in.
+// testContract is the contract of these tests. Its shared memory is a ledger, in which
+// the child records the call that it is in.
 type testContract struct {
 	*recorder
 	last status.Status
@@ -121,7 +121,7 @@ func (t talker) register(r grpc.ServiceRegistrar) {
 	r.RegisterService(&grpc.ServiceDesc{ServiceName: "test.Child", HandlerType: (*any)(nil), Streams: []grpc.StreamDesc{stream}}, t)
 }
 
-// inCall says in the shared memory that the child is in a call.
+// inCall records in the shared memory that the child is in a call.
 func inCall(l *ledger.Ledger, c ledger.Call) { l.Control(c, clock.Monotonic()) }
 
 func testHandshake() Handshake {

@@ -17,21 +17,21 @@ func TestCrashesAreThoseOfWorkersThatHadOpenedTheDevice(t *testing.T) {
 		}
 	}
 	for name, row := range map[string]struct {
-		life script
-		want uint64
-		soon bool // supervision ends after a second
+		script script
+		want   uint64
+		soon   bool // supervision ends after a second
 	}{
-		"it dies":                    {life: open(crash), want: 1},
-		"it hangs":                   {life: openOnly, want: 1},
-		"it cannot go on":            {life: open(endWith(status.ReasonUnsupported)), want: 1},
-		"the kernel holds it":        {life: func(p *fakeProcess) { p.set(false, true); openOnly(p) }, want: 1},
-		"its device goes":            {life: open(endWith(status.ReasonRemoved))},
-		"it is refused the device":   {life: endWith(status.ReasonNoPermission)},
-		"it dies before it has it":   {life: crash},
-		"it hangs before it has it":  {life: func(*fakeProcess) {}},
-		"it ends when it is to":      {life: openOnly, soon: true},
-		"it is killed at its end":    {life: func(p *fakeProcess) { p.set(true, false); openOnly(p) }, soon: true},
-		"the kernel holds it at end": {life: func(p *fakeProcess) { p.set(true, true); openOnly(p) }, soon: true},
+		"it dies":                    {script: open(crash), want: 1},
+		"it hangs":                   {script: openOnly, want: 1},
+		"it cannot go on":            {script: open(endWith(status.ReasonUnsupported)), want: 1},
+		"the kernel holds it":        {script: func(p *fakeProcess) { p.set(false, true); openOnly(p) }, want: 1},
+		"its device goes":            {script: open(endWith(status.ReasonRemoved))},
+		"it is refused the device":   {script: endWith(status.ReasonNoPermission)},
+		"it dies before it has it":   {script: crash},
+		"it hangs before it has it":  {script: func(*fakeProcess) {}},
+		"it ends when it is to":      {script: openOnly, soon: true},
+		"it is killed at its end":    {script: func(p *fakeProcess) { p.set(true, false); openOnly(p) }, soon: true},
+		"the kernel holds it at end": {script: func(p *fakeProcess) { p.set(true, true); openOnly(p) }, soon: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *bubble) {
@@ -41,7 +41,7 @@ func TestCrashesAreThoseOfWorkersThatHadOpenedTheDevice(t *testing.T) {
 				b.cancel()
 				<-b.over
 				require.Equal(t, row.want, b.last().Crashes)
-			}, row.life, runFor(time.Hour))
+			}, row.script, runFor(time.Hour))
 		})
 	}
 }

@@ -11,32 +11,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Dir is the runtime directory of one host process: mode 0700, and locked for
-// as long as the process lives. The sockets of its workers are in it. The lock
-// is on the directory itself, for which systemd-tmpfiles also spares it. Its methods
-// but Close may be called concurrently.
+// Dir is the runtime directory of one host process. It contains the sockets of the host's
+// children, has mode 0700, and is locked as long as the process runs. The lock is on the
+// directory itself, so that systemd-tmpfiles does not remove it either. All methods but
+// Close may be called concurrently.
 type Dir struct {
-	base string // as OpenDir was given it
+	base string // the argument of OpenDir
 
 	mu sync.Mutex
 	f  *os.File
 }
 
-// errNoDir is wrapped by Use.
+// errNoDir is wrapped by the errors of Use.
 var errNoDir = errors.New("workers have no runtime directory")
 
 const (
 	dirPrefix = "rdma_events-"
-	// What go-plugin appends: two names with a random 32-bit number.
+	// socketSuffix is the length of the path that go-plugin appends: two names with a
+	// random 32-bit number.
 	socketSuffix = len("/plugin-dir4294967295/plugin4294967295")
-	// sizeof(sockaddr_un.sun_path), the final NUL included.
+	// socketPathMax is sizeof(sockaddr_un.sun_path), the final NUL included.
 	socketPathMax = 108
 )
 
-// OpenDir makes a runtime directory below base and removes those there whose
-// process is gone. An empty base stands for the first usable of
-// $RUNTIME_DIRECTORY, /run/rdma_events, $XDG_RUNTIME_DIR and the temporary
-// directory. The caller closes it after its supervisors.
+// OpenDir makes a runtime directory below base, and removes the runtime directories there
+// whose process is gone. An empty base means the first usable directory of
+// $RUNTIME_DIRECTORY, /run/rdma_events, $XDG_RUNTIME_DIR and the temporary directory. The
+// caller closes the Dir after its supervisors have ended.
 func OpenDir(base string) (*Dir, error) {
 	f, err := openDir(base)
 	if err != nil {
@@ -70,7 +71,7 @@ func openDirInOneOf(bases []string) (*os.File, error) {
 
 func bases() []string {
 	var all []string
-	// systemd lists several directories with colons.
+	// systemd separates several directories with colons.
 	if own, _, _ := strings.Cut(os.Getenv("RUNTIME_DIRECTORY"), ":"); own != "" {
 		all = append(all, own)
 	}
@@ -93,7 +94,7 @@ func openDirIn(base string) (*os.File, error) {
 			base, n-socketPathMax+1)
 	}
 	sweep(base)
-	// Another process may sweep a directory away before it is locked.
+	// Another process may remove the directory before it is locked.
 	const attempts = 10
 	for range attempts {
 		if f, err := makeDir(base); !errors.Is(err, errSwept) {
@@ -105,7 +106,8 @@ func openDirIn(base string) (*os.File, error) {
 
 var errSwept = errors.New("another process removes it")
 
-// makeDir fails with errSwept when another process had the lock first.
+// makeDir makes and locks a directory. It fails with errSwept when another process locked
+// it first.
 func makeDir(base string) (*os.File, error) {
 	path, err := os.MkdirTemp(base, dirPrefix)
 	if err != nil {
@@ -121,8 +123,8 @@ func makeDir(base string) (*os.File, error) {
 	return nil, errors.Join(fmt.Errorf("lock runtime directory: %w", err), os.Remove(path))
 }
 
-// lockDir opens and locks the directory at path. os.ErrNotExist: it is not
-// there, or no longer.
+// lockDir opens and locks the directory at path. The error is os.ErrNotExist if there is
+// no such directory, or no longer.
 func lockDir(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -138,13 +140,13 @@ func lock(dir *os.File) error {
 	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		return err
 	}
-	// Who had the lock before may have removed it.
+	// The process that had the lock before may have removed the directory.
 	_, err := os.Lstat(dir.Name())
 	return err
 }
 
-// sweep removes the directories in base that this user's dead processes left.
-// It is not a reason not to start when one of them stays.
+// sweep removes the directories in base that this user's dead processes left. It reports
+// no error, since a directory that stays does not prevent a start.
 func sweep(base string) {
 	entries, err := os.ReadDir(base)
 	if err != nil {
@@ -157,7 +159,7 @@ func sweep(base string) {
 	}
 }
 
-// isOwnDir guards against what others put into a shared temporary directory.
+// isOwnDir protects against the files of other users in a shared temporary directory.
 func isOwnDir(path string) bool {
 	var st unix.Stat_t
 	return unix.Lstat(path, &st) == nil && st.Mode == unix.S_IFDIR|0o700 && int(st.Uid) == os.Geteuid()
@@ -179,9 +181,9 @@ func (d *Dir) Path() string {
 	return d.f.Name()
 }
 
-// Use returns the directory's absolute path for another worker. Where an
-// administrator or a cleaner has removed the directory, it makes and locks another
-// one, as OpenDir did, and reports that. Workers that run do not need theirs.
+// Use returns the directory's absolute path for another child. If an administrator or a
+// cleaner has removed the directory, Use makes and locks another one, as OpenDir did, and
+// again is true. Children that run already do not need their directory.
 func (d *Dir) Use() (path string, again bool, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -207,8 +209,8 @@ func isAt(dir *os.File, path string) bool {
 	return err == nil && os.SameFile(now, own)
 }
 
-// Close removes the directory with what is in it and releases the lock. Another
-// directory that stands in its place stays.
+// Close removes the directory with its contents and releases the lock. It does not remove
+// another directory that is now at its path.
 func (d *Dir) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -179,7 +179,7 @@ func TestWorkerStartsAfterItsDirectoryWasRemoved(t *testing.T) {
 	require.Contains(t, s.logged(), "the runtime directory was removed by another process")
 }
 
-func TestThatNoBaseCanBeUsedIsSaidInOneLine(t *testing.T) {
+func TestUnusableBasesAreReportedInOneLine(t *testing.T) {
 	deep := "/" + strings.Repeat("x", socketPathMax)
 	_, err := openDirInOneOf([]string{deep, deep + "y"})
 	require.ErrorContains(t, err, deep+" is")

@@ -10,10 +10,11 @@ import (
 	"rdma_events/internal/status"
 )
 
-// OpenExe opens the program of the workers. Every start runs the file that was
-// opened here, whatever stands at path by then, so that an upgrade never mixes
-// versions. ErrUntrusted is wrapped for a file that somebody other than root and
-// this process' user can write to. The caller closes it after its supervisors.
+// OpenExe opens the program of the children. Every start executes the file that was
+// opened here, even if path names another file by then, so that an upgrade never mixes
+// versions. The error wraps status.ErrUntrusted for a file to which users other than root
+// and this process' user can write. The caller closes the file after its supervisors have
+// ended.
 func OpenExe(path string) (*os.File, error) {
 	// O_PATH needs no permission to read.
 	f, err := os.OpenFile(path, unix.O_PATH|unix.O_CLOEXEC, 0)

@@ -32,7 +32,7 @@ func TestAProgramThatOthersCouldChangeIsRefused(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoProgramIsRefused(t *testing.T) {
+func TestFileThatIsNoProgramIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	_, err := OpenExe(dir)
 	require.ErrorContains(t, err, "not a file")

@@ -2,80 +2,139 @@ package process
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"sync"
 	"time"
 
 	"rdma_events/internal/status"
 )
 
-// following is what the Supervisor knows of the process that runs now.
+// errOver ends the stream of a process that is no longer followed.
+var errOver = errors.New("the supervisor has left the process")
+
+// following has the state of the process that runs now. Two goroutines use it: that of
+// Run, and that of the stream, which handles each message itself. To pass messages to
+// the first one would take another switch between threads for each of them.
 type following[M any] struct {
 	Attempt[M]
-	p       instance[M]
+	s     *Supervisor[M]
+	p     instance
+	ended chan struct{} // closed with the final message
+
+	mu      sync.Mutex // guards what follows, and the Supervisor's status until over
 	dog     watchdog
-	running time.Time // zero until a Sign said so
+	running time.Time // when a Sign first reported that it runs; zero: none did
 	end     Sign      // the process' final message; End nil: none yet
-	by      cause
+	over    bool      // no further message is handled
 }
 
-// follow hands on what a process sends until its end, or until ctx is done, and
-// makes sure that it is gone. It calls started when the start is over.
-func (s *Supervisor[M]) follow(ctx context.Context, p instance[M], a Attempt[M], started func()) decision {
+// launched starts a process. The first message waits until launched returns.
+func (s *Supervisor[M]) launched(a Attempt[M], shared *os.File) (*following[M], error) {
+	t := s.spec.Timing
+	f := &following[M]{
+		Attempt: a, s: s, ended: make(chan struct{}),
+		dog: watchdog{busy: a.Busy, limit: checksPerBeat, stuck: t.Stuck, mono: s.mono},
+	}
+	// Before the first message come the fork and the start, which have limits of their
+	// own, and then the child opens its resource.
+	f.dog.quiet = -int((3*t.Start + t.Stuck) / (t.Beat / checksPerBeat))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var err error
+	f.p, err = s.launch(a, shared, f.handle)
+	return f, err
+}
+
+// follow waits until a process ends or ctx is done, and makes sure that it is gone. It
+// calls started when the start is over.
+func (s *Supervisor[M]) follow(ctx context.Context, f *following[M], started func()) decision {
 	t := s.spec.Timing
 	period := t.Beat / checksPerBeat
-	f := &following[M]{Attempt: a, p: p, dog: watchdog{busy: a.Busy, limit: checksPerBeat, stuck: t.Stuck, mono: s.mono}}
-	// Before the first message there are the fork and the start, which have limits of
-	// their own, and then the child opens what it holds.
-	starting := p.Started()
-	f.dog.quiet = -int((3*t.Start + t.Stuck) / period)
+	starting := f.p.Started()
 	tick := time.NewTicker(period)
 	defer tick.Stop()
-	for streaming := true; streaming && f.by == causeNone && f.end.End == nil; {
+	by := causeNone
+	for following := true; following && by == causeNone; {
 		select {
-		case m, ok := <-p.Messages():
-			if streaming = ok; ok {
-				s.take(f, m)
-			}
+		case <-f.p.Streamed():
+			following = false
+		case <-f.ended:
+			following = false
 		case <-starting:
 			starting = nil
-			f.dog.quiet = max(f.dog.quiet, -int(t.Stuck/period)) // more after the first message
+			f.opening(int(t.Stuck / period))
 			started()
 		case <-tick.C:
-			f.by = f.dog.check()
+			by = f.check()
 		case <-ctx.Done():
-			f.by = causeAsked
+			by = causeAsked
 		}
 	}
 	started()
-	gone := s.end(f)
-	return s.decide(f, gone)
+	gone := s.end(f, by)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.over = true
+	return s.decide(f, by, gone)
 }
 
-// take hands on a message with the status that follows from it.
-func (s *Supervisor[M]) take(f *following[M], m M) {
+// opening leaves the child some periods to open its resource. It has more time after
+// the first message.
+func (f *following[M]) opening(periods int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dog.quiet = max(f.dog.quiet, -periods)
+}
+
+func (f *following[M]) check() cause {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.dog.check()
+}
+
+// call returns the call that the child is in.
+func (f *following[M]) call() Call {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.Busy()
+}
+
+// handle passes on a message with the status that follows from it. It is called by the
+// goroutine of the stream.
+func (f *following[M]) handle(m M) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.over || f.end.End != nil {
+		return errOver
+	}
 	f.dog.beat()
-	sign := f.Sign(m)
-	n := status.Status{State: s.status.State, Reason: s.status.Reason, Message: s.status.Message, PID: f.p.PID()}
+	sign, last := f.Sign(m), f.s.status
+	n := status.Status{State: last.State, Reason: last.Reason, Message: last.Message, PID: f.p.PID()}
 	if sign.Running && f.running.IsZero() {
 		f.running = time.Now()
 		n = status.Status{State: status.StateRunning, Reason: status.ReasonOK, PID: n.PID}
 	}
+	f.s.status = f.s.counted(n)
+	f.Take(m, f.s.status)
 	if sign.End != nil {
 		f.end = sign
+		close(f.ended)
 	}
-	s.status = s.counted(n)
-	f.Take(m, s.status)
+	return nil
 }
 
-// end reports whether the process is gone. One that hangs is not asked first.
-func (s *Supervisor[M]) end(f *following[M]) bool {
-	if f.by != causeHung && f.by != causeStuck {
+// end ends the process, and reports whether it is gone. It kills a process that hangs
+// without asking it first.
+func (s *Supervisor[M]) end(f *following[M], by cause) bool {
+	if by != causeHung && by != causeStuck {
 		f.p.Ask()
 		if closesWithin(s.spec.Timing.Grace, f.p.Done()) {
 			return true
 		}
 		s.spec.Log.Warn(fmt.Sprintf("%s did not close its %s within %v%s and is killed",
-			s.spec.Subject, s.spec.Resource, s.spec.Timing.Grace, during(f.Busy())))
+			s.spec.Subject, s.spec.Resource, s.spec.Timing.Grace, during(f.call())))
 	}
 	f.p.Kill()
 	return closesWithin(s.spec.Timing.Kill, f.p.Done())
@@ -92,7 +151,8 @@ func closesWithin(d time.Duration, done <-chan struct{}) bool {
 	}
 }
 
-func (s *Supervisor[M]) decide(f *following[M], gone bool) decision {
+// decide returns what follows from the end of a process. The caller holds f.mu.
+func (s *Supervisor[M]) decide(f *following[M], by cause, gone bool) decision {
 	call := f.Busy()
 	if !f.running.IsZero() && time.Since(f.running) >= s.spec.Timing.Well {
 		s.backoff.reset()
@@ -103,17 +163,17 @@ func (s *Supervisor[M]) decide(f *following[M], gone bool) decision {
 	case !gone:
 		d.left = f.p.Done()
 		d.why = held(&s.spec, f.p.PID(), call)
-	case f.end.End != nil && f.by == causeNone && !f.p.Report().couldNotClose():
+	case f.end.End != nil && by == causeNone && !f.p.Report().couldNotClose():
 		d.why, d.retry = *f.end.End, f.end.Retry
 	default:
 		r := f.p.Report()
-		if d.why, d.retry = explain(&s.spec, r, f.by, call); d.why.Reason != status.ReasonLimit {
+		if d.why, d.retry = explain(&s.spec, r, by, call); d.why.Reason != status.ReasonLimit {
 			d.trace = r.trace()
 		}
 	}
-	// A crash is a disturbance: not the end of a process that never ran, nor of one
-	// that was to end or whose resource has gone.
-	if !f.running.IsZero() && f.by != causeAsked && d.retry != OnWake {
+	// A crash is an unexpected end. The end of a process is no crash if it never ran, was
+	// asked to end, or lost its resource.
+	if !f.running.IsZero() && by != causeAsked && d.retry != OnWake {
 		s.crashes++
 	}
 	return d

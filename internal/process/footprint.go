@@ -14,22 +14,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// beSmall trades processor time that a worker does not need for memory: there
-// is one worker per device, and nearly all of it waits. Measured with a probe:
-// 2.4 MiB of its own at first and 4.8 after thousands of rounds, beside 14 MiB
-// of the program's file, which all workers share. Less than 50 gains nothing,
-// for collecting needs memory too.
+// beSmall saves memory at the cost of processor time, which a worker does not need: there
+// is one worker for each device, and it waits nearly all the time. A worker with a probe
+// had 2.4 MiB of its own at first and 4.8 MiB after thousands of rounds, beside 14 MiB of
+// the program's file, which all workers share. A percentage below 50 gains nothing, since
+// the collection of garbage needs memory too.
 func beSmall() {
 	runtime.GOMAXPROCS(min(2, runtime.NumCPU()))
 	debug.SetGCPercent(50)
 }
 
-// memoryMap has what each mapping holds, see proc_pid_smaps(5).
+// memoryMap lists the process' mappings with their contents, see proc_pid_smaps(5).
 const memoryMap = "/proc/self/smaps"
 
-// forgetStart gives back what only the start needed: its garbage, and the pages
-// of the program's file, most of them initialisation and what the kernel mapped
-// beside it. What is needed again comes from the page cache, 16 pages a fault.
+// forgetStart releases the memory that only the start needed: its garbage, and the pages
+// of the program's file. Most of these pages are initialisation and pages that the kernel
+// mapped beside it. A page that is needed again comes from the page cache, 16 pages for
+// each fault.
 func forgetStart() error {
 	debug.FreeOSMemory()
 	exe, err := os.Readlink("/proc/self/exe")
@@ -51,9 +52,9 @@ func forgetStart() error {
 
 type mapping struct{ start, end uintptr }
 
-// cleanMappings yields the mappings of a file that are as the file is: nothing
-// may write them, and nothing has. What relocation wrote would else be lost.
-// smaps has the form of proc_pid_smaps(5).
+// cleanMappings yields the mappings of a file whose pages equal the file: they are not
+// writable, and nothing has written to them. Otherwise the changes made by relocation
+// would be lost. smaps has the form of proc_pid_smaps(5).
 func cleanMappings(smaps io.Reader, file string) iter.Seq[mapping] {
 	return func(yield func(mapping) bool) {
 		var m mapping
@@ -72,7 +73,8 @@ func cleanMappings(smaps io.Reader, file string) iter.Seq[mapping] {
 	}
 }
 
-// parseMapping reports whether a mapping is private and not writable.
+// parseMapping parses the first line of a mapping, and reports whether it is private and
+// not writable.
 func parseMapping(head string) (m mapping, readOnly bool) {
 	fields := strings.Fields(head)
 	from, to, _ := strings.Cut(fields[0], "-")

@@ -9,14 +9,13 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// stderrLoggerName is the child of the logger that go-plugin copies the
-// worker's stderr to, line by line.
+// stderrLoggerName is the name of the logger to which go-plugin copies the child's
+// stderr, line by line.
 const stderrLoggerName = "stderr"
 
-// pluginLog is go-plugin's logger. All goes to slog's Debug: what an operator
-// must know the supervisor says in its own words. The copy of the worker's
-// stderr is off, which also spares go-plugin from parsing it, because
-// stderrLog has that.
+// pluginLog is go-plugin's logger. Everything goes to slog's level Debug, because the
+// supervisor itself reports everything that an operator must know. The copy of the
+// child's stderr is off, because stderrLog has it; so go-plugin does not parse it either.
 type pluginLog struct {
 	log     *slog.Logger
 	name    string

@@ -26,15 +26,15 @@ import (
 	"rdma_events/internal/status"
 )
 
-// The test program is its own worker, and its own host: these variables say
-// what it is to be, and how it is to misbehave.
+// The test program is its own child, and its own host. These variables select its role
+// and its fault.
 const (
 	modeKey = "RDMA_EVENTS_TEST_MODE"
 	hostKey = "RDMA_EVENTS_TEST_HOST"
 	noteKey = "RDMA_EVENTS_TEST_NOTE" // a file to write to
 )
 
-// A worker's main keeps to the first thread.
+// The main of a child stays on the first thread.
 func init() {
 	if os.Getenv(modeKey) != "" {
 		runtime.LockOSThread()
@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// workerMain is the worker program with a fault.
+// workerMain is the child program with a fault.
 func workerMain(mode string) int {
 	f := &fault{mode: mode}
 	c := serveConfig()
@@ -82,7 +82,7 @@ func serveConfig() ServeConfig {
 
 type sender = func(message) error
 
-// earlyFaults are those of a program that never comes to serve.
+// earlyFaults are the faults of a program that never serves.
 func earlyFaults() map[string]func() int {
 	return map[string]func() int{
 		"exits early":     func() int { fmt.Fprintln(os.Stderr, "no luck today"); return 7 },
@@ -116,7 +116,7 @@ func earlyFaults() map[string]func() int {
 	}
 }
 
-// sleepForEver does not end with the lifeline, as a hung loader would not.
+// sleepForEver does not end with the lifeline, like a loader that hangs.
 func sleepForEver() int {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, unix.SIGWINCH)
@@ -156,10 +156,10 @@ func printNatively(when string) {
 	must(err)
 }
 
-// fault is what is wrong with a child.
+// fault is the fault of a child.
 type fault struct {
 	mode   string
-	stdout *os.File // what was stdout when the process began
+	stdout *os.File // the stdout with which the process began
 	led    *ledger.Ledger
 	end    func(stuck bool)
 }
@@ -181,7 +181,8 @@ func (f *fault) serve(in Inherited) (func(grpc.ServiceRegistrar), error) {
 	return talker(f.talk).register, nil
 }
 
-// talk is a child with the fault: it ends once its host has closed the stream.
+// talk handles the child's stream with the fault. The process ends once its host has
+// closed the stream.
 func (f *fault) talk(ctx context.Context, send sender) error {
 	err := f.send(ctx, send)
 	<-ctx.Done()
@@ -191,8 +192,8 @@ func (f *fault) talk(ctx context.Context, send sender) error {
 
 func (f *fault) send(ctx context.Context, send sender) error {
 	mode := f.mode
-	if mode == "tells of itself" {
-		return send(ended(status.ReasonRemoved, selfPortrait()))
+	if mode == "reports itself" {
+		return send(ended(status.ReasonRemoved, selfReport()))
 	}
 	if reason, ok := strings.CutPrefix(mode, "ends with "); ok {
 		return send(ended(status.Reason(reason), "mlx5_0: "+reason))
@@ -244,8 +245,8 @@ func (f *fault) send(ctx context.Context, send sender) error {
 	return beat(ctx, send)
 }
 
-// haveChild starts a process that holds the worker's stdout and stderr, and
-// notes its number.
+// haveChild starts a process that holds the child's stdout and stderr, and writes its
+// number to the note.
 func (f *fault) haveChild(attr *syscall.SysProcAttr) {
 	c := exec.Command("sleep", "1000")
 	c.Stdout, c.Stderr, c.SysProcAttr = f.stdout, os.Stderr, attr
@@ -268,8 +269,8 @@ func beat(ctx context.Context, send sender) error {
 	}
 }
 
-// selfPortrait says what the process has inherited.
-func selfPortrait() string {
+// selfReport returns everything that the process has inherited.
+func selfReport() string {
 	var b strings.Builder
 	for _, kv := range os.Environ() {
 		fmt.Fprintln(&b, "env", kv)
@@ -292,8 +293,8 @@ func selfPortrait() string {
 	return b.String()
 }
 
-// hostMain supervises a worker of the given mode until it is killed itself, or
-// tries to connect to one.
+// hostMain supervises a child of the given mode until it is killed itself, or tries to
+// connect to one.
 func hostMain(mode string) {
 	os.Unsetenv(hostKey)
 	if mode == "dials" {

@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// limit is the time that a worker has for its handshake. It runs from the fork:
-// before that a busy host is slow, and not the worker. Whichever comes first of the
-// handshake and its end decides, for good. Its methods may be called concurrently.
+// limit is the time that a child has for its handshake. It runs from the fork: a delay
+// before that is the fault of a busy host, not of the child. Either the handshake or the
+// end of the limit comes first, and that decision is final. The methods may be called
+// concurrently.
 type limit struct {
 	span time.Duration
-	kill func() // is called once when the time is up
+	kill func() // called once when the time is up
 	over chan struct{}
 
 	mu    sync.Mutex
@@ -38,10 +39,10 @@ func (l *limit) expire() {
 	}
 }
 
-// stop says that the worker has shaken hands, or never will.
+// stop ends the limit: the child has completed the handshake, or never will.
 func (l *limit) stop() { l.end(false) }
 
-// end reports whether the limit was still running.
+// end ends the limit, and reports whether it was still running.
 func (l *limit) end(late bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A worker ends with its host's stream, and has two more guards for when that
-// is of no use, because the library does not let go. A row takes one away, or
-// both from a worker that closes its device.
+// A child ends with its host's stream. It has two more guards, for the case that the
+// library does not close the device: the lifeline and the parent-death signal. A row
+// removes one of them, or both from a child that closes its device.
 func TestNoWorkerOutlivesAHostThatIsKilled(t *testing.T) {
 	for _, mode := range []string{"works", "has no lifeline", "has no parent-death signal", "has neither"} {
 		t.Run(mode, func(t *testing.T) {

@@ -33,8 +33,8 @@ func TestAWorkerRunsUntilItIsAskedToStop(t *testing.T) {
 	require.ErrorIs(t, unix.Kill(got.PID, 0), unix.ESRCH)
 }
 
-// callsOf returns the calls up to now, always with a batch after the first
-// state running, which may or may not have come.
+// callsOf returns the calls up to now. After each state running it always has a message,
+// which may or may not have come.
 func (s *supervised) callsOf() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,7 +71,7 @@ func TestTheLastCountsOfADeadWorkerAreThere(t *testing.T) {
 	require.Equal(t, []ledger.EventCounts{{Type: 10, Port: 1, Read: 3, Acked: 2}}, s.counts)
 }
 
-func TestWhyAWorkerEndedIsSaidInOneLine(t *testing.T) {
+func TestWorkerEndIsReportedInOneLine(t *testing.T) {
 	soon := func(c *Spec) { c.Timing.Start = 2 * time.Second }
 	impatient := func(c *Spec) { c.Timing.Start, c.Timing.Beat = 5*time.Second, 2*time.Second }
 	wary := func(c *Spec) {
@@ -140,7 +140,7 @@ func TestWhyAWorkerEndedIsSaidInOneLine(t *testing.T) {
 	}
 }
 
-func TestTheWorkersOwnWordIsPassedOn(t *testing.T) {
+func TestWorkersFinalMessageIsPassedOn(t *testing.T) {
 	for mode, want := range map[string]status.End{
 		"ends with removed":        {Reason: status.ReasonRemoved, Message: "mlx5_0: removed"},
 		"ends with no_permission":  {Reason: status.ReasonNoPermission, Message: "mlx5_0: no_permission"},
@@ -189,7 +189,7 @@ func TestEveryStartRunsTheFileThatWasOpened(t *testing.T) {
 	})
 }
 
-func TestWhatALibraryPrintsDisturbsNothing(t *testing.T) {
+func TestLibraryOutputDisturbsNothing(t *testing.T) {
 	for _, mode := range []string{"prints", "prints by Go"} {
 		t.Run(mode, func(t *testing.T) {
 			s := supervise(t, mode, nil)
@@ -241,7 +241,7 @@ func numberIn(t *testing.T, path string) int {
 	return n
 }
 
-// awaitGone waits until a process that may be somebody else's child has ended.
+// awaitGone waits until a process has ended that may be the child of another process.
 func awaitGone(t *testing.T, pid int) {
 	t.Helper()
 	fd, err := unix.PidfdOpen(pid, 0)
@@ -278,7 +278,7 @@ func TestAWorkerThatIsStartingIsNotWaitedFor(t *testing.T) {
 	require.NoError(t, s.stop())
 }
 
-// systemd signals every process of a unit when it stops one.
+// systemd signals every process of a unit when it stops the unit.
 func TestAWorkerLeavesSignalsToItsHost(t *testing.T) {
 	s := supervise(t, "works", nil)
 	pid := s.awaitState(t, status.StateRunning).PID
@@ -291,7 +291,7 @@ func TestAWorkerLeavesSignalsToItsHost(t *testing.T) {
 	require.Equal(t, []status.End{{Reason: status.ReasonOK}}, s.ends)
 }
 
-func TestWhatGoPluginSaysIsLoggedWithoutACopyOfStderr(t *testing.T) {
+func TestGoPluginMessagesAreLoggedWithoutStderr(t *testing.T) {
 	r := newRecorder()
 	s := supervise(t, "prints a lot", func(c *Spec) {
 		c.Log = slog.New(slog.NewTextHandler(r, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -303,8 +303,8 @@ func TestWhatGoPluginSaysIsLoggedWithoutACopyOfStderr(t *testing.T) {
 	require.NotContains(t, r.logged(), "go-plugin: event")
 }
 
-// The fork moves the pipe by which it reports errors to the number above those of
-// the child's files when its own is lower. That number may be any file's here.
+// The fork moves the pipe through which it reports errors to the number above those of
+// the child's files if its own is lower. Any other file may have that number here.
 func TestAWorkerIsExecutedWhateverDescriptorsItsHostHas(t *testing.T) {
 	exe := testExe(t)
 	var low []*os.File
@@ -316,7 +316,7 @@ func TestAWorkerIsExecutedWhateverDescriptorsItsHostHas(t *testing.T) {
 	led, high, err := ledger.New("test")
 	require.NoError(t, err)
 	defer led.Close()
-	closeAll(low[:20]) // room for pipes below the ledger
+	closeAll(low[:20]) // numbers for pipes below the ledger's
 	c, err := newChild(&Spec{Exe: exe}, high)
 	require.NoError(t, err)
 	defer c.close()
@@ -330,10 +330,10 @@ func TestAWorkerIsExecutedWhateverDescriptorsItsHostHas(t *testing.T) {
 
 func TestAWorkerInheritsOnlyWhatItNeeds(t *testing.T) {
 	t.Setenv("TELEGRAF_SECRET", "hush")
-	s := supervise(t, "tells of itself", nil)
+	s := supervise(t, "reports itself", nil)
 	got := s.awaitEnded(t).Message
 	for _, want := range []string{
-		"env " + modeKey + "=tells of itself",
+		"env " + modeKey + "=reports itself",
 		"fd 0 /dev/null", "cwd /\n", "args [test-child mlx5_0]", "comm test-child-main", "leader true",
 	} {
 		require.Contains(t, got, want)
@@ -344,7 +344,7 @@ func TestAWorkerInheritsOnlyWhatItNeeds(t *testing.T) {
 }
 
 func TestAStrangerCannotConnectToAWorker(t *testing.T) {
-	prerequisite.RequireRoot(t, "not root, who alone can be somebody else")
+	prerequisite.RequireRoot(t, "not root: only root can become another user")
 	base := shortDir(t)
 	require.NoError(t, os.Chmod(base, 0o755))
 	dir, err := OpenDir(base)

@@ -16,18 +16,18 @@ import (
 	"rdma_events/internal/status"
 )
 
-// patience bounds a wait for a condition that comes at once unless something
-// is broken.
+// patience limits the wait for a condition that is true at once unless something is
+// broken.
 const patience = 30 * time.Second
 
-// recorder is what a testContract reports to, and a log, and lets tests wait for both.
+// recorder records the calls of a testContract and the log, and lets tests wait for both.
 type recorder struct {
 	mu       sync.Mutex
 	changed  chan struct{} // closed and replaced on every change
 	calls    []string      // "started", "message", "ended", "status <state>"
 	statuses []status.Status
 	ends     []status.End
-	counts   []ledger.EventCounts // of the last ledger, when its worker had ended
+	counts   []ledger.EventCounts // of the last ledger, when its child had ended
 	logLines []string
 	messages int
 	led      *ledger.Ledger
@@ -152,7 +152,7 @@ func testExe(t *testing.T) *os.File {
 	return exe
 }
 
-// shortDir is a temporary directory whose name leaves room for sockets.
+// shortDir makes a temporary directory whose name is short enough for sockets in it.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "w") //nolint:usetesting // its directory's name is the test's, and too long
@@ -161,14 +161,15 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-// helperEnv makes the test program a worker of the given mode. The race
-// detector's second of sleep at exit would look like a worker that lingers, and
-// a test binary built for coverage complains when it has no directory for it.
+// helperEnv returns the environment that makes the test program a child of the given
+// mode. The race detector sleeps a second at exit by default, which would look like a
+// child that does not exit. A test binary built for coverage complains when it has no
+// directory for its data.
 func helperEnv(mode, coverage string) []string {
 	return []string{"PATH=" + os.Getenv("PATH"), modeKey + "=" + mode, "GORACE=atexit_sleep_ms=0", "GOCOVERDIR=" + coverage}
 }
 
-// quick is patient with a slow machine, and does not wait between restarts.
+// quick returns long limits, for a slow machine, and almost no delay between restarts.
 func quick() Timing {
 	return Timing{
 		Beat: 10 * time.Second, Start: 20 * time.Second,

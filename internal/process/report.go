@@ -14,17 +14,17 @@ import (
 	"rdma_events/internal/status"
 )
 
-// report is what is known of a worker that is gone.
+// report has the facts about a process that is gone.
 type report struct {
 	Exe    string // the program's path
 	Err    error  // why the stream ended
 	Shook  bool   // the handshake succeeded
 	PID    int    // 0: it never ran
 	Status syscall.WaitStatus
-	Hello  string   // how the first line of its stdout began
+	Hello  string   // the beginning of the first line of its stdout
 	Crash  string   // the line of its stderr that names a crash
 	Tail   []string // the last lines of its stderr
-	Late   bool     // killed because it did not shake hands in time
+	Late   bool     // killed because the handshake did not come in time
 }
 
 func (r *report) complete(c *child, e *stderrLog) {
@@ -36,25 +36,25 @@ func (r *report) complete(c *child, e *stderrLog) {
 	r.Crash, r.Tail = e.report()
 }
 
-// couldNotClose reports that the process could not close what it held. Whether its
-// own message of that has come is chance, since it exits at once; Busy knows the
-// call, too.
+// couldNotClose reports whether the process could not close the resource that it held.
+// Its own message of that may be lost, since it exits at once; Busy has the call in any
+// case.
 func (r *report) couldNotClose() bool {
 	return r.Shook && r.Status.Exited() && r.Status.ExitStatus() == exitStuck
 }
 
-// cause is why the supervisor itself ended a worker.
+// cause is why the supervisor itself ended a process.
 type cause int
 
 const (
 	causeNone  cause = iota
 	causeAsked       // supervision ends
-	causeHung        // no batch for too long
-	causeStuck       // one verbs call lasts too long
+	causeHung        // no message for too long
+	causeStuck       // one call lasts too long
 )
 
-// explain says why a process ended, from what is left of it: who ended it, and the
-// call that it was in at last.
+// explain returns why a process ended, and when to start another one. by is why the
+// supervisor ended it, and in is the last call that it was in.
 func explain(s *Spec, r *report, by cause, in Call) (status.End, Retry) {
 	ended := func(why status.Reason, format string, args ...any) status.End {
 		return status.End{Reason: why, Message: s.Subject + " " + fmt.Sprintf(format, args...)}
@@ -83,7 +83,7 @@ func explain(s *Spec, r *report, by cause, in Call) (status.End, Retry) {
 	return ended(status.ReasonCrashed, "%s%s", death(r), during(in)), Soon
 }
 
-// held says that a process was given up because the kernel holds it.
+// held returns the end of a process that was given up because the kernel holds it.
 func held(s *Spec, pid int, in Call) status.End {
 	what := "is not executed yet"
 	if pid != 0 {
@@ -92,7 +92,7 @@ func held(s *Spec, pid int, in Call) status.End {
 	return status.End{Reason: status.ReasonStuck, Message: fmt.Sprintf("%s %s: the kernel holds it%s", s.Subject, what, during(in))}
 }
 
-// explainStart is explain for a process that did not get through the handshake.
+// explainStart is explain for a process that did not complete the handshake.
 func explainStart(s *Spec, ended func(status.Reason, string, ...any) status.End, r *report) (status.End, Retry) {
 	core, rest, _ := strings.Cut(r.Hello, "|")
 	version, _, isHello := strings.Cut(rest, "|")
@@ -116,7 +116,7 @@ func explainStart(s *Spec, ended func(status.Reason, string, ...any) status.End,
 	return ended(status.ReasonCrashed, "%s before the handshake", death(r)), Soon
 }
 
-// unstarted says why a process did not come into being.
+// unstarted returns why a process could not be started.
 func unstarted(s *Spec, err error) status.End {
 	e := status.End{Reason: status.ReasonCrashed, Message: fmt.Sprintf("%s cannot be started: %v", s.Subject, err)}
 	switch {
@@ -128,18 +128,18 @@ func unstarted(s *Spec, err error) status.End {
 	case isAny(err, unix.EAGAIN, unix.ENOMEM):
 		e.Reason = status.ReasonLimit
 		e.Message += "; " + raiseProcesses
-	case errors.As(err, new(*os.PathError)): // not of the program, whose descriptor is executed
+	case errors.As(err, new(*os.PathError)): // not an error of the program, which is executed by its descriptor
 	case isAny(err, unix.ENOEXEC, unix.ENOENT, unix.EACCES):
 		e.Message += "; check " + s.Option
 	}
 	return e
 }
 
-// raiseProcesses is for EAGAIN and ENOMEM of fork(2) and pthread_create(3).
+// raiseProcesses is the advice for EAGAIN and ENOMEM of fork(2) and pthread_create(3).
 const raiseProcesses = "raise the limits of processes and memory (systemd: TasksMax, LimitNPROC, MemoryMax)"
 
-// refusedThread reports whether the Go runtime ended the worker because it could
-// not start a thread.
+// refusedThread reports whether the Go runtime ended the process because it could not
+// start a thread.
 func (r *report) refusedThread() bool {
 	return r.Crash != "" && slices.ContainsFunc(r.Tail, func(line string) bool {
 		return strings.HasPrefix(line, "runtime/cgo: pthread_create failed: ") ||
@@ -151,8 +151,8 @@ func isAny(err error, targets ...error) bool {
 	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }
 
-// death says how the process ended. Go's runtime catches a signal in C code
-// and exits with status 2, so the signal stands on stderr.
+// death returns how the process ended. Go's runtime catches a signal in C code and exits
+// with status 2, so the signal is named on stderr.
 func death(r *report) string {
 	name, text, _ := strings.Cut(r.Crash, ": ")
 	switch {
@@ -166,15 +166,16 @@ func death(r *report) string {
 	return fmt.Sprintf("ended with status %d", r.Status.ExitStatus())
 }
 
-// traceLimit bounds the trace of a crash in the log, in bytes. The thread that
-// crashed comes first and takes about as much.
+// traceLimit is the most bytes of a crash's trace in the log. The thread that crashed
+// comes first and takes about as much.
 const traceLimit = 2 << 10
 
-// addresses are of no use to who does not have the process any more.
+// addresses matches the addresses in a line of a traceback. They have no use once the
+// process is gone.
 var addresses = regexp.MustCompile(` fp=0x[0-9a-f]+ sp=0x[0-9a-f]+ pc=0x[0-9a-f]+$`)
 
-// trace returns the beginning of the crash's traceback as one line; "" when
-// there was no crash that the worker could tell of.
+// trace returns the beginning of the crash's traceback as one line; "" when there was no
+// crash of which the child could print a report.
 func (r *report) trace() string {
 	at := slices.Index(r.Tail, r.Crash)
 	if r.Crash == "" || at < 0 {

@@ -21,42 +21,43 @@ import (
 	"rdma_events/internal/confine"
 )
 
-// A child's exit statuses, beside 0 and those of the Go runtime. A panic is 2
-// as well, and differs from exitByHand in what it prints.
+// The exit statuses of a child, beside 0 and those of the Go runtime. A panic is 2 as
+// well; its output differs from that of exitByHand.
 const (
 	exitByHand = 2 // not started by a host
 	exitOrphan = 3 // the host is gone
 	exitStuck  = 4 // it could not close what it held
-	exitSetup  = 5 // what the host handed over is not usable
+	exitSetup  = 5 // it cannot use what the host handed over, or cannot confine itself or serve
 )
 
 // The descriptors that a child is started with, after the standard ones.
 const (
-	lifelineFD = 3 // the read end of a pipe; at its end the host is gone
+	lifelineFD = 3 // the read end of a pipe; at its end of file the host is gone
 	sharedFD   = 4
-	programFD  = 5 // the program's file, by which it was executed
+	programFD  = 5 // the program's file, through which it was executed
 )
 
-// ServeConfig is what a child program is made of.
+// ServeConfig has the parts of a child program.
 type ServeConfig struct {
 	Handshake Handshake
-	ByHand    string // what it prints when it was not started by a host
-	Thread    string // name of its first thread, at most 15 bytes: what ps(1) shows
-	// Needs returns what its libraries use of the file system; the process gives up
-	// the rest, and all capabilities. nil: it keeps everything.
+	ByHand    string // the text that it prints when it was not started by a host
+	Thread    string // the name of its first thread, which ps(1) shows; at most 15 bytes
+	// Needs returns the parts of the file system that its libraries use. The process
+	// gives up the rest, and all capabilities. nil: it keeps everything.
 	Needs func() confine.Needs
-	// Make makes the child's service before the handshake, and returns what registers
-	// it. An error ends the process.
+	// Make makes the child's service before the handshake, and returns the function that
+	// registers it. An error ends the process.
 	Make func(Inherited) (register func(grpc.ServiceRegistrar), err error)
 }
 
-// Inherited is what a host hands over to a child.
+// Inherited has the things that Make gets: the shared file of the host, and a way to end
+// the process.
 type Inherited struct {
 	Shared *os.File         // descriptor 4, which Make closes
 	End    func(stuck bool) // ends the process; stuck: it could not close what it holds
 }
 
-// pluginName is what go-plugin calls the one service of a child.
+// pluginName is go-plugin's name of the one service of a child.
 const pluginName = "service"
 
 func (h Handshake) config() plugin.HandshakeConfig {
@@ -65,8 +66,8 @@ func (h Handshake) config() plugin.HandshakeConfig {
 	}
 }
 
-// contractPlugin is a contract in go-plugin's terms: register is that of the child,
-// and nil in the host.
+// contractPlugin is a contract as go-plugin's plugin: register registers the service of
+// the child, and is nil in the host.
 type contractPlugin struct {
 	plugin.NetRPCUnsupportedPlugin
 	register func(grpc.ServiceRegistrar)
@@ -83,11 +84,11 @@ func (*contractPlugin) GRPCClient(_ context.Context, _ *plugin.GRPCBroker, c *gr
 	return c, nil
 }
 
-// Serve is the child program: it serves one host until that closes the stream. main
-// calls it first, on the process' first thread, whose name it sets; if c.Needs is
-// set the process executes its program once more (confine.Enter). Serve
-// returns the exit status for main when it cannot, and otherwise ends the
-// process itself.
+// Serve is the child program: it serves one host until the host closes the stream. main
+// calls Serve first, on the process' first thread; Serve sets the name of that thread. If
+// c.Needs is set, the process executes its program once more (confine.Enter). If it
+// cannot serve, Serve returns the exit status for main; otherwise it ends the process
+// itself.
 func Serve(c ServeConfig) int {
 	if os.Getenv(c.Handshake.Key) != c.Handshake.Value {
 		fmt.Fprintln(os.Stderr, c.ByHand)
@@ -116,15 +117,15 @@ func Serve(c ServeConfig) int {
 	return exitSetup
 }
 
-// closeProgram closes the descriptor that the process was executed by. If it was
-// executed again since, the number is somebody else's.
+// closeProgram closes the descriptor through which the process was executed. If the
+// process was executed again since, the number belongs to another file.
 func closeProgram() {
 	if flags, err := unix.FcntlInt(programFD, unix.F_GETFL, 0); err == nil && flags&unix.O_PATH != 0 {
 		_ = unix.Close(programFD) // nothing was written
 	}
 }
 
-// needs adds what this package takes to what the service needs.
+// needs returns the needs of the service and of this package.
 func (c ServeConfig) needs() confine.Needs {
 	n := c.Needs()
 	n.Sockets = os.Getenv(plugin.EnvUnixSocketDir)
@@ -132,7 +133,7 @@ func (c ServeConfig) needs() confine.Needs {
 	return n
 }
 
-// setUp makes the process what its host expects, before anything native runs.
+// setUp prepares the process as its host expects it, before any native code runs.
 func (c ServeConfig) setUp() (register func(grpc.ServiceRegistrar), err error) {
 	if err := clearStdout(); err != nil {
 		return nil, err
@@ -156,19 +157,19 @@ func end(stuck bool) {
 	os.Exit(0)
 }
 
-// nameThread gives the calling thread a name. That of the first thread is what ps
-// shows; the kernel took it from the path that was executed, a link in /proc.
+// nameThread sets the name of the calling thread. ps shows the name of the first thread.
+// The kernel took that name from the path that was executed, a link in /proc.
 func nameThread(text string) {
 	name, err := unix.BytePtrFromString(text)
 	if err != nil {
-		return // it has a NUL, and no name
+		return // text has a NUL and cannot be a name
 	}
 	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(name)), 0, 0, 0) // for ps only
 	runtime.KeepAlive(name)
 }
 
-// clearStdout keeps the handshake to itself: descriptor 1 becomes stderr, for
-// native libraries print to it, and os.Stdout what descriptor 1 was.
+// clearStdout reserves stdout for the handshake. Descriptor 1 becomes stderr, since
+// native libraries print to it, and os.Stdout becomes the previous descriptor 1.
 func clearStdout() error {
 	fd, err := unix.FcntlInt(uintptr(unix.Stdout), unix.F_DUPFD_CLOEXEC, programFD)
 	if err != nil {
@@ -181,8 +182,8 @@ func clearStdout() error {
 	return nil
 }
 
-// watchLifeline ends the process when the host is gone. Its goroutine lives as
-// long as the process does.
+// watchLifeline ends the process when the host is gone. Its goroutine runs as long as the
+// process.
 func watchLifeline() error {
 	unix.CloseOnExec(lifelineFD)
 	// Waiting in the network poller costs no thread.
@@ -200,12 +201,12 @@ func watchLifeline() error {
 	return nil
 }
 
-// startTime is when all that a child begins with has been done.
+// startTime is how long after the first stream the start of a child is complete.
 const startTime = 5 * time.Second
 
-// newServer makes a gRPC server of small buffers. With the first stream of the
-// contract Go's standard streams are again what they were: go-plugin points them
-// at pipes that nobody reads.
+// newServer makes a gRPC server with small buffers. At the first stream of the contract
+// it restores Go's standard streams to stdio: go-plugin points them at pipes that no
+// process reads.
 func newServer(opts []grpc.ServerOption, stdio *os.File) *grpc.Server {
 	const buffer = 8 << 10
 	begin := sync.OnceFunc(func() {

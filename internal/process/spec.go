@@ -11,62 +11,64 @@ import (
 	"rdma_events/internal/status"
 )
 
-// Spec says which program to keep running, and how to speak of it.
+// Spec describes the program to keep running, and its names in messages.
 type Spec struct {
-	Exe      *os.File // the program, from OpenExe; stays the caller's
-	Dir      *Dir     // for sockets; stays the caller's
-	Name     string   // of the program, as in "rdma-events-worker"
+	Exe      *os.File // the program, from OpenExe; the caller closes it
+	Dir      *Dir     // for sockets; the caller closes it
+	Name     string   // the name of the program, as in "rdma-events-worker"
 	Title    string   // its first argument, which ps(1) shows
-	Subject  string   // the process in messages, as in "worker of mlx5_0"
-	Resource string   // what it holds and has to close, as in "device"
+	Subject  string   // the name of the process in messages, as in "worker of mlx5_0"
+	Resource string   // the resource that it holds and has to close, as in "device"
 	Option   string   // the configuration option that names the program, as in "worker_path"
-	Env      []string // its environment, "key=value", all of it
+	Env      []string // its whole environment, "key=value"
 
 	Handshake Handshake
 	Timing    Timing
-	Starts    *Starts        // shared by all supervisors of the host; nil: processes start without regard to others
+	Starts    *Starts        // shared by all supervisors of the host; nil: starts are not limited
 	Log       *slog.Logger   // nil: no log
 	Rand      func() float64 // in [0,1), for the jitter of delays; nil: math/rand
 }
 
-// Handshake is how host and child recognise each other.
+// Handshake is how a host and its child recognise each other.
 type Handshake struct {
 	Key, Value string // an environment variable that a child is started with
 	Version    int    // of the contract; it changes with every change that is not additive
 }
 
-// Contract is what a host and its children have agreed on. M is a message of a
-// child. Its methods are called from the goroutine of Run.
+// Contract is the agreement between a host and its children. M is a message of a child.
+// The methods are called from the goroutine of Run.
 type Contract[M any] interface {
 	// Begin prepares one process, which gets the returned file as descriptor 4. The
-	// file, which may be nil, is the Supervisor's from then on.
+	// Supervisor takes over the file, which may be nil.
 	Begin() (a Attempt[M], shared *os.File, err error)
 	// Status is called for each change of the status that no message brings.
 	Status(status.Status)
 }
 
-// Attempt is one process under a Contract. All methods but Stream are called from
-// the goroutine of Run, and none of these may block.
+// Attempt is one process under a Contract. Stream runs in a goroutine of its own, which
+// also calls Sign and Take, from within next; the goroutine of Run calls Busy and Ended.
+// Of these four no two run at a time, and none may block.
 type Attempt[M any] interface {
-	// Stream asks the child for its messages and calls next for each until that
-	// fails, ctx is done, or the stream ends. It runs in a goroutine of its own.
+	// Stream asks the child for its messages and calls next for each until next fails,
+	// ctx is done, or the stream ends.
 	Stream(ctx context.Context, c *grpc.ClientConn, next func(M) error) error
-	// Sign returns what a message says about its sender. It has no effect.
+	// Sign returns the information that a message has about its sender. It changes
+	// nothing.
 	Sign(M) Sign
 	// Take handles a message, with the status that follows from it.
 	Take(M, status.Status)
 	// Busy returns the call that the child is in.
 	Busy() Call
-	// Ended is called once, when the process is gone or was given up, and releases
-	// what Begin made.
+	// Ended is called once, when the process is gone or was given up. It releases
+	// everything that Begin made.
 	Ended(status.End)
 }
 
-// Sign is what a message says about its sender.
+// Sign is the information that a message has about its sender.
 type Sign struct {
-	Running bool        // it does what it was started for
-	End     *status.End // it is about to exit, and why; nil: it is not
-	Retry   Retry       // with End: when another process may succeed
+	Running bool        // the child does the work that it was started for
+	End     *status.End // why the child is about to exit; nil: it is not
+	Retry   Retry       // if End is set: when another process may succeed
 }
 
 // Retry is when another process is started after one has ended.
@@ -76,7 +78,7 @@ type Retry int
 const (
 	Soon   Retry = iota // after a delay that grows
 	Slowly              // every Timing.Slow: an operator has to act first
-	OnWake              // when Wake is called: what it would hold is not there
+	OnWake              // when Wake is called: the resource is not there
 )
 
 // Call is a call of the child that may hang.
@@ -85,21 +87,21 @@ type Call struct {
 	Since int64  // CLOCK_MONOTONIC ns
 }
 
-// Timing is how long a Supervisor waits for what. The value of DefaultTiming
-// is taken for a member that is 0.
+// Timing has the limits and delays of a Supervisor. A field that is 0 gets its value from
+// DefaultTiming.
 type Timing struct {
 	Start    time.Duration // from the fork to the handshake; a fork that takes twice as long is given up
-	Beat     time.Duration // without a message the child hangs
+	Beat     time.Duration // a child that sends no message for so long hangs
 	Stuck    time.Duration // a call that lasts longer is stuck
 	Grace    time.Duration // for a child to close its resource and exit
 	Kill     time.Duration // for a killed child to be gone
 	Retry    time.Duration // the first delay before a restart; it doubles
 	RetryMax time.Duration
 	Slow     time.Duration // between attempts while an operator has to act first
-	Well     time.Duration // running for so long makes the next delay the first
+	Well     time.Duration // a process that has run for so long resets the delay to Retry
 }
 
-// DefaultTiming is what suits a host whose own shutdown may take 3 s.
+// DefaultTiming returns the timing for a host whose own shutdown may take 3 s.
 func DefaultTiming() Timing {
 	return Timing{
 		Start:    5 * time.Second,

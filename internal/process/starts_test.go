@@ -22,7 +22,7 @@ import (
 type smallHost struct {
 	mu       sync.Mutex
 	starting int
-	most     int // at once
+	most     int // the most starts at once
 }
 
 func (h *smallHost) begin() time.Duration {
@@ -39,9 +39,9 @@ func (h *smallHost) end() {
 	h.starting--
 }
 
-// launch starts a worker that shakes hands unless it comes too late.
-func (h *smallHost) launch(_ Attempt[message], f *os.File) (instance[message], error) {
-	p := newFakeProcess()
+// launch starts a process that completes the handshake unless it is too late.
+func (h *smallHost) launch(_ Attempt[message], f *os.File, deliver func(message) error) (instance, error) {
+	p := newFakeProcess(deliver)
 	takes := h.begin()
 	go func() {
 		<-time.After(min(takes, DefaultTiming().Start))
@@ -87,15 +87,16 @@ func TestPlaceIsFreeAgainAfterEachKindOfStart(t *testing.T) {
 		"it shakes hands":          func(p *fakeProcess) error { close(p.started); return nil },
 		"it dies before":           func(p *fakeProcess) error { p.die(unix.SIGSEGV); return nil },
 		"it is not made":           func(*fakeProcess) error { return unix.EMFILE },
-		"the kernel does not free": func(p *fakeProcess) error { p.set(true, true); close(p.messages); return nil },
+		"the kernel does not free": func(p *fakeProcess) error { p.set(true, true); close(p.streamed); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r, starts, p := newRecorder(), newStarts(1), newFakeProcess()
+				r, starts := newRecorder(), newStarts(1)
+				p := newFakeProcess(nil)
 				c := testSpec()
 				c.Starts = starts
 				s := New(c, &testContract{recorder: r})
-				s.launch = func(_ Attempt[message], f *os.File) (instance[message], error) {
+				s.launch = func(_ Attempt[message], f *os.File, _ func(message) error) (instance, error) {
 					require.Len(t, starts.places, 1)
 					return p, errors.Join(begin(p), f.Close())
 				}
@@ -156,14 +157,14 @@ func TestWorkerThatShookHandsIsNeverLate(t *testing.T) {
 	})
 }
 
-// Go forks under a lock, here in the place of a busy host.
+// Go forks under a lock. Here the lock delays the fork, as a busy host would.
 func TestSlowForkLeavesTheHandshakeItsTime(t *testing.T) {
 	const limit = 5 * time.Second
 	syscall.ForkLock.RLock()
 	unlock := sync.OnceFunc(syscall.ForkLock.RUnlock)
 	defer unlock()
 	s := supervise(t, "works", func(c *Spec) { c.Timing.Start = limit })
-	t.Cleanup(unlock) // before the worker is waited for
+	t.Cleanup(unlock) // before the test waits for the child
 	<-time.After(limit + limit/5)
 	unlock()
 	got := s.awaitState(t, status.StateRunning)
@@ -177,10 +178,6 @@ func TestWorkerKilledBeforeItsForkDies(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	s.cancel = cancel
 	s.child.kill()
-	go func() {
-		for range s.Messages() {
-		}
-	}()
 	s.run(ctx)
 	require.Equal(t, unix.SIGKILL, s.Report().Status.Signal())
 	require.False(t, s.Report().Shook)

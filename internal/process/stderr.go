@@ -9,30 +9,29 @@ import (
 	"time"
 )
 
-// Limits on what a worker's stderr may cost. Vendors' libraries print what
-// they like, a line per event included.
+// Limits for the stderr of a child. Vendors' libraries print as much as they like, even a
+// line for each event.
 const (
-	stderrLine  = 1 << 10 // bytes of a line that are kept
-	stderrTail  = 8 << 10 // bytes kept for the crash report ...
-	stderrLead  = 2 << 10 // ... of which this many from before the crash
-	stderrBurst = 20      // lines logged at once ...
-	stderrEvery = time.Second
+	stderrLine  = 1 << 10     // bytes of a line that are kept
+	stderrTail  = 8 << 10     // bytes kept for the crash report ...
+	stderrLead  = 2 << 10     // ... of which this many from before the crash
+	stderrBurst = 20          // lines logged at once ...
+	stderrEvery = time.Second // ... and one more line after each of these
 )
 
-// stderrLog takes the stderr of a worker: it logs each line as far as the rate
-// allows, keeps the last of them for the crash report and picks out the line
-// that names the cause of a crash. Nothing is logged until release, because the
-// reason why a worker did not come that far quotes its last line, nor once the
-// cause of a crash has come, because the crash report follows. Methods may be
-// called concurrently; none blocks beyond its logger.
+// stderrLog receives the stderr of a child. It logs each line as far as the rate allows,
+// keeps the last lines for the crash report, and finds the line that names the cause of a
+// crash. It logs nothing until release, because the reason of an early end quotes the
+// child's last line. It logs nothing after the cause of a crash either, because the crash
+// report follows. The methods may be called concurrently; they block only in the logger.
 type stderrLog struct {
 	log *slog.Logger
 	now func() time.Time
 
 	mu      sync.Mutex
 	open    bool   // lines are logged
-	line    []byte // the one not ended yet
-	cut     bool   // it was longer
+	line    []byte // the line that has not ended yet
+	cut     bool   // that line was longer
 	tail    []string
 	size    int // bytes in tail
 	crash   string
@@ -62,7 +61,7 @@ func (l *stderrLog) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// crashLine is how the Go runtime begins its report of a signal (in C code
+// crashLine matches the first line of the Go runtime's report of a signal (in C code
 // too), a panic, or a fatal error.
 var crashLine = regexp.MustCompile(`^(SIG[A-Z]+: |panic: |fatal error: |runtime: )`)
 
@@ -91,7 +90,7 @@ func (l *stderrLog) print(line string) {
 	}
 }
 
-// release has lines logged from now on, and those that came before.
+// release logs the lines that came before, and makes later lines be logged.
 func (l *stderrLog) release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,8 +100,8 @@ func (l *stderrLog) release() {
 	}
 }
 
-// keep keeps the last lines, but of a crash the first: a traceback begins with
-// the thread that matters.
+// keep keeps the last lines, but the first lines of a crash: a traceback begins with the
+// important thread.
 func (l *stderrLog) keep(line string) {
 	n := len(line) + 1
 	if l.crash != "" && l.size+n > stderrTail {
@@ -137,7 +136,7 @@ func (l *stderrLog) allow() bool {
 	return true
 }
 
-// flush ends the line that the worker died in.
+// flush ends the line that the child was printing when it died.
 func (l *stderrLog) flush() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

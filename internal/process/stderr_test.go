@@ -86,7 +86,7 @@ func TestAFloodIsLoggedAsFarAsTheRateAllows(t *testing.T) {
 	})
 }
 
-func TestWhatIsPrintedBeforeTheHandshakeIsLoggedWithIt(t *testing.T) {
+func TestEarlyOutputIsLoggedAfterTheHandshake(t *testing.T) {
 	r := newRecorder()
 	l := newStderrLog(r.logger(), time.Now)
 	fmt.Fprintln(l, "early")
@@ -98,7 +98,7 @@ func TestWhatIsPrintedBeforeTheHandshakeIsLoggedWithIt(t *testing.T) {
 	require.Contains(t, r.logLines[1], "line=late")
 }
 
-func TestWhatGoPluginLogsIsForDebuggingOnly(t *testing.T) {
+func TestGoPluginMessagesHaveLevelDebug(t *testing.T) {
 	var b strings.Builder
 	log := slog.New(slog.NewTextHandler(&b, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	var l hclog.Logger = &pluginLog{log: log}

@@ -13,36 +13,36 @@ import (
 	"rdma_events/internal/status"
 )
 
-// ErrAbandoned is wrapped by Supervisor.Run when it had to leave a process
-// behind that the kernel does not let die.
+// ErrAbandoned is wrapped by the error of Supervisor.Run when Run had to leave a process
+// that the kernel does not end.
 var ErrAbandoned = errors.New("process cannot be killed")
 
 // instance is a process that was started.
-type instance[M any] interface {
-	// PID is 0 until the fork.
+type instance interface {
+	// PID returns the process number, 0 until the fork.
 	PID() int
-	// Started is closed when the start is over: the child has shaken hands, or has
-	// not in time, or is gone.
+	// Started is closed when the start is over: the handshake is complete, was not
+	// complete in time, or the child is gone.
 	Started() <-chan struct{}
-	// Messages is closed when the stream has ended. Ask and Kill end it.
-	Messages() <-chan M
-	// Ask tells the child to close what it holds and exit.
+	// Streamed is closed when the stream has ended. Ask and Kill end it.
+	Streamed() <-chan struct{}
+	// Ask asks the child to close what it holds and to exit.
 	Ask()
-	// Kill sends SIGKILL to the child and all it has started.
+	// Kill sends SIGKILL to the child and its process group.
 	Kill()
-	// Done is closed when the child is gone and all of it released.
+	// Done is closed when the child is gone and its resources are released.
 	Done() <-chan struct{}
 	// Report is valid once Done is closed.
 	Report() *report
 }
 
-// Supervisor keeps one process running, and is the only author of its
-// status.Status. The caller owns the goroutine of Run; Wake may be called by any.
+// Supervisor keeps one process running, and alone decides its status.Status. The caller
+// owns the goroutine of Run; any goroutine may call Wake.
 type Supervisor[M any] struct {
 	spec     Spec
 	contract Contract[M]
-	launch   func(a Attempt[M], shared *os.File) (instance[M], error) // takes over the file
-	mono     func() int64                                             // CLOCK_MONOTONIC, ns
+	launch   func(a Attempt[M], shared *os.File, deliver func(M) error) (instance, error) // takes over the file
+	mono     func() int64                                                                 // CLOCK_MONOTONIC, ns
 	wake     chan struct{}
 
 	backoff backoff
@@ -73,7 +73,7 @@ func New[M any](s Spec, c Contract[M]) *Supervisor[M] {
 	return v
 }
 
-func (s *Supervisor[M]) start(a Attempt[M], shared *os.File) (instance[M], error) {
+func (s *Supervisor[M]) start(a Attempt[M], shared *os.File, deliver func(M) error) (instance, error) {
 	dir, again, err := s.spec.Dir.Use()
 	if err != nil {
 		closeAll([]*os.File{shared})
@@ -82,12 +82,12 @@ func (s *Supervisor[M]) start(a Attempt[M], shared *os.File) (instance[M], error
 	if again {
 		s.spec.Log.Warn("the runtime directory was removed by another process; workers have their sockets in " + dir + " now")
 	}
-	return startClient(&s.spec, dir, a, shared)
+	return startClient(&s.spec, dir, a, shared, deliver)
 }
 
-// Wake says that what the child holds is there again, or that another attempt may
-// succeed: it ends the waits of OnWake and Slowly. It does not block; before or
-// while the child runs it counts for the next such wait.
+// Wake reports that the child's resource is there again, or that another attempt may
+// succeed. It ends a wait of OnWake or Slowly. A call before or while the child runs ends
+// the next such wait. Wake does not block.
 func (s *Supervisor[M]) Wake() {
 	select {
 	case s.wake <- struct{}{}:
@@ -95,10 +95,10 @@ func (s *Supervisor[M]) Wake() {
 	}
 }
 
-// Run starts processes, one after another, until ctx is done; then it has the
-// running one close what it holds, for at most Timing.Grace and Timing.Kill, and
-// returns nil, or ErrAbandoned if that one is still there. All else it reports
-// to the Contract, in calls from this goroutine, and to the log.
+// Run starts processes, one after another, until ctx is done. Then it makes the running
+// process close what it holds, for at most Timing.Grace and Timing.Kill. It returns nil,
+// or an error that wraps ErrAbandoned if that process is still there. It reports
+// everything else to the Contract and its Attempt, and to the log.
 func (s *Supervisor[M]) Run(ctx context.Context) error {
 	var err error
 	for ctx.Err() == nil && err == nil {
@@ -109,15 +109,15 @@ func (s *Supervisor[M]) Run(ctx context.Context) error {
 	return err
 }
 
-// decision is what follows from the end of one process.
+// decision is why one process ended, and how to go on.
 type decision struct {
 	why   status.End
 	retry Retry
-	trace string          // of a crash, one line; "": there is none
-	left  <-chan struct{} // nil, or of a process that could not be killed: closed when it is gone
+	trace string          // of a crash, as one line; "": there is none
+	left  <-chan struct{} // closed when a process that could not be killed is gone; nil: there is none
 }
 
-// attempt is one process, from its start to its end.
+// attempt runs one process, from its start to its end.
 func (s *Supervisor[M]) attempt(ctx context.Context) decision {
 	s.started++
 	s.setStatus(status.Status{State: status.StateStarting, Reason: s.status.Reason, Message: s.status.Message})
@@ -130,13 +130,13 @@ func (s *Supervisor[M]) attempt(ctx context.Context) decision {
 	if err != nil {
 		return decision{why: unstarted(&s.spec, err), retry: Slowly}
 	}
-	p, err := s.launch(a, shared)
+	f, err := s.launched(a, shared)
 	if err != nil {
 		d := decision{why: unstarted(&s.spec, err), retry: Slowly}
 		a.Ended(d.why)
 		return d
 	}
-	d := s.follow(ctx, p, a, leave)
+	d := s.follow(ctx, f, leave)
 	a.Ended(d.why)
 	return d
 }
@@ -152,7 +152,7 @@ func (s *Supervisor[M]) waitToRetry(ctx context.Context, d decision) error {
 	return nil
 }
 
-// pause logs what is wrong, and waits for as long as that calls for.
+// pause logs why a process ended, and waits until the next one is due.
 func (s *Supervisor[M]) pause(ctx context.Context, d decision) {
 	var delay <-chan time.Time
 	var wake <-chan struct{}
@@ -176,8 +176,8 @@ func (s *Supervisor[M]) pause(ctx context.Context, d decision) {
 	}
 }
 
-// awaitExit waits for a process in an uninterruptible call: a second one on the
-// same resource would end there too.
+// awaitExit waits for a process in an uninterruptible call. A second process on the same
+// resource would get stuck there too.
 func (s *Supervisor[M]) awaitExit(ctx context.Context, d decision) error {
 	s.log(d, "waiting for the kernel to let it go")
 	s.setStatus(status.Status{State: status.StateStuck, Reason: status.ReasonStuck, Message: d.why.Message, PID: s.status.PID})
@@ -194,8 +194,8 @@ func (s *Supervisor[M]) awaitExit(ctx context.Context, d decision) error {
 	}
 }
 
-// log logs why a process ended, and the trace of its crash in a line of its own,
-// once until there is something else to log.
+// log logs why a process ended, and the trace of its crash in a line of its own. If the
+// last end had the same message, it logs at level Debug.
 func (s *Supervisor[M]) log(d decision, plan string) {
 	level, detail := slog.LevelWarn, slog.LevelWarn
 	switch {
@@ -219,7 +219,7 @@ func (s *Supervisor[M]) setStatus(n status.Status) {
 	}
 }
 
-// counted returns n with the processes counted so far.
+// counted returns n with the current counts of restarts and crashes.
 func (s *Supervisor[M]) counted(n status.Status) status.Status {
 	n.Restarts, n.Crashes = max(s.started, 1)-1, s.crashes
 	return n

@@ -17,30 +17,34 @@ import (
 	"rdma_events/internal/status"
 )
 
-// fakeProcess is a process that does what its script says, in a bubble.
+// fakeProcess is a process that follows its script, in a synctest bubble.
 type fakeProcess struct {
-	messages chan message
+	deliver  func(message) error
+	streamed chan struct{}
 	started  chan struct{}
 	done     chan struct{}
 	rep      report
 	once     sync.Once
 
 	mu       sync.Mutex
-	deaf     bool // does not do what it is asked
-	immortal bool // cannot be killed
+	deaf     bool // Ask has no effect
+	immortal bool // Kill has no effect
 	asked    time.Time
 	killed   time.Time
 }
 
-func newFakeProcess() *fakeProcess {
-	return &fakeProcess{messages: make(chan message), started: make(chan struct{}), done: make(chan struct{})}
+// send sends a message, which no process receives once the Supervisor has left this one.
+func (p *fakeProcess) send(m message) { _ = p.deliver(m) }
+
+func newFakeProcess(deliver func(message) error) *fakeProcess {
+	return &fakeProcess{deliver: deliver, streamed: make(chan struct{}), started: make(chan struct{}), done: make(chan struct{})}
 }
 
-func (p *fakeProcess) PID() int                 { return 4711 }
-func (p *fakeProcess) Messages() <-chan message { return p.messages }
-func (p *fakeProcess) Started() <-chan struct{} { return p.started }
-func (p *fakeProcess) Done() <-chan struct{}    { return p.done }
-func (p *fakeProcess) Report() *report          { return &p.rep }
+func (p *fakeProcess) PID() int                  { return 4711 }
+func (p *fakeProcess) Streamed() <-chan struct{} { return p.streamed }
+func (p *fakeProcess) Started() <-chan struct{}  { return p.started }
+func (p *fakeProcess) Done() <-chan struct{}     { return p.done }
+func (p *fakeProcess) Report() *report           { return &p.rep }
 
 func (p *fakeProcess) Ask() {
 	if p.note(&p.asked, &p.deaf) {
@@ -54,8 +58,7 @@ func (p *fakeProcess) Kill() {
 	}
 }
 
-// note takes down when something was done to the process, and reports whether
-// that has an effect.
+// note records when Ask or Kill was called, and reports whether the call has an effect.
 func (p *fakeProcess) note(when *time.Time, ignored *bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,32 +81,32 @@ func (p *fakeProcess) times() (asked, killed time.Time) {
 func (p *fakeProcess) die(by unix.Signal) {
 	p.once.Do(func() {
 		p.rep.PID, p.rep.Shook, p.rep.Status = 4711, true, syscall.WaitStatus(by)
-		close(p.messages)
+		close(p.streamed)
 		close(p.done)
 	})
 }
 
-// script is the life of one worker; it runs in a goroutine of its own.
+// script controls one process; it runs in a goroutine of its own.
 type script func(p *fakeProcess)
 
 func crash(p *fakeProcess) { p.die(unix.SIGSEGV) }
 
-func openOnly(p *fakeProcess) { p.messages <- "opened" }
+func openOnly(p *fakeProcess) { p.send("opened") }
 
 func endWith(why status.Reason) script {
 	return func(p *fakeProcess) {
-		p.messages <- ended(why, "mlx5_0: "+string(why))
+		p.send(ended(why, "mlx5_0: "+string(why)))
 	}
 }
 
 // runFor beats for d and then crashes.
 func runFor(d time.Duration) script {
 	return func(p *fakeProcess) {
-		p.messages <- "opened"
+		p.send("opened")
 		for end := time.Now().Add(d); time.Now().Before(end); {
 			select {
 			case <-time.After(time.Second):
-				p.messages <- "beat"
+				p.send("beat")
 			case <-p.done:
 				return
 			}
@@ -112,7 +115,7 @@ func runFor(d time.Duration) script {
 	}
 }
 
-// bubble is a Supervisor over scripts; the last one is repeated.
+// bubble is a Supervisor over scripts; the last script is repeated.
 type bubble struct {
 	*recorder
 	*Supervisor[message]
@@ -129,14 +132,14 @@ func inBubble(t *testing.T, test func(t *testing.T, b *bubble), scripts ...scrip
 		c := testSpec()
 		c.Log, c.Rand = b.logger(), func() float64 { return 0.5 }
 		b.Supervisor = New(c, &testContract{recorder: b.recorder})
-		b.launch = func(_ Attempt[message], f *os.File) (instance[message], error) {
+		b.launch = func(_ Attempt[message], f *os.File, deliver func(message) error) (instance, error) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			s := scripts[min(len(b.born), len(scripts)-1)]
 			if s == nil {
 				return nil, errors.Join(unix.EMFILE, f.Close())
 			}
-			p := newFakeProcess()
+			p := newFakeProcess(deliver)
 			close(p.started)
 			b.born, b.births = append(b.born, p), append(b.births, time.Now())
 			go s(p)
@@ -148,13 +151,13 @@ func inBubble(t *testing.T, test func(t *testing.T, b *bubble), scripts ...scrip
 		test(t, b)
 		b.cancel()
 		synctest.Wait()
-		for _, p := range b.lives() {
+		for _, p := range b.processes() {
 			p.die(0) // releases scripts
 		}
 	})
 }
 
-func (b *bubble) lives() []*fakeProcess {
+func (b *bubble) processes() []*fakeProcess {
 	synctest.Wait()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -198,6 +201,28 @@ func (b *bubble) gaps() []time.Duration {
 	return gaps
 }
 
+func TestNoMessageIsHandledAfterTheEndOfItsProcess(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		p := b.processes()[0]
+		p.set(false, true) // the kernel holds it, and its stream goes on
+		pass(time.Minute)
+		require.Len(t, b.endings(), 1)
+		seen := b.messageCount()
+		require.ErrorIs(t, p.deliver("beat"), errOver)
+		require.Equal(t, seen, b.messageCount())
+	}, openOnly)
+}
+
+func TestNoMessageIsHandledAfterTheFinalOne(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		require.Len(t, b.endings(), 1)
+		require.Equal(t, 1, b.messageCount())
+	}, func(p *fakeProcess) {
+		endWith(status.ReasonRemoved)(p)
+		p.send("beat")
+	})
+}
+
 func TestDelaysBetweenCrashesDoubleUpToTheLimit(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		pass(2 * time.Minute)
@@ -224,7 +249,7 @@ func TestAMinuteOfRunningMakesTheNextDelayShortAgain(t *testing.T) {
 	}, crash, crash, crash, crash, crash, runFor(61*time.Second), crash)
 }
 
-func TestTheLastWordsComeAgainWithTheSameCrashAfterAMinute(t *testing.T) {
+func TestSameCrashIsTracedAgainAfterAMinute(t *testing.T) {
 	traced := func(s script) script {
 		return func(p *fakeProcess) {
 			p.rep.Crash, p.rep.Tail = "SIGSEGV: segmentation violation", []string{"SIGSEGV: segmentation violation", "goroutine 1"}
@@ -263,14 +288,14 @@ func TestRecoveringDeviceIsRetriedSoon(t *testing.T) {
 	}, endWith(status.ReasonRecovering))
 }
 
-func TestADeviceThatCannotBeClosedIsToldOfAlikeWhetherItsWorkersWordComesOrNot(t *testing.T) {
+func TestStuckCloseNeedsNoFinalMessage(t *testing.T) {
 	exit := func(p *fakeProcess) { p.die(exitStuck << 8) }
-	word := func(p *fakeProcess) {
-		p.set(true, false) // it is on its way out
+	withMessage := func(p *fakeProcess) {
+		p.set(true, false) // it is about to exit
 		endWith(status.ReasonStuck)(p)
 		exit(p)
 	}
-	for name, s := range map[string]script{"it does not come": exit, "it comes": word} {
+	for name, s := range map[string]script{"no final message comes": exit, "the final message comes": withMessage} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, b *bubble) {
 				require.Equal(t, status.End{
@@ -288,10 +313,10 @@ func TestAChangedReasonIsSaidAgain(t *testing.T) {
 	}, endWith(status.ReasonNoLibrary), endWith(status.ReasonNoLibrary), endWith(status.ReasonNoPermission))
 }
 
-func TestAfterARemovalItWaitsToBeWoken(t *testing.T) {
+func TestSupervisorWaitsForWakeAfterRemoval(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		pass(time.Hour)
-		require.Len(t, b.lives(), 1)
+		require.Len(t, b.processes(), 1)
 		require.Equal(t, status.Status{
 			State: status.StateStopped, Reason: status.ReasonRemoved, Message: "mlx5_0: removed; waiting for it to come back",
 		}, b.last())
@@ -305,9 +330,9 @@ func TestAWakeThatCameBeforeTheRemovalWasSeenIsNotLost(t *testing.T) {
 		pass(time.Second)
 		b.Wake()
 		pass(2 * time.Second)
-		require.Len(t, b.lives(), 2)
+		require.Len(t, b.processes(), 2)
 	}, func(p *fakeProcess) {
-		p.messages <- "opened"
+		p.send("opened")
 		<-time.After(2 * time.Second)
 		endWith(status.ReasonRemoved)(p)
 	}, openOnly)
@@ -327,7 +352,7 @@ func TestAHungWorkerIsKilledWithoutBeingAsked(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		begin := time.Now()
 		pass(10 * time.Second)
-		asked, killed := b.lives()[0].times()
+		asked, killed := b.processes()[0].times()
 		require.Zero(t, asked)
 		require.InDelta(t, 5*time.Second, killed.Sub(begin), float64(2*time.Second))
 		require.Equal(t, status.End{
@@ -339,10 +364,10 @@ func TestAHungWorkerIsKilledWithoutBeingAsked(t *testing.T) {
 func TestAWorkerThatOpensItsDeviceSlowlyIsGivenTime(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		pass(14 * time.Second)
-		require.Len(t, b.lives(), 1)
+		require.Len(t, b.processes(), 1)
 		require.Equal(t, status.StateStarting, b.last().State)
 		pass(8 * time.Second)
-		_, killed := b.lives()[0].times()
+		_, killed := b.processes()[0].times()
 		require.NotZero(t, killed)
 	}, func(*fakeProcess) {})
 }
@@ -350,7 +375,7 @@ func TestAWorkerThatOpensItsDeviceSlowlyIsGivenTime(t *testing.T) {
 func TestAWorkerThatDoesNotListenIsAskedThenKilled(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		synctest.Wait()
-		p := b.lives()[0]
+		p := b.processes()[0]
 		p.set(true, false)
 		b.cancel()
 		begin := time.Now()
@@ -366,10 +391,10 @@ func TestAWorkerThatDoesNotListenIsAskedThenKilled(t *testing.T) {
 func TestAWorkerThatTheKernelHoldsIsLeftAndNotDoubled(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		synctest.Wait()
-		p := b.lives()[0]
+		p := b.processes()[0]
 		p.set(false, true)
 		pass(time.Hour)
-		require.Len(t, b.lives(), 1, "another one would be held too")
+		require.Len(t, b.processes(), 1, "another one would be held too")
 		want := "child of mlx5_0 (process 4711) cannot be killed: the kernel holds it"
 		require.Equal(t, status.Status{State: status.StateStuck, Reason: status.ReasonStuck, Message: want, Crashes: 1, PID: 4711}, b.last())
 		require.Equal(t, []status.End{{Reason: status.ReasonStuck, Message: want}}, b.endings())
@@ -381,7 +406,7 @@ func TestAWorkerThatTheKernelHoldsIsLeftAndNotDoubled(t *testing.T) {
 func TestStoppingLeavesAWorkerThatTheKernelHolds(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		synctest.Wait()
-		b.lives()[0].set(true, true)
+		b.processes()[0].set(true, true)
 		begin := time.Now()
 		b.cancel()
 		err := <-b.over
@@ -416,7 +441,7 @@ func TestEachLedgerIsHandedOverBeforeAndMappedUntilAfterItsWorker(t *testing.T) 
 	}, crash, openOnly)
 }
 
-func TestTheWatchdogCountsItsOwnLooksAndNotTheClock(t *testing.T) {
+func TestWatchdogCountsChecksAndNotTheClock(t *testing.T) {
 	now, call := int64(time.Hour), Call{}
 	w := watchdog{busy: func() Call { return call }, limit: 4, stuck: 10 * time.Second, mono: func() int64 { return now }}
 

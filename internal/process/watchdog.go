@@ -2,9 +2,9 @@ package process
 
 import "time"
 
-// watchdog notices a process that lives and does nothing. It counts its own
-// checks instead of reading clocks where it can: a host that was stopped for a
-// while, or a machine that was suspended, must not blame the process.
+// watchdog detects a process that exists but does nothing. Where it can, it counts its
+// own checks instead of reading clocks: the process must not be blamed when the host was
+// stopped for a while, or the machine was suspended.
 type watchdog struct {
 	busy  func() Call
 	quiet int // checks since the last message
@@ -15,7 +15,7 @@ type watchdog struct {
 	last Call
 }
 
-// checksPerBeat is how often the watchdog checks within a beat's timeout.
+// checksPerBeat is how many checks the watchdog makes within Timing.Beat.
 const checksPerBeat = 4
 
 func (w *watchdog) beat() { w.quiet = 0 }
@@ -27,8 +27,8 @@ func (w *watchdog) check() cause {
 	busy := w.busy()
 	again := busy == w.last
 	w.last = busy
-	// Seen twice, because a process that was stopped together with the host shows
-	// an old time until it runs again.
+	// The call must be the same in two checks, because a process that was stopped
+	// together with the host shows an old time until it runs again.
 	if again && busy.Name != "" && w.mono()-busy.Since > int64(w.stuck) {
 		return causeStuck
 	}

@@ -20,7 +20,7 @@ import (
 // additive; the handshake compares it.
 const contractVersion = 1
 
-// programName is how messages and ps(1) call the worker program.
+// programName is the name of the worker program in messages and in ps(1).
 const programName = "rdma-events-worker"
 
 func handshake() process.Handshake {
@@ -31,39 +31,40 @@ func handshake() process.Handshake {
 	}
 }
 
-// Config says how to supervise the workers of one device. What has no comment is as
-// in process.Spec.
+// Config configures the supervision of one device's workers. Fields without a comment are
+// as in process.Spec.
 type Config struct {
 	Exe     *os.File
 	Dir     *process.Dir
-	Request verbs.Request // what a worker is asked for
-	Env     []string      // "key=value" for the workers beyond what is taken from the host's
+	Request verbs.Request // the request that each worker gets
+	Env     []string      // "key=value", added to the variables that are taken from the host's environment
 	Timing  process.Timing
 	Starts  *process.Starts
 	Log     *slog.Logger
 	Rand    func() float64
 }
 
-// Handler is what a Supervisor reports to, from the goroutine of its Run: Started,
-// Batch..., Ended for each worker, with Status in between. No method may block.
+// Handler receives the reports of a Supervisor: Started, Batch..., Ended for each worker,
+// with Status in between. No two calls overlap, and none is made after Run has returned.
+// No method may block.
 type Handler interface {
-	// Started hands over the ledger of a worker that is about to run. It stays
+	// Started passes the ledger of a worker that is about to start. The ledger stays
 	// mapped until Ended returns.
 	Started(*ledger.Ledger)
 	// Batch is called for each batch of the worker's stream, with the status that
 	// follows from it. The batch is valid until Batch returns.
 	Batch(verbs.Batch, status.Status)
-	// Ended says that the worker has exited, or been given up, so that its ledger
-	// has its last values, and why.
+	// Ended is called when the worker has exited, or was given up; why is the reason. The
+	// ledger then has its last values.
 	Ended(why status.End)
 	// Status is called for each change of the status that no batch brings.
 	Status(status.Status)
 }
 
-// message is what a worker sends.
+// message is a message of a worker.
 type message struct {
 	batch verbs.Batch
-	end   *status.End // it is about to exit, and why; nil: it is not
+	end   *status.End // why the worker is about to exit; nil: it is not
 }
 
 // Supervisor keeps one worker for one device running.
@@ -101,7 +102,7 @@ func (c *contract) Begin() (process.Attempt[message], *os.File, error) {
 // Status implements process.Contract.
 func (c *contract) Status(s status.Status) { c.handler.Status(s) }
 
-// attempt implements process.Attempt: one worker.
+// attempt is one worker. It implements process.Attempt.
 type attempt struct {
 	*contract
 	led  *ledger.Ledger
@@ -156,7 +157,7 @@ func (a *attempt) Ended(why status.End) {
 	_ = a.led.Close() // unmapping fails only of an address that is not mapped
 }
 
-// retryAfter says when another worker may succeed.
+// retryAfter returns when another worker may succeed.
 func retryAfter(why status.Reason) process.Retry {
 	switch why {
 	case status.ReasonRemoved, status.ReasonRenamed:

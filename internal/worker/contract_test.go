@@ -13,11 +13,11 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// notes is a Handler that keeps what it is told.
+// notes is a Handler that records its calls.
 type notes struct {
 	calls []string
 	led   *ledger.Ledger
-	last  ledger.Snapshot // when the worker had ended
+	last  ledger.Snapshot // taken when the worker had ended
 }
 
 func (n *notes) Started(l *ledger.Ledger) { n.led, n.calls = l, append(n.calls, "started") }

@@ -9,8 +9,8 @@ import (
 	"rdma_events/internal/worker/proto"
 )
 
-// text makes s fit for a protobuf string: firmware and sysfs may hold any
-// bytes, and one invalid byte would end the stream.
+// text makes s valid for a protobuf string. Firmware and sysfs may contain any bytes, and
+// one invalid byte would end the stream.
 func text(s string) string { return strings.ToValidUTF8(s, "?") }
 
 func ints(in []int) []int64 {
@@ -82,7 +82,7 @@ func requestFromProto(m *proto.WatchRequest) verbs.Request {
 	}
 }
 
-// endToProto is the last message of a worker.
+// endToProto makes the final message of a worker.
 func endToProto(e status.End) *proto.Batch {
 	return &proto.Batch{Items: []*proto.Item{{What: &proto.Item_Ended{Ended: &proto.Ended{
 		Reason: text(string(e.Reason)), Message: text(e.Message),

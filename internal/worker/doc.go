@@ -1,3 +1,4 @@
-// Package worker is the contract between the host and the worker of one RDMA device: what the host asks for, what the
-// worker sends, and both as protobuf, whose types do not leave it. Package process runs it.
+// Package worker is the contract between the host and the worker of one RDMA device: the request of the host, the
+// messages of the worker, and the conversion of both to protobuf. No protobuf type leaves the package. Package
+// process runs the worker.
 package worker

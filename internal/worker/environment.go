@@ -8,11 +8,11 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// readKey is the variable that names a file that the worker's request will have
-// it read. It must be told at the start, before the worker gives up other files.
+// readKey is the environment variable that names a file that the worker's request will
+// make it read. The worker needs the name at its start, before it gives up other files.
 const readKey = "RDMA_EVENTS_READ"
 
-// scenarioFile is the environment of a worker that simulates a scenario of a file.
+// scenarioFile returns the environment of a worker that simulates a scenario from a file.
 func scenarioFile(r verbs.Request) []string {
 	if r.Backend != verbs.BackendSim || !filepath.IsAbs(r.Sim.Scenario) {
 		return nil // the real hardware, or a scenario that is built in
@@ -20,8 +20,8 @@ func scenarioFile(r verbs.Request) []string {
 	return []string{readKey + "=" + r.Sim.Scenario}
 }
 
-// environment returns what of the host's environment a worker gets: what the
-// loader and the verbs libraries read. Telegraf's holds secrets.
+// environment returns the variables of the host's environment that a worker gets: those
+// that the loader and the verbs libraries read. Telegraf's environment contains secrets.
 func environment(host []string) []string {
 	exact := []string{"PATH", "LD_LIBRARY_PATH"}
 	prefixes := []string{"RDMAV_", "IBV_", "MLX5_", "VERBS_"}

@@ -24,9 +24,9 @@ func (c *chance) bits() uint64 {
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-// fill stays within what a field can be: int is never more than 32 bits wide
-// here, floats are numbers, and text is UTF-8, for other text is mended on its
-// way (TestBytesThatAreNoTextDoNotEndTheStream).
+// fill keeps to the values that a field can have: int is never more than 32 bits wide
+// here, floats are numbers, and text is UTF-8, since the conversion changes other text
+// (TestBytesThatAreNoTextDoNotEndTheStream).
 func (c *chance) fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
@@ -79,7 +79,7 @@ func (c *chance) item() verbs.Item {
 	return verbs.Item{Probe: drawn[verbs.ProbeItem](c)}
 }
 
-func FuzzWhatIsSentIsWhatArrives(f *testing.F) {
+func FuzzABatchArrivesAsItWasSent(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte("\x01\x00\x00\x00\x00\x00\x00\x00mlx5_0 and the like, in eights of bytes"))
 	f.Add([]byte(strings.Repeat("\xff\x00\x80\xc3", 200)))
@@ -102,7 +102,8 @@ func FuzzARequestArrivesAsItWasSent(f *testing.F) {
 	})
 }
 
-// What is read of a stranger's bytes must be something that can be said again.
+// A message that was decoded from arbitrary bytes must stay the same when it is converted
+// to protobuf and back once more.
 func FuzzNoBytesMakeTheConversionPanic(f *testing.F) {
 	seed, err := pb.Marshal(batchToProto(verbs.Batch{Wall: 1, Items: []verbs.Item{
 		{Run: &verbs.Run{Type: verbs.EventPortErr, Port: 1, Count: 3}},

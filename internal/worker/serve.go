@@ -14,20 +14,21 @@ import (
 	"rdma_events/internal/worker/proto"
 )
 
-// ServeConfig is what a worker program is made of.
+// ServeConfig has the parts of a worker program.
 type ServeConfig struct {
-	// Watch watches until ctx is done, or returns why it cannot; session.Run is meant.
+	// Watch watches the device until ctx is done, or returns why it cannot; the worker
+	// program uses session.Run.
 	Watch func(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Options,
 		send func(verbs.Batch) error) (status.End, error)
 	// Backend makes the backend that a request names. It is called after the
 	// handshake and may call into native libraries.
 	Backend func(verbs.Request) (verbs.Backend, error)
-	// Needs returns what Backend's libraries use of the file system; the process
-	// gives up the rest, and all capabilities. nil: it keeps everything.
+	// Needs returns the parts of the file system that Backend's libraries use. The
+	// process gives up the rest, and all capabilities. nil: it keeps everything.
 	Needs func() confine.Needs
 }
 
-// Serve is the worker program: process.Serve under this contract.
+// Serve is the worker program: it is process.Serve with this contract.
 func Serve(c ServeConfig) int {
 	p := process.ServeConfig{
 		Handshake: handshake(),
@@ -52,7 +53,7 @@ func (c ServeConfig) service(in process.Inherited) (register func(grpc.ServiceRe
 	return func(r grpc.ServiceRegistrar) { proto.RegisterWorkerServer(r, s) }, nil
 }
 
-// needs adds what the request will have the worker read.
+// needs adds the file that the request will make the worker read.
 func (c ServeConfig) needs() confine.Needs {
 	n := c.Needs()
 	if path := os.Getenv(readKey); path != "" {

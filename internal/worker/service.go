@@ -27,9 +27,10 @@ type service struct {
 	taken   atomic.Bool
 }
 
-// Watch implements proto.WorkerServer. The process ends with it, but never
-// before the host has let go of the stream: what was sent last, the reason of
-// an end included, would not arrive.
+// Watch implements proto.WorkerServer. The process ends with it, but not before the host
+// has closed the stream: otherwise the messages that were sent last, such as the reason
+// of an end, would not arrive. Only a worker that could not close its device ends at
+// once.
 func (s *service) Watch(m *proto.WatchRequest, stream grpc.ServerStreamingServer[proto.Batch]) error {
 	if !s.taken.CompareAndSwap(false, true) {
 		return grpcstatus.Error(codes.FailedPrecondition, "this worker watches already")
@@ -44,7 +45,7 @@ func (s *service) Watch(m *proto.WatchRequest, stream grpc.ServerStreamingServer
 		why = status.End{Reason: status.ReasonUnsupported, Message: err.Error()}
 	}
 	if ctx.Err() == nil {
-		_ = stream.Send(endToProto(why)) // an error shows that no host receives it
+		_ = stream.Send(endToProto(why)) // an error means that no host receives it
 	}
 	<-ctx.Done()
 	s.end(false)

@@ -25,8 +25,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// connected serves svc in this process and returns a client of it. What end
-// is called with comes out of the channel.
+// connected serves svc in this process and returns a client of it. The channel gets the
+// arguments of the calls of end.
 func connected(t *testing.T, svc *service) (proto.WorkerClient, <-chan bool) {
 	t.Helper()
 	ends := make(chan bool, 1)
@@ -63,7 +63,7 @@ func watcher(f func(context.Context, verbs.Options, sender) error) func(context.
 	}
 }
 
-func TestTheWatcherIsToldWhenTheHostLetsGo(t *testing.T) {
+func TestWatcherContextEndsWhenHostClosesStream(t *testing.T) {
 	want := verbs.Request{Options: verbs.Options{Device: "mlx5_0", Ports: []int{1, 2}}}
 	cause := make(chan error, 1)
 	c, ends := connected(t, &service{watch: watcher(func(ctx context.Context, o verbs.Options, send sender) error {
@@ -84,7 +84,7 @@ func TestTheWatcherIsToldWhenTheHostLetsGo(t *testing.T) {
 	require.False(t, <-ends)
 }
 
-func TestAWatcherThatIsHeldUpBySendingIsReleasedWhenTheHostLetsGo(t *testing.T) {
+func TestBlockedWatcherIsReleasedWhenHostClosesStream(t *testing.T) {
 	full := make(chan error, 1)
 	c, ends := connected(t, &service{watch: watcher(func(_ context.Context, _ verbs.Options, send sender) error {
 		b := verbs.Batch{Items: make([]verbs.Item, 10_000)}
@@ -108,7 +108,7 @@ func TestAWatcherThatIsHeldUpBySendingIsReleasedWhenTheHostLetsGo(t *testing.T) 
 	require.False(t, <-ends)
 }
 
-func TestTheWorkerStaysUntilTheHostHasItsLastWord(t *testing.T) {
+func TestWorkerStaysUntilHostHasItsFinalMessage(t *testing.T) {
 	c, ends := connected(t, &service{watch: watcher(func(context.Context, verbs.Options, sender) error { return nil })})
 	ctx, cancel := context.WithCancel(t.Context())
 	in, err := c.Watch(ctx, requestToProto(verbs.Request{}))

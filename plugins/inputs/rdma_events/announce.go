@@ -10,8 +10,8 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// announcer logs that devices have been opened; what goes wrong is logged where it
-// is noticed. It stands in front of the emitter.
+// announcer logs that devices have been opened, and passes all points to the emitter.
+// Errors are logged where they are noticed.
 type announcer struct {
 	next func(measure.Point)
 	log  *slog.Logger
@@ -45,7 +45,7 @@ func (a *announcer) device(v *measure.Device) {
 	}
 }
 
-// summary is what somebody who reads the log wants to know about a device.
+// summary returns the attributes of a device that readers of the log need.
 func summary(v *measure.Device) string {
 	s := fmt.Sprintf("driver %s, ports %d, completion vectors %d", v.Attr.Driver, v.Attr.Ports, v.Attr.Vectors)
 	if v.Attr.Firmware != "" {
@@ -57,7 +57,7 @@ func summary(v *measure.Device) string {
 	return s
 }
 
-// listening says when there is nothing to watch.
+// listening logs that the host has no RDMA device.
 type listening struct {
 	verbs.Discovery
 	log *slog.Logger

@@ -7,8 +7,8 @@ import (
 	"github.com/influxdata/telegraf/config"
 )
 
-// Config is what [[inputs.rdma_events]] can say; sample.conf has the meaning of
-// each option. DefaultConfig returns the values of what is not said.
+// Config holds the options of [[inputs.rdma_events]]; sample.conf has the meaning of each
+// option. DefaultConfig returns the values of options that are not set.
 type Config struct {
 	Backend          string          `toml:"backend"`
 	Devices          []string        `toml:"devices"`
@@ -52,10 +52,11 @@ const (
 	backendSim   = "sim"
 )
 
-// The values of probe.method beside the names of verbs.Method.
+// A value of probe.method besides the names of verbs.Method.
 const methodAuto = "auto"
 
-// allVectors alone stands for every completion vector of a device.
+// allVectors as the only one of probe.vectors stands for all completion vectors of a
+// device.
 const allVectors = -1
 
 // DefaultConfig returns the configuration of an empty [[inputs.rdma_events]].
@@ -80,8 +81,9 @@ func DefaultConfig() Config {
 	}
 }
 
-// CountVectors returns on how many completion vectors of a device there are
-// probes, if it has so many; 0 is not known. One that it lacks gets none.
+// CountVectors returns how many completion vectors of a device have probes. has is the
+// number of vectors of the device, 0 if unknown. A vector that the device lacks gets no
+// probe.
 func (c *ProbeConfig) CountVectors(has int) int {
 	switch {
 	case !c.probing():
@@ -98,5 +100,5 @@ func (c *ProbeConfig) CountVectors(has int) int {
 	return n
 }
 
-// probing reports whether there are to be probes at all.
+// probing reports whether there are any probes.
 func (c *ProbeConfig) probing() bool { return c.Interval > 0 && c.Method != methodNone }

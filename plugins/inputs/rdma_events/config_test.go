@@ -171,7 +171,7 @@ func TestAProbeThatIsOffMayHaveAnyTimeout(t *testing.T) {
 func TestProbedVectorsAreCounted(t *testing.T) {
 	for _, tt := range []struct {
 		conf            string
-		of0, of2, of128 int // a device with so many; 0: not known
+		of0, of2, of128 int // for a device with so many vectors; 0: unknown
 	}{
 		{"", 1, 1, 1},
 		{"vectors = [-1]", 1, 2, 128},

@@ -1,8 +1,8 @@
-// Package rdma_events is the Telegraf input plugin: options, life cycle, the
-// one table of metrics, and the emitter that hands points to Telegraf one at a
-// time. What the points say comes from internal/monitor as plain values.
+// Package rdma_events is the Telegraf input plugin. It parses and checks the options,
+// starts and stops the parts, and connects internal/monitor, which returns points as
+// plain values, to internal/emit, which passes them to Telegraf one at a time.
 //
-// Telegraf may stop reading at any time. So nothing that reads events ever
-// calls the accumulator: one goroutine does, behind a queue that merges points
-// of one series rather than grow or drop.
+// Telegraf may stop reading at any time. So no goroutine that reads events ever calls the
+// accumulator. One other goroutine does, behind a queue that merges points of one series
+// rather than grow or drop points.
 package rdma_events

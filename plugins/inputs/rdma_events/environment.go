@@ -7,9 +7,9 @@ import (
 )
 
 // Expand puts variables of the environment into the text of a configuration, as
-// Telegraf's shim does: $NAME and ${NAME}, everywhere, escaped for a TOML string.
-// One that is not set becomes ${NAME}, which Parse refuses as a value; the shim
-// would leave nothing, and nothing turns options off. lookup is os.LookupEnv.
+// Telegraf's shim does: $NAME and ${NAME}, everywhere, escaped for a TOML string. An unset
+// variable becomes ${NAME}, which Parse refuses as a value. The shim would put an empty
+// text there, which turns options off. lookup is os.LookupEnv.
 func Expand(text string, lookup func(name string) (value string, ok bool)) string {
 	escape := strings.NewReplacer(`"`, `\"`, `\`, `\\`)
 	return os.Expand(text, func(name string) string {
@@ -23,8 +23,7 @@ func Expand(text string, lookup func(name string) (value string, ok bool)) strin
 
 var unset = regexp.MustCompile(`\$\{([^{}]+)\}`)
 
-// unsetIn returns the name of the first variable in a value of TOML that was not
-// set, "" for none.
+// unsetIn returns the name of the first unset variable in a value of TOML, "" for none.
 func unsetIn(value any) string {
 	switch value := value.(type) {
 	case string:

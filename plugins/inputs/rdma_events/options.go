@@ -20,8 +20,8 @@ const table = "inputs.rdma_events"
 
 const methodNone = "none"
 
-// option is one key of the configuration: where its value goes, what it may be
-// in words, and the same as a predicate.
+// option is one key of the configuration: the target of its value, and the allowed values
+// in words and as a predicate.
 type option struct {
 	key    string // below table
 	target any    // pointer into a Config
@@ -98,8 +98,8 @@ func (c *SimConfig) options() []option {
 	}
 }
 
-// validate checks every value, then the values against each other. It does no
-// I/O.
+// validate checks every value, and then whether the values contradict each other. It does
+// no I/O.
 func (c *Config) validate() error {
 	for _, o := range c.options() {
 		if !o.valid() {
@@ -116,8 +116,8 @@ func (c *Config) validate() error {
 	return c.validateDevices()
 }
 
-// validateSim refuses what would be without effect. A sample.conf with every
-// option in it has the defaults, and is well.
+// validateSim refuses options of the simulator that would have no effect. It accepts
+// default values, which a sample.conf with every option enabled has.
 func (c *Config) validateSim() error {
 	values, defaults := c.Sim, DefaultConfig().Sim
 	for i, o := range values.options() {
@@ -128,8 +128,8 @@ func (c *Config) validateSim() error {
 	return nil
 }
 
-// validateDevices refuses options about devices that contradict each other. A
-// device that is expected and left out would be missing for ever.
+// validateDevices refuses options about devices that contradict each other. An expected
+// device that is left out would be missing for ever.
 func (c *Config) validateDevices() error {
 	if len(c.DevicesExclude) > 0 && excludesAll(c.Devices, c.DevicesExclude) {
 		return notAllowed("devices_exclude", &c.DevicesExclude, "globs that leave some of devices, which is "+literal(&c.Devices))
@@ -151,12 +151,12 @@ func (c *Config) validateDevices() error {
 	return nil
 }
 
-// notAllowed is the one line about a bad value.
+// notAllowed returns the error about a bad value, on one line.
 func notAllowed(key string, value any, want string) error {
 	return fmt.Errorf("%s: %s = %s is not allowed: want %s", table, key, literal(value), want)
 }
 
-// literal writes a value as it stands in TOML, on one line.
+// literal returns a value as TOML writes it, on one line.
 func literal(value any) string {
 	if d, ok := value.(*config.Duration); ok {
 		return strconv.Quote(time.Duration(*d).String())
@@ -192,16 +192,16 @@ func each(values *[]string, valid func(string) bool) func() bool {
 	}
 }
 
-// isGlob reports whether compile takes the pattern; an empty one matches no
-// device, which nobody means.
+// isGlob reports whether compile accepts the pattern and a device can match it. An empty
+// pattern and the bare name of a driver match no device.
 func isGlob(pattern string) bool {
 	_, err := compile([]string{pattern})
 	return pattern != "" && err == nil && !lacksIndex(pattern)
 }
 
-// compile returns a filter for globs. The separator, which no device name can
-// have, makes the filter package take every pattern for a glob, also one with
-// braces alone.
+// compile returns a filter for globs. The separator, which no device name can have, makes
+// the filter package treat every pattern as a glob, also one whose only special characters
+// are braces.
 func compile(patterns []string) (filter.Filter, error) {
 	return filter.Compile(patterns, '/')
 }
@@ -222,7 +222,7 @@ func isPort(text string) bool {
 	return ok
 }
 
-// splitPort takes "mlx5_0:1" apart.
+// splitPort splits a port, as in "mlx5_0:1".
 func splitPort(text string) (device string, port int, ok bool) {
 	device, number, _ := strings.Cut(text, ":")
 	n, err := strconv.ParseUint(number, 10, 8)

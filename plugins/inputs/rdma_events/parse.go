@@ -10,10 +10,10 @@ import (
 	"github.com/influxdata/telegraf/config"
 )
 
-// Parse reads a configuration file as Telegraf's shim does, but strictly: a key
-// that is not an option, a second instance and a value of the wrong type are
-// errors of one line. The text has its environment variables expanded, by
-// Expand. Values are checked by Plugin.Init.
+// Parse parses a configuration file as Telegraf's shim does, but strictly: a key that is
+// not an option, a second instance and a value of the wrong type are errors of one line.
+// The caller has expanded the environment variables in text, by Expand. Plugin.Init checks
+// the values.
 func Parse(text string) (Config, error) {
 	var file struct {
 		Inputs map[string]toml.Primitive `toml:"inputs"`
@@ -44,8 +44,8 @@ func syntaxError(err error) error {
 	return fmt.Errorf("parse configuration: line %d: %s", syntax.Position.Line, message)
 }
 
-// foreignTable returns an error for the first key outside of the plugin's
-// table. A file of Telegraf's own, with [agent] and outputs, is a likely one.
+// foreignTable returns an error for the first key outside of the plugin's table. Such a
+// file is likely Telegraf's own, with [agent] and outputs.
 func foreignTable(keys []toml.Key) error {
 	for _, key := range keys {
 		if key.String() != "inputs" && (len(key) < 2 || key[0] != "inputs" || key[1] != "rdma_events") {
@@ -55,15 +55,15 @@ func foreignTable(keys []toml.Key) error {
 	return nil
 }
 
-// decoder decodes what one file says, piece by piece: the TOML package alone
-// does not name the key of a value that it cannot decode.
+// decoder decodes one file piece by piece: the TOML package alone does not name the key of
+// a value that it cannot decode.
 type decoder struct{ *toml.MetaData }
 
-// instance returns the values of the only [[inputs.rdma_events]] by their key
-// below it as toml.Key writes it: that of interval in the section probe is
-// probe.interval, and a quoted "probe.interval" keeps its quotes.
+// instance returns the values of the only [[inputs.rdma_events]] by their key below it, as
+// toml.Key writes the key: interval in the section probe is probe.interval, and a quoted
+// "probe.interval" keeps its quotes.
 func (d decoder) instance(inputs map[string]toml.Primitive) (map[string]toml.Primitive, error) {
-	// The TOML package decodes what is no table to an empty map, without error.
+	// The TOML package decodes a value that is no table to an empty map, without error.
 	if value := d.value(inputs, "rdma_events"); !isTables(value) {
 		return nil, fmt.Errorf("%s = %s is not allowed: want [[%s]]", table, literal(value), table)
 	}
@@ -81,7 +81,7 @@ func (d decoder) instance(inputs map[string]toml.Primitive) (map[string]toml.Pri
 		table, len(instances))
 }
 
-// isTables takes both spellings of an array of tables, [[x]] and x = [{}].
+// isTables accepts both spellings of an array of tables, [[x]] and x = [{}], and nil.
 func isTables(value any) bool {
 	values, ok := value.([]any)
 	if _, proper := value.([]map[string]any); proper || value == nil {
@@ -120,8 +120,8 @@ func (d decoder) flatten(values map[string]toml.Primitive) (map[string]toml.Prim
 
 func sections() []string { return []string{"probe", "sim"} }
 
-// assign sets the options that values has, in the order of the file, so that
-// of several errors the first one is reported.
+// assign sets the options that values has, in the order of the file, so that it returns
+// the first of several errors.
 func (d decoder) assign(options []option, values map[string]toml.Primitive) error {
 	for _, key := range d.Keys() {
 		if len(key) <= 2 || len(key) == 3 && slices.Contains(sections(), key[2]) {
@@ -143,14 +143,15 @@ func (d decoder) assign(options []option, values map[string]toml.Primitive) erro
 	return nil
 }
 
-// isEmptyDuration finds what Telegraf takes for 0, which here turns things off.
+// isEmptyDuration reports whether value is an empty duration. Telegraf decodes that to 0,
+// which here turns features off.
 func isEmptyDuration(target, value any) bool {
 	_, ok := target.(*config.Duration)
 	return ok && value == ""
 }
 
-// value returns a value as the TOML package has parsed it, nil for none: that
-// of a key of three parts, which is nobody's, stands inside of another.
+// value returns a value as the TOML package has parsed it, nil for none. A key of three
+// parts is no option and has none here: its value is inside of another value.
 func (d decoder) value(values map[string]toml.Primitive, name string) any {
 	p, ok := values[name]
 	if !ok {
@@ -177,8 +178,8 @@ func unknownKey(name string, value any, options []option) error {
 	return fmt.Errorf("%s: %s = %s is not an option: want one of %s", table, name, literal(value), strings.Join(known, ", "))
 }
 
-// execdOptions are options of every Telegraf input. Telegraf applies them to
-// execd; the plugin's own process never sees the agent.
+// execdOptions returns the options of every Telegraf input. Telegraf applies them to
+// execd; the plugin's own process has no agent.
 func execdOptions() []string {
 	return []string{
 		"alias", "always_include_global_tags", "always_include_local_tags",

@@ -27,9 +27,9 @@ type Plugin struct {
 
 	Log telegraf.Logger `toml:"-"`
 
-	// Interrupt makes an accumulator that blocks because Telegraf does not read
-	// return. Stop calls it when its time is up. Nil: the accumulator never
-	// blocks for long.
+	// Interrupt makes a call of the accumulator return that blocks because Telegraf does
+	// not read. Stop calls it when everything is emitted or its time is up. Nil: the
+	// accumulator never blocks for long.
 	Interrupt func() `toml:"-"`
 
 	open  func(*Config, dependencies) (watcher, error)
@@ -42,17 +42,17 @@ type Plugin struct {
 	emitting running
 }
 
-// watcher is the picture of all devices.
+// watcher monitors all devices.
 type watcher interface {
 	// Run blocks until ctx is done and all workers are gone.
 	Run(ctx context.Context) error
-	// Gather returns what one interval emits. It does not block.
+	// Gather returns the points of one interval. It does not block.
 	Gather(now time.Time) ([]measure.Point, *measure.Collector)
-	// Close releases what Run needed; it comes after Run.
+	// Close releases the resources of Run. It is called after Run has returned.
 	Close() error
 }
 
-// dependencies is what a watcher gets from the plugin.
+// dependencies are the values that a watcher gets from the plugin.
 type dependencies struct {
 	emit func(measure.Point)
 	log  telegraf.Logger
@@ -85,8 +85,8 @@ func (*Plugin) SampleConfig() string { return sampleConfig }
 // Init checks the configuration and acquires nothing.
 func (p *Plugin) Init() error { return p.validate() }
 
-// Start opens the worker program and begins to watch. It does not block, and
-// adds nothing to acc itself: Telegraf's shim does not yet read then.
+// Start opens the worker program and begins to watch. It does not block, and adds nothing
+// to acc itself, because Telegraf's shim does not read yet.
 func (p *Plugin) Start(acc telegraf.Accumulator) error {
 	p.start = clock.Boot()
 	p.emitter = emit.New(p.MaxEventPoints, p.now)
@@ -104,10 +104,10 @@ func (p *Plugin) Start(acc telegraf.Accumulator) error {
 	return nil
 }
 
-// Gather queues the metrics of the interval that ends now; they go to the
-// accumulator that Start was given, in line with what has happened before. It
-// never waits for Telegraf to read. While the previous interval is still
-// unread it gathers nothing, and the next interval covers both.
+// Gather queues the metrics of the interval that ends now. They go to the accumulator
+// that was passed to Start, after the points that happened before. Gather never waits for
+// Telegraf to read. While the previous interval is still unread it gathers nothing, and
+// the next interval covers both.
 func (p *Plugin) Gather(telegraf.Accumulator) error {
 	if !p.emitter.Ready() {
 		return nil
@@ -118,9 +118,9 @@ func (p *Plugin) Gather(telegraf.Accumulator) error {
 	return nil
 }
 
-// Stop ends watching, emits what is queued and joins everything, within five
-// sixths of shutdown_timeout: what was emitted is still to be read in the rest.
-// What cannot be emitted by then is counted and logged.
+// Stop ends watching, emits the queued points and waits for the plugin's goroutines,
+// within five sixths of shutdown_timeout. In the remaining time Telegraf reads the emitted
+// points. Stop counts and logs the points that cannot be emitted by then.
 func (p *Plugin) Stop() {
 	if p.watcher == nil {
 		return
@@ -135,8 +135,8 @@ func (p *Plugin) Stop() {
 	}
 }
 
-// stopWatching leaves a part of the limit to stopEmitting. Workers that are
-// there even then are the kernel's.
+// stopWatching leaves a tenth of the limit to stopEmitting. Workers that still exist then
+// are left to the kernel.
 func (p *Plugin) stopWatching(ctx context.Context, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit*9/10)
 	defer cancel()
@@ -152,8 +152,7 @@ func (p *Plugin) stopWatching(ctx context.Context, limit time.Duration) {
 	}
 }
 
-// stopEmitting returns once no goroutine of the plugin can call the
-// accumulator any more.
+// stopEmitting returns once no goroutine of the plugin can call the accumulator any more.
 func (p *Plugin) stopEmitting(ctx context.Context) {
 	p.emitter.Close()
 	select {

@@ -16,12 +16,12 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// fakeWatcher pushes what a test wants and notes how it is treated.
+// fakeWatcher emits the points that a test wants and records the calls that it gets.
 type fakeWatcher struct {
 	emit     func(measure.Point)
 	gathered int
 	closed   bool
-	linger   chan struct{} // nil: Run returns as soon as it is told to
+	linger   chan struct{} // nil: Run returns as soon as ctx is done
 	last     func(emit func(measure.Point))
 }
 
@@ -60,11 +60,11 @@ func newPlugin(f *fakeWatcher) (*Plugin, *testutil.CaptureLogger) {
 	return p, log
 }
 
-// blockable is an accumulator that Telegraf can stop reading.
+// blockable is an accumulator that blocks until read is called.
 type blockable struct {
 	testutil.Accumulator
 
-	gate chan struct{} // closed: it reads
+	gate chan struct{} // closed: AddFields does not block
 	once sync.Once
 }
 

@@ -9,12 +9,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// commented is an option that a sample has without effect: "# key = value".
-// "## text" is none.
+// commented matches an option that is commented out in a sample: "# key = value". It does
+// not match "## text".
 var commented = regexp.MustCompile(`(?m)^( *)# (\w+ = )`)
 
-// A file that was made of an older release's sample, with any of its
-// options, has to go on working.
+// A file that was made from the sample of an older release, with any of its options, has
+// to keep working.
 func TestSamplesOfReleasesAreAccepted(t *testing.T) {
 	files, err := filepath.Glob("testdata/released/v*.conf")
 	require.NoError(t, err)

@@ -8,8 +8,8 @@ import (
 	"github.com/influxdata/telegraf"
 )
 
-// logHandler brings the log of the inner packages, which know no Telegraf, to
-// Telegraf's logger with its level. The device is said first.
+// logHandler passes the log of the inner packages, which do not depend on Telegraf, to
+// Telegraf's logger with its level. A line begins with the device.
 type logHandler struct {
 	log    telegraf.Logger
 	device string
@@ -55,7 +55,7 @@ func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &one
 }
 
-// WithGroup implements slog.Handler. Groups are of no use in a line of text.
+// WithGroup implements slog.Handler. A line of text has no groups.
 func (h *logHandler) WithGroup(string) slog.Handler { return h }
 
 func (h *logHandler) attach(a slog.Attr) {

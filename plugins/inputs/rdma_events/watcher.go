@@ -22,18 +22,18 @@ import (
 	"rdma_events/internal/worker"
 )
 
-// workerName is the worker's program beside this one.
+// workerName is the name of the worker program, which is in the directory of this one.
 const workerName = "rdma-events-worker"
 
-// Devices is the picture of all devices that a configuration wants: a monitor
-// and what its workers need.
+// Devices monitors all devices that a configuration wants. It has a monitor and the
+// resources of its workers.
 type Devices struct {
 	*monitor.Monitor
 	exe *os.File
 	dir *process.Dir
 }
 
-// Close releases what the workers needed. It comes after Run.
+// Close releases the resources of the workers. It must be called after Run has returned.
 func (d *Devices) Close() error { return errors.Join(d.dir.Close(), d.exe.Close()) }
 
 func openWatcher(c *Config, d dependencies) (watcher, error) {
@@ -45,8 +45,8 @@ func openWatcher(c *Config, d dependencies) (watcher, error) {
 	return w, nil
 }
 
-// Open acquires what workers need, and starts none: that is for Run. What happens
-// goes to emit, see monitor.Config. The caller closes the Devices.
+// Open acquires the resources of the workers. Run starts the workers. Points go to emit
+// when they happen, see monitor.Config. The caller closes the Devices.
 func Open(c *Config, emit func(measure.Point), log *slog.Logger) (*Devices, error) {
 	found, epoch, err := c.discovery(log)
 	if err != nil {
@@ -76,8 +76,8 @@ func Open(c *Config, emit func(measure.Point), log *slog.Logger) (*Devices, erro
 	return &Devices{monitor.New(m), exe, dir}, nil
 }
 
-// Check validates the configuration and what it refers to: the scenario of the
-// simulator and the worker program. It starts nothing. The error is one line.
+// Check validates the configuration, and the scenario of the simulator and the worker
+// program to which it refers. It starts no process. The error is one line.
 func (c *Config) Check() error {
 	if err := c.validate(); err != nil {
 		return err
@@ -92,8 +92,8 @@ func (c *Config) Check() error {
 	return exe.Close()
 }
 
-// discovery returns what finds devices, and for the simulator the beginning of
-// its timeline, which is the same in all processes.
+// discovery returns the discovery of devices, and for the simulator the beginning of its
+// timeline, CLOCK_MONOTONIC ns, which is the same in all processes.
 func (c *Config) discovery(log *slog.Logger) (found verbs.Discovery, epoch int64, err error) {
 	if !c.Simulated() {
 		return hotplug.New(hotplug.Config{Warn: func(err error) { log.Warn(err.Error()) }}), 0, nil
@@ -108,7 +108,7 @@ func (c *Config) discovery(log *slog.Logger) (found verbs.Discovery, epoch int64
 	return hotplug.NewSimulated(world, clock.Monotonic), epoch, nil
 }
 
-// WorkerPath returns where the worker program is looked for by default.
+// WorkerPath returns the default path of the worker program.
 func WorkerPath() (string, error) {
 	own, err := os.Executable()
 	if err != nil {
@@ -132,7 +132,7 @@ func (c *Config) openWorker() (*os.File, error) {
 	return exe, nil
 }
 
-// monitoring is what the monitor is told, but for its workers.
+// monitoring returns the configuration of the monitor, without NewSupervisor.
 func (c *Config) monitoring(found verbs.Discovery, emit func(measure.Point), log *slog.Logger) (monitor.Config, error) {
 	wants, err := c.Wants()
 	return monitor.Config{
@@ -148,6 +148,7 @@ func (c *Config) monitoring(found verbs.Discovery, emit func(measure.Point), log
 		Histogram:        c.Probe.Histogram,
 		Stages:           c.Probe.Stages,
 		Function:         sysfs.New("/sys").PCIFunction,
+		RSS:              process.Resident,
 		Log:              log,
 	}, err
 }
@@ -160,8 +161,9 @@ func (c *Config) ExpectsDown(device string, port int) bool {
 	return slices.Contains(portsOf(c.ExpectedDown, device), port)
 }
 
-// Wants returns which devices the globs take and, where ports are named, have
-// one of them. The error is that of a glob, which Check finds as well.
+// Wants returns a function that reports whether the globs match a device and, if ports
+// are named, one of them is the device's. The error is that of a glob, which Check finds
+// too.
 func (c *Config) Wants() (func(device string) bool, error) {
 	passes, err := c.passes()
 	return func(device string) bool {
@@ -184,7 +186,7 @@ func (c *Config) passes() (func(device string) bool, error) {
 	}, nil
 }
 
-// watches reports whether a port of a device that is watched is.
+// watches reports whether a port of a watched device is watched.
 func (c *Config) watches(device string, port int) bool {
 	if len(c.Ports) == 0 {
 		return port <= verbs.MaxPorts
@@ -192,8 +194,8 @@ func (c *Config) watches(device string, port int) bool {
 	return slices.Contains(portsOf(c.Ports, device), port)
 }
 
-// portsOf returns the ports that a list of "device:port" names of a device, each
-// once, however often it is named.
+// portsOf returns the ports of a device in a list of "device:port". It returns each port
+// once, however often the list names it.
 func portsOf(list []string, device string) []int {
 	var ports []int
 	for _, text := range list {
@@ -204,7 +206,7 @@ func portsOf(list []string, device string) []int {
 	return ports
 }
 
-// request is what the worker of a device is asked for.
+// request returns the request to the worker of a device.
 func (c *Config) request(device string, epoch int64) verbs.Request {
 	r := verbs.Request{
 		Options: verbs.Options{
@@ -237,7 +239,7 @@ func (c *ProbeConfig) request() verbs.ProbeOptions {
 	return o
 }
 
-// timeline returns the scenario as workers find it too, which run in another
+// timeline returns the scenario with an absolute path, since workers run in another
 // directory. A name without a dot or slash is that of a built-in scenario.
 func (c *SimConfig) timeline() string {
 	if !strings.ContainsAny(c.Scenario, "./") {
@@ -245,13 +247,13 @@ func (c *SimConfig) timeline() string {
 	}
 	path, err := filepath.Abs(c.Scenario)
 	if err != nil {
-		return c.Scenario // without a working directory there is only what was said
+		return c.Scenario // without a working directory only the configured path is left
 	}
 	return path
 }
 
-// timing makes workers end within shutdown_timeout and leaves time to emit what
-// they saw last; see Plugin.stopWatching.
+// timing makes workers end within shutdown_timeout, and leaves time to emit their last
+// events; see Plugin.stopWatching.
 func (c *Config) timing() process.Timing {
 	limit := time.Duration(c.ShutdownTimeout)
 	return process.Timing{Grace: limit / 2, Kill: limit / 6}

@@ -86,7 +86,7 @@ func TestPortsAreWatchedAsNamed(t *testing.T) {
 	require.False(t, c.watches("mlx5_1", verbs.MaxPorts+1))
 }
 
-func TestTheMonitorIsToldWhatIsConfigured(t *testing.T) {
+func TestMonitorGetsTheConfiguredValues(t *testing.T) {
 	c := DefaultConfig()
 	c.ExpectedDown, c.Expect = []string{"mlx5_1:2"}, []string{"mlx5_7"}
 	c.Probe.Histogram, c.Probe.Stages, c.VirtualFunctions = true, true, true
@@ -156,7 +156,7 @@ func TestTheDefaultWorkerIsBesideTheProgram(t *testing.T) {
 	require.ErrorContains(t, err, "/"+workerName)
 }
 
-// The whole chain with real parts, on a host where no glob matches.
+// All parts are real here, on a host where no glob matches.
 func TestAPluginWithoutDevicesStartsGathersAndStops(t *testing.T) {
 	own, err := os.Executable()
 	require.NoError(t, err)
@@ -168,7 +168,7 @@ func TestAPluginWithoutDevicesStartsGathersAndStops(t *testing.T) {
 	var acc testutil.Accumulator
 	require.NoError(t, p.Start(&acc))
 	require.NoError(t, p.Gather(&acc))
-	p.Stop() // emits what is queued
+	p.Stop() // emits the queued points
 	require.True(t, acc.HasMeasurement("rdma_collector"))
 	for _, m := range acc.GetTelegrafMetrics() {
 		requireDescribed(t, m.Name(), m.Fields())

@@ -1,5 +1,5 @@
-// Command metricsdoc writes the documentation of all metrics, made from the
-// plugin's table of them, to the file that is its argument.
+// Command metricsdoc writes the documentation of all metrics, made from the tables of
+// internal/measure, to the file that is its argument.
 package main
 
 import (

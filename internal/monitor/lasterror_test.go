@@ -10,26 +10,26 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-func TestWhatAPortRefusesIsSaidOnceUntilItIsAnotherThing(t *testing.T) {
+func TestPortErrorIsLoggedOnceUntilItChanges(t *testing.T) {
 	var log strings.Builder
 	h, sup, _ := one(t, func(c *Config) {
-		c.Log = slog.New(slog.NewTextHandler(&log, nil)) // levels from Info on
+		c.Log = slog.New(slog.NewTextHandler(&log, nil)) // logs from level Info on
 	})
-	said := func(items ...verbs.Item) int {
+	warnings := func(items ...verbs.Item) int {
 		log.Reset()
 		h.batch(sup, items...)
 		return strings.Count(log.String(), "level=WARN")
 	}
 	failed := func(why string) verbs.Item { return verbs.Item{Reading: &verbs.Reading{Port: 1, Err: why}} }
-	require.Equal(t, 1, said(failed("EIO"), failed("EIO")))
+	require.Equal(t, 1, warnings(failed("EIO"), failed("EIO")))
 	require.Contains(t, log.String(), `msg="a query of its port failed: EIO" device=mlx5_0`)
-	require.Equal(t, 2, said(failed("EINVAL"), reading(1, 1, verbs.PortActive), failed("EINVAL")))
+	require.Equal(t, 2, warnings(failed("EINVAL"), reading(1, 1, verbs.PortActive), failed("EINVAL")))
 
 	probe := func(vector int, m verbs.Method, why string) verbs.Item {
 		return verbs.Item{Probe: &verbs.ProbeItem{Port: 1, Vector: vector, Method: m, Reason: why}}
 	}
-	require.Equal(t, 1, said(reading(1, 2, verbs.PortActive), probe(0, verbs.MethodNone, "no room"), probe(1, verbs.MethodNone, "no room")))
+	require.Equal(t, 1, warnings(reading(1, 2, verbs.PortActive), probe(0, verbs.MethodNone, "no room"), probe(1, verbs.MethodNone, "no room")))
 	require.Contains(t, log.String(), `msg="no probe on port 1: no room" device=mlx5_0`)
-	require.Equal(t, 1, said(probe(0, verbs.MethodRCWrite, "as preferred"), probe(0, verbs.MethodNone, "no room")))
-	require.Zero(t, said(reading(1, 3, verbs.PortDown), probe(0, verbs.MethodNone, "the port is down")))
+	require.Equal(t, 1, warnings(probe(0, verbs.MethodRCWrite, "as preferred"), probe(0, verbs.MethodNone, "no room")))
+	require.Zero(t, warnings(reading(1, 3, verbs.PortDown), probe(0, verbs.MethodNone, "the port is down")))
 }

@@ -1,4 +1,4 @@
-package monitor
+package process
 
 import (
 	"bytes"
@@ -7,9 +7,9 @@ import (
 	"strconv"
 )
 
-// residentBytes reads the second field of /proc/<pid>/statm (proc(5)), which
-// is in pages.
-func residentBytes(pid int) uint64 {
+// Resident returns the resident bytes of a process, 0 if they cannot be read. It reads
+// the second field of /proc/<pid>/statm (proc(5)), which is in pages.
+func Resident(pid int) uint64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {
 		return 0
