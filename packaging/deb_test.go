@@ -12,7 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// recipe is what nfpm.yaml says, as far as it matters here.
+// recipe is the part of nfpm.yaml that the tests use.
 type recipe struct {
 	Contents []struct{ Src, Dst, Type string }
 	Scripts  map[string]string
@@ -27,7 +27,7 @@ func readRecipe(t *testing.T) recipe {
 	return r
 }
 
-// dropIn is where the drop-in for telegraf.service goes.
+// dropIn returns the path that the drop-in for telegraf.service is installed to.
 func (r *recipe) dropIn(t *testing.T) string {
 	t.Helper()
 	for _, c := range r.Contents {
@@ -39,8 +39,9 @@ func (r *recipe) dropIn(t *testing.T) string {
 	return ""
 }
 
-// build makes a deb of a version as nfpm does, with a line instead of each
-// program. A file in changed has that text, and no text leaves it out.
+// build builds a deb of a version as nfpm does, with one line instead of each
+// program, and returns its path. changed has the text of files that differ; an
+// empty text leaves the file out.
 func (r *recipe) build(t *testing.T, version string, changed map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -89,8 +90,8 @@ func (r *recipe) build(t *testing.T, version string, changed map[string]string) 
 	return deb
 }
 
-// root is a system of its own, with a systemctl that notes what it is asked and
-// ends with a status.
+// root is a file system root for dpkg. Its systemctl records its arguments and
+// exits with a given status.
 type root struct {
 	*testing.T
 	dir, bin string
@@ -123,8 +124,8 @@ func (r *root) read(name string) string {
 	return string(text)
 }
 
-// command is one that sees the root as maintainer scripts do that dpkg runs
-// without chroot (DPKG_ROOT in dpkg(1)). It has no terminal.
+// command returns a command with the environment of maintainer scripts that dpkg
+// runs without chroot (DPKG_ROOT in dpkg(1)). It has no terminal.
 func (r *root) command(name string, args ...string) *exec.Cmd {
 	line := append([]string{name}, args...)
 	if os.Getuid() != 0 {
@@ -135,14 +136,14 @@ func (r *root) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// dpkg has to end well.
+// dpkg runs dpkg on the root, which has to succeed.
 func (r *root) dpkg(args ...string) {
 	r.Helper()
 	out, err := r.command("dpkg", append([]string{"--root=" + r.dir, "--log=/dev/null", "--force-script-chrootless"}, args...)...).CombinedOutput()
 	require.NoError(r, err, "dpkg %v: %s", args, out)
 }
 
-// asked is what systemctl was asked for, each thing once.
+// asked returns the arguments that systemctl was called with, each once.
 func (r *root) asked() []string {
 	r.Helper()
 	seen := map[string]bool{}
@@ -214,7 +215,7 @@ func TestFailingSystemctlStopsNoPackage(t *testing.T) {
 	r.dpkg("-P", "rdma-events")
 	require.Equal(t, []string{"daemon-reload"}, r.asked())
 	for _, path := range recipe.Scripts {
-		for _, left := range []string{"0", "1", "2"} { // as rpm says how many versions there are
+		for _, left := range []string{"0", "1", "2"} { // the number of installed versions, which rpm passes
 			out, err := r.command("sh", filepath.Join("..", path), left).CombinedOutput()
 			require.NoError(t, err, "%s %s: %s", path, left, out)
 		}

@@ -1,4 +1,4 @@
-// Package packaging holds what the packages consist of beside the programs. Its
-// tests install them into a root of their own; scripts/try-packages.sh does it
-// with the packages that are released.
+// Package packaging has the parts of the packages other than the programs. Its
+// tests install packages made of them into their own root.
+// scripts/try-packages.sh does that with the released packages.
 package packaging

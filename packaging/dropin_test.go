@@ -13,7 +13,7 @@ import (
 
 const units = "/etc/systemd/system/telegraf.service.d/"
 
-// settings are the names that a unit's file assigns in [Service].
+// settings returns the names that a unit's file assigns in [Service].
 func settings(t *testing.T, path string) []string {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -42,9 +42,9 @@ func TestDropInSetsNothingOfTelegrafsUnit(t *testing.T) {
 	}
 }
 
-// systemd applies drop-ins in the order of their names, wherever they are, and
-// the last assignment wins (systemd.unit(5)). override.conf is what `systemctl
-// edit` makes.
+// systemd applies drop-ins in the order of their names, in whichever directory they
+// are, and the last assignment wins (systemd.unit(5)). `systemctl edit` creates
+// override.conf.
 func TestDropInYieldsToTheAdministrator(t *testing.T) {
 	recipe := readRecipe(t)
 	names := []string{"override.conf", "10-limits.conf", "limits.conf", filepath.Base(recipe.dropIn(t))}

@@ -1,4 +1,4 @@
-# Packages, image and release.
+# Targets for packages, image and release.
 PACKAGING = VERSION='$(VERSION)' COMMIT='$(COMMIT)' LDFLAGS='$(LDFLAGS)' NFPM=$(TOOLS)/nfpm-$(NFPM)
 
 .PHONY: package
@@ -15,7 +15,7 @@ try-packages: setup-test package $(TOOLS)/telegraf-$(TELEGRAF) ## install, upgra
 	$(PACKAGING) scripts/try-packages.sh dist
 	RDMA_EVENTS_REQUIRE=package go test -count=1 -tags lab -run TestThePackage -v ./tests/lab
 
-# IMAGE is what the image is called; CONTAINER_BUILD builds it: docker build, podman build, buildah build.
+# IMAGE is the name of the image. CONTAINER_BUILD is the command to build it: docker build, podman build, buildah build.
 IMAGE ?= rdma-events
 CONTAINER_BUILD ?= docker build
 .PHONY: image

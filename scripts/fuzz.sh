@@ -1,6 +1,7 @@
 #!/bin/bash
-# Fuzzes every fuzz test for a while, one after the other: scripts/fuzz.sh 1m. What is found stays in the package's
-# testdata/fuzz, to be mended and kept as a seed. Go would spend most of the time on making inputs smaller.
+# Runs every fuzz test for a given time, one after the other: scripts/fuzz.sh 1m. An input that fails stays in the
+# package's testdata/fuzz: fix the fault and keep the input as a seed. Without -fuzzminimizetime Go would spend most of
+# the time on making inputs smaller.
 set -eu -o pipefail
 for=${1:?how long each, as in 1m}
 
@@ -13,7 +14,7 @@ while IFS=: read -r file line; do
 	echo "$file: $name for $for"
 	said=build/fuzz.$name.log
 	if ! go test "./${file%/*}" -run '^$' -fuzz "^$name\$" -fuzztime "$for" -fuzzminimizetime 10x 2>&1 | tee "$said"; then
-		# Before Go 1.27 the end of the time can be taken for a failure: "context deadline exceeded", without an input
+		# Before Go 1.27 the end of the time may be reported as a failure: "context deadline exceeded", without an input
 		# (go.dev/issue/75804).
 		if grep -q 'Failing input' "$said" || ! grep -q 'context deadline exceeded' "$said"; then exit 1; fi
 	fi

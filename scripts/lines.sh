@@ -1,6 +1,6 @@
 #!/bin/bash
-# Counts the lines of Go and C that people write: those that are shipped, or make what is shipped, and those that verify
-# them. Generated files count nowhere.
+# Counts the lines of Go and C that people write: code that is shipped or that makes shipped files, and code that
+# verifies it. Generated files do not count.
 #
 #   scripts/lines.sh [COMMIT]
 set -eu -o pipefail
@@ -10,7 +10,7 @@ commit=${1:-HEAD}
 verifies() {
 	case $1 in
 	*_test.go | tests/* | internal/verbs/verbstest/* | internal/confine/confinetest/*) return 0 ;;
-	# Where the stand-in library and the raw objects were before verbstest had them.
+	# Earlier commits have the stand-in library and the raw objects in these directories instead of verbstest.
 	internal/verbs/standin/* | internal/verbs/rawverbs/* | internal/verbs/testdata/*) return 0 ;;
 	esac
 	return 1

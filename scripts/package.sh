@@ -1,11 +1,11 @@
 #!/bin/bash
 # Builds the programs for each architecture and packages them into a directory:
 # deb, rpm, a tarball, and the checksums of all. The same commit gives the same
-# bytes, wherever it is built.
+# bytes on every machine.
 #
 #   scripts/package.sh DIR [ARCH...]   amd64 and arm64 by default
 #
-# VERSION and COMMIT are as `make` has them; LDFLAGS are the linker's.
+# The environment has VERSION and COMMIT as set by `make`, and the linker's LDFLAGS.
 set -eu
 cd "$(dirname "$0")/.."
 out=$(realpath -m "$1")
@@ -13,7 +13,7 @@ shift
 [ $# -gt 0 ] || set -- amd64 arm64
 : "${VERSION:?}" "${COMMIT:?}" "${LDFLAGS:?}"
 
-# Time stamps are those of the commit, and who made it is no part of it.
+# All time stamps are that of the commit. The packages do not contain the user who built them.
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH TZ=UTC LC_ALL=C
 umask 022
@@ -45,7 +45,7 @@ compiler() {
 	esac
 }
 
-# The newest version of a symbol that the worker needs.
+# Prints the newest glibc version among the symbols that a program needs.
 glibc() {
 	readelf -W --dyn-syms "$1" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -1 | cut -d_ -f2
 }

@@ -1,32 +1,32 @@
 #!/bin/sh
-# Installs the Debian packages that a group of make targets needs, without any question.
+# Installs the Debian packages that a group of make targets needs, without asking.
 #
 #   scripts/packages.sh run     compile and run the worker
-#   scripts/packages.sh test    the above, and all that the tests need
-#   scripts/packages.sh lab     the above, and the guest kernel's headers
+#   scripts/packages.sh test    the above, all packages that the tests need, and the guest kernel's headers
+#   scripts/packages.sh lab     the same as test
 #   scripts/packages.sh lint    check scripts, C files and the Dockerfile
 #   scripts/packages.sh package make packages, also for arm64, and try them
 #   scripts/packages.sh image   build and try the container image
-#   scripts/packages.sh schema  hold dashboards against Grafana's schemas
+#   scripts/packages.sh schema  compare dashboards with Grafana's schemas
 #   scripts/packages.sh preview draw the dashboards
-#   scripts/packages.sh generate compile the protobuf description of the border
+#   scripts/packages.sh generate compile the protobuf description of the messages between host and worker
 #
 # LAB_KERNEL names the kernel package of the lab's guest (default: linux-image-amd64).
 set -eu
-# The output of a target belongs to its user: what apt says is not part of it.
+# Standard output belongs to the make target, so apt's messages go to standard error.
 exec 1>&2
 
 kernel=${LAB_KERNEL:-linux-image-amd64}
-# Of another suite's kernel (package/suite) the lab fetches the headers itself; what builds modules for it, the
-# release's own headers bring along.
+# For a kernel of another suite (package/suite) the lab fetches the headers itself. The tools that build modules for it
+# come with the headers of the release's own kernel.
 case $kernel in */*) kernel=linux-image-amd64 ;; esac
 
 installed() {
 	[ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
 }
 
-# The injector is built for the very kernel that the guest boots, so the headers' name comes from the
-# image's: the two meta packages can point at different versions while an update is half published.
+# The injector is built for exactly the kernel that the guest boots, so the name of the headers is derived from the name
+# of the image. The two meta packages can point at different versions while an update is half published.
 headers_package() {
 	image=$(apt-cache depends "$kernel" 2>/dev/null | awk '/ Depends: linux-image-[0-9]/ {print $2; exit}')
 	if [ -z "$image" ]; then
@@ -69,7 +69,7 @@ lint | schema | preview)
 	packages=
 	[ "$group" != lint ] || packages="shellcheck clang-format"
 	[ "$group" != preview ] || packages="chromium fonts-inter"
-	# Who has Node from elsewhere keeps it: that of Debian would be in conflict with it.
+	# If Node from another source is installed, it stays, because Debian's Node would conflict with it.
 	command -v npm >/dev/null || packages="$packages nodejs npm"
 	;;
 *)
@@ -86,7 +86,7 @@ fi
 refreshed=
 if [ -n "$needs_kernel" ]; then
 	if ! headers=$(headers_package); then
-		# A freshly made container has no package lists at all.
+		# A new container has no package lists at all.
 		if can_be_root; then
 			refresh
 			refreshed=yes
@@ -112,7 +112,7 @@ if ! can_be_root; then
 	exit 1
 fi
 [ -n "$refreshed" ] || refresh
-# The lists just fetched may name a newer kernel than the one asked for above.
+# The new lists may have a newer kernel than the one that was found above.
 if [ -n "$needs_kernel" ]; then
 	newer=$(headers_package)
 	if [ "$newer" != "$headers" ]; then

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Fails where the commit is tagged with a version whose sample configuration is not
-# among those that newer versions have to accept.
+# Fails if the commit is tagged with a version, and the version's sample configuration
+# is not among those that newer versions have to accept.
 set -eu
 cd "$(dirname "$0")/.."
 tag=$(git describe --tags --exact-match --match 'v*' 2>/dev/null) || exit 0

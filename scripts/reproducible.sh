@@ -1,14 +1,14 @@
 #!/bin/bash
-# Shows that the commit that is checked out gives the same packages wherever it
-# is built: it packages two clones in directories of different names, the second
-# one without anything from an earlier build. Arguments are architectures.
+# Verifies that the checked-out commit gives the same packages wherever it is built.
+# It packages two clones in directories with different names, the second one without
+# any file of an earlier build. The arguments are architectures.
 set -eu
 cd "$(dirname "$0")/.."
 : "${VERSION:?}" "${COMMIT:?}" "${LDFLAGS:?}" "${NFPM:?}"
 NFPM=$(realpath "$NFPM")
 export NFPM
 work=$(mktemp -d)
-# Go makes its cache read-only in part.
+# Go makes parts of its cache read-only.
 trap 'chmod -R u+w "$work" && rm -rf "$work"' EXIT
 
 for name in one another-directory; do

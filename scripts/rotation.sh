@@ -1,6 +1,6 @@
 #!/bin/bash
-# Prints which long form this push runs: one of them, by a hash of the tree, so that equal trees run the same one and
-# all of them have their turn. A third of a variant is a turn of its own; "list" prints them all.
+# Prints the long form that this push runs. A hash of the tree selects it, so that equal trees run the same one and each
+# one has its turn. A third of a variant is a turn of its own. "list" prints all turns.
 set -eu
 cd "$(dirname "$0")/.."
 turns=(harness storm stopped churn successor addresses hardware soak kills fuzz)

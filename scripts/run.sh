@@ -1,6 +1,6 @@
 #!/bin/bash
-# Runs real Telegraf with the plugin and prints line protocol: on the host's
-# RDMA devices when it has some, else on the simulator. $1 bounds it ("10s").
+# Runs real Telegraf with the plugin and prints line protocol. It uses the host's
+# RDMA devices if there are any, else the simulator. $1 limits the time ("10s").
 set -eu
 cd "$(dirname "$0")/.."
 bound=${1:-}
@@ -39,7 +39,7 @@ if [ -z "$bound" ]; then
   build/tools/telegraf --config "$dir/telegraf.conf"
   exit
 fi
-# timeout's own 124 is the planned end; what Telegraf itself says is kept.
+# The status 124 of timeout is the planned end. Any other status is Telegraf's and is passed on.
 status=0
 timeout --foreground -s TERM "$bound" build/tools/telegraf --config "$dir/telegraf.conf" || status=$?
 [ "$status" = 124 ] || exit "$status"

@@ -1,17 +1,17 @@
 #!/bin/bash
-# The long forms of all tests, in parts that take at most 40 minutes each. Each part leaves a log outside the checkout,
-# by commit: it begins with the commit and ends with the result.
+# Runs the long forms of all tests, in parts that take at most 40 minutes each. Each part writes a log outside the
+# checkout, in a directory for the commit. The log begins with the commit and ends with the result.
 #
-#   scripts/test-full.sh          all parts, one after the other; goes on after one that failed
-#   scripts/test-full.sh PART     one part
-#   scripts/test-full.sh list     the parts' names
-#   scripts/test-full.sh passed   fails unless the log of every part says that it passed, for this commit
+#   scripts/test-full.sh          run all parts, one after the other; continue after one that failed
+#   scripts/test-full.sh PART     run one part
+#   scripts/test-full.sh list     print the parts' names
+#   scripts/test-full.sh passed   fail unless the log of every part reports success for this commit
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 
 parts="schema race release-rxe release-siw backports-rxe backports-siw next-library newest soak kills fuzz"
 
-# A flag that is the tests' own has to come after their package.
+# A flag that the tests define has to come after their package.
 lab() { go test -tags lab -count=1 -v ./tests/lab "$@"; }
 
 part() {
@@ -23,7 +23,7 @@ part() {
 		lab -timeout 39m -run "^TestVariants\$/^$1\$" -guest.whole "^$1\$"
 		;;
 	soak) RDMA_EVENTS_SOAK=10m lab -timeout 20m -run '^TestSoak$' ;;
-	kills) go test -count=1 -timeout 15m -v -run '^TestWhoeverIsKilled' ./tests/e2e -kill.rounds 300 ;;
+	kills) go test -count=1 -timeout 15m -v -run '^TestKilledProcessIsReplaced' ./tests/e2e -kill.rounds 300 ;;
 	fuzz) scripts/fuzz.sh 1m ;;
 	esac
 }

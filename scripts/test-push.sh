@@ -1,11 +1,11 @@
 #!/bin/bash
-# What a push runs besides make test. ROTATION names the long form, in place of the one whose turn it is.
+# Runs the tests of a push that make test does not run. ROTATION names a long form to run instead of the one in turn.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 turn=${ROTATION:-$(scripts/rotation.sh)}
 echo "the long form whose turn it is: $turn"
 
-# A flag that is the tests' own has to come after their package.
+# A flag that the tests define has to come after their package.
 lab() { go test -tags lab -count=1 -v ./tests/lab "$@"; }
 
 long_form() {
@@ -21,7 +21,7 @@ soak)
 	;;
 kills)
 	variants
-	go test -count=1 -timeout 15m -v -run '^TestWhoeverIsKilled' ./tests/e2e -kill.rounds 60
+	go test -count=1 -timeout 15m -v -run '^TestKilledProcessIsReplaced' ./tests/e2e -kill.rounds 60
 	;;
 fuzz)
 	variants
@@ -30,9 +30,9 @@ fuzz)
 harness) lab -timeout 30m -run '^(TestVariants|TestRun.*|TestGuestClock.*|TestAPerson.*)$' ;;
 storm) long_form TestAStormIsCountedToTheLastEvent ;;
 stopped) long_form TestAStoppedTelegrafHoldsUpNoReader ;;
-churn) long_form TestAHundredTimesAddedAndDeletedLeavesNothingBehind ;;
+churn) long_form TestHundredAddsAndDeletesLeaveNothingBehind ;;
 addresses) long_form TestReaddedAddressKeepsItsIndex ;;
 hardware) long_form 'TestHardwareIs.*' ;;
-successor) long_form TestWhoeverIsKilledLeavesNothingAndTheSuccessorTellsOfTheGap ;;
+successor) long_form TestKilledProcessLeavesNothingAndSuccessorReportsGap ;;
 *) variants -guest.whole "^${turn%/*}\$" -guest.share "${turn#*/}" ;;
 esac

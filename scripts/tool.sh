@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds a program of another project with go install, where it is not there yet: OUT is its file, then come a
-# package with its version and flags of go install. Two checkouts may build into the same cache at once.
+# Builds a program of another project with go install, unless its file exists already. The arguments are the file, a
+# package with its version, and flags of go install. Two checkouts may build into the same cache at the same time.
 set -eu
 out=$1 package=$2
 shift 2

@@ -1,6 +1,6 @@
-# The tools that targets use: which, and how they come into build/tools.
+# The tools that the targets use, with their versions, and the rules that build them into build/tools.
 TOOLS := build/tools
-# What is the same for every checkout of a user: built tools, and kernels for the lab's guests. build/cache leads there.
+# CACHE is shared by all checkouts of a user: built tools, and kernels for the lab's guests. build/cache links to it.
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME:%=%/.cache),$(CURDIR)/build/local)/rdma_events
 TELEGRAF := 1.39.3
 GOLANGCI := v2.11.4
@@ -9,7 +9,7 @@ INFLUXDB := 1.8.3
 KUSTOMIZE := v5.8.2
 KUBECTL_VALIDATE := v0.0.4
 TELEGRAF_TAGS := custom,inputs.execd,inputs.internal,outputs.file,outputs.discard,outputs.influxdb,parsers.influx,serializers.influx
-# For the tests of assets/telegraf alone; Kafka and Starlark would make the other one a third larger.
+# Only the tests of assets/telegraf use these tags; Kafka and Starlark would make the other Telegraf a third larger.
 KAFKA_TAGS := custom,inputs.execd,inputs.kafka_consumer,outputs.kafka,outputs.influxdb,outputs.file,processors.starlark,parsers.influx,serializers.influx
 
 .PHONY: setup setup-run setup-test setup-lint setup-package
@@ -28,10 +28,11 @@ comma := ,
 build/cache:
 	@mkdir -p build $(CACHE) && ln -sfn $(CACHE) $@
 
-# A link in build/tools to a tool in the cache: its name there, its package and version, flags of go install. The name in
-# build/tools has the version, so that another pin is another file; the one in the cache also says what it was built with.
+# tool builds a tool in the cache and links to it from build/tools. The arguments are its name in the cache, its package
+# with version, and flags of go install. The name in build/tools contains the version, so that another version is
+# another file. The name in the cache also contains a digest of the build tags, if there are any.
 tool = @mkdir -p $(TOOLS) && scripts/tool.sh "$(CACHE)/tools/$(1)" $(2) $(3) && ln -sfn ../cache/tools/$(1) $@
-# A second link, by the name alone: what tests and documents call it.
+# named creates a second link without the version, which tests and documents use.
 named = @ln -sfn $(notdir $@) $(TOOLS)/$(1)
 digest = $(shell printf %s '$(1)' | sha256sum | cut -c1-8)
 telegraf = $(call tool,telegraf-$(TELEGRAF)-$(call digest,$(1)),github.com/influxdata/telegraf/cmd/telegraf@v$(TELEGRAF),\
@@ -46,7 +47,7 @@ $(TOOLS)/telegraf-$(TELEGRAF): | build/cache
 $(TOOLS)/telegraf-kafka-$(TELEGRAF): | build/cache
 	$(call telegraf,$(KAFKA_TAGS))
 	$(call named,telegraf-kafka)
-# Neighbours to be measured beside; the plugin needs neither.
+# The benchmarks compare the plugin with these two programs; the plugin needs neither of them.
 $(TOOLS)/telegraf-infiniband: | build/cache
 	$(call telegraf,custom$(comma)inputs.infiniband$(comma)outputs.discard)
 $(TOOLS)/prometheus-node-exporter:
@@ -61,7 +62,7 @@ $(TOOLS)/nfpm-$(NFPM): | build/cache
 $(TOOLS)/kustomize-$(KUSTOMIZE): | build/cache
 	$(call tool,kustomize-$(KUSTOMIZE),sigs.k8s.io/kustomize/kustomize/v5@$(KUSTOMIZE),-ldflags "-s -w")
 	$(call named,kustomize)
-# It carries the schemas that Kubernetes publishes.
+# kubectl-validate contains the schemas that Kubernetes publishes.
 $(TOOLS)/kubectl-validate-$(KUBECTL_VALIDATE): | build/cache
 	$(call tool,kubectl-validate-$(KUBECTL_VALIDATE),sigs.k8s.io/kubectl-validate@$(KUBECTL_VALIDATE),-ldflags "-s -w")
 	$(call named,kubectl-validate)

@@ -1,9 +1,9 @@
 #!/bin/bash
-# Builds the image of packaging/container/Dockerfile with buildah, where no registry
-# of images and no daemon is at hand, and unpacks it into DIR/rootfs for the lab's
-# test of it. The two images that it starts from are made here: Debian's base by
-# debootstrap, and Go's with the compiler that runs this. So the Dockerfile is tried,
-# not the published images.
+# Builds the image of packaging/container/Dockerfile with buildah, without an image
+# registry and without a daemon, and unpacks it into DIR/rootfs for the lab's test.
+# The script makes the two base images itself: Debian's with debootstrap, and Go's
+# with the compiler of this machine. So it tries the Dockerfile, not the published
+# images.
 #
 #   scripts/try-image.sh DIR
 set -eu
@@ -13,14 +13,14 @@ mkdir -p "$1"
 dir=$(realpath "$1")
 release=bookworm
 export BUILDAH_ISOLATION=chroot STORAGE_DRIVER=${STORAGE_DRIVER:-overlay}
-# With a dot before it, so that ./... of go passes over the sources that are in it.
+# The directory names begin with a dot, so that go's ./... skips the sources in them.
 store() { buildah --root "$dir/.storage" --runroot "$dir/.run" "$@"; }
-# What containers-storage mounts over itself would be in the way of make clean.
+# containers-storage mounts its directory over itself. make clean could not remove a mounted directory.
 release_storage() { umount "$dir/.storage/overlay" 2>/dev/null || true; }
 trap release_storage EXIT
 said() { echo "${0##*/}: $*"; }
 
-# A stand-in is made once; DIR is thrown away by make clean.
+# A base image is made only once; make clean removes DIR.
 base_image() {
 	if store inspect --type image localhost/base >/dev/null 2>&1; then return; fi
 	rm -rf "$dir/base"
@@ -42,13 +42,13 @@ go_image() {
 	store run "$c" -- sh -c 'apt-get -q update && apt-get -q -y install --no-install-recommends gcc libc6-dev ca-certificates' \
 		>"$dir/go_image.log" 2>&1 || { tail -3 "$dir/go_image.log" >&2; exit 1; }
 	store copy -q "$c" "$(go env GOROOT)" /usr/local/go >/dev/null
-	# Whom this machine trusts: there may be a proxy before the registries.
+	# The image needs this machine's certificates, because there may be a proxy before the package registries.
 	store copy -q "$c" /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ >/dev/null
 	store config --env PATH=/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin --env GOPATH=/go "$c"
 	store commit -q --rm "$c" localhost/go >/dev/null
 }
 
-# Go's caches are the host's, so that only what changed is fetched and built.
+# The build uses the host's Go caches, so that it fetches and builds only changes.
 image() {
 	store build -q --pull-never -f packaging/container/Dockerfile --build-arg GO_IMAGE=localhost/go \
 		--build-arg BASE_IMAGE=localhost/base --build-arg VERSION="$VERSION" --build-arg COMMIT="$COMMIT" \

@@ -1,8 +1,8 @@
 #!/bin/bash
-# Tries the packages in a directory: checksums, the arm64 programs in emulation,
-# and install, upgrade under a running plugin and removal of deb and rpm with
-# their scripts in a clean root, and the drop-in for telegraf.service. It runs as
-# root, and what it makes is gone after it.
+# Tries the packages in a directory: the checksums, the arm64 programs in emulation,
+# the drop-in for telegraf.service, and the deb and the rpm with their scripts, which
+# are installed, upgraded under a running plugin and removed in a clean root. It runs
+# as root and removes its working directory at the end.
 #
 #   scripts/try-packages.sh DIR
 set -eu
@@ -23,14 +23,14 @@ fail() {
 	exit 1
 }
 said() { echo "${0##*/}: $*"; }
-one() { # the only file of a form
+one() { # prints the only file among the arguments
 	local found=("$@")
 	if [ ${#found[@]} != 1 ] || [ ! -e "${found[0]}" ]; then
 		fail "want one file, got: ${found[*]}"
 	fi
 	echo "${found[0]}"
 }
-await() { # what, command: until it holds, for 20 s
+await() { # arguments: a description, a command; waits until the command succeeds, for 20 s at most
 	local what=$1 end=$((SECONDS + 20))
 	shift
 	until "$@"; do
@@ -46,7 +46,7 @@ checksums() {
 	said "checksums are right"
 }
 
-# libibverbs is not there for arm64; the worker has to start and say so.
+# libibverbs is not installed for arm64; the worker has to start and report that.
 emulated() {
 	local deb version worker=$work/arm64/usr/bin/rdma-events-worker
 	deb=$(one "$dist"/*_arm64.deb)
@@ -85,7 +85,7 @@ clean_root() {
 	systemctl_notes
 }
 
-# Stands for systemd, and notes what the packages' scripts ask of it.
+# Installs a replacement of systemctl that records the requests of the packages' scripts.
 systemctl_notes() {
 	printf '#!/bin/sh\necho "$*" >>/run/systemd/asked\n' >"$root/usr/bin/systemctl"
 	chmod 0755 "$root/usr/bin/systemctl"
@@ -93,12 +93,12 @@ systemctl_notes() {
 
 snippet=etc/telegraf/telegraf.d/rdma_events.conf
 
-reloaded() { # what: systemd has been asked to read its units anew, and nothing else
+reloaded() { # argument: a description; the scripts must have called systemctl daemon-reload and nothing else
 	[ "$(sort -u "$root/run/systemd/asked")" = daemon-reload ] || fail "$1: want systemctl daemon-reload, got $(cat "$root/run/systemd/asked")"
 	rm "$root/run/systemd/asked"
 }
 
-require_installed() { # package, its version: the programs run, and the doctor finds nothing wrong with them
+require_installed() { # arguments: a package, its version; the programs must run and the doctor must find no fault
 	[ "$(in_root rdma-events version | cut -d' ' -f2)" = "$2" ] || fail "$1: want version $2, got $(in_root rdma-events version)"
 	[ "$(as_telegraf rdma-events check -config /etc/telegraf/rdma_events.conf)" = ok ] || fail "the sample configuration is not ok"
 	as_telegraf rdma-events doctor -config "/$snippet" -json >"$work/doctor" || true # there is no device
@@ -118,14 +118,14 @@ opened() { [ "$(grep -c '"text":"opened' "$work/out")" -ge "$1" ]; }
 workers() { pgrep -P "$watch" || true; }
 other_worker() { [ -n "$(workers)" ] && [ "$(workers)" != "$1" ] && opened 2; }
 
-# A worker that dies after the upgrade is replaced by one of the old version,
-# which is the one that the plugin has opened.
-upgrade_running() { # package, command that upgrades
+# A worker that dies after the upgrade is replaced by a worker of the old version,
+# because the plugin has that program open.
+upgrade_running() { # arguments: a package, the command that upgrades
 	local package=$1 before
 	shift
 	printf '[[inputs.rdma_events]]\n  backend = "sim"\n  devices = ["sim0"]\n' >"$root/etc/telegraf/sim.conf"
-	: >"$work/out" # that of the package before this one has the same lines
-	# The subshell becomes the program, so that its number is the program's.
+	: >"$work/out" # the output of the previous package has the same lines
+	# The subshell executes the program, so that it has the subshell's process number.
 	(
 		in_root() { exec chroot "$root" /usr/bin/env -i PATH=/usr/bin:/bin "$@"; }
 		as_telegraf rdma-events watch -json -config /etc/telegraf/sim.conf
@@ -147,7 +147,7 @@ upgrade_running() { # package, command that upgrades
 	said "$package upgraded under a running plugin, which went on as it was"
 }
 
-# The next version with another snippet, about which dpkg could ask.
+# Builds the next version with another snippet, about which dpkg could ask.
 changed_deb() {
 	dpkg-deb -R "$root/tmp/next.deb" "$work/changed"
 	echo "# of another version" >>"$work/changed/$snippet"
@@ -170,13 +170,13 @@ remove_deb() {
 	said "deb removed, the next one put in its place without a terminal, and purged with a systemctl that fails"
 }
 
-nothing_left() { # package
+nothing_left() { # argument: a package
 	local left
 	left=$(find "$root" -path "$root/proc" -prune -o \( -name '*rdma?events*' -o -name telegraf.service.d \) -print)
 	[ -z "$left" ] || fail "$1: left after the removal: $left"
 }
 
-# The clean root is Debian's, so rpm finds no package there that it could depend on.
+# The clean root is a Debian system, so rpm finds no package there that satisfies a dependency.
 rpm_root() { rpm --root "$root" "$@" 2>>"$work/rpm"; }
 rpm_upgrade() { rpm_root --nodeps --ignorearch -U "$@"; }
 
@@ -197,11 +197,12 @@ try_rpm() {
 	said "rpm erased, and kept the configuration that was changed"
 }
 
-# What systemd says of the unit of Telegraf's own package, as far as it is here.
+# Prints systemd's messages about telegraf.service, with the drop-ins that the root has.
 unit_verified() { systemd-analyze verify --root="$root" telegraf.service 2>&1 || true; }
 
-# The drop-in must add nothing to that. Wrong lines show that it is read, and
-# before an administrator's: systemd names them as it comes to them.
+# The drop-in must not add a message. After that, wrong lines in the drop-ins show
+# that systemd reads this one, and reads it before an administrator's: systemd
+# reports wrong lines in the order in which it reads them.
 try_dropin() {
 	local units=usr/lib/systemd/system/telegraf.service.d own=etc/systemd/system/telegraf.service.d before after
 	install -D -m 0644 "$(go list -m -f '{{.Dir}}' github.com/influxdata/telegraf)/scripts/telegraf.service" \

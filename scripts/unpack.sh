@@ -1,6 +1,6 @@
 #!/bin/sh
-# Fetches a Debian package and takes one file out of it. Installing would start
-# the daemon that such a package is made for.
+# Fetches a Debian package and extracts one file. Installing the package would start
+# the daemon that it contains.
 #
 #   scripts/unpack.sh PACKAGE FILE DESTINATION
 set -eu
@@ -12,7 +12,7 @@ if ! command -v apt-get >/dev/null; then
 fi
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-# apt fetches as a user of its own, who must be able to write here.
+# apt fetches as its own user, which needs access to this directory.
 chmod 755 "$dir"
 (cd "$dir" && apt-get -q -o APT::Sandbox::User=root download "$package" >&2)
 dpkg-deb -x "$dir"/*.deb "$dir/unpacked"

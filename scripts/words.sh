@@ -1,9 +1,8 @@
 #!/bin/bash
-# Counts the lines of comments and documents that have a word of the list which plain English does without here
-# (CONTRIBUTING.md, Writing).
+# Counts the lines of comments and documents with a word that this project does not use (CONTRIBUTING.md, Writing).
 #
-#   scripts/words.sh [COMMIT]        the number of lines
-#   scripts/words.sh -l [COMMIT]     the lines
+#   scripts/words.sh [COMMIT]        prints the number of lines
+#   scripts/words.sh -l [COMMIT]     prints the lines
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 list=

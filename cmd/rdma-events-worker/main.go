@@ -28,7 +28,7 @@ const sysfsRoot = "/sys"
 // version is set by the linker.
 var version = "dev"
 
-// main keeps to the first thread, as worker.Serve wants it.
+// main stays on the first thread, as worker.Serve requires.
 func init() { runtime.LockOSThread() }
 
 func main() {
@@ -44,12 +44,13 @@ func main() {
 	os.Exit(worker.Serve(worker.ServeConfig{Watch: session.Run, Backend: backend, Needs: needs}))
 }
 
-// needs is for both backends: which one it will be is not known yet.
+// needs returns the needs of both backends, since it is not known yet which one the
+// request names.
 func needs() confine.Needs {
 	read, devices := native.Files()
 	if there, _ := sysfs.New(sysfsRoot).Devices(); len(there) > 0 && slices.ContainsFunc(devices, missing) {
-		// What is not there yet could not be used when it comes. If this fails, the
-		// attempt to open the device says what is wrong.
+		// A device node that does not exist yet could not be used when it appears. If
+		// LoadNodes fails, the attempt to open the device reports the error.
 		_ = hotplug.LoadNodes()
 	}
 	return confine.Needs{Read: read, Devices: devices}
@@ -92,9 +93,8 @@ func backend(r verbs.Request) (verbs.Backend, error) {
 
 func warn(err error) { fmt.Fprintln(os.Stderr, err) }
 
-// die is a simulated crash: that of a library ends the process by a signal, and
-// nothing goes on after it.
+// die simulates the crash of a library: a signal ends the process, and die never returns.
 func die(s syscall.Signal) {
-	_ = syscall.Kill(os.Getpid(), s) // to oneself it cannot fail
+	_ = syscall.Kill(os.Getpid(), s) // a signal to the own process cannot fail
 	select {}
 }

@@ -47,15 +47,16 @@ func TestTheProgramSaysWhatItIs(t *testing.T) {
 		"it is not to be started by hand\n", stderr.String())
 }
 
-// A host may have dozens of devices, and each has a worker. The pages of the
-// program's file are there once for all of them.
+// A host may have dozens of devices, and each has a worker. All workers share the pages
+// of the program's file.
 func TestAWorkerIsSmall(t *testing.T) {
 	h := &roundCounter{want: 500, reached: make(chan int, 1), end: make(chan status.End, 1)}
 	supervise(t, h)
 	select {
 	case pid := <-h.reached:
 		require.Less(t, kilobytes(t, pid, "RssAnon"), 8<<10)
-		// How much of the file is mapped is the kernel's choice; make bench has it for Debian's.
+		// The kernel decides how much of the file is mapped; make bench measures it for
+		// Debian's kernel.
 		require.Less(t, kilobytes(t, pid, "VmRSS"), 24<<10)
 	case why := <-h.end:
 		t.Fatal("the worker ended:", why)
@@ -117,7 +118,7 @@ func kilobytes(t *testing.T, pid int, field string) int {
 	return kb
 }
 
-// roundCounter tells the worker's number once it has seen enough probe rounds.
+// roundCounter reports the worker's process number once it has seen enough probe rounds.
 type roundCounter struct {
 	want, seen int
 	reached    chan int

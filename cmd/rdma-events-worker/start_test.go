@@ -14,8 +14,8 @@ import (
 	"rdma_events/internal/worker"
 )
 
-// BenchmarkStart is from the fork to the first batch over the simulator. The
-// environment's WORKER is another program to compare with.
+// BenchmarkStart measures the time from the fork to the first batch, over the simulator.
+// The environment variable WORKER names another program to compare with.
 func BenchmarkStart(b *testing.B) {
 	path := os.Getenv("WORKER")
 	if path == "" {

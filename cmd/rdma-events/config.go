@@ -7,8 +7,8 @@ import (
 	"rdma_events/plugins/inputs/rdma_events"
 )
 
-// loadConfig reads a configuration file, with variables of the environment in
-// it. An empty path stands for the defaults.
+// loadConfig reads a configuration file and expands environment variables in it.
+// An empty path means the defaults.
 func loadConfig(path string) (rdma_events.Config, error) {
 	if path == "" {
 		return rdma_events.DefaultConfig(), nil

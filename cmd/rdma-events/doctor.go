@@ -80,7 +80,8 @@ func examine(args []string, stdout *os.File, stderr io.Writer) int {
 	return int(r.Status)
 }
 
-// patient is this host, with the plugin and its worker program.
+// patient returns this host as the doctor sees it, with the plugin's
+// configuration and worker program.
 func patient(config string) (*doctor.System, error) {
 	s := doctor.NewSystem()
 	s.Version = buildVersion()
@@ -115,7 +116,7 @@ func patient(config string) (*doctor.System, error) {
 	return s, nil
 }
 
-// colours returns how to paint a status, nil where colours are not wanted.
+// colours returns a function that colours a status, nil if colours are not wanted.
 func colours(stdout *os.File) func(doctor.Status, string) string {
 	if !isTerminal(stdout) {
 		return nil

@@ -2,8 +2,9 @@ package main
 
 import "golang.org/x/sys/unix"
 
-// refuseHugePages keeps the kernel from backing a small heap by pages of 2 MiB,
-// as it does by default where transparent huge pages are "always". Workers
-// inherit it, prctl(2): of 8 workers each held 5 to 7 MiB more. A kernel without
-// huge pages refuses, and needs none of it.
+// refuseHugePages prevents the kernel from backing a small heap with pages of
+// 2 MiB, as it does by default if transparent huge pages are set to "always". With
+// them, each of 8 workers used 5 to 7 MiB more. Workers inherit the setting
+// (prctl(2)). The error is ignored, because a kernel without huge pages refuses
+// the call and does not need it.
 func refuseHugePages() { _ = unix.Prctl(unix.PR_SET_THP_DISABLE, 1, 0, 0, 0) }

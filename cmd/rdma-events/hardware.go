@@ -27,21 +27,22 @@ import (
 	"rdma_events/plugins/inputs/rdma_events"
 )
 
-// patience is more than the plugin has with its workers: a busy host is not what
-// this is about, and nothing waits for it. A worker that a kill does not end in
-// time counts as held by the kernel, so that nothing more is tried.
+// patience returns the time limits of the workers. They are longer than those of
+// the plugin, because nothing waits for this run, and a worker that is slow on a
+// busy host must not count as stuck. If a kill does not end a worker in time, the
+// worker counts as stuck in the kernel, and no further worker is started.
 func patience() process.Timing {
 	return process.Timing{Start: 20 * time.Second, Grace: 5 * time.Second, Kill: 10 * time.Second}
 }
 
-// hardwareFlags are those of doctor -hardware.
+// hardwareFlags are the flags of doctor -hardware.
 type hardwareFlags struct {
 	device, out, config string
 	yes                 bool
 }
 
-// tryHardware runs one device and writes the file. Its exit status is exitOK
-// when the file is there, else that of a failure.
+// tryHardware tries one device and writes the file. It returns the exit status:
+// exitOK if the file was written, doctor.Fail if not.
 func tryHardware(ctx context.Context, o hardwareFlags, stderr io.Writer) int {
 	path, err := o.run(ctx, stderr)
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
@@ -80,13 +81,13 @@ func (o hardwareFlags) run(ctx context.Context, stderr io.Writer) (path string, 
 		return "", err
 	}
 	p.Timing = patience()
-	defer func() { _ = p.Close() }() // a directory of our own, which the next start sweeps
+	defer func() { _ = p.Close() }() // it can only leave our own directory behind, which the next start removes
 	return o.write(func() (*hardware.Report, error) {
 		return hardware.Run(ctx, o.host(ctx, c, sysfs, p, stderr), hardware.Options{Device: o.device, Yes: o.yes})
 	})
 }
 
-// host is this machine.
+// host returns this machine, or a simulation if the configuration selects it.
 func (o hardwareFlags) host(ctx context.Context, c rdma_events.Config, sysfs sysfs.FS, p *trial.Program, stderr io.Writer) *hardware.Host {
 	h := &hardware.Host{
 		Version: buildVersion(), Kernel: kernelRelease(), Sys: os.DirFS("/sys"), Sysfs: sysfs, Worker: p,
@@ -104,7 +105,8 @@ func (o hardwareFlags) host(ctx context.Context, c rdma_events.Config, sysfs sys
 	return h
 }
 
-// chooseDevice takes the only device where none is named.
+// chooseDevice returns the named device if it exists, or the only device if none
+// is named.
 func chooseDevice(sysfs sysfs.FS, device string) (string, error) {
 	names, err := sysfs.Devices()
 	if err != nil {
@@ -126,8 +128,9 @@ func chooseDevice(sysfs sysfs.FS, device string) (string, error) {
 	return "", fmt.Errorf("there is no device %q; there are: %s", device, strings.Join(names, ", "))
 }
 
-// write makes the file, for its owner alone to read, in one step. It begins with
-// making one, so that no run is for nothing where that is not allowed.
+// write writes the file atomically, with mode 0600. It creates a temporary file
+// before the run, so that a directory without write permission is an error before
+// the device is tried.
 func (o hardwareFlags) write(run func() (*hardware.Report, error)) (path string, err error) {
 	if path, err = o.path(); err != nil {
 		return "", err
@@ -138,7 +141,7 @@ func (o hardwareFlags) write(run func() (*hardware.Report, error)) (path string,
 	}
 	defer func() {
 		if err != nil {
-			_ = os.Remove(f.Name()) // what went wrong before is what counts
+			_ = os.Remove(f.Name()) // the first error is the one to report
 		}
 	}()
 	r, err := run()
@@ -167,9 +170,9 @@ func (o hardwareFlags) path() (string, error) {
 	return fmt.Sprintf("rdma-events-hardware-%s-%s.json", filepath.Base(host), hardware.Label(o.device)), nil
 }
 
-// askOn returns what asks questions on a terminal. All but a yes is a no, as is
-// the end of ctx. The goroutine that reads the terminal ends with the process:
-// nothing else ends such a read.
+// askOn returns a function that asks a question on a terminal. Any answer other
+// than "y" or "yes" is a no, and so is the end of ctx. The goroutine that reads
+// the terminal ends with the process, because such a read cannot be interrupted.
 func askOn(ctx context.Context, in io.Reader, out io.Writer) func(question string) bool {
 	lines := make(chan string)
 	go func() {
@@ -209,8 +212,9 @@ func kernelRelease() string {
 	return unix.ByteSliceToString(u.Release[:])
 }
 
-// processName reads what a process calls itself, by the number of any of its
-// threads; "" for one that is gone or hidden.
+// processName returns the program name and the number of a process; the name is ""
+// for a process that has ended or is hidden. pid may be the number of any of its
+// threads.
 func processName(pid int) (name string, process int) {
 	dir := filepath.Join("/proc", strconv.Itoa(pid))
 	line, err := os.ReadFile(filepath.Join(dir, "cmdline"))

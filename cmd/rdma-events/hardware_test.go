@@ -57,7 +57,7 @@ func TestAllButYesIsNo(t *testing.T) {
 	var out bytes.Buffer
 	ask := askOn(t.Context(), strings.NewReader("y\nYES \n\nn\nyellow\n"), &out)
 	var got []bool
-	for range 6 { // the last has no answer
+	for range 6 { // the last question gets no answer
 		got = append(got, ask("Try it?"))
 	}
 	require.Equal(t, []bool{true, true, false, false, false, false}, got)

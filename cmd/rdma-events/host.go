@@ -17,21 +17,22 @@ import (
 	"rdma_events/internal/execd"
 )
 
-// host runs a service input as Telegraf's shim does, with the guarantees that
-// the shim does not give: Stop is always called and always ends, whether
-// Telegraf reads or not, and what was written is read before the process exits.
+// host runs a service input as Telegraf's shim does, with guarantees that the
+// shim does not give. Stop is always called and always returns, even if Telegraf
+// does not read. The process waits, for a limited time, until Telegraf has read
+// the output.
 type host struct {
 	plugin   telegraf.ServiceInput
 	in       *execd.Input
 	out      *execd.Output
 	log      telegraf.Logger
 	interval time.Duration // 0: gather only when prompted
-	limit    time.Duration // of the end: of the plugin's Stop, and for what is written to be read
+	limit    time.Duration // for the plugin's Stop, and until the output is read
 	signals  <-chan os.Signal
 }
 
-// run blocks until ctx is done or a standard stream has ended, and the plugin
-// has stopped.
+// run runs the plugin. It blocks until ctx is done or a standard stream has ended,
+// and the plugin has stopped.
 func (h *host) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -58,14 +59,15 @@ func (h *host) run(ctx context.Context) error {
 	return ending(context.Cause(ctx))
 }
 
-// drain waits until Telegraf has read everything, or ctx is done.
+// drain waits until Telegraf has read everything, has closed its end, or ctx is
+// done.
 func (h *host) drain(ctx context.Context) {
 	if !h.out.Drain(ctx) {
 		h.log.Warn("Stopping: Telegraf does not read standard output; what is in the pipe is lost")
 	}
 }
 
-// ending takes the ordinary reasons to end for no error.
+// ending returns nil for the ordinary reasons to end, and other causes as they are.
 func ending(cause error) error {
 	if errors.Is(cause, io.EOF) || errors.Is(cause, context.Canceled) {
 		return nil
@@ -73,8 +75,8 @@ func ending(cause error) error {
 	return cause
 }
 
-// gather calls Gather at each tick, line of input and signal, until ctx is
-// done. Prompts that come while it gathers count as one.
+// gather calls Gather at each tick, line of input and signal, until ctx is done.
+// Several lines of input that come during a Gather lead to one more Gather.
 func (h *host) gather(ctx context.Context, acc telegraf.Accumulator, prompts <-chan struct{}) {
 	var ticks <-chan time.Time
 	if h.interval > 0 {
@@ -91,7 +93,7 @@ func (h *host) gather(ctx context.Context, acc telegraf.Accumulator, prompts <-c
 		case <-ticks:
 		}
 		if ctx.Err() != nil {
-			return // stopping goes before gathering
+			return // stopping has priority over gathering
 		}
 		if err := h.plugin.Gather(acc); err != nil {
 			h.log.Errorf("Gathering: %v", err)
@@ -99,8 +101,9 @@ func (h *host) gather(ctx context.Context, acc telegraf.Accumulator, prompts <-c
 	}
 }
 
-// readPrompts passes on a prompt for each read with a line's end in it, and
-// returns why there will be no more: io.EOF when Telegraf has closed its end.
+// readPrompts sends a prompt for each read that contains the end of a line. It
+// blocks until a read fails and returns that error: io.EOF if Telegraf has closed
+// its end.
 func (h *host) readPrompts(prompts chan<- struct{}) error {
 	buf := make([]byte, 512)
 	for {
@@ -118,9 +121,9 @@ func (h *host) readPrompts(prompts chan<- struct{}) error {
 	}
 }
 
-// lineWriter writes metrics as line protocol. It is the maker of Telegraf's
-// accumulator and lets no metric through to the channel behind it: so there is
-// no channel to be closed too early, and none to block for ever.
+// lineWriter writes metrics as line protocol. It is the metric maker of Telegraf's
+// accumulator and passes no metric on to the accumulator's channel. So there is no
+// channel that could be closed too early or block for ever.
 type lineWriter struct {
 	out  io.Writer
 	log  telegraf.Logger
@@ -130,7 +133,7 @@ type lineWriter struct {
 	serializer influx.Serializer
 }
 
-// newLineWriter returns a lineWriter that calls fail when out can take no more.
+// newLineWriter returns a lineWriter that calls fail if a write to out fails.
 func newLineWriter(out io.Writer, log telegraf.Logger, fail func(error)) (*lineWriter, error) {
 	w := &lineWriter{out: out, log: log, fail: fail, serializer: influx.Serializer{SortFields: true}}
 	if err := w.serializer.Init(); err != nil {
@@ -145,8 +148,8 @@ func (*lineWriter) LogName() string { return "rdma_events" }
 // Log implements agent.MetricMaker.
 func (w *lineWriter) Log() telegraf.Logger { return w.log }
 
-// MakeMetric implements agent.MetricMaker: it writes m, blocking while Telegraf
-// does not read, and returns nil.
+// MakeMetric implements agent.MetricMaker. It writes m, blocks while Telegraf does
+// not read, and returns nil.
 func (w *lineWriter) MakeMetric(m telegraf.Metric) telegraf.Metric {
 	w.mu.Lock()
 	defer w.mu.Unlock()

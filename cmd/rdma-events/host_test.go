@@ -44,8 +44,8 @@ type rig struct {
 	host
 	plugin *recorder
 	log    *testutil.CaptureLogger
-	stdin  *os.File // what the test writes
-	stdout *os.File // what the test reads
+	stdin  *os.File // the test writes to it
+	stdout *os.File // the test reads from it
 	result chan error
 }
 

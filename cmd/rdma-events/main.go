@@ -35,8 +35,9 @@ const (
 
 func main() { os.Exit(command(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// command runs a subcommand, or the plugin, which has the process' descriptors
-// for itself, as have the subcommands that go on for longer.
+// command runs a subcommand or the plugin and returns the exit status. The plugin
+// uses the process' own standard descriptors instead of stdout and stderr; watch
+// and doctor use its standard output.
 func command(args []string, stdout, stderr io.Writer) int {
 	name := ""
 	if len(args) > 0 {
@@ -68,13 +69,13 @@ func done(_ int, err error) int {
 	return exitOK
 }
 
-// flags are those of the example that Telegraf's shim comes with.
+// flags are the flags of the example program of Telegraf's shim.
 type flags struct {
 	config       string
 	pollInterval time.Duration // 0: gather only when prompted
 }
 
-// parseFlags returns nil and an exit status when there is nothing to run.
+// parseFlags returns nil and an exit status if there is nothing to run.
 func parseFlags(args []string, stderr io.Writer) (*flags, int) {
 	var o flags
 	set := flag.NewFlagSet("rdma-events", flag.ContinueOnError)

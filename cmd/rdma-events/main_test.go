@@ -14,8 +14,8 @@ import (
 	"rdma_events/plugins/inputs/rdma_events"
 )
 
-// asProgram makes the test binary the program itself: what signals and closed
-// descriptors do can only be seen from outside.
+// asProgram makes the test binary behave as the program itself, because the
+// effects of signals and closed descriptors are only visible from outside.
 const asProgram = "RDMA_EVENTS_TEST_AS_PROGRAM"
 
 func TestMain(m *testing.M) {

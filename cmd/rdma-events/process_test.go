@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// program is the program itself as a child, the way Telegraf runs it.
+// program is the program itself as a child process, as Telegraf runs it.
 type program struct {
 	*exec.Cmd
 	stdin  io.WriteCloser
@@ -44,7 +44,7 @@ func start(t *testing.T, config string, args ...string) *program {
 	return p
 }
 
-// prompt asks for an interval and returns its last line.
+// prompt sends a prompt and returns the next line.
 func (p *program) prompt(t *testing.T, lines *bufio.Reader) string {
 	t.Helper()
 	_, err := p.stdin.Write([]byte("\n"))
@@ -69,8 +69,8 @@ func TestSIGTERMEndsTheProgramInOrder(t *testing.T) {
 	require.NoError(t, p.Wait())
 }
 
-// signalUntilLine sends a signal until it makes a line: one that comes while the
-// last interval is still on its way out gathers nothing.
+// signalUntilLine sends a signal repeatedly until the program writes a line. A
+// signal gathers nothing if the last interval is still being written.
 func (p *program) signalUntilLine(t *testing.T, s os.Signal, lines *bufio.Reader) string {
 	t.Helper()
 	got := make(chan string, 1)
@@ -111,7 +111,7 @@ func TestAClosedStandardOutputIsAnErrorAndNoSIGPIPE(t *testing.T) {
 	require.Contains(t, p.stderr.String(), "E! write metrics to standard output: write: broken pipe\n")
 }
 
-func TestTheProgramEndsInTimeWhileNobodyReads(t *testing.T) {
+func TestProgramEndsInTimeWithUnreadOutput(t *testing.T) {
 	p := start(t, "shutdown_timeout = \"300ms\"\n", "-poll_interval", "1ms")
 	size, err := unix.FcntlInt(p.stdout.Fd(), unix.F_GETPIPE_SZ, 0)
 	require.NoError(t, err)
@@ -119,7 +119,7 @@ func TestTheProgramEndsInTimeWhileNobodyReads(t *testing.T) {
 	require.Eventually(t, func() bool {
 		before := last
 		last = queued(t, p.stdout)
-		return last > size*3/4 && last == before // each page may have room for less than a line
+		return last > size*3/4 && last == before // the rest of each page may be too small for a line
 	}, 10*time.Second, 100*time.Millisecond, "the pipe fills until a line finds no room")
 	began := time.Now()
 	require.NoError(t, p.stdin.Close())
@@ -130,7 +130,7 @@ func TestTheProgramEndsInTimeWhileNobodyReads(t *testing.T) {
 	require.Contains(t, p.stderr.String(), "W! Stopping: Telegraf did not read within 250ms; ")
 }
 
-// queued returns how many bytes of a pipe are not read.
+// queued returns the number of unread bytes in a pipe.
 func queued(t *testing.T, r *os.File) int {
 	t.Helper()
 	n, err := unix.IoctlGetInt(int(r.Fd()), unix.TIOCINQ)

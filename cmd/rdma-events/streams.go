@@ -18,25 +18,26 @@ import (
 	"rdma_events/plugins/inputs/rdma_events"
 )
 
-// lastWords is how long log lines may take at the end. Telegraf reads them at
-// once, or not at all. Of a short shutdown_timeout it is the tenth part.
-const lastWords = 300 * time.Millisecond
+// logDrainTime is how long the last log lines may take to be read at the end.
+// Telegraf reads them at once, or not at all. With a short shutdown_timeout the
+// limit is a tenth of that timeout.
+const logDrainTime = 300 * time.Millisecond
 
 // streams are the three standard descriptors as execd uses them, and the log.
 type streams struct {
-	in      *execd.Input
-	out     *execd.Output
-	err     *execd.Output
-	writer  *execd.LogWriter
-	written chan struct{} // closed when the log writer has ended
-	words   time.Duration // what close may take
-	log     telegraf.Logger
+	in       *execd.Input
+	out      *execd.Output
+	err      *execd.Output
+	writer   *execd.LogWriter
+	written  chan struct{} // closed when the log writer has ended
+	logDrain time.Duration // how long close may take
+	log      telegraf.Logger
 }
 
-// openStreams takes over the descriptors and Telegraf's log, which is one for
-// the whole process.
+// openStreams takes over the descriptors and Telegraf's log. The whole process has
+// one such log.
 func openStreams(stdin, stdout, stderr *os.File) (*streams, error) {
-	s := streams{words: lastWords}
+	s := streams{logDrain: logDrainTime}
 	var errs [3]error
 	s.in, errs[0] = execd.NewInput(int(stdin.Fd()))
 	s.out, errs[1] = execd.NewOutput(int(stdout.Fd()))
@@ -48,19 +49,19 @@ func openStreams(stdin, stdout, stderr *os.File) (*streams, error) {
 	s.written = make(chan struct{})
 	go func() {
 		defer close(s.written)
-		_ = s.writer.Run() // without a reader there is nobody to tell
+		_ = s.writer.Run() // it fails if no process reads the log, so the error cannot be reported
 	}()
-	// Also keeps Telegraf's logger from storing every message for a sink that
-	// never comes.
+	// This also prevents Telegraf's logger from storing every message for a sink
+	// that is never set.
 	logger.RedirectLogging(s.writer)
 	s.log = logger.New("", "", "")
 	return &s, nil
 }
 
-// close writes what was logged, for a limited time, and frees everything but
-// the descriptors.
+// close writes the pending log lines, for a limited time, and frees everything
+// except the descriptors.
 func (s *streams) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), s.words)
+	ctx, cancel := context.WithTimeout(context.Background(), s.logDrain)
 	defer cancel()
 	s.writer.Close()
 	select {
@@ -75,13 +76,14 @@ func (s *streams) close() {
 	}
 }
 
-// signals returns a context that SIGINT and SIGTERM end, and what else prompts
-// a gathering: the signals that execd can be set to send. Later SIGINT and
-// SIGTERM are ignored, because the end is limited in time anyway.
+// signals returns a context that SIGINT and SIGTERM end, and a channel with the
+// signals that prompt a gathering. These are the signals that execd can be
+// configured to send. Later SIGINT and SIGTERM are ignored, because the shutdown
+// has a time limit anyway.
 func signals(ctx context.Context) (_ context.Context, prompts <-chan os.Signal, stop func()) {
-	// A write to a pipe without a reader is to be an error, not the end, which
-	// would leave the workers to themselves. Ignoring it instead would be
-	// inherited by them.
+	// A write to a pipe without a reader must return an error. SIGPIPE would end
+	// the process and leave the workers unsupervised. It is not ignored, because
+	// the workers would inherit that.
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
 	poll := make(chan os.Signal, 1)
@@ -94,8 +96,8 @@ func signals(ctx context.Context) (_ context.Context, prompts <-chan os.Signal, 
 	})
 }
 
-// run runs the plugin until ctx is done, standard input ends or nobody reads
-// standard output any more.
+// run runs the plugin until ctx is done, standard input ends or standard output
+// has no reader any more.
 func (s *streams) run(ctx context.Context, o *flags, prompts <-chan os.Signal) error {
 	p := rdma_events.New()
 	if o.config == "" {
@@ -110,9 +112,9 @@ func (s *streams) run(ctx context.Context, o *flags, prompts <-chan os.Signal) e
 		return err
 	}
 	limit := time.Duration(c.ShutdownTimeout)
-	s.words = min(lastWords, limit/10)
+	s.logDrain = min(logDrainTime, limit/10)
 	h := host{
-		plugin: p, in: s.in, out: s.out, log: s.log, interval: o.pollInterval, signals: prompts, limit: limit - s.words,
+		plugin: p, in: s.in, out: s.out, log: s.log, interval: o.pollInterval, signals: prompts, limit: limit - s.logDrain,
 	}
 	return h.run(ctx)
 }

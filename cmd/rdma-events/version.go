@@ -7,11 +7,11 @@ import (
 	"runtime/debug"
 )
 
-// Set by the linker with -X main.version and -X main.commit.
+// version and commit are set by the linker with -X main.version and -X main.commit.
 var version, commit string
 
-// describeBuild returns version, commit and compiler. What the linker was not
-// told comes from what the compiler noted.
+// describeBuild returns version, commit and compiler. If the linker did not set
+// the commit, it comes from the build information of the compiler.
 func describeBuild() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -20,8 +20,8 @@ func describeBuild() string {
 	return fmt.Sprintf("%s (commit %s, %s)", buildVersion(), cmp.Or(commit, revision(info), "unknown"), runtime.Version())
 }
 
-// buildVersion returns the version alone. One that nobody set is "dev", as the
-// worker program says it.
+// buildVersion returns the version alone. If the linker did not set it, it is
+// "dev", as in the worker program.
 func buildVersion() string { return cmp.Or(version, "dev") }
 
 func revision(info *debug.BuildInfo) string {

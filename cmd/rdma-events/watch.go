@@ -82,7 +82,7 @@ func parseWatchFlags(args []string, stderr io.Writer) (*watchFlags, int) {
 	return &o, exitOK
 }
 
-// settings is the configuration with what the flags say.
+// settings returns the configuration, changed by the flags.
 func (o *watchFlags) settings() (rdma_events.Config, error) {
 	c, err := loadConfig(o.config)
 	if err != nil {
@@ -124,11 +124,11 @@ func (o *watchFlags) run(stdout *os.File) error {
 	return errors.Join(show(ctx, screen, devices, out), devices.Close())
 }
 
-// until returns a context that ends with the time to watch, or when somebody
-// interrupts or hangs up.
+// until returns a context that ends after the time to watch, or at SIGINT,
+// SIGTERM or SIGHUP.
 func (o *watchFlags) until(ctx context.Context) (context.Context, func()) {
-	// A write to a pipe without a reader is to be an error, not the end, which
-	// would leave the runtime directory behind.
+	// A write to a pipe without a reader must return an error. SIGPIPE would end
+	// the process and leave the runtime directory behind.
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
 	ctx, cancel := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
@@ -142,11 +142,12 @@ func (o *watchFlags) until(ctx context.Context) (context.Context, func()) {
 	}
 }
 
-// drainTime is how long standard output may take to be read at the end.
+// drainTime is how long the reader of standard output may take at the end.
 const drainTime = time.Second
 
-// show watches until ctx is done or standard output takes no more. A reader
-// that has gone is no error, one that has stopped reading loses the end.
+// show watches until ctx is done or a write to standard output fails. A reader
+// that has closed its end is no error. A reader that has stopped reading loses the
+// last output.
 func show(ctx context.Context, screen *live.Screen, devices *rdma_events.Devices, out *execd.Output) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -162,7 +163,7 @@ func show(ctx context.Context, screen *live.Screen, devices *rdma_events.Devices
 		cancel()
 	})
 	watched := devices.Run(ctx)
-	finish() // and show what came last
+	finish() // makes the screen show the last points
 	late := time.AfterFunc(drainTime, out.Interrupt)
 	writing.Wait()
 	late.Stop()
@@ -172,7 +173,8 @@ func show(ctx context.Context, screen *live.Screen, devices *rdma_events.Devices
 	return errors.Join(watched, written)
 }
 
-// isUTF8 reports whether the locale has block characters (locale(7)).
+// isUTF8 reports whether the locale uses UTF-8, which has block characters
+// (locale(7)).
 func isUTF8() bool {
 	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
 		if value := os.Getenv(name); value != "" {
@@ -182,7 +184,7 @@ func isUTF8() bool {
 	return false
 }
 
-// columns returns the terminal's width, a usual one when it does not tell.
+// columns returns the terminal's width, 80 if the terminal does not report it.
 func columns(f *os.File) int {
 	const usual = 80
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)

@@ -18,8 +18,8 @@ var bounds = [...]time.Duration{
 // Bounds returns the upper bounds, each inclusive, without the last one, +Inf.
 func Bounds() []time.Duration { return slices.Clone(bounds[:]) }
 
-// Histogram counts values between fixed bounds, for ever; the zero Histogram is
-// empty.
+// Histogram counts values between fixed bounds. Its counts are never reset. The zero
+// Histogram is empty.
 type Histogram struct {
 	counts [len(bounds) + 1]uint64
 }
@@ -30,8 +30,8 @@ func (h *Histogram) Add(v int64) {
 	h.counts[i]++
 }
 
-// Cumulative returns for each bound, and at last for +Inf, how many values
-// were not above it.
+// Cumulative returns for each bound, and last for +Inf, how many values were not above
+// it.
 func (h *Histogram) Cumulative() []uint64 {
 	sums := make([]uint64, len(h.counts))
 	var sum uint64

@@ -1,6 +1,6 @@
 package aggregate
 
-// Stat is mean and maximum of an interval. Count 0: there was nothing.
+// Stat has mean and maximum of an interval. Count is 0 if the interval had no values.
 type Stat struct {
 	Count int64
 	Mean  int64

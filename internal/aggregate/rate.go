@@ -4,8 +4,8 @@ package aggregate
 // at 0, as counters do.
 type Rate struct{ last uint64 }
 
-// Take returns how much the counter grew per second over the elapsed ns since
-// the last Take; 0 when no time has passed.
+// Take returns how much the counter grew per second over the elapsed ns since the last
+// Take. It returns 0 if no time has passed, and if the counter fell.
 func (r *Rate) Take(total uint64, elapsed int64) float64 {
 	if elapsed <= 0 {
 		return 0

@@ -11,9 +11,9 @@ const (
 )
 
 // sketch is a log-linear histogram of values from 0 to the greatest int64.
-// Octaves get their 256 bytes when first touched: latencies span few of them,
-// which keeps a slice of a window at about a kilobyte where a dense histogram
-// of this resolution has fifteen.
+// The 256 bytes of an octave are allocated with its first value. Latencies span few
+// octaves. So a slice of a window has about a kilobyte, where a dense histogram of this
+// resolution has fifteen.
 type sketch struct {
 	count  int64
 	octave [octaves]*[subs]uint32
@@ -55,7 +55,7 @@ func (s *sketch) clear() {
 	s.count = 0
 }
 
-// rank returns about the value at place n, counted from 0, in sorted order.
+// rank returns approximately the value at place n, counted from 0, in sorted order.
 func (s *sketch) rank(n int64) int64 {
 	for o, page := range s.octave {
 		if page == nil {

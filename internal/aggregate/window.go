@@ -5,41 +5,41 @@ import (
 	"time"
 )
 
-// A window has so many time slices, each exact up to so many samples.
+// The number of time slices of a window, and of samples up to which a slice is exact.
 const (
 	slicesPerWindow = 30
 	exactPerSlice   = 128
 )
 
-// Percentiles of a window, by nearest rank: exact while each slice of the
-// window has at most 128 samples, else within 1 %.
+// Percentiles are those of a window, by nearest rank. They are exact while each slice of
+// the window has at most 128 samples, else within 1 %.
 type Percentiles struct {
 	Count         int64
 	P50, P90, P99 int64
 }
 
-// Window holds samples of the last span of time. Old samples leave in slices of
-// 1/30 of the span, so that it looks back between 29/30 of the span and all of
-// it. Its memory is bounded whatever the number of samples: at most 1 KB per
-// slice plus 256 bytes for each octave that they span.
+// Window holds the samples of the last span of time. It drops old samples in slices of
+// 1/30 of the span, so it covers between 29/30 of the span and all of it. Its memory is
+// bounded for any number of samples: at most 1 KB per slice plus 256 bytes for each
+// octave that the samples span.
 type Window struct {
 	length int64
 	slices [slicesPerWindow]slice
 }
 
 type slice struct {
-	number int64 // now divided by the window's slice length, plus 1, so that 0 is of no time
+	number int64 // now divided by the window's slice length, plus 1; 0: never used
 	exact  []int64
-	sketch *sketch // takes over from exact when that is full
+	sketch *sketch // replaces exact when that is full
 	full   bool
 }
 
-// NewWindow returns an empty window that looks back span, which is positive.
+// NewWindow returns an empty window that covers span, which must be positive.
 func NewWindow(span time.Duration) *Window {
 	return &Window{length: max(1, int64(span)/slicesPerWindow)}
 }
 
-// Add adds v at time now; now does not go back by more than a slice.
+// Add adds v at time now; now must not go back by more than a slice.
 func (w *Window) Add(now, v int64) {
 	w.slice(now/w.length + 1).add(v)
 }
@@ -83,15 +83,14 @@ func (s *slice) overflow() {
 	s.exact = s.exact[:0]
 }
 
-// Scratch is the memory that Percentiles works in. One may serve any number of
-// windows, one after the other.
+// Scratch is the working memory of Window.Percentiles. One Scratch may serve any number
+// of windows, one after the other.
 type Scratch struct {
 	exact  []int64
 	sketch sketch
 }
 
-// Percentiles returns the percentiles of what was added in the span before
-// now.
+// Percentiles returns the percentiles of the samples added in the span before now.
 func (w *Window) Percentiles(now int64, tmp *Scratch) Percentiles {
 	tmp.exact = tmp.exact[:0]
 	tmp.sketch.clear()

@@ -10,16 +10,18 @@ import (
 // Monotonic reads CLOCK_MONOTONIC, in ns. It may be called concurrently.
 func Monotonic() int64 { return read(unix.CLOCK_MONOTONIC) }
 
-// Boot reads CLOCK_BOOTTIME, which goes on while the host sleeps, in ns. It may be called concurrently.
+// Boot reads CLOCK_BOOTTIME, which also counts while the host sleeps, in ns. It may be
+// called concurrently.
 func Boot() int64 { return read(unix.CLOCK_BOOTTIME) }
 
-// together is how close two readings of a clock are between which the process was
-// not preempted.
+// together is the most time between two readings of a clock in a process that was not
+// preempted between them.
 const together = 50 * time.Microsecond
 
-// Both reads CLOCK_REALTIME and CLOCK_MONOTONIC at one moment, in ns. A process that
-// is preempted between the two would have an old one of the first, and look as if the
-// wall clock had been set back. It reads at most three times, and may be called concurrently.
+// Both reads CLOCK_REALTIME and CLOCK_MONOTONIC at one moment, in ns. If the process were
+// preempted between two simple readings, the first value would be old, as if the wall
+// clock had been set back. So Both repeats the readings after a preemption, at most three
+// times in all. It may be called concurrently.
 func Both() (wall, mono int64) { return both(read) }
 
 func both(read func(id int32) int64) (wall, mono int64) {

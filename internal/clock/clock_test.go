@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readingsWith returns clocks that are one epoch apart, and of which each reading takes
-// 1 µs, or what stands in pauses for the reading of that number.
+// readingsWith returns clocks that are one epoch apart. Each reading takes 1 µs, and the
+// pause that pauses has for the reading of that number.
 func readingsWith(epoch int64, pauses map[int]time.Duration) func(id int32) int64 {
 	now, n := int64(time.Hour), 0
 	return func(id int32) int64 {

@@ -9,17 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Needs is what of the file system a confined process can use beside its own
-// program and what that is loaded from. What does not exist, or cannot be looked
-// at, is left out.
+// Needs lists the parts of the file system that a confined process can use, beside its
+// own program and the files from which that is loaded. A path of Read or Devices on which
+// stat(2) fails is left out.
 type Needs struct {
 	Read    []string // files, and directories with all that is below them
 	Devices []string // directories of device nodes to read, write and control
 	Sockets string   // a directory to make Unix sockets in; "": none
 }
 
-// ErrNotConfined is wrapped by Enter in a process that still has more than it
-// should have.
+// ErrNotConfined is wrapped by the error of Enter in a process that still has more rights
+// than it should have.
 var ErrNotConfined = errors.New("not confined")
 
 const (
@@ -27,13 +27,12 @@ const (
 	marker = "RDMA_EVENTS_CONFINED"
 )
 
-// Enter confines the process and executes its program again with the same
-// arguments, environment and inheritable descriptors. In the process that comes
-// of it Enter returns nil; so the first thing that main does is to call it, on the
-// process' first thread (runtime.LockOSThread in an init function): that one has
-// the parent-death signal, and exec keeps what the calling thread has. A kernel without Landlock restricts no files;
-// the rest is the same. Any other error leaves the process in a state in which it
-// should only exit.
+// Enter confines the process and executes its program again with the same arguments,
+// environment and inheritable descriptors. In the new program Enter returns nil. So main
+// has to call Enter first, on the process' first thread (runtime.LockOSThread in an init
+// function): that thread has the parent-death signal, and exec keeps the attributes of
+// the calling thread. A kernel without Landlock restricts no files; the rest is the same.
+// Any other error leaves the process in a state in which it should only exit.
 func Enter(n Needs) error {
 	if _, again := os.LookupEnv(marker); again {
 		return errors.Join(os.Unsetenv(marker), check())
@@ -55,8 +54,8 @@ func Enter(n Needs) error {
 	return fmt.Errorf("execute %s again: %w", self, err)
 }
 
-// Landlock returns the version of Landlock's interface that the kernel has, 0
-// when it has none or does not let this process use it.
+// Landlock returns the version of Landlock's interface in the kernel, 0 if the kernel has
+// none or does not let this process use it.
 func Landlock() int {
 	version, err := ll.LandlockGetABIVersion()
 	if err != nil {
@@ -65,9 +64,9 @@ func Landlock() int {
 	return version
 }
 
-// keepLockedMemory keeps what CAP_IPC_LOCK was good for: a process that could
-// lock as much memory as it likes gets a limit that says so. Where that is
-// refused (it takes CAP_SYS_RESOURCE) the limit stays what it is.
+// keepLockedMemory keeps the effect of CAP_IPC_LOCK: a process that could lock any amount
+// of memory gets an unlimited RLIMIT_MEMLOCK. If that is refused (it takes
+// CAP_SYS_RESOURCE) the limit stays as it is.
 func keepLockedMemory() {
 	var caps [2]unix.CapUserData
 	if unix.Capget(capHeader(), &caps[0]) != nil || caps[0].Effective&(1<<unix.CAP_IPC_LOCK) == 0 {
@@ -76,8 +75,9 @@ func keepLockedMemory() {
 	_ = unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY})
 }
 
-// dropCapabilities empties all sets of this thread. The bounding set can only be
-// reduced by who has CAP_SETPCAP; without that, no_new_privs makes it irrelevant.
+// dropCapabilities empties all capability sets of this thread. Only a thread with
+// CAP_SETPCAP can reduce the bounding set; without it, no_new_privs makes that set
+// irrelevant.
 func dropCapabilities() error {
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return fmt.Errorf("clear ambient set: %w", err)
@@ -93,8 +93,8 @@ func capHeader() *unix.CapUserHeader {
 	return &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 }
 
-// check looks at what Enter has left, because a variable of the environment is
-// all that tells the second start from the first.
+// check checks that the process is confined, because only an environment variable
+// distinguishes the second start from the first.
 func check() error {
 	var caps [2]unix.CapUserData
 	if err := unix.Capget(capHeader(), &caps[0]); err != nil {

@@ -24,13 +24,13 @@ type helper struct {
 	results map[string]string
 }
 
-// start has a helper process carry out o; it lives until the test's end.
+// start makes a helper process carry out o. The helper runs until the end of the test.
 func start(t *testing.T, o order) helper {
 	t.Helper()
 	text, err := json.Marshal(o)
 	require.NoError(t, err)
 	cmd := exec.Command(self)
-	// The race detector sleeps a second at a program's end if it is not told otherwise.
+	// By default the race detector sleeps a second at a program's end.
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", orderKey+"="+string(text))
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -38,7 +38,7 @@ func start(t *testing.T, o order) helper {
 	require.NoError(t, err)
 	stdout, err := cmd.StdoutPipe()
 	require.NoError(t, err)
-	// The thread that forks has to live as long as the helper.
+	// The thread that forks has to exist as long as the helper.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	runtime.LockOSThread()
 	t.Cleanup(runtime.UnlockOSThread)
@@ -53,7 +53,7 @@ func start(t *testing.T, o order) helper {
 	return h
 }
 
-// newTarget makes what attempts are directed at.
+// newTarget makes the target of the attempts.
 func newTarget(t *testing.T) target {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "c") //nolint:usetesting // its directory's name is the test's, and too long for a socket
@@ -79,7 +79,7 @@ func newTarget(t *testing.T) target {
 	return to
 }
 
-// accept listens until the test's end; who connects is queued.
+// accept listens until the end of the test; connections are queued.
 func accept(t *testing.T, network, address string) net.Addr {
 	t.Helper()
 	l, err := net.Listen(network, address)
@@ -88,8 +88,8 @@ func accept(t *testing.T, network, address string) net.Addr {
 	return l.Addr()
 }
 
-// forbidden says from which version of Landlock on an attempt is refused; 0 is
-// always, for want of a capability.
+// forbidden has the version of Landlock from which on an attempt is refused. 0 means
+// always, because a capability is missing.
 var forbidden = map[string]struct {
 	since int
 	errno string
@@ -134,7 +134,7 @@ func TestWithoutLandlockCapabilitiesAreGivenUpAllTheSame(t *testing.T) {
 	requireRefused(t, 0, o)
 }
 
-// What is refused above is refused by the confinement and nothing else.
+// The confinement, and nothing else, refuses the attempts above.
 func TestWithoutConfinementAllOfThatIsPossible(t *testing.T) {
 	requireRoot(t)
 	require.Empty(t, start(t, order{Target: newTarget(t)}).results)
@@ -151,10 +151,10 @@ func requireRefused(t *testing.T, abi int, o order) {
 	require.Equal(t, want, start(t, o).results, "Landlock %d", abi)
 }
 
-// requireRoot: what a user may not do anyway proves nothing.
+// requireRoot requires root: an attempt that a user may not make anyway proves nothing.
 func requireRoot(t *testing.T) {
 	t.Helper()
-	prerequisite.RequireRoot(t, "not root, who alone may do all that is to be refused")
+	prerequisite.RequireRoot(t, "not root: only root may do everything that is to be refused")
 }
 
 func confined(to target) order {

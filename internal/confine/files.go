@@ -19,7 +19,7 @@ const (
 		ll.AccessFSMakeSock | ll.AccessFSRemoveFile
 )
 
-// restrictFiles leaves the process what n names, as far as the kernel's Landlock
+// restrictFiles restricts the process to the files in n, as far as the kernel's Landlock
 // can forbid the rest.
 func restrictFiles(n Needs) error {
 	program, err := programFiles()
@@ -37,7 +37,8 @@ func restrictFiles(n Needs) error {
 	)
 }
 
-// sorted tells directories from other files.
+// sorted separates directories from other files, and leaves out paths on which stat(2)
+// fails.
 func sorted(paths []string) (dirs, files []string) {
 	for _, path := range paths {
 		switch info, err := os.Stat(path); {
@@ -58,8 +59,8 @@ func present(dir string) []string {
 	return []string{dir}
 }
 
-// programFiles returns the files that the process' code was loaded from: the
-// kernel executes the program and its loader again, and that loads the rest.
+// programFiles returns the files that the process' code was loaded from: the kernel
+// executes the program and its loader again, and the loader loads the rest.
 func programFiles() ([]string, error) {
 	f, err := os.Open("/proc/self/maps")
 	if err != nil {

@@ -20,19 +20,20 @@ import (
 	"rdma_events/internal/confine/confinetest"
 )
 
-// The test program is the process that confines itself, and the one that it
-// attacks; orderKey says which.
+// The test program is both the process that confines itself and the process that it
+// attacks; orderKey selects which.
 const orderKey = "CONFINE_TEST_ORDER"
 
-// order is what a helper process is to do.
+// order has the instructions for a helper process.
 type order struct {
 	Confine    bool
 	NoLandlock bool // as on a kernel without it
 	Needs      Needs
-	Target     target // "": nothing is attempted
+	Target     target // Dir "": nothing is attempted
 }
 
-// target is what attempts are directed at; each leaves the others theirs.
+// target has the targets of the attempts. Each attempt leaves the targets of the others
+// as they are.
 type target struct {
 	Dir    string // files of the attempts, and a socket
 	PID    int
@@ -41,7 +42,7 @@ type target struct {
 	Socket string // an abstract one
 }
 
-// Enter wants the first thread.
+// Enter needs the first thread.
 func init() {
 	if os.Getenv(orderKey) != "" {
 		runtime.LockOSThread()
@@ -55,8 +56,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// help prints what came of each attempt, an errno or "", and waits for the end
-// of its input.
+// help prints the errno of each attempt that failed, and waits for the end of its input.
 func help(text string) int {
 	var o order
 	err := json.Unmarshal([]byte(text), &o)
@@ -82,7 +82,7 @@ func help(text string) int {
 	if err := json.NewEncoder(os.Stdout).Encode(results); err != nil {
 		return 1
 	}
-	_, _ = io.Copy(io.Discard, os.Stdin) // until the test lets go
+	_, _ = io.Copy(io.Discard, os.Stdin) // until the test closes it
 	return 0
 }
 
@@ -94,7 +94,7 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// attempts are what a hostile library could try.
+// attempts has the actions that a hostile library could try.
 var attempts = map[string]func(target) error{
 	"read a secret":          func(target) error { return opens("/etc/shadow", unix.O_RDONLY) },
 	"list the root":          func(target) error { return opens("/", unix.O_RDONLY) },
@@ -126,13 +126,13 @@ var attempts = map[string]func(target) error{
 	"make a device":          func(t target) error { return unix.Mknod(t.Dir+"/devices/new", unix.S_IFREG, 0) },
 	"make a socket":          func(t target) error { return listens("unix", t.Dir+"/sockets/s") },
 	"end with its parent":    func(target) error { return diesWithParent() },
-	// With these mlx4's library resolves an address handle (providers/mlx4/verbs.c, libibverbs/neigh.c in rdma-core).
+	// mlx4's library uses these to resolve an address handle (providers/mlx4/verbs.c, libibverbs/neigh.c in rdma-core).
 	"list routes":     func(target) error { return lists(unix.RTM_GETROUTE) },
 	"list neighbours": func(target) error { return lists(unix.RTM_GETNEIGH) },
 	"hear uevents":    func(target) error { return socket(unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_KOBJECT_UEVENT) },
 }
 
-// lists asks rtnetlink for all of a kind.
+// lists asks rtnetlink for all entries of a kind.
 func lists(kind int) error {
 	_, err := syscall.NetlinkRIB(kind, unix.AF_UNSPEC)
 	return err
@@ -159,7 +159,7 @@ func opens(path string, flags int) error {
 	return unix.Close(fd)
 }
 
-// execute0 starts a program and says whether the kernel let it.
+// execute0 starts a program, and returns the kernel's error if it refuses that.
 func execute0(path string) error {
 	p, err := os.StartProcess(path, []string{filepath.Base(path), "-test.run=^$"}, &os.ProcAttr{Env: []string{}})
 	if err != nil {
@@ -180,7 +180,7 @@ func trace(pid int) error {
 	})
 }
 
-// onlyHere runs f on a thread that ends with it.
+// onlyHere runs f on a thread that ends with f.
 func onlyHere(f func() error) error {
 	done := make(chan error)
 	go func() {
@@ -190,7 +190,7 @@ func onlyHere(f func() error) error {
 	return <-done
 }
 
-// rawSetuid changes this thread only.
+// rawSetuid changes the user of this thread only.
 func rawSetuid(uid int) error {
 	if _, _, errno := syscall.RawSyscall(unix.SYS_SETUID, uintptr(uid), 0, 0); errno != 0 {
 		return errno
@@ -232,8 +232,8 @@ func socket(domain, typ, proto int) error {
 	return unix.Close(fd)
 }
 
-// control0 opens a character device for reading and writing, and asks it for
-// something: how much entropy there is (RNDGETENTCNT of random(4)).
+// control0 opens a character device for reading and writing, and asks it how much entropy
+// there is (RNDGETENTCNT of random(4)).
 func control0(path string) error {
 	const entropyCount = 0x80045200
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)

@@ -2,7 +2,7 @@ package doctor
 
 import "fmt"
 
-// checkAddresses wants of each active port what a probe addresses it by.
+// checkAddresses checks that each active port has the addresses that a probe needs.
 func checkAddresses(x *examination) []Result {
 	results := x.eachPort(x.checkAddress)
 	if len(results) == 0 {

@@ -1,5 +1,6 @@
-// Package doctor examines a host: whether rdma_events can watch its RDMA
-// devices, and which command mends what is wrong. It changes nothing, save that
-// the kernel loads ib_uverbs when a device has no node; it needs no
-// privilege and no device, and opens devices only by means of the worker program.
+// Package doctor examines a host. It reports whether rdma_events can watch the
+// RDMA devices, and for each problem the command that fixes it. It changes
+// nothing on the host, with one exception: the kernel loads ib_uverbs if a device
+// has no node. The package needs no privilege and no device. Only the worker
+// program opens devices.
 package doctor

@@ -8,19 +8,19 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// device is an RDMA device and what trying it came to.
+// device is an RDMA device with the results of its trials.
 type device struct {
-	verbs.DeviceAttr        // but for Ports and Vectors
-	node             string // as in "uverbs0"; "" none
+	verbs.DeviceAttr        // without Ports and Vectors
+	node             string // as in "uverbs0"; "" if there is none
 	ports            []int
 	trials           []trialOf
 }
 
-// soft reports whether the device is software, which pins no memory of its
-// user and has no interrupts.
+// soft reports whether the device is implemented in software. Such a device pins
+// no user memory and has no interrupts.
 func (d *device) soft() bool { return d.Driver == "rdma_rxe" || d.Driver == "siw" }
 
-// trialOf is a Trial and the method that was tried.
+// trialOf is a Trial with the method that was tried.
 type trialOf struct {
 	method verbs.Method
 	Trial
@@ -30,10 +30,10 @@ type trialOf struct {
 type examination struct {
 	*System
 	plugin   PluginConfig
-	telegraf []Result // of reading the configuration
-	devices  []device // that the plugin would watch
+	telegraf []Result // from reading the configuration
+	devices  []device // the devices that the plugin would watch
 
-	worker     Worker // nil: see workerErr
+	worker     Worker // nil if it could not be opened: see workerErr
 	workerErr  error
 	workerPath string
 	version    string // of the worker program
@@ -42,10 +42,11 @@ type examination struct {
 	libraryErr error
 }
 
-// check is one question. The order of checks is that in which the answers
-// depend on each other.
+// check examines one aspect of the host.
 type check func(*examination) []Result
 
+// checks returns all checks, ordered so that a check comes after those that its
+// result depends on.
 func checks() []check {
 	return []check{
 		checkModules, checkNodes, checkLibrary, checkProviders, checkLockedMemory, checkNetns,
@@ -53,8 +54,8 @@ func checks() []check {
 	}
 }
 
-// Run examines the host. It blocks for some seconds where there are devices;
-// the end of ctx ends it early, with what could not be tried reported as such.
+// Run examines the host. If there are devices, it blocks for some seconds. If ctx
+// ends, Run returns early and reports each device that it could not try.
 func Run(ctx context.Context, s *System) Report {
 	x := &examination{System: s}
 	x.readTelegraf()
@@ -71,12 +72,12 @@ func Run(ctx context.Context, s *System) Report {
 	return r
 }
 
-// findDevices lists what the plugin would watch and asks no driver: a device
-// that is excluded is not to be touched.
+// findDevices lists the devices that the plugin would watch. It sends no request
+// to a driver, because an excluded device must not be touched.
 func (x *examination) findDevices() {
 	names, err := x.Sysfs.Devices()
 	if err != nil {
-		return // there are none to be seen, which checkModules reports
+		return // no device is visible; checkModules reports that
 	}
 	for _, name := range names {
 		if x.plugin.Watches != nil && !x.plugin.Watches(name) {
@@ -89,18 +90,19 @@ func (x *examination) findDevices() {
 	x.findNodes()
 }
 
-// findNodes notes the nodes that the devices have now.
+// findNodes records the nodes that the devices have now.
 func (x *examination) findNodes() {
 	nodes, err := x.Sysfs.Nodes()
 	if err != nil {
-		return // checkNodes misses them
+		return // checkNodes reports the missing nodes
 	}
 	for i := range x.devices {
 		x.devices[i].node = nodes[x.devices[i].Name]
 	}
 }
 
-// usable asks the worker program about itself.
+// usable queries the worker program's version and library, and reports whether
+// the program can try devices.
 func (x *examination) usable(ctx context.Context) bool {
 	if x.worker == nil {
 		return false
@@ -112,8 +114,8 @@ func (x *examination) usable(ctx context.Context) bool {
 	return x.libraryErr == nil
 }
 
-// tryDevices asks the worker program for all that only a program with the
-// library can find out. A device is tried by one worker at a time.
+// tryDevices has the worker program open and probe the devices, because only a
+// program with the library can do that. One worker at a time tries a device.
 func (x *examination) tryDevices(ctx context.Context) {
 	const together = 8
 	var all sync.WaitGroup
@@ -133,10 +135,10 @@ func (x *examination) tryDevices(ctx context.Context) {
 	all.Wait()
 }
 
-// loadUverbs has a worker ask for a device that has no node: for that the kernel
-// loads ib_uverbs (ib_get_client_nl_info in drivers/infiniband/core/device.c),
-// which not every driver does by itself. What comes of it does not count, since
-// this worker was confined to the nodes that there were.
+// loadUverbs has a worker try a device that has no node. The kernel then loads
+// ib_uverbs (ib_get_client_nl_info in drivers/infiniband/core/device.c); not
+// every driver loads it by itself. The result of this trial is ignored, because
+// this worker was confined to the nodes that existed at its start.
 func (x *examination) loadUverbs(ctx context.Context) {
 	i := slices.IndexFunc(x.devices, func(d device) bool { return d.node == "" })
 	if i < 0 {
@@ -146,8 +148,8 @@ func (x *examination) loadUverbs(ctx context.Context) {
 	x.findNodes()
 }
 
-// tryAll tries all methods. Flush comes last, and not where the driver counts
-// flushes: an operator may be alerted by that count.
+// tryAll tries all methods. Flush comes last. It is skipped if the driver counts
+// flushes, because that count may raise an alert.
 func (d *device) tryAll(ctx context.Context, w Worker) {
 	for _, m := range []verbs.Method{verbs.MethodRCWrite, verbs.MethodUDSend, verbs.MethodFlush} {
 		counted := slices.ContainsFunc(d.trials, func(t trialOf) bool { return t.Attr.CountsFlushes })

@@ -34,8 +34,8 @@ func TestAHealthyHostIsOKThroughout(t *testing.T) {
 	require.Equal(t, "installed: mlx5 44.0, rxe (ABI rdmav34)", r.of("providers")[0].Text)
 }
 
-// Each row breaks one thing of the healthy host, and one check has to say so.
-func TestWhatIsWrongIsSaidWithTheCommandThatMendsIt(t *testing.T) {
+// Each row breaks one thing of the healthy host, and one check has to report it.
+func TestProblemIsReportedWithItsFix(t *testing.T) {
 	const edit = "sudoedit /etc/telegraf/telegraf.d/rdma_events.conf"
 	config := func(text string) tree { return tree{"etc/telegraf/telegraf.d/rdma_events.conf": text} }
 	memlock := "LimitMEMLOCK=8M"
@@ -43,7 +43,7 @@ func TestWhatIsWrongIsSaidWithTheCommandThatMendsIt(t *testing.T) {
 		name   string
 		files  tree
 		change func(*System, *fakeWorker)
-		want   Result // Text and Fix are parts of what is said
+		want   Result // Text and Fix are parts of the reported ones
 	}{
 		{
 			"no device", tree{class: "", "sys/class/infiniband_verbs": "", "sys/bus": ""}, nil,
@@ -315,8 +315,8 @@ func TestWithoutAWorkerTheRestIsStillChecked(t *testing.T) {
 	require.Equal(t, OK, r.of("ports")[0].Status)
 }
 
-// Not every driver brings ib_uverbs along (siw does not); the kernel loads it for
-// the first program that asks for a device.
+// Not every driver loads ib_uverbs (siw does not). The kernel loads it for the
+// first program that requests a device.
 func TestANodeThatComesWithTheTrialIsThere(t *testing.T) {
 	const verbsClass = "sys/class/infiniband_verbs"
 	w := workingWorker()

@@ -8,7 +8,7 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// checkEvents says which drivers raise asynchronous events.
+// checkEvents reports which drivers raise asynchronous events.
 func checkEvents(x *examination) []Result {
 	const name = "events"
 	var results []Result
@@ -28,9 +28,10 @@ func checkEvents(x *examination) []Result {
 	return results
 }
 
-// removable are the kernels from which on a driver's device can be removed while
-// programs have it open (ib_device_ops.disassociate_ucontext in
-// drivers/infiniband of Debian's 6.1, 6.12 and 7.3; in between nobody looked).
+// removable returns, for each driver, the first kernel release that can remove a
+// device while programs have it open (ib_device_ops.disassociate_ucontext in
+// drivers/infiniband of Debian's 6.1, 6.12 and 7.3; the releases in between were
+// not checked).
 func removable() map[string][2]int {
 	return map[string][2]int{
 		"mlx4_core": {6, 1}, "mlx5_core": {6, 1}, "hns3": {6, 1}, "ice": {6, 1}, "i40e": {6, 1},
@@ -39,8 +40,9 @@ func removable() map[string][2]int {
 	}
 }
 
-// checkRemoval says whether a device can be removed while it is watched: either
-// the kernel takes it away from its users, or the worker is told and lets go.
+// checkRemoval reports whether a device can be removed while it is watched:
+// either the kernel takes it away from its users, or a uevent announces the
+// removal and the worker closes the device.
 func checkRemoval(x *examination) []Result {
 	const name = "removal"
 	err := x.Uevents()
@@ -67,8 +69,8 @@ func checkRemoval(x *examination) []Result {
 	return results
 }
 
-// before reports whether this kernel is older than a release; one whose release
-// cannot be read counts as older.
+// before reports whether this kernel is older than a release. If the kernel's
+// release cannot be read, the kernel counts as older.
 func (x *examination) before(release [2]int) bool {
 	parts := strings.SplitN(x.read("proc/sys/kernel/osrelease"), ".", 3)
 	if len(parts) < 2 {
@@ -78,7 +80,7 @@ func (x *examination) before(release [2]int) bool {
 	return major < release[0] || major == release[0] && minor < release[1]
 }
 
-// leading returns the number that a text begins with, 0 without one.
+// leading returns the number that a text begins with, 0 if there is none.
 func leading(text string) int {
 	end := strings.IndexFunc(text, func(r rune) bool { return r < '0' || r > '9' })
 	if end < 0 {

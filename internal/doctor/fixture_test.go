@@ -13,10 +13,11 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// tree is a file system: contents by path, a link's as "-> target".
+// tree is a file system: contents by path. A link is written as "-> target".
 type tree map[string]string
 
-// with returns a copy with some files changed; "" removes one and all below.
+// with returns a copy with some files changed. "" removes a file and everything
+// below it.
 func (f tree) with(changes tree) tree {
 	all := tree{}
 	for name, text := range f {
@@ -113,7 +114,7 @@ const snippet = `[[inputs.execd]]
   data_format = "influx"
 `
 
-// fakeWorker answers as it was told.
+// fakeWorker returns the answers that the test has set.
 type fakeWorker struct {
 	version, library       string
 	versionErr, libraryErr error
@@ -141,12 +142,12 @@ func (w *fakeWorker) Close() error {
 	return nil
 }
 
-// opened is a trial of a device with one port.
+// opened returns the trial of an opened device with one port.
 func opened(p PortTrial) Trial {
 	return Trial{Opened: true, Attr: verbs.DeviceAttr{Ports: 1}, Ports: map[int]PortTrial{1: p}}
 }
 
-// woken is a port whose probe took so long.
+// woken returns a port trial with a successful round for each wake-up time.
 func woken(wakes ...time.Duration) PortTrial {
 	var p PortTrial
 	for _, w := range wakes {
@@ -166,13 +167,13 @@ func workingWorker() *fakeWorker {
 	}
 }
 
-// host is a System over a tree.
+// host returns a System over a tree.
 func host(t *testing.T, files tree, w Worker) *System {
 	t.Helper()
 	return hostAt(files.write(t), w)
 }
 
-// hostAt is host over a tree that has been written.
+// hostAt is like host, for a tree that has already been written to root.
 func hostAt(root string, w Worker) *System {
 	s := newSystem(root)
 	s.Version, s.UID = "1.2.3", 998
@@ -185,7 +186,7 @@ func hostAt(root string, w Worker) *System {
 	return s
 }
 
-// of returns what a check says.
+// of returns the results of a check.
 func (r *Report) of(check string) []Result {
 	var found []Result
 	for _, one := range r.Results {

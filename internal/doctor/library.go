@@ -10,13 +10,14 @@ import (
 	"strings"
 )
 
-// oldestLibrary is the release of rdma-core from which on libibverbs has every
+// oldestLibrary is the first release of rdma-core whose libibverbs has every
 // symbol that the worker needs.
 const oldestLibrary = 28
 
-// newProviders are the releases of rdma-core that brought a provider since then
-// (providers/ in its tags up to v65). Nothing else of an older library is missed:
-// the worker names events and completions, and knows rates, by itself.
+// newProviders returns the providers that rdma-core added after oldestLibrary,
+// each with its first release (providers/ in its tags up to v65). The worker
+// needs nothing else that an older library lacks: it has its own names of events
+// and completions, and its own table of rates.
 func newProviders() map[string]int {
 	return map[string]int{"irdma": 37, "erdma": 43, "mana": 44, "ionic": 61}
 }
@@ -45,17 +46,17 @@ func checkLibrary(x *examination) []Result {
 }
 
 // libraryVersion returns the release of the library that the worker's loader
-// finds, as in "44.0"; "unknown" where its file does not say.
+// finds, as in "44.0"; "unknown" if the file's name does not contain it.
 func (x *examination) libraryVersion() string { return libraryVersion(x.realPath(x.library)) }
 
-// olderThan reports whether that is known to be older than a release.
+// olderThan reports whether that library is known to be older than a release.
 func (x *examination) olderThan(release int) bool {
 	major := leading(x.libraryVersion())
 	return major > 0 && major < release
 }
 
-// lacks lists the providers that only later releases of rdma-core have, oldest
-// first.
+// lacks lists the providers that only later releases of rdma-core have, the
+// oldest first.
 func (x *examination) lacks() string {
 	since := newProviders()
 	names := slices.SortedFunc(maps.Keys(since), func(a, b string) int { return since[a] - since[b] })
@@ -77,9 +78,9 @@ func (x *examination) realPath(file string) string {
 	return target
 }
 
-// libraryVersion takes the release of rdma-core from a file's name, as in
-// libibverbs.so.1.14.44.0 and libmlx5.so.1.24.44.0: after the ABI comes the
-// package version (rdma_shared_library of rdma-core's buildlib).
+// libraryVersion returns the release of rdma-core in a file's name, as in
+// libibverbs.so.1.14.44.0 and libmlx5.so.1.24.44.0: the package version follows
+// the ABI (rdma_shared_library of rdma-core's buildlib).
 func libraryVersion(file string) string {
 	if m := regexp.MustCompile(`\.so\.\d+\.\d+\.(\d+\.\d+)$`).FindStringSubmatch(file); m != nil {
 		return m[1]
@@ -97,8 +98,8 @@ func (p provider) String() string {
 	return p.name + " " + p.version
 }
 
-// providers lists what is installed beside libibverbs, which looks for
-// libibverbs/lib<name>-rdmav<ABI>.so (rdma-core, libibverbs/init.c).
+// providers lists the providers that are installed beside libibverbs. libibverbs
+// loads libibverbs/lib<name>-rdmav<ABI>.so (rdma-core, libibverbs/init.c).
 func (x *examination) providers() []provider {
 	dir := path.Join(strings.TrimPrefix(path.Dir(x.library), "/"), "libibverbs")
 	form := regexp.MustCompile(`^lib(.+)-rdmav(\d+)\.so$`)
@@ -111,8 +112,8 @@ func (x *examination) providers() []provider {
 	return found
 }
 
-// providerOf names the provider of a kernel driver where the names differ
-// (rdma-core, providers/).
+// providerOf returns the provider's name for a kernel driver (rdma-core,
+// providers/). The table has the drivers whose provider has another name.
 func providerOf(driver string) string {
 	others := map[string]string{
 		"rdma_rxe": "rxe", "ice": "irdma", "i40e": "irdma", "bnxt_en": "bnxt_re", "qede": "qedr", "be2net": "ocrdma",
@@ -125,11 +126,11 @@ func providerOf(driver string) string {
 	return strings.TrimSuffix(driver, "_core")
 }
 
-// checkProviders wants a provider for the driver of each device.
+// checkProviders checks that a provider is installed for each device's driver.
 func checkProviders(x *examination) []Result {
 	const name = "providers"
 	if x.library == "" {
-		return nil // checkLibrary has the reason
+		return nil // checkLibrary reports the reason
 	}
 	installed := x.providers()
 	if len(installed) == 0 {
@@ -148,8 +149,8 @@ func checkProviders(x *examination) []Result {
 	return results
 }
 
-// missingProvider tells a provider that is not installed from one that the
-// installed release does not have.
+// missingProvider reports a missing provider. It distinguishes a provider that is
+// not installed from one that the installed release does not contain.
 func (x *examination) missingProvider(d *device, want string) Result {
 	r := Result{Check: "providers", Subject: d.Name, Status: Fail, Fix: x.install(),
 		Text: fmt.Sprintf("its driver %s needs the provider library of %s, which ", d.Driver, want)}
@@ -162,16 +163,17 @@ func (x *examination) missingProvider(d *device, want string) Result {
 	return r
 }
 
-// Libraries are the releases of the libraries that a device is driven by; ""
-// for what their files do not say.
+// Libraries are the releases of the libraries that drive a device. An unknown
+// release of libibverbs is "unknown", an unknown release of the provider is left
+// out. Provider and ABI are "" if no provider is installed.
 type Libraries struct {
 	Verbs    string // libibverbs
 	Provider string // as in "mlx5 44.0"
 	ABI      string // of the providers, as in "34"
 }
 
-// Libraries returns those of devices of a kernel driver, with library the file
-// of libibverbs.
+// Libraries returns the libraries for devices of a kernel driver. library is the
+// file of libibverbs.
 func (s *System) Libraries(library, driver string) Libraries {
 	x := &examination{System: s, library: library}
 	l := Libraries{Verbs: x.libraryVersion()}

@@ -11,20 +11,23 @@ import (
 const (
 	kib = 1 << 10
 	mib = 1 << 20
-	// lockedPerProbe is what a hardware provider pins for a queue pair and a
-	// completion queue at most, with their doorbells.
+	// lockedPerProbe is the most memory that a hardware provider pins for a queue
+	// pair and a completion queue, with their doorbells.
 	lockedPerProbe = 64 * kib
-	// lockedSilent is up to where libibverbs warns on stderr (init.c).
+	// lockedSilent is the highest limit for which libibverbs prints a warning on
+	// stderr (init.c).
 	lockedSilent = 32 * kib
-	// capIPCLock lifts the limit of locked memory (capabilities(7)).
+	// capIPCLock is the capability that removes the limit of locked memory
+	// (capabilities(7)).
 	capIPCLock = 14
-	// filesPerWorker is what the host program keeps open for each device,
-	// filesBesides what else.
+	// filesPerWorker is how many files the host program keeps open for each device,
+	// filesBesides how many other files it keeps open.
 	filesPerWorker, filesBesides = 12, 64
 )
 
-// checkLockedMemory compares the limit of this user with what probes pin: the
-// kernel counts it for each worker process by itself.
+// checkLockedMemory compares the limit of this user with the memory that the
+// probes of one device pin. One device is enough, because the kernel counts
+// locked memory for each worker process separately.
 func checkLockedMemory(x *examination) []Result {
 	r := Result{Check: "locked_memory", Text: "the limit is " + size(x.LockedMemory)}
 	needed := 0
@@ -50,8 +53,8 @@ func checkLockedMemory(x *examination) []Result {
 	return []Result{r}
 }
 
-// probesOn is how many probes the plugin makes on a device: one for each port
-// and completion vector.
+// probesOn returns how many probes the plugin creates on a device: one for each
+// port and completion vector.
 func (x *examination) probesOn(d *device) int {
 	vectors := 1
 	if x.plugin.Vectors != nil {
@@ -74,7 +77,7 @@ func (x *examination) mayLockAll() bool {
 	return false
 }
 
-// raise returns the command that gives Telegraf a limit for ever.
+// raise returns the command that sets a limit of Telegraf permanently.
 func (x *examination) raise(limit string) string {
 	const dir = "/etc/systemd/system/telegraf.service.d"
 	return x.asRoot("mkdir -p %s && printf '[Service]\\n%s\\n' >%s/rdma_events-limits.conf && "+
@@ -91,7 +94,7 @@ func size(bytes uint64) string {
 	return fmt.Sprintf("%d KiB", bytes/kib)
 }
 
-// container names what this process runs in, "" for a host.
+// container returns the kind of container that this process runs in, "" if none.
 func (s *System) container() string {
 	if name := s.read("run/systemd/container"); name != "" {
 		return name
@@ -106,7 +109,8 @@ func (s *System) container() string {
 	return ""
 }
 
-// checkContainer looks at what limits a process below what the host can do.
+// checkContainer checks the limits that make a process able to do less than the
+// host: open files, user namespace, rdma cgroup.
 func checkContainer(x *examination) []Result {
 	const name = "container_limits"
 	var bad []Result
@@ -131,9 +135,9 @@ func checkContainer(x *examination) []Result {
 	return []Result{{Check: name, Text: fmt.Sprintf("%s; %d files may be open; no limit of the rdma cgroup is near", where, x.OpenFiles)}}
 }
 
-// checkCgroup compares what the rdma cgroup (cgroup-v2, RDMA) leaves of a device
-// with one more context and the objects of a probe. The limits of all ancestors
-// count.
+// checkCgroup checks that the rdma cgroup (cgroup-v2, RDMA) allows one more
+// context on a device, and the objects of a probe. The limits of all ancestors
+// apply.
 func (x *examination) checkCgroup(name, device string) []Result {
 	const objects = 10
 	needed := map[string]int{"hca_handle": 1, "hca_object": objects}
@@ -143,7 +147,7 @@ func (x *examination) checkCgroup(name, device string) []Result {
 		for _, what := range []string{"hca_handle", "hca_object"} {
 			limit, err := strconv.Atoi(limits[what])
 			if err != nil {
-				continue // "max", or not limited at all
+				continue // "max", or no limit at all
 			}
 			taken, err := strconv.Atoi(used[what])
 			if err != nil {
@@ -159,8 +163,8 @@ func (x *examination) checkCgroup(name, device string) []Result {
 	return bad
 }
 
-// rdmaCgroups returns the directories of this process' cgroup and its
-// ancestors, of either version.
+// rdmaCgroups returns the directories of this process' cgroup and its ancestors,
+// in version 1 and version 2.
 func (x *examination) rdmaCgroups() []string {
 	var dirs []string
 	for line := range strings.Lines(x.read("proc/self/cgroup")) {
@@ -187,7 +191,7 @@ func (x *examination) rdmaCgroups() []string {
 	return dirs
 }
 
-// entries returns the values of a device's line, as in
+// entries returns the values in a device's line of a text, as in
 // "mlx5_0 hca_handle=2 hca_object=2000".
 func entries(text, device string) map[string]string {
 	values := make(map[string]string)

@@ -14,7 +14,7 @@ func TestLockedMemoryIsCountedForEachVector(t *testing.T) {
 		vectors int // of the device
 		probed  func(has int) int
 		limit   uint64
-		want    Result // Fix is a part
+		want    Result // Fix is only a part of the fix
 	}{
 		"one of many": {63, nil, 2 << 20, Result{Text: "the limit is 2 MiB; probes pin up to 64 KiB for one device"}},
 		"all":         {63, all, 8 << 20, Result{Text: "the limit is 8 MiB; probes pin up to 3 MiB for one device"}},

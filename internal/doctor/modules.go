@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// companions are the modules that make RDMA devices of network cards, by the
-// driver of the card (drivers/infiniband of Linux 7.3).
+// companions returns the modules that create the RDMA devices of network cards,
+// by the driver of the card (drivers/infiniband of Linux 7.3).
 func companions() map[string]string {
 	return map[string]string{
 		"mlx5_core": "mlx5_ib", "mlx4_core": "mlx4_ib", "ice": "irdma", "i40e": "irdma", "bnxt_en": "bnxt_re",
@@ -16,8 +16,8 @@ func companions() map[string]string {
 	}
 }
 
-// checkModules asks for ib_core, ib_uverbs and the drivers by what they make in
-// sysfs, since they may be built into the kernel.
+// checkModules checks for ib_core, ib_uverbs and the drivers by the files that
+// they create in sysfs, because they may be built into the kernel.
 func checkModules(x *examination) []Result {
 	const name = "kernel_modules"
 	results := x.idleCards(name)
@@ -34,7 +34,7 @@ func checkModules(x *examination) []Result {
 	return results
 }
 
-// drivers returns the drivers of the devices, each once.
+// drivers returns the drivers of the devices, without duplicates.
 func (x *examination) drivers() []string {
 	var all []string
 	for i := range x.devices {
@@ -48,7 +48,7 @@ func (x *examination) drivers() []string {
 	return slices.Compact(all)
 }
 
-// idleCards finds network cards whose RDMA part is not loaded.
+// idleCards finds network cards whose RDMA module is not loaded.
 func (x *examination) idleCards(check string) []Result {
 	var results []Result
 	for _, driver := range x.list("sys/bus/pci/drivers") {

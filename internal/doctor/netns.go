@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// checkNetns reports the mode of network namespaces (rdma-system(8)). In the
-// exclusive one devices of other namespaces are hidden, but not their nodes in
-// sysfs: that class knows no namespaces.
+// checkNetns reports the mode of network namespaces (rdma-system(8)). In
+// exclusive mode devices of other namespaces are hidden. Their nodes in sysfs
+// stay visible, because that class has no namespaces.
 func checkNetns(x *examination) []Result {
 	r := Result{Check: "network_namespace"}
 	switch x.read("sys/module/ib_core/parameters/netns_mode") {

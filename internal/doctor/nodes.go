@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkNodes opens the device nodes. Opening one asks nothing of its driver.
+// checkNodes opens the device nodes. Opening a node sends no request to the driver.
 func checkNodes(x *examination) []Result {
 	results := make([]Result, 0, len(x.devices))
 	for i := range x.devices {
@@ -44,7 +44,8 @@ func (x *examination) checkNode(d *device) Result {
 	return r
 }
 
-// makeNode is for a node that the kernel has and this file system has not.
+// makeNode returns the command that creates a node which the kernel has and this
+// file system lacks.
 func (x *examination) makeNode(node string) string {
 	if x.container() != "" {
 		return "docker run --device /dev/infiniband IMAGE"
@@ -56,8 +57,9 @@ func (x *examination) makeNode(node string) string {
 	return x.asRoot("mkdir -p /dev/infiniband && mknod -m 0666 /dev/infiniband/%s c %s %s", node, major, minor)
 }
 
-// permit is for EPERM: the device cgroup of a container, or another network
-// namespace (ib_uverbs_open in drivers/infiniband/core/uverbs_main.c).
+// permit returns the fix for EPERM. The cause is the device cgroup of a
+// container, or another network namespace (ib_uverbs_open in
+// drivers/infiniband/core/uverbs_main.c).
 func (x *examination) permit() string {
 	if x.container() == "" && x.read("sys/module/ib_core/parameters/netns_mode") == "N" {
 		return x.asRoot("rdma system set netns shared")

@@ -14,8 +14,7 @@ func (s *System) portDir(device string, port int) string {
 	return path.Join("sys/class/infiniband", device, "ports", strconv.Itoa(port))
 }
 
-// portsOf returns the numbers of a device's ports, at most as many as are
-// watched.
+// portsOf returns the numbers of a device's ports, at most verbs.MaxPorts.
 func (s *System) portsOf(device string) []int {
 	var ports []int
 	for _, name := range s.list("sys/class/infiniband", device, "ports") {
@@ -42,7 +41,7 @@ func (x *examination) eachPort(f func(d *device, port int) Result) []Result {
 	return results
 }
 
-// checkPorts reports each port's state as sysfs has it, which needs no library.
+// checkPorts reports each port's state from sysfs, which needs no library.
 func checkPorts(x *examination) []Result {
 	results := x.eachPort(x.checkPort)
 	if len(results) == 0 {
@@ -72,7 +71,7 @@ func (x *examination) checkPort(d *device, port int) Result {
 	return r
 }
 
-// whyDown says what a port without link needs.
+// whyDown returns why a port is down, appended to text, and the fix.
 func (x *examination) whyDown(text, device string, port int, phys, netdev string) (why, fix string) {
 	disabled := strings.EqualFold(phys, "Disabled")
 	switch {
@@ -96,7 +95,7 @@ func (x *examination) link(device string, port int, netdev string) string {
 	return "Ethernet on " + netdev
 }
 
-// portState returns "ACTIVE" of "4: ACTIVE", "UNKNOWN" when it cannot be read.
+// portState returns "ACTIVE" for "4: ACTIVE", "UNKNOWN" if the state cannot be read.
 func (x *examination) portState(device string, port int) string {
 	if state := x.portAttr(device, port, "state"); state != "" {
 		return state
@@ -112,8 +111,9 @@ func (x *examination) portAttr(device string, port int, name string) string {
 	return text
 }
 
-// netdev returns the network device of a port: from its GIDs, which a port that
-// is down may have lost, or from the device.
+// netdev returns the network device of a port, "" if it is unknown. It comes from
+// the port's GIDs, or else from the device, because a port that is down may have
+// lost its GIDs.
 func (x *examination) netdev(device, ofGIDs string) string {
 	if ofGIDs != "" {
 		return ofGIDs

@@ -10,7 +10,7 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// checkProbes says which probe methods work on each port.
+// checkProbes reports which probe methods work on each port.
 func checkProbes(x *examination) []Result {
 	const name = "probes"
 	if len(x.devices) == 0 {
@@ -37,7 +37,7 @@ func checkProbes(x *examination) []Result {
 	return results
 }
 
-// notOpened is for a device that the worker did not get open.
+// notOpened returns the result for a device that the worker could not open.
 func (x *examination) notOpened(d *device) Result {
 	r := Result{Check: "probes", Subject: d.Name, Status: Fail, Text: "it has no node to open", Fix: x.asRoot("modprobe ib_uverbs")}
 	if len(d.trials) == 0 {
@@ -63,14 +63,14 @@ func (x *examination) notOpened(d *device) Result {
 	return r
 }
 
-// checkProbe says what each method came to on one port. One that works is
-// enough, and none is needed on a port that is down.
+// checkProbe reports the result of each method on one port. One working method
+// is enough. On a port that is down, it is only a warning if none works.
 func (x *examination) checkProbe(d *device, port int) Result {
 	r := Result{Check: "probes", Subject: subject(d.Name, port)}
 	var works, fails []string
 	lost := false
 	for _, t := range d.trials {
-		text, ok := verdict(t.Ports[port])
+		text, ok := describeTrial(t.Ports[port])
 		if ok {
 			works = append(works, t.method.String()+" "+text)
 			continue
@@ -101,9 +101,9 @@ func (d *device) interrupts() string {
 	return d.Driver
 }
 
-// verdict is what a method came to on a port: how long a wake-up takes, or why
-// it does not work.
-func verdict(t PortTrial) (text string, ok bool) {
+// describeTrial reports the result of a method on a port: how long a wake-up
+// takes, or why the method does not work.
+func describeTrial(t PortTrial) (text string, ok bool) {
 	if t.Refused != "" {
 		return "cannot: " + t.Refused, false
 	}

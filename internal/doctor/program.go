@@ -18,10 +18,10 @@ func (x *examination) openWorker() {
 	x.worker, x.workerErr = x.OpenWorker(x.workerPath)
 }
 
-// closeWorker ends the use of the program; it is gone after that.
+// closeWorker closes the program, which cannot be used after that.
 func (x *examination) closeWorker() {
 	if x.worker != nil {
-		_ = x.worker.Close() // a directory of our own, which the next start sweeps
+		_ = x.worker.Close() // it can only leave our own directory behind, which the next start removes
 	}
 }
 

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Status is how a check ended; the greater, the worse.
+// Status is the result of a check; a greater value is worse.
 type Status int
 
-// The statuses are the exit statuses of the program, too.
+// The statuses are also the exit statuses of the program.
 const (
 	OK   Status = iota // works
-	Warn               // works in part, or cannot be told from here
+	Warn               // works in part, or cannot be determined from here
 	Fail               // something cannot be watched
 )
 
@@ -23,25 +23,25 @@ func (s Status) String() string { return [...]string{"OK", "WARN", "FAIL"}[s] }
 // MarshalText implements encoding.TextMarshaler: "ok", "warn" or "fail".
 func (s Status) MarshalText() ([]byte, error) { return []byte(strings.ToLower(s.String())), nil }
 
-// Result is what one check says of one thing.
+// Result is the result of one check for one subject.
 type Result struct {
 	Check   string `json:"check"`             // as in "device_nodes"
-	Subject string `json:"subject,omitempty"` // a device, or as in "mlx5_0 port 1"; "" the host
+	Subject string `json:"subject,omitempty"` // a device, or as in "mlx5_0 port 1"; "" is the host
 	Status  Status `json:"status"`
 	Text    string `json:"text"`          // one line
-	Fix     string `json:"fix,omitempty"` // the command that mends it; "" with OK
+	Fix     string `json:"fix,omitempty"` // the command that fixes it; "" with OK
 }
 
-// Report is what all checks say, in their order.
+// Report has the results of all checks, in their order.
 type Report struct {
 	Version string   `json:"version"`
 	Kernel  string   `json:"kernel"` // its release
 	User    int      `json:"uid"`
-	Status  Status   `json:"status"` // the worst of all
+	Status  Status   `json:"status"` // the worst status of all results
 	Results []Result `json:"checks"`
 }
 
-// add takes what a check says.
+// add adds the results of a check.
 func (r *Report) add(results ...Result) {
 	for _, one := range results {
 		r.Results = append(r.Results, one)
@@ -57,7 +57,8 @@ func (r *Report) WriteJSON(w io.Writer) error {
 	return e.Encode(r)
 }
 
-// WriteText writes the report for people. paint, if not nil, colours a status.
+// WriteText writes the report as text for people. paint colours the text of a
+// status; nil leaves it without colour.
 func (r *Report) WriteText(w io.Writer, paint func(Status, string) string) error {
 	if paint == nil {
 		paint = func(_ Status, text string) string { return text }

@@ -21,7 +21,7 @@ import (
 // System is the host as the checks see it. NewSystem returns the real one.
 type System struct {
 	Version string // of this program
-	Root    fs.FS  // the file system: dev, etc, proc, run, sys
+	Root    fs.FS  // the root file system
 	Sysfs   sysfs.FS
 	UID     int
 
@@ -30,41 +30,41 @@ type System struct {
 
 	// OpenNode opens a device node for reading and writing, and closes it.
 	OpenNode func(path string) error
-	// Uevents subscribes to the kernel's uevents, and unsubscribes.
+	// Uevents subscribes to the kernel's uevents and unsubscribes again.
 	Uevents func() error
 
-	// OpenWorker opens the worker program at a path, which is WorkerPath where
-	// the plugin's configuration names none.
+	// OpenWorker opens the worker program at a path. The path is WorkerPath if the
+	// plugin's configuration names none.
 	OpenWorker func(path string) (Worker, error)
 	WorkerPath string
 
-	// Config is the path of Telegraf's configuration, "" for none; Plugin reads
-	// that of the plugin.
+	// Config is the path of Telegraf's or the plugin's configuration; "" means that
+	// none is checked. Plugin reads the plugin's configuration.
 	Config string
 	Plugin func(path string) (PluginConfig, error)
 }
 
 // Worker is an opened worker program. All but Close may be called concurrently.
 type Worker interface {
-	// Version returns what the program says of itself.
+	// Version returns the version that the program reports.
 	Version(ctx context.Context) (string, error)
 	// Library returns the file of libibverbs that the program's loader finds.
 	Library(ctx context.Context) (string, error)
 	// Try opens a device and tries a probe method on all of its ports. It blocks
 	// for some seconds at most.
 	Try(ctx context.Context, device string, m verbs.Method) Trial
-	// Close comes after the last of the others.
+	// Close must be called after all other calls have returned.
 	Close() error
 }
 
-// PluginConfig is what the checks take from the plugin's configuration.
+// PluginConfig is the part of the plugin's configuration that the checks use.
 type PluginConfig struct {
 	Simulated    bool
-	WorkerPath   string                             // "": as without a configuration
-	Watches      func(device string) bool           // nil: all
-	ExpectedDown func(device string, port int) bool // nil: none
-	// Vectors is how many completion vectors are probed on each port of a device
-	// that has so many, 0 where that is not known. Nil: one.
+	WorkerPath   string                             // "" means the default
+	Watches      func(device string) bool           // nil means all devices
+	ExpectedDown func(device string, port int) bool // nil means no port
+	// Vectors returns how many completion vectors are probed on each port of a
+	// device that has that many; has is 0 if that is unknown. Nil means one vector.
 	Vectors func(has int) int
 }
 
@@ -90,7 +90,7 @@ func NewSystem() *System {
 	return s
 }
 
-// newSystem returns a System with a file system alone.
+// newSystem returns a System that has only its file systems set.
 func newSystem(root string) *System {
 	return &System{Root: os.DirFS(root), Sysfs: sysfs.New(filepath.Join(root, "sys"))}
 }
@@ -98,12 +98,13 @@ func newSystem(root string) *System {
 func softLimit(resource int) uint64 {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(resource, &l); err != nil {
-		return 0 // cannot be for a known resource
+		return 0 // cannot happen for a known resource
 	}
 	return l.Cur
 }
 
-// read returns a file without the surrounding white space, "" without one.
+// read returns a file's text without surrounding white space, "" if the file
+// cannot be read.
 func (s *System) read(elem ...string) string {
 	text, err := fs.ReadFile(s.Root, path.Join(elem...))
 	if err != nil {
@@ -117,7 +118,7 @@ func (s *System) exists(elem ...string) bool {
 	return err == nil
 }
 
-// list returns the names in a directory, none without one.
+// list returns the names in a directory, none if it cannot be read.
 func (s *System) list(elem ...string) []string {
 	entries, err := fs.ReadDir(s.Root, path.Join(elem...))
 	if err != nil {
@@ -130,7 +131,7 @@ func (s *System) list(elem ...string) []string {
 	return names
 }
 
-// asRoot returns a shell command as this user has to type it.
+// asRoot returns a shell command that needs root, as this user has to type it.
 func (s *System) asRoot(format string, args ...any) string {
 	command := fmt.Sprintf(format, args...)
 	switch {
@@ -160,7 +161,7 @@ func (s *System) install() string {
 	}
 	switch {
 	case is("rhel", "fedora", "centos"):
-		return s.asRoot("dnf install -y libibverbs") // has the providers, too
+		return s.asRoot("dnf install -y libibverbs") // includes the providers
 	case is("suse", "opensuse"):
 		return s.asRoot("zypper install -y libibverbs1 libibverbs")
 	}

@@ -11,10 +11,10 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// telegrafName is the check of Telegraf's configuration.
+// telegrafName is the name of the check of Telegraf's configuration.
 const telegrafName = "telegraf"
 
-// execd is what an [[inputs.execd]] of Telegraf says.
+// execd is an [[inputs.execd]] of Telegraf's configuration.
 type execd struct {
 	Command    []string `toml:"command"`
 	Signal     string   `toml:"signal"`
@@ -24,8 +24,8 @@ type execd struct {
 // checkTelegraf reports what readTelegraf found.
 func checkTelegraf(x *examination) []Result { return x.telegraf }
 
-// readTelegraf reads Telegraf's configuration, or that of the plugin itself. It
-// comes first, because it says which devices and which worker are meant.
+// readTelegraf reads Telegraf's configuration, or the plugin's own. It runs
+// first, because the configuration names the devices and the worker program.
 func (x *examination) readTelegraf() {
 	if x.Config == "" {
 		return
@@ -59,7 +59,7 @@ func (x *examination) readTelegraf() {
 	}
 }
 
-// checkExecd looks at how Telegraf starts the plugin, and at its configuration.
+// checkExecd checks how Telegraf starts the plugin, and the plugin's configuration.
 func (x *examination) checkExecd(e execd) {
 	program := e.Command[0]
 	prompted, config := arguments(e.Command[1:])
@@ -95,8 +95,8 @@ func (x *examination) checkExecd(e execd) {
 	x.readPlugin(config)
 }
 
-// arguments returns what matters of the plugin's command line: whether it gathers only
-// when prompted, and its configuration.
+// arguments parses the plugin's command line. It returns whether the plugin
+// gathers only when prompted, and the path of its configuration.
 func arguments(args []string) (prompted bool, config string) {
 	for i, arg := range args {
 		name, value, has := strings.Cut(strings.TrimLeft(arg, "-"), "=")
@@ -104,7 +104,7 @@ func arguments(args []string) (prompted bool, config string) {
 			value = args[i+1]
 		}
 		switch name {
-		case "poll_interval_disabled": // takes a value only behind "="
+		case "poll_interval_disabled": // accepts a value only after "="
 			disabled, err := strconv.ParseBool(value)
 			prompted = prompted || !has || err == nil && disabled
 		case "poll_interval":
@@ -122,7 +122,7 @@ func (x *examination) readPlugin(config string) {
 	c, err := x.Plugin(config)
 	x.plugin = c
 	if err != nil {
-		x.Config = config // the file that is to be mended
+		x.Config = config // the file that has to be fixed
 		x.misconfigured("", err.Error())
 		return
 	}
@@ -139,10 +139,10 @@ func (x *examination) misconfigured(subject, text string) {
 	})
 }
 
-// relative is a path as fs.FS wants it.
+// relative returns a path in the form that fs.FS needs.
 func relative(name string) string { return strings.TrimPrefix(path.Clean(name), "/") }
 
-// bare drops operation and path of an error.
+// bare removes the operation and the path from an error.
 func bare(err error) error {
 	if at, ok := err.(*fs.PathError); ok { //nolint:errorlint // fs.FS returns it as it is
 		return at.Err

@@ -7,20 +7,20 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// TryLimit is for a trial as a whole. An emulated machine takes 2 s.
+// TryLimit is the longest time for a whole trial. An emulated machine takes 2 s.
 const TryLimit = 10 * time.Second
 
-// Trial is what trying one probe method on one device came to.
+// Trial is the result of one probe method on one device.
 type Trial struct {
 	Opened bool
 	Attr   verbs.DeviceAttr // valid if Opened
-	Why    string           // why the device was not opened or not kept; one line
-	Reason status.Reason    // the same in a word
+	Why    string           // why the device was not opened or not kept open; one line
+	Reason status.Reason    // the same as one word
 	Ports  map[int]PortTrial
 }
 
-// PortTrial is a Trial's part of one port.
+// PortTrial is the part of a Trial for one port.
 type PortTrial struct {
-	Refused string // why there is no probe; "" when there is
+	Refused string // why there is no probe; "" if there is one
 	Rounds  []verbs.Round
 }

@@ -6,39 +6,38 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// Asks is how often something makes each call.
+// Asks is how often an operation makes each call.
 type Asks map[Call]int
 
-// PortReading is what one look at a port asks. A test of package verbs counts
-// the calls of the code and compares.
+// PortReading returns the calls of one port query. A test of package native counts the
+// calls of the code and compares.
 func PortReading() Asks { return Asks{PortQuery: 1, LinkDowned: 1} }
 
-// Round is what one good round of a probe asks. A test of package verbs counts
-// the calls of the code and compares.
+// Round returns the calls of one successful round of a probe. A test of package native
+// counts the calls of the code and compares.
 func Round(m verbs.Method) Asks {
 	switch m {
 	case verbs.MethodFlush:
-		return Asks{CreateQP: 1, ModifyQP: 2, DestroyQP: 1} // a queue pair is used up by it
+		return Asks{CreateQP: 1, ModifyQP: 2, DestroyQP: 1} // each round uses up a queue pair
 	case verbs.MethodUDSend:
 		return Asks{CreateAH: 1, DestroyAH: 1} // where addresses may change
 	}
 	return Asks{}
 }
 
-// Pace is how often the plugin does what.
+// Pace is how often the plugin queries a port and runs a round.
 type Pace struct {
-	State time.Duration // between two looks at a port; 0: only after events
+	State time.Duration // between two queries of a port; 0: only after events
 	Probe time.Duration // between two rounds; 0: none
 }
 
-// PerMinute is how many commands one port and one completion vector cost a
-// minute.
+// PerMinute is how many commands per minute one port and one completion vector cost.
 type PerMinute struct {
-	State int // looks at the port
+	State int // commands for queries of the port
 	Round map[verbs.Method]int
 }
 
-// PerMinute returns what a port of a device with these costs is asked.
+// PerMinute returns the commands per minute for one port of a device with these costs.
 func (p Pace) PerMinute(c Costs) PerMinute {
 	m := PerMinute{State: times(p.State) * c.Of(PortReading()), Round: map[verbs.Method]int{}}
 	for _, method := range []verbs.Method{verbs.MethodUDSend, verbs.MethodRCWrite, verbs.MethodFlush} {
@@ -47,7 +46,7 @@ func (p Pace) PerMinute(c Costs) PerMinute {
 	return m
 }
 
-// times returns how often something happens a minute, rounded up.
+// times returns how often something happens per minute, rounded up.
 func times(every time.Duration) int {
 	if every <= 0 {
 		return 0

@@ -6,55 +6,57 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// Known is how the facts of a row are known.
+// Known is the source of the facts of a row.
 type Known int
 
-// The ways of knowing, from the best to the least. A row that names tests in
-// Standin is at least ByStandin.
+// The sources, from the weakest to the best. A row that names tests in Standin is at
+// least ByStandin.
 const (
 	FromSource Known = iota // read in the driver's source, and not tried
-	ByStandin               // tests run against a stand-in that was taught the driver's ways
+	ByStandin               // tests run against a stand-in that behaves like the driver
 	InTheLab                // tests run on the driver itself, on a real kernel
 )
 
-// String returns the words for a table.
+// String returns the text for a table.
 func (k Known) String() string {
 	return [...]string{"not tried; read in its source", "a stand-in taught from its source", "run in the lab"}[k]
 }
 
-// Driver is one row: a driver, or one of its modes where these differ.
+// Driver is one row: a driver, or one of its modes if the modes differ.
 type Driver struct {
-	Name   string   // as people call it, with its mode: "irdma, iWARP"
-	Kernel []string // what verbs.DeviceAttr.Driver says of its devices
-	// Transport is that of verbs.DeviceAttr where a driver has a row for each; "" for any.
+	Name   string   // common name, with its mode: "irdma, iWARP"
+	Kernel []string // values of verbs.DeviceAttr.Driver for its devices
+	// Transport is the value of verbs.DeviceAttr.Transport if the driver has a row for
+	// each; "" for any.
 	Transport string
-	Devices   string // what it drives
+	Devices   string // the hardware that it drives
 
 	Events     string // asynchronous events that it raises
-	Probe      string // what `auto` takes, in its order
+	Probe      string // methods that `auto` takes, in its order
 	LinkDowned string // whether there is a count of link drops
 	Notes      string // sentences for the document; ""
 
 	Known   Known
-	Standin []string // tests in internal/verbs/native that teach a stand-in its ways
+	Standin []string // tests in internal/verbs/native with a stand-in that behaves like it
 
-	// FlushMoves are the hw_counters that the method flush moves.
+	// FlushMoves are the hw_counters that the method flush increases.
 	FlushMoves []string
-	// First is what `auto` tries first of those that the driver can do, on RoCE where
-	// its ports have a choice of link layers. Never are the methods that it cannot do.
+	// First is the method that `auto` tries first among those that the driver can do; on
+	// RoCE if its ports have a choice of link layers. Never are the methods that the
+	// driver cannot do.
 	First verbs.Method
 	Never []verbs.Method
-	// Costs is how many commands of the device a call takes at most; calls that
-	// are missing take none. Ethernet is for ports of that link layer where they
-	// differ; nil: no difference.
+	// Costs is how many commands to the device each call costs at most; calls that are
+	// missing cost none. Ethernet is for ports of that link layer if their costs differ;
+	// nil: no difference.
 	Costs, Ethernet Costs
 }
 
-// Costs is how many commands a call is.
+// Costs is how many commands to the device each call costs.
 type Costs map[Call]int
 
-// Call is a call that is a command to the device with some drivers: its firmware
-// is asked and has to answer, which it does not while it hangs.
+// Call is a call that is a command to the device with some drivers: the firmware must
+// answer it, and does not answer while it hangs.
 type Call string
 
 // The calls that the plugin makes while it runs.
@@ -67,10 +69,10 @@ const (
 	ModifyQP   Call = "modify_qp"
 	DestroyQP  Call = "destroy_qp"
 	PKey       Call = "pkey"       // reading one entry of the P_Key table in sysfs
-	HWCounter  Call = "hw_counter" // reading one there; the plugin itself does not
+	HWCounter  Call = "hw_counter" // reading one hw_counter in sysfs; the plugin itself reads none
 )
 
-// Calls returns all calls in the order above.
+// Calls returns all calls, in the order above.
 func Calls() []Call {
 	return []Call{PortQuery, LinkDowned, CreateAH, DestroyAH, CreateQP, ModifyQP, DestroyQP, PKey, HWCounter}
 }
@@ -85,7 +87,7 @@ func Find(kernel, transport string) (d Driver, ok bool) {
 	return Driver{}, false
 }
 
-// On returns the costs on ports of a link layer.
+// On returns the costs on ports of the given link layer.
 func (d Driver) On(layer verbs.LinkLayer) Costs {
 	if layer == verbs.LinkEthernet && d.Ethernet != nil {
 		return d.Ethernet
@@ -93,7 +95,7 @@ func (d Driver) On(layer verbs.LinkLayer) Costs {
 	return d.Costs
 }
 
-// Of returns the commands of some calls.
+// Of returns how many commands the given calls cost.
 func (c Costs) Of(asks Asks) int {
 	sum := 0
 	for call, times := range asks {

@@ -47,7 +47,7 @@ func TestRowsAreWhole(t *testing.T) {
 		}
 		for _, kernel := range d.Kernel {
 			require.Equal(t, d.Events == "none", !verbs.DriverRaisesEvents(kernel), d.Name)
-			if d.Transport != "iwarp" { // which has no handles, and shares its kernel driver with RoCE
+			if d.Transport != "iwarp" { // iWARP has no handles, and shares its kernel driver with RoCE
 				require.Equal(t, d.Costs[CreateAH] > 0, verbs.HandleIsCommand(kernel), "%s: %s", d.Name, kernel)
 			}
 		}

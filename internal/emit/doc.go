@@ -1,3 +1,3 @@
-// Package emit hands points to Telegraf. It limits how many points a series gets in a second, merges those above the
-// limit, and lets the times of a series rise.
+// Package emit passes points to Telegraf. It limits how many points a series gets in a second, merges the points above
+// the limit, and makes the times of a series rise.
 package emit

@@ -8,27 +8,27 @@ import (
 	"rdma_events/internal/measure"
 )
 
-// Emitter is the only caller of an accumulator, which blocks while Telegraf does
-// not read. What is given to it is queued and merged there without ever waiting.
-// Its methods may be called concurrently, but for Run and Drain, of which one
-// goroutine calls one.
+// Emitter is the only caller of an accumulator, which blocks while Telegraf does not
+// read. It queues and merges points, so that no caller of Emit or Interval ever waits.
+// Its methods may be called concurrently, except Run and Drain: one goroutine calls
+// either Run or Drain.
 type Emitter struct {
 	now   func() time.Time
 	start time.Time
-	times times         // of the goroutine that emits
+	times times         // used only by the goroutine that emits
 	wake  chan struct{} // holds one token whenever there is work for Run
 
 	mu       sync.Mutex
 	queue    *queue
-	gathered bool // an interval is on its way out
+	gathered bool // an interval is queued or being emitted
 	closed   bool
 	skipped  uint64
 	dropped  uint64
-	lost     uint64 // events that dropped points were about
+	lost     uint64 // events in the dropped points
 }
 
 // New returns an Emitter that admits perSecond points of each measure.Key within any
-// second; now does not go back.
+// second; now must not go back.
 func New(perSecond int, now func() time.Time) *Emitter {
 	return &Emitter{
 		now: now, start: now(), times: times{last: make(map[measure.Key]time.Time)},
@@ -36,8 +36,8 @@ func New(perSecond int, now func() time.Time) *Emitter {
 	}
 }
 
-// Emit queues a point when it happens. The point is the Emitter's from then on.
-// Emit does not block.
+// Emit queues a point when it happens. The Emitter owns the point from then on. Emit
+// does not block.
 func (e *Emitter) Emit(p measure.Point) {
 	e.mu.Lock()
 	e.queue.push(p, e.clock())
@@ -45,12 +45,12 @@ func (e *Emitter) Emit(p measure.Point) {
 	e.nudge()
 }
 
-// clock is the time of the limits, which is monotonic.
+// clock returns the time for the limits in ns, which is monotonic.
 func (e *Emitter) clock() int64 { return int64(e.now().Sub(e.start)) }
 
-// Ready reports whether another interval may be gathered, and counts where not.
-// While the last one is still on its way out it may not: the next one then covers
-// both, and nothing is lost.
+// Ready reports whether another interval may be gathered. While the last one is not yet
+// emitted, Ready returns false and counts a skipped interval: the next interval then
+// covers both, and nothing is lost.
 func (e *Emitter) Ready() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -61,8 +61,8 @@ func (e *Emitter) Ready() bool {
 	return true
 }
 
-// Interval queues the points of one interval, which the limits do not hold back. They
-// are the Emitter's from then on. Interval does not block.
+// Interval queues the points of one interval, to which the limits do not apply. The
+// Emitter owns them from then on. Interval does not block.
 func (e *Emitter) Interval(points []measure.Point) {
 	e.mu.Lock()
 	e.queue.pushInterval(points)
@@ -71,7 +71,8 @@ func (e *Emitter) Interval(points []measure.Point) {
 	e.nudge()
 }
 
-// Queue returns what waits now, and what was done with what waited.
+// Queue returns how many points wait, and how many points were merged or dropped and
+// intervals skipped so far.
 func (e *Emitter) Queue() measure.Queue {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -81,8 +82,8 @@ func (e *Emitter) Queue() measure.Queue {
 	}
 }
 
-// Close lets Run return once everything is emitted, whatever the limits say.
-// Nothing may be given to the Emitter after it.
+// Close makes Run emit everything without regard to the limits, and return. No point
+// may be passed to the Emitter after Close.
 func (e *Emitter) Close() {
 	e.mu.Lock()
 	e.closed = true
@@ -97,9 +98,9 @@ func (e *Emitter) nudge() {
 	}
 }
 
-// Run emits until Close was called and the queue is empty, or ctx is done;
-// then what is left is counted as dropped. It does not return while the
-// accumulator blocks.
+// Run emits until Close was called and the queue is empty, or until ctx is done. Points
+// that are left then are counted as dropped. Run does not return while the accumulator
+// blocks.
 func (e *Emitter) Run(ctx context.Context, acc Accumulator) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -117,9 +118,9 @@ func (e *Emitter) Run(ctx context.Context, acc Accumulator) {
 	e.cut()
 }
 
-// Drain emits what is to be emitted by now and returns after which time the limits
-// admit what they still hold back, negative when there is nothing. It is for those
-// who have no goroutine for Run.
+// Drain emits the points that the limits admit now. It returns how long to wait until
+// the limits admit a point that is still held, or a negative duration if none is held.
+// It is for callers that have no goroutine for Run.
 func (e *Emitter) Drain(acc Accumulator) (wait time.Duration) {
 	for {
 		it, wait, _ := e.next()
@@ -130,8 +131,8 @@ func (e *Emitter) Drain(acc Accumulator) (wait time.Duration) {
 	}
 }
 
-// next returns what to emit now, or how long to wait for it; more is false when
-// there will never be anything.
+// next returns the entry to emit now, or how long to wait for one. more is false if no
+// entry can follow.
 func (e *Emitter) next() (it *entry, wait time.Duration, more bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -142,7 +143,7 @@ func (e *Emitter) next() (it *entry, wait time.Duration, more bool) {
 	return it, wait, !e.closed
 }
 
-// sleep waits for news, and with wait >= 0 at most so long.
+// sleep waits until there may be work or ctx is done, with wait >= 0 at most that long.
 func (e *Emitter) sleep(ctx context.Context, timer *time.Timer, wait time.Duration) {
 	var due <-chan time.Time
 	if wait >= 0 {
@@ -156,16 +157,16 @@ func (e *Emitter) sleep(ctx context.Context, timer *time.Timer, wait time.Durati
 	}
 }
 
-// emit hands over the lines of an entry, until ctx is done.
+// emit passes the lines of an entry to acc until ctx is done.
 func (e *Emitter) emit(ctx context.Context, it *entry, acc Accumulator) {
-	var lines, events uint64 // that are dropped
+	var lines, events uint64 // dropped ones
 	for _, p := range it.points {
 		t := e.times.next(p)
 		p.Lines(func(l measure.Line) {
 			if lines == 0 {
 				acc.AddFields(l.Name, l.Fields, l.Tags, t)
 			}
-			// Done while AddFields was blocked: the line has most likely not come through.
+			// ctx was done while AddFields blocked: most likely Telegraf did not get the line.
 			if ctx.Err() != nil {
 				lines++
 			}
@@ -184,7 +185,7 @@ func (e *Emitter) emit(ctx context.Context, it *entry, acc Accumulator) {
 	}
 }
 
-// cut counts what the deadline cuts off.
+// cut counts all queued points as dropped.
 func (e *Emitter) cut() {
 	e.mu.Lock()
 	rest := e.queue.rest()

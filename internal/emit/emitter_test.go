@@ -15,11 +15,11 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// blockable is an accumulator that Telegraf can stop reading.
+// blockable is an accumulator that blocks until read is called.
 type blockable struct {
 	testutil.Accumulator
 
-	gate chan struct{} // closed: it reads
+	gate chan struct{} // closed: AddFields does not block
 	once sync.Once
 }
 
@@ -32,7 +32,7 @@ func (b *blockable) AddFields(name string, fields map[string]any, tags map[strin
 	b.Accumulator.AddFields(name, fields, tags, t...)
 }
 
-// emitting runs an emitter until the test ends.
+// emitting runs an Emitter until the test ends.
 func emitting(t *testing.T, perSecond int, acc Accumulator) *Emitter {
 	t.Helper()
 	e := New(perSecond, time.Now)
@@ -53,7 +53,7 @@ func portErr(port int, count, total uint64) *measure.Event {
 	}
 }
 
-// collected are the points of an interval without devices.
+// collected returns the points of an interval without devices.
 func collected(e *Emitter) []measure.Point {
 	return []measure.Point{&measure.Collector{Queue: e.Queue(), At: time.Now()}}
 }
@@ -95,7 +95,7 @@ func TestAStormBecomesAFewPointsThatAddUp(t *testing.T) {
 		for range seconds * 1000 {
 			total += perMillisecond
 			e.Emit(portErr(1, perMillisecond, total))
-			time.Sleep(time.Millisecond) // of the bubble's clock
+			time.Sleep(time.Millisecond) // by the clock of the bubble
 			synctest.Wait()
 		}
 		time.Sleep(2 * time.Second)

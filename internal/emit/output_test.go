@@ -11,7 +11,7 @@ import (
 	"rdma_events/internal/measure"
 )
 
-// point is a point of a series of its own name, with a line or several.
+// point is a point of the series with that name. It has one line or several.
 type point struct {
 	series string
 	at     time.Time

@@ -7,26 +7,26 @@ import (
 	"rdma_events/internal/measure"
 )
 
-// queue decides what is emitted when: points below the limits at once and one
-// by one, points above them merged into one of their series that is held until
-// the limits admit it. Its memory is bounded by its capacity and the number of
-// series. It is not safe for concurrent use, and knows no clock: now is in ns.
+// queue decides when each point is emitted. Points below the limits are emitted at once,
+// one by one. Points above the limits merge into one point of their series, which is
+// held until the limits admit it. The capacity and the number of series bound the memory
+// of the queue. It is not safe for concurrent use, and reads no clock: now is in ns.
 type queue struct {
 	perSecond int // points of one series
 	capacity  int // entries in ready above which everything merges
 	all       window
 	series    map[measure.Key]*series
-	full      int      // as many of them are looked through
+	full      int      // size of series at which old entries are deleted
 	ready     []*entry // in the order in which they are emitted
 	held      []*entry // in the order in which they wait
-	due       int64    // no held entry is admitted before
+	due       int64    // no held entry is admitted before this time
 	merged    uint64
 }
 
 type series struct {
 	limit  window
 	tail   *entry    // the last entry, while it waits
-	newest time.Time // of what was pushed
+	newest time.Time // of the last point pushed
 }
 
 // entry is one point of a series, or all points of an interval.
@@ -36,10 +36,10 @@ type entry struct {
 	held   bool
 }
 
-// minCapacity lets a burst on many devices through even when the limits are low.
+// minCapacity is enough for a burst on many devices even when the limits are low.
 const minCapacity = 1000
 
-// allSeries is how many times the limit of one series goes for all together.
+// allSeries times the limit of one series is the limit for all series together.
 const allSeries = 10
 
 func newQueue(perSecond int) *queue {
@@ -63,7 +63,7 @@ func (q *queue) push(p measure.Point, now int64) {
 	q.full = forget(q.series, q.full, func(o *series) bool {
 		return o.tail == nil && s.newest.Sub(o.newest) > forgettable
 	})
-	// Who waits has the first claim on a free place.
+	// Points that already wait are admitted first.
 	q.release(now)
 	admitted := q.wait(s, now) == 0 && len(q.ready) < q.capacity
 	switch {
@@ -81,16 +81,16 @@ func (q *queue) push(p measure.Point, now int64) {
 	}
 }
 
-// pushInterval queues what one Gather emits. A point of it replaces an older one of
-// its key that is held, and gives way to a newer one.
+// pushInterval queues the points of one Gather. Each of them replaces an older held
+// point of its key, and is dropped if a newer point of its key was pushed.
 func (q *queue) pushInterval(points []measure.Point) {
 	points = slices.DeleteFunc(points, func(p measure.Point) bool { return q.overtaken(p.Key(), p.Time()) })
 	q.ready = append(q.ready, &entry{points: points})
 }
 
-// overtaken reports whether something newer than at was pushed for a series,
-// and drops what is held of it otherwise. What is newer by more than setBack
-// was stamped before the wall clock was set back.
+// overtaken reports whether a point newer than at was pushed for a series. If not, it
+// drops the held point of the series. A point that is newer by more than setBack does
+// not count: it was stamped before the wall clock was set back.
 func (q *queue) overtaken(key measure.Key, at time.Time) bool {
 	s := q.series[key]
 	switch {
@@ -104,13 +104,13 @@ func (q *queue) overtaken(key measure.Key, at time.Time) bool {
 		s.tail = nil
 		q.merged++
 	case s.tail != nil:
-		s.tail = nil // it is emitted before the interval, so what comes now must not join it
+		s.tail = nil // it is emitted before the interval, so later points must not merge into it
 	}
 	return false
 }
 
-// next takes out the entry to be emitted now. Without one it returns how long
-// to wait until there is one, or a negative duration when nothing waits.
+// next removes and returns the entry to be emitted now. If there is none, it returns how
+// long to wait for one, or a negative duration if no entry waits.
 func (q *queue) next(now int64) (*entry, time.Duration) {
 	q.release(now)
 	if len(q.ready) == 0 {
@@ -128,7 +128,7 @@ func (q *queue) next(now int64) (*entry, time.Duration) {
 	return e, 0
 }
 
-// flush makes everything ready, whatever the limits say.
+// flush makes all entries ready, without regard to the limits.
 func (q *queue) flush() {
 	for _, e := range q.held {
 		e.held = false
@@ -137,7 +137,7 @@ func (q *queue) flush() {
 	q.held = nil
 }
 
-// rest takes out everything.
+// rest removes and returns all entries.
 func (q *queue) rest() []*entry {
 	q.flush()
 	rest := q.ready
@@ -145,7 +145,7 @@ func (q *queue) rest() []*entry {
 	return rest
 }
 
-// length is how many points wait.
+// length returns how many points wait.
 func (q *queue) length() int {
 	n := len(q.held)
 	for _, e := range q.ready {
@@ -154,7 +154,7 @@ func (q *queue) length() int {
 	return n
 }
 
-// release moves to ready what the limits admit by now.
+// release moves the held entries that the limits admit now to ready.
 func (q *queue) release(now int64) {
 	if len(q.held) == 0 || now < q.due {
 		return

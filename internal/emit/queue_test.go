@@ -13,13 +13,13 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// model holds what the points of each series must add up to.
+// model holds the expected sums of the points of each series.
 type model struct {
 	t      *testing.T
 	start  time.Time
-	pushed map[measure.Key]*measure.Event // everything pushed, merged by hand
+	pushed map[measure.Key]*measure.Event // all pushed points, merged by hand
 	got    map[measure.Key]*measure.Event
-	times  map[measure.Key][]int64 // when points came out, by the limits' clock
+	times  map[measure.Key][]int64 // when the queue returned points, by the clock of the limits
 	all    []int64
 }
 
@@ -49,12 +49,12 @@ func (m *model) push(q *queue, r *rand.Rand, now int64, series int) {
 
 func (m *model) drain(q *queue, now int64) {
 	for e, _ := q.next(now); e != nil; e, _ = q.next(now) {
-		m.take(e, now)
+		m.record(e, now)
 	}
 }
 
-// take notes what the queue hands out, and that it is in order.
-func (m *model) take(e *entry, now int64) {
+// record adds an entry that the queue returned, and checks that it is in order.
+func (m *model) record(e *entry, now int64) {
 	require.Len(m.t, e.points, 1)
 	it := e.points[0].(*measure.Event)
 	key := it.Key()
@@ -85,14 +85,14 @@ func TestMergingLosesNothing(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		perSecond := 1 + r.IntN(25)
 		q := newQueue(perSecond)
-		q.capacity = 1 + r.IntN(50) // reached, unlike the real one
+		q.capacity = 1 + r.IntN(50) // low enough to be reached
 		m := newModel(t)
 		series := 1 + r.IntN(40)
 		now, reading := int64(0), true
 		for range 3000 {
 			now += r.Int64N(int64(20 * time.Millisecond))
 			if r.IntN(300) == 0 {
-				reading = !reading // standard output is blocked for a while
+				reading = !reading // Telegraf stops or resumes reading
 			}
 			m.push(q, r, now, series)
 			if reading {
@@ -211,14 +211,14 @@ func TestAWallClockSetBackHidesNoInterval(t *testing.T) {
 	require.Equal(t, interval, e.points)
 }
 
-func TestWhatComesAfterAnIntervalIsEmittedAfterIt(t *testing.T) {
+func TestPointAfterAnIntervalIsEmittedAfterIt(t *testing.T) {
 	q := newQueue(1)
 	view := func(seconds int64) *measure.Port {
 		return &measure.Port{Device: "d", Port: 1, At: time.Unix(seconds, 0)}
 	}
-	q.push(view(1), 0) // it is not taken
+	q.push(view(1), 0) // not emitted yet
 	q.pushInterval([]measure.Point{view(2)})
-	q.push(view(3), 0) // beyond the limit
+	q.push(view(3), 0) // above the limit
 	var order []int64
 	for _, e := range q.rest() {
 		order = append(order, e.points[0].Time().Unix())

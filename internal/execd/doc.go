@@ -1,7 +1,7 @@
-// Package execd is the other side of Telegraf's inputs.execd: standard input
-// that prompts, standard output that carries line protocol, standard error that
-// carries leveled log lines. Telegraf may stop reading at any time, and what it
-// has not read when the process exits is lost, so every wait here can be
-// interrupted and nothing but the writer of a stream ever waits for its reader.
-// No Telegraf type appears here.
+// Package execd implements the plugin's side of Telegraf's inputs.execd: prompts
+// come on standard input, line protocol goes to standard output, and log lines
+// with levels go to standard error. Telegraf may stop reading at any time, and
+// data that it has not read is lost when the process exits. So every wait here
+// can be interrupted, and only the writer of a stream waits for its reader. The
+// package uses no Telegraf type.
 package execd

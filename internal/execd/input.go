@@ -7,14 +7,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Input reads from a descriptor, and can be interrupted while it waits. Read is
-// for one goroutine at a time, Interrupt for any; Close comes after the last of
-// them.
+// Input reads from a descriptor, and can be interrupted while it waits. One
+// goroutine at a time may call Read, any goroutine Interrupt. Close must be called
+// after all other calls have returned.
 type Input struct {
 	*waiter
 }
 
-// NewInput returns an Input on fd, which stays open and as it is.
+// NewInput returns an Input on fd. It does not change fd, and Close leaves fd open.
 func NewInput(fd int) (*Input, error) {
 	w, err := newWaiter(fd)
 	if err != nil {
@@ -23,8 +23,8 @@ func NewInput(fd int) (*Input, error) {
 	return &Input{waiter: w}, nil
 }
 
-// Read blocks until there is something to read. It returns io.EOF when the
-// other side has closed, and ErrInterrupted after Interrupt.
+// Read blocks until there is data to read. It returns io.EOF when the other side
+// has closed its end, and ErrInterrupted after Interrupt.
 func (i *Input) Read(p []byte) (int, error) {
 	for {
 		if err := i.wait(unix.POLLIN); err != nil {
@@ -43,9 +43,9 @@ func (i *Input) Read(p []byte) (int, error) {
 	}
 }
 
-// Interrupt makes the Read that is under way and all later ones return
-// ErrInterrupted. It does not block.
+// Interrupt makes the current Read and all later ones return ErrInterrupted. It
+// does not block.
 func (i *Input) Interrupt() { i.interrupt() }
 
-// Close frees what NewInput made. The descriptor stays open.
+// Close frees the resources of the Input. The descriptor stays open.
 func (i *Input) Close() error { return i.close() }

@@ -8,21 +8,22 @@ import (
 )
 
 const (
-	// maxLine keeps lines far below the 64 KiB above which execd stops reading
-	// standard error for good.
+	// maxLine keeps lines far below 64 KiB. After a longer line execd never reads
+	// standard error again.
 	maxLine = 4096
-	// maxMessage bounds one message of many lines.
+	// maxMessage limits the size of a message with many lines.
 	maxMessage = 64 << 10
-	// maxPending bounds the memory that unread log lines take.
+	// maxPending limits the memory of unread log lines.
 	maxPending = 1 << 20
 
 	truncated = "...(truncated)"
 )
 
-// LogWriter takes messages of Telegraf's redirected logger and writes them as
-// execd understands them: each physical line begins with its level, as in
-// "W! ". Write never waits for the reader: a goroutine in Run does, and what
-// finds no room meanwhile is dropped and counted in a line of its own.
+// LogWriter receives messages of Telegraf's redirected logger and writes them in
+// execd's format: each physical line begins with its level, as in "W! ". Write
+// never waits for the reader; the goroutine in Run does. Messages that do not fit
+// into the buffer meanwhile are dropped, and a line of its own reports their
+// number.
 type LogWriter struct {
 	w io.Writer
 
@@ -30,7 +31,7 @@ type LogWriter struct {
 	pending []byte
 	dropped int
 	closed  bool
-	wake    chan struct{} // holds one token whenever there is news for Run
+	wake    chan struct{} // holds a token when there is something for Run to do
 }
 
 // NewLogWriter returns a LogWriter that writes to w.
@@ -38,8 +39,8 @@ func NewLogWriter(w io.Writer) *LogWriter {
 	return &LogWriter{w: w, wake: make(chan struct{}, 1)}
 }
 
-// Write takes one message. It does not block, keeps nothing of p, and never
-// fails: whoever logs has no use for an error. Any goroutine may call it.
+// Write adds one message. It does not block, does not keep p, and never fails,
+// because a logger has no use for an error. Any goroutine may call it.
 func (l *LogWriter) Write(p []byte) (int, error) {
 	lines := format(p)
 	l.mu.Lock()
@@ -53,13 +54,14 @@ func (l *LogWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Run writes what Write takes, until Close was called and everything is
-// written, or writing fails. It blocks while the reader does not read.
+// Run writes the messages of Write. It blocks until Close was called and
+// everything is written, or until writing fails, and returns the error of that
+// write. It also blocks while the reader does not read.
 func (l *LogWriter) Run() error {
 	var text []byte
 	for range l.wake {
 		for closed := false; ; {
-			// The buffer just written, or found empty, is the next to collect in.
+			// Write collects the next messages in the buffer that was just written or was empty.
 			text, closed = l.take(text)
 			if len(text) == 0 && closed {
 				return nil
@@ -75,8 +77,8 @@ func (l *LogWriter) Run() error {
 	return nil
 }
 
-// Close lets Run return once everything is written; later messages are dropped.
-// It does not wait.
+// Close makes Run return once everything is written. Later messages are dropped.
+// Close does not wait for Run.
 func (l *LogWriter) Close() {
 	l.mu.Lock()
 	l.closed = true
@@ -84,8 +86,8 @@ func (l *LogWriter) Close() {
 	l.nudge()
 }
 
-// take hands over what is pending and goes on collecting in spare, so that two
-// buffers serve for ever.
+// take returns the pending text and makes spare the buffer for new messages, so
+// that two buffers are always enough.
 func (l *LogWriter) take(spare []byte) (text []byte, closed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,9 +108,9 @@ func (l *LogWriter) nudge() {
 	}
 }
 
-// format turns "2026-11-21T11:31:53Z W! (category=,plugin=) text" into lines
-// that begin with "W! ". execd looks for the level at the very start of a line
-// and takes anything else for an error.
+// format turns "2026-11-21T11:31:53Z W! (category=,plugin=) text" into lines that
+// begin with "W! ". execd expects the level at the very start of a line, and
+// treats any other line as an error.
 func format(msg []byte) []byte {
 	msg = bytes.TrimRight(msg, "\r\n")
 	if len(msg) > maxMessage {
@@ -128,7 +130,7 @@ func format(msg []byte) []byte {
 	return out
 }
 
-// cutStamp removes the logger's RFC 3339 time in UTC, which is 20 bytes.
+// cutStamp removes the logger's RFC 3339 time in UTC, which has 20 bytes.
 func cutStamp(msg []byte) []byte {
 	const stamp = len("2026-11-21T11:31:53Z")
 	if len(msg) > stamp+3 && msg[stamp-1] == 'Z' && msg[stamp] == ' ' && msg[stamp+2] == '!' {
@@ -144,8 +146,8 @@ func splitLevel(msg []byte) (level, text []byte) {
 	return []byte("I! "), msg
 }
 
-// cutAttributes removes what the logger of a plugin without name or category
-// prints about itself. It comes out of a map, hence in either order.
+// cutAttributes removes the attributes that the logger of a plugin without name
+// and category prints. They come from a map, so their order varies.
 func cutAttributes(text []byte) []byte {
 	text = bytes.TrimPrefix(text, []byte("(category=,plugin=) "))
 	return bytes.TrimPrefix(text, []byte("(plugin=,category=) "))

@@ -121,13 +121,13 @@ func TestManyMessagesTakeNoMemory(t *testing.T) {
 	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)
-	// Two buffers of at most maxPending, which append may have grown by half.
+	// There are two buffers of at most maxPending, which append may have grown by half.
 	require.Less(t, int64(after.HeapAlloc)-int64(before.HeapAlloc), int64(4*maxPending))
 	l.Close()
 	require.NoError(t, <-done)
 }
 
-// pausing gives the next message time to come while one is being written.
+// pausing lets the test log the next message while one is being written.
 type pausing struct {
 	got     bytes.Buffer
 	entered chan struct{}
@@ -159,7 +159,7 @@ func TestMessagesThatComeDuringAWriteDoNotDisturbIt(t *testing.T) {
 			out.leave <- struct{}{}
 			<-out.entered
 			out.leave <- struct{}{}
-			synctest.Wait() // Run has found nothing more and sleeps
+			synctest.Wait() // until Run has nothing more to write and sleeps
 		}
 		l.Close()
 		require.NoError(t, <-done)

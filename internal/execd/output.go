@@ -9,20 +9,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pipeBuf is PIPE_BUF: a pipe that polls writable takes this much without
-// blocking, and as one piece (pipe(7)).
+// pipeBuf is PIPE_BUF: if poll reports a pipe as writable, a write of this size
+// does not block and is atomic (pipe(7)).
 const pipeBuf = 4096
 
 // Output writes to a descriptor whose reader may stall. Write blocks until the
-// reader has made room; Interrupt ends that. Any goroutine may call its
-// methods; Close comes after the last of them.
+// reader has read enough; Interrupt ends that. Any goroutine may call its methods.
+// Close must be called after all other calls have returned.
 type Output struct {
 	*waiter
 
-	mu sync.Mutex // one Write at a time: the room that poll promises is for one
+	mu sync.Mutex // one Write at a time: the space that poll reports is enough for one
 }
 
-// NewOutput returns an Output on fd, which stays open and as it is.
+// NewOutput returns an Output on fd. It does not change fd, and Close leaves fd
+// open.
 func NewOutput(fd int) (*Output, error) {
 	w, err := newWaiter(fd)
 	if err != nil {
@@ -31,9 +32,9 @@ func NewOutput(fd int) (*Output, error) {
 	return &Output{waiter: w}, nil
 }
 
-// Write writes all of p, blocking while the reader does not read. Pieces of up
-// to 4096 bytes are written whole or not at all. It returns ErrInterrupted
-// after Interrupt, and EPIPE when nobody can read any more.
+// Write writes all of p, and blocks while the reader does not read. Pieces of up
+// to 4096 bytes are written whole or not at all. It returns ErrInterrupted after
+// Interrupt, and EPIPE if no reader is left.
 func (o *Output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -51,19 +52,20 @@ func (o *Output) Write(p []byte) (int, error) {
 	return done, nil
 }
 
-// Interrupt makes the Write that is under way and all later ones return
-// ErrInterrupted. It does not block.
+// Interrupt makes the current Write and all later ones return ErrInterrupted. It
+// does not block.
 func (o *Output) Interrupt() { o.interrupt() }
 
-// Drain waits until the reader has taken everything that was written, has closed
-// its end, or ctx is done, and reports whether it has taken it. Telegraf closes its end as soon as the
-// process exits, and what is in the pipe then is lost.
+// Drain waits until the reader has read everything that was written, has closed
+// its end, or ctx is done. It reports whether the reader has read everything.
+// Telegraf closes its end as soon as the process exits, and loses the data that
+// is in the pipe then.
 func (o *Output) Drain(ctx context.Context) bool {
 	const pace = time.Millisecond
 	tick := time.NewTicker(pace)
 	defer tick.Stop()
 	for {
-		// Not a pipe or socket: there is nobody to wait for.
+		// An error means that this is no pipe or socket, so there is no reader to wait for.
 		n, err := unix.IoctlGetInt(o.fd, unix.TIOCINQ)
 		if err != nil || n == 0 {
 			return true
@@ -79,12 +81,12 @@ func (o *Output) Drain(ctx context.Context) bool {
 	}
 }
 
-// abandoned reports whether nobody can read any more (POLLERR in poll(2)).
+// abandoned reports whether no reader is left (POLLERR in poll(2)).
 func (o *Output) abandoned() bool {
 	fds := []unix.PollFd{{Fd: int32(o.fd)}}
 	n, err := unix.Poll(fds, 0)
 	return err == nil && n > 0
 }
 
-// Close frees what NewOutput made. The descriptor stays open.
+// Close frees the resources of the Output. The descriptor stays open.
 func (o *Output) Close() error { return o.close() }

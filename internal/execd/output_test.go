@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ends is a pipe whose ends the test closes, or the cleanup.
+// ends has the two ends of a pipe. The test or the cleanup closes them.
 type ends struct{ r, w *os.File }
 
 // pipe returns a pipe in blocking mode, as a process inherits it.
@@ -48,7 +48,7 @@ func newInput(t *testing.T, f *os.File) *Input {
 	return in
 }
 
-// fill writes until the pipe takes no more.
+// fill writes until the pipe is full.
 func fill(t *testing.T, f *os.File) {
 	t.Helper()
 	w := int(f.Fd())
@@ -63,7 +63,7 @@ func fill(t *testing.T, f *os.File) {
 	require.NoError(t, unix.SetNonblock(w, false))
 }
 
-// inBackground runs a call that may block and hands out its error.
+// inBackground runs a call that may block, and sends its error.
 func inBackground(call func() error) <-chan error {
 	result := make(chan error, 1)
 	go func() { result <- call() }()
@@ -88,7 +88,7 @@ func TestOutputWritesMoreThanThePipeHolds(t *testing.T) {
 	require.True(t, bytes.Equal(want, got))
 }
 
-func TestInterruptEndsAWriteThatNobodyReads(t *testing.T) {
+func TestInterruptEndsAWriteToAFullPipe(t *testing.T) {
 	p := pipe(t)
 	fill(t, p.w)
 	o := newOutput(t, p.w)
@@ -189,7 +189,7 @@ func TestInputReadsUntilTheOtherSideCloses(t *testing.T) {
 	require.ErrorIs(t, <-result, io.EOF)
 }
 
-func TestInterruptEndsAReadThatNobodyFeeds(t *testing.T) {
+func TestInterruptEndsAReadOfAnEmptyPipe(t *testing.T) {
 	in := newInput(t, pipe(t).r)
 	result := inBackground(read(in))
 	in.Interrupt()

@@ -9,16 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrInterrupted is returned by a Read or Write that Interrupt ended, and by
-// all that follow.
+// ErrInterrupted is the error of a Read or Write that Interrupt ended, and of all
+// later ones.
 var ErrInterrupted = errors.New("interrupted")
 
-// waiter waits until a descriptor is ready. It polls instead of setting the
-// descriptor non-blocking: that flag belongs to the open file, which other
+// waiter waits until a descriptor is ready. It uses poll instead of making the
+// descriptor non-blocking, because that flag belongs to the open file, which other
 // processes may share (a terminal, an inherited pipe).
 type waiter struct {
 	fd   int
-	wake int // an eventfd that becomes readable for good
+	wake int // an eventfd that interrupt makes readable, and that stays so
 
 	once sync.Once
 }
@@ -31,9 +31,9 @@ func newWaiter(fd int) (*waiter, error) {
 	return &waiter{fd: fd, wake: wake}, nil
 }
 
-// wait blocks until one of events or an error condition holds for the
-// descriptor. It returns ErrInterrupted once interrupt was called, even when
-// the descriptor is ready as well.
+// wait blocks until one of events or an error condition holds for the descriptor.
+// After interrupt it returns ErrInterrupted, even if the descriptor is ready as
+// well.
 func (w *waiter) wait(events int16) error {
 	fds := []unix.PollFd{
 		{Fd: int32(w.fd), Events: events},
@@ -55,8 +55,8 @@ func (w *waiter) wait(events int16) error {
 	}
 }
 
-// interrupt ends the present wait and all later ones. It does not block and may
-// be called by any goroutine, more than once.
+// interrupt ends the current wait and all later ones. It does not block. Any
+// goroutine may call it, more than once.
 func (w *waiter) interrupt() {
 	w.once.Do(func() {
 		one := binary.NativeEndian.AppendUint64(nil, 1)
@@ -67,8 +67,8 @@ func (w *waiter) interrupt() {
 
 func (w *waiter) close() error { return unix.Close(w.wake) }
 
-// again reports whether a system call is to be tried once more after waiting:
-// EAGAIN comes from descriptors that somebody else made non-blocking.
+// again reports whether a system call has to be tried again after waiting. EAGAIN
+// comes from descriptors that another process made non-blocking.
 func again(err error) bool {
 	return errors.Is(err, unix.EINTR) || errors.Is(err, unix.EAGAIN)
 }

@@ -9,13 +9,13 @@ import (
 
 // value is one reading of a counter.
 type value struct {
-	name  string // below the device
+	name  string // the path below the device's directory
 	count uint64
 	err   string
 }
 
-// counters reads the driver's counters, and of the ports' standard ones those
-// that are no traffic.
+// counters reads the driver's counters and the ports' standard counters, without
+// the standard counters of traffic.
 func (x *trial) counters(ctx context.Context) []value {
 	x.Say("%s: reading its counters", x.o.Device)
 	groups := []string{"hw_counters"}
@@ -42,7 +42,7 @@ func (x *trial) counters(ctx context.Context) []value {
 	return all
 }
 
-// isTraffic reports whether a standard counter is of data and packets.
+// isTraffic reports whether a counter counts data or packets.
 func isTraffic(name string) bool {
 	return strings.HasSuffix(name, "_data") || strings.HasSuffix(name, "_packets")
 }

@@ -8,11 +8,12 @@ import (
 	"rdma_events/internal/drivers"
 )
 
-// kernelDriver and transport are needed before a worker has opened the device.
+// kernelDriver and transport return what sysfs has. They are needed before a
+// worker has opened the device.
 func (x *trial) kernelDriver() string { return x.Sysfs.Device(x.o.Device).Driver }
 func (x *trial) transport() string    { return x.Sysfs.Device(x.o.Device).Transport }
 
-// describe writes down what the device is.
+// describe adds the versions and the device's attributes to the report.
 func (x *trial) describe(library string) {
 	a := x.attr
 	libraries := x.Libraries(library, a.Driver)
@@ -41,7 +42,7 @@ func (x *trial) describe(library string) {
 	}
 }
 
-// gids counts the GIDs of a port, which the kernel knows by itself.
+// gids returns how many GIDs a port has. The kernel answers from memory.
 func (x *trial) gids(port int) int {
 	n := 0
 	for _, index := range x.sys.list(x.port(port, "gids")) {
@@ -52,13 +53,14 @@ func (x *trial) gids(port int) int {
 	return n
 }
 
-// A name may be made of the GUID, as rdma_rename of rdma-core does it.
+// guidInName matches a GUID in a device's name. rdma_rename of rdma-core makes
+// such names.
 var guidInName = regexp.MustCompile(`[0-9a-f]{12,16}`)
 
-// Label is a device's name without the GUID that may be in it.
+// Label returns a device's name with a GUID in it replaced by "x".
 func Label(device string) string { return path.Base(guidInName.ReplaceAllString(device, "x")) }
 
-// scrub takes a GUID in the device's name out of all texts.
+// scrub removes a GUID in the device's name from all texts.
 func (r *Report) scrub(device string) {
 	label := Label(device)
 	if label == device {

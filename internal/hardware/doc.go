@@ -1,6 +1,6 @@
-// Package hardware runs a device for at most two minutes and writes down what it
-// does: probes by each method, commands timed and counted, events, counters. It
-// is what a user with hardware sends in (`rdma-events doctor -hardware`,
-// docs/compatibility.md has what the file holds). It opens the device by means of
-// the worker program alone and changes nothing on the host.
+// Package hardware tries a device for at most two minutes and records the
+// results: probes by each method, commands timed and counted, events, counters.
+// Users with hardware send in the resulting file (`rdma-events doctor -hardware`;
+// docs/compatibility.md describes its content). Only the worker program opens the
+// device. The package changes nothing on the host.
 package hardware

@@ -18,15 +18,15 @@ import (
 	"rdma_events/internal/worker"
 )
 
-// fakeWorker answers every watch with items, and then waits for its end.
+// fakeWorker answers every watch with items, and then waits until ctx ends.
 type fakeWorker struct {
 	attr  verbs.DeviceAttr
 	port  verbs.PortAttr
-	round func(m string) verbs.Round // what rounds of a method are; nil: it is refused
-	why   string                     // of the end; "": it is ended
-	stuck bool                       // those with probes hang in the kernel
+	round func(m string) verbs.Round // returns a round of a method; nil: every method is refused
+	why   string                     // why the worker ends; "": it runs until ctx ends
+	stuck bool                       // a watch with probes hangs in the kernel
 	asked []verbs.Options
-	more  []verbs.Item // of a watch without probes
+	more  []verbs.Item // further items of a watch without probes
 }
 
 func (w *fakeWorker) Library(context.Context) (string, error) { return "/usr/lib/libibverbs.so.1", nil }
@@ -45,7 +45,7 @@ func (w *fakeWorker) Watch(ctx context.Context, o verbs.Options, h worker.Handle
 	attr := w.attr
 	items := []verbs.Item{{Opened: &attr}}
 	for n := 1; n <= attr.Ports; n++ {
-		for i := range looks {
+		for i := range timedCalls {
 			items = append(items, verbs.Item{Reading: &verbs.Reading{Port: n, Attr: w.port, Took: int64(i + 1)}})
 		}
 	}
@@ -78,7 +78,7 @@ func (w *fakeWorker) probing(o verbs.Options) []verbs.Item {
 
 func goodRound(string) verbs.Round { return verbs.Round{Wake: 5000, Get: 10, Total: 6000} }
 
-// mlx5 is a worker of a RoCE device of one port on which everything works.
+// mlx5 returns a worker of a RoCE device with one port, on which everything works.
 func mlx5() *fakeWorker {
 	return &fakeWorker{
 		attr:  verbs.DeviceAttr{Name: "mlx5_0", Ports: 1, Vectors: 8, EventsSupported: true, Driver: "mlx5_core", Transport: "infiniband"},
@@ -89,7 +89,7 @@ func mlx5() *fakeWorker {
 
 const class = "class/infiniband/mlx5_0/"
 
-// files makes a sysfs. What is there by default can be left out by "".
+// files creates a sysfs. In more, "" leaves out a file that is there by default.
 func files(t *testing.T, more map[string]string) string {
 	t.Helper()
 	all := map[string]string{
@@ -126,7 +126,7 @@ func files(t *testing.T, more map[string]string) string {
 	return root
 }
 
-// hostOf is a host with one device and nobody to ask.
+// hostOf returns a host with one device and without an operator.
 func hostOf(t *testing.T, w Worker, sys string) *Host {
 	t.Helper()
 	begin := time.Now()
@@ -145,7 +145,7 @@ func hostOf(t *testing.T, w Worker, sys string) *Host {
 	}
 }
 
-// answers answers questions in their order, and notes them.
+// answers answers questions in their order, and records them.
 type answers struct {
 	yes   []bool
 	asked []string

@@ -7,8 +7,8 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// take puts events and changes of state in the order of their times.
-func (f *Flap) take(g *gathering, begin int64, ports int) {
+// add adds a worker's events and changes of state, sorted by time.
+func (f *Flap) add(g *gathering, begin int64, ports int) {
 	for _, r := range g.runs {
 		f.Seen = append(f.Seen, Seen{AtNS: r.First - begin, Port: r.Port, Event: r.Type.String(), Count: r.Count})
 	}
@@ -18,8 +18,8 @@ func (f *Flap) take(g *gathering, begin int64, ports int) {
 	slices.SortStableFunc(f.Seen, func(a, b Seen) int { return cmp.Compare(a.AtNS, b.AtNS) })
 }
 
-// states notes where a port's state differs from the one before, and its count
-// of link drops.
+// states adds each state of a port that differs from the previous one, and the
+// port's count of link drops.
 func (f *Flap) states(readings []verbs.Reading, begin int64, port int) {
 	last := ""
 	var links *LinkCount

@@ -10,15 +10,15 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// gathering is what one worker said; it is used by one goroutine.
+// gathering collects the reports of one worker. No two calls of it overlap.
 type gathering struct {
 	attr     *verbs.DeviceAttr
 	readings []verbs.Reading
 	rounds   []verbs.RoundItem
 	choices  []verbs.ProbeItem
 	runs     []verbs.Run
-	counts   ledger.ProbeCounts // of all its probes
-	why      string             // why the device was not opened or not kept; one line
+	counts   ledger.ProbeCounts // the sum over all its probes
+	why      string             // why the device was not opened or not kept open; one line
 	stuck    bool               // the worker cannot be killed
 
 	enough func(*gathering) bool
@@ -26,7 +26,7 @@ type gathering struct {
 	led    *ledger.Ledger
 }
 
-// gather has a worker watch a device until enough was seen or ctx ends.
+// gather has a worker watch a device until enough returns true or ctx ends.
 func gather(ctx context.Context, w Worker, o verbs.Options, enough func(*gathering) bool) *gathering {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -45,7 +45,8 @@ func (g *gathering) Started(led *ledger.Ledger) { g.led = led }
 // Status implements worker.Handler.
 func (*gathering) Status(status.Status) {}
 
-// Ended implements worker.Handler. Its reason is ok when the gathering ended it.
+// Ended implements worker.Handler. The reason is ok if the gathering ended the
+// worker.
 func (g *gathering) Ended(why status.End) {
 	if why.Reason != status.ReasonOK {
 		g.why = why.Message

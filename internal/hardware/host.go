@@ -20,25 +20,26 @@ import (
 type Host struct {
 	Version   string // of this program
 	Simulated bool
-	Kernel    string // release
-	Sys       fs.FS  // sysfs, and the same for what package verbs reads of it
-	Sysfs     sysfs.FS
+	Kernel    string   // release
+	Sys       fs.FS    // sysfs
+	Sysfs     sysfs.FS // the same sysfs, as package verbs/sysfs reads it
 	Worker    Worker
 
-	// Libraries names what drives a device of a kernel driver; library is what
-	// Worker.Library returned.
+	// Libraries returns the libraries that drive a device of a kernel driver.
+	// library is the result of Worker.Library.
 	Libraries func(library, driver string) doctor.Libraries
-	// Use asks who uses a device; nil where there is no kernel to ask.
+	// Use queries the users of a device. It is nil for a simulated device, which the
+	// kernel does not have.
 	Use func(device string) (nldev.Use, error)
-	// Program names a process, "" for one that cannot be seen, with its number,
-	// where pid may be that of a thread.
+	// Program returns the name and the number of a process; the name is "" if the
+	// process is not visible. pid may be the number of a thread.
 	Program func(pid int) (name string, process int)
 
-	// Ask puts a question to the operator; nil without one.
+	// Ask asks the operator a question. It is nil if there is no operator.
 	Ask func(question string) bool
 	// Say prints one line of progress.
 	Say func(format string, args ...any)
-	// Mono is CLOCK_MONOTONIC in ns, Now the time of day.
+	// Mono returns CLOCK_MONOTONIC in ns, Now the time of day.
 	Mono func() int64
 	Now  func() time.Time
 }
@@ -51,17 +52,19 @@ type Worker interface {
 	Watch(ctx context.Context, o verbs.Options, h worker.Handler) error
 }
 
-// ErrInUse is wrapped by the refusal to run beside other programs.
+// ErrInUse is wrapped by the error that Run returns for a device that others use.
 var ErrInUse = errors.New("it is in use")
 
-// pluginWorker is how this plugin's workers call themselves.
+// pluginWorker is the program name of this plugin's workers.
 const pluginWorker = "rdma-events-worker"
 
-// managing are the modules that have queue pairs on every device of their kind,
-// whether anybody uses it or not: management datagrams, and IP over InfiniBand.
+// managing returns the kernel modules that have queue pairs on every device of
+// their kind, whether it is used or not: management datagrams and IP over
+// InfiniBand.
 func managing() []string { return []string{"ib_core", "ib_mad", "ib_ipoib"} }
 
-// others are users of a device that a run could disturb, in words.
+// others counts the users of a device. who describes those that a run could
+// disturb.
 func (h *Host) others(u nldev.Use) (in InUse, who []string) {
 	in = InUse{Known: true, QueuePairs: u.QueuePairs, Kernel: []string{}}
 	seen := map[string]bool{}
@@ -100,7 +103,8 @@ func (h *Host) program(o nldev.Owner) (name string, process int) {
 	return h.Program(o.PID)
 }
 
-// inUse refuses a device that others have queue pairs on, unless yes.
+// inUse returns the users of a device. Unless yes is set, it returns an error if a
+// run could disturb other users, which wraps ErrInUse, or if the users are unknown.
 func (h *Host) inUse(device string, yes bool) (InUse, error) {
 	if h.Use == nil {
 		return InUse{Kernel: []string{}}, nil

@@ -30,11 +30,11 @@ func (x *trial) method(ctx context.Context, port int, m verbs.Method) Method {
 	x.Say("%s port %d: %s, %d rounds", x.o.Device, port, m, probeRounds)
 	one.Tried = true
 	g := x.probe(ctx, port, m.String(), gid, probeRounds)
-	one.take(g, port)
+	one.add(g, port)
 	return one
 }
 
-// probe has a worker run rounds on one port.
+// probe has a worker run probe rounds on one port.
 func (x *trial) probe(ctx context.Context, port int, method string, gid, rounds int) *gathering {
 	ctx, cancel := context.WithTimeout(ctx, methodLimit)
 	defer cancel()
@@ -49,7 +49,7 @@ func (x *trial) probe(ctx context.Context, port int, method string, gid, rounds 
 	})
 }
 
-// refused is why there is no probe.
+// refused returns why there is no probe, "" if the worker refused none.
 func refused(g *gathering) string {
 	for _, c := range g.choices {
 		if c.Method == verbs.MethodNone {
@@ -60,7 +60,9 @@ func refused(g *gathering) string {
 }
 
 // gid returns the index of the GID that a method may hold: the port's default
-// one, which no network manager deletes. Without one only datagrams are sent.
+// GID, which no network manager deletes. Without a default GID rc_write is not
+// tried on RoCE, because it would hold another one. An index of -1 leaves the
+// choice to the worker.
 func (x *trial) gid(port int, m verbs.Method) (index int, why string) {
 	if x.ports[port-1].LinkLayer == verbs.LinkInfiniBand || m == verbs.MethodFlush {
 		return -1, ""
@@ -74,7 +76,7 @@ func (x *trial) gid(port int, m verbs.Method) (index int, why string) {
 	return -1, ""
 }
 
-// forbidden says why a method is not to be tried now.
+// forbidden returns why a method must not be tried now, "" if it may be tried.
 func (x *trial) forbidden(ctx context.Context, m verbs.Method) string {
 	allowed := map[verbs.Method]bool{
 		verbs.MethodUDSend: true, verbs.MethodRCWrite: x.r.Allowed.RCWrite, verbs.MethodFlush: x.r.Allowed.Flush,
@@ -92,12 +94,12 @@ func (x *trial) forbidden(ctx context.Context, m verbs.Method) string {
 	return "the operator did not want it"
 }
 
-// take sums up a worker's rounds.
-func (one *Method) take(g *gathering, port int) {
+// add adds a worker's rounds.
+func (one *Method) add(g *gathering, port int) {
 	stages := map[string][]int64{}
 	for _, r := range g.rounds {
 		if r.Port != port || one.Rounds == probeRounds {
-			continue // a batch may bring more
+			continue // a batch may contain more rounds than needed
 		}
 		one.Rounds++
 		one.Outcomes[r.Outcome.String()]++
@@ -128,8 +130,8 @@ func (one *Method) take(g *gathering, port int) {
 	}
 }
 
-// auto sees what the plugin would choose, which may be any method and so takes a
-// yes to all of them.
+// auto tries which method the plugin would choose on each port. That may be any
+// method, so the operator must have agreed to all of them.
 func (x *trial) auto(ctx context.Context) {
 	for i := range x.ports {
 		port := i + 1
@@ -156,7 +158,7 @@ func (x *trial) auto(ctx context.Context) {
 	}
 }
 
-// flap watches while the operator takes a port down and up.
+// flap watches the device while the operator takes a port down and up.
 func (x *trial) flap(ctx context.Context) {
 	if x.stuck {
 		return
@@ -167,7 +169,7 @@ func (x *trial) flap(ctx context.Context) {
 	defer cancel()
 	g := x.watch(limited, verbs.Options{StateInterval: time.Second}, func(*gathering) bool { return false })
 	f := &Flap{WindowNS: window.Nanoseconds(), Seen: []Seen{}, Links: []LinkCount{}}
-	f.take(g, begin, len(x.ports))
+	f.add(g, begin, len(x.ports))
 	x.r.Flap = f
 	if g.why != "" {
 		x.problem("the window for the flap ended early: %s", g.why)

@@ -12,27 +12,29 @@ import (
 )
 
 const (
-	// Limit is for a run as a whole, the time for answers not counted.
+	// Limit is the longest time for a whole run, without the time for the
+	// operator's answers.
 	Limit = 2 * time.Minute
 	// window is how long the operator has to take the port down and up.
 	window = 30 * time.Second
-	// looks is how often each call is timed, lookPace the time between two.
-	looks    = 20
-	lookPace = 50 * time.Millisecond
-	// probeRounds are those of one method on one port.
+	// timedCalls is how often each call is timed, callPace the time between two calls.
+	timedCalls = 20
+	callPace   = 50 * time.Millisecond
+	// probeRounds is the number of rounds of one method on one port, probePace the
+	// time between two rounds.
 	probeRounds = 50
 	probePace   = 100 * time.Millisecond
-	// probeTimeout is for a round, methodLimit for all of one method on a port.
+	// probeTimeout limits a round, methodLimit all rounds of one method on a port.
 	probeTimeout = 500 * time.Millisecond
 	methodLimit  = 30 * time.Second
-	// autoRounds are enough to see what `auto` chooses.
+	// autoRounds is the number of rounds that show which method `auto` chooses.
 	autoRounds = 5
 )
 
-// Options says what to run.
+// Options names the device, and the answer to the questions.
 type Options struct {
 	Device string
-	Yes    bool // what is asked is answered with yes, save the flap
+	Yes    bool // answer all questions with yes, except the one about the flap
 }
 
 // trial is one run.
@@ -42,15 +44,15 @@ type trial struct {
 	r     *Report
 	sys   reader
 	attr  verbs.DeviceAttr
-	ports []verbs.PortAttr // by number - 1, as the first look found them
+	ports []verbs.PortAttr // by port number - 1, from the first queries
 	costs map[int]drivers.Costs
-	stuck bool // a worker hangs in the kernel, where another would end, too
+	stuck bool // a worker hangs in the kernel; another worker would hang, too
 }
 
-// Run asks what has to be asked, tries the device and returns the file's content.
-// It blocks for Limit at most, and for as long as the answers take. The end of
-// ctx ends it early with ctx's error; an error is a device that must not be
-// tried, and nothing was done then.
+// Run asks the operator, tries the device and returns the file's content. It
+// blocks for the time of the answers, and then for Limit at most. If ctx ends, Run
+// returns early and the error wraps that of ctx. Any other error means that the
+// device must not be tried, and nothing was done.
 func Run(ctx context.Context, h *Host, o Options) (*Report, error) {
 	x := &trial{Host: h, o: o, sys: reader{sys: h.Sys, mono: h.Mono}, costs: map[int]drivers.Costs{}}
 	x.r = &Report{
@@ -81,13 +83,13 @@ func Run(ctx context.Context, h *Host, o Options) (*Report, error) {
 	return x.r, nil
 }
 
-// try does all that opens the device or asks it.
+// try runs all parts that open the device or send requests to it.
 func (x *trial) try(ctx context.Context) {
 	library, err := x.Worker.Library(ctx)
 	if err != nil {
 		x.problem("%v", err)
 	}
-	if !x.look(ctx) {
+	if !x.queryPorts(ctx) {
 		return
 	}
 	x.describe(library)
@@ -107,15 +109,16 @@ func (x *trial) problem(format string, args ...any) {
 	x.r.Problems = append(x.r.Problems, fmt.Sprintf(format, args...))
 }
 
-// look opens the device and queries its ports at a pace, which times the query.
-func (x *trial) look(ctx context.Context) (opened bool) {
+// queryPorts opens the device and times the queries of its ports. It reports
+// whether the device was opened.
+func (x *trial) queryPorts(ctx context.Context) (opened bool) {
 	x.Say("%s: looking at it", x.o.Device)
 	ctx, cancel := context.WithTimeout(ctx, methodLimit)
 	defer cancel()
 	ports := 0
-	g := x.watch(ctx, verbs.Options{StateInterval: lookPace}, func(g *gathering) bool {
+	g := x.watch(ctx, verbs.Options{StateInterval: callPace}, func(g *gathering) bool {
 		ports = min(g.attr.Ports, verbs.MaxPorts)
-		return len(g.readings) >= looks*ports
+		return len(g.readings) >= timedCalls*ports
 	})
 	if g.attr == nil {
 		x.problem("the device was not opened: %s", orSilence(g.why))
@@ -149,8 +152,8 @@ func (x *trial) look(ctx context.Context) (opened bool) {
 	return true
 }
 
-// watch has a worker watch the device until enough was seen or ctx ends, and
-// notes the events.
+// watch has a worker watch the device until enough returns true or ctx ends, and
+// adds the events to the report.
 func (x *trial) watch(ctx context.Context, o verbs.Options, enough func(*gathering) bool) *gathering {
 	o.Device = x.o.Device
 	g := gather(ctx, x.Worker, o, enough)
@@ -166,7 +169,7 @@ func orSilence(why string) string {
 	return why
 }
 
-// events adds what came to the sums of the file.
+// events adds a worker's events to the sums in the report.
 func (x *trial) events(g *gathering) {
 	for _, run := range g.runs {
 		i := slices.IndexFunc(x.r.Events, func(e Event) bool { return e.Port == run.Port && e.Type == run.Type.String() })
@@ -180,7 +183,7 @@ func (x *trial) events(g *gathering) {
 	}
 }
 
-// questions asks the operator before anything begins.
+// questions asks the operator for permission. It runs before the device is tried.
 func (x *trial) questions(row drivers.Driver, known bool) Allowed {
 	a := Allowed{InUse: x.o.Yes, RCWrite: x.o.Yes, Flush: x.o.Yes}
 	if x.Ask == nil {
@@ -201,8 +204,8 @@ const (
 		"whatever uses the port loses its link. Will you?"
 )
 
-// askFlush names the counters that the method moves, by the table of drivers and
-// by what the driver shows.
+// askFlush returns the question about flush. It names the counters that the
+// method moves, from the table of drivers and from the driver's counters in sysfs.
 func askFlush(row drivers.Driver, known bool, shown []string) string {
 	text := fmt.Sprintf("flush has %d work requests a port end in error, each on a queue pair of its own. ", probeRounds)
 	moved := slices.Compact(slices.Sorted(slices.Values(append(shown, row.FlushMoves...))))

@@ -16,7 +16,7 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// run runs a device in a bubble, since a run takes its time.
+// run tries a device in a synctest bubble, because a real run takes long.
 func run(t *testing.T, w *fakeWorker, o Options, change func(*Host), more map[string]string) (r *Report, err error) {
 	t.Helper()
 	sys := files(t, more)
@@ -132,7 +132,7 @@ func TestOtherUsersAreARefusal(t *testing.T) {
 		{"storage that waits for use", nldev.Owner{Kernel: "ib_srp"}, nil, ""},
 		{"IP over InfiniBand", nldev.Owner{Kernel: "ib_ipoib", Objects: 9}, nil, ""},
 		{"this plugin", nldev.Owner{PID: 4712, Objects: 9}, nil, ""},
-		{"nobody knows", nldev.Owner{}, unix.EPROTONOSUPPORT, "is unknown"},
+		{"unknown users", nldev.Owner{}, unix.EPROTONOSUPPORT, "is unknown"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			who := func(h *Host) {
@@ -226,10 +226,10 @@ func TestCallsAreTimedAndCounted(t *testing.T) {
 	calls := map[string]Timed{}
 	for _, c := range r.Commands {
 		calls[c.Call] = c
-		require.Equal(t, looks, c.Count, c.Call)
+		require.Equal(t, timedCalls, c.Count, c.Call)
 	}
-	require.Equal(t, Times{Count: looks, MinNS: 1, MedianNS: looks/2 + 1, MaxNS: looks}, calls["ibv_query_port"].Times)
-	// By the table of drivers, on Ethernet.
+	require.Equal(t, Times{Count: timedCalls, MinNS: 1, MedianNS: timedCalls/2 + 1, MaxNS: timedCalls}, calls["ibv_query_port"].Times)
+	// The numbers are those of the table of drivers for Ethernet.
 	for call, commands := range map[string]int{"ibv_query_port": 3, "state": 2, "link_downed": 1, "pkey": 1, "hw_counter": 3} {
 		require.Equal(t, commands, calls[call].Commands, call)
 	}
@@ -261,14 +261,14 @@ func TestWorkerStuckInTheKernelIsTheLast(t *testing.T) {
 	a := &answers{yes: []bool{true}}
 	r, err := run(t, w, Options{Device: "mlx5_0", Yes: true}, func(h *Host) { h.Ask = a.ask }, nil)
 	require.NoError(t, err)
-	require.Len(t, w.asked, 2, "the look, and the first method")
+	require.Len(t, w.asked, 2, "the port queries, and the first method")
 	require.Equal(t, "a verbs call hangs", r.Methods[0].Why)
 	require.Equal(t, "a worker hangs in the kernel", r.Methods[1].Why)
 	require.False(t, r.Auto[0].Tried)
 	require.Nil(t, r.Flap)
 }
 
-// hangingFS has one file whose reading never ends.
+// hangingFS blocks in Open of one file until gate is closed.
 type hangingFS struct {
 	fs.FS
 	file string
@@ -316,7 +316,8 @@ func TestRunIsOverAfterTwoMinutes(t *testing.T) {
 	r, err := run(t, w, Options{Device: "mlx5_0", Yes: true}, nil, nil)
 	require.NoError(t, err)
 	t.Log(time.Duration(r.TookNS))
-	require.LessOrEqual(t, r.TookNS, (Limit + time.Minute).Nanoseconds()) // the fake's last batch does not end with it
+	// The limit does not interrupt the fake's last batch.
+	require.LessOrEqual(t, r.TookNS, (Limit + time.Minute).Nanoseconds())
 	require.Equal(t, []string{"the two minutes were over before all was tried"}, r.Problems)
 	require.Equal(t, "the two minutes were over", r.Methods[len(r.Methods)-1].Why)
 }

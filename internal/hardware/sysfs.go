@@ -16,27 +16,29 @@ import (
 	"rdma_events/internal/drivers"
 )
 
-// readLimit is how long one file may take. A driver's own limits are up to a
-// minute, and the run has two.
+// readLimit is how long the reading of one file may take. A driver's own limits
+// are up to a minute, and the whole run has two minutes.
 const readLimit = 10 * time.Second
 
 var (
-	// errHung stands for a reading that did not return; no other file is read then.
+	// errHung is the error of a reading that did not return. No other file is read
+	// after it.
 	errHung = errors.New("the reading hangs in the driver")
-	// errNotRead stands for those.
+	// errNotRead is the error of the files that are not read after errHung.
 	errNotRead = errors.New("not read, since another reading hangs in the driver")
 )
 
-// reader reads files of sysfs that may ask the device. It is used by one
-// goroutine.
+// reader reads files of sysfs whose reading may send a request to the device. One
+// goroutine uses it.
 type reader struct {
 	sys  fs.FS
 	mono func() int64
 	hung bool
 }
 
-// read returns a file's text and how long that took. A read that hangs in the
-// kernel cannot be ended: its goroutine stays until the process ends.
+// read returns a file's text and how long the reading took, in ns. It blocks for
+// readLimit at most, or until ctx ends, and returns errHung then. A reading that
+// hangs in the kernel cannot be ended: its goroutine stays until the process ends.
 func (r *reader) read(ctx context.Context, name string) (text string, took int64, err error) {
 	if r.hung {
 		return "", 0, errNotRead
@@ -64,8 +66,8 @@ func (r *reader) read(ctx context.Context, name string) (text string, took int64
 	return "", 0, errHung
 }
 
-// attribute returns a file's text, "" where it cannot be read. It is for files
-// that the kernel answers from memory.
+// attribute returns a file's text, "" if it cannot be read. It is for files that
+// the kernel answers from memory.
 func (r *reader) attribute(elem ...string) string {
 	text, err := fs.ReadFile(r.sys, path.Join(elem...))
 	if err != nil {
@@ -74,7 +76,7 @@ func (r *reader) attribute(elem ...string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// has reports whether a file is there, without reading it.
+// has reports whether a file exists, without reading it.
 func (r *reader) has(name string) bool {
 	return slices.Contains(r.list(path.Dir(name)), path.Base(name))
 }
@@ -99,7 +101,8 @@ func (x *trial) port(n int, elem ...string) string {
 	return x.dir(append([]string{"ports", strconv.Itoa(n)}, elem...)...)
 }
 
-// timeSysfs times the files of a port that are commands of some devices.
+// timeSysfs times the reading of a port's files that some devices answer by a
+// command.
 func (x *trial) timeSysfs(ctx context.Context, port int) {
 	cost := func(calls drivers.Asks) int {
 		if costs, ok := x.costs[port]; ok {
@@ -119,7 +122,7 @@ func (x *trial) timeSysfs(ctx context.Context, port int) {
 		if c.file == "" || !x.sys.has(c.file) {
 			continue
 		}
-		x.Say("%s port %d: reading %s %d times", x.o.Device, port, c.call, looks)
+		x.Say("%s port %d: reading %s %d times", x.o.Device, port, c.call, timedCalls)
 		if timed := x.timeFile(ctx, c.file); timed.Count > 0 || len(timed.Errors) > 0 || timed.Hung {
 			timed.Call, timed.Port, timed.Commands = c.call, port, c.commands
 			x.r.Commands = append(x.r.Commands, timed)
@@ -127,11 +130,12 @@ func (x *trial) timeSysfs(ctx context.Context, port int) {
 	}
 }
 
-// timeFile reads a file at a pace; one that is not there comes to nothing.
+// timeFile reads a file repeatedly and returns the times. For a file that does
+// not exist, or is not read, they are zero.
 func (x *trial) timeFile(ctx context.Context, file string) Timed {
 	t := Timed{Errors: map[string]int{}}
 	var took []int64
-	for range looks {
+	for range timedCalls {
 		_, ns, err := x.sys.read(ctx, file)
 		switch {
 		case errors.Is(err, errHung):
@@ -145,7 +149,7 @@ func (x *trial) timeFile(ctx context.Context, file string) Timed {
 			break
 		}
 		took = append(took, ns)
-		wait(ctx, lookPace)
+		wait(ctx, callPace)
 	}
 	t.Times = timesOf(took)
 	return t
@@ -160,7 +164,8 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// errnoName returns "EINVAL" of an error that has an errno.
+// errnoName returns the name of an error's errno, as in "EINVAL", or the error's
+// text if it has no errno.
 func errnoName(err error) string {
 	var errno unix.Errno
 	if errors.As(err, &errno) {
@@ -172,7 +177,8 @@ func errnoName(err error) string {
 	return err.Error()
 }
 
-// linkDowned is where the port's count of link drops is; "" nowhere.
+// linkDowned returns the file with the port's count of link drops, "" if there is
+// none.
 func (x *trial) linkDowned(port int) string {
 	for _, group := range []string{"counters", "hw_counters"} {
 		if slices.Contains(x.sys.list(x.port(port, group)), "link_downed") {
@@ -182,7 +188,7 @@ func (x *trial) linkDowned(port int) string {
 	return ""
 }
 
-// anyCounter is a counter of the driver's, to time it; "" without one.
+// anyCounter returns the file of a driver's counter, "" if there is none.
 func (x *trial) anyCounter(port int) string {
 	for _, dir := range []string{x.port(port, "hw_counters"), x.dir("hw_counters")} {
 		for _, name := range x.sys.list(dir) {
@@ -194,7 +200,7 @@ func (x *trial) anyCounter(port int) string {
 	return ""
 }
 
-// flushCounters are those of the device that count flushed work requests.
+// flushCounters returns the device's counters of flushed work requests.
 func (x *trial) flushCounters() []string {
 	var found []string
 	dirs := []string{x.dir("hw_counters")}

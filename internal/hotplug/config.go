@@ -2,7 +2,8 @@ package hotplug
 
 import "time"
 
-// Config says where to look. The zero Config is that of a running system.
+// Config has the paths, sources and intervals of this package. The zero Config is
+// that of a running system.
 type Config struct {
 	SysfsRoot string // default "/sys"
 	DevRoot   string // default "/dev"
@@ -18,14 +19,14 @@ type Config struct {
 	Indexes func() (map[string]int, error)
 
 	// Settle is how long a Watcher waits after a uevent for the next one
-	// before it looks, five times that at most; default 300 ms. udev renames a
+	// before it scans, five times that at most; default 300 ms. udev renames a
 	// device soon after it has appeared.
 	Settle time.Duration
-	// Rescan is how often to look without having been told; default 10 s.
+	// Rescan is the interval of scans without a uevent; default 10 s.
 	Rescan time.Duration
 
-	// Warn is told, once per cause, why changes may be noticed late. It may be
-	// called by several goroutines and must not block. Default: nothing.
+	// Warn gets, once per cause, the reason that changes may be noticed late. It may
+	// be called by several goroutines and must not block. Default: nothing.
 	Warn func(error)
 }
 
@@ -66,7 +67,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// complaint passes on an error when it differs from the one before.
+// complaint passes an error to warn if it differs from the one before.
 type complaint struct {
 	warn func(error)
 	last string

@@ -5,8 +5,8 @@ import (
 	"rdma_events/internal/verbs/sysfs"
 )
 
-// scan lists the devices, sorted by name. It reads only what the core answers
-// by itself: a driver that hangs cannot hold it.
+// scan lists the devices, sorted by name. It reads only attributes that the RDMA
+// core provides itself, so that a driver that hangs cannot block it.
 func scan(sysfs sysfs.FS, indexes func() (map[string]int, error)) ([]verbs.Found, error) {
 	names, err := sysfs.Devices()
 	if err != nil || len(names) == 0 {
@@ -18,7 +18,7 @@ func scan(sysfs sysfs.FS, indexes func() (map[string]int, error)) ([]verbs.Found
 	}
 	byName, err := indexes()
 	if err != nil {
-		byName = nil // they are a help, not a need
+		byName = nil // the indexes are optional
 	}
 	found := make([]verbs.Found, 0, len(names))
 	for _, name := range names {

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// host is a sysfs and a /dev of the test's own, laid out as on Linux 6.1.
+// host is a sysfs and a /dev that belong to the test, with the layout of Linux 6.1.
 type host struct {
 	t          *testing.T
 	sysfs, dev string
@@ -36,7 +36,7 @@ func (h *host) config(uevents func() (Source, error)) Config {
 		DevRoot:   h.dev,
 		Uevents:   uevents,
 		Indexes:   h.readIndexes,
-		// By default a removal is watched by both means.
+		// By default the tests watch a removal by uevents and by inotify.
 		UeventsReach: func() bool { return false },
 	}
 }
@@ -47,7 +47,7 @@ func (h *host) readIndexes() (map[string]int, error) {
 	return maps.Clone(h.indexes), nil
 }
 
-// setIndex tells RDMA netlink's answer; index < 0 takes the name out of it.
+// setIndex sets the index in RDMA netlink's answer; index < 0 removes the name from it.
 func (h *host) setIndex(name string, index int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -105,7 +105,7 @@ func (h *host) remove(name, node string) {
 
 func (h *host) nodePath(node string) string { return filepath.Join(h.dev, "infiniband", node) }
 
-// uevents is a Source that the test speaks through.
+// uevents is a Source whose messages the test sends.
 type uevents struct {
 	messages chan message
 	closed   chan struct{}

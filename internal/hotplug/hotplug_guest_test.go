@@ -113,14 +113,14 @@ func TestOnARealKernelARemovalIsNoticedWhileTheDeviceIsHeld(t *testing.T) {
 			select {
 			case err := <-noticed:
 				require.FailNow(t, "fired early", "%v", err)
-			case <-time.After(2 * time.Second): // past the looks that follow a doubt
+			case <-time.After(2 * time.Second): // past the checks that follow hintDoubt
 			}
 			deleteHeld(ctx, t, held, noticed)
 		})
 	}
 }
 
-// disturb does to a device what must not be taken for its removal.
+// disturb changes a device in ways that must not be taken for its removal.
 func disturb(t *testing.T, node string) {
 	t.Helper()
 	guest.IP(t, "link", "set", "d0", "down")
@@ -134,8 +134,8 @@ func disturb(t *testing.T, node string) {
 	require.NoError(t, os.Rename(path+".old", path))
 }
 
-// deleteHeld deletes the device while it is held open and lets go of it when
-// that is noticed.
+// deleteHeld deletes the device while it is held open and closes it when the removal
+// is noticed.
 func deleteHeld(ctx context.Context, t *testing.T, held *os.File, noticed <-chan error) {
 	t.Helper()
 	deleted := make(chan error, 1)
@@ -148,7 +148,7 @@ func deleteHeld(ctx context.Context, t *testing.T, held *os.File, noticed <-chan
 	t.Logf("it has ended after %v", time.Since(start))
 }
 
-// writeUevent makes the kernel send a uevent that means nothing.
+// writeUevent makes the kernel send a synthetic uevent, which reports no change.
 func writeUevent(t *testing.T, node, action string) {
 	t.Helper()
 	path := filepath.Join("/sys/class/infiniband_verbs", node, "uevent")

@@ -19,10 +19,10 @@ const (
 	nldevDevName     = 2          // RDMA_NLDEV_ATTR_DEV_NAME
 	nldevChardevType = 69         // RDMA_NLDEV_ATTR_CHARDEV_TYPE
 	attrTypeMask     = 1<<14 - 1  // NLA_TYPE_MASK
-	// indexBuffer is as large as the kernel makes the parts of a dump.
+	// indexBuffer is the size of the largest part of a dump that the kernel sends.
 	indexBuffer = 32 << 10
-	// indexTimeout is far beyond what a dump takes. The kernel answers within
-	// the request, so that it should never be waited for.
+	// indexTimeout is far longer than a dump takes. The kernel answers within
+	// the request, so that a read should never wait.
 	indexTimeout = time.Second
 )
 
@@ -39,10 +39,11 @@ func KernelIndexes() (map[string]int, error) {
 	return receiveIndexes(fd)
 }
 
-// LoadNodes has the kernel load ib_uverbs, which makes the nodes of all RDMA
-// devices, and returns once it has. It needs no privilege: the kernel loads who is
-// asked for a device's node (ib_get_client_nl_info in drivers/infiniband/core/device.c),
-// which is how libibverbs does it too. Without a device there is nothing to ask for.
+// LoadNodes makes the kernel load ib_uverbs, which makes the nodes of all RDMA
+// devices, and returns when it is loaded. It needs no privilege: when a process asks
+// for a device's node, the kernel loads the module that makes it
+// (ib_get_client_nl_info in drivers/infiniband/core/device.c). libibverbs does the
+// same. Without an RDMA device LoadNodes does not load it.
 func LoadNodes() error {
 	indexes, err := KernelIndexes()
 	if err != nil {
@@ -53,12 +54,12 @@ func LoadNodes() error {
 		if err != nil {
 			return fmt.Errorf("request node of an RDMA device: %w", err)
 		}
-		return unix.Close(fd) // the kernel has loaded before it returned from the request
+		return unix.Close(fd) // the kernel loads the module before it returns from the request
 	}
 	return nil
 }
 
-// ask returns a socket from which the answer to a message can be read.
+// ask sends a message and returns a socket from which the answer can be read.
 func ask(message []byte) (fd int, err error) {
 	fd, err = unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_RDMA)
 	if err != nil {
@@ -86,9 +87,9 @@ func request(command, flags uint16, attributes []byte) []byte {
 	return append(b, attributes...)
 }
 
-// nodeOf is the attributes of a request for the uverbs node of a device.
+// nodeOf returns the attributes of a request for the uverbs node of a device.
 func nodeOf(index int) []byte {
-	const client = "uverbs\x00\x00" // with its end, padded to four bytes
+	const client = "uverbs\x00\x00" // with its zero byte, padded to four bytes
 	b := binary.NativeEndian.AppendUint16(nil, unix.SizeofNlAttr+4)
 	b = binary.NativeEndian.AppendUint16(b, nldevDevIndex)
 	b = binary.NativeEndian.AppendUint32(b, uint32(index))
@@ -144,7 +145,7 @@ func parseIndexes(part []byte, indexes map[string]int) (bool, error) {
 	return false, nil
 }
 
-// messageError reads what NLMSG_ERROR and NLMSG_DONE begin with, a negative
+// messageError reads the first field of NLMSG_ERROR and NLMSG_DONE, a negative
 // errno or 0.
 func messageError(data []byte) error {
 	if len(data) < 4 {
@@ -157,7 +158,7 @@ func messageError(data []byte) error {
 }
 
 // parseDevice reads one device's attributes (struct nlattr and its payload,
-// aligned to four bytes). name is "" when one of the two is missing.
+// aligned to four bytes). name is "" when the name or the index is missing.
 func parseDevice(data []byte) (name string, index int, err error) {
 	index = -1
 	for len(data) >= unix.SizeofNlAttr {

@@ -13,7 +13,7 @@ import (
 	"rdma_events/tests/prerequisite"
 )
 
-// reached is a configuration of a process that uevents reach.
+// reached returns the configuration of a process that uevents reach.
 func (h *host) reached(uevents func() (Source, error)) Config {
 	cfg := h.patient(uevents)
 	cfg.UeventsReach = func() bool { return true }
@@ -41,7 +41,7 @@ func TestInotifyIsUsedOnlyWhereNoUeventsReach(t *testing.T) {
 		cfg.Warn = func(err error) { t.Error(err) }
 		done, _ := startRemoval(t, cfg)
 		u.send(deviceEvent("change", "rxe0")...)
-		u.send(deviceEvent("change", "rxe0")...) // the one before has been handled
+		u.send(deviceEvent("change", "rxe0")...) // the uevent before has been handled
 		want := 1
 		if reach {
 			want = 0
@@ -74,7 +74,7 @@ func TestInotifyIsUsedAtOnceWhereUeventsAreRefused(t *testing.T) {
 	require.NoError(t, <-done)
 }
 
-// The program runs again in namespaces of its own, and says what it finds there.
+// The test program runs itself again in other namespaces and calls UeventsReach there.
 func TestUeventsReachNoNetworkOfAnotherUserNamespace(t *testing.T) {
 	const key = "RDMA_EVENTS_TEST_REACHED"
 	if os.Getenv(key) != "" {

@@ -10,10 +10,10 @@ import (
 
 const (
 	// kernelGroup is the multicast group of the kernel's own messages; group 2
-	// carries what udev made of them.
+	// carries the messages that udev makes from them.
 	kernelGroup = 1
-	// messageSize is more than a uevent can have: 2 KiB of variables
-	// (UEVENT_BUFFER_SIZE) behind a head with the path.
+	// messageSize is larger than any uevent: 2 KiB of variables
+	// (UEVENT_BUFFER_SIZE) after a head with the path.
 	messageSize = 8 << 10
 )
 
@@ -33,13 +33,13 @@ func KernelUevents() (Source, error) {
 }
 
 // initialUsers is the inode of the initial user namespace (PROC_USER_INIT_INO in
-// include/linux/proc_ns.h), which no other one can have.
+// include/linux/proc_ns.h). No other namespace can have it.
 const initialUsers = 0xEFFFFFFD
 
 // UeventsReach reports whether the kernel's uevents reach this process' network
-// namespace: they do where that belongs to the initial user namespace
-// (uevent_net_init in lib/kobject_uevent.c). It is false also where that cannot be
-// found out, as in a user namespace below the network namespace's.
+// namespace. They do if that namespace belongs to the initial user namespace
+// (uevent_net_init in lib/kobject_uevent.c). UeventsReach also returns false if this
+// cannot be determined, as in a user namespace below that of the network namespace.
 func UeventsReach() bool {
 	own, err := unix.Open("/proc/self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -55,15 +55,15 @@ func UeventsReach() bool {
 	return unix.Fstat(users, &st) == nil && st.Ino == initialUsers
 }
 
-// kernelUevents is a bound uevent socket. Who sent a message is not checked: it
-// takes CAP_NET_ADMIN to send one here.
+// kernelUevents is a bound uevent socket. It does not check the sender of a message:
+// a sender needs CAP_NET_ADMIN.
 type kernelUevents struct {
 	file *os.File
 	buf  []byte
 }
 
-// newKernelUevents takes over fd, which must not block: that makes os.NewFile
-// give it to Go's poller, so that Close wakes Receive.
+// newKernelUevents takes ownership of fd, which must be non-blocking: then os.NewFile
+// gives it to Go's poller, so that Close wakes Receive.
 func newKernelUevents(fd int) *kernelUevents {
 	return &kernelUevents{file: os.NewFile(uintptr(fd), "uevents"), buf: make([]byte, messageSize)}
 }

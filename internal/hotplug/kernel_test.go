@@ -50,9 +50,9 @@ func TestReceiveOnTheKernelsSocketEndsWithItsContext(t *testing.T) {
 }
 
 // TestAnOverrunSocketIsReportedAndStaysUsable fills a socket of the netlink
-// family that lets everybody send; its overrun is that of uevents.
+// family to which every user may send. It overruns as a uevent socket does.
 func TestAnOverrunSocketIsReportedAndStaysUsable(t *testing.T) {
-	const group = 1 << 27 // one that nobody else is likely to use
+	const group = 1 << 27 // a group that no other process is likely to use
 	source := newKernelUevents(userSocket(t, group))
 	defer func() { _ = source.Close() }()
 	require.NoError(t, source.file.SetReadDeadline(time.Now().Add(time.Minute)))
@@ -61,14 +61,14 @@ func TestAnOverrunSocketIsReportedAndStaysUsable(t *testing.T) {
 	to := &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: group}
 
 	for range 10_000 {
-		// The group is served and then the kernel, which does not listen here.
+		// The message goes to the group and then to the kernel, which does not listen here.
 		err := unix.Sendto(sender, joined(nodeEvent("add", "uverbs0")), 0, to)
 		require.ErrorIs(t, err, unix.ECONNREFUSED)
 	}
 	_, err := source.Receive()
 	require.ErrorIs(t, err, ErrOverrun)
 
-	got, err := source.Receive() // what was queued before
+	got, err := source.Receive() // the message that was queued before
 	require.NoError(t, err)
 	require.Equal(t, joined(nodeEvent("add", "uverbs0")), got)
 }

@@ -9,10 +9,9 @@ import (
 	"rdma_events/internal/verbs/sysfs"
 )
 
-// Removable adds to b, the backend of this host's devices, that it sees their
-// removal coming: the Backend returned has the method WaitRemoved of
-// watch.RemovalWatcher. cfg.Warn is told why a removal may be noticed late, or
-// not at all.
+// Removable returns b, the backend of this host's devices, with the additional
+// method WaitRemoved of session.RemovalWatcher, which notices the removal of a
+// device. cfg.Warn gets the reason if a removal may be noticed late or not at all.
 func Removable(b verbs.Backend, cfg Config) verbs.Backend {
 	cfg = cfg.withDefaults()
 	return removable{Backend: b, sysfs: sysfs.New(cfg.SysfsRoot), cfg: cfg}
@@ -24,13 +23,13 @@ type removable struct {
 	cfg   Config
 }
 
-// WaitRemoved returns nil once an open device is being removed, or ctx.Err().
-// Watching the device is worth more than letting go of it in time: where its
-// removal cannot be watched, it only waits for ctx.
+// WaitRemoved returns nil once an open device is being removed, or ctx.Err() when
+// ctx ends. If the removal cannot be watched, it only waits for ctx: it is more
+// important to monitor the device than to close it in time.
 func (r removable) WaitRemoved(ctx context.Context, device string) error {
 	node, err := r.sysfs.Node(device)
 	if errors.Is(err, verbs.ErrNoDevice) {
-		return nil // it was open a moment ago
+		return nil // the device was open a moment ago
 	}
 	if err == nil {
 		err = WatchRemoval(ctx, r.cfg, node)

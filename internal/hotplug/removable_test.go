@@ -16,7 +16,7 @@ import (
 
 var _ session.RemovalWatcher = removable{}
 
-// deaf is a Backend that can do nothing but open.
+// deaf is a Backend that has no method but Open.
 type deaf struct{ opened string }
 
 func (d *deaf) Open(name string, _ *ledger.Ledger) (verbs.Device, error) {
@@ -47,7 +47,7 @@ func TestARemovableBackendSeesTheRemovalOfADeviceByItsName(t *testing.T) {
 	h.add("rxe1", "uverbs1", guid, 1)
 	done, _ := waitRemoved(t, h.patient(u.open))
 	u.send(nodeEvent("remove", "uverbs1")...)
-	u.send(nodeEvent("change", "uverbs0")...) // the one before is dealt with
+	u.send(nodeEvent("change", "uverbs0")...) // the uevent before has been handled
 	require.Empty(t, done)
 	u.send(nodeEvent("remove", "uverbs0")...)
 	require.NoError(t, <-done)

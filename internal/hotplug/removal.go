@@ -13,27 +13,29 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// After a node has vanished from /dev the device is looked for, first after
-// confirmFirst and then at doubled delays up to confirmLast: the kernel deletes
-// the node before the device, and udev or an administrator may only replace it.
+// After a node has vanished from /dev, await checks whether the device is still
+// there, first after confirmFirst and then at doubled delays up to confirmLast: the
+// kernel deletes the node before the device, and udev or an administrator may only
+// replace the node.
 const (
 	confirmFirst = 10 * time.Millisecond
 	confirmLast  = 640 * time.Millisecond
 )
 
 // WatchRemoval blocks until the device of an uverbs node ("uverbs0") is being
-// removed and then returns nil. The caller holds the device open and closes it
-// at once: the driver of many a device waits for that, and the whole removal
-// with it. The context ending returns ctx.Err(), and there is no other error
-// but that of an empty node.
+// removed and then returns nil. The caller, which holds the device open, must then
+// close it at once: many drivers wait for that, and the whole removal waits with
+// them. When ctx ends, WatchRemoval returns ctx.Err(). The only other error is that
+// of an empty node.
 //
-// A removal is the kernel's uevent, the vanished node with the device gone from
-// sysfs, or the loss of the whole /dev/infiniband; one that came before the
-// call is found as well, unless another device has the same node by then. The
-// latter two are noticed by inotify, of which a user may have 128 instances in all
-// his programs together; it is used only where no uevents come. The device is also
-// looked for every Config.Rescan, which is all that is left where neither can be had;
-// Config.Warn gets the reason.
+// WatchRemoval takes three things for a removal: the kernel's uevent; the loss of
+// the node if the device is also gone from sysfs; the loss of the whole
+// /dev/infiniband. It also finds a removal before the call, unless another device
+// has the same node by then. It notices the latter two by inotify. A user may have
+// 128 inotify instances in all programs together, so WatchRemoval uses inotify only
+// where no uevents come. It also checks for the device every Config.Rescan. If
+// neither uevents nor inotify work, it only has that check. Config.Warn gets the
+// reason.
 //
 // Any number of calls may run concurrently.
 func WatchRemoval(ctx context.Context, cfg Config, node string) error {
@@ -43,13 +45,13 @@ func WatchRemoval(ctx context.Context, cfg Config, node string) error {
 	return newRemoval(cfg.withDefaults(), node).watch(ctx)
 }
 
-// hint is what a source tells.
+// hint is a message from a source.
 type hint int
 
 const (
 	hintNone    hint = iota
-	hintDoubt        // look whether it is still there
-	hintRemoved      // it is being removed
+	hintDoubt        // check whether the device is still there
+	hintRemoved      // the device is being removed
 )
 
 // removal is one call of WatchRemoval.
@@ -61,9 +63,9 @@ type removal struct {
 	known os.FileInfo // the device in sysfs; nil when there is no sysfs
 
 	hints chan hint
-	lost  chan error // why a source has ended; one place for each
-	why   []error    // why one of the two sources does not work, or both
-	spare func()     // starts inotify when uevents fail; nil: it has been
+	lost  chan error // errors of the sources that ended; space for one each
+	why   []error    // the errors of the one or two sources that do not work
+	spare func()     // starts inotify when uevents fail; nil once called
 }
 
 func newRemoval(cfg Config, node string) *removal {
@@ -77,7 +79,8 @@ func newRemoval(cfg Config, node string) *removal {
 	}
 }
 
-// watch subscribes first and looks then, so that nothing falls in between.
+// watch subscribes first and then checks for the device, so that it misses no
+// removal in between.
 func (r *removal) watch(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var sources sync.WaitGroup
@@ -89,7 +92,7 @@ func (r *removal) watch(ctx context.Context) error {
 		r.useSpare()
 	}
 
-	r.known, _ = os.Stat(filepath.Join(r.class, r.node)) // nil when it is not there
+	r.known, _ = os.Stat(filepath.Join(r.class, r.node)) // nil when the device is not there
 	if r.gone() {
 		return nil
 	}
@@ -103,8 +106,8 @@ func (r *removal) watch(ctx context.Context) error {
 func (r *removal) await(ctx context.Context) error {
 	rescan := time.NewTicker(r.cfg.Rescan)
 	defer rescan.Stop()
-	// It runs from the start: the node may have been deleted just before
-	// inotify was asked, and the device be still there when gone looked.
+	// confirm runs from the start: the node may have been deleted just before
+	// inotify started, while the device was still there when gone checked.
 	delay := confirmFirst
 	confirm := time.NewTimer(delay)
 	defer confirm.Stop()
@@ -123,7 +126,7 @@ func (r *removal) await(ctx context.Context) error {
 			r.why = append(r.why, err)
 			r.useSpare()
 			r.warn()
-			delay = confirmFirst // something may have happened before inotify was asked
+			delay = confirmFirst // a removal may have begun before inotify started
 			confirm.Reset(delay)
 			continue
 		case <-confirm.C:
@@ -145,8 +148,9 @@ func (r *removal) useSpare() {
 	}
 }
 
-// gone looks whether the device is removed. sysfs has the last word: a node in
-// /dev may be unlinked by hand, and in a container outlive its device.
+// gone reports whether the device is removed. sysfs decides if it can be read: an
+// administrator may unlink a node in /dev, and in a container the node may stay after
+// the device is removed.
 func (r *removal) gone() bool {
 	now, err := os.Stat(filepath.Join(r.class, r.node))
 	switch {
@@ -164,7 +168,7 @@ func (r *removal) gone() bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// warn says in one line what is left to notice the removal by.
+// warn reports in one line how the removal can still be noticed.
 func (r *removal) warn() {
 	if len(r.why) == 1 {
 		r.cfg.Warn(fmt.Errorf("watch removal of %s by one means only: %w", r.node, r.why[0]))
@@ -183,9 +187,9 @@ func (r *removal) startUevents(ctx context.Context, sources *sync.WaitGroup) {
 		err := receive(ctx, source, func(u *uevent) {
 			switch {
 			case u == nil:
-				r.tell(ctx, hintDoubt)
+				r.send(ctx, hintDoubt)
 			case u.removes(r.node):
-				r.tell(ctx, hintRemoved)
+				r.send(ctx, hintRemoved)
 			}
 		})
 		if err != nil {
@@ -220,8 +224,8 @@ func watchDir(dir string) (*fsnotify.Watcher, error) {
 	return watcher, nil
 }
 
-// followDir tells what happens to the node until ctx ends, nil, or inotify
-// fails.
+// followDir sends hints about the node until ctx ends or inotify fails. It returns
+// nil when ctx ends.
 func (r *removal) followDir(ctx context.Context, watcher *fsnotify.Watcher) error {
 	for {
 		select {
@@ -231,7 +235,7 @@ func (r *removal) followDir(ctx context.Context, watcher *fsnotify.Watcher) erro
 			if !ok {
 				return os.ErrClosed
 			}
-			r.tell(ctx, r.classify(event))
+			r.send(ctx, r.classify(event))
 		case err, ok := <-watcher.Errors:
 			switch {
 			case !ok:
@@ -239,26 +243,26 @@ func (r *removal) followDir(ctx context.Context, watcher *fsnotify.Watcher) erro
 			case !errors.Is(err, fsnotify.ErrEventOverflow):
 				return err
 			}
-			r.tell(ctx, hintDoubt)
+			r.send(ctx, hintDoubt)
 		}
 	}
 }
 
-// classify says what an event of the directory means for the node.
+// classify returns the hint that an event of the directory gives for the node.
 func (r *removal) classify(event fsnotify.Event) hint {
 	if !event.Has(fsnotify.Remove) && !event.Has(fsnotify.Rename) {
 		return hintNone
 	}
 	switch filepath.Clean(event.Name) {
 	case r.dir:
-		return hintRemoved // devtmpfs deletes it together with the last node
+		return hintRemoved // devtmpfs deletes the directory together with the last node
 	case filepath.Join(r.dir, r.node):
 		return hintDoubt
 	}
 	return hintNone
 }
 
-func (r *removal) tell(ctx context.Context, h hint) {
+func (r *removal) send(ctx context.Context, h hint) {
 	if h == hintNone {
 		return
 	}

@@ -19,7 +19,7 @@ func hostWithRxe(t *testing.T) *host {
 	return h
 }
 
-// patient is a configuration that does not find a removal by scanning.
+// patient returns a configuration that does not find a removal by scanning.
 func (h *host) patient(uevents func() (Source, error)) Config {
 	cfg := h.config(uevents)
 	cfg.Rescan = time.Hour
@@ -129,8 +129,8 @@ func TestWatchRemovalNeedsANode(t *testing.T) {
 	require.EqualError(t, WatchRemoval(t.Context(), Config{}, ""), "watch removal: no uverbs node is named")
 }
 
-// awaiting runs the decision part of a removal in a bubble, on hints that the
-// test gives.
+// awaiting runs the decision part of a removal in a bubble, with hints that the
+// test sends.
 func awaiting(t *testing.T, h *host, cfg Config) (r *removal, done chan error) {
 	t.Helper()
 	r = newRemoval(cfg.withDefaults(), "uverbs0")
@@ -139,7 +139,7 @@ func awaiting(t *testing.T, h *host, cfg Config) (r *removal, done chan error) {
 	t.Cleanup(cancel)
 	done = make(chan error, 1)
 	go func() { done <- r.await(ctx) }()
-	<-time.After(2 * time.Second) // past the first looks
+	<-time.After(2 * time.Second) // past the first checks
 	return r, done
 }
 
@@ -205,7 +205,7 @@ func TestAnotherDeviceOfTheSameNodeIsARemoval(t *testing.T) {
 	})
 }
 
-func TestARemovalThatNobodyTellsIsFoundByTheRescan(t *testing.T) {
+func TestRescanFindsAnUnreportedRemoval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := hostWithRxe(t)
 		_, done := awaiting(t, h, h.config(refused))
@@ -231,7 +231,7 @@ func TestWithoutSysfsTheNodeAloneDecides(t *testing.T) {
 	})
 }
 
-func TestInotifyTellsOnlyWhatMayBeARemoval(t *testing.T) {
+func TestInotifyReportsOnlyPossibleRemovals(t *testing.T) {
 	h := hostWithRxe(t)
 	h.add("rxe1", "uverbs1", guid, 1)
 	r := newRemoval(h.config(refused).withDefaults(), "uverbs0")
@@ -243,7 +243,7 @@ func TestInotifyTellsOnlyWhatMayBeARemoval(t *testing.T) {
 	require.Empty(t, r.why)
 	node := h.nodePath("uverbs0")
 
-	// None of these is told, else the hint below would not be the directory's.
+	// None of these sends a hint. Otherwise the last hint would not be that of the directory.
 	require.NoError(t, os.Chmod(node, 0o600))
 	require.NoError(t, os.Remove(h.nodePath("uverbs1")))
 	h.write(h.nodePath("uverbs2"), "")

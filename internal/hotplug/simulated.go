@@ -9,17 +9,17 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// world is a simulated host. Times are of the clock given to NewSimulated, ns.
+// world is a simulated host. Times are in ns of the clock given to NewSimulated.
 type world interface {
-	// Devices returns the names of the devices present at that moment. The
+	// Devices returns the names of the devices present at the time at. The
 	// order of devices is fixed; a renamed one keeps its place.
 	Devices(at int64) []string
-	// NextChange returns the first moment later than at when Devices may have
-	// changed; false if there is none.
+	// NextChange returns the first time later than at when Devices may change;
+	// false if there is none.
 	NextChange(at int64) (int64, bool)
 }
 
-// Simulated is the Watcher of a simulated world.
+// Simulated is the Watcher of a simulated host.
 type Simulated struct {
 	world world
 	now   func() int64
@@ -27,19 +27,19 @@ type Simulated struct {
 	next  int // the index of a device not seen before
 }
 
-// NewSimulated returns the watcher of w. now is its clock; it advances as time
-// does.
+// NewSimulated returns the watcher of w. now is its clock, which must run at the
+// speed of real time.
 func NewSimulated(w world, now func() int64) *Simulated {
 	return &Simulated{world: w, now: now}
 }
 
-// Run does what Watcher.Run does, on every change and without delay. Nodes are
-// called "sim0", "sim1" ..., by Index; the world's order stands for that by
-// name.
+// Run does the same as Watcher.Run, but reports every change without delay. Nodes
+// are called "sim0", "sim1" ..., by Index. The devices are in the world's order, not
+// sorted by name.
 func (s *Simulated) Run(ctx context.Context, report func([]verbs.Found)) error {
 	for first := true; ; first = false {
 		at := s.now()
-		if found, news := s.Look(at); first || news {
+		if found, changed := s.Look(at); first || changed {
 			report(found)
 		}
 		if err := s.wait(ctx, at); err != nil {
@@ -48,14 +48,15 @@ func (s *Simulated) Run(ctx context.Context, report func([]verbs.Found)) error {
 	}
 }
 
-// Look returns the devices that are present at a moment, not before that of
-// the last Look, and whether there is anything new since. It is for who has no
-// clock to wait by, and not to be called while Run does.
-func (s *Simulated) Look(at int64) (found []verbs.Found, news bool) {
+// Look returns the devices that are present at the time at, and whether they have
+// changed since the last Look. at must not be earlier than in the last Look. Look
+// is for a caller that has no clock to wait by. It must not be called while Run
+// runs.
+func (s *Simulated) Look(at int64) (found []verbs.Found, changed bool) {
 	found, s.next = follow(s.last, s.world.Devices(at), s.next)
-	news = !slices.Equal(found, s.last)
+	changed = !slices.Equal(found, s.last)
 	s.last = found
-	return found, news
+	return found, changed
 }
 
 // wait returns at the first change later than at, or with ctx.Err().
@@ -75,8 +76,9 @@ func (s *Simulated) wait(ctx context.Context, at int64) error {
 	}
 }
 
-// follow turns names into devices: those of last, the renamed ones, which stand
-// where a name of last is missing now, and new ones, numbered from next on.
+// follow turns names into devices: known ones from last, new ones, numbered from
+// next on, and renamed ones. A renamed device is at the place of a name of last that
+// is missing now.
 func follow(last []verbs.Found, names []string, next int) ([]verbs.Found, int) {
 	found := make([]verbs.Found, 0, len(names))
 	for i, name := range names {

@@ -11,7 +11,7 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// timeline is a world whose names change at given seconds.
+// timeline is a world whose device names change at given seconds.
 type timeline []struct {
 	at    int64
 	names []string

@@ -18,18 +18,18 @@ const (
 	subsystemNodes   = "infiniband_verbs" // uverbs0
 )
 
-// uevent is what is used of a kernel uevent.
+// uevent has the fields of a kernel uevent that this package uses.
 type uevent struct {
 	action    string // "add", "remove", "move", "change", "bind", ...
 	path      string // below /sys, without it
 	subsystem string
 	node      string // below /dev, without it; "" for a device without one
-	synthetic bool   // somebody wrote to a uevent file; nothing has happened
+	synthetic bool   // a process wrote to a uevent file; nothing has happened
 }
 
-// parseUevent reads a message of the kernel: "action@devpath", then KEY=value,
-// each with a zero byte behind it (lib/kobject_uevent.c). False for what is not
-// one, such as udev's own messages, which begin with "libudev".
+// parseUevent reads a message of the kernel: "action@devpath", then KEY=value
+// fields, with a zero byte after each (lib/kobject_uevent.c). It returns false for
+// any other message, such as udev's own ones, which begin with "libudev".
 func parseUevent(message []byte) (uevent, bool) {
 	head, rest, ok := bytes.Cut(message, []byte{0})
 	if !ok || !bytes.Contains(head, []byte("@/")) {
@@ -67,8 +67,9 @@ func (u uevent) removes(node string) bool {
 	return u.node == "infiniband/"+node || u.node == "" && path.Base(u.path) == node
 }
 
-// receive hands every uevent of source to handle, and nil when some were lost.
-// It closes source and returns nil when ctx ends, or the error that ended it.
+// receive calls handle with every uevent of source, and with nil when some were
+// lost. It returns nil when ctx ends, or the error that ended the subscription. It
+// closes source before it returns.
 func receive(ctx context.Context, source Source, handle func(*uevent)) error {
 	closed := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {

@@ -23,7 +23,7 @@ func TestParseUeventReadsMessagesOfTheKernel(t *testing.T) {
 		{"a device", joined(deviceEvent("move", "rxe1")), uevent{
 			action: "move", path: "/devices/virtual/infiniband/rxe1", subsystem: "infiniband",
 		}},
-		{"one that somebody asked for", joined(append(nodeEvent("remove", "uverbs0"), "SYNTH_UUID=0")), uevent{
+		{"one that a user requested", joined(append(nodeEvent("remove", "uverbs0"), "SYNTH_UUID=0")), uevent{
 			action: "remove", path: "/devices/virtual/infiniband_verbs/uverbs0",
 			subsystem: "infiniband_verbs", node: "infiniband/uverbs0", synthetic: true,
 		}},

@@ -12,8 +12,8 @@ import (
 	"rdma_events/internal/verbs/sysfs"
 )
 
-// settleLimit is how many times Config.Settle an unending series of uevents
-// can put off a scan.
+// settleLimit times Config.Settle is the longest time for which an unending
+// series of uevents can delay a scan.
 const settleLimit = 5
 
 // Watcher watches the RDMA devices of this host.
@@ -22,19 +22,19 @@ type Watcher struct {
 	sysfs sysfs.FS
 }
 
-// New returns a Watcher. Nothing runs before Run.
+// New returns a Watcher. It starts nothing; Run does.
 func New(cfg Config) *Watcher {
 	cfg = cfg.withDefaults()
 	return &Watcher{cfg: cfg, sysfs: sysfs.New(cfg.SysfsRoot)}
 }
 
 // Run calls report with all devices that are present, sorted by name: at once,
-// and again after each change. Devices that come and go within Config.Settle
-// are not seen; one replaced under its name has another Index. The calls come
-// one after the other from the calling goroutine; report may keep the slice but
-// not change it. Where sysfs cannot be read the last set stands, and Config.Warn
-// is told. Run blocks until ctx ends and returns ctx.Err(). It may be called
-// more than once and concurrently.
+// and again after each change. It does not see devices that appear and disappear
+// within Config.Settle. A device that is replaced under its name has another
+// Index. Run makes the calls one after the other from the calling goroutine;
+// report may keep the slice but not change it. If sysfs cannot be read, the last
+// set stays valid and Config.Warn gets the error. Run blocks until ctx ends and
+// returns ctx.Err(). It may be called more than once and concurrently.
 func (w *Watcher) Run(ctx context.Context, report func([]verbs.Found)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	changed := make(chan struct{}, 1)
@@ -96,8 +96,8 @@ func (w *Watcher) settle(ctx context.Context, changed <-chan struct{}) error {
 	}
 }
 
-// listen keeps a subscription to uevents, as far as the kernel grants one. What
-// cannot be had is tried again with each rescan.
+// listen keeps a subscription to uevents until ctx ends. If the kernel grants none or
+// it fails, listen tries again every Config.Rescan.
 func (w *Watcher) listen(ctx context.Context, adds *additions, changed chan<- struct{}) {
 	problem := complaint{warn: w.cfg.Warn}
 	retry := time.NewTicker(w.cfg.Rescan)
@@ -111,13 +111,14 @@ func (w *Watcher) listen(ctx context.Context, adds *additions, changed chan<- st
 	}
 }
 
-// subscribe signals changes until ctx ends, nil, or the subscription fails.
+// subscribe signals changes until ctx ends or the subscription fails. It returns
+// nil when ctx ends.
 func (w *Watcher) subscribe(ctx context.Context, adds *additions, changed chan<- struct{}) error {
 	source, err := w.cfg.Uevents()
 	if err != nil {
 		return err
 	}
-	signal(changed) // what came between the scan and the subscription
+	signal(changed) // devices may have changed between the scan and the subscription
 	return receive(ctx, source, func(u *uevent) {
 		if u != nil {
 			adds.note(u)
@@ -128,7 +129,7 @@ func (w *Watcher) subscribe(ctx context.Context, adds *additions, changed chan<-
 	})
 }
 
-// additions counts the devices that the kernel tells of, by name.
+// additions counts the kernel's "add" uevents of devices, by name.
 type additions struct {
 	mu    sync.Mutex
 	count map[string]int
@@ -143,7 +144,7 @@ func (a *additions) note(u *uevent) {
 	a.count[path.Base(u.path)]++
 }
 
-// mark fills in Found.Added, and forgets who is not there.
+// mark fills in Found.Added, and forgets the devices that are not in found.
 func (a *additions) mark(found []verbs.Found) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -156,7 +157,7 @@ func (a *additions) mark(found []verbs.Found) {
 	a.count = kept
 }
 
-// signal marks a channel of capacity one; a mark that is there already serves.
+// signal puts a mark into a channel of capacity one, unless it has one already.
 func signal(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:

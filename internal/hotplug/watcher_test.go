@@ -69,7 +69,7 @@ func (w *watched) expect(d time.Duration, want ...[]verbs.Found) {
 	w.reports = nil
 }
 
-// bubble runs a test in one. A cleanup that t gets within runs in it, too.
+// bubble runs a test in a synctest bubble. Cleanups that the test registers run in it too.
 func bubble(t *testing.T, test func(t *testing.T, h *host, u *uevents)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, newHost(t), newUevents()) })
@@ -122,8 +122,8 @@ func TestAUeventIsFollowedByAScanOnceThingsHaveSettled(t *testing.T) {
 	})
 }
 
-// One that went to another network namespace and back within the settling has
-// its index and its node again.
+// A device that moves to another network namespace and back within Config.Settle has
+// the same index and node again.
 func TestADeviceThatIsAddedAgainAsItWasIsReportedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, h *host, u *uevents) {
 		h.add("rxe0", "uverbs0", guid, 0)
@@ -328,7 +328,7 @@ func TestSameFollowsADeviceThroughARename(t *testing.T) {
 	require.True(t, rxe0.Same(unknown), "by node and GUID")
 	unknown.NodeGUID = "0000:0000:0000:0001"
 	require.False(t, rxe0.Same(unknown))
-	require.False(t, verbs.Found{Name: "a", Index: -1}.Same(verbs.Found{Name: "b", Index: -1}), "nothing to tell by")
+	require.False(t, verbs.Found{Name: "a", Index: -1}.Same(verbs.Found{Name: "b", Index: -1}), "nothing identifies them")
 }
 
 func TestAComplaintIsMadeOncePerCause(t *testing.T) {

@@ -1,11 +1,10 @@
-// Package ledger is the shared memory in which a worker counts: per event type
-// and port what was read and what was acknowledged, per probe how its rounds
-// ended, and per thread the verbs call it is in. The host makes it as a memfd
-// and hands it to the worker, so the counts outlive a worker that dies with
-// events in flight, an acknowledgement that hangs shows as read without
-// acknowledged, and a crash report can name the call.
+// Package ledger is the shared memory in which a worker counts: per event type and port
+// the events read and acknowledged, per probe how its rounds ended, and per thread the
+// verbs call it is in. The host creates it as a memfd and passes it to the worker. So the
+// counts outlive a worker that dies with events in flight, an acknowledgement that hangs
+// shows as an event read and not acknowledged, and a crash report can name the call.
 //
-// Each word has one writing thread; readers may look at any time. The native
-// backend writes it from C (internal/verbs/native/native.h has the same layout, and a
-// test holds the two together), the simulator through Events and Probe.
+// Each word has one writing thread; readers may read it at any time. The native backend
+// writes the ledger from C: internal/verbs/native/native.h has the same layout, and a
+// test checks that both are equal. The simulator writes it through the methods of Ledger.
 package ledger

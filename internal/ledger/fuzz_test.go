@@ -48,16 +48,16 @@ func FuzzAReaderSurvivesAnyBytes(f *testing.F) {
 	})
 }
 
-// requireOldest wants the call that is named to be one, and none to be older.
+// requireOldest checks that Busy returns a call with a name, and that none is older.
 func requireOldest(t *testing.T, s *Snapshot) {
 	t.Helper()
 	busy := s.Busy()
 	require.Equal(t, busy.Call == CallNone, busy.Call.String() == "")
-	lanes := []Lane{s.Reader, s.Control}
+	threads := []Lane{s.Reader, s.Control}
 	for i := range s.Probes {
-		lanes = append(lanes, s.Probes[i].Lane)
+		threads = append(threads, s.Probes[i].Lane)
 	}
-	for _, l := range lanes {
+	for _, l := range threads {
 		if l.Call != CallNone {
 			require.NotEqual(t, CallNone, busy.Call)
 			require.LessOrEqual(t, busy.Beat, l.Beat)
@@ -65,7 +65,7 @@ func requireOldest(t *testing.T, s *Snapshot) {
 	}
 }
 
-// requireCountable wants a writer to find a slot too, and to stay in the page.
+// requireCountable checks that a writer finds a slot too, and stays in the page.
 func requireCountable(t *testing.T, l *Ledger) {
 	t.Helper()
 	l.Count(4711, 1, 1, 1)

@@ -3,15 +3,15 @@ package ledger
 // Size is the size of a ledger in bytes.
 const Size = 64 << 10
 
-// What a ledger has room for. Event types and ports beyond EventSlots pairs
-// are counted together in the last slot, whose type is Overflow.
+// The numbers of slots. The last event slot has the type Overflow: it counts all events
+// of the types and ports that found no slot before it.
 const (
 	EventSlots = 512
 	ProbeSlots = 384
 	magic      = 0x52444d4145563031 // "RDMAEV01"
 )
 
-// Overflow is the type number of the slot that takes what found no slot.
+// Overflow is the type number of the slot for events that found no other slot.
 const Overflow int32 = -1
 
 // The layout. Every field is naturally aligned and there is no hidden padding.
@@ -20,16 +20,16 @@ type (
 		magic  uint64
 		events uint32 // event slots in use
 		probes uint32 // probe slots in use
-		reader lane
-		ctl    lane
+		reader threadState
+		ctl    threadState
 		_      [1024 - 16 - 2*16]byte
 		event  [EventSlots]eventSlot
 		probe  [ProbeSlots]probeSlot
 		_      [Size - 1024 - EventSlots*24 - ProbeSlots*128]byte
 	}
-	// lane tells where one thread is: call 0 is "in no verbs call", since is
-	// CLOCK_MONOTONIC ns of the last change.
-	lane struct {
+	// threadState is the call that one thread is in: call 0 is "in no verbs call", beat
+	// is CLOCK_MONOTONIC ns of the last change.
+	threadState struct {
 		call uint32
 		_    uint32
 		beat int64
@@ -41,7 +41,7 @@ type (
 	probeSlot struct {
 		port, vector, method uint32
 		_                    uint32
-		lane                 lane
+		thread               threadState
 		rounds, successes    uint64
 		errors, lostEvents   uint64
 		lostCompletions      uint64
@@ -87,7 +87,7 @@ const (
 	CallDeallocPD
 	CallCloseDevice
 	CallLoadLibrary
-	CallReadSysfs // not a call into the library, but one that can hang in the driver as well
+	CallReadSysfs // not a call into the library, but it can hang in the driver too
 	calls
 )
 

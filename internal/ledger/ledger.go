@@ -14,9 +14,9 @@ import (
 // ErrFull is returned by AddProbe when all probe slots are taken.
 var ErrFull = errors.New("ledger has no free probe slot")
 
-// Ledger is a mapped ledger. Its methods may be called concurrently; each
-// writer owns its own slots. Close unmaps it: nobody may use it, or a Device
-// that counts in it, afterwards.
+// Ledger is a mapped ledger. Its methods may be called concurrently; each writer owns its
+// own slots. Close unmaps it: neither the Ledger nor a Device that counts in it may be
+// used afterwards.
 type Ledger struct {
 	p    *page
 	mem  []byte
@@ -24,8 +24,8 @@ type Ledger struct {
 	done sync.Once
 }
 
-// New makes a ledger in anonymous shared memory, maps it and returns the
-// memory's file too, to be passed to the worker. The file is close-on-exec and
+// New creates a ledger in anonymous shared memory and maps it. It also returns the file
+// of the memory, which is to be passed to the worker. The file is close-on-exec and
 // cannot be resized. The caller closes both.
 func New(name string) (*Ledger, *os.File, error) {
 	fd, err := unix.MemfdCreate("rdma_events-"+name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
@@ -49,8 +49,8 @@ func New(name string) (*Ledger, *os.File, error) {
 	return l, f, nil
 }
 
-// Open maps the ledger that another process made and passed as f, and checks
-// that it is one. f may be closed afterwards.
+// Open maps the ledger that another process created and passed as f. It returns an error
+// if f has another size or is no ledger of this version. f may be closed afterwards.
 func Open(f *os.File) (*Ledger, error) {
 	st, err := f.Stat()
 	if err != nil {
@@ -69,7 +69,7 @@ func Open(f *os.File) (*Ledger, error) {
 	return l, nil
 }
 
-// Map maps f, which has Size bytes, without looking at what it holds.
+// Map maps f, which has Size bytes, without checking its contents.
 func Map(f *os.File) (*Ledger, error) {
 	mem, err := unix.Mmap(int(f.Fd()), 0, Size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
@@ -85,11 +85,11 @@ func (l *Ledger) Close() error {
 	return err
 }
 
-// Base is the address of the mapping, for the C writer.
+// Base returns the address of the mapping, for the C writer.
 func (l *Ledger) Base() unsafe.Pointer { return unsafe.Pointer(l.p) }
 
-// Count adds to what was read and acknowledged of one event type on one port.
-// Only the reading thread calls it.
+// Count adds to the events read and acknowledged of one type on one port. Only the
+// reading thread may call it.
 func (l *Ledger) Count(typ, port int32, read, acked uint64) {
 	s := l.slot(typ, port)
 	atomic.AddUint64(&s.read, read)
@@ -115,20 +115,19 @@ func (l *Ledger) slot(typ, port int32) *eventSlot {
 	return s
 }
 
-// Reader and Control record the call that the reading thread, or the one that
-// opens, queries and closes, is in; now is CLOCK_MONOTONIC in ns.
+// Reader records the call that the reading thread is in; now is CLOCK_MONOTONIC in ns.
 func (l *Ledger) Reader(c Call, now int64) { l.p.reader.set(c, now) }
 
-// Control is Reader for the controlling thread.
+// Control is Reader for the controlling thread, which opens, queries and closes.
 func (l *Ledger) Control(c Call, now int64) { l.p.ctl.set(c, now) }
 
-func (s *lane) set(c Call, now int64) {
+func (s *threadState) set(c Call, now int64) {
 	atomic.StoreInt64(&s.beat, now)
 	atomic.StoreUint32(&s.call, uint32(c))
 }
 
-// AddProbe finds or makes the slot of a probe's series and returns its index.
-// A probe that is made anew goes on in the slot of its predecessor.
+// AddProbe finds or adds the slot of a probe's series and returns its index, or ErrFull.
+// A probe that is recreated goes on in the slot of its predecessor.
 func (l *Ledger) AddProbe(port, vector, method int) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -148,7 +147,7 @@ func (l *Ledger) AddProbe(port, vector, method int) (int, error) {
 	return int(n), nil
 }
 
-// AddRound adds c to the counts of a probe. Only the probe's thread calls it.
+// AddRound adds c to the counts of a probe. Only the probe's thread may call it.
 func (l *Ledger) AddRound(index int, c ProbeCounts) {
 	s := &l.p.probe[index]
 	for _, w := range [...]struct {
@@ -164,4 +163,4 @@ func (l *Ledger) AddRound(index int, c ProbeCounts) {
 }
 
 // ProbeLane records the call that a probe's thread is in.
-func (l *Ledger) ProbeLane(index int, c Call, now int64) { l.p.probe[index].lane.set(c, now) }
+func (l *Ledger) ProbeLane(index int, c Call, now int64) { l.p.probe[index].thread.set(c, now) }

@@ -26,14 +26,14 @@ func TestLayoutIsTheOneOfTheNativeBackend(t *testing.T) {
 	require.EqualValues(t, 16, unsafe.Offsetof(page{}.reader))
 	require.EqualValues(t, 1024, unsafe.Offsetof(page{}.event))
 	require.EqualValues(t, 1024+512*24, unsafe.Offsetof(page{}.probe))
-	require.EqualValues(t, 16, unsafe.Offsetof(probeSlot{}.lane))
+	require.EqualValues(t, 16, unsafe.Offsetof(probeSlot{}.thread))
 	require.EqualValues(t, 32, unsafe.Offsetof(probeSlot{}.rounds))
 	require.EqualValues(t, 72, unsafe.Offsetof(probeSlot{}.events))
 	require.EqualValues(t, 96, unsafe.Offsetof(probeSlot{}.late))
 	require.EqualValues(t, 104, unsafe.Offsetof(probeSlot{}.resent))
 }
 
-func TestWhatOneMappingCountsTheOtherReads(t *testing.T) {
+func TestHostReadsTheCountsOfTheWorker(t *testing.T) {
 	host, f, err := New("test")
 	require.NoError(t, err)
 	worker, err := Open(f)

@@ -2,7 +2,7 @@ package ledger
 
 import "sync/atomic"
 
-// EventCounts is what was read and acknowledged of one event type on one port.
+// EventCounts counts the events read and acknowledged of one type on one port.
 type EventCounts struct {
 	Type, Port  int32
 	Read, Acked uint64
@@ -24,20 +24,20 @@ type Probe struct {
 	ProbeCounts
 }
 
-// Lane says which call a thread is in, and since when (CLOCK_MONOTONIC, ns).
+// Lane is the call that a thread is in, and since when (CLOCK_MONOTONIC, ns).
 type Lane struct {
 	Call Call
 	Beat int64
 }
 
-// believable is above what a worker can count: at a hundred million events a
-// second it takes a month. A higher count is damage, and one that is added to
-// others could make the sum of them fall.
+// believable is more than a worker can count: at a hundred million events a second it
+// takes a month. A higher count is damage. Added to other counts, it could make their sum
+// fall.
 const believable = 1 << 48
 
-// Snapshot is a copy of a ledger. Each number is whole; numbers of a running
-// worker may be a few events apart, with Acked never ahead of Read. What a damaged
-// ledger holds that cannot be a count is left out.
+// Snapshot is a copy of a ledger. Each number is read atomically. Numbers of a running
+// worker may be a few events apart, but Acked is never ahead of Read. Slots of a damaged
+// ledger whose numbers cannot be counts are left out.
 type Snapshot struct {
 	Reader, Control Lane
 	Events          []EventCounts
@@ -51,7 +51,7 @@ func (l *Ledger) Snapshot(s *Snapshot) {
 	s.Events = s.Events[:0]
 	for i := range min(atomic.LoadUint32(&l.p.events), EventSlots) {
 		e := &l.p.event[i]
-		// Acked first: what is acknowledged in between has been read before.
+		// Acked is loaded first: an event acknowledged by then was read before.
 		acked := atomic.LoadUint64(&e.acked)
 		read := max(acked, atomic.LoadUint64(&e.read))
 		if read < believable {
@@ -70,12 +70,12 @@ func (c *ProbeCounts) believable() bool {
 	return max(c.Rounds, c.Successes, c.Errors, c.LostEvents, c.LostCompletions, c.Events, c.Acked, c.Spurious, c.Late, c.Resent) < believable
 }
 
-func (s *lane) get() Lane {
+func (s *threadState) get() Lane {
 	return Lane{Call: Call(atomic.LoadUint32(&s.call)), Beat: atomic.LoadInt64(&s.beat)}
 }
 
 func (s *probeSlot) get() Probe {
-	p := Probe{Port: int(s.port), Vector: int(s.vector), Method: int(s.method), Lane: s.lane.get()}
+	p := Probe{Port: int(s.port), Vector: int(s.vector), Method: int(s.method), Lane: s.thread.get()}
 	// The sum is read before its parts, and acked before events, for the same reason as above.
 	p.Rounds = atomic.LoadUint64(&s.rounds)
 	p.Acked = atomic.LoadUint64(&s.acked)
@@ -111,15 +111,15 @@ func (c ProbeCounts) combine(o ProbeCounts, sign uint64) ProbeCounts {
 // when; CallNone when no thread is in a call.
 func (s *Snapshot) Busy() Lane {
 	var oldest Lane
-	look := func(l Lane) {
+	compare := func(l Lane) {
 		if l.Call != CallNone && (oldest.Call == CallNone || l.Beat < oldest.Beat) {
 			oldest = l
 		}
 	}
-	look(s.Reader)
-	look(s.Control)
+	compare(s.Reader)
+	compare(s.Control)
 	for i := range s.Probes {
-		look(s.Probes[i].Lane)
+		compare(s.Probes[i].Lane)
 	}
 	return oldest
 }

@@ -7,14 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// block is the last lines of a terminal, which are written anew in place.
+// block is the last lines of a terminal, which are redrawn in place.
 type block struct {
 	width func() int
 	lines []string
 	drawn int // how many lines of it are on the terminal
 }
 
-// clear takes the block off the terminal, if anything is going to change.
+// clear erases the block from the terminal, if changes is true.
 func (k *block) clear(b *bytes.Buffer, changes bool) {
 	if changes && k.drawn > 0 {
 		fmt.Fprintf(b, "\x1b[%dA\x1b[J", k.drawn) // up, and erase below (console_codes(4))
@@ -22,8 +22,8 @@ func (k *block) clear(b *bytes.Buffer, changes bool) {
 	}
 }
 
-// draw puts the block below what was written. A line that the terminal would
-// break would count as two.
+// draw writes the block below the other lines, if it is not on the terminal. It cuts long
+// lines, because a line that the terminal breaks would count as two.
 func (k *block) draw(b *bytes.Buffer) {
 	if k.drawn > 0 {
 		return
@@ -37,7 +37,7 @@ func (k *block) draw(b *bytes.Buffer) {
 	k.drawn = len(k.lines)
 }
 
-// cut shortens a line to a number of columns, which colours do not take.
+// cut shortens a line to a number of columns. Colours take no columns.
 func cut(line string, columns int) string {
 	seen := 0
 	for i := 0; i < len(line); {

@@ -8,8 +8,8 @@ import (
 	"rdma_events/internal/status"
 )
 
-// Log returns a logger whose lines are shown among the others. Its debug lines
-// are not.
+// Log returns a logger whose lines are shown among the other lines. Its debug lines are
+// not shown.
 func (s *Screen) Log() *slog.Logger { return slog.New(&logHandler{screen: s}) }
 
 // logHandler is the slog.Handler of a Screen.
@@ -21,13 +21,13 @@ type logHandler struct {
 // Enabled implements slog.Handler.
 func (*logHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
 
-// Handle implements slog.Handler. That a device was removed is shown as such.
+// Handle implements slog.Handler. It drops lines about a removal, which Emit shows.
 func (h *logHandler) Handle(_ context.Context, m slog.Record) error {
 	r := record{Time: m.Time, Kind: kindLog, Level: "info", Text: m.Message}
 	if m.Level >= slog.LevelWarn {
 		r.Level = "warning"
 	}
-	take := func(a slog.Attr) bool {
+	attach := func(a slog.Attr) bool {
 		switch a.Key {
 		case "device":
 			r.Device = a.Value.String()
@@ -39,9 +39,9 @@ func (h *logHandler) Handle(_ context.Context, m slog.Record) error {
 		return true
 	}
 	for _, a := range h.attrs {
-		take(a)
+		attach(a)
 	}
-	m.Attrs(take)
+	m.Attrs(attach)
 	if r.Reason == string(status.ReasonRemoved) {
 		return nil
 	}
@@ -56,5 +56,5 @@ func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	return &logHandler{h.screen, slices.Concat(h.attrs, attrs)}
 }
 
-// WithGroup implements slog.Handler. There are no groups in a line.
+// WithGroup implements slog.Handler. A line has no groups.
 func (h *logHandler) WithGroup(string) slog.Handler { return h }

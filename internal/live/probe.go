@@ -11,7 +11,8 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// probes turns what a monitor has gathered into records.
+// probes returns a record for each current probe in the points of one Gather, nil unless
+// probes are to be shown.
 func (s *Screen) probes(points []measure.Point, now time.Time) []record {
 	if !s.cfg.Probes {
 		return nil
@@ -41,12 +42,13 @@ func newProbe(p *measure.Probe) *probe {
 	}
 }
 
-// isOf reports whether a histogram, which comes right after its probe, is that of r.
+// isOf reports whether h is the histogram of r. It comes right after the probe of r.
 func (r *record) isOf(h *measure.Histogram) bool {
 	return r.Device == h.Device && r.Port == h.Port && r.Probe.Vector == h.Vector && r.Probe.Method == h.Method.String()
 }
 
-// place is where one probe at a time runs, of changing methods.
+// place identifies a completion vector of a port. One probe at a time runs there, and its
+// method may change.
 type place struct {
 	device       string
 	port, vector int
@@ -54,7 +56,7 @@ type place struct {
 
 func placeOf(p *measure.Probe) place { return place{p.Device, p.Port, p.Vector} }
 
-// follow finds out which method is used: that which had a round last.
+// follow updates the current method of each place: the method that had the last round.
 func (s *Screen) follow(points []measure.Point) {
 	for _, point := range points {
 		p, ok := point.(*measure.Probe)
@@ -64,7 +66,8 @@ func (s *Screen) follow(points []measure.Point) {
 	}
 }
 
-// buckets takes a cumulative histogram apart and leaves out the empty ends.
+// buckets returns the single counts of a cumulative histogram, without the empty buckets
+// at both ends.
 func buckets(cumulative []uint64) []bucket {
 	bounds := aggregate.Bounds()
 	all := make([]bucket, len(cumulative))
@@ -88,7 +91,7 @@ func buckets(cumulative []uint64) []bucket {
 	return all[first : last+1]
 }
 
-// line is the probe as people read it.
+// line returns the probe as text.
 func (p *probe) line(ascii bool) string {
 	wake := "-"
 	if p.WakeNS > 0 {
@@ -126,7 +129,7 @@ func (p *probe) chart(ascii bool) string {
 	return fmt.Sprintf("[%s] %s..%s", bars.String(), p.Buckets[0].Le, p.Buckets[len(p.Buckets)-1].Le)
 }
 
-// duration is a time in ns with three digits, or to the second.
+// duration formats a time in ns with three digits, or to the second from a minute on.
 func duration(ns int64) string {
 	d := time.Duration(ns)
 	if d >= time.Minute {

@@ -11,16 +11,16 @@ import (
 
 // The kinds of a record.
 const (
-	kindEvent  = "event"  // an asynchronous event, with the change of state that it made
-	kindState  = "state"  // a change of state that no event told of
-	kindPort   = "port"   // a port is known now
+	kindEvent  = "event"  // an asynchronous event, with the change of state that it caused
+	kindState  = "state"  // a change of state without an event
+	kindPort   = "port"   // a port became known
 	kindDevice = "device" // a device came, went, or cannot be watched
 	kindProbe  = "probe"  // completion events of the interval just ended
 	kindLog    = "log"
 )
 
-// record is one line, and with its tags one JSON object. What does not apply is
-// left out.
+// record is one line, or by its tags one JSON object. Fields that do not apply are left
+// out.
 type record struct {
 	Time   time.Time `json:"time"`
 	Kind   string    `json:"kind"`
@@ -41,7 +41,7 @@ type record struct {
 	Probe *probe `json:"probe,omitempty"`
 }
 
-// probe is what a probe measured.
+// probe holds the measurements of a probe.
 type probe struct {
 	Vector    int      `json:"vector"`
 	Method    string   `json:"method"`
@@ -55,14 +55,14 @@ type probe struct {
 	P99NS     int64    `json:"wake_ns_p99"`
 }
 
-// bucket counts the wake-ups up to a bound and above the one before.
+// bucket counts the wake-ups up to a bound and above the bound before.
 type bucket struct {
 	Le    string `json:"le"` // as in "50us" and "+Inf"
 	Count uint64 `json:"count"`
 }
 
-// merge adds the change of state to the event that made it, which came right
-// before, and reports whether it did.
+// merge adds a change of state to r, if r is the event that caused it and came right
+// before it. It reports whether it did.
 func (r *record) merge(c *measure.Change) bool {
 	isOf := r.Kind == kindEvent && r.Device == c.Device && r.Port == c.Port &&
 		(r.Event == "port_err" || r.Event == "port_active") && r.Witness == ""
@@ -80,7 +80,7 @@ func (r *record) change(c *measure.Change) {
 	}
 }
 
-// where is the device with its port, as in "mlx5_0:1".
+// where returns the device with its port, as in "mlx5_0:1".
 func (r *record) where() string {
 	if r.Port == 0 {
 		return r.Device
@@ -88,7 +88,7 @@ func (r *record) where() string {
 	return fmt.Sprintf("%s:%d", r.Device, r.Port)
 }
 
-// describeDevice says what an open device is.
+// describeDevice returns the text about a device that was opened.
 func describeDevice(v *measure.Device) string {
 	text := fmt.Sprintf("opened: %s, %d ports", v.Attr.Driver, v.Attr.Ports)
 	if v.Attr.Ports == 1 {
@@ -103,7 +103,7 @@ func describeDevice(v *measure.Device) string {
 	return text
 }
 
-// describePort says what a port is when it is seen first.
+// describePort returns the text about a port that became known.
 func describePort(v *measure.Port) string {
 	text := fmt.Sprintf("%g Gb/s (%s), %s", v.Attr.RateGbps, v.Attr.Width, v.Attr.LinkLayer)
 	if v.Attr.NetDev != "" {

@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// company is how long a record waits for others. A change of state comes
-	// right after its event.
-	company = 5 * time.Millisecond
+	// batchDelay is how long a record waits for others, to be written with them. A change
+	// of state comes right after its event.
+	batchDelay = 5 * time.Millisecond
 	// interval is how often probes are shown.
 	interval = time.Second
-	// maxQueue bounds what waits for a reader that does not read.
+	// maxQueue limits the records that wait for a reader that does not read.
 	maxQueue = 100_000
 )
 
-// Config says how to show.
+// Config is the configuration of a Screen.
 type Config struct {
 	Out     io.Writer
 	JSON    bool // one object a line
@@ -34,8 +34,7 @@ type Config struct {
 	Now   func() time.Time
 }
 
-// Screen shows the points that it is given. Emit and Log may be called concurrently
-// and do not block.
+// Screen shows points. Emit and Log may be called concurrently and do not block.
 type Screen struct {
 	cfg  Config
 	wake chan struct{}
@@ -46,7 +45,7 @@ type Screen struct {
 	devices map[string]shown
 	states  map[portKey]string
 
-	// Of the goroutine of Run.
+	// Used only by the goroutine of Run.
 	block   block
 	current map[place]verbs.Method
 }
@@ -56,7 +55,7 @@ type portKey struct {
 	port   int
 }
 
-// shown is what was last shown of a device.
+// shown is the state of a device that was shown last.
 type shown struct {
 	open   bool
 	reason status.Reason
@@ -70,9 +69,9 @@ func New(c Config) *Screen {
 	}
 }
 
-// Run shows what it is given until ctx is done, and then what is left. gather is
-// called every second, as a monitor needs it, and returns among others what probes
-// measured. The error is that of writing.
+// Run shows the points of Emit until ctx is done, and then those that are left. It calls
+// gather every second, as a monitor needs it; the points that gather returns include the
+// measurements of probes. Run returns the error of a failed write, else nil.
 func (s *Screen) Run(ctx context.Context, gather func(now time.Time) []measure.Point) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -82,7 +81,7 @@ func (s *Screen) Run(ctx context.Context, gather func(now time.Time) []measure.P
 		case <-ctx.Done():
 			return s.show(s.take(), nil)
 		case <-s.wake:
-			due = time.After(company)
+			due = time.After(batchDelay)
 			continue
 		case <-due:
 			if err := s.show(s.take(), nil); err != nil {
@@ -99,7 +98,7 @@ func (s *Screen) Run(ctx context.Context, gather func(now time.Time) []measure.P
 	}
 }
 
-// take returns what has come since the last time.
+// take removes and returns the queued records.
 func (s *Screen) take() []record {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,8 +126,8 @@ func (s *Screen) add(r record) {
 	}
 }
 
-// Emit shows an event, a change of a port, a port that is known now or a device. It
-// keeps nothing of the point.
+// Emit shows an event, a change of a port, a port that became known or a device. It does
+// not keep the point.
 func (s *Screen) Emit(p measure.Point) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,7 +161,7 @@ func (s *Screen) change(p *measure.Change) {
 	s.add(r)
 }
 
-// port shows a port when it is known first; after that its changes are shown.
+// port shows a port that became known. After that only its changes are shown.
 func (s *Screen) port(v *measure.Port) {
 	key := portKey{v.Device, v.Port}
 	if _, seen := s.states[key]; seen || !v.HasState || !v.Known {

@@ -28,7 +28,7 @@ func at(ms int) time.Time {
 
 func nothing(time.Time) []measure.Point { return nil }
 
-// shows runs a Screen while play tells it things, and returns what it wrote.
+// shows runs a Screen while play passes points to it, and returns its output.
 func shows(t *testing.T, c Config, gather func(time.Time) []measure.Point, play func(*Screen)) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -114,7 +114,7 @@ func TestJSONIsOneObjectALine(t *testing.T) {
 	require.Equal(t, "state", all[5]["kind"])
 }
 
-func TestDevicesThatComeGoAndCannotBeWatchedAreToldOnce(t *testing.T) {
+func TestDeviceChangesAreShownOnce(t *testing.T) {
 	got := shows(t, Config{}, nothing, func(s *Screen) {
 		for _, v := range []*measure.Device{
 			device("a", false, status.ReasonStarting),
@@ -147,7 +147,7 @@ func TestTheLogStandsAmongTheLines(t *testing.T) {
 	require.Regexp(t, `^\S+  a           warning: worker of a died of SIGSEGV; error: x\n\S+ +info: no devices\n$`, got)
 }
 
-// probed is one probe with four rounds in each second, and its histogram.
+// probed returns one probe with four rounds in each second, and its histogram.
 func probed(method verbs.Method, seconds uint64) (*measure.Probe, *measure.Histogram) {
 	v := &measure.Probe{
 		Device: "mlx5_0", ProbeKey: verbs.ProbeKey{Port: 1, Method: method}, OK: true, HasOK: true,
@@ -184,7 +184,7 @@ func TestProbesAreALineEverySecondWhereThereIsNoTerminal(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(strings.Split(got, "\n")[1]), &one))
 	require.Equal(t, []bucket{{"50us", 6}, {"100us", 0}, {"200us", 2}}, one.Probe.Buckets)
 
-	require.Empty(t, shows(t, Config{}, gather, wait), "nobody asked for probes")
+	require.Empty(t, shows(t, Config{}, gather, wait), "probes are not configured")
 }
 
 func TestAProbeThatWasReplacedIsNoLongerShown(t *testing.T) {
@@ -225,9 +225,9 @@ func TestOnATerminalProbesStayBelowTheLines(t *testing.T) {
 	}, "\n"), got)
 }
 
-func TestAReaderThatStopsLosesLinesAndIsTold(t *testing.T) {
+func TestReaderThatStopsLosesLinesAndIsWarned(t *testing.T) {
 	got := shows(t, Config{}, nothing, func(s *Screen) {
-		s.mu.Lock() // as long as Run cannot take anything
+		s.mu.Lock() // so that Run cannot take records
 		for range maxQueue + 7 {
 			s.add(record{Kind: kindLog, Level: "info"})
 		}

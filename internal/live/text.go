@@ -18,8 +18,8 @@ const (
 	yellow = "33"
 )
 
-// show writes records, and then what probes measured: on a terminal below
-// everything else and in place, else as lines of their own.
+// show writes records, and then those of probes: on a terminal in place below all other
+// lines, else as further lines.
 func (s *Screen) show(records, probes []record) error {
 	var b bytes.Buffer
 	if s.cfg.Colours && !s.cfg.JSON {
@@ -50,11 +50,11 @@ func (s *Screen) write(b *bytes.Buffer, records []record) {
 		}
 		e := json.NewEncoder(b)
 		e.SetEscapeHTML(false)
-		_ = e.Encode(&records[i]) // strings and numbers into a buffer
+		_ = e.Encode(&records[i]) // cannot fail: strings and numbers go into a buffer
 	}
 }
 
-// lines are those of the block, which is always of now.
+// lines returns the lines of the block. They have no time: the block shows the present.
 func (s *Screen) lines(records []record) []string {
 	lines := make([]string, len(records))
 	for i := range records {
@@ -95,8 +95,8 @@ func (s *Screen) line(r *record) string {
 	return strings.TrimRight(at+"  "+where+"  "+s.paint(colour, name)+detail, " ")
 }
 
-// transition is what an event or a query did to a port, and how long the state
-// before had lasted.
+// transition returns the change of state that an event or a query caused, how long the
+// state before lasted, and the number of events if there are several.
 func (s *Screen) transition(r *record) string {
 	text := s.state(r.StateTo)
 	if r.StateFrom != r.StateTo {

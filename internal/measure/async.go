@@ -18,7 +18,7 @@ type Async struct {
 	Read      uint64
 	Acked     uint64
 	Unacked   uint64 // read and not yet acknowledged by the running worker
-	Released  uint64 // freed unacknowledged by a worker's death
+	Released  uint64 // freed unacknowledged when a worker died
 	Hold, Ack aggregate.Stat
 	At        time.Time
 }
@@ -86,8 +86,8 @@ var asyncs = table[Async]{
 	},
 }
 
-// eventRows has the counter and the rate of every event type, and stands for
-// those of types without a name.
+// eventRows returns the counter and the rate of every event type, and two rows that
+// stand for all types without a name.
 func eventRows() []field[Async] {
 	var rows []field[Async]
 	for _, scope := range []verbs.Scope{
@@ -133,7 +133,7 @@ func eventRow(t verbs.EventType) []field[Async] {
 	}
 }
 
-// portTag is the value of the tag port, "" where the point is the device's.
+// portTag returns the value of the tag port, "" for a point of the device.
 func portTag(n int) string {
 	if n == 0 {
 		return ""

@@ -13,8 +13,8 @@ type Change struct {
 	Port        int
 	From, To    verbs.PortState
 	Witness     verbs.Witness
-	LastedNS    int64 // in From; of the last transition where several have merged
-	HasLasted   bool  // false for the first change after the start when From has no known beginning
+	LastedNS    int64 // in From; of the last transition if several have merged
+	HasLasted   bool  // false for the first change after the start, when the beginning of From is unknown
 	Transitions uint64
 	At          time.Time
 }

@@ -14,20 +14,21 @@ type Collector struct {
 	WorkerRestarts uint64
 	WorkersStuck   int
 	AsyncEvents    uint64
-	DeliveryP      aggregate.Percentiles // from the return of ibv_get_async_event to the monitor's hand-over
-	WorkerRSS      uint64                // bytes, all workers together
+	DeliveryP      aggregate.Percentiles // from the return of ibv_get_async_event until the monitor handles the event
+	WorkerRSS      uint64                // bytes, sum of all workers
 	Queue          Queue
 	Usage          Usage
 	At             time.Time
 }
 
-// Queue is what waits to be emitted, and what was done with what waited.
+// Queue counts the points that wait to be emitted, the points that were merged or
+// dropped, and the intervals that were skipped.
 type Queue struct {
 	Merged, Dropped, Skipped uint64
 	Length, Capacity         int
 }
 
-// Usage is what this process has used; 0 is not known.
+// Usage is the resource usage of this process; 0 means unknown.
 type Usage struct {
 	Uptime int64 // ns, CLOCK_BOOTTIME
 	CPU    int64 // ns

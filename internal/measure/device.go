@@ -66,7 +66,7 @@ var devices = table[Device]{
 	}, attributeRows()),
 }
 
-// attributeRows are the fields that the device itself told when it was opened.
+// attributeRows returns the fields that the device itself reported when it was opened.
 func attributeRows() []field[Device] {
 	known := func(v *Device) bool { return v.Attr.Name != "" }
 	name := func(name, description string, value func(*verbs.DeviceAttr) string) field[Device] {

@@ -12,7 +12,7 @@ type Event struct {
 	Type    verbs.EventType
 	Port    int // 0 unless the type's scope is verbs.ScopePort
 	Count   uint64
-	Total   uint64    // the counter after these
+	Total   uint64    // the counter after these events
 	First   time.Time // of the first of them
 	HoldMax int64     // ns; 0 unknown
 	AckMax  int64     // ns; 0 unknown

@@ -9,7 +9,7 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// at is a moment that reads well in line protocol.
+// at returns a time that is easy to read in line protocol.
 func at(ms int) time.Time { return time.Unix(1_700_000_000, int64(ms)*1e6).UTC() }
 
 // all returns every event type of some scopes with a count.
@@ -30,7 +30,7 @@ func ranks(n int64) aggregate.Percentiles {
 	return aggregate.Percentiles{Count: 9, P50: n, P90: n + 1, P99: n + 2}
 }
 
-// filled are points of all measurements in which every field is known.
+// filled returns points of all measurements, in which every field is known.
 func filled() []Point {
 	own := all(10, verbs.ScopeDevice, verbs.ScopeCQ, verbs.ScopeQP, verbs.ScopeSRQ, verbs.ScopeWQ)
 	own = append(own, EventCount{Type: 33, Total: 2, Rate: 0.2})

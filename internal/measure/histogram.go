@@ -13,7 +13,7 @@ import (
 type Histogram struct {
 	Device string
 	verbs.ProbeKey
-	Below []uint64 // rounds whose event came within each of aggregate.Bounds, and of all
+	Below []uint64 // rounds whose event came within each of aggregate.Bounds, and last within any time
 	At    time.Time
 }
 
@@ -43,7 +43,7 @@ func (h *Histogram) Lines(add func(Line)) {
 	}
 }
 
-// bucket is what one line is made from.
+// bucket holds the values of one line.
 type bucket struct {
 	of    *Histogram
 	le    string

@@ -18,8 +18,8 @@ type Host struct {
 	At        time.Time
 }
 
-// HostTotals are sums of counters over all devices that there have been: none of
-// them goes back when a device is renamed or forgotten.
+// HostTotals are sums of counters over all present and former devices. No sum decreases
+// when a device is renamed or forgotten.
 type HostTotals struct {
 	Flaps             uint64
 	MissedTransitions uint64
@@ -28,7 +28,8 @@ type HostTotals struct {
 	Errors            uint64
 }
 
-// Add adds what a point of one interval says of a device, a port or a probe.
+// Add adds the values of a point of one interval. Points of other types than Device,
+// Port, Async and Probe add nothing.
 func (h *Host) Add(p Point) {
 	switch p := p.(type) {
 	case *Device:

@@ -26,7 +26,7 @@ func everything() []Line {
 	return lines
 }
 
-// one returns the line of a point that has one.
+// one returns the line of a point that has exactly one.
 func one(t *testing.T, p Point) Line {
 	t.Helper()
 	var lines []Line
@@ -133,7 +133,7 @@ func TestNamesAndUnitsFollowTheRules(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotKnownIsLeftOut(t *testing.T) {
+func TestUnknownValuesAreLeftOut(t *testing.T) {
 	port := one(t, &Port{
 		Device: "d", Port: 1, HasState: true, State: verbs.PortAbsent, Attr: filledPort().Attr,
 	})

@@ -2,25 +2,24 @@ package measure
 
 import "time"
 
-// Point is one point of a measurement, which becomes one line or several. The
-// points of this package are pointers. A point belongs to whoever it was given to
-// last, and is not safe for concurrent use.
+// Point is one point of a measurement, which becomes one line or several. The points of
+// this package are pointers. The function to which a point was passed last owns it. A
+// point is not safe for concurrent use.
 type Point interface {
-	// Key identifies the points that may merge.
+	// Key returns the key of the point. Points of equal keys may merge.
 	Key() Key
-	// Time is when the newest part of the point happened.
+	// Time returns when the newest part of the point happened.
 	Time() time.Time
 	// Merge adds a later point of an equal Key to this one.
 	Merge(later Point)
-	// Events is how many asynchronous events are lost if the point is.
+	// Events returns how many asynchronous events are lost if the point is lost.
 	Events() uint64
 	// Lines calls add for each line of the point.
 	Lines(add func(Line))
 }
 
-// Key identifies the points that may merge. Those of rdma_port_change are of one
-// port, whatever their states, because a merged change is from another state than
-// those that it was merged from.
+// Key identifies the points that may merge. The Key of an rdma_port_change point has no
+// states, because a merged change has other states than the changes it was merged from.
 type Key struct {
 	Measurement string
 	Device      string // "": the host
@@ -29,7 +28,7 @@ type Key struct {
 	Vector      int    // completion vector
 }
 
-// When a measurement is emitted.
+// The values of Metric.Emitted.
 const (
 	everyInterval = "every interval"
 	onChange      = "every interval and on change"

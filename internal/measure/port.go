@@ -7,15 +7,15 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// Port is a point of rdma_port. Known is false while the device is not open or does
-// not answer: Attr is left out then, and so is whether the port is up; the state
-// and the counters stay.
+// Port is a point of rdma_port. Known is false while the device is not open or does not
+// answer. The fields of Attr and the field up are left out then; the state and the
+// counters stay.
 type Port struct {
 	Device   string
 	Port     int
 	Expected bool // the port is in expected_down
 	Known    bool
-	HasState bool            // false until the first answer of a query: State means nothing then
+	HasState bool            // false until the first answer of a query: State is not valid then
 	State    verbs.PortState // the state machine's, not Attr.State
 	Attr     verbs.PortAttr
 
@@ -83,7 +83,7 @@ func expected(v *Port) string {
 	return ""
 }
 
-// linkRows are the fields of one query and of the state machine.
+// linkRows returns the fields of one query and of the state machine.
 func linkRows() []field[Port] {
 	return []field[Port]{
 		maybe("state", "", "number of the state (enum ibv_port_state), -1 for absent; not before the first query",

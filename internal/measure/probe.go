@@ -22,7 +22,7 @@ type Probe struct {
 	HasOK      bool   // a round has ended since the device was opened, and it is open
 	Status     string // the last error; "" none yet
 
-	// Of the interval just ended, and over the window.
+	// Of the interval just ended, and of the window.
 	Wake, Ack, Hold, Total, Get, Arm, Drain        aggregate.Stat
 	WakeP, AckP, HoldP, TotalP, GetP, ArmP, DrainP aggregate.Percentiles
 	At                                             time.Time
@@ -77,7 +77,7 @@ var probes = table[Probe]{
 			func(v *Probe) (aggregate.Stat, aggregate.Percentiles) { return v.Drain, v.DrainP })),
 }
 
-// probeTags are the tags of what is about one probe.
+// probeTags returns the tags of a measurement of one probe.
 func probeTags[V any](of func(*V) (device string, k verbs.ProbeKey)) []tag[V] {
 	key := func(v *V) verbs.ProbeKey {
 		_, k := of(v)

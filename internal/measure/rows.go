@@ -11,12 +11,12 @@ func newTag[V any](name, description string, value func(*V) string) tag[V] {
 	return tag[V]{Tag{Name: name, Description: description}, value}
 }
 
-// maybeTag is on some series only.
+// maybeTag returns a tag that is on some series only.
 func maybeTag[V any](name, description string, value func(*V) string) tag[V] {
 	return tag[V]{Tag{Name: name, Description: description, Optional: true}, value}
 }
 
-// counter is a cumulative count that is always there.
+// counter returns a cumulative count that is on every line.
 func counter[V any](name, description string, value func(*V) uint64) field[V] {
 	return field[V]{
 		Field{Name: name, Kind: Int, Description: description},
@@ -24,7 +24,7 @@ func counter[V any](name, description string, value func(*V) uint64) field[V] {
 	}
 }
 
-// integer is a number that is always there.
+// integer returns a number that is on every line.
 func integer[V any](name, unit, description string, value func(*V) int64) field[V] {
 	return field[V]{
 		Field{Name: name, Kind: Int, Unit: unit, Description: description},
@@ -32,12 +32,12 @@ func integer[V any](name, unit, description string, value func(*V) int64) field[
 	}
 }
 
-// yesNo is 0 or 1.
+// yesNo returns a field that is 0 or 1.
 func yesNo[V any](name, description string, value func(*V) bool) field[V] {
 	return integer(name, "", description, func(v *V) int64 { return bit(value(v)) })
 }
 
-// maybe is a number that is left out where it is not known.
+// maybe returns a number that is left out where it is unknown.
 func maybe[V any](name, unit, description string, value func(*V) (int64, bool)) field[V] {
 	return field[V]{
 		Field{Name: name, Kind: Int, Unit: unit, Description: description, Optional: true},
@@ -50,7 +50,7 @@ func maybe[V any](name, unit, description string, value func(*V) (int64, bool)) 
 	}
 }
 
-// float is a float that is left out where it is not known, or not a number.
+// float returns a float that is left out where it is unknown, infinite or not a number.
 func float[V any](name, unit, description string, value func(*V) (float64, bool)) field[V] {
 	return field[V]{
 		Field{Name: name, Kind: Float, Unit: unit, Description: description, Optional: true},
@@ -64,7 +64,7 @@ func float[V any](name, unit, description string, value func(*V) (float64, bool)
 	}
 }
 
-// text is a string that is left out where it is empty.
+// text returns a string that is left out where it is empty.
 func text[V any](name, description string, value func(*V) string) field[V] {
 	return field[V]{
 		Field{Name: name, Kind: String, Description: description, Optional: true},
@@ -77,8 +77,8 @@ func text[V any](name, description string, value func(*V) string) field[V] {
 	}
 }
 
-// clean makes a string from outside fit for a line of limited length: names and
-// reasons come from drivers and from dying workers.
+// clean makes a foreign string fit for a line of limited length. Names and reasons come
+// from drivers and from dying workers.
 func clean(s string) string {
 	const longest = 256
 	s = strings.Map(func(r rune) rune {
@@ -93,7 +93,7 @@ func clean(s string) string {
 	return s
 }
 
-// clip keeps a counter an int64, the only integer that line protocol has
+// clip limits a counter to an int64, the only integer type that line protocol has
 // everywhere.
 func clip(n uint64) int64 { return int64(min(n, math.MaxInt64)) }
 
@@ -104,7 +104,7 @@ func bit(b bool) int64 {
 	return 0
 }
 
-// stat is the pair of fields of an aggregate.Stat.
+// stat returns the two fields of an aggregate.Stat.
 func stat[V any](name, what string, value func(*V) aggregate.Stat) []field[V] {
 	return []field[V]{
 		maybe(name+"_ns_mean", "ns", what+", mean of the interval", func(v *V) (int64, bool) {
@@ -118,7 +118,7 @@ func stat[V any](name, what string, value func(*V) aggregate.Stat) []field[V] {
 	}
 }
 
-// percentiles is the triple of fields of aggregate.Percentiles.
+// percentiles returns the three fields of aggregate.Percentiles.
 func percentiles[V any](name, what string, value func(*V) aggregate.Percentiles) []field[V] {
 	one := func(rank string, pick func(aggregate.Percentiles) int64) field[V] {
 		return maybe(name+"_ns_"+rank, "ns", what+", "+rank+" of the window", func(v *V) (int64, bool) {

@@ -31,14 +31,14 @@ type Tag struct {
 	Optional    bool // not on every series
 }
 
-// Field describes one field of a measurement. A name that ends in "<number>" or
-// has it inside stands for all names with a number in that place.
+// Field describes one field of a measurement. A name with "<number>" in it stands for
+// all names with a number in that place.
 type Field struct {
 	Name        string
 	Kind        Kind
 	Unit        string // "" for plain numbers and names
 	Description string
-	Optional    bool // left out where the value is not known
+	Optional    bool // left out where the value is unknown
 }
 
 // Field returns the row that describes a field name.
@@ -61,15 +61,15 @@ func (f *Field) describes(name string) bool {
 	return ok && ok2 && number != "" && strings.Trim(number, "0123456789") == ""
 }
 
-// Line is what becomes one line of line protocol, at its point's time.
+// Line is one line of line protocol. Its time is that of its point.
 type Line struct {
 	Name   string
 	Tags   map[string]string
 	Fields map[string]any
 }
 
-// tag and field are rows of a table with their accessor; V is the type that a line
-// is made from. A tag "" and a field nil are left out.
+// tag and field are rows of a table with their accessor; V is the type that a line is
+// made from. A tag whose value is "" and a field whose value is nil are left out.
 type tag[V any] struct {
 	Tag
 	value func(*V) string
@@ -80,7 +80,7 @@ type field[V any] struct {
 	value func(*V) any
 }
 
-// table is one measurement: what is emitted and what is documented.
+// table describes one measurement, for its lines and for its documentation.
 type table[V any] struct {
 	Metric
 	tags   []tag[V]
@@ -101,7 +101,7 @@ func (m *table[V]) describe() Metric {
 	return d
 }
 
-// line makes the line of a view.
+// line returns the line of v.
 func (m *table[V]) line(v *V) Line {
 	l := Line{
 		Name:   m.Name,

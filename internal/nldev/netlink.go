@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// answerLimit is for one message of the kernel, in seconds.
+// answerLimit is the longest wait for one message of the kernel, in seconds.
 const answerLimit = 5
 
 // conn is a netlink socket, used by one goroutine.
@@ -32,7 +32,7 @@ func dial() (*conn, error) {
 	return c, nil
 }
 
-func (c *conn) close() { _ = unix.Close(c.fd) } // nothing was written that could be lost
+func (c *conn) close() { _ = unix.Close(c.fd) } // no written data can be lost
 
 // ask sends a request and calls f for the body of each message of the answer.
 func (c *conn) ask(command uint16, flags uint16, body []byte, f func(body []byte)) error {
@@ -63,8 +63,8 @@ func (c *conn) ask(command uint16, flags uint16, body []byte, f func(body []byte
 	}
 }
 
-// answer takes the messages of one datagram, and reports whether the answer is
-// over. An error of the kernel's is its errno.
+// answer handles the messages of one datagram, and reports whether the answer
+// is over. An error of the kernel is returned as its errno.
 func answer(raw []byte, seq uint32, f func(body []byte)) (done bool, err error) {
 	for len(raw) >= unix.NLMSG_HDRLEN {
 		size := int(binary.NativeEndian.Uint32(raw))
@@ -74,7 +74,7 @@ func answer(raw []byte, seq uint32, f func(body []byte)) (done bool, err error) 
 		kind, of, body := binary.NativeEndian.Uint16(raw[4:]), binary.NativeEndian.Uint32(raw[8:]), raw[unix.NLMSG_HDRLEN:size]
 		raw = raw[min(aligned(size), len(raw)):]
 		switch {
-		case of != seq: // the rest of an answer that was given up
+		case of != seq: // the remainder of an answer that was given up
 		case kind == unix.NLMSG_DONE:
 			return true, nil
 		case kind == unix.NLMSG_ERROR:
@@ -92,15 +92,15 @@ func answer(raw []byte, seq uint32, f func(body []byte)) (done bool, err error) 
 	return false, nil
 }
 
-// attribute appends one of 32 bits.
+// attribute appends an attribute of 32 bits.
 func attribute(to []byte, kind uint16, value uint32) []byte {
 	to = binary.NativeEndian.AppendUint16(to, unix.SizeofNlAttr+4)
 	to = binary.NativeEndian.AppendUint16(to, kind)
 	return binary.NativeEndian.AppendUint32(to, value)
 }
 
-// each calls f for the attributes of a message or of a nested attribute, up to
-// the first that is damaged.
+// each calls f for the attributes of a message or of a nested attribute. It
+// stops at the first that is damaged.
 func each(raw []byte, f func(kind uint16, value []byte)) {
 	for len(raw) >= unix.SizeofNlAttr {
 		size := int(binary.NativeEndian.Uint16(raw))

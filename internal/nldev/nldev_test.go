@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nest is an attribute, padded as the kernel does.
+// nest builds an attribute, padded as by the kernel.
 func nest(kind uint16, parts ...[]byte) []byte {
 	var value []byte
 	for _, p := range parts {

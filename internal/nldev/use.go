@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The messages and attributes of include/uapi/rdma/rdma_netlink.h that are used.
+// The messages and attributes of include/uapi/rdma/rdma_netlink.h that this
+// package uses.
 const (
 	nldev = 5 // RDMA_NL_NLDEV
 
@@ -28,27 +29,28 @@ const (
 	attrPDEntry      = 47
 )
 
-// ErrNoDevice is wrapped where the kernel has no device of that name in this
-// network namespace.
+// ErrNoDevice means that the kernel has no device of that name in this network
+// namespace. Of returns it wrapped.
 var ErrNoDevice = errors.New("no such RDMA device")
 
-// Use is who has what on a device.
+// Use lists the users of a device.
 type Use struct {
-	QueuePairs int // of all, those of the kernel's own management among them
+	QueuePairs int // all queue pairs, those of the kernel's own management included
 	Owners     []Owner
 }
 
-// Owner is who has protection domains on a device. Neither Kernel nor PID is set
-// for a process that this one cannot see, as from a container.
+// Owner is a process or kernel module with protection domains on a device.
+// Neither Kernel nor PID is set for a process that is not visible to this one,
+// as from a container.
 type Owner struct {
 	Kernel  string // module, as in "ib_core", "nvme_rdma"; "" for a process
 	PID     int
 	Domains int
-	Objects uint64 // queue pairs, memory regions and the like in its domains
+	Objects uint64 // queue pairs, memory regions and other objects in its domains
 }
 
-// Of asks who uses a device. It blocks for as long as the kernel needs, at most
-// some seconds.
+// Of returns the users of a device. It blocks for as long as the kernel needs,
+// at most some seconds.
 func Of(device string) (Use, error) {
 	use, err := of(device)
 	if err != nil {
@@ -105,7 +107,7 @@ func (c *conn) index(device string) (uint32, error) {
 	return found, err
 }
 
-// queuePairs takes their number from a summary of resources.
+// queuePairs returns the number of queue pairs in a summary of resources.
 func queuePairs(body []byte) int {
 	count := 0
 	each(body, func(kind uint16, summary []byte) {
@@ -134,7 +136,7 @@ func queuePairs(body []byte) int {
 	return count
 }
 
-// add notes the protection domains of a message.
+// add adds the protection domains of a message.
 func (u *Use) add(body []byte) {
 	each(body, func(kind uint16, table []byte) {
 		if kind != attrPD {

@@ -1,6 +1,5 @@
-// Package portstate turns the asynchronous events and the queries of one port
-// into its state: transitions, flaps, time down, and what was missed. It is
-// pure: times come in as CLOCK_MONOTONIC values, and equal inputs give equal
-// results. The rules by which events and queries are reconciled stand at
-// Machine.
+// Package portstate derives the state of one port from its asynchronous events and its
+// queries: transitions, flaps, time down, and missed transitions. It is pure: times are
+// passed in as CLOCK_MONOTONIC values, and equal inputs give equal results. The comment
+// of Machine has the rules by which events and queries are reconciled.
 package portstate

@@ -73,7 +73,7 @@ func feed(m follower, op byte, arg, now int64, events *int64) (Change, bool) {
 	case 0:
 		m.Opened()
 	case 1:
-		// A reading may be older than what came before it.
+		// A reading may be older than the input before it.
 		a := verbs.PortAttr{State: verbs.PortState(arg % 6), LinkDowned: uint64(op), HasLinkDowned: op > 100}
 		return m.Reading(now-arg*ms/3, &a)
 	case 2:

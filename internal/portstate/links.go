@@ -2,23 +2,22 @@ package portstate
 
 import "rdma_events/internal/verbs"
 
-// linkDowns compares the driver's link_downed with the down transitions that
-// were seen. The counter has any value at the first look, may be absent, and
-// may be reset; then the comparison starts anew and what was missed stays.
+// linkDowns compares the driver's counter link_downed with the down transitions that were
+// seen. The counter may have any value at the first query, may be absent, and may be
+// reset. After a reset the comparison starts again, and the missed transitions stay.
 //
-// The counter runs ahead while an event is still on its way, so what it is
-// ahead is believed only when it is still unexplained Patience later. Each
-// down transition in between explains one. Likewise it stays behind until the
-// driver updates it; what it is behind Patience later is not counted at all, as
-// where an administrator took the link down, and must not hide a drop that comes
-// after it.
+// The counter is ahead while an event is still on its way. So a lead counts as missed
+// only if it is still unexplained after Patience. Each down transition in between
+// explains one. Likewise the counter is behind until the driver updates it. A lag that
+// remains after Patience is a down transition that the driver does not count at all, for
+// example because an administrator took the link down. It must not hide a later drop.
 type linkDowns struct {
 	set       bool
-	base      uint64 // link_downed where the comparison began
-	last      uint64 // link_downed at the last look
-	downs     uint64 // down transitions where the comparison began
-	uncounted uint64 // of those since, what the driver does not count
-	known     uint64 // of missed, what belongs to this comparison
+	base      uint64 // link_downed when the comparison began
+	last      uint64 // link_downed at the last query
+	downs     uint64 // down transitions when the comparison began
+	uncounted uint64 // down transitions since then that the driver does not count
+	known     uint64 // part of missed that belongs to this comparison
 	missed    uint64
 
 	ahead, behind gap
@@ -30,8 +29,8 @@ type gap struct {
 	at   int64
 }
 
-// lasting takes the gap as it is now, and returns how much of it has been there for
-// Patience; that is over then.
+// lasting updates the gap to its present size, and returns the part of it that has lasted
+// for Patience. It removes that part from the gap.
 func (g *gap) lasting(mono int64, size uint64) uint64 {
 	if g.size == 0 {
 		g.size, g.at = size, mono
@@ -46,7 +45,8 @@ func (g *gap) lasting(mono int64, size uint64) uint64 {
 	return lasted
 }
 
-// shrink says that n of the gap have been made up for, though others may have come.
+// shrink removes the n that are explained now from the gap, which may have grown by
+// others since.
 func (g *gap) shrink(n uint64) { g.size -= min(g.size, n) }
 
 func (l *linkDowns) forget() {
@@ -55,7 +55,9 @@ func (l *linkDowns) forget() {
 
 func (l *linkDowns) explain() { l.ahead.shrink(1) }
 
-func (l *linkDowns) look(mono int64, a *verbs.PortAttr, downs uint64) {
+// compare handles the answer of a query that began at mono. downs is the number of down
+// transitions so far.
+func (l *linkDowns) compare(mono int64, a *verbs.PortAttr, downs uint64) {
 	if !a.HasLinkDowned {
 		return
 	}

@@ -7,14 +7,14 @@ import (
 )
 
 const (
-	// Settle is how far apart two queries must be to outvote the events. A
-	// query that comes right after an event often still sees the state before
-	// it (on rdma_rxe in a quarter of the cases, for a few milliseconds).
+	// Settle is the least time between two queries that overrule the events. A query
+	// right after an event often still sees the state before it (on rdma_rxe in a quarter
+	// of the cases, for a few milliseconds).
 	Settle = 50 * time.Millisecond
 
-	// Patience is how long the event of something that a query has seen may
-	// still be on its way: the kernel hands events to a work queue, and the
-	// reader may wait for a CPU.
+	// Patience is how long the event of a change that a query has seen may still be on
+	// its way: the kernel passes events to a work queue, and the reader may wait for a
+	// CPU.
 	Patience = time.Second
 )
 
@@ -24,10 +24,10 @@ type Change struct {
 	Witness   verbs.Witness
 	At        int64 // CLOCK_MONOTONIC ns
 	Lasted    int64 // ns in From
-	HasLasted bool  // false when From began before anyone looked
+	HasLasted bool  // false when From began before the first reading
 }
 
-// View is what a Machine knows.
+// View is the state of a Machine, with its counters.
 type View struct {
 	Known    bool // false until the first reading
 	State    verbs.PortState
@@ -43,33 +43,32 @@ type View struct {
 	Early       uint64 // events before the baseline or after the removal
 }
 
-// Machine is the state of one port. The zero Machine knows nothing and waits
-// for Opened. Its methods must not be called concurrently.
+// Machine is the state of one port. The zero Machine has no state and waits for Opened.
+// Its methods must not be called concurrently.
 //
-// Events and queries tell of the same link, but neither is in step with it: an
-// event is read some time after the link has changed, and a query may see the
-// link ahead of events still queued, or behind the event just read. So:
+// Events and queries report the same link, but neither is in step with it. An event is
+// read some time after the link has changed. A query may see the link ahead of events
+// that are still queued, or behind the event just read. So:
 //
-//   - Events drive the state in the order read. One that names the state
-//     already held is a phantom; of a run of equal events only the first can be
-//     a transition.
+//   - Events change the state in the order read. An event that names the state already
+//     held is a phantom. Of a run of equal events only the first can be a transition.
 //   - A reading whose query began before the last event was read is stale.
-//   - A reading that differs is a doubt, no more. It becomes a transition, at
-//     the time of that first reading, when another one at least Settle later
-//     says the same with no event in between. A query behind its event is thus
-//     never counted, and during a storm the events decide alone.
-//   - After a transition that a query has found, its own event may follow
-//     within Patience; it is late, neither phantom nor transition. Because
-//     events alternate, this makes counts exact however far a query is ahead:
-//     the first event still queued always names what the query has found.
-//   - The time since a doubt arose is counted as down only once the doubt is
-//     gone, so that Down never falls.
+//   - A reading that differs is only a doubt. It becomes a transition, at the time of
+//     that first reading, when another reading at least Settle later has the same state
+//     with no event in between. A query behind its event is thus never counted, and
+//     during a storm the events decide alone.
+//   - After a transition that a query has found, the event of that transition may follow
+//     within Patience. The event is late then, and is neither a phantom nor a transition.
+//     Because events alternate, this makes counts exact however far a query is ahead: the
+//     first event still queued always names the state that the query has found.
+//   - The time since a doubt arose is counted as down only once the doubt is gone, so
+//     that Down never falls.
 type Machine struct {
 	phase   phase
 	known   bool
 	state   verbs.PortState
 	entered int64 // when state was entered, or first seen
-	since   bool  // entered is a change
+	since   bool  // entered is the time of a change
 	dropped bool  // left active, and not absent since
 
 	event   int64 // when the last event was read
@@ -77,15 +76,15 @@ type Machine struct {
 	pending pending
 	links   linkDowns
 
-	down, downTold int64
-	downs          uint64
-	counts         View // only its counters are used
+	down, downReported int64
+	downs              uint64
+	counts             View // only its counters are used
 }
 
 type phase int8
 
 const (
-	closed phase = iota // nothing that comes in is believed
+	closed phase = iota // readings are ignored, and events count only as early
 	opened              // the next reading is the baseline
 	following
 )
@@ -97,21 +96,22 @@ type doubt struct {
 	at    int64
 }
 
-// pending is the event that a transition found by a query leaves to come.
+// pending is the event that may still follow a transition found by a query.
 type pending struct {
 	set   bool
 	event verbs.PortState
 	until int64
 }
 
-// Opened says that a worker has opened the device: the next reading is a
-// baseline, and events before it make no transition.
+// Opened handles the opening of the device by a worker: the next reading is a baseline,
+// and events before it cause no transition.
 func (m *Machine) Opened() {
 	m.phase, m.doubt, m.pending = opened, doubt{}, pending{}
 }
 
-// Removed says that the device is gone. It reports the transition to absent,
-// if the state was known; what comes in until Opened is not believed.
+// Removed handles the removal of the device at now, CLOCK_MONOTONIC ns. It reports the
+// transition to absent, if the state was known. Events and readings from then until
+// Opened do not change the state.
 func (m *Machine) Removed(now int64) (Change, bool) {
 	m.phase = closed
 	if !m.known || m.state == verbs.PortAbsent {
@@ -120,8 +120,8 @@ func (m *Machine) Removed(now int64) (Change, bool) {
 	return m.move(verbs.PortAbsent, verbs.WitnessEvent, now), true
 }
 
-// Event takes a run of equal events and reports the transition it makes.
-// Events other than port_active and port_err say nothing about the state.
+// Event handles a run of equal events and reports the transition it causes. Events other
+// than port_active and port_err do not name a state.
 func (m *Machine) Event(r *verbs.Run) (Change, bool) {
 	to, ok := named(r.Type)
 	if !ok || r.Count == 0 {
@@ -157,8 +157,8 @@ func named(t verbs.EventType) (verbs.PortState, bool) {
 	return 0, false
 }
 
-// Reading takes the answer of a query that began at CLOCK_MONOTONIC mono and
-// reports the transition it makes or confirms.
+// Reading handles the answer of a query that began at mono, CLOCK_MONOTONIC ns. It reports
+// the transition that the answer causes or confirms.
 func (m *Machine) Reading(mono int64, a *verbs.PortAttr) (Change, bool) {
 	switch {
 	case m.phase == closed, m.phase == following && mono < m.event:
@@ -167,8 +167,8 @@ func (m *Machine) Reading(mono int64, a *verbs.PortAttr) (Change, bool) {
 		return m.baseline(mono, a)
 	}
 	c, changed := m.judge(mono, a.State)
-	// After the transition, so that the drop just found is not missed as well.
-	m.links.look(mono, a, m.downs)
+	// This follows the transition, so that the drop just found does not count as missed.
+	m.links.compare(mono, a, m.downs)
 	return c, changed
 }
 
@@ -176,11 +176,11 @@ func (m *Machine) baseline(mono int64, a *verbs.PortAttr) (Change, bool) {
 	m.phase = following
 	if !m.known {
 		m.known, m.state, m.entered = true, a.State, mono
-		m.links.look(mono, a, m.downs)
+		m.links.compare(mono, a, m.downs)
 		return Change{}, false
 	}
 	if m.state == verbs.PortAbsent {
-		// A device that comes back brings a new counter.
+		// A device that comes back has a new counter.
 		m.links.forget()
 	}
 	var c Change
@@ -189,7 +189,7 @@ func (m *Machine) baseline(mono int64, a *verbs.PortAttr) (Change, bool) {
 		c = m.move(a.State, verbs.WitnessReopen, mono)
 		m.expect(&c, mono)
 	}
-	m.links.look(mono, a, m.downs)
+	m.links.compare(mono, a, m.downs)
 	return c, changed
 }
 
@@ -207,14 +207,14 @@ func (m *Machine) judge(mono int64, s verbs.PortState) (Change, bool) {
 	return Change{}, false
 }
 
-// expect notes which event of the change c, found by a query, may still come.
+// expect records which event of the change c, found by a query, may still come.
 func (m *Machine) expect(c *Change, mono int64) {
 	m.pending = pending{until: mono + int64(Patience)}
 	switch {
 	case c.To == verbs.PortActive:
 		m.pending.set, m.pending.event = true, verbs.PortActive
 	case c.From == verbs.PortActive:
-		// Also when the query found init or armed: the port has left active by port_err.
+		// Also when the query found init or armed: the port left active with port_err.
 		m.pending.set, m.pending.event = true, verbs.PortDown
 	}
 }
@@ -261,16 +261,16 @@ func isDownward(from, to verbs.PortState) bool {
 	return from != verbs.PortAbsent && (from == verbs.PortActive || to == verbs.PortDown)
 }
 
-// View returns what is known at CLOCK_MONOTONIC now. No counter and no Down
-// is ever less than in a View before.
+// View returns the state and the counters at now, CLOCK_MONOTONIC ns. Neither a counter
+// nor Down is ever less than in an earlier View.
 func (m *Machine) View(now int64) View {
 	v := m.counts
 	v.Known, v.State = m.known, m.state
 	v.Since, v.HasSince = m.entered, m.since
 	v.Missed = m.links.missed
-	// An event may be older than the last look, which took its state for lasting.
-	m.downTold = max(m.downTold, m.downAt(now))
-	v.Down = m.downTold
+	// An event may be older than the last View, which counted the state before it as lasting.
+	m.downReported = max(m.downReported, m.downAt(now))
+	v.Down = m.downReported
 	return v
 }
 

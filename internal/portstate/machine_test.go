@@ -179,7 +179,7 @@ func follow(t *testing.T, steps []step) *Machine {
 	return &m
 }
 
-func TestAChangeTellsHowLongTheStateBeforeLasted(t *testing.T) {
+func TestChangeHasTheDurationOfTheStateBefore(t *testing.T) {
 	var m Machine
 	m.Opened()
 	says(up)(&m, 1*ms)

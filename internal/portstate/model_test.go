@@ -9,18 +9,17 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// model is a Machine written for the reader: it keeps all that it was told, and
-// derives every figure from the list of changes when it is asked. What a driver's
-// link_downed says is not its subject.
+// model is a Machine written for clarity: it keeps all changes, and derives every number
+// from their list when it is needed. It ignores a driver's link_downed.
 type model struct {
-	open, based bool
-	state       verbs.PortState // of the first baseline
-	since       int64           // of the first baseline
-	changes     []Change
-	read        int64          // when the last event was read
-	dissenting  []testimony    // readings in a row that differ from the state
-	owed        *expectedEvent // of the change that a query found last
-	told        int64
+	open, baselineDone bool
+	state              verbs.PortState // of the first baseline
+	since              int64           // of the first baseline
+	changes            []Change
+	read               int64          // when the last event was read
+	dissenting         []testimony    // readings in a row that differ from the state
+	owed               *expectedEvent // of the change that a query found last
+	reportedDown       int64
 
 	phantoms, late, early uint64
 }
@@ -43,12 +42,12 @@ func (m *model) now() verbs.PortState {
 }
 
 func (m *model) Opened() {
-	m.open, m.based, m.dissenting, m.owed = true, false, nil, nil
+	m.open, m.baselineDone, m.dissenting, m.owed = true, false, nil, nil
 }
 
 func (m *model) Removed(now int64) (Change, bool) {
 	known := m.since != 0
-	m.open, m.based = false, false
+	m.open, m.baselineDone = false, false
 	if !known || m.now() == verbs.PortAbsent {
 		return Change{}, false
 	}
@@ -68,13 +67,13 @@ func (m *model) change(to verbs.PortState, by verbs.Witness, at int64) Change {
 
 func (m *model) Event(r *verbs.Run) (Change, bool) {
 	says := map[verbs.EventType]verbs.PortState{verbs.EventPortActive: verbs.PortActive, verbs.EventPortErr: verbs.PortDown}[r.Type]
-	if !m.open || !m.based {
+	if !m.open || !m.baselineDone {
 		m.early += r.Count
 		return Change{}, false
 	}
 	owed := m.owed
 	m.read, m.dissenting, m.owed = max(m.read, r.Last), nil, nil
-	m.phantoms += r.Count - 1 // of a run only the first can say something new
+	m.phantoms += r.Count - 1 // only the first event of a run can change the state
 	if owed != nil && owed.state == says && r.First <= owed.until {
 		m.late++
 		return Change{}, false
@@ -87,10 +86,10 @@ func (m *model) Event(r *verbs.Run) (Change, bool) {
 }
 
 func (m *model) Reading(mono int64, a *verbs.PortAttr) (Change, bool) {
-	if !m.open || m.based && mono < m.read {
+	if !m.open || m.baselineDone && mono < m.read {
 		return Change{}, false
 	}
-	if !m.based {
+	if !m.baselineDone {
 		return m.baseline(mono, a.State)
 	}
 	if a.State == m.now() {
@@ -109,7 +108,7 @@ func (m *model) Reading(mono int64, a *verbs.PortAttr) (Change, bool) {
 }
 
 func (m *model) baseline(mono int64, s verbs.PortState) (Change, bool) {
-	m.based = true
+	m.baselineDone = true
 	switch {
 	case m.since == 0:
 		m.state, m.since = s, mono
@@ -120,7 +119,7 @@ func (m *model) baseline(mono int64, s verbs.PortState) (Change, bool) {
 	return m.found(s, verbs.WitnessReopen, mono, mono), true
 }
 
-// found makes a change that a query has found, whose event may still come.
+// found adds a change that a query has found, and whose event may still come.
 func (m *model) found(to verbs.PortState, by verbs.Witness, at, mono int64) Change {
 	c := m.change(to, by, at)
 	until := mono + int64(time.Second)
@@ -140,8 +139,8 @@ func (m *model) view(now int64) View {
 	if n := len(m.changes); n > 0 {
 		v.Since, v.HasSince = m.changes[n-1].At, true
 	}
-	m.told = max(m.told, m.down(now))
-	v.Down = m.told
+	m.reportedDown = max(m.reportedDown, m.down(now))
+	v.Down = m.reportedDown
 	return v
 }
 
@@ -158,8 +157,8 @@ func (m *model) flaps() uint64 {
 	return n
 }
 
-// down adds up all stretches that were neither active nor absent, the present one
-// as far as no reading doubts it.
+// down adds up all periods that were neither active nor absent. The present period counts
+// until a reading doubts it.
 func (m *model) down(now int64) int64 {
 	var sum int64
 	counts := func(s verbs.PortState) bool { return s != verbs.PortActive && s != verbs.PortAbsent }

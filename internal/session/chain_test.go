@@ -12,7 +12,7 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// known is a device of a kernel driver.
+// known is a backend whose device has the given kernel driver.
 type known struct {
 	verbs.Backend
 	driver string
@@ -80,7 +80,7 @@ func TestChoiceFollowsTheLinkLayer(t *testing.T) {
 	}
 }
 
-// What is not tried for its cost is no refusal, after which it would be tried again.
+// A method that is left out for its cost was not refused, so it is not tried again.
 func TestDearHandlesCauseNoRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made atomic.Int32
@@ -93,7 +93,7 @@ func TestDearHandlesCauseNoRetries(t *testing.T) {
 	})
 }
 
-// away has probes of datagrams find no address, for as many rounds as are left.
+// away makes probes of datagrams find no address, for as many rounds as are left.
 func away(b verbs.Backend, left *atomic.Int32) verbs.Backend {
 	return probes{b, func(c verbs.ProbeConfig, p verbs.Probe) verbs.Probe {
 		if c.Method != verbs.MethodUDSend {
@@ -105,11 +105,11 @@ func away(b verbs.Backend, left *atomic.Int32) verbs.Backend {
 
 type awayProbe struct {
 	verbs.Probe
-	left   *atomic.Int32
-	spoilt bool
+	left     *atomic.Int32
+	unusable bool
 }
 
-func (p *awayProbe) Usable() bool { return !p.spoilt && p.Probe.Usable() }
+func (p *awayProbe) Usable() bool { return !p.unusable && p.Probe.Usable() }
 
 func (p *awayProbe) Round(pause time.Duration) (verbs.Round, error) {
 	var one [1]verbs.Round
@@ -122,7 +122,7 @@ func (p *awayProbe) Rounds(rounds []verbs.Round, pace verbs.Pace) (int, error) {
 		return p.Probe.Rounds(rounds, pace)
 	}
 	p.left.Add(-1)
-	p.spoilt = true
+	p.unusable = true
 	time.Sleep(pace.Pause)
 	rounds[0] = verbs.Round{Outcome: verbs.OutcomeCanceled, Status: "ibv_create_ah: no data available"}
 	return 1, nil

@@ -9,28 +9,30 @@ import (
 )
 
 const (
-	// unprobed bounds how long a port without a probe waits for the next attempt,
-	// each of which costs the device several commands.
+	// unprobed is the longest time that a port without a probe waits for the next
+	// attempt. Each attempt costs the device several commands.
 	unprobed = 5 * time.Minute
-	// secondBest and secondBestMax are how long a probe of another than the first
-	// choice is kept at first and at most before that is tried again: what refused
-	// it may have been two bad seconds of a path, which no event ends.
+	// secondBest and secondBestMax are how long a probe of a second choice is kept, at
+	// first and at most, before the first choice is tried again. The reason of its
+	// refusal may have been two bad seconds of a path, and no event reports their end.
 	secondBest    = time.Minute
 	secondBestMax = 30 * time.Minute
 	// maxCommands is how many commands a minute the rounds of a port may cost its device.
 	maxCommands = 120
-	// handleCommands are those of an address handle: to make it and to destroy it.
+	// handleCommands is how many commands an address handle costs: to make it and to
+	// destroy it.
 	handleCommands = 2
 )
 
-// again says when what was refused is due again.
+// again plans when a refused method is tried again.
 type again struct {
 	at           time.Time
 	first, delay time.Duration
 }
 
-// refused plans the next attempt: after first, and twice as long each time. It
-// begins anew where first is another, since then less or more was refused before.
+// refused plans the next attempt: after first, then after twice as long each time, at
+// most limit. It starts over when first differs from that of the call before, since then
+// more or fewer methods were refused.
 func (a *again) refused(first, limit time.Duration) {
 	if a.first != first {
 		*a = again{first: first}
@@ -41,9 +43,10 @@ func (a *again) refused(first, limit time.Duration) {
 
 func (a *again) due() bool { return !time.Now().Before(a.at) }
 
-// choose takes the first method that can be made and whose first round comes to
-// its end. A port that is up and was left without a probe has a fault, which the
-// counts are to show: the first method that failed on it is no longer on trial.
+// choose keeps the first candidate whose probe can be made and whose first round gives no
+// reason against it (unfit). A port that is up and was left without a probe has a fault,
+// which the counts have to show: the first method that failed on it is no longer on
+// trial.
 func (p *prober) choose() error {
 	reason, second, failed := "as preferred", false, verbs.MethodNone
 	counted := p.failed
@@ -61,7 +64,7 @@ func (p *prober) choose() error {
 		}
 		if refused == "" {
 			p.kept(second)
-			p.tell(c.method, reason)
+			p.reportChoice(c.method, reason)
 			return nil
 		}
 		reason, second = refused, true
@@ -71,12 +74,12 @@ func (p *prober) choose() error {
 	}
 	p.fallback, p.failed = true, failed
 	p.again.refused(p.s.o.Probe.Interval, unprobed)
-	p.tell(verbs.MethodNone, reason)
+	p.reportChoice(verbs.MethodNone, reason)
 	return nil
 }
 
-// kept notes a choice. One that its first round has spoilt is made anew as after
-// any other round.
+// kept records a choice. A probe that its first round made unusable is recreated, as
+// after any other round.
 func (p *prober) kept(second bool) {
 	p.fallback, p.failed = second && p.probe != nil, verbs.MethodNone
 	switch {
@@ -87,10 +90,10 @@ func (p *prober) kept(second bool) {
 	}
 }
 
-// try makes a probe of method m and runs its first round; ran says that it came so
-// far. A method that the configuration names is kept however that ends. An automatic
-// choice is on trial: where it is not kept, its round is no round of the device's,
-// and nothing counts it, unless it is no trial.
+// try makes a probe of method m and runs its first round; ran reports whether the round
+// was run. A method that the configuration names is kept, whatever the outcome. An
+// automatic choice is on trial: if it is not kept, its round is not counted as a round of
+// the device, unless trial is false.
 func (p *prober) try(m verbs.Method, trial bool) (refused string, ran bool, err error) {
 	probe, unable := p.s.dev.NewProbe(p.config(m, trial))
 	if errors.Is(unable, verbs.ErrClosed) || errors.Is(unable, verbs.ErrNoDevice) {
@@ -130,16 +133,16 @@ func (p *prober) try(m verbs.Method, trial bool) (refused string, ran bool, err 
 
 func (p *prober) automatic() bool { return p.s.o.Probe.Method == "auto" }
 
-// unfit reports whether a trial's outcome speaks against the method. A lost event
-// does not, since all methods need the interrupt, but for flush, which some drivers
-// do in their library without raising an event (bnxt_re, mana): there it has to be
-// lost by another method too.
+// unfit reports whether a trial's outcome is a reason against the method. A lost event is
+// no such reason, since all methods need the interrupt. The exception is flush, which
+// some drivers do in their library without raising an event (bnxt_re, mana): a lost event
+// is a reason against flush unless another method lost its event too.
 func (p *prober) unfit(o verbs.Outcome) bool {
 	return o == verbs.OutcomeError || o == verbs.OutcomeLostCompletion ||
 		o == verbs.OutcomeLostEvent && p.method == verbs.MethodFlush && !p.mute
 }
 
-// heard notes how a round ended, for unfit.
+// heard records how a round ended, for unfit.
 func (p *prober) heard(o verbs.Outcome) {
 	if p.method != verbs.MethodFlush {
 		p.mute = o == verbs.OutcomeLostEvent
@@ -154,24 +157,25 @@ func (p *prober) config(m verbs.Method, trial bool) verbs.ProbeConfig {
 	}
 }
 
-// tell reports a choice once; reason is why not an earlier candidate.
-func (p *prober) tell(m verbs.Method, reason string) {
-	if told := fmt.Sprint(m, reason); told != p.told {
-		p.told = told
+// reportChoice reports a choice, unless the last report was the same. reason is why no
+// earlier candidate was chosen.
+func (p *prober) reportChoice(m verbs.Method, reason string) {
+	if choice := fmt.Sprint(m, reason); choice != p.reported {
+		p.reported = choice
 		p.s.out.add(verbs.Item{Probe: &verbs.ProbeItem{Port: p.port.number, Vector: p.vector, Method: m, Reason: reason}})
 	}
 }
 
-// candidate is a method to try, or why it is not to be tried.
+// candidate is a method to try, or the reason why it must not be tried.
 type candidate struct {
 	method  verbs.Method
 	refused string
 }
 
 // candidates lists the methods in order of preference. On RoCE datagrams come first,
-// since they hold an address during a round only; a connection holds its own for
-// good, which on InfiniBand is none. An automatic choice never flushes where the
-// driver counts flush errors: an operator may be alerted by them.
+// since they hold an address only during a round, while a connection holds its address
+// for good. On InfiniBand a connection holds no address. An automatic choice never
+// flushes where the driver counts flush errors, since these may alert an operator.
 func (p *prober) candidates() []candidate {
 	if m, ok := verbs.ParseMethod(p.s.o.Probe.Method); ok {
 		return []candidate{{method: m}}
@@ -190,8 +194,8 @@ func (p *prober) candidates() []candidate {
 	return []candidate{{method: verbs.MethodUDSend}, flush} // EFA, which has no connections
 }
 
-// expensive says why the address handles of all of a port's rounds would cost its
-// device too much, nothing where they do not.
+// expensive returns why the address handles of all rounds of a port would cost its device
+// too much, "" if they would not.
 func (p *prober) expensive() string {
 	if !verbs.HandleIsCommand(p.s.dev.Attr().Driver) {
 		return ""

@@ -12,12 +12,13 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// bad makes rounds of a method end otherwise than they do.
+// bad makes the rounds of a method that would succeed end with outcome o, unless well is
+// true.
 func bad(m verbs.Method, o verbs.Outcome, well *atomic.Bool) func(verbs.Backend) verbs.Backend {
 	return func(b verbs.Backend) verbs.Backend { return failing{b, m, o, nil, well} }
 }
 
-// counts sums up what the ledger has of all probes.
+// counts returns the sum of the ledger's counts of all probes.
 func (r *rig) counts() ledger.ProbeCounts {
 	var sum ledger.ProbeCounts
 	for _, p := range r.ledger().Probes {
@@ -62,8 +63,8 @@ func TestNamedMethodIsRetriedWithGrowingDelay(t *testing.T) {
 	})
 }
 
-// On a port that is up all methods fail: the first attempt may be bad luck, and what
-// comes after it is a fault, in the counts of the first choice.
+// All methods fail on a port that is up. The first attempt may be bad luck; the attempts
+// after it are a fault, and count as rounds of the first choice.
 func TestFailingPortIsCountedOnceItStaysUnprobed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "roce2", "")
@@ -84,8 +85,8 @@ func TestFailingPortIsCountedOnceItStaysUnprobed(t *testing.T) {
 	})
 }
 
-// A driver that flushes in its library may raise no event for it. Where no method
-// has events the interrupt is to blame, and flush shows it as well as another.
+// A driver that flushes in its library may raise no event for it. Where no method gets
+// events the interrupt is the cause, and flush shows that as well as another method.
 func TestFlushWithoutEventsIsKeptOnlyWhereAllLoseThem(t *testing.T) {
 	for _, row := range []struct {
 		name string
@@ -116,8 +117,7 @@ func TestFlushWithoutEventsIsKeptOnlyWhereAllLoseThem(t *testing.T) {
 	}
 }
 
-// What refused the first choice may pass without an event, as two bad seconds of a
-// path do.
+// The reason of a refusal may pass without an event, as two bad seconds of a path do.
 func TestFirstChoiceIsTriedAgainWithoutAnEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var well atomic.Bool

@@ -6,25 +6,24 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// outboxLimit bounds what waits for a host that does not read. 8192 runs are
+// outboxLimit is the most items that wait for a host that does not read. 8192 runs are
 // several minutes of a link that flaps twenty times a second.
 const outboxLimit = 8192
 
-// outbox holds what has been seen and not been sent. Its writers never wait:
-// equal consecutive runs are joined, and beyond the limit runs join the last
-// one of their type and port, which keeps every count and gives up the order.
-// Rounds and readings beyond the limit are left out; the ledger has the counts
-// of rounds, and a newer reading follows.
+// outbox holds the items that were not sent yet. Its writers never wait. Equal
+// consecutive runs are joined. Beyond the limit a run joins the last one of its type and
+// port, which keeps every count but loses the order. Rounds and readings beyond the limit
+// are left out: the ledger has the counts of rounds, and a newer reading follows.
 type outbox struct {
 	mu    sync.Mutex
 	now   *buffer
-	taken *buffer       // what take returned last
-	ready chan struct{} // holds one token while items wait that are to go at once
+	taken *buffer       // the buffer whose items take returned last
+	ready chan struct{} // holds one token while items wait that must be sent at once
 	round chan struct{} // holds one token while rounds wait
 }
 
-// buffer is memory for items, used again and again: the reader's way allocates
-// nothing for an event.
+// buffer is memory for items. It is reused, so that the reader allocates nothing for an
+// event.
 type buffer struct {
 	items  []verbs.Item
 	runs   slab[verbs.Run]
@@ -35,7 +34,7 @@ func (b *buffer) reset() {
 	clear(b.items)
 	b.items = b.items[:0]
 	if cap(b.items) > 4*slabChunk {
-		b.items = nil // a storm's memory
+		b.items = nil // release the memory of a storm of events
 	}
 	b.runs.reset()
 	b.rounds.reset()
@@ -58,8 +57,9 @@ func (o *outbox) add(items ...verbs.Item) {
 	signal(o.ready)
 }
 
-// addRounds is add for rounds of one probe, whose other members are those of r.
-// They are taken together. Good ones may wait for company.
+// addRounds adds rounds of one probe; the other fields of each item are those of r. take
+// returns them together. Good rounds may wait for others before they are sent; a bad one
+// is sent at once.
 func (o *outbox) addRounds(r verbs.RoundItem, rounds ...verbs.Round) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -97,7 +97,7 @@ func signal(c chan struct{}) {
 
 func (o *outbox) addRun(r verbs.Run) {
 	last := len(o.now.items) - 1
-	stop := max(last-1, -1) // look at the last item only
+	stop := max(last-1, -1) // compare with the last item only
 	if len(o.now.items) >= outboxLimit {
 		stop = -1
 	}
@@ -121,7 +121,7 @@ func join(have *verbs.Run, r verbs.Run) {
 	have.AckMax = max(have.AckMax, r.AckMax)
 }
 
-// take returns what waits. The items are valid until the next call of take.
+// take returns the items that wait. They are valid until the next call of take.
 func (o *outbox) take() []verbs.Item {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -130,11 +130,10 @@ func (o *outbox) take() []verbs.Item {
 	return o.taken.items
 }
 
-// slabChunk is how many elements a slab keeps when it is empty.
+// slabChunk is how many elements a chunk has. A slab that was reset keeps one chunk.
 const slabChunk = 64
 
-// slab hands out elements, which stay where they are, and takes all of them
-// back at once.
+// slab allocates elements, which stay where they are, and releases all of them at once.
 type slab[T any] struct {
 	chunks [][]T
 	used   int

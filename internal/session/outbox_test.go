@@ -33,7 +33,7 @@ func TestAReadingBetweenTwoRunsKeepsThemApart(t *testing.T) {
 	require.Len(t, o.take(), 3)
 }
 
-// A host that reads nothing must cost bounded memory and no count.
+// A host that reads nothing must cost bounded memory and lose no count.
 func TestBeyondTheLimitEveryEventIsStillCounted(t *testing.T) {
 	o := newOutbox()
 	types := []verbs.EventType{verbs.EventPortErr, verbs.EventPortActive, verbs.EventGIDChange}
@@ -96,7 +96,7 @@ func BenchmarkEventThroughOutbox(b *testing.B) {
 	}
 }
 
-func TestWhatIsTakenStaysUntilTheNextIsTaken(t *testing.T) {
+func TestTakenItemsStayValidUntilTheNextTake(t *testing.T) {
 	o := newOutbox()
 	for round := range uint64(3) {
 		for i := range uint64(3 * slabChunk) {
@@ -104,7 +104,7 @@ func TestWhatIsTakenStaysUntilTheNextIsTaken(t *testing.T) {
 		}
 		items := o.take()
 		o.addRuns([]verbs.Run{{Type: verbs.EventPortActive, Port: 1, Count: 99}})
-		for i, it := range items[min(round, 1):] { // the run from between takes comes first
+		for i, it := range items[min(round, 1):] { // the run that was added between two takes comes first
 			require.Equal(t, verbs.Run{Type: verbs.EventPortErr, Port: i, Count: round + 1}, *it.Run)
 		}
 	}

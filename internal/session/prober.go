@@ -11,25 +11,24 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// prober runs the probe of one port and completion vector, one round at a
-// time. It makes the probe anew, and with it the choice of method, when the
-// port or its addresses change, when a round spoilt it, and when what was refused
-// is due again.
+// prober runs the probe of one port and completion vector, one round at a time. It
+// recreates the probe, and chooses the method again, when the port or its addresses
+// change, when a round made the probe unusable, and when a refused method is due again.
 type prober struct {
 	s             *session
 	port          *port
 	vector        int
-	seen, settled uint64    // the port's counts at the choice
-	next          time.Time // of the round to come
+	seen, settled uint64    // the port's counts at the last check
+	next          time.Time // when the next round is due
 	mu            sync.Mutex
-	probe         verbs.Probe // under mu, for nudge; written by the prober alone
+	probe         verbs.Probe // under mu, for nudge; only the prober writes it
 	method        verbs.Method
 	fallback      bool          // the first choice was refused
-	again         again         // when it is tried again
-	failed        verbs.Method  // what ran first and failed when no method was kept
+	again         again         // when a refused method is tried again
+	failed        verbs.Method  // the first method that ran and failed when none was kept
 	nudged        chan struct{} // holds a token of nudge, for a prober without a probe
-	mute          bool          // the last round over the port had its completion and no event
-	told          string        // the last reason reported
+	mute          bool          // the last round of a method other than flush lost its event
+	reported      string        // the last choice reported, with its reason
 	rounds        []verbs.Round
 }
 
@@ -56,20 +55,21 @@ func (s *session) probers() []*prober {
 	return all
 }
 
-// run probes every interval, once the port is known; index spreads the probers
-// over the interval.
+// run probes every interval, once the ports have their baseline; index spreads the
+// probers over the interval.
 func (p *prober) run(ctx context.Context, index int) error {
 	interval := p.s.o.Probe.Interval
 	select {
 	case <-ctx.Done():
 		return nil
-	case <-p.s.based:
+	case <-p.s.baselineDone:
 	}
 	if !wait(ctx, interval*time.Duration(index%16)/16) {
 		return nil
 	}
-	// On another thread the next rounds are cold, since it is on another CPU: with a thread of its own a prober's
-	// slowest hundredth takes as long as a C program's, and without 1.2 times that (docs/performance.md).
+	// A prober keeps its thread: another thread is on another CPU, where the next rounds are cold. With a thread of
+	// its own a prober's slowest hundredth takes as long as a C program's, and without 1.2 times that
+	// (docs/performance.md).
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	p.rounds = make([]verbs.Round, min(roundsWait/interval+1, maxRounds))
@@ -82,9 +82,9 @@ func (p *prober) run(ctx context.Context, index int) error {
 	return nil // the device closes its probes
 }
 
-// pause returns how long to wait for the next round. Rounds keep to a grid; one
-// that took longer than the interval skips what it missed. The plan is never more
-// than an interval ahead, whatever rounds took no time.
+// pause returns how long to wait for the next round. Rounds keep to a grid; a round that
+// took longer than the interval skips the rounds that it missed. The plan is never more
+// than an interval ahead, even if rounds took no time.
 func (p *prober) pause() time.Duration {
 	interval := p.s.o.Probe.Interval
 	late := time.Since(p.next)
@@ -98,7 +98,7 @@ func (p *prober) pause() time.Duration {
 	return max(-late, 0)
 }
 
-// nudge makes the prober look again whether its probe is outdated.
+// nudge makes the prober check again whether its probe is outdated.
 func (p *prober) nudge() {
 	signal(p.nudged)
 	p.mu.Lock()
@@ -130,7 +130,7 @@ func (p *prober) round(ctx context.Context) error {
 		return p.renew(ctx)
 	}
 	if p.probe == nil {
-		p.rest(ctx)
+		p.waitForRetry(ctx)
 		return nil
 	}
 	interval := p.s.o.Probe.Interval
@@ -148,8 +148,9 @@ func (p *prober) round(ctx context.Context) error {
 	return nil
 }
 
-// rest waits without a probe until the port changes or what was refused is due.
-func (p *prober) rest(ctx context.Context) {
+// waitForRetry waits, without a probe, until the port changes or a refused method is due
+// again.
+func (p *prober) waitForRetry(ctx context.Context) {
 	due := time.NewTimer(time.Until(p.again.at))
 	defer due.Stop()
 	select {
@@ -166,8 +167,8 @@ func (p *prober) report(rounds ...verbs.Round) {
 	p.s.out.addRounds(verbs.RoundItem{Port: p.port.number, Vector: p.vector, Method: p.method}, rounds...)
 }
 
-// renew chooses again when the next round is due, and not before: a link that
-// flutters would have queue pairs made at its own pace.
+// renew chooses again when the next round is due, and not before. Otherwise a link that
+// goes down and up quickly would decide how often queue pairs are made.
 func (p *prober) renew(ctx context.Context) error {
 	if err := p.drop(); err != nil {
 		return err
@@ -176,13 +177,13 @@ func (p *prober) renew(ctx context.Context) error {
 		return nil
 	}
 	p.next = p.next.Add(p.s.o.Probe.Interval)
-	p.outdated() // the choice knows of what has changed until now
+	p.outdated() // the choice takes account of all changes until now
 	return p.choose()
 }
 
-// outdated reports whether to choose again. Right after an event a port may
-// still refuse what it can do a moment later, so a second choice is not kept
-// once the port has settled.
+// outdated reports whether to choose again. Right after an event a port may refuse a
+// method that it accepts a moment later. So a second choice is not kept once the port has
+// settled.
 func (p *prober) outdated() bool {
 	seen, settled := p.port.seen.Load(), p.port.settled.Load()
 	changed := seen != p.seen || p.fallback && settled != p.settled
@@ -206,5 +207,5 @@ func (p *prober) drop() error {
 	if errors.Is(err, verbs.ErrStuck) || errors.Is(err, verbs.ErrClosed) {
 		return err
 	}
-	return nil // a destroy that failed has nobody to act upon it; the device's Close reports its own
+	return nil // the prober can do nothing about a failed destroy; the device's Close reports its own error
 }

@@ -39,12 +39,13 @@ func TestTheProbeFollowsTheLinkAndNeverMixesMethods(t *testing.T) {
 	})
 }
 
-// begunSince leaves out the rounds from before, which came with a later batch.
+// begunSince leaves out the rounds that began before at, which may come with a later
+// batch.
 func begunSince(at time.Time, items []verbs.Item) []verbs.RoundItem {
 	return slices.DeleteFunc(rounds(items), func(r verbs.RoundItem) bool { return r.Start < at.UnixNano() })
 }
 
-func TestABadRoundIsToldAtOnce(t *testing.T) {
+func TestBadRoundIsSentAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "roce2", "[[fault]]\nkind = \"completion_error\"\nat = \"1500ms\"\nfor = \"1s\"\n")
 		r.start(nil)
@@ -68,7 +69,7 @@ func TestAllVectorsAreProbed(t *testing.T) {
 	})
 }
 
-func TestWithoutProbesThereAreNone(t *testing.T) {
+func TestSessionWithoutProbesSendsNoRounds(t *testing.T) {
 	for _, change := range []func(*verbs.ProbeOptions){
 		func(p *verbs.ProbeOptions) { p.Interval = 0 }, func(p *verbs.ProbeOptions) { p.Method = "none" },
 	} {
@@ -83,13 +84,14 @@ func TestWithoutProbesThereAreNone(t *testing.T) {
 	}
 }
 
-// failing is a device on which the first round of one method ends badly.
+// failing is a backend on which the successful rounds of one method end with another
+// outcome.
 type failing struct {
 	verbs.Backend
 	method  verbs.Method
 	outcome verbs.Outcome
 	before  func()       // if set, called before each round
-	well    *atomic.Bool // if set and true, rounds end as they do
+	well    *atomic.Bool // if set and true, outcomes stay as they are
 }
 
 func (f failing) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
@@ -101,7 +103,7 @@ func (f failing) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
 	}}.Open(name, led)
 }
 
-// probes is a backend each of whose probes is replaced by what wrap makes of it.
+// probes is a backend that replaces each probe by the result of wrap.
 type probes struct {
 	verbs.Backend
 	wrap func(verbs.ProbeConfig, verbs.Probe) verbs.Probe
@@ -226,8 +228,8 @@ func TestAnAutomaticChoiceDoesNotFlushWhereFlushesAreCounted(t *testing.T) {
 	})
 }
 
-// A link that flutters fifty times a second is no reason to make a hundred
-// queue pairs a second.
+// A link that goes down and up fifty times a second must not make a hundred queue pairs a
+// second.
 func TestAFlutterMakesNoMoreProbesThanRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made atomic.Int32
@@ -285,8 +287,8 @@ func TestRoundsAtAShortIntervalKeepTheirPaceAndComeTogether(t *testing.T) {
 	})
 }
 
-// A probe whose rounds fail without having waited must not use up the plan of
-// hours: it is probed again as soon as its rounds go well.
+// Rounds that fail without having waited must not move the plan hours ahead: the port is
+// probed again as soon as its rounds succeed.
 func TestPlanStaysWithinAnInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "roce2", "")
@@ -303,7 +305,7 @@ func TestPlanStaysWithinAnInterval(t *testing.T) {
 	})
 }
 
-// hastyProbes has probes fail at once, for as many rounds as are left.
+// hastyProbes makes probes fail at once, for as many rounds as are left.
 func hastyProbes(b verbs.Backend, left *atomic.Int32) verbs.Backend {
 	return probes{b, func(_ verbs.ProbeConfig, p verbs.Probe) verbs.Probe { return hastyProbe{p, left} }}
 }

@@ -17,9 +17,9 @@ import (
 	"rdma_events/internal/verbs/verbstest/standin"
 )
 
-// TestSimulatedDriversAreSeenAsTheStandIns has the simulator's profiles agree with
-// the table of drivers, which the native backend is held to as well. A name with a
-// space is that of a variant, which the simulator has not.
+// TestSimulatedDriversAreSeenAsTheStandIns checks that the simulator's profiles agree
+// with the table of drivers, with which the native backend is compared too. A name with a
+// space is the name of a variant, which the simulator does not have.
 func TestSimulatedDriversAreSeenAsTheStandIns(t *testing.T) {
 	for _, p := range standin.Profiles() {
 		if strings.Contains(p.Name, " ") {
@@ -63,7 +63,7 @@ func requireAgreement(t *testing.T, p standin.Profile) {
 	require.Equal(t, p.Disassociates, r.read(verbs.EventDeviceFatal) == 1)
 }
 
-// hasFile reports whether a driver has a counter whose name ends so.
+// hasFile reports whether a driver has a counter whose name ends with end.
 func hasFile(p standin.Profile, end string) bool {
 	for name := range p.Files {
 		if strings.HasSuffix(name, end) {
@@ -73,13 +73,13 @@ func hasFile(p standin.Profile, end string) bool {
 	return false
 }
 
-// lastMethod is that of the last choice.
+// lastMethod returns the method of the last choice.
 func lastMethod(items []verbs.Item) verbs.Method {
 	all := choices(items)
 	return all[len(all)-1].Method
 }
 
-// read returns how many events of a type the ledger has.
+// read returns how many events of a type were read, by the ledger.
 func (r *rig) read(typ verbs.EventType) uint64 {
 	events := r.ledger().Events
 	i := slices.IndexFunc(events, func(e ledger.EventCounts) bool { return e.Type == int32(typ) })

@@ -11,23 +11,24 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// settle is how long after the last event a port is looked at again: right
-// after an event the driver's answer may be older than the event.
+// settle is how long after its last event a port is queried again. Right after an event
+// the driver's answer may be older than the event.
 const settle = 100 * time.Millisecond
 
-// lookDelay is how long after an event a port is first looked at. The query and
-// its reading of sysfs would else compete with the event on its way to the host,
-// which took half as long again.
-const lookDelay = 10 * time.Millisecond
+// queryDelay is how long after an event a port is first queried. Without this delay the
+// query and its reading of sysfs compete with the event on its way to the host; the event
+// then took 1.5 times as long.
+const queryDelay = 10 * time.Millisecond
 
-// confirm is how long after an answer that no event announced a port is looked at
-// again. Such an answer is a doubt, and makes a transition when another one says the
-// same: the event was lost, and the next StateInterval would be late.
+// confirm is how long after an answer that no event announced a port is queried again.
+// Such an answer is a doubt. It makes a transition when a second answer is the same: then
+// the event was lost, and the next StateInterval would be late.
 const confirm = portstate.Settle + 10*time.Millisecond
 
-// query is the second witness of port state: it looks at a port soon after its
-// events, again when they have settled, and every StateInterval; and once more where
-// one of the latter two has another answer than the look before.
+// query is the second source of the port states, after the events. It queries a port soon
+// after its events, again when they have settled, and every StateInterval. If one of the
+// latter two answers differs from the answer before, query asks once more, and again as
+// long as the answers differ.
 func (s *session) query(ctx context.Context) error {
 	soon, settled, again := stopped(), stopped(), stopped()
 	defer soon.Stop()
@@ -52,15 +53,15 @@ func (s *session) query(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.kick:
+		case <-s.querierWake:
 			if !waiting {
-				soon.Reset(lookDelay)
+				soon.Reset(queryDelay)
 				waiting = true
 			}
 			settled.Reset(settle)
 		case <-soon.C:
 			waiting = false
-			err = s.lookAt(func(p *port) bool {
+			err = s.queryPorts(func(p *port) bool {
 				due := p.due.Swap(false)
 				if due {
 					recent[p] = true
@@ -68,7 +69,7 @@ func (s *session) query(ctx context.Context) error {
 				return due
 			}, nil)
 		case <-settled.C:
-			err = s.lookAt(func(p *port) bool { return recent[p] }, doubts)
+			err = s.queryPorts(func(p *port) bool { return recent[p] }, doubts)
 			for p := range recent {
 				p.changed(&p.settled)
 			}
@@ -76,9 +77,9 @@ func (s *session) query(ctx context.Context) error {
 		case <-again.C:
 			asked := maps.Clone(doubtful)
 			clear(doubtful)
-			err = s.lookAt(func(p *port) bool { return asked[p] }, doubts)
+			err = s.queryPorts(func(p *port) bool { return asked[p] }, doubts)
 		case <-tick:
-			err = s.lookAt(func(*port) bool { return true }, doubts)
+			err = s.queryPorts(func(*port) bool { return true }, doubts)
 		}
 		if err != nil {
 			return unlessClosed(ctx, err)
@@ -93,35 +94,35 @@ func stopped() *time.Timer {
 	return t
 }
 
-// lookAt looks at some ports, and calls changed, unless it is nil, for each whose
-// state is another one than at the last look.
-func (s *session) lookAt(want func(*port) bool, changed func(*port)) error {
+// queryPorts queries the ports that want accepts. It calls onChange, unless that is nil,
+// for each port whose state differs from that of the query before.
+func (s *session) queryPorts(want func(*port) bool, onChange func(*port)) error {
 	for _, p := range s.ports {
 		if !want(p) {
 			continue
 		}
-		news, err := s.look(p)
+		changed, err := s.queryPort(p)
 		if err != nil {
 			return err
 		}
-		if news && changed != nil {
-			changed(p)
+		if changed && onChange != nil {
+			onChange(p)
 		}
 	}
 	return nil
 }
 
-// look queries one port and sends the answer, also a failed one. It reports whether
-// the state is another one than at the last look. Only what ends the watch comes back
-// as an error.
-func (s *session) look(p *port) (changed bool, err error) {
+// queryPort queries one port and sends the answer, also if the query failed. It reports
+// whether the state differs from that of the query before. It returns an error only if
+// the error ends the watch.
+func (s *session) queryPort(p *port) (changed bool, err error) {
 	r := &verbs.Reading{Port: p.number, Mono: clock.Monotonic()}
 	r.Attr, err = s.dev.QueryPort(p.number)
 	r.Took = clock.Monotonic() - r.Mono
 	switch {
 	case errors.Is(err, verbs.ErrNoDevice) || errors.Is(err, verbs.ErrClosed):
 		return false, err
-	case err != nil: // it says nothing of the port, and so nothing of its probes
+	case err != nil: // a failed query has no information about the port or its probes
 		r.Err = err.Error()
 	default:
 		p.layer.Store(int32(r.Attr.LinkLayer))

@@ -42,7 +42,7 @@ func (d quietDevice) QueryPort(port int) (verbs.PortAttr, error) {
 	return a, err
 }
 
-// quiet is a rig with a backend of that kind, after the query at 5 s.
+// quiet returns a rig with such a backend, after the query at 5 s.
 func quiet(t *testing.T) (*rig, *atomic.Int32) {
 	t.Helper()
 	r, state := newRig(t, "roce2", ""), new(atomic.Int32)
@@ -58,7 +58,7 @@ func TestChangeWithoutAnEventIsConfirmedWithin100ms(t *testing.T) {
 		r, state := quiet(t)
 		state.Store(int32(verbs.PortDown))
 		require.Empty(t, readings(r.after(2900*time.Millisecond)))
-		require.Len(t, readings(r.after(100*time.Millisecond+portstate.Settle)), 1, "the look of the interval")
+		require.Len(t, readings(r.after(100*time.Millisecond+portstate.Settle)), 1, "the query of the interval")
 		again := readings(r.after(100*time.Millisecond - portstate.Settle))
 		require.Len(t, again, 1)
 		require.Equal(t, verbs.PortDown, again[0].Attr.State)

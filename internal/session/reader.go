@@ -8,8 +8,8 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// read takes every asynchronous event. What was queued before the ports'
-// baseline is drained first, so that it is counted and makes no transition.
+// read reads every asynchronous event. It first drains the events that were queued before
+// the ports' baseline, so that they are counted and make no transition.
 func (s *session) read(ctx context.Context) error {
 	attr := s.dev.Attr()
 	s.out.add(verbs.Item{Opened: &attr})
@@ -18,11 +18,11 @@ func (s *session) read(ctx context.Context) error {
 		return unlessClosed(ctx, err)
 	}
 	for _, p := range s.ports {
-		if _, err := s.look(p); err != nil {
+		if _, err := s.queryPort(p); err != nil {
 			return unlessClosed(ctx, err)
 		}
 	}
-	close(s.based)
+	close(s.baselineDone)
 	for {
 		n, err := s.dev.ReadEvents(runs, -1)
 		if err != nil {
@@ -45,7 +45,8 @@ func (s *session) drain(runs []verbs.Run) error {
 	}
 }
 
-// note tells the querier and the probers what the events concern.
+// note informs the querier and the probers of the events of their ports. After
+// device_fatal it checks whether the device is still there.
 func (s *session) note(runs []verbs.Run) error {
 	fatal := false
 	for _, r := range runs {
@@ -60,7 +61,7 @@ func (s *session) note(runs []verbs.Run) error {
 		}
 	}
 	select {
-	case s.kick <- struct{}{}:
+	case s.querierWake <- struct{}{}:
 	default:
 	}
 	if fatal {
@@ -69,8 +70,8 @@ func (s *session) note(runs []verbs.Run) error {
 	return nil
 }
 
-// MovesProbe reports whether a probe's choice of method or address may be
-// outdated by an event.
+// MovesProbe reports whether an event of type t may make a probe's choice of method or
+// address outdated.
 func MovesProbe(t verbs.EventType) bool {
 	switch t {
 	case verbs.EventPortErr, verbs.EventPortActive, verbs.EventGIDChange, verbs.EventLIDChange, verbs.EventPKeyChange:
@@ -79,9 +80,10 @@ func MovesProbe(t verbs.EventType) bool {
 	return false
 }
 
-// alive asks whether the device is still there after device_fatal. The
-// asynchronous descriptor of a removed device stays silent for ever, and a
-// driver may say device_fatal of a device that lives on, so only a query tells.
+// alive checks after device_fatal whether the device is still there, and returns an error
+// that is errRemoved if not. Only a query shows that: the asynchronous descriptor of a
+// removed device stays silent for ever, and a driver may report device_fatal for a device
+// that goes on working.
 func (s *session) alive() error {
 	if len(s.ports) == 0 {
 		return nil

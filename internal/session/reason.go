@@ -9,7 +9,8 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// EndedBy says why a device cannot be watched, and what to do about it.
+// EndedBy returns why a device cannot be watched after err, and what the operator can do
+// about it.
 func EndedBy(err error) status.End {
 	for _, r := range []struct {
 		is     error

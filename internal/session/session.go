@@ -17,18 +17,19 @@ import (
 const (
 	// heartbeat is how long after the last batch an empty one is sent.
 	heartbeat = time.Second
-	// roundsWait is how long a prober collects good rounds, and how long these then
-	// wait for those of other probers. To send each costs more than the probing.
+	// roundsWait is how long a prober collects good rounds, and how long these rounds
+	// then wait for the rounds of other probers. Sending each round by itself costs more
+	// than the probing.
 	roundsWait = 250 * time.Millisecond
-	// maxRounds bounds the memory for rounds that wait in a prober.
+	// maxRounds is the most rounds that wait in a prober, which limits their memory.
 	maxRounds = 256
-	// closeTimeout is how long the library may take to let go of a device. An
-	// administrator's command may be waiting for it.
+	// closeTimeout is how long the library may take to close a device. An administrator's
+	// command may be waiting for the close.
 	closeTimeout = time.Second
 )
 
-// RemovalWatcher is what a Backend may do besides: WaitRemoved blocks until
-// the device is being removed and then returns nil, or until ctx ends.
+// RemovalWatcher is an interface that a Backend may also implement. WaitRemoved blocks
+// until the device is being removed and then returns nil, or until ctx ends.
 type RemovalWatcher interface {
 	WaitRemoved(ctx context.Context, device string) error
 }
@@ -36,12 +37,13 @@ type RemovalWatcher interface {
 // errRemoved ends a session whose device is being removed.
 var errRemoved = errors.New("the device is being removed")
 
-// Run opens a device and watches it until ctx ends, the device goes away, or
-// it fails. Batches go to send, from one goroutine; send may block, which never
-// delays the reader. Run returns why the device cannot be watched, or the context's
-// error when ctx ended, that of send, and an error that is verbs.ErrStuck when the
-// library did not close the device: the process should exit then. It does not wait
-// for a prober whose address is being resolved (verbs.ErrResolving).
+// Run opens a device and watches it until ctx ends, the device goes away, or the watch
+// fails. It passes batches to send, from one goroutine; send may block, which never
+// delays the reader. Run returns the reason why the device cannot be watched. It returns
+// an error instead when ctx ended (the error of ctx), when send failed (the error of
+// send), and when the library did not close the device (an error that is verbs.ErrStuck;
+// the process should exit then). Run does not wait for a prober whose address is being
+// resolved (verbs.ErrResolving).
 func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Options, send func(verbs.Batch) error,
 ) (status.End, error) {
 	dev, err := b.Open(o.Device, led)
@@ -60,7 +62,7 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Optio
 		})
 	}
 	if w, ok := b.(RemovalWatcher); ok {
-		spawn(func(ctx context.Context) error { return s.lookOut(ctx, w) })
+		spawn(func(ctx context.Context) error { return s.watchRemoval(ctx, w) })
 	}
 	probers := s.probers()
 	spawn(s.read)
@@ -68,11 +70,11 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Optio
 	for i, p := range probers {
 		spawn(func(ctx context.Context) error { return p.run(ctx, i) })
 	}
-	sent := s.pump(work, send, s.company(len(probers)))
+	sent := s.pump(work, send, s.batchDelay(len(probers)))
 	stop(sent)
 	closed := dev.Close(closeTimeout)
-	// A goroutine inside the library cannot be joined. One whose address is being resolved is no fault, and the process
-	// ends soon.
+	// A goroutine inside the library cannot be joined. A prober whose address is being
+	// resolved is no fault, and the process ends soon.
 	resolving := errors.Is(closed, verbs.ErrResolving)
 	if errors.Is(closed, verbs.ErrStuck) && !resolving {
 		return status.End{}, errors.Join(closed, s.flush(send))
@@ -86,7 +88,7 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Optio
 	return s.why(context.Cause(work)), s.flush(send)
 }
 
-// flush sends what has come since the pump ended.
+// flush sends the items that were added after the pump ended.
 func (s *session) flush(send func(verbs.Batch) error) error {
 	if items := s.out.take(); len(items) > 0 {
 		return send(stamp(items))
@@ -94,7 +96,7 @@ func (s *session) flush(send func(verbs.Batch) error) error {
 	return nil
 }
 
-// stamp makes a batch of items with the time now.
+// stamp makes a batch of items, with the current time.
 func stamp(items []verbs.Item) verbs.Batch {
 	wall, mono := clock.Both()
 	return verbs.Batch{Wall: wall, Mono: mono, Items: items}
@@ -102,26 +104,27 @@ func stamp(items []verbs.Item) verbs.Batch {
 
 // session is one open device.
 type session struct {
-	dev   verbs.Device
-	o     verbs.Options
-	ports []*port
-	out   *outbox
-	kick  chan struct{} // wakes the querier
-	based chan struct{} // closed when every port has its baseline
+	dev          verbs.Device
+	o            verbs.Options
+	ports        []*port
+	out          *outbox
+	querierWake  chan struct{} // holds a token that wakes the querier
+	baselineDone chan struct{} // closed when every port has its baseline
 }
 
-// port is what the session's goroutines share about one port.
+// port is the state of one port that the session's goroutines share.
 type port struct {
 	number  int
 	probers []*prober     // fixed before the goroutines start
-	seen    atomic.Uint64 // grows with every event that may change what a probe can do
-	settled atomic.Uint64 // grows when the port was looked at after its events had settled
-	due     atomic.Bool   // the querier is to look at it
-	state   atomic.Int32  // a verbs.PortState, as the last reading had it
+	seen    atomic.Uint64 // counts the events and state changes that may change what a probe can do
+	settled atomic.Uint64 // counts the queries of the port after its events had settled
+	due     atomic.Bool   // the querier has to query the port
+	state   atomic.Int32  // a verbs.PortState, from the last query that succeeded
 	layer   atomic.Int32  // a verbs.LinkLayer, likewise
 }
 
-// changed has the port's probes look whether they are outdated.
+// changed increments count, and makes the port's probers check whether their probes are
+// outdated.
 func (p *port) changed(count *atomic.Uint64) {
 	count.Add(1)
 	for _, prober := range p.probers {
@@ -130,7 +133,7 @@ func (p *port) changed(count *atomic.Uint64) {
 }
 
 func newSession(dev verbs.Device, o verbs.Options) *session {
-	s := &session{dev: dev, o: o, out: newOutbox(), kick: make(chan struct{}, 1), based: make(chan struct{})}
+	s := &session{dev: dev, o: o, out: newOutbox(), querierWake: make(chan struct{}, 1), baselineDone: make(chan struct{})}
 	numbers := o.Ports
 	if len(numbers) == 0 {
 		for n := 1; n <= min(dev.Attr().Ports, verbs.MaxPorts); n++ {
@@ -143,38 +146,39 @@ func newSession(dev verbs.Device, o verbs.Options) *session {
 	return s
 }
 
-// company returns how long collected rounds wait for others. Where few come there
-// is no waiting, since each wake-up costs; and those of a single prober are sent
-// right after a round. Sending disturbs a round that it meets, and a quarter of a
-// second's rounds are sent within the pause before the next one.
-func (s *session) company(probers int) time.Duration {
+// batchDelay returns how long collected rounds wait for the rounds of other probers.
+// There is no delay where few rounds come, since each wake-up has a cost. There is no
+// delay for a single prober either: its rounds are sent right after a round. Sending
+// disturbs a round that runs at the same time, and the rounds of a quarter of a second
+// are sent within the pause before the next one.
+func (s *session) batchDelay(probers int) time.Duration {
 	if probers == 1 || s.o.Probe.Interval >= roundsWait*time.Duration(probers) {
 		return 0
 	}
 	return roundsWait
 }
 
-// pump sends what is seen, and a sign of life when nothing is.
+// pump sends the items, and a heartbeat when there are none.
 func (s *session) pump(ctx context.Context, send func(verbs.Batch) error, wait time.Duration) error {
 	beat := time.NewTimer(heartbeat)
 	defer beat.Stop()
-	var company <-chan time.Time // set while a round waits
+	var due <-chan time.Time // set while a round waits
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-s.out.round:
-			if company == nil && wait > 0 {
-				company = time.After(wait)
+			if due == nil && wait > 0 {
+				due = time.After(wait)
 			}
-			if company != nil {
+			if due != nil {
 				continue
 			}
-		case <-company:
+		case <-due:
 		case <-s.out.ready:
 		case <-beat.C:
 		}
-		company = nil
+		due = nil
 		beat.Reset(heartbeat)
 		if err := send(stamp(s.out.take())); err != nil {
 			return fmt.Errorf("send batch: %w", err)
@@ -182,7 +186,7 @@ func (s *session) pump(ctx context.Context, send func(verbs.Batch) error, wait t
 	}
 }
 
-func (s *session) lookOut(ctx context.Context, w RemovalWatcher) error {
+func (s *session) watchRemoval(ctx context.Context, w RemovalWatcher) error {
 	if err := w.WaitRemoved(ctx, s.o.Device); err != nil {
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // ending on request is no failure

@@ -29,7 +29,7 @@ type rig struct {
 	led   *ledger.Ledger
 	o     verbs.Options
 	wait  func(context.Context, string) error // WaitRemoved; nil: none
-	wrap  func(verbs.Backend) verbs.Backend   // nil: as it is
+	wrap  func(verbs.Backend) verbs.Backend   // nil: the backend stays as it is
 
 	mu    sync.Mutex
 	items []verbs.Item
@@ -104,7 +104,7 @@ func (r *rig) collect(b verbs.Batch) error {
 	return nil
 }
 
-// kept is an item that outlives its batch.
+// kept returns a copy of an item that stays valid after its batch.
 func kept(it verbs.Item) verbs.Item {
 	if it.Run != nil {
 		run := *it.Run
@@ -117,7 +117,7 @@ func kept(it verbs.Item) verbs.Item {
 	return it
 }
 
-// after lets time pass and returns what was sent meanwhile.
+// after waits for d and returns the items that were sent meanwhile.
 func (r *rig) after(d time.Duration) []verbs.Item {
 	time.Sleep(d)
 	synctest.Wait()
@@ -128,7 +128,7 @@ func (r *rig) after(d time.Duration) []verbs.Item {
 	return items
 }
 
-// ledger returns what the ledger says now.
+// ledger returns the ledger's current values.
 func (r *rig) ledger() ledger.Snapshot {
 	var s ledger.Snapshot
 	r.led.Snapshot(&s)
@@ -214,7 +214,7 @@ func TestAStormPutsNoQueryOff(t *testing.T) {
 			require.NoError(t, r.world.SetLink("sim0", 1, i%2 == 1))
 			seen += len(readings(r.after(2 * time.Millisecond)))
 		}
-		// One for each lookDelay, which is five changes.
+		// One query for each queryDelay, which is five changes.
 		require.InDelta(t, 100, seen, 2)
 	})
 }
@@ -228,7 +228,7 @@ func TestPortsAreQueriedEveryStateInterval(t *testing.T) {
 	})
 }
 
-func TestAQuietWatchGivesASignOfLifeEverySecond(t *testing.T) {
+func TestQuietWatchSendsAHeartbeatEverySecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "roce2", "")
 		r.o.StateInterval, r.o.Probe.Interval = 0, 0
@@ -295,8 +295,8 @@ func TestAnErrorOfSendEndsTheWatch(t *testing.T) {
 	})
 }
 
-// A host that stops reading must not stop the reader: what the ledger says
-// goes on, and everything is told once the host reads again.
+// A host that stops reading must not stop the reader: the counts of the ledger go on, and
+// every event is sent once the host reads again.
 func TestABlockedSendDelaysNoEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "roce2", "")
@@ -318,11 +318,11 @@ func TestABlockedSendDelaysNoEvent(t *testing.T) {
 		r.led.Snapshot(&s)
 		require.Equal(t, []ledger.EventCounts{{Type: int32(verbs.EventPKeyChange), Port: 1, Read: 3000, Acked: 3000}}, s.Events)
 		close(release)
-		var told uint64
+		var sent uint64
 		for _, got := range runs(r.after(time.Second)) {
-			told += got.Count
+			sent += got.Count
 		}
-		require.EqualValues(t, 3000, told)
+		require.EqualValues(t, 3000, sent)
 	})
 }
 
@@ -337,11 +337,11 @@ func TestAStuckDeviceIsGivenUp(t *testing.T) {
 	})
 }
 
-// unanswering fails a query of a port when it is asked to.
+// unanswering is a backend that fails the next query of a port when fail is set.
 type unanswering struct {
 	verbs.Backend
 	fail *atomic.Bool
-	made *atomic.Int32 // probes
+	made *atomic.Int32 // number of probes
 }
 
 func (b unanswering) Open(name string, led *ledger.Ledger) (verbs.Device, error) {

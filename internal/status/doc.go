@@ -1,2 +1,3 @@
-// Package status has the words for how a supervised program does: what state it is in, and why it does not run.
+// Package status has the types for the status of a supervised program: the state that it is in, and the reason why it
+// does not run.
 package status

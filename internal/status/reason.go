@@ -1,6 +1,6 @@
 package status
 
-// Reason is why a device is not watched; rdma_device has it in the field of that name.
+// Reason is why a device is not watched. The measurement rdma_device has it in the field reason.
 type Reason string
 
 // The reasons.
@@ -21,7 +21,7 @@ const (
 	ReasonReassigned    Reason = "reassigned"
 )
 
-// End is why something that was supervised has ended by itself.
+// End is why a supervised program has ended.
 type End struct {
 	Reason  Reason
 	Message string // one line: what is wrong and what to do

@@ -1,6 +1,6 @@
 package status
 
-// State is where the supervision of a program stands; rdma_device has it in the field worker_state.
+// State is the state of the supervision of a program. The measurement rdma_device has it in the field worker_state.
 type State string
 
 // The states.
@@ -8,7 +8,7 @@ const (
 	StateStarting   State = "starting"
 	StateRunning    State = "running"
 	StateBackingOff State = "backing_off"
-	StateStuck      State = "stuck" // killed, but the kernel does not let it go
+	StateStuck      State = "stuck" // killed, but the kernel does not release it
 	StateStopped    State = "stopped"
 )
 
@@ -16,8 +16,8 @@ const (
 type Status struct {
 	State    State
 	Reason   Reason // why it is not running; ReasonOK otherwise
-	Message  string // one line for the log; "" when there is nothing to say
+	Message  string // one line for the log; "" when there is nothing to report
 	Restarts uint64 // processes started beyond the first
-	Crashes  uint64 // processes that ended unasked after they had opened the device, but for its removal
+	Crashes  uint64 // processes that ended without a request after they had opened the device, except by its removal
 	PID      int    // 0: none
 }

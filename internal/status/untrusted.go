@@ -2,5 +2,5 @@ package status
 
 import "errors"
 
-// ErrUntrusted is wrapped where a program is not run because others could change its file.
+// ErrUntrusted is wrapped by the error for a program that is not run because other users could change its file.
 var ErrUntrusted = errors.New("not to be trusted")

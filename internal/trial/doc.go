@@ -1,2 +1,2 @@
-// Package trial has a real worker try a device, for the doctor.
+// Package trial tries devices with a real worker, for the doctor.
 package trial

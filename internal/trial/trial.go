@@ -18,30 +18,31 @@ import (
 )
 
 const (
-	// tryRounds is how many rounds of a probe tell how long a wake-up takes.
+	// tryRounds is how many rounds of a probe measure how long a wake-up takes.
 	tryRounds = 5
-	// tryPace is the time between two rounds, tryTimeout that for one.
+	// tryPace is the time between two rounds, tryTimeout the limit for one round.
 	tryPace    = 100 * time.Millisecond
 	tryTimeout = 500 * time.Millisecond
-	// askLimit is for a question that the program answers at once.
+	// askLimit is the limit for a query that the program answers at once.
 	askLimit = 10 * time.Second
 )
 
-// Program is the real worker program, started for each question.
+// Program is the real worker program. It is started anew for each query and trial.
 type Program struct {
-	// Request is what a trial asks for but for the device and the probe; its
-	// Backend must be set.
+	// Request is the request of a trial without its Options, which each trial sets.
+	// Its Backend must be set.
 	Request verbs.Request
-	// Timing is how long to wait for what; its zero value is the plugin's.
+	// Timing has the time limits of a worker. The zero value means those of the
+	// plugin.
 	Timing process.Timing
 
 	exe *os.File
 	dir *process.Dir
 }
 
-// OpenProgram opens the worker program at path for trials on this host's
-// devices. The caller closes it. status.ErrUntrusted is wrapped for
-// a file that others could change.
+// OpenProgram opens the worker program at path for trials on this host's devices.
+// The caller closes it. The error wraps status.ErrUntrusted if other users could
+// change the file.
 func OpenProgram(path string) (*Program, error) {
 	exe, err := process.OpenExe(path)
 	if err != nil {
@@ -70,16 +71,16 @@ func (p *Program) Version(ctx context.Context) (string, error) {
 // Library implements doctor.Worker.
 func (p *Program) Library(ctx context.Context) (string, error) { return p.ask(ctx, "-library") }
 
-// ask runs the opened file with one flag and returns its line.
+// ask runs the opened program with one flag and returns the line that it prints.
 func (p *Program) ask(ctx context.Context, flag string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "/proc/self/fd/3", flag)
 	cmd.ExtraFiles = []*os.File{p.exe} // number 3
-	var said strings.Builder
-	cmd.Stderr = &said
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
 	out, err := cmd.Output()
-	if line := strings.TrimSpace(said.String()); err != nil && line != "" {
+	if line := strings.TrimSpace(stderr.String()); err != nil && line != "" {
 		return "", errors.New(line)
 	}
 	if err != nil {
@@ -88,7 +89,7 @@ func (p *Program) ask(ctx context.Context, flag string) (string, error) {
 	return strings.TrimSpace(string(out)), nil
 }
 
-// Try implements doctor.Worker: it has a worker of its own watch the device, as the
+// Try implements doctor.Worker. It starts a worker that watches the device, as the
 // plugin does, until every port has answered.
 func (p *Program) Try(ctx context.Context, device string, m verbs.Method) doctor.Trial {
 	ctx, cancel := context.WithTimeout(ctx, doctor.TryLimit)
@@ -106,7 +107,7 @@ func (p *Program) Try(ctx context.Context, device string, m verbs.Method) doctor
 	return t.Trial
 }
 
-// Watch has workers of its own watch a device until ctx ends. The error is
+// Watch starts workers that watch a device until ctx ends. The error is
 // process.ErrAbandoned if one of them cannot be killed.
 func (p *Program) Watch(ctx context.Context, o verbs.Options, h worker.Handler) error {
 	r := p.Request
@@ -114,7 +115,7 @@ func (p *Program) Watch(ctx context.Context, o verbs.Options, h worker.Handler) 
 	return worker.New(worker.Config{Exe: p.exe, Dir: p.dir, Request: r, Timing: p.Timing}, h).Run(ctx)
 }
 
-// trial collects what the worker tells; it is used by one goroutine.
+// trial collects the reports of a worker. No two calls of it overlap.
 type trial struct {
 	doctor.Trial
 	done  func()
@@ -127,7 +128,7 @@ func (*trial) Started(*ledger.Ledger) {}
 // Status implements worker.Handler.
 func (*trial) Status(status.Status) {}
 
-// Ended implements worker.Handler. Its reason is ok when the trial ended it.
+// Ended implements worker.Handler. The reason is ok if the trial ended the worker.
 func (t *trial) Ended(why status.End) {
 	if why.Reason != status.ReasonOK {
 		t.Reason, t.Why = why.Reason, why.Message
@@ -160,7 +161,7 @@ func (t *trial) item(it verbs.Item) {
 	}
 }
 
-// answered reports whether nothing more is to be learnt.
+// answered reports whether every port has refused the probe or run enough rounds.
 func (t *trial) answered() bool {
 	for n := 1; n <= t.ports; n++ {
 		one := t.Ports[n]

@@ -2,7 +2,7 @@ package verbs
 
 import "time"
 
-// Options says what to watch on a device, and how.
+// Options are the ports, queries and probes of a device that is watched.
 type Options struct {
 	Device        string
 	Ports         []int         // empty: all, at most MaxPorts
@@ -10,7 +10,8 @@ type Options struct {
 	Probe         ProbeOptions
 }
 
-// MaxPorts is how many ports of one device are watched when none are named.
+// MaxPorts is the number of ports of one device that are watched if none are
+// named.
 const MaxPorts = 16
 
 // ProbeOptions is the probe section of the configuration.
@@ -24,16 +25,17 @@ type ProbeOptions struct {
 	PKeyIdx  int
 }
 
-// Batch is what was seen since the last one, in the order seen. A batch
-// without items is a sign of life. Its items and what they point to are valid
-// until the function that was given the batch returns.
+// Batch holds the items since the previous Batch, in the order in which they
+// were seen. A batch without items is a heartbeat. The items and the values
+// that they point to are valid until the function that was given the batch
+// returns.
 type Batch struct {
 	Wall  int64 // unix ns, read together with Mono
 	Mono  int64 // CLOCK_MONOTONIC ns
 	Items []Item
 }
 
-// Item is one thing that was seen; exactly one member is set.
+// Item is one observation; exactly one member is set.
 type Item struct {
 	Opened  *DeviceAttr // the device is open; the first item of a watch
 	Run     *Run
@@ -42,15 +44,15 @@ type Item struct {
 	Probe   *ProbeItem
 }
 
-// Reading is the answer of one port query. The first one of a port after
-// Opened is its baseline: events queued before it come as Runs before it, and
-// make no transition.
+// Reading is the answer of one port query. The first Reading of a port after
+// Opened is its baseline: events that were queued before it come as Runs before
+// it, and make no transition.
 type Reading struct {
 	Port int
 	Mono int64 // CLOCK_MONOTONIC ns, before the query
-	Took int64 // ns of the query, with what it reads in sysfs
+	Took int64 // ns of the query, reads of sysfs included
 	Attr PortAttr
-	Err  string // why there is no answer; "" when there is
+	Err  string // the reason if there is no answer, else ""
 }
 
 // RoundItem is one probe round.
@@ -60,7 +62,7 @@ type RoundItem struct {
 	Round
 }
 
-// ProbeItem says that a probe was made or given up, and why.
+// ProbeItem reports that a probe was made or given up, and the reason.
 type ProbeItem struct {
 	Port, Vector int
 	Method       Method // MethodNone: there is no probe now

@@ -3,8 +3,9 @@ package verbs
 import "strconv"
 
 // EventType is a number of enum ibv_event_type (infiniband/verbs.h), which is
-// the kernel's enum ib_event_type. Numbers without a name here are legal: newer
-// kernels send them, and they are counted and acknowledged like the rest.
+// the same as the kernel's enum ib_event_type. A number without a name here is
+// legal: newer kernels send such numbers, and they are counted and acknowledged
+// like the others.
 type EventType int32
 
 // The 21 event types of rdma-core 65 and Linux 7.3.
@@ -33,13 +34,13 @@ const (
 	eventTypes
 )
 
-// Scope says what an event is about, and with it which member of the event's
-// union is valid (ibv_get_async_event(3)).
+// Scope is the kind of object that an event is about. It decides which member
+// of the event's union is valid (ibv_get_async_event(3)).
 type Scope int8
 
-// The scopes. ScopeUnknown is that of a number without a name: libibverbs
-// fills port_num for it, which for an object event of a newer kernel is a
-// truncated pointer, so the value is not used.
+// The scopes. ScopeUnknown is the scope of a number without a name. For such a
+// number libibverbs fills in port_num. For an object event of a newer kernel
+// that is a truncated pointer, so the value is not used.
 const (
 	ScopeUnknown Scope = iota
 	ScopePort
@@ -52,8 +53,8 @@ const (
 
 var scopeNames = [...]string{"unknown", "port", "device", "cq", "qp", "srq", "wq"}
 
-// String returns the scope as it stands in tags: "port", "device", "cq", "qp",
-// "srq", "wq" or "unknown".
+// String returns the scope as it is written in tags: "port", "device", "cq",
+// "qp", "srq", "wq" or "unknown".
 func (s Scope) String() string {
 	if s < 0 || int(s) >= len(scopeNames) {
 		return scopeNames[ScopeUnknown]
@@ -91,8 +92,8 @@ var eventTable = [eventTypes]struct {
 // Known reports whether the number has a name.
 func (t EventType) Known() bool { return t >= 0 && t < eventTypes }
 
-// String returns the verbs name in lower snake without its prefix, as in
-// "port_err", or "unknown_<number>".
+// String returns the name of the verbs constant in lower snake case without its
+// prefix, as in "port_err", or "unknown_<number>".
 func (t EventType) String() string {
 	if !t.Known() {
 		return "unknown_" + strconv.Itoa(int(t))
@@ -100,7 +101,7 @@ func (t EventType) String() string {
 	return eventTable[t].name
 }
 
-// Scope returns what events of this type are about.
+// Scope returns the scope of events of this type.
 func (t EventType) Scope() Scope {
 	if !t.Known() {
 		return ScopeUnknown
@@ -119,8 +120,7 @@ func EventTypes(scope Scope) []EventType {
 	return types
 }
 
-// ParseEventType returns the type of a name that String gives, unknown_<number>
-// included.
+// ParseEventType is the inverse of EventType.String, unknown_<number> included.
 func ParseEventType(name string) (EventType, bool) {
 	for t := EventType(0); t < eventTypes; t++ {
 		if eventTable[t].name == name {
@@ -136,20 +136,21 @@ func ParseEventType(name string) (EventType, bool) {
 	return 0, false
 }
 
-// Run is a run of equal consecutive events: the same type on the same port.
-// All of them have been acknowledged when a Run is handed out.
+// Run is a sequence of equal consecutive events: the same type on the same
+// port. All of them have been acknowledged when a Run is returned.
 type Run struct {
 	Type  EventType
 	Port  int    // 1-based; 0 unless the type's scope is ScopePort
 	Count uint64 // at least 1
 
-	// CLOCK_MONOTONIC in ns, at the return of ibv_get_async_event of the first
-	// and of the last event of the run.
+	// First and Last are CLOCK_MONOTONIC in ns, at the return of
+	// ibv_get_async_event of the first and of the last event of the run.
 	First, Last int64
 
-	// Hold is from the return of ibv_get_async_event to the return of
-	// ibv_ack_async_event, Ack that last call alone; ns, sum and greatest over
-	// the run.
+	// HoldSum and HoldMax are the sum and the maximum of the times from the
+	// return of ibv_get_async_event to the return of ibv_ack_async_event, over
+	// the events of the run. AckSum and AckMax are those of ibv_ack_async_event
+	// alone. All are in ns.
 	HoldSum, HoldMax int64
 	AckSum, AckMax   int64
 }

@@ -2,31 +2,32 @@ package verbs
 
 import "context"
 
-// Found is an RDMA device that is there.
+// Found is an RDMA device that is present.
 type Found struct {
 	Name string
-	// Index is the kernel's number of the device. It stays through renames and
-	// is not used again for its successor under the same name; -1 unknown.
+	// Index is the kernel's number of the device; -1 if it is unknown. A device keeps
+	// it through renames, and the kernel does not use it again for a later device of
+	// the same name.
 	Index int
-	// Node is the device's uverbs node, as in "uverbs0"; a successor may get
-	// the same one. Without it the device cannot be opened: ib_uverbs is not
-	// loaded, or the device is being removed and somebody still holds it.
+	// Node is the device's uverbs node, as in "uverbs0"; a later device may get the same
+	// one. A device without a node cannot be opened: ib_uverbs is not loaded, or the device
+	// is being removed while a process still has it open.
 	Node            string
-	NodeGUID        string // "" unknown
+	NodeGUID        string // "" if unknown
 	VirtualFunction bool
-	// PCI is the address of its PCI function and Driver that function's driver, as in
-	// "mlx5_core"; "" unknown, as of a soft device.
+	// PCI is the address of the device's PCI function, and Driver is the driver of that
+	// function, as in "mlx5_core". Both are "" if unknown, as for a soft device.
 	PCI, Driver string
-	// Added is how many times the kernel told that a device of this name was
-	// added, while it was watched. One that leaves the network namespace and comes
-	// back keeps its Index and may keep its node.
+	// Added is how many times the kernel reported that a device of this name was added,
+	// while the name was watched. It is needed because a device that leaves the network
+	// namespace and comes back keeps its Index and may keep its node.
 	Added int
 }
 
 // Usable reports whether the device can be opened.
 func (f Found) Usable() bool { return f.Node != "" }
 
-// Same reports whether f and g are one device, perhaps renamed in between.
+// Same reports whether f and g are the same device, perhaps renamed in between.
 func (f Found) Same(g Found) bool {
 	if f.Index >= 0 && g.Index >= 0 {
 		return f.Index == g.Index
@@ -34,18 +35,18 @@ func (f Found) Same(g Found) bool {
 	return f.Node != "" && f.Node == g.Node && f.NodeGUID == g.NodeGUID
 }
 
-// PCIFunction is what sysfs knows of a PCI function, whether or not there is an
-// RDMA device on it.
+// PCIFunction is the state of a PCI function in sysfs, whether or not there is an RDMA
+// device on it.
 type PCIFunction struct {
-	Driver string // that is bound to it, as in "vfio-pci"; "" none
-	// Master is the network device that the function's own belongs to, mostly a bond;
-	// "" none. Devices of other network namespaces are not seen.
+	Driver string // the driver bound to the function, as in "vfio-pci"; "" if none
+	// Master is the network device that the function's own network device belongs to,
+	// mostly a bond; "" if none. Devices of other network namespaces are not visible.
 	Master string
 }
 
-// Discovery finds the devices that are present. Run calls back with the full
-// set, at first and at every change, and blocks until ctx ends. A Run that
-// returns nil before that has no more changes to tell of.
+// Discovery finds the devices that are present. Run calls report with the full set, at
+// first and at every change, and blocks until ctx ends. A Run that returns nil before
+// that has no more changes to report.
 type Discovery interface {
 	Run(ctx context.Context, report func([]Found)) error
 }

@@ -5,7 +5,8 @@ import "strconv"
 // PortState is enum ibv_port_state (ibv_query_port(3)).
 type PortState int32
 
-// The states of a port. PortAbsent is ours: the device is not there.
+// The states of a port. PortAbsent is not in the enum: it means that the device
+// is not there.
 const (
 	PortNop PortState = iota
 	PortDown
@@ -16,7 +17,7 @@ const (
 	PortAbsent PortState = -1
 )
 
-// String returns the state as it stands in tags and fields: "nop", "down",
+// String returns the state as it is written in tags and fields: "nop", "down",
 // "init", "armed", "active", "active_defer", "absent" or "unknown_<number>".
 func (s PortState) String() string {
 	switch s {
@@ -42,7 +43,7 @@ func (s PortState) String() string {
 // the numbers are those of the kernel's enum ib_port_phys_state).
 type PhysState uint8
 
-// String returns the physical state in lower snake, as in "link_up".
+// String returns the physical state in lower snake case, as in "link_up".
 func (s PhysState) String() string {
 	names := [...]string{
 		"unknown", "sleep", "polling", "disabled", "port_configuration_training",
@@ -77,25 +78,25 @@ func (l LinkLayer) String() string {
 	return "unknown_" + strconv.Itoa(int(l))
 }
 
-// PortAttr is one answer of ibv_query_port, completed with what sysfs alone
-// knows. Strings that could not be read are empty, numbers that may be unknown
-// have a Has flag.
+// PortAttr is one answer of ibv_query_port, completed with values that only
+// sysfs has. Strings that could not be read are empty. Numbers that may be
+// unknown have a Has flag.
 type PortAttr struct {
 	State      PortState
 	Phys       PhysState
 	LinkLayer  LinkLayer
-	MTU        int     // active MTU in bytes, 0 unknown
+	MTU        int     // active MTU in bytes; 0 if unknown
 	LID, SMLID int     // 0 on Ethernet
-	Width      string  // "1x", "4x"; "" unknown
-	RateGbps   float64 // signalling rate over all lanes; 0 unknown
-	NetDev     string  // name of the network device; "" none
+	Width      string  // "1x", "4x"; "" if unknown
+	RateGbps   float64 // signalling rate over all lanes; 0 if unknown
+	NetDev     string  // name of the network device; "" if none
 
 	LinkDowned    uint64 // times the link went down, from the driver's counter
 	HasLinkDowned bool
 }
 
-// DeviceAttr is what an open device is. Strings that could not be read are
-// empty; NUMANode is -1 where the host has none.
+// DeviceAttr are the attributes of an open device. Strings that could not be
+// read are empty. NUMANode is -1 if the host has none.
 type DeviceAttr struct {
 	Name            string
 	Ports           int
@@ -110,5 +111,5 @@ type DeviceAttr struct {
 	Transport       string // "infiniband", "iwarp", "usnic", ...
 	Firmware        string
 	VirtualFunction bool
-	CountsFlushes   bool // the driver has a counter of flushed work requests that operators watch
+	CountsFlushes   bool // the driver has a counter of flushed work requests, which operators watch
 }

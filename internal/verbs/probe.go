@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Method is how a probe makes its device complete something.
+// Method is the way in which a probe makes its device complete a work request.
 type Method int8
 
-// The methods. RCWrite is a zero-length RDMA write of an RC queue pair
+// The methods. MethodRCWrite: a zero-length RDMA write of an RC queue pair that is
 // connected to itself, on RoCE through the port's default GID unless another is
-// configured; UDSend a datagram of a UD queue pair to its own address, whose receive
-// makes the event. On RoCE it holds the address during a round only;
-// Flush a fresh queue pair with one posted receive, moved to the error state.
+// configured. MethodUDSend: a datagram of a UD queue pair to its own address, whose
+// receive makes the event; on RoCE the probe holds the address only during a round.
+// MethodFlush: a fresh queue pair with one posted receive is moved to the error state.
 const (
 	MethodNone Method = iota
 	MethodRCWrite
@@ -53,15 +53,15 @@ func (k ProbeKey) Compare(o ProbeKey) int {
 	return cmp.Or(cmp.Compare(k.Port, o.Port), cmp.Compare(k.Vector, o.Vector), cmp.Compare(k.Method, o.Method))
 }
 
-// Outcome is how a round ended; a round ends as exactly one.
+// Outcome is the result of a round. Every round has exactly one.
 type Outcome int8
 
-// The outcomes. LostEvent: the deadline passed without an event although the
-// completion was in the queue, so the interrupt or event path lost it.
-// LostCompletion: the deadline passed and there was no completion either.
-// OutcomeCanceled: Nudge or Close ended the round before it began, or there was
-// no address to send from: then the probe is not usable any more, and the status
-// says why. Such a round is not counted.
+// The outcomes. OutcomeLostEvent: the deadline passed without an event although the
+// completion was in the queue, so the interrupt or the event path lost it.
+// OutcomeLostCompletion: the deadline passed and there was no completion either.
+// OutcomeCanceled: Nudge or Close ended the round before it began, or there was no
+// address to send from. In the second case the probe is no longer usable, and the
+// status has the reason. A canceled round is not counted.
 const (
 	OutcomeSuccess Outcome = iota
 	OutcomeError
@@ -72,7 +72,7 @@ const (
 
 var outcomeNames = [...]string{"success", "error", "lost_event", "lost_completion", "canceled"}
 
-// String returns the outcome in lower snake.
+// String returns the outcome in lower snake case.
 func (o Outcome) String() string {
 	if o < 0 || int(o) >= len(outcomeNames) {
 		return fmt.Sprintf("unknown_%d", int8(o))
@@ -80,30 +80,31 @@ func (o Outcome) String() string {
 	return outcomeNames[o]
 }
 
-// ProbeConfig says what a probe is to be.
+// ProbeConfig is the configuration of one probe.
 type ProbeConfig struct {
 	Port     int
 	Vector   int // completion vector, 0 to DeviceAttr.Vectors-1
 	Method   Method
 	Timeout  time.Duration // a round's deadline
 	AckBatch int           // completion events acknowledged together; at least 1
-	GIDIndex int           // -1: chosen
+	GIDIndex int           // -1: the backend chooses
 	PKeyIdx  int           // -1: the first full-member P_Key
-	Trial    bool          // how rounds end counts only if Probe.Keep is called
+	Trial    bool          // the rounds count only if Probe.Keep is called
 }
 
-// Pace says when the rounds of one call are: the first after Pause, others
-// every Interval as long as they begin within For of the first. Interval or For
-// 0: one round. A round that takes longer than Interval skips what it missed.
+// Pace is the timing of the rounds of one call: the first is after Pause, the others
+// are every Interval as long as they begin within For of the first. If Interval or For
+// is 0, there is one round. After a round that takes longer than Interval, the rounds
+// that it missed are skipped.
 type Pace struct {
 	Pause, Interval, For time.Duration
 }
 
-// Round is the result of one probe round. Durations are ns of CLOCK_MONOTONIC
-// and 0 where the round did not come that far.
+// Round is the result of one probe round. Durations are ns of CLOCK_MONOTONIC, and 0 if
+// the round did not come that far.
 type Round struct {
 	Outcome Outcome
-	Status  string // why it is not a success: a completion status or a verb with its errno; else "", as if Nudge or Close ended it
+	Status  string // completion status, or verb with its errno, of a failure; "" after success, Nudge or Close
 	Start   int64  // CLOCK_MONOTONIC ns, before the post
 	Wake    int64  // to the return of ibv_get_cq_event
 	Get     int64  // ibv_get_cq_event alone

@@ -6,17 +6,17 @@ const (
 	BackendSim   = "sim"
 )
 
-// Request says what a worker is to do.
+// Request is the task of a worker.
 type Request struct {
 	Options Options
 	Backend string     // BackendVerbs or BackendSim
 	Sim     Simulation // used by BackendSim
 }
 
-// Simulation is what the simulator needs to know; package sim gives it meaning.
+// Simulation configures the simulator; package sim defines the meaning of its members.
 type Simulation struct {
 	Profile  string
 	Scenario string
 	Seed     int64
-	Epoch    int64 // CLOCK_MONOTONIC ns at which the timeline began; a replaced worker goes on in it
+	Epoch    int64 // CLOCK_MONOTONIC ns at which the timeline began; a replacement worker continues in it
 }

@@ -1,6 +1,6 @@
 package verbs
 
-// Witness is what showed a transition of a port's state; it is a tag of rdma_port_change.
+// Witness is the source of a transition of a port's state; it is a tag of rdma_port_change.
 type Witness string
 
 // The witnesses.

@@ -2,8 +2,8 @@
 // linked from:
 //
 //	go run ./packaging/licences docs/licences.md          write the list
-//	go run ./packaging/licences -check docs/licences.md   say whether it is up to date
-//	go run ./packaging/licences -texts FILE               write the licences themselves, as packages carry them
+//	go run ./packaging/licences -check docs/licences.md   fail if the list is out of date
+//	go run ./packaging/licences -texts FILE               write the texts of the licences, for the packages
 package main
 
 import (
@@ -60,15 +60,15 @@ func run(args []string) error {
 	return err
 }
 
-// module is one that code is linked from.
+// module is a module that a program is linked from.
 type module struct {
 	Path string
 	Dir  string
-	by   []string // the programs
+	by   []string // the programs that are linked from it
 }
 
-// linked returns the modules of both programs, the standard library as one of
-// them.
+// linked returns the modules of both programs. The standard library is the first
+// of them.
 func linked() ([]module, error) {
 	all := map[string]*module{}
 	for _, p := range []struct{ name, cgo string }{{"rdma-events", "0"}, {"rdma-events-worker", "1"}} {
@@ -125,7 +125,7 @@ func modulesOf(program, cgo string) ([]module, error) {
 	}
 }
 
-// list writes a table for docs.
+// list writes the table for docs/licences.md.
 func list(w io.Writer, modules []module) error {
 	var b strings.Builder
 	b.WriteString("# Licences of what the programs are linked from\n\n" +
@@ -151,7 +151,7 @@ func list(w io.Writer, modules []module) error {
 	return err
 }
 
-// full writes the texts, one after the other.
+// full writes the texts of all licences.
 func full(w io.Writer, modules []module) error {
 	for _, m := range modules {
 		files, err := m.licences()
@@ -165,7 +165,7 @@ func full(w io.Writer, modules []module) error {
 	return nil
 }
 
-// licences returns the texts of the files that a module's root has for it.
+// licences returns the texts of the licence files in a module's root directory.
 func (m module) licences() ([]string, error) {
 	entries, err := os.ReadDir(m.Dir)
 	if err != nil {
@@ -190,8 +190,9 @@ func (m module) licences() ([]string, error) {
 	return texts, nil
 }
 
-// identify names the licences in texts by SPDX, by what only they say. One that
-// is not known is an error: somebody has to read it.
+// identify returns the SPDX names of the licences in texts. It recognizes each
+// licence by a phrase that only this licence has. An unknown licence is an error,
+// because a person has to read it.
 func identify(texts []string) (string, error) {
 	var names []string
 	for _, text := range texts {

@@ -36,7 +36,7 @@ func TestAModuleWithoutLicenceIsAnError(t *testing.T) {
 	require.ErrorContains(t, err, "example.org/x has no licence file")
 }
 
-func TestAListThatIsOutOfDateSaysHowToMendIt(t *testing.T) {
+func TestOutdatedListIsAnErrorWithItsFix(t *testing.T) {
 	t.Chdir("../..")
 	old := filepath.Join(t.TempDir(), "licences.md")
 	require.NoError(t, os.WriteFile(old, []byte("# Old\n"), 0o600))

@@ -1,12 +1,12 @@
 #!/bin/sh
-# $1 is "remove", "purge", "upgrade" or "abort-install" for dpkg, and for rpm how many versions are left.
+# $1 is "remove", "purge", "upgrade" or "abort-install" with dpkg. With rpm it is the number of versions that are left.
 set -eu
 root=${DPKG_ROOT:-}
 snippet=$root/etc/telegraf/telegraf.d/rdma_events.conf
 dropin=$root/etc/systemd/system/telegraf.service.d/00-rdma_events.conf
 
 case ${1:-} in
-abort-install) # the snippet is back, and its program did not come
+abort-install) # preinstall.sh has restored the snippet, but the program was not installed
 	if [ -e "$snippet" ] && [ ! -e "$root/usr/bin/rdma-events" ]; then
 		mv "$snippet" "$snippet.disabled"
 	fi
@@ -14,7 +14,7 @@ abort-install) # the snippet is back, and its program did not come
 purge | 0)
 	rm -f "$snippet.disabled"
 	if [ "$(readlink "$dropin" || true)" = rdma_events.conf ]; then
-		rm "$dropin" # the link that preinstall.sh has made
+		rm "$dropin" # the link that preinstall.sh has created
 	fi
 	;;
 esac

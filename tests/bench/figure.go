@@ -8,18 +8,19 @@ import (
 	"slices"
 )
 
-// Figure is one measured line. Ours and Other hold one value for each turn, in
-// Unit; without Other, Ours is held against Bound itself.
+// Figure is one line of the result. Ours and Other have one value for each turn,
+// in Unit. Bound is compared with the ratio of Ours to Other, or with Ours if
+// there is no Other.
 type Figure struct {
 	Section, What string
 	Unit          string
 	Ours          []float64
 	Other         []float64 `json:",omitempty"`
-	OtherIs       string    `json:",omitempty"` // what Other was measured on
+	OtherIs       string    `json:",omitempty"` // the program that Other was measured with
 	Bound         float64   // 0: no target, for comparison only
-	AtLeast       bool      // the bound is a lower one
-	Note          string    `json:",omitempty"` // what else there is to say
-	Missed        string    `json:",omitempty"` // what a profile says of a miss; printed if there is one
+	AtLeast       bool      // Bound is a lower limit
+	Note          string    `json:",omitempty"` // remarks
+	Missed        string    `json:",omitempty"` // why the target is missed, by a profile; printed only if it is missed
 }
 
 // Table is a comparison that has no numbers in some of its cells.
@@ -47,7 +48,7 @@ func (r *Report) Save(path string) error {
 	return nil
 }
 
-// Load reads what Save wrote.
+// Load reads a report that Save wrote.
 func Load(path string) (*Report, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -60,7 +61,7 @@ func Load(path string) (*Report, error) {
 	return &r, nil
 }
 
-// spread is the median of values and where they lie.
+// spread is the median of values, and the least and greatest of them.
 type spread struct{ median, min, max float64 }
 
 func spreadOf(values []float64) spread {
@@ -72,8 +73,8 @@ func spreadOf(values []float64) spread {
 	return spread{(s[(n-1)/2] + s[n/2]) / 2, s[0], s[n-1]}
 }
 
-// judged is what the bound is held against: the ratios of the turns, or the
-// values where there is nothing to compare with.
+// judged returns the values that are compared with the bound: the ratios of the
+// turns, or Ours if there is no Other.
 func (f *Figure) judged() []float64 {
 	if f.Other == nil {
 		return f.Ours
@@ -87,12 +88,13 @@ func (f *Figure) judged() []float64 {
 	return ratios
 }
 
-// miss is how far the median is beyond the bound, in %.
+// miss returns how far the median is beyond the bound, in %.
 func (f *Figure) miss() float64 {
 	return 100 * math.Abs(spreadOf(f.judged()).median/f.Bound-1)
 }
 
-// Met reports whether the median keeps to the bound; false without a value.
+// Met reports whether the median is within the bound. It is false if there is no
+// value.
 func (f *Figure) Met() bool {
 	values := f.judged()
 	if len(values) == 0 {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// measureHotPath runs the micro-benchmarks that stand beside the code.
+// measureHotPath runs the micro-benchmarks that are beside the code.
 func measureHotPath(t *testing.T) *Report {
 	t.Helper()
 	cmd := exec.Command("go", "test", "-run=^$", "-bench=.", "-benchmem", "-count=7", "-benchtime=200ms",

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// CPUTime is what the threads of processes have run, by the scheduler's own
-// count in ns, see sched-stats in the kernel's documentation: the clock ticks of
-// stat are too coarse. Threads that have ended are not in it.
+// CPUTime returns how long the threads of processes have run, by the scheduler's
+// count in ns (sched-stats in the kernel's documentation). The clock ticks of stat
+// are too coarse. Threads that have ended are not included.
 func CPUTime(pids []int) (time.Duration, error) {
 	var sum time.Duration
 	for _, pid := range pids {
@@ -41,8 +41,9 @@ func readRan(path string) (ran time.Duration, err error) {
 	return ran, nil
 }
 
-// Memory returns what a process holds in MiB: resident, and with shared pages
-// split among their users (proc_pid_smaps(5)).
+// Memory returns the memory of a process in MiB: rss is all resident memory, and
+// pss divides shared pages among the processes that use them
+// (proc_pid_smaps(5)).
 func Memory(pid int) (rss, pss float64, err error) {
 	path := fmt.Sprintf("/proc/%d/smaps_rollup", pid)
 	text, err := os.ReadFile(path)

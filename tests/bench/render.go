@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// Render writes the report as Markdown under a head that says where it was
-// taken. A section stands where its first figure or table came.
+// Render writes the report as Markdown below a head, which states where it was
+// measured. The sections have the order of their first figures. Sections with
+// tables only come after them.
 func (r *Report) Render(w io.Writer, head string) error {
 	var b strings.Builder
 	b.WriteString(head)
@@ -76,7 +77,7 @@ func (f *Figure) row() []string {
 		other = fmt.Sprintf("%s (%s)", f.show(f.Other), f.OtherIs)
 		ratio = Show(f.judged(), "")
 	}
-	return []string{f.What, f.show(f.Ours), other, ratio, strconv.Itoa(len(f.Ours)), f.target(), f.verdict()}
+	return []string{f.What, f.show(f.Ours), other, ratio, strconv.Itoa(len(f.Ours)), f.target(), f.renderMet()}
 }
 
 func (f *Figure) show(values []float64) string { return Show(values, f.Unit) }
@@ -95,7 +96,7 @@ func (f *Figure) target() string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s%s", word, number(f.Bound), unit))
 }
 
-func (f *Figure) verdict() string {
+func (f *Figure) renderMet() string {
 	switch {
 	case f.Bound == 0:
 		return ""
@@ -105,7 +106,8 @@ func (f *Figure) verdict() string {
 	return "**no**"
 }
 
-// Show is the median of values, and the spread where there is one.
+// Show formats the median of values with their unit, and the least and greatest
+// value if they differ.
 func Show(values []float64, unit string) string {
 	if len(values) == 0 {
 		return "none"
@@ -118,7 +120,8 @@ func Show(values []float64, unit string) string {
 	return strings.TrimSpace(text + " " + unit)
 }
 
-// number has three significant digits, or all of a whole number.
+// number formats a value with three significant digits, or with all digits if it
+// is a whole number.
 func number(v float64) string {
 	if v == math.Trunc(v) && math.Abs(v) < 1e15 {
 		return strconv.FormatFloat(v, 'f', 0, 64)

@@ -19,22 +19,22 @@ import (
 const (
 	scaleSection = "Scale, simulated devices"
 	scaleTurns   = 7
-	// window is how long CPU is measured in a turn, with one gathering in it, as
-	// by Telegraf's default; settling is how long a start takes to be over.
+	// window is how long CPU time is measured in a turn. It has one gathering, as
+	// with Telegraf's default. settling is how long the start of a fleet takes.
 	window   = 10 * time.Second
 	settling = 12 * time.Second
 )
 
-// crowded is what is known of processor time per device that grows with their number.
+// crowded explains why the processor time per device grows with the number of devices.
 const crowded = "in a profile (perf, 40 s each) a device takes less time with 256 than with 64, in our code (0.023 against 0.025 % of " +
 	"a core) as in the kernel; what grows, by the scheduler's count, is the number of time slices, 12 to 18 %: 257 processes are in " +
 	"each other's way on two cores"
 
-// sample is what devices cost, each.
+// sample has the costs of one device.
 type sample struct{ hostMiB, workerMiB, cpu []float64 }
 
-// measureScale holds what each of 8, 64 and 256 devices costs against what it
-// costs with fewer. Flat is what repeats within 5 %.
+// measureScale compares the costs of one device among 8, 64 and 256 devices with
+// its costs among fewer. Costs that differ by 5 % at most are equal.
 func measureScale(t *testing.T) *Report {
 	t.Helper()
 	var r Report
@@ -115,7 +115,8 @@ func meanPSS(t *testing.T, pids []int) float64 {
 	return sum / float64(len(pids))
 }
 
-// fleet is the plugin without Telegraf; it gathers when told to.
+// fleet is the plugin without Telegraf. It gathers at each line on its standard
+// input.
 type fleet struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser

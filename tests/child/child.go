@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// ErrKilled is wrapped by Stop when the program did not end in time.
+// ErrKilled is wrapped by the error of Stop if the program did not end in time.
 var ErrKilled = errors.New("had to be killed")
 
 // Process is a running program. Its methods may be called concurrently.
@@ -20,10 +20,10 @@ type Process struct {
 	done chan struct{}
 }
 
-// Start starts a command, which is this package's from then on. It gets a
-// process group of its own, so that Ctrl-C is for the caller alone, who then
-// stops it in order; and the kernel kills it when the caller dies. The caller
-// stops it.
+// Start starts cmd. The caller must not use cmd afterwards, and must call Stop.
+// The program gets its own process group, so that Ctrl-C reaches only the
+// caller, which then stops the program in an orderly way. The kernel kills the
+// program when the caller dies.
 func Start(cmd *exec.Cmd) (*Process, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	p := &Process{cmd: cmd, name: filepath.Base(cmd.Path), done: make(chan struct{})}
@@ -32,22 +32,25 @@ func Start(cmd *exec.Cmd) (*Process, error) {
 	}
 	go func() {
 		defer close(p.done)
-		_ = cmd.Wait() // State says how it ended
+		_ = cmd.Wait() // State reports how it ended
 	}()
 	return p, nil
 }
 
-// PID is the process's number.
+// PID returns the process ID.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
-// Done is closed once the process has ended and its output is written.
+// Done returns a channel that is closed once the process has ended and its
+// output is written.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// State says in words how the process ended. It is valid once Done is closed.
+// State returns a text that describes how the process ended. It is valid once
+// Done is closed.
 func (p *Process) State() string { return p.name + ": " + p.cmd.ProcessState.String() }
 
-// Stop sends SIGTERM and waits until the process has ended; after grace it
-// kills it and returns ErrKilled. It may be called more than once.
+// Stop sends SIGTERM and waits until the process has ended. After grace it kills
+// the process and returns an error that wraps ErrKilled. It may be called more
+// than once.
 func (p *Process) Stop(grace time.Duration) error {
 	if err := p.signal(syscall.SIGTERM); err != nil {
 		return err

@@ -1,3 +1,3 @@
-// Package child runs programs that must not outlive who started them: servers
-// of tests and demonstrations.
+// Package child runs programs that must not outlive the process that started
+// them: the servers of tests and demonstrations.
 package child

@@ -12,15 +12,15 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// Bad input ends the start with one clear line: from the plugin, and from
-// `check`, which says the same.
+// Bad input makes the plugin and `check` fail at once, each with one clear line
+// that has the same texts.
 func TestBadInputIsOneClearLine(t *testing.T) {
 	t.Parallel()
 	broken := writeScenario(t, "[[event]]\nat = \"1s\"\ntype = \"port_eror\"\n")
 	unparsable := writeScenario(t, "[[event]\n")
 	stranger := writeFile(t, "stranger", "#!/bin/sh\necho hello\n", 0o755)
 	writable := writeFile(t, "writable", "#!/bin/sh\n", 0o755)
-	if err := os.Chmod(writable, 0o777); err != nil { // the umask took it away
+	if err := os.Chmod(writable, 0o777); err != nil { // WriteFile applied the umask
 		t.Fatal(err)
 	}
 	for _, row := range []struct {
@@ -78,8 +78,8 @@ func about(log, text string) []string {
 	return lines
 }
 
-// requireOneLine runs the program, wants it to fail at once, and with one line
-// that holds all texts.
+// requireOneLine runs the program and requires that it fails at once and prints
+// one line that contains all texts.
 func requireOneLine(t *testing.T, args, texts []string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events"), args...)

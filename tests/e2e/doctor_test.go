@@ -13,7 +13,7 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// checkup is what `rdma-events doctor --json` prints.
+// checkup is the output of `rdma-events doctor --json`.
 type checkup struct {
 	Status string
 	Checks []struct{ Check, Subject, Status, Text, Fix string }
@@ -28,7 +28,8 @@ func (c checkup) status(check string) string {
 	return ""
 }
 
-// runDoctor runs the real program and holds its exit status to its report.
+// runDoctor runs the real program and requires that its exit status agrees with
+// its report.
 func runDoctor(t *testing.T, prefix []string, args ...string) checkup {
 	t.Helper()
 	line := append(prefix, rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events"), "doctor", "--json")
@@ -45,7 +46,7 @@ func runDoctor(t *testing.T, prefix []string, args ...string) checkup {
 	for _, one := range c.Checks {
 		t.Logf("%-4s %s %s: %s [%s]", one.Status, one.Check, one.Subject, one.Text, one.Fix)
 		if (one.Fix == "") != (one.Status == "ok") {
-			t.Errorf("%s %s: a command that mends belongs to a warning and a failure, and only there", one.Check, one.Subject)
+			t.Errorf("%s %s: want a command that fixes it with a warning or a failure, and with nothing else", one.Check, one.Subject)
 		}
 	}
 	return c
@@ -65,14 +66,14 @@ func TestTheDoctorWorksWithoutDevicesAndPrivileges(t *testing.T) {
 		prefix []string
 	}{
 		{"as this user", nil},
-		{"as nobody", []string{
+		{"as an unprivileged user", []string{
 			"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all", "--",
 		}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			if row.prefix != nil {
-				prerequisite.RequireRoot(t, "only root can become nobody")
-				t.Setenv("RDMA_EVENTS_BIN", rig.Install(t).Plugin) // the checkout may be closed to others
+				prerequisite.RequireRoot(t, "only root can become another user")
+				t.Setenv("RDMA_EVENTS_BIN", rig.Install(t).Plugin) // other users may have no access to the checkout
 			}
 			c := runDoctor(t, row.prefix)
 			for check, want := range map[string]string{
@@ -119,7 +120,7 @@ func TestTheDoctorMissesTheWorker(t *testing.T) {
 	}
 }
 
-// The worker program itself tries, here on simulated devices.
+// The worker program itself tries the methods, here on simulated devices.
 func TestTheWorkerTriesProbeMethods(t *testing.T) {
 	t.Parallel()
 	p, err := trial.OpenProgram(rig.Program(t, "RDMA_EVENTS_WORKER", "rdma-events-worker"))

@@ -16,8 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write what comes as the expected output; look at the difference before you commit it")
 
-// patience is how long a scenario may take to come to its end: all are over
-// within eight seconds of the plugin's start.
+// patience is how long a scenario may take. All of them end within eight seconds
+// of the plugin's start.
 const patience = 60 * time.Second
 
 func TestGolden(t *testing.T) {
@@ -35,8 +35,8 @@ func TestGolden(t *testing.T) {
 }
 
 // golden waits until the newest point of every series and the sums of all
-// events and changes are as expected. They are what remains when a scenario is
-// over, so the test does not depend on when which point came.
+// events and changes are as expected. These stay the same once a scenario is
+// over, so the test does not depend on the times at which points arrive.
 func golden(t *testing.T, dir string) {
 	scenario, err := os.ReadFile(filepath.Join(dir, "scenario.toml"))
 	if err != nil {
@@ -46,7 +46,8 @@ func golden(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Root's worker, which has no capabilities, may not enter another user's home, where this checkout may be.
+	// The test copies the scenario: root's worker has no capabilities and may not enter another user's home, where this
+	// checkout may be.
 	r := rig.Start(t, rig.Config{Plugin: strings.ReplaceAll(string(conf), "SCENARIO", writeScenario(t, string(scenario)))})
 	file := filepath.Join(dir, "expected.out")
 	if *update {
@@ -83,9 +84,9 @@ func writeWhenSettled(t *testing.T, r *rig.Telegraf, file string) {
 	}
 }
 
-// outcome is what remains of all points: of measurements that come every
-// interval the newest point of each series, of those that come when something
-// happens the sums.
+// outcome returns a text about all points. It has the newest point of each series
+// for measurements that are written every interval, and the sums for
+// measurements that are written when something happens.
 func outcome(points []rig.Point) string {
 	lines := map[string]string{}
 	sums := map[string]map[string]int64{}
@@ -118,9 +119,9 @@ func add(sums map[string]map[string]int64, p rig.Point, field string) {
 	sums[p.Series()][field] += p.Int(field)
 }
 
-// fieldsOf writes the fields of a point. Of what depends on the machine or the
-// moment only the type is kept, and whether it is zero; of what depends on the load,
-// the type alone.
+// fieldsOf returns the fields of a point as text. For a field that depends on the
+// machine or the moment, the text has only the type and whether the value is zero;
+// for a field that depends on the load, only the type.
 func fieldsOf(p rig.Point) string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(p.Fields)) {
@@ -137,8 +138,8 @@ func fieldsOf(p rig.Point) string {
 	return strings.Join(out, ",")
 }
 
-// comesAndGoes is true for fields that a point only has when there was
-// something to measure in its interval.
+// comesAndGoes is true for fields that a point has only if there was something to
+// measure in its interval.
 func comesAndGoes(field string) bool {
 	for _, stem := range []string{"hold_ns", "ack_ns", "wake_ns", "total_ns", "get_ns", "arm_ns", "drain_ns", "delivery_ns"} {
 		if strings.HasPrefix(field, stem) {

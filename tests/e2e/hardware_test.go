@@ -15,15 +15,16 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// outage is within the window for the flap, some 20 s after the start.
+// outage drops the link within the window for the flap, which begins some 20 s
+// after the start.
 const outage = `[[link]]
 at = "30s"
 device = "sim0"
 down_for = "2s"
 `
 
-// tryHardware runs `rdma-events doctor -hardware` on a terminal where typed is
-// typed, and returns its file.
+// tryHardware runs `rdma-events doctor -hardware` on a terminal, types typed there,
+// and returns the path of the file and the text on the terminal.
 func tryHardware(t *testing.T, typed string, args ...string) (file, screen string) {
 	t.Helper()
 	ours, theirs := openTerminal(t)
@@ -80,7 +81,8 @@ func TestHardwareFileIsAsDocumented(t *testing.T) {
 	}
 }
 
-// settled returns the file without what depends on the machine and the moment.
+// settled returns the text of the file, with placeholders for the values that
+// depend on the machine and the moment.
 func settled(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -159,7 +161,8 @@ func TestHardwareRunThatCannotBeIsOneLine(t *testing.T) {
 	})
 }
 
-// requireLine wants the doctor to end with status 2 and this line alone.
+// requireLine requires that the doctor ends with status 2, prints only this line
+// and leaves no file.
 func requireLine(t *testing.T, line string, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events"), append([]string{"doctor"}, args...)...)
@@ -191,7 +194,7 @@ func TestInterruptedHardwareRunLeavesNothing(t *testing.T) {
 			cmd.Dir, cmd.Stdin, cmd.Stderr = dir, theirs, theirs
 			cmd.Env = append(os.Environ(), "RUNTIME_DIRECTORY="+shortDir(t))
 			if len(c.flags) > 0 {
-				cmd.Stdin = nil // with -yes there would be the question of the flap
+				cmd.Stdin = nil // on a terminal the doctor would ask about the flap, even with -yes
 			}
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
@@ -215,7 +218,7 @@ func TestInterruptedHardwareRunLeavesNothing(t *testing.T) {
 	}
 }
 
-// readUntil reads until a text has come.
+// readUntil reads until it has read a text, and returns everything that it read.
 func readUntil(t *testing.T, from io.Reader, text string) string {
 	t.Helper()
 	said, buffer := "", make([]byte, 4096)

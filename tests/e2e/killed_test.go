@@ -8,10 +8,10 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// The few that are the default take 20 s at most.
+// The default number of rounds takes 20 s at most.
 var killRounds = flag.Int("kill.rounds", 8, "rounds of kill -9; make test-full does 300")
 
-func TestWhoeverIsKilledLeavesNothingAndComesBackInTime(t *testing.T) {
+func TestKilledProcessIsReplacedAndLeavesNothing(t *testing.T) {
 	t.Parallel()
 	k := rig.NewKiller(t, rig.Config{Plugin: simulated}, rig.Seed(t), "sim0", "sim1", "sim2", "sim3")
 	killed := map[rig.Victim]int{}

@@ -105,7 +105,7 @@ func TestAKilledWorkerIsReplacedAndNoCounterFalls(t *testing.T) {
 	points := r.Await("a restart", time.Minute, func(points []rig.Point) bool {
 		return rig.Last(points, "rdma_collector").Int("worker_restarts") == 1 && len(r.Workers()) == 4
 	})
-	t.Logf("replaced and told of after %v", time.Since(began).Round(time.Millisecond))
+	t.Logf("replaced and reported after %v", time.Since(began).Round(time.Millisecond))
 	highest := map[string]int64{}
 	for _, p := range rig.Select(points, "rdma_cq_probe") {
 		for _, field := range []string{"rounds", "events", "acked", "successes"} {
@@ -121,7 +121,8 @@ func TestAKilledWorkerIsReplacedAndNoCounterFalls(t *testing.T) {
 	}
 }
 
-// A plugin whose output nobody reads must go on counting and must stop in time.
+// A plugin whose output no process reads must go on counting, and must stop in
+// time.
 func TestAStoppedTelegrafLosesNoCount(t *testing.T) {
 	t.Parallel()
 	r := rig.Start(t, rig.Config{Plugin: `[[inputs.rdma_events]]
@@ -138,7 +139,7 @@ count = 100
 `})
 	awaitOpen(r, 1)
 	send(t, r.PID(), syscall.SIGSTOP)
-	t.Cleanup(func() { _ = syscall.Kill(r.PID(), syscall.SIGCONT) }) // for a test that fails before it goes on
+	t.Cleanup(func() { _ = syscall.Kill(r.PID(), syscall.SIGCONT) }) // in case the test fails before it continues Telegraf
 	// The storm lasts from the fourth to the seventh second.
 	ended := time.NewTimer(8 * time.Second)
 	<-ended.C
@@ -160,7 +161,7 @@ func writeScenario(t *testing.T, text string) string {
 
 func send(t *testing.T, pid int, sig syscall.Signal) {
 	t.Helper()
-	if pid == 0 { // it would be the test itself
+	if pid == 0 { // 0 is the test's own process group (kill(2))
 		t.Fatal("there is no process to send a signal to")
 	}
 	if err := syscall.Kill(pid, sig); err != nil {

@@ -17,11 +17,11 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// slowly is how long the plugin waits at most between attempts that somebody must
-// do something for first, with room for a busy machine.
+// slowly is the longest time that the plugin waits between attempts when the
+// operator must act before one can succeed, plus some time for a busy machine.
 const slowly = 36*time.Second + 15*time.Second
 
-// reasons returns how many devices have which reason now.
+// reasons returns the number of devices by their newest reason.
 func reasons(points []rig.Point) map[string]int {
 	newest := map[string]string{}
 	for _, p := range rig.Select(points, "rdma_device") {
@@ -51,11 +51,11 @@ func TestSixtyFourDescriptorsAreEnoughForFourDevices(t *testing.T) {
 	}
 }
 
-func TestDevicesBeyondTheDescriptorsAreToldOfAndTheOthersGoOn(t *testing.T) {
+func TestDevicesBeyondDescriptorLimitAreReported(t *testing.T) {
 	t.Parallel()
 	const devices = 20
 	r := rig.Start(t, rig.Config{Plugin: fleet(devices), Prefix: []string{"prlimit", "--nofile=64:64", "--"}})
-	points := r.Await("each device is open or told of", time.Minute, func(points []rig.Point) bool {
+	points := r.Await("each device is open or reported", time.Minute, func(points []rig.Point) bool {
 		limited, open := reasons(points)["limit"], len(wellDevices(points))
 		return open >= 4 && limited >= 1 && open+limited == devices
 	})
@@ -71,7 +71,7 @@ func TestDevicesBeyondTheDescriptorsAreToldOfAndTheOthersGoOn(t *testing.T) {
 		}
 		return true
 	})
-	// Who is well may have been refused before.
+	// A device that is open now may have been refused before.
 	if now := restartsOf(points, well); !maps.Equal(now, restarts) {
 		t.Errorf("want no worker of those started again, got restarts %v and then %v", restarts, now)
 	}
@@ -110,8 +110,9 @@ func probeRounds(points []rig.Point, devices []string) map[string]int64 {
 	return rounds
 }
 
-// nobody returns a user who has no process, and a command prefix for it.
-func nobody(t *testing.T) (uid int, prefix []string) {
+// idleUser returns a user that has no process, and a command prefix that runs a
+// command as that user.
+func idleUser(t *testing.T) (uid int, prefix []string) {
 	t.Helper()
 	prerequisite.RequireRoot(t, "only root can become another user, whose processes are counted")
 	uid = 50000 + os.Getpid()%10000
@@ -120,7 +121,7 @@ func nobody(t *testing.T) (uid int, prefix []string) {
 	}
 }
 
-// threads counts those of a user, as RLIMIT_NPROC does.
+// threads counts the threads of a user, as RLIMIT_NPROC does.
 func threads(t *testing.T, uid int) int {
 	t.Helper()
 	dirs, err := filepath.Glob("/proc/[0-9]*/task/*")
@@ -136,7 +137,8 @@ func threads(t *testing.T, uid int) int {
 	return n
 }
 
-// settledThreads is threads once they have been as many for two seconds: Go starts one whenever the others are busy.
+// settledThreads returns threads once the number has stayed the same for two seconds: Go starts another thread whenever
+// the others are busy.
 func settledThreads(t *testing.T, uid int) int {
 	t.Helper()
 	began := time.Now()
@@ -153,9 +155,9 @@ func settledThreads(t *testing.T, uid int) int {
 	}
 }
 
-func TestARefusedForkOrThreadIsToldAndDisturbsNoOtherDevice(t *testing.T) {
+func TestRefusedForkOrThreadDisturbsNoOtherDevice(t *testing.T) {
 	t.Parallel()
-	uid, prefix := nobody(t)
+	uid, prefix := idleUser(t)
 	r := rig.Start(t, rig.Config{Plugin: fleet(4), Prefix: prefix, Programs: rig.Install(t)})
 	awaitOpen(r, 4)
 	plugin := rig.Children(t, r.PID())[0]
@@ -169,8 +171,8 @@ func TestARefusedForkOrThreadIsToldAndDisturbsNoOtherDevice(t *testing.T) {
 	}
 	own := len(threadsOf(t, r.Worker("sim1")))
 	t.Logf("a worker has %d threads", own)
-	// Another may start and have half of its threads: a few that other processes start meanwhile neither keep it from
-	// being forked nor leave it all of its own.
+	// Another worker may start and create half of its threads. If the other processes start a few threads meanwhile, the
+	// fork still succeeds and the worker still cannot create all of its threads.
 	refuse("sim1", settledThreads(t, uid)-own/2)
 	r.AwaitLog("another thread", 10*time.Second)
 	refuse("sim2", 1)
@@ -202,8 +204,8 @@ func threadsOf(t *testing.T, pid int) []string {
 	return tasks
 }
 
-// limitProcesses sets the soft limit of a process' user as that user, for which
-// no privilege is needed.
+// limitProcesses sets the soft limit RLIMIT_NPROC of a process. It does so as the
+// user of the process, which needs no privilege.
 func limitProcesses(t *testing.T, prefix []string, pid, limit int) {
 	t.Helper()
 	line := slices.Concat(prefix, []string{"prlimit", "--pid", strconv.Itoa(pid), fmt.Sprintf("--nproc=%d:", limit)})

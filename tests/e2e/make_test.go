@@ -12,7 +12,7 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// A machine on which packages are missing: apt-get installs nothing, but prints as it would.
+// Packages are missing on this machine. The stub of apt-get installs nothing, but prints as apt-get would.
 func TestMakeRunPrintsOnlyLineProtocol(t *testing.T) {
 	t.Parallel()
 	stubs := t.TempDir()
@@ -25,11 +25,11 @@ func TestMakeRunPrintsOnlyLineProtocol(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	rig.Program(t, "TELEGRAF_BIN", "tools/telegraf") // which make would build, for minutes
+	rig.Program(t, "TELEGRAF_BIN", "tools/telegraf") // otherwise make builds it, which takes minutes
 	cmd := exec.CommandContext(t.Context(), "make", "run", "FOR=4s")
 	cmd.Dir = "../.."
 	cmd.Env = append(os.Environ(), "PATH="+stubs+":"+os.Getenv("PATH"))
-	// Under another make it would be a part of that, and say which directory it enters.
+	// With these variables, make acts as a part of the make that calls it and prints the directory that it enters.
 	cmd.Env = slices.DeleteFunc(cmd.Env, func(v string) bool {
 		return strings.HasPrefix(v, "MAKEFLAGS=") || strings.HasPrefix(v, "MAKELEVEL=") || strings.HasPrefix(v, "MFLAGS=")
 	})

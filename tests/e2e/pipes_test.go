@@ -10,8 +10,8 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// stormy is a configuration with so many events of so many types that the lines
-// about them fill a pipe within a few seconds.
+// stormy returns a configuration with so many events of so many types that the
+// lines about them fill a pipe within a few seconds.
 func stormy(t *testing.T) string {
 	var scenario strings.Builder
 	for _, kind := range []string{"sm_change", "lid_change", "pkey_change", "client_reregister", "unknown_30", "unknown_31"} {
@@ -20,7 +20,8 @@ func stormy(t *testing.T) string {
 	return simulated + "    scenario = \"" + writeScenario(t, scenario.String()) + "\"\n"
 }
 
-// startStormy returns once stdout is full, which the plugin's first lines are in.
+// startStormy starts the plugin and returns once its stdout is full. Stdout then
+// contains the plugin's first lines.
 func startStormy(t *testing.T, stderrFull bool) (p *rig.Plugin, workers []int) {
 	t.Helper()
 	p = rig.StartPlugin(t, nil, stormy(t), stderrFull)
@@ -57,7 +58,7 @@ func TestAClosedStdoutEndsThePluginAndItsWorkers(t *testing.T) {
 	}
 }
 
-func TestThePluginEndsInTimeWhileNobodyReadsEither(t *testing.T) {
+func TestPluginEndsInTimeWhileOutputIsUnread(t *testing.T) {
 	t.Parallel()
 	for _, end := range []struct {
 		name string
@@ -77,7 +78,8 @@ func TestThePluginEndsInTimeWhileNobodyReadsEither(t *testing.T) {
 	}
 }
 
-// requireShutdown allows an end ten times shutdown_timeout, on a busy machine.
+// requireShutdown allows ten times shutdown_timeout for the end, because the
+// machine may be busy.
 func requireShutdown(t *testing.T, took time.Duration) {
 	t.Helper()
 	const promised = 3 * time.Second
@@ -87,8 +89,8 @@ func requireShutdown(t *testing.T, took time.Duration) {
 	}
 }
 
-// A worker that crashes is worth several lines in the log, which nobody takes.
-func TestAStderrThatNobodyReadsStallsNothing(t *testing.T) {
+// A worker that crashes causes several lines in the log, and no process reads them.
+func TestUnreadStderrStallsNothing(t *testing.T) {
 	t.Parallel()
 	stderr := rig.FullFIFO(t)
 	r := rig.Start(t, rig.Config{Stderr: stderr.Name(), Plugin: simulated + `    scenario = "` + writeScenario(t, `[[event]]

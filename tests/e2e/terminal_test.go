@@ -54,8 +54,8 @@ func TestColoursAreForATerminalThatWantsThem(t *testing.T) {
 	}
 }
 
-// onTerminal runs the program on a terminal of its own and returns all that it
-// has written there.
+// onTerminal runs the program on its own terminal and returns everything that it
+// writes there.
 func onTerminal(t *testing.T, env string, args ...string) string {
 	t.Helper()
 	screen, terminal := openTerminal(t)
@@ -71,19 +71,20 @@ func onTerminal(t *testing.T, env string, args ...string) string {
 	if err := terminal.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// The other end says EIO once nobody has the terminal open (pty(7)).
+	// A read of the other end fails with EIO once no process has the terminal open (pty(7)).
 	text, err := io.ReadAll(screen)
 	if !errors.Is(err, syscall.EIO) {
 		t.Errorf("read the terminal: %v", err)
 	}
-	var exit *exec.ExitError // the doctor's report
+	var exit *exec.ExitError // the doctor's status depends on its report
 	if err := cmd.Wait(); err != nil && (args[0] != "doctor" || !errors.As(err, &exit)) {
 		t.Errorf("%v: %v", args, err)
 	}
 	return string(text)
 }
 
-// openTerminal returns a pseudo-terminal and the end that its output comes from.
+// openTerminal returns a pseudo-terminal for a program, and the end from which the
+// test reads the program's output.
 func openTerminal(t *testing.T) (screen, terminal *os.File) {
 	t.Helper()
 	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)

@@ -63,7 +63,7 @@ func TestAPluginThatWasUpgradedGoesOnInItsVersionUntilItsRestart(t *testing.T) {
 
 func TestAKilledInstanceDisturbsNoOtherOnItsHost(t *testing.T) {
 	t.Parallel()
-	env := []string{"RUNTIME_DIRECTORY=" + shortDir(t)} // both sweep the same directory
+	env := []string{"RUNTIME_DIRECTORY=" + shortDir(t)} // both instances clean up the same directory
 	start := func() *rig.Telegraf {
 		r := rig.Start(t, rig.Config{Plugin: simulated, Interval: "250ms", RestartDelay: "200ms", Env: env})
 		awaitOpen(r, 4)

@@ -64,8 +64,8 @@ func TestWatchShowsEachEventWithTheStateBeforeAndAfter(t *testing.T) {
 	}
 }
 
-// requireLasted holds how long each drop lasted against the times at which its two events were read. These come when
-// the simulator gets the processor: 50 ms apart, or somewhat more.
+// requireLasted compares the duration of each drop with the times at which its two events were read. The simulator
+// sends the events when it gets the processor, so they are 50 ms apart, or somewhat more.
 func requireLasted(t *testing.T, downs, ups []rig.Record) {
 	t.Helper()
 	for i, up := range ups {
@@ -130,7 +130,7 @@ func TestWatchEndsWithItsReader(t *testing.T) {
 	requireEmpty(t, dir)
 }
 
-func TestWatchEndsWhileNobodyReads(t *testing.T) {
+func TestWatchEndsWhileOutputIsUnread(t *testing.T) {
 	t.Parallel()
 	storm := "[[event]]\nat = \"1s\"\nevery = \"1ms\"\ntimes = 5000\ntype = \"port_err\"\n\n" +
 		"[[event]]\nat = \"1s\"\nevery = \"1ms\"\ntimes = 5000\ntype = \"port_active\"\n"
@@ -174,7 +174,7 @@ func TestWatchShowsWakeUpLatency(t *testing.T) {
 		for _, b := range r.Probe.Buckets {
 			n += b.Count
 		}
-		// Rounds are counted at once; how long they took follows within half a second.
+		// Rounds are counted at once; their durations follow within half a second.
 		if n > r.Probe.Successes || n+10 < r.Probe.Successes || r.Probe.Method != "ud_send" {
 			t.Errorf("want a histogram of all rounds but those of the last half second, got %+v", *r.Probe)
 		}
@@ -185,7 +185,7 @@ func TestWatchShowsWakeUpLatency(t *testing.T) {
 	}
 }
 
-// shortDir is a directory whose path has room for the sockets' names.
+// shortDir returns a directory whose path is short enough for the sockets in it.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "watch-") //nolint:usetesting // the test's own is too long for a socket

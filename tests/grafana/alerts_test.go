@@ -18,7 +18,7 @@ const root = "../.."
 
 func start() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
 
-// spans are when a rule fired on a host, in evaluations.
+// spans are the times of the evaluations at which a rule fired on a host.
 type spans map[string]map[string][]time.Duration // rule, host
 
 func TestEveryRuleFiresOnItsFaultsAndOnNothingElse(t *testing.T) {
@@ -64,7 +64,8 @@ func ruleNamed(t *testing.T, uid string) (*grafana.Rule, *grafana.Group) {
 }
 
 // requireSilence evaluates the rule of silent plugins far more often than its
-// group does: it counts in buckets, and must not depend on where they begin.
+// group does: the rule counts in buckets, and its result must not depend on the
+// start of the buckets.
 func requireSilence(t *testing.T, src Source) {
 	rule, _ := ruleNamed(t, "rdma-plugin-silent")
 	for at := 5 * time.Minute; at < end; at += 41*time.Second + 3*time.Millisecond {
@@ -82,7 +83,7 @@ func requireSilence(t *testing.T, src Source) {
 	}
 }
 
-// requireHealthyHour makes sure that what stays quiet does so on real data.
+// requireHealthyHour requires that a rule that stays quiet has real data.
 func requireHealthyHour(t *testing.T, src Source) {
 	t.Helper()
 	for measurement, field := range map[string]string{
@@ -97,12 +98,12 @@ func requireHealthyHour(t *testing.T, src Source) {
 	}
 }
 
-// askew takes evaluations off the multiples of intervals, as Grafana's are: some
-// queries of InfluxDB work on these only.
+// askew moves evaluations away from the multiples of intervals, because Grafana
+// does not evaluate at these either: some queries of InfluxDB work only there.
 const askew = 17*time.Second + 23*time.Millisecond
 
-// watch evaluates a rule from the fifth minute to the last and returns when it
-// fired on which host.
+// watch evaluates a rule from the fifth minute to the last. It returns the times
+// at which the rule fired, by host, and the time between two evaluations.
 func watch(t *testing.T, src Source, r *grafana.Rule, g *grafana.Group, last time.Duration) (map[string][]time.Duration, time.Duration) {
 	t.Helper()
 	w, err := NewWatcher(r, g)
@@ -118,7 +119,7 @@ func watch(t *testing.T, src Source, r *grafana.Rule, g *grafana.Group, last tim
 	return fired, w.Interval()
 }
 
-// requireLabels makes sure that every label a summary speaks of is there.
+// requireLabels requires every label that a rule's summary names.
 func requireLabels(t *testing.T, r *grafana.Rule, labels map[string]string) {
 	t.Helper()
 	for _, name := range labelsOf(r) {
@@ -153,7 +154,7 @@ func (f *fault) check(t *testing.T, fired spans, intervals map[string]time.Durat
 	}
 }
 
-func TestWithoutAnyDataOnlyTheSilenceIsTold(t *testing.T) {
+func TestOnlySilenceRuleFiresWithoutData(t *testing.T) {
 	src := Source{Server: influx.Start(t), Database: "telegraf"}
 	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
 	file, err := Rules(root)

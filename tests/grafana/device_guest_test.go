@@ -14,7 +14,7 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// anyDevice is the configuration for a device of the kernel's.
+// anyDevice is the configuration for a device of the real kernel.
 const anyDevice = `[[inputs.rdma_events]]
   devices = ["rxe0"]
 `
@@ -45,8 +45,9 @@ func TestOnARealDeviceFlapsAndAnOutageFireTheirRules(t *testing.T) {
 	guest.IP(t, "link", "set", "d0", "up")
 }
 
-// fires waits until the database has all that Telegraf has now, and evaluates
-// the rules that are evaluated every minute: now, and a minute later.
+// fires waits until the database has all points that Telegraf has now, evaluates
+// the rules that Grafana evaluates every minute, now and a minute later, and
+// returns those that fire.
 func fires(t *testing.T, src Source, r *rig.Telegraf) []string {
 	t.Helper()
 	awaitWritten(t, src, "guest", len(rig.Select(r.Points(), "rdma_collector"))+1)

@@ -1,7 +1,6 @@
-// Package grafana does what Grafana does with this project's dashboards and
-// alert rules, so that both can be tried where no Grafana is: it puts variables,
-// range and interval into queries, and evaluates rules from the query over
-// reductions, math and thresholds to pending and firing. What it knows of
-// Grafana it knows from its source, of versions 11 to 13; each function says
-// which part it stands for.
+// Package grafana treats this project's dashboards and alert rules as Grafana
+// does, so that tests of both need no Grafana. It puts variables, range and
+// interval into queries. It evaluates rules: queries, reductions, math,
+// thresholds, and the states pending and firing. It follows the source of
+// Grafana, versions 11 to 13; each function names the part that it emulates.
 package grafana

@@ -16,16 +16,16 @@ import (
 	"rdma_events/tests/influx"
 )
 
-// errExpression is wrapped by errors about what an expression says.
+// errExpression is wrapped by errors about the content of an expression.
 var errExpression = errors.New("not an expression that rules here use")
 
-// Number is a value of one series: what a rule makes of it.
+// Number is the value that a rule computes from one series.
 type Number struct {
 	Labels map[string]string
 	Value  float64
 }
 
-// key tells the labels of numbers apart.
+// key returns labels as a text that is the same for equal labels only.
 func key(labels map[string]string) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
@@ -34,8 +34,8 @@ func key(labels map[string]string) string {
 	return strings.Join(parts, ",")
 }
 
-// reduce turns each series into its last value, as the expression of that type
-// does without a mode: the last value counts even if it is none.
+// reduce returns the last value of each series, as Grafana's expression of that
+// type does without a mode: the last value counts even if it is null, as NaN.
 func reduce(series []influx.Series, reducer string) ([]Number, error) {
 	if reducer != "last" {
 		return nil, fmt.Errorf("reducer %q: %w", reducer, errExpression)
@@ -58,8 +58,8 @@ func reduce(series []influx.Series, reducer string) ([]Number, error) {
 	return numbers, nil
 }
 
-// calculate evaluates the math on numbers. Grafana's operators are those of Go,
-// with 1 and 0 for true and false, as is their precedence.
+// calculate evaluates a math expression. Grafana's operators and their precedence
+// are those of Go, with 1 and 0 for true and false.
 func calculate(expression string, vars map[string][]Number) ([]Number, error) {
 	tree, err := parser.ParseExpr(strings.ReplaceAll(expression, "$", ""))
 	if err != nil {
@@ -116,9 +116,9 @@ type pair struct {
 	labels      map[string]string
 }
 
-// union pairs numbers whose labels are equal, or of which one has none, and
-// drops the others (mathexp.union). Where each side has one number and they do
-// not match, it pairs them all the same, without labels.
+// union pairs two numbers if their labels are equal or one of them has no labels,
+// and drops the others (mathexp.union). If each side has one number and they do
+// not match, it still pairs them, without labels.
 func union(left, right []Number) []pair {
 	var pairs []pair
 	for _, l := range left {
@@ -163,7 +163,7 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// compare is the threshold: for each number, whether it holds.
+// compare evaluates a threshold: 1 for each number above the bound, 0 for others.
 func compare(numbers []Number, conditions []grafana.Condition) ([]Number, error) {
 	if len(conditions) != 1 || conditions[0].Evaluator.Type != "gt" || len(conditions[0].Evaluator.Params) != 1 {
 		return nil, fmt.Errorf("threshold %v: %w", conditions, errExpression)

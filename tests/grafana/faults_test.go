@@ -6,8 +6,8 @@ import (
 	"rdma_events/tests/history"
 )
 
-// fault is a host with something wrong, or nearly: what happens there, and
-// which rules fire on it. All others stay quiet.
+// fault is a host on which a fault happens, or almost happens, with the rules that
+// fire on it. All other rules stay quiet.
 type fault struct {
 	name  string
 	runs  []run // of the plugin, one after the other
@@ -16,17 +16,17 @@ type fault struct {
 	expect, expectedDown []string
 }
 
-// run is one life of the plugin on a host, with its scenario counted from its
-// own beginning.
+// run is the time from one start of the plugin on a host to its end. The times of
+// the scenario count from that start.
 type run struct {
-	from, to time.Duration // since the beginning of all; to 0 is the end
+	from, to time.Duration // since the start of the first run; to is end if it is 0
 	timeline string
 }
 
-// firing is a span of time in which a rule fires, but for slack.
+// firing is a span of time in which a rule fires, apart from some slack.
 type firing struct {
 	rule       string
-	from, till time.Duration // till 0 is the end
+	from, till time.Duration // till is end if it is 0
 }
 
 const (
@@ -34,7 +34,7 @@ const (
 	end     = healthy + 70*time.Minute
 )
 
-// from counts from when things happen.
+// from returns the time of a minute after the healthy hour.
 func from(minutes int) time.Duration { return healthy + time.Duration(minutes)*time.Minute }
 
 // throughout is a single run of the plugin.
@@ -76,7 +76,7 @@ func portFaults() []fault {
 			runs: throughout("[[link]]\nat = \"60m\"\nevery = \"3m\"\ntimes = 3\ndown_for = \"40ms\""),
 		},
 		{
-			// What was before must not hide what comes after.
+			// Flaps before the restart must not hide flaps after it.
 			name: "flapping, after a restart", fires: []firing{{rule: "port-flapping", from: from(4), till: from(32)}},
 			runs: []run{
 				{to: from(1), timeline: "[[link]]\nat = \"10m\"\nevery = \"16m\"\ntimes = 4\ndown_for = \"40ms\""},
@@ -88,18 +88,19 @@ func portFaults() []fault {
 			runs: throughout("[[link]]\nat = \"60m\"\nevery = \"3m\"\ntimes = 2\ndown_for = \"40ms\""),
 		},
 		{
-			// The reader is held up for longer than Patience, so link_downed is alone.
+			// The reader is delayed for longer than Patience, so only link_downed counts the drop.
 			name: "link-disagrees", fires: []firing{{rule: "link-disagrees", from: from(0), till: from(30)}},
 			runs: throughout(hangingAck("60m4s", "9s") + "[[link]]\nat = \"60m4500ms\"\ndown_for = \"40ms\""),
 		},
 		{
-			name: "link-disagrees, but events tell",
+			name: "link-disagrees, but events agree",
 			runs: throughout("[[link]]\nat = \"60m4500ms\"\ndown_for = \"40ms\""),
 		},
 	}
 }
 
-// hangingAck is an acknowledgement that hangs for a time, and an event for it.
+// hangingAck returns a fault and an event: the acknowledgement of the event hangs
+// for a time.
 func hangingAck(at, lasts string) string {
 	return "[[fault]]\nkind = \"hang_ack\"\nat = \"" + at + "\"\nfor = \"" + lasts + "\"\n" +
 		"[[event]]\ntype = \"sm_change\"\nat = \"" + at + "\"\n"
@@ -131,7 +132,7 @@ func deviceFaults() []fault {
 			runs: throughout(hangingAck("60m", "60s")),
 		},
 		{
-			// Each is acknowledged before its worker would be killed, and the next hangs.
+			// Each event is acknowledged before the plugin would kill the worker, and the next one hangs.
 			name: "unacked-events, one after the other", fires: []firing{{rule: "unacked-events", from: from(3), till: from(10)}},
 			runs: throughout("[[fault]]\nkind = \"hang_ack\"\nat = \"60m1s\"\nfor = \"9500ms\"\nevery = \"10s\"\ntimes = 60\n" +
 				"[[event]]\ntype = \"sm_change\"\nat = \"60m1s\"\nevery = \"10s\"\ntimes = 60"),
@@ -172,7 +173,7 @@ func pluginFaults() []fault {
 		},
 		{name: "plugin-silent, but soon back", runs: []run{{to: from(2)}, {from: from(6)}}},
 		{
-			name: "worker-down", runs: throughout(cannotOpen), // each refusal is a restart, and none a crash
+			name: "worker-down", runs: throughout(cannotOpen), // each refusal counts as a restart and not as a crash
 			fires: []firing{{rule: "worker-down", from: from(2)}},
 		},
 		{
@@ -183,8 +184,8 @@ func pluginFaults() []fault {
 	}
 }
 
-// histories is what fills the database: the plugin's own code on a clock that
-// jumps.
+// histories returns the histories that fill the database. The plugin's own code
+// writes them, on a clock that jumps.
 func (f *fault) histories(start time.Time) []history.Config {
 	var all []history.Config
 	for _, r := range f.runs {

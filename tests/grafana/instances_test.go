@@ -12,9 +12,9 @@ import (
 	"rdma_events/tests/influx"
 )
 
-// twoInstances writes an hour of a host with two plugins, which watch one port:
-// it goes down after some flaps. The last report of the second one is that much
-// away from now.
+// twoInstances writes an hour of a host with two plugins that watch the same port,
+// which goes down after some flaps. last is the time of the second plugin's last
+// report, relative to now.
 func twoInstances(t *testing.T, now time.Time, last time.Duration) Source {
 	t.Helper()
 	src := Source{Server: influx.Start(t), Database: "telegraf"}
@@ -38,7 +38,7 @@ func twoInstances(t *testing.T, now time.Time, last time.Duration) Source {
 	return src
 }
 
-// total is the sum of all values of a panel of a dashboard.
+// total returns the sum of all values of a panel of a dashboard.
 func total(t *testing.T, src Source, uid, title, kind string, now time.Time) float64 {
 	t.Helper()
 	boards, err := Dashboards(root)
@@ -83,7 +83,7 @@ func TestSilentInstanceIsNotHiddenByAnother(t *testing.T) {
 	require.Equal(t, []string{"a", "b"}, instancesOf(t, src, "rdma-plugin-silent", now.Add(20*time.Minute)))
 }
 
-// instancesOf are the instances for which a rule's condition holds.
+// instancesOf returns the instances for which a rule's condition holds.
 func instancesOf(t *testing.T, src Source, uid string, at time.Time) []string {
 	t.Helper()
 	rule, _ := ruleNamed(t, uid)

@@ -14,9 +14,9 @@ import (
 // Range is a span of time that is shown or evaluated.
 type Range struct{ From, To time.Time }
 
-// Choice is what is chosen at the top of a dashboard, by the variable's name.
-// A variable that is not there has All where it has that, and otherwise stays
-// as it is in the query.
+// Choice has the values that are chosen at the top of a dashboard, by the name of
+// the variable. A variable without an entry has the value All if it offers that,
+// and otherwise stays as it is in the query.
 type Choice map[string][]string
 
 // reserved are the characters that Grafana escapes in regular expressions for
@@ -26,9 +26,9 @@ var reserved = regexp.MustCompile(`[\\^$*+?.()|[\]{}/]`)
 func escape(value string) string { return reserved.ReplaceAllString(value, `\$0`) }
 
 // Render puts a dashboard's variables into a query, as the InfluxDB data
-// source's frontend does: values inside of a regular expression are escaped and
-// several become (a|b); elsewhere a single value stands as it is. All is the
-// variable's own allValue, unescaped.
+// source's frontend does: values in a regular expression and those of a variable
+// with multiple values are escaped, and several values become (a|b). Any other
+// single value is not escaped. All is the variable's own allValue, unescaped.
 func Render(query string, variables []grafana.Variable, choice Choice) string {
 	for _, v := range variables {
 		name := regexp.MustCompile(`\$(?:` + v.Name + `\b|\{` + v.Name + `\})`)
@@ -66,14 +66,14 @@ func Macros(query string, r Range, interval time.Duration) string {
 	).Replace(query)
 }
 
-// panelWidth is how many points in time a panel of full width shows, where the
-// panel itself sets no bound.
+// panelWidth is the number of points in time that a panel of full width shows, if
+// the panel itself sets no bound.
 const panelWidth = 1800
 
 // Request is a query of a panel or a rule as Grafana sends it to InfluxDB.
 type Request struct {
 	Title string         // of the panel or the rule
-	Panel *grafana.Panel // nil: of a rule
+	Panel *grafana.Panel // nil for a query of a rule
 	RefID string
 	Query string
 }
@@ -96,7 +96,8 @@ func Requests(d *grafana.Dashboard, choice Choice, r Range) ([]Request, error) {
 	return all, nil
 }
 
-// Annotations returns the queries of a dashboard's annotations in the same way.
+// Annotations returns the queries of a dashboard's annotations, as Requests does
+// for panels.
 func Annotations(d *grafana.Dashboard, choice Choice, r Range) []string {
 	var all []string
 	for _, a := range d.Annotations.List {
@@ -105,7 +106,7 @@ func Annotations(d *grafana.Dashboard, choice Choice, r Range) []string {
 	return all
 }
 
-// view is a panel's own range and interval.
+// view returns a panel's own range and interval.
 func view(p *grafana.Panel, r Range) (Range, time.Duration, error) {
 	if p.TimeFrom != "" {
 		back, err := parse(p.TimeFrom)
@@ -136,8 +137,9 @@ func parse(s string) (time.Duration, error) {
 	return time.ParseDuration(s)
 }
 
-// steps are the intervals that Grafana rounds to, each from the middle to its
-// lower neighbour on (rangeUtil.roundInterval, as far as hours).
+// steps are the intervals that Grafana rounds to. A value is rounded up to a step
+// from the middle between that step and the lower one on
+// (rangeUtil.roundInterval, as far as hours).
 var steps = []time.Duration{
 	time.Millisecond, 5 * time.Millisecond, 10 * time.Millisecond, 20 * time.Millisecond, 50 * time.Millisecond,
 	100 * time.Millisecond, 200 * time.Millisecond, 500 * time.Millisecond,
@@ -146,8 +148,8 @@ var steps = []time.Duration{
 	time.Hour, 2 * time.Hour, 3 * time.Hour, 6 * time.Hour, 12 * time.Hour, 24 * time.Hour,
 }
 
-// Interval is $__interval: the range divided by the number of points, rounded,
-// and not below least.
+// Interval returns $__interval: the range divided by the number of points,
+// rounded, and not below least.
 func Interval(r Range, count int, least time.Duration) time.Duration {
 	raw := r.To.Sub(r.From) / time.Duration(count)
 	i, _ := slices.BinarySearchFunc(steps, raw, func(step, raw time.Duration) int {

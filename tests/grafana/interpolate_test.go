@@ -99,7 +99,7 @@ func TestSingleNumbersAreJoinedWhateverTheirLabels(t *testing.T) {
 	require.Equal(t, []Number{{Value: 6}}, got)
 }
 
-func TestWhatIsNotUnderstoodIsAnError(t *testing.T) {
+func TestUnsupportedExpressionIsAnError(t *testing.T) {
 	for _, expression := range []string{"$RX > 0", "abs($RA)", "$RA - 1", "$RA >"} {
 		_, err := calculate(expression, map[string][]Number{"RA": {labelled(1)}})
 		require.Error(t, err, expression)
@@ -119,7 +119,7 @@ func TestARuleIsPendingBeforeItFires(t *testing.T) {
 	at := start()
 	next := func(value float64) State {
 		at = at.Add(time.Minute)
-		w.take(labelled(value, "host", "a"), at)
+		w.update(labelled(value, "host", "a"), at)
 		return w.series["host=a"].state
 	}
 	require.Equal(t, Normal, next(0))
@@ -129,7 +129,7 @@ func TestARuleIsPendingBeforeItFires(t *testing.T) {
 	require.Equal(t, []map[string]string{{"host": "a"}}, w.In(Firing))
 	require.Equal(t, Firing, next(1))
 	require.Equal(t, Normal, next(math.NaN()))
-	require.Equal(t, Pending, next(1), "it starts anew")
+	require.Equal(t, Pending, next(1), "the time for pending starts again")
 	_, err = NewWatcher(&grafana.Rule{For: "soon"}, &grafana.Group{Interval: "1m"})
 	require.Error(t, err)
 }

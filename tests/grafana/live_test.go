@@ -19,7 +19,8 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// patience is for what a scenario does within half a minute, on a busy machine.
+// patience is how long a test waits for an effect that a scenario has within half a
+// minute: the machine may be busy.
 const patience = 90 * time.Second
 
 // liveHost is a host with real Telegraf and the real plugin on the simulator.
@@ -29,14 +30,14 @@ type liveHost struct {
 	options  string // of the plugin
 	probe    string // options of its probe
 	fires    []string
-	// over holds when what the scenario does has come to Telegraf's output.
+	// over reports whether the effects of the scenario are in Telegraf's output.
 	over func(points []rig.Point) bool
-	// undying: the kernel does not let the worker go that the plugin kills.
+	// undying: the worker stays in the kernel after the plugin has killed it.
 	undying bool
 }
 
-// at reports whether the last point of a measurement of sim0 has a field at
-// least at a value.
+// at returns a condition: in the last point of a measurement of sim0, a field has
+// at least a value.
 func at(measurement, field string, least int64, tags ...string) func([]rig.Point) bool {
 	return func(points []rig.Point) bool {
 		p := rig.Last(points, measurement, append([]string{"device", "sim0"}, tags...)...)
@@ -50,8 +51,8 @@ func is(measurement, field string, value any) func([]rig.Point) bool {
 	}
 }
 
-// runs holds while the worker does: what a rule says of a worker that is just
-// being restarted would be taken for lasting.
+// runs reports whether the worker runs. If the last points showed a worker during
+// its restart, the rules would take that state for a lasting one.
 func runs(points []rig.Point) bool { return is("rdma_device", "worker_state", "running")(points) }
 
 func all(conds ...func([]rig.Point) bool) func([]rig.Point) bool {
@@ -62,10 +63,11 @@ func all(conds ...func([]rig.Point) bool) func([]rig.Point) bool {
 
 const slow = "[[fault]]\nkind = \"slow\"\nfactor = 60"
 
-// hangingRound is a call into the library that outlives its worker.
+// hangingRound is a call into the library that hangs until the plugin kills its
+// worker.
 const hangingRound = "[[fault]]\nkind = \"hang_round\"\nat = \"4s\"\nfor = \"20s\""
 
-// often makes rounds often enough that three get lost within a second.
+// often is an interval at which three rounds get lost within a second.
 const often = "interval = \"200ms\"\n    timeout = \"100ms\""
 
 func liveHosts() []liveHost {
@@ -141,8 +143,8 @@ func liveHosts() []liveHost {
 	}
 }
 
-// eventful is a host whose device shows something in every panel. Any rule may
-// fire there.
+// eventful is a host whose device has data in every panel. Any rule may fire on
+// it.
 const (
 	eventful         = "eventful"
 	eventfulTimeline = `
@@ -177,7 +179,7 @@ kind = "crash"
 `
 )
 
-// begin starts Telegraf, which writes to the database as well.
+// begin starts Telegraf, which also writes to the database.
 func (h *liveHost) begin(t *testing.T, src Source) *rig.Telegraf {
 	t.Helper()
 	scenario := filepath.Join(t.TempDir(), "scenario.toml")
@@ -203,8 +205,8 @@ func (h *liveHost) begin(t *testing.T, src Source) *rig.Telegraf {
 	return r
 }
 
-// writeTo has Telegraf write to a database, as a host of this name and with the
-// output that the project ships.
+// writeTo returns the configuration with which Telegraf writes to a database, as a
+// host of this name and with the output that the project ships.
 func writeTo(t *testing.T, src Source, host string) string {
 	t.Helper()
 	output, err := os.ReadFile(filepath.Join(root, "assets/telegraf/own-database.conf"))
@@ -214,9 +216,9 @@ func writeTo(t *testing.T, src Source, host string) string {
 	).Replace(string(output)) + fmt.Sprintf("[global_tags]\n  host = %q\n", host)
 }
 
-// TestThroughTelegraf fills an InfluxDB through real Telegraf and the real
-// plugin. What rules and dashboards then say is about the lines that users get.
-func TestThroughTelegraf(t *testing.T) {
+// TestRulesAndDashboardsWorkThroughTelegraf fills an InfluxDB through real Telegraf
+// and the real plugin, so that rules and dashboards use the lines that users get.
+func TestRulesAndDashboardsWorkThroughTelegraf(t *testing.T) {
 	src := Source{Server: influx.Start(t), Database: influxdb.Own().Database}
 	_, err := src.Query(t.Context(), influxdb.Downsampling)
 	require.NoError(t, err)
@@ -228,15 +230,16 @@ func TestThroughTelegraf(t *testing.T) {
 	}
 	for i, h := range hosts {
 		points := running[i].Await("the end of the scenario of "+h.name, patience, h.over)
-		awaitWritten(t, src, h.name, len(rig.Select(points, "rdma_collector"))+1) // what came before the next is there too
+		// One interval more, so that all points before it are written.
+		awaitWritten(t, src, h.name, len(rig.Select(points, "rdma_collector"))+1)
 	}
 	now := time.Now()
 	t.Run("rules", func(t *testing.T) { requireRules(t, src, hosts, now) })
 	t.Run("dashboards", func(t *testing.T) { requireDashboards(t, src, now) })
 }
 
-// writePast writes what Telegraf cannot write within a minute: the hour that
-// wake-ups are held against and the first quarter of an hour of slow ones, and a
+// writePast writes points that Telegraf cannot write within a minute: the hour with
+// which wake-ups are compared, the first quarter of an hour of slow wake-ups, and a
 // host that has been silent for a while.
 func writePast(t *testing.T, src Source) {
 	t.Helper()
@@ -260,8 +263,8 @@ func writePast(t *testing.T, src Source) {
 	}
 }
 
-// awaitWritten waits until the database has as many intervals of a host as
-// Telegraf's file has.
+// awaitWritten waits until the database has at least this number of intervals of a
+// host, which the caller has counted in Telegraf's file.
 func awaitWritten(t *testing.T, src Source, host string, intervals int) {
 	t.Helper()
 	query := `SELECT count("uptime_ns") AS "n" FROM "rdma_collector" WHERE "host" = '` + host + `'`
@@ -292,12 +295,13 @@ func requireRules(t *testing.T, src Source, hosts []liveHost, now time.Time) {
 	}
 }
 
-// evaluations are how long before now a rule is evaluated: now, and later until
-// it has held for long enough, with the last points as the newest; but over the
-// ten minutes before, which are written, where it takes as long.
+// evaluations returns the times of a rule's evaluations, as durations before now.
+// Most rules are evaluated now and at later times, with the last points as the
+// newest, until the condition has held for long enough. The rule of slow wake-ups
+// takes long, so it is evaluated in the ten minutes before now: these are written.
 func evaluations(r *grafana.Rule, w *Watcher) []time.Duration {
 	switch r.UID {
-	case "rdma-plugin-silent": // later all are
+	case "rdma-plugin-silent": // at a later time all hosts are silent
 		return []time.Duration{0}
 	case "rdma-wake-slow":
 		return []time.Duration{2 * w.Interval(), w.Interval(), 0}

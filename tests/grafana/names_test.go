@@ -50,8 +50,9 @@ func unknown(t *testing.T, query string) []string {
 	return missing
 }
 
-// unknownInSelect holds a statement's names against what its sources offer: the
-// fields and tags of measurements, the columns and grouping tags of subqueries.
+// unknownInSelect returns the names in a statement that its sources do not offer.
+// A measurement offers its fields and tags, a subquery its columns and grouping
+// tags.
 func unknownInSelect(s *influxql.SelectStatement) []string {
 	var missing []string
 	offered := []string{"time"}
@@ -85,8 +86,8 @@ func notIn(offered []string, n influxql.Node) []string {
 	return nil
 }
 
-// namesOf returns what a measurement has; host is the tag that Telegraf adds, and
-// instance the one that several plugins of a host differ in.
+// namesOf returns the names of the fields and tags of a measurement. Telegraf adds
+// the tag host; instance is the tag that differs between several plugins of a host.
 func namesOf(measurement string) ([]string, bool) {
 	m, ok := table()[measurement]
 	names := []string{"host", "instance"}
@@ -183,8 +184,8 @@ func allRules(file *grafana.RuleFile) []grafana.Rule {
 
 var labelRef = regexp.MustCompile(`\{\{ \.Labels\.(\w+) \}\}`)
 
-// labelsOf are the labels that a rule's summary speaks of. A port is no label of
-// what is about a whole device.
+// labelsOf returns the labels that a rule's summary names. A rule about a whole
+// device has no label port.
 func labelsOf(r *grafana.Rule) []string {
 	var names []string
 	for _, m := range labelRef.FindAllStringSubmatch(r.Annotations["summary"], -1) {

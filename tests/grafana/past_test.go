@@ -12,7 +12,8 @@ import (
 	"rdma_events/tests/influx"
 )
 
-// The other faults have an hour before them; this rule looks back for four.
+// The histories of the other faults have one hour before the fault; this rule
+// queries four hours of the past.
 func TestSlowWakeUpsAreHeldAgainstHoursOfThePast(t *testing.T) {
 	const span = 7 * time.Hour
 	src := Source{Server: influx.Start(t), Database: "telegraf"}
@@ -53,8 +54,8 @@ func TestSlowWakeUpsAreHeldAgainstHoursOfThePast(t *testing.T) {
 	}
 }
 
-// A method that an update of the plugin chooses has another latency, and no past of its own: the other one's is not held
-// against it, however fast that was.
+// An update of the plugin may choose another method, which has another latency and no past. Its latency is not compared
+// with the past of the old method, however fast that was.
 func TestNewMethodIsNotHeldAgainstTheOld(t *testing.T) {
 	const span, updated = 7 * time.Hour, 4 * time.Hour
 	src := Source{Server: influx.Start(t), Database: "telegraf"}

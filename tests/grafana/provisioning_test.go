@@ -19,7 +19,7 @@ import (
 )
 
 // export reads alert rules into Grafana's own published model of them. A key
-// that it lacks is an error, as is a value that it does not allow.
+// that the model lacks is an error, and so is a value that it does not allow.
 func export(text []byte) (*models.AlertingFileExport, error) {
 	var tree any
 	if err := yaml.Unmarshal(text, &tree); err != nil {
@@ -95,8 +95,8 @@ func TestRulesHangTogether(t *testing.T) {
 	}
 }
 
-// requireReferences makes sure that expressions use what comes before them, and
-// that queries look at a range.
+// requireReferences requires that expressions use only results that come before
+// them, and that queries have a range.
 func requireReferences(t *testing.T, r *grafana.Rule) {
 	t.Helper()
 	known := map[string]bool{}
@@ -119,7 +119,8 @@ func requireReferences(t *testing.T, r *grafana.Rule) {
 	require.True(t, known[r.Condition], r.UID)
 }
 
-// datasourceUID is that of the data source that is provisioned with the rules.
+// datasourceUID returns the UID of the data source that is provisioned with the
+// rules.
 func datasourceUID(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "assets/datasources/rdma_events.yaml"))
@@ -136,7 +137,8 @@ func datasourceUID(t *testing.T) string {
 	return f.Datasources[0].UID
 }
 
-// requireRunbook makes sure that the link leads to a heading of docs/alerts.md.
+// requireRunbook requires that the runbook link of a rule leads to a heading of
+// docs/alerts.md.
 func requireRunbook(t *testing.T, r *grafana.Rule) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "docs/alerts.md"))
@@ -147,8 +149,8 @@ func requireRunbook(t *testing.T, r *grafana.Rule) {
 	require.Contains(t, string(text), "\n## "+heading+"\n")
 }
 
-// Grafana puts environment variables into annotations and labels, so a name
-// after a dollar would become nothing there.
+// Grafana replaces environment variables in annotations and labels, so a name
+// after a dollar would become an empty text there.
 func TestAnnotationsAndLabelsSurviveTheEnvironment(t *testing.T) {
 	file, err := Rules(root)
 	require.NoError(t, err)

@@ -22,7 +22,8 @@ import (
 	"rdma_events/tests/influx"
 )
 
-// folder is where everything goes, and what is removed at the end.
+// folder is the folder in Grafana for everything that the test creates. The test
+// removes it at the end.
 const folder = "rdma-events-test"
 
 // realGrafana is a Grafana on this machine: it has to reach the test's InfluxDB
@@ -48,8 +49,8 @@ func connect(t *testing.T) *realGrafana {
 	}
 }
 
-// TestARealGrafanaTakesItAllAndFires leaves nothing behind; it fails rather
-// than overwrite what is there under the same names.
+// TestARealGrafanaTakesItAllAndFires leaves nothing behind. It fails rather than
+// overwrite anything that exists under the same names.
 func TestARealGrafanaTakesItAllAndFires(t *testing.T) {
 	g := connect(t)
 	src := Source{Server: influx.Start(t), Database: "telegraf"}
@@ -112,8 +113,8 @@ func (g *realGrafana) provisionDashboards(t *testing.T) {
 	}
 }
 
-// provisionRules puts the rules there as file provisioning would, and reads
-// them back.
+// provisionRules provisions the rules as Grafana does from a file, and reads them
+// back.
 func (g *realGrafana) provisionRules(t *testing.T) {
 	t.Helper()
 	file, err := Rules(root)
@@ -167,8 +168,8 @@ func provisioned(t *testing.T, r *grafana.Rule, group string) *models.Provisione
 	return rule
 }
 
-// firing are the titles of the test's rules that fire, by the API that Grafana
-// shares with Prometheus and that its client leaves out.
+// firing returns the titles of the test's rules that fire. It uses the API that
+// Grafana shares with Prometheus, which Grafana's client leaves out.
 func (g *realGrafana) firing(t *testing.T) map[string]bool {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, g.url.JoinPath("api/prometheus/grafana/api/v1/rules").String(), nil)

@@ -35,8 +35,8 @@ func RuleRequests(rule *grafana.Rule, at time.Time) []Request {
 	return all
 }
 
-// Evaluate runs a rule's queries and expressions at a moment and returns what
-// its condition says about each series; none at all is "no data".
+// Evaluate runs a rule's queries and expressions at a moment and returns the
+// result of its condition for each series. An empty result is "no data".
 func Evaluate(ctx context.Context, src Source, rule *grafana.Rule, at time.Time) ([]Number, error) {
 	series := map[string][]influx.Series{}
 	for _, q := range RuleRequests(rule, at) {
@@ -70,22 +70,22 @@ func express(m *grafana.Model, series map[string][]influx.Series, numbers map[st
 	return nil, fmt.Errorf("type %q: %w", m.Type, errExpression)
 }
 
-// State is that of one series of a rule.
+// State is the state of one series of a rule.
 type State string
 
 // The states.
 const (
 	Normal  State = "Normal"
-	Pending State = "Pending" // the condition holds, not yet long enough
+	Pending State = "Pending" // the condition holds, but not yet for long enough
 	Firing  State = "Alerting"
 )
 
-// missingEvaluations is after how many evaluations without it a series that
-// was there is over (missing_series_evals_to_resolve).
+// missingEvaluations is the number of evaluations without a series after which
+// that series is over (missing_series_evals_to_resolve).
 const missingEvaluations = 2
 
-// Watcher evaluates a rule again and again, as Grafana's scheduler does, and
-// keeps the states of its series (ngalert/state).
+// Watcher evaluates a rule repeatedly, as Grafana's scheduler does, and keeps the
+// states of its series (ngalert/state).
 type Watcher struct {
 	rule     *grafana.Rule
 	hold     time.Duration
@@ -113,21 +113,21 @@ func NewWatcher(rule *grafana.Rule, group *grafana.Group) (*Watcher, error) {
 	return &Watcher{rule: rule, hold: time.Duration(hold), interval: time.Duration(interval), series: map[string]*instance{}}, nil
 }
 
-// Interval is how far evaluations are apart.
+// Interval returns the time between two evaluations.
 func (w *Watcher) Interval() time.Duration { return w.interval }
 
-// Evaluate evaluates the rule at a moment and takes over what it says.
+// Evaluate evaluates the rule at a moment and updates the states of its series.
 func (w *Watcher) Evaluate(ctx context.Context, src Source, at time.Time) error {
 	numbers, err := Evaluate(ctx, src, w.rule, at)
 	if err != nil {
 		return err
 	}
 	if len(numbers) == 0 && w.rule.NoDataState == "Alerting" {
-		// Grafana sets all series of the rule, or one without labels of its own.
+		// Grafana sets all series of the rule, or one that has no labels of its own.
 		numbers = []Number{{Labels: map[string]string{"datasource": w.rule.Data[0].DataSourceUID}, Value: 1}}
 	}
 	for _, n := range numbers {
-		w.take(n, at)
+		w.update(n, at)
 	}
 	for k, i := range w.series {
 		if at.Sub(i.seen) >= missingEvaluations*w.interval {
@@ -137,7 +137,7 @@ func (w *Watcher) Evaluate(ctx context.Context, src Source, at time.Time) error 
 	return nil
 }
 
-func (w *Watcher) take(n Number, at time.Time) {
+func (w *Watcher) update(n Number, at time.Time) {
 	k := key(n.Labels)
 	i := w.series[k]
 	if i == nil {

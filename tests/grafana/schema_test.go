@@ -16,8 +16,8 @@ import (
 	"rdma_events/assets/grafana"
 )
 
-// complaints are what Grafana's published types have against dashboards and
-// expressions; see schema/check.mjs.
+// complaints returns the lines that schema/check.mjs prints: the differences of
+// dashboards and expressions from Grafana's published types.
 func complaints(t *testing.T, expressions []any, dashboards ...string) string {
 	t.Helper()
 	require.DirExists(t, "schema/node_modules", "run: make test-schema")
@@ -40,7 +40,7 @@ func committed(t *testing.T) []string {
 	return paths
 }
 
-// expressions are the models of all expressions in the rules, as they stand in
+// expressions returns the models of all expressions in the rules, as written in
 // the file.
 func expressions(t *testing.T) []any {
 	t.Helper()
@@ -64,7 +64,7 @@ func TestDashboardsAndExpressionsFollowGrafanasPublishedSchema(t *testing.T) {
 	require.Empty(t, complaints(t, expressions(t), committed(t)...))
 }
 
-func TestWhatTheSchemaLacksIsComplainedOf(t *testing.T) {
+func TestSchemaCheckReportsUnknownNamesAndValues(t *testing.T) {
 	text, err := os.ReadFile(committed(t)[1])
 	require.NoError(t, err)
 	for was, is := range map[string]string{

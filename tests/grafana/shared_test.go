@@ -16,7 +16,7 @@ import (
 	"rdma_events/tests/influx"
 )
 
-// generate runs a generator as the documents have its user do.
+// generate runs a generator as the documents ask users to do.
 func generate(t *testing.T, args ...string) {
 	t.Helper()
 	cmd := exec.Command("go", append([]string{"run"}, args...)...)
@@ -25,8 +25,8 @@ func generate(t *testing.T, args ...string) {
 	require.NoError(t, err, string(out))
 }
 
-// shared makes a database that others write to, as docs/scaling.md has it, and
-// returns the directory of the rules and dashboards that are for it.
+// shared creates a database to which other programs write too, as docs/operations.md
+// describes, and returns the directory of the rules and dashboards for it.
 func shared(t *testing.T, database string) (Source, string) {
 	t.Helper()
 	src := Source{Server: influx.Start(t), Database: database}
@@ -74,7 +74,8 @@ func TestSharedDatabaseIsReadInItsPolicy(t *testing.T) {
 	}
 }
 
-// chosen is where a dashboard looks before anything is chosen.
+// chosen returns the database and the policy that a dashboard queries before the
+// user chooses others.
 func chosen(d *grafana.Dashboard) Choice {
 	c := Choice{}
 	for _, v := range d.Templating.List {
@@ -85,8 +86,8 @@ func chosen(d *grafana.Dashboard) Choice {
 	return c
 }
 
-// firingFrom evaluates the rules of a directory that are evaluated every minute,
-// at a moment and a minute later.
+// firingFrom evaluates the rules of a directory that Grafana evaluates every
+// minute, at a moment and a minute later, and returns those that fire.
 func firingFrom(t *testing.T, src Source, dir string, now time.Time) []string {
 	t.Helper()
 	file, err := Rules(dir)

@@ -13,7 +13,7 @@ import (
 	"rdma_events/tests/influx"
 )
 
-// Many hosts of which some lack a field are what made InfluxDB mix up rows.
+// InfluxDB mixed up rows when there were many hosts and some of them lacked a field.
 func TestEveryRowOfPortsDownIsAboutOnePort(t *testing.T) {
 	src := Source{Server: influx.Start(t), Database: "telegraf"}
 	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
@@ -21,7 +21,7 @@ func TestEveryRowOfPortsDownIsAboutOnePort(t *testing.T) {
 	for i := range 15 {
 		h := history.Host{Name: fmt.Sprint("h", i), Profile: "fleet1"}
 		switch i {
-		case 3, 12: // down for a minute, two minutes and so on
+		case 3, 12: // down for two minutes, and for one
 			h.Timeline = fmt.Sprintf("[[link]]\nat = \"%dm\"", 9-i%2)
 		case 5:
 			h.Timeline = "[[fault]]\nkind = \"removed\"\nat = \"2m\""
@@ -66,7 +66,7 @@ func tableNamed(t *testing.T, src Source, field string, now time.Time) []string 
 	return queries
 }
 
-// A device is removed first, and its function given away some seconds later.
+// A device is removed first, and its function is given away some seconds later.
 func TestOnlyTheLastReasonMakesADeviceMissing(t *testing.T) {
 	src := Source{Server: influx.Start(t), Database: "telegraf"}
 	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
@@ -106,18 +106,18 @@ func TestOnlyTheLastReasonMakesADeviceMissing(t *testing.T) {
 	require.ElementsMatch(t, missing, listed)
 }
 
-func TestWhatGrewBeforeARestartHidesNothingAfterIt(t *testing.T) {
+func TestCountsBeforeARestartHideNoneAfterIt(t *testing.T) {
 	src := Source{Server: influx.Start(t), Database: "telegraf"}
 	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
 	now := start().Add(askew)
 	const flaps = "[[link]]\nat = \"5m\"\nevery = \"1m\"\ntimes = %d\ndown_for = \"40ms\""
-	for _, life := range []struct {
+	for _, run := range []struct {
 		from, to time.Duration
 		flaps    int
 	}{{-2 * time.Hour, -30 * time.Minute, 7}, {-29 * time.Minute, 0, 3}} {
 		c := history.Config{
-			Start: now.Add(life.from), End: now.Add(life.to), Interval: 10 * time.Second,
-			Hosts: []history.Host{{Name: "h", Profile: "fleet1", Timeline: fmt.Sprintf(flaps, life.flaps)}},
+			Start: now.Add(run.from), End: now.Add(run.to), Interval: 10 * time.Second,
+			Hosts: []history.Host{{Name: "h", Profile: "fleet1", Timeline: fmt.Sprintf(flaps, run.flaps)}},
 		}
 		var lines bytes.Buffer
 		require.NoError(t, c.Write(t.Context(), &lines))

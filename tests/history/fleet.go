@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// Fleet describes many hosts of one kind with what goes wrong in a large
-// installation: most of them are healthy.
+// Fleet describes many hosts of one kind with the faults of a large installation:
+// most of the hosts are healthy.
 type Fleet struct {
 	Hosts, Devices int           // devices per host, RoCE with one port
 	Span           time.Duration // of the history; faults are spread over it
 	Seed           int64
 }
 
-// share is a kind of trouble, how many of a thousand hosts have it, and its
-// entries of a scenario.
+// share is a kind of fault: how many of a thousand hosts have it, and its entries
+// in a scenario.
 type share struct {
 	perMille int
 	entries  func(r *rand.Rand, device string, span time.Duration) string
@@ -29,8 +29,8 @@ func shares() []share {
 	}
 }
 
-// All returns the hosts, called node0001 and so on. Those of a seed are always
-// the same, whatever Hosts says.
+// All returns the hosts, with the names node0001 and so on. A host depends on its
+// number, Devices, Span and Seed, and not on Hosts.
 func (f Fleet) All() []Host {
 	hosts := make([]Host, f.Hosts)
 	for i := range hosts {
@@ -44,7 +44,7 @@ func (f Fleet) All() []Host {
 	return hosts
 }
 
-// timeline is what happens on a host. Addresses come and go on all of them.
+// timeline returns the scenario of a host. On each host, an address changes.
 func (f Fleet) timeline(host int) string {
 	r := rand.New(rand.NewPCG(uint64(f.Seed), uint64(host)))
 	var b strings.Builder
@@ -59,7 +59,7 @@ func (f Fleet) timeline(host int) string {
 
 func (f Fleet) device(r *rand.Rand) string { return fmt.Sprintf("sim%d", r.IntN(f.Devices)) }
 
-// within is a moment in the span, to the millisecond, and not at its beginning,
+// within returns a moment in the span, to the millisecond, and not at its beginning,
 // where devices are opened.
 func within(r *rand.Rand, span time.Duration) time.Duration {
 	return (span/100 + time.Duration(r.Int64N(int64(span-span/50)))).Truncate(time.Millisecond)

@@ -10,16 +10,16 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// Config says what to play. Start, End, Interval and Hosts must be set.
+// Config describes a history. Start, End, Interval and Hosts must be set.
 type Config struct {
 	Start, End time.Time
 	Interval   time.Duration // Telegraf's
 	Hosts      []Host
-	// Exact has the points of an interval at its very end, as down-sampled ones
-	// are, instead of a moment later.
+	// Exact puts the points of an interval exactly at its end, as for down-sampled
+	// points, instead of a moment later.
 	Exact bool
 
-	// What the plugin would be configured with; 0 is its default.
+	// These are options of the plugin; 0 is the plugin's default.
 	ProbeInterval time.Duration
 	Method        verbs.Method // of the probes
 	Window        time.Duration
@@ -27,13 +27,13 @@ type Config struct {
 }
 
 // Host is one host with the plugin on it. The times of its scenario count from
-// Config.Start, so the devices are opened then. docs/scenario.md says what
-// profiles and scenarios are.
+// Config.Start, so the devices are opened then. docs/scenario.md describes profiles
+// and scenarios.
 type Host struct {
 	Name     string // the tag host; "" leaves it out
 	Profile  string // "" is "roce2"
 	Scenario string // "" (healthy), a built-in name, or a path
-	Timeline string // the text of a scenario, taken instead of Scenario unless ""
+	Timeline string // the text of a scenario, used instead of Scenario unless ""
 	Seed     int64
 
 	Expect       []string          // the options of these names
@@ -41,9 +41,9 @@ type Host struct {
 	Tags         map[string]string // besides host
 }
 
-// Write plays the hosts one after the other and writes what each has emitted
-// between Start and End, in the order in which it was. It blocks as w does. The
-// error is that of w or ctx, or names what is wrong with a scenario.
+// Write simulates the hosts one after the other and writes the points that each has
+// emitted between Start and End, in their order. It blocks as w does. The error is
+// that of w or ctx, or names the mistake in the Config or in a scenario.
 func (c Config) Write(ctx context.Context, w io.Writer) error {
 	if c.Interval <= 0 || !c.Start.Before(c.End) {
 		return errors.New("history: want an interval above 0 and a start before the end")
@@ -72,7 +72,7 @@ func (c *Config) play(ctx context.Context, w io.Writer, of *Host) error {
 	}
 	defer h.close()
 	h.begin()
-	// A look at ctx now and then is enough; a minute takes milliseconds.
+	// One check of ctx for each simulated minute is enough: a minute takes milliseconds.
 	for at := c.Start; at.Before(c.End) && err == nil; {
 		at = at.Add(min(time.Minute, c.End.Sub(at)))
 		h.line.run(h.mono(at))

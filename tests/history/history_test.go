@@ -21,7 +21,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func start() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
 
-// play returns what one host has emitted in a span of time, ten seconds apart.
+// play returns the points that one host has emitted in a span of time, at intervals
+// of ten seconds.
 func play(t *testing.T, span time.Duration, of history.Host) []rig.Point {
 	t.Helper()
 	points, err := rig.Parse(lines(t, span, of))
@@ -37,7 +38,7 @@ func lines(t *testing.T, span time.Duration, of ...history.Host) []byte {
 	return b.Bytes()
 }
 
-// at is a time that counts from the start of a history.
+// at returns the time of a point, counted from the start of the history.
 func at(p rig.Point) time.Duration { return time.Unix(0, p.Time).Sub(start()) }
 
 func TestEqualSeedsGiveEqualLines(t *testing.T) {
@@ -50,7 +51,7 @@ func TestEqualSeedsGiveEqualLines(t *testing.T) {
 
 func TestAHealthyHourHasEveryIntervalOfEverySeries(t *testing.T) {
 	points := play(t, time.Hour, history.Host{Name: "a", Profile: "fleet3", Tags: map[string]string{"rack": "r1"}})
-	const ticks = 359 // the plugin is a moment late at each, and so beyond the end at the last
+	const ticks = 359 // the plugin is a moment late at each, so the last one is after the end
 	require.Equal(t, ticks, len(rig.Select(points, "rdma_collector")))
 	for _, device := range []string{"sim0", "sim1", "sim2"} {
 		ports := rig.Select(points, "rdma_port", "device", device, "host", "a", "rack", "r1")
@@ -159,7 +160,7 @@ count = 5
 	require.EqualValues(t, 1, rig.Last(points, "rdma_device", "device", "sim0").Int("crashes"))
 }
 
-func TestWhatHangsIsSeenWhileItHangs(t *testing.T) {
+func TestHangingCallIsReportedWhileItHangs(t *testing.T) {
 	points := play(t, 5*time.Minute, history.Host{Timeline: `
 [[fault]]
 at = "58s"
@@ -248,7 +249,7 @@ func TestEveryNameStandsInTheTableOfMetrics(t *testing.T) {
 			require.True(t, ok, "%s %s", p.Measurement, name)
 		}
 	}
-	require.Len(t, seen, len(table)-1, "all but the histogram, which nobody has asked for")
+	require.Len(t, seen, len(table)-1, "all but the histogram, which is not configured")
 }
 
 func TestBadInputEndsTheHistory(t *testing.T) {
@@ -275,7 +276,7 @@ type failing struct{ err error }
 
 func (f failing) Write([]byte) (int, error) { return 0, f.err }
 
-// file is a scenario for programs that read one.
+// file returns the path of a file with a scenario, for programs that read one.
 func file(t *testing.T, scenario string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "scenario.toml")

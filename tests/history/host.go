@@ -21,8 +21,9 @@ import (
 	"rdma_events/internal/verbs/sim"
 )
 
-// errRenamed: the monitor ends the supervision of a renamed device in a
-// goroutine of its own, whose pace is not that of a history.
+// errRenamed is the error of a history with a renamed device: the monitor ends the
+// supervision of such a device in another goroutine, which does not follow the clock
+// of the history.
 var errRenamed = errors.New("a fault of kind renamed cannot be played in a history")
 
 // booted is the CLOCK_MONOTONIC time at which a history begins.
@@ -34,7 +35,7 @@ const (
 	stateInterval  = 5 * time.Second
 )
 
-// host is one host under way.
+// host is one host that is being simulated.
 type host struct {
 	cfg    *Config
 	of     *Host
@@ -47,13 +48,13 @@ type host struct {
 	monitor *monitor.Monitor
 	emitter *emit.Emitter
 	out     *recording
-	report  chan func([]verbs.Found) // of the monitor, once
+	report  chan func([]verbs.Found) // the report function of the monitor, once
 	cancel  context.CancelFunc
-	done    chan struct{} // the monitor has ended
+	done    chan struct{} // closed when the monitor has ended
 
-	lag     int64 // of what is handled now behind what has happened, ns
+	lag     int64 // from an event to the handling of it, while that lasts, ns
 	keepers []*keeper
-	held    *lane // emits what max_event_points holds back
+	held    *lane // emits the points that max_event_points holds back
 	pids    int
 	err     error
 }
@@ -91,14 +92,14 @@ func newHost(c *Config, of *Host, w io.Writer) (*host, error) {
 
 func key(name string) uint64 {
 	f := fnv.New64a()
-	_, _ = f.Write([]byte(name)) // a hash takes everything
+	_, _ = f.Write([]byte(name)) // a hash returns no error
 	return f.Sum64()
 }
 
 func (h *host) load() error {
 	o := sim.Options{
 		Profile: h.of.Profile, Scenario: h.of.Scenario, Timeline: h.of.Timeline,
-		// The devices of two hosts are not twins: what is drawn depends on the host.
+		// The devices of two hosts are not the same: their random numbers depend on the host.
 		Seed: int64(h.random.Uint64() >> 1), Epoch: booted,
 		Clock: func() int64 { return h.line.now }, Wait: h.inCall,
 		Die: func(s syscall.Signal) { h.die(s) },
@@ -115,7 +116,7 @@ func (h *host) load() error {
 	return nil
 }
 
-// mono converts a wall time.
+// mono converts a wall time to CLOCK_MONOTONIC.
 func (h *host) mono(at time.Time) int64 { return booted + int64(at.Sub(h.cfg.Start)) }
 
 func (h *host) wall() time.Time {
@@ -151,10 +152,10 @@ func (h *host) begin() {
 	h.line.start(h.line.now, h.gather)
 }
 
-// discover tells the monitor which devices there are.
+// discover reports the devices to the monitor.
 func (h *host) discover(report func([]verbs.Found)) {
 	for first := true; ; first = false {
-		if found, news := h.found.Look(h.line.now); first || news {
+		if found, changed := h.found.Look(h.line.now); first || changed {
 			report(found)
 			h.settle()
 		}
@@ -168,7 +169,8 @@ func (h *host) discover(report func([]verbs.Found)) {
 	}
 }
 
-// settle waits until what report has begun in other goroutines goes on here.
+// settle waits until the supervisors that report has started in other goroutines
+// have called Run.
 func (h *host) settle() {
 	for _, k := range h.keepers {
 		<-k.begun
@@ -184,7 +186,8 @@ func (h *host) supervisor(device string, handler *monitor.Device) monitor.Superv
 	return k
 }
 
-// gather gathers as Telegraf has a plugin do, at the multiples of the interval.
+// gather gathers when Telegraf makes a plugin gather: at the multiples of the
+// interval.
 func (h *host) gather() {
 	at := h.cfg.Start.Truncate(h.cfg.Interval)
 	for {
@@ -203,7 +206,7 @@ func (h *host) gather() {
 	}
 }
 
-// usage is made up: it is that of no process.
+// usage returns invented values: there is no process.
 func (h *host) usage() measure.Usage {
 	up := h.line.now - booted
 	return measure.Usage{Uptime: up, CPU: up / 300, RSS: 13<<20 + h.random.Int64N(1<<18)}
@@ -224,7 +227,7 @@ func (h *host) flush() {
 	}
 }
 
-// deliver hands over what a worker has sent.
+// deliver hands a worker's items over to the monitor.
 func (h *host) deliver(k *keeper, items ...verbs.Item) {
 	wall, mono, _ := h.clocks()
 	h.lag = h.draw(150 * time.Microsecond)
@@ -232,7 +235,7 @@ func (h *host) deliver(k *keeper, items ...verbs.Item) {
 	h.lag = 0
 }
 
-// close ends everything without another word to the monitor.
+// close ends all lanes and goroutines without further reports to the monitor.
 func (h *host) close() {
 	h.line.close()
 	for _, k := range h.keepers {

@@ -13,14 +13,14 @@ import (
 	"rdma_events/internal/status"
 )
 
-// How long the life of a worker takes where its device does not say.
+// These are the durations in a worker's run that do not come from its device.
 const (
 	launching = 30 * time.Millisecond // from the fork to the opening
 	killing   = 11 * time.Second      // from a call that hangs to the kill
-	closing   = time.Second           // what closing a device may take
+	closing   = time.Second           // how long closing a device may take
 )
 
-// keeper plays worker.Supervisor and the processes that it starts, in one lane.
+// keeper simulates worker.Supervisor and the processes that it starts, in one lane.
 type keeper struct {
 	h       *host
 	device  string
@@ -44,7 +44,7 @@ func newKeeper(h *host, device string, handler *monitor.Device) *keeper {
 		begun: make(chan struct{}), left: make(chan struct{}),
 		status: status.Status{Reason: status.ReasonOK},
 	}
-	k.lane = h.line.start(h.line.now, k.keep)
+	k.lane = h.line.start(h.line.now, k.runWorkers)
 	return k
 }
 
@@ -64,18 +64,19 @@ func (k *keeper) Wake() {
 	}
 }
 
-// keep runs workers, one after another.
-func (k *keeper) keep() {
+// runWorkers runs workers, one after another.
+func (k *keeper) runWorkers() {
 	for {
-		why, ok := k.live()
-		if !ok || !k.rest(why) {
+		why, ok := k.runWorker()
+		if !ok || !k.waitBeforeRetry(why) {
 			return
 		}
 	}
 }
 
-// live is one worker. False: the history has come to its end.
-func (k *keeper) live() (why status.End, ok bool) {
+// runWorker runs one worker and returns why it ended. It returns false at the end of
+// the history.
+func (k *keeper) runWorker() (why status.End, ok bool) {
 	k.started++
 	k.set(status.Status{State: status.StateStarting, Reason: k.status.Reason, Message: k.status.Message})
 	led, file, err := ledger.New(k.device)
@@ -107,14 +108,16 @@ func (k *keeper) live() (why status.End, ok bool) {
 	return why, true
 }
 
-// opened says that the worker has the device open, which its next batch reports.
+// opened sets the status of a worker that has the device open. The next batch
+// reports it.
 func (k *keeper) opened() {
 	k.h.pids++
 	k.status = k.counted(status.Status{State: status.StateRunning, Reason: status.ReasonOK, PID: 1000 + k.h.pids})
 }
 
-// rest waits as long as the end of a worker calls for.
-func (k *keeper) rest(why status.End) bool {
+// waitBeforeRetry waits before the next worker, for a time that depends on why the
+// last one ended. It returns false at the end of the history.
+func (k *keeper) waitBeforeRetry(why status.End) bool {
 	t := process.DefaultTiming()
 	n := status.Status{State: status.StateBackingOff, Reason: why.Reason, Message: why.Message}
 	until := int64(never)
@@ -143,7 +146,7 @@ func (k *keeper) backoff() time.Duration {
 	return k.delay
 }
 
-// jitter is a fifth more or less.
+// jitter returns d in ns, changed at random by at most a fifth.
 func (k *keeper) jitter(d time.Duration) int64 {
 	return int64(float64(d) * (0.8 + 0.4*k.h.random.Float64()))
 }
@@ -160,8 +163,8 @@ func (k *keeper) counted(n status.Status) status.Status {
 	return n
 }
 
-// inCall is the waiting of the simulator: for an event, or in a call that
-// hangs. A worker that hangs is killed.
+// inCall implements the waiting of the simulator: for an event, or in a call that
+// hangs. It kills a worker that hangs. It returns false if the caller is to give up.
 func (h *host) inCall(until int64) bool {
 	l := h.line.current
 	if l == nil {
@@ -174,7 +177,7 @@ func (h *host) inCall(until int64) bool {
 	if s := h.sessionOf(l); s != nil && until-h.line.now > int64(killing) {
 		h.line.start(h.line.now+int64(killing), s.killStuck)
 	}
-	// Roused early by something else, a thread in a call stays in it.
+	// A lane that another event wakes early stays in its call.
 	for h.line.now < until {
 		if !h.line.wait(until) {
 			return false

@@ -9,18 +9,19 @@ import (
 // probeTimeout is the plugin's default.
 const probeTimeout = 500 * time.Millisecond
 
-// prober plays the probe of one port on completion vector 0, with the automatic
+// prober simulates the probe of one port on completion vector 0, with the automatic
 // choice of a method.
 type prober struct {
 	s      *openDevice
 	port   *port
-	probe  verbs.Probe // nil: none can be made now
+	probe  verbs.Probe // nil if none can be made now
 	method verbs.Method
-	news   uint64 // the port's at the choice
+	seen   uint64 // the port's changes at the time of the choice
 	next   int64  // when the next round is
 }
 
-// run probes every interval; a round that took longer skips what it missed.
+// run probes every interval. After a round that took longer, it skips the rounds
+// that it missed.
 func (p *prober) run() {
 	interval := int64(p.s.k.h.cfg.ProbeInterval)
 	for p.step() == nil {
@@ -35,17 +36,18 @@ func (p *prober) run() {
 }
 
 func (p *prober) step() error {
-	if p.probe == nil || p.news != p.port.news {
+	if p.probe == nil || p.seen != p.port.changes {
 		return p.choose()
 	}
 	_, err := p.round()
 	return err
 }
 
-// choose takes the first method whose first round comes to its end.
+// choose uses the first method whose first round ends without an error and without
+// a lost completion.
 func (p *prober) choose() error {
 	p.drop()
-	p.news = p.port.news
+	p.seen = p.port.changes
 	methods := []verbs.Method{verbs.MethodRCWrite}
 	if p.port.layer == verbs.LinkEthernet {
 		methods = []verbs.Method{verbs.MethodUDSend, verbs.MethodRCWrite}

@@ -13,8 +13,8 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// shape is every series with its fields and their types. Of fields that are
-// left out of some points it has those that any point had.
+// shape returns every series with its fields and their types. It has each field
+// that at least one point has.
 func shape(points []rig.Point) []string {
 	all := map[string]bool{}
 	for _, p := range points {
@@ -25,10 +25,10 @@ func shape(points []rig.Point) []string {
 	return slices.Sorted(maps.Keys(all))
 }
 
-// A history is worth something only as long as it has what the real programs
-// write under real Telegraf, no more and no less.
+// A history is useful only if it has the same series and fields as the real
+// programs under real Telegraf, no more and no less.
 func TestAHistoryHasTheSeriesAndFieldsOfTheRealThing(t *testing.T) {
-	// Between two rounds, however long the start takes: one that meets the drop makes another series.
+	// The drop is between two rounds, however long the start takes: a round during the drop makes another series.
 	scenario := `
 [[link]]
 at = "2700ms"

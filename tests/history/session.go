@@ -10,29 +10,29 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// settled is how long after the last event a port is looked at again, as
-// package session does.
+// settled is the time after the last event after which ports are queried again, as
+// in package session.
 const settled = 100 * time.Millisecond
 
-// session plays package session on one open device.
+// openDevice simulates package session on one open device.
 type openDevice struct {
-	k      *keeper
-	line   *timeline
-	led    *ledger.Ledger
-	dev    verbs.Device
-	lanes  []*lane
-	ports  []*port
-	look   *lane // queries ports
-	kicked bool  // events have come since the last look
-	why    *status.End
+	k       *keeper
+	line    *timeline
+	led     *ledger.Ledger
+	dev     verbs.Device
+	lanes   []*lane
+	ports   []*port
+	querier *lane // queries ports
+	pending bool  // events have come since the last query
+	why     *status.End
 }
 
-// port is what the lanes share about a port.
+// port is the state of a port that the lanes share.
 type port struct {
-	number int
-	active bool
-	layer  verbs.LinkLayer
-	news   uint64 // grows with everything that may change what a probe can do
+	number  int
+	active  bool
+	layer   verbs.LinkLayer
+	changes uint64 // of anything that may change which probes work
 }
 
 func newSession(k *keeper, led *ledger.Ledger) *openDevice {
@@ -42,7 +42,7 @@ func newSession(k *keeper, led *ledger.Ledger) *openDevice {
 func (s *openDevice) has(l *lane) bool { return slices.Contains(s.lanes, l) }
 
 // run watches the device until it is gone, its worker dies, or it cannot be
-// opened. False: the history has come to its end.
+// opened. It returns false at the end of the history.
 func (s *openDevice) run() (status.End, bool) {
 	dev, err := s.k.h.opener.Open(s.k.device, s.led)
 	if err != nil {
@@ -53,7 +53,7 @@ func (s *openDevice) run() (status.End, bool) {
 		return session.EndedBy(err), true
 	}
 	ok := s.await()
-	s.stop() // nobody counts in the ledger any more
+	s.stop() // after this, no lane counts in the ledger
 	if !ok {
 		return status.End{}, false
 	}
@@ -65,7 +65,7 @@ func (s *openDevice) run() (status.End, bool) {
 	return *s.why, true
 }
 
-// begin tells what the device is, and starts the lanes.
+// begin reports the device and its ports, and starts the lanes.
 func (s *openDevice) begin() error {
 	attr := s.dev.Attr()
 	s.k.opened()
@@ -77,8 +77,8 @@ func (s *openDevice) begin() error {
 		return err
 	}
 	s.add(s.line.start(s.line.now, s.read))
-	s.look = s.line.start(s.line.now, s.watchPorts)
-	s.add(s.look)
+	s.querier = s.line.start(s.line.now, s.watchPorts)
+	s.add(s.querier)
 	for i, p := range s.ports {
 		offset := int64(s.k.h.cfg.ProbeInterval) * int64(i%16) / 16
 		one := &prober{s: s, port: p, next: s.line.now + offset}
@@ -89,7 +89,8 @@ func (s *openDevice) begin() error {
 
 func (s *openDevice) add(l *lane) { s.lanes = append(s.lanes, l) }
 
-// await waits for the end of the session.
+// await waits for the end of the session. It returns false at the end of the
+// history.
 func (s *openDevice) await() bool {
 	for s.why == nil {
 		at, ever := s.k.h.world.Removed(s.k.device, s.line.now)
@@ -139,15 +140,15 @@ func (s *openDevice) stop() {
 	}
 }
 
-// close lets go of the device, in the keeper's lane.
+// close closes the device, in the keeper's lane.
 func (s *openDevice) close() error {
 	s.k.lane.limit = int64(closing)
 	defer func() { s.k.lane.limit = 0 }()
 	return s.dev.Close(closing)
 }
 
-// release frees what a worker that died held, as the kernel does. Nobody looks
-// into the ledger any more.
+// release frees the resources of a dead worker, as the kernel does. Nothing reads
+// the ledger any more.
 func (s *openDevice) release() {
 	if s.dev == nil {
 		return
@@ -157,7 +158,7 @@ func (s *openDevice) release() {
 	_ = s.dev.Close(closing) // it may be closed
 }
 
-// read takes every asynchronous event.
+// read reads and delivers every asynchronous event.
 func (s *openDevice) read() {
 	runs := make([]verbs.Run, 64)
 	for {
@@ -171,13 +172,13 @@ func (s *openDevice) read() {
 			items[i].Run = &r
 			for _, p := range s.ports {
 				if p.number == r.Port && session.MovesProbe(r.Type) {
-					p.news++
+					p.changes++
 				}
 			}
 		}
 		s.k.h.deliver(s.k, items...)
-		s.kicked = true
-		s.line.rouse(s.look, s.line.now)
+		s.pending = true
+		s.line.rouse(s.querier, s.line.now)
 	}
 }
 
@@ -196,16 +197,16 @@ func (s *openDevice) watchPorts() {
 		if again <= now {
 			again = never
 			for _, p := range s.ports {
-				p.news++
+				p.changes++
 			}
 		}
-		if s.kicked {
-			s.kicked, again = false, now+int64(settled)
+		if s.pending {
+			s.pending, again = false, now+int64(settled)
 		}
 	}
 }
 
-// query looks at every port. The error is one that ends the session.
+// query queries every port and reports it. An error ends the session.
 func (s *openDevice) query() error {
 	for _, p := range s.ports {
 		r := &verbs.Reading{Port: p.number, Mono: s.line.now}
@@ -216,7 +217,7 @@ func (s *openDevice) query() error {
 		p.layer = r.Attr.LinkLayer
 		if active := r.Attr.State == verbs.PortActive; active != p.active {
 			p.active = active
-			p.news++
+			p.changes++
 		}
 		s.k.h.deliver(s.k, verbs.Item{Reading: r})
 	}

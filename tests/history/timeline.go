@@ -10,12 +10,12 @@ import (
 const never = math.MaxInt64
 
 // timeline runs lanes, each until it waits, in the order of time. Only one
-// goroutine runs at any moment, so lanes share memory freely.
+// goroutine runs at any moment, so lanes may share memory without locks.
 type timeline struct {
 	now     int64
 	seq     uint64
 	queue   lanes
-	alive   map[*lane]struct{} // those not over
+	alive   map[*lane]struct{} // lanes that are not over
 	current *lane
 	after   func() // called after each step of a lane
 }
@@ -23,16 +23,16 @@ type timeline struct {
 // died unwinds a lane whose process has died.
 type died struct{}
 
-// lane is something that goes on in time.
+// lane is a thread of control in simulated time.
 type lane struct {
-	at    int64 // when it goes on
+	at    int64 // when it continues
 	seq   uint64
-	index int // in the queue; -1 not there
+	index int // in the queue; -1 if it is not there
 	next  func() (struct{}, bool)
 	stop  func()
 	yield func(struct{}) bool
 	over  bool
-	limit int64 // how long wait waits, where the caller gives up before
+	limit int64 // how long inCall waits before the caller gives up; 0: no limit
 }
 
 func newTimeline(now int64, after func()) timeline {
@@ -56,7 +56,7 @@ func (t *timeline) start(at int64, f func()) *lane {
 	return l
 }
 
-// rouse makes a lane that waits go on at a moment, if it would not before.
+// rouse makes a lane that waits continue at a moment, unless it continues earlier.
 func (t *timeline) rouse(l *lane, at int64) {
 	if l.over || l == t.current || l.index >= 0 && l.at <= at || at == never {
 		return
@@ -69,8 +69,8 @@ func (t *timeline) rouse(l *lane, at int64) {
 	heap.Push(&t.queue, l)
 }
 
-// wait lets other lanes run until a moment, or until the calling lane is
-// roused. False: it was ended, and is to return.
+// wait lets other lanes run until a moment, or until rouse wakes the calling lane.
+// It returns false if the calling lane was ended and must return.
 func (t *timeline) wait(until int64) bool {
 	l := t.current
 	if l == nil || l.over {

@@ -14,7 +14,7 @@ import (
 )
 
 // ErrRefused is wrapped by errors about a request that the server understood
-// and did not grant: a bad query, a field with another type, a limit.
+// and refused: a bad query, a field with another type, a limit.
 var ErrRefused = errors.New("refused by InfluxDB")
 
 // Series is one series of an answer. Values are nil, bool, string or
@@ -41,8 +41,8 @@ func (s *Series) Column(name string) []any {
 	return nil
 }
 
-// Numbers returns the values of a column that are numbers, and when each is
-// of; nulls, as of fill(null), are left out.
+// Numbers returns the values of a column that are numbers, and the time of each.
+// It leaves out nulls, such as those of fill(null).
 func (s *Series) Numbers(name string) (values []float64, times []time.Time) {
 	at := s.Column("time")
 	for i, v := range s.Column(name) {
@@ -52,7 +52,7 @@ func (s *Series) Numbers(name string) (values []float64, times []time.Time) {
 		}
 		x, err := n.Float64()
 		if err != nil {
-			continue // no number that InfluxDB writes
+			continue // InfluxDB writes no such number
 		}
 		values, times = append(values, x), append(times, timeOf(at, i))
 	}
@@ -111,25 +111,26 @@ func (a *answer) series(influxQL string) ([]Series, error) {
 	return all, nil
 }
 
-// CreateDatabase makes a database with infinite retention; one that exists is
-// left as it is.
+// CreateDatabase creates a database with infinite retention. A database that
+// exists stays as it is.
 func (s *Server) CreateDatabase(ctx context.Context, name string) error {
 	_, err := s.Query(ctx, "", "CREATE DATABASE "+Quote(name))
 	return err
 }
 
-// DropDatabase removes a database and what is in it.
+// DropDatabase removes a database and its data.
 func (s *Server) DropDatabase(ctx context.Context, name string) error {
 	_, err := s.Query(ctx, "", "DROP DATABASE "+Quote(name))
 	return err
 }
 
-// Quote writes an identifier as InfluxQL has it.
+// Quote returns an identifier with the quotes of InfluxQL.
 func Quote(name string) string { return strconv.Quote(name) }
 
-// Write writes line protocol with times in ns, as it is read: lines should be
-// no more than some ten thousand, which the server takes as one batch. Errors
-// wrap ErrRefused when the server drops some of it.
+// Write sends line protocol with times in ns to the server while it reads lines.
+// There should be no more than some ten thousand lines, because the server
+// handles them as one batch. Errors wrap ErrRefused when the server drops some of
+// them.
 func (s *Server) Write(ctx context.Context, database string, lines io.Reader) error {
 	return s.write(ctx, url.Values{"db": {database}}, lines)
 }
@@ -157,7 +158,7 @@ func (s *Server) post(ctx context.Context, path, contentType string, body io.Rea
 		return resp.Body, nil
 	}
 	defer resp.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096)) // what came is what there is to tell
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096)) // the error has the part that was read
 	var a answer
 	if json.Unmarshal(text, &a) == nil && a.Error != "" {
 		text = []byte(a.Error)

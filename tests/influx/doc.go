@@ -1,4 +1,4 @@
-// Package influx runs an InfluxDB 1.8 of its own, on a loopback port and in a
-// directory that the caller names, and speaks to it over HTTP: databases, line
-// protocol, InfluxQL. Nothing of it is reachable from another host.
+// Package influx runs its own InfluxDB 1.8, on a loopback port and in a directory
+// that the caller names, and uses it over HTTP: databases, line protocol,
+// InfluxQL. Other hosts cannot reach it.
 package influx

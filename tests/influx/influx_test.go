@@ -15,7 +15,7 @@ import (
 	"rdma_events/tests/rig"
 )
 
-func TestWhatIsWrittenIsReadBackExactly(t *testing.T) {
+func TestWrittenPointsAreReadBackExactly(t *testing.T) {
 	s := influx.Start(t)
 	require.NoError(t, s.CreateDatabase(t.Context(), "rdma"))
 	lines := `rdma_async,host=a,device=mlx5_0 port_err=9223372036854775807i,port_err_rate=0.5,state_name="down" 1700000000000000001

@@ -7,17 +7,17 @@ import (
 	"sync"
 )
 
-// keep is how many lines of the log are kept.
+// keep is the number of lines of the log that are kept.
 const keep = 40
 
-// logTail takes the server's log: the end of it is kept for errors, and the
-// address that the kernel gave to the HTTP service stands in it.
+// logTail receives the server's log. It keeps the end of the log for errors, and
+// finds the address that the kernel has assigned to the HTTP service.
 type logTail struct {
 	listening *regexp.Regexp
 	addr      chan string // holds the address once it is known
 
 	mu    sync.Mutex
-	rest  []byte // of a line whose end has not come
+	rest  []byte // the beginning of a line that is not complete yet
 	lines []string
 }
 
@@ -56,7 +56,7 @@ func (l *logTail) add(line string) {
 	l.lines = append(l.lines, line)
 }
 
-// String returns what is kept.
+// String returns the lines that are kept.
 func (l *logTail) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

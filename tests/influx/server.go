@@ -16,17 +16,18 @@ import (
 // text has the end of its log.
 var ErrExited = errors.New("influxd has exited")
 
-// stopTimeout is how long a server may take to write what it has in memory.
+// stopTimeout is how long a server may take to write its data from memory.
 const stopTimeout = 20 * time.Second
 
-// Config says which server to run.
+// Config describes the server to run.
 type Config struct {
 	Program string // the path of influxd
-	Dir     string // where it keeps everything; must exist, stays the caller's
+	Dir     string // for all files of the server; it must exist, and Close does not remove it
 	Addr    string // host:port of its HTTP service; "" is a free port of 127.0.0.1
 
-	// Cold is after how long without writes a shard is written to its files and
-	// compacted for good; 0 is four hours, the server's default of the latter.
+	// Cold is the time without writes after which the server writes a shard to its
+	// files and compacts it fully; 0 is four hours, the server's default for
+	// compaction.
 	Cold time.Duration
 }
 
@@ -37,8 +38,9 @@ type Server struct {
 	addr    string
 }
 
-// Open starts a server and blocks until it answers. The caller closes it; a
-// context that ends meanwhile ends the server too.
+// Open starts a server and blocks until it answers. The caller must close it. If
+// ctx ends before the server answers, Open stops the server. The error wraps
+// ErrExited if the server ended before it was ready.
 func Open(ctx context.Context, c Config) (*Server, error) {
 	conf := filepath.Join(c.Dir, "influxdb.conf")
 	if err := os.WriteFile(conf, []byte(c.text()), 0o600); err != nil {
@@ -46,7 +48,7 @@ func Open(ctx context.Context, c Config) (*Server, error) {
 	}
 	s := &Server{log: newLogTail()}
 	cmd := exec.Command(c.Program, "run", "-config", conf)
-	// INFLUXDB_* of the environment would change what is configured here.
+	// Variables INFLUXDB_* in the environment would override this configuration.
 	cmd.Env = []string{"HOME=" + c.Dir, "PATH=" + os.Getenv("PATH")}
 	cmd.Stderr = s.log
 	var err error
@@ -99,22 +101,22 @@ func (s *Server) ready(ctx context.Context) error {
 	return s.ping(ctx)
 }
 
-// Addr is host:port of the HTTP service, URL the same as Grafana and Telegraf
-// are told it.
+// Addr returns host:port of the HTTP service.
 func (s *Server) Addr() string { return s.addr }
 
-// URL is "http://" and Addr.
+// URL returns "http://" and Addr, for the configuration of Grafana and Telegraf.
 func (s *Server) URL() string { return "http://" + s.addr }
 
-// PID is the server's process.
+// PID returns the process ID of the server.
 func (s *Server) PID() int { return s.process.PID() }
 
-// Done is closed when the server has exited.
+// Done returns a channel that is closed when the server has exited.
 func (s *Server) Done() <-chan struct{} { return s.process.Done() }
 
 // Log returns the end of the server's log.
 func (s *Server) Log() string { return s.log.String() }
 
-// Close has the server write what it holds and waits until it has exited. It
-// may be called more than once. The error says that it had to be killed.
+// Close makes the server write its data from memory and waits until it has exited.
+// It may be called more than once. The error wraps child.ErrKilled if the server
+// had to be killed.
 func (s *Server) Close() error { return s.process.Stop(stopTimeout) }

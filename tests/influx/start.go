@@ -10,8 +10,8 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// Start runs a server until the test's end, with what it writes in a directory
-// of the test. Its program is build/tools/influxd, or that of INFLUXD_BIN.
+// Start runs a server until the end of the test, with its files in a directory of
+// the test. The program is build/tools/influxd, or that of INFLUXD_BIN.
 func Start(t testing.TB) *Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)

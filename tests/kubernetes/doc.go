@@ -1,4 +1,4 @@
-// Package kubernetes reads the manifests in packaging/kubernetes, for tests: of
-// what they ask of a cluster, of their schema, and of a container that is run as
-// they say.
+// Package kubernetes reads the manifests in packaging/kubernetes for tests: of the
+// privileges that they request, of their schema, and of a container that runs as
+// they specify.
 package kubernetes

@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Pod is what of a pod's specification (pod.spec in Kubernetes' API) a runtime
-// of containers is told.
+// Pod is the part of a pod's specification (pod.spec in Kubernetes' API) that a
+// container runtime gets.
 type Pod struct {
 	SecurityContext struct {
 		RunAsNonRoot       bool           `yaml:"runAsNonRoot"`
@@ -55,7 +55,7 @@ type Port struct {
 	ContainerPort int `yaml:"containerPort"`
 }
 
-// Probe asks whether a container is alive.
+// Probe is the request by which Kubernetes checks that a container is alive.
 type Probe struct {
 	HTTPGet struct{ Path, Port string } `yaml:"httpGet"`
 }
@@ -67,7 +67,7 @@ type Mount struct {
 	ReadOnly bool   `yaml:"readOnly"`
 }
 
-// Volume is one volume of a pod, of one of the kinds that ours has.
+// Volume is one volume of a pod, of one of the kinds that this project uses.
 type Volume struct {
 	Name      string
 	ConfigMap *struct{ Name string } `yaml:"configMap"`

@@ -41,8 +41,8 @@ func TestThePodAsksForNoPrivilege(t *testing.T) {
 	}
 }
 
-// Telegraf waits for no process that it has not started. That the init does is
-// shown in tests/lab/contained.
+// Telegraf does not wait for processes that it has not started. The init does;
+// tests/lab/contained tests that.
 func TestImageStartsWithAnInit(t *testing.T) {
 	command, err := ReadCommand(root)
 	require.NoError(t, err)
@@ -66,7 +66,7 @@ func TestEachMountHasItsVolumeAndTheProbeItsPort(t *testing.T) {
 	require.Contains(t, ports, c.LivenessProbe.HTTPGet.Port)
 }
 
-// The published schema takes any text for a quantity.
+// The published schema accepts any text as a quantity.
 func TestTheResourcesAreQuantities(t *testing.T) {
 	_, c := pod(t)
 	for _, list := range []map[string]string{c.Resources.Requests, c.Resources.Limits} {
@@ -78,7 +78,8 @@ func TestTheResourcesAreQuantities(t *testing.T) {
 	require.NotContains(t, c.Resources.Limits, "cpu", "a throttled plugin measures its limit")
 }
 
-// The command line is the image's, the files it names are the ConfigMap's.
+// The command line is part of the image; the files that it names are in the
+// ConfigMap.
 func TestTheImageStartsWithTheFilesOfTheConfigMap(t *testing.T) {
 	command, err := ReadCommand(root)
 	require.NoError(t, err)

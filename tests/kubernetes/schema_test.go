@@ -12,14 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// kustomizations are the base, what can be added, and the example of an overlay.
+// kustomizations are the base, the example of an overlay, and the base with the
+// component for the host's network.
 var kustomizations = []string{
 	filepath.Join(root, "packaging/kubernetes/base"),
 	filepath.Join(root, "packaging/kubernetes/example"),
 	"testdata/host-network",
 }
 
-// build returns what kustomize makes of a directory.
+// build returns the manifests that kustomize builds from a directory.
 func build(t *testing.T, dir string) string {
 	t.Helper()
 	tool := filepath.Join(root, "build/tools/kustomize")
@@ -29,8 +30,9 @@ func build(t *testing.T, dir string) string {
 	return string(out)
 }
 
-// complaints are what Kubernetes' published schemas have against manifests.
-// kubectl-validate carries them, and would ask a cluster if it knew one.
+// complaints returns the errors of manifests by Kubernetes' published schemas.
+// kubectl-validate contains the schemas, and would query a cluster if one were
+// configured.
 func complaints(t *testing.T, manifests string) string {
 	t.Helper()
 	tool := filepath.Join(root, "build/tools/kubectl-validate")
@@ -72,7 +74,7 @@ func TestTheSchemaComplainsOfWhatKubernetesDoesNotKnow(t *testing.T) {
 	}
 }
 
-// The namespace has to allow what the pods ask for, and no more.
+// The namespace must allow the privileges that the pods request, and no more.
 func TestTheSchemaOfTheNamespaceIsThatOfItsPods(t *testing.T) {
 	require.Contains(t, build(t, kustomizations[0]), "pod-security.kubernetes.io/enforce: restricted")
 	shared := build(t, "testdata/host-network")

@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// archive is where packages come from: what the host's apt knows, or a suite that it need not know, with
-// lists of its own below the cache. Nothing is ever installed from it.
+// archive is a source of packages: the archive of the host's apt, or a suite that the host's apt need not
+// know, with separate package lists below the cache. Nothing is installed from it.
 type archive struct{ options []string }
 
-// openArchive returns the host's archive for the suite "", the host's release's backports for "backports",
-// and else the suite of that name. Lists are fetched once; they go with the cache.
+// openArchive returns the host's archive for the suite "", the backports of the host's release for "backports",
+// and otherwise the suite of that name. Package lists are fetched once and are part of the cache.
 func openArchive(ctx context.Context, cacheDir, suite string) (archive, error) {
 	if suite == "" {
 		return archive{}, nil
@@ -31,7 +31,7 @@ func openArchive(ctx context.Context, cacheDir, suite string) (archive, error) {
 	a := archive{[]string{
 		"-o", "Dir::Etc::sourcelist=" + filepath.Join(dir, "sources.list"), "-o", "Dir::Etc::sourceparts=-",
 		"-o", "Dir::State::lists=" + filepath.Join(dir, "lists"),
-		// These would be shared with the host's lists.
+		// By default these files are shared with the host's lists.
 		"-o", "Dir::Cache::pkgcache=", "-o", "Dir::Cache::srcpkgcache=",
 	}}
 	err = publish(filepath.Join(dir, "fetched"), func(tmp string) error { return a.fetchLists(ctx, dir, uri, suite, tmp) })
@@ -55,7 +55,7 @@ func (a archive) fetchLists(ctx context.Context, dir, uri, suite, done string) e
 	return os.WriteFile(done, nil, 0o644)
 }
 
-// debian returns where the host's apt finds Debian, and the release's codename.
+// debian returns the URI of Debian in the host's apt, and the codename of the release.
 func debian(ctx context.Context) (uri, codename string, err error) {
 	out, err := command(ctx, "", "apt-get", "indextargets", "--format", "$(REPO_URI) $(CODENAME)",
 		"Created-By: Packages", "Origin: Debian", "Label: Debian", "Component: main")
@@ -63,7 +63,7 @@ func debian(ctx context.Context) (uri, codename string, err error) {
 		return "", "", err
 	}
 	for line := range strings.Lines(out) {
-		// Not bookworm-updates: a release is one word.
+		// The codename of a release is one word. This excludes bookworm-updates.
 		if f := strings.Fields(line); len(f) == 2 && !strings.Contains(f[1], "-") {
 			return f[0], f[1], nil
 		}
@@ -71,7 +71,7 @@ func debian(ctx context.Context) (uri, codename string, err error) {
 	return "", "", errors.New("apt knows no Debian release; run apt-get update")
 }
 
-// depends lists the packages that pkg depends on, by name; of alternatives, all.
+// depends returns the names of the packages that pkg depends on, including all alternatives.
 func (a archive) depends(ctx context.Context, pkg string) ([]string, error) {
 	out, err := command(ctx, "", "apt-cache", slices.Concat(a.options, []string{"depends", pkg})...)
 	if err != nil {
@@ -86,7 +86,7 @@ func (a archive) depends(ctx context.Context, pkg string) ([]string, error) {
 	return names, nil
 }
 
-// download fetches packages into dir, which it makes, and returns their files.
+// download makes dir, fetches packages into it and returns their files.
 func (a archive) download(ctx context.Context, dir string, pkgs ...string) ([]string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// CompileC compiles one C file with cc into the cache and returns the program's path. The name holds a
-// digest of the source and the flags, so that an unchanged program is never compiled twice.
+// CompileC compiles one C file with cc into the cache and returns the program's path. The name contains a
+// digest of the source and the flags, so that an unchanged program is not compiled again.
 func (img *Image) CompileC(ctx context.Context, source string, flags ...string) (string, error) {
 	text, err := os.ReadFile(source)
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package lab runs programs on a real kernel with real RDMA drivers, on any Linux machine: it boots
-// Debian's own kernel in qemu's software emulation, with this machine's file system (read-only, under an
-// overlay that is thrown away) as the guest's root, and runs one program there as root.
+// Package lab runs programs on a real kernel with real RDMA drivers, on any Linux machine. It boots
+// Debian's own kernel in qemu's software emulation and runs one program there as root. The guest's root is
+// this machine's file system, read-only and under an overlay that is discarded at the end.
 //
-// [Prepare] fetches and builds what a guest needs into a cache directory; nothing is installed on the host.
-// [Image.Run] boots a guest for one program and brings back its output and exit status, [Image.Shell] one
-// for a person. Everything that the host's root shows is in the guest at the same path, except what the
-// guest has of its own: /proc, /sys, /dev, /run and /tmp.
+// [Prepare] fetches and builds what a guest needs into a cache directory. Nothing is installed on the host.
+// [Image.Run] boots a guest for one program and returns its output and exit status. [Image.Shell] boots an
+// interactive guest. All files of the host's root are in the guest at the same path, except in /proc, /sys,
+// /dev, /run and /tmp: the guest has its own.
 package lab

@@ -8,25 +8,25 @@ import (
 	"strings"
 )
 
-// What can go wrong with a guest, as opposed to the program in it, whose failure is an exit status.
+// Failures of a guest. A failure of the program in it is an exit status instead.
 var (
-	// ErrBoot says that the guest never came as far as starting the program.
+	// ErrBoot means that the guest failed before it could start the program.
 	ErrBoot = errors.New("guest did not boot")
-	// ErrPanic says that the guest's kernel panicked; an oops counts as one.
+	// ErrPanic means that the guest's kernel panicked; an oops counts as one.
 	ErrPanic = errors.New("guest kernel panicked")
-	// ErrTimeout says that the guest was killed because Job.Timeout had passed.
+	// ErrTimeout means that the guest was killed because Job.Timeout had passed.
 	ErrTimeout = errors.New("guest timed out")
-	// ErrLost says that the guest ended without leaving the program's exit status.
+	// ErrLost means that the guest ended without leaving the program's exit status.
 	ErrLost = errors.New("guest ended without an exit status")
 )
 
-// GuestError is a guest's failure with what its kernel said last. Err is one of the sentinels above, or
-// the context's error.
+// GuestError is a guest's failure with the last lines of its kernel's log. Err is one of the sentinels above,
+// or the context's error.
 type GuestError struct {
 	Err error
-	// Stage says how far the guest had come: "booting" or "running".
+	// Stage is the state of the guest when it failed: "booting" or "running".
 	Stage string
-	// Log is the path of the kernel's log and Tail its last lines; Qemu is what qemu itself complained of.
+	// Log is the path of the kernel's log and Tail its last lines. Qemu is the standard error of qemu.
 	Log, Tail, Qemu string
 }
 
@@ -46,8 +46,9 @@ func (e *GuestError) Unwrap() error { return e.Err }
 
 func isPanic(line string) bool { return strings.Contains(line, "Kernel panic") }
 
-// tail returns the last n lines of a kernel log, and from a panic on what led to it, because a call trace
-// would else push that out. It returns nothing if there is no log: it decorates another error.
+// tail returns the last n lines of a kernel log. If the kernel panicked, it returns n lines around the panic
+// instead: the call trace after a panic may be longer than n lines, and the lines before it show the cause. It
+// returns "" if there is no log, because its result is a detail of another error.
 func tail(path string, n int) string {
 	b, err := os.ReadFile(path)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 //go:embed boot/initramfs.sh
 var initramfsScript []byte
 
-// initramfsModules reach the 9p root, and the port that carries the program's output.
+// initramfsModules are the modules for the 9p root, and for the port that carries the program's output.
 var initramfsModules = []string{"virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay"}
 
 func buildInitramfs(ctx context.Context, cacheDir string, k kernel) (string, error) {
@@ -44,7 +44,8 @@ func buildInitramfs(ctx context.Context, cacheDir string, k kernel) (string, err
 	return path, err
 }
 
-// moduleFiles lists the files of modules and all they depend on, in the order in which to load them.
+// moduleFiles returns the files of modules and of all modules that they depend on, in the order in which they
+// have to be loaded.
 func moduleFiles(ctx context.Context, k kernel, names []string) ([]string, error) {
 	var files []string
 	for _, name := range names {

@@ -15,24 +15,25 @@ import (
 //go:embed boot/guest.sh
 var guestScript string
 
-// Job is one program to run in a guest of its own. The zero value of every field but Path is usable.
+// Job is one program to run in a separate guest. The zero value of every field except Path is usable.
 type Job struct {
-	// Path is the program. It must be where the guest sees it: below the project's directory, or outside of /tmp,
-	// /run, /dev, /proc and /sys.
+	// Path is the path of the program. The guest must see it: it is below the project's directory, or outside of
+	// /tmp, /run, /dev, /proc and /sys.
 	Path string
 	Args []string
 	// Env adds to the guest's environment, which has PATH, HOME, LANG, TERM and the LAB_* paths.
 	Env []string
 	// Dir is the working directory; empty means /.
 	Dir string
-	// OutDir is what the guest sees as /out, writable. Its lab directory holds what the harness needs
-	// itself, kernel.log among it. Empty means a new one in the cache, kept for a day.
+	// OutDir is the directory that the guest sees as /out and may write to. Its subdirectory lab has the
+	// files of the harness itself, for example kernel.log. Empty means a new directory in the cache, which is
+	// kept for a day.
 	OutDir string
-	// Stdout gets the program's standard output and standard error, as it comes.
+	// Stdout gets the program's standard output and standard error, as they come.
 	Stdout io.Writer
-	// Memory in MiB (1024) and CPUs (2) are the guest's.
+	// Memory is the guest's memory in MiB (default 1024), CPUs the number of its processors (default 2).
 	Memory, CPUs int
-	// Timeout counts from the guest's init on; zero means ten minutes.
+	// Timeout counts from the start of the guest's init. Zero means ten minutes.
 	Timeout time.Duration
 }
 
@@ -74,7 +75,7 @@ func (j Job) check(img *Image) error {
 	return nil
 }
 
-// shows refuses paths that the guest hides under file systems of its own.
+// shows returns an error for paths that the guest hides under its own file systems.
 func (img *Image) shows(path string) error {
 	for _, hidden := range []string{"/tmp", "/run"} {
 		if below(path, hidden) && !below(path, img.root) && !below(path, img.cacheDir) {
@@ -84,7 +85,7 @@ func (img *Image) shows(path string) error {
 	return visibleInGuest(path)
 }
 
-// visibleInGuest refuses paths in file systems that no guest can share with its host.
+// visibleInGuest returns an error for paths in file systems that no guest can share with its host.
 func visibleInGuest(path string) error {
 	for _, hidden := range []string{"/dev", "/proc", "/sys"} {
 		if below(path, hidden) {
@@ -100,8 +101,8 @@ func hiddenError(path, hidden string) error {
 	return fmt.Errorf("%s: the guest has its own %s; use another directory", path, hidden)
 }
 
-// makeOutDir returns an absolute directory with an empty lab directory in it: a status left by an earlier
-// run would be taken for this one's.
+// makeOutDir returns the absolute path of a directory with an empty subdirectory lab. The subdirectory is empty,
+// because a status that an earlier run left would be taken for the status of this run.
 func makeOutDir(dir, cacheDir string) (string, error) {
 	var err error
 	if dir == "" {
@@ -122,7 +123,8 @@ func makeOutDir(dir, cacheDir string) (string, error) {
 	return dir, nil
 }
 
-// script is what the guest's shell runs: exec, so that the program's own status comes back.
+// script returns the script for the guest's shell. It runs the program by exec, so that the status of the shell
+// is the program's own.
 func (j Job) script(env []string) string {
 	var b strings.Builder
 	b.WriteString(exports(slices.Concat(env, j.Env)))

@@ -19,10 +19,11 @@ type kernel struct {
 func (k kernel) image() string   { return filepath.Join(k.root, "boot", "vmlinuz-"+k.release) }
 func (k kernel) modules() string { return filepath.Join(k.root, "lib", "modules") }
 
-// parts are the packages that a kernel's own is made of since Debian split it.
+// parts matches the packages of a kernel besides linux-image, since Debian split the kernel package.
 var parts = regexp.MustCompile(`^linux-(base|binary|modules)-\d`)
 
-// fetchKernel takes a package's name, which may have a suite behind a slash.
+// fetchKernel fetches and unpacks a kernel. pkg is the name of a package, which may be followed by a slash and
+// a suite.
 func fetchKernel(ctx context.Context, cacheDir, pkg string) (kernel, error) {
 	pkg, suite, _ := strings.Cut(pkg, "/")
 	from, err := openArchive(ctx, cacheDir, suite)
@@ -42,7 +43,7 @@ func fetchKernel(ctx context.Context, cacheDir, pkg string) (kernel, error) {
 	return k, nil
 }
 
-// resolveKernel follows a meta package to the package that holds a kernel.
+// resolveKernel returns the package with a kernel that a meta package depends on, or pkg if it has a kernel.
 func (a archive) resolveKernel(ctx context.Context, pkg string) (string, error) {
 	if rest, ok := strings.CutPrefix(pkg, "linux-image-"); ok && rest != "" && rest[0] >= '0' && rest[0] <= '9' {
 		return pkg, nil
@@ -59,8 +60,8 @@ func (a archive) resolveKernel(ctx context.Context, pkg string) (string, error) 
 	return "", fmt.Errorf("look up kernel package: %s depends on no kernel; run apt-get update", pkg)
 }
 
-// unpackKernel unpacks a kernel without installing it: the host neither boots it nor wants an entry for it
-// in its boot loader.
+// unpackKernel unpacks a kernel without installing it: the host does not boot it and must not have an entry for
+// it in its boot loader.
 func unpackKernel(ctx context.Context, from archive, image, release, dir string) error {
 	deps, err := from.depends(ctx, image)
 	if err != nil {
@@ -84,7 +85,7 @@ func unpackKernel(ctx context.Context, from archive, image, release, dir string)
 	return err
 }
 
-// placeParts gives a kernel that came in parts the places of one that did not.
+// placeParts links the files of a split kernel package to their paths in one that is not split.
 func placeParts(dir, release string) error {
 	if err := os.Symlink("usr/lib", filepath.Join(dir, "lib")); err != nil {
 		return err
@@ -95,8 +96,8 @@ func placeParts(dir, release string) error {
 	return os.Symlink(filepath.Join("../lib/modules", release, "vmlinuz"), filepath.Join(dir, "boot", "vmlinuz-"+release))
 }
 
-// headers returns the directory to build modules for k in: the installed one, or one unpacked into the
-// cache, since a kernel of another suite than the host's has no headers there.
+// headers returns the directory in which to build modules for k: the installed one, or one unpacked into the
+// cache, because the headers of a kernel from another suite than the host's are not installed.
 func (k kernel) headers(ctx context.Context, cacheDir string) (string, error) {
 	name := "linux-headers-" + k.release
 	installed := filepath.Join("/usr/src", name)
@@ -128,7 +129,7 @@ func unpackHeaders(ctx context.Context, from archive, name, dir string) error {
 	if err := from.unpack(ctx, dir, pkgs...); err != nil {
 		return err
 	}
-	// All it does is to include the Makefile beside it, by an absolute path.
+	// The Makefile only includes the Makefile of the common headers, by an absolute path.
 	makefile := filepath.Join(dir, "usr", "src", name, "Makefile")
 	text, err := os.ReadFile(makefile)
 	if err != nil {
@@ -139,7 +140,7 @@ func unpackHeaders(ctx context.Context, from archive, name, dir string) error {
 
 var version = regexp.MustCompile(`^\d+\.\d+`)
 
-// siwSource returns the directory of siw's source, cut out of the package of the kernel's source.
+// siwSource returns the directory of siw's source, extracted from the package of the kernel's source.
 func (k kernel) siwSource(ctx context.Context, cacheDir string) (string, error) {
 	dir := filepath.Join(cacheDir, "siw-source-"+k.release)
 	err := publish(dir, func(tmp string) error { return k.cutOut(ctx, "drivers/infiniband/sw/siw", tmp) })
@@ -155,7 +156,7 @@ func (k kernel) cutOut(ctx context.Context, part, dir string) error {
 	if err != nil {
 		return err
 	}
-	// Unpacked as a whole it would be more than a gigabyte.
+	// The whole source would take more than a gigabyte.
 	const script = `dpkg --fsys-tarfile "$1" | tar -xO "./usr/src/$2.tar.xz" | tar -xJ --strip-components="$4" "$2/$3"`
 	depth := strings.Count(part, "/") + 2
 	_, err = command(ctx, dir, "bash", "-c", "set -o pipefail; "+script, "cut", debs[0], tree, part, fmt.Sprint(depth))

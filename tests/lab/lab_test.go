@@ -29,7 +29,7 @@ var (
 	packaged  = suite{pkg: "./tests/lab/packaged"}
 	contained = suite{pkg: "./tests/lab/contained"}
 
-	// The long ones come first, so that no guest runs alone at the end.
+	// The suites that take longest come first, so that no guest runs alone at the end.
 	suites = []suite{
 		system,
 		backend,
@@ -40,53 +40,55 @@ var (
 	}
 )
 
-// Tests that run by themselves, and in no other guest: the soak, and those of a device that is moved to another network
-// namespace, which Linux before 7.3 refuses with every driver that works without hardware. With -short those in later
-// are left out; they have their turns as long forms.
+// Tests that runSuites leaves out. soak runs in its own guest. moves has the tests that move a device to another
+// network namespace, and runs on NewestKernel only: Linux before 7.3 refuses the move with every driver that works
+// without hardware. The tests in later are left out with -short only. They run as long forms.
 const (
 	soak  = "^TestSoak$"
-	moves = "^TestADeviceThatMoves"
+	moves = "^TestDeviceMovedBetweenNamespaces"
 	later = "^(TestHardwareIsTriedBesideThePlugin|TestHardwareIsNotTriedBesideQueuePairs)$"
 )
 
-// twoProcessors are by driver the tests of completion vectors, of which a soft device has as many as there are processors,
-// and of rxe the floods of events, for which one processor takes four times as long.
+// twoProcessors are the tests that need two processors, by driver. They are the tests of completion vectors, since a
+// soft device has one for each processor, and with rxe the tests of event floods, which take four times as long on one
+// processor.
 var twoProcessors = map[string]string{
 	"rxe": "^(TestProbeFollowsTheLink|TestNativeBackendKeepsTheContract|TestABurstOf200000|TestAStormIsCountedToTheLastEvent)$",
 	"siw": "^(TestOnIWARPTheProbeFlushesWhateverTheLinkDoes|TestNativeBackendKeepsTheContract)$",
 }
 
-// checked is what make check runs in its one guest: the harness, a drop, a worker that is killed, a removal.
+// checked are the tests that make check runs in its one guest: the harness, a drop, a killed worker, a removal.
 const checked = "^(TestDeviceAppearsInSysfsAndInIbvDevices|TestInjectedEventsReachAReader|" + essential + ")$"
 
-// essential are the tests of the system that see most of what a kernel, a driver or a library can break.
-const essential = "TestFiftyDropsOf40ms|TestAKilledWorkerIsReplaced|TestADeviceIsLetGoAndTakenBack"
+// essential are the tests of the system that detect most faults of a kernel, a driver or a library.
+const essential = "TestFiftyDropsOf40ms|TestAKilledWorkerIsReplaced|TestDeletedDeviceIsClosedAndReopened"
 
-// reduced is what a variant runs that does not run whole: the contract of the backend and the essential tests. Another
-// library has a test of its own.
+// reduced are the tests of a variant that does not run whole: the contract of the backend and the essential tests. A
+// variant with another library also runs the test in library.
 const (
 	reduced = "^(TestNativeBackendKeepsTheContract|" + essential + ")$"
 	library = "^TestThisLibraryServesEventsProbesAndCounters$"
 )
 
-// longForms are the tests that leave something out with -short, or are left out.
+// longForms are the tests that -short reduces or leaves out.
 const longForms = "^(TestAStormIsCountedToTheLastEvent|TestAStoppedTelegrafHoldsUpNoReader|TestReaddedAddressKeepsItsIndex|" +
-	"TestAHundredTimesAddedAndDeletedLeavesNothingBehind|TestWhoeverIsKilledLeavesNothingAndTheSuccessorTellsOfTheGap|" +
+	"TestHundredAddsAndDeletesLeaveNothingBehind|TestKilledProcessLeavesNothingAndSuccessorReportsGap|" +
 	"TestHardwareIsTriedBesideThePlugin|TestHardwareIsNotTriedBesideQueuePairs)$"
 
-// variant is what the tests run on, and in which form.
+// variant is the environment of a run of tests, and their form.
 type variant struct {
 	name, kernel, driver string
-	library              string // the release of rdma-core; "" is this machine's, whichever that is
+	library              string // the release of rdma-core; "" is this machine's
 	short                bool   // without the tests' long forms
 }
 
-// usual is what most tests run on; LAB_KERNEL names another kernel.
+// usual returns the variant for most tests. LAB_KERNEL names another kernel.
 func usual() variant {
 	return variant{name: "release-rxe", kernel: cmp.Or(os.Getenv("LAB_KERNEL"), DefaultKernel), driver: "rxe", short: testing.Short()}
 }
 
-// variants are what TestVariants runs. Whole, each kernel and each driver has seen the long forms.
+// variants are the variants of TestVariants. backports-siw runs the long forms when it runs whole: together with the
+// usual variant, the long forms run on each kernel and with each driver.
 var variants = []variant{
 	{name: "release-siw", kernel: DefaultKernel, driver: "siw", short: true},
 	{name: "backports-rxe", kernel: BackportsKernel, driver: "rxe", short: true},
@@ -94,9 +96,9 @@ var variants = []variant{
 	{name: "next-library", kernel: DefaultKernel, driver: "rxe", library: NextLibrary, short: true},
 }
 
-// TestGuests runs all other tests on the usual variant, in guests with one processor, as many at once as -parallel
-// says. Go test's own -run chooses among the suites (-run TestGuests/internal/verbs/native), -guest.run among their tests.
-// With -short they leave out their long forms.
+// TestGuests runs all other tests on the usual variant, in guests with one processor, or two for twoProcessors.
+// -parallel is the number of guests at once. Go test's own -run selects suites (-run
+// TestGuests/internal/verbs/native), -guest.run selects tests. With -short the tests leave out their long forms.
 func TestGuests(t *testing.T) {
 	t.Parallel()
 	runSuites(t, usual())
@@ -128,8 +130,8 @@ func TestCheckGuest(t *testing.T) {
 	session{variant: v, img: image(t, v.kernel), suites: both, tests: tests}.run(t)
 }
 
-// TestVariants runs the other kernels, drivers and libraries: -run TestVariants/backports-siw. They run whole where
-// -guest.whole matches their name, and reduced elsewhere.
+// TestVariants runs the other kernels, drivers and libraries: -run TestVariants/backports-siw. A variant runs whole if
+// -guest.whole matches its name, and reduced otherwise.
 func TestVariants(t *testing.T) {
 	t.Parallel()
 	for _, v := range variants {
@@ -160,7 +162,7 @@ func TestVariants(t *testing.T) {
 	})
 }
 
-// image prepares what the variant boots from.
+// image prepares the image that the variant boots from.
 func (v variant) image(t *testing.T) *Image {
 	t.Helper()
 	img := image(t, v.kernel)
@@ -177,7 +179,7 @@ func (v variant) image(t *testing.T) *Image {
 	return img
 }
 
-// runSuites runs the tests of all suites on a variant in parallel guests, but those that run by themselves.
+// runSuites runs the tests of all suites on a variant in parallel guests, except soak, moves and, with -short, later.
 func runSuites(t *testing.T, v variant) {
 	t.Helper()
 	img := v.image(t)
@@ -197,7 +199,7 @@ func runSuites(t *testing.T, v variant) {
 	}
 }
 
-// sessions divides the suites' tests on a variant between guests.
+// sessions divides the tests of all suites on a variant among guests.
 func sessions(t *testing.T, v variant, not ...string) []session {
 	t.Helper()
 	var all []session
@@ -211,22 +213,22 @@ func sessions(t *testing.T, v variant, not ...string) []session {
 			all[n].suites, all[n].tests = append(all[n].suites, s), append(all[n].tests, tests...)
 			continue
 		}
-		for n, hand := range s.hands(tests, v) {
+		for n, group := range s.divide(tests, v) {
 			title := cmp.Or(s.shared, s.name())
 			if s.guests > 1 {
 				title = fmt.Sprintf("%s/%d", title, n+1)
 			}
-			all = append(all, session{title: title, variant: v, suites: []suite{s}, tests: hand, cpus: processors(v, hand)})
+			all = append(all, session{title: title, variant: v, suites: []suite{s}, tests: group, cpus: processors(v, group)})
 		}
 	}
 	return all
 }
 
-// hands divides tests between guests. Where several share them, those that need two processors have one guest, which comes
-// first: two processors in each of two guests are more than there are.
-func (s suite) hands(tests []string, v variant) [][]string {
+// divide divides tests among guests. If there are several guests, the first one gets all tests that need two
+// processors: two guests with two processors each would need more processors than there are.
+func (s suite) divide(tests []string, v variant) [][]string {
 	if s.guests < 2 || len(tests) < s.guests {
-		return dealt(tests, min(len(tests), 1))
+		return distribute(tests, min(len(tests), 1))
 	}
 	var two, one []string
 	for _, test := range tests {
@@ -237,9 +239,9 @@ func (s suite) hands(tests []string, v variant) [][]string {
 		}
 	}
 	if two == nil {
-		return dealt(one, min(s.guests, len(one)))
+		return distribute(one, min(s.guests, len(one)))
 	}
-	return append([][]string{two}, dealt(one, min(s.guests-1, len(one)))...)
+	return append([][]string{two}, distribute(one, min(s.guests-1, len(one)))...)
 }
 
 func processors(v variant, tests []string) int {
@@ -249,16 +251,16 @@ func processors(v variant, tests []string) int {
 	return 1
 }
 
-// dealt deals names to n hands, as cards are.
-func dealt(names []string, n int) [][]string {
-	hands := make([][]string, n)
+// distribute puts names into n groups, one name into each group in turn.
+func distribute(names []string, n int) [][]string {
+	groups := make([][]string, n)
 	for i, name := range names {
-		hands[i%n] = append(hands[i%n], name)
+		groups[i%n] = append(groups[i%n], name)
 	}
-	return hands
+	return groups
 }
 
-// TestThePackage installs the package that make package has made in a guest.
+// TestThePackage installs the package of make package in a guest.
 func TestThePackage(t *testing.T) {
 	deb, err := onlyPackage(projectDir(t))
 	requireBuilt(t, prerequisite.Package, "make try-packages", err)
@@ -269,7 +271,7 @@ func TestThePackage(t *testing.T) {
 	}.run(t)
 }
 
-// TestTheImage runs the container image that make try-image has built in a guest.
+// TestTheImage runs the container image of make try-image in a guest.
 func TestTheImage(t *testing.T) {
 	rootfs := filepath.Join(projectDir(t), "build", "image", "rootfs")
 	_, err := os.Stat(filepath.Join(rootfs, "usr/bin/telegraf"))

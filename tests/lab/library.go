@@ -11,17 +11,17 @@ import (
 	"strings"
 )
 
-// NextLibrary is the release of rdma-core that the next Debian release has, and guests of WithNextLibrary.
+// NextLibrary is the release of rdma-core in the next Debian release. Guests of WithNextLibrary use it.
 const NextLibrary = "56.1"
 
 const nextSuite = "trixie"
 
-// pin is a Debian package of which only one file will do.
+// pin is a Debian package of one exact version, with the digest of its file.
 type pin struct{ name, version, sha256 string }
 
 func (p pin) String() string { return p.name + "=" + p.version }
 
-// nextLibrary is libibverbs with its providers, and what it links, for amd64.
+// nextLibrary returns the packages of libibverbs, its providers and the libraries that they link, for amd64.
 func nextLibrary() []pin {
 	return []pin{
 		{"libibverbs1", "56.1-1", "4c3b889607586e6328964a5f98e01ef01daa415be24334d743d6654aab4c47a4"},
@@ -31,13 +31,12 @@ func nextLibrary() []pin {
 	}
 }
 
-// nextLibc is the C library, without which those do not load: they want 2.38, and Debian 12 has 2.36. It is
-// not pinned, because it changes with each point release, and is not what is tried.
+// nextLibc is the package of the C library. The libraries of nextLibrary need version 2.38 to load, and Debian 12
+// has 2.36. The package is not pinned, because it changes with each point release and is not under test.
 const nextLibc = "libc6"
 
-// WithNextLibrary returns an image whose guests have libibverbs and its providers of the next Debian release,
-// with its C library, where this machine has its own. All programs of the guest use them. The first call
-// fetches 20 MB.
+// WithNextLibrary returns an image whose guests have libibverbs, its providers and the C library of the next
+// Debian release in place of this machine's. All programs of the guest use them. The first call fetches 20 MB.
 func (img *Image) WithNextLibrary(ctx context.Context) (*Image, error) {
 	unlock, err := lock(ctx, img.cacheDir)
 	if err != nil {
@@ -79,7 +78,7 @@ func unpackNextLibrary(ctx context.Context, cacheDir, dir string) error {
 	return requireMergedUsr(dir)
 }
 
-// requirePins wants among the files one for each pin, with its digest.
+// requirePins returns an error unless debs has a file with the right digest for each pin.
 func requirePins(debs []string, pins []pin) error {
 	sums := map[string]string{}
 	for _, deb := range debs {
@@ -100,7 +99,8 @@ func requirePins(debs []string, pins []pin) error {
 	return errors.Join(errs...)
 }
 
-// requireMergedUsr refuses what would hide a symbolic link of the root that it is laid over.
+// requireMergedUsr returns an error if dir has a file that would hide a symbolic link of the root, over which dir
+// is mounted.
 func requireMergedUsr(dir string) error {
 	for _, name := range []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32"} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {

@@ -17,7 +17,7 @@ func buildInjector(ctx context.Context, cacheDir string, k kernel) (string, erro
 	})
 }
 
-// buildSIW builds the soft iWARP driver, which Debian's kernels leave out.
+// buildSIW builds the soft iWARP driver, which is not in Debian's kernels.
 func buildSIW(ctx context.Context, cacheDir string, k kernel) (string, error) {
 	dir, err := k.siwSource(ctx, cacheDir)
 	if err != nil {
@@ -36,8 +36,8 @@ func buildSIW(ctx context.Context, cacheDir string, k kernel) (string, error) {
 	return buildModule(ctx, cacheDir, k, "siw", files, "CONFIG_RDMA_SIW=m")
 }
 
-// buildModule builds a kernel module from its files and returns its path. The directory's name holds a
-// digest of the files, so that an unchanged module is never built twice.
+// buildModule builds a kernel module from its files and returns its path. The name of the directory contains a
+// digest of the files, so that an unchanged module is not built again.
 func buildModule(ctx context.Context, cacheDir string, k kernel, name string, files map[string][]byte, settings ...string) (string, error) {
 	var parts [][]byte
 	for _, file := range slices.Sorted(maps.Keys(files)) {
@@ -57,7 +57,7 @@ func buildModule(ctx context.Context, cacheDir string, k kernel, name string, fi
 				return err
 			}
 		}
-		// Type information for BPF would need pahole.
+		// The build has no type information for BPF, which would need pahole.
 		args := append([]string{"-s", "-C", headers, "M=" + tmp, "CONFIG_DEBUG_INFO_BTF_MODULES="}, settings...)
 		_, err = command(ctx, tmp, "make", append(args, "modules")...)
 		return err

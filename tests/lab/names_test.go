@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// The lab and make check choose tests by name: a name that no test has any more would choose nothing, and nothing would
-// say so.
+// The lab and make check select tests by name. A name that no test has any more would select nothing, without an error.
 func TestChosenTestsExist(t *testing.T) {
 	for file, block := range map[string]string{
 		"lab_test.go":    `(?s)const .*?\n\)|const \w+ = ".*"|"\^?\(?Test.*?"`,

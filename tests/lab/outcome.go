@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// Outcome is what became of one test of a Go test binary that ran with -test.v.
+// Outcome is the result of one test of a Go test binary that ran with -test.v.
 type Outcome struct {
-	// Name is the test's, with its parents' before it.
+	// Name is the name of the test, after the names of its parents.
 	Name string
-	// Verdict is PASS, FAIL, SKIP, or nothing for a test that never came to its end.
+	// Verdict is PASS, FAIL, SKIP, or "" for a test that did not end.
 	Verdict string
-	// Log is what the test printed, as far as it can be told from the order of lines.
+	// Log is the output of the test, as far as the order of lines shows which test printed it.
 	Log string
 }
 
@@ -20,9 +20,9 @@ var (
 	verdictLine = regexp.MustCompile(`^ *--- (PASS|FAIL|SKIP): (\S+) \(`)
 )
 
-// ParseOutcomes reads the output of a test binary, subtests included, in the order in which they began. The
-// binary should run with -test.v=test2json, which marks the testing package's own lines by a ^V: without
-// it, a test that prints half a line hides the verdict after it.
+// ParseOutcomes returns the outcomes of tests and subtests from the output of a test binary, in the order in
+// which they began. The binary should run with -test.v=test2json, which marks the testing package's own lines
+// with ^V. Without it, a test that prints an incomplete line hides the verdict after that line.
 func ParseOutcomes(output string) []Outcome {
 	p := outcomeParser{index: map[string]int{}}
 	for line := range strings.Lines(strings.ReplaceAll(output, "\x16", "\n")) {
@@ -39,7 +39,7 @@ type outcomeParser struct {
 
 func (p *outcomeParser) line(line string) {
 	if m := startLine.FindStringSubmatch(line); m != nil {
-		// "=== NAME" without a name says that what follows belongs to no test.
+		// The output after "=== NAME" without a name belongs to no test.
 		if p.current = m[1]; p.current != "" {
 			p.at(p.current)
 		}

@@ -15,16 +15,16 @@ import (
 	"time"
 )
 
-// DefaultKernel is Debian's meta package for the kernel of the release, BackportsKernel that of the release's
+// DefaultKernel is Debian's meta package for the kernel of the release. BackportsKernel is the one of the release's
 // backports, which the host's apt need not know.
 const (
 	DefaultKernel   = "linux-image-amd64"
 	BackportsKernel = "linux-image-amd64/backports"
-	// NewestKernel is that of the next release's backports. Modules for it cannot be built on this release.
+	// NewestKernel is the one of the next release's backports. Modules for it cannot be built on this release.
 	NewestKernel = "linux-image-amd64/trixie-backports"
 )
 
-// runsKept is how long the directories of past runs stay, for a look at what went wrong.
+// runsKept is how long the directories of past runs are kept, to examine failures.
 const runsKept = 24 * time.Hour
 
 //go:embed evinject/evinject.c
@@ -36,8 +36,8 @@ var linkflapSource []byte
 //go:embed tsckhz/tsckhz.c
 var tsckhzSource []byte
 
-// Image is everything that guests boot from. It is made by Prepare and is read-only after that, so that
-// any number of guests may run from it at once.
+// Image is everything that guests boot from. Prepare makes it, and it is read-only after that, so that any number
+// of guests may run from it at once.
 type Image struct {
 	// Release is the kernel's release, as uname -r prints it in the guest.
 	Release string
@@ -48,14 +48,14 @@ type Image struct {
 	initramfs string
 	evinject  string // empty for NewestKernel
 	linkflap  string
-	tscKHz    string // of this machine's processor, which a guest's time stamp counter follows
+	tscKHz    string // of this machine's time stamp counter, which a guest's follows
 	siw       string // empty without WithSIW
 	layer     string // a directory that guests see over the host's root; empty without WithNextLibrary
 }
 
 // Prepare makes an image of DefaultKernel, or of the kernel package that the environment variable
-// LAB_KERNEL names, for guests that see the project's directory root. What it fetches and builds is kept in
-// build/cache below root, so that only the first call is slow (70 MB to fetch, then some 7 seconds). Two
+// LAB_KERNEL names, for guests that see the project's directory root. The files that it fetches and builds are
+// kept in build/cache below root, so that only the first call is slow (70 MB to fetch, then some 7 seconds). Two
 // processes may call it at once.
 func Prepare(ctx context.Context, root string) (*Image, error) {
 	pkg := os.Getenv("LAB_KERNEL")
@@ -65,8 +65,8 @@ func Prepare(ctx context.Context, root string) (*Image, error) {
 	return PrepareKernel(ctx, root, pkg)
 }
 
-// PrepareKernel is Prepare for the kernel of a named Debian package, a meta package or the image itself; a
-// suite other than the host's may stand behind a slash, as apt has it.
+// PrepareKernel is Prepare for the kernel of the Debian package pkg, which is a meta package or the image itself.
+// A suite other than the host's may follow after a slash, as in apt.
 func PrepareKernel(ctx context.Context, root, pkg string) (*Image, error) {
 	root, cacheDir, err := directories(root)
 	if err != nil {
@@ -84,8 +84,8 @@ func PrepareKernel(ctx context.Context, root, pkg string) (*Image, error) {
 	return build(ctx, root, cacheDir, pkg)
 }
 
-// directories returns the project's directory and the one that prepared files are kept in, without symbolic links,
-// since a guest binds both over file systems of its own.
+// directories returns the project's directory and the directory of prepared files. Both are without symbolic links,
+// because a guest mounts both over its own file systems.
 func directories(dir string) (root, cacheDir string, err error) {
 	if root, err = filepath.Abs(dir); err == nil {
 		root, err = filepath.EvalSymlinks(root)
@@ -131,8 +131,8 @@ func build(ctx context.Context, root, cacheDir, pkg string) (*Image, error) {
 	return img, nil
 }
 
-// tscKHz measures this machine's time stamp counter. A guest that measures it by itself while it boots, against an emulated
-// timer on a busy host, may be wrong by a factor of eight, and its clocks run as much too fast then.
+// tscKHz measures this machine's time stamp counter. A guest that measures it while it boots, with an emulated timer
+// on a busy host, may be wrong by a factor of eight. Then its clocks are too fast by that factor.
 func tscKHz(ctx context.Context, cacheDir string) (string, error) {
 	program, err := compile(ctx, cacheDir, "tsckhz", tsckhzSource)
 	if err != nil {
@@ -160,7 +160,7 @@ func (img *Image) WithSIW(ctx context.Context) (*Image, error) {
 	return &with, nil
 }
 
-// requireTools looks in sbin too, because depmod and modprobe are there and a user's PATH often is not.
+// requireTools returns an error that names the tools which are not installed.
 func requireTools(names ...string) error {
 	var missing []string
 	for _, name := range names {
@@ -174,6 +174,7 @@ func requireTools(names ...string) error {
 	return fmt.Errorf("find %s: not installed; run scripts/packages.sh lab", strings.Join(missing, ", "))
 }
 
+// findTool searches /usr/sbin too, because depmod and modprobe are there, and a user's PATH often does not have it.
 func findTool(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -182,7 +183,7 @@ func findTool(name string) (string, error) {
 	return path, err
 }
 
-// lock waits until no other process prepares in dir. It polls, because a blocked flock would not see ctx.
+// lock waits until no other process prepares files in dir. It polls, because a blocked flock would ignore ctx.
 func lock(ctx context.Context, dir string) (unlock func(), err error) {
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -208,7 +209,7 @@ func lock(ctx context.Context, dir string) (unlock func(), err error) {
 	}
 }
 
-// sweepRuns removes what old runs left; a failure costs only disk space.
+// sweepRuns removes the directories of old runs. It ignores errors, which only cost disk space.
 func sweepRuns(dir string) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -222,7 +223,8 @@ func sweepRuns(dir string) {
 	}
 }
 
-// command runs a tool to its end and returns its standard output; an error carries what it said.
+// command runs a tool to its end and returns its standard output. An error contains its standard error, or its
+// standard output if that is empty.
 func command(ctx context.Context, dir, name string, args ...string) (string, error) {
 	path, err := findTool(name)
 	if err != nil {
@@ -243,7 +245,7 @@ func command(ctx context.Context, dir, name string, args ...string) (string, err
 	return string(out), nil
 }
 
-// digest names a cached file after what it was made from, so that a change makes a new one.
+// digest returns a name for a cached file by the content that it was made from, so that a change makes a new file.
 func digest(parts ...[]byte) string {
 	h := sha256.New()
 	for _, p := range parts {
@@ -254,8 +256,8 @@ func digest(parts ...[]byte) string {
 	return hex.EncodeToString(h.Sum(nil))[:12]
 }
 
-// publish makes path by calling fill with a temporary name beside it, so that an interrupted run never
-// leaves half a result under the final name. It does nothing when path exists.
+// publish makes path by calling fill with a temporary name in the same directory, so that an interrupted run never
+// leaves an incomplete result under the final name. It does nothing if path exists.
 func publish(path string, fill func(tmp string) error) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil

@@ -14,14 +14,15 @@ import (
 
 const qemuProgram = "qemu-system-x86_64"
 
-// cmdline: the first clock of an emulated guest costs 890 ns a reading, the TSC 79. An oops ends the
-// guest, because a test that passed on a damaged kernel says nothing.
+// cmdline is the guest kernel's command line. It selects the TSC, which takes 79 ns per reading: the default clock
+// of an emulated guest takes 890 ns. An oops ends the guest, because a test that passes on a damaged kernel proves
+// nothing.
 const cmdline = "console=ttyS0 quiet panic=-1 oops=panic mitigations=off tsc=reliable clocksource=tsc"
 
-// qemuArgs: software emulation, because /dev/kvm may exist and yet not work. The kernel's log has the
-// serial port; programs have a virtio port of their own, which is faster and changes no byte.
+// qemuArgs returns qemu's arguments. They select software emulation, because /dev/kvm may exist and yet not work.
+// The kernel's log uses the serial port. Programs use a virtio port, which is faster and changes no byte.
 func (g *guest) qemuArgs(mode string) []string {
-	// As a file, because a stdio channel whose input is at its end counts as disconnected, and writes block.
+	// The channel is a file: a stdio channel counts as disconnected when its input is at its end, and writes block.
 	channel, output := "file,id=out,path=/dev/stdout", "virtserialport,chardev=out,name=lab.output"
 	if mode == "shell" {
 		channel, output = "stdio,id=out,signal=off", "virtconsole,chardev=out"
@@ -44,7 +45,7 @@ func (g *guest) qemuArgs(mode string) []string {
 	if g.image.layer == "" {
 		return append(args, "-append", kernel)
 	}
-	// The kernel hands what it does not know to init, as environment.
+	// The kernel passes parameters that it does not know to init, as environment variables.
 	return append(args, "-append", kernel+" LAB_LAYER=yes",
 		"-virtfs", "local,path="+qemuQuote(g.image.layer)+",mount_tag=layer,security_model=none,readonly=on,multidevs=remap")
 }
@@ -52,19 +53,19 @@ func (g *guest) qemuArgs(mode string) []string {
 // qemuQuote doubles commas, which end an option's value.
 func qemuQuote(s string) string { return strings.ReplaceAll(s, ",", ",,") }
 
-// startError says that there was no qemu process at all.
+// startError means that qemu could not be started.
 type startError struct{ err error }
 
 func (e *startError) Error() string { return fmt.Sprintf("start %s: %v", qemuProgram, e.err) }
 func (e *startError) Unwrap() error { return e.err }
 
-// runQemu runs qemu to its end. Its goroutine keeps one thread to itself, because the kernel sends the
-// parent-death signal when the thread that forked ends, not the process.
+// runQemu runs qemu to its end. Its goroutine is locked to a thread, because the kernel sends the parent-death
+// signal when the thread that forked ends, and not when the process ends.
 func runQemu(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, foreground bool) error {
 	cmd := exec.CommandContext(ctx, qemuProgram, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
 	cmd.WaitDelay = 5 * time.Second
-	// A background process group could not set the terminal up.
+	// A background process group could not set up the terminal.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: !foreground}
 	if !foreground {
 		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

@@ -14,21 +14,22 @@ import (
 	"time"
 )
 
-// Result is what a program's run in a guest came to.
+// Result is the result of a program's run in a guest.
 type Result struct {
-	// ExitCode is the program's own, or 128 and the signal that killed it, as a shell counts.
+	// ExitCode is the exit status of the program. It is 128 plus the signal's number if a signal killed the
+	// program, as in a shell.
 	ExitCode int
-	// Boot is from qemu's start to the guest's init, Total to qemu's end.
+	// Boot is the time from qemu's start to the guest's init, Total the time from qemu's start to its end.
 	Boot, Total time.Duration
-	// Stalled counts the boots before this one that came to nothing.
+	// Stalled counts the stalled boots before this one.
 	Stalled int
-	// OutDir is the host's side of /out; KernelLog is a file in it.
+	// OutDir is the host's path of /out. KernelLog is the path of a file in it.
 	OutDir, KernelLog string
 }
 
-// Run boots a guest, runs the job's program in it and returns after qemu has ended. The error is nil
-// whenever the program ended by itself, whatever its exit code; else it is a *GuestError, or says what
-// the host lacks. The end of ctx kills the guest.
+// Run boots a guest, runs the job's program in it and returns after qemu has ended. The error is nil if the
+// program ended, with any exit code. Otherwise it is a *GuestError, or names something that is missing on the
+// host. The guest is killed when ctx is done.
 func (img *Image) Run(ctx context.Context, job Job) (Result, error) {
 	job, err := job.withDefaults(img.cacheDir)
 	if err != nil {
@@ -45,14 +46,15 @@ func (img *Image) Run(ctx context.Context, job Job) (Result, error) {
 }
 
 const (
-	// bootLimit is ten times of what a boot takes on two busy cores.
+	// bootLimit is ten times the time that a boot takes on two busy cores.
 	bootLimit = time.Minute
-	// maxStalled: an emulated machine now and then stands still before its first program, one boot in
-	// hundreds. Nothing of the job has run by then, so another boot is no second chance for the job.
+	// maxStalled is how often a guest is booted again after a stalled boot. An emulated machine sometimes stops
+	// before its first program, once in hundreds of boots. The job has not started by then, so another boot does
+	// not repeat the job.
 	maxStalled = 2
 )
 
-// errStalled says that qemu ran and the guest's init did not start.
+// errStalled means that qemu ran and the guest's init did not start.
 var errStalled = fmt.Errorf("%w within %v", ErrBoot, bootLimit)
 
 func untilBooted(boot func() (Result, error)) (Result, error) {
@@ -73,14 +75,15 @@ func (g *guest) bounded(ctx context.Context, job Job) (Result, error) {
 	defer watch.Wait()
 	defer cancel(nil)
 	watch.Go(func() { cancel(g.watch(ctx, job.Timeout)) })
-	// Qemu opens its output anew, which would truncate a file: hidden in a struct, the writer gets a pipe.
+	// Qemu opens its output again, which would truncate a file. Inside a struct the writer is no *os.File, and
+	// os/exec makes a pipe for it.
 	return g.run(ctx, nil, struct{ io.Writer }{job.Stdout}, "run")
 }
 
-// watch returns when ctx ends or a limit has passed, and says which.
+// watch waits until ctx is done or a limit has passed, and returns the cause as an error.
 func (g *guest) watch(ctx context.Context, timeout time.Duration) error {
-	look := time.NewTicker(100 * time.Millisecond)
-	defer look.Stop()
+	poll := time.NewTicker(100 * time.Millisecond)
+	defer poll.Stop()
 	limit, exceeded := time.After(bootLimit), errStalled
 	for {
 		select {
@@ -88,16 +91,16 @@ func (g *guest) watch(ctx context.Context, timeout time.Duration) error {
 			return context.Cause(ctx)
 		case <-limit:
 			return exceeded
-		case <-look.C:
+		case <-poll.C:
 			if _, err := os.Stat(g.file("booted")); err == nil {
 				limit, exceeded = time.After(timeout), fmt.Errorf("%w after %v", ErrTimeout, timeout)
-				look.Stop()
+				poll.Stop()
 			}
 		}
 	}
 }
 
-// env tells the program where the harness's own tools are.
+// env returns the environment variables with the paths of the harness's own tools.
 func (img *Image) env() []string {
 	return []string{
 		"LAB_EVINJECT=" + img.evinject,
@@ -136,7 +139,7 @@ func (g *guest) run(ctx context.Context, stdin io.Reader, stdout io.Writer, mode
 	started := time.Now()
 	qemuErr := runQemu(ctx, g.qemuArgs(mode), stdin, stdout, &complaints, mode == "shell")
 	res := Result{Total: time.Since(started), OutDir: g.outDir, KernelLog: g.file("kernel.log")}
-	// The host's clock stamped this file when the guest made it.
+	// The file's time is the host's time when the guest made it.
 	if info, err := os.Stat(g.file("booted")); err == nil {
 		res.Boot = info.ModTime().Sub(started)
 	}

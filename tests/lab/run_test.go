@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// bootable is for the tests of the harness itself, which boot a guest for each case: they have their turn in
-// make test-push.
+// bootable returns an image for the tests of the harness itself. They boot a guest for each case, so -short skips
+// them, and make test-push runs them in turn with other long forms.
 func bootable(t *testing.T) *Image {
 	t.Helper()
 	if testing.Short() {
@@ -41,9 +41,9 @@ func TestRunReportsHowTheProgramEnded(t *testing.T) {
 		{"exit status", "exit 3", 0, 3, nil},
 		{"killed by a signal", "kill -KILL $$", 0, 137, nil},
 		{"kernel panic", "echo c >/proc/sysrq-trigger; while :; do :; done", 0, 0, ErrPanic},
-		// The shell waits by itself: the disk that has other programs on it may go before the power does.
+		// The shell waits without another program: the disk with the programs may be gone before the power is off.
 		{"power lost", "echo o >/proc/sysrq-trigger; while :; do :; done", 0, 0, ErrLost},
-		{"timeout", "sleep 600", 3 * time.Second, 0, ErrTimeout},
+		{"timeout", "sleep 600", 30 * time.Second, 0, ErrTimeout},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -55,7 +55,7 @@ func TestRunReportsHowTheProgramEnded(t *testing.T) {
 			if res.ExitCode != c.wantCode || !errors.Is(err, c.wantErr) {
 				t.Errorf("want exit code %d and %v, got %d and %v", c.wantCode, c.wantErr, res.ExitCode, err)
 			}
-			// The guest's shell adds a word about a program that a signal killed.
+			// The guest's shell adds the line "Killed" after a program that a signal killed.
 			if want := "out\nerr\r\n"; strings.TrimSuffix(stdout.String(), "Killed\n") != want {
 				t.Errorf("want output %q, got %q", want, stdout.String())
 			}
@@ -126,7 +126,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	started := time.Now()
-	// The first output of the program is the moment to leave it.
+	// The context is cancelled at the first output of the program.
 	_, err := img.Run(ctx, Job{
 		Path: "/bin/sh", Args: []string{"-c", "echo up; sleep 600"},
 		Stdout: writerFunc(func(b []byte) (int, error) { cancel(); return len(b), nil }),
@@ -138,7 +138,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 
 func TestGuestClockIsTheHosts(t *testing.T) {
 	img := bootable(t)
-	// Its way here makes a time older, so the least of some is nearest to the truth.
+	// A time gets older on its way to this test, so the least of several differences is the most exact one.
 	var behind []time.Duration
 	out, in := io.Pipe()
 	go func() {
@@ -150,11 +150,11 @@ func TestGuestClockIsTheHosts(t *testing.T) {
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		arrived := time.Now()
-		said, err := time.ParseDuration(lines.Text() + "s")
+		printed, err := time.ParseDuration(lines.Text() + "s")
 		if err != nil {
 			t.Fatal(err)
 		}
-		behind = append(behind, arrived.Sub(time.Unix(0, said.Nanoseconds())).Abs())
+		behind = append(behind, arrived.Sub(time.Unix(0, printed.Nanoseconds())).Abs())
 	}
 	if err := lines.Err(); err != nil {
 		t.Fatal(err)
@@ -168,19 +168,19 @@ func TestGuestClockIsTheHosts(t *testing.T) {
 	}
 }
 
-// A guest that measured its time stamp counter by itself would have clocks of any speed.
+// If a guest measured its time stamp counter by itself, its clocks could have any speed.
 func TestGuestClockHasTheHostsSpeed(t *testing.T) {
 	img := bootable(t)
 	khz, err := strconv.ParseFloat(img.tscKHz, 64)
 	if err != nil || khz < 100_000 {
 		t.Fatalf("want some GHz, got %s kHz, %v", img.tscKHz, err)
 	}
-	var said bytes.Buffer
-	if _, err := img.Run(t.Context(), Job{Path: "/bin/sh", Args: []string{"-c", "dmesg"}, Stdout: &said}); err != nil {
+	var log bytes.Buffer
+	if _, err := img.Run(t.Context(), Job{Path: "/bin/sh", Args: []string{"-c", "dmesg"}, Stdout: &log}); err != nil {
 		t.Fatal(err)
 	}
-	if want := fmt.Sprintf("tsc: Detected %.3f MHz processor", khz/1000); !strings.Contains(said.String(), want) {
-		t.Errorf("want %q in:\n%s", want, said.String())
+	if want := fmt.Sprintf("tsc: Detected %.3f MHz processor", khz/1000); !strings.Contains(log.String(), want) {
+		t.Errorf("want %q in:\n%s", want, log.String())
 	}
 }
 

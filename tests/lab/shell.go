@@ -12,14 +12,14 @@ type Shell struct {
 	// Setup is shell text that runs before the prompt appears.
 	Setup string
 	Env   []string
-	// Size is the terminal's, as stty takes it: "rows 24 columns 80". Empty leaves the guest's own.
+	// Size is the size of the terminal as arguments of stty: "rows 24 columns 80". Empty means the guest's default.
 	Size string
-	// Memory in MiB (1024) and CPUs (2) are the guest's.
+	// Memory is the guest's memory in MiB (default 1024), CPUs the number of its processors (default 2).
 	Memory, CPUs int
 }
 
-// Shell boots a guest with its console on standard input and output and returns when its shell has ended.
-// The exit code is the shell's.
+// Shell boots a guest with its console on standard input and output. It returns when the guest's shell has ended,
+// with the exit code of that shell.
 func (img *Image) Shell(ctx context.Context, sh Shell) (Result, error) {
 	job, err := Job{Memory: sh.Memory, CPUs: sh.CPUs}.withDefaults(img.cacheDir)
 	if err != nil {

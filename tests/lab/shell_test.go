@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What a person types after make lab, which is this command.
+// The test runs the command of make lab, with input as a person types it.
 func TestAPersonGetsAPromptBesideADevice(t *testing.T) {
 	bootable(t)
 	cmd := exec.CommandContext(t.Context(), "go", "run", "./tests/lab/cmd/lab", "shell")

@@ -4,16 +4,16 @@ package lab
 
 import "regexp"
 
-// allowedSkips is the whole list of tests that may skip in a guest. Any other skip is a failure.
+// allowedSkips is the complete list of tests that may skip in a guest. Any other skip is a failure.
 var allowedSkips = []struct {
 	driver string
 	tests  string // a regular expression for the test's name
 	reason string
 }{
 	{"siw", `^TestNativeBackendKeepsTheContract/probes/rc_write_`,
-		"a queue pair of siw is connected by its connection manager only (docs/iwarp.md)"},
+		"a queue pair of siw is connected by its connection manager only (docs/compatibility.md)"},
 	{"siw", `^TestNativeBackendKeepsTheContract/events/a_new_address_is_a_gid_change$`,
-		"the one GID of an iWARP port is made of its MAC address, and siw tells of no change (docs/iwarp.md)"},
+		"the one GID of an iWARP port is made of its MAC address, and siw reports no change (docs/compatibility.md)"},
 	{"siw", `^TestOneAddressIsOneGIDChange$`, "as above"},
 	{"siw", `^(TestReaddedAddress|TestAnotherAddress|TestChangedMACAddress)`, "iWARP has no datagrams, and its GID no address"},
 	{"siw", `^TestHardwareIs`, "iWARP has one method of a probe, and so nothing to compare"},
@@ -22,7 +22,7 @@ var allowedSkips = []struct {
 	{"rxe", `^TestOnIWARP|^TestNativeBackendOnSIW`, "needs siw, which the lab builds for the runs about it"},
 }
 
-// maySkip returns why a test may skip, nothing when it may not.
+// maySkip returns the reason why a test may skip, or "" if it may not.
 func maySkip(test string, v variant) string {
 	for _, s := range allowedSkips {
 		if s.driver == v.driver && regexp.MustCompile(s.tests).MatchString(test) {

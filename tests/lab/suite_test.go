@@ -25,12 +25,12 @@ import (
 type suite struct {
 	pkg     string
 	tests   string // a regular expression for the tests that belong in a guest; "" is all
-	rxeOnly bool   // its tests do not depend on the driver
-	guests  int    // so many guests share its tests; 0: one
+	rxeOnly bool   // it runs with rxe only, because its tests do not depend on the driver
+	guests  int    // the number of guests that share its tests; 0: one
 	shared  string // the title of a guest that it shares with other suites; "": it has its own
 }
 
-// programs are handed to the tests by these variables, when they have been built.
+// programs are the programs whose paths the tests get in environment variables, if they have been built.
 var programs = map[string]string{
 	"RDMA_EVENTS_BIN":    "build/rdma-events",
 	"RDMA_EVENTS_WORKER": "build/rdma-events-worker",
@@ -38,13 +38,13 @@ var programs = map[string]string{
 	"INFLUXD_BIN":        "build/tools/influxd",
 }
 
-// root is the project's directory, without symbolic links.
+// root returns the project's directory, without symbolic links.
 var root = sync.OnceValues(func() (string, error) {
 	dir, _, err := directories("../..")
 	return dir, err
 })
 
-// binaries builds the tests of all suites at once and returns the directory that they are in. A guest binary has the
+// binaries builds the tests of all suites at once and returns the directory of the test binaries. A binary has the
 // name of its package's directory.
 var binaries = sync.OnceValues(func() (string, error) {
 	dir, err := root()
@@ -76,7 +76,8 @@ func (s suite) binary(t *testing.T) string {
 	return filepath.Join(dir, filepath.Base(s.pkg)+".test")
 }
 
-// list returns the suite's tests that match a regular expression and -guest.run, and none of the others.
+// list returns the suite's tests whose names match the regular expression match and -guest.run, and none of the
+// expressions in not.
 func (s suite) list(t *testing.T, match string, not ...string) []string {
 	t.Helper()
 	dir := projectDir(t)
@@ -98,17 +99,17 @@ func matches(expressions []string, name string) bool {
 	return slices.ContainsFunc(expressions, func(e string) bool { return regexp.MustCompile(e).MatchString(name) })
 }
 
-// session is one guest and what runs in it.
+// session is one guest and the tests that run in it.
 type session struct {
-	title string // of the subtest, where there is one
+	title string // of the subtest, if there is one
 	variant
 	img     *Image
 	suites  []suite  // run one after the other
-	tests   []string // by name, of whichever suite
+	tests   []string // by name, of any of the suites
 	cpus    int      // 0: one
 	memory  int      // MiB; 0 is the harness's default
 	env     []string
-	timeout time.Duration // 0: twenty minutes, fifteen of short forms
+	timeout time.Duration // 0: twenty minutes, fifteen for short forms
 }
 
 func (s session) run(t *testing.T) {
@@ -142,7 +143,7 @@ func (s session) run(t *testing.T) {
 	judge(t, s.variant, ParseOutcomes(output.String()), res.ExitCode)
 }
 
-// script runs the suites, each to its end, and ends with the status of the last one that failed.
+// script returns a shell script that runs each suite to its end and exits with the status of the last one that failed.
 func (s session) script(t *testing.T, dir string, timeout time.Duration) string {
 	t.Helper()
 	var b strings.Builder
@@ -150,7 +151,7 @@ func (s session) script(t *testing.T, dir string, timeout time.Duration) string 
 	for _, suite := range s.suites {
 		args := []string{
 			suite.binary(t), "-test.v=test2json", "-test.run=^(" + strings.Join(s.tests, "|") + ")$", fmt.Sprintf("-test.short=%t", s.short),
-			// Before the guest's, so that the stacks of what hangs are seen.
+			// This timeout ends before the guest's, so that the stacks of a hanging test are printed.
 			fmt.Sprintf("-test.timeout=%v", timeout-time.Minute),
 		}
 		fmt.Fprintf(&b, "cd %s || exit 126\n", quote(filepath.Join(dir, suite.pkg)))
@@ -219,7 +220,7 @@ func programEnv(dir string) []string {
 	return env
 }
 
-// prefixed marks relayed lines, so that nobody takes an inner verdict for an outer one.
+// prefixed marks relayed lines, so that the verdict of a test in the guest is not taken for a verdict of this binary.
 type prefixed struct {
 	w     io.Writer
 	start bool
@@ -238,7 +239,8 @@ func (p *prefixed) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// requireBuilt fails a test of something that another target builds where that is required, and skips it elsewhere.
+// requireBuilt skips a test if err is not nil, because another target has not built what. It fails the test if
+// RDMA_EVENTS_REQUIRE has what.
 func requireBuilt(t *testing.T, what, target string, err error) {
 	t.Helper()
 	if err != nil {

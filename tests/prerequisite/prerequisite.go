@@ -1,5 +1,5 @@
-// Package prerequisite skips tests for which something is missing on this machine, and fails them where it should have
-// been there.
+// Package prerequisite skips a test when something that it needs is missing on this machine, or fails the test when
+// that is required to be there.
 package prerequisite
 
 import (
@@ -9,19 +9,20 @@ import (
 	"testing"
 )
 
-// variable lists, separated by commas, what must not be missing: what CI and make try-... set.
+// variable is the environment variable that lists what must not be missing, separated by commas. CI and make try-...
+// set it.
 const variable = "RDMA_EVENTS_REQUIRE"
 
-// What a test may miss, as the variable names it.
+// Names of prerequisites in the variable.
 const (
 	Root           = "root"
-	Netlink        = "netlink"    // sockets of it, which some sandboxes refuse
-	UserNamespaces = "namespaces" // made by the user that runs the tests
-	Package        = "package"    // what make package builds
-	Image          = "image"      // what make try-image builds
+	Netlink        = "netlink"    // netlink sockets, which some sandboxes refuse
+	UserNamespaces = "namespaces" // user namespaces made by the user that runs the tests
+	Package        = "package"    // the package that make package builds
+	Image          = "image"      // the image that make try-image builds
 )
 
-// Missing skips the test with the reason, or fails it if the variable names what is missing.
+// Missing skips the test with the reason. It fails the test if RDMA_EVENTS_REQUIRE has what.
 func Missing(t testing.TB, what, reason string) {
 	t.Helper()
 	if slices.Contains(strings.Split(os.Getenv(variable), ","), what) {

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// recorder takes the end of a test in place of the test.
+// recorder records a skip, and panics in place of a failure.
 type recorder struct {
 	testing.TB
 	end string

@@ -13,7 +13,8 @@ import (
 	"rdma_events/tests/influx"
 )
 
-// picture is what a page draws; assets/preview/src/picture.ts has the same.
+// picture is the data that a page draws; assets/preview/src/picture.ts has the same
+// type.
 type picture struct {
 	Title   string  `json:"title"`
 	Caption string  `json:"caption"`
@@ -36,7 +37,7 @@ type series struct {
 // columns is the width of Grafana's grid.
 const columns = 24
 
-// data asks for everything that can be drawn of a dashboard.
+// data queries the values of all panels of a dashboard that can be drawn.
 func data(ctx context.Context, db *influx.Server, d *grafana.Dashboard, choice emulated.Choice, r emulated.Range) ([]drawn, error) {
 	requests, err := emulated.Requests(d, choice, r)
 	if err != nil {
@@ -72,8 +73,8 @@ func target(q emulated.Request) grafana.Target {
 	return q.Panel.Targets[i]
 }
 
-// named makes a series of each column, named as Grafana's InfluxDB data source
-// does it: in a table by the column, else by the alias, else by measurement,
+// named makes a series of each column and names it as Grafana's InfluxDB data
+// source does: in a table by the column, else by the alias, else by measurement,
 // column and tags.
 func named(got []influx.Series, t grafana.Target) []series {
 	var all []series

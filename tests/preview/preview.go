@@ -7,7 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"image"
-	_ "image/png" // decodes what Chromium writes
+	_ "image/png" // decodes the images that Chromium writes
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,26 +18,26 @@ import (
 	"rdma_events/tests/influx"
 )
 
-// ErrBlank is wrapped by Draw when the page stayed empty.
+// ErrBlank is wrapped by the error of Draw if the page stayed empty.
 var ErrBlank = errors.New("the page shows nothing")
 
 const (
 	database = "telegraf"
 	interval = 10 * time.Second
-	before   = 5 * time.Minute // that a history begins before what is shown
+	before   = 5 * time.Minute // how long a history begins before the range that is shown
 	caption  = "Drawn outside Grafana by its components (@grafana/ui), from simulated data. " +
 		"Tables and state timelines, which these components cannot draw, are left out."
 )
 
-// eventful is an hour in which a device has one trouble after the other.
+// eventful is an hour in which a device has one fault after the other.
 //
 //go:embed eventful.toml
 var eventful string
 
-// Config says where things are.
+// Config has the directories that Draw uses.
 type Config struct {
 	Root string // of the repository, with programs in build/tools and the page in build/preview
-	Out  string // the directory of the pictures
+	Out  string // the directory of the images
 }
 
 // subject is a dashboard with the history that it shows.
@@ -66,12 +66,13 @@ func subjects() []subject {
 	}
 }
 
-// end is when the histories end: always the same, so that equal dashboards give
-// equal pictures, and no tick of an axis stands at its end.
+// end returns the time at which the histories end. It is always the same, so that
+// equal dashboards give equal images, and no tick is at the end of an axis.
 func end() time.Time { return time.Date(2026, 1, 15, 11, 57, 0, 0, time.UTC) }
 
 // Draw writes <dashboard>-dark.png and -light.png into Out. It blocks while
-// InfluxDB and Chromium run, and ends both when ctx does.
+// InfluxDB and Chromium run, and stops both when ctx ends. The error wraps ErrBlank
+// if a page stayed empty.
 func Draw(ctx context.Context, c Config) error {
 	boards, err := grafana.Dashboards(c.Root)
 	if err != nil {
@@ -134,7 +135,7 @@ const page = `<!doctype html>
 <script src="page.js"></script>
 `
 
-// draw has Chromium take a picture of the page in both themes.
+// draw makes Chromium write an image of the page in each of the two themes.
 func (c *Config) draw(ctx context.Context, file string, p *picture) error {
 	text, err := json.Marshal(p)
 	if err != nil {
@@ -160,7 +161,7 @@ func (c *Config) draw(ctx context.Context, file string, p *picture) error {
 	return nil
 }
 
-// shoot runs Chromium without a network and with a profile of its own.
+// shoot runs Chromium without a network and with its own profile.
 func shoot(ctx context.Context, dir, theme, out string, rows int) error {
 	address, err := filepath.Abs(filepath.Join(dir, "page.html"))
 	if err != nil {
@@ -182,7 +183,8 @@ func shoot(ctx context.Context, dir, theme, out string, rows int) error {
 	return notBlank(out)
 }
 
-// notBlank tells a picture with lines and letters from an empty page.
+// notBlank returns an error if an image shows an empty page. An image with lines
+// and letters has many colours.
 func notBlank(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// counters are the fields that never fall while a plugin lives, by measurement.
-// Those of rdma_async are named after event types.
+// counters lists, by measurement, the fields that never fall while a plugin
+// runs. The counters of rdma_async are not in it: they have the names of event
+// types.
 var counters = map[string][]string{
 	"rdma_port": {"transitions", "flaps", "down_ns", "missed_transitions", "phantom_events"},
 	"rdma_cq_probe": {
@@ -27,11 +28,12 @@ func isCounter(measurement, field string) bool {
 	return slices.Contains(counters[measurement], field)
 }
 
-// Counters holds the highest value of every counter that Look has seen, by
-// series and field.
+// Counters has the last value of every counter that Look has seen, by series
+// and field.
 type Counters map[string]int64
 
-// Look fails the test when a counter in p is below what it was.
+// Look fails the test when a counter in p is below its last value, and stores
+// the values of p.
 func (c Counters) Look(t testing.TB, p Point) {
 	t.Helper()
 	series := p.Series()
@@ -47,8 +49,8 @@ func (c Counters) Look(t testing.TB, p Point) {
 	}
 }
 
-// RequireCountersNeverFall looks at every counter of every series in the points
-// of one plugin.
+// RequireCountersNeverFall checks every counter of every series in the points of
+// one plugin. The test fails when a counter falls, or when there is no counter.
 func RequireCountersNeverFall(t testing.TB, points []Point) {
 	t.Helper()
 	c := Counters{}
@@ -60,13 +62,13 @@ func RequireCountersNeverFall(t testing.TB, points []Point) {
 	}
 }
 
-// Lives divides points by the plugin that they come from: ends are the times, as
-// unix ns, at which one after the other was killed.
+// Lives divides points by the plugin process that they come from. ends are the
+// times in unix ns at which the plugins were killed, in order.
 func Lives(points []Point, ends []int64) [][]Point {
-	lives := make([][]Point, len(ends)+1)
+	runs := make([][]Point, len(ends)+1)
 	for _, p := range points {
 		n, _ := slices.BinarySearch(ends, p.Time)
-		lives[n] = append(lives[n], p)
+		runs[n] = append(runs[n], p)
 	}
-	return lives
+	return runs
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Diff returns the lines that only one of two texts has, for comparison with a
-// golden file.
+// Diff returns the lines that only one of the two texts has, for comparison with
+// a golden file.
 func Diff(want, got string) string {
 	var b strings.Builder
 	wants, gots := strings.Split(want, "\n"), strings.Split(got, "\n")

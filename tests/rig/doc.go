@@ -1,4 +1,4 @@
 // Package rig runs the real programs under real Telegraf for tests, and reads
-// what Telegraf wrote. The end-to-end tests use it on the host, the lab's in
-// its guest.
+// the points that Telegraf wrote. The end-to-end tests use it on the host, the
+// tests of the lab use it in a guest.
 package rig

@@ -16,13 +16,13 @@ import (
 	"time"
 )
 
-// Footprint is what a process holds: open descriptors by kind ("socket:", "memfd:", "anon_inode:[eventpoll]",
-// a path), how many children it has, and how many memfds it has mapped.
+// Footprint counts what a process holds: its open descriptors by kind ("socket:", "memfd:",
+// "anon_inode:[eventpoll]", a path), its children and its mapped memfds.
 type Footprint map[string]int
 
 var number = regexp.MustCompile(`\d+`)
 
-// FootprintOf returns what a process holds now. One that has ended holds nothing.
+// FootprintOf returns what a process holds now. All counts are 0 if it has ended.
 func FootprintOf(t testing.TB, pid int) Footprint {
 	t.Helper()
 	f := Footprint{"children": len(Children(t, pid))}
@@ -43,7 +43,7 @@ func HasOpen(t testing.TB, pid int, path string) bool {
 	return slices.Contains(openFiles(t, pid), path)
 }
 
-// openFiles returns what the descriptors of a process refer to.
+// openFiles returns the targets of the descriptors of a process.
 func openFiles(t testing.TB, pid int) []string {
 	t.Helper()
 	fds, err := filepath.Glob(filepath.Join("/proc", strconv.Itoa(pid), "fd/*"))
@@ -64,7 +64,8 @@ func openFiles(t testing.TB, pid int) []string {
 	return targets
 }
 
-// kindOf leaves out what differs from one descriptor of a kind to the next.
+// kindOf returns the target of a descriptor without the name of a memfd and with N in place of each number, so
+// that all descriptors of a kind have the same result.
 func kindOf(target string) string {
 	if strings.HasPrefix(target, "/memfd:") {
 		return "memfd:"
@@ -72,7 +73,7 @@ func kindOf(target string) string {
 	return number.ReplaceAllString(target, "N")
 }
 
-// MoreThan says what f holds more of than before, or "".
+// MoreThan lists the kinds of which f has more than before. It returns "" if there are none.
 func (f Footprint) MoreThan(before Footprint) string {
 	var more []string
 	for _, kind := range slices.Sorted(maps.Keys(f)) {
@@ -83,12 +84,12 @@ func (f Footprint) MoreThan(before Footprint) string {
 	return strings.Join(more, "; ")
 }
 
-// goroutines of the garbage collector come as it needs them.
+// goroutine matches the first line of a goroutine's stack. It does not match the goroutines of the garbage
+// collector, which starts them as it needs them.
 var goroutine = regexp.MustCompile(`(?m)^goroutine \d+ .*\[([^G]|G[^C])`)
 
-// CountGoroutines ends the plugin by SIGQUIT and returns how many goroutines it had, by the stacks that the Go
-// runtime prints of them. Config.KeepStderr must be set. Telegraf starts the plugin again after its restart
-// delay.
+// CountGoroutines ends the plugin with SIGQUIT and returns how many goroutines it had, counted in the stacks that
+// the Go runtime prints. Config.KeepStderr must be set. Telegraf starts the plugin again after its restart delay.
 func (r *Telegraf) CountGoroutines() int {
 	r.t.Helper()
 	plugins := Children(r.t, r.PID())

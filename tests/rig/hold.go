@@ -9,10 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Hold keeps a process from dying until the test ends, as a call in the kernel
-// that no signal interrupts would: killed, it stops on its way out (ptrace(2),
-// PTRACE_O_TRACEEXIT), so that nobody can reap it, and more signals change
-// nothing. At the test's end it dies. It takes the right to trace the process.
+// Hold keeps a process from dying until the test ends, like a call in the kernel
+// that no signal interrupts. When the process is killed, it stops before it exits
+// (ptrace(2), PTRACE_O_TRACEEXIT). Its parent cannot reap it, and further signals
+// have no effect. It dies at the end of the test. The test needs the right to
+// trace the process.
 func Hold(t testing.TB, pid int) {
 	t.Helper()
 	seized, ended, release := make(chan error), make(chan error, 1), make(chan struct{})
@@ -21,7 +22,7 @@ func Hold(t testing.TB, pid int) {
 		t.Fatalf("hold process %d: %v", pid, err)
 	}
 	t.Cleanup(func() {
-		_ = unix.Kill(pid, unix.SIGKILL) // the usual error is that it is gone
+		_ = unix.Kill(pid, unix.SIGKILL) // the usual error: the process is gone
 		close(release)
 		if err := <-ended; err != nil {
 			t.Errorf("hold process %d: %v", pid, err)
@@ -29,9 +30,9 @@ func Hold(t testing.TB, pid int) {
 	})
 }
 
-// hold traces the process's first thread: while that is there, so is the
-// process. The tracer is a thread too and lets go by ending, which it does with
-// the goroutine that stays locked to it.
+// hold traces the first thread of the process: the process exists as long as this
+// thread does. The tracer is a thread too. It stops tracing when it ends, and it
+// ends with the goroutine, which stays locked to it.
 func hold(pid int, seized chan<- error, release <-chan struct{}) error {
 	runtime.LockOSThread()
 	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(pid), 0, unix.PTRACE_O_TRACEEXIT, 0, 0)

@@ -8,17 +8,17 @@ import (
 	"testing"
 )
 
-// Installed are copies of the programs in a directory of their own. What runs
-// them is the test's, also when whoever started it is gone.
+// Installed is a copy of the programs in a separate directory. Every process that
+// runs one of the copies belongs to the test, also when its parent is gone.
 type Installed struct {
 	t testing.TB
-	// Plugin and Worker are the paths of the programs. The plugin looks for the
-	// worker beside itself.
+	// Plugin and Worker are the paths of the programs. The plugin expects the
+	// worker in its own directory.
 	Plugin, Worker string
 }
 
-// Install copies the programs to where any user may execute them, until the
-// test's end.
+// Install copies the programs to a directory where any user may execute them. The
+// copies are removed at the end of the test.
 func Install(t testing.TB) *Installed {
 	t.Helper()
 	dir := sharedDir(t)
@@ -28,7 +28,7 @@ func Install(t testing.TB) *Installed {
 	return in
 }
 
-// telegraf is a copy of Telegraf beside them, for a user who may not enter the checkout.
+// telegraf returns the path of a copy of Telegraf in the same directory, for a user who may not enter the checkout.
 func (in *Installed) telegraf() string {
 	in.t.Helper()
 	path := filepath.Join(filepath.Dir(in.Plugin), "telegraf")
@@ -38,8 +38,8 @@ func (in *Installed) telegraf() string {
 	return path
 }
 
-// Upgrade renames other files over both programs, as package managers do. They
-// do the same: what follows the end of an ELF file has no meaning.
+// Upgrade renames other files over both programs, as package managers do. The new
+// programs behave the same: bytes after the end of an ELF file have no meaning.
 func (in *Installed) Upgrade() {
 	in.t.Helper()
 	for _, path := range []string{in.Plugin, in.Worker} {
@@ -61,15 +61,15 @@ func (in *Installed) copy(from, to string, more ...byte) {
 	}
 }
 
-// Processes returns those that run either program, whoever their parent is.
-// Zombies are not among them.
+// Processes returns the processes that run either program, with any parent.
+// Zombies are not included.
 func (in *Installed) Processes() []int {
 	in.t.Helper()
 	return append(Executing(in.t, in.Plugin), Executing(in.t, in.Worker)...)
 }
 
-// Executing returns the processes that execute the file of that path, or the one
-// that had it before another was renamed over it.
+// Executing returns the processes that execute the file at path, or a file that
+// was at path before another file was renamed over it.
 func Executing(t testing.TB, path string) []int {
 	t.Helper()
 	links, err := filepath.Glob("/proc/[0-9]*/exe")

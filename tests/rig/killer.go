@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Victim is who is killed.
+// Victim is the kind of process that is killed.
 type Victim string
 
 // The victims.
@@ -21,13 +21,13 @@ const (
 	TheTelegraf Victim = "Telegraf"
 )
 
-// Killer kills workers, the plugin and Telegraf by a schedule that its seed
-// draws, and after each kill wants nothing of theirs to be left, another one to
-// be there in time, and no counter of a plugin that lived to have fallen.
+// Killer kills workers, the plugin and Telegraf by a schedule that is drawn from a
+// seed. It requires that nothing is left after a kill, that the successor is there
+// in time, and that no counter of a plugin falls while that plugin runs.
 type Killer struct {
 	*Telegraf // the one that runs now
 	// Worst is the longest time until all devices were open again, by victim,
-	// less the delay that restarts are meant to have.
+	// without the intended delay before a restart.
 	Worst map[Victim]time.Duration
 
 	t        testing.TB
@@ -35,12 +35,13 @@ type Killer struct {
 	devices  []string
 	rng      *rand.Rand
 	runtime  string         // directory for sockets
-	ends     []int64        // of the plugins of this Telegraf, unix ns
-	restarts map[string]int // of the devices' workers under this plugin
-	calm     held           // before anybody was killed
+	ends     []int64        // when the plugins of this Telegraf were killed, unix ns
+	restarts map[string]int // restarts of workers under this plugin, by device
+	calm     held           // before the first kill
 }
 
-// held is what the plugin holds. A worker is another one after each kill.
+// held is what the plugin holds. Workers are not compared, because a kill replaces
+// them.
 type held struct {
 	plugin Footprint
 	files  int // in the directory for sockets
@@ -48,16 +49,17 @@ type held struct {
 
 const (
 	restartDelay = 200 * time.Millisecond
-	// lenient is how many times what is promised a kill may take on a busy machine.
+	// lenient is the factor by which recovery may exceed the promised time on a busy machine.
 	lenient = 10
-	// maxRestarts keeps the delays before restarts, which double, at seconds.
+	// maxRestarts limits the restarts of one worker, so that the delay before a
+	// restart, which doubles each time, stays at seconds.
 	maxRestarts = 4
 )
 
-// promised is how soon all devices are open again.
+// promised is the time until all devices are open again, by victim.
 var promised = map[Victim]time.Duration{TheWorker: time.Second, ThePlugin: 2 * time.Second, TheTelegraf: 3 * time.Second}
 
-// NewKiller starts Telegraf on a configuration with these devices.
+// NewKiller starts Telegraf with a configuration that has these devices.
 func NewKiller(t testing.TB, c Config, seed uint64, devices ...string) *Killer {
 	t.Helper()
 	k := &Killer{
@@ -74,9 +76,10 @@ func NewKiller(t testing.TB, c Config, seed uint64, devices ...string) *Killer {
 	return k
 }
 
-// Round kills one of them at a time that the schedule says, in one of four cases
-// twice: its successor as soon as it runs. gap is called when the victim is gone
-// and before another can be there. Round returns who was killed once all is well.
+// Round kills one victim after a pause drawn from the schedule. In one of four
+// cases it kills the successor too, as soon as that runs. It calls gap once, when
+// the first victim is gone and no successor can have started. Round returns the
+// victim once all devices are open again and nothing is left of the killed process.
 func (k *Killer) Round(gap func()) Victim {
 	k.t.Helper()
 	pause := time.NewTimer(time.Duration(k.rng.Int64N(int64(300 * time.Millisecond))))
@@ -112,18 +115,19 @@ func (k *Killer) draw() (Victim, string) {
 	return v, device
 }
 
-// kill returns the delay at most that the successor is meant to have.
+// kill kills the victim, calls gap and returns the longest intended delay before
+// the successor starts.
 func (k *Killer) kill(v Victim, device string, gap func()) time.Duration {
 	k.t.Helper()
 	switch v {
 	case TheWorker:
-		// While it executes itself again it has no arguments for a moment.
+		// A worker has no arguments for a moment while it executes itself again.
 		pid := 0
 		k.Await("a worker of "+device, time.Minute, func([]Point) bool { pid = k.Worker(device); return pid != 0 })
-		k.strike(pid)
+		k.killProcess(pid)
 		gap()
 		k.restarts[device]++
-		// Doubling from a quarter of a second, a fifth more or less.
+		// The delay starts at a quarter of a second and doubles, a fifth more or less.
 		return 300 * time.Millisecond << (k.restarts[device] - 1)
 	case ThePlugin:
 		k.killPlugin()
@@ -145,16 +149,16 @@ func (k *Killer) kill(v Victim, device string, gap func()) time.Duration {
 func (k *Killer) killPlugin() {
 	k.t.Helper()
 	ours := k.cfg.Programs.Processes()
-	k.strike(Children(k.t, k.PID())[0])
+	k.killProcess(Children(k.t, k.PID())[0])
 	k.awaitEnd(func() bool { return !slices.ContainsFunc(ours, Running) })
 	k.ends = append(k.ends, time.Now().UnixNano())
 	k.restarts = map[string]int{}
 }
 
-func (k *Killer) strike(pid int) {
+func (k *Killer) killProcess(pid int) {
 	k.t.Helper()
-	if pid == 0 { // it would be the test itself
-		k.t.Fatal("there is nobody to kill")
+	if pid == 0 { // kill(2) would signal the process group of the test
+		k.t.Fatal("there is no process to kill")
 	}
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		k.t.Fatalf("kill process %d: %v", pid, err)
@@ -177,8 +181,8 @@ func (k *Killer) awaitSuccessor(v Victim, device string) {
 	})
 }
 
-// awaitOpen waits until every device is told to be open after a time, by the
-// worker that was started last.
+// awaitOpen waits until every device is reported open, after the time since and by
+// the worker that was started last.
 func (k *Killer) awaitOpen(since int64) {
 	k.t.Helper()
 	k.Await(fmt.Sprintf("all of %v open", k.devices), time.Minute, func(points []Point) bool {
@@ -190,8 +194,9 @@ func (k *Killer) awaitOpen(since int64) {
 	})
 }
 
-// requireNothingLeft wants one plugin, a worker for each device and nothing else
-// of ours, and these to hold no more than when all was calm.
+// requireNothingLeft requires that one plugin, a worker for each device and no
+// other process of the programs run, and that the plugin holds no more than before
+// the first kill.
 func (k *Killer) requireNothingLeft() {
 	k.t.Helper()
 	deadline := time.Now().Add(lenient * time.Second)
@@ -220,7 +225,7 @@ func (k *Killer) holdings() held {
 	return held{plugin: FootprintOf(k.t, Children(k.t, k.PID())[0]), files: len(k.runtimeFiles())}
 }
 
-// runtimeFiles lists what is in the directory for sockets.
+// runtimeFiles lists the files in the directory for sockets.
 func (k *Killer) runtimeFiles() []string {
 	k.t.Helper()
 	var found []string
@@ -237,12 +242,13 @@ func (k *Killer) runtimeFiles() []string {
 	return found[1:]
 }
 
-// Finish looks at all that the Telegraf that runs, or ran last, has written.
+// Finish checks the counters in all points that the current or last Telegraf has
+// written.
 func (k *Killer) Finish() {
 	k.t.Helper()
-	for _, life := range Lives(k.Points(), k.ends) {
-		if len(life) > 0 {
-			RequireCountersNeverFall(k.t, life)
+	for _, run := range Lives(k.Points(), k.ends) {
+		if len(run) > 0 {
+			RequireCountersNeverFall(k.t, run)
 		}
 	}
 }

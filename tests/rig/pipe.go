@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// IsFull reports whether a descriptor of a process is a pipe that takes no more
-// at the moment: whoever writes to it has to wait.
+// IsFull reports whether a descriptor of a process is a pipe that is full at the
+// moment, so that a write to it blocks.
 func IsFull(t testing.TB, pid, fd int) bool {
 	t.Helper()
 	own, err := unix.Open(fmt.Sprintf("/proc/%d/fd/%d", pid, fd), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -28,8 +28,8 @@ func IsFull(t testing.TB, pid, fd int) bool {
 	return poll[0].Revents&unix.POLLOUT == 0
 }
 
-// Fill writes to a pipe or FIFO, which must be open for writing without
-// blocking, until it takes no more.
+// Fill writes to a pipe or FIFO until it is full. The file must be open for
+// writing without blocking.
 func Fill(t testing.TB, f *os.File) {
 	t.Helper()
 	if err := f.SetWriteDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
@@ -40,8 +40,8 @@ func Fill(t testing.TB, f *os.File) {
 	}
 }
 
-// FullFIFO makes a FIFO that any user may write to and that is full, until the
-// test's end.
+// FullFIFO makes a full FIFO that any user may write to. It is removed at the end
+// of the test.
 func FullFIFO(t testing.TB) *os.File {
 	t.Helper()
 	path := filepath.Join(sharedDir(t), "fifo")
@@ -55,12 +55,12 @@ func FullFIFO(t testing.TB) *os.File {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = f.Close() }) // nobody wants what was written
+	t.Cleanup(func() { _ = f.Close() }) // no test needs the bytes in it
 	Fill(t, f)
 	return f
 }
 
-// AwaitText reads a pipe or FIFO until a text comes.
+// AwaitText reads a pipe or FIFO until it has read text.
 func AwaitText(t testing.TB, f *os.File, text string) {
 	t.Helper()
 	if err := f.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {

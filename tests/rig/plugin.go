@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Plugin is the plugin without Telegraf, between pipes that nobody reads but
-// the test.
+// Plugin is the plugin without Telegraf. Its standard input, output and error are
+// pipes, and only the test has their other ends.
 type Plugin struct {
 	Stdin          *os.File // the test writes prompts to it
 	Stdout, Stderr *os.File // the test reads them, or closes them
@@ -21,8 +21,9 @@ type Plugin struct {
 	exited chan struct{}
 }
 
-// StartPlugin runs the program, behind a prefix as in Config, until the test's
-// end. Its standard error is full from the beginning if stderrFull is true.
+// StartPlugin runs the program until the end of the test, with a prefix as in
+// Config and the text of its configuration. If stderrFull is true, its standard
+// error is full from the beginning.
 func StartPlugin(t testing.TB, prefix []string, plugin string, stderrFull bool) *Plugin {
 	t.Helper()
 	p := &Plugin{t: t, dir: sharedDir(t), exited: make(chan struct{})}
@@ -48,18 +49,18 @@ func StartPlugin(t testing.TB, prefix []string, plugin string, stderrFull bool) 
 		_ = theirs.Close() // the program has them
 	}
 	go func() {
-		_ = p.cmd.Wait() // AwaitEnd looks at how it ended
+		_ = p.cmd.Wait() // AwaitEnd returns the exit status
 		close(p.exited)
 	}()
 	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill() // mostly it has ended
+		_ = p.cmd.Process.Kill() // it has usually ended
 		<-p.exited
 	})
 	return p
 }
 
-// pipe returns the read end and the write end of a pipe, open until the test's
-// end.
+// pipe returns the read end and the write end of a pipe, which are open until the
+// end of the test.
 func pipe(t testing.TB) [2]*os.File {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -74,11 +75,11 @@ func pipe(t testing.TB) [2]*os.File {
 	return [2]*os.File{r, w}
 }
 
-// PID is the program's.
+// PID returns the process ID of the program.
 func (p *Plugin) PID() int { return p.cmd.Process.Pid }
 
-// Prompt asks for an interval. It fails the test unless the program can be
-// asked, or has ended.
+// Prompt asks the program for an interval. It fails the test if it cannot write
+// the prompt, unless the program has ended.
 func (p *Plugin) Prompt() {
 	p.t.Helper()
 	if _, err := p.Stdin.WriteString("\n"); err != nil && !errors.Is(err, syscall.EPIPE) {
@@ -86,8 +87,9 @@ func (p *Plugin) Prompt() {
 	}
 }
 
-// AwaitEnd waits until the program has ended by itself, and returns its exit
-// status and how long that took. Neither process nor file may be left of it.
+// AwaitEnd waits until the program has ended by itself, at most for limit. It
+// returns the exit status and how long that took. It fails the test if one of the
+// children is left, or a file in the runtime directory.
 func (p *Plugin) AwaitEnd(children []int, limit time.Duration) (status int, took time.Duration) {
 	p.t.Helper()
 	began := time.Now()

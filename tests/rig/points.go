@@ -66,7 +66,7 @@ func next(dec *lineprotocol.Decoder) (Point, error) {
 	return p, err
 }
 
-// Int returns a field as an integer, -1 when it is not there.
+// Int returns an int64 field, or -1 if there is none of that name.
 func (p Point) Int(field string) int64 {
 	if v, ok := p.Fields[field].(int64); ok {
 		return v
@@ -74,7 +74,7 @@ func (p Point) Int(field string) int64 {
 	return -1
 }
 
-// Text returns a field as a string.
+// Text returns a string field, or "" if there is none of that name.
 func (p Point) Text(field string) string {
 	v, _ := p.Fields[field].(string)
 	return v
@@ -101,7 +101,7 @@ func (p Point) has(tags []string) bool {
 	return true
 }
 
-// Last is the last point that Select finds; an empty Point when there is none.
+// Last returns the last point that Select finds, or an empty Point if there is none.
 func Last(points []Point, measurement string, tags ...string) Point {
 	found := Select(points, measurement, tags...)
 	if len(found) == 0 {

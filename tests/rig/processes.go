@@ -16,8 +16,8 @@ func Children(t testing.TB, pid int) []int {
 	return running
 }
 
-// Zombies returns the processes that pid has started, that have ended and that
-// it has not waited for.
+// Zombies returns the processes that pid has started, that have ended and for
+// which pid has not waited.
 func Zombies(t testing.TB, pid int) []int {
 	t.Helper()
 	_, ended := family(t, pid)
@@ -35,7 +35,7 @@ func family(t testing.TB, pid int) (running, ended []int) {
 		if err != nil {
 			continue // gone meanwhile
 		}
-		// The name in brackets may hold anything; the state and the parent follow the last one.
+		// The name in brackets may contain any character. The state and the parent follow the last bracket.
 		rest := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 		if rest[1] != strconv.Itoa(pid) {
 			continue
@@ -73,8 +73,8 @@ func Running(pid int) bool {
 }
 
 // Memory returns a figure of a process's memory in bytes, by its name in
-// proc_pid_status(5): VmRSS is all that is resident, VmHWM the most that ever
-// was, RssAnon what is no file's.
+// proc_pid_status(5): VmRSS is all resident memory, VmHWM is the highest VmRSS so
+// far, RssAnon is the resident memory that belongs to no file.
 func Memory(t testing.TB, pid int, figure string) int64 {
 	t.Helper()
 	return status(t, pid, figure) << 10
@@ -108,8 +108,8 @@ func status(t testing.TB, pid int, figure string) int64 {
 	return 0
 }
 
-// Worker returns the worker process of a device, which it names in its command
-// line; 0 when there is none.
+// Worker returns the worker process of a device, or 0 if there is none. The
+// command line of a worker ends with the name of its device.
 func (r *Telegraf) Worker(device string) int {
 	r.t.Helper()
 	for _, pid := range r.Workers() {

@@ -7,11 +7,12 @@ import (
 	"testing"
 )
 
-// seedVariable repeats the schedule of an earlier run.
+// seedVariable is the environment variable with the seed of an earlier run, whose
+// schedule is repeated.
 const seedVariable = "RDMA_EVENTS_SEED"
 
-// Seed draws the seed of a schedule of faults, unless the environment has one,
-// and prints it.
+// Seed returns the seed of a schedule of faults and logs it. The seed is random,
+// unless the environment has one.
 func Seed(t testing.TB) uint64 {
 	t.Helper()
 	seed := rand.Uint64()

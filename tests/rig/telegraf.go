@@ -15,31 +15,31 @@ import (
 	"time"
 )
 
-// Config says what to run.
+// Config is the configuration of a run.
 type Config struct {
 	Plugin   string   // the plugin's configuration, TOML
 	Interval string   // Telegraf's; "1s" when empty
 	Flush    string   // Telegraf's flush_interval; "200ms" when empty
 	Env      []string // added to the environment
-	// Prefix comes before Telegraf's command line, as in setpriv and prlimit,
-	// which run it with fewer rights.
+	// Prefix is a command before Telegraf's command line, for example setpriv or
+	// prlimit, which run Telegraf with fewer rights.
 	Prefix []string
-	// RestartDelay is execd's; "10s" when empty.
+	// RestartDelay is the restart_delay of execd; "10s" when empty.
 	RestartDelay string
-	// KeepStderr gives the plugin's standard error a file of its own. Telegraf,
-	// whose log it is missing from then, loses what a dying process says.
+	// KeepStderr writes the plugin's standard error to a separate file, and not to
+	// Telegraf's log: Telegraf loses the final output of a process that dies.
 	KeepStderr bool
 	// Stderr, if not empty, is the path of that file, which may be a FIFO.
 	Stderr string
 	// Agent is added to the section agent of Telegraf's configuration.
 	Agent string
-	// More is added to Telegraf's configuration, as outputs and tags.
+	// More is added to Telegraf's configuration, for example outputs and tags.
 	More string
-	// Directory, if not empty, is Telegraf's of further configuration, which
-	// starts the plugin in place of Plugin and RestartDelay.
+	// Directory, if not empty, has further configuration for Telegraf, which
+	// starts the plugin. Plugin and RestartDelay are not used then.
 	Directory string
-	// Programs, if not nil, are run in place of those of the build directory. A Prefix that makes another user, outside of
-	// a guest, needs them: the checkout may lie where that user cannot enter.
+	// Programs, if not nil, are run in place of the programs in the build directory. A Prefix that changes the user
+	// needs them outside of a guest, because that user may not be able to enter the checkout.
 	Programs *Installed
 }
 
@@ -56,8 +56,8 @@ type Telegraf struct {
 	points []Point
 }
 
-// Program returns the path of one of the programs that are tested: from the
-// environment variable, else from the build directory above the test.
+// Program returns the path of a program under test: the value of the environment
+// variable, or the file built in the build directory of the module.
 func Program(t testing.TB, variable, built string) string {
 	t.Helper()
 	path := os.Getenv(variable)
@@ -86,7 +86,7 @@ func moduleRoot(t testing.TB) string {
 	return ""
 }
 
-// Start runs Telegraf until the test's end.
+// Start runs Telegraf until the end of the test.
 func Start(t testing.TB, c Config) *Telegraf {
 	t.Helper()
 	r := &Telegraf{t: t, dir: sharedDir(t), exited: make(chan struct{})}
@@ -123,7 +123,8 @@ func telegrafOf(t testing.TB, c Config) string {
 	return Program(t, "TELEGRAF_BIN", "tools/telegraf")
 }
 
-// sharedDir is a directory that any user may write to.
+// sharedDir makes a directory that any user may write to. It is removed at the end
+// of the test.
 func sharedDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "rig-") //nolint:usetesting // t.TempDir has a parent that only its owner may pass
@@ -199,7 +200,8 @@ func (r *Telegraf) write(name, text string) {
 	}
 }
 
-// Points returns all that Telegraf has written so far.
+// Points returns all points that Telegraf has written so far, except those that
+// NewPoints has returned.
 func (r *Telegraf) Points() []Point {
 	r.t.Helper()
 	r.mu.Lock()
@@ -208,8 +210,9 @@ func (r *Telegraf) Points() []Point {
 	return r.points
 }
 
-// NewPoints returns what Telegraf has written since the last call of it or of
-// Points, which will not have it: for runs that write more than can be kept.
+// NewPoints returns the points that Telegraf has written since the last call of
+// NewPoints or Points. Points does not return them later. NewPoints is for runs
+// that write more points than memory can hold.
 func (r *Telegraf) NewPoints() []Point {
 	r.t.Helper()
 	r.mu.Lock()
@@ -250,8 +253,8 @@ func readFrom(path string, offset int64) ([]byte, error) {
 	return text[:n], err
 }
 
-// Await returns the points as soon as cond holds for them; when it does not
-// within timeout the test fails with the log.
+// Await returns the points as soon as cond holds for them. If it does not within
+// timeout, the test fails with the last points and the log.
 func (r *Telegraf) Await(what string, timeout time.Duration, cond func([]Point) bool) []Point {
 	r.t.Helper()
 	deadline := time.NewTimer(timeout)
@@ -285,7 +288,7 @@ func (r *Telegraf) AwaitLog(text string, timeout time.Duration) {
 	r.Await("log line "+text, timeout, func([]Point) bool { return strings.Contains(r.Log(), text) })
 }
 
-// Log returns what Telegraf and the plugin have logged.
+// Log returns the log of Telegraf and the plugin.
 func (r *Telegraf) Log() string {
 	r.t.Helper()
 	text, err := os.ReadFile(r.path("log"))
@@ -295,7 +298,7 @@ func (r *Telegraf) Log() string {
 	return string(text)
 }
 
-// Stderr returns what the plugin has said; Config.KeepStderr must be set.
+// Stderr returns the plugin's standard error so far. Config.KeepStderr must be set.
 func (r *Telegraf) Stderr() string {
 	r.t.Helper()
 	text, err := os.ReadFile(r.path("stderr"))
@@ -305,11 +308,11 @@ func (r *Telegraf) Stderr() string {
 	return string(text)
 }
 
-// PID is Telegraf's, also behind a Prefix: prlimit and setpriv execute what they
-// start in their own place.
+// PID returns the process ID of Telegraf, also with a Prefix: prlimit and setpriv
+// execute the program in their own process.
 func (r *Telegraf) PID() int { return r.cmd.Process.Pid }
 
-// Kill kills Telegraf as nothing can be prepared for.
+// Kill kills Telegraf with SIGKILL, which it cannot handle, and waits for its end.
 func (r *Telegraf) Kill() {
 	r.t.Helper()
 	if err := r.cmd.Process.Kill(); err != nil {
@@ -318,8 +321,8 @@ func (r *Telegraf) Kill() {
 	<-r.exited
 }
 
-// Stop ends Telegraf as its service manager would and waits for it. It may be
-// called twice.
+// Stop ends Telegraf with SIGTERM, as its service manager would, and waits for its
+// end. It may be called twice.
 func (r *Telegraf) Stop() {
 	r.t.Helper()
 	select {

@@ -51,11 +51,11 @@ type Watch struct {
 
 	mu      sync.Mutex
 	records []Record
-	bad     error // a line that is no record
+	bad     error // of a line that is no record
 }
 
-// StartWatch runs the program, behind a prefix as in Config, until the test's
-// end.
+// StartWatch runs the program until the end of the test, with a prefix as in
+// Config.
 func StartWatch(t testing.TB, prefix []string, args ...string) *Watch {
 	t.Helper()
 	w := &Watch{t: t, dir: sharedDir(t), exited: make(chan struct{})}
@@ -94,7 +94,7 @@ func (w *Watch) read(out io.Reader) {
 	}
 }
 
-// Records returns what was shown so far.
+// Records returns the records so far.
 func (w *Watch) Records() []Record {
 	w.t.Helper()
 	w.mu.Lock()
@@ -105,8 +105,8 @@ func (w *Watch) Records() []Record {
 	return w.records[:len(w.records):len(w.records)]
 }
 
-// Await returns the records as soon as cond holds for them; when it does not
-// within timeout the test fails with them.
+// Await returns the records as soon as cond holds for them. If it does not within
+// timeout, the test fails with the records.
 func (w *Watch) Await(what string, timeout time.Duration, cond func([]Record) bool) []Record {
 	w.t.Helper()
 	deadline := time.NewTimer(timeout)
@@ -126,12 +126,12 @@ func (w *Watch) Await(what string, timeout time.Duration, cond func([]Record) bo
 	}
 }
 
-// PID is the program's.
+// PID returns the process ID of the program.
 func (w *Watch) PID() int { return w.cmd.Process.Pid }
 
-// End ends the program with a signal, or waits until it has ended by itself
-// where that is 0. It must leave with status 0, no process and no file behind.
-// It may be called twice.
+// End ends the program with a signal. If sig is 0, it waits until the program has
+// ended by itself. The program must exit with status 0 and leave no process and no
+// file. End may be called twice.
 func (w *Watch) End(sig syscall.Signal) {
 	w.t.Helper()
 	select {

@@ -1,4 +1,5 @@
-// Package scale fills an InfluxDB as a large installation would, and measures
-// what that takes and how long the Fleet dashboard waits for its answers. It is
-// for docs/scaling.md and not part of any test run: filling takes many minutes.
+// Package scale fills an InfluxDB as a large installation would. It measures the
+// size of the data and how long the Fleet dashboard and the alert rules wait for
+// answers. The results are for docs/operations.md. Tests fill only a small database:
+// a large one takes many minutes.
 package scale

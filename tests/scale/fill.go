@@ -16,35 +16,36 @@ import (
 	"rdma_events/tests/influx"
 )
 
-// place is that of the dashboards and of assets/influxdb.
+// place is the database and the policies that the dashboards and assets/influxdb
+// use.
 var place = influxdb.Own()
 
-// Plan says what to fill in.
+// Plan describes the data to write.
 type Plan struct {
-	Dir            string // keeps the database and how far it is filled
+	Dir            string // for the database and the progress of filling it
 	Hosts, Devices int
 	Interval       time.Duration // Telegraf's
 	Exact          bool          // raw points are stamped with whole intervals
 	Seed           int64
 }
 
-// progress is kept in Dir, so that filling can be ended and taken up again.
+// progress is stored in Dir, so that filling can stop and continue later.
 type progress struct {
 	Plan     Plan
 	End      time.Time // of hour and day
-	RawBytes int64     // of the hour's files, before the past is written; 0 is not known yet
+	RawBytes int64     // of the hour's files, before the past is written; 0 if not known yet
 
 	Raw, Past, Long int // hosts filled in
 }
 
-// spans are what is filled in: an hour of raw points, and a day of those that
-// continuous queries keep.
+// span is a span of time to fill: an hour of raw points, or a day of the points
+// that continuous queries keep.
 type span struct {
 	name     string
 	policy   string
 	length   time.Duration
 	interval time.Duration
-	probes   time.Duration // a round in so long stands for one a second, which a day has no time for
+	probes   time.Duration // between two rounds; one a second would take too long for a day
 	exact    bool
 	done     *int
 	bytes    int64
@@ -60,7 +61,7 @@ func (p *progress) spans() []span {
 // stage is a part of the filling, host by host.
 type stage struct {
 	name string
-	span time.Duration // over which hosts have their troubles
+	span time.Duration // over which the faults of the hosts are spread
 	done *int
 	host func(context.Context, *influx.Server, history.Host) error
 }
@@ -101,15 +102,15 @@ func (p *progress) save() error {
 
 func (p *progress) full() bool { return min(p.Raw, p.Past, p.Long) == p.Plan.Hosts }
 
-// step is how many hosts are written before progress is kept.
+// step is the number of hosts that are written before progress is stored.
 const step = 20
 
-// fill fills in hosts until all are there or ctx ends, which is no error.
+// fill writes hosts until all are written or ctx ends. The end of ctx is no error.
 func (p *progress) fill(ctx context.Context, db *influx.Server, s stage, say func(string, ...any)) error {
 	hosts := history.Fleet{Hosts: p.Plan.Hosts, Devices: p.Plan.Devices, Span: s.span, Seed: p.Plan.Seed}.All()
 	began, from := time.Now(), *s.done
 	for *s.done < len(hosts) && ctx.Err() == nil {
-		// A step that was begun is ended: a point written twice is one point, but costs.
+		// A step that has begun is completed: writing a point twice makes one point, but takes time.
 		n := min(step, len(hosts)-*s.done)
 		if err := onAllCPUs(db, s, hosts[*s.done:*s.done+n]); err != nil {
 			return err

@@ -19,14 +19,14 @@ import (
 
 const fleetUID = "rdma-events-fleet"
 
-// answer is how long a query took: at first, and the slowest of the times after.
+// answer has the times of a query: the first one, and the slowest of the later ones.
 type answer struct {
 	title, ref  string
 	first, then time.Duration
 	series      int
 }
 
-// repeats is how often a query is asked again.
+// repeats is how often a query is run again.
 const repeats = 3
 
 // askFleet runs every query of the Fleet dashboard as Grafana would send it, one
@@ -85,7 +85,7 @@ func ask(ctx context.Context, db *influx.Server, requests []grafana.Request) ([]
 	return all, nil
 }
 
-// together is what it takes to ask all again.
+// together returns the time that it takes to run all queries again.
 func together(all []answer) time.Duration {
 	var d time.Duration
 	for _, a := range all {
@@ -112,8 +112,8 @@ func table(all []answer) string {
 	return b.String()
 }
 
-// keep runs what the continuous queries run every five minutes, once, and says
-// how long each takes.
+// keep runs once the statements that the continuous queries run every five minutes,
+// and reports how long all of them take.
 func keep(ctx context.Context, db *influx.Server, end time.Time, say func(string, ...any)) error {
 	var whole time.Duration
 	for _, statement := range influxdb.Selects(end.Add(-10*time.Minute), end) {
@@ -127,7 +127,7 @@ func keep(ctx context.Context, db *influx.Server, end time.Time, say func(string
 	return nil
 }
 
-// cardinality is the number of series of the database.
+// cardinality returns the number of series of the database.
 func cardinality(ctx context.Context, db *influx.Server) (int64, error) {
 	got, err := db.Query(ctx, place.Database, "SHOW SERIES EXACT CARDINALITY ON "+influx.Quote(place.Database))
 	if err != nil {
@@ -146,7 +146,7 @@ func cardinality(ctx context.Context, db *influx.Server) (int64, error) {
 	return all, nil
 }
 
-// size is how many bytes the files below a directory have.
+// size returns the number of bytes of the files below a directory.
 func size(dir string) (int64, error) {
 	var all int64
 	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
@@ -162,7 +162,8 @@ func size(dir string) (int64, error) {
 	return all, err
 }
 
-// memory is the resident set of a process in bytes (proc(5), status).
+// memory returns the resident set of a process in bytes (proc(5), status), 0 if it
+// is not known.
 func memory(pid int) int64 {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {

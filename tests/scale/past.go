@@ -12,7 +12,7 @@ import (
 	"rdma_events/tests/influx"
 )
 
-// lookback is a field that rules ask about hours before the raw one.
+// lookback is a field that rules query for hours before the raw hour.
 type lookback struct {
 	measurement, field string // of whole numbers
 	hours              int
@@ -22,8 +22,8 @@ func lookbacks() []lookback {
 	return []lookback{{"rdma_port", "up", 24}, {"rdma_collector", "uptime_ns", 24}, {"rdma_cq_probe", "wake_ns_p99", 4}}
 }
 
-// past is the stage that repeats the raw hour back to where rules look. Other
-// fields would not be read by any of their queries.
+// past returns the stage that repeats the raw hour as far back as rules query. It
+// writes only the fields that the queries of rules read there.
 func (p *progress) past() stage {
 	return stage{"past of rules", time.Hour, &p.Past, p.writePast}
 }
@@ -50,7 +50,7 @@ func (l *lookback) repeat(w io.Writer, s *influx.Series) error {
 	head := l.measurement
 	for _, key := range slices.Sorted(maps.Keys(s.Tags)) {
 		if s.Tags[key] != "" {
-			head += "," + key + "=" + s.Tags[key] // none here has a character to be escaped
+			head += "," + key + "=" + s.Tags[key] // no tag here has a character that must be escaped
 		}
 	}
 	values, times := s.Numbers(l.field)

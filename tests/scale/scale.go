@@ -14,14 +14,14 @@ import (
 	"rdma_events/tests/influx"
 )
 
-// ErrSlow is wrapped by Run when a query of the Fleet dashboard or of an alert
-// rule took longer than Limit.
+// ErrSlow is wrapped by the error of Run if a query of the Fleet dashboard or of an
+// alert rule took longer than Limit.
 var ErrSlow = errors.New("a query is too slow")
 
 // Limit is how long a query may take.
 const Limit = 2 * time.Second
 
-// Config says what to run.
+// Config describes a run.
 type Config struct {
 	Plan    Plan
 	Root    string        // of the repository, with programs in build/tools
@@ -29,13 +29,15 @@ type Config struct {
 	Out     io.Writer
 	Now     func() time.Time
 	Measure bool // even when it is not full
-	// Cold is after how long the server compacts for good what others compact
-	// after four hours; settling takes twice as long.
+	// Cold is the time without writes after which the server compacts a shard fully;
+	// by default that is four hours. Settling takes twice as long as Cold.
 	Cold time.Duration
 }
 
-// Run fills the database in Plan.Dir, and once it is full measures. It returns
-// nil when ctx or For ended the filling: another Run goes on.
+// Run fills the database in Plan.Dir, and measures once it is full. It blocks
+// until then, or until ctx or For ends the filling. In that case it returns nil
+// unless Measure is set, and another Run continues. The error wraps ErrSlow if a
+// query took too long.
 func Run(ctx context.Context, c Config) (err error) {
 	dir := filepath.Join(c.Plan.Dir, "influxdb")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -72,7 +74,8 @@ func Run(ctx context.Context, c Config) (err error) {
 	return c.measure(ctx, db, p, say)
 }
 
-// fill goes through the stages. filling ends the work and ctx all of it.
+// fill runs the stages. The end of filling stops the writing of hosts; the end of
+// ctx also stops the waiting for compaction.
 func (c *Config) fill(ctx, filling context.Context, db *influx.Server, p *progress, say func(string, ...any)) error {
 	spans := p.spans()
 	if err := p.fill(filling, db, p.stage(spans[0]), say); err != nil {
@@ -92,7 +95,7 @@ func (c *Config) fill(ctx, filling context.Context, db *influx.Server, p *progre
 	return p.fill(filling, db, p.stage(spans[1]), say)
 }
 
-// weigh keeps the size of the raw hour while nothing else is in its policy.
+// weigh stores the size of the raw hour while its policy has no other data.
 func (c *Config) weigh(ctx context.Context, p *progress) error {
 	if err := settle(ctx, filepath.Join(c.Plan.Dir, "influxdb"), 2*c.Cold); err != nil {
 		return err
@@ -104,8 +107,8 @@ func (c *Config) weigh(ctx context.Context, p *progress) error {
 	return p.save()
 }
 
-// settle waits until the server has compacted what was written: the files stay
-// as they are for a while.
+// settle waits until the server has compacted the data: until the size of its files
+// has stayed the same for the duration still.
 func settle(ctx context.Context, dir string, still time.Duration) error {
 	poll := time.NewTicker(time.Second)
 	defer poll.Stop()
@@ -127,8 +130,8 @@ func settle(ctx context.Context, dir string, still time.Duration) error {
 	return nil
 }
 
-// prepare makes database and retention policies. Continuous queries are dropped
-// again: the server would run them while it is measured.
+// prepare creates the database and its retention policies. It drops the continuous
+// queries again: otherwise the server would run them during the measurement.
 func prepare(ctx context.Context, db *influx.Server) error {
 	if _, err := db.Query(ctx, "", influxdb.Downsampling); err != nil {
 		return err

@@ -2,7 +2,7 @@ package stack
 
 import "fmt"
 
-// agent is Telegraf's configuration but for its inputs.
+// agent returns Telegraf's configuration without its inputs.
 func agent(url string) string {
 	return fmt.Sprintf(`[agent]
   interval = "%v"
@@ -16,7 +16,8 @@ func agent(url string) string {
 `, interval, url, database)
 }
 
-// input is a host: an instance of the plugin whose points have its name.
+// input returns Telegraf's configuration of a host: an instance of the plugin
+// whose points have the name of the host.
 func input(program, conf, host string) string {
 	return fmt.Sprintf(`[[inputs.execd]]
   command = [%q, "-config", %q, "-poll_interval_disabled"]
@@ -28,7 +29,7 @@ func input(program, conf, host string) string {
 `, program, conf, host)
 }
 
-// plugin is the plugin's configuration on a host.
+// plugin returns the plugin's configuration on a host.
 func plugin(s simulated, seed int) string {
 	return fmt.Sprintf(`[[inputs.rdma_events]]
   backend = "sim"

@@ -1,4 +1,4 @@
-// Package stack runs what one needs to see the dashboards move: InfluxDB, and
-// Telegraf with the plugin on simulated hosts, all on loopback, with an hour of
-// history.
+// Package stack runs the programs for a demonstration of the dashboards: InfluxDB,
+// and Telegraf with the plugin on simulated hosts, all on loopback, with an hour
+// of history.
 package stack

@@ -18,18 +18,18 @@ import (
 	"rdma_events/tests/influx"
 )
 
-// ErrEnded is wrapped by Run when one of the programs has ended by itself; the
-// text has the end of its log.
+// ErrEnded is wrapped by the error of Run if one of the programs has ended by
+// itself; the text has the end of its log.
 var ErrEnded = errors.New("has ended")
 
-// database is the plugin's own, as assets/influxdb makes it.
+// database is the plugin's own database, as assets/influxdb creates it.
 var database = influxdb.Own().Database
 
 const (
 	// interval is Telegraf's, in the history and now.
 	interval = 5 * time.Second
 	past     = time.Hour
-	// grace is how long Telegraf may take to write what it has.
+	// grace is how long Telegraf may take to write its last points.
 	grace = 15 * time.Second
 )
 
@@ -44,16 +44,16 @@ func hosts() []simulated {
 	}
 }
 
-// Config says how to run the stack.
+// Config describes how to run the stack.
 type Config struct {
 	Programs string    // the directory that `make build` fills
 	Addr     string    // host:port of InfluxDB on loopback; "" is a free port
-	Out      io.Writer // says what is there, and where
+	Out      io.Writer // for the addresses and names that a user needs
 	Now      func() time.Time
 }
 
 // Run runs the stack until ctx ends, then stops all of it and removes its files.
-// It returns nil when that went well, and an error when a program cannot be
+// It returns nil if all of that succeeds, and an error if a program cannot be
 // started or ends by itself.
 func Run(ctx context.Context, c Config) (err error) {
 	if err := c.check(); err != nil {
@@ -75,7 +75,7 @@ func Run(ctx context.Context, c Config) (err error) {
 	return c.collect(ctx, db, dir)
 }
 
-// check refuses an address that others could reach.
+// check refuses an address that other hosts could reach.
 func (c *Config) check() error {
 	if c.Addr == "" {
 		return nil
@@ -127,7 +127,7 @@ func (c *Config) collect(ctx context.Context, db *influx.Server, dir string) (er
 		fmt.Fprintln(c.Out, "stopping")
 		return nil
 	case <-telegraf.Done():
-		text, _ := os.ReadFile(log) // what there is to tell
+		text, _ := os.ReadFile(log) // the error has as much of the log as can be read
 		return fmt.Errorf("telegraf %w (%s):\n%s", ErrEnded, telegraf.State(), tail(string(text)))
 	case <-db.Done():
 		return fmt.Errorf("influxd %w:\n%s", ErrEnded, tail(db.Log()))
@@ -175,7 +175,8 @@ Ctrl-C stops all of it and leaves nothing behind.
 `, db.URL(), database, strings.Join(names, ", "), interval, log, db.Addr(), db.Addr())
 }
 
-// unlessEnded takes an error that comes of being told to stop for none.
+// unlessEnded returns nil if ctx has ended, because the error then comes from the
+// request to stop, and otherwise err.
 func unlessEnded(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil //nolint:nilerr // ending on request is no failure

@@ -22,10 +22,10 @@ import (
 	"rdma_events/tests/stack"
 )
 
-// patience is for everything that a loaded machine may take long for.
+// patience is how long a test waits for an effect: a loaded machine may be slow.
 const patience = 2 * time.Minute
 
-// running is the stack as `make stack` runs it.
+// running is a stack that runs as with `make stack`.
 type running struct {
 	*testing.T
 	cmd  *exec.Cmd
@@ -84,7 +84,7 @@ func (r *running) stderr() string {
 	return string(text)
 }
 
-// number asks the database as Grafana would, over HTTP.
+// number queries the database over HTTP, as Grafana would.
 func (r *running) number(influxQL string) float64 {
 	r.Helper()
 	resp, err := http.Get(r.url + "/query?db=rdma&epoch=ms&q=" + url.QueryEscape(influxQL)) //nolint:noctx // the client's time is the test's
@@ -116,7 +116,7 @@ func (r *running) await(what string, cond func() bool) {
 	}
 }
 
-// family is every process below the stack.
+// family returns all processes below the stack.
 func (r *running) family() []int {
 	r.Helper()
 	all := []int{r.cmd.Process.Pid}
@@ -160,7 +160,7 @@ func TestCtrlCStopsAllOfItAndLeavesNothingBehind(t *testing.T) {
 	require.Empty(t, left)
 }
 
-func TestWhatIsLeftOfAKilledStackEndsToo(t *testing.T) {
+func TestProcessesOfAKilledStackEnd(t *testing.T) {
 	r := start(t)
 	family := r.family()
 	require.NoError(t, r.cmd.Process.Kill())

@@ -1,4 +1,4 @@
-// Package confinetest has what tests of confinement share.
+// Package confinetest has helpers for tests of confinement.
 package confinetest
 
 import (
@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ForbidLandlock has the kernel answer this process, and all that it starts, as if
+// ForbidLandlock makes the kernel behave, for this process and all that it starts, as if
 // it had no Landlock. It cannot be undone, and sets no_new_privs.
 func ForbidLandlock() error {
 	filter := []unix.SockFilter{
@@ -20,7 +20,7 @@ func ForbidLandlock() error {
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
 	}
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	// TSYNC has all threads get both.
+	// TSYNC applies both to all threads.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {

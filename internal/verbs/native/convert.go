@@ -10,12 +10,12 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// noErrno is NO_ERRNO of the native border: of a call that failed and left none.
+// noErrno is NO_ERRNO of native.h: it stands for the errno of a call that failed and set none.
 const noErrno = 4096
 
 var errNoErrno = errors.New("it failed without an errno")
 
-// cause is an errno of the native border as an error.
+// cause converts an errno of the C code to an error.
 func cause(errno unix.Errno) error {
 	if errno == noErrno {
 		return errNoErrno
@@ -23,7 +23,7 @@ func cause(errno unix.Errno) error {
 	return errno
 }
 
-// classify is verbs.FromErrno for an errno of the native border.
+// classify is verbs.FromErrno for an errno of the C code.
 func classify(errno unix.Errno) error {
 	if errno == noErrno {
 		return errNoErrno
@@ -31,8 +31,8 @@ func classify(errno unix.Errno) error {
 	return verbs.FromErrno(errno)
 }
 
-// probeError is classify for making a probe on a device that is there, where most
-// errors mean that the port cannot do the method now: its link or address is gone
+// probeError is classify for the making of a probe on a device that exists. Most errors
+// there mean that the port cannot do the method now: its link or address is gone
 // (ENETUNREACH, EINVAL, ENODEV of a GID), the driver has no such queue pair, or the
 // device rejects the command (EIO).
 func probeError(errno unix.Errno) error {
@@ -51,8 +51,8 @@ func mtuBytes(mtu int) int {
 	return 128 << mtu
 }
 
-// speedNDR is the most that active_speed says: it is one byte, in which the kernel
-// puts NDR for all that is faster (copy_port_attr_to_resp in
+// speedNDR is the largest value of active_speed: the field is one byte, and the kernel
+// stores NDR in it for every faster speed (copy_port_attr_to_resp in
 // drivers/infiniband/core/uverbs_std_types_device.c).
 const speedNDR = 128
 
@@ -69,7 +69,7 @@ func linkRate(width int, speed uint32) (string, float64) {
 	return strconv.Itoa(lanes) + "x", float64(lanes) * perLane
 }
 
-// completionStatuses is enum ibv_wc_status (ibv_poll_cq(3)) in lower snake.
+// completionStatuses is enum ibv_wc_status (ibv_poll_cq(3)) in lower snake case.
 var completionStatuses = [...]string{
 	"success", "loc_len_err", "loc_qp_op_err", "loc_eec_op_err", "loc_prot_err", "wr_flush_err",
 	"mw_bind_err", "bad_resp_err", "loc_access_err", "rem_inv_req_err", "rem_access_err", "rem_op_err",

@@ -18,7 +18,7 @@ import (
 	"rdma_events/tests/lab/guest"
 )
 
-// times is how often the test module says an event.
+// times is how often the test module raises an event.
 const times = 3
 
 // scene is a device that is open for one event type.
@@ -39,15 +39,15 @@ func TestNativeBackendReadsEveryTypeOfEvent(t *testing.T) {
 			}
 			t.Run(c.name+" by "+r.how, func(t *testing.T) {
 				provoke := provocations[r.how]
-				require.NotNil(t, provoke, "nobody knows how to provoke it")
+				require.NotNil(t, provoke, "no provocation has this name")
 				checkCoverage(t, c, provoke)
 			})
 		}
 	}
 }
 
-// provocation makes events happen: exactly as many as it returns, or with atLeast no fewer. What it returns
-// destroys the object that they belong to.
+// provocation makes events happen: exactly count of them, or with atLeast at least count. destroy, unless it is
+// nil, destroys the object that they belong to.
 type provocation func(s *scene) (count uint64, atLeast bool, destroy func() error)
 
 func checkCoverage(t *testing.T, c covered, provoke provocation) {
@@ -100,7 +100,7 @@ func openScene(t *testing.T, typ verbs.EventType) *scene {
 	t.Cleanup(func() { require.NoError(t, dev.Close(time.Second)) })
 	s := &scene{t: t, typ: typ, led: led, dev: dev}
 	s.awaitActive()
-	s.read(100 * time.Millisecond) // what a link says that has just come up
+	s.read(100 * time.Millisecond) // the events of a link that has just come up
 	return s
 }
 
@@ -112,7 +112,7 @@ func (s *scene) awaitActive() {
 	})
 }
 
-// read returns how many events of the scene's type came until none came for a time.
+// read returns how many events of the scene's type came until none came for the time quiet.
 func (s *scene) read(quiet time.Duration) uint64 {
 	s.t.Helper()
 	var got uint64
@@ -131,7 +131,7 @@ func (s *scene) read(quiet time.Duration) uint64 {
 	}
 }
 
-// readUntil returns how many events of the type came, when count have and then none more.
+// readUntil waits until at least count events of the type have come and then no more, and returns their number.
 func (s *scene) readUntil(count uint64) uint64 {
 	s.t.Helper()
 	var got uint64
@@ -163,7 +163,7 @@ var provocations = map[string]provocation{
 		require.NoError(s.t, o.Init())
 		require.NoError(s.t, o.PostReceives(o.Completions()+times))
 		require.NoError(s.t, o.Move(rawverbs.Error))
-		return 1, false, o.Destroy // siw_rq_flush stops at the first that finds no room
+		return 1, false, o.Destroy // siw_rq_flush stops at the first one that finds no space
 	},
 	byDraining: func(s *scene) (uint64, bool, func() error) {
 		o := s.objects(rawverbs.Options{Completions: 8})
@@ -217,8 +217,8 @@ var provocations = map[string]provocation{
 	},
 }
 
-// What is said of soft iWARP in docs/iwarp.md.
-func TestNativeBackendOnSIWWhatAQueuePairCanDo(t *testing.T) {
+// TestNativeBackendOnSIWFlushesAQPOnlyOnce checks the statements on soft iWARP in docs/compatibility.md.
+func TestNativeBackendOnSIWFlushesAQPOnlyOnce(t *testing.T) {
 	guest.RequireDriver(t, softIWARP)
 	guest.AddDevice(t, device, softIWARP, netdev)
 	s := openScene(t, verbs.EventCQErr)

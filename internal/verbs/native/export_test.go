@@ -7,6 +7,6 @@ import (
 	"rdma_events/internal/verbs/sysfs"
 )
 
-// NewAt is New with the device nodes in another directory than
+// NewAt is New with the device nodes in the directory nodes instead of
 // /dev/infiniband.
 func NewAt(sysfs sysfs.FS, nodes string) verbs.Backend { return backend{sysfs, nodes} }

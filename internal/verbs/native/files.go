@@ -7,23 +7,24 @@ import (
 	"strings"
 )
 
-// Files returns what the native backend opens, and the libraries under it:
-// files and directories that it reads, and directories of device nodes, where a
-// device may appear at any time. For a process that gives up the rest.
+// Files returns the paths that the native backend and the libraries below it open. read
+// are the files and directories that they read; devices are the directories of device
+// nodes, where a device may appear at any time. It is for a process that gives up access
+// to all other files.
 func Files() (read, devices []string) {
 	read = []string{
 		"/sys",
-		"/proc/cpuinfo", // mlx5 looks for the processor's maker
+		"/proc/cpuinfo", // mlx5 reads the processor's maker
 		"/etc/ld.so.cache", "/etc/ld.so.preload",
-		// Which provider libraries there are, by packages and by hand.
+		// These list the provider libraries that packages and administrators have installed.
 		"/etc/libibverbs.d", "/usr/local/etc/libibverbs.d",
 	}
 	return slices.Concat(read, loaderDirs("/etc/ld.so.conf")), []string{"/dev/infiniband"}
 }
 
-// loaderDirs returns where the dynamic loader looks for libraries (ld.so(8)): in
-// the directories of the environment, of its configuration file conf, and of its
-// own.
+// loaderDirs returns the directories in which the dynamic loader searches for libraries
+// (ld.so(8)): those of the environment, of its configuration file conf, and its default
+// ones.
 func loaderDirs(conf string) []string {
 	named := strings.FieldsFunc(os.Getenv("LD_LIBRARY_PATH"), func(r rune) bool { return r == ':' || r == ';' })
 	built := []string{"/lib", "/lib64", "/usr/lib", "/usr/lib64"}
@@ -31,13 +32,13 @@ func loaderDirs(conf string) []string {
 		func(dir string) bool { return !filepath.IsAbs(dir) })
 }
 
-// configuredDirs reads a file of ldconfig(8): a directory in each line, or
-// "include" and a pattern of further files, which may include each other: deeper
-// than depth they are not followed.
+// configuredDirs reads a file of ldconfig(8). Each line has a directory, or "include" and
+// a pattern of further files. These may include each other, so configuredDirs follows
+// them to depth only.
 func configuredDirs(conf string, depth int) []string {
 	text, err := os.ReadFile(conf)
 	if err != nil || depth == 0 {
-		return nil // not every loader has one
+		return nil // not every loader has such a file
 	}
 	var dirs []string
 	for line := range strings.Lines(string(text)) {

@@ -14,13 +14,13 @@ import (
 	"rdma_events/tests/lab/guest"
 )
 
-// device and netdev are what the tests here watch, whatever the driver.
+// device and netdev are the names that the tests use with every driver.
 const (
 	device = "rdma0"
 	netdev = "d0"
 )
 
-// The contract suite on a real kernel: what holds the simulator holds here.
+// The contract suite, which also checks the simulator, runs on a real kernel here.
 func TestNativeBackendKeepsTheContract(t *testing.T) {
 	guest.RequireGuest(t)
 	guest.AddDevice(t, device, guest.Driver(), netdev)
@@ -43,7 +43,7 @@ func TestNativeBackendKeepsTheContract(t *testing.T) {
 		}
 	case "siw":
 		f.Methods = []verbs.Method{verbs.MethodFlush}
-		f.Lacks = map[verbstest.Capability]string{verbstest.Addresses: "siw tells of no change of its one GID"}
+		f.Lacks = map[verbstest.Capability]string{verbstest.Addresses: "siw reports no change of its one GID"}
 	}
 	verbstest.Run(t, f)
 }

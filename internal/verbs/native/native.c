@@ -23,21 +23,21 @@ static int load_locked(char *why, int size)
 
 	if (loaded)
 		return 0;
-	// After a removal old kernels refuse every destroy with EIO. With this variable,
-	// which the library's start-up reads, it takes that for success and frees the
-	// object without waiting for the acknowledgement of its events, and so no event
-	// may be read beside any destroy (ibv_open_device(3)). Here the reader reads on
-	// while probers destroy, and a lock around both would have a destroy that hangs
-	// stop the reader. Without the variable a refused destroy frees nothing, whatever
-	// the reader holds; what it leaves, the worker's exit frees, which a removal
-	// brings. Newer kernels do not refuse.
+	// After a removal, old kernels refuse every destroy with EIO. The library reads
+	// this variable when it starts. If it is set, the library takes EIO for success and
+	// frees the object without waiting for the acknowledgement of its events. Then no
+	// thread may read events while another one destroys an object (ibv_open_device(3)).
+	// Here the reader reads on while probers destroy objects. With a lock around both,
+	// a destroy that hangs would stop the reader. Without the variable, a refused
+	// destroy frees nothing, whatever events the reader holds. A removal ends the
+	// worker, and its exit frees the rest. Newer kernels do not refuse.
 	unsetenv("RDMAV_ALLOW_DISASSOC_DESTROY");
 	so = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
 	if (!so) {
 		snprintf(why, size, "%s", dlerror());
 		return ENOENT;
 	}
-	// IBVERBS_1.0 has twins of the same names for an older ABI.
+	// IBVERBS_1.0 has symbols of the same names for an older ABI.
 #define X(f) \
 	lib.f = dlvsym(so, "ibv_" #f, "IBVERBS_1.1"); \
 	if (!lib.f) \
@@ -150,7 +150,7 @@ void wake_up(int fd)
 {
 	uint64_t one = 1;
 
-	// Fails only when the counter is full, and then it wakes already.
+	// The write fails only when the counter is full; fd is readable then.
 	if (write(fd, &one, sizeof one) < 0)
 		return;
 }
@@ -209,7 +209,8 @@ struct result native_query_port(struct device *d, int port, struct port_info *ou
 	return (struct result){ 0 };
 }
 
-// Linux never restarts ppoll after a signal, and the Go runtime sends many.
+// await repeats ppoll after a signal: Linux never restarts ppoll, and the Go runtime
+// sends many signals.
 int await(struct device *d, int fd, int64_t until)
 {
 	struct pollfd fds[2] = { { .fd = fd, .events = POLLIN }, { .fd = d->wake, .events = POLLIN } };
@@ -230,12 +231,13 @@ int await(struct device *d, int fd, int64_t until)
 			return ETIMEDOUT;
 		if (fds[1].revents)
 			return ECANCELED;
-		// Before Linux 6.4 a read of a closed channel says EAGAIN, which would have the caller come back.
+		// Before Linux 6.4 a read of a closed channel returns EAGAIN, and the caller would wait again.
 		return fds[0].revents & POLLIN ? 0 : EIO;
 	}
 }
 
-// slot finds or makes the event's slot; the last one takes what finds no room.
+// slot finds or makes the event's slot. The last slot counts all events for which no
+// slot is left.
 static struct ledger_event *slot(struct ledger *led, int32_t type, int32_t port)
 {
 	uint32_t n = led->events, i;
@@ -253,8 +255,8 @@ static struct ledger_event *slot(struct ledger *led, int32_t type, int32_t port)
 	return e;
 }
 
-// An event's element is a port number only for port events; for numbers nobody
-// has named the library fills it too, but it may be a truncated pointer.
+// An event's element is a port number only for port events. For unknown event types
+// the library fills it too, but it may be a truncated pointer.
 static int32_t port_of(struct device *d, const struct ibv_async_event *e)
 {
 	unsigned type = e->event_type;
@@ -272,8 +274,8 @@ static void note(struct run *r, int64_t hold, int64_t ack)
 		r->ack_max = ack;
 }
 
-// begin_run and end_run take a run's count from the ledger, which counts each
-// event anyway.
+// begin_run and end_run compute a run's count from the ledger, which counts each event
+// anyway.
 static void begin_run(struct run *r, const struct ibv_async_event *e, int32_t port, int64_t got,
 		      uint64_t before)
 {
@@ -288,7 +290,7 @@ static void end_run(struct run *r, int64_t got, uint64_t after)
 
 int native_read(struct device *d, struct run *runs, int cap, int64_t wait_ns)
 {
-	// In an endless storm the caller still gets a turn this often.
+	// In an endless storm native_read returns after this many events.
 	enum { SHARE = 1 << 14 };
 	struct ledger_lane *lane = &d->led->reader;
 	struct ledger_event *counts = NULL;
@@ -300,7 +302,7 @@ int native_read(struct device *d, struct run *runs, int cap, int64_t wait_ns)
 	ended = await(d, d->ctx->async_fd, wait_ns < 0 ? -1 : now() + wait_ns);
 	if (ended == ETIMEDOUT)
 		return 0;
-	// What is queued when the device closes is still read.
+	// Events that are queued when the device closes are still read.
 	if (ended && ended != ECANCELED)
 		return -ended;
 	t = now();

@@ -1,12 +1,12 @@
-// The native border in C. Everything here is called from native_linux.go only.
-// Rules: fixed widths, no ownership of Go memory beyond a call, an error is a
-// positive errno that travels with the call that gave it.
+// The C interface of the native backend. Only native_linux.go and probe_linux.go
+// call it. Rules: integers have fixed widths; C keeps no Go memory after a call
+// returns; struct result carries a positive errno with the call that failed.
 #ifndef RDMA_EVENTS_NATIVE_H
 #define RDMA_EVENTS_NATIVE_H
 
 #include <stdint.h>
 
-// The ledger's layout; internal/ledger/layout.go says what it means.
+// The layout of the ledger. internal/ledger/layout.go explains the fields.
 // clang-format off
 enum { LEDGER_EVENTS = 512, LEDGER_PROBES = 384 };
 struct ledger_lane { uint32_t call, pad; int64_t beat; };
@@ -28,7 +28,7 @@ struct ledger {
 	struct ledger_probe probe[LEDGER_PROBES];
 };
 
-// The same numbers stand in internal/ledger's test of its own layout.
+// The layout test in internal/ledger asserts the same numbers.
 _Static_assert(sizeof(struct ledger_event) == 24, "event slot");
 _Static_assert(sizeof(struct ledger_probe) == 128, "probe slot");
 _Static_assert(__builtin_offsetof(struct ledger, reader) == 16, "reader lane");
@@ -40,8 +40,9 @@ _Static_assert(__builtin_offsetof(struct ledger_probe, events) == 72, "events");
 _Static_assert(__builtin_offsetof(struct ledger_probe, late) == 96, "late");
 _Static_assert(__builtin_offsetof(struct ledger_probe, resent) == 104, "resent");
 
-// NO_ERRNO is the errno of a call that failed and left none (bnxt_re's create_qp,
-// hns' create_ah). The kernel's own end at 4095 (include/linux/err.h).
+// NO_ERRNO stands for the errno of a call that failed and set none (bnxt_re's
+// create_qp, hns' create_ah). The kernel's errno values end at 4095
+// (include/linux/err.h).
 enum { NO_ERRNO = 4096 };
 
 // clang-format off
@@ -62,32 +63,32 @@ struct run {
 	int64_t first, last, hold_sum, hold_max, ack_sum, ack_max;
 };
 
-// native_load opens libibverbs once per process, which runs code of the library
-// and may hang; led says so meanwhile. On failure it returns an errno and leaves
-// what dlopen or dlsym said in why.
+// native_load opens libibverbs once per process. This runs code of the library and
+// may hang; led records the call meanwhile. On failure it returns an errno and writes
+// the message of dlopen or the name of the missing symbol to why.
 int native_load(struct ledger *led, char *why, int size);
 // native_listed returns how many devices libibverbs lists, or -errno.
 int native_listed(struct ledger *led);
-// native_open opens a device by name; port_types is a bit mask of the event
-// types whose element is a port number.
+// native_open opens a device by name. port_types is a bit mask of the event types
+// whose element is a port number.
 struct result native_open(const char *name, struct ledger *led, uint64_t port_types, struct device **out,
 			  struct device_info *info);
 struct result native_query_port(struct device *d, int port, struct port_info *out);
-// native_read waits up to wait_ns (negative: for ever) for asynchronous events,
-// then reads and acknowledges until the queue is empty, runs are full or a
-// storm has had its share. Returns the number of runs or -errno: -ECANCELED
-// after native_wake.
+// native_read waits up to wait_ns (negative: for ever) for asynchronous events. It
+// then reads and acknowledges events until the queue is empty, runs is full or the
+// limit for one call is reached, as in a storm. It returns the number of runs or
+// -errno: -ECANCELED after native_wake.
 int native_read(struct device *d, struct run *runs, int cap, int64_t wait_ns);
-// native_wake makes every blocked and every later wait on d return at once.
+// native_wake makes every wait on d return at once, later waits included.
 void native_wake(struct device *d);
-// native_close must not run beside any other call on d, save native_wake.
+// native_close must not run concurrently with any other call on d except native_wake.
 int native_close(struct device *d);
 
 struct probe;
 struct probe_config {
 	int32_t port, vector, method, slot, ack_batch, gid_index, pkey_index, global, lid, trial;
-	int32_t keep_handle;	// no handle per round, since nothing moves here by being held
-	int32_t handle_command; // to make one is a command to the device
+	int32_t keep_handle;	// one handle for all rounds: holding it moves no address here
+	int32_t handle_command; // making an address handle is a command to the device
 	int64_t timeout_ns;
 	uint8_t gid[16];
 };
@@ -97,12 +98,12 @@ struct round {
 	int64_t start, wake, get, arm, drain, hold, ack, total;
 };
 struct result native_probe_open(struct device *d, const struct probe_config *c, struct probe **out);
-// native_probe_rounds does rounds at a pace (verbs.Pace) and returns how many. A
-// wait that native_probe_nudge ends is a canceled round.
+// native_probe_rounds does rounds at a pace (verbs.Pace) and returns their number. If
+// native_probe_nudge ends the pause before a round, that round is canceled.
 int native_probe_rounds(struct probe *p, int64_t pause_ns, int64_t interval_ns, int64_t for_ns,
 			struct round *out, int cap);
-// native_probe_keep ends a trial: what its rounds ended as is counted. It must not
-// run beside native_probe_rounds.
+// native_probe_keep ends a trial: the outcomes of its rounds are counted. It must not
+// run concurrently with native_probe_rounds.
 void native_probe_keep(struct probe *p);
 void native_probe_nudge(struct probe *p);
 struct result native_probe_close(struct probe *p);

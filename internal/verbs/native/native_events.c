@@ -16,8 +16,8 @@ int acknowledge(struct probe *p, int64_t t)
 	return n;
 }
 
-// own reports whether a completion is the round's. A receive that failed brought no
-// datagram that could say whose it is.
+// own reports whether a completion is the round's. A receive that failed counts as the
+// round's, since it has no datagram that identifies a round.
 static int own(const struct probe *p, const struct ibv_wc *wc)
 {
 	if (p->c.method != M_UD_SEND)
@@ -44,11 +44,11 @@ int take(struct probe *p, struct seen *s)
 	return n < 0 ? EIO : 0;
 }
 
-// next_event reads one completion event, drains the CQ, arms it and drains it
-// again. The arm of some devices carries the consumer index (mlx5): armed before
-// the drain they announce once more what has been announced already. What comes
-// between the first drain and the arm makes no event on others, and so the second
-// drain looks for it. EAGAIN: there is no event.
+// next_event reads one completion event, drains the CQ, arms it and drains it again.
+// On some devices the arm carries the consumer index (mlx5): armed before the drain,
+// they announce the same completions once more. On other devices a completion between
+// the first drain and the arm raises no event, so the second drain polls it. EAGAIN:
+// there is no event.
 struct result next_event(struct probe *p, struct seen *s, struct round *out)
 {
 	struct ledger_lane *lane = &p->led->lane;
@@ -108,8 +108,9 @@ struct result next_event(struct probe *p, struct seen *s, struct round *out)
 	return (struct result){ 0 };
 }
 
-// An event that brought nothing of this round belongs to one given up, or to
-// none: the latter is legal (a completion drained before its event was read).
+// count_stray counts an event without a completion of this round. It belongs to a round
+// that was given up, or to no round. The latter is legal: a completion may be drained
+// before its event is read.
 void count_stray(struct probe *p, const struct seen *s)
 {
 	if (p->given_up) {

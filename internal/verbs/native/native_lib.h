@@ -1,4 +1,4 @@
-// What the C files of the native border share; native.h is what Go sees.
+// Declarations that the C files of the native backend share. Go sees native.h only.
 #ifndef RDMA_EVENTS_NATIVE_LIB_H
 #define RDMA_EVENTS_NATIVE_LIB_H
 
@@ -10,8 +10,8 @@
 
 #include "native.h"
 
-// Opened at run time, so that the worker starts without the library and can
-// say what is missing. Inline verbs (post, poll, arm) come from the header.
+// These symbols are resolved at run time. So the worker starts without the library
+// and can report what is missing. Inline verbs (post, poll, arm) come from the header.
 // clang-format off
 #define SYMBOLS(X) \
 	X(get_device_list) X(free_device_list) X(get_device_name) X(open_device) X(close_device) \
@@ -31,7 +31,7 @@ struct verbs_library {
 
 extern struct verbs_library lib;
 
-// The order of internal/ledger's Call constants.
+// The order is that of the Call constants in internal/ledger.
 // clang-format off
 enum call {
 	C_NONE, C_GET_DEVICE_LIST, C_OPEN_DEVICE, C_QUERY_DEVICE, C_QUERY_PORT, C_QUERY_GID,
@@ -63,8 +63,8 @@ static inline void add(uint64_t *word, uint64_t n)
 	__atomic_store_n(word, *word + n, __ATOMIC_RELEASE);
 }
 
-// go_on enters a call right after another one, where nothing between them has
-// touched errno or the call says nothing there.
+// go_on records the next call right after another one and does not clear errno. Use
+// it where nothing in between has touched errno, or where the next call sets none.
 static inline void go_on(struct ledger_lane *lane, enum call call)
 {
 	__atomic_store_n(&lane->call, call, __ATOMIC_RELEASE);
@@ -76,8 +76,8 @@ static inline void go_on_at(struct ledger_lane *lane, enum call call, int64_t t)
 	go_on(lane, call);
 }
 
-// errno is cleared, since calls that succeed leave anything in it and some fail
-// without setting it.
+// enter clears errno, since calls that succeed may leave any value in it and some
+// calls fail without setting it.
 static inline void enter(struct ledger_lane *lane, enum call call, int64_t t)
 {
 	errno = 0;
@@ -89,7 +89,7 @@ static inline void leave(struct ledger_lane *lane)
 	go_on(lane, C_NONE);
 }
 
-// CALL marks the lane while a call that may hang is under way.
+// CALL records a call that may hang in the thread state while it is under way.
 #define CALL(lane, id, expr) \
 	({ \
 		enter(lane, id, now()); \
@@ -98,8 +98,8 @@ static inline void leave(struct ledger_lane *lane)
 		value_; \
 	})
 
-// Some drivers return -errno where the man pages say errno (siw's post verbs),
-// or -1 and set errno; others fail without setting it.
+// failed converts what a verb returned. The man pages specify errno, but some drivers
+// return -errno (siw's post verbs), or -1 and set errno; others fail without setting it.
 static inline struct result failed(enum call call, int err)
 {
 	if (err == -1)
@@ -107,8 +107,9 @@ static inline struct result failed(enum call call, int err)
 	return (struct result){ err ? abs(err) : NO_ERRNO, call };
 }
 
-// await returns 0 when fd is readable, EIO when it is closed or broken, ETIMEDOUT,
-// or ECANCELED after native_wake. until is CLOCK_MONOTONIC ns, negative: for ever.
+// await returns 0 when fd is readable, EIO when it is closed or broken, ETIMEDOUT at
+// until, or ECANCELED after native_wake. until is CLOCK_MONOTONIC in ns; negative: for
+// ever.
 int await(struct device *d, int fd, int64_t until);
 // wake_up makes an eventfd readable; drained makes it unreadable again.
 void wake_up(int fd);
@@ -116,7 +117,7 @@ void drained(int fd);
 // nonblocking sets O_NONBLOCK; it returns an errno.
 int nonblocking(int fd);
 
-// The order of verbs.Method and verbs.Outcome.
+// The order is that of verbs.Method and verbs.Outcome.
 enum method { M_NONE, M_RC_WRITE, M_UD_SEND, M_FLUSH };
 enum outcome { O_SUCCESS, O_ERROR, O_LOST_EVENT, O_LOST_COMPLETION, O_CANCELED };
 
@@ -128,19 +129,19 @@ struct probe {
 	struct probe_config c;
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
-	struct ibv_cq *send_cq; // ud_send only: a CQ without channel, since its receives make the events
+	struct ibv_cq *send_cq; // ud_send only; without a channel, since the receives raise the events
 	struct ibv_pd *pd;
 	struct ibv_qp *qp;
-	struct ibv_ah *ah; // ud_send only, and on RoCE during a round only
+	struct ibv_ah *ah; // ud_send only; on RoCE it exists during a round only
 	struct ibv_mr *mr;
 	void *buffer;
-	int unanswered;	     // address handles in a row that the device did not make in time
+	int unanswered;	     // consecutive address handles that the device did not make in time
 	int nudge;	     // eventfd that ends a pause
 	uint64_t round;	     // number of the last work request, its wr_id
-	int receives, sends; // of ud_send, posted and not completed
+	int receives, sends; // ud_send only: posted and not completed
 	int again;	     // the round has sent a second datagram, at sent_again
 	int64_t sent_again;
-	enum ibv_wc_status send_status; // of the round's send, if bad
+	enum ibv_wc_status send_status; // of the round's send, if it failed
 	int given_up;			// rounds that ended without their event
 	uint64_t held[O_CANCELED];	// rounds of a trial, by outcome
 	uint64_t held_resent;
@@ -150,49 +151,51 @@ struct probe {
 
 #define PROBE_CALL(p, id, expr) CALL(&(p)->led->lane, id, expr)
 
-// seen is what a look at the completion queue brought.
+// seen is the result of polling the completion queue.
 struct seen {
-	int mine;   // the round's own completion was among them
-	int others; // completions of rounds given up
-	int second; // the round's own was that of its second datagram
+	int mine;   // the round's own completion was found
+	int others; // number of completions of rounds that were given up
+	int second; // the round's own completion is that of its second datagram
 	enum ibv_wc_status status;
 };
 
-// Completions and their events: in native_events.c.
+// Completions and their events (native_events.c).
 // take polls the CQ until it is empty; it returns an errno.
 int take(struct probe *p, struct seen *s);
-// next_event takes one event, if there is one, and what it announces; else EAGAIN.
+// next_event reads one event and polls the completions that it announces. It returns
+// EAGAIN if there is no event.
 struct result next_event(struct probe *p, struct seen *s, struct round *out);
 void count_stray(struct probe *p, const struct seen *s);
 
-// The pieces of a probe that are made anew: in native_qp.c.
+// The parts of a probe that are recreated (native_qp.c).
 struct result make_qp(struct probe *p);
 struct result drop_qp(struct probe *p);
 struct ibv_ah_attr own_address(const struct probe *p);
-// prepare_flush makes the queue pair that the next round of the flush method moves
-// to the error state.
+// prepare_flush (native_probe.c) makes the queue pair that the next round of the flush
+// method moves to the error state.
 struct result prepare_flush(struct probe *p);
-// acknowledge acknowledges what was read and returns how many that were; t is
-// the time now.
+// acknowledge (native_events.c) acknowledges all events that were read and returns
+// their number; t is the current time.
 int acknowledge(struct probe *p, int64_t t);
 
-// ud_send: in native_ud.c.
-// hold_address makes the address handle for a round unless there is one. It holds
-// the entry of the GID table that it is made from: while it exists, an address that is
-// deleted and added again comes back at another index.
+// ud_send (native_ud.c).
+// hold_address makes the address handle for a round unless there is one. The handle
+// holds the entry of the GID table that it is made from: while the handle exists, an
+// address that is deleted and added again gets another index.
 struct result hold_address(struct probe *p);
 struct result drop_address(struct probe *p);
-// missing_address reports whether hold_address has found no address to send from. What
-// it says of a device that may only be silent is settled by the round after.
+// missing_address reports whether hold_address found no address to send from. It is
+// also true when a device that has the address does not answer for the first time: the
+// next round decides.
 int missing_address(const struct probe *p, struct result r);
 struct result post_datagram(struct probe *p, int64_t t);
 struct result fill_receives(struct probe *p);
-// poll_sends counts the sends that have completed; it returns an errno.
+// poll_sends polls the sends that have completed; it returns an errno.
 int poll_sends(struct probe *p);
-// finish_sends waits until all sends have completed, or until then.
+// finish_sends waits until all sends have completed, or until the time until.
 void finish_sends(struct probe *p, int64_t until);
 
-// datagram is what tells the round's datagrams from all others.
+// datagram identifies the round's datagrams; bit 0 is set in the second one.
 static inline uint32_t datagram(const struct probe *p)
 {
 	return (uint32_t)p->round << 1 | (p->again ? 1 : 0);

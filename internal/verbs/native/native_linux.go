@@ -30,11 +30,11 @@ import (
 	"rdma_events/internal/verbs/sysfs"
 )
 
-// runsPerRead is how many runs one call into the library hands over at most.
+// runsPerRead is the largest number of runs that one C call returns.
 const runsPerRead = 256
 
-// New returns the backend over libibverbs, which is opened at the first
-// Open. Its sysfs is that of root, normally "/sys".
+// New returns the backend for libibverbs, which the first Open opens. sysfs is normally
+// that of "/sys".
 func New(sysfs sysfs.FS) verbs.Backend { return backend{sysfs, "/dev/infiniband"} }
 
 type backend struct {
@@ -67,8 +67,8 @@ func (b backend) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
 	return d, nil
 }
 
-// Library opens libibverbs and returns the file that the loader took for it.
-// ErrNoLibrary: there is none, or one without what is needed.
+// Library opens libibverbs and returns the file that the loader chose for it. It returns
+// ErrNoLibrary if there is none, or if a symbol that the backend needs is missing.
 func Library() (string, error) {
 	led, f, err := ledger.New("library")
 	if err != nil {
@@ -99,11 +99,11 @@ func load(led *ledger.Ledger) error {
 	return nil
 }
 
-// openError tells apart why a device cannot be opened. libibverbs looks for the
-// node in other places when it cannot open it, and the errno is of that search;
-// so the node is tried here again. ENODEV is also what comes when the library
-// has no provider for a device that exists, EPERM when the device is in another
-// network namespace.
+// openError determines why a device cannot be opened. When libibverbs cannot open the
+// node, it searches for it in other places, and errno comes from that search. So
+// openError opens the node again itself. ENODEV is also the errno if the library has no
+// provider for a device that exists, and EPERM if the device is in another network
+// namespace.
 func (b backend) openError(name string, led *ledger.Ledger, errno unix.Errno) error {
 	node, err := b.sysfs.Node(name)
 	if err != nil {
@@ -123,8 +123,8 @@ func (b backend) openError(name string, led *ledger.Ledger, errno unix.Errno) er
 	case unix.ENOENT:
 		return fmt.Errorf("%w: there is no %s; in a container, mount it", verbs.ErrUnsupported, path)
 	case unix.EAGAIN:
-		// mlx5, mlx4, hns, pvrdma and mthca say so of a device in error state; the
-		// rdma cgroup, too, when its limit of open devices is reached.
+		// mlx5, mlx4, hns, pvrdma and mthca return EAGAIN for a device in error state.
+		// The rdma cgroup returns it too, when its limit of open devices is reached.
 		return fmt.Errorf("%s: %w: %w", path, verbs.ErrRecovering, errno)
 	case unix.EPERM:
 		if b.sysfs.ExclusiveNetns() {
@@ -134,7 +134,7 @@ func (b backend) openError(name string, led *ledger.Ledger, errno unix.Errno) er
 	return fmt.Errorf("%s: %w", path, classify(errno))
 }
 
-// portTypes is the bit mask of event types whose element is a port number.
+// portTypes returns the bit mask of the event types whose element is a port number.
 func portTypes() C.uint64_t {
 	var mask C.uint64_t
 	for _, t := range verbs.EventTypes(verbs.ScopePort) {
@@ -143,24 +143,24 @@ func portTypes() C.uint64_t {
 	return mask
 }
 
-// nativeDevice guards the C device: calls enter and leave, Close lets no new
-// one in and waits for those inside.
+// nativeDevice guards the C device: each call enters and leaves. Close admits no new
+// call and waits for the calls inside.
 type nativeDevice struct {
 	c     *C.struct_device
 	name  string
 	led   *ledger.Ledger
 	sysfs sysfs.FS
 	attr  verbs.DeviceAttr
-	runs  [runsPerRead]C.struct_run // ReadEvents' own
+	runs  [runsPerRead]C.struct_run // used by ReadEvents only
 
-	querying sync.Mutex // held in the ledger's lane of control
+	querying sync.Mutex // held while a call uses the ledger's control thread state
 
 	pkeys pkeyIndexes
 
 	mu     sync.Mutex
 	closed bool
 	inside int
-	idle   chan struct{} // closed when closed and nobody is inside
+	idle   chan struct{} // closed when closed is true and no call is inside
 	probes map[*nativeProbe]struct{}
 }
 
@@ -196,7 +196,7 @@ func (d *nativeDevice) QueryPort(port int) (verbs.PortAttr, error) {
 	return attr, verbs.NewOpError("ibv_query_port", d.name, port, err)
 }
 
-// query is QueryPort, and whether the port asks for a GRH in every packet.
+// query is QueryPort and also reports whether the port needs a GRH in every packet.
 func (d *nativeDevice) query(port int) (attr verbs.PortAttr, needsGRH bool, err error) {
 	if port < 1 || port > d.attr.Ports {
 		return verbs.PortAttr{}, false, fmt.Errorf("%w: the device has %d ports", verbs.ErrUnsupported, d.attr.Ports)
@@ -205,8 +205,8 @@ func (d *nativeDevice) query(port int) (attr verbs.PortAttr, needsGRH bool, err 
 		return verbs.PortAttr{}, false, err
 	}
 	defer d.leave()
-	// The ledger has one lane for such calls. Who comes second waits, so that a
-	// call that hangs is seen there for as long as it does.
+	// The ledger has one thread state for such calls. A second caller waits, so that a
+	// call that hangs stays visible there.
 	d.querying.Lock()
 	defer d.querying.Unlock()
 	var info C.struct_port_info
@@ -227,9 +227,9 @@ func (d *nativeDevice) query(port int) (attr verbs.PortAttr, needsGRH bool, err 
 	return attr, info.needs_grh != 0, nil
 }
 
-// readSysfs runs f, which reads sysfs, in the ledger's lane of control: an attribute
-// may be a command to the device, which can hang (link_downed of mlx5's InfiniBand).
-// The caller holds querying, or has d to itself.
+// readSysfs runs f, which reads sysfs, and records it in the ledger's control thread
+// state: to read an attribute may be a command to the device, which can hang (link_downed
+// of mlx5's InfiniBand). The caller holds querying, or no other goroutine has d yet.
 func (d *nativeDevice) readSysfs(f func()) {
 	d.led.Control(ledger.CallReadSysfs, clock.Monotonic())
 	defer func() { d.led.Control(ledger.CallNone, clock.Monotonic()) }()
@@ -241,11 +241,11 @@ func (d *nativeDevice) ReadEvents(runs []verbs.Run, wait time.Duration) (int, er
 		return 0, verbs.NewOpError("ibv_get_async_event", d.name, 0, err)
 	}
 	defer d.leave()
-	room := min(len(runs), runsPerRead)
-	if room == 0 {
+	space := min(len(runs), runsPerRead)
+	if space == 0 {
 		return 0, nil
 	}
-	n := int(C.native_read(d.c, &d.runs[0], C.int(room), C.int64_t(wait)))
+	n := int(C.native_read(d.c, &d.runs[0], C.int(space), C.int64_t(wait)))
 	if n < 0 {
 		err := verbs.ErrClosed
 		if errno := unix.Errno(-n); errno != unix.ECANCELED {
@@ -293,7 +293,7 @@ func (d *nativeDevice) Close(timeout time.Duration) error {
 	}))
 }
 
-// openProbes returns those that nobody has closed. One may have been made while
+// openProbes returns the probes that no caller has closed. One may have been made while
 // Close waited for the device to be idle.
 func (d *nativeDevice) openProbes() []*nativeProbe {
 	d.mu.Lock()
@@ -301,8 +301,8 @@ func (d *nativeDevice) openProbes() []*nativeProbe {
 	return slices.Collect(maps.Keys(d.probes))
 }
 
-// resolveGrace is how long Close lets a probe resolve its address: a handle that can
-// be made at all takes less.
+// resolveGrace is how long Close waits for a probe that resolves its address. A handle
+// that can be made takes less time.
 const resolveGrace = 100 * time.Millisecond
 
 // resolving reports whether a probe is having its address resolved.
@@ -312,8 +312,9 @@ func (d *nativeDevice) resolving() bool {
 	return slices.ContainsFunc(s.Probes, func(p ledger.Probe) bool { return p.Lane.Call == ledger.CallCreateAH })
 }
 
-// unless is within, which after resolveGrace gives up with ErrResolving if that is
-// what f waits for: it may take seconds, and whoever removes the device waits.
+// unless is within, but gives up with ErrResolving after resolveGrace if f then waits for
+// an address to be resolved. That may take seconds, and the removal of the device waits
+// for it.
 func unless(resolving func() bool, timeout time.Duration, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
@@ -331,8 +332,8 @@ func unless(resolving func() bool, timeout time.Duration, f func() error) error 
 	return within(timeout, wait)
 }
 
-// within runs f, which may be held in the library for ever, for at most
-// timeout. After ErrStuck f's goroutine and thread are lost.
+// within runs f and returns ErrStuck if f takes longer than timeout: the library may
+// block f for ever. After ErrStuck the goroutine and the thread of f are lost.
 func within(timeout time.Duration, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()

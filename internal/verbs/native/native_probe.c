@@ -2,13 +2,13 @@
 
 #include "native_lib.h"
 
-// STRAYS bounds how many events of other rounds are taken in a row. There are more
-// than one per round only where a device makes them without end.
+// STRAYS bounds how many events of other rounds are read in a row. More than one per
+// round come only from a device that raises events without end.
 enum { STRAYS = 64 };
 
 struct result prepare_flush(struct probe *p)
 {
-	// siw refuses a receive without an element; one of length 0 needs no memory region.
+	// siw refuses a receive without an element. An element of length 0 needs no memory region.
 	struct ibv_sge nothing = { 0 };
 	struct ibv_recv_wr wr = { .wr_id = ++p->round, .sg_list = &nothing, .num_sge = 1 }, *bad;
 	struct result r = make_qp(p);
@@ -20,7 +20,7 @@ struct result prepare_flush(struct probe *p)
 			r = failed(C_POST_RECV, err);
 	}
 	if (r.err)
-		drop_qp(p); // the first error is the one that says why
+		drop_qp(p); // its error is ignored: the first one is the cause
 	return r;
 }
 
@@ -47,8 +47,8 @@ static struct result start_round(struct probe *p, int64_t t)
 	return err ? failed(call, err) : (struct result){ 0 };
 }
 
-// clear takes the events of rounds before. It runs right before the post, since an
-// event that came in the pause would else be taken for the wake-up of the round.
+// clear reads the events of earlier rounds. It runs right before the post, since an
+// event that came in the pause would otherwise be taken for the wake-up of the round.
 static struct result clear(struct probe *p)
 {
 	struct round unused = { 0 };
@@ -65,9 +65,9 @@ static struct result clear(struct probe *p)
 	return r.err == EAGAIN ? (struct result){ 0 } : r;
 }
 
-// verdict is the outcome of a round whose completion came with its event. The
-// flush method means its completion to be flushed.
-static int verdict(const struct probe *p, const struct seen *s, struct round *out)
+// decide returns the outcome of a round whose completion came with its event. The
+// flush method expects its completion to be flushed.
+static int decide(const struct probe *p, const struct seen *s, struct round *out)
 {
 	enum ibv_wc_status good = p->c.method == M_FLUSH ? IBV_WC_WR_FLUSH_ERR : IBV_WC_SUCCESS;
 
@@ -75,8 +75,8 @@ static int verdict(const struct probe *p, const struct seen *s, struct round *ou
 	return s->status == good ? O_SUCCESS : O_ERROR;
 }
 
-// forget_times is for a round without an event of its own: what times there are,
-// another round's event has left.
+// forget_times clears the times of a round without an event of its own: another
+// round's event has set them.
 static void forget_times(struct round *out)
 {
 	out->wake = out->get = out->arm = out->drain = out->hold = out->ack = out->total = 0;
@@ -90,9 +90,9 @@ static int failed_round(struct round *out, struct result r)
 	return O_ERROR;
 }
 
-// poll_and_arm polls and arms the CQ anew, since after a round without an event it
-// may be armed or not. The arm of some providers is done by the next poll
-// (bnxt_re up to rdma-core 45, ionic), and so that follows at once.
+// poll_and_arm polls the CQ and arms it again, since after a round without an event it
+// may be armed or not. Some providers arm only in the next poll (bnxt_re up to rdma-core
+// 45, ionic), so another poll follows at once.
 static struct result poll_and_arm(struct probe *p, struct seen *s)
 {
 	int err = PROBE_CALL(p, C_POLL_CQ, take(p, s));
@@ -106,7 +106,7 @@ static struct result poll_and_arm(struct probe *p, struct seen *s)
 	return err ? failed(C_POLL_CQ, err) : (struct result){ 0 };
 }
 
-// unsent is the outcome of a round whose datagram the device failed to send.
+// unsent returns the outcome of a round whose datagram the device failed to send.
 static int unsent(struct probe *p, struct round *out)
 {
 	forget_times(out);
@@ -114,10 +114,10 @@ static int unsent(struct probe *p, struct round *out)
 	return O_ERROR;
 }
 
-// look_between is for a round of datagrams half of whose time is over. Nobody
-// repeats a datagram that was lost, as the device does a write: where the send is done
-// and the receive is not, the round sends a second one.
-static struct result look_between(struct probe *p, struct seen *early)
+// poll_between polls when half of the time of a round of datagrams is over. The device
+// repeats a lost write, but not a lost datagram. So the round sends a second datagram if
+// the send has completed and the receive has not.
+static struct result poll_between(struct probe *p, struct seen *early)
 {
 	int err = PROBE_CALL(p, C_POLL_CQ, take(p, early));
 
@@ -136,10 +136,10 @@ static struct result look_between(struct probe *p, struct seen *early)
 	return post_datagram(p, p->sent_again);
 }
 
-// look_last is for a round whose deadline has passed: an event in the channel
-// is taken yet; else one poll tells an event that was lost from a completion
-// that never came. What came early stands in early.
-static int look_last(struct probe *p, const struct seen *early, struct round *out)
+// poll_last ends a round whose deadline has passed. It still reads an event that is in
+// the channel. Without one, a poll decides whether the event was lost or the completion
+// never came. early is what poll_between found.
+static int poll_last(struct probe *p, const struct seen *early, struct round *out)
 {
 	struct result r = { 0 };
 	struct seen s;
@@ -150,7 +150,7 @@ static int look_last(struct probe *p, const struct seen *early, struct round *ou
 		if (r.err)
 			break;
 		if (s.mine)
-			return verdict(p, &s, out);
+			return decide(p, &s, out);
 		count_stray(p, &s);
 	}
 	s = (struct seen){ 0 };
@@ -168,9 +168,8 @@ static int look_last(struct probe *p, const struct seen *early, struct round *ou
 	return s.mine ? O_LOST_EVENT : O_LOST_COMPLETION;
 }
 
-// wait_round looks before it waits: a device in software has often completed
-// within the post, and then waiting on two descriptors would be a tenth of the
-// latency.
+// wait_round checks for an event before it waits: a software device has often completed
+// within the post, and then waiting on two descriptors would be a tenth of the latency.
 static int wait_round(struct probe *p, struct round *out)
 {
 	int64_t until = out->start + p->c.timeout_ns;
@@ -182,20 +181,20 @@ static int wait_round(struct probe *p, struct round *out)
 	for (;;) {
 		r = next_event(p, &s, out);
 		if (!r.err && (s.mine || early.mine))
-			return verdict(p, s.mine ? &s : &early, out);
+			return decide(p, s.mine ? &s : &early, out);
 		if (r.err && r.err != EAGAIN)
 			return failed_round(out, r);
 		if (!r.err)
 			count_stray(p, &s);
-		// A channel that is never empty would put the deadline off.
+		// Without this check, a channel that is never empty would postpone the deadline.
 		err = !r.err && now() >= look ? ETIMEDOUT : await(p->d, p->channel->fd, look);
 		if (err == ECANCELED)
 			return O_CANCELED;
 		if (err == ETIMEDOUT && look == until)
-			return look_last(p, &early, out);
+			return poll_last(p, &early, out);
 		if (err == ETIMEDOUT) {
 			look = until;
-			r = look_between(p, &early);
+			r = poll_between(p, &early);
 			if (r.err)
 				return failed_round(out, r);
 			if (p->send_status && !early.mine)
@@ -243,19 +242,19 @@ void native_probe_keep(struct probe *p)
 	p->held_resent = 0;
 }
 
-// let_go ends what a round of datagrams holds: its address, once the send is done or
-// the deadline has passed. A receive that cannot be posted now is posted after the
-// next round.
-static struct result let_go(struct probe *p, int64_t until)
+// release ends a round of datagrams. It destroys the address handle once the send is
+// done or the deadline has passed. A receive that cannot be posted now is posted after
+// the next round.
+static struct result release(struct probe *p, int64_t until)
 {
 	finish_sends(p, until);
 	fill_receives(p);
 	return p->c.keep_handle ? (struct result){ 0 } : drop_address(p);
 }
 
-// tidy ends a round: the flush method's queue pair is used up, the ud_send
-// method's address handle. A round that the device's close canceled stays one, since
-// nothing counts it.
+// tidy destroys what a round has used up: the flush method's queue pair, the ud_send
+// method's address handle. A round that the device's close canceled stays canceled if
+// that fails, since it is not counted.
 static void tidy(struct probe *p, struct round *out, int64_t until)
 {
 	struct result r = { 0 };
@@ -263,7 +262,7 @@ static void tidy(struct probe *p, struct round *out, int64_t until)
 	if (p->c.method == M_FLUSH)
 		r = drop_qp(p);
 	if (p->c.method == M_UD_SEND)
-		r = let_go(p, until);
+		r = release(p, until);
 	if (r.err && !out->err && out->outcome != O_CANCELED) {
 		out->err = r.err;
 		out->call = r.call;
@@ -276,7 +275,7 @@ void native_probe_nudge(struct probe *p)
 	wake_up(p->nudge);
 }
 
-// paused reports whether the pause went by undisturbed.
+// paused waits for the pause and reports whether it passed to its end.
 static int paused(struct probe *p, int64_t pause_ns)
 {
 	int err = pause_ns > 0 ? await(p->d, p->nudge, now() + pause_ns) : ETIMEDOUT;
@@ -286,9 +285,9 @@ static int paused(struct probe *p, int64_t pause_ns)
 	return err == ETIMEDOUT;
 }
 
-// one_round pauses before anything that may fail has its effect: a caller whose
-// rounds fail at once would else come back at once. A probe that could not even
-// begin is not usable, and so the making of another one is paced as well.
+// one_round pauses before it acts on any failure. Otherwise a caller whose rounds fail at
+// once would repeat them without a pause. A probe whose round could not begin is not
+// usable, so the making of another probe is paced as well.
 static void one_round(struct probe *p, int64_t pause_ns, struct round *out)
 {
 	struct result r = { 0 };

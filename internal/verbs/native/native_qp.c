@@ -65,9 +65,9 @@ struct ibv_ah_attr own_address(const struct probe *p)
 	return a;
 }
 
-// The library's own retries must end before the round's deadline, or a broken
-// path would look like a lost completion: the local ACK timeout is 4.096 us << n,
-// and a device may take four times that (InfiniBand specification, 9.7.6.1.3).
+// The device's own retries must end before the round's deadline. Otherwise a broken
+// path would appear as a lost completion. The local ACK timeout is 4.096 us << n, and a
+// device may take four times that (InfiniBand specification, 9.7.6.1.3).
 static uint8_t ack_timeout(const struct probe *p, int tries)
 {
 	uint8_t n = 1;
@@ -114,7 +114,7 @@ static struct result connect_ud(struct probe *p)
 		r = modify(p, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN);
 	if (r.err)
 		return r;
-	// Many devices have queue pairs for datagrams and no address handles.
+	// Make one handle now: many devices have queue pairs for datagrams and no address handles.
 	r = hold_address(p);
 	if (!r.err && !p->c.keep_handle)
 		r = drop_address(p);
@@ -154,7 +154,7 @@ static struct result make_queues(struct probe *p)
 		if (!p->send_cq)
 			return failed(C_CREATE_CQ, errno);
 	}
-	// Never solicited only: some drivers do not treat flush errors as solicited.
+	// Never arm for solicited completions only: some drivers do not treat flush errors as solicited.
 	err = PROBE_CALL(p, C_REQ_NOTIFY_CQ, ibv_req_notify_cq(p->cq, 0));
 	return err ? failed(C_REQ_NOTIFY_CQ, err) : (struct result){ 0 };
 }
@@ -184,8 +184,9 @@ struct result native_probe_open(struct device *d, const struct probe_config *c, 
 	return r;
 }
 
-// Destroying in the order of use: every destroy of a CQ waits for the
-// acknowledgement of its events, and a parent refuses to go before its child.
+// native_probe_close destroys each object after the objects that use it. Every destroy
+// of a CQ waits for the acknowledgement of its events, and the destroy of a parent fails
+// while its child exists.
 struct result native_probe_close(struct probe *p)
 {
 	struct result r, handle;
@@ -199,7 +200,7 @@ struct result native_probe_close(struct probe *p)
 		r = handle;
 	if (p->mr && (err = PROBE_CALL(p, C_DEREG_MR, lib.dereg_mr(p->mr))) && !r.err)
 		r = failed(C_DEREG_MR, err);
-	// A device that did not give up the queue pair or the memory may still write there.
+	// If the queue pair or the memory region was not destroyed, the device may still write there.
 	if (p->buffer && !r.err)
 		munmap(p->buffer, MR_SIZE);
 	if (p->send_cq && (err = PROBE_CALL(p, C_DESTROY_CQ, lib.destroy_cq(p->send_cq))) && !r.err)

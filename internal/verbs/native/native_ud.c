@@ -6,18 +6,18 @@
 
 enum { POLL_SENDS_NS = 1000000 };
 
-// unresolved reports whether create_ah says that there is no such address, now or
-// any more: the entry is empty (ENODATA) or holds another address than a moment ago,
-// which the kernel then looks for in the network (addr_resolve in
-// drivers/infiniband/core/addr.c). That says nothing of the device.
+// unresolved reports whether create_ah failed because the address does not exist yet or
+// no longer: the entry is empty (ENODATA), or it has changed a moment ago and the kernel
+// searches the network for the former address (addr_resolve in
+// drivers/infiniband/core/addr.c). Such an errno is no evidence against the device.
 static int unresolved(int err)
 {
 	return err == ENODATA || err == ETIMEDOUT || err == EHOSTUNREACH || err == ENETUNREACH ||
 	       err == EADDRNOTAVAIL;
 }
 
-// own_gid reads what the probe's entry of the table holds now. An empty entry is
-// zeros; some kernels say ENODATA of it.
+// own_gid reads the current value of the probe's entry in the GID table. An empty entry
+// is zeros; some kernels return ENODATA for it.
 static struct result own_gid(struct probe *p, union ibv_gid *gid)
 {
 	static const union ibv_gid none;
@@ -28,8 +28,8 @@ static struct result own_gid(struct probe *p, union ibv_gid *gid)
 	return memcmp(gid, &none, sizeof none) ? (struct result){ 0 } : failed(C_QUERY_GID, ENODATA);
 }
 
-// silent reports whether it may be the device that did not answer: its entry still has
-// the address that was not found in time.
+// silent reports whether the device may be the one that did not answer: the probe's
+// entry still has the address that was not found in time.
 static int silent(struct probe *p, struct result r, const union ibv_gid *sought)
 {
 	union ibv_gid gid;
@@ -65,15 +65,15 @@ struct result drop_address(struct probe *p)
 	return err ? failed(C_DESTROY_AH, err) : (struct result){ 0 };
 }
 
-// Once is no proof: a new IPv6 address is not found for a second or two, until the
-// kernel knows that nobody else has it (RFC 4862, 5.4).
+// One failure is no proof: the kernel does not find a new IPv6 address for a second or
+// two, until it has checked that no other host has the address (RFC 4862, 5.4).
 int missing_address(const struct probe *p, struct result r)
 {
 	return (r.call == C_CREATE_AH || r.call == C_QUERY_GID) && unresolved(r.err) && p->unanswered < 2;
 }
 
-// The datagram carries the number of its round, and whether it is the second one:
-// one that was given up and comes late is not taken for the round's own.
+// The datagram carries the number of its round, and whether it is the second one. So a
+// late datagram of a round that was given up is not taken for one of this round.
 struct result post_datagram(struct probe *p, int64_t t)
 {
 	struct ibv_send_wr wr = { .wr_id = p->round,
@@ -103,7 +103,7 @@ static int post_ud_receive(struct probe *p)
 	return PROBE_CALL(p, C_POST_RECV, ibv_post_recv(p->qp, &wr, &bad));
 }
 
-// Without a receive the device would count its own packet as dropped.
+// Without a posted receive the device would count its own packet as dropped.
 struct result fill_receives(struct probe *p)
 {
 	for (; p->receives < UD_RECEIVES; p->receives++) {
@@ -114,7 +114,7 @@ struct result fill_receives(struct probe *p)
 	return (struct result){ 0 };
 }
 
-// take_sends polls what sends have completed, and notes a bad status.
+// take_sends polls the sends that have completed and records a bad status.
 static int take_sends(struct probe *p)
 {
 	struct ibv_wc wc;
@@ -133,8 +133,8 @@ int poll_sends(struct probe *p)
 	return PROBE_CALL(p, C_POLL_CQ, take_sends(p));
 }
 
-// The handle must not go before the send that uses it is done: some devices look it
-// up when they send.
+// The address handle must not be destroyed before the send that uses it is done: some
+// devices read it when they send.
 void finish_sends(struct probe *p, int64_t until)
 {
 	while (!poll_sends(p) && p->sends > 0 && now() < until)

@@ -15,7 +15,7 @@ import (
 	"rdma_events/tests/lab/guest"
 )
 
-// probing is a probe on a real device and its ledger.
+// probing is a probe on a real device, with its ledger.
 type probing struct {
 	t     *testing.T
 	led   *ledger.Ledger
@@ -65,8 +65,7 @@ func TestNativeBackendCountsAnEventWithoutACompletionAsSpurious(t *testing.T) {
 	require.Equal(t, ledger.ProbeCounts{Rounds: 2, Successes: 2, Events: 5, Acked: 5, Spurious: 3}, p.counts())
 }
 
-// A link that is down fails the write, or on drivers that refuse to post it, the
-// verb.
+// With the link down the write fails. On drivers that refuse to post it, the verb fails.
 func TestNativeBackendSaysWhatFailedWhenTheLinkIsDown(t *testing.T) {
 	guest.RequireDriver(t, "rxe")
 	p := startProbing(t, verbs.MethodRCWrite, time.Second)

@@ -2,16 +2,16 @@ package native
 
 import "sync"
 
-// pkeyIndexes remembers which P_Key the probes of each port take, until the table
-// changes. It may be used concurrently; only get blocks, and only while it reads.
+// pkeyIndexes caches the index of the P_Key that the probes of each port use, until the
+// table changes. It may be used concurrently; only get blocks, and only while it reads.
 type pkeyIndexes struct {
 	mu      sync.Mutex
 	changes uint64
 	index   map[int]int // by port
 }
 
-// get returns a port's index, from read if it is not known. What is read while the
-// table changes is not kept.
+// get returns a port's index and calls read if the index is unknown. It does not keep an
+// index that was read while the table changed.
 func (k *pkeyIndexes) get(port int, read func() (int, error)) (int, error) {
 	index, known, changes := k.known(port)
 	if known {
@@ -39,7 +39,7 @@ func (k *pkeyIndexes) known(port int) (index int, known bool, changes uint64) {
 	return index, known, k.changes
 }
 
-// forget takes that the tables have changed.
+// forget drops all indexes, since the tables have changed.
 func (k *pkeyIndexes) forget() {
 	k.mu.Lock()
 	defer k.mu.Unlock()

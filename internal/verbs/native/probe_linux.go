@@ -39,9 +39,10 @@ func (d *nativeDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
 	return p, nil
 }
 
-// unmade says why a verb could not make its part of a probe. EIO is what a removed
-// device says, but also mlx5 of a command that met an internal error and erdma of
-// any command that was rejected: the device is gone only if its port says so too.
+// unmade returns the error of a verb that could not make its part of a probe. A removed
+// device returns EIO, but mlx5 also returns it for a command that met an internal error,
+// and erdma for any command that was rejected. So the device is gone only if the query
+// of its port returns ErrNoDevice too.
 func (d *nativeDevice) unmade(port int, errno unix.Errno) error {
 	if errno == unix.EIO {
 		if _, err := d.QueryPort(port); errors.Is(err, verbs.ErrNoDevice) {
@@ -51,8 +52,8 @@ func (d *nativeDevice) unmade(port int, errno unix.Errno) error {
 	return probeError(errno)
 }
 
-// readPKeys asks the device on some drivers, unlike the reading of GIDs, which the
-// kernel has itself.
+// readPKeys returns the index of the port's first full member. Some drivers ask the
+// device for a P_Key; the GIDs come from the kernel itself.
 func (d *nativeDevice) readPKeys(port int) (index int, err error) {
 	d.querying.Lock()
 	defer d.querying.Unlock()
@@ -98,7 +99,7 @@ func (d *nativeDevice) probeConfig(c verbs.ProbeConfig) (C.struct_probe_config, 
 	if path.Global {
 		cfg.global = 1
 	}
-	// Only RoCE has addresses that come and go. EFA has one that never changes, and a handle is a command there.
+	// Only RoCE has addresses that change. EFA has one that never changes, and to make a handle is a command there.
 	if attr.LinkLayer != verbs.LinkEthernet {
 		cfg.keep_handle = 1
 	}
@@ -111,14 +112,14 @@ func (d *nativeDevice) probeConfig(c verbs.ProbeConfig) (C.struct_probe_config, 
 	return cfg, nil
 }
 
-// nativeProbe holds a token in idle while no call is inside.
+// nativeProbe guards the C probe: idle contains a token while no call is inside.
 type nativeProbe struct {
-	c      *C.struct_probe
-	d      *nativeDevice
-	port   int
-	spoilt bool             // by Round's goroutine
-	out    []C.struct_round // Round's own
-	idle   chan struct{}
+	c        *C.struct_probe
+	d        *nativeDevice
+	port     int
+	unusable bool             // set by Round's goroutine
+	out      []C.struct_round // used by Round only
+	idle     chan struct{}
 
 	mu        sync.Mutex
 	closed    bool // no Round may begin
@@ -155,7 +156,7 @@ func (p *nativeProbe) Rounds(rounds []verbs.Round, pace verbs.Pace) (int, error)
 	if verbs.Outcome(last.outcome) == verbs.OutcomeCanceled && p.d.isClosed() {
 		return n, verbs.NewOpError("probe", p.d.name, p.port, verbs.ErrClosed)
 	}
-	p.spoilt = last.usable == 0
+	p.unusable = last.usable == 0
 	return n, nil
 }
 
@@ -180,7 +181,7 @@ func goRound(r *C.struct_round) verbs.Round {
 	}
 }
 
-// Nudge implements Probe. The lock keeps destroy from freeing what it writes to.
+// Nudge implements Probe. The lock keeps destroy from freeing the C probe meanwhile.
 func (p *nativeProbe) Nudge() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -215,10 +216,10 @@ func roundStatus(r *C.struct_round) string {
 	return ""
 }
 
-func (p *nativeProbe) Usable() bool { return !p.spoilt }
+func (p *nativeProbe) Usable() bool { return !p.unusable }
 
-// Close ends the pause of a Round and waits for one that has begun: that ends at
-// its own deadline, or at once when the device is closed.
+// Close ends the pause of a Round and waits for a Round that has begun. The latter ends
+// at its own deadline, or at once when the device is closed.
 func (p *nativeProbe) Close(timeout time.Duration) error {
 	if err := p.d.enter(); err != nil {
 		return verbs.NewOpError("close probe", p.d.name, p.port, err)
@@ -238,7 +239,7 @@ func (p *nativeProbe) Close(timeout time.Duration) error {
 	}))
 }
 
-// shut lets no new Round in and reports whether it was the first to say so.
+// shut admits no new Round and reports whether this was the first call of it.
 func (p *nativeProbe) shut() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -247,8 +248,8 @@ func (p *nativeProbe) shut() bool {
 	return first
 }
 
-// destroy waits until no Round is inside. The device's Close comes here without
-// Close when nobody else closed the probe.
+// destroy waits until no Round is inside, and frees the C probe once. The device's Close
+// calls it for a probe whose own Close was not called.
 func (p *nativeProbe) destroy() error {
 	p.shut()
 	<-p.idle

@@ -16,8 +16,8 @@ import (
 	"rdma_events/internal/verbs/verbstest/standin"
 )
 
-// What docs/operations.md says of commands is computed from drivers.Round and
-// drivers.PortReading; these tests hold those to what the code calls.
+// The numbers of commands in docs/operations.md are computed from drivers.Round and
+// drivers.PortReading. These tests compare both with the calls that the code makes.
 
 func init() { drivers["readings"] = doReadings }
 
@@ -57,8 +57,8 @@ func asked(trace []string) facts.Asks {
 	return all
 }
 
-// doReadings looks at the port once, or makes a probe, and reports the files
-// that were opened for it.
+// doReadings queries the port once, or makes a probe, and reports the files that were
+// opened for it.
 func doReadings(s *subject) error {
 	if err := s.open(); err != nil {
 		return err
@@ -84,8 +84,8 @@ func doReadings(s *subject) error {
 	return err
 }
 
-// openings watches directories below dir, and returns what reports the files
-// that were opened in them since.
+// openings watches directories below dir. The function that it returns reports the
+// files that were opened in them since.
 func openings(dir string, below ...string) (func() ([]string, error), error) {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
@@ -120,7 +120,7 @@ func openings(dir string, below ...string) (func() ([]string, error), error) {
 	}, nil
 }
 
-// One look at a port is one query and one reading of a counter; no P_Key is read.
+// One reading of a port is one query and one read of a counter; it reads no P_Key.
 func TestPortReadingMakesTheCallsOfTheTable(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -128,7 +128,7 @@ func TestPortReadingMakesTheCallsOfTheTable(t *testing.T) {
 		more  []string
 	}{
 		{"EDR", 0, nil},
-		{"NDR", 128, []string{"rate"}}, // the file asks the port once more, as docs/operations.md says
+		{"NDR", 128, []string{"rate"}}, // reading it queries the port once more (docs/operations.md)
 	} {
 		r := well(t, order{Kind: "readings", LinkLayer: verbs.LinkEthernet, Speed: c.speed})
 		got := asked(r.Trace)
@@ -157,5 +157,5 @@ func TestNewProbeReadsPKeysUpToTheFirstFullMember(t *testing.T) {
 			pkeys++
 		}
 	}
-	require.Equal(t, want, pkeys, "change what driversdoc says of it and run go generate ./plugins/inputs/rdma_events")
+	require.Equal(t, want, pkeys, "change the number in driversdoc and run go generate ./plugins/inputs/rdma_events")
 }

@@ -19,8 +19,8 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// doAsync reads the ordered events, closes a probe whose objects had some, and
-// closes.
+// doAsync reads the events of the order, closes a probe whose objects had some of them,
+// and closes the device.
 func doAsync(s *subject) error {
 	p, err := s.openProbe(verbs.MethodRCWrite)
 	if err != nil {
@@ -42,7 +42,7 @@ func doAsync(s *subject) error {
 	}
 	s.check("close probe", p.Close(long))
 	s.check("close", s.dev.Close(long))
-	s.look()
+	s.readLedger()
 	return nil
 }
 
@@ -61,7 +61,7 @@ func TestEachEventIsReadForWhatItIsAndAcknowledgedOnce(t *testing.T) {
 		case verbs.ScopePort:
 			e.Element, counts.Port = 2, 2
 		case verbs.ScopeDevice:
-			e.Element = 1 // mlx5 names a port here
+			e.Element = 1 // mlx5 puts a port number here
 		case verbs.ScopeUnknown:
 			e.Element = 0x7f0012345678 // the pointer of an object that the library does not know
 		}
@@ -76,7 +76,7 @@ func TestEachEventIsReadForWhatItIsAndAcknowledgedOnce(t *testing.T) {
 		require.EqualValues(t, want[i].Port, run.Port)
 		require.EqualValues(t, 1, run.Count)
 	}
-	// Read and acknowledged one after the other, and nothing pending before a destroy.
+	// Each event is acknowledged before the next one is read, and none is pending before a destroy.
 	calls := names(r.Trace)
 	require.Equal(t, len(types), strings.Count(calls, " get_async_event ack_async_event"))
 	require.Equal(t, len(types), strings.Count(calls, " ack_async_event"))
@@ -96,7 +96,7 @@ func TestEqualEventsMakeOneRun(t *testing.T) {
 	require.Equal(t, []ledger.EventCounts{{Type: int32(verbs.EventQPAccessErr), Read: 1000, Acked: 1000}}, r.Events)
 }
 
-// doHungAck has the acknowledgement of an event hang while the device is closed.
+// doHungAck makes the acknowledgement of an event hang while the device is closed.
 func doHungAck(s *subject) error {
 	if err := s.open(); err != nil {
 		return err
@@ -109,7 +109,7 @@ func doHungAck(s *subject) error {
 	if err := s.entered(); err != nil {
 		return err
 	}
-	s.look()
+	s.readLedger()
 	begun := time.Now()
 	s.check("close", s.dev.Close(missed))
 	s.report.Took = time.Since(begun)
@@ -127,7 +127,7 @@ func TestAnAcknowledgementThatHangsIsSeenAndGivenUp(t *testing.T) {
 	require.Less(t, r.Took, long)
 }
 
-// doClosing closes the device while its reader reads, or waits to.
+// doClosing closes the device while its reader reads, or waits for events.
 func doClosing(s *subject) error {
 	if err := s.open(); err != nil {
 		return err
@@ -162,11 +162,11 @@ func doClosing(s *subject) error {
 	<-reader.done
 	s.report.Runs = reader.runs
 	s.check("last read", reader.err)
-	s.look()
+	s.readLedger()
 	return nil
 }
 
-// reading reads events until it cannot.
+// reading reads events until a read fails.
 type reading struct {
 	dev  verbs.Device
 	tid  atomic.Int32
@@ -213,7 +213,7 @@ func TestAnEventThatIsReadAsTheDeviceClosesCounts(t *testing.T) {
 	for _, hang := range []ledger.Call{ledger.CallNone, ledger.CallGetAsyncEvent, ledger.CallAckAsyncEvent} {
 		t.Run("reader in "+hang.String(), func(t *testing.T) {
 			t.Parallel()
-			require.FileExists(t, "/proc/self/syscall", "it tells that the reader is in its call")
+			require.FileExists(t, "/proc/self/syscall", "it shows that the reader is in its call")
 			r := carryOut(t, order{Kind: "closing", Hang: hang})
 			require.Empty(t, r.Violation)
 			require.Contains(t, r.Events, ledger.EventCounts{Type: int32(verbs.EventPortErr), Port: 1, Read: 1, Acked: 1})
@@ -224,7 +224,7 @@ func TestAnEventThatIsReadAsTheDeviceClosesCounts(t *testing.T) {
 	}
 }
 
-// doRemoval does two rounds; the second finds the device removed.
+// doRemoval does three rounds. The device is removed in the second one.
 func doRemoval(s *subject) error {
 	p, err := s.openProbe(s.Method)
 	if err != nil {
@@ -246,7 +246,7 @@ func doRemoval(s *subject) error {
 	_, err = s.probe(s.Method)
 	s.check("probe", err)
 	s.check("close", s.dev.Close(long))
-	s.look()
+	s.readLedger()
 	return nil
 }
 
@@ -304,7 +304,7 @@ func doRemovalBeforeAck(s *subject) error {
 	s.check("release", s.release())
 	s.check("read", <-read)
 	s.check("close", s.dev.Close(long))
-	s.look()
+	s.readLedger()
 	return nil
 }
 

@@ -15,14 +15,15 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// doHungProbe does a round and closes, and one call of that never returns.
+// doHungProbe does a round and closes the probe and the device. One of the library's
+// calls in this never returns.
 func doHungProbe(s *subject) error {
 	p, err := s.openProbe(verbs.MethodUDSend)
 	if err != nil {
 		return err
 	}
 	if s.Hang == ledger.CallAckCQEvents {
-		s.IgnoreAcks = 1 // and so the destroy waits, as the real one does
+		s.IgnoreAcks = 1 // so the destroy waits, as the real one does
 	} else {
 		s.HangCall = int32(s.Hang)
 	}
@@ -40,7 +41,7 @@ func doHungProbe(s *subject) error {
 	}
 	s.check("close", s.dev.Close(missed))
 	s.report.Took = time.Since(begun)
-	s.look()
+	s.readLedger()
 	return nil
 }
 
@@ -77,7 +78,7 @@ func TestACloseThatTheLibraryHoldsIsGivenUpAtItsDeadline(t *testing.T) {
 	}
 }
 
-// doLateProbe has the device close while a probe of it is being made.
+// doLateProbe closes the device while a probe of it is being made.
 func doLateProbe(s *subject) error {
 	if err := s.open(); err != nil {
 		return err
@@ -107,7 +108,7 @@ func TestAProbeThatIsMadeWhileItsDeviceClosesIsDestroyed(t *testing.T) {
 	}
 }
 
-// doHungQuery has a query of the port hang, and another one come after it.
+// doHungQuery makes a query of the port hang, and starts another one after it.
 func doHungQuery(s *subject) error {
 	if err := s.open(); err != nil {
 		return err
@@ -124,10 +125,10 @@ func doHungQuery(s *subject) error {
 	second := make(chan struct{})
 	go query(second)
 	select {
-	case <-second: // which would have covered the traces of the first
+	case <-second: // it would have overwritten the thread state of the first
 	case <-time.After(missed):
 	}
-	s.look()
+	s.readLedger()
 	s.check("close", s.dev.Close(missed))
 	return nil
 }

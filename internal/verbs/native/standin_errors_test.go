@@ -101,7 +101,7 @@ func (s *subject) failOpen(d verbs.Device, f failure, arm func(string)) error {
 	return err
 }
 
-// noErrno is what is said of a call that failed with errno 0.
+// noErrno is the error text of a call that failed with errno 0.
 const noErrno = "it failed without an errno"
 
 type failureRow struct {
@@ -110,7 +110,7 @@ type failureRow struct {
 	text string   // part of the error
 }
 
-// requireFailures lets each row's call fail and compares what came of it.
+// requireFailures makes each row's call fail and compares the error.
 func requireFailures(t *testing.T, rows []failureRow) {
 	t.Helper()
 	o := order{Kind: "failures", GIDIndex: -1, PKeyIdx: -1}
@@ -152,8 +152,8 @@ func TestAFailedOpenSaysWhy(t *testing.T) {
 	requireFailures(t, rows)
 }
 
-// What can fail while a probe is made, with the method that calls it and how
-// often it goes well before.
+// probeCalls are the calls that can fail while a probe is made, with the method that
+// makes them and how often they succeed before.
 var probeCalls = []failure{
 	{Call: ledger.CallAllocPD, Method: verbs.MethodRCWrite},
 	{Call: ledger.CallCreateCompChannel, Method: verbs.MethodRCWrite},
@@ -182,7 +182,7 @@ func TestAProbeThatCannotBeMadeSaysWhyAndLeavesNothingBehind(t *testing.T) {
 		for errno, want := range map[unix.Errno]string{
 			unix.ENOMEM: "limit", unix.EAGAIN: "limit", unix.ENOSPC: "limit", unix.EMFILE: "limit", unix.ENFILE: "limit",
 			unix.EACCES: "permission", unix.EPERM: "permission",
-			unix.EIO:    "unsupported", // the port answers, so that the device is there
+			unix.EIO:    "unsupported", // the port answers, so the device exists
 			unix.EINVAL: "unsupported", unix.EOPNOTSUPP: "unsupported", unix.ENOSYS: "unsupported",
 			unix.ENETUNREACH: "unsupported", unix.ETIMEDOUT: "unsupported", unix.ENODEV: "unsupported",
 		} {
@@ -211,7 +211,7 @@ func TestEveryReturnConventionIsUnderstood(t *testing.T) {
 	add("open", ledger.CallQueryDevice, 0, 0, limit, text, every...)
 	for _, m := range allMethods {
 		for _, c := range []ledger.Call{ledger.CallDestroyQP, ledger.CallDestroyCQ, ledger.CallDestroyCompChannel, ledger.CallDeallocPD} {
-			if m != verbs.MethodFlush || c != ledger.CallDestroyQP { // that one has none to destroy any more
+			if m != verbs.MethodFlush || c != ledger.CallDestroyQP { // a flush probe has none left to destroy
 				add("close probe", c, m, 0, limit, text, every...)
 			}
 		}
@@ -222,14 +222,14 @@ func TestEveryReturnConventionIsUnderstood(t *testing.T) {
 	add("round", ledger.CallCreateAH, verbs.MethodUDSend, 0, nil, "error: ibv_create_ah: "+noErrno, standin.StyleSilent)
 	add("close probe", ledger.CallDeregMR, verbs.MethodUDSend, 0, limit, text, every...)
 	add("round", ledger.CallDestroyQP, verbs.MethodFlush, 0, nil, "error: ibv_destroy_qp: "+text, every...)
-	// The first queue pair is the probe's, each round makes the next one.
+	// NewProbe makes the first queue pair; each later round makes its own.
 	add("next round", ledger.CallCreateQP, verbs.MethodFlush, 0, nil, "error: ibv_create_qp: "+text, standin.StyleManual)
 	add("round", ledger.CallModifyQP, verbs.MethodFlush, 0, nil, "error: ibv_modify_qp: "+text, every...)
 	add("next round", ledger.CallModifyQP, verbs.MethodFlush, 0, nil, "error: ibv_modify_qp: "+text, every...)
 	add("next round", ledger.CallModifyQP, verbs.MethodFlush, 1, nil, "error: ibv_modify_qp: "+text, every...)
 	add("next round", ledger.CallPostRecv, verbs.MethodFlush, 0, nil, "error: ibv_post_recv: "+text, every...)
 	add("round", ledger.CallPostSend, verbs.MethodRCWrite, 0, nil, "error: ibv_post_send: "+text, every...)
-	// Only the sign says that these failed.
+	// Only the sign of the result shows that these polls failed.
 	add("round", ledger.CallPollCQ, verbs.MethodRCWrite, 0, nil, "error: ibv_poll_cq: input/output error", standin.StyleNegative, standin.StyleSilent)
 	add("round", ledger.CallGetCQEvent, verbs.MethodRCWrite, 1, nil, "error: ibv_get_cq_event: "+text, standin.StyleManual)
 	add("round", ledger.CallGetCQEvent, verbs.MethodRCWrite, 1, nil, "error: ibv_get_cq_event: "+noErrno, standin.StyleSilent)

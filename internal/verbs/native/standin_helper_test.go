@@ -21,7 +21,7 @@ import (
 	"rdma_events/internal/verbs/verbstest/standin"
 )
 
-// session is a helper process with its device.
+// subject is a helper process with its device.
 type subject struct {
 	order
 	*standin.Control
@@ -31,7 +31,7 @@ type subject struct {
 	report report
 }
 
-// long is a deadline that nothing here should meet.
+// long is a deadline that no call in these tests should reach.
 const long = 15 * time.Second
 
 var drivers = map[string]func(*subject) error{
@@ -39,7 +39,7 @@ var drivers = map[string]func(*subject) error{
 	"hung ack": doHungAck, "hung query": doHungQuery, "hung probe": doHungProbe, "late probe": doLateProbe,
 	"flush without queue pairs": doFlushWithoutQueuePairs,
 	"late event":                doLateEvent,
-	"life":                      doLife,
+	"profile":                   doProfile,
 	"slow commands":             doSlowCommands,
 	"removal before ack":        doRemovalBeforeAck,
 	"late write":                doLateWrite,
@@ -144,7 +144,7 @@ func (s *subject) openProbe(m verbs.Method) (verbs.Probe, error) {
 	return s.probe(m)
 }
 
-// check notes an error that was not to be.
+// check records the error of a step under its name, if there is one.
 func (s *subject) check(what string, err error) {
 	if err == nil {
 		return
@@ -172,7 +172,7 @@ func describe(err error) errReport {
 	return r
 }
 
-// inject puts an asynchronous event into the queue, as the kernel would.
+// inject puts an asynchronous event into the queue, as the kernel does.
 func (s *subject) inject(e event) error {
 	objects := map[string]uint64{"cq": s.CQ, "qp": s.QP, "srq": s.SRQ, "wq": s.WQ}
 	element := e.Element
@@ -183,13 +183,13 @@ func (s *subject) inject(e event) error {
 	return err
 }
 
-// stray puts an event of the last probe's queue into its channel.
+// stray puts an event of the last probe's completion queue into its channel.
 func (s *subject) stray() error {
 	_, err := unix.Write(int(s.ChannelWrite), binary.NativeEndian.AppendUint64(nil, s.CQ))
 	return err
 }
 
-// entered waits until a call hangs; release lets it go on.
+// entered waits until a call hangs; release lets it continue.
 func (s *subject) entered() error {
 	var word [8]byte
 	_, err := unix.Read(int(s.Entered), word[:])
@@ -201,8 +201,8 @@ func (s *subject) release() error {
 	return err
 }
 
-// look copies what the ledger says now.
-func (s *subject) look() {
+// readLedger copies the current ledger into the report.
+func (s *subject) readLedger() {
 	var snap ledger.Snapshot
 	s.led.Snapshot(&snap)
 	s.report.Events, s.report.Reader, s.report.Busy = snap.Events, snap.Reader, snap.Busy()

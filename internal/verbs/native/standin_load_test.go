@@ -59,7 +59,7 @@ func TestALibraryThatIsNotThereIsSaidToBeMissing(t *testing.T) {
 	require.NoError(t, err)
 	program, err := os.ReadFile(exe)
 	require.NoError(t, err)
-	// This host may have the real one; so the program looks for another name.
+	// This host may have the real library, so the program opens another name.
 	other := bytes.ReplaceAll(program, []byte("libibverbs.so.1\x00"), []byte("libibverbs.so.0\x00"))
 	require.NotEqual(t, len(program), 0)
 	require.False(t, bytes.Equal(program, other))

@@ -15,27 +15,27 @@ import (
 	"rdma_events/internal/verbs/verbstest/standin"
 )
 
-// meter is a backend that notes which calls of the library come of what a watch asks
-// of it. It has one prober, so that what is called while a probe does something is of
-// that; but for ibv_query_port, which the querier calls besides.
+// meter is a backend that records which library calls each operation of a watch causes.
+// The watch has one prober, so all calls during an operation of a probe belong to that
+// operation. Only ibv_query_port does not: the querier calls it too.
 type meter struct {
 	verbs.Backend
 	c       *standin.Control
 	removed chan struct{} // closed: the device is being removed
 
 	mu      sync.Mutex
-	first   verbs.Method // what a choice begins with
-	choices int          // begun
-	kept    int          // the number of the last that found a method
-	method  verbs.Method // which it found
+	first   verbs.Method // the method with which a choice begins
+	choices int          // number of choices that have begun
+	kept    int          // number of the last choice that found a method
+	method  verbs.Method // the method that it found
 	current work         // of the choice that is under way
-	ended   work         // of the last choice that found none
-	number  int          // which that was
+	ended   work         // of the last choice that found no method
+	number  int          // number of that choice
 	rounds  work         // that succeeded, of the probe that was kept last
 	queries int          // of the port, those of a new probe included
 }
 
-// work is how often something was done, and the calls that it took.
+// work is how often an operation was done, and the calls that it took.
 type work struct {
 	n       int
 	queries int
@@ -46,7 +46,8 @@ func newMeter(b verbs.Backend, c *standin.Control) *meter {
 	return &meter{Backend: b, c: c, removed: make(chan struct{})}
 }
 
-// each returns the commands to a device of p that one of w.n took, its queries left out.
+// each returns how many commands to a device of p one of the w.n operations took, without
+// its queries.
 func (w work) each(p standin.Profile) (int, error) {
 	commands := p.Sum(w.calls)
 	if w.n == 0 || commands%w.n != 0 {
@@ -64,7 +65,7 @@ func (w *work) add(calls map[ledger.Call]int) {
 	}
 }
 
-// made returns the calls that f makes.
+// made returns the calls that f makes, without ibv_query_port.
 func (m *meter) made(f func()) map[ledger.Call]int {
 	before := m.c.Calls
 	f()
@@ -84,8 +85,8 @@ func (m *meter) begun() int {
 	return m.choices
 }
 
-// found returns the rounds of the last choice that found a method, if it was
-// this one and has begun after the first n ones.
+// found returns the rounds of the last choice that found a method, if it found this one
+// and is later than the number after.
 func (m *meter) found(after int, method verbs.Method) work {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -97,8 +98,8 @@ func (m *meter) found(after int, method verbs.Method) work {
 	return w
 }
 
-// futile returns the last choice that found no method, if it has begun after the
-// first n ones.
+// futile returns the last choice that found no method, if it is later than the number
+// after.
 func (m *meter) futile(after int) work {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -123,7 +124,7 @@ func (m *meter) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
 	return &meteredDevice{d, m}, nil
 }
 
-// WaitRemoved implements watch.RemovalWatcher.
+// WaitRemoved implements session.RemovalWatcher.
 func (m *meter) WaitRemoved(ctx context.Context, _ string) error {
 	select {
 	case <-m.removed:
@@ -166,7 +167,7 @@ func (d *meteredDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
 	return &meteredProbe{Probe: p, m: d.m, method: c.Method}, nil
 }
 
-// begin notes that a probe is to be made, and whether a choice begins with it.
+// begin records that a probe is to be made, and whether a choice begins with it.
 func (m *meter) begin(method verbs.Method) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -187,10 +188,10 @@ type meteredProbe struct {
 	verbs.Probe
 	m      *meter
 	method verbs.Method
-	kept   bool // of the prober
+	kept   bool // by the prober
 }
 
-// Round is a trial.
+// Round counts as part of a choice: it is a trial.
 func (p *meteredProbe) Round(pause time.Duration) (r verbs.Round, err error) {
 	calls := p.m.made(func() { r, err = p.Probe.Round(pause) })
 	p.m.mu.Lock()
@@ -207,7 +208,7 @@ func (p *meteredProbe) Keep() {
 	p.m.current, p.m.rounds = work{}, work{}
 }
 
-// Rounds counts where all of them are alike.
+// Rounds counts the rounds only if all of them succeeded.
 func (p *meteredProbe) Rounds(rounds []verbs.Round, pace verbs.Pace) (n int, err error) {
 	calls := p.m.made(func() { n, err = p.Probe.Rounds(rounds, pace) })
 	p.m.mu.Lock()

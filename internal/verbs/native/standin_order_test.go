@@ -15,8 +15,8 @@ import (
 	"rdma_events/internal/verbs/verbstest/standin"
 )
 
-// The order of a round's calls: which events a device makes, and which round an
-// event is taken for, depends on it.
+// These tests check the order of a round's calls. It determines which events a device
+// raises, and to which round an event is assigned.
 
 func TestQueueIsDrainedBeforeAndAfterTheArm(t *testing.T) {
 	for _, m := range allMethods {
@@ -39,11 +39,11 @@ func TestQueueIsDrainedBeforeAndAfterTheArm(t *testing.T) {
 	}
 }
 
-// interrupt is how long an event takes from its completion where a test says so.
+// interrupt is the time from a completion to its event in the tests that set one.
 const interrupt = 2 * time.Millisecond
 
-// An event that were announced twice would lie in the channel when the next round
-// posts, and its wake-up be that of no interrupt at all.
+// If a completion were announced twice, the second event would be in the channel when
+// the next round posts, and the wake-up of that round would need no interrupt.
 func TestRoundHasOneEventHoweverArmsWork(t *testing.T) {
 	for _, m := range allMethods {
 		for name, arm := range map[string]int32{"by doorbell": standin.ArmNever, "by consumer index": standin.ArmByIndex} {
@@ -63,8 +63,8 @@ func TestRoundHasOneEventHoweverArmsWork(t *testing.T) {
 	}
 }
 
-// Some arms are done by the next poll alone (bnxt_re up to rdma-core 45, ionic). An
-// event is lost once with its queue not armed any more.
+// Some providers arm only in the next poll (bnxt_re up to rdma-core 45, ionic). Here an
+// event is lost once, and its queue is no longer armed.
 func TestLostEventIsCountedOnceHoweverArmsWork(t *testing.T) {
 	for name, arm := range map[string]int32{
 		"by doorbell": standin.ArmNever, "by consumer index": standin.ArmByIndex, "by the next poll": standin.ArmAtPoll,
@@ -81,8 +81,7 @@ func TestLostEventIsCountedOnceHoweverArmsWork(t *testing.T) {
 	}
 }
 
-// doSlowCommands does flush rounds, each of which is four commands, while a command
-// takes its time.
+// doSlowCommands does flush rounds, each of which is four commands, with slow commands.
 func doSlowCommands(s *subject) error {
 	p, _ := standin.ProfileOf("irdma")
 	s.Take(p)
@@ -99,7 +98,7 @@ func TestSlowCommandsFailNoRound(t *testing.T) {
 	}
 }
 
-// doLateEvent gives a round up whose event then comes in the pause before the next.
+// doLateEvent gives up a round. Its event then comes in the pause before the next round.
 func doLateEvent(s *subject) error {
 	p, err := s.openProbe(s.Method)
 	if err != nil {
@@ -112,7 +111,7 @@ func doLateEvent(s *subject) error {
 		s.report.Rounds = append(s.report.Rounds, roundReport{Round: r})
 		s.EventDelayUS = int32(interrupt.Microseconds())
 	}
-	s.look()
+	s.readLedger()
 	s.check("close probe", p.Close(long))
 	s.check("close", s.dev.Close(long))
 	return nil
@@ -139,7 +138,7 @@ func TestEndlessEventsPutNoDeadlineOff(t *testing.T) {
 	require.Equal(t, r.Counts.Events, r.Counts.Acked)
 }
 
-// doEndlessEvents closes the device while a round reads one event after the other.
+// doEndlessEvents closes the device while a round reads one event after another.
 func doEndlessEvents(s *subject) error {
 	p, err := s.openProbe(verbs.MethodRCWrite)
 	if err != nil {
@@ -151,7 +150,7 @@ func doEndlessEvents(s *subject) error {
 		ended <- err
 	}()
 	for s.report.Counts.Events < 100 {
-		s.look()
+		s.readLedger()
 	}
 	s.check("close", s.dev.Close(long))
 	s.check("round", <-ended)

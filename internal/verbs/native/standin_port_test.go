@@ -18,7 +18,7 @@ import (
 	"rdma_events/internal/verbs/verbstest/standin"
 )
 
-// doQuery asks for the port.
+// doQuery queries the port.
 func doQuery(s *subject) error {
 	if err := s.open(); err != nil {
 		return err
@@ -36,8 +36,8 @@ func doQuery(s *subject) error {
 	return nil
 }
 
-// doPKeys makes a probe, another one once the P_Key table has changed, and a third
-// when the event of that was read.
+// doPKeys makes a probe, another one after the P_Key table has changed, and a third
+// after the event of that change was read.
 func doPKeys(s *subject) error {
 	if err := s.open(); err != nil {
 		return err
@@ -66,7 +66,7 @@ func TestPKeyIsKeptUntilTheTableChanges(t *testing.T) {
 	require.Equal(t, []string{"1", "1", "2"}, values(r.Trace, "modify_qp to=init", "pkey_index"))
 }
 
-// doDownWithoutPKeys asks for a probe over a port that is down and whose P_Keys
+// doDownWithoutPKeys tries to make a probe on a port that is down and whose P_Keys
 // cannot be read.
 func doDownWithoutPKeys(s *subject) error {
 	if err := s.open(); err != nil {
@@ -87,8 +87,9 @@ func TestDownPortIsRefusedBeforeItsPKeysAreRead(t *testing.T) {
 	require.Contains(t, r.Failures[0].Text, "rc_write on a port that is down")
 }
 
-// doHungSysfs has a counter of the port hang in its driver: a named pipe without a
-// writer is one. It looks until the read is under way, but for a while only.
+// doHungSysfs makes the read of a counter of the port hang, as in a driver: the counter
+// is a named pipe without a writer. It reads the ledger until the read is under way, but
+// for a second at most.
 func doHungSysfs(s *subject) error {
 	if err := s.open(); err != nil {
 		return err
@@ -103,7 +104,7 @@ func doHungSysfs(s *subject) error {
 		ended <- err
 	}()
 	for begun := time.Now(); s.report.Busy.Call != ledger.CallReadSysfs && time.Since(begun) < time.Second; {
-		s.look()
+		s.readLedger()
 	}
 	w, err := os.OpenFile(counter, os.O_WRONLY, 0)
 	if err != nil {
@@ -136,7 +137,7 @@ func TestAPortIsQueriedInOldAndNewLibraries(t *testing.T) {
 	}
 }
 
-// A query says NDR also where the port is faster, whatever the library.
+// A query reports NDR also for a port that is faster, with every library.
 func TestTheRateOfAPortAboveNDRIsThatOfSysfs(t *testing.T) {
 	const speedEDR, speedNDR = 32, 128
 	for _, row := range []struct {

@@ -21,7 +21,7 @@ import (
 
 var allMethods = []verbs.Method{verbs.MethodRCWrite, verbs.MethodUDSend, verbs.MethodFlush}
 
-// missed is a round's deadline that passes; the shorter, the faster the test.
+// missed is a deadline that passes; it is short to keep the tests fast.
 const missed = 30 * time.Millisecond
 
 // doRounds opens a probe, does the rounds and closes everything.
@@ -33,7 +33,7 @@ func doRounds(s *subject) error {
 	for i := range s.Rounds {
 		r, err := p.Round(s.Pause)
 		s.check(fmt.Sprint("round ", i+1), err)
-		s.look()
+		s.readLedger()
 		s.report.Rounds = append(s.report.Rounds, roundReport{
 			Round: r, Usable: p.Usable(), Unacked: s.report.Counts.Events - s.report.Counts.Acked,
 		})
@@ -43,7 +43,7 @@ func doRounds(s *subject) error {
 	}
 	s.check("close probe", p.Close(long))
 	s.check("close", s.dev.Close(long))
-	s.look()
+	s.readLedger()
 	return nil
 }
 
@@ -51,7 +51,7 @@ func TestARoundEndsAsWhatHappened(t *testing.T) {
 	const success, bad, lostEvent, lost = verbs.OutcomeSuccess, verbs.OutcomeError, verbs.OutcomeLostEvent, verbs.OutcomeLostCompletion
 	for _, c := range []struct {
 		name, plan string
-		datagrams  string // the plan where a round sends twice, of ud_send
+		datagrams  string // the plan of ud_send, if a round sends twice
 		stray      int
 		wc         int32
 		postErr    int32
@@ -129,7 +129,7 @@ func outcomes(r report) []verbs.Outcome {
 	return list
 }
 
-// postVerb is the verb that starts a round.
+// postVerb returns the verb that starts a round.
 func postVerb(m verbs.Method) string {
 	if m == verbs.MethodFlush {
 		return "ibv_modify_qp"
@@ -137,7 +137,7 @@ func postVerb(m verbs.Method) string {
 	return "ibv_post_send"
 }
 
-// requireTimes holds the durations of a round to each other.
+// requireTimes compares the durations of a round with each other.
 func requireTimes(t *testing.T, r roundReport) {
 	t.Helper()
 	if r.Outcome != verbs.OutcomeSuccess {
@@ -156,7 +156,7 @@ func TestAFlushThatSucceedsIsAnError(t *testing.T) {
 	require.Equal(t, "success", r.Rounds[0].Status)
 }
 
-// names joins the verbs of a trace, without what they were called with.
+// names joins the verbs of a trace, without their arguments.
 func names(trace []string) string {
 	var b strings.Builder
 	b.WriteByte(' ')
@@ -234,9 +234,9 @@ func TestTheQueuePairIsConnectedToItself(t *testing.T) {
 			trace = well(t, o).Trace
 			handles := 1
 			if c.link == verbs.LinkEthernet {
-				handles = 2 // one to see whether there are any, one for the round
+				handles = 2 // one to check whether the device has any, one for the round
 				if c.gid < 0 {
-					c.wantGID, c.wantEnd = "3", "4" // held so briefly that it may be an address
+					c.wantGID, c.wantEnd = "3", "4" // held so briefly that it may be that of a host address
 				}
 			}
 			require.Equal(t, slices.Repeat([]string{c.wantGID}, handles), values(trace, "create_ah", "sgid_index"))
@@ -266,8 +266,8 @@ func TestTheDevicesOwnRetriesEndBeforeTheRoundsDeadline(t *testing.T) {
 	}
 }
 
-// doFlushWithoutQueuePairs does a round that goes well, and one after which no more
-// queue pairs can be made.
+// doFlushWithoutQueuePairs does a round that succeeds, and one for which no queue pair
+// can be made.
 func doFlushWithoutQueuePairs(s *subject) error {
 	p, err := s.openProbe(verbs.MethodFlush)
 	if err != nil {
@@ -291,10 +291,10 @@ func TestFailedFlushRoundWaitsForItsPause(t *testing.T) {
 	require.Equal(t, []verbs.Outcome{verbs.OutcomeError}, outcomes(r))
 	require.Equal(t, "ibv_create_qp: cannot allocate memory", r.Rounds[0].Status)
 	require.GreaterOrEqual(t, r.Took, missed)
-	require.False(t, r.Rounds[0].Usable, "or else the prober would not make it anew")
+	require.False(t, r.Rounds[0].Usable, "otherwise the prober would not recreate it")
 }
 
-// doNudgedFlush ends the pause before a round whose queue pair cannot be destroyed.
+// doNudgedFlush ends the pause of a round whose queue pair cannot be destroyed.
 func doNudgedFlush(s *subject) error {
 	p, err := s.openProbe(verbs.MethodFlush)
 	if err != nil {
@@ -305,7 +305,7 @@ func doNudgedFlush(s *subject) error {
 	return nil
 }
 
-// doFlushAfterNudge does a round whose pause is ended, and two more.
+// doFlushAfterNudge does a round whose pause Nudge ends, and two more.
 func doFlushAfterNudge(s *subject) error {
 	p, err := s.openProbe(verbs.MethodFlush)
 	if err != nil {
@@ -328,15 +328,15 @@ func TestNudgedFlushProbeKeepsItsQueuePair(t *testing.T) {
 	require.Equal(t, 2, strings.Count(names(r.Trace), " create_qp "))
 }
 
-// failingRound does the last round of a probe, in which a call fails after it
-// has gone well for a while, and closes everything.
+// failingRound does the last round of a probe and closes everything. In the round a
+// call fails after it has succeeded as often as well says.
 func (s *subject) failingRound(p verbs.Probe, pause time.Duration, call ledger.Call, well int32) {
 	s.FailErrno, s.FailStyle, s.FailSkip, s.FailCall = int32(unix.EIO), standin.StyleManual, well, int32(call)
 	r, err := p.Round(pause)
 	s.check("round", err)
 	s.FailCall = 0
 	s.report.Rounds = []roundReport{{Round: r}}
-	s.look()
+	s.readLedger()
 	s.check("close probe", p.Close(long))
 	s.check("close", s.dev.Close(long))
 }
@@ -347,8 +347,8 @@ func TestARoundThatIsCanceledIsNoErrorWhateverFailsAfterIt(t *testing.T) {
 	require.Equal(t, ledger.ProbeCounts{}, r.Counts)
 }
 
-// doStrayAndFailure has an event of the round before come in a round, and the
-// channel fail after it.
+// doStrayAndFailure does a round in which an event of the round before comes, after
+// which the channel fails.
 func doStrayAndFailure(s *subject) error {
 	p, err := s.openProbe(verbs.MethodRCWrite)
 	if err != nil {

@@ -17,17 +17,17 @@ import (
 	"rdma_events/internal/verbs/verbstest/standin"
 )
 
-// life is what a user sees of a device from its start to its removal.
-type life struct {
+// observation is what a user sees of a device from its start to its removal.
+type observation struct {
 	Up, Down, Back, Recovered standin.Probing
-	GRH                       string            // "1": in the address of a connected queue pair; "": none came to RTR
+	GRH                       string            // "1": in the address of a connected queue pair; "": none reached RTR
 	States                    []verbs.PortState // of its port
 	Events                    map[string]uint64 // by type and port
-	Queries, LinkDowned       int               // of its port; reads of that counter
-	PKeys                     int               // reads of them
+	Queries, LinkDowned       int               // queries of its port; reads of link_downed
+	PKeys                     int               // reads of P_Keys
 	Query                     int               // commands of a query
 	Flushes                   int32
-	Dead                      string          // reason that a watch ends with in error state
+	Dead                      string          // reason of a watch that ends in error state
 	DeadRounds                map[string]bool // outcomes of its bad rounds
 	Reopen, Unmade            string          // of the next watch, if the state lasts
 	Removed                   []string        // reasons that watches end with by a removal
@@ -36,8 +36,9 @@ type life struct {
 	reads *reads
 }
 
-// doLife lives through what a driver's profile has to show, in four watches.
-func doLife(s *subject) error {
+// doProfile takes a device with a driver's profile through its states, in four watches,
+// or in two if it has no error state.
+func doProfile(s *subject) error {
 	p, ok := standin.ProfileOf(s.Profile)
 	if !ok {
 		return fmt.Errorf("no profile %q", s.Profile)
@@ -46,7 +47,7 @@ func doLife(s *subject) error {
 	if err := p.WriteSysfs(filepath.Join(s.root, "sys"), "standin0", "uverbs0"); err != nil {
 		return err
 	}
-	l := &s.report.Life
+	l := &s.report.Observed
 	var err error
 	if l.reads, err = newReads(filepath.Join(s.root, "sys/class/infiniband/standin0/ports/1")); err != nil {
 		return err
@@ -57,7 +58,7 @@ func doLife(s *subject) error {
 		stages = []func(*watched) error{l.move, l.remove}
 	}
 	for _, stage := range stages {
-		s.Removed = 0 // it has been registered anew
+		s.Removed = 0 // it has been registered again
 		w, err := s.watch(p)
 		if err != nil {
 			return err
@@ -71,8 +72,8 @@ func doLife(s *subject) error {
 	return nil
 }
 
-// move is a start over a port that goes down and up.
-func (l *life) move(w *watched) error {
+// move watches a start and a port that goes down and up.
+func (l *observation) move(w *watched) error {
 	var err error
 	if l.Up, err = w.probing(0); err != nil {
 		return err
@@ -113,7 +114,7 @@ func last(list []string) string {
 	return list[len(list)-1]
 }
 
-// turn has the port change, and returns how it is probed then.
+// turn changes the state of the port, and returns how it is probed then.
 func (w *watched) turn(to verbs.PortState, typ verbs.EventType) (standin.Probing, error) {
 	w.s.PortState = int32(to)
 	after := w.m.begun()
@@ -128,7 +129,7 @@ func (w *watched) turn(to verbs.PortState, typ verbs.EventType) (standin.Probing
 	return w.probing(after)
 }
 
-// raise has the device raise an event, if it is one of a port, of that port.
+// raise makes the device raise an event. element is the port of a port event.
 func (w *watched) raise(typ verbs.EventType, element uint64) error {
 	if typ.Scope() == verbs.ScopeDevice && typ != verbs.EventDeviceFatal {
 		element = 0
@@ -136,7 +137,7 @@ func (w *watched) raise(typ verbs.EventType, element uint64) error {
 	return w.s.inject(event{Type: int32(typ), Element: element})
 }
 
-// eventsOf are the events of a life's first watch.
+// eventsOf returns the expected events of the first watch.
 func eventsOf(p standin.Profile) map[string]uint64 {
 	counts := map[string]uint64{}
 	if p.PortEvents > 0 {
@@ -152,8 +153,8 @@ func eventsOf(p standin.Profile) map[string]uint64 {
 	return counts
 }
 
-// die puts the device into its error state, and then takes it away for a recovery.
-func (l *life) die(w *watched) error {
+// die puts the device into its error state, and then removes it for a recovery.
+func (l *observation) die(w *watched) error {
 	up, err := w.probing(0)
 	if err != nil {
 		return err
@@ -176,13 +177,13 @@ func (l *life) die(w *watched) error {
 		return err
 	}
 	if e := w.ended(); e != nil {
-		l.Dead, l.DeadRounds = string(e.Reason), nil // it may have come to none
+		l.Dead, l.DeadRounds = string(e.Reason), nil // there may have been no bad round
 		return w.end()
 	}
 	return l.unregister(w)
 }
 
-func (l *life) reopen(w *watched) error {
+func (l *observation) reopen(w *watched) error {
 	err := w.await("an end or a choice", func() bool { return w.ended() != nil || w.choice().Reason != "" })
 	if err != nil {
 		return err
@@ -196,16 +197,16 @@ func (l *life) reopen(w *watched) error {
 	return w.end()
 }
 
-// remove is a start, after a recovery if there was an error state, up to a removal.
-func (l *life) remove(w *watched) (err error) {
+// remove watches a start, after a recovery if there was an error state, and a removal.
+func (l *observation) remove(w *watched) (err error) {
 	if l.Recovered, err = w.probing(0); err != nil {
 		return err
 	}
 	return l.unregister(w)
 }
 
-// unregister removes the device from its driver's side.
-func (l *life) unregister(w *watched) error {
+// unregister removes the device as its driver does.
+func (l *observation) unregister(w *watched) error {
 	if w.p.Disassociates {
 		w.s.Disassociate = 1
 	} else {
@@ -219,28 +220,28 @@ func (l *life) unregister(w *watched) error {
 }
 
 // TestEachDriverIsSeenAsItsTableSays compares what a user sees of each profile with
-// the table, whose facts the stand-in lives by.
+// the table, whose facts the stand-in follows.
 func TestEachDriverIsSeenAsItsTableSays(t *testing.T) {
 	exe, err := os.Executable()
 	require.NoError(t, err)
 	ends := map[string]func(*testing.T) report{}
 	for _, p := range standin.Profiles() { // all at once, since each waits most of the time
-		ends[p.Name] = begin(t, order{Kind: "life", Profile: p.Name}, exe, filepath.Dir(library(t)))
+		ends[p.Name] = begin(t, order{Kind: "profile", Profile: p.Name}, exe, filepath.Dir(library(t)))
 	}
 	for _, p := range standin.Profiles() {
 		t.Run(p.Name, func(t *testing.T) {
 			r := ends[p.Name](t)
 			require.Empty(t, r.Violation)
-			requireLife(t, p, r.Life)
-			t.Log(row(p, r.Life))
+			requireObservation(t, p, r.Observed)
+			t.Log(row(p, r.Observed))
 		})
 	}
 }
 
-// requireLife compares all but the reasons, of which the table has a part.
-func requireLife(t *testing.T, p standin.Profile, got life) {
+// requireObservation compares all fields. Of the reasons the table has only a part.
+func requireObservation(t *testing.T, p standin.Profile, got observation) {
 	t.Helper()
-	want := life{
+	want := observation{
 		Up: p.Seen.Up, Down: p.Seen.Down, Back: p.Seen.Up, Query: p.Seen.Query,
 		States: []verbs.PortState{verbs.PortActive, verbs.PortDown, verbs.PortActive}, Events: eventsOf(p),
 		PKeys: 2, Queries: got.Queries,
@@ -252,7 +253,7 @@ func requireLife(t *testing.T, p standin.Profile, got life) {
 	case verbs.MethodRCWrite:
 		want.GRH = "1"
 	case verbs.MethodUDSend:
-		want.GRH = "0" // that of a datagram is in its address handle
+		want.GRH = "0" // the GRH of a datagram is in its address handle
 	}
 	if p.LinkDowned > 0 || p.Name == "rxe" {
 		want.LinkDowned = got.Queries
@@ -273,8 +274,8 @@ func requireLife(t *testing.T, p standin.Profile, got life) {
 	require.Equal(t, want, got)
 }
 
-// died fills in what the error state brings.
-func (l *life) died(p standin.Profile) {
+// died fills in the expected effects of the error state.
+func (l *observation) died(p standin.Profile) {
 	if !p.CanDie {
 		return
 	}
@@ -295,9 +296,9 @@ func (l *life) died(p standin.Profile) {
 	}
 }
 
-// row says what a profile's probing costs at the default pace: a round each second
-// and a query each 5 s, in commands a minute.
-func row(p standin.Profile, l life) string {
+// row describes the cost of a profile's probing in commands a minute, at the default
+// pace: a round each second and a query each 5 s.
+func row(p standin.Profile, l observation) string {
 	const rounds, queries = 60, 12
 	cost := func(s standin.Probing) string {
 		return fmt.Sprintf("%s, %d commands a minute", s.Method, s.Round*rounds+l.Query*queries)

@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reads counts how often this process opens the files of a port, by inotify(7). That
-// joins equal events in a row; opening and closing take turns.
+// reads counts by inotify(7) how often this process opens the files of a port. inotify
+// merges equal events in a row, so reads also watches for closing, which alternates with
+// opening.
 type reads struct {
 	fd   int
 	dirs map[int32]string // by watch

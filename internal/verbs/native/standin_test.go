@@ -21,12 +21,12 @@ import (
 	"rdma_events/internal/verbs/verbstest/standin"
 )
 
-// The native backend against a stand-in for libibverbs (package standin). The
-// library is opened once per process and hangs on demand, so every order to it
-// is carried out by this test program, started again with the stand-in in its
-// library path.
+// These tests run the native backend with a stand-in for libibverbs (package
+// standin). The library is opened once per process and hangs on demand. So each
+// order is carried out by a new process of this test program, with the stand-in
+// in its library path.
 
-// order is what a helper process is to do; report what came of it.
+// order is the task of a helper process; report is its result.
 type order struct {
 	Kind    string // a name of drivers
 	Profile string // a name of standin.Profiles
@@ -37,12 +37,12 @@ type order struct {
 	AckBatch   int
 	GIDIndex   int
 	PKeyIdx    int
-	Plan       string        // what becomes of each post; its plan.c has the letters
+	Plan       string        // result of each post; the stand-in's plan.c has the letters
 	Stray      int           // after this round an event comes late
 	Pause      time.Duration // before each round
 	EventDelay time.Duration // from a completion to its event
-	Arm        int32         // when it makes an event by itself
-	OldKernel  bool          // a closed channel says EAGAIN
+	Arm        int32         // when the arm raises an event by itself
+	OldKernel  bool          // a closed channel returns EAGAIN
 	WCStatus   int32         // -1: success
 	PostErr    int32
 	Legacy     bool
@@ -64,7 +64,7 @@ type (
 		Call   ledger.Call
 		Errno  int32
 		Style  int32
-		Skip   int32 // so many calls go well first
+		Skip   int32 // number of calls that succeed first
 		Method verbs.Method
 		Plan   string // as in order; its rounds are given up
 		NoNode bool
@@ -92,7 +92,7 @@ type (
 		Trace     []string
 		Opened    []string // files of sysfs
 		Violation string
-		Life      life // of a profile
+		Observed  observation // of a profile
 	}
 	roundReport struct {
 		verbs.Round
@@ -114,8 +114,8 @@ func TestMain(m *testing.M) {
 	os.Exit(runTests(m))
 }
 
-// libraryDir is where the stand-in is compiled into. It outlives the test that
-// needs it first.
+// libraryDir is the directory into which the stand-in is compiled. It exists until all
+// tests have ended.
 var libraryDir string
 
 func runTests(m *testing.M) int {
@@ -139,7 +139,7 @@ func library(t *testing.T) string {
 	return file
 }
 
-// carryOut has a helper process with the stand-in do o.
+// carryOut carries out o in a helper process with the stand-in.
 func carryOut(t *testing.T, o order) report {
 	t.Helper()
 	exe, err := os.Executable()
@@ -147,13 +147,14 @@ func carryOut(t *testing.T, o order) report {
 	return carryOutWith(t, o, exe, filepath.Dir(library(t)))
 }
 
-// carryOutWith is carryOut of another program or with another library path.
+// carryOutWith is carryOut with another program or another library path.
 func carryOutWith(t *testing.T, o order, exe, libraries string) report {
 	t.Helper()
 	return begin(t, o, exe, libraries)(t)
 }
 
-// begin is carryOutWith of an order that is under way when it returns.
+// begin starts an order as carryOutWith does, and returns at once; end waits for its
+// report.
 func begin(t *testing.T, o order, exe, libraries string) (end func(*testing.T) report) {
 	t.Helper()
 	if o.Timeout == 0 {
@@ -164,7 +165,7 @@ func begin(t *testing.T, o order, exe, libraries string) (end func(*testing.T) r
 	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, exe)
-	// The race detector sleeps a second at a program's end if it is not told otherwise.
+	// By default the race detector sleeps a second at a program's end.
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", standinOrder+"="+string(text), "LD_LIBRARY_PATH="+libraries,
 		"STANDIN_ROOT="+standinRoot(t), "STANDIN_CONTROL="+filepath.Join(t.TempDir(), "control"))
 	var stdout, stderr bytes.Buffer
@@ -179,8 +180,8 @@ func begin(t *testing.T, o order, exe, libraries string) (end func(*testing.T) r
 	}
 }
 
-// well is carryOut of an order that breaks no rule of the library and ends with
-// everything closed.
+// well is carryOut and requires that the order breaks no rule of the library and that
+// no step of it fails.
 func well(t *testing.T, o order) report {
 	t.Helper()
 	r := carryOut(t, o)
@@ -189,7 +190,7 @@ func well(t *testing.T, o order) report {
 	return r
 }
 
-// standinRoot makes the sysfs of the stand-in's device, and beside it its node.
+// standinRoot makes the sysfs of the stand-in's device, and its node beside it.
 func standinRoot(t *testing.T) string {
 	t.Helper()
 	root := t.TempDir()

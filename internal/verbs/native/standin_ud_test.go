@@ -17,7 +17,7 @@ import (
 	"rdma_events/internal/verbs/verbstest/standin"
 )
 
-// only leaves of a trace the calls that begin with one of verbs.
+// only returns the names of those calls of a trace that are among verbs.
 func only(trace []string, verbs ...string) []string {
 	var list []string
 	for _, line := range trace {
@@ -29,7 +29,8 @@ func only(trace []string, verbs ...string) []string {
 	return list
 }
 
-// On RoCE a handle that stayed would have an address come back at another index.
+// On RoCE, an address that is deleted and added again while a handle exists gets another
+// index.
 func TestAddressIsHeldDuringRoundsOnly(t *testing.T) {
 	held := []string{"query_gid", "create_ah", "post_send", "destroy_ah"}
 	tried := []string{"query_gid", "create_ah", "destroy_ah"}
@@ -61,7 +62,7 @@ func TestLostDatagramIsSentAgain(t *testing.T) {
 	require.Equal(t, 3, strings.Count(names(r.Trace), " create_ah "), "one before the first round, and one a round")
 }
 
-// The event may be late where the completion is not: then nothing was lost.
+// If the event is late and the completion is not, nothing was lost.
 func TestDatagramThatCameIsNotSentAgain(t *testing.T) {
 	r := well(t, order{Kind: "rounds", Method: verbs.MethodUDSend, Rounds: 1, Timeout: 400 * time.Millisecond, EventDelay: 300 * time.Millisecond,
 		GIDIndex: -1, PKeyIdx: -1})
@@ -77,8 +78,8 @@ func TestUnsentDatagramIsAnError(t *testing.T) {
 	require.Equal(t, ledger.ProbeCounts{Rounds: 1, Errors: 1}, r.Counts)
 }
 
-// doAddressAway does a round that goes well, and one in which there is no address,
-// for each way in which the kernel says so.
+// doAddressAway does a round that succeeds, and one in which there is no address, for
+// each way in which the kernel reports that.
 func doAddressAway(s *subject) error {
 	if err := s.open(); err != nil {
 		return err
@@ -96,7 +97,7 @@ func doAddressAway(s *subject) error {
 		s.report.Rounds = append(s.report.Rounds, roundReport{Round: r, Usable: p.Usable()})
 		s.check("close probe", p.Close(long))
 	}
-	s.look()
+	s.readLedger()
 	s.check("close", s.dev.Close(long))
 	return nil
 }
@@ -110,13 +111,13 @@ func TestMissingAddressIsNoRound(t *testing.T) {
 	for i, f := range o.Failures {
 		require.Equal(t, verbs.OutcomeCanceled, r.Rounds[i].Outcome)
 		require.Equal(t, f.Call.String()+": "+unix.Errno(f.Errno).Error(), r.Rounds[i].Status)
-		require.False(t, r.Rounds[i].Usable, "or else the prober would not choose again")
+		require.False(t, r.Rounds[i].Usable, "otherwise the prober would not choose again")
 	}
 	n := uint64(len(o.Failures))
 	require.Equal(t, ledger.ProbeCounts{Rounds: n, Successes: n, Events: n, Acked: n}, r.Counts)
 }
 
-// doSilentDevice does a round that goes well, and two for which the device makes no
+// doSilentDevice does a round that succeeds, and two for which the device makes no
 // address handle in time, although the address is there.
 func doSilentDevice(s *subject) error {
 	bnxt, _ := standin.ProfileOf("bnxt_re")
@@ -135,7 +136,7 @@ func doSilentDevice(s *subject) error {
 		s.check("round", err)
 		s.report.Rounds = append(s.report.Rounds, roundReport{Round: r, Usable: p.Usable()})
 	}
-	s.look()
+	s.readLedger()
 	s.check("close", s.dev.Close(long))
 	return nil
 }

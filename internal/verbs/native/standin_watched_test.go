@@ -16,8 +16,8 @@ import (
 	"rdma_events/internal/verbs/verbstest/standin"
 )
 
-// watched is a watch of the stand-in's device, as a worker does it, whose pace is
-// faster than the default one: what is done how often does not depend on it.
+// watched watches the stand-in's device as a worker does, but at a faster pace than the
+// default one. The number of calls per operation does not depend on the pace.
 type watched struct {
 	s    *subject
 	p    standin.Profile
@@ -27,10 +27,10 @@ type watched struct {
 	pace time.Duration // between two rounds
 	done chan error
 
-	mu    sync.Mutex
-	items []verbs.Item
-	why   *status.End // it has ended by itself
-	news  chan struct{}
+	mu      sync.Mutex
+	items   []verbs.Item
+	why     *status.End // set when the watch has ended by itself
+	changed chan struct{}
 }
 
 func (s *subject) watch(p standin.Profile) (*watched, error) {
@@ -48,7 +48,7 @@ func (s *subject) watch(p standin.Profile) (*watched, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	w := &watched{
 		s: s, p: p, m: newMeter(s.backend("sys", "dev"), s.Control), led: led, stop: stop, pace: pace,
-		done: make(chan error, 1), news: make(chan struct{}, 1),
+		done: make(chan error, 1), changed: make(chan struct{}, 1),
 	}
 	o := verbs.Options{
 		Device: "standin0", Ports: []int{1}, StateInterval: 50 * time.Millisecond,
@@ -58,7 +58,7 @@ func (s *subject) watch(p standin.Profile) (*watched, error) {
 		},
 	}
 	go func() {
-		why, err := session.Run(ctx, w.m, led, o, w.take)
+		why, err := session.Run(ctx, w.m, led, o, w.handle)
 		if err == nil {
 			w.mu.Lock()
 			w.why = &why
@@ -69,8 +69,8 @@ func (s *subject) watch(p standin.Profile) (*watched, error) {
 	return w, nil
 }
 
-// take keeps what outlives its batch.
-func (w *watched) take(b verbs.Batch) error {
+// handle keeps the items of a batch, with copies of what the batch owns.
+func (w *watched) handle(b verbs.Batch) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, it := range b.Items {
@@ -82,27 +82,27 @@ func (w *watched) take(b verbs.Batch) error {
 		w.items = append(w.items, it)
 	}
 	select {
-	case w.news <- struct{}{}:
+	case w.changed <- struct{}{}:
 	default:
 	}
 	return nil
 }
 
-// seen returns what was sent after the first n items.
+// seen returns the items after the first n ones.
 func (w *watched) seen(n int) []verbs.Item {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]verbs.Item(nil), w.items[n:]...)
 }
 
-// await returns when there is what is wanted, of which look tells.
-func (w *watched) await(what string, look func() bool) error {
+// await waits until reached returns true, but no longer than long.
+func (w *watched) await(what string, reached func() bool) error {
 	end := time.NewTimer(long)
 	defer end.Stop()
-	for !look() {
+	for !reached() {
 		select {
-		case <-w.news:
-		case <-time.After(5 * time.Millisecond): // the meter and the ledger send no news
+		case <-w.changed:
+		case <-time.After(5 * time.Millisecond): // the meter and the ledger signal no changes
 		case <-end.C:
 			return fmt.Errorf("%s: not seen within %v", what, long)
 		}
@@ -116,7 +116,7 @@ func (w *watched) ended() *status.End {
 	return w.why
 }
 
-// states are those that queries have found, without repetitions.
+// states returns the port states that queries have found, without repetitions.
 func (w *watched) states() []verbs.PortState {
 	var states []verbs.PortState
 	for _, it := range w.seen(0) {
@@ -127,7 +127,7 @@ func (w *watched) states() []verbs.PortState {
 	return states
 }
 
-// choice is the last one that was reported.
+// choice returns the last choice that was reported.
 func (w *watched) choice() verbs.ProbeItem {
 	var choice verbs.ProbeItem
 	for _, it := range w.seen(0) {
@@ -138,8 +138,8 @@ func (w *watched) choice() verbs.ProbeItem {
 	return choice
 }
 
-// probing waits for a choice that has begun after the first n ones, and for what
-// follows: some rounds, or the next attempt where it found no method.
+// probing waits for a choice that is later than the number after, and then for some
+// rounds, or for the next attempt if the choice found no method.
 func (w *watched) probing(after int) (standin.Probing, error) {
 	enough := 10
 	if w.pace == time.Second {
@@ -168,8 +168,8 @@ func (w *watched) probing(after int) (standin.Probing, error) {
 	return p, err
 }
 
-// events are the counts that the ledger has, by type, of events that were
-// acknowledged.
+// events returns the ledger's counts of events by type and port, or nil while an event
+// is not acknowledged.
 func (w *watched) events() map[string]uint64 {
 	var snap ledger.Snapshot
 	w.led.Snapshot(&snap)
@@ -193,7 +193,7 @@ func readings(items []verbs.Item) int {
 	return n
 }
 
-// badRounds are the outcomes of the rounds among items, other than success.
+// badRounds returns the outcomes of the rounds among items, other than success.
 func badRounds(items []verbs.Item) map[string]bool {
 	bad := map[string]bool{}
 	for _, it := range items {
@@ -204,7 +204,7 @@ func badRounds(items []verbs.Item) map[string]bool {
 	return bad
 }
 
-// end ends the watch, if it has not ended by itself.
+// end stops the watch, if it has not ended by itself, and closes the ledger.
 func (w *watched) end() error {
 	w.stop()
 	err := <-w.done

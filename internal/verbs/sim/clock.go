@@ -4,9 +4,9 @@ import (
 	"time"
 )
 
-// Clock returns CLOCK_MONOTONIC in ns, and may be called concurrently. Waiting
-// is done on timers of package time, so a clock of one's own has to keep pace
-// with them, as time.Now does in a testing/synctest bubble.
+// Clock returns CLOCK_MONOTONIC in ns, and may be called concurrently. Calls
+// wait on timers of package time, so another clock has to keep pace with them,
+// as time.Now does in a testing/synctest bubble.
 type Clock func() int64
 
 // sleep waits until the given moment and reports whether it came before stop.

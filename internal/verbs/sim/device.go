@@ -37,7 +37,7 @@ func (b backend) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
 	d.attr.Name = name
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	// What is due up to now happened before the opening.
+	// Entries that are due by now happened before the opening.
 	h.advance(now)
 	if h.gone > 0 {
 		return nil, opError("ibv_open_device", name, 0, verbs.ErrNoDevice)
@@ -46,8 +46,8 @@ func (b backend) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
 	return d, nil
 }
 
-// WaitRemoved waits until the device that has this name now is removed, and
-// then returns nil. The context ending returns its error.
+// WaitRemoved waits until the device that has this name now is removed, and then
+// returns nil. If ctx ends first, it returns the error of ctx.
 func (b backend) WaitRemoved(ctx context.Context, device string) error {
 	at, ever := b.w.Removed(device, b.w.clock())
 	if !ever {
@@ -74,14 +74,14 @@ type device struct {
 	led    *ledger.Ledger
 	attr   verbs.DeviceAttr
 	gate   *gate
-	more   chan struct{} // there is something in the queue, or gone
-	random *rand.Rand    // the reader's
+	more   chan struct{} // holds a token after an event was queued; the event may have been read since
+	random *rand.Rand    // used by the reader
 
-	queue []pending // under h.mu
-	gone  bool      // under h.mu
+	queue []pending // guarded by h.mu
+	gone  bool      // guarded by h.mu
 
 	mu     sync.Mutex
-	closed bool // no more probes
+	closed bool // no probe can be added
 	probes map[*probe]struct{}
 }
 
@@ -145,22 +145,22 @@ func (d *device) destroy(ctx context.Context) error {
 	case stuck != nil:
 		return stuck
 	}
-	return d.letGo(ctx, func(c ledger.Call, now int64) { d.led.Control(c, now) }, ledger.CallCloseDevice)
+	return d.release(ctx, func(c ledger.Call, now int64) { d.led.Control(c, now) }, ledger.CallCloseDevice)
 }
 
-// letGo is a destroy call: it takes as long as a stuck_close lasts. After
-// giving up the ledger goes on saying that a thread is in that call.
-func (d *device) letGo(ctx context.Context, lane func(ledger.Call, int64), call ledger.Call) error {
+// release simulates a destroy call, which takes as long as a stuck_close lasts. If
+// it gives up, the ledger keeps the state of a thread in that call.
+func (d *device) release(ctx context.Context, setThreadState func(ledger.Call, int64), call ledger.Call) error {
 	now := d.w.clock()
-	lane(call, now)
+	setThreadState(call, now)
 	if f, end := d.h.fault(stuckClose, 0, 0, now); f != nil && !d.w.sleep(end, ctx.Done()) {
 		return verbs.ErrStuck
 	}
-	lane(ledger.CallNone, d.w.clock())
+	setThreadState(ledger.CallNone, d.w.clock())
 	return nil
 }
 
-// takeProbes returns the open probes and lets no new one in.
+// takeProbes returns the open probes. After it, no probe can be added.
 func (d *device) takeProbes() []*probe {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,10 +1,11 @@
-// Package sim is the simulated backend: hardware profiles, a timeline of
-// events and faults, and a seed. A World is that timeline, counted from an
-// epoch in CLOCK_MONOTONIC, so every process that loads it with the same epoch
-// sees the same thing happen at the same moment; New makes a verbs.Backend of
-// it that behaves as internal/verbs documents.
+// Package sim is the simulated backend: hardware profiles, a timeline of events
+// and faults, and a seed. A World is that timeline, counted from an epoch in
+// CLOCK_MONOTONIC, so every process that loads it with the same epoch sees the
+// same events at the same moments. New makes a verbs.Backend of a World; it
+// behaves as package verbs documents.
 //
-// One hardware per device holds links, the timeline's position and the queues
-// of whoever has the device open; it advances when somebody looks at it. There
-// are no goroutines: who waits sleeps on a timer to the next entry.
+// Each device has one hardware. It holds the links, the position in the
+// timeline and the queues of all handles that have the device open; it advances
+// when a call queries it. There are no goroutines: a call that waits sleeps on
+// a timer until the next entry.
 package sim

@@ -2,8 +2,9 @@ package sim
 
 import "rdma_events/internal/verbs"
 
-// drivers are devices as some drivers make them, by the profile's name. What was read
-// of each is in package standin; a test of package session holds both to each other.
+// drivers returns devices that behave like those of real drivers, by the name of the
+// profile. The facts about each driver are in package standin; a test of package
+// session compares the two.
 func drivers() map[string]func(i int) spec {
 	return map[string]func(i int) spec{
 		"mlx5":        func(i int) spec { return countingFlushes(roce(i)) },
@@ -22,15 +23,15 @@ func drivers() map[string]func(i int) spec {
 	}
 }
 
-// lack is what the device of a driver has not.
+// lack is a set of features that the device of a driver does not have.
 type lack uint8
 
 const (
-	counter         lack = 1 << iota // of link downs
-	downs                            // in that counter, which stays 0
+	counter         lack = 1 << iota // the counter of link downs
+	downs                            // counts in that counter, which stays 0
 	datagrams                        // UD queue pairs, or address handles for them
-	flushEvent                       // of a receive that is flushed in the library
-	flushCompletion                  // of a receive that is flushed before the queue pair is connected
+	flushEvent                       // the event of a receive that is flushed in the library
+	flushCompletion                  // the completion of a receive that is flushed before the queue pair is connected
 )
 
 func without(s spec, l lack) spec {
@@ -67,15 +68,16 @@ func mlx5VF(i int) spec {
 	return s
 }
 
-// mlx4 raises each port event twice on RoCE, as its firmware and its netdev; its
-// link_downed is there and stays 0.
+// mlx4 raises each port event twice on RoCE: the firmware raises one and the netdev the
+// other. Its link_downed exists and stays 0.
 func mlx4(i int) spec {
 	s := countingFlushes(without(roce(i), downs))
 	s.portEvents = 2
 	return s
 }
 
-// qedr raises each port event twice on Linux 7.3, as its driver and the core.
+// qedr raises each port event twice on Linux 7.3: the driver raises one and the core
+// the other.
 func qedr(i int) spec {
 	s := without(roce(i), counter|datagrams|flushCompletion)
 	s.portEvents, s.disassociates = 2, false

@@ -8,7 +8,7 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// faultKind is a kind of fault as a scenario names it.
+// faultKind is a kind of fault, by its name in scenarios.
 type faultKind string
 
 // The kinds of faults.
@@ -29,7 +29,7 @@ const (
 	renamed         faultKind = "renamed"
 )
 
-// fault is something wrong with a device for a time.
+// fault is a failure of a device for a period.
 type fault struct {
 	target
 	window
@@ -44,7 +44,8 @@ type fault struct {
 	to     string         // renamed
 }
 
-// faultReaders read what each kind has beyond kind, device, at, every, times.
+// faultReaders returns for each kind the function that reads its keys beyond kind,
+// device, at, every and times.
 func faultReaders() map[faultKind]func(*table, *fault) {
 	period := func(t *table, f *fault) { f.window = t.window("for") }
 	port := func(t *table, f *fault) {
@@ -130,8 +131,8 @@ func openErrors() map[string]error {
 	}
 }
 
-// statuses are the completion statuses of enum ibv_wc_status that a
-// self-looped queue pair can meet.
+// statuses returns the completion statuses of enum ibv_wc_status that are possible
+// on a queue pair connected to itself.
 func statuses() []string {
 	return []string{
 		"loc_len_err", "loc_qp_op_err", "loc_prot_err", "wr_flush_err", "bad_resp_err",

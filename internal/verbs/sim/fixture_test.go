@@ -18,7 +18,7 @@ const second = int64(time.Second)
 // fakeTime is the clock of a testing/synctest bubble.
 func fakeTime() int64 { return time.Now().UnixNano() }
 
-// scene is a world and one of its devices, open; in a synctest bubble.
+// scene is a world with one open device, mostly in a synctest bubble.
 type scene struct {
 	*testing.T
 	w   *World
@@ -71,7 +71,7 @@ func (s *scene) open(name string) (verbs.Device, *ledger.Ledger) {
 	return dev, led
 }
 
-// read returns what the next ReadEvents brings within wait.
+// read returns the runs of the next ReadEvents, which waits for at most wait.
 func (s *scene) read(wait time.Duration) []verbs.Run {
 	s.Helper()
 	runs := make([]verbs.Run, 64)
@@ -102,14 +102,14 @@ func (s *scene) snapshot() *ledger.Snapshot {
 	return &snap
 }
 
-// counts returns what the ledger says of the only probe.
+// counts returns the ledger's counts of the only probe.
 func (s *scene) counts() ledger.ProbeCounts {
 	s.Helper()
 	require.Len(s, s.snapshot().Probes, 1)
 	return s.snapshot().Probes[0].ProbeCounts
 }
 
-// kinds returns type and count of runs, which is what most tests are about.
+// kinds keeps the type, port and count of runs, which most tests compare.
 func kinds(runs []verbs.Run) []verbs.Run {
 	var short []verbs.Run
 	for _, r := range runs {

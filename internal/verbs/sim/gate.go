@@ -5,16 +5,16 @@ import (
 	"sync"
 )
 
-// gate lets calls in until it is shut, and lets the one who shut it wait for
-// those inside.
+// gate lets calls in until it is shut. The caller that shuts it can wait for
+// the calls inside.
 type gate struct {
 	mu     sync.Mutex
 	inside int
 	isShut bool
 
-	closing chan struct{} // closed by shut: who waits for events leaves
-	idle    chan struct{} // closed once it is shut and nobody is inside
-	lost    chan struct{} // closed by abandon: who hangs leaves
+	closing chan struct{} // closed by shut: calls that wait for events leave
+	idle    chan struct{} // closed when the gate is shut and no call is inside
+	lost    chan struct{} // closed by abandon: calls that hang leave
 }
 
 func newGate() *gate {
@@ -25,7 +25,7 @@ func newGate() *gate {
 	}
 }
 
-// enter reports whether the gate is open; then leave must follow.
+// enter reports whether the gate is open. If it is, the caller must call leave.
 func (g *gate) enter() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -45,7 +45,8 @@ func (g *gate) leave() {
 	}
 }
 
-// shut reports whether this call shut the gate; then abandon must follow.
+// shut reports whether this call shut the gate. If it did, the caller must call
+// abandon.
 func (g *gate) shut() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -60,7 +61,7 @@ func (g *gate) shut() bool {
 	return true
 }
 
-// wait reports whether all have left before ctx is done.
+// wait reports whether all calls have left before ctx is done.
 func (g *gate) wait(ctx context.Context) bool {
 	select {
 	case <-g.idle:
@@ -75,8 +76,8 @@ func (g *gate) wait(ctx context.Context) bool {
 	}
 }
 
-// abandon frees those who hang inside. A thread in a real library would stay
-// there for ever; the simulator gives its goroutine back.
+// abandon frees the calls that hang inside. A thread in a real library would
+// stay there for ever; the simulator gives its goroutine back.
 func (g *gate) abandon() { close(g.lost) }
 
 func (g *gate) shutting() bool {

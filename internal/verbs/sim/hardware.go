@@ -12,20 +12,20 @@ import (
 // in ns.
 type hardware struct {
 	spec
-	faults map[faultKind][]fault // fixed after Load
+	faults map[faultKind][]fault // not changed after Load
 
-	mu      sync.Mutex // guards the rest, and what device says it does
+	mu      sync.Mutex // guards the members below, and those of device that name it
 	entries []entry
 	ports   []link
-	gone    int // removals that last
+	gone    int // removals in effect
 	open    map[*device]struct{}
 }
 
-// entry is one line of the timeline and where it stands.
+// entry is one line of the timeline and its position.
 type entry struct {
 	schedule
-	due     int64 // of its next occurrence
-	lasting bool  // has an effect even when nobody has the device open
+	due     int64 // time of its next occurrence
+	lasting bool  // has an effect even if no handle has the device open
 	do      func(due int64)
 }
 
@@ -35,15 +35,15 @@ type link struct {
 	down int  // entries of the scenario that hold it down
 	held bool // SetLink holds it down
 	isUp bool
-	lost uint64 // times it went down
+	lost uint64 // how often it went down
 }
 
-// pending is a run of equal events in a queue; with a signal it is a crash.
+// pending is a run of equal events in a queue. With a signal it is a crash.
 type pending struct {
 	typ    verbs.EventType
 	port   int
 	count  uint64
-	due    int64 // of the first of them
+	due    int64 // time of the first of them
 	signal syscall.Signal
 	read   bool // already counted as read
 }
@@ -60,8 +60,8 @@ func (h *hardware) add(s schedule, lasting bool, do func(due int64)) {
 	h.entries = append(h.entries, entry{schedule: s, due: s.next(math.MinInt64), lasting: lasting, do: do})
 }
 
-// advance lets everything happen that is due. Like the kernel it forgets
-// events at once while nobody has the device open.
+// advance executes all entries that are due. Like the kernel it drops events at once
+// while no handle has the device open.
 func (h *hardware) advance(now int64) {
 	if len(h.open) == 0 {
 		h.skip(now)
@@ -99,7 +99,7 @@ func (h *hardware) first() *entry {
 	return next
 }
 
-// nextDue returns when to look at the timeline again.
+// nextDue returns when the next entry is due.
 func (h *hardware) nextDue() int64 {
 	if e := h.first(); e != nil {
 		return e.due
@@ -107,7 +107,7 @@ func (h *hardware) nextDue() int64 {
 	return never
 }
 
-// emit gives a copy of p to everyone who has the device open.
+// emit gives a copy of p to every handle that has the device open.
 func (h *hardware) emit(p pending) {
 	if !h.attr.EventsSupported && p.signal == 0 {
 		return
@@ -117,7 +117,7 @@ func (h *hardware) emit(p pending) {
 	}
 }
 
-// settle brings a port to what its link is now.
+// settle sets a port to the present state of its link.
 func (h *hardware) settle(port int, due int64) {
 	l := &h.ports[port-1]
 	isUp := l.down == 0 && !l.held
@@ -133,8 +133,9 @@ func (h *hardware) settle(port int, due int64) {
 	h.emit(pending{typ: typ, port: port, count: max(h.portEvents, 1), due: due})
 }
 
-// remove takes the device away from everyone who has it open. A driver that
-// can do so says device_fatal at last; of others the context just goes silent.
+// remove takes the device away from every handle that has it open. If the driver can
+// take devices away, the context reads device_fatal at last; otherwise it reads
+// nothing more.
 func (h *hardware) remove(due int64) {
 	h.gone++
 	if h.disassociates {
@@ -146,8 +147,8 @@ func (h *hardware) remove(due int64) {
 	clear(h.open)
 }
 
-// fault returns the fault of a kind that holds now, and when it ends. Port and
-// vector 0 or -1 of a fault mean all; pass port 0 where the kind has none.
+// fault returns the fault of a kind that is in effect now, and when it ends. A fault
+// with port 0 or vector -1 is for all of them; pass port 0 if the kind has none.
 func (h *hardware) fault(kind faultKind, port, vector int, now int64) (*fault, int64) {
 	for i := range h.faults[kind] {
 		f := &h.faults[kind][i]
@@ -167,8 +168,8 @@ func (h *hardware) present(at int64) bool {
 	return f == nil
 }
 
-// nameAt returns the device's name at a moment: that of the latest renaming
-// that holds.
+// nameAt returns the device's name at a moment: that of the latest renaming in
+// effect.
 func (h *hardware) nameAt(at int64) string {
 	name, since := h.attr.Name, int64(math.MinInt64)
 	for _, f := range h.faults[renamed] {
@@ -182,7 +183,7 @@ func (h *hardware) nameAt(at int64) string {
 	return name
 }
 
-// query returns what a port is now.
+// query returns the present attributes of a port.
 func (l *link) query() verbs.PortAttr {
 	const polling, linkUp = 2, 5
 	attr := l.attr

@@ -9,7 +9,7 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// random returns the numbers drawn for one object: the same for the same seed.
+// random returns the generator of one object. Equal seeds give equal numbers.
 func (w *World) random(device string, port, vector int, what string) *rand.Rand {
 	return rand.New(rand.NewPCG(w.key(device, port, vector, what), 0))
 }
@@ -19,24 +19,24 @@ func (w *World) key(device string, port, vector int, what string) uint64 {
 	for _, part := range []string{
 		strconv.FormatInt(w.seed, 10), device, strconv.Itoa(port), strconv.Itoa(vector), what,
 	} {
-		_, _ = h.Write(append([]byte(part), 0)) // a hash takes everything
+		_, _ = h.Write(append([]byte(part), 0)) // a hash returns no error
 	}
 	return h.Sum64()
 }
 
-// logNormal draws a duration in ns around a median, skewed to the long side as
-// latencies are.
+// logNormal draws a duration in ns around a median. Like latencies, it is skewed to
+// the long side.
 func logNormal(r *rand.Rand, median, sigma float64) int64 {
 	return max(1, int64(median*math.Exp(sigma*r.NormFloat64())))
 }
 
-// stages are the drawn durations of one round, ns.
+// stages are the drawn durations of one round, in ns.
 type stages struct {
 	wake, get, arm, drain, ack int64
 }
 
-// The medians are those of an idle host adapter in polling distance of its
-// interrupt: a doorbell, the wire-less loopback, an interrupt and a wake-up.
+// The medians are those of an idle host adapter, close to its interrupt: a doorbell,
+// the loopback without a wire, an interrupt and a wake-up.
 const (
 	wakeMedian  = 6000
 	getMedian   = 350
@@ -45,7 +45,8 @@ const (
 	ackMedian   = 50
 	// flushExtra is the firmware command that moves a queue pair to the error state.
 	flushExtra = 35000
-	// One wake-up in tailOdds meets a sleeping core.
+	// One of tailOdds wake-ups meets a sleeping core and takes tailFactor times as
+	// long.
 	tailOdds   = 200
 	tailFactor = 8
 )
@@ -68,10 +69,11 @@ func drawStages(r *rand.Rand, m verbs.Method) stages {
 	return s
 }
 
-// Draws per run are bounded: the rest of a long run is taken to be their mean.
+// maxDraws bounds the draws per run. The other events of a long run are assumed to
+// take the mean of the draws.
 const maxDraws = 64
 
-// drawAcks returns the sum and the greatest of count ack durations, ns.
+// drawAcks returns the sum and the maximum of count ack durations, in ns.
 func drawAcks(r *rand.Rand, median float64, count uint64) (sum, greatest int64) {
 	n := min(count, maxDraws)
 	for range n {

@@ -11,16 +11,16 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// diary is what one device of the lively scenario showed.
+// diary records the events and outcomes of one device of the lively scenario.
 type diary struct {
 	events   map[string]uint64
 	outcomes map[verbs.Outcome]int
-	spoilt   int // probes
+	unusable int // probes
 	opens    int
 }
 
-// watch reads and probes a device until a moment, and opens it again whenever
-// it went.
+// watch reads and probes a device until a moment, and opens it again after each
+// removal.
 func (s *scene) watch(name string, until int64) diary {
 	s.Helper()
 	d := diary{events: map[string]uint64{}, outcomes: map[verbs.Outcome]int{}}
@@ -33,14 +33,14 @@ func (s *scene) watch(name string, until int64) diary {
 		require.NoError(s, err)
 		s.dev = dev
 		d.opens++
-		s.live(&d, until)
+		s.readAndProbe(&d, until)
 		require.NoError(s, dev.Close(time.Second))
 	}
 	return d
 }
 
-// live goes through one opening of the device.
-func (s *scene) live(d *diary, until int64) {
+// readAndProbe uses the device from one opening to its removal, or until the moment.
+func (s *scene) readAndProbe(d *diary, until int64) {
 	s.Helper()
 	var p verbs.Probe
 	for fakeTime() < until {
@@ -58,7 +58,7 @@ func (s *scene) live(d *diary, until int64) {
 		}
 		d.outcomes[s.round(p).Outcome]++
 		if !p.Usable() {
-			d.spoilt++
+			d.unusable++
 			require.NoError(s, p.Close(time.Second))
 			p = nil
 		}
@@ -83,7 +83,7 @@ func TestTheLivelyScenarioShowsEverythingEveryMinute(t *testing.T) {
 		for o := verbs.OutcomeSuccess; o < verbs.OutcomeCanceled; o++ {
 			require.NotZero(t, d.outcomes[o], o)
 		}
-		require.NotZero(t, d.spoilt)
+		require.NotZero(t, d.unusable)
 		for _, p := range s.snapshot().Probes {
 			require.Equal(t, p.Events, p.Acked)
 			require.Equal(t, p.Rounds, p.Successes+p.Errors+p.LostEvents+p.LostCompletions)

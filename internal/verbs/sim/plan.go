@@ -6,8 +6,9 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// plan puts a scenario on the devices, its times counted from epoch. What is
-// due at the same moment happens in this order: faults, links, events.
+// plan puts a scenario on the devices, with its times counted from epoch.
+// Entries that are due at the same moment happen in this order: faults, links,
+// events.
 func (w *World) plan(s scenario, epoch int64) error {
 	for _, f := range s.faults {
 		if err := w.planFault(f, epoch); err != nil {
@@ -52,7 +53,7 @@ func (w *World) planFault(f fault, epoch int64) error {
 	return nil
 }
 
-// each calls do for every device that an entry is about.
+// each calls do for every device that an entry selects.
 func (w *World) each(t target, where problem, do func(*hardware)) error {
 	matched, withPort := false, false
 	for _, h := range w.hardware {
@@ -112,7 +113,7 @@ func (h *hardware) planEvent(e eventEntry) {
 	})
 }
 
-// portsOf returns the ports that an entry is about.
+// portsOf returns the ports that an entry selects.
 func (h *hardware) portsOf(t target) []int {
 	if t.port != 0 {
 		return []int{t.port}

@@ -16,21 +16,21 @@ import (
 type probe struct {
 	d      *device
 	c      verbs.ProbeConfig
-	slot   int    // in the ledger
-	key    uint64 // of its random numbers
+	slot   int    // index in the ledger
+	key    uint64 // seed of its random numbers
 	gate   *gate
 	broken atomic.Bool // the queue pair is in the error state
 
-	// Of Round's goroutine, and of close once that has left.
+	// Used by the goroutine of Round, and by close after that goroutine has left.
 	rounds  uint64
 	lost    uint64 // the link's count when the queue pair was connected
-	late    uint64 // events of rounds given up that have come since
+	late    uint64 // events of rounds given up that have come since then
 	unacked uint64
-	oldest  int64              // when the first of the unacked was read
-	held    ledger.ProbeCounts // rounds of a trial
+	oldest  int64              // when the first of the unacknowledged events was read
+	held    ledger.ProbeCounts // counts of a trial
 
 	nudge  chan struct{} // holds one token of Nudge
-	done   chan struct{} // closed when close is through, with result
+	done   chan struct{} // closed when close has finished and set result
 	result error
 }
 
@@ -64,7 +64,7 @@ func (d *device) newProbe(c verbs.ProbeConfig) (*probe, error) {
 	return p, d.addProbe(p)
 }
 
-// check reports why the device cannot make this probe now, and else how often
+// check returns an error if the device cannot make this probe now, else how often
 // the link was lost so far.
 func (d *device) check(c verbs.ProbeConfig) (lost uint64, err error) {
 	d.h.mu.Lock()
@@ -116,7 +116,7 @@ func (p *probe) Close(timeout time.Duration) error {
 	return opError("close probe", p.d.attr.Name, p.c.Port, err)
 }
 
-// close is the device's: where another Close came first, it waits for that.
+// close is called by the device. If another Close came first, it waits for that one.
 func (p *probe) close(ctx context.Context) error {
 	if p.gate.shut() {
 		return p.finish(ctx)
@@ -144,13 +144,13 @@ func (p *probe) destroy(ctx context.Context) error {
 	}
 	p.d.led.AddRound(p.slot, ledger.ProbeCounts{Acked: p.unacked})
 	p.unacked = 0
-	return p.d.letGo(ctx, p.lane, ledger.CallDestroyCQ)
+	return p.d.release(ctx, p.setThreadState, ledger.CallDestroyCQ)
 }
 
-func (p *probe) lane(c ledger.Call, now int64) { p.d.led.ProbeLane(p.slot, c, now) }
+func (p *probe) setThreadState(c ledger.Call, now int64) { p.d.led.ProbeLane(p.slot, c, now) }
 
-// draw returns the durations of the present round: they depend on the seed,
-// what is probed and the round's number alone.
+// draw returns the durations of the present round. They depend only on the seed, the
+// target of the probe and the number of the round.
 func (p *probe) draw() stages {
 	return drawStages(rand.New(rand.NewPCG(p.key, p.rounds)), p.c.Method)
 }

@@ -12,7 +12,7 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-func TestFaultsOfARound(t *testing.T) {
+func TestFaultsDecideTheOutcomeOfARound(t *testing.T) {
 	const timeout = int64(500 * time.Millisecond)
 	for _, row := range []struct {
 		fault   string
@@ -237,7 +237,7 @@ func TestAProbeThatIsMadeWhileItsDeviceClosesIsErrClosed(t *testing.T) {
 	s := &scene{T: t, w: mustLoad(t, Options{Profile: "roce2"})}
 	s.dev, s.led = s.open("sim0")
 	d := s.dev.(*device)
-	require.Empty(t, d.takeProbes()) // what Close does while NewProbe is under way
+	require.Empty(t, d.takeProbes()) // Close does this while NewProbe is under way
 	_, err := d.NewProbe(verbs.ProbeConfig{Port: 1, Method: verbs.MethodFlush, GIDIndex: -1, PKeyIdx: -1})
 	require.ErrorIs(t, err, verbs.ErrClosed)
 }

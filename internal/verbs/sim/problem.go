@@ -10,11 +10,11 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// problem is what is wrong with one key of a scenario.
+// problem is an error in one key of a scenario.
 type problem struct {
 	table string // "event", "link" or "fault"; "" at the top level
 	index int    // of the table, from 0
-	key   string // "" when the table as a whole is meant
+	key   string // "" if it is about the table as a whole
 	text  string
 }
 
@@ -22,7 +22,7 @@ type problem struct {
 func (p *problem) Error() string {
 	where := p.key
 	if quoted := strconv.Quote(where); quoted != `"`+where+`"` {
-		where = quoted // a key may have any character, a line break too
+		where = quoted // a key may contain any character, a line break included
 	}
 	if p.table != "" {
 		where = strings.TrimSpace(fmt.Sprintf("[[%s]] %s", p.table, where))
@@ -30,8 +30,8 @@ func (p *problem) Error() string {
 	return where + ": " + p.text
 }
 
-// located puts the scenario's name and the line in front of an error of parse
-// or compile, all in one line.
+// located prefixes an error of parse or plan with the scenario's name and the line.
+// The result is one line.
 func located(name, text string, err error) error {
 	var bad *problem
 	if errors.As(err, &bad) {
@@ -48,8 +48,9 @@ func located(name, text string, err error) error {
 	return fmt.Errorf("scenario %s: %w", name, err)
 }
 
-// line finds the key's line, else its table's, else 0. The TOML decoder keeps
-// positions by dotted key, so of an array of tables only the last one's.
+// line returns the line of the key, else that of its table, else 0. The TOML decoder
+// keeps positions by dotted key, so of an array of tables it has only those of the
+// last table.
 func (p *problem) line(text string) int {
 	header := regexp.MustCompile(`^\s*\[\[\s*["']?` + regexp.QuoteMeta(p.table) + `["']?\s*\]\]`)
 	key := regexp.MustCompile(`^\s*(\[\[?\s*)?["']?` + regexp.QuoteMeta(p.key) + `["']?\s*[.=\]]`)

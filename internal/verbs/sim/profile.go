@@ -11,18 +11,18 @@ import (
 // maxFleet is the greatest N of the profile fleetN.
 const maxFleet = 256
 
-// profileNames says what Options.Profile may be.
+// profileNames lists the allowed values of Options.Profile.
 const profileNames = "roce2, ib8, dual, iwarp, efa, fleetN (N from 1 to 256), or a driver: " +
 	"bnxt_re, cxgb4, erdma, hns, irdma, irdma_iwarp, mana, mlx4, mlx5, mlx5_vf, qedr, rxe, siw"
 
-// spec is a device as its profile describes it.
+// spec is the description of a device in its profile.
 type spec struct {
 	attr  verbs.DeviceAttr
 	ports []portSpec
-	// disassociates: the driver can take a device away from an open context,
-	// which then reads device_fatal; without it the context just goes silent.
+	// disassociates: the driver can take a device away from an open context, which
+	// then reads device_fatal. Without it, the context reads nothing more.
 	disassociates bool
-	portEvents    uint64 // how many of a kind a change of a port raises; 0: one
+	portEvents    uint64 // events of a kind that one change of a port raises; 0: one
 }
 
 // portSpec is a port with its link up.
@@ -32,7 +32,7 @@ type portSpec struct {
 	gids    int
 	pkeys   int
 
-	flush        verbs.Outcome // how rounds of that method end
+	flush        verbs.Outcome // outcome of rounds of that method
 	stuckCounter bool          // its link_downed stays 0
 }
 
@@ -70,7 +70,7 @@ func fleet(n int, build func(i int) spec) []spec {
 	return specs
 }
 
-// identity returns what the i-th device of every profile has.
+// identity returns the attributes that the i-th device of every profile has.
 func identity(i int) verbs.DeviceAttr {
 	return verbs.DeviceAttr{
 		Name:            fmt.Sprintf("sim%d", i),
@@ -131,8 +131,8 @@ func dual(i int) spec {
 	}
 }
 
-// iwarp can only flush: a queue pair connects to itself over TCP alone. Like
-// siw it has no link_downed and does not disassociate.
+// iwarp supports flush alone: its queue pairs can connect to themselves only over
+// TCP. Like siw it has no link_downed and does not disassociate.
 func iwarp(i int) spec {
 	port := ethernet(i, 0)
 	port.methods = []verbs.Method{verbs.MethodFlush}
@@ -143,7 +143,7 @@ func iwarp(i int) spec {
 	return spec{attr: attr, ports: []portSpec{port}}
 }
 
-// efa raises no asynchronous events and knows no RC queue pairs.
+// efa raises no asynchronous events and has no RC queue pairs.
 func efa(i int) spec {
 	port := ethernet(i, 0)
 	port.methods = []verbs.Method{verbs.MethodUDSend}

@@ -29,7 +29,7 @@ func (d *device) readEvents(runs []verbs.Run, wait time.Duration) (int, error) {
 			break
 		}
 		if !d.pause(until) {
-			// What has happened by now is still read.
+			// Events that have happened by now are still read.
 			if n, err := d.drain(runs); n > 0 || err != nil {
 				return n, err
 			}
@@ -47,7 +47,7 @@ func (d *device) deadline(wait time.Duration) int64 {
 	return now + int64(wait)
 }
 
-// pause waits for something to read and reports false when the device closes.
+// pause waits for something to read. It returns false if the device closes.
 func (d *device) pause(until int64) bool {
 	var timeout <-chan time.Time
 	until = min(until, d.nextDue())
@@ -68,7 +68,7 @@ func (d *device) pause(until int64) bool {
 	return true
 }
 
-// nextDue is when this reader may get something without being told by more.
+// nextDue returns when this reader may get something without a token in more.
 func (d *device) nextDue() int64 {
 	d.h.mu.Lock()
 	defer d.h.mu.Unlock()
@@ -78,7 +78,7 @@ func (d *device) nextDue() int64 {
 	return d.h.nextDue()
 }
 
-// enqueue is called with the hardware's lock held. Equal neighbours become one
+// enqueue must be called with the hardware's lock held. Equal neighbours become one
 // run, so that an unread storm takes no memory.
 func (d *device) enqueue(p pending) {
 	if n := len(d.queue); n > 0 && p.signal == 0 {
@@ -94,7 +94,7 @@ func (d *device) enqueue(p pending) {
 	}
 }
 
-// drain reads and acknowledges what is queued, as far as runs has room.
+// drain reads and acknowledges the queued events, as many as runs has space for.
 func (d *device) drain(runs []verbs.Run) (int, error) {
 	n := 0
 	for n < len(runs) {
@@ -125,7 +125,7 @@ func (d *device) pop() (pending, bool) {
 		d.h.advance(d.w.clock())
 	}
 	if len(d.queue) == 0 {
-		d.queue = nil // releases what a long queue took
+		d.queue = nil // releases the memory of a long queue
 		return pending{}, false
 	}
 	p := d.queue[0]
@@ -133,8 +133,9 @@ func (d *device) pop() (pending, bool) {
 	return p, true
 }
 
-// acknowledge counts a run as read, and as acknowledged once no hang_ack holds
-// it. False: Close gave up while it hung, and the run stays unacknowledged.
+// acknowledge counts a run as read, and counts it as acknowledged after a hang_ack
+// has ended. It returns false if Close gave up during the hang; the run then stays
+// unacknowledged.
 func (d *device) acknowledge(p pending) (verbs.Run, bool) {
 	got := d.w.clock()
 	if !p.read {
@@ -151,7 +152,8 @@ func (d *device) acknowledge(p pending) (verbs.Run, bool) {
 	d.led.Count(int32(p.typ), int32(p.port), 0, p.count)
 	run := verbs.Run{Type: p.typ, Port: p.port, Count: p.count, First: got, Last: got}
 	run.AckSum, run.AckMax = drawAcks(d.random, ackMedian, p.count)
-	// From the get's return to the ack's there is little else than the ack.
+	// The time from the return of get to the return of ack is little more than the
+	// ack.
 	run.HoldSum, run.HoldMax = drawAcks(d.random, ackMedian/2, p.count)
 	run.HoldSum, run.HoldMax = run.HoldSum+run.AckSum, run.HoldMax+run.AckMax
 	for _, ns := range []*int64{&run.AckSum, &run.AckMax, &run.HoldSum, &run.HoldMax} {
@@ -160,8 +162,8 @@ func (d *device) acknowledge(p pending) (verbs.Run, bool) {
 	return run, true
 }
 
-// crash ends the process in the middle of acknowledging what came at the same
-// moment: that is read and stays unacknowledged.
+// crash ends the process in the middle of an acknowledgement: the events of the same
+// moment are read and stay unacknowledged.
 func (d *device) crash(p pending) {
 	d.h.mu.Lock()
 	for i := range d.queue {

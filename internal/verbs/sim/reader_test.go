@@ -88,7 +88,7 @@ func types(runs []verbs.Run) []verbs.EventType {
 	return out
 }
 
-func TestWhatHappenedWhileNobodyListenedIsNotDelivered(t *testing.T) {
+func TestEventsOfAClosedDeviceAreNotDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := play(t, "roce2", `
 			[[event]]
@@ -104,7 +104,7 @@ func TestWhatHappenedWhileNobodyListenedIsNotDelivered(t *testing.T) {
 		require.Empty(t, s.read(0))
 		attr, err := s.dev.QueryPort(1)
 		require.NoError(t, err)
-		require.EqualValues(t, 1, attr.LinkDowned, "the hardware counts while nobody listens")
+		require.EqualValues(t, 1, attr.LinkDowned, "the hardware counts while the device is closed")
 		require.Equal(t, []verbs.Run{{Type: verbs.EventSMChange, Port: 1, Count: 1}}, kinds(s.read(time.Second)))
 	})
 }
@@ -232,7 +232,7 @@ func TestACrashStrikesWhileEventsAreInFlight(t *testing.T) {
 		require.Equal(t, []syscall.Signal{syscall.SIGBUS}, s.die)
 		require.Equal(t, ledger.CallAckAsyncEvent, atDeath.Reader.Call)
 		require.Equal(t, ledger.EventCounts{Type: int32(verbs.EventLIDChange), Port: 1, Read: 5, Acked: 0}, atDeath.Events[1])
-		// Who survives goes on, and nothing is counted twice.
+		// A process that survives goes on, and no event is counted twice.
 		require.Equal(t, ledger.EventCounts{Type: int32(verbs.EventLIDChange), Port: 1, Read: 5, Acked: 5}, s.snapshot().Events[1])
 	})
 }
@@ -273,7 +273,7 @@ func TestARemovedDeviceSaysFatalWhereItsDriverCanTakeItAway(t *testing.T) {
 				require.Len(t, s.read(-1), 1)
 				n, err := old.ReadEvents(make([]verbs.Run, 1), time.Minute)
 				require.NoError(t, err)
-				require.Zero(t, n, "its events are for who opened it anew")
+				require.Zero(t, n, "its events go to the new handle")
 				require.NoError(t, old.Close(time.Second))
 			})
 		})
@@ -324,7 +324,7 @@ func TestACloseThatIsStuckSaysInWhichCall(t *testing.T) {
 		require.ErrorIs(t, s.dev.Close(3*time.Second), verbs.ErrStuck)
 		require.Equal(t, ledger.CallCloseDevice, s.snapshot().Busy().Call)
 		s.dev, s.led = s.open("sim0")
-		require.NoError(t, s.dev.Close(time.Minute), "the library lets go in time")
+		require.NoError(t, s.dev.Close(time.Minute), "the library releases the device in time")
 		require.Equal(t, ledger.CallNone, s.snapshot().Busy().Call)
 	})
 }

@@ -8,15 +8,15 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// verdict is how a round goes, settled before it is lived through.
-type verdict struct {
+// decision is how a round goes. It is made before the waits of the round.
+type decision struct {
 	outcome verbs.Outcome
 	status  string
-	events  uint64 // read in this round
+	events  uint64 // events read in this round
 	stray   uint64 // of them, those without a completion
 	tardy   bool   // its event comes after the deadline
 	breaks  bool   // the queue pair ends in the error state
-	until   int64  // when it is over; 0: at once, the drawn durations are not waited for
+	until   int64  // end of the round; 0: it ends at once, without waiting for the drawn durations
 }
 
 // Round implements verbs.Probe.
@@ -55,8 +55,8 @@ func (p *probe) Rounds(rounds []verbs.Round, pace verbs.Pace) (int, error) {
 	return len(rounds), nil
 }
 
-// nudged waits for pause and reports whether Nudge ended it. Closing ends it
-// too; the round that follows then finds the gate shut.
+// nudged waits for pause and reports whether Nudge ended it. Close ends it too; the
+// round that follows then finds the gate shut.
 func (p *probe) nudged(pause time.Duration) bool {
 	if pause <= 0 {
 		return false
@@ -91,27 +91,27 @@ func (p *probe) round() (verbs.Round, bool) {
 	if !p.hang(start, &s) {
 		return verbs.Round{}, false
 	}
-	v := p.judge(start, &s)
-	if v.until > 0 && !p.d.w.sleep(v.until, p.gate.closing) {
+	d := p.judge(start, &s)
+	if d.until > 0 && !p.d.w.sleep(d.until, p.gate.closing) {
 		return verbs.Round{}, false
 	}
-	r := p.conclude(start, s, v)
-	p.lane(ledger.CallNone, p.d.w.clock())
+	r := p.conclude(start, s, d)
+	p.setThreadState(ledger.CallNone, p.d.w.clock())
 	return r, true
 }
 
-// hang holds the round inside a verbs call for as long as a hang_round lasts.
-// It reports false when the probe closes meanwhile.
+// hang keeps the round inside a verbs call for as long as a hang_round lasts. It
+// returns false if the probe closes meanwhile.
 func (p *probe) hang(start int64, s *stages) bool {
 	f, end := p.fault(hangRound, start)
 	if f == nil {
 		return true
 	}
-	p.lane(ledger.CallReqNotifyCQ, start)
+	p.setThreadState(ledger.CallReqNotifyCQ, start)
 	if !p.d.w.sleep(end, p.gate.lost) {
 		return false
 	}
-	p.lane(ledger.CallNone, p.d.w.clock())
+	p.setThreadState(ledger.CallNone, p.d.w.clock())
 	s.arm += p.d.w.clock() - start
 	return !p.gate.shutting()
 }
@@ -120,15 +120,15 @@ func (p *probe) fault(kind faultKind, now int64) (*fault, int64) {
 	return p.d.h.fault(kind, p.c.Port, p.c.Vector, now)
 }
 
-// judge decides how the round goes: by the state of the device first, then by
-// the faults that hold at its start.
-func (p *probe) judge(start int64, s *stages) verdict {
+// judge decides how the round goes: by the state of the device first, then by the
+// faults in effect at its start.
+func (p *probe) judge(start int64, s *stages) decision {
 	gone, dropped := p.link()
 	switch {
 	case gone:
-		return verdict{outcome: verbs.OutcomeError, status: p.firstCall().String() + ": " + syscall.EIO.Error(), breaks: true}
+		return decision{outcome: verbs.OutcomeError, status: p.firstCall().String() + ": " + syscall.EIO.Error(), breaks: true}
 	case dropped:
-		return verdict{outcome: verbs.OutcomeError, status: "wr_flush_err", events: 1, breaks: true}
+		return decision{outcome: verbs.OutcomeError, status: "wr_flush_err", events: 1, breaks: true}
 	}
 	deadline := start + int64(p.c.Timeout)
 	if o := p.d.h.ports[p.c.Port-1].flush; p.c.Method == verbs.MethodFlush && o != verbs.OutcomeSuccess {
@@ -144,37 +144,37 @@ func (p *probe) judge(start int64, s *stages) verdict {
 		return tardy(deadline)
 	}
 	if f, _ := p.fault(completionError, start); f != nil {
-		return verdict{
+		return decision{
 			outcome: verbs.OutcomeError, status: f.status, events: 1,
 			breaks: p.c.Method != verbs.MethodFlush,
 		}
 	}
-	v := verdict{events: 1}
+	d := decision{events: 1}
 	if f, _ := p.fault(slow, start); f != nil {
 		s.wake = int64(float64(s.wake) * f.factor)
-		v.until = start + s.wake
+		d.until = start + s.wake
 	}
 	if s.wake >= int64(p.c.Timeout) {
 		return tardy(deadline)
 	}
 	if f, _ := p.fault(spurious, start); f != nil {
-		v.events, v.stray = 2, 1
+		d.events, d.stray = 2, 1
 	}
-	return v
+	return d
 }
 
-func givenUp(o verbs.Outcome, deadline int64) verdict {
-	return verdict{outcome: o, status: o.String(), until: deadline}
+func givenUp(o verbs.Outcome, deadline int64) decision {
+	return decision{outcome: o, status: o.String(), until: deadline}
 }
 
-func tardy(deadline int64) verdict {
-	v := givenUp(verbs.OutcomeLostEvent, deadline)
-	v.tardy = true
-	return v
+func tardy(deadline int64) decision {
+	d := givenUp(verbs.OutcomeLostEvent, deadline)
+	d.tardy = true
+	return d
 }
 
-// link reports whether the device has been removed, and whether the link was
-// lost since the queue pair was connected. Flush connects to nothing.
+// link reports whether the device has been removed, and whether the link was lost
+// since the queue pair was connected. Flush has no connection.
 func (p *probe) link() (gone, dropped bool) {
 	h := p.d.h
 	h.mu.Lock()
@@ -184,7 +184,7 @@ func (p *probe) link() (gone, dropped bool) {
 	return p.d.gone, dropped && p.c.Method != verbs.MethodFlush
 }
 
-// firstCall is what fails first in a round on a removed device.
+// firstCall returns the call that fails first in a round on a removed device.
 func (p *probe) firstCall() ledger.Call {
 	if p.c.Method == verbs.MethodFlush {
 		return ledger.CallCreateQP
@@ -193,37 +193,37 @@ func (p *probe) firstCall() ledger.Call {
 }
 
 // conclude counts the round and fills in its durations.
-func (p *probe) conclude(start int64, s stages, v verdict) verbs.Round {
-	r := verbs.Round{Outcome: v.outcome, Status: v.status, Start: start}
-	c := ledger.ProbeCounts{Events: v.events + p.late, Late: p.late, Spurious: v.stray}
-	// The event of a round given up is read by the round after it.
+func (p *probe) conclude(start int64, s stages, d decision) verbs.Round {
+	r := verbs.Round{Outcome: d.outcome, Status: d.status, Start: start}
+	c := ledger.ProbeCounts{Events: d.events + p.late, Late: p.late, Spurious: d.stray}
+	// The next round reads the event of a round that was given up.
 	p.late = 0
-	if v.tardy {
+	if d.tardy {
 		p.late = 1
 	}
 	if p.unacked == 0 {
 		p.oldest = start + s.wake
 	}
 	p.unacked += c.Events
-	if v.events > 0 {
+	if d.events > 0 {
 		r.Wake, r.Get, r.Arm, r.Drain = s.wake, s.get, s.arm, s.drain
 		r.Total = s.wake + s.arm + s.drain
 	}
 	if p.unacked >= uint64(p.c.AckBatch) {
 		c.Acked, p.unacked = p.unacked, 0
-		if v.events > 0 {
+		if d.events > 0 {
 			r.Ack = s.ack
 			r.Total += s.ack
 			r.Hold = start + r.Total - p.oldest
 		}
 	}
-	if v.breaks {
+	if d.breaks {
 		p.broken.Store(true)
 	}
 	if p.c.Trial {
-		countOutcome(&p.held, v.outcome)
+		countOutcome(&p.held, d.outcome)
 	} else {
-		countOutcome(&c, v.outcome)
+		countOutcome(&c, d.outcome)
 	}
 	p.d.led.AddRound(p.slot, c)
 	return r

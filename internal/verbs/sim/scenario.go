@@ -16,17 +16,17 @@ import (
 //go:embed scenarios/*.toml
 var builtin embed.FS
 
-// healthy is the scenario in which nothing happens.
+// healthy is the scenario without entries.
 const healthy = "healthy"
 
-// scenario is a parsed timeline that does not know its devices yet.
+// scenario is a parsed timeline that is not bound to devices yet.
 type scenario struct {
 	events []eventEntry
 	links  []linkEntry
 	faults []fault
 }
 
-// target is which devices and ports an entry is about.
+// target selects the devices and ports of an entry.
 type target struct {
 	device string // a glob
 	port   int    // 0: all
@@ -46,9 +46,9 @@ type linkEntry struct {
 	index int
 }
 
-// load returns the scenario of a name, which is "", a built-in one or a file;
-// with a text, that of the text. Problems are reported through locate, which
-// knows the text.
+// load returns the scenario of a name, which is "", a built-in one or a file.
+// If text is not "", it returns the scenario in text instead. locate adds the
+// name of the scenario to an error, and the line if text is available.
 func load(name, text string) (s scenario, locate func(error) error, err error) {
 	locate = func(err error) error { return fmt.Errorf("scenario %s: %w", name, err) }
 	if text != "" {
@@ -89,7 +89,8 @@ func builtinNames() []string {
 }
 
 // parse reads a timeline. It decodes to plain maps, because the decoder alone
-// matches keys in any case and loses which of several tables a key was in.
+// matches keys in any case and does not keep in which of several tables a key
+// was.
 func parse(text string) (scenario, error) {
 	var top map[string]any
 	if _, err := toml.Decode(text, &top); err != nil {
@@ -124,7 +125,7 @@ func readTables(name string, value any, read func(*table)) error {
 	return nil
 }
 
-// tablesOf takes both spellings of an array of tables: [[x]] and x = [{}].
+// tablesOf accepts both spellings of an array of tables: [[x]] and x = [{}].
 func tablesOf(value any) ([]map[string]any, bool) {
 	if tables, ok := value.([]map[string]any); ok {
 		return tables, true
@@ -149,7 +150,8 @@ func readTarget(t *table, withPort bool) target {
 func readEvent(t *table) eventEntry {
 	name := t.text("type", "")
 	typ, ok := verbs.ParseEventType(name)
-	// The way back settles spellings such as unknown_9, which has a name.
+	// The comparison with String rejects spellings such as unknown_9, a number
+	// that has a name.
 	if !ok || typ < 0 || typ.String() != name {
 		t.fail("type", "is %q; allowed: %s, unknown_<number>", name, strings.Join(eventNames(), ", "))
 	}

@@ -152,7 +152,7 @@ func FuzzParse(f *testing.F) {
 			w := &World{clock: clock.Monotonic}
 			w.hardware = []*hardware{newHardware(dual(0))}
 			if err = w.plan(s, second); err == nil {
-				live(w)
+				runWorld(w)
 			}
 		}
 		if err != nil && strings.Contains(located("x", text, err).Error(), "\n") {
@@ -161,8 +161,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// live looks at a world in the moments around its changes.
-func live(w *World) {
+// runWorld queries a world at the moments of its changes.
+func runWorld(w *World) {
 	at := int64(0)
 	for range 20 {
 		w.Devices(at)

@@ -5,8 +5,9 @@ import "math"
 // never is later than anything on a timeline.
 const never = math.MaxInt64
 
-// schedule is when an entry happens, in ns since the epoch: once, or every so
-// often, for ever when times is 0.
+// schedule has the times of an entry, in ns since the epoch. The first is at.
+// Unless every is 0, the entry repeats at that interval: times occurrences in
+// total, or without end if times is 0.
 type schedule struct {
 	at, every, times int64
 }
@@ -41,7 +42,8 @@ func (s schedule) last(t int64) (int64, bool) {
 	return s.at + k*s.every, true
 }
 
-// shift returns the schedule delayed by d; never delays it for ever.
+// shift returns the schedule delayed by d. With a delay of never, it has no
+// occurrence.
 func (s schedule) shift(d int64) schedule {
 	if d == never {
 		return schedule{at: never}
@@ -50,14 +52,14 @@ func (s schedule) shift(d int64) schedule {
 	return s
 }
 
-// window is a schedule of periods, each of the given length, or never ending.
+// window is a schedule of periods. Each has the given length, or never ends.
 // Periods do not overlap.
 type window struct {
 	schedule
 	length int64
 }
 
-// active reports whether t is in a period, and when that one ends.
+// active reports whether t is in a period, and when that period ends.
 func (w window) active(t int64) (end int64, ok bool) {
 	start, ok := w.last(t)
 	if !ok {

@@ -11,17 +11,17 @@ import (
 // maxSpan bounds every duration of a scenario, so that sums cannot overflow.
 const maxSpan = 10 * 365 * 24 * time.Hour
 
-// minEvery bounds how often an entry repeats: a restarted worker walks through
-// all link changes since the epoch.
+// minEvery bounds how often an entry repeats: a restarted worker executes all
+// link changes since the epoch.
 const minEvery = time.Millisecond
 
-// table reads the keys of one TOML table. The first problem sticks and later
-// reads return zero values.
+// table reads the keys of one TOML table. It keeps the first problem and
+// ignores later ones.
 type table struct {
 	name   string
 	index  int
 	values map[string]any
-	known  []string // keys asked for
+	known  []string // keys that were read
 	err    error
 }
 
@@ -31,7 +31,7 @@ func (t *table) fail(key, format string, args ...any) {
 	}
 }
 
-// value returns the value of a key, nil when there is none.
+// value returns the value of a key, nil if there is none.
 func (t *table) value(key string) any {
 	t.known = append(t.known, key)
 	return t.values[key]
@@ -72,7 +72,7 @@ func (t *table) number(key string, fallback, least, most float64) float64 {
 	case float64:
 		n = v
 	}
-	// Written so that NaN fails too.
+	// This form also rejects NaN.
 	if !(n >= least && n <= most) {
 		t.fail(key, "is %v; allowed: a number from %g to %g", t.values[key], least, most)
 		return fallback
@@ -94,7 +94,7 @@ func (t *table) span(key string, fallback int64, least time.Duration) int64 {
 	return int64(d)
 }
 
-// choice returns a text that must be one of those allowed.
+// choice returns a text that must be one of allowed.
 func (t *table) choice(key, fallback string, allowed []string) string {
 	v := t.text(key, fallback)
 	if t.err == nil && !slices.Contains(allowed, v) {
@@ -116,7 +116,7 @@ func (t *table) schedule() schedule {
 	return s
 }
 
-// window reads the schedule and, as its length, the named duration.
+// window reads the schedule, and the length from the named key.
 func (t *table) window(length string) window {
 	w := window{schedule: t.schedule(), length: t.span(length, never, time.Nanosecond)}
 	if w.every > 0 && w.length >= w.every {
@@ -125,7 +125,7 @@ func (t *table) window(length string) window {
 	return w
 }
 
-// end reports the first problem, an unknown key included.
+// end returns the first problem. An unknown key is a problem, too.
 func (t *table) end() error {
 	for _, key := range slices.Sorted(maps.Keys(t.values)) {
 		if !slices.Contains(t.known, key) {

@@ -9,28 +9,28 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// Options says what to simulate. Every process that is to see the same world
-// passes the same Profile, Scenario, Seed and Epoch.
+// Options describes a simulation. Processes that are to see the same world must pass
+// the same Profile, Scenario, Seed and Epoch.
 type Options struct {
 	Profile  string // see docs/scenario.md
 	Scenario string // "" (healthy), a built-in name, or a path
-	Timeline string // the text of a scenario, taken instead of Scenario unless ""
+	Timeline string // the text of a scenario; unless "", it replaces Scenario
 	Seed     int64
 	Epoch    int64 // CLOCK_MONOTONIC ns at which the timeline starts; 0: now
 	Clock    Clock // nil: CLOCK_MONOTONIC
-	// Wait is for a Clock that does not keep pace with timers: it returns true
-	// when Clock has come to a moment, false to end the caller as Close does.
-	// It may let other goroutines of the same world run. Nil: timers.
+	// Wait is for a Clock that does not keep pace with timers. It returns true when
+	// Clock has reached until, and false to end the caller as Close does. It may let
+	// other goroutines of the same world run. Nil: timers.
 	Wait func(until int64) bool
 
-	// Die ends this process when a crash is due on a device that it has open.
-	// It is called by the goroutine in ReadEvents and may return, which leaves
-	// the crash without consequences; so does nil.
+	// Die ends this process when a crash is due on a device that the process has
+	// open. The goroutine in ReadEvents calls it. It may return; the crash then has
+	// no consequences. The same holds for nil.
 	Die func(syscall.Signal)
 }
 
-// World is the simulated hardware and what happens to it. Its methods may be
-// called concurrently, and do not block.
+// World is the simulated hardware with its timeline. Its methods may be called
+// concurrently, and do not block.
 type World struct {
 	clock    Clock
 	waits    func(until int64) bool
@@ -39,8 +39,8 @@ type World struct {
 	hardware []*hardware
 }
 
-// Load builds a world. The error names in one line what is wrong and what is
-// allowed, with file and line if it is in a scenario's file.
+// Load builds a world. Its error is one line that names the problem and the allowed
+// values, with file and line if the problem is in a scenario's file.
 func Load(o Options) (*World, error) {
 	if o.Clock == nil {
 		o.Clock = clock.Monotonic
@@ -89,9 +89,10 @@ func (w *World) Devices(at int64) []string {
 	return names
 }
 
-// NextChange returns the first moment later than at when Devices changes: an
-// appearance, a disappearance or a new name. Where entries of a scenario
-// overlap, it may find everything as it was. False: there is none.
+// NextChange returns the first moment later than at when the result of Devices
+// changes: a device appears, disappears or gets a new name. If entries of a scenario
+// overlap, the result at that moment may be unchanged. False: there is no such
+// moment.
 func (w *World) NextChange(at int64) (int64, bool) {
 	next := int64(never)
 	for _, h := range w.hardware {
@@ -105,9 +106,9 @@ func (w *World) NextChange(at int64) (int64, bool) {
 	return next, next != never
 }
 
-// Removed returns when the device that has this name at the moment after is
-// removed next; after itself if no such device is present then. A new name is
-// no removal. False: it stays.
+// Removed returns when the device that has this name at the moment after is removed
+// next. If no such device is present then, it returns after. A new name is no
+// removal. False: the device stays.
 func (w *World) Removed(device string, after int64) (int64, bool) {
 	h := w.find(device, after)
 	if h == nil {
@@ -130,8 +131,8 @@ func (w *World) find(name string, at int64) *hardware {
 	return nil
 }
 
-// Inject makes count events of one type happen now, to whoever has the device
-// open. port is 0 unless the type's scope is verbs.ScopePort.
+// Inject makes count events of one type happen now, on every handle that has the
+// device open. port is 0 unless the type's scope is verbs.ScopePort.
 func (w *World) Inject(device string, typ verbs.EventType, port int, count uint64) error {
 	h := w.find(device, w.clock())
 	if h == nil {
@@ -148,8 +149,8 @@ func (w *World) Inject(device string, typ verbs.EventType, port int, count uint6
 	return nil
 }
 
-// SetLink takes the link of a port down, or ends that, now. It stays down as
-// long as the scenario holds it down too.
+// SetLink takes the link of a port down now, or ends that if up is true. The link
+// stays down as long as an entry of the scenario holds it down, too.
 func (w *World) SetLink(device string, port int, up bool) error {
 	h := w.find(device, w.clock())
 	if h == nil || port < 1 || port > len(h.ports) {
@@ -164,7 +165,7 @@ func (w *World) SetLink(device string, port int, up bool) error {
 	return nil
 }
 
-// names lists the devices of the profile for an error.
+// names lists the devices of the profile for an error text.
 func (w *World) names() string {
 	first, last := w.hardware[0].attr.Name, w.hardware[len(w.hardware)-1].attr.Name
 	if first == last {

@@ -18,7 +18,7 @@ func TestProfilesHaveTheirDevices(t *testing.T) {
 	require.Equal(t, []string{"sim0", "sim1"}, mustLoad(t, Options{Profile: "roce2"}).Devices(0))
 }
 
-func TestDevicesOfAFleetAreToldApart(t *testing.T) {
+func TestDevicesOfAFleetDiffer(t *testing.T) {
 	guids, addresses := map[string]bool{}, map[string]bool{}
 	for _, h := range mustLoad(t, Options{Profile: "fleet256"}).hardware {
 		guids[h.attr.NodeGUID], addresses[h.attr.PCIAddress] = true, true
@@ -48,7 +48,7 @@ func TestADeviceIsRemovedAndComesBackOnTime(t *testing.T) {
 	require.Equal(t, both, w.Devices(0))
 }
 
-func TestRemovedTellsWhenADeviceGoes(t *testing.T) {
+func TestRemovedReturnsWhenADeviceGoes(t *testing.T) {
 	w := mustLoad(t, Options{Profile: "roce2", Epoch: 100 * second, Scenario: write(t, `
 		[[fault]]
 		kind = "removed"
@@ -91,7 +91,7 @@ func TestARenamedDeviceOpensUnderItsNewNameAlone(t *testing.T) {
 		dev, _ := s.open("mlx5_bond_0")
 		require.Equal(t, "mlx5_bond_0", dev.Attr().Name)
 		_, err = s.dev.QueryPort(1)
-		require.NoError(t, err, "who has it open under its old name goes on")
+		require.NoError(t, err, "a handle opened under the old name goes on")
 		time.Sleep(5 * time.Second)
 		require.Equal(t, []string{"sim0", "sim1"}, s.w.Devices(fakeTime()))
 	})

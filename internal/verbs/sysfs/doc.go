@@ -1,2 +1,2 @@
-// Package sysfs reads what /sys/class/infiniband shows of RDMA devices and their ports.
+// Package sysfs reads the attributes of RDMA devices and their ports below /sys/class/infiniband.
 package sysfs

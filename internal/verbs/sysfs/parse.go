@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// parseTransport turns node_type ("1: CA") into the transport, the way
-// libibverbs does (decode_knode_type in its init.c); "" for what is not one.
+// parseTransport converts node_type ("1: CA") to the transport, as libibverbs
+// does (decode_knode_type in its init.c). It returns "" for an unknown type.
 func parseTransport(nodeType string) string {
 	number, _, _ := strings.Cut(nodeType, ":")
 	switch number {
@@ -42,8 +42,8 @@ func parseRate(text string) (gbps float64, width string, ok bool) {
 	return gbps, lanes + "x", true
 }
 
-// parseNUMANode returns -1 for what is not a node, which is also what the
-// kernel answers where it knows none.
+// parseNUMANode returns -1 for a text that is no node. The kernel also answers
+// -1 if it knows no node.
 func parseNUMANode(text string) int {
 	node, err := strconv.Atoi(text)
 	if err != nil || node < 0 {
@@ -52,8 +52,9 @@ func parseNUMANode(text string) int {
 	return node
 }
 
-// pciAddress returns name if it is a PCI function's, domain:bus:device.function
-// ("0000:3b:00.1"), else "". Domains may be longer than four digits (VMD).
+// pciAddress returns name if it is the address of a PCI function,
+// domain:bus:device.function ("0000:3b:00.1"), else "". Domains may have more
+// than four digits (VMD).
 func pciAddress(name string) string {
 	parts := strings.FieldsFunc(name, func(r rune) bool { return r == ':' || r == '.' })
 	if len(parts) != 4 || len(parts[0]) < 4 {

@@ -47,7 +47,7 @@ func TestParseTransportFollowsLibibverbs(t *testing.T) {
 	}
 }
 
-func TestPCIAddressTellsFunctionsFromOtherDevices(t *testing.T) {
+func TestPCIAddressDistinguishesFunctionsFromOtherDevices(t *testing.T) {
 	for name, want := range map[string]bool{
 		"0000:3b:00.1": true, "10000:01:00.0": true,
 		"": false, "mlx5_core.sf.4": false, "vdevice1": false, "i40e.iwarp.0": false,

@@ -16,7 +16,7 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// Path is how a probe's queue pair addresses its own port.
+// Path is the address that a probe's queue pair uses for its own port.
 type Path struct {
 	GIDIndex int
 	Global   bool // with a GRH, from and to GID
@@ -30,11 +30,11 @@ type gidEntry struct {
 	v2    bool // RoCE v2
 }
 
-// ProbePath chooses the GID of a probe. Flush needs neither a GID nor an active
-// port. InfiniBand addresses by LID alone unless the port asks for a
-// GRH (mlx5's virtual functions, extended LIDs) or the configuration for a GID;
-// efa, whose link layer is unspecified, by GID alone. ErrUnsupported: the method
-// cannot work on this port now.
+// ProbePath chooses the GID of a probe. Flush needs neither a GID nor an active port.
+// InfiniBand uses the LID alone, unless the port asks for a GRH (mlx5's virtual
+// functions, extended LIDs) or the configuration names a GID. efa, whose link layer is
+// unspecified, uses the GID alone. ErrUnsupported: the method cannot work on this port
+// now.
 func (s FS) ProbePath(device string, c verbs.ProbeConfig, attr verbs.PortAttr, needsGRH bool, transport string) (Path, error) {
 	p := Path{GIDIndex: max(c.GIDIndex, 0)}
 	if c.Method == verbs.MethodFlush {
@@ -55,7 +55,7 @@ func (s FS) ProbePath(device string, c verbs.ProbeConfig, attr verbs.PortAttr, n
 	}
 	want := c.GIDIndex
 	if want < 0 && attr.LinkLayer != verbs.LinkEthernet && len(gids) > 0 {
-		want = gids[0].index // the port's own; only RoCE has types and addresses to choose from
+		want = gids[0].index // the port's own GID; only RoCE has types and addresses to choose from
 	}
 	entry, ok := chooseGID(gids, want)
 	if want < 0 && c.Method == verbs.MethodRCWrite {
@@ -71,18 +71,18 @@ func (s FS) ProbePath(device string, c verbs.ProbeConfig, attr verbs.PortAttr, n
 	return p, nil
 }
 
-// Addresses are what a port can be addressed by, and what a probe takes of it.
+// Addresses are the GIDs and P_Keys of a port, and those of them that a probe uses.
 type Addresses struct {
-	GIDs       int        // how many the port has
-	GID        netip.Addr // the one that is chosen; not valid without any
+	GIDs       int        // number of GIDs of the port
+	GID        netip.Addr // the chosen GID; not valid if the port has none
 	GIDIndex   int
 	PKeys      int
-	PKeyIndex  int  // the first with full membership, else 0
-	FullMember bool // there is one with full membership
+	PKeyIndex  int  // the first P_Key with full membership, else 0
+	FullMember bool // the port has a P_Key with full membership
 }
 
-// Addresses reads the GID and P_Key tables of a port from sysfs. Tables that
-// cannot be read are empty. A P_Key is a command to the device on some drivers.
+// Addresses reads the GID and P_Key tables of a port from sysfs. Tables that cannot be
+// read are empty. With some drivers, reading a P_Key is a command to the device.
 func (s FS) Addresses(device string, port int) Addresses {
 	dir := s.port(device, port)
 	gids, _ := readGIDs(dir)
@@ -95,8 +95,8 @@ func (s FS) Addresses(device string, port int) Addresses {
 	return a
 }
 
-// chooseGID takes the wanted index, or with want < 0 the best entry: RoCE v2
-// before v1, routable before link local, low index before high.
+// chooseGID returns the entry at the wanted index, or with want < 0 the best entry:
+// RoCE v2 before v1, routable before link local, low index before high.
 func chooseGID(entries []gidEntry, want int) (gidEntry, bool) {
 	var best gidEntry
 	found, bestRank := false, 0
@@ -111,10 +111,10 @@ func chooseGID(entries []gidEntry, want int) (gidEntry, bool) {
 	return best, found
 }
 
-// DefaultGID returns the index of the GID that a RoCE port has of its own MAC
-// address, not of an address of the host: one that a network manager deletes
-// and adds again comes back at another index if a queue pair held it. The one of
-// RoCE v2 is preferred. It asks no driver.
+// DefaultGID returns the index of the GID that a RoCE port has of its own MAC address,
+// not of an address of the host. A GID of a host address is not suitable: if a network
+// manager deletes the address and adds it again while a queue pair holds the GID, the
+// GID comes back at another index. RoCE v2 is preferred. DefaultGID asks no driver.
 func (s FS) DefaultGID(device string, port int) (index int, ok bool) {
 	entries, err := readGIDs(s.port(device, port))
 	if err != nil {
@@ -124,10 +124,10 @@ func (s FS) DefaultGID(device string, port int) (index int, ok bool) {
 	return best.index, ok
 }
 
-// defaultGID is the port's own GID, which the kernel makes of the MAC address, has
-// places for at the begin of the table (ib_cache_gid_set_default_gid in
-// drivers/infiniband/core/cache.c) and keeps whatever addresses come and go: the first
-// that is link local, RoCE v2 before v1.
+// defaultGID returns the port's own GID: the first that is link local, RoCE v2 before
+// v1. The kernel makes it from the MAC address, reserves places for it at the beginning
+// of the table (ib_cache_gid_set_default_gid in drivers/infiniband/core/cache.c) and
+// keeps it when addresses come and go.
 func defaultGID(entries []gidEntry) (gidEntry, bool) {
 	var local []gidEntry
 	for _, e := range entries {
@@ -149,8 +149,8 @@ func (e gidEntry) rank() int {
 	return rank
 }
 
-// readGIDs reads gids/ and gid_attrs/types/ of a port. The kernel answers
-// empty entries with zeros and their types with EINVAL.
+// readGIDs reads gids/ and gid_attrs/types/ of a port. The kernel shows empty entries
+// as zeros, and answers EINVAL for their types.
 func readGIDs(dir string) ([]gidEntry, error) {
 	table, err := readTable(filepath.Join(dir, "gids"))
 	if err != nil {
@@ -168,8 +168,8 @@ func readGIDs(dir string) ([]gidEntry, error) {
 	return entries, nil
 }
 
-// fullMember returns the index of the first P_Key with full membership, whose
-// top bit is set; 0, which RoCE always has, when there is none.
+// fullMember returns the index of the first P_Key with full membership, whose top bit
+// is set. Without one it returns 0, an index that RoCE always has.
 func fullMember(pkeys []string) int {
 	for i := range pkeys {
 		if isFullMember(pkeys, i) {
@@ -179,8 +179,8 @@ func fullMember(pkeys []string) int {
 	return 0
 }
 
-// FirstFullMember is fullMember of a port's table, which it reads no further than
-// that: on mlx5's InfiniBand each of 128 entries is a command to the device.
+// FirstFullMember is fullMember of a port's table. It reads the table only up to that
+// entry: on mlx5's InfiniBand each of 128 entries is a command to the device.
 func (s FS) FirstFullMember(device string, port int) (int, error) {
 	dir := filepath.Join(s.port(device, port), "pkeys")
 	for i := 0; ; i++ {
@@ -216,9 +216,9 @@ func readTable(dir string) ([]string, error) {
 	}
 }
 
-// readEntry reads a table's file i; ok is false when there is none. One that cannot
-// be read is empty. One that cannot be opened is an error: where descriptors are
-// short (ErrLimit) the others could not be opened either.
+// readEntry reads file i of a table; ok is false if there is none. An entry that cannot
+// be read is empty. An entry that cannot be opened is an error: if descriptors are
+// short (ErrLimit), the others could not be opened either.
 func readEntry(dir string, i int) (entry string, ok bool, err error) {
 	text, err := os.ReadFile(filepath.Join(dir, strconv.Itoa(i)))
 	if os.IsNotExist(err) {
@@ -232,24 +232,24 @@ func readEntry(dir string, i int) (entry string, ok bool, err error) {
 	return strings.TrimSpace(string(text)), true, nil
 }
 
-// ExclusiveNetns reports whether RDMA devices belong to one network namespace
-// each (parameter netns_mode of ib_core; "Y" is the shared mode).
+// ExclusiveNetns reports whether each RDMA device belongs to one network namespace
+// (parameter netns_mode of ib_core; "Y" is the shared mode).
 func (s FS) ExclusiveNetns() bool {
 	mode, err := os.ReadFile(filepath.Join(s.root, "module/ib_core/parameters/netns_mode"))
 	return err == nil && strings.TrimSpace(string(mode)) == "N"
 }
 
-// flushCounters are those of flushed work requests: mlx5's, and mlx4's diag_basic
+// flushCounters count flushed work requests: those of mlx5, and mlx4's diag_basic
 // (drivers/infiniband/hw/mlx4/main.c), which some devices have for each port.
 var flushCounters = []string{
 	"ports/*/hw_counters/*_cqe_flush_error", "ports/*/hw_counters/[rs]q_num_wrfe", "hw_counters/[rs]q_num_wrfe",
 }
 
-// CountsFlushes reports whether the driver counts flushed work requests, as
-// operators' alerts do. A network namespace that is not the device's own, as in a
+// CountsFlushes reports whether the driver counts flushed work requests; operators set
+// alerts on these counters. A network namespace that is not the device's own, as in a
 // container, does not show a driver's counters (setup_port in
-// drivers/infiniband/core/sysfs.c); then the driver that has them at all is taken to
-// have them here. mlx4's virtual functions never have.
+// drivers/infiniband/core/sysfs.c). There the result depends on the driver: a driver
+// that can have them is assumed to have them. mlx4's virtual functions never have them.
 func (s FS) CountsFlushes(device string) bool {
 	dir := s.device(device)
 	if anyFile(dir, "ports/*/hw_counters", "hw_counters") {
@@ -259,7 +259,7 @@ func (s FS) CountsFlushes(device string) bool {
 	return driver == "mlx5_core" || driver == "mlx4_core" && !s.VirtualFunction(device)
 }
 
-// anyFile reports whether a pattern of path.Match has a file below dir.
+// anyFile reports whether a file below dir matches a pattern of path.Match.
 func anyFile(dir string, patterns ...string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		found, err := filepath.Glob(filepath.Join(dir, pattern))

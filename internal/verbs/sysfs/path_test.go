@@ -65,7 +65,7 @@ func portTree(t *testing.T, tables map[string][]string) FS {
 	return New(root)
 }
 
-func TestProbePathByMethodAndPort(t *testing.T) {
+func TestProbePathDependsOnMethodAndPort(t *testing.T) {
 	s := portTree(t, map[string][]string{
 		"gids": {
 			"0000:0000:0000:0000:0000:0000:0000:0000",
@@ -78,7 +78,7 @@ func TestProbePathByMethodAndPort(t *testing.T) {
 	auto := verbs.ProbeConfig{Port: 1, Method: verbs.MethodRCWrite, GIDIndex: -1, PKeyIdx: -1}
 	active := verbs.PortAttr{State: verbs.PortActive, LinkLayer: verbs.LinkEthernet}
 
-	// A connection holds its GID, and only the default one has a place of its own.
+	// A connection holds its GID, and only the default GID has a reserved place.
 	got, err := s.ProbePath("rxe0", auto, active, false, "infiniband")
 	require.NoError(t, err)
 	require.Equal(t, 1, got.GIDIndex)
@@ -121,8 +121,8 @@ func TestConnectionWithoutDefaultGIDIsRefused(t *testing.T) {
 func TestFlushCounterIsFound(t *testing.T) {
 	for counter, want := range map[string]bool{
 		"ports/1/hw_counters/resp_cqe_flush_error": true,
-		"ports/1/hw_counters/sq_num_wrfe":          true, // mlx4 with counters of each port
-		"hw_counters/rq_num_wrfe":                  true, // mlx4 without
+		"ports/1/hw_counters/sq_num_wrfe":          true, // mlx4 with counters for each port
+		"hw_counters/rq_num_wrfe":                  true, // mlx4 without counters for each port
 		"ports/1/hw_counters/rx_write_req":         false,
 		"hw_counters/rq_num_rnr":                   false,
 	} {
@@ -134,7 +134,7 @@ func TestFlushCounterIsFound(t *testing.T) {
 	}
 }
 
-func TestWhereCountersAreHiddenTheDriverTellsOfTheFlushCounter(t *testing.T) {
+func TestHiddenFlushCounterIsAssumedByDriver(t *testing.T) {
 	for _, row := range []struct {
 		driver   string
 		function bool

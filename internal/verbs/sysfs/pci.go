@@ -6,8 +6,8 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// PCIFunction returns what is known of the function at an address, as in
-// "0000:3b:00.1". It asks no driver.
+// PCIFunction returns the driver and the master of the PCI function at an address, as
+// in "0000:3b:00.1". It asks no driver.
 func (s FS) PCIFunction(address string) verbs.PCIFunction {
 	dir := filepath.Join(s.root, "bus/pci/devices", address)
 	f := verbs.PCIFunction{Driver: linkBase(dir, "driver")}
@@ -23,8 +23,8 @@ func (s FS) PCIFunction(address string) verbs.PCIFunction {
 	return f
 }
 
-// PCIFunctionOf returns the address of the PCI function that a device is on, and the
-// function's driver; "" for a soft device, which older kernels hang below the network
+// PCIFunctionOf returns the address of the PCI function of a device, and the function's
+// driver. It returns "" for a soft device, which older kernels place below the network
 // card's function. It asks no driver.
 func (s FS) PCIFunctionOf(name string) (address, driver string) {
 	dir := s.device(name)

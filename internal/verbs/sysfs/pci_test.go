@@ -22,7 +22,7 @@ func TestPCIFunctionHasItsDriverAndMaster(t *testing.T) {
 	}.mount(t)
 	require.Equal(t, verbs.PCIFunction{Driver: "mlx5_core", Master: "bond0"}, s.PCIFunction("0000:3b:00.0"))
 	require.Equal(t, verbs.PCIFunction{Driver: "vfio-pci"}, s.PCIFunction("0000:3b:00.3"))
-	require.Zero(t, s.PCIFunction("0000:3b:00.9"), "it is not there")
+	require.Zero(t, s.PCIFunction("0000:3b:00.9"), "there is no such function")
 }
 
 func TestOnlyAHardwareDeviceIsOnAPCIFunction(t *testing.T) {

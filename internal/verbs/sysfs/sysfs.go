@@ -12,24 +12,24 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// FS reads what sysfs shows of RDMA devices and libibverbs does not. It
-// holds no state and no descriptor and may be used concurrently. Nothing here
-// opens a device; reading an attribute can call into its driver, as
+// FS reads the attributes of RDMA devices that sysfs has and libibverbs has
+// not. It holds no state and no descriptor and may be used concurrently. It
+// opens no device. Reading an attribute can call into the device's driver, as
 // ibv_query_port does.
 type FS struct{ root string }
 
-// New returns the FS that is mounted at root, normally "/sys".
+// New returns the FS of a sysfs that is mounted at root, normally "/sys".
 func New(root string) FS { return FS{root} }
 
-// Devices returns the names of all RDMA devices, sorted; none, and no error,
-// where the kernel has no RDMA. It asks no driver.
+// Devices returns the names of all RDMA devices, sorted. If the kernel has no
+// RDMA, it returns none, and no error. It asks no driver.
 func (s FS) Devices() ([]string, error) {
 	return listDir(filepath.Join(s.root, "class/infiniband"))
 }
 
-// Nodes returns the uverbs nodes ("uverbs0") by device name. A device without
-// one is missing: ib_uverbs is not loaded, or the device is being removed. It
-// asks no driver.
+// Nodes returns the uverbs nodes ("uverbs0") by device name. A device without a
+// node is left out: ib_uverbs is not loaded, or the device is being removed.
+// Nodes asks no driver.
 func (s FS) Nodes() (map[string]string, error) {
 	class := filepath.Join(s.root, "class/infiniband_verbs")
 	names, err := listDir(class)
@@ -46,8 +46,8 @@ func (s FS) Nodes() (map[string]string, error) {
 	return nodes, nil
 }
 
-// Node returns the uverbs node of a device, as in "uverbs0". ErrNoDevice: it
-// has none.
+// Node returns the uverbs node of a device, as in "uverbs0". It returns
+// ErrNoDevice if the device has none.
 func (s FS) Node(name string) (string, error) {
 	nodes, err := s.Nodes()
 	if err != nil {
@@ -60,8 +60,8 @@ func (s FS) Node(name string) (string, error) {
 	return node, nil
 }
 
-// NodeGUID returns a device's node GUID as it stands in sysfs
-// ("e01f:e5ff:fe51:e9c2"); "" when it cannot be read. It asks no driver.
+// NodeGUID returns a device's node GUID as sysfs shows it, in lower case
+// ("e01f:e5ff:fe51:e9c2"); "" if it cannot be read. It asks no driver.
 func (s FS) NodeGUID(name string) string {
 	return strings.ToLower(readAttr(s.device(name), "node_guid"))
 }
@@ -72,8 +72,8 @@ func (s FS) VirtualFunction(name string) bool {
 	return exists(s.device(name), "device/physfn")
 }
 
-// Device returns what sysfs knows of a device: all of DeviceAttr but Ports and
-// Vectors.
+// Device returns the attributes of a device that sysfs has: all of DeviceAttr
+// but Ports, Vectors and CountsFlushes.
 func (s FS) Device(name string) verbs.DeviceAttr {
 	dir := s.device(name)
 	driver := driverOf(dir)
@@ -92,9 +92,9 @@ func (s FS) Device(name string) verbs.DeviceAttr {
 	}
 }
 
-// Port completes the answer of a port query: NetDev and LinkDowned, and
-// RateGbps and Width where the answer has none. What cannot be read stays as
-// it is.
+// Port completes the answer of a port query with NetDev and LinkDowned, and
+// with RateGbps and Width if the answer has none. Values that cannot be read
+// stay as they are.
 func (s FS) Port(name string, port int, attr *verbs.PortAttr) {
 	dir := s.port(name, port)
 	if attr.LinkLayer != verbs.LinkInfiniBand {
@@ -117,7 +117,7 @@ func (s FS) Port(name string, port int, attr *verbs.PortAttr) {
 	}
 }
 
-// RateOr returns a port's rate in Gb/s, or other where it cannot be read.
+// RateOr returns a port's rate in Gb/s, or other if it cannot be read.
 func (s FS) RateOr(name string, port int, other float64) float64 {
 	if rate, _, ok := parseRate(readAttr(s.port(name, port), "rate")); ok {
 		return rate
@@ -133,10 +133,11 @@ func (s FS) port(name string, port int) string {
 	return filepath.Join(s.device(name), "ports", strconv.Itoa(port))
 }
 
-// driverOf finds the kernel driver. The core does not publish it; what there is
-// is the driver of the device below (so irdma shows as "ice", bnxt_re as
-// "bnxt_en"). Soft devices are known by what they alone have, and are asked
-// first: older kernels hung them below the network card's device.
+// driverOf finds the kernel driver. The core does not publish it, so the result
+// is the driver of the device below (irdma shows as "ice", bnxt_re as
+// "bnxt_en"). Soft devices are recognized by attributes that only they have.
+// They are checked first, because older kernels placed them below the network
+// card's device.
 func driverOf(dir string) string {
 	desc := readAttr(dir, "node_desc")
 	switch {
@@ -155,7 +156,8 @@ func driverOf(dir string) string {
 }
 
 // netDevEntries bounds the search for a valid GID. The default GIDs come first
-// in the table; on a port without any, all of its 256 entries answer EINVAL.
+// in the table; on a port without any GID, all of its 256 entries answer
+// EINVAL.
 const netDevEntries = 16
 
 // portNetDev returns the network device of the first GID that has one.
@@ -168,9 +170,9 @@ func portNetDev(dir string) string {
 	return ""
 }
 
-// linkDowned reads the counter where the driver has it: InfiniBand ones in
-// counters/, where a port without performance management answers "N/A (no
-// PMA)"; soft ones in hw_counters/.
+// linkDowned reads the counter at the place where the driver has it. InfiniBand
+// drivers have it in counters/, where a port without performance management
+// answers "N/A (no PMA)"; soft drivers have it in hw_counters/.
 func linkDowned(dir string) (uint64, bool) {
 	for _, group := range []string{"counters", "hw_counters"} {
 		text := readAttr(dir, group, "link_downed")
@@ -181,7 +183,8 @@ func linkDowned(dir string) (uint64, bool) {
 	return 0, false
 }
 
-// listDir returns the sorted names in a directory, none if it does not exist.
+// listDir returns the sorted names in a directory, and none if it does not
+// exist.
 func listDir(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -195,8 +198,9 @@ func listDir(dir string) ([]string, error) {
 	return names, nil
 }
 
-// readAttr returns an attribute without the surrounding white space; "" when it
-// cannot be read, which an existing file may well say (EINVAL, EIO, EACCES).
+// readAttr returns an attribute without the surrounding white space. It returns
+// "" if the attribute cannot be read, which happens for existing files as well
+// (EINVAL, EIO, EACCES).
 func readAttr(elem ...string) string {
 	text, err := os.ReadFile(filepath.Join(elem...))
 	if err != nil {
@@ -205,7 +209,8 @@ func readAttr(elem ...string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// linkBase returns the last element of a symbolic link's target, "" without one.
+// linkBase returns the last element of a symbolic link's target, "" if there is
+// no link.
 func linkBase(elem ...string) string {
 	target, err := os.Readlink(filepath.Join(elem...))
 	if err != nil {

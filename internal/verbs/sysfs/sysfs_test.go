@@ -12,15 +12,15 @@ import (
 	"rdma_events/internal/verbs/sysfs"
 )
 
-// tree is a sysfs to be: content by path, "-> target" for a symbolic link, and
-// unreadable for an attribute that is there and answers with an error.
+// tree describes a sysfs: content by path, "-> target" for a symbolic link, and
+// unreadable for an attribute that exists and answers with an error.
 type tree map[string]string
 
 const unreadable = "<unreadable>"
 
-// mlx5 is a dual-port adapter of two PCI functions, the second one a virtual
-// function of it, in InfiniBand and Ethernet mode. The layout is that of Linux
-// 6.1 with class links into devices/.
+// mlx5 is a dual-port adapter, in InfiniBand mode, and a virtual function of
+// it, in Ethernet mode; each is a PCI function. The layout is that of Linux 6.1
+// with class links into devices/.
 func mlx5() tree {
 	pf := "devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/"
 	vf := "devices/pci0000:3a/0000:3a:00.0/0000:3b:00.3/"
@@ -73,7 +73,8 @@ func mlx5() tree {
 	}
 }
 
-// rxe is what Debian's 6.1 shows of "rdma link add rxe0 type rxe netdev d0".
+// rxe is the sysfs of Debian's 6.1 after "rdma link add rxe0 type rxe netdev
+// d0".
 func rxe() tree {
 	dev := "devices/virtual/infiniband/rxe0/"
 	return tree{
@@ -128,7 +129,7 @@ func (files tree) mount(t *testing.T) sysfs.FS {
 		case isLink:
 			require.NoError(t, os.Symlink(target, full))
 		case content == unreadable:
-			// Reading a directory fails for root as well.
+			// Reading a directory as a file fails for root as well.
 			require.NoError(t, os.Mkdir(full, 0o755))
 		default:
 			require.NoError(t, os.WriteFile(full, []byte(content), 0o644))
@@ -231,7 +232,7 @@ func TestSysfsKnowsSoftDriversByWhatTheyAloneHave(t *testing.T) {
 		{"siw below a card", onNIC(tree{dir + "node_desc": "Software iWARP stack\n"}), "siw"},
 		{"siw whose description was rewritten", tree{dir + "node_desc": "host7 dev0\n", dir + "node_type": "4: RNIC\n"}, "siw"},
 		{"hardware iWARP", onNIC(tree{dir + "node_type": "4: RNIC\n"}), "ixgbe"},
-		{"nothing to tell by", tree{dir + "node_type": "1: CA\n"}, ""},
+		{"no attribute identifies the driver", tree{dir + "node_type": "1: CA\n"}, ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			require.Equal(t, row.want, row.files.mount(t).Device("dev0").Driver)

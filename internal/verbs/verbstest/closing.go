@@ -11,17 +11,17 @@ import (
 
 func closingCases() []testCase {
 	return []testCase{
-		{"wakes a ReadEvents that waits for ever", nil, closeWakesReader},
-		{"wakes a ReadEvents that waits for long", nil, closeWakesPatientReader},
-		{"ends the rounds of a running probe", nil, closeEndsRounds},
-		{"closes probes that are still open and acknowledges their events", nil, closeClosesProbes},
-		{"makes every later call ErrClosed", nil, everyCallIsErrClosed},
+		{"Close wakes a ReadEvents that waits for ever", nil, closeWakesReader},
+		{"Close wakes a ReadEvents that waits long", nil, closeWakesPatientReader},
+		{"Close ends the rounds of a running probe", nil, closeEndsRounds},
+		{"Close closes open probes and acknowledges their events", nil, closeClosesProbes},
+		{"calls after Close return ErrClosed", nil, everyCallIsErrClosed},
 		{"a closed probe is ErrClosed while its device goes on", nil, closedProbe},
 		{"closing a probe ends its rounds", nil, closeProbeEndsRounds},
 		{"closing a probe ends its pause", nil, closeEndsThePause},
 		{"a nudge ends the pause and the round is not counted", nil, nudgeEndsThePause},
 		{"a round waits for its pause", nil, aRoundWaitsForItsPause},
-		{"leaves a device that can be opened again", nil, reopen},
+		{"the device can be opened again after Close", nil, reopen},
 	}
 }
 
@@ -43,7 +43,7 @@ func closeWakesPatientReader(s *session) {
 	require.ErrorIs(s.t, receive(s.t, "ReadEvents", ended), verbs.ErrClosed)
 }
 
-// keepProbing runs rounds until an error. It tells of the first round's end.
+// keepProbing runs rounds until an error. It sends the first round to started.
 func keepProbing(p verbs.Probe) (started chan verbs.Round, ended chan error) {
 	started, ended = make(chan verbs.Round, 1), make(chan error, 1)
 	go func() {
@@ -101,8 +101,8 @@ func everyCallIsErrClosed(s *session) {
 	require.Equal(s.t, s.f.Device, s.dev.Attr().Name)
 }
 
-// A pause of an hour ends when the probe is closed, however often the caller
-// comes back.
+// closeEndsThePause checks that a pause of an hour ends when the probe is closed,
+// even if the caller calls Round again and again.
 func closeEndsThePause(s *session) {
 	p := s.probe(s.f.Methods[0], 1)
 	ended := make(chan error, 1)
@@ -136,7 +136,7 @@ func nudgeEndsThePause(s *session) {
 }
 
 func aRoundWaitsForItsPause(s *session) {
-	const pause = 500 * time.Millisecond // more than an emulated machine stands still for
+	const pause = 500 * time.Millisecond // longer than an emulated machine stands still
 	p := s.probe(s.f.Methods[0], 1)
 	began := time.Now()
 	r, err := p.Round(pause)
@@ -159,7 +159,7 @@ func closedProbe(s *session) {
 	next := s.probe(s.f.Methods[0], 1)
 	s.round(next)
 	require.NoError(s.t, next.Close(patience))
-	require.EqualValues(s.t, 2, s.counts(s.f.Methods[0]).Rounds, "a probe made anew goes on in its series")
+	require.EqualValues(s.t, 2, s.counts(s.f.Methods[0]).Rounds, "a recreated probe continues its series")
 }
 
 func closeProbeEndsRounds(s *session) {

@@ -1,5 +1,5 @@
-// Package verbstest holds backends of package verbs to one behaviour. Run is
-// the contract suite: its cases say in their names what every backend does, and
-// a Fixture says how to make things happen to a device. Track finds devices and
-// probes that a test leaves open.
+// Package verbstest checks that all backends of package verbs behave the same.
+// Run is the contract suite: the names of its cases state the behaviour of
+// every backend, and a Fixture has the means to provoke events on a device.
+// Track finds devices and probes that a test leaves open.
 package verbstest

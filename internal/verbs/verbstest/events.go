@@ -8,20 +8,20 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-const roomy = 64 // runs, more than a case needs
+const ampleRuns = 64 // more than a case needs
 
 func eventCases() []testCase {
 	injects, links := []Capability{Injection}, []Capability{Link}
 	return []testCase{
-		{"arrive in the order they happened", links, arriveInOrder},
+		{"events arrive in the order they happened", links, arriveInOrder},
 		{"a burst of equal events is complete and comes as runs that add up", injects, burstIsComplete},
-		{"what does not fit into runs comes with the next call", injects, theRestComesNext},
+		{"events beyond runs come with the next call", injects, theRestComesNext},
 		{"types without a name keep their number", injects, unknownKeepTheirNumber},
 		{"events of the device have no port", injects, deviceEventsHaveNoPort},
 		{"a new address is a gid_change", []Capability{Addresses}, newAddressIsGIDChange},
 		{"ReadEvents without wait returns at once when nothing is there", nil, noWaitReturnsAtOnce},
 		{"ReadEvents returns nothing when its wait is over", nil, waitEnds},
-		{"ReadEvents without room returns at once", nil, noRoomReturnsAtOnce},
+		{"ReadEvents without room returns at once", nil, emptyRunsReturnAtOnce},
 		{"a second handle gets its own copy", []Capability{SecondOpen, Injection}, secondHandleGetsACopy},
 		{"events before the opening are not delivered", injects, notBeforeOpening},
 	}
@@ -44,10 +44,10 @@ func arriveInOrder(s *session) {
 	}
 }
 
-// untilType reads until one of typ comes last.
+// untilType reads until the last event is of type typ.
 func (s *session) untilType(typ verbs.EventType, types []verbs.EventType) []verbs.Run {
 	s.t.Helper()
-	return s.until(typ.String(), roomy, types, func(runs []verbs.Run) bool {
+	return s.until(typ.String(), ampleRuns, types, func(runs []verbs.Run) bool {
 		return len(runs) > 0 && runs[len(runs)-1].Type == typ
 	})
 }
@@ -103,28 +103,28 @@ func newAddressIsGIDChange(s *session) {
 	require.NotZero(s.t, s.counted(verbs.EventGIDChange, s.f.Port))
 }
 
-// settle reads what a device says of its own accord after an opening.
+// settle reads the events that a device sends by itself after an opening.
 func (s *session) settle() {
 	s.t.Helper()
-	for len(s.read(roomy, 2*quiet)) > 0 {
+	for len(s.read(ampleRuns, 2*quiet)) > 0 {
 	}
 }
 
 func noWaitReturnsAtOnce(s *session) {
 	s.settle()
 	start := time.Now()
-	require.Empty(s.t, s.read(roomy, 0))
+	require.Empty(s.t, s.read(ampleRuns, 0))
 	require.Less(s.t, time.Since(start), time.Second)
 }
 
 func waitEnds(s *session) {
 	s.settle()
 	start := time.Now()
-	require.Empty(s.t, s.read(roomy, quiet))
+	require.Empty(s.t, s.read(ampleRuns, quiet))
 	require.GreaterOrEqual(s.t, time.Since(start), quiet)
 }
 
-func noRoomReturnsAtOnce(s *session) {
+func emptyRunsReturnAtOnce(s *session) {
 	require.Empty(s.t, s.read(0, -1))
 }
 

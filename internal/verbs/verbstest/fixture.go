@@ -6,9 +6,10 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// Fixture is a backend with one device, and the means to provoke what the
-// suite wants to see. The functions act on Device and Port, return when the
-// thing has been done (its events may come later), and fail t if it cannot be.
+// Fixture is a backend with one device, and the means to provoke the events
+// that the suite checks. The functions act on Device and Port. They return when
+// the action has been done (its events may come later), and fail t if it cannot
+// be done.
 type Fixture struct {
 	Backend verbs.Backend
 	Device  string
@@ -16,7 +17,7 @@ type Fixture struct {
 	Methods []verbs.Method
 
 	// LinkDown and LinkUp take the link of Port down and up; LinkUp may be
-	// called with the link up. Either both or none.
+	// called with the link up. Both or neither must be set.
 	LinkDown, LinkUp func(t testing.TB)
 	// Inject makes count events of a type happen; port is 0 unless the type's
 	// scope is verbs.ScopePort.
@@ -24,8 +25,9 @@ type Fixture struct {
 	// AddAddress adds a network address, so that the GID table of Port changes.
 	AddAddress func(t testing.TB)
 
-	// Lacks gives for each capability that is missing the reason, with which
-	// its cases are skipped. Missing without a reason is a failure.
+	// Lacks has the reason for each capability that is missing. Its cases are
+	// skipped with that reason. A missing capability without a reason is a
+	// failure.
 	Lacks map[Capability]string
 }
 
@@ -52,21 +54,21 @@ func (f *Fixture) has(c Capability) bool {
 	return f.Lacks[c] == ""
 }
 
-// need skips the case when the fixture says why it cannot do c.
+// need skips the case if the fixture has a reason why it lacks c.
 func (f *Fixture) need(t *testing.T, c Capability) {
 	t.Helper()
 	reason := f.Lacks[c]
 	switch has := f.has(c); {
 	case has && reason != "":
-		t.Fatalf("the fixture has %q and says that it lacks it: %s", c, reason)
+		t.Fatalf("the fixture has %q, and a reason why it lacks it: %s", c, reason)
 	case !has && reason == "":
-		t.Fatalf("the fixture has no %q and does not say why", c)
+		t.Fatalf("the fixture has no %q, and no reason in Lacks", c)
 	case !has:
 		t.Skipf("no %s: %s", c, reason)
 	}
 }
 
-// Run runs the suite, each case on a device opened afresh.
+// Run runs the suite. Each case opens the device afresh.
 func Run(t *testing.T, f Fixture) {
 	for _, group := range []struct {
 		name  string

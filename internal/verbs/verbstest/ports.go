@@ -44,7 +44,7 @@ func noSuchPort(s *session) {
 	for _, port := range []int{-1, 0, s.dev.Attr().Ports + 1, 1 << 20} {
 		_, err := s.dev.QueryPort(port)
 		require.Error(s.t, err, "port %d", port)
-		// That would mean that the device has been removed.
+		// ErrNoDevice would mean that the device has been removed.
 		require.NotErrorIs(s.t, err, verbs.ErrNoDevice, "port %d", port)
 	}
 }
@@ -78,7 +78,7 @@ func queriesWhileReading(s *session) {
 
 // readForEver reads until an error, which it returns.
 func readForEver(dev verbs.Device) error {
-	runs := make([]verbs.Run, roomy)
+	runs := make([]verbs.Run, ampleRuns)
 	for {
 		if _, err := dev.ReadEvents(runs, -1); err != nil {
 			return err

@@ -40,8 +40,8 @@ func eachMethod(check func(*session, verbs.Method)) func(*session) {
 	}
 }
 
-// needMethod skips the case where the device cannot do a method: Methods says
-// so, and the device has to agree.
+// needMethod skips the case if the device cannot do a method. Methods lists those
+// that it can do, and the device has to agree.
 func (s *session) needMethod(m verbs.Method) {
 	s.t.Helper()
 	if slices.Contains(s.f.Methods, m) {
@@ -70,7 +70,7 @@ func (s *session) closeProbe(p verbs.Probe) {
 	require.NoError(s.t, within(s.t, "Probe.Close", func() error { return p.Close(patience) }))
 }
 
-// anyRound runs a round that may end in any way.
+// anyRound runs a round that may have any outcome.
 func (s *session) anyRound(p verbs.Probe) verbs.Round {
 	s.t.Helper()
 	type result struct {
@@ -85,7 +85,7 @@ func (s *session) anyRound(p verbs.Probe) verbs.Round {
 	return got.r
 }
 
-// round runs a round that has to succeed.
+// round runs a round that must succeed.
 func (s *session) round(p verbs.Probe) verbs.Round {
 	s.t.Helper()
 	r := s.anyRound(p)
@@ -95,7 +95,7 @@ func (s *session) round(p verbs.Probe) verbs.Round {
 	return r
 }
 
-// counts returns what the ledger counted of a method on vector 0.
+// counts returns the ledger's counts of a method on vector 0.
 func (s *session) counts(m verbs.Method) ledger.ProbeCounts {
 	s.t.Helper()
 	for _, p := range s.snapshot().Probes {
@@ -312,12 +312,12 @@ func roundsKeepPace(s *session) {
 	require.LessOrEqual(s.t, n, 5, "the last one begins four and a half intervals after the first")
 	for i := 1; i < n; i++ {
 		require.Equal(s.t, verbs.OutcomeSuccess, rounds[i].Outcome)
-		// A round may begin late, and the next on time.
+		// A round may begin late, and the next one on time.
 		require.Greater(s.t, rounds[i].Start, rounds[i-1].Start)
 	}
 	full, err := p.Rounds(rounds[:2], verbs.Pace{Interval: time.Microsecond, For: time.Hour})
 	require.NoError(s.t, err)
-	require.Equal(s.t, 2, full, "no more than there is room for")
+	require.Equal(s.t, 2, full, "no more than the slice can hold")
 	s.closeProbe(p)
 	require.EqualValues(s.t, n+2, s.counts(s.f.Methods[0]).Rounds)
 }

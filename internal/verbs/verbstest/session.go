@@ -11,11 +11,11 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// patience is how long the suite waits for what must happen. It is only used
-// up by a failure.
+// patience is how long the suite waits for something that must happen. Only a
+// failure uses it up.
 const patience = 10 * time.Second
 
-// quiet is how long the suite waits for what must not happen.
+// quiet is how long the suite waits for something that must not happen.
 const quiet = 50 * time.Millisecond
 
 // session is a device opened for one case.
@@ -47,14 +47,15 @@ func open(t *testing.T, f *Fixture) *session {
 	return s
 }
 
-// close closes the device.
+// close closes the device, and fails the test if that takes longer than
+// patience.
 func (s *session) close() error {
 	s.t.Helper()
 	return within(s.t, "Close", func() error { return s.dev.Close(patience) })
 }
 
-// within runs a call that may block and fails the test when it does for too
-// long.
+// within runs a call that may block. It fails the test if the call takes longer
+// than patience.
 func within[T any](t testing.TB, what string, call func() T) T {
 	t.Helper()
 	done := make(chan T, 1)
@@ -95,14 +96,14 @@ func (s *session) linkUp() {
 	s.f.LinkUp(s.t)
 }
 
-// read is one ReadEvents, with what holds after each.
-func (s *session) read(room int, wait time.Duration) []verbs.Run {
+// read is one ReadEvents, with checks that hold after every call.
+func (s *session) read(size int, wait time.Duration) []verbs.Run {
 	s.t.Helper()
 	type result struct {
 		n   int
 		err error
 	}
-	runs := make([]verbs.Run, room)
+	runs := make([]verbs.Run, size)
 	r := within(s.t, "ReadEvents", func() result {
 		n, err := s.dev.ReadEvents(runs, wait)
 		return result{n, err}
@@ -135,16 +136,16 @@ func requirePlausible(t *testing.T, r verbs.Run) {
 	}
 }
 
-// until reads until what was read satisfies done, and returns that of the
-// given types on the fixture's port or on none: a device may say more than it
-// was asked for, such as port_active once too often.
-func (s *session) until(what string, room int, types []verbs.EventType, done func([]verbs.Run) bool) []verbs.Run {
+// until reads until the runs satisfy done. It returns those of the given types
+// on the fixture's port or on none: a device may send more events than it was
+// asked for, such as port_active once too often.
+func (s *session) until(what string, size int, types []verbs.EventType, done func([]verbs.Run) bool) []verbs.Run {
 	s.t.Helper()
 	var got []verbs.Run
 	for end := time.Now().Add(patience); !done(got); {
 		left := time.Until(end)
 		require.Positive(s.t, left, "%s: not within %v; read %v", what, patience, got)
-		got = append(got, s.only(types, s.read(room, left))...)
+		got = append(got, s.only(types, s.read(size, left))...)
 	}
 	return got
 }
@@ -161,13 +162,13 @@ func (s *session) only(types []verbs.EventType, runs []verbs.Run) []verbs.Run {
 	return kept
 }
 
-// await reads until count events of one type have come, and then for a moment
-// on: there must not be more.
+// await reads until count events of one type have come. It then reads for the
+// time quiet: no further one may come.
 func (s *session) await(typ verbs.EventType, count uint64) []verbs.Run {
 	s.t.Helper()
 	types := []verbs.EventType{typ}
-	got := s.until(typ.String(), roomy, types, func(runs []verbs.Run) bool { return total(runs) >= count })
-	got = append(got, s.only(types, s.read(roomy, quiet))...)
+	got := s.until(typ.String(), ampleRuns, types, func(runs []verbs.Run) bool { return total(runs) >= count })
+	got = append(got, s.only(types, s.read(ampleRuns, quiet))...)
 	require.Equal(s.t, count, total(got), "events of type %v", typ)
 	return got
 }
@@ -186,7 +187,8 @@ func (s *session) snapshot() ledger.Snapshot {
 	return snap
 }
 
-// counted returns what the ledger counted of one type on one port.
+// counted returns the ledger's count of acknowledged events of one type on one
+// port.
 func (s *session) counted(typ verbs.EventType, port int) uint64 {
 	for _, e := range s.snapshot().Events {
 		if e.Type == int32(typ) && e.Port == int32(port) {

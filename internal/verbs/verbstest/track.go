@@ -12,16 +12,17 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// TB is what Track needs of a testing.TB.
+// TB is the part of testing.TB that Track needs.
 type TB interface {
 	Helper()
 	Errorf(format string, args ...any)
 	Cleanup(func())
 }
 
-// Track wraps a backend: a device or probe that is still open at the end of
-// the test fails it with the stack that made it. Register what closes them
-// after Track. A Close that gave up with verbs.ErrStuck counts as closed.
+// Track wraps a backend. A device or probe that is still open at the end of the
+// test fails the test, with the stack that made it. Register the cleanup that
+// closes them after Track. A Close that gave up with verbs.ErrStuck counts as
+// closed.
 func Track(t TB, b verbs.Backend) verbs.Backend {
 	t.Helper()
 	open := &openObjects{made: map[any]origin{}}
@@ -29,7 +30,7 @@ func Track(t TB, b verbs.Backend) verbs.Backend {
 	return &trackedBackend{b: b, open: open}
 }
 
-// openObjects knows what is open. It may be used concurrently.
+// openObjects is the set of open objects. It may be used concurrently.
 type openObjects struct {
 	mu   sync.Mutex
 	made map[any]origin
@@ -135,7 +136,7 @@ func (p *trackedProbe) Close(timeout time.Duration) error {
 	return err
 }
 
-// over reports whether a Close leaves nothing more to be done.
+// over reports whether a Close leaves nothing to do.
 func over(err error) bool {
 	return err == nil || errors.Is(err, verbs.ErrStuck) || errors.Is(err, verbs.ErrClosed)
 }

@@ -13,7 +13,7 @@ import (
 	"rdma_events/internal/verbs/verbstest"
 )
 
-// recorder stands in for a test that ends when end is called.
+// recorder takes the place of a test that ends when end is called.
 type recorder struct {
 	failures []string
 	cleanups []func()
@@ -76,7 +76,7 @@ func TestAProbeLeftOpenIsReportedWithItsOrigin(t *testing.T) {
 	require.NoError(t, dev.Close(time.Second))
 }
 
-func TestWhatIsClosedIsNotReported(t *testing.T) {
+func TestClosedObjectsAreNotReported(t *testing.T) {
 	var r recorder
 	dev := openTracked(t, &r)
 	require.NoError(t, newFlushProbe(t, dev).Close(time.Second))

@@ -1,16 +1,18 @@
-// The yardstick of the asynchronous reader: the least C that reads and
-// acknowledges every event with the same stamps.
+// The asynchronous reader is compared with this program. It is the shortest C
+// program that reads and acknowledges every event with the same time stamps.
 //
-//   asyncdrain DEVICE COUNT     says "ready", waits for a line on standard
-//                               input, and prints "drained COUNT NS": the time
-//                               to take what is queued
+//   asyncdrain DEVICE COUNT     prints "ready", waits for a line on standard
+//                               input, reads COUNT queued events and prints
+//                               "drained COUNT NS hold max NS ack max NS"; the
+//                               first NS is the time to read them
 //   asyncdrain DEVICE COUNT threads
-//                               the same beside a second thread, which sleeps:
-//                               with more than one the kernel counts references
-//                               to the file of each read, and the C library's
-//                               read is a point of cancellation
-//   asyncdrain DEVICE           prints "TYPE PORT MONOTONIC_NS" of each event
-//                               as it comes, until it is killed
+//                               the same with a second thread, which sleeps:
+//                               with more than one thread the kernel counts
+//                               references to the file at each read, and the C
+//                               library's read is a cancellation point
+//   asyncdrain DEVICE           prints "ready", and then "TYPE PORT
+//                               MONOTONIC_NS" of each event as it comes, until
+//                               it is killed
 //
 // Build: cc -O2 asyncdrain.c -libverbs
 #include <errno.h>

@@ -1,9 +1,9 @@
-// The yardstick of the probe: the least C that does the same round with the
-// same stamps. The channel is cleared and a zero-length RDMA write of an RC queue
-// pair connected to itself is posted, then poll, get, drain, arm, drain,
-// acknowledge. As ud_send it is a datagram to itself, whose address handle is made
-// before the first stamp and destroyed after the last, and whose receive makes the
-// event.
+// The probe is compared with this program. It is the shortest C program that does
+// the same round with the same time stamps. It clears the channel and posts a
+// zero-length RDMA write on an RC queue pair that is connected to itself. Then it
+// polls, gets the event, drains, arms, drains and acknowledges. With ud_send it
+// posts a datagram to itself. It makes the address handle before the first stamp
+// and destroys it after the last one, and the receive raises the event.
 //
 //   cqprobe DEVICE ROUNDS PACE_US rc_write|ud_send
 //
@@ -47,7 +47,7 @@ static struct ibv_context *open_device(const char *name)
 	exit(1);
 }
 
-// The first GID that is neither empty nor link local.
+// Returns the index of the first GID that is neither empty nor link local.
 static int choose_gid(struct ibv_context *ctx, union ibv_gid *gid)
 {
 	static const union ibv_gid none;
@@ -62,10 +62,10 @@ static int choose_gid(struct ibv_context *ctx, union ibv_gid *gid)
 
 enum { QKEY = 0x11111111 };
 
-// to_itself is what a datagram needs beside its queue pair.
+// to_itself has what a datagram needs besides its queue pair.
 static struct {
 	struct ibv_pd *pd;
-	struct ibv_cq *sent; // of the sends, without a channel
+	struct ibv_cq *sent; // for the sends, without a channel
 	struct ibv_mr *mr;
 	struct ibv_ah_attr own;
 	struct ibv_ah *ah;
@@ -157,7 +157,8 @@ struct sample {
 	int64_t wake, ack, total;
 };
 
-// An event that came since the last round is no wake-up of this one.
+// Removes events that came after the last round: none of them is the wake-up of
+// this round.
 static void clear(struct ibv_comp_channel *channel)
 {
 	struct ibv_cq *cq;

@@ -17,22 +17,23 @@ import (
 	"rdma_events/tests/lab/guest"
 )
 
-// queued is how many events wait for each reader; the last ones of
-// ibv_asyncwatch stay in its buffer, so it is timed up to printable.
+// queued is the number of events that are queued for each reader. The last lines
+// of ibv_asyncwatch stay in its buffer, so it is timed up to line printable.
 const (
 	queued    = 200_000
 	printable = queued - 2000
 )
 
-// drainProfile is why our reader takes longer than a program with one thread.
+// drainProfile explains why our reader takes longer than a program with one
+// thread.
 const drainProfile = "program counters of the stopped machine, 3,400 to 3,900 a reader, have 0.18 us of 2.03 more an event: 0.06 " +
 	"the kernel's, which counts references to the file of each read as soon as there is a second thread, and a Go program always " +
 	"has several; 0.05 the C library's, whose read is a point of cancellation then; and 0.05 our own (0.11 against 0.06), for the " +
 	"count, the call and the time of each event in the ledger, which outlives the worker. Beside a second thread, asleep, the C " +
 	"loop has the first two as well"
 
-// TestDrain has four readers with the same events queued, each in a context of
-// its own, and lets one after the other take them.
+// TestDrain queues the same events for four readers, each with its own context,
+// and lets the readers read them one after the other.
 func TestDrain(t *testing.T) {
 	guest.RequireGuest(t)
 	guest.AddRxe(t, device, netdev)
@@ -60,7 +61,7 @@ func TestDrain(t *testing.T) {
 	add(c, threads, peer, allocs)
 }
 
-// drained has each reader's events a second, and our allocations an event.
+// drained has the events per second of each reader, and our allocations per event.
 type drained struct{ ours, loop, threads, watch, mallocs float64 }
 
 func drainTurn(t *testing.T, turn int) (d drained) {
@@ -73,7 +74,7 @@ func drainTurn(t *testing.T, turn int) (d drained) {
 	threads.await("ready")
 	w := startWatch(t)
 	guest.Inject(t, device, guest.PKeyChange, 1, queued)
-	// Each goes first and last in turn.
+	// The order rotates, so that no reader is always first or always last.
 	order := []func(){
 		func() { d.ours, d.mallocs = drain(t, dev) },
 		func() { d.loop = loop.drained() },
@@ -88,7 +89,7 @@ func drainTurn(t *testing.T, turn int) (d drained) {
 	return d
 }
 
-// drain takes the queued events as the worker's reader does.
+// drain reads the queued events as the worker's reader does.
 func drain(t *testing.T, dev verbs.Device) (rate, mallocs float64) {
 	t.Helper()
 	runs := make([]verbs.Run, 256)
@@ -111,7 +112,7 @@ func drain(t *testing.T, dev verbs.Device) (rate, mallocs float64) {
 
 func (p *process) drained() float64 {
 	p.t.Helper()
-	p.say("go")
+	p.writeLine("go")
 	var count, ns float64
 	text := p.await("drained").text
 	if _, err := fmt.Sscanf(text, "drained %f %f", &count, &ns); err != nil {
@@ -120,7 +121,7 @@ func (p *process) drained() float64 {
 	return count / ns * 1e9
 }
 
-// asyncWatch is ibv_asyncwatch, stopped.
+// asyncWatch is an ibv_asyncwatch process, which is stopped until drain.
 type asyncWatch struct {
 	t   *testing.T
 	cmd *exec.Cmd

@@ -18,7 +18,7 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// dropsPerTurn makes more than 200 in all.
+// dropsPerTurn gives more than 200 drops in all turns.
 const dropsPerTurn = 29
 
 // The numbers of these events in infiniband/verbs.h.
@@ -27,8 +27,9 @@ const (
 	portErr    = 10
 )
 
-// TestDrops drops a link for 5 to 500 ms while everyone watches it at once: the
-// plugin under Telegraf, the C loop, and readers of the state in sysfs.
+// TestDrops takes a link down for 5 to 500 ms at a time. The plugin under
+// Telegraf, the C loop and readers of the state in sysfs watch it at the same
+// time.
 func TestDrops(t *testing.T) {
 	guest.RequireGuest(t)
 	guest.AddRxe(t, device, netdev)
@@ -37,7 +38,7 @@ func TestDrops(t *testing.T) {
 	c.await("ready")
 	every1s, every10s := pollState(t, time.Second), pollState(t, 10*time.Second)
 
-	random := rand.New(rand.NewPCG(1, 2)) // the same drops each time
+	random := rand.New(rand.NewPCG(1, 2)) // the same drops in each run
 	found := bench.Figure{
 		Section: "Link drops of 5 to 500 ms, random", What: "drops found", Unit: "of 29", OtherIs: "C loop",
 		Bound: 1, AtLeast: true,
@@ -49,13 +50,13 @@ func TestDrops(t *testing.T) {
 	seen1, seen10 := found, found
 	seen1.OtherIs, seen1.Bound, seen1.What = "sysfs state read every second", 0, "drops found, against a reader of sysfs"
 	seen10.OtherIs, seen10.Bound, seen10.What = "sysfs state read every 10 s", 0, "drops found, against another one"
-	told := 0
+	reported := 0
 	for range turns {
 		before1, before10 := every1s.sightings(), every10s.sightings()
 		want := drop(t, random)
-		r.Await("all drops", time.Minute, func([]rig.Point) bool { return len(durations(r)) >= told+dropsPerTurn })
-		ours := durations(r)[told:]
-		told += len(ours)
+		r.Await("all drops", time.Minute, func([]rig.Point) bool { return len(durations(r)) >= reported+dropsPerTurn })
+		ours := durations(r)[reported:]
+		reported += len(ours)
 		theirs := c.durations(dropsPerTurn)
 		oursOff, theirsOff := errorsOf(ours, want), errorsOf(theirs, want)
 		found.Ours, found.Other = append(found.Ours, float64(len(ours))), append(found.Other, float64(len(theirs)))
@@ -68,8 +69,8 @@ func TestDrops(t *testing.T) {
 	add(found, good, off, seen1, seen10)
 }
 
-// drop drops the link and returns for how long, in ms, by the stamps of the
-// program that did it.
+// drop takes the link down dropsPerTurn times and returns how long it was down each
+// time, in ms, by the stamps of the program that changed it.
 func drop(t *testing.T, random *rand.Rand) []float64 {
 	t.Helper()
 	var want []float64
@@ -86,7 +87,8 @@ func drop(t *testing.T, random *rand.Rand) []float64 {
 	return want
 }
 
-// durations returns how long the plugin says that the port was down, in ms.
+// durations returns how long the port was down each time, in ms, as the plugin
+// reports it.
 func durations(r *rig.Telegraf) []float64 {
 	var all []float64
 	for _, p := range rig.Select(r.Points(), "rdma_port_change", "state_to", "active") {
@@ -97,7 +99,8 @@ func durations(r *rig.Telegraf) []float64 {
 	return all
 }
 
-// durations reads drops from the C loop's output.
+// durations reads count drops from the C loop's output and returns how long each
+// of them lasted, in ms.
 func (p *process) durations(count int) []float64 {
 	p.t.Helper()
 	var all []float64
@@ -128,7 +131,8 @@ func errorsOf(got, want []float64) []float64 {
 	return off
 }
 
-// within is the share, in percent, of durations that are right to 2 ms plus 5 %.
+// within returns the share, in percent, of durations whose error is at most 2 ms
+// plus 5 %.
 func within(got, want []float64) float64 {
 	good := 0
 	for i, off := range errorsOf(got, want) {
@@ -139,7 +143,7 @@ func within(got, want []float64) float64 {
 	return 100 * float64(good) / float64(len(want))
 }
 
-// poller is what many monitors do: it reads the port's state now and then.
+// poller does what many monitors do: it reads the port's state at intervals.
 type poller struct {
 	mu    sync.Mutex
 	drops int
@@ -186,7 +190,7 @@ func (p *poller) sightings() int {
 }
 
 // startProbing starts a Telegraf that gathers every second, and returns when the
-// plugin has told of a round.
+// plugin has reported a round.
 func startProbing(t *testing.T) *rig.Telegraf {
 	t.Helper()
 	r := rig.Start(t, rig.Config{Plugin: probing(verbs.MethodUDSend, time.Second, time.Minute)})

@@ -13,8 +13,8 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// TestIdleMemory looks at eight devices with a probe a second each, after what
-// the start needed has been given back.
+// TestIdleMemory measures the memory for eight devices with a probe a second each,
+// after the processes have given back the memory of their start.
 func TestIdleMemory(t *testing.T) {
 	guest.RequireGuest(t)
 	const devices = 8
@@ -25,7 +25,7 @@ func TestIdleMemory(t *testing.T) {
 	for range devices {
 		p.await(",open=1i")
 	}
-	const settling = 20 * time.Second // a worker gives back what its start needed after 5 s
+	const settling = 20 * time.Second // a worker gives back the memory of its start after 5 s
 	<-time.After(settling)
 	workers := rig.Children(t, p.cmd.Process.Pid)
 	if len(workers) != devices {

@@ -17,7 +17,8 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// events are injected one at a time, this far apart.
+// events is the number of events that are injected one at a time, and apart the
+// time between two of them.
 const (
 	events = 300
 	apart  = 20 * time.Millisecond
@@ -48,8 +49,8 @@ func TestEventToLine(t *testing.T) {
 	add(p50, p99, read)
 }
 
-// pluginLines returns, in us, how long each event took from its injection to its
-// line, and from its being read.
+// pluginLines returns the time in us from the injection of each event to its line,
+// and from the read of the event to its line.
 func pluginLines(t *testing.T) (whole, sinceRead []float64) {
 	t.Helper()
 	p := startPlugin(t, `[[inputs.rdma_events]]
@@ -73,7 +74,8 @@ func pluginLines(t *testing.T) (whole, sinceRead []float64) {
 	return whole, sinceRead
 }
 
-// startPlugin runs the plugin without Telegraf; it gathers when told to.
+// startPlugin runs the plugin without Telegraf. It gathers at each line on its
+// standard input.
 func startPlugin(t *testing.T, config string) *process {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "plugin.conf")
@@ -110,15 +112,14 @@ func injectEach(t *testing.T, await func() (time.Time, string), took func(inject
 	}
 }
 
-// quantile returns the least of the values that a share q of them does not
-// exceed: the nearest rank.
+// quantile returns the q-quantile of values by the nearest rank: the least of the
+// values that a share q of them does not exceed.
 func quantile(values []float64, q float64) float64 {
 	s := slices.Sorted(slices.Values(values))
 	return s[max(int(math.Ceil(q*float64(len(s)))), 1)-1]
 }
 
-// hasOpen reports whether a process has a device node open whose name contains
-// name.
+// hasOpen reports whether a process has a file open whose name contains name.
 func hasOpen(pid int, name string) bool {
 	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	if err != nil {

@@ -23,11 +23,12 @@ import (
 const (
 	device = "rxe0"
 	netdev = "d0"
-	// turns is how often ours and the other's are measured in alternation.
+	// turns is how often our value and the other are measured, in alternation.
 	turns = 7
 )
 
-// report collects what the tests of this binary measure, one after the other.
+// report collects the results of the tests of this binary, which run one after the
+// other.
 var report bench.Report
 
 func TestMain(m *testing.M) {
@@ -41,8 +42,8 @@ func TestMain(m *testing.M) {
 
 func add(figures ...bench.Figure) { report.Figures = append(report.Figures, figures...) }
 
-// program returns the path of a program that the harness hands over by an
-// environment variable.
+// program returns the path of a program, which the harness sets in an environment
+// variable.
 func program(t *testing.T, variable string) string {
 	t.Helper()
 	path := os.Getenv(variable)
@@ -73,7 +74,7 @@ func closeDevice(t *testing.T, dev verbs.Device) {
 	}
 }
 
-// line is a line of a program's output and when it was read.
+// line is a line of a program's output and the time when it was read.
 type line struct {
 	text string
 	at   time.Time
@@ -88,7 +89,7 @@ type process struct {
 	ended sync.WaitGroup
 }
 
-// start runs a program until stop.
+// start runs a program until stop or the end of the test.
 func start(t *testing.T, name string, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, cmd: exec.Command(name, args...), lines: make(chan line, 1<<16)}
@@ -103,7 +104,7 @@ func start(t *testing.T, name string, args ...string) *process {
 	if err != nil {
 		t.Fatalf("start %s: %v", name, err)
 	}
-	t.Cleanup(func() { _ = p.cmd.Process.Kill() }) // for a test that gives up
+	t.Cleanup(func() { _ = p.cmd.Process.Kill() }) // for a test that fails before stop
 	p.ended.Go(func() {
 		defer close(p.lines)
 		for s := bufio.NewScanner(stdout); s.Scan(); {
@@ -113,7 +114,7 @@ func start(t *testing.T, name string, args ...string) *process {
 	return p
 }
 
-// await returns the next line that contains text.
+// await returns the next line that contains text. It waits a minute at most.
 func (p *process) await(text string) line {
 	p.t.Helper()
 	timeout := time.After(time.Minute)
@@ -132,22 +133,22 @@ func (p *process) await(text string) line {
 	}
 }
 
-func (p *process) say(text string) {
+func (p *process) writeLine(text string) {
 	p.t.Helper()
 	if _, err := io.WriteString(p.stdin, text+"\n"); err != nil {
 		p.t.Fatal(err)
 	}
 }
 
-// stop ends the program as Telegraf would, by the end of its input, or kills it
-// when that means nothing to it.
+// stop ends the program as Telegraf would, by closing its standard input. kill is
+// for programs that ignore the end of their input.
 func (p *process) stop(kill bool) {
 	p.t.Helper()
 	_ = p.stdin.Close()
 	if kill {
 		_ = p.cmd.Process.Kill()
 	}
-	for range p.lines { // what nobody waits for any more
+	for range p.lines { // discard lines that no test needs
 	}
 	p.ended.Wait()
 	if err := p.cmd.Wait(); err != nil && !kill {

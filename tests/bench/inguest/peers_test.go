@@ -23,7 +23,7 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// TestPingPong holds a back-to-back round against half an iteration of
+// TestPingPong compares a back-to-back round with half an iteration of
 // ibv_rc_pingpong -e, which has two wake-ups of two processes.
 func TestPingPong(t *testing.T) {
 	guest.RequireGuest(t)
@@ -42,7 +42,7 @@ func TestPingPong(t *testing.T) {
 	add(f)
 }
 
-// pingPongPort is where ibv_rc_pingpong listens by default.
+// pingPongPort is the TCP port of ibv_rc_pingpong by default.
 const pingPongPort = 18515
 
 func pingPong(t *testing.T) float64 {
@@ -62,8 +62,8 @@ func pingPong(t *testing.T) float64 {
 	return perIteration / 2
 }
 
-// listener is the line of a socket in state TCP_LISTEN, see proc_net_tcp.rst;
-// closed connections keep the port for a while.
+// listener matches the line of a socket in state TCP_LISTEN (proc_net_tcp.rst).
+// Closed connections keep the port for a while and must not match.
 var listener = regexp.MustCompile(fmt.Sprintf(`:%04X [0-9A-F]+:0000 0A `, pingPongPort))
 
 func listening() bool {
@@ -81,8 +81,8 @@ const (
 	exporter  = "127.0.0.1:19100"
 )
 
-// TestPeersSeeDrops says what two monitors that read sysfs export on the device,
-// and what of it shows ten drops of 200 ms.
+// TestPeersSeeDrops reports the values that two monitors which read sysfs export
+// about the device, and the values that change after ten drops of 200 ms.
 func TestPeersSeeDrops(t *testing.T) {
 	guest.RequireGuest(t)
 	guest.AddRxe(t, device, netdev)
@@ -113,10 +113,10 @@ func TestPeersSeeDrops(t *testing.T) {
 		Head:    []string{"who", "values exported", "what changed"},
 	}
 	plugin.Await("the drops", time.Minute, func([]rig.Point) bool { return len(durations(plugin)) >= peerDrops })
-	told := durations(plugin)
+	drops := durations(plugin)
 	fields := rig.Last(plugin.Points(), "rdma_port", "device", device).Fields
 	table.Rows = [][]string{{"this plugin", fmt.Sprintf("%d in `rdma_port` alone", len(fields)),
-		fmt.Sprintf("%d drops, each with its time and duration, %s", len(told), bench.Show(told, "ms"))}}
+		fmt.Sprintf("%d drops, each with its time and duration, %s", len(drops), bench.Show(drops, "ms"))}}
 	for name, read := range peers {
 		table.Rows = append(table.Rows, []string{name, count(before[name]), changes(before[name], read(t))})
 	}
@@ -171,8 +171,8 @@ func scrapeDevice(t *testing.T) map[string]string {
 	return values
 }
 
-// gatherOnce returns the fields that one gathering of Telegraf's own input has
-// about the device.
+// gatherOnce returns the fields about the device from one gathering of Telegraf's
+// own input.
 func gatherOnce(t *testing.T) map[string]string {
 	t.Helper()
 	conf := filepath.Join(t.TempDir(), "telegraf.conf")

@@ -26,7 +26,8 @@ type latency struct{ p50, p99 float64 }
 // wakeFigures collects the turns of one pace.
 type wakeFigures struct{ p50, p99 bench.Figure }
 
-// methods are those whose latencies the bench takes: what the plugin prefers on RoCE, and on InfiniBand.
+// methods are the probe methods that are measured: the one that the plugin prefers on RoCE, and the one that it prefers
+// on InfiniBand.
 var methods = []verbs.Method{verbs.MethodUDSend, verbs.MethodRCWrite}
 
 func newWakeFigures(m verbs.Method, pace, note string) *wakeFigures {
@@ -59,7 +60,7 @@ func TestWakeBackToBack(t *testing.T) {
 	}
 }
 
-// inTurn runs both, the first one first in every other turn.
+// inTurn runs a and b, in an order that changes with each turn.
 func inTurn(turn int, a, b func()) {
 	if turn%2 == 1 {
 		a, b = b, a
@@ -111,8 +112,9 @@ func backToBack(t *testing.T, m verbs.Method, count, ackBatch int) []verbs.Round
 	return rounds
 }
 
-// TestBatchedAcknowledgement shows what ack_batch does: ibv_ack_cq_events takes
-// a mutex, once for a batch, and the oldest event of a batch is held for all of it.
+// TestBatchedAcknowledgement measures the effect of ack_batch. ibv_ack_cq_events
+// takes a mutex once for a batch, and the oldest event of a batch is held until
+// the batch is acknowledged.
 func TestBatchedAcknowledgement(t *testing.T) {
 	guest.RequireGuest(t)
 	guest.AddRxe(t, device, netdev)
@@ -182,7 +184,7 @@ func TestWakeEvery4ms(t *testing.T) {
 	}
 }
 
-// writeMissed is why rc_write misses its target 4 ms apart.
+// writeMissed explains why rc_write misses its target 4 ms apart.
 const writeMissed = "it is 0.87 to 1.13 from run to run, and 0.6 to 1.7 in single turns. System calls and sched_switch, traced over " +
 	"14,000 rounds of each: the post, which on soft RoCE is the whole way in the kernel, takes 82 us beside 64, and the turn of " +
 	"ksoftirqd after it, with none of our code either, 10 beside 8; what is ours, to the event read, takes 12 beside 16, and no " +
@@ -200,9 +202,9 @@ func product(t *testing.T, m verbs.Method, pace time.Duration) latency {
 // gathering is Telegraf's default interval. It flushes as often.
 const gathering = 10 * time.Second
 
-// startProduct probes at a pace, gathered and flushed as by Telegraf's defaults;
-// percentiles look back on a window. Nothing may look at what Telegraf writes
-// while it is measured.
+// startProduct starts the plugin with a probe at a pace, under Telegraf with its
+// default intervals. The percentiles cover a window. No process may read
+// Telegraf's output during the measurement.
 func startProduct(t *testing.T, m verbs.Method, pace, window time.Duration) *rig.Telegraf {
 	t.Helper()
 	return rig.Start(t, rig.Config{
@@ -220,14 +222,15 @@ func probing(m verbs.Method, pace, window time.Duration) string {
 `, pace, pace*3/4, window, m)
 }
 
-// productLatency is what a Telegraf that has ended told last.
+// productLatency returns the last latency that a Telegraf wrote before it ended.
 func productLatency(r *rig.Telegraf, m verbs.Method) latency {
 	p := rig.Last(r.Points(), "rdma_cq_probe", "method", m.String())
 	return latency{float64(p.Int("wake_ns_p50")), float64(p.Int("wake_ns_p99"))}
 }
 
-// TestWakeAndCPUEverySecond runs both at once, because a second each is long: two
-// waiting programs are in each other's way for some 0.1 ms of it.
+// TestWakeAndCPUEverySecond runs the plugin and the C loop at the same time, because
+// a round takes a second. The two programs wait for most of that second and disturb
+// each other for some 0.1 ms of it.
 func TestWakeAndCPUEverySecond(t *testing.T) {
 	guest.RequireGuest(t)
 	guest.AddRxe(t, device, netdev)
@@ -260,8 +263,8 @@ func TestWakeAndCPUEverySecond(t *testing.T) {
 	add(figures.p50, figures.p99, cpu)
 }
 
-// measureCPU returns what two groups of processes use over a time, in percent of
-// a core.
+// measureCPU returns the processor time that two groups of processes use during a
+// time, in percent of a core.
 func measureCPU(t *testing.T, over time.Duration, a, b []int) (float64, float64) {
 	t.Helper()
 	beforeA, beforeB, began := cpu(t, a), cpu(t, b), time.Now()

@@ -1,6 +1,6 @@
-// Holds dashboards, the arguments, and expressions of alert rules, a JSON list on
-// stdin, against Grafana's published types. Prints one line for each thing that
-// these do not know or do not allow; exits with 1 then.
+// Compares dashboards (the arguments) and expressions of alert rules (a JSON list
+// on stdin) with Grafana's published types. Prints one line for each thing that
+// the types do not have or do not allow, and then exits with 1.
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -31,8 +31,8 @@ const unknownType = Object.assign(() => false, { errors: [{ instancePath: '/type
 
 for (const file of process.argv.slice(2)) {
   const dashboard = JSON.parse(readFileSync(file, 'utf8'));
-  // The published type of an annotation's target is that of Grafana's own store,
-  // and says of itself that it should be a query.
+  // The published type of an annotation's target is that of Grafana's own store;
+  // its comment states that it should be a query.
   for (const a of dashboard.annotations.list) delete a.target;
   check(file, validator('dashboard'), dashboard);
   for (const p of dashboard.panels) {

@@ -1,5 +1,5 @@
-// What the dashboards use of Grafana's published types: the dashboard itself,
-// and for each kind of panel its options and its own part of the field
+// The parts of Grafana's published types that this project uses: the dashboard
+// itself; for each kind of panel, its options and its own part of the field
 // configuration; and the expressions of alert rules.
 import type { TypeMath, TypeReduce, TypeThreshold } from '@grafana/grafana-foundation-sdk/dist/expr/types.gen';
 import type { Dashboard } from '@grafana/schema/dist/types/raw/dashboard/x/types.gen';
@@ -9,10 +9,10 @@ import type * as statetimeline from '@grafana/schema/dist/types/raw/composable/s
 import type * as table from '@grafana/schema/dist/types/raw/composable/table/panelcfg/x/types.gen';
 import type * as timeseries from '@grafana/schema/dist/types/raw/composable/timeseries/panelcfg/x/types.gen';
 
-// A mark of the builders, which no file has.
+// The builders add this mark; no file has it.
 type Expression<T> = Omit<T, '_implementsDataqueryVariant'>;
 
-// Defaults are filled in by Grafana, so none of these has to be complete.
+// Grafana fills in defaults, so none of these has to be complete.
 export interface Kinds {
   dashboard: Dashboard;
   options: {

@@ -1,13 +1,14 @@
 # shellcheck shell=dash disable=SC2154
-# The guest's init after the initramfs. Lines above, written per run, set LAB_MODULES and LAB_MODE.
+# The guest's init after the initramfs. Each run writes lines before these that set LAB_MODULES, LAB_MODE, LAB_ROOT and
+# LAB_CACHE.
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 TERM="${TERM:-linux}"
 
-# The hardware clock gives whole seconds only. The host stamps this file with its own clock, in ns.
+# The hardware clock has whole seconds only. The host sets the time of this file by its own clock, in ns.
 : >/out/lab/booted
 date -s "$(date -r /out/lab/booted +%Y-%m-%dT%H:%M:%S.%N%z)" >/dev/null
 
-# The checkout and what is built for all checkouts stay where they are, under this guest's own /run and /tmp too, and
-# any user may enter: the modes that change here are those of the overlay alone.
+# The checkout and the cache keep their paths, even below the guest's own /run and /tmp, and any user may enter them.
+# The modes change in the overlay only.
 mkdir -p /mnt/LAB_ROOT /mnt/LAB_CACHE
 mount --bind "$LAB_ROOT" /mnt/LAB_ROOT
 mount --bind "$LAB_CACHE" /mnt/LAB_CACHE
@@ -44,7 +45,7 @@ else
 	done
 	/bin/sh /out/lab/job </dev/null >"$output" 2>&1
 fi
-# Renamed, so that the host never reads half of it.
+# The file is renamed, so that the host never reads a part of it.
 echo $? >/out/lab/status.tmp
 mv /out/lab/status.tmp /out/lab/status
 echo o >/proc/sysrq-trigger

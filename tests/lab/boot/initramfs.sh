@@ -1,6 +1,6 @@
 #!/bin/sh
-# The guest's first program: reaches the host's file system and hands over to the run's own init.
-# A step that fails ends it, which the kernel calls a panic: the host then sees the step's message.
+# The guest's first program. It mounts the host's file system and then executes the init of the run.
+# A step that fails ends this program, and the kernel panics. The host then sees the message of the step.
 set -e
 mount -t proc proc /proc
 mount -t sysfs sys /sys
@@ -8,7 +8,7 @@ mount -t devtmpfs dev /dev
 while read -r module; do insmod "/mods/$module"; done </mods/order
 
 mkdir -p /mnt/ro /mnt/rw
-# Nothing changes under a running guest but /out, so the root may be cached and /out may not.
+# Only /out changes while a guest runs, so the root may be cached and /out may not.
 mount -t 9p -o trans=virtio,version=9p2000.L,ro,cache=loose,msize=262144 root /mnt/ro
 lower=/mnt/ro
 if [ "${LAB_LAYER:-}" ]; then

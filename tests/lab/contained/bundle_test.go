@@ -18,15 +18,16 @@ import (
 const (
 	root    = "../../.."
 	seccomp = "/usr/share/containers/seccomp.json"
-	// memlock is the limit that systemd gives to services, a runtime's among them.
+	// memlock is the limit that systemd sets for services, including a container runtime.
 	memlock = 8 << 20
 )
 
 type object = map[string]any
 
-// bundle writes what the runtime is told (config.json of the OCI runtime
-// specification): what the kubelet would make of the DaemonSet, with the given
-// nodes from a device plugin.
+// bundle writes the config.json of the OCI runtime specification that the kubelet
+// would make of the DaemonSet, with the given nodes from a device plugin. config
+// is the directory of the ConfigMap, more are further mounts. bundle returns the
+// directory of the bundle.
 func bundle(t *testing.T, nodes []string, config string, more ...object) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -92,8 +93,9 @@ func environment(c kubernetes.Container) []string {
 	return env
 }
 
-// volumes has the ConfigMap in a directory, and a file system in memory for each
-// emptyDir, which the kubelet opens to all users.
+// volumes returns the mounts of the pod's volumes: a directory for the ConfigMap,
+// and a file system in memory for each emptyDir. The kubelet opens an emptyDir to
+// all users.
 func volumes(t *testing.T, pod kubernetes.Pod, config string) []object {
 	t.Helper()
 	var mounts []object
@@ -115,8 +117,8 @@ func volumes(t *testing.T, pod kubernetes.Pod, config string) []object {
 	return mounts
 }
 
-// deviceNodes is what a device plugin's answer comes to: nodes like the host's,
-// and the permission to open them.
+// deviceNodes returns what the kubelet makes of a device plugin's answer: nodes
+// like the host's, and the permission to open them.
 func deviceNodes(t *testing.T, nodes []string) (devices, rules []object) {
 	t.Helper()
 	for _, path := range nodes {
@@ -135,8 +137,8 @@ func deviceNodes(t *testing.T, nodes []string) (devices, rules []object) {
 	return devices, rules
 }
 
-// runtimeDefault is the default profile of Podman and CRI-O, as they hand it to
-// a runtime for a container without capabilities on amd64.
+// runtimeDefault returns the default seccomp profile of Podman and CRI-O, as they
+// pass it to a runtime for a container without capabilities on amd64.
 func runtimeDefault(t *testing.T) object {
 	t.Helper()
 	var profile struct {

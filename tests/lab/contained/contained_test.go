@@ -21,7 +21,7 @@ import (
 
 const device = "rxe0"
 
-// container is a running one.
+// container is a running container.
 type container struct {
 	t      *testing.T
 	id     string
@@ -29,8 +29,8 @@ type container struct {
 	exited chan error
 }
 
-// start runs a bundle until the test's end. Its network namespace and cgroup are
-// its own.
+// start runs a bundle until the end of the test. The container has its own network
+// namespace and cgroup.
 func start(t *testing.T, dir string) *container {
 	t.Helper()
 	c := &container{t: t, id: filepath.Base(dir), out: filepath.Join(t.TempDir(), "out"), exited: make(chan error, 1)}
@@ -53,7 +53,7 @@ func start(t *testing.T, dir string) *container {
 }
 
 func (c *container) stop() {
-	// The test's context is over by now.
+	// The context of the test has ended already.
 	if out, err := exec.Command("crun", "kill", c.id, "TERM").CombinedOutput(); err != nil {
 		c.t.Errorf("stop the container: %v: %s", err, out)
 	}
@@ -104,8 +104,8 @@ func (c *container) cgroup(file string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// configMap is the base's, with an output that the test can read and a shorter
-// interval.
+// configMap writes the ConfigMap of the base, with an output that the test can read
+// and a shorter interval. It returns the directory.
 func configMap(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -131,7 +131,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// setup makes the device and what a node has mounted.
+// setup makes the device, and mounts cgroup v2 as on a node.
 func setup(t *testing.T) {
 	t.Helper()
 	guest.RequireGuest(t)
@@ -174,7 +174,7 @@ func TestTheImageWatchesADeviceAsTheDaemonSetSays(t *testing.T) {
 	}
 	began := time.Now()
 	guest.DeleteLink(t, device)
-	// Without uevents the worker would look every 10 s, and the command wait.
+	// Without uevents the worker would check every 10 s, and the command would wait.
 	if took := time.Since(began); took > 5*time.Second {
 		t.Errorf("rdma link delete took %v", took)
 	}
@@ -186,7 +186,8 @@ func TestTheImageWatchesADeviceAsTheDaemonSetSays(t *testing.T) {
 	t.Logf("memory, with the files read: %s bytes at most", c.cgroup("memory.peak"))
 }
 
-// The figures of the DaemonSet's resources, which docs/kubernetes.md gives.
+// The test checks the requested memory of the DaemonSet, which docs/kubernetes.md
+// states too.
 func TestTheMemoryOfEightDevicesIsWithinWhatIsRequested(t *testing.T) {
 	const devices = 8
 	setup(t)
@@ -194,7 +195,7 @@ func TestTheMemoryOfEightDevicesIsWithinWhatIsRequested(t *testing.T) {
 		guest.AddRxe(t, fmt.Sprintf("rxe%d", n), fmt.Sprintf("d%d", n))
 	}
 	c := start(t, bundle(t, uverbs(t), configMap(t)))
-	// Eight workers start at once on a guest's one processor.
+	// Eight workers start at once on the guest's two processors.
 	guest.Eventually(t, "probes on all devices", 5*time.Minute, func() bool {
 		p := c.points()
 		for n := range devices {
@@ -204,7 +205,7 @@ func TestTheMemoryOfEightDevicesIsWithinWhatIsRequested(t *testing.T) {
 		}
 		return true
 	})
-	// What files have in memory can be taken back.
+	// The kernel can reclaim the memory of files.
 	stat := figures(t, c.cgroup("memory.stat"))
 	kept := stat["anon"] + stat["kernel"]
 	t.Logf("%d devices: %d MiB besides files, %s bytes with files at most", devices, kept>>20, c.cgroup("memory.peak"))
@@ -233,7 +234,7 @@ func figures(t *testing.T, text string) map[string]int {
 	return all
 }
 
-// requireNoPrivileges looks at each process of the container from outside.
+// requireNoPrivileges checks each process of the container from outside.
 func requireNoPrivileges(t *testing.T, c *container) {
 	t.Helper()
 	pids := strings.Fields(c.cgroup("cgroup.procs"))
@@ -257,7 +258,7 @@ func requireNoPrivileges(t *testing.T, c *container) {
 	}
 }
 
-// requireHealth asks what the kubelet asks.
+// requireHealth sends the request of the kubelet's liveness probe.
 func requireHealth(t *testing.T, c *container) {
 	t.Helper()
 	pod, err := kubernetes.ReadDaemonSet(root)
@@ -274,8 +275,9 @@ func requireHealth(t *testing.T, c *container) {
 	}
 }
 
-// What docs/kubernetes.md says of nodes that no device plugin gives: a directory
-// of the host shows them, and the device cgroup refuses them.
+// The test checks a statement of docs/kubernetes.md about nodes that no device
+// plugin gives: a mounted directory of the host shows them, and the device cgroup
+// refuses to open them.
 func TestOnlyADevicePluginMakesADeviceUsable(t *testing.T) {
 	setup(t)
 	hostPath := object{"destination": "/dev/infiniband", "type": "bind", "source": "/dev/infiniband", "options": []string{"bind"}}

@@ -1,4 +1,5 @@
-// Package contained has the test of the container image, run in a lab guest by a
-// container runtime as the DaemonSet in packaging/kubernetes says, on a real
-// kernel's device. make try-image builds the image and runs it.
+// Package contained has the tests of the container image. A container runtime runs
+// the image in a lab guest, as the DaemonSet in packaging/kubernetes specifies it,
+// with the device of a real kernel. make try-image builds the image and runs the
+// tests.
 package contained

@@ -45,7 +45,7 @@ func TestKilledPluginLeavesNoZombie(t *testing.T) {
 	})
 }
 
-// init is the number of the container's process 1 outside of it.
+// init returns the process ID of the container's process 1, as seen from outside.
 func (c *container) init() int {
 	c.t.Helper()
 	text, err := exec.CommandContext(c.t.Context(), "crun", "state", c.id).Output()
@@ -59,7 +59,7 @@ func (c *container) init() int {
 	return state.PID
 }
 
-// plugin is the container's process of that program; 0 is none.
+// plugin returns the process ID of the container's plugin, 0 if there is none.
 func (c *container) plugin() int {
 	c.t.Helper()
 	for _, text := range strings.Fields(c.cgroup("cgroup.procs")) {

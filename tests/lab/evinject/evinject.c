@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Test only: makes a real RDMA device say any event.
+ * Test only: makes a real RDMA device raise any event.
  *
  *   echo "DEVICE TYPE PORT COUNT" > /sys/kernel/debug/rdma_evinject        a port or device event
  *   echo "DEVICE FIRST-LAST PORT COUNT" > /sys/kernel/debug/rdma_evinject  COUNT of each of these types, in turn
@@ -8,9 +8,9 @@
  *   echo "DEVICE cqc ID 0 COUNT" > /sys/kernel/debug/rdma_evinject         a completion event without a completion
  *
  * TYPE is an IB_EVENT_* number. A port or device event takes the kernel's own dispatch path to all open
- * contexts. KIND is qp, cq or srq and ID the number that "rdma resource show KIND" prints; its event is given
- * to the handler that a driver calls, and reaches the context that owns the object. The write returns after
- * every event has reached the event queues, so that a reader may count on the number.
+ * contexts. KIND is qp, cq or srq, and ID is the number that "rdma resource show KIND" prints. An event of an
+ * object is passed to the handler that a driver calls, and reaches the context that owns the object. The write
+ * returns after every event has reached the event queues, so that a reader may rely on the number.
  */
 #include <linux/ctype.h>
 #include <linux/debugfs.h>
@@ -24,19 +24,19 @@
 #include <rdma/restrack.h>
 
 /*
- * ib_dispatch_event() allocates one work item per event with GFP_ATOMIC and drops the event, saying nothing,
- * when there is no memory. Only so many are left in flight, so that the count holds in a small guest too.
+ * ib_dispatch_event() allocates one work item per event with GFP_ATOMIC. It drops the event without a message
+ * when there is no memory. At most this many events are in flight, so that COUNT is right in a small guest too.
  */
 #define BURST 256
 
-/* Far above those of any kernel. */
+/* Far above the event types of any kernel. */
 #define MAX_TYPE 65535
 
 static struct dentry *knob;
 
 /*
- * Object events carry a pointer where the others carry a port number: dispatched with a number, they make
- * the kernel or libibverbs follow it.
+ * Object events carry a pointer where other events carry a port number. If they were dispatched with a number,
+ * the kernel or libibverbs would dereference it.
  */
 static bool carries_object(unsigned int type)
 {
@@ -56,7 +56,7 @@ static int check_event(struct ib_device *dev, unsigned int type, unsigned int po
 		return -EINVAL;
 	if (carries_object(type))
 		return -EINVAL;
-	/* The core keeps this one for itself; users are told of address changes only. */
+	/* The core does not pass this event on. Users only get events of address changes. */
 	if (type == IB_EVENT_GID_CHANGE)
 		return -EOPNOTSUPP;
 	if (type <= IB_EVENT_CLIENT_REREGISTER && type != IB_EVENT_DEVICE_FATAL &&
@@ -74,7 +74,7 @@ static int check_events(struct ib_device *dev, unsigned int first, unsigned int 
 	return err;
 }
 
-/* Says each type from first to last count times, in turn. */
+/* Dispatches each type from first to last count times, in turn. */
 static int dispatch(struct ib_device *dev, unsigned int first, unsigned int last, unsigned int port,
 		    unsigned int count)
 {
@@ -185,7 +185,7 @@ static int carry_out(const char *line)
 	int err;
 
 	BUILD_BUG_ON(sizeof(name) != 64);
-	/* A long number is read as a kind and what is left of it. */
+	/* sscanf splits a long TYPE into a kind and an ID. A kind begins with a letter. */
 	object = sscanf(line, "%63s %3s %u %u %u", name, kind, &id, &type, &count) == 5 && isalpha(kind[0]);
 	if (!object && sscanf(line, "%63s %u-%u %u %u", name, &type, &last, &port, &count) != 5) {
 		if (sscanf(line, "%63s %u %u %u", name, &type, &port, &count) != 4)

@@ -11,10 +11,11 @@ import (
 	"time"
 )
 
-// addresses gives every netdev of a test binary a network of its own.
+// addresses counts the netdevs of a test binary, so that each has its own network.
 var addresses atomic.Int32
 
-// AddNetdev makes a dummy netdev that is up and has the IPv4 address that it returns, until the test's end.
+// AddNetdev makes a dummy netdev that is up and returns its IPv4 address. The netdev is deleted at the end of
+// the test.
 func AddNetdev(t testing.TB, netdev string) (address string) {
 	t.Helper()
 	Modprobe(t, "dummy")
@@ -30,8 +31,8 @@ func AddNetdev(t testing.TB, netdev string) (address string) {
 	return address
 }
 
-// Driver is the driver that this run of the guest tests is about: rxe (RoCE) or siw (iWARP), which the lab
-// builds only for runs about it.
+// Driver returns the driver under test in this run: rxe (RoCE) or siw (iWARP). The lab builds siw only for runs
+// that test it.
 func Driver() string {
 	if driver := os.Getenv("LAB_DRIVER"); driver != "" {
 		return driver
@@ -39,8 +40,8 @@ func Driver() string {
 	return "rxe"
 }
 
-// RequireDriver skips a test that is about one driver in runs about another. The lab's list of allowed skips
-// has to agree.
+// RequireDriver skips a test of one driver in runs that test another. The lab's list of allowed skips has to
+// contain the test.
 func RequireDriver(t testing.TB, driver string) {
 	t.Helper()
 	RequireGuest(t)
@@ -55,8 +56,9 @@ func AddRxe(t testing.TB, device, netdev string) (address string) {
 	return AddDevice(t, device, "rxe", netdev)
 }
 
-// AddDevice makes an RDMA device of kind (rxe, siw) on a new dummy netdev, both until the test's end, and
-// returns once its port is active. Whatever the test opens on the device it must have closed before.
+// AddDevice makes an RDMA device of kind (rxe, siw) on a new dummy netdev and returns once its port is active.
+// Both are deleted at the end of the test. By then the test must have closed everything that it opened on the
+// device.
 func AddDevice(t testing.TB, device, kind, netdev string) (address string) {
 	t.Helper()
 	address = AddNetdev(t, netdev)
@@ -87,13 +89,13 @@ func DeleteLink(t testing.TB, device string) {
 	must(t, rdmaProgram, "link", "delete", device)
 }
 
-// LoadDriver loads the module of a kind of device. Both drivers ask for an algorithm by a name under which
-// nothing is loaded by itself.
+// LoadDriver loads the module of a kind of device. Both drivers request an algorithm by a name for which the
+// kernel loads no module by itself.
 func LoadDriver(t testing.TB, kind string) {
 	t.Helper()
 	switch kind {
 	case "rxe":
-		// A newer driver calls the function instead. An older one that misses the module refuses every link.
+		// A newer driver calls the function instead. An older one without the module refuses every link.
 		_, _ = output("modprobe", "-q", "crc32_generic")
 		Modprobe(t, "rdma_rxe")
 	case "siw":
@@ -104,7 +106,7 @@ func LoadDriver(t testing.TB, kind string) {
 	}
 }
 
-// UnloadDriver unloads the module of a kind of device, none of which may be left.
+// UnloadDriver unloads the module of a kind of device. No device of that kind may exist.
 func UnloadDriver(t testing.TB, kind string) {
 	t.Helper()
 	RequireGuest(t)

@@ -13,17 +13,17 @@ import (
 	"time"
 )
 
-// marker is made by the guest's init, so that no setting of the host can be mistaken for it.
+// marker is a file that the guest's init makes. No setting of the host can be taken for it.
 const marker = "/run/rdma-events-guest"
 
-// Real iproute2 by path: a busybox may have an ip of its own that knows no RDMA.
+// Paths of the real iproute2: busybox may have its own ip, which does not support RDMA.
 const (
 	ipProgram   = "/usr/bin/ip"
 	rdmaProgram = "/usr/bin/rdma"
 )
 
-// commandTimeout is far above what any tool takes in an emulated guest. rdma link delete waits for the
-// last open context of a device, which may be for ever.
+// commandTimeout is far above the time that any tool takes in an emulated guest. rdma link delete waits until
+// the last open context of a device is closed, which may be for ever.
 const commandTimeout = 20 * time.Second
 
 // RequireGuest fails a test that runs outside of a guest, where it would change the host's network.
@@ -61,8 +61,8 @@ func Modprobe(t testing.TB, names ...string) {
 	must(t, "modprobe", append([]string{"-a"}, names...)...)
 }
 
-// insert loads a module that the lab has built, unless it is loaded, and before it those that it needs. The
-// variable has its path.
+// insert loads a module that the lab has built, unless it is loaded already. It loads the modules that the
+// module depends on first. The environment variable has the path of the module.
 func insert(t testing.TB, module, variable string) {
 	t.Helper()
 	RequireGuest(t)
@@ -90,7 +90,7 @@ func IP(t testing.TB, args ...string) {
 	must(t, ipProgram, args...)
 }
 
-// Eventually polls until cond holds, and fails the test with what was awaited if it never does.
+// Eventually polls until cond holds. If it does not within timeout, the test fails with the text what.
 func Eventually(t testing.TB, what string, timeout time.Duration, cond func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(timeout)
@@ -129,7 +129,7 @@ func output(name string, args ...string) (string, error) {
 	select {
 	case r = <-done:
 	case <-ctx.Done():
-		// Stuck in the kernel it cannot even be killed. The goroutine is given up with the guest.
+		// A command that hangs in the kernel cannot be killed. Its goroutine stays until the guest ends.
 		r.err = ctx.Err()
 	}
 	if r.err != nil {

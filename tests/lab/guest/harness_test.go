@@ -87,7 +87,7 @@ func TestInjectedBurstIsComplete(t *testing.T) {
 	started := time.Now()
 	Inject(t, "rxe0", SMChange, 1, burst)
 	t.Logf("dispatched %d events in %v", burst, time.Since(started))
-	// Queued last, so that what is still missing when it arrives is lost.
+	// This event is queued last. Events that are still missing when it arrives are lost.
 	Inject(t, "rxe0", LIDChange, 1, 1)
 	watch.wait("IBV_EVENT_LID_CHANGE", 1)
 	t.Logf("read them in %v", time.Since(started))
@@ -188,7 +188,7 @@ func TestRootFileSystemKeepsWritesToItself(t *testing.T) {
 	}
 }
 
-// asyncWatch is a running ibv_asyncwatch, whose output goes to a file so that no pipe holds it up.
+// asyncWatch is a running ibv_asyncwatch. Its output goes to a file, so that it never waits for a pipe.
 type asyncWatch struct {
 	t    *testing.T
 	path string
@@ -228,5 +228,5 @@ func (w *asyncWatch) count(text string) int { return strings.Count(w.text(), tex
 
 func (w *asyncWatch) wait(text string, n int) {
 	w.t.Helper()
-	Eventually(w.t, "ibv_asyncwatch says "+text, 60*time.Second, func() bool { return w.count(text) >= n })
+	Eventually(w.t, "ibv_asyncwatch prints "+text, 60*time.Second, func() bool { return w.count(text) >= n })
 }

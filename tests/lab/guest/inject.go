@@ -12,7 +12,7 @@ import (
 const injectorKnob = "/sys/kernel/debug/rdma_evinject"
 
 // Numbers of port and device events, of enum ib_event_type in the kernel's rdma/ib_verbs.h. GID_CHANGE is
-// not among them: the kernel swallows it when injected; add an address to the netdev instead.
+// missing, because the kernel does not pass it on when it is injected. Add an address to the netdev instead.
 const (
 	DeviceFatal      = 8
 	PortActive       = 9
@@ -25,8 +25,8 @@ const (
 )
 
 // Inject makes the kernel dispatch count events of a type on a device's port. It returns after all of them
-// have reached the event queues of all open contexts. Types above 20 pass, as events of kernels to come;
-// types that belong to a CQ, QP, SRQ or WQ do not.
+// have reached the event queues of all open contexts. Types above 20 are accepted, as events of future kernels.
+// Types that belong to a CQ, QP, SRQ or WQ are refused.
 func Inject(t testing.TB, device string, event, port, count int) {
 	t.Helper()
 	if err := TryInject(t, device, event, port, count); err != nil {
@@ -40,8 +40,8 @@ func TryInject(t testing.TB, device string, event, port, count int) error {
 	return writeKnob(t, fmt.Sprintf("%s %d %d %d", device, event, port, count))
 }
 
-// InjectInTurn makes the kernel dispatch count events of each type from first to last, one type after the other, so
-// that no two neighbours are alike.
+// InjectInTurn makes the kernel dispatch count events of each type from first to last, the types in turn, so that two
+// consecutive events are never of the same type.
 func InjectInTurn(t testing.TB, device string, first, last, port, count int) {
 	t.Helper()
 	if err := writeKnob(t, fmt.Sprintf("%s %d-%d %d %d", device, first, last, port, count)); err != nil {
@@ -50,8 +50,8 @@ func InjectInTurn(t testing.TB, device string, first, last, port, count int) {
 }
 
 // InjectObject makes the kernel deliver count events of a type to an object of this process, as a driver
-// would; it returns after all of them have reached the queue of the context that owns the object. Kind is qp,
-// cq or srq, and the process must hold one such object of the device.
+// would. It returns after all of them have reached the queue of the context that owns the object. kind is qp,
+// cq or srq. The process must have exactly one such object of the device.
 func InjectObject(t testing.TB, device, kind string, event, count int) {
 	t.Helper()
 	if err := writeKnob(t, fmt.Sprintf("%s %s %d %d %d", device, kind, ownObject(t, device, kind), event, count)); err != nil {
@@ -68,7 +68,7 @@ func InjectCompletion(t testing.TB, device string, count int) {
 	}
 }
 
-// ownObject asks the kernel's resource tracking for the number of this process's object.
+// ownObject returns the number of this process's object from the kernel's resource tracking.
 func ownObject(t testing.TB, device, kind string) int {
 	t.Helper()
 	text, err := output(rdmaProgram, "-j", "resource", "show", kind)
@@ -82,7 +82,7 @@ func ownObject(t testing.TB, device, kind string) int {
 	number := map[string]string{"qp": "lqpn", "cq": "cqn", "srq": "srqn"}[kind]
 	var own []int
 	for _, r := range all {
-		// Tracked is the thread that made the object.
+		// The kernel tracks the thread that made the object.
 		if id, ok := r[number].(float64); ok && r["ifname"] == device && exists(fmt.Sprintf("/proc/self/task/%.0f", r["pid"])) {
 			own = append(own, int(id))
 		}

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Flaps says how a link flaps: Count times, down for Down, one flap every Period.
+// Flaps describes how a link flaps: Count times, down for Down, one flap every Period.
 type Flaps struct {
 	Count        int
 	Down, Period time.Duration
@@ -26,7 +26,7 @@ type LinkChange struct {
 	Wall          time.Time
 }
 
-// FlapLink flaps a netdev's link and returns, after the last flap, when exactly each change was made.
+// FlapLink flaps a netdev's link. After the last flap it returns the exact times of all changes.
 func FlapLink(ctx context.Context, netdev string, f Flaps) ([]LinkChange, error) {
 	cmd := exec.CommandContext(ctx, os.Getenv("LAB_LINKFLAP"), netdev, strconv.Itoa(f.Count),
 		strconv.FormatInt(f.Down.Microseconds(), 10), strconv.FormatInt(f.Period.Microseconds(), 10))

@@ -14,10 +14,11 @@ import (
 // OnOneCPU keeps the calling goroutine, and the programs that it starts, on the guest's first CPU until the
 // test's end, for tests that measure to the millisecond.
 //
-// QEMU emulates PAUSE by taking its global lock, and a CPU that interrupts another one has to wait for the
-// same lock. So who wakes a task on the other CPU while it holds a spin lock that this task wants next stands
-// still for 1 to 3 ms, until a timer ends it: __wake_up in ib_uverbs_async_handler holds the lock of a wait
-// queue, and poll_freewait spins for it. The function tracer shows both. On one CPU nobody spins.
+// QEMU emulates PAUSE by taking its global lock, and a CPU that interrupts another one has to wait for the same
+// lock. A task may wake a task on the other CPU while it holds a spin lock that the woken task takes next. Then
+// the waking task stops for 1 to 3 ms, until a timer ends this. Here __wake_up in ib_uverbs_async_handler holds
+// the lock of a wait queue, and poll_freewait spins for that lock. The function tracer shows both. On one CPU no
+// task spins.
 func OnOneCPU(t testing.TB) {
 	t.Helper()
 	RequireGuest(t)
@@ -38,9 +39,9 @@ func OnOneCPU(t testing.TB) {
 	})
 }
 
-// WithoutLinkLocal lets a netdev have no IPv6 address of its own making, for tests that measure to the
-// millisecond: at each link up the kernel looks for duplicates of it (addrconf_dad_work), 3 ms on an emulated
-// CPU and in the work queue that InfiniBand events wait in.
+// WithoutLinkLocal keeps the kernel from giving a netdev a link-local IPv6 address, for tests that measure to the
+// millisecond. At each link up the kernel would search for duplicates of the address (addrconf_dad_work). That
+// takes 3 ms on an emulated CPU, in the work queue in which InfiniBand events wait.
 func WithoutLinkLocal(t testing.TB, netdev string) {
 	t.Helper()
 	RequireGuest(t)

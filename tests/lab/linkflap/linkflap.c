@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT
 /*
- * Takes a network link down and up at a steady pace and says exactly when:
+ * Takes a network link down and up at a steady pace and reports the exact times:
  *
  *   linkflap NETDEV COUNT DOWN_US PERIOD_US
  *
- * One flap starts every PERIOD_US on an absolute clock and is down for DOWN_US. It prints nothing until the
- * last flap is over, so that printing disturbs no flap, and then one line per change:
+ * One flap starts every PERIOD_US on an absolute clock, and the link is down for DOWN_US. The program prints
+ * nothing until the last flap is over, so that printing disturbs no flap. Then it prints one line per change:
  *
  *   down|up MONOTONIC_NS_BEFORE MONOTONIC_NS_AFTER REALTIME_NS_BEFORE
  *
- * A program of its own, because one ip command takes 60 ms in an emulated guest.
+ * This is a separate program, because one ip command takes 60 ms in an emulated guest.
  */
 #include <errno.h>
 #include <net/if.h>
@@ -96,7 +96,7 @@ int main(int argc, char **argv)
 	changes = calloc(2 * count + 1, sizeof(*changes));
 	if (!changes)
 		die("allocate changes for", argv[1]);
-	/* Written once now, so that no page fault falls between two stamps. */
+	/* The memory is written once now, so that no page fault occurs between two stamps. */
 	memset(changes, 0xff, 2 * count * sizeof(*changes));
 
 	fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);

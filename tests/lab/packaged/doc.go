@@ -1,3 +1,4 @@
-// Package packaged has the test of the package that is installed: in a lab
-// guest, under real Telegraf as a user of its own. make try-packages runs it.
+// Package packaged has the test of the Debian package. The package is installed in
+// a lab guest and runs under real Telegraf, which has its own user. make
+// try-packages runs the test.
 package packaged

@@ -50,8 +50,8 @@ func TestThePackageServesTelegrafThroughUpgradeAndRemoval(t *testing.T) {
 	t.Logf("rdma link delete beside a plugin whose package is gone: %v", time.Since(began).Round(time.Millisecond))
 }
 
-// asTelegraf is what telegraf.service runs with: a user without capabilities, and
-// the limit of Telegraf's own unit.
+// asTelegraf returns the prefix for a command that runs as in telegraf.service: as
+// a user without capabilities, with the limit of Telegraf's own unit.
 func asTelegraf() []string {
 	return []string{
 		"prlimit", "--memlock=8388608:8388608", "--",
@@ -99,8 +99,8 @@ func newer(t *testing.T, deb string) string {
 	return made
 }
 
-// replaceWorker kills the worker, and wants its successor to be of the version
-// that the plugin has opened, although that is gone.
+// replaceWorker kills the worker, and requires that its successor is of the version
+// that the plugin has opened, although that file is deleted.
 func replaceWorker(t *testing.T, r *rig.Telegraf) {
 	t.Helper()
 	old := r.Workers()

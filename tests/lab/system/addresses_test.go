@@ -16,10 +16,10 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// readds is how often a test deletes an address and adds it again.
+// readds is the number of times that a test deletes an address and adds it again.
 const readds = 10
 
-// changes is how often a test changes an address that never comes back.
+// changes returns the number of times that a test replaces an address by a new one.
 func changes() int {
 	if testing.Short() {
 		return 3
@@ -27,9 +27,9 @@ func changes() int {
 	return readds
 }
 
-// What holds a port's GID keeps its slot in the table when the address goes, and an address that is deleted and added
-// in one go, as network managers do it, then comes back at another index. A second device that the plugin leaves
-// alone says what the index does without it.
+// A process that holds a port's GID keeps the GID's slot in the table after the address is deleted. If the plugin did so,
+// an address that is deleted and added in one batch, as network managers do it, would come back at another index. The
+// test compares the index with that of a second device, which the plugin does not open.
 func TestReaddedAddressKeepsItsIndex(t *testing.T) {
 	guest.RequireDriver(t, "rxe")
 	for _, method := range probed() {
@@ -53,7 +53,7 @@ func TestReaddedAddressKeepsItsIndex(t *testing.T) {
 	}
 }
 
-// probed are the methods; auto takes ud_send on RoCE.
+// probed returns the methods to test. auto selects ud_send on RoCE.
 func probed() []string {
 	if testing.Short() {
 		return []string{"auto"}
@@ -61,7 +61,7 @@ func probed() []string {
 	return append([]string{"auto"}, methods()...)
 }
 
-// Another address may have the index that a probe has chosen before the probe knows of it.
+// Another address may get the index that a probe has chosen before the probe notices the change.
 func TestAnotherAddressAtTheIndexFailsNoRound(t *testing.T) {
 	guest.RequireDriver(t, "rxe")
 	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
@@ -81,7 +81,8 @@ func TestAnotherAddressAtTheIndexFailsNoRound(t *testing.T) {
 	})
 }
 
-// The kernel makes the default GID of the MAC address. Held by a connection it would be missing after a change.
+// The kernel derives the default GID from the MAC address. If a connection held the GID, it would be missing after a
+// change of the address.
 func TestChangedMACAddressKeepsTheDefaultGID(t *testing.T) {
 	guest.RequireDriver(t, "rxe")
 	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
@@ -96,7 +97,7 @@ func TestChangedMACAddressKeepsTheDefaultGID(t *testing.T) {
 	})
 }
 
-// requireOnlyMethod fails the test when a round was not a success of that method.
+// requireOnlyMethod fails the test if a round failed or was of another method.
 func requireOnlyMethod(t *testing.T, points []rig.Point, method string) {
 	t.Helper()
 	requireNoFailure(t, points)
@@ -109,8 +110,9 @@ func requireOnlyMethod(t *testing.T, points []rig.Point, method string) {
 	t.Logf("%s: rounds %d, errors %d, lost completions %d, resent %d", method, p.Int("rounds"), p.Int("errors"), p.Int("lost_completions"), p.Int("resent"))
 }
 
-// probing is a configuration that watches device alone, with the default probe of one method. At a shorter interval it
-// would sooner choose again after an address has gone, and so hold it for a shorter time.
+// probing returns a configuration that watches only device, with the default probe of one method. With a shorter
+// interval the probe would choose a GID again sooner after the address is deleted, and hold the old one for a shorter
+// time.
 func probing(method, gidIndex string) string {
 	return fmt.Sprintf(`[[inputs.rdma_events]]
   devices = [%q]
@@ -120,7 +122,7 @@ func probing(method, gidIndex string) string {
 `, device, method, gidIndex)
 }
 
-// awaitGoodRounds waits for n more successful rounds of whichever method.
+// awaitGoodRounds waits for n more successful rounds of any method.
 func awaitGoodRounds(r *rig.Telegraf, n int64) []rig.Point {
 	before := successes(r.Points())
 	return r.Await(fmt.Sprintf("%d more good rounds", n), 30*time.Second, func(p []rig.Point) bool {
@@ -136,7 +138,7 @@ func successes(points []rig.Point) int64 {
 	return n
 }
 
-// requireNoFailure fails the test when a round of any method did not go well.
+// requireNoFailure fails the test if a round of any method failed.
 func requireNoFailure(t *testing.T, points []rig.Point) {
 	t.Helper()
 	for _, method := range []string{"rc_write", "ud_send", "flush"} {
@@ -147,17 +149,17 @@ func requireNoFailure(t *testing.T, points []rig.Point) {
 	}
 }
 
-// readded is a device whose address is deleted and added again, and where its GID was each time.
+// readded is a device whose address is deleted and added again, and the index of its GID after each time.
 type readded struct {
 	device, netdev string
 	indexes        []int
 }
 
-// marker is an address that comes or goes with each re-add, and being link local is chosen by no probe. The kernel keeps
-// its table of GIDs behind a queue: once this one is there, or gone, all that came before it is done.
+// marker is an address that each re-add adds or deletes. It is link local, so no probe chooses it. The kernel changes
+// its table of GIDs by a queue: once the marker is added or deleted there, all earlier changes are done.
 const marker = "169.254.9.9"
 
-// readd deletes and adds the address of each device in one go, one after the other.
+// readd deletes and adds the address of each device in one batch, one device after the other.
 func readd(t *testing.T, appears bool, devices ...*readded) {
 	t.Helper()
 	change := map[bool]string{true: "add", false: "del"}[appears]
@@ -178,7 +180,7 @@ func readd(t *testing.T, appears bool, devices ...*readded) {
 	}
 }
 
-// address is the netdev's routable one, which AddDevice gave it.
+// address returns the netdev's routable IPv4 address, which AddDevice has set.
 func (a *readded) address(t *testing.T) string {
 	t.Helper()
 	for _, gid := range gids(t, a.device) {
@@ -190,13 +192,13 @@ func (a *readded) address(t *testing.T) string {
 	return ""
 }
 
-// index is where the GID of an address is, -1 if nowhere.
+// index returns the index of an address's GID, or -1 if there is none.
 func (a *readded) index(t *testing.T, address string) int {
 	t.Helper()
 	return slices.Index(gids(t, a.device), netip.AddrFrom16(netip.MustParseAddr(address).As16()))
 }
 
-// gids is the table of a device's port 1, empty entries among it.
+// gids returns the GID table of a device's port 1, including empty entries.
 func gids(t *testing.T, device string) []netip.Addr {
 	t.Helper()
 	var all []netip.Addr
@@ -210,7 +212,7 @@ func gids(t *testing.T, device string) []netip.Addr {
 	return all
 }
 
-// batch has one process of ip change addresses, without a pause between.
+// batch changes addresses with one ip process, without a pause between them.
 func batch(t *testing.T, lines ...string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "batch")

@@ -11,22 +11,23 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// longestDelay is how much longer an administrator's command may take beside the plugin than without it. An emulated
-// guest on a busy host gets tenTimes that.
+// longestDelay is how much longer an administrator's command may take with the plugin than without it. The tests allow
+// tenTimes as much in an emulated guest on a busy host.
 const (
 	longestDelay = time.Second
 	tenTimes     = 10
 )
 
-// admin times an administrator's commands and knows how long each takes on a
-// device that nobody watches.
+// admin measures how long an administrator's commands take, on a device that no
+// process has open (alone) and with the plugin (worst).
 type admin struct {
 	t     *testing.T
 	alone map[string]time.Duration
 	worst map[string]time.Duration
 }
 
-// newAdmin needs the device to be there, unwatched, and leaves it so.
+// newAdmin requires that the device is there and that no process has it open. It
+// leaves the device in this state.
 func newAdmin(t *testing.T) *admin {
 	t.Helper()
 	a := &admin{t: t, alone: map[string]time.Duration{}, worst: map[string]time.Duration{}}
@@ -58,7 +59,8 @@ func (a *admin) do(what string, command func()) {
 	}
 }
 
-// worstDelay is how much longer than without the plugin a command took at most.
+// worstDelay returns the longest time that a command took beyond its time without
+// the plugin.
 func (a *admin) worstDelay() time.Duration {
 	var worst time.Duration
 	for what, took := range a.worst {
@@ -82,7 +84,7 @@ func (a *admin) rename(from, to string) {
 	a.do("rdma dev set name", func() { guest.RDMA(a.t, "dev", "set", from, "name", to) })
 }
 
-// awaitAbsent waits until a device is reported to be gone, for a reason.
+// awaitAbsent waits until a device is reported absent with a reason.
 func awaitAbsent(r *rig.Telegraf, name, reason string, removals int64) []rig.Point {
 	return r.Await(name+" is "+reason, 20*time.Second, func(p []rig.Point) bool {
 		d := rig.Last(p, "rdma_device", "device", name)
@@ -90,7 +92,7 @@ func awaitAbsent(r *rig.Telegraf, name, reason string, removals int64) []rig.Poi
 	})
 }
 
-// awaitOpens waits until a device has been opened so many times and is open.
+// awaitOpens waits until a device has been opened opens times and is open.
 func awaitOpens(r *rig.Telegraf, name string, opens int64) []rig.Point {
 	return r.Await(name+" is open", 30*time.Second, func(p []rig.Point) bool {
 		d := rig.Last(p, "rdma_device", "device", name)
@@ -119,7 +121,7 @@ func TestARenamedDeviceGoesOnUnderItsNewName(t *testing.T) {
 		awaitAbsent(r, "moved0", "renamed", 0)
 		points := awaitOpens(r, device, 2)
 		if n := async(points, device).Int("pkey_change"); n != 0 {
-			t.Errorf("want none of the other series' events, got %d", n)
+			t.Errorf("want no events of the other series, got %d", n)
 		}
 		rig.RequireCountersNeverFall(t, points)
 		r.Stop()
@@ -141,8 +143,8 @@ func TestADeviceGoesWithItsNetdevAndComesBack(t *testing.T) {
 		guest.AddNetdev(t, netdev)
 		a.addLink()
 		awaitOpens(r, device, 2)
-		requireLife(t, r, 5)
-		r.Stop() // before the device goes
+		requireEventsCounted(t, r, 5)
+		r.Stop() // before the device is deleted
 	})
 }
 
@@ -164,14 +166,14 @@ func TestTheDriverIsUnloadedAfterItsLinksAndLoadedAgain(t *testing.T) {
 			a.addLink()
 			awaitOpens(r, device, round+2)
 		}
-		requireLife(t, r, 5)
+		requireEventsCounted(t, r, 5)
 		r.Stop()
 	})
 }
 
-// requireLife injects events, as soon as the device is open, and wants them
-// counted.
-func requireLife(t *testing.T, r *rig.Telegraf, events int) {
+// requireEventsCounted injects events as soon as the device is open, and requires
+// that they are counted.
+func requireEventsCounted(t *testing.T, r *rig.Telegraf, events int) {
 	t.Helper()
 	guest.Eventually(t, "a worker has the device open", 30*time.Second, func() bool { return workerOf(t, r, device) != 0 })
 	before := async(r.Points(), device).Int("pkey_change")
@@ -182,9 +184,9 @@ func requireLife(t *testing.T, r *rig.Telegraf, events int) {
 	rig.RequireCountersNeverFall(t, points)
 }
 
-// Linux takes the device away from who has it open, as with a removal; from the namespace that it went to nothing
-// comes back here, until it does itself.
-func TestADeviceThatMovesToAnotherNamespaceIsLetGoAndTakenBack(t *testing.T) {
+// Linux takes the device away from the processes that have it open, as with a removal. The plugin gets no events from
+// the other namespace until the device comes back.
+func TestDeviceMovedBetweenNamespacesIsReopened(t *testing.T) {
 	guest.RequireGuest(t)
 	guest.LoadDriver(t, guest.Driver())
 	guest.RDMA(t, "system", "set", "netns", "exclusive") // refused while there is another namespace
@@ -195,7 +197,7 @@ func TestADeviceThatMovesToAnotherNamespaceIsLetGoAndTakenBack(t *testing.T) {
 		a := newAdmin(t)
 		r := start(fastProbe)
 		awaitProbe(r, bestMethod(), 5)
-		// This kernel loads ib_uverbs when somebody asks for the node, and not with the driver.
+		// This kernel loads ib_uverbs when a process requests the node, and not with the driver.
 		if log := r.Log(); strings.Contains(log, "permission denied") {
 			t.Errorf("want the node there before the first worker may use no other, got:\n%s", log)
 		}
@@ -203,19 +205,19 @@ func TestADeviceThatMovesToAnotherNamespaceIsLetGoAndTakenBack(t *testing.T) {
 			a.do(move, func() { guest.RDMA(t, "dev", "set", device, "netns", "other") })
 			began := time.Now()
 			awaitAbsent(r, device, "removed", n+1)
-			told := time.Since(began)
+			reportedAfter := time.Since(began)
 			a.do(move, func() {
 				guest.IP(t, "netns", "exec", "other", "rdma", "dev", "set", device, "netns", "home")
 			})
 			began = time.Now()
 			awaitOpens(r, device, n+2)
-			// When nothing tells of it, the plugin tries after ten seconds.
+			// If no event reports the device, the plugin tries to open it after ten seconds.
 			if took := time.Since(began); took > 7*time.Second {
-				t.Errorf("want it open soon after it came back, took %v", took)
+				t.Errorf("want the device open soon after it came back, took %v", took)
 			} else {
 				t.Logf("open again %v after it came back", took.Round(time.Millisecond))
 			}
-			t.Logf("told to be removed after %v", told.Round(time.Millisecond))
+			t.Logf("reported as removed after %v", reportedAfter.Round(time.Millisecond))
 		}
 		points := awaitProbe(r, bestMethod(), rounds(r.Points(), "0")+10)
 		rig.RequireCountersNeverFall(t, points)
@@ -226,9 +228,9 @@ func TestADeviceThatMovesToAnotherNamespaceIsLetGoAndTakenBack(t *testing.T) {
 	})
 }
 
-// Up to Linux 6.12 the kernel refuses to move a device of either driver, since
-// neither can take it away from who has it open (disassociate_ucontext); from
-// 7.3 on rxe can.
+// Up to Linux 6.12 the kernel refuses to move a device of either driver, because
+// neither driver can take the device away from the processes that have it open
+// (disassociate_ucontext). From Linux 7.3 on rxe can.
 func TestARefusedMoveToAnotherNamespaceDisturbsNothing(t *testing.T) {
 	guest.RequireGuest(t)
 	guest.LoadDriver(t, guest.Driver())
@@ -249,7 +251,7 @@ func TestARefusedMoveToAnotherNamespaceDisturbsNothing(t *testing.T) {
 		if d := rig.Last(points, "rdma_device", "device", device); d.Int("opens") != 1 || d.Int("removals") != 0 {
 			t.Errorf("want the device undisturbed, got %v", d.Fields)
 		}
-		requireLife(t, r, 5)
+		requireEventsCounted(t, r, 5)
 		r.Stop()
 	})
 }

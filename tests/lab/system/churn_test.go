@@ -11,9 +11,9 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// Half of the cycles wait until the device is open, and with it the removal is
-// explicit each time; in the other half the device goes whenever it does.
-func TestAHundredTimesAddedAndDeletedLeavesNothingBehind(t *testing.T) {
+// Half of the cycles wait until the device is open, so that each of them has one
+// reported removal. In the other half the device is deleted in any state.
+func TestHundredAddsAndDeletesLeaveNothingBehind(t *testing.T) {
 	cycles := int64(100)
 	if testing.Short() {
 		cycles = 6
@@ -43,7 +43,7 @@ func TestAHundredTimesAddedAndDeletedLeavesNothingBehind(t *testing.T) {
 			a.deleteLink()
 			a.addLink()
 		}
-		requireLife(t, r, 5)
+		requireEventsCounted(t, r, 5)
 		points := awaitProbe(r, bestMethod(), rounds(r.Points(), "0")+20)
 		var after rig.Footprint
 		guest.Eventually(t, "the plugin holds no more than before", 20*time.Second, func() bool {
@@ -62,7 +62,7 @@ func TestAHundredTimesAddedAndDeletedLeavesNothingBehind(t *testing.T) {
 	})
 }
 
-// runtimeFiles counts what plugins have in their directories of sockets.
+// runtimeFiles counts the files of plugins in their directories for sockets.
 func runtimeFiles(t *testing.T) int {
 	t.Helper()
 	n := 0

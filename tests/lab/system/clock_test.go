@@ -13,7 +13,7 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// monotonic is a clock that nobody sets.
+// monotonic reads CLOCK_MONOTONIC, which setting the wall clock does not change.
 func monotonic(t *testing.T) time.Duration {
 	t.Helper()
 	var now unix.Timespec
@@ -23,7 +23,7 @@ func monotonic(t *testing.T) time.Duration {
 	return time.Duration(now.Nano())
 }
 
-// setWallClock sets the guest's clock ahead, or back.
+// setWallClock sets the guest's wall clock ahead, or back if by is negative.
 func setWallClock(t *testing.T, by time.Duration) {
 	t.Helper()
 	guest.RequireGuest(t)
@@ -33,9 +33,10 @@ func setWallClock(t *testing.T, by time.Duration) {
 	}
 }
 
-// The clock goes an hour back, two ahead and one back again, each time while the
-// link is down. By default Telegraf plans its intervals by the wall clock, and asks
-// no input for anything until that is again where it was.
+// The test sets the clock an hour back, two hours ahead and one hour back again,
+// each time while the link is down. By default Telegraf plans its intervals by the
+// wall clock. After the clock was set back it would gather nothing until the clock
+// reaches the old time again.
 func TestAWallClockThatIsSetDisturbsNoDurationAndNoRate(t *testing.T) {
 	guest.RequireGuest(t)
 	guest.AddDevice(t, device, guest.Driver(), netdev)
@@ -43,7 +44,7 @@ func TestAWallClockThatIsSetDisturbsNoDurationAndNoRate(t *testing.T) {
 	r := rig.Start(t, rig.Config{
 		Plugin: fastProbe, Prefix: users[1].prefix, Interval: "250ms", Agent: "  round_interval = false",
 	})
-	defer r.Stop() // before the device goes
+	defer r.Stop() // before the device is deleted
 	awaitOpen(r, device)
 	awaitProbe(r, bestMethod(), 10)
 	for i, by := range []time.Duration{-time.Hour, 2 * time.Hour, -time.Hour} {
@@ -66,14 +67,14 @@ func TestAWallClockThatIsSetDisturbsNoDurationAndNoRate(t *testing.T) {
 			t.Errorf("clock set by %v: the outage was at most %v, got %v", by, atMost, lasted)
 		}
 	}
-	requireAllAsIfTheClockHadStood(t, r.Points(), monotonic(t)-began)
+	requireClockHadNoEffect(t, r.Points(), monotonic(t)-began)
 	if lines := strings.Count(r.Log(), "the wall clock was set back"); lines != 2 {
 		t.Errorf("want a line for each of two times that the clock was set back, got %d:\n%s", lines, r.Log())
 	}
 }
 
-// requireTimesFollow waits until every measurement that comes each interval has
-// a point of the time that the wall clock shows now.
+// requireTimesFollow waits until every measurement of each interval has a point
+// with a time that follows the changed wall clock.
 func requireTimesFollow(t *testing.T, r *rig.Telegraf, since int64) {
 	t.Helper()
 	r.Await("time stamps that follow the clock", 20*time.Second, func(points []rig.Point) bool {
@@ -86,9 +87,10 @@ func requireTimesFollow(t *testing.T, r *rig.Telegraf, since int64) {
 	})
 }
 
-// requireAllAsIfTheClockHadStood wants no duration longer than the test was, no
-// rate that such a test cannot have, and no worker that was taken for hung.
-func requireAllAsIfTheClockHadStood(t *testing.T, points []rig.Point, was time.Duration) {
+// requireClockHadNoEffect requires that no duration is longer than the test, that
+// no rate is higher than possible in the test, and that no worker was replaced as
+// hung.
+func requireClockHadNoEffect(t *testing.T, points []rig.Point, was time.Duration) {
 	t.Helper()
 	durations, fastest := 0, 0.0
 	for _, p := range points {

@@ -16,7 +16,7 @@ import (
 // finding is one check of `rdma-events doctor --json`.
 type finding struct{ Check, Subject, Status, Text, Fix string }
 
-// runDoctor returns what is not well.
+// runDoctor returns the findings whose status is not ok.
 func runDoctor(t *testing.T, prefix []string) (bad []finding) {
 	t.Helper()
 	for _, f := range findings(t, prefix) {
@@ -27,7 +27,8 @@ func runDoctor(t *testing.T, prefix []string) (bad []finding) {
 	return bad
 }
 
-// findings returns all that the doctor says, and holds its exit status to that.
+// findings returns all findings of the doctor, and compares its exit status with
+// the status of its report.
 func findings(t *testing.T, prefix []string) []finding {
 	t.Helper()
 	line := append(append([]string{}, prefix...), rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events"), "doctor", "--json")
@@ -49,9 +50,9 @@ func findings(t *testing.T, prefix []string) []finding {
 	return report.Checks
 }
 
-// mend runs the commands that the doctor gives, and wants it to find all well
-// after that.
-func mend(t *testing.T, prefix []string, check, status string) {
+// fix requires a finding, runs the command that the doctor gives for it, and
+// requires that the doctor then finds no fault.
+func fix(t *testing.T, prefix []string, check, status string) {
 	t.Helper()
 	bad := runDoctor(t, prefix)
 	found := false
@@ -78,22 +79,22 @@ func TestTheDoctorFindsAGoodDeviceGood(t *testing.T) {
 			}
 		})
 	}
-	guest.DeleteLink(t, device) // nothing of it holds the device
+	guest.DeleteLink(t, device) // would wait for a doctor that has the device open
 }
 
-func TestWhatTheDoctorSaysMends(t *testing.T) {
+func TestDoctorCommandsFixTheirFindings(t *testing.T) {
 	guest.RequireGuest(t)
 	guest.AddRxe(t, device, netdev)
 	for _, u := range served() {
 		t.Run("a link that is down, as "+u.name, func(t *testing.T) {
 			guest.IP(t, "link", "set", netdev, "down")
-			mend(t, u.prefix, "ports", "warn")
+			fix(t, u.prefix, "ports", "warn")
 		})
 	}
 	t.Run("a node without permission", func(t *testing.T) {
 		if err := os.Chmod("/dev/infiniband/"+nodeOf(t, device), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		mend(t, users[1].prefix, "device_nodes", "fail")
+		fix(t, users[1].prefix, "device_nodes", "fail")
 	})
 }

@@ -10,13 +10,13 @@ import (
 	"rdma_events/tests/rig"
 )
 
-func TestEachTypeOfTheInjectorUnderItsName(t *testing.T) {
+func TestEachInjectedTypeIsCountedUnderItsName(t *testing.T) {
 	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		r := start(quiet)
 		for _, row := range []struct {
 			number      int
 			name, scope string
-			port        string // of the tag; "" without one
+			port        string // the tag; "" if there is none
 		}{
 			{guest.LIDChange, "lid_change", "port", "1"},
 			{guest.PKeyChange, "pkey_change", "port", "1"},
@@ -28,7 +28,7 @@ func TestEachTypeOfTheInjectorUnderItsName(t *testing.T) {
 			{63, "unknown_63", "unknown", ""},
 			{64, "unknown_64", "unknown", ""},
 			{40000, "unknown_40000", "unknown", ""},
-			// Last, since they move the port's state.
+			// These are last, because they change the port's state.
 			{guest.PortErr, "port_err", "port", "1"},
 			{guest.PortActive, "port_active", "port", "1"},
 		} {
@@ -57,7 +57,7 @@ func TestEachTypeOfTheInjectorUnderItsName(t *testing.T) {
 	})
 }
 
-// counter is the newest value of an event's counter in its series.
+// counter returns the newest value of an event's counter in its series.
 func counter(points []rig.Point, port, event string) int64 {
 	return rig.Last(points, "rdma_async", "device", device, "port", port).Int(event)
 }
@@ -78,7 +78,8 @@ func TestOneAddressIsOneGIDChange(t *testing.T) {
 	})
 }
 
-// settledCounter waits until a counter has not moved for three intervals.
+// settledCounter waits until a counter has not changed for three intervals, and
+// returns its value.
 func settledCounter(t *testing.T, r *rig.Telegraf, event string) int64 {
 	t.Helper()
 	var value int64
@@ -102,13 +103,13 @@ func settledCounter(t *testing.T, r *rig.Telegraf, event string) int64 {
 	return value
 }
 
-// Two bursts: what the first one leaves behind is the working size of buffers,
-// what the second one adds would be a leak.
+// The test injects two bursts. Memory that the first one adds is the working size
+// of buffers. Memory that the second one adds would be a leak.
 func TestABurstOf200000(t *testing.T) {
 	const burst = 200_000
 	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		r := start(quiet)
-		awaitForgottenStart(t, r)
+		awaitStartMemoryReturned(t, r)
 		before := memory(t, r)
 		first := sendBurst(t, r, burst, burst)
 		second := sendBurst(t, r, burst, 2*burst)
@@ -123,9 +124,10 @@ func TestABurstOf200000(t *testing.T) {
 	})
 }
 
-// awaitForgottenStart waits until the worker has given back what only its start
-// needed, some seconds after it: what comes back of that would look like growth.
-func awaitForgottenStart(t *testing.T, r *rig.Telegraf) {
+// awaitStartMemoryReturned waits until the worker has given back the memory that
+// only its start needed, some seconds after the start. Without the wait, memory
+// that the worker takes again could not be distinguished from growth.
+func awaitStartMemoryReturned(t *testing.T, r *rig.Telegraf) {
 	t.Helper()
 	worker := r.Workers()[0]
 	r.Await("memory of the start is given back", 30*time.Second, func([]rig.Point) bool {
@@ -134,7 +136,7 @@ func awaitForgottenStart(t *testing.T, r *rig.Telegraf) {
 }
 
 // sendBurst injects events, requires that the counter and the sum of count are
-// total then, and returns the memory held.
+// total then, and returns the memory of plugin and workers.
 func sendBurst(t *testing.T, r *rig.Telegraf, burst int, total int64) int64 {
 	t.Helper()
 	began := time.Now()
@@ -151,8 +153,9 @@ func sendBurst(t *testing.T, r *rig.Telegraf, burst int, total int64) int64 {
 	return memory(t, r)
 }
 
-// memory is what plugin and workers hold of their own. Pages of their files are
-// the page cache's, come with the code that runs and go when the kernel likes.
+// memory returns the anonymous memory of plugin and workers. Pages of files belong
+// to the page cache: they are loaded with the code that runs, and the kernel frees
+// them at any time.
 func memory(t *testing.T, r *rig.Telegraf) int64 {
 	t.Helper()
 	var sum int64

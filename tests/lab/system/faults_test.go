@@ -50,11 +50,11 @@ func nodeOf(t *testing.T, device string) string {
 	return ""
 }
 
-// requireOneLine wants one log line, no more, about a device, with all of the
-// texts in it.
+// requireOneLine requires exactly one warning or error in the log about a device,
+// and all of the texts in it.
 func requireOneLine(t *testing.T, r *rig.Telegraf, device string, texts ...string) {
 	t.Helper()
-	r.AwaitLog(texts[0], 10*time.Second) // it may come after the points
+	r.AwaitLog(texts[0], 10*time.Second) // the line may come after the points
 	var lines []string
 	for line := range strings.Lines(r.Log()) {
 		if strings.Contains(line, " E! ") || strings.Contains(line, " W! ") {
@@ -74,7 +74,7 @@ func requireOneLine(t *testing.T, r *rig.Telegraf, device string, texts ...strin
 	}
 }
 
-func TestWithoutTheLibraryOneLineSaysSo(t *testing.T) {
+func TestMissingLibraryIsReportedInOneLine(t *testing.T) {
 	guest.RequireGuest(t)
 	guest.AddDevice(t, device, guest.Driver(), netdev)
 	libs, err := filepath.Glob("/usr/lib/*/libibverbs.so.1*")
@@ -109,5 +109,5 @@ func TestWithoutADeviceThePluginWaitsForOne(t *testing.T) {
 	r.AwaitLog("no RDMA device", 10*time.Second)
 	guest.AddDevice(t, device, guest.Driver(), netdev)
 	awaitOpen(r, device)
-	r.Stop() // before the device goes
+	r.Stop() // before the device is deleted
 }

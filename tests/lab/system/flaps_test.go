@@ -21,7 +21,7 @@ func TestFiftyDropsOf40ms(t *testing.T) {
 	}
 }
 
-// requireFiftyDrops requires that each of fifty drops is reported, in order and with how long it lasted.
+// requireFiftyDrops requires that each of fifty drops is reported, in order and with its duration.
 func requireFiftyDrops(t *testing.T, r *rig.Telegraf) {
 	t.Helper()
 	const n = 50
@@ -58,19 +58,19 @@ func TestADropEvery20ms(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Logf("500 drops in %v", time.Duration(stamps[len(stamps)-1].After-stamps[0].Before))
-		// The kernel's work queue may swap two events that are this close: the
-		// second of two equal ones is a phantom, and the drop it belonged to
-		// stands in missed_transitions, where the driver counts link_downed.
+		// The kernel's work queue may swap two events that are this close. Then
+		// two equal events follow each other. The second one is a phantom, and its
+		// drop is counted in missed_transitions if the driver counts link_downed.
 		points := r.Await("500 drops", 30*time.Second, func(p []rig.Point) bool {
 			last := port(p, device)
-			return async(p, device).Int("port_active") >= 500 && dropsTold(last) >= 500 &&
+			return async(p, device).Int("port_active") >= 500 && reportedDrops(last) >= 500 &&
 				eventSum(p, device, "port_err") >= 500 && eventSum(p, device, "port_active") >= 500 &&
 				rig.Sum(rig.Select(p, "rdma_port_change"), "transitions") >= last.Int("transitions")
 		})
 		last := port(points, device)
 		requireEvents(t, points, 500)
 		requireState(t, points, last.Int("flaps"))
-		requireEqual(t, "drops as flaps or not told apart", 500, dropsTold(last))
+		requireEqual(t, "drops reported as flaps or missed", 500, reportedDrops(last))
 		if _, counted := last.Fields["link_downed"]; counted {
 			requireEqual(t, "link_downed", 500, last.Int("link_downed"))
 		}
@@ -79,9 +79,10 @@ func TestADropEvery20ms(t *testing.T) {
 	})
 }
 
-// dropsTold is how many drops a port tells of, as flaps or as missed transitions. Without link_downed (siw) a
-// drop whose events were swapped shows as two phantom events: one names the state before it, one that after.
-func dropsTold(p rig.Point) int64 {
+// reportedDrops returns how many drops a port reports, as flaps or as missed transitions. Without link_downed (siw) a
+// drop whose events were swapped is reported as two phantom events: one has the state before the drop, the other one
+// the state after it.
+func reportedDrops(p rig.Point) int64 {
 	if _, counted := p.Fields["link_downed"]; counted {
 		return p.Int("flaps") + p.Int("missed_transitions")
 	}
@@ -89,7 +90,7 @@ func dropsTold(p rig.Point) int64 {
 }
 
 // requireEvents asserts that the events of n drops were read, acknowledged and
-// told.
+// reported.
 func requireEvents(t *testing.T, points []rig.Point, n int64) {
 	t.Helper()
 	a := async(points, device)
@@ -107,7 +108,7 @@ func requireState(t *testing.T, points []rig.Point, n int64) {
 	p := port(points, device)
 	requireEqual(t, "flaps", n, p.Int("flaps"))
 	requireEqual(t, "transitions", 2*n, p.Int("transitions"))
-	requireEqual(t, "transitions told as changes", 2*n, rig.Sum(rig.Select(points, "rdma_port_change"), "transitions"))
+	requireEqual(t, "transitions reported as changes", 2*n, rig.Sum(rig.Select(points, "rdma_port_change"), "transitions"))
 	requireEqual(t, "up", 1, p.Int("up"))
 	if p.Text("state_name") != "active" {
 		t.Errorf("state at the end: want active, got %q", p.Text("state_name"))
@@ -121,12 +122,12 @@ func requireEqual(t *testing.T, what string, want, got int64) {
 	}
 }
 
-// standstill is more than an emulated machine stands still for while others use the processors: 0.17 s has been seen
-// beside a load of eight.
+// standstill is longer than the time for which an emulated machine stops while other processes use the processors:
+// 0.17 s has been seen with a load of eight.
 const standstill = time.Second
 
-// requireDurations compares lasted_ns with the stamps of the program that flapped the link. What is promised of it, 2 ms
-// plus 5 % for 95 % of them, is for make bench, which runs alone: here a drop may fall into a standstill.
+// requireDurations compares lasted_ns with the stamps of the program that flapped the link. The promised accuracy, 2 ms
+// plus 5 % for 95 % of the drops, is checked by make bench, which runs alone: here the machine may stop during a drop.
 func requireDurations(t *testing.T, changes []rig.Point, stamps []guest.LinkChange) {
 	t.Helper()
 	var off, width []int64

@@ -18,8 +18,8 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// tryHardware runs `rdma-events doctor -hardware` without a terminal, and returns
-// its file, nil without one, and what it said.
+// tryHardware runs `rdma-events doctor -hardware` without a terminal. It returns
+// the report in its file, or nil if there is none, and its output.
 func tryHardware(t *testing.T, prefix []string, flags ...string) (*hardware.Report, string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "hardware") //nolint:usetesting // a test's own directory is closed to other users
@@ -34,24 +34,24 @@ func tryHardware(t *testing.T, prefix []string, flags ...string) (*hardware.Repo
 	line := append(slices.Clone(prefix), rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events"), "doctor", "-hardware", "-out", file)
 	line = append(line, flags...)
 	begin := time.Now()
-	said, err := exec.CommandContext(t.Context(), line[0], line[1:]...).CombinedOutput()
-	t.Logf("%v: %v after %v:\n%s", line, err, time.Since(begin), said)
+	output, err := exec.CommandContext(t.Context(), line[0], line[1:]...).CombinedOutput()
+	t.Logf("%v: %v after %v:\n%s", line, err, time.Since(begin), output)
 	text, unread := os.ReadFile(file)
 	if (err == nil) != (unread == nil) {
 		t.Errorf("want a file and success, or neither: %v, %v", err, unread)
 	}
 	if unread != nil {
-		return nil, string(said)
+		return nil, string(output)
 	}
 	requireNoIdentity(t, string(text))
 	var r hardware.Report
 	if err := json.Unmarshal(text, &r); err != nil {
 		t.Fatal(err)
 	}
-	return &r, string(said)
+	return &r, string(output)
 }
 
-// requireNoIdentity wants no address or GUID of the device in the file.
+// requireNoIdentity requires that no address or GUID of the device is in the file.
 func requireNoIdentity(t *testing.T, text string) {
 	t.Helper()
 	files := []string{"/sys/class/infiniband/" + device + "/node_guid", "/sys/class/net/" + netdev + "/address"}
@@ -71,7 +71,7 @@ func requireNoIdentity(t *testing.T, text string) {
 	}
 }
 
-// pingpong is another program with a queue pair on the device.
+// pingpong starts another program with a queue pair on the device.
 func pingpong(t *testing.T) (stop func()) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "ibv_rc_pingpong", "-d", device, "-g", "0")
@@ -96,9 +96,9 @@ func TestHardwareIsNotTriedBesideQueuePairs(t *testing.T) {
 	use, err := nldev.Of(device)
 	t.Logf("%+v, %v", use, err)
 	for _, u := range users {
-		r, said := tryHardware(t, u.prefix)
-		if r != nil || !strings.Contains(said, "it is in use: ibv_rc_pingpong (process ") || !strings.Contains(said, "-yes") {
-			t.Errorf("as %s: want a refusal that names the program, got %s", u.name, said)
+		r, output := tryHardware(t, u.prefix)
+		if r != nil || !strings.Contains(output, "it is in use: ibv_rc_pingpong (process ") || !strings.Contains(output, "-yes") {
+			t.Errorf("as %s: want a refusal that names the program, got %s", u.name, output)
 		}
 	}
 	r, _ := tryHardware(t, users[1].prefix, "-yes")
@@ -134,12 +134,12 @@ func TestHardwareIsTriedBesideThePlugin(t *testing.T) {
 	})
 }
 
-// requireTried wants rounds of these methods and of no other, and all else that
-// the file is for.
+// requireTried requires rounds of these methods and of no other, and all other
+// contents of the file.
 func requireTried(t *testing.T, r *hardware.Report, methods map[string]bool) {
 	t.Helper()
 	for _, m := range r.Methods {
-		slow := m.Tried && strings.HasPrefix(m.Why, "not all rounds were over within") // a guest may be
+		slow := m.Tried && strings.HasPrefix(m.Why, "not all rounds were over within") // a guest may be slow
 		if m.Tried != methods[m.Method] || !slow && m.Tried == (m.Why != "") {
 			t.Errorf("%s: tried %v, %q", m.Method, m.Tried, m.Why)
 		}
@@ -175,12 +175,12 @@ func requireTried(t *testing.T, r *hardware.Report, methods map[string]bool) {
 	}
 }
 
-// requireNothingLeft wants no process to have anything on the device.
+// requireNothingLeft requires that no process has an object on the device.
 func requireNothingLeft(t *testing.T) {
 	t.Helper()
 	guest.Eventually(t, "nothing of it is left", 20*time.Second, func() bool {
 		use, err := nldev.Of(device)
 		return err == nil && !slices.ContainsFunc(use.Owners, func(o nldev.Owner) bool { return o.Kernel == "" })
 	})
-	guest.DeleteLink(t, device) // would wait for whoever had the device open
+	guest.DeleteLink(t, device) // would wait for a process that has the device open
 }

@@ -13,14 +13,14 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// device and netdev are what most tests watch.
+// device and netdev are the names of the device and the netdev in most tests.
 const (
 	device = "rdma0"
 	netdev = "d0"
 )
 
-// methods are those that the probe can do on a port that is up, the one that
-// "auto" takes first.
+// methods returns the methods that the probe can use on a port that is up. The
+// first one is the method that "auto" selects.
 func methods() []string {
 	if guest.Driver() == "siw" {
 		return []string{"flush"}
@@ -35,8 +35,8 @@ type user struct {
 	prefix []string
 }
 
-// users are whom the plugin must serve alike: root, and a user without any
-// capability who may lock 64 KiB of memory.
+// users are the users for whom the plugin must work alike: root, and a user without
+// any capability who may lock 64 KiB of memory.
 var users = []user{
 	{"root", nil},
 	{"unprivileged", []string{
@@ -46,8 +46,8 @@ var users = []user{
 	}},
 }
 
-// served are the users whom a run tries: what works for the one with fewer rights works for root, who is left to the
-// long forms.
+// served returns the users that a run tests. With -short root is left out: a function that works with fewer rights
+// works for root too.
 func served() []user {
 	if testing.Short() {
 		return users[1:]
@@ -55,17 +55,17 @@ func served() []user {
 	return users
 }
 
-// forEachUser runs a test with a fresh device as each of the users served. start starts
-// Telegraf with a plugin configuration and returns once the device is open and
-// its counters are there.
+// forEachUser runs a test with a new device as each of the users served. start
+// starts Telegraf with a plugin configuration and returns once the device is open
+// and its counters are there.
 func forEachUser(t *testing.T, test func(t *testing.T, start func(plugin string) *rig.Telegraf)) {
 	for _, u := range served() {
 		t.Run(u.name, func(t *testing.T) { asUser(t, u.prefix, test) })
 	}
 }
 
-// unprivileged runs a test as the user with fewer rights only: what works there
-// works as root, and time is short.
+// unprivileged runs a test only as the user with fewer rights, to save time: a
+// function that works for this user works for root too.
 func unprivileged(t *testing.T, test func(t *testing.T, start func(plugin string) *rig.Telegraf)) {
 	asUser(t, users[1].prefix, test)
 }
@@ -101,7 +101,7 @@ func isOpen(points []rig.Point, device string) bool {
 	return rig.Last(points, "rdma_device", "device", device).Int("open") == 1
 }
 
-// async is the newest point of a device's port 1 in rdma_async.
+// async returns the newest point of a device's port 1 in rdma_async.
 func async(points []rig.Point, device string) rig.Point {
 	return rig.Last(points, "rdma_async", "device", device, "port", "1")
 }
@@ -110,13 +110,14 @@ func port(points []rig.Point, device string) rig.Point {
 	return rig.Last(points, "rdma_port", "device", device, "port", "1")
 }
 
-// eventSum is the sum of count over all points of rdma_async_event.
+// eventSum returns the sum of count over all points of an event in
+// rdma_async_event.
 func eventSum(points []rig.Point, device, event string) int64 {
 	return rig.Sum(rig.Select(points, "rdma_async_event", "device", device, "event", event), "count")
 }
 
-// within fails the test when took is more than ten times what is promised, and
-// prints what it was.
+// within logs how long something took, and fails the test if that is more than ten
+// times the promised time.
 func within(t *testing.T, what string, took, promised time.Duration) {
 	t.Helper()
 	t.Logf("%s: took %v, promised %v", what, took.Round(time.Millisecond), promised)

@@ -10,7 +10,7 @@ import (
 	"rdma_events/tests/rig"
 )
 
-func TestADeviceIsLetGoAndTakenBack(t *testing.T) {
+func TestDeletedDeviceIsClosedAndReopened(t *testing.T) {
 	forEachUser(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		r := start(fastProbe)
 		awaitProbe(r, bestMethod(), 5)
@@ -42,14 +42,14 @@ func TestADeviceIsLetGoAndTakenBack(t *testing.T) {
 	})
 }
 
-// TestADeviceThatGoesWithItsWorkerIsNotTriedInVain kills the worker right before its device goes, so that the worker
-// never told of the removal.
+// TestADeviceThatGoesWithItsWorkerIsNotTriedInVain kills the worker right before its device is deleted, so that the
+// worker cannot report the removal.
 func TestADeviceThatGoesWithItsWorkerIsNotTriedInVain(t *testing.T) {
 	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		r := start(quiet)
 		kill(t, r.Workers()[0])
 		guest.DeleteLink(t, device)
-		points := r.Await("nobody tries to open it", 20*time.Second, func(p []rig.Point) bool {
+		points := r.Await("the plugin stops its tries to open the device", 20*time.Second, func(p []rig.Point) bool {
 			d := rig.Last(p, "rdma_device", "device", device)
 			return d.Int("present") == 0 && d.Text("worker_state") == "stopped"
 		})

@@ -20,7 +20,7 @@ func TestAKilledWorkerIsReplaced(t *testing.T) {
 			t.Fatalf("want one worker, got %v", workers)
 		}
 
-		// The link goes down while nobody looks.
+		// The link goes down while no worker runs.
 		kill(t, workers[0])
 		began := time.Now()
 		guest.IP(t, "link", "set", netdev, "down")
@@ -52,9 +52,9 @@ func TestAKilledWorkerIsReplaced(t *testing.T) {
 	})
 }
 
-// A worker that is killed in the middle of a storm has read events that it
-// never told of: the ledger has them.
-func TestWhatADeadWorkerHasReadIsCounted(t *testing.T) {
+// A worker that is killed in the middle of a storm has read events that it has not
+// reported. The ledger has them.
+func TestEventsReadByDeadWorkerAreCounted(t *testing.T) {
 	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		r := start(quiet)
 		events := 200_000

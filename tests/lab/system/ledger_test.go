@@ -11,8 +11,8 @@ import (
 	"rdma_events/internal/ledger"
 )
 
-// ledgerOf copies the ledger of a running worker: what it has read and
-// acknowledged by now, whoever has or has not been told.
+// ledgerOf copies the ledger of a running worker, with the events that it has read
+// and acknowledged by now, reported or not.
 func ledgerOf(t *testing.T, worker int) ledger.Snapshot {
 	t.Helper()
 	for line := range strings.Lines(processFile(t, worker, "maps")) {
@@ -37,8 +37,8 @@ func ledgerOf(t *testing.T, worker int) ledger.Snapshot {
 	return ledger.Snapshot{}
 }
 
-// mappedAt is the range of addresses of a line of proc_pid_maps(5), as
-// map_files names it: without leading zeros.
+// mappedAt returns the range of addresses in a line of proc_pid_maps(5), without
+// leading zeros, as in the names in map_files.
 func mappedAt(line string) string {
 	from, to, _ := strings.Cut(strings.Fields(line)[0], "-")
 	return strings.TrimLeft(from, "0") + "-" + strings.TrimLeft(to, "0")

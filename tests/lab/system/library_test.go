@@ -13,8 +13,8 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// What a library does for the plugin, in one test that is short enough to be run
-// with each library: LAB_LIBRARY is the one that has to be there.
+// The test covers the functions of the library that the plugin uses, and is short
+// enough to be run with each library. LAB_LIBRARY is the required version.
 func TestThisLibraryServesEventsProbesAndCounters(t *testing.T) {
 	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		guest.WithoutLinkLocal(t, netdev)
@@ -26,7 +26,7 @@ func TestThisLibraryServesEventsProbesAndCounters(t *testing.T) {
 		if _, err := guest.FlapLink(t.Context(), netdev, flaps); err != nil {
 			t.Fatal(err)
 		}
-		// Named in no library before rdma-core 62, and in none at all.
+		// The first event has no name in libraries before rdma-core 62, the second one in no library.
 		guest.Inject(t, device, guest.SpeedChange, 1, 2)
 		guest.Inject(t, device, 77, 1, 3)
 		points := r.Await("all events", 30*time.Second, func(p []rig.Point) bool {
@@ -48,8 +48,8 @@ func TestThisLibraryServesEventsProbesAndCounters(t *testing.T) {
 	})
 }
 
-// requireLibrary wants the worker to have the library that this run is about, and
-// the doctor to say so.
+// requireLibrary requires that the worker uses the library under test, and that the
+// doctor reports its version.
 func requireLibrary(t *testing.T, r *rig.Telegraf) {
 	t.Helper()
 	mapped := regexp.MustCompile(`/libibverbs\.so\.\d+\.\d+\.(\S+)\n`).FindStringSubmatch(processFile(t, r.Workers()[0], "maps"))

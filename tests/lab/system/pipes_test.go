@@ -27,12 +27,12 @@ func TestAClosedStdoutEndsThePluginInAStorm(t *testing.T) {
 	status, took := p.AwaitEnd(ours, 30*time.Second)
 	requireShutdown(t, "after stdout was closed", took, ours)
 	s.end()
-	said, err := io.ReadAll(p.Stderr)
+	stderr, err := io.ReadAll(p.Stderr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if status != 1 || !strings.Contains(string(said), "E! write metrics to standard output: write: broken pipe\n") {
-		t.Errorf("want status 1 and the reason, got %d and:\n%s", status, said)
+	if status != 1 || !strings.Contains(string(stderr), "E! write metrics to standard output: write: broken pipe\n") {
+		t.Errorf("want status 1 and the reason, got %d and:\n%s", status, stderr)
 	}
 }
 
@@ -46,9 +46,9 @@ func awaitHolder(t *testing.T, plugin int, name string) (worker int) {
 	return worker
 }
 
-// The plugin's standard error is full before it says its first word. A worker
-// that is killed is worth a line in the log, which nobody takes.
-func TestAStderrThatNobodyReadsStallsNothing(t *testing.T) {
+// The plugin's standard error is full before the plugin writes to it. The plugin
+// logs a line for each killed worker, and no process reads it.
+func TestUnreadStderrStallsNothing(t *testing.T) {
 	guest.RequireGuest(t)
 	guest.AddDevice(t, device, guest.Driver(), netdev)
 	stderr := rig.FullFIFO(t)
@@ -78,5 +78,5 @@ func TestAStderrThatNobodyReadsStallsNothing(t *testing.T) {
 	ours := append([]int{plugin}, r.Workers()...)
 	began := time.Now()
 	r.Stop()
-	requireShutdown(t, "while nobody reads stderr", time.Since(began), ours)
+	requireShutdown(t, "while stderr is not read", time.Since(began), ours)
 }

@@ -14,8 +14,8 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// A worker that gave up its capabilities after a thread was there, or thread by
-// thread, could open rxe and query it, but each post would fail with EACCES.
+// If a worker gave up its capabilities after it has started a thread, or thread by
+// thread, it could open and query rxe, but each post would fail with EACCES.
 func TestAProbeNeedsNoCapability(t *testing.T) {
 	forEachUser(t, func(t *testing.T, start func(string) *rig.Telegraf) {
 		for _, method := range methods() {
@@ -38,8 +38,9 @@ func TestAProbeNeedsNoCapability(t *testing.T) {
 	})
 }
 
-// requireNoInotify: a worker that uevents reach, also a confined one, leaves the 128
-// instances that its user may have to others.
+// requireNoInotify requires that a worker has no inotify instance. A worker that
+// receives uevents needs none, also when it is confined. Its user may have 128
+// instances, and other programs may need them.
 func requireNoInotify(t *testing.T, pid int) {
 	t.Helper()
 	links, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
@@ -62,7 +63,7 @@ func processFile(t *testing.T, pid int, name string) string {
 	return string(text)
 }
 
-// Root may lock all memory by CAP_IPC_LOCK, whatever its limit is.
+// Root may lock all memory by CAP_IPC_LOCK, with any limit.
 func TestRootsWorkerMayLockAsMuchMemoryAsRoot(t *testing.T) {
 	guest.RequireGuest(t)
 	guest.AddRxe(t, device, netdev)
@@ -74,7 +75,8 @@ func TestRootsWorkerMayLockAsMuchMemoryAsRoot(t *testing.T) {
 	}
 }
 
-// Root opens another user's node by CAP_DAC_OVERRIDE, which its worker has not.
+// Root opens another user's node by CAP_DAC_OVERRIDE. Its worker does not have this
+// capability.
 func TestANodeThatRootMayNotOpenByItsModeIsReported(t *testing.T) {
 	guest.RequireGuest(t)
 	guest.AddRxe(t, device, netdev)

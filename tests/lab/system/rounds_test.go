@@ -10,16 +10,16 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// The link changes each time somebody is dead: what nobody was there to see must
-// be told by who comes next.
-func TestWhoeverIsKilledLeavesNothingAndTheSuccessorTellsOfTheGap(t *testing.T) {
+// The link changes after each kill, before the successor runs. The successor must
+// report the change.
+func TestKilledProcessLeavesNothingAndSuccessorReportsGap(t *testing.T) {
 	guest.RequireGuest(t)
 	rounds := 30
 	switch {
 	case testing.Short():
 		rounds = 3
 	case guest.Driver() != "rxe" || guest.KernelHas(t, "6.12"):
-		rounds = 6 // what differs here is the driver's part alone
+		rounds = 6 // only the driver's part differs here
 	}
 	guest.AddDevice(t, device, guest.Driver(), netdev)
 	k := rig.NewKiller(t, rig.Config{Plugin: fastProbe, Prefix: users[1].prefix}, rig.Seed(t), device)
@@ -33,17 +33,17 @@ func TestWhoeverIsKilledLeavesNothingAndTheSuccessorTellsOfTheGap(t *testing.T) 
 		}
 		began := time.Now().UnixNano()
 		victim := k.Round(func() { guest.IP(t, "link", "set", netdev, link) })
-		points := k.Await("the link is told to be "+link, 20*time.Second, func(points []rig.Point) bool {
+		points := k.Await("the link is reported "+link, 20*time.Second, func(points []rig.Point) bool {
 			p := port(points, device)
 			return p.Time > began && p.Text("state_name") == state
 		})
 		killed[victim]++
 		if victim != rig.TheWorker {
-			continue // another plugin knows nothing of what was before
+			continue // a new plugin does not have the state before the kill
 		}
 		change := rig.Last(points, "rdma_port_change", "device", device)
 		if change.Time < began || change.Tags["state_to"] != state {
-			t.Errorf("want the change in the gap to %s told, got %v", state, change)
+			t.Errorf("want the change in the gap to %s reported, got %v", state, change)
 		}
 		if change.Tags["witness"] == "reopen" {
 			byReopen++
@@ -55,5 +55,5 @@ func TestWhoeverIsKilledLeavesNothingAndTheSuccessorTellsOfTheGap(t *testing.T) 
 	}
 	t.Logf("killed %v; open again, beyond the delay of a restart, after at most %v; %d changes found by reopening",
 		killed, k.Worst, byReopen)
-	k.Stop() // before the device goes
+	k.Stop() // before the device is deleted
 }

@@ -9,16 +9,16 @@ import (
 	"rdma_events/tests/lab/guest"
 )
 
-// longestRecovery is what a worker's replacement may take on an emulated CPU;
-// the first delay before a restart is 250 ms.
+// longestRecovery is the longest time for the replacement of a worker on an
+// emulated CPU. The first delay before a restart is 250 ms.
 const longestRecovery = 10 * time.Second
 
-// wellAfter is a little more than a worker has to run, so that the delay before
-// its restart is the first one again.
+// wellAfter is a little longer than the time after which a running worker's next
+// restart has the first delay again.
 const wellAfter = 75 * time.Second
 
-// fault is something that happens to the plugin. do returns when it is over, or
-// false if it cannot happen now.
+// fault is one kind of fault. do causes it and returns true when it is over, or
+// returns false if it is not possible now.
 type fault struct {
 	name string
 	do   func(*soak) bool
@@ -35,7 +35,7 @@ func soakFaults() []fault {
 	}
 }
 
-// anyDevice is one that is there.
+// anyDevice returns one of the devices at random.
 func (s *soak) anyDevice() string {
 	return []string{moving, killed, steady}[s.rand.IntN(3)]
 }
@@ -45,7 +45,7 @@ func (s *soak) flap() bool {
 	return true
 }
 
-// flapFor takes a link down so many times, ten times a second.
+// flapFor takes a link down times times, ten times a second.
 func (s *soak) flapFor(name string, times int) {
 	s.t.Helper()
 	down := time.Duration(5+s.rand.IntN(50)) * time.Millisecond
@@ -117,7 +117,7 @@ func (s *soak) renameDevice() bool {
 	return true
 }
 
-// stopTelegraf has other things happen while Telegraf does not read.
+// stopTelegraf flaps a link and injects events while Telegraf does not read.
 func (s *soak) stopTelegraf() bool {
 	signal(s.t, s.r.PID(), syscall.SIGSTOP)
 	defer signal(s.t, s.r.PID(), syscall.SIGCONT)

@@ -12,21 +12,23 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// The bounds of growth, from the second quarter of a soak to the last, each by
-// the median of what is held at rest. Go keeps threads that it once needed, so
-// their number may still rise to what the worst moment takes.
+// The bounds of growth from the second quarter of a soak to the last one. Growth is
+// the difference of the medians of samples in the settled state. Go keeps threads
+// that it once needed, so their number may still rise to the greatest number that
+// was needed at once.
 const (
 	memoryGrowth = 3 << 20
 	threadGrowth = 4
 )
 
-// sample is what each process holds at one time, by the process's name.
+// sample is what each process holds at one time, by the name of the process.
 type sample map[string]held
 
-// held is what grows where something leaks.
+// held has figures of a process that grow if it leaks.
 type held struct{ memory, threads int64 }
 
-// processes returns Telegraf, the plugin and its workers by name.
+// processes returns the process IDs of Telegraf, the plugin and its workers, by
+// name.
 func (s *soak) processes() map[string]int {
 	s.t.Helper()
 	all := map[string]int{"Telegraf": s.r.PID(), "the plugin": 0}
@@ -53,8 +55,8 @@ func (s *soak) sample() sample {
 	return now
 }
 
-// requireNoGrowth holds the last samples against earlier ones. Telegraf's own
-// growth is told and no matter of this test.
+// requireNoGrowth compares the last samples with earlier ones. Telegraf's own
+// growth is logged, but the test does not fail for it.
 func (s *soak) requireNoGrowth(before, after []sample) {
 	s.t.Helper()
 	if len(before) == 0 || len(after) == 0 {
@@ -83,23 +85,25 @@ func median(samples []sample, name string) held {
 	return held{quantile(memory, 0.5), quantile(threads, 0.5)}
 }
 
-// hold is what is counted to the last: files of each kind by process, sockets
-// and directories of the plugin, and processes that nobody waited for.
+// hold has what must not grow at all, by process: its files of each kind, its
+// children and its mapped memfds. The entry "all" has the sockets and directories of
+// the plugin, and the processes for which no parent has waited.
 type hold map[string]rig.Footprint
 
-// settledHold returns what is held at rest. If there is something to compare
-// with, it waits until that is no more than before.
+// settledHold returns what is held in the settled state. If before is not nil, it
+// waits until no more is held than before, and fails the test if that takes more
+// than 30 seconds.
 func (s *soak) settledHold(before hold) hold {
 	s.t.Helper()
-	s.rest("a quarter")
-	look := time.NewTicker(time.Second)
-	defer look.Stop()
+	s.awaitSettled("a quarter")
+	poll := time.NewTicker(time.Second)
+	defer poll.Stop()
 	now := s.holdNow()
 	for range 30 {
 		if before == nil || now.moreThan(before) == "" {
 			break
 		}
-		<-look.C
+		<-poll.C
 		now = s.holdNow()
 	}
 	if before == nil {

@@ -10,8 +10,8 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// tally is what is kept of all that Telegraf has written: an hour of points is
-// more than a guest has memory for.
+// tally is a summary of all points that Telegraf has written. A guest does not have
+// enough memory for an hour of points.
 type tally struct {
 	newest   map[string]rig.Point // by series
 	sums     map[string]int64     // of count, by series
@@ -39,12 +39,12 @@ func (s *tally) device(name string) rig.Point { return s.newest["rdma_device,dev
 
 func (s *tally) port(name string) rig.Point { return s.newest["rdma_port,device="+name+",port=1"] }
 
-// counter is how many of the injected events a device has counted.
+// counter returns how many of the injected events a device has counted.
 func (s *tally) counter(name string) int64 {
 	return s.newest["rdma_async,device="+name+",port=1"].Int("pkey_change")
 }
 
-// sum is how many of them were told.
+// sum returns how many of the injected events were reported as points.
 func (s *tally) sum(name string) int64 {
 	return s.sums["rdma_async_event,device="+name+",event=pkey_change,port=1,scope=port"]
 }

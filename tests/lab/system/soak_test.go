@@ -17,23 +17,24 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// The devices of the soak. What happens to which is kept apart, so that growth
-// shows: the worker of steady lives from the beginning to the end, that of
-// killed is replaced after kill -9, moving is deleted, added and renamed.
+// The devices of the soak. Different faults have different devices, so that growth
+// is visible: the worker of steady runs from the beginning to the end, the worker
+// of killed is replaced after kill -9, and moving is deleted, added and renamed.
 const (
 	moving = device
 	killed = "rdma1"
 	steady = "rdma2"
 )
 
-// soakNetdevs are what the devices are made on.
+// soakNetdevs returns the netdev of each device.
 func soakNetdevs() map[string]string {
 	return map[string]string{moving: netdev, killed: "d1", steady: "d2"}
 }
 
-// TestSoak runs the plugin under Telegraf with one fault after the other, each
-// with rest after it: all devices open, every event counted. It fails when the
-// last quarter holds more than the second; the first is for warming up.
+// TestSoak runs the plugin under Telegraf with one fault after the other. After each
+// fault it waits until all devices are open and every event is counted. It fails if
+// the processes hold more in the last quarter than in the second. The first quarter
+// is for warming up.
 func TestSoak(t *testing.T) {
 	length, seed := soakLength(t), soakSeed(t)
 	t.Logf("soak, length: %v", length)
@@ -71,7 +72,8 @@ func soakLength(t *testing.T) time.Duration {
 	return length
 }
 
-// soakSeed is drawn, unless one is given to repeat a run with.
+// soakSeed returns a random seed, unless the environment has the seed of a run to
+// repeat.
 func soakSeed(t *testing.T) uint64 {
 	t.Helper()
 	text := os.Getenv("RDMA_EVENTS_SOAK_SEED")
@@ -97,7 +99,7 @@ func soakTelegraf(t *testing.T) *rig.Telegraf {
 	return rig.Start(t, rig.Config{Plugin: soakPlugin, Prefix: users[1].prefix, Interval: "500ms", KeepStderr: true})
 }
 
-// calmGoroutines is how many goroutines a plugin has to which nothing happened.
+// calmGoroutines returns how many goroutines a plugin has without any fault.
 func calmGoroutines(t *testing.T) int {
 	t.Helper()
 	r := soakTelegraf(t)
@@ -118,9 +120,9 @@ type soak struct {
 	seen     *tally
 	injected map[string]int64 // events, by device
 	happened map[string]int   // faults, by name
-	bag      []fault          // of this round
+	bag      []fault          // the remaining faults of this round
 	killedAt time.Time        // the last kill -9
-	recovery time.Duration    // the longest after one
+	recovery time.Duration    // the longest recovery after a kill -9
 }
 
 func startSoak(t *testing.T, seed uint64) *soak {
@@ -130,12 +132,12 @@ func startSoak(t *testing.T, seed uint64) *soak {
 		injected: map[string]int64{}, happened: map[string]int{},
 	}
 	s.r = soakTelegraf(t)
-	s.rest("the start")
+	s.awaitSettled("the start")
 	return s
 }
 
-// run lets faults happen until a time, all kinds in each round of them, and
-// returns what the processes held at rest after each.
+// run causes faults until a time, each kind once per round. It returns a sample of
+// the settled state after each fault.
 func (s *soak) run(until time.Time) []sample {
 	var samples []sample
 	for time.Now().Before(until) {
@@ -147,17 +149,18 @@ func (s *soak) run(until time.Time) []sample {
 		s.bag = s.bag[1:]
 		if next.do(s) {
 			s.happened[next.name]++
-			s.rest(next.name)
+			s.awaitSettled(next.name)
 			samples = append(samples, s.sample())
 		}
 	}
 	return samples
 }
 
-// rest waits until all devices are open, their ports up, and all events counted.
-func (s *soak) rest(after string) {
+// awaitSettled waits until all devices are open, their ports are up and all events
+// are counted.
+func (s *soak) awaitSettled(after string) {
 	s.t.Helper()
-	s.await("rest after "+after, func(seen *tally) bool {
+	s.await("the settled state after "+after, func(seen *tally) bool {
 		for name := range soakNetdevs() {
 			if seen.device(name).Int("open") != 1 || seen.port(name).Int("up") != 1 {
 				return false
@@ -172,7 +175,7 @@ func (s *soak) rest(after string) {
 	})
 }
 
-// await waits until cond holds for what Telegraf has written.
+// await waits until cond holds for the tally of Telegraf's points.
 func (s *soak) await(what string, cond func(*tally) bool) {
 	s.t.Helper()
 	poll := time.NewTicker(50 * time.Millisecond)

@@ -11,15 +11,15 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// Two RoCE devices and an iWARP one; the worker of the first is stopped, as if a
-// vendor's library held it for ever.
+// There are two RoCE devices and an iWARP device. The worker of the first one is
+// stopped, as if a vendor's library blocked it for ever.
 func TestOnIWARPAndRoCEAtOnceAStoppedWorkerDisturbsNoOther(t *testing.T) {
 	guest.RequireDriver(t, "siw")
 	guest.AddDevice(t, "roce0", "rxe", "d0")
 	guest.AddDevice(t, "roce1", "rxe", "d1")
 	guest.AddDevice(t, "iwarp0", "siw", "d2")
 	r := rig.Start(t, rig.Config{Plugin: fastProbe, Prefix: users[1].prefix, Interval: "250ms"})
-	defer r.Stop() // before the devices go
+	defer r.Stop() // before the devices are deleted
 	others := map[string]string{"roce1": "d1", "iwarp0": "d2"}
 	for _, name := range []string{"roce0", "roce1", "iwarp0"} {
 		awaitOpen(r, name)
@@ -45,14 +45,14 @@ func TestOnIWARPAndRoCEAtOnceAStoppedWorkerDisturbsNoOther(t *testing.T) {
 		within(t, "events and a flap of "+name+" beside a stopped worker", time.Since(flapped), time.Second)
 		awaitRounds(r, name, probeRounds(r.Points(), name)+20)
 	}
-	// The stopped one is found out, replaced and watched again.
+	// The plugin detects and replaces the stopped worker, and opens the device again.
 	points := r.Await("the stopped worker is replaced", 40*time.Second, func(p []rig.Point) bool {
 		d := rig.Last(p, "rdma_device", "device", "roce0")
 		return d.Int("opens") == 2 && d.Int("open") == 1
 	})
 	t.Logf("replaced %v after it was stopped", time.Since(began).Round(time.Millisecond))
-	if stuck := rig.Select(points, "rdma_device", "device", "roce0"); !says(stuck, "reason", "stuck") {
-		t.Errorf("want the gap told as stuck, got %v", stuck)
+	if stuck := rig.Select(points, "rdma_device", "device", "roce0"); !hasText(stuck, "reason", "stuck") {
+		t.Errorf("want the gap reported as stuck, got %v", stuck)
 	}
 	if rig.Running(stopped) {
 		t.Errorf("the stopped worker %d is still there", stopped)
@@ -70,14 +70,14 @@ func TestOnIWARPAndRoCEAtOnceAStoppedWorkerDisturbsNoOther(t *testing.T) {
 	rig.RequireCountersNeverFall(t, points)
 }
 
-// workerOf returns the process that has a device's node open, 0 when none has.
+// workerOf returns the worker that has a device's node open, or 0 if none has.
 func workerOf(t *testing.T, r *rig.Telegraf, name string) int {
 	t.Helper()
 	return holder(t, r.Workers(), name)
 }
 
-// holder returns the first of some processes that has a device's node open, 0
-// when none has.
+// holder returns the first of some processes that has a device's node open, or 0 if
+// none has.
 func holder(t *testing.T, pids []int, name string) int {
 	t.Helper()
 	node := "/dev/infiniband/" + nodeOf(t, name)
@@ -93,7 +93,7 @@ func awaitRounds(r *rig.Telegraf, name string, atLeast int64) {
 	r.Await("rounds of "+name, 30*time.Second, func(p []rig.Point) bool { return probeRounds(p, name) >= atLeast })
 }
 
-// probeRounds is how many rounds vector 0 of a device has done, by any method.
+// probeRounds returns how many rounds vector 0 of a device has done, by all methods.
 func probeRounds(points []rig.Point, name string) int64 {
 	var sum int64
 	for _, method := range []string{"ud_send", "rc_write", "flush"} {
@@ -102,7 +102,7 @@ func probeRounds(points []rig.Point, name string) int64 {
 	return sum
 }
 
-func says(points []rig.Point, field, text string) bool {
+func hasText(points []rig.Point, field, text string) bool {
 	for _, p := range points {
 		if p.Text(field) == text {
 			return true
@@ -111,7 +111,8 @@ func says(points []rig.Point, field, text string) bool {
 	return false
 }
 
-// requireNoGap asserts that a device's series had a point at least so often.
+// requireNoGap asserts that no two points of a device's series are further apart
+// than longest.
 func requireNoGap(t *testing.T, points []rig.Point, name string, longest time.Duration) {
 	t.Helper()
 	var last int64

@@ -14,8 +14,8 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// memoryLimit is what plugin and worker may hold together at any time, resident
-// and with their programs' pages.
+// memoryLimit is the limit for the resident memory of plugin and worker together at
+// any time, including the pages of their programs.
 const memoryLimit = 64 << 20
 
 func TestAStormIsCountedToTheLastEvent(t *testing.T) {
@@ -38,13 +38,13 @@ func TestAStormIsCountedToTheLastEvent(t *testing.T) {
 		requireShutdown(t, "in a storm", time.Since(began), ours)
 		s.end()
 		if log := r.Log(); strings.Contains(log, "lost") {
-			t.Errorf("want all told to a Telegraf that reads, got:\n%s", log)
+			t.Errorf("want all reported to a Telegraf that reads, got:\n%s", log)
 		}
 	})
 }
 
-// Telegraf stops reading in the middle of a storm, until its pipe is full. What
-// the worker has read and acknowledged by then stands in its ledger.
+// Telegraf stops reading in the middle of a storm, and its pipe becomes full. The
+// worker's ledger has the events that it has read and acknowledged by then.
 func TestAStoppedTelegrafHoldsUpNoReader(t *testing.T) {
 	stopped := 30 * time.Second
 	if testing.Short() {
@@ -77,9 +77,9 @@ func TestAStoppedTelegrafHoldsUpNoReader(t *testing.T) {
 	})
 }
 
-// The plugin itself stops, and with it whom the worker sends to. These are more
-// events than gRPC and the socket take ahead, 1 MiB and 0.2 MiB, at some 60 bytes
-// each: equal ones in a row would be joined into one.
+// The plugin itself is stopped, so the worker's messages have no receiver. The
+// events are more than gRPC and the socket can buffer, 1 MiB and 0.2 MiB, at some 60
+// bytes each. Consecutive events differ in type, because equal ones would be merged.
 func TestAStoppedPluginHoldsUpNoReader(t *testing.T) {
 	const first, last, each = 21, 36, 2500
 	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
@@ -114,8 +114,9 @@ func requireTerminates(t *testing.T, r *rig.Telegraf, ours []int) {
 	r.Stop()
 }
 
-// storm is events of many types, as fast as the kernel takes them. So many, that
-// the plugin writes more lines than fit into a pipe within a few seconds.
+// storm injects events of many types as fast as the kernel accepts them. There are
+// so many types that within a few seconds the plugin writes more lines than fit into
+// a pipe.
 type storm struct {
 	t        *testing.T
 	quit     chan struct{}
@@ -132,10 +133,10 @@ func stormTypes() []int {
 	return types
 }
 
-// startStorm injects until end is called, which the test must do.
+// startStorm injects events until end. The test must call end.
 func startStorm(t *testing.T) *storm {
 	t.Helper()
-	guest.Inject(t, device, guest.PKeyChange, 1, 0) // which loads the injector, or fails the test
+	guest.Inject(t, device, guest.PKeyChange, 1, 0) // loads the injector, or fails the test
 	s := &storm{t: t, quit: make(chan struct{}), done: make(chan struct{}), injected: map[int]int64{}}
 	go s.run()
 	return s
@@ -159,7 +160,8 @@ func (s *storm) run() {
 	}
 }
 
-// end returns how many events there were, by their numbers.
+// end stops the storm and returns how many events it injected, by the number of
+// their type.
 func (s *storm) end() map[int]int64 {
 	s.t.Helper()
 	close(s.quit)
@@ -170,7 +172,7 @@ func (s *storm) end() map[int]int64 {
 	return s.injected
 }
 
-// read is how many events of all types a worker has read.
+// read returns how many events of all types a worker has read.
 func read(s ledger.Snapshot) int64 {
 	var sum uint64
 	for _, e := range s.Events {
@@ -179,8 +181,8 @@ func read(s ledger.Snapshot) int64 {
 	return int64(sum)
 }
 
-// awaitLedger waits until a worker has read and acknowledged what was injected,
-// and returns how much that is.
+// awaitLedger waits until a worker has read and acknowledged all injected events,
+// and returns their number.
 func awaitLedger(t *testing.T, worker int, injected map[int]int64) int64 {
 	t.Helper()
 	var s ledger.Snapshot
@@ -197,7 +199,7 @@ func awaitLedger(t *testing.T, worker int, injected map[int]int64) int64 {
 	return read(s)
 }
 
-// awaitCounted waits until counters and sums of count are what was injected.
+// awaitCounted waits until counters and sums of count equal the injected numbers.
 func awaitCounted(r *rig.Telegraf, injected map[int]int64) []rig.Point {
 	return r.Await("counters and sums of count", 60*time.Second, func(p []rig.Point) bool {
 		for number, want := range injected {
@@ -210,7 +212,7 @@ func awaitCounted(r *rig.Telegraf, injected map[int]int64) []rig.Point {
 	})
 }
 
-// eventName is what a type of stormTypes is called, and the tag port of its
+// eventName returns the name of a type of stormTypes, and the tag port of its
 // series.
 func eventName(number int) (name, port string) {
 	switch number {
@@ -226,7 +228,7 @@ func eventName(number int) (name, port string) {
 	return "unknown_" + strconv.Itoa(number), ""
 }
 
-// stop stops a process until the test goes on with it, or ends.
+// stop stops a process until the test continues it, or ends.
 func stop(t *testing.T, pid int) {
 	t.Helper()
 	signal(t, pid, syscall.SIGSTOP)
@@ -247,8 +249,8 @@ func awaitFull(t *testing.T, plugin int) {
 	t.Logf("stdout full after %v", time.Since(began).Round(time.Millisecond))
 }
 
-// requireSmall holds the highest that each process ever was to the limit, all of
-// them together.
+// requireSmall requires that the sum of the peak memory of all processes is below
+// memoryLimit.
 func requireSmall(t *testing.T, what string, pids []int) {
 	t.Helper()
 	var sum int64
@@ -261,7 +263,8 @@ func requireSmall(t *testing.T, what string, pids []int) {
 	}
 }
 
-// requireShutdown allows an end ten times shutdown_timeout, on an emulated machine, and wants no process left.
+// requireShutdown requires that a shutdown took at most ten times shutdown_timeout, because the machine is emulated,
+// and that no process is left.
 func requireShutdown(t *testing.T, state string, took time.Duration, pids []int) {
 	t.Helper()
 	const promised = 3 * time.Second

@@ -66,8 +66,9 @@ func TestWatchShowsDropsAndNeverHoldsUpARemoval(t *testing.T) {
 	}
 }
 
-// requireDrops compares what was shown with itself and with when the link was changed. A query of the port that comes
-// between a change and its event is the first to see it.
+// requireDrops compares the shown durations with the times between the records, and with the times at which the link
+// was changed. The witness of a change is a query instead of an event if a query of the port comes between the change
+// and its event.
 func requireDrops(t *testing.T, w *rig.Watch, stamps []guest.LinkChange) {
 	t.Helper()
 	up := func(r rig.Record) bool { return r.StateFrom == "down" && r.StateTo == "active" }

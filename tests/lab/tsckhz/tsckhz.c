@@ -1,4 +1,4 @@
-// Prints how many thousand times a second this machine's time stamp counter ticks, as CLOCK_MONOTONIC has it.
+// Prints the frequency of this machine's time stamp counter in kHz, measured with CLOCK_MONOTONIC.
 #include <stdint.h>
 #include <stdio.h>
 #include <time.h>
@@ -16,7 +16,7 @@ static int64_t now(void)
 	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-// The closest pair of many, since the process may lose its processor between the two.
+// Returns the closest of many pairs of readings, because the process may lose its processor between the two.
 static struct reading read_both(void)
 {
 	struct reading best = { 0 };

@@ -16,17 +16,17 @@ import (
 	"unsafe"
 )
 
-// Options say what New makes.
+// Options describe the objects that New makes.
 type Options struct {
-	Completions int  // the least that the CQ has room for
+	Completions int  // minimum size of the CQ
 	SRQ         bool // receives go to a shared receive queue
-	UD          bool // the queue pair's type, else RC
+	UD          bool // the queue pair is UD, else RC
 }
 
 // State is a state of a queue pair (enum ibv_qp_state).
 type State int
 
-// The states that Move goes to.
+// The states that Move can set.
 const (
 	Reset   State = C.IBV_QPS_RESET
 	Drained State = C.IBV_QPS_SQD
@@ -36,8 +36,8 @@ const (
 // WRFlushErr is the status of a completion that was flushed (enum ibv_wc_status).
 const WRFlushErr = int(C.IBV_WC_WR_FLUSH_ERR)
 
-// Objects are a protection domain, a completion queue, perhaps a shared receive queue, and a queue pair. Its
-// methods must not be called concurrently; errors are syscall.Errno.
+// Objects are a protection domain, a completion queue, an optional shared receive queue, and a queue pair.
+// Their methods must not be called concurrently; errors are syscall.Errno.
 type Objects struct{ c *C.struct_objects }
 
 // New makes objects on an open context (struct ibv_context).
@@ -63,7 +63,7 @@ func result(what string, errno C.int) error {
 	return fmt.Errorf("%s: %w", what, syscall.Errno(errno))
 }
 
-// Completions is how many completions the CQ has room for.
+// Completions returns the size of the CQ.
 func (o *Objects) Completions() int { return int(C.objects_cqe(o.c)) }
 
 // Init moves the queue pair from RESET to INIT.
@@ -108,15 +108,15 @@ func (o *Objects) PostReceives(n int) error {
 // Limit arms the shared receive queue's limit.
 func (o *Objects) Limit(n int) error { return result("set limit", C.objects_limit(o.c, C.int(n))) }
 
-// Poll takes up to 64 completions and returns how many there were, and the last one's status.
+// Poll takes up to 64 completions and returns their number, and the status of the last one.
 func (o *Objects) Poll() (n, status int, err error) {
 	var count, last C.int
 	err = result("poll", C.objects_poll(o.c, &count, &last))
 	return int(count), int(last), err
 }
 
-// Destroy destroys all objects; a second call does nothing. It blocks for ever while an event of theirs that
-// was read is not acknowledged.
+// Destroy destroys all objects; a second call does nothing. It blocks for ever while an event of an object
+// was read and is not acknowledged.
 func (o *Objects) Destroy() error {
 	c := o.c
 	o.c = nil

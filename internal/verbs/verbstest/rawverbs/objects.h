@@ -1,29 +1,30 @@
-// What one test needs of verbs objects. Every function returns 0 or a positive errno.
+// The verbs objects that a test needs. Every function returns 0 or a positive errno.
 #ifndef RDMA_EVENTS_RAWVERBS_H
 #define RDMA_EVENTS_RAWVERBS_H
 
 struct objects;
 
-// objects_make makes a PD, a CQ with room for at least cqe completions, an SRQ if srq, and a queue pair of an
+// objects_make makes a PD, a CQ of at least cqe completions, an SRQ if srq, and a queue pair of an
 // IBV_QPT_* type in RESET on them.
 int objects_make(void *context, int cqe, int srq, int type, struct objects **out);
-// objects_cqe returns how many completions the CQ really has room for.
+// objects_cqe returns the real size of the CQ in completions.
 int objects_cqe(const struct objects *o);
-// objects_init, _ready_to_receive, _ready_to_send move the queue pair, which is its own peer, one state on.
+// objects_init, _ready_to_receive, _ready_to_send move the queue pair, which is its own peer, to the next
+// state.
 int objects_init(struct objects *o);
 int objects_ready_to_receive(struct objects *o);
 int objects_ready_to_send(struct objects *o);
 // objects_move moves it to an IBV_QPS_* state that needs nothing else.
 int objects_move(struct objects *o, int state);
-// Without data. Receives go to the SRQ if there is one.
+// objects_post_* post n work requests without data. Receives go to the SRQ if there is one.
 int objects_post_writes(struct objects *o, int n);
 int objects_post_sends(struct objects *o, int n);
 int objects_post_receives(struct objects *o, int n);
 // objects_limit arms the SRQ's limit.
 int objects_limit(struct objects *o, int limit);
-// objects_poll takes up to 64 completions; status is the last one's IBV_WC_*.
+// objects_poll takes up to 64 completions; status is the IBV_WC_* of the last one.
 int objects_poll(struct objects *o, int *n, int *status);
-// objects_destroy waits for ever while an event that was read is not acknowledged.
+// objects_destroy blocks for ever while an event was read and is not acknowledged.
 int objects_destroy(struct objects *o);
 
 #endif

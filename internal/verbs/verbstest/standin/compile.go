@@ -7,8 +7,9 @@ import (
 	"path/filepath"
 )
 
-// Compile builds the library from the directory sources into dir and returns its
-// file, whose name is that of the real one. It blocks while the compiler runs.
+// Compile builds the library from the directory sources into dir and returns the path
+// of its file, which has the name of the real library. It blocks while the compiler
+// runs.
 func Compile(sources, dir string) (string, error) {
 	files, err := filepath.Glob(filepath.Join(sources, "*"))
 	if err != nil {
@@ -18,7 +19,8 @@ func Compile(sources, dir string) (string, error) {
 	args := []string{"-shared", "-fPIC", "-g", "-O1", "-std=gnu11", "-Wall", "-Wextra", "-Werror",
 		"-Wl,-soname,libibverbs.so.1", "-o", library}
 	for _, f := range files {
-		// The test cache knows of the files that this process looks at, not of the compiler's.
+		// The test cache tracks the files that this process accesses, not those of the
+		// compiler.
 		if _, err := os.Stat(f); err != nil {
 			return "", err
 		}

@@ -12,10 +12,10 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// Control is struct control of testdata/standin.h: a page that the
-// library shares with the test. Descriptors in it are those of the process that
-// has the library. The test may write it at any time; what the library reads
-// and writes at the same moment is for the test to keep apart.
+// Control is struct control of testdata/standin.h: a page that the library shares
+// with the test. Descriptors in it are those of the process that has loaded the
+// library. The test may write to it at any time, and must itself avoid conflicts
+// with accesses of the library at the same moment.
 type Control struct {
 	Size, FailCall, FailErrno, FailSkip, FailStyle, HangCall      int32
 	IgnoreAcks, WCStatus, PostErr, Legacy, PortState, LinkLayer   int32
@@ -31,7 +31,7 @@ type Control struct {
 	Trace                                                         [1 << 18]byte
 }
 
-// The ways of a call to fail (standin.h).
+// The ways in which a call fails (standin.h).
 const (
 	StyleManual int32 = iota
 	StyleNegative
@@ -39,7 +39,8 @@ const (
 	StyleSilent
 )
 
-// When arming a queue makes an event by itself, and when it is done (standin.h).
+// When arming a queue makes an event by itself, and when the arm takes effect
+// (standin.h).
 const (
 	ArmNever int32 = iota
 	ArmByIndex
@@ -48,12 +49,12 @@ const (
 )
 
 // Provider is struct provider of standin.h: errnos that a provider, or the kernel's
-// driver behind it, answers; 0: the call goes well.
+// driver behind it, answers; 0: the call succeeds.
 type Provider struct {
 	RefuseRC, RefuseUD, RefuseChannel, RefuseAH, RefuseRTS int32 // or Silently
 	Flush                                                  int32
 	DeadOpen, DeadCommand, DeadDestroy                     int32  // in error state
-	Commands                                               uint32 // a bit for each ledger.Call that asks the device
+	Commands                                               uint32 // a bit for each ledger.Call that is a command
 }
 
 // Silently is the errno of a call that fails and leaves errno as it was.
@@ -62,15 +63,17 @@ const Silently int32 = -1
 // How a posted receive is flushed (standin.h).
 const (
 	FlushEvent  int32 = iota // with an event
-	FlushSilent              // in the library, without one
+	FlushSilent              // in the library, without an event
 	FlushNever
 )
 
-// ControlSize is how many bytes a Control takes; the library says the same in Size.
+// ControlSize is the size of a Control in bytes. The library writes the size of its
+// own structure to Size.
 const ControlSize = int(unsafe.Sizeof(Control{}))
 
-// Map makes the file at path, if it is not there, and maps it for as long as the
-// process lives. A new one orders no fault: the port is active, on Ethernet.
+// Map maps the file at path for as long as the process runs, and makes the file if
+// it does not exist. The port is then active, on Ethernet. A new file orders no
+// fault.
 func Map(path string) (*Control, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -89,18 +92,18 @@ func Map(path string) (*Control, error) {
 	return c, nil
 }
 
-// Written returns what the library has noted of its calls.
+// Written returns the trace of calls that the library has written.
 func (c *Control) Written() string { return string(c.Trace[:c.TraceLen]) }
 
-// Broken returns the first rule of the library that was broken; "": none.
+// Broken returns the first rule of the library that was broken; "" if none was.
 func (c *Control) Broken() string {
 	text, _, _ := bytes.Cut(c.Violation[:], []byte{0})
 	return string(text)
 }
 
-// AsyncEvent is an event as the kernel writes it to the asynchronous descriptor
-// (struct ib_uverbs_async_event_desc). The library reads it from AsyncWrite's
-// other end.
+// AsyncEvent returns an event in the form in which the kernel writes it to the
+// asynchronous descriptor (struct ib_uverbs_async_event_desc). The test writes it to
+// AsyncWrite; the library reads it from the other end.
 func AsyncEvent(typ int32, element uint64) []byte {
 	record := binary.NativeEndian.AppendUint64(nil, element)
 	record = binary.NativeEndian.AppendUint32(record, uint32(typ))

@@ -1,5 +1,5 @@
-// Package standin builds a stand-in for libibverbs, for tests, and gives its
-// orders. Its sources are in testdata: one device
-// without hardware whose faults are ordered through a page of shared memory. What
-// real drivers and their providers do that soft ones do not is the table Profiles.
+// Package standin builds a stand-in for libibverbs for tests, and controls it.
+// Its sources are in testdata: one device without hardware, whose faults a test
+// orders through a page of shared memory. The table Profiles lists the
+// behaviour of real drivers and their providers that soft drivers do not have.
 package standin

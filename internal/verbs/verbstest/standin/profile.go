@@ -9,38 +9,39 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// Profile is a driver with its provider, as the stand-in can be: first what was read
-// in their sources (Profiles says which), then what a user of the plugin sees of it.
+// Profile describes a driver with its provider, as the stand-in can behave: first the
+// facts that were read in their sources (Profiles names the versions), then the results
+// that a user of the plugin sees.
 type Profile struct {
-	Name   string // of the simulator's profile, too, but for what follows a space
-	Module string // what sysfs shows as the device's driver; "": nothing
+	Name   string // up to a space also the name of the simulator's profile
+	Module string // the device's driver in sysfs; "": none
 
-	NodeType string // of sysfs; "": that of InfiniBand and RoCE
+	NodeType string // in sysfs; "": that of InfiniBand and RoCE
 	Link     verbs.LinkLayer
-	GRH      bool // its port asks for one (IBV_QPF_GRH_REQUIRED)
+	GRH      bool // its port requires a GRH (IBV_QPF_GRH_REQUIRED)
 	Provider Provider
 	Arm      int32
-	Files    map[string]string // of sysfs, below the device: its counters
+	Files    map[string]string // in sysfs, below the device: its counters
 
-	PortEvents    int               // of each kind, when its port goes down or up
-	Events        []verbs.EventType // what else it raises of its ports and of itself
-	Fatal         int               // the number of a port in its DEVICE_FATAL; -1: it raises none
+	PortEvents    int               // events of each kind when its port goes down or up
+	Events        []verbs.EventType // other events that it raises for its ports and itself
+	Fatal         int               // port number in its DEVICE_FATAL; -1: it raises none
 	CanDie        bool              // it has an error state
 	Disassociates bool              // a removal takes the device away from its users and does not wait for them
 
-	Commands   map[ledger.Call]int // to the device, of each call at most: a transition may need none
-	LinkDowned int                 // of each read of that counter
+	Commands   map[ledger.Call]int // commands to the device for each call, at most: a transition may need none
+	LinkDowned int                 // commands for each read of that counter
 
 	Seen Seen
 }
 
-// Seen is what a user sees with the default configuration.
+// Seen is the result that a user sees with the default configuration.
 type Seen struct {
 	Up, Down Probing // while its port is active, and down
-	Query    int     // commands of a query of a port
-	Dead     string  // reason that a watch ends with in error state; "": it goes on
-	Reopen   string  // reason that the next watch ends with, if the error state lasts; "": it goes on
-	Unmade   string  // why that one has no probe
+	Query    int     // commands for a query of a port
+	Dead     string  // reason with which a watch ends in error state; "": it goes on
+	Reopen   string  // reason with which the next watch ends if the error state lasts; "": it goes on
+	Unmade   string  // why the next watch has no probe
 }
 
 // Probing is how a port is probed.
@@ -48,10 +49,10 @@ type Probing struct {
 	Method  verbs.Method
 	Why     string // part of the reason for it
 	Round   int    // commands of each round
-	Attempt int    // commands of each attempt to find another method, where there is none
+	Attempt int    // commands of each attempt to find another method, if there is none
 }
 
-// Take has the stand-in be as p.
+// Take makes the stand-in behave as p.
 func (c *Control) Take(p Profile) {
 	c.Provider, c.Arm, c.LinkLayer = p.Provider, p.Arm, int32(p.Link)
 	if p.GRH {
@@ -62,7 +63,7 @@ func (c *Control) Take(p Profile) {
 	}
 }
 
-// Sum returns how many commands some calls are.
+// Sum returns how many commands the given calls cost.
 func (p Profile) Sum(calls map[ledger.Call]int) int {
 	sum := 0
 	for call, n := range calls {
@@ -71,7 +72,8 @@ func (p Profile) Sum(calls map[ledger.Call]int) int {
 	return sum
 }
 
-// WriteSysfs makes the files of a device of this profile (WriteSysfs, the function).
+// WriteSysfs makes the files of a device of this profile: those of the function
+// WriteSysfs, and its own.
 func (p Profile) WriteSysfs(root, device, node string) error {
 	if err := WriteSysfs(root, device, node); err != nil {
 		return err
@@ -96,7 +98,7 @@ func (p Profile) WriteSysfs(root, device, node string) error {
 	return os.Symlink("../../../bus/pci/drivers/"+p.Module, filepath.Join(dir, "device/driver"))
 }
 
-// ProfileOf returns the profile of a name; false: there is none.
+// ProfileOf returns the profile of a name; false if there is none.
 func ProfileOf(name string) (Profile, bool) {
 	for _, p := range Profiles() {
 		if p.Name == name {
@@ -106,7 +108,7 @@ func ProfileOf(name string) (Profile, bool) {
 	return Profile{}, false
 }
 
-// each is one command of each of the calls.
+// each returns one command for each of the calls.
 func each(calls ...ledger.Call) map[ledger.Call]int {
 	commands := map[ledger.Call]int{}
 	for _, c := range calls {
@@ -115,13 +117,14 @@ func each(calls ...ledger.Call) map[ledger.Call]int {
 	return commands
 }
 
-// and is commands with n more of a call.
+// and adds n commands of a call to commands and returns them.
 func and(commands map[ledger.Call]int, call ledger.Call, n int) map[ledger.Call]int {
 	commands[call] += n
 	return commands
 }
 
-// queues are commands of nearly all drivers: queues, memory and transitions.
+// queues returns one command for each call that is a command with nearly all drivers
+// (queues, memory and transitions), and for each of more.
 func queues(more ...ledger.Call) map[ledger.Call]int {
 	return each(append(more, ledger.CallCreateCQ, ledger.CallDestroyCQ, ledger.CallCreateQP, ledger.CallDestroyQP,
 		ledger.CallModifyQP, ledger.CallRegMR, ledger.CallDeregMR)...)

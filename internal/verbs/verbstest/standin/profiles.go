@@ -32,18 +32,19 @@ const (
 	refusedQP     = "ibv_create_qp standin0 port 1: unsupported operation: operation not supported"
 )
 
-// Profiles returns what was read in the providers of rdma-core 65 and the drivers of
-// Linux 7.3, unless a line says otherwise. No device was run. Where the source does
-// not settle a thing, as whether an event follows a flush in the library, it is here
-// as it is worse for the plugin.
+// Profiles returns the facts that were read in the providers of rdma-core 65 and the
+// drivers of Linux 7.3, unless a line names another version. No device was run. If the
+// source does not settle a fact, such as whether an event follows a flush in the
+// library, the profile has the case that is worse for the plugin.
 func Profiles() []Profile {
 	return append(nvidia(), append(cloud(), others()...)...)
 }
 
-// nvidia are ConnectX. On Ethernet, too, mlx5 asks its device for the state of a port
-// and for link_downed (mlx5_query_port_roce, process_pma_cmd), and on InfiniBand with up
-// to five commands (mlx5_query_hca_port). Both count flushes; mlx4 as rq_num_wrfe, and
-// its netdev repeats the port events of its firmware on RoCE (mlx4_ib_port_event).
+// nvidia are the ConnectX drivers. mlx5 asks its device for the state of a port and for
+// link_downed on Ethernet, too (mlx5_query_port_roce, process_pma_cmd), and on
+// InfiniBand with up to five commands (mlx5_query_hca_port). Both drivers count
+// flushes, mlx4 as rq_num_wrfe. On RoCE, the netdev of mlx4 repeats the port events of
+// its firmware (mlx4_ib_port_event).
 func nvidia() []Profile {
 	mlx5 := Profile{
 		Name: "mlx5", Module: "mlx5_core", Link: verbs.LinkEthernet, GRH: true,
@@ -61,7 +62,7 @@ func nvidia() []Profile {
 			Query: 3, Reopen: "recovering",
 		},
 	}
-	vf := mlx5 // a function on InfiniBand that asks for a GRH
+	vf := mlx5 // a virtual function on InfiniBand, whose port requires a GRH
 	vf.Name, vf.Link = "mlx5_vf", verbs.LinkInfiniBand
 	vf.Events = []verbs.EventType{verbs.EventLIDChange, verbs.EventPKeyChange, verbs.EventClientReregister}
 	vf.Commands = and(queues(ledger.CallAllocPD, ledger.CallDeallocPD), ledger.CallQueryPort, 5)
@@ -80,11 +81,11 @@ func nvidia() []Profile {
 	return []Profile{mlx5, vf, mlx4}
 }
 
-// cloud are the drivers of virtual functions that clouds hand out.
+// cloud are the drivers of virtual functions that clouds provide.
 func cloud() []Profile {
 	efa := Profile{
 		Name: "efa", Module: "efa", NodeType: unspecified, Link: verbs.LinkUnspecified,
-		// A command that was not answered is ETIME, and each one after it ENODEV.
+		// A command without an answer returns ETIME, and each one after it ENODEV.
 		Provider: Provider{RefuseRC: eopnotsupp, DeadCommand: enodev, DeadDestroy: enodev}, Arm: ArmByIndex,
 
 		Fatal: -1, CanDie: true,
@@ -124,8 +125,8 @@ func cloud() []Profile {
 	return []Profile{efa, older, mana, erdma}
 }
 
-// iwarp is what all drivers of iWARP have in common: transitions go well but that to
-// RTS, which wants a connection manager, and there are no datagrams.
+// iwarp is the common part of all iWARP drivers. Transitions succeed except the one to
+// RTS, which needs a connection manager, and there are no datagrams.
 func iwarp(name, module string) Profile {
 	return Profile{
 		Name: name, Module: module, NodeType: rnic, Link: verbs.LinkEthernet,
@@ -142,7 +143,8 @@ func iwarp(name, module string) Profile {
 func others() []Profile {
 	bnxt := Profile{
 		Name: "bnxt_re", Module: "bnxt_en", Link: verbs.LinkEthernet, GRH: true,
-		// A detached device times every command out but destroys (bnxt_qplib_map_rc).
+		// On a detached device every command but a destroy times out
+		// (bnxt_qplib_map_rc).
 		Provider: Provider{Flush: FlushSilent, DeadCommand: etimedout}, Arm: ArmByIndex,
 		Files: map[string]string{"ports/1/counters/link_downed": "0"},
 
@@ -183,7 +185,7 @@ func others() []Profile {
 	hns.Name, hns.Module, hns.Arm = "hns", "hns3", ArmByIndex
 	hns.Provider = Provider{DeadOpen: eagain, DeadCommand: ebusy}
 	hns.Commands = each(ledger.CallCreateCQ, ledger.CallDestroyCQ, ledger.CallRegMR, ledger.CallDeregMR,
-		ledger.CallModifyQP, ledger.CallDestroyQP) // which moves it to RESET
+		ledger.CallModifyQP, ledger.CallDestroyQP) // the destroy moves the queue pair to RESET
 	hns.Seen.Up.Round, hns.Seen.Down.Round, hns.Seen.Reopen, hns.Seen.Unmade = 0, 3, "recovering", ""
 	hip08 := hns // no datagrams, and before 7.3 no port events
 	hip08.Name, hip08.PortEvents = "hns HIP08 on Linux 6.12", 0
@@ -192,7 +194,8 @@ func others() []Profile {
 
 	qedr := irdma
 	qedr.Name, qedr.Module, qedr.PortEvents, qedr.Disassociates, qedr.Arm = "qedr", "qede", 2, false, ArmByIndex
-	// In recovery commands are skipped as if they had gone well. The device knows no queue pair before RTR.
+	// In recovery, commands are skipped and report success. The device has no queue
+	// pair before RTR.
 	qedr.Provider = Provider{RefuseUD: eopnotsupp, RefuseAH: eopnotsupp, Flush: FlushNever}
 	qedr.Commands = each(ledger.CallCreateCQ, ledger.CallDestroyCQ, ledger.CallRegMR, ledger.CallDeregMR)
 	qedr.Seen.Up = Probing{Method: verbs.MethodRCWrite, Why: refusedQP}

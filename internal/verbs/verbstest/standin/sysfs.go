@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 )
 
-// WriteSysfs makes the files of a device below root, a directory that stands for
-// /sys. node is its uverbs node, as in "uverbs0".
+// WriteSysfs makes the files of a device below root, a directory in place of /sys.
+// node is the device's uverbs node, as in "uverbs0".
 func WriteSysfs(root, device, node string) error {
 	files := map[string]string{
 		"node_type":                 "1: CA\n",
@@ -33,7 +33,7 @@ func WriteSysfs(root, device, node string) error {
 	return WriteFile(filepath.Join(root, "class/infiniband_verbs", node, "ibdev"), device+"\n")
 }
 
-// WriteFile makes a file of text, and the directories above it.
+// WriteFile writes text to a file, and makes the directories above it.
 func WriteFile(path, text string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return fmt.Errorf("make directory of %s: %w", path, err)

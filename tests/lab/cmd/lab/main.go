@@ -1,10 +1,10 @@
-// Command lab runs things by hand in a lab guest. It is started from the project's root:
+// Command lab runs programs by hand in a lab guest. It is started in the project's root:
 //
 //	go run ./tests/lab/cmd/lab prepare         fetch and build what guests need
 //	go run ./tests/lab/cmd/lab shell           an interactive guest with an RDMA device
 //	go run ./tests/lab/cmd/lab run PATH ARGS   one program in a guest
 //
-// LAB_KERNEL names another kernel package than the release's, as in linux-image-amd64/backports.
+// LAB_KERNEL names a kernel package other than the release's, for example linux-image-amd64/backports.
 package main
 
 import (
@@ -80,7 +80,8 @@ func program(ctx context.Context, img *lab.Image, args []string) (int, error) {
 	return res.ExitCode, nil
 }
 
-// absolute finds a program as a shell does, because the guest has another working directory at first.
+// absolute finds a program as a shell does. It returns the absolute path, because the guest starts in another
+// working directory.
 func absolute(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err != nil {
@@ -107,7 +108,7 @@ func programs(dir string) []string {
 	}
 }
 
-// terminalSize asks the terminal before the guest has it: a virtio console does not pass its size on.
+// terminalSize queries the terminal before the guest uses it: a virtio console does not pass its size on.
 func terminalSize() string {
 	cmd := exec.Command("stty", "size")
 	cmd.Stdin = os.Stdin

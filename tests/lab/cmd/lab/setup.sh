@@ -1,5 +1,6 @@
 # shellcheck shell=sh disable=SC2154
-# Runs in the guest before the prompt: one RoCE device, and the plugin under a real Telegraf if both are built.
+# Runs in the guest before the prompt. It makes one RoCE device, and starts the plugin under a real Telegraf if both are
+# built.
 modprobe -a dummy crc32_generic rdma_rxe
 /usr/bin/ip link add d0 type dummy
 /usr/bin/ip addr add 10.77.0.1/24 dev d0
@@ -21,7 +22,7 @@ if [ -x "$RDMA_EVENTS_BIN" ] && [ -x "$TELEGRAF_BIN" ]; then
 		  files = ["/run/metrics.out"]
 	CONF
 	: >/run/metrics.out
-	# In a session of its own, so that Ctrl-C at the prompt does not reach it.
+	# Telegraf has a separate session, so that Ctrl-C at the prompt does not reach it.
 	setsid "$TELEGRAF_BIN" --config /run/telegraf.conf >/run/telegraf.log 2>&1 </dev/null &
 	plugin="tail -f /run/metrics.out             what it emits (log: /run/telegraf.log)"
 fi

@@ -1,6 +1,6 @@
-// Command scale fills an InfluxDB with what many hosts write, and measures the
-// Fleet dashboard on it. It is started from the project's root, by `make scale`,
-// and takes up again what it has begun.
+// Command scale fills an InfluxDB with the points of many hosts and measures the
+// Fleet dashboard on it. `make scale` starts it from the project's root. If it was
+// stopped, the next start continues.
 package main
 
 import (

@@ -46,7 +46,7 @@ static int raw(void)
 	return socket(AF_INET, SOCK_RAW | SOCK_CLOEXEC, IPPROTO_ICMP);
 }
 
-// The order is the port where somebody listens. The parent is the host.
+// The order is a port on which the test listens. The parent is the host.
 void attack(void)
 {
 	int port = control->attack;

@@ -35,8 +35,8 @@ static enum object object_of(unsigned type)
 	return O_PORT;
 }
 
-// As in libibverbs: the upper half of the union is garbage for ports, and a
-// number without a name gets the truncated element for a port.
+// As in libibverbs: the upper half of the union is garbage for ports, and for a
+// number without a name the port is the truncated element.
 static void fill(struct ibv_async_event *e, const struct description *d)
 {
 	memset(e, 0xee, sizeof *e);
@@ -108,7 +108,7 @@ int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq, void 
 	if (begin(C_GET_CQ_EVENT))
 		return -1;
 	if (control->removed) {
-		// Before Linux 6.4 a read of a closed channel that does not block says EAGAIN.
+		// Before Linux 6.4 a nonblocking read of a closed channel fails with EAGAIN.
 		errno = control->closed_again ? EAGAIN : EIO;
 		return -1;
 	}

@@ -16,7 +16,7 @@ void release_kept(struct standin_cq *cq)
 	keeps = 0;
 }
 
-// step copies the next word of the plan; past its end a round goes well.
+// step copies the next word of the plan. After the last word a round succeeds.
 static void step(char *word, size_t size)
 {
 	const char *at = control->plan + control->cursor;
@@ -32,14 +32,14 @@ static void step(char *word, size_t size)
 	control->cursor += n + (at[n] == ' ');
 }
 
-// perform does what the letters of the step say, in their order:
+// perform executes the letters of the step in their order:
 //  c  the work request's completion is put into the queue
-//  e  an event, if the queue is armed, which it then is not any more
-//  E  an event whatever, and the queue stays as it is
-//  l  an event that is lost: the queue is not armed any more
+//  e  an event, if the queue is armed; then the queue is no longer armed
+//  E  an event in any case; the queue stays as it is
+//  l  an event that is lost: the queue is no longer armed
 //  k  the completion is kept back
-//  r  what was kept back is put into the queue
-//  p  the same with an event, once the queue was armed anew and a poll found it empty
+//  r  the completions that were kept back are put into the queue
+//  p  the same with an event, after the queue was armed again and a poll found it empty
 //  R  the device is removed
 //  f  the send of a datagram completes with a bad status
 //  x  the post verb returns post_err and nothing is posted

@@ -25,7 +25,7 @@ int answer(enum call call)
 								    : 0; // the kernel answers, not the device
 	else if (command && control->dead)
 		err = call >= C_DESTROY_QP ? control->provider.dead_destroy : control->provider.dead_command;
-	// What the real library leaves behind in errno when it succeeds.
+	// The real library leaves this errno behind when it succeeds.
 	errno = err ? err : ENOTTY;
 	return err;
 }

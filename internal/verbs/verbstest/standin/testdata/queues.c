@@ -32,7 +32,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *ctx, int cqe, void *context,
 	return &s->cq;
 }
 
-// Like the kernel, a destroy drops what is queued and not read.
+// Like the kernel, a destroy drops the events that are queued and not read.
 static void drop_events(struct ibv_comp_channel *channel)
 {
 	struct pollfd p = { .fd = channel->fd, .events = POLLIN };
@@ -182,7 +182,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 	return &s->qp;
 }
 
-// Queue pairs whose destroy has failed: they live on in the device.
+// Queue pairs whose destroy has failed. They still exist in the device.
 static struct standin_qp *kept_qps;
 
 int ibv_destroy_qp(struct ibv_qp *qp)
@@ -316,8 +316,10 @@ int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **ba
 	return 0;
 }
 
-// A datagram to oneself takes up a receive, whose completion is the one that the plan
-// is about; without one it is dropped. The send's own completes whatever.
+// A datagram to the own address uses up a receive; the plan applies to the
+// completion of that receive. Then the send completes as well, with send_status.
+// Without a receive the datagram is dropped, which is a violation, and the send does
+// not complete.
 static int receive(struct standin_qp *s, const struct ibv_send_wr *wr, const struct ibv_wc *sent)
 {
 	struct ibv_wc wc = { .opcode = IBV_WC_RECV,
@@ -368,7 +370,7 @@ int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ba
 	check_send(qp, wr);
 	if (qp->qp_type == IBV_QPT_UD)
 		err = control->dead ? 0 : receive((struct standin_qp *)qp, wr, &wc);
-	else if (!control->dead) // else no device hears of it
+	else if (!control->dead) // a dead device gets no request
 		err = perform((struct standin_cq *)qp->send_cq, &wc);
 	pthread_mutex_unlock(&lock);
 	return err;

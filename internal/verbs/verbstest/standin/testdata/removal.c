@@ -5,17 +5,17 @@
 
 #include "standin.h"
 
-// Old kernels refuse a destroy after a removal. The library can be asked
-// to take that for success: then it frees the object, and does not wait until its
-// events are acknowledged.
+// Old kernels refuse a destroy after a removal. A variable of the environment
+// (RDMAV_ALLOW_DISASSOC_DESTROY) makes the library treat that as success: then it
+// frees the object, and does not wait until its events are acknowledged.
 int disassociated(void)
 {
 	return control->removed && control->closed_again;
 }
 
-// After a removal the completion channel answers POLLERR and read EIO, and the
-// asynchronous queue ends with DEVICE_FATAL. A pipe's write end without a reader
-// is what gives POLLERR alone.
+// After a removal the completion channel answers POLLERR and read returns EIO, and
+// the asynchronous queue ends with DEVICE_FATAL. A pipe's write end without a reader
+// gives POLLERR alone.
 void remove_device(void)
 {
 	uint32_t fatal[4] = { 0, 0, IBV_EVENT_DEVICE_FATAL, 0 };

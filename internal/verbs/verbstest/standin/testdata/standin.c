@@ -26,8 +26,8 @@ struct ibv_comp_channel *channels[16];
 static struct ibv_srq srq;
 static struct ibv_wq wq;
 
-// Each worker has the one device that its first argument names, and a page for it
-// in the directory VERBS_STANDIN, which is what the host passes on.
+// Each worker has one device, which its first argument names, and a page for it in
+// the directory VERBS_STANDIN. The host passes that variable on.
 static int open_control(int argc, char **argv)
 {
 	const char *path = getenv("STANDIN_CONTROL"), *dir = getenv("VERBS_STANDIN");
@@ -74,7 +74,7 @@ void note(const char *format, ...)
 	control->trace[control->trace_len - 1] = '\n';
 }
 
-// The first violation is the one that matters.
+// Only the first violation is kept.
 void violated(const char *format, ...)
 {
 	va_list args;
@@ -95,8 +95,8 @@ static void hang(void)
 		abort();
 }
 
-// crash dies as ordered, once: a real fault, another signal, or an exit. A worker
-// that is started again is well.
+// crash ends the process as ordered, once: by a real fault, another signal, or an
+// exit. A worker that is started again does not crash.
 static void crash(void)
 {
 	int signal = control->crash_signal;
@@ -109,7 +109,7 @@ static void crash(void)
 	_exit(3);
 }
 
-// Lines of all lengths, to both streams, as with a debug level left on.
+// flood prints lines of all lengths, to both streams, as with a debug level left on.
 static void flood(void)
 {
 	static const char line[] =
@@ -213,7 +213,7 @@ int ibv_query_port(struct ibv_context *ctx, uint8_t port, struct _compat_ibv_por
 	int err = query_port(ctx, port, &all, sizeof all);
 
 	note("legacy query_port");
-	// The older structure ends before the capabilities that came later.
+	// The older structure ends before the capabilities that were added later.
 	if (!err)
 		memcpy(a, &all, offsetof(struct ibv_port_attr, port_cap_flags2));
 	return err;

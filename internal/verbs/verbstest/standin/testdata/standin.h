@@ -1,54 +1,56 @@
-// A stand-in for libibverbs: one device without hardware, whose faults a test
-// orders through a page of shared memory. It keeps the rules of the real library
-// that can be broken from outside (acknowledge before destroy, children before
-// parents, the attributes of each state) and writes down who breaks them.
+// A stand-in for libibverbs: one device without hardware, whose faults a test orders
+// through a page of shared memory. It checks the rules of the real library that a
+// caller can break (acknowledge before destroy, children before parents, the
+// attributes of each state) and records the first violation.
 #ifndef STANDIN_H
 #define STANDIN_H
 
 #include <stdint.h>
 
-// The numbers of the calls (enum call) are those of the native border.
+// The numbers of the calls (enum call) are those of package native.
 #include "../../../native/native_lib.h"
 
-// What a provider does and its kernel driver behind it, where that is not what rxe
-// does: errnos, 0 if the call goes well. internal/verbs/verbstest/standin/profiles.go has them.
+// The behaviour of a provider, and of the kernel driver behind it, that differs from
+// rxe: errnos, 0 if the call succeeds. The values are in
+// internal/verbs/verbstest/standin/profiles.go.
 struct provider {
 	int32_t refuse_rc, refuse_ud, refuse_channel, refuse_ah, refuse_rts; // SILENTLY: no errno
 	int32_t flush;
 	int32_t dead_open, dead_command, dead_destroy; // in error state
-	uint32_t commands;			       // a bit for each call that asks the device
+	uint32_t commands;			       // a bit for each call that is a command to the device
 };
 
 enum { SILENTLY = -1 };
 
-// How a posted receive is flushed as its queue pair is moved to the error state:
-// with an event, in the library without one, not at all.
+// How a posted receive is flushed when its queue pair is moved to the error state:
+// with an event, in the library without an event, not at all.
 enum { FLUSH_EVENT, FLUSH_SILENT, FLUSH_NEVER };
 
-// The test maps the same page; it checks size against its own structure.
+// The test maps the same page. It compares size with its own structure.
 struct control {
 	int32_t size, fail_call, fail_errno, fail_skip, fail_style, hang_call;
 	int32_t ignore_acks, wc_status, post_err, legacy, port_state, link_layer, lid;
 	int32_t removed, cursor, async_write, channel_write, gate, entered, trace_len;
 	int32_t crash_call, crash_signal, flood, attack, speed, fail_always;
 	int32_t arm, event_delay_us, closed_again, port_flags;
-	// dead: the device is in error state; disassociate: it is taken away at the next call.
+	// dead: the device is in error state; disassociate: the device is removed at the
+	// next call.
 	int32_t dead, disassociate, command_us, flushes;
 	struct provider provider;
-	uint32_t calls[32]; // how often each was made and not refused
+	uint32_t calls[32]; // how often each call was made and not refused
 	uint64_t cq, qp, srq, wq;
 	char plan[256];
 	char violation[256];
 	char trace[1 << 18];
 };
 
-// How a call fails: as its man page says, with a negative errno, with -1 or NULL
-// and errno, or with -1 or NULL alone.
+// How a call fails: as in its man page, with a negative errno, with -1 or NULL and
+// errno, or with -1 or NULL alone.
 enum { STYLE_MANUAL, STYLE_NEGATIVE, STYLE_MINUS_ONE, STYLE_SILENT };
 
-// When arming a queue makes an event by itself: never; where the arm carries the
-// consumer index, as on mlx5, if there is anything beyond it; always. With
-// ARM_AT_POLL each arm but the first is done by the next poll.
+// When arming a queue makes an event by itself: never; if there is a completion
+// beyond the consumer index, which the arm carries on mlx5 for example; always. With
+// ARM_AT_POLL the next poll does each arm but the first.
 enum { ARM_NEVER, ARM_BY_INDEX, ARM_ALWAYS, ARM_AT_POLL };
 
 struct standin_cq {
@@ -75,24 +77,25 @@ extern struct ibv_comp_channel *channels[16];
 
 void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void violated(const char *format, ...) __attribute__((format(printf, 1, 2)));
-// begin notes nothing; it prints, dies, hangs or fails a call as ordered; 0: go on.
+// begin prints, dies, hangs or fails a call as ordered. It writes no trace. 0: the
+// call goes on.
 int begin(enum call call);
 
-// refused fails a call with one of the provider's errnos, and so the device was not
-// asked; 0: it goes on.
+// refused fails a call with one of the provider's errnos; the device is then not
+// asked. 0: the call goes on.
 int refused(enum call call, int32_t err);
-// answer is what the device says to a call: an errno in error state, if the call is
-// a command to it at all.
+// answer returns the answer to a call: the device's errno in error state if the call
+// is a command to the device, the kernel's EIO after a removal, else 0.
 int answer(enum call call);
 
-// attack tries what a library has no business to, and notes how that ends.
+// attack tries operations that a library must not do, and notes the result of each.
 void attack(void);
 
 void remove_device(void);
 // disassociated reports whether the kernel answers EIO to a destroy.
 int disassociated(void);
-// write_late has the device write to the receives of queue pairs that it was not
-// made to give up.
+// write_late makes the device write to the receives of queue pairs whose destroy
+// failed.
 void write_late(void);
 
 int poll_cq(struct ibv_cq *cq, int room, struct ibv_wc *wc);
@@ -100,8 +103,8 @@ int req_notify_cq(struct ibv_cq *cq, int solicited_only);
 int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
-// perform does the next step of the plan with the completion of a work request.
-// It returns what the post verb is to return.
+// perform executes the next step of the plan with the completion of a work request.
+// It returns the result of the post verb.
 int perform(struct standin_cq *cq, const struct ibv_wc *own);
 void push(struct standin_cq *cq, const struct ibv_wc *wc);
 void release_kept(struct standin_cq *cq);
