@@ -40,7 +40,7 @@ func portRules() []rule {
 			clears: "When the port is active again, or has been down for a day.",
 			do: []string{
 				"Look at the Device dashboard: one port, or all of the device? One device, or all behind a switch (Fleet)?",
-				"On the host: `rdma link`, `ip link`, `ethtool -m` for the transceiver. The field phys_state_name distinguishes a link that is polling from one that is disabled.",
+				"On the host: `rdma link`, `ip link`, `ethtool -m` for the transceiver. The field phys_state_name shows whether a link is polling or disabled.",
 				"InfiniBand in state init or armed has a link and waits for a subnet manager.",
 				"If it is down by design, add it to expected_down.",
 			},
