@@ -88,7 +88,7 @@ func supervise(t *testing.T, h worker.Handler) {
 				Device: "sim0", StateInterval: time.Second,
 				Probe: verbs.ProbeOptions{
 					Interval: 4 * time.Millisecond, Timeout: 2 * time.Millisecond,
-					Method: "auto", Vectors: []int{0}, AckBatch: 1, GIDIndex: -1, PKeyIdx: -1,
+					Method: verbs.MethodAuto, Vectors: []int{0}, AckBatch: 1, GIDIndex: -1, PKeyIndex: -1,
 				},
 			},
 		},

@@ -30,7 +30,7 @@ func checkProbes(x *examination) []Result {
 			results = append(results, x.notOpened(d))
 			continue
 		}
-		for port := 1; port <= min(d.trials[0].Attr.Ports, verbs.MaxPorts); port++ {
+		for _, port := range verbs.PortNumbers(d.trials[0].Attr.Ports, nil) {
 			results = append(results, x.checkProbe(d, port))
 		}
 	}

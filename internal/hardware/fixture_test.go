@@ -62,16 +62,16 @@ func (w *fakeWorker) probing(o verbs.Options) []verbs.Item {
 	if o.Probe.Interval == 0 {
 		return nil
 	}
-	m, named := verbs.ParseMethod(o.Probe.Method)
-	if !named {
+	m := o.Probe.Method
+	if m == verbs.MethodAuto {
 		m = verbs.MethodRCWrite
 	}
 	if w.round == nil {
-		return []verbs.Item{{Probe: &verbs.ProbeItem{Port: o.Ports[0], Method: verbs.MethodNone, Reason: "the port cannot"}}}
+		return []verbs.Item{{Probe: &verbs.ProbeItem{ProbeKey: verbs.ProbeKey{Port: o.Ports[0], Method: verbs.MethodNone}, Reason: "the port cannot"}}}
 	}
-	items := []verbs.Item{{Probe: &verbs.ProbeItem{Port: o.Ports[0], Method: m, Reason: "as preferred"}}}
+	items := []verbs.Item{{Probe: &verbs.ProbeItem{ProbeKey: verbs.ProbeKey{Port: o.Ports[0], Method: m}, Reason: "as preferred"}}}
 	for range probeRounds + 2 {
-		items = append(items, verbs.Item{Round: &verbs.RoundItem{Port: o.Ports[0], Method: m, Round: w.round(o.Probe.Method)}})
+		items = append(items, verbs.Item{Round: &verbs.RoundItem{ProbeKey: verbs.ProbeKey{Port: o.Ports[0], Method: m}, Round: w.round(o.Probe.Method.String())}})
 	}
 	return items
 }

@@ -29,19 +29,19 @@ func (x *trial) method(ctx context.Context, port int, m verbs.Method) Method {
 	}
 	x.Say("%s port %d: %s, %d rounds", x.o.Device, port, m, probeRounds)
 	one.Tried = true
-	g := x.probe(ctx, port, m.String(), gid, probeRounds)
+	g := x.probe(ctx, port, m, gid, probeRounds)
 	one.add(g, port)
 	return one
 }
 
 // probe has a worker run probe rounds on one port.
-func (x *trial) probe(ctx context.Context, port int, method string, gid, rounds int) *gathering {
+func (x *trial) probe(ctx context.Context, port int, method verbs.Method, gid, rounds int) *gathering {
 	ctx, cancel := context.WithTimeout(ctx, methodLimit)
 	defer cancel()
 	o := verbs.Options{
 		Ports: []int{port},
 		Probe: verbs.ProbeOptions{
-			Interval: probePace, Timeout: probeTimeout, Method: method, Vectors: []int{0}, AckBatch: 1, GIDIndex: gid, PKeyIdx: -1,
+			Interval: probePace, Timeout: probeTimeout, Method: method, Vectors: []int{0}, AckBatch: 1, GIDIndex: gid, PKeyIndex: -1,
 		},
 	}
 	return x.watch(ctx, o, func(g *gathering) bool {
@@ -148,7 +148,7 @@ func (x *trial) auto(ctx context.Context) {
 		if one.Why == "" {
 			x.Say("%s port %d: what auto chooses", x.o.Device, port)
 			one.Tried = true
-			g := x.probe(ctx, port, "auto", gid, autoRounds)
+			g := x.probe(ctx, port, verbs.MethodAuto, gid, autoRounds)
 			one.Why = g.why
 			if n := len(g.choices); n > 0 {
 				one.Method, one.Reason = g.choices[n-1].Method.String(), g.choices[n-1].Reason

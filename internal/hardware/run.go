@@ -117,7 +117,7 @@ func (x *trial) queryPorts(ctx context.Context) (opened bool) {
 	defer cancel()
 	ports := 0
 	g := x.watch(ctx, verbs.Options{StateInterval: callPace}, func(g *gathering) bool {
-		ports = min(g.attr.Ports, verbs.MaxPorts)
+		ports = len(verbs.PortNumbers(g.attr.Ports, nil))
 		return len(g.readings) >= timedCalls*ports
 	})
 	if g.attr == nil {

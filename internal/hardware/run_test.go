@@ -50,7 +50,7 @@ func TestWithoutTerminalOnlyDatagramsAreSent(t *testing.T) {
 	require.False(t, r.Auto[0].Tried)
 	require.Nil(t, r.Flap)
 	for _, o := range w.asked {
-		require.Contains(t, []string{"", "ud_send"}, o.Probe.Method)
+		require.Contains(t, []verbs.Method{verbs.MethodNone, verbs.MethodUDSend}, o.Probe.Method)
 	}
 }
 
@@ -66,9 +66,9 @@ func TestYesTriesAllButTheFlap(t *testing.T) {
 	require.Equal(t, Versions{Plugin: "1.2.3", Kernel: "6.1.0", Verbs: "44.0", Provider: "mlx5 44.0", ABI: "34", UverbsABI: "6"}, r.Versions)
 	for _, o := range w.asked {
 		switch o.Probe.Method {
-		case "rc_write", "ud_send", "auto":
+		case verbs.MethodRCWrite, verbs.MethodUDSend, verbs.MethodAuto:
 			require.Zero(t, o.Probe.GIDIndex, "%s holds the default GID alone", o.Probe.Method)
-		case "flush":
+		case verbs.MethodFlush:
 			require.Equal(t, -1, o.Probe.GIDIndex)
 		}
 	}

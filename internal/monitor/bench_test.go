@@ -77,7 +77,7 @@ func fleet(t testing.TB, devices int) *Monitor {
 			mono += sec
 			var items []verbs.Item
 			for port := range 2 {
-				items = append(items, verbs.Item{Round: &verbs.RoundItem{Port: port + 1, Method: verbs.MethodRCWrite, Round: verbs.Round{
+				items = append(items, verbs.Item{Round: &verbs.RoundItem{ProbeKey: verbs.ProbeKey{Port: port + 1, Method: verbs.MethodRCWrite}, Round: verbs.Round{
 					Start: mono - ms, Wake: 40_000 + mono/1e6%9973, Ack: 300, Hold: 900, Total: 60_000 + mono/1e6%7919,
 				}}})
 			}

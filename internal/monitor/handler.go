@@ -183,7 +183,7 @@ func (d *Device) reading(r *verbs.Reading, t *moment) {
 }
 
 func (d *Device) round(r *verbs.RoundItem, t *moment) {
-	p := d.probe(verbs.ProbeKey{Port: r.Port, Vector: r.Vector, Method: r.Method})
+	p := d.probe(r.ProbeKey)
 	if p == nil {
 		return
 	}
@@ -197,7 +197,7 @@ func (d *Device) round(r *verbs.RoundItem, t *moment) {
 func (d *Device) probeMade(it *verbs.ProbeItem) {
 	p, why := d.port(it.Port), ""
 	if it.Method != verbs.MethodNone {
-		d.probe(verbs.ProbeKey{Port: it.Port, Vector: it.Vector, Method: it.Method})
+		d.probe(it.ProbeKey)
 	} else if p != nil && p.attr.State == verbs.PortActive {
 		why = it.Reason
 	}

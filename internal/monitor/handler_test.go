@@ -195,7 +195,7 @@ func TestPortsThatAreNotWantedAreNotCounted(t *testing.T) {
 
 func TestAProbeIsCountedFromItsLedgerAndMeasuredFromItsRounds(t *testing.T) {
 	h, sup, led := one(t, func(c *Config) { c.Histogram, c.Stages = true, true })
-	h.batch(sup, verbs.Item{Probe: &verbs.ProbeItem{Port: 1, Vector: 0, Method: verbs.MethodRCWrite}})
+	h.batch(sup, verbs.Item{Probe: &verbs.ProbeItem{ProbeKey: verbs.ProbeKey{Port: 1, Vector: 0, Method: verbs.MethodRCWrite}}})
 	s := h.gather()
 	require.Len(t, s.Probes, 1)
 	require.False(t, s.Probes[0].HasOK)
@@ -203,7 +203,7 @@ func TestAProbeIsCountedFromItsLedgerAndMeasuredFromItsRounds(t *testing.T) {
 	require.NoError(t, err)
 	led.AddRound(i, ledger.ProbeCounts{Rounds: 3, Successes: 2, Errors: 1, Events: 3, Acked: 2})
 	round := func(r verbs.Round) verbs.Item {
-		return verbs.Item{Round: &verbs.RoundItem{Port: 1, Method: verbs.MethodRCWrite, Round: r}}
+		return verbs.Item{Round: &verbs.RoundItem{ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodRCWrite}, Round: r}}
 	}
 	h.mono.Store(10 * sec)
 	h.batch(sup,
@@ -264,8 +264,8 @@ func TestProbesAreInOrderAndWithoutExtrasUnlessAskedFor(t *testing.T) {
 		{Port: 1, Method: verbs.MethodRCWrite}, {Port: 1, Method: verbs.MethodUDSend},
 	} {
 		h.batch(sup,
-			verbs.Item{Probe: &verbs.ProbeItem{Port: k.Port, Vector: k.Vector, Method: k.Method}},
-			verbs.Item{Probe: &verbs.ProbeItem{Port: k.Port, Vector: k.Vector, Method: verbs.MethodNone, Reason: "port down"}})
+			verbs.Item{Probe: &verbs.ProbeItem{ProbeKey: k}},
+			verbs.Item{Probe: &verbs.ProbeItem{ProbeKey: verbs.ProbeKey{Port: k.Port, Vector: k.Vector, Method: verbs.MethodNone}, Reason: "port down"}})
 	}
 	s := h.gather()
 	require.Empty(t, s.Histograms)
@@ -284,7 +284,7 @@ func TestTheFirstChoiceOfAProbesMethodIsLogged(t *testing.T) {
 	h, sup, _ := one(t, func(c *Config) { c.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	choice := func(port int, m verbs.Method, reason string) {
 		log.Reset()
-		h.batch(sup, verbs.Item{Probe: &verbs.ProbeItem{Port: port, Method: m, Reason: reason}})
+		h.batch(sup, verbs.Item{Probe: &verbs.ProbeItem{ProbeKey: verbs.ProbeKey{Port: port, Method: m}, Reason: reason}})
 	}
 	choice(1, verbs.MethodFlush, "rc_write cannot be")
 	require.Contains(t, log.String(), `level=INFO msg=probe device=mlx5_0 port=1 vector=0 method=flush reason="rc_write cannot be"`)

@@ -26,7 +26,7 @@ func TestPortErrorIsLoggedOnceUntilItChanges(t *testing.T) {
 	require.Equal(t, 2, warnings(failed("EINVAL"), reading(1, 1, verbs.PortActive), failed("EINVAL")))
 
 	probe := func(vector int, m verbs.Method, why string) verbs.Item {
-		return verbs.Item{Probe: &verbs.ProbeItem{Port: 1, Vector: vector, Method: m, Reason: why}}
+		return verbs.Item{Probe: &verbs.ProbeItem{ProbeKey: verbs.ProbeKey{Port: 1, Vector: vector, Method: m}, Reason: why}}
 	}
 	require.Equal(t, 1, warnings(reading(1, 2, verbs.PortActive), probe(0, verbs.MethodNone, "no room"), probe(1, verbs.MethodNone, "no room")))
 	require.Contains(t, log.String(), `msg="no probe on port 1: no room" device=mlx5_0`)

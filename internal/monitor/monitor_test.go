@@ -311,7 +311,7 @@ func TestManyDevicesAreHandledWhileOthersGather(t *testing.T) {
 			for n := range int64(200) {
 				led.Count(int32(verbs.EventPortErr), 1, 1, 1)
 				h.batch(sup, event(verbs.EventPortErr, 1, 1, n, n), event(verbs.EventPortActive, 1, 1, n, n),
-					verbs.Item{Round: &verbs.RoundItem{Port: 1, Method: verbs.MethodRCWrite, Round: verbs.Round{Wake: 5}}})
+					verbs.Item{Round: &verbs.RoundItem{ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodRCWrite}, Round: verbs.Round{Wake: 5}}})
 			}
 			sup.Ended(status.End{Reason: status.ReasonCrashed})
 		})

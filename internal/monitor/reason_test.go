@@ -32,7 +32,7 @@ func TestReasonIsStartingUntilTheDeviceIsOpen(t *testing.T) {
 
 func TestProbeOfAnAbsentDeviceIsNotOK(t *testing.T) {
 	round := verbs.Item{Round: &verbs.RoundItem{
-		Port: 1, Method: verbs.MethodRCWrite, Round: verbs.Round{Outcome: verbs.OutcomeSuccess, Wake: 1},
+		ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodRCWrite}, Round: verbs.Round{Outcome: verbs.OutcomeSuccess, Wake: 1},
 	}}
 	for name, leave := range map[string]func(*harness, *fakeSupervisor){
 		"discovery no longer finds it": func(h *harness, _ *fakeSupervisor) { h.finds() },

@@ -168,7 +168,7 @@ func TestNamedMethodWithoutAddressIsRetriedWithGrowingDelay(t *testing.T) {
 		var without atomic.Int32
 		without.Store(1 << 30)
 		r := newRig(t, "roce2", "")
-		r.o.Ports, r.o.Probe.Method = []int{1}, "ud_send"
+		r.o.Ports, r.o.Probe.Method = []int{1}, verbs.MethodUDSend
 		r.wrap = func(b verbs.Backend) verbs.Backend { return away(b, &without) }
 		r.start(nil)
 		items := r.after(10 * time.Second)

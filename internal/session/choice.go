@@ -131,7 +131,7 @@ func (p *prober) try(m verbs.Method, trial bool) (refused string, ran bool, err 
 	return "", true, nil
 }
 
-func (p *prober) automatic() bool { return p.s.o.Probe.Method == "auto" }
+func (p *prober) automatic() bool { return p.s.o.Probe.Method == verbs.MethodAuto }
 
 // unfit reports whether a trial's outcome is a reason against the method. A lost event is
 // no such reason, since all methods need the interrupt. The exception is flush, which
@@ -152,8 +152,8 @@ func (p *prober) heard(o verbs.Outcome) {
 func (p *prober) config(m verbs.Method, trial bool) verbs.ProbeConfig {
 	o := p.s.o.Probe
 	return verbs.ProbeConfig{
-		Port: p.port.number, Vector: p.vector, Method: m, Timeout: o.Timeout,
-		AckBatch: o.AckBatch, GIDIndex: o.GIDIndex, PKeyIdx: o.PKeyIdx, Trial: trial,
+		ProbeKey: verbs.ProbeKey{Port: p.port.number, Vector: p.vector, Method: m}, Timeout: o.Timeout,
+		AckBatch: o.AckBatch, GIDIndex: o.GIDIndex, PKeyIndex: o.PKeyIndex, Trial: trial,
 	}
 }
 
@@ -162,7 +162,7 @@ func (p *prober) config(m verbs.Method, trial bool) verbs.ProbeConfig {
 func (p *prober) reportChoice(m verbs.Method, reason string) {
 	if choice := fmt.Sprint(m, reason); choice != p.reported {
 		p.reported = choice
-		p.s.out.add(verbs.Item{Probe: &verbs.ProbeItem{Port: p.port.number, Vector: p.vector, Method: m, Reason: reason}})
+		p.s.out.add(verbs.Item{Probe: &verbs.ProbeItem{ProbeKey: verbs.ProbeKey{Port: p.port.number, Vector: p.vector, Method: m}, Reason: reason}})
 	}
 }
 
@@ -177,8 +177,8 @@ type candidate struct {
 // for good. On InfiniBand a connection holds no address. An automatic choice never
 // flushes where the driver counts flush errors, since these may alert an operator.
 func (p *prober) candidates() []candidate {
-	if m, ok := verbs.ParseMethod(p.s.o.Probe.Method); ok {
-		return []candidate{{method: m}}
+	if !p.automatic() {
+		return []candidate{{method: p.s.o.Probe.Method}}
 	}
 	flush := candidate{method: verbs.MethodFlush}
 	if p.s.dev.Attr().CountsFlushes {

@@ -55,7 +55,7 @@ func TestNamedMethodIsRetriedWithGrowingDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made atomic.Int32
 		r := newRig(t, "efa", "")
-		r.o.Probe.Method = "rc_write"
+		r.o.Probe.Method = verbs.MethodRCWrite
 		r.wrap = func(b verbs.Backend) verbs.Backend { return counting{b, &made} }
 		r.start(nil)
 		r.after(10 * time.Second)

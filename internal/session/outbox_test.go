@@ -42,7 +42,7 @@ func TestBeyondTheLimitEveryEventIsStillCounted(t *testing.T) {
 		o.addRuns([]verbs.Run{run(types[i%3], 1, int64(i))})
 		o.add(verbs.Item{Round: &verbs.RoundItem{}}, verbs.Item{Reading: &verbs.Reading{}})
 	}
-	o.add(verbs.Item{Probe: &verbs.ProbeItem{Port: 1}})
+	o.add(verbs.Item{Probe: &verbs.ProbeItem{ProbeKey: verbs.ProbeKey{Port: 1}}})
 	items := o.take()
 	require.LessOrEqual(t, len(items), outboxLimit+2)
 	counts := map[verbs.EventType]uint64{}
@@ -73,7 +73,7 @@ func TestEventsAndRoundsPassWithoutAllocating(t *testing.T) {
 	pass := func() {
 		for range slabChunk / 2 {
 			o.addRuns(runs)
-			o.addRounds(verbs.RoundItem{Port: 1}, verbs.Round{})
+			o.addRounds(verbs.RoundItem{ProbeKey: verbs.ProbeKey{Port: 1}}, verbs.Round{})
 		}
 		if n := len(o.take()); n != 3*slabChunk/2 { // require allocates
 			t.Errorf("want %d items, got %d", 3*slabChunk/2, n)

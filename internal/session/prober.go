@@ -34,7 +34,7 @@ type prober struct {
 
 // probers returns one prober for each watched port and completion vector.
 func (s *session) probers() []*prober {
-	if s.o.Probe.Interval <= 0 || s.o.Probe.Method == verbs.MethodNone.String() {
+	if s.o.Probe.Interval <= 0 || s.o.Probe.Method == verbs.MethodNone {
 		return nil
 	}
 	vectors := s.o.Probe.Vectors
@@ -88,13 +88,11 @@ func (p *prober) run(ctx context.Context, index int) error {
 func (p *prober) pause() time.Duration {
 	interval := p.s.o.Probe.Interval
 	late := time.Since(p.next)
-	switch {
-	case late > interval:
-		p.next = p.next.Add(late.Truncate(interval))
-	case late < -interval:
+	if late < -interval {
 		p.next = time.Now().Add(interval)
 		return interval
 	}
+	p.next = p.next.Add(verbs.Missed(late, interval))
 	return max(-late, 0)
 }
 
@@ -164,7 +162,7 @@ func (p *prober) report(rounds ...verbs.Round) {
 	if n := len(rounds); n > 0 {
 		p.heard(rounds[n-1].Outcome)
 	}
-	p.s.out.addRounds(verbs.RoundItem{Port: p.port.number, Vector: p.vector, Method: p.method}, rounds...)
+	p.s.out.addRounds(verbs.RoundItem{ProbeKey: verbs.ProbeKey{Port: p.port.number, Vector: p.vector, Method: p.method}}, rounds...)
 }
 
 // renew chooses again when the next round is due, and not before. Otherwise a link that

@@ -19,7 +19,7 @@ func TestTheProbeFollowsTheLinkAndNeverMixesMethods(t *testing.T) {
 		r := newRig(t, "roce2", "")
 		r.start(nil)
 		items := r.after(5600 * time.Millisecond)
-		require.Equal(t, []verbs.ProbeItem{{Port: 1, Vector: 0, Method: verbs.MethodUDSend, Reason: "as preferred"}}, choices(items))
+		require.Equal(t, []verbs.ProbeItem{{ProbeKey: verbs.ProbeKey{Port: 1, Vector: 0, Method: verbs.MethodUDSend}, Reason: "as preferred"}}, choices(items))
 		require.Len(t, rounds(items), 6)
 
 		down := time.Now()
@@ -71,7 +71,7 @@ func TestAllVectorsAreProbed(t *testing.T) {
 
 func TestSessionWithoutProbesSendsNoRounds(t *testing.T) {
 	for _, change := range []func(*verbs.ProbeOptions){
-		func(p *verbs.ProbeOptions) { p.Interval = 0 }, func(p *verbs.ProbeOptions) { p.Method = "none" },
+		func(p *verbs.ProbeOptions) { p.Interval = 0 }, func(p *verbs.ProbeOptions) { p.Method = verbs.MethodNone },
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, "roce2", "")
@@ -201,7 +201,7 @@ func TestAnAutomaticChoiceTriesEachMethodOnce(t *testing.T) {
 func TestAMethodThatIsNamedIsKeptEvenIfItFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "roce2", "")
-		r.o.Probe.Method = "rc_write"
+		r.o.Probe.Method = verbs.MethodRCWrite
 		r.wrap = func(b verbs.Backend) verbs.Backend {
 			return failing{b, verbs.MethodRCWrite, verbs.OutcomeError, nil, nil}
 		}

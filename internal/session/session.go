@@ -134,13 +134,7 @@ func (p *port) changed(count *atomic.Uint64) {
 
 func newSession(dev verbs.Device, o verbs.Options) *session {
 	s := &session{dev: dev, o: o, out: newOutbox(), querierWake: make(chan struct{}, 1), baselineDone: make(chan struct{})}
-	numbers := o.Ports
-	if len(numbers) == 0 {
-		for n := 1; n <= min(dev.Attr().Ports, verbs.MaxPorts); n++ {
-			numbers = append(numbers, n)
-		}
-	}
-	for _, n := range numbers {
+	for _, n := range verbs.PortNumbers(dev.Attr().Ports, o.Ports) {
 		s.ports = append(s.ports, &port{number: n})
 	}
 	return s

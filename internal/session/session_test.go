@@ -56,8 +56,8 @@ func newRig(t *testing.T, profile, scenario string) *rig {
 	t.Cleanup(func() { require.NoError(t, led.Close()) })
 	return &rig{t: t, world: w, led: led, done: make(chan struct{}), o: verbs.Options{
 		Device: "sim0", StateInterval: 5 * time.Second,
-		Probe: verbs.ProbeOptions{Interval: time.Second, Timeout: 500 * time.Millisecond, Method: "auto",
-			Vectors: []int{0}, AckBatch: 1, GIDIndex: -1, PKeyIdx: -1},
+		Probe: verbs.ProbeOptions{Interval: time.Second, Timeout: 500 * time.Millisecond, Method: verbs.MethodAuto,
+			Vectors: []int{0}, AckBatch: 1, GIDIndex: -1, PKeyIndex: -1},
 	}}
 }
 

@@ -97,7 +97,7 @@ func (p *Program) Try(ctx context.Context, device string, m verbs.Method) doctor
 	o := verbs.Options{
 		Device: device,
 		Probe: verbs.ProbeOptions{
-			Interval: tryPace, Timeout: tryTimeout, Method: m.String(), Vectors: []int{0}, AckBatch: 1, GIDIndex: -1, PKeyIdx: -1,
+			Interval: tryPace, Timeout: tryTimeout, Method: m, Vectors: []int{0}, AckBatch: 1, GIDIndex: -1, PKeyIndex: -1,
 		},
 	}
 	t := &trial{done: cancel, Trial: doctor.Trial{Ports: make(map[int]doctor.PortTrial)}}

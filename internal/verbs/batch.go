@@ -14,15 +14,28 @@ type Options struct {
 // named.
 const MaxPorts = 16
 
+// PortNumbers returns the ports of a device with all ports that are watched: the named
+// ones, or if none are named the first MaxPorts.
+func PortNumbers(all int, named []int) []int {
+	if len(named) > 0 {
+		return named
+	}
+	var numbers []int
+	for n := 1; n <= min(all, MaxPorts); n++ {
+		numbers = append(numbers, n)
+	}
+	return numbers
+}
+
 // ProbeOptions is the probe section of the configuration.
 type ProbeOptions struct {
-	Interval time.Duration // 0: no probes
-	Timeout  time.Duration
-	Method   string // "auto" or a Method
-	Vectors  []int  // [-1]: all
-	AckBatch int
-	GIDIndex int
-	PKeyIdx  int
+	Interval  time.Duration // 0: no probes
+	Timeout   time.Duration
+	Method    Method // MethodAuto: the session chooses
+	Vectors   []int  // [-1]: all
+	AckBatch  int
+	GIDIndex  int
+	PKeyIndex int
 }
 
 // Batch holds the items since the previous Batch, in the order in which they
@@ -57,14 +70,12 @@ type Reading struct {
 
 // RoundItem is one probe round.
 type RoundItem struct {
-	Port, Vector int
-	Method       Method
+	ProbeKey
 	Round
 }
 
 // ProbeItem reports that a probe was made or given up, and the reason.
 type ProbeItem struct {
-	Port, Vector int
-	Method       Method // MethodNone: there is no probe now
-	Reason       string // for a log line
+	ProbeKey        // MethodNone: there is no probe now
+	Reason   string // for a log line
 }

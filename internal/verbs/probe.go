@@ -15,7 +15,8 @@ type Method int8
 // receive makes the event; on RoCE the probe holds the address only during a round.
 // MethodFlush: a fresh queue pair with one posted receive is moved to the error state.
 const (
-	MethodNone Method = iota
+	MethodAuto Method = iota - 1
+	MethodNone
 	MethodRCWrite
 	MethodUDSend
 	MethodFlush
@@ -23,8 +24,11 @@ const (
 
 var methodNames = [...]string{"none", "rc_write", "ud_send", "flush"}
 
-// String returns "none", "rc_write", "ud_send" or "flush".
+// String returns "auto", "none", "rc_write", "ud_send" or "flush".
 func (m Method) String() string {
+	if m == MethodAuto {
+		return "auto"
+	}
 	if m < 0 || int(m) >= len(methodNames) {
 		return fmt.Sprintf("unknown_%d", int8(m))
 	}
@@ -33,6 +37,9 @@ func (m Method) String() string {
 
 // ParseMethod is the inverse of Method.String.
 func ParseMethod(name string) (Method, bool) {
+	if name == MethodAuto.String() {
+		return MethodAuto, true
+	}
 	for i, n := range methodNames {
 		if n == name {
 			return Method(i), true
@@ -44,7 +51,7 @@ func ParseMethod(name string) (Method, bool) {
 // ProbeKey identifies a probe of a device.
 type ProbeKey struct {
 	Port   int // from 1
-	Vector int // completion vector, from 0
+	Vector int // completion vector, 0 to DeviceAttr.Vectors-1
 	Method Method
 }
 
@@ -82,14 +89,12 @@ func (o Outcome) String() string {
 
 // ProbeConfig is the configuration of one probe.
 type ProbeConfig struct {
-	Port     int
-	Vector   int // completion vector, 0 to DeviceAttr.Vectors-1
-	Method   Method
-	Timeout  time.Duration // a round's deadline
-	AckBatch int           // completion events acknowledged together; at least 1
-	GIDIndex int           // -1: the backend chooses
-	PKeyIdx  int           // -1: the first full-member P_Key
-	Trial    bool          // the rounds count only if Probe.Keep is called
+	ProbeKey
+	Timeout   time.Duration // a round's deadline
+	AckBatch  int           // completion events acknowledged together; at least 1
+	GIDIndex  int           // -1: the backend chooses
+	PKeyIndex int           // -1: the first full-member P_Key
+	Trial     bool          // the rounds count only if Probe.Keep is called
 }
 
 // Pace is the timing of the rounds of one call: the first is after Pause, the others
@@ -98,6 +103,15 @@ type ProbeConfig struct {
 // that it missed are skipped.
 type Pace struct {
 	Pause, Interval, For time.Duration
+}
+
+// Missed returns the part of a delay in which rounds every interval were due. A probe
+// skips those rounds, so that its rounds keep to a grid.
+func Missed(delay, interval time.Duration) time.Duration {
+	if delay <= 0 || interval <= 0 {
+		return 0
+	}
+	return delay.Truncate(interval)
 }
 
 // Round is the result of one probe round. Durations are ns of CLOCK_MONOTONIC, and 0 if

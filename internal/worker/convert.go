@@ -41,11 +41,11 @@ func requestToProto(r verbs.Request) *proto.WatchRequest {
 			Probe: &proto.ProbeOptions{
 				IntervalNs: int64(p.Interval),
 				TimeoutNs:  int64(p.Timeout),
-				Method:     text(p.Method),
+				Method:     p.Method.String(),
 				Vectors:    ints(p.Vectors),
 				AckBatch:   int64(p.AckBatch),
 				GidIndex:   int64(p.GIDIndex),
-				PkeyIndex:  int64(p.PKeyIdx),
+				PkeyIndex:  int64(p.PKeyIndex),
 			},
 		},
 		Sim: &proto.Sim{
@@ -66,13 +66,13 @@ func requestFromProto(m *proto.WatchRequest) verbs.Request {
 			Ports:         fromInts(o.GetPorts()),
 			StateInterval: time.Duration(o.GetStateIntervalNs()),
 			Probe: verbs.ProbeOptions{
-				Interval: time.Duration(p.GetIntervalNs()),
-				Timeout:  time.Duration(p.GetTimeoutNs()),
-				Method:   p.GetMethod(),
-				Vectors:  fromInts(p.GetVectors()),
-				AckBatch: int(p.GetAckBatch()),
-				GIDIndex: int(p.GetGidIndex()),
-				PKeyIdx:  int(p.GetPkeyIndex()),
+				Interval:  time.Duration(p.GetIntervalNs()),
+				Timeout:   time.Duration(p.GetTimeoutNs()),
+				Method:    methodFromProto(p.GetMethod()),
+				Vectors:   fromInts(p.GetVectors()),
+				AckBatch:  int(p.GetAckBatch()),
+				GIDIndex:  int(p.GetGidIndex()),
+				PKeyIndex: int(p.GetPkeyIndex()),
 			},
 		},
 		Sim: verbs.Simulation{
@@ -80,6 +80,14 @@ func requestFromProto(m *proto.WatchRequest) verbs.Request {
 			Seed: s.GetSeed(), Epoch: s.GetEpoch(),
 		},
 	}
+}
+
+// methodFromProto returns MethodAuto for a name that this program does not know.
+func methodFromProto(name string) verbs.Method {
+	if m, ok := verbs.ParseMethod(name); ok {
+		return m
+	}
+	return verbs.MethodAuto
 }
 
 // endToProto makes the final message of a worker.
@@ -141,8 +149,7 @@ func itemFromProto(m *proto.Item) (verbs.Item, bool) {
 		return verbs.Item{Round: roundFromProto(w.Round)}, true
 	case *proto.Item_Probe:
 		return verbs.Item{Probe: &verbs.ProbeItem{
-			Port: int(w.Probe.GetPort()), Vector: int(w.Probe.GetVector()),
-			Method: verbs.Method(w.Probe.GetMethod()), Reason: w.Probe.GetReason(),
+			ProbeKey: verbs.ProbeKey{Port: int(w.Probe.GetPort()), Vector: int(w.Probe.GetVector()), Method: verbs.Method(w.Probe.GetMethod())}, Reason: w.Probe.GetReason(),
 		}}, true
 	}
 	return verbs.Item{}, false

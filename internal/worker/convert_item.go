@@ -112,7 +112,7 @@ func roundToProto(r *verbs.RoundItem) *proto.RoundItem {
 
 func roundFromProto(m *proto.RoundItem) *verbs.RoundItem {
 	return &verbs.RoundItem{
-		Port: int(m.GetPort()), Vector: int(m.GetVector()), Method: verbs.Method(m.GetMethod()),
+		ProbeKey: verbs.ProbeKey{Port: int(m.GetPort()), Vector: int(m.GetVector()), Method: verbs.Method(m.GetMethod())},
 		Round: verbs.Round{
 			Outcome: verbs.Outcome(m.GetOutcome()), Status: m.GetStatus(), Start: m.GetStart(),
 			Wake: m.GetWake(), Get: m.GetGet(), Arm: m.GetArm(), Drain: m.GetDrain(),

@@ -98,6 +98,7 @@ func FuzzARequestArrivesAsItWasSent(f *testing.F) {
 	f.Add([]byte(strings.Repeat("verbs sim rc_write", 40)))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		r := *drawn[verbs.Request]((*chance)(&in))
+		r.Options.Probe.Method = verbs.Method(len(in)%5) + verbs.MethodAuto // it is sent by its name
 		require.Equal(t, r, requestFromProto(throughWire(t, requestToProto(r))))
 	})
 }
@@ -107,7 +108,7 @@ func FuzzARequestArrivesAsItWasSent(f *testing.F) {
 func FuzzNoBytesMakeTheConversionPanic(f *testing.F) {
 	seed, err := pb.Marshal(batchToProto(verbs.Batch{Wall: 1, Items: []verbs.Item{
 		{Run: &verbs.Run{Type: verbs.EventPortErr, Port: 1, Count: 3}},
-		{Round: &verbs.RoundItem{Port: 1, Method: verbs.MethodFlush}},
+		{Round: &verbs.RoundItem{ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodFlush}}},
 	}}))
 	require.NoError(f, err)
 	f.Add(seed)

@@ -23,12 +23,10 @@ type prober struct {
 // run probes every interval. After a round that took longer, it skips the rounds
 // that it missed.
 func (p *prober) run() {
-	interval := int64(p.s.k.h.cfg.ProbeInterval)
+	interval := p.s.k.h.cfg.ProbeInterval
 	for p.step() == nil {
-		p.next += interval
-		if late := p.s.line.now - p.next; late > 0 {
-			p.next += late / interval * interval
-		}
+		p.next += int64(interval)
+		p.next += int64(verbs.Missed(time.Duration(p.s.line.now-p.next), interval))
 		if !p.s.line.wait(p.next) {
 			return
 		}
@@ -60,7 +58,7 @@ func (p *prober) choose() error {
 	}
 	for _, m := range methods {
 		probe, err := p.s.dev.NewProbe(verbs.ProbeConfig{
-			Port: p.port.number, Method: m, Timeout: probeTimeout, AckBatch: 1, GIDIndex: -1, PKeyIdx: -1,
+			ProbeKey: verbs.ProbeKey{Port: p.port.number, Method: m}, Timeout: probeTimeout, AckBatch: 1, GIDIndex: -1, PKeyIndex: -1,
 		})
 		if err != nil {
 			continue // the next method may do
@@ -83,7 +81,7 @@ func (p *prober) round() (verbs.Round, error) {
 	if err != nil {
 		return r, err
 	}
-	p.s.k.h.deliver(p.s.k, verbs.Item{Round: &verbs.RoundItem{Port: p.port.number, Method: p.method, Round: r}})
+	p.s.k.h.deliver(p.s.k, verbs.Item{Round: &verbs.RoundItem{ProbeKey: verbs.ProbeKey{Port: p.port.number, Method: p.method}, Round: r}})
 	if !p.probe.Usable() {
 		p.drop()
 	}

@@ -33,7 +33,7 @@ func startProbing(t *testing.T, m verbs.Method, timeout time.Duration) *probing 
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, dev.Close(time.Second)) })
 	probe, err := dev.NewProbe(verbs.ProbeConfig{
-		Port: 1, Method: m, Timeout: timeout, AckBatch: 1, GIDIndex: -1, PKeyIdx: -1,
+		ProbeKey: verbs.ProbeKey{Port: 1, Method: m}, Timeout: timeout, AckBatch: 1, GIDIndex: -1, PKeyIndex: -1,
 	})
 	require.NoError(t, err)
 	return &probing{t, led, probe}

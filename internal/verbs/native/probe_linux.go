@@ -77,7 +77,7 @@ func (d *nativeDevice) probeConfig(c verbs.ProbeConfig) (C.struct_probe_config, 
 	if err != nil {
 		return none, err
 	}
-	pkey := c.PKeyIdx
+	pkey := c.PKeyIndex
 	if pkey < 0 {
 		if pkey, err = d.pkeys.get(c.Port, func() (int, error) { return d.readPKeys(c.Port) }); err != nil {
 			return none, err

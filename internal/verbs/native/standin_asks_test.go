@@ -27,7 +27,7 @@ func TestRoundMakesTheCallsOfTheTable(t *testing.T) {
 		t.Run(m.String(), func(t *testing.T) {
 			t.Parallel()
 			calls := func(rounds int) facts.Asks {
-				o := order{Kind: "rounds", Method: m, Rounds: rounds, LinkLayer: verbs.LinkEthernet, GIDIndex: -1, PKeyIdx: -1}
+				o := order{Kind: "rounds", Method: m, Rounds: rounds, LinkLayer: verbs.LinkEthernet, GIDIndex: -1, PKeyIndex: -1}
 				return asked(well(t, o).Trace)
 			}
 			first, then := calls(few), calls(many)
@@ -150,7 +150,7 @@ func TestPortReadingMakesTheCallsOfTheTable(t *testing.T) {
 
 func TestNewProbeReadsPKeysUpToTheFirstFullMember(t *testing.T) {
 	const want = 2 // of three in the stand-in's table
-	r := well(t, order{Kind: "readings", Method: verbs.MethodRCWrite, LinkLayer: verbs.LinkEthernet, GIDIndex: -1, PKeyIdx: -1})
+	r := well(t, order{Kind: "readings", Method: verbs.MethodRCWrite, LinkLayer: verbs.LinkEthernet, GIDIndex: -1, PKeyIndex: -1})
 	pkeys := 0
 	for _, file := range r.Opened {
 		if filepath.Dir(file) == "pkeys" {

@@ -48,7 +48,7 @@ func doAsync(s *subject) error {
 
 func TestEachEventIsReadForWhatItIsAndAcknowledgedOnce(t *testing.T) {
 	objects := map[verbs.Scope]string{verbs.ScopeCQ: "cq", verbs.ScopeQP: "qp", verbs.ScopeSRQ: "srq", verbs.ScopeWQ: "wq"}
-	o := order{Kind: "async", GIDIndex: -1, PKeyIdx: -1}
+	o := order{Kind: "async", GIDIndex: -1, PKeyIndex: -1}
 	var want []ledger.EventCounts
 	types := []int32{21, 22, 63, 64, 73, 1000, 1 << 30}
 	for typ := range int32(21) {
@@ -85,7 +85,7 @@ func TestEachEventIsReadForWhatItIsAndAcknowledgedOnce(t *testing.T) {
 }
 
 func TestEqualEventsMakeOneRun(t *testing.T) {
-	o := order{Kind: "async", GIDIndex: -1, PKeyIdx: -1}
+	o := order{Kind: "async", GIDIndex: -1, PKeyIndex: -1}
 	for range 1000 {
 		o.Events = append(o.Events, event{Type: int32(verbs.EventQPAccessErr), Object: "qp"})
 	}
@@ -261,7 +261,7 @@ func TestARemovedDeviceEndsRoundsAtOnce(t *testing.T) {
 		m := row.method
 		t.Run(fmt.Sprintf("%v/%t", m, row.oldKernel), func(t *testing.T) {
 			t.Parallel()
-			r := carryOut(t, order{Kind: "removal", Method: m, Plan: "ce R", OldKernel: row.oldKernel, GIDIndex: -1, PKeyIdx: -1})
+			r := carryOut(t, order{Kind: "removal", Method: m, Plan: "ce R", OldKernel: row.oldKernel, GIDIndex: -1, PKeyIndex: -1})
 			require.Empty(t, r.Violation)
 			require.Equal(t, []verbs.Outcome{verbs.OutcomeSuccess, verbs.OutcomeError, verbs.OutcomeError}, outcomes(r))
 			require.Equal(t, "ibv_get_cq_event: input/output error", r.Rounds[1].Status)
@@ -309,7 +309,7 @@ func doRemovalBeforeAck(s *subject) error {
 }
 
 func TestDestroyAfterRemovalFreesNoUnacknowledgedObject(t *testing.T) {
-	r := carryOut(t, order{Kind: "removal before ack", OldKernel: true, GIDIndex: -1, PKeyIdx: -1})
+	r := carryOut(t, order{Kind: "removal before ack", OldKernel: true, GIDIndex: -1, PKeyIndex: -1})
 	require.Empty(t, r.Violation)
 	require.Len(t, r.Errors, 1)
 	require.Equal(t, []string{"no device"}, r.Errors["close probe"].Is)

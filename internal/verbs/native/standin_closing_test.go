@@ -59,7 +59,7 @@ func TestACloseThatTheLibraryHoldsIsGivenUpAtItsDeadline(t *testing.T) {
 	} {
 		t.Run(hang.String(), func(t *testing.T) {
 			t.Parallel()
-			r := carryOut(t, order{Kind: "hung probe", Hang: hang, GIDIndex: -1, PKeyIdx: -1})
+			r := carryOut(t, order{Kind: "hung probe", Hang: hang, GIDIndex: -1, PKeyIndex: -1})
 			want := []string{"close", "close probe"}
 			if hang == ledger.CallCloseDevice {
 				want = want[:1]
@@ -101,7 +101,7 @@ func doLateProbe(s *subject) error {
 }
 
 func TestAProbeThatIsMadeWhileItsDeviceClosesIsDestroyed(t *testing.T) {
-	r := well(t, order{Kind: "late probe", GIDIndex: -1, PKeyIdx: -1})
+	r := well(t, order{Kind: "late probe", GIDIndex: -1, PKeyIndex: -1})
 	verbs := names(r.Trace)
 	for _, verb := range []string{"destroy_qp", "destroy_cq", "close_device"} {
 		require.Equal(t, 1, strings.Count(verbs, " "+verb+" "), "%s in %s", verb, verbs)
@@ -153,7 +153,7 @@ func doLateWrite(s *subject) error {
 }
 
 func TestReceivesOutliveAQueuePairThatIsNotDestroyed(t *testing.T) {
-	r := carryOut(t, order{Kind: "late write", GIDIndex: -1, PKeyIdx: -1})
+	r := carryOut(t, order{Kind: "late write", GIDIndex: -1, PKeyIndex: -1})
 	require.Empty(t, r.Violation)
 	require.Contains(t, names(r.Trace), " close_device ")
 	require.Len(t, r.Errors, 1)

@@ -113,7 +113,7 @@ type failureRow struct {
 // requireFailures makes each row's call fail and compares the error.
 func requireFailures(t *testing.T, rows []failureRow) {
 	t.Helper()
-	o := order{Kind: "failures", GIDIndex: -1, PKeyIdx: -1}
+	o := order{Kind: "failures", GIDIndex: -1, PKeyIndex: -1}
 	for _, row := range rows {
 		o.Failures = append(o.Failures, row.failure)
 	}

@@ -131,8 +131,8 @@ func (s *subject) open() error {
 
 func (s *subject) probe(m verbs.Method) (verbs.Probe, error) {
 	return s.dev.NewProbe(verbs.ProbeConfig{
-		Port: 1, Vector: 2, Method: m, Timeout: s.Timeout, AckBatch: s.AckBatch,
-		GIDIndex: s.GIDIndex, PKeyIdx: s.PKeyIdx,
+		ProbeKey: verbs.ProbeKey{Port: 1, Vector: 2, Method: m}, Timeout: s.Timeout, AckBatch: s.AckBatch,
+		GIDIndex: s.GIDIndex, PKeyIndex: s.PKeyIndex,
 	})
 }
 

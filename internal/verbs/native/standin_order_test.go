@@ -22,7 +22,7 @@ func TestQueueIsDrainedBeforeAndAfterTheArm(t *testing.T) {
 	for _, m := range allMethods {
 		t.Run(m.String(), func(t *testing.T) {
 			t.Parallel()
-			r := well(t, order{Kind: "rounds", Method: m, Rounds: 5, GIDIndex: -1, PKeyIdx: -1, Plan: "ce Ece kEp"})
+			r := well(t, order{Kind: "rounds", Method: m, Rounds: 5, GIDIndex: -1, PKeyIndex: -1, Plan: "ce Ece kEp"})
 			verbs := names(r.Trace)
 			events := strings.Count(verbs, " get_cq_event ")
 			require.GreaterOrEqual(t, events, 5)
@@ -52,7 +52,7 @@ func TestRoundHasOneEventHoweverArmsWork(t *testing.T) {
 				const n = 20
 				r := well(t, order{
 					Kind: "rounds", Method: m, Rounds: n, Pause: 2 * interrupt, Arm: arm, EventDelay: interrupt,
-					GIDIndex: -1, PKeyIdx: -1,
+					GIDIndex: -1, PKeyIndex: -1,
 				})
 				require.Equal(t, ledger.ProbeCounts{Rounds: n, Successes: n, Events: n, Acked: n}, r.Counts)
 				for _, round := range r.Rounds {
@@ -73,7 +73,7 @@ func TestLostEventIsCountedOnceHoweverArmsWork(t *testing.T) {
 			t.Parallel()
 			r := well(t, order{
 				Kind: "rounds", Method: verbs.MethodRCWrite, Rounds: 3, Plan: "ce cl ce", Arm: arm, Timeout: missed,
-				GIDIndex: -1, PKeyIdx: -1,
+				GIDIndex: -1, PKeyIndex: -1,
 			})
 			require.Equal(t, []verbs.Outcome{verbs.OutcomeSuccess, verbs.OutcomeLostEvent, verbs.OutcomeSuccess}, outcomes(r))
 			require.Equal(t, ledger.ProbeCounts{Rounds: 3, Successes: 2, LostEvents: 1, Events: 2, Acked: 2}, r.Counts)
@@ -91,7 +91,7 @@ func doSlowCommands(s *subject) error {
 
 func TestSlowCommandsFailNoRound(t *testing.T) {
 	const n = 5
-	r := well(t, order{Kind: "slow commands", Method: verbs.MethodFlush, Rounds: n, GIDIndex: -1, PKeyIdx: -1})
+	r := well(t, order{Kind: "slow commands", Method: verbs.MethodFlush, Rounds: n, GIDIndex: -1, PKeyIndex: -1})
 	require.Equal(t, ledger.ProbeCounts{Rounds: n, Successes: n, Events: n, Acked: n}, r.Counts)
 	for _, round := range r.Rounds {
 		require.GreaterOrEqual(t, time.Duration(round.Wake), interrupt, "the command that starts the flush is part of it")
@@ -121,7 +121,7 @@ func TestLateEventInThePauseIsNoWakeUp(t *testing.T) {
 	for _, m := range allMethods {
 		t.Run(m.String(), func(t *testing.T) {
 			t.Parallel()
-			r := well(t, order{Kind: "late event", Method: m, Timeout: 5 * missed, GIDIndex: -1, PKeyIdx: -1})
+			r := well(t, order{Kind: "late event", Method: m, Timeout: 5 * missed, GIDIndex: -1, PKeyIndex: -1})
 			require.Equal(t, []verbs.Outcome{verbs.OutcomeLostEvent, verbs.OutcomeSuccess}, outcomes(r))
 			require.GreaterOrEqual(t, time.Duration(r.Rounds[1].Wake), interrupt)
 			require.Equal(t, ledger.ProbeCounts{Rounds: 2, LostEvents: 1, Successes: 1, Events: 2, Acked: 2, Late: 1}, r.Counts)
@@ -132,7 +132,7 @@ func TestLateEventInThePauseIsNoWakeUp(t *testing.T) {
 func TestEndlessEventsPutNoDeadlineOff(t *testing.T) {
 	r := well(t, order{
 		Kind: "rounds", Method: verbs.MethodRCWrite, Rounds: 1, Plan: "-", Arm: standin.ArmAlways, Timeout: missed,
-		GIDIndex: -1, PKeyIdx: -1,
+		GIDIndex: -1, PKeyIndex: -1,
 	})
 	require.Equal(t, []verbs.Outcome{verbs.OutcomeLostCompletion}, outcomes(r))
 	require.Equal(t, r.Counts.Events, r.Counts.Acked)
@@ -158,7 +158,7 @@ func doEndlessEvents(s *subject) error {
 }
 
 func TestEndlessEventsPutNoCloseOff(t *testing.T) {
-	r := carryOut(t, order{Kind: "endless events", Plan: "-", Arm: standin.ArmAlways, GIDIndex: -1, PKeyIdx: -1})
+	r := carryOut(t, order{Kind: "endless events", Plan: "-", Arm: standin.ArmAlways, GIDIndex: -1, PKeyIndex: -1})
 	require.Empty(t, r.Violation)
 	require.Len(t, r.Errors, 1)
 	require.Equal(t, []string{"closed"}, r.Errors["round"].Is)

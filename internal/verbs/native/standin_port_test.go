@@ -62,7 +62,7 @@ func doPKeys(s *subject) error {
 }
 
 func TestPKeyIsKeptUntilTheTableChanges(t *testing.T) {
-	r := well(t, order{Kind: "pkeys", GIDIndex: -1, PKeyIdx: -1})
+	r := well(t, order{Kind: "pkeys", GIDIndex: -1, PKeyIndex: -1})
 	require.Equal(t, []string{"1", "1", "2"}, values(r.Trace, "modify_qp to=init", "pkey_index"))
 }
 
@@ -82,7 +82,7 @@ func doDownWithoutPKeys(s *subject) error {
 }
 
 func TestDownPortIsRefusedBeforeItsPKeysAreRead(t *testing.T) {
-	r := well(t, order{Kind: "down without pkeys", GIDIndex: -1, PKeyIdx: -1})
+	r := well(t, order{Kind: "down without pkeys", GIDIndex: -1, PKeyIndex: -1})
 	require.Equal(t, []string{"unsupported"}, r.Failures[0].Is)
 	require.Contains(t, r.Failures[0].Text, "rc_write on a port that is down")
 }

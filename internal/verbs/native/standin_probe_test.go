@@ -103,7 +103,7 @@ func TestARoundEndsAsWhatHappened(t *testing.T) {
 					plan, want.Resent = c.datagrams, 1
 				}
 				o := order{Kind: "rounds", Method: m, Rounds: len(c.outcomes), Plan: plan, Stray: c.stray,
-					WCStatus: c.wc, PostErr: c.postErr, GIDIndex: -1, PKeyIdx: -1}
+					WCStatus: c.wc, PostErr: c.postErr, GIDIndex: -1, PKeyIndex: -1}
 				if strings.HasPrefix(c.status, "lost") {
 					o.Timeout = missed
 				}
@@ -172,7 +172,7 @@ func TestEventsAreAcknowledgedInBatchesAndAllOfThemBeforeTheEnd(t *testing.T) {
 		t.Run(m.String(), func(t *testing.T) {
 			t.Parallel()
 			const batch = 4
-			r := well(t, order{Kind: "rounds", Method: m, Rounds: 10, AckBatch: batch, GIDIndex: -1, PKeyIdx: -1})
+			r := well(t, order{Kind: "rounds", Method: m, Rounds: 10, AckBatch: batch, GIDIndex: -1, PKeyIndex: -1})
 			for i, round := range r.Rounds {
 				require.Equal(t, uint64(i+1)%batch, round.Unacked)
 				require.Equal(t, round.Unacked == 0, round.Ack > 0)
@@ -218,7 +218,7 @@ func TestTheQueuePairIsConnectedToItself(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			o := order{Kind: "rounds", Method: verbs.MethodRCWrite, Rounds: 1, LinkLayer: c.link, NoLayer: c.noLayer, NeedsGRH: c.grh,
-				GIDIndex: c.gid, PKeyIdx: c.pkey}
+				GIDIndex: c.gid, PKeyIndex: c.pkey}
 			trace := well(t, o).Trace
 			own := values(trace, "create_qp", "qp_num")
 			for key, want := range map[string]string{
@@ -252,7 +252,7 @@ func TestTheDevicesOwnRetriesEndBeforeTheRoundsDeadline(t *testing.T) {
 	for _, timeout := range []time.Duration{time.Millisecond, 20 * time.Millisecond, 500 * time.Millisecond, 5 * time.Second, time.Minute} {
 		t.Run(timeout.String(), func(t *testing.T) {
 			t.Parallel()
-			trace := carryOut(t, order{Kind: "rounds", Method: verbs.MethodRCWrite, Timeout: timeout, GIDIndex: -1, PKeyIdx: -1}).Trace
+			trace := carryOut(t, order{Kind: "rounds", Method: verbs.MethodRCWrite, Timeout: timeout, GIDIndex: -1, PKeyIndex: -1}).Trace
 			exponent, err := strconv.Atoi(values(trace, "modify_qp to=rts", "timeout")[0])
 			require.NoError(t, err)
 			retries, err := strconv.Atoi(values(trace, "modify_qp to=rts", "retry_cnt")[0])
@@ -287,7 +287,7 @@ func doFlushWithoutQueuePairs(s *subject) error {
 }
 
 func TestFailedFlushRoundWaitsForItsPause(t *testing.T) {
-	r := well(t, order{Kind: "flush without queue pairs", GIDIndex: -1, PKeyIdx: -1})
+	r := well(t, order{Kind: "flush without queue pairs", GIDIndex: -1, PKeyIndex: -1})
 	require.Equal(t, []verbs.Outcome{verbs.OutcomeError}, outcomes(r))
 	require.Equal(t, "ibv_create_qp: cannot allocate memory", r.Rounds[0].Status)
 	require.GreaterOrEqual(t, r.Took, missed)
@@ -323,7 +323,7 @@ func doFlushAfterNudge(s *subject) error {
 }
 
 func TestNudgedFlushProbeKeepsItsQueuePair(t *testing.T) {
-	r := well(t, order{Kind: "flush after nudge", GIDIndex: -1, PKeyIdx: -1})
+	r := well(t, order{Kind: "flush after nudge", GIDIndex: -1, PKeyIndex: -1})
 	require.Equal(t, []verbs.Outcome{verbs.OutcomeCanceled, verbs.OutcomeSuccess, verbs.OutcomeSuccess}, outcomes(r))
 	require.Equal(t, 2, strings.Count(names(r.Trace), " create_qp "))
 }
@@ -342,7 +342,7 @@ func (s *subject) failingRound(p verbs.Probe, pause time.Duration, call ledger.C
 }
 
 func TestARoundThatIsCanceledIsNoErrorWhateverFailsAfterIt(t *testing.T) {
-	r := carryOut(t, order{Kind: "nudged flush", GIDIndex: -1, PKeyIdx: -1})
+	r := carryOut(t, order{Kind: "nudged flush", GIDIndex: -1, PKeyIndex: -1})
 	require.Equal(t, []verbs.Outcome{verbs.OutcomeCanceled}, outcomes(r))
 	require.Equal(t, ledger.ProbeCounts{}, r.Counts)
 }
@@ -363,7 +363,7 @@ func doStrayAndFailure(s *subject) error {
 
 func TestARoundThatFailsHasNoTimesOfAnotherRoundsEvent(t *testing.T) {
 	r := carryOut(t, order{
-		Kind: "stray and failure", Plan: "c kE", Timeout: missed, GIDIndex: -1, PKeyIdx: -1,
+		Kind: "stray and failure", Plan: "c kE", Timeout: missed, GIDIndex: -1, PKeyIndex: -1,
 	})
 	require.Equal(t, []verbs.Outcome{verbs.OutcomeError}, outcomes(r))
 	require.EqualValues(t, 1, r.Counts.Late)

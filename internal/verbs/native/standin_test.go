@@ -36,7 +36,7 @@ type order struct {
 	Timeout    time.Duration // of a round; 0: too long to pass by itself
 	AckBatch   int
 	GIDIndex   int
-	PKeyIdx    int
+	PKeyIndex  int
 	Plan       string        // result of each post; the stand-in's plan.c has the letters
 	Stray      int           // after this round an event comes late
 	Pause      time.Duration // before each round

@@ -45,7 +45,7 @@ func TestAddressIsHeldDuringRoundsOnly(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			c.o.Kind, c.o.Method, c.o.Rounds, c.o.GIDIndex, c.o.PKeyIdx = "rounds", verbs.MethodUDSend, 2, -1, -1
+			c.o.Kind, c.o.Method, c.o.Rounds, c.o.GIDIndex, c.o.PKeyIndex = "rounds", verbs.MethodUDSend, 2, -1, -1
 			r := well(t, c.o)
 			require.Equal(t, []verbs.Outcome{verbs.OutcomeSuccess, verbs.OutcomeSuccess}, outcomes(r))
 			require.Equal(t, c.want, only(r.Trace, "query_gid", "create_ah", "post_send", "destroy_ah"))
@@ -54,7 +54,7 @@ func TestAddressIsHeldDuringRoundsOnly(t *testing.T) {
 }
 
 func TestLostDatagramIsSentAgain(t *testing.T) {
-	r := well(t, order{Kind: "rounds", Method: verbs.MethodUDSend, Rounds: 2, Plan: "- ce", Timeout: time.Second, GIDIndex: -1, PKeyIdx: -1})
+	r := well(t, order{Kind: "rounds", Method: verbs.MethodUDSend, Rounds: 2, Plan: "- ce", Timeout: time.Second, GIDIndex: -1, PKeyIndex: -1})
 	require.Equal(t, []verbs.Outcome{verbs.OutcomeSuccess, verbs.OutcomeSuccess}, outcomes(r))
 	require.Equal(t, ledger.ProbeCounts{Rounds: 2, Successes: 2, Events: 2, Acked: 2, Resent: 1}, r.Counts)
 	require.Less(t, r.Rounds[0].Wake, int64(time.Second/2), "it counts from the datagram that came")
@@ -65,14 +65,14 @@ func TestLostDatagramIsSentAgain(t *testing.T) {
 // If the event is late and the completion is not, nothing was lost.
 func TestDatagramThatCameIsNotSentAgain(t *testing.T) {
 	r := well(t, order{Kind: "rounds", Method: verbs.MethodUDSend, Rounds: 1, Timeout: 400 * time.Millisecond, EventDelay: 300 * time.Millisecond,
-		GIDIndex: -1, PKeyIdx: -1})
+		GIDIndex: -1, PKeyIndex: -1})
 	require.Equal(t, []verbs.Outcome{verbs.OutcomeSuccess}, outcomes(r))
 	require.Equal(t, ledger.ProbeCounts{Rounds: 1, Successes: 1, Events: 1, Acked: 1}, r.Counts)
 	require.Greater(t, r.Rounds[0].Wake, int64(200*time.Millisecond))
 }
 
 func TestUnsentDatagramIsAnError(t *testing.T) {
-	r := well(t, order{Kind: "rounds", Method: verbs.MethodUDSend, Rounds: 1, Plan: "f", Timeout: missed, GIDIndex: -1, PKeyIdx: -1})
+	r := well(t, order{Kind: "rounds", Method: verbs.MethodUDSend, Rounds: 1, Plan: "f", Timeout: missed, GIDIndex: -1, PKeyIndex: -1})
 	require.Equal(t, []verbs.Outcome{verbs.OutcomeError}, outcomes(r))
 	require.Equal(t, "loc_qp_op_err", r.Rounds[0].Status)
 	require.Equal(t, ledger.ProbeCounts{Rounds: 1, Errors: 1}, r.Counts)
@@ -103,7 +103,7 @@ func doAddressAway(s *subject) error {
 }
 
 func TestMissingAddressIsNoRound(t *testing.T) {
-	o := order{Kind: "address away", GIDIndex: -1, PKeyIdx: -1, Failures: []failure{{Call: ledger.CallQueryGID, Errno: int32(unix.ENODATA)}}}
+	o := order{Kind: "address away", GIDIndex: -1, PKeyIndex: -1, Failures: []failure{{Call: ledger.CallQueryGID, Errno: int32(unix.ENODATA)}}}
 	for _, errno := range []unix.Errno{unix.ENODATA, unix.ETIMEDOUT, unix.EHOSTUNREACH, unix.ENETUNREACH, unix.EADDRNOTAVAIL} {
 		o.Failures = append(o.Failures, failure{Call: ledger.CallCreateAH, Errno: int32(errno)})
 	}
@@ -142,7 +142,7 @@ func doSilentDevice(s *subject) error {
 }
 
 func TestSilentDeviceIsNoMissingAddress(t *testing.T) {
-	r := well(t, order{Kind: "silent device", GIDIndex: -1, PKeyIdx: -1})
+	r := well(t, order{Kind: "silent device", GIDIndex: -1, PKeyIndex: -1})
 	require.Equal(t, []verbs.Outcome{verbs.OutcomeSuccess, verbs.OutcomeCanceled, verbs.OutcomeError}, outcomes(r))
 	require.True(t, r.Rounds[1].Usable, "the address is there: there is no other to be chosen")
 	require.False(t, r.Rounds[2].Usable)
@@ -172,7 +172,7 @@ func doHungAddress(s *subject) error {
 }
 
 func TestCloseDoesNotAwaitResolution(t *testing.T) {
-	r := carryOut(t, order{Kind: "hung address", GIDIndex: -1, PKeyIdx: -1})
+	r := carryOut(t, order{Kind: "hung address", GIDIndex: -1, PKeyIndex: -1})
 	require.ElementsMatch(t, []string{"resolving", "stuck"}, r.Errors["close"].Is)
 	require.Less(t, r.Took, long/10)
 	t.Logf("given up after %v", r.Took.Round(time.Millisecond))

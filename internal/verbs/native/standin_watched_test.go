@@ -53,8 +53,8 @@ func (s *subject) watch(p standin.Profile) (*watched, error) {
 	o := verbs.Options{
 		Device: "standin0", Ports: []int{1}, StateInterval: 50 * time.Millisecond,
 		Probe: verbs.ProbeOptions{
-			Interval: pace, Timeout: missed, Method: "auto", Vectors: []int{0}, AckBatch: 1,
-			GIDIndex: -1, PKeyIdx: -1,
+			Interval: pace, Timeout: missed, Method: verbs.MethodAuto, Vectors: []int{0}, AckBatch: 1,
+			GIDIndex: -1, PKeyIndex: -1,
 		},
 	}
 	go func() {

@@ -83,7 +83,7 @@ func (s *scene) read(wait time.Duration) []verbs.Run {
 func (s *scene) probe(m verbs.Method, ackBatch int) verbs.Probe {
 	s.Helper()
 	p, err := s.dev.NewProbe(verbs.ProbeConfig{
-		Port: 1, Method: m, Timeout: 500 * time.Millisecond, AckBatch: ackBatch, GIDIndex: -1, PKeyIdx: -1,
+		ProbeKey: verbs.ProbeKey{Port: 1, Method: m}, Timeout: 500 * time.Millisecond, AckBatch: ackBatch, GIDIndex: -1, PKeyIndex: -1,
 	})
 	require.NoError(s, err)
 	return p

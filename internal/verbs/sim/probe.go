@@ -84,8 +84,8 @@ func (d *device) check(c verbs.ProbeConfig) (lost uint64, err error) {
 		return 0, fmt.Errorf("%w: method %v", verbs.ErrUnsupported, c.Method)
 	case c.Method != verbs.MethodFlush && c.GIDIndex >= l.gids:
 		return 0, fmt.Errorf("%w: GID index %d of %d", verbs.ErrUnsupported, c.GIDIndex, l.gids)
-	case c.PKeyIdx >= l.pkeys:
-		return 0, fmt.Errorf("%w: P_Key index %d of %d", verbs.ErrUnsupported, c.PKeyIdx, l.pkeys)
+	case c.PKeyIndex >= l.pkeys:
+		return 0, fmt.Errorf("%w: P_Key index %d of %d", verbs.ErrUnsupported, c.PKeyIndex, l.pkeys)
 	case c.Method != verbs.MethodFlush && !l.isUp:
 		return 0, fmt.Errorf("%w: the port is down", verbs.ErrUnsupported)
 	}

@@ -113,7 +113,7 @@ func TestEqualSeedsDrawEqualDurations(t *testing.T) {
 		dev, err := New(w).Open(device, newLedger(t))
 		require.NoError(t, err)
 		p, err := dev.NewProbe(verbs.ProbeConfig{
-			Port: 1, Vector: vector, Method: verbs.MethodRCWrite, Timeout: time.Second, AckBatch: 1, GIDIndex: -1, PKeyIdx: -1,
+			ProbeKey: verbs.ProbeKey{Port: 1, Vector: vector, Method: verbs.MethodRCWrite}, Timeout: time.Second, AckBatch: 1, GIDIndex: -1, PKeyIndex: -1,
 		})
 		require.NoError(t, err)
 		var all []int64
@@ -206,10 +206,10 @@ func TestAProbeNeedsWhatThePortHas(t *testing.T) {
 	w := mustLoad(t, Options{Profile: "iwarp"})
 	dev, err := New(w).Open("sim0", newLedger(t))
 	require.NoError(t, err)
-	good := verbs.ProbeConfig{Port: 1, Method: verbs.MethodFlush, Timeout: time.Second, GIDIndex: -1, PKeyIdx: -1}
+	good := verbs.ProbeConfig{ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodFlush}, Timeout: time.Second, GIDIndex: -1, PKeyIndex: -1}
 	for name, change := range map[string]func(*verbs.ProbeConfig){
 		"method rc_write": func(c *verbs.ProbeConfig) { c.Method = verbs.MethodRCWrite },
-		"P_Key index":     func(c *verbs.ProbeConfig) { c.PKeyIdx = 7 },
+		"P_Key index":     func(c *verbs.ProbeConfig) { c.PKeyIndex = 7 },
 	} {
 		c := good
 		change(&c)
@@ -228,7 +228,7 @@ func TestMoreProbesThanTheLedgerHoldsIsALimit(t *testing.T) {
 	}
 	dev, err := New(mustLoad(t, Options{Profile: "roce2"})).Open("sim0", led)
 	require.NoError(t, err)
-	_, err = dev.NewProbe(verbs.ProbeConfig{Port: 1, Method: verbs.MethodFlush})
+	_, err = dev.NewProbe(verbs.ProbeConfig{ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodFlush}})
 	require.ErrorIs(t, err, verbs.ErrLimit)
 	require.NoError(t, dev.Close(time.Second))
 }
@@ -238,6 +238,6 @@ func TestAProbeThatIsMadeWhileItsDeviceClosesIsErrClosed(t *testing.T) {
 	s.dev, s.led = s.open("sim0")
 	d := s.dev.(*device)
 	require.Empty(t, d.takeProbes()) // Close does this while NewProbe is under way
-	_, err := d.NewProbe(verbs.ProbeConfig{Port: 1, Method: verbs.MethodFlush, GIDIndex: -1, PKeyIdx: -1})
+	_, err := d.NewProbe(verbs.ProbeConfig{ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodFlush}, GIDIndex: -1, PKeyIndex: -1})
 	require.ErrorIs(t, err, verbs.ErrClosed)
 }

@@ -262,7 +262,7 @@ func TestARemovedDeviceSaysFatalWhereItsDriverCanTakeItAway(t *testing.T) {
 				}
 				_, err := s.dev.QueryPort(1)
 				require.ErrorIs(t, err, verbs.ErrNoDevice, "the handle does not come back with the device")
-				_, err = s.dev.NewProbe(verbs.ProbeConfig{Port: 1, Method: verbs.MethodFlush})
+				_, err = s.dev.NewProbe(verbs.ProbeConfig{ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodFlush}})
 				require.ErrorIs(t, err, verbs.ErrNoDevice)
 				r := s.round(p)
 				require.Equal(t, verbs.OutcomeError, r.Outcome)

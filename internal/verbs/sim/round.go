@@ -45,9 +45,7 @@ func (p *probe) Rounds(rounds []verbs.Round, pace verbs.Pace) (int, error) {
 			return n, err
 		}
 		due += int64(pace.Interval)
-		if now := p.d.w.clock(); pace.Interval > 0 && due < now {
-			due += (now - due) / int64(pace.Interval) * int64(pace.Interval)
-		}
+		due += int64(verbs.Missed(time.Duration(p.d.w.clock()-due), pace.Interval))
 		if r.Outcome != verbs.OutcomeSuccess || pace.Interval <= 0 || due > last {
 			return n + 1, nil
 		}

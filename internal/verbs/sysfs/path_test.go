@@ -75,7 +75,7 @@ func TestProbePathDependsOnMethodAndPort(t *testing.T) {
 		"gid_attrs/types": {"", "RoCE v2", "RoCE v2"},
 		"pkeys":           {"0xffff"},
 	})
-	auto := verbs.ProbeConfig{Port: 1, Method: verbs.MethodRCWrite, GIDIndex: -1, PKeyIdx: -1}
+	auto := verbs.ProbeConfig{ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodRCWrite}, GIDIndex: -1, PKeyIndex: -1}
 	active := verbs.PortAttr{State: verbs.PortActive, LinkLayer: verbs.LinkEthernet}
 
 	// A connection holds its GID, and only the default GID has a reserved place.
@@ -95,7 +95,7 @@ func TestProbePathDependsOnMethodAndPort(t *testing.T) {
 	require.ErrorContains(t, err, "a port that is down")
 	_, err = s.ProbePath("rxe0", auto, active, false, "iwarp")
 	require.ErrorIs(t, err, verbs.ErrUnsupported)
-	_, err = s.ProbePath("rxe0", verbs.ProbeConfig{Port: 1, Method: verbs.MethodRCWrite, GIDIndex: 7}, active, false, "infiniband")
+	_, err = s.ProbePath("rxe0", verbs.ProbeConfig{ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodRCWrite}, GIDIndex: 7}, active, false, "infiniband")
 	require.ErrorContains(t, err, "no usable GID")
 
 	flush := auto
@@ -111,10 +111,10 @@ func TestConnectionWithoutDefaultGIDIsRefused(t *testing.T) {
 		"gids": {"0000:0000:0000:0000:0000:0000:0000:0000", "0000:0000:0000:0000:0000:ffff:0a00:0001"},
 	})
 	active := verbs.PortAttr{State: verbs.PortActive, LinkLayer: verbs.LinkEthernet}
-	_, err := s.ProbePath("rxe0", verbs.ProbeConfig{Port: 1, Method: verbs.MethodRCWrite, GIDIndex: -1}, active, false, "infiniband")
+	_, err := s.ProbePath("rxe0", verbs.ProbeConfig{ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodRCWrite}, GIDIndex: -1}, active, false, "infiniband")
 	require.ErrorIs(t, err, verbs.ErrUnsupported)
 	require.ErrorContains(t, err, "no default GID")
-	_, err = s.ProbePath("rxe0", verbs.ProbeConfig{Port: 1, Method: verbs.MethodUDSend, GIDIndex: -1}, active, false, "infiniband")
+	_, err = s.ProbePath("rxe0", verbs.ProbeConfig{ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodUDSend}, GIDIndex: -1}, active, false, "infiniband")
 	require.NoError(t, err)
 }
 

@@ -54,7 +54,7 @@ func (s *session) needMethod(m verbs.Method) {
 
 func (s *session) config(m verbs.Method, ackBatch int) verbs.ProbeConfig {
 	return verbs.ProbeConfig{
-		Port: s.f.Port, Method: m, Timeout: patience / 2, AckBatch: ackBatch, GIDIndex: -1, PKeyIdx: -1,
+		ProbeKey: verbs.ProbeKey{Port: s.f.Port, Method: m}, Timeout: patience / 2, AckBatch: ackBatch, GIDIndex: -1, PKeyIndex: -1,
 	}
 }
 

@@ -48,7 +48,7 @@ func openTracked(t *testing.T, r *recorder) verbs.Device {
 func newFlushProbe(t *testing.T, dev verbs.Device) verbs.Probe {
 	t.Helper()
 	p, err := dev.NewProbe(verbs.ProbeConfig{
-		Port: 1, Method: verbs.MethodFlush, Timeout: time.Second, AckBatch: 1, GIDIndex: -1, PKeyIdx: -1,
+		ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodFlush}, Timeout: time.Second, AckBatch: 1, GIDIndex: -1, PKeyIndex: -1,
 	})
 	require.NoError(t, err)
 	return p

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/influxdata/telegraf/config"
+
+	"rdma_events/internal/verbs"
 )
 
 // Config holds the options of [[inputs.rdma_events]]; sample.conf has the meaning of each
@@ -52,9 +54,6 @@ const (
 	backendSim   = "sim"
 )
 
-// A value of probe.method besides the names of verbs.Method.
-const methodAuto = "auto"
-
 // allVectors as the only one of probe.vectors stands for all completion vectors of a
 // device.
 const allVectors = -1
@@ -70,7 +69,7 @@ func DefaultConfig() Config {
 		Probe: ProbeConfig{
 			Interval:  config.Duration(time.Second),
 			Timeout:   config.Duration(500 * time.Millisecond),
-			Method:    methodAuto,
+			Method:    verbs.MethodAuto.String(),
 			Vectors:   []int{0},
 			AckBatch:  1,
 			GIDIndex:  -1,

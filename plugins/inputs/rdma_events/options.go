@@ -75,7 +75,7 @@ func (c *ProbeConfig) options() []option {
 		{"probe.timeout", &c.Timeout, `a duration from "100us" to "1h"`, lasting(&c.Timeout, 100*time.Microsecond, time.Hour)},
 		{
 			"probe.method", &c.Method, `"auto", "rc_write", "ud_send", "flush" or "none"`,
-			func() bool { return c.Method == methodAuto || isMethod(c.Method) },
+			func() bool { return isMethod(c.Method) },
 		},
 		{
 			"probe.vectors", &c.Vectors, `a list of different completion vectors, as in [0, 3], or [-1] for all`,

@@ -225,13 +225,14 @@ func (c *Config) request(device string, epoch int64) verbs.Request {
 }
 
 func (c *ProbeConfig) request() verbs.ProbeOptions {
+	method, _ := verbs.ParseMethod(c.Method) // Check has refused other names
 	o := verbs.ProbeOptions{
-		Timeout:  time.Duration(c.Timeout),
-		Method:   c.Method,
-		Vectors:  c.Vectors,
-		AckBatch: c.AckBatch,
-		GIDIndex: c.GIDIndex,
-		PKeyIdx:  c.PKeyIndex,
+		Timeout:   time.Duration(c.Timeout),
+		Method:    method,
+		Vectors:   c.Vectors,
+		AckBatch:  c.AckBatch,
+		GIDIndex:  c.GIDIndex,
+		PKeyIndex: c.PKeyIndex,
 	}
 	if c.probing() {
 		o.Interval = time.Duration(c.Interval)

@@ -33,8 +33,8 @@ func TestWorkersAreAskedForWhatIsConfigured(t *testing.T) {
 		Options: verbs.Options{
 			Device: "mlx5_0", Ports: []int{2, 1}, StateInterval: 5 * time.Second,
 			Probe: verbs.ProbeOptions{
-				Interval: time.Second, Timeout: 500 * time.Millisecond, Method: "flush",
-				Vectors: []int{-1}, AckBatch: 8, GIDIndex: 3, PKeyIdx: 2,
+				Interval: time.Second, Timeout: 500 * time.Millisecond, Method: verbs.MethodFlush,
+				Vectors: []int{-1}, AckBatch: 8, GIDIndex: 3, PKeyIndex: 2,
 			},
 		},
 	}, c.request("mlx5_0", 7))

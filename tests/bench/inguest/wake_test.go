@@ -87,7 +87,7 @@ func backToBack(t *testing.T, m verbs.Method, count, ackBatch int) []verbs.Round
 	dev := openDevice(t)
 	defer closeDevice(t, dev)
 	p, err := dev.NewProbe(verbs.ProbeConfig{
-		Port: 1, Method: m, Timeout: time.Second, AckBatch: ackBatch, GIDIndex: -1, PKeyIdx: -1,
+		ProbeKey: verbs.ProbeKey{Port: 1, Method: m}, Timeout: time.Second, AckBatch: ackBatch, GIDIndex: -1, PKeyIndex: -1,
 	})
 	if err != nil {
 		t.Fatal(err)
