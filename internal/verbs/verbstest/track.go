@@ -42,9 +42,13 @@ type origin struct {
 	stack  string
 }
 
+// add records an object. A probe whose device was closed meanwhile was closed with it.
 func (o *openObjects) add(object any, what string, parent any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if _, open := o.made[parent]; parent != nil && !open {
+		return
+	}
 	o.made[object] = origin{what: what, parent: parent, stack: callers()}
 }
 
