@@ -42,13 +42,8 @@ type (
 		port, vector, method uint32
 		_                    uint32
 		thread               threadState
-		rounds, successes    uint64
-		errors, lostEvents   uint64
-		lostCompletions      uint64
-		events, acked        uint64
-		spurious, late       uint64
-		resent               uint64
-		_                    [128 - 32 - 10*8]byte
+		counts               ProbeCounts
+		_                    [128 - 32 - numCounts*8]byte
 	}
 )
 

@@ -148,19 +148,7 @@ func (l *Ledger) AddProbe(port, vector, method int) (int, error) {
 }
 
 // AddRound adds c to the counts of a probe. Only the probe's thread may call it.
-func (l *Ledger) AddRound(index int, c ProbeCounts) {
-	s := &l.p.probe[index]
-	for _, w := range [...]struct {
-		to *uint64
-		n  uint64
-	}{
-		{&s.events, c.Events}, {&s.acked, c.Acked}, {&s.spurious, c.Spurious}, {&s.late, c.Late}, {&s.resent, c.Resent},
-		{&s.successes, c.Successes}, {&s.errors, c.Errors}, {&s.lostEvents, c.LostEvents},
-		{&s.lostCompletions, c.LostCompletions}, {&s.rounds, c.Rounds},
-	} {
-		atomic.AddUint64(w.to, w.n)
-	}
-}
+func (l *Ledger) AddRound(index int, c ProbeCounts) { l.p.probe[index].counts.store(c) }
 
 // ProbeLane records the call that a probe's thread is in.
 func (l *Ledger) ProbeLane(index int, c Call, now int64) { l.p.probe[index].thread.set(c, now) }

@@ -27,10 +27,23 @@ func TestLayoutIsTheOneOfTheNativeBackend(t *testing.T) {
 	require.EqualValues(t, 1024, unsafe.Offsetof(page{}.event))
 	require.EqualValues(t, 1024+512*24, unsafe.Offsetof(page{}.probe))
 	require.EqualValues(t, 16, unsafe.Offsetof(probeSlot{}.thread))
-	require.EqualValues(t, 32, unsafe.Offsetof(probeSlot{}.rounds))
-	require.EqualValues(t, 72, unsafe.Offsetof(probeSlot{}.events))
-	require.EqualValues(t, 96, unsafe.Offsetof(probeSlot{}.late))
-	require.EqualValues(t, 104, unsafe.Offsetof(probeSlot{}.resent))
+	require.EqualValues(t, 32, unsafe.Offsetof(probeSlot{}.counts))
+	require.EqualValues(t, 72, 32+unsafe.Offsetof(ProbeCounts{}.Events))
+	require.EqualValues(t, 96, 32+unsafe.Offsetof(ProbeCounts{}.Late))
+	require.EqualValues(t, 104, 32+unsafe.Offsetof(ProbeCounts{}.Resent))
+}
+
+func TestCountsAreAddedAndSubtractedFieldByField(t *testing.T) {
+	a := ProbeCounts{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}
+	require.Equal(t, ProbeCounts{2, 4, 6, 8, 10, 12, 14, 16, 18, 20}, a.Add(a))
+	require.Zero(t, a.Sub(a))
+	require.Equal(t, ProbeCounts{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, a, "it is left as it was")
+}
+
+func TestRaisedCountsNeverFall(t *testing.T) {
+	c := ProbeCounts{Rounds: 9, Events: 5, Acked: 4, Resent: 3}
+	c.Raise(ProbeCounts{Rounds: 8, Successes: 7, Events: 6, Acked: 100, Resent: 1})
+	require.Equal(t, ProbeCounts{Rounds: 9, Successes: 7, Events: 6, Acked: 6, Resent: 3}, c)
 }
 
 func TestHostReadsTheCountsOfTheWorker(t *testing.T) {

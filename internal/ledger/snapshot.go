@@ -8,15 +8,6 @@ type EventCounts struct {
 	Read, Acked uint64
 }
 
-// ProbeCounts counts how the rounds of a probe ended, and its events.
-type ProbeCounts struct {
-	Rounds, Successes, Errors   uint64
-	LostEvents, LostCompletions uint64
-	Events, Acked               uint64
-	Spurious, Late              uint64
-	Resent                      uint64 // rounds of ud_send that sent a second datagram
-}
-
 // Probe is the state of one probe slot.
 type Probe struct {
 	Port, Vector, Method int
@@ -66,44 +57,13 @@ func (l *Ledger) Snapshot(s *Snapshot) {
 	}
 }
 
-func (c *ProbeCounts) believable() bool {
-	return max(c.Rounds, c.Successes, c.Errors, c.LostEvents, c.LostCompletions, c.Events, c.Acked, c.Spurious, c.Late, c.Resent) < believable
-}
-
 func (s *threadState) get() Lane {
 	return Lane{Call: Call(atomic.LoadUint32(&s.call)), Beat: atomic.LoadInt64(&s.beat)}
 }
 
 func (s *probeSlot) get() Probe {
-	p := Probe{Port: int(s.port), Vector: int(s.vector), Method: int(s.method), Lane: s.thread.get()}
-	// The sum is read before its parts, and acked before events, for the same reason as above.
-	p.Rounds = atomic.LoadUint64(&s.rounds)
-	p.Acked = atomic.LoadUint64(&s.acked)
-	p.Events = atomic.LoadUint64(&s.events)
-	p.Successes = atomic.LoadUint64(&s.successes)
-	p.Errors = atomic.LoadUint64(&s.errors)
-	p.LostEvents = atomic.LoadUint64(&s.lostEvents)
-	p.LostCompletions = atomic.LoadUint64(&s.lostCompletions)
-	p.Spurious = atomic.LoadUint64(&s.spurious)
-	p.Late = atomic.LoadUint64(&s.late)
-	p.Resent = atomic.LoadUint64(&s.resent)
-	return p
-}
-
-// Sub returns c minus base, field by field.
-func (c ProbeCounts) Sub(base ProbeCounts) ProbeCounts { return c.combine(base, ^uint64(0)) }
-
-// Add returns the sum of both, field by field.
-func (c ProbeCounts) Add(o ProbeCounts) ProbeCounts { return c.combine(o, 1) }
-
-func (c ProbeCounts) combine(o ProbeCounts, sign uint64) ProbeCounts {
-	return ProbeCounts{
-		Rounds: c.Rounds + sign*o.Rounds, Successes: c.Successes + sign*o.Successes,
-		Errors: c.Errors + sign*o.Errors, LostEvents: c.LostEvents + sign*o.LostEvents,
-		LostCompletions: c.LostCompletions + sign*o.LostCompletions,
-		Events:          c.Events + sign*o.Events, Acked: c.Acked + sign*o.Acked,
-		Spurious: c.Spurious + sign*o.Spurious, Late: c.Late + sign*o.Late,
-		Resent: c.Resent + sign*o.Resent,
+	return Probe{
+		Port: int(s.port), Vector: int(s.vector), Method: int(s.method), Lane: s.thread.get(), ProbeCounts: s.counts.load(),
 	}
 }
 

@@ -250,7 +250,7 @@ func (d *Device) readLedger() {
 			continue
 		}
 		if p := d.probe(keyOf(e)); p != nil {
-			p.update(&e.ProbeCounts)
+			p.live.Raise(e.ProbeCounts)
 		}
 	}
 }

@@ -76,27 +76,6 @@ func (p *probe) round(r *verbs.Round, now int64) {
 	}
 }
 
-// update stores the running worker's counts from its ledger. No count decreases.
-func (p *probe) update(c *ledger.ProbeCounts) {
-	l := &p.live
-	for _, n := range [...]struct {
-		to   *uint64
-		from uint64
-	}{
-		{&l.Rounds, c.Rounds},
-		{&l.Successes, c.Successes},
-		{&l.Errors, c.Errors},
-		{&l.LostEvents, c.LostEvents},
-		{&l.LostCompletions, c.LostCompletions},
-		{&l.Events, c.Events},
-		{&l.Acked, min(c.Acked, c.Events)},
-		{&l.Spurious, c.Spurious}, {&l.Resent, c.Resent},
-		{&l.Late, c.Late},
-	} {
-		*n.to = max(*n.to, n.from)
-	}
-}
-
 // addToBase adds the dead worker's counts to base.
 func (p *probe) addToBase() {
 	p.base = p.base.Add(p.live)
