@@ -65,13 +65,6 @@ func TestAWorkerIsSmall(t *testing.T) {
 	}
 }
 
-func TestABackendThatDoesNotExistIsNamed(t *testing.T) {
-	_, err := backend(verbs.Request{Backend: "nonsense"})
-	require.EqualError(t, err, `it is not "verbs" or "sim"`)
-	_, err = backend(verbs.Request{Backend: verbs.BackendSim, Sim: verbs.Simulation{Profile: "nonsense"}})
-	require.ErrorContains(t, err, "nonsense")
-}
-
 // supervise runs the real program over the simulator until the test ends.
 func supervise(t *testing.T, h worker.Handler) {
 	t.Helper()

@@ -22,7 +22,6 @@ import (
 	"rdma_events/internal/nldev"
 	"rdma_events/internal/process"
 	"rdma_events/internal/trial"
-	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
 	"rdma_events/plugins/inputs/rdma_events"
 )
@@ -99,8 +98,8 @@ func (o hardwareFlags) host(ctx context.Context, c rdma_events.Config, sysfs sys
 	}
 	if c.Simulated() {
 		h.Simulated, h.Use = true, nil
-		p.Request.Backend = verbs.BackendSim
-		p.Request.Sim = verbs.Simulation{Profile: c.Sim.Profile, Scenario: c.Sim.Scenario, Seed: c.Sim.Seed, Epoch: clock.Monotonic()}
+		p.Request = c.Request()
+		p.Reads = c.Reads(p.Request)
 	}
 	return h
 }

@@ -32,6 +32,8 @@ type Program struct {
 	// Request is the request of a trial without its Options, which each trial sets.
 	// Its Backend must be set.
 	Request verbs.Request
+	// Reads are the files, besides libraries, that a worker reads for the request.
+	Reads []string
 	// Timing has the time limits of a worker. The zero value means those of the
 	// plugin.
 	Timing process.Timing
@@ -112,7 +114,7 @@ func (p *Program) Try(ctx context.Context, device string, m verbs.Method) doctor
 func (p *Program) Watch(ctx context.Context, o verbs.Options, h worker.Handler) error {
 	r := p.Request
 	r.Options = o
-	return worker.New(worker.Config{Exe: p.exe, Dir: p.dir, Request: r, Timing: p.Timing}, h).Run(ctx)
+	return worker.New(worker.Config{Exe: p.exe, Dir: p.dir, Request: r, Reads: p.Reads, Timing: p.Timing}, h).Run(ctx)
 }
 
 // trial collects the reports of a worker. No two calls of it overlap.

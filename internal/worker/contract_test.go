@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/clock"
+	"rdma_events/internal/confine"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/process"
 	"rdma_events/internal/status"
@@ -97,12 +98,12 @@ func TestAWorkerGetsOfTheHostsEnvironmentWhatLibrariesRead(t *testing.T) {
 	require.Equal(t, kept, environment(append([]string{"TELEGRAF_SECRET=hush", "HOME=/root"}, kept...)))
 }
 
-func TestOnlyAScenarioOfAFileIsNamedAtTheStart(t *testing.T) {
-	r := verbs.Request{Backend: verbs.BackendSim, Sim: verbs.Simulation{Scenario: "/etc/drops.toml"}}
-	require.Equal(t, []string{readKey + "=/etc/drops.toml"}, scenarioFile(r))
-	r.Sim.Scenario = "drops"
-	require.Empty(t, scenarioFile(r))
-	require.Empty(t, scenarioFile(verbs.Request{Backend: verbs.BackendVerbs}))
+func TestFilesThatAWorkerReadsReachItsNeeds(t *testing.T) {
+	require.Empty(t, readable(nil))
+	require.Equal(t, []string{readKey + "=/etc/a.toml:/etc/b.toml"}, readable([]string{"/etc/a.toml", "/etc/b.toml"}))
+	t.Setenv(readKey, "/etc/a.toml:/etc/b.toml")
+	c := ServeConfig{Needs: func() confine.Needs { return confine.Needs{Read: []string{"/lib"}} }}
+	require.Equal(t, []string{"/lib", "/etc/a.toml", "/etc/b.toml"}, c.needs().Read)
 }
 
 func TestAWorkerWithoutItsLedgerDoesNotServe(t *testing.T) {

@@ -1,23 +1,22 @@
 package worker
 
 import (
-	"path/filepath"
+	"os"
 	"slices"
 	"strings"
-
-	"rdma_events/internal/verbs"
 )
 
-// readKey is the environment variable that names a file that the worker's request will
-// make it read. The worker needs the name at its start, before it gives up other files.
+// readKey is the environment variable that names the files that the worker's request will
+// make it read, separated as in PATH. The worker needs the names at its start, before it
+// gives up other files.
 const readKey = "RDMA_EVENTS_READ"
 
-// scenarioFile returns the environment of a worker that simulates a scenario from a file.
-func scenarioFile(r verbs.Request) []string {
-	if r.Backend != verbs.BackendSim || !filepath.IsAbs(r.Sim.Scenario) {
-		return nil // the real hardware, or a scenario that is built in
+// readable returns the environment of a worker that reads files.
+func readable(files []string) []string {
+	if len(files) == 0 {
+		return nil
 	}
-	return []string{readKey + "=" + r.Sim.Scenario}
+	return []string{readKey + "=" + strings.Join(files, string(os.PathListSeparator))}
 }
 
 // environment returns the variables of the host's environment that a worker gets: those

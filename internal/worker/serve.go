@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"os"
+	"path/filepath"
 
 	"google.golang.org/grpc"
 
@@ -56,8 +57,6 @@ func (c ServeConfig) service(in process.Inherited) (register func(grpc.ServiceRe
 // needs adds the file that the request will make the worker read.
 func (c ServeConfig) needs() confine.Needs {
 	n := c.Needs()
-	if path := os.Getenv(readKey); path != "" {
-		n.Read = append(n.Read, path)
-	}
+	n.Read = append(n.Read, filepath.SplitList(os.Getenv(readKey))...)
 	return n
 }

@@ -48,12 +48,6 @@ type SimConfig struct {
 	Seed     int64  `toml:"seed"`
 }
 
-// The values of backend.
-const (
-	backendVerbs = "verbs"
-	backendSim   = "sim"
-)
-
 // allVectors as the only one of probe.vectors stands for all completion vectors of a
 // device.
 const allVectors = -1
@@ -61,7 +55,7 @@ const allVectors = -1
 // DefaultConfig returns the configuration of an empty [[inputs.rdma_events]].
 func DefaultConfig() Config {
 	return Config{
-		Backend:         backendVerbs,
+		Backend:         verbs.BackendVerbs,
 		Devices:         []string{"*"},
 		MaxEventPoints:  20,
 		StateInterval:   config.Duration(5 * time.Second),

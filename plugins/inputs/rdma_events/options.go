@@ -12,6 +12,7 @@ import (
 	"github.com/influxdata/telegraf/config"
 	"github.com/influxdata/telegraf/filter"
 
+	"rdma_events/internal/backends"
 	"rdma_events/internal/verbs"
 )
 
@@ -27,6 +28,15 @@ type option struct {
 	target any    // pointer into a Config
 	want   string
 	valid  func() bool
+}
+
+// quoted returns names as in `"verbs" or "sim"`.
+func quoted(names []string) string {
+	var all []string
+	for _, name := range names {
+		all = append(all, strconv.Quote(name))
+	}
+	return strings.Join(all, " or ")
 }
 
 // options returns every key with its target in c.
@@ -52,7 +62,7 @@ func (c *Config) deviceOptions() []option {
 
 func (c *Config) pluginOptions() []option {
 	return []option{
-		{"backend", &c.Backend, `"verbs" or "sim"`, oneOf(&c.Backend, backendVerbs, backendSim)},
+		{"backend", &c.Backend, quoted(backends.Names()), oneOf(&c.Backend, backends.Names()...)},
 		{"worker_path", &c.WorkerPath, `the path of rdma-events-worker, or ""`, always},
 		{"max_event_points", &c.MaxEventPoints, `a number from 1 to 10000`, within(&c.MaxEventPoints, 1, 10_000)},
 		{

@@ -10,14 +10,13 @@ import (
 	"strings"
 	"time"
 
+	"rdma_events/internal/backends"
 	"rdma_events/internal/clock"
 	"rdma_events/internal/confine"
-	"rdma_events/internal/hotplug"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/monitor"
 	"rdma_events/internal/process"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/verbs/sim"
 	"rdma_events/internal/verbs/sysfs"
 	"rdma_events/internal/worker"
 )
@@ -48,7 +47,8 @@ func openWatcher(c *Config, d dependencies) (watcher, error) {
 // Open acquires the resources of the workers. Run starts the workers. Points go to emit
 // when they happen, see monitor.Config. The caller closes the Devices.
 func Open(c *Config, emit func(measure.Point), log *slog.Logger) (*Devices, error) {
-	found, epoch, err := c.discovery(log)
+	request := c.Request()
+	found, err := c.discovery(request, log)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func Open(c *Config, emit func(measure.Point), log *slog.Logger) (*Devices, erro
 	starts := process.NewStarts()
 	m.NewSupervisor = func(device string, h *monitor.Device) monitor.Supervisor {
 		return worker.New(worker.Config{
-			Exe: exe, Dir: dir, Request: c.request(device, epoch), Timing: c.timing(), Starts: starts, Log: log,
+			Exe: exe, Dir: dir, Request: c.request(device, request), Reads: c.Reads(request), Timing: c.timing(), Starts: starts, Log: log,
 		}, h)
 	}
 	return &Devices{monitor.New(m), exe, dir}, nil
@@ -82,7 +82,7 @@ func (c *Config) Check() error {
 	if err := c.validate(); err != nil {
 		return err
 	}
-	if _, _, err := c.discovery(slog.New(slog.DiscardHandler)); err != nil {
+	if _, err := c.discovery(c.Request(), slog.New(slog.DiscardHandler)); err != nil {
 		return err
 	}
 	exe, err := c.openWorker()
@@ -92,20 +92,37 @@ func (c *Config) Check() error {
 	return exe.Close()
 }
 
-// discovery returns the discovery of devices, and for the simulator the beginning of its
-// timeline, CLOCK_MONOTONIC ns, which is the same in all processes.
-func (c *Config) discovery(log *slog.Logger) (found verbs.Discovery, epoch int64, err error) {
-	if !c.Simulated() {
-		return hotplug.New(hotplug.Config{Warn: func(err error) { log.Warn(err.Error()) }}), 0, nil
+// discovery returns the discovery of the devices of a backend.
+func (c *Config) discovery(r verbs.Request, log *slog.Logger) (verbs.Discovery, error) {
+	row, ok := backends.Find(c.Backend)
+	if !ok {
+		return nil, fmt.Errorf("%s: backend = %q is not allowed", table, c.Backend)
 	}
-	epoch = clock.Monotonic()
-	world, err := sim.Load(sim.Options{
-		Profile: c.Sim.Profile, Scenario: c.Sim.timeline(), Seed: c.Sim.Seed, Epoch: epoch,
-	})
+	found, err := row.Discover(r, func(err error) { log.Warn(err.Error()) })
 	if err != nil {
-		return nil, 0, fmt.Errorf("%s.sim: %w", table, err)
+		return nil, fmt.Errorf("%s.%s: %w", table, c.Backend, err)
 	}
-	return hotplug.NewSimulated(world, clock.Monotonic), epoch, nil
+	return found, nil
+}
+
+// Request returns what all workers are asked for. The timeline of a simulation begins
+// now, and is the same in all processes.
+func (c *Config) Request() verbs.Request {
+	r := verbs.Request{Backend: c.Backend}
+	if c.Simulated() {
+		r.Sim = verbs.Simulation{
+			Profile: c.Sim.Profile, Scenario: c.Sim.timeline(), Seed: c.Sim.Seed, Epoch: clock.Monotonic(),
+		}
+	}
+	return r
+}
+
+// Reads returns the files, besides libraries, that a worker reads for a request.
+func (c *Config) Reads(r verbs.Request) []string {
+	if row, ok := backends.Find(c.Backend); ok {
+		return row.Reads(r)
+	}
+	return nil
 }
 
 // WorkerPath returns the default path of the worker program.
@@ -154,7 +171,7 @@ func (c *Config) monitoring(found verbs.Discovery, emit func(measure.Point), log
 }
 
 // Simulated reports whether the devices are the simulator's.
-func (c *Config) Simulated() bool { return c.Backend == backendSim }
+func (c *Config) Simulated() bool { return c.Backend == verbs.BackendSim }
 
 // ExpectsDown reports whether a port is down by design.
 func (c *Config) ExpectsDown(device string, port int) bool {
@@ -207,21 +224,14 @@ func portsOf(list []string, device string) []int {
 }
 
 // request returns the request to the worker of a device.
-func (c *Config) request(device string, epoch int64) verbs.Request {
-	r := verbs.Request{
-		Options: verbs.Options{
-			Device:        device,
-			Ports:         portsOf(c.Ports, device),
-			StateInterval: time.Duration(c.StateInterval),
-			Probe:         c.Probe.request(),
-		},
-		Backend: verbs.BackendVerbs,
+func (c *Config) request(device string, all verbs.Request) verbs.Request {
+	all.Options = verbs.Options{
+		Device:        device,
+		Ports:         portsOf(c.Ports, device),
+		StateInterval: time.Duration(c.StateInterval),
+		Probe:         c.Probe.request(),
 	}
-	if c.Simulated() {
-		r.Backend = verbs.BackendSim
-		r.Sim = verbs.Simulation{Profile: c.Sim.Profile, Scenario: c.Sim.timeline(), Seed: c.Sim.Seed, Epoch: epoch}
-	}
-	return r
+	return all
 }
 
 func (c *ProbeConfig) request() verbs.ProbeOptions {

@@ -37,12 +37,14 @@ func TestWorkersAreAskedForWhatIsConfigured(t *testing.T) {
 				Vectors: []int{-1}, AckBatch: 8, GIDIndex: 3, PKeyIndex: 2,
 			},
 		},
-	}, c.request("mlx5_0", 7))
+	}, c.request("mlx5_0", c.Request()))
 
-	c.Backend, c.Probe.Method, c.Ports = backendSim, methodNone, nil
-	r := c.request("mlx5_2", 7)
+	c.Backend, c.Probe.Method, c.Ports = verbs.BackendSim, methodNone, nil
+	all := c.Request()
+	require.Positive(t, all.Sim.Epoch)
+	r := c.request("mlx5_2", all)
 	require.Equal(t, verbs.BackendSim, r.Backend)
-	require.Equal(t, verbs.Simulation{Profile: "roce2", Seed: 1, Epoch: 7}, r.Sim)
+	require.Equal(t, verbs.Simulation{Profile: "roce2", Seed: 1, Epoch: all.Sim.Epoch}, r.Sim)
 	require.Empty(t, r.Options.Ports, "without ports all are watched")
 	require.Zero(t, r.Options.Probe.Interval)
 }
@@ -112,10 +114,9 @@ func TestWorkersEndWithinTheShutdownTimeout(t *testing.T) {
 
 func TestTheSimulatorFindsItsDevices(t *testing.T) {
 	c := DefaultConfig()
-	c.Backend, c.Sim.Profile = backendSim, "ib8"
-	found, epoch, err := c.discovery(newLogger(testutil.Logger{}))
+	c.Backend, c.Sim.Profile = verbs.BackendSim, "ib8"
+	found, err := c.discovery(c.Request(), newLogger(testutil.Logger{}))
 	require.NoError(t, err)
-	require.Positive(t, epoch)
 	ctx, cancel := context.WithCancel(t.Context())
 	var devices []verbs.Found
 	require.ErrorIs(t, found.Run(ctx, func(f []verbs.Found) {
@@ -133,8 +134,8 @@ func TestWorkersFindTheScenarioOfTheirHost(t *testing.T) {
 		"": "", "lively": "lively", "/etc/storm.toml": "/etc/storm.toml",
 		"storm.toml": dir + "/storm.toml", "./storm": dir + "/storm",
 	} {
-		c := Config{Backend: backendSim, Sim: SimConfig{Scenario: given}}
-		require.Equal(t, want, c.request("sim0", 1).Sim.Scenario)
+		c := Config{Backend: verbs.BackendSim, Sim: SimConfig{Scenario: given}}
+		require.Equal(t, want, c.Request().Sim.Scenario)
 	}
 }
 

@@ -1,0 +1,73 @@
+// Package backends has a row for each value of the option backend, as the host uses it. Package open has the rows of the
+// worker, which needs cgo.
+package backends
+
+import (
+	"path/filepath"
+	"slices"
+
+	"rdma_events/internal/clock"
+	"rdma_events/internal/hotplug"
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/sim"
+)
+
+// Row is one backend.
+type Row struct {
+	Name string // the value of the option
+	// Discover returns the discovery of the backend's devices. warn is called with each
+	// problem that delays it; the error is that of the request.
+	Discover func(r verbs.Request, warn func(error)) (verbs.Discovery, error)
+	// Reads returns the files, besides libraries, that a worker reads for a request.
+	Reads func(verbs.Request) []string
+}
+
+// All returns the rows.
+func All() []Row {
+	return []Row{
+		{verbs.BackendVerbs, discoverVerbs, readsNothing},
+		{verbs.BackendSim, discoverSim, readsScenario},
+	}
+}
+
+// Names returns the names of the rows.
+func Names() []string {
+	var names []string
+	for _, row := range All() {
+		names = append(names, row.Name)
+	}
+	return names
+}
+
+// Find returns the row of a name.
+func Find(name string) (Row, bool) {
+	i := slices.IndexFunc(All(), func(r Row) bool { return r.Name == name })
+	if i < 0 {
+		return Row{}, false
+	}
+	return All()[i], true
+}
+
+func discoverVerbs(_ verbs.Request, warn func(error)) (verbs.Discovery, error) {
+	return hotplug.New(hotplug.Config{Warn: warn}), nil
+}
+
+func readsNothing(verbs.Request) []string { return nil }
+
+func discoverSim(r verbs.Request, _ func(error)) (verbs.Discovery, error) {
+	world, err := sim.Load(sim.Options{
+		Profile: r.Sim.Profile, Scenario: r.Sim.Scenario, Seed: r.Sim.Seed, Epoch: r.Sim.Epoch,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return hotplug.NewSimulated(world, clock.Monotonic), nil
+}
+
+// readsScenario returns the file of the scenario. A scenario without a path is built in.
+func readsScenario(r verbs.Request) []string {
+	if !filepath.IsAbs(r.Sim.Scenario) {
+		return nil
+	}
+	return []string{r.Sim.Scenario}
+}

@@ -1,0 +1,35 @@
+package backends
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/verbs"
+)
+
+func TestEachBackendIsFoundByItsName(t *testing.T) {
+	for _, name := range Names() {
+		row, ok := Find(name)
+		require.True(t, ok)
+		require.Equal(t, name, row.Name)
+	}
+	_, ok := Find("x")
+	require.False(t, ok)
+}
+
+func TestOnlyAScenarioOfAFileIsRead(t *testing.T) {
+	row, _ := Find(verbs.BackendSim)
+	r := verbs.Request{Sim: verbs.Simulation{Scenario: "/etc/drops.toml"}}
+	require.Equal(t, []string{"/etc/drops.toml"}, row.Reads(r))
+	r.Sim.Scenario = "drops"
+	require.Empty(t, row.Reads(r))
+	row, _ = Find(verbs.BackendVerbs)
+	require.Empty(t, row.Reads(verbs.Request{Sim: verbs.Simulation{Scenario: "/etc/drops.toml"}}))
+}
+
+func TestUnknownProfileIsAnError(t *testing.T) {
+	row, _ := Find(verbs.BackendSim)
+	_, err := row.Discover(verbs.Request{Sim: verbs.Simulation{Profile: "x"}}, nil)
+	require.Error(t, err)
+}
