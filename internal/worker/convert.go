@@ -149,7 +149,10 @@ func itemFromProto(m *proto.Item) (verbs.Item, bool) {
 		return verbs.Item{Round: roundFromProto(w.Round)}, true
 	case *proto.Item_Probe:
 		return verbs.Item{Probe: &verbs.ProbeItem{
-			ProbeKey: verbs.ProbeKey{Port: int(w.Probe.GetPort()), Vector: int(w.Probe.GetVector()), Method: verbs.Method(w.Probe.GetMethod())}, Reason: w.Probe.GetReason(),
+			ProbeKey: verbs.ProbeKey{
+				Port: int(w.Probe.GetPort()), Vector: int(w.Probe.GetVector()), Method: verbs.Method(w.Probe.GetMethod()),
+			},
+			Reason: w.Probe.GetReason(),
 		}}, true
 	}
 	return verbs.Item{}, false

@@ -1,0 +1,45 @@
+package verbs
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestPortNumbersAreTheNamedOnesOrTheFirst(t *testing.T) {
+	require.Equal(t, []int{3, 1}, PortNumbers(2, []int{3, 1}))
+	require.Equal(t, []int{1, 2}, PortNumbers(2, nil))
+	require.Len(t, PortNumbers(255, nil), MaxPorts)
+	require.Empty(t, PortNumbers(0, nil))
+}
+
+func TestMissedRoundsKeepToTheGrid(t *testing.T) {
+	for delay, want := range map[time.Duration]time.Duration{
+		-time.Second: 0, 0: 0, 99 * time.Millisecond: 0, 100 * time.Millisecond: 100 * time.Millisecond,
+		250 * time.Millisecond: 200 * time.Millisecond,
+	} {
+		require.Equal(t, want, Missed(delay, 100*time.Millisecond), delay)
+	}
+	require.Zero(t, Missed(time.Second, 0), "there is one round")
+}
+
+func TestMethodsAreParsedByTheirNames(t *testing.T) {
+	for m := MethodAuto; m <= MethodFlush; m++ {
+		got, ok := ParseMethod(m.String())
+		require.True(t, ok)
+		require.Equal(t, m, got)
+	}
+	_, ok := ParseMethod("x")
+	require.False(t, ok)
+}
+
+func TestProbesAreInTheOrderOfPortVectorAndMethod(t *testing.T) {
+	order := []ProbeKey{{1, 0, MethodRCWrite}, {1, 0, MethodFlush}, {1, 1, MethodRCWrite}, {2, 0, MethodNone}}
+	for i := range order {
+		for j := range order {
+			require.Equal(t, i < j, order[i].Compare(order[j]) < 0)
+			require.Equal(t, i == j, order[i].Compare(order[j]) == 0)
+		}
+	}
+}
