@@ -47,7 +47,7 @@ func (r *Report) add(part *Report) {
 }
 
 func head(kernel string, took time.Duration) string {
-	return fmt.Sprintf(`Written by %[1]smake bench%[1]s (not run here: no test has the machine for itself) of commit %[7]s, in %[2]v.
+	return fmt.Sprintf(`Written by %[1]smake bench%[1]s of commit %[7]s, in %[2]v.
 Values are the median of the turns with their spread; a ratio is ours through the
 other's, taken in each turn, in which both run one after the other in changing order. The lab is an emulated machine
 with two cores, Linux %[3]s, soft RoCE on a dummy netdev: its ratios mean

@@ -5,15 +5,11 @@ import (
 	"strings"
 )
 
-// NotRun is the text by which a document marks a command that no test runs. It
-// stands in the line of the command or at the head of a block.
-const NotRun = "not run here"
-
 // Command is one command of a document.
 type Command struct {
 	Line   int    // of the document, from 1
 	Text   string // with continuation lines and here-documents, without its comment
-	NotRun bool
+	NotRun bool   // it stands in a block that is marked no-test, which no reader of the rendered document sees
 }
 
 var (
@@ -22,7 +18,7 @@ var (
 	indented  = regexp.MustCompile(`^    ((?:[A-Z_]+=\S+ )*(?:make|go|sudo|rdma-events) .*)`)
 	comment   = regexp.MustCompile(`(^|\s+)# .*$`)
 	heredoc   = regexp.MustCompile(`<<-?'?([A-Z]+)'?`)
-	shellOpen = regexp.MustCompile("^```(sh|console|bash)\\s*$")
+	shellOpen = regexp.MustCompile("^```(?:sh|console|bash)( no-test)?\\s*$")
 )
 
 // Commands returns the commands of a document in Markdown: those in shell
@@ -34,7 +30,8 @@ func Commands(text string) []Command {
 		switch line := lines[n]; {
 		case shellOpen.MatchString(line):
 			end := closing(lines, n+1)
-			all = append(all, block(lines[n+1:end], n+2)...)
+			noTest := shellOpen.FindStringSubmatch(line)[1] != ""
+			all = append(all, block(lines[n+1:end], n+2, noTest)...)
 			n = end
 		case strings.HasPrefix(line, "```"):
 			n = closing(lines, n+1)
@@ -42,7 +39,7 @@ func Commands(text string) []Command {
 			all = append(all, Command{Line: n + 1, Text: indented.FindStringSubmatch(line)[1]})
 		default:
 			for _, found := range inText.FindAllStringSubmatch(line, -1) {
-				all = append(all, Command{Line: n + 1, Text: found[1], NotRun: strings.Contains(line, NotRun)})
+				all = append(all, Command{Line: n + 1, Text: found[1]})
 			}
 		}
 	}
@@ -59,15 +56,11 @@ func closing(lines []string, from int) int {
 	return len(lines)
 }
 
-func block(lines []string, first int) []Command {
+func block(lines []string, first int, noTest bool) []Command {
 	var all []Command
-	whole := false // the head of the block marks all of it as not run
 	for n := 0; n < len(lines); n++ {
-		begin, line := n, lines[n]
-		said := strings.Contains(comment.FindString(line), NotRun)
-		text := comment.ReplaceAllString(line, "")
+		begin, text := n, comment.ReplaceAllString(lines[n], "")
 		if strings.TrimSpace(text) == "" {
-			whole = whole || said
 			continue
 		}
 		for strings.HasSuffix(text, "\\") && n+1 < len(lines) {
@@ -83,7 +76,7 @@ func block(lines []string, first int) []Command {
 				}
 			}
 		}
-		all = append(all, Command{Line: first + begin, Text: text, NotRun: said || whole})
+		all = append(all, Command{Line: first + begin, Text: text, NotRun: noTest})
 	}
 	return all
 }

@@ -13,6 +13,8 @@ type Place struct {
 	// Says is a text in that file: the line of the step, or the declaration of the
 	// test that does the same as the command.
 	Where, Says string
+	// NotRun is why no test runs the command.
+	NotRun string
 }
 
 // steps are the files whose commands CI runs.
@@ -31,7 +33,28 @@ func Places() []Place {
 		move     = "func TestARefusedMoveToAnotherNamespaceDisturbsNothing("
 	)
 	doctor, noDevice := []int{1, 2}, []int{1} // a host may have something to fix, or no device
+	const release, cluster = "before a release", "there is no cluster"
 	return []Place{
+		// What no test runs.
+		{Command: "make bench", NotRun: "no test has the machine for itself"},
+		{Command: "make preview", NotRun: "no test looks at pictures"},
+		{Command: "make package", NotRun: "make release runs it, and tries the packages"},
+		{Command: "make try-packages", NotRun: release},
+		{Command: "make try-image", NotRun: release},
+		{Command: "make release", NotRun: release},
+		{Command: "make image", NotRun: "it takes Docker"},
+		{Command: "make test-full PART=soak", NotRun: "it takes 12 minutes"},
+		{Command: "kubectl label node NODE feature.node.kubernetes.io/custom-rdma.available=true", NotRun: cluster},
+		{Command: "kubectl apply -k packaging/kubernetes/example", NotRun: cluster},
+		{Command: "sudo apt-get install -y libibverbs1 ibverbs-providers", NotRun: "this host has them"},
+		{Command: "sudo rdma system set netns shared", NotRun: "it concerns all users of a host"},
+		{Command: "grep . /sys/fs/cgroup/system.slice/telegraf.service/rdma.max", NotRun: "Telegraf is no service here"},
+		{
+			Command: "sudo -u telegraf rdma-events doctor -config /etc/telegraf/telegraf.d/rdma_events.conf",
+			NotRun:  "there is no such user",
+		},
+		{Command: "sudo systemctl restart telegraf", NotRun: "there is no systemd"},
+
 		// These run here, shortened or with other exit statuses; -hardware runs in a test.
 		{Command: "make", Run: "make help"},
 		{Command: "make run", Run: "scripts/run.sh 2s"},
