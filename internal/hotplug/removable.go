@@ -38,7 +38,7 @@ func (r removable) WaitRemoved(ctx context.Context, device string) error {
 		return nil
 	}
 	if ctx.Err() == nil {
-		r.cfg.Warn(fmt.Errorf("a removal of %s will not be noticed in time: %w", device, err))
+		r.cfg.Warn(fmt.Errorf("removal of %s may be detected late: %w", device, err))
 	}
 	<-ctx.Done()
 	return ctx.Err()

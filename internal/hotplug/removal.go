@@ -171,7 +171,7 @@ func (r *removal) gone() bool {
 // warn reports in one line how the removal can still be noticed.
 func (r *removal) warn() {
 	if len(r.why) == 1 {
-		r.cfg.Warn(fmt.Errorf("watch removal of %s by one means only: %w", r.node, r.why[0]))
+		r.cfg.Warn(fmt.Errorf("only one way to detect removal of %s works: %w", r.node, r.why[0]))
 		return
 	}
 	r.cfg.Warn(fmt.Errorf("watch removal of %s by looking every %v only: %w; %w", r.node, r.cfg.Rescan, r.why[0], r.why[1]))

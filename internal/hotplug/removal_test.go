@@ -56,7 +56,7 @@ func TestWatchRemovalReturnsWhenTheDirectoryOfNodesIsGone(t *testing.T) {
 	cfg := h.patient(refused)
 	cfg.Warn = func(err error) { warned <- err }
 	done, _ := startRemoval(t, cfg)
-	require.EqualError(t, <-warned, "watch removal of uverbs0 by one means only: refused by the test")
+	require.EqualError(t, <-warned, "only one way to detect removal of uverbs0 works: refused by the test")
 
 	require.NoError(t, os.RemoveAll(filepath.Join(h.dev, "infiniband"))) // sysfs still has the device
 	require.NoError(t, <-done)

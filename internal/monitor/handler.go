@@ -168,7 +168,7 @@ func (d *Device) reading(r *verbs.Reading, t *moment) {
 		return
 	}
 	if p.queryError.update(r.Err) {
-		d.log.Warn("a query of its port failed: " + r.Err)
+		d.log.Warn("port query failed: " + r.Err)
 	}
 	if r.Err != "" {
 		p.answered = false

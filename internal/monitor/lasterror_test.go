@@ -22,7 +22,7 @@ func TestPortErrorIsLoggedOnceUntilItChanges(t *testing.T) {
 	}
 	failed := func(why string) verbs.Item { return verbs.Item{Reading: &verbs.Reading{Port: 1, Err: why}} }
 	require.Equal(t, 1, warnings(failed("EIO"), failed("EIO")))
-	require.Contains(t, log.String(), `msg="a query of its port failed: EIO" device=mlx5_0`)
+	require.Contains(t, log.String(), `msg="port query failed: EIO" device=mlx5_0`)
 	require.Equal(t, 2, warnings(failed("EINVAL"), reading(1, 1, verbs.PortActive), failed("EINVAL")))
 
 	probe := func(vector int, m verbs.Method, why string) verbs.Item {

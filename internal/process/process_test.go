@@ -89,9 +89,9 @@ func TestWorkerEndIsReportedInOneLine(t *testing.T) {
 		"crashes in a call":        {status.ReasonCrashed, "died of SIGSEGV in ibv_get_async_event", nil},
 		"panics":                   {status.ReasonCrashed, "died of a panic: index of nothing", nil},
 		"cannot close":             {status.ReasonStuck, "could not close the device: stuck in ibv_destroy_qp", nil},
-		"does not beat":            {status.ReasonStuck, "gave no sign of life in ibv_query_port and was killed", impatient},
+		"does not beat":            {status.ReasonStuck, "stopped responding in ibv_query_port and was killed", impatient},
 		"is stuck in a call":       {status.ReasonStuck, "was stuck in ibv_destroy_cq and was killed", wary},
-		"stops":                    {status.ReasonStuck, "gave no sign of life and was killed", wary},
+		"stops":                    {status.ReasonStuck, "stopped responding and was killed", wary},
 		"hangs early":              {status.ReasonStuck, `(/proc/self/exe) did not shake hands in time and was killed: "thinking"; check child_path`, soon},
 		"stops before the handshake": {
 			status.ReasonStuck, `(/proc/self/exe) did not shake hands in time and was killed; check child_path`, soon,
@@ -134,7 +134,7 @@ func TestWorkerEndIsReportedInOneLine(t *testing.T) {
 				return strings.Contains(strings.Join(s.logLines, ""), "reason="+string(row.reason))
 			})
 			if strings.Contains(row.want, "cannot be started") {
-				require.NotContains(t, s.logged(), "the worker prints", "one line says it all")
+				require.NotContains(t, s.logged(), "worker output", "one line says it all")
 			}
 		})
 	}
@@ -210,7 +210,7 @@ func TestAFloodOnStderrIsCutOffAndHoldsNothingUp(t *testing.T) {
 	s.awaitState(t, status.StateRunning)
 	s.await(t, "it beats after the flood", func() bool { return s.calls[len(s.calls)-1] == "message" })
 	require.NoError(t, s.stop())
-	require.Less(t, strings.Count(s.logged(), "the worker prints"), 3*stderrBurst)
+	require.Less(t, strings.Count(s.logged(), "worker output"), 3*stderrBurst)
 }
 
 func TestAChildOfAWorkerDiesWithIt(t *testing.T) {

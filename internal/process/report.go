@@ -63,7 +63,7 @@ func explain(s *Spec, r *report, by cause, in Call) (status.End, Retry) {
 	case by == causeAsked:
 		return status.End{Reason: status.ReasonOK}, Soon
 	case by == causeHung:
-		return ended(status.ReasonStuck, "gave no sign of life%s and was killed", during(in)), Soon
+		return ended(status.ReasonStuck, "stopped responding%s and was killed", during(in)), Soon
 	case by == causeStuck:
 		return ended(status.ReasonStuck, "was stuck%s and was killed", during(in)), Soon
 	case r.Late:

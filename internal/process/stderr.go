@@ -86,7 +86,7 @@ func (l *stderrLog) endLine() {
 
 func (l *stderrLog) print(line string) {
 	if l.crash == "" && l.allow() {
-		l.log.Warn("the worker prints", "line", line)
+		l.log.Warn("worker output", "line", line)
 	}
 }
 
@@ -130,7 +130,7 @@ func (l *stderrLog) allow() bool {
 	}
 	l.tokens--
 	if l.dropped > 0 {
-		l.log.Warn(fmt.Sprintf("%d lines that the worker printed were left out", l.dropped))
+		l.log.Warn(fmt.Sprintf("%d lines of worker output dropped", l.dropped))
 		l.dropped = 0
 	}
 	return true

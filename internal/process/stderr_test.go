@@ -82,7 +82,7 @@ func TestAFloodIsLoggedAsFarAsTheRateAllows(t *testing.T) {
 		<-time.After(3 * time.Second)
 		flood()
 		require.Len(t, r.logLines, stderrBurst+3+1)
-		require.Contains(t, strings.Join(r.logLines, ""), "980 lines that the worker printed were left out")
+		require.Contains(t, strings.Join(r.logLines, ""), "980 lines of worker output dropped")
 	})
 }
 

@@ -179,7 +179,7 @@ func (s *Supervisor[M]) pause(ctx context.Context, d decision) {
 // awaitExit waits for a process in an uninterruptible call. A second process on the same
 // resource would get stuck there too.
 func (s *Supervisor[M]) awaitExit(ctx context.Context, d decision) error {
-	s.log(d, "waiting for the kernel to let it go")
+	s.log(d, "waiting for the kernel to release it")
 	s.setStatus(status.Status{State: status.StateStuck, Reason: status.ReasonStuck, Message: d.why.Message, PID: s.status.PID})
 	select {
 	case <-d.left:

@@ -356,7 +356,7 @@ func TestAHungWorkerIsKilledWithoutBeingAsked(t *testing.T) {
 		require.Zero(t, asked)
 		require.InDelta(t, 5*time.Second, killed.Sub(begin), float64(2*time.Second))
 		require.Equal(t, status.End{
-			Reason: status.ReasonStuck, Message: "child of mlx5_0 gave no sign of life and was killed",
+			Reason: status.ReasonStuck, Message: "child of mlx5_0 stopped responding and was killed",
 		}, b.endings()[0])
 	}, openOnly)
 }

@@ -140,7 +140,7 @@ func (w *world) chatter(tb *table) {
 	printed := last(points, "rdma_cq_probe", device).Int("rounds") * callsPerRound * chatter
 	var logged, lines int
 	for _, line := range w.complaints(device) {
-		if strings.Contains(line, "the worker prints") || strings.Contains(line, "were left out") {
+		if strings.Contains(line, "worker output") || strings.Contains(line, "of worker output dropped") {
 			logged += len(line)
 			lines++
 		}

@@ -126,7 +126,7 @@ func (w *world) outcome(points []rig.Point, device string) (reported []string) {
 		reported = append(reported, "`rdma_cq_probe` status `"+status+"`")
 	}
 	for _, line := range w.complaints(device) {
-		if strings.Contains(line, "the worker prints") || strings.Contains(line, traceOf) {
+		if strings.Contains(line, "worker output") || strings.Contains(line, traceOf) {
 			continue
 		}
 		if gone && !strings.HasPrefix(line, "E! ") {
