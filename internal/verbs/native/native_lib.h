@@ -170,15 +170,15 @@ void count_stray(struct probe *p, const struct seen *s);
 // The parts of a probe that are recreated (native_qp.c).
 struct result make_qp(struct probe *p);
 struct result drop_qp(struct probe *p);
-struct ibv_ah_attr own_address(const struct probe *p);
-// prepare_flush (native_probe.c) makes the queue pair that the next round of the flush
-// method moves to the error state.
+// prepare_flush makes the queue pair that the next round of the flush method moves to the
+// error state.
 struct result prepare_flush(struct probe *p);
 // acknowledge (native_events.c) acknowledges all events that were read and returns
 // their number; t is the current time.
 int acknowledge(struct probe *p, int64_t t);
 
-// ud_send (native_ud.c).
+// ud_send, and the address that a port sends to itself with (native_ud.c).
+struct ibv_ah_attr own_address(const struct probe *p);
 // hold_address makes the address handle for a round unless there is one. The handle
 // holds the entry of the GID table that it is made from: while the handle exists, an
 // address that is deleted and added again gets another index.

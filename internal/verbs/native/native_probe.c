@@ -6,24 +6,6 @@
 // round come only from a device that raises events without end.
 enum { STRAYS = 64 };
 
-struct result prepare_flush(struct probe *p)
-{
-	// siw refuses a receive without an element. An element of length 0 needs no memory region.
-	struct ibv_sge nothing = { 0 };
-	struct ibv_recv_wr wr = { .wr_id = ++p->round, .sg_list = &nothing, .num_sge = 1 }, *bad;
-	struct result r = make_qp(p);
-	int err;
-
-	if (!r.err) {
-		err = PROBE_CALL(p, C_POST_RECV, ibv_post_recv(p->qp, &wr, &bad));
-		if (err)
-			r = failed(C_POST_RECV, err);
-	}
-	if (r.err)
-		drop_qp(p); // its error is ignored: the first one is the cause
-	return r;
-}
-
 static struct result start_round(struct probe *p, int64_t t)
 {
 	struct ibv_send_wr wr = { .send_flags = IBV_SEND_SIGNALED, .opcode = IBV_WR_RDMA_WRITE };

@@ -52,19 +52,6 @@ struct result drop_qp(struct probe *p)
 	return err ? failed(C_DESTROY_QP, err) : (struct result){ 0 };
 }
 
-struct ibv_ah_attr own_address(const struct probe *p)
-{
-	struct ibv_ah_attr a = {
-		.dlid = p->c.lid,
-		.port_num = p->c.port,
-		.is_global = p->c.global,
-		.grh = { .sgid_index = p->c.gid_index, .hop_limit = 64 },
-	};
-
-	memcpy(a.grh.dgid.raw, p->c.gid, sizeof p->c.gid);
-	return a;
-}
-
 // The device's own retries must end before the round's deadline. Otherwise a broken
 // path would appear as a lost completion. The local ACK timeout is 4.096 us << n, and a
 // device may take four times that (InfiniBand specification, 9.7.6.1.3).
@@ -157,6 +144,24 @@ static struct result make_queues(struct probe *p)
 	// Never arm for solicited completions only: some drivers do not treat flush errors as solicited.
 	err = PROBE_CALL(p, C_REQ_NOTIFY_CQ, ibv_req_notify_cq(p->cq, 0));
 	return err ? failed(C_REQ_NOTIFY_CQ, err) : (struct result){ 0 };
+}
+
+struct result prepare_flush(struct probe *p)
+{
+	// siw refuses a receive without an element. An element of length 0 needs no memory region.
+	struct ibv_sge nothing = { 0 };
+	struct ibv_recv_wr wr = { .wr_id = ++p->round, .sg_list = &nothing, .num_sge = 1 }, *bad;
+	struct result r = make_qp(p);
+	int err;
+
+	if (!r.err) {
+		err = PROBE_CALL(p, C_POST_RECV, ibv_post_recv(p->qp, &wr, &bad));
+		if (err)
+			r = failed(C_POST_RECV, err);
+	}
+	if (r.err)
+		drop_qp(p); // its error is ignored: the first one is the cause
+	return r;
 }
 
 struct result native_probe_open(struct device *d, const struct probe_config *c, struct probe **out)

@@ -38,6 +38,19 @@ static int silent(struct probe *p, struct result r, const union ibv_gid *sought)
 	       !memcmp(&gid, sought, sizeof gid);
 }
 
+struct ibv_ah_attr own_address(const struct probe *p)
+{
+	struct ibv_ah_attr a = {
+		.dlid = p->c.lid,
+		.port_num = p->c.port,
+		.is_global = p->c.global,
+		.grh = { .sgid_index = p->c.gid_index, .hop_limit = 64 },
+	};
+
+	memcpy(a.grh.dgid.raw, p->c.gid, sizeof p->c.gid);
+	return a;
+}
+
 struct result hold_address(struct probe *p)
 {
 	struct ibv_ah_attr own = own_address(p);
