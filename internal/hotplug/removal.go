@@ -14,9 +14,10 @@ import (
 )
 
 // After a node has vanished from /dev, await checks whether the device is still
-// there, first after confirmFirst and then at doubled delays up to confirmLast: the
-// kernel deletes the node before the device, and udev or an administrator may only
-// replace the node.
+// there: after confirmFirst, then again and again after twice the delay before, for
+// the last time after confirmLast. The kernel deletes the node before the device, and
+// udev or an administrator may only replace the node. A later removal is left to the
+// check every Config.Rescan.
 const (
 	confirmFirst = 10 * time.Millisecond
 	confirmLast  = 640 * time.Millisecond
@@ -28,14 +29,16 @@ const (
 // them. When ctx ends, WatchRemoval returns ctx.Err(). The only other error is that
 // of an empty node.
 //
-// WatchRemoval takes three things for a removal: the kernel's uevent; the loss of
-// the node if the device is also gone from sysfs; the loss of the whole
-// /dev/infiniband. It also finds a removal before the call, unless another device
-// has the same node by then. It notices the latter two by inotify. A user may have
-// 128 inotify instances in all programs together, so WatchRemoval uses inotify only
-// where no uevents come. It also checks for the device every Config.Rescan. If
-// neither uevents nor inotify work, it only has that check. Config.Warn gets the
-// reason.
+// Each of these is a removal: the kernel's uevent; the loss of the node, if the
+// device is gone from sysfs, too; and the loss of the whole /dev/infiniband, which
+// needs no confirmation. A removal before the call is found as well, unless another
+// device has the same node by then.
+//
+// Uevents report the first. Inotify reports the other two, and is used only where
+// uevents cannot be received or do not reach the process (Config.UeventsReach),
+// because a user may have only 128 inotify instances in all programs together.
+// Whatever works, WatchRemoval checks for the device every Config.Rescan. It calls
+// Config.Warn with the error of each source that does not work.
 //
 // Any number of calls may run concurrently.
 func WatchRemoval(ctx context.Context, cfg Config, node string) error {
@@ -60,7 +63,7 @@ type removal struct {
 	node  string
 	dir   string      // the directory of uverbs nodes in /dev
 	class string      // that of uverbs devices in sysfs
-	known os.FileInfo // the device in sysfs; nil when there is no sysfs
+	known os.FileInfo // the device in sysfs; nil when there is no sysfs, or no device in it any more
 
 	hints chan hint
 	lost  chan error // errors of the sources that ended; space for one each
@@ -92,7 +95,7 @@ func (r *removal) watch(ctx context.Context) error {
 		r.useSpare()
 	}
 
-	r.known, _ = os.Stat(filepath.Join(r.class, r.node)) // nil when the device is not there
+	r.known, _ = os.Stat(filepath.Join(r.class, r.node)) // known stays nil if the device is gone already
 	if r.gone() {
 		return nil
 	}
@@ -102,12 +105,13 @@ func (r *removal) watch(ctx context.Context) error {
 	return r.await(ctx)
 }
 
-// await returns nil as soon as the device is found to be removed.
+// await returns nil as soon as the device is found to be removed, or ctx.Err().
 func (r *removal) await(ctx context.Context) error {
 	rescan := time.NewTicker(r.cfg.Rescan)
 	defer rescan.Stop()
-	// confirm runs from the start: the node may have been deleted just before
-	// inotify started, while the device was still there when gone checked.
+	// confirm is the timer of the checks after a node has vanished. It runs from the
+	// start: the node may have vanished before inotify began to watch, and the device
+	// after the check in watch.
 	delay := confirmFirst
 	confirm := time.NewTimer(delay)
 	defer confirm.Stop()
@@ -141,6 +145,7 @@ func (r *removal) await(ctx context.Context) error {
 	}
 }
 
+// useSpare starts inotify, once. Only the goroutine of await calls it.
 func (r *removal) useSpare() {
 	if r.spare != nil {
 		r.spare()
@@ -248,7 +253,8 @@ func (r *removal) followDir(ctx context.Context, watcher *fsnotify.Watcher) erro
 	}
 }
 
-// classify returns the hint that an event of the directory gives for the node.
+// classify returns the hint that an event of the directory gives for the node: doubt
+// for the loss of the node, removal for that of the directory.
 func (r *removal) classify(event fsnotify.Event) hint {
 	if !event.Has(fsnotify.Remove) && !event.Has(fsnotify.Rename) {
 		return hintNone

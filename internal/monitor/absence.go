@@ -16,7 +16,8 @@ type alias struct {
 }
 
 // nameNow returns the new name of a missing device: the name of a found device that is
-// the same one and was not in the last set. Without one it returns the zero alias.
+// the same one (goesOn) and that discovery had not reported before. Without one it
+// returns the zero alias.
 func (m *Monitor) nameNow(d *Device, found []verbs.Found) alias {
 	old, seen := d.identity()
 	if !seen {
@@ -31,14 +32,15 @@ func (m *Monitor) nameNow(d *Device, found []verbs.Found) alias {
 	return alias{}
 }
 
-// goesOn reports whether f is the device old, perhaps after a reload of its driver. An
-// equal GUID does not identify a bond's device, which takes the GUID of one of its legs.
+// goesOn reports whether f is the device old, perhaps after a reload of its driver: the
+// kernel's index is the same (verbs.Found.Same), or the node GUID is. A GUID counts only
+// if the PCI function of f is in no bond, since a bond's device takes the GUID of a leg.
 func (c *Config) goesOn(old, f verbs.Found) bool {
 	return f.Same(old) || sameGUID(f.NodeGUID, old.NodeGUID) && (f.PCI == "" || c.Function(f.PCI).Master == "")
 }
 
-// sameGUID compares node GUIDs. A GUID of zeros equals none: the device, often a virtual
-// function, has not been given a GUID.
+// sameGUID reports whether two node GUIDs are equal and not zero. A device with a GUID of
+// zeros, often a virtual function, has not been given one.
 func sameGUID(a, b string) bool { return a == b && strings.Trim(a, "0:") != "" }
 
 // rename handles a new name of the device. The device counts as missing if it is not

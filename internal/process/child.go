@@ -46,8 +46,9 @@ const strayLimit = 500 * time.Millisecond
 
 // newChild prepares a child that runs s.Exe and gets shared, unless that is nil, as its
 // descriptor 4. newChild takes over shared; the caller calls Start or discard. The
-// program is executed as one of the child's own descriptors: the fork moves other
-// descriptors, and may put the pipe that reports its errors in the place of any of them.
+// child executes its own descriptor 5, a copy of s.Exe. The number that s.Exe has in the
+// host would not do: between fork and exec Go moves its error pipe to a number above the
+// child's descriptors, and that may be the number of s.Exe.
 func newChild(s *Spec, shared *os.File) (*child, error) {
 	c := &child{exited: make(chan struct{}), theirs: []*os.File{shared}, born: func() {}}
 	var outs [3]*os.File

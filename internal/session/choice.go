@@ -44,9 +44,9 @@ func (a *again) refused(first, limit time.Duration) {
 func (a *again) due() bool { return !time.Now().Before(a.at) }
 
 // choose keeps the first candidate whose probe can be made and whose first round gives no
-// reason against it (unfit). A port that is up and was left without a probe has a fault,
-// which the counts have to show: the first method that failed on it is no longer on
-// trial.
+// reason against it (unfit). If a call of choose kept none and the port is up, the port has
+// a fault, which the counts have to show: the next call counts the round of the method
+// that failed first (p.failed) even if that method is not kept again.
 func (p *prober) choose() error {
 	reason, second, failed := "as preferred", false, verbs.MethodNone
 	counted := p.failed
@@ -90,10 +90,11 @@ func (p *prober) kept(second bool) {
 	}
 }
 
-// try makes a probe of method m and runs its first round; ran reports whether the round
-// was run. A method that the configuration names is kept, whatever the outcome. An
-// automatic choice is on trial: if it is not kept, its round is not counted as a round of
-// the device, unless trial is false.
+// try makes a probe of method m and runs its first round. refused is the reason if the
+// method is not kept; ran reports whether its round was run; err ends the session. A
+// method that the configuration names is kept whatever the outcome, an automatic choice
+// only if the outcome is no reason against it (unfit). With trial the round counts as a
+// round of the device only if the method is kept; without trial it always counts.
 func (p *prober) try(m verbs.Method, trial bool) (refused string, ran bool, err error) {
 	probe, unable := p.s.dev.NewProbe(p.config(m, trial))
 	if errors.Is(unable, verbs.ErrClosed) || errors.Is(unable, verbs.ErrNoDevice) {
