@@ -31,20 +31,28 @@ static struct result start_round(struct probe *p, int64_t t)
 
 // clear reads the events of earlier rounds. It runs right before the post, since an
 // event that came in the pause would otherwise be taken for the wake-up of the round.
+// A receive of the flush method that a device has flushed by itself is replaced: siw
+// flushes all queue pairs when its netdev goes down (siw_netdev_down in siw_main.c).
 static struct result clear(struct probe *p)
 {
 	struct round unused = { 0 };
 	struct result r = { 0 };
 	struct seen s;
-	int i;
+	int i, flushed = 0;
 
 	for (i = 0; i < STRAYS; i++) {
 		r = next_event(p, &s, &unused);
 		if (r.err)
 			break;
-		count_stray(p, &s);
+		if (p->c.method == M_FLUSH && s.mine)
+			flushed = 1;
+		else
+			count_stray(p, &s);
 	}
-	return r.err == EAGAIN ? (struct result){ 0 } : r;
+	if (r.err && r.err != EAGAIN)
+		return r;
+	r = flushed ? drop_qp(p) : (struct result){ 0 };
+	return flushed && !r.err ? prepare_flush(p) : r;
 }
 
 // decide returns the outcome of a round whose completion came with its event. The
