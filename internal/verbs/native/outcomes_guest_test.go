@@ -79,3 +79,31 @@ func TestNativeBackendSaysWhatFailedWhenTheLinkIsDown(t *testing.T) {
 	c := p.counts()
 	require.Equal(t, ledger.ProbeCounts{Rounds: 2, Successes: 1, Errors: 1, Events: c.Events, Acked: c.Events}, c)
 }
+
+// siw flushes every queue pair when its netdev goes down, and so the receive that waits in
+// the pause for the next round. The round must neither miss it nor call its event spurious.
+func TestNativeBackendOnSIWReplacesAReceiveFlushedInThePause(t *testing.T) {
+	const downs = 20
+	guest.RequireDriver(t, "siw")
+	p := startProbing(t, verbs.MethodFlush, time.Second)
+	require.Equal(t, verbs.OutcomeSuccess, p.round().Outcome)
+	for range downs {
+		p.prepare()
+		guest.IP(t, "link", "set", netdev, "down")
+		require.Equal(t, verbs.OutcomeSuccess, p.round().Outcome)
+		guest.IP(t, "link", "set", netdev, "up")
+	}
+	c := p.counts()
+	t.Logf("%d events in %d rounds", c.Events, c.Rounds)
+	require.Equal(t, ledger.ProbeCounts{Rounds: 1 + downs, Successes: 1 + downs, Events: c.Events, Acked: c.Events}, c)
+	require.Greater(t, c.Events, c.Rounds, "no link down flushed a receive in the pause")
+}
+
+// prepare begins a round and ends it in its pause, with the queue pair of the next one ready.
+func (p *probing) prepare() {
+	p.t.Helper()
+	p.probe.Nudge()
+	r, err := p.probe.Round(time.Hour)
+	require.NoError(p.t, err)
+	require.Equal(p.t, verbs.OutcomeCanceled, r.Outcome)
+}

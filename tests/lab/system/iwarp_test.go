@@ -14,14 +14,14 @@ import (
 func TestOnIWARPTheProbeFlushesWhateverTheLinkDoes(t *testing.T) {
 	guest.RequireDriver(t, "siw")
 	forEachUser(t, func(t *testing.T, start func(string) *rig.Telegraf) {
-		r := start(steadyProbe)
-		points := awaitProbe(r, "flush", 5)
+		r := start(fastProbe)
+		points := awaitProbe(r, "flush", 20)
 		r.AwaitLog("rc_write on iWARP, whose queue pairs need a connection manager", 10*time.Second)
 		guest.IP(t, "link", "set", netdev, "down")
 		before := rounds(points, "0")
-		points = awaitProbe(r, "flush", before+5)
+		points = awaitProbe(r, "flush", before+20)
 		guest.IP(t, "link", "set", netdev, "up")
-		points = awaitProbe(r, "flush", rounds(points, "0")+5)
+		points = awaitProbe(r, "flush", rounds(points, "0")+20)
 		for _, vector := range []string{"0", "1"} {
 			requireParity(t, rig.Last(points, "rdma_cq_probe", "method", "flush", "vector", vector))
 		}
