@@ -56,11 +56,10 @@ func TestAStoppedTelegrafHoldsUpNoReader(t *testing.T) {
 		plugin, worker := ours[0], ours[1]
 		s := startStorm(t)
 		r.Await("the storm", 20*time.Second, func(p []rig.Point) bool { return eventSum(p, device, "unknown_21") > 0 })
-		over := time.After(stopped)
 		stop(t, r.PID())
 		awaitFull(t, plugin)
 		full := read(ledgerOf(t, worker))
-		<-over
+		<-time.After(stopped)
 		injected := s.end()
 		last := awaitLedger(t, worker, injected)
 		if !rig.IsFull(t, plugin, 1) || last <= full {
@@ -70,7 +69,7 @@ func TestAStoppedTelegrafHoldsUpNoReader(t *testing.T) {
 		signal(t, r.PID(), syscall.SIGCONT)
 		points := awaitCounted(r, injected)
 		rig.RequireCountersNeverFall(t, points)
-		t.Logf("Telegraf stopped in a storm: for %v; %d events read, %d of them while stdout was full, all counted",
+		t.Logf("Telegraf stopped in a storm: for %v after stdout was full; %d events read, %d of them while stdout was full, all counted",
 			stopped, last, last-full)
 
 		requireTerminates(t, r, ours)
