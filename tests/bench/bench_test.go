@@ -90,8 +90,8 @@ func measureInLab(t *testing.T) (*Report, string) {
 		t.Fatalf("compile: %v\n%s", err, out)
 	}
 	job := lab.Job{
-		Path: binary, Args: []string{"-test.v", "-test.timeout=30m", "-test.run=" + os.Getenv("BENCH_RUN")},
-		Dir: filepath.Join(dir, "tests/bench/inguest"), Stdout: logWriter{t}, Memory: 2048, Timeout: 30 * time.Minute,
+		Path: binary, Args: []string{"-test.v", "-test.timeout=40m", "-test.run=" + os.Getenv("BENCH_RUN")},
+		Dir: filepath.Join(dir, "tests/bench/inguest"), Stdout: logWriter{t}, Memory: 2048, Timeout: 40 * time.Minute,
 		Env: []string{
 			"RDMA_EVENTS_BIN=" + filepath.Join(dir, "build/rdma-events"),
 			"TELEGRAF_BIN=" + filepath.Join(dir, "build/tools/telegraf"),

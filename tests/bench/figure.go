@@ -17,6 +17,8 @@ type Figure struct {
 	Ours          []float64
 	Other         []float64 `json:",omitempty"`
 	OtherIs       string    `json:",omitempty"` // the program that Other was measured with
+	BusyOurs      []float64 `json:",omitempty"` // like Ours, measured beside a program that keeps one core busy
+	BusyOther     []float64 `json:",omitempty"` // like Other, beside that program
 	Bound         float64   // 0: no target, for comparison only
 	AtLeast       bool      // Bound is a lower limit
 	Note          string    `json:",omitempty"` // remarks
@@ -86,6 +88,13 @@ func (f *Figure) judged() []float64 {
 		}
 	}
 	return ratios
+}
+
+// busy returns the figure that was measured beside a busy core.
+func (f *Figure) busy() *Figure {
+	b := *f
+	b.Ours, b.Other = f.BusyOurs, f.BusyOther
+	return &b
 }
 
 // miss returns how far the median is beyond the bound, in %.

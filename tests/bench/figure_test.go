@@ -31,6 +31,10 @@ func TestTheReportIsATablePerSection(t *testing.T) {
 			{Section: "Memory", What: "worker", Unit: "MiB", Ours: []float64{17}, Bound: 16, Missed: "two stacks are mapped"},
 			{Section: "Memory", What: "host", Unit: "MiB", Ours: []float64{40}, Bound: 32},
 			{Section: "Memory", What: "both", Unit: "MiB", Ours: []float64{40}, Bound: 64, Missed: "it is not"},
+			{Section: "Drain", What: "rate", Unit: "1/s", Ours: []float64{9, 9}, Other: []float64{10, 10}, OtherIs: "C loop",
+				BusyOurs: []float64{4, 6}, BusyOther: []float64{10, 10}, Bound: 0.9, AtLeast: true},
+			{Section: "Drain", What: "time", Unit: "ms", Ours: []float64{3}, BusyOurs: []float64{5}},
+			{Section: "Drain", What: "memory", Unit: "MiB", Ours: []float64{3}},
 			{Section: "Wake", What: "p99", Unit: "us", Ours: []float64{1234.5}},
 		},
 		Tables: []Table{{Section: "Peers", Lead: "What they export.", Head: []string{"who", "rxe"}, Rows: [][]string{{"x", "nothing"}}}},
@@ -62,6 +66,16 @@ func TestTheReportIsATablePerSection(t *testing.T) {
 
 - **missed by 6.25 %**: worker, against the target: two stacks are mapped
 - **missed by 25 %**: host, against the target: not known why
+
+## Drain
+
+| what | ours | other | ratio | turns | target | met | beside a busy core |
+|---|---|---|---|---|---|---|---|
+| rate | 9 1/s | 10 1/s (C loop) | 0.900 | 2 | at least 0.900 times | yes | 0.500 [0.400 to 0.600] times: **no** |
+| time | 3 ms |  |  | 1 |  |  | 5 ms |
+| memory | 3 MiB |  |  | 1 |  |  |  |
+
+- **missed by 44.4 % beside a busy core**: rate, against C loop
 
 ## Peers
 

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,31 +15,64 @@ import (
 // are too coarse. Threads that have ended are not included.
 func CPUTime(pids []int) (time.Duration, error) {
 	var sum time.Duration
-	for _, pid := range pids {
-		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
-		if err != nil || threads == nil {
-			return 0, fmt.Errorf("find threads of process %d: %w", pid, os.ErrNotExist)
-		}
-		for _, thread := range threads {
-			ran, err := readRan(thread)
-			if err != nil {
-				return 0, err
-			}
-			sum += ran
-		}
-	}
-	return sum, nil
+	err := eachThread(pids, "schedstat", func(text string) error {
+		var ran time.Duration
+		_, err := fmt.Sscan(text, &ran)
+		sum += ran
+		return err
+	})
+	return sum, err
 }
 
-func readRan(path string) (ran time.Duration, err error) {
-	text, err := os.ReadFile(path)
+// Switches is how often the threads of processes got a processor and gave it up.
+type Switches struct {
+	Slices  float64 // time slices, the scheduler's count (sched-stats in the kernel's documentation)
+	WakeUps float64 // times that a thread had waited for something, voluntary_ctxt_switches (proc_pid_status(5))
+}
+
+// CountSwitches returns the switches of the processes' threads so far. Threads that
+// have ended are not included.
+func CountSwitches(pids []int) (s Switches, err error) {
+	err = eachThread(pids, "schedstat", func(text string) error {
+		var ran, waited, slices float64
+		_, err := fmt.Sscan(text, &ran, &waited, &slices)
+		s.Slices += slices
+		return err
+	})
 	if err != nil {
-		return 0, fmt.Errorf("read run time: %w", err)
+		return Switches{}, err
 	}
-	if _, err := fmt.Sscan(string(text), &ran); err != nil {
-		return 0, fmt.Errorf("parse %s: %w", path, err)
+	err = eachThread(pids, "status", func(text string) error {
+		_, rest, found := strings.Cut(text, "\nvoluntary_ctxt_switches:")
+		if !found {
+			return errors.New("no voluntary_ctxt_switches")
+		}
+		var n float64
+		_, err := fmt.Sscan(rest, &n)
+		s.WakeUps += n
+		return err
+	})
+	return s, err
+}
+
+// eachThread calls parse with a file of /proc of each thread of processes.
+func eachThread(pids []int, file string, parse func(text string) error) error {
+	for _, pid := range pids {
+		paths, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/%s", pid, file))
+		if err != nil || paths == nil {
+			return fmt.Errorf("find threads of process %d: %w", pid, os.ErrNotExist)
+		}
+		for _, path := range paths {
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return fmt.Errorf("read scheduler's counts: %w", err)
+			}
+			if err := parse(string(text)); err != nil {
+				return fmt.Errorf("parse %s: %w", path, err)
+			}
+		}
 	}
-	return ran, nil
+	return nil
 }
 
 // Memory returns the memory of a process in MiB: rss is all resident memory, and

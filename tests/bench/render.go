@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -46,20 +47,39 @@ func (r *Report) sections() []string {
 	return all
 }
 
+func (r *Report) in(section string) (figures []*Figure) {
+	for i := range r.Figures {
+		if f := &r.Figures[i]; f.Section == section {
+			figures = append(figures, f)
+		}
+	}
+	return figures
+}
+
 func (r *Report) renderFigures(b *strings.Builder, section string) {
 	var notes []string
+	figures := r.in(section)
 	rows := Table{Head: []string{"what", "ours", "other", "ratio", "turns", "target", "met"}}
-	for _, f := range r.Figures {
-		if f.Section != section {
-			continue
+	hasBusy := slices.ContainsFunc(figures, func(f *Figure) bool { return f.BusyOurs != nil })
+	if hasBusy {
+		rows.Head = append(rows.Head, "beside a busy core")
+	}
+	for _, f := range figures {
+		row := f.row()
+		if hasBusy {
+			row = append(row, f.renderBusy())
 		}
-		rows.Rows = append(rows.Rows, f.row())
+		rows.Rows = append(rows.Rows, row)
 		if f.Note != "" {
 			notes = append(notes, "- "+f.What+": "+f.Note)
 		}
 		if f.Bound != 0 && !f.Met() {
 			notes = append(notes, fmt.Sprintf("- **missed by %s %%**: %s, against %s: %s",
 				number(f.miss()), f.What, cmp.Or(f.OtherIs, "the target"), cmp.Or(f.Missed, "not known why")))
+		}
+		if b := f.busy(); f.Bound != 0 && b.Ours != nil && !b.Met() {
+			notes = append(notes, fmt.Sprintf("- **missed by %s %% beside a busy core**: %s, against %s",
+				number(b.miss()), f.What, cmp.Or(f.OtherIs, "the target")))
 		}
 	}
 	if rows.Rows == nil {
@@ -78,6 +98,23 @@ func (f *Figure) row() []string {
 		ratio = Show(f.judged(), "")
 	}
 	return []string{f.What, f.show(f.Ours), other, ratio, strconv.Itoa(len(f.Ours)), f.target(), f.renderMet()}
+}
+
+// renderBusy returns the ratio, or the value if there is no other, beside a busy core,
+// and whether that is within the bound.
+func (f *Figure) renderBusy() string {
+	b := f.busy()
+	if b.Ours == nil {
+		return ""
+	}
+	text := b.show(b.Ours)
+	if b.Other != nil {
+		text = Show(b.judged(), "times")
+	}
+	if met := b.renderMet(); met != "" {
+		text += ": " + met
+	}
+	return text
 }
 
 func (f *Figure) show(values []float64) string { return Show(values, f.Unit) }

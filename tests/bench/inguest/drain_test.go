@@ -43,7 +43,7 @@ func TestDrain(t *testing.T) {
 		Missed: drainProfile,
 	}
 	threads := c
-	threads.OtherIs, threads.Bound, threads.Missed = "C loop beside a second thread, asleep", 0, ""
+	threads.OtherIs, threads.Missed = "C loop beside a second thread, asleep", ""
 	peer := c
 	peer.Missed = "ibv_asyncwatch has one thread, as the C loop has, which is at 3.0 to 3.3. Against that one " + drainProfile
 	peer.OtherIs, peer.Bound = "ibv_asyncwatch", 3
@@ -57,6 +57,10 @@ func TestDrain(t *testing.T) {
 		threads.Ours, threads.Other = append(threads.Ours, d.ours), append(threads.Other, d.threads)
 		peer.Ours, peer.Other = append(peer.Ours, d.ours), append(peer.Other, d.watch)
 		allocs.Ours = append(allocs.Ours, d.mallocs)
+		besideBusyCore(t, func() { d = drainTurn(t, i) })
+		c.BusyOurs, c.BusyOther = append(c.BusyOurs, d.ours), append(c.BusyOther, d.loop)
+		threads.BusyOurs, threads.BusyOther = append(threads.BusyOurs, d.ours), append(threads.BusyOther, d.threads)
+		peer.BusyOurs, peer.BusyOther = append(peer.BusyOurs, d.ours), append(peer.BusyOther, d.watch)
 	}
 	add(c, threads, peer, allocs)
 }

@@ -38,20 +38,38 @@ func TestEventToLine(t *testing.T) {
 			"the slowest twentieth takes 4.9 ms, 3.2 of the host's and 3.2 of the worker's on two processors in 30 time slices; " +
 			"the middle one 2.1, 1.5 and 1.2 in 18. More is handed from thread to thread, then, and the emulator takes longer " +
 			"for it. It is not garbage collection: there is one, at the start"}
+	timeSlices := bench.Figure{Section: f.Section, Unit: "per event", What: "time slices of all threads", OtherIs: f.OtherIs}
+	wakeUps := timeSlices
+	wakeUps.What = "wake-ups of all threads"
+	wakeUps.Note = fmt.Sprintf("%d events, %v apart; with what the processes do besides in that time", events, apart)
 	for i := range turns {
-		var ours, reads, other []float64
-		inTurn(i, func() { ours, reads = pluginLines(t) }, func() { other = watchLines(t) })
-		p50.Ours, p50.Other = append(p50.Ours, quantile(ours, .5)), append(p50.Other, quantile(other, .5))
-		p99.Ours, p99.Other = append(p99.Ours, quantile(ours, .99)), append(p99.Other, quantile(other, .99))
-		read.Ours = append(read.Ours, quantile(reads, .99)/1e3)
+		var ours, other lines
+		inTurn(i, func() { ours = pluginLines(t) }, func() { other = watchLines(t) })
+		p50.Ours, p50.Other = append(p50.Ours, quantile(ours.whole, .5)), append(p50.Other, quantile(other.whole, .5))
+		p99.Ours, p99.Other = append(p99.Ours, quantile(ours.whole, .99)), append(p99.Other, quantile(other.whole, .99))
+		read.Ours = append(read.Ours, quantile(ours.sinceRead, .99)/1e3)
+		timeSlices.Ours, timeSlices.Other = append(timeSlices.Ours, ours.Slices), append(timeSlices.Other, other.Slices)
+		wakeUps.Ours, wakeUps.Other = append(wakeUps.Ours, ours.WakeUps), append(wakeUps.Other, other.WakeUps)
+
+		besideBusyCore(t, func() {
+			inTurn(i, func() { ours = pluginLines(t) }, func() { other = watchLines(t) })
+		})
+		p50.BusyOurs, p50.BusyOther = append(p50.BusyOurs, quantile(ours.whole, .5)), append(p50.BusyOther, quantile(other.whole, .5))
+		p99.BusyOurs, p99.BusyOther = append(p99.BusyOurs, quantile(ours.whole, .99)), append(p99.BusyOther, quantile(other.whole, .99))
+		read.BusyOurs = append(read.BusyOurs, quantile(ours.sinceRead, .99)/1e3)
 	}
 	read.Note = "by the timestamp in the line, which is when the event was read"
-	add(p50, p99, read)
+	add(p50, p99, read, timeSlices, wakeUps)
 }
 
-// pluginLines returns the time in us from the injection of each event to its line,
-// and from the read of the event to its line.
-func pluginLines(t *testing.T) (whole, sinceRead []float64) {
+// lines is what the lines of a program about events one at a time cost.
+type lines struct {
+	whole          []float64 // us from the injection of each event to its line
+	sinceRead      []float64 // us from the read of the event to its line, for the plugin only
+	bench.Switches           // per event
+}
+
+func pluginLines(t *testing.T) (l lines) {
 	t.Helper()
 	p := startPlugin(t, `[[inputs.rdma_events]]
   max_event_points = 10000
@@ -60,18 +78,19 @@ func pluginLines(t *testing.T) (whole, sinceRead []float64) {
 `)
 	defer p.stop(false)
 	p.await(",open=1i")
-	injectEach(t, func() (time.Time, string) {
-		l := p.await("rdma_async_event")
-		return l.at, l.text
+	pids := append(rig.Children(t, p.cmd.Process.Pid), p.cmd.Process.Pid)
+	l.Switches = injectEach(t, pids, func() (time.Time, string) {
+		seen := p.await("rdma_async_event")
+		return seen.at, seen.text
 	}, func(injected, seen time.Time, text string) {
 		points, err := rig.Parse([]byte(text + "\n"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		whole = append(whole, float64(seen.Sub(injected).Nanoseconds())/1e3)
-		sinceRead = append(sinceRead, float64(seen.UnixNano()-points[0].Time)/1e3)
+		l.whole = append(l.whole, float64(seen.Sub(injected).Nanoseconds())/1e3)
+		l.sinceRead = append(l.sinceRead, float64(seen.UnixNano()-points[0].Time)/1e3)
 	})
-	return whole, sinceRead
+	return l
 }
 
 // startPlugin runs the plugin without Telegraf. It gathers at each line on its
@@ -85,22 +104,27 @@ func startPlugin(t *testing.T, config string) *process {
 	return start(t, program(t, "RDMA_EVENTS_BIN"), "-config", path, "-poll_interval_disabled")
 }
 
-func watchLines(t *testing.T) (whole []float64) {
+func watchLines(t *testing.T) (l lines) {
 	t.Helper()
 	p := start(t, "stdbuf", "-oL", "ibv_asyncwatch", "-d", device)
 	defer p.stop(true)
 	p.await("async event FD")
-	injectEach(t, func() (time.Time, string) {
-		l := p.await("event_type")
-		return l.at, l.text
+	l.Switches = injectEach(t, []int{p.cmd.Process.Pid}, func() (time.Time, string) {
+		seen := p.await("event_type")
+		return seen.at, seen.text
 	}, func(injected, seen time.Time, _ string) {
-		whole = append(whole, float64(seen.Sub(injected).Nanoseconds())/1e3)
+		l.whole = append(l.whole, float64(seen.Sub(injected).Nanoseconds())/1e3)
 	})
-	return whole
+	return l
 }
 
-func injectEach(t *testing.T, await func() (time.Time, string), took func(injected, seen time.Time, text string)) {
+// injectEach injects the events one at a time, and returns how often the threads of pids
+// were switched to for each.
+func injectEach(t *testing.T, pids []int, await func() (time.Time, string),
+	took func(injected, seen time.Time, text string),
+) bench.Switches {
 	t.Helper()
+	before := switches(t, pids)
 	pace := time.NewTicker(apart)
 	defer pace.Stop()
 	for range events {
@@ -110,6 +134,20 @@ func injectEach(t *testing.T, await func() (time.Time, string), took func(inject
 		seen, text := await()
 		took(injected, seen, text)
 	}
+	after := switches(t, pids)
+	return bench.Switches{
+		Slices:  (after.Slices - before.Slices) / events,
+		WakeUps: (after.WakeUps - before.WakeUps) / events,
+	}
+}
+
+func switches(t *testing.T, pids []int) bench.Switches {
+	t.Helper()
+	s, err := bench.CountSwitches(pids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 // quantile returns the q-quantile of values by the nearest rank: the least of the

@@ -74,6 +74,20 @@ func closeDevice(t *testing.T, dev verbs.Device) {
 	}
 }
 
+// besideBusyCore runs measure while another program keeps one of the two cores busy.
+func besideBusyCore(t *testing.T, measure func()) {
+	t.Helper()
+	busy := exec.Command("sh", "-c", "while :; do :; done")
+	if err := busy.Start(); err != nil {
+		t.Fatalf("start a program that keeps a core busy: %v", err)
+	}
+	defer func() {
+		_ = busy.Process.Kill()
+		_ = busy.Wait() // it was killed
+	}()
+	measure()
+}
+
 // line is a line of a program's output and the time when it was read.
 type line struct {
 	text string
