@@ -81,7 +81,7 @@ func TestCheckSaysOkOrOneLine(t *testing.T) {
 	for _, tt := range []struct{ name, config, want string }{
 		{"all well", "worker_path = \"" + exe + "\"", ""},
 		{"simulated", "worker_path = \"" + exe + "\"\nbackend = \"sim\"", ""},
-		{"no worker", `worker_path = "/nonexistent/worker"`, `worker_path = "/nonexistent/worker": open worker program`},
+		{"no worker", `worker_path = "/nonexistent/worker"`, `worker_path = "/nonexistent/worker": open program`},
 		{"a worker that is no program", `worker_path = "/etc/passwd"`, "not executable"},
 		{"a bad value", `backend = "none"`, `backend = "none" is not allowed`},
 		{"a bad key", `nonsense = 1`, `nonsense = 1 is not an option`},

@@ -13,35 +13,25 @@ import (
 
 	"rdma_events/internal/measure"
 	"rdma_events/internal/verbs"
+	"rdma_events/tests/accumulator"
 )
 
-// blockable is an accumulator that blocks until read is called.
-type blockable struct {
-	testutil.Accumulator
-
-	gate chan struct{} // closed: AddFields does not block
-	once sync.Once
-}
-
-func newBlockable() *blockable { return &blockable{gate: make(chan struct{})} }
-
-func (b *blockable) read() { b.once.Do(func() { close(b.gate) }) }
-
-func (b *blockable) AddFields(name string, fields map[string]any, tags map[string]string, t ...time.Time) {
-	<-b.gate
-	b.Accumulator.AddFields(name, fields, tags, t...)
+// run runs an Emitter until cancel is called. wait returns when it has ended.
+func run(ctx context.Context, perSecond int, acc Accumulator) (e *Emitter, cancel context.CancelFunc, wait func()) {
+	e = New(perSecond, time.Now)
+	ctx, cancel = context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { e.Run(ctx, acc) })
+	return e, cancel, wg.Wait
 }
 
 // emitting runs an Emitter until the test ends.
 func emitting(t *testing.T, perSecond int, acc Accumulator) *Emitter {
 	t.Helper()
-	e := New(perSecond, time.Now)
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	wg.Go(func() { e.Run(ctx, acc) })
+	e, cancel, wait := run(t.Context(), perSecond, acc)
 	t.Cleanup(func() {
 		cancel()
-		wg.Wait()
+		wait()
 	})
 	return e
 }
@@ -113,7 +103,7 @@ func TestNothingIsLostWhileTelegrafDoesNotReadForAnHour(t *testing.T) {
 	for seed := range uint64(5) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 4))
-			acc := newBlockable()
+			acc := accumulator.NewBlocked()
 			e := emitting(t, 20, acc)
 			var total, changes uint64
 			perPort := map[int]uint64{}
@@ -135,7 +125,7 @@ func TestNothingIsLostWhileTelegrafDoesNotReadForAnHour(t *testing.T) {
 				}
 				require.LessOrEqual(t, e.Queue().Length, minCapacity+100)
 			}
-			acc.read()
+			acc.Open()
 			e.Close()
 			synctest.Wait()
 			sum, points := counts(&acc.Accumulator, "rdma_async_event", "count")
@@ -183,7 +173,7 @@ func TestPointsOfASeriesAreInOrder(t *testing.T) {
 
 func TestAnUnreadIntervalIsNotFollowedByAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		acc := newBlockable()
+		acc := accumulator.NewBlocked()
 		e := emitting(t, 20, acc)
 		gather := func() bool {
 			if !e.Ready() {
@@ -197,7 +187,7 @@ func TestAnUnreadIntervalIsNotFollowedByAnother(t *testing.T) {
 		for range 3 {
 			require.False(t, gather())
 		}
-		acc.read()
+		acc.Open()
 		synctest.Wait()
 		require.True(t, gather())
 		synctest.Wait()
@@ -208,11 +198,8 @@ func TestAnUnreadIntervalIsNotFollowedByAnother(t *testing.T) {
 
 func TestTheDeadlineCountsWhatItCutsOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		acc := newBlockable()
-		e := New(20, time.Now)
-		ctx, cancel := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		wg.Go(func() { e.Run(ctx, acc) })
+		acc := accumulator.NewBlocked()
+		e, cancel, wait := run(t.Context(), 20, acc)
 		for i := range 10 {
 			e.Emit(portErr(1, 3, uint64(3*i+3)))
 			synctest.Wait() // one in the accumulator, nine in the queue
@@ -220,8 +207,8 @@ func TestTheDeadlineCountsWhatItCutsOff(t *testing.T) {
 		e.Close()
 		synctest.Wait()
 		cancel()
-		acc.read()
-		wg.Wait()
+		acc.Open()
+		wait()
 		points, events := e.Left()
 		require.Equal(t, uint64(10), points)
 		require.Equal(t, uint64(30), events)
@@ -230,19 +217,16 @@ func TestTheDeadlineCountsWhatItCutsOff(t *testing.T) {
 
 func TestAnIntervalThatIsCutOffLosesItsLastLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		acc := newBlockable()
-		e := New(20, time.Now)
-		ctx, cancel := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		wg.Go(func() { e.Run(ctx, acc) })
+		acc := accumulator.NewBlocked()
+		e, cancel, wait := run(t.Context(), 20, acc)
 		at := time.Now()
 		e.Interval([]measure.Point{
 			&point{series: "a", at: at, lines: 3, count: 4}, &point{series: "b", at: at, lines: 2, count: 5},
 		})
 		synctest.Wait() // the first line is in the accumulator
 		cancel()
-		acc.read()
-		wg.Wait()
+		acc.Open()
+		wait()
 		require.Len(t, acc.GetTelegrafMetrics(), 1)
 		lines, events := e.Left()
 		require.Equal(t, uint64(5), lines, "the line that was blocked is counted as well")
@@ -271,7 +255,7 @@ func TestDrainSaysWhenTheNextPointIsDue(t *testing.T) {
 
 func TestPushingNeverWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		acc := newBlockable()
+		acc := accumulator.NewBlocked()
 		e := emitting(t, 20, acc)
 		before := time.Now()
 		for i := range 100_000 {
@@ -279,6 +263,6 @@ func TestPushingNeverWaits(t *testing.T) {
 		}
 		require.Equal(t, before, time.Now())
 		synctest.Wait()
-		acc.read()
+		acc.Open()
 	})
 }

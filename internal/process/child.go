@@ -56,7 +56,7 @@ func newChild(s *Spec, shared *os.File) (*child, error) {
 		r, w, err := os.Pipe()
 		if err != nil {
 			closeAll(append(c.theirs, outs[:]...))
-			return nil, fmt.Errorf("make pipes of the worker: %w", err)
+			return nil, fmt.Errorf("make pipes of the child: %w", err)
 		}
 		outs[i] = r
 		c.theirs = append(c.theirs, w)

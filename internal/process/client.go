@@ -65,7 +65,7 @@ func newClient[M any](s *Spec, dir string, a Attempt[M], shared *os.File, delive
 		attempt:  a,
 		deliver:  deliver,
 		child:    child,
-		stderr:   newStderrLog(s.Log, time.Now),
+		stderr:   newStderrLog(s.Log, s.Name, time.Now),
 		limit:    newLimit(s.Timing.Start, child.kill),
 		streamed: make(chan struct{}),
 		done:     make(chan struct{}),
@@ -163,7 +163,7 @@ func (c *client[M]) connect() (*grpc.ClientConn, error) {
 	}
 	conn, err := p.Dispense(pluginName)
 	if err != nil {
-		return nil, fmt.Errorf("connect to the worker: %w", err)
+		return nil, fmt.Errorf("connect to the child: %w", err)
 	}
 	return conn.(*grpc.ClientConn), nil
 }

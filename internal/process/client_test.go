@@ -44,7 +44,7 @@ func startTestClient(t *testing.T, s Spec) *client[message] {
 }
 
 // The parent-death signal comes when the forking thread ends.
-func TestAWorkerOutlivesTheThreadThatAskedForIt(t *testing.T) {
+func TestAChildOutlivesTheThreadThatAskedForIt(t *testing.T) {
 	spec, dir := testClient(t, "works"), shortDir(t)
 	a, file, err := (&testContract{recorder: newRecorder()}).Begin()
 	require.NoError(t, err)
@@ -69,7 +69,7 @@ func TestAWorkerOutlivesTheThreadThatAskedForIt(t *testing.T) {
 		select {
 		case <-messages:
 		case <-s.Streamed():
-			require.FailNow(t, "the worker ended")
+			require.FailNow(t, "the child ended")
 		}
 	}
 	s.Ask()
@@ -78,7 +78,7 @@ func TestAWorkerOutlivesTheThreadThatAskedForIt(t *testing.T) {
 }
 
 // go-plugin forgets its connection when the process ends between the two.
-func TestAWorkerThatDiesBetweenHandshakeAndFirstCallLeavesNothing(t *testing.T) {
+func TestAChildThatDiesBetweenHandshakeAndFirstCallLeavesNothing(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	s := newTestClient(t, testClient(t, "dies after the handshake"))
 	_, err := s.plugin.Start()
@@ -90,7 +90,7 @@ func TestAWorkerThatDiesBetweenHandshakeAndFirstCallLeavesNothing(t *testing.T) 
 	goleak.VerifyNone(t, before)
 }
 
-func TestAWorkerThatCannotBeExecutedLeavesNothing(t *testing.T) {
+func TestAChildThatCannotBeExecutedLeavesNothing(t *testing.T) {
 	spec := testClient(t, "works")
 	exe, err := OpenExe("/proc/self/exe")
 	require.NoError(t, err)

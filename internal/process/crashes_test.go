@@ -9,7 +9,7 @@ import (
 	"rdma_events/internal/status"
 )
 
-func TestCrashesAreThoseOfWorkersThatHadOpenedTheDevice(t *testing.T) {
+func TestCrashesAreThoseOfChildrenThatHadOpenedTheDevice(t *testing.T) {
 	open := func(s script) script {
 		return func(p *fakeProcess) {
 			openOnly(p)

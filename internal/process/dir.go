@@ -23,7 +23,7 @@ type Dir struct {
 }
 
 // errNoDir is wrapped by the errors of Use.
-var errNoDir = errors.New("workers have no runtime directory")
+var errNoDir = errors.New("child processes have no runtime directory")
 
 const (
 	dirPrefix = "rdma_events-"

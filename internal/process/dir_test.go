@@ -166,7 +166,7 @@ func TestDirectoryThatCannotBeMadeAgainIsNamed(t *testing.T) {
 	require.NotContains(t, why.Message, "\n")
 }
 
-func TestWorkerStartsAfterItsDirectoryWasRemoved(t *testing.T) {
+func TestChildStartsAfterItsDirectoryWasRemoved(t *testing.T) {
 	s := supervise(t, "works", nil)
 	first := s.awaitState(t, status.StateRunning)
 	require.NoError(t, os.RemoveAll(s.dir.Path()))

@@ -19,10 +19,10 @@ func OpenExe(path string) (*os.File, error) {
 	// O_PATH needs no permission to read.
 	f, err := os.OpenFile(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("open worker program: %w", err)
+		return nil, fmt.Errorf("open program: %w", err)
 	}
 	if err := checkExe(f); err != nil {
-		return nil, errors.Join(fmt.Errorf("open worker program %s: %w", path, err), f.Close())
+		return nil, errors.Join(fmt.Errorf("open program %s: %w", path, err), f.Close())
 	}
 	return f, nil
 }

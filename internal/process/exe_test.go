@@ -21,13 +21,13 @@ func TestAProgramThatOthersCouldChangeIsRefused(t *testing.T) {
 		"of an unprivileged user": {0o755, 12345, "not to be trusted: it belongs to user 12345"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "worker")
+			path := filepath.Join(t.TempDir(), "child")
 			require.NoError(t, os.WriteFile(path, nil, 0o755))
 			require.NoError(t, os.Chmod(path, row.mode))
 			require.NoError(t, os.Chown(path, row.uid, 0))
 			_, err := OpenExe(path)
 			require.ErrorIs(t, err, status.ErrUntrusted)
-			require.EqualError(t, err, "open worker program "+path+": "+row.want)
+			require.EqualError(t, err, "open program "+path+": "+row.want)
 		})
 	}
 }
@@ -44,7 +44,7 @@ func TestFileThatIsNoProgramIsRefused(t *testing.T) {
 }
 
 func TestAProgramThatMayOnlyBeExecutedIsAccepted(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "worker")
+	path := filepath.Join(t.TempDir(), "child")
 	require.NoError(t, os.WriteFile(path, nil, 0o111))
 	f, err := OpenExe(path)
 	require.NoError(t, err)

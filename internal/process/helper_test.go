@@ -46,13 +46,13 @@ func TestMain(m *testing.M) {
 		hostMain(mode)
 	}
 	if mode := os.Getenv(modeKey); mode != "" {
-		os.Exit(workerMain(mode))
+		os.Exit(childMain(mode))
 	}
 	goleak.VerifyTestMain(m)
 }
 
-// workerMain is the child program with a fault.
-func workerMain(mode string) int {
+// childMain is the child program with a fault.
+func childMain(mode string) int {
 	f := &fault{mode: mode}
 	c := serveConfig()
 	c.Make = f.serve

@@ -16,7 +16,7 @@ import (
 // A child ends with its host's stream. It has two more guards, for the case that the
 // library does not close the device: the lifeline and the parent-death signal. A row
 // removes one of them, or both from a child that closes its device.
-func TestNoWorkerOutlivesAHostThatIsKilled(t *testing.T) {
+func TestNoChildOutlivesAHostThatIsKilled(t *testing.T) {
 	for _, mode := range []string{"works", "has no lifeline", "has no parent-death signal", "has neither"} {
 		t.Run(mode, func(t *testing.T) {
 			base := shortDir(t)

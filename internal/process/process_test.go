@@ -19,7 +19,7 @@ import (
 	"rdma_events/tests/prerequisite"
 )
 
-func TestAWorkerRunsUntilItIsAskedToStop(t *testing.T) {
+func TestAChildRunsUntilItIsAskedToStop(t *testing.T) {
 	s := supervise(t, "works", nil)
 	got := s.awaitState(t, status.StateRunning)
 	require.Equal(t, status.ReasonOK, got.Reason)
@@ -48,7 +48,7 @@ func (s *supervised) callsOf() []string {
 	return out
 }
 
-func TestAKilledWorkerIsReplaced(t *testing.T) {
+func TestAKilledChildIsReplaced(t *testing.T) {
 	s := supervise(t, "works", func(c *Spec) { c.Timing = Timing{} })
 	first := s.awaitState(t, status.StateRunning)
 	killed := time.Now()
@@ -62,7 +62,7 @@ func TestAKilledWorkerIsReplaced(t *testing.T) {
 	require.Regexp(t, `child of mlx5_0 died of SIGKILL; restarting in (2|3)\d\dms`, s.logged())
 }
 
-func TestTheLastCountsOfADeadWorkerAreThere(t *testing.T) {
+func TestTheLastCountsOfADeadChildAreThere(t *testing.T) {
 	s := supervise(t, "is killed", nil)
 	got := s.awaitEnded(t)
 	require.Equal(t, status.End{Reason: status.ReasonCrashed, Message: "child of mlx5_0 died of SIGKILL"}, got)
@@ -71,7 +71,7 @@ func TestTheLastCountsOfADeadWorkerAreThere(t *testing.T) {
 	require.Equal(t, []ledger.EventCounts{{Type: 10, Port: 1, Read: 3, Acked: 2}}, s.counts)
 }
 
-func TestWorkerEndIsReportedInOneLine(t *testing.T) {
+func TestChildsEndIsReportedInOneLine(t *testing.T) {
 	soon := func(c *Spec) { c.Timing.Start = 2 * time.Second }
 	impatient := func(c *Spec) { c.Timing.Start, c.Timing.Beat = 5*time.Second, 2*time.Second }
 	wary := func(c *Spec) {
@@ -134,13 +134,13 @@ func TestWorkerEndIsReportedInOneLine(t *testing.T) {
 				return strings.Contains(strings.Join(s.logLines, ""), "reason="+string(row.reason))
 			})
 			if strings.Contains(row.want, "cannot be started") {
-				require.NotContains(t, s.logged(), "worker output", "one line says it all")
+				require.NotContains(t, s.logged(), "test-child output", "one line says it all")
 			}
 		})
 	}
 }
 
-func TestWorkersFinalMessageIsPassedOn(t *testing.T) {
+func TestChildsFinalMessageIsPassedOn(t *testing.T) {
 	for mode, want := range map[string]status.End{
 		"ends with removed":        {Reason: status.ReasonRemoved, Message: "mlx5_0: removed"},
 		"ends with no_permission":  {Reason: status.ReasonNoPermission, Message: "mlx5_0: no_permission"},
@@ -159,7 +159,7 @@ func TestNothingIsLeftOfAProgramThatPrintsForEver(t *testing.T) {
 }
 
 func TestAFileThatCannotRunIsSaidInOneLine(t *testing.T) {
-	path := shortDir(t) + "/worker"
+	path := shortDir(t) + "/child"
 	require.NoError(t, os.WriteFile(path, []byte("\x7fELF not"), 0o755))
 	exe, err := OpenExe(path)
 	require.NoError(t, err)
@@ -173,7 +173,7 @@ func TestAFileThatCannotRunIsSaidInOneLine(t *testing.T) {
 func TestEveryStartRunsTheFileThatWasOpened(t *testing.T) {
 	own, err := os.ReadFile("/proc/self/exe")
 	require.NoError(t, err)
-	path := shortDir(t) + "/worker"
+	path := shortDir(t) + "/child"
 	require.NoError(t, os.WriteFile(path, own, 0o755))
 	exe, err := OpenExe(path)
 	require.NoError(t, err)
@@ -210,10 +210,10 @@ func TestAFloodOnStderrIsCutOffAndHoldsNothingUp(t *testing.T) {
 	s.awaitState(t, status.StateRunning)
 	s.await(t, "it beats after the flood", func() bool { return s.calls[len(s.calls)-1] == "message" })
 	require.NoError(t, s.stop())
-	require.Less(t, strings.Count(s.logged(), "worker output"), 3*stderrBurst)
+	require.Less(t, strings.Count(s.logged(), "test-child output"), 3*stderrBurst)
 }
 
-func TestAChildOfAWorkerDiesWithIt(t *testing.T) {
+func TestAProcessThatAChildStartedDiesWithIt(t *testing.T) {
 	note := shortDir(t) + "/pid"
 	s := supervise(t, "has a child and is killed", func(c *Spec) { c.Env = append(c.Env, noteKey+"="+note) })
 	require.Equal(t, "child of mlx5_0 died of SIGKILL", s.awaitEnded(t).Message)
@@ -221,7 +221,7 @@ func TestAChildOfAWorkerDiesWithIt(t *testing.T) {
 	awaitGone(t, numberIn(t, note))
 }
 
-func TestAChildThatLeftTheWorkersGroupHoldsNothingUp(t *testing.T) {
+func TestAProcessThatLeftTheChildsGroupHoldsNothingUp(t *testing.T) {
 	note := shortDir(t) + "/pid"
 	s := supervise(t, "has an escaped child and is killed", func(c *Spec) {
 		c.Env = append(c.Env, noteKey+"="+note)
@@ -255,7 +255,7 @@ func awaitGone(t *testing.T, pid int) {
 	require.Equal(t, 1, n, "process %d is still there", pid)
 }
 
-func TestAWorkerThatDoesNotCloseIsKilledAfterTheGrace(t *testing.T) {
+func TestAChildThatDoesNotCloseIsKilledAfterTheGrace(t *testing.T) {
 	s := supervise(t, "does not close", func(c *Spec) { c.Timing.Grace = 50 * time.Millisecond })
 	got := s.awaitState(t, status.StateRunning)
 	begin := time.Now()
@@ -265,7 +265,7 @@ func TestAWorkerThatDoesNotCloseIsKilledAfterTheGrace(t *testing.T) {
 	require.Contains(t, s.logged(), "child of mlx5_0 did not close its device within 50ms in ibv_close_device and is killed")
 }
 
-func TestAWorkerThatIsStartingIsNotWaitedFor(t *testing.T) {
+func TestAChildThatIsStartingIsNotWaitedFor(t *testing.T) {
 	note := shortDir(t) + "/note"
 	s := supervise(t, "hangs early", func(c *Spec) {
 		c.Env = append(c.Env, noteKey+"="+note)
@@ -279,7 +279,7 @@ func TestAWorkerThatIsStartingIsNotWaitedFor(t *testing.T) {
 }
 
 // systemd signals every process of a unit when it stops the unit.
-func TestAWorkerLeavesSignalsToItsHost(t *testing.T) {
+func TestAChildLeavesSignalsToItsHost(t *testing.T) {
 	s := supervise(t, "works", nil)
 	pid := s.awaitState(t, status.StateRunning).PID
 	for _, sig := range []unix.Signal{unix.SIGTERM, unix.SIGHUP, unix.SIGINT} {
@@ -305,7 +305,7 @@ func TestGoPluginMessagesAreLoggedWithoutStderr(t *testing.T) {
 
 // The fork moves the pipe through which it reports errors to the number above those of
 // the child's files if its own is lower. Any other file may have that number here.
-func TestAWorkerIsExecutedWhateverDescriptorsItsHostHas(t *testing.T) {
+func TestAChildIsExecutedWhateverDescriptorsItsHostHas(t *testing.T) {
 	exe := testExe(t)
 	var low []*os.File
 	for len(low) == 0 || low[len(low)-1].Fd() < 100 {
@@ -328,7 +328,7 @@ func TestAWorkerIsExecutedWhateverDescriptorsItsHostHas(t *testing.T) {
 	require.Equal(t, 7, ended.ExitCode())
 }
 
-func TestAWorkerInheritsOnlyWhatItNeeds(t *testing.T) {
+func TestAChildInheritsOnlyWhatItNeeds(t *testing.T) {
 	t.Setenv("TELEGRAF_SECRET", "hush")
 	s := supervise(t, "reports itself", nil)
 	got := s.awaitEnded(t).Message
@@ -343,7 +343,7 @@ func TestAWorkerInheritsOnlyWhatItNeeds(t *testing.T) {
 	require.NotContains(t, got, "process.test", "nor that of its program")
 }
 
-func TestAStrangerCannotConnectToAWorker(t *testing.T) {
+func TestAStrangerCannotConnectToAChild(t *testing.T) {
 	prerequisite.RequireRoot(t, "not root: only root can become another user")
 	base := shortDir(t)
 	require.NoError(t, os.Chmod(base, 0o755))

@@ -115,7 +115,7 @@ func (r *recorder) awaitState(t *testing.T, want status.State) status.Status {
 func (r *recorder) awaitEnded(t *testing.T) status.End {
 	t.Helper()
 	var got status.End
-	r.await(t, "the worker has ended", func() bool {
+	r.await(t, "the child has ended", func() bool {
 		if len(r.ends) > 0 {
 			got = r.ends[0]
 		}

@@ -12,7 +12,7 @@ import (
 	"rdma_events/internal/status"
 )
 
-func TestAWorkerThatTheKernelRefusesIsNoCrash(t *testing.T) {
+func TestAChildThatTheKernelRefusesIsNoCrash(t *testing.T) {
 	spec := new(testSpec())
 	for _, row := range []struct {
 		name   string
@@ -38,7 +38,7 @@ func TestAWorkerThatTheKernelRefusesIsNoCrash(t *testing.T) {
 }
 
 // The Go runtime ends a process that cannot have a thread by SIGABRT.
-func TestAWorkerThatIsRefusedAThreadIsNoCrash(t *testing.T) {
+func TestAChildThatIsRefusedAThreadIsNoCrash(t *testing.T) {
 	spec := new(testSpec())
 	for _, said := range []string{
 		"runtime/cgo: pthread_create failed: Resource temporarily unavailable",

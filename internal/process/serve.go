@@ -97,7 +97,7 @@ func Serve(c ServeConfig) int {
 	closeProgram()
 	if c.Needs != nil {
 		if err := confine.Enter(c.needs()); err != nil {
-			fmt.Fprintln(os.Stderr, "confine the worker:", err)
+			fmt.Fprintln(os.Stderr, "confine this process:", err)
 			return exitSetup
 		}
 	}

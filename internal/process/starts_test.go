@@ -56,7 +56,7 @@ func (h *smallHost) launch(_ Attempt[message], f *os.File, deliver func(message)
 	return p, f.Close()
 }
 
-func TestManyWorkersOfASmallHostStartInTurn(t *testing.T) {
+func TestManyChildrenOfASmallHostStartInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		host, starts := &smallHost{}, newStarts(3)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -143,7 +143,7 @@ func TestHandshakeHasItsTimeFromTheFork(t *testing.T) {
 	})
 }
 
-func TestWorkerThatShookHandsIsNeverLate(t *testing.T) {
+func TestChildThatShookHandsIsNeverLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimit(5*time.Second, func() { t.Error("it was killed") })
 		l.start()
@@ -173,7 +173,7 @@ func TestSlowForkLeavesTheHandshakeItsTime(t *testing.T) {
 	require.Equal(t, "child of mlx5_0 died of SIGKILL", s.awaitEnded(t).Message)
 }
 
-func TestWorkerKilledBeforeItsForkDies(t *testing.T) {
+func TestChildKilledBeforeItsForkDies(t *testing.T) {
 	s := newTestClient(t, testClient(t, "works"))
 	ctx, cancel := context.WithCancel(t.Context())
 	s.cancel = cancel

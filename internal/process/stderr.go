@@ -25,8 +25,9 @@ const (
 // child's last line. It logs nothing after the cause of a crash either, because the crash
 // report follows. The methods may be called concurrently; they block only in the logger.
 type stderrLog struct {
-	log *slog.Logger
-	now func() time.Time
+	log  *slog.Logger
+	name string // of the child's program, as in "rdma-events-worker"
+	now  func() time.Time
 
 	mu      sync.Mutex
 	open    bool   // lines are logged
@@ -40,8 +41,8 @@ type stderrLog struct {
 	dropped int
 }
 
-func newStderrLog(log *slog.Logger, now func() time.Time) *stderrLog {
-	return &stderrLog{log: log, now: now, tokens: stderrBurst, refill: now()}
+func newStderrLog(log *slog.Logger, name string, now func() time.Time) *stderrLog {
+	return &stderrLog{log: log, name: name, now: now, tokens: stderrBurst, refill: now()}
 }
 
 // Write implements io.Writer. A line may come in any number of pieces.
@@ -86,7 +87,7 @@ func (l *stderrLog) endLine() {
 
 func (l *stderrLog) print(line string) {
 	if l.crash == "" && l.allow() {
-		l.log.Warn("worker output", "line", line)
+		l.log.Warn(l.name+" output", "line", line)
 	}
 }
 
@@ -130,7 +131,7 @@ func (l *stderrLog) allow() bool {
 	}
 	l.tokens--
 	if l.dropped > 0 {
-		l.log.Warn(fmt.Sprintf("%d lines of worker output dropped", l.dropped))
+		l.log.Warn(fmt.Sprintf("%d lines of %s output dropped", l.dropped, l.name))
 		l.dropped = 0
 	}
 	return true

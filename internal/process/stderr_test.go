@@ -14,7 +14,7 @@ import (
 
 func TestALineIsCapped(t *testing.T) {
 	r := newRecorder()
-	l := newStderrLog(r.logger(), time.Now)
+	l := newStderrLog(r.logger(), "test-child", time.Now)
 	l.release()
 	for range 100 {
 		_, err := l.Write([]byte(strings.Repeat("z", 1000)))
@@ -27,8 +27,8 @@ func TestALineIsCapped(t *testing.T) {
 	require.Len(t, r.logLines, 2)
 }
 
-func TestALineWithoutAnEndIsKeptOnceTheWorkerIsGone(t *testing.T) {
-	l := newStderrLog(newRecorder().logger(), time.Now)
+func TestALineWithoutAnEndIsKeptOnceTheChildIsGone(t *testing.T) {
+	l := newStderrLog(newRecorder().logger(), "test-child", time.Now)
 	_, err := l.Write([]byte("last wo\xffrds"))
 	require.NoError(t, err)
 	l.flush()
@@ -37,7 +37,7 @@ func TestALineWithoutAnEndIsKeptOnceTheWorkerIsGone(t *testing.T) {
 }
 
 func TestOnlyTheLastKilobytesAreKept(t *testing.T) {
-	l := newStderrLog(newRecorder().logger(), time.Now)
+	l := newStderrLog(newRecorder().logger(), "test-child", time.Now)
 	for i := range 10_000 {
 		fmt.Fprintln(l, "line", i)
 	}
@@ -50,7 +50,7 @@ func TestOnlyTheLastKilobytesAreKept(t *testing.T) {
 
 func TestOfACrashTheBeginningIsKept(t *testing.T) {
 	r := newRecorder()
-	l := newStderrLog(r.logger(), time.Now)
+	l := newStderrLog(r.logger(), "test-child", time.Now)
 	l.release()
 	for i := range 10 {
 		fmt.Fprintln(l, "before", i)
@@ -70,7 +70,7 @@ func TestOfACrashTheBeginningIsKept(t *testing.T) {
 func TestAFloodIsLoggedAsFarAsTheRateAllows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecorder()
-		l := newStderrLog(r.logger(), time.Now)
+		l := newStderrLog(r.logger(), "test-child", time.Now)
 		l.release()
 		flood := func() {
 			for range 1000 {
@@ -82,13 +82,13 @@ func TestAFloodIsLoggedAsFarAsTheRateAllows(t *testing.T) {
 		<-time.After(3 * time.Second)
 		flood()
 		require.Len(t, r.logLines, stderrBurst+3+1)
-		require.Contains(t, strings.Join(r.logLines, ""), "980 lines of worker output dropped")
+		require.Contains(t, strings.Join(r.logLines, ""), "980 lines of test-child output dropped")
 	})
 }
 
 func TestEarlyOutputIsLoggedAfterTheHandshake(t *testing.T) {
 	r := newRecorder()
-	l := newStderrLog(r.logger(), time.Now)
+	l := newStderrLog(r.logger(), "test-child", time.Now)
 	fmt.Fprintln(l, "early")
 	require.Empty(t, r.logLines)
 	l.release()
@@ -110,7 +110,7 @@ func TestGoPluginMessagesHaveLevelDebug(t *testing.T) {
 
 	b.Reset()
 	quiet := l.Named(stderrLoggerName)
-	quiet.Error("a line of the worker")
+	quiet.Error("a line of the child")
 	require.Empty(t, b.String())
 	require.Equal(t, hclog.Off, quiet.GetLevel())
 	require.False(t, quiet.IsError())

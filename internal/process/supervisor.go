@@ -80,7 +80,7 @@ func (s *Supervisor[M]) start(a Attempt[M], shared *os.File, deliver func(M) err
 		return nil, err
 	}
 	if again {
-		s.spec.Log.Warn("the runtime directory was removed by another process; workers have their sockets in " + dir + " now")
+		s.spec.Log.Warn("the runtime directory was removed by another process; sockets are in " + dir + " now")
 	}
 	return startClient(&s.spec, dir, a, shared, deliver)
 }

@@ -1,205 +1,14 @@
 package process
 
 import (
-	"context"
-	"errors"
-	"os"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/status"
 )
-
-// fakeProcess is a process that follows its script, in a synctest bubble.
-type fakeProcess struct {
-	deliver  func(message) error
-	streamed chan struct{}
-	started  chan struct{}
-	done     chan struct{}
-	rep      report
-	once     sync.Once
-
-	mu       sync.Mutex
-	deaf     bool // Ask has no effect
-	immortal bool // Kill has no effect
-	asked    time.Time
-	killed   time.Time
-}
-
-// send sends a message, which no process receives once the Supervisor has left this one.
-func (p *fakeProcess) send(m message) { _ = p.deliver(m) }
-
-func newFakeProcess(deliver func(message) error) *fakeProcess {
-	return &fakeProcess{deliver: deliver, streamed: make(chan struct{}), started: make(chan struct{}), done: make(chan struct{})}
-}
-
-func (p *fakeProcess) PID() int                  { return 4711 }
-func (p *fakeProcess) Streamed() <-chan struct{} { return p.streamed }
-func (p *fakeProcess) Started() <-chan struct{}  { return p.started }
-func (p *fakeProcess) Done() <-chan struct{}     { return p.done }
-func (p *fakeProcess) Report() *report           { return &p.rep }
-
-func (p *fakeProcess) Ask() {
-	if p.note(&p.asked, &p.deaf) {
-		p.die(0)
-	}
-}
-
-func (p *fakeProcess) Kill() {
-	if p.note(&p.killed, &p.immortal) {
-		p.die(unix.SIGKILL)
-	}
-}
-
-// note records when Ask or Kill was called, and reports whether the call has an effect.
-func (p *fakeProcess) note(when *time.Time, ignored *bool) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	*when = time.Now()
-	return !*ignored
-}
-
-func (p *fakeProcess) set(deaf, immortal bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.deaf, p.immortal = deaf, immortal
-}
-
-func (p *fakeProcess) times() (asked, killed time.Time) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.asked, p.killed
-}
-
-func (p *fakeProcess) die(by unix.Signal) {
-	p.once.Do(func() {
-		p.rep.PID, p.rep.Shook, p.rep.Status = 4711, true, syscall.WaitStatus(by)
-		close(p.streamed)
-		close(p.done)
-	})
-}
-
-// script controls one process; it runs in a goroutine of its own.
-type script func(p *fakeProcess)
-
-func crash(p *fakeProcess) { p.die(unix.SIGSEGV) }
-
-func openOnly(p *fakeProcess) { p.send("opened") }
-
-func endWith(why status.Reason) script {
-	return func(p *fakeProcess) {
-		p.send(ended(why, "mlx5_0: "+string(why)))
-	}
-}
-
-// runFor beats for d and then crashes.
-func runFor(d time.Duration) script {
-	return func(p *fakeProcess) {
-		p.send("opened")
-		for end := time.Now().Add(d); time.Now().Before(end); {
-			select {
-			case <-time.After(time.Second):
-				p.send("beat")
-			case <-p.done:
-				return
-			}
-		}
-		crash(p)
-	}
-}
-
-// bubble is a Supervisor over scripts; the last script is repeated.
-type bubble struct {
-	*recorder
-	*Supervisor[message]
-	born   []*fakeProcess
-	births []time.Time
-	cancel context.CancelFunc
-	over   chan error
-}
-
-func inBubble(t *testing.T, test func(t *testing.T, b *bubble), scripts ...script) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		b := &bubble{recorder: newRecorder(), over: make(chan error, 1)}
-		c := testSpec()
-		c.Log, c.Rand = b.logger(), func() float64 { return 0.5 }
-		b.Supervisor = New(c, &testContract{recorder: b.recorder})
-		b.launch = func(_ Attempt[message], f *os.File, deliver func(message) error) (instance, error) {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			s := scripts[min(len(b.born), len(scripts)-1)]
-			if s == nil {
-				return nil, errors.Join(unix.EMFILE, f.Close())
-			}
-			p := newFakeProcess(deliver)
-			close(p.started)
-			b.born, b.births = append(b.born, p), append(b.births, time.Now())
-			go s(p)
-			return p, f.Close()
-		}
-		var ctx context.Context
-		ctx, b.cancel = context.WithCancel(t.Context())
-		go func() { b.over <- b.Run(ctx) }()
-		test(t, b)
-		b.cancel()
-		synctest.Wait()
-		for _, p := range b.processes() {
-			p.die(0) // releases scripts
-		}
-	})
-}
-
-func (b *bubble) processes() []*fakeProcess {
-	synctest.Wait()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.born
-}
-
-func (b *bubble) last() status.Status {
-	synctest.Wait()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.statuses[len(b.statuses)-1]
-}
-
-func (b *bubble) endings() []status.End {
-	synctest.Wait()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.ends
-}
-
-func (b *bubble) lines() []string {
-	synctest.Wait()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.logLines
-}
-
-// pass lets time pass in the bubble.
-func pass(d time.Duration) {
-	<-time.After(d)
-	synctest.Wait()
-}
-
-func (b *bubble) gaps() []time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var gaps []time.Duration
-	for i := 1; i < len(b.births); i++ {
-		gaps = append(gaps, b.births[i].Sub(b.births[i-1]))
-	}
-	return gaps
-}
 
 func TestNoMessageIsHandledAfterTheEndOfItsProcess(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
@@ -338,7 +147,7 @@ func TestAWakeThatCameBeforeTheRemovalWasSeenIsNotLost(t *testing.T) {
 	}, openOnly)
 }
 
-func TestAWorkerThatCannotBeMadeIsTriedAgainSlowly(t *testing.T) {
+func TestAChildThatCannotBeMadeIsTriedAgainSlowly(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		require.Equal(t, status.Status{
 			State: status.StateBackingOff, Reason: status.ReasonLimit,
@@ -348,88 +157,7 @@ func TestAWorkerThatCannotBeMadeIsTriedAgainSlowly(t *testing.T) {
 	}, nil)
 }
 
-func TestAHungWorkerIsKilledWithoutBeingAsked(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
-		begin := time.Now()
-		pass(10 * time.Second)
-		asked, killed := b.processes()[0].times()
-		require.Zero(t, asked)
-		require.InDelta(t, 5*time.Second, killed.Sub(begin), float64(2*time.Second))
-		require.Equal(t, status.End{
-			Reason: status.ReasonStuck, Message: "child of mlx5_0 stopped responding and was killed",
-		}, b.endings()[0])
-	}, openOnly)
-}
-
-func TestAWorkerThatOpensItsDeviceSlowlyIsGivenTime(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
-		pass(14 * time.Second)
-		require.Len(t, b.processes(), 1)
-		require.Equal(t, status.StateStarting, b.last().State)
-		pass(8 * time.Second)
-		_, killed := b.processes()[0].times()
-		require.NotZero(t, killed)
-	}, func(*fakeProcess) {})
-}
-
-func TestAWorkerThatDoesNotListenIsAskedThenKilled(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
-		synctest.Wait()
-		p := b.processes()[0]
-		p.set(true, false)
-		b.cancel()
-		begin := time.Now()
-		require.NoError(t, <-b.over)
-		asked, killed := p.times()
-		require.Equal(t, begin, asked)
-		require.Equal(t, begin.Add(1500*time.Millisecond), killed)
-		require.Equal(t, []status.End{{Reason: status.ReasonOK}}, b.endings())
-		require.Equal(t, status.StateStopped, b.last().State)
-	}, openOnly)
-}
-
-func TestAWorkerThatTheKernelHoldsIsLeftAndNotDoubled(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
-		synctest.Wait()
-		p := b.processes()[0]
-		p.set(false, true)
-		pass(time.Hour)
-		require.Len(t, b.processes(), 1, "another one would be held too")
-		want := "child of mlx5_0 (process 4711) cannot be killed: the kernel holds it"
-		require.Equal(t, status.Status{State: status.StateStuck, Reason: status.ReasonStuck, Message: want, Crashes: 1, PID: 4711}, b.last())
-		require.Equal(t, []status.End{{Reason: status.ReasonStuck, Message: want}}, b.endings())
-		p.die(unix.SIGKILL)
-		require.Equal(t, status.StateRunning, b.last().State, "it goes on once the kernel has let go")
-	}, openOnly)
-}
-
-func TestStoppingLeavesAWorkerThatTheKernelHolds(t *testing.T) {
-	inBubble(t, func(t *testing.T, b *bubble) {
-		synctest.Wait()
-		b.processes()[0].set(true, true)
-		begin := time.Now()
-		b.cancel()
-		err := <-b.over
-		require.ErrorIs(t, err, ErrAbandoned)
-		require.ErrorContains(t, err, "process 4711")
-		require.Equal(t, 2*time.Second, time.Since(begin))
-		require.Equal(t, status.StateStopped, b.last().State)
-	}, openOnly)
-}
-
-func TestStoppingDoesNotWaitForADelay(t *testing.T) {
-	for _, s := range []script{crash, endWith(status.ReasonNoLibrary), endWith(status.ReasonRemoved)} {
-		inBubble(t, func(t *testing.T, b *bubble) {
-			synctest.Wait()
-			b.cancel()
-			begin := time.Now()
-			require.NoError(t, <-b.over)
-			require.Equal(t, begin, time.Now())
-		}, s)
-	}
-}
-
-func TestEachLedgerIsHandedOverBeforeAndMappedUntilAfterItsWorker(t *testing.T) {
+func TestEachLedgerIsHandedOverBeforeAndMappedUntilAfterItsChild(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		pass(time.Second)
 		b.cancel()
@@ -451,7 +179,7 @@ func TestWatchdogCountsChecksAndNotTheClock(t *testing.T) {
 	w.beat()
 
 	call = Call{"ibv_query_port", now - int64(time.Minute)}
-	require.Equal(t, causeNone, w.check(), "the worker may have been stopped too")
+	require.Equal(t, causeNone, w.check(), "the child may have been stopped too")
 	call = Call{"ibv_query_port", now}
 	require.Equal(t, causeNone, w.check(), "it goes on")
 	now += int64(9 * time.Second)

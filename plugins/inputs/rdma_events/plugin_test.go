@@ -3,7 +3,6 @@ package rdma_events
 import (
 	"context"
 	"errors"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 	"rdma_events/internal/measure"
 	"rdma_events/internal/verbs"
+	"rdma_events/tests/accumulator"
 )
 
 // fakeWatcher emits the points that a test wants and records the calls that it gets.
@@ -60,23 +60,6 @@ func newPlugin(f *fakeWatcher) (*Plugin, *testutil.CaptureLogger) {
 	return p, log
 }
 
-// blockable is an accumulator that blocks until read is called.
-type blockable struct {
-	testutil.Accumulator
-
-	gate chan struct{} // closed: AddFields does not block
-	once sync.Once
-}
-
-func newBlockable() *blockable { return &blockable{gate: make(chan struct{})} }
-
-func (b *blockable) read() { b.once.Do(func() { close(b.gate) }) }
-
-func (b *blockable) AddFields(name string, fields map[string]any, tags map[string]string, t ...time.Time) {
-	<-b.gate
-	b.Accumulator.AddFields(name, fields, tags, t...)
-}
-
 func portErr(port int, total uint64) *measure.Event {
 	return &measure.Event{
 		Device: "mlx5_0", Type: verbs.EventPortErr, Port: port, Count: 1, Total: total, At: time.Now(),
@@ -96,11 +79,11 @@ func events(acc *testutil.Accumulator) (sum int64, points int) {
 
 func TestStartAddsNothingBeforeItReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		acc := newBlockable() // the shim's channel has no reader yet
+		acc := accumulator.NewBlocked() // the shim's channel has no reader yet
 		p, _ := newPlugin(&fakeWatcher{})
 		require.NoError(t, p.Init())
 		require.NoError(t, p.Start(acc))
-		acc.read()
+		acc.Open()
 		synctest.Wait()
 		_, points := events(&acc.Accumulator)
 		require.Equal(t, 1, points)
@@ -125,7 +108,7 @@ func TestGatherEmitsDevicesAndTheCollector(t *testing.T) {
 
 func TestGatherDoesNotWaitForTelegraf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		acc := newBlockable()
+		acc := accumulator.NewBlocked()
 		f := &fakeWatcher{}
 		p, _ := newPlugin(f)
 		require.NoError(t, p.Start(acc))
@@ -133,7 +116,7 @@ func TestGatherDoesNotWaitForTelegraf(t *testing.T) {
 			require.NoError(t, p.Gather(acc))
 		}
 		require.Equal(t, 1, f.gathered, "the monitor's interval goes on until it can be emitted")
-		acc.read()
+		acc.Open()
 		p.Stop()
 	})
 }
@@ -160,9 +143,9 @@ func TestStopEmitsTheLastEventsAndClosesTheWatcher(t *testing.T) {
 
 func TestStopEndsInTimeWhileTelegrafDoesNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		acc := newBlockable()
+		acc := accumulator.NewBlocked()
 		p, log := newPlugin(&fakeWatcher{})
-		p.Interrupt = acc.read
+		p.Interrupt = acc.Open
 		require.NoError(t, p.Start(acc))
 		synctest.Wait()
 		require.NoError(t, p.Gather(acc))
@@ -192,7 +175,7 @@ func TestStopLeavesAWorkerThatTheKernelHolds(t *testing.T) {
 func TestAFailedStartLeavesNothingToStop(t *testing.T) {
 	p := New()
 	p.Log = testutil.Logger{}
-	want := errors.New("open worker program: no such file")
+	want := errors.New("open program: no such file")
 	p.open = func(*Config, dependencies) (watcher, error) { return nil, want }
 	require.ErrorIs(t, p.Start(&testutil.Accumulator{}), want)
 	p.Stop()

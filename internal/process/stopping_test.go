@@ -1,0 +1,93 @@
+package process
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/status"
+)
+
+func TestAHungChildIsKilledWithoutBeingAsked(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		begin := time.Now()
+		pass(10 * time.Second)
+		asked, killed := b.processes()[0].times()
+		require.Zero(t, asked)
+		require.InDelta(t, 5*time.Second, killed.Sub(begin), float64(2*time.Second))
+		require.Equal(t, status.End{
+			Reason: status.ReasonStuck, Message: "child of mlx5_0 stopped responding and was killed",
+		}, b.endings()[0])
+	}, openOnly)
+}
+
+func TestAChildThatOpensItsDeviceSlowlyIsGivenTime(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		pass(14 * time.Second)
+		require.Len(t, b.processes(), 1)
+		require.Equal(t, status.StateStarting, b.last().State)
+		pass(8 * time.Second)
+		_, killed := b.processes()[0].times()
+		require.NotZero(t, killed)
+	}, func(*fakeProcess) {})
+}
+
+func TestAChildThatDoesNotListenIsAskedThenKilled(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		synctest.Wait()
+		p := b.processes()[0]
+		p.set(true, false)
+		b.cancel()
+		begin := time.Now()
+		require.NoError(t, <-b.over)
+		asked, killed := p.times()
+		require.Equal(t, begin, asked)
+		require.Equal(t, begin.Add(1500*time.Millisecond), killed)
+		require.Equal(t, []status.End{{Reason: status.ReasonOK}}, b.endings())
+		require.Equal(t, status.StateStopped, b.last().State)
+	}, openOnly)
+}
+
+func TestAChildThatTheKernelHoldsIsLeftAndNotDoubled(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		synctest.Wait()
+		p := b.processes()[0]
+		p.set(false, true)
+		pass(time.Hour)
+		require.Len(t, b.processes(), 1, "another one would be held too")
+		want := "child of mlx5_0 (process 4711) cannot be killed: the kernel holds it"
+		require.Equal(t, status.Status{State: status.StateStuck, Reason: status.ReasonStuck, Message: want, Crashes: 1, PID: 4711}, b.last())
+		require.Equal(t, []status.End{{Reason: status.ReasonStuck, Message: want}}, b.endings())
+		p.die(unix.SIGKILL)
+		require.Equal(t, status.StateRunning, b.last().State, "it goes on once the kernel has let go")
+	}, openOnly)
+}
+
+func TestStoppingLeavesAChildThatTheKernelHolds(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		synctest.Wait()
+		b.processes()[0].set(true, true)
+		begin := time.Now()
+		b.cancel()
+		err := <-b.over
+		require.ErrorIs(t, err, ErrAbandoned)
+		require.ErrorContains(t, err, "process 4711")
+		require.Equal(t, 2*time.Second, time.Since(begin))
+		require.Equal(t, status.StateStopped, b.last().State)
+	}, openOnly)
+}
+
+func TestStoppingDoesNotWaitForADelay(t *testing.T) {
+	for _, s := range []script{crash, endWith(status.ReasonNoLibrary), endWith(status.ReasonRemoved)} {
+		inBubble(t, func(t *testing.T, b *bubble) {
+			synctest.Wait()
+			b.cancel()
+			begin := time.Now()
+			require.NoError(t, <-b.over)
+			require.Equal(t, begin, time.Now())
+		}, s)
+	}
+}

@@ -1,0 +1,2 @@
+// Package accumulator contains Telegraf accumulators for tests.
+package accumulator
