@@ -31,8 +31,9 @@ static struct result start_round(struct probe *p, int64_t t)
 
 // clear reads the events of earlier rounds. It runs right before the post, since an
 // event that came in the pause would otherwise be taken for the wake-up of the round.
-// A receive of the flush method that a device has flushed by itself is replaced: siw
-// flushes all queue pairs when its netdev goes down (siw_netdev_down in siw_main.c).
+// A receive of the flush method that a device has flushed by itself is replaced: siw of
+// Linux 6.1 flushes all queue pairs when its netdev goes down (siw_netdev_down in
+// siw_main.c; 6.12 has it no more).
 static struct result clear(struct probe *p)
 {
 	struct round unused = { 0 };
