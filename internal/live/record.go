@@ -13,6 +13,8 @@ import (
 const (
 	kindEvent  = "event"  // an asynchronous event, with the change of state that it caused
 	kindState  = "state"  // a change of state without an event
+	kindGID    = "gid"    // a GID came, went or moved
+	kindAttr   = "attr"   // an attribute has another value
 	kindPort   = "port"   // a port became known
 	kindDevice = "device" // a device came, went, or cannot be watched
 	kindProbe  = "probe"  // completion events of the interval just ended
@@ -34,11 +36,50 @@ type record struct {
 	LastedNS  int64  `json:"lasted_ns,omitempty"` // in StateFrom
 	Witness   string `json:"witness,omitempty"`
 
+	GID  *gid  `json:"gid,omitempty"`
+	Attr *attr `json:"attr,omitempty"`
+
 	Reason string `json:"reason,omitempty"`
 	Text   string `json:"text,omitempty"`
 	Level  string `json:"level,omitempty"`
 
 	Probe *probe `json:"probe,omitempty"`
+}
+
+// gid holds a change of the GID table.
+type gid struct {
+	GID      string `json:"gid"`
+	Type     string `json:"type"`
+	NetDev   string `json:"netdev,omitempty"`
+	Action   string `json:"action"`
+	From     *int   `json:"index_from,omitempty"`
+	To       *int   `json:"index_to,omitempty"`
+	AwayNS   int64  `json:"away_ns,omitempty"`
+	OwnProbe bool   `json:"own_probe"`
+}
+
+// line returns the change in words, as in "moved 3 > 5, away 412ms".
+func (g *gid) line() string {
+	text := g.Action
+	switch {
+	case g.From != nil && g.To != nil && *g.From != *g.To:
+		text += fmt.Sprintf(" %d > %d", *g.From, *g.To)
+	case g.To != nil:
+		text += fmt.Sprintf(" at %d", *g.To)
+	case g.From != nil:
+		text += fmt.Sprintf(" from %d", *g.From)
+	}
+	if g.AwayNS > 0 {
+		text += ", away " + duration(g.AwayNS)
+	}
+	return fmt.Sprintf("%s %s %s", g.GID, g.Type, text)
+}
+
+// attr holds a change of an attribute.
+type attr struct {
+	Name string `json:"name"`
+	From string `json:"from"`
+	To   string `json:"to"`
 }
 
 // probe holds the measurements of a probe.

@@ -126,8 +126,8 @@ func (s *Screen) add(r record) {
 	}
 }
 
-// Emit shows an event, a change of a port, a port that became known or a device. It does
-// not keep the point.
+// Emit shows an event, a change of a port, of its GID table or of an attribute, a port that
+// became known, or a device. It does not keep the point.
 func (s *Screen) Emit(p measure.Point) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,6 +136,12 @@ func (s *Screen) Emit(p measure.Point) {
 		s.event(p)
 	case *measure.Change:
 		s.change(p)
+	case *measure.GIDChange:
+		s.gid(p)
+	case *measure.AttrChange:
+		s.add(record{
+			Time: p.At, Kind: kindAttr, Device: p.Device, Port: p.Port, Attr: &attr{p.Attr, p.From, p.To},
+		})
 	case *measure.Port:
 		s.port(p)
 	case *measure.Device:
@@ -159,6 +165,21 @@ func (s *Screen) change(p *measure.Change) {
 	r := record{Time: p.At, Kind: kindState, Device: p.Device, Port: p.Port}
 	r.change(p)
 	s.add(r)
+}
+
+func (s *Screen) gid(p *measure.GIDChange) {
+	c := &p.Change
+	g := &gid{
+		GID: c.GID.String(), Type: c.GID.Type.String(), NetDev: c.GID.NetDev, Action: string(c.Action),
+		AwayNS: c.Away, OwnProbe: c.Probed,
+	}
+	if from := c.From; from >= 0 {
+		g.From = &from
+	}
+	if to := c.To; to >= 0 {
+		g.To = &to
+	}
+	s.add(record{Time: p.At, Kind: kindGID, Device: p.Device, Port: p.Port, GID: g})
 }
 
 // port shows a port that became known. After that only its changes are shown.

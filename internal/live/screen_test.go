@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"rdma_events/internal/aggregate"
+	"rdma_events/internal/gidtable"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
@@ -112,6 +114,30 @@ func TestJSONIsOneObjectALine(t *testing.T) {
 		"state_from": "down", "state_to": "down",
 	}, all[3])
 	require.Equal(t, "state", all[5]["kind"])
+}
+
+func TestAMovedGIDAndAChangedAttributeAreShown(t *testing.T) {
+	move := func(s *Screen) {
+		for _, c := range []gidtable.Change{
+			{Action: gidtable.Removed, From: 3, To: -1},
+			{Action: gidtable.Moved, From: 3, To: 5, Away: 412e6, Probed: true},
+			{Action: gidtable.Added, From: -1, To: 7},
+			{Action: gidtable.Returned, From: 5, To: 5, Away: 1e9},
+		} {
+			c.GID = verbs.GID{Raw: netip.MustParseAddr("::ffff:10.4.0.1").As16(), Type: verbs.GIDRoCEv2, NetDev: "eth0"}
+			s.Emit(&measure.GIDChange{Device: "mlx5_0", Port: 1, Change: c, Changes: 1, At: at(100)})
+		}
+		s.Emit(&measure.AttrChange{Device: "mlx5_0", Port: 1, Attr: "mtu", From: "4096", To: "1024", Changes: 1, At: at(110)})
+	}
+	require.Equal(t, `17:00:00.100000  mlx5_0:1    gid                  ::ffff:10.4.0.1 roce_v2 removed from 3
+17:00:00.100000  mlx5_0:1    gid                  ::ffff:10.4.0.1 roce_v2 moved 3 > 5, away 412ms
+17:00:00.100000  mlx5_0:1    gid                  ::ffff:10.4.0.1 roce_v2 added at 7
+17:00:00.100000  mlx5_0:1    gid                  ::ffff:10.4.0.1 roce_v2 returned at 5, away 1s
+17:00:00.110000  mlx5_0:1    mtu                  4096 > 1024
+`, shows(t, Config{}, nothing, move))
+	second := strings.Split(shows(t, Config{JSON: true}, nothing, move), "\n")[1]
+	require.Contains(t, second, `"gid":{"gid":"::ffff:10.4.0.1","type":"roce_v2","netdev":"eth0","action":"moved",`+
+		`"index_from":3,"index_to":5,"away_ns":412000000,"own_probe":true}`)
 }
 
 func TestDeviceChangesAreShownOnce(t *testing.T) {

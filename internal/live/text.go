@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"rdma_events/internal/gidtable"
 	"rdma_events/internal/verbs"
 )
 
@@ -73,6 +74,13 @@ func (s *Screen) line(r *record) string {
 		detail = s.transition(r)
 	case kindState:
 		name, detail = "("+r.Witness+")", s.transition(r)
+	case kindGID:
+		name, detail = "gid", r.GID.line()
+		if r.GID.Action == string(gidtable.Moved) {
+			colour = yellow
+		}
+	case kindAttr:
+		name, detail = r.Attr.Name, r.Attr.From+" > "+r.Attr.To
 	case kindPort:
 		name, detail = "(first look)", s.state(r.StateTo)+", "+r.Text
 	case kindDevice:

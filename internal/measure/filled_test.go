@@ -1,9 +1,11 @@
 package measure
 
 import (
+	"net/netip"
 	"time"
 
 	"rdma_events/internal/aggregate"
+	"rdma_events/internal/gidtable"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
@@ -51,7 +53,7 @@ func filled() []Point {
 		filledPort(), probe, histogram, filledDevice(),
 	}
 	host := &Host{
-		HostTotals: HostTotals{Flaps: 3, MissedTransitions: 1, LostEvents: 2, LostCompletions: 1, Errors: 3}, At: at(0),
+		HostTotals: HostTotals{Flaps: 3, MissedTransitions: 1, LostEvents: 2, LostCompletions: 1, Errors: 3, GIDMoves: 2}, At: at(0),
 	}
 	for _, p := range points {
 		host.Add(p)
@@ -68,7 +70,13 @@ func filled() []Point {
 	}, &Change{
 		Device: "mlx5_0", Port: 1, From: verbs.PortActive, To: verbs.PortDown, Witness: verbs.WitnessEvent,
 		LastedNS: 60_000_000_000, HasLasted: true, Transitions: 1, At: at(251),
-	})
+	}, &GIDChange{
+		Device: "mlx5_0", Port: 1, Changes: 1, At: at(252), Change: gidtable.Change{
+			Action: gidtable.Moved, From: 3, To: 5, Away: 412_000_000, Probed: true, Reopened: true, GID: verbs.GID{
+				Index: 5, Raw: netip.MustParseAddr("::ffff:10.4.0.1").As16(), Type: verbs.GIDRoCEv2, NetDev: "eth0",
+			},
+		},
+	}, &AttrChange{Device: "mlx5_0", Port: 1, Attr: "mtu", From: "4096", To: "1024", Changes: 1, At: at(253)})
 }
 
 func filledProbe() *Probe {
@@ -95,7 +103,7 @@ func filledPort() *Port {
 			Width: "4x", RateGbps: 100, NetDev: "ib0", LinkDowned: 3, HasLinkDowned: true,
 		},
 		Transitions: 6, Flaps: 3, DownNS: 2_500_000_000, StateAgeNS: 60_000_000_000, HasStateAge: true,
-		MissedTransitions: 1, PhantomEvents: 2, At: at(0),
+		MissedTransitions: 1, PhantomEvents: 2, GIDs: 4, HasGIDs: true, GIDMoves: 2, At: at(0),
 	}
 }
 

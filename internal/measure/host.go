@@ -26,6 +26,7 @@ type HostTotals struct {
 	LostEvents        uint64
 	LostCompletions   uint64
 	Errors            uint64
+	GIDMoves          uint64
 }
 
 // Add adds the values of a point of one interval. Points of other types than Device,
@@ -93,6 +94,7 @@ var hosts = table[Host]{
 		counter("lost_completions", "sum of rdma_cq_probe.lost_completions",
 			func(v *Host) uint64 { return v.LostCompletions }),
 		counter("errors", "sum of rdma_cq_probe.errors", func(v *Host) uint64 { return v.Errors }),
+		counter("gid_moves", "sum of rdma_port.gid_moves", func(v *Host) uint64 { return v.GIDMoves }),
 		maybe("wake_ns_p99", "ns", "the greatest rdma_cq_probe.wake_ns_p99",
 			func(v *Host) (int64, bool) { return v.WakeP99, v.WakeP99 > 0 }),
 	},

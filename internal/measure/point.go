@@ -43,6 +43,8 @@ func All() []Metric {
 		events.describe(),
 		ports.describe(),
 		changes.describe(),
+		gidChanges.describe(),
+		attrChanges.describe(),
 		probes.describe(),
 		histograms.describe(),
 		devices.describe(),

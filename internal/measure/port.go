@@ -26,6 +26,9 @@ type Port struct {
 	HasStateAge       bool
 	MissedTransitions uint64
 	PhantomEvents     uint64
+	GIDs              int    // of the last reading of the table
+	HasGIDs           bool   // a table was read
+	GIDMoves          uint64 // GIDs that moved to another index, without link-local ones
 	At                time.Time
 }
 
@@ -71,6 +74,10 @@ var ports = table[Port]{
 			func(v *Port) uint64 { return v.MissedTransitions }),
 		counter("phantom_events", "events that named the state already held",
 			func(v *Port) uint64 { return v.PhantomEvents }),
+		maybe("gids", "", "entries in use of the GID table",
+			func(v *Port) (int64, bool) { return int64(v.GIDs), v.Known && v.HasGIDs }),
+		counter("gid_moves", "GIDs that came back at another index, or changed it, without link-local ones",
+			func(v *Port) uint64 { return v.GIDMoves }),
 		maybe("link_downed", "", "times the link went down by the driver's own counter",
 			func(v *Port) (int64, bool) { return clip(v.Attr.LinkDowned), v.Known && v.Attr.HasLinkDowned }),
 	}...),

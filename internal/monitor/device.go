@@ -56,9 +56,10 @@ type Device struct {
 	ports           []*port  // by number
 	probes          []*probe // by ProbeKey
 
-	emitted  measure.Device // the visible part of the last point, without its time
-	stamp    stamp
-	finished bool // the device was renamed, and its final points are emitted
+	emitted   measure.Device // the visible part of the last point, without its time
+	stamp     stamp
+	attrStamp stamp
+	finished  bool // the device was renamed, and its final points are emitted
 }
 
 func newDevice(name string, m *Monitor) *Device {

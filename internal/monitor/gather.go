@@ -108,6 +108,7 @@ func (d *Device) totals(t *moment) totals {
 		s := p.machine.View(t.mono)
 		sum.host.Flaps += s.Flaps
 		sum.host.MissedTransitions += s.Missed
+		sum.host.GIDMoves += p.gidMoves
 	}
 	for _, p := range d.probes {
 		c := p.base.Add(p.live)

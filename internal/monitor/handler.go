@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 
+	"rdma_events/internal/gidtable"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/status"
@@ -77,13 +78,15 @@ func (d *Device) item(it *verbs.Item, t *moment) {
 	case it.Round != nil:
 		d.round(it.Round, t)
 	case it.Opened != nil:
-		d.opened(it.Opened)
+		d.opened(it.Opened, t)
 	case it.Probe != nil:
 		d.probeMade(it.Probe)
+	case it.GIDs != nil:
+		d.gids(it.GIDs, t)
 	}
 }
 
-func (d *Device) opened(a *verbs.DeviceAttr) {
+func (d *Device) opened(a *verbs.DeviceAttr, t *moment) {
 	if d.renamed {
 		return
 	}
@@ -91,6 +94,9 @@ func (d *Device) opened(a *verbs.DeviceAttr) {
 		// The worker had seen a removal, but could open the device again.
 		d.enter(d.found)
 		d.ledgerAppearance = d.appearances
+	}
+	if was := d.attr.Firmware; was != "" && a.Firmware != "" && was != a.Firmware {
+		d.emitAttr(0, "firmware", was, a.Firmware, t.wall(t.mono), t)
 	}
 	d.attr = *a
 	d.opens++
@@ -175,11 +181,38 @@ func (d *Device) reading(r *verbs.Reading, t *moment) {
 		return
 	}
 	changed := p.update(r.Mono, &r.Attr)
+	p.compare(r.Mono, func(attr, from, to string) { d.emitAttr(p.port, attr, from, to, t.wall(r.Mono), t) })
 	if change, ok := p.machine.Reading(r.Mono, &r.Attr); ok {
 		d.emitChange(p, &change, t)
 	} else if changed {
 		d.emitPort(p, r.Mono, t)
 	}
+}
+
+// gids handles a reading of a port's GID table.
+func (d *Device) gids(table *verbs.GIDTable, t *moment) {
+	p := d.port(table.Port)
+	if p == nil || !d.open {
+		return
+	}
+	before := p.gidMoves
+	for _, c := range p.gids.Read(table) {
+		if c.Action == gidtable.Moved && !c.GID.IsLinkLocal() {
+			p.gidMoves++
+		}
+		d.cfg.Emit(&measure.GIDChange{
+			Device: d.name, Port: p.port, Change: c, Changes: 1, At: p.gidStamp.next(t.wall(c.Mono), t.epoch),
+		})
+	}
+	if p.gidMoves != before {
+		d.emitPort(p, table.Mono, t)
+	}
+}
+
+func (d *Device) emitAttr(port int, attr, from, to string, wall int64, t *moment) {
+	d.cfg.Emit(&measure.AttrChange{
+		Device: d.name, Port: port, Attr: attr, From: from, To: to, Changes: 1, At: d.attrStamp.next(wall, t.epoch),
+	})
 }
 
 func (d *Device) round(r *verbs.RoundItem, t *moment) {

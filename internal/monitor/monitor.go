@@ -52,6 +52,7 @@ func (t *totals) add(o totals) {
 	t.host.LostEvents += o.host.LostEvents
 	t.host.LostCompletions += o.host.LostCompletions
 	t.host.Errors += o.host.Errors
+	t.host.GIDMoves += o.host.GIDMoves
 }
 
 // New returns a Monitor, which does nothing before Run.

@@ -1,6 +1,9 @@
 package monitor
 
 import (
+	"strconv"
+
+	"rdma_events/internal/gidtable"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/portstate"
 	"rdma_events/internal/verbs"
@@ -20,7 +23,12 @@ type port struct {
 	probeError lastError // why there is no probe
 	probed     bool      // a method has been chosen
 
-	viewStamp, changeStamp stamp
+	active    verbs.PortAttr // of the last query of the active port
+	wasActive bool           // active is valid
+	gids      gidtable.Differ
+	gidMoves  uint64
+
+	viewStamp, changeStamp, gidStamp stamp
 }
 
 // lastError is the text of the last error, which is logged only when it changes.
@@ -40,6 +48,7 @@ func newPort(number int, expectedDown bool) *port {
 // opened handles the opening of the device by a worker.
 func (p *port) opened() {
 	p.machine.Opened()
+	p.gids.Opened()
 	p.answered = false
 }
 
@@ -60,6 +69,48 @@ func (p *port) update(mono int64, a *verbs.PortAttr) bool {
 	return changed
 }
 
+// compare calls changed for each attribute that differs from that of the active port
+// before. A value that is unknown is no change.
+func (p *port) compare(mono int64, changed func(attr, from, to string)) {
+	if p.attr.State != verbs.PortActive || p.attrAt != mono {
+		return
+	}
+	before := p.active
+	p.active = p.attr
+	same := before
+	same.State, same.Phys = p.attr.State, p.attr.Phys
+	same.LinkDowned, same.HasLinkDowned = p.attr.LinkDowned, p.attr.HasLinkDowned
+	if !p.wasActive || same == p.attr {
+		p.wasActive = true
+		return
+	}
+	for i, now := range attrsOf(&p.attr) {
+		if from := attrsOf(&before)[i].value; from != "" && now.value != "" && from != now.value {
+			changed(now.name, from, now.value)
+		}
+	}
+}
+
+type namedAttr struct{ name, value string }
+
+// attrsOf returns the attributes of a port that do not change while it works.
+func attrsOf(a *verbs.PortAttr) []namedAttr {
+	number := func(n int) string {
+		if n == 0 {
+			return ""
+		}
+		return strconv.Itoa(n)
+	}
+	rate := ""
+	if a.RateGbps > 0 {
+		rate = strconv.FormatFloat(a.RateGbps, 'g', -1, 64)
+	}
+	return []namedAttr{
+		{"lid", number(a.LID)}, {"sm_lid", number(a.SMLID)}, {"mtu", number(a.MTU)},
+		{"rate", rate}, {"width", a.Width}, {"netdev", a.NetDev},
+	}
+}
+
 func (p *port) change(device string, c *portstate.Change, t *moment) *measure.Change {
 	p.since = t.bootAt(c.At)
 	return &measure.Change{
@@ -76,9 +127,10 @@ func (p *port) view(device string, t *moment, wall int64) *measure.Port {
 		Device: device, Port: p.port, Expected: p.expected, Known: p.answered,
 		HasState: s.Known, State: s.State, Attr: p.attr,
 		Transitions: s.Transitions, Flaps: s.Flaps, DownNS: s.Down,
-		MissedTransitions: s.Missed, PhantomEvents: s.Phantoms,
+		MissedTransitions: s.Missed, PhantomEvents: s.Phantoms, GIDMoves: p.gidMoves,
 		At: p.viewStamp.next(wall, t.epoch),
 	}
+	v.GIDs, v.HasGIDs = p.gids.Count()
 	if s.HasSince {
 		v.StateAgeNS, v.HasStateAge = max(0, t.boot-p.since), true
 	}

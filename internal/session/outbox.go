@@ -12,8 +12,9 @@ const outboxLimit = 8192
 
 // outbox holds the items that were not sent yet. Its writers never wait. Equal
 // consecutive runs are joined. Beyond the limit a run joins the last one of its type and
-// port, which keeps every count but loses the order. Rounds and readings beyond the limit
-// are left out: the ledger has the counts of rounds, and a newer reading follows.
+// port, which keeps every count but loses the order. Rounds, readings and GID tables
+// beyond the limit are left out: the ledger has the counts of rounds, and a newer reading
+// or table follows.
 type outbox struct {
 	mu    sync.Mutex
 	now   *buffer
@@ -44,17 +45,23 @@ func newOutbox() *outbox {
 	return &outbox{now: &buffer{}, taken: &buffer{}, ready: make(chan struct{}, 1), round: make(chan struct{}, 1)}
 }
 
-func (o *outbox) add(items ...verbs.Item) {
+// add reports whether all items were added.
+func (o *outbox) add(items ...verbs.Item) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	all := true
 	for _, it := range items {
-		if it.Run != nil {
+		switch {
+		case it.Run != nil:
 			o.addRun(*it.Run)
-		} else if len(o.now.items) < outboxLimit || it.Probe != nil {
+		case len(o.now.items) < outboxLimit || it.Probe != nil:
 			o.now.items = append(o.now.items, it)
+		default:
+			all = false
 		}
 	}
 	signal(o.ready)
+	return all
 }
 
 // addRounds adds rounds of one probe; the other fields of each item are those of r. take

@@ -48,9 +48,10 @@ func (s *session) drain(runs []verbs.Run) error {
 // note informs the querier and the probers of the events of their ports. After
 // device_fatal it checks whether the device is still there.
 func (s *session) note(runs []verbs.Run) error {
-	fatal := false
+	fatal, moves := false, false
 	for _, r := range runs {
 		fatal = fatal || r.Type == verbs.EventDeviceFatal
+		moves = moves || MovesProbe(r.Type)
 		for _, p := range s.ports {
 			if r.Port == p.number {
 				p.due.Store(true)
@@ -60,9 +61,9 @@ func (s *session) note(runs []verbs.Run) error {
 			}
 		}
 	}
-	select {
-	case s.querierWake <- struct{}{}:
-	default:
+	signal(s.querierWake)
+	if moves {
+		signal(s.gidsWake)
 	}
 	if fatal {
 		return s.alive()

@@ -67,6 +67,7 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Optio
 	probers := s.probers()
 	spawn(s.read)
 	spawn(s.query)
+	spawn(s.watchGIDs)
 	for i, p := range probers {
 		spawn(func(ctx context.Context) error { return p.run(ctx, i) })
 	}
@@ -109,6 +110,7 @@ type session struct {
 	ports        []*port
 	out          *outbox
 	querierWake  chan struct{} // holds a token that wakes the querier
+	gidsWake     chan struct{} // holds a token after an event that may come with a change of a GID table
 	baselineDone chan struct{} // closed when every port has its baseline
 }
 
@@ -133,7 +135,8 @@ func (p *port) changed(count *atomic.Uint64) {
 }
 
 func newSession(dev verbs.Device, o verbs.Options) *session {
-	s := &session{dev: dev, o: o, out: newOutbox(), querierWake: make(chan struct{}, 1), baselineDone: make(chan struct{})}
+	s := &session{dev: dev, o: o, out: newOutbox(), querierWake: make(chan struct{}, 1),
+		gidsWake: make(chan struct{}, 1), baselineDone: make(chan struct{})}
 	for _, n := range verbs.PortNumbers(dev.Attr().Ports, o.Ports) {
 		s.ports = append(s.ports, &port{number: n})
 	}

@@ -27,6 +27,11 @@ type Device interface {
 	// after the removal of the device.
 	QueryPort(port int) (PortAttr, error)
 
+	// GIDs reads the GID table of a port (1-based) from the kernel, which
+	// keeps it. It asks no device. It returns ErrNoDevice after the removal
+	// of the device.
+	GIDs(port int) (GIDTable, error)
+
 	// ReadEvents waits until at least one event is queued. It then reads and
 	// acknowledges the queued events, as many as runs has space for, and
 	// returns the number of elements that it filled in. With wait < 0 it waits

@@ -7,6 +7,7 @@ type Options struct {
 	Device        string
 	Ports         []int         // empty: all, at most MaxPorts
 	StateInterval time.Duration // 0: ports are queried only after events
+	GIDInterval   time.Duration // 0: GID tables are read only after events
 	Probe         ProbeOptions
 }
 
@@ -55,6 +56,7 @@ type Item struct {
 	Reading *Reading
 	Round   *RoundItem
 	Probe   *ProbeItem
+	GIDs    *GIDTable // a table that differs from the one before it
 }
 
 // Reading is the answer of one port query. The first Reading of a port after

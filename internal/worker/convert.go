@@ -38,6 +38,7 @@ func requestToProto(r verbs.Request) *proto.WatchRequest {
 			Device:          text(o.Device),
 			Ports:           ints(o.Ports),
 			StateIntervalNs: int64(o.StateInterval),
+			GidIntervalNs:   int64(o.GIDInterval),
 			Probe: &proto.ProbeOptions{
 				IntervalNs: int64(p.Interval),
 				TimeoutNs:  int64(p.Timeout),
@@ -65,6 +66,7 @@ func requestFromProto(m *proto.WatchRequest) verbs.Request {
 			Device:        o.GetDevice(),
 			Ports:         fromInts(o.GetPorts()),
 			StateInterval: time.Duration(o.GetStateIntervalNs()),
+			GIDInterval:   time.Duration(o.GetGidIntervalNs()),
 			Probe: verbs.ProbeOptions{
 				Interval:  time.Duration(p.GetIntervalNs()),
 				Timeout:   time.Duration(p.GetTimeoutNs()),
@@ -133,6 +135,8 @@ func itemToProto(i *verbs.Item) *proto.Item {
 			Port: int64(i.Probe.Port), Vector: int64(i.Probe.Vector),
 			Method: int32(i.Probe.Method), Reason: text(i.Probe.Reason),
 		}}}
+	case i.GIDs != nil:
+		return &proto.Item{What: &proto.Item_Gids{Gids: gidsToProto(i.GIDs)}}
 	}
 	return &proto.Item{}
 }
@@ -154,6 +158,8 @@ func itemFromProto(m *proto.Item) (verbs.Item, bool) {
 			},
 			Reason: w.Probe.GetReason(),
 		}}, true
+	case *proto.Item_Gids:
+		return verbs.Item{GIDs: gidsFromProto(w.Gids)}, true
 	}
 	return verbs.Item{}, false
 }

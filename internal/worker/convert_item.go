@@ -120,3 +120,27 @@ func roundFromProto(m *proto.RoundItem) *verbs.RoundItem {
 		},
 	}
 }
+
+func gidsToProto(t *verbs.GIDTable) *proto.GidTable {
+	m := &proto.GidTable{Port: int64(t.Port), Mono: t.Mono, Probed: ints(t.Probed)}
+	for i := range t.Entries {
+		g := &t.Entries[i]
+		m.Entries = append(m.Entries, &proto.Gid{
+			Index: int64(g.Index), Raw: g.Raw[:], Type: uint32(g.Type), NetDev: text(g.NetDev),
+		})
+	}
+	return m
+}
+
+// gidsFromProto leaves out entries whose GID has not 16 bytes.
+func gidsFromProto(m *proto.GidTable) *verbs.GIDTable {
+	t := &verbs.GIDTable{Port: int(m.GetPort()), Mono: m.GetMono(), Probed: fromInts(m.GetProbed())}
+	for _, g := range m.GetEntries() {
+		if b := g.GetRaw(); len(b) == 16 {
+			t.Entries = append(t.Entries, verbs.GID{
+				Index: int(g.GetIndex()), Raw: [16]byte(b), Type: verbs.GIDType(g.GetType()), NetDev: g.GetNetDev(),
+			})
+		}
+	}
+	return t
+}

@@ -26,6 +26,10 @@ func fill(t *testing.T, v reflect.Value, next *int64) {
 		for i := range v.NumField() {
 			fill(t, v.Field(i), next)
 		}
+	case reflect.Array:
+		for i := range v.Len() {
+			fill(t, v.Index(i), next)
+		}
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 3, 3))
 		for i := range v.Len() {
@@ -73,6 +77,7 @@ func oneOfEach(t *testing.T) []verbs.Item {
 		{Reading: filled[verbs.Reading](t)},
 		{Round: filled[verbs.RoundItem](t)},
 		{Probe: filled[verbs.ProbeItem](t)},
+		{GIDs: filled[verbs.GIDTable](t)},
 	}
 	require.Len(t, items, reflect.TypeFor[verbs.Item]().NumField(), "an item of each kind")
 	return items
@@ -112,5 +117,5 @@ func TestBytesThatAreNoTextDoNotEndTheStream(t *testing.T) {
 func TestAnItemOfAnUnknownKindIsLeftOut(t *testing.T) {
 	m := batchToProto(verbs.Batch{Items: oneOfEach(t)})
 	m.Items = append([]*proto.Item{{}, nil}, m.Items...)
-	require.Len(t, messageFromProto(m).batch.Items, 5)
+	require.Len(t, messageFromProto(m).batch.Items, 6)
 }

@@ -33,6 +33,10 @@ func (c *chance) fill(v reflect.Value) {
 		for i := range v.NumField() {
 			c.fill(v.Field(i))
 		}
+	case reflect.Array:
+		for i := range v.Len() {
+			c.fill(v.Index(i))
+		}
 	case reflect.Slice:
 		if n := int(c.bits() % 4); n > 0 {
 			v.Set(reflect.MakeSlice(v.Type(), n, n))

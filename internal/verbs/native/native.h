@@ -57,6 +57,10 @@ struct port_info {
 	int32_t state, phys, link_layer, mtu, lid, sm_lid, width, needs_grh;
 	uint32_t speed;
 };
+struct gid_entry {
+	uint8_t gid[16];
+	uint32_t index, port, type, ifindex;
+};
 struct run {
 	int32_t type, port;
 	uint64_t count;
@@ -74,6 +78,11 @@ int native_listed(struct ledger *led);
 struct result native_open(const char *name, struct ledger *led, uint64_t port_types, struct device **out,
 			  struct device_info *info);
 struct result native_query_port(struct device *d, int port, struct port_info *out);
+// native_gids reads the filled entries of the GID tables of all ports. It returns their
+// number or -errno: -ENOSYS if the library cannot read whole tables. cap times the size of
+// an entry has to fit into the 16 bits of an attribute's length (struct ib_uverbs_attr in
+// include/uapi/rdma/rdma_user_ioctl_cmds.h).
+int native_gids(struct device *d, struct gid_entry *out, int cap);
 // native_read waits up to wait_ns (negative: for ever) for asynchronous events. It
 // then reads and acknowledges events until the queue is empty, runs is full or the
 // limit for one call is reached, as in a storm. It returns the number of runs or

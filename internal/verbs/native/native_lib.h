@@ -27,6 +27,7 @@ struct verbs_library {
 	SYMBOLS(X)
 #undef X
 	int (*query_port)(struct ibv_context *, uint8_t, struct _compat_ibv_port_attr *);
+	__typeof__(&_ibv_query_gid_table) query_gid_table; // NULL before rdma-core 32
 };
 
 extern struct verbs_library lib;

@@ -25,7 +25,10 @@ func (d *nativeDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
 	if err != nil {
 		return nil, verbs.NewOpError("new probe", d.name, c.Port, err)
 	}
-	p := &nativeProbe{d: d, port: c.Port, idle: make(chan struct{}, 1)}
+	p := &nativeProbe{d: d, port: c.Port, gidIndex: -1, idle: make(chan struct{}, 1)}
+	if cfg.global != 0 {
+		p.gidIndex = int(cfg.gid_index)
+	}
 	p.idle <- struct{}{}
 	if r := C.native_probe_open(d.c, &cfg, &p.c); r.err != 0 {
 		return nil, verbs.NewOpError(callName(r.call), d.name, c.Port, d.unmade(c.Port, unix.Errno(r.err)))
@@ -117,6 +120,7 @@ type nativeProbe struct {
 	c        *C.struct_probe
 	d        *nativeDevice
 	port     int
+	gidIndex int              // of the GID that it sends from; -1: none
 	unusable bool             // set by Round's goroutine
 	out      []C.struct_round // used by Round only
 	idle     chan struct{}

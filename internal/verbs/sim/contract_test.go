@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -53,6 +54,8 @@ func fixture(t *testing.T, profile, device string, port int, methods []verbs.Met
 	return verbstest.Fixture{
 		Backend: New(w), Device: device, Port: port, Methods: methods,
 		LinkDown: link(false), LinkUp: link(true), Inject: inject,
-		AddAddress: func(t testing.TB) { inject(t, verbs.EventGIDChange, port, 1) },
+		AddAddress: func(t testing.TB) {
+			require.NoError(t, w.AddAddress(device, port, netip.MustParseAddr("10.99.0.1")))
+		},
 	}
 }

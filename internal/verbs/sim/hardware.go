@@ -36,6 +36,8 @@ type link struct {
 	held bool // SetLink holds it down
 	isUp bool
 	lost uint64 // how often it went down
+
+	table []verbs.GID
 }
 
 // pending is a run of equal events in a queue. With a signal it is a crash.
@@ -48,10 +50,10 @@ type pending struct {
 	read   bool // already counted as read
 }
 
-func newHardware(s spec) *hardware {
+func newHardware(number int, s spec) *hardware {
 	h := &hardware{spec: s, faults: map[faultKind][]fault{}, open: map[*device]struct{}{}}
-	for _, p := range s.ports {
-		h.ports = append(h.ports, link{portSpec: p, isUp: true})
+	for i, p := range s.ports {
+		h.ports = append(h.ports, link{portSpec: p, isUp: true, table: gids(number, i+1, p.gids, &p.attr)})
 	}
 	return h
 }

@@ -1,13 +1,14 @@
 package sim
 
 import (
+	"cmp"
 	"path"
 
 	"rdma_events/internal/verbs"
 )
 
 // plan puts a scenario on the devices, with its times counted from epoch.
-// Entries that are due at the same moment happen in this order: faults, links,
+// Entries that are due at the same moment happen in this order: faults, links, GIDs,
 // events.
 func (w *World) plan(s scenario, epoch int64) error {
 	for _, f := range s.faults {
@@ -19,6 +20,19 @@ func (w *World) plan(s scenario, epoch int64) error {
 		l.at += epoch
 		where := problem{table: "link", index: l.index}
 		if err := w.each(l.target, where, func(h *hardware) { h.planLink(l) }); err != nil {
+			return err
+		}
+	}
+	for _, g := range s.gids {
+		g.at += epoch
+		where := problem{table: "gid", index: g.index}
+		var wrong error
+		err := w.each(g.target, where, func(h *hardware) {
+			if err := h.planGID(g); wrong == nil {
+				wrong = err
+			}
+		})
+		if err := cmp.Or(err, wrong); err != nil {
 			return err
 		}
 	}

@@ -23,6 +23,7 @@ const healthy = "healthy"
 type scenario struct {
 	events []eventEntry
 	links  []linkEntry
+	gids   []gidEntry
 	faults []fault
 }
 
@@ -100,6 +101,7 @@ func parse(text string) (scenario, error) {
 	read := map[string]func(*table){
 		"event": func(t *table) { s.events = append(s.events, readEvent(t)) },
 		"link":  func(t *table) { s.links = append(s.links, readLink(t)) },
+		"gid":   func(t *table) { s.gids = append(s.gids, readGID(t)) },
 		"fault": func(t *table) { s.faults = append(s.faults, readFault(t)) },
 	}
 	for _, name := range slices.Sorted(maps.Keys(top)) {
@@ -113,7 +115,7 @@ func parse(text string) (scenario, error) {
 func readTables(name string, value any, read func(*table)) error {
 	tables, ok := tablesOf(value)
 	if read == nil || !ok {
-		return &problem{key: name, text: "allowed: [[event]], [[link]] and [[fault]]"}
+		return &problem{key: name, text: "allowed: [[event]], [[link]], [[gid]] and [[fault]]"}
 	}
 	for i, values := range tables {
 		t := &table{name: name, index: i, values: values}

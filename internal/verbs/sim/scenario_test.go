@@ -13,9 +13,11 @@ import (
 
 func TestABadScenarioIsOneLineWithFileLineKeyAndWhatIsAllowed(t *testing.T) {
 	for _, row := range []struct{ name, text, line, want string }{
-		{"unknown table", "[[fuss]]\nat = \"1s\"\n", "line 1", `fuss: allowed: [[event]], [[link]] and [[fault]]`},
-		{"unknown key at the top", "\nseed = 1\n", "line 2", `seed: allowed: [[event]], [[link]] and [[fault]]`},
-		{"a table that is no array", "[event]\nat = \"1s\"\n", "line 1", "event: allowed: [[event]], [[link]] and [[fault]]"},
+		{"unknown table", "[[fuss]]\nat = \"1s\"\n", "line 1", `fuss: allowed: [[event]], [[link]], [[gid]] and [[fault]]`},
+		{"unknown key at the top", "\nseed = 1\n", "line 2", `seed: allowed: [[event]], [[link]], [[gid]] and [[fault]]`},
+		{"a GID that is not there", "[[gid]]\nindex = 9\n", "line 2", "[[gid]] index: is 9; allowed: 0 to 3"},
+		{"a GID in the place of another", "[[gid]]\nto = 0\n", "line 2", "[[gid]] to: is 0, which has another GID"},
+		{"a table that is no array", "[event]\nat = \"1s\"\n", "line 1", "event: allowed: [[event]], [[link]], [[gid]] and [[fault]]"},
 		{"unknown key", "[[link]]\n[[event]]\ntype = \"sm_change\"\ncuont = 2\n", "line 4",
 			"[[event]] cuont: unknown key; allowed: at, count, device, every, port, times, type"},
 		{"unknown key in the second of two", "[[link]]\nport = 1\n[[link]]\nport = 1\nprot = 1\n", "line 5", "[[link]] prot: unknown key"},
@@ -150,7 +152,7 @@ func FuzzParse(f *testing.F) {
 		s, err := parse(text)
 		if err == nil {
 			w := &World{clock: clock.Monotonic}
-			w.hardware = []*hardware{newHardware(dual(0))}
+			w.hardware = []*hardware{newHardware(0, dual(0))}
 			if err = w.plan(s, second); err == nil {
 				runWorld(w)
 			}

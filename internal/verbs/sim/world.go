@@ -60,8 +60,8 @@ func Load(o Options) (*World, error) {
 		return nil, err
 	}
 	w := &World{clock: o.Clock, waits: o.Wait, die: o.Die, seed: o.Seed}
-	for _, sp := range specs {
-		w.hardware = append(w.hardware, newHardware(sp))
+	for i, sp := range specs {
+		w.hardware = append(w.hardware, newHardware(i, sp))
 	}
 	if err := w.plan(s, o.Epoch); err != nil {
 		return nil, locate(err)

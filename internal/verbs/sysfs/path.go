@@ -30,6 +30,36 @@ type gidEntry struct {
 	v2    bool // RoCE v2
 }
 
+// GIDs reads the GID table of a port, with the network device of each entry. It returns
+// ErrNoDevice if there is no such port.
+func (s FS) GIDs(device string, port int) ([]verbs.GID, error) {
+	entries, err := readGIDs(s.port(device, port))
+	if err != nil {
+		return nil, err
+	}
+	if !exists(s.port(device, port), "gids") { // it may have gone while it was read
+		return nil, fmt.Errorf("read GID table of port %d of %s: %w", port, device, verbs.ErrNoDevice)
+	}
+	gids := make([]verbs.GID, 0, len(entries))
+	for _, e := range entries {
+		g := verbs.GID{Index: e.index, Raw: e.gid, NetDev: s.GIDNetDev(device, port, e.index)}
+		switch {
+		case e.v2:
+			g.Type = verbs.GIDRoCEv2
+		case g.NetDev != "": // sysfs has the same name for the two other types
+			g.Type = verbs.GIDRoCEv1
+		}
+		gids = append(gids, g)
+	}
+	return gids, nil
+}
+
+// GIDNetDev returns the name of the network device of one entry of a port's GID table,
+// "" if it has none.
+func (s FS) GIDNetDev(device string, port, index int) string {
+	return readAttr(s.port(device, port), "gid_attrs/ndevs", strconv.Itoa(index))
+}
+
 // ProbePath chooses the GID of a probe. Flush needs neither a GID nor an active port.
 // InfiniBand uses the LID alone, unless the port asks for a GRH (mlx5's virtual
 // functions, extended LIDs) or the configuration names a GID. efa, whose link layer is

@@ -86,6 +86,7 @@ func everyCallIsErrClosed(s *session) {
 	require.NoError(s.t, s.close())
 	calls := map[string]func() error{
 		"QueryPort":   func() error { _, err := s.dev.QueryPort(s.f.Port); return err },
+		"GIDs":        func() error { _, err := s.dev.GIDs(s.f.Port); return err },
 		"ReadEvents":  func() error { _, err := s.dev.ReadEvents(make([]verbs.Run, 1), -1); return err },
 		"NewProbe":    func() error { _, err := s.dev.NewProbe(s.config(s.f.Methods[0], 1)); return err },
 		"Close":       func() error { return s.dev.Close(patience) },

@@ -14,6 +14,8 @@ func portCases() []testCase {
 		{"a port that does not exist is an error", nil, noSuchPort},
 		{"the query agrees with the link", []Capability{Link}, queryAgreesWithLink},
 		{"queries run while a reader waits", nil, queriesWhileReading},
+		{"the GID table has different GIDs in the order of their indexes", nil, gidTableIsInOrder},
+		{"a new address is in the GID table", []Capability{Addresses}, newAddressIsInGIDTable},
 	}
 }
 
@@ -43,9 +45,42 @@ func noSuchDevice(s *session) {
 func noSuchPort(s *session) {
 	for _, port := range []int{-1, 0, s.dev.Attr().Ports + 1, 1 << 20} {
 		_, err := s.dev.QueryPort(port)
-		require.Error(s.t, err, "port %d", port)
-		// ErrNoDevice would mean that the device has been removed.
-		require.NotErrorIs(s.t, err, verbs.ErrNoDevice, "port %d", port)
+		_, ofGIDs := s.dev.GIDs(port)
+		for _, err := range []error{err, ofGIDs} {
+			require.Error(s.t, err, "port %d", port)
+			// ErrNoDevice would mean that the device has been removed.
+			require.NotErrorIs(s.t, err, verbs.ErrNoDevice, "port %d", port)
+		}
+	}
+}
+
+func gidTableIsInOrder(s *session) {
+	t, err := s.dev.GIDs(s.f.Port)
+	require.NoError(s.t, err)
+	require.Equal(s.t, s.f.Port, t.Port)
+	require.Positive(s.t, t.Mono)
+	require.NotEmpty(s.t, t.Entries)
+	require.Empty(s.t, t.Probed, "there is no probe")
+	last, seen := -1, map[verbs.GID]bool{}
+	for _, g := range t.Entries {
+		require.Greater(s.t, g.Index, last)
+		last, g.Index = g.Index, 0
+		require.False(s.t, seen[g], "%s is there twice", g)
+		seen[g] = true
+		require.NotEqual(s.t, [16]byte{}, g.Raw)
+	}
+}
+
+func newAddressIsInGIDTable(s *session) {
+	before, err := s.dev.GIDs(s.f.Port)
+	require.NoError(s.t, err)
+	s.f.AddAddress(s.t)
+	s.untilType(verbs.EventGIDChange, []verbs.EventType{verbs.EventGIDChange})
+	after, err := s.dev.GIDs(s.f.Port)
+	require.NoError(s.t, err)
+	require.Greater(s.t, len(after.Entries), len(before.Entries))
+	for _, g := range before.Entries {
+		require.Contains(s.t, after.Entries, g)
 	}
 }
 

@@ -99,6 +99,7 @@ type Options struct {
 	Ports           []int64                `protobuf:"varint,2,rep,packed,name=ports,proto3" json:"ports,omitempty"`
 	StateIntervalNs int64                  `protobuf:"varint,3,opt,name=state_interval_ns,json=stateIntervalNs,proto3" json:"state_interval_ns,omitempty"`
 	Probe           *ProbeOptions          `protobuf:"bytes,4,opt,name=probe,proto3" json:"probe,omitempty"`
+	GidIntervalNs   int64                  `protobuf:"varint,5,opt,name=gid_interval_ns,json=gidIntervalNs,proto3" json:"gid_interval_ns,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -159,6 +160,13 @@ func (x *Options) GetProbe() *ProbeOptions {
 		return x.Probe
 	}
 	return nil
+}
+
+func (x *Options) GetGidIntervalNs() int64 {
+	if x != nil {
+		return x.GidIntervalNs
+	}
+	return 0
 }
 
 type ProbeOptions struct {
@@ -392,6 +400,7 @@ type Item struct {
 	//	*Item_Round
 	//	*Item_Probe
 	//	*Item_Ended
+	//	*Item_Gids
 	What          isItem_What `protobuf_oneof:"what"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -488,6 +497,15 @@ func (x *Item) GetEnded() *Ended {
 	return nil
 }
 
+func (x *Item) GetGids() *GidTable {
+	if x != nil {
+		if x, ok := x.What.(*Item_Gids); ok {
+			return x.Gids
+		}
+	}
+	return nil
+}
+
 type isItem_What interface {
 	isItem_What()
 }
@@ -516,6 +534,10 @@ type Item_Ended struct {
 	Ended *Ended `protobuf:"bytes,6,opt,name=ended,proto3,oneof"`
 }
 
+type Item_Gids struct {
+	Gids *GidTable `protobuf:"bytes,7,opt,name=gids,proto3,oneof"`
+}
+
 func (*Item_Opened) isItem_What() {}
 
 func (*Item_Run) isItem_What() {}
@@ -527,6 +549,8 @@ func (*Item_Round) isItem_What() {}
 func (*Item_Probe) isItem_What() {}
 
 func (*Item_Ended) isItem_What() {}
+
+func (*Item_Gids) isItem_What() {}
 
 type DeviceAttr struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -1192,6 +1216,142 @@ func (x *ProbeItem) GetReason() string {
 	return ""
 }
 
+type GidTable struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Port          int64                  `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`
+	Mono          int64                  `protobuf:"varint,2,opt,name=mono,proto3" json:"mono,omitempty"`
+	Entries       []*Gid                 `protobuf:"bytes,3,rep,name=entries,proto3" json:"entries,omitempty"`
+	Probed        []int64                `protobuf:"varint,4,rep,packed,name=probed,proto3" json:"probed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GidTable) Reset() {
+	*x = GidTable{}
+	mi := &file_worker_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GidTable) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GidTable) ProtoMessage() {}
+
+func (x *GidTable) ProtoReflect() protoreflect.Message {
+	mi := &file_worker_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GidTable.ProtoReflect.Descriptor instead.
+func (*GidTable) Descriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *GidTable) GetPort() int64 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *GidTable) GetMono() int64 {
+	if x != nil {
+		return x.Mono
+	}
+	return 0
+}
+
+func (x *GidTable) GetEntries() []*Gid {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *GidTable) GetProbed() []int64 {
+	if x != nil {
+		return x.Probed
+	}
+	return nil
+}
+
+type Gid struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         int64                  `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Raw           []byte                 `protobuf:"bytes,2,opt,name=raw,proto3" json:"raw,omitempty"`
+	Type          uint32                 `protobuf:"varint,3,opt,name=type,proto3" json:"type,omitempty"`
+	NetDev        string                 `protobuf:"bytes,4,opt,name=net_dev,json=netDev,proto3" json:"net_dev,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Gid) Reset() {
+	*x = Gid{}
+	mi := &file_worker_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Gid) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Gid) ProtoMessage() {}
+
+func (x *Gid) ProtoReflect() protoreflect.Message {
+	mi := &file_worker_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Gid.ProtoReflect.Descriptor instead.
+func (*Gid) Descriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Gid) GetIndex() int64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *Gid) GetRaw() []byte {
+	if x != nil {
+		return x.Raw
+	}
+	return nil
+}
+
+func (x *Gid) GetType() uint32 {
+	if x != nil {
+		return x.Type
+	}
+	return 0
+}
+
+func (x *Gid) GetNetDev() string {
+	if x != nil {
+		return x.NetDev
+	}
+	return ""
+}
+
 type Ended struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -1202,7 +1362,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_worker_proto_msgTypes[12]
+	mi := &file_worker_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1214,7 +1374,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[12]
+	mi := &file_worker_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1227,7 +1387,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{12}
+	return file_worker_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Ended) GetReason() string {
@@ -1253,12 +1413,13 @@ const file_worker_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x128\n" +
 	"\aoptions\x18\x02 \x01(\v2\x1e.rdma_events.worker.v1.OptionsR\aoptions\x12\x18\n" +
 	"\abackend\x18\x03 \x01(\tR\abackend\x12,\n" +
-	"\x03sim\x18\x04 \x01(\v2\x1a.rdma_events.worker.v1.SimR\x03sim\"\x9e\x01\n" +
+	"\x03sim\x18\x04 \x01(\v2\x1a.rdma_events.worker.v1.SimR\x03sim\"\xc6\x01\n" +
 	"\aOptions\x12\x16\n" +
 	"\x06device\x18\x01 \x01(\tR\x06device\x12\x14\n" +
 	"\x05ports\x18\x02 \x03(\x03R\x05ports\x12*\n" +
 	"\x11state_interval_ns\x18\x03 \x01(\x03R\x0fstateIntervalNs\x129\n" +
-	"\x05probe\x18\x04 \x01(\v2#.rdma_events.worker.v1.ProbeOptionsR\x05probe\"\xd9\x01\n" +
+	"\x05probe\x18\x04 \x01(\v2#.rdma_events.worker.v1.ProbeOptionsR\x05probe\x12&\n" +
+	"\x0fgid_interval_ns\x18\x05 \x01(\x03R\rgidIntervalNs\"\xd9\x01\n" +
 	"\fProbeOptions\x12\x1f\n" +
 	"\vinterval_ns\x18\x01 \x01(\x03R\n" +
 	"intervalNs\x12\x1d\n" +
@@ -1278,14 +1439,15 @@ const file_worker_proto_rawDesc = "" +
 	"\x05Batch\x12\x12\n" +
 	"\x04wall\x18\x01 \x01(\x03R\x04wall\x12\x12\n" +
 	"\x04mono\x18\x02 \x01(\x03R\x04mono\x121\n" +
-	"\x05items\x18\x03 \x03(\v2\x1b.rdma_events.worker.v1.ItemR\x05items\"\xe1\x02\n" +
+	"\x05items\x18\x03 \x03(\v2\x1b.rdma_events.worker.v1.ItemR\x05items\"\x98\x03\n" +
 	"\x04Item\x12;\n" +
 	"\x06opened\x18\x01 \x01(\v2!.rdma_events.worker.v1.DeviceAttrH\x00R\x06opened\x12.\n" +
 	"\x03run\x18\x02 \x01(\v2\x1a.rdma_events.worker.v1.RunH\x00R\x03run\x12:\n" +
 	"\areading\x18\x03 \x01(\v2\x1e.rdma_events.worker.v1.ReadingH\x00R\areading\x128\n" +
 	"\x05round\x18\x04 \x01(\v2 .rdma_events.worker.v1.RoundItemH\x00R\x05round\x128\n" +
 	"\x05probe\x18\x05 \x01(\v2 .rdma_events.worker.v1.ProbeItemH\x00R\x05probe\x124\n" +
-	"\x05ended\x18\x06 \x01(\v2\x1c.rdma_events.worker.v1.EndedH\x00R\x05endedB\x06\n" +
+	"\x05ended\x18\x06 \x01(\v2\x1c.rdma_events.worker.v1.EndedH\x00R\x05ended\x125\n" +
+	"\x04gids\x18\a \x01(\v2\x1f.rdma_events.worker.v1.GidTableH\x00R\x04gidsB\x06\n" +
 	"\x04what\"\xbb\x03\n" +
 	"\n" +
 	"DeviceAttr\x12\x12\n" +
@@ -1355,7 +1517,17 @@ const file_worker_proto_rawDesc = "" +
 	"\x04port\x18\x01 \x01(\x03R\x04port\x12\x16\n" +
 	"\x06vector\x18\x02 \x01(\x03R\x06vector\x12\x16\n" +
 	"\x06method\x18\x03 \x01(\x05R\x06method\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"9\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"\x80\x01\n" +
+	"\bGidTable\x12\x12\n" +
+	"\x04port\x18\x01 \x01(\x03R\x04port\x12\x12\n" +
+	"\x04mono\x18\x02 \x01(\x03R\x04mono\x124\n" +
+	"\aentries\x18\x03 \x03(\v2\x1a.rdma_events.worker.v1.GidR\aentries\x12\x16\n" +
+	"\x06probed\x18\x04 \x03(\x03R\x06probed\"Z\n" +
+	"\x03Gid\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x03R\x05index\x12\x10\n" +
+	"\x03raw\x18\x02 \x01(\fR\x03raw\x12\x12\n" +
+	"\x04type\x18\x03 \x01(\rR\x04type\x12\x17\n" +
+	"\anet_dev\x18\x04 \x01(\tR\x06netDev\"9\n" +
 	"\x05Ended\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage2V\n" +
@@ -1374,7 +1546,7 @@ func file_worker_proto_rawDescGZIP() []byte {
 	return file_worker_proto_rawDescData
 }
 
-var file_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_worker_proto_goTypes = []any{
 	(*WatchRequest)(nil), // 0: rdma_events.worker.v1.WatchRequest
 	(*Options)(nil),      // 1: rdma_events.worker.v1.Options
@@ -1388,7 +1560,9 @@ var file_worker_proto_goTypes = []any{
 	(*PortAttr)(nil),     // 9: rdma_events.worker.v1.PortAttr
 	(*RoundItem)(nil),    // 10: rdma_events.worker.v1.RoundItem
 	(*ProbeItem)(nil),    // 11: rdma_events.worker.v1.ProbeItem
-	(*Ended)(nil),        // 12: rdma_events.worker.v1.Ended
+	(*GidTable)(nil),     // 12: rdma_events.worker.v1.GidTable
+	(*Gid)(nil),          // 13: rdma_events.worker.v1.Gid
+	(*Ended)(nil),        // 14: rdma_events.worker.v1.Ended
 }
 var file_worker_proto_depIdxs = []int32{
 	1,  // 0: rdma_events.worker.v1.WatchRequest.options:type_name -> rdma_events.worker.v1.Options
@@ -1400,15 +1574,17 @@ var file_worker_proto_depIdxs = []int32{
 	8,  // 6: rdma_events.worker.v1.Item.reading:type_name -> rdma_events.worker.v1.Reading
 	10, // 7: rdma_events.worker.v1.Item.round:type_name -> rdma_events.worker.v1.RoundItem
 	11, // 8: rdma_events.worker.v1.Item.probe:type_name -> rdma_events.worker.v1.ProbeItem
-	12, // 9: rdma_events.worker.v1.Item.ended:type_name -> rdma_events.worker.v1.Ended
-	9,  // 10: rdma_events.worker.v1.Reading.attr:type_name -> rdma_events.worker.v1.PortAttr
-	0,  // 11: rdma_events.worker.v1.Worker.Watch:input_type -> rdma_events.worker.v1.WatchRequest
-	4,  // 12: rdma_events.worker.v1.Worker.Watch:output_type -> rdma_events.worker.v1.Batch
-	12, // [12:13] is the sub-list for method output_type
-	11, // [11:12] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	14, // 9: rdma_events.worker.v1.Item.ended:type_name -> rdma_events.worker.v1.Ended
+	12, // 10: rdma_events.worker.v1.Item.gids:type_name -> rdma_events.worker.v1.GidTable
+	9,  // 11: rdma_events.worker.v1.Reading.attr:type_name -> rdma_events.worker.v1.PortAttr
+	13, // 12: rdma_events.worker.v1.GidTable.entries:type_name -> rdma_events.worker.v1.Gid
+	0,  // 13: rdma_events.worker.v1.Worker.Watch:input_type -> rdma_events.worker.v1.WatchRequest
+	4,  // 14: rdma_events.worker.v1.Worker.Watch:output_type -> rdma_events.worker.v1.Batch
+	14, // [14:15] is the sub-list for method output_type
+	13, // [13:14] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_worker_proto_init() }
@@ -1423,6 +1599,7 @@ func file_worker_proto_init() {
 		(*Item_Round)(nil),
 		(*Item_Probe)(nil),
 		(*Item_Ended)(nil),
+		(*Item_Gids)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1430,7 +1607,7 @@ func file_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_worker_proto_rawDesc), len(file_worker_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   13,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -24,6 +24,7 @@ type Config struct {
 	StateInterval    config.Duration `toml:"state_interval"`
 	ShutdownTimeout  config.Duration `toml:"shutdown_timeout"`
 	Probe            ProbeConfig     `toml:"probe"`
+	Evidence         EvidenceConfig  `toml:"evidence"`
 	Sim              SimConfig       `toml:"sim"`
 }
 
@@ -39,6 +40,11 @@ type ProbeConfig struct {
 	Window    config.Duration `toml:"window"`
 	Stages    bool            `toml:"stages"`
 	Histogram bool            `toml:"histogram"`
+}
+
+// EvidenceConfig is [inputs.rdma_events.evidence].
+type EvidenceConfig struct {
+	GIDInterval config.Duration `toml:"gid_interval"`
 }
 
 // SimConfig is [inputs.rdma_events.sim].
@@ -70,7 +76,8 @@ func DefaultConfig() Config {
 			PKeyIndex: -1,
 			Window:    config.Duration(5 * time.Minute),
 		},
-		Sim: SimConfig{Profile: "roce2", Seed: 1},
+		Evidence: EvidenceConfig{GIDInterval: config.Duration(time.Minute)},
+		Sim:      SimConfig{Profile: "roce2", Seed: 1},
 	}
 }
 

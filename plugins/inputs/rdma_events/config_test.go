@@ -141,6 +141,8 @@ func TestEveryOptionReachesItsField(t *testing.T) {
     window = "1d"
     stages = true
     histogram = true
+  [inputs.rdma_events.evidence]
+    gid_interval = "0s"
   [inputs.rdma_events.sim]
     profile = "ib8"
     scenario = "storm"

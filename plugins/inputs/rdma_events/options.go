@@ -41,7 +41,7 @@ func quoted(names []string) string {
 
 // options returns every key with its target in c.
 func (c *Config) options() []option {
-	return slices.Concat(c.deviceOptions(), c.pluginOptions(), c.Probe.options(), c.Sim.options())
+	return slices.Concat(c.deviceOptions(), c.pluginOptions(), c.Probe.options(), c.Evidence.options(), c.Sim.options())
 }
 
 func (c *Config) deviceOptions() []option {
@@ -97,6 +97,15 @@ func (c *ProbeConfig) options() []option {
 		{"probe.window", &c.Window, `a duration from "10s" to "24h"`, lasting(&c.Window, 10*time.Second, 24*time.Hour)},
 		{"probe.stages", &c.Stages, `true or false`, always},
 		{"probe.histogram", &c.Histogram, `true or false`, always},
+	}
+}
+
+func (c *EvidenceConfig) options() []option {
+	return []option{
+		{
+			"evidence.gid_interval", &c.GIDInterval, `"0s", or a duration from "1s" to "24h"`,
+			zeroOr(&c.GIDInterval, lasting(&c.GIDInterval, time.Second, 24*time.Hour)),
+		},
 	}
 }
 

@@ -229,6 +229,7 @@ func (c *Config) request(device string, all verbs.Request) verbs.Request {
 		Device:        device,
 		Ports:         portsOf(c.Ports, device),
 		StateInterval: time.Duration(c.StateInterval),
+		GIDInterval:   time.Duration(c.Evidence.GIDInterval),
 		Probe:         c.Probe.request(),
 	}
 	return all

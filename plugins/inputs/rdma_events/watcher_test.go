@@ -31,7 +31,7 @@ func TestWorkersAreAskedForWhatIsConfigured(t *testing.T) {
 	require.Equal(t, verbs.Request{
 		Backend: verbs.BackendVerbs,
 		Options: verbs.Options{
-			Device: "mlx5_0", Ports: []int{2, 1}, StateInterval: 5 * time.Second,
+			Device: "mlx5_0", Ports: []int{2, 1}, StateInterval: 5 * time.Second, GIDInterval: time.Minute,
 			Probe: verbs.ProbeOptions{
 				Interval: time.Second, Timeout: 500 * time.Millisecond, Method: verbs.MethodFlush,
 				Vectors: []int{-1}, AckBatch: 8, GIDIndex: 3, PKeyIndex: 2,

@@ -1,0 +1,75 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"rdma_events/internal/verbs"
+)
+
+// watchGIDs reads the ports' GID tables at first, soon after an event that may come with a
+// change of the table, again when the events have settled, and every GIDInterval. A
+// table that is like the one before it is not sent. It has a goroutine of its own, since
+// a query of a port may hang in the device's firmware and a GID table comes from the kernel.
+func (s *session) watchGIDs(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-s.baselineDone:
+	}
+	soon, settled := stopped(), stopped()
+	defer soon.Stop()
+	defer settled.Stop()
+	waiting := false // soon is running
+	var tick <-chan time.Time
+	if s.o.GIDInterval > 0 {
+		t := time.NewTicker(s.o.GIDInterval)
+		defer t.Stop()
+		tick = t.C
+	}
+	sent := make([][]verbs.GID, len(s.ports))
+	for {
+		if err := s.readGIDs(sent); err != nil {
+			return unlessClosed(ctx, err)
+		}
+		for due := false; !due; {
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-s.gidsWake:
+				if !waiting {
+					soon.Reset(queryDelay)
+					waiting = true
+				}
+				settled.Reset(settle)
+			case <-soon.C:
+				waiting, due = false, true
+			case <-settled.C:
+				due = true
+			case <-tick:
+				due = true
+			}
+		}
+	}
+}
+
+// readGIDs reads the GID tables and sends those that differ from the tables sent last. A
+// table that cannot be read, or not be sent now, is sent the next time. readGIDs returns an
+// error only if it ends the watch.
+func (s *session) readGIDs(sent [][]verbs.GID) error {
+	for i, p := range s.ports {
+		t, err := s.dev.GIDs(p.number)
+		if errors.Is(err, verbs.ErrNoDevice) || errors.Is(err, verbs.ErrClosed) {
+			return err
+		}
+		if err != nil || sent[i] != nil && slices.Equal(t.Entries, sent[i]) {
+			continue
+		}
+		if s.out.add(verbs.Item{GIDs: &t}) {
+			sent[i] = append([]verbs.GID{}, t.Entries...)
+		}
+	}
+	return nil
+}

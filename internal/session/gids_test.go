@@ -1,0 +1,90 @@
+package session
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/sim"
+)
+
+// tables returns the GID tables among items.
+func tables(items []verbs.Item) (all []*verbs.GIDTable) {
+	for _, it := range items {
+		if it.GIDs != nil {
+			all = append(all, it.GIDs)
+		}
+	}
+	return all
+}
+
+func indexes(t *verbs.GIDTable) (all []int) {
+	for _, g := range t.Entries {
+		all = append(all, g.Index)
+	}
+	return all
+}
+
+func TestAGIDTableIsSentAtFirstAndWhenItHasChanged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "roce2", `
+[[gid]]
+at = "10s"
+device = "sim0"
+index = 3
+to = 6
+away = "400ms"
+`)
+		r.start(nil)
+		first := tables(r.after(9 * time.Second))
+		require.Len(t, first, 1, "the baseline")
+		require.Equal(t, []int{0, 1, 2, 3}, indexes(first[0]))
+		require.Equal(t, 1, first[0].Port)
+		changed := tables(r.after(2 * time.Second))
+		require.Len(t, changed, 2)
+		require.Equal(t, []int{0, 1, 2}, indexes(changed[0]))
+		require.Equal(t, []int{0, 1, 2, 6}, indexes(changed[1]))
+		require.Equal(t, changed[0].Mono+(400*time.Millisecond).Nanoseconds(), changed[1].Mono)
+		require.Empty(t, tables(r.after(time.Hour)))
+	})
+}
+
+// EFA raises no events, and an event may be lost: GIDInterval finds the change.
+func TestAGIDTableIsReadAtItsInterval(t *testing.T) {
+	scenario := `
+[[gid]]
+at = "10s"
+`
+	for interval, want := range map[time.Duration]int{0: 0, time.Minute: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, "efa", scenario)
+			r.o.GIDInterval = interval
+			r.start(nil)
+			require.Len(t, tables(r.after(9*time.Second)), 1)
+			require.Len(t, tables(r.after(time.Hour)), want, "%v", interval)
+		})
+	}
+}
+
+func TestAGIDTableThatTheOutboxHadNoRoomForIsSentLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "roce2", "")
+		dev, err := sim.New(r.world).Open("sim0", r.led)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, dev.Close(time.Second)) }()
+		s := newSession(dev, r.o)
+		for len(s.out.now.items) < outboxLimit {
+			s.out.add(verbs.Item{Reading: &verbs.Reading{}})
+		}
+		sent := make([][]verbs.GID, len(s.ports))
+		require.NoError(t, s.readGIDs(sent))
+		s.out.take()
+		require.NoError(t, s.readGIDs(sent))
+		require.Len(t, tables(s.out.take()), 1)
+		require.NoError(t, s.readGIDs(sent))
+		require.Empty(t, tables(s.out.take()), "it has not changed")
+	})
+}

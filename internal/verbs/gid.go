@@ -1,0 +1,55 @@
+package verbs
+
+import (
+	"net/netip"
+	"strconv"
+)
+
+// GIDType is the type of a GID, enum ibv_gid_type (infiniband/verbs.h). RoCE puts an
+// address into the table once for each of its versions.
+type GIDType uint8
+
+// The types of GID.
+const (
+	GIDInfiniBand GIDType = iota
+	GIDRoCEv1
+	GIDRoCEv2
+)
+
+// String returns "ib", "roce_v1" or "roce_v2".
+func (t GIDType) String() string {
+	switch t {
+	case GIDInfiniBand:
+		return "ib"
+	case GIDRoCEv1:
+		return "roce_v1"
+	case GIDRoCEv2:
+		return "roce_v2"
+	}
+	return "unknown_" + strconv.Itoa(int(t))
+}
+
+// GID is one filled entry of a port's GID table.
+type GID struct {
+	Index  int
+	Raw    [16]byte // union ibv_gid
+	Type   GIDType
+	NetDev string // name of the network device; "" if none, or if it is in another network namespace
+}
+
+// String returns the GID in the notation of an IPv6 address, an IPv4 address of RoCE as
+// in "::ffff:10.4.0.1".
+func (g GID) String() string { return netip.AddrFrom16(g.Raw).String() }
+
+// IsLinkLocal reports whether the GID begins with fe80::/10, as the default GIDs of a port
+// do, which no address of the host is behind.
+func (g GID) IsLinkLocal() bool { return netip.AddrFrom16(g.Raw).IsLinkLocalUnicast() }
+
+// GIDTable is one reading of a port's GID table. The first one of a port after Opened is
+// its baseline.
+type GIDTable struct {
+	Port    int
+	Mono    int64 // CLOCK_MONOTONIC ns, before the reading
+	Entries []GID // in the order of their indexes
+	Probed  []int // the indexes that the port's open probes send from
+}
