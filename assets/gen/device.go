@@ -35,7 +35,8 @@ func deviceDashboard(n *names, place influxdb.Place) *grafana.Dashboard {
 		some("port", "Port", "rdma_port", "port", onHost+` AND "device" =~ /^$device$/`),
 		some("vector", "Vector", "rdma_cq_probe", "vector", onHost+` AND "device" =~ /^$device$/`))
 	return dashboard(deviceUID, "RDMA device", "One RDMA device of one host: ports, events, probes.", "30s",
-		[]grafana.Link{link("Fleet", fleetUID, "All hosts")}, variables, b.panels, portChanges(n, b.filter))
+		[]grafana.Link{link("Fleet", fleetUID, "All hosts")}, variables, b.panels,
+		portChanges(n, b.filter), gidMoves(n, b.filter))
 }
 
 // portChanges marks every change of a port's state.
@@ -47,6 +48,19 @@ func portChanges(n *names, filter string) grafana.Annotation {
 			TextColumn: "state_to", TagsColumn: "port,state_from,witness",
 			Query: n.expand(`SELECT "code_to", "port", "state_from", "state_to", "witness" FROM {rdma_port_change} WHERE {filter}`+
 				ofPorts+` ORDER BY time DESC LIMIT 1000`, `"$database"."$policy".`, filter),
+		},
+	}
+}
+
+// gidMoves marks every move of a GID to another index.
+func gidMoves(n *names, filter string) grafana.Annotation {
+	return grafana.Annotation{
+		DataSource: *dataSource(), Enable: true, IconColor: "yellow", Name: "GID moves",
+		Target: grafana.AnnotationTarget{
+			RefID: "Anno", RawQuery: true, FromAnnotations: true, TextEditor: true,
+			TextColumn: "gid", TagsColumn: "port,index_from,index_to",
+			Query: n.expand(`SELECT "gid", "port", "index_from", "index_to" FROM {rdma_gid_change} WHERE {filter}`+ofPorts+
+				` AND "action" = 'moved' ORDER BY time DESC LIMIT 1000`, `"$database"."$policy".`, filter),
 		},
 	}
 }

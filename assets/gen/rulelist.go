@@ -72,6 +72,24 @@ func portRules() []rule {
 			},
 			blind: "Drops that neither the driver nor an event reported.",
 		},
+		{
+			id: "gid-moved", title: "RDMA GID moved", severity: "warning", noData: quiet,
+			summary: "A GID of port {{ .Labels.port }} of {{ .Labels.device }} on {{ .Labels.host }} is at another index now",
+			steps:   []step{growth("gid_moves", "rdma_port", 30*time.Minute)},
+			fires: "An address came back at another index of the GID table, or changed its index, within half an hour. Jobs that name " +
+				"a GID by its index, as NCCL does with NCCL_IB_GID_INDEX, fail or use another address.",
+			quiet: "Addresses that are added or removed for good, and those that come back at their index; link-local GIDs, which move " +
+				"with the MAC address.",
+			clears: "By itself, half an hour after the last move.",
+			do: []string{
+				"The annotation on the Device dashboard, and rdma_gid_change, have the GID and both indexes. own_probe = 1: a probe of this " +
+					"plugin held the old place; leave probe.gid_index at -1.",
+				"Else another program's queue pair or address handle held it while a network manager deleted the address and added it " +
+					"again: `rdma resource show qp` lists programs.",
+				"Restart jobs that name the old index, or let them choose the GID by address.",
+			},
+			blind: "A GID that moved and moved back between two readings of the table. InfiniBand, whose GIDs have fixed places.",
+		},
 	}
 }
 

@@ -93,6 +93,19 @@ func portFaults() []fault {
 			runs: throughout(hangingAck("60m4s", "9s") + "[[link]]\nat = \"60m4500ms\"\ndown_for = \"40ms\""),
 		},
 		{
+			name: "gid-moved", fires: []firing{{rule: "gid-moved", from: from(0), till: from(30)}},
+			runs: throughout("[[gid]]\nat = \"60m\"\nindex = 3\nto = 6\naway = \"400ms\""),
+		},
+		{
+			name: "gid-moved, but back at its index",
+			runs: throughout("[[gid]]\nat = \"60m\"\nindex = 3\naway = \"400ms\""),
+		},
+		{
+			name: "gid-moved, but link-local",
+			runs: throughout("[[gid]]\nat = \"60m\"\nindex = 1\nto = 6\naway = \"400ms\""),
+		},
+		{name: "gid-moved, but gone for good", runs: throughout("[[gid]]\nat = \"60m\"\nindex = 3")},
+		{
 			name: "link-disagrees, but events agree",
 			runs: throughout("[[link]]\nat = \"60m4500ms\"\ndown_for = \"40ms\""),
 		},

@@ -86,6 +86,10 @@ func liveHosts() []liveHost {
 			fires: []string{"port-flapping"}, over: at("rdma_port", "flaps", 4),
 		},
 		{
+			name: "gid-moved", timeline: "[[gid]]\nat = \"4s\"\nindex = 3\nto = 6\naway = \"200ms\"",
+			fires: []string{"gid-moved"}, over: at("rdma_port", "gid_moves", 1),
+		},
+		{
 			name: "link-disagrees", timeline: hangingAck("4s", "6s") + "[[link]]\nat = \"4500ms\"\ndown_for = \"40ms\"",
 			options: `state_interval = "1s"`, fires: []string{"link-disagrees"}, over: at("rdma_port", "missed_transitions", 1),
 		},
@@ -148,6 +152,12 @@ func liveHosts() []liveHost {
 const (
 	eventful         = "eventful"
 	eventfulTimeline = `
+[[gid]]
+at = "4s"
+index = 3
+to = 6
+away = "200ms"
+
 [[link]]
 at = "4s"
 every = "700ms"

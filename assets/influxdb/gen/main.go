@@ -114,7 +114,8 @@ const (
 // if low values are bad, the greatest if high values are bad, the last of counters
 // and names.
 func aggregate(measurement string, f measure.Field) string {
-	if measurement == "rdma_async_event" || measurement == "rdma_port_change" {
+	switch measurement {
+	case "rdma_async_event", "rdma_port_change", "rdma_gid_change", "rdma_attr_change":
 		return ofHappening(f)
 	}
 	switch f.Name {
@@ -139,7 +140,7 @@ func aggregate(measurement string, f measure.Field) string {
 // change happens.
 func ofHappening(f measure.Field) string {
 	switch {
-	case f.Name == "count", f.Name == "transitions":
+	case f.Name == "count", f.Name == "transitions", f.Name == "changes":
 		return total
 	case f.Name == "first_ns":
 		return least

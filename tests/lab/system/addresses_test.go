@@ -39,15 +39,23 @@ func TestReaddedAddressKeepsItsIndex(t *testing.T) {
 				alone := &readded{device: "rdma1", netdev: "d1"}
 				guest.AddDevice(t, alone.device, guest.Driver(), alone.netdev)
 				r := start(probing(method, "-1"))
+				at, moves := watched.index(t, watched.address(t)), int64(0)
 				for i := range readds {
 					awaitGoodRounds(r, 2)
 					readd(t, i%2 == 0, watched, alone)
+					if now := watched.indexes[i]; now != at {
+						at, moves = now, moves+1
+					}
 				}
 				t.Logf("%s: indexes with the plugin %v, without %v", method, watched.indexes, alone.indexes)
 				if !slices.Equal(watched.indexes, alone.indexes) {
 					t.Errorf("%s: want the indexes of a device without the plugin %v, got %v", method, alone.indexes, watched.indexes)
 				}
-				requireNoFailure(t, awaitGoodRounds(r, 2))
+				points := awaitGoodRounds(r, 2)
+				requireNoFailure(t, points)
+				if p := rig.Last(points, "rdma_port", "device", device, "port", "1"); p.Int("gid_moves") != moves {
+					t.Errorf("%s: want the %d moves that the table had, got %v", method, moves, p)
+				}
 			})
 		})
 	}

@@ -1,0 +1,59 @@
+//go:build guest
+
+package system
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"rdma_events/tests/lab/guest"
+	"rdma_events/tests/rig"
+)
+
+// A probe that a user connects through an address holds the index of that address. So the address comes back at another
+// one, and the report names our own probe.
+func TestMovedGIDIsReportedWithTheProbeThatHeldIt(t *testing.T) {
+	guest.RequireDriver(t, "rxe")
+	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+		a := &readded{device: device, netdev: netdev}
+		address := a.address(t)
+		index := a.index(t, address)
+		r := start(probing("rc_write", strconv.Itoa(index)))
+		awaitGoodRounds(r, 2)
+		readd(t, true, a)
+		points := r.Await("the move, and the marker", 20*time.Second, func(p []rig.Point) bool {
+			return rig.Last(p, "rdma_port", "device", device, "port", "1").Int("gid_moves") > 0 &&
+				rig.Last(p, "rdma_gid_change", "action", "added").Text("gid") == "::ffff:"+marker
+		})
+		moved := rig.Select(points, "rdma_gid_change", "action", "moved")
+		if len(moved) != 1 {
+			t.Fatalf("want one move, got %v", moved)
+		}
+		m, now := moved[0], a.indexes[0]
+		t.Logf("%s moved %d > %d, away %v", m.Text("gid"), m.Int("index_from"), m.Int("index_to"), time.Duration(m.Int("away_ns")))
+		if now == index || m.Int("index_from") != int64(index) || m.Int("index_to") != int64(now) || m.Int("own_probe") != 1 ||
+			m.Text("gid") != "::ffff:"+address || m.Text("type") != "roce_v2" || m.Text("netdev") != netdev || m.Int("reopened") != 0 {
+			t.Errorf("want %s moved %d > %d by our own probe on %s, got %v", address, index, now, netdev, m)
+		}
+	})
+}
+
+func TestAChangedMTUIsReported(t *testing.T) {
+	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
+		r := start(quiet)
+		r.Await("the port", 20*time.Second, func(p []rig.Point) bool {
+			return rig.Last(p, "rdma_port", "device", device, "port", "1").Int("up") == 1
+		})
+		guest.IP(t, "link", "set", netdev, "mtu", "4200")
+		defer guest.IP(t, "link", "set", netdev, "mtu", "1500")
+		points := r.Await("another MTU", 30*time.Second, func(p []rig.Point) bool {
+			return len(rig.Select(p, "rdma_attr_change", "attr", "mtu")) > 0
+		})
+		c := rig.Last(points, "rdma_attr_change", "attr", "mtu")
+		t.Logf("%v", c)
+		if c.Text("from") != "1024" || c.Text("to") != "4096" || c.Tags["device"] != device || c.Tags["port"] != "1" {
+			t.Errorf("want 1024 to 4096 on port 1 of %s, got %v", device, c)
+		}
+	})
+}
