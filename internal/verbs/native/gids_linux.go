@@ -17,9 +17,14 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// gidsPerCall is the most GIDs of a device that one call of the library reads. Tables
-// with more are read from sysfs, which takes 0.3 ms for each entry.
-const gidsPerCall = 1024
+// The room for GIDs with which the library is called: what most devices need, and the
+// most. The kernel answers EINVAL if there are more (rdma_query_gid_table in
+// drivers/infiniband/core/cache.c). Tables with more than the most are read from sysfs,
+// which takes 0.3 ms for each entry.
+const (
+	fewGIDs  = 64
+	mostGIDs = 1024
+)
 
 // GIDs implements verbs.Device. It asks the library for the whole table, and reads sysfs
 // if the library or the kernel cannot give it, or if the device has more GIDs than fit.
@@ -41,8 +46,14 @@ func (d *nativeDevice) GIDs(port int) (verbs.GIDTable, error) {
 }
 
 func (d *nativeDevice) queryGIDs(port int) ([]verbs.GID, error) {
-	table := make([]C.struct_gid_entry, gidsPerCall)
-	n := C.native_gids(d.c, &table[0], C.int(len(table)))
+	var table []C.struct_gid_entry
+	n := -C.int(unix.EINVAL)
+	for _, room := range []int{fewGIDs, mostGIDs} {
+		if n == -C.int(unix.EINVAL) {
+			table = make([]C.struct_gid_entry, room)
+			n = C.native_gids(d.c, &table[0], C.int(room))
+		}
+	}
 	if n < 0 {
 		return nil, classify(unix.Errno(-n))
 	}

@@ -15,6 +15,7 @@ func portCases() []testCase {
 		{"the query agrees with the link", []Capability{Link}, queryAgreesWithLink},
 		{"queries run while a reader waits", nil, queriesWhileReading},
 		{"the GID table has different GIDs in the order of their indexes", nil, gidTableIsInOrder},
+		{"the GID table says what a probe sends from", nil, gidTableHasProbed},
 		{"a new address is in the GID table", []Capability{Addresses}, newAddressIsInGIDTable},
 	}
 }
@@ -68,6 +69,23 @@ func gidTableIsInOrder(s *session) {
 		require.False(s.t, seen[g], "%s is there twice", g)
 		seen[g] = true
 		require.NotEqual(s.t, [16]byte{}, g.Raw)
+	}
+}
+
+func gidTableHasProbed(s *session) {
+	for _, m := range s.f.Methods {
+		c := s.config(m, 1)
+		c.GIDIndex = 0
+		p, err := s.dev.NewProbe(c)
+		require.NoError(s.t, err)
+		t, err := s.dev.GIDs(s.f.Port)
+		require.NoError(s.t, err)
+		want := []int{0}
+		if m == verbs.MethodFlush {
+			want = nil
+		}
+		require.Equal(s.t, want, t.Probed, "%s", m)
+		require.NoError(s.t, p.Close(patience))
 	}
 }
 
