@@ -6,27 +6,15 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// Action is what happened to a GID.
-type Action string
-
-// The actions. A GID that comes back within the memory of a Differ has moved if its index
-// is another one, and returned if it is the same.
-const (
-	Added    Action = "added"
-	Removed  Action = "removed"
-	Moved    Action = "moved"
-	Returned Action = "returned"
-)
-
-// Change is one change of a port's GID table.
+// Change is one change of a port's GID table. A GID whose return the Differ remembers has
+// moved or returned; any other is added.
 type Change struct {
-	Action   Action
+	Action   verbs.GIDAction
 	GID      verbs.GID // with its present index, or its last one if it was removed
 	From     int       // the index before; -1: none
 	To       int       // the index now; -1: none
 	Away     int64     // ns between the reading without it and this one; 0: it was in every reading
 	Probed   bool      // a probe of ours sent from index From
-	Mono     int64     // of the reading, CLOCK_MONOTONIC ns
 	Reopened bool      // found by the first reading of a new worker, so it may have happened earlier
 }
 
@@ -80,14 +68,14 @@ func (d *Differ) Read(t *verbs.GIDTable) []Change {
 	old, now := places(before), places(d.table)
 	var changes []Change
 	add := func(c Change) {
-		c.Mono, c.Reopened = t.Mono, reopened
+		c.Reopened = reopened
 		c.Probed = c.From >= 0 && slices.Contains(probed, c.From)
 		changes = append(changes, c)
 	}
 	for i := range before {
 		g := &before[i]
 		if _, there := now[identityOf(g)]; !there && old[identityOf(g)] == g.Index {
-			add(Change{Action: Removed, GID: *g, From: g.Index, To: -1})
+			add(Change{Action: verbs.GIDRemoved, GID: *g, From: g.Index, To: -1})
 			d.remember(identityOf(g), absence{g.Index, t.Mono})
 		}
 	}
@@ -101,13 +89,13 @@ func (d *Differ) Read(t *verbs.GIDTable) []Change {
 		switch away, back := d.away[id]; {
 		case stayed && was == g.Index:
 		case stayed:
-			add(Change{Action: Moved, GID: *g, From: was, To: g.Index})
+			add(Change{Action: verbs.GIDMoved, GID: *g, From: was, To: g.Index})
 		case back && away.index == g.Index:
-			add(Change{Action: Returned, GID: *g, From: away.index, To: g.Index, Away: t.Mono - away.since})
+			add(Change{Action: verbs.GIDReturned, GID: *g, From: away.index, To: g.Index, Away: t.Mono - away.since})
 		case back:
-			add(Change{Action: Moved, GID: *g, From: away.index, To: g.Index, Away: t.Mono - away.since})
+			add(Change{Action: verbs.GIDMoved, GID: *g, From: away.index, To: g.Index, Away: t.Mono - away.since})
 		default:
-			add(Change{Action: Added, GID: *g, From: -1, To: g.Index})
+			add(Change{Action: verbs.GIDAdded, GID: *g, From: -1, To: g.Index})
 		}
 		delete(d.away, id)
 	}

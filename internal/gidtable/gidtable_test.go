@@ -126,7 +126,7 @@ func TestTheChangesLeadFromOneTableToTheNext(t *testing.T) {
 				}
 			}
 			for _, c := range changes {
-				if c.Action == Removed {
+				if c.Action == verbs.GIDRemoved {
 					require.Equal(t, c.From, have[c.GID.String()])
 					delete(have, c.GID.String())
 				} else {

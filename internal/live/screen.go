@@ -168,15 +168,14 @@ func (s *Screen) change(p *measure.Change) {
 }
 
 func (s *Screen) gid(p *measure.GIDChange) {
-	c := &p.Change
 	g := &gid{
-		GID: c.GID.String(), Type: c.GID.Type.String(), NetDev: c.GID.NetDev, Action: string(c.Action),
-		AwayNS: c.Away, OwnProbe: c.Probed,
+		GID: p.GID.String(), Type: p.GID.Type.String(), NetDev: p.GID.NetDev, Action: string(p.Action),
+		AwayNS: p.AwayNS, OwnProbe: p.Probed,
 	}
-	if from := c.From; from >= 0 {
+	if from := p.From; from >= 0 {
 		g.From = &from
 	}
-	if to := c.To; to >= 0 {
+	if to := p.To; to >= 0 {
 		g.To = &to
 	}
 	s.add(record{Time: p.At, Kind: kindGID, Device: p.Device, Port: p.Port, GID: g})

@@ -16,7 +16,6 @@ import (
 	"go.uber.org/goleak"
 
 	"rdma_events/internal/aggregate"
-	"rdma_events/internal/gidtable"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
@@ -118,14 +117,15 @@ func TestJSONIsOneObjectALine(t *testing.T) {
 
 func TestAMovedGIDAndAChangedAttributeAreShown(t *testing.T) {
 	move := func(s *Screen) {
-		for _, c := range []gidtable.Change{
-			{Action: gidtable.Removed, From: 3, To: -1},
-			{Action: gidtable.Moved, From: 3, To: 5, Away: 412e6, Probed: true},
-			{Action: gidtable.Added, From: -1, To: 7},
-			{Action: gidtable.Returned, From: 5, To: 5, Away: 1e9},
+		for _, c := range []measure.GIDChange{
+			{Action: verbs.GIDRemoved, From: 3, To: -1},
+			{Action: verbs.GIDMoved, From: 3, To: 5, AwayNS: 412e6, Probed: true},
+			{Action: verbs.GIDAdded, From: -1, To: 7},
+			{Action: verbs.GIDReturned, From: 5, To: 5, AwayNS: 1e9},
 		} {
+			c.Device, c.Port, c.Changes, c.At = "mlx5_0", 1, 1, at(100)
 			c.GID = verbs.GID{Raw: netip.MustParseAddr("::ffff:10.4.0.1").As16(), Type: verbs.GIDRoCEv2, NetDev: "eth0"}
-			s.Emit(&measure.GIDChange{Device: "mlx5_0", Port: 1, Change: c, Changes: 1, At: at(100)})
+			s.Emit(&c)
 		}
 		s.Emit(&measure.AttrChange{Device: "mlx5_0", Port: 1, Attr: "mtu", From: "4096", To: "1024", Changes: 1, At: at(110)})
 	}

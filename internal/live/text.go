@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"rdma_events/internal/gidtable"
 	"rdma_events/internal/verbs"
 )
 
@@ -76,7 +75,7 @@ func (s *Screen) line(r *record) string {
 		name, detail = "("+r.Witness+")", s.transition(r)
 	case kindGID:
 		name, detail = "gid", r.GID.line()
-		if r.GID.Action == string(gidtable.Moved) {
+		if r.GID.Action == string(verbs.GIDMoved) {
 			colour = yellow
 		}
 	case kindAttr:

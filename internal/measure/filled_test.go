@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"rdma_events/internal/aggregate"
-	"rdma_events/internal/gidtable"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
@@ -71,11 +70,11 @@ func filled() []Point {
 		Device: "mlx5_0", Port: 1, From: verbs.PortActive, To: verbs.PortDown, Witness: verbs.WitnessEvent,
 		LastedNS: 60_000_000_000, HasLasted: true, Transitions: 1, At: at(251),
 	}, &GIDChange{
-		Device: "mlx5_0", Port: 1, Changes: 1, At: at(252), Change: gidtable.Change{
-			Action: gidtable.Moved, From: 3, To: 5, Away: 412_000_000, Probed: true, Reopened: true, GID: verbs.GID{
-				Index: 5, Raw: netip.MustParseAddr("::ffff:10.4.0.1").As16(), Type: verbs.GIDRoCEv2, NetDev: "eth0",
-			},
+		Device: "mlx5_0", Port: 1, Action: verbs.GIDMoved, From: 3, To: 5, AwayNS: 412_000_000, Probed: true, Reopened: true,
+		GID: verbs.GID{
+			Index: 5, Raw: netip.MustParseAddr("::ffff:10.4.0.1").As16(), Type: verbs.GIDRoCEv2, NetDev: "eth0",
 		},
+		Changes: 1, At: at(252),
 	}, &AttrChange{Device: "mlx5_0", Port: 1, Attr: "mtu", From: "4096", To: "1024", Changes: 1, At: at(253)})
 }
 

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/gidtable"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/verbs"
 )
@@ -30,12 +29,11 @@ func TestAMovedGIDIsEmittedAndCounted(t *testing.T) {
 	items := h.sink.take()
 	changes := of[measure.GIDChange](items)
 	require.Len(t, changes, 2)
-	require.Equal(t, gidtable.Removed, changes[0].Change.Action)
+	require.Equal(t, verbs.GIDRemoved, changes[0].Action)
 	require.Equal(t, time.Unix(0, epoch+100*ms), changes[0].At)
 	require.Equal(t, measure.GIDChange{
-		Device: "mlx5_0", Port: 1, Changes: 1, At: time.Unix(0, epoch+500*ms), Change: gidtable.Change{
-			Action: gidtable.Moved, GID: gidAt(5, "::ffff:10.4.0.1"), From: 3, To: 5, Away: 400 * ms, Mono: 500 * ms,
-		},
+		Device: "mlx5_0", Port: 1, Action: verbs.GIDMoved, GID: gidAt(5, "::ffff:10.4.0.1"), From: 3, To: 5, AwayNS: 400 * ms,
+		Changes: 1, At: time.Unix(0, epoch+500*ms),
 	}, changes[1])
 	v := of[measure.Port](items)
 	require.Len(t, v, 1, "the port's counter is there at once")

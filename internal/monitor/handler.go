@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"slices"
 
-	"rdma_events/internal/gidtable"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/status"
@@ -197,11 +196,12 @@ func (d *Device) gids(table *verbs.GIDTable, t *moment) {
 	}
 	before := p.gidMoves
 	for _, c := range p.gids.Read(table) {
-		if c.Action == gidtable.Moved && !c.GID.IsLinkLocal() {
+		if c.Action == verbs.GIDMoved && !c.GID.IsLinkLocal() {
 			p.gidMoves++
 		}
 		d.cfg.Emit(&measure.GIDChange{
-			Device: d.name, Port: p.port, Change: c, Changes: 1, At: p.gidStamp.next(t.wall(c.Mono), t.epoch),
+			Device: d.name, Port: p.port, Action: c.Action, GID: c.GID, From: c.From, To: c.To, AwayNS: c.Away,
+			Probed: c.Probed, Reopened: c.Reopened, Changes: 1, At: p.gidStamp.next(t.wall(table.Mono), t.epoch),
 		})
 	}
 	if p.gidMoves != before {

@@ -45,6 +45,18 @@ func (g GID) String() string { return netip.AddrFrom16(g.Raw).String() }
 // do, which no address of the host is behind.
 func (g GID) IsLinkLocal() bool { return netip.AddrFrom16(g.Raw).IsLinkLocalUnicast() }
 
+// GIDAction is what happened to a GID between two readings of its table.
+type GIDAction string
+
+// The actions. A GID that comes back has moved if its index is another one, and returned if
+// it is the same.
+const (
+	GIDAdded    GIDAction = "added"
+	GIDRemoved  GIDAction = "removed"
+	GIDMoved    GIDAction = "moved"
+	GIDReturned GIDAction = "returned"
+)
+
 // GIDTable is one reading of a port's GID table. The first one of a port after Opened is
 // its baseline.
 type GIDTable struct {
