@@ -33,6 +33,8 @@ type port struct {
 	active  bool
 	layer   verbs.LinkLayer
 	changes uint64 // of anything that may change which probes work
+	gids    []verbs.GID
+	hasGIDs bool // gids has been read
 }
 
 func newSession(k *keeper, led *ledger.Ledger) *openDevice {
@@ -206,7 +208,7 @@ func (s *openDevice) watchPorts() {
 	}
 }
 
-// query queries every port and reports it. An error ends the session.
+// query queries every port and reports it, with its GID table if that has changed. An error ends the session.
 func (s *openDevice) query() error {
 	for _, p := range s.ports {
 		r := &verbs.Reading{Port: p.number, Mono: s.line.now}
@@ -220,6 +222,22 @@ func (s *openDevice) query() error {
 			p.changes++
 		}
 		s.k.h.deliver(s.k, verbs.Item{Reading: r})
+		if err := s.readGIDs(p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readGIDs reports the GID table of a port if it differs from the one before.
+func (s *openDevice) readGIDs(p *port) error {
+	t, err := s.dev.GIDs(p.number)
+	if err != nil {
+		return err
+	}
+	if !p.hasGIDs || !slices.Equal(t.Entries, p.gids) {
+		p.gids, p.hasGIDs = slices.Clone(t.Entries), true
+		s.k.h.deliver(s.k, verbs.Item{GIDs: &t})
 	}
 	return nil
 }
