@@ -56,7 +56,7 @@ func TestRulesAreWhatGrafanaProvisions(t *testing.T) {
 			require.LessOrEqual(t, len(r.UID), 40, "Grafana's limit")
 		}
 	}
-	require.Equal(t, 12, rules)
+	require.Equal(t, 13, rules)
 }
 
 func TestAnErrorInARuleIsFound(t *testing.T) {
