@@ -9,11 +9,12 @@ INFLUXDB := 1.8.3
 KUSTOMIZE := v5.8.2
 KUBECTL_VALIDATE := v0.0.4
 TELEGRAF_TAGS := custom,inputs.execd,inputs.internal,outputs.file,outputs.discard,outputs.influxdb,parsers.influx,serializers.influx
-# Only the tests of assets/telegraf use these tags; Kafka and Starlark would make the other Telegraf a third larger.
-KAFKA_TAGS := custom,inputs.execd,inputs.kafka_consumer,outputs.kafka,outputs.influxdb,outputs.file,processors.starlark,parsers.influx,serializers.influx
+# Only the tests of assets/telegraf and assets/prometheus use these tags; Kafka and Starlark would make the other Telegraf a
+# third larger.
+KAFKA_TAGS := custom,inputs.execd,inputs.internal,inputs.kafka_consumer,outputs.kafka,outputs.influxdb,outputs.file,outputs.prometheus_client,processors.starlark,parsers.influx,serializers.influx
 
 .PHONY: setup setup-run setup-test setup-lint setup-package
-setup: setup-test setup-lint setup-package $(TOOLS)/nfpm-$(NFPM) $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/telegraf-kafka-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) $(TOOLS)/golangci-lint-$(GOLANGCI) ## install what all targets need
+setup: setup-test setup-lint setup-package $(TOOLS)/nfpm-$(NFPM) $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/telegraf-kafka-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) $(TOOLS)/promtool $(TOOLS)/golangci-lint-$(GOLANGCI) ## install what all targets need
 setup-run:
 	@scripts/packages.sh run
 setup-test:
@@ -52,6 +53,9 @@ $(TOOLS)/telegraf-infiniband: | build/cache
 	$(call telegraf,custom$(comma)inputs.infiniband$(comma)outputs.discard)
 $(TOOLS)/prometheus-node-exporter:
 	@scripts/unpack.sh prometheus-node-exporter usr/bin/prometheus-node-exporter $@
+# promtool checks the rules for Prometheus and runs their unit tests.
+$(TOOLS)/promtool:
+	@scripts/unpack.sh prometheus usr/bin/promtool $@
 $(TOOLS)/influxd-$(INFLUXDB): | build/cache
 	$(call tool,influxd-$(INFLUXDB),github.com/influxdata/influxdb/cmd/influxd@v$(INFLUXDB),-ldflags "-s -w -X main.version=$(INFLUXDB)")
 	$(call named,influxd)

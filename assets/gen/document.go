@@ -21,6 +21,10 @@ The rules ask the data source with the UID ` + "`" + datasourceUID + "`" + `. If
 Set ` + "`RDMA_EVENTS_DOCS`" + ` in Grafana's environment to where this directory can be read; the alerts' runbook links start with it.
 The label ` + "`severity`" + ` is for your notification policies: ` + "`critical`" + ` is to wake the operator, ` + "`warning`" + ` can wait for the day.
 
+Prometheus has the same rules in [assets/prometheus/rules.yml](../assets/prometheus/rules.yml), where port-down is RDMAPortDown.
+They are about the names that [assets/prometheus/telegraf.conf](../assets/prometheus/telegraf.conf) makes
+([coming from](coming-from.md)), and their annotation `+"`do`"+` is the first step of what to do.
+
 When nothing is reported at all, only [plugin-silent](#plugin-silent) fires: the others' "no data" is normal, so that one
 silence is one alert.
 

@@ -71,6 +71,10 @@ func generate(place influxdb.Place, metrics []measure.Metric) ([]file, error) {
 	if err != nil {
 		return nil, err
 	}
+	inProm, err := promRules()
+	if err != nil {
+		return nil, err
+	}
 	if err := names.err(); err != nil {
 		return nil, err
 	}
@@ -78,6 +82,7 @@ func generate(place influxdb.Place, metrics []measure.Metric) ([]file, error) {
 		{"assets/dashboards/fleet.json", fleet},
 		{"assets/dashboards/device.json", device},
 		{"assets/alerts/rdma_events.yaml", rules},
+		{"assets/prometheus/rules.yml", inProm},
 		{"docs/alerts.md", alertsDocument()},
 	}, nil
 }

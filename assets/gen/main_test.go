@@ -15,7 +15,7 @@ import (
 func TestCommittedFilesAreWhatTheTableOfMetricsGives(t *testing.T) {
 	files, err := generate(influxdb.Own(), measure.All())
 	require.NoError(t, err)
-	require.Len(t, files, 4)
+	require.Len(t, files, 5)
 	for _, f := range files {
 		got, err := os.ReadFile(filepath.Join("../..", f.path))
 		require.NoError(t, err)
@@ -49,7 +49,7 @@ func TestEveryRuleHasAChapterThatSaysWhatToDo(t *testing.T) {
 		ids[r.id] = true
 		require.Contains(t, text, "\n## "+r.id+"\n")
 		require.NotEmpty(t, r.do, r.id)
-		for _, part := range []string{r.title, r.summary, r.fires, r.quiet, r.clears, r.blind} {
+		for _, part := range []string{r.title, r.summary, r.fires, r.quiet, r.clears, r.blind, r.promql} {
 			require.NotEmpty(t, strings.TrimSpace(part), r.id)
 		}
 	}

@@ -32,7 +32,8 @@ func portRules() []rule {
 					from:  24 * time.Hour,
 				},
 			},
-			when: "$RA == 0 && $RB == 1",
+			when:   "$RA == 0 && $RB == 1",
+			promql: `rdma_port_up{expected!="down"} == 0 and max_over_time(rdma:port_up:max5m[1d]) == 1`,
 			fires: "The port is not active now and was active within the last day, so a restart of Telegraf or of the host during the outage " +
 				"does not silence it.",
 			quiet: "Ports of expected_down; ports that have not been active for a day, as unused ones; drops shorter than a minute; " +
@@ -50,6 +51,7 @@ func portRules() []rule {
 			id: "port-flapping", title: "RDMA port flapping", severity: "warning", noData: quiet, above: 2,
 			summary: "Port {{ .Labels.port }} of {{ .Labels.device }} on {{ .Labels.host }} flaps",
 			steps:   []step{growth("flaps", "rdma_port", 30*time.Minute)},
+			promql:  `increase(rdma_port_flaps_total[30m]) > 2.5`,
 			fires:   "Three flaps (active, not active, active again) or more within half an hour.",
 			quiet:   "One or two flaps, as when a cable is moved. A device that goes and comes back has not flapped.",
 			clears:  "By itself, half an hour after the flaps: long enough to be seen, short enough that no operator has to clear it.",
@@ -63,6 +65,7 @@ func portRules() []rule {
 			id: "link-disagrees", title: "RDMA link counter and events disagree", severity: "warning", noData: quiet,
 			summary: "The driver of {{ .Labels.device }} on {{ .Labels.host }} counted drops of port {{ .Labels.port }} that no event reported",
 			steps:   []step{growth("missed_transitions", "rdma_port", 30*time.Minute)},
+			promql:  `increase(rdma_port_missed_transitions_total[30m]) > 0.5`,
 			fires:   "The driver's link_downed ran ahead of the drops that events and queries reported, by one or more within half an hour.",
 			quiet:   "Drops that events reported, however many. Drivers without a link_downed counter.",
 			clears:  "Half an hour after the last one.",
@@ -76,6 +79,7 @@ func portRules() []rule {
 			id: "gid-moved", title: "RDMA GID moved", severity: "warning", noData: quiet,
 			summary: "A GID of port {{ .Labels.port }} of {{ .Labels.device }} on {{ .Labels.host }} is at another index now",
 			steps:   []step{growth("gid_moves", "rdma_port", 30*time.Minute)},
+			promql:  `increase(rdma_port_gid_moves_total[30m]) > 0.5`,
 			fires: "An address came back at another index of the GID table, or changed its index, within half an hour. Jobs that name " +
 				"a GID by its index, as NCCL does with NCCL_IB_GID_INDEX, fail or use another address.",
 			quiet: "Addresses that are added or removed for good, and those that come back at their index; link-local GIDs, which move " +
@@ -105,8 +109,9 @@ func deviceRules() []rule {
 					`AND "reason" != 'renamed' AND "reason" != 'reassigned' GROUP BY ` + byDevice,
 				from: window,
 			}},
-			when:  "$RA == 0",
-			fires: "The device was there since the plugin started, or is in its option expect, and has been gone for a minute.",
+			when:   "$RA == 0",
+			promql: `rdma_device_present == 0 unless on (host, device, plugin_instance) rdma_device_status{reason=~"renamed|reassigned"} == 1`,
+			fires:  "The device was there since the plugin started, or is in its option expect, and has been gone for a minute.",
 			quiet: "A reset that is over within a minute. A device that was renamed: it goes on under its new name. One whose PCI " +
 				"function was given to another driver, as vfio-pci, or to another RDMA device, as that of a bond. One of expect is missing in both cases.",
 			clears: "When the device is back; or when the plugin restarts, unless the device is in expect. List there what must not be missing.",
@@ -120,6 +125,7 @@ func deviceRules() []rule {
 			id: "device-fatal", title: "RDMA device fatal", severity: "critical", noData: quiet,
 			summary: "{{ .Labels.device }} on {{ .Labels.host }} raised device_fatal",
 			steps:   []step{growth("fatals", "rdma_device", 30*time.Minute)},
+			promql:  `increase(rdma_device_fatals_total[30m]) > 0.5`,
 			fires:   "device_fatal was raised within the last half hour: the driver gave the device up, and every application on it has lost its context.",
 			quiet:   "All other events.",
 			clears:  "Half an hour after the last one.",
@@ -139,6 +145,7 @@ func deviceRules() []rule {
 					WHERE "n" > 0 AND $timeFilter GROUP BY ` + byPort,
 				from: 30 * time.Minute,
 			}},
+			promql: `increase(rdma_async_released_total[30m]) > 0.5 or min_over_time(rdma_async_unacked[3m]) > 0`,
 			fires: "Events were read and never acknowledged: their worker died or was killed while it held them (released), within half an hour; or " +
 				"there have been unacknowledged ones for three minutes. While an event is not acknowledged, whoever destroys the object that it " +
 				"is about waits.",
@@ -159,6 +166,7 @@ func probeRules() []rule {
 			id: "lost-events", title: "RDMA completion events lost", severity: "warning", noData: quiet, above: 2,
 			summary: "Vector {{ .Labels.vector }} of {{ .Labels.device }} on {{ .Labels.host }} loses completion events",
 			steps:   []step{growth("lost_events", "rdma_cq_probe", 15*time.Minute)},
+			promql:  `increase(rdma_cq_probe_lost_events_total[15m]) > 2.5`,
 			fires: "In three probe rounds or more of a quarter of an hour the completion was there and its event never came: the interrupt path. " +
 				"Applications that sleep for completions hang.",
 			quiet:  "One or two rounds, as on a host without a CPU to spare. Rounds without a completion, which lost-completions reports.",
@@ -173,6 +181,7 @@ func probeRules() []rule {
 			id: "lost-completions", title: "RDMA completions lost", severity: "critical", noData: quiet, above: 2,
 			summary: "Port {{ .Labels.port }} of {{ .Labels.device }} on {{ .Labels.host }} completes no work",
 			steps:   []step{growth("lost_completions", "rdma_cq_probe", 15*time.Minute)},
+			promql:  `increase(rdma_cq_probe_lost_completions_total[15m]) > 2.5`,
 			fires:   "In three probe rounds or more of a quarter of an hour the work was posted and never completed: the device's own data path.",
 			quiet:   "One or two rounds. Rounds whose completion came without its event, which lost-events reports.",
 			clears:  "A quarter of an hour after the last one.",
@@ -196,6 +205,8 @@ func probeRules() []rule {
 				},
 			},
 			when: "$RA > 5 * $RB && $RA > 200000",
+			promql: `avg_over_time(rdma_cq_probe_wake_p99_seconds[5m]) > 5 * avg_over_time(rdma:cq_probe_wake_p99_seconds:mean5m[3h] offset 1h)
+				and avg_over_time(rdma_cq_probe_wake_p99_seconds[5m]) > 200e-6`,
 			fires: "For ten minutes the 99th percentile of wake-up latency has been above five times its mean of the three hours that ended an " +
 				"hour ago, and above 200 us.",
 			quiet:  "Probes whose method has been in use for less than an hour; latencies below 200 us, where five times little is little.",
@@ -222,9 +233,11 @@ func pluginRules() []rule {
 	return []rule{
 		{
 			id: "plugin-silent", title: "RDMA plugin silent", severity: "critical", noData: "Alerting", slow: true,
-			summary: "{{ .Labels.host }}{{ with .Labels.instance }}, instance {{ . }},{{ end }} has stopped to report RDMA events",
-			steps:   []step{{query: silence, from: 24 * time.Hour}},
-			when:    "$RA == 0",
+			summary:  "{{ .Labels.host }}{{ with .Labels.instance }}, instance {{ . }},{{ end }} has stopped to report RDMA events",
+			steps:    []step{{query: silence, from: 24 * time.Hour}},
+			when:     "$RA == 0",
+			promql:   `last_over_time(rdma:collector_uptime_seconds:max5m[1d]) unless on (host, plugin_instance) rdma_collector_uptime_seconds`,
+			promHold: 5 * time.Minute,
 			fires: "The host, or one of several instances on it, reported within the last day and has sent nothing for five to ten minutes; " +
 				"or, without a host's name, no plugin has sent anything for a day.",
 			quiet:  "Hosts that have been silent for more than a day, as those that were taken away.",
@@ -243,6 +256,7 @@ func pluginRules() []rule {
 					byDevice + `) WHERE $timeFilter AND ("state" = 'backing_off' OR "state" = 'stuck') GROUP BY ` + byDevice,
 				from: window,
 			}},
+			promql: `max without (worker_state, reason) (rdma_device_status{worker_state=~"backing_off|stuck"} == 1)`,
 			fires:  "For two minutes the device's worker has been waiting to be started again, or cannot be killed. No process reads the device's events.",
 			quiet:  "A worker that dies and runs again. Devices that are missing, whose worker is stopped.",
 			clears: "When the worker runs.",
@@ -256,6 +270,7 @@ func pluginRules() []rule {
 			id: "worker-restarts", title: "RDMA worker restarts", severity: "warning", noData: quiet, above: 2,
 			summary: "The worker of {{ .Labels.device }} on {{ .Labels.host }} does not come to rest",
 			steps:   []step{growth("crashes", "rdma_device", 30*time.Minute)},
+			promql:  `increase(rdma_device_crashes_total[30m]) > 2.5`,
 			fires:   "The device's worker ended three times or more within half an hour after it had opened the device.",
 			quiet:   "One or two restarts: nothing is lost by them. A device that is refused again and again, which is worker-down.",
 			clears:  "Half an hour after the last one.",

@@ -15,7 +15,9 @@ type rule struct {
 	severity string // critical: wakes the person on duty; warning: can wait for the day
 	summary  string // a template
 	steps    []step
-	when     string // the condition, an expression of the steps' results
+	promql   string        // the same question of the names of assets/prometheus/telegraf.conf
+	promHold time.Duration // how long Prometheus holds it, where the wait of the other is in its query; 0: hold
+	when     string        // the condition, an expression of the steps' results
 	above    float64
 	hold     time.Duration // how long the condition has to hold
 	noData   string

@@ -69,8 +69,8 @@ var asyncs = table[Async]{
 	fields: slices.Concat(eventRows(), []field[Async]{
 		counter("read", "events read, of all types", func(v *Async) uint64 { return v.Read }),
 		counter("acked", "of these, acknowledged", func(v *Async) uint64 { return v.Acked }),
-		counter("unacked", "of these, not yet acknowledged; stays above 0 when an acknowledgement hangs",
-			func(v *Async) uint64 { return v.Unacked }),
+		integer("unacked", "", "of these, not yet acknowledged; stays above 0 when an acknowledgement hangs",
+			func(v *Async) int64 { return clip(v.Unacked) }),
 		counter("released", "of these, freed unacknowledged by a worker's death",
 			func(v *Async) uint64 { return v.Released }),
 	},
@@ -99,7 +99,7 @@ func eventRows() []field[Async] {
 	}
 	return append(rows,
 		field[Async]{Field: Field{
-			Name: "unknown_<number>", Kind: Int, Optional: true,
+			Name: "unknown_<number>", Kind: Int, Optional: true, Cumulative: true,
 			Description: "events of a type without a name, newer than this program; only on the device's series",
 		}},
 		field[Async]{Field: Field{
@@ -120,11 +120,11 @@ func eventRow(t verbs.EventType) []field[Async] {
 		series = "only on a port's series"
 	}
 	return []field[Async]{
-		maybe(t.String(), "", t.String()+" events ("+t.Scope().String()+" scope), "+series,
+		cumulative(maybe(t.String(), "", t.String()+" events ("+t.Scope().String()+" scope), "+series,
 			func(v *Async) (int64, bool) {
 				e, ok := find(v)
 				return clip(e.Total), ok
-			}),
+			})),
 		float(t.String()+"_rate", "1/s", "the same per second",
 			func(v *Async) (float64, bool) {
 				e, ok := find(v)

@@ -36,7 +36,7 @@ func (c *AttrChange) Lines(add func(Line)) { add(attrChanges.line(c)) }
 var attrChanges = table[AttrChange]{
 	Metric: Metric{
 		Name:    "rdma_attr_change",
-		Emitted: asItHappens,
+		Emitted: AsItHappens,
 		Description: "An attribute has another value than before. Those of a port are compared while it is active, " +
 			"because many drivers report other values for a port that is down. " +
 			"Changes above max_event_points merge: the first from, the last to, and the sum of changes.",

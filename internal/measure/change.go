@@ -43,7 +43,7 @@ func (c *Change) Lines(add func(Line)) { add(changes.line(c)) }
 var changes = table[Change]{
 	Metric: Metric{
 		Name:    "rdma_port_change",
-		Emitted: asItHappens,
+		Emitted: AsItHappens,
 		Description: "A change of a port's state. Changes above max_event_points merge: the first state_from, " +
 			"the last state_to, and the sum of transitions.",
 	},

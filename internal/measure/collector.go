@@ -97,8 +97,8 @@ func usageRows() []field[Collector] {
 	return []field[Collector]{
 		integer("uptime_ns", "ns", "since the start, suspension included",
 			func(c *Collector) int64 { return c.Usage.Uptime }),
-		maybe("cpu_ns", "ns", "processor time of this process",
-			func(c *Collector) (int64, bool) { return c.Usage.CPU, c.Usage.CPU > 0 }),
+		cumulative(maybe("cpu_ns", "ns", "processor time of this process",
+			func(c *Collector) (int64, bool) { return c.Usage.CPU, c.Usage.CPU > 0 })),
 		maybe("rss_bytes", "bytes", "resident memory of this process",
 			func(c *Collector) (int64, bool) { return c.Usage.RSS, c.Usage.RSS > 0 }),
 	}

@@ -45,7 +45,7 @@ func (e *Event) Lines(add func(Line)) { add(events.line(e)) }
 var events = table[Event]{
 	Metric: Metric{
 		Name:    "rdma_async_event",
-		Emitted: asItHappens,
+		Emitted: AsItHappens,
 		Description: "One event, or a run of equal ones. The time is that of the last one. Points above " +
 			"max_event_points merge; no event goes uncounted.",
 	},

@@ -48,7 +48,7 @@ func (g *GIDChange) Lines(add func(Line)) { add(gidChanges.line(g)) }
 var gidChanges = table[GIDChange]{
 	Metric: Metric{
 		Name:    "rdma_gid_change",
-		Emitted: asItHappens,
+		Emitted: AsItHappens,
 		Description: "A change of a port's GID table, seen by the reading after gid_change or by that of evidence.gid_interval. " +
 			"Programs that name a GID by its index, as NCCL does, use another address or none after a move. " +
 			"Changes of one GID above max_event_points merge: the first index_from, the last index_to, and the sum of changes.",

@@ -89,7 +89,7 @@ var hosts = table[Host]{
 		counter("flaps", "sum of rdma_port.flaps", func(v *Host) uint64 { return v.Flaps }),
 		counter("missed_transitions", "sum of rdma_port.missed_transitions",
 			func(v *Host) uint64 { return v.MissedTransitions }),
-		counter("unacked", "sum of unacked in rdma_async and rdma_cq_probe", func(v *Host) uint64 { return v.Unacked }),
+		integer("unacked", "", "sum of unacked in rdma_async and rdma_cq_probe", func(v *Host) int64 { return clip(v.Unacked) }),
 		counter("lost_events", "sum of rdma_cq_probe.lost_events", func(v *Host) uint64 { return v.LostEvents }),
 		counter("lost_completions", "sum of rdma_cq_probe.lost_completions",
 			func(v *Host) uint64 { return v.LostCompletions }),

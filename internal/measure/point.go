@@ -28,11 +28,11 @@ type Key struct {
 	Vector      int    // completion vector
 }
 
-// The values of Metric.Emitted.
+// The values of Metric.Emitted. AsItHappens is that of points of single moments.
 const (
 	everyInterval = "every interval"
 	onChange      = "every interval and on change"
-	asItHappens   = "when it happens"
+	AsItHappens   = "when it happens"
 )
 
 // All returns a description of every measurement with its tags and fields, in the

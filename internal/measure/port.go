@@ -66,8 +66,8 @@ var ports = table[Port]{
 		counter("transitions", "state changes", func(v *Port) uint64 { return v.Transitions }),
 		counter("flaps", "times the port left active and came back, without being absent",
 			func(v *Port) uint64 { return v.Flaps }),
-		integer("down_ns", "ns", "time not active since the start, the present outage included, absent excluded",
-			func(v *Port) int64 { return v.DownNS }),
+		cumulative(integer("down_ns", "ns", "time not active since the start, the present outage included, absent excluded",
+			func(v *Port) int64 { return v.DownNS })),
 		maybe("state_age_ns", "ns", "time in this state; not before the first change",
 			func(v *Port) (int64, bool) { return v.StateAgeNS, v.HasStateAge }),
 		counter("missed_transitions", "how far link_downed ran ahead of the transitions to down",
@@ -78,8 +78,8 @@ var ports = table[Port]{
 			func(v *Port) (int64, bool) { return int64(v.GIDs), v.Known && v.HasGIDs }),
 		counter("gid_moves", "GIDs that came back at another index, or changed it, without link-local ones",
 			func(v *Port) uint64 { return v.GIDMoves }),
-		maybe("link_downed", "", "times the link went down by the driver's own counter",
-			func(v *Port) (int64, bool) { return clip(v.Attr.LinkDowned), v.Known && v.Attr.HasLinkDowned }),
+		cumulative(maybe("link_downed", "", "times the link went down by the driver's own counter",
+			func(v *Port) (int64, bool) { return clip(v.Attr.LinkDowned), v.Known && v.Attr.HasLinkDowned })),
 	}...),
 }
 

@@ -116,8 +116,8 @@ func eventCountRows() []field[Probe] {
 	return []field[Probe]{
 		counter("events", "completion events read", func(v *Probe) uint64 { return v.Counts.Events }),
 		counter("acked", "of these, acknowledged", func(v *Probe) uint64 { return v.Counts.Acked }),
-		counter("unacked", "of these, not yet acknowledged; below ack_batch between rounds",
-			func(v *Probe) uint64 { return v.Unacked }),
+		integer("unacked", "", "of these, not yet acknowledged; below ack_batch between rounds",
+			func(v *Probe) int64 { return clip(v.Unacked) }),
 		counter("released", "of these, freed unacknowledged by a worker's death",
 			func(v *Probe) uint64 { return v.Released }),
 		counter("spurious", "events without a completion, which is legal",

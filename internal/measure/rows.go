@@ -18,10 +18,13 @@ func maybeTag[V any](name, description string, value func(*V) string) tag[V] {
 
 // counter returns a cumulative count that is on every line.
 func counter[V any](name, description string, value func(*V) uint64) field[V] {
-	return field[V]{
-		Field{Name: name, Kind: Int, Description: description},
-		func(v *V) any { return clip(value(v)) },
-	}
+	return cumulative(integer(name, "", description, func(v *V) int64 { return clip(value(v)) }))
+}
+
+// cumulative marks a field that counts since the plugin started.
+func cumulative[V any](f field[V]) field[V] {
+	f.Cumulative = true
+	return f
 }
 
 // integer returns a number that is on every line.

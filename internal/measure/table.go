@@ -39,6 +39,7 @@ type Field struct {
 	Unit        string // "" for plain numbers and names
 	Description string
 	Optional    bool // left out where the value is unknown
+	Cumulative  bool // counts since the plugin, or the driver, started
 }
 
 // Field returns the row that describes a field name.

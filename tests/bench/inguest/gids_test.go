@@ -20,7 +20,7 @@ func TestGIDTable(t *testing.T) {
 	guest.AddRxe(t, device, netdev)
 	const addresses, readings = 200, 20
 	for i := range addresses {
-		guest.IP(t, "addr", "add", fmt.Sprintf("10.77.%d.1/24", i), "dev", netdev)
+		guest.IP(t, "addr", "add", fmt.Sprintf("10.66.%d.1/24", i), "dev", netdev)
 	}
 	dev := openDevice(t)
 	defer closeDevice(t, dev)

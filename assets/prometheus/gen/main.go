@@ -1,0 +1,155 @@
+// Command gen writes the Telegraf configuration that gives the plugin's metrics the names,
+// units and types that Prometheus expects, from the plugin's table of metrics.
+// `go generate ./assets/prometheus` runs it.
+package main
+
+import (
+	"bytes"
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"text/template"
+
+	"rdma_events/internal/measure"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "gen:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	if len(args) != 1 {
+		return errors.New("want one argument: the file to write")
+	}
+	text, err := configuration(measure.All())
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(args[0], text, 0o644)
+}
+
+//go:embed telegraf.conf.tmpl
+var text string
+
+// tables are the lists of the template.
+type tables struct {
+	Moments  []string            // measurements of single moments
+	Counters map[string][]string // fields by measurement
+	Labels   map[string][]family // by measurement
+	Events   string              // the measurement with a field for each type of event
+	Gauges   []string            // series names
+}
+
+// family is a series of the value 1 whose labels are strings of a measurement.
+type family struct {
+	Name   string
+	Fields []string
+}
+
+// labels has the strings that become labels. Other strings are left out: state_name and
+// phys_state_name have a number beside them.
+func labels() map[string][]family {
+	return map[string][]family{
+		"rdma_device": {
+			{"info", []string{
+				"driver", "fw_ver", "board_id", "pci_address", "node_guid", "sys_image_guid", "transport", "numa_node", "is_vf",
+				"ports", "vectors", "events_supported",
+			}},
+			{"status", []string{"worker_state", "reason"}},
+		},
+		"rdma_port":     {{"info", []string{"link_layer", "netdev", "width"}}},
+		"rdma_cq_probe": {{"status", []string{"status"}}},
+	}
+}
+
+// unlabelled are the strings of which another field has the number.
+var unlabelled = []string{"state_name", "phys_state_name"}
+
+func configuration(metrics []measure.Metric) ([]byte, error) {
+	t := tables{Counters: map[string][]string{}, Labels: labels(), Events: "rdma_async"}
+	for i := range metrics {
+		m := &metrics[i]
+		switch {
+		case m.Emitted == measure.AsItHappens:
+			t.Moments = append(t.Moments, m.Name)
+			continue
+		case m.Name == "rdma_cq_probe_histogram":
+			continue
+		}
+		for _, f := range m.Fields {
+			if err := t.add(m, f); err != nil {
+				return nil, err
+			}
+		}
+		for _, family := range t.Labels[m.Name] {
+			t.Gauges = append(t.Gauges, m.Name+"_"+family.Name)
+		}
+	}
+	slices.Sort(t.Gauges)
+	var b bytes.Buffer
+	tmpl, err := template.New("telegraf.conf").Funcs(template.FuncMap{"list": list}).Parse(text)
+	if err == nil {
+		err = tmpl.Execute(&b, t)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("fill in template: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+func (t *tables) add(m *measure.Metric, f measure.Field) error {
+	labelled := slices.ContainsFunc(t.Labels[m.Name], func(l family) bool { return slices.Contains(l.Fields, f.Name) })
+	switch {
+	case labelled, slices.Contains(unlabelled, f.Name), strings.HasSuffix(f.Name, "_rate"):
+	case f.Kind == measure.String:
+		return fmt.Errorf("%s.%s is a string and in no family of labels", m.Name, f.Name)
+	case m.Name == t.Events && !slices.Contains([]string{"read", "acked", "released", "unacked"}, f.Name) && !strings.Contains(f.Name, "_ns"):
+		// A type of event: the script makes one family of them.
+	case f.Cumulative:
+		t.Counters[m.Name] = append(t.Counters[m.Name], f.Name)
+	default:
+		t.Gauges = append(t.Gauges, m.Name+"_"+renamed(f.Name))
+	}
+	return nil
+}
+
+// renamed returns the name of a gauge's field in the units of Prometheus, as the script of
+// the template does.
+func renamed(field string) string {
+	switch {
+	case field == "rate_gbps":
+		return "rate_bytes_per_second"
+	case field == "mtu":
+		return "mtu_bytes"
+	}
+	if before, after, ok := strings.Cut(field, "_ns"); ok {
+		return before + after + "_seconds"
+	}
+	return field
+}
+
+// list writes names as a list of TOML or Starlark, in lines of bounded length.
+func list(indent string, names []string) string {
+	const width = 110
+	var b strings.Builder
+	column := 0
+	for i, name := range names {
+		item := fmt.Sprintf("%q", name)
+		if i < len(names)-1 {
+			item += ", "
+		}
+		if column == 0 || column+len(item) > width {
+			b.WriteString("\n" + indent)
+			column = len(indent)
+		}
+		b.WriteString(item)
+		column += len(item)
+	}
+	return "[" + strings.ReplaceAll(b.String(), " \n", "\n") + "\n" + indent[:max(0, len(indent)-2)] + "]"
+}

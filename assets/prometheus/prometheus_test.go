@@ -1,0 +1,246 @@
+package prometheus_test
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/tests/rig"
+)
+
+// telegraf returns the path of a Telegraf with Starlark and the output prometheus_client.
+func telegraf(t *testing.T) string {
+	t.Helper()
+	return rig.Program(t, "TELEGRAF_KAFKA_BIN", "tools/telegraf-kafka")
+}
+
+// shipped returns the configuration with an address of its own, and with changes.
+func shipped(t *testing.T, address string, changes ...string) string {
+	t.Helper()
+	text, err := os.ReadFile("telegraf.conf")
+	require.NoError(t, err)
+	require.Contains(t, string(text), `":9273"`)
+	return strings.NewReplacer(append(changes, `":9273"`, fmt.Sprintf("%q", address))...).Replace(string(text))
+}
+
+func TestTelegrafTakesTheConfiguration(t *testing.T) {
+	check := func(text string) (string, error) {
+		file := filepath.Join(t.TempDir(), "telegraf.conf")
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		out, err := exec.Command(telegraf(t), "config", "check", "--config", file).CombinedOutput()
+		return string(out), err
+	}
+	out, err := check(shipped(t, "127.0.0.1:0"))
+	require.NoError(t, err, out)
+	out, err = check(shipped(t, "127.0.0.1:0", "def shape(metric)", "def shape(point)"))
+	require.Error(t, err, out)
+}
+
+// scraped is a scrape of a Telegraf that runs the plugin on simulated devices.
+type scraped struct {
+	t        *testing.T
+	address  string
+	families map[string]*dto.MetricFamily
+}
+
+// start runs the plugin under Telegraf with the shipped configuration.
+func start(t *testing.T, plugin string, changes ...string) (*scraped, *rig.Telegraf) {
+	t.Helper()
+	t.Setenv("TELEGRAF_BIN", telegraf(t))
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s := &scraped{t: t, address: l.Addr().String()}
+	require.NoError(t, l.Close())
+	return s, rig.Start(t, rig.Config{Plugin: plugin, More: shipped(t, s.address, changes...) + "\n[global_tags]\n  host = \"h1\"\n"})
+}
+
+// await scrapes until what the test waits for is there.
+func (s *scraped) await(what string, there func() bool) {
+	s.t.Helper()
+	var last error
+	require.Eventually(s.t, func() bool {
+		if last = s.scrape(); last != nil {
+			return false
+		}
+		return there()
+	}, time.Minute, 100*time.Millisecond, what)
+	require.NoError(s.t, last)
+}
+
+func (s *scraped) scrape() error {
+	response, err := http.Get("http://" + s.address + "/metrics")
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	s.families, err = parser.TextToMetricFamilies(response.Body)
+	return err
+}
+
+// value returns the value of a series, whose labels are written as in "device=sim0", and
+// whether it is there.
+func (s *scraped) value(family string, labels ...string) (float64, bool) {
+	for _, m := range s.families[family].GetMetric() {
+		have := labelsOf(m)
+		if slices.ContainsFunc(labels, func(l string) bool { return !slices.Contains(have, l) }) {
+			continue
+		}
+		return m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetUntyped().GetValue(), true
+	}
+	return 0, false
+}
+
+func (s *scraped) is(want float64, family string, labels ...string) bool {
+	have, ok := s.value(family, labels...)
+	return ok && have == want
+}
+
+func labelsOf(m *dto.Metric) (all []string) {
+	for _, l := range m.GetLabel() {
+		all = append(all, l.GetName()+"="+l.GetValue())
+	}
+	return all
+}
+
+func TestAHealthyDeviceHasTypedFamiliesAndFewSeries(t *testing.T) {
+	s, _ := start(t, `[[inputs.rdma_events]]
+  backend = "sim"
+  [inputs.rdma_events.sim]
+    profile = "fleet1"
+`)
+	s.await("rounds", func() bool {
+		n, _ := s.value("rdma_cq_probe_successes_total", "device=sim0")
+		return n >= 3
+	})
+	for _, row := range []struct {
+		want   float64
+		family string
+		labels []string
+	}{
+		{1, "rdma_port_up", []string{"host=h1", "device=sim0", "port=1"}},
+		{12.5e9, "rdma_port_rate_bytes_per_second", []string{"device=sim0"}},
+		{4096, "rdma_port_mtu_bytes", []string{"device=sim0"}},
+		{4, "rdma_port_gids", []string{"device=sim0"}},
+		{0, "rdma_port_gid_moves_total", []string{"device=sim0"}},
+		{0, "rdma_port_down_seconds_total", []string{"device=sim0"}},
+		{1, "rdma_port_info", []string{"link_layer=ethernet", "netdev=simeth0a", "width=4x"}},
+		{0, "rdma_async_events_total", []string{"device=sim0", "port=1", "event=port_err"}},
+		{0, "rdma_async_unacked", []string{"device=sim0", "port=1"}},
+		{1, "rdma_device_info", []string{"driver=sim", "fw_ver=22.39.2048", "is_vf=0"}},
+		{1, "rdma_device_status", []string{"worker_state=running", "reason=ok"}},
+		{0, "rdma_device_crashes_total", []string{"device=sim0"}},
+		{0, "rdma_cq_probe_lost_events_total", []string{"device=sim0", "method=ud_send"}},
+		{0, "rdma_host_ports_down", []string{"host=h1"}},
+		{0, "rdma_collector_dropped_points_total", []string{"host=h1"}},
+	} {
+		have, ok := s.value(row.family, row.labels...)
+		require.True(t, ok, "%s %v", row.family, row.labels)
+		require.InDelta(t, row.want, have, 0, "%s %v", row.family, row.labels)
+	}
+	wake, ok := s.value("rdma_cq_probe_wake_p99_seconds", "device=sim0")
+	require.True(t, ok)
+	require.Positive(t, wake)
+	require.Less(t, wake, 1.0, "it is in seconds")
+	s.requireTyped()
+	s.requireNames()
+	ofDevice, ofHost := s.count()
+	t.Logf("%d series of a healthy device, %d of the host besides", ofDevice, ofHost)
+	require.LessOrEqual(t, ofDevice, 70, "what a device costs a Prometheus")
+}
+
+// requireTyped requires that each family is a counter or a gauge by its name, and that no label
+// comes from a string but those of info and status.
+func (s *scraped) requireTyped() {
+	s.t.Helper()
+	identity := []string{"host", "device", "port", "vector", "method", "event", "expected", "le", "plugin_instance"}
+	for name, f := range s.families {
+		if !strings.HasPrefix(name, "rdma_") {
+			continue
+		}
+		want := dto.MetricType_GAUGE
+		if strings.HasSuffix(name, "_total") || strings.HasSuffix(name, "_bucket") {
+			want = dto.MetricType_COUNTER
+		}
+		require.Equal(s.t, want, f.GetType(), name)
+		if strings.HasSuffix(name, "_info") || strings.HasSuffix(name, "_status") {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			for _, l := range m.GetLabel() {
+				require.Contains(s.t, identity, l.GetName(), name)
+			}
+		}
+	}
+}
+
+// count returns how many series there are of a device, and of the host alone.
+func (s *scraped) count() (ofDevice, ofHost int) {
+	for name, f := range s.families {
+		if !strings.HasPrefix(name, "rdma_") {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			if slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetName() == "device" }) {
+				ofDevice++
+			} else {
+				ofHost++
+			}
+		}
+	}
+	return ofDevice, ofHost
+}
+
+// The labels of a series cannot change, so the series with the labels from before becomes 0.
+func TestAChangedReasonEndsTheSeriesOfTheOneBefore(t *testing.T) {
+	scenario := filepath.Join(t.TempDir(), "scenario.toml")
+	require.NoError(t, os.WriteFile(scenario, []byte("[[fault]]\nkind = \"removed\"\nat = \"4s\"\n"+
+		"[[link]]\nat = \"3s\"\ndown_for = \"40ms\"\n"), 0o600))
+	s, _ := start(t, fmt.Sprintf(`[[inputs.rdma_events]]
+  backend = "sim"
+  [inputs.rdma_events.probe]
+    histogram = true
+  [inputs.rdma_events.sim]
+    profile = "fleet1"
+    scenario = %q
+`, scenario))
+	s.await("a device that works", func() bool { return s.is(1, "rdma_device_status", "reason=ok", "worker_state=running") })
+	s.await("a device that is gone", func() bool { return s.is(1, "rdma_device_status", "reason=removed", "worker_state=stopped") })
+	require.True(t, s.is(0, "rdma_device_status", "reason=ok", "worker_state=running"))
+	require.True(t, s.is(1, "rdma_port_flaps_total", "device=sim0"), "a drop that was shorter than a scrape")
+	require.True(t, s.is(1, "rdma_async_events_total", "event=port_err"))
+	_, moments := s.families["rdma_port_change_transitions"]
+	require.False(t, moments)
+	require.Contains(t, s.families, "rdma_cq_probe_wake_seconds_bucket")
+	_, ok := s.value("rdma_cq_probe_wake_seconds_bucket", "le=2e-05")
+	require.True(t, ok, "a bound of 20 us in seconds")
+	s.requireTyped()
+}
+
+// With both, other outputs get the original points.
+func TestOriginalPointsPassBesideThem(t *testing.T) {
+	s, r := start(t, `[[inputs.rdma_events]]
+  backend = "sim"
+  [inputs.rdma_events.sim]
+    profile = "fleet1"
+`, "both = false", "both = true", "string_as_label = false", "string_as_label = false\n  tagpass = {for = [\"prometheus\"]}")
+	s.await("a port", func() bool { return s.is(1, "rdma_port_up", "device=sim0") })
+	require.NotContains(t, s.families, "rdma_port_state_name")
+	points := r.Await("the original and the shaped point", time.Minute, func(points []rig.Point) bool {
+		return rig.Last(points, "rdma_port", "for", "").Text("state_name") == "active" &&
+			len(rig.Select(points, "rdma_port", "for", "prometheus")) > 0
+	})
+	require.NotEmpty(t, points)
+}

@@ -1,0 +1,238 @@
+package prometheus_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"rdma_events/tests/rig"
+)
+
+// promtool runs promtool and returns its output.
+func promtool(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	out, err := exec.Command(rig.Program(t, "PROMTOOL_BIN", "tools/promtool"), args...).CombinedOutput()
+	return string(out), err
+}
+
+func TestPrometheusTakesTheRules(t *testing.T) {
+	out, err := promtool(t, "check", "rules", "rules.yml")
+	require.NoError(t, err, out)
+}
+
+// unit is a test of one alert on series of one value a minute, in promtool's notation: 0x9 is
+// ten times 0, and 0+1x9 counts from 0 to 9.
+type unit struct {
+	name   string
+	alert  string
+	series map[string]string
+	fires  []int // at these minutes there is one such alert
+	quiet  []int // at these there is none
+}
+
+// grows returns the cases of an alert about a counter that grew by n within minutes.
+func grows(alert, counter string, n, minutes int) []unit {
+	since := func(by int) map[string]string {
+		return map[string]string{counter: fmt.Sprintf("0x40 %dx90", by)}
+	}
+	return []unit{
+		{alert + ", enough", alert, since(n), []int{42}, []int{40, 43 + minutes}},
+		{alert + ", enough over some minutes", alert, map[string]string{counter: fmt.Sprintf("0x39 0+1x%d %dx60", n, n)},
+			[]int{41 + n}, []int{39}},
+		{alert + ", one too few", alert, since(n - 1), nil, []int{41, 42, 45, 60}},
+		{alert + ", a restart of the plugin", alert, map[string]string{counter: fmt.Sprintf("%dx40 0x40", n)}, nil, []int{41, 42, 50}},
+	}
+}
+
+const (
+	ofPort   = `{host="h",device="d",port="1"}`
+	ofDevice = `{host="h",device="d"}`
+	ofProbe  = `{host="h",device="d",port="1",vector="0",method="ud_send"}`
+)
+
+func units() []unit {
+	up := "rdma_port_up" + ofPort
+	present := "rdma_device_present" + ofDevice
+	status := func(state, reason string) string {
+		return fmt.Sprintf(`rdma_device_status{host="h",device="d",worker_state=%q,reason=%q}`, state, reason)
+	}
+	p99 := "rdma_cq_probe_wake_p99_seconds" + ofProbe
+	uptime := func(instance string) string {
+		return fmt.Sprintf(`rdma_collector_uptime_seconds{host="h",plugin_instance=%q}`, instance)
+	}
+	return slices.Concat([]unit{
+		{"down", "RDMAPortDown", map[string]string{up: "1x20 0x30 1x20"}, []int{23, 50}, []int{20, 21, 53}},
+		{"down for a day", "RDMAPortDown", map[string]string{up: "1x20 0x1600"}, []int{1400}, []int{1470}},
+		{"down by design", "RDMAPortDown", map[string]string{`rdma_port_up{host="h",device="d",port="1",expected="down"}`: "1x20 0x30"},
+			nil, []int{23, 40}},
+		{"never up", "RDMAPortDown", map[string]string{up: "0x60"}, nil, []int{10, 30, 60}},
+		{"down for less than a minute", "RDMAPortDown", map[string]string{up: "1x20 0 1x20"}, nil, []int{21, 22, 23}},
+
+		{"missing", "RDMADeviceMissing", map[string]string{present: "1x20 0x30 1x20"}, []int{23, 50}, []int{20, 21, 53}},
+		{"renamed", "RDMADeviceMissing", map[string]string{present: "1x20 0x30", status("stopped", "renamed"): "0x20 1x30"},
+			nil, []int{23, 40}},
+		{"given to vfio", "RDMADeviceMissing", map[string]string{present: "1x20 0x30", status("stopped", "reassigned"): "0x20 1x30"},
+			nil, []int{23, 40}},
+		{"another device was renamed", "RDMADeviceMissing", map[string]string{
+			present: "1x20 0x30", `rdma_device_status{host="h",device="e",worker_state="stopped",reason="renamed"}`: "1x50",
+		}, []int{23}, []int{20}},
+		{"reset within a minute", "RDMADeviceMissing", map[string]string{present: "1x20 0 1x20"}, nil, []int{21, 22, 23}},
+
+		{"held by a worker that died", "RDMAUnackedEvents", map[string]string{"rdma_async_released_total" + ofPort: "0x20 1x60"},
+			[]int{25}, []int{20, 22, 55}},
+		{"unacknowledged for long", "RDMAUnackedEvents", map[string]string{"rdma_async_unacked" + ofPort: "0x20 1x20 0x20"},
+			[]int{28}, []int{23, 43}},
+		{"unacknowledged for a minute", "RDMAUnackedEvents", map[string]string{"rdma_async_unacked" + ofPort: "0x20 1x1 0x20"},
+			nil, []int{21, 22, 25, 28}},
+		{"all acknowledged", "RDMAUnackedEvents", map[string]string{
+			"rdma_async_unacked" + ofPort: "0x60", "rdma_async_released_total" + ofPort: "4x60",
+		}, nil, []int{10, 30}},
+
+		{"slow", "RDMAWakeSlow", map[string]string{p99: "0.0001x300 0.002x60 0.0001x60"}, []int{330}, []int{300, 305, 370}},
+		{"slow from the start", "RDMAWakeSlow", map[string]string{p99: "0.002x400"}, nil, []int{100, 330, 400}},
+		{"five times little", "RDMAWakeSlow", map[string]string{p99: "0.00001x300 0.0001x100"}, nil, []int{330, 400}},
+		{"slow for five minutes", "RDMAWakeSlow", map[string]string{p99: "0.0001x300 0.002x4 0.0001x60"}, nil, []int{306, 312, 320}},
+		{"slow by a method without a past", "RDMAWakeSlow", map[string]string{
+			p99: "0.0001x300", `rdma_cq_probe_wake_p99_seconds{host="h",device="d",port="1",vector="0",method="flush"}`: "_x300 0.002x60",
+		}, nil, []int{330, 350}},
+
+		{"silent", "RDMAPluginSilent", map[string]string{uptime(""): "0+60x30 _x60 0+60x30"}, []int{50, 90}, []int{30, 38, 95}},
+		{"one of two instances is silent", "RDMAPluginSilent", map[string]string{uptime("a"): "0+60x120", uptime("b"): "0+60x30 _x90"},
+			[]int{60}, []int{30}},
+		{"taken away a day ago", "RDMAPluginSilent", map[string]string{uptime(""): "0+60x30 _x1600"}, []int{1400}, []int{1500}},
+		{"a restart of the plugin", "RDMAPluginSilent", map[string]string{uptime(""): "0+60x30 _x2 0+60x30"}, nil, []int{33, 36, 45}},
+
+		{"refused", "RDMAWorkerDown", map[string]string{status("running", "ok"): "1x20 0x60", status("backing_off", "no_permission"): "0x20 1x30 0x20"},
+			[]int{24, 50}, []int{20, 22, 53}},
+		{"the reason changes", "RDMAWorkerDown", map[string]string{
+			status("backing_off", "crashed"): "1x21 0x60", status("backing_off", "no_library"): "0x21 1x60",
+		}, []int{21, 22, 23, 24}, nil},
+		{"crashed and running again", "RDMAWorkerDown", map[string]string{
+			status("running", "ok"): "1x20 0 1x40", status("backing_off", "crashed"): "0x20 1 0x40",
+		}, nil, []int{21, 22, 23}},
+		{"stopped, as the device is missing", "RDMAWorkerDown", map[string]string{status("stopped", "removed"): "1x60"}, nil, []int{10, 30}},
+	},
+		grows("RDMAPortFlapping", "rdma_port_flaps_total"+ofPort, 3, 30),
+		grows("RDMALinkDisagrees", "rdma_port_missed_transitions_total"+ofPort, 1, 30),
+		grows("RDMAGIDMoved", "rdma_port_gid_moves_total"+ofPort, 1, 30),
+		grows("RDMADeviceFatal", "rdma_device_fatals_total"+ofDevice, 1, 30),
+		grows("RDMALostEvents", "rdma_cq_probe_lost_events_total"+ofProbe, 3, 15),
+		grows("RDMALostCompletions", "rdma_cq_probe_lost_completions_total"+ofProbe, 3, 15),
+		grows("RDMAWorkerRestarts", "rdma_device_crashes_total"+ofDevice, 3, 30),
+	)
+}
+
+// These are parts of promtool's format of unit tests.
+type (
+	unitFile struct {
+		RuleFiles []string   `yaml:"rule_files"`
+		Interval  string     `yaml:"evaluation_interval"`
+		Tests     []unitTest `yaml:"tests"`
+	}
+	unitTest struct {
+		Name     string       `yaml:"name"`
+		Interval string       `yaml:"interval"`
+		Series   []unitSeries `yaml:"input_series"`
+		Exprs    []unitExpr   `yaml:"promql_expr_test"`
+	}
+	unitSeries struct {
+		Series string `yaml:"series"`
+		Values string `yaml:"values"`
+	}
+	unitExpr struct {
+		Expr    string       `yaml:"expr"`
+		At      string       `yaml:"eval_time"`
+		Samples []unitSample `yaml:"exp_samples"`
+	}
+	unitSample struct {
+		Labels string  `yaml:"labels"`
+		Value  float64 `yaml:"value"`
+	}
+)
+
+func (u *unit) test() unitTest {
+	x := unitTest{Name: u.name, Interval: "1m"}
+	for series, values := range u.series {
+		x.Series = append(x.Series, unitSeries{series, values})
+	}
+	firing := fmt.Sprintf(`count(ALERTS{alertname=%q, alertstate="firing"})`, u.alert)
+	for _, minute := range u.fires {
+		x.Exprs = append(x.Exprs, unitExpr{firing, fmt.Sprintf("%dm", minute), []unitSample{{"{}", 1}}})
+	}
+	for _, minute := range u.quiet {
+		x.Exprs = append(x.Exprs, unitExpr{firing, fmt.Sprintf("%dm", minute), nil})
+	}
+	return x
+}
+
+func writeUnits(t *testing.T, all []unit) string {
+	t.Helper()
+	rules, err := filepath.Abs("rules.yml")
+	require.NoError(t, err)
+	f := unitFile{RuleFiles: []string{rules}, Interval: "1m"}
+	for i := range all {
+		f.Tests = append(f.Tests, all[i].test())
+	}
+	text, err := yaml.Marshal(f)
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "units.yml")
+	require.NoError(t, os.WriteFile(path, text, 0o600))
+	return path
+}
+
+func TestEachRuleFiresAndClearsAndStaysQuiet(t *testing.T) {
+	cases := map[string]int{}
+	for _, u := range units() {
+		cases[u.alert]++
+	}
+	for _, name := range alertNames(t) {
+		require.GreaterOrEqual(t, cases[name], 4, name)
+		delete(cases, name)
+	}
+	require.Empty(t, cases, "cases of alerts that are not there")
+	out, err := promtool(t, "test", "rules", writeUnits(t, units()))
+	require.NoError(t, err, out)
+}
+
+// A unit that expects the opposite fails, so the check above can fail.
+func TestAWrongExpectationIsFound(t *testing.T) {
+	u := units()[0]
+	u.fires, u.quiet = u.quiet, u.fires
+	out, err := promtool(t, "test", "rules", writeUnits(t, []unit{u}))
+	require.Error(t, err, out)
+}
+
+func alertNames(t *testing.T) (names []string) {
+	t.Helper()
+	text, err := os.ReadFile("rules.yml")
+	require.NoError(t, err)
+	for _, m := range regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(string(text), -1) {
+		names = append(names, m[1])
+	}
+	require.NotEmpty(t, names)
+	return names
+}
+
+// requireNames requires that all names in the rules are those of a scrape.
+func (s *scraped) requireNames() {
+	s.t.Helper()
+	text, err := os.ReadFile("rules.yml")
+	require.NoError(s.t, err)
+	for line := range strings.Lines(string(text)) {
+		expr, ok := strings.CutPrefix(strings.TrimSpace(line), "expr: ")
+		if !ok {
+			continue
+		}
+		for _, name := range regexp.MustCompile(`\brdma_\w+`).FindAllString(expr, -1) {
+			require.Contains(s.t, s.families, name)
+		}
+	}
+}
