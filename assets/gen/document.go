@@ -23,7 +23,7 @@ The label ` + "`severity`" + ` is for your notification policies: ` + "`critical
 
 Prometheus has the same rules in [assets/prometheus/rules.yml](../assets/prometheus/rules.yml), where port-down is RDMAPortDown.
 They are about the names that [assets/prometheus/telegraf.conf](../assets/prometheus/telegraf.conf) makes
-([coming from](coming-from.md)), and their annotation `+"`do`"+` is the first step of what to do.
+([coming from](coming-from.md)), and their annotation ` + "`do`" + ` is the first step of what to do.
 
 When nothing is reported at all, only [plugin-silent](#plugin-silent) fires: the others' "no data" is normal, so that one
 silence is one alert.

@@ -122,10 +122,10 @@ func (t *tables) add(m *measure.Metric, f measure.Field) error {
 // renamed returns the name of a gauge's field in the units of Prometheus, as the script of
 // the template does.
 func renamed(field string) string {
-	switch {
-	case field == "rate_gbps":
+	switch field {
+	case "rate_gbps":
 		return "rate_bytes_per_second"
-	case field == "mtu":
+	case "mtu":
 		return "mtu_bytes"
 	}
 	if before, after, ok := strings.Cut(field, "_ns"); ok {
