@@ -56,12 +56,13 @@ func (s *session) watchGIDs(ctx context.Context) error {
 }
 
 // readGIDs reads the GID tables and sends those that differ from the tables sent last. A
-// table that cannot be read, or not be sent now, is sent the next time. readGIDs returns an
-// error only if it ends the watch.
+// table that cannot be read, or not be sent now, is sent the next time. The only error is
+// ErrClosed: whether a device is gone is for the queries of its ports to say, since a
+// container may lack the files of its GIDs.
 func (s *session) readGIDs(sent [][]verbs.GID) error {
 	for i, p := range s.ports {
 		t, err := s.dev.GIDs(p.number)
-		if errors.Is(err, verbs.ErrNoDevice) || errors.Is(err, verbs.ErrClosed) {
+		if errors.Is(err, verbs.ErrClosed) {
 			return err
 		}
 		if err != nil || sent[i] != nil && slices.Equal(t.Entries, sent[i]) {

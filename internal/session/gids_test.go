@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sim"
 )
@@ -86,5 +87,30 @@ func TestAGIDTableThatTheOutboxHadNoRoomForIsSentLater(t *testing.T) {
 		require.Len(t, tables(s.out.take()), 1)
 		require.NoError(t, s.readGIDs(sent))
 		require.Empty(t, tables(s.out.take()), "it has not changed")
+	})
+}
+
+// withoutGIDs is a backend whose devices have no readable GID table.
+type withoutGIDs struct{ verbs.Backend }
+
+func (b withoutGIDs) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
+	d, err := b.Backend.Open(name, led)
+	return tablelessDevice{d}, err
+}
+
+type tablelessDevice struct{ verbs.Device }
+
+func (tablelessDevice) GIDs(int) (verbs.GIDTable, error) { return verbs.GIDTable{}, verbs.ErrNoDevice }
+
+func TestATableThatCannotBeReadEndsNoWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "roce2", "")
+		r.o.GIDInterval = time.Second
+		r.wrap = func(b verbs.Backend) verbs.Backend { return withoutGIDs{b} }
+		r.start(nil)
+		r.after(10 * time.Second)
+		items := r.after(time.Minute)
+		require.Empty(t, tables(items))
+		require.NotEmpty(t, readings(items))
 	})
 }
