@@ -1,2 +1,2 @@
-// Package gidtable tells from the readings of a port's GID table which GIDs came, went and moved.
+// Package gidtable finds the GIDs that came, went and moved between the readings of a port's GID table.
 package gidtable

@@ -20,8 +20,8 @@ func table(at time.Duration, gids ...verbs.GID) *verbs.GIDTable {
 	return &verbs.GIDTable{Port: 1, Mono: int64(at), Entries: gids}
 }
 
-// told returns changes in short: action, address, indexes and time away.
-func told(changes []Change) (all []string) {
+// short returns changes in short: action, address, indexes and time away.
+func short(changes []Change) (all []string) {
 	for _, c := range changes {
 		all = append(all, fmt.Sprintf("%s %s %d > %d after %v", c.Action, c.GID, c.From, c.To, time.Duration(c.Away)))
 	}
@@ -44,15 +44,15 @@ func TestTheFirstReadingIsTheBaseline(t *testing.T) {
 func TestAnAddressThatComesBackHasMovedOrReturned(t *testing.T) {
 	var d Differ
 	d.Read(table(0, gid(0, local), gid(3, host)))
-	require.Equal(t, []string{"removed ::ffff:10.4.0.1 3 > -1 after 0s"}, told(d.Read(table(time.Second, gid(0, local)))))
+	require.Equal(t, []string{"removed ::ffff:10.4.0.1 3 > -1 after 0s"}, short(d.Read(table(time.Second, gid(0, local)))))
 	require.Equal(t, []string{"moved ::ffff:10.4.0.1 3 > 5 after 400ms"},
-		told(d.Read(table(1400*time.Millisecond, gid(0, local), gid(5, host)))))
+		short(d.Read(table(1400*time.Millisecond, gid(0, local), gid(5, host)))))
 	d.Read(table(2*time.Second, gid(0, local)))
 	require.Equal(t, []string{"returned ::ffff:10.4.0.1 5 > 5 after 1s"},
-		told(d.Read(table(3*time.Second, gid(0, local), gid(5, host)))))
+		short(d.Read(table(3*time.Second, gid(0, local), gid(5, host)))))
 	require.Equal(t, []string{"moved ::ffff:10.4.0.1 5 > 3 after 0s"},
-		told(d.Read(table(4*time.Second, gid(0, local), gid(3, host)))), "away between two readings")
-	require.Equal(t, []string{"added ::ffff:10.4.0.2 -1 > 4 after 0s"}, told(d.Read(
+		short(d.Read(table(4*time.Second, gid(0, local), gid(3, host)))), "away between two readings")
+	require.Equal(t, []string{"added ::ffff:10.4.0.2 -1 > 4 after 0s"}, short(d.Read(
 		table(5*time.Second, gid(0, local), gid(3, host), gid(4, "::ffff:10.4.0.2")))))
 }
 
@@ -61,7 +61,7 @@ func TestAMACChangeRemovesTheOldAndAddsTheNew(t *testing.T) {
 	var d Differ
 	d.Read(table(0, gid(0, "fe80::1"), gid(1, host)))
 	require.Equal(t, []string{"removed fe80::1 0 > -1 after 0s", "added fe80::2 -1 > 0 after 0s"},
-		told(d.Read(table(1, gid(0, "fe80::2"), gid(1, host)))))
+		short(d.Read(table(1, gid(0, "fe80::2"), gid(1, host)))))
 }
 
 func TestAddressesOfTwoNetdevsAreTwoGIDs(t *testing.T) {
@@ -69,7 +69,7 @@ func TestAddressesOfTwoNetdevsAreTwoGIDs(t *testing.T) {
 	vlan.NetDev = "eth0.100"
 	var d Differ
 	d.Read(table(0, gid(0, local), vlan))
-	require.Equal(t, []string{"removed fe80::1 4 > -1 after 0s"}, told(d.Read(table(1, gid(0, local)))))
+	require.Equal(t, []string{"removed fe80::1 4 > -1 after 0s"}, short(d.Read(table(1, gid(0, local)))))
 }
 
 func TestAChangeSaysWhetherOurProbeSentFromTheGID(t *testing.T) {

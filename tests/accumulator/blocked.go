@@ -8,7 +8,7 @@ import (
 )
 
 // Blocked is an accumulator whose AddFields blocks until Open is called, like that of
-// Telegraf's shim while nobody reads its channel. All methods may be called concurrently.
+// Telegraf's shim while its channel has no reader. All methods may be called concurrently.
 type Blocked struct {
 	testutil.Accumulator
 
