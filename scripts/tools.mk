@@ -11,10 +11,10 @@ KUBECTL_VALIDATE := v0.0.4
 TELEGRAF_TAGS := custom,inputs.execd,inputs.internal,outputs.file,outputs.discard,outputs.influxdb,parsers.influx,serializers.influx
 # Only the tests of assets/telegraf and assets/prometheus use these tags; Kafka and Starlark would make the other Telegraf a
 # third larger.
-KAFKA_TAGS := custom,inputs.execd,inputs.internal,inputs.kafka_consumer,outputs.kafka,outputs.influxdb,outputs.file,outputs.prometheus_client,processors.starlark,parsers.influx,serializers.influx
+LARGE_TAGS := custom,inputs.execd,inputs.internal,inputs.kafka_consumer,outputs.kafka,outputs.influxdb,outputs.file,outputs.prometheus_client,processors.starlark,parsers.influx,serializers.influx
 
 .PHONY: setup setup-run setup-test setup-lint setup-package
-setup: setup-test setup-lint setup-package $(TOOLS)/nfpm-$(NFPM) $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/telegraf-kafka-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) $(TOOLS)/promtool $(TOOLS)/golangci-lint-$(GOLANGCI) ## install what all targets need
+setup: setup-test setup-lint setup-package $(TOOLS)/nfpm-$(NFPM) $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/telegraf-large-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) $(TOOLS)/promtool $(TOOLS)/golangci-lint-$(GOLANGCI) ## install what all targets need
 setup-run:
 	@scripts/packages.sh run
 setup-test:
@@ -45,9 +45,9 @@ $(TOOLS)/golangci-lint-%: export CGO_ENABLED = 1
 $(TOOLS)/telegraf-$(TELEGRAF): | build/cache
 	$(call telegraf,$(TELEGRAF_TAGS))
 	$(call named,telegraf)
-$(TOOLS)/telegraf-kafka-$(TELEGRAF): | build/cache
-	$(call telegraf,$(KAFKA_TAGS))
-	$(call named,telegraf-kafka)
+$(TOOLS)/telegraf-large-$(TELEGRAF): | build/cache
+	$(call telegraf,$(LARGE_TAGS))
+	$(call named,telegraf-large)
 # The benchmarks compare the plugin with these two programs; the plugin needs neither of them.
 $(TOOLS)/telegraf-infiniband: | build/cache
 	$(call telegraf,custom$(comma)inputs.infiniband$(comma)outputs.discard)

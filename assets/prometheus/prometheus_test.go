@@ -23,7 +23,7 @@ import (
 // telegraf returns the path of a Telegraf with Starlark and the output prometheus_client.
 func telegraf(t *testing.T) string {
 	t.Helper()
-	return rig.Program(t, "TELEGRAF_KAFKA_BIN", "tools/telegraf-kafka")
+	return rig.Program(t, "TELEGRAF_LARGE_BIN", "tools/telegraf-large")
 }
 
 // shipped returns the configuration with an address of its own, and with changes.
@@ -235,9 +235,13 @@ func TestOriginalPointsPassBesideThem(t *testing.T) {
   backend = "sim"
   [inputs.rdma_events.sim]
     profile = "fleet1"
-`, "both = false", "both = true", "string_as_label = false", "string_as_label = false\n  tagpass = {for = [\"prometheus\"]}")
+`, "detail = false", "detail = true", "both = false", "both = true", "string_as_label = false", "string_as_label = false\n  tagpass = {for = [\"prometheus\"]}")
 	s.await("a port", func() bool { return s.is(1, "rdma_port_up", "device=sim0") })
 	require.NotContains(t, s.families, "rdma_port_state_name")
+	s.await("what few people look at", func() bool { return s.families["rdma_cq_probe_hold_p99_seconds"] != nil })
+	for name, f := range s.families {
+		require.NotEqual(t, dto.MetricType_UNTYPED, f.GetType(), name)
+	}
 	points := r.Await("the original and the shaped point", time.Minute, func(points []rig.Point) bool {
 		return rig.Last(points, "rdma_port", "for", "").Text("state_name") == "active" &&
 			len(rig.Select(points, "rdma_port", "for", "prometheus")) > 0

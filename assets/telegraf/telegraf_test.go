@@ -18,7 +18,7 @@ import (
 
 func program(t *testing.T) string {
 	t.Helper()
-	return rig.Program(t, "TELEGRAF_KAFKA_BIN", "tools/telegraf-kafka")
+	return rig.Program(t, "TELEGRAF_LARGE_BIN", "tools/telegraf-large")
 }
 
 // check runs Telegraf, which loads a configuration and initializes its plugins. It

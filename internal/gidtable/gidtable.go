@@ -56,50 +56,71 @@ func (d *Differ) Count() (n int, known bool) { return len(d.table), d.known }
 
 // Read handles a reading and returns what has changed since the one before: what went, in
 // the order of the old indexes, and then what came, in the order of the new ones. The first
-// reading is the baseline and returns nothing.
+// reading is the baseline and returns nothing. A GID that kept its index has not changed,
+// whatever its network device is called now.
 func (d *Differ) Read(t *verbs.GIDTable) []Change {
-	before, probed := d.table, append(d.probed, t.Probed...)
-	first, reopened := !d.known, d.reopened
+	first, reopened, probed := !d.known, d.reopened, slices.Concat(d.probed, t.Probed)
+	went, came := without(d.table, t.Entries), without(t.Entries, d.table)
 	d.table, d.probed = slices.Clone(t.Entries), slices.Clone(t.Probed)
 	d.known, d.reopened = true, false
 	if first {
 		return nil
 	}
-	old, now := places(before), places(d.table)
 	var changes []Change
 	add := func(c Change) {
 		c.Reopened = reopened
 		c.Probed = c.From >= 0 && slices.Contains(probed, c.From)
 		changes = append(changes, c)
 	}
-	for i := range before {
-		g := &before[i]
-		if _, there := now[identityOf(g)]; !there && old[identityOf(g)] == g.Index {
-			add(Change{Action: verbs.GIDRemoved, GID: *g, From: g.Index, To: -1})
-			d.remember(identityOf(g), absence{g.Index, t.Mono})
+	old, now := places(went), places(came)
+	for _, g := range went {
+		if _, moved := now[identityOf(&g)]; !moved {
+			add(Change{Action: verbs.GIDRemoved, GID: g, From: g.Index, To: -1})
+			d.remember(identityOf(&g), absence{g.Index, t.Mono})
 		}
 	}
-	for i := range d.table {
-		g := &d.table[i]
-		id := identityOf(g)
-		if now[id] != g.Index {
-			continue
-		}
-		was, stayed := old[id]
-		switch away, back := d.away[id]; {
-		case stayed && was == g.Index:
-		case stayed:
-			add(Change{Action: verbs.GIDMoved, GID: *g, From: was, To: g.Index})
-		case back && away.index == g.Index:
-			add(Change{Action: verbs.GIDReturned, GID: *g, From: away.index, To: g.Index, Away: t.Mono - away.since})
-		case back:
-			add(Change{Action: verbs.GIDMoved, GID: *g, From: away.index, To: g.Index, Away: t.Mono - away.since})
-		default:
-			add(Change{Action: verbs.GIDAdded, GID: *g, From: -1, To: g.Index})
-		}
-		delete(d.away, id)
+	for _, g := range came {
+		add(d.arrival(g, old, t.Mono))
+		delete(d.away, identityOf(&g))
 	}
 	return changes
+}
+
+// arrival returns the change of a GID that is at an index where it was not before. old has
+// the indexes of those that left theirs since the last reading.
+func (d *Differ) arrival(g verbs.GID, old map[identity]int, mono int64) Change {
+	if was, moved := old[identityOf(&g)]; moved {
+		return Change{Action: verbs.GIDMoved, GID: g, From: was, To: g.Index}
+	}
+	away, back := d.away[identityOf(&g)]
+	if !back {
+		return Change{Action: verbs.GIDAdded, GID: g, From: -1, To: g.Index}
+	}
+	c := Change{Action: verbs.GIDMoved, GID: g, From: away.index, To: g.Index, Away: mono - away.since}
+	if c.From == c.To {
+		c.Action = verbs.GIDReturned
+	}
+	return c
+}
+
+// without returns the GIDs of a that b has not at the same index.
+func without(a, b []verbs.GID) []verbs.GID {
+	type slot struct {
+		index int
+		raw   [16]byte
+		typ   verbs.GIDType
+	}
+	have := map[slot]bool{}
+	for _, g := range b {
+		have[slot{g.Index, g.Raw, g.Type}] = true
+	}
+	var rest []verbs.GID
+	for _, g := range a {
+		if !have[slot{g.Index, g.Raw, g.Type}] {
+			rest = append(rest, g)
+		}
+	}
+	return rest
 }
 
 // places returns the first index of each GID.

@@ -72,6 +72,17 @@ func TestAddressesOfTwoNetdevsAreTwoGIDs(t *testing.T) {
 	require.Equal(t, []string{"removed fe80::1 4 > -1 after 0s"}, short(d.Read(table(1, gid(0, local)))))
 }
 
+func TestARenamedNetdevChangesNoGID(t *testing.T) {
+	renamed := gid(3, host)
+	renamed.NetDev = "eth7"
+	var d Differ
+	d.Read(table(0, gid(3, host)))
+	require.Empty(t, d.Read(table(1, renamed)))
+	moved := renamed
+	moved.Index = 5
+	require.Equal(t, []string{"moved ::ffff:10.4.0.1 3 > 5 after 0s"}, short(d.Read(table(2, moved))))
+}
+
 func TestAChangeSaysWhetherOurProbeSentFromTheGID(t *testing.T) {
 	var d Differ
 	first := table(0, gid(0, local), gid(3, host))

@@ -23,10 +23,9 @@ type port struct {
 	probeError lastError // why there is no probe
 	probed     bool      // a method has been chosen
 
-	active    verbs.PortAttr // of the last query of the active port
-	wasActive bool           // active is valid
-	gids      gidtable.Differ
-	gidMoves  uint64
+	active   verbs.PortAttr // of the last query of the active port
+	gids     gidtable.Differ
+	gidMoves uint64
 
 	viewStamp, changeStamp, gidStamp stamp
 }
@@ -75,17 +74,10 @@ func (p *port) compare(mono int64, changed func(attr, from, to string)) {
 	if p.attr.State != verbs.PortActive || p.attrAt != mono {
 		return
 	}
-	before := p.active
+	before := attrsOf(&p.active) // all unknown before the first one
 	p.active = p.attr
-	same := before
-	same.State, same.Phys = p.attr.State, p.attr.Phys
-	same.LinkDowned, same.HasLinkDowned = p.attr.LinkDowned, p.attr.HasLinkDowned
-	if !p.wasActive || same == p.attr {
-		p.wasActive = true
-		return
-	}
 	for i, now := range attrsOf(&p.attr) {
-		if from := attrsOf(&before)[i].value; from != "" && now.value != "" && from != now.value {
+		if from := before[i].value; from != "" && now.value != "" && from != now.value {
 			changed(now.name, from, now.value)
 		}
 	}

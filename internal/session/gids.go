@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"rdma_events/internal/verbs"
 )
@@ -19,37 +18,25 @@ func (s *session) watchGIDs(ctx context.Context) error {
 		return nil
 	case <-s.baselineDone:
 	}
-	soon, settled := stopped(), stopped()
-	defer soon.Stop()
-	defer settled.Stop()
-	waiting := false // soon is running
-	var tick <-chan time.Time
-	if s.o.GIDInterval > 0 {
-		t := time.NewTicker(s.o.GIDInterval)
-		defer t.Stop()
-		tick = t.C
-	}
+	due := newAlarms(s.o.GIDInterval)
+	defer due.stop()
 	sent := make([][]verbs.GID, len(s.ports))
 	for {
 		if err := s.readGIDs(sent); err != nil {
 			return unlessClosed(ctx, err)
 		}
-		for due := false; !due; {
+		for again := false; !again; {
 			select {
 			case <-ctx.Done():
 				return nil
 			case <-s.gidsWake:
-				if !waiting {
-					soon.Reset(queryDelay)
-					waiting = true
-				}
-				settled.Reset(settle)
-			case <-soon.C:
-				waiting, due = false, true
-			case <-settled.C:
-				due = true
-			case <-tick:
-				due = true
+				due.event()
+			case <-due.soon.C:
+				due.waiting, again = false, true
+			case <-due.settled.C:
+				again = true
+			case <-due.tick:
+				again = true
 			}
 		}
 	}

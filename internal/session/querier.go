@@ -30,17 +30,9 @@ const confirm = portstate.Settle + 10*time.Millisecond
 // latter two answers differs from the answer before, query asks once more, and again as
 // long as the answers differ.
 func (s *session) query(ctx context.Context) error {
-	soon, settled, again := stopped(), stopped(), stopped()
-	defer soon.Stop()
-	defer settled.Stop()
+	due, again := newAlarms(s.o.StateInterval), stopped()
+	defer due.stop()
 	defer again.Stop()
-	waiting := false // soon is running
-	var tick <-chan time.Time
-	if s.o.StateInterval > 0 {
-		t := time.NewTicker(s.o.StateInterval)
-		defer t.Stop()
-		tick = t.C
-	}
 	recent, doubtful := map[*port]bool{}, map[*port]bool{}
 	doubts := func(p *port) {
 		if len(doubtful) == 0 {
@@ -54,21 +46,17 @@ func (s *session) query(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-s.querierWake:
-			if !waiting {
-				soon.Reset(queryDelay)
-				waiting = true
-			}
-			settled.Reset(settle)
-		case <-soon.C:
-			waiting = false
+			due.event()
+		case <-due.soon.C:
+			due.waiting = false
 			err = s.queryPorts(func(p *port) bool {
-				due := p.due.Swap(false)
-				if due {
+				had := p.due.Swap(false)
+				if had {
 					recent[p] = true
 				}
-				return due
+				return had
 			}, nil)
-		case <-settled.C:
+		case <-due.settled.C:
 			err = s.queryPorts(func(p *port) bool { return recent[p] }, doubts)
 			for p := range recent {
 				p.changed(&p.settled)
@@ -78,20 +66,13 @@ func (s *session) query(ctx context.Context) error {
 			asked := maps.Clone(doubtful)
 			clear(doubtful)
 			err = s.queryPorts(func(p *port) bool { return asked[p] }, doubts)
-		case <-tick:
+		case <-due.tick:
 			err = s.queryPorts(func(*port) bool { return true }, doubts)
 		}
 		if err != nil {
 			return unlessClosed(ctx, err)
 		}
 	}
-}
-
-// stopped returns a timer that does not run.
-func stopped() *time.Timer {
-	t := time.NewTimer(time.Hour)
-	t.Stop()
-	return t
 }
 
 // queryPorts queries the ports that want accepts. It calls onChange, unless that is nil,

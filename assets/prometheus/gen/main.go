@@ -14,6 +14,7 @@ import (
 	"text/template"
 
 	"rdma_events/internal/measure"
+	"rdma_events/internal/verbs"
 )
 
 func main() {
@@ -42,7 +43,8 @@ type tables struct {
 	Moments  []string            // measurements of single moments
 	Counters map[string][]string // fields by measurement
 	Labels   map[string][]family // by measurement
-	Events   string              // the measurement with a field for each type of event
+	Async    string              // the measurement with a field for each type of event
+	NoEvents []string            // its other fields
 	Gauges   []string            // series names
 }
 
@@ -72,7 +74,7 @@ func labels() map[string][]family {
 var unlabelled = []string{"state_name", "phys_state_name"}
 
 func configuration(metrics []measure.Metric) ([]byte, error) {
-	t := tables{Counters: map[string][]string{}, Labels: labels(), Events: "rdma_async"}
+	t := tables{Counters: map[string][]string{}, Labels: labels(), Async: "rdma_async"}
 	for i := range metrics {
 		m := &metrics[i]
 		switch {
@@ -104,19 +106,27 @@ func configuration(metrics []measure.Metric) ([]byte, error) {
 }
 
 func (t *tables) add(m *measure.Metric, f measure.Field) error {
+	if m.Name == t.Async && !isEvent(f.Name) {
+		t.NoEvents = append(t.NoEvents, f.Name)
+	}
 	labelled := slices.ContainsFunc(t.Labels[m.Name], func(l family) bool { return slices.Contains(l.Fields, f.Name) })
 	switch {
 	case labelled, slices.Contains(unlabelled, f.Name), strings.HasSuffix(f.Name, "_rate"):
 	case f.Kind == measure.String:
 		return fmt.Errorf("%s.%s is a string and in no family of labels", m.Name, f.Name)
-	case m.Name == t.Events && !slices.Contains([]string{"read", "acked", "released", "unacked"}, f.Name) && !strings.Contains(f.Name, "_ns"):
-		// A type of event: the script makes one family of them.
+	case m.Name == t.Async && isEvent(f.Name): // the script makes one family of them
 	case f.Cumulative:
 		t.Counters[m.Name] = append(t.Counters[m.Name], f.Name)
 	default:
 		t.Gauges = append(t.Gauges, m.Name+"_"+renamed(f.Name))
 	}
 	return nil
+}
+
+// isEvent reports whether a field of rdma_async counts the events of a type.
+func isEvent(field string) bool {
+	_, ok := verbs.ParseEventType(field)
+	return ok || field == "unknown_<number>"
 }
 
 // renamed returns the name of a gauge's field in the units of Prometheus, as the script of

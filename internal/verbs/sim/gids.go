@@ -91,21 +91,14 @@ func (h *hardware) planGID(e gidEntry) error {
 // AddAddress puts the GID of one more address at the end of a port's table now, as a new
 // address of the host does.
 func (w *World) AddAddress(device string, port int, address netip.Addr) error {
-	h := w.find(device, w.clock())
-	if h == nil || port < 1 || port > len(h.ports) {
-		return fmt.Errorf("add address to %s port %d: %w", device, port, verbs.ErrNoDevice)
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	now := w.clock()
-	h.advance(now)
-	l, next := &h.ports[port-1], 0
-	if n := len(l.table); n > 0 {
-		next = l.table[n-1].Index + 1
-	}
-	l.table = append(l.table, verbs.GID{Index: next, Raw: address.As16(), Type: verbs.GIDRoCEv2, NetDev: l.attr.NetDev})
-	h.emit(pending{typ: verbs.EventGIDChange, port: port, count: 1, due: now})
-	return nil
+	return w.atPort("add address", device, port, func(h *hardware, l *link, now int64) {
+		next := 0
+		if n := len(l.table); n > 0 {
+			next = l.table[n-1].Index + 1
+		}
+		l.table = append(l.table, verbs.GID{Index: next, Raw: address.As16(), Type: verbs.GIDRoCEv2, NetDev: l.attr.NetDev})
+		h.emit(pending{typ: verbs.EventGIDChange, port: port, count: 1, due: now})
+	})
 }
 
 // GIDs implements verbs.Device.

@@ -152,16 +152,23 @@ func (w *World) Inject(device string, typ verbs.EventType, port int, count uint6
 // SetLink takes the link of a port down now, or ends that if up is true. The link
 // stays down as long as an entry of the scenario holds it down, too.
 func (w *World) SetLink(device string, port int, up bool) error {
+	return w.atPort("set link", device, port, func(h *hardware, l *link, now int64) {
+		l.held = !up
+		h.settle(port, now)
+	})
+}
+
+// atPort does something at a port now, after what the timeline has for this moment.
+func (w *World) atPort(what, device string, port int, do func(h *hardware, l *link, now int64)) error {
 	h := w.find(device, w.clock())
 	if h == nil || port < 1 || port > len(h.ports) {
-		return fmt.Errorf("set link of %s port %d: %w", device, port, verbs.ErrNoDevice)
+		return fmt.Errorf("%s of %s port %d: %w", what, device, port, verbs.ErrNoDevice)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := w.clock()
 	h.advance(now)
-	h.ports[port-1].held = !up
-	h.settle(port, now)
+	do(h, &h.ports[port-1], now)
 	return nil
 }
 
