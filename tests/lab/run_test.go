@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -179,8 +180,10 @@ func TestGuestClockHasTheHostsSpeed(t *testing.T) {
 	if _, err := img.Run(t.Context(), Job{Path: "/bin/sh", Args: []string{"-c", "dmesg"}, Stdout: &log}); err != nil {
 		t.Fatal(err)
 	}
-	if want := fmt.Sprintf("tsc: Detected %.3f MHz processor", khz/1000); !strings.Contains(log.String(), want) {
-		t.Errorf("want %q in:\n%s", want, log.String())
+	// The kernel measures its processor too, and names the counter in a line of its own if the two differ.
+	want := regexp.MustCompile(fmt.Sprintf(`tsc: Detected %.3f MHz (TSC|processor)`, khz/1000))
+	if !want.MatchString(log.String()) {
+		t.Errorf("want %s in:\n%s", want, log.String())
 	}
 }
 
