@@ -18,9 +18,9 @@ import (
 
 // Path is the address that a probe's queue pair uses for its own port.
 type Path struct {
-	GIDIndex int
-	Global   bool // with a GRH, from and to GID
-	GID      [16]byte
+	GIDIndex int      // 0 unless Global, or the configured index for MethodFlush
+	Global   bool     // with a GRH, from and to GID; else by LID
+	GID      [16]byte // zero unless Global
 }
 
 // gidEntry is one filled entry of a port's GID table.
@@ -30,8 +30,8 @@ type gidEntry struct {
 	v2    bool // RoCE v2
 }
 
-// GIDs reads the GID table of a port, with the network device of each entry. It returns
-// ErrNoDevice if there is no such port.
+// GIDs reads the filled entries of a port's GID table, each with its index and network device.
+// It returns ErrNoDevice if there is no such port, and ErrLimit if descriptors are short.
 func (s FS) GIDs(device string, port int) ([]verbs.GID, error) {
 	entries, err := readGIDs(s.port(device, port))
 	if err != nil {
@@ -54,17 +54,20 @@ func (s FS) GIDs(device string, port int) ([]verbs.GID, error) {
 	return gids, nil
 }
 
-// GIDNetDev returns the name of the network device of one entry of a port's GID table,
-// "" if it has none.
+// GIDNetDev returns the name of the network device of one entry of a port's GID table.
+// It is "" if the entry has none, is empty, or cannot be read.
 func (s FS) GIDNetDev(device string, port, index int) string {
 	return readAttr(s.port(device, port), "gid_attrs/ndevs", strconv.Itoa(index))
 }
 
-// ProbePath chooses the GID of a probe. Flush needs neither a GID nor an active port.
-// InfiniBand uses the LID alone, unless the port asks for a GRH (mlx5's virtual
-// functions, extended LIDs) or the configuration names a GID. efa, whose link layer is
-// unspecified, uses the GID alone. ErrUnsupported: the method cannot work on this port
-// now.
+// ProbePath chooses the GID of a probe: the one at c.GIDIndex, if that is not negative.
+// Otherwise a queue pair of RoCE that is connected (MethodRCWrite) takes the port's default
+// GID, as in DefaultGID, and the other methods take the best, as in chooseGID. InfiniBand
+// uses the LID alone, unless the port asks for a GRH (needsGRH: mlx5's virtual functions,
+// extended LIDs) or c.GIDIndex names a GID. efa, whose link layer is unspecified, uses its
+// first GID. MethodFlush needs neither a GID nor an active port. ErrUnsupported: the method
+// cannot work on this port now, because of its transport ("iwarp"), its state, or a GID
+// that it lacks. Other errors are those of reading the table.
 func (s FS) ProbePath(device string, c verbs.ProbeConfig, attr verbs.PortAttr, needsGRH bool, transport string) (Path, error) {
 	p := Path{GIDIndex: max(c.GIDIndex, 0)}
 	if c.Method == verbs.MethodFlush {
@@ -101,18 +104,20 @@ func (s FS) ProbePath(device string, c verbs.ProbeConfig, attr verbs.PortAttr, n
 	return p, nil
 }
 
-// Addresses are the GIDs and P_Keys of a port, and those of them that a probe uses.
+// Addresses are the GIDs and P_Keys of a port, and those of them that a program would choose
+// that exchanges datagrams with other hosts.
 type Addresses struct {
-	GIDs       int        // number of GIDs of the port
-	GID        netip.Addr // the chosen GID; not valid if the port has none
+	GIDs       int        // number of filled entries of the GID table
+	GID        netip.Addr // the best one, as in chooseGID; not valid if there is none
 	GIDIndex   int
-	PKeys      int
+	PKeys      int  // number of entries of the P_Key table
 	PKeyIndex  int  // the first P_Key with full membership, else 0
 	FullMember bool // the port has a P_Key with full membership
 }
 
-// Addresses reads the GID and P_Key tables of a port from sysfs. Tables that cannot be
-// read are empty. With some drivers, reading a P_Key is a command to the device.
+// Addresses reads the whole GID and P_Key tables of a port from sysfs. Tables that cannot be
+// read are empty. With some drivers, reading a P_Key is a command to the device, so a call
+// may take as many commands as the table has entries, and waits for a device that does not answer.
 func (s FS) Addresses(device string, port int) Addresses {
 	dir := s.port(device, port)
 	gids, _ := readGIDs(dir)
@@ -125,8 +130,9 @@ func (s FS) Addresses(device string, port int) Addresses {
 	return a
 }
 
-// chooseGID returns the entry at the wanted index, or with want < 0 the best entry:
-// RoCE v2 before v1, routable before link local, low index before high.
+// chooseGID returns the entry at the wanted index, or with want < 0 the best entry for
+// datagrams: RoCE v2 before v1, routable before link local, low index before high. The result
+// is false if there is no such entry.
 func chooseGID(entries []gidEntry, want int) (gidEntry, bool) {
 	var best gidEntry
 	found, bestRank := false, 0
@@ -144,7 +150,9 @@ func chooseGID(entries []gidEntry, want int) (gidEntry, bool) {
 // DefaultGID returns the index of the GID that a RoCE port has of its own MAC address,
 // not of an address of the host. A GID of a host address is not suitable: if a network
 // manager deletes the address and adds it again while a queue pair holds the GID, the
-// GID comes back at another index. RoCE v2 is preferred. DefaultGID asks no driver.
+// GID comes back at another index. RoCE v2 is preferred. ok is false if the port has no such
+// GID or its table cannot be read. The kernel answers from its own copy of the table, without
+// a command to the device.
 func (s FS) DefaultGID(device string, port int) (index int, ok bool) {
 	entries, err := readGIDs(s.port(device, port))
 	if err != nil {
@@ -157,7 +165,8 @@ func (s FS) DefaultGID(device string, port int) (index int, ok bool) {
 // defaultGID returns the port's own GID: the first that is link local, RoCE v2 before
 // v1. The kernel makes it from the MAC address, reserves places for it at the beginning
 // of the table (ib_cache_gid_set_default_gid in drivers/infiniband/core/cache.c) and
-// keeps it when addresses come and go.
+// keeps it when addresses come and go. A link-local address that was added by hand stands
+// behind these places. entries are in the order of their indexes.
 func defaultGID(entries []gidEntry) (gidEntry, bool) {
 	var local []gidEntry
 	for _, e := range entries {
@@ -168,6 +177,7 @@ func defaultGID(entries []gidEntry) (gidEntry, bool) {
 	return chooseGID(local, -1)
 }
 
+// rank orders entries for chooseGID: the greater, the better.
 func (e gidEntry) rank() int {
 	rank := 0
 	if e.v2 {
@@ -179,8 +189,9 @@ func (e gidEntry) rank() int {
 	return rank
 }
 
-// readGIDs reads gids/ and gid_attrs/types/ of a port. The kernel shows empty entries
-// as zeros, and answers EINVAL for their types.
+// readGIDs reads gids/ and gid_attrs/types/ of a port, and returns the filled entries in the
+// order of their indexes. The kernel shows empty entries as zeros, and answers EINVAL for
+// their types. An entry whose type cannot be read counts as v1.
 func readGIDs(dir string) ([]gidEntry, error) {
 	table, err := readTable(filepath.Join(dir, "gids"))
 	if err != nil {
@@ -209,8 +220,9 @@ func fullMember(pkeys []string) int {
 	return 0
 }
 
-// FirstFullMember is fullMember of a port's table. It reads the table only up to that
-// entry: on mlx5's InfiniBand each of 128 entries is a command to the device.
+// FirstFullMember returns the index of a port's first P_Key with full membership, and 0 if
+// there is none. It reads the table only up to that entry: on mlx5's InfiniBand each of 128
+// entries is a command to the device. The error is that of opening an entry, as ErrLimit.
 func (s FS) FirstFullMember(device string, port int) (int, error) {
 	dir := filepath.Join(s.port(device, port), "pkeys")
 	for i := 0; ; i++ {
@@ -226,6 +238,7 @@ func (s FS) FirstFullMember(device string, port int) (int, error) {
 	}
 }
 
+// isFullMember reports whether there is a P_Key at the index, and it has full membership.
 func isFullMember(pkeys []string, index int) bool {
 	if index >= len(pkeys) {
 		return false
@@ -234,7 +247,8 @@ func isFullMember(pkeys []string, index int) bool {
 	return err == nil && v&0x8000 != 0
 }
 
-// readTable reads a directory of files 0, 1, 2 ... until one is missing.
+// readTable reads a directory of files 0, 1, 2 ... until one is missing. Without the directory
+// the table is empty.
 func readTable(dir string) ([]string, error) {
 	var table []string
 	for i := 0; ; i++ {
@@ -246,9 +260,9 @@ func readTable(dir string) ([]string, error) {
 	}
 }
 
-// readEntry reads file i of a table; ok is false if there is none. An entry that cannot
-// be read is empty. An entry that cannot be opened is an error: if descriptors are
-// short (ErrLimit), the others could not be opened either.
+// readEntry reads file i of a table; ok is false, without an error, if there is none. An entry
+// that is opened and cannot be read is empty. An entry that is there and cannot be opened is an
+// error: if descriptors are short (ErrLimit), the others could not be opened either.
 func readEntry(dir string, i int) (entry string, ok bool, err error) {
 	text, err := os.ReadFile(filepath.Join(dir, strconv.Itoa(i)))
 	if os.IsNotExist(err) {
@@ -263,7 +277,8 @@ func readEntry(dir string, i int) (entry string, ok bool, err error) {
 }
 
 // ExclusiveNetns reports whether each RDMA device belongs to one network namespace
-// (parameter netns_mode of ib_core; "Y" is the shared mode).
+// (parameter netns_mode of ib_core: "N"; "Y" is the shared mode, and kernels without the
+// parameter have no other).
 func (s FS) ExclusiveNetns() bool {
 	mode, err := os.ReadFile(filepath.Join(s.root, "module/ib_core/parameters/netns_mode"))
 	return err == nil && strings.TrimSpace(string(mode)) == "N"
@@ -279,7 +294,8 @@ var flushCounters = []string{
 // alerts on these counters. A network namespace that is not the device's own, as in a
 // container, does not show a driver's counters (setup_port in
 // drivers/infiniband/core/sysfs.c). There the result depends on the driver: a driver
-// that can have them is assumed to have them. mlx4's virtual functions never have them.
+// that can have them (mlx5, mlx4) is assumed to have them, and another is not. mlx4's virtual
+// functions never have them.
 func (s FS) CountsFlushes(device string) bool {
 	dir := s.device(device)
 	if anyFile(dir, "ports/*/hw_counters", "hw_counters") {
@@ -289,7 +305,8 @@ func (s FS) CountsFlushes(device string) bool {
 	return driver == "mlx5_core" || driver == "mlx4_core" && !s.VirtualFunction(device)
 }
 
-// anyFile reports whether a file below dir matches a pattern of path.Match.
+// anyFile reports whether a file or directory below dir matches one of the patterns, which are
+// those of path.Match with the path below dir.
 func anyFile(dir string, patterns ...string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		found, err := filepath.Glob(filepath.Join(dir, pattern))
