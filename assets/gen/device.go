@@ -1,10 +1,9 @@
-package main
+package gen
 
 import (
 	"strconv"
 
 	"rdma_events/assets/grafana"
-	"rdma_events/assets/influxdb"
 	"rdma_events/internal/verbs"
 )
 
@@ -15,8 +14,8 @@ const (
 	ofProbes = ofPorts + ` AND "vector" =~ /^$vector$/`
 )
 
-func deviceDashboard(n *names, place influxdb.Place) *grafana.Dashboard {
-	b := &board{names: n, filter: `$timeFilter AND "host" =~ /^$host$/ AND "device" =~ /^$device$/`}
+func deviceDashboard(n *names, o *Options) *grafana.Dashboard {
+	b := &board{names: n, recent: short(o.recent()), filter: `$timeFilter AND "host" =~ /^$host$/ AND "device" =~ /^$device$/`}
 	b.row("Now")
 	b.deviceFacts()
 	b.row("Ports")
@@ -29,7 +28,7 @@ func deviceDashboard(n *names, place influxdb.Place) *grafana.Dashboard {
 	b.row("What happened")
 	b.deviceHappenings()
 	const onHost = `"host" =~ /^$host$/`
-	variables := append(places(place),
+	variables := append(places(o),
 		one("host", "Host", "rdma_device", "host", ""),
 		one("device", "Device", "rdma_device", "device", onHost),
 		some("port", "Port", "rdma_port", "port", onHost+` AND "device" =~ /^$device$/`),
@@ -47,7 +46,7 @@ func portChanges(n *names, filter string) grafana.Annotation {
 			RefID: "Anno", RawQuery: true, FromAnnotations: true, TextEditor: true,
 			TextColumn: "state_to", TagsColumn: "port,state_from,witness",
 			Query: n.expand(`SELECT "code_to", "port", "state_from", "state_to", "witness" FROM {rdma_port_change} WHERE {filter}`+
-				ofPorts+` ORDER BY time DESC LIMIT 1000`, `"$database"."$policy".`, filter),
+				ofPorts+` ORDER BY time DESC LIMIT 1000`, `"$database"."$policy".`, filter, ""),
 		},
 	}
 }
@@ -60,7 +59,7 @@ func gidMoves(n *names, filter string) grafana.Annotation {
 			RefID: "Anno", RawQuery: true, FromAnnotations: true, TextEditor: true,
 			TextColumn: "gid", TagsColumn: "port,index_from,index_to",
 			Query: n.expand(`SELECT "gid", "port", "index_from", "index_to" FROM {rdma_gid_change} WHERE {filter}`+ofPorts+
-				` AND "action" = 'moved' ORDER BY time DESC LIMIT 1000`, `"$database"."$policy".`, filter),
+				` AND "action" = 'moved' ORDER BY time DESC LIMIT 1000`, `"$database"."$policy".`, filter, ""),
 		},
 	}
 }

@@ -1,8 +1,9 @@
-package main
+package gen
 
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 const documentHead = `<!-- Made by go generate ./assets/gen; do not edit. -->
@@ -17,13 +18,16 @@ sudo cp assets/datasources/rdma_events.yaml /etc/grafana/provisioning/datasource
 sudo cp assets/alerts/rdma_events.yaml /etc/grafana/provisioning/alerting/
 ` + "```" + `
 
-The rules ask the data source with the UID ` + "`" + datasourceUID + "`" + `. If you have one already, put its UID in the place of that one.
-Set ` + "`RDMA_EVENTS_DOCS`" + ` in Grafana's environment to where this directory can be read; the alerts' runbook links start with it.
+The rules ask the data source with the UID ` + "`rdma-influxdb`" + `. ` + "`rdma-events assets -out my-site`" + ` writes them for your site: with the
+UID of another data source (` + "`-datasource`" + `), with the labels that say where a host is (` + "`-labels site,rack,rail`" + `), for an
+agent whose interval is longer (` + "`-interval 5m`" + `), and with links to this page (` + "`-docs`" + ` and the address of a copy of this directory).
+Without ` + "`-docs`" + ` the alerts have no link; their annotation ` + "`do`" + ` is the first step, and
+` + "`rdma-events explain port-down`" + ` prints the rest.
 The label ` + "`severity`" + ` is for your notification policies: ` + "`critical`" + ` is to wake the operator, ` + "`warning`" + ` can wait for the day.
 
 Prometheus has the same rules in [assets/prometheus/rules.yml](../assets/prometheus/rules.yml), where port-down is RDMAPortDown.
 They are about the names that [assets/prometheus/telegraf.conf](../assets/prometheus/telegraf.conf) makes
-([coming from](coming-from.md)), and their annotation ` + "`do`" + ` is the first step of what to do.
+([more](prometheus.md)).
 
 When nothing is reported at all, only [plugin-silent](#plugin-silent) fires: the others' "no data" is normal, so that one
 silence is one alert.
@@ -35,22 +39,58 @@ restart, not their sum.
 |---|---|---|---|
 `
 
-func alertsDocument() []byte {
+// AlertsDocument returns the text of docs/alerts.md.
+func AlertsDocument() []byte {
+	o := Defaults()
 	var b strings.Builder
 	b.WriteString(documentHead)
-	for _, r := range rules() {
-		fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %s |\n", r.id, r.id, r.severity, short(r.hold), r.fires)
+	for _, r := range o.rules() {
+		fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %s |\n", r.id, r.id, r.severity, short(max(r.hold, r.holdAlone())), r.fires)
 	}
-	for _, r := range rules() {
+	for _, r := range o.rules() {
 		r.document(&b)
 	}
 	return []byte(b.String())
 }
 
+// holdAlone returns how long a rule that only Prometheus has holds.
+func (r *rule) holdAlone() time.Duration {
+	if len(r.steps) > 0 {
+		return 0
+	}
+	return r.promHold
+}
+
 func (r *rule) document(b *strings.Builder) {
 	fmt.Fprintf(b, "\n## %s\n\n**%s.** %s\n\n", r.id, r.title, r.fires)
+	if len(r.steps) == 0 {
+		b.WriteString("Only Prometheus has it.\n\n")
+	}
 	fmt.Fprintf(b, "- Stays quiet: %s\n- Clears: %s\n- Cannot see: %s\n\nWhat to do:\n\n", r.quiet, r.clears, r.blind)
 	for i, line := range r.do {
 		fmt.Fprintf(b, "%d. %s\n", i+1, line)
 	}
+}
+
+// Explain returns the chapter of an alert rule, as text. ok is false if there is none of that id.
+func Explain(id string) (text string, ok bool) {
+	o := Defaults()
+	for _, r := range o.rules() {
+		if r.id == id || alertName(r.id) == id {
+			var b strings.Builder
+			r.document(&b)
+			return strings.NewReplacer("\n## "+r.id+"\n\n", r.id+"\n\n", "**", "", "`", "").Replace(b.String()), true
+		}
+	}
+	return "", false
+}
+
+// RuleIDs returns the ids of all alert rules, in the order of docs/alerts.md.
+func RuleIDs() []string {
+	o := Defaults()
+	var ids []string
+	for _, r := range o.rules() {
+		ids = append(ids, r.id)
+	}
+	return ids
 }

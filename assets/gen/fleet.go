@@ -1,8 +1,7 @@
-package main
+package gen
 
 import (
 	"rdma_events/assets/grafana"
-	"rdma_events/assets/influxdb"
 )
 
 // fleetPoints is how many points in time a panel of the fleet has. Each point is
@@ -10,8 +9,8 @@ import (
 // showing more.
 const fleetPoints = 60
 
-func fleetDashboard(n *names, place influxdb.Place) *grafana.Dashboard {
-	b := &board{names: n, filter: `$timeFilter AND "host" =~ /^$host$/`, points: fleetPoints}
+func fleetDashboard(n *names, o *Options) *grafana.Dashboard {
+	b := &board{names: n, recent: short(o.recent()), filter: `$timeFilter AND "host" =~ /^$host$/`, points: fleetPoints}
 	b.row("Now")
 	b.fleetCounts()
 	b.row("What is wrong, worst first")
@@ -25,7 +24,7 @@ func fleetDashboard(n *names, place influxdb.Place) *grafana.Dashboard {
 	return dashboard(fleetUID, "RDMA fleet",
 		"RDMA devices of many hosts: counts and the worst of them. A line per host there is none.", "1m",
 		[]grafana.Link{link("Device", deviceUID, "One device of one host")},
-		append(places(place), some("host", "Host", "rdma_collector", "host", "")), b.panels)
+		append(places(o), some("host", "Host", "rdma_collector", "host", "")), b.panels)
 }
 
 func (b *board) fleetCounts() {

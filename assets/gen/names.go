@@ -1,4 +1,4 @@
-package main
+package gen
 
 import (
 	"errors"
@@ -54,14 +54,17 @@ func (n *names) unit(name string) string {
 
 var placeholder = regexp.MustCompile(`\{(\w+)\}`)
 
-// expand replaces {measurement} in a query by the measurement's full name, and
-// {filter} by the conditions.
-func (n *names) expand(query, source, filter string) string {
+// expand replaces {measurement} in a query by the measurement's full name,
+// {filter} by the conditions and {labels} by tags, each followed by a comma.
+func (n *names) expand(query, source, filter, labels string) string {
 	query = strings.Join(strings.Fields(query), " ")
 	return placeholder.ReplaceAllStringFunc(query, func(s string) string {
 		name := strings.Trim(s, "{}")
-		if name == "filter" {
+		switch name {
+		case "filter":
 			return filter
+		case "labels":
+			return labels
 		}
 		if _, ok := n.metrics[name]; !ok {
 			n.missing = append(n.missing, fmt.Errorf("the table of metrics has no %s", name))

@@ -1,4 +1,4 @@
-package main
+package gen
 
 import (
 	"fmt"
@@ -36,18 +36,15 @@ type panel struct {
 	now     bool // shows the last minutes, independent of the dashboard's range
 }
 
-// recent is the time range of panels with now. It is long enough for agents that
-// report once a minute.
-const recent = "5m"
-
 // board places panels from left to right in rows of 24 columns.
 type board struct {
 	names  *names
 	filter string // the condition of every query
 	panels []grafana.Panel
 	x, y   int
-	tall   int // the height of the current row
-	points int // maxDataPoints of time series; 0: Grafana derives it from the panel's width
+	tall   int    // the height of the current row
+	recent string // the time range of panels with now
+	points int    // maxDataPoints of time series; 0: Grafana derives it from the panel's width
 }
 
 func (b *board) row(title string) {
@@ -84,12 +81,12 @@ func (b *board) make(kind, format string, p panel, fields grafana.FieldDefaults,
 	}
 	made.FieldConfig.Defaults.Unit = p.unit
 	if p.now {
-		made.TimeFrom = recent
+		made.TimeFrom = b.recent
 	}
 	for i, q := range p.queries {
 		made.Targets = append(made.Targets, grafana.Target{
 			RefID: string(rune('A' + i)), DataSource: dataSource(), RawQuery: true, ResultFormat: format,
-			Query: b.names.expand(q.text, `"$database"."$policy".`, b.filter), Alias: q.alias,
+			Query: b.names.expand(q.text, `"$database"."$policy".`, b.filter, ""), Alias: q.alias,
 		})
 	}
 	return made
@@ -269,9 +266,10 @@ func grown(field, measurement string) string {
 }
 
 // These are the tags that distinguish series. instance is set on hosts with
-// several plugins, and empty on others.
+// several plugins, and empty on others. Rules add the labels of places, for
+// notifications.
 const (
-	byHost   = `"host", "instance"`
+	byHost   = `{labels}"host", "instance"`
 	byDevice = byHost + `, "device"`
 	byPort   = byDevice + `, "port"`
 	byProbe  = byPort + `, "vector", "method"`

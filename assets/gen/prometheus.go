@@ -1,4 +1,4 @@
-package main
+package gen
 
 import (
 	"bytes"
@@ -26,8 +26,8 @@ type promRule struct {
 	Annotations map[string]string `yaml:"annotations,omitempty"`
 }
 
-const promHead = `# Alert rules for Prometheus, made by go generate ./assets/gen; do not edit.
-# They are about the names of assets/prometheus/telegraf.conf. docs/alerts.md says what each means.
+const promHead = `# Alert rules for Prometheus, made by rdma-events assets; do not edit.
+# They are about the names that telegraf.conf makes. docs/alerts.md says what each means.
 `
 
 // promPast are the series that rules with a long memory read. To read a day of points of
@@ -35,43 +35,59 @@ const promHead = `# Alert rules for Prometheus, made by go generate ./assets/gen
 func promPast() []promRule {
 	return []promRule{
 		{Record: "rdma:port_up:max5m", Expr: `max_over_time(rdma_port_up{expected!="down"}[5m])`},
+		{Record: "rdma:port_rate_bytes_per_second:max5m", Expr: `max_over_time((rdma_port_rate_bytes_per_second and rdma_port_up == 1)[5m:])`},
 		{Record: "rdma:cq_probe_wake_p99_seconds:mean5m", Expr: `avg_over_time(rdma_cq_probe_wake_p99_seconds[5m])`},
 		{Record: "rdma:collector_uptime_seconds:max5m", Expr: `max_over_time(rdma_collector_uptime_seconds[5m])`},
 	}
 }
 
-// promRules returns the file of rules for Prometheus, with the alerts of the same table as
-// Grafana's.
-func promRules() ([]byte, error) {
+// promGroups returns the rules for Prometheus, with the alerts of the same table as Grafana's.
+func promGroups(o *Options) []promGroup {
 	alerts := promGroup{Name: "rdma_events"}
-	for _, r := range rules() {
-		alerts.Rules = append(alerts.Rules, r.prometheus())
+	for _, r := range o.rules() {
+		alerts.Rules = append(alerts.Rules, r.prometheus(o))
 	}
+	return []promGroup{{Name: "rdma_events_past", Interval: "5m", Rules: promPast()}, alerts}
+}
+
+// promRules returns the file of rules for Prometheus.
+func promRules(o *Options) ([]byte, error) {
+	return asYAML(promHead, map[string][]promGroup{"groups": promGroups(o)})
+}
+
+// promObject returns the same rules for the Prometheus Operator.
+func promObject(o *Options) ([]byte, error) {
+	object := struct {
+		APIVersion string                 `yaml:"apiVersion"`
+		Kind       string                 `yaml:"kind"`
+		Metadata   map[string]string      `yaml:"metadata"`
+		Spec       map[string][]promGroup `yaml:"spec"`
+	}{"monitoring.coreos.com/v1", "PrometheusRule", map[string]string{"name": "rdma-events"}, map[string][]promGroup{"groups": promGroups(o)}}
+	return asYAML(promHead, object)
+}
+
+// asYAML returns a document with a comment at its head.
+func asYAML(head string, v any) ([]byte, error) {
 	var b bytes.Buffer
-	b.WriteString(promHead)
+	b.WriteString(head)
 	enc := yaml.NewEncoder(&b)
 	enc.SetIndent(2)
-	err := enc.Encode(map[string][]promGroup{
-		"groups": {{Name: "rdma_events_past", Interval: "5m", Rules: promPast()}, alerts},
-	})
+	err := enc.Encode(v)
 	if err == nil {
 		err = enc.Close()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("encode rules for Prometheus: %w", err)
+		return nil, fmt.Errorf("encode: %w", err)
 	}
 	return b.Bytes(), nil
 }
 
-func (r *rule) prometheus() promRule {
+func (r *rule) prometheus(o *Options) promRule {
 	// Prometheus owns the label instance.
 	summary := strings.NewReplacer(".Labels.instance", "$labels.plugin_instance", ".Labels.", "$labels.").Replace(r.summary)
 	p := promRule{
-		Alert: alertName(r.id), Expr: r.promql,
-		Labels: map[string]string{"severity": r.severity, "component": "rdma"},
-		Annotations: map[string]string{
-			"summary": summary, "description": r.fires, "do": r.do[0],
-		},
+		Alert: alertName(r.id), Expr: strings.Join(strings.Fields(r.promql), " "),
+		Labels: map[string]string{"severity": r.severity, "component": "rdma"}, Annotations: r.annotations(o, summary),
 	}
 	if hold := cmp.Or(r.promHold, r.hold); hold > 0 {
 		p.For = short(hold)
@@ -83,8 +99,8 @@ func (r *rule) prometheus() promRule {
 func alertName(id string) string {
 	name := "RDMA"
 	for word := range strings.SplitSeq(id, "-") {
-		if word == "gid" {
-			word = "GID"
+		if word == "gid" || word == "sm" {
+			word = strings.ToUpper(word)
 		}
 		name += strings.ToUpper(word[:1]) + word[1:]
 	}

@@ -1,11 +1,10 @@
-package main
+package gen
 
 import (
 	"fmt"
 	"time"
 
 	"rdma_events/assets/grafana"
-	"rdma_events/assets/influxdb"
 )
 
 // rule is an alert rule with its documentation.
@@ -37,57 +36,46 @@ type step struct {
 	from, to time.Duration
 }
 
-// datasourceUID is the UID in assets/datasources. A user with another data source
-// replaces it in the file of rules.
-const datasourceUID = "rdma-influxdb"
-
-// window is the time range for current values. It covers three reports, at one
-// report a minute.
-const window = 3 * time.Minute
-
-func ruleFile(n *names, place influxdb.Place) ([]byte, error) {
+func ruleFile(n *names, o *Options) ([]byte, error) {
 	group := func(name, interval string) grafana.Group {
 		return grafana.Group{OrgID: 1, Name: name, Folder: "RDMA", Interval: interval}
 	}
 	fast, slow := group("rdma_events", "1m"), group("rdma_events_slow", "5m")
-	for _, r := range rules() {
+	for _, r := range o.rules() {
+		if len(r.steps) == 0 {
+			continue // for Prometheus alone
+		}
 		g := &fast
 		if r.slow {
 			g = &slow
 		}
-		g.Rules = append(g.Rules, r.grafana(n, policyOf(place)))
+		g.Rules = append(g.Rules, r.grafana(n, o))
 	}
 	f := grafana.RuleFile{APIVersion: 1, Groups: []grafana.Group{fast, slow}}
 	text, err := f.Marshal()
 	return append([]byte(ruleFileHead), text...), err
 }
 
-// policyOf returns the prefix of a rule's measurements, their retention policy. A
-// rule has no variables, and Grafana's data source names only the database. In the
-// plugin's own database the default policy has the raw points, in a shared
-// database it does not.
-func policyOf(place influxdb.Place) string {
-	if !place.Shared {
-		return ""
-	}
-	return `"` + place.Raw + `".`
-}
-
-const ruleFileHead = `# Alert rules for Grafana's file provisioning, made by go generate ./assets/gen; do not edit.
+const ruleFileHead = `# Alert rules for Grafana's file provisioning, made by rdma-events assets; do not edit.
 # docs/alerts.md says what each means, and how to install them.
 `
 
-func (r *rule) grafana(n *names, policy string) grafana.Rule {
+func (r *rule) grafana(n *names, o *Options) grafana.Rule {
 	return grafana.Rule{
-		UID: "rdma-" + r.id, Title: r.title, Condition: conditionRef, Data: r.data(n, policy),
+		UID: "rdma-" + r.id, Title: r.title, Condition: conditionRef, Data: r.data(n, o),
 		NoDataState: r.noData, ExecErrState: "Error", For: short(r.hold),
-		Labels: map[string]string{"severity": r.severity, "component": "rdma"},
-		Annotations: map[string]string{
-			"summary":     r.summary,
-			"description": r.fires,
-			"runbook_url": "${RDMA_EVENTS_DOCS}/alerts.md#" + r.id,
-		},
+		Labels: map[string]string{"severity": r.severity, "component": "rdma"}, Annotations: r.annotations(o, r.summary),
 	}
+}
+
+// annotations are the texts of an alert. Grafana replaces no variables in them (since 9.1), so that there is a link to
+// the rule's chapter only if its address is known.
+func (r *rule) annotations(o *Options, summary string) map[string]string {
+	all := map[string]string{"summary": summary, "description": r.fires, "do": r.do[0]}
+	if page := o.runbook(r.id); page != "" {
+		all["runbook_url"] = page
+	}
+	return all
 }
 
 // These are the references of a rule's expressions. Its queries are A, B, ...
@@ -98,14 +86,14 @@ const (
 
 // data returns the steps of a rule: the queries, a reduction of each, the
 // expression of the reductions, and the threshold.
-func (r *rule) data(n *names, policy string) []grafana.Query {
+func (r *rule) data(n *names, o *Options) []grafana.Query {
 	var queries, reductions []grafana.Query
 	for i, s := range r.steps {
 		ref := string(rune('A' + i))
 		rng := grafana.RelativeRange{From: int(s.from.Seconds()), To: int(s.to.Seconds())}
 		queries = append(queries, grafana.Query{
-			RefID: ref, Range: rng, DataSourceUID: datasourceUID,
-			Model: model(ref, grafana.Model{RawQuery: true, ResultFormat: "time_series", Query: n.expand(s.query, policy, "$timeFilter")}),
+			RefID: ref, Range: rng, DataSourceUID: o.source(InfluxDB),
+			Model: model(ref, grafana.Model{RawQuery: true, ResultFormat: "time_series", Query: n.expand(s.query, policyOf(o.Place), "$timeFilter", o.inInfluxQL())}),
 		})
 		reductions = append(reductions, expression("R"+ref, grafana.Model{Type: "reduce", Expression: ref, Reducer: "last"}))
 	}

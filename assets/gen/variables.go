@@ -1,8 +1,7 @@
-package main
+package gen
 
 import (
 	"rdma_events/assets/grafana"
-	"rdma_events/assets/influxdb"
 )
 
 // These are the dashboards' identifiers, which are part of the addresses in links.
@@ -21,9 +20,10 @@ const everything = ".*"
 
 // places returns the variables for the location of the data. If the database or
 // the policy does not exist, Grafana takes the first existing one.
-func places(place influxdb.Place) []grafana.Variable {
+func places(o *Options) []grafana.Variable {
+	place := o.Place
 	return []grafana.Variable{
-		{Name: "datasource", Label: "Data source", Type: "datasource", Query: "influxdb", Refresh: 1},
+		o.datasource(),
 		{
 			Name: "database", Label: "Database", Type: "query", DataSource: dataSource(), Refresh: 1,
 			Query: "SHOW DATABASES", Regex: "/^(?!_internal$).*$/",
@@ -35,6 +35,16 @@ func places(place influxdb.Place) []grafana.Variable {
 			Current: &grafana.Option{Text: place.Raw, Value: place.Raw},
 		},
 	}
+}
+
+// datasource returns the variable for the data source. Grafana takes the first of the type if the chosen one is not
+// there.
+func (o *Options) datasource() grafana.Variable {
+	v := grafana.Variable{Name: "datasource", Label: "Data source", Type: "datasource", Query: "influxdb", Refresh: 1}
+	if o.DataSource != "" {
+		v.Current = &grafana.Option{Text: o.DataSource, Value: o.DataSource}
+	}
+	return v
 }
 
 // one returns a variable with the values of a tag. The user chooses one of them.

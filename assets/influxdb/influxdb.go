@@ -8,8 +8,6 @@ import (
 	"time"
 )
 
-//go:generate go run ./gen downsampling.influxql
-
 // Downsampling is the text of downsampling.influxql.
 //
 //go:embed downsampling.influxql

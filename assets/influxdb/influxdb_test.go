@@ -15,6 +15,7 @@ import (
 	"rdma_events/assets/influxdb"
 	"rdma_events/tests/history"
 	"rdma_events/tests/influx"
+	"rdma_events/tests/rig"
 )
 
 const database = "rdma"
@@ -26,14 +27,14 @@ func run(t *testing.T, s *influx.Server, influxQL string) {
 	require.NoError(t, err)
 }
 
-// statements returns the statements for a database that others also write to. It
-// runs the generator as a user does.
+// statements returns the statements for a database that others also write to, as the
+// program writes them for a user.
 func statements(t *testing.T, database string) string {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "shared.influxql")
-	out, err := exec.Command("go", "run", "./gen", "-database", database, file).CombinedOutput()
+	dir := t.TempDir()
+	out, err := exec.Command(rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events"), "assets", "-database", database, "-out", dir).CombinedOutput()
 	require.NoError(t, err, string(out))
-	text, err := os.ReadFile(file)
+	text, err := os.ReadFile(filepath.Join(dir, "influxdb/downsampling.influxql"))
 	require.NoError(t, err)
 	return string(text)
 }

@@ -2,7 +2,6 @@ package prometheus_test
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -59,10 +58,7 @@ type scraped struct {
 func start(t *testing.T, plugin string, changes ...string) (*scraped, *rig.Telegraf) {
 	t.Helper()
 	t.Setenv("TELEGRAF_BIN", telegraf(t))
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	s := &scraped{t: t, address: l.Addr().String()}
-	require.NoError(t, l.Close())
+	s := &scraped{t: t, address: free(t)}
 	return s, rig.Start(t, rig.Config{Plugin: plugin, More: shipped(t, s.address, changes...) + "\n[global_tags]\n  host = \"h1\"\n"})
 }
 

@@ -58,6 +58,48 @@ const (
 	ofProbe  = `{host="h",device="d",port="1",vector="0",method="ud_send"}`
 )
 
+// places returns the ports of a rack: some with values, the others up.
+func places(n int, values string, others int) map[string]string {
+	all := map[string]string{}
+	for i := range n + others {
+		if i == n {
+			values = "1x60"
+		}
+		all[fmt.Sprintf(`rdma_port_up{site="s",rack="r",host="h%d",device="d",port="1"}`, i)] = values
+	}
+	return all
+}
+
+// slower returns a port with its rate, its best rate since the plugin started, and its state.
+func slower(rate, best, up string) map[string]string {
+	return map[string]string{
+		"rdma_port_rate_bytes_per_second" + ofPort: rate, "rdma_port_rate_best_bytes_per_second" + ofPort: best, "rdma_port_up" + ofPort: up,
+	}
+}
+
+// managers returns eight InfiniBand ports of a site, and the changes of the subnet manager that n of them saw.
+func managers(n int, changes string) map[string]string {
+	all := map[string]string{}
+	for i := range 8 {
+		of := fmt.Sprintf(`site="s",host="h%d",device="d",port="1"`, i)
+		all[`rdma_port_info{`+of+`,link_layer="infiniband"}`] = "1x90"
+		all[`rdma_async_events_total{`+of+`,event="sm_change"}`] = "0x90"
+		if i < n {
+			all[`rdma_async_events_total{`+of+`,event="sm_change"}`] = changes
+		}
+	}
+	return all
+}
+
+// twoRacks returns eight ports that fall, four in each rack.
+func twoRacks() map[string]string {
+	all := map[string]string{}
+	for i := range 8 {
+		all[fmt.Sprintf(`rdma_port_up{site="s",rack="r%d",host="h%d",device="d",port="1"}`, i%2, i)] = "1x20 0x30"
+	}
+	return all
+}
+
 func units() []unit {
 	up := "rdma_port_up" + ofPort
 	present := "rdma_device_present" + ofDevice
@@ -75,6 +117,29 @@ func units() []unit {
 			nil, []int{23, 40}},
 		{"never up", "RDMAPortDown", map[string]string{up: "0x60"}, nil, []int{10, 30, 60}},
 		{"down for less than a minute", "RDMAPortDown", map[string]string{up: "1x20 0 1x20"}, nil, []int{21, 22, 23}},
+
+		{"eight of a rack", "RDMAPortsDownTogether", places(8, "1x20 0x30 1x20", 0), []int{23, 50}, []int{20, 53}},
+		{"seven of a rack", "RDMAPortsDownTogether", places(7, "1x20 0x30", 0), nil, []int{23, 40}},
+		{"eight of two racks", "RDMAPortsDownTogether", twoRacks(), nil, []int{23, 40}},
+		{"a tenth of a rack", "RDMAPortsDownTogether", places(8, "1x20 0x30", 72), nil, []int{23, 40}},
+		{"more than a tenth of a rack", "RDMAPortsDownTogether", places(8, "1x20 0x30", 71), []int{23, 40}, []int{20}},
+		{"eight that were never up", "RDMAPortsDownTogether", places(8, "0x60", 0), nil, []int{23, 40}},
+
+		{"came back slower", "RDMALinkSlow", slower("12.5e9x20 3.1e9x60", "12.5e9x80", "1x80"), []int{28, 70}, []int{20, 25}},
+		{"slower, over a restart", "RDMALinkSlow", slower("12.5e9x20 3.1e9x60", "12.5e9x20 3.1e9x60", "1x80"), []int{28, 70}, []int{20, 25}},
+		{"slower for three minutes", "RDMALinkSlow", slower("12.5e9x20 3.1e9x2 12.5e9x60", "12.5e9x80", "1x80"), nil, []int{22, 26, 30}},
+		{"always slow", "RDMALinkSlow", slower("3.1e9x80", "3.1e9x80", "1x80"), nil, []int{28, 70}},
+		{"slower, and down", "RDMALinkSlow", slower("12.5e9x20 3.1e9x60", "12.5e9x80", "1x20 0x60"), nil, []int{28, 70}},
+
+		{"all ports of a site", "RDMASMUnstable", managers(8, "0x20 1 2 3x60"), []int{25, 45}, []int{20, 60}},
+		{"half of the ports", "RDMASMUnstable", managers(4, "0x20 1 2 3x60"), []int{25}, []int{20, 60}},
+		{"three of eight ports", "RDMASMUnstable", managers(3, "0x20 1 2 3x60"), nil, []int{25, 40}},
+		{"two changes", "RDMASMUnstable", managers(8, "0x20 1 2x60"), nil, []int{25, 40}},
+
+		{"no host reports", "RDMANoReports", map[string]string{uptime(""): "0+60x30 _x60 0+60x30"}, []int{42, 80}, []int{30, 36, 95}},
+		{"one of two hosts reports", "RDMANoReports", map[string]string{uptime("a"): "0+60x30 _x60", uptime("b"): "0+60x90"}, nil, []int{45, 80}},
+		{"a restart of all", "RDMANoReports", map[string]string{uptime(""): "0+60x30 _x3 0+60x30"}, nil, []int{34, 36, 38}},
+		{"nothing ever", "RDMANoReports", map[string]string{"up{}": "1x60"}, []int{10, 50}, []int{4}},
 
 		{"missing", "RDMADeviceMissing", map[string]string{present: "1x20 0x30 1x20"}, []int{23, 50}, []int{20, 21, 53}},
 		{"renamed", "RDMADeviceMissing", map[string]string{present: "1x20 0x30", status("stopped", "renamed"): "0x20 1x30"},
@@ -124,6 +189,8 @@ func units() []unit {
 		grows("RDMALinkDisagrees", "rdma_port_missed_transitions_total"+ofPort, 1, 30),
 		grows("RDMAGIDMoved", "rdma_port_gid_moves_total"+ofPort, 1, 30),
 		grows("RDMADeviceFatal", "rdma_device_fatals_total"+ofDevice, 1, 30),
+		grows("RDMAProbeErrors", "rdma_cq_probe_errors_total"+ofProbe, 3, 15),
+		grows("RDMAPluginLate", `rdma_collector_skipped_intervals_total{host="h"}`, 3, 30),
 		grows("RDMALostEvents", "rdma_cq_probe_lost_events_total"+ofProbe, 3, 15),
 		grows("RDMALostCompletions", "rdma_cq_probe_lost_completions_total"+ofProbe, 3, 15),
 		grows("RDMAWorkerRestarts", "rdma_device_crashes_total"+ofDevice, 3, 30),

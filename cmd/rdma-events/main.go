@@ -22,6 +22,8 @@ const usage = `usage: rdma-events [flags]            run the plugin until standa
        rdma-events sample-config      print the configuration with all defaults
        rdma-events watch [flags]      show events as they come
        rdma-events doctor [flags]     say whether the devices of this host can be watched
+       rdma-events assets [flags]     write dashboards, alert rules and configurations for InfluxDB or Prometheus
+       rdma-events explain [ALERT]    say what an alert means and what to do; without a name, list them
        rdma-events version            print version and commit
 flags:
 `
@@ -52,6 +54,10 @@ func command(args []string, stdout, stderr io.Writer) int {
 		return check(args[1:], stdout, stderr)
 	case "watch":
 		return watchLive(args[1:], os.Stdout, stderr)
+	case "assets":
+		return writeAssets(args[1:], stderr)
+	case "explain":
+		return explain(args[1:], stdout, stderr)
 	case "doctor":
 		return examine(args[1:], os.Stdout, stderr)
 	}

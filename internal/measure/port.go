@@ -18,6 +18,8 @@ type Port struct {
 	HasState bool            // false until the first answer of a query: State is not valid then
 	State    verbs.PortState // the state machine's, not Attr.State
 	Attr     verbs.PortAttr
+	// RateBestGbps is the greatest rate of the active port since the plugin started, 0 before it was active.
+	RateBestGbps float64
 
 	Transitions       uint64
 	Flaps             uint64
@@ -119,6 +121,9 @@ func linkRows() []field[Port] {
 		text("netdev", "name of the network device", whenKnown(func(a *verbs.PortAttr) string { return a.NetDev })),
 		float("rate_gbps", "Gbit/s", "signalling rate over all lanes", func(v *Port) (float64, bool) {
 			return v.Attr.RateGbps, v.Known && v.Attr.RateGbps > 0
+		}),
+		float("rate_best_gbps", "Gbit/s", "the greatest rate of the active port since the plugin started", func(v *Port) (float64, bool) {
+			return v.RateBestGbps, v.RateBestGbps > 0
 		}),
 		text("width", "lanes, as in 4x", whenKnown(func(a *verbs.PortAttr) string { return a.Width })),
 		maybe("mtu", "bytes", "active MTU", func(v *Port) (int64, bool) {

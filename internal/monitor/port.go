@@ -24,6 +24,7 @@ type port struct {
 	probed     bool      // a method has been chosen
 
 	active   verbs.PortAttr // of the last query of the active port
+	bestGbps float64        // the greatest rate of the active port
 	gids     gidtable.Differ
 	gidMoves uint64
 
@@ -59,6 +60,9 @@ func (p *port) update(mono int64, a *verbs.PortAttr) bool {
 		return false
 	}
 	p.attr, p.attrAt = *a, mono
+	if a.State == verbs.PortActive {
+		p.bestGbps = max(p.bestGbps, a.RateGbps)
+	}
 	a = &p.attr
 	before := p.emitted
 	before.State = a.State
@@ -117,7 +121,7 @@ func (p *port) view(device string, t *moment, wall int64) *measure.Port {
 	s := p.machine.View(t.mono)
 	v := &measure.Port{
 		Device: device, Port: p.port, Expected: p.expected, Known: p.answered,
-		HasState: s.Known, State: s.State, Attr: p.attr,
+		HasState: s.Known, State: s.State, Attr: p.attr, RateBestGbps: p.bestGbps,
 		Transitions: s.Transitions, Flaps: s.Flaps, DownNS: s.Down,
 		MissedTransitions: s.Missed, PhantomEvents: s.Phantoms, GIDMoves: p.gidMoves,
 		At: p.viewStamp.next(wall, t.epoch),

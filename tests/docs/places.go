@@ -125,8 +125,12 @@ func Places() []Place {
 			Where:   "assets/influxdb/influxdb_test.go", Says: "func TestTheServerRunsThem(",
 		},
 		{
-			Command: "curl -XPOST 'http://localhost:8086/query' --data-urlencode 'q@shared/downsampling.influxql'",
+			Command: "curl -XPOST 'http://localhost:8086/query' --data-urlencode 'q@shared/influxdb/downsampling.influxql'",
 			Where:   "tests/grafana/shared_test.go", Says: "func TestSharedDatabaseIsReadInItsPolicy(",
+		},
+		{
+			Command: "curl -s http://localhost:9273/metrics | grep rdma_port_up",
+			Where:   "assets/prometheus/prometheus_test.go", Says: "func TestAHealthyDeviceHasTypedFamiliesAndFewSeries(",
 		},
 		{
 			Command: "kustomize build packaging/kubernetes/example",

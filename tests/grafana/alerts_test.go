@@ -2,15 +2,18 @@ package grafana
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/assets/grafana"
+	"rdma_events/tests/history"
 	"rdma_events/tests/influx"
 )
 
@@ -113,7 +116,10 @@ func watch(t *testing.T, src Source, r *grafana.Rule, g *grafana.Group, last tim
 		require.NoError(t, w.Evaluate(t.Context(), src, start().Add(at+askew)))
 		for _, labels := range w.In(Firing) {
 			requireLabels(t, r, labels)
-			fired[labels["host"]] = append(fired[labels["host"]], at)
+			host := cmp.Or(labels["host"], labels["site"]) // a rule that counts has no host; each host is a site of its own
+			if !slices.Contains(fired[host], at) {
+				fired[host] = append(fired[host], at)
+			}
 		}
 	}
 	return fired, w.Interval()
@@ -169,4 +175,89 @@ func TestOnlySilenceRuleFiresWithoutData(t *testing.T) {
 			require.Equal(t, r.UID == "rdma-plugin-silent", len(w.In(Firing)) > 0, r.UID)
 		}
 	}
+}
+
+// Eight ports of a large place are an ordinary day: a host that is repaired, or two.
+func TestPortsOfALargePlaceAreDownTogetherOnlyAboveATenth(t *testing.T) {
+	src := Source{Server: influx.Start(t), Database: "telegraf"}
+	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
+	for rack, ports := range map[string]int{"of 79": 79, "of 80": 80} {
+		var lines bytes.Buffer
+		for port := range ports {
+			up, transitions := 1, 0
+			if port < 8 {
+				up, transitions = 0, 1
+			}
+			fmt.Fprintf(&lines, "rdma_port,rack=%s,host=h%d,device=d,port=1 up=%di,transitions=%di,state_age_ns=5i %d\n",
+				strings.ReplaceAll(rack, " ", `\ `), port, up, transitions, start().UnixNano())
+		}
+		require.NoError(t, src.Server.Write(t.Context(), src.Database, &lines))
+	}
+	rule, _ := ruleNamed(t, "rdma-ports-down-together")
+	numbers, err := Evaluate(t.Context(), src, rule, start().Add(time.Minute))
+	require.NoError(t, err)
+	fires := map[string]float64{}
+	for _, n := range numbers {
+		fires[n.Labels["rack"]] = n.Value
+	}
+	require.Equal(t, map[string]float64{"of 79": 1, "of 80": 0}, fires)
+}
+
+// Points of the simulator's plugin are never late, so these are written by hand.
+func TestALatePluginFiresWhenThreeIntervalsWereSkipped(t *testing.T) {
+	src := Source{Server: influx.Start(t), Database: "telegraf"}
+	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
+	var lines bytes.Buffer
+	for host, skipped := range map[string][]int{"three": {0, 1, 3}, "two": {7, 8, 9}, "restarted": {5, 0, 1}, "long-ago": {9, 9, 9}} {
+		for i, n := range skipped {
+			fmt.Fprintf(&lines, "rdma_collector,host=%s skipped_intervals=%di %d\n", host, n, start().Add(time.Duration(i)*time.Minute).UnixNano())
+		}
+	}
+	require.NoError(t, src.Server.Write(t.Context(), src.Database, &lines))
+	rule, _ := ruleNamed(t, "rdma-plugin-late")
+	numbers, err := Evaluate(t.Context(), src, rule, start().Add(5*time.Minute))
+	require.NoError(t, err)
+	var late []string
+	for _, n := range numbers {
+		if n.Value == 1 {
+			late = append(late, n.Labels["host"])
+		}
+	}
+	require.Equal(t, []string{"three"}, late)
+}
+
+// At an interval of five minutes the rules of the defaults would see most ports as not there.
+func TestRulesForALongIntervalSeeWhatItSends(t *testing.T) {
+	src := Source{Server: influx.Start(t), Database: "rdma"}
+	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
+	begin := start()
+	var lines bytes.Buffer
+	c := history.Config{
+		Start: begin, End: begin.Add(3 * time.Hour), Interval: 5 * time.Minute,
+		Hosts: []history.Host{
+			{Name: "down", Profile: "fleet1", Timeline: "[[link]]\nat = \"2h\""},
+			{Name: "well", Profile: "fleet1"},
+		},
+	}
+	require.NoError(t, c.Write(t.Context(), &lines))
+	require.NoError(t, src.Server.Write(t.Context(), src.Database, &lines))
+	file, err := Rules(writeAssets(t, "-interval", "5m"))
+	require.NoError(t, err)
+	fired := map[string]map[string]bool{}
+	for _, g := range file.Groups {
+		for _, r := range g.Rules {
+			w, err := NewWatcher(&r, &g)
+			require.NoError(t, err)
+			for at := time.Hour; at < 3*time.Hour; at += w.Interval() {
+				require.NoError(t, w.Evaluate(t.Context(), src, begin.Add(at+askew)))
+				for _, labels := range w.In(Firing) {
+					if fired[labels["host"]] == nil {
+						fired[labels["host"]] = map[string]bool{}
+					}
+					fired[labels["host"]][r.UID] = true
+				}
+			}
+		}
+	}
+	require.Equal(t, map[string]map[string]bool{"down": {"rdma-port-down": true}}, fired)
 }

@@ -148,6 +148,8 @@ func operate(op token.Token, l, r float64) (float64, error) {
 		return truth(l == r), nil
 	case token.GTR:
 		return truth(l > r), nil
+	case token.GEQ:
+		return truth(l >= r), nil
 	case token.LAND:
 		return truth(l != 0 && r != 0), nil
 	case token.LOR:

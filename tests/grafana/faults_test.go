@@ -1,6 +1,7 @@
 package grafana
 
 import (
+	"cmp"
 	"time"
 
 	"rdma_events/tests/history"
@@ -9,9 +10,10 @@ import (
 // fault is a host on which a fault happens, or almost happens, with the rules that
 // fire on it. All other rules stay quiet.
 type fault struct {
-	name  string
-	runs  []run // of the plugin, one after the other
-	fires []firing
+	name    string
+	profile string // of the simulator; "" is fleet1
+	runs    []run  // of the plugin, one after the other
+	fires   []firing
 	// expect and expectedDown are the plugin's options.
 	expect, expectedDown []string
 }
@@ -70,6 +72,19 @@ func portFaults() []fault {
 			runs: throughout("[[link]]\nat = \"60m\""),
 		},
 		{name: "port-down, but never up", runs: throughout("[[link]]\nat = \"0s\"")},
+		{
+			name: "ports-down-together", profile: "fleet8", runs: throughout("[[link]]\nat = \"60m\"\ndown_for = \"20m\""),
+			fires: []firing{{rule: "ports-down-together", from: from(1), till: from(20)}, {rule: "port-down", from: from(1), till: from(20)}},
+		},
+		{
+			name: "ports-down-together, but only seven", profile: "fleet7", runs: throughout("[[link]]\nat = \"60m\"\ndown_for = \"20m\""),
+			fires: []firing{{rule: "port-down", from: from(1), till: from(20)}},
+		},
+		{name: "ports-down-together, but never up", profile: "fleet8", runs: throughout("[[link]]\nat = \"0s\"")},
+		{
+			name: "ports-down-together, but expected", profile: "fleet8", runs: throughout("[[link]]\nat = \"60m\"\ndown_for = \"20m\""),
+			expectedDown: []string{"sim0:1", "sim1:1", "sim2:1", "sim3:1", "sim4:1", "sim5:1", "sim6:1", "sim7:1"},
+		},
 		{name: "port-down, but soon back", runs: throughout("[[link]]\nat = \"60m\"\ndown_for = \"25s\"")},
 		{
 			name: "flapping", fires: []firing{{rule: "port-flapping", from: from(6), till: from(30)}},
@@ -91,6 +106,31 @@ func portFaults() []fault {
 			// The reader is delayed for longer than Patience, so only link_downed counts the drop.
 			name: "link-disagrees", fires: []firing{{rule: "link-disagrees", from: from(0), till: from(30)}},
 			runs: throughout(hangingAck("60m4s", "9s") + "[[link]]\nat = \"60m4500ms\"\ndown_for = \"40ms\""),
+		},
+		{
+			name: "link-slow", fires: []firing{{rule: "link-slow", from: from(5)}},
+			runs: throughout("[[link]]\nat = \"60m\"\ndown_for = \"1s\"\nlanes = 1"),
+		},
+		{
+			name: "link-slow, but soon well again",
+			runs: throughout("[[link]]\nat = \"60m\"\ndown_for = \"1s\"\nlanes = 1\n[[link]]\nat = \"63m\"\ndown_for = \"1s\""),
+		},
+		{name: "link-slow, but always", runs: throughout("[[link]]\nat = \"0s\"\ndown_for = \"1s\"\nlanes = 2")},
+		{
+			name: "link-slow, but then down", fires: []firing{{rule: "port-down", from: from(3)}},
+			runs: throughout("[[link]]\nat = \"60m\"\ndown_for = \"1s\"\nlanes = 1\n[[link]]\nat = \"62m\""),
+		},
+		{
+			name: "sm-unstable", profile: "ib8", fires: []firing{{rule: "sm-unstable", from: from(4), till: from(30)}},
+			runs: throughout("[[event]]\ntype = \"sm_change\"\nat = \"60m\"\nevery = \"2m\"\ntimes = 3"),
+		},
+		{
+			name: "sm-unstable, but twice", profile: "ib8",
+			runs: throughout("[[event]]\ntype = \"sm_change\"\nat = \"60m\"\nevery = \"2m\"\ntimes = 2"),
+		},
+		{
+			name: "sm-unstable, but for some ports", profile: "ib8",
+			runs: throughout("[[event]]\ntype = \"sm_change\"\ndevice = \"sim[0-2]\"\nat = \"60m\"\nevery = \"2m\"\ntimes = 3"),
 		},
 		{
 			name: "gid-moved", fires: []firing{{rule: "gid-moved", from: from(0), till: from(30)}},
@@ -167,6 +207,11 @@ func probeFaults() []fault {
 		},
 		{name: "lost-completions, but one", runs: throughout("[[fault]]\nkind = \"lost_completion\"\nat = \"60m\"\nfor = \"2s\"")},
 		{
+			name: "probe-errors", fires: []firing{{rule: "probe-errors", from: from(0), till: from(15)}},
+			runs: throughout("[[fault]]\nkind = \"completion_error\"\nat = \"60m\"\nfor = \"9s\""),
+		},
+		{name: "probe-errors, but one", runs: throughout("[[fault]]\nkind = \"completion_error\"\nat = \"60m\"\nfor = \"1s\"")},
+		{
 			name: "wake-slow", fires: []firing{{rule: "wake-slow", from: from(15)}},
 			runs: throughout("[[fault]]\nkind = \"slow\"\nat = \"60m\"\nfactor = 40"),
 		},
@@ -209,7 +254,8 @@ func (f *fault) histories(start time.Time) []history.Config {
 		all = append(all, history.Config{
 			Start: start.Add(r.from), End: start.Add(to), Interval: 10 * time.Second,
 			Hosts: []history.Host{{
-				Name: f.name, Profile: "fleet1", Timeline: r.timeline, Seed: 1, Expect: f.expect, ExpectedDown: f.expectedDown,
+				Name: f.name, Profile: cmp.Or(f.profile, "fleet1"), Timeline: r.timeline, Seed: 1,
+				Expect: f.expect, ExpectedDown: f.expectedDown, Tags: map[string]string{"site": f.name, "rack": f.name},
 			}},
 		})
 	}

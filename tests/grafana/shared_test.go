@@ -14,15 +14,17 @@ import (
 	"rdma_events/assets/influxdb"
 	"rdma_events/tests/history"
 	"rdma_events/tests/influx"
+	"rdma_events/tests/rig"
 )
 
-// generate runs a generator as the documents ask users to do.
-func generate(t *testing.T, args ...string) {
+// writeAssets has the program write the files for InfluxDB into a directory, where Rules and Dashboards find them.
+func writeAssets(t *testing.T, flags ...string) (dir string) {
 	t.Helper()
-	cmd := exec.Command("go", append([]string{"run"}, args...)...)
-	cmd.Dir = root
-	out, err := cmd.CombinedOutput()
+	dir = t.TempDir()
+	args := append([]string{"assets", "-engine", "influxdb", "-out", filepath.Join(dir, "assets")}, flags...)
+	out, err := exec.Command(rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events"), args...).CombinedOutput()
 	require.NoError(t, err, string(out))
+	return dir
 }
 
 // shared creates a database to which other programs write too, as docs/operations.md
@@ -31,11 +33,8 @@ func shared(t *testing.T, database string) (Source, string) {
 	t.Helper()
 	src := Source{Server: influx.Start(t), Database: database}
 	require.NoError(t, src.Server.CreateDatabase(t.Context(), database))
-	dir := t.TempDir()
-	file := filepath.Join(dir, "statements")
-	generate(t, "./assets/influxdb/gen", "-database", database, file)
-	generate(t, "./assets/gen", "-database", database, dir)
-	statements, err := os.ReadFile(file)
+	dir := writeAssets(t, "-database", database)
+	statements, err := os.ReadFile(filepath.Join(dir, "assets/influxdb/downsampling.influxql"))
 	require.NoError(t, err)
 	_, err = src.Query(t.Context(), string(statements))
 	require.NoError(t, err)

@@ -12,12 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// kustomizations are the base, the example of an overlay, and the base with the
-// component for the host's network.
+// kustomizations are the base, the example of an overlay, and the base with each of the
+// components.
 var kustomizations = []string{
 	filepath.Join(root, "packaging/kubernetes/base"),
 	filepath.Join(root, "packaging/kubernetes/example"),
 	"testdata/host-network",
+	"testdata/prometheus",
 }
 
 // build returns the manifests that kustomize builds from a directory.
@@ -39,7 +40,10 @@ func complaints(t *testing.T, manifests string) string {
 	require.FileExists(t, tool, "run: make test-schema")
 	path := filepath.Join(t.TempDir(), "manifests.yaml")
 	require.NoError(t, os.WriteFile(path, []byte(manifests), 0o644))
-	cmd := exec.CommandContext(t.Context(), tool, path)
+	// The types of the Prometheus Operator, as it publishes them.
+	types := filepath.Join(root, "build/tools/prometheus-operator-crd")
+	require.FileExists(t, filepath.Join(types, "monitoring.coreos.com_podmonitors.yaml"), "run: make test-schema")
+	cmd := exec.CommandContext(t.Context(), tool, "--local-crds", types, path)
 	cmd.Env = []string{"HOME=" + t.TempDir(), "KUBECONFIG=" + filepath.Join(t.TempDir(), "none")}
 	out, err := cmd.CombinedOutput()
 	if err == nil {
@@ -72,6 +76,22 @@ func TestTheSchemaComplainsOfWhatKubernetesDoesNotKnow(t *testing.T) {
 		require.Contains(t, manifests, was)
 		require.NotEmpty(t, complaints(t, strings.Replace(manifests, was, is, 1)), is)
 	}
+}
+
+func TestTheSchemaComplainsOfWhatThePrometheusOperatorDoesNotKnow(t *testing.T) {
+	manifests := build(t, "testdata/prometheus")
+	for was, is := range map[string]string{
+		"interval: 15s":          "interval: soon",
+		"podMetricsEndpoints:":   "podMetrics:",
+		"alert: RDMAPortDown":    "alert: [RDMAPortDown]",
+		"name: rdma_events_past": "nam: rdma_events_past",
+	} {
+		require.Contains(t, manifests, was)
+		require.NotEmpty(t, complaints(t, strings.Replace(manifests, was, is, 1)), is)
+	}
+	require.Contains(t, manifests, "containerPort: 9273")
+	require.Contains(t, manifests, "outputs.prometheus_client")
+	require.NotContains(t, manifests, "outputs.influxdb")
 }
 
 // The namespace must allow the privileges that the pods request, and no more.

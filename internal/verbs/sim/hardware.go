@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"math"
 	"sync"
 	"syscall"
@@ -29,6 +30,9 @@ type entry struct {
 	do      func(due int64)
 }
 
+// allLanes is the number of lanes of a link of the profiles that name any.
+const allLanes = 4
+
 // link is the state of a port's link.
 type link struct {
 	portSpec
@@ -36,6 +40,8 @@ type link struct {
 	held bool // SetLink holds it down
 	isUp bool
 	lost uint64 // how often it went down
+
+	lanes int // that it came back with; 0: all
 
 	table []verbs.GID
 }
@@ -192,6 +198,10 @@ func (l *link) query() verbs.PortAttr {
 	attr.State, attr.Phys = verbs.PortActive, linkUp
 	if !l.isUp {
 		attr.State, attr.Phys = verbs.PortDown, polling
+	}
+	if l.lanes > 0 && attr.Width == fmt.Sprintf("%dx", allLanes) {
+		attr.Width = fmt.Sprintf("%dx", l.lanes)
+		attr.RateGbps *= float64(l.lanes) / allLanes
 	}
 	if attr.HasLinkDowned && !l.stuckCounter {
 		attr.LinkDowned = l.lost

@@ -111,7 +111,7 @@ func (h *hardware) planLink(l linkEntry) {
 	for _, port := range h.portsOf(l.target) {
 		p := &h.ports[port-1]
 		h.add(l.schedule, true, func(due int64) { p.down++; h.settle(port, due) })
-		h.add(l.shift(l.length), true, func(due int64) { p.down--; h.settle(port, due) })
+		h.add(l.shift(l.length), true, func(due int64) { p.down, p.lanes = p.down-1, l.lanes; h.settle(port, due) })
 	}
 }
 

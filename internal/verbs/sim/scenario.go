@@ -44,6 +44,7 @@ type eventEntry struct {
 type linkEntry struct {
 	target
 	window
+	lanes int // of the link when it comes back; 0: all
 	index int
 }
 
@@ -175,5 +176,7 @@ func eventNames() []string {
 }
 
 func readLink(t *table) linkEntry {
-	return linkEntry{target: readTarget(t, true), window: t.window("down_for"), index: t.index}
+	return linkEntry{
+		target: readTarget(t, true), window: t.window("down_for"), lanes: int(t.integer("lanes", 0, 1, allLanes)), index: t.index,
+	}
 }

@@ -1,14 +1,8 @@
-// Command gen writes the InfluxQL statements that keep the plugin's metrics for a
-// long time: retention policies, and a continuous query for each measurement of
-// the table of metrics. `go generate ./assets/influxdb` runs it.
-package main
+package gen
 
 import (
 	"bytes"
-	"flag"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -16,67 +10,44 @@ import (
 	"rdma_events/internal/measure"
 )
 
-func main() {
-	if err := run(os.Args[1:], os.Stderr); err != nil {
-		fmt.Fprintln(os.Stderr, "gen:", err)
-		os.Exit(1)
-	}
-}
-
-func run(args []string, usage io.Writer) error {
-	flags := flag.NewFlagSet("gen", flag.ContinueOnError)
-	flags.SetOutput(usage)
-	database := flags.String("database", "", "a database that others write to as well, as telegraf (default an own one, rdma)")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	if flags.NArg() != 1 {
-		return fmt.Errorf("%d arguments: want one, the file to write", flags.NArg())
-	}
-	place, err := influxdb.Chosen(*database)
-	if err != nil {
-		return fmt.Errorf("read -database: %w", err)
-	}
-	return os.WriteFile(flags.Arg(0), statements(place, measure.All()), 0o644)
-}
-
-const head = `-- Generated from the table of metrics; do not edit. For InfluxDB 1.x: 2 and 3 have no continuous queries.
+const downsamplingHead = `-- Made by rdma-events assets from the table of metrics; do not edit. For InfluxDB 1.x: 2 and 3 have no continuous queries.
 -- Raw points for a week, and one point in five minutes for a year under the same names.
 `
 
 // own creates the database together with its default policy. If a database of that
 // name already exists with another policy, InfluxDB refuses and does not run the
 // statements that follow.
-const own = `-- The database %[1]q is the plugin's own; no other one is touched. If another %[1]q is there, the answer is "not executed".
+const ownDatabase = `-- The database %[1]q is the plugin's own; no other one is touched. If another %[1]q is there, the answer is "not executed".
 CREATE DATABASE %[1]q WITH DURATION 7d REPLICATION 1 SHARD DURATION 1d NAME %[2]q;
 `
 
-const shared = `-- The database %[1]q has other points too: nothing changes for them. Telegraf writes the plugin's to %[2]q.
+const sharedDatabase = `-- The database %[1]q has other points too: nothing changes for them. Telegraf writes the plugin's to %[2]q.
 CREATE RETENTION POLICY %[2]q ON %[1]q DURATION 7d REPLICATION 1 SHARD DURATION 1d;
 `
 
-const long = "CREATE RETENTION POLICY %q ON %q DURATION 52w REPLICATION 1 SHARD DURATION 1w;\n"
+const longPolicy = "CREATE RETENTION POLICY %q ON %q DURATION 52w REPLICATION 1 SHARD DURATION 1w;\n"
 
-func statements(place influxdb.Place, table []measure.Metric) []byte {
+// downsampling returns the statements that create the policies and the continuous queries.
+func downsampling(place influxdb.Place, table []measure.Metric) []byte {
 	var b bytes.Buffer
-	b.WriteString(head)
-	begin := own
+	b.WriteString(downsamplingHead)
+	begin := ownDatabase
 	if place.Shared {
-		begin = shared
+		begin = sharedDatabase
 	}
 	fmt.Fprintf(&b, begin, place.Database, place.Raw)
-	fmt.Fprintf(&b, long, place.Long, place.Database)
+	fmt.Fprintf(&b, longPolicy, place.Long, place.Database)
 	for i := range table {
-		query(&b, place, &table[i])
+		continuousQuery(&b, place, &table[i])
 	}
 	return b.Bytes()
 }
 
-// query writes a continuous query. The query computes each bucket twice, so that
+// continuousQuery writes a continuous query. The query computes each bucket twice, so that
 // points are included that Telegraf writes shortly after the end of the bucket. A
 // query of an older version is dropped first, because InfluxDB refuses a different
 // query of the same name.
-func query(b *bytes.Buffer, place influxdb.Place, m *measure.Metric) {
+func continuousQuery(b *bytes.Buffer, place influxdb.Place, m *measure.Metric) {
 	fmt.Fprintf(b, "DROP CONTINUOUS QUERY \"%[1]s_5m\" ON %[2]q;\nCREATE CONTINUOUS QUERY \"%[1]s_5m\" ON %[2]q RESAMPLE FOR 10m BEGIN\n  SELECT ",
 		m.Name, place.Database)
 	var fields []string

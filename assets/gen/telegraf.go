@@ -1,45 +1,24 @@
-// Command gen writes the Telegraf configuration that gives the plugin's metrics the names,
-// units and types that Prometheus expects, from the plugin's table of metrics.
-// `go generate ./assets/prometheus` runs it.
-package main
+package gen
 
 import (
 	"bytes"
-	_ "embed"
-	"errors"
+	_ "embed" // for the template
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"text/template"
+	"time"
 
 	"rdma_events/internal/measure"
 	"rdma_events/internal/verbs"
 )
 
-func main() {
-	if err := run(os.Args[1:]); err != nil {
-		fmt.Fprintln(os.Stderr, "gen:", err)
-		os.Exit(1)
-	}
-}
-
-func run(args []string) error {
-	if len(args) != 1 {
-		return errors.New("want one argument: the file to write")
-	}
-	text, err := configuration(measure.All())
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(args[0], text, 0o644)
-}
-
 //go:embed telegraf.conf.tmpl
-var text string
+var telegrafTemplate string
 
 // tables are the lists of the template.
 type tables struct {
+	Expires  time.Duration
 	Moments  []string            // measurements of single moments
 	Counters map[string][]string // fields by measurement
 	Labels   map[string][]family // by measurement
@@ -73,8 +52,10 @@ func labels() map[string][]family {
 // unlabelled are the strings of which another field has the number.
 var unlabelled = []string{"state_name", "phys_state_name"}
 
-func configuration(metrics []measure.Metric) ([]byte, error) {
-	t := tables{Counters: map[string][]string{}, Labels: labels(), Async: "rdma_async"}
+// telegrafFile returns the Telegraf configuration that gives the metrics the names, units and types that
+// Prometheus expects.
+func telegrafFile(o *Options, metrics []measure.Metric) ([]byte, error) {
+	t := tables{Expires: 3 * o.Interval, Counters: map[string][]string{}, Labels: labels(), Async: "rdma_async"}
 	for i := range metrics {
 		m := &metrics[i]
 		switch {
@@ -95,7 +76,7 @@ func configuration(metrics []measure.Metric) ([]byte, error) {
 	}
 	slices.Sort(t.Gauges)
 	var b bytes.Buffer
-	tmpl, err := template.New("telegraf.conf").Funcs(template.FuncMap{"list": list}).Parse(text)
+	tmpl, err := template.New("telegraf.conf").Funcs(template.FuncMap{"list": list}).Parse(telegrafTemplate)
 	if err == nil {
 		err = tmpl.Execute(&b, t)
 	}
@@ -135,6 +116,8 @@ func renamed(field string) string {
 	switch field {
 	case "rate_gbps":
 		return "rate_bytes_per_second"
+	case "rate_best_gbps":
+		return "rate_best_bytes_per_second"
 	case "mtu":
 		return "mtu_bytes"
 	}

@@ -1,7 +1,6 @@
-package main
+package gen
 
 import (
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -9,19 +8,11 @@ import (
 	"rdma_events/internal/measure"
 )
 
-func TestTheFileIsThatOfTheTable(t *testing.T) {
-	want, err := configuration(measure.All())
-	require.NoError(t, err)
-	have, err := os.ReadFile("../telegraf.conf")
-	require.NoError(t, err)
-	require.Equal(t, string(want), string(have), "run: go generate ./assets/prometheus")
-}
-
 func TestAStringWithoutAPlaceIsAnError(t *testing.T) {
-	_, err := configuration([]measure.Metric{{
+	_, err := Files(Prometheus, Defaults(), []measure.Metric{{
 		Name: "rdma_port", Emitted: "every interval", Fields: []measure.Field{{Name: "colour", Kind: measure.String}},
 	}})
-	require.EqualError(t, err, "rdma_port.colour is a string and in no family of labels")
+	require.EqualError(t, err, "make telegraf.conf: rdma_port.colour is a string and in no family of labels")
 }
 
 func TestLabelsAreFieldsOfTheTable(t *testing.T) {

@@ -1,0 +1,178 @@
+package gen
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/assets/influxdb"
+	"rdma_events/internal/measure"
+)
+
+// committed are the directories of this repository that have the files of the defaults.
+var committed = map[Engine]string{InfluxDB: "..", Prometheus: "../prometheus"}
+
+func TestCommittedFilesAreWhatTheDefaultsGive(t *testing.T) {
+	for engine, dir := range committed {
+		files, err := Files(engine, Defaults(), measure.All())
+		require.NoError(t, err)
+		require.NotEmpty(t, files)
+		for _, f := range files {
+			have, err := os.ReadFile(filepath.Join(dir, f.Path))
+			require.NoError(t, err)
+			require.Equal(t, string(f.Text), string(have), "%s is old; run: go generate ./assets/gen", f.Path)
+		}
+	}
+	for copied, of := range map[string]string{"output.conf": "telegraf.conf", "prometheusrule.yaml": "prometheusrule.yaml"} {
+		have, err := os.ReadFile(filepath.Join("../../packaging/kubernetes/components/prometheus", copied))
+		require.NoError(t, err)
+		want, err := os.ReadFile(filepath.Join("../prometheus", of))
+		require.NoError(t, err)
+		require.Equal(t, string(want), string(have), "%s is old; run: go generate ./assets/gen", copied)
+	}
+	have, err := os.ReadFile("../../docs/alerts.md")
+	require.NoError(t, err)
+	require.Equal(t, string(AlertsDocument()), string(have), "run: go generate ./assets/gen")
+}
+
+// text returns all files of an engine as one.
+func text(t *testing.T, e Engine, change func(*Options)) string {
+	t.Helper()
+	o := Defaults()
+	change(&o)
+	files, err := Files(e, o, measure.All())
+	require.NoError(t, err)
+	var b strings.Builder
+	for _, f := range files {
+		b.Write(f.Text)
+	}
+	return b.String()
+}
+
+func TestEachOptionChangesTheFiles(t *testing.T) {
+	for name, tt := range map[string]struct {
+		engine   Engine
+		change   func(*Options)
+		has, not []string
+	}{
+		"docs in Grafana's rules": {
+			InfluxDB, func(o *Options) { o.Docs = "https://git.example.com/docs/" },
+			[]string{"runbook_url: https://git.example.com/docs/alerts.md#port-down"}, nil,
+		},
+		"docs in Prometheus' rules": {
+			Prometheus, func(o *Options) { o.Docs = "https://git.example.com/docs" },
+			[]string{"runbook_url: https://git.example.com/docs/alerts.md#wake-slow"}, nil,
+		},
+		"no docs": {InfluxDB, func(*Options) {}, nil, []string{"runbook_url", "$RDMA", "${RDMA"}},
+		"labels in InfluxQL": {
+			InfluxDB, func(o *Options) { o.Labels = []string{"room"} },
+			[]string{`GROUP BY "room", "host", "instance", "device", "port"`, `GROUP BY "room"`}, []string{"rack"},
+		},
+		"labels in PromQL and Alertmanager": {
+			Prometheus, func(o *Options) { o.Labels = []string{"room", "row", "rail"} },
+			[]string{"count by (room, row, rail)", "group_by: [alertname, room, row]", "equal: [room, row, rail]"}, []string{"rack,"},
+		},
+		"no labels": {Prometheus, func(o *Options) { o.Labels = nil }, []string{"count (rdma_port_up", "group_by: [alertname]", "equal: []"}, nil},
+		"no labels in InfluxQL": {
+			InfluxDB, func(o *Options) { o.Labels = nil }, []string{`AND "age" < 86400000000000 AND $timeFilter`}, []string{"rack"},
+		},
+		"a long interval in InfluxQL": {
+			InfluxDB, func(o *Options) { o.Interval = 5 * time.Minute },
+			[]string{"from: 900\n", `"timeFrom": "15m"`, "GROUP BY time(15m)"}, []string{"from: 180\n", `"timeFrom": "5m"`},
+		},
+		"a long interval in Prometheus": {
+			Prometheus, func(o *Options) { o.Interval = 5 * time.Minute },
+			[]string{`expiration_interval = "15m0s"`, "rdma_async_unacked[15m]"}, []string{`"30s"`},
+		},
+		"a data source": {
+			InfluxDB, func(o *Options) { o.DataSource = "mine" },
+			[]string{"datasourceUid: mine", "uid: mine", `"value": "mine"`}, []string{"rdma-influxdb"},
+		},
+		"a shared database": {
+			InfluxDB, func(o *Options) { o.Place, _ = influxdb.In("telegraf") },
+			[]string{`"rdma_raw"."rdma_port"`, "dbName: telegraf", `ON "telegraf"`}, []string{"ALTER"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := text(t, tt.engine, tt.change)
+			for _, want := range tt.has {
+				require.True(t, strings.Contains(all, want), "%q is missing", want)
+			}
+			for _, not := range tt.not {
+				require.False(t, strings.Contains(all, not), "%q is there", not)
+			}
+		})
+	}
+}
+
+func TestAnOptionThatIsNotAllowedIsNamed(t *testing.T) {
+	for want, change := range map[string]func(*Options){
+		`-docs "docs" is not allowed: want an absolute address, as in https://git.example.com/rdma_events/docs`: func(o *Options) { o.Docs = "docs" },
+		`-labels: "a b" is not allowed: want names of letters, digits and _, separated by commas`:               func(o *Options) { o.Labels = []string{"a b"} },
+		`-labels: "port" is not allowed: the plugin has a tag of that name`:                                     func(o *Options) { o.Labels = []string{"port"} },
+		`-labels: "host" is not allowed: the plugin has a tag of that name`:                                     func(o *Options) { o.Labels = []string{"host"} },
+		`-labels: "a" twice is not allowed`:                                                                     func(o *Options) { o.Labels = []string{"a", "a"} },
+		`-interval 100ms is not allowed: want whole seconds, 1s or more`:                                        func(o *Options) { o.Interval = 1e8 },
+		`-datasource "a b" is not allowed: want the UID of a data source in Grafana`:                            func(o *Options) { o.DataSource = "a b" },
+	} {
+		o := Defaults()
+		change(&o)
+		_, err := Files(InfluxDB, o, measure.All())
+		require.EqualError(t, err, want)
+		require.ErrorIs(t, err, ErrOption)
+	}
+	_, err := Files("graphite", Defaults(), measure.All())
+	require.EqualError(t, err, `-engine "graphite" is not allowed: want influxdb or prometheus`)
+}
+
+func TestANameThatTheTableLacksIsAnError(t *testing.T) {
+	var fewer []measure.Metric
+	for _, m := range measure.All() {
+		if m.Name != "rdma_port" {
+			fewer = append(fewer, m)
+		}
+	}
+	_, err := Files(InfluxDB, Defaults(), fewer)
+	require.ErrorContains(t, err, "the table of metrics has no rdma_port")
+	require.ErrorContains(t, err, "rdma_port.rate_gbps")
+}
+
+func TestAUnitThatGrafanaLacksIsAnError(t *testing.T) {
+	n := newNames([]measure.Metric{{Name: "m", Fields: []measure.Field{{Name: "f", Unit: "furlong"}}}})
+	n.unit("m.f")
+	require.ErrorContains(t, n.err(), `"furlong"`)
+}
+
+func TestEveryRuleHasAChapterThatSaysWhatToDo(t *testing.T) {
+	document := string(AlertsDocument())
+	o := Defaults()
+	ids := map[string]bool{}
+	for _, r := range o.rules() {
+		require.False(t, ids[r.id], r.id)
+		ids[r.id] = true
+		require.Contains(t, document, "\n## "+r.id+"\n")
+		require.NotEmpty(t, r.do, r.id)
+		for _, part := range []string{r.title, r.summary, r.fires, r.quiet, r.clears, r.blind, r.promql} {
+			require.NotEmpty(t, strings.TrimSpace(part), r.id)
+		}
+		chapter, ok := Explain(r.id)
+		require.True(t, ok)
+		require.Contains(t, chapter, r.title)
+		same, _ := Explain(alertName(r.id))
+		require.Equal(t, chapter, same)
+	}
+	require.Len(t, RuleIDs(), len(ids))
+	_, ok := Explain("nonsense")
+	require.False(t, ok)
+}
+
+func TestDurationsAreWrittenAsPrometheusDoes(t *testing.T) {
+	require.Equal(t, "0s", short(0))
+	require.Equal(t, "90s", short(90e9))
+	require.Equal(t, "10m", short(600e9))
+	require.Equal(t, "2h", short(7200e9))
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"rdma_events/assets/gen"
+	"rdma_events/assets/influxdb"
+	"rdma_events/internal/measure"
+)
+
+const assetsUsage = `usage: rdma-events assets -out DIR [flags]
+
+Writes the files for those who keep and watch the metrics: for InfluxDB the
+dashboards, the alert rules and their data source for Grafana, and down-sampling;
+for Prometheus the configurations of Telegraf, Prometheus and Alertmanager, and
+the alert rules.
+`
+
+// assetsFlags are the flags of the subcommand assets.
+type assetsFlags struct {
+	out     string
+	engine  gen.Engine
+	options gen.Options
+}
+
+// writeAssets runs the subcommand assets.
+func writeAssets(args []string, stderr io.Writer) int {
+	o, code := parseAssetsFlags(args, stderr)
+	if o == nil {
+		return code
+	}
+	files, err := gen.Files(o.engine, o.options, measure.All())
+	if errors.Is(err, gen.ErrOption) {
+		fmt.Fprintln(stderr, "rdma-events assets:", err)
+		return exitUsage
+	}
+	if err == nil {
+		err = writeBelow(o.out, files)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "E!", err)
+		return exitFailed
+	}
+	return exitOK
+}
+
+// parseAssetsFlags returns nil and an exit status if there is nothing to write.
+func parseAssetsFlags(args []string, stderr io.Writer) (*assetsFlags, int) {
+	o := assetsFlags{options: gen.Defaults()}
+	set := flag.NewFlagSet("rdma-events assets", flag.ContinueOnError)
+	set.SetOutput(stderr)
+	set.Usage = func() {
+		fmt.Fprint(stderr, assetsUsage)
+		set.PrintDefaults()
+	}
+	set.StringVar(&o.out, "out", "", "the directory to write to; files that are there are replaced")
+	engine := set.String("engine", string(gen.InfluxDB), "what keeps the metrics: influxdb or prometheus")
+	set.StringVar(&o.options.Docs, "docs", "", "the address of a copy of the directory docs, which alerts link to (default no links)")
+	labels := set.String("labels", strings.Join(o.options.Labels, ","), "tags that say where a host is, from the widest to the narrowest")
+	set.DurationVar(&o.options.Interval, "interval", o.options.Interval, "the interval of Telegraf's agent")
+	set.StringVar(&o.options.DataSource, "datasource", "", "the UID of the data source in Grafana (default rdma- and the engine)")
+	database := set.String("database", "", "an InfluxDB database that others write to as well, as telegraf (default an own one, rdma)")
+	switch err := set.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return nil, exitOK
+	case err != nil:
+		return nil, exitUsage
+	case set.NArg() > 0:
+		fmt.Fprintf(stderr, "rdma-events assets: %q is not a flag: name the directory with -out\n", set.Arg(0))
+		return nil, exitUsage
+	case o.out == "":
+		fmt.Fprintln(stderr, "rdma-events assets: -out is missing: name the directory to write to")
+		return nil, exitUsage
+	}
+	o.engine, o.options.Labels = gen.Engine(*engine), nil
+	if *labels != "" {
+		o.options.Labels = strings.Split(*labels, ",")
+	}
+	var err error
+	if o.options.Place, err = influxdb.Chosen(*database); err != nil {
+		fmt.Fprintln(stderr, "rdma-events assets: read -database:", err)
+		return nil, exitUsage
+	}
+	return &o, exitOK
+}
+
+// writeBelow writes files below a directory, and makes directories where they are missing.
+func writeBelow(dir string, files []gen.File) error {
+	for _, f := range files {
+		path := filepath.Join(dir, f.Path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return fmt.Errorf("make directory of %s: %w", f.Path, err)
+		}
+		if err := os.WriteFile(path, f.Text, 0o644); err != nil {
+			return fmt.Errorf("write %s: %w", f.Path, err)
+		}
+	}
+	return nil
+}
+
+// explain runs the subcommand explain.
+func explain(args []string, stdout, stderr io.Writer) int {
+	if len(args) == 0 {
+		return done(fmt.Fprintln(stdout, strings.Join(gen.RuleIDs(), "\n")))
+	}
+	text, ok := gen.Explain(args[0])
+	if len(args) > 1 || !ok {
+		fmt.Fprintf(stderr, "rdma-events explain: want the name of one alert, of these: %s\n", strings.Join(gen.RuleIDs(), ", "))
+		return exitUsage
+	}
+	return done(io.WriteString(stdout, text))
+}
