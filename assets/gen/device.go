@@ -14,54 +14,39 @@ const (
 	ofProbes = ofPorts + ` AND "vector" =~ /^$vector$/`
 )
 
-func deviceDashboard(n *names, o *Options) *grafana.Dashboard {
-	b := &board{names: n, recent: short(o.recent()), filter: `$timeFilter AND "host" =~ /^$host$/ AND "device" =~ /^$device$/`}
-	b.row("Now")
+func deviceDashboard(n *names, e Engine, o *Options) *grafana.Dashboard {
+	b := newBoard(n, e, o, []string{"host", "device"})
+	b.row(1, "Now")
 	b.deviceFacts()
-	b.row("Ports")
+	b.row(10, "Ports")
 	b.devicePorts()
-	b.row("Events")
+	b.row(15, "Events")
 	b.deviceEvents()
-	b.row("Completion queue probes")
+	b.row(19, "Completion queue probes")
 	b.deviceProbes()
 	b.deviceLatency()
-	b.row("What happened")
-	b.deviceHappenings()
-	const onHost = `"host" =~ /^$host$/`
-	variables := append(places(o),
-		one("host", "Host", "rdma_device", "host", ""),
-		one("device", "Device", "rdma_device", "device", onHost),
-		some("port", "Port", "rdma_port", "port", onHost+` AND "device" =~ /^$device$/`),
-		some("vector", "Vector", "rdma_cq_probe", "vector", onHost+` AND "device" =~ /^$device$/`))
-	return dashboard(deviceUID, "RDMA device", "One RDMA device of one host: ports, events, probes.", "30s",
-		[]grafana.Link{link("Fleet", fleetUID, "All hosts")}, variables, b.panels,
-		portChanges(n, b.filter), gidMoves(n, b.filter))
+	if e == InfluxDB { // a scrape has no moments
+		b.row(28, "What happened")
+		b.deviceHappenings()
+	}
+	return b.dashboard(deviceUID, "RDMA device", "One RDMA device of one host: ports, events, probes.", "30s",
+		[]grafana.Link{b.link("Overview", overviewUID, "All hosts")}, b.deviceVariables(), b.portChanges(), b.gidMoves())
 }
 
 // portChanges marks every change of a port's state.
-func portChanges(n *names, filter string) grafana.Annotation {
-	return grafana.Annotation{
-		DataSource: *dataSource(), Enable: true, IconColor: "orange", Name: "Port changes",
-		Target: grafana.AnnotationTarget{
-			RefID: "Anno", RawQuery: true, FromAnnotations: true, TextEditor: true,
-			TextColumn: "state_to", TagsColumn: "port,state_from,witness",
-			Query: n.expand(`SELECT "code_to", "port", "state_from", "state_to", "witness" FROM {rdma_port_change} WHERE {filter}`+
-				ofPorts+` ORDER BY time DESC LIMIT 1000`, `"$database"."$policy".`, filter, ""),
-		},
-	}
+func (b *board) portChanges() grafana.Annotation {
+	return b.annotation("Port changes", "orange", "state_to", "port,state_from,witness",
+		`SELECT "code_to", "port", "state_from", "state_to", "witness" FROM {rdma_port_change} WHERE {filter}`+
+			ofPorts+` ORDER BY time DESC LIMIT 1000`,
+		`increase(rdma_port_transitions_total{FILTER,PORTS}[$__interval]) > 0.5`)
 }
 
 // gidMoves marks every move of a GID to another index.
-func gidMoves(n *names, filter string) grafana.Annotation {
-	return grafana.Annotation{
-		DataSource: *dataSource(), Enable: true, IconColor: "yellow", Name: "GID moves",
-		Target: grafana.AnnotationTarget{
-			RefID: "Anno", RawQuery: true, FromAnnotations: true, TextEditor: true,
-			TextColumn: "gid", TagsColumn: "port,index_from,index_to",
-			Query: n.expand(`SELECT "gid", "port", "index_from", "index_to" FROM {rdma_gid_change} WHERE {filter}`+ofPorts+
-				` AND "action" = 'moved' ORDER BY time DESC LIMIT 1000`, `"$database"."$policy".`, filter, ""),
-		},
-	}
+func (b *board) gidMoves() grafana.Annotation {
+	return b.annotation("GID moves", "yellow", "gid", "port,index_from,index_to",
+		`SELECT "gid", "port", "index_from", "index_to" FROM {rdma_gid_change} WHERE {filter}`+ofPorts+
+			` AND "action" = 'moved' ORDER BY time DESC LIMIT 1000`,
+		`increase(rdma_port_gid_moves_total{FILTER,PORTS}[$__interval]) > 0.5`)
 }
 
 func (b *board) deviceFacts() {
@@ -69,72 +54,76 @@ func (b *board) deviceFacts() {
 	red := thresholds("green", level{1, "red"})
 	one := thresholds("red", level{1, "green"})
 	b.stat(panel{
-		title: "Present", width: width, height: height, now: true,
+		id: 2, title: "Present", width: width, height: height, now: true,
 		help: help{
 			"1 while the host has the device.", "that it is gone.",
 			"look at `rdma link` and the kernel log of the host.", "why it went.",
 		},
-		queries: []query{{text: `SELECT last("present") AS "present" FROM {rdma_device} WHERE {filter}`}},
+		queries: []query{{text: `SELECT last("present") AS "present" FROM {rdma_device} WHERE {filter}`,
+			prom: `max(rdma_device_present{FILTER})`}},
 	}, "-", one)
 	b.stat(panel{
-		title: "Watched", width: width, height: height, now: true,
+		id: 3, title: "Watched", width: width, height: height, now: true,
 		help: help{
 			"1 while a worker has the device open.", "that no process reads its events.",
 			"the panel on the right says why; the README has a line for each reason.", "events that happen meanwhile.",
 		},
-		queries: []query{{text: `SELECT last("open") AS "open" FROM {rdma_device} WHERE {filter}`}},
+		queries: []query{{text: `SELECT last("open") AS "open" FROM {rdma_device} WHERE {filter}`, prom: `max(rdma_device_open{FILTER})`}},
 	}, "-", one)
 	b.stat(panel{
-		title: "Ports down", width: width, height: height, now: true,
+		id: 4, title: "Ports down", width: width, height: height, now: true,
 		help: help{
 			"Ports of the device that are not active, but for those of `expected_down`.", "an outage.",
 			"look at cable and switch port.", "ports of a device that is not open.",
 		},
-		queries: []query{{text: portsDown}},
+		queries: []query{{text: portsDown,
+			prom: `count(min by (host, device, port) (rdma_port_up{FILTER,expected!="down"}) == 0) or vector(0)`}},
 	}, "-", red)
 	b.stat(panel{
-		title: "Unacknowledged", width: width, height: height, now: true,
+		id: 5, title: "Unacknowledged", width: width, height: height, now: true,
 		help: help{
 			"Events that were read and not yet acknowledged.", "that an acknowledgement hangs in the library or the kernel.",
 			"wait: after ten seconds the worker is replaced and they count as released.", "whose thread it is: the log names the call.",
 		},
 		queries: []query{{text: `SELECT sum("unacked") AS "unacked" FROM (SELECT last("unacked") AS "unacked" FROM {rdma_async}
-			WHERE {filter} GROUP BY ` + byPort + `) WHERE $timeFilter`}},
+			WHERE {filter} GROUP BY ` + byPort + `) WHERE $timeFilter`, prom: `sum(rdma_async_unacked{FILTER})`}},
 	}, "-", red)
 	b.stat(panel{
-		title: "Fatal events", width: width, height: height,
+		id: 6, title: "Fatal events", width: width, height: height,
 		help: help{
 			"device_fatal events in the dashboard's range.", "that the driver gave the device up; applications on it have lost their contexts.",
 			"look at the kernel log; a device that was pulled out raises it too.", "what the firmware knows of the cause.",
 		},
-		queries: []query{{text: sum("fatals", "rdma_device", "", "")}},
+		queries: []query{{text: sum("fatals", "rdma_device", "", ""), prom: `sum(increase(rdma_device_fatals_total{FILTER}[$__range]))`}},
 	}, "0", red)
 	b.stat(panel{
-		title: "Worker restarts", width: width, height: height,
+		id: 7, title: "Worker restarts", width: width, height: height,
 		help: help{
 			"Times that the device's worker process had to be started again, in the dashboard's range.", "three or more: it does not come to rest.",
 			"the log of Telegraf names the signal and the verbs call.", "restarts of Telegraf itself.",
 		},
-		queries: []query{{text: sum("worker_restarts", "rdma_device", "", "")}},
+		queries: []query{{text: sum("worker_restarts", "rdma_device", "", ""),
+			prom: `sum(increase(rdma_device_worker_restarts_total{FILTER}[$__range]))`}},
 	}, "0", thresholds("green", level{1, "yellow"}, level{3, "red"}))
 	b.facts(panel{
-		title: "Worker", width: 8, height: height, now: true,
+		id: 8, title: "Worker", width: 8, height: height, now: true,
 		help: help{
 			"State of the worker process, and the reason when it does not watch.", "nothing.",
 			"`backing_off`: it waits before it tries again; `stuck`: the kernel does not let it die.", "the message: the log has it.",
 		},
-		queries: []query{{text: `SELECT last("worker_state") AS "worker", last("reason") AS "reason" FROM {rdma_device} WHERE {filter}`}},
-	})
+		queries: []query{{text: `SELECT last("worker_state") AS "worker", last("reason") AS "reason" FROM {rdma_device} WHERE {filter}`,
+			prom: `rdma_device_status{FILTER} == 1`}},
+	}, "worker_state", "reason")
 	b.facts(panel{
-		title: "What it is", width: 16, height: height,
+		id: 9, title: "What it is", width: 16, height: height,
 		help: help{
 			"The attributes that the device reported when it was opened.", "nothing.", "compare firmware with that of its neighbours.",
 			"anything before it was opened for the first time.",
 		},
 		queries: []query{{text: `SELECT last("driver") AS "driver", last("fw_ver") AS "firmware", last("board_id") AS "board",
 			last("pci_address") AS "PCI", last("transport") AS "transport", last("events_supported") AS "raises events"
-			FROM {rdma_device} WHERE {filter}`}},
-	})
+			FROM {rdma_device} WHERE {filter}`, prom: `rdma_device_info{FILTER} == 1`}},
+	}, "driver", "fw_ver", "board_id", "pci_address", "transport", "events_supported")
 }
 
 // portsDown counts the ports whose last state is down. A port that is down for two
@@ -144,47 +133,48 @@ const portsDown = `SELECT count("up") - sum("up") AS "down" FROM (SELECT min("up
 
 func (b *board) devicePorts() {
 	b.timeline(panel{
-		title: "Port state", width: 24, height: 6,
+		id: 11, title: "Port state", width: 24, height: 6,
 		help: help{
 			"The state of each port. Of several states in one interval the lowest is shown, so that a short drop is seen.",
 			"down.", "look at cable and switch port; `init` and `armed` wait for a subnet manager.",
 			"anything while the device is absent (grey) or no plugin runs (empty).",
 		},
 		queries: []query{{alias: "port $tag_port", text: `SELECT min("state") AS "state" FROM {rdma_port} WHERE {filter}` + ofPorts +
-			` GROUP BY time($__interval), "port" fill(none)`}},
+			` GROUP BY time($__interval), "port" fill(none)`, prom: `min by (port) (rdma_port_state{FILTER,PORTS})`}},
 	}, portStates())
 	b.series(panel{
-		title: "Flaps and disagreements", width: 8, height: 8,
+		id: 12, title: "Flaps and disagreements", width: 8, height: 8,
 		help: help{
 			"Flaps; link downs that the driver counted and no event reported (missed); events that named the state already held (phantom).",
 			"nothing; missed ones mean that events are lost or drops come closer than 5 ms.",
 			"compare the driver's link_downed with the switch's own counter.", "drops that neither the driver nor an event reported.",
 		},
 		queries: []query{
-			{alias: "flaps, port $tag_port", text: sum("flaps", "rdma_port", ofPorts, `time($__interval), "port" fill(0)`)},
-			{alias: "missed, port $tag_port", text: sum("missed_transitions", "rdma_port", ofPorts, `time($__interval), "port" fill(0)`)},
-			{alias: "phantom, port $tag_port", text: sum("phantom_events", "rdma_port", ofPorts, `time($__interval), "port" fill(0)`)},
+			countedBy("port", "flaps", "flaps", "rdma_port", ofPorts),
+			countedBy("port", "missed", "missed_transitions", "rdma_port", ofPorts),
+			countedBy("port", "phantom", "phantom_events", "rdma_port", ofPorts),
 		},
-	}, bars, nil)
+	}, bars)
 	b.series(panel{
-		title: "Flap durations", width: 8, height: 8, unit: b.names.unit("rdma_port_change.lasted_ns"),
+		id: 13, title: "Flap durations", width: 8, height: 8, unit: b.names.unit("rdma_port_change.lasted_ns"),
 		help: help{
 			"How long a port was not active, at the moment when it came back.", "nothing.",
 			"some tens of milliseconds are a link that trains again, seconds are a switch port or a host's driver.",
 			"outages that last: see the timeline.",
 		},
 		queries: []query{{alias: "port $tag_port", text: `SELECT max("lasted_ns") AS "lasted" FROM {rdma_port_change} WHERE {filter}` +
-			ofPorts + ` AND "state_to" = 'active' AND "state_from" != 'absent' GROUP BY time($__interval), "port" fill(none)`}},
-	}, points, nil)
+			ofPorts + ` AND "state_to" = 'active' AND "state_from" != 'absent' GROUP BY time($__interval), "port" fill(none)`},
+			{alias: "down in the interval, port $tag_port", prom: `sum by (port) (increase(rdma_port_down_seconds_total{FILTER,PORTS}[$__rate_interval])) > 0`}},
+	}, points)
 	b.series(panel{
-		title: "Link rate", width: 8, height: 8, unit: b.names.unit("rdma_port.rate_gbps"),
+		id: 14, title: "Link rate", width: 8, height: 8, unit: b.names.unit("rdma_port.rate_gbps"),
 		help: help{
 			"Signalling rate over all lanes.", "nothing; a step down is a link that came back with fewer lanes or a lower speed.",
 			"look at cable and transceiver.", "traffic: this is what the link could carry.",
 		},
 		queries: []query{{alias: "port $tag_port", text: `SELECT min("rate_gbps") AS "rate" FROM {rdma_port} WHERE {filter}` + ofPorts +
-			` GROUP BY time($__interval), "port" fill(none)`}},
-	}, lines, nil)
+			` GROUP BY time($__interval), "port" fill(none)`, prom: `min by (port) (rdma_port_rate_bytes_per_second{FILTER,PORTS}) * 8`}},
+	}, lines)
 }
 
 // portStates maps the numbers of port states to names and colours.
@@ -197,7 +187,7 @@ func portStates() grafana.Mapping {
 	for state := verbs.PortAbsent; state <= verbs.PortActiveDefer; state++ {
 		color := colors[state]
 		if color == "" {
-			color = "text"
+			color = grey
 		}
 		m.Options[strconv.Itoa(int(state))] = grafana.Mapped{Text: state.String(), Color: color, Index: len(m.Options)}
 	}
@@ -206,31 +196,33 @@ func portStates() grafana.Mapping {
 
 func (b *board) deviceEvents() {
 	b.series(panel{
-		title: "Events by type", width: 12, height: 10, unit: "cps",
+		id: 16, title: "Events by type", width: 12, height: 10,
 		help: help{
-			"Events that were read, per second, of each type that has come. `port_err` and `port_active` in turn are drops of a link.",
+			"Events of each type that were read in each interval. `port_err` and `port_active` in turn are drops of a link.",
 			"nothing; `device_fatal`, `cq_err` and `qp_fatal` are never normal.",
 			"look at the table of events below.", "events of applications' queue pairs and queues, and what came while the device was not open.",
 		},
-		queries: []query{{alias: "$tag_event", text: `SELECT sum("count") * 1000 / $__interval_ms AS "rate" FROM {rdma_async_event}
-			WHERE {filter} GROUP BY time($__interval), "event" fill(0)`}},
-	}, bars, nil)
+		queries: []query{{alias: "$tag_event", text: `SELECT sum("count") AS "events" FROM {rdma_async_event}
+			WHERE {filter} GROUP BY time($__interval), "event" fill(0)`, prom: eventCounts}},
+	}, bars)
 	b.series(panel{
-		title: "Parity", width: 6, height: 10,
+		id: 17, title: "Parity", width: 6, height: 10,
 		help: help{
 			"Events read and not acknowledged; those freed by a worker's death (released); and the drift between the counters.",
 			"nothing; unacknowledged events come and go, the drift is always 0.",
 			"a drift is an error of this plugin: report it.", "which call hangs: the log names it.",
 		},
 		queries: []query{
-			{alias: "unacknowledged", text: `SELECT max("unacked") AS "unacked" FROM {rdma_async} WHERE {filter} GROUP BY time($__interval) fill(none)`},
-			{alias: "released", text: sum("released", "rdma_async", "", "time($__interval) fill(0)")},
+			{alias: "unacknowledged", text: `SELECT max("unacked") AS "unacked" FROM {rdma_async} WHERE {filter} GROUP BY time($__interval) fill(none)`,
+				prom: `max(rdma_async_unacked{FILTER})`},
+			counted("released", "released", "rdma_async", ""),
 			{alias: "drift", text: `SELECT max("drift") AS "drift" FROM (SELECT "read" - "acked" - "unacked" - "released" AS "drift"
-				FROM {rdma_async} WHERE {filter}) WHERE $timeFilter GROUP BY time($__interval) fill(none)`},
+				FROM {rdma_async} WHERE {filter}) WHERE $timeFilter GROUP BY time($__interval) fill(none)`,
+				prom: `max(rdma_async_read_total{FILTER} - rdma_async_acked_total{FILTER} - rdma_async_unacked{FILTER} - rdma_async_released_total{FILTER})`},
 		},
-	}, lines, nil)
+	}, lines)
 	b.series(panel{
-		title: "Hold and acknowledgement", width: 6, height: 10, unit: b.names.unit("rdma_async.hold_ns_max"),
+		id: 18, title: "Hold and acknowledgement", width: 6, height: 10, detail: true, unit: b.names.unit("rdma_async.hold_ns_max"),
 		help: help{
 			"How long events were held, and their acknowledgement alone.", "nothing.",
 			"a hold of milliseconds: the worker did not get a CPU, or the library waits.",
@@ -238,13 +230,15 @@ func (b *board) deviceEvents() {
 		},
 		queries: []query{{alias: "$col", text: `SELECT mean("hold_ns_mean") AS "hold mean", max("hold_ns_max") AS "hold max",
 			mean("ack_ns_mean") AS "ack mean", max("ack_ns_max") AS "ack max" FROM {rdma_async} WHERE {filter}
-			GROUP BY time($__interval) fill(none)`}},
-	}, points, nil)
+			GROUP BY time($__interval) fill(none)`},
+			{alias: "hold max", prom: `max(rdma_async_hold_max_seconds{FILTER})`},
+			{alias: "ack max", prom: `max(rdma_async_ack_max_seconds{FILTER})`}},
+	}, points)
 }
 
 func (b *board) deviceProbes() {
 	b.series(panel{
-		title: "Lost events against lost completions", width: 12, height: 8,
+		id: 20, title: "Lost events against lost completions", width: 12, height: 8,
 		help: help{
 			"Rounds that failed: the completion was there and its event did not come; neither came; a completion with a bad status or a verb that failed.",
 			"nothing; at rest all are 0.",
@@ -252,25 +246,25 @@ func (b *board) deviceProbes() {
 			"applications' own queues.",
 		},
 		queries: []query{
-			{alias: "lost events, vector $tag_vector", text: sum("lost_events", "rdma_cq_probe", ofProbes, `time($__interval), "vector" fill(0)`)},
-			{alias: "lost completions, vector $tag_vector", text: sum("lost_completions", "rdma_cq_probe", ofProbes, `time($__interval), "vector" fill(0)`)},
-			{alias: "errors, vector $tag_vector", text: sum("errors", "rdma_cq_probe", ofProbes, `time($__interval), "vector" fill(0)`)},
+			countedBy("vector", "lost events", "lost_events", "rdma_cq_probe", ofProbes),
+			countedBy("vector", "lost completions", "lost_completions", "rdma_cq_probe", ofProbes),
+			countedBy("vector", "errors", "errors", "rdma_cq_probe", ofProbes),
 		},
-	}, bars, nil)
+	}, bars)
 	b.series(panel{
-		title: "Rounds", width: 6, height: 8,
+		id: 21, title: "Rounds", width: 6, height: 8,
 		help: help{
 			"Rounds that succeeded, events that came too late for their round, and events without a completion.", "nothing.",
 			"late ones: see wake-up latency; spurious ones are legal.", "how late an event was.",
 		},
 		queries: []query{
-			{alias: "successes", text: sum("successes", "rdma_cq_probe", ofProbes, "time($__interval) fill(0)")},
-			{alias: "late", text: sum("late", "rdma_cq_probe", ofProbes, "time($__interval) fill(0)")},
-			{alias: "spurious", text: sum("spurious", "rdma_cq_probe", ofProbes, "time($__interval) fill(0)")},
+			counted("successes", "successes", "rdma_cq_probe", ofProbes),
+			counted("late", "late", "rdma_cq_probe", ofProbes),
+			counted("spurious", "spurious", "rdma_cq_probe", ofProbes),
 		},
-	}, bars, nil)
+	}, bars)
 	b.series(panel{
-		title: "Parity of completion events", width: 6, height: 8,
+		id: 22, title: "Parity of completion events", width: 6, height: 8,
 		help: help{
 			"Completion events read and not acknowledged, and the drift between the counters.",
 			"nothing; unacknowledged ones stay below `ack_batch`, the drift is always 0.",
@@ -278,15 +272,17 @@ func (b *board) deviceProbes() {
 		},
 		queries: []query{
 			{alias: "unacknowledged, vector $tag_vector", text: `SELECT max("unacked") AS "unacked" FROM {rdma_cq_probe} WHERE {filter}` + ofProbes +
-				` GROUP BY time($__interval), "vector" fill(none)`},
+				` GROUP BY time($__interval), "vector" fill(none)`, prom: `max by (vector) (rdma_cq_probe_unacked{FILTER,PROBES})`},
 			{alias: "drift", text: `SELECT max("drift") AS "drift" FROM (SELECT "events" - "acked" - "unacked" - "released" AS "drift"
-				FROM {rdma_cq_probe} WHERE {filter}` + ofProbes + `) WHERE $timeFilter GROUP BY time($__interval) fill(none)`},
+				FROM {rdma_cq_probe} WHERE {filter}` + ofProbes + `) WHERE $timeFilter GROUP BY time($__interval) fill(none)`,
+				prom: `max(rdma_cq_probe_events_total{FILTER,PROBES} - rdma_cq_probe_acked_total{FILTER,PROBES}
+					- rdma_cq_probe_unacked{FILTER,PROBES} - rdma_cq_probe_released_total{FILTER,PROBES})`},
 		},
-	}, lines, nil)
+	}, lines)
 }
 
 func (b *board) deviceLatency() {
-	for _, stage := range []struct {
+	for i, stage := range []struct {
 		name, title string
 		help        help
 	}{
@@ -303,57 +299,62 @@ func (b *board) deviceLatency() {
 		}},
 	} {
 		field := stage.name + "_ns_"
+		queries := []query{{alias: "$col", text: `SELECT max("` + field + `p50") AS "p50", max("` + field + `p90") AS "p90", max("` +
+			field + `p99") AS "p99", max("` + field + `max") AS "max" FROM {rdma_cq_probe} WHERE {filter}` + ofProbes +
+			` GROUP BY time($__interval) fill(none)`}}
+		for _, rank := range []string{"p50", "p90", "p99", "max"} {
+			queries = append(queries, query{alias: rank, prom: "max(rdma_cq_probe_" + stage.name + "_" + rank + "_seconds{FILTER,PROBES})"})
+		}
 		b.series(panel{
-			title: stage.title, width: 8, height: 8, unit: b.names.unit("rdma_cq_probe." + field + "p99"), help: stage.help,
-			queries: []query{{alias: "$col", text: `SELECT max("` + field + `p50") AS "p50", max("` + field + `p90") AS "p90", max("` +
-				field + `p99") AS "p99", max("` + field + `max") AS "max" FROM {rdma_cq_probe} WHERE {filter}` + ofProbes +
-				` GROUP BY time($__interval) fill(none)`}},
-		}, lines, nil)
+			id: 23 + i, title: stage.title, width: 8, height: 8, unit: b.names.unit("rdma_cq_probe." + field + "p99"), help: stage.help,
+			detail: stage.name != "wake", queries: queries,
+		}, lines)
 	}
 	b.series(panel{
-		title: "Wake-up p99 by vector", width: 12, height: 8, unit: b.names.unit("rdma_cq_probe.wake_ns_p99"),
+		id: 26, title: "Wake-up p99 by vector", width: 12, height: 8, unit: b.names.unit("rdma_cq_probe.wake_ns_p99"),
 		help: help{
 			"The 99th percentile of each completion vector.", "nothing; one line far above the others is one interrupt.",
 			"look at that vector's line in /proc/interrupts and at what else runs on its CPU.", "vectors that are not probed: see the option `vectors`.",
 		},
 		queries: []query{{alias: "vector $tag_vector, $tag_method", text: `SELECT max("wake_ns_p99") AS "p99" FROM {rdma_cq_probe} WHERE {filter}` +
-			ofProbes + ` GROUP BY time($__interval), "vector", "method" fill(none)`}},
-	}, lines, nil)
+			ofProbes + ` GROUP BY time($__interval), "vector", "method" fill(none)`,
+			prom: `max by (vector, method) (rdma_cq_probe_wake_p99_seconds{FILTER,PROBES})`}},
+	}, lines)
 	b.series(panel{
-		title: "Hold and acknowledgement p99 by vector", width: 12, height: 8, unit: b.names.unit("rdma_cq_probe.hold_ns_p99"),
+		id: 27, title: "Hold and acknowledgement p99 by vector", width: 12, height: 8, detail: true, unit: b.names.unit("rdma_cq_probe.hold_ns_p99"),
 		help: help{
 			"The same for hold and acknowledgement.", "nothing; one line far above the others is one vector's thread.",
 			"look at what else runs on its CPU.", "vectors that are not probed.",
 		},
 		queries: []query{
 			{alias: "hold, vector $tag_vector", text: `SELECT max("hold_ns_p99") AS "p99" FROM {rdma_cq_probe} WHERE {filter}` + ofProbes +
-				` GROUP BY time($__interval), "vector" fill(none)`},
+				` GROUP BY time($__interval), "vector" fill(none)`, prom: `max by (vector) (rdma_cq_probe_hold_p99_seconds{FILTER,PROBES})`},
 			{alias: "ack, vector $tag_vector", text: `SELECT max("ack_ns_p99") AS "p99" FROM {rdma_cq_probe} WHERE {filter}` + ofProbes +
-				` GROUP BY time($__interval), "vector" fill(none)`},
+				` GROUP BY time($__interval), "vector" fill(none)`, prom: `max by (vector) (rdma_cq_probe_ack_p99_seconds{FILTER,PROBES})`},
 		},
-	}, lines, nil)
+	}, lines)
 }
 
 func (b *board) deviceHappenings() {
 	b.table(panel{
-		title: "Port changes", width: 12, height: 10,
+		id: 29, title: "Port changes", width: 12, height: 10,
 		help: help{
 			"The last 200 changes of port states. The witness is the source: an event, a query, or the first look after a worker was replaced.",
 			"nothing.", "many with witness `query` mean that the device's events are lost.", "changes while no plugin ran.",
 		},
 		queries: []query{{text: `SELECT "port", "state_from", "state_to", "witness", "lasted_ns", "transitions" FROM {rdma_port_change}
 			WHERE {filter}` + ofPorts + ` ORDER BY time DESC LIMIT 200`}},
-	}, "", column{name: "Time"}, column{name: "port"}, column{name: "state_from", title: "from"}, column{name: "state_to", title: "to"},
+	}, nil, column{name: "Time"}, column{name: "port"}, column{name: "state_from", title: "from"}, column{name: "state_to", title: "to"},
 		column{name: "witness"}, column{name: "lasted_ns", title: "lasted", unit: b.names.unit("rdma_port_change.lasted_ns")},
 		column{name: "transitions"})
 	b.table(panel{
-		title: "Events", width: 12, height: 10,
+		id: 30, title: "Events", width: 12, height: 10,
 		help: help{
 			"The last 200 events, or runs of equal ones.", "nothing.",
 			"docs/metrics.md names the types; `unknown_` ones are newer than the plugin.", "events of applications' queue pairs and queues.",
 		},
 		queries: []query{{text: `SELECT "event", "scope", "port", "count", "hold_ns" FROM {rdma_async_event}
 			WHERE {filter} ORDER BY time DESC LIMIT 200`}},
-	}, "", column{name: "Time"}, column{name: "event"}, column{name: "scope"}, column{name: "port"}, column{name: "count"},
+	}, nil, column{name: "Time"}, column{name: "event"}, column{name: "scope"}, column{name: "port"}, column{name: "count"},
 		column{name: "hold_ns", title: "hold", unit: b.names.unit("rdma_async_event.hold_ns")})
 }

@@ -48,8 +48,9 @@ func all(documents ...document) ([]File, error) {
 func forInfluxDB(o *Options, metrics []measure.Metric) ([]File, error) {
 	n := newNames(metrics)
 	files, err := all(
-		document{"dashboards/fleet.json", func() ([]byte, error) { return fleetDashboard(n, o).Marshal() }},
-		document{"dashboards/device.json", func() ([]byte, error) { return deviceDashboard(n, o).Marshal() }},
+		document{"dashboards/overview.json", func() ([]byte, error) { return overviewDashboard(n, InfluxDB, o).Marshal() }},
+		document{"dashboards/host.json", func() ([]byte, error) { return hostDashboard(n, InfluxDB, o).Marshal() }},
+		document{"dashboards/device.json", func() ([]byte, error) { return deviceDashboard(n, InfluxDB, o).Marshal() }},
 		document{"alerts/rdma_events.yaml", func() ([]byte, error) { return ruleFile(n, o) }},
 		document{"datasources/rdma_events.yaml", func() ([]byte, error) { return dataSourceFile(o), nil }},
 		document{"influxdb/downsampling.influxql", func() ([]byte, error) { return downsampling(o.Place, metrics), nil }},
@@ -61,13 +62,21 @@ func forInfluxDB(o *Options, metrics []measure.Metric) ([]File, error) {
 }
 
 func forPrometheus(o *Options, metrics []measure.Metric) ([]File, error) {
-	return all(
+	n := newNames(metrics)
+	files, err := all(
+		document{"dashboards/overview.json", func() ([]byte, error) { return overviewDashboard(n, Prometheus, o).Marshal() }},
+		document{"dashboards/host.json", func() ([]byte, error) { return hostDashboard(n, Prometheus, o).Marshal() }},
+		document{"dashboards/device.json", func() ([]byte, error) { return deviceDashboard(n, Prometheus, o).Marshal() }},
 		document{"telegraf.conf", func() ([]byte, error) { return telegrafFile(o, metrics) }},
 		document{"rules.yml", func() ([]byte, error) { return promRules(o) }},
 		document{"prometheusrule.yaml", func() ([]byte, error) { return promObject(o) }},
 		document{"prometheus.yml", func() ([]byte, error) { return []byte(prometheusFile), nil }},
 		document{"alertmanager.yml", func() ([]byte, error) { return alertmanagerFile(o) }},
 	)
+	if err == nil {
+		err = n.err()
+	}
+	return files, err
 }
 
 // dataSourceFile returns the data source of the alert rules.

@@ -86,7 +86,7 @@ func TestEachOptionChangesTheFiles(t *testing.T) {
 		},
 		"a long interval in Prometheus": {
 			Prometheus, func(o *Options) { o.Interval = 5 * time.Minute },
-			[]string{`expiration_interval = "15m0s"`, "rdma_async_unacked[15m]"}, []string{`"30s"`},
+			[]string{`expiration_interval = "15m0s"`, "rdma_async_unacked[15m]"}, []string{`expiration_interval = "30s"`},
 		},
 		"a data source": {
 			InfluxDB, func(o *Options) { o.DataSource = "mine" },
@@ -175,4 +175,28 @@ func TestDurationsAreWrittenAsPrometheusDoes(t *testing.T) {
 	require.Equal(t, "90s", short(90e9))
 	require.Equal(t, "10m", short(600e9))
 	require.Equal(t, "2h", short(7200e9))
+}
+
+// A screen of 900 pixels shows 23 lines of Grafana's grid, each 38 pixels high.
+func TestTheFirstScreenSaysWhatIsWrongAndWhere(t *testing.T) {
+	const lines = 23
+	o := Defaults()
+	for _, e := range []Engine{InfluxDB, Prometheus} {
+		d := overviewDashboard(newNames(measure.All()), e, &o)
+		var first []string
+		for _, p := range d.Panels {
+			if p.Type != "row" && p.GridPos.Y+p.GridPos.H <= lines {
+				first = append(first, p.Title)
+			}
+			for _, q := range d.Panels {
+				apart := p.GridPos.X+p.GridPos.W <= q.GridPos.X || q.GridPos.X+q.GridPos.W <= p.GridPos.X ||
+					p.GridPos.Y+p.GridPos.H <= q.GridPos.Y || q.GridPos.Y+q.GridPos.H <= p.GridPos.Y
+				require.True(t, p.ID == q.ID || apart, "%s covers %s", p.Title, q.Title)
+			}
+		}
+		require.Equal(t, []string{
+			"Hosts silent", "Ports down", "Devices missing", "Not watched", "Links slow", "Probes failing", "Firing",
+			"Ports down", "Devices missing or not watched", "Links slow", "Hosts by last report", "Failing probes", "Slow probes",
+		}, first, string(e))
+	}
 }

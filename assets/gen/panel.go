@@ -1,7 +1,9 @@
 package gen
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"rdma_events/assets/grafana"
@@ -15,18 +17,23 @@ type help struct {
 	blind string // the events that the panel cannot show
 }
 
-func (h help) String() string {
-	return fmt.Sprintf("%s\n\n**Red means** %s\n\n**Do:** %s\n\n**Cannot see:** %s", h.shows, h.red, h.do, h.blind)
-}
+// nothing begins a text about a panel without red.
+const nothing = "nothing"
 
-// query is a target before its placeholders are expanded.
-type query struct {
-	text  string
-	alias string
+func (h help) String() string {
+	red := "**Red means** " + h.red + "\n\n"
+	if after, ok := strings.CutPrefix(h.red, nothing); ok {
+		red = "" // what follows is how to read the panel
+		if after = strings.TrimPrefix(after, "; "); after != "." {
+			red = strings.ToUpper(after[:1]) + after[1:] + "\n\n"
+		}
+	}
+	return fmt.Sprintf("%s\n\n%s**Do:** %s\n\n**Cannot see:** %s", h.shows, red, h.do, h.blind)
 }
 
 // panel has the properties that differ between the panels of a dashboard.
 type panel struct {
+	id      int // written down, since alert rules and links name panels by it
 	title   string
 	help    help
 	width   int // in columns of 24
@@ -34,62 +41,113 @@ type panel struct {
 	unit    string
 	queries []query
 	now     bool // shows the last minutes, independent of the dashboard's range
+	detail  bool // Prometheus has its metrics only with the constant detail of telegraf.conf
 }
 
 // board places panels from left to right in rows of 24 columns.
 type board struct {
-	names  *names
-	filter string // the condition of every query
-	panels []grafana.Panel
-	x, y   int
-	tall   int    // the height of the current row
-	recent string // the time range of panels with now
-	points int    // maxDataPoints of time series; 0: Grafana derives it from the panel's width
+	names   *names
+	engine  Engine
+	options *Options
+	filter  string   // the condition of every query
+	tags    []string // that the filter compares with the dashboard's variables
+	panels  []grafana.Panel
+	x, y    int
+	left    int // where lines begin, beside a panel that is taller than a line
+	bottom  int // of the panels so far
+	tall    int // the height of the current line
+	points  int // maxDataPoints of time series; 0: Grafana derives it from the panel's width
 }
 
-func (b *board) row(title string) {
+func newBoard(n *names, e Engine, o *Options, tags []string) *board {
+	b := &board{names: n, engine: e, options: o, tags: tags, filter: "$timeFilter"}
+	for _, tag := range tags {
+		b.filter += fmt.Sprintf(` AND %[1]q =~ /^$%[1]s$/`, tag)
+	}
+	return b
+}
+
+func (b *board) row(id int, title string) {
+	b.left = 0
 	b.newLine()
+	b.y = b.bottom
 	b.add(grafana.Panel{
-		Type: "row", Title: title, GridPos: grafana.GridPos{H: 1, W: 24},
+		ID: id, Type: "row", Title: title, GridPos: grafana.GridPos{H: 1, W: 24},
 		Collapsed: new(bool), Panels: &[]grafana.Panel{},
 	})
 	b.newLine()
 }
 
+// collapsed adds a row that is closed at first, with the panels that add makes.
+func (b *board) collapsed(id int, title string, add func()) {
+	b.row(id, title)
+	row := len(b.panels) - 1
+	add()
+	inside := slices.Clone(b.panels[row+1:])
+	b.panels = b.panels[:row+1]
+	closed := true
+	b.panels[row].Collapsed, b.panels[row].Panels = &closed, &inside
+}
+
+// beside adds a panel at the left, and the lines that follow go beside it until the next row.
+func (b *board) beside(p grafana.Panel) {
+	b.newLine()
+	y := b.y
+	b.add(p)
+	b.left = p.GridPos.W
+	b.x, b.y, b.tall = b.left, y, 0
+}
+
 func (b *board) newLine() {
-	b.x, b.y, b.tall = 0, b.y+b.tall, 0
+	b.x, b.y, b.tall = b.left, b.y+b.tall, 0
 }
 
 func (b *board) add(p grafana.Panel) {
 	if b.x+p.GridPos.W > 24 {
 		b.newLine()
 	}
-	p.ID = len(b.panels) + 1
 	p.GridPos.X, p.GridPos.Y = b.x, b.y
 	b.x += p.GridPos.W
 	b.tall = max(b.tall, p.GridPos.H)
+	b.bottom = max(b.bottom, b.y+p.GridPos.H)
 	b.panels = append(b.panels, p)
 }
 
 func (b *board) make(kind, format string, p panel, fields grafana.FieldDefaults, options map[string]any) grafana.Panel {
 	made := grafana.Panel{
-		Type: kind, Title: p.title, Description: p.help.String(),
+		ID: p.id, Type: kind, Title: p.title, Description: p.help.String(),
 		GridPos:     grafana.GridPos{H: p.height, W: p.width},
-		DataSource:  dataSource(),
+		DataSource:  b.dataSource(),
 		FieldConfig: &grafana.FieldConfig{Defaults: fields, Overrides: []grafana.Override{}},
 		Options:     options,
 	}
-	made.FieldConfig.Defaults.Unit = p.unit
-	if p.now {
-		made.TimeFrom = b.recent
+	made.FieldConfig.Defaults.Unit = b.unit(p.unit)
+	if b.engine == Prometheus && p.detail {
+		made.Description += "\n\n**Needs** `detail = true` in telegraf.conf."
 	}
-	for i, q := range p.queries {
-		made.Targets = append(made.Targets, grafana.Target{
-			RefID: string(rune('A' + i)), DataSource: dataSource(), RawQuery: true, ResultFormat: format,
-			Query: b.names.expand(q.text, `"$database"."$policy".`, b.filter, ""), Alias: q.alias,
-		})
+	if p.now && b.engine == InfluxDB {
+		made.TimeFrom = short(b.options.recent())
+	}
+	for _, q := range p.queries {
+		if t, ok := b.target(q, kind, format); ok {
+			t.RefID = string(rune('A' + len(made.Targets)))
+			made.Targets = append(made.Targets, t)
+		}
 	}
 	return made
+}
+
+// unit returns the unit of an engine's values for the unit of InfluxDB's.
+func (b *board) unit(unit string) string {
+	if b.engine == Prometheus {
+		switch unit {
+		case "ns":
+			return "s"
+		case "Gbits":
+			return "bps"
+		}
+	}
+	return unit
 }
 
 // level is a threshold: values of at least from have the colour.
@@ -118,14 +176,19 @@ func (b *board) stat(p panel, zero string, t *grafana.Thresholds) {
 	}))
 }
 
-// facts adds values side by side, without thresholds. The values may be text.
-func (b *board) facts(p panel) {
+// facts adds values side by side, without thresholds. The values may be text. labels are those of the values in
+// Prometheus.
+func (b *board) facts(p panel, labels ...string) {
+	fields := "/^(?!Time$).*$/"
+	if b.engine == Prometheus {
+		fields = "/^(" + strings.Join(labels, "|") + ")$/"
+	}
 	b.add(b.make("stat", "table", p, grafana.FieldDefaults{
 		NoValue: "-", Thresholds: thresholds("text"), Color: map[string]any{"mode": "thresholds"},
 	}, map[string]any{
 		"colorMode": "none", "graphMode": "none", "justifyMode": "auto", "orientation": "auto",
 		"textMode": "value_and_name", "wideLayout": true, "showPercentChange": false, "percentChangeColorMode": "standard",
-		"reduceOptions": map[string]any{"calcs": []string{"lastNotNull"}, "fields": "/^(?!Time$).*$/", "values": false},
+		"reduceOptions": map[string]any{"calcs": []string{"lastNotNull"}, "fields": fields, "values": false},
 	}))
 }
 
@@ -139,7 +202,7 @@ const (
 )
 
 // series adds lines, stacked bars or points over time.
-func (b *board) series(p panel, s shape, t *grafana.Thresholds) {
+func (b *board) series(p panel, s shape) {
 	custom := map[string]any{
 		"drawStyle": "line", "lineInterpolation": "linear", "lineWidth": 1, "fillOpacity": 10, "showPoints": "auto",
 		"pointSize": 5, "spanNulls": false, "axisPlacement": "auto",
@@ -152,15 +215,13 @@ func (b *board) series(p panel, s shape, t *grafana.Thresholds) {
 	case points:
 		custom["drawStyle"], custom["pointSize"], custom["showPoints"] = "points", 7, "always"
 	}
-	if t != nil {
-		custom["thresholdsStyle"] = map[string]any{"mode": "dashed"}
-	}
 	made := b.make("timeseries", "time_series", p, grafana.FieldDefaults{
-		Min: new(float64), Custom: custom, Thresholds: t, Color: map[string]any{"mode": "palette-classic"},
+		Min: new(float64), Custom: custom, Color: map[string]any{"mode": "palette-classic"},
 	}, map[string]any{
 		"legend":  map[string]any{"displayMode": "list", "placement": "bottom", "showLegend": true, "calcs": []string{"max"}},
 		"tooltip": map[string]any{"mode": "multi", "sort": "desc"},
 	})
+	made.FieldConfig.Overrides = append(made.FieldConfig.Overrides, colored(p.queries)...)
 	made.Interval, made.MaxDataPoints = "10s", b.points
 	b.add(made)
 }
@@ -180,31 +241,69 @@ func (b *board) timeline(p panel, mapping grafana.Mapping) {
 	b.add(made)
 }
 
+// history adds a row of cells for each series, from the least value in yellow to the greatest in red.
+func (b *board) history(p panel) {
+	made := b.make("status-history", "time_series", p, grafana.FieldDefaults{
+		Thresholds: thresholds("yellow", level{2, "orange"}, level{5, "red"}), Color: map[string]any{"mode": "thresholds"},
+		Custom: map[string]any{"fillOpacity": 80, "lineWidth": 0},
+	}, map[string]any{
+		"rowHeight": 0.9, "colWidth": 0.9, "showValue": "never",
+		"legend":  map[string]any{"displayMode": "list", "placement": "bottom", "showLegend": false, "calcs": []string{}},
+		"tooltip": map[string]any{"mode": "single", "sort": "none"},
+	})
+	made.Interval, made.MaxDataPoints = "1m", b.points
+	b.add(made)
+}
+
 // column is a column of a table, in the order in which it is shown.
 type column struct {
-	name  string // in the query's result
+	name  string // in the result of InfluxDB; none if that has no such column
+	prom  string // in that of Prometheus; "" means name, and none that there is no such column
 	title string // "" means name; host and device keep their names because links use them
 	unit  string
 	red   bool // values above 0 are red
 }
 
-// table adds a table with the rows of the panel's only query. link is the address
-// that the column device links to.
-func (b *board) table(p panel, link string, columns ...column) {
+// none is the name of a column that an engine does not have.
+const none = "-"
+
+// columnsOf returns the columns that an engine has, with their names there. Prometheus itself owns the label instance.
+func (b *board) columnsOf(all []column) []column {
+	var its []column
+	for _, c := range all {
+		if b.engine == Prometheus {
+			c.name, c.unit = cmp.Or(c.prom, c.name), b.unit(c.unit)
+			if c.name == "instance" {
+				c.name, c.title = "plugin_instance", "instance"
+			}
+		}
+		if c.name != none {
+			its = append(its, c)
+		}
+	}
+	return its
+}
+
+// table adds a table with the rows of the panel's queries. links are those of columns, by their names.
+func (b *board) table(p panel, links map[string]grafana.DataLink, columns ...column) {
 	made := b.make("table", "table", p, grafana.FieldDefaults{
 		NoValue: "-", Thresholds: thresholds("text"), Custom: map[string]any{"align": "auto", "filterable": false},
 	}, map[string]any{"showHeader": true, "frameIndex": 0, "cellHeight": "sm"})
 	index, rename := map[string]any{}, map[string]any{}
+	columns = b.columnsOf(columns)
 	for i, c := range columns {
 		index[c.name] = i
 		if c.title != "" {
 			rename[c.name] = c.title
 		}
-		made.FieldConfig.Overrides = append(made.FieldConfig.Overrides, c.overrides(link)...)
+		made.FieldConfig.Overrides = append(made.FieldConfig.Overrides, c.overrides(links)...)
 	}
-	made.Transformations = []grafana.Transform{{ID: "organize", Options: map[string]any{
+	if len(made.Targets) > 1 {
+		made.Transformations = append(made.Transformations, grafana.Transform{ID: "merge", Options: map[string]any{}})
+	}
+	made.Transformations = append(made.Transformations, grafana.Transform{ID: "organize", Options: map[string]any{
 		"excludeByName": map[string]any{"Time": !showsTime(columns)}, "indexByName": index, "renameByName": rename,
-	}}}
+	}})
 	b.add(made)
 }
 
@@ -217,7 +316,7 @@ func showsTime(columns []column) bool {
 	return false
 }
 
-func (c column) overrides(link string) []grafana.Override {
+func (c column) overrides(links map[string]grafana.DataLink) []grafana.Override {
 	var properties []grafana.Property
 	if c.unit != "" {
 		properties = append(properties, grafana.Property{ID: "unit", Value: c.unit})
@@ -227,8 +326,8 @@ func (c column) overrides(link string) []grafana.Override {
 			grafana.Property{ID: "thresholds", Value: thresholds("text", level{1, "red"})},
 			grafana.Property{ID: "custom.cellOptions", Value: map[string]any{"type": "color-text"}})
 	}
-	if c.name == "device" && link != "" {
-		properties = append(properties, grafana.Property{ID: "links", Value: []grafana.DataLink{{Title: "Device", URL: link}}})
+	if link, ok := links[c.name]; ok {
+		properties = append(properties, grafana.Property{ID: "links", Value: []grafana.DataLink{link}})
 	}
 	if properties == nil {
 		return nil
@@ -238,49 +337,4 @@ func (c column) overrides(link string) []grafana.Override {
 		name = c.name
 	}
 	return []grafana.Override{{Matcher: grafana.Matcher{ID: "byName", Options: name}, Properties: properties}}
-}
-
-// sum returns the query for a counter's increase, summed over all tags that are
-// not in by. When the plugin restarts, its counters fall to 0; that decrease adds
-// nothing.
-func sum(field, measurement, conditions, by string) string {
-	if by != "" {
-		by = " GROUP BY " + by
-	}
-	return strings.NewReplacer("FIELD", field, "MEASUREMENT", measurement, "CONDITIONS", conditions).Replace(
-		`SELECT sum("d") AS "FIELD" FROM (SELECT non_negative_difference("FIELD") AS "d" FROM {MEASUREMENT}
-		WHERE {filter}CONDITIONS GROUP BY `+series[measurement]+`) WHERE $timeFilter`) + by
-}
-
-// grown returns the query for a counter's increase in each series in which it
-// increased. Differences from point to point, as in sum, would take seconds for
-// thousands of devices; this query takes a tenth of that time. If the plugin was
-// restarted in the range, the result is the greater of the increases before and
-// after the restart.
-func grown(field, measurement string) string {
-	return strings.NewReplacer("FIELD", field, "MEASUREMENT", measurement, "SERIES", series[measurement]).Replace(
-		`SELECT max("n") AS "FIELD" FROM
-		(SELECT max("FIELD") - first("FIELD") AS "n" FROM {MEASUREMENT} WHERE {filter} GROUP BY SERIES),
-		(SELECT last("FIELD") - min("FIELD") AS "n" FROM {MEASUREMENT} WHERE {filter} GROUP BY SERIES)
-		WHERE "n" > 0 AND $timeFilter GROUP BY SERIES`)
-}
-
-// These are the tags that distinguish series. instance is set on hosts with
-// several plugins, and empty on others. Rules add the labels of places, for
-// notifications.
-const (
-	byHost   = `{labels}"host", "instance"`
-	byDevice = byHost + `, "device"`
-	byPort   = byDevice + `, "port"`
-	byProbe  = byPort + `, "vector", "method"`
-)
-
-// series has the tags that distinguish the series of each measurement.
-var series = map[string]string{
-	"rdma_async":     byPort,
-	"rdma_port":      byPort,
-	"rdma_cq_probe":  byProbe,
-	"rdma_device":    byDevice,
-	"rdma_host":      byHost,
-	"rdma_collector": byHost,
 }

@@ -12,6 +12,7 @@ type rule struct {
 	id       string // of the UID, and the heading in docs/alerts.md
 	title    string
 	severity string // critical: wakes the person on duty; warning: can wait for the day
+	panel    panelRef
 	summary  string // a template
 	steps    []step
 	promql   string        // the same question of the names of assets/prometheus/telegraf.conf
@@ -27,6 +28,12 @@ type rule struct {
 	clears string
 	do     []string
 	blind  string
+}
+
+// panelRef names the panel that shows what a rule is about.
+type panelRef struct {
+	dashboard string
+	id        int
 }
 
 // step is a query that returns one number per series. from and to are the begin and
@@ -64,6 +71,7 @@ func (r *rule) grafana(n *names, o *Options) grafana.Rule {
 	return grafana.Rule{
 		UID: "rdma-" + r.id, Title: r.title, Condition: conditionRef, Data: r.data(n, o),
 		NoDataState: r.noData, ExecErrState: "Error", For: short(r.hold),
+		DashboardUID: r.panel.dashboard, PanelID: r.panel.id,
 		Labels: map[string]string{"severity": r.severity, "component": "rdma"}, Annotations: r.annotations(o, r.summary),
 	}
 }

@@ -5,7 +5,8 @@ import "time"
 func (o *Options) deviceRules() []rule {
 	return []rule{
 		{
-			id: "device-missing", title: "RDMA device missing", severity: "critical", hold: time.Minute, noData: quiet,
+			id: "device-missing", title: "RDMA device missing", panel: panelRef{overviewUID, 11},
+			severity: "critical", hold: time.Minute, noData: quiet,
 			summary: "{{ .Labels.device }} is missing on {{ .Labels.host }}",
 			steps: []step{{
 				// The reason may change after the device has gone, so the last one counts.
@@ -27,7 +28,8 @@ func (o *Options) deviceRules() []rule {
 			blind: "Devices that were gone before the plugin started and are not in expect.",
 		},
 		{
-			id: "device-fatal", title: "RDMA device fatal", severity: "critical", noData: quiet,
+			id: "device-fatal", title: "RDMA device fatal", panel: panelRef{deviceUID, 6},
+			severity: "critical", noData: quiet,
 			summary: "{{ .Labels.device }} on {{ .Labels.host }} raised device_fatal",
 			steps:   []step{growth("fatals", "rdma_device", 30*time.Minute)},
 			promql:  `increase(rdma_device_fatals_total[30m]) > 0.5`,
@@ -41,7 +43,8 @@ func (o *Options) deviceRules() []rule {
 			blind: "Drivers that raise no events (events_supported is 0).",
 		},
 		{
-			id: "unacked-events", title: "RDMA events unacknowledged", severity: "warning", noData: quiet, hold: o.window(),
+			id: "unacked-events", title: "RDMA events unacknowledged", panel: panelRef{deviceUID, 17},
+			severity: "warning", noData: quiet, hold: o.window(),
 			summary: "Events of {{ .Labels.device }} on {{ .Labels.host }} are not acknowledged",
 			steps: []step{{
 				query: `SELECT max("n") AS "events" FROM

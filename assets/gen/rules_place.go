@@ -20,7 +20,8 @@ func (o *Options) portsDownTogether() rule {
 		summary += fmt.Sprintf("{{ with .Labels.%[1]s }}, %[1]s {{ . }}{{ end }}", label)
 	}
 	return rule{
-		id: "ports-down-together", title: "RDMA ports down together", severity: "critical", hold: 30 * time.Second, noData: quiet,
+		id: "ports-down-together", title: "RDMA ports down together", panel: panelRef{overviewUID, 10},
+		severity: "critical", hold: 30 * time.Second, noData: quiet,
 		summary: summary,
 		steps: []step{
 			{
@@ -59,7 +60,8 @@ func (o *Options) smUnstable() rule {
 		site = fmt.Sprintf("{{ with .Labels.%[1]s }} of %[1]s {{ . }}{{ end }}", o.Labels[0])
 	}
 	return rule{
-		id: "sm-unstable", title: "RDMA subnet manager unstable", severity: "warning", noData: quiet,
+		id: "sm-unstable", title: "RDMA subnet manager unstable", panel: panelRef{overviewUID, 19},
+		severity: "warning", noData: quiet,
 		summary: "The subnet manager" + site + " changes again and again",
 		steps: []step{
 			{
@@ -75,7 +77,7 @@ func (o *Options) smUnstable() rule {
 		when: "$RA >= 0.5 * $RB",
 		promql: `count` + by + ` (increase(rdma_async_events_total{event="sm_change"}[30m]) > 2.5)
 			>= 0.5 * count` + by + ` (rdma_port_info{link_layer="infiniband"} == 1)`,
-		fires:  "Half of a site's InfiniBand ports or more were told of another subnet manager three times or more within half an hour.",
+		fires:  "Half of a site's InfiniBand ports or more had an event sm_change three times or more within half an hour.",
 		quiet:  "One hand-over from a manager to its standby; single ports, whose cable or switch port it is.",
 		clears: "By itself, half an hour after the last change.",
 		do: []string{

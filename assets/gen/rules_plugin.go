@@ -20,7 +20,8 @@ func (o *Options) silence() string {
 func (o *Options) pluginRules() []rule {
 	return []rule{
 		{
-			id: "plugin-silent", title: "RDMA plugin silent", severity: "critical", noData: "Alerting", slow: true,
+			id: "plugin-silent", title: "RDMA plugin silent", panel: panelRef{overviewUID, 9},
+			severity: "critical", noData: "Alerting", slow: true,
 			summary:  "{{ .Labels.host }}{{ with .Labels.instance }}, instance {{ . }},{{ end }} has stopped to report RDMA events",
 			steps:    []step{{query: o.silence(), from: 24 * time.Hour}},
 			when:     "$RA == 0",
@@ -37,7 +38,8 @@ func (o *Options) pluginRules() []rule {
 			blind: "Hosts that never reported.",
 		},
 		{
-			id: "worker-down", title: "RDMA worker backing off or stuck", severity: "warning", hold: 2 * time.Minute, noData: quiet,
+			id: "worker-down", title: "RDMA worker backing off or stuck", panel: panelRef{overviewUID, 11},
+			severity: "warning", hold: 2 * time.Minute, noData: quiet,
 			summary: "The worker of {{ .Labels.device }} on {{ .Labels.host }} does not run",
 			steps: []step{{
 				query: `SELECT count("state") AS "down" FROM (SELECT last("worker_state") AS "state" FROM {rdma_device} WHERE {filter} GROUP BY ` +
@@ -55,7 +57,8 @@ func (o *Options) pluginRules() []rule {
 			blind: "The reason: the log and rdma_device have it.",
 		},
 		{
-			id: "worker-restarts", title: "RDMA worker restarts", severity: "warning", noData: quiet, above: 2,
+			id: "worker-restarts", title: "RDMA worker restarts", panel: panelRef{deviceUID, 7},
+			severity: "warning", noData: quiet, above: 2,
 			summary: "The worker of {{ .Labels.device }} on {{ .Labels.host }} does not come to rest",
 			steps:   []step{growth("crashes", "rdma_device", 30*time.Minute)},
 			promql:  `increase(rdma_device_crashes_total[30m]) > 2.5`,
@@ -69,7 +72,8 @@ func (o *Options) pluginRules() []rule {
 			blind: "Restarts of Telegraf and of the plugin itself.",
 		},
 		{
-			id: "plugin-late", title: "RDMA plugin skips intervals", severity: "warning", noData: quiet, above: 2,
+			id: "plugin-late", title: "RDMA plugin skips intervals", panel: panelRef{overviewUID, 27},
+			severity: "warning", noData: quiet, above: 2,
 			summary: "The plugin on {{ .Labels.host }} skips intervals",
 			steps:   []step{growth("skipped_intervals", "rdma_collector", 30*time.Minute)},
 			promql:  `increase(rdma_collector_skipped_intervals_total[30m]) > 2.5`,
@@ -83,7 +87,8 @@ func (o *Options) pluginRules() []rule {
 			blind: "What Telegraf itself drops.",
 		},
 		{
-			id: "no-reports", title: "RDMA plugin reports nothing anywhere", severity: "critical", promHold: 5 * time.Minute,
+			id: "no-reports", title: "RDMA plugin reports nothing anywhere", panel: panelRef{overviewUID, 3},
+			severity: "critical", promHold: 5 * time.Minute,
 			summary: "No host reports RDMA events",
 			promql:  `absent(rdma_collector_uptime_seconds)`,
 			fires: "For five minutes Prometheus has had no series of any plugin: in Grafana's rules for InfluxDB this is the case of plugin-silent " +

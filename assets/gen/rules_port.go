@@ -10,7 +10,8 @@ const fallen = `rdma_port_up{expected!="down"} == 0
 func (o *Options) portRules() []rule {
 	return []rule{
 		{
-			id: "port-down", title: "RDMA port down", severity: "critical", hold: time.Minute, noData: quiet,
+			id: "port-down", title: "RDMA port down", panel: panelRef{overviewUID, 10},
+			severity: "critical", hold: time.Minute, noData: quiet,
 			summary: "Port {{ .Labels.port }} of {{ .Labels.device }} on {{ .Labels.host }} is down",
 			steps: []step{
 				{query: `SELECT last("up") AS "up" FROM {rdma_port} WHERE {filter} AND "expected" != 'down' GROUP BY ` + byPort, from: o.window()},
@@ -28,7 +29,7 @@ func (o *Options) portRules() []rule {
 				"ports of devices that are missing, which device-missing reports.",
 			clears: "When the port is active again, or has been down for a day.",
 			do: []string{
-				"Look at the Device dashboard: one port, or all of the device? One device, or all behind a switch (Fleet)?",
+				"Look at the Device dashboard: one port, or all of the device? One device, or all behind a switch (Overview)?",
 				"On the host: `rdma link`, `ip link`, `ethtool -m` for the transceiver. The field phys_state_name shows whether a link is polling or disabled.",
 				"InfiniBand in state init or armed has a link and waits for a subnet manager.",
 				"If it is down by design, add it to expected_down.",
@@ -38,7 +39,8 @@ func (o *Options) portRules() []rule {
 		o.portsDownTogether(),
 		o.smUnstable(),
 		{
-			id: "port-flapping", title: "RDMA port flapping", severity: "warning", noData: quiet, above: 2,
+			id: "port-flapping", title: "RDMA port flapping", panel: panelRef{overviewUID, 12},
+			severity: "warning", noData: quiet, above: 2,
 			summary: "Port {{ .Labels.port }} of {{ .Labels.device }} on {{ .Labels.host }} flaps",
 			steps:   []step{growth("flaps", "rdma_port", 30*time.Minute)},
 			promql:  `increase(rdma_port_flaps_total[30m]) > 2.5`,
@@ -52,7 +54,8 @@ func (o *Options) portRules() []rule {
 			blind: "Flaps closer together than 5 ms may count as one; link-disagrees reports them.",
 		},
 		{
-			id: "link-slow", title: "RDMA link slower than it was", severity: "warning", hold: 5 * time.Minute, noData: quiet,
+			id: "link-slow", title: "RDMA link slower than it was", panel: panelRef{deviceUID, 14},
+			severity: "warning", hold: 5 * time.Minute, noData: quiet,
 			summary: "Port {{ .Labels.port }} of {{ .Labels.device }} on {{ .Labels.host }} came back slower",
 			steps: []step{{
 				query: `SELECT "best" - "rate" AS "less" FROM (SELECT last("rate_gbps") AS "rate", last("rate_best_gbps") AS "best",
@@ -73,7 +76,8 @@ func (o *Options) portRules() []rule {
 			blind: "A link that came up slow before the plugin started. What the link carries: this is what it could carry.",
 		},
 		{
-			id: "link-disagrees", title: "RDMA link counter and events disagree", severity: "warning", noData: quiet,
+			id: "link-disagrees", title: "RDMA link counter and events disagree", panel: panelRef{deviceUID, 12},
+			severity: "warning", noData: quiet,
 			summary: "The driver of {{ .Labels.device }} on {{ .Labels.host }} counted drops of port {{ .Labels.port }} that no event reported",
 			steps:   []step{growth("missed_transitions", "rdma_port", 30*time.Minute)},
 			promql:  `increase(rdma_port_missed_transitions_total[30m]) > 0.5`,
@@ -87,7 +91,8 @@ func (o *Options) portRules() []rule {
 			blind: "Drops that neither the driver nor an event reported.",
 		},
 		{
-			id: "gid-moved", title: "RDMA GID moved", severity: "warning", noData: quiet,
+			id: "gid-moved", title: "RDMA GID moved", panel: panelRef{deviceUID, 11},
+			severity: "warning", noData: quiet,
 			summary: "A GID of port {{ .Labels.port }} of {{ .Labels.device }} on {{ .Labels.host }} is at another index now",
 			steps:   []step{growth("gid_moves", "rdma_port", 30*time.Minute)},
 			promql:  `increase(rdma_port_gid_moves_total[30m]) > 0.5`,

@@ -5,7 +5,8 @@ import "time"
 func probeRules() []rule {
 	return []rule{
 		{
-			id: "probe-errors", title: "RDMA probe fails", severity: "warning", noData: quiet, above: 2,
+			id: "probe-errors", title: "RDMA probe fails", panel: panelRef{deviceUID, 20},
+			severity: "warning", noData: quiet, above: 2,
 			summary: "Probe rounds of port {{ .Labels.port }} of {{ .Labels.device }} on {{ .Labels.host }} end with an error",
 			steps:   []step{growth("errors", "rdma_cq_probe", 15*time.Minute)},
 			promql:  `increase(rdma_cq_probe_errors_total[15m]) > 2.5`,
@@ -20,7 +21,8 @@ func probeRules() []rule {
 			blind: "Queue pairs of applications.",
 		},
 		{
-			id: "lost-events", title: "RDMA completion events lost", severity: "warning", noData: quiet, above: 2,
+			id: "lost-events", title: "RDMA completion events lost", panel: panelRef{overviewUID, 34},
+			severity: "warning", noData: quiet, above: 2,
 			summary: "Vector {{ .Labels.vector }} of {{ .Labels.device }} on {{ .Labels.host }} loses completion events",
 			steps:   []step{growth("lost_events", "rdma_cq_probe", 15*time.Minute)},
 			promql:  `increase(rdma_cq_probe_lost_events_total[15m]) > 2.5`,
@@ -35,7 +37,8 @@ func probeRules() []rule {
 			blind: "Vectors that are not probed: see the option vectors.",
 		},
 		{
-			id: "lost-completions", title: "RDMA completions lost", severity: "critical", noData: quiet, above: 2,
+			id: "lost-completions", title: "RDMA completions lost", panel: panelRef{overviewUID, 34},
+			severity: "critical", noData: quiet, above: 2,
 			summary: "Port {{ .Labels.port }} of {{ .Labels.device }} on {{ .Labels.host }} completes no work",
 			steps:   []step{growth("lost_completions", "rdma_cq_probe", 15*time.Minute)},
 			promql:  `increase(rdma_cq_probe_lost_completions_total[15m]) > 2.5`,
@@ -49,7 +52,8 @@ func probeRules() []rule {
 			blind: "Cable and fabric: the probe's queue pair is connected to itself.",
 		},
 		{
-			id: "wake-slow", title: "RDMA wake-up far slower than its past", severity: "warning", noData: quiet, slow: true, hold: 10 * time.Minute,
+			id: "wake-slow", title: "RDMA wake-up far slower than its past", panel: panelRef{deviceUID, 26},
+			severity: "warning", noData: quiet, slow: true, hold: 10 * time.Minute,
 			summary: "Wake-ups on vector {{ .Labels.vector }} of {{ .Labels.device }} on {{ .Labels.host }} are far slower than they were",
 			steps: []step{
 				{query: `SELECT mean("wake_ns_p99") AS "p99" FROM {rdma_cq_probe} WHERE {filter} GROUP BY ` + byProbe, from: 5 * time.Minute},

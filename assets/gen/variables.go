@@ -1,96 +1,166 @@
 package gen
 
 import (
+	"fmt"
+
 	"rdma_events/assets/grafana"
 )
 
-// These are the dashboards' identifiers, which are part of the addresses in links.
+// These are the dashboards' identifiers, which are part of the addresses in links. Those for Prometheus have its name at
+// the end, so that one Grafana can have both.
 const (
-	fleetUID  = "rdma-events-fleet"
-	deviceUID = "rdma-events-device"
+	overviewUID = "rdma-events-fleet"
+	deviceUID   = "rdma-events-device"
 )
 
-func dataSource() *grafana.DataSource {
-	return &grafana.DataSource{Type: "influxdb", UID: "${datasource}"}
+func (b *board) uid(of string) string {
+	if b.engine == Prometheus {
+		return of + "-prometheus"
+	}
+	return of
+}
+
+func (b *board) dataSource() *grafana.DataSource {
+	return &grafana.DataSource{Type: string(b.engine), UID: "${datasource}"}
 }
 
 // everything is the value of All. It is a regular expression, because a list of
-// all names would be too long for thousands of hosts.
+// all names would be too long for thousands of hosts. It matches what is not there, too.
 const everything = ".*"
 
 // places returns the variables for the location of the data. If the database or
 // the policy does not exist, Grafana takes the first existing one.
-func places(o *Options) []grafana.Variable {
-	place := o.Place
+func (b *board) places() []grafana.Variable {
+	source := grafana.Variable{Name: "datasource", Label: "Data source", Type: "datasource", Query: string(b.engine), Refresh: 1}
+	if uid := b.options.DataSource; uid != "" {
+		source.Current = &grafana.Option{Text: uid, Value: uid}
+	}
+	if b.engine == Prometheus {
+		return []grafana.Variable{source}
+	}
+	place := b.options.Place
 	return []grafana.Variable{
-		o.datasource(),
+		source,
 		{
-			Name: "database", Label: "Database", Type: "query", DataSource: dataSource(), Refresh: 1,
+			Name: "database", Label: "Database", Type: "query", DataSource: b.dataSource(), Refresh: 1,
 			Query: "SHOW DATABASES", Regex: "/^(?!_internal$).*$/",
 			Current: &grafana.Option{Text: place.Database, Value: place.Database},
 		},
 		{
-			Name: "policy", Label: "Retention policy", Type: "query", DataSource: dataSource(), Refresh: 1,
+			Name: "policy", Label: "Retention policy", Type: "query", DataSource: b.dataSource(), Refresh: 1,
 			Query:   `SHOW RETENTION POLICIES ON "$database"`,
 			Current: &grafana.Option{Text: place.Raw, Value: place.Raw},
 		},
 	}
 }
 
-// datasource returns the variable for the data source. Grafana takes the first of the type if the chosen one is not
-// there.
-func (o *Options) datasource() grafana.Variable {
-	v := grafana.Variable{Name: "datasource", Label: "Data source", Type: "datasource", Query: "influxdb", Refresh: 1}
-	if o.DataSource != "" {
-		v.Current = &grafana.Option{Text: o.DataSource, Value: o.DataSource}
+// overviewVariables are the labels of places, and the hosts there.
+func (b *board) overviewVariables() []grafana.Variable {
+	all := b.places()
+	var wider []string
+	for _, label := range b.options.Labels {
+		all = append(all, b.some(label, label, "rdma_collector", label, wider))
+		wider = append(wider, label)
+	}
+	return append(all, b.some("host", "Host", "rdma_collector", "host", wider))
+}
+
+func (b *board) deviceVariables() []grafana.Variable {
+	of := []string{"host", "device"}
+	return append(b.places(),
+		b.one("host", "Host", "rdma_device", "host", nil),
+		b.one("device", "Device", "rdma_device", "device", of[:1]),
+		b.some("port", "Port", "rdma_port", "port", of),
+		b.some("vector", "Vector", "rdma_cq_probe", "vector", of))
+}
+
+// inPrometheus has a series of each measurement that variables ask.
+var inPrometheus = map[string]string{
+	"rdma_collector": "rdma_collector_uptime_seconds", "rdma_device": "rdma_device_present", "rdma_port": "rdma_port_state",
+	"rdma_cq_probe": "rdma_cq_probe_ok",
+}
+
+// one returns a variable with the values of a tag in the series whose tags have the chosen values. The user chooses one of
+// them.
+func (b *board) one(name, label, measurement, tag string, chosen []string) grafana.Variable {
+	v := grafana.Variable{Name: name, Label: label, Type: "query", DataSource: b.dataSource(), Refresh: 2, Sort: 7}
+	if b.engine == Prometheus {
+		filter := ""
+		for i, c := range chosen {
+			if i > 0 {
+				filter += ","
+			}
+			filter += fmt.Sprintf(`%[1]s=~"$%[1]s"`, c)
+		}
+		v.Query = fmt.Sprintf("label_values(%s{%s}, %s)", inPrometheus[measurement], filter, tag)
+		return v
+	}
+	v.Query = `SHOW TAG VALUES ON "$database" FROM "` + measurement + `" WITH KEY = "` + tag + `"`
+	for i, c := range chosen {
+		v.Query += []string{" WHERE ", " AND "}[min(i, 1)] + fmt.Sprintf(`%[1]q =~ /^$%[1]s$/`, c)
 	}
 	return v
 }
 
-// one returns a variable with the values of a tag. The user chooses one of them.
-func one(name, label, measurement, tag, where string) grafana.Variable {
-	query := `SHOW TAG VALUES ON "$database" FROM "` + measurement + `" WITH KEY = "` + tag + `"`
-	if where != "" {
-		query += " WHERE " + where
-	}
-	return grafana.Variable{
-		Name: name, Label: label, Type: "query", DataSource: dataSource(), Query: query, Refresh: 2, Sort: 7,
-	}
-}
-
 // some returns a variable with the values of a tag. The user chooses any number of
 // them.
-func some(name, label, measurement, tag, where string) grafana.Variable {
-	v := one(name, label, measurement, tag, where)
+func (b *board) some(name, label, measurement, tag string, chosen []string) grafana.Variable {
+	v := b.one(name, label, measurement, tag, chosen)
 	v.Multi, v.IncludeAll, v.AllValue = true, true, everything
 	v.Current = &grafana.Option{Text: "All", Value: "$__all"}
 	return v
 }
 
-// link returns a link to a dashboard with the same data source, database, policy
-// and time.
-func link(title, uid, tooltip string) grafana.Link {
+// address returns the address of a dashboard with the same place of the data.
+func (b *board) address(uid string) string {
+	address := "/d/" + b.uid(uid) + "?var-datasource=${datasource}"
+	if b.engine == InfluxDB {
+		address += "&var-database=${database}&var-policy=${policy}"
+	}
+	return address
+}
+
+// link returns a link to a dashboard with the same place of the data and the same time.
+func (b *board) link(title, uid, tooltip string) grafana.Link {
 	return grafana.Link{
-		Icon: "dashboard", KeepTime: true, Tags: []string{}, Title: title, Tooltip: tooltip, Type: "link",
-		URL: "/d/" + uid + "?var-datasource=${datasource}&var-database=${database}&var-policy=${policy}",
+		Icon: "dashboard", KeepTime: true, Tags: []string{}, Title: title, Tooltip: tooltip, Type: "link", URL: b.address(uid),
 	}
 }
 
-// deviceLink is the link from a table's row to the dashboard of the row's device.
-const deviceLink = "/d/" + deviceUID + "?var-datasource=${datasource}&var-database=${database}&var-policy=${policy}" +
-	"&var-host=${__data.fields.host}&var-device=${__data.fields.device}&${__url_time_range}"
+// toRow returns the links from a table's row to the dashboards of its host and its device.
+func (b *board) toRow() map[string]grafana.DataLink {
+	const host, device, when = "&var-host=${__data.fields.host}", "&var-device=${__data.fields.device}", "&${__url_time_range}"
+	return map[string]grafana.DataLink{
+		"host":   {Title: "Host", URL: b.address(hostUID) + host + when},
+		"device": {Title: "Device", URL: b.address(deviceUID) + host + device + when},
+	}
+}
 
-func dashboard(uid, title, description, refresh string, links []grafana.Link, variables []grafana.Variable,
-	panels []grafana.Panel, annotations ...grafana.Annotation,
+// annotation marks moments in all panels. text and tags are columns of InfluxDB's answer.
+func (b *board) annotation(name, color, text, tags, influxQL, promQL string) grafana.Annotation {
+	a := grafana.Annotation{DataSource: *b.dataSource(), Enable: true, IconColor: color, Name: name}
+	if b.engine == Prometheus {
+		a.Expr, a.Step, a.TitleFormat, a.TagKeys = b.promQL(promQL), "60s", name, "port"
+		return a
+	}
+	a.Target = &grafana.AnnotationTarget{
+		RefID: "Anno", RawQuery: true, FromAnnotations: true, TextEditor: true, TextColumn: text, TagsColumn: tags,
+		Query: b.names.expand(influxQL, `"$database"."$policy".`, b.filter, ""),
+	}
+	return a
+}
+
+func (b *board) dashboard(uid, title, description, refresh string, links []grafana.Link, variables []grafana.Variable,
+	annotations ...grafana.Annotation,
 ) *grafana.Dashboard {
 	if annotations == nil {
 		annotations = []grafana.Annotation{}
 	}
 	return &grafana.Dashboard{
-		UID: uid, Title: title, Description: description, Tags: []string{"rdma"},
+		UID: b.uid(uid), Title: title, Description: description, Tags: []string{"rdma"},
 		SchemaVersion: grafana.SchemaVersion, Version: 1, Editable: true, GraphTooltip: 1, Refresh: refresh,
 		Time: grafana.TimeRange{From: "now-1h", To: "now"}, Timezone: "browser",
 		Annotations: grafana.Annotations{List: annotations},
-		Templating:  grafana.Templating{List: variables}, Links: links, Panels: panels,
+		Templating:  grafana.Templating{List: variables}, Links: links, Panels: b.panels,
 	}
 }

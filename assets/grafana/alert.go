@@ -37,6 +37,8 @@ type Rule struct {
 	Annotations  map[string]string `yaml:"annotations"`
 	Labels       map[string]string `yaml:"labels"`
 	IsPaused     bool              `yaml:"isPaused"`
+	DashboardUID string            `yaml:"dashboardUid,omitempty"` // of the panel that shows what the rule is about
+	PanelID      int               `yaml:"panelId,omitempty"`
 }
 
 // Query is one step of a rule: InfluxQL, or an expression on the results of

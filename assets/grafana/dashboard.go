@@ -49,11 +49,17 @@ type Annotations struct {
 
 // Annotation is one kind of mark.
 type Annotation struct {
-	DataSource DataSource       `json:"datasource"`
-	Enable     bool             `json:"enable"`
-	IconColor  string           `json:"iconColor"`
-	Name       string           `json:"name"`
-	Target     AnnotationTarget `json:"target"`
+	DataSource DataSource `json:"datasource"`
+	Enable     bool       `json:"enable"`
+	IconColor  string     `json:"iconColor"`
+	Name       string     `json:"name"`
+	// Of an InfluxDB:
+	Target *AnnotationTarget `json:"target,omitempty"`
+	// Of a Prometheus: each point of the answer is a mark.
+	Expr        string `json:"expr,omitempty"`
+	Step        string `json:"step,omitempty"`
+	TitleFormat string `json:"titleFormat,omitempty"`
+	TagKeys     string `json:"tagKeys,omitempty"`
 }
 
 // AnnotationTarget is the query of an annotation, with the columns for its text
@@ -73,8 +79,8 @@ type Templating struct {
 	List []Variable `json:"list"`
 }
 
-// Variable is a selection at the top of a dashboard. Its Query is InfluxQL, or for
-// the type datasource the name of the data source plugin.
+// Variable is a selection at the top of a dashboard. Its Query is InfluxQL or a
+// function of Grafana for PromQL, or for the type datasource the name of the data source plugin.
 type Variable struct {
 	Name       string      `json:"name"`
 	Label      string      `json:"label"`
@@ -138,14 +144,23 @@ type GridPos struct {
 	Y int `json:"y"`
 }
 
-// Target is a query of a panel to Grafana's InfluxDB data source.
+// Target is a query of a panel to Grafana's data source of an InfluxDB or of a Prometheus.
 type Target struct {
-	RefID        string      `json:"refId"`
-	DataSource   *DataSource `json:"datasource,omitempty"`
-	Query        string      `json:"query"`
-	RawQuery     bool        `json:"rawQuery"`
-	ResultFormat string      `json:"resultFormat"` // time_series or table
-	Alias        string      `json:"alias,omitempty"`
+	RefID      string      `json:"refId"`
+	DataSource *DataSource `json:"datasource,omitempty"`
+
+	// Of an InfluxDB:
+	Query        string `json:"query,omitempty"`
+	RawQuery     bool   `json:"rawQuery,omitempty"`
+	ResultFormat string `json:"resultFormat,omitempty"` // time_series or table
+	Alias        string `json:"alias,omitempty"`
+
+	// Of a Prometheus:
+	Expr         string `json:"expr,omitempty"`
+	Instant      bool   `json:"instant,omitempty"`
+	Range        bool   `json:"range,omitempty"`
+	Format       string `json:"format,omitempty"` // time_series or table
+	LegendFormat string `json:"legendFormat,omitempty"`
 }
 
 // Transform changes a panel's data before it is drawn.
@@ -221,6 +236,18 @@ type Matcher struct {
 type Property struct {
 	ID    string `json:"id"`
 	Value any    `json:"value"`
+}
+
+// All returns the panels of a dashboard, with those of closed rows.
+func (d *Dashboard) All() []Panel {
+	var all []Panel
+	for _, p := range d.Panels {
+		all = append(all, p)
+		if p.Panels != nil {
+			all = append(all, *p.Panels...)
+		}
+	}
+	return all
 }
 
 // ParseDashboard parses a dashboard. A key that Dashboard lacks is an error.

@@ -51,6 +51,7 @@ func timingsOf(shipped bool) timings {
 
 // A switch reboots: the operator hears of it once, and once more when all is well.
 func TestEightLinksThatFallAreOneNotification(t *testing.T) {
+	t.Parallel()
 	w := timingsOf(*asShipped)
 	o := newOperator(t)
 	alertmanager := startAlertmanager(t, edited(t, "alertmanager.yml",
@@ -60,7 +61,6 @@ func TestEightLinksThatFallAreOneNotification(t *testing.T) {
 		"rules.yml", edited(t, "rules.yml", w.rules...), "127.0.0.1:9093", alertmanager, "127.0.0.1:9273", telegraf)...))
 	scenario := filepath.Join(t.TempDir(), "scenario.toml")
 	require.NoError(t, os.WriteFile(scenario, fmt.Appendf(nil, "[[link]]\nat = %q\ndown_for = %q\n", w.fault, w.outage), 0o600))
-	t.Setenv("TELEGRAF_BIN", rig.Program(t, "TELEGRAF_LARGE_BIN", "tools/telegraf-large"))
 	began := time.Now()
 	rig.Start(t, rig.Config{
 		Interval: w.interval,

@@ -57,7 +57,6 @@ type scraped struct {
 // start runs the plugin under Telegraf with the shipped configuration.
 func start(t *testing.T, plugin string, changes ...string) (*scraped, *rig.Telegraf) {
 	t.Helper()
-	t.Setenv("TELEGRAF_BIN", telegraf(t))
 	s := &scraped{t: t, address: free(t)}
 	return s, rig.Start(t, rig.Config{Plugin: plugin, More: shipped(t, s.address, changes...) + "\n[global_tags]\n  host = \"h1\"\n"})
 }
@@ -112,6 +111,7 @@ func labelsOf(m *dto.Metric) (all []string) {
 }
 
 func TestAHealthyDeviceHasTypedFamiliesAndFewSeries(t *testing.T) {
+	t.Parallel()
 	s, _ := start(t, `[[inputs.rdma_events]]
   backend = "sim"
   [inputs.rdma_events.sim]
@@ -201,6 +201,7 @@ func (s *scraped) count() (ofDevice, ofHost int) {
 
 // The labels of a series cannot change, so the series with the labels from before becomes 0.
 func TestAChangedReasonEndsTheSeriesOfTheOneBefore(t *testing.T) {
+	t.Parallel()
 	scenario := filepath.Join(t.TempDir(), "scenario.toml")
 	require.NoError(t, os.WriteFile(scenario, []byte("[[fault]]\nkind = \"removed\"\nat = \"4s\"\n"+
 		"[[link]]\nat = \"3s\"\ndown_for = \"40ms\"\n"), 0o600))
@@ -227,6 +228,7 @@ func TestAChangedReasonEndsTheSeriesOfTheOneBefore(t *testing.T) {
 
 // With both, other outputs get the original points.
 func TestOriginalPointsPassBesideThem(t *testing.T) {
+	t.Parallel()
 	s, r := start(t, `[[inputs.rdma_events]]
   backend = "sim"
   [inputs.rdma_events.sim]

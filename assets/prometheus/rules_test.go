@@ -303,3 +303,28 @@ func (s *scraped) requireNames() {
 		}
 	}
 }
+
+// ruleAnnotations returns the annotations of each alert.
+func ruleAnnotations(t *testing.T) map[string]map[string]string {
+	t.Helper()
+	text, err := os.ReadFile("rules.yml")
+	require.NoError(t, err)
+	var f struct {
+		Groups []struct {
+			Rules []struct {
+				Alert       string
+				Annotations map[string]string
+			}
+		}
+	}
+	require.NoError(t, yaml.Unmarshal(text, &f))
+	all := map[string]map[string]string{}
+	for _, g := range f.Groups {
+		for _, r := range g.Rules {
+			if r.Alert != "" {
+				all[r.Alert] = r.Annotations
+			}
+		}
+	}
+	return all
+}

@@ -24,7 +24,24 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// free returns an address of this host that nobody listens on.
+// TestMain has every test run the Telegraf that has the output for Prometheus.
+func TestMain(m *testing.M) {
+	large := os.Getenv("TELEGRAF_LARGE_BIN")
+	if large == "" {
+		large = "../../build/tools/telegraf-large"
+	}
+	path, err := filepath.Abs(large)
+	if err == nil {
+		err = os.Setenv("TELEGRAF_BIN", path)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "name Telegraf:", err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// free returns an address of this host that no program listens on.
 func free(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

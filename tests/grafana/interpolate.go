@@ -82,8 +82,9 @@ type Request struct {
 // dashboard shows a range that ends now.
 func Requests(d *grafana.Dashboard, choice Choice, r Range) ([]Request, error) {
 	var all []Request
-	for i := range d.Panels {
-		p := &d.Panels[i]
+	panels := d.All()
+	for i := range panels {
+		p := &panels[i]
 		shown, interval, err := view(p, r)
 		if err != nil {
 			return nil, fmt.Errorf("panel %q of %s: %w", p.Title, d.UID, err)

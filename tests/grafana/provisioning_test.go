@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -136,6 +137,30 @@ func datasourceUID(t *testing.T) string {
 	require.Len(t, f.Datasources, 1)
 	require.Equal(t, "influxdb", f.Datasources[0].Type)
 	return f.Datasources[0].UID
+}
+
+// Each rule names a panel of a dashboard. The ids are written down, so a panel keeps its own when others come and go.
+func TestRulesNameTheirPanels(t *testing.T) {
+	boards, err := Dashboards(root)
+	require.NoError(t, err)
+	file, err := Rules(root)
+	require.NoError(t, err)
+	for _, r := range allRules(file) {
+		d := boards[r.DashboardUID]
+		require.NotNil(t, d, r.UID)
+		panels := d.All()
+		i := slices.IndexFunc(panels, func(p grafana.Panel) bool { return p.ID == r.PanelID })
+		require.GreaterOrEqual(t, i, 0, r.UID)
+		require.NotEqual(t, "row", panels[i].Type, r.UID)
+	}
+	for uid, d := range boards {
+		ids := map[int]string{}
+		for _, p := range d.All() {
+			require.Positive(t, p.ID, "%s: %s", uid, p.Title)
+			require.Empty(t, ids[p.ID], "%s: %s", uid, p.Title)
+			ids[p.ID] = p.Title
+		}
+	}
 }
 
 // Each link leads to a heading of docs/alerts.md.

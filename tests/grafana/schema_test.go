@@ -36,7 +36,10 @@ func committed(t *testing.T) []string {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(root, "assets/dashboards/*.json"))
 	require.NoError(t, err)
-	require.Len(t, paths, 2)
+	forPrometheus, err := filepath.Glob(filepath.Join(root, "assets/prometheus/dashboards/*.json"))
+	require.NoError(t, err)
+	paths = append(paths, forPrometheus...)
+	require.Len(t, paths, 6)
 	return paths
 }
 

@@ -55,7 +55,7 @@ func data(ctx context.Context, db *influx.Server, d *grafana.Dashboard, choice e
 		}
 		one := byPanel[q.Panel.ID]
 		if one == nil {
-			one = &drawn{Panel: *q.Panel}
+			one = &drawn{Panel: *q.Panel, Series: []series{}} // a panel without data says so
 			byPanel[q.Panel.ID] = one
 			order = append(order, q.Panel.ID)
 		}

@@ -52,7 +52,7 @@ func subjects() []subject {
 	const hour = time.Hour
 	return []subject{
 		{
-			file: "fleet", uid: "rdma-events-fleet", span: hour,
+			file: "overview", uid: "rdma-events-fleet", span: hour,
 			hosts:  history.Fleet{Hosts: 100, Devices: 4, Span: hour + before, Seed: 1122}.All(),
 			choice: grafana.Choice{"database": {database}, "policy": {"autogen"}},
 		},

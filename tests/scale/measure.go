@@ -17,7 +17,7 @@ import (
 	"rdma_events/tests/influx"
 )
 
-const fleetUID = "rdma-events-fleet"
+const overviewUID = "rdma-events-fleet"
 
 // answer has the times of a query: the first one, and the slowest of the later ones.
 type answer struct {
@@ -29,18 +29,18 @@ type answer struct {
 // repeats is how often a query is run again.
 const repeats = 3
 
-// askFleet runs every query of the Fleet dashboard as Grafana would send it, one
+// askOverview runs every query of the Overview dashboard as Grafana would send it, one
 // after the other.
-func askFleet(ctx context.Context, db *influx.Server, root, policy string, r grafana.Range) ([]answer, error) {
+func askOverview(ctx context.Context, db *influx.Server, root, policy string, r grafana.Range) ([]answer, error) {
 	boards, err := grafana.Dashboards(root)
 	if err != nil {
 		return nil, err
 	}
-	fleet := boards[fleetUID]
-	if fleet == nil {
-		return nil, fmt.Errorf("no dashboard %s below %s", fleetUID, root)
+	overview := boards[overviewUID]
+	if overview == nil {
+		return nil, fmt.Errorf("no dashboard %s below %s", overviewUID, root)
 	}
-	requests, err := grafana.Requests(fleet, grafana.Choice{"database": {place.Database}, "policy": {policy}}, r)
+	requests, err := grafana.Requests(overview, grafana.Choice{"database": {place.Database}, "policy": {policy}}, r)
 	if err != nil {
 		return nil, err
 	}

@@ -14,7 +14,7 @@ import (
 	"rdma_events/tests/influx"
 )
 
-// ErrSlow is wrapped by the error of Run if a query of the Fleet dashboard or of an
+// ErrSlow is wrapped by the error of Run if a query of the Overview dashboard or of an
 // alert rule took longer than Limit.
 var ErrSlow = errors.New("a query is too slow")
 
@@ -168,12 +168,12 @@ func (c *Config) measure(ctx context.Context, db *influx.Server, p *progress, sa
 	}
 	var worst time.Duration
 	for _, s := range p.spans() {
-		all, err := askFleet(ctx, db, c.Root, s.policy, grafana.Range{From: p.End.Add(-s.length), To: p.End})
+		all, err := askOverview(ctx, db, c.Root, s.policy, grafana.Range{From: p.End.Add(-s.length), To: p.End})
 		if err != nil {
 			return err
 		}
 		worst = max(worst, slowest(all))
-		say("\nFleet, %s (policy %s), slowest %.2f s, %d queries\n\n%s", s.name, s.policy, slowest(all).Seconds(), len(all), table(all))
+		say("\nOverview, %s (policy %s), slowest %.2f s, %d queries\n\n%s", s.name, s.policy, slowest(all).Seconds(), len(all), table(all))
 	}
 	all, err := askRules(ctx, db, c.Root, p.End)
 	if err != nil {

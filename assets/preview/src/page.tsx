@@ -32,16 +32,27 @@ const cell = { w: (width + gap) / 24, h: 30 + gap };
 const picture = window.picture;
 const theme = createTheme({ colors: { mode: location.hash === '#light' ? 'light' : 'dark' } });
 
-// A field gets the defaults of the panel's fieldConfig. Grafana itself applies a
-// fieldConfig with a registry that only the whole of Grafana fills. The panels here
-// have no overrides, so the defaults are enough.
+// A field gets the defaults of the panel's fieldConfig, and the colour that an
+// override gives to its name. Grafana itself applies a fieldConfig with a registry
+// that only the whole of Grafana fills.
+function colorOf(name: string, d: Drawn) {
+  for (const { matcher, properties } of d.panel.fieldConfig.overrides) {
+    const color = properties.find((p) => p.id === 'color');
+    const matches = matcher.id === 'byName' ? matcher.options === name : new RegExp(matcher.options.slice(1, -1)).test(name);
+    if (color && matches) {
+      return { color: color.value };
+    }
+  }
+  return {};
+}
+
 function frame(s: Series, index: number, d: Drawn): DataFrame {
   const type = s.values.some((v) => typeof v === 'string') ? FieldType.string : FieldType.number;
   const value: Field = {
     name: 'Value',
     type,
     values: s.values,
-    config: { ...d.panel.fieldConfig.defaults, displayNameFromDS: s.name },
+    config: { ...d.panel.fieldConfig.defaults, ...colorOf(s.name, d), displayNameFromDS: s.name },
     state: { seriesIndex: index },
   };
   const time: Field = { name: 'Time', type: FieldType.time, values: s.times, config: {} };

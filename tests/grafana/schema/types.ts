@@ -6,6 +6,7 @@ import type { Dashboard } from '@grafana/schema/dist/types/raw/dashboard/x/types
 import type { TableFieldOptions } from '@grafana/schema';
 import type * as stat from '@grafana/schema/dist/types/raw/composable/stat/panelcfg/x/types.gen';
 import type * as statetimeline from '@grafana/schema/dist/types/raw/composable/statetimeline/panelcfg/x/types.gen';
+import type * as statushistory from '@grafana/schema/dist/types/raw/composable/statushistory/panelcfg/x/types.gen';
 import type * as table from '@grafana/schema/dist/types/raw/composable/table/panelcfg/x/types.gen';
 import type * as timeseries from '@grafana/schema/dist/types/raw/composable/timeseries/panelcfg/x/types.gen';
 
@@ -18,11 +19,13 @@ export interface Kinds {
   options: {
     stat: stat.Options;
     'state-timeline': statetimeline.Options;
+    'status-history': statushistory.Options;
     table: table.Options;
     timeseries: timeseries.Options;
   };
   custom: {
     'state-timeline': statetimeline.FieldConfig;
+    'status-history': statushistory.FieldConfig;
     table: Partial<TableFieldOptions>;
     timeseries: timeseries.FieldConfig;
   };

@@ -1,0 +1,94 @@
+package gen
+
+import (
+	"slices"
+	"strings"
+
+	"rdma_events/assets/grafana"
+)
+
+// meaning is a series whose colour is the same on every panel.
+type meaning struct {
+	name  string // how its name begins
+	color string
+}
+
+// meanings are the colours of series: red is broken now, orange is degraded, yellow on the way, green good, blue
+// information, grey unknown or absent, purple the plugin itself. Devices, ports and vectors have colours of a palette.
+var meanings = []meaning{
+	{"port_err", "red"},
+	{"port_active", "green"},
+	{"device_fatal", "dark-red"},
+	{"gid_change", "yellow"},
+	{"sm_change", "blue"},
+	{"client_reregister", "light-blue"},
+	{"lid_change", "dark-blue"},
+	{"pkey_change", "semi-dark-blue"},
+	{"lost completions", "red"},
+	{"lost events", "orange"},
+	{"errors", "light-orange"},
+	{"flaps", "orange"},
+	{"missed", "yellow"},
+	{"phantom", "blue"},
+	{"late", "yellow"},
+	{"spurious", "blue"},
+	{"successes", "green"},
+	{"port down", "red"},
+	{"device missing", "dark-red"},
+	{"device not watched", "orange"},
+	{"to down", "red"},
+	{"to active", "green"},
+	{"to init", "orange"},
+	{"to armed", "yellow"},
+	{"to absent", grey},
+	{"changes", "blue"},
+	{"reporting", "green"},
+	{"drift", "red"},
+	{"unacknowledged", "yellow"},
+	{"released", "orange"},
+	{"restarts", "purple"},
+	{"stuck", "red"},
+	{"merged", "light-purple"},
+	{"dropped", "red"},
+	{"skipped", "purple"},
+	{"plugin", "purple"},
+	{"workers", "light-purple"},
+	{"worst", "orange"},
+	{"mean", "blue"},
+	{"p50", "green"},
+	{"p90", "blue"},
+	{"p99", "yellow"},
+	{"max", "orange"},
+	{"down in the interval", "red"},
+}
+
+// grey is not one of Grafana's named colours.
+const grey = "#8e8e8e"
+
+// colored returns the overrides for the series that a panel's queries name. A name that comes from a tag, as that of an
+// event, gets those of all such names.
+func colored(queries []query) []grafana.Override {
+	var all []grafana.Override
+	for _, m := range meanings {
+		if slices.ContainsFunc(queries, func(q query) bool { return m.of(q.alias) }) {
+			all = append(all, grafana.Override{
+				Matcher:    grafana.Matcher{ID: "byRegexp", Options: "/^" + m.name + `\b/`},
+				Properties: []grafana.Property{{ID: "color", Value: map[string]any{"mode": "fixed", "fixedColor": m.color}}},
+			})
+		}
+	}
+	return all
+}
+
+// of reports whether a series of a query can have that name.
+func (m meaning) of(alias string) bool {
+	switch alias {
+	case "$tag_event":
+		return strings.Contains(m.name, "_")
+	case "to $tag_state_to":
+		return strings.HasPrefix(m.name, "to ")
+	case "$col":
+		return slices.Contains([]string{"p50", "p90", "p99", "max"}, m.name)
+	}
+	return strings.HasPrefix(alias, m.name)
+}

@@ -1,0 +1,151 @@
+package gen
+
+import "rdma_events/assets/grafana"
+
+// hostUID is the identifier of the dashboard of one host.
+const hostUID = "rdma-events-host"
+
+func hostDashboard(n *names, e Engine, o *Options) *grafana.Dashboard {
+	b := newBoard(n, e, o, []string{"host"})
+	b.row(1, "Now")
+	b.stat(panel{
+		id: 2, title: "Devices", width: 4, height: 4, now: true,
+		help: help{
+			"Devices that the plugin knows, present or not.", nothing + ".", "compare with how many there should be.",
+			"devices that devices_exclude leaves out.",
+		},
+		queries: []query{{
+			text: `SELECT sum("n") AS "sum" FROM (SELECT last("devices") AS "n" FROM {rdma_collector} WHERE {filter} GROUP BY ` + byHost + `)
+				WHERE $timeFilter`,
+			prom: `sum(rdma_collector_devices{FILTER})`,
+		}},
+	}, "-", thresholds("text"))
+	b.troubleTiles()
+	b.row(8, "Devices and ports")
+	b.hostDevices()
+	b.hostPorts()
+	b.row(16, "When")
+	b.hostHistory()
+	return b.dashboard(hostUID, "RDMA host", "The RDMA devices of one host side by side.", "30s",
+		[]grafana.Link{b.link("Overview", overviewUID, "All hosts"), b.link("Device", deviceUID, "One device")},
+		append(b.places(), b.one("host", "Host", "rdma_device", "host", nil)))
+}
+
+func (b *board) hostDevices() {
+	b.table(panel{
+		id: 9, title: "Devices", width: 12, height: 9, now: true,
+		help: help{
+			"A row for each device: what it is, and whether a worker watches it.",
+			nothing + "; a reason other than ok says why events of the device are not read.",
+			"compare driver and firmware of neighbours; follow the device's link.",
+			"devices that were not opened yet have no firmware here.",
+		},
+		queries: []query{
+			{text: `SELECT last("driver") AS "driver", last("fw_ver") AS "firmware", last("pci_address") AS "PCI", last("numa_node") AS "NUMA",
+				last("worker_state") AS "worker", last("reason") AS "reason" FROM {rdma_device} WHERE {filter} GROUP BY ` + byDevice},
+			{prom: `max by (host, plugin_instance, device, driver, fw_ver, pci_address, numa_node) (rdma_device_info{FILTER} == 1)`},
+			{prom: `max by (host, plugin_instance, device, worker_state, reason) (rdma_device_status{FILTER} == 1)`},
+		},
+	}, b.toRow(), column{name: "host"}, column{name: "instance"}, column{name: "device"}, column{name: "driver"},
+		column{name: "firmware", prom: "fw_ver", title: "firmware"}, column{name: "PCI", prom: "pci_address", title: "PCI"},
+		column{name: "NUMA", prom: "numa_node", title: "NUMA"}, column{name: "worker", prom: "worker_state", title: "worker"},
+		column{name: "reason"})
+}
+
+func (b *board) hostPorts() {
+	value := func(series string) query {
+		return query{prom: `max by (host, plugin_instance, device, port) (` + series + `)`}
+	}
+	b.table(panel{
+		id: 10, title: "Ports", width: 12, height: 9, now: true,
+		help: help{
+			"A row for each port: its state and since when, its rate and the best it had, and its flaps since the plugin started.",
+			nothing + "; a rate below the best is a link that came back slower.",
+			"follow the device's link.",
+			"ports of devices that are not open have their last state.",
+		},
+		queries: []query{
+			{text: `SELECT last("state") AS "state", last("state_age_ns") AS "age", last("rate_gbps") AS "rate", last("rate_best_gbps") AS "best",
+				last("flaps") AS "flaps" FROM {rdma_port} WHERE {filter} GROUP BY ` + byPort},
+			value(`rdma_port_state{FILTER}`), value(`rdma_port_state_age_seconds{FILTER}`), value(`rdma_port_rate_bytes_per_second{FILTER} * 8`),
+			value(`rdma_port_rate_best_bytes_per_second{FILTER} * 8`), value(`rdma_port_flaps_total{FILTER}`),
+		},
+	}, b.toRow(), column{name: "host"}, column{name: "instance"}, column{name: "device"}, column{name: "port"},
+		column{name: "state", prom: "Value #A", title: "state"}, column{name: "age", prom: "Value #B", title: "since", unit: "ns"},
+		column{name: "rate", prom: "Value #C", title: "rate", unit: "Gbits"}, column{name: "best", prom: "Value #D", title: "best", unit: "Gbits"},
+		column{name: "flaps", prom: "Value #E", title: "flaps"})
+	b.mapped("state", portStates())
+}
+
+// mapped shows a column's numbers as texts in colours.
+func (b *board) mapped(column string, m grafana.Mapping) {
+	b.last().FieldConfig.Overrides = append(b.last().FieldConfig.Overrides, grafana.Override{
+		Matcher: grafana.Matcher{ID: "byName", Options: column},
+		Properties: []grafana.Property{
+			{ID: "mappings", Value: []grafana.Mapping{m}},
+			{ID: "custom.cellOptions", Value: map[string]any{"type": "color-text"}},
+		},
+	})
+}
+
+func (b *board) hostHistory() {
+	b.timeline(panel{
+		id: 17, title: "Ports", width: 24, height: 9,
+		help: help{
+			"The state of each port of each device. Of several states in one interval the lowest is shown, so that a short drop is seen.",
+			"down.", "all ports at once: the switch, or the host; one: its cable, transceiver or switch port.",
+			"anything while the device is absent (grey) or no plugin runs (empty).",
+		},
+		queries: []query{{
+			alias: "$tag_device, port $tag_port",
+			text:  `SELECT min("state") AS "state" FROM {rdma_port} WHERE {filter} GROUP BY time($__interval), "device", "port" fill(none)`,
+			prom:  `min by (device, port) (rdma_port_state{FILTER})`,
+		}},
+	}, portStates())
+	b.series(panel{
+		id: 18, title: "Events", width: 8, height: 9,
+		help: help{
+			"Asynchronous events of each device in each interval.",
+			nothing + "; all devices at once are a switch or a subnet manager.",
+			"look at the Device dashboard for their types.",
+			"events of applications' queue pairs and queues: they reach only who owns them.",
+		},
+		queries: []query{{
+			alias: "$tag_device",
+			text:  `SELECT sum("count") AS "events" FROM {rdma_async_event} WHERE {filter} GROUP BY time($__interval), "device" fill(0)`,
+			prom:  `sum by (device) (increase(rdma_async_events_total{FILTER}[$__rate_interval])) > 0`,
+		}},
+	}, bars)
+	b.series(panel{
+		id: 19, title: "Probe failures", width: 8, height: 9,
+		help: help{
+			"Probe rounds of each device that lost an event or a completion, or ended with an error, in each interval.",
+			nothing + "; at rest there are none.",
+			"the Device dashboard says which vector and which kind.",
+			"applications' own queues.",
+		},
+		queries: []query{{
+			alias: "$tag_device",
+			text: `SELECT sum("d") AS "failures" FROM (SELECT non_negative_difference("lost_events") + non_negative_difference("lost_completions")
+				+ non_negative_difference("errors") AS "d" FROM {rdma_cq_probe} WHERE {filter} GROUP BY ` + byProbe + `)
+				WHERE $timeFilter GROUP BY time($__interval), "device" fill(0)`,
+			prom: `sum by (device) (increase(rdma_cq_probe_lost_events_total{FILTER}[$__rate_interval])
+				+ increase(rdma_cq_probe_lost_completions_total{FILTER}[$__rate_interval])
+				+ increase(rdma_cq_probe_errors_total{FILTER}[$__rate_interval]))`,
+		}},
+	}, bars)
+	b.series(panel{
+		id: 20, title: "Wake-up p99", width: 8, height: 9, unit: b.names.unit("rdma_cq_probe.wake_ns_p99"),
+		help: help{
+			"The 99th percentile of the slowest vector of each device.",
+			nothing + "; one line above the others is one device's interrupts, all lines together are the host.",
+			"look at what has changed on the processors: load, power governor, idle states.",
+			"cable and fabric.",
+		},
+		queries: []query{{
+			alias: "$tag_device",
+			text:  `SELECT max("wake_ns_p99") AS "p99" FROM {rdma_cq_probe} WHERE {filter} GROUP BY time($__interval), "device" fill(none)`,
+			prom:  `max by (device) (rdma_cq_probe_wake_p99_seconds{FILTER})`,
+		}},
+	}, lines)
+}

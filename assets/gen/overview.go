@@ -1,0 +1,185 @@
+package gen
+
+import (
+	"slices"
+
+	"rdma_events/assets/grafana"
+)
+
+// overviewPoints is how many points in time a panel of the overview has. Each point is
+// computed from a series per device, so more points would cost seconds without
+// showing more.
+const overviewPoints = 60
+
+func overviewDashboard(n *names, e Engine, o *Options) *grafana.Dashboard {
+	b := newBoard(n, e, o, append(slices.Clone(o.Labels), "host"))
+	b.points = overviewPoints
+	b.row(1, "Now")
+	b.overviewTiles()
+	b.row(8, "Where")
+	b.firing()
+	b.overviewTables()
+	b.row(16, "When")
+	b.overviewHistory()
+	b.row(22, "Worst")
+	b.overviewWorst()
+	b.collapsed(25, "Plugin", b.overviewPlugin)
+	return b.dashboard(overviewUID, "RDMA overview",
+		"RDMA devices of many hosts: what is wrong, where, and since when. No panel has a line for each host.", "1m",
+		[]grafana.Link{b.link("Device", deviceUID, "One device of one host")}, b.overviewVariables())
+}
+
+// brokenNow colours a count: red as soon as there is one. degraded is orange instead.
+func brokenNow() *grafana.Thresholds { return thresholds("green", level{1, "red"}) }
+func degraded() *grafana.Thresholds  { return thresholds("green", level{1, "orange"}) }
+
+func (b *board) overviewTiles() {
+	const width, height = 4, 4
+	b.stat(panel{
+		id: 3, title: "Hosts silent", width: width, height: height,
+		help: help{
+			"Hosts whose plugin reported within the last day and does not now, of all that reported within the day. One with several " +
+				"instances counts as several.",
+			"that there is one.",
+			"the table of silent hosts names them. Is the host up? Does Telegraf run there?",
+			"hosts that never reported.",
+		},
+		queries: []query{
+			{
+				alias: "silent",
+				text:  `SELECT sum("silent") AS "silent" FROM (SELECT 1 - ceil("n" / ("n" + 1)) AS "silent" FROM (` + b.options.silence() + `))`,
+				prom: `count(count by (host, plugin_instance) (last_over_time(rdma:collector_uptime_seconds:max5m{FILTER}[1d]))
+					unless count by (host, plugin_instance) (rdma_collector_uptime_seconds{FILTER})) or vector(0)`,
+			},
+			{
+				alias: "of", text: reporting,
+				prom: `count(count by (host, plugin_instance) (last_over_time(rdma:collector_uptime_seconds:max5m{FILTER}[1d])))`,
+			},
+		},
+	}, "0", brokenNow())
+	b.overDay()
+	b.plain("of")
+	b.troubleTiles()
+}
+
+// troubleTiles count what is wrong now.
+func (b *board) troubleTiles() {
+	const width, height = 4, 4
+	for _, tile := range []struct {
+		id          int
+		title       string
+		field       string
+		thresholds  *grafana.Thresholds
+		description help
+	}{
+		{4, "Ports down", "ports_down", brokenNow(), help{
+			"Ports that are not active, but for those of `expected_down`.",
+			"that a cable, a switch port or a subnet manager is gone.",
+			"the table below names them, with their age.",
+			"ports of hosts that are silent, and of devices that are missing or not open.",
+		}},
+		{5, "Devices missing", "devices_missing", brokenNow(), help{
+			"Devices that were there since the plugin started, or are in its `expect`, and are not now.",
+			"a card that fell off the bus, a driver that was unloaded, a virtual function that was taken away.",
+			"look at `rdma link` and the kernel log of the host.",
+			"devices that were missing before the plugin started, unless they are in `expect`.",
+		}},
+		{6, "Not watched", "devices_unwatched", degraded(), help{
+			"Devices that are there and that no worker has open.",
+			nothing + "; orange means that an event there would go unnoticed.",
+			"the column reason of the table below says what is in the way; the README has a line for each.",
+			"why: the plugin's log does.",
+		}},
+	} {
+		b.stat(panel{
+			id: tile.id, title: tile.title, width: width, height: height, now: true, help: tile.description,
+			queries: []query{{text: now(tile.field), prom: "sum(rdma_host_" + tile.field + "{FILTER})"}},
+		}, "0", tile.thresholds)
+	}
+	b.stat(panel{
+		id: 31, title: "Links slow", width: width, height: height, now: true,
+		help: help{
+			"Active ports whose rate is below their best since the plugin started.",
+			nothing + "; orange means that a link came back with fewer lanes or a lower speed.",
+			"the table below has both rates.",
+			"links that were slow before the plugin started.",
+		},
+		queries: []query{{
+			text: `SELECT count("less") AS "ports" FROM (SELECT "best" - "rate" AS "less" FROM (` + rates + `) WHERE "up" = 1 AND $timeFilter)
+				WHERE "less" > 0 AND $timeFilter`,
+			prom: `count(rdma_port_up{FILTER} == 1 and rdma_port_rate_bytes_per_second{FILTER} < rdma_port_rate_best_bytes_per_second{FILTER}) or vector(0)`,
+		}},
+	}, "0", degraded())
+	b.stat(panel{
+		id: 32, title: "Probes failing", width: width, height: height,
+		help: help{
+			"Probes with a round that failed within the last 15 minutes: a lost event, a lost completion or an error.",
+			"that there is one.",
+			"the table below has the three counts of each.",
+			"vectors that are not probed.",
+		},
+		queries: []query{{
+			text: `SELECT count("n") AS "probes" FROM (SELECT "events" + "completions" + "errors" AS "n" FROM (` + failures + `) WHERE $timeFilter)
+				WHERE "n" > 0 AND $timeFilter`,
+			prom: `count(sum by (host, plugin_instance, device, port, vector) (increase(rdma_cq_probe_lost_events_total{FILTER}[15m])
+				+ increase(rdma_cq_probe_lost_completions_total{FILTER}[15m]) + increase(rdma_cq_probe_errors_total{FILTER}[15m])) > 0.5) or vector(0)`,
+		}},
+	}, "0", brokenNow())
+	b.last().TimeFrom = "15m"
+}
+
+// rates are the present and the best rate of each port.
+const rates = `SELECT last("rate_gbps") AS "rate", last("rate_best_gbps") AS "best", last("up") AS "up" FROM {rdma_port}
+	WHERE {filter} GROUP BY ` + byPort
+
+// failures are the rounds of each probe that failed, by kind.
+const failures = `SELECT max("lost_events") - min("lost_events") AS "events", max("lost_completions") - min("lost_completions") AS "completions",
+	max("errors") - min("errors") AS "errors" FROM {rdma_cq_probe} WHERE {filter} GROUP BY ` + byProbe
+
+// overDay makes the last panel show a day. Prometheus looks back in the query itself.
+func (b *board) overDay() {
+	if b.engine == InfluxDB {
+		b.last().TimeFrom = "1d"
+	}
+}
+
+// plain gives one of the last panel's values the colour of information.
+func (b *board) plain(name string) {
+	b.last().FieldConfig.Overrides = append(b.last().FieldConfig.Overrides, grafana.Override{
+		Matcher:    grafana.Matcher{ID: "byName", Options: name},
+		Properties: []grafana.Property{{ID: "color", Value: map[string]any{"mode": "fixed", "fixedColor": "blue"}}},
+	})
+}
+
+// firing adds the list of alerts, beside the tables.
+func (b *board) firing() {
+	b.beside(grafana.Panel{
+		ID: 35, Type: "alertlist", Title: "Firing", GridPos: grafana.GridPos{W: 6, H: 16},
+		Description: "Alerts with the label component = rdma that fire or are about to, and since when.\n\n**Do:** the annotation do of each has " +
+			"the first step, and `rdma-events explain` the others.\n\n**Cannot see:** what no rule asks for.",
+		Options: map[string]any{
+			"viewMode": "list", "groupMode": "default", "groupBy": []string{}, "maxItems": 50, "sortOrder": 3, "dashboardAlerts": false,
+			"alertName": "", "alertInstanceLabelFilter": `{component="rdma"}`, "folder": nil, "showInstances": true, "datasource": "",
+			"stateFilter": map[string]any{"firing": true, "pending": true, "noData": false, "normal": false, "error": true},
+		},
+	})
+}
+
+// now returns the query for the sum of each plugin's last value of a field.
+func now(field string) string {
+	return `SELECT sum("n") AS "sum" FROM (SELECT last("` + field + `") AS "n" FROM {rdma_host} WHERE {filter} GROUP BY ` + byHost + `)
+		WHERE $timeFilter`
+}
+
+// reporting counts hosts. A host with several instances counts once for each. InfluxDB finds the last point of a series
+// without reading the others.
+const reporting = `SELECT count("uptime") AS "hosts" FROM (SELECT last("uptime_ns") AS "uptime"
+	FROM {rdma_collector} WHERE {filter} GROUP BY ` + byHost + `) WHERE $timeFilter`
+
+func (b *board) last() *grafana.Panel { return &b.panels[len(b.panels)-1] }
+
+// first limits the last table to its first rows, after other transformations.
+func (b *board) first(rows int, before ...grafana.Transform) {
+	limit := grafana.Transform{ID: "limit", Options: map[string]any{"limitField": rows}}
+	b.last().Transformations = append(append(before, limit), b.last().Transformations...)
+}

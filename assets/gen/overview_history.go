@@ -1,0 +1,182 @@
+package gen
+
+import "rdma_events/assets/grafana"
+
+func (b *board) overviewHistory() {
+	b.series(panel{
+		id: 18, title: "Hosts by trouble", width: 12, height: 9,
+		help: help{
+			"How many hosts have a port down, a device missing or a device not watched.",
+			"nothing; a step up is an outage.",
+			"look at the tables above for names.",
+			"which hosts; a host with two troubles counts in both lines.",
+		},
+		queries: []query{
+			{alias: "port down", text: hostsWith("ports_down"), prom: `sum(max by (host) (rdma_host_ports_down{FILTER}) > bool 0)`},
+			{alias: "device missing", text: hostsWith("devices_missing"), prom: `sum(max by (host) (rdma_host_devices_missing{FILTER}) > bool 0)`},
+			{alias: "device not watched", text: hostsWith("devices_unwatched"), prom: `sum(max by (host) (rdma_host_devices_unwatched{FILTER}) > bool 0)`},
+		},
+	}, bars)
+	b.history(panel{
+		id: 36, title: "Drops by host", width: 12, height: 9,
+		help: help{
+			"port_err events of each host that had one, in each interval.",
+			"that there were some; many hosts at the same time are a switch.",
+			"follow the host in the tables above.",
+			"hosts without a drop, which have no line.",
+		},
+		queries: []query{{
+			alias: "$tag_host",
+			text: `SELECT sum("count") AS "drops" FROM {rdma_async_event} WHERE {filter} AND "event" = 'port_err'
+				GROUP BY time($__interval), "host" fill(none)`,
+			prom: `sum by (host) (increase(rdma_async_events_total{FILTER,event="port_err"}[$__rate_interval])) > 0.5`,
+		}},
+	})
+	b.series(panel{
+		id: 19, title: "Events by type", width: 12, height: 9,
+		help: help{
+			"Asynchronous events that were read on all devices, in each interval.",
+			"nothing; many `port_err` and `port_active` are flaps, a wave of `client_reregister` and `sm_change` is a subnet manager.",
+			"look at the ports that flap, or at the subnet manager.",
+			"events of applications' queue pairs and queues: they reach only who owns them.",
+		},
+		queries: []query{{alias: "$tag_event", text: `SELECT sum("count") AS "events" FROM {rdma_async_event}
+			WHERE {filter} GROUP BY time($__interval), "event" fill(0)`, prom: eventCounts}},
+	}, bars)
+	b.series(panel{
+		id: 20, title: "Port changes", width: 12, height: 8,
+		help: help{
+			"Transitions of ports, by the state that they ended in.",
+			"nothing; many at once are a switch or a subnet manager.",
+			"look at the ports that flap.",
+			"changes while no plugin ran; several that were merged into one point stand under its last state.",
+		},
+		queries: []query{{alias: "to $tag_state_to", text: `SELECT sum("transitions") AS "changes" FROM {rdma_port_change}
+			WHERE {filter} GROUP BY time($__interval), "state_to" fill(0)`},
+			{alias: "changes", prom: `sum(increase(rdma_port_transitions_total{FILTER}[$__rate_interval]))`}},
+	}, bars)
+}
+
+// hostsWith returns the query that counts, in each interval, the hosts on which a
+// count was above 0: ceil(n/(n+1)) is 1 for every such n.
+func hostsWith(field string) string {
+	return `SELECT sum("bad") AS "hosts" FROM (SELECT ceil(max("` + field + `") / (max("` + field + `") + 1)) AS "bad" FROM {rdma_host}
+		WHERE {filter} GROUP BY time($__interval), "host" fill(none))
+		WHERE $timeFilter GROUP BY time($__interval) fill(none)`
+}
+
+func (b *board) overviewWorst() {
+	b.table(panel{
+		id: 12, title: "Flappers of 7 days", width: 8, height: 8,
+		help: help{
+			"The ten ports that came back most often within 7 days.",
+			"a flap.",
+			"follow the device's link; a single port: cable, transceiver; all ports of a switch: the switch.",
+			"flaps closer together than 5 ms, and what happened while no plugin ran.",
+		},
+		queries: []query{{
+			text: `SELECT top("flaps", ` + byDevice + `, "port", 10) AS "flaps" FROM (SELECT sum("transitions") AS "flaps" FROM {rdma_port_change}
+				WHERE {filter} AND "state_to" = 'active' AND "state_from" != 'absent' GROUP BY ` + byPort + `) WHERE $timeFilter`,
+			prom: `topk(10, sum by (PLACE, host, plugin_instance, device, port) (sum_over_time(rdma:port_flaps:increase5m{FILTER}[7d])))`,
+		}},
+	}, b.toRow(), append(b.placed(), column{name: "device"}, column{name: "port"}, column{name: "flaps", prom: "Value", title: "count", red: true})...)
+	if b.engine == InfluxDB {
+		b.last().TimeFrom = "7d"
+	}
+	b.table(panel{
+		id: 37, title: "Boards, firmware, drivers", width: 8, height: 8, now: true,
+		help: help{
+			"How many devices have each board, firmware and driver, the rarest first.",
+			nothing + "; a single device with other firmware than its neighbours is worth a look.",
+			"compare with the list of what should be there.",
+			"devices that were not opened yet.",
+		},
+		queries: []query{{
+			text: `SELECT last("board_id") AS "board", last("fw_ver") AS "firmware", last("driver") AS "driver", last("present") AS "devices"
+				FROM {rdma_device} WHERE {filter} GROUP BY ` + byDevice,
+			prom: `sort(count by (board_id, fw_ver, driver) (rdma_device_info{FILTER} == 1))`,
+		}},
+	}, nil, column{name: "board", prom: "board_id", title: "board"}, column{name: "firmware", prom: "fw_ver", title: "firmware"}, column{name: "driver"},
+		column{name: "devices", prom: "Value", title: "devices"})
+	b.counting("devices", "board", "firmware", "driver")
+	b.table(panel{
+		id: 38, title: "Rates", width: 8, height: 8, now: true,
+		help: help{
+			"How many active ports have each rate, the rarest first.",
+			nothing + "; a single port with another rate than its neighbours is worth a look.",
+			"Links slow has those that were faster before.",
+			"ports that are down.",
+		},
+		queries: []query{{
+			text: `SELECT "rate", "up" FROM (` + rates + `) WHERE "up" = 1 AND $timeFilter GROUP BY ` + byPort,
+			prom: `sort(count_values("rate", rdma_port_rate_bytes_per_second{FILTER} * 8 and rdma_port_up{FILTER} == 1))`,
+		}},
+	}, nil, column{name: "rate", unit: "Gbits"}, column{name: "up", prom: "Value", title: "ports"})
+	b.counting("up", "rate")
+}
+
+// counting makes InfluxDB's rows into one for each combination of values, with their number. Prometheus counts itself.
+func (b *board) counting(count string, by ...string) {
+	if b.engine == Prometheus {
+		return
+	}
+	fields := map[string]any{count: map[string]any{"operation": "aggregate", "aggregations": []string{"count"}}}
+	for _, name := range by {
+		fields[name] = map[string]any{"operation": "groupby", "aggregations": []string{}}
+	}
+	t := b.last().Transformations
+	organize := t[len(t)-1].Options
+	organize["indexByName"].(map[string]any)[count+" (count)"] = len(by)
+	organize["renameByName"].(map[string]any)[count+" (count)"] = map[string]string{"devices": "devices", "up": "ports"}[count]
+	b.last().Transformations = append([]grafana.Transform{
+		{ID: "groupBy", Options: map[string]any{"fields": fields}},
+		{ID: "sortBy", Options: map[string]any{"sort": []map[string]any{{"field": count + " (count)", "desc": false}}}},
+	}, t...)
+}
+
+func (b *board) overviewPlugin() {
+	b.series(panel{
+		id: 26, title: "Workers", width: 8, height: 8,
+		help: help{
+			"Worker processes that had to be started again, and those that the kernel does not let die.",
+			"nothing; restarts now and then are survived, many of one device are a broken library or device.",
+			"the log of Telegraf names the device, the signal and the verbs call.",
+			"which device: the Device dashboard does.",
+		},
+		queries: []query{
+			counted("restarts", "worker_restarts", "rdma_collector", ""),
+			{alias: "stuck", text: `SELECT sum("stuck") AS "stuck" FROM (SELECT max("workers_stuck") AS "stuck" FROM {rdma_collector}
+				WHERE {filter} GROUP BY time($__interval), ` + byHost + ` fill(none)) WHERE $timeFilter GROUP BY time($__interval) fill(none)`,
+				prom: `sum(rdma_collector_workers_stuck{FILTER})`},
+		},
+	}, bars)
+	b.series(panel{
+		id: 27, title: "Points merged, dropped, intervals skipped", width: 8, height: 8,
+		help: help{
+			"Points that were merged because more came than `max_event_points`, points that a shutdown cut off, and intervals that Telegraf did not read in time.",
+			"nothing; merging loses no event, skipped intervals mean that Telegraf or its outputs are slow.",
+			"look at Telegraf's own metrics; raise `metric_buffer_limit` or the interval.",
+			"what Telegraf itself drops.",
+		},
+		queries: []query{
+			counted("merged", "merged_points", "rdma_collector", ""),
+			counted("dropped", "dropped_points", "rdma_collector", ""),
+			counted("skipped", "skipped_intervals", "rdma_collector", ""),
+		},
+	}, bars)
+	b.series(panel{
+		id: 28, title: "Memory", width: 8, height: 8, unit: b.names.unit("rdma_collector.rss_bytes"),
+		help: help{
+			"Resident memory of the plugin, and of all its workers together, on the host where it is greatest.",
+			"nothing; a line that rises for days is a leak.",
+			"restart Telegraf on that host and report it.",
+			"which host.",
+		},
+		queries: []query{
+			{alias: "plugin", text: `SELECT max("rss_bytes") AS "rss" FROM {rdma_collector} WHERE {filter} GROUP BY time($__interval) fill(none)`,
+				prom: `max(rdma_collector_rss_bytes{FILTER})`},
+			{alias: "workers", text: `SELECT max("worker_rss_bytes") AS "rss" FROM {rdma_collector} WHERE {filter} GROUP BY time($__interval) fill(none)`,
+				prom: `max(rdma_collector_worker_rss_bytes{FILTER})`},
+		},
+	}, lines)
+}

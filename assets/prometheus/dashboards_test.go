@@ -1,0 +1,199 @@
+package prometheus_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/assets/grafana"
+	"rdma_events/tests/rig"
+)
+
+// bad is a time in which a bit of everything happens, so that each panel has something to show.
+const bad = `
+[[link]]
+at = "6s"
+every = "4s"
+device = "sim0"
+down_for = "200ms"
+[[gid]]
+at = "7s"
+every = "5s"
+device = "sim0"
+index = 3
+to = 6
+away = "100ms"
+[[event]]
+type = "device_fatal"
+at = "8s"
+every = "5s"
+device = "sim0"
+[[link]]
+at = "5s"
+device = "sim1"
+[[link]]
+at = "6s"
+device = "sim3"
+down_for = "1s"
+lanes = 1
+[[fault]]
+kind = "removed"
+at = "6s"
+device = "sim2"
+[[fault]]
+kind = "lost_event"
+at = "6s"
+for = "3s"
+every = "12s"
+device = "sim3"
+[[fault]]
+kind = "lost_completion"
+at = "10s"
+for = "3s"
+every = "12s"
+device = "sim3"
+[[fault]]
+kind = "completion_error"
+at = "14s"
+for = "3s"
+every = "12s"
+device = "sim3"
+[[fault]]
+kind = "crash"
+at = "9s"
+every = "20s"
+device = "sim3"
+`
+
+// shown is a Prometheus with what Telegraf had to show of that time.
+func shown(t *testing.T) (address string) {
+	t.Helper()
+	telegraf := free(t)
+	address = startPrometheus(t, edited(t, "prometheus.yml", "scrape_interval: 15s", "scrape_interval: 1s",
+		"evaluation_interval: 15s", "evaluation_interval: 1s", "rules.yml", edited(t, "rules.yml", "interval: 5m", "interval: 1s"),
+		"127.0.0.1:9273", telegraf))
+	scenario := filepath.Join(t.TempDir(), "scenario.toml")
+	require.NoError(t, os.WriteFile(scenario, []byte(bad), 0o600))
+	rig.Start(t, rig.Config{
+		Plugin: fmt.Sprintf("[[inputs.rdma_events]]\n  backend = \"sim\"\n  [inputs.rdma_events.sim]\n    profile = \"fleet4\"\n    scenario = %q\n",
+			scenario),
+		More: shipped(t, telegraf, "detail = false", "detail = true") + "\n[global_tags]\n  host = \"h1\"\n  site = \"s1\"\n",
+	})
+	for _, enough := range []string{
+		`rdma_port_gid_moves_total{device="sim0"} >= 2`, `rdma_port_flaps_total{device="sim0"} >= 3`,
+		`increase(rdma_cq_probe_lost_completions_total{device="sim3"}[30s]) > 1`,
+		`increase(rdma_cq_probe_errors_total{device="sim3"}[30s]) > 1`, `rdma_device_present{device="sim2"} == 0`,
+	} {
+		require.Eventually(t, func() bool { return len(ask(t, address, enough, true)) > 0 }, time.Minute, 200*time.Millisecond, enough)
+	}
+	return address
+}
+
+// ask runs a query, for now or for the last minute, and returns the series of its answer.
+func ask(t *testing.T, address, expr string, instant bool) []json.RawMessage {
+	t.Helper()
+	now := time.Now()
+	at := func(at time.Time) string { return strconv.FormatFloat(float64(at.UnixMilli())/1000, 'f', 3, 64) }
+	path, values := "query_range", url.Values{"query": {expr}, "start": {at(now.Add(-time.Minute))}, "end": {at(now)}, "step": {"5"}}
+	if instant {
+		path, values = "query", url.Values{"query": {expr}, "time": {at(now)}}
+	}
+	response, err := http.PostForm("http://"+address+"/api/v1/"+path, values)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	var answer struct {
+		Status, Error string
+		Data          struct {
+			Result []json.RawMessage
+		}
+	}
+	require.NoError(t, json.NewDecoder(response.Body).Decode(&answer))
+	require.Equal(t, "success", answer.Status, "%s: %s", expr, answer.Error)
+	return answer.Data.Result
+}
+
+// chosen puts the values that are chosen at the top of a dashboard, and Grafana's own, into a query. The site and all
+// that is not named here is All.
+func chosen(d *grafana.Dashboard, expr, device string) string {
+	pairs := []string{"$__rate_interval", "20s", "$__interval", "20s", "$__range", "60s", `"$host"`, `"h1"`, `"$device"`, strconv.Quote(device)}
+	for _, v := range d.Templating.List {
+		pairs = append(pairs, `"$`+v.Name+`"`, strconv.Quote(v.AllValue))
+	}
+	return strings.NewReplacer(pairs...).Replace(expr)
+}
+
+func TestEveryPanelHasSomethingToShow(t *testing.T) {
+	t.Parallel()
+	address := shown(t)
+	for file, device := range map[string]string{"overview": "", "host": "", "device": "sim0"} {
+		text, err := os.ReadFile(filepath.Join("dashboards", file+".json"))
+		require.NoError(t, err)
+		d, err := grafana.ParseDashboard(text)
+		require.NoError(t, err)
+		require.True(t, strings.HasSuffix(d.UID, "-prometheus"))
+		queries := 0
+		for _, p := range d.All() {
+			if p.Type != "row" && p.Type != "alertlist" {
+				require.NotEmpty(t, p.Targets, p.Title)
+				require.NotContains(t, p.Description, "Red means** nothing", p.Title)
+			}
+			for _, target := range p.Targets {
+				queries++
+				expr := chosen(d, target.Expr, device)
+				require.NotContains(t, expr, "$", p.Title)
+				require.NotEmpty(t, ask(t, address, expr, target.Instant), "%s, %s: %s", file, p.Title, expr)
+			}
+		}
+		for _, a := range d.Annotations.List {
+			require.NotEmpty(t, ask(t, address, chosen(d, a.Expr, device), false), "%s: %s", a.Name, a.Expr)
+		}
+		requireChoices(t, address, d, device)
+		t.Logf("%s: %d queries in %d panels have an answer", file, queries, len(d.Panels))
+	}
+}
+
+// requireChoices requires that each variable that offers labels finds some.
+func requireChoices(t *testing.T, address string, d *grafana.Dashboard, device string) {
+	t.Helper()
+	for _, v := range d.Templating.List {
+		inside, ok := strings.CutPrefix(v.Query, "label_values(")
+		if !ok || v.Name == "rack" || v.Name == "rail" { // the host has only a site
+			continue
+		}
+		i := strings.LastIndex(inside, ", ")
+		series, label := inside[:i], strings.TrimSuffix(inside[i+2:], ")")
+		require.Equal(t, v.Name, label)
+		expr := fmt.Sprintf("count by (%s) (%s)", label, chosen(d, series, device))
+		found := ask(t, address, expr, true)
+		require.NotEmpty(t, found, expr)
+		require.Contains(t, string(found[0]), `"`+label+`":`, expr)
+	}
+}
+
+// A rule's annotations name a panel of the dashboards for Prometheus.
+func TestTheRulesNameTheirPanels(t *testing.T) {
+	panels := map[string]bool{}
+	for _, file := range []string{"overview", "host", "device"} {
+		text, err := os.ReadFile(filepath.Join("dashboards", file+".json"))
+		require.NoError(t, err)
+		d, err := grafana.ParseDashboard(text)
+		require.NoError(t, err)
+		for _, p := range d.All() {
+			panels[fmt.Sprint(d.UID, " ", p.ID)] = p.Type != "row"
+		}
+	}
+	rules := ruleAnnotations(t)
+	require.NotEmpty(t, rules)
+	for alert, a := range rules {
+		require.True(t, panels[a["dashboard"]+" "+a["panel"]], "%s: %v", alert, a)
+	}
+}
