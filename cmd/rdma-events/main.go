@@ -12,18 +12,21 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"rdma_events/plugins/inputs/rdma_events"
 )
 
 const usage = `usage: rdma-events [flags]            run the plugin until standard input ends
-       rdma-events check [-config F]  say whether the configuration can be used
-       rdma-events sample-config      print the configuration with all defaults
-       rdma-events watch [flags]      show events as they come
+       rdma-events watch [flags]      show events as they come; -demo shows simulated devices
        rdma-events doctor [flags]     say whether the devices of this host can be watched
+       rdma-events check -config F    say what a configuration means here, and whether it can be used
+       rdma-events sample-config      print the configuration with all defaults
        rdma-events assets [flags]     write dashboards, alert rules and configurations for InfluxDB or Prometheus
        rdma-events explain [ALERT]    say what an alert means and what to do; without a name, list them
+       rdma-events help [COMMAND]     print this, or the flags of a command
        rdma-events version            print version and commit
 flags:
 `
@@ -45,8 +48,13 @@ func command(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 {
 		name = args[0]
 	}
+	if slices.ContainsFunc(args, asksForHelp) {
+		stderr = stdout // who asks for help has made no mistake
+	}
 	switch name {
-	case "version":
+	case "help":
+		return help(args[1:], stdout, stderr)
+	case "version", "-version", "--version":
 		return done(fmt.Fprintln(stdout, "rdma-events", describeBuild()))
 	case "sample-config":
 		return done(io.WriteString(stdout, rdma_events.New().SampleConfig()))
@@ -66,6 +74,28 @@ func command(args []string, stdout, stderr io.Writer) int {
 		return code
 	}
 	return serve(o)
+}
+
+// asksForHelp reports whether a flag is one of those that package flag takes as a request for help.
+func asksForHelp(arg string) bool {
+	return slices.Contains([]string{"-h", "-help", "--h", "--help"}, arg)
+}
+
+// help prints the usage of the program or of a subcommand.
+func help(args []string, stdout, stderr io.Writer) int {
+	switch {
+	case len(args) == 0:
+		return command([]string{"-help"}, stdout, stderr)
+	case len(args) == 1 && slices.Contains([]string{"watch", "doctor", "check", "assets"}, args[0]):
+		return command([]string{args[0], "-help"}, stdout, stderr)
+	}
+	for line := range strings.Lines(usage) { // a command without flags has only its line
+		if fields := strings.Fields(line); len(args) == 1 && slices.Index(fields, args[0]) == 1 && fields[0] == "rdma-events" {
+			return done(fmt.Fprintln(stdout, "usage:", strings.TrimSpace(line)))
+		}
+	}
+	fmt.Fprintf(stderr, "rdma-events help: want the name of one command\n%s", usage)
+	return exitUsage
 }
 
 func done(_ int, err error) int {
@@ -111,30 +141,6 @@ func parseFlags(args []string, stderr io.Writer) (*flags, int) {
 		o.pollInterval = 0
 	}
 	return &o, exitOK
-}
-
-func check(args []string, stdout, stderr io.Writer) int {
-	set := flag.NewFlagSet("rdma-events check", flag.ContinueOnError)
-	set.SetOutput(stderr)
-	path := set.String("config", "", "path to the config file to check")
-	switch err := set.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return exitOK
-	case err != nil:
-		return exitUsage
-	case set.NArg() > 0:
-		fmt.Fprintf(stderr, "rdma-events check: %q is not a flag: name the file with -config\n", set.Arg(0))
-		return exitUsage
-	}
-	c, err := loadConfig(*path)
-	if err == nil {
-		err = c.Check()
-	}
-	if err != nil {
-		fmt.Fprintln(stderr, "E!", err)
-		return exitFailed
-	}
-	return done(fmt.Fprintln(stdout, "ok"))
 }
 
 // serve runs the plugin as a child of Telegraf.

@@ -40,17 +40,37 @@ func TestVersionSampleAndUsage(t *testing.T) {
 	}{
 		{[]string{"version"}, exitOK, "rdma-events ", ""},
 		{[]string{"sample-config"}, exitOK, rdma_events.New().SampleConfig(), ""},
-		{[]string{"-help"}, exitOK, "", "usage: rdma-events"},
+		{[]string{"--version"}, exitOK, "rdma-events ", ""},
+		{[]string{"-help"}, exitOK, "usage: rdma-events", ""},
+		{[]string{"-h"}, exitOK, "-poll_interval_disabled", ""},
+		{[]string{"help"}, exitOK, "rdma-events explain [ALERT]", ""},
+		{[]string{"help", "watch"}, exitOK, "usage: rdma-events watch", ""},
+		{[]string{"help", "check"}, exitOK, "usage: rdma-events check", ""},
+		{[]string{"help", "sample-config"}, exitOK, "usage: rdma-events sample-config", ""},
+		{[]string{"help", "explain"}, exitOK, "usage: rdma-events explain [ALERT]", ""},
+		{[]string{"help", "fly"}, exitUsage, "", "rdma-events help: want the name of one command"},
+		{[]string{"help", "rdma-events"}, exitUsage, "", "rdma-events help: want the name of one command"},
+		{[]string{"explain"}, exitOK, "port-down\nports-down-together\n", ""},
+		{[]string{"explain", "RDMAWakeSlow"}, exitOK, "wake-slow\n\nRDMA wake-up far slower than its past.", ""},
+		{[]string{"explain", "nonsense"}, exitUsage, "", "rdma-events explain: want the name of one alert, of these: port-down, "},
+		{[]string{"assets", "-help"}, exitOK, "usage: rdma-events assets", ""},
+		{[]string{"assets"}, exitUsage, "", "rdma-events assets: -out is missing"},
+		{[]string{"assets", "d"}, exitUsage, "", `"d" is not a flag: name the directory with -out`},
+		{[]string{"assets", "-out", "/nonexistent/d", "-engine", "graphite"}, exitUsage, "", `-engine "graphite" is not allowed`},
+		{[]string{"assets", "-out", "/nonexistent/d", "-database", `a"b`}, exitUsage, "", "read -database: \"a\\\"b\" is no name for a database"},
+		{[]string{"assets", "-out", "/proc/d"}, exitFailed, "", "E! make directory of dashboards/overview.json"},
 		{[]string{"start"}, exitUsage, "", `"start" is neither a subcommand nor a flag`},
 		{[]string{"-poll"}, exitUsage, "", "flag provided but not defined: -poll"},
 		{[]string{"-poll_interval", "-1s"}, exitUsage, "", "-poll_interval -1s is not allowed"},
-		{[]string{"check", "-help"}, exitOK, "", "path to the config file to check"},
+		{[]string{"check", "-help"}, exitOK, "path to the config file to check", ""},
+		{[]string{"check"}, exitUsage, "", "rdma-events check: -config is missing"},
 		{[]string{"check", "rdma_events.conf"}, exitUsage, "", `"rdma_events.conf" is not a flag: name the file with -config`},
-		{[]string{"watch", "-help"}, exitOK, "", "usage: rdma-events watch"},
+		{[]string{"watch", "-help"}, exitOK, "usage: rdma-events watch", ""},
+		{[]string{"watch", "-demo", "-config", "f"}, exitUsage, "", "-demo and -config do not go together"},
 		{[]string{"watch", "mlx5_0"}, exitUsage, "", `"mlx5_0" is not a flag: name a device with -device`},
 		{[]string{"watch", "-for", "-1s"}, exitUsage, "", "-for -1s is not allowed"},
 		{[]string{"watch", "-config", "/nonexistent/f"}, exitFailed, "", "E! read configuration: open /nonexistent/f"},
-		{[]string{"doctor", "-help"}, exitOK, "", "usage: rdma-events doctor"},
+		{[]string{"doctor", "-help"}, exitOK, "usage: rdma-events doctor", ""},
 		{[]string{"doctor", "f"}, exitUsage, "", `"f" is not a flag: name the file with -config`},
 		{[]string{"check", "-nonsense"}, exitUsage, "", "flag provided but not defined"},
 	} {
@@ -93,7 +113,7 @@ func TestCheckSaysOkOrOneLine(t *testing.T) {
 			var stdout, stderr bytes.Buffer
 			code := command([]string{"check", "-config", path}, &stdout, &stderr)
 			if tt.want == "" {
-				require.Equal(t, "ok\n", stdout.String(), stderr.String())
+				require.True(t, strings.HasSuffix(stdout.String(), "\nok\n"), "%s%s", stdout.String(), stderr.String())
 				require.Equal(t, exitOK, code)
 				return
 			}
@@ -104,6 +124,30 @@ func TestCheckSaysOkOrOneLine(t *testing.T) {
 			require.Equal(t, 1, strings.Count(stderr.String(), "\n"))
 		})
 	}
+}
+
+func TestCheckSaysWhatAConfigurationMeansHere(t *testing.T) {
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	path := configFile(t, `[[inputs.rdma_events]]
+  worker_path = "`+exe+`"
+  backend = "sim"
+  devices = ["sim[0-2]", "mlx5_*"]
+  devices_exclude = ["sim2"]
+  expect = ["mlx5_7"]
+  expected_down = ["sim1:1", "mlx4_0:2"]
+  sim.profile = "fleet4"
+`)
+	var stdout, stderr bytes.Buffer
+	require.Equal(t, exitOK, command([]string{"check", "-config", path}, &stdout, &stderr), stderr.String())
+	require.Equal(t, path+`: backend sim, probe auto every 1s
+devices here: sim0, sim1, sim2, sim3
+watched: sim0, sim1
+odd: devices: "mlx5_*" matches no device that is here now
+odd: expected_down: mlx4_0:2: mlx4_0 is not here now
+odd: expect: mlx5_7 is not here now, so it is reported as missing
+ok
+`, stdout.String())
 }
 
 func TestVariablesOfTheEnvironmentAreExpanded(t *testing.T) {

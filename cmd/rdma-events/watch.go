@@ -18,6 +18,7 @@ import (
 	"rdma_events/internal/execd"
 	"rdma_events/internal/live"
 	"rdma_events/internal/measure"
+	"rdma_events/internal/verbs"
 	"rdma_events/plugins/inputs/rdma_events"
 )
 
@@ -26,7 +27,8 @@ const watchUsage = `usage: rdma-events watch [flags]
 Shows what happens on the RDMA devices of this host until it is interrupted:
 asynchronous events with the change of state that they made and how long the
 state before had lasted, devices that come and go, and with -probe how long a
-completion event takes to wake a thread.
+completion event takes to wake a thread. -demo shows all of it on a host without
+RDMA devices.
 `
 
 // watchFlags are the flags of the subcommand watch.
@@ -36,6 +38,7 @@ type watchFlags struct {
 	limit   time.Duration
 	json    bool
 	probe   bool
+	demo    bool
 }
 
 // watchLive runs the subcommand watch.
@@ -67,6 +70,7 @@ func parseWatchFlags(args []string, stderr io.Writer) (*watchFlags, int) {
 	set.DurationVar(&o.limit, "for", 0, "how long to watch; 0: until interrupted")
 	set.BoolVar(&o.json, "json", false, "write one JSON object a line")
 	set.BoolVar(&o.probe, "probe", false, "run probes, and show wake-up latency per port")
+	set.BoolVar(&o.demo, "demo", false, "show simulated devices, on which a bit of everything happens within a minute")
 	switch err := set.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
 		return nil, exitOK
@@ -74,6 +78,9 @@ func parseWatchFlags(args []string, stderr io.Writer) (*watchFlags, int) {
 		return nil, exitUsage
 	case set.NArg() > 0:
 		fmt.Fprintf(stderr, "rdma-events watch: %q is not a flag: name a device with -device\n", set.Arg(0))
+		return nil, exitUsage
+	case o.demo && o.config != "":
+		fmt.Fprintln(stderr, "rdma-events watch: -demo and -config do not go together: the demonstration has its own devices")
 		return nil, exitUsage
 	case o.limit < 0:
 		fmt.Fprintf(stderr, "rdma-events watch: -for %s is not allowed: want 0 or more\n", o.limit)
@@ -87,6 +94,9 @@ func (o *watchFlags) settings() (rdma_events.Config, error) {
 	c, err := loadConfig(o.config)
 	if err != nil {
 		return c, err
+	}
+	if o.demo {
+		c.Backend, c.Sim.Profile, c.Sim.Scenario = verbs.BackendSim, "roce2", "lively"
 	}
 	if len(o.devices) > 0 {
 		c.Devices = o.devices
@@ -115,6 +125,9 @@ func (o *watchFlags) run(stdout *os.File) error {
 		Out: out, JSON: o.json, Colours: isTerminal(stdout), ASCII: !isUTF8(), Probes: o.probe,
 		Width: func() int { return columns(stdout) }, Now: time.Now,
 	})
+	if o.demo {
+		screen.Log().Info("a demonstration: these devices are simulated, and nothing here happens on this host")
+	}
 	devices, err := rdma_events.Open(&c, screen.Emit, screen.Log())
 	if err != nil {
 		return err

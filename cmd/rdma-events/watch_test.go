@@ -47,6 +47,17 @@ func TestProbesThatTheConfigurationTurnsOffAreTurnedOnByTheFlag(t *testing.T) {
 	require.Equal(t, config.Duration(time.Second), c.Probe.Interval)
 }
 
+func TestTheDemonstrationSimulatesItsDevices(t *testing.T) {
+	o, code := parseWatchFlags([]string{"-demo", "-probe"}, new(bytes.Buffer))
+	require.Equal(t, exitOK, code)
+	c, err := o.settings()
+	if err != nil { // the worker program is not beside a test
+		require.ErrorContains(t, err, "worker_path")
+	}
+	require.True(t, c.Simulated())
+	require.Equal(t, "lively", c.Sim.Scenario)
+}
+
 func TestTheTimeToWatchEnds(t *testing.T) {
 	ctx, stop := (&watchFlags{limit: time.Millisecond}).until(context.Background())
 	defer stop()

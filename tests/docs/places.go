@@ -61,6 +61,7 @@ func Places() []Place {
 		{Command: "rdma-events doctor", Exits: doctor, Prints: " WARN, "},
 		{Command: "build/rdma-events doctor", Exits: doctor, Prints: " WARN, "},
 		{Command: "build/rdma-events watch", Run: "build/rdma-events watch -for 1s"},
+		{Command: "build/rdma-events watch -demo", Run: "build/rdma-events watch -demo -for 1s"},
 		{Command: "rdma-events doctor --json", Exits: doctor, Prints: `"checks": [`},
 		{Command: "prlimit --memlock=65536:65536 rdma-events doctor", Exits: doctor, Prints: " WARN, "},
 		{Command: "rdma-events watch", Run: "rdma-events watch -for 1s"},

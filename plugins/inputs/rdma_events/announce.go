@@ -67,7 +67,7 @@ type listening struct {
 func (l listening) Run(ctx context.Context, report func([]verbs.Found)) error {
 	return l.Discovery.Run(ctx, func(found []verbs.Found) {
 		if len(found) == 0 {
-			l.log.Info(`no RDMA devices on this host, waiting for one; backend = "sim" simulates some`)
+			l.log.Info(`no RDMA devices on this host, waiting for one; backend = "sim" simulates some, as rdma-events watch -demo does`)
 		}
 		report(found)
 	})

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"rdma_events/plugins/inputs/rdma_events"
+)
+
+const checkUsage = `usage: rdma-events check -config FILE
+
+Reads a configuration and prints what it means on this host: the devices that it
+watches now, and what is odd, as a pattern that matches no device.
+`
+
+// lookTime is how long the devices of this host are looked for.
+const lookTime = 5 * time.Second
+
+// check runs the subcommand check.
+func check(args []string, stdout, stderr io.Writer) int {
+	set := flag.NewFlagSet("rdma-events check", flag.ContinueOnError)
+	set.SetOutput(stderr)
+	set.Usage = func() {
+		fmt.Fprint(stderr, checkUsage)
+		set.PrintDefaults()
+	}
+	path := set.String("config", "", "path to the config file to check")
+	switch err := set.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case err != nil:
+		return exitUsage
+	case set.NArg() > 0:
+		fmt.Fprintf(stderr, "rdma-events check: %q is not a flag: name the file with -config\n", set.Arg(0))
+		return exitUsage
+	case *path == "":
+		fmt.Fprintln(stderr, "rdma-events check: -config is missing: name the file to check")
+		return exitUsage
+	}
+	c, err := loadConfig(*path)
+	if err == nil {
+		err = c.Check()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
+	defer cancel()
+	var here []string
+	if err == nil {
+		here, err = c.Present(ctx)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "E!", err)
+		return exitFailed
+	}
+	return done(io.WriteString(stdout, meaning(*path, &c, here)))
+}
+
+// meaning says what a configuration means on a host with these devices. The configuration has been checked.
+func meaning(path string, c *rdma_events.Config, here []string) string {
+	wants, _ := c.Wants()
+	var watched []string
+	for _, name := range here {
+		if wants(name) {
+			watched = append(watched, name)
+		}
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: backend %s, probe %s\n", path, c.Backend, probing(c))
+	fmt.Fprintf(&b, "devices here: %s\nwatched: %s\n", listed(here), listed(watched))
+	for _, odd := range c.Odd(here) {
+		fmt.Fprintf(&b, "odd: %s\n", odd)
+	}
+	b.WriteString("ok\n")
+	return b.String()
+}
+
+func probing(c *rdma_events.Config) string {
+	if c.Probe.Interval == 0 {
+		return "off"
+	}
+	return fmt.Sprintf("%s every %s", c.Probe.Method, time.Duration(c.Probe.Interval))
+}
+
+func listed(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,78 @@
+package rdma_events
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+
+	"rdma_events/internal/verbs"
+)
+
+// Present returns the names of the devices that are there now, sorted, also of those that the configuration does not
+// watch. It blocks until they have been looked for, or ctx ends, whose error it wraps then.
+func (c *Config) Present(ctx context.Context) ([]string, error) {
+	found, err := c.discovery(c.Request(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	looked := false
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	err = found.Run(ctx, func(devices []verbs.Found) {
+		if looked {
+			return
+		}
+		looked = true
+		for _, d := range devices {
+			names = append(names, d.Name)
+		}
+		stop()
+	})
+	if looked {
+		err = nil
+	} else if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for devices: %w", err)
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// everyDevice is the default of the option devices, which says nothing of any device.
+const everyDevice = "*"
+
+// Odd returns what the configuration says of devices that are not there. Each text names the option.
+func (c *Config) Odd(here []string) []string {
+	var all []string
+	for _, option := range []struct {
+		name  string
+		globs []string
+	}{{"devices", c.Devices}, {"devices_exclude", c.DevicesExclude}} {
+		for _, glob := range option.globs {
+			g, err := compile([]string{glob})
+			if err == nil && glob != everyDevice && !slices.ContainsFunc(here, g.Match) {
+				all = append(all, fmt.Sprintf("%s: %q matches no device that is here now", option.name, glob))
+			}
+		}
+	}
+	for _, option := range []struct {
+		name  string
+		ports []string
+	}{{"ports", c.Ports}, {"expected_down", c.ExpectedDown}} {
+		for _, text := range option.ports {
+			if device, _, ok := splitPort(text); ok && !slices.Contains(here, device) {
+				all = append(all, fmt.Sprintf("%s: %s: %s is not here now", option.name, text, device))
+			}
+		}
+	}
+	for _, device := range c.Expect {
+		if !slices.Contains(here, device) {
+			all = append(all, fmt.Sprintf("expect: %s is not here now, so it is reported as missing", device))
+		}
+	}
+	return all
+}
