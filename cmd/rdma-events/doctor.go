@@ -20,6 +20,7 @@ const doctorUsage = `usage: rdma-events doctor [flags]
 
 Says whether the RDMA devices of this host can be watched, and what mends it
 where not. Exit status 0: all is well; 1: with a warning; 2: with a failure.
+What had nothing to look at is skipped, and is not called OK.
 Run it as the user that Telegraf runs as: sudo -u telegraf rdma-events doctor
 
 With -hardware it tries one device for two minutes at most, and writes one file

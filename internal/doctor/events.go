@@ -23,7 +23,7 @@ func checkEvents(x *examination) []Result {
 		results = append(results, r)
 	}
 	if len(results) == 0 {
-		return []Result{{Check: name, Text: "no device, so no driver"}}
+		return []Result{{Check: name, Status: Skipped, Text: "no device, so no driver"}}
 	}
 	return results
 }
@@ -64,7 +64,7 @@ func checkRemoval(x *examination) []Result {
 		results = append(results, r)
 	}
 	if len(results) == 0 {
-		return []Result{{Check: name, Text: "no device, so none to be removed"}}
+		return []Result{{Check: name, Status: Skipped, Text: "no device, so none to be removed"}}
 	}
 	return results
 }

@@ -78,7 +78,7 @@ func (x *examination) noDevice(check string) Result {
 	if i := slices.IndexFunc(x.list("sys/class/net"), func(n string) bool { return n != "lo" && n != "bonding_masters" }); i >= 0 {
 		netdev = x.list("sys/class/net")[i]
 	}
-	r.Text += "; without hardware a soft one does to try things out"
+	r.Text += "; rdma-events watch -demo shows simulated ones, and a soft one does to try things out"
 	r.Fix = x.asRoot("modprobe rdma_rxe && rdma link add rxe0 type rxe netdev %s", netdev)
 	return r
 }

@@ -17,7 +17,7 @@ func checkNodes(x *examination) []Result {
 		results = append(results, x.checkNode(&x.devices[i]))
 	}
 	if len(results) == 0 {
-		return []Result{{Check: "device_nodes", Text: "no device, so no node is needed"}}
+		return []Result{{Check: "device_nodes", Status: Skipped, Text: "no device, so no node is needed"}}
 	}
 	return results
 }

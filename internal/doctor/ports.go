@@ -45,7 +45,7 @@ func (x *examination) eachPort(f func(d *device, port int) Result) []Result {
 func checkPorts(x *examination) []Result {
 	results := x.eachPort(x.checkPort)
 	if len(results) == 0 {
-		return []Result{{Check: "ports", Text: "no device, so no port"}}
+		return []Result{{Check: "ports", Status: Skipped, Text: "no device, so no port"}}
 	}
 	return results
 }

@@ -14,7 +14,7 @@ import (
 func checkProbes(x *examination) []Result {
 	const name = "probes"
 	if len(x.devices) == 0 {
-		return []Result{{Check: name, Text: "no device to try them on"}}
+		return []Result{{Check: name, Status: Skipped, Text: "no device to try them on"}}
 	}
 	if x.library == "" {
 		fix := x.install()

@@ -10,18 +10,24 @@ import (
 // Status is the result of a check; a greater value is worse.
 type Status int
 
-// The statuses are also the exit statuses of the program.
+// The statuses from OK on are also the exit statuses of the program.
 const (
-	OK   Status = iota // works
-	Warn               // works in part, or cannot be determined from here
-	Fail               // something cannot be watched
+	Skipped Status = iota - 1 // there was nothing to look at
+	OK                        // works
+	Warn                      // works in part, or cannot be determined from here
+	Fail                      // something cannot be watched
 )
 
-// String returns "OK", "WARN" or "FAIL".
-func (s Status) String() string { return [...]string{"OK", "WARN", "FAIL"}[s] }
+// String returns "SKIP", "OK", "WARN" or "FAIL".
+func (s Status) String() string { return [...]string{"SKIP", "OK", "WARN", "FAIL"}[s-Skipped] }
 
-// MarshalText implements encoding.TextMarshaler: "ok", "warn" or "fail".
-func (s Status) MarshalText() ([]byte, error) { return []byte(strings.ToLower(s.String())), nil }
+// MarshalText implements encoding.TextMarshaler: "skipped", "ok", "warn" or "fail".
+func (s Status) MarshalText() ([]byte, error) {
+	if s == Skipped {
+		return []byte("skipped"), nil
+	}
+	return []byte(strings.ToLower(s.String())), nil
+}
 
 // Result is the result of one check for one subject.
 type Result struct {
@@ -29,7 +35,7 @@ type Result struct {
 	Subject string `json:"subject,omitempty"` // a device, or as in "mlx5_0 port 1"; "" is the host
 	Status  Status `json:"status"`
 	Text    string `json:"text"`          // one line
-	Fix     string `json:"fix,omitempty"` // the command that fixes it; "" with OK
+	Fix     string `json:"fix,omitempty"` // the command that fixes it; "" with OK and Skipped
 }
 
 // Report has the results of all checks, in their order.
@@ -65,7 +71,7 @@ func (r *Report) WriteText(w io.Writer, paint func(Status, string) string) error
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "rdma-events %s, Linux %s, user %d\n", r.Version, r.Kernel, r.User)
-	var counts [Fail + 1]int
+	counts := map[Status]int{}
 	for _, one := range r.Results {
 		counts[one.Status]++
 		subject := one.Subject
@@ -78,7 +84,11 @@ func (r *Report) WriteText(w io.Writer, paint func(Status, string) string) error
 			fmt.Fprintf(&b, "%25s%s\n", "to mend it: ", one.Fix)
 		}
 	}
-	fmt.Fprintf(&b, "%d OK, %d WARN, %d FAIL\n", counts[OK], counts[Warn], counts[Fail])
+	fmt.Fprintf(&b, "%d OK, %d WARN, %d FAIL", counts[OK], counts[Warn], counts[Fail])
+	if n := counts[Skipped]; n > 0 {
+		fmt.Fprintf(&b, ", %d skipped", n)
+	}
+	b.WriteString("\n")
 	_, err := io.WriteString(w, b.String())
 	return err
 }
