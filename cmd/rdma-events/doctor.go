@@ -123,7 +123,8 @@ func colours(stdout *os.File) func(doctor.Status, string) string {
 		return nil
 	}
 	return func(s doctor.Status, text string) string {
-		colour := [...]string{"32", "33", "31"}[s] // green, yellow, red (console_codes(4))
+		// Bright black, green, yellow, red (console_codes(4)).
+		colour := [...]string{"90", "32", "33", "31"}[s-doctor.Skipped]
 		return "\x1b[" + colour + "m" + text + "\x1b[0m"
 	}
 }

@@ -24,6 +24,8 @@ const (
 // record is one line, or by its tags one JSON object. Fields that do not apply are left
 // out.
 type record struct {
+	queued time.Time // when it came; Time is when it happened
+
 	Time   time.Time `json:"time"`
 	Kind   string    `json:"kind"`
 	Device string    `json:"device,omitempty"`

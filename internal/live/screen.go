@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,9 +14,9 @@ import (
 )
 
 const (
-	// batchDelay is how long a record waits for others, to be written with them. A change
-	// of state comes right after its event.
-	batchDelay = 5 * time.Millisecond
+	// hold is how long a record waits for others that happened before it: workers send what they
+	// read in an order of their own.
+	hold = 100 * time.Millisecond
 	// interval is how often probes are shown.
 	interval = time.Second
 	// maxQueue limits the records that wait for a reader that does not read.
@@ -79,37 +80,56 @@ func (s *Screen) Run(ctx context.Context, gather func(now time.Time) []measure.P
 	for {
 		select {
 		case <-ctx.Done():
-			return s.show(s.take(), nil)
+			return s.show(s.take(time.Time{}), nil)
 		case <-s.wake:
-			due = time.After(batchDelay)
+			if due == nil {
+				due = time.After(hold)
+			}
 			continue
 		case <-due:
-			if err := s.show(s.take(), nil); err != nil {
+			due = nil
+			if err := s.show(s.take(s.cfg.Now().Add(-hold)), nil); err != nil {
 				return err
 			}
 		case <-tick.C:
 			now := s.cfg.Now()
 			points := gather(now)
-			if err := s.show(s.take(), s.probes(points, now)); err != nil {
+			if err := s.show(s.take(now.Add(-hold)), s.probes(points, now)); err != nil {
 				return err
 			}
 		}
-		due = nil
+		if due == nil && s.waits() {
+			due = time.After(hold)
+		}
 	}
 }
 
-// take removes and returns the queued records.
-func (s *Screen) take() []record {
+// waits reports whether records are queued.
+func (s *Screen) waits() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	queue := s.queue
+	return len(s.queue) > 0
+}
+
+// take removes and returns the records that have been queued until a time, all if it is zero, and those that happened before
+// them, in the order in which they happened.
+func (s *Screen) take(until time.Time) []record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	slices.SortStableFunc(s.queue, func(a, b record) int { return a.Time.Compare(b.Time) })
+	n := len(s.queue)
+	for !until.IsZero() && n > 0 && s.queue[n-1].queued.After(until) {
+		n--
+	}
+	queue := slices.Clone(s.queue[:n])
+	s.queue = append([]record(nil), s.queue[n:]...)
 	if s.dropped > 0 {
 		queue = append(queue, record{
 			Time: s.cfg.Now(), Kind: kindLog, Level: "warning",
 			Text: fmt.Sprintf("%d lines are dropped, because nobody read them in time", s.dropped),
 		})
 	}
-	s.queue, s.dropped = nil, 0
+	s.dropped = 0
 	return queue
 }
 
@@ -119,6 +139,7 @@ func (s *Screen) add(r record) {
 		s.dropped++
 		return
 	}
+	r.queued = s.cfg.Now()
 	s.queue = append(s.queue, r)
 	select {
 	case s.wake <- struct{}{}:

@@ -282,3 +282,26 @@ func TestDurationsHaveThreeDigits(t *testing.T) {
 		require.Equal(t, want, duration(ns), ns)
 	}
 }
+
+// Two workers send what they read in an order of their own, some milliseconds apart.
+func TestLinesAreInTheOrderOfTheirTimes(t *testing.T) {
+	var out bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		s := New(Config{Out: &out, Now: time.Now})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- s.Run(ctx, nothing) }()
+		late, early := device("sim1", true, status.ReasonOK), device("sim0", true, status.ReasonOK)
+		late.At, early.At = at(20), at(10)
+		s.Emit(late)
+		time.Sleep(hold / 2)
+		s.Emit(early)
+		time.Sleep(hold)
+		synctest.Wait()
+		first, second := strings.Index(out.String(), "sim0"), strings.Index(out.String(), "sim1")
+		require.GreaterOrEqual(t, first, 0, out.String())
+		require.Less(t, first, second, out.String())
+		cancel()
+		require.NoError(t, <-done)
+	})
+}
