@@ -51,6 +51,11 @@ func alertmanagerFile(o *Options) ([]byte, error) {
 				Targets: []string{`alertname =~ "` + ofMissingDevice() + `"`},
 				Equal:   ofDevice,
 			},
+			{
+				Sources: []string{"alertname = " + alertName("no-reports")},
+				Targets: []string{"alertname = " + alertName("plugin-silent")},
+				Equal:   []string{},
+			},
 		},
 	})
 }

@@ -164,7 +164,7 @@ func (b *board) devicePorts() {
 		},
 		queries: []query{{alias: "port $tag_port", text: `SELECT max("lasted_ns") AS "lasted" FROM {rdma_port_change} WHERE {filter}` +
 			ofPorts + ` AND "state_to" = 'active' AND "state_from" != 'absent' GROUP BY time($__interval), "port" fill(none)`},
-			{alias: "down in the interval, port $tag_port", prom: `sum by (port) (increase(rdma_port_down_seconds_total{FILTER,PORTS}[$__rate_interval])) > 0`}},
+			{alias: "down in the interval, port $tag_port", prom: `sum by (port) (increase(rdma_port_down_seconds_total{FILTER,PORTS}[$__interval])) > 0`}},
 	}, points)
 	b.series(panel{
 		id: 14, title: "Link rate", width: 8, height: 8, unit: b.names.unit("rdma_port.rate_gbps"),

@@ -30,10 +30,10 @@ They are about the names that [assets/prometheus/telegraf.conf](../assets/promet
 ([more](prometheus.md)).
 
 When nothing is reported at all, only [plugin-silent](#plugin-silent) fires: the others' "no data" is normal, so that one
-silence is one alert.
+silence is one alert. In Prometheus that one is [no-reports](#no-reports), for which Alertmanager holds back the others.
 
 Counters begin anew with the plugin. Rules that ask how much one grew take the greater of its growths before and after a
-restart, not their sum.
+restart, not their sum; in Prometheus it is the sum.
 
 | rule | severity | holds for | fires |
 |---|---|---|---|

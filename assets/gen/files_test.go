@@ -78,7 +78,7 @@ func TestEachOptionChangesTheFiles(t *testing.T) {
 		},
 		"no labels": {Prometheus, func(o *Options) { o.Labels = nil }, []string{"count (rdma_port_up", "group_by: [alertname]", "equal: []"}, nil},
 		"no labels in InfluxQL": {
-			InfluxDB, func(o *Options) { o.Labels = nil }, []string{`AND "age" < 86400000000000 AND $timeFilter`}, []string{"rack"},
+			InfluxDB, func(o *Options) { o.Labels = nil }, []string{`WHERE "up" = 0 AND $timeFilter`}, []string{"rack"},
 		},
 		"a long interval in InfluxQL": {
 			InfluxDB, func(o *Options) { o.Interval = 5 * time.Minute },
@@ -86,7 +86,7 @@ func TestEachOptionChangesTheFiles(t *testing.T) {
 		},
 		"a long interval in Prometheus": {
 			Prometheus, func(o *Options) { o.Interval = 5 * time.Minute },
-			[]string{`expiration_interval = "15m0s"`, "rdma_async_unacked[15m]"}, []string{`expiration_interval = "30s"`},
+			[]string{`expiration_interval = "15m0s"`, "for: 15m"}, []string{`expiration_interval = "30s"`},
 		},
 		"a data source": {
 			InfluxDB, func(o *Options) { o.DataSource = "mine" },

@@ -11,7 +11,7 @@ func hostDashboard(n *names, e Engine, o *Options) *grafana.Dashboard {
 	b.stat(panel{
 		id: 2, title: "Devices", width: 4, height: 4, now: true,
 		help: help{
-			"Devices that the plugin knows, present or not.", nothing + ".", "compare with how many there should be.",
+			"Devices that are present.", nothing + ".", "compare with how many there should be.",
 			"devices that devices_exclude leaves out.",
 		},
 		queries: []query{{
@@ -113,7 +113,7 @@ func (b *board) hostHistory() {
 		queries: []query{{
 			alias: "$tag_device",
 			text:  `SELECT sum("count") AS "events" FROM {rdma_async_event} WHERE {filter} GROUP BY time($__interval), "device" fill(0)`,
-			prom:  `sum by (device) (increase(rdma_async_events_total{FILTER}[$__rate_interval])) > 0`,
+			prom:  `sum by (device) (increase(rdma_async_events_total{FILTER}[$__interval])) > 0`,
 		}},
 	}, bars)
 	b.series(panel{
@@ -129,9 +129,9 @@ func (b *board) hostHistory() {
 			text: `SELECT sum("d") AS "failures" FROM (SELECT non_negative_difference("lost_events") + non_negative_difference("lost_completions")
 				+ non_negative_difference("errors") AS "d" FROM {rdma_cq_probe} WHERE {filter} GROUP BY ` + byProbe + `)
 				WHERE $timeFilter GROUP BY time($__interval), "device" fill(0)`,
-			prom: `sum by (device) (increase(rdma_cq_probe_lost_events_total{FILTER}[$__rate_interval])
-				+ increase(rdma_cq_probe_lost_completions_total{FILTER}[$__rate_interval])
-				+ increase(rdma_cq_probe_errors_total{FILTER}[$__rate_interval]))`,
+			prom: `sum by (device) (increase(rdma_cq_probe_lost_events_total{FILTER}[$__interval])
+				+ increase(rdma_cq_probe_lost_completions_total{FILTER}[$__interval])
+				+ increase(rdma_cq_probe_errors_total{FILTER}[$__interval]))`,
 		}},
 	}, bars)
 	b.series(panel{

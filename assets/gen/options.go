@@ -32,7 +32,7 @@ type Options struct {
 	Labels []string
 	// Interval is that of Telegraf's agent. "Now" is the time of three reports.
 	Interval time.Duration
-	// DataSource is the UID of the data source in Grafana. "" is rdma-influxdb or rdma-prometheus.
+	// DataSource is the UID of the data source in Grafana. "" is rdma-influxdb; in the dashboards for Prometheus, the first one there.
 	DataSource string
 	// Place is where an InfluxDB keeps the points.
 	Place influxdb.Place

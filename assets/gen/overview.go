@@ -115,7 +115,7 @@ func (b *board) troubleTiles() {
 		help: help{
 			"Probes with a round that failed within the last 15 minutes: a lost event, a lost completion or an error.",
 			"that there is one.",
-			"the table below has the three counts of each.",
+			"the table of failing probes on the Overview has the three counts of each.",
 			"vectors that are not probed.",
 		},
 		queries: []query{{
@@ -133,8 +133,8 @@ const rates = `SELECT last("rate_gbps") AS "rate", last("rate_best_gbps") AS "be
 	WHERE {filter} GROUP BY ` + byPort
 
 // failures are the rounds of each probe that failed, by kind.
-const failures = `SELECT max("lost_events") - min("lost_events") AS "events", max("lost_completions") - min("lost_completions") AS "completions",
-	max("errors") - min("errors") AS "errors" FROM {rdma_cq_probe} WHERE {filter} GROUP BY ` + byProbe
+const failures = `SELECT last("lost_events") - min("lost_events") AS "events", last("lost_completions") - min("lost_completions") AS "completions",
+	last("errors") - min("errors") AS "errors" FROM {rdma_cq_probe} WHERE {filter} GROUP BY ` + byProbe
 
 // overDay makes the last panel show a day. Prometheus looks back in the query itself.
 func (b *board) overDay() {

@@ -29,7 +29,7 @@ func (b *board) overviewHistory() {
 			alias: "$tag_host",
 			text: `SELECT sum("count") AS "drops" FROM {rdma_async_event} WHERE {filter} AND "event" = 'port_err'
 				GROUP BY time($__interval), "host" fill(none)`,
-			prom: `sum by (host) (increase(rdma_async_events_total{FILTER,event="port_err"}[$__rate_interval])) > 0.5`,
+			prom: `sum by (host) (increase(rdma_async_events_total{FILTER,event="port_err"}[$__interval])) > 0.5`,
 		}},
 	})
 	b.series(panel{
@@ -53,7 +53,7 @@ func (b *board) overviewHistory() {
 		},
 		queries: []query{{alias: "to $tag_state_to", text: `SELECT sum("transitions") AS "changes" FROM {rdma_port_change}
 			WHERE {filter} GROUP BY time($__interval), "state_to" fill(0)`},
-			{alias: "changes", prom: `sum(increase(rdma_port_transitions_total{FILTER}[$__rate_interval]))`}},
+			{alias: "changes", prom: `sum(increase(rdma_port_transitions_total{FILTER}[$__interval]))`}},
 	}, bars)
 }
 

@@ -122,7 +122,7 @@ func (b *board) silentHosts() {
 }
 
 // restarted is the end of the text about what the tables of counters cannot see.
-const restarted = "; after a restart of the plugin within the range, too much or too little."
+const restarted = "; after a restart of the plugin within the range, what came before it."
 
 func (b *board) slowProbes() {
 	b.table(panel{

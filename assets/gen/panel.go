@@ -223,6 +223,9 @@ func (b *board) series(p panel, s shape) {
 	})
 	made.FieldConfig.Overrides = append(made.FieldConfig.Overrides, colored(p.queries)...)
 	made.Interval, made.MaxDataPoints = "10s", b.points
+	if b.engine == Prometheus && s != lines {
+		made.Interval = "1m" // an increase needs some scrapes in each interval
+	}
 	b.add(made)
 }
 

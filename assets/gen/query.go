@@ -18,7 +18,7 @@ type query struct {
 }
 
 // eventCounts asks for the events of each type that has come.
-const eventCounts = `sum by (event) (increase(rdma_async_events_total{FILTER}[$__rate_interval])) > 0`
+const eventCounts = `sum by (event) (increase(rdma_async_events_total{FILTER}[$__interval])) > 0`
 
 // counted asks for a counter's increase in each interval, summed over all series. conditions are ofPorts or ofProbes, or
 // "".
@@ -40,7 +40,7 @@ func countedBy(tag, alias, field, measurement, conditions string) query {
 
 func increase(field, measurement, conditions string) string {
 	filter := map[string]string{"": "FILTER", ofPorts: "FILTER,PORTS", ofProbes: "FILTER,PROBES"}[conditions]
-	return "increase(" + measurement + "_" + field + "_total{" + filter + "}[$__rate_interval])"
+	return "increase(" + measurement + "_" + field + "_total{" + filter + "}[$__interval])"
 }
 
 // promQL replaces the placeholders of a query.

@@ -53,7 +53,7 @@ func (o *Options) deviceRules() []rule {
 					WHERE "n" > 0 AND $timeFilter GROUP BY ` + byPort,
 				from: 30 * time.Minute,
 			}},
-			promql: `increase(rdma_async_released_total[30m]) > 0.5 or min_over_time(rdma_async_unacked[` + short(o.window()) + `]) > 0`,
+			promql: `increase(rdma_async_released_total[30m]) > 0.5 or rdma_async_unacked > 0`,
 			fires: "Events were read and never acknowledged: their worker died or was killed while it held them (released), within half an hour; or " +
 				"there have been unacknowledged ones for three minutes. While an event is not acknowledged, whoever destroys the object that it " +
 				"is about waits.",

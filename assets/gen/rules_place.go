@@ -25,9 +25,10 @@ func (o *Options) portsDownTogether() rule {
 		summary: summary,
 		steps: []step{
 			{
-				query: `SELECT count("up") AS "down" FROM (SELECT last("up") AS "up", last("transitions") AS "transitions",
-					last("state_age_ns") AS "age" FROM {rdma_port} WHERE {filter} AND "expected" != 'down' GROUP BY ` + byPort + `)
-					WHERE "up" = 0 AND "transitions" > 0 AND "age" < 86400000000000 AND $timeFilter` + of,
+				// The conditions are inside: InfluxDB 1.8 mixes up the rows of several last() below an outer GROUP BY.
+				query: `SELECT count("up") AS "down" FROM (SELECT last("up") AS "up" FROM {rdma_port} WHERE {filter}
+					AND "expected" != 'down' AND "transitions" > 0 AND "state_age_ns" < 86400000000000 GROUP BY ` + byPort + `)
+					WHERE "up" = 0 AND $timeFilter` + of,
 				from: o.window(),
 			},
 			{
@@ -39,7 +40,8 @@ func (o *Options) portsDownTogether() rule {
 		when: "$RA >= 8 && $RA > 0.1 * $RB",
 		promql: `count` + by + ` (` + fallen + `) >= 8
 			and count` + by + ` (` + fallen + `) > 0.1 * count` + by + ` (rdma_port_up{expected!="down"})`,
-		fires: "Eight or more ports of " + place + " are down, more than a tenth of its ports, and each was active within the last day.",
+		fires: "Eight or more ports of " + place + " are down, more than a tenth of its ports, and each was active within the last day. " +
+			"With InfluxDB: and each changed its state within the last day, since the plugin started.",
 		quiet: "Fewer than eight ports; a tenth of the place's ports or less; ports that have not been active for a day, and those of " +
 			"expected_down. Hosts without these labels are one place.",
 		clears: "When fewer than eight ports of the place are down. With Alertmanager, it holds back port-down of the same place.",

@@ -156,6 +156,9 @@ func (b *board) dashboard(uid, title, description, refresh string, links []grafa
 	if annotations == nil {
 		annotations = []grafana.Annotation{}
 	}
+	if b.engine == Prometheus {
+		title += " (Prometheus)" // a folder of Grafana wants titles that differ
+	}
 	return &grafana.Dashboard{
 		UID: b.uid(uid), Title: title, Description: description, Tags: []string{"rdma"},
 		SchemaVersion: grafana.SchemaVersion, Version: 1, Editable: true, GraphTooltip: 1, Refresh: refresh,

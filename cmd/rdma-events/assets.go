@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"rdma_events/assets/gen"
@@ -16,10 +17,9 @@ import (
 
 const assetsUsage = `usage: rdma-events assets -out DIR [flags]
 
-Writes the files for those who keep and watch the metrics: for InfluxDB the
-dashboards, the alert rules and their data source for Grafana, and down-sampling;
-for Prometheus the configurations of Telegraf, Prometheus and Alertmanager, and
-the alert rules.
+Writes the files for those who keep and watch the metrics: dashboards for
+Grafana and alert rules; for InfluxDB also their data source and down-sampling,
+for Prometheus the configurations of Telegraf, Prometheus and Alertmanager.
 `
 
 // assetsFlags are the flags of the subcommand assets.
@@ -64,7 +64,7 @@ func parseAssetsFlags(args []string, stderr io.Writer) (*assetsFlags, int) {
 	set.StringVar(&o.options.Docs, "docs", "", "the address of a copy of the directory docs, which alerts link to (default no links)")
 	labels := set.String("labels", strings.Join(o.options.Labels, ","), "tags that say where a host is, from the widest to the narrowest")
 	set.DurationVar(&o.options.Interval, "interval", o.options.Interval, "the interval of Telegraf's agent")
-	set.StringVar(&o.options.DataSource, "datasource", "", "the UID of the data source in Grafana (default rdma- and the engine)")
+	set.StringVar(&o.options.DataSource, "datasource", "", "the UID of the data source in Grafana (default rdma-influxdb, and in Prometheus any)")
 	database := set.String("database", "", "an InfluxDB database that others write to as well, as telegraf (default an own one, rdma)")
 	switch err := set.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
@@ -106,6 +106,9 @@ func writeBelow(dir string, files []gen.File) error {
 
 // explain runs the subcommand explain.
 func explain(args []string, stdout, stderr io.Writer) int {
+	if slices.ContainsFunc(args, asksForHelp) {
+		return help([]string{"explain"}, stdout, stderr)
+	}
 	if len(args) == 0 {
 		return done(fmt.Fprintln(stdout, strings.Join(gen.RuleIDs(), "\n")))
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"rdma_events/internal/verbs"
 	"rdma_events/plugins/inputs/rdma_events"
 )
 
@@ -48,7 +49,7 @@ func check(args []string, stdout, stderr io.Writer) int {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lookTime)
 	defer cancel()
-	var here []string
+	var here []verbs.Found
 	if err == nil {
 		here, err = c.Present(ctx)
 	}
@@ -60,17 +61,21 @@ func check(args []string, stdout, stderr io.Writer) int {
 }
 
 // meaning says what a configuration means on a host with these devices. The configuration has been checked.
-func meaning(path string, c *rdma_events.Config, here []string) string {
-	wants, _ := c.Wants()
-	var watched []string
-	for _, name := range here {
-		if wants(name) {
-			watched = append(watched, name)
+func meaning(path string, c *rdma_events.Config, here []verbs.Found) string {
+	var names, watched []string
+	for _, d := range here {
+		name := d.Name
+		if d.VirtualFunction {
+			name += " (a virtual function)"
+		}
+		names = append(names, name)
+		if c.Watches(d) {
+			watched = append(watched, d.Name)
 		}
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: backend %s, probe %s\n", path, c.Backend, probing(c))
-	fmt.Fprintf(&b, "devices here: %s\nwatched: %s\n", listed(here), listed(watched))
+	fmt.Fprintf(&b, "devices here: %s\nwatched: %s\n", listed(names), listed(watched))
 	for _, odd := range c.Odd(here) {
 		fmt.Fprintf(&b, "odd: %s\n", odd)
 	}

@@ -52,6 +52,7 @@ func TestVersionSampleAndUsage(t *testing.T) {
 		{[]string{"help", "rdma-events"}, exitUsage, "", "rdma-events help: want the name of one command"},
 		{[]string{"explain"}, exitOK, "port-down\nports-down-together\n", ""},
 		{[]string{"explain", "RDMAWakeSlow"}, exitOK, "wake-slow\n\nRDMA wake-up far slower than its past.", ""},
+		{[]string{"explain", "-h"}, exitOK, "usage: rdma-events explain [ALERT]", ""},
 		{[]string{"explain", "nonsense"}, exitUsage, "", "rdma-events explain: want the name of one alert, of these: port-down, "},
 		{[]string{"assets", "-help"}, exitOK, "usage: rdma-events assets", ""},
 		{[]string{"assets"}, exitUsage, "", "rdma-events assets: -out is missing"},

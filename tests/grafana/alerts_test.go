@@ -181,15 +181,15 @@ func TestOnlySilenceRuleFiresWithoutData(t *testing.T) {
 func TestPortsOfALargePlaceAreDownTogetherOnlyAboveATenth(t *testing.T) {
 	src := Source{Server: influx.Start(t), Database: "telegraf"}
 	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
-	for rack, ports := range map[string]int{"of 79": 79, "of 80": 80} {
+	for rack, ports := range map[string]int{"healthy": 4, "of 79": 79, "of 80": 80} {
 		var lines bytes.Buffer
 		for port := range ports {
-			up, transitions := 1, 0
-			if port < 8 {
-				up, transitions = 0, 1
+			fields := "up=1i,transitions=0i" // what never changed has no age
+			if port < 8 && rack != "healthy" {
+				fields = "up=0i,transitions=1i,state_age_ns=5i"
 			}
-			fmt.Fprintf(&lines, "rdma_port,rack=%s,host=h%d,device=d,port=1 up=%di,transitions=%di,state_age_ns=5i %d\n",
-				strings.ReplaceAll(rack, " ", `\ `), port, up, transitions, start().UnixNano())
+			fmt.Fprintf(&lines, "rdma_port,rack=%s,host=h%d,device=d%d,port=1 %s %d\n",
+				strings.ReplaceAll(rack, " ", `\ `), port/2, port%2, fields, start().UnixNano())
 		}
 		require.NoError(t, src.Server.Write(t.Context(), src.Database, &lines))
 	}

@@ -5,18 +5,19 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 
 	"rdma_events/internal/verbs"
 )
 
-// Present returns the names of the devices that are there now, sorted, also of those that the configuration does not
+// Present returns the devices that are there now, sorted by name, also those that the configuration does not
 // watch. It blocks until they have been looked for, or ctx ends, whose error it wraps then.
-func (c *Config) Present(ctx context.Context) ([]string, error) {
+func (c *Config) Present(ctx context.Context) ([]verbs.Found, error) {
 	found, err := c.discovery(c.Request(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}
-	var names []string
+	var here []verbs.Found
 	looked := false
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -25,9 +26,7 @@ func (c *Config) Present(ctx context.Context) ([]string, error) {
 			return
 		}
 		looked = true
-		for _, d := range devices {
-			names = append(names, d.Name)
-		}
+		here = slices.Clone(devices)
 		stop()
 	})
 	if looked {
@@ -38,16 +37,25 @@ func (c *Config) Present(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look for devices: %w", err)
 	}
-	slices.Sort(names)
-	return names, nil
+	slices.SortFunc(here, func(a, b verbs.Found) int { return strings.Compare(a.Name, b.Name) })
+	return here, nil
+}
+
+// Watches reports whether the configuration watches a device. The configuration has been checked.
+func (c *Config) Watches(d verbs.Found) bool {
+	wants, err := c.Wants()
+	return err == nil && wants(d.Name) && (c.VirtualFunctions || !d.VirtualFunction)
 }
 
 // everyDevice is the default of the option devices, which says nothing of any device.
 const everyDevice = "*"
 
 // Odd returns what the configuration says of devices that are not there. Each text names the option.
-func (c *Config) Odd(here []string) []string {
-	var all []string
+func (c *Config) Odd(found []verbs.Found) []string {
+	var all, here []string
+	for _, d := range found {
+		here = append(here, d.Name)
+	}
 	for _, option := range []struct {
 		name  string
 		globs []string
