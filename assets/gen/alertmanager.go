@@ -1,5 +1,7 @@
 package gen
 
+import "strings"
+
 // alertmanager is the configuration of an Alertmanager, as far as this project needs it.
 type alertmanager struct {
 	Route     amRoute      `yaml:"route"`
@@ -62,14 +64,11 @@ func alertmanagerFile(o *Options) ([]byte, error) {
 
 // ofMissingDevice returns a regular expression for the alerts that say nothing new about a device that is missing.
 func ofMissingDevice() string {
-	text := ""
-	for _, id := range []string{"port-down", "worker-down", "worker-restarts", "lost-events", "lost-completions", "wake-slow"} {
-		if text != "" {
-			text += "|"
-		}
-		text += alertName(id)
+	var names []string
+	for _, id := range []string{"port-down", "worker-down", "worker-restarts", "lost-events", "lost-completions", "probe-errors", "wake-slow"} {
+		names = append(names, alertName(id))
 	}
-	return text
+	return strings.Join(names, "|")
 }
 
 const prometheusFile = `# Prometheus for the hosts of telegraf.conf, made by rdma-events assets; do not edit.

@@ -48,6 +48,7 @@ func AlertsDocument() []byte {
 		fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %s |\n", r.id, r.id, r.severity, short(max(r.hold, r.holdAlone())), r.fires)
 	}
 	for _, r := range o.rules() {
+		fmt.Fprintf(&b, "\n## %s\n\n", r.id)
 		r.document(&b)
 	}
 	return []byte(b.String())
@@ -61,8 +62,9 @@ func (r *rule) holdAlone() time.Duration {
 	return r.promHold
 }
 
+// document writes what a rule is about, in Markdown without its heading.
 func (r *rule) document(b *strings.Builder) {
-	fmt.Fprintf(b, "\n## %s\n\n**%s.** %s\n\n", r.id, r.title, r.fires)
+	fmt.Fprintf(b, "**%s.** %s\n\n", r.title, r.fires)
 	if len(r.steps) == 0 {
 		b.WriteString("Only Prometheus has it.\n\n")
 	}
@@ -78,8 +80,9 @@ func Explain(id string) (text string, ok bool) {
 	for _, r := range o.rules() {
 		if r.id == id || alertName(r.id) == id {
 			var b strings.Builder
+			fmt.Fprintf(&b, "%s\n\n", r.id)
 			r.document(&b)
-			return strings.NewReplacer("\n## "+r.id+"\n\n", r.id+"\n\n", "**", "", "`", "").Replace(b.String()), true
+			return strings.NewReplacer("**", "", "`", "").Replace(b.String()), true // a terminal shows no Markdown
 		}
 	}
 	return "", false

@@ -93,7 +93,7 @@ datasources:
     jsonData:
       dbName: %s
       httpMode: POST
-`, o.source(InfluxDB), o.Place.Database)
+`, o.source(), o.Place.Database)
 }
 
 // policyOf returns the prefix of a rule's measurements, their retention policy. A

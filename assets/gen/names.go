@@ -41,8 +41,6 @@ func (n *names) unit(name string) string {
 		return "short"
 	case "ns":
 		return "ns"
-	case "1/s":
-		return "cps"
 	case "bytes":
 		return "bytes"
 	case "Gbit/s":

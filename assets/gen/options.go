@@ -1,6 +1,7 @@
 package gen
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -89,13 +90,8 @@ func isTag(name string) bool {
 	return slices.Contains([]string{"host", "instance", "plugin_instance", "le", "job"}, name)
 }
 
-// source returns the UID of the data source of an engine.
-func (o *Options) source(e Engine) string {
-	if o.DataSource != "" {
-		return o.DataSource
-	}
-	return "rdma-" + string(e)
-}
+// source returns the UID of the InfluxDB that the alert rules ask.
+func (o *Options) source() string { return cmp.Or(o.DataSource, "rdma-influxdb") }
 
 // window is the time range of a rule for current values.
 func (o *Options) window() time.Duration { return max(3*time.Minute, 3*o.Interval) }

@@ -57,7 +57,7 @@ func (b *board) overviewTiles() {
 			},
 		},
 	}, "0", brokenNow())
-	b.overDay()
+	b.over("1d")
 	b.plain("of")
 	b.troubleTiles()
 }
@@ -125,7 +125,7 @@ func (b *board) troubleTiles() {
 				+ increase(rdma_cq_probe_lost_completions_total{FILTER}[15m]) + increase(rdma_cq_probe_errors_total{FILTER}[15m])) > 0.5) or vector(0)`,
 		}},
 	}, "0", brokenNow())
-	b.last().TimeFrom = "15m"
+	b.over("15m")
 }
 
 // rates are the present and the best rate of each port.
@@ -136,10 +136,10 @@ const rates = `SELECT last("rate_gbps") AS "rate", last("rate_best_gbps") AS "be
 const failures = `SELECT last("lost_events") - min("lost_events") AS "events", last("lost_completions") - min("lost_completions") AS "completions",
 	last("errors") - min("errors") AS "errors" FROM {rdma_cq_probe} WHERE {filter} GROUP BY ` + byProbe
 
-// overDay makes the last panel show a day. Prometheus looks back in the query itself.
-func (b *board) overDay() {
+// over makes the last panel show a time of its own. A query for Prometheus looks back by itself.
+func (b *board) over(span string) {
 	if b.engine == InfluxDB {
-		b.last().TimeFrom = "1d"
+		b.last().TimeFrom = span
 	}
 }
 

@@ -80,9 +80,7 @@ func (b *board) overviewWorst() {
 			prom: `topk(10, sum by (PLACE, host, plugin_instance, device, port) (sum_over_time(rdma:port_flaps:increase5m{FILTER}[7d])))`,
 		}},
 	}, b.toRow(), append(b.placed(), column{name: "device"}, column{name: "port"}, column{name: "flaps", prom: "Value", title: "count", red: true})...)
-	if b.engine == InfluxDB {
-		b.last().TimeFrom = "7d"
-	}
+	b.over("7d")
 	b.table(panel{
 		id: 37, title: "Boards, firmware, drivers", width: 8, height: 8, now: true,
 		help: help{

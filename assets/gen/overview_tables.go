@@ -80,9 +80,13 @@ func (b *board) overviewTables() {
 	b.slowProbes()
 }
 
-// placed are the columns that say where a device is.
+// placed are the columns that say where a device is. Only the queries for Prometheus have the labels of places.
 func (b *board) placed() []column {
-	return []column{{name: "host"}, {name: "instance"}}
+	var all []column
+	for _, label := range b.options.Labels {
+		all = append(all, column{name: none, prom: label})
+	}
+	return append(all, column{name: "host"}, column{name: "instance"})
 }
 
 func slowLinks(value string) string {
@@ -111,13 +115,13 @@ func (b *board) silentHosts() {
 			{prom: `topk(20, time() - max by (PLACE, host, plugin_instance) (timestamp(rdma_collector_uptime_seconds{FILTER})
 				or max_over_time(timestamp(rdma:collector_uptime_seconds:max5m{FILTER})[1d:5m])))`},
 		},
-	}, nil, column{name: "host"}, column{name: "instance"}, column{name: "Time", prom: none, title: "last report"},
+	}, nil, append(b.placed(), column{name: "Time", prom: none, title: "last report"},
 		column{name: "uptime", prom: none, unit: b.names.unit("rdma_collector.uptime_ns")},
-		column{name: none, prom: "Value", title: "time since last report", unit: "ns"})
+		column{name: none, prom: "Value", title: "time since last report", unit: "ns"})...)
+	b.over("1d")
 	if b.engine == Prometheus {
-		return
+		return // topk has sorted them
 	}
-	b.last().TimeFrom = "1d"
 	b.first(20, grafana.Transform{ID: "sortBy", Options: map[string]any{"sort": []map[string]any{{"field": "Time", "desc": false}}}})
 }
 
@@ -135,7 +139,7 @@ func (b *board) slowProbes() {
 		},
 		queries: []query{{text: `SELECT top("p99", ` + byDevice + `, 10) AS "p99" FROM (SELECT max("wake_ns_p99") AS "p99"
 			FROM {rdma_cq_probe} WHERE {filter} GROUP BY ` + byDevice + `) WHERE $timeFilter`,
-			prom: `topk(10, max by (host, plugin_instance, device) (rdma_cq_probe_wake_p99_seconds{FILTER}))`}},
-	}, b.toRow(), column{name: "host"}, column{name: "instance"}, column{name: "device"},
-		column{name: "p99", prom: "Value", unit: b.names.unit("rdma_cq_probe.wake_ns_p99")})
+			prom: `topk(10, max by (PLACE, host, plugin_instance, device) (rdma_cq_probe_wake_p99_seconds{FILTER}))`}},
+	}, b.toRow(), append(b.placed(), column{name: "device"},
+		column{name: "p99", prom: "Value", unit: b.names.unit("rdma_cq_probe.wake_ns_p99")})...)
 }

@@ -100,7 +100,7 @@ func (r *rule) data(n *names, o *Options) []grafana.Query {
 		ref := string(rune('A' + i))
 		rng := grafana.RelativeRange{From: int(s.from.Seconds()), To: int(s.to.Seconds())}
 		queries = append(queries, grafana.Query{
-			RefID: ref, Range: rng, DataSourceUID: o.source(InfluxDB),
+			RefID: ref, Range: rng, DataSourceUID: o.source(),
 			Model: model(ref, grafana.Model{RawQuery: true, ResultFormat: "time_series", Query: n.expand(s.query, policyOf(o.Place), "$timeFilter", o.inInfluxQL())}),
 		})
 		reductions = append(reductions, expression("R"+ref, grafana.Model{Type: "reduce", Expression: ref, Reducer: "last"}))

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -53,12 +52,7 @@ func writeAssets(args []string, stderr io.Writer) int {
 // parseAssetsFlags returns nil and an exit status if there is nothing to write.
 func parseAssetsFlags(args []string, stderr io.Writer) (*assetsFlags, int) {
 	o := assetsFlags{options: gen.Defaults()}
-	set := flag.NewFlagSet("rdma-events assets", flag.ContinueOnError)
-	set.SetOutput(stderr)
-	set.Usage = func() {
-		fmt.Fprint(stderr, assetsUsage)
-		set.PrintDefaults()
-	}
+	set := newFlags("assets", assetsUsage, stderr)
 	set.StringVar(&o.out, "out", "", "the directory to write to; files that are there are replaced")
 	engine := set.String("engine", string(gen.InfluxDB), "what keeps the metrics: influxdb or prometheus")
 	set.StringVar(&o.options.Docs, "docs", "", "the address of a copy of the directory docs, which alerts link to (default no links)")
@@ -66,17 +60,11 @@ func parseAssetsFlags(args []string, stderr io.Writer) (*assetsFlags, int) {
 	set.DurationVar(&o.options.Interval, "interval", o.options.Interval, "the interval of Telegraf's agent")
 	set.StringVar(&o.options.DataSource, "datasource", "", "the UID of the data source in Grafana (default rdma-influxdb, and in Prometheus any)")
 	database := set.String("database", "", "an InfluxDB database that others write to as well, as telegraf (default an own one, rdma)")
-	switch err := set.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return nil, exitOK
-	case err != nil:
-		return nil, exitUsage
-	case set.NArg() > 0:
-		fmt.Fprintf(stderr, "rdma-events assets: %q is not a flag: name the directory with -out\n", set.Arg(0))
-		return nil, exitUsage
-	case o.out == "":
-		fmt.Fprintln(stderr, "rdma-events assets: -out is missing: name the directory to write to")
-		return nil, exitUsage
+	if code, ok := parse(set, args, "name the directory with -out"); !ok {
+		return nil, code
+	}
+	if o.out == "" {
+		return nil, misused(set, "-out is missing: name the directory to write to")
 	}
 	o.engine, o.options.Labels = gen.Engine(*engine), nil
 	if *labels != "" {
@@ -84,8 +72,7 @@ func parseAssetsFlags(args []string, stderr io.Writer) (*assetsFlags, int) {
 	}
 	var err error
 	if o.options.Place, err = influxdb.Chosen(*database); err != nil {
-		fmt.Fprintln(stderr, "rdma-events assets: read -database:", err)
-		return nil, exitUsage
+		return nil, misused(set, fmt.Sprintf("read -database: %v", err))
 	}
 	return &o, exitOK
 }

@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"strings"
@@ -24,24 +22,13 @@ const lookTime = 5 * time.Second
 
 // check runs the subcommand check.
 func check(args []string, stdout, stderr io.Writer) int {
-	set := flag.NewFlagSet("rdma-events check", flag.ContinueOnError)
-	set.SetOutput(stderr)
-	set.Usage = func() {
-		fmt.Fprint(stderr, checkUsage)
-		set.PrintDefaults()
-	}
+	set := newFlags("check", checkUsage, stderr)
 	path := set.String("config", "", "path to the config file to check")
-	switch err := set.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return exitOK
-	case err != nil:
-		return exitUsage
-	case set.NArg() > 0:
-		fmt.Fprintf(stderr, "rdma-events check: %q is not a flag: name the file with -config\n", set.Arg(0))
-		return exitUsage
-	case *path == "":
-		fmt.Fprintln(stderr, "rdma-events check: -config is missing: name the file to check")
-		return exitUsage
+	if code, ok := parse(set, args, "name the file with -config"); !ok {
+		return code
+	}
+	if *path == "" {
+		return misused(set, "-config is missing: name the file to check")
 	}
 	c, err := loadConfig(*path)
 	if err == nil {

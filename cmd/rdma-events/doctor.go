@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -31,12 +29,7 @@ programs use, unless -yes.
 
 // examine runs the subcommand doctor.
 func examine(args []string, stdout *os.File, stderr io.Writer) int {
-	set := flag.NewFlagSet("rdma-events doctor", flag.ContinueOnError)
-	set.SetOutput(stderr)
-	set.Usage = func() {
-		fmt.Fprint(stderr, doctorUsage)
-		set.PrintDefaults()
-	}
+	set := newFlags("doctor", doctorUsage, stderr)
 	config := set.String("config", "", "Telegraf's configuration, or that of the plugin, to check as well")
 	asJSON := set.Bool("json", false, "write one JSON object")
 	var h hardwareFlags
@@ -44,20 +37,14 @@ func examine(args []string, stdout *os.File, stderr io.Writer) int {
 	set.StringVar(&h.device, "device", "", "with -hardware: which; needed where there are several")
 	set.StringVar(&h.out, "out", "", "with -hardware: the file; by default rdma-events-hardware-HOST-DEVICE.json here")
 	set.BoolVar(&h.yes, "yes", false, "with -hardware: agree to rc_write and flush, and to a device that others use")
-	switch err := set.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return exitOK
-	case err != nil:
-		return exitUsage
-	case set.NArg() > 0:
-		fmt.Fprintf(stderr, "rdma-events doctor: %q is not a flag: name the file with -config\n", set.Arg(0))
-		return exitUsage
+	if code, ok := parse(set, args, "name the file with -config"); !ok {
+		return code
+	}
+	switch {
 	case !*onHardware && h != (hardwareFlags{}):
-		fmt.Fprintln(stderr, "rdma-events doctor: -device, -out and -yes go with -hardware")
-		return exitUsage
+		return misused(set, "-device, -out and -yes go with -hardware")
 	case *onHardware && *asJSON:
-		fmt.Fprintln(stderr, "rdma-events doctor: -hardware writes a file, so -json does not go with it: name the file with -out")
-		return exitUsage
+		return misused(set, "-hardware writes a file, so -json does not go with it: name the file with -out")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()

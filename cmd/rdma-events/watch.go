@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -56,12 +55,7 @@ func watchLive(args []string, stdout *os.File, stderr io.Writer) int {
 
 func parseWatchFlags(args []string, stderr io.Writer) (*watchFlags, int) {
 	var o watchFlags
-	set := flag.NewFlagSet("rdma-events watch", flag.ContinueOnError)
-	set.SetOutput(stderr)
-	set.Usage = func() {
-		fmt.Fprint(stderr, watchUsage)
-		set.PrintDefaults()
-	}
+	set := newFlags("watch", watchUsage, stderr)
 	set.StringVar(&o.config, "config", "", "the plugin's configuration: devices, ports, probes, simulator")
 	set.Func("device", "only this device; a glob, and may be given more than once", func(glob string) error {
 		o.devices = append(o.devices, glob)
@@ -71,20 +65,14 @@ func parseWatchFlags(args []string, stderr io.Writer) (*watchFlags, int) {
 	set.BoolVar(&o.json, "json", false, "write one JSON object a line")
 	set.BoolVar(&o.probe, "probe", false, "run probes, and show wake-up latency per port")
 	set.BoolVar(&o.demo, "demo", false, "show simulated devices, on which a bit of everything happens within a minute")
-	switch err := set.Parse(args); {
-	case errors.Is(err, flag.ErrHelp):
-		return nil, exitOK
-	case err != nil:
-		return nil, exitUsage
-	case set.NArg() > 0:
-		fmt.Fprintf(stderr, "rdma-events watch: %q is not a flag: name a device with -device\n", set.Arg(0))
-		return nil, exitUsage
+	if code, ok := parse(set, args, "name a device with -device"); !ok {
+		return nil, code
+	}
+	switch {
 	case o.demo && o.config != "":
-		fmt.Fprintln(stderr, "rdma-events watch: -demo and -config do not go together: the demonstration has its own devices")
-		return nil, exitUsage
+		return nil, misused(set, "-demo and -config do not go together: the demonstration has its own devices")
 	case o.limit < 0:
-		fmt.Fprintf(stderr, "rdma-events watch: -for %s is not allowed: want 0 or more\n", o.limit)
-		return nil, exitUsage
+		return nil, misused(set, fmt.Sprintf("-for %s is not allowed: want 0 or more", o.limit))
 	}
 	return &o, exitOK
 }

@@ -47,6 +47,7 @@ type Screen struct {
 	states  map[portKey]string
 
 	// Used only by the goroutine of Run.
+	held    []record // taken from queue, and not shown yet
 	block   block
 	current map[place]verbs.Method
 }
@@ -98,39 +99,40 @@ func (s *Screen) Run(ctx context.Context, gather func(now time.Time) []measure.P
 				return err
 			}
 		}
-		if due == nil && s.waits() {
+		if due == nil && len(s.held) > 0 {
 			due = time.After(hold)
 		}
 	}
 }
 
-// waits reports whether records are queued.
-func (s *Screen) waits() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.queue) > 0
-}
-
-// take removes and returns the records that have been queued until a time, all if it is zero, and those that happened before
-// them, in the order in which they happened.
+// take returns the records that were queued until a time, all if it is zero, and those that happened before them, in the
+// order in which they happened. It keeps the others in held.
 func (s *Screen) take(until time.Time) []record {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	slices.SortStableFunc(s.queue, func(a, b record) int { return a.Time.Compare(b.Time) })
-	n := len(s.queue)
-	for !until.IsZero() && n > 0 && s.queue[n-1].queued.After(until) {
+	queue, dropped := s.unqueue()
+	s.held = append(s.held, queue...)
+	slices.SortStableFunc(s.held, func(a, b record) int { return a.Time.Compare(b.Time) })
+	n := len(s.held)
+	for !until.IsZero() && n > 0 && s.held[n-1].queued.After(until) {
 		n--
 	}
-	queue := slices.Clone(s.queue[:n])
-	s.queue = append([]record(nil), s.queue[n:]...)
-	if s.dropped > 0 {
-		queue = append(queue, record{
+	due := s.held[:n:n]
+	s.held = slices.Clone(s.held[n:])
+	if dropped > 0 {
+		due = append(due, record{
 			Time: s.cfg.Now(), Kind: kindLog, Level: "warning",
-			Text: fmt.Sprintf("%d lines are dropped, because nobody read them in time", s.dropped),
+			Text: fmt.Sprintf("%d lines are dropped, because nobody read them in time", dropped),
 		})
 	}
-	s.dropped = 0
-	return queue
+	return due
+}
+
+// unqueue empties the queue.
+func (s *Screen) unqueue() (queue []record, dropped int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	queue, dropped = s.queue, s.dropped
+	s.queue, s.dropped = nil, 0
+	return queue, dropped
 }
 
 // add queues a record. The caller holds s.mu.

@@ -12,7 +12,7 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// Packages are missing on this machine. The stub of apt-get installs nothing, but prints as apt-get would.
+// By the stubs all packages are missing, and that of apt-get installs nothing but prints as apt-get does.
 func TestMakeRunPrintsOnlyLineProtocol(t *testing.T) {
 	t.Parallel()
 	stubs := t.TempDir()

@@ -207,3 +207,18 @@ func requireEmpty(t *testing.T, dir string) {
 		t.Errorf("want an empty runtime directory, got %v, %v", entries, err)
 	}
 }
+
+// A flap comes 5 s after the start, and the documents promise one within 20 s.
+func TestTheDemonstrationShowsAFlapAndSaysThatItIsOne(t *testing.T) {
+	t.Parallel()
+	w := rig.StartWatch(t, nil, "-demo")
+	records := w.Await("a flap", 20*time.Second*10, func(r []rig.Record) bool { return len(shownEvents(r, "port_active")) > 0 })
+	w.End(syscall.SIGINT)
+	flap := shownEvents(records, "port_active")[0]
+	if flap.StateFrom != "down" || flap.StateTo != "active" || flap.LastedNS <= 0 {
+		t.Errorf("want down > active after some time, got %+v", flap)
+	}
+	if !slices.ContainsFunc(records, func(r rig.Record) bool { return r.Kind == "log" && strings.Contains(r.Text, "simulated") }) {
+		t.Errorf("no line says that the devices are simulated: %+v", records)
+	}
+}
