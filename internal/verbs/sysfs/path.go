@@ -18,7 +18,7 @@ import (
 
 // Path is the address that a probe's queue pair uses for its own port.
 type Path struct {
-	GIDIndex int      // 0 unless Global, or the configured index for MethodFlush
+	GIDIndex int      // 0 unless Global; for MethodFlush the configured index, 0 if that is negative
 	Global   bool     // with a GRH, from and to GID; else by LID
 	GID      [16]byte // zero unless Global
 }
@@ -60,14 +60,17 @@ func (s FS) GIDNetDev(device string, port, index int) string {
 	return readAttr(s.port(device, port), "gid_attrs/ndevs", strconv.Itoa(index))
 }
 
-// ProbePath chooses the GID of a probe: the one at c.GIDIndex, if that is not negative.
-// Otherwise a queue pair of RoCE that is connected (MethodRCWrite) takes the port's default
-// GID, as in DefaultGID, and the other methods take the best, as in chooseGID. InfiniBand
-// uses the LID alone, unless the port asks for a GRH (needsGRH: mlx5's virtual functions,
-// extended LIDs) or c.GIDIndex names a GID. efa, whose link layer is unspecified, uses its
-// first GID. MethodFlush needs neither a GID nor an active port. ErrUnsupported: the method
-// cannot work on this port now, because of its transport ("iwarp"), its state, or a GID
-// that it lacks. Other errors are those of reading the table.
+// ProbePath chooses the GID of a probe. On every link layer it is the one at c.GIDIndex, if
+// that is not negative. If it is negative:
+//   - RoCE takes the port's default GID for a connected queue pair (MethodRCWrite), as in
+//     DefaultGID and no other, and the best for the other methods, as in chooseGID;
+//   - InfiniBand uses the LID alone, or its first GID if the port asks for a GRH (needsGRH:
+//     mlx5's virtual functions, extended LIDs);
+//   - efa, whose link layer is unspecified, uses its first GID.
+//
+// MethodFlush needs neither a GID nor an active port: its path is not Global. ErrUnsupported:
+// the method cannot work on this port now, because of its transport ("iwarp"), its state, or
+// a GID that it lacks. Other errors are those of reading the table.
 func (s FS) ProbePath(device string, c verbs.ProbeConfig, attr verbs.PortAttr, needsGRH bool, transport string) (Path, error) {
 	p := Path{GIDIndex: max(c.GIDIndex, 0)}
 	if c.Method == verbs.MethodFlush {
@@ -221,7 +224,7 @@ func fullMember(pkeys []string) int {
 }
 
 // FirstFullMember returns the index of a port's first P_Key with full membership, and 0 if
-// there is none. It reads the table only up to that entry: on mlx5's InfiniBand each of 128
+// there is none or no table, so 0 alone does not say that there is one. It reads the table only up to that entry: on mlx5's InfiniBand each of 128
 // entries is a command to the device. The error is that of opening an entry, as ErrLimit.
 func (s FS) FirstFullMember(device string, port int) (int, error) {
 	dir := filepath.Join(s.port(device, port), "pkeys")
