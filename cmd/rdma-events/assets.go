@@ -2,11 +2,11 @@ package main
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"rdma_events/assets/gen"
@@ -14,18 +14,29 @@ import (
 	"rdma_events/internal/measure"
 )
 
-const assetsUsage = `usage: rdma-events assets -out DIR [flags]
-
-Writes the files for those who keep and watch the metrics: dashboards for
+const assetsAbout = `Writes the files for those who keep and watch the metrics: dashboards for
 Grafana and alert rules; for InfluxDB also their data source and down-sampling,
 for Prometheus the configurations of Telegraf, Prometheus and Alertmanager.
 `
 
 // assetsFlags are the flags of the subcommand assets.
 type assetsFlags struct {
-	out     string
-	engine  gen.Engine
-	options gen.Options
+	out, engine      string
+	labels, database string
+	options          gen.Options
+}
+
+func (o *assetsFlags) define(stderr io.Writer) *flag.FlagSet {
+	o.options = gen.Defaults()
+	set := newFlags("assets", stderr)
+	set.StringVar(&o.out, "out", "", "the directory to write to; files that are there are replaced")
+	set.StringVar(&o.engine, "engine", string(gen.InfluxDB), "what keeps the metrics: influxdb or prometheus")
+	set.StringVar(&o.options.Docs, "docs", "", "the address of a copy of the directory docs, which alerts link to (default no links)")
+	set.StringVar(&o.labels, "labels", strings.Join(o.options.Labels, ","), "tags that say where a host is, from the widest to the narrowest")
+	set.DurationVar(&o.options.Interval, "interval", o.options.Interval, "the interval of Telegraf's agent")
+	set.StringVar(&o.options.DataSource, "datasource", "", "the UID of the data source in Grafana (default rdma-influxdb, and in Prometheus any)")
+	set.StringVar(&o.database, "database", "", "an InfluxDB database that others write to as well, as telegraf (default an own one, rdma)")
+	return set
 }
 
 // writeAssets runs the subcommand assets.
@@ -34,7 +45,7 @@ func writeAssets(args []string, stderr io.Writer) int {
 	if o == nil {
 		return code
 	}
-	files, err := gen.Files(o.engine, o.options, measure.All())
+	files, err := gen.Files(gen.Engine(o.engine), o.options, measure.All())
 	if errors.Is(err, gen.ErrOption) {
 		fmt.Fprintln(stderr, "rdma-events assets:", err)
 		return exitUsage
@@ -51,27 +62,20 @@ func writeAssets(args []string, stderr io.Writer) int {
 
 // parseAssetsFlags returns nil and an exit status if there is nothing to write.
 func parseAssetsFlags(args []string, stderr io.Writer) (*assetsFlags, int) {
-	o := assetsFlags{options: gen.Defaults()}
-	set := newFlags("assets", assetsUsage, stderr)
-	set.StringVar(&o.out, "out", "", "the directory to write to; files that are there are replaced")
-	engine := set.String("engine", string(gen.InfluxDB), "what keeps the metrics: influxdb or prometheus")
-	set.StringVar(&o.options.Docs, "docs", "", "the address of a copy of the directory docs, which alerts link to (default no links)")
-	labels := set.String("labels", strings.Join(o.options.Labels, ","), "tags that say where a host is, from the widest to the narrowest")
-	set.DurationVar(&o.options.Interval, "interval", o.options.Interval, "the interval of Telegraf's agent")
-	set.StringVar(&o.options.DataSource, "datasource", "", "the UID of the data source in Grafana (default rdma-influxdb, and in Prometheus any)")
-	database := set.String("database", "", "an InfluxDB database that others write to as well, as telegraf (default an own one, rdma)")
+	var o assetsFlags
+	set := o.define(stderr)
 	if code, ok := parse(set, args, "name the directory with -out"); !ok {
 		return nil, code
 	}
 	if o.out == "" {
 		return nil, misused(set, "-out is missing: name the directory to write to")
 	}
-	o.engine, o.options.Labels = gen.Engine(*engine), nil
-	if *labels != "" {
-		o.options.Labels = strings.Split(*labels, ",")
+	o.options.Labels = nil
+	if o.labels != "" {
+		o.options.Labels = strings.Split(o.labels, ",")
 	}
 	var err error
-	if o.options.Place, err = influxdb.Chosen(*database); err != nil {
+	if o.options.Place, err = influxdb.Chosen(o.database); err != nil {
 		return nil, misused(set, fmt.Sprintf("read -database: %v", err))
 	}
 	return &o, exitOK
@@ -93,9 +97,6 @@ func writeBelow(dir string, files []gen.File) error {
 
 // explain runs the subcommand explain.
 func explain(args []string, stdout, stderr io.Writer) int {
-	if slices.ContainsFunc(args, asksForHelp) {
-		return help([]string{"explain"}, stdout, stderr)
-	}
 	if len(args) == 0 {
 		return done(fmt.Fprintln(stdout, strings.Join(gen.RuleIDs(), "\n")))
 	}

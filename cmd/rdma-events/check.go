@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"strings"
@@ -11,26 +12,34 @@ import (
 	"rdma_events/plugins/inputs/rdma_events"
 )
 
-const checkUsage = `usage: rdma-events check -config FILE
-
-Reads a configuration and prints what it means on this host: the devices that it
+const checkAbout = `Reads a configuration and prints what it means on this host: the devices that it
 watches now, and what is odd, as a pattern that matches no device.
+Exit status 0: all is well; 1: something is odd; 2: it cannot be used.
 `
 
 // lookTime is how long the devices of this host are looked for.
 const lookTime = 5 * time.Second
 
+// checkFlags are the flags of the subcommand check.
+type checkFlags struct{ config string }
+
+func (o *checkFlags) define(stderr io.Writer) *flag.FlagSet {
+	set := newFlags("check", stderr)
+	set.StringVar(&o.config, "config", "", "path to the config file to check")
+	return set
+}
+
 // check runs the subcommand check.
 func check(args []string, stdout, stderr io.Writer) int {
-	set := newFlags("check", checkUsage, stderr)
-	path := set.String("config", "", "path to the config file to check")
+	var o checkFlags
+	set := o.define(stderr)
 	if code, ok := parse(set, args, "name the file with -config"); !ok {
 		return code
 	}
-	if *path == "" {
+	if o.config == "" {
 		return misused(set, "-config is missing: name the file to check")
 	}
-	c, err := loadConfig(*path)
+	c, err := loadConfig(o.config)
 	if err == nil {
 		err = c.Check()
 	}
@@ -44,11 +53,16 @@ func check(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "E!", err)
 		return exitFailed
 	}
-	return done(io.WriteString(stdout, meaning(*path, &c, here)))
+	odd := c.Odd(here)
+	code := done(io.WriteString(stdout, meaning(o.config, &c, here, odd)))
+	if code == exitOK && len(odd) > 0 {
+		return exitWarning
+	}
+	return code
 }
 
 // meaning says what a configuration means on a host with these devices. The configuration has been checked.
-func meaning(path string, c *rdma_events.Config, here []verbs.Found) string {
+func meaning(path string, c *rdma_events.Config, here []verbs.Found, odd []string) string {
 	var names, watched []string
 	for _, d := range here {
 		name := d.Name
@@ -63,8 +77,8 @@ func meaning(path string, c *rdma_events.Config, here []verbs.Found) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: backend %s, probe %s\n", path, c.Backend, probing(c))
 	fmt.Fprintf(&b, "devices here: %s\nwatched: %s\n", listed(names), listed(watched))
-	for _, odd := range c.Odd(here) {
-		fmt.Fprintf(&b, "odd: %s\n", odd)
+	for _, one := range odd {
+		fmt.Fprintf(&b, "odd: %s\n", one)
 	}
 	b.WriteString("ok\n")
 	return b.String()

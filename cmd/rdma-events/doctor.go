@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -14,9 +15,7 @@ import (
 	"rdma_events/plugins/inputs/rdma_events"
 )
 
-const doctorUsage = `usage: rdma-events doctor [flags]
-
-Says whether the RDMA devices of this host can be watched, and what mends it
+const doctorAbout = `Says whether the RDMA devices of this host can be watched, and what mends it
 where not. Exit status 0: all is well; 1: with a warning; 2: with a failure.
 What had nothing to look at is skipped, and is not called OK.
 Run it as the user that Telegraf runs as: sudo -u telegraf rdma-events doctor
@@ -27,37 +26,50 @@ It asks before what could be noticed by others, and refuses a device that other
 programs use, unless -yes.
 `
 
+// doctorFlags are the flags of the subcommand doctor.
+type doctorFlags struct {
+	config     string
+	json       bool
+	onHardware bool
+	hardware   hardwareFlags
+}
+
+func (o *doctorFlags) define(stderr io.Writer) *flag.FlagSet {
+	set := newFlags("doctor", stderr)
+	set.StringVar(&o.config, "config", "", "Telegraf's configuration, or that of the plugin, to check as well")
+	set.BoolVar(&o.json, "json", false, "write one JSON object")
+	set.BoolVar(&o.onHardware, "hardware", false, "try one device, and write a file to send in")
+	set.StringVar(&o.hardware.device, "device", "", "with -hardware: which; needed where there are several")
+	set.StringVar(&o.hardware.out, "out", "", "with -hardware: the file; by default rdma-events-hardware-HOST-DEVICE.json here")
+	set.BoolVar(&o.hardware.yes, "yes", false, "with -hardware: agree to rc_write and flush, and to a device that others use")
+	return set
+}
+
 // examine runs the subcommand doctor.
 func examine(args []string, stdout *os.File, stderr io.Writer) int {
-	set := newFlags("doctor", doctorUsage, stderr)
-	config := set.String("config", "", "Telegraf's configuration, or that of the plugin, to check as well")
-	asJSON := set.Bool("json", false, "write one JSON object")
-	var h hardwareFlags
-	onHardware := set.Bool("hardware", false, "try one device, and write a file to send in")
-	set.StringVar(&h.device, "device", "", "with -hardware: which; needed where there are several")
-	set.StringVar(&h.out, "out", "", "with -hardware: the file; by default rdma-events-hardware-HOST-DEVICE.json here")
-	set.BoolVar(&h.yes, "yes", false, "with -hardware: agree to rc_write and flush, and to a device that others use")
+	var o doctorFlags
+	set := o.define(stderr)
 	if code, ok := parse(set, args, "name the file with -config"); !ok {
 		return code
 	}
 	switch {
-	case !*onHardware && h != (hardwareFlags{}):
+	case !o.onHardware && o.hardware != (hardwareFlags{}):
 		return misused(set, "-device, -out and -yes go with -hardware")
-	case *onHardware && *asJSON:
+	case o.onHardware && o.json:
 		return misused(set, "-hardware writes a file, so -json does not go with it: name the file with -out")
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	if h.config = *config; *onHardware {
-		return tryHardware(ctx, h, stderr)
+	if o.hardware.config = o.config; o.onHardware {
+		return tryHardware(ctx, o.hardware, stderr)
 	}
-	s, err := patient(*config)
+	s, err := patient(o.config)
 	if err != nil {
 		fmt.Fprintln(stderr, "E!", err)
 		return exitFailed
 	}
 	r := doctor.Run(ctx, s)
-	if *asJSON {
+	if o.json {
 		err = r.WriteJSON(stdout)
 	} else {
 		err = r.WriteText(stdout, colours(stdout))

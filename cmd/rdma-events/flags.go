@@ -7,12 +7,13 @@ import (
 	"io"
 )
 
-// newFlags returns the flags of a subcommand. Its help is usage, and a line for each flag.
-func newFlags(subcommand, usage string, stderr io.Writer) *flag.FlagSet {
-	set := flag.NewFlagSet("rdma-events "+subcommand, flag.ContinueOnError)
+// newFlags returns the flags of a subcommand. Its help is the subcommand's line, what it is about, and a line for each flag.
+func newFlags(name string, stderr io.Writer) *flag.FlagSet {
+	set := flag.NewFlagSet("rdma-events "+name, flag.ContinueOnError)
 	set.SetOutput(stderr)
 	set.Usage = func() {
-		fmt.Fprint(stderr, usage)
+		c := find(name)
+		fmt.Fprintf(stderr, "usage: %s\n\n%s", c.synopsis(), c.about)
 		set.PrintDefaults()
 	}
 	return set

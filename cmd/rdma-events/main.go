@@ -15,27 +15,15 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"rdma_events/plugins/inputs/rdma_events"
 )
-
-const usage = `usage: rdma-events [flags]            run the plugin until standard input ends
-       rdma-events watch [flags]      show events as they come; -demo shows simulated devices
-       rdma-events doctor [flags]     say whether the devices of this host can be watched
-       rdma-events check -config F    say what a configuration means here, and whether it can be used
-       rdma-events sample-config      print the configuration with all defaults
-       rdma-events assets [flags]     write dashboards, alert rules and configurations for InfluxDB or Prometheus
-       rdma-events explain [ALERT]    say what an alert means and what to do; without a name, list them
-       rdma-events help [COMMAND]     print this, or the flags of a command
-       rdma-events version            print version and commit
-flags:
-`
 
 // The exit statuses.
 const (
-	exitOK = iota
-	exitFailed
-	exitUsage
+	exitOK      = 0
+	exitWarning = 1  // of what was looked at, something is odd
+	exitFailed  = 2  // it is broken, or the command could not do its work
+	exitUsage   = 64 // the command was used wrongly; EX_USAGE of sysexits.h
+	exitUnknown = 70 // it is not known how things are; EX_SOFTWARE
 )
 
 func main() { os.Exit(command(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -44,58 +32,22 @@ func main() { os.Exit(command(os.Args[1:], os.Stdout, os.Stderr)) }
 // uses the process' own standard descriptors instead of stdout and stderr; watch
 // and doctor use its standard output.
 func command(args []string, stdout, stderr io.Writer) int {
-	name := ""
-	if len(args) > 0 {
-		name = args[0]
-	}
 	if slices.ContainsFunc(args, asksForHelp) {
 		stderr = stdout // who asks for help has made no mistake
 	}
-	switch name {
-	case "help":
-		return help(args[1:], stdout, stderr)
-	case "version", "-version", "--version":
-		return done(fmt.Fprintln(stdout, "rdma-events", describeBuild()))
-	case "sample-config":
-		return done(io.WriteString(stdout, rdma_events.New().SampleConfig()))
-	case "check":
-		return check(args[1:], stdout, stderr)
-	case "watch":
-		return watchLive(args[1:], os.Stdout, stderr)
-	case "assets":
-		return writeAssets(args[1:], stderr)
-	case "explain":
-		return explain(args[1:], stdout, stderr)
-	case "doctor":
-		return examine(args[1:], os.Stdout, stderr)
-	}
-	o, code := parseFlags(args, stderr)
-	if code != exitOK || o == nil {
-		return code
-	}
-	return serve(o)
-}
-
-// asksForHelp reports whether a flag is one of those that package flag takes as a request for help.
-func asksForHelp(arg string) bool {
-	return slices.Contains([]string{"-h", "-help", "--h", "--help"}, arg)
-}
-
-// help prints the usage of the program or of a subcommand.
-func help(args []string, stdout, stderr io.Writer) int {
-	switch {
-	case len(args) == 0:
-		return command([]string{"-help"}, stdout, stderr)
-	case len(args) == 1 && slices.Contains([]string{"watch", "doctor", "check", "assets"}, args[0]):
-		return command([]string{args[0], "-help"}, stdout, stderr)
-	}
-	for line := range strings.Lines(usage) { // a command without flags has only its line
-		if fields := strings.Fields(line); len(args) == 1 && slices.Index(fields, args[0]) == 1 && fields[0] == "rdma-events" {
-			return done(fmt.Fprintln(stdout, "usage:", strings.TrimSpace(line)))
+	if len(args) > 0 {
+		if c := find(strings.TrimLeft(args[0], "-")); c != nil && (c.name == args[0] || c.alsoFlag) {
+			if c.flags == nil && slices.ContainsFunc(args, asksForHelp) {
+				return help([]string{c.name}, stdout, stderr)
+			}
+			return c.run(args[1:], stdout, stderr)
 		}
 	}
-	fmt.Fprintf(stderr, "rdma-events help: want the name of one command\n%s", usage)
-	return exitUsage
+	var o flags
+	if code, ok := o.parse(args, stderr); !ok {
+		return code
+	}
+	return serve(&o)
 }
 
 func done(_ int, err error) int {
@@ -109,38 +61,43 @@ func done(_ int, err error) int {
 type flags struct {
 	config       string
 	pollInterval time.Duration // 0: gather only when prompted
+	disabled     bool
 }
 
-// parseFlags returns nil and an exit status if there is nothing to run.
-func parseFlags(args []string, stderr io.Writer) (*flags, int) {
-	var o flags
+func (o *flags) define(stderr io.Writer) *flag.FlagSet {
 	set := flag.NewFlagSet("rdma-events", flag.ContinueOnError)
 	set.SetOutput(stderr)
 	set.Usage = func() {
-		fmt.Fprint(stderr, usage)
+		fmt.Fprint(stderr, usage())
 		set.PrintDefaults()
 	}
 	set.StringVar(&o.config, "config", "", "path to the config file for this plugin")
 	set.DurationVar(&o.pollInterval, "poll_interval", time.Second, "how often to send metrics")
-	disabled := set.Bool("poll_interval_disabled", false,
+	set.BoolVar(&o.disabled, "poll_interval_disabled", false,
 		"set to true to disable polling. Metrics are then sent when a line comes on standard input")
+	return set
+}
+
+// parse parses the plugin's flags. If ok is false, there is nothing to run.
+func (o *flags) parse(args []string, stderr io.Writer) (code int, ok bool) {
+	set := o.define(stderr)
 	switch err := set.Parse(args); {
 	case errors.Is(err, flag.ErrHelp):
-		return nil, exitOK
+		return exitOK, false
 	case err != nil:
-		return nil, exitUsage
+		return exitUsage, false
 	case set.NArg() > 0:
-		fmt.Fprintf(stderr, "rdma-events: %q is neither a subcommand nor a flag\n%s", set.Arg(0), usage)
+		fmt.Fprintf(stderr, "rdma-events: %q is neither a subcommand nor a flag\n%s", set.Arg(0), usage())
 		set.PrintDefaults()
-		return nil, exitUsage
+		return exitUsage, false
 	case o.pollInterval < 0:
 		fmt.Fprintf(stderr, "rdma-events: -poll_interval %s is not allowed: want 0 or more\n", o.pollInterval)
-		return nil, exitUsage
+		return exitUsage, false
 	}
-	if *disabled {
+	if o.disabled {
 		o.pollInterval = 0
 	}
-	return &o, exitOK
+	return exitOK, true
 }
 
 // serve runs the plugin as a child of Telegraf.

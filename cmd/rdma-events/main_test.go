@@ -46,7 +46,7 @@ func TestVersionSampleAndUsage(t *testing.T) {
 		{[]string{"help"}, exitOK, "rdma-events explain [ALERT]", ""},
 		{[]string{"help", "watch"}, exitOK, "usage: rdma-events watch", ""},
 		{[]string{"help", "check"}, exitOK, "usage: rdma-events check", ""},
-		{[]string{"help", "sample-config"}, exitOK, "usage: rdma-events sample-config", ""},
+		{[]string{"help", "sample-config"}, exitOK, "usage: rdma-events sample-config\n\nPrint the configuration", ""},
 		{[]string{"help", "explain"}, exitOK, "usage: rdma-events explain [ALERT]", ""},
 		{[]string{"help", "fly"}, exitUsage, "", "rdma-events help: want the name of one command"},
 		{[]string{"help", "rdma-events"}, exitUsage, "", "rdma-events help: want the name of one command"},
@@ -86,13 +86,20 @@ func TestVersionSampleAndUsage(t *testing.T) {
 
 func TestTheFlagsAreThoseOfTheShim(t *testing.T) {
 	var stderr bytes.Buffer
-	o, code := parseFlags([]string{"-config", "f", "-poll_interval", "2s"}, &stderr)
-	require.Equal(t, exitOK, code)
-	require.Equal(t, &flags{config: "f", pollInterval: 2 * time.Second}, o)
-	o, _ = parseFlags(nil, &stderr)
-	require.Equal(t, time.Second, o.pollInterval)
-	o, _ = parseFlags([]string{"--poll_interval_disabled"}, &stderr)
-	require.Zero(t, o.pollInterval)
+	for _, tt := range []struct {
+		args []string
+		want flags
+	}{
+		{[]string{"-config", "f", "-poll_interval", "2s"}, flags{config: "f", pollInterval: 2 * time.Second}},
+		{nil, flags{pollInterval: time.Second}},
+		{[]string{"--poll_interval_disabled"}, flags{disabled: true}},
+	} {
+		var o flags
+		code, ok := o.parse(tt.args, &stderr)
+		require.True(t, ok)
+		require.Equal(t, exitOK, code)
+		require.Equal(t, tt.want, o)
+	}
 }
 
 func TestCheckSaysOkOrOneLine(t *testing.T) {
@@ -140,7 +147,7 @@ func TestCheckSaysWhatAConfigurationMeansHere(t *testing.T) {
   sim.profile = "fleet4"
 `)
 	var stdout, stderr bytes.Buffer
-	require.Equal(t, exitOK, command([]string{"check", "-config", path}, &stdout, &stderr), stderr.String())
+	require.Equal(t, exitWarning, command([]string{"check", "-config", path}, &stdout, &stderr), stderr.String())
 	require.Equal(t, path+`: backend sim, probe auto every 1s
 devices here: sim0, sim1, sim2, sim3
 watched: sim0, sim1

@@ -15,6 +15,7 @@ import (
 	"github.com/influxdata/telegraf/logger"
 
 	"rdma_events/internal/execd"
+	"rdma_events/internal/statusfile"
 	"rdma_events/plugins/inputs/rdma_events"
 )
 
@@ -107,7 +108,10 @@ func (s *streams) run(ctx context.Context, o *flags, prompts <-chan os.Signal) e
 	if err != nil {
 		return err
 	}
-	p.Config, p.Log, p.Interrupt = c, s.log, s.out.Interrupt
+	p.Config, p.Log, p.Interrupt, p.Version = c, s.log, s.out.Interrupt, buildVersion()
+	if p.StatusDir, err = statusfile.Dir(); err != nil {
+		s.log.Infof("%v; `rdma-events status` and `health` do not see this plugin", err)
+	}
 	if err := p.Init(); err != nil {
 		return err
 	}

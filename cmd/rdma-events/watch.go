@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -21,9 +22,7 @@ import (
 	"rdma_events/plugins/inputs/rdma_events"
 )
 
-const watchUsage = `usage: rdma-events watch [flags]
-
-Shows what happens on the RDMA devices of this host until it is interrupted:
+const watchAbout = `Shows what happens on the RDMA devices of this host until it is interrupted:
 asynchronous events with the change of state that they made and how long the
 state before had lasted, devices that come and go, and with -probe how long a
 completion event takes to wake a thread. -demo shows all of it on a host without
@@ -55,16 +54,7 @@ func watchLive(args []string, stdout *os.File, stderr io.Writer) int {
 
 func parseWatchFlags(args []string, stderr io.Writer) (*watchFlags, int) {
 	var o watchFlags
-	set := newFlags("watch", watchUsage, stderr)
-	set.StringVar(&o.config, "config", "", "the plugin's configuration: devices, ports, probes, simulator")
-	set.Func("device", "only this device; a glob, and may be given more than once", func(glob string) error {
-		o.devices = append(o.devices, glob)
-		return nil
-	})
-	set.DurationVar(&o.limit, "for", 0, "how long to watch; 0: until interrupted")
-	set.BoolVar(&o.json, "json", false, "write one JSON object a line")
-	set.BoolVar(&o.probe, "probe", false, "run probes, and show wake-up latency per port")
-	set.BoolVar(&o.demo, "demo", false, "show simulated devices, on which a bit of everything happens within a minute")
+	set := o.define(stderr)
 	if code, ok := parse(set, args, "name a device with -device"); !ok {
 		return nil, code
 	}
@@ -75,6 +65,20 @@ func parseWatchFlags(args []string, stderr io.Writer) (*watchFlags, int) {
 		return nil, misused(set, fmt.Sprintf("-for %s is not allowed: want 0 or more", o.limit))
 	}
 	return &o, exitOK
+}
+
+func (o *watchFlags) define(stderr io.Writer) *flag.FlagSet {
+	set := newFlags("watch", stderr)
+	set.StringVar(&o.config, "config", "", "the plugin's configuration: devices, ports, probes, simulator")
+	set.Func("device", "only this device; a glob, and may be given more than once", func(glob string) error {
+		o.devices = append(o.devices, glob)
+		return nil
+	})
+	set.DurationVar(&o.limit, "for", 0, "how long to watch; 0: until interrupted")
+	set.BoolVar(&o.json, "json", false, "write one JSON object a line")
+	set.BoolVar(&o.probe, "probe", false, "run probes, and show wake-up latency per port")
+	set.BoolVar(&o.demo, "demo", false, "show simulated devices, on which a bit of everything happens within a minute")
+	return set
 }
 
 // settings returns the configuration, changed by the flags.

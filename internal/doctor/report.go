@@ -38,8 +38,12 @@ type Result struct {
 	Fix     string `json:"fix,omitempty"` // the command that fixes it; "" with OK and Skipped
 }
 
+// schema changes when a field of a Report changes its meaning or goes.
+const schema = 1
+
 // Report has the results of all checks, in their order.
 type Report struct {
+	Schema  int      `json:"schema"`
 	Version string   `json:"version"`
 	Kernel  string   `json:"kernel"` // its release
 	User    int      `json:"uid"`
@@ -57,6 +61,7 @@ func (r *Report) add(results ...Result) {
 
 // WriteJSON writes the report as one indented JSON object.
 func (r *Report) WriteJSON(w io.Writer) error {
+	r.Schema = schema
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")

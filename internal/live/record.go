@@ -26,6 +26,7 @@ const (
 type record struct {
 	queued time.Time // when it came; Time is when it happened
 
+	Schema int       `json:"schema"` // set when it is written
 	Time   time.Time `json:"time"`
 	Kind   string    `json:"kind"`
 	Device string    `json:"device,omitempty"`
@@ -41,9 +42,13 @@ type record struct {
 	GID  *gid  `json:"gid,omitempty"`
 	Attr *attr `json:"attr,omitempty"`
 
-	Reason string `json:"reason,omitempty"`
-	Text   string `json:"text,omitempty"`
-	Level  string `json:"level,omitempty"`
+	Reason string  `json:"reason,omitempty"`
+	Opened *opened `json:"opened,omitempty"`
+	Link   *link   `json:"link,omitempty"`
+
+	// Of kindLog alone: nothing else has prose.
+	Text  string `json:"text,omitempty"`
+	Level string `json:"level,omitempty"`
 
 	Probe *probe `json:"probe,omitempty"`
 }
@@ -75,6 +80,25 @@ func (g *gid) line() string {
 		text += ", away " + duration(g.AwayNS)
 	}
 	return fmt.Sprintf("%s %s %s", g.GID, g.Type, text)
+}
+
+// schema changes when a field of a record changes its meaning or goes.
+const schema = 1
+
+// opened holds what a device says of itself when it is opened.
+type opened struct {
+	Driver   string `json:"driver"`
+	Firmware string `json:"fw_ver,omitempty"`
+	Ports    int    `json:"ports"`
+	Events   bool   `json:"events_supported"`
+}
+
+// link holds the attributes of a port that became known.
+type link struct {
+	RateGbps  float64 `json:"rate_gbps,omitempty"`
+	Width     string  `json:"width,omitempty"`
+	LinkLayer string  `json:"link_layer"`
+	NetDev    string  `json:"netdev,omitempty"`
 }
 
 // attr holds a change of an attribute.
@@ -131,26 +155,26 @@ func (r *record) where() string {
 	return fmt.Sprintf("%s:%d", r.Device, r.Port)
 }
 
-// describeDevice returns the text about a device that was opened.
-func describeDevice(v *measure.Device) string {
-	text := fmt.Sprintf("opened: %s, %d ports", v.Attr.Driver, v.Attr.Ports)
-	if v.Attr.Ports == 1 {
+// line returns the text about the device.
+func (o *opened) line() string {
+	text := fmt.Sprintf("opened: %s, %d ports", o.Driver, o.Ports)
+	if o.Ports == 1 {
 		text = strings.TrimSuffix(text, "s")
 	}
-	if v.Attr.Firmware != "" {
-		text += ", firmware " + v.Attr.Firmware
+	if o.Firmware != "" {
+		text += ", firmware " + o.Firmware
 	}
-	if !v.Attr.EventsSupported {
+	if !o.Events {
 		text += "; its driver raises no events"
 	}
 	return text
 }
 
-// describePort returns the text about a port that became known.
-func describePort(v *measure.Port) string {
-	text := fmt.Sprintf("%g Gb/s (%s), %s", v.Attr.RateGbps, v.Attr.Width, v.Attr.LinkLayer)
-	if v.Attr.NetDev != "" {
-		text += " on " + v.Attr.NetDev
+// line returns the text about the port.
+func (l *link) line() string {
+	text := fmt.Sprintf("%g Gb/s (%s), %s", l.RateGbps, l.Width, l.LinkLayer)
+	if l.NetDev != "" {
+		text += " on " + l.NetDev
 	}
 	return text
 }

@@ -212,7 +212,8 @@ func (s *Screen) port(v *measure.Port) {
 	}
 	s.states[key] = v.State.String()
 	s.add(record{
-		Time: v.At, Kind: kindPort, Device: v.Device, Port: v.Port, StateTo: v.State.String(), Text: describePort(v),
+		Time: v.At, Kind: kindPort, Device: v.Device, Port: v.Port, StateTo: v.State.String(),
+		Link: &link{v.Attr.RateGbps, v.Attr.Width, v.Attr.LinkLayer.String(), v.Attr.NetDev},
 	})
 }
 
@@ -222,10 +223,8 @@ func (s *Screen) device(v *measure.Device) {
 	r := record{Time: v.At, Kind: kindDevice, Device: v.Device, Reason: string(v.Reason)}
 	switch {
 	case v.Open && !last.open:
-		r.Text = describeDevice(v)
-	case v.Reason != status.ReasonOK && v.Reason != status.ReasonStarting && v.Reason != last.reason:
-		r.Text = "not watched: " + string(v.Reason)
-	default:
+		r.Opened = &opened{v.Attr.Driver, v.Attr.Firmware, v.Attr.Ports, v.Attr.EventsSupported}
+	case v.Reason == status.ReasonOK || v.Reason == status.ReasonStarting || v.Reason == last.reason:
 		return
 	}
 	s.add(r)

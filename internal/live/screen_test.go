@@ -105,11 +105,11 @@ func TestJSONIsOneObjectALine(t *testing.T) {
 	}
 	require.Len(t, all, 6)
 	require.Equal(t, map[string]any{
-		"kind": "event", "device": "mlx5_0", "port": 1.0, "event": "port_err", "count": 1.0,
+		"schema": 1.0, "kind": "event", "device": "mlx5_0", "port": 1.0, "event": "port_err", "count": 1.0,
 		"state_from": "active", "state_to": "down", "lasted_ns": 99e6, "witness": "event",
 	}, all[2])
 	require.Equal(t, map[string]any{
-		"kind": "event", "device": "mlx5_0", "port": 1.0, "event": "pkey_change", "count": 3.0,
+		"schema": 1.0, "kind": "event", "device": "mlx5_0", "port": 1.0, "event": "pkey_change", "count": 3.0,
 		"state_from": "down", "state_to": "down",
 	}, all[3])
 	require.Equal(t, "state", all[5]["kind"])
@@ -244,8 +244,10 @@ func TestOnATerminalProbesStayBelowTheLines(t *testing.T) {
 		<-time.After(100 * time.Millisecond)
 	})
 	require.Equal(t, strings.Join([]string{
+		"\x1b[2mwake: of the last second; p50, p99: of t\x1b[0m",
 		"mlx5_0:1    rc_write v0 wake 45.1µs  p50\x1b[0m",
-		"\x1b[1A\x1b[J\x1b[2m17:00:00.100000\x1b[0m  mlx5_0:1    \x1b[31mport_err\x1b[0m",
+		"\x1b[2A\x1b[J\x1b[2m17:00:00.100000\x1b[0m  mlx5_0:1    \x1b[31mport_err\x1b[0m",
+		"\x1b[2mwake: of the last second; p50, p99: of t\x1b[0m",
 		"mlx5_0:1    rc_write v0 wake 45.1µs  p50\x1b[0m",
 		"",
 	}, "\n"), got)

@@ -48,17 +48,24 @@ func (s *Screen) write(b *bytes.Buffer, records []record) {
 			b.WriteString(s.line(&records[i]) + "\n")
 			continue
 		}
+		records[i].Schema = schema
 		e := json.NewEncoder(b)
 		e.SetEscapeHTML(false)
 		_ = e.Encode(&records[i]) // cannot fail: strings and numbers go into a buffer
 	}
 }
 
+// histogramText is the line above the probes of the block.
+const histogramText = "wake: of the last second; p50, p99: of the window; [rounds by wake-up] from..to"
+
 // lines returns the lines of the block. They have no time: the block shows the present.
 func (s *Screen) lines(records []record) []string {
-	lines := make([]string, len(records))
+	if len(records) == 0 {
+		return nil
+	}
+	lines := []string{s.paint(dim, histogramText)}
 	for i := range records {
-		lines[i] = fmt.Sprintf("%-10s  %s", records[i].where(), records[i].Probe.line(s.cfg.ASCII))
+		lines = append(lines, fmt.Sprintf("%-10s  %s", records[i].where(), records[i].Probe.line(s.cfg.ASCII)))
 	}
 	return lines
 }
@@ -81,11 +88,11 @@ func (s *Screen) line(r *record) string {
 	case kindAttr:
 		name, detail = r.Attr.Name, r.Attr.From+" > "+r.Attr.To
 	case kindPort:
-		name, detail = "(first look)", s.state(r.StateTo)+", "+r.Text
+		name, detail = "(first look)", s.state(r.StateTo)+", "+r.Link.line()
 	case kindDevice:
-		name, detail, colour = r.Text, "", dim
-		if r.Reason != "ok" {
-			colour = red
+		name, detail, colour = "not watched: "+r.Reason, "", red
+		if r.Opened != nil {
+			name, colour = r.Opened.line(), dim
 		}
 	case kindProbe:
 		name, detail = r.Probe.line(s.cfg.ASCII), ""

@@ -32,6 +32,11 @@ type Plugin struct {
 	// accumulator never blocks for long.
 	Interrupt func() `toml:"-"`
 
+	// Version is that of the program, and StatusDir the directory where the status of each interval is kept for other
+	// programs of the host (package statusfile); "" keeps none.
+	Version   string `toml:"-"`
+	StatusDir string `toml:"-"`
+
 	open  func(*Config, dependencies) (watcher, error)
 	now   func() time.Time
 	start int64 // CLOCK_BOOTTIME ns
@@ -40,6 +45,7 @@ type Plugin struct {
 	watcher  watcher
 	watching running
 	emitting running
+	status   statusKeeper
 }
 
 // watcher monitors all devices.
@@ -101,6 +107,7 @@ func (p *Plugin) Start(acc telegraf.Accumulator) error {
 			p.Log.Errorf("Watching RDMA devices ended: %v", err)
 		}
 	})
+	p.status.start(p.StatusDir, p.Version, newLogger(p.Log))
 	return nil
 }
 
@@ -112,9 +119,12 @@ func (p *Plugin) Gather(telegraf.Accumulator) error {
 	if !p.emitter.Ready() {
 		return nil
 	}
-	points, own := p.watcher.Gather(p.now())
+	now := p.now()
+	points, own := p.watcher.Gather(now)
 	own.Queue, own.Usage = p.emitter.Queue(), usage(p.start)
-	p.emitter.Interval(append(points, own))
+	points = append(points, own)
+	p.status.keep(points, now)
+	p.emitter.Interval(points)
 	return nil
 }
 
@@ -130,6 +140,7 @@ func (p *Plugin) Stop() {
 	defer cancel()
 	p.stopWatching(ctx, limit)
 	p.stopEmitting(ctx)
+	p.status.stop(ctx)
 	if points, events := p.emitter.Left(); points > 0 {
 		p.Log.Warnf("Stopping: Telegraf did not read within %s; %d points with %d events are lost", limit, points, events)
 	}

@@ -1,0 +1,241 @@
+package health
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/measure"
+	"rdma_events/internal/status"
+	"rdma_events/internal/verbs"
+)
+
+var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+
+// host is a host with one device with one port and one probe, all well.
+type host struct {
+	device    measure.Device
+	port      measure.Port
+	probe     measure.Probe
+	async     measure.Async
+	collector measure.Collector
+}
+
+func healthy() *host {
+	h := &host{
+		device: measure.Device{
+			Device: "mlx5_0", Present: true, Open: true, Reason: status.ReasonOK,
+			Worker: status.Status{State: status.StateRunning, Reason: status.ReasonOK},
+			Attr:   verbs.DeviceAttr{Name: "mlx5_0", Driver: "mlx5_core", NUMANode: -1},
+		},
+		port:  measure.Port{Device: "mlx5_0", Port: 1, Known: true, HasState: true, State: verbs.PortActive, RateBestGbps: 400},
+		probe: measure.Probe{Device: "mlx5_0", ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodRCWrite}, OK: true, HasOK: true},
+		async: measure.Async{Device: "mlx5_0", Port: 1},
+	}
+	h.port.Attr = verbs.PortAttr{RateGbps: 400, Width: "4x", LinkLayer: verbs.LinkInfiniBand}
+	return h
+}
+
+func (h *host) points(now time.Time) []measure.Point {
+	h.port.At = now
+	return []measure.Point{&h.async, &h.port, &h.probe, &h.device, &measure.Host{At: now}, &h.collector}
+}
+
+// after observes h each 10 s for a duration, and returns the last status.
+func after(k *Keeper, h *host, begin time.Time, lasting time.Duration) *Status {
+	var s *Status
+	for at := time.Duration(0); at <= lasting; at += 10 * time.Second {
+		s = k.Observe(h.points(begin.Add(at)), begin.Add(at))
+	}
+	return s
+}
+
+func ids(s *Status) string {
+	var all []string
+	for _, p := range s.Problems {
+		all = append(all, p.ID)
+	}
+	return strings.Join(all, " ")
+}
+
+func TestAStateIsAProblemOnceItHasLasted(t *testing.T) {
+	for _, tt := range []struct {
+		id    string
+		hold  time.Duration
+		fault func(*host)
+	}{
+		{"port-down", time.Minute, func(h *host) { h.port.State = verbs.PortDown }},
+		{"link-slow", 5 * time.Minute, func(h *host) { h.port.Attr.RateGbps = 200 }},
+		{"device-missing", time.Minute, func(h *host) {
+			h.device.Present, h.device.Reason, h.port.Known = false, status.ReasonRemoved, false
+		}},
+		{"unacked-events", 3 * time.Minute, func(h *host) { h.async.Unacked = 1 }},
+		{"worker-down", 2 * time.Minute, func(h *host) { h.device.Worker.State = status.StateBackingOff }},
+		{"worker-down", 2 * time.Minute, func(h *host) { h.device.Worker.State = status.StateStuck }},
+	} {
+		t.Run(tt.id, func(t *testing.T) {
+			k, h := NewKeeper("v1", "gpu-17"), healthy()
+			require.Empty(t, after(k, h, noon, time.Minute).Problems)
+			tt.fault(h)
+			begin := noon.Add(2 * time.Minute)
+			require.Empty(t, after(k, h, begin, tt.hold-10*time.Second).Problems)
+			s := after(k, h, begin.Add(tt.hold), 0)
+			require.Equal(t, tt.id, ids(s))
+			require.Equal(t, begin, s.Problems[0].Since)
+			require.Empty(t, after(k, healthy(), begin.Add(tt.hold+time.Minute), 0).Problems)
+		})
+	}
+}
+
+func TestACounterIsAProblemForAsLongAsTheRuleLooksBack(t *testing.T) {
+	for _, tt := range []struct {
+		id      string
+		n       uint64
+		window  time.Duration
+		counter func(h *host, n uint64)
+	}{
+		{"port-flapping", 3, halfHour, func(h *host, n uint64) { h.port.Flaps = n }},
+		{"link-disagrees", 1, halfHour, func(h *host, n uint64) { h.port.MissedTransitions = n }},
+		{"gid-moved", 1, halfHour, func(h *host, n uint64) { h.port.GIDMoves = n }},
+		{"device-fatal", 1, halfHour, func(h *host, n uint64) { h.device.Fatals = n }},
+		{"unacked-events", 1, halfHour, func(h *host, n uint64) { h.async.Released = n }},
+		{"probe-errors", 3, quarter, func(h *host, n uint64) { h.probe.Counts.Errors = n }},
+		{"lost-events", 3, quarter, func(h *host, n uint64) { h.probe.Counts.LostEvents = n }},
+		{"lost-completions", 3, quarter, func(h *host, n uint64) { h.probe.Counts.LostCompletions = n }},
+		{"worker-restarts", 3, halfHour, func(h *host, n uint64) { h.device.Worker.Crashes = n }},
+		{"plugin-late", 3, halfHour, func(h *host, n uint64) { h.collector.Queue.Skipped = n }},
+	} {
+		t.Run(tt.id, func(t *testing.T) {
+			k, h := NewKeeper("v1", "gpu-17"), healthy()
+			at := noon
+			step := func(n uint64) *Status {
+				at = at.Add(10 * time.Second)
+				tt.counter(h, n)
+				return k.Observe(h.points(at), at)
+			}
+			for n := range tt.n {
+				require.Empty(t, step(n).Problems)
+			}
+			s := step(tt.n)
+			grown := at
+			require.Equal(t, tt.id, ids(s))
+			require.Equal(t, grown, s.Problems[0].Since)
+			at = grown.Add(tt.window - time.Minute)
+			require.Equal(t, tt.id, ids(step(tt.n)))
+			at = grown.Add(tt.window)
+			require.Empty(t, step(tt.n).Problems)
+			require.Equal(t, tt.id, ids(step(2*tt.n)), "grown by %d in one interval", tt.n)
+		})
+	}
+}
+
+func TestWhatIsNoProblem(t *testing.T) {
+	for name, change := range map[string]func(*host){
+		"a port that is expected to be down": func(h *host) { h.port.State, h.port.Expected = verbs.PortDown, true },
+		"a port of a device that is not open": func(h *host) {
+			h.port.State, h.port.Known, h.device.Open = verbs.PortAbsent, false, false
+		},
+		"a device that was renamed":               func(h *host) { h.device.Present, h.device.Reason = false, status.ReasonRenamed },
+		"a device that was given away":            func(h *host) { h.device.Present, h.device.Reason = false, status.ReasonReassigned },
+		"a batch of a probe's acknowledgements":   func(h *host) { h.probe.Unacked = 3 },
+		"a port that is down and slower for that": func(h *host) { h.port.State, h.port.Expected, h.port.Attr.RateGbps = verbs.PortDown, true, 10 },
+		"two flaps": func(h *host) { h.port.Flaps = 2 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			k, h := NewKeeper("v1", "gpu-17"), healthy()
+			after(k, h, noon, time.Minute)
+			change(h)
+			require.Empty(t, after(k, h, noon.Add(2*time.Minute), time.Hour).Problems)
+		})
+	}
+	t.Run("a port that was never active", func(t *testing.T) {
+		k, h := NewKeeper("v1", "gpu-17"), healthy()
+		h.port.State = verbs.PortDown
+		require.Empty(t, after(k, h, noon, time.Hour).Problems)
+	})
+	t.Run("a port that has been down for a day", func(t *testing.T) {
+		k, h := NewKeeper("v1", "gpu-17"), healthy()
+		after(k, h, noon, 0)
+		h.port.State = verbs.PortDown
+		require.Equal(t, "port-down", ids(after(k, h, noon.Add(time.Minute), time.Hour)))
+		require.Empty(t, after(k, h, noon.Add(day), time.Minute).Problems)
+	})
+	t.Run("a counter that begins again", func(t *testing.T) {
+		k, h := NewKeeper("v1", "gpu-17"), healthy()
+		h.port.Flaps = 2
+		after(k, h, noon, 0)
+		h.port.Flaps = 0
+		require.Empty(t, after(k, h, noon.Add(time.Minute), 0).Problems)
+	})
+}
+
+func TestTheKeeperForgetsWhatIsGone(t *testing.T) {
+	k, h := NewKeeper("v1", "gpu-17"), healthy()
+	h.port.Flaps = 3
+	h.async.Unacked = 1
+	after(k, h, noon, time.Minute)
+	require.NotEmpty(t, k.growths)
+	k.Observe(nil, noon.Add(day+2*time.Minute))
+	require.Empty(t, k.conditions)
+	require.Empty(t, k.growths)
+	require.Empty(t, k.active)
+}
+
+func TestOneLookJudgesAtOnceAndKnowsNoPast(t *testing.T) {
+	h := healthy()
+	h.port.State = verbs.PortDown
+	h.device.Open, h.device.Reason, h.device.Worker.State = false, status.ReasonNoPermission, status.StateBackingOff
+	s := Look("v1", "gpu-17", h.points(noon), noon)
+	require.Equal(t, SourceLook, s.Source)
+	require.Equal(t, "worker-down", ids(s))
+	require.Equal(t, "mlx5_0 worker-down no_permission", s.Line(noon))
+}
+
+func TestStatusAsText(t *testing.T) {
+	k, h := NewKeeper("v1", "gpu-17"), healthy()
+	after(k, h, noon, time.Minute)
+	h.port.Attr.Phys = 2
+	h.port.State, h.port.HasStateAge, h.port.StateAgeNS = verbs.PortDown, true, int64(90*time.Second)
+	h.port.Flaps = 1
+	h.probe.Counts = ledger.ProbeCounts{LostCompletions: 4}
+	h.probe.OK, h.probe.WakeP.P99 = false, 12_340
+	s := after(k, h, noon.Add(2*time.Minute), 90*time.Second)
+	var b strings.Builder
+	require.NoError(t, s.WriteText(&b, "gpu-17", noon))
+	require.Equal(t, `gpu-17
+mlx5_0: mlx5_core, watched
+    port 1: down since 12:02, polling, 400 Gbit/s (4x), infiniband, 1 flap, the last at 12:02
+        vector 0, rc_write: the last round failed, wake-up p99 12.3 us, 4 lost completions
+critical  mlx5_0:1 port-down: the port is down, since 12:02
+critical  mlx5_0:1 lost-completions: vector 0, rc_write: 4 work requests in all never completed, since 12:02
+`, b.String())
+	require.Equal(t, Critical, s.Worst())
+	require.Equal(t, "mlx5_0:1 port-down since 12:02; mlx5_0:1 lost-completions since 12:02", s.Line(noon))
+	require.Equal(t, "mlx5_0:1 port-down since 2026-11-23 12:02; 1 more", s.Line(noon.Add(day)))
+}
+
+func TestALineHas80CharactersAtMost(t *testing.T) {
+	s := &Status{}
+	for range 12 {
+		s.Problems = append(s.Problems, Problem{ID: "ports-down-together", Device: strings.Repeat("d", 63), Port: 255, Since: noon})
+		require.LessOrEqual(t, len(s.Line(noon)), 80)
+	}
+}
+
+func TestSeveralPluginsOnOneHostAreOneStatus(t *testing.T) {
+	watched := Device{Device: "mlx5_0", Open: true}
+	down := Problem{ID: "port-down", Severity: Critical, Device: "mlx5_1", Port: 1, Since: noon}
+	late := Problem{ID: "plugin-late", Severity: Warning, Since: noon.Add(-time.Hour)}
+	a := &Status{Host: "old", Time: noon, Devices: []Device{{Device: "mlx5_0"}, {Device: "mlx5_1"}}, Problems: []Problem{late, down}}
+	b := &Status{Host: "new", Time: noon.Add(time.Second), Devices: []Device{watched}, Problems: []Problem{down}}
+	m := Merge([]*Status{a, b})
+	require.Equal(t, "new", m.Host)
+	require.Equal(t, []Device{watched, {Device: "mlx5_1"}}, m.Devices)
+	require.Equal(t, []Problem{down, late}, m.Problems)
+	m.Only(func(device string) bool { return device == "mlx5_1" })
+	require.Equal(t, []Problem{down}, m.Problems)
+	require.Len(t, m.Devices, 1)
+}

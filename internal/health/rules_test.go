@@ -1,0 +1,79 @@
+package health
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+)
+
+// elsewhere are the alert rules that a process cannot judge, each with what it needs besides.
+var elsewhere = map[string]string{
+	"ports-down-together": "other hosts",
+	"sm-unstable":         "other hosts",
+	"wake-slow":           "the wake-ups of a day",
+	"plugin-silent":       "a process that runs while the plugin does not",
+	"no-reports":          "the same",
+}
+
+// The alert rules for Prometheus say the same of hold, window, count and severity, and there is one for each.
+func TestTheRulesAreThoseOfTheAlerts(t *testing.T) {
+	text, err := os.ReadFile("../../assets/prometheus/rules.yml")
+	require.NoError(t, err)
+	var file struct {
+		Groups []struct {
+			Rules []struct {
+				Alert, Expr, For string
+				Labels           map[string]string
+			}
+		}
+	}
+	require.NoError(t, yaml.Unmarshal(text, &file))
+	judged := map[string][]rule{}
+	for _, r := range []rule{
+		portDown, portFlapping, linkSlow, linkDisagrees, gidMoved, deviceMissing, deviceFatal, unackedEvents, releasedEvents,
+		probeErrors, lostEvents, lostCompletions, workerDown, workerRestarts, pluginLate,
+	} {
+		judged[r.id] = append(judged[r.id], r)
+	}
+	found := 0
+	for _, group := range file.Groups {
+		for _, alert := range group.Rules {
+			if alert.Alert == "" {
+				continue
+			}
+			id := kebab(alert.Alert)
+			if elsewhere[id] != "" {
+				require.Empty(t, judged[id], id)
+				continue
+			}
+			found++
+			require.NotEmpty(t, judged[id], "no rule here is %s, and it is not listed as one that a process cannot judge", id)
+			for _, r := range judged[id] {
+				require.Equal(t, alert.Labels["severity"], string(r.severity), id)
+				if r.count == 0 {
+					hold, err := time.ParseDuration(alert.For)
+					require.NoError(t, err, id)
+					require.Equal(t, hold, r.hold, id)
+					continue
+				}
+				require.Contains(t, alert.Expr, fmt.Sprintf("[%dm]) > %d.5", int(r.window.Minutes()), r.count-1), id)
+			}
+		}
+	}
+	require.Len(t, judged, found)
+}
+
+var capital = regexp.MustCompile(`([a-z])([A-Z])`)
+
+// kebab returns the id of an alert, as "gid-moved" of "RDMAGIDMoved".
+func kebab(alert string) string {
+	name := strings.TrimPrefix(alert, "RDMA")
+	name = strings.NewReplacer("GID", "Gid", "SM", "Sm").Replace(name)
+	return strings.ToLower(capital.ReplaceAllString(name, "$1-$2"))
+}

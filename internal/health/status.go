@@ -1,0 +1,150 @@
+package health
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// Schema is the value of Status.Schema. It changes when a field changes its meaning or goes, not when one is added.
+const Schema = 1
+
+// Source is from where a Status comes.
+type Source string
+
+// The sources.
+const (
+	SourcePlugin Source = "plugin" // the running plugin, which knows the past
+	SourceLook   Source = "look"   // the devices were opened for this once; what the past says is absent
+)
+
+// Status is how the devices of a host are. What is unknown is absent from its JSON.
+type Status struct {
+	Schema   int       `json:"schema"`
+	Version  string    `json:"version"` // of the program
+	Host     string    `json:"host"`
+	Time     time.Time `json:"time"` // of the values
+	Source   Source    `json:"source"`
+	Devices  []Device  `json:"devices"`
+	Problems []Problem `json:"problems"` // the most severe ones first
+}
+
+// Device is a device. What it is stays known after it has been opened once.
+type Device struct {
+	Device      string  `json:"device"`
+	Driver      string  `json:"driver,omitempty"`
+	Firmware    string  `json:"fw_ver,omitempty"`
+	BoardID     string  `json:"board_id,omitempty"`
+	PCIAddress  string  `json:"pci_address,omitempty"`
+	NUMANode    *int    `json:"numa_node,omitempty"`
+	Present     bool    `json:"present"`
+	Open        bool    `json:"open"`
+	WorkerState string  `json:"worker_state"`
+	Reason      string  `json:"reason"`
+	Ports       []Port  `json:"ports,omitempty"`
+	Probes      []Probe `json:"probes,omitempty"`
+}
+
+// Port is a port.
+type Port struct {
+	Port         int       `json:"port"`
+	State        string    `json:"state,omitempty"`
+	Since        time.Time `json:"since,omitzero"` // unknown before the first change
+	PhysState    string    `json:"phys_state,omitempty"`
+	LinkLayer    string    `json:"link_layer,omitempty"`
+	NetDev       string    `json:"netdev,omitempty"`
+	RateGbps     float64   `json:"rate_gbps,omitempty"`
+	RateBestGbps float64   `json:"rate_best_gbps,omitempty"` // since the plugin started
+	Width        string    `json:"width,omitempty"`
+	Flaps        uint64    `json:"flaps"`              // since the plugin started
+	LastFlap     time.Time `json:"last_flap,omitzero"` // when the port came back
+	ExpectedDown bool      `json:"expected_down,omitempty"`
+}
+
+// Probe is a completion queue probe. Counters count from the start of the plugin.
+type Probe struct {
+	Port            int    `json:"port"`
+	Vector          int    `json:"vector"`
+	Method          string `json:"method"`
+	OK              *bool  `json:"ok,omitempty"` // the last round; absent before one has ended
+	WakeP99NS       int64  `json:"wake_ns_p99,omitempty"`
+	LostEvents      uint64 `json:"lost_events"`
+	LostCompletions uint64 `json:"lost_completions"`
+	Errors          uint64 `json:"errors"`
+}
+
+// Severity is that of an alert rule.
+type Severity string
+
+// The severities.
+const (
+	Critical Severity = "critical"
+	Warning  Severity = "warning"
+)
+
+// Problem is what an alert rule would report. ID is that of the rule.
+type Problem struct {
+	ID       string    `json:"id"`
+	Severity Severity  `json:"severity"`
+	Device   string    `json:"device,omitempty"` // "": the plugin itself
+	Port     int       `json:"port,omitempty"`   // 0: the device
+	Since    time.Time `json:"since"`
+	Text     string    `json:"text"` // one line, without the device and its port
+}
+
+// Worst returns the greatest severity of all problems, "" if there is none.
+func (s *Status) Worst() Severity {
+	if len(s.Problems) == 0 {
+		return ""
+	}
+	return s.Problems[0].Severity
+}
+
+// Only removes all devices that do not match, and their problems.
+func (s *Status) Only(matches func(device string) bool) {
+	s.Devices = slices.DeleteFunc(s.Devices, func(d Device) bool { return !matches(d.Device) })
+	s.Problems = slices.DeleteFunc(s.Problems, func(p Problem) bool { return !matches(p.Device) })
+}
+
+// Merge returns the status of a host on which several plugins run, each with its own status. Of a device that several
+// watch the first that has it open counts. all has one status at least; the newest gives what is not of a device.
+func Merge(all []*Status) *Status {
+	newest := slices.MaxFunc(all, func(a, b *Status) int { return a.Time.Compare(b.Time) })
+	merged := *newest
+	merged.Devices, merged.Problems = []Device{}, []Problem{}
+	at := map[string]int{}
+	for _, s := range all {
+		for _, d := range s.Devices {
+			i, there := at[d.Device]
+			switch {
+			case !there:
+				at[d.Device] = len(merged.Devices)
+				merged.Devices = append(merged.Devices, d)
+			case d.Open && !merged.Devices[i].Open:
+				merged.Devices[i] = d
+			}
+		}
+		for _, p := range s.Problems {
+			if !slices.ContainsFunc(merged.Problems, func(q Problem) bool { return q.subject() == p.subject() }) {
+				merged.Problems = append(merged.Problems, p)
+			}
+		}
+	}
+	slices.SortFunc(merged.Devices, func(a, b Device) int { return strings.Compare(a.Device, b.Device) })
+	sortProblems(merged.Problems)
+	return &merged
+}
+
+func (p *Problem) subject() Problem {
+	return Problem{ID: p.ID, Device: p.Device, Port: p.Port, Text: p.Text}
+}
+
+// sortProblems sorts by severity, and those that came first before others.
+func sortProblems(all []Problem) {
+	slices.SortStableFunc(all, func(a, b Problem) int {
+		if a.Severity != b.Severity {
+			return strings.Compare(string(a.Severity), string(b.Severity)) // "critical" is before "warning"
+		}
+		return a.Since.Compare(b.Since)
+	})
+}

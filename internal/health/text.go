@@ -1,0 +1,180 @@
+package health
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// WriteText writes the status as one screen for people, below a first line of the caller's. It shows times in the time
+// zone of now.
+func (s *Status) WriteText(w io.Writer, first string, now time.Time) error {
+	var b strings.Builder
+	b.WriteString(first + "\n")
+	for i := range s.Devices {
+		s.Devices[i].text(&b, now)
+	}
+	if len(s.Devices) == 0 {
+		b.WriteString("no devices\n")
+	}
+	for _, p := range s.Problems {
+		fmt.Fprintf(&b, "%-8s  %s: %s, since %s\n", p.Severity, joined(" ", p.where(), p.ID), p.Text, moment(p.Since, now))
+	}
+	if s.Source == SourcePlugin && len(s.Problems) == 0 {
+		b.WriteString("no problems\n")
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (d *Device) text(b *strings.Builder, now time.Time) {
+	numa := ""
+	if d.NUMANode != nil {
+		numa = fmt.Sprintf("NUMA node %d", *d.NUMANode)
+	}
+	fmt.Fprintf(b, "%s: %s\n", d.Device, joined(", ", d.Driver, named("firmware ", d.Firmware), d.BoardID, d.PCIAddress, numa, d.watched()))
+	for _, p := range d.Ports {
+		fmt.Fprintf(b, "    port %d: %s\n", p.Port, p.text(now))
+		for _, probe := range d.Probes {
+			if probe.Port == p.Port {
+				fmt.Fprintf(b, "        vector %d, %s: %s\n", probe.Vector, probe.Method, probe.text())
+			}
+		}
+	}
+}
+
+// watched says whether the device is watched, and why not.
+func (d *Device) watched() string {
+	switch {
+	case d.Open:
+		return "watched"
+	case !d.Present:
+		return "missing: " + d.Reason
+	}
+	return "not watched: " + d.Reason
+}
+
+func (p *Port) text(now time.Time) string {
+	state := cmp.Or(p.State, "unknown")
+	if !p.Since.IsZero() {
+		state += " since " + moment(p.Since, now)
+	}
+	rate, flaps, expected := "", "", ""
+	if p.RateGbps > 0 {
+		rate = fmt.Sprintf("%g Gbit/s (%s)", p.RateGbps, p.Width)
+	}
+	if p.RateBestGbps > p.RateGbps {
+		rate = joined(", ", rate, fmt.Sprintf("best %g Gbit/s", p.RateBestGbps))
+	}
+	if p.Flaps > 0 {
+		flaps = counted(p.Flaps, "flap") + ", the last at " + moment(p.LastFlap, now)
+	}
+	if p.ExpectedDown {
+		expected = "expected to be down"
+	}
+	return joined(", ", state, p.PhysState, rate, p.LinkLayer, p.NetDev, flaps, expected)
+}
+
+func (p *Probe) text() string {
+	well, wake := "no round has ended yet", ""
+	if p.OK != nil && *p.OK {
+		well = "the last round is well"
+	} else if p.OK != nil {
+		well = "the last round failed"
+	}
+	if p.WakeP99NS > 0 {
+		wake = fmt.Sprintf("wake-up p99 %.1f us", float64(p.WakeP99NS)/1000)
+	}
+	return joined(", ", well, wake, counted(p.LostEvents, "lost event"), counted(p.LostCompletions, "lost completion"),
+		counted(p.Errors, "error"))
+}
+
+// lineLength is the most characters of Line: node-problem-detector cuts longer messages (max_output_length).
+const lineLength = 80
+
+// Line returns all problems in one line of at most 80 characters, the most severe ones first. It shows times in the
+// time zone of now.
+func (s *Status) Line(now time.Time) string {
+	if len(s.Problems) == 0 {
+		ports := 0
+		for _, d := range s.Devices {
+			ports += len(d.Ports)
+		}
+		return fmt.Sprintf("no problems: %d devices, %d ports", len(s.Devices), ports)
+	}
+	line := ""
+	for i, p := range s.Problems {
+		longer := joined("; ", line, p.short(now))
+		rest := ""
+		if left := len(s.Problems) - i - 1; left > 0 {
+			rest = fmt.Sprintf("; %d more", left)
+		}
+		if len(longer)+len(rest) > lineLength && line != "" {
+			rest = fmt.Sprintf("; %d more", len(s.Problems)-i)
+			return line[:min(len(line), lineLength-len(rest))] + rest
+		}
+		line = longer
+	}
+	return line[:min(len(line), lineLength)]
+}
+
+// short returns the problem as in "mlx5_1:1 port-down since 14:02".
+func (p *Problem) short(now time.Time) string {
+	detail := "since " + moment(p.Since, now)
+	if p.ID == workerDown.id {
+		detail = p.Text // the reason
+	}
+	return joined(" ", p.where(), p.ID, detail)
+}
+
+func (p *Problem) where() string {
+	if p.Port == 0 {
+		return p.Device
+	}
+	return fmt.Sprintf("%s:%d", p.Device, p.Port)
+}
+
+// moment returns the time of day, with the date if that is not the same day.
+func moment(t, now time.Time) string {
+	t = t.In(now.Location())
+	layout := "15:04"
+	if t.YearDay() != now.YearDay() || t.Year() != now.Year() {
+		layout = "2006-01-02 15:04"
+	}
+	return t.Format(layout)
+}
+
+func named(name, value string) string {
+	if value == "" {
+		return ""
+	}
+	return name + value
+}
+
+// counted returns the number and what is counted, "" if there is none.
+func counted(n uint64, what string) string {
+	if n == 0 {
+		return ""
+	}
+	if n > 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
+// joined joins the texts that are not empty.
+func joined(by string, texts ...string) string {
+	all := ""
+	for _, text := range texts {
+		switch {
+		case text == "":
+		case all == "":
+			all = text
+		default:
+			all += by + text
+		}
+	}
+	return all
+}
