@@ -45,6 +45,15 @@ compiler() {
 	esac
 }
 
+# Writes the man page and the completions of shells, which a program of this machine prints.
+texts() {
+	local dir=$1 program=$work/printer
+	CGO_ENABLED=0 go build -o "$program" ./cmd/rdma-events
+	"$program" print man | gzip -9n >"$dir/rdma-events.1.gz"
+	"$program" print bash >"$dir/rdma-events.bash"
+	"$program" print zsh >"$dir/_rdma-events"
+}
+
 # Prints the newest glibc version among the symbols that a program needs.
 glibc() {
 	readelf -W --dyn-syms "$1" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -1 | cut -d_ -f2
@@ -56,6 +65,7 @@ tarball() {
 	mkdir -p "$stage"
 	install -m 0755 "$dir/rdma-events" "$dir/rdma-events-worker" "$stage"
 	install -m 0644 README.md CHANGELOG.md LICENSE sample.conf "$dir/licences.txt" "$stage"
+	install -m 0644 "$dir/rdma-events.1.gz" "$dir/rdma-events.bash" "$dir/_rdma-events" "$stage"
 	install -m 0644 packaging/telegraf/rdma_events.conf "$stage/telegraf.d-rdma_events.conf"
 	install -m 0644 packaging/systemd/telegraf.conf "$stage/telegraf.service.d-00-rdma_events.conf"
 	tar -C "$work" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner -cf - "$name" |
@@ -72,6 +82,7 @@ for ARCH in "$@"; do
 	PROGRAMS=$work/$ARCH
 	mkdir -p "$PROGRAMS"
 	build "$ARCH" "$PROGRAMS"
+	texts "$PROGRAMS"
 	go run ./packaging/licences -texts "$PROGRAMS/licences.txt"
 	GLIBC=$(glibc "$PROGRAMS/rdma-events-worker")
 	export ARCH PROGRAMS GLIBC

@@ -100,7 +100,9 @@ reloaded() { # argument: a description; the scripts must have called systemctl d
 
 require_installed() { # arguments: a package, its version; the programs must run and the doctor must find no fault
 	[ "$(in_root rdma-events version | cut -d' ' -f2)" = "$2" ] || fail "$1: want version $2, got $(in_root rdma-events version)"
-	[ "$(as_telegraf rdma-events check -config /etc/telegraf/rdma_events.conf)" = ok ] || fail "the sample configuration is not ok"
+	as_telegraf rdma-events check -config /etc/telegraf/rdma_events.conf >"$work/check" || fail "the sample configuration: $(cat "$work/check")"
+	in_root rdma-events print bash | cmp - "$root/usr/share/bash-completion/completions/rdma-events" || fail "the completion is another program's"
+	[ -s "$root/usr/share/man/man1/rdma-events.1.gz" ] || fail "there is no man page"
 	as_telegraf rdma-events doctor -config "/$snippet" -json >"$work/doctor" || true # there is no device
 	grep -q '"check": "telegraf"' "$work/doctor" || fail "the doctor did not read the snippet"
 	grep -A3 -E '"check": "(telegraf|worker_program)"' "$work/doctor" | grep -q '"status": "fail"' &&
@@ -114,7 +116,7 @@ install_deb() {
 	require_installed deb "$VERSION"
 }
 
-opened() { [ "$(grep -c '"text":"opened' "$work/out")" -ge "$1" ]; }
+opened() { [ "$(grep -c '"opened":' "$work/out")" -ge "$1" ]; }
 workers() { pgrep -P "$watch" || true; }
 other_worker() { [ -n "$(workers)" ] && [ "$(workers)" != "$1" ] && opened 2; }
 

@@ -3,9 +3,11 @@
 package guest
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -142,4 +144,22 @@ func netdevPath(netdev string) string { return filepath.Join("/sys/class/net", n
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
+}
+
+// LinkState returns the state of a port and its physical state as `rdma link` prints them, in lower case.
+func LinkState(t testing.TB, device string, port int) (state, physical string) {
+	t.Helper()
+	RequireGuest(t)
+	text, err := output(rdmaProgram, "-j", "link", "show", fmt.Sprintf("%s/%d", device, port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var links []struct {
+		State    string `json:"state"`
+		Physical string `json:"physical_state"`
+	}
+	if err := json.Unmarshal([]byte(text), &links); err != nil || len(links) != 1 {
+		t.Fatalf("want one link, got %v: %s", err, text)
+	}
+	return strings.ToLower(links[0].State), strings.ToLower(links[0].Physical)
 }

@@ -1,0 +1,110 @@
+//go:build guest
+
+package system
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"slices"
+	"testing"
+	"time"
+
+	"rdma_events/internal/health"
+	"rdma_events/tests/lab/guest"
+	"rdma_events/tests/rig"
+)
+
+// statusDir is where a service's plugin keeps its status. systemd makes it for Telegraf's user.
+const statusDir = "/run/rdma_events-status"
+
+// status returns what `rdma-events status -json` prints, run as a user without rights.
+func status(t *testing.T) *health.Status {
+	t.Helper()
+	line := slices.Concat(users[1].prefix, []string{rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events"), "status", "-json"})
+	cmd := exec.CommandContext(t.Context(), line[0], line[1:]...)
+	out, _ := cmd.Output() // the exit status is that of the worst problem
+	s := new(health.Status)
+	if err := json.Unmarshal(out, s); err != nil {
+		t.Fatalf("%v: %v: %s", line, err, out)
+	}
+	return s
+}
+
+// reported returns the port of the device in a status of the running plugin, nil if it is not there.
+func reported(s *health.Status) *health.Port {
+	for _, d := range s.Devices {
+		if s.Source == health.SourcePlugin && d.Device == device && len(d.Ports) == 1 {
+			return &d.Ports[0]
+		}
+	}
+	return nil
+}
+
+func TestStatusAgreesWithRDMALinkAndTheMetricsAlsoDuringFlaps(t *testing.T) {
+	unprivileged(t, func(t *testing.T, start func(plugin string) *rig.Telegraf) {
+		if err := os.Mkdir(statusDir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chown(statusDir, 65534, 65534); err != nil {
+			t.Fatal(err)
+		}
+		r := start(quiet)
+		agrees := func(want string) {
+			t.Helper()
+			guest.Eventually(t, "a status that agrees with rdma link: "+want, 20*time.Second, func() bool {
+				p := reported(status(t))
+				state, physical := guest.LinkState(t, device, 1)
+				return p != nil && state == want && p.State == state && p.PhysState == physical
+			})
+		}
+		agrees("active")
+		guest.IP(t, "link", "set", netdev, "down")
+		agrees("down")
+		guest.IP(t, "link", "set", netdev, "up")
+		agrees("active")
+
+		const n = 10
+		flapped := make(chan error, 1)
+		go func() {
+			_, err := guest.FlapLink(t.Context(), netdev, guest.Flaps{Count: n, Down: dropped, Period: 2 * dropped})
+			flapped <- err
+		}()
+		var seen []*health.Status
+		for done := false; !done; {
+			select {
+			case err := <-flapped:
+				if err != nil {
+					t.Fatal(err)
+				}
+				done = true
+			default:
+				seen = append(seen, status(t))
+			}
+		}
+		agrees("active")
+		points := r.Await("all flaps", 30*time.Second, func(p []rig.Point) bool { return port(p, device).Int("flaps") == n+1 })
+		guest.Eventually(t, "all flaps in the status", 20*time.Second, func() bool { return reported(status(t)).Flaps == n+1 })
+		states := map[string]int{}
+		for _, s := range seen {
+			requireMetrics(t, points, s)
+			states[reported(s).State]++
+		}
+		t.Logf("compared %d statuses during %d flaps, by state: %v", len(seen), n, states)
+		if states["down"] == 0 || states["active"] == 0 {
+			t.Errorf("want statuses of both states during the flaps, got %v", states)
+		}
+	})
+}
+
+// requireMetrics requires that a status has what the points of its interval have.
+func requireMetrics(t *testing.T, points []rig.Point, s *health.Status) {
+	t.Helper()
+	all := rig.Select(points, "rdma_port", "device", device, "port", "1")
+	at := func(p rig.Point) time.Duration { return time.Duration(p.Time - s.Time.UnixNano()).Abs() }
+	nearest := slices.MinFunc(all, func(a, b rig.Point) int { return int(at(a) - at(b)) })
+	p := reported(s)
+	if nearest.Text("state_name") != p.State || nearest.Int("flaps") != int64(p.Flaps) {
+		t.Errorf("status of %v: %+v; want that of the metrics, %v off: %v", s.Time, *p, at(nearest), nearest.Fields)
+	}
+}
