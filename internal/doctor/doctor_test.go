@@ -54,6 +54,13 @@ func TestProblemIsReportedWithItsFix(t *testing.T) {
 			Result{"kernel_modules", "", Warn, "mlx5_ib, which makes RDMA devices of them, is not loaded", "sudo modprobe mlx5_ib"},
 		},
 		{
+			"a card without a driver", tree{
+				"sys/bus/pci/devices/0000:5e:00.0/class": "0x020000\n", "sys/bus/pci/devices/0000:5e:00.0/vendor": "0x15b3\n",
+				"sys/bus/pci/devices/0000:5e:00.0/device": "0x1021\n", "sys/bus/pci/devices/0000:5e:00.0/modalias": "pci:v000015B3d00001021\n",
+			}, nil,
+			Result{"kernel_modules", "0000:5e:00.0", Warn, "this network card (15b3:1021) has no driver", "sudo modprobe pci:v000015B3d00001021"},
+		},
+		{
 			"no ib_uverbs", tree{"sys/class/infiniband_verbs": ""}, nil,
 			Result{"kernel_modules", "", Fail, "ib_uverbs is not loaded", "sudo modprobe ib_uverbs"},
 		},

@@ -20,7 +20,7 @@ func companions() map[string]string {
 // they create in sysfs, because they may be built into the kernel.
 func checkModules(x *examination) []Result {
 	const name = "kernel_modules"
-	results := x.idleCards(name)
+	results := append(x.driverlessCards(name), x.idleCards(name)...)
 	hasUverbs := x.exists("sys/class/infiniband_verbs")
 	switch {
 	case len(x.devices) == 0 && len(results) == 0:
@@ -65,6 +65,40 @@ func (x *examination) idleCards(check string) []Result {
 			Fix:  x.asRoot("modprobe %s", module)})
 	}
 	return results
+}
+
+// driverlessCards finds network cards for RDMA that have no driver at all. A function that was given to vfio-pci has one.
+func (x *examination) driverlessCards(check string) []Result {
+	var results []Result
+	const devices = "sys/bus/pci/devices"
+	for _, address := range x.list(devices) {
+		vendor, device := x.read(devices, address, "vendor"), x.read(devices, address, "device")
+		if x.exists(devices, address, "driver") || !isForRDMA(x.read(devices, address, "class"), vendor, device) {
+			continue
+		}
+		results = append(results, Result{Check: check, Subject: address, Status: Warn,
+			Text: fmt.Sprintf("this network card (%s:%s) has no driver", strings.TrimPrefix(vendor, "0x"), strings.TrimPrefix(device, "0x")),
+			Fix:  x.asRoot("modprobe %s", x.read(devices, address, "modalias"))})
+	}
+	return results
+}
+
+// isForRDMA reports whether a PCI function is for RDMA by what it is: an InfiniBand or fabric controller (classes 0207
+// and 0208 of the PCI specification), or a network card of a vendor or model that always is (pci.ids).
+func isForRDMA(class, vendor, device string) bool {
+	const (
+		network  = "0x02"
+		mellanox = "0x15b3"
+		amazon   = "0x1d0f"
+		efa      = "0xefa"
+	)
+	switch {
+	case strings.HasPrefix(class, "0x0207"), strings.HasPrefix(class, "0x0208"):
+		return true
+	case !strings.HasPrefix(class, network):
+		return false
+	}
+	return vendor == mellanox || vendor == amazon && strings.HasPrefix(device, efa)
 }
 
 func (x *examination) noDevice(check string) Result {
