@@ -1,14 +1,13 @@
 package main
 
 import (
+	_ "embed"
 	"flag"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"text/template"
-
-	_ "embed"
 
 	"rdma_events/assets/gen"
 )
