@@ -129,12 +129,12 @@ func (b *board) troubleTiles() {
 }
 
 // rates are the present and the best rate of each port.
-const rates = `SELECT last("rate_gbps") AS "rate", last("rate_best_gbps") AS "best", last("up") AS "up" FROM {rdma_port}
-	WHERE {filter} GROUP BY ` + byPort
+const rates = `SELECT last("rate_gbps") AS "rate", last("rate_best_gbps") AS "best", last("up") AS "up",
+	last("state_age_ns") AS "age" FROM {rdma_port} WHERE {filter} GROUP BY ` + byPort
 
 // failures are the rounds of each probe that failed, by kind.
 const failures = `SELECT last("lost_events") - min("lost_events") AS "events", last("lost_completions") - min("lost_completions") AS "completions",
-	last("errors") - min("errors") AS "errors" FROM {rdma_cq_probe} WHERE {filter} GROUP BY ` + byProbe
+	last("errors") - min("errors") AS "errors", last("errors") * 0 AS "age" FROM {rdma_cq_probe} WHERE {filter} GROUP BY ` + byProbe
 
 // over makes the last panel show a time of its own. A query for Prometheus looks back by itself.
 func (b *board) over(span string) {
