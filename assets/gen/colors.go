@@ -81,7 +81,7 @@ var meanings = []meaning{
 	{"ack mean", "semi-dark-blue"},
 	{"down in the interval", "red"},
 	{past, grey},
-	{"best", "green"},
+	{"best", "blue"},
 }
 
 // past is a dashed line, above which the rule wake-slow fires.

@@ -182,7 +182,7 @@ func portStates() grafana.Mapping {
 
 func (b *board) deviceEvents() {
 	b.stat(panel{
-		id: 6, title: "Fatal events", width: 4, height: 10,
+		id: 6, title: "Fatal events", width: 4, height: 8,
 		help: help{
 			"device_fatal events in the dashboard's range.", "that the driver gave the device up; applications on it have lost their contexts.",
 			"look at the kernel log; a device that was pulled out raises it too.", "what the firmware knows of the cause.",
@@ -190,7 +190,7 @@ func (b *board) deviceEvents() {
 		queries: []query{{text: sum("fatals", "rdma_device", "", ""), prom: `sum(increase(rdma_device_fatals_total{FILTER}[$__range]))`}},
 	}, "0", brokenNow())
 	b.series(panel{
-		id: 16, title: "Events by type", width: 20, height: 10,
+		id: 16, title: "Events by type", width: 20, height: 8,
 		help: help{
 			"Events of each type that were read in each interval. `port_err` and `port_active` in turn are drops of a link.",
 			"nothing; `device_fatal`, `cq_err` and `qp_fatal` are never normal.",

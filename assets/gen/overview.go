@@ -154,7 +154,7 @@ func (b *board) plain(name string) {
 // firing adds the list of alerts, beside the tables.
 func (b *board) firing() {
 	b.beside(grafana.Panel{
-		ID: 35, Type: "alertlist", Title: "Firing", GridPos: grafana.GridPos{W: 6, H: 16},
+		ID: 35, Type: "alertlist", Title: "Firing", GridPos: grafana.GridPos{W: 5, H: 16},
 		Description: "Alerts with the label component = rdma that fire or are about to, and since when.\n\n**Do:** the annotation do of each has " +
 			"the first step, and `rdma-events explain` the others.\n\n**Cannot see:** what no rule asks for.",
 		Options: map[string]any{

@@ -44,7 +44,7 @@ func (b *board) overviewHistory() {
 			WHERE {filter} GROUP BY time($__interval), "event" fill(0)`, prom: eventCounts}},
 	}, bars)
 	b.series(panel{
-		id: 20, title: "Port changes", width: 12, height: 8,
+		id: 20, title: "Port changes", width: 12, height: 9,
 		help: help{
 			"Transitions of ports, by the state that they ended in.",
 			"nothing; many at once are a switch or a subnet manager.",

@@ -55,7 +55,7 @@ func (b *board) overviewTables() {
 	b.unknownAge("a day or more")
 	b.first(100)
 	b.table(panel{
-		id: 33, title: "Links slow", width: 7, height: 8, now: true,
+		id: 33, title: "Links slow", width: 8, height: 8, now: true,
 		help: help{
 			"Up to 100 active ports whose rate is below their best since the plugin started. Age is how long they have been active: a " +
 				"link comes back slower.",
@@ -74,7 +74,7 @@ func (b *board) overviewTables() {
 	b.first(100)
 	b.silentHosts()
 	b.table(panel{
-		id: 34, title: "Failing probes", width: 9, height: 8,
+		id: 34, title: "Failing probes", width: 10, height: 8,
 		help: help{
 			"Up to 100 probes with rounds that failed in the dashboard's range: the completion was there and its event did not come; neither " +
 				"came; a bad status or a verb that failed. Age counts from the first of them in the range.",
@@ -91,7 +91,8 @@ func (b *board) overviewTables() {
 		},
 	}, b.toRow(), b.placed(column{name: "age", prom: "Value #D", title: "age", unit: "ns"},
 		column{name: "events", prom: "Value #A", title: "lost events"}, column{name: "completions", prom: "Value #B", title: "lost completions"},
-		column{name: "errors", prom: "Value #C", title: "errors"}, column{name: "port"}, column{name: "vector"})...)
+		column{name: "errors", prom: "Value #C", title: "errors"}, column{name: "port"}, column{name: "vector"},
+		column{name: "method", prom: none})...)
 	b.unknownAge("-")
 	b.first(100)
 	b.slowProbes()
@@ -149,7 +150,7 @@ func failed(field string) string {
 // it, because InfluxQL cannot sort by the time of a last point.
 func (b *board) silentHosts() {
 	b.table(panel{
-		id: 9, title: "Hosts by last report", width: 4, height: 8,
+		id: 9, title: "Hosts by last report", width: 5, height: 8,
 		help: help{
 			"The twenty hosts of the last day that have not reported for longest.",
 			"nothing; a report older than some minutes is a silent host.",
@@ -177,7 +178,7 @@ const restarted = "; after a restart of the plugin within the range, what came b
 
 func (b *board) slowProbes() {
 	b.table(panel{
-		id: 15, title: "Slow probes", width: 5, height: 8, now: true,
+		id: 15, title: "Slow probes", width: 4, height: 8, now: true,
 		help: help{
 			"The ten devices with the greatest 99th percentile of wake-up latency, now.",
 			"nothing; compare the first with the last.",

@@ -277,8 +277,9 @@ type column struct {
 // widths are those of columns in pixels, by title. Grafana's own 150 for each would leave two of them on the first screen,
 // and a column without a width the least width once others fill the panel.
 var widths = map[string]int{
-	"host": 100, "device": 58, "port": 40, "age": 76, "since": 76, "rate": 64, "best": 64, "reason": 104, "lost events": 84,
-	"lost completions": 116, "errors": 56, "last report": 112, "time since last report": 112, "p99": 72, "vector": 52, "instance": 70,
+	"Time": 160, "host": 92, "device": 60, "port": 46, "vector": 52, "instance": 78, "age": 82, "last report": 150, "time since last report": 150,
+	"state": 66, "rate": 78, "best": 78, "flaps": 50, "reason": 108, "lost events": 92, "lost completions": 130, "errors": 60, "p99": 72,
+	"driver": 90, "firmware": 104, "PCI": 110, "NUMA": 58, "worker": 84,
 }
 
 // none is the name of a column that an engine does not have.

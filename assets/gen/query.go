@@ -3,6 +3,7 @@ package gen
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"rdma_events/assets/grafana"
@@ -63,8 +64,8 @@ func (b *board) promQL(text string) string {
 func (b *board) target(q query, kind, format string) (t grafana.Target, ok bool) {
 	if b.engine == InfluxDB {
 		labels := ""
-		if format == "table" { // its rows say where a host is
-			labels = b.options.inInfluxQL()
+		if format == "table" && slices.ContainsFunc(b.tags, func(tag string) bool { return slices.Contains(b.options.Labels, tag) }) {
+			labels = b.options.inInfluxQL() // where there are many hosts, a row says where its own is
 		}
 		return grafana.Target{
 			DataSource: b.dataSource(), RawQuery: true, ResultFormat: format,
