@@ -68,13 +68,14 @@ func (b *board) ports(id int, title string, width, height int) {
 		},
 		queries: []query{
 			{text: `SELECT last("state") AS "state", last("state_age_ns") AS "age", last("rate_gbps") AS "rate", last("rate_best_gbps") AS "best",
-				last("flaps") AS "flaps" FROM {rdma_port} WHERE {filter} GROUP BY ` + byPort},
+				last("flaps") AS "flaps", last("netdev") AS "netdev" FROM {rdma_port} WHERE {filter} GROUP BY ` + byPort},
 			value(`rdma_port_state{FILTER}`), value(`rdma_port_state_age_seconds{FILTER}`), value(`rdma_port_rate_bytes_per_second{FILTER} * 8`),
 			value(`rdma_port_rate_best_bytes_per_second{FILTER} * 8`), value(`rdma_port_flaps_total{FILTER}`),
+			{prom: `max by (host, plugin_instance, device, port, netdev) (rdma_port_info{FILTER} == 1)`},
 		},
 	}, b.toRow(), column{name: "device"}, column{name: "port"}, column{name: "state", prom: "Value #A", title: "state"},
 		column{name: "age", prom: "Value #B", title: "age", unit: "ns"}, column{name: "rate", prom: "Value #C", title: "rate", unit: "Gbits"}, column{name: "best", prom: "Value #D", title: "best", unit: "Gbits"},
-		column{name: "flaps", prom: "Value #E", title: "flaps"}, column{name: "host", hidden: true}, column{name: "instance"})
+		column{name: "flaps", prom: "Value #E", title: "flaps"}, column{name: "netdev"}, column{name: none, prom: "Value #F", hidden: true}, column{name: "host", hidden: true}, column{name: "instance"})
 	b.mapped("state", portStates())
 }
 

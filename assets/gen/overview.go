@@ -26,7 +26,14 @@ func overviewDashboard(n *names, e Engine, o *Options) *grafana.Dashboard {
 	b.collapsed(25, "Plugin", b.overviewPlugin)
 	return b.dashboard(overviewUID, "RDMA overview",
 		"RDMA devices of many hosts: what is wrong, where, and since when. No panel has a line for each host.", "1m",
-		[]grafana.Link{b.link("Device", deviceUID, "One device of one host")}, b.overviewVariables())
+		[]grafana.Link{b.link("Device", deviceUID, "One device of one host")}, b.overviewVariables(), b.fatalEvents())
+}
+
+// fatalEvents marks every device that its driver gave up.
+func (b *board) fatalEvents() grafana.Annotation {
+	return b.annotation("Device fatal", "dark-red", "device", "host",
+		`SELECT "count", "device", "host" FROM {rdma_async_event} WHERE {filter} AND "event" = 'device_fatal' ORDER BY time DESC LIMIT 1000`,
+		`increase(rdma_device_fatals_total{FILTER}[$__interval]) > 0.5`)
 }
 
 // brokenNow colours a count: red as soon as there is one. degraded is orange instead.

@@ -70,7 +70,7 @@ func (b *board) overviewWorst() {
 		id: 12, title: "Flappers of 7 days", width: 8, height: 8,
 		help: help{
 			"The ten ports that came back most often within 7 days.",
-			"a flap.",
+			nothing + "; every row is a port that has flapped.",
 			"follow the device's link; a single port: cable, transceiver; all ports of a switch: the switch.",
 			"flaps closer together than 5 ms, and what happened while no plugin ran.",
 		},
@@ -79,7 +79,7 @@ func (b *board) overviewWorst() {
 				WHERE {filter} AND "state_to" = 'active' AND "state_from" != 'absent' GROUP BY ` + byPort + `) WHERE $timeFilter`,
 			prom: `topk(10, sum by (PLACE, host, plugin_instance, device, port) (sum_over_time(rdma:port_flaps:increase5m{FILTER}[7d])))`,
 		}},
-	}, b.toRow(), b.placed(column{name: "port"}, column{name: "flaps", prom: "Value", title: "flaps", red: true})...)
+	}, b.toRow(), b.placed(column{name: "port"}, column{name: "flaps", prom: "Value", title: "flaps", bad: true})...)
 	b.over("7d")
 	b.table(panel{
 		id: 37, title: "Boards, firmware, drivers", width: 8, height: 8, now: true,

@@ -269,7 +269,7 @@ type column struct {
 	prom  string // in that of Prometheus; "" means name, and none that there is no such column
 	title string // "" means name; host and device keep their names because links use them
 	unit  string
-	red   bool // values above 0 are red
+	bad   bool // values above 0 are orange
 
 	hidden bool // a row has to have it, and no reader needs it
 }
@@ -277,8 +277,8 @@ type column struct {
 // widths are those of columns in pixels, by title. Grafana's own 150 for each would leave two of them on the first screen,
 // and a column without a width the least width once others fill the panel.
 var widths = map[string]int{
-	"Time": 160, "host": 92, "device": 60, "port": 46, "vector": 52, "instance": 78, "age": 82, "last report": 150, "time since last report": 150,
-	"state": 66, "rate": 78, "best": 78, "flaps": 50, "reason": 108, "lost events": 92, "lost completions": 130, "errors": 60, "p99": 72,
+	"Time": 160, "host": 88, "device": 60, "port": 46, "vector": 52, "instance": 78, "age": 82, "last report": 150, "time since last report": 150,
+	"state": 66, "rate": 78, "best": 78, "flaps": 50, "reason": 112, "lost events": 92, "lost completions": 130, "errors": 60, "p99": 72,
 	"driver": 90, "firmware": 104, "PCI": 110, "NUMA": 58, "worker": 84,
 }
 
@@ -336,9 +336,9 @@ func (c column) overrides(links map[string]grafana.DataLink) []grafana.Override 
 	if width, ok := widths[cmp.Or(c.title, c.name)]; ok {
 		properties = append(properties, grafana.Property{ID: "custom.width", Value: width})
 	}
-	if c.red {
+	if c.bad {
 		properties = append(properties,
-			grafana.Property{ID: "thresholds", Value: thresholds("text", level{1, "red"})},
+			grafana.Property{ID: "thresholds", Value: thresholds("text", level{1, "orange"})},
 			grafana.Property{ID: "custom.cellOptions", Value: map[string]any{"type": "color-text"}})
 	}
 	if link, ok := links[c.name]; ok {

@@ -131,7 +131,7 @@ func (b *board) toRow() map[string]grafana.DataLink {
 func (b *board) annotation(name, color, text, tags, influxQL, promQL string) grafana.Annotation {
 	a := grafana.Annotation{DataSource: *b.dataSource(), Enable: true, IconColor: color, Name: name}
 	if b.engine == Prometheus {
-		a.Expr, a.Step, a.TitleFormat, a.TagKeys = b.promQL(promQL), "60s", name, "port"
+		a.Expr, a.Step, a.TitleFormat, a.TagKeys = b.promQL(promQL), "60s", name, "host,device,port"
 		return a
 	}
 	a.Target = &grafana.AnnotationTarget{
