@@ -85,7 +85,7 @@ func TestColoursAreGrafanasAndDescriptionsNameOnlyThoseOfTheirPanel(t *testing.T
 
 // Only devices, ports and vectors have the colours of a palette.
 func TestSeriesHaveTheColourOfTheirMeaning(t *testing.T) {
-	palette := regexp.MustCompile(`^(vector|received, \{\{|sent, \{\{|received, \$|sent, \$|hold, vector|ack, vector|port|\$tag_device|\{\{device\}\}|\{\{port\}\})`)
+	palette := regexp.MustCompile(`^((hold|ack), vector|vector|port|(received, |sent, )?(\$tag_device|\{\{device\}\}))`)
 	eachPanel(t, func(d *grafana.Dashboard, p *grafana.Panel) {
 		if p.Type != "timeseries" {
 			return

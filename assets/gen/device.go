@@ -153,7 +153,8 @@ func (b *board) devicePorts() {
 	b.series(panel{
 		id: 14, title: "Link rate", width: 8, height: 8, unit: b.names.unit("rdma_port.rate_gbps"),
 		help: help{
-			"Signalling rate over all lanes, and the best one since the plugin started.", "nothing; a step down is a link that came back with fewer lanes or a lower speed.",
+			"Signalling rate over all lanes, and the best one since the plugin started.",
+			"nothing; a step down is a link that came back with fewer lanes or a lower speed.",
 			"look at cable and transceiver.", "traffic: this is what the link could carry.",
 		},
 		queries: []query{{alias: "port $tag_port", text: `SELECT min("rate_gbps") AS "rate" FROM {rdma_port} WHERE {filter}` + ofPorts +
@@ -235,8 +236,8 @@ func (b *board) deviceLatency() {
 		queries: []query{{alias: "vector $tag_vector, $tag_method", text: `SELECT max("wake_ns_p99") AS "p99" FROM {rdma_cq_probe} WHERE {filter}` +
 			ofProbes + ` GROUP BY time($__interval), "vector", "method" fill(none)`,
 			prom: `max by (vector, method) (rdma_cq_probe_wake_p99_seconds{FILTER,PROBES})`},
-			{alias: past + ", vector $tag_vector", text: fivePasts,
-				prom: `5 * max by (vector) (avg_over_time(rdma:cq_probe_wake_p99_seconds:mean5m{FILTER,PROBES}[3h] offset 1h))`}},
+			{alias: past + ", vector $tag_vector, $tag_method", text: fivePasts,
+				prom: `5 * max by (vector, method) (avg_over_time(rdma:cq_probe_wake_p99_seconds:mean5m{FILTER,PROBES}[3h] offset 1h))`}},
 	}, lines)
 }
 
@@ -244,7 +245,7 @@ func (b *board) deviceLatency() {
 // time, so that it is the mean of the last 48 intervals of five minutes without the last 12.
 const fivePasts = `SELECT 5 * (48 * moving_average(mean("wake_ns_p99"), 48) - 12 * moving_average(mean("wake_ns_p99"), 12)) / 36 AS "past"
 	FROM {rdma_cq_probe} WHERE time >= ${__from}ms - 4h AND time <= ${__to}ms AND "host" =~ /^$host$/ AND "device" =~ /^$device$/` + ofProbes + `
-	GROUP BY time(5m), "vector" fill(none)`
+	GROUP BY time(5m), "vector", "method" fill(none)`
 
 // stage adds the percentiles of a part of a probe's round.
 func (b *board) stage(id int, name, title string, h help) {

@@ -213,7 +213,8 @@ func requireAges(t *testing.T, d *grafana.Dashboard) {
 		if p.Type != "table" || !slices.Contains([]int{10, 11, 33, 34}, p.ID) {
 			continue
 		}
-		o := p.Transformations[len(p.Transformations)-1].Options
+		i := slices.IndexFunc(p.Transformations, func(t grafana.Transform) bool { return t.ID == "organize" })
+		o := p.Transformations[i].Options
 		exclude, rename := o["excludeByName"].(map[string]any), o["renameByName"].(map[string]any)
 		index := o["indexByName"].(map[string]any)
 		names := slices.SortedFunc(maps.Keys(index), func(a, b string) int { return index[a].(int) - index[b].(int) })

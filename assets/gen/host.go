@@ -74,8 +74,9 @@ func (b *board) ports(id int, title string, width, height int) {
 			{prom: `max by (host, plugin_instance, device, port, netdev) (rdma_port_info{FILTER} == 1)`},
 		},
 	}, b.toRow(), column{name: "device"}, column{name: "port"}, column{name: "state", prom: "Value #A", title: "state"},
-		column{name: "age", prom: "Value #B", title: "age", unit: "ns"}, column{name: "rate", prom: "Value #C", title: "rate", unit: "Gbits"}, column{name: "best", prom: "Value #D", title: "best", unit: "Gbits"},
-		column{name: "flaps", prom: "Value #E", title: "flaps"}, column{name: "netdev"}, column{name: none, prom: "Value #F", hidden: true}, column{name: "host", hidden: true}, column{name: "instance"})
+		column{name: "age", prom: "Value #B", title: "age", unit: "ns"}, column{name: "rate", prom: "Value #C", title: "rate", unit: "Gbits"},
+		column{name: "best", prom: "Value #D", title: "best", unit: "Gbits"}, column{name: "flaps", prom: "Value #E", title: "flaps"},
+		column{name: "netdev"}, column{name: none, prom: "Value #F", hidden: true}, column{name: "host", hidden: true}, column{name: "instance"})
 	b.mapped("state", portStates())
 }
 

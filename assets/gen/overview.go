@@ -185,8 +185,8 @@ const reporting = `SELECT count("uptime") AS "hosts" FROM (SELECT last("uptime_n
 
 func (b *board) last() *grafana.Panel { return &b.panels[len(b.panels)-1] }
 
-// first limits the last table to its first rows, after other transformations.
+// first limits the last table to its first rows, after its transformations and those that are to come before them.
 func (b *board) first(rows int, before ...grafana.Transform) {
 	limit := grafana.Transform{ID: "limit", Options: map[string]any{"limitField": rows}}
-	b.last().Transformations = append(append(before, limit), b.last().Transformations...)
+	b.last().Transformations = append(append(before, b.last().Transformations...), limit)
 }

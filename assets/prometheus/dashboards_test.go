@@ -77,7 +77,9 @@ device = "sim3"
 // neighbour writes what Telegraf's input infiniband would, of which this Telegraf is without.
 const neighbour = `
 [[inputs.execd]]
-  command = ["sh", "-c", "n=0; while read -r _; do n=$((n+1)); printf 'infiniband,device=sim0,port=1 port_rcv_data=%di,port_xmit_data=%di,port_xmit_discards=%di,symbol_error=%di\\n' $n $n $n $n; done"]
+  command = ["sh", "-c", """n=0; while read -r _; do n=$((n+1))
+    printf 'infiniband,device=sim0,port=1 port_rcv_data=%di,port_xmit_data=%di,port_xmit_discards=%di,symbol_error=%di\\n' $n $n $n $n
+  done"""]
   signal = "STDIN"
   data_format = "influx"
 `
@@ -133,7 +135,8 @@ func ask(t *testing.T, address, expr string, instant bool) []json.RawMessage {
 // chosen puts the values that are chosen at the top of a dashboard, and Grafana's own, into a query. The site and all
 // that is not named here is All.
 func chosen(d *grafana.Dashboard, expr, device string) string {
-	pairs := []string{"$__rate_interval", "20s", "$__interval", "20s", "$__range", "60s", "[3h] offset 1h", "[20s] offset 5s", `"$host"`, `"h1"`, `"$device"`, strconv.Quote(device)}
+	pairs := []string{"$__rate_interval", "20s", "$__interval", "20s", "$__range", "60s",
+		"[3h] offset 1h", "[20s] offset 5s", `"$host"`, `"h1"`, `"$device"`, strconv.Quote(device)}
 	for _, v := range d.Templating.List {
 		pairs = append(pairs, `"$`+v.Name+`"`, strconv.Quote(v.AllValue))
 	}
