@@ -23,7 +23,7 @@ func hostDashboard(n *names, e Engine, o *Options) *grafana.Dashboard {
 	b.troubleTiles()
 	b.row(8, "Devices and ports")
 	b.hostDevices()
-	b.ports(10, "Ports", 12, 9)
+	b.ports(10, "Ports", 12, 10)
 	b.row(16, "When")
 	b.hostHistory()
 	b.collapsed(21, "Beside it: Telegraf's input infiniband", b.hostCounters)
@@ -34,7 +34,7 @@ func hostDashboard(n *names, e Engine, o *Options) *grafana.Dashboard {
 
 func (b *board) hostDevices() {
 	b.table(panel{
-		id: 9, title: "Devices", width: 12, height: 9, now: true,
+		id: 9, title: "Devices", width: 12, height: 10, now: true,
 		help: help{
 			"A row for each device: what it is, and whether a worker watches it.",
 			nothing + "; a reason other than ok says why events of the device are not read.",
