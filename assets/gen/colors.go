@@ -24,6 +24,20 @@ var meanings = []meaning{
 	{"client_reregister", "light-blue"},
 	{"lid_change", "dark-blue"},
 	{"pkey_change", "semi-dark-blue"},
+	{"device_speed_change", "light-yellow"},
+	{"cq_err", "semi-dark-red"},
+	{"qp_fatal", "semi-dark-red"},
+	{"srq_err", "light-red"},
+	{"wq_fatal", "light-red"},
+	{"qp_req_err", "semi-dark-orange"},
+	{"qp_access_err", "dark-orange"},
+	{"path_mig_err", "light-orange"},
+	{"path_mig", "super-light-blue"},
+	{"comm_est", "super-light-blue"},
+	{"sq_drained", "super-light-blue"},
+	{"srq_limit_reached", "super-light-yellow"},
+	{"qp_last_wqe_reached", "super-light-blue"},
+	{"unknown_", grey},
 	{"lost completions", "red"},
 	{"lost events", "orange"},
 	{"errors", "light-orange"},
@@ -41,6 +55,8 @@ var meanings = []meaning{
 	{"to init", "orange"},
 	{"to armed", "yellow"},
 	{"to absent", grey},
+	{"to nop", grey},
+	{"to active_defer", "light-yellow"},
 	{"changes", "blue"},
 	{"reporting", "green"},
 	{"drift", "red"},
@@ -59,8 +75,17 @@ var meanings = []meaning{
 	{"p90", "blue"},
 	{"p99", "yellow"},
 	{"max", "orange"},
+	{"hold max", "blue"},
+	{"hold mean", "light-blue"},
+	{"ack max", "dark-blue"},
+	{"ack mean", "semi-dark-blue"},
 	{"down in the interval", "red"},
+	{past, grey},
+	{"best", "blue"},
 }
+
+// past is a dashed line, above which the rule wake-slow fires.
+const past = "5 times its past"
 
 // grey is not one of Grafana's named colours.
 const grey = "#8e8e8e"
@@ -72,9 +97,14 @@ func colored(queries []query) []grafana.Override {
 	for _, m := range meanings {
 		if slices.ContainsFunc(queries, func(q query) bool { return m.of(q.alias) }) {
 			all = append(all, grafana.Override{
-				Matcher:    grafana.Matcher{ID: "byRegexp", Options: "/^" + m.name + `\b/`},
+				Matcher:    grafana.Matcher{ID: "byRegexp", Options: "/^" + m.name + `(?![a-z_])/`},
 				Properties: []grafana.Property{{ID: "color", Value: map[string]any{"mode": "fixed", "fixedColor": m.color}}},
 			})
+			if m.name == past {
+				o := &all[len(all)-1]
+				o.Properties = append(o.Properties, grafana.Property{ID: "custom.lineStyle", Value: map[string]any{"fill": "dash", "dash": []int{10, 10}}},
+					grafana.Property{ID: "custom.fillOpacity", Value: 0})
+			}
 		}
 	}
 	return all
@@ -88,7 +118,7 @@ func (m meaning) of(alias string) bool {
 	case "to $tag_state_to":
 		return strings.HasPrefix(m.name, "to ")
 	case "$col":
-		return slices.Contains([]string{"p50", "p90", "p99", "max"}, m.name)
+		return slices.Contains([]string{"p50", "p90", "p99", "max", "hold max", "hold mean", "ack max", "ack mean"}, m.name)
 	}
 	return strings.HasPrefix(alias, m.name)
 }

@@ -29,6 +29,7 @@ func deviceDashboard(n *names, e Engine, o *Options) *grafana.Dashboard {
 		b.row(28, "What happened")
 		b.deviceHappenings()
 	}
+	b.collapsed(31, "Plugin internals", b.deviceInternals)
 	return b.dashboard(deviceUID, "RDMA device", "One RDMA device of one host: ports, events, probes.", "30s",
 		[]grafana.Link{b.link("Overview", overviewUID, "All hosts")}, b.deviceVariables(), b.portChanges(), b.gidMoves())
 }
@@ -51,7 +52,6 @@ func (b *board) gidMoves() grafana.Annotation {
 
 func (b *board) deviceFacts() {
 	const width, height = 4, 4
-	red := thresholds("green", level{1, "red"})
 	one := thresholds("red", level{1, "green"})
 	b.stat(panel{
 		id: 2, title: "Present", width: width, height: height, now: true,
@@ -78,7 +78,7 @@ func (b *board) deviceFacts() {
 		},
 		queries: []query{{text: portsDown,
 			prom: `count(min by (host, device, port) (rdma_port_up{FILTER,expected!="down"}) == 0) or vector(0)`}},
-	}, "-", red)
+	}, "-", brokenNow())
 	b.stat(panel{
 		id: 5, title: "Unacknowledged", width: width, height: height, now: true,
 		help: help{
@@ -87,24 +87,7 @@ func (b *board) deviceFacts() {
 		},
 		queries: []query{{text: `SELECT sum("unacked") AS "unacked" FROM (SELECT last("unacked") AS "unacked" FROM {rdma_async}
 			WHERE {filter} GROUP BY ` + byPort + `) WHERE $timeFilter`, prom: `sum(rdma_async_unacked{FILTER})`}},
-	}, "-", red)
-	b.stat(panel{
-		id: 6, title: "Fatal events", width: width, height: height,
-		help: help{
-			"device_fatal events in the dashboard's range.", "that the driver gave the device up; applications on it have lost their contexts.",
-			"look at the kernel log; a device that was pulled out raises it too.", "what the firmware knows of the cause.",
-		},
-		queries: []query{{text: sum("fatals", "rdma_device", "", ""), prom: `sum(increase(rdma_device_fatals_total{FILTER}[$__range]))`}},
-	}, "0", red)
-	b.stat(panel{
-		id: 7, title: "Worker restarts", width: width, height: height,
-		help: help{
-			"Times that the device's worker process had to be started again, in the dashboard's range.", "three or more: it does not come to rest.",
-			"the log of Telegraf names the signal and the verbs call.", "restarts of Telegraf itself.",
-		},
-		queries: []query{{text: sum("worker_restarts", "rdma_device", "", ""),
-			prom: `sum(increase(rdma_device_worker_restarts_total{FILTER}[$__range]))`}},
-	}, "0", thresholds("green", level{1, "yellow"}, level{3, "red"}))
+	}, "-", brokenNow())
 	b.facts(panel{
 		id: 8, title: "Worker", width: 8, height: height, now: true,
 		help: help{
@@ -124,6 +107,7 @@ func (b *board) deviceFacts() {
 			last("pci_address") AS "PCI", last("transport") AS "transport", last("events_supported") AS "raises events"
 			FROM {rdma_device} WHERE {filter}`, prom: `rdma_device_info{FILTER} == 1`}},
 	}, "driver", "fw_ver", "board_id", "pci_address", "transport", "events_supported")
+	b.ports(32, "Ports", 8, height)
 }
 
 // portsDown counts the ports whose last state is down. A port that is down for two
@@ -169,11 +153,14 @@ func (b *board) devicePorts() {
 	b.series(panel{
 		id: 14, title: "Link rate", width: 8, height: 8, unit: b.names.unit("rdma_port.rate_gbps"),
 		help: help{
-			"Signalling rate over all lanes.", "nothing; a step down is a link that came back with fewer lanes or a lower speed.",
+			"Signalling rate over all lanes, and the best one since the plugin started.",
+			"nothing; a step down is a link that came back with fewer lanes or a lower speed.",
 			"look at cable and transceiver.", "traffic: this is what the link could carry.",
 		},
 		queries: []query{{alias: "port $tag_port", text: `SELECT min("rate_gbps") AS "rate" FROM {rdma_port} WHERE {filter}` + ofPorts +
-			` GROUP BY time($__interval), "port" fill(none)`, prom: `min by (port) (rdma_port_rate_bytes_per_second{FILTER,PORTS}) * 8`}},
+			` GROUP BY time($__interval), "port" fill(none)`, prom: `min by (port) (rdma_port_rate_bytes_per_second{FILTER,PORTS}) * 8`},
+			{alias: "best, port $tag_port", text: `SELECT max("rate_best_gbps") AS "best" FROM {rdma_port} WHERE {filter}` + ofPorts +
+				` GROUP BY time($__interval), "port" fill(none)`, prom: `max by (port) (rdma_port_rate_best_bytes_per_second{FILTER,PORTS}) * 8`}},
 	}, lines)
 }
 
@@ -195,8 +182,16 @@ func portStates() grafana.Mapping {
 }
 
 func (b *board) deviceEvents() {
+	b.stat(panel{
+		id: 6, title: "Fatal events", width: 4, height: 8,
+		help: help{
+			"device_fatal events in the dashboard's range.", "that the driver gave the device up; applications on it have lost their contexts.",
+			"look at the kernel log; a device that was pulled out raises it too.", "what the firmware knows of the cause.",
+		},
+		queries: []query{{text: sum("fatals", "rdma_device", "", ""), prom: `sum(increase(rdma_device_fatals_total{FILTER}[$__range]))`}},
+	}, "0", brokenNow())
 	b.series(panel{
-		id: 16, title: "Events by type", width: 12, height: 10,
+		id: 16, title: "Events by type", width: 20, height: 8,
 		help: help{
 			"Events of each type that were read in each interval. `port_err` and `port_active` in turn are drops of a link.",
 			"nothing; `device_fatal`, `cq_err` and `qp_fatal` are never normal.",
@@ -205,8 +200,81 @@ func (b *board) deviceEvents() {
 		queries: []query{{alias: "$tag_event", text: `SELECT sum("count") AS "events" FROM {rdma_async_event}
 			WHERE {filter} GROUP BY time($__interval), "event" fill(0)`, prom: eventCounts}},
 	}, bars)
+}
+
+func (b *board) deviceProbes() {
 	b.series(panel{
-		id: 17, title: "Parity", width: 6, height: 10,
+		id: 20, title: "Lost events against lost completions", width: 8, height: 8,
+		help: help{
+			"Rounds that failed: the completion was there and its event did not come; neither came; a completion with a bad status or a verb that failed.",
+			"nothing; at rest all are 0.",
+			"lost events: the interrupt of that vector; lost completions: the device; errors: the field status says which.",
+			"applications' own queues.",
+		},
+		queries: []query{
+			countedBy("vector", "lost events", "lost_events", "rdma_cq_probe", ofProbes),
+			countedBy("vector", "lost completions", "lost_completions", "rdma_cq_probe", ofProbes),
+			countedBy("vector", "errors", "errors", "rdma_cq_probe", ofProbes),
+		},
+	}, bars)
+}
+
+func (b *board) deviceLatency() {
+	b.stage(23, "wake", "Wake-up latency", help{
+		"From before the post to the return of ibv_get_cq_event, over the probe's window.", "nothing.",
+		"compare with the same hour of other days; an idle CPU sleeps deeper and wakes later.", "cable and fabric.",
+	})
+	b.series(panel{
+		id: 26, title: "Wake-up p99 by vector", width: 8, height: 8, unit: b.names.unit("rdma_cq_probe.wake_ns_p99"),
+		help: help{
+			"The 99th percentile of each completion vector. The dashed line is five times the mean of the three hours that ended an hour " +
+				"before; the alert wake-slow compares with it.",
+			"nothing; one line far above the others is one interrupt.",
+			"look at that vector's line in /proc/interrupts and at what else runs on its CPU.",
+			"vectors that are not probed: see the option `vectors`; a past with less than four hours of reports has no dashed line in InfluxDB.",
+		},
+		queries: []query{{alias: "vector $tag_vector, $tag_method", text: `SELECT max("wake_ns_p99") AS "p99" FROM {rdma_cq_probe} WHERE {filter}` +
+			ofProbes + ` GROUP BY time($__interval), "vector", "method" fill(none)`,
+			prom: `max by (vector, method) (rdma_cq_probe_wake_p99_seconds{FILTER,PROBES})`},
+			{alias: past + ", vector $tag_vector, $tag_method", text: fivePasts,
+				prom: `5 * max by (vector, method) (avg_over_time(rdma:cq_probe_wake_p99_seconds:mean5m{FILTER,PROBES}[3h] offset 1h))`}},
+	}, lines)
+}
+
+// fivePasts asks at each moment for five times the mean of the three hours that ended an hour before. InfluxQL shifts no
+// time, so that it is the mean of the last 48 intervals of five minutes without the last 12.
+const fivePasts = `SELECT 5 * (48 * moving_average(mean("wake_ns_p99"), 48) - 12 * moving_average(mean("wake_ns_p99"), 12)) / 36 AS "past"
+	FROM {rdma_cq_probe} WHERE time >= ${__from}ms - 4h AND time <= ${__to}ms AND "host" =~ /^$host$/ AND "device" =~ /^$device$/` + ofProbes + `
+	GROUP BY time(5m), "vector", "method" fill(none)`
+
+// stage adds the percentiles of a part of a probe's round.
+func (b *board) stage(id int, name, title string, h help) {
+	field := name + "_ns_"
+	queries := []query{{alias: "$col", text: `SELECT max("` + field + `p50") AS "p50", max("` + field + `p90") AS "p90", max("` +
+		field + `p99") AS "p99", max("` + field + `max") AS "max" FROM {rdma_cq_probe} WHERE {filter}` + ofProbes +
+		` GROUP BY time($__interval) fill(none)`}}
+	for _, rank := range []string{"p50", "p90", "p99", "max"} {
+		queries = append(queries, query{alias: rank, prom: "max(rdma_cq_probe_" + name + "_" + rank + "_seconds{FILTER,PROBES})"})
+	}
+	b.series(panel{
+		id: id, title: title, width: 8, height: 8, unit: b.names.unit("rdma_cq_probe." + field + "p99"), help: h,
+		detail: name != "wake", queries: queries,
+	}, lines)
+}
+
+// deviceInternals adds what is about the plugin's own work more than about the device.
+func (b *board) deviceInternals() {
+	b.stat(panel{
+		id: 7, title: "Worker restarts", width: 6, height: 8,
+		help: help{
+			"Times that the device's worker process had to be started again, in the dashboard's range.", nothing + "; three or more: it does not come to rest.",
+			"the log of Telegraf names the signal and the verbs call.", "restarts of Telegraf itself.",
+		},
+		queries: []query{{text: sum("worker_restarts", "rdma_device", "", ""),
+			prom: `sum(increase(rdma_device_worker_restarts_total{FILTER}[$__range]))`}},
+	}, "0", thresholds("green", level{1, "light-purple"}, level{3, "purple"}))
+	b.series(panel{
+		id: 17, title: "Parity", width: 6, height: 8,
 		help: help{
 			"Events read and not acknowledged; those freed by a worker's death (released); and the drift between the counters.",
 			"nothing; unacknowledged events come and go, the drift is always 0.",
@@ -222,7 +290,7 @@ func (b *board) deviceEvents() {
 		},
 	}, lines)
 	b.series(panel{
-		id: 18, title: "Hold and acknowledgement", width: 6, height: 10, detail: true, unit: b.names.unit("rdma_async.hold_ns_max"),
+		id: 18, title: "Hold and acknowledgement", width: 6, height: 8, detail: true, unit: b.names.unit("rdma_async.hold_ns_max"),
 		help: help{
 			"How long events were held, and their acknowledgement alone.", "nothing.",
 			"a hold of milliseconds: the worker did not get a CPU, or the library waits.",
@@ -234,23 +302,6 @@ func (b *board) deviceEvents() {
 			{alias: "hold max", prom: `max(rdma_async_hold_max_seconds{FILTER})`},
 			{alias: "ack max", prom: `max(rdma_async_ack_max_seconds{FILTER})`}},
 	}, points)
-}
-
-func (b *board) deviceProbes() {
-	b.series(panel{
-		id: 20, title: "Lost events against lost completions", width: 12, height: 8,
-		help: help{
-			"Rounds that failed: the completion was there and its event did not come; neither came; a completion with a bad status or a verb that failed.",
-			"nothing; at rest all are 0.",
-			"lost events: the interrupt of that vector; lost completions: the device; errors: the field status says which.",
-			"applications' own queues.",
-		},
-		queries: []query{
-			countedBy("vector", "lost events", "lost_events", "rdma_cq_probe", ofProbes),
-			countedBy("vector", "lost completions", "lost_completions", "rdma_cq_probe", ofProbes),
-			countedBy("vector", "errors", "errors", "rdma_cq_probe", ofProbes),
-		},
-	}, bars)
 	b.series(panel{
 		id: 21, title: "Rounds", width: 6, height: 8,
 		help: help{
@@ -264,7 +315,7 @@ func (b *board) deviceProbes() {
 		},
 	}, bars)
 	b.series(panel{
-		id: 22, title: "Parity of completion events", width: 6, height: 8,
+		id: 22, title: "Parity of completion events", width: 8, height: 8,
 		help: help{
 			"Completion events read and not acknowledged, and the drift between the counters.",
 			"nothing; unacknowledged ones stay below `ack_batch`, the drift is always 0.",
@@ -279,49 +330,15 @@ func (b *board) deviceProbes() {
 					- rdma_cq_probe_unacked{FILTER,PROBES} - rdma_cq_probe_released_total{FILTER,PROBES})`},
 		},
 	}, lines)
-}
-
-func (b *board) deviceLatency() {
-	for i, stage := range []struct {
-		name, title string
-		help        help
-	}{
-		{"wake", "Wake-up latency", help{
-			"From before the post to the return of ibv_get_cq_event, over the probe's window.", "nothing.",
-			"compare with the same hour of other days; an idle CPU sleeps deeper and wakes later.", "cable and fabric.",
-		}},
-		{"hold", "Hold", help{
-			"From the return of ibv_get_cq_event to that of ibv_ack_cq_events.", "nothing.",
-			"with `ack_batch` above 1 it is long by intent.", "applications' own holds.",
-		}},
-		{"ack", "Acknowledgement", help{
-			"ibv_ack_cq_events alone.", "nothing.", "microseconds are a mutex, more is a thread without a CPU.", "what happens inside the library.",
-		}},
-	} {
-		field := stage.name + "_ns_"
-		queries := []query{{alias: "$col", text: `SELECT max("` + field + `p50") AS "p50", max("` + field + `p90") AS "p90", max("` +
-			field + `p99") AS "p99", max("` + field + `max") AS "max" FROM {rdma_cq_probe} WHERE {filter}` + ofProbes +
-			` GROUP BY time($__interval) fill(none)`}}
-		for _, rank := range []string{"p50", "p90", "p99", "max"} {
-			queries = append(queries, query{alias: rank, prom: "max(rdma_cq_probe_" + stage.name + "_" + rank + "_seconds{FILTER,PROBES})"})
-		}
-		b.series(panel{
-			id: 23 + i, title: stage.title, width: 8, height: 8, unit: b.names.unit("rdma_cq_probe." + field + "p99"), help: stage.help,
-			detail: stage.name != "wake", queries: queries,
-		}, lines)
-	}
+	b.stage(24, "hold", "Hold", help{
+		"From the return of ibv_get_cq_event to that of ibv_ack_cq_events.", "nothing.",
+		"with `ack_batch` above 1 it is long by intent.", "applications' own holds.",
+	})
+	b.stage(25, "ack", "Acknowledgement", help{
+		"ibv_ack_cq_events alone.", "nothing.", "microseconds are a mutex, more is a thread without a CPU.", "what happens inside the library.",
+	})
 	b.series(panel{
-		id: 26, title: "Wake-up p99 by vector", width: 12, height: 8, unit: b.names.unit("rdma_cq_probe.wake_ns_p99"),
-		help: help{
-			"The 99th percentile of each completion vector.", "nothing; one line far above the others is one interrupt.",
-			"look at that vector's line in /proc/interrupts and at what else runs on its CPU.", "vectors that are not probed: see the option `vectors`.",
-		},
-		queries: []query{{alias: "vector $tag_vector, $tag_method", text: `SELECT max("wake_ns_p99") AS "p99" FROM {rdma_cq_probe} WHERE {filter}` +
-			ofProbes + ` GROUP BY time($__interval), "vector", "method" fill(none)`,
-			prom: `max by (vector, method) (rdma_cq_probe_wake_p99_seconds{FILTER,PROBES})`}},
-	}, lines)
-	b.series(panel{
-		id: 27, title: "Hold and acknowledgement p99 by vector", width: 12, height: 8, detail: true, unit: b.names.unit("rdma_cq_probe.hold_ns_p99"),
+		id: 27, title: "Hold and acknowledgement p99 by vector", width: 8, height: 8, detail: true, unit: b.names.unit("rdma_cq_probe.hold_ns_p99"),
 		help: help{
 			"The same for hold and acknowledgement.", "nothing; one line far above the others is one vector's thread.",
 			"look at what else runs on its CPU.", "vectors that are not probed.",

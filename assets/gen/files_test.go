@@ -1,14 +1,17 @@
 package gen
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/assets/grafana"
 	"rdma_events/assets/influxdb"
 	"rdma_events/internal/measure"
 )
@@ -194,9 +197,41 @@ func TestTheFirstScreenSaysWhatIsWrongAndWhere(t *testing.T) {
 				require.True(t, p.ID == q.ID || apart, "%s covers %s", p.Title, q.Title)
 			}
 		}
+		requireAges(t, d)
 		require.Equal(t, []string{
 			"Hosts silent", "Ports down", "Devices missing", "Not watched", "Links slow", "Probes failing", "Firing",
 			"Ports down", "Devices missing or not watched", "Links slow", "Hosts by last report", "Failing probes", "Slow probes",
 		}, first, string(e))
 	}
+}
+
+// requireAges requires that the tables of faults show host, device and age without scrolling, on a screen of 1400 pixels.
+func requireAges(t *testing.T, d *grafana.Dashboard) {
+	t.Helper()
+	found := 0
+	for _, p := range d.Panels {
+		if p.Type != "table" || !slices.Contains([]int{10, 11, 33, 34}, p.ID) {
+			continue
+		}
+		i := slices.IndexFunc(p.Transformations, func(t grafana.Transform) bool { return t.ID == "organize" })
+		o := p.Transformations[i].Options
+		exclude, rename := o["excludeByName"].(map[string]any), o["renameByName"].(map[string]any)
+		index := o["indexByName"].(map[string]any)
+		names := slices.SortedFunc(maps.Keys(index), func(a, b string) int { return index[a].(int) - index[b].(int) })
+		right, seen := 0, []string{}
+		for _, name := range names {
+			if exclude[name] == true {
+				continue
+			}
+			if title, ok := rename[name]; ok {
+				name = title.(string)
+			}
+			if right += max(widths[name], 50); right <= p.GridPos.W*1408/24-10 {
+				seen = append(seen, name)
+			}
+		}
+		require.Subset(t, seen, []string{"host", "device", "age"}, p.Title)
+		found++
+	}
+	require.Equal(t, 4, found)
 }

@@ -23,9 +23,10 @@ func hostDashboard(n *names, e Engine, o *Options) *grafana.Dashboard {
 	b.troubleTiles()
 	b.row(8, "Devices and ports")
 	b.hostDevices()
-	b.hostPorts()
+	b.ports(10, "Ports", 12, 10)
 	b.row(16, "When")
 	b.hostHistory()
+	b.collapsed(21, "Beside it: Telegraf's input infiniband", b.hostCounters)
 	return b.dashboard(hostUID, "RDMA host", "The RDMA devices of one host side by side.", "30s",
 		[]grafana.Link{b.link("Overview", overviewUID, "All hosts"), b.link("Device", deviceUID, "One device")},
 		append(b.places(), b.one("host", "Host", "rdma_device", "host", nil)))
@@ -33,7 +34,7 @@ func hostDashboard(n *names, e Engine, o *Options) *grafana.Dashboard {
 
 func (b *board) hostDevices() {
 	b.table(panel{
-		id: 9, title: "Devices", width: 12, height: 9, now: true,
+		id: 9, title: "Devices", width: 12, height: 10, now: true,
 		help: help{
 			"A row for each device: what it is, and whether a worker watches it.",
 			nothing + "; a reason other than ok says why events of the device are not read.",
@@ -46,34 +47,36 @@ func (b *board) hostDevices() {
 			{prom: `max by (host, plugin_instance, device, driver, fw_ver, pci_address, numa_node) (rdma_device_info{FILTER} == 1)`},
 			{prom: `max by (host, plugin_instance, device, worker_state, reason) (rdma_device_status{FILTER} == 1)`},
 		},
-	}, b.toRow(), column{name: "host"}, column{name: "instance"}, column{name: "device"}, column{name: "driver"},
+	}, b.toRow(), column{name: "device"}, column{name: "driver"},
 		column{name: "firmware", prom: "fw_ver", title: "firmware"}, column{name: "PCI", prom: "pci_address", title: "PCI"},
 		column{name: "NUMA", prom: "numa_node", title: "NUMA"}, column{name: "worker", prom: "worker_state", title: "worker"},
-		column{name: "reason"})
+		column{name: "reason"}, column{name: "host", hidden: true}, column{name: "instance"})
 }
 
-func (b *board) hostPorts() {
+// ports adds a table of the ports that the dashboard's condition chooses.
+func (b *board) ports(id int, title string, width, height int) {
 	value := func(series string) query {
 		return query{prom: `max by (host, plugin_instance, device, port) (` + series + `)`}
 	}
 	b.table(panel{
-		id: 10, title: "Ports", width: 12, height: 9, now: true,
+		id: id, title: title, width: width, height: height, now: true,
 		help: help{
-			"A row for each port: its state and since when, its rate and the best it had, and its flaps since the plugin started.",
+			"A row for each port: its state and for how long, its rate and the best it had, and its flaps since the plugin started.",
 			nothing + "; a rate below the best is a link that came back slower.",
 			"follow the device's link.",
 			"ports of devices that are not open have their last state.",
 		},
 		queries: []query{
 			{text: `SELECT last("state") AS "state", last("state_age_ns") AS "age", last("rate_gbps") AS "rate", last("rate_best_gbps") AS "best",
-				last("flaps") AS "flaps" FROM {rdma_port} WHERE {filter} GROUP BY ` + byPort},
+				last("flaps") AS "flaps", last("netdev") AS "netdev" FROM {rdma_port} WHERE {filter} GROUP BY ` + byPort},
 			value(`rdma_port_state{FILTER}`), value(`rdma_port_state_age_seconds{FILTER}`), value(`rdma_port_rate_bytes_per_second{FILTER} * 8`),
 			value(`rdma_port_rate_best_bytes_per_second{FILTER} * 8`), value(`rdma_port_flaps_total{FILTER}`),
+			{prom: `max by (host, plugin_instance, device, port, netdev) (rdma_port_info{FILTER} == 1)`},
 		},
-	}, b.toRow(), column{name: "host"}, column{name: "instance"}, column{name: "device"}, column{name: "port"},
-		column{name: "state", prom: "Value #A", title: "state"}, column{name: "age", prom: "Value #B", title: "since", unit: "ns"},
-		column{name: "rate", prom: "Value #C", title: "rate", unit: "Gbits"}, column{name: "best", prom: "Value #D", title: "best", unit: "Gbits"},
-		column{name: "flaps", prom: "Value #E", title: "flaps"})
+	}, b.toRow(), column{name: "device"}, column{name: "port"}, column{name: "state", prom: "Value #A", title: "state"},
+		column{name: "age", prom: "Value #B", title: "age", unit: "ns"}, column{name: "rate", prom: "Value #C", title: "rate", unit: "Gbits"},
+		column{name: "best", prom: "Value #D", title: "best", unit: "Gbits"}, column{name: "flaps", prom: "Value #E", title: "flaps"},
+		column{name: "netdev"}, column{name: none, prom: "Value #F", hidden: true}, column{name: "host", hidden: true}, column{name: "instance"})
 	b.mapped("state", portStates())
 }
 
@@ -148,4 +151,39 @@ func (b *board) hostHistory() {
 			prom:  `max by (device) (rdma_cq_probe_wake_p99_seconds{FILTER})`,
 		}},
 	}, lines)
+}
+
+// hostCounters adds what the devices' own counters say, as Telegraf's input infiniband reads them.
+func (b *board) hostCounters() {
+	const source = "The input infiniband of the same Telegraf reads them from /sys/class/infiniband, for InfiniBand and RoCE. **No data** means that it " +
+		"is not configured there, that the driver has no such counters, or, for Prometheus, that telegraf.conf is older than this row."
+	const by = ` FROM "$policy"."infiniband" WHERE {filter} GROUP BY time($__interval), "device", "port" fill(none)`
+	rate := func(alias, field string) query {
+		return query{alias: alias + ", $tag_device, port $tag_port",
+			text: `SELECT non_negative_derivative(max("` + field + `"), 1s) * 32 AS "bits"` + by,
+			prom: "rate(infiniband_" + field + "{FILTER}[$__rate_interval]) * 32"}
+	}
+	count := func(field string) query {
+		return query{alias: "$tag_device, port $tag_port", text: `SELECT non_negative_difference(max("` + field + `")) AS "n"` + by,
+			prom: "increase(infiniband_" + field + "{FILTER}[$__interval])"}
+	}
+	b.series(panel{
+		id: 22, title: "Traffic", width: 8, height: 8, unit: "bps",
+		help: help{"port_rcv_data and port_xmit_data of each port, which count words of 4 bytes. " + source,
+			nothing + ".", "compare with the link's rate.", "which application sends it."},
+		queries: []query{rate("received", "port_rcv_data"), rate("sent", "port_xmit_data")},
+	}, lines)
+	b.series(panel{
+		id: 23, title: "Discards", width: 8, height: 8,
+		help: help{"port_xmit_discards in each interval: packets that the port could not send, as while the link is down or congested. " + source,
+			nothing + ".", "compare with the ports' states above, and with the switch's counters.", "what the fabric drops."},
+		queries: []query{count("port_xmit_discards")},
+	}, bars)
+	b.series(panel{
+		id: 24, title: "Symbol errors", width: 8, height: 8,
+		help: help{"symbol_error in each interval: errors of the physical link. " + source,
+			nothing + "; a port that has more of them than its neighbours has a bad cable or transceiver.", "clean or replace the cable.",
+			"Ethernet's own counters: `ethtool -S` has them."},
+		queries: []query{count("symbol_error")},
+	}, bars)
 }

@@ -50,7 +50,7 @@ func (n *names) unit(name string) string {
 	return ""
 }
 
-var placeholder = regexp.MustCompile(`\{(\w+)\}`)
+var placeholder = regexp.MustCompile(`\{([a-z]\w*)\}`)
 
 // expand replaces {measurement} in a query by the measurement's full name,
 // {filter} by the conditions and {labels} by tags, each followed by a comma.

@@ -26,7 +26,14 @@ func overviewDashboard(n *names, e Engine, o *Options) *grafana.Dashboard {
 	b.collapsed(25, "Plugin", b.overviewPlugin)
 	return b.dashboard(overviewUID, "RDMA overview",
 		"RDMA devices of many hosts: what is wrong, where, and since when. No panel has a line for each host.", "1m",
-		[]grafana.Link{b.link("Device", deviceUID, "One device of one host")}, b.overviewVariables())
+		[]grafana.Link{b.link("Device", deviceUID, "One device of one host")}, b.overviewVariables(), b.fatalEvents())
+}
+
+// fatalEvents marks every device that its driver gave up.
+func (b *board) fatalEvents() grafana.Annotation {
+	return b.annotation("Device fatal", "dark-red", "device", "host",
+		`SELECT "count", "device", "host" FROM {rdma_async_event} WHERE {filter} AND "event" = 'device_fatal' ORDER BY time DESC LIMIT 1000`,
+		`increase(rdma_device_fatals_total{FILTER}[$__interval]) > 0.5`)
 }
 
 // brokenNow colours a count: red as soon as there is one. degraded is orange instead.
@@ -129,12 +136,12 @@ func (b *board) troubleTiles() {
 }
 
 // rates are the present and the best rate of each port.
-const rates = `SELECT last("rate_gbps") AS "rate", last("rate_best_gbps") AS "best", last("up") AS "up" FROM {rdma_port}
-	WHERE {filter} GROUP BY ` + byPort
+const rates = `SELECT last("rate_gbps") AS "rate", last("rate_best_gbps") AS "best", last("up") AS "up",
+	last("state_age_ns") AS "age" FROM {rdma_port} WHERE {filter} GROUP BY ` + byPort
 
 // failures are the rounds of each probe that failed, by kind.
 const failures = `SELECT last("lost_events") - min("lost_events") AS "events", last("lost_completions") - min("lost_completions") AS "completions",
-	last("errors") - min("errors") AS "errors" FROM {rdma_cq_probe} WHERE {filter} GROUP BY ` + byProbe
+	last("errors") - min("errors") AS "errors", last("errors") * 0 AS "age" FROM {rdma_cq_probe} WHERE {filter} GROUP BY ` + byProbe
 
 // over makes the last panel show a time of its own. A query for Prometheus looks back by itself.
 func (b *board) over(span string) {
@@ -154,7 +161,7 @@ func (b *board) plain(name string) {
 // firing adds the list of alerts, beside the tables.
 func (b *board) firing() {
 	b.beside(grafana.Panel{
-		ID: 35, Type: "alertlist", Title: "Firing", GridPos: grafana.GridPos{W: 6, H: 16},
+		ID: 35, Type: "alertlist", Title: "Firing", GridPos: grafana.GridPos{W: 5, H: 16},
 		Description: "Alerts with the label component = rdma that fire or are about to, and since when.\n\n**Do:** the annotation do of each has " +
 			"the first step, and `rdma-events explain` the others.\n\n**Cannot see:** what no rule asks for.",
 		Options: map[string]any{
@@ -178,8 +185,8 @@ const reporting = `SELECT count("uptime") AS "hosts" FROM (SELECT last("uptime_n
 
 func (b *board) last() *grafana.Panel { return &b.panels[len(b.panels)-1] }
 
-// first limits the last table to its first rows, after other transformations.
+// first limits the last table to its first rows, after its transformations and those that are to come before them.
 func (b *board) first(rows int, before ...grafana.Transform) {
 	limit := grafana.Transform{ID: "limit", Options: map[string]any{"limitField": rows}}
-	b.last().Transformations = append(append(before, limit), b.last().Transformations...)
+	b.last().Transformations = append(append(before, b.last().Transformations...), limit)
 }

@@ -44,7 +44,7 @@ func (b *board) overviewHistory() {
 			WHERE {filter} GROUP BY time($__interval), "event" fill(0)`, prom: eventCounts}},
 	}, bars)
 	b.series(panel{
-		id: 20, title: "Port changes", width: 12, height: 8,
+		id: 20, title: "Port changes", width: 12, height: 9,
 		help: help{
 			"Transitions of ports, by the state that they ended in.",
 			"nothing; many at once are a switch or a subnet manager.",
@@ -70,7 +70,7 @@ func (b *board) overviewWorst() {
 		id: 12, title: "Flappers of 7 days", width: 8, height: 8,
 		help: help{
 			"The ten ports that came back most often within 7 days.",
-			"a flap.",
+			nothing + "; every row is a port that has flapped.",
 			"follow the device's link; a single port: cable, transceiver; all ports of a switch: the switch.",
 			"flaps closer together than 5 ms, and what happened while no plugin ran.",
 		},
@@ -79,7 +79,7 @@ func (b *board) overviewWorst() {
 				WHERE {filter} AND "state_to" = 'active' AND "state_from" != 'absent' GROUP BY ` + byPort + `) WHERE $timeFilter`,
 			prom: `topk(10, sum by (PLACE, host, plugin_instance, device, port) (sum_over_time(rdma:port_flaps:increase5m{FILTER}[7d])))`,
 		}},
-	}, b.toRow(), append(b.placed(), column{name: "device"}, column{name: "port"}, column{name: "flaps", prom: "Value", title: "count", red: true})...)
+	}, b.toRow(), b.placed(column{name: "port"}, column{name: "flaps", prom: "Value", title: "flaps", bad: true})...)
 	b.over("7d")
 	b.table(panel{
 		id: 37, title: "Boards, firmware, drivers", width: 8, height: 8, now: true,
@@ -134,7 +134,7 @@ func (b *board) counting(count string, by ...string) {
 
 func (b *board) overviewPlugin() {
 	b.series(panel{
-		id: 26, title: "Workers", width: 8, height: 8,
+		id: 26, title: "Workers", width: 6, height: 8,
 		help: help{
 			"Worker processes that had to be started again, and those that the kernel does not let die.",
 			"nothing; restarts now and then are survived, many of one device are a broken library or device.",
@@ -149,7 +149,7 @@ func (b *board) overviewPlugin() {
 		},
 	}, bars)
 	b.series(panel{
-		id: 27, title: "Points merged, dropped, intervals skipped", width: 8, height: 8,
+		id: 27, title: "Points merged, dropped, intervals skipped", width: 6, height: 8,
 		help: help{
 			"Points that were merged because more came than `max_event_points`, points that a shutdown cut off, and intervals that Telegraf did not read in time.",
 			"nothing; merging loses no event, skipped intervals mean that Telegraf or its outputs are slow.",
@@ -163,7 +163,7 @@ func (b *board) overviewPlugin() {
 		},
 	}, bars)
 	b.series(panel{
-		id: 28, title: "Memory", width: 8, height: 8, unit: b.names.unit("rdma_collector.rss_bytes"),
+		id: 28, title: "Memory", width: 6, height: 8, unit: b.names.unit("rdma_collector.rss_bytes"),
 		help: help{
 			"Resident memory of the plugin, and of all its workers together, on the host where it is greatest.",
 			"nothing; a line that rises for days is a leak.",
@@ -175,6 +175,21 @@ func (b *board) overviewPlugin() {
 				prom: `max(rdma_collector_rss_bytes{FILTER})`},
 			{alias: "workers", text: `SELECT max("worker_rss_bytes") AS "rss" FROM {rdma_collector} WHERE {filter} GROUP BY time($__interval) fill(none)`,
 				prom: `max(rdma_collector_worker_rss_bytes{FILTER})`},
+		},
+	}, lines)
+	b.series(panel{
+		id: 39, title: "Delivery", width: 6, height: 8, unit: b.names.unit("rdma_collector.delivery_ns_p99"),
+		help: help{
+			"From the return of ibv_get_async_event in a worker to the plugin, on the host where it is greatest.",
+			nothing + "; milliseconds are a host without a CPU to spare.",
+			"compare with the host's load.",
+			"the way from the plugin to the database.",
+		},
+		queries: []query{
+			{alias: "p50", text: `SELECT max("delivery_ns_p50") AS "p50" FROM {rdma_collector} WHERE {filter} GROUP BY time($__interval) fill(none)`,
+				prom: `max(rdma_collector_delivery_p50_seconds{FILTER})`},
+			{alias: "p99", text: `SELECT max("delivery_ns_p99") AS "p99" FROM {rdma_collector} WHERE {filter} GROUP BY time($__interval) fill(none)`,
+				prom: `max(rdma_collector_delivery_p99_seconds{FILTER})`},
 		},
 	}, lines)
 }

@@ -1,13 +1,17 @@
 package gen
 
-import "rdma_events/assets/grafana"
+import (
+	"slices"
+
+	"rdma_events/assets/grafana"
+)
 
 // overviewTables adds tables. If a row has several fields, the outer query also groups
 // by the series. Otherwise InfluxDB 1.8 puts fields of different series into one
 // row if some series lack a field.
 func (b *board) overviewTables() {
 	b.table(panel{
-		id: 10, title: "Ports down", width: 6, height: 8, now: true,
+		id: 10, title: "Ports down", width: 5, height: 8, now: true,
 		help: help{
 			"Up to 100 ports that are not active now. Age is how long they have been in this state, as far as the plugin has seen.",
 			"nothing; every row is an outage.",
@@ -22,77 +26,120 @@ func (b *board) overviewTables() {
 			{prom: `max by (PLACE, host, plugin_instance, device, port) (rdma_port_state_age_seconds{FILTER}
 				and on (host, plugin_instance, device, port) rdma_port_up{FILTER,expected!="down"} == 0)`},
 		},
-	}, b.toRow(), append(b.placed(), column{name: "device"}, column{name: "port"},
-		column{name: "state_age_ns", prom: "Value #B", title: "age", unit: b.names.unit("rdma_port.state_age_ns")}, column{name: "up", prom: "Value #A"})...)
+	}, b.toRow(), b.placed(column{name: "port"}, column{name: "state_age_ns", prom: "Value #B", title: "age", unit: "ns"},
+		column{name: "up", prom: "Value #A", hidden: true})...)
 	b.first(100)
 	b.table(panel{
 		id: 11, title: "Devices missing or not watched", width: 6, height: 8, now: true,
 		help: help{
-			"Up to 100 devices that no worker has open.",
-			"nothing; every row is a device that no worker watches.",
+			"Up to 100 devices that no worker has open. Age is how long that has been so, as far as the last day has it.",
+			nothing + "; every row is a device that no worker watches.",
 			"the README says for each reason what to do.",
 			"devices of silent hosts.",
 		},
-		queries: []query{{text: `SELECT "present", "worker_state", "reason" FROM (SELECT last("open") AS "open",
-			last("present") AS "present", last("worker_state") AS "worker_state", last("reason") AS "reason"
-			FROM {rdma_device} WHERE {filter} GROUP BY ` + byDevice + `)
-			WHERE "open" = 0 AND $timeFilter AND "reason" != 'renamed' AND "reason" != 'reassigned' GROUP BY ` + byDevice,
-			prom: `max by (PLACE, host, plugin_instance, device, worker_state, reason) (rdma_device_status{FILTER,reason!~"renamed|reassigned"} == 1
-				and on (host, plugin_instance, device) rdma_device_open{FILTER} == 0)`}},
-	}, b.toRow(), append(b.placed(), column{name: "device"}, column{name: "present", prom: none},
-		column{name: "worker_state", title: "worker"}, column{name: "reason"})...)
+		queries: []query{
+			{text: `SELECT "reason", "age", "present", "worker_state" FROM (SELECT last("open") AS "open", last("present") AS "present",
+				last("worker_state") AS "worker_state", last("reason") AS "reason", max("age") AS "age" FROM
+				(SELECT last("open") AS "open", last("present") AS "present", last("worker_state") AS "worker_state", last("reason") AS "reason",
+				last("open") * 0 AS "age" FROM {rdma_device} WHERE {filter} AND RECENT GROUP BY ` + byDevice + `), (` + unwatched + `)
+				WHERE $timeFilter GROUP BY ` + byDevice + `) WHERE "open" = 0 AND "reason" != 'renamed' AND "reason" != 'reassigned'
+				AND $timeFilter GROUP BY ` + byDevice},
+			{prom: `max by (PLACE, host, plugin_instance, device, worker_state, reason) (rdma_device_status{FILTER,reason!~"renamed|reassigned"} == 1
+				and on (host, plugin_instance, device) rdma_device_open{FILTER} == 0)`},
+			{prom: `max by (PLACE, host, plugin_instance, device) (time() - rdma:device_unwatched:since{FILTER}
+				unless on (host, plugin_instance, device) rdma_device_status{reason=~"renamed|reassigned"} == 1)`},
+		},
+	}, b.toRow(), b.placed(column{name: "reason"}, column{name: "age", prom: "Value #B", title: "age", unit: "ns"},
+		column{name: "present", prom: none}, column{name: none, prom: "Value #A", hidden: true}, column{name: "worker_state", title: "worker"})...)
+	b.over("1d")
+	b.unknownAge("a day or more")
 	b.first(100)
 	b.table(panel{
-		id: 33, title: "Links slow", width: 6, height: 8, now: true,
+		id: 33, title: "Links slow", width: 8, height: 8, now: true,
 		help: help{
-			"Up to 100 active ports whose rate is below their best since the plugin started.",
+			"Up to 100 active ports whose rate is below their best since the plugin started. Age is how long they have been active: a " +
+				"link comes back slower.",
 			nothing + "; every row is a link that came back slower.",
 			"follow the device's link; look at cable and transceiver, and at what the switch port is set to.",
-			"since when: rdma_attr_change and the Device dashboard have it.",
+			"a rate that changed without a drop of the link: rdma_attr_change has the time.",
 		},
 		queries: []query{
-			{text: `SELECT "rate", "best" FROM (` + rates + `) WHERE "up" = 1 AND "rate" < "best" AND $timeFilter GROUP BY ` + byPort},
-			{prom: slowLinks("rdma_port_rate_bytes_per_second")},
-			{prom: slowLinks("rdma_port_rate_best_bytes_per_second")},
+			{text: `SELECT "age", "rate", "best" FROM (` + rates + `) WHERE "up" = 1 AND "rate" < "best" AND $timeFilter GROUP BY ` + byPort},
+			{prom: slowLinks("rdma_port_rate_bytes_per_second{FILTER} * 8")},
+			{prom: slowLinks("rdma_port_rate_best_bytes_per_second{FILTER} * 8")},
+			{prom: slowLinks("rdma_port_state_age_seconds{FILTER}")},
 		},
-	}, b.toRow(), append(b.placed(), column{name: "device"}, column{name: "port"},
+	}, b.toRow(), b.placed(column{name: "port"}, column{name: "age", prom: "Value #C", title: "age", unit: "ns"},
 		column{name: "rate", prom: "Value #A", title: "rate", unit: "Gbits"}, column{name: "best", prom: "Value #B", title: "best", unit: "Gbits"})...)
 	b.first(100)
 	b.silentHosts()
 	b.table(panel{
-		id: 34, title: "Failing probes", width: 6, height: 8,
+		id: 34, title: "Failing probes", width: 10, height: 8,
 		help: help{
 			"Up to 100 probes with rounds that failed in the dashboard's range: the completion was there and its event did not come; neither " +
-				"came; a bad status or a verb that failed.",
+				"came; a bad status or a verb that failed. Age counts from the first of them in the range.",
 			nothing + "; every row is a vector whose applications would have slept on, or a device that does not work.",
 			"lost events: the vector's line in /proc/interrupts and its affinity; lost completions: the kernel log, then drain the host.",
 			"applications' own queues" + restarted,
 		},
 		queries: []query{
-			{text: `SELECT "events", "completions", "errors" FROM (` + failures + `) WHERE ("events" > 0 OR "completions" > 0 OR "errors" > 0)
-				AND $timeFilter GROUP BY ` + byProbe},
+			{text: `SELECT "age", "events", "completions", "errors" FROM (SELECT max("events") AS "events", max("completions") AS "completions",
+				max("errors") AS "errors", max("age") AS "age" FROM (` + failures + `), (` + failing + `) WHERE $timeFilter GROUP BY ` + byProbe + `)
+				WHERE ("events" > 0 OR "completions" > 0 OR "errors" > 0) AND $timeFilter GROUP BY ` + byProbe},
 			{prom: failed("lost_events")}, {prom: failed("lost_completions")}, {prom: failed("errors")},
+			{prom: `max by (PLACE, host, plugin_instance, device, port, vector) (time() - min_over_time(timestamp(rdma_cq_probe_ok{FILTER} == 0)[$__range:]))`},
 		},
-	}, b.toRow(), append(b.placed(), column{name: "device"}, column{name: "port"}, column{name: "vector"},
+	}, b.toRow(), b.placed(column{name: "age", prom: "Value #D", title: "age", unit: "ns"},
 		column{name: "events", prom: "Value #A", title: "lost events"}, column{name: "completions", prom: "Value #B", title: "lost completions"},
-		column{name: "errors", prom: "Value #C"})...)
+		column{name: "errors", prom: "Value #C", title: "errors"}, column{name: "port"}, column{name: "vector"},
+		column{name: "method", prom: none})...)
+	b.unknownAge("-")
 	b.first(100)
 	b.slowProbes()
 }
 
-// placed are the columns that say where a device is. Only the queries for Prometheus have the labels of places.
-func (b *board) placed() []column {
+// unwatched has how long each device has not been open: the time between its last point with open = 1 and its last point.
+// It is 0 for a device that is open.
+const unwatched = `SELECT elapsed("open", 1ns) AS "age" FROM
+	(SELECT last("open") AS "open" FROM {rdma_device} WHERE {filter} AND "open" = 1 GROUP BY ` + byDevice + `),
+	(SELECT last("open") AS "open" FROM {rdma_device} WHERE {filter} GROUP BY ` + byDevice + `)
+	WHERE $timeFilter GROUP BY ` + byDevice
+
+// failing has the time between the first bad round of each probe in the range and its last point.
+const failing = `SELECT elapsed("ok", 1ns) AS "age" FROM
+	(SELECT first("ok") AS "ok" FROM {rdma_cq_probe} WHERE {filter} AND "ok" = 0 GROUP BY ` + byProbe + `),
+	(SELECT last("ok") AS "ok" FROM {rdma_cq_probe} WHERE {filter} GROUP BY ` + byProbe + `)
+	WHERE $timeFilter GROUP BY ` + byProbe
+
+// unknownAge sets the text for an age that InfluxDB has as 0, because its subqueries do not mix with nothing.
+func (b *board) unknownAge(text string) {
+	b.last().FieldConfig.Overrides = append(b.last().FieldConfig.Overrides, grafana.Override{
+		Matcher: grafana.Matcher{ID: "byName", Options: "age"},
+		Properties: []grafana.Property{{ID: "mappings", Value: []grafana.Mapping{
+			{Type: "value", Options: map[string]grafana.Mapped{"0": {Text: text, Color: "text"}}},
+		}}},
+	})
+}
+
+// placed puts columns between those that say which device it is and those that say where its host is. The first ones are
+// what a narrow panel shows.
+func (b *board) placed(columns ...column) []column {
+	return append(slices.Concat([]column{{name: "host"}, {name: "device"}}, columns), b.location()...)
+}
+
+// location has the columns of the places and of the plugin's instance.
+func (b *board) location() []column {
 	var all []column
 	for _, label := range b.options.Labels {
-		all = append(all, column{name: none, prom: label})
+		all = append(all, column{name: label})
 	}
-	return append(all, column{name: "host"}, column{name: "instance"})
+	return append(all, column{name: "instance"})
 }
 
 func slowLinks(value string) string {
-	return `max by (PLACE, host, plugin_instance, device, port) (` + value + `{FILTER} and on (host, plugin_instance, device, port)
+	return `max by (PLACE, host, plugin_instance, device, port) (` + value + ` and on (host, plugin_instance, device, port)
 		(rdma_port_rate_bytes_per_second{FILTER} < rdma_port_rate_best_bytes_per_second{FILTER})
-		and on (host, plugin_instance, device, port) rdma_port_up{FILTER} == 1) * 8`
+		and on (host, plugin_instance, device, port) rdma_port_up{FILTER} == 1)`
 }
 
 func failed(field string) string {
@@ -103,7 +150,7 @@ func failed(field string) string {
 // it, because InfluxQL cannot sort by the time of a last point.
 func (b *board) silentHosts() {
 	b.table(panel{
-		id: 9, title: "Hosts by last report", width: 6, height: 8,
+		id: 9, title: "Hosts by last report", width: 5, height: 8,
 		help: help{
 			"The twenty hosts of the last day that have not reported for longest.",
 			"nothing; a report older than some minutes is a silent host.",
@@ -115,9 +162,10 @@ func (b *board) silentHosts() {
 			{prom: `topk(20, time() - max by (PLACE, host, plugin_instance) (timestamp(rdma_collector_uptime_seconds{FILTER})
 				or max_over_time(timestamp(rdma:collector_uptime_seconds:max5m{FILTER})[1d:5m])))`},
 		},
-	}, nil, append(b.placed(), column{name: "Time", prom: none, title: "last report"},
-		column{name: "uptime", prom: none, unit: b.names.unit("rdma_collector.uptime_ns")},
-		column{name: none, prom: "Value", title: "time since last report", unit: "ns"})...)
+	}, b.toRow(), append([]column{
+		{name: "host"}, {name: "Time", prom: none, title: "last report", unit: "dateTimeFromNow"},
+		{name: none, prom: "Value", title: "time since last report", unit: "ns"}, {name: "uptime", prom: none, hidden: true},
+	}, b.location()...)...)
 	b.over("1d")
 	if b.engine == Prometheus {
 		return // topk has sorted them
@@ -130,7 +178,7 @@ const restarted = "; after a restart of the plugin within the range, what came b
 
 func (b *board) slowProbes() {
 	b.table(panel{
-		id: 15, title: "Slow probes", width: 6, height: 8, now: true,
+		id: 15, title: "Slow probes", width: 4, height: 8, now: true,
 		help: help{
 			"The ten devices with the greatest 99th percentile of wake-up latency, now.",
 			"nothing; compare the first with the last.",
@@ -140,6 +188,5 @@ func (b *board) slowProbes() {
 		queries: []query{{text: `SELECT top("p99", ` + byDevice + `, 10) AS "p99" FROM (SELECT max("wake_ns_p99") AS "p99"
 			FROM {rdma_cq_probe} WHERE {filter} GROUP BY ` + byDevice + `) WHERE $timeFilter`,
 			prom: `topk(10, max by (PLACE, host, plugin_instance, device) (rdma_cq_probe_wake_p99_seconds{FILTER}))`}},
-	}, b.toRow(), append(b.placed(), column{name: "device"},
-		column{name: "p99", prom: "Value", unit: b.names.unit("rdma_cq_probe.wake_ns_p99")})...)
+	}, b.toRow(), b.placed(column{name: "p99", prom: "Value", title: "p99", unit: b.names.unit("rdma_cq_probe.wake_ns_p99")})...)
 }

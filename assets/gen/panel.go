@@ -215,8 +215,13 @@ func (b *board) series(p panel, s shape) {
 	case points:
 		custom["drawStyle"], custom["pointSize"], custom["showPoints"] = "points", 7, "always"
 	}
+	least := new(float64)
+	if p.unit == "ns" { // a logarithm has no 0
+		least = nil
+		custom["scaleDistribution"] = map[string]any{"type": "log", "log": 10}
+	}
 	made := b.make("timeseries", "time_series", p, grafana.FieldDefaults{
-		Min: new(float64), Custom: custom, Color: map[string]any{"mode": "palette-classic"},
+		Min: least, Custom: custom, Color: map[string]any{"mode": "palette-classic"},
 	}, map[string]any{
 		"legend":  map[string]any{"displayMode": "list", "placement": "bottom", "showLegend": true, "calcs": []string{"max"}},
 		"tooltip": map[string]any{"mode": "multi", "sort": "desc"},
@@ -264,7 +269,17 @@ type column struct {
 	prom  string // in that of Prometheus; "" means name, and none that there is no such column
 	title string // "" means name; host and device keep their names because links use them
 	unit  string
-	red   bool // values above 0 are red
+	bad   bool // values above 0 are orange
+
+	hidden bool // a row has to have it, and no reader needs it
+}
+
+// widths are those of columns in pixels, by title. Grafana's own 150 for each would leave two of them on the first screen,
+// and a column without a width the least width once others fill the panel.
+var widths = map[string]int{
+	"Time": 160, "host": 88, "device": 60, "port": 46, "vector": 52, "instance": 78, "age": 82, "last report": 150, "time since last report": 150,
+	"state": 66, "rate": 78, "best": 78, "flaps": 50, "reason": 112, "lost events": 92, "lost completions": 130, "errors": 60, "p99": 72,
+	"driver": 90, "firmware": 104, "PCI": 110, "NUMA": 58, "worker": 84,
 }
 
 // none is the name of a column that an engine does not have.
@@ -290,12 +305,15 @@ func (b *board) columnsOf(all []column) []column {
 // table adds a table with the rows of the panel's queries. links are those of columns, by their names.
 func (b *board) table(p panel, links map[string]grafana.DataLink, columns ...column) {
 	made := b.make("table", "table", p, grafana.FieldDefaults{
-		NoValue: "-", Thresholds: thresholds("text"), Custom: map[string]any{"align": "auto", "filterable": false},
+		NoValue: "-", Thresholds: thresholds("text"), Custom: map[string]any{"align": "auto", "filterable": false, "minWidth": 50},
 	}, map[string]any{"showHeader": true, "frameIndex": 0, "cellHeight": "sm"})
-	index, rename := map[string]any{}, map[string]any{}
+	index, rename, exclude := map[string]any{}, map[string]any{}, map[string]any{"Time": true}
 	columns = b.columnsOf(columns)
 	for i, c := range columns {
 		index[c.name] = i
+		if c.hidden || c.name == "Time" {
+			exclude[c.name] = c.hidden
+		}
 		if c.title != "" {
 			rename[c.name] = c.title
 		}
@@ -305,18 +323,9 @@ func (b *board) table(p panel, links map[string]grafana.DataLink, columns ...col
 		made.Transformations = append(made.Transformations, grafana.Transform{ID: "merge", Options: map[string]any{}})
 	}
 	made.Transformations = append(made.Transformations, grafana.Transform{ID: "organize", Options: map[string]any{
-		"excludeByName": map[string]any{"Time": !showsTime(columns)}, "indexByName": index, "renameByName": rename,
+		"excludeByName": exclude, "indexByName": index, "renameByName": rename,
 	}})
 	b.add(made)
-}
-
-func showsTime(columns []column) bool {
-	for _, c := range columns {
-		if c.name == "Time" {
-			return true
-		}
-	}
-	return false
 }
 
 func (c column) overrides(links map[string]grafana.DataLink) []grafana.Override {
@@ -324,9 +333,12 @@ func (c column) overrides(links map[string]grafana.DataLink) []grafana.Override 
 	if c.unit != "" {
 		properties = append(properties, grafana.Property{ID: "unit", Value: c.unit})
 	}
-	if c.red {
+	if width, ok := widths[cmp.Or(c.title, c.name)]; ok {
+		properties = append(properties, grafana.Property{ID: "custom.width", Value: width})
+	}
+	if c.bad {
 		properties = append(properties,
-			grafana.Property{ID: "thresholds", Value: thresholds("text", level{1, "red"})},
+			grafana.Property{ID: "thresholds", Value: thresholds("text", level{1, "orange"})},
 			grafana.Property{ID: "custom.cellOptions", Value: map[string]any{"type": "color-text"}})
 	}
 	if link, ok := links[c.name]; ok {
@@ -335,9 +347,5 @@ func (c column) overrides(links map[string]grafana.DataLink) []grafana.Override 
 	if properties == nil {
 		return nil
 	}
-	name := c.title
-	if name == "" {
-		name = c.name
-	}
-	return []grafana.Override{{Matcher: grafana.Matcher{ID: "byName", Options: name}, Properties: properties}}
+	return []grafana.Override{{Matcher: grafana.Matcher{ID: "byName", Options: cmp.Or(c.title, c.name)}, Properties: properties}}
 }

@@ -45,7 +45,12 @@ func promPast() []promRule {
 
 // promGroups returns the rules for Prometheus, with the alerts of the same table as Grafana's.
 func promGroups(o *Options) []promGroup {
-	alerts := promGroup{Name: "rdma_events"}
+	alerts := promGroup{Name: "rdma_events", Rules: []promRule{{
+		// It begins with the first evaluation without the device open, and goes on with the time that it has until the device is
+		// open again.
+		Record: "rdma:device_unwatched:since",
+		Expr:   `(rdma:device_unwatched:since or timestamp(rdma_device_open == 0)) and rdma_device_open == 0`,
+	}}}
 	for _, r := range o.rules() {
 		alerts.Rules = append(alerts.Rules, r.prometheus(o))
 	}

@@ -3,13 +3,15 @@ package gen
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"rdma_events/assets/grafana"
 )
 
 // query is a question of a panel, in the language of each engine, before its placeholders are expanded. One that has
-// only one of the languages is for that engine alone. In prom FILTER stands for the dashboard's condition, PORTS and
+// only one of the languages is for that engine alone. In text RECENT is the condition of what is reported now, for a panel
+// whose range is longer. In prom FILTER stands for the dashboard's condition, PORTS and
 // PROBES for those of the chosen ports and vectors, and PLACE for the labels of places.
 type query struct {
 	text  string // InfluxQL
@@ -61,9 +63,13 @@ func (b *board) promQL(text string) string {
 // target returns a query for the board's engine. ok is false if it has none in that language.
 func (b *board) target(q query, kind, format string) (t grafana.Target, ok bool) {
 	if b.engine == InfluxDB {
+		labels := ""
+		if format == "table" && slices.ContainsFunc(b.tags, func(tag string) bool { return slices.Contains(b.options.Labels, tag) }) {
+			labels = b.options.inInfluxQL() // where there are many hosts, a row says where its own is
+		}
 		return grafana.Target{
 			DataSource: b.dataSource(), RawQuery: true, ResultFormat: format,
-			Query: b.names.expand(q.text, `"$database"."$policy".`, b.filter, ""), Alias: q.alias,
+			Query: b.influxQL(q.text, labels), Alias: q.alias,
 		}, q.text != ""
 	}
 	instant := format == "table" || kind == "stat"
@@ -71,6 +77,12 @@ func (b *board) target(q query, kind, format string) (t grafana.Target, ok bool)
 		DataSource: b.dataSource(), Expr: b.promQL(q.prom), Instant: instant, Range: !instant, Format: format,
 		LegendFormat: tagRef.ReplaceAllString(q.alias, "{{$1}}"),
 	}, q.prom != ""
+}
+
+// influxQL replaces the placeholders of a query.
+func (b *board) influxQL(text, labels string) string {
+	text = strings.ReplaceAll(text, "RECENT", "time > ${__to}ms - "+short(b.options.recent()))
+	return b.names.expand(text, `"$policy".`, b.filter, labels)
 }
 
 var tagRef = regexp.MustCompile(`\$tag_(\w+)`)

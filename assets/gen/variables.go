@@ -28,8 +28,8 @@ func (b *board) dataSource() *grafana.DataSource {
 // all names would be too long for thousands of hosts. It matches what is not there, too.
 const everything = ".*"
 
-// places returns the variables for the location of the data. If the database or
-// the policy does not exist, Grafana takes the first existing one.
+// places returns the variables for the location of the data. The data source has its database. If the policy does not
+// exist, Grafana takes the first existing one.
 func (b *board) places() []grafana.Variable {
 	source := grafana.Variable{Name: "datasource", Label: "Data source", Type: "datasource", Query: string(b.engine), Refresh: 1}
 	if uid := b.options.DataSource; uid != "" {
@@ -38,20 +38,11 @@ func (b *board) places() []grafana.Variable {
 	if b.engine == Prometheus {
 		return []grafana.Variable{source}
 	}
-	place := b.options.Place
-	return []grafana.Variable{
-		source,
-		{
-			Name: "database", Label: "Database", Type: "query", DataSource: b.dataSource(), Refresh: 1,
-			Query: "SHOW DATABASES", Regex: "/^(?!_internal$).*$/",
-			Current: &grafana.Option{Text: place.Database, Value: place.Database},
-		},
-		{
-			Name: "policy", Label: "Retention policy", Type: "query", DataSource: b.dataSource(), Refresh: 1,
-			Query:   `SHOW RETENTION POLICIES ON "$database"`,
-			Current: &grafana.Option{Text: place.Raw, Value: place.Raw},
-		},
-	}
+	raw := b.options.Place.Raw
+	return []grafana.Variable{source, {
+		Name: "policy", Label: "Retention policy", Type: "query", DataSource: b.dataSource(), Refresh: 1,
+		Query: "SHOW RETENTION POLICIES", Current: &grafana.Option{Text: raw, Value: raw},
+	}}
 }
 
 // overviewVariables are the labels of places, and the hosts there.
@@ -95,7 +86,7 @@ func (b *board) one(name, label, measurement, tag string, chosen []string) grafa
 		v.Query = fmt.Sprintf("label_values(%s{%s}, %s)", inPrometheus[measurement], filter, tag)
 		return v
 	}
-	v.Query = `SHOW TAG VALUES ON "$database" FROM "` + measurement + `" WITH KEY = "` + tag + `"`
+	v.Query = `SHOW TAG VALUES FROM "` + measurement + `" WITH KEY = "` + tag + `"`
 	for i, c := range chosen {
 		v.Query += []string{" WHERE ", " AND "}[min(i, 1)] + fmt.Sprintf(`%[1]q =~ /^$%[1]s$/`, c)
 	}
@@ -115,7 +106,7 @@ func (b *board) some(name, label, measurement, tag string, chosen []string) graf
 func (b *board) address(uid string) string {
 	address := "/d/" + b.uid(uid) + "?var-datasource=${datasource}"
 	if b.engine == InfluxDB {
-		address += "&var-database=${database}&var-policy=${policy}"
+		address += "&var-policy=${policy}"
 	}
 	return address
 }
@@ -140,12 +131,12 @@ func (b *board) toRow() map[string]grafana.DataLink {
 func (b *board) annotation(name, color, text, tags, influxQL, promQL string) grafana.Annotation {
 	a := grafana.Annotation{DataSource: *b.dataSource(), Enable: true, IconColor: color, Name: name}
 	if b.engine == Prometheus {
-		a.Expr, a.Step, a.TitleFormat, a.TagKeys = b.promQL(promQL), "60s", name, "port"
+		a.Expr, a.Step, a.TitleFormat, a.TagKeys = b.promQL(promQL), "60s", name, "host,device,port"
 		return a
 	}
 	a.Target = &grafana.AnnotationTarget{
 		RefID: "Anno", RawQuery: true, FromAnnotations: true, TextEditor: true, TextColumn: text, TagsColumn: tags,
-		Query: b.names.expand(influxQL, `"$database"."$policy".`, b.filter, ""),
+		Query: b.influxQL(influxQL, ""),
 	}
 	return a
 }

@@ -74,6 +74,16 @@ every = "20s"
 device = "sim3"
 `
 
+// neighbour writes what Telegraf's input infiniband would, of which this Telegraf is without.
+const neighbour = `
+[[inputs.execd]]
+  command = ["sh", "-c", """n=0; while read -r _; do n=$((n+1))
+    printf 'infiniband,device=sim0,port=1 port_rcv_data=%di,port_xmit_data=%di,port_xmit_discards=%di,symbol_error=%di\\n' $n $n $n $n
+  done"""]
+  signal = "STDIN"
+  data_format = "influx"
+`
+
 // shown is a Prometheus with what Telegraf had to show of that time.
 func shown(t *testing.T) (address string) {
 	t.Helper()
@@ -86,12 +96,13 @@ func shown(t *testing.T) (address string) {
 	rig.Start(t, rig.Config{
 		Plugin: fmt.Sprintf("[[inputs.rdma_events]]\n  backend = \"sim\"\n  [inputs.rdma_events.sim]\n    profile = \"fleet4\"\n    scenario = %q\n",
 			scenario),
-		More: shipped(t, telegraf, "detail = false", "detail = true") + "\n[global_tags]\n  host = \"h1\"\n  site = \"s1\"\n",
+		More: shipped(t, telegraf, "detail = false", "detail = true") + neighbour + "\n[global_tags]\n  host = \"h1\"\n  site = \"s1\"\n",
 	})
 	for _, enough := range []string{
 		`rdma_port_gid_moves_total{device="sim0"} >= 2`, `rdma_port_flaps_total{device="sim0"} >= 3`,
 		`increase(rdma_cq_probe_lost_completions_total{device="sim3"}[30s]) > 1`,
 		`increase(rdma_cq_probe_errors_total{device="sim3"}[30s]) > 1`, `rdma_device_present{device="sim2"} == 0`,
+		`time() - rdma:device_unwatched:since{device="sim2"} > 5`, `increase(infiniband_symbol_error[20s]) > 0`,
 	} {
 		require.Eventually(t, func() bool { return len(ask(t, address, enough, true)) > 0 }, time.Minute, 200*time.Millisecond, enough)
 	}
@@ -124,7 +135,8 @@ func ask(t *testing.T, address, expr string, instant bool) []json.RawMessage {
 // chosen puts the values that are chosen at the top of a dashboard, and Grafana's own, into a query. The site and all
 // that is not named here is All.
 func chosen(d *grafana.Dashboard, expr, device string) string {
-	pairs := []string{"$__rate_interval", "20s", "$__interval", "20s", "$__range", "60s", `"$host"`, `"h1"`, `"$device"`, strconv.Quote(device)}
+	pairs := []string{"$__rate_interval", "20s", "$__interval", "20s", "$__range", "60s",
+		"[3h] offset 1h", "[20s] offset 5s", `"$host"`, `"h1"`, `"$device"`, strconv.Quote(device)}
 	for _, v := range d.Templating.List {
 		pairs = append(pairs, `"$`+v.Name+`"`, strconv.Quote(v.AllValue))
 	}

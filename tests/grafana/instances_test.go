@@ -43,7 +43,7 @@ func total(t *testing.T, src Source, uid, title, kind string, now time.Time) flo
 	t.Helper()
 	boards, err := Dashboards(root)
 	require.NoError(t, err)
-	choice := Choice{"database": {src.Database}, "policy": {"autogen"}, "host": {"h"}, "device": {"sim0"}}
+	choice := Choice{"policy": {"autogen"}, "host": {"h"}, "device": {"sim0"}}
 	requests, err := Requests(boards[uid], choice, Range{now.Add(-time.Hour), now})
 	require.NoError(t, err)
 	i := slices.IndexFunc(requests, func(r Request) bool { return r.Title == title && r.Panel.Type == kind })

@@ -60,6 +60,7 @@ func render(query string, v *grafana.Variable, values []string) string {
 // backend does.
 func Macros(query string, r Range, interval time.Duration) string {
 	return strings.NewReplacer(
+		"${__from}", strconv.FormatInt(r.From.UnixMilli(), 10), "${__to}", strconv.FormatInt(r.To.UnixMilli(), 10),
 		"$timeFilter", fmt.Sprintf("time >= %dms and time <= %dms", r.From.UnixMilli(), r.To.UnixMilli()),
 		"$__interval_ms", strconv.FormatInt(interval.Milliseconds(), 10),
 		"$__interval", fmt.Sprintf("%dms", interval.Milliseconds()),

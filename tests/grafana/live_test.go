@@ -249,9 +249,10 @@ func TestRulesAndDashboardsWorkThroughTelegraf(t *testing.T) {
 	t.Run("dashboards", func(t *testing.T) { requireDashboards(t, src, now) })
 }
 
-// writePast writes points that Telegraf cannot write within a minute: the hour with
+// writePast writes points that Telegraf cannot write within a minute: the hours with
 // which wake-ups are compared, the first quarter of an hour of slow wake-ups, a host
 // whose link has been slow for ten minutes, and one that has been silent for a while.
+// It also writes what Telegraf's input infiniband would read, of which this Telegraf is without.
 func writePast(t *testing.T, src Source) {
 	t.Helper()
 	now := time.Now()
@@ -261,6 +262,7 @@ func writePast(t *testing.T, src Source) {
 	}{
 		{"plugin-silent", "", -2 * time.Hour, -12 * time.Minute},
 		{"healthy", "", -2 * time.Hour, 0},
+		{eventful, "", -6 * time.Hour, -2 * time.Minute},
 		{"wake-slow", "", -2 * time.Hour, -61 * time.Minute},
 		{"wake-slow", slow, -16 * time.Minute, 0},
 		{"link-slow", "[[link]]\nat = \"5m\"\ndown_for = \"1s\"\nlanes = 1", -15 * time.Minute, 0},
@@ -273,6 +275,12 @@ func writePast(t *testing.T, src Source) {
 		require.NoError(t, c.Write(t.Context(), &lines))
 		require.NoError(t, src.Server.Write(t.Context(), src.Database, &lines))
 	}
+	var counters bytes.Buffer
+	for i := range 4 {
+		fmt.Fprintf(&counters, "infiniband,host=%s,device=sim0,port=1 port_rcv_data=%[2]di,port_xmit_data=%[2]di,port_xmit_discards=%[2]di,symbol_error=%[2]di %d\n",
+			eventful, i, now.Add(time.Duration(i-4)*time.Minute).UnixNano())
+	}
+	require.NoError(t, src.Server.Write(t.Context(), src.Database, &counters))
 }
 
 // awaitWritten waits until the database has at least this number of intervals of a
@@ -354,9 +362,9 @@ func requireDashboards(t *testing.T, src Source, now time.Time) {
 	require.NoError(t, err)
 	shown := Range{now.Add(-time.Hour), now}
 	for uid, choice := range map[string]Choice{
-		"rdma-events-fleet":  {"database": {src.Database}, "policy": {influxdb.Own().Raw}},
-		"rdma-events-host":   {"database": {src.Database}, "policy": {influxdb.Own().Raw}, "host": {eventful}},
-		"rdma-events-device": {"database": {src.Database}, "policy": {influxdb.Own().Raw}, "host": {eventful}, "device": {"sim0"}},
+		"rdma-events-fleet":  {"policy": {influxdb.Own().Raw}},
+		"rdma-events-host":   {"policy": {influxdb.Own().Raw}, "host": {eventful}},
+		"rdma-events-device": {"policy": {influxdb.Own().Raw}, "host": {eventful}, "device": {"sim0"}},
 	} {
 		d := boards[uid]
 		require.NotNil(t, d, uid)

@@ -1,8 +1,10 @@
 package grafana
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -96,7 +98,7 @@ type Watcher struct {
 type instance struct {
 	labels map[string]string
 	state  State
-	since  time.Time // of Pending
+	since  time.Time // of Pending or Firing
 	seen   time.Time
 }
 
@@ -153,7 +155,7 @@ func (w *Watcher) update(n Number, at time.Time) {
 		fallthrough
 	case i.state == Pending:
 		if at.Sub(i.since) >= w.hold {
-			i.state = Firing
+			i.state, i.since = Firing, at
 		}
 	}
 }
@@ -167,4 +169,40 @@ func (w *Watcher) In(state State) []map[string]string {
 		}
 	}
 	return all
+}
+
+// Alert is a series of a rule that fires or is about to.
+type Alert struct {
+	Rule   *grafana.Rule
+	Labels map[string]string
+	State  State
+	Since  time.Time // of the state
+}
+
+// Alerts evaluates all rules over a time, as Grafana's scheduler does, and returns those that fire or are about to at its
+// end: first those that fire, the newest first.
+func Alerts(ctx context.Context, src Source, file *grafana.RuleFile, r Range) ([]Alert, error) {
+	var all []Alert
+	for _, g := range file.Groups {
+		for i := range g.Rules {
+			w, err := NewWatcher(&g.Rules[i], &g)
+			if err != nil {
+				return nil, err
+			}
+			for at := r.From; !at.After(r.To); at = at.Add(w.interval) {
+				if err := w.Evaluate(ctx, src, at); err != nil {
+					return nil, err
+				}
+			}
+			for _, i := range w.series {
+				if i.state != Normal {
+					all = append(all, Alert{Rule: w.rule, Labels: i.labels, State: i.state, Since: i.since})
+				}
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b Alert) int {
+		return cmp.Or(cmp.Compare(a.State, b.State), b.Since.Compare(a.Since), cmp.Compare(a.Rule.UID, b.Rule.UID), cmp.Compare(key(a.Labels), key(b.Labels)))
+	})
+	return all, nil
 }

@@ -60,7 +60,7 @@ func TestSharedDatabaseIsReadInItsPolicy(t *testing.T) {
 	require.NoError(t, err)
 	for uid, d := range boards {
 		choice := chosen(d)
-		require.Equal(t, Choice{"database": {place.Database}, "policy": {place.Raw}}, choice, uid)
+		require.Equal(t, Choice{"policy": {place.Raw}}, choice, uid)
 		choice["host"], choice["device"] = []string{"h"}, []string{"sim0"}
 		requireVariables(t, src, d, choice)
 	}
@@ -73,12 +73,11 @@ func TestSharedDatabaseIsReadInItsPolicy(t *testing.T) {
 	}
 }
 
-// chosen returns the database and the policy that a dashboard queries before the
-// user chooses others.
+// chosen returns the policy that a dashboard queries before the user chooses another.
 func chosen(d *grafana.Dashboard) Choice {
 	c := Choice{}
 	for _, v := range d.Templating.List {
-		if v.Name == "database" || v.Name == "policy" {
+		if v.Name == "policy" {
 			c[v.Name] = []string{fmt.Sprint(v.Current.Value)}
 		}
 	}

@@ -34,7 +34,7 @@ func TestEveryRowOfPortsDownIsAboutOnePort(t *testing.T) {
 		require.NoError(t, src.Server.Write(t.Context(), src.Database, &lines))
 	}
 	down := map[string]float64{}
-	for _, q := range tableNamed(t, src, "state_age_ns", now) {
+	for _, q := range tableNamed(t, src, `"state_age_ns", "up"`, now) {
 		series, err := src.Query(t.Context(), q)
 		require.NoError(t, err)
 		for _, s := range series {
@@ -53,7 +53,7 @@ func tableNamed(t *testing.T, src Source, field string, now time.Time) []string 
 	t.Helper()
 	boards, err := Dashboards(root)
 	require.NoError(t, err)
-	choice := Choice{"database": {src.Database}, "policy": {"autogen"}}
+	choice := Choice{"policy": {"autogen"}}
 	requests, err := Requests(boards["rdma-events-fleet"], choice, Range{now.Add(-time.Hour), now})
 	require.NoError(t, err)
 	var queries []string

@@ -3,6 +3,7 @@ package preview
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,6 +19,7 @@ import (
 type picture struct {
 	Title   string  `json:"title"`
 	Caption string  `json:"caption"`
+	Head    int     `json:"head"` // pixels above the first panel
 	From    int64   `json:"from"` // unix ms
 	To      int64   `json:"to"`
 	Panels  []drawn `json:"panels"`
@@ -26,6 +28,8 @@ type picture struct {
 type drawn struct {
 	Panel  grafana.Panel `json:"panel"`
 	Series []series      `json:"series"`
+	Table  *table        `json:"table,omitempty"`
+	Alerts []alert       `json:"alerts,omitempty"`
 }
 
 type series struct {
@@ -34,38 +38,51 @@ type series struct {
 	Values []any   `json:"values"`
 }
 
-// columns is the width of Grafana's grid.
-const columns = 24
+// errPanel is wrapped by the error about a panel of a type that nothing here draws.
+var errPanel = errors.New("no drawing for panels of this type")
 
-// data queries the values of all panels of a dashboard that can be drawn.
-func data(ctx context.Context, db *influx.Server, d *grafana.Dashboard, choice emulated.Choice, r emulated.Range) ([]drawn, error) {
+// data queries the values of all panels of a dashboard. Those of closed rows are not drawn.
+func data(ctx context.Context, src emulated.Source, d *grafana.Dashboard, rules *grafana.RuleFile, choice emulated.Choice, r emulated.Range) ([]drawn, error) {
 	requests, err := emulated.Requests(d, choice, r)
 	if err != nil {
 		return nil, err
 	}
-	byPanel := map[int]*drawn{}
-	var order []int
+	answers := map[int][]answer{}
 	for _, q := range requests {
-		if q.Panel.Type != "timeseries" && q.Panel.Type != "stat" {
-			continue
-		}
-		got, err := db.Query(ctx, "", q.Query)
+		got, err := src.Query(ctx, q.Query)
 		if err != nil {
 			return nil, fmt.Errorf("panel %q: %w", q.Panel.Title, err)
 		}
-		one := byPanel[q.Panel.ID]
-		if one == nil {
-			one = &drawn{Panel: *q.Panel, Series: []series{}} // a panel without data says so
-			byPanel[q.Panel.ID] = one
-			order = append(order, q.Panel.ID)
-		}
-		one.Series = append(one.Series, named(got, target(q))...)
+		answers[q.Panel.ID] = append(answers[q.Panel.ID], answer{target(q), got})
 	}
 	var all []drawn
-	for _, id := range order {
-		all = append(all, *byPanel[id])
+	for _, p := range d.Panels {
+		one := drawn{Panel: p, Series: []series{}} // a panel without data says so
+		switch p.Type {
+		case "row":
+		case "timeseries", "stat", "state-timeline", "status-history":
+			for _, a := range answers[p.ID] {
+				one.Series = append(one.Series, named(a.series, a.of)...)
+			}
+		case "table":
+			one.Table, err = tableOf(&p, answers[p.ID])
+		case "alertlist":
+			one.Alerts, err = alerts(ctx, src, rules, r)
+		default:
+			err = fmt.Errorf("%s: %w", p.Type, errPanel)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("panel %q: %w", p.Title, err)
+		}
+		all = append(all, one)
 	}
-	return lay(all), nil
+	return all, nil
+}
+
+// answer is what the database says to a query of a panel.
+type answer struct {
+	of     grafana.Target
+	series []influx.Series
 }
 
 func target(q emulated.Request) grafana.Target {
@@ -112,20 +129,6 @@ func name(s *influx.Series, column string, t grafana.Target) string {
 		pairs = append(pairs, "$tag_"+key, value)
 	}
 	return strings.NewReplacer(pairs...).Replace(t.Alias)
-}
-
-// lay closes the gaps that panels of other types leave in the grid.
-func lay(all []drawn) []drawn {
-	x, y, height := 0, 0, 0
-	for i := range all {
-		at := &all[i].Panel.GridPos
-		if x+at.W > columns || height > 0 && at.H != height {
-			x, y = 0, y+height
-		}
-		at.X, at.Y = x, y
-		x, height = x+at.W, at.H
-	}
-	return all
 }
 
 func rows(all []drawn) int {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"time"
 
+	assets "rdma_events/assets/grafana"
 	"rdma_events/tests/grafana"
 	"rdma_events/tests/history"
 	"rdma_events/tests/influx"
@@ -25,8 +26,9 @@ const (
 	database = "telegraf"
 	interval = 10 * time.Second
 	before   = 5 * time.Minute // how long a history begins before the range that is shown
-	caption  = "Drawn outside Grafana by its components (@grafana/ui), from simulated data. " +
-		"Tables and state timelines, which these components cannot draw, are left out."
+	caption  = "Drawn outside Grafana, from simulated data. Time series and numbers are drawn by Grafana's components (@grafana/ui); tables, " +
+		"timelines and the list of alerts are drawn by this project in Grafana's colours, from the answers to the panels' own queries and rules."
+	head = 100 // pixels above the first panel
 )
 
 // eventful is an hour in which a device has one fault after the other.
@@ -44,24 +46,22 @@ type Config struct {
 type subject struct {
 	file, uid string
 	span      time.Duration
+	past      []history.Host // for some hours before the history, from another start of the plugin
 	hosts     []history.Host
 	choice    grafana.Choice
 }
 
 func subjects() []subject {
 	const hour = time.Hour
+	bad := history.Host{Name: "node0001", Profile: "fleet8", Timeline: eventful, Seed: 1}
+	well := bad
+	well.Timeline = "[[event]]\nat = \"9m\"\ntype = \"gid_change\"\n"
+	choice := grafana.Choice{"policy": {"autogen"}, "host": {bad.Name}, "device": {"sim0"}}
 	return []subject{
+		{file: "overview", uid: "rdma-events-fleet", span: hour, hosts: fleet(), choice: grafana.Choice{"policy": {"autogen"}}},
+		{file: "host", uid: "rdma-events-host", span: hour, hosts: []history.Host{bad}, choice: choice},
 		{
-			file: "overview", uid: "rdma-events-fleet", span: hour,
-			hosts:  history.Fleet{Hosts: 100, Devices: 4, Span: hour + before, Seed: 1122}.All(),
-			choice: grafana.Choice{"database": {database}, "policy": {"autogen"}},
-		},
-		{
-			file: "device", uid: "rdma-events-device", span: hour,
-			hosts: []history.Host{{Name: "node0001", Timeline: eventful, Seed: 1}},
-			choice: grafana.Choice{
-				"database": {database}, "policy": {"autogen"}, "host": {"node0001"}, "device": {"sim0"},
-			},
+			file: "device", uid: "rdma-events-device", span: hour, past: []history.Host{well}, hosts: []history.Host{bad}, choice: choice,
 		},
 	}
 }
@@ -83,26 +83,34 @@ func Draw(ctx context.Context, c Config) error {
 		if board == nil {
 			return fmt.Errorf("no dashboard %s below %s", s.uid, c.Root)
 		}
-		p := picture{
-			Title: board.Title, Caption: caption,
-			From: end().Add(-s.span).UnixMilli(), To: end().UnixMilli(),
-		}
-		err := c.withDatabase(ctx, s, func(db *influx.Server) error {
-			p.Panels, err = data(ctx, db, board, s.choice, grafana.Range{From: end().Add(-s.span), To: end()})
-			return err
-		})
+		p, err := c.picture(ctx, &s, board)
 		if err != nil {
 			return err
 		}
-		if err := c.draw(ctx, s.file, &p); err != nil {
+		if err := c.draw(ctx, s.file, p); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// picture fills a database with a subject's history and asks it all that its dashboard asks.
+func (c *Config) picture(ctx context.Context, s *subject, board *assets.Dashboard) (*picture, error) {
+	rules, err := grafana.Rules(c.Root)
+	if err != nil {
+		return nil, err
+	}
+	shown := grafana.Range{From: end().Add(-s.span), To: end()}
+	p := &picture{Title: board.Title, Caption: caption, Head: head, From: shown.From.UnixMilli(), To: shown.To.UnixMilli()}
+	err = c.withDatabase(ctx, s, func(db *influx.Server) error {
+		p.Panels, err = data(ctx, grafana.Source{Server: db, Database: database}, board, rules, s.choice, shown)
+		return err
+	})
+	return p, err
+}
+
 // withDatabase runs do on a database with a subject's history.
-func (c *Config) withDatabase(ctx context.Context, s subject, do func(*influx.Server) error) (err error) {
+func (c *Config) withDatabase(ctx context.Context, s *subject, do func(*influx.Server) error) (err error) {
 	dir, err := os.MkdirTemp("", "rdma_events-preview-")
 	if err != nil {
 		return fmt.Errorf("make directory: %w", err)
@@ -117,9 +125,15 @@ func (c *Config) withDatabase(ctx context.Context, s subject, do func(*influx.Se
 		return err
 	}
 	w := db.NewWriter(ctx, database)
-	h := history.Config{Start: end().Add(-s.span - before), End: end(), Interval: interval, Hosts: s.hosts}
-	if err := h.Write(ctx, w); err != nil {
-		return err
+	start := end().Add(-s.span - before)
+	for _, h := range []history.Config{
+		{Start: start.Add(-5 * time.Hour), End: start, Hosts: s.past},
+		{Start: start, End: end(), Hosts: s.hosts},
+	} {
+		h.Interval = interval
+		if err := h.Write(ctx, w); err != nil {
+			return err
+		}
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -129,6 +143,7 @@ func (c *Config) withDatabase(ctx context.Context, s subject, do func(*influx.Se
 
 const page = `<!doctype html>
 <meta charset="utf-8">
+<style>body { margin: 0 }</style>
 <link rel="stylesheet" href="page.css">
 <div id="page"></div>
 <script src="data.js"></script>
@@ -172,10 +187,10 @@ func shoot(ctx context.Context, dir, theme, out string, rows int) error {
 		return err
 	}
 	defer os.RemoveAll(profile)
-	const width, head, row = 1432, 130, 38
+	const width = 1432
 	cmd := exec.CommandContext(ctx, "chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
 		"--disable-background-networking", "--host-resolver-rules=MAP * ~NOTFOUND", "--user-data-dir="+profile,
-		fmt.Sprintf("--window-size=%d,%d", width, head+rows*row), "--virtual-time-budget=10000",
+		fmt.Sprintf("--window-size=%d,%d", width, head+rows*gridRow+gridGap), "--virtual-time-budget=10000",
 		"--screenshot="+out, "file://"+address+"#"+theme)
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("run chromium: %w: %s", err, text)

@@ -40,7 +40,7 @@ func askOverview(ctx context.Context, db *influx.Server, root, policy string, r 
 	if overview == nil {
 		return nil, fmt.Errorf("no dashboard %s below %s", overviewUID, root)
 	}
-	requests, err := grafana.Requests(overview, grafana.Choice{"database": {place.Database}, "policy": {policy}}, r)
+	requests, err := grafana.Requests(overview, grafana.Choice{"policy": {policy}}, r)
 	if err != nil {
 		return nil, err
 	}

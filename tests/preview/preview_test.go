@@ -1,0 +1,66 @@
+package preview
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/tests/grafana"
+	"rdma_events/tests/history"
+)
+
+// One look at the first screen says of each fault where it is and since when.
+func TestEachOfFiveFaultsStandsInTheUpper900PixelsWithHostDeviceAndAge(t *testing.T) {
+	const root = "../.."
+	boards, err := grafana.Dashboards(root)
+	require.NoError(t, err)
+	overview := subjects()[0]
+	kept := 0 // of the healthy hosts one in five, to save time
+	overview.hosts = slices.DeleteFunc(overview.hosts, func(h history.Host) bool {
+		kept++
+		return kept%5 != 0 && !slices.ContainsFunc(troubles(), func(f trouble) bool { return h.Name == fmt.Sprintf("node%04d", f.host) })
+	})
+	c := Config{Root: root}
+	p, err := c.picture(t.Context(), &overview, boards[overview.uid])
+	require.NoError(t, err)
+	rows := p.above(900)
+	var listed []alert
+	for _, d := range p.Panels {
+		listed = append(listed, d.Alerts...)
+	}
+	tables := map[string]int{}
+	for _, f := range troubles() {
+		host := fmt.Sprintf("node%04d", f.host)
+		i := slices.IndexFunc(rows, func(v visible) bool { return v.panel == f.table && v.cells["host"] == host })
+		require.GreaterOrEqual(t, i, 0, "%s in %s: %v", host, f.table, rows)
+		cells := rows[i].cells
+		require.Equal(t, f.device, cells["device"])
+		want := end().Sub(end().Add(-overview.span - before + f.at))
+		require.InDelta(t, want.Seconds(), float64(nanoseconds(t, cells["age"]))/1e9, 2*interval.Seconds()+1, "age of %s", host)
+		tables[f.table]++
+		for _, rule := range f.rules {
+			require.True(t, slices.ContainsFunc(listed, func(a alert) bool {
+				return a.Title == rule && a.State == "firing" && len(a.Where) > len(host) && a.Where[:len(host)] == host
+			}), "%s of %s: %v", rule, host, listed)
+		}
+	}
+	for _, table := range []string{"Ports down", "Devices missing or not watched", "Links slow", "Failing probes"} {
+		n := 0
+		for _, v := range rows {
+			if v.panel == table {
+				n++
+			}
+		}
+		require.Equal(t, tables[table], n, table)
+	}
+}
+
+func nanoseconds(t *testing.T, v any) time.Duration {
+	t.Helper()
+	n, err := v.(interface{ Int64() (int64, error) }).Int64()
+	require.NoError(t, err)
+	return time.Duration(n)
+}
