@@ -23,7 +23,7 @@ func (b *board) overviewTables() {
 				and on (host, plugin_instance, device, port) rdma_port_up{FILTER,expected!="down"} == 0)`},
 		},
 	}, b.toRow(), append(b.placed(), column{name: "device"}, column{name: "port"},
-		column{name: "state_age_ns", prom: "Value #B", title: "age", unit: b.names.unit("rdma_port.state_age_ns")}, column{name: "up", prom: "Value #A"})...)
+		column{name: "state_age_ns", prom: "Value #B", title: "age", unit: b.names.unit("rdma_port.state_age_ns")}, column{name: "up", prom: "Value #A", title: "up"})...)
 	b.first(100)
 	b.table(panel{
 		id: 11, title: "Devices missing or not watched", width: 6, height: 8, now: true,
@@ -96,7 +96,7 @@ func slowLinks(value string) string {
 }
 
 func failed(field string) string {
-	return `sum by (PLACE, host, plugin_instance, device, port, vector) (increase(rdma_cq_probe_` + field + `_total{FILTER}[$__range])) > 0.5`
+	return `round(sum by (PLACE, host, plugin_instance, device, port, vector) (increase(rdma_cq_probe_` + field + `_total{FILTER}[$__range]))) > 0`
 }
 
 // silentHosts adds a table of the hosts with the oldest last reports. Grafana sorts
@@ -141,5 +141,5 @@ func (b *board) slowProbes() {
 			FROM {rdma_cq_probe} WHERE {filter} GROUP BY ` + byDevice + `) WHERE $timeFilter`,
 			prom: `topk(10, max by (PLACE, host, plugin_instance, device) (rdma_cq_probe_wake_p99_seconds{FILTER}))`}},
 	}, b.toRow(), append(b.placed(), column{name: "device"},
-		column{name: "p99", prom: "Value", unit: b.names.unit("rdma_cq_probe.wake_ns_p99")})...)
+		column{name: "p99", prom: "Value", title: "p99", unit: b.names.unit("rdma_cq_probe.wake_ns_p99")})...)
 }
