@@ -24,8 +24,8 @@ type Config struct {
 	Program string // the path of prometheus
 	Dir     string // for its files; it must exist, and Close does not remove it
 	// Lookback is how old the last sample of a series may be. Blocks that promtool
-	// made have no mark where a series ends, as scrapes set it, so for those it
-	// should be the time of two scrapes. 0 is the server's default.
+	// made have no mark where a series ends, as scrapes set it; the time of two
+	// scrapes comes near to that. 0 is the server's default.
 	Lookback time.Duration
 }
 

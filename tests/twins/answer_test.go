@@ -193,14 +193,22 @@ func union(a, b answer) map[string]bool {
 	return all
 }
 
-// tolerated returns the part by which values of a column may differ: times by a tenth, counts not at all.
+// tolerated returns the part by which values of a column may differ: times and memory by a tenth, counts of each
+// interval by as much as increase may be short of where a counter begins at 0, and anything else not at all. Four events
+// or fewer are the same number in both.
 func tolerated(p *board.Panel, column string) float64 {
+	if column == "sum" {
+		return 0.2
+	}
 	unit := unitOf(p, column)
-	if unit == "ns" || unit == "s" || strings.HasPrefix(unit, "bytes") {
+	if varies(unit) {
 		return 0.1
 	}
 	return 1e-6
 }
+
+// varies reports whether values of a unit are never the same twice: times and memory.
+func varies(unit string) bool { return unit == "ns" || unit == "s" || unit == "bytes" }
 
 func same(a, b string, part float64) bool {
 	x, errX := strconv.ParseFloat(a, 64)
@@ -211,8 +219,12 @@ func same(a, b string, part float64) bool {
 	return math.Abs(x-y) <= part*math.Max(math.Abs(x), math.Abs(y))
 }
 
+// enough is how many values a mean needs. Of fewer the engines see too many others, at 10 and at 15 seconds.
+const enough = 30
+
 // summary adds a series over time to an answer. Of bars it is their sum, since they count, and a series without any is
-// none; of lines and timelines the last value and the one in the middle of all.
+// none; of lines and timelines the last value, and of times and memory their mean: those are
+// others a moment later.
 func (a answer) summary(p *board.Panel, name string, values []float64) {
 	if len(values) == 0 {
 		return
@@ -228,12 +240,23 @@ func (a answer) summary(p *board.Panel, name string, values []float64) {
 		}
 		return
 	}
-	a.set(name, "last", number(values[len(values)-1]*factor))
-	slices.Sort(values)
-	a.set(name, "median", number(values[len(values)/2]*factor))
+	a[name] = map[string]string{}
+	switch {
+	case !varies(p.FieldConfig.Defaults.Unit):
+		a.set(name, "last", number(values[len(values)-1]*factor))
+	case len(values) >= enough:
+		sum := 0.0
+		for _, v := range values {
+			sum += v
+		}
+		a.set(name, "mean", number(sum/float64(len(values))*factor))
+	}
 }
 
 // counts reports whether a panel's values are counts of each interval.
 func counts(p *board.Panel) bool {
+	if p.Title == "Hosts by trouble" { // bars, but a number of hosts at each moment
+		return false
+	}
 	return p.Type == "status-history" || p.FieldConfig.Defaults.Custom["drawStyle"] == "bars"
 }

@@ -1,5 +1,7 @@
 package twins
 
+import "strconv"
+
 // difference is a panel in which the engines differ, for a reason.
 type difference struct {
 	panel  string // UID and ID
@@ -18,5 +20,62 @@ func differenceOf(panel string) *difference {
 }
 
 func differences() []difference {
-	return nil
+	return []difference{
+		{
+			panel: "rdma-events-fleet 9", reason: "of the hosts that report, which fill up the twenty rows is chance",
+			allowed: func(_ *view, a answer) answer { return only(a, "host plugin-silent") },
+		},
+		{
+			panel: "rdma-events-fleet 15",
+			reason: "InfluxDB takes the greatest of five minutes and Prometheus the present one, so that of devices that are alike other " +
+				"ones are the ten slowest",
+			allowed: func(_ *view, a answer) answer { return above(a, "p99", 200e-6) },
+		},
+		{
+			panel: "rdma-events-fleet 20", reason: "a scrape has no state that a change ended in",
+			allowed: func(_ *view, a answer) answer { return together(a) },
+		},
+		{
+			panel: "rdma-events-device 13", reason: "a scrape has no single outages, only the time of all",
+			allowed: func(_ *view, a answer) answer { return nil },
+		},
+		{
+			panel: "rdma-events-device 9", reason: "InfluxDB has what was there in the range, Prometheus what is there now",
+			allowed: func(v *view, a answer) answer {
+				if v.choice["host"][0] == "plugin-silent" {
+					return nil
+				}
+				return a
+			},
+		},
+	}
+}
+
+// only returns one row of an answer.
+func only(a answer, name string) answer {
+	if a[name] == nil {
+		return nil
+	}
+	return answer{name: a[name]}
+}
+
+// above returns the rows whose value in a column is above a bound.
+func above(a answer, column string, bound float64) answer {
+	some := answer{}
+	for name, values := range a {
+		if x, err := strconv.ParseFloat(values[column], 64); err == nil && x > bound {
+			some[name] = values
+		}
+	}
+	return some
+}
+
+// together adds up all series of counts.
+func together(a answer) answer {
+	sum := 0.0
+	for _, values := range a {
+		n, _ := strconv.ParseFloat(values["sum"], 64) // counts are numbers
+		sum += n
+	}
+	return answer{"all": {"sum": number(sum)}}
 }

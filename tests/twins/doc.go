@@ -9,8 +9,9 @@
 // rules, and the evaluation of recording rules. Not real are the clock, Grafana
 // (package tests/grafana does its part) and the scrapes: every 15 seconds, of all
 // hosts at the same moment. promtool makes blocks without marks of staleness, so
-// the Prometheus for panels looks back for two scrapes only; the unit test of the
-// rules has the marks.
+// that what a panel shows of a moment is asked five minutes or more after a series
+// has ended, and what it shows over time is asked of a Prometheus that looks back
+// for two scrapes only. The unit test of the rules has the marks.
 //
 // What differs and why is in the table differences. An entry that no longer applies
 // is a failure.

@@ -1,12 +1,10 @@
 package twins
 
 import (
-	"fmt"
 	"maps"
 	"regexp"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/prometheus/common/model"
 
@@ -30,7 +28,6 @@ func (v *view) fromInfluxDB(d *board.Dashboard, p *board.Panel) (answer, error) 
 	a := answer{}
 	for _, target := range p.Targets {
 		query := grafana.Macros(grafana.Render(target.Query, d.Templating.List, choice), span, step)
-		// The server of the test lives after the hour: what has no end ends now.
 		found, err := v.influx.Query(v.ctx, query)
 		if err != nil {
 			return nil, err
@@ -38,8 +35,7 @@ func (v *view) fromInfluxDB(d *board.Dashboard, p *board.Panel) (answer, error) 
 		switch {
 		case isFacts(p):
 			for _, s := range found {
-				for i, column := range s.Columns[1:] {
-					_ = column
+				for i := range s.Columns[1:] {
 					a.set("facts", strconv.Itoa(i), scaled(s.Values[len(s.Values)-1][i+1], ""))
 				}
 			}
@@ -51,6 +47,7 @@ func (v *view) fromInfluxDB(d *board.Dashboard, p *board.Panel) (answer, error) 
 			}
 		}
 	}
+	a.zeros(p)
 	return a, nil
 }
 
@@ -100,9 +97,9 @@ func (v *view) fromPrometheus(d *board.Dashboard, p *board.Panel) (answer, error
 	a := answer{}
 	var merged []map[string]any
 	for _, target := range p.Targets {
-		expr := v.promQL(target.Expr, d, span, step)
+		expr := grafana.PromQL(target.Expr, d.Templating.List, v.choice, span, step, interval)
 		if !target.Instant {
-			found, err := v.prom.QueryRange(v.ctx, expr, span.From.Truncate(step).Add(step), span.To, step)
+			found, err := v.past.QueryRange(v.ctx, expr, span.From.Truncate(step).Add(step), span.To, step)
 			if err != nil {
 				return nil, err
 			}
@@ -137,7 +134,20 @@ func (v *view) fromPrometheus(d *board.Dashboard, p *board.Panel) (answer, error
 	if p.Type == "table" {
 		a.rows(p, merged)
 	}
+	a.zeros(p)
 	return a, nil
+}
+
+// zeros adds what a number shows if its query has no result.
+func (a answer) zeros(p *board.Panel) {
+	if p.Type != "stat" || isFacts(p) {
+		return
+	}
+	for _, target := range p.Targets {
+		if a[target.RefID] == nil {
+			a.set(target.RefID, "value", p.FieldConfig.Defaults.NoValue)
+		}
+	}
 }
 
 // merge adds the values of a vector to the rows with the same labels, as Grafana's transformation merge does.
@@ -197,22 +207,3 @@ func legend(format string, labels model.Metric) string {
 		return string(labels[model.LabelName(strings.Trim(name, "{}"))])
 	})
 }
-
-// promQL puts what is chosen, and range and interval, into a query, as Grafana's data source does. The rate interval is
-// that of a data source that scrapes every 15 seconds.
-func (v *view) promQL(expr string, d *board.Dashboard, span grafana.Range, step time.Duration) string {
-	rate := max(step+interval, 4*interval)
-	pairs := []string{
-		"$__rate_interval", seconds(rate), "$__interval", seconds(step), "$__range", seconds(span.To.Sub(span.From)),
-	}
-	for _, variable := range d.Templating.List {
-		value := variable.AllValue
-		if chosen := v.choice[variable.Name]; chosen != nil {
-			value = chosen[0]
-		}
-		pairs = append(pairs, "$"+variable.Name, value)
-	}
-	return strings.NewReplacer(pairs...).Replace(expr)
-}
-
-func seconds(d time.Duration) string { return fmt.Sprintf("%ds", int(d.Seconds())) }

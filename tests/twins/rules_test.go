@@ -145,7 +145,7 @@ func (f *firing) exprs() []unitExpr {
 	var all []unitExpr
 	expr := fmt.Sprintf(`max by (%s) (ALERTS{alertname=%q, alertstate="firing"})`, strings.Join(identifying(), ", "), f.alert)
 	for _, at := range f.settled() {
-		e := unitExpr{Expr: expr, At: (at + askew - early).String()}
+		e := unitExpr{Expr: expr, At: (at + askew - early - offset).String()}
 		for _, labels := range f.alerts[at] {
 			e.Samples = append(e.Samples, unitSample{labels, 1})
 		}

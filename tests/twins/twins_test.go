@@ -3,6 +3,7 @@ package twins
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/tests/grafana"
@@ -24,14 +26,18 @@ const (
 	interval = 15 * time.Second // of the shipped prometheus.yml
 )
 
+// offset is when in each minute the scrapes begin: a Prometheus spreads them, and no query's step meets them.
+const offset = 7 * time.Second
+
 // askew moves evaluations away from the multiples of intervals, where Grafana's are not either.
 const askew = 17 * time.Second
 
 // twins are two databases with the same hour.
 type twins struct {
 	influx grafana.Source
-	prom   *prom.Server
-	series *series // what the Prometheus scraped
+	prom   *prom.Server // for moments
+	past   *prom.Server // for values over time: it looks back for two scrapes
+	series *series      // what the Prometheus scraped
 }
 
 func TestBothEnginesSayTheSameOfOneHour(t *testing.T) {
@@ -62,13 +68,13 @@ func fill(t *testing.T) *twins {
 	require.NoError(t, err)
 	defer f.Close()
 	out := bufio.NewWriter(f)
-	for _, m := range fleet() {
-		lines, err := m.lines(t.Context())
-		require.NoError(t, err, m.name)
+	emitted := simulate(t)
+	for i, m := range fleet() {
+		lines := <-emitted[i]
 		require.NoError(t, w.influx.Server.Write(t.Context(), w.influx.Database, bytes.NewReader(lines)), m.name)
 		metrics, err := telegraf.Shape(lines)
 		require.NoError(t, err, m.name)
-		require.NoError(t, output.Each(metrics, start().Add(early), start().Add(hour), interval, func(at time.Time, found []*dto.MetricFamily) error {
+		require.NoError(t, output.Each(metrics, firstScrape(), start().Add(hour), interval, func(at time.Time, found []*dto.MetricFamily) error {
 			scrapes.Label(found, "rdma", m.name+m.instance+":9273")
 			w.series.add(at, found)
 			return scrapes.WriteOpenMetrics(out, at, found)
@@ -78,21 +84,46 @@ func fill(t *testing.T) *twins {
 	require.NoError(t, out.Flush())
 	tool := prom.Promtool(rig.Program(t, "PROMTOOL_BIN", "tools/promtool"))
 	require.NoError(t, tool.Blocks(t.Context(), file, dir, 0))
-	w.prom = record(t, tool, dir)
+	record(t, tool, dir)
+	w.prom = serve(t, prom.Config{Dir: dir})
+	other := t.TempDir()
+	require.NoError(t, os.CopyFS(other, os.DirFS(dir)))
+	w.past = serve(t, prom.Config{Dir: other, Lookback: 2 * interval})
 	return w
 }
 
-// record starts a Prometheus on the blocks in a directory, adds what its recording rules would have recorded, and
-// returns a Prometheus that has both.
-func record(t *testing.T, tool prom.Promtool, dir string) *prom.Server {
+// simulate has each member's lines made in the background, two at a time.
+func simulate(t *testing.T) []chan []byte {
 	t.Helper()
-	c := prom.Config{Program: rig.Program(t, "PROMETHEUS_BIN", "tools/prometheus"), Dir: dir, Lookback: 2 * interval}
-	s, err := prom.Open(t.Context(), c)
+	emitted := make([]chan []byte, len(fleet()))
+	turn := make(chan struct{}, 2)
+	for i, m := range fleet() {
+		emitted[i] = make(chan []byte, 1)
+		go func() {
+			turn <- struct{}{}
+			defer func() { <-turn }()
+			lines, err := m.lines(t.Context())
+			assert.NoError(t, err, m.name)
+			emitted[i] <- lines
+		}()
+	}
+	return emitted
+}
+
+// record adds to the blocks in a directory what the recording rules would have recorded.
+func record(t *testing.T, tool prom.Promtool, dir string) {
+	t.Helper()
+	s, err := prom.Open(t.Context(), prom.Config{Program: rig.Program(t, "PROMETHEUS_BIN", "tools/prometheus"), Dir: dir})
 	require.NoError(t, err)
 	err = tool.Record(t.Context(), s, rulesFile(t), dir, start().Add(early), start().Add(hour))
-	require.NoError(t, s.Close())
-	require.NoError(t, err)
-	s, err = prom.Open(t.Context(), c)
+	require.NoError(t, errors.Join(err, s.Close()))
+}
+
+// serve runs a Prometheus until the end of the test.
+func serve(t *testing.T, c prom.Config) *prom.Server {
+	t.Helper()
+	c.Program = rig.Program(t, "PROMETHEUS_BIN", "tools/prometheus")
+	s, err := prom.Open(t.Context(), c)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
@@ -105,6 +136,8 @@ func rulesFile(t *testing.T) string {
 	return path
 }
 
+func firstScrape() time.Time { return start().Add(early + offset) }
+
 // series are the values that scrapes found, by series, one for each scrape.
 type series struct {
 	values map[string]map[int]float64
@@ -114,7 +147,7 @@ type series struct {
 func newSeries() *series { return &series{values: map[string]map[int]float64{}} }
 
 func (s *series) add(at time.Time, found []*dto.MetricFamily) {
-	i := int(at.Sub(start().Add(early)) / interval)
+	i := int(at.Sub(firstScrape()) / interval)
 	s.last = max(s.last, i)
 	for _, family := range found {
 		for _, m := range family.GetMetric() {
