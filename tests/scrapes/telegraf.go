@@ -151,10 +151,13 @@ func (t *Telegraf) untilLast() ([]byte, error) {
 // Close stops Telegraf. The error wraps child.ErrKilled if it had to be killed.
 func (t *Telegraf) Close() error {
 	var err error
-	if t.process != nil {
-		err = t.process.Stop(stopTimeout)
+	if t.in != nil { // first, since Telegraf waits some seconds for a process that goes on to read
+		err = t.in.Close()
 	}
-	for _, f := range []*os.File{t.in, t.out, t.log} {
+	if t.process != nil {
+		err = errors.Join(err, t.process.Stop(stopTimeout))
+	}
+	for _, f := range []*os.File{t.out, t.log} {
 		if f != nil {
 			err = errors.Join(err, f.Close())
 		}
