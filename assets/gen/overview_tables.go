@@ -23,7 +23,8 @@ func (b *board) overviewTables() {
 				and on (host, plugin_instance, device, port) rdma_port_up{FILTER,expected!="down"} == 0)`},
 		},
 	}, b.toRow(), append(b.placed(), column{name: "device"}, column{name: "port"},
-		column{name: "state_age_ns", prom: "Value #B", title: "age", unit: b.names.unit("rdma_port.state_age_ns")}, column{name: "up", prom: "Value #A", title: "up"})...)
+		column{name: "state_age_ns", prom: "Value #B", title: "age", unit: b.names.unit("rdma_port.state_age_ns")},
+		column{name: "up", prom: "Value #A", title: "up"})...)
 	b.first(100)
 	b.table(panel{
 		id: 11, title: "Devices missing or not watched", width: 6, height: 8, now: true,
