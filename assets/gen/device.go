@@ -77,7 +77,7 @@ func (b *board) deviceFacts() {
 			"look at cable and switch port.", "ports of a device that is not open.",
 		},
 		queries: []query{{text: portsDown,
-			prom: `count(min by (host, device, port) (rdma_port_up{FILTER,expected!="down"}) == 0) or vector(0)`}},
+			prom: `sum(min by (host, device, port) (rdma_port_up{FILTER,expected!="down"}) == bool 0)`}},
 	}, "-", brokenNow())
 	b.stat(panel{
 		id: 5, title: "Unacknowledged", width: width, height: height, now: true,
@@ -188,7 +188,7 @@ func (b *board) deviceEvents() {
 			"device_fatal events in the dashboard's range.", "that the driver gave the device up; applications on it have lost their contexts.",
 			"look at the kernel log; a device that was pulled out raises it too.", "what the firmware knows of the cause.",
 		},
-		queries: []query{{text: sum("fatals", "rdma_device", "", ""), prom: `sum(increase(rdma_device_fatals_total{FILTER}[$__range]))`}},
+		queries: []query{{text: sum("fatals", "rdma_device", "", ""), prom: `round(sum(increase(rdma_device_fatals_total{FILTER}[$__range])))`}},
 	}, "0", brokenNow())
 	b.series(panel{
 		id: 16, title: "Events by type", width: 20, height: 8,
@@ -271,7 +271,7 @@ func (b *board) deviceInternals() {
 			"the log of Telegraf names the signal and the verbs call.", "restarts of Telegraf itself.",
 		},
 		queries: []query{{text: sum("worker_restarts", "rdma_device", "", ""),
-			prom: `sum(increase(rdma_device_worker_restarts_total{FILTER}[$__range]))`}},
+			prom: `round(sum(increase(rdma_device_worker_restarts_total{FILTER}[$__range])))`}},
 	}, "0", thresholds("green", level{1, "light-purple"}, level{3, "purple"}))
 	b.series(panel{
 		id: 17, title: "Parity", width: 6, height: 8,

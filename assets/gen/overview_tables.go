@@ -26,7 +26,7 @@ func (b *board) overviewTables() {
 			{prom: `max by (PLACE, host, plugin_instance, device, port) (rdma_port_state_age_seconds{FILTER}
 				and on (host, plugin_instance, device, port) rdma_port_up{FILTER,expected!="down"} == 0)`},
 		},
-	}, b.toRow(), b.placed(column{name: "port"}, column{name: "state_age_ns", prom: "Value #B", title: "age", unit: "ns"},
+	}, b.toRow(), b.placed(column{name: "port"}, column{name: "state_age_ns", prom: "Value #B", title: "age", unit: b.names.unit("rdma_port.state_age_ns")},
 		column{name: "up", prom: "Value #A", hidden: true})...)
 	b.first(100)
 	b.table(panel{
@@ -83,16 +83,15 @@ func (b *board) overviewTables() {
 			"applications' own queues" + restarted,
 		},
 		queries: []query{
-			{text: `SELECT "age", "events", "completions", "errors" FROM (SELECT max("events") AS "events", max("completions") AS "completions",
-				max("errors") AS "errors", max("age") AS "age" FROM (` + failures + `), (` + failing + `) WHERE $timeFilter GROUP BY ` + byProbe + `)
-				WHERE ("events" > 0 OR "completions" > 0 OR "errors" > 0) AND $timeFilter GROUP BY ` + byProbe},
+			{text: `SELECT "age", "events", "completions", "errors" FROM (SELECT sum("events") AS "events", sum("completions") AS "completions",
+				sum("errors") AS "errors", max("age") AS "age" FROM (` + failures + `), (` + failing + `) WHERE $timeFilter GROUP BY ` + byVector + `)
+				WHERE ("events" > 0 OR "completions" > 0 OR "errors" > 0) AND $timeFilter GROUP BY ` + byVector},
 			{prom: failed("lost_events")}, {prom: failed("lost_completions")}, {prom: failed("errors")},
 			{prom: `max by (PLACE, host, plugin_instance, device, port, vector) (time() - min_over_time(timestamp(rdma_cq_probe_ok{FILTER} == 0)[$__range:]))`},
 		},
 	}, b.toRow(), b.placed(column{name: "age", prom: "Value #D", title: "age", unit: "ns"},
 		column{name: "events", prom: "Value #A", title: "lost events"}, column{name: "completions", prom: "Value #B", title: "lost completions"},
-		column{name: "errors", prom: "Value #C", title: "errors"}, column{name: "port"}, column{name: "vector"},
-		column{name: "method", prom: none})...)
+		column{name: "errors", prom: "Value #C", title: "errors"}, column{name: "port"}, column{name: "vector"})...)
 	b.unknownAge("-")
 	b.first(100)
 	b.slowProbes()
@@ -105,11 +104,12 @@ const unwatched = `SELECT elapsed("open", 1ns) AS "age" FROM
 	(SELECT last("open") AS "open" FROM {rdma_device} WHERE {filter} GROUP BY ` + byDevice + `)
 	WHERE $timeFilter GROUP BY ` + byDevice
 
-// failing has the time between the first bad round of each probe in the range and its last point.
+// failing has the time between the first bad round of each vector in the range and its last point. After a bad round the
+// probe may go on with another method, so that the series of the one that failed ends there.
 const failing = `SELECT elapsed("ok", 1ns) AS "age" FROM
-	(SELECT first("ok") AS "ok" FROM {rdma_cq_probe} WHERE {filter} AND "ok" = 0 GROUP BY ` + byProbe + `),
-	(SELECT last("ok") AS "ok" FROM {rdma_cq_probe} WHERE {filter} GROUP BY ` + byProbe + `)
-	WHERE $timeFilter GROUP BY ` + byProbe
+	(SELECT first("ok") AS "ok" FROM {rdma_cq_probe} WHERE {filter} AND "ok" = 0 GROUP BY ` + byVector + `),
+	(SELECT last("ok") AS "ok" FROM {rdma_cq_probe} WHERE {filter} GROUP BY ` + byVector + `)
+	WHERE $timeFilter GROUP BY ` + byVector
 
 // unknownAge sets the text for an age that InfluxDB has as 0, because its subqueries do not mix with nothing.
 func (b *board) unknownAge(text string) {
@@ -143,7 +143,7 @@ func slowLinks(value string) string {
 }
 
 func failed(field string) string {
-	return `sum by (PLACE, host, plugin_instance, device, port, vector) (increase(rdma_cq_probe_` + field + `_total{FILTER}[$__range])) > 0.5`
+	return `round(sum by (PLACE, host, plugin_instance, device, port, vector) (increase(rdma_cq_probe_` + field + `_total{FILTER}[$__range]))) > 0`
 }
 
 // silentHosts adds a table of the hosts with the oldest last reports. Grafana sorts

@@ -228,11 +228,13 @@ func (b *board) series(p panel, s shape) {
 	})
 	made.FieldConfig.Overrides = append(made.FieldConfig.Overrides, colored(p.queries)...)
 	made.Interval, made.MaxDataPoints = "10s", b.points
-	if b.engine == Prometheus && s != lines {
+	if b.engine == Prometheus && (s != lines || slices.ContainsFunc(made.Targets, countsIncrease)) {
 		made.Interval = "1m" // an increase needs some scrapes in each interval
 	}
 	b.add(made)
 }
+
+func countsIncrease(t grafana.Target) bool { return strings.Contains(t.Expr, "$__rate_interval") }
 
 // timeline adds states over time.
 func (b *board) timeline(p panel, mapping grafana.Mapping) {

@@ -36,7 +36,8 @@ const promHead = `# Alert rules for Prometheus, made by rdma-events assets; do n
 func promPast() []promRule {
 	return []promRule{
 		{Record: "rdma:port_up:max5m", Expr: `max_over_time(rdma_port_up{expected!="down"}[5m])`},
-		{Record: "rdma:port_flaps:increase5m", Expr: `increase(rdma_port_flaps_total[5m]) > 0.5`}, // few ports flap, so that this is small
+		// A scrape more than five minutes, so that no flap falls between two evaluations. Few ports flap, so that this is small.
+		{Record: "rdma:port_flaps:increase5m", Expr: `round(increase(rdma_port_flaps_total[5m15s])) > 0`},
 		{Record: "rdma:port_rate_bytes_per_second:max5m", Expr: `max_over_time((rdma_port_rate_bytes_per_second and rdma_port_up == 1)[5m:])`},
 		{Record: "rdma:cq_probe_wake_p99_seconds:mean5m", Expr: `avg_over_time(rdma_cq_probe_wake_p99_seconds[5m])`},
 		{Record: "rdma:collector_uptime_seconds:max5m", Expr: `max_over_time(rdma_collector_uptime_seconds[5m])`},

@@ -45,6 +45,22 @@ func increase(field, measurement, conditions string) string {
 	return "increase(" + measurement + "_" + field + "_total{" + filter + "}[$__interval])"
 }
 
+// perInterval is the increase of a counter within an interval of a panel.
+var perInterval = regexp.MustCompile(`increase\(([^()]+)\[\$__interval\]\)`)
+
+// withoutGaps has increases begin one scrape before their interval, as $__rate_interval does: otherwise what a counter
+// grows between the last scrape in one interval and the first in the next would be in neither. The result is that of
+// the interval alone again, in whole numbers if it counts.
+func withoutGaps(text string) string {
+	return perInterval.ReplaceAllStringFunc(text, func(found string) string {
+		grown := strings.Replace(found, "[$__interval]", "[$__rate_interval]", 1) + " * $__interval_ms / $__rate_interval_ms"
+		if strings.Contains(found, "_seconds_total") {
+			return grown
+		}
+		return "round(" + grown + ")"
+	})
+}
+
 // promQL replaces the placeholders of a query.
 func (b *board) promQL(text string) string {
 	ports := `port=~"$port"`
@@ -57,7 +73,7 @@ func (b *board) promQL(text string) string {
 		place = b.options.inPromQL() + ", "
 	}
 	return strings.NewReplacer("FILTER", strings.Join(filter, ","), "PORTS", ports, "PROBES", ports+`,vector=~"$vector"`, "PLACE, ", place).
-		Replace(strings.Join(strings.Fields(text), " "))
+		Replace(withoutGaps(strings.Join(strings.Fields(text), " ")))
 }
 
 // target returns a query for the board's engine. ok is false if it has none in that language.
@@ -119,7 +135,8 @@ const (
 	byHost   = `{labels}"host", "instance"`
 	byDevice = byHost + `, "device"`
 	byPort   = byDevice + `, "port"`
-	byProbe  = byPort + `, "vector", "method"`
+	byVector = byPort + `, "vector"`
+	byProbe  = byVector + `, "method"`
 )
 
 // series has the tags that distinguish the series of each measurement.

@@ -135,8 +135,10 @@ func ask(t *testing.T, address, expr string, instant bool) []json.RawMessage {
 // chosen puts the values that are chosen at the top of a dashboard, and Grafana's own, into a query. The site and all
 // that is not named here is All.
 func chosen(d *grafana.Dashboard, expr, device string) string {
-	pairs := []string{"$__rate_interval", "20s", "$__interval", "20s", "$__range", "60s",
-		"[3h] offset 1h", "[20s] offset 5s", `"$host"`, `"h1"`, `"$device"`, strconv.Quote(device)}
+	pairs := []string{
+		"$__rate_interval_ms", "20000", "$__interval_ms", "20000", "$__rate_interval", "20s", "$__interval", "20s", "$__range", "60s",
+		"[3h] offset 1h", "[20s] offset 5s", `"$host"`, `"h1"`, `"$device"`, strconv.Quote(device),
+	}
 	for _, v := range d.Templating.List {
 		pairs = append(pairs, `"$`+v.Name+`"`, strconv.Quote(v.AllValue))
 	}

@@ -86,7 +86,7 @@ func Requests(d *grafana.Dashboard, choice Choice, r Range) ([]Request, error) {
 	panels := d.All()
 	for i := range panels {
 		p := &panels[i]
-		shown, interval, err := view(p, r)
+		shown, interval, err := View(p, r)
 		if err != nil {
 			return nil, fmt.Errorf("panel %q of %s: %w", p.Title, d.UID, err)
 		}
@@ -108,8 +108,8 @@ func Annotations(d *grafana.Dashboard, choice Choice, r Range) []string {
 	return all
 }
 
-// view returns a panel's own range and interval.
-func view(p *grafana.Panel, r Range) (Range, time.Duration, error) {
+// View returns a panel's own range and interval while its dashboard shows r.
+func View(p *grafana.Panel, r Range) (Range, time.Duration, error) {
 	if p.TimeFrom != "" {
 		back, err := parse(p.TimeFrom)
 		if err != nil {

@@ -32,46 +32,70 @@ type Config struct {
 	// Cold is the time without writes after which the server compacts a shard fully;
 	// by default that is four hours. Settling takes twice as long as Cold.
 	Cold time.Duration
+	// Only is InfluxDB or Prometheus; "" is both.
+	Only string
 }
 
-// Run fills the database in Plan.Dir, and measures once it is full. It blocks
-// until then, or until ctx or For ends the filling. In that case it returns nil
-// unless Measure is set, and another Run continues. The error wraps ErrSlow if a
-// query took too long.
-func Run(ctx context.Context, c Config) (err error) {
+// The engines.
+const (
+	InfluxDB   = "influxdb"
+	Prometheus = "prometheus"
+)
+
+// Run fills the databases in Plan.Dir, and measures each once it is full. It blocks
+// until then, or until ctx or For ends the filling of the InfluxDB. In that case it
+// returns nil unless Measure is set, and another Run continues. The error wraps
+// ErrSlow if a query took too long.
+func Run(ctx context.Context, c Config) error {
+	say := func(format string, args ...any) { fmt.Fprintf(c.Out, format, args...) }
+	var slow error
+	if c.Only != Prometheus {
+		full, err := c.runInfluxDB(ctx, say)
+		if err != nil && !errors.Is(err, ErrSlow) || !full {
+			return err
+		}
+		slow = err
+	}
+	if c.Only != InfluxDB {
+		return errors.Join(slow, c.runPrometheus(ctx, say))
+	}
+	return slow
+}
+
+// runInfluxDB returns whether the InfluxDB has been measured.
+func (c *Config) runInfluxDB(ctx context.Context, say func(string, ...any)) (measured bool, err error) {
 	dir := filepath.Join(c.Plan.Dir, "influxdb")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
+		return false, err
 	}
 	p, err := load(c.Plan, c.Now())
 	if err != nil {
-		return err
+		return false, err
 	}
 	db, err := influx.Open(ctx, influx.Config{Program: filepath.Join(c.Root, "build/tools/influxd"), Dir: dir, Cold: c.Cold})
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	if err := prepare(ctx, db); err != nil {
-		return err
+		return false, err
 	}
-	say := func(format string, args ...any) { fmt.Fprintf(c.Out, format, args...) }
 	filling, stop := ctx, context.CancelFunc(func() {})
 	if c.For > 0 {
 		filling, stop = context.WithTimeout(ctx, c.For)
 	}
 	defer stop()
 	if err := c.fill(ctx, filling, db, p, say); err != nil {
-		return err
+		return false, err
 	}
 	if !p.full() && !c.Measure {
 		say("not full yet: run it again\n")
-		return nil
+		return false, nil
 	}
 	if err := settle(ctx, dir, 2*c.Cold); err != nil {
-		return err
+		return false, err
 	}
-	return c.measure(ctx, db, p, say)
+	return true, c.measure(ctx, db, p, say)
 }
 
 // fill runs the stages. The end of filling stops the writing of hosts; the end of

@@ -18,7 +18,7 @@ func TestASmallFleetIsFilledInTwoRunsAndMeasured(t *testing.T) {
 	built := filepath.Dir(filepath.Dir(rig.Program(t, "INFLUXD_BIN", "tools/influxd")))
 	c := scale.Config{
 		Plan: scale.Plan{Dir: t.TempDir(), Hosts: 2, Devices: 2, Interval: time.Minute, Seed: 1},
-		Root: filepath.Dir(built), Out: &out, Now: time.Now, For: time.Nanosecond,
+		Root: filepath.Dir(built), Out: &out, Now: time.Now, For: time.Nanosecond, Only: scale.InfluxDB,
 	}
 	require.NoError(t, scale.Run(t.Context(), c))
 	require.Contains(t, out.String(), "not full yet")
@@ -29,6 +29,26 @@ func TestASmallFleetIsFilledInTwoRunsAndMeasured(t *testing.T) {
 	require.Regexp(t, `\| Hosts by last report \| A \| 2 \|`, out.String())
 	require.Contains(t, out.String(), "continuous queries")
 
+	c.Plan.Hosts = 3
+	require.ErrorContains(t, scale.Run(t.Context(), c), "give the same, or remove it")
+}
+
+func TestASmallPrometheusIsFilledOnceAndMeasured(t *testing.T) {
+	var out bytes.Buffer
+	built := filepath.Dir(filepath.Dir(rig.Program(t, "PROMETHEUS_BIN", "tools/prometheus")))
+	c := scale.Config{
+		Plan: scale.Plan{Dir: t.TempDir(), Hosts: 21, Devices: 1, Interval: time.Minute, Seed: 1},
+		Root: filepath.Dir(built), Out: &out, Now: time.Now, Only: scale.Prometheus,
+	}
+	require.NoError(t, scale.Run(t.Context(), c))
+	require.Contains(t, out.String(), "21 hosts with 1 devices")
+	require.Regexp(t, `\| Hosts by last report \| A \| 20 \|`, out.String())
+	require.Regexp(t, `\| rdma:port_up:max5m \|  \| 21 \|`, out.String(), "of the copied host too")
+	require.Contains(t, out.String(), "Rules of rdma_events, every 15s")
+
+	out.Reset()
+	require.NoError(t, scale.Run(t.Context(), c))
+	require.NotContains(t, out.String(), "seven days", "it is full")
 	c.Plan.Hosts = 3
 	require.ErrorContains(t, scale.Run(t.Context(), c), "give the same, or remove it")
 }

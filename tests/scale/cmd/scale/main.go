@@ -1,5 +1,5 @@
-// Command scale fills an InfluxDB with the points of many hosts and measures the
-// Fleet dashboard on it. `make scale` starts it from the project's root. If it was
+// Command scale fills an InfluxDB and a Prometheus with the points of many hosts and
+// measures the Overview dashboard and the rules on them. `make scale` starts it from the project's root. If it was
 // stopped, the next start continues.
 package main
 
@@ -25,6 +25,7 @@ func main() {
 	flag.Int64Var(&c.Plan.Seed, "seed", 1, "of what happens")
 	flag.DurationVar(&c.For, "for", 0, "how long to fill at most (default until it is full)")
 	flag.BoolVar(&c.Measure, "measure", false, "measure even when it is not full")
+	flag.StringVar(&c.Only, "only", "", "influxdb or prometheus (default both)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := scale.Run(ctx, c)

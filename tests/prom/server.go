@@ -1,0 +1,120 @@
+package prom
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"rdma_events/tests/child"
+)
+
+// ErrExited is wrapped by Open when the server ended before it was ready.
+var ErrExited = errors.New("prometheus has exited")
+
+const stopTimeout = 60 * time.Second
+
+// Config describes the server to run.
+type Config struct {
+	Program string // the path of prometheus
+	Dir     string // for its files; it must exist, and Close does not remove it
+	// Lookback is how old the last sample of a series may be. Blocks that promtool
+	// made have no mark where a series ends, as scrapes set it; the time of two
+	// scrapes comes near to that. 0 is the server's default.
+	Lookback time.Duration
+}
+
+// blocks returns the directory of a server's blocks.
+func blocks(dir string) string { return filepath.Join(dir, "data") }
+
+// Server is a running Prometheus, which scrapes nothing. Its methods may be called
+// concurrently.
+type Server struct {
+	process *child.Process
+	log     *os.File
+	addr    string
+}
+
+// Open starts a server and blocks until it is ready. The caller must close it. The
+// error wraps ErrExited if the server ended before it was ready.
+func Open(ctx context.Context, c Config) (*Server, error) {
+	conf := filepath.Join(c.Dir, "prometheus.yml")
+	if err := os.WriteFile(conf, []byte("global: {}\n"), 0o600); err != nil {
+		return nil, fmt.Errorf("write configuration of prometheus: %w", err)
+	}
+	s := &Server{}
+	var err error
+	if s.addr, err = free(ctx); err != nil {
+		return nil, err
+	}
+	if s.log, err = os.Create(filepath.Join(c.Dir, "prometheus.log")); err != nil {
+		return nil, err
+	}
+	args := []string{
+		"--config.file=" + conf, "--storage.tsdb.path=" + blocks(c.Dir), "--storage.tsdb.retention.time=100y",
+		"--web.listen-address=" + s.addr, "--query.max-samples=500000000",
+	}
+	if c.Lookback > 0 {
+		args = append(args, "--query.lookback-delta="+c.Lookback.String())
+	}
+	cmd := exec.Command(c.Program, args...)
+	cmd.Stdout, cmd.Stderr = s.log, s.log
+	if s.process, err = child.Start(cmd); err != nil {
+		return nil, errors.Join(err, s.log.Close())
+	}
+	if err := s.ready(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// free returns an address of this host that no program listens on.
+func free(ctx context.Context) (string, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("find a free port: %w", err)
+	}
+	return l.Addr().String(), l.Close()
+}
+
+// ready waits until the server answers. It has no other way to announce that.
+func (s *Server) ready(ctx context.Context) error {
+	poll := time.NewTicker(50 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL()+"/-/ready", nil)
+		if err != nil {
+			return err
+		}
+		if resp, err := http.DefaultClient.Do(req); err == nil {
+			resp.Body.Close()
+			if resp.StatusCode == http.StatusOK {
+				return nil
+			}
+		}
+		select {
+		case <-poll.C:
+		case <-s.process.Done():
+			return fmt.Errorf("%w (%s): its log is %s", ErrExited, s.process.State(), s.log.Name())
+		case <-ctx.Done():
+			return fmt.Errorf("wait for prometheus: %w", ctx.Err())
+		}
+	}
+}
+
+// URL returns the address of the HTTP service.
+func (s *Server) URL() string { return "http://" + s.addr }
+
+// PID returns the process ID of the server.
+func (s *Server) PID() int { return s.process.PID() }
+
+// Close stops the server and waits until it has exited. The error wraps
+// child.ErrKilled if the server had to be killed.
+func (s *Server) Close() error {
+	return errors.Join(s.process.Stop(stopTimeout), s.log.Close())
+}

@@ -1,0 +1,116 @@
+package twins
+
+import (
+	"maps"
+	"strconv"
+	"strings"
+)
+
+// difference is a panel in which the engines differ, for a reason.
+type difference struct {
+	panel  string // UID and ID
+	reason string
+	// allowed removes from an answer what may differ; the rest may not. nil: everything may differ.
+	allowed func(*view, answer) answer
+}
+
+func differenceOf(panel string) *difference {
+	for _, e := range differences() {
+		if e.panel == panel {
+			return &e
+		}
+	}
+	return nil
+}
+
+func differences() []difference {
+	return []difference{
+		{
+			panel: "rdma-events-fleet 11",
+			reason: "promtool evaluates a recording rule at each time by itself, and the age in Prometheus is by one that reads its own past " +
+				"(a real Prometheus evaluates it in assets/prometheus)",
+			allowed: func(_ *view, a answer) answer { return without(a, "age") },
+		},
+		{
+			panel: "rdma-events-device 26", reason: "the line of the past begins in InfluxDB with four hours of reports, in Prometheus with the first",
+			allowed: func(_ *view, a answer) answer { return unnamed(a, "5 times its past") },
+		},
+		{
+			panel: "rdma-events-fleet 9", reason: "of the hosts that report, which fill up the twenty rows is chance",
+			allowed: func(_ *view, a answer) answer { return only(a, "host plugin-silent") },
+		},
+		{
+			panel: "rdma-events-fleet 15",
+			reason: "InfluxDB takes the greatest of five minutes and Prometheus the present one, so that of devices that are alike other " +
+				"ones are the ten slowest",
+			allowed: func(_ *view, a answer) answer { return above(a, "p99", 200e-6) },
+		},
+		{
+			panel: "rdma-events-fleet 20", reason: "a scrape has no state that a change ended in",
+			allowed: func(_ *view, a answer) answer { return together(a) },
+		},
+		{
+			panel: "rdma-events-device 13", reason: "a scrape has no single outages, only the time of all",
+			allowed: func(_ *view, a answer) answer { return nil },
+		},
+		{
+			panel: "rdma-events-device 9", reason: "InfluxDB has what was there in the range, Prometheus what is there now",
+			allowed: func(v *view, a answer) answer {
+				if v.choice["host"][0] == "plugin-silent" {
+					return nil
+				}
+				return a
+			},
+		},
+	}
+}
+
+// only returns one row of an answer.
+func only(a answer, name string) answer {
+	if a[name] == nil {
+		return nil
+	}
+	return answer{name: a[name]}
+}
+
+// above returns the rows whose value in a column is above a bound.
+func above(a answer, column string, bound float64) answer {
+	some := answer{}
+	for name, values := range a {
+		if x, err := strconv.ParseFloat(values[column], 64); err == nil && x > bound {
+			some[name] = values
+		}
+	}
+	return some
+}
+
+// without removes a column of all rows.
+func without(a answer, column string) answer {
+	some := answer{}
+	for name, values := range a {
+		some[name] = maps.Clone(values)
+		delete(some[name], column)
+	}
+	return some
+}
+
+// unnamed returns the rows whose name does not begin with a text.
+func unnamed(a answer, begin string) answer {
+	some := answer{}
+	for name, values := range a {
+		if !strings.HasPrefix(name, begin) {
+			some[name] = values
+		}
+	}
+	return some
+}
+
+// together adds up all series of counts.
+func together(a answer) answer {
+	sum := 0.0
+	for _, values := range a {
+		n, _ := strconv.ParseFloat(values["sum"], 64) // counts are numbers
+		sum += n
+	}
+	return answer{"all": {"sum": number(sum)}}
+}

@@ -1,0 +1,131 @@
+package twins
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"rdma_events/tests/history"
+)
+
+const (
+	hour = time.Hour
+	// early is when the first host begins: wake-slow compares with what was an hour ago.
+	early = -time.Hour
+	every = 10 * time.Second // Telegraf's interval
+)
+
+// start is the begin of the hour.
+func start() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
+
+// member is a plugin on a host of the fleet.
+type member struct {
+	name     string // of the host: for a host with a fault, the rule that it is for
+	instance string
+	profile  string // of the simulator; "" is fleet1
+	site     string // "" is north
+	rack     string // "" is that of most hosts
+	runs     []run  // nil: one that lasts for the hour
+	edit     func(at time.Duration, line string) string
+}
+
+// run is a time in which the plugin runs. The times of its scenario count from its begin.
+type run struct {
+	from, to time.Duration // since the begin of the hour; to is its end if it is 0
+	timeline string
+}
+
+func faulty(name, timeline string) member {
+	return member{name: name, runs: []run{{timeline: timeline}}}
+}
+
+// hanging is an event whose acknowledgement hangs.
+func hanging(at, lasts string) string {
+	return fmt.Sprintf("[[fault]]\nkind = \"hang_ack\"\nat = %[1]q\nfor = %[2]q\n[[event]]\ntype = \"sm_change\"\nat = %[1]q\n", at, lasts)
+}
+
+// fleet has thirty hosts. One of them has two plugins.
+func fleet() []member {
+	all := []member{
+		{name: "port-down", profile: "fleet2", runs: []run{{timeline: "[[link]]\nat = \"15m\"\ndown_for = \"20m\"\ndevice = \"sim0\""}}},
+		{
+			name: "ports-down-together", profile: "fleet8", rack: "dark",
+			runs: []run{{timeline: "[[link]]\nat = \"15m\"\ndown_for = \"20m\""}},
+		},
+		faulty("port-flapping", "[[link]]\nat = \"15m\"\nevery = \"3m\"\ntimes = 4\ndown_for = \"40ms\""),
+		faulty("link-slow", "[[link]]\nat = \"15m\"\ndown_for = \"1s\"\nlanes = 1\n[[link]]\nat = \"40m\"\ndown_for = \"1s\""),
+		// The reader is held up for longer than the plugin waits for an event, so that only link_downed counts the drop.
+		faulty("link-disagrees", hanging("15m4s", "9s")+"[[link]]\nat = \"15m4500ms\"\ndown_for = \"40ms\""),
+		faulty("gid-moved", "[[gid]]\nat = \"15m\"\nindex = 3\nto = 6\naway = \"400ms\""),
+		{
+			name: "sm-unstable", profile: "ib8", site: "south",
+			runs: []run{{timeline: "[[event]]\ntype = \"sm_change\"\nat = \"15m\"\nevery = \"2m\"\ntimes = 3"}},
+		},
+		{name: "device-missing", profile: "fleet2", runs: []run{{timeline: "[[fault]]\nkind = \"removed\"\nat = \"15m\"\nfor = \"20m\"\ndevice = \"sim0\""}}},
+		faulty("device-fatal", "[[event]]\ntype = \"device_fatal\"\nat = \"15m\""),
+		faulty("unacked-events", hanging("15m", "60s")),
+		faulty("probe-errors", "[[fault]]\nkind = \"completion_error\"\nat = \"15m\"\nfor = \"9s\""),
+		faulty("lost-events", "[[fault]]\nkind = \"lost_event\"\nat = \"15m\"\nfor = \"9s\""),
+		faulty("lost-completions", "[[fault]]\nkind = \"lost_completion\"\nat = \"15m\"\nfor = \"9s\""),
+		{name: "wake-slow", runs: []run{{from: early, timeline: "[[fault]]\nkind = \"slow\"\nat = \"65m\"\nfor = \"30m\"\nfactor = 40"}}},
+		{name: "plugin-silent", runs: []run{{to: 10 * time.Minute}, {from: 40 * time.Minute}}},
+		faulty("worker-down", "[[fault]]\nkind = \"crash\"\nat = \"15m\"\n[[fault]]\nkind = \"open_error\"\nerror = \"no_permission\"\nat = \"15m\"\nfor = \"20m\""),
+		faulty("worker-restarts", "[[fault]]\nkind = \"crash\"\nat = \"15m\"\nevery = \"3m\"\ntimes = 3"),
+		{name: "plugin-late", edit: late},
+		{name: "twofold", instance: "a", runs: []run{{timeline: "[[link]]\nat = \"15m\"\ndown_for = \"20m\""}}},
+		{name: "twofold", instance: "b", runs: []run{{timeline: "[[link]]\nat = \"15m\"\ndown_for = \"20m\""}}},
+	}
+	for i := len(all) - 1; i < 30; i++ {
+		all = append(all, member{name: fmt.Sprintf("healthy%02d", i)})
+	}
+	return all
+}
+
+// late has a plugin skip four intervals. The simulator's is never late.
+func late(at time.Duration, line string) string {
+	if at < 15*time.Minute {
+		return line
+	}
+	return strings.Replace(line, "skipped_intervals=0i", "skipped_intervals=4i", 1)
+}
+
+// lines returns what the member's plugin has emitted.
+func (m *member) lines(ctx context.Context) ([]byte, error) {
+	var out bytes.Buffer
+	tags := map[string]string{"site": cmp.Or(m.site, "north"), "rack": cmp.Or(m.rack, "1")}
+	if m.instance != "" {
+		tags["instance"] = m.instance
+	}
+	runs := m.runs
+	if runs == nil {
+		runs = []run{{}}
+	}
+	for _, r := range runs {
+		c := history.Config{
+			Start: start().Add(r.from), End: start().Add(cmp.Or(r.to, hour)), Interval: every,
+			Hosts: []history.Host{{Name: m.name, Profile: cmp.Or(m.profile, "fleet1"), Timeline: r.timeline, Seed: 1, Tags: tags}},
+		}
+		if err := c.Write(ctx, &out); err != nil {
+			return nil, err
+		}
+	}
+	if m.edit == nil {
+		return out.Bytes(), nil
+	}
+	return m.edited(out.String())
+}
+
+func (m *member) edited(lines string) ([]byte, error) {
+	var out bytes.Buffer
+	for line := range strings.Lines(lines) {
+		var ns int64
+		if _, err := fmt.Sscan(line[strings.LastIndexByte(line, ' ')+1:], &ns); err != nil {
+			return nil, fmt.Errorf("time of %q: %w", line, err)
+		}
+		out.WriteString(m.edit(time.Unix(0, ns).Sub(start()), line))
+	}
+	return out.Bytes(), nil
+}

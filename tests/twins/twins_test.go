@@ -1,0 +1,174 @@
+package twins
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/tests/grafana"
+	"rdma_events/tests/influx"
+	"rdma_events/tests/prom"
+	"rdma_events/tests/rig"
+	"rdma_events/tests/scrapes"
+)
+
+const (
+	root     = "../.."
+	interval = 15 * time.Second // of the shipped prometheus.yml
+)
+
+// offset is when in each minute the scrapes begin: a Prometheus spreads them, and no query's step meets them.
+const offset = 7 * time.Second
+
+// askew moves evaluations away from the multiples of intervals, where Grafana's are not either.
+const askew = 17 * time.Second
+
+// twins are two databases with the same hour.
+type twins struct {
+	influx grafana.Source
+	prom   *prom.Server // for moments
+	past   *prom.Server // for values over time: it looks back for two scrapes
+	series *series      // what the Prometheus scraped
+}
+
+func TestBothEnginesSayTheSameOfOneHour(t *testing.T) {
+	began := time.Now()
+	w := fill(t)
+	t.Logf("both databases are filled after %v", time.Since(began).Round(time.Second))
+	t.Run("panels", w.comparePanels)
+	t.Logf("panels are compared after %v", time.Since(began).Round(time.Second))
+	t.Run("rules", w.compareRules)
+	t.Logf("rules are compared after %v", time.Since(began).Round(time.Second))
+}
+
+// fill writes the hour into both databases.
+func fill(t *testing.T) *twins {
+	t.Helper()
+	w := &twins{influx: grafana.Source{Server: influx.Start(t), Database: "rdma"}, series: newSeries()}
+	require.NoError(t, w.influx.Server.CreateDatabase(t.Context(), w.influx.Database))
+	text, err := os.ReadFile(filepath.Join(root, "assets/prometheus/telegraf.conf"))
+	require.NoError(t, err)
+	output, err := scrapes.ReadOutput(string(text))
+	require.NoError(t, err)
+	telegraf, err := scrapes.Start(rig.Program(t, "TELEGRAF_LARGE_BIN", "tools/telegraf-large"), string(text), t.TempDir())
+	require.NoError(t, err)
+	defer func() { require.NoError(t, telegraf.Close()) }()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "scrapes.om")
+	f, err := os.Create(file)
+	require.NoError(t, err)
+	defer f.Close()
+	out := bufio.NewWriter(f)
+	emitted := simulate(t)
+	for i, m := range fleet() {
+		lines := <-emitted[i]
+		require.NoError(t, w.influx.Server.Write(t.Context(), w.influx.Database, bytes.NewReader(lines)), m.name)
+		metrics, err := telegraf.Shape(lines)
+		require.NoError(t, err, m.name)
+		require.NoError(t, output.Each(metrics, firstScrape(), start().Add(hour), interval, func(at time.Time, found []*dto.MetricFamily) error {
+			scrapes.Label(found, "rdma", m.name+m.instance+":9273")
+			w.series.add(at, found)
+			return scrapes.WriteOpenMetrics(out, at, found)
+		}))
+	}
+	require.NoError(t, scrapes.End(out))
+	require.NoError(t, out.Flush())
+	tool := prom.Promtool(rig.Program(t, "PROMTOOL_BIN", "tools/promtool"))
+	require.NoError(t, tool.Blocks(t.Context(), file, dir, 0))
+	record(t, tool, dir)
+	w.prom = serve(t, prom.Config{Dir: dir})
+	other := t.TempDir()
+	require.NoError(t, os.CopyFS(other, os.DirFS(dir)))
+	w.past = serve(t, prom.Config{Dir: other, Lookback: 2 * interval})
+	return w
+}
+
+// simulate has each member's lines made in the background, two at a time.
+func simulate(t *testing.T) []chan []byte {
+	t.Helper()
+	emitted := make([]chan []byte, len(fleet()))
+	turn := make(chan struct{}, 2)
+	for i, m := range fleet() {
+		emitted[i] = make(chan []byte, 1)
+		go func() {
+			turn <- struct{}{}
+			defer func() { <-turn }()
+			lines, err := m.lines(t.Context())
+			assert.NoError(t, err, m.name)
+			emitted[i] <- lines
+		}()
+	}
+	return emitted
+}
+
+// record adds to the blocks in a directory what the recording rules would have recorded.
+func record(t *testing.T, tool prom.Promtool, dir string) {
+	t.Helper()
+	s, err := prom.Open(t.Context(), prom.Config{Program: rig.Program(t, "PROMETHEUS_BIN", "tools/prometheus"), Dir: dir})
+	require.NoError(t, err)
+	err = tool.Record(t.Context(), s, rulesFile(t), dir, start().Add(early), start().Add(hour))
+	require.NoError(t, errors.Join(err, s.Close()))
+}
+
+// serve runs a Prometheus until the end of the test.
+func serve(t *testing.T, c prom.Config) *prom.Server {
+	t.Helper()
+	c.Program = rig.Program(t, "PROMETHEUS_BIN", "tools/prometheus")
+	s, err := prom.Open(t.Context(), c)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+func rulesFile(t *testing.T) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join(root, "assets/prometheus/rules.yml"))
+	require.NoError(t, err)
+	return path
+}
+
+func firstScrape() time.Time { return start().Add(early + offset) }
+
+// series are the values that scrapes found, by series, one for each scrape.
+type series struct {
+	values map[string]map[int]float64
+	last   int
+}
+
+func newSeries() *series { return &series{values: map[string]map[int]float64{}} }
+
+func (s *series) add(at time.Time, found []*dto.MetricFamily) {
+	i := int(at.Sub(firstScrape()) / interval)
+	s.last = max(s.last, i)
+	for _, family := range found {
+		for _, m := range family.GetMetric() {
+			name := nameOf(family.GetName(), m)
+			if s.values[name] == nil {
+				s.values[name] = map[int]float64{}
+			}
+			s.values[name][i] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetUntyped().GetValue()
+		}
+	}
+}
+
+func nameOf(family string, m *dto.Metric) string {
+	var b bytes.Buffer
+	b.WriteString(family + "{")
+	for i, l := range m.GetLabel() {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, "%s=%q", l.GetName(), l.GetValue())
+	}
+	b.WriteByte('}')
+	return b.String()
+}
