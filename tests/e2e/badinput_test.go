@@ -96,8 +96,8 @@ func requireOneLine(t *testing.T, args, texts []string) {
 	hung := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
 	defer hung.Stop()
 	err = cmd.Wait()
-	if err == nil || cmd.ProcessState.ExitCode() != 1 {
-		t.Errorf("%v: want exit status 1, got %v", args, err)
+	if err == nil || cmd.ProcessState.ExitCode() != 2 {
+		t.Errorf("%v: want exit status 2, got %v", args, err)
 	}
 	line := strings.TrimRight(out.String(), "\n")
 	t.Log(line)

@@ -53,8 +53,8 @@ func TestAClosedStdoutEndsThePluginAndItsWorkers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if status != 1 || !strings.Contains(string(said), "E! write metrics to standard output: write: broken pipe\n") {
-		t.Errorf("want status 1 and the reason, got %d and:\n%s", status, said)
+	if status != 2 || !strings.Contains(string(said), "E! write metrics to standard output: write: broken pipe\n") {
+		t.Errorf("want status 2 and the reason, got %d and:\n%s", status, said)
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 const (
 	escape  = "\x1b["
 	green   = escape + "32m"
-	inPlace = escape + "1A" + escape + "J" // up one line, and erase from there (console_codes(4))
+	inPlace = escape + "2A" + escape + "J" // up two lines, and erase from there (console_codes(4))
 )
 
 func TestColoursAreForATerminalThatWantsThem(t *testing.T) {

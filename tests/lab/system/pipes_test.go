@@ -31,8 +31,8 @@ func TestAClosedStdoutEndsThePluginInAStorm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if status != 1 || !strings.Contains(string(stderr), "E! write metrics to standard output: write: broken pipe\n") {
-		t.Errorf("want status 1 and the reason, got %d and:\n%s", status, stderr)
+	if status != 2 || !strings.Contains(string(stderr), "E! write metrics to standard output: write: broken pipe\n") {
+		t.Errorf("want status 2 and the reason, got %d and:\n%s", status, stderr)
 	}
 }
 
