@@ -23,7 +23,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 export GOFLAGS := -buildvcs=false -trimpath $(filter-out -buildvcs=false -trimpath,$(GOFLAGS))
 
 # The tests need the programs, and the servers that run beside them.
-TESTED := build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) $(TOOLS)/telegraf-large-$(TELEGRAF) $(TOOLS)/promtool $(TOOLS)/alertmanager
+TESTED := build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) $(TELEGRAF_LARGE) $(TOOLS)/promtool $(TOOLS)/alertmanager
 ALL_TAGS := lab,guest,bench,schema,grafana
 # UNIT are the packages whose tests need no other program, PROGRAMS those whose tests run the programs.
 UNIT := ./cmd/... ./internal/... ./packaging/... ./plugins/...

@@ -18,7 +18,7 @@ preview: $(TOOLS)/influxd-$(INFLUXDB) ## draw the dashboards' panels into docs/p
 	@go run ./tests/preview/cmd/preview docs/pictures
 
 .PHONY: scale
-scale: build $(TOOLS)/influxd-$(INFLUXDB) $(TOOLS)/telegraf-large-$(TELEGRAF) $(TOOLS)/promtool ## fill an InfluxDB and a Prometheus as 1,000 hosts would, and time the Overview dashboard and the alert rules on them (30 minutes, 30 GB)
+scale: build $(TOOLS)/influxd-$(INFLUXDB) $(TELEGRAF_LARGE) $(TOOLS)/promtool ## fill an InfluxDB and a Prometheus as 1,000 hosts would, and time the Overview dashboard and the alert rules on them (30 minutes, 30 GB)
 	@go build -o build/scale-bin ./tests/scale/cmd/scale
 	@build/scale-bin -dir build/scale
 

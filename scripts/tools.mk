@@ -12,10 +12,13 @@ PROMETHEUS_OPERATOR := v0.85.0
 TELEGRAF_TAGS := custom,inputs.execd,inputs.internal,outputs.file,outputs.discard,outputs.influxdb,parsers.influx,serializers.influx
 # Only the tests of assets/telegraf and assets/prometheus use these tags; Kafka and Starlark would make the other Telegraf a
 # third larger.
-LARGE_TAGS := custom,inputs.execd,inputs.internal,inputs.kafka_consumer,outputs.kafka,outputs.influxdb,outputs.file,outputs.prometheus_client,processors.starlark,parsers.influx,serializers.influx
+LARGE_TAGS := custom,inputs.execd,inputs.internal,inputs.kafka_consumer,outputs.kafka,outputs.influxdb,outputs.file,outputs.http,outputs.prometheus_client,processors.starlark,parsers.influx,serializers.influx,serializers.prometheusremotewrite
+digest = $(shell printf %s '$(1)' | sha256sum | cut -c1-8)
+# The name of this Telegraf contains the digest of its tags in build/tools too: an old checkout builds it anew when they change.
+TELEGRAF_LARGE := $(TOOLS)/telegraf-large-$(TELEGRAF)-$(call digest,$(LARGE_TAGS))
 
 .PHONY: setup setup-run setup-test setup-lint setup-package
-setup: setup-test setup-lint setup-package $(TOOLS)/nfpm-$(NFPM) $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/telegraf-large-$(TELEGRAF) $(TOOLS)/influxd-$(INFLUXDB) $(TOOLS)/promtool $(TOOLS)/alertmanager $(TOOLS)/golangci-lint-$(GOLANGCI) ## install what all targets need
+setup: setup-test setup-lint setup-package $(TOOLS)/nfpm-$(NFPM) $(TOOLS)/telegraf-$(TELEGRAF) $(TELEGRAF_LARGE) $(TOOLS)/influxd-$(INFLUXDB) $(TOOLS)/promtool $(TOOLS)/alertmanager $(TOOLS)/golangci-lint-$(GOLANGCI) ## install what all targets need
 setup-run:
 	@scripts/packages.sh run
 setup-test:
@@ -36,7 +39,6 @@ build/cache:
 tool = @mkdir -p $(TOOLS) && scripts/tool.sh "$(CACHE)/tools/$(1)" $(2) $(3) && ln -sfn ../cache/tools/$(1) $@
 # named creates a second link without the version, which tests and documents use.
 named = @ln -sfn $(notdir $@) $(TOOLS)/$(1)
-digest = $(shell printf %s '$(1)' | sha256sum | cut -c1-8)
 telegraf = $(call tool,telegraf-$(TELEGRAF)-$(call digest,$(1)),github.com/influxdata/telegraf/cmd/telegraf@v$(TELEGRAF),\
   -tags "$(1)" -ldflags "-s -w -X github.com/influxdata/telegraf/internal.Version=$(TELEGRAF)")
 
@@ -46,7 +48,7 @@ $(TOOLS)/golangci-lint-%: export CGO_ENABLED = 1
 $(TOOLS)/telegraf-$(TELEGRAF): | build/cache
 	$(call telegraf,$(TELEGRAF_TAGS))
 	$(call named,telegraf)
-$(TOOLS)/telegraf-large-$(TELEGRAF): | build/cache
+$(TELEGRAF_LARGE): | build/cache
 	$(call telegraf,$(LARGE_TAGS))
 	$(call named,telegraf-large)
 # The benchmarks compare the plugin with these two programs; the plugin needs neither of them.

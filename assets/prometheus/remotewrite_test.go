@@ -1,0 +1,89 @@
+package prometheus_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/tests/rig"
+)
+
+// remoteWrite is the output of docs/prometheus.md for hosts that cannot be scraped, with another address.
+func remoteWrite(t *testing.T, address string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../docs/prometheus.md")
+	require.NoError(t, err)
+	_, after, found := strings.Cut(string(text), "```toml\n[[outputs.http]]\n")
+	require.True(t, found, "docs/prometheus.md has no [[outputs.http]]")
+	block, _, _ := strings.Cut(after, "```")
+	require.Contains(t, block, `"http://prometheus.example.com:9090/api/v1/write"`)
+	return "\n[[outputs.http]]\n" + strings.Replace(block, "prometheus.example.com:9090", address, 1)
+}
+
+// families returns the names and label names of all series of the plugin that a Prometheus has.
+func families(t *testing.T, address string) map[string]string {
+	t.Helper()
+	response, err := http.Get("http://" + address + "/api/v1/series?match[]=" + url.QueryEscape(`{__name__=~"rdma_.+"}`))
+	require.NoError(t, err)
+	defer response.Body.Close()
+	var answer struct{ Data []map[string]string }
+	require.NoError(t, json.NewDecoder(response.Body).Decode(&answer))
+	all := map[string]string{}
+	for _, labels := range answer.Data {
+		series := ""
+		for _, name := range []string{"host", "device", "port", "vector", "method", "event", "le", "worker_state", "reason", "status"} {
+			if labels[name] != "" {
+				series += fmt.Sprintf("%s=%q ", name, labels[name])
+			}
+		}
+		all[labels["__name__"]+" "+series] = labels["__name__"]
+	}
+	return all
+}
+
+// One Telegraf is scraped and writes, so both ways have the same points.
+func TestRemoteWriteHasTheSeriesOfAScrape(t *testing.T) {
+	scraping := free(t)
+	written := free(t)
+	serve(t, written, exec.Command(rig.Program(t, "PROMETHEUS_BIN", "tools/prometheus"), "--config.file="+config(t, "global: {}"),
+		"--storage.tsdb.path="+t.TempDir(), "--web.listen-address="+written, "--web.enable-remote-write-receiver"))
+	scraper := startPrometheus(t, config(t, fmt.Sprintf(`scrape_configs: [{job_name: rdma, scrape_interval: 1s, static_configs: [{targets: [%q]}]}]`, scraping)))
+	rig.Start(t, rig.Config{
+		Plugin: "[[inputs.rdma_events]]\n  backend = \"sim\"\n[inputs.rdma_events.sim]\n  profile = \"roce2\"\n",
+		More:   shipped(t, scraping) + remoteWrite(t, written) + "\n[global_tags]\n  host = \"h1\"\n",
+	})
+	var scrapes, writes map[string]string
+	require.Eventually(t, func() bool {
+		scrapes, writes = families(t, scraper), families(t, written)
+		if len(scrapes) < 50 {
+			return false
+		}
+		for series := range scrapes {
+			if writes[series] == "" {
+				return false
+			}
+		}
+		return true
+	}, time.Minute, time.Second)
+	for series := range writes {
+		require.Contains(t, scrapes, series)
+	}
+	t.Logf("%d series by both", len(writes))
+}
+
+// config writes the configuration of a Prometheus.
+func config(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "prometheus.yml")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
