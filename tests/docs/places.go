@@ -46,6 +46,7 @@ func Places() []Place {
 		{Command: "make test-full PART=soak", NotRun: "it takes 12 minutes"},
 		{Command: "kubectl label node NODE feature.node.kubernetes.io/custom-rdma.available=true", NotRun: cluster},
 		{Command: "kubectl apply -k packaging/kubernetes/example", NotRun: cluster},
+		{Command: `kubectl get node NODE -o jsonpath='{.status.conditions[?(@.type=="RDMAProblem")].message}'`, NotRun: cluster},
 		{Command: "sudo apt-get install -y libibverbs1 ibverbs-providers", NotRun: "this host has them"},
 		{Command: "sudo rdma system set netns shared", NotRun: "it concerns all users of a host"},
 		{Command: "grep . /sys/fs/cgroup/system.slice/telegraf.service/rdma.max", NotRun: "Telegraf is no service here"},
