@@ -17,11 +17,6 @@ const (
 	InTheLab                // tests run on the driver itself, on a real kernel
 )
 
-// String returns the text for a table.
-func (k Known) String() string {
-	return [...]string{"not tried; read in its source", "a stand-in taught from its source", "run in the lab"}[k]
-}
-
 // Driver is one row: a driver, or one of its modes if the modes differ.
 type Driver struct {
 	Name   string   // common name, with its mode: "irdma, iWARP"
@@ -38,6 +33,9 @@ type Driver struct {
 
 	Known   Known
 	Standin []string // tests in internal/verbs/native with a stand-in that behaves like it
+	// Hardware is who ran `rdma-events doctor -hardware` on a device, when, and with which
+	// firmware; "": there is no report.
+	Hardware string
 
 	// FlushMoves are the hw_counters that the method flush increases.
 	FlushMoves []string

@@ -34,6 +34,7 @@ func Places() []Place {
 	)
 	doctor, noDevice := []int{1, 2}, []int{1} // a host may have something to fix, or no device
 	const release, cluster = "before a release", "there is no cluster"
+	const noSystemd, noRPM = "there is no systemd", "it takes a system of packages in rpm"
 	return []Place{
 		// What no test runs.
 		{Command: "make bench", NotRun: "no test has the machine for itself"},
@@ -46,6 +47,7 @@ func Places() []Place {
 		{Command: "make test-full PART=soak", NotRun: "it takes 12 minutes"},
 		{Command: "kubectl label node NODE feature.node.kubernetes.io/custom-rdma.available=true", NotRun: cluster},
 		{Command: "kubectl apply -k packaging/kubernetes/example", NotRun: cluster},
+		{Command: `kubectl get node NODE -o jsonpath='{.status.conditions[?(@.type=="RDMAProblem")].message}'`, NotRun: cluster},
 		{Command: "sudo apt-get install -y libibverbs1 ibverbs-providers", NotRun: "this host has them"},
 		{Command: "sudo rdma system set netns shared", NotRun: "it concerns all users of a host"},
 		{Command: "grep . /sys/fs/cgroup/system.slice/telegraf.service/rdma.max", NotRun: "Telegraf is no service here"},
@@ -53,16 +55,26 @@ func Places() []Place {
 			Command: "sudo -u telegraf rdma-events doctor -config /etc/telegraf/telegraf.d/rdma_events.conf",
 			NotRun:  "there is no such user",
 		},
-		{Command: "sudo systemctl restart telegraf", NotRun: "there is no systemd"},
+		{Command: "sudo systemctl restart telegraf", NotRun: noSystemd},
+		{Command: "sudo systemctl daemon-reload", NotRun: noSystemd},
+		{Command: "sudo apt install ./rdma-events_0.1.0_amd64.deb", NotRun: "make try-packages installs it, in a clean root"},
+		{Command: "sudo dnf install ./rdma-events-0.1.0-1.x86_64.rpm", NotRun: noRPM},
+		{Command: "sudo zypper install --allow-unsigned-rpm ./rdma-events-0.1.0-1.x86_64.rpm", NotRun: noRPM},
+		{
+			Command: "sudo -u telegraf telegraf --config /etc/telegraf/telegraf.d/rdma_events.conf --test --test-wait 4",
+			Where:   "tests/docs/telegraf_test.go", Says: "func TestTelegrafsTestPrintsPorts(",
+		},
 
 		// These run here, shortened or with other exit statuses; -hardware runs in a test.
 		{Command: "make", Run: "make help"},
 		{Command: "make run", Run: "scripts/run.sh 2s"},
 		{Command: "rdma-events doctor", Exits: doctor, Prints: " WARN, "},
 		{Command: "build/rdma-events doctor", Exits: doctor, Prints: " WARN, "},
-		{Command: "build/rdma-events watch", Run: "build/rdma-events watch -for 1s"},
 		{Command: "build/rdma-events watch -demo", Run: "build/rdma-events watch -demo -for 1s"},
 		{Command: "rdma-events doctor --json", Exits: doctor, Prints: `"checks": [`},
+		{Command: "rdma-events doctor -json", Exits: doctor, Prints: `"checks": [`},
+		{Command: "rdma-events health", Exits: []int{70}, Prints: "cannot tell: "},
+		{Command: "rdma-events health -format npd", Exits: []int{2}, Prints: "cannot tell: "},
 		{Command: "prlimit --memlock=65536:65536 rdma-events doctor", Exits: doctor, Prints: " WARN, "},
 		{Command: "rdma-events watch", Run: "rdma-events watch -for 1s"},
 		{Command: "rdma-events watch -device mlx5_0", Run: "rdma-events watch -device mlx5_0 -for 1s"},

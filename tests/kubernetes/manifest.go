@@ -20,11 +20,11 @@ type Pod struct {
 		SupplementalGroups []int          `yaml:"supplementalGroups"`
 		SeccompProfile     SeccompProfile `yaml:"seccompProfile"`
 	} `yaml:"securityContext"`
-	AutomountServiceAccountToken *bool `yaml:"automountServiceAccountToken"`
-	HostNetwork                  bool  `yaml:"hostNetwork"`
-	HostPID                      bool  `yaml:"hostPID"`
-	HostIPC                      bool  `yaml:"hostIPC"`
-	InitContainers               []any `yaml:"initContainers"`
+	AutomountServiceAccountToken *bool       `yaml:"automountServiceAccountToken"`
+	HostNetwork                  bool        `yaml:"hostNetwork"`
+	HostPID                      bool        `yaml:"hostPID"`
+	HostIPC                      bool        `yaml:"hostIPC"`
+	InitContainers               []Container `yaml:"initContainers"`
 	Containers                   []Container
 	Volumes                      []Volume
 }
@@ -83,7 +83,12 @@ func Base(root string) string { return filepath.Join(root, "packaging/kubernetes
 
 // ReadDaemonSet returns the pod of the base's DaemonSet.
 func ReadDaemonSet(root string) (Pod, error) {
-	text, err := os.ReadFile(filepath.Join(Base(root), "daemonset.yaml"))
+	return ReadPod(filepath.Join(Base(root), "daemonset.yaml"))
+}
+
+// ReadPod returns the pod of a DaemonSet in a file.
+func ReadPod(path string) (Pod, error) {
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return Pod{}, fmt.Errorf("read manifest: %w", err)
 	}

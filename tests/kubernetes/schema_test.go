@@ -19,6 +19,7 @@ var kustomizations = []string{
 	filepath.Join(root, "packaging/kubernetes/example"),
 	"testdata/host-network",
 	"testdata/prometheus",
+	"testdata/node-problem-detector",
 }
 
 // build returns the manifests that kustomize builds from a directory.
@@ -101,4 +102,17 @@ func TestTheSchemaOfTheNamespaceIsThatOfItsPods(t *testing.T) {
 	require.Contains(t, shared, "pod-security.kubernetes.io/enforce: privileged")
 	require.Contains(t, shared, "hostNetwork: true")
 	require.Contains(t, shared, "dnsPolicy: ClusterFirstWithHostNet")
+	detected := build(t, "testdata/node-problem-detector")
+	require.Contains(t, detected, "pod-security.kubernetes.io/enforce: privileged")
+	require.NotContains(t, detected, "privileged: true")
+	require.NotContains(t, detected, "hostNetwork")
+}
+
+// Both pods have to see one directory of the node, at the path that the plugin and the
+// command use without an option.
+func TestTheSchemaOfTheDetectorSharesOneDirectory(t *testing.T) {
+	manifests := build(t, "testdata/node-problem-detector")
+	require.Equal(t, 2, strings.Count(manifests, "path: /run/rdma_events-status"))
+	require.Equal(t, 3, strings.Count(manifests, "mountPath: /run/rdma_events-status"))
+	require.Contains(t, manifests, "- /run/rdma_events-status\n")
 }

@@ -37,7 +37,6 @@ type part struct {
 func parts() []part {
 	all := drivers.All()
 	return []part{
-		{"README.md", "drivers", summary(all)},
 		{"docs/compatibility.md", "drivers", overview(all)},
 		{"docs/compatibility.md", "notes", notes(all)},
 		{"docs/operations.md", "commands", commands(all, pace())},

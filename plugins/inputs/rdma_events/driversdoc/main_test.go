@@ -38,17 +38,15 @@ func TestCommandsChangeWithPaceAndTable(t *testing.T) {
 	require.Contains(t, commands(one, drivers.Pace{State: 5 * time.Second}), "| one | 36 | cannot | 0 | 0 | 288 |\n")
 }
 
-func TestRowsSayHowTheyAreKnown(t *testing.T) {
-	all := []drivers.Driver{
+func TestRowsSayWhatHasTriedADriver(t *testing.T) {
+	text := overview([]drivers.Driver{
 		{Name: "a", Events: "none"},
-		{Name: "b", Known: drivers.ByStandin, Standin: []string{"TestOne", "TestTwo"}},
+		{Name: "b", Known: drivers.ByStandin, Standin: []string{"TestOne"}, Hardware: "2027-01-02, 16.35.4030, an operator"},
 		{Name: "c", Known: drivers.InTheLab},
-	}
-	require.Contains(t, summary(all), "| a |  | none |  | no |\n| b |  | yes |  | by a stand-in |\n| c |  | yes |  | yes |\n")
-	text := overview(all)
-	require.Contains(t, text, "| a |  | none |  |  | not tried; read in its source |\n")
-	require.Contains(t, text, "| [a stand-in taught from its source](verification.md) |\n")
-	require.Contains(t, text, "| [run in the lab](verification.md) |\n")
+	})
+	require.Contains(t, text, "| a |  | no | no | none yet | none |  |  |\n")
+	require.Contains(t, text, "| b |  | no | yes | 2027-01-02, 16.35.4030, an operator |  |  |  |\n")
+	require.Contains(t, text, "| c |  | yes | no | needs none |  |  |  |\n")
 }
 
 // A row about a stand-in names tests that exist.

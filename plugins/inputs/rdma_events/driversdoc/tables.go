@@ -11,41 +11,23 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// summary returns the table of the README: for each driver whether it can be used.
-func summary(all []drivers.Driver) string {
-	var b strings.Builder
-	b.WriteString("| driver | devices | events | probe | tried |\n|---|---|---|---|---|\n")
-	for _, d := range all {
-		events := "yes"
-		if d.Events == "none" {
-			events = "none"
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", d.Name, d.Devices, events, d.Probe, tried[d.Known])
-	}
-	return b.String()
-}
-
-// tried says in a word how a driver's behaviour is known.
-var tried = map[drivers.Known]string{
-	drivers.FromSource: "no", drivers.ByStandin: "by a stand-in", drivers.InTheLab: "yes",
-}
-
-// overview returns the table of what to expect of each driver.
+// overview returns the table of what to expect of each driver, and of what has tried it.
 func overview(all []drivers.Driver) string {
 	var b strings.Builder
-	b.WriteString("| driver | devices | events | probe | link_downed | how it is known |\n|---|---|---|---|---|---|\n")
+	b.WriteString("| driver | devices | kernel lab | stand-in | hardware | events | probe | link_downed |\n|---|---|---|---|---|---|---|---|\n")
 	for _, d := range all {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", d.Name, d.Devices, d.Events, d.Probe, d.LinkDowned, known(d))
+		lab, hardware := "no", cmp.Or(d.Hardware, "none yet")
+		if d.Known == drivers.InTheLab {
+			lab, hardware = "yes", "needs none"
+		}
+		standin := "no"
+		if len(d.Standin) > 0 {
+			standin = "yes"
+		}
+		cells := []string{d.Name, d.Devices, lab, standin, hardware, d.Events, d.Probe, d.LinkDowned}
+		b.WriteString("| " + strings.Join(cells, " | ") + " |\n")
 	}
 	return b.String()
-}
-
-func known(d drivers.Driver) string {
-	text := d.Known.String()
-	if d.Known == drivers.FromSource {
-		return text
-	}
-	return fmt.Sprintf("[%s](verification.md)", text)
 }
 
 // notes returns the notes on drivers that are too long for the table.
