@@ -43,12 +43,17 @@ func reported(s *health.Status) *health.Port {
 
 func TestStatusAgreesWithRDMALinkAndTheMetricsAlsoDuringFlaps(t *testing.T) {
 	unprivileged(t, func(t *testing.T, start func(plugin string) *rig.Telegraf) {
-		if err := os.Mkdir(statusDir, 0o700); err != nil {
+		if err := os.MkdirAll(statusDir, 0o700); err != nil { // a plugin that ran as root has made it
 			t.Fatal(err)
 		}
 		if err := os.Chown(statusDir, 65534, 65534); err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(func() {
+			if err := os.RemoveAll(statusDir); err != nil {
+				t.Error(err)
+			}
+		})
 		r := start(quiet)
 		agrees := func(want string) {
 			t.Helper()
