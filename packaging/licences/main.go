@@ -4,7 +4,6 @@
 //	go run ./packaging/licences docs/licences.md          write the list
 //	go run ./packaging/licences -check docs/licences.md   fail if the list is out of date
 //	go run ./packaging/licences -texts FILE               write the texts of the licences, for the packages
-//	go run ./packaging/licences -spdx FILE PROGRAM...     write the SPDX list of programs, for a release
 package main
 
 import (
@@ -33,15 +32,11 @@ func run(args []string) error {
 	set := flag.NewFlagSet("licences", flag.ContinueOnError)
 	check := set.Bool("check", false, "compare instead of writing")
 	texts := set.Bool("texts", false, "write the texts instead of the list")
-	spdxList := set.Bool("spdx", false, "write what the programs are linked from, as SPDX 2.3 in JSON")
 	if err := set.Parse(args); err != nil {
 		return err
 	}
-	if *spdxList && set.NArg() > 1 {
-		return writeBill(set.Arg(0), set.Args()[1:])
-	}
-	if *spdxList || set.NArg() != 1 {
-		return errors.New("want the name of one file, and with -spdx those of programs")
+	if set.NArg() != 1 {
+		return errors.New("want the name of one file")
 	}
 	modules, err := linked()
 	if err != nil {
@@ -64,9 +59,6 @@ func run(args []string) error {
 	}
 	return err
 }
-
-// standardLibrary stands for a module's path.
-const standardLibrary = "Go standard library"
 
 // module is a module that a program is linked from.
 type module struct {
@@ -97,7 +89,7 @@ func linked() ([]module, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the Go standard library: %w", err)
 	}
-	sorted := []module{{Path: standardLibrary, Dir: strings.TrimSpace(string(root)), by: []string{"rdma-events", "rdma-events-worker"}}}
+	sorted := []module{{Path: "Go standard library", Dir: strings.TrimSpace(string(root)), by: []string{"rdma-events", "rdma-events-worker"}}}
 	for _, path := range slices.Sorted(maps.Keys(all)) {
 		sorted = append(sorted, *all[path])
 	}
