@@ -30,10 +30,9 @@ try-image: setup-test build ## build the image without a registry, and run it as
 	RDMA_EVENTS_REQUIRE=image go test -count=1 -tags lab -run TestTheImage -v ./tests/lab
 
 .PHONY: release
-release: ## what is released, tried, into dist/; wants a clean tree and make test-full's logs of it
-	@[ -z "$$(git status --porcelain)" ] || { echo 'make release: commit first: what is released is a commit' >&2; exit 1; }
-	@scripts/test-full.sh passed
+release: ## the files of a version, tried, into dist/; wants an annotated tag, its heading in CHANGELOG.md and make test-full's logs
+	@scripts/release.sh allowed
 	@scripts/released.sh
-	$(MAKE) try-packages
-	cp CHANGELOG.md docs/licences.md dist/
-	@ls -l dist
+	@scripts/test-full.sh passed
+	$(MAKE) try-packages try-image
+	scripts/release.sh fill dist

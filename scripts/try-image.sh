@@ -1,6 +1,7 @@
 #!/bin/bash
 # Builds the image of packaging/container/Dockerfile with buildah, without an image
-# registry and without a daemon, and unpacks it into DIR/rootfs for the lab's test.
+# registry and without a daemon. It unpacks the image into DIR/rootfs for the lab's
+# test, and packs it into DIR/rdma-events.oci.tar, which is a release's archive.
 # The script makes the two base images itself: Debian's with debootstrap, and Go's
 # with the compiler of this machine. So it tries the Dockerfile, not the published
 # images.
@@ -26,7 +27,9 @@ base_image() {
 	rm -rf "$dir/base"
 	debootstrap --variant=minbase "$release" "$dir/base" >"$dir/debootstrap.log" 2>&1 ||
 		{ tail -3 "$dir/debootstrap.log" >&2; exit 1; }
-	rm -f "$dir"/base/var/cache/apt/archives/*.deb
+	# debootstrap copies this machine's name and name servers.
+	rm -rf "$dir"/base/etc/{hostname,resolv.conf} "$dir"/base/var/cache/apt/archives/*.deb \
+		"$dir"/base/var/lib/apt/lists/* "$dir"/base/var/log/{bootstrap.log,dpkg.log,apt}
 	local c
 	c=$(store from scratch)
 	store copy -q "$c" "$dir/base" / >/dev/null
@@ -65,10 +68,18 @@ unpack() {
 	store rm "$c" >/dev/null
 }
 
+# The reference in the archive is the name that docker load and podman load give the image.
+archive() {
+	rm -f "$dir/rdma-events.oci.tar"
+	store push -q localhost/rdma-events "oci-archive:$dir/rdma-events.oci.tar:localhost/rdma-events:$VERSION" >/dev/null
+}
+
 base_image
 go_image
 image
 unpack
+archive
 said "$(du -sh "$dir/rootfs" | cut -f1) in $dir/rootfs: $(chroot "$dir/rootfs" /usr/bin/telegraf --version)," \
 	"$(chroot "$dir/rootfs" /usr/bin/rdma-events version)," \
 	"$(chroot "$dir/rootfs" /usr/bin/rdma-events-worker -version)"
+said "$(du -h "$dir/rdma-events.oci.tar" | cut -f1) in $dir/rdma-events.oci.tar"

@@ -101,8 +101,10 @@ reloaded() { # argument: a description; the scripts must have called systemctl d
 require_installed() { # arguments: a package, its version; the programs must run and the doctor must find no fault
 	[ "$(in_root rdma-events version | cut -d' ' -f2)" = "$2" ] || fail "$1: want version $2, got $(in_root rdma-events version)"
 	as_telegraf rdma-events check -config /etc/telegraf/rdma_events.conf >"$work/check" || fail "the sample configuration: $(cat "$work/check")"
-	in_root rdma-events print bash | cmp - "$root/usr/share/bash-completion/completions/rdma-events" || fail "the completion is another program's"
-	[ -s "$root/usr/share/man/man1/rdma-events.1.gz" ] || fail "there is no man page"
+	in_root rdma-events print bash | cmp - "$root/usr/share/bash-completion/completions/rdma-events" ||
+		fail "$1: the completion for bash is another program's"
+	in_root rdma-events print zsh | cmp - "$(one "$root"/usr/share/zsh/*/_rdma-events)" || fail "$1: the completion for zsh is another program's"
+	in_root rdma-events print man | cmp - <(zcat "$root/usr/share/man/man1/rdma-events.1.gz") || fail "$1: the man page is another program's"
 	as_telegraf rdma-events doctor -config "/$snippet" -json >"$work/doctor" || true # there is no device
 	grep -q '"check": "telegraf"' "$work/doctor" || fail "the doctor did not read the snippet"
 	grep -A3 -E '"check": "(telegraf|worker_program)"' "$work/doctor" | grep -q '"status": "fail"' &&

@@ -16,9 +16,10 @@ import (
 	"maps"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
+
+	"rdma_events/packaging/licences/licence"
 )
 
 func main() {
@@ -133,11 +134,11 @@ func list(w io.Writer, modules []module) error {
 		"carry the texts. libibverbs is opened at run time and linked to neither program.\n\n" +
 		"| module | licence | in |\n|---|---|---|\n")
 	for _, m := range modules {
-		files, err := m.licences()
+		files, err := licence.Texts(m.Path, m.Dir)
 		if err != nil {
 			return err
 		}
-		name, err := identify(files)
+		names, err := licence.Identify(files)
 		if err != nil {
 			return fmt.Errorf("%s: %w", m.Path, err)
 		}
@@ -145,7 +146,7 @@ func list(w io.Writer, modules []module) error {
 		if len(m.by) == 1 {
 			in = m.by[0]
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", m.Path, name, in)
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", m.Path, strings.Join(names, " and "), in)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -154,7 +155,7 @@ func list(w io.Writer, modules []module) error {
 // full writes the texts of all licences.
 func full(w io.Writer, modules []module) error {
 	for _, m := range modules {
-		files, err := m.licences()
+		files, err := licence.Texts(m.Path, m.Dir)
 		if err != nil {
 			return err
 		}
@@ -163,58 +164,4 @@ func full(w io.Writer, modules []module) error {
 		}
 	}
 	return nil
-}
-
-// licences returns the texts of the licence files in a module's root directory.
-func (m module) licences() ([]string, error) {
-	entries, err := os.ReadDir(m.Dir)
-	if err != nil {
-		return nil, fmt.Errorf("look for the licence of %s: %w", m.Path, err)
-	}
-	var texts []string
-	for _, e := range entries {
-		name := strings.ToUpper(e.Name())
-		begins := func(with string) bool { return strings.HasPrefix(name, with) }
-		if e.IsDir() || !slices.ContainsFunc([]string{"LICENSE", "LICENCE", "COPYING", "NOTICE"}, begins) {
-			continue
-		}
-		text, err := os.ReadFile(filepath.Join(m.Dir, e.Name()))
-		if err != nil {
-			return nil, fmt.Errorf("read the licence of %s: %w", m.Path, err)
-		}
-		texts = append(texts, string(text))
-	}
-	if len(texts) == 0 {
-		return nil, fmt.Errorf("%s has no licence file in %s", m.Path, m.Dir)
-	}
-	return texts, nil
-}
-
-// identify returns the SPDX names of the licences in texts. It recognizes each
-// licence by a phrase that only this licence has. An unknown licence is an error,
-// because a person has to read it.
-func identify(texts []string) (string, error) {
-	var names []string
-	for _, text := range texts {
-		text = strings.Join(strings.Fields(text), " ")
-		for _, l := range []struct{ name, says, not string }{
-			{"Apache-2.0", "Apache License Version 2.0", ""},
-			{"MPL-2.0", "Mozilla Public License Version 2.0", ""},
-			{"MPL-2.0", "Mozilla Public License, version 2.0", ""},
-			{"MIT", "Permission is hereby granted, free of charge", ""},
-			{"MIT", "PERMISSION is hereby granted, free of charge", ""},
-			{"BSD-3-Clause", "to endorse or promote products", ""},
-			{"BSD-2-Clause", "Redistributions in binary form must reproduce", "to endorse or promote products"},
-			{"ISC", "Permission to use, copy, modify, and/or distribute this software", ""},
-			{"ISC", "Permission to use, copy, modify, and distribute this software for any", ""},
-		} {
-			if strings.Contains(text, l.says) && (l.not == "" || !strings.Contains(text, l.not)) && !slices.Contains(names, l.name) {
-				names = append(names, l.name)
-			}
-		}
-	}
-	if len(names) == 0 {
-		return "", errors.New("its licence is not known to this program: read it, and teach identify what it says")
-	}
-	return strings.Join(names, " and "), nil
 }

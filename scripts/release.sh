@@ -1,0 +1,117 @@
+#!/bin/bash
+# The parts of `make release` that are a release's own. Nothing is published or signed.
+#
+#   scripts/release.sh allowed    fail unless the checked-out commit is a version: nothing
+#                                 is changed, an annotated tag vX.Y.Z points at it, and
+#                                 CHANGELOG.md has a heading for it
+#   scripts/release.sh fill DIR   add to the packages in DIR the dashboards and rules, the
+#                                 image that make try-image has built, the SPDX list and
+#                                 the checksums; fail unless DIR then has a release's files
+#                                 and no other
+set -eu -o pipefail
+cd "$(dirname "$0")/.."
+
+refuse() {
+	echo "make release: $*" >&2
+	exit 1
+}
+
+# Prints the annotated tag of this commit. Of `git describe`, --tags would take others too.
+tag() {
+	git describe --exact-match 2>/dev/null && return
+	local light
+	light=$(git tag --points-at HEAD | xargs)
+	[ -z "$light" ] || refuse "$light is not an annotated tag; remove it, and create it with: git tag -a"
+	refuse "no tag points at this commit; create one with: git tag -a v0.1.0"
+}
+
+allowed() {
+	local changed version
+	changed=$(git status --porcelain)
+	[ -z "$changed" ] || refuse "commit first, because what is released is a commit; these files are not in it:
+$changed"
+	version=$(tag)
+	[[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+$ ]] || refuse "the tag $version is not a version as v0.1.0"
+	awk -v heading="## $version" '$0 == heading || index($0, heading " ") == 1 { found = 1 } END { exit !found }' CHANGELOG.md ||
+		refuse "CHANGELOG.md has no heading \"## $version\"; add it, commit, and tag that commit"
+}
+
+# Prints the files of a version, without the checksums.
+files() {
+	local version=$1 arch
+	for arch in amd64 arm64; do
+		echo "rdma-events_${version}_$arch.deb"
+		echo "rdma-events-$version-linux-$arch.tar.gz"
+	done
+	for arch in x86_64 aarch64; do echo "rdma-events-$version-1.$arch.rpm"; done
+	assets_name "$version"
+	image_name "$version"
+	spdx_name "$version"
+}
+
+assets_name() { echo "rdma-events-assets_$1.tar.gz"; }
+image_name() { echo "rdma-events-image_$1_$(go env GOHOSTARCH).oci.tar"; }
+spdx_name() { echo "rdma-events_$1.spdx.json"; }
+
+# Unpacks the programs of the tarballs: what is listed and run is what is released.
+unpack() {
+	local version=$1 arch
+	for arch in amd64 arm64; do
+		mkdir -p "$work/$arch"
+		tar -C "$work/$arch" --strip-components=1 -xzf "$dist/rdma-events-$version-linux-$arch.tar.gz"
+	done
+}
+
+assets() {
+	local version=$1 name=rdma-events-assets-$1 engine
+	for engine in influxdb prometheus; do
+		"$work/$(go env GOHOSTARCH)/rdma-events" assets -out "$work/$name/$engine" -engine "$engine"
+	done
+	tar -C "$work" --sort=name --mtime="@$(git log -1 --format=%ct)" --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
+		-cf - "$name" | gzip -9n >"$dist/$(assets_name "$version")"
+}
+
+# The archive may be of an earlier build: its index says of which.
+image() {
+	local version=$1 archive=build/image/rdma-events.oci.tar
+	[ -e "$archive" ] || refuse "there is no $archive; run: make try-image"
+	tar -xOf "$archive" index.json | grep -qF "localhost/rdma-events:v$version\"" ||
+		refuse "$archive is not the image of v$version; run: make try-image"
+	cp "$archive" "$dist/$(image_name "$version")"
+}
+
+spdx() {
+	local version=$1
+	go run ./packaging/spdx -version "v$version" -created "$(TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd)" \
+		-out "$dist/$(spdx_name "$version")" "$work"/a*64/rdma-events "$work"/a*64/rdma-events-worker
+}
+
+fill() {
+	local version difference
+	dist=$(realpath "$1")
+	version=$(tag)
+	version=${version#v}
+	work=$(mktemp -d)
+	trap 'rm -rf "$work"' EXIT
+	umask 022
+	rm -f "$dist/SHA256SUMS"
+	unpack "$version"
+	assets "$version"
+	image "$version"
+	spdx "$version"
+	difference=$(diff <(files "$version" | sort) <(find "$dist" -mindepth 1 -printf '%P\n' | sort)) ||
+		refuse "$1 has not the files of a release (<: missing, >: not one of them):
+$difference"
+	cd "$dist"
+	sha256sum -- * >SHA256SUMS
+	cat SHA256SUMS
+}
+
+case ${1:-} in
+allowed) allowed ;;
+fill) fill "${2:?the directory of the packages}" ;;
+*)
+	echo "usage: ${0##*/} allowed | fill DIR" >&2
+	exit 2
+	;;
+esac
