@@ -115,16 +115,25 @@ func (b *board) deviceFacts() {
 const portsDown = `SELECT count("up") - sum("up") AS "down" FROM (SELECT min("up") AS "up" FROM (SELECT last("up") AS "up" FROM {rdma_port}
 	WHERE {filter} AND "expected" != 'down' GROUP BY ` + byPort + `) WHERE $timeFilter GROUP BY "host", "device", "port") WHERE $timeFilter`
 
+// lowest says which state a timeline shows. A scrape has the state of its moment alone.
+func (b *board) lowest() string {
+	if b.engine == Prometheus {
+		return "Of the states that scrapes found in one interval the lowest is shown. A drop between two scrapes is not here; flaps count it."
+	}
+	return "Of several states in one interval the lowest is shown, so that a short drop is seen."
+}
+
 func (b *board) devicePorts() {
 	b.timeline(panel{
 		id: 11, title: "Port state", width: 24, height: 6,
 		help: help{
-			"The state of each port. Of several states in one interval the lowest is shown, so that a short drop is seen.",
+			"The state of each port. " + b.lowest(),
 			"down.", "look at cable and switch port; `init` and `armed` wait for a subnet manager.",
 			"anything while the device is absent (grey) or no plugin runs (empty).",
 		},
 		queries: []query{{alias: "port $tag_port", text: `SELECT min("state") AS "state" FROM {rdma_port} WHERE {filter}` + ofPorts +
-			` GROUP BY time($__interval), "port" fill(none)`, prom: `min by (port) (rdma_port_state{FILTER,PORTS})`}},
+			` GROUP BY time($__interval), "port" fill(none)`,
+			prom: "min by (port) (" + inInterval("min", "rdma_port_state{FILTER,PORTS}") + ")"}},
 	}, portStates())
 	b.series(panel{
 		id: 12, title: "Flaps and disagreements", width: 8, height: 8,

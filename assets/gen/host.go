@@ -95,14 +95,14 @@ func (b *board) hostHistory() {
 	b.timeline(panel{
 		id: 17, title: "Ports", width: 24, height: 9,
 		help: help{
-			"The state of each port of each device. Of several states in one interval the lowest is shown, so that a short drop is seen.",
+			"The state of each port of each device. " + b.lowest(),
 			"down.", "all ports at once: the switch, or the host; one: its cable, transceiver or switch port.",
 			"anything while the device is absent (grey) or no plugin runs (empty).",
 		},
 		queries: []query{{
 			alias: "$tag_device, port $tag_port",
 			text:  `SELECT min("state") AS "state" FROM {rdma_port} WHERE {filter} GROUP BY time($__interval), "device", "port" fill(none)`,
-			prom:  `min by (device, port) (rdma_port_state{FILTER})`,
+			prom:  "min by (device, port) (" + inInterval("min", "rdma_port_state{FILTER}") + ")",
 		}},
 	}, portStates())
 	b.series(panel{

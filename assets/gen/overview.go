@@ -55,12 +55,12 @@ func (b *board) overviewTiles() {
 			{
 				alias: "silent",
 				text:  `SELECT sum("silent") AS "silent" FROM (SELECT 1 - ceil("n" / ("n" + 1)) AS "silent" FROM (` + b.options.silence() + `))`,
-				prom: `count(count by (host, plugin_instance) (last_over_time(rdma:collector_uptime_seconds:max5m{FILTER}[1d]))
+				prom: `count(count by (host, plugin_instance) (last_over_time(` + reported + `{FILTER}[1d]))
 					unless count by (host, plugin_instance) (rdma_collector_uptime_seconds{FILTER})) or vector(0)`,
 			},
 			{
 				alias: "of", text: reporting,
-				prom: `count(count by (host, plugin_instance) (last_over_time(rdma:collector_uptime_seconds:max5m{FILTER}[1d])))`,
+				prom: `count(count by (host, plugin_instance) (last_over_time(` + reported + `{FILTER}[1d])))`,
 			},
 		},
 	}, "0", brokenNow())

@@ -6,15 +6,15 @@ func (b *board) overviewHistory() {
 	b.series(panel{
 		id: 18, title: "Hosts by trouble", width: 12, height: 9,
 		help: help{
-			"How many hosts have a port down, a device missing or a device not watched.",
+			"How many hosts had a port down, a device missing or a device not watched at some time in each interval.",
 			"nothing; a step up is an outage.",
 			"look at the tables above for names.",
 			"which hosts; a host with two troubles counts in both lines.",
 		},
 		queries: []query{
-			{alias: "port down", text: hostsWith("ports_down"), prom: `sum(max by (host) (rdma_host_ports_down{FILTER}) > bool 0)`},
-			{alias: "device missing", text: hostsWith("devices_missing"), prom: `sum(max by (host) (rdma_host_devices_missing{FILTER}) > bool 0)`},
-			{alias: "device not watched", text: hostsWith("devices_unwatched"), prom: `sum(max by (host) (rdma_host_devices_unwatched{FILTER}) > bool 0)`},
+			{alias: "port down", text: hostsWith("ports_down"), prom: hostsThatHad("ports_down")},
+			{alias: "device missing", text: hostsWith("devices_missing"), prom: hostsThatHad("devices_missing")},
+			{alias: "device not watched", text: hostsWith("devices_unwatched"), prom: hostsThatHad("devices_unwatched")},
 		},
 	}, bars)
 	b.history(panel{
@@ -33,7 +33,7 @@ func (b *board) overviewHistory() {
 		}},
 	})
 	b.series(panel{
-		id: 19, title: "Events by type", width: 12, height: 9,
+		id: 19, title: "Events by type", width: 12, height: 9, recorded: true,
 		help: help{
 			"Asynchronous events that were read on all devices, in each interval.",
 			"nothing; many `port_err` and `port_active` are flaps, a wave of `client_reregister` and `sm_change` is a subnet manager.",
@@ -41,7 +41,8 @@ func (b *board) overviewHistory() {
 			"events of applications' queue pairs and queues: they reach only who owns them.",
 		},
 		queries: []query{{alias: "$tag_event", text: `SELECT sum("count") AS "events" FROM {rdma_async_event}
-			WHERE {filter} GROUP BY time($__interval), "event" fill(0)`, prom: eventCounts}},
+			WHERE {filter} GROUP BY time($__interval), "event" fill(0)`,
+			prom: `sum by (event) (sum_over_time(rdma:async_events:increase5m{FILTER}[$__interval]))`}},
 	}, bars)
 	b.series(panel{
 		id: 20, title: "Port changes", width: 12, height: 9,
@@ -63,6 +64,11 @@ func hostsWith(field string) string {
 	return `SELECT sum("bad") AS "hosts" FROM (SELECT ceil(max("` + field + `") / (max("` + field + `") + 1)) AS "bad" FROM {rdma_host}
 		WHERE {filter} GROUP BY time($__interval), "host" fill(none))
 		WHERE $timeFilter GROUP BY time($__interval) fill(none)`
+}
+
+// hostsThatHad asks Prometheus the same.
+func hostsThatHad(field string) string {
+	return "sum(max by (host) (" + inInterval("max", "rdma_host_"+field+"{FILTER}") + ") > bool 0)"
 }
 
 func (b *board) overviewWorst() {

@@ -160,7 +160,7 @@ func (b *board) silentHosts() {
 		queries: []query{
 			{text: `SELECT last("uptime_ns") AS "uptime" FROM {rdma_collector} WHERE {filter} GROUP BY ` + byHost},
 			{prom: `topk(20, time() - max by (PLACE, host, plugin_instance) (timestamp(rdma_collector_uptime_seconds{FILTER})
-				or max_over_time(timestamp(rdma:collector_uptime_seconds:max5m{FILTER})[1d:5m])))`},
+				or max_over_time(` + reported + `{FILTER}[1d])))`},
 		},
 	}, b.toRow(), append([]column{
 		{name: "host"}, {name: "Time", prom: none, title: "last report", unit: "dateTimeFromNow"},

@@ -42,6 +42,8 @@ type panel struct {
 	queries []query
 	now     bool // shows the last minutes, independent of the dashboard's range
 	detail  bool // Prometheus has its metrics only with the constant detail of telegraf.conf
+
+	recorded bool // Prometheus shows what a rule records every five minutes
 }
 
 // board places panels from left to right in rows of 24 columns.
@@ -124,6 +126,9 @@ func (b *board) make(kind, format string, p panel, fields grafana.FieldDefaults,
 	made.FieldConfig.Defaults.Unit = b.unit(p.unit)
 	if b.engine == Prometheus && p.detail {
 		made.Description += "\n\n**Needs** `detail = true` in telegraf.conf."
+	}
+	if b.engine == Prometheus && p.recorded {
+		made.Description += "\n\n**Late:** a rule counts every five minutes, so that the newest are not here yet."
 	}
 	if p.now && b.engine == InfluxDB {
 		made.TimeFrom = short(b.options.recent())
@@ -230,6 +235,9 @@ func (b *board) series(p panel, s shape) {
 	made.Interval, made.MaxDataPoints = "10s", b.points
 	if b.engine == Prometheus && (s != lines || slices.ContainsFunc(made.Targets, countsIncrease)) {
 		made.Interval = "1m" // an increase needs some scrapes in each interval
+	}
+	if b.engine == Prometheus && p.recorded {
+		made.Interval = "5m"
 	}
 	b.add(made)
 }

@@ -31,18 +31,29 @@ const promHead = `# Alert rules for Prometheus, made by rdma-events assets; do n
 # They are about the names that telegraf.conf makes. docs/alerts.md says what each means.
 `
 
-// promPast are the series that rules with a long memory read. To read a day of points of
-// thousands of ports in each evaluation would take seconds.
+// reported is the recording rule of when each plugin last reported.
+const reported = "rdma:collector_report_timestamp_seconds:max5m"
+
+// promPast are the series that rules with a long memory read, and panels that would have to read very many. To read a day
+// of points of thousands of ports in each evaluation would take seconds. A rule that reads what another one records comes
+// after that.
 func promPast() []promRule {
 	return []promRule{
 		{Record: "rdma:port_up:max5m", Expr: `max_over_time(rdma_port_up{expected!="down"}[5m])`},
-		// A scrape more than five minutes, so that no flap falls between two evaluations. Few ports flap, so that this is small.
-		{Record: "rdma:port_flaps:increase5m", Expr: `round(increase(rdma_port_flaps_total[5m15s])) > 0`},
+		// Few ports flap, and few hosts have events, so that these are small.
+		{Record: "rdma:port_flaps:increase5m", Expr: grown5m("rdma_port_flaps_total") + " > 0"},
+		{Record: "rdma:async_events:increase5m", Expr: "sum without (device, port) (" + grown5m("rdma_async_events_total") + ") > 0"},
 		{Record: "rdma:port_rate_bytes_per_second:max5m", Expr: `max_over_time((rdma_port_rate_bytes_per_second and rdma_port_up == 1)[5m:])`},
+		{Record: "rdma:port_rate_bytes_per_second:max7d", Expr: `max_over_time(rdma:port_rate_bytes_per_second:max5m[7d])`},
 		{Record: "rdma:cq_probe_wake_p99_seconds:mean5m", Expr: `avg_over_time(rdma_cq_probe_wake_p99_seconds[5m])`},
-		{Record: "rdma:collector_uptime_seconds:max5m", Expr: `max_over_time(rdma_collector_uptime_seconds[5m])`},
+		{Record: reported, Expr: `max_over_time(timestamp(rdma_collector_uptime_seconds)[5m:15s])`},
 	}
 }
+
+// grown5m returns the growth of a counter between two evaluations of the recording rules, in whole numbers. It begins one
+// scrape before, so that nothing falls between two evaluations. increase extrapolates from the five minutes between the
+// first and the last scrape to all 5m15s, which is 1.05 times as long.
+func grown5m(counter string) string { return "round(increase(" + counter + "[5m15s]) / 1.05)" }
 
 // promGroups returns the rules for Prometheus, with the alerts of the same table as Grafana's.
 func promGroups(o *Options) []promGroup {

@@ -19,7 +19,13 @@ type query struct {
 	alias string // the name of the series; $tag_port stands for the tag or label port
 }
 
-// eventCounts asks for the events of each type that has come.
+// inInterval asks for the least or the greatest value of each series in each interval of a panel, or for its last one if no
+// scrape falls into the interval. aggregation is min or max.
+func inInterval(aggregation, series string) string {
+	return aggregation + "_over_time(" + series + "[$__interval]) or " + series
+}
+
+// eventCounts asks for the events of each type that has come on few devices. Of a fleet they have to be recorded.
 const eventCounts = `sum by (event) (increase(rdma_async_events_total{FILTER}[$__interval])) > 0`
 
 // counted asks for a counter's increase in each interval, summed over all series. conditions are ofPorts or ofProbes, or

@@ -25,7 +25,7 @@ func (o *Options) pluginRules() []rule {
 			summary:  "{{ .Labels.host }}{{ with .Labels.instance }}, instance {{ . }},{{ end }} has stopped to report RDMA events",
 			steps:    []step{{query: o.silence(), from: 24 * time.Hour}},
 			when:     "$RA == 0",
-			promql:   `last_over_time(rdma:collector_uptime_seconds:max5m[1d]) unless on (host, plugin_instance) rdma_collector_uptime_seconds`,
+			promql:   `last_over_time(` + reported + `[1d]) unless on (host, plugin_instance) rdma_collector_uptime_seconds`,
 			promHold: o.recent(),
 			fires: fmt.Sprintf("The host, or one of several instances on it, reported within the last day and has sent nothing for %d to %d minutes; "+
 				"or, without a host's name, no plugin has sent anything for a day.", int(o.recent().Minutes()), int(2*o.recent().Minutes())),

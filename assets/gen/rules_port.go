@@ -7,6 +7,11 @@ import "time"
 const fallen = `rdma_port_up{expected!="down"} == 0
 	and (max_over_time(rdma_port_up[10m]) == 1 or max_over_time(rdma:port_up:max5m[1d]) == 1)`
 
+// slowed are the ports that are active and slower than they were. What is recorded every five minutes is looked for in ten,
+// since an evaluation that came a little late would begin the alert's wait anew.
+const slowed = `rdma_port_up == 1 and (rdma_port_rate_bytes_per_second < rdma_port_rate_best_bytes_per_second
+	or rdma_port_rate_bytes_per_second < last_over_time(rdma:port_rate_bytes_per_second:max7d[10m]))`
+
 func (o *Options) portRules() []rule {
 	return []rule{
 		{
@@ -62,8 +67,7 @@ func (o *Options) portRules() []rule {
 					last("up") AS "up" FROM {rdma_port} WHERE {filter} GROUP BY ` + byPort + `) WHERE "up" = 1 AND $timeFilter GROUP BY ` + byPort,
 				from: o.window(),
 			}},
-			promql: `rdma_port_up == 1 and (rdma_port_rate_bytes_per_second < rdma_port_rate_best_bytes_per_second
-				or rdma_port_rate_bytes_per_second < max_over_time(rdma:port_rate_bytes_per_second:max5m[7d]))`,
+			promql: slowed,
 			fires: "For five minutes the port has been active with a lower rate than its best since the plugin started. Prometheus also " +
 				"remembers the best of seven days, over restarts.",
 			quiet:  "Ports that are down. Ports that have always been slow, as those of a storage adapter.",

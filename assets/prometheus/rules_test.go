@@ -242,17 +242,55 @@ func (u *unit) test() unitTest {
 
 func writeUnits(t *testing.T, all []unit) string {
 	t.Helper()
+	var tests []unitTest
+	for i := range all {
+		tests = append(tests, all[i].test())
+	}
+	return writeTests(t, "1m", tests...)
+}
+
+// writeTests writes tests of rules.yml. promtool evaluates all groups at this interval, whatever theirs is.
+func writeTests(t *testing.T, interval string, tests ...unitTest) string {
+	t.Helper()
 	rules, err := filepath.Abs("rules.yml")
 	require.NoError(t, err)
-	f := unitFile{RuleFiles: []string{rules}, Interval: "1m"}
-	for i := range all {
-		f.Tests = append(f.Tests, all[i].test())
-	}
-	text, err := yaml.Marshal(f)
+	text, err := yaml.Marshal(unitFile{RuleFiles: []string{rules}, Interval: interval, Tests: tests})
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "units.yml")
 	require.NoError(t, os.WriteFile(path, text, 0o600))
 	return path
+}
+
+// The plugin restarts while the link is slow. Prometheus knows the best rate of seven days, and not that of eight.
+func TestALinkIsSlowerThanItWasWithinSevenDays(t *testing.T) {
+	u := unit{
+		alert: "RDMALinkSlow", series: slower("12.5e9x20 3.1e9x2100", "3.1e9x2120", "1x2120"),
+		fires: []int{23 * 5, 2000 * 5}, quiet: []int{20 * 5, 2045 * 5},
+	}
+	test := u.test()
+	test.Interval = "5m"
+	out, err := promtool(t, "test", "rules", writeTests(t, "5m", test))
+	require.NoError(t, err, out)
+}
+
+// The scrapes are 15 s apart, and no event comes in the scrape that two evaluations share.
+func TestPanelsOfAFleetReadWhatIsRecorded(t *testing.T) {
+	events := func(port int, values string) unitSeries {
+		return unitSeries{fmt.Sprintf(`rdma_async_events_total{host="h",rack="r",device="d",port="%d",event="port_err"}`, port), values}
+	}
+	test := unitTest{
+		Name: "recorded", Interval: "15s",
+		Series: []unitSeries{
+			events(1, "0x30 3x209"), events(2, "5x50 9x189"), events(3, "7x30 1x209"), // the plugin of the third has been restarted
+			{`rdma_collector_uptime_seconds{host="h"}`, "0+15x43 stale"},
+		},
+		Exprs: []unitExpr{
+			{"sum_over_time(rdma:async_events:increase5m[1h])", "1h", []unitSample{{`{event="port_err",host="h",rack="r"}`, 3 + 4 + 1}}},
+			{"max_over_time(rdma:collector_report_timestamp_seconds:max5m[1d])", "1h", []unitSample{{`{host="h"}`, 43 * 15}}},
+		},
+	}
+	out, err := promtool(t, "test", "rules", writeTests(t, "5m", test))
+	require.NoError(t, err, out)
 }
 
 func TestEachRuleFiresAndClearsAndStaysQuiet(t *testing.T) {

@@ -199,16 +199,31 @@ func (p *prometheus) original(ctx context.Context, telegraf *scrapes.Telegraf, o
 
 // record adds what the recording rules would have recorded in the hour, and the same series for the days before it.
 func (p *prometheus) record(ctx context.Context) error {
+	begin := p.end.Add(-time.Hour)
+	if err := p.recordFrom(ctx, begin); err != nil {
+		return err
+	}
+	if err := p.repeat(ctx, begin); err != nil {
+		return err
+	}
+	// promtool reads only what is stored, so that rules that read what others record find it now.
+	return p.recordFrom(ctx, p.end.Add(-2*recording))
+}
+
+// recordFrom evaluates the recording rules up to the end of the hour.
+func (p *prometheus) recordFrom(ctx context.Context, from time.Time) error {
 	s, err := prom.Open(ctx, p.server)
 	if err != nil {
 		return err
 	}
-	begin := p.end.Add(-time.Hour)
-	err = p.tool.Record(ctx, s, filepath.Join(p.root, "assets/prometheus/rules.yml"), p.dir, begin, p.end)
-	if err = errors.Join(err, s.Close()); err != nil {
-		return err
-	}
-	if s, err = prom.Open(ctx, p.server); err != nil {
+	err = p.tool.Record(ctx, s, filepath.Join(p.root, "assets/prometheus/rules.yml"), p.dir, from, p.end)
+	return errors.Join(err, s.Close())
+}
+
+// repeat writes what was recorded in the hour for the days before it.
+func (p *prometheus) repeat(ctx context.Context, begin time.Time) error {
+	s, err := prom.Open(ctx, p.server)
+	if err != nil {
 		return err
 	}
 	series, err := s.Query(ctx, `last_over_time({__name__=~"rdma:.+"}[1h])`, p.end)

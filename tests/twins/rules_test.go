@@ -94,7 +94,7 @@ func alertOf(uid string) string {
 	return name
 }
 
-// identifying are the labels that tell alerts apart, by their names in Prometheus.
+// identifying are the labels that distinguish alerts, by their names in Prometheus.
 func identifying() []string {
 	return []string{"site", "rack", "rail", "host", "plugin_instance", "device", "port", "vector", "method"}
 }
