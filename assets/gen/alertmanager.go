@@ -28,7 +28,7 @@ type amInhibit struct {
 	Equal   []string `yaml:"equal,flow"`
 }
 
-const alertmanagerHead = `# Alertmanager for the alerts of rules.yml, made by rdma-events assets; do not edit.
+const alertmanagerHead = `# Alertmanager for the alerts of rules.yml, made by rdma-events assets.
 # The receiver sends nothing yet: give it your webhook, mail or pager, or merge route and inhibit_rules into your own file.
 # Alerts are grouped by place. Without such labels the whole fleet is one group.
 `

@@ -69,6 +69,7 @@ func showStatus(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "E!", err)
 		return exitUnknown
 	}
+	here := len(s.Devices)
 	if o.device != "" {
 		s.Only(func(device string) bool {
 			ok, _ := path.Match(o.device, device) // it was tried
@@ -82,6 +83,9 @@ func showStatus(args []string, stdout, stderr io.Writer) int {
 	}
 	if err != nil {
 		return exitUnknown
+	}
+	if here == 0 && s.Source == health.SourceLook {
+		return exitWarning // as the doctor says; a plugin that runs knows by its option expect what is missing
 	}
 	return severe(s.Worst())
 }

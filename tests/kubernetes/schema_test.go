@@ -19,6 +19,7 @@ var kustomizations = []string{
 	filepath.Join(root, "packaging/kubernetes/example"),
 	"testdata/host-network",
 	"testdata/prometheus",
+	"testdata/places",
 	"testdata/node-problem-detector",
 }
 
