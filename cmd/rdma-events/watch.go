@@ -118,7 +118,7 @@ func (o *watchFlags) run(stdout *os.File) error {
 		Width: func() int { return columns(stdout) }, Now: time.Now,
 	})
 	if o.demo {
-		screen.Log().Info("a demonstration: these devices are simulated, and nothing here happens on this host")
+		screen.Log().Info("a demonstration: these devices are simulated, and nothing here happens on this host; one worker crashes, which is part of it")
 	}
 	devices, err := rdma_events.Open(&c, screen.Emit, screen.Log())
 	if err != nil {

@@ -96,7 +96,7 @@ func (k *Keeper) device(p *measure.Device) {
 		k.lasts(&workerDown, of, time.Time{}, string(p.Reason))
 	}
 	k.grows(&deviceFatal, of, p.Fatals, "device_fatal was raised, %d in all")
-	k.grows(&workerRestarts, of, p.Worker.Crashes, "the worker crashed, %d times in all")
+	k.grows(&workerRestarts, of, p.Worker.Crashes, "the worker crashed, %d in all")
 }
 
 func (k *Keeper) port(p *measure.Port) {
@@ -132,7 +132,7 @@ func (k *Keeper) port(p *measure.Port) {
 		k.lasts(&linkSlow, of, time.Time{}, fmt.Sprintf("%g Gbit/s, and it had %g", p.Attr.RateGbps, p.RateBestGbps))
 	}
 	k.grows(&linkDisagrees, of, p.MissedTransitions, "the driver counted drops that no event reported, %d in all")
-	k.grows(&gidMoved, of, p.GIDMoves, "GIDs moved to another index, %d times in all")
+	k.grows(&gidMoved, of, p.GIDMoves, "GIDs moved to another index, %d in all")
 }
 
 // link sets what the port itself says.

@@ -85,10 +85,18 @@ func (p *Probe) text() string {
 		well = "the last round failed"
 	}
 	if p.WakeP99NS > 0 {
-		wake = fmt.Sprintf("wake-up p99 %.1f us", float64(p.WakeP99NS)/1000)
+		wake = "wake-up p99 " + latency(p.WakeP99NS)
 	}
 	return joined(", ", well, wake, counted(p.LostEvents, "lost event"), counted(p.LostCompletions, "lost completion"),
 		counted(p.Errors, "error"))
+}
+
+// latency returns a time in ns in us, or from 1 ms on in ms.
+func latency(ns int64) string {
+	if ns >= int64(time.Millisecond) {
+		return fmt.Sprintf("%.1f ms", float64(ns)/float64(time.Millisecond))
+	}
+	return fmt.Sprintf("%.1f us", float64(ns)/float64(time.Microsecond))
 }
 
 // lineLength is the most characters of Line: node-problem-detector cuts longer messages (max_output_length).

@@ -155,6 +155,9 @@ func TestTheDirectoryIsTheServicesElseTheSystemsElseTheUsers(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o755), info.Mode().Perm(), "systemd makes it as closed as that of the sockets")
 
+	t.Setenv("RUNTIME_DIRECTORY", "/run/telegraf:/run/rdma_events")
+	_, err = Dir()
+	require.ErrorIs(t, err, errNotRuntime)
 	_, err = usable("/proc/" + name)
 	require.ErrorContains(t, err, "make /proc/"+name+" for the status: ")
 

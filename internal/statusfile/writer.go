@@ -25,13 +25,20 @@ const (
 	system = "/run/" + name
 )
 
+// errNotRuntime is the error of Dir for a service whose unit was not made for this version.
+var errNotRuntime = errors.New("the unit's RuntimeDirectory has no " + name)
+
 // Dir returns the directory of a plugin's file and makes it if it is missing: the one that systemd made
-// (RuntimeDirectory, systemd.exec(5)), else /run/rdma_events-status, else one in $XDG_RUNTIME_DIR. The error is one line.
+// (RuntimeDirectory, systemd.exec(5)) for a service, else /run/rdma_events-status, else one in $XDG_RUNTIME_DIR. The
+// error is one line.
 func Dir() (string, error) {
-	for dir := range strings.SplitSeq(os.Getenv("RUNTIME_DIRECTORY"), ":") {
-		if filepath.Base(dir) == name {
-			return usable(dir)
+	if dirs := os.Getenv("RUNTIME_DIRECTORY"); dirs != "" {
+		for dir := range strings.SplitSeq(dirs, ":") {
+			if filepath.Base(dir) == name {
+				return usable(dir)
+			}
 		}
+		return "", errNotRuntime
 	}
 	dir, err := usable(system)
 	if user := os.Getenv("XDG_RUNTIME_DIR"); err != nil && user != "" {
