@@ -144,7 +144,26 @@ func sharedDir(t testing.TB) string {
 
 func (r *Telegraf) telegrafConf(c Config) string {
 	interval, flush := cmp.Or(c.Interval, "1s"), cmp.Or(c.Flush, "200ms")
-	delay := cmp.Or(c.RestartDelay, "10s")
+	execd := ""
+	if c.Directory == "" {
+		execd = r.execd(c)
+	}
+	return fmt.Sprintf(`[agent]
+  interval = %q
+  flush_interval = %q
+  flush_jitter = "0s"
+  metric_buffer_limit = 1000000
+  omit_hostname = true
+  skip_processors_after_aggregators = true
+%s
+%s[[outputs.file]]
+  files = [%q]
+  data_format = "influx"
+%s`, interval, flush, c.Agent, execd, r.path("out"), c.More)
+}
+
+// execd returns the block that runs the plugin. A Directory has its own, whose program is not this checkout's.
+func (r *Telegraf) execd(c Config) string {
 	program := ""
 	if c.Programs != nil {
 		program = c.Programs.Plugin
@@ -159,27 +178,12 @@ func (r *Telegraf) telegrafConf(c Config) string {
 	if stderr != "" {
 		command = append([]string{"/bin/sh", "-c", `exec "$0" "$@" 2>>` + stderr}, command...)
 	}
-	execd := ""
-	if c.Directory == "" {
-		execd = fmt.Sprintf(`[[inputs.execd]]
+	return fmt.Sprintf(`[[inputs.execd]]
   command = [%s]
   signal = "STDIN"
   restart_delay = %q
   data_format = "influx"
-`, quoted(command), delay)
-	}
-	return fmt.Sprintf(`[agent]
-  interval = %q
-  flush_interval = %q
-  flush_jitter = "0s"
-  metric_buffer_limit = 1000000
-  omit_hostname = true
-  skip_processors_after_aggregators = true
-%s
-%s[[outputs.file]]
-  files = [%q]
-  data_format = "influx"
-%s`, interval, flush, c.Agent, execd, r.path("out"), c.More)
+`, quoted(command), cmp.Or(c.RestartDelay, "10s"))
 }
 
 // quoted returns strings as the elements of a TOML array.
