@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"rdma_events/internal/health"
+	"rdma_events/internal/measure"
+	"rdma_events/internal/status"
+	"rdma_events/plugins/inputs/rdma_events"
+)
+
+const (
+	// openTime is how long one look waits for devices to be opened.
+	openTime = 10 * time.Second
+	// lookAgain is how often it asks whether they are.
+	lookAgain = 50 * time.Millisecond
+)
+
+// look opens all devices of a configuration once, without probes.
+func look(ctx context.Context, config string) (_ *health.Status, err error) {
+	c, err := loadConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	c.Probe.Interval = 0
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	here, err := c.Present(ctx)
+	if err != nil {
+		return nil, err
+	}
+	wanted := 0
+	for _, d := range here {
+		if c.Watches(d) {
+			wanted++
+		}
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("find name of host: %w", err)
+	}
+	devices, err := rdma_events.Open(&c, func(measure.Point) {}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, err
+	}
+	points, err := opened(ctx, devices, wanted)
+	if err = errors.Join(err, devices.Close()); err != nil {
+		return nil, err
+	}
+	return health.Look(buildVersion(), host, points, time.Now()), nil
+}
+
+// opened runs the devices until as many as wanted are open or refused, for a limited time, and returns their points.
+func opened(ctx context.Context, devices *rdma_events.Devices, wanted int) ([]measure.Point, error) {
+	ctx, stop := context.WithTimeout(ctx, openTime)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- devices.Run(ctx) }()
+	tick := time.NewTicker(lookAgain)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+		points, _ := devices.Gather(time.Now())
+		if ctx.Err() != nil || settled(points) >= wanted {
+			stop()
+			return points, <-ended
+		}
+	}
+}
+
+// settled counts the devices of which it is known whether they can be watched, and the state of their ports.
+func settled(points []measure.Point) int {
+	n := 0
+	unknown := map[string]bool{}
+	for _, p := range points {
+		if p, ok := p.(*measure.Port); ok && p.Known && !p.HasState {
+			unknown[p.Device] = true
+		}
+	}
+	for _, p := range points {
+		d, ok := p.(*measure.Device)
+		if ok && d.Present && !unknown[d.Device] && (d.Open || d.Reason != status.ReasonStarting && d.Reason != status.ReasonOK) {
+			n++
+		}
+	}
+	return n
+}
