@@ -1,11 +1,14 @@
 package statusfile
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/health"
 )
@@ -90,11 +93,15 @@ func (w *writer) limit() time.Duration {
 	return max(leastLimit, 3*time.Duration(w.Interval))
 }
 
-// gone reports whether the process is known to have ended. From another PID namespace it is not known.
+// gone reports whether the process is known to have ended. From another PID namespace it is not known. Where /proc hides
+// other users' processes (hidepid, proc(5)) a process of the same PID counts as the one that wrote.
 func (w *writer) gone(here uint64) bool {
 	if w.Namespace != here {
 		return false
 	}
+	if errors.Is(unix.Kill(w.PID, 0), unix.ESRCH) {
+		return true
+	}
 	since, err := started(w.PID)
-	return err != nil || since != w.Started
+	return err == nil && since != w.Started
 }
