@@ -21,7 +21,10 @@ const (
 	lookAgain = 50 * time.Millisecond
 )
 
-// look opens all devices of a configuration once, without probes.
+// errUnsettled is wrapped by the error of look if it is not known of each device whether it can be watched.
+var errUnsettled = errors.New("cannot tell of each device how it is")
+
+// look opens all devices of a configuration once, without probes. With errUnsettled it returns what is known.
 func look(ctx context.Context, config string) (_ *health.Status, err error) {
 	c, err := loadConfig(config)
 	if err != nil {
@@ -53,7 +56,10 @@ func look(ctx context.Context, config string) (_ *health.Status, err error) {
 	if err = errors.Join(err, devices.Close()); err != nil {
 		return nil, err
 	}
-	return health.Look(buildVersion(), host, points, time.Now()), nil
+	if settled(points) < wanted {
+		err = fmt.Errorf("%w: not all have answered within %s", errUnsettled, openTime)
+	}
+	return health.Look(buildVersion(), host, points, time.Now()), errors.Join(err, ctx.Err())
 }
 
 // opened runs the devices until as many as wanted are open or refused, for a limited time, and returns their points.

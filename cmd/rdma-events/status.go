@@ -55,6 +55,8 @@ func showStatus(args []string, stdout, stderr io.Writer) int {
 	s, first, err := o.find(ctx)
 	if err != nil {
 		fmt.Fprintln(stderr, "E!", err)
+	}
+	if s == nil {
 		return exitUnknown
 	}
 	here := len(s.Devices)
@@ -65,20 +67,21 @@ func showStatus(args []string, stdout, stderr io.Writer) int {
 		})
 	}
 	if o.json {
-		err = indented(stdout, s)
+		err = errors.Join(err, indented(stdout, s))
 	} else {
-		err = s.WriteText(stdout, first, time.Now())
+		err = errors.Join(err, s.WriteText(stdout, first, time.Now()))
 	}
-	if err != nil {
+	switch {
+	case err != nil, here > 0 && len(s.Devices) == 0: // no device is the one that was asked for
 		return exitUnknown
-	}
-	if here == 0 && s.Source == health.SourceLook {
+	case here == 0 && s.Source == health.SourceLook:
 		return exitWarning // as the doctor says; a plugin that runs knows by its option expect what is missing
 	}
 	return severe(s.Worst())
 }
 
-// find returns the status of the running plugins, else what one look shows, and the first line for people.
+// find returns the status of the running plugins, else what one look shows, and the first line for people. The status is
+// nil, or with an error of it something is unknown.
 func (o *statusFlags) find(ctx context.Context) (s *health.Status, first string, err error) {
 	found, err := statusfile.Read(o.dir)
 	if err == nil {
@@ -92,7 +95,7 @@ func (o *statusFlags) find(ctx context.Context) (s *health.Status, first string,
 		return nil, "", err
 	}
 	first = err.Error() + ": this is one look, which knows nothing of the past"
-	if s, err = look(ctx, o.config); err == nil {
+	if s, err = look(ctx, o.config); s != nil {
 		first = fmt.Sprintf("%s, rdma-events %s; %s", s.Host, s.Version, first)
 	}
 	return s, first, err

@@ -101,7 +101,6 @@ func TestACounterIsAProblemForAsLongAsTheRuleLooksBack(t *testing.T) {
 		{"link-disagrees", 1, halfHour, func(h *host, n uint64) { h.port.MissedTransitions = n }},
 		{"gid-moved", 1, halfHour, func(h *host, n uint64) { h.port.GIDMoves = n }},
 		{"device-fatal", 1, halfHour, func(h *host, n uint64) { h.device.Fatals = n }},
-		{"unacked-events", 1, halfHour, func(h *host, n uint64) { h.async.Released = n }},
 		{"probe-errors", 3, quarter, func(h *host, n uint64) { h.probe.Counts.Errors = n }},
 		{"lost-events", 3, quarter, func(h *host, n uint64) { h.probe.Counts.LostEvents = n }},
 		{"lost-completions", 3, quarter, func(h *host, n uint64) { h.probe.Counts.LostCompletions = n }},
@@ -130,6 +129,34 @@ func TestACounterIsAProblemForAsLongAsTheRuleLooksBack(t *testing.T) {
 			require.Equal(t, tt.id, ids(step(2*tt.n)), "grown by %d in one interval", tt.n)
 		})
 	}
+}
+
+func TestReleasedEventsAreAProblemAfterAWhile(t *testing.T) {
+	k, h := NewKeeper("v1", "gpu-17"), healthy()
+	after(k, h, noon, 0)
+	h.async.Released = 1
+	require.Empty(t, after(k, h, noon.Add(time.Minute), 3*time.Minute-10*time.Second).Problems)
+	require.Equal(t, "unacked-events", ids(after(k, h, noon.Add(4*time.Minute), 0)))
+	require.Empty(t, after(k, h, noon.Add(time.Hour), 0).Problems)
+}
+
+func TestTheLastFlapIsWhenThePortCameBackFromIt(t *testing.T) {
+	k, h := NewKeeper("v1", "gpu-17"), healthy()
+	after(k, h, noon, 0)
+	h.port.Flaps, h.port.HasStateAge, h.port.StateAgeNS = 1, true, int64(4*time.Second)
+	after(k, h, noon.Add(time.Minute), 0)
+	h.port.StateAgeNS = int64(time.Second) // a device that was reset: no flap
+	s := after(k, h, noon.Add(3*time.Hour), 0)
+	require.Equal(t, noon.Add(time.Minute-4*time.Second), s.Devices[0].Ports[0].LastFlap)
+}
+
+func TestTextOfAFileCannotControlATerminal(t *testing.T) {
+	s := &Status{Devices: []Device{{Device: "a\x1b[2J"}}, Problems: []Problem{{ID: "x", Device: "b\n", Text: "c\x07", Since: noon}}}
+	var b strings.Builder
+	require.NoError(t, s.WriteText(&b, "gpu\x1b", noon))
+	require.NotContains(t, b.String(), "\x1b")
+	require.NotContains(t, b.String(), "\x07")
+	require.NotContains(t, s.Line(noon), "\n")
 }
 
 func TestWhatIsNoProblem(t *testing.T) {
@@ -174,7 +201,6 @@ func TestWhatIsNoProblem(t *testing.T) {
 
 func TestTheKeeperForgetsWhatIsGone(t *testing.T) {
 	k, h := NewKeeper("v1", "gpu-17"), healthy()
-	h.port.Flaps = 3
 	h.async.Unacked = 1
 	after(k, h, noon, time.Minute)
 	require.NotEmpty(t, k.growths)

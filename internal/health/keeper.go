@@ -115,12 +115,14 @@ func (k *Keeper) port(p *measure.Port) {
 	if p.Known {
 		k.link(p, &v)
 	}
-	if flaps := k.grows(&portFlapping, of, p.Flaps, "%d flaps in all"); len(flaps.times) > 0 {
-		v.LastFlap = flaps.times[len(flaps.times)-1]
+	flaps := k.grows(&portFlapping, of, p.Flaps, "%d flaps in all")
+	if n := len(flaps.times); n > 0 && flaps.times[n-1].Equal(k.now) {
+		flaps.last = k.now
 		if up && p.HasStateAge {
-			v.LastFlap = v.Since
+			flaps.last = v.Since
 		}
 	}
+	v.LastFlap = flaps.last.Round(0)
 	if d := k.of(p.Device); d != nil {
 		d.Ports = append(d.Ports, v)
 	}
@@ -203,7 +205,11 @@ func (k *Keeper) grows(r *rule, of subject, total uint64, text string) *growth {
 		k.growths[ruled{r, of}] = g
 	}
 	g.add(r, total, k.now)
-	if since, ok := g.since(r, k.now); ok {
+	since, ok := g.since(r, k.now)
+	switch {
+	case ok && r.hold > 0:
+		k.lasts(r, of, since, fmt.Sprintf(text, total))
+	case ok:
 		k.add(r, of, since, fmt.Sprintf(text, total))
 	}
 	return g

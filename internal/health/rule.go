@@ -13,7 +13,7 @@ const (
 type rule struct {
 	id       string
 	severity Severity
-	hold     time.Duration // how long a state must last
+	hold     time.Duration // how long a state, or that a counter has grown, must last
 	count    int           // how often a counter must have grown
 	window   time.Duration // within
 }
@@ -28,7 +28,7 @@ var (
 	deviceMissing   = rule{id: "device-missing", severity: Critical, hold: time.Minute}
 	deviceFatal     = rule{id: "device-fatal", severity: Critical, count: 1, window: halfHour}
 	unackedEvents   = rule{id: "unacked-events", severity: Warning, hold: 3 * time.Minute}
-	releasedEvents  = rule{id: "unacked-events", severity: Warning, count: 1, window: halfHour}
+	releasedEvents  = rule{id: "unacked-events", severity: Warning, hold: 3 * time.Minute, count: 1, window: halfHour}
 	probeErrors     = rule{id: "probe-errors", severity: Warning, count: 3, window: quarter}
 	lostEvents      = rule{id: "lost-events", severity: Warning, count: 3, window: quarter}
 	lostCompletions = rule{id: "lost-completions", severity: Critical, count: 3, window: quarter}
@@ -55,11 +55,16 @@ type growth struct {
 	total uint64
 	times []time.Time // the last ones, at most rule.count
 	seen  time.Time
+	last  time.Time // of port-flapping: when the port came back
 }
 
-// add adds a reading of the counter. A counter that begins again begins at 0.
+// add adds a reading of the counter. As for the alert rules, the first one is no growth, and a counter that begins again
+// begins at 0.
 func (g *growth) add(r *rule, total uint64, now time.Time) {
-	if total < g.total {
+	switch {
+	case g.seen.IsZero():
+		g.total = total
+	case total < g.total:
 		g.total = 0
 	}
 	for range min(total-g.total, uint64(r.count)) {

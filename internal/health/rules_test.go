@@ -56,10 +56,13 @@ func TestTheRulesAreThoseOfTheAlerts(t *testing.T) {
 			require.NotEmpty(t, judged[id], "no rule here is %s, and it is not listed as one that a process cannot judge", id)
 			for _, r := range judged[id] {
 				require.Equal(t, alert.Labels["severity"], string(r.severity), id)
-				if r.count == 0 {
-					hold, err := time.ParseDuration(alert.For)
+				var hold time.Duration
+				if alert.For != "" {
+					hold, err = time.ParseDuration(alert.For)
 					require.NoError(t, err, id)
-					require.Equal(t, hold, r.hold, id)
+				}
+				require.Equal(t, hold, r.hold, id)
+				if r.count == 0 {
 					continue
 				}
 				require.Contains(t, alert.Expr, fmt.Sprintf("[%dm]) > %d.5", int(r.window.Minutes()), r.count-1), id)

@@ -6,13 +6,14 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // WriteText writes the status as one screen for people, below a first line of the caller's. It shows times in the time
 // zone of now.
 func (s *Status) WriteText(w io.Writer, first string, now time.Time) error {
 	var b strings.Builder
-	b.WriteString(first + "\n")
+	b.WriteString(joined("", first) + "\n")
 	for i := range s.Devices {
 		s.Devices[i].text(&b, now)
 	}
@@ -20,7 +21,7 @@ func (s *Status) WriteText(w io.Writer, first string, now time.Time) error {
 		b.WriteString("no devices\n")
 	}
 	for _, p := range s.Problems {
-		fmt.Fprintf(&b, "%-8s  %s: %s, since %s\n", p.Severity, joined(" ", p.where(), p.ID), p.Text, moment(p.Since, now))
+		fmt.Fprintf(&b, "%-8s  %s: %s, since %s\n", p.Severity, joined(" ", p.where(), p.ID), joined("", p.Text), moment(p.Since, now))
 	}
 	if s.Source == SourcePlugin && len(s.Problems) == 0 {
 		b.WriteString("no problems\n")
@@ -34,12 +35,12 @@ func (d *Device) text(b *strings.Builder, now time.Time) {
 	if d.NUMANode != nil {
 		numa = fmt.Sprintf("NUMA node %d", *d.NUMANode)
 	}
-	fmt.Fprintf(b, "%s: %s\n", d.Device, joined(", ", d.Driver, named("firmware ", d.Firmware), d.BoardID, d.PCIAddress, numa, d.watched()))
+	fmt.Fprintf(b, "%s: %s\n", joined("", d.Device), joined(", ", d.Driver, named("firmware ", d.Firmware), d.BoardID, d.PCIAddress, numa, d.watched()))
 	for _, p := range d.Ports {
 		fmt.Fprintf(b, "    port %d: %s\n", p.Port, p.text(now))
 		for _, probe := range d.Probes {
 			if probe.Port == p.Port {
-				fmt.Fprintf(b, "        vector %d, %s: %s\n", probe.Vector, probe.Method, probe.text())
+				fmt.Fprintf(b, "        vector %d, %s: %s\n", probe.Vector, joined("", probe.Method), probe.text())
 			}
 		}
 	}
@@ -172,6 +173,14 @@ func counted(n uint64, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
+// printable replaces what a terminal would obey: root reads what the user of the plugin wrote.
+func printable(r rune) rune {
+	if unicode.IsControl(r) {
+		return '?'
+	}
+	return r
+}
+
 // joined joins the texts that are not empty.
 func joined(by string, texts ...string) string {
 	all := ""
@@ -184,5 +193,5 @@ func joined(by string, texts ...string) string {
 			all += by + text
 		}
 	}
-	return all
+	return strings.Map(printable, all)
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"rdma_events/internal/health"
 )
 
@@ -53,20 +55,25 @@ func read(dir string) (*Found, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := filepath.Glob(filepath.Join(dir, "*"+suffix))
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", dir, err)
+	all, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("read status: %w", err)
 	}
 	found := new(Found)
 	var fresh []*health.Status
 	var why []string
-	for _, path := range all {
-		r, err := readFile(path)
+	for _, e := range all {
+		if filepath.Ext(e.Name()) != suffix {
+			continue
+		}
+		r, err := readFile(filepath.Join(dir, e.Name()))
 		switch {
 		case err != nil:
 			why = append(why, err.Error())
 		case r.Process.gone(here):
 			why = append(why, fmt.Sprintf("that with PID %d has ended", r.Process.PID))
+		case age(&r.Process) < 0: // of before a boot
+			why = append(why, fmt.Sprintf("that with PID %d reported before this host started", r.Process.PID))
 		case age(&r.Process) > r.Process.limit():
 			why = append(why, fmt.Sprintf("that with PID %d reported %s ago", r.Process.PID, age(&r.Process).Round(time.Second)))
 		default:
@@ -82,11 +89,15 @@ func read(dir string) (*Found, error) {
 }
 
 func readFile(path string) (*report, error) {
-	f, err := os.Open(path)
+	// A FIFO would make an ordinary open wait.
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return nil, fmt.Errorf("read status: %w", err)
 	}
 	defer func() { _ = f.Close() }() // it was only read
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("read status: %s is no regular file", path)
+	}
 	text, err := io.ReadAll(io.LimitReader(f, maxSize))
 	if err != nil {
 		return nil, fmt.Errorf("read status: %w", err)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -66,6 +67,7 @@ func TestAStaleStatusIsNotUsed(t *testing.T) {
 		{"the first one", func(w *writer) { w.Written -= 9 * interval }, ""},
 		{"the first one, long ago", func(w *writer) { w.Written -= 10 * interval }, "reported 10m0s ago"},
 		{"short intervals", func(w *writer) { w.Interval, w.Written = 1, w.Written-int64(30*time.Second) }, ""},
+		{"before a boot", func(w *writer) { w.Namespace, w.Written = 1, clock.Boot()+int64(time.Hour) }, "before this host started"},
 		{"another process of its PID", func(w *writer) { w.Started++ }, "has ended"},
 		{"another PID namespace, where it may run", func(w *writer) { w.Namespace, w.Started = 1, 1 }, ""},
 	} {
@@ -97,11 +99,20 @@ func TestTheFilesOfKilledPluginsAreRemovedByTheNext(t *testing.T) {
 		require.NoError(t, os.Rename(path, filepath.Join(dir, name)))
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "other.json"), []byte("{}"), 0o644))
+	unfinishedFile := filepath.Join(dir, "1-1.json.new123")
+	require.NoError(t, os.WriteFile(unfinishedFile, nil, 0o644))
+	require.NoError(t, os.Chtimes(unfinishedFile, time.Time{}, time.Now().Add(-time.Hour)))
+	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "fifo.json"), 0o644))
 	write(t, dir, status("own"))
+	here, err := namespace()
+	require.NoError(t, err)
+	sweep(dir, here)
+	require.NoFileExists(t, unfinishedFile)
 	left, err := filepath.Glob(filepath.Join(dir, "1-*.json"))
 	require.NoError(t, err)
 	require.Equal(t, []string{filepath.Join(dir, "1-3.json")}, left)
 	require.FileExists(t, filepath.Join(dir, "other.json"))
+	require.FileExists(t, filepath.Join(dir, "fifo.json"))
 	found, err := Read(dir)
 	require.NoError(t, err, "a file that is no status silences no other")
 	require.Len(t, found.Devices, 2)
@@ -131,6 +142,25 @@ func TestRunWritesTheLastStatusAndRemovesItAtTheEnd(t *testing.T) {
 	require.Empty(t, left)
 }
 
+// The plugin of root may write to a directory of Telegraf's user.
+func TestALinkInTheDirectoryIsNotFollowed(t *testing.T) {
+	dir := t.TempDir()
+	target := filepath.Join(t.TempDir(), "target")
+	require.NoError(t, os.WriteFile(target, []byte("kept"), 0o600))
+	w, err := NewWriter(dir, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	for _, path := range []string{w.path, w.path + unfinished} {
+		require.NoError(t, os.Symlink(target, path))
+	}
+	require.NoError(t, w.write(status("mlx5_0")))
+	text, err := os.ReadFile(target)
+	require.NoError(t, err)
+	require.Equal(t, "kept", string(text))
+	info, err := os.Lstat(w.path)
+	require.NoError(t, err)
+	require.True(t, info.Mode().IsRegular())
+}
+
 func TestAnErrorIsLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
 	w, err := NewWriter(filepath.Join(t.TempDir(), "gone"), slog.New(slog.NewTextHandler(&log, nil)))
@@ -158,6 +188,11 @@ func TestTheDirectoryIsTheServicesElseTheSystemsElseTheUsers(t *testing.T) {
 	t.Setenv("RUNTIME_DIRECTORY", "/run/telegraf:/run/rdma_events")
 	_, err = Dir()
 	require.ErrorIs(t, err, errNotRuntime)
+	open := filepath.Join(t.TempDir(), "open")
+	require.NoError(t, os.Mkdir(open, 0o700))
+	require.NoError(t, os.Chmod(open, 0o777))
+	_, err = usable(open)
+	require.ErrorContains(t, err, "others may write to it (mode 0777)")
 	_, err = usable("/proc/" + name)
 	require.ErrorContains(t, err, "make /proc/"+name+" for the status: ")
 

@@ -21,6 +21,8 @@ const (
 	// name is that of the directory of the files.
 	name   = "rdma_events-status"
 	suffix = ".json"
+	// unfinished is in the names of files that are being written.
+	unfinished = ".new"
 	// system is the directory where a service of the system keeps its files.
 	system = "/run/" + name
 )
@@ -53,7 +55,15 @@ func usable(dir string) (string, error) {
 	if errors.Is(err, os.ErrExist) {
 		err = nil
 	}
-	if info, failed := os.Stat(dir); failed == nil && info.Mode().Perm()&0o555 != 0o555 {
+	var info os.FileInfo
+	if err == nil {
+		info, err = os.Stat(dir)
+	}
+	switch {
+	case err != nil:
+	case info.Mode().Perm()&0o022 != 0:
+		err = fmt.Errorf("its group or others may write to it (mode %04o)", info.Mode().Perm())
+	case info.Mode().Perm()&0o555 != 0o555:
 		// systemd makes all directories of a service with one mode, and that of the sockets is 0700.
 		err = os.Chmod(dir, 0o755)
 	}
@@ -74,13 +84,12 @@ type Writer struct {
 	next chan *health.Status
 }
 
-// NewWriter returns a Writer for a file in a directory, from which it removes what plugins left that were killed.
+// NewWriter returns a Writer for a file in a directory.
 func NewWriter(dir string, log *slog.Logger) (*Writer, error) {
 	own, err := identify(os.Getpid())
 	if err != nil {
 		return nil, err
 	}
-	sweep(dir, own.Namespace)
 	// Containers that share the directory may have equal PIDs.
 	file := fmt.Sprintf("%d-%d%s", own.Namespace, own.PID, suffix)
 	return &Writer{path: filepath.Join(dir, file), own: own, log: log, next: make(chan *health.Status, 1)}, nil
@@ -96,10 +105,12 @@ func (w *Writer) Put(s *health.Status) {
 	w.next <- s
 }
 
-// Run writes each status of Put, until ctx is done, and removes the file then. It logs an error that differs from the
+// Run removes what killed plugins left in the directory, and writes each status of Put, until ctx is done. Then it removes
+// the file. It logs an error that differs from the
 // one before.
 func (w *Writer) Run(ctx context.Context) {
 	defer func() { _ = os.Remove(w.path) }() // one that stays is known as stale by its process
+	sweep(filepath.Dir(w.path), w.own.Namespace)
 	said := ""
 	for {
 		select {
@@ -133,29 +144,49 @@ func (w *Writer) write(s *health.Status) error {
 	if err != nil {
 		return fmt.Errorf("write status: %w", err)
 	}
-	half := w.path + ".new"
-	if err = os.WriteFile(half, append(text, '\n'), 0o644); err == nil {
-		err = os.Chmod(half, 0o644) // whatever the umask is
+	// A new name, which is never a link that somebody else has put there.
+	f, err := os.CreateTemp(filepath.Dir(w.path), filepath.Base(w.path)+unfinished+"*")
+	if err != nil {
+		return w.failed(err)
 	}
-	if err == nil {
-		err = os.Rename(half, w.path)
+	_, err = f.Write(append(text, '\n'))
+	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err == nil {
+		err = os.Rename(f.Name(), w.path)
 	}
 	if err != nil {
-		return fmt.Errorf("write status: %w", err)
+		_ = os.Remove(f.Name()) // the first error is the one to report
+		return w.failed(err)
 	}
 	return nil
 }
 
-// sweep removes the files of processes that have ended. Those of another PID namespace go when they are an hour stale.
+// failed returns the error of a write without the name of the new file, which differs each time.
+func (w *Writer) failed(err error) error {
+	var at *os.PathError
+	if errors.As(err, &at) {
+		err = at.Err
+	}
+	return fmt.Errorf("write status: %s: %w", w.path, err)
+}
+
+// sweep removes the files of processes that have ended, and what they had not finished. Files of another PID namespace
+// go when they are an hour stale.
 func sweep(dir string, here uint64) {
-	all, _ := filepath.Glob(filepath.Join(dir, "*"+suffix)) // the error is that of the pattern
-	for _, path := range all {
+	entries, _ := os.ReadDir(dir) // what cannot be read cannot be swept, and costs nothing
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if strings.Contains(e.Name(), unfinished) {
+			if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > time.Minute {
+				_ = os.Remove(path) // another plugin may have been faster
+			}
+			continue
+		}
 		r, err := readFile(path)
 		if err != nil {
 			continue // another user's, or one that is being removed
 		}
 		if r.Process.gone(here) || age(&r.Process) > r.Process.limit()+time.Hour {
-			_ = os.Remove(path) // another plugin may have been faster
+			_ = os.Remove(path)
 		}
 	}
 }
