@@ -88,13 +88,14 @@ func settled(points []measure.Point) int {
 	n := 0
 	unknown := map[string]bool{}
 	for _, p := range points {
-		if p, ok := p.(*measure.Port); ok && p.Known && !p.HasState {
+		if p, ok := p.(*measure.Port); ok && !p.HasState {
 			unknown[p.Device] = true
 		}
 	}
 	for _, p := range points {
 		d, ok := p.(*measure.Device)
-		if ok && d.Present && !unknown[d.Device] && (d.Open || d.Reason != status.ReasonStarting && d.Reason != status.ReasonOK) {
+		refused := ok && !d.Open && d.Reason != status.ReasonStarting && d.Reason != status.ReasonOK
+		if ok && d.Present && (refused || d.Open && !unknown[d.Device]) {
 			n++
 		}
 	}

@@ -144,7 +144,7 @@ func (w *Writer) write(s *health.Status) error {
 	if err != nil {
 		return fmt.Errorf("write status: %w", err)
 	}
-	// A new name, which is never a link that somebody else has put there.
+	// A new name, which is never a link that another user has put there.
 	f, err := os.CreateTemp(filepath.Dir(w.path), filepath.Base(w.path)+unfinished+"*")
 	if err != nil {
 		return w.failed(err)
