@@ -109,6 +109,8 @@ require_installed() { # arguments: a package, its version; the programs must run
 	grep -q '"check": "telegraf"' "$work/doctor" || fail "the doctor did not read the snippet"
 	grep -A3 -E '"check": "(telegraf|worker_program)"' "$work/doctor" | grep -q '"status": "fail"' &&
 		fail "the doctor finds the installation bad: $(cat "$work/doctor")"
+	as_telegraf rdma-events watch -demo -json -for 20s >"$work/demo" || fail "the demonstration: $(tail -3 "$work/demo")"
+	grep -q '"event":"port_active".*"state_from":"down","state_to":"active"' "$work/demo" || fail "the demonstration shows no flap within 20 s"
 	said "$1 installed: $(in_root rdma-events version)"
 }
 
