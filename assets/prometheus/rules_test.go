@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
+	"rdma_events/tests/prom"
 	"rdma_events/tests/rig"
 )
 
@@ -197,52 +198,24 @@ func units() []unit {
 	)
 }
 
-// These are parts of promtool's format of unit tests.
-type (
-	unitFile struct {
-		RuleFiles []string   `yaml:"rule_files"`
-		Interval  string     `yaml:"evaluation_interval"`
-		Tests     []unitTest `yaml:"tests"`
-	}
-	unitTest struct {
-		Name     string       `yaml:"name"`
-		Interval string       `yaml:"interval"`
-		Series   []unitSeries `yaml:"input_series"`
-		Exprs    []unitExpr   `yaml:"promql_expr_test"`
-	}
-	unitSeries struct {
-		Series string `yaml:"series"`
-		Values string `yaml:"values"`
-	}
-	unitExpr struct {
-		Expr    string       `yaml:"expr"`
-		At      string       `yaml:"eval_time"`
-		Samples []unitSample `yaml:"exp_samples"`
-	}
-	unitSample struct {
-		Labels string  `yaml:"labels"`
-		Value  float64 `yaml:"value"`
-	}
-)
-
-func (u *unit) test() unitTest {
-	x := unitTest{Name: u.name, Interval: "1m"}
+func (u *unit) test() prom.UnitTest {
+	x := prom.UnitTest{Name: u.name, Interval: "1m"}
 	for series, values := range u.series {
-		x.Series = append(x.Series, unitSeries{series, values})
+		x.Series = append(x.Series, prom.UnitSeries{Series: series, Values: values})
 	}
 	firing := fmt.Sprintf(`count(ALERTS{alertname=%q, alertstate="firing"})`, u.alert)
 	for _, minute := range u.fires {
-		x.Exprs = append(x.Exprs, unitExpr{firing, fmt.Sprintf("%dm", minute), []unitSample{{"{}", 1}}})
+		x.Exprs = append(x.Exprs, prom.UnitExpr{Expr: firing, At: fmt.Sprintf("%dm", minute), Samples: []prom.UnitSample{{Labels: "{}", Value: 1}}})
 	}
 	for _, minute := range u.quiet {
-		x.Exprs = append(x.Exprs, unitExpr{firing, fmt.Sprintf("%dm", minute), nil})
+		x.Exprs = append(x.Exprs, prom.UnitExpr{Expr: firing, At: fmt.Sprintf("%dm", minute)})
 	}
 	return x
 }
 
 func writeUnits(t *testing.T, all []unit) string {
 	t.Helper()
-	var tests []unitTest
+	var tests []prom.UnitTest
 	for i := range all {
 		tests = append(tests, all[i].test())
 	}
@@ -250,11 +223,11 @@ func writeUnits(t *testing.T, all []unit) string {
 }
 
 // writeTests writes tests of rules.yml. promtool evaluates all groups at this interval, whatever theirs is.
-func writeTests(t *testing.T, interval string, tests ...unitTest) string {
+func writeTests(t *testing.T, interval string, tests ...prom.UnitTest) string {
 	t.Helper()
 	rules, err := filepath.Abs("rules.yml")
 	require.NoError(t, err)
-	text, err := yaml.Marshal(unitFile{RuleFiles: []string{rules}, Interval: interval, Tests: tests})
+	text, err := yaml.Marshal(prom.UnitFile{RuleFiles: []string{rules}, Interval: interval, Tests: tests})
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "units.yml")
 	require.NoError(t, os.WriteFile(path, text, 0o600))
@@ -275,18 +248,24 @@ func TestALinkIsSlowerThanItWasWithinSevenDays(t *testing.T) {
 
 // The scrapes are 15 s apart, and no event comes in the scrape that two evaluations share.
 func TestPanelsOfAFleetReadWhatIsRecorded(t *testing.T) {
-	events := func(port int, values string) unitSeries {
-		return unitSeries{fmt.Sprintf(`rdma_async_events_total{host="h",rack="r",device="d",port="%d",event="port_err"}`, port), values}
+	events := func(port int, values string) prom.UnitSeries {
+		return prom.UnitSeries{
+			Series: fmt.Sprintf(`rdma_async_events_total{host="h",rack="r",device="d",port="%d",event="port_err"}`, port),
+			Values: values,
+		}
 	}
-	test := unitTest{
+	expr := func(query, labels string, value float64) prom.UnitExpr {
+		return prom.UnitExpr{Expr: query, At: "1h", Samples: []prom.UnitSample{{Labels: labels, Value: value}}}
+	}
+	test := prom.UnitTest{
 		Name: "recorded", Interval: "15s",
-		Series: []unitSeries{
+		Series: []prom.UnitSeries{
 			events(1, "0x30 3x209"), events(2, "5x50 9x189"), events(3, "7x30 1x209"), // the plugin of the third has been restarted
-			{`rdma_collector_uptime_seconds{host="h"}`, "0+15x40 stale"},
+			{Series: `rdma_collector_uptime_seconds{host="h"}`, Values: "0+15x40 stale"},
 		},
-		Exprs: []unitExpr{
-			{"sum_over_time(rdma:async_events:increase5m[1h])", "1h", []unitSample{{`{event="port_err",host="h",rack="r"}`, 3 + 4 + 1}}},
-			{"max_over_time(rdma:collector_report_timestamp_seconds:max5m[1d])", "1h", []unitSample{{`{host="h"}`, 40 * 15}}},
+		Exprs: []prom.UnitExpr{
+			expr("sum_over_time(rdma:async_events:increase5m[1h])", `{event="port_err",host="h",rack="r"}`, 3+4+1),
+			expr("max_over_time(rdma:collector_report_timestamp_seconds:max5m[1d])", `{host="h"}`, 40*15),
 		},
 	}
 	out, err := promtool(t, "test", "rules", writeTests(t, "5m", test))

@@ -46,7 +46,7 @@ func tool(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		prerequisite.Missing(t, name, "checks a text of the command print; scripts/packages.sh test installs it")
+		prerequisite.Missing(t, prerequisite.Readers, name+" is missing, which reads a text of the command print; scripts/packages.sh test installs it")
 	}
 	return path
 }

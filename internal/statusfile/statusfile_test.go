@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -161,16 +162,30 @@ func TestALinkInTheDirectoryIsNotFollowed(t *testing.T) {
 	require.True(t, info.Mode().IsRegular())
 }
 
-func TestAnErrorIsLoggedOnce(t *testing.T) {
-	var log bytes.Buffer
-	w, err := NewWriter(filepath.Join(t.TempDir(), "gone"), slog.New(slog.NewTextHandler(&log, nil)))
-	require.NoError(t, err)
-	said := ""
-	for range 3 {
-		said = w.report(status("mlx5_0"), said)
-	}
-	require.Contains(t, log.String(), "no such file or directory")
-	require.Equal(t, 1, bytes.Count(log.Bytes(), []byte("\n")))
+func TestTheFirstOfSeveralErrorsIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		dir := filepath.Join(t.TempDir(), "gone")
+		w, err := NewWriter(dir, slog.New(slog.NewTextHandler(&log, nil)))
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go w.Run(ctx)
+		put := func() {
+			w.Put(status("mlx5_0"))
+			synctest.Wait()
+		}
+		put()
+		put()
+		require.Contains(t, log.String(), "no such file or directory")
+		require.Equal(t, 1, bytes.Count(log.Bytes(), []byte("\n")))
+		require.NoError(t, os.Mkdir(dir, 0o755))
+		put()
+		require.FileExists(t, w.path)
+		require.NoError(t, os.RemoveAll(dir))
+		put()
+		require.Equal(t, 2, bytes.Count(log.Bytes(), []byte("\n")))
+	})
 }
 
 func TestTheDirectoryIsTheServicesElseTheSystemsElseTheUsers(t *testing.T) {

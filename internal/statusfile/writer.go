@@ -106,32 +106,23 @@ func (w *Writer) Put(s *health.Status) {
 }
 
 // Run removes what killed plugins left in the directory, and writes each status of Put, until ctx is done. Then it removes
-// the file. It logs an error that differs from the
-// one before.
+// the file. It logs the first of several errors in a row.
 func (w *Writer) Run(ctx context.Context) {
 	defer func() { _ = os.Remove(w.path) }() // one that stays is known as stale by its process
 	sweep(filepath.Dir(w.path), w.own.Namespace)
-	said := ""
+	failing := false
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case s := <-w.next:
-			said = w.report(s, said)
+			err := w.write(s)
+			if err != nil && !failing {
+				w.log.Warn(err.Error() + "; `rdma-events status` and `health` miss it, and all else goes on")
+			}
+			failing = err != nil
 		}
 	}
-}
-
-// report writes a status, and returns the error, as text. It logs one that is not the one before.
-func (w *Writer) report(s *health.Status, before string) string {
-	err := w.write(s)
-	if err == nil {
-		return ""
-	}
-	if err.Error() != before {
-		w.log.Warn(err.Error() + "; `rdma-events status` and `health` miss it, and all else goes on")
-	}
-	return err.Error()
 }
 
 func (w *Writer) write(s *health.Status) error {

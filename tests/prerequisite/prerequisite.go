@@ -20,6 +20,7 @@ const (
 	UserNamespaces = "namespaces" // user namespaces made by the user that runs the tests
 	Package        = "package"    // the package that make package builds
 	Image          = "image"      // the image that make try-image builds
+	Readers        = "readers"    // mandoc, bash and zsh, which read what the command print prints
 )
 
 // Missing skips the test with the reason. It fails the test if RDMA_EVENTS_REQUIRE has what.

@@ -19,33 +19,6 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// These are parts of promtool's format of unit tests.
-type (
-	unitFile struct {
-		RuleFiles []string   `yaml:"rule_files"`
-		Interval  string     `yaml:"evaluation_interval"`
-		Tests     []unitTest `yaml:"tests"`
-	}
-	unitTest struct {
-		Interval string       `yaml:"interval"`
-		Series   []unitSeries `yaml:"input_series"`
-		Exprs    []unitExpr   `yaml:"promql_expr_test"`
-	}
-	unitSeries struct {
-		Series string `yaml:"series"`
-		Values string `yaml:"values"`
-	}
-	unitExpr struct {
-		Expr    string       `yaml:"expr"`
-		At      string       `yaml:"eval_time"`
-		Samples []unitSample `yaml:"exp_samples"`
-	}
-	unitSample struct {
-		Labels string  `yaml:"labels"`
-		Value  float64 `yaml:"value"`
-	}
-)
-
 // firing has the alerts of a rule at each evaluation, as sets of labels in promtool's notation.
 type firing struct {
 	alert  string // its name in Prometheus
@@ -61,7 +34,7 @@ const tolerance = 2
 func (w *twins) compareRules(t *testing.T) {
 	file, err := grafana.Rules(root)
 	require.NoError(t, err)
-	test := unitTest{Interval: interval.String(), Series: w.series.notation()}
+	test := prom.UnitTest{Interval: interval.String(), Series: w.series.notation()}
 	for _, g := range file.Groups {
 		for _, r := range g.Rules {
 			watcher, err := grafana.NewWatcher(&r, &g)
@@ -75,7 +48,7 @@ func (w *twins) compareRules(t *testing.T) {
 			test.Exprs = append(test.Exprs, f.exprs()...)
 		}
 	}
-	text, err := yaml.Marshal(unitFile{RuleFiles: []string{rulesFile(t)}, Interval: interval.String(), Tests: []unitTest{test}})
+	text, err := yaml.Marshal(prom.UnitFile{RuleFiles: []string{rulesFile(t)}, Interval: interval.String(), Tests: []prom.UnitTest{test}})
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "hour.yml")
 	require.NoError(t, os.WriteFile(path, text, 0o600))
@@ -141,13 +114,13 @@ func (f *firing) requireFiresAndClears(t *testing.T) {
 	require.Empty(t, f.alerts[at[len(at)-1]], "%s: clears", f.alert)
 }
 
-func (f *firing) exprs() []unitExpr {
-	var all []unitExpr
+func (f *firing) exprs() []prom.UnitExpr {
+	var all []prom.UnitExpr
 	expr := fmt.Sprintf(`max by (%s) (ALERTS{alertname=%q, alertstate="firing"})`, strings.Join(identifying(), ", "), f.alert)
 	for _, at := range f.settled() {
-		e := unitExpr{Expr: expr, At: (at + askew - early - offset).String()}
+		e := prom.UnitExpr{Expr: expr, At: (at + askew - early - offset).String()}
 		for _, labels := range f.alerts[at] {
-			e.Samples = append(e.Samples, unitSample{labels, 1})
+			e.Samples = append(e.Samples, prom.UnitSample{Labels: labels, Value: 1})
 		}
 		all = append(all, e)
 	}
@@ -155,8 +128,8 @@ func (f *firing) exprs() []unitExpr {
 }
 
 // notation returns the series in promtool's notation, with a mark of staleness where a series ends.
-func (s *series) notation() []unitSeries {
-	var all []unitSeries
+func (s *series) notation() []prom.UnitSeries {
+	var all []prom.UnitSeries
 	for _, name := range slices.Sorted(maps.Keys(s.values)) {
 		values := s.values[name]
 		var b strings.Builder
@@ -182,7 +155,7 @@ func (s *series) notation() []unitSeries {
 			before, repeats = token, 0
 		}
 		flush()
-		all = append(all, unitSeries{name, strings.ReplaceAll(strings.TrimSpace(b.String()), "stalex0", "stale")})
+		all = append(all, prom.UnitSeries{Series: name, Values: strings.ReplaceAll(strings.TrimSpace(b.String()), "stalex0", "stale")})
 	}
 	return all
 }
