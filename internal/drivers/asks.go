@@ -29,17 +29,35 @@ func Round(m verbs.Method) Asks {
 type Pace struct {
 	State time.Duration // between two queries of a port; 0: only after events
 	Probe time.Duration // between two rounds; 0: none
+
+	Command time.Duration // between two calls that are made because they are commands; 0: none
 }
 
 // PerMinute is how many commands per minute one port and one completion vector cost.
 type PerMinute struct {
 	State int // commands for queries of the port
+	Asked int // commands that are made to see whether the device answers
 	Round map[verbs.Method]int
 }
 
-// PerMinute returns the commands per minute for one port of a device with these costs.
-func (p Pace) PerMinute(c Costs) PerMinute {
-	m := PerMinute{State: times(p.State) * c.Of(PortReading()), Round: map[verbs.Method]int{}}
+// Asking returns the calls that see whether the device of a kernel driver answers, when its
+// ports have hw_counters, or else the method of the probe keeps its queue pair.
+func Asking(kernel string) Asks {
+	switch commands := verbs.CommandsOf(kernel); {
+	case commands.Has(verbs.CommandHWCounters):
+		return Asks{HWCounter: 1}
+	case commands.Has(verbs.CommandQueryQP):
+		return Asks{QueryQP: 1}
+	}
+	return nil
+}
+
+// PerMinute returns the commands per minute for one port of a device of a kernel driver
+// with these costs.
+func (p Pace) PerMinute(kernel string, c Costs) PerMinute {
+	m := PerMinute{
+		State: times(p.State) * c.Of(PortReading()), Asked: times(p.Command) * c.Of(Asking(kernel)), Round: map[verbs.Method]int{},
+	}
 	for _, method := range []verbs.Method{verbs.MethodUDSend, verbs.MethodRCWrite, verbs.MethodFlush} {
 		m.Round[method] = times(p.Probe) * c.Of(Round(method))
 	}

@@ -67,12 +67,13 @@ const (
 	ModifyQP   Call = "modify_qp"
 	DestroyQP  Call = "destroy_qp"
 	PKey       Call = "pkey"       // reading one entry of the P_Key table in sysfs
-	HWCounter  Call = "hw_counter" // reading one hw_counter in sysfs; the plugin itself reads none
+	HWCounter  Call = "hw_counter" // reading one hw_counter in sysfs
+	QueryQP    Call = "query_qp"
 )
 
 // Calls returns all calls, in the order above.
 func Calls() []Call {
-	return []Call{PortQuery, LinkDowned, CreateAH, DestroyAH, CreateQP, ModifyQP, DestroyQP, PKey, HWCounter}
+	return []Call{PortQuery, LinkDowned, CreateAH, DestroyAH, CreateQP, ModifyQP, DestroyQP, PKey, HWCounter, QueryQP}
 }
 
 // Find returns the row of a device; ok is false for a driver without a row.

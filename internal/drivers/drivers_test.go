@@ -50,6 +50,12 @@ func TestRowsAreWhole(t *testing.T) {
 			if d.Transport != "iwarp" { // iWARP has no handles, and shares its kernel driver with RoCE
 				require.Equal(t, d.Costs[CreateAH] > 0, verbs.HandleIsCommand(kernel), "%s: %s", d.Name, kernel)
 			}
+			for call, cost := range map[verbs.CommandCall]Call{
+				verbs.CommandHWCounters: HWCounter, verbs.CommandQueryPort: PortQuery, verbs.CommandQueryQP: QueryQP,
+			} {
+				frozen := d.Name == "bnxt_re" && call == verbs.CommandHWCounters
+				require.Equal(t, d.Costs[cost] > 0 && !frozen, verbs.CommandsOf(kernel).Has(call), "%s: %s: %v", d.Name, kernel, call)
+			}
 		}
 	}
 	for _, name := range []string{
@@ -63,14 +69,16 @@ func TestRowsAreWhole(t *testing.T) {
 func TestCommandsFollowThePace(t *testing.T) {
 	mlx5, _ := Find("mlx5_core", "infiniband")
 	costs := mlx5.On(verbs.LinkEthernet)
-	slow := Pace{State: 10 * time.Second, Probe: 2 * time.Second}.PerMinute(costs)
+	slow := Pace{State: 10 * time.Second, Probe: 2 * time.Second}.PerMinute("mlx5_core", costs)
 	require.Equal(t, 6*3, slow.State)
 	require.Equal(t, 30*4, slow.Round[verbs.MethodFlush])
 	require.Zero(t, slow.Round[verbs.MethodRCWrite])
-	fast := Pace{State: 5 * time.Second, Probe: time.Second}.PerMinute(costs)
+	fast := Pace{State: 5 * time.Second, Probe: time.Second}.PerMinute("mlx5_core", costs)
 	require.Equal(t, 12*3, fast.State)
 	require.Equal(t, 60*4, fast.Round[verbs.MethodFlush])
-	off := Pace{}.PerMinute(costs)
+	off := Pace{}.PerMinute("mlx5_core", costs)
 	require.Zero(t, off.State+off.Round[verbs.MethodFlush])
-	require.Equal(t, 12*6, Pace{State: 5 * time.Second}.PerMinute(mlx5.On(verbs.LinkInfiniBand)).State)
+	require.Equal(t, 6*4, Pace{Command: 10 * time.Second}.PerMinute("mlx5_core", costs).Asked)
+	require.Equal(t, 6, Pace{Command: 10 * time.Second}.PerMinute("bnxt_en", Costs{HWCounter: 2, QueryQP: 1}).Asked)
+	require.Equal(t, 12*6, Pace{State: 5 * time.Second}.PerMinute("mlx5_core", mlx5.On(verbs.LinkInfiniBand)).State)
 }

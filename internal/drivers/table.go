@@ -2,10 +2,10 @@ package drivers
 
 import "rdma_events/internal/verbs"
 
-// queuePairs returns the costs that most drivers have, plus more: one command each to make, move and destroy
+// queuePairs returns the costs that most drivers have, plus more: one command each to make, move, query and destroy
 // a queue pair, and to read a counter.
 func queuePairs(more Costs) Costs {
-	c := Costs{CreateQP: 1, ModifyQP: 1, DestroyQP: 1, HWCounter: 1}
+	c := Costs{CreateQP: 1, ModifyQP: 1, DestroyQP: 1, HWCounter: 1, QueryQP: 1}
 	for call, n := range more {
 		c[call] = n
 	}
@@ -27,7 +27,7 @@ func hardware() []Driver {
 			Known: ByStandin, Standin: profiled,
 			Name: "irdma, RoCE", Kernel: []string{"ice", "i40e", "idpf"}, Transport: "infiniband", Devices: "Intel E810, E830",
 			Events: "port, QP, CQ, SRQ", Probe: "`ud_send`, `rc_write`, `flush`", LinkDowned: "none",
-			First: verbs.MethodUDSend, Costs: queuePairs(Costs{CreateAH: 1, DestroyAH: 1}),
+			First: verbs.MethodUDSend, Costs: queuePairs(Costs{CreateAH: 1, DestroyAH: 1, QueryQP: 0}),
 			Notes: "A device that stops answering is reset without an event, after 5 s. Its hw_counters report success and old " +
 				"values while the device hangs. The device makes one address handle of equal ones.",
 		},
@@ -35,7 +35,7 @@ func hardware() []Driver {
 			Known: ByStandin, Standin: profiled,
 			Name: "irdma, iWARP", Kernel: []string{"ice", "i40e", "idpf"}, Transport: "iwarp", Devices: "Intel E810, X722",
 			Events: "port, QP, CQ, SRQ", Probe: "`flush`", LinkDowned: "none", First: verbs.MethodFlush,
-			Never: []verbs.Method{verbs.MethodUDSend, verbs.MethodRCWrite}, Costs: queuePairs(nil),
+			Never: []verbs.Method{verbs.MethodUDSend, verbs.MethodRCWrite}, Costs: queuePairs(Costs{QueryQP: 0}),
 			Notes: "A queue pair connects by the connection manager alone, and there are no datagrams ([iWARP](#iwarp)).",
 		},
 		{
@@ -43,7 +43,7 @@ func hardware() []Driver {
 			Name: "bnxt_re", Kernel: []string{"bnxt_en", "bnxt_re"}, Devices: "Broadcom NetXtreme-E",
 			Events: "port, QP, SRQ; CQ not with 6.1, device not with 6.12", Probe: "`ud_send`, `rc_write`",
 			LinkDowned: "none; with 7.3 always 0", First: verbs.MethodUDSend,
-			Costs: queuePairs(Costs{LinkDowned: 1, CreateAH: 1, DestroyAH: 1}),
+			Costs: queuePairs(Costs{LinkDowned: 1, CreateAH: 1, DestroyAH: 1, HWCounter: 2}),
 			Notes: "Its library flushes by itself and perhaps without an event, so `flush` is taken only where its first round has one. " +
 				"Up to rdma-core 45 the arm of a completion queue is done by the next poll. Completion vectors are chosen by the driver, " +
 				"whatever `vectors` says. A refused create_qp may leave no errno.",
@@ -53,7 +53,7 @@ func hardware() []Driver {
 			Name: "efa", Kernel: []string{"efa"}, Devices: "Amazon EFA",
 			Events: "none", Probe: "`ud_send`", LinkDowned: "none",
 			First: verbs.MethodUDSend, Never: []verbs.Method{verbs.MethodRCWrite, verbs.MethodFlush},
-			Costs: queuePairs(nil), // an address handle is a command too, but the probe of this driver keeps its handle
+			Costs: queuePairs(Costs{HWCounter: 5}), // an address handle is a command too, but the probe of this driver keeps its handle
 			Notes: "`events_supported` is 0: port states come from queries, which go on saying active when the device is dead. " +
 				"Older devices have no completion events, and so no probe.",
 		},
@@ -62,7 +62,7 @@ func hardware() []Driver {
 			Name: "hns", Kernel: []string{"hns3", "hns_roce_hw_v2", "hns"}, Devices: "HiSilicon HIP08, HIP09",
 			Events: "QP, CQ, SRQ; port with 7.3, not with 6.12", Probe: "`ud_send`, `rc_write`, `flush`; HIP08 not the first",
 			LinkDowned: "none",
-			First:      verbs.MethodUDSend, Costs: Costs{HWCounter: 1, ModifyQP: 1, DestroyQP: 1},
+			First:      verbs.MethodUDSend, Costs: Costs{HWCounter: 1, ModifyQP: 1, DestroyQP: 1, QueryQP: 2},
 			Notes: "HIP08 has no datagrams. While the device is reset, its commands are answered EBUSY, or as if they had succeeded.",
 		},
 		{
@@ -76,7 +76,7 @@ func hardware() []Driver {
 			Known: ByStandin, Standin: profiled,
 			Name: "mana", Kernel: []string{"mana"}, Devices: "Microsoft Azure MANA",
 			Events: "QP; port with 7.3, not with 6.12", Probe: "`rc_write`", LinkDowned: "none", First: verbs.MethodRCWrite, Never: []verbs.Method{verbs.MethodUDSend},
-			Costs: queuePairs(nil),
+			Costs: queuePairs(Costs{QueryQP: 0}),
 			Notes: "No datagrams. Reading `qp_fatal` makes the library modify that queue pair, a command of up to 30 s within the reader. " +
 				"Devices called manae have neither RC queue pairs nor completion events. rdma-core 44 has no RC for it.",
 		},
@@ -96,7 +96,7 @@ func hardware() []Driver {
 			Known: ByStandin, Standin: profiled,
 			Name: "qedr", Kernel: []string{"qede", "qedr"}, Devices: "Marvell FastLinQ, RoCE mode",
 			Events: "port, QP, CQ, SRQ; port twice with 7.3", Probe: "`rc_write`", LinkDowned: "none; reading is EINVAL",
-			First: verbs.MethodRCWrite, Never: []verbs.Method{verbs.MethodUDSend, verbs.MethodFlush}, Costs: queuePairs(nil),
+			First: verbs.MethodRCWrite, Never: []verbs.Method{verbs.MethodUDSend, verbs.MethodFlush}, Costs: queuePairs(Costs{HWCounter: 0, QueryQP: 2}),
 			Notes: "No datagrams. `flush` never completes, since the device does not know a queue pair before it is connected; " +
 				"in iWARP mode there is no probe.",
 		},
@@ -104,13 +104,13 @@ func hardware() []Driver {
 			Known: ByStandin, Standin: profiled,
 			Name: "cxgb4", Kernel: []string{"cxgb4", "iw_cxgb4"}, Devices: "Chelsio T4 to T6",
 			Events: "device, QP, SRQ; port with 7.3, not with 6.12", Probe: "`flush`", LinkDowned: "none",
-			First: verbs.MethodFlush, Never: []verbs.Method{verbs.MethodUDSend, verbs.MethodRCWrite}, Costs: queuePairs(Costs{HWCounter: 0}),
+			First: verbs.MethodFlush, Never: []verbs.Method{verbs.MethodUDSend, verbs.MethodRCWrite}, Costs: queuePairs(Costs{HWCounter: 0, QueryQP: 0}),
 			Notes: "iWARP. The driver gives some fatal errors to a queue pair's owner as a device event without a port.",
 		},
 		{
 			Name: "mthca", Kernel: []string{"ib_mthca"}, Devices: "Mellanox InfiniHost",
 			Events: "port, device, LID, P_Key, re-registration, QP, CQ, SRQ", Probe: "`rc_write`, `flush`", LinkDowned: "yes",
-			First: verbs.MethodRCWrite, Costs: Costs{PortQuery: 1, LinkDowned: 1, PKey: 1, ModifyQP: 1, DestroyQP: 1},
+			First: verbs.MethodRCWrite, Costs: Costs{PortQuery: 1, LinkDowned: 1, PKey: 1, ModifyQP: 1, DestroyQP: 1, QueryQP: 1},
 			Notes: "The oldest cards cannot say up to where completions were seen when they arm.",
 		},
 		{
@@ -131,8 +131,8 @@ func mellanox() []Driver {
 			Events: all + ", speed", Probe: "`ud_send`, `rc_write`; on InfiniBand `rc_write`",
 			LinkDowned: "yes; on Ethernet unknown whether it counts",
 			FlushMoves: []string{"req_cqe_flush_error", "resp_cqe_flush_error"}, First: verbs.MethodUDSend,
-			Costs:    queuePairs(Costs{PortQuery: 5, LinkDowned: 1, PKey: 1, HWCounter: 3}),
-			Ethernet: queuePairs(Costs{PortQuery: 2, LinkDowned: 1, PKey: 1, HWCounter: 3}),
+			Costs:    queuePairs(Costs{PortQuery: 5, LinkDowned: 1, PKey: 1, HWCounter: 4}),
+			Ethernet: queuePairs(Costs{PortQuery: 2, LinkDowned: 1, PKey: 1, HWCounter: 4}),
 			Notes: "`flush` is counted as an error, and so never taken by `auto`. A device in error state answers an open with EAGAIN and " +
 				"commands with ENOLINK, and may recover. An arm fires for what came before it. Representors have no RC queue pairs.",
 		},
@@ -142,8 +142,8 @@ func mellanox() []Driver {
 			Events: all + "; port twice on RoCE", Probe: "`ud_send`, `rc_write`; on InfiniBand `rc_write`",
 			LinkDowned: "InfiniBand; elsewhere always 0",
 			FlushMoves: []string{"rq_num_wrfe", "sq_num_wrfe"}, First: verbs.MethodUDSend,
-			Costs:    Costs{PortQuery: 2, LinkDowned: 1, PKey: 1, HWCounter: 1, ModifyQP: 1, DestroyQP: 1},
-			Ethernet: Costs{PortQuery: 1, LinkDowned: 1, HWCounter: 1, ModifyQP: 1, DestroyQP: 1},
+			Costs:    Costs{PortQuery: 2, LinkDowned: 1, PKey: 1, HWCounter: 1, ModifyQP: 1, DestroyQP: 1, QueryQP: 1},
+			Ethernet: Costs{PortQuery: 1, LinkDowned: 1, HWCounter: 1, ModifyQP: 1, DestroyQP: 1, QueryQP: 1},
 			Notes: "`flush` is counted as an error. A device in error state answers an open with EAGAIN. An address handle asks the " +
 				"host's neighbour table, for up to 3 s.",
 		},

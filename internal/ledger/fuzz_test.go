@@ -51,9 +51,9 @@ func FuzzAReaderSurvivesAnyBytes(f *testing.F) {
 // requireOldest checks that Busy returns a call with a name, and that none is older.
 func requireOldest(t *testing.T, s *Snapshot) {
 	t.Helper()
-	busy := s.Busy()
+	busy := s.Busy(nil)
 	require.Equal(t, busy.Call == CallNone, busy.Call.String() == "")
-	threads := []Lane{s.Reader, s.Control}
+	threads := []Lane{s.Reader, s.Control, s.Evidence}
 	for i := range s.Probes {
 		threads = append(threads, s.Probes[i].Lane)
 	}

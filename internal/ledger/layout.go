@@ -11,6 +11,9 @@ const (
 	magic      = 0x52444d4145563031 // "RDMAEV01"
 )
 
+// portShift is the place of the port in threadState.call.
+const portShift = 16
+
 // Overflow is the type number of the slot for events that found no other slot.
 const Overflow int32 = -1
 
@@ -22,17 +25,20 @@ type (
 		probes uint32 // probe slots in use
 		reader threadState
 		ctl    threadState
-		_      [1024 - 16 - 2*16]byte
+		evid   threadState
+		_      [1024 - 16 - 3*16]byte
 		event  [EventSlots]eventSlot
 		probe  [ProbeSlots]probeSlot
 		_      [Size - 1024 - EventSlots*24 - ProbeSlots*128]byte
 	}
-	// threadState is the call that one thread is in: call 0 is "in no verbs call", beat
-	// is CLOCK_MONOTONIC ns of the last change.
+	// threadState is the call that one thread is in. The lower half of call is the Call, 0
+	// for "in no call", and the upper half the port that the call is about. thread is the
+	// TID of the thread where the host has to know it, beat is CLOCK_MONOTONIC ns of the
+	// last change.
 	threadState struct {
-		call uint32
-		_    uint32
-		beat int64
+		call   uint32
+		thread uint32
+		beat   int64
 	}
 	eventSlot struct {
 		typ, port   int32
@@ -83,6 +89,7 @@ const (
 	CallCloseDevice
 	CallLoadLibrary
 	CallReadSysfs // not a call into the library, but it can hang in the driver too
+	CallQueryQP
 	calls
 )
 
@@ -94,7 +101,7 @@ var callNames = [calls]string{
 	"ibv_get_cq_event", "ibv_ack_cq_events", "ibv_get_async_event", "ibv_ack_async_event",
 	"ibv_destroy_qp", "ibv_destroy_cq", "ibv_destroy_comp_channel", "ibv_destroy_ah",
 	"ibv_dereg_mr", "ibv_dealloc_pd", "ibv_close_device", "dlopen libibverbs",
-	"read sysfs",
+	"read sysfs", "ibv_query_qp",
 }
 
 // String returns the function's name, "" for CallNone.

@@ -116,14 +116,19 @@ func (l *Ledger) slot(typ, port int32) *eventSlot {
 }
 
 // Reader records the call that the reading thread is in; now is CLOCK_MONOTONIC in ns.
-func (l *Ledger) Reader(c Call, now int64) { l.p.reader.set(c, now) }
+func (l *Ledger) Reader(c Call, now int64) { l.p.reader.set(Lane{Call: c, Beat: now}) }
 
-// Control is Reader for the controlling thread, which opens, queries and closes.
-func (l *Ledger) Control(c Call, now int64) { l.p.ctl.set(c, now) }
+// Control records the call of the thread that opens, queries and closes. Lane.Thread is
+// its TID during a call for which no other thread waits, else 0.
+func (l *Ledger) Control(to Lane) { l.p.ctl.set(to) }
 
-func (s *threadState) set(c Call, now int64) {
-	atomic.StoreInt64(&s.beat, now)
-	atomic.StoreUint32(&s.call, uint32(c))
+// Evidence is Control for the thread that reads hw_counters and queries queue pairs.
+func (l *Ledger) Evidence(to Lane) { l.p.evid.set(to) }
+
+func (s *threadState) set(to Lane) {
+	atomic.StoreInt64(&s.beat, to.Beat)
+	atomic.StoreUint32(&s.thread, uint32(to.Thread))
+	atomic.StoreUint32(&s.call, uint32(to.Call)|uint32(to.Port)<<portShift)
 }
 
 // AddProbe finds or adds the slot of a probe's series and returns its index, or ErrFull.
@@ -151,4 +156,6 @@ func (l *Ledger) AddProbe(port, vector, method int) (int, error) {
 func (l *Ledger) AddRound(index int, c ProbeCounts) { l.p.probe[index].counts.store(c) }
 
 // ProbeLane records the call that a probe's thread is in.
-func (l *Ledger) ProbeLane(index int, c Call, now int64) { l.p.probe[index].thread.set(c, now) }
+func (l *Ledger) ProbeLane(index int, c Call, now int64) {
+	l.p.probe[index].thread.set(Lane{Call: c, Beat: now})
+}

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"slices"
 	"testing"
 	"unsafe"
 
@@ -24,6 +25,7 @@ func TestLayoutIsTheOneOfTheNativeBackend(t *testing.T) {
 	require.EqualValues(t, 24, unsafe.Sizeof(eventSlot{}))
 	require.EqualValues(t, 128, unsafe.Sizeof(probeSlot{}))
 	require.EqualValues(t, 16, unsafe.Offsetof(page{}.reader))
+	require.EqualValues(t, 48, unsafe.Offsetof(page{}.evid))
 	require.EqualValues(t, 1024, unsafe.Offsetof(page{}.event))
 	require.EqualValues(t, 1024+512*24, unsafe.Offsetof(page{}.probe))
 	require.EqualValues(t, 16, unsafe.Offsetof(probeSlot{}.thread))
@@ -66,8 +68,31 @@ func TestHostReadsTheCountsOfTheWorker(t *testing.T) {
 	require.Equal(t, []EventCounts{{10, 1, 4, 4}, {10, 2, 1, 1}}, s.Events)
 	require.Equal(t, 3, s.Probes[0].Method)
 	require.Equal(t, ProbeCounts{Rounds: 1, Successes: 1, Events: 1, Acked: 1}, s.Probes[0].ProbeCounts)
-	require.Equal(t, Lane{CallAckCQEvents, 42}, s.Busy())
+	require.Equal(t, Lane{Call: CallAckCQEvents, Beat: 42}, s.Busy(nil))
 	require.NoError(t, host.Close())
+}
+
+func TestBusyLeavesOutACallOfAHeldThread(t *testing.T) {
+	l := newLedger(t)
+	busy := func(held ...int) Lane {
+		var s Snapshot
+		l.Snapshot(&s)
+		return s.Busy(func(thread int) bool { return slices.Contains(held, thread) })
+	}
+	require.Equal(t, Lane{}, busy())
+	counter := Lane{Call: CallReadSysfs, Port: 2, Thread: 21, Beat: 5}
+	query := Lane{Call: CallQueryPort, Port: 1, Thread: 22, Beat: 6}
+	l.Evidence(counter)
+	l.Control(query)
+	l.Reader(CallAckAsyncEvent, 7)
+	require.Equal(t, counter, busy())
+	require.Equal(t, query, busy(21))
+	require.Equal(t, Lane{Call: CallAckAsyncEvent, Beat: 7}, busy(21, 22), "it has no thread that could be held")
+	l.Control(Lane{Call: CallCloseDevice, Beat: 8})
+	l.Reader(CallNone, 9)
+	require.Equal(t, Lane{Call: CallCloseDevice, Beat: 8}, busy(21, 0))
+	require.EqualValues(t, 3, counter.Lasted(8))
+	require.Zero(t, Lane{Beat: 5}.Lasted(8))
 }
 
 func TestMoreTypesThanSlotsAreCountedTogether(t *testing.T) {

@@ -15,10 +15,21 @@ type Probe struct {
 	ProbeCounts
 }
 
-// Lane is the call that a thread is in, and since when (CLOCK_MONOTONIC, ns).
+// Lane is the call that a thread is in.
 type Lane struct {
-	Call Call
-	Beat int64
+	Call   Call
+	Port   int   // that the call is about; 0: it is about none, or not known
+	Thread int   // TID; 0: not known
+	Beat   int64 // since when, CLOCK_MONOTONIC in ns
+}
+
+// Lasted returns for how many ns the call has lasted at now, CLOCK_MONOTONIC; 0 without a
+// call.
+func (l Lane) Lasted(now int64) int64 {
+	if l.Call == CallNone {
+		return 0
+	}
+	return max(0, now-l.Beat)
 }
 
 // believable is more than a worker can count: at a hundred million events a second it
@@ -30,15 +41,16 @@ const believable = 1 << 48
 // worker may be a few events apart, but Acked is never ahead of Read. Slots of a damaged
 // ledger whose numbers cannot be counts are left out.
 type Snapshot struct {
-	Reader, Control Lane
-	Events          []EventCounts
-	Probes          []Probe
+	Reader, Control, Evidence Lane
+	Events                    []EventCounts
+	Probes                    []Probe
 }
 
 // Snapshot copies the ledger into s, reusing its slices. It may be called
 // while the worker writes.
 func (l *Ledger) Snapshot(s *Snapshot) {
-	s.Reader, s.Control = l.p.reader.get(), l.p.ctl.get()
+	s.Reader = l.p.reader.get()
+	s.Control, s.Evidence = l.Lanes()
 	s.Events = s.Events[:0]
 	for i := range min(atomic.LoadUint32(&l.p.events), EventSlots) {
 		e := &l.p.event[i]
@@ -57,8 +69,15 @@ func (l *Ledger) Snapshot(s *Snapshot) {
 	}
 }
 
+// Lanes copies Control and Evidence, and nothing else.
+func (l *Ledger) Lanes() (control, evidence Lane) { return l.p.ctl.get(), l.p.evid.get() }
+
 func (s *threadState) get() Lane {
-	return Lane{Call: Call(atomic.LoadUint32(&s.call)), Beat: atomic.LoadInt64(&s.beat)}
+	word := atomic.LoadUint32(&s.call)
+	return Lane{
+		Call: Call(word & (1<<portShift - 1)), Port: int(word >> portShift),
+		Thread: int(atomic.LoadUint32(&s.thread)), Beat: atomic.LoadInt64(&s.beat),
+	}
 }
 
 func (s *probeSlot) get() Probe {
@@ -67,17 +86,22 @@ func (s *probeSlot) get() Probe {
 	}
 }
 
-// Busy returns the call that has lasted longest among all threads, and since
-// when; CallNone when no thread is in a call.
-func (s *Snapshot) Busy() Lane {
+// Busy returns the call that has lasted longest among all threads;
+// CallNone when no thread is in a call. It leaves out a call whose Lane has a Thread for
+// which held returns true. held may be nil.
+func (s *Snapshot) Busy(held func(thread int) bool) Lane {
 	var oldest Lane
 	compare := func(l Lane) {
-		if l.Call != CallNone && (oldest.Call == CallNone || l.Beat < oldest.Beat) {
+		if l.Call == CallNone || oldest.Call != CallNone && l.Beat >= oldest.Beat {
+			return
+		}
+		if l.Thread == 0 || held == nil || !held(l.Thread) {
 			oldest = l
 		}
 	}
 	compare(s.Reader)
 	compare(s.Control)
+	compare(s.Evidence)
 	for i := range s.Probes {
 		compare(s.Probes[i].Lane)
 	}

@@ -49,7 +49,10 @@ func filled() []Point {
 			Device: "mlx5_0", Port: 1, Types: all(1, verbs.ScopePort), Read: 5, Acked: 5, Hold: statOf(800), Ack: statOf(30),
 			At: at(0),
 		},
-		filledPort(), probe, histogram, filledDevice(),
+		filledPort(), probe, histogram, filledDevice(), &Command{
+			Device: "mlx5_0", Port: 1, Call: verbs.CommandHWCounters, Calls: 9, Errors: 3, Status: "ETIMEDOUT",
+			BusyNS: 6_000_000_000, Stuck: true, Took: statOf(45_000), TookP: ranks(44_000), At: at(0),
+		},
 	}
 	host := &Host{
 		HostTotals: HostTotals{Flaps: 3, MissedTransitions: 1, LostEvents: 2, LostCompletions: 1, Errors: 3, GIDMoves: 2}, At: at(0),

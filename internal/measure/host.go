@@ -15,6 +15,7 @@ type Host struct {
 	PortsDown int64
 	Unacked   uint64
 	WakeP99   int64 // ns, the greatest; 0: no event came
+	Stuck     int64 // commands
 	At        time.Time
 }
 
@@ -30,7 +31,7 @@ type HostTotals struct {
 }
 
 // Add adds the values of a point of one interval. Points of other types than Device,
-// Port, Async and Probe add nothing.
+// Port, Async, Probe and Command add nothing.
 func (h *Host) Add(p Point) {
 	switch p := p.(type) {
 	case *Device:
@@ -41,6 +42,10 @@ func (h *Host) Add(p Point) {
 		}
 	case *Async:
 		h.Unacked += p.Unacked
+	case *Command:
+		if p.Stuck {
+			h.Stuck++
+		}
 	case *Probe:
 		h.Unacked += p.Unacked
 		h.WakeP99 = max(h.WakeP99, p.WakeP.P99)
@@ -95,6 +100,7 @@ var hosts = table[Host]{
 			func(v *Host) uint64 { return v.LostCompletions }),
 		counter("errors", "sum of rdma_cq_probe.errors", func(v *Host) uint64 { return v.Errors }),
 		counter("gid_moves", "sum of rdma_port.gid_moves", func(v *Host) uint64 { return v.GIDMoves }),
+		integer("commands_stuck", "", "series of rdma_command whose stuck is 1", func(v *Host) int64 { return v.Stuck }),
 		maybe("wake_ns_p99", "ns", "the greatest rdma_cq_probe.wake_ns_p99",
 			func(v *Host) (int64, bool) { return v.WakeP99, v.WakeP99 > 0 }),
 	},

@@ -47,6 +47,7 @@ func All() []Metric {
 		attrChanges.describe(),
 		probes.describe(),
 		histograms.describe(),
+		commands.describe(),
 		devices.describe(),
 		hosts.describe(),
 		collectors.describe(),

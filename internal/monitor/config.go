@@ -37,6 +37,8 @@ type Config struct {
 	Expect           []string                           // devices that are reported even if never seen
 	ExpectedDown     func(device string, port int) bool // ports that are down by design; nil: none
 
+	CommandStuck time.Duration // a command that lasts longer is stuck; 0: none is
+
 	Window    time.Duration // time that percentiles cover
 	Histogram bool
 	Stages    bool // collect the stages of a round, too: get, arm, drain

@@ -55,6 +55,7 @@ type Device struct {
 	own             series
 	ports           []*port  // by number
 	probes          []*probe // by ProbeKey
+	commands        []*command
 
 	emitted   measure.Device // the visible part of the last point, without its time
 	stamp     stamp
@@ -161,6 +162,7 @@ func (d *Device) leave(why status.Reason, t *moment) {
 		}
 	}
 	d.endProbes()
+	d.endCommands(t)
 }
 
 // endProbes marks every probe as one without a result: the result of the last round,

@@ -10,8 +10,8 @@ import (
 )
 
 // Gather returns the points that are emitted once per interval. First come the points
-// of rdma_async, then those of the ports, the probes and the devices, in the order of
-// device name, port, completion vector and method. The point of the host comes last, if
+// of rdma_async, then those of the ports, the probes, the commands and the devices, in the
+// order of device name, port, completion vector and method or call. The point of the host comes last, if
 // the host has a device or one is expected. Stats and rates cover the time since the
 // Gather before. The Collector is complete but for Queue and Usage. One goroutine at a
 // time may call Gather, also before and after Run.
@@ -42,7 +42,7 @@ type gathering struct {
 	elapsed int64
 	tmp     *aggregate.Scratch
 
-	async, ports, probes, devices []measure.Point
+	async, ports, probes, commands, devices []measure.Point
 
 	collector measure.Collector
 	pids      []int
@@ -51,7 +51,7 @@ type gathering struct {
 
 // points returns all gathered points, and the point of the host that sums them up.
 func (g *gathering) points() []measure.Point {
-	points := slices.Concat(g.async, g.ports, g.probes, g.devices)
+	points := slices.Concat(g.async, g.ports, g.probes, g.commands, g.devices)
 	if len(g.devices) == 0 {
 		return points
 	}
@@ -67,6 +67,7 @@ func (d *Device) gather(g *gathering, discovered bool) {
 	defer d.mu.Unlock()
 	d.retry(g.t)
 	d.readLedger()
+	d.lookAtCommands(g.t)
 	v := d.view()
 	g.collect(&v)
 	g.totals.add(d.totals(g.t))
@@ -95,6 +96,11 @@ func (d *Device) gatherSeries(g *gathering) {
 			g.probes = append(g.probes, &measure.Histogram{
 				Device: d.name, ProbeKey: p.ProbeKey, Below: p.histogram.Cumulative(), At: g.now,
 			})
+		}
+	}
+	if d.present {
+		for _, c := range d.commands {
+			g.commands = append(g.commands, c.view(d.name, g.t, g))
 		}
 	}
 }

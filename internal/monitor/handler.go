@@ -28,6 +28,7 @@ func (d *Device) Batch(b verbs.Batch, s status.Status) {
 	for i := range b.Items {
 		d.item(&b.Items[i], &t)
 	}
+	d.lookAtCommands(&t)
 	d.status = s
 	d.emitIfChanged(&t)
 }
@@ -40,6 +41,7 @@ func (d *Device) Ended(why status.End) {
 	defer d.mu.Unlock()
 	d.readLedger()
 	d.led = nil
+	d.lookAtCommands(&t)
 	d.addDeadWorker(&d.own, &t)
 	for _, p := range d.ports {
 		d.addDeadWorker(&p.series, &t)
@@ -82,6 +84,8 @@ func (d *Device) item(it *verbs.Item, t *moment) {
 		d.probeMade(it.Probe)
 	case it.GIDs != nil:
 		d.gids(it.GIDs, t)
+	case it.Command != nil:
+		d.commandEnded(it.Command, t)
 	}
 }
 

@@ -89,10 +89,10 @@ func (a *testAttempt) Take(m message, s status.Status) {
 	a.Status(s)
 }
 
-func (a *testAttempt) Busy() Call {
+func (a *testAttempt) Busy(held func(int) bool) Call {
 	var s ledger.Snapshot
 	a.led.Snapshot(&s)
-	if busy := s.Busy(); busy.Call != ledger.CallNone {
+	if busy := s.Busy(held); busy.Call != ledger.CallNone {
 		return Call{Name: busy.Call.String(), Since: busy.Beat}
 	}
 	return Call{}
@@ -122,7 +122,9 @@ func (t talker) register(r grpc.ServiceRegistrar) {
 }
 
 // inCall records in the shared memory that the child is in a call.
-func inCall(l *ledger.Ledger, c ledger.Call) { l.Control(c, clock.Monotonic()) }
+func inCall(l *ledger.Ledger, c ledger.Call) {
+	l.Control(ledger.Lane{Call: c, Beat: clock.Monotonic()})
+}
 
 func testHandshake() Handshake {
 	return Handshake{Key: "RDMA_EVENTS_TEST_CHILD", Value: "yes", Version: 1}

@@ -35,8 +35,8 @@ func (s *Supervisor[M]) launched(a Attempt[M], shared *os.File) (*following[M], 
 	t := s.spec.Timing
 	f := &following[M]{
 		Attempt: a, s: s, ended: make(chan struct{}),
-		dog: watchdog{busy: a.Busy, limit: checksPerBeat, stuck: t.Stuck, mono: s.mono},
 	}
+	f.dog = watchdog{busy: f.waitsFor, limit: checksPerBeat, stuck: t.Stuck, mono: s.mono}
 	// Before the first message come the fork and the start, which have limits of their
 	// own, and then the child opens its resource.
 	f.dog.quiet = -int((3*t.Start + t.Stuck) / (t.Beat / checksPerBeat))
@@ -98,7 +98,14 @@ func (f *following[M]) check() cause {
 func (f *following[M]) call() Call {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.Busy()
+	return f.Busy(nil)
+}
+
+// waitsFor returns the call that the child as a whole waits for. If only one thread waits,
+// and in the kernel, then killing the child ends neither that call nor the wait, and ends
+// all that the child still does.
+func (f *following[M]) waitsFor() Call {
+	return f.Busy(func(thread int) bool { return uninterruptible(f.p.PID(), thread) })
 }
 
 // handle passes on a message with the status that follows from it. It is called by the
@@ -153,7 +160,7 @@ func closesWithin(d time.Duration, done <-chan struct{}) bool {
 
 // decide returns what follows from the end of a process. The caller holds f.mu.
 func (s *Supervisor[M]) decide(f *following[M], by cause, gone bool) decision {
-	call := f.Busy()
+	call := f.Busy(nil)
 	if !f.running.IsZero() && time.Since(f.running) >= s.spec.Timing.Well {
 		s.backoff.reset()
 		s.lastLog = ""

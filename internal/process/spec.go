@@ -57,8 +57,10 @@ type Attempt[M any] interface {
 	Sign(M) Sign
 	// Take handles a message, with the status that follows from it.
 	Take(M, status.Status)
-	// Busy returns the call that the child is in.
-	Busy() Call
+	// Busy returns the call that the child is in, of several the one that lasts longest.
+	// It leaves out a call without which the rest of the child works if held returns true
+	// for its thread, by TID. held may be nil: then it leaves out none.
+	Busy(held func(thread int) bool) Call
 	// Ended is called once, when the process is gone or was given up. It releases
 	// everything that Begin made.
 	Ended(status.End)

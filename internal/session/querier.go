@@ -6,7 +6,6 @@ import (
 	"maps"
 	"time"
 
-	"rdma_events/internal/clock"
 	"rdma_events/internal/portstate"
 	"rdma_events/internal/verbs"
 )
@@ -25,14 +24,17 @@ const queryDelay = 10 * time.Millisecond
 // the event was lost, and the next StateInterval would be late.
 const confirm = portstate.Settle + 10*time.Millisecond
 
-// query is the second source of the port states, after the events. It queries a port soon
-// after its events, again when they have settled, and every StateInterval. If one of the
+// query is the second source of the port states, after the events. It queries each port
+// once for its baseline, soon after its events, again when they have settled, and every StateInterval. If one of the
 // latter two answers differs from the answer before, query asks once more, and again as
 // long as the answers differ.
 func (s *session) query(ctx context.Context) error {
 	due, again := newAlarms(s.o.StateInterval), stopped()
 	defer due.stop()
 	defer again.Stop()
+	if err := s.baseline(ctx); err != nil {
+		return unlessClosed(ctx, err)
+	}
 	recent, doubtful := map[*port]bool{}, map[*port]bool{}
 	doubts := func(p *port) {
 		if len(doubtful) == 0 {
@@ -75,6 +77,20 @@ func (s *session) query(ctx context.Context) error {
 	}
 }
 
+// baseline queries all ports once the events that were queued before are read.
+func (s *session) baseline(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-s.drained:
+	}
+	err := s.queryPorts(func(*port) bool { return true }, nil)
+	if err == nil {
+		close(s.baselineDone)
+	}
+	return err
+}
+
 // queryPorts queries the ports that want accepts. It calls onChange, unless that is nil,
 // for each port whose state differs from that of the query before.
 func (s *session) queryPorts(want func(*port) bool, onChange func(*port)) error {
@@ -97,9 +113,8 @@ func (s *session) queryPorts(want func(*port) bool, onChange func(*port)) error 
 // whether the state differs from that of the query before. It returns an error only if
 // the error ends the watch.
 func (s *session) queryPort(p *port) (changed bool, err error) {
-	r := &verbs.Reading{Port: p.number, Mono: clock.Monotonic()}
-	r.Attr, err = s.dev.QueryPort(p.number)
-	r.Took = clock.Monotonic() - r.Mono
+	r := &verbs.Reading{Port: p.number}
+	r.Mono, r.Took = s.timed(func() { r.Attr, err = s.dev.QueryPort(p.number) })
 	switch {
 	case errors.Is(err, verbs.ErrNoDevice) || errors.Is(err, verbs.ErrClosed):
 		return false, err
@@ -114,5 +129,6 @@ func (s *session) queryPort(p *port) (changed bool, err error) {
 		changed = last != r.Attr.State
 	}
 	s.out.add(verbs.Item{Reading: r})
+	s.reportQuery(p, r, err)
 	return changed, nil
 }

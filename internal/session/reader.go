@@ -3,7 +3,7 @@ package session
 import (
 	"context"
 	"errors"
-	"fmt"
+	"time"
 
 	"rdma_events/internal/verbs"
 )
@@ -17,21 +17,26 @@ func (s *session) read(ctx context.Context) error {
 	if err := s.drain(runs); err != nil {
 		return unlessClosed(ctx, err)
 	}
-	for _, p := range s.ports {
-		if _, err := s.queryPort(p); err != nil {
-			return unlessClosed(ctx, err)
-		}
-	}
-	close(s.baselineDone)
+	close(s.drained)
+	s.awaitBaseline(ctx)
 	for {
 		n, err := s.dev.ReadEvents(runs, -1)
 		if err != nil {
 			return unlessClosed(ctx, err)
 		}
 		s.out.addRuns(runs[:n])
-		if err := s.note(runs[:n]); err != nil {
-			return unlessClosed(ctx, err)
-		}
+		s.note(runs[:n])
+	}
+}
+
+// awaitBaseline waits for the baseline, at most baselineTimeout.
+func (s *session) awaitBaseline(ctx context.Context) {
+	t := time.NewTimer(baselineTimeout)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-s.baselineDone:
+	case <-t.C:
 	}
 }
 
@@ -46,14 +51,15 @@ func (s *session) drain(runs []verbs.Run) error {
 }
 
 // note informs the querier and the probers of the events of their ports. After
-// device_fatal it checks whether the device is still there.
-func (s *session) note(runs []verbs.Run) error {
-	fatal, moves := false, false
+// device_fatal the querier checks whether the device is still there. Only a query shows
+// that: the asynchronous descriptor of a removed device stays silent for ever, and a driver
+// may report device_fatal for a device that goes on working.
+func (s *session) note(runs []verbs.Run) {
+	moves := false
 	for _, r := range runs {
-		fatal = fatal || r.Type == verbs.EventDeviceFatal
 		moves = moves || MovesProbe(r.Type)
-		for _, p := range s.ports {
-			if r.Port == p.number {
+		for i, p := range s.ports {
+			if r.Port == p.number || r.Type == verbs.EventDeviceFatal && i == 0 {
 				p.due.Store(true)
 				if MovesProbe(r.Type) {
 					p.changed(&p.seen)
@@ -65,10 +71,6 @@ func (s *session) note(runs []verbs.Run) error {
 	if moves {
 		signal(s.gidsWake)
 	}
-	if fatal {
-		return s.alive()
-	}
-	return nil
 }
 
 // MovesProbe reports whether an event of type t may make a probe's choice of method or
@@ -79,21 +81,6 @@ func MovesProbe(t verbs.EventType) bool {
 		return true
 	}
 	return false
-}
-
-// alive checks after device_fatal whether the device is still there, and returns an error
-// that is errRemoved if not. Only a query shows that: the asynchronous descriptor of a
-// removed device stays silent for ever, and a driver may report device_fatal for a device
-// that goes on working.
-func (s *session) alive() error {
-	if len(s.ports) == 0 {
-		return nil
-	}
-	_, err := s.dev.QueryPort(s.ports[0].number)
-	if errors.Is(err, verbs.ErrNoDevice) {
-		return fmt.Errorf("%w: %w", errRemoved, err)
-	}
-	return nil
 }
 
 func unlessClosed(ctx context.Context, err error) error {

@@ -26,6 +26,11 @@ const (
 	// closeTimeout is how long the library may take to close a device. An administrator's
 	// command may be waiting for the close.
 	closeTimeout = time.Second
+	// baselineTimeout is how long the reader waits for the ports' baseline. Firmware that
+	// hangs does not answer the queries, and events come all the same.
+	baselineTimeout = time.Second
+	// lastCommand is how long the end of a watch waits for a command that is under way.
+	lastCommand = 100 * time.Millisecond
 )
 
 // RemovalWatcher is an interface that a Backend may also implement. WaitRemoved blocks
@@ -68,6 +73,13 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Optio
 	spawn(s.read)
 	spawn(s.query)
 	spawn(s.watchGIDs)
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		if err := s.watchCommands(work); err != nil {
+			stop(err)
+		}
+	}()
 	for i, p := range probers {
 		spawn(func(ctx context.Context) error { return p.run(ctx, i) })
 	}
@@ -82,11 +94,23 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Optio
 	}
 	if !resolving {
 		wg.Wait()
+		leave(asked)
 	}
 	if sent != nil || ctx.Err() != nil {
 		return status.End{}, errors.Join(ctx.Err(), sent)
 	}
 	return s.why(context.Cause(work)), s.flush(send)
+}
+
+// leave waits until the commands have ended, but not for one that hangs: Close did not wait
+// for it either, and the process ends soon.
+func leave(asked <-chan struct{}) {
+	t := time.NewTimer(lastCommand)
+	defer t.Stop()
+	select {
+	case <-asked:
+	case <-t.C:
+	}
 }
 
 // flush sends the items that were added after the pump ended.
@@ -111,7 +135,9 @@ type session struct {
 	out          *outbox
 	querierWake  chan struct{} // holds a token that wakes the querier
 	gidsWake     chan struct{} // holds a token after an event that may come with a change of a GID table
+	drained      chan struct{} // closed when the events that were queued before are read
 	baselineDone chan struct{} // closed when every port has its baseline
+	commands     verbs.CommandSet
 }
 
 // port is the state of one port that the session's goroutines share.
@@ -123,6 +149,7 @@ type port struct {
 	due     atomic.Bool   // the querier has to query the port
 	state   atomic.Int32  // a verbs.PortState, from the last query that succeeded
 	layer   atomic.Int32  // a verbs.LinkLayer, likewise
+	late    bool          // a query was stuck; used by the querier only
 }
 
 // changed increments count, and makes the port's probers check whether their probes are
@@ -136,7 +163,10 @@ func (p *port) changed(count *atomic.Uint64) {
 
 func newSession(dev verbs.Device, o verbs.Options) *session {
 	s := &session{dev: dev, o: o, out: newOutbox(), querierWake: make(chan struct{}, 1),
-		gidsWake: make(chan struct{}, 1), baselineDone: make(chan struct{})}
+		gidsWake: make(chan struct{}, 1), drained: make(chan struct{}), baselineDone: make(chan struct{})}
+	if o.CommandInterval > 0 {
+		s.commands = dev.Commands()
+	}
 	for _, n := range verbs.PortNumbers(dev.Attr().Ports, o.Ports) {
 		s.ports = append(s.ports, &port{number: n})
 	}

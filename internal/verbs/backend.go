@@ -32,6 +32,19 @@ type Device interface {
 	// of the device.
 	GIDs(port int) (GIDTable, error)
 
+	// Commands returns the calls about a port that are commands to this device.
+	Commands() CommandSet
+
+	// ReadCounter reads one hw_counter of a port (1-based) and drops the
+	// value. It returns ErrUnsupported if the port has none. It blocks as long
+	// as the firmware does not answer; Close does not wait for it.
+	ReadCounter(port int) error
+
+	// QueryQP queries the state of a queue pair that a probe of the port
+	// (1-based) has, and drops the answer. It returns ErrUnsupported if none
+	// has one that lasts. It blocks as long as the firmware does not answer.
+	QueryQP(port int) error
+
 	// ReadEvents waits until at least one event is queued. It then reads and
 	// acknowledges the queued events, as many as runs has space for, and
 	// returns the number of elements that it filled in. With wait < 0 it waits

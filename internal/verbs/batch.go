@@ -8,7 +8,11 @@ type Options struct {
 	Ports         []int         // empty: all, at most MaxPorts
 	StateInterval time.Duration // 0: ports are queried only after events
 	GIDInterval   time.Duration // 0: GID tables are read only after events
-	Probe         ProbeOptions
+	// CommandInterval is how often a call is made for which the device's firmware has to
+	// answer; 0: never, and no Command is sent.
+	CommandInterval time.Duration
+	CommandStuck    time.Duration // a call that lasts longer is stuck
+	Probe           ProbeOptions
 }
 
 // MaxPorts is the number of ports of one device that are watched if none are
@@ -57,6 +61,7 @@ type Item struct {
 	Round   *RoundItem
 	Probe   *ProbeItem
 	GIDs    *GIDTable // a table that differs from the one before it
+	Command *Command
 }
 
 // Reading is the answer of one port query. The first Reading of a port after

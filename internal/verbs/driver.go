@@ -16,3 +16,24 @@ func HandleIsCommand(driver string) bool {
 	}
 	return false
 }
+
+// CommandsOf returns the calls that are commands to the device with a kernel driver, named
+// as in DeviceAttr.Driver (Linux 6.12; 7.3 for mana and ionic). Not all of a driver's
+// devices have files in hw_counters. bnxt_re's hw_counters are left out: after one failure
+// its driver never asks the device for them again, and reading them goes on to succeed. A
+// driver that is not known has none.
+func CommandsOf(driver string) CommandSet {
+	switch driver {
+	case "mlx5_core", "mlx5_ib", "mlx4_core", "mlx4_ib":
+		return NewCommandSet(CommandHWCounters, CommandQueryPort, CommandQueryQP)
+	case "efa", "hns3", "hns_roce_hw_v2", "hns", "erdma", "ionic":
+		return NewCommandSet(CommandHWCounters, CommandQueryQP)
+	case "ice", "i40e", "idpf", "irdma", "mana":
+		return NewCommandSet(CommandHWCounters)
+	case "ib_mthca", "vmw_pvrdma":
+		return NewCommandSet(CommandQueryPort, CommandQueryQP)
+	case "bnxt_en", "bnxt_re", "qede", "qedr":
+		return NewCommandSet(CommandQueryQP)
+	}
+	return 0
+}

@@ -143,9 +143,9 @@ func (*attempt) Sign(m message) process.Sign {
 func (a *attempt) Take(m message, s status.Status) { a.handler.Batch(m.batch, s) }
 
 // Busy implements process.Attempt.
-func (a *attempt) Busy() process.Call {
+func (a *attempt) Busy(held func(thread int) bool) process.Call {
 	a.led.Snapshot(&a.snap)
-	busy := a.snap.Busy()
+	busy := a.snap.Busy(held)
 	if busy.Call == ledger.CallNone {
 		return process.Call{}
 	}

@@ -64,10 +64,14 @@ func TestTheLedgerOfAnEndedWorkerHasItsLastCounts(t *testing.T) {
 
 func TestACallIsTakenFromTheLedger(t *testing.T) {
 	_, a, n, _ := begun(t)
-	require.Equal(t, process.Call{}, a.Busy())
+	require.Equal(t, process.Call{}, a.Busy(nil))
 	since := clock.Monotonic()
-	n.led.Control(ledger.CallQueryPort, since)
-	require.Equal(t, process.Call{Name: "ibv_query_port", Since: since}, a.Busy())
+	n.led.Control(ledger.Lane{Call: ledger.CallQueryPort, Port: 1, Thread: 7, Beat: since})
+	require.Equal(t, process.Call{Name: "ibv_query_port", Since: since}, a.Busy(nil))
+	held := func(thread int) bool { return thread == 7 }
+	require.Equal(t, process.Call{}, a.Busy(held))
+	n.led.Reader(ledger.CallAckAsyncEvent, since+1)
+	require.Equal(t, process.Call{Name: "ibv_ack_async_event", Since: since + 1}, a.Busy(held))
 	a.Ended(status.End{})
 }
 

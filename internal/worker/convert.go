@@ -39,6 +39,9 @@ func requestToProto(r verbs.Request) *proto.WatchRequest {
 			Ports:           ints(o.Ports),
 			StateIntervalNs: int64(o.StateInterval),
 			GidIntervalNs:   int64(o.GIDInterval),
+
+			CommandIntervalNs: int64(o.CommandInterval),
+			CommandStuckNs:    int64(o.CommandStuck),
 			Probe: &proto.ProbeOptions{
 				IntervalNs: int64(p.Interval),
 				TimeoutNs:  int64(p.Timeout),
@@ -67,6 +70,9 @@ func requestFromProto(m *proto.WatchRequest) verbs.Request {
 			Ports:         fromInts(o.GetPorts()),
 			StateInterval: time.Duration(o.GetStateIntervalNs()),
 			GIDInterval:   time.Duration(o.GetGidIntervalNs()),
+
+			CommandInterval: time.Duration(o.GetCommandIntervalNs()),
+			CommandStuck:    time.Duration(o.GetCommandStuckNs()),
 			Probe: verbs.ProbeOptions{
 				Interval:  time.Duration(p.GetIntervalNs()),
 				Timeout:   time.Duration(p.GetTimeoutNs()),
@@ -137,6 +143,8 @@ func itemToProto(i *verbs.Item) *proto.Item {
 		}}}
 	case i.GIDs != nil:
 		return &proto.Item{What: &proto.Item_Gids{Gids: gidsToProto(i.GIDs)}}
+	case i.Command != nil:
+		return &proto.Item{What: &proto.Item_Command{Command: commandToProto(i.Command)}}
 	}
 	return &proto.Item{}
 }
@@ -160,6 +168,8 @@ func itemFromProto(m *proto.Item) (verbs.Item, bool) {
 		}}, true
 	case *proto.Item_Gids:
 		return verbs.Item{GIDs: gidsFromProto(w.Gids)}, true
+	case *proto.Item_Command:
+		return verbs.Item{Command: commandFromProto(w.Command)}, true
 	}
 	return verbs.Item{}, false
 }

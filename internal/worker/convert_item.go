@@ -121,6 +121,16 @@ func roundFromProto(m *proto.RoundItem) *verbs.RoundItem {
 	}
 }
 
+func commandToProto(c *verbs.Command) *proto.Command {
+	return &proto.Command{Call: uint32(c.Call), Port: int64(c.Port), Mono: c.Mono, Took: c.Took, Status: text(c.Status)}
+}
+
+func commandFromProto(m *proto.Command) *verbs.Command {
+	return &verbs.Command{
+		Call: verbs.CommandCall(m.GetCall()), Port: int(m.GetPort()), Mono: m.GetMono(), Took: m.GetTook(), Status: m.GetStatus(),
+	}
+}
+
 func gidsToProto(t *verbs.GIDTable) *proto.GidTable {
 	m := &proto.GidTable{Port: int64(t.Port), Mono: t.Mono, Probed: ints(t.Probed)}
 	for i := range t.Entries {

@@ -78,6 +78,7 @@ func oneOfEach(t *testing.T) []verbs.Item {
 		{Round: filled[verbs.RoundItem](t)},
 		{Probe: filled[verbs.ProbeItem](t)},
 		{GIDs: filled[verbs.GIDTable](t)},
+		{Command: filled[verbs.Command](t)},
 	}
 	require.Len(t, items, reflect.TypeFor[verbs.Item]().NumField(), "an item of each kind")
 	return items
@@ -117,5 +118,5 @@ func TestBytesThatAreNoTextDoNotEndTheStream(t *testing.T) {
 func TestAnItemOfAnUnknownKindIsLeftOut(t *testing.T) {
 	m := batchToProto(verbs.Batch{Items: oneOfEach(t)})
 	m.Items = append([]*proto.Item{{}, nil}, m.Items...)
-	require.Len(t, messageFromProto(m).batch.Items, 6)
+	require.Len(t, messageFromProto(m).batch.Items, 7)
 }

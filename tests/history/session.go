@@ -128,7 +128,7 @@ func (s *openDevice) killStuck() {
 		return
 	}
 	s.led.Snapshot(&snap)
-	if busy := snap.Busy(); busy.Call != ledger.CallNone && s.line.now-busy.Beat >= int64(killing) {
+	if busy := snap.Busy(nil); busy.Call != ledger.CallNone && s.line.now-busy.Beat >= int64(killing) {
 		s.finish(status.End{Reason: status.ReasonStuck, Message: "stuck in " + busy.Call.String()})
 	}
 }

@@ -50,6 +50,8 @@ const configuration = `[[inputs.rdma_events]]
     interval = "%s"
     timeout = "90ms"
     method = %q
+  [inputs.rdma_events.evidence]
+    command_interval = "1s"
 `
 
 var library = sync.OnceValues(func() (string, error) {

@@ -190,10 +190,10 @@ struct result native_query_port(struct device *d, int port, struct port_info *ou
 
 	memset(&a, 0, sizeof a);
 	if (ops)
-		err = CALL(&d->led->control, C_QUERY_PORT, ops->query_port(d->ctx, port, &a, sizeof a));
+		err = ASK(&d->led->control, C_QUERY_PORT, port, ops->query_port(d->ctx, port, &a, sizeof a));
 	else
-		err = CALL(&d->led->control, C_QUERY_PORT,
-			   lib.query_port(d->ctx, port, (struct _compat_ibv_port_attr *)&a));
+		err = ASK(&d->led->control, C_QUERY_PORT, port,
+			  lib.query_port(d->ctx, port, (struct _compat_ibv_port_attr *)&a));
 	if (err)
 		return failed(C_QUERY_PORT, err);
 	*out = (struct port_info){

@@ -8,8 +8,8 @@
 
 // The layout of the ledger. internal/ledger/layout.go explains the fields.
 // clang-format off
-enum { LEDGER_EVENTS = 512, LEDGER_PROBES = 384 };
-struct ledger_lane { uint32_t call, pad; int64_t beat; };
+enum { LEDGER_EVENTS = 512, LEDGER_PROBES = 384, LANE_PORT_SHIFT = 16 };
+struct ledger_lane { uint32_t call, thread; int64_t beat; };
 struct ledger_event { int32_t type, port; uint64_t read, acked; };
 // clang-format on
 struct ledger_probe {
@@ -22,8 +22,8 @@ struct ledger_probe {
 struct ledger {
 	uint64_t magic;
 	uint32_t events, probes;
-	struct ledger_lane reader, control;
-	uint8_t pad[1024 - 16 - 2 * 16];
+	struct ledger_lane reader, control, evidence;
+	uint8_t pad[1024 - 16 - 3 * 16];
 	struct ledger_event event[LEDGER_EVENTS];
 	struct ledger_probe probe[LEDGER_PROBES];
 };
@@ -32,6 +32,7 @@ struct ledger {
 _Static_assert(sizeof(struct ledger_event) == 24, "event slot");
 _Static_assert(sizeof(struct ledger_probe) == 128, "probe slot");
 _Static_assert(__builtin_offsetof(struct ledger, reader) == 16, "reader lane");
+_Static_assert(__builtin_offsetof(struct ledger, evidence) == 48, "evidence lane");
 _Static_assert(__builtin_offsetof(struct ledger, event) == 1024, "event slots");
 _Static_assert(__builtin_offsetof(struct ledger, probe) == 1024 + 512 * 24, "probe slots");
 _Static_assert(__builtin_offsetof(struct ledger_probe, lane) == 16, "probe lane");
@@ -116,5 +117,8 @@ int native_probe_rounds(struct probe *p, int64_t pause_ns, int64_t interval_ns, 
 void native_probe_keep(struct probe *p);
 void native_probe_nudge(struct probe *p);
 struct result native_probe_close(struct probe *p);
+// native_query_qp queries the state of the probe's queue pair. It may run concurrently
+// with all other calls on p but native_probe_close, unless rounds make new queue pairs (flush).
+struct result native_query_qp(struct probe *p);
 
 #endif

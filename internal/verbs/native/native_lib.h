@@ -4,7 +4,9 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <infiniband/verbs.h>
 
@@ -18,7 +20,7 @@
 	X(query_device) X(get_async_event) X(ack_async_event) X(alloc_pd) X(dealloc_pd) \
 	X(create_comp_channel) X(destroy_comp_channel) X(create_cq) X(destroy_cq) X(get_cq_event) \
 	X(ack_cq_events) X(create_qp) X(modify_qp) X(destroy_qp) X(create_ah) X(destroy_ah) X(query_gid) \
-	X(reg_mr) X(dereg_mr)
+	X(reg_mr) X(dereg_mr) X(query_qp)
 // clang-format on
 #undef ibv_reg_mr
 
@@ -40,7 +42,7 @@ enum call {
 	C_REG_MR, C_MODIFY_QP, C_POST_SEND, C_POST_RECV, C_REQ_NOTIFY_CQ, C_POLL_CQ, C_GET_CQ_EVENT,
 	C_ACK_CQ_EVENTS, C_GET_ASYNC_EVENT, C_ACK_ASYNC_EVENT, C_DESTROY_QP, C_DESTROY_CQ,
 	C_DESTROY_COMP_CHANNEL, C_DESTROY_AH, C_DEREG_MR, C_DEALLOC_PD, C_CLOSE_DEVICE, C_LOAD_LIBRARY,
-	C_READ_SYSFS,
+	C_READ_SYSFS, C_QUERY_QP,
 };
 // clang-format on
 
@@ -66,12 +68,12 @@ static inline void add(uint64_t *word, uint64_t n)
 
 // go_on records the next call right after another one and does not clear errno. Use
 // it where nothing in between has touched errno, or where the next call sets none.
-static inline void go_on(struct ledger_lane *lane, enum call call)
+static inline void go_on(struct ledger_lane *lane, uint32_t call)
 {
 	__atomic_store_n(&lane->call, call, __ATOMIC_RELEASE);
 }
 
-static inline void go_on_at(struct ledger_lane *lane, enum call call, int64_t t)
+static inline void go_on_at(struct ledger_lane *lane, uint32_t call, int64_t t)
 {
 	__atomic_store_n(&lane->beat, t, __ATOMIC_RELAXED);
 	go_on(lane, call);
@@ -79,7 +81,7 @@ static inline void go_on_at(struct ledger_lane *lane, enum call call, int64_t t)
 
 // enter clears errno, since calls that succeed may leave any value in it and some
 // calls fail without setting it.
-static inline void enter(struct ledger_lane *lane, enum call call, int64_t t)
+static inline void enter(struct ledger_lane *lane, uint32_t call, int64_t t)
 {
 	errno = 0;
 	go_on_at(lane, call, t);
@@ -97,6 +99,16 @@ static inline void leave(struct ledger_lane *lane)
 		__typeof__(expr) value_ = (expr); \
 		leave(lane); \
 		value_; \
+	})
+
+// ASK is CALL for a call about a port, for whose end no other thread waits. The host gets
+// the TID too, by which it sees whether the thread waits in the kernel.
+#define ASK(lane, id, port, expr) \
+	({ \
+		__atomic_store_n(&(lane)->thread, syscall(SYS_gettid), __ATOMIC_RELAXED); \
+		__typeof__(expr) answer_ = CALL(lane, (id) | (uint32_t)(port) << LANE_PORT_SHIFT, expr); \
+		__atomic_store_n(&(lane)->thread, 0, __ATOMIC_RELAXED); \
+		answer_; \
 	})
 
 // failed converts what a verb returned. The man pages specify errno, but some drivers

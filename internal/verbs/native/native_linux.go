@@ -16,6 +16,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -54,7 +55,7 @@ func (b backend) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
 	if r.err != 0 {
 		return nil, verbs.NewOpError(callName(r.call), name, 0, b.openError(name, led, unix.Errno(r.err)))
 	}
-	d.readSysfs(func() {
+	d.readSysfs(0, func() {
 		d.attr = b.sysfs.Device(name)
 		d.attr.CountsFlushes = b.sysfs.CountsFlushes(name)
 	})
@@ -218,7 +219,7 @@ func (d *nativeDevice) query(port int) (attr verbs.PortAttr, needsGRH bool, err 
 		MTU: mtuBytes(int(info.mtu)), LID: int(info.lid), SMLID: int(info.sm_lid),
 	}
 	attr.Width, attr.RateGbps = linkRate(int(info.width), uint32(info.speed))
-	d.readSysfs(func() {
+	d.readSysfs(port, func() {
 		if info.speed == speedNDR {
 			attr.RateGbps = d.sysfs.RateOr(d.name, port, attr.RateGbps)
 		}
@@ -230,9 +231,14 @@ func (d *nativeDevice) query(port int) (attr verbs.PortAttr, needsGRH bool, err 
 // readSysfs runs f, which reads sysfs, and records it in the ledger's control thread
 // state: to read an attribute may be a command to the device, which can hang (link_downed
 // of mlx5's InfiniBand). The caller holds querying, or no other goroutine has d yet.
-func (d *nativeDevice) readSysfs(f func()) {
-	d.led.Control(ledger.CallReadSysfs, clock.Monotonic())
-	defer func() { d.led.Control(ledger.CallNone, clock.Monotonic()) }()
+func (d *nativeDevice) readSysfs(port int, f func()) { inSysfs(d.led.Control, port, f) }
+
+// inSysfs runs f, which reads sysfs, on one thread, and records that by set.
+func inSysfs(set func(ledger.Lane), port int, f func()) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	set(ledger.Lane{Call: ledger.CallReadSysfs, Port: port, Thread: unix.Gettid(), Beat: clock.Monotonic()})
+	defer func() { set(ledger.Lane{Beat: clock.Monotonic()}) }()
 	f()
 }
 

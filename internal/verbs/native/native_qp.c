@@ -192,6 +192,15 @@ struct result native_probe_open(struct device *d, const struct probe_config *c, 
 // native_probe_close destroys each object after the objects that use it. Every destroy
 // of a CQ waits for the acknowledgement of its events, and the destroy of a parent fails
 // while its child exists.
+struct result native_query_qp(struct probe *p)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr a;
+	int err = ASK(&p->d->led->evidence, C_QUERY_QP, p->c.port, lib.query_qp(p->qp, &a, IBV_QP_STATE, &init));
+
+	return err ? failed(C_QUERY_QP, err) : (struct result){ 0 };
+}
+
 struct result native_probe_close(struct probe *p)
 {
 	struct result r, handle;

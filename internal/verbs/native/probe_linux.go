@@ -25,7 +25,7 @@ func (d *nativeDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
 	if err != nil {
 		return nil, verbs.NewOpError("new probe", d.name, c.Port, err)
 	}
-	p := &nativeProbe{d: d, port: c.Port, gidIndex: -1, idle: make(chan struct{}, 1)}
+	p := &nativeProbe{d: d, port: c.Port, gidIndex: -1, keepsQP: c.Method != verbs.MethodFlush, idle: make(chan struct{}, 1)}
 	if cfg.global != 0 {
 		p.gidIndex = int(cfg.gid_index)
 	}
@@ -60,7 +60,7 @@ func (d *nativeDevice) unmade(port int, errno unix.Errno) error {
 func (d *nativeDevice) readPKeys(port int) (index int, err error) {
 	d.querying.Lock()
 	defer d.querying.Unlock()
-	d.readSysfs(func() { index, err = d.sysfs.FirstFullMember(d.name, port) })
+	d.readSysfs(port, func() { index, err = d.sysfs.FirstFullMember(d.name, port) })
 	return index, err
 }
 
@@ -121,9 +121,11 @@ type nativeProbe struct {
 	d        *nativeDevice
 	port     int
 	gidIndex int              // of the GID that it sends from; -1: none
+	keepsQP  bool             // its queue pair is the same in all rounds
 	unusable bool             // set by Round's goroutine
 	out      []C.struct_round // used by Round only
 	idle     chan struct{}
+	asking   sync.Mutex // held while the queue pair is queried, and destroyed
 
 	mu        sync.Mutex
 	closed    bool // no Round may begin
@@ -258,6 +260,8 @@ func (p *nativeProbe) destroy() error {
 	p.shut()
 	<-p.idle
 	defer func() { p.idle <- struct{}{} }()
+	p.asking.Lock()
+	defer p.asking.Unlock()
 	p.mu.Lock()
 	gone := p.destroyed
 	p.destroyed = true

@@ -205,7 +205,7 @@ func (s *subject) release() error {
 func (s *subject) readLedger() {
 	var snap ledger.Snapshot
 	s.led.Snapshot(&snap)
-	s.report.Events, s.report.Reader, s.report.Busy = snap.Events, snap.Reader, snap.Busy()
+	s.report.Events, s.report.Reader, s.report.Busy = snap.Events, snap.Reader, snap.Busy(nil)
 	if len(snap.Probes) > 0 {
 		s.report.Counts = snap.Probes[0].ProbeCounts
 	}

@@ -83,6 +83,8 @@ type device struct {
 	mu     sync.Mutex
 	closed bool // no probe can be added
 	probes map[*probe]struct{}
+
+	commands uint64 // that were made
 }
 
 // Attr implements verbs.Device.
@@ -103,11 +105,14 @@ func (d *device) queryPort(port int) (verbs.PortAttr, error) {
 		return verbs.PortAttr{}, fmt.Errorf("%w: the device has %d ports", verbs.ErrUnsupported, len(d.h.ports))
 	}
 	now := d.w.clock()
-	d.led.Control(ledger.CallQueryPort, now)
+	d.led.Control(ledger.Lane{Call: ledger.CallQueryPort, Port: port, Beat: now})
 	if f, end := d.h.fault(hangQuery, port, 0, now); f != nil && !d.w.sleep(end, d.gate.lost) {
 		return verbs.PortAttr{}, verbs.ErrClosed
 	}
-	defer func() { d.led.Control(ledger.CallNone, d.w.clock()) }()
+	defer func() { d.led.Control(ledger.Lane{Beat: d.w.clock()}) }()
+	if err := d.command(port); err != nil {
+		return verbs.PortAttr{}, err
+	}
 	d.h.mu.Lock()
 	defer d.h.mu.Unlock()
 	d.h.advance(d.w.clock())
@@ -145,7 +150,7 @@ func (d *device) destroy(ctx context.Context) error {
 	case stuck != nil:
 		return stuck
 	}
-	return d.release(ctx, func(c ledger.Call, now int64) { d.led.Control(c, now) }, ledger.CallCloseDevice)
+	return d.release(ctx, func(c ledger.Call, now int64) { d.led.Control(ledger.Lane{Call: c, Beat: now}) }, ledger.CallCloseDevice)
 }
 
 // release simulates a destroy call, which takes as long as a stuck_close lasts. If

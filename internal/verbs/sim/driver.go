@@ -23,6 +23,21 @@ func drivers() map[string]func(i int) spec {
 	}
 }
 
+// kernelDriver returns the name in sysfs of the driver of a profile.
+func kernelDriver(profile string) string {
+	switch profile {
+	case "mlx5", "mlx5_vf":
+		return "mlx5_core"
+	case "mlx4":
+		return "mlx4_core"
+	case "irdma", "irdma_iwarp":
+		return "ice"
+	case "hns":
+		return "hns3"
+	}
+	return profile // what it costs is known by this name, or it costs nothing
+}
+
 // lack is a set of features that the device of a driver does not have.
 type lack uint8
 

@@ -15,6 +15,8 @@ type hardware struct {
 	spec
 	faults map[faultKind][]fault // not changed after Load
 
+	slowness []commandEntry // likewise
+
 	mu      sync.Mutex // guards the members below, and those of device that name it
 	entries []entry
 	ports   []link

@@ -36,6 +36,13 @@ func (w *World) plan(s scenario, epoch int64) error {
 			return err
 		}
 	}
+	for _, c := range s.commands {
+		c.at += epoch
+		where := problem{table: "command", index: c.index}
+		if err := w.each(c.target, where, func(h *hardware) { h.slowness = append(h.slowness, c) }); err != nil {
+			return err
+		}
+	}
 	for _, e := range s.events {
 		e.at += epoch
 		where := problem{table: "event", index: e.index}

@@ -23,6 +23,7 @@ type spec struct {
 	// then reads device_fatal. Without it, the context reads nothing more.
 	disassociates bool
 	portEvents    uint64 // events of a kind that one change of a port raises; 0: one
+	commands      verbs.CommandSet
 }
 
 // portSpec is a port with its link up.
@@ -51,7 +52,9 @@ func profile(name string) ([]spec, error) {
 		return fleet(1, efa), nil
 	}
 	if build, ok := drivers()[name]; ok {
-		return fleet(1, build), nil
+		specs := fleet(1, build)
+		specs[0].commands = verbs.CommandsOf(kernelDriver(name))
+		return specs, nil
 	}
 	if digits, ok := strings.CutPrefix(name, "fleet"); ok {
 		if n, err := strconv.Atoi(digits); err == nil && n >= 1 && n <= maxFleet {
@@ -66,6 +69,7 @@ func fleet(n int, build func(i int) spec) []spec {
 	for i := range specs {
 		specs[i] = build(i)
 		specs[i].attr.Ports = len(specs[i].ports)
+		specs[i].commands = verbs.NewCommandSet(verbs.CommandHWCounters, verbs.CommandQueryPort, verbs.CommandQueryQP)
 	}
 	return specs
 }

@@ -201,7 +201,7 @@ func TestACloseThatMeetsAHungAcknowledgementGivesUp(t *testing.T) {
 		snap := s.snapshot()
 		require.EqualValues(t, 1, snap.Events[0].Read)
 		require.Zero(t, snap.Events[0].Acked)
-		require.Equal(t, ledger.CallAckAsyncEvent, snap.Busy().Call)
+		require.Equal(t, ledger.CallAckAsyncEvent, snap.Busy(nil).Call)
 	})
 }
 
@@ -299,7 +299,7 @@ func TestAHungQueryHoldsCloseUntilItGivesUp(t *testing.T) {
 			ended <- err
 		}()
 		synctest.Wait()
-		require.Equal(t, ledger.CallQueryPort, s.snapshot().Busy().Call)
+		require.Equal(t, ledger.CallQueryPort, s.snapshot().Busy(nil).Call)
 		require.ErrorIs(t, s.dev.Close(time.Second), verbs.ErrStuck)
 		require.ErrorIs(t, <-ended, verbs.ErrClosed)
 	})
@@ -322,10 +322,10 @@ func TestACloseThatIsStuckSaysInWhichCall(t *testing.T) {
 		s := play(t, "roce2", "[[fault]]\nat = \"1s\"\nkind = \"stuck_close\"\nfor = \"10s\"\n")
 		time.Sleep(2 * time.Second)
 		require.ErrorIs(t, s.dev.Close(3*time.Second), verbs.ErrStuck)
-		require.Equal(t, ledger.CallCloseDevice, s.snapshot().Busy().Call)
+		require.Equal(t, ledger.CallCloseDevice, s.snapshot().Busy(nil).Call)
 		s.dev, s.led = s.open("sim0")
 		require.NoError(t, s.dev.Close(time.Minute), "the library releases the device in time")
-		require.Equal(t, ledger.CallNone, s.snapshot().Busy().Call)
+		require.Equal(t, ledger.CallNone, s.snapshot().Busy(nil).Call)
 	})
 }
 
@@ -336,7 +336,7 @@ func TestADeviceWhoseProbeIsStuckIsStuckToo(t *testing.T) {
 		s.round(p)
 		time.Sleep(2 * time.Second)
 		require.ErrorIs(t, p.Close(time.Second), verbs.ErrStuck)
-		require.Equal(t, ledger.CallDestroyCQ, s.snapshot().Busy().Call)
+		require.Equal(t, ledger.CallDestroyCQ, s.snapshot().Busy(nil).Call)
 		require.EqualValues(t, 1, s.counts().Acked, "acknowledged before the destroy")
 		require.ErrorIs(t, p.Close(time.Second), verbs.ErrClosed)
 		require.ErrorIs(t, s.dev.Close(time.Second), verbs.ErrStuck)

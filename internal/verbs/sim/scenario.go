@@ -25,6 +25,8 @@ type scenario struct {
 	links  []linkEntry
 	gids   []gidEntry
 	faults []fault
+
+	commands []commandEntry
 }
 
 // target selects the devices and ports of an entry.
@@ -104,6 +106,8 @@ func parse(text string) (scenario, error) {
 		"link":  func(t *table) { s.links = append(s.links, readLink(t)) },
 		"gid":   func(t *table) { s.gids = append(s.gids, readGID(t)) },
 		"fault": func(t *table) { s.faults = append(s.faults, readFault(t)) },
+
+		"command": func(t *table) { s.commands = append(s.commands, readCommand(t)) },
 	}
 	for _, name := range slices.Sorted(maps.Keys(top)) {
 		if err := readTables(name, top[name], read[name]); err != nil {
@@ -116,7 +120,7 @@ func parse(text string) (scenario, error) {
 func readTables(name string, value any, read func(*table)) error {
 	tables, ok := tablesOf(value)
 	if read == nil || !ok {
-		return &problem{key: name, text: "allowed: [[event]], [[link]], [[gid]] and [[fault]]"}
+		return &problem{key: name, text: "allowed: [[event]], [[link]], [[gid]], [[command]] and [[fault]]"}
 	}
 	for i, values := range tables {
 		t := &table{name: name, index: i, values: values}

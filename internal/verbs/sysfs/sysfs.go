@@ -2,6 +2,7 @@ package sysfs
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -124,6 +125,32 @@ func (s FS) RateOr(name string, port int, other float64) float64 {
 	}
 	return other
 }
+
+// ReadHWCounter reads one file in the hw_counters of a port, which asks the device for
+// all of them with many drivers, and drops the value. The error is fs.ErrNotExist if the
+// port has none, else that of the driver, with its errno.
+func (s FS) ReadHWCounter(name string, port int) error {
+	dir := filepath.Join(s.port(name, port), "hw_counters")
+	names, err := listDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if name == lifespan {
+			continue
+		}
+		if _, err := os.ReadFile(filepath.Join(dir, name)); err != nil {
+			return fmt.Errorf("read hw_counter: %w", err)
+		}
+		return nil
+	}
+	return fmt.Errorf("read hw_counters: %w", &fs.PathError{Op: "readdir", Path: dir, Err: fs.ErrNotExist})
+}
+
+// lifespan is a file in hw_counters that is no counter. It has the time for which the
+// kernel keeps the values, 10 ms if no administrator has set another
+// (drivers/infiniband/core/sysfs.c).
+const lifespan = "lifespan"
 
 func (s FS) device(name string) string {
 	return filepath.Join(s.root, "class/infiniband", name)

@@ -94,14 +94,16 @@ func (x *WatchRequest) GetSim() *Sim {
 
 // Options mirrors verbs.Options.
 type Options struct {
-	state           protoimpl.MessageState `protogen:"open.v1"`
-	Device          string                 `protobuf:"bytes,1,opt,name=device,proto3" json:"device,omitempty"`
-	Ports           []int64                `protobuf:"varint,2,rep,packed,name=ports,proto3" json:"ports,omitempty"`
-	StateIntervalNs int64                  `protobuf:"varint,3,opt,name=state_interval_ns,json=stateIntervalNs,proto3" json:"state_interval_ns,omitempty"`
-	Probe           *ProbeOptions          `protobuf:"bytes,4,opt,name=probe,proto3" json:"probe,omitempty"`
-	GidIntervalNs   int64                  `protobuf:"varint,5,opt,name=gid_interval_ns,json=gidIntervalNs,proto3" json:"gid_interval_ns,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Device            string                 `protobuf:"bytes,1,opt,name=device,proto3" json:"device,omitempty"`
+	Ports             []int64                `protobuf:"varint,2,rep,packed,name=ports,proto3" json:"ports,omitempty"`
+	StateIntervalNs   int64                  `protobuf:"varint,3,opt,name=state_interval_ns,json=stateIntervalNs,proto3" json:"state_interval_ns,omitempty"`
+	Probe             *ProbeOptions          `protobuf:"bytes,4,opt,name=probe,proto3" json:"probe,omitempty"`
+	GidIntervalNs     int64                  `protobuf:"varint,5,opt,name=gid_interval_ns,json=gidIntervalNs,proto3" json:"gid_interval_ns,omitempty"`
+	CommandIntervalNs int64                  `protobuf:"varint,6,opt,name=command_interval_ns,json=commandIntervalNs,proto3" json:"command_interval_ns,omitempty"`
+	CommandStuckNs    int64                  `protobuf:"varint,7,opt,name=command_stuck_ns,json=commandStuckNs,proto3" json:"command_stuck_ns,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *Options) Reset() {
@@ -165,6 +167,20 @@ func (x *Options) GetProbe() *ProbeOptions {
 func (x *Options) GetGidIntervalNs() int64 {
 	if x != nil {
 		return x.GidIntervalNs
+	}
+	return 0
+}
+
+func (x *Options) GetCommandIntervalNs() int64 {
+	if x != nil {
+		return x.CommandIntervalNs
+	}
+	return 0
+}
+
+func (x *Options) GetCommandStuckNs() int64 {
+	if x != nil {
+		return x.CommandStuckNs
 	}
 	return 0
 }
@@ -401,6 +417,7 @@ type Item struct {
 	//	*Item_Probe
 	//	*Item_Ended
 	//	*Item_Gids
+	//	*Item_Command
 	What          isItem_What `protobuf_oneof:"what"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -506,6 +523,15 @@ func (x *Item) GetGids() *GidTable {
 	return nil
 }
 
+func (x *Item) GetCommand() *Command {
+	if x != nil {
+		if x, ok := x.What.(*Item_Command); ok {
+			return x.Command
+		}
+	}
+	return nil
+}
+
 type isItem_What interface {
 	isItem_What()
 }
@@ -538,6 +564,10 @@ type Item_Gids struct {
 	Gids *GidTable `protobuf:"bytes,7,opt,name=gids,proto3,oneof"`
 }
 
+type Item_Command struct {
+	Command *Command `protobuf:"bytes,8,opt,name=command,proto3,oneof"`
+}
+
 func (*Item_Opened) isItem_What() {}
 
 func (*Item_Run) isItem_What() {}
@@ -551,6 +581,8 @@ func (*Item_Probe) isItem_What() {}
 func (*Item_Ended) isItem_What() {}
 
 func (*Item_Gids) isItem_What() {}
+
+func (*Item_Command) isItem_What() {}
 
 type DeviceAttr struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -1352,6 +1384,82 @@ func (x *Gid) GetNetDev() string {
 	return ""
 }
 
+type Command struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Call          uint32                 `protobuf:"varint,1,opt,name=call,proto3" json:"call,omitempty"`
+	Port          int64                  `protobuf:"varint,2,opt,name=port,proto3" json:"port,omitempty"`
+	Mono          int64                  `protobuf:"varint,3,opt,name=mono,proto3" json:"mono,omitempty"`
+	Took          int64                  `protobuf:"varint,4,opt,name=took,proto3" json:"took,omitempty"`
+	Status        string                 `protobuf:"bytes,5,opt,name=status,proto3" json:"status,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Command) Reset() {
+	*x = Command{}
+	mi := &file_worker_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Command) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Command) ProtoMessage() {}
+
+func (x *Command) ProtoReflect() protoreflect.Message {
+	mi := &file_worker_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Command.ProtoReflect.Descriptor instead.
+func (*Command) Descriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Command) GetCall() uint32 {
+	if x != nil {
+		return x.Call
+	}
+	return 0
+}
+
+func (x *Command) GetPort() int64 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *Command) GetMono() int64 {
+	if x != nil {
+		return x.Mono
+	}
+	return 0
+}
+
+func (x *Command) GetTook() int64 {
+	if x != nil {
+		return x.Took
+	}
+	return 0
+}
+
+func (x *Command) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
 type Ended struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -1362,7 +1470,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_worker_proto_msgTypes[14]
+	mi := &file_worker_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1374,7 +1482,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[14]
+	mi := &file_worker_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1387,7 +1495,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{14}
+	return file_worker_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Ended) GetReason() string {
@@ -1413,13 +1521,15 @@ const file_worker_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x128\n" +
 	"\aoptions\x18\x02 \x01(\v2\x1e.rdma_events.worker.v1.OptionsR\aoptions\x12\x18\n" +
 	"\abackend\x18\x03 \x01(\tR\abackend\x12,\n" +
-	"\x03sim\x18\x04 \x01(\v2\x1a.rdma_events.worker.v1.SimR\x03sim\"\xc6\x01\n" +
+	"\x03sim\x18\x04 \x01(\v2\x1a.rdma_events.worker.v1.SimR\x03sim\"\xa0\x02\n" +
 	"\aOptions\x12\x16\n" +
 	"\x06device\x18\x01 \x01(\tR\x06device\x12\x14\n" +
 	"\x05ports\x18\x02 \x03(\x03R\x05ports\x12*\n" +
 	"\x11state_interval_ns\x18\x03 \x01(\x03R\x0fstateIntervalNs\x129\n" +
 	"\x05probe\x18\x04 \x01(\v2#.rdma_events.worker.v1.ProbeOptionsR\x05probe\x12&\n" +
-	"\x0fgid_interval_ns\x18\x05 \x01(\x03R\rgidIntervalNs\"\xd9\x01\n" +
+	"\x0fgid_interval_ns\x18\x05 \x01(\x03R\rgidIntervalNs\x12.\n" +
+	"\x13command_interval_ns\x18\x06 \x01(\x03R\x11commandIntervalNs\x12(\n" +
+	"\x10command_stuck_ns\x18\a \x01(\x03R\x0ecommandStuckNs\"\xd9\x01\n" +
 	"\fProbeOptions\x12\x1f\n" +
 	"\vinterval_ns\x18\x01 \x01(\x03R\n" +
 	"intervalNs\x12\x1d\n" +
@@ -1439,7 +1549,7 @@ const file_worker_proto_rawDesc = "" +
 	"\x05Batch\x12\x12\n" +
 	"\x04wall\x18\x01 \x01(\x03R\x04wall\x12\x12\n" +
 	"\x04mono\x18\x02 \x01(\x03R\x04mono\x121\n" +
-	"\x05items\x18\x03 \x03(\v2\x1b.rdma_events.worker.v1.ItemR\x05items\"\x98\x03\n" +
+	"\x05items\x18\x03 \x03(\v2\x1b.rdma_events.worker.v1.ItemR\x05items\"\xd4\x03\n" +
 	"\x04Item\x12;\n" +
 	"\x06opened\x18\x01 \x01(\v2!.rdma_events.worker.v1.DeviceAttrH\x00R\x06opened\x12.\n" +
 	"\x03run\x18\x02 \x01(\v2\x1a.rdma_events.worker.v1.RunH\x00R\x03run\x12:\n" +
@@ -1447,7 +1557,8 @@ const file_worker_proto_rawDesc = "" +
 	"\x05round\x18\x04 \x01(\v2 .rdma_events.worker.v1.RoundItemH\x00R\x05round\x128\n" +
 	"\x05probe\x18\x05 \x01(\v2 .rdma_events.worker.v1.ProbeItemH\x00R\x05probe\x124\n" +
 	"\x05ended\x18\x06 \x01(\v2\x1c.rdma_events.worker.v1.EndedH\x00R\x05ended\x125\n" +
-	"\x04gids\x18\a \x01(\v2\x1f.rdma_events.worker.v1.GidTableH\x00R\x04gidsB\x06\n" +
+	"\x04gids\x18\a \x01(\v2\x1f.rdma_events.worker.v1.GidTableH\x00R\x04gids\x12:\n" +
+	"\acommand\x18\b \x01(\v2\x1e.rdma_events.worker.v1.CommandH\x00R\acommandB\x06\n" +
 	"\x04what\"\xbb\x03\n" +
 	"\n" +
 	"DeviceAttr\x12\x12\n" +
@@ -1527,7 +1638,13 @@ const file_worker_proto_rawDesc = "" +
 	"\x05index\x18\x01 \x01(\x03R\x05index\x12\x10\n" +
 	"\x03raw\x18\x02 \x01(\fR\x03raw\x12\x12\n" +
 	"\x04type\x18\x03 \x01(\rR\x04type\x12\x17\n" +
-	"\anet_dev\x18\x04 \x01(\tR\x06netDev\"9\n" +
+	"\anet_dev\x18\x04 \x01(\tR\x06netDev\"q\n" +
+	"\aCommand\x12\x12\n" +
+	"\x04call\x18\x01 \x01(\rR\x04call\x12\x12\n" +
+	"\x04port\x18\x02 \x01(\x03R\x04port\x12\x12\n" +
+	"\x04mono\x18\x03 \x01(\x03R\x04mono\x12\x12\n" +
+	"\x04took\x18\x04 \x01(\x03R\x04took\x12\x16\n" +
+	"\x06status\x18\x05 \x01(\tR\x06status\"9\n" +
 	"\x05Ended\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage2V\n" +
@@ -1546,7 +1663,7 @@ func file_worker_proto_rawDescGZIP() []byte {
 	return file_worker_proto_rawDescData
 }
 
-var file_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
+var file_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_worker_proto_goTypes = []any{
 	(*WatchRequest)(nil), // 0: rdma_events.worker.v1.WatchRequest
 	(*Options)(nil),      // 1: rdma_events.worker.v1.Options
@@ -1562,7 +1679,8 @@ var file_worker_proto_goTypes = []any{
 	(*ProbeItem)(nil),    // 11: rdma_events.worker.v1.ProbeItem
 	(*GidTable)(nil),     // 12: rdma_events.worker.v1.GidTable
 	(*Gid)(nil),          // 13: rdma_events.worker.v1.Gid
-	(*Ended)(nil),        // 14: rdma_events.worker.v1.Ended
+	(*Command)(nil),      // 14: rdma_events.worker.v1.Command
+	(*Ended)(nil),        // 15: rdma_events.worker.v1.Ended
 }
 var file_worker_proto_depIdxs = []int32{
 	1,  // 0: rdma_events.worker.v1.WatchRequest.options:type_name -> rdma_events.worker.v1.Options
@@ -1574,17 +1692,18 @@ var file_worker_proto_depIdxs = []int32{
 	8,  // 6: rdma_events.worker.v1.Item.reading:type_name -> rdma_events.worker.v1.Reading
 	10, // 7: rdma_events.worker.v1.Item.round:type_name -> rdma_events.worker.v1.RoundItem
 	11, // 8: rdma_events.worker.v1.Item.probe:type_name -> rdma_events.worker.v1.ProbeItem
-	14, // 9: rdma_events.worker.v1.Item.ended:type_name -> rdma_events.worker.v1.Ended
+	15, // 9: rdma_events.worker.v1.Item.ended:type_name -> rdma_events.worker.v1.Ended
 	12, // 10: rdma_events.worker.v1.Item.gids:type_name -> rdma_events.worker.v1.GidTable
-	9,  // 11: rdma_events.worker.v1.Reading.attr:type_name -> rdma_events.worker.v1.PortAttr
-	13, // 12: rdma_events.worker.v1.GidTable.entries:type_name -> rdma_events.worker.v1.Gid
-	0,  // 13: rdma_events.worker.v1.Worker.Watch:input_type -> rdma_events.worker.v1.WatchRequest
-	4,  // 14: rdma_events.worker.v1.Worker.Watch:output_type -> rdma_events.worker.v1.Batch
-	14, // [14:15] is the sub-list for method output_type
-	13, // [13:14] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	14, // 11: rdma_events.worker.v1.Item.command:type_name -> rdma_events.worker.v1.Command
+	9,  // 12: rdma_events.worker.v1.Reading.attr:type_name -> rdma_events.worker.v1.PortAttr
+	13, // 13: rdma_events.worker.v1.GidTable.entries:type_name -> rdma_events.worker.v1.Gid
+	0,  // 14: rdma_events.worker.v1.Worker.Watch:input_type -> rdma_events.worker.v1.WatchRequest
+	4,  // 15: rdma_events.worker.v1.Worker.Watch:output_type -> rdma_events.worker.v1.Batch
+	15, // [15:16] is the sub-list for method output_type
+	14, // [14:15] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_worker_proto_init() }
@@ -1600,6 +1719,7 @@ func file_worker_proto_init() {
 		(*Item_Probe)(nil),
 		(*Item_Ended)(nil),
 		(*Item_Gids)(nil),
+		(*Item_Command)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1607,7 +1727,7 @@ func file_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_worker_proto_rawDesc), len(file_worker_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   15,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -44,7 +44,9 @@ type ProbeConfig struct {
 
 // EvidenceConfig is [inputs.rdma_events.evidence].
 type EvidenceConfig struct {
-	GIDInterval config.Duration `toml:"gid_interval"`
+	GIDInterval     config.Duration `toml:"gid_interval"`
+	CommandInterval config.Duration `toml:"command_interval"`
+	CommandStuck    config.Duration `toml:"command_stuck"`
 }
 
 // SimConfig is [inputs.rdma_events.sim].
@@ -76,8 +78,12 @@ func DefaultConfig() Config {
 			PKeyIndex: -1,
 			Window:    config.Duration(5 * time.Minute),
 		},
-		Evidence: EvidenceConfig{GIDInterval: config.Duration(time.Minute)},
-		Sim:      SimConfig{Profile: "roce2", Seed: 1},
+		Evidence: EvidenceConfig{
+			GIDInterval:     config.Duration(time.Minute),
+			CommandInterval: config.Duration(10 * time.Second),
+			CommandStuck:    config.Duration(5 * time.Second),
+		},
+		Sim: SimConfig{Profile: "roce2", Seed: 1},
 	}
 }
 

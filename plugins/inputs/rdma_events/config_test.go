@@ -143,6 +143,8 @@ func TestEveryOptionReachesItsField(t *testing.T) {
     histogram = true
   [inputs.rdma_events.evidence]
     gid_interval = "0s"
+    command_interval = "0s"
+    command_stuck = "2s"
   [inputs.rdma_events.sim]
     profile = "ib8"
     scenario = "storm"
@@ -159,7 +161,8 @@ func TestEveryOptionReachesItsField(t *testing.T) {
 			Method: "ud_send", Vectors: []int{3, 1}, AckBatch: 16, GIDIndex: 3, PKeyIndex: 1,
 			Window: config.Duration(24 * time.Hour), Stages: true, Histogram: true,
 		},
-		Sim: SimConfig{Profile: "ib8", Scenario: "storm"},
+		Evidence: EvidenceConfig{CommandStuck: config.Duration(2 * time.Second)},
+		Sim:      SimConfig{Profile: "ib8", Scenario: "storm"},
 	}, p.Config)
 }
 

@@ -106,6 +106,14 @@ func (c *EvidenceConfig) options() []option {
 			"evidence.gid_interval", &c.GIDInterval, `"0s", or a duration from "1s" to "24h"`,
 			zeroOr(&c.GIDInterval, lasting(&c.GIDInterval, time.Second, 24*time.Hour)),
 		},
+		{
+			"evidence.command_interval", &c.CommandInterval, `"0s", or a duration from "1s" to "24h"`,
+			zeroOr(&c.CommandInterval, lasting(&c.CommandInterval, time.Second, 24*time.Hour)),
+		},
+		{
+			"evidence.command_stuck", &c.CommandStuck, `a duration from "1s" to "10m"`,
+			lasting(&c.CommandStuck, time.Second, 10*time.Minute),
+		},
 	}
 }
 

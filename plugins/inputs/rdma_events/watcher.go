@@ -162,6 +162,7 @@ func (c *Config) monitoring(found verbs.Discovery, emit func(measure.Point), log
 		Expect:           c.Expect,
 		ExpectedDown:     c.ExpectsDown,
 		Window:           time.Duration(c.Probe.Window),
+		CommandStuck:     c.Evidence.stuck(),
 		Histogram:        c.Probe.Histogram,
 		Stages:           c.Probe.Stages,
 		Function:         sysfs.New("/sys").PCIFunction,
@@ -230,9 +231,21 @@ func (c *Config) request(device string, all verbs.Request) verbs.Request {
 		Ports:         portsOf(c.Ports, device),
 		StateInterval: time.Duration(c.StateInterval),
 		GIDInterval:   time.Duration(c.Evidence.GIDInterval),
-		Probe:         c.Probe.request(),
+
+		CommandInterval: time.Duration(c.Evidence.CommandInterval),
+		CommandStuck:    time.Duration(c.Evidence.CommandStuck),
+
+		Probe: c.Probe.request(),
 	}
 	return all
+}
+
+// stuck returns how long a command may last; 0 where none is watched.
+func (c *EvidenceConfig) stuck() time.Duration {
+	if c.CommandInterval == 0 {
+		return 0
+	}
+	return time.Duration(c.CommandStuck)
 }
 
 func (c *ProbeConfig) request() verbs.ProbeOptions {

@@ -24,6 +24,7 @@ type Control struct {
 	CrashCall, CrashSignal, Flood, Attack, Speed, FailAlways      int32
 	Arm, EventDelayUS, ClosedAgain, PortFlags                     int32
 	Dead, Disassociate, CommandUS, Flushes                        int32
+	HangInKernel                                                  int32
 	Provider                                                      Provider
 	Calls                                                         [32]uint32
 	CQ, QP, SRQ, WQ                                               uint64

@@ -46,5 +46,7 @@ func parts() []part {
 // pace returns the pace of the plugin's defaults.
 func pace() drivers.Pace {
 	c := rdma_events.DefaultConfig()
-	return drivers.Pace{State: time.Duration(c.StateInterval), Probe: time.Duration(c.Probe.Interval)}
+	return drivers.Pace{
+		State: time.Duration(c.StateInterval), Probe: time.Duration(c.Probe.Interval), Command: time.Duration(c.Evidence.CommandInterval),
+	}
 }

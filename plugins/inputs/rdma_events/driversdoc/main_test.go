@@ -27,15 +27,15 @@ func TestDocumentsSayWhatTheTableSays(t *testing.T) {
 
 func TestCommandsChangeWithPaceAndTable(t *testing.T) {
 	one := []drivers.Driver{{
-		Name: "one", First: verbs.MethodFlush, Costs: drivers.Costs{drivers.PortQuery: 2, drivers.CreateQP: 1, drivers.PKey: 1},
+		Name: "one", Kernel: []string{"mlx5_core"}, First: verbs.MethodFlush, Costs: drivers.Costs{drivers.PortQuery: 2, drivers.CreateQP: 1, drivers.PKey: 1, drivers.HWCounter: 3},
 		Never: []verbs.Method{verbs.MethodUDSend},
 	}}
-	text := commands(one, drivers.Pace{State: 5 * time.Second, Probe: time.Second})
-	require.Contains(t, text, "| one | 24 | cannot | 0 | 60 | 672 |\n")
+	text := commands(one, drivers.Pace{State: 5 * time.Second, Probe: time.Second, Command: 10 * time.Second})
+	require.Contains(t, text, "| one | 24 | cannot | 0 | 60 | 18 | 816 |\n")
 	require.Contains(t, text, "for each entry on one.")
-	require.Contains(t, commands(one, drivers.Pace{State: 10 * time.Second, Probe: 2 * time.Second}), "| one | 12 | cannot | 0 | 30 | 336 |\n")
+	require.Contains(t, commands(one, drivers.Pace{State: 10 * time.Second, Probe: 2 * time.Second}), "| one | 12 | cannot | 0 | 30 | 0 | 336 |\n")
 	one[0].Costs[drivers.PortQuery] = 3
-	require.Contains(t, commands(one, drivers.Pace{State: 5 * time.Second}), "| one | 36 | cannot | 0 | 0 | 288 |\n")
+	require.Contains(t, commands(one, drivers.Pace{State: 5 * time.Second}), "| one | 36 | cannot | 0 | 0 | 0 | 288 |\n")
 }
 
 func TestRowsSayWhatHasTriedADriver(t *testing.T) {

@@ -51,16 +51,17 @@ func notes(all []drivers.Driver) string {
 func commands(all []drivers.Driver, p drivers.Pace) string {
 	var b strings.Builder
 	b.WriteString(wrap("", "", fmt.Sprintf("Commands of the device a minute for one port and one completion vector, at a look at "+
-		"the port every %s and a round every %s:", seconds(p.State), seconds(p.Probe))) + "\n")
-	b.WriteString("| driver | looks at the port | `ud_send` | `rc_write` | `flush` | a host of 8 ports, by the first choice of `auto` |\n" +
-		"|---|---|---|---|---|---|\n")
+		"the port every %s, a round every %s and a reading of a hw_counter every %s, or where the driver has none or freezes them "+
+		"a query of the probe's queue pair:", seconds(p.State), seconds(p.Probe), seconds(p.Command))) + "\n")
+	b.WriteString("| driver | looks at the port | `ud_send` | `rc_write` | `flush` | hw_counter or query_qp | " +
+		"a host of 8 ports, by the first choice of `auto` |\n|---|---|---|---|---|---|---|\n")
 	for _, d := range all {
 		for _, layer := range layers(d) {
 			b.WriteString(row(d, layer, p))
 		}
 	}
 	b.WriteString("| **switched off by** | `state_interval = \"0s\"` | another `probe.method` | another `probe.method` | " +
-		"another `probe.method` | both, and `probe.interval = \"0s\"` |\n")
+		"another `probe.method` | `evidence.command_interval = \"0s\"` | all, and `probe.interval = \"0s\"` |\n")
 	b.WriteString("\n" + wrap("", "", fmt.Sprintf("A new probe (at the start, when a port or its addresses change, after an error, and "+
 		"while no method works, after one round and then twice as long each time, up to 5 minutes) makes and destroys its objects "+
 		"once more, and reads the port's P_Key table up to the first with full membership, "+
@@ -86,7 +87,7 @@ func row(d drivers.Driver, layer verbs.LinkLayer, p drivers.Pace) string {
 	case verbs.LinkEthernet:
 		name += ", Ethernet"
 	}
-	m := p.PerMinute(d.On(layer))
+	m := p.PerMinute(d.Kernel[0], d.On(layer))
 	cells := []string{name, fmt.Sprint(m.State)}
 	for _, method := range []verbs.Method{verbs.MethodUDSend, verbs.MethodRCWrite, verbs.MethodFlush} {
 		cell := fmt.Sprint(m.Round[method])
@@ -95,7 +96,7 @@ func row(d drivers.Driver, layer verbs.LinkLayer, p drivers.Pace) string {
 		}
 		cells = append(cells, cell)
 	}
-	cells = append(cells, fmt.Sprint(ports*(m.State+m.Round[first])))
+	cells = append(cells, fmt.Sprint(m.Asked), fmt.Sprint(ports*(m.State+m.Asked+m.Round[first])))
 	return "| " + strings.Join(cells, " | ") + " |\n"
 }
 

@@ -297,6 +297,20 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 	return err;
 }
 
+int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask, struct ibv_qp_init_attr *init)
+{
+	int err = begin(C_QUERY_QP);
+
+	if (err || control->removed)
+		return err ? err : EIO;
+	pthread_mutex_lock(&lock);
+	note("query_qp mask=%#x own=%u", mask, qp->qp_num);
+	a->qp_state = qp->state;
+	init->qp_type = qp->qp_type;
+	pthread_mutex_unlock(&lock);
+	return 0;
+}
+
 int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
 	struct standin_qp *s = (struct standin_qp *)qp;

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "standin.h"
@@ -86,12 +88,33 @@ void violated(const char *format, ...)
 	va_end(args);
 }
 
+// hang_in_kernel waits as for a command that the firmware does not answer, in state D: so
+// does the parent of a vfork until its child is gone. A parent that is killed takes the
+// child with it.
+static void hang_in_kernel(void)
+{
+	pid_t child = vfork();
+	uint64_t word;
+
+	if (child < 0)
+		abort();
+	if (!child) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		_exit(read(control->gate, &word, sizeof word) < 0);
+	}
+	waitpid(child, NULL, 0);
+}
+
 static void hang(void)
 {
 	uint64_t word = 1;
 
 	control->hang_call = 0;
-	if (write(control->entered, &word, sizeof word) < 0 || read(control->gate, &word, sizeof word) < 0)
+	if (write(control->entered, &word, sizeof word) < 0)
+		abort();
+	if (control->hang_in_kernel)
+		hang_in_kernel();
+	else if (read(control->gate, &word, sizeof word) < 0)
 		abort();
 }
 

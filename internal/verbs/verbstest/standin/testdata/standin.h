@@ -36,6 +36,7 @@ struct control {
 	// dead: the device is in error state; disassociate: the device is removed at the
 	// next call.
 	int32_t dead, disassociate, command_us, flushes;
+	int32_t hang_in_kernel; // a call that hangs does so in state D
 	struct provider provider;
 	uint32_t calls[32]; // how often each call was made and not refused
 	uint64_t cq, qp, srq, wq;

@@ -1,0 +1,160 @@
+package monitor
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"rdma_events/internal/aggregate"
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/measure"
+	"rdma_events/internal/verbs"
+)
+
+// unansweredRow is how many calls in a row have to end without an answer of the device
+// until they count as stuck.
+const unansweredRow = 3
+
+// command holds the calls of one series of rdma_command.
+type command struct {
+	port int
+	call verbs.CommandCall
+
+	calls, errors uint64
+	unanswered    int // calls in a row, the last one included
+	status        string
+	took          latency
+
+	busy  int64 // how long the call under way had lasted at the last look, in ns
+	stuck bool
+	stamp stamp
+}
+
+// command returns the calls of a port, and creates them if necessary. It returns nil for a
+// port that is not to be counted, and for a call that is not known.
+func (d *Device) command(port int, call verbs.CommandCall) *command {
+	order := func(c *command, _ struct{}) int { return cmp.Or(c.port-port, int(c.call)-int(call)) }
+	i, ok := slices.BinarySearchFunc(d.commands, struct{}{}, order)
+	if ok {
+		return d.commands[i]
+	}
+	if d.port(port) == nil || call < verbs.CommandHWCounters || call > verbs.CommandQueryQP {
+		return nil
+	}
+	c := &command{port: port, call: call, took: latency{window: aggregate.NewWindow(d.cfg.Window)}}
+	d.commands = slices.Insert(d.commands, i, c)
+	return c
+}
+
+// commandEnded handles a call that has ended.
+func (d *Device) commandEnded(it *verbs.Command, t *moment) {
+	c := d.command(it.Port, it.Call)
+	if c == nil {
+		return
+	}
+	c.calls++
+	c.took.interval.Add(it.Took)
+	c.took.window.Add(t.mono, it.Took)
+	switch {
+	case it.Status == "":
+		c.status, c.unanswered = measure.CommandOK, 0
+		d.setStuck(c, false, t)
+		return
+	case verbs.Unanswered(it.Status):
+		c.unanswered++
+	default:
+		c.unanswered = 0
+	}
+	c.errors++
+	c.status = it.Status
+	if c.unanswered >= unansweredRow {
+		d.setStuck(c, true, t)
+	}
+}
+
+// lookAtCommands reads in the ledger how long the calls under way have lasted.
+func (d *Device) lookAtCommands(t *moment) {
+	for _, c := range d.commands {
+		c.busy = 0
+	}
+	if d.led == nil || d.cfg.CommandStuck <= 0 {
+		return
+	}
+	control, evidence := d.led.Lanes()
+	if control.Call == ledger.CallQueryPort || control.Call == ledger.CallReadSysfs {
+		d.lookAt(control, verbs.CommandQueryPort, t)
+	}
+	switch evidence.Call {
+	case ledger.CallReadSysfs:
+		d.lookAt(evidence, verbs.CommandHWCounters, t)
+	case ledger.CallQueryQP:
+		d.lookAt(evidence, verbs.CommandQueryQP, t)
+	}
+}
+
+// lookAt handles a call under way. Port 0 is the opening of the device, for which the
+// worker has a limit of its own.
+func (d *Device) lookAt(lane ledger.Lane, call verbs.CommandCall, t *moment) {
+	lasted := lane.Lasted(t.mono)
+	late := lasted >= int64(d.cfg.CommandStuck)
+	// With a driver whose call is no command, only one that is late gets a series.
+	if lane.Port == 0 || !late && !d.hasCommand(lane.Port, call) {
+		return
+	}
+	if c := d.command(lane.Port, call); c != nil {
+		c.busy = lasted
+		if late {
+			d.setStuck(c, true, t)
+		}
+	}
+}
+
+func (d *Device) hasCommand(port int, call verbs.CommandCall) bool {
+	return slices.ContainsFunc(d.commands, func(c *command) bool { return c.port == port && c.call == call })
+}
+
+// setStuck emits a change at once.
+func (d *Device) setStuck(c *command, stuck bool, t *moment) {
+	if c.stuck == stuck {
+		return
+	}
+	c.stuck = stuck
+	if stuck {
+		d.log.Warn(c.text())
+	} else {
+		d.log.Info(fmt.Sprintf("the device answers %v of port %d again", c.call, c.port))
+	}
+	v := c.view(d.name, t, nil)
+	v.At = c.stamp.next(t.wall(t.mono), t.epoch)
+	d.cfg.Emit(v)
+}
+
+// text says why the calls are stuck.
+func (c *command) text() string {
+	if c.busy > 0 {
+		return fmt.Sprintf("the device has not answered %v of port %d for %v", c.call, c.port, time.Duration(c.busy).Round(time.Millisecond))
+	}
+	return fmt.Sprintf("%d calls in a row of %v of port %d ended in %s", c.unanswered, c.call, c.port, c.status)
+}
+
+// endCommands forgets the calls of a device that is gone: what is stuck now is the removal.
+func (d *Device) endCommands(t *moment) {
+	for _, c := range d.commands {
+		c.busy, c.unanswered = 0, 0
+		d.setStuck(c, false, t)
+	}
+}
+
+// view returns the point of the calls. For a Gather it ends the interval.
+func (c *command) view(device string, t *moment, g *gathering) *measure.Command {
+	v := &measure.Command{
+		Device: device, Port: c.port, Call: c.call, Calls: c.calls, Errors: c.errors, Status: c.status,
+		BusyNS: c.busy, Stuck: c.stuck,
+	}
+	if g != nil {
+		v.Took, v.At = c.took.interval.Take(), c.stamp.next(g.now.UnixNano(), t.epoch)
+		v.TookP = c.took.window.Percentiles(t.mono, g.tmp)
+	}
+	return v
+}
