@@ -192,6 +192,7 @@ type snapshot struct {
 	Ports      []measure.Port
 	Probes     []measure.Probe
 	Histograms []measure.Histogram
+	Commands   []measure.Command
 	Devices    []measure.Device
 	Hosts      []measure.Host
 	Collector  measure.Collector
@@ -209,6 +210,8 @@ func sort(points []measure.Point, c *measure.Collector) snapshot {
 			s.Probes = append(s.Probes, *p)
 		case *measure.Histogram:
 			s.Histograms = append(s.Histograms, *p)
+		case *measure.Command:
+			s.Commands = append(s.Commands, *p)
 		case *measure.Device:
 			s.Devices = append(s.Devices, *p)
 		case *measure.Host:

@@ -88,6 +88,7 @@ type (
 		Failures  []errReport
 		Reader    ledger.Lane
 		Busy      ledger.Lane
+		Evidence  ledger.Lane
 		Took      time.Duration
 		Trace     []string
 		Opened    []string // files of sysfs

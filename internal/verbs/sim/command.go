@@ -58,7 +58,7 @@ func (d *device) ReadCounter(port int) error {
 // QueryQP implements verbs.Device.
 func (d *device) QueryQP(port int) error {
 	err := fmt.Errorf("%w: no probe has a queue pair", verbs.ErrUnsupported)
-	if d.keepsQP(port) {
+	if d.gate.shutting() || d.keepsQP(port) {
 		err = d.ask(port, verbs.CommandQueryQP, ledger.CallQueryQP)
 	}
 	return opError("ibv_query_qp", d.attr.Name, port, err)

@@ -13,11 +13,11 @@ import (
 
 func TestABadScenarioIsOneLineWithFileLineKeyAndWhatIsAllowed(t *testing.T) {
 	for _, row := range []struct{ name, text, line, want string }{
-		{"unknown table", "[[fuss]]\nat = \"1s\"\n", "line 1", `fuss: allowed: [[event]], [[link]], [[gid]] and [[fault]]`},
-		{"unknown key at the top", "\nseed = 1\n", "line 2", `seed: allowed: [[event]], [[link]], [[gid]] and [[fault]]`},
+		{"unknown table", "[[fuss]]\nat = \"1s\"\n", "line 1", `fuss: allowed: [[event]], [[link]], [[gid]], [[command]] and [[fault]]`},
+		{"unknown key at the top", "\nseed = 1\n", "line 2", `seed: allowed: [[event]], [[link]], [[gid]], [[command]] and [[fault]]`},
 		{"a GID that is not there", "[[gid]]\nindex = 9\n", "line 2", "[[gid]] index: is 9; allowed: 0 to 3"},
 		{"a GID in the place of another", "[[gid]]\nto = 0\n", "line 2", "[[gid]] to: is 0, which has another GID"},
-		{"a table that is no array", "[event]\nat = \"1s\"\n", "line 1", "event: allowed: [[event]], [[link]], [[gid]] and [[fault]]"},
+		{"a table that is no array", "[event]\nat = \"1s\"\n", "line 1", "event: allowed: [[event]], [[link]], [[gid]], [[command]] and [[fault]]"},
 		{"unknown key", "[[link]]\n[[event]]\ntype = \"sm_change\"\ncuont = 2\n", "line 4",
 			"[[event]] cuont: unknown key; allowed: at, count, device, every, port, times, type"},
 		{"unknown key in the second of two", "[[link]]\nport = 1\n[[link]]\nport = 1\nprot = 1\n", "line 5", "[[link]] prot: unknown key"},
@@ -39,6 +39,9 @@ func TestABadScenarioIsOneLineWithFileLineKeyAndWhatIsAllowed(t *testing.T) {
 		{"for ever and again", "[[link]]\nevery = \"1s\"\n", "line 1", "down_for: lasts until the next time"},
 		{"a device that is not there", "[[link]]\ndevice = \"mlx5_0\"\n", "line 2", "device: matches no device; allowed: sim0 to sim1, or a glob"},
 		{"a bad glob", "[[link]]\ndevice = \"sim[\"\n", "line 2", "device: is no glob"},
+		{"a call that is none", "[[command]]\ncall = \"reset\"\n", "line 2", `call: is "reset"; allowed: hw_counters, query_port, query_qp`},
+		{"a command that does something else", "[[command]]\nwhat = \"late\"\n", "line 2", `what: is "late"; allowed: hangs, fails, slow`},
+		{"an errno that no driver returns", "[[command]]\nstatus = \"EPERM\"\n", "line 2", `status: is "EPERM"; allowed: EBUSY, EIO, ENOLINK`},
 		{"no kind", "[[fault]]\nat = \"1s\"\n", "line 1", `kind: is ""; allowed: completion_error, crash, hang_ack`},
 		{"a key of another kind", "[[fault]]\nkind = \"crash\"\nfor = \"1s\"\n", "line 3",
 			"for: unknown key; allowed: at, device, every, kind, signal, times"},

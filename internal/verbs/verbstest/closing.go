@@ -87,6 +87,8 @@ func everyCallIsErrClosed(s *session) {
 	calls := map[string]func() error{
 		"QueryPort":   func() error { _, err := s.dev.QueryPort(s.f.Port); return err },
 		"GIDs":        func() error { _, err := s.dev.GIDs(s.f.Port); return err },
+		"ReadCounter": func() error { return s.dev.ReadCounter(s.f.Port) },
+		"QueryQP":     func() error { return s.dev.QueryQP(s.f.Port) },
 		"ReadEvents":  func() error { _, err := s.dev.ReadEvents(make([]verbs.Run, 1), -1); return err },
 		"NewProbe":    func() error { _, err := s.dev.NewProbe(s.config(s.f.Methods[0], 1)); return err },
 		"Close":       func() error { return s.dev.Close(patience) },

@@ -14,6 +14,7 @@ func portCases() []testCase {
 		{"a port that does not exist is an error", nil, noSuchPort},
 		{"the query agrees with the link", []Capability{Link}, queryAgreesWithLink},
 		{"queries run while a reader waits", nil, queriesWhileReading},
+		{"the queue pair of a probe answers a query", nil, queuePairAnswers},
 		{"the GID table has different GIDs in the order of their indexes", nil, gidTableIsInOrder},
 		{"the GID table says what a probe sends from", nil, gidTableHasProbed},
 		{"a new address is in the GID table", []Capability{Addresses}, newAddressIsInGIDTable},
@@ -47,11 +48,27 @@ func noSuchPort(s *session) {
 	for _, port := range []int{-1, 0, s.dev.Attr().Ports + 1, 1 << 20} {
 		_, err := s.dev.QueryPort(port)
 		_, ofGIDs := s.dev.GIDs(port)
-		for _, err := range []error{err, ofGIDs} {
+		for _, err := range []error{err, ofGIDs, s.dev.ReadCounter(port), s.dev.QueryQP(port)} {
 			require.Error(s.t, err, "port %d", port)
 			// ErrNoDevice would mean that the device has been removed.
 			require.NotErrorIs(s.t, err, verbs.ErrNoDevice, "port %d", port)
 		}
+	}
+}
+
+func queuePairAnswers(s *session) {
+	require.ErrorIs(s.t, s.dev.QueryQP(s.f.Port), verbs.ErrUnsupported)
+	for _, m := range s.f.Methods {
+		p := s.probe(m, 1)
+		s.round(p)
+		err := s.dev.QueryQP(s.f.Port)
+		if m == verbs.MethodFlush {
+			require.ErrorIs(s.t, err, verbs.ErrUnsupported, "each round uses up a queue pair")
+		} else {
+			require.NoError(s.t, err)
+		}
+		require.NoError(s.t, p.Close(patience))
+		require.ErrorIs(s.t, s.dev.QueryQP(s.f.Port), verbs.ErrUnsupported, "the probe is closed")
 	}
 }
 

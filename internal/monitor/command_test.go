@@ -1,0 +1,153 @@
+package monitor
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/measure"
+	"rdma_events/internal/status"
+	"rdma_events/internal/verbs"
+)
+
+const second = int64(time.Second)
+
+func asking(c *Config) { c.CommandStuck = 5 * time.Second }
+
+func ended(call verbs.CommandCall, took int64, errno string) verbs.Item {
+	return verbs.Item{Command: &verbs.Command{Call: call, Port: 1, Took: took, Status: errno}}
+}
+
+func TestCommandsAreCountedByCall(t *testing.T) {
+	h, sup, _ := one(t, asking)
+	require.Empty(t, h.gather().Commands, "no call, no series")
+	h.mono.Store(second)
+	h.batch(sup, ended(verbs.CommandHWCounters, 40_000, ""), ended(verbs.CommandHWCounters, 80_000, ""),
+		ended(verbs.CommandQueryPort, 10_000, "EBUSY"))
+	require.Empty(t, of[measure.Command](h.sink.take()), "nothing is stuck")
+	s := h.gather()
+	require.Len(t, s.Commands, 2)
+	c := s.Commands[0]
+	require.Equal(t, verbs.CommandHWCounters, c.Call)
+	require.EqualValues(t, []uint64{2, 0}, []uint64{c.Calls, c.Errors})
+	require.Equal(t, measure.CommandOK, c.Status)
+	require.EqualValues(t, 80_000, c.Took.Max)
+	require.EqualValues(t, 2, c.TookP.Count)
+	q := s.Commands[1]
+	require.Equal(t, verbs.CommandQueryPort, q.Call)
+	require.EqualValues(t, []uint64{1, 1}, []uint64{q.Calls, q.Errors})
+	require.Equal(t, "EBUSY", q.Status)
+	require.Zero(t, s.Hosts[0].Stuck)
+	require.Zero(t, h.gather().Commands[0].Took.Count, "another interval")
+}
+
+// The worker is in the call, so that only the ledger has it.
+func TestACallThatLastsIsStuckUntilOneSucceeds(t *testing.T) {
+	h, sup, led := one(t, asking)
+	h.batch(sup, ended(verbs.CommandHWCounters, 40_000, ""))
+	led.Evidence(ledger.Lane{Call: ledger.CallReadSysfs, Port: 1, Thread: 7, Beat: 10 * second})
+	h.mono.Store(12 * second)
+	h.batch(sup)
+	require.Empty(t, of[measure.Command](h.sink.take()))
+	require.EqualValues(t, 2*second, h.gather().Commands[0].BusyNS)
+
+	h.mono.Store(15 * second)
+	h.batch(sup)
+	changed := of[measure.Command](h.sink.take())
+	require.Len(t, changed, 1, "it is emitted at once")
+	require.True(t, changed[0].Stuck)
+	require.EqualValues(t, 5*second, changed[0].BusyNS)
+	require.Equal(t, time.Unix(0, epoch+15*second), changed[0].At)
+	h.mono.Store(16 * second)
+	h.batch(sup)
+	require.Empty(t, of[measure.Command](h.sink.take()), "once")
+	s := h.gather()
+	require.True(t, s.Commands[0].Stuck)
+	require.EqualValues(t, 1, s.Hosts[0].Stuck)
+
+	led.Evidence(ledger.Lane{Beat: 17 * second})
+	h.batch(sup, ended(verbs.CommandHWCounters, 7*second, "ETIMEDOUT"))
+	require.True(t, h.gather().Commands[0].Stuck, "it ended without an answer")
+	h.batch(sup, ended(verbs.CommandHWCounters, 40_000, ""))
+	changed = of[measure.Command](h.sink.take())
+	require.Len(t, changed, 1)
+	require.False(t, changed[0].Stuck)
+	require.Zero(t, h.gather().Hosts[0].Stuck)
+}
+
+func TestThreeCallsWithoutAnAnswerAreStuck(t *testing.T) {
+	for _, c := range []struct {
+		errnos []string
+		stuck  bool
+	}{
+		{[]string{"ETIMEDOUT", "EIO", "ETIMEDOUT"}, true},
+		{[]string{"ETIME", "ENODEV", "ENODEV"}, true},
+		{[]string{"ETIMEDOUT", "ETIMEDOUT"}, false},
+		{[]string{"ETIMEDOUT", "EBUSY", "ETIMEDOUT", "ETIMEDOUT"}, false},
+		{[]string{"ETIMEDOUT", "", "ETIMEDOUT", "ETIMEDOUT"}, false},
+		{[]string{"EINVAL", "EINVAL", "EINVAL"}, false},
+		{[]string{"ETIMEDOUT", "ETIMEDOUT", "ETIMEDOUT", "EBUSY"}, true},
+		{[]string{"ETIMEDOUT", "ETIMEDOUT", "ETIMEDOUT", ""}, false},
+	} {
+		h, sup, _ := one(t, asking)
+		for _, errno := range c.errnos {
+			h.batch(sup, ended(verbs.CommandQueryQP, 1, errno))
+		}
+		require.Equal(t, c.stuck, h.gather().Commands[0].Stuck, "%q", c.errnos)
+	}
+}
+
+// With most drivers a query is no command. If it hangs all the same, it is told.
+func TestAQueryThatHangsIsStuckWithAnyDriver(t *testing.T) {
+	for _, call := range []ledger.Call{ledger.CallQueryPort, ledger.CallReadSysfs} {
+		h, sup, led := one(t, asking)
+		led.Control(ledger.Lane{Call: call, Port: 1, Beat: 10 * second})
+		h.mono.Store(14 * second)
+		h.batch(sup)
+		require.Empty(t, h.gather().Commands, "it may be over soon")
+		h.mono.Store(15 * second)
+		h.batch(sup)
+		s := h.gather()
+		require.Len(t, s.Commands, 1)
+		require.Equal(t, verbs.CommandQueryPort, s.Commands[0].Call)
+		require.True(t, s.Commands[0].Stuck)
+		require.Empty(t, s.Commands[0].Status, "none has ended")
+	}
+}
+
+func TestCallsOfAnOpeningAreNoCommands(t *testing.T) {
+	h, sup, led := one(t, asking)
+	led.Control(ledger.Lane{Call: ledger.CallReadSysfs, Beat: 10 * second})
+	h.mono.Store(60 * second)
+	h.batch(sup)
+	require.Empty(t, h.gather().Commands)
+}
+
+func TestWithoutCommandsNothingIsStuck(t *testing.T) {
+	h, sup, led := one(t, nil)
+	led.Control(ledger.Lane{Call: ledger.CallQueryPort, Port: 1, Beat: 10 * second})
+	h.mono.Store(60 * second)
+	h.batch(sup)
+	require.Empty(t, h.gather().Commands)
+}
+
+// Another worker has to ask again, and the state stays until it knows.
+func TestAStuckCallOutlivesItsWorkerAndNotItsDevice(t *testing.T) {
+	h, sup, led := one(t, asking)
+	led.Control(ledger.Lane{Call: ledger.CallQueryPort, Port: 1, Beat: 10 * second})
+	h.mono.Store(20 * second)
+	h.batch(sup)
+	require.True(t, h.gather().Commands[0].Stuck)
+	sup.Ended(status.End{Reason: status.ReasonStuck})
+	c := h.gather().Commands[0]
+	require.True(t, c.Stuck)
+	require.Zero(t, c.BusyNS)
+	h.sink.take()
+	h.finds()
+	changed := of[measure.Command](h.sink.take())
+	require.Len(t, changed, 1)
+	require.False(t, changed[0].Stuck)
+	require.Empty(t, h.gather().Commands, "the device is gone")
+}
