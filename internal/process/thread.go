@@ -11,10 +11,15 @@ import (
 // false for a thread that is gone.
 func uninterruptible(pid, thread int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/stat", pid, thread))
-	if err != nil {
-		return false
-	}
+	return err == nil && stateOf(text) == 'D'
+}
+
+// stateOf returns the state in the text of a stat file, 0 if there is none.
+func stateOf(stat []byte) byte {
 	// The name of the thread is in parentheses and may contain some.
-	_, rest, ok := bytes.Cut(text[bytes.LastIndexByte(text, ')')+1:], []byte(" "))
-	return ok && bytes.HasPrefix(rest, []byte("D"))
+	rest := bytes.TrimSpace(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(rest) == 0 {
+		return 0
+	}
+	return rest[0]
 }

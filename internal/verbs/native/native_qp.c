@@ -196,7 +196,8 @@ struct result native_query_qp(struct probe *p)
 {
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr a;
-	int err = ASK(&p->d->led->evidence, C_QUERY_QP, p->c.port, lib.query_qp(p->qp, &a, IBV_QP_STATE, &init));
+	int err = ASK(&p->d->led->evidence, C_QUERY_QP, p->c.port,
+		      lib.query_qp(p->qp, &a, IBV_QP_STATE, &init));
 
 	return err ? failed(C_QUERY_QP, err) : (struct result){ 0 };
 }

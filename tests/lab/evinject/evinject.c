@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Test only: makes a real RDMA device raise any event.
+ * Test only: makes a real RDMA device raise any event, or leave queries of its ports unanswered.
  *
  *   echo "DEVICE TYPE PORT COUNT" > /sys/kernel/debug/rdma_evinject        a port or device event
  *   echo "DEVICE FIRST-LAST PORT COUNT" > /sys/kernel/debug/rdma_evinject  COUNT of each of these types, in turn
  *   echo "DEVICE KIND ID TYPE COUNT" > /sys/kernel/debug/rdma_evinject     an event of one object
  *   echo "DEVICE cqc ID 0 COUNT" > /sys/kernel/debug/rdma_evinject         a completion event without a completion
+ *   echo "DEVICE hang MS" > /sys/kernel/debug/rdma_evinject                a query of a port hangs until MS from now
  *
  * TYPE is an IB_EVENT_* number. A port or device event takes the kernel's own dispatch path to all open
  * contexts. KIND is qp, cq or srq, and ID is the number that "rdma resource show KIND" prints. An event of an
  * object is passed to the handler that a driver calls, and reaches the context that owns the object. The write
  * returns after every event has reached the event queues, so that a reader may rely on the number.
+ *
+ * A query that hangs waits as for a command that firmware does not answer: uninterruptibly, in the driver's
+ * query_port. Only queries of processes hang, since the core's own queries would hold up events. hang 0 gives
+ * the device its own query_port back; do that before the device or this module goes.
  */
 #include <linux/ctype.h>
 #include <linux/debugfs.h>
@@ -176,18 +181,48 @@ static int deliver(struct ib_device *dev, const char *kind, unsigned int id, uns
 	return err;
 }
 
+static int (*own_query_port)(struct ib_device *dev, u32 port, struct ib_port_attr *attr);
+static unsigned long hang_until; /* in jiffies */
+
+static int late_query_port(struct ib_device *dev, u32 port, struct ib_port_attr *attr)
+{
+	unsigned long now = jiffies, until = READ_ONCE(hang_until);
+
+	if (current->mm && time_before(now, until))
+		schedule_timeout_uninterruptible(until - now);
+	return own_query_port(dev, port, attr);
+}
+
+static int hang(struct ib_device *dev, unsigned int ms)
+{
+	bool replaced = dev->ops.query_port == late_query_port;
+
+	if (own_query_port && !replaced)
+		return -EBUSY; /* another device hangs */
+	WRITE_ONCE(hang_until, jiffies + msecs_to_jiffies(ms));
+	if (ms && !replaced) {
+		own_query_port = dev->ops.query_port;
+		dev->ops.query_port = late_query_port;
+	} else if (!ms && replaced) {
+		dev->ops.query_port = own_query_port;
+		own_query_port = NULL;
+	}
+	return 0;
+}
+
 static int carry_out(const char *line)
 {
-	unsigned int type, last, port, count, id;
+	unsigned int type, last, port, count, id, ms;
 	char name[IB_DEVICE_NAME_MAX], kind[4];
 	struct ib_device *dev;
-	bool object;
+	bool object, hangs;
 	int err;
 
 	BUILD_BUG_ON(sizeof(name) != 64);
 	/* sscanf splits a long TYPE into a kind and an ID. A kind begins with a letter. */
 	object = sscanf(line, "%63s %3s %u %u %u", name, kind, &id, &type, &count) == 5 && isalpha(kind[0]);
-	if (!object && sscanf(line, "%63s %u-%u %u %u", name, &type, &last, &port, &count) != 5) {
+	hangs = !object && sscanf(line, "%63s hang %u", name, &ms) == 2;
+	if (!object && !hangs && sscanf(line, "%63s %u-%u %u %u", name, &type, &last, &port, &count) != 5) {
 		if (sscanf(line, "%63s %u %u %u", name, &type, &port, &count) != 4)
 			return -EINVAL;
 		last = type;
@@ -195,7 +230,9 @@ static int carry_out(const char *line)
 	dev = ib_device_get_by_name(name, RDMA_DRIVER_UNKNOWN);
 	if (!dev)
 		return -ENODEV;
-	if (object) {
+	if (hangs) {
+		err = hang(dev, ms);
+	} else if (object) {
 		err = deliver(dev, kind, id, type, count);
 	} else {
 		err = check_events(dev, type, last, port);

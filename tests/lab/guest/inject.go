@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 )
 
 const injectorKnob = "/sys/kernel/debug/rdma_evinject"
@@ -66,6 +67,20 @@ func InjectCompletion(t testing.TB, device string, count int) {
 	if err := writeKnob(t, fmt.Sprintf("%s cqc %d 0 %d", device, ownObject(t, device, "cq"), count)); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// HangQueries makes every query of the device's ports by a process wait in the kernel, as for firmware that does
+// not answer, until the given time from now. The test's end gives the device its own query back.
+func HangQueries(t testing.TB, device string, until time.Duration) {
+	t.Helper()
+	if err := writeKnob(t, fmt.Sprintf("%s hang %d", device, until.Milliseconds())); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := writeKnob(t, device+" hang 0"); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // ownObject returns the number of this process's object from the kernel's resource tracking.
