@@ -50,6 +50,7 @@ var meanings = []meaning{
 	{"port down", "red"},
 	{"device missing", "dark-red"},
 	{"device not watched", "orange"},
+	{"command stuck", "semi-dark-red"},
 	{"to down", "red"},
 	{"to active", "green"},
 	{"to init", "orange"},

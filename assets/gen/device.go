@@ -2,6 +2,7 @@ package gen
 
 import (
 	"strconv"
+	"strings"
 
 	"rdma_events/assets/grafana"
 	"rdma_events/internal/verbs"
@@ -25,6 +26,8 @@ func deviceDashboard(n *names, e Engine, o *Options) *grafana.Dashboard {
 	b.row(19, "Completion queue probes")
 	b.deviceProbes()
 	b.deviceLatency()
+	b.row(33, "Commands to the firmware")
+	b.deviceCommands()
 	if e == InfluxDB { // a scrape has no moments
 		b.row(28, "What happened")
 		b.deviceHappenings()
@@ -255,6 +258,59 @@ func (b *board) deviceLatency() {
 const fivePasts = `SELECT 5 * (48 * moving_average(mean("wake_ns_p99"), 48) - 12 * moving_average(mean("wake_ns_p99"), 12)) / 36 AS "past"
 	FROM {rdma_cq_probe} WHERE time >= ${__from}ms - 4h AND time <= ${__to}ms AND "host" =~ /^$host$/ AND "device" =~ /^$device$/` + ofProbes + `
 	GROUP BY time(5m), "vector", "method" fill(none)`
+
+// deviceCommands adds what the calls show that the device's firmware has to answer.
+func (b *board) deviceCommands() {
+	const without = "drivers that answer from the host's memory, as rxe and siw: their devices have **No data** here."
+	b.timeline(panel{
+		id: 34, title: "Commands: answered", width: 8, height: 8,
+		help: help{
+			"Whether the firmware answers each kind of call. Of several states in one interval the worse is shown.",
+			"stuck: a call lasts longer than `command_stuck`, or three in a row ended without an answer.",
+			"the kernel log, `devlink health show`; then drain the host and reset the device. The port may be active all the while.",
+			without,
+		},
+		queries: []query{{alias: "$tag_call, port $tag_port", text: `SELECT max("stuck") AS "stuck" FROM {rdma_command} WHERE {filter}` + ofPorts +
+			` GROUP BY time($__interval), "call", "port" fill(none)`,
+			prom: "max by (call, port) (" + inInterval("max", "rdma_command_stuck{FILTER,PORTS}") + ")"}},
+	}, answers())
+	took := func(rank string) query {
+		return query{
+			alias: rank + ", $tag_call", text: `SELECT max("took_ns_` + rank + `") AS "` + rank + `" FROM {rdma_command} WHERE {filter}` + ofPorts +
+				` GROUP BY time($__interval), "call" fill(none)`,
+			prom: "max by (call) (rdma_command_took_" + rank + "_seconds{FILTER,PORTS})",
+		}
+	}
+	b.series(panel{
+		id: 35, title: "Commands: time to answer", width: 8, height: 8, unit: b.names.unit("rdma_command.took_ns_p99"),
+		help: help{
+			"Percentiles over the probe's window of how long the firmware took for each kind of call, on the port where it took longest.",
+			"nothing; microseconds are normal, a second or more is a firmware in trouble.",
+			"compare with the same hour of other days, and with devices of the same firmware.",
+			"a call before it ends: see the panel on the left. " + strings.ToUpper(without[:1]) + without[1:],
+		},
+		queries: []query{took("p50"), took("p99")},
+	}, lines)
+	b.series(panel{
+		id: 36, title: "Commands: errors", width: 8, height: 8,
+		help: help{
+			"Calls that failed, in each interval. The field status of rdma_command has the errno of the last one.",
+			"nothing; at rest all are 0. ETIMEDOUT, ETIME, EIO, ENOLINK and ENODEV are no answers, others are refusals.",
+			"the kernel log; three in a row without an answer are stuck.", without,
+		},
+		queries: []query{{
+			alias: "errors, $tag_call", text: sum("errors", "rdma_command", ofPorts, `time($__interval), "call" fill(0)`),
+			prom: `sum by (call) (` + increase("errors", "rdma_command", ofPorts) + `)`,
+		}},
+	}, bars)
+}
+
+// answers maps rdma_command.stuck to words and colours.
+func answers() grafana.Mapping {
+	return grafana.Mapping{Type: "value", Options: map[string]grafana.Mapped{
+		"0": {Text: "answered", Color: "green"}, "1": {Text: "stuck", Color: "red", Index: 1},
+	}}
+}
 
 // stage adds the percentiles of a part of a probe's round.
 func (b *board) stage(id int, name, title string, h help) {

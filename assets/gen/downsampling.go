@@ -93,7 +93,7 @@ func aggregate(measurement string, f measure.Field) string {
 	case "up", "present", "open", "ok", "state":
 		return least
 	case "unacked", "rss_bytes", "worker_rss_bytes", "queue_length", "workers_stuck",
-		"devices_missing", "devices_unwatched", "ports_down":
+		"devices_missing", "devices_unwatched", "ports_down", "stuck", "busy_ns", "commands_stuck":
 		return greatest
 	}
 	switch {

@@ -199,8 +199,8 @@ func TestTheFirstScreenSaysWhatIsWrongAndWhere(t *testing.T) {
 		}
 		requireAges(t, d)
 		require.Equal(t, []string{
-			"Hosts silent", "Ports down", "Devices missing", "Not watched", "Links slow", "Probes failing", "Firing",
-			"Ports down", "Devices missing or not watched", "Links slow", "Hosts by last report", "Failing probes", "Slow probes",
+			"Hosts silent", "Ports down", "Devices missing", "Not watched", "Commands stuck", "Links slow", "Probes failing", "Firing",
+			"Ports down", "Devices missing or not watched", "Links slow", "Hosts by last report", "Failing probes", "Commands stuck",
 		}, first, string(e))
 	}
 }

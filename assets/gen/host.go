@@ -38,19 +38,24 @@ func (b *board) hostDevices() {
 		help: help{
 			"A row for each device: what it is, and whether a worker watches it.",
 			nothing + "; a reason other than ok says why events of the device are not read.",
-			"compare driver and firmware of neighbours; follow the device's link.",
+			"compare driver and firmware of neighbours; follow the device's link. Commands stuck are calls that its firmware does not answer.",
 			"devices that were not opened yet have no firmware here.",
 		},
 		queries: []query{
 			{text: `SELECT last("driver") AS "driver", last("fw_ver") AS "firmware", last("pci_address") AS "PCI", last("numa_node") AS "NUMA",
 				last("worker_state") AS "worker", last("reason") AS "reason" FROM {rdma_device} WHERE {filter} GROUP BY ` + byDevice},
+			{text: `SELECT sum("stuck") AS "stuck" FROM (SELECT last("stuck") AS "stuck" FROM {rdma_command} WHERE {filter} GROUP BY ` + byCall + `)
+				WHERE $timeFilter GROUP BY ` + byDevice},
 			{prom: `max by (host, plugin_instance, device, driver, fw_ver, pci_address, numa_node) (rdma_device_info{FILTER} == 1)`},
 			{prom: `max by (host, plugin_instance, device, worker_state, reason) (rdma_device_status{FILTER} == 1)`},
+			{prom: `sum by (host, plugin_instance, device) (rdma_command_stuck{FILTER})`},
 		},
 	}, b.toRow(), column{name: "device"}, column{name: "driver"},
 		column{name: "firmware", prom: "fw_ver", title: "firmware"}, column{name: "PCI", prom: "pci_address", title: "PCI"},
 		column{name: "NUMA", prom: "numa_node", title: "NUMA"}, column{name: "worker", prom: "worker_state", title: "worker"},
-		column{name: "reason"}, column{name: "host", hidden: true}, column{name: "instance"})
+		column{name: "reason"}, column{name: "stuck", prom: "Value #C", title: "commands stuck", bad: true},
+		column{name: none, prom: "Value #A", hidden: true}, column{name: none, prom: "Value #B", hidden: true},
+		column{name: "host", hidden: true}, column{name: "instance"})
 }
 
 // ports adds a table of the ports that the dashboard's condition chooses.

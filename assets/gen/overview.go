@@ -41,9 +41,9 @@ func brokenNow() *grafana.Thresholds { return thresholds("green", level{1, "red"
 func degraded() *grafana.Thresholds  { return thresholds("green", level{1, "orange"}) }
 
 func (b *board) overviewTiles() {
-	const width, height = 4, 4
+	const height = 4
 	b.stat(panel{
-		id: 3, title: "Hosts silent", width: width, height: height,
+		id: 3, title: "Hosts silent", width: 4, height: height,
 		help: help{
 			"Hosts whose plugin reported within the last day and does not now, of all that reported within the day. One with several " +
 				"instances counts as several.",
@@ -71,40 +71,46 @@ func (b *board) overviewTiles() {
 
 // troubleTiles count what is wrong now.
 func (b *board) troubleTiles() {
-	const width, height = 4, 4
+	const height = 4
 	for _, tile := range []struct {
-		id          int
+		id, width   int
 		title       string
 		field       string
 		thresholds  *grafana.Thresholds
 		description help
 	}{
-		{4, "Ports down", "ports_down", brokenNow(), help{
+		{4, 4, "Ports down", "ports_down", brokenNow(), help{
 			"Ports that are not active, but for those of `expected_down`.",
 			"that a cable, a switch port or a subnet manager is gone.",
 			"the table below names them, with their age.",
 			"ports of hosts that are silent, and of devices that are missing or not open.",
 		}},
-		{5, "Devices missing", "devices_missing", brokenNow(), help{
+		{5, 4, "Devices missing", "devices_missing", brokenNow(), help{
 			"Devices that were there since the plugin started, or are in its `expect`, and are not now.",
 			"a card that fell off the bus, a driver that was unloaded, a virtual function that was taken away.",
 			"look at `rdma link` and the kernel log of the host.",
 			"devices that were missing before the plugin started, unless they are in `expect`.",
 		}},
-		{6, "Not watched", "devices_unwatched", degraded(), help{
+		{6, 3, "Not watched", "devices_unwatched", degraded(), help{
 			"Devices that are there and that no worker has open.",
 			nothing + "; orange means that an event there would go unnoticed.",
 			"the column reason of the table below says what is in the way; the README has a line for each.",
 			"why: the plugin's log does.",
 		}},
+		{40, 3, "Commands stuck", "commands_stuck", brokenNow(), help{
+			"Calls that the firmware of a device has to answer and does not: one lasts longer than `command_stuck`, or three in a row failed.",
+			"a firmware that hangs. The port may be active all the while.",
+			"the table of stuck commands on the Overview names the device; its alert has the steps.",
+			"drivers that answer from the host's memory, as rxe and siw.",
+		}},
 	} {
 		b.stat(panel{
-			id: tile.id, title: tile.title, width: width, height: height, now: true, help: tile.description,
+			id: tile.id, title: tile.title, width: tile.width, height: height, now: true, help: tile.description,
 			queries: []query{{text: now(tile.field), prom: "sum(rdma_host_" + tile.field + "{FILTER})"}},
 		}, "0", tile.thresholds)
 	}
 	b.stat(panel{
-		id: 31, title: "Links slow", width: width, height: height, now: true,
+		id: 31, title: "Links slow", width: 3, height: height, now: true,
 		help: help{
 			"Active ports whose rate is below their best since the plugin started.",
 			nothing + "; orange means that a link came back with fewer lanes or a lower speed.",
@@ -118,7 +124,7 @@ func (b *board) troubleTiles() {
 		}},
 	}, "0", degraded())
 	b.stat(panel{
-		id: 32, title: "Probes failing", width: width, height: height,
+		id: 32, title: "Probes failing", width: 3, height: height,
 		help: help{
 			"Probes with a round that failed within the last 15 minutes: a lost event, a lost completion or an error.",
 			"that there is one.",

@@ -6,7 +6,7 @@ func (b *board) overviewHistory() {
 	b.series(panel{
 		id: 18, title: "Hosts by trouble", width: 12, height: 9,
 		help: help{
-			"How many hosts had a port down, a device missing or a device not watched at some time in each interval.",
+			"How many hosts had a port down, a device missing, a device not watched or a command stuck at some time in each interval.",
 			"nothing; a step up is an outage.",
 			"look at the tables above for names.",
 			"which hosts; a host with two troubles counts in both lines.",
@@ -15,6 +15,7 @@ func (b *board) overviewHistory() {
 			{alias: "port down", text: hostsWith("ports_down"), prom: hostsThatHad("ports_down")},
 			{alias: "device missing", text: hostsWith("devices_missing"), prom: hostsThatHad("devices_missing")},
 			{alias: "device not watched", text: hostsWith("devices_unwatched"), prom: hostsThatHad("devices_unwatched")},
+			{alias: "command stuck", text: hostsWith("commands_stuck"), prom: hostsThatHad("commands_stuck")},
 		},
 	}, bars)
 	b.history(panel{
@@ -87,8 +88,10 @@ func (b *board) overviewWorst() {
 		}},
 	}, b.toRow(), b.placed(column{name: "port"}, column{name: "flaps", prom: "Value", title: "flaps", bad: true})...)
 	b.over("7d")
+	b.slowProbes()
+	b.slowCommands()
 	b.table(panel{
-		id: 37, title: "Boards, firmware, drivers", width: 8, height: 8, now: true,
+		id: 37, title: "Boards, firmware, drivers", width: 12, height: 8, now: true,
 		help: help{
 			"How many devices have each board, firmware and driver, the rarest first.",
 			nothing + "; a single device with other firmware than its neighbours is worth a look.",
@@ -104,7 +107,7 @@ func (b *board) overviewWorst() {
 		column{name: "devices", prom: "Value", title: "devices"})
 	b.counting("devices", "board", "firmware", "driver")
 	b.table(panel{
-		id: 38, title: "Rates", width: 8, height: 8, now: true,
+		id: 38, title: "Rates", width: 12, height: 8, now: true,
 		help: help{
 			"How many active ports have each rate, the rarest first.",
 			nothing + "; a single port with another rate than its neighbours is worth a look.",

@@ -74,7 +74,7 @@ func (b *board) overviewTables() {
 	b.first(100)
 	b.silentHosts()
 	b.table(panel{
-		id: 34, title: "Failing probes", width: 10, height: 8,
+		id: 34, title: "Failing probes", width: 7, height: 8,
 		help: help{
 			"Up to 100 probes with rounds that failed in the dashboard's range: the completion was there and its event did not come; neither " +
 				"came; a bad status or a verb that failed. Age counts from the first of them in the range.",
@@ -94,8 +94,47 @@ func (b *board) overviewTables() {
 		column{name: "errors", prom: "Value #C", title: "errors"}, column{name: "port"}, column{name: "vector"})...)
 	b.unknownAge("-")
 	b.first(100)
-	b.slowProbes()
+	b.stuckCommands()
 }
+
+// stuckCommands adds a table of the commands that no firmware answers.
+func (b *board) stuckCommands() {
+	b.table(panel{
+		id: 41, title: "Commands stuck", width: 7, height: 8, now: true,
+		help: help{
+			"Up to 100 calls that the firmware of a device has to answer and does not. Age is how long that has been so, as far as the last day " +
+				"has it; last end is the result of the last call that ended; under way is how long the present one has lasted.",
+			nothing + "; every row is a device whose firmware hangs.",
+			"the alert command-stuck has the steps; many rows with the same firmware are a release, one is a card.",
+			"devices of silent hosts; drivers that answer from the host's memory.",
+		},
+		queries: []query{
+			{text: `SELECT "age", "status", "busy" FROM (SELECT last("stuck") AS "stuck", last("busy") AS "busy", last("status") AS "status",
+				max("age") AS "age" FROM (SELECT last("stuck") AS "stuck", last("busy_ns") AS "busy", last("status") AS "status",
+				last("stuck") * 0 AS "age" FROM {rdma_command} WHERE {filter} AND RECENT GROUP BY ` + byCall + `), (` + unanswered + `)
+				WHERE $timeFilter GROUP BY ` + byCall + `) WHERE "stuck" = 1 AND $timeFilter GROUP BY ` + byCall},
+			{prom: stuckNow(`time() - rdma:command_stuck:since{FILTER}`)},
+			{prom: stuckNow(`rdma_command_busy_seconds{FILTER} and on (host, plugin_instance, device, port, call) rdma_command_stuck{FILTER} == 1`)},
+			{prom: `max by (PLACE, host, plugin_instance, device, port, call, status) (rdma_command_status{FILTER} == 1
+				and on (host, plugin_instance, device, port, call) rdma_command_stuck{FILTER} == 1)`},
+		},
+	}, b.toRow(), b.placed(column{name: "age", prom: "Value #A", title: "age", unit: "ns"}, column{name: "port"}, column{name: "call"},
+		column{name: "status", title: "last end"}, column{name: "busy", prom: "Value #B", title: "under way", unit: "ns"},
+		column{name: none, prom: "Value #C", hidden: true})...)
+	b.over("1d")
+	b.unknownAge("a day or more")
+	b.first(100)
+}
+
+func stuckNow(value string) string {
+	return `max by (PLACE, host, plugin_instance, device, port, call) (` + value + `)`
+}
+
+// unanswered is like unwatched, for calls that are stuck.
+const unanswered = `SELECT elapsed("stuck", 1ns) AS "age" FROM
+	(SELECT last("stuck") AS "stuck" FROM {rdma_command} WHERE {filter} AND "stuck" = 0 GROUP BY ` + byCall + `),
+	(SELECT last("stuck") AS "stuck" FROM {rdma_command} WHERE {filter} GROUP BY ` + byCall + `)
+	WHERE $timeFilter GROUP BY ` + byCall
 
 // unwatched has how long each device has not been open: the time between its last point with open = 1 and its last point.
 // It is 0 for a device that is open.
@@ -178,7 +217,7 @@ const restarted = "; after a restart of the plugin within the range, what came b
 
 func (b *board) slowProbes() {
 	b.table(panel{
-		id: 15, title: "Slow probes", width: 4, height: 8, now: true,
+		id: 15, title: "Slow probes", width: 8, height: 8, now: true,
 		help: help{
 			"The ten devices with the greatest 99th percentile of wake-up latency, now.",
 			"nothing; compare the first with the last.",
@@ -189,4 +228,19 @@ func (b *board) slowProbes() {
 			FROM {rdma_cq_probe} WHERE {filter} GROUP BY ` + byDevice + `) WHERE $timeFilter`,
 			prom: `topk(10, max by (PLACE, host, plugin_instance, device) (rdma_cq_probe_wake_p99_seconds{FILTER}))`}},
 	}, b.toRow(), b.placed(column{name: "p99", prom: "Value", title: "p99", unit: b.names.unit("rdma_cq_probe.wake_ns_p99")})...)
+}
+
+func (b *board) slowCommands() {
+	b.table(panel{
+		id: 42, title: "Slow commands", width: 8, height: 8, now: true,
+		help: help{
+			"The ten devices whose firmware takes longest for a command: the greatest 99th percentile of their calls, now.",
+			"nothing; compare the first with the last.",
+			"follow the device's link; compare firmware and driver with those of its neighbours.",
+			"calls that have not ended: see Commands stuck.",
+		},
+		queries: []query{{text: `SELECT top("p99", ` + byDevice + `, 10) AS "p99" FROM (SELECT max("took_ns_p99") AS "p99"
+			FROM {rdma_command} WHERE {filter} GROUP BY ` + byDevice + `) WHERE $timeFilter`,
+			prom: `topk(10, max by (PLACE, host, plugin_instance, device) (rdma_command_took_p99_seconds{FILTER}))`}},
+	}, b.toRow(), b.placed(column{name: "p99", prom: "Value", title: "p99", unit: b.names.unit("rdma_command.took_ns_p99")})...)
 }

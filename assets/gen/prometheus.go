@@ -62,6 +62,9 @@ func promGroups(o *Options) []promGroup {
 		// open again.
 		Record: "rdma:device_unwatched:since",
 		Expr:   `(rdma:device_unwatched:since or timestamp(rdma_device_open == 0)) and rdma_device_open == 0`,
+	}, {
+		Record: "rdma:command_stuck:since",
+		Expr:   `(rdma:command_stuck:since or timestamp(rdma_command_stuck == 1)) and rdma_command_stuck == 1`,
 	}}}
 	for _, r := range o.rules() {
 		alerts.Rules = append(alerts.Rules, r.prometheus(o))

@@ -143,6 +143,7 @@ const (
 	byPort   = byDevice + `, "port"`
 	byVector = byPort + `, "vector"`
 	byProbe  = byVector + `, "method"`
+	byCall   = byPort + `, "call"`
 )
 
 // series has the tags that distinguish the series of each measurement.
@@ -150,6 +151,7 @@ var series = map[string]string{
 	"rdma_async":     byPort,
 	"rdma_port":      byPort,
 	"rdma_cq_probe":  byProbe,
+	"rdma_command":   byCall,
 	"rdma_device":    byDevice,
 	"rdma_host":      byHost,
 	"rdma_collector": byHost,

@@ -46,6 +46,7 @@ func labels() map[string][]family {
 		},
 		"rdma_port":     {{"info", []string{"link_layer", "netdev", "width"}}},
 		"rdma_cq_probe": {{"status", []string{"status"}}},
+		"rdma_command":  {{"status", []string{"status"}}},
 	}
 }
 

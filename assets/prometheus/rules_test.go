@@ -186,6 +186,7 @@ func units() []unit {
 		}, nil, []int{21, 22, 23}},
 		{"stopped, as the device is missing", "RDMAWorkerDown", map[string]string{status("stopped", "removed"): "1x60"}, nil, []int{10, 30}},
 	},
+		commandUnits(),
 		grows("RDMAPortFlapping", "rdma_port_flaps_total"+ofPort, 3, 30),
 		grows("RDMALinkDisagrees", "rdma_port_missed_transitions_total"+ofPort, 1, 30),
 		grows("RDMAGIDMoved", "rdma_port_gid_moves_total"+ofPort, 1, 30),
@@ -196,6 +197,31 @@ func units() []unit {
 		grows("RDMALostCompletions", "rdma_cq_probe_lost_completions_total"+ofProbe, 3, 15),
 		grows("RDMAWorkerRestarts", "rdma_device_crashes_total"+ofDevice, 3, 30),
 	)
+}
+
+// commandUnits are the cases of the alerts about calls that the firmware has to answer. The series has another call that is
+// well.
+func commandUnits() []unit {
+	of := func(call string) string { return fmt.Sprintf(`{host="h",device="d",port="1",call=%q}`, call) }
+	series := func(stuck, took string) map[string]string {
+		return map[string]string{
+			"rdma_command_stuck" + of("hw_counters"): stuck, "rdma_command_took_p99_seconds" + of("hw_counters"): took,
+			"rdma_command_stuck" + of("query_port"): "0x90", "rdma_command_took_p99_seconds" + of("query_port"): "45e-6x90",
+		}
+	}
+	return []unit{
+		{"stuck", "RDMACommandStuck", series("0x20 1x30 0x20", "45e-6x90"), []int{22, 50}, []int{20, 21, 53}},
+		{"stuck before any call has ended", "RDMACommandStuck", series("1x60", "_x60"), []int{2, 40}, nil},
+		{"stuck for less than half a minute", "RDMACommandStuck", series("0x20 1 0x20", "45e-6x90"), nil, []int{21, 22, 23}},
+		{"stuck until the device is gone", "RDMACommandStuck", series("0x20 1x10 _x30", "45e-6x90"), []int{25}, []int{20, 38}},
+		{"answered late", "RDMACommandStuck", series("0x90", "45e-6x20 2x60"), nil, []int{23, 40, 60}},
+
+		{"slow", "RDMACommandSlow", series("0x90", "45e-6x20 2x30 45e-6x30"), []int{32, 50}, []int{20, 25, 30, 53}},
+		{"slow for eight minutes", "RDMACommandSlow", series("0x90", "45e-6x20 2x7 45e-6x30"), nil, []int{25, 29, 31, 35}},
+		{"a second and no more", "RDMACommandSlow", series("0x90", "45e-6x20 1x60"), nil, []int{32, 50}},
+		{"slow, and stuck", "RDMACommandSlow", series("0x20 1x60", "45e-6x20 60x60"), nil, []int{32, 50}},
+		{"slow, and then stuck", "RDMACommandSlow", series("0x40 1x40", "45e-6x20 60x60"), []int{35}, []int{43, 60}},
+	}
 }
 
 func (u *unit) test() prom.UnitTest {

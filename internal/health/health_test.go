@@ -21,6 +21,7 @@ type host struct {
 	port      measure.Port
 	probe     measure.Probe
 	async     measure.Async
+	command   measure.Command
 	collector measure.Collector
 }
 
@@ -31,9 +32,10 @@ func healthy() *host {
 			Worker: status.Status{State: status.StateRunning, Reason: status.ReasonOK},
 			Attr:   verbs.DeviceAttr{Name: "mlx5_0", Driver: "mlx5_core", NUMANode: -1},
 		},
-		port:  measure.Port{Device: "mlx5_0", Port: 1, Known: true, HasState: true, State: verbs.PortActive, RateBestGbps: 400},
-		probe: measure.Probe{Device: "mlx5_0", ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodRCWrite}, OK: true, HasOK: true},
-		async: measure.Async{Device: "mlx5_0", Port: 1},
+		port:    measure.Port{Device: "mlx5_0", Port: 1, Known: true, HasState: true, State: verbs.PortActive, RateBestGbps: 400},
+		probe:   measure.Probe{Device: "mlx5_0", ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodRCWrite}, OK: true, HasOK: true},
+		async:   measure.Async{Device: "mlx5_0", Port: 1},
+		command: measure.Command{Device: "mlx5_0", Port: 1, Call: verbs.CommandHWCounters, Status: measure.CommandOK},
 	}
 	h.port.Attr = verbs.PortAttr{RateGbps: 400, Width: "4x", LinkLayer: verbs.LinkInfiniBand}
 	return h
@@ -41,7 +43,7 @@ func healthy() *host {
 
 func (h *host) points(now time.Time) []measure.Point {
 	h.port.At = now
-	return []measure.Point{&h.async, &h.port, &h.probe, &h.device, &measure.Host{At: now}, &h.collector}
+	return []measure.Point{&h.async, &h.port, &h.probe, &h.command, &h.device, &measure.Host{At: now}, &h.collector}
 }
 
 // after observes h each 10 s for a duration, and returns the last status.
@@ -73,6 +75,8 @@ func TestAStateIsAProblemOnceItHasLasted(t *testing.T) {
 			h.device.Present, h.device.Reason, h.port.Known = false, status.ReasonRemoved, false
 		}},
 		{"unacked-events", 3 * time.Minute, func(h *host) { h.async.Unacked = 1 }},
+		{"command-stuck", 30 * time.Second, func(h *host) { h.command.Stuck, h.command.BusyNS = true, 6e9 }},
+		{"command-slow", 10 * time.Minute, func(h *host) { h.command.TookP.P99 = 1e9 + 1 }},
 		{"worker-down", 2 * time.Minute, func(h *host) { h.device.Worker.State = status.StateBackingOff }},
 		{"worker-down", 2 * time.Minute, func(h *host) { h.device.Worker.State = status.StateStuck }},
 	} {
@@ -228,6 +232,7 @@ func TestStatusAsText(t *testing.T) {
 	h.port.Flaps = 1
 	h.probe.Counts = ledger.ProbeCounts{LostCompletions: 4}
 	h.probe.OK, h.probe.WakeP.P99 = false, 12_340
+	h.command.Stuck, h.command.Errors, h.command.Status = true, 3, "ETIMEDOUT"
 	s := after(k, h, noon.Add(2*time.Minute), 90*time.Second)
 	var b strings.Builder
 	require.NoError(t, s.WriteText(&b, "gpu-17", noon))
@@ -235,12 +240,41 @@ func TestStatusAsText(t *testing.T) {
 mlx5_0: mlx5_core, watched
     port 1: down since 12:02, polling, 400 Gbit/s (4x), infiniband, 1 flap, the last at 12:02
         vector 0, rc_write: the last round failed, wake-up p99 12.3 us, 4 lost completions
+        hw_counters: the firmware does not answer, the last one ended in ETIMEDOUT, 3 errors
 critical  mlx5_0:1 port-down: the port is down, since 12:02
 critical  mlx5_0:1 lost-completions: vector 0, rc_write: 4 work requests in all never completed, since 12:02
+critical  mlx5_0:1 command-stuck: the firmware does not answer hw_counters, since 12:02
 `, b.String())
 	require.Equal(t, Critical, s.Worst())
-	require.Equal(t, "mlx5_0:1 port-down since 12:02; mlx5_0:1 lost-completions since 12:02", s.Line(noon))
-	require.Equal(t, "mlx5_0:1 port-down since 2026-11-23 12:02; 1 more", s.Line(noon.Add(day)))
+	require.Equal(t, "mlx5_0:1 port-down since 12:02; mlx5_0:1 lost-completions since 12:02; 1 more", s.Line(noon))
+	require.Equal(t, "mlx5_0:1 port-down since 2026-11-23 12:02; 2 more", s.Line(noon.Add(day)))
+}
+
+func TestCommandsOfADeviceAreInItsStatus(t *testing.T) {
+	k, h := NewKeeper("v1", "gpu-17"), healthy()
+	h.command.TookP.P99 = 45_000
+	s := after(k, h, noon, 0)
+	require.Equal(t, []Command{{Port: 1, Call: "hw_counters", Status: "ok", TookP99NS: 45_000}}, s.Devices[0].Commands)
+	var b strings.Builder
+	require.NoError(t, s.WriteText(&b, "gpu-17", noon))
+	require.NotContains(t, b.String(), "hw_counters", "what is well takes no line")
+
+	h.command.Stuck, h.command.BusyNS = true, 6_100_000_000
+	b.Reset()
+	require.NoError(t, after(k, h, noon.Add(10*time.Second), 0).WriteText(&b, "gpu-17", noon))
+	require.Contains(t, b.String(), "\n        hw_counters: the firmware does not answer for 6.1 s\n")
+}
+
+func TestSlowCommandsAreNoProblemWhileTheyAreStuck(t *testing.T) {
+	k, h := NewKeeper("v1", "gpu-17"), healthy()
+	h.command.TookP.P99 = 60_000_000_000
+	h.command.Stuck, h.command.Errors, h.command.Status = true, 3, "ETIMEDOUT"
+	require.Equal(t, "command-stuck", ids(after(k, h, noon, 20*time.Minute)))
+	h.command.Stuck = false
+	require.Empty(t, after(k, h, noon.Add(21*time.Minute), 9*time.Minute).Problems)
+	s := after(k, h, noon.Add(30*time.Minute+10*time.Second), time.Minute)
+	require.Equal(t, "command-slow", ids(s))
+	require.Equal(t, "the firmware takes 60.0 s for hw_counters (p99)", s.Problems[0].Text)
 }
 
 func TestALineHas80CharactersAtMost(t *testing.T) {

@@ -70,6 +70,8 @@ func (k *Keeper) Observe(points []measure.Point, now time.Time) *Status {
 			k.probe(p)
 		case *measure.Async:
 			k.async(p)
+		case *measure.Command:
+			k.command(p)
 		case *measure.Collector:
 			k.grows(&pluginLate, subject{}, p.Queue.Skipped, "%d intervals were skipped, because Telegraf did not read")
 		}
@@ -168,6 +170,23 @@ func (k *Keeper) async(p *measure.Async) {
 		k.lasts(&unackedEvents, of, time.Time{}, fmt.Sprintf("%d events are not acknowledged", p.Unacked))
 	}
 	k.grows(&releasedEvents, of, p.Released, "%d events in all were freed by their worker's death")
+}
+
+// slowCommand is the p99 above which commands are slow.
+const slowCommand = time.Second
+
+func (k *Keeper) command(p *measure.Command) {
+	v := Command{Port: p.Port, Call: p.Call.String(), Stuck: p.Stuck, Status: p.Status, Errors: p.Errors, BusyNS: p.BusyNS, TookP99NS: p.TookP.P99}
+	if d := k.of(p.Device); d != nil {
+		d.Commands = append(d.Commands, v)
+	}
+	of := subject{p.Device, p.Port, v.Call}
+	switch {
+	case p.Stuck:
+		k.lasts(&commandStuck, of, time.Time{}, "the firmware does not answer "+v.Call)
+	case p.TookP.P99 > int64(slowCommand):
+		k.lasts(&commandSlow, of, time.Time{}, fmt.Sprintf("the firmware takes %s for %s (p99)", latency(p.TookP.P99), v.Call))
+	}
 }
 
 // of returns a device of the status that is made, nil if it is not there.

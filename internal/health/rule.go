@@ -29,6 +29,8 @@ var (
 	deviceFatal     = rule{id: "device-fatal", severity: Critical, count: 1, window: halfHour}
 	unackedEvents   = rule{id: "unacked-events", severity: Warning, hold: 3 * time.Minute}
 	releasedEvents  = rule{id: "unacked-events", severity: Warning, hold: 3 * time.Minute, count: 1, window: halfHour}
+	commandStuck    = rule{id: "command-stuck", severity: Critical, hold: 30 * time.Second}
+	commandSlow     = rule{id: "command-slow", severity: Warning, hold: 10 * time.Minute}
 	probeErrors     = rule{id: "probe-errors", severity: Warning, count: 3, window: quarter}
 	lostEvents      = rule{id: "lost-events", severity: Warning, count: 3, window: quarter}
 	lostCompletions = rule{id: "lost-completions", severity: Critical, count: 3, window: quarter}

@@ -31,18 +31,19 @@ type Status struct {
 
 // Device is a device. What it is stays known after it has been opened once.
 type Device struct {
-	Device      string  `json:"device"`
-	Driver      string  `json:"driver,omitempty"`
-	Firmware    string  `json:"fw_ver,omitempty"`
-	BoardID     string  `json:"board_id,omitempty"`
-	PCIAddress  string  `json:"pci_address,omitempty"`
-	NUMANode    *int    `json:"numa_node,omitempty"`
-	Present     bool    `json:"present"`
-	Open        bool    `json:"open"`
-	WorkerState string  `json:"worker_state"`
-	Reason      string  `json:"reason"`
-	Ports       []Port  `json:"ports,omitempty"`
-	Probes      []Probe `json:"probes,omitempty"`
+	Device      string    `json:"device"`
+	Driver      string    `json:"driver,omitempty"`
+	Firmware    string    `json:"fw_ver,omitempty"`
+	BoardID     string    `json:"board_id,omitempty"`
+	PCIAddress  string    `json:"pci_address,omitempty"`
+	NUMANode    *int      `json:"numa_node,omitempty"`
+	Present     bool      `json:"present"`
+	Open        bool      `json:"open"`
+	WorkerState string    `json:"worker_state"`
+	Reason      string    `json:"reason"`
+	Ports       []Port    `json:"ports,omitempty"`
+	Probes      []Probe   `json:"probes,omitempty"`
+	Commands    []Command `json:"commands,omitempty"`
 }
 
 // Port is a port.
@@ -71,6 +72,17 @@ type Probe struct {
 	LostEvents      uint64 `json:"lost_events"`
 	LostCompletions uint64 `json:"lost_completions"`
 	Errors          uint64 `json:"errors"`
+}
+
+// Command is a kind of call that the device's firmware has to answer. Errors count from the start of the plugin.
+type Command struct {
+	Port      int    `json:"port"`
+	Call      string `json:"call"`
+	Stuck     bool   `json:"stuck"`
+	Status    string `json:"status,omitempty"` // of the last one that ended: ok, or the name of the errno
+	Errors    uint64 `json:"errors"`
+	BusyNS    int64  `json:"busy_ns,omitempty"` // how long the one under way has lasted
+	TookP99NS int64  `json:"took_ns_p99,omitempty"`
 }
 
 // Severity is that of an alert rule.

@@ -43,6 +43,11 @@ func (d *Device) text(b *strings.Builder, now time.Time) {
 				fmt.Fprintf(b, "        vector %d, %s: %s\n", probe.Vector, joined("", probe.Method), probe.text())
 			}
 		}
+		for _, c := range d.Commands {
+			if c.Port == p.Port && c.Stuck {
+				fmt.Fprintf(b, "        %s: %s\n", joined("", c.Call), c.text())
+			}
+		}
 	}
 }
 
@@ -92,8 +97,22 @@ func (p *Probe) text() string {
 		counted(p.Errors, "error"))
 }
 
-// latency returns a time in ns in us, or from 1 ms on in ms.
+// text returns what is known of calls that are stuck.
+func (c *Command) text() string {
+	last, lasts := "", ""
+	if c.BusyNS > 0 {
+		lasts = "for " + latency(c.BusyNS)
+	} else {
+		last = named("the last one ended in ", c.Status)
+	}
+	return joined(", ", joined(" ", "the firmware does not answer", lasts), last, counted(c.Errors, "error"))
+}
+
+// latency returns a time in ns in us, or from 1 ms on in ms, or from 1 s on in s.
 func latency(ns int64) string {
+	if ns >= int64(time.Second) {
+		return fmt.Sprintf("%.1f s", float64(ns)/float64(time.Second))
+	}
 	if ns >= int64(time.Millisecond) {
 		return fmt.Sprintf("%.1f ms", float64(ns)/float64(time.Millisecond))
 	}

@@ -11,14 +11,15 @@ import (
 
 // The kinds of a record.
 const (
-	kindEvent  = "event"  // an asynchronous event, with the change of state that it caused
-	kindState  = "state"  // a change of state without an event
-	kindGID    = "gid"    // a GID came, went or moved
-	kindAttr   = "attr"   // an attribute has another value
-	kindPort   = "port"   // a port became known
-	kindDevice = "device" // a device came, went, or cannot be watched
-	kindProbe  = "probe"  // completion events of the interval just ended
-	kindLog    = "log"
+	kindEvent   = "event"   // an asynchronous event, with the change of state that it caused
+	kindState   = "state"   // a change of state without an event
+	kindGID     = "gid"     // a GID came, went or moved
+	kindAttr    = "attr"    // an attribute has another value
+	kindCommand = "command" // the firmware stopped to answer a call, or answers it again
+	kindPort    = "port"    // a port became known
+	kindDevice  = "device"  // a device came, went, or cannot be watched
+	kindProbe   = "probe"   // completion events of the interval just ended
+	kindLog     = "log"
 )
 
 // record is one line, or by its tags one JSON object. Fields that do not apply are left
@@ -39,8 +40,9 @@ type record struct {
 	LastedNS  int64  `json:"lasted_ns,omitempty"` // in StateFrom
 	Witness   string `json:"witness,omitempty"`
 
-	GID  *gid  `json:"gid,omitempty"`
-	Attr *attr `json:"attr,omitempty"`
+	GID     *gid     `json:"gid,omitempty"`
+	Attr    *attr    `json:"attr,omitempty"`
+	Command *command `json:"command,omitempty"`
 
 	Reason string  `json:"reason,omitempty"`
 	Opened *opened `json:"opened,omitempty"`
@@ -106,6 +108,27 @@ type attr struct {
 	Name string `json:"name"`
 	From string `json:"from"`
 	To   string `json:"to"`
+}
+
+// command holds what is known of a call when its stuck changes.
+type command struct {
+	Call   string `json:"call"`
+	Stuck  bool   `json:"stuck"`
+	Status string `json:"status,omitempty"`  // of the last one that ended: ok, or the name of the errno
+	BusyNS int64  `json:"busy_ns,omitempty"` // how long the one under way has lasted
+	Calls  uint64 `json:"calls"`             // since the start, as are errors
+	Errors uint64 `json:"errors"`
+}
+
+// line returns the change in words, as in "hw_counters not answered for 5s".
+func (c *command) line() string {
+	switch {
+	case !c.Stuck:
+		return c.Call + " answered again"
+	case c.BusyNS > 0:
+		return c.Call + " not answered for " + duration(c.BusyNS)
+	}
+	return c.Call + " stuck: " + c.Status
 }
 
 // probe holds the measurements of a probe.

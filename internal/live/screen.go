@@ -45,6 +45,7 @@ type Screen struct {
 	dropped int
 	devices map[string]shown
 	states  map[portKey]string
+	stuck   map[measure.Key]bool // commands
 
 	// Used only by the goroutine of Run.
 	held    []record // taken from queue, and not shown yet
@@ -67,6 +68,7 @@ type shown struct {
 func New(c Config) *Screen {
 	return &Screen{
 		cfg: c, wake: make(chan struct{}, 1), devices: make(map[string]shown), states: make(map[portKey]string),
+		stuck: make(map[measure.Key]bool),
 		block: block{width: c.Width}, current: make(map[place]verbs.Method),
 	}
 }
@@ -149,8 +151,8 @@ func (s *Screen) add(r record) {
 	}
 }
 
-// Emit shows an event, a change of a port, of its GID table or of an attribute, a port that
-// became known, or a device. It does not keep the point.
+// Emit shows an event, a change of a port, of its GID table or of an attribute, a command
+// that is stuck or was, a port that became known, or a device. It does not keep the point.
 func (s *Screen) Emit(p measure.Point) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,6 +167,8 @@ func (s *Screen) Emit(p measure.Point) {
 		s.add(record{
 			Time: p.At, Kind: kindAttr, Device: p.Device, Port: p.Port, Attr: &attr{p.Attr, p.From, p.To},
 		})
+	case *measure.Command:
+		s.command(p)
 	case *measure.Port:
 		s.port(p)
 	case *measure.Device:
@@ -202,6 +206,18 @@ func (s *Screen) gid(p *measure.GIDChange) {
 		g.To = &to
 	}
 	s.add(record{Time: p.At, Kind: kindGID, Device: p.Device, Port: p.Port, GID: g})
+}
+
+// command shows that a command is stuck, or is no longer.
+func (s *Screen) command(p *measure.Command) {
+	if s.stuck[p.Key()] == p.Stuck {
+		return
+	}
+	s.stuck[p.Key()] = p.Stuck
+	s.add(record{
+		Time: p.At, Kind: kindCommand, Device: p.Device, Port: p.Port,
+		Command: &command{p.Call.String(), p.Stuck, p.Status, p.BusyNS, p.Calls, p.Errors},
+	})
 }
 
 // port shows a port that became known. After that only its changes are shown.

@@ -140,6 +140,32 @@ func TestAMovedGIDAndAChangedAttributeAreShown(t *testing.T) {
 		`"index_from":3,"index_to":5,"away_ns":412000000,"own_probe":true}`)
 }
 
+func TestACommandThatNoFirmwareAnswersIsShownOnceAndItsEndToo(t *testing.T) {
+	play := func(s *Screen) {
+		for _, c := range []measure.Command{
+			{Calls: 1, Status: measure.CommandOK},
+			{Calls: 1, Status: measure.CommandOK, Stuck: true, BusyNS: 5_000_000_000},
+			{Calls: 1, Status: measure.CommandOK, Stuck: true, BusyNS: 6_000_000_000},
+			{Calls: 2, Status: measure.CommandOK},
+			{Calls: 5, Errors: 3, Status: "ETIMEDOUT", Stuck: true},
+		} {
+			c.Device, c.Port, c.Call, c.At = "mlx5_0", 1, verbs.CommandHWCounters, at(100)
+			s.Emit(&c)
+		}
+		other := measure.Command{Device: "mlx5_0", Port: 1, Call: verbs.CommandQueryPort, Calls: 3, Errors: 3, Status: "EIO", Stuck: true, At: at(110)}
+		s.Emit(&other)
+	}
+	require.Equal(t, `17:00:00.100000  mlx5_0:1    command              hw_counters not answered for 5s
+17:00:00.100000  mlx5_0:1    command              hw_counters answered again
+17:00:00.100000  mlx5_0:1    command              hw_counters stuck: ETIMEDOUT
+17:00:00.110000  mlx5_0:1    command              query_port stuck: EIO
+`, shows(t, Config{}, nothing, play))
+	all := strings.Split(shows(t, Config{JSON: true}, nothing, play), "\n")
+	require.Contains(t, all[0], `"kind":"command","device":"mlx5_0","port":1,`+
+		`"command":{"call":"hw_counters","stuck":true,"status":"ok","busy_ns":5000000000,"calls":1,"errors":0}`)
+	require.Contains(t, all[2], `"command":{"call":"hw_counters","stuck":true,"status":"ETIMEDOUT","calls":5,"errors":3}`)
+}
+
 func TestDeviceChangesAreShownOnce(t *testing.T) {
 	got := shows(t, Config{}, nothing, func(s *Screen) {
 		for _, v := range []*measure.Device{

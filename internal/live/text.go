@@ -87,6 +87,11 @@ func (s *Screen) line(r *record) string {
 		}
 	case kindAttr:
 		name, detail = r.Attr.Name, r.Attr.From+" > "+r.Attr.To
+	case kindCommand:
+		name, detail, colour = "command", r.Command.line(), green
+		if r.Command.Stuck {
+			colour = red
+		}
 	case kindPort:
 		name, detail = "(first look)", s.state(r.StateTo)+", "+r.Link.line()
 	case kindDevice:

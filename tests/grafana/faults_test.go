@@ -44,7 +44,7 @@ func throughout(timeline string) []run { return []run{{timeline: timeline}} }
 
 func faults() []fault {
 	var all []fault
-	for _, some := range [][]fault{portFaults(), deviceFaults(), probeFaults(), pluginFaults()} {
+	for _, some := range [][]fault{portFaults(), deviceFaults(), commandFaults(), probeFaults(), pluginFaults()} {
 		all = append(all, some...)
 	}
 	return append(all, fault{name: "healthy", runs: throughout("")})
@@ -191,6 +191,33 @@ func deviceFaults() []fault {
 				"[[event]]\ntype = \"sm_change\"\nat = \"60m1s\"\nevery = \"10s\"\ntimes = 60"),
 		},
 		{name: "unacked-events, but soon acknowledged", runs: throughout(hangingAck("60m", "5s"))},
+	}
+}
+
+// commandFaults fail in three calls in a row after half a minute at most: one is made every ten seconds.
+func commandFaults() []fault {
+	failing := func(keys string) string { return "[[command]]\nat = \"60m\"\nwhat = \"fails\"\n" + keys + "\n" }
+	slow := func(keys string) string { return "[[command]]\nat = \"60m\"\nwhat = \"slow\"\n" + keys + "\n" }
+	stuck := firing{rule: "command-stuck", from: from(1), till: from(20)}
+	return []fault{
+		{name: "command-stuck", fires: []firing{stuck}, runs: throughout(failing(`for = "20m"`))},
+		{
+			name: "command-stuck, by a query", fires: []firing{stuck},
+			runs: throughout(failing("for = \"20m\"\ncall = \"query_port\"\nstatus = \"EIO\"")),
+		},
+		{name: "command-stuck, but two failures", runs: throughout(failing(`for = "19s"`))},
+		{name: "command-stuck, but busy", runs: throughout(failing("for = \"20m\"\nstatus = \"EBUSY\""))},
+		{
+			// A slow call is in the percentiles of the five minutes that follow.
+			name: "command-slow", fires: []firing{{rule: "command-slow", from: from(10), till: from(25)}},
+			runs: throughout(slow("for = \"20m\"\ntook = \"2s\"")),
+		},
+		{name: "command-slow, but soon fast again", runs: throughout(slow("for = \"3m\"\ntook = \"2s\""))},
+		{name: "command-slow, but not very", runs: throughout(slow("for = \"20m\"\ntook = \"900ms\""))},
+		{
+			name: "command-slow, but stuck", fires: []firing{stuck},
+			runs: throughout(slow("for = \"20m\"\ntook = \"2s\"") + failing(`for = "20m"`)),
+		},
 	}
 }
 

@@ -110,6 +110,10 @@ func liveHosts() []liveHost {
 			over: all(at("rdma_async", "released", 1, "port", "1"), runs),
 		},
 		{
+			name: "command-stuck", timeline: "[[command]]\nat = \"4s\"\ncall = \"query_port\"\nwhat = \"fails\"", options: `state_interval = "1s"`,
+			fires: []string{"command-stuck"}, over: at("rdma_command", "stuck", 1, "call", "query_port"),
+		},
+		{
 			name: "lost-events", timeline: "[[fault]]\nkind = \"lost_event\"\nat = \"4s\"\nfor = \"2s\"", probe: often,
 			fires: []string{"lost-events"}, over: at("rdma_cq_probe", "lost_events", 3),
 		},
@@ -266,6 +270,7 @@ func writePast(t *testing.T, src Source) {
 		{"wake-slow", "", -2 * time.Hour, -61 * time.Minute},
 		{"wake-slow", slow, -16 * time.Minute, 0},
 		{"link-slow", "[[link]]\nat = \"5m\"\ndown_for = \"1s\"\nlanes = 1", -15 * time.Minute, 0},
+		{"command-slow", "[[command]]\nwhat = \"slow\"\ntook = \"2s\"", -15 * time.Minute, 0},
 	} {
 		c := history.Config{
 			Start: now.Add(past.from), End: now.Add(past.to), Interval: 10 * time.Second,
@@ -302,7 +307,8 @@ func awaitWritten(t *testing.T, src Source, host string, intervals int) {
 func requireRules(t *testing.T, src Source, hosts []liveHost, now time.Time) {
 	file, err := Rules(root)
 	require.NoError(t, err)
-	past := []liveHost{{name: "plugin-silent", fires: []string{"plugin-silent"}}, {name: "link-slow", fires: []string{"link-slow"}}}
+	past := []liveHost{{name: "plugin-silent", fires: []string{"plugin-silent"}}, {name: "link-slow", fires: []string{"link-slow"}},
+		{name: "command-slow", fires: []string{"command-slow"}}}
 	for _, g := range file.Groups {
 		for _, r := range g.Rules {
 			w, err := NewWatcher(&r, &g)
@@ -318,15 +324,19 @@ func requireRules(t *testing.T, src Source, hosts []liveHost, now time.Time) {
 // evaluations returns the times of a rule's evaluations, as durations before now.
 // Most rules are evaluated now and at later times, with the last points as the
 // newest, until the condition has held for long enough. The rule of slow wake-ups
-// takes long, so it is evaluated in the ten minutes before now: these are written.
+// takes long, so it is evaluated in the ten minutes before now: these are written. The same goes for rules that hold for long.
 func evaluations(r *grafana.Rule, w *Watcher) []time.Duration {
 	switch r.UID {
 	case "rdma-plugin-silent": // at a later time all hosts are silent
 		return []time.Duration{0}
 	case "rdma-wake-slow":
 		return []time.Duration{2 * w.Interval(), w.Interval(), 0}
-	case "rdma-link-slow":
-		return []time.Duration{5 * w.Interval(), 4 * w.Interval(), 3 * w.Interval(), 2 * w.Interval(), w.Interval(), 0}
+	case "rdma-link-slow", "rdma-command-slow":
+		var before []time.Duration
+		for at := w.hold; at >= 0; at -= w.Interval() {
+			before = append(before, at)
+		}
+		return before
 	}
 	var later []time.Duration
 	for at := time.Duration(0); at <= w.hold; at += w.Interval() {

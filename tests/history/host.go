@@ -84,7 +84,7 @@ func newHost(c *Config, of *Host, w io.Writer) (*host, error) {
 		ExpectedDown: func(device string, port int) bool {
 			return slices.Contains(of.ExpectedDown, fmt.Sprintf("%s:%d", device, port))
 		},
-		Window: c.Window, Histogram: c.Histogram,
+		Window: c.Window, Histogram: c.Histogram, CommandStuck: commandStuck,
 		RSS: func(pid int) uint64 { return 14<<20 + uint64(pid%8)<<14 },
 	})
 	return h, nil

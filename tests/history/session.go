@@ -1,6 +1,7 @@
 package history
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -81,6 +82,7 @@ func (s *openDevice) begin() error {
 	s.add(s.line.start(s.line.now, s.read))
 	s.querier = s.line.start(s.line.now, s.watchPorts)
 	s.add(s.querier)
+	s.add(s.line.start(s.line.now, s.askFirmware))
 	for i, p := range s.ports {
 		offset := int64(s.k.h.cfg.ProbeInterval) * int64(i%16) / 16
 		one := &prober{s: s, port: p, next: s.line.now + offset}
@@ -208,20 +210,24 @@ func (s *openDevice) watchPorts() {
 	}
 }
 
-// query queries every port and reports it, with its GID table if that has changed. An error ends the session.
+// query queries every port and reports it, with its GID table if that has changed. The only errors are that the device is
+// gone or closed, which end the session.
 func (s *openDevice) query() error {
 	for _, p := range s.ports {
-		r := &verbs.Reading{Port: p.number, Mono: s.line.now}
-		var err error
-		if r.Attr, err = s.dev.QueryPort(p.number); err != nil {
+		r, items, err := s.queryPort(p.number)
+		if errors.Is(err, verbs.ErrNoDevice) || errors.Is(err, verbs.ErrClosed) {
 			return err
+		}
+		if err != nil { // a failed query has no information about the port
+			s.k.h.deliver(s.k, items...)
+			continue
 		}
 		p.layer = r.Attr.LinkLayer
 		if active := r.Attr.State == verbs.PortActive; active != p.active {
 			p.active = active
 			p.changes++
 		}
-		s.k.h.deliver(s.k, verbs.Item{Reading: r})
+		s.k.h.deliver(s.k, items...)
 		if err := s.readGIDs(p); err != nil {
 			return err
 		}

@@ -17,7 +17,7 @@ type trouble struct {
 	rules    []string      // that fire
 }
 
-// troubles are five different faults.
+// troubles are six different faults.
 func troubles() []trouble {
 	return []trouble{
 		{17, "sim2", 49 * time.Minute, "[[link]]\nat = \"%v\"\ndevice = %q\n", "Ports down", []string{"RDMA port down"}},
@@ -38,10 +38,14 @@ func troubles() []trouble {
 			72, "sim2", 56 * time.Minute, "[[fault]]\nkind = \"lost_event\"\nat = \"%v\"\ndevice = %q\n",
 			"Failing probes", []string{"RDMA completion events lost"},
 		},
+		{
+			84, "sim1", 44 * time.Minute, "[[command]]\nwhat = \"fails\"\nat = \"%v\"\ndevice = %q\n",
+			"Commands stuck", []string{"RDMA command stuck"},
+		},
 	}
 }
 
-// fleet are 100 hosts: five with a fault each, some whose ports have flapped, and healthy ones, on each of which an address
+// fleet are 100 hosts: six with a fault each, some whose ports have flapped, and healthy ones, on each of which an address
 // changes once.
 func fleet() []history.Host {
 	hosts := make([]history.Host, 100)

@@ -13,7 +13,7 @@ import (
 )
 
 // One look at the first screen says of each fault where it is and since when.
-func TestEachOfFiveFaultsStandsInTheUpper900PixelsWithHostDeviceAndAge(t *testing.T) {
+func TestEachOfSixFaultsStandsInTheUpper900PixelsWithHostDeviceAndAge(t *testing.T) {
 	const root = "../.."
 	boards, err := grafana.Dashboards(root)
 	require.NoError(t, err)
@@ -47,7 +47,7 @@ func TestEachOfFiveFaultsStandsInTheUpper900PixelsWithHostDeviceAndAge(t *testin
 			}), "%s of %s: %v", rule, host, listed)
 		}
 	}
-	for _, table := range []string{"Ports down", "Devices missing or not watched", "Links slow", "Failing probes"} {
+	for _, table := range []string{"Ports down", "Devices missing or not watched", "Links slow", "Failing probes", "Commands stuck"} {
 		n := 0
 		for _, v := range rows {
 			if v.panel == table {

@@ -32,6 +32,10 @@ func differences() []difference {
 			allowed: func(_ *view, a answer) answer { return without(a, "age") },
 		},
 		{
+			panel: "rdma-events-fleet 41", reason: "likewise, of the age of a command that is stuck",
+			allowed: func(_ *view, a answer) answer { return without(a, "age") },
+		},
+		{
 			panel: "rdma-events-device 26", reason: "the line of the past begins in InfluxDB with four hours of reports, in Prometheus with the first",
 			allowed: func(_ *view, a answer) answer { return unnamed(a, "5 times its past") },
 		},

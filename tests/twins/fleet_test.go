@@ -67,6 +67,8 @@ func fleet() []member {
 		{name: "device-missing", profile: "fleet2", runs: []run{{timeline: "[[fault]]\nkind = \"removed\"\nat = \"15m\"\nfor = \"20m\"\ndevice = \"sim0\""}}},
 		faulty("device-fatal", "[[event]]\ntype = \"device_fatal\"\nat = \"15m\""),
 		faulty("unacked-events", hanging("15m", "60s")),
+		faulty("command-stuck", "[[command]]\nat = \"15m\"\nfor = \"20m\"\nwhat = \"fails\""),
+		faulty("command-slow", "[[command]]\nat = \"15m\"\nfor = \"20m\"\nwhat = \"slow\"\ntook = \"2s\""),
 		faulty("probe-errors", "[[fault]]\nkind = \"completion_error\"\nat = \"15m\"\nfor = \"9s\""),
 		faulty("lost-events", "[[fault]]\nkind = \"lost_event\"\nat = \"15m\"\nfor = \"9s\""),
 		faulty("lost-completions", "[[fault]]\nkind = \"lost_completion\"\nat = \"15m\"\nfor = \"9s\""),
