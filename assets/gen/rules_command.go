@@ -23,12 +23,12 @@ func commandRules(o *Options) []rule {
 					"assert of the firmware, a health check that failed.",
 				"`devlink health show pci/0000:3b:00.0` with the device's own address: did a reporter see an error, and did it recover?",
 				"How many other hosts with the same firmware are in the table of stuck commands on the Overview? One is a card, many are a release.",
-				"Drain the host, then reset the device: `devlink dev reload`, or a restart of the host. A call that hangs in the kernel ends with neither " +
-					"the job nor the plugin. Replace the card if it comes again.",
+				"Drain the host, then reset the device: `devlink dev reload`, or a restart of the host. To kill jobs or the plugin ends no call that hangs " +
+					"in the kernel. Replace the card if it comes again.",
 			},
-			blind: "Drivers whose calls are no commands (rxe, siw, hfi1, cxgb4). irdma's counters are answered late, but without an error, when the " +
-				"firmware does not; bnxt_re's go on to succeed after a failure, so that there a query of the probe's queue pair is asked. With " +
-				"evidence.command_interval = \"0s\" nothing is.",
+			blind: "Drivers whose calls are no commands (rxe, siw, hfi1, cxgb4). With irdma the call succeeds late and with old values, so that the " +
+				"alert comes and goes. With bnxt_re counters go on to succeed after a failure, so that its queue pairs are asked, and nothing without " +
+				"a probe. All with evidence.command_interval = \"0s\".",
 		},
 		{
 			id: "command-slow", title: "RDMA commands slow", panel: panelRef{deviceUID, 35},
@@ -40,7 +40,7 @@ func commandRules(o *Options) []rule {
 				from: o.window(),
 			}},
 			promql: `rdma_command_took_p99_seconds > 1 unless rdma_command_stuck == 1`,
-			fires:  "For ten minutes the 99th percentile of how long the device's firmware takes for a call has been above 1 s. A healthy one takes less than a millisecond.",
+			fires:  "For ten minutes the 99th percentile of how long the device's firmware takes for a call has been above 1 s.",
 			quiet:  "Single slow calls, as while the device is reset or its firmware is updated. Calls that are stuck, which command-stuck reports.",
 			clears: "When the slow calls have left the probe's window.",
 			do: []string{

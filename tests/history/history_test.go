@@ -92,6 +92,53 @@ down_for = "40ms"
 	require.EqualValues(t, 0, rig.Last(points, "rdma_port", "device", "sim0").Int("flaps"))
 }
 
+func TestCommandsThatFailAreStuckUntilOneSucceeds(t *testing.T) {
+	points := play(t, 5*time.Minute, history.Host{Timeline: `
+[[command]]
+at = "60s"
+device = "sim0"
+for = "60s"
+what = "fails"
+`})
+	of := func(device, call string) []rig.Point { return rig.Select(points, "rdma_command", "device", device, "port", "1", "call", call) }
+	var began, ended time.Duration
+	for _, p := range of("sim0", "hw_counters") {
+		switch stuck := p.Int("stuck") == 1; {
+		case stuck && began == 0:
+			began = at(p)
+			require.Equal(t, "ETIMEDOUT", p.Text("status"))
+		case !stuck && began > 0 && ended == 0:
+			ended = at(p)
+			require.Equal(t, "ok", p.Text("status"))
+		}
+	}
+	require.InDelta(t, 80, began.Seconds(), 1, "the third call that fails")
+	require.InDelta(t, 120, ended.Seconds(), 1)
+	last := rig.Last(points, "rdma_command", "device", "sim0", "call", "hw_counters")
+	require.InDelta(t, 29, float64(last.Int("calls")), 1)
+	require.EqualValues(t, 6, last.Int("errors"))
+	require.Positive(t, last.Int("took_ns_p99"))
+	require.EqualValues(t, 0, rig.Last(points, "rdma_command", "device", "sim0", "call", "query_port").Int("errors"))
+	require.EqualValues(t, 0, rig.Last(points, "rdma_command", "device", "sim1", "call", "hw_counters").Int("errors"))
+}
+
+func TestACommandThatHangsIsStuckBeforeItEnds(t *testing.T) {
+	points := play(t, 2*time.Minute, history.Host{Timeline: `
+[[command]]
+at = "60s"
+device = "sim0"
+for = "16s"
+`})
+	for _, p := range rig.Select(points, "rdma_command", "device", "sim0", "call", "hw_counters") {
+		if p.Int("stuck") == 1 {
+			require.InDelta(t, 65, at(p).Seconds(), 1)
+			require.GreaterOrEqual(t, p.Int("busy_ns"), int64(5*time.Second))
+			return
+		}
+	}
+	require.Fail(t, "no point is stuck")
+}
+
 func TestRoundsGetLostWhileAFaultLasts(t *testing.T) {
 	points := play(t, 5*time.Minute, history.Host{Timeline: `
 [[fault]]
