@@ -65,7 +65,8 @@ var commands = table[Command]{
 		text("status", "ok, or the name of the errno, of the last call", func(v *Command) string { return v.Status }),
 		integer("busy_ns", "ns", "how long the call under way has lasted; 0 when there is none",
 			func(v *Command) int64 { return v.BusyNS }),
-		yesNo("stuck", "1 from when a call has lasted for evidence.command_stuck, or three in a row ended in ETIMEDOUT, ETIME, EIO, ENOLINK or ENODEV, until one succeeds",
+		yesNo("stuck", "1 from when a call has lasted for evidence.command_stuck, or three in a row ended in ETIMEDOUT, ETIME, "+
+			"EIO, ENOLINK or ENODEV, until one succeeds",
 			func(v *Command) bool { return v.Stuck }),
 	},
 		stat("took", "call to return", func(v *Command) aggregate.Stat { return v.Took }),

@@ -27,7 +27,8 @@ func TestDocumentsSayWhatTheTableSays(t *testing.T) {
 
 func TestCommandsChangeWithPaceAndTable(t *testing.T) {
 	one := []drivers.Driver{{
-		Name: "one", Kernel: []string{"mlx5_core"}, First: verbs.MethodFlush, Costs: drivers.Costs{drivers.PortQuery: 2, drivers.CreateQP: 1, drivers.PKey: 1, drivers.HWCounter: 3},
+		Name: "one", Kernel: []string{"mlx5_core"}, First: verbs.MethodFlush,
+		Costs: drivers.Costs{drivers.PortQuery: 2, drivers.CreateQP: 1, drivers.PKey: 1, drivers.HWCounter: 3},
 		Never: []verbs.Method{verbs.MethodUDSend},
 	}}
 	text := commands(one, drivers.Pace{State: 5 * time.Second, Probe: time.Second, Command: 10 * time.Second})
