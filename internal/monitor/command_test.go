@@ -99,7 +99,7 @@ func TestThreeCallsWithoutAnAnswerAreStuck(t *testing.T) {
 	}
 }
 
-// With most drivers a query is no command. If it hangs all the same, it is told.
+// With most drivers a query is no command. If it hangs all the same, that is reported.
 func TestAQueryThatHangsIsStuckWithAnyDriver(t *testing.T) {
 	for _, call := range []ledger.Call{ledger.CallQueryPort, ledger.CallReadSysfs} {
 		h, sup, led := one(t, asking)

@@ -141,7 +141,7 @@ func fieldsOf(p rig.Point) string {
 // comesAndGoes is true for fields that a point has only if there was something to
 // measure in its interval.
 func comesAndGoes(field string) bool {
-	for _, stem := range []string{"hold_ns", "ack_ns", "wake_ns", "total_ns", "get_ns", "arm_ns", "drain_ns", "delivery_ns"} {
+	for _, stem := range []string{"hold_ns", "ack_ns", "wake_ns", "total_ns", "get_ns", "arm_ns", "drain_ns", "took_ns", "delivery_ns"} {
 		if strings.HasPrefix(field, stem) {
 			return true
 		}
@@ -161,6 +161,8 @@ func varies(measurement, field string) bool {
 	switch field {
 	case "rss_bytes", "worker_rss_bytes":
 		return true
+	case "calls":
+		return measurement == "rdma_command"
 	case "rounds", "successes", "errors", "lost_events", "lost_completions", "events", "acked", "late", "spurious", "resent", "wake_bucket":
 		return strings.HasPrefix(measurement, "rdma_cq_probe") || measurement == "rdma_host"
 	}

@@ -15,10 +15,10 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// told is how long the plugin may take to report a call that has no answer (design: 5 s of
+// reportedIn is how long the plugin may take to report a call that has no answer (design: 5 s of
 // evidence.command_stuck, and one more). The tests allow ten times of it, and print what
 // they saw.
-const told = 6 * time.Second
+const reportedIn = 6 * time.Second
 
 // driver makes a device behave as with a driver.
 func (w *world) driver(device, name string) {
@@ -34,7 +34,7 @@ func (w *world) driver(device, name string) {
 // took from when the call began, by the test's clock and by the plugin's.
 func (w *world) awaitStuck(device, call string, began time.Time) {
 	w.t.Helper()
-	points := w.Await(call+" of "+device+" is stuck", 10*told, func(points []rig.Point) bool {
+	points := w.Await(call+" of "+device+" is stuck", 10*reportedIn, func(points []rig.Point) bool {
 		return rig.Last(points, "rdma_command", "device", device, "call", call).Int("stuck") == 1
 	})
 	took := time.Since(began)
@@ -47,7 +47,7 @@ func (w *world) awaitStuck(device, call string, began time.Time) {
 			break
 		}
 	}
-	w.Await("the host counts it", 10*told, func(points []rig.Point) bool {
+	w.Await("the host counts it", 10*reportedIn, func(points []rig.Point) bool {
 		return rig.Last(points, "rdma_host").Int("commands_stuck") == 1
 	})
 }
