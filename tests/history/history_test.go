@@ -100,7 +100,9 @@ device = "sim0"
 for = "60s"
 what = "fails"
 `})
-	of := func(device, call string) []rig.Point { return rig.Select(points, "rdma_command", "device", device, "port", "1", "call", call) }
+	of := func(device, call string) []rig.Point {
+		return rig.Select(points, "rdma_command", "device", device, "port", "1", "call", call)
+	}
 	var began, ended time.Duration
 	for _, p := range of("sim0", "hw_counters") {
 		switch stuck := p.Int("stuck") == 1; {
