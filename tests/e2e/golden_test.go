@@ -141,7 +141,7 @@ func fieldsOf(p rig.Point) string {
 // comesAndGoes is true for fields that a point has only if there was something to
 // measure in its interval.
 func comesAndGoes(field string) bool {
-	for _, stem := range []string{"hold_ns", "ack_ns", "wake_ns", "total_ns", "get_ns", "arm_ns", "drain_ns", "delivery_ns"} {
+	for _, stem := range []string{"hold_ns", "ack_ns", "wake_ns", "total_ns", "get_ns", "arm_ns", "drain_ns", "delivery_ns", "took_ns"} {
 		if strings.HasPrefix(field, stem) {
 			return true
 		}
@@ -151,7 +151,7 @@ func comesAndGoes(field string) bool {
 
 // dependsOnLoad is true for fields that are 0 on a quiet machine, and may be more on a busy one.
 func dependsOnLoad(field string) bool {
-	return field == "queue_length" || field == "merged_points" || field == "skipped_intervals"
+	return field == "queue_length" || field == "merged_points" || field == "skipped_intervals" || field == "busy_ns"
 }
 
 func varies(measurement, field string) bool {
@@ -159,7 +159,7 @@ func varies(measurement, field string) bool {
 		return true
 	}
 	switch field {
-	case "rss_bytes", "worker_rss_bytes":
+	case "rss_bytes", "worker_rss_bytes", "calls":
 		return true
 	case "rounds", "successes", "errors", "lost_events", "lost_completions", "events", "acked", "late", "spurious", "resent", "wake_bucket":
 		return strings.HasPrefix(measurement, "rdma_cq_probe") || measurement == "rdma_host"
