@@ -14,7 +14,7 @@ type meaning struct {
 }
 
 // meanings are the colours of series: red is broken now, orange is degraded, yellow on the way, green good, blue
-// information, grey unknown or absent, purple the plugin itself. Devices, ports and vectors have colours of a palette.
+// information, grey unknown or absent, purple the plugin itself. Devices, ports, vectors and calls have colours of a palette.
 var meanings = []meaning{
 	{"port_err", "red"},
 	{"port_active", "green"},

@@ -83,9 +83,9 @@ func TestColoursAreGrafanasAndDescriptionsNameOnlyThoseOfTheirPanel(t *testing.T
 	require.Greater(t, texts, 10)
 }
 
-// Only devices, ports and vectors have the colours of a palette.
+// Only devices, ports, vectors and the percentiles of calls have the colours of a palette.
 func TestSeriesHaveTheColourOfTheirMeaning(t *testing.T) {
-	palette := regexp.MustCompile(`^((hold|ack), vector|vector|port|(received, |sent, )?(\$tag_device|\{\{device\}\}))`)
+	palette := regexp.MustCompile(`^((hold|ack), vector|vector|port|(received, |sent, )?(\$tag_device|\{\{device\}\})|(\$tag_call|\{\{call\}\}), p)`)
 	eachPanel(t, func(d *grafana.Dashboard, p *grafana.Panel) {
 		if p.Type != "timeseries" {
 			return

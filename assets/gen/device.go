@@ -276,7 +276,7 @@ func (b *board) deviceCommands() {
 	}, answers())
 	took := func(rank string) query {
 		return query{
-			alias: rank + ", $tag_call", text: `SELECT max("took_ns_` + rank + `") AS "` + rank + `" FROM {rdma_command} WHERE {filter}` + ofPorts +
+			alias: "$tag_call, " + rank, text: `SELECT max("took_ns_` + rank + `") AS "` + rank + `" FROM {rdma_command} WHERE {filter}` + ofPorts +
 				` GROUP BY time($__interval), "call" fill(none)`,
 			prom: "max by (call) (rdma_command_took_" + rank + "_seconds{FILTER,PORTS})",
 		}

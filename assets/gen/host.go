@@ -38,7 +38,7 @@ func (b *board) hostDevices() {
 		help: help{
 			"A row for each device: what it is, and whether a worker watches it.",
 			nothing + "; a reason other than ok says why events of the device are not read.",
-			"compare driver and firmware of neighbours; follow the device's link. Commands stuck are calls that its firmware does not answer.",
+			"compare driver and firmware of neighbours; follow the device's link. Stuck counts calls that its firmware does not answer.",
 			"devices that were not opened yet have no firmware here.",
 		},
 		queries: []query{
@@ -53,7 +53,7 @@ func (b *board) hostDevices() {
 	}, b.toRow(), column{name: "device"}, column{name: "driver"},
 		column{name: "firmware", prom: "fw_ver", title: "firmware"}, column{name: "PCI", prom: "pci_address", title: "PCI"},
 		column{name: "NUMA", prom: "numa_node", title: "NUMA"}, column{name: "worker", prom: "worker_state", title: "worker"},
-		column{name: "reason"}, column{name: "stuck", prom: "Value #C", title: "commands stuck", bad: true},
+		column{name: "reason"}, column{name: "stuck", prom: "Value #C", title: "stuck", bad: true},
 		column{name: none, prom: "Value #A", hidden: true}, column{name: none, prom: "Value #B", hidden: true},
 		column{name: "host", hidden: true}, column{name: "instance"})
 }

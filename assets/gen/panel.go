@@ -289,7 +289,7 @@ type column struct {
 var widths = map[string]int{
 	"Time": 160, "host": 88, "device": 60, "port": 46, "vector": 52, "instance": 78, "age": 82, "last report": 150, "time since last report": 150,
 	"state": 66, "rate": 78, "best": 78, "flaps": 50, "reason": 112, "lost events": 92, "lost completions": 130, "errors": 60, "p99": 72,
-	"call": 88, "last end": 88, "under way": 82, "commands stuck": 118, "driver": 90, "firmware": 104, "PCI": 110, "NUMA": 58, "worker": 84,
+	"call": 88, "last end": 88, "under way": 82, "stuck": 52, "driver": 90, "firmware": 104, "PCI": 110, "NUMA": 58, "worker": 84,
 }
 
 // none is the name of a column that an engine does not have.

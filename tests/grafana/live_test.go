@@ -339,7 +339,7 @@ func evaluations(r *grafana.Rule, w *Watcher) []time.Duration {
 		return before
 	}
 	var later []time.Duration
-	for at := time.Duration(0); at <= w.hold; at += w.Interval() {
+	for at := time.Duration(0); at < w.hold+w.Interval(); at += w.Interval() {
 		later = append(later, -at)
 	}
 	return later

@@ -39,7 +39,7 @@ func troubles() []trouble {
 			"Failing probes", []string{"RDMA completion events lost"},
 		},
 		{
-			84, "sim1", 44 * time.Minute, "[[command]]\nwhat = \"fails\"\nat = \"%v\"\ndevice = %q\n",
+			84, "sim1", 44 * time.Minute, "[[command]]\ncall = \"query_port\"\nwhat = \"fails\"\nat = \"%v\"\ndevice = %q\n",
 			"Commands stuck", []string{"RDMA command stuck"},
 		},
 	}
