@@ -72,6 +72,10 @@ kind = "crash"
 at = "9s"
 every = "20s"
 device = "sim3"
+[[command]]
+at = "3s"
+device = "sim1"
+what = "fails"
 `
 
 // neighbour writes what Telegraf's input infiniband would, of which this Telegraf is without.
@@ -94,15 +98,15 @@ func shown(t *testing.T) (address string) {
 	scenario := filepath.Join(t.TempDir(), "scenario.toml")
 	require.NoError(t, os.WriteFile(scenario, []byte(bad), 0o600))
 	rig.Start(t, rig.Config{
-		Plugin: fmt.Sprintf("[[inputs.rdma_events]]\n  backend = \"sim\"\n  [inputs.rdma_events.sim]\n    profile = \"fleet4\"\n    scenario = %q\n",
-			scenario),
+		Plugin: fmt.Sprintf("[[inputs.rdma_events]]\n  backend = \"sim\"\n  [inputs.rdma_events.evidence]\n    command_interval = \"1s\"\n"+
+			"  [inputs.rdma_events.sim]\n    profile = \"fleet4\"\n    scenario = %q\n", scenario),
 		More: shipped(t, telegraf, "detail = false", "detail = true") + neighbour + "\n[global_tags]\n  host = \"h1\"\n  site = \"s1\"\n",
 	})
 	for _, enough := range []string{
 		`rdma_port_gid_moves_total{device="sim0"} >= 2`, `rdma_port_flaps_total{device="sim0"} >= 3`,
 		`increase(rdma_cq_probe_lost_completions_total{device="sim3"}[30s]) > 1`,
 		`increase(rdma_cq_probe_errors_total{device="sim3"}[30s]) > 1`, `rdma_device_present{device="sim2"} == 0`,
-		`time() - rdma:device_unwatched:since{device="sim2"} > 5`, `increase(infiniband_symbol_error[20s]) > 0`,
+		`time() - rdma:device_unwatched:since{device="sim2"} > 5`, `time() - rdma:command_stuck:since{device="sim1"} > 2`, `increase(infiniband_symbol_error[20s]) > 0`,
 	} {
 		require.Eventually(t, func() bool { return len(ask(t, address, enough, true)) > 0 }, time.Minute, 200*time.Millisecond, enough)
 	}

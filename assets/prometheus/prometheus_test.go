@@ -152,16 +152,17 @@ func TestAHealthyDeviceHasTypedFamiliesAndFewSeries(t *testing.T) {
 	require.Less(t, wake, 1.0, "it is in seconds")
 	s.requireTyped()
 	s.requireNames()
-	ofDevice, ofHost := s.count()
-	t.Logf("%d series of a healthy device, %d of the host besides", ofDevice, ofHost)
+	ofDevice, ofHost, ofCommands := s.count()
+	t.Logf("%d series of a healthy device, %d of its commands, %d of the host besides", ofDevice, ofCommands, ofHost)
 	require.LessOrEqual(t, ofDevice, 70, "what a device costs a Prometheus")
+	require.LessOrEqual(t, ofCommands, 2*10, "two calls: hw_counters and query_port")
 }
 
 // requireTyped requires that each family is a counter or a gauge by its name, and that no label
 // comes from a string but those of info and status.
 func (s *scraped) requireTyped() {
 	s.t.Helper()
-	identity := []string{"host", "device", "port", "vector", "method", "event", "expected", "le", "plugin_instance"}
+	identity := []string{"host", "device", "port", "vector", "method", "call", "event", "expected", "le", "plugin_instance"}
 	for name, f := range s.families {
 		if !strings.HasPrefix(name, "rdma_") {
 			continue
@@ -183,20 +184,23 @@ func (s *scraped) requireTyped() {
 }
 
 // count returns how many series there are of a device, and of the host alone.
-func (s *scraped) count() (ofDevice, ofHost int) {
+func (s *scraped) count() (ofDevice, ofHost, ofCommands int) {
 	for name, f := range s.families {
 		if !strings.HasPrefix(name, "rdma_") {
 			continue
 		}
 		for _, m := range f.GetMetric() {
-			if slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetName() == "device" }) {
+			switch {
+			case strings.HasPrefix(name, "rdma_command_"):
+				ofCommands++
+			case slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetName() == "device" }):
 				ofDevice++
-			} else {
+			default:
 				ofHost++
 			}
 		}
 	}
-	return ofDevice, ofHost
+	return ofDevice, ofHost, ofCommands
 }
 
 // The labels of a series cannot change, so the series with the labels from before becomes 0.
