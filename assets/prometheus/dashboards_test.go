@@ -106,7 +106,8 @@ func shown(t *testing.T) (address string) {
 		`rdma_port_gid_moves_total{device="sim0"} >= 2`, `rdma_port_flaps_total{device="sim0"} >= 3`,
 		`increase(rdma_cq_probe_lost_completions_total{device="sim3"}[30s]) > 1`,
 		`increase(rdma_cq_probe_errors_total{device="sim3"}[30s]) > 1`, `rdma_device_present{device="sim2"} == 0`,
-		`time() - rdma:device_unwatched:since{device="sim2"} > 5`, `time() - rdma:command_stuck:since{device="sim1"} > 2`, `increase(infiniband_symbol_error[20s]) > 0`,
+		`time() - rdma:device_unwatched:since{device="sim2"} > 5`, `time() - rdma:command_stuck:since{device="sim1"} > 2`,
+		`increase(infiniband_symbol_error[20s]) > 0`,
 	} {
 		require.Eventually(t, func() bool { return len(ask(t, address, enough, true)) > 0 }, time.Minute, 200*time.Millisecond, enough)
 	}
