@@ -28,7 +28,10 @@ type command struct {
 
 	busy  int64 // how long the call under way had lasted at the last look, in ns
 	stuck bool
-	stamp stamp
+	// reopened is when a worker opened the device again while the calls were stuck,
+	// CLOCK_MONOTONIC ns; 0: a call has ended since.
+	reopened int64
+	stamp    stamp
 }
 
 // command returns the calls of a port, and creates them if necessary. It returns nil for a
@@ -49,10 +52,14 @@ func (d *Device) command(port int, call verbs.CommandCall) *command {
 
 // commandEnded handles a call that has ended.
 func (d *Device) commandEnded(it *verbs.Command, t *moment) {
+	if !d.present || !d.open {
+		return // it arrives after the removal was found
+	}
 	c := d.command(it.Port, it.Call)
 	if c == nil {
 		return
 	}
+	c.busy, c.reopened = 0, 0
 	c.calls++
 	c.took.interval.Add(it.Took)
 	c.took.window.Add(t.mono, it.Took)
@@ -73,12 +80,19 @@ func (d *Device) commandEnded(it *verbs.Command, t *moment) {
 	}
 }
 
+// unasked is how long calls stay stuck after a worker has opened the device again and made
+// none: it cannot, since the counters or the probe are gone.
+const unasked = int64(time.Minute)
+
 // lookAtCommands reads in the ledger how long the calls under way have lasted.
 func (d *Device) lookAtCommands(t *moment) {
 	for _, c := range d.commands {
 		c.busy = 0
+		if c.stuck && c.reopened > 0 && t.mono-c.reopened > unasked {
+			d.setStuck(c, false, t)
+		}
 	}
-	if d.led == nil || d.cfg.CommandStuck <= 0 {
+	if d.led == nil || !d.present || !d.open || d.cfg.CommandStuck <= 0 {
 		return
 	}
 	control, evidence := d.led.Lanes()
@@ -121,7 +135,7 @@ func (d *Device) setStuck(c *command, stuck bool, t *moment) {
 	}
 	c.stuck = stuck
 	if stuck {
-		d.log.Warn(c.text())
+		d.log.Warn(c.text(d.cfg.CommandStuck))
 	} else {
 		d.log.Info(fmt.Sprintf("the device answers %v of port %d again", c.call, c.port))
 	}
@@ -131,17 +145,27 @@ func (d *Device) setStuck(c *command, stuck bool, t *moment) {
 }
 
 // text says why the calls are stuck.
-func (c *command) text() string {
+func (c *command) text(limit time.Duration) string {
 	if c.busy > 0 {
-		return fmt.Sprintf("the device has not answered %v of port %d for %v", c.call, c.port, time.Duration(c.busy).Round(time.Millisecond))
+		return fmt.Sprintf("the device has not answered %v of port %d for %v", c.call, c.port, limit)
 	}
 	return fmt.Sprintf("%d calls in a row of %v of port %d ended in %s", c.unanswered, c.call, c.port, c.status)
+}
+
+// portAnswered handles a query of a port that was answered, with any driver.
+func (d *Device) portAnswered(port int, t *moment) {
+	for _, c := range d.commands {
+		if c.port == port && c.call == verbs.CommandQueryPort {
+			c.unanswered, c.reopened = 0, 0
+			d.setStuck(c, false, t)
+		}
+	}
 }
 
 // endCommands forgets the calls of a device that is gone: what is stuck now is the removal.
 func (d *Device) endCommands(t *moment) {
 	for _, c := range d.commands {
-		c.busy, c.unanswered = 0, 0
+		c.busy, c.unanswered, c.reopened = 0, 0, 0
 		d.setStuck(c, false, t)
 	}
 }

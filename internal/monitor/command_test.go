@@ -151,3 +151,65 @@ func TestAStuckCallOutlivesItsWorkerAndNotItsDevice(t *testing.T) {
 	require.False(t, changed[0].Stuck)
 	require.Empty(t, h.gather().Commands, "the device is gone")
 }
+
+// The worker is still in the call when the device goes, and its last batch comes after that.
+func TestACallOfADeviceThatIsGoneIsNotStuckAgain(t *testing.T) {
+	h, sup, led := one(t, asking)
+	led.Control(ledger.Lane{Call: ledger.CallQueryPort, Port: 1, Beat: 10 * second})
+	h.mono.Store(20 * second)
+	h.batch(sup)
+	h.finds()
+	h.batch(sup, ended(verbs.CommandQueryPort, 1, "ETIMEDOUT"))
+	h.gather()
+	sup.Ended(status.End{Reason: status.ReasonRemoved})
+	changed := of[measure.Command](h.sink.take())
+	require.Len(t, changed, 2)
+	require.True(t, changed[0].Stuck)
+	require.False(t, changed[1].Stuck)
+	h.finds(found("mlx5_0", 1))
+	h.opens(sup, "mlx5_0")
+	for _, c := range h.gather().Commands {
+		require.False(t, c.Stuck, "it comes back without its past")
+	}
+}
+
+// With most drivers no Command follows a query, so the answer itself has to do.
+func TestAQueryIsNotStuckOnceItsPortHasAnswered(t *testing.T) {
+	h, sup, led := one(t, asking)
+	led.Control(ledger.Lane{Call: ledger.CallQueryPort, Port: 1, Beat: 10 * second})
+	h.mono.Store(20 * second)
+	h.batch(sup)
+	sup.Ended(status.End{Reason: status.ReasonStuck})
+	require.True(t, h.gather().Commands[0].Stuck)
+	h.opens(sup, "mlx5_0")
+	require.False(t, h.gather().Commands[0].Stuck)
+}
+
+// The next worker finds no counter that it could read.
+func TestACallThatIsNoLongerMadeIsNotStuckForEver(t *testing.T) {
+	h, sup, led := one(t, asking)
+	led.Evidence(ledger.Lane{Call: ledger.CallReadSysfs, Port: 1, Beat: 10 * second})
+	h.mono.Store(20 * second)
+	h.batch(sup)
+	sup.Ended(status.End{Reason: status.ReasonStuck})
+	h.opens(sup, "mlx5_0")
+	h.mono.Store(60 * second)
+	h.batch(sup)
+	require.True(t, h.gather().Commands[0].Stuck)
+	h.mono.Store(81 * second)
+	h.batch(sup)
+	require.False(t, h.gather().Commands[0].Stuck)
+}
+
+func TestACallThatHasEndedIsBusyNoLonger(t *testing.T) {
+	h, sup, led := one(t, asking)
+	led.Evidence(ledger.Lane{Call: ledger.CallReadSysfs, Port: 1, Beat: 10 * second})
+	h.mono.Store(20 * second)
+	h.batch(sup)
+	led.Evidence(ledger.Lane{Beat: 21 * second})
+	h.sink.take()
+	h.batch(sup, ended(verbs.CommandHWCounters, 11*second, ""))
+	changed := of[measure.Command](h.sink.take())
+	require.Len(t, changed, 1)
+	require.Zero(t, changed[0].BusyNS)
+}

@@ -115,6 +115,10 @@ func (d *Device) follow() {
 	for _, p := range d.ports {
 		p.opened()
 	}
+	_, mono, _ := d.clock.now()
+	for _, c := range d.commands {
+		c.reopened = mono
+	}
 }
 
 // close handles a device that the worker has closed, or that was removed while the
@@ -183,6 +187,7 @@ func (d *Device) reading(r *verbs.Reading, t *moment) {
 		p.answered = false
 		return
 	}
+	d.portAnswered(p.port, t)
 	changed := p.update(r.Mono, &r.Attr)
 	p.compare(r.Mono, func(attr, from, to string) { d.emitAttr(p.port, attr, from, to, t.wall(r.Mono), t) })
 	if change, ok := p.machine.Reading(r.Mono, &r.Attr); ok {

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"rdma_events/internal/clock"
@@ -74,10 +75,32 @@ func (s *session) reportQuery(p *port, r *verbs.Reading, err error) {
 	}
 }
 
+// soon is within what time a device answers. A prober makes and destroys no queue pair while
+// a call lasts longer: those are commands too, and a worker that hangs in one is lost.
+const soon = 100 * time.Millisecond
+
 // timed makes a call that the firmware may not answer. When the call has lasted for
 // CommandStuck, the host gets a batch and finds the call in the ledger. mono is
 // CLOCK_MONOTONIC before the call, took its ns.
 func (s *session) timed(call func()) (mono, took int64) {
+	var mu sync.Mutex
+	isSlow, over := false, false
+	slow := time.AfterFunc(soon, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !over {
+			isSlow = true
+			s.slow.Add(1)
+		}
+	})
+	defer func() {
+		slow.Stop()
+		mu.Lock()
+		defer mu.Unlock()
+		if over = true; isSlow {
+			s.slow.Add(-1)
+		}
+	}()
 	if s.o.CommandInterval > 0 {
 		late := time.AfterFunc(s.o.CommandStuck, func() { signal(s.out.ready) })
 		defer late.Stop()

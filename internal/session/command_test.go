@@ -191,3 +191,29 @@ type = "sm_change"
 		require.NotEmpty(t, readings(r.after(time.Minute)), "the baseline comes with the answer")
 	})
 }
+
+// A prober makes and destroys no queue pair while a call is under way that is not answered: a
+// device that does not answer one command does not answer another, and in those the whole
+// worker would hang.
+func TestNoQueuePairIsMadeWhileTheDeviceIsSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := asking(t, "mlx5", `
+[[command]]
+at = "20s"
+for = "60s"
+[[event]]
+at = "31s"
+type = "gid_change"
+`)
+		var made atomic.Int32
+		r.wrap = func(b verbs.Backend) verbs.Backend { return counting{b, &made} }
+		r.start(nil)
+		r.after(30500 * time.Millisecond) // the call of 30 s hangs until 80 s
+		before := made.Load()
+		require.Positive(t, before)
+		r.after(45 * time.Second)
+		require.Equal(t, before, made.Load())
+		r.after(10 * time.Second)
+		require.Greater(t, made.Load(), before, "the device answers again")
+	})
+}

@@ -54,7 +54,7 @@ func (o *outbox) add(items ...verbs.Item) bool {
 		switch {
 		case it.Run != nil:
 			o.addRun(*it.Run)
-		case len(o.now.items) < outboxLimit || it.Probe != nil:
+		case len(o.now.items) < outboxLimit || it.Probe != nil || it.Command != nil:
 			o.now.items = append(o.now.items, it)
 		default:
 			all = false

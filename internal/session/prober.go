@@ -141,9 +141,16 @@ func (p *prober) round(ctx context.Context) error {
 	}
 	if !p.probe.Usable() {
 		p.fallback = false
+		p.park(ctx)
 		return p.drop()
 	}
 	return nil
+}
+
+// park waits until the device answers its commands (soon).
+func (p *prober) park(ctx context.Context) {
+	for p.s.slow.Load() > 0 && wait(ctx, soon) {
+	}
 }
 
 // waitForRetry waits, without a probe, until the port changes or a refused method is due
@@ -168,6 +175,7 @@ func (p *prober) report(rounds ...verbs.Round) {
 // renew chooses again when the next round is due, and not before. Otherwise a link that
 // goes down and up quickly would decide how often queue pairs are made.
 func (p *prober) renew(ctx context.Context) error {
+	p.park(ctx)
 	if err := p.drop(); err != nil {
 		return err
 	}

@@ -138,6 +138,7 @@ type session struct {
 	drained      chan struct{} // closed when the events that were queued before are read
 	baselineDone chan struct{} // closed when every port has its baseline
 	commands     verbs.CommandSet
+	slow         atomic.Int32 // calls under way that have lasted longer than soon
 }
 
 // port is the state of one port that the session's goroutines share.

@@ -80,6 +80,10 @@ func (w *world) readOn(device string, during time.Duration) {
 	count := func(points []rig.Point) int64 {
 		return rig.Last(points, "rdma_async", "device", device, "port", "1").Int("sm_change")
 	}
+	// These make probers choose again, and with that make and destroy queue pairs.
+	for _, moves := range []verbs.EventType{verbs.EventGIDChange, verbs.EventPortErr, verbs.EventPortActive} {
+		w.inject(device, int32(moves), 1)
+	}
 	before, worker, n := max(0, count(w.Points())), w.Worker(device), int64(0)
 	for end := time.Now().Add(during); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		w.inject(device, int32(verbs.EventSMChange), 1)

@@ -60,7 +60,7 @@ func (d *nativeDevice) unmade(port int, errno unix.Errno) error {
 func (d *nativeDevice) readPKeys(port int) (index int, err error) {
 	d.querying.Lock()
 	defer d.querying.Unlock()
-	d.readSysfs(port, func() { index, err = d.sysfs.FirstFullMember(d.name, port) })
+	d.readSysfs(0, func() { index, err = d.sysfs.FirstFullMember(d.name, port) })
 	return index, err
 }
 

@@ -186,11 +186,12 @@ static unsigned long hang_until; /* in jiffies */
 
 static int late_query_port(struct ib_device *dev, u32 port, struct ib_port_attr *attr)
 {
+	int (*query)(struct ib_device *, u32, struct ib_port_attr *) = own_query_port;
 	unsigned long now = jiffies, until = READ_ONCE(hang_until);
 
 	if (current->mm && time_before(now, until))
 		schedule_timeout_uninterruptible(until - now);
-	return own_query_port(dev, port, attr);
+	return query(dev, port, attr); /* meanwhile a write may have forgotten it */
 }
 
 static int hang(struct ib_device *dev, unsigned int ms)
