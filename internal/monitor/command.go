@@ -156,7 +156,7 @@ func (c *command) text(limit time.Duration) string {
 func (d *Device) portAnswered(port int, t *moment) {
 	for _, c := range d.commands {
 		if c.port == port && c.call == verbs.CommandQueryPort {
-			c.unanswered, c.reopened = 0, 0
+			c.busy, c.unanswered, c.reopened = 0, 0, 0
 			d.setStuck(c, false, t)
 		}
 	}

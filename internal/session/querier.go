@@ -128,7 +128,7 @@ func (s *session) queryPort(p *port) (changed bool, err error) {
 		}
 		changed = last != r.Attr.State
 	}
-	s.out.add(verbs.Item{Reading: r})
 	s.reportQuery(p, r, err)
+	s.out.add(verbs.Item{Reading: r})
 	return changed, nil
 }
