@@ -9,7 +9,7 @@
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 
-parts="schema race release-rxe release-siw backports-rxe backports-siw next-library newest soak kills fuzz notification"
+parts="schema race release-rxe release-siw backports-rxe backports-siw next-library newest soak kills cuts fuzz notification"
 
 # A flag that the tests define has to come after their package.
 lab() { go test -tags lab -count=1 -v ./tests/lab "$@"; }
@@ -23,7 +23,11 @@ part() {
 		lab -timeout 39m -run "^TestVariants\$/^$1\$" -guest.whole "^$1\$"
 		;;
 	soak) RDMA_EVENTS_SOAK=10m lab -timeout 20m -run '^TestSoak$' ;;
-	kills) go test -count=1 -timeout 15m -v -run '^TestKilledProcessIsReplaced' ./tests/e2e -kill.rounds 300 ;;
+	kills)
+		go test -count=1 -timeout 15m -v -run '^(TestKilledProcessIsReplaced|TestKilledWriter)' \
+			./tests/e2e ./internal/recorder -kill.rounds 300
+		;;
+	cuts) lab -timeout 39m -run '^TestRecordsOutliveAPowerCut$' -power.cuts 20 ;;
 	fuzz) scripts/fuzz.sh 1m ;;
 	notification) go test -count=1 -timeout 30m -v -run '^TestEightLinksThatFall' ./assets/prometheus -chain.shipped ;;
 	esac

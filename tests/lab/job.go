@@ -29,6 +29,9 @@ type Job struct {
 	// files of the harness itself, for example kernel.log. Empty means a new directory in the cache, which is
 	// kept for a day.
 	OutDir string
+	// Disk is the path of a disk image, which the guest has as /dev/vda; empty: it has no disk. What the guest has
+	// flushed is in the file when the guest ends in any way.
+	Disk string
 	// Stdout gets the program's standard output and standard error, as they come.
 	Stdout io.Writer
 	// Memory is the guest's memory in MiB (default 1024), CPUs the number of its processors (default 2).

@@ -38,7 +38,7 @@ func (img *Image) Run(ctx context.Context, job Job) (Result, error) {
 	if err := job.check(img); err != nil {
 		return Result{}, err
 	}
-	g := &guest{image: img, outDir: job.OutDir, memory: job.Memory, cpus: job.CPUs}
+	g := &guest{image: img, outDir: job.OutDir, memory: job.Memory, cpus: job.CPUs, disk: job.Disk}
 	if err := g.writeInit("run", job.script(img.env())); err != nil {
 		return Result{}, err
 	}
@@ -114,6 +114,7 @@ type guest struct {
 	image        *Image
 	outDir       string
 	memory, cpus int
+	disk         string // "": none
 }
 
 func (g *guest) file(name string) string { return filepath.Join(g.outDir, "lab", name) }
