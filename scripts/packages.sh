@@ -55,7 +55,7 @@ refresh() {
 group=${1:-}
 packages="gcc libc6-dev libibverbs-dev ibverbs-providers"
 needs_kernel=
-extra="lsof make mandoc zsh qemu-system-x86 busybox-static kmod xz-utils iproute2 rdma-core ibverbs-utils"
+extra="lsof make mandoc zsh qemu-system-x86 busybox-static e2fsprogs kmod xz-utils iproute2 rdma-core ibverbs-utils"
 case $group in
 run) ;;
 test | lab)

@@ -143,7 +143,7 @@ func (b *board) counting(count string, by ...string) {
 
 func (b *board) overviewPlugin() {
 	b.series(panel{
-		id: 26, title: "Workers", width: 6, height: 8,
+		id: 26, title: "Workers", width: 8, height: 8,
 		help: help{
 			"Worker processes that had to be started again, and those that the kernel does not let die.",
 			"nothing; restarts now and then are survived, many of one device are a broken library or device.",
@@ -158,7 +158,7 @@ func (b *board) overviewPlugin() {
 		},
 	}, bars)
 	b.series(panel{
-		id: 27, title: "Points merged, dropped, intervals skipped", width: 6, height: 8,
+		id: 27, title: "Points merged, dropped, intervals skipped", width: 8, height: 8,
 		help: help{
 			"Points that were merged because more came than `max_event_points`, points that a shutdown cut off, and intervals that Telegraf did not read in time.",
 			"nothing; merging loses no event, skipped intervals mean that Telegraf or its outputs are slow.",
@@ -172,7 +172,21 @@ func (b *board) overviewPlugin() {
 		},
 	}, bars)
 	b.series(panel{
-		id: 28, title: "Memory", width: 6, height: 8, unit: b.names.unit("rdma_collector.rss_bytes"),
+		id: 43, title: "Recorder", width: 8, height: 8,
+		help: help{
+			"Records that the plugins wrote to their hosts' disks, failed writes, and records that were never written.",
+			"that there are failures; `rdma-events events` of such a host may have a gap, which it names. No metric is missing.",
+			"the plugin's log on the host has the cause: no space, a read-only or slow disk.",
+			"which host, and plugins that record nothing, for lack of a directory.",
+		},
+		queries: []query{
+			counted("recorded", "recorded", "rdma_collector", ""),
+			counted("failed writes", "record_errors", "rdma_collector", ""),
+			counted("lost records", "record_lost", "rdma_collector", ""),
+		},
+	}, bars)
+	b.series(panel{
+		id: 28, title: "Memory", width: 12, height: 8, unit: b.names.unit("rdma_collector.rss_bytes"),
 		help: help{
 			"Resident memory of the plugin, and of all its workers together, on the host where it is greatest.",
 			"nothing; a line that rises for days is a leak.",
@@ -187,7 +201,7 @@ func (b *board) overviewPlugin() {
 		},
 	}, lines)
 	b.series(panel{
-		id: 39, title: "Delivery", width: 6, height: 8, unit: b.names.unit("rdma_collector.delivery_ns_p99"),
+		id: 39, title: "Delivery", width: 12, height: 8, unit: b.names.unit("rdma_collector.delivery_ns_p99"),
 		help: help{
 			"From the return of ibv_get_async_event in a worker to the plugin, on the host where it is greatest.",
 			nothing + "; milliseconds are a host without a CPU to spare.",

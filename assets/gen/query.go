@@ -126,12 +126,17 @@ func sum(field, measurement, conditions, by string) string {
 // thousands of devices; this query takes a tenth of that time. If the plugin was
 // restarted in the range, the result is the greater of the increases before and
 // after the restart.
-func grown(field, measurement string) string {
-	return strings.NewReplacer("FIELD", field, "MEASUREMENT", measurement, "SERIES", series[measurement]).Replace(
-		`SELECT max("n") AS "FIELD" FROM
-		(SELECT max("FIELD") - first("FIELD") AS "n" FROM {MEASUREMENT} WHERE {filter} GROUP BY SERIES),
-		(SELECT last("FIELD") - min("FIELD") AS "n" FROM {MEASUREMENT} WHERE {filter} GROUP BY SERIES)
-		WHERE "n" > 0 AND $timeFilter GROUP BY SERIES`)
+func grown(field, measurement string) string { return grownAny(measurement, field) }
+
+// grownAny is grown for the greatest increase of several counters.
+func grownAny(measurement string, fields ...string) string {
+	var sources []string
+	for _, field := range fields {
+		sources = append(sources, strings.NewReplacer("FIELD", field, "MEASUREMENT", measurement, "SERIES", series[measurement]).Replace(
+			`(SELECT max("FIELD") - first("FIELD") AS "n" FROM {MEASUREMENT} WHERE {filter} GROUP BY SERIES),
+			(SELECT last("FIELD") - min("FIELD") AS "n" FROM {MEASUREMENT} WHERE {filter} GROUP BY SERIES)`))
+	}
+	return `SELECT max("n") AS "` + fields[0] + `" FROM ` + strings.Join(sources, ", ") + ` WHERE "n" > 0 AND $timeFilter GROUP BY ` + series[measurement]
 }
 
 // These are the tags that distinguish series. instance is set on hosts with

@@ -87,6 +87,24 @@ func (o *Options) pluginRules() []rule {
 			blind: "What Telegraf itself drops.",
 		},
 		{
+			id: "recorder-failing", title: "RDMA recorder fails", panel: panelRef{overviewUID, 43},
+			severity: "warning", noData: quiet,
+			summary: "The plugin on {{ .Labels.host }} cannot record all that happens",
+			steps:   []step{{query: grownAny("rdma_collector", "record_errors", "record_lost"), from: 30 * time.Minute}},
+			promql:  `increase(rdma_collector_record_errors_total[30m]) > 0.5 or increase(rdma_collector_record_lost_total[30m]) > 0.5`,
+			fires: "Within half an hour a write of the recorder failed (record_errors), or a record was never written (record_lost). `rdma-events events` " +
+				"may have a gap there, which it names. Metrics and alerts are complete.",
+			quiet: "A plugin without a recorder's directory: it records nothing on purpose. Points of which more than 20 a second merged into one record, " +
+				"with their count.",
+			clears: "By itself, half an hour after the last one. The recorder tries the disk again every 60 s.",
+			do: []string{
+				"The plugin's log on the host has one line with the cause: no space, a read-only file system, a directory that is gone.",
+				"`df /var/lib/rdma_events` and `dmesg` for errors of the disk. The recorder takes recorder.size_mib (64) and no more.",
+				"record_lost without record_errors: the disk was slow for so long that 4,096 records waited.",
+			},
+			blind: "A recorder that could not begin, as where another process records in the directory: the log has a line, and the fields are not there.",
+		},
+		{
 			id: "no-reports", title: "RDMA plugin reports nothing anywhere", panel: panelRef{overviewUID, 3},
 			severity: "critical", promHold: 5 * time.Minute,
 			summary: "No host reports RDMA events",

@@ -99,10 +99,12 @@ func shown(t *testing.T) (address string) {
 	require.NoError(t, os.WriteFile(scenario, []byte(bad), 0o600))
 	rig.Start(t, rig.Config{
 		Plugin: fmt.Sprintf("[[inputs.rdma_events]]\n  backend = \"sim\"\n  [inputs.rdma_events.evidence]\n    command_interval = \"1s\"\n"+
-			"  [inputs.rdma_events.sim]\n    profile = \"fleet4\"\n    scenario = %q\n", scenario),
+			"  [inputs.rdma_events.recorder]\n    directory = %q\n"+
+			"  [inputs.rdma_events.sim]\n    profile = \"fleet4\"\n    scenario = %q\n", filepath.Join(t.TempDir(), "records"), scenario),
 		More: shipped(t, telegraf, "detail = false", "detail = true") + neighbour + "\n[global_tags]\n  host = \"h1\"\n  site = \"s1\"\n",
 	})
 	for _, enough := range []string{
+		`rdma_collector_recorded_total > 10`,
 		`rdma_port_gid_moves_total{device="sim0"} >= 2`, `rdma_port_flaps_total{device="sim0"} >= 3`,
 		`increase(rdma_cq_probe_lost_completions_total{device="sim3"}[30s]) > 1`,
 		`increase(rdma_cq_probe_errors_total{device="sim3"}[30s]) > 1`, `rdma_device_present{device="sim2"} == 0`,

@@ -112,11 +112,13 @@ func labelsOf(m *dto.Metric) (all []string) {
 
 func TestAHealthyDeviceHasTypedFamiliesAndFewSeries(t *testing.T) {
 	t.Parallel()
-	s, _ := start(t, `[[inputs.rdma_events]]
+	s, _ := start(t, fmt.Sprintf(`[[inputs.rdma_events]]
   backend = "sim"
+  [inputs.rdma_events.recorder]
+    directory = %q
   [inputs.rdma_events.sim]
     profile = "fleet1"
-`)
+`, filepath.Join(t.TempDir(), "records")))
 	s.await("rounds", func() bool {
 		n, _ := s.value("rdma_cq_probe_successes_total", "device=sim0")
 		return n >= 3
@@ -141,6 +143,7 @@ func TestAHealthyDeviceHasTypedFamiliesAndFewSeries(t *testing.T) {
 		{0, "rdma_cq_probe_lost_events_total", []string{"device=sim0", "method=ud_send"}},
 		{0, "rdma_host_ports_down", []string{"host=h1"}},
 		{0, "rdma_collector_dropped_points_total", []string{"host=h1"}},
+		{0, "rdma_collector_record_errors_total", []string{"host=h1"}},
 	} {
 		have, ok := s.value(row.family, row.labels...)
 		require.True(t, ok, "%s %v", row.family, row.labels)

@@ -187,6 +187,7 @@ func units() []unit {
 		{"stopped, as the device is missing", "RDMAWorkerDown", map[string]string{status("stopped", "removed"): "1x60"}, nil, []int{10, 30}},
 	},
 		commandUnits(),
+		recorderUnits(),
 		grows("RDMAPortFlapping", "rdma_port_flaps_total"+ofPort, 3, 30),
 		grows("RDMALinkDisagrees", "rdma_port_missed_transitions_total"+ofPort, 1, 30),
 		grows("RDMAGIDMoved", "rdma_port_gid_moves_total"+ofPort, 1, 30),
@@ -196,6 +197,26 @@ func units() []unit {
 		grows("RDMALostEvents", "rdma_cq_probe_lost_events_total"+ofProbe, 3, 15),
 		grows("RDMALostCompletions", "rdma_cq_probe_lost_completions_total"+ofProbe, 3, 15),
 		grows("RDMAWorkerRestarts", "rdma_device_crashes_total"+ofDevice, 3, 30),
+	)
+}
+
+// recorderUnits are the cases of the alert about two counters of the recorder.
+func recorderUnits() []unit {
+	errors, lost := `rdma_collector_record_errors_total{host="h"}`, `rdma_collector_record_lost_total{host="h"}`
+	return slices.Concat(
+		grows("RDMARecorderFailing", errors, 1, 30),
+		grows("RDMARecorderFailing", lost, 1, 30),
+		[]unit{
+			{"a full disk, and what it costs", "RDMARecorderFailing", map[string]string{errors: "0x20 1 2 3x60", lost: "0x20 0 0 400x60"},
+				[]int{22, 45}, []int{20, 56}},
+			{"lost after the errors were over", "RDMARecorderFailing", map[string]string{errors: "0x20 1x90", lost: "0x45 9x90"},
+				[]int{30, 50, 55, 70}, []int{20, 80}},
+			{"failures of long ago", "RDMARecorderFailing", map[string]string{errors: "7x90", lost: "400x90"}, nil, []int{10, 40, 60}},
+			{"records without a failure", "RDMARecorderFailing", map[string]string{
+				`rdma_collector_recorded_total{host="h"}`: "0+100x90", errors: "0x90", lost: "0x90",
+			}, nil, []int{10, 40, 60}},
+			{"nothing is recorded", "RDMARecorderFailing", map[string]string{`rdma_collector_uptime_seconds{host="h"}`: "0+60x90"}, nil, []int{10, 40, 60}},
+		},
 	)
 }
 

@@ -41,6 +41,10 @@ func subcommands() []subcommand {
 			about: healthAbout, flags: new(healthFlags).define, run: judge,
 		},
 		{
+			name: "events", args: "[flags]", does: "show what was recorded on this host",
+			about: eventsAbout, flags: new(eventsFlags).define, run: showEvents,
+		},
+		{
 			name: "doctor", args: "[flags]", does: "say whether the devices of this host can be watched",
 			about: doctorAbout, flags: new(doctorFlags).define,
 			run: func(args []string, _, stderr io.Writer) int { return examine(args, os.Stdout, stderr) },

@@ -106,7 +106,10 @@ func patient(config string) (*doctor.System, error) {
 		if err != nil {
 			return doctor.PluginConfig{}, err
 		}
-		p := doctor.PluginConfig{Simulated: c.Simulated(), WorkerPath: c.WorkerPath, ExpectedDown: c.ExpectsDown, Vectors: c.Probe.CountVectors}
+		p := doctor.PluginConfig{
+			Simulated: c.Simulated(), WorkerPath: c.WorkerPath, Records: c.Recorder.Directory, ExpectedDown: c.ExpectsDown,
+			Vectors: c.Probe.CountVectors,
+		}
 		if err := c.Check(); err != nil {
 			return p, err
 		}

@@ -16,25 +16,25 @@ import (
 	"rdma_events/internal/execd"
 )
 
-// recorder is a service input that adds one metric per Gather and in Stop.
-type recorder struct {
+// sink is a service input that adds one metric per Gather and in Stop.
+type sink struct {
 	acc     telegraf.Accumulator
 	stopped bool
 }
 
-func (*recorder) SampleConfig() string { return "" }
+func (*sink) SampleConfig() string { return "" }
 
-func (r *recorder) Start(acc telegraf.Accumulator) error {
+func (r *sink) Start(acc telegraf.Accumulator) error {
 	r.acc = acc
 	return nil
 }
 
-func (r *recorder) Gather(acc telegraf.Accumulator) error {
+func (r *sink) Gather(acc telegraf.Accumulator) error {
 	acc.AddFields("gathered", map[string]any{"v": int64(1)}, nil, time.Unix(1, 2))
 	return nil
 }
 
-func (r *recorder) Stop() {
+func (r *sink) Stop() {
 	r.acc.AddFields("stopped", map[string]any{"v": int64(1)}, nil, time.Unix(3, 4))
 	r.stopped = true
 }
@@ -42,7 +42,7 @@ func (r *recorder) Stop() {
 // rig is a host between two pipes.
 type rig struct {
 	host
-	plugin *recorder
+	plugin *sink
 	log    *testutil.CaptureLogger
 	stdin  *os.File // the test writes to it
 	stdout *os.File // the test reads from it
@@ -61,7 +61,7 @@ func newRig(t *testing.T) *rig {
 		require.NoError(t, in.Close())
 		require.NoError(t, out.Close())
 	})
-	r := &rig{plugin: &recorder{}, log: &testutil.CaptureLogger{}, stdin: inW, stdout: outR, result: make(chan error, 1)}
+	r := &rig{plugin: &sink{}, log: &testutil.CaptureLogger{}, stdin: inW, stdout: outR, result: make(chan error, 1)}
 	r.host = host{plugin: r.plugin, in: in, out: out, log: r.log, limit: time.Second}
 	return r
 }
@@ -152,7 +152,7 @@ func TestWhatIsNotReadInTimeIsSaidToBeLost(t *testing.T) {
 	require.Len(t, r.log.Warnings(), 1)
 }
 
-type broken struct{ recorder }
+type broken struct{ sink }
 
 func (*broken) Start(telegraf.Accumulator) error { return io.ErrUnexpectedEOF }
 

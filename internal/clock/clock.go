@@ -22,15 +22,19 @@ const together = 50 * time.Microsecond
 // preempted between two simple readings, the first value would be old, as if the wall
 // clock had been set back. So Both repeats the readings after a preemption, at most three
 // times in all. It may be called concurrently.
-func Both() (wall, mono int64) { return both(read) }
+func Both() (wall, mono int64) { return both(unix.CLOCK_MONOTONIC, read) }
 
-func both(read func(id int32) int64) (wall, mono int64) {
+// WallAndBoot reads CLOCK_REALTIME and CLOCK_BOOTTIME at one moment, as Both does.
+func WallAndBoot() (wall, boot int64) { return both(unix.CLOCK_BOOTTIME, read) }
+
+// both reads CLOCK_REALTIME together with another clock.
+func both(other int32, read func(id int32) int64) (wall, mono int64) {
 	const attempts = 3
 	var best int64
 	for i := range attempts {
-		before := read(unix.CLOCK_MONOTONIC)
+		before := read(other)
 		now := read(unix.CLOCK_REALTIME)
-		took := read(unix.CLOCK_MONOTONIC) - before
+		took := read(other) - before
 		if i == 0 || took < best {
 			best, wall, mono = took, now, before+took/2
 		}

@@ -50,7 +50,7 @@ type check func(*examination) []Result
 func checks() []check {
 	return []check{
 		checkModules, checkNodes, checkLibrary, checkProviders, checkLockedMemory, checkNetns,
-		checkContainer, checkPorts, checkAddresses, checkProbes, checkEvents, checkRemoval, checkWorker, checkTelegraf,
+		checkContainer, checkPorts, checkAddresses, checkFirmware, checkProbes, checkEvents, checkRemoval, checkWorker, checkRecords, checkTelegraf,
 	}
 }
 

@@ -215,6 +215,23 @@ func TestProblemIsReportedWithItsFix(t *testing.T) {
 			Result{"worker_program", "", Warn, "has version 1.2.2, and this program 1.2.3", "sudo install"},
 		},
 		{
+			"a counter that cannot be read", tree{
+				port1 + "/hw_counters/duplicate_request": "", port1 + "/hw_counters/aborts/x": "\n", // its errno stands for any
+			}, nil,
+			Result{"firmware", "mlx5_0", Warn, "aborts: is a directory", "dmesg | grep"},
+		},
+		{
+			"a directory of the recorder that is missing", nil, func(s *System, _ *fakeWorker) {
+				plugin := s.Plugin
+				s.Plugin = func(path string) (PluginConfig, error) {
+					p, err := plugin(path)
+					p.Records = "/srv/records"
+					return p, err
+				}
+			},
+			Result{"recorder", "", Warn, "srv/records: no such file", "sudo install -d -m 0700 -o telegraf /srv/records"},
+		},
+		{
 			"no configuration", tree{"etc/telegraf/telegraf.d": ""}, nil,
 			Result{"telegraf", "", Fail, "no such file", edit},
 		},

@@ -89,6 +89,8 @@ func healthy() tree {
 		"sys/devices/0000:3b:00.0/driver":              "-> ../../bus/pci/drivers/mlx5_core",
 		"sys/devices/0000:3b:00.0/net/eth0/mtu":        "9000\n",
 		class + "/node_type":                           "1: CA\n",
+		"var/lib/rdma_events/lock":                     "\n",
+		port1 + "/hw_counters/duplicate_request":       "0\n",
 		port1 + "/state":                               "4: ACTIVE\n",
 		port1 + "/phys_state":                          "5: LinkUp\n",
 		port1 + "/rate":                                "100 Gb/sec (4X EDR)\n",

@@ -61,6 +61,7 @@ type Worker interface {
 type PluginConfig struct {
 	Simulated    bool
 	WorkerPath   string                             // "" means the default
+	Records      string                             // recorder.directory
 	Watches      func(device string) bool           // nil means all devices
 	ExpectedDown func(device string, port int) bool // nil means no port
 	// Vectors returns how many completion vectors are probed on each port of a

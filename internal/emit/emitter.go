@@ -99,16 +99,15 @@ func (e *Emitter) nudge() {
 }
 
 // Run emits until Close was called and the queue is empty, or until ctx is done. Points
-// that are left then are counted as dropped. Run does not return while the accumulator
-// blocks.
-func (e *Emitter) Run(ctx context.Context, acc Accumulator) {
+// that are left then are counted as dropped. Run does not return while the sink blocks.
+func (e *Emitter) Run(ctx context.Context, out Sink) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		it, wait, more := e.next()
 		switch {
 		case it != nil:
-			e.emit(ctx, it, acc)
+			e.emit(ctx, it, out)
 		case !more:
 			return
 		default:
@@ -121,13 +120,13 @@ func (e *Emitter) Run(ctx context.Context, acc Accumulator) {
 // Drain emits the points that the limits admit now. It returns how long to wait until
 // the limits admit a point that is still held, or a negative duration if none is held.
 // It is for callers that have no goroutine for Run.
-func (e *Emitter) Drain(acc Accumulator) (wait time.Duration) {
+func (e *Emitter) Drain(out Sink) (wait time.Duration) {
 	for {
 		it, wait, _ := e.next()
 		if it == nil {
 			return wait
 		}
-		e.emit(context.Background(), it, acc)
+		e.emit(context.Background(), it, out)
 	}
 }
 
@@ -157,21 +156,12 @@ func (e *Emitter) sleep(ctx context.Context, timer *time.Timer, wait time.Durati
 	}
 }
 
-// emit passes the lines of an entry to acc until ctx is done.
-func (e *Emitter) emit(ctx context.Context, it *entry, acc Accumulator) {
+// emit passes the points of an entry to out until ctx is done.
+func (e *Emitter) emit(ctx context.Context, it *entry, out Sink) {
 	var lines, events uint64 // dropped ones
 	for _, p := range it.points {
-		t := e.times.next(p)
-		p.Lines(func(l measure.Line) {
-			if lines == 0 {
-				acc.AddFields(l.Name, l.Fields, l.Tags, t)
-			}
-			// ctx was done while AddFields blocked: most likely Telegraf did not get the line.
-			if ctx.Err() != nil {
-				lines++
-			}
-		})
-		if lines > 0 {
+		if lost := out.Put(ctx, p, e.times.next(p)); lost > 0 {
+			lines += lost
 			events += p.Events()
 		}
 	}

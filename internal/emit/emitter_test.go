@@ -21,7 +21,7 @@ func run(ctx context.Context, perSecond int, acc Accumulator) (e *Emitter, cance
 	e = New(perSecond, time.Now)
 	ctx, cancel = context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	wg.Go(func() { e.Run(ctx, acc) })
+	wg.Go(func() { e.Run(ctx, Lines(acc)) })
 	return e, cancel, wg.Wait
 }
 
@@ -239,16 +239,16 @@ func TestDrainSaysWhenTheNextPointIsDue(t *testing.T) {
 	var acc testutil.Accumulator
 	now := time.Unix(1000, 0)
 	e := New(1, func() time.Time { return now })
-	require.Negative(t, e.Drain(&acc))
+	require.Negative(t, e.Drain(Lines(&acc)))
 	e.Emit(&point{series: "a", at: now, count: 1})
-	require.Negative(t, e.Drain(&acc))
+	require.Negative(t, e.Drain(Lines(&acc)))
 	e.Emit(&point{series: "a", at: now, count: 1})
 	e.Emit(&point{series: "a", at: now, count: 1})
-	require.Equal(t, time.Second, e.Drain(&acc))
+	require.Equal(t, time.Second, e.Drain(Lines(&acc)))
 	sum, points := counts(&acc, "m", "v")
 	require.Equal(t, []int{1, 1}, []int{int(sum), points})
 	now = now.Add(time.Second)
-	require.Negative(t, e.Drain(&acc))
+	require.Negative(t, e.Drain(Lines(&acc)))
 	sum, points = counts(&acc, "m", "v")
 	require.Equal(t, []int{3, 2}, []int{int(sum), points})
 }

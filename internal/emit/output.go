@@ -1,6 +1,7 @@
 package emit
 
 import (
+	"context"
 	"time"
 
 	"rdma_events/internal/measure"
@@ -11,9 +12,35 @@ import (
 // wall clock that was set back, which the monitor logs.
 const setBack = time.Second
 
+// Sink receives points in the order in which they are emitted.
+type Sink interface {
+	// Put takes a point with the time that it is emitted with, and does not keep it. It may
+	// block, and returns soon once ctx is done. lost is how many of its lines were not taken.
+	Put(ctx context.Context, p measure.Point, at time.Time) (lost uint64)
+}
+
 // Accumulator receives lines; a telegraf.Accumulator is one. It may block.
 type Accumulator interface {
 	AddFields(measurement string, fields map[string]any, tags map[string]string, t ...time.Time)
+}
+
+// Lines returns a Sink that passes the lines of points on to an Accumulator.
+func Lines(acc Accumulator) Sink { return lines{acc} }
+
+type lines struct{ acc Accumulator }
+
+// Put implements Sink.
+func (s lines) Put(ctx context.Context, p measure.Point, at time.Time) (lost uint64) {
+	p.Lines(func(l measure.Line) {
+		if ctx.Err() == nil {
+			s.acc.AddFields(l.Name, l.Fields, l.Tags, at)
+		}
+		// ctx was done while AddFields blocked: most likely Telegraf did not get the line.
+		if ctx.Err() != nil {
+			lost++
+		}
+	})
+	return lost
 }
 
 // times holds the time of the last point of each key. Times of a key rise, because

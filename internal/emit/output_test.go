@@ -24,6 +24,11 @@ func (p *point) Time() time.Time       { return p.at }
 func (p *point) Merge(l measure.Point) { p.at, p.count = l.Time(), p.count+l.Events() }
 func (p *point) Events() uint64        { return p.count }
 
+func (p *point) Clone() measure.Point {
+	c := *p
+	return &c
+}
+
 func (p *point) Lines(add func(measure.Line)) {
 	for range max(1, p.lines) {
 		add(measure.Line{Name: "m", Fields: map[string]any{"v": int64(p.count)}})
@@ -36,7 +41,7 @@ func emitted(t *testing.T, points ...*point) []int64 {
 	e := New(1000, time.Now)
 	for _, p := range points {
 		e.Emit(p)
-		require.Negative(t, e.Drain(&acc))
+		require.Negative(t, e.Drain(Lines(&acc)))
 	}
 	var times []int64
 	for _, m := range acc.GetTelegrafMetrics() {

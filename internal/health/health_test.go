@@ -110,6 +110,8 @@ func TestACounterIsAProblemForAsLongAsTheRuleLooksBack(t *testing.T) {
 		{"lost-completions", 3, quarter, func(h *host, n uint64) { h.probe.Counts.LostCompletions = n }},
 		{"worker-restarts", 3, halfHour, func(h *host, n uint64) { h.device.Worker.Crashes = n }},
 		{"plugin-late", 3, halfHour, func(h *host, n uint64) { h.collector.Queue.Skipped = n }},
+		{"recorder-failing", 1, halfHour, func(h *host, n uint64) { h.collector.Recorder = &measure.Recorder{Errors: n} }},
+		{"recorder-failing", 1, halfHour, func(h *host, n uint64) { h.collector.Recorder = &measure.Recorder{Lost: n} }},
 	} {
 		t.Run(tt.id, func(t *testing.T) {
 			k, h := NewKeeper("v1", "gpu-17"), healthy()

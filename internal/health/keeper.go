@@ -74,6 +74,9 @@ func (k *Keeper) Observe(points []measure.Point, now time.Time) *Status {
 			k.command(p)
 		case *measure.Collector:
 			k.grows(&pluginLate, subject{}, p.Queue.Skipped, "%d intervals were skipped, because Telegraf did not read")
+			if p.Recorder != nil {
+				k.grows(&recorderFailing, subject{}, p.Recorder.Errors+p.Recorder.Lost, "the recorder cannot write, %d failed writes and lost records in all")
+			}
 		}
 	}
 	k.forget()

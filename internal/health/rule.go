@@ -37,6 +37,7 @@ var (
 	workerDown      = rule{id: "worker-down", severity: Warning, hold: 2 * time.Minute}
 	workerRestarts  = rule{id: "worker-restarts", severity: Warning, count: 3, window: halfHour}
 	pluginLate      = rule{id: "plugin-late", severity: Warning, count: 3, window: halfHour}
+	recorderFailing = rule{id: "recorder-failing", severity: Warning, count: 1, window: halfHour}
 )
 
 // subject is what a rule is about.

@@ -37,7 +37,7 @@ func TestTheRulesAreThoseOfTheAlerts(t *testing.T) {
 	judged := map[string][]rule{}
 	for _, r := range []rule{
 		portDown, portFlapping, linkSlow, linkDisagrees, gidMoved, deviceMissing, deviceFatal, unackedEvents, releasedEvents,
-		commandStuck, commandSlow, probeErrors, lostEvents, lostCompletions, workerDown, workerRestarts, pluginLate,
+		commandStuck, commandSlow, probeErrors, lostEvents, lostCompletions, workerDown, workerRestarts, pluginLate, recorderFailing,
 	} {
 		judged[r.id] = append(judged[r.id], r)
 	}

@@ -4,12 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
 	"rdma_events/internal/measure"
-	"rdma_events/internal/status"
+	"rdma_events/internal/timeline"
 	"rdma_events/internal/verbs"
 )
 
@@ -37,15 +38,14 @@ type Config struct {
 
 // Screen shows points. Emit and Log may be called concurrently and do not block.
 type Screen struct {
-	cfg  Config
-	wake chan struct{}
+	cfg   Config
+	style timeline.Style
+	wake  chan struct{}
 
 	mu      sync.Mutex
 	queue   []record
 	dropped int
-	devices map[string]shown
-	states  map[portKey]string
-	stuck   map[measure.Key]bool // commands
+	changes *timeline.Changes
 
 	// Used only by the goroutine of Run.
 	held    []record // taken from queue, and not shown yet
@@ -53,22 +53,17 @@ type Screen struct {
 	current map[place]verbs.Method
 }
 
-type portKey struct {
-	device string
-	port   int
-}
-
-// shown is the state of a device that was shown last.
-type shown struct {
-	open   bool
-	reason status.Reason
+// record is one that waits to be shown.
+type record struct {
+	timeline.Record
+	queued time.Time // when it came; Time is when it happened
 }
 
 // New returns a Screen, which shows nothing before Run.
 func New(c Config) *Screen {
 	return &Screen{
-		cfg: c, wake: make(chan struct{}, 1), devices: make(map[string]shown), states: make(map[portKey]string),
-		stuck: make(map[measure.Key]bool),
+		cfg: c, wake: make(chan struct{}, 1), changes: timeline.NewChanges(),
+		style: timeline.Style{Colours: c.Colours, ASCII: c.ASCII},
 		block: block{width: c.Width}, current: make(map[place]verbs.Method),
 	}
 }
@@ -120,10 +115,10 @@ func (s *Screen) take(until time.Time) []record {
 	due := s.held[:n:n]
 	s.held = slices.Clone(s.held[n:])
 	if dropped > 0 {
-		due = append(due, record{
-			Time: s.cfg.Now(), Kind: kindLog, Level: "warning",
+		due = append(due, record{Record: timeline.Record{
+			Time: s.cfg.Now(), Kind: timeline.KindLog, Level: "warning",
 			Text: fmt.Sprintf("%d lines are dropped, because nobody read them in time", dropped),
-		})
+		}})
 	}
 	return due
 }
@@ -138,110 +133,37 @@ func (s *Screen) unqueue() (queue []record, dropped int) {
 }
 
 // add queues a record. The caller holds s.mu.
-func (s *Screen) add(r record) {
+func (s *Screen) add(r timeline.Record) {
 	if len(s.queue) >= maxQueue {
 		s.dropped++
 		return
 	}
-	r.queued = s.cfg.Now()
-	s.queue = append(s.queue, r)
+	s.queue = append(s.queue, record{r, s.cfg.Now()})
 	select {
 	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
-// Emit shows an event, a change of a port, of its GID table or of an attribute, a command
-// that is stuck or was, a port that became known, or a device. It does not keep the point.
+// Emit shows a point that is news (timeline.Changes). It does not keep the point.
 func (s *Screen) Emit(p measure.Point) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch p := p.(type) {
-	case *measure.Event:
-		s.event(p)
-	case *measure.Change:
-		s.change(p)
-	case *measure.GIDChange:
-		s.gid(p)
-	case *measure.AttrChange:
-		s.add(record{
-			Time: p.At, Kind: kindAttr, Device: p.Device, Port: p.Port, Attr: &attr{p.Attr, p.From, p.To},
-		})
-	case *measure.Command:
-		s.command(p)
-	case *measure.Port:
-		s.port(p)
-	case *measure.Device:
-		s.device(p)
+	var last *timeline.Record
+	if n := len(s.queue); n > 0 {
+		last = &s.queue[n-1].Record
+	}
+	if r, ok := s.changes.Of(p, last); ok {
+		s.add(r)
 	}
 }
 
-func (s *Screen) event(p *measure.Event) {
-	state := s.states[portKey{p.Device, p.Port}]
-	s.add(record{
-		Time: p.At, Kind: kindEvent, Device: p.Device, Port: p.Port,
-		Event: p.Type.String(), Count: p.Count, StateFrom: state, StateTo: state,
+// Log returns a logger whose lines are shown among the other lines. Its debug lines are
+// not shown.
+func (s *Screen) Log() *slog.Logger {
+	return timeline.NewLog(slog.LevelInfo, func(r timeline.Record) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.add(r)
 	})
-}
-
-func (s *Screen) change(p *measure.Change) {
-	s.states[portKey{p.Device, p.Port}] = p.To.String()
-	if n := len(s.queue); n > 0 && s.queue[n-1].merge(p) {
-		return
-	}
-	r := record{Time: p.At, Kind: kindState, Device: p.Device, Port: p.Port}
-	r.change(p)
-	s.add(r)
-}
-
-func (s *Screen) gid(p *measure.GIDChange) {
-	g := &gid{
-		GID: p.GID.String(), Type: p.GID.Type.String(), NetDev: p.GID.NetDev, Action: string(p.Action),
-		AwayNS: p.AwayNS, OwnProbe: p.Probed,
-	}
-	if from := p.From; from >= 0 {
-		g.From = &from
-	}
-	if to := p.To; to >= 0 {
-		g.To = &to
-	}
-	s.add(record{Time: p.At, Kind: kindGID, Device: p.Device, Port: p.Port, GID: g})
-}
-
-// command shows that a command is stuck, or is no longer.
-func (s *Screen) command(p *measure.Command) {
-	if s.stuck[p.Key()] == p.Stuck {
-		return
-	}
-	s.stuck[p.Key()] = p.Stuck
-	s.add(record{
-		Time: p.At, Kind: kindCommand, Device: p.Device, Port: p.Port,
-		Command: &command{p.Call.String(), p.Stuck, p.Status, p.BusyNS, p.Calls, p.Errors},
-	})
-}
-
-// port shows a port that became known. After that only its changes are shown.
-func (s *Screen) port(v *measure.Port) {
-	key := portKey{v.Device, v.Port}
-	if _, seen := s.states[key]; seen || !v.HasState || !v.Known {
-		return
-	}
-	s.states[key] = v.State.String()
-	s.add(record{
-		Time: v.At, Kind: kindPort, Device: v.Device, Port: v.Port, StateTo: v.State.String(),
-		Link: &link{v.Attr.RateGbps, v.Attr.Width, v.Attr.LinkLayer.String(), v.Attr.NetDev},
-	})
-}
-
-func (s *Screen) device(v *measure.Device) {
-	last := s.devices[v.Device]
-	s.devices[v.Device] = shown{v.Open, v.Reason}
-	r := record{Time: v.At, Kind: kindDevice, Device: v.Device, Reason: string(v.Reason)}
-	switch {
-	case v.Open && !last.open:
-		r.Opened = &opened{v.Attr.Driver, v.Attr.Firmware, v.Attr.Ports, v.Attr.EventsSupported}
-	case v.Reason == status.ReasonOK || v.Reason == status.ReasonStarting || v.Reason == last.reason:
-		return
-	}
-	s.add(r)
 }

@@ -18,6 +18,7 @@ import (
 	"rdma_events/internal/aggregate"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/status"
+	"rdma_events/internal/timeline"
 	"rdma_events/internal/verbs"
 )
 
@@ -232,9 +233,9 @@ func TestProbesAreALineEverySecondWhereThereIsNoTerminal(t *testing.T) {
 
 	seconds = 0
 	got = shows(t, Config{Probes: true, JSON: true}, gather, wait)
-	var one struct{ Probe probe }
+	var one struct{ Probe timeline.Probe }
 	require.NoError(t, json.Unmarshal([]byte(strings.Split(got, "\n")[1]), &one))
-	require.Equal(t, []bucket{{"50us", 6}, {"100us", 0}, {"200us", 2}}, one.Probe.Buckets)
+	require.Equal(t, []timeline.Bucket{{Le: "50us", Count: 6}, {Le: "100us"}, {Le: "200us", Count: 2}}, one.Probe.Buckets)
 
 	require.Empty(t, shows(t, Config{}, gather, wait), "probes are not configured")
 }
@@ -283,7 +284,7 @@ func TestReaderThatStopsLosesLinesAndIsWarned(t *testing.T) {
 	got := shows(t, Config{}, nothing, func(s *Screen) {
 		s.mu.Lock() // so that Run cannot take records
 		for range maxQueue + 7 {
-			s.add(record{Kind: kindLog, Level: "info"})
+			s.add(timeline.Record{Kind: timeline.KindLog, Level: "info"})
 		}
 		s.mu.Unlock()
 	})
@@ -301,14 +302,6 @@ func TestAnErrorOfWritingEndsIt(t *testing.T) {
 		s.Emit(event(verbs.EventPortErr, 1, 1, 100))
 		require.ErrorContains(t, s.Run(t.Context(), nothing), "no reader")
 	})
-}
-
-func TestDurationsHaveThreeDigits(t *testing.T) {
-	for ns, want := range map[int64]string{
-		0: "0s", 999: "999ns", 45_123: "45.1µs", 40_123_456: "40.1ms", 999_960: "1ms", 2_550_000_000: "2.55s", 3_725_400_000_000: "1h2m5s",
-	} {
-		require.Equal(t, want, duration(ns), ns)
-	}
 }
 
 // Two workers send what they read in an order of their own, some milliseconds apart.

@@ -42,6 +42,9 @@ func (a *Async) Time() time.Time { return a.At }
 // Merge implements Point: the later one replaces this.
 func (a *Async) Merge(later Point) { *a = *later.(*Async) }
 
+// Clone implements Point.
+func (a *Async) Clone() Point { return clone(a) }
+
 // Events implements Point.
 func (*Async) Events() uint64 { return 0 }
 

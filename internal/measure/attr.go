@@ -27,6 +27,9 @@ func (c *AttrChange) Merge(later Point) {
 	c.From, c.Changes = from, c.Changes+n
 }
 
+// Clone implements Point.
+func (c *AttrChange) Clone() Point { return clone(c) }
+
 // Events implements Point.
 func (*AttrChange) Events() uint64 { return 0 }
 

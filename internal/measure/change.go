@@ -34,6 +34,9 @@ func (c *Change) Merge(later Point) {
 	c.From, c.Transitions = from, c.Transitions+n
 }
 
+// Clone implements Point.
+func (c *Change) Clone() Point { return clone(c) }
+
 // Events implements Point.
 func (*Change) Events() uint64 { return 0 }
 

@@ -18,6 +18,7 @@ type Collector struct {
 	WorkerRSS      uint64                // bytes, sum of all workers
 	Queue          Queue
 	Usage          Usage
+	Recorder       *Recorder // nil: nothing is recorded
 	At             time.Time
 }
 
@@ -27,6 +28,9 @@ type Queue struct {
 	Merged, Dropped, Skipped uint64
 	Length, Capacity         int
 }
+
+// Recorder counts what was recorded.
+type Recorder struct{ Recorded, Errors, Lost uint64 }
 
 // Usage is the resource usage of this process; 0 means unknown.
 type Usage struct {
@@ -44,6 +48,9 @@ func (c *Collector) Time() time.Time { return c.At }
 // Merge implements Point: the later one replaces this.
 func (c *Collector) Merge(later Point) { *c = *later.(*Collector) }
 
+// Clone implements Point.
+func (c *Collector) Clone() Point { return clone(c) }
+
 // Events implements Point.
 func (*Collector) Events() uint64 { return 0 }
 
@@ -56,7 +63,7 @@ var collectors = table[Collector]{
 		Emitted:     everyInterval,
 		Description: "The plugin's own health.",
 	},
-	fields: slices.Concat(watchRows(), queueRows(), usageRows()),
+	fields: slices.Concat(watchRows(), queueRows(), recorderRows(), usageRows()),
 }
 
 func watchRows() []field[Collector] {
@@ -90,6 +97,22 @@ func queueRows() []field[Collector] {
 			func(c *Collector) int64 { return int64(c.Queue.Length) }),
 		integer("queue_capacity", "", "points above which all further ones merge",
 			func(c *Collector) int64 { return int64(c.Queue.Capacity) }),
+	}
+}
+
+func recorderRows() []field[Collector] {
+	count := func(name, description string, value func(*Recorder) uint64) field[Collector] {
+		return cumulative(maybe(name, "", description, func(c *Collector) (int64, bool) {
+			if c.Recorder == nil {
+				return 0, false
+			}
+			return clip(value(c.Recorder)), true
+		}))
+	}
+	return []field[Collector]{
+		count("recorded", "records written; not there without a recorder's directory", func(r *Recorder) uint64 { return r.Recorded }),
+		count("record_errors", "failed writes of the recorder", func(r *Recorder) uint64 { return r.Errors }),
+		count("record_lost", "records that were not written", func(r *Recorder) uint64 { return r.Lost }),
 	}
 }
 

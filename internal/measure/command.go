@@ -39,6 +39,9 @@ func (c *Command) Time() time.Time { return c.At }
 // Merge implements Point: the later one replaces this.
 func (c *Command) Merge(later Point) { *c = *later.(*Command) }
 
+// Clone implements Point.
+func (c *Command) Clone() Point { return clone(c) }
+
 // Events implements Point.
 func (*Command) Events() uint64 { return 0 }
 

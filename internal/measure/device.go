@@ -33,6 +33,9 @@ func (d *Device) Time() time.Time { return d.At }
 // Merge implements Point: the later one replaces this.
 func (d *Device) Merge(later Point) { *d = *later.(*Device) }
 
+// Clone implements Point.
+func (d *Device) Clone() Point { return clone(d) }
+
 // Events implements Point.
 func (*Device) Events() uint64 { return 0 }
 

@@ -36,6 +36,9 @@ func (e *Event) Merge(later Point) {
 	e.AckMax = max(e.AckMax, l.AckMax)
 }
 
+// Clone implements Point.
+func (e *Event) Clone() Point { return clone(e) }
+
 // Events implements Point.
 func (e *Event) Events() uint64 { return e.Count }
 

@@ -63,9 +63,10 @@ func filled() []Point {
 	return append(points, host, &Collector{
 		Devices: 1, Workers: 1, WorkerRestarts: 2, WorkersStuck: 0, AsyncEvents: 25,
 		DeliveryP: ranks(80_000), WorkerRSS: 14 << 20,
-		Queue: Queue{Merged: 4, Dropped: 0, Skipped: 1, Length: 5, Capacity: 1000},
-		Usage: Usage{Uptime: 3_600_000_000_000, CPU: 1_200_000_000, RSS: 13 << 20},
-		At:    at(0),
+		Queue:    Queue{Merged: 4, Dropped: 0, Skipped: 1, Length: 5, Capacity: 1000},
+		Recorder: &Recorder{Recorded: 12, Errors: 2, Lost: 3},
+		Usage:    Usage{Uptime: 3_600_000_000_000, CPU: 1_200_000_000, RSS: 13 << 20},
+		At:       at(0),
 	}, &Event{
 		Device: "mlx5_0", Type: verbs.EventPortErr, Port: 1, Count: 3, Total: 4,
 		At: at(250), First: at(240), HoldMax: 950, AckMax: 45,

@@ -39,6 +39,9 @@ func (g *GIDChange) Merge(later Point) {
 	g.Changes += n
 }
 
+// Clone implements Point.
+func (g *GIDChange) Clone() Point { return clone(g) }
+
 // Events implements Point.
 func (*GIDChange) Events() uint64 { return 0 }
 

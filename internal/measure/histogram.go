@@ -28,6 +28,9 @@ func (h *Histogram) Time() time.Time { return h.At }
 // Merge implements Point: the later one replaces this.
 func (h *Histogram) Merge(later Point) { *h = *later.(*Histogram) }
 
+// Clone implements Point.
+func (h *Histogram) Clone() Point { return clone(h) }
+
 // Events implements Point.
 func (*Histogram) Events() uint64 { return 0 }
 

@@ -70,6 +70,9 @@ func (h *Host) Time() time.Time { return h.At }
 // Merge implements Point: the later one replaces this.
 func (h *Host) Merge(later Point) { *h = *later.(*Host) }
 
+// Clone implements Point.
+func (h *Host) Clone() Point { return clone(h) }
+
 // Events implements Point.
 func (*Host) Events() uint64 { return 0 }
 

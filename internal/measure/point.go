@@ -12,10 +12,18 @@ type Point interface {
 	Time() time.Time
 	// Merge adds a later point of an equal Key to this one.
 	Merge(later Point)
+	// Clone returns a copy, for another owner. What the point points to is shared, and no
+	// method changes it.
+	Clone() Point
 	// Events returns how many asynchronous events are lost if the point is lost.
 	Events() uint64
 	// Lines calls add for each line of the point.
 	Lines(add func(Line))
+}
+
+func clone[T any](p *T) *T {
+	c := *p
+	return &c
 }
 
 // Key identifies the points that may merge. The Key of an rdma_port_change point has no

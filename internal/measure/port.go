@@ -45,6 +45,9 @@ func (p *Port) Time() time.Time { return p.At }
 // Merge implements Point: the later one replaces this.
 func (p *Port) Merge(later Point) { *p = *later.(*Port) }
 
+// Clone implements Point.
+func (p *Port) Clone() Point { return clone(p) }
+
 // Events implements Point.
 func (*Port) Events() uint64 { return 0 }
 

@@ -39,6 +39,9 @@ func (p *Probe) Time() time.Time { return p.At }
 // Merge implements Point: the later one replaces this.
 func (p *Probe) Merge(later Point) { *p = *later.(*Probe) }
 
+// Clone implements Point.
+func (p *Probe) Clone() Point { return clone(p) }
+
 // Events implements Point.
 func (*Probe) Events() uint64 { return 0 }
 

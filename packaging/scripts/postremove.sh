@@ -13,6 +13,9 @@ abort-install) # preinstall.sh has restored the snippet, but the program was not
 	;;
 purge | 0)
 	rm -f "$snippet.disabled"
+	if [ "$1" = purge ]; then # rpm has no purge, and records outlive a package that is put back
+		rm -rf "$root/var/lib/rdma_events"
+	fi
 	if [ "$(readlink "$dropin" || true)" = rdma_events.conf ]; then
 		rm "$dropin" # the link that preinstall.sh has created
 	fi

@@ -78,6 +78,15 @@ func Places() []Place {
 		{Command: "sudo /usr/local/sbin/rdma-health", Exits: noDevice, Prints: "there is no scontrol in"},
 		{Command: "rdma-events health", Exits: []int{1, 2, 70}},
 		{Command: "rdma-events health -format npd", Exits: []int{1, 2}},
+		// The recorder's directory of this host, if it has one, is root's and Telegraf's.
+		{Command: "rdma-events events", Exits: []int{1, 2}},
+		{Command: "sudo rdma-events events -since 24h", Exits: []int{1, 2}},
+		{
+			Command: "sudo rdma-events events -device mlx5_0 -follow",
+			Where:   "tests/e2e/events_test.go", Says: "func TestEventsAreFollowed(",
+		},
+		{Command: "rdma-events watch -json", Run: "rdma-events watch -json -for 1s"},
+		{Command: "systemctl cat telegraf", NotRun: noSystemd},
 		{Command: "rdma-events status", Exits: doctor},
 		{Command: "rdma-events status -json", Exits: doctor},
 		{Command: "prlimit --memlock=65536:65536 rdma-events doctor", Exits: doctor, Prints: " WARN, "},

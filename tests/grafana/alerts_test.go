@@ -226,6 +226,36 @@ func TestALatePluginFiresWhenThreeIntervalsWereSkipped(t *testing.T) {
 	require.Equal(t, []string{"three"}, late)
 }
 
+// A plugin without a directory has none of the fields.
+func TestRecorderFailsByEitherOfItsCounters(t *testing.T) {
+	src := Source{Server: influx.Start(t), Database: "telegraf"}
+	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
+	var lines bytes.Buffer
+	for host, counts := range map[string][3][3]int{ // recorded, errors, lost
+		"errors": {{5, 0, 0}, {5, 1, 0}, {9, 1, 0}}, "lost": {{5, 0, 0}, {5, 0, 0}, {5, 0, 7}}, "both": {{0, 2, 1}, {0, 3, 1}, {0, 4, 90}},
+		"well": {{5, 0, 0}, {900, 0, 0}, {9000, 0, 0}}, "long-ago": {{5, 4, 9}, {6, 4, 9}, {7, 4, 9}}, "restarted": {{5, 4, 9}, {0, 0, 0}, {1, 0, 0}},
+	} {
+		for i, n := range counts {
+			fmt.Fprintf(&lines, "rdma_collector,host=%s uptime_ns=1i,recorded=%di,record_errors=%di,record_lost=%di %d\n",
+				host, n[0], n[1], n[2], start().Add(time.Duration(i)*time.Minute).UnixNano())
+		}
+	}
+	fmt.Fprintf(&lines, "rdma_collector,host=without uptime_ns=1i %d\n", start().UnixNano())
+	require.NoError(t, src.Server.Write(t.Context(), src.Database, &lines))
+	rule, _ := ruleNamed(t, "rdma-recorder-failing")
+	for after, want := range map[time.Duration][]string{5 * time.Minute: {"both", "errors", "lost"}, 40 * time.Minute: nil} {
+		numbers, err := Evaluate(t.Context(), src, rule, start().Add(after))
+		require.NoError(t, err)
+		var failing []string
+		for _, n := range numbers {
+			if n.Value == 1 {
+				failing = append(failing, n.Labels["host"])
+			}
+		}
+		require.ElementsMatch(t, want, failing, "after %v", after)
+	}
+}
+
 // At an interval of five minutes the rules of the defaults would see most ports as not there.
 func TestRulesForALongIntervalSeeWhatItSends(t *testing.T) {
 	src := Source{Server: influx.Start(t), Database: "rdma"}

@@ -17,6 +17,7 @@ import (
 	"rdma_events/internal/hotplug"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/monitor"
+	timelines "rdma_events/internal/timeline"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sim"
 )
@@ -47,6 +48,8 @@ type host struct {
 
 	monitor *monitor.Monitor
 	emitter *emit.Emitter
+	changes *timelines.Changes
+	records measure.Recorder // what a recorder would have written
 	out     *recording
 	report  chan func([]verbs.Found) // the report function of the monitor, once
 	cancel  context.CancelFunc
@@ -77,9 +80,9 @@ func newHost(c *Config, of *Host, w io.Writer) (*host, error) {
 	if h.out, err = newRecording(w, tags); err != nil {
 		return nil, err
 	}
-	h.emitter = emit.New(maxEventPoints, h.wall)
+	h.emitter, h.changes = emit.New(maxEventPoints, h.wall), timelines.NewChanges()
 	h.monitor = monitor.New(monitor.Config{
-		Discovery: h, NewSupervisor: h.supervisor, Emit: h.emitter.Emit, Now: h.clocks,
+		Discovery: h, NewSupervisor: h.supervisor, Emit: h.emit, Now: h.clocks,
 		Expect: of.Expect,
 		ExpectedDown: func(device string, port int) bool {
 			return slices.Contains(of.ExpectedDown, fmt.Sprintf("%s:%d", device, port))
@@ -202,8 +205,18 @@ func (h *host) gather() {
 		}
 		points, own := h.monitor.Gather(h.wall())
 		own.Queue, own.Usage = h.emitter.Queue(), h.usage()
+		records := h.records
+		own.Recorder = &records
 		h.emitter.Interval(append(points, own))
 	}
+}
+
+// emit counts a point that would be recorded, and passes it on.
+func (h *host) emit(p measure.Point) {
+	if _, ok := h.changes.Of(p, nil); ok {
+		h.records.Recorded++
+	}
+	h.emitter.Emit(p)
 }
 
 // usage returns invented values: there is no process.
@@ -218,7 +231,7 @@ func (h *host) draw(median time.Duration) int64 {
 }
 
 func (h *host) flush() {
-	wait := h.emitter.Drain(h.out)
+	wait := h.emitter.Drain(emit.Lines(h.out))
 	if h.out.err != nil {
 		h.err = h.out.err
 	}

@@ -3,6 +3,7 @@ package history_test
 import (
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -39,9 +40,11 @@ down_for = "40ms"
 	want := shape(points)
 	r := rig.Start(t, rig.Config{Plugin: fmt.Sprintf(`[[inputs.rdma_events]]
   backend = "sim"
+  [inputs.rdma_events.recorder]
+    directory = %q
   [inputs.rdma_events.sim]
     scenario = %q
-`, file(t, scenario))})
+`, filepath.Join(t.TempDir(), "records"), file(t, scenario))})
 	r.Await("the same series", 30*time.Second, func(points []rig.Point) bool {
 		return slices.Equal(shape(points), want)
 	})

@@ -18,6 +18,7 @@ var counters = map[string][]string{
 	"rdma_device":             {"opens", "removals", "fatals", "worker_restarts", "crashes"},
 	"rdma_collector": {
 		"worker_restarts", "events", "merged_points", "dropped_points", "skipped_intervals", "uptime_ns", "cpu_ns",
+		"recorded", "record_errors", "record_lost",
 	},
 }
 

@@ -77,6 +77,7 @@ func fleet() []member {
 		faulty("worker-down", "[[fault]]\nkind = \"crash\"\nat = \"15m\"\n[[fault]]\nkind = \"open_error\"\nerror = \"no_permission\"\nat = \"15m\"\nfor = \"20m\""),
 		faulty("worker-restarts", "[[fault]]\nkind = \"crash\"\nat = \"15m\"\nevery = \"3m\"\ntimes = 3"),
 		{name: "plugin-late", edit: late},
+		{name: "recorder-failing", edit: unrecorded},
 		{name: "twofold", instance: "a", runs: []run{{timeline: "[[link]]\nat = \"15m\"\ndown_for = \"20m\""}}},
 		{name: "twofold", instance: "b", runs: []run{{timeline: "[[link]]\nat = \"15m\"\ndown_for = \"20m\""}}},
 	}
@@ -92,6 +93,14 @@ func late(at time.Duration, line string) string {
 		return line
 	}
 	return strings.Replace(line, "skipped_intervals=0i", "skipped_intervals=4i", 1)
+}
+
+// unrecorded has a disk fail for some minutes, which loses records. The simulator has none.
+func unrecorded(at time.Duration, line string) string {
+	if at < 15*time.Minute {
+		return line
+	}
+	return strings.NewReplacer("record_errors=0i", "record_errors=3i", "record_lost=0i", "record_lost=40i").Replace(line)
 }
 
 // lines returns what the member's plugin has emitted.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/influxdata/telegraf/config"
 
+	"rdma_events/internal/recorder"
 	"rdma_events/internal/verbs"
 )
 
@@ -25,6 +26,7 @@ type Config struct {
 	ShutdownTimeout  config.Duration `toml:"shutdown_timeout"`
 	Probe            ProbeConfig     `toml:"probe"`
 	Evidence         EvidenceConfig  `toml:"evidence"`
+	Recorder         RecorderConfig  `toml:"recorder"`
 	Sim              SimConfig       `toml:"sim"`
 }
 
@@ -47,6 +49,12 @@ type EvidenceConfig struct {
 	GIDInterval     config.Duration `toml:"gid_interval"`
 	CommandInterval config.Duration `toml:"command_interval"`
 	CommandStuck    config.Duration `toml:"command_stuck"`
+}
+
+// RecorderConfig is [inputs.rdma_events.recorder].
+type RecorderConfig struct {
+	Directory string `toml:"directory"`
+	SizeMiB   int    `toml:"size_mib"`
 }
 
 // SimConfig is [inputs.rdma_events.sim].
@@ -83,7 +91,8 @@ func DefaultConfig() Config {
 			CommandInterval: config.Duration(10 * time.Second),
 			CommandStuck:    config.Duration(5 * time.Second),
 		},
-		Sim: SimConfig{Profile: "roce2", Seed: 1},
+		Recorder: RecorderConfig{SizeMiB: recorder.DefaultSizeMiB},
+		Sim:      SimConfig{Profile: "roce2", Seed: 1},
 	}
 }
 

@@ -145,6 +145,9 @@ func TestEveryOptionReachesItsField(t *testing.T) {
     gid_interval = "0s"
     command_interval = "0s"
     command_stuck = "2s"
+  [inputs.rdma_events.recorder]
+    directory = "/srv/records"
+    size_mib = 8
   [inputs.rdma_events.sim]
     profile = "ib8"
     scenario = "storm"
@@ -162,6 +165,7 @@ func TestEveryOptionReachesItsField(t *testing.T) {
 			Window: config.Duration(24 * time.Hour), Stages: true, Histogram: true,
 		},
 		Evidence: EvidenceConfig{CommandStuck: config.Duration(2 * time.Second)},
+		Recorder: RecorderConfig{Directory: "/srv/records", SizeMiB: 8},
 		Sim:      SimConfig{Profile: "ib8", Scenario: "storm"},
 	}, p.Config)
 }

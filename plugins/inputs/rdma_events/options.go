@@ -3,6 +3,7 @@ package rdma_events
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
@@ -13,6 +14,7 @@ import (
 	"github.com/influxdata/telegraf/filter"
 
 	"rdma_events/internal/backends"
+	"rdma_events/internal/recorder"
 	"rdma_events/internal/verbs"
 )
 
@@ -41,7 +43,7 @@ func quoted(names []string) string {
 
 // options returns every key with its target in c.
 func (c *Config) options() []option {
-	return slices.Concat(c.deviceOptions(), c.pluginOptions(), c.Probe.options(), c.Evidence.options(), c.Sim.options())
+	return slices.Concat(c.deviceOptions(), c.pluginOptions(), c.Probe.options(), c.Evidence.options(), c.Recorder.options(), c.Sim.options())
 }
 
 func (c *Config) deviceOptions() []option {
@@ -114,6 +116,16 @@ func (c *EvidenceConfig) options() []option {
 			"evidence.command_stuck", &c.CommandStuck, `a duration from "1s" to "10m"`,
 			lasting(&c.CommandStuck, time.Second, 10*time.Minute),
 		},
+	}
+}
+
+func (c *RecorderConfig) options() []option {
+	return []option{
+		{
+			"recorder.directory", &c.Directory, `an absolute path, or ""`,
+			func() bool { return c.Directory == "" || filepath.IsAbs(c.Directory) },
+		},
+		{"recorder.size_mib", &c.SizeMiB, `a number from 8 to 1024`, within(&c.SizeMiB, recorder.MinSizeMiB, recorder.MaxSizeMiB)},
 	}
 }
 

@@ -3,6 +3,7 @@ package rdma_events
 import (
 	"context"
 	_ "embed"
+	"log/slog"
 	"time"
 
 	"github.com/influxdata/telegraf"
@@ -46,6 +47,7 @@ type Plugin struct {
 	watching running
 	emitting running
 	status   statusKeeper
+	records  recordKeeper
 }
 
 // watcher monitors all devices.
@@ -61,7 +63,7 @@ type watcher interface {
 // dependencies are the values that a watcher gets from the plugin.
 type dependencies struct {
 	emit func(measure.Point)
-	log  telegraf.Logger
+	log  *slog.Logger
 }
 
 // running is a goroutine of the plugin.
@@ -96,18 +98,22 @@ func (p *Plugin) Init() error { return p.validate() }
 func (p *Plugin) Start(acc telegraf.Accumulator) error {
 	p.start = clock.Boot()
 	p.emitter = emit.New(p.MaxEventPoints, p.now)
-	w, err := p.open(&p.Config, dependencies{p.emitter.Emit, p.Log})
+	log := newLogger(p.Log)
+	p.records.start(&p.Recorder, p.Version, p.now, log)
+	w, err := p.open(&p.Config, dependencies{p.records.emit(p.emitter.Emit), p.records.log(log)})
 	if err != nil {
+		p.records.stop(context.Background()) // it takes 200 ms at most
 		return err
 	}
+	p.records.announce(log)
 	p.watcher = w
-	p.emitting = run(func(ctx context.Context) { p.emitter.Run(ctx, acc) })
+	p.emitting = run(func(ctx context.Context) { p.emitter.Run(ctx, emit.Lines(acc)) })
 	p.watching = run(func(ctx context.Context) {
 		if err := w.Run(ctx); err != nil {
 			p.Log.Errorf("Watching RDMA devices ended: %v", err)
 		}
 	})
-	p.status.start(p.StatusDir, p.Version, newLogger(p.Log))
+	p.status.start(p.StatusDir, p.Version, log)
 	return nil
 }
 
@@ -122,6 +128,7 @@ func (p *Plugin) Gather(telegraf.Accumulator) error {
 	now := p.now()
 	points, own := p.watcher.Gather(now)
 	own.Queue, own.Usage = p.emitter.Queue(), usage(p.start)
+	p.records.interval(points, own)
 	points = append(points, own)
 	p.status.keep(points, now)
 	p.emitter.Interval(points)
@@ -139,7 +146,9 @@ func (p *Plugin) Stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	p.stopWatching(ctx, limit)
+	p.records.cancel() // it writes while the last points are emitted
 	p.stopEmitting(ctx)
+	p.records.stop(ctx)
 	p.status.stop(ctx)
 	if points, events := p.emitter.Left(); points > 0 {
 		p.Log.Warnf("Stopping: Telegraf did not read within %s; %d points with %d events are lost", limit, points, events)

@@ -36,8 +36,7 @@ type Devices struct {
 func (d *Devices) Close() error { return errors.Join(d.dir.Close(), d.exe.Close()) }
 
 func openWatcher(c *Config, d dependencies) (watcher, error) {
-	log := newLogger(d.log)
-	w, err := Open(c, newAnnouncer(d.emit, log).emit, log)
+	w, err := Open(c, newAnnouncer(d.emit, d.log).emit, d.log)
 	if err != nil {
 		return nil, err
 	}

@@ -16,11 +16,12 @@ import (
 // finding is one check of `rdma-events doctor --json`.
 type finding struct{ Check, Subject, Status, Text, Fix string }
 
-// runDoctor returns the findings whose status is not ok.
+// runDoctor returns the findings whose status is not ok. A guest has no directory of the recorder, which the package's
+// unit file makes.
 func runDoctor(t *testing.T, prefix []string) (bad []finding) {
 	t.Helper()
 	for _, f := range findings(t, prefix) {
-		if f.Status != "ok" {
+		if f.Status != "ok" && (f.Check != "recorder" || f.Status != "skipped") {
 			bad = append(bad, f)
 		}
 	}

@@ -1,4 +1,4 @@
-package live
+package timeline
 
 import (
 	"fmt"
@@ -11,25 +11,24 @@ import (
 
 // The kinds of a record.
 const (
-	kindEvent   = "event"   // an asynchronous event, with the change of state that it caused
-	kindState   = "state"   // a change of state without an event
-	kindGID     = "gid"     // a GID came, went or moved
-	kindAttr    = "attr"    // an attribute has another value
-	kindCommand = "command" // the firmware stopped to answer a call, or answers it again
-	kindPort    = "port"    // a port became known
-	kindDevice  = "device"  // a device came, went, or cannot be watched
-	kindProbe   = "probe"   // completion events of the interval just ended
-	kindLog     = "log"
+	KindEvent   = "event"   // an asynchronous event, with the change of state that it caused
+	KindState   = "state"   // a change of state without an event
+	KindGID     = "gid"     // a GID came, went or moved
+	KindAttr    = "attr"    // an attribute has another value
+	KindCommand = "command" // the firmware stopped to answer a call, or answers it again
+	KindPort    = "port"    // a port became known
+	KindDevice  = "device"  // a device came, went, or cannot be watched
+	KindProbe   = "probe"   // completion events of the interval just ended
+	KindLog     = "log"
+	KindPlugin  = "plugin" // the plugin began
 )
 
-// record is one line, or by its tags one JSON object. Fields that do not apply are left
-// out.
-type record struct {
-	queued time.Time // when it came; Time is when it happened
-
-	Schema int       `json:"schema"` // set when it is written
+// Record is one thing that happened: by its tags a JSON object, by Style.Line a line. Fields
+// that do not apply are left out.
+type Record struct {
+	Schema int       `json:"schema,omitempty"` // set when it is written
 	Time   time.Time `json:"time"`
-	Kind   string    `json:"kind"`
+	Kind   string    `json:"kind,omitempty"`
 	Device string    `json:"device,omitempty"`
 	Port   int       `json:"port,omitempty"`
 
@@ -40,23 +39,25 @@ type record struct {
 	LastedNS  int64  `json:"lasted_ns,omitempty"` // in StateFrom
 	Witness   string `json:"witness,omitempty"`
 
-	GID     *gid     `json:"gid,omitempty"`
-	Attr    *attr    `json:"attr,omitempty"`
-	Command *command `json:"command,omitempty"`
+	GID     *GID     `json:"gid,omitempty"`
+	Attr    *Attr    `json:"attr,omitempty"`
+	Command *Command `json:"command,omitempty"`
 
 	Reason string  `json:"reason,omitempty"`
-	Opened *opened `json:"opened,omitempty"`
-	Link   *link   `json:"link,omitempty"`
+	Why    string  `json:"why,omitempty"` // the worker's end in words, with its call; in records that are kept alone
+	Opened *Opened `json:"opened,omitempty"`
+	Link   *Link   `json:"link,omitempty"`
 
-	// Of kindLog alone: nothing else has prose.
+	// Of KindLog alone: nothing else has prose.
 	Text  string `json:"text,omitempty"`
 	Level string `json:"level,omitempty"`
 
-	Probe *probe `json:"probe,omitempty"`
+	Probe  *Probe  `json:"probe,omitempty"`
+	Plugin *Plugin `json:"plugin,omitempty"`
 }
 
-// gid holds a change of the GID table.
-type gid struct {
+// GID holds a change of the GID table.
+type GID struct {
 	GID      string `json:"gid"`
 	Type     string `json:"type"`
 	NetDev   string `json:"netdev,omitempty"`
@@ -68,7 +69,7 @@ type gid struct {
 }
 
 // line returns the change in words, as in "moved 3 > 5, away 412ms".
-func (g *gid) line() string {
+func (g *GID) line() string {
 	text := g.Action
 	switch {
 	case g.From != nil && g.To != nil && *g.From != *g.To:
@@ -84,34 +85,41 @@ func (g *gid) line() string {
 	return fmt.Sprintf("%s %s %s", g.GID, g.Type, text)
 }
 
-// schema changes when a field of a record changes its meaning or goes.
-const schema = 1
+// Schema changes when a field of a record changes its meaning or goes.
+const Schema = 1
 
-// opened holds what a device says of itself when it is opened.
-type opened struct {
+// Opened holds what a device says of itself when it is opened.
+type Opened struct {
 	Driver   string `json:"driver"`
 	Firmware string `json:"fw_ver,omitempty"`
 	Ports    int    `json:"ports"`
 	Events   bool   `json:"events_supported"`
 }
 
-// link holds the attributes of a port that became known.
-type link struct {
+// Link holds the attributes of a port that became known.
+type Link struct {
 	RateGbps  float64 `json:"rate_gbps,omitempty"`
 	Width     string  `json:"width,omitempty"`
 	LinkLayer string  `json:"link_layer"`
 	NetDev    string  `json:"netdev,omitempty"`
 }
 
-// attr holds a change of an attribute.
-type attr struct {
+// Plugin holds what a recording begins with.
+type Plugin struct {
+	Version string `json:"version"`
+	Host    string `json:"host"`
+	Kernel  string `json:"kernel"`
+}
+
+// Attr holds a change of an attribute.
+type Attr struct {
 	Name string `json:"name"`
 	From string `json:"from"`
 	To   string `json:"to"`
 }
 
-// command holds what is known of a call when its stuck changes.
-type command struct {
+// Command holds what is known of a call when its stuck changes.
+type Command struct {
 	Call   string `json:"call"`
 	Stuck  bool   `json:"stuck"`
 	Status string `json:"status,omitempty"`  // of the last one that ended: ok, or the name of the errno
@@ -121,7 +129,7 @@ type command struct {
 }
 
 // line returns the change in words, as in "hw_counters not answered for 5s".
-func (c *command) line() string {
+func (c *Command) line() string {
 	switch {
 	case !c.Stuck:
 		return c.Call + " answered again"
@@ -131,47 +139,33 @@ func (c *command) line() string {
 	return c.Call + " stuck: " + c.Status
 }
 
-// probe holds the measurements of a probe.
-type probe struct {
-	Vector    int      `json:"vector"`
-	Method    string   `json:"method"`
-	Rounds    uint64   `json:"rounds"` // since the start, as are the next two
-	Successes uint64   `json:"successes"`
-	Buckets   []bucket `json:"wake_buckets"` // not cumulative, and from the first to the last that is not empty
-	OK        bool     `json:"ok"`           // the last round
-	Status    string   `json:"status,omitempty"`
-	WakeNS    int64    `json:"wake_ns_mean"` // of the interval; 0: no round ended in it
-	P50NS     int64    `json:"wake_ns_p50"`  // of the window
-	P99NS     int64    `json:"wake_ns_p99"`
-}
-
-// bucket counts the wake-ups up to a bound and above the bound before.
-type bucket struct {
-	Le    string `json:"le"` // as in "50us" and "+Inf"
-	Count uint64 `json:"count"`
-}
-
 // merge adds a change of state to r, if r is the event that caused it and came right
 // before it. It reports whether it did.
-func (r *record) merge(c *measure.Change) bool {
-	isOf := r.Kind == kindEvent && r.Device == c.Device && r.Port == c.Port &&
-		(r.Event == "port_err" || r.Event == "port_active") && r.Witness == ""
-	if !isOf || c.Witness != verbs.WitnessEvent {
+func (r *Record) merge(c *measure.Change) bool {
+	next := Record{Kind: KindState, Device: c.Device, Port: c.Port, Witness: string(c.Witness)}
+	if !r.causes(&next) {
 		return false
 	}
 	r.change(c)
 	return true
 }
 
-func (r *record) change(c *measure.Change) {
+// causes reports whether r is the event that caused the change of state in next.
+func (r *Record) causes(next *Record) bool {
+	return r.Kind == KindEvent && next.Kind == KindState && r.Device == next.Device && r.Port == next.Port &&
+		(r.Event == verbs.EventPortErr.String() || r.Event == verbs.EventPortActive.String()) &&
+		r.Witness == "" && next.Witness == string(verbs.WitnessEvent)
+}
+
+func (r *Record) change(c *measure.Change) {
 	r.StateFrom, r.StateTo, r.Witness = c.From.String(), c.To.String(), string(c.Witness)
 	if c.HasLasted {
 		r.LastedNS = c.LastedNS
 	}
 }
 
-// where returns the device with its port, as in "mlx5_0:1".
-func (r *record) where() string {
+// Where returns the device with its port, as in "mlx5_0:1".
+func (r *Record) Where() string {
 	if r.Port == 0 {
 		return r.Device
 	}
@@ -179,7 +173,7 @@ func (r *record) where() string {
 }
 
 // line returns the text about the device.
-func (o *opened) line() string {
+func (o *Opened) line() string {
 	text := fmt.Sprintf("opened: %s, %d ports", o.Driver, o.Ports)
 	if o.Ports == 1 {
 		text = strings.TrimSuffix(text, "s")
@@ -194,7 +188,7 @@ func (o *opened) line() string {
 }
 
 // line returns the text about the port.
-func (l *link) line() string {
+func (l *Link) line() string {
 	text := fmt.Sprintf("%g Gb/s (%s), %s", l.RateGbps, l.Width, l.LinkLayer)
 	if l.NetDev != "" {
 		text += " on " + l.NetDev

@@ -1,4 +1,4 @@
-package live
+package timeline
 
 import (
 	"context"
@@ -8,22 +8,25 @@ import (
 	"rdma_events/internal/status"
 )
 
-// Log returns a logger whose lines are shown among the other lines. Its debug lines are
-// not shown.
-func (s *Screen) Log() *slog.Logger { return slog.New(&logHandler{screen: s}) }
+// NewLog returns a logger that passes its lines from a level on as records. add is called by
+// the goroutine that logs.
+func NewLog(least slog.Level, add func(Record)) *slog.Logger {
+	return slog.New(&logHandler{least: least, add: add})
+}
 
-// logHandler is the slog.Handler of a Screen.
+// logHandler is the slog.Handler of NewLog.
 type logHandler struct {
-	screen *Screen
-	attrs  []slog.Attr
+	least slog.Level
+	add   func(Record)
+	attrs []slog.Attr
 }
 
 // Enabled implements slog.Handler.
-func (*logHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
+func (h *logHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= h.least }
 
-// Handle implements slog.Handler. It drops lines about a removal, which Emit shows.
+// Handle implements slog.Handler. It drops lines about a removal, which has a record of its own.
 func (h *logHandler) Handle(_ context.Context, m slog.Record) error {
-	r := record{Time: m.Time, Kind: kindLog, Level: "info", Text: m.Message}
+	r := Record{Time: m.Time, Kind: KindLog, Level: "info", Text: m.Message}
 	if m.Level >= slog.LevelWarn {
 		r.Level = "warning"
 	}
@@ -45,15 +48,13 @@ func (h *logHandler) Handle(_ context.Context, m slog.Record) error {
 	if r.Reason == string(status.ReasonRemoved) {
 		return nil
 	}
-	h.screen.mu.Lock()
-	defer h.screen.mu.Unlock()
-	h.screen.add(r)
+	h.add(r)
 	return nil
 }
 
 // WithAttrs implements slog.Handler.
 func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &logHandler{h.screen, slices.Concat(h.attrs, attrs)}
+	return &logHandler{h.least, h.add, slices.Concat(h.attrs, attrs)}
 }
 
 // WithGroup implements slog.Handler. A line has no groups.

@@ -1,0 +1,57 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"rdma_events/internal/verbs"
+)
+
+// answerLimit is how long a device's firmware may take for one reading of a counter.
+const answerLimit = 5 * time.Second
+
+// checkFirmware reports how long each device's firmware takes to answer, where reading a
+// hw_counter asks it.
+func checkFirmware(x *examination) []Result {
+	var results []Result
+	for i := range x.devices {
+		d := &x.devices[i]
+		if !verbs.CommandsOf(d.Driver).Has(verbs.CommandHWCounters) || len(d.ports) == 0 {
+			continue
+		}
+		r := Result{Check: "firmware", Subject: d.Name}
+		took, err := timed(func() error { return x.Sysfs.ReadHWCounter(d.Name, d.ports[0]) })
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			r.Text = "its port has no hw_counters here: its firmware is not asked"
+			if verbs.CommandsOf(d.Driver).Has(verbs.CommandQueryQP) {
+				r.Text = "its port has no hw_counters here: the plugin queries the probe's queue pair"
+			}
+		case err != nil:
+			r.Status, r.Text, r.Fix = Warn, err.Error(), "dmesg | grep "+d.PCIAddress
+		default:
+			r.Text = fmt.Sprintf("answers a reading of a hw_counter in %s", took.Round(time.Microsecond))
+		}
+		results = append(results, r)
+	}
+	return results
+}
+
+// errNoAnswer is the error of a call that did not end in time. Its goroutine is left behind:
+// the kernel lets it go when the driver does.
+var errNoAnswer = fmt.Errorf("the firmware has not answered a reading of a hw_counter within %s", answerLimit)
+
+func timed(call func() error) (time.Duration, error) {
+	began, done := time.Now(), make(chan error, 1)
+	go func() { done <- call() }()
+	late := time.NewTimer(answerLimit)
+	defer late.Stop()
+	select {
+	case err := <-done:
+		return time.Since(began), err
+	case <-late.C:
+		return answerLimit, errNoAnswer
+	}
+}

@@ -1,0 +1,38 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+)
+
+// defaultRecords is where the package's unit file has systemd make the recorder's directory.
+const defaultRecords = "/var/lib/rdma_events"
+
+// checkRecords reports the directory in which the plugin records what happens.
+func checkRecords(x *examination) []Result {
+	r := Result{Check: "recorder"}
+	dir := x.plugin.Records
+	if dir == "" {
+		dir = defaultRecords
+	}
+	info, err := fs.Stat(x.Root, relative(dir))
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && x.plugin.Records == "":
+		r.Status = Skipped
+		r.Text = fmt.Sprintf("there is no %s: nothing is recorded unless recorder.directory is set; the package's unit file makes it", dir)
+	case err != nil:
+		r.Status, r.Text = Warn, err.Error()
+		r.Fix = x.asRoot("install -d -m 0700 -o telegraf %s", dir)
+	case !info.IsDir() || info.Mode().Perm()&0o022 != 0:
+		r.Status = Warn
+		r.Text = fmt.Sprintf("nothing is recorded: %s is no directory of the plugin's user alone (mode %04o)", dir, info.Mode().Perm())
+		r.Fix = x.asRoot("chmod 0700 %s", dir)
+	default:
+		r.Text = "what happens is recorded in " + dir
+		if x.plugin.Records == "" {
+			r.Text += ", if the plugin runs with the package's unit file"
+		}
+	}
+	return []Result{r}
+}

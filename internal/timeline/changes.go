@@ -1,0 +1,126 @@
+package timeline
+
+import (
+	"rdma_events/internal/measure"
+	"rdma_events/internal/status"
+)
+
+// Changes makes records of points, and remembers what it needs to see what is new. It is not
+// safe for concurrent use.
+type Changes struct {
+	devices map[string]shown
+	states  map[portKey]string
+	stuck   map[measure.Key]bool // commands
+}
+
+type portKey struct {
+	device string
+	port   int
+}
+
+// shown is the state of a device in its last record.
+type shown struct {
+	open   bool
+	reason status.Reason
+}
+
+// NewChanges returns Changes to which everything is new.
+func NewChanges() *Changes {
+	return &Changes{
+		devices: make(map[string]shown), states: make(map[portKey]string), stuck: make(map[measure.Key]bool),
+	}
+}
+
+// Of returns the record of an event, a change of a port, of its GID table or of an
+// attribute, a command that is stuck or was, a port that became known, or a device. It
+// reports false if the point has nothing new. A change that the event in last has caused
+// becomes part of last, which may be nil. Of does not keep the point.
+func (c *Changes) Of(p measure.Point, last *Record) (Record, bool) {
+	switch p := p.(type) {
+	case *measure.Event:
+		return c.event(p)
+	case *measure.Change:
+		return c.change(p, last)
+	case *measure.GIDChange:
+		return Record{Time: p.At, Kind: KindGID, Device: p.Device, Port: p.Port, GID: newGID(p)}, true
+	case *measure.AttrChange:
+		return Record{Time: p.At, Kind: KindAttr, Device: p.Device, Port: p.Port, Attr: &Attr{p.Attr, p.From, p.To}}, true
+	case *measure.Command:
+		return c.command(p)
+	case *measure.Port:
+		return c.port(p)
+	case *measure.Device:
+		return c.device(p)
+	}
+	return Record{}, false
+}
+
+func (c *Changes) event(p *measure.Event) (Record, bool) {
+	state := c.states[portKey{p.Device, p.Port}]
+	return Record{
+		Time: p.At, Kind: KindEvent, Device: p.Device, Port: p.Port,
+		Event: p.Type.String(), Count: p.Count, StateFrom: state, StateTo: state,
+	}, true
+}
+
+func (c *Changes) change(p *measure.Change, last *Record) (Record, bool) {
+	c.states[portKey{p.Device, p.Port}] = p.To.String()
+	if last != nil && last.merge(p) {
+		return Record{}, false
+	}
+	r := Record{Time: p.At, Kind: KindState, Device: p.Device, Port: p.Port}
+	r.change(p)
+	return r, true
+}
+
+func newGID(p *measure.GIDChange) *GID {
+	g := &GID{
+		GID: p.GID.String(), Type: p.GID.Type.String(), NetDev: p.GID.NetDev, Action: string(p.Action),
+		AwayNS: p.AwayNS, OwnProbe: p.Probed,
+	}
+	if from := p.From; from >= 0 {
+		g.From = &from
+	}
+	if to := p.To; to >= 0 {
+		g.To = &to
+	}
+	return g
+}
+
+// command is news when a command is stuck, or is no longer.
+func (c *Changes) command(p *measure.Command) (Record, bool) {
+	if c.stuck[p.Key()] == p.Stuck {
+		return Record{}, false
+	}
+	c.stuck[p.Key()] = p.Stuck
+	return Record{
+		Time: p.At, Kind: KindCommand, Device: p.Device, Port: p.Port,
+		Command: &Command{p.Call.String(), p.Stuck, p.Status, p.BusyNS, p.Calls, p.Errors},
+	}, true
+}
+
+// port is news when it became known. After that only its changes are.
+func (c *Changes) port(v *measure.Port) (Record, bool) {
+	key := portKey{v.Device, v.Port}
+	if _, seen := c.states[key]; seen || !v.HasState || !v.Known {
+		return Record{}, false
+	}
+	c.states[key] = v.State.String()
+	return Record{
+		Time: v.At, Kind: KindPort, Device: v.Device, Port: v.Port, StateTo: v.State.String(),
+		Link: &Link{v.Attr.RateGbps, v.Attr.Width, v.Attr.LinkLayer.String(), v.Attr.NetDev},
+	}, true
+}
+
+func (c *Changes) device(v *measure.Device) (Record, bool) {
+	last := c.devices[v.Device]
+	c.devices[v.Device] = shown{v.Open, v.Reason}
+	r := Record{Time: v.At, Kind: KindDevice, Device: v.Device, Reason: string(v.Reason)}
+	switch {
+	case v.Open && !last.open:
+		r.Opened = &Opened{v.Attr.Driver, v.Attr.Firmware, v.Attr.Ports, v.Attr.EventsSupported}
+	case v.Reason == status.ReasonOK || v.Reason == status.ReasonStarting || v.Reason == last.reason:
+		return Record{}, false
+	}
+	return r, true
+}

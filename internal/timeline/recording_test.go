@@ -1,0 +1,218 @@
+package timeline
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/clock"
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/measure"
+	"rdma_events/internal/recorder"
+	"rdma_events/internal/status"
+	"rdma_events/internal/verbs"
+)
+
+// record runs a Recording while do uses it, and returns what the directory has then, without
+// the recorder's start and end.
+func record(t *testing.T, dir string, do func(*Recording)) []Kept {
+	t.Helper()
+	rec, err := recorder.Open(recorder.Config{
+		Directory: dir, BootID: "boot", Clock: clock.WallAndBoot, Log: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	r := NewRecording(rec, time.Now)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	do(r)
+	cancel()
+	require.NoError(t, <-done)
+	all := read(t, dir)
+	require.NotNil(t, all[0].Start)
+	require.Equal(t, recorder.KindEnd, all[len(all)-1].Kind)
+	return all[1 : len(all)-1]
+}
+
+func read(t *testing.T, dir string) (all []Kept) {
+	t.Helper()
+	reader, err := recorder.NewReader(dir, recorder.Filter{}, func(s recorder.Skip) { t.Error(s) })
+	require.NoError(t, err)
+	for r, err := range reader.Records() {
+		require.NoError(t, err)
+		k, err := NewKept(&r)
+		require.NoError(t, err)
+		all = append(all, k)
+	}
+	return all
+}
+
+func at(ms int) time.Time { return time.Unix(1_700_000_000, int64(ms)*1e6).UTC() }
+
+// everything is a point of each kind that is news.
+func everything() []measure.Point {
+	return []measure.Point{
+		&measure.Device{Device: "mlx5_0", Present: true, Open: true, Reason: status.ReasonOK, At: at(1),
+			Attr: verbs.DeviceAttr{Driver: "mlx5_core", Firmware: "16.35", Ports: 1, EventsSupported: true}},
+		&measure.Port{Device: "mlx5_0", Port: 1, Known: true, HasState: true, State: verbs.PortActive, At: at(2)},
+		&measure.Event{Device: "mlx5_0", Port: 1, Type: verbs.EventPortErr, Count: 1, Total: 1, At: at(3)},
+		&measure.Change{Device: "mlx5_0", Port: 1, From: verbs.PortActive, To: verbs.PortDown, Witness: verbs.WitnessEvent, Transitions: 1, At: at(3)},
+		&measure.GIDChange{Device: "mlx5_0", Port: 1, Action: verbs.GIDMoved, From: 3, To: 5, AwayNS: 412_000_000, At: at(4),
+			GID: verbs.GID{Raw: netip.MustParseAddr("::ffff:10.4.0.1").As16(), Type: verbs.GIDRoCEv2, NetDev: "eth0"}},
+		&measure.AttrChange{Device: "mlx5_0", Port: 1, Attr: "mtu", From: "4096", To: "1024", At: at(5)},
+		&measure.Command{Device: "mlx5_0", Port: 1, Call: verbs.CommandHWCounters, Calls: 7, Stuck: true, BusyNS: 5_000_000_000, At: at(6)},
+		&measure.Device{Device: "mlx5_0", Present: true, Reason: status.ReasonStuck, At: at(7),
+			Worker: status.Status{Message: "worker of mlx5_0 was stuck in ibv_query_port and was killed"}},
+	}
+}
+
+func TestWhatHappensIsRecordedInTheWordsOfWatch(t *testing.T) {
+	all := record(t, t.TempDir()+"/r", func(r *Recording) {
+		for _, p := range everything() {
+			r.Emit(p)
+		}
+	})
+	var lines []string
+	for i, k := range all {
+		require.EqualValues(t, i+2, k.Sequence)
+		require.Equal(t, "boot", k.BootID)
+		lines = append(lines, strings.Join(strings.Fields(Style{}.Kept(&k))[1:], " "))
+	}
+	require.Equal(t, []string{
+		"mlx5_0 opened: mlx5_core, 1 port, firmware 16.35",
+		"mlx5_0:1 (first look) active, 0 Gb/s (), unspecified",
+		"mlx5_0:1 port_err active",
+		"mlx5_0:1 (event) active > down",
+		"mlx5_0:1 gid ::ffff:10.4.0.1 roce_v2 moved 3 > 5, away 412ms",
+		"mlx5_0:1 mtu 4096 > 1024",
+		"mlx5_0:1 command hw_counters not answered for 5s",
+		"mlx5_0 not watched: stuck worker of mlx5_0 was stuck in ibv_query_port and was killed",
+	}, lines)
+	require.True(t, all[2].MayJoin())
+	require.True(t, all[2].Join(&all[3]))
+	require.Contains(t, Style{}.Kept(&all[2]), "active > down")
+	require.False(t, all[2].Join(&all[3]), "once")
+	require.False(t, all[5].MayJoin())
+}
+
+func TestARecordIsTheObjectOfWatchWithItsPlace(t *testing.T) {
+	all := record(t, t.TempDir()+"/r", func(r *Recording) { r.Emit(everything()[5]) })
+	text, err := json.Marshal(all[0])
+	require.NoError(t, err)
+	var got map[string]any
+	require.NoError(t, json.Unmarshal(text, &got))
+	delete(got, "boot_ns")
+	require.Equal(t, map[string]any{
+		"sequence": 2., "boot_id": "boot", "schema": 1., "time": "2023-11-14T22:13:20.005Z", "kind": "attr", "device": "mlx5_0", "port": 1.,
+		"attr": map[string]any{"name": "mtu", "from": "4096", "to": "1024"},
+	}, got)
+}
+
+func TestAPointStaysAsItIsForItsOtherOwner(t *testing.T) {
+	p := &measure.Event{Device: "mlx5_0", Port: 1, Type: verbs.EventSMChange, Count: 1, Total: 1, At: at(1)}
+	record(t, t.TempDir()+"/r", func(r *Recording) {
+		for range 100 {
+			r.Emit(p)
+		}
+	})
+	require.EqualValues(t, 1, p.Count)
+}
+
+// 10,000 points come at once. Most of them merge, and all events are counted.
+func TestAStormIsRecordedToTheLastEvent(t *testing.T) {
+	const storm = 10_000
+	all := record(t, t.TempDir()+"/r", func(r *Recording) {
+		for i := range storm {
+			r.Emit(&measure.Event{Device: "mlx5_0", Port: 1, Type: verbs.EventSMChange, Count: 3, Total: uint64(3 * i), At: at(i)})
+		}
+	})
+	var events uint64
+	for _, k := range all {
+		require.Equal(t, KindEvent, k.Kind)
+		events += k.Count
+	}
+	require.EqualValues(t, 3*storm, events)
+	require.Less(t, len(all), storm/10)
+}
+
+func TestRoundsThatAreLostAreRecordedWhenTheyAre(t *testing.T) {
+	probe := func(c ledger.ProbeCounts) []measure.Point {
+		return []measure.Point{&measure.Probe{
+			Device: "mlx5_0", ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodUDSend}, Counts: c, Status: "lost_event", At: at(1),
+		}}
+	}
+	all := record(t, t.TempDir()+"/r", func(r *Recording) {
+		r.Interval(probe(ledger.ProbeCounts{Rounds: 10, Successes: 10}))
+		r.Interval(probe(ledger.ProbeCounts{Rounds: 20, Successes: 19, LostEvents: 1}))
+		r.Interval(probe(ledger.ProbeCounts{Rounds: 30, Successes: 29, LostEvents: 1}))
+		r.Interval(probe(ledger.ProbeCounts{Rounds: 40, Successes: 38, LostEvents: 1, Errors: 1}))
+	})
+	require.Len(t, all, 2)
+	require.Equal(t, &Lost{Events: 1}, all[0].Probe.Lost)
+	require.Equal(t, &Lost{Events: 1, Errors: 1}, all[1].Probe.Lost)
+	require.Contains(t, Style{}.Kept(&all[1]), "2 of 40 failed: lost_event")
+}
+
+func TestWarningsAreRecorded(t *testing.T) {
+	all := record(t, t.TempDir()+"/r", func(r *Recording) {
+		log := NewLog(slog.LevelWarn, r.Add)
+		log.Info("of no interest later")
+		log.With("device", "mlx5_0").Warn("worker of mlx5_0 was stuck in read sysfs and was killed")
+	})
+	require.Len(t, all, 1)
+	require.Contains(t, Style{}.Kept(&all[0]), "mlx5_0      warning: worker of mlx5_0 was stuck in read sysfs and was killed")
+}
+
+// The directory may come from another host.
+func TestARecordCommandsNoTerminal(t *testing.T) {
+	k, err := NewKept(&recorder.Record{
+		Kind: KindLog, Device: "mlx5_0\x1b]0;owned\x07", Data: []byte(`{"level":"warning","text":"hi\r\u001b[1A\nfaked \u009b2J"}`),
+	})
+	require.NoError(t, err)
+	line := Style{}.Kept(&k)
+	require.Contains(t, line, "mlx5_0?]0;owned?")
+	require.Contains(t, line, "warning: hi??[1A?faked ?2J")
+	_, err = NewKept(&recorder.Record{Kind: "\x1b[2J", Data: []byte("1")})
+	require.ErrorContains(t, err, `"\x1b[2J"`)
+}
+
+func TestAPathologicalRecordIsAnError(t *testing.T) {
+	for _, r := range []recorder.Record{
+		{Kind: KindGID}, {Kind: KindAttr, Data: []byte(`{}`)}, {Kind: KindEvent, Data: []byte(`{"port": "1"}`)}, {Kind: recorder.KindLost, Data: []byte(`[]`)},
+		{Kind: KindPort, Data: []byte(`{"link": null}`)}, {Kind: KindCommand}, {Kind: KindProbe}, {Kind: KindPlugin},
+	} {
+		_, err := NewKept(&r)
+		require.ErrorContains(t, err, "read record 0", r.Kind)
+	}
+}
+
+func TestTheRecordersOwnRecordsAreSentences(t *testing.T) {
+	for want, k := range map[string]Kept{
+		"(recording begins)": {Start: &recorder.Start{}},
+		"(recording goes on)  after an end in order at 20":              {Start: &recorder.Start{Clean: true, LastSequence: 7, LastTime: at(0)}},
+		"killed, or the power failed":                                   {Start: &recorder.Start{LastSequence: 7, LastTime: at(0)}},
+		"before this boot":                                              {Start: &recorder.Start{LastSequence: 7, LastTime: at(0), LastBootID: "other"}},
+		"(12 records lost)    no space left on device":                  {Lost: &recorder.Lost{Count: 12, Error: "no space left on device"}},
+		"(12 records lost)    they came faster than the disk took them": {Lost: &recorder.Lost{Count: 12}},
+		"(wall clock set)     1h0m0s back":                              {Clock: &recorder.Clock{StepNS: -int64(time.Hour)}},
+		"(wall clock set)     2s ahead":                                 {Clock: &recorder.Clock{StepNS: 2e9}},
+	} {
+		require.Contains(t, Style{}.Kept(&k), want)
+	}
+	end := Kept{Record: Record{Kind: recorder.KindEnd}}
+	require.Contains(t, Style{}.Kept(&end), "(recording ends)")
+}
+
+// A tree of a later version may have kinds that this one does not know.
+func TestAKindOfALaterVersionIsShownByItsName(t *testing.T) {
+	k, err := NewKept(&recorder.Record{Kind: "evidence", Device: "mlx5_0", Port: 1, Data: []byte(`{"cause":"no_carrier"}`)})
+	require.NoError(t, err)
+	require.True(t, bytes.HasSuffix([]byte(Style{}.Kept(&k)), []byte("mlx5_0:1    (evidence)")), Style{}.Kept(&k))
+}

@@ -1,0 +1,252 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/tests/rig"
+)
+
+// everySecond drops a link once a second for 40 ms.
+const everySecond = `[[link]]
+at = "1s"
+every = "1s"
+device = "sim0"
+down_for = "40ms"
+`
+
+// recording is a plugin that records.
+type recording struct {
+	*exec.Cmd
+	stdin  io.Closer
+	stderr lockedText
+}
+
+// lockedText is the log of a process that still writes it.
+type lockedText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lockedText) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lockedText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func (r *recording) awaitLog(t *testing.T, text string) {
+	t.Helper()
+	require.Eventually(t, func() bool { return strings.Contains(r.stderr.String(), text) }, time.Minute, 20*time.Millisecond)
+}
+
+// startRecording starts the plugin with a recorder's directory from systemd.
+func startRecording(t *testing.T, dir, scenario string) *recording {
+	t.Helper()
+	r := &recording{}
+	conf := writeFile(t, "rdma_events.conf", sim(writeScenario(t, scenario)), 0o644)
+	r.Cmd = exec.CommandContext(t.Context(), rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events"), "-config", conf, "-poll_interval", "200ms")
+	r.Env = append(os.Environ(), "RUNTIME_DIRECTORY="+shortDir(t), "STATE_DIRECTORY=/nonexistent/telegraf:"+dir)
+	r.Stderr = &r.stderr
+	var err error
+	r.stdin, err = r.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, r.Start())
+	return r
+}
+
+// stop ends the plugin as Telegraf does.
+func (r *recording) stop(t *testing.T) {
+	t.Helper()
+	require.NoError(t, r.stdin.Close())
+	require.NoError(t, r.Wait())
+}
+
+// kept is what the tests read of a record.
+type kept struct {
+	Sequence uint64
+	Kind     string
+	Device   string
+	Event    string
+	Count    uint64
+	Witness  string
+	StateTo  string `json:"state_to"`
+	Start    *struct{ Clean bool }
+}
+
+// recorded returns the records of a directory, each of which is as the schema says.
+func recorded(t *testing.T, dir string, args ...string) (all []kept) {
+	t.Helper()
+	text, code := ask(t, slices.Concat([]string{"events", "-json", "-directory", dir}, args)...)
+	require.Contains(t, []int{0, 1}, code) // 1: the record that is being written just now
+	for line := range strings.Lines(text) {
+		requireSchema(t, "events", line)
+		var k kept
+		require.NoError(t, json.Unmarshal([]byte(line), &k))
+		all = append(all, k)
+	}
+	return all
+}
+
+func count(all []kept, is func(*kept) bool) (n int) {
+	for i := range all {
+		if is(&all[i]) {
+			n++
+		}
+	}
+	return n
+}
+
+func isDrop(k *kept) bool { return k.Event == "port_err" && k.StateTo == "down" }
+
+func TestEventsAreRecordedAcrossAKillAndReadAnywhere(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(shortDir(t), "rdma_events")
+	line, code := ask(t, "events", "-directory", dir)
+	require.Empty(t, line)
+	require.Equal(t, 2, code, "nothing was recorded yet")
+
+	first := startRecording(t, dir, everySecond)
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(dir)
+		return err == nil && count(recorded(t, dir), isDrop) >= 3
+	}, time.Minute, 200*time.Millisecond)
+	require.NoError(t, first.Process.Signal(syscall.SIGKILL))
+	require.Error(t, first.Wait())
+	before := recorded(t, dir)
+	require.GreaterOrEqual(t, count(before, isDrop), 3)
+	require.Equal(t, 1, count(before, func(k *kept) bool { return k.Kind == "plugin" }))
+	require.Zero(t, count(before, func(k *kept) bool { return k.Kind == "end" }))
+
+	second := startRecording(t, dir, everySecond)
+	require.Eventually(t, func() bool { return count(recorded(t, dir), isDrop) >= count(before, isDrop)+3 }, time.Minute, 200*time.Millisecond)
+	second.stop(t)
+	third := startRecording(t, dir, "")
+	require.Eventually(t, func() bool { return count(recorded(t, dir), func(k *kept) bool { return k.Start != nil }) == 3 },
+		time.Minute, 200*time.Millisecond)
+	third.stop(t)
+
+	// Another host has a copy of the directory, of which nothing else is left.
+	elsewhere := filepath.Join(t.TempDir(), "copy")
+	require.NoError(t, os.CopyFS(elsewhere, os.DirFS(dir)))
+	require.NoError(t, os.RemoveAll(dir))
+	all := recorded(t, elsewhere)
+	var clean []bool
+	next := uint64(1)
+	for _, k := range all {
+		require.Equal(t, next, k.Sequence, "no record is missing")
+		next++
+		if k.Event != "" && k.Witness != "" {
+			next++ // the change of state that it caused is a record of its own
+		}
+		if k.Start != nil {
+			clean = append(clean, k.Start.Clean)
+		}
+	}
+	require.Equal(t, []bool{false, false, true}, clean)
+	require.Equal(t, before, all[:len(before)], "what was written stays")
+
+	require.Equal(t, len(all), len(recorded(t, elsewhere, "-since", "1h")))
+	for _, k := range recorded(t, elsewhere, "-device", "sim1") {
+		require.NotEqual(t, "sim0", k.Device)
+	}
+	text, code := ask(t, "events", "-directory", elsewhere)
+	require.Zero(t, code)
+	require.Regexp(t, `(?m)^\d{4}-\d\d-\d\d$`, text)
+	require.Regexp(t, `(?m)^\d\d:\d\d:\d\d\.\d{6}  sim0:1      port_err             active > down`, text)
+	require.Contains(t, text, "(recording goes on)  without an end: killed, or the power failed; the last record is of ")
+	require.Contains(t, text, "(recording goes on)  after an end in order at ")
+}
+
+func TestEventsAreFollowed(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(shortDir(t), "rdma_events")
+	plugin := startRecording(t, dir, everySecond)
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(filepath.Join(dir, "0000000001.seg"))
+		return err == nil
+	}, time.Minute, 50*time.Millisecond)
+	cmd := exec.CommandContext(t.Context(), rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events"), "events", "-follow", "-json", "-directory", dir)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	lines := json.NewDecoder(out)
+	var seen []kept
+	for count(seen, isDrop) < 4 {
+		var k kept
+		require.NoError(t, lines.Decode(&k))
+		seen = append(seen, k)
+	}
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	_, err = io.Copy(io.Discard, out)
+	require.NoError(t, err)
+	require.NoError(t, cmd.Wait())
+	plugin.stop(t)
+	require.Equal(t, recorded(t, dir)[:len(seen)], seen)
+}
+
+// Nothing follows an event that changes no state, and it is shown all the same.
+func TestALoneEventIsFollowed(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(shortDir(t), "rdma_events")
+	plugin := startRecording(t, dir, "[[event]]\nat = \"2s\"\ntype = \"port_active\"\ndevice = \"sim0\"\n")
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(filepath.Join(dir, "0000000001.seg"))
+		return err == nil
+	}, time.Minute, 50*time.Millisecond)
+	cmd := exec.CommandContext(t.Context(), rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events"), "events", "-follow", "-json", "-directory", dir)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	for lines, k := json.NewDecoder(out), (kept{}); k.Event != "port_active"; {
+		require.NoError(t, lines.Decode(&k))
+	}
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	_, err = io.Copy(io.Discard, out)
+	require.NoError(t, err)
+	require.NoError(t, cmd.Wait())
+	plugin.stop(t)
+}
+
+// A second instance needs a directory of its own. Both go on.
+func TestASecondInstanceRecordsNothingAndSaysWhy(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(shortDir(t), "rdma_events")
+	first := startRecording(t, dir, everySecond)
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(dir)
+		return err == nil && count(recorded(t, dir), isDrop) >= 1
+	}, time.Minute, 200*time.Millisecond)
+	second := startRecording(t, dir, everySecond)
+	second.awaitLog(t, "nothing is recorded")
+	second.stop(t)
+	require.Regexp(t, fmt.Sprintf(`W! .*%s.*another process records in it.*; nothing is recorded, and all else goes on\n`, dir), second.stderr.String())
+	first.stop(t)
+	require.NotContains(t, first.stderr.String(), "W!")
+	require.Equal(t, 1, count(recorded(t, dir), func(k *kept) bool { return k.Kind == "plugin" }))
+}
+
+func TestWithoutADirectoryOneLineSaysThatNothingIsRecorded(t *testing.T) {
+	t.Parallel()
+	r := startRecording(t, "/nonexistent/other", "")
+	r.awaitLog(t, "nothing is recorded")
+	r.stop(t)
+	require.Equal(t, 1, strings.Count(r.stderr.String(), "nothing is recorded: recorder.directory is not set, and the unit has no StateDirectory=rdma_events\n"))
+}
