@@ -78,7 +78,7 @@ func ownNamespace(t *testing.T) {
 	t.Helper()
 	prerequisite.RequireRoot(t, "not root: only root can make a network namespace")
 	if _, err := exec.LookPath("ip"); err != nil {
-		t.Skip("no program ip (iproute2) to make interfaces with")
+		prerequisite.Missing(t, prerequisite.Interfaces, "no program ip (iproute2) to make interfaces with")
 	}
 	runtime.LockOSThread()
 	require.NoError(t, unix.Unshare(unix.CLONE_NEWNET), "make a network namespace")
@@ -89,7 +89,7 @@ func ip(t *testing.T, line string) {
 	t.Helper()
 	out, err := exec.Command("ip", strings.Fields(line)...).CombinedOutput()
 	if bytes.Contains(out, []byte("Unknown device type")) {
-		t.Skipf("the kernel has no interfaces of the type of: ip %s", line)
+		prerequisite.Missing(t, prerequisite.Interfaces, "the kernel has no interfaces of the type of: ip "+line)
 	}
 	require.NoError(t, err, "ip %s: %s", line, out)
 }
@@ -112,19 +112,6 @@ func TestLinkOfVethFollowsBothEnds(t *testing.T) {
 	require.Equal(t, up, state())
 	ip(t, "link set near down")
 	require.Equal(t, down, state(), "administratively down")
-}
-
-func TestLinkOfDummyIsUpWithIt(t *testing.T) {
-	ownNamespace(t)
-	ip(t, "link add alone type dummy")
-	for _, up := range []bool{false, true} {
-		if up {
-			ip(t, "link set alone up")
-		}
-		l, err := LinkOf("alone")
-		require.NoError(t, err)
-		require.Equal(t, up, l.HasUp && l.Up)
-	}
 }
 
 func TestStatisticsOfVethAreThoseAboutDrops(t *testing.T) {

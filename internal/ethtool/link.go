@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/netlink"
 )
 
 // Link is what the kernel knows about the link of an interface.
@@ -36,13 +38,13 @@ func linkOf(name string) (Link, error) {
 	if err := checkName(name); err != nil {
 		return Link{}, err
 	}
-	c, err := dial()
+	c, err := netlink.Dial(unix.NETLINK_GENERIC, answerLimit)
 	if err != nil {
 		return Link{}, err
 	}
-	defer c.close()
-	body, err := c.ask(unix.GENL_ID_CTRL, unix.CTRL_CMD_GETFAMILY,
-		attribute(nil, unix.CTRL_ATTR_FAMILY_NAME, text(unix.ETHTOOL_GENL_NAME)))
+	defer c.Close()
+	body, err := ask(c, unix.GENL_ID_CTRL, unix.CTRL_CMD_GETFAMILY,
+		netlink.Attribute(nil, unix.CTRL_ATTR_FAMILY_NAME, netlink.Text(unix.ETHTOOL_GENL_NAME)))
 	if errors.Is(err, unix.ENOENT) {
 		return Link{}, fmt.Errorf("%w: the kernel has no ethtool netlink: %w", ErrUnsupported, err)
 	}
@@ -53,9 +55,9 @@ func linkOf(name string) (Link, error) {
 	if err != nil {
 		return Link{}, fmt.Errorf("find the family: %w", err)
 	}
-	header := attribute(nil, unix.ETHTOOL_A_HEADER_DEV_NAME, text(name))
-	body, err = c.ask(family, unix.ETHTOOL_MSG_LINKSTATE_GET,
-		attribute(nil, unix.ETHTOOL_A_LINKSTATE_HEADER|unix.NLA_F_NESTED, header))
+	header := netlink.Attribute(nil, unix.ETHTOOL_A_HEADER_DEV_NAME, netlink.Text(name))
+	body, err = ask(c, family, unix.ETHTOOL_MSG_LINKSTATE_GET,
+		netlink.Attribute(nil, unix.ETHTOOL_A_LINKSTATE_HEADER|unix.NLA_F_NESTED, header))
 	if err != nil {
 		return Link{}, err
 	}
@@ -65,10 +67,11 @@ func linkOf(name string) (Link, error) {
 // parseFamily returns the number of a family from the answer to CTRL_CMD_GETFAMILY.
 func parseFamily(body []byte) (uint16, error) {
 	var family uint16
-	err := parse(body, unix.CTRL_CMD_NEWFAMILY, func(kind uint16, value []byte) {
+	err := parse(body, unix.CTRL_CMD_NEWFAMILY, func(kind uint16, value []byte) error {
 		if kind == unix.CTRL_ATTR_FAMILY_ID && len(value) >= 2 {
 			family = binary.NativeEndian.Uint16(value)
 		}
+		return nil
 	})
 	if err == nil && family < unix.NLMSG_MIN_TYPE {
 		err = fmt.Errorf("read answer: %d is no number of a family", family)
@@ -81,9 +84,9 @@ func parseLink(body []byte) (Link, error) {
 	var l Link
 	var state, substate uint8
 	var has, hasMore bool
-	err := parse(body, unix.ETHTOOL_MSG_LINKSTATE_GET_REPLY, func(kind uint16, value []byte) {
+	err := parse(body, unix.ETHTOOL_MSG_LINKSTATE_GET_REPLY, func(kind uint16, value []byte) error {
 		if len(value) == 0 {
-			return
+			return nil
 		}
 		switch kind {
 		case unix.ETHTOOL_A_LINKSTATE_LINK:
@@ -93,6 +96,7 @@ func parseLink(body []byte) (Link, error) {
 		case unix.ETHTOOL_A_LINKSTATE_EXT_SUBSTATE:
 			substate, hasMore = value[0], true
 		}
+		return nil
 	})
 	if err != nil {
 		return Link{}, err
@@ -104,12 +108,4 @@ func parseLink(body []byte) (Link, error) {
 		l.ExtSubstate = extSubstate(state, substate)
 	}
 	return l, nil
-}
-
-// parse checks the generic header of an answer and calls f for its attributes.
-func parse(body []byte, command uint8, f func(kind uint16, value []byte)) error {
-	if len(body) < genericHeader || body[0] != command {
-		return fmt.Errorf("read answer: no answer to the request in %d bytes", len(body))
-	}
-	return each(body[genericHeader:], f)
 }

@@ -1,43 +1,27 @@
 package ethtool
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/netlink"
 )
-
-const testFamily, testSeq = 0x15, 7
-
-// message builds a message of the kernel.
-func message(kind uint16, seq uint32, body []byte) []byte {
-	raw := binary.NativeEndian.AppendUint32(nil, uint32(unix.NLMSG_HDRLEN+len(body)))
-	raw = binary.NativeEndian.AppendUint16(raw, kind)
-	raw = binary.NativeEndian.AppendUint16(raw, 0)
-	raw = binary.NativeEndian.AppendUint32(raw, seq)
-	return append(append(raw, 0, 0, 0, 0), body...)
-}
 
 // linkBody builds the body of an answer about the link of an interface eth0.
 func linkBody(attributes ...[]byte) []byte {
-	header := attribute(nil, unix.ETHTOOL_A_HEADER_DEV_NAME, text("eth0"))
-	body := attribute([]byte{unix.ETHTOOL_MSG_LINKSTATE_GET_REPLY, 1, 0, 0}, unix.ETHTOOL_A_LINKSTATE_HEADER|unix.NLA_F_NESTED, header)
+	header := netlink.Attribute(nil, unix.ETHTOOL_A_HEADER_DEV_NAME, netlink.Text("eth0"))
+	body := netlink.Attribute([]byte{unix.ETHTOOL_MSG_LINKSTATE_GET_REPLY, 1, 0, 0}, unix.ETHTOOL_A_LINKSTATE_HEADER|unix.NLA_F_NESTED, header)
 	for _, a := range attributes {
 		body = append(body, a...)
 	}
 	return body
 }
 
-// refused builds the message of an error; 0 is an acknowledgement.
-func refused(errno unix.Errno) []byte {
-	return message(unix.NLMSG_ERROR, testSeq, binary.NativeEndian.AppendUint32(nil, uint32(-int32(errno))))
-}
-
-func has(kind uint16, value ...byte) []byte { return attribute(nil, kind, value) }
+func has(kind uint16, value ...byte) []byte { return netlink.Attribute(nil, kind, value) }
 
 func TestLinkIsWhatTheAnswerSays(t *testing.T) {
 	const link, state, substate = unix.ETHTOOL_A_LINKSTATE_LINK, unix.ETHTOOL_A_LINKSTATE_EXT_STATE, unix.ETHTOOL_A_LINKSTATE_EXT_SUBSTATE
@@ -59,10 +43,7 @@ func TestLinkIsWhatTheAnswerSays(t *testing.T) {
 		"unknown attributes":       {linkBody(has(99, 1, 2, 3), has(link, 1), has(98)), Link{Up: true, HasUp: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			raw := append(message(testFamily, testSeq-1, linkBody(has(link, 1), has(state, 9))), message(testFamily, testSeq, c.body)...)
-			body, err := answer(raw, testFamily, testSeq)
-			require.NoError(t, err)
-			got, err := parseLink(body)
+			got, err := parseLink(c.body)
 			require.NoError(t, err)
 			require.Equal(t, c.want, got)
 		})
@@ -94,15 +75,12 @@ func TestRefusalsAreTheirErrno(t *testing.T) {
 		unix.ENODEV: ErrNoInterface, unix.EOPNOTSUPP: ErrUnsupported, unix.EAFNOSUPPORT: ErrUnsupported,
 		unix.EPERM: ErrPermission, unix.EACCES: ErrPermission,
 	} {
-		_, err := answer(refused(errno), testFamily, testSeq)
-		err = classify(fmt.Errorf("ask: %w", err))
+		err := classify(fmt.Errorf("ask: %w", errno))
 		require.ErrorIs(t, err, errno)
 		for _, sentinel := range []error{ErrNoInterface, ErrUnsupported, ErrPermission} {
 			require.Equal(t, errors.Is(want, sentinel), errors.Is(err, sentinel), "%v", err)
 		}
 	}
-	_, err := answer(refused(0), testFamily, testSeq)
-	require.ErrorContains(t, err, "in place of an answer")
 }
 
 func TestDamagedAnswersAreErrors(t *testing.T) {
@@ -119,52 +97,19 @@ func TestDamagedAnswersAreErrors(t *testing.T) {
 	}
 	_, err := parseLink(whole[:state-1])
 	require.ErrorContains(t, err, "an attribute of 5 bytes in 4")
-	for name, raw := range map[string][]byte{
-		"cut":                      message(testFamily, testSeq, whole)[:30],
-		"of another family":        message(testFamily+1, testSeq, whole),
-		"without a generic header": message(testFamily, testSeq, nil),
-		"a refusal without errno":  message(unix.NLMSG_ERROR, testSeq, nil),
-	} {
-		_, err := answer(raw, testFamily, testSeq)
-		require.ErrorContains(t, err, "read answer", name)
-	}
+	_, err = parseLink(nil)
+	require.ErrorContains(t, err, "no answer", "the kernel only acknowledges")
 	_, err = parseLink([]byte{unix.ETHTOOL_MSG_LINKSTATE_GET_REPLY + 1, 1, 0, 0})
 	require.Error(t, err, "the answer to another command")
 	_, err = parseFamily([]byte{unix.CTRL_CMD_NEWFAMILY, 2, 0, 0})
 	require.Error(t, err, "no number")
 }
 
-func TestOnlyTheAnswerToThisRequestIsRead(t *testing.T) {
-	for _, raw := range [][]byte{nil, message(testFamily, testSeq-1, linkBody())} {
-		body, err := answer(raw, testFamily, testSeq)
-		require.NoError(t, err)
-		require.Nil(t, body)
-	}
-}
-
-func TestLostAnswerIsNotAwaitedForEver(t *testing.T) {
-	c, err := dial()
-	if errors.Is(err, ErrPermission) || errors.Is(classify(err), ErrUnsupported) {
-		t.Skipf("no netlink sockets: %v", err)
-	}
-	require.NoError(t, err)
-	defer c.close()
-	// A request that the kernel skips, since its type is one of netlink itself.
-	_, err = c.ask(unix.NLMSG_NOOP, 0, nil)
-	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-}
-
 func FuzzAnswersAreReadOrRefused(f *testing.F) {
-	f.Add(message(testFamily, testSeq, linkBody(has(unix.ETHTOOL_A_LINKSTATE_LINK, 0), has(unix.ETHTOOL_A_LINKSTATE_EXT_STATE, 4))))
-	f.Add(message(testFamily, testSeq, linkBody(has(unix.ETHTOOL_A_LINKSTATE_EXT_STATE, 0), has(unix.ETHTOOL_A_LINKSTATE_EXT_SUBSTATE, 1))))
-	f.Add(message(testFamily, testSeq, attribute([]byte{unix.CTRL_CMD_NEWFAMILY, 2, 0, 0}, unix.CTRL_ATTR_FAMILY_ID, []byte{testFamily, 0})))
-	f.Add(refused(unix.ENODEV))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		body, err := answer(raw, testFamily, testSeq)
-		if err != nil {
-			require.Nil(t, body)
-			return
-		}
+	f.Add(linkBody(has(unix.ETHTOOL_A_LINKSTATE_LINK, 0), has(unix.ETHTOOL_A_LINKSTATE_EXT_STATE, 4)))
+	f.Add(linkBody(has(unix.ETHTOOL_A_LINKSTATE_EXT_STATE, 0), has(unix.ETHTOOL_A_LINKSTATE_EXT_SUBSTATE, 1)))
+	f.Add(netlink.Attribute([]byte{unix.CTRL_CMD_NEWFAMILY, 2, 0, 0}, unix.CTRL_ATTR_FAMILY_ID, []byte{0x15, 0}))
+	f.Fuzz(func(t *testing.T, body []byte) {
 		l, err := parseLink(body)
 		if err != nil {
 			require.Zero(t, l)

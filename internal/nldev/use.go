@@ -1,37 +1,12 @@
 package nldev
 
 import (
-	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/netlink"
 )
-
-// The messages and attributes of include/uapi/rdma/rdma_netlink.h that this
-// package uses.
-const (
-	nldev = 5 // RDMA_NL_NLDEV
-
-	cmdGet      = 1  // RDMA_NLDEV_CMD_GET
-	cmdResGet   = 9  // RDMA_NLDEV_CMD_RES_GET
-	cmdResPDGet = 14 // RDMA_NLDEV_CMD_RES_PD_GET
-
-	attrDevIndex     = 1
-	attrDevName      = 2
-	attrSummary      = 15
-	attrSummaryEntry = 16
-	attrSummaryName  = 17
-	attrSummaryCount = 18
-	attrPID          = 28
-	attrKernName     = 29
-	attrUseCount     = 38
-	attrPD           = 46
-	attrPDEntry      = 47
-)
-
-// ErrNoDevice means that the kernel has no device of that name in this network
-// namespace. Of returns it wrapped.
-var ErrNoDevice = errors.New("no such RDMA device")
 
 // Use lists the users of a device.
 type Use struct {
@@ -60,114 +35,50 @@ func Of(device string) (Use, error) {
 }
 
 func of(device string) (Use, error) {
-	c, err := dial()
+	c, number, err := dial(device)
 	if err != nil {
 		return Use{}, err
 	}
-	defer c.close()
-	index, err := c.index(device)
-	if err != nil {
-		return Use{}, err
-	}
+	defer c.Close()
 	var u Use
-	which := attribute(nil, attrDevIndex, index)
-	err = c.ask(cmdResGet, 0, which, func(body []byte) { u.QueuePairs = max(u.QueuePairs, queuePairs(body)) })
+	counts, err := count(c, number)
 	if err != nil {
-		return Use{}, fmt.Errorf("count resources: %w", err)
+		return Use{}, err
 	}
-	err = c.ask(cmdResPDGet, unix.NLM_F_DUMP, which, func(body []byte) { u.add(body) })
-	if err != nil {
+	u.QueuePairs = int(counts["qp"])
+	if err := c.Ask(resPDGet, unix.NLM_F_DUMP, which(number), u.add); err != nil {
 		return Use{}, fmt.Errorf("list protection domains: %w", err)
 	}
 	return u, nil
 }
 
-// index returns the kernel's number of a device.
-func (c *conn) index(device string) (uint32, error) {
-	var found uint32
-	ok := false
-	err := c.ask(cmdGet, unix.NLM_F_DUMP, nil, func(body []byte) {
-		var name string
-		var number uint32
-		each(body, func(kind uint16, value []byte) {
-			switch kind {
-			case attrDevName:
-				name = text(value)
-			case attrDevIndex:
-				number = word(value)
-			}
-		})
-		if name == device {
-			found, ok = number, true
-		}
-	})
-	if err == nil && !ok {
-		err = ErrNoDevice
-	}
-	return found, err
-}
-
-// queuePairs returns the number of queue pairs in a summary of resources.
-func queuePairs(body []byte) int {
-	count := 0
-	each(body, func(kind uint16, summary []byte) {
-		if kind != attrSummary {
-			return
-		}
-		each(summary, func(kind uint16, entry []byte) {
-			if kind != attrSummaryEntry {
-				return
-			}
-			var name string
-			var n uint64
-			each(entry, func(kind uint16, value []byte) {
-				switch kind {
-				case attrSummaryName:
-					name = text(value)
-				case attrSummaryCount:
-					n = long(value)
-				}
-			})
-			if name == "qp" {
-				count = int(n)
-			}
-		})
-	})
-	return count
-}
-
 // add adds the protection domains of a message.
-func (u *Use) add(body []byte) {
-	each(body, func(kind uint16, table []byte) {
-		if kind != attrPD {
-			return
-		}
-		each(table, func(kind uint16, entry []byte) {
-			if kind == attrPDEntry {
-				u.domain(entry)
-			}
-		})
-	})
-}
+func (u *Use) add(body []byte) error { return entries(body, attrPD, attrPDEntry, u.domain) }
 
-func (u *Use) domain(entry []byte) {
+// domain adds a protection domain.
+func (u *Use) domain(fields []byte) error {
 	one := Owner{Domains: 1}
-	each(entry, func(kind uint16, value []byte) {
+	err := netlink.Each(fields, func(kind uint16, value []byte) error {
 		switch kind {
 		case attrPID:
-			one.PID = int(word(value))
+			one.PID = int(netlink.ParseWord(value))
 		case attrKernName:
-			one.Kernel = text(value)
+			one.Kernel = netlink.ParseText(value)
 		case attrUseCount:
 			one.Objects = long(value)
 		}
+		return nil
 	})
+	if err != nil {
+		return err
+	}
 	for i := range u.Owners {
 		if o := &u.Owners[i]; o.Kernel == one.Kernel && o.PID == one.PID {
 			o.Domains++
 			o.Objects += one.Objects
-			return
+			return nil
 		}
 	}
 	u.Owners = append(u.Owners, one)
+	return nil
 }
