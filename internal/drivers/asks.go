@@ -25,12 +25,45 @@ func Round(m verbs.Method) Asks {
 	return Asks{}
 }
 
+// Snapshot returns the calls of one snapshot of a port, for which netlink is asked for all
+// hw_counters at once. Where the kernel cannot answer that, their files may cost more.
+func (d Driver) Snapshot(e verbs.Ethtool) Asks {
+	a := Asks{LinkDowned: d.Files.Counters, HWCounter: d.Files.Asking}
+	if e >= verbs.EthtoolLink {
+		a[LinkState] = 1
+	}
+	if e >= verbs.EthtoolAll {
+		a[Statistics] = 1
+	}
+	return a
+}
+
 // Pace is how often the plugin queries a port and runs a round.
 type Pace struct {
 	State time.Duration // between two queries of a port; 0: only after events
 	Probe time.Duration // between two rounds; 0: none
 
 	Command time.Duration // between two calls that are made because they are commands; 0: none
+
+	Snapshot  time.Duration // between two snapshots of a port without a cause; 0: no snapshots at all
+	Triggered int           // snapshots a minute with a cause, at most
+}
+
+// Snapshots is how many commands the snapshots of one port cost.
+type Snapshots struct {
+	One  int // commands for one
+	Base int // commands per minute without a cause
+	Most int // commands per minute with as many causes as are heard
+}
+
+// Snapshots returns the commands for snapshots of one port of a driver with these costs, without
+// those for the single queues of its network device.
+func (p Pace) Snapshots(d Driver, c Costs, e verbs.Ethtool) Snapshots {
+	s := Snapshots{One: c.Of(d.Snapshot(e))}
+	if base := times(p.Snapshot); base > 0 {
+		s.Base, s.Most = base*s.One, (base+p.Triggered)*s.One
+	}
+	return s
 }
 
 // PerMinute is how many commands per minute one port and one completion vector cost.

@@ -48,6 +48,20 @@ type Driver struct {
 	// missing cost none. Ethernet is for ports of that link layer if their costs differ;
 	// nil: no difference.
 	Costs, Ethernet Costs
+	// Files is what a snapshot of a port reads.
+	Files Files
+}
+
+// Files are the files with counters that a port has in sysfs.
+type Files struct {
+	// Counters and HWCounters are how many files its directories counters and hw_counters have
+	// at most, without the file lifespan; 0: no such directory.
+	Counters, HWCounters int
+	// Asking is how many times the device is asked, at most, for all hw_counters at once
+	// (RDMA_NLDEV_CMD_STAT_GET). Reading their files takes as many within the 10 ms for which the
+	// kernel keeps an answer (update_hw_stats of drivers/infiniband/core/sysfs.c), but not with
+	// mlx5, where each file asks.
+	Asking int
 }
 
 // Costs is how many commands to the device each call costs.
@@ -60,7 +74,7 @@ type Call string
 // The calls that the plugin makes while it runs.
 const (
 	PortQuery  Call = "query_port"  // ibv_query_port
-	LinkDowned Call = "link_downed" // reading that counter in sysfs
+	LinkDowned Call = "link_downed" // reading that counter in sysfs, or any other file beside it
 	CreateAH   Call = "create_ah"
 	DestroyAH  Call = "destroy_ah"
 	CreateQP   Call = "create_qp"
@@ -69,11 +83,19 @@ const (
 	PKey       Call = "pkey"       // reading one entry of the P_Key table in sysfs
 	HWCounter  Call = "hw_counter" // reading one hw_counter in sysfs
 	QueryQP    Call = "query_qp"
+
+	LinkState  Call = "linkstate_get" // asking ethtool for the link of the port's network device
+	Statistics Call = "gstats"        // reading that device's statistics, with their number and names
+	// QueueStatistics is what Statistics costs more for each queue of the network device.
+	QueueStatistics Call = "gstats_queue"
 )
 
 // Calls returns all calls, in the order above.
 func Calls() []Call {
-	return []Call{PortQuery, LinkDowned, CreateAH, DestroyAH, CreateQP, ModifyQP, DestroyQP, PKey, HWCounter, QueryQP}
+	return []Call{
+		PortQuery, LinkDowned, CreateAH, DestroyAH, CreateQP, ModifyQP, DestroyQP, PKey, HWCounter, QueryQP,
+		LinkState, Statistics, QueueStatistics,
+	}
 }
 
 // Find returns the row of a device; ok is false for a driver without a row.

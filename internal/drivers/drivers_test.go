@@ -45,6 +45,7 @@ func TestRowsAreWhole(t *testing.T) {
 				require.Contains(t, calls, call, d.Name)
 			}
 		}
+		requireWholeFiles(t, d)
 		for _, kernel := range d.Kernel {
 			require.Equal(t, d.Events == "none", !verbs.DriverRaisesEvents(kernel), d.Name)
 			if d.Transport != "iwarp" { // iWARP has no handles, and shares its kernel driver with RoCE
@@ -64,6 +65,68 @@ func TestRowsAreWhole(t *testing.T) {
 	} {
 		require.True(t, names[name], name)
 	}
+}
+
+// requireWholeFiles checks that the files of a row and its costs say the same.
+func requireWholeFiles(t *testing.T, d Driver) {
+	t.Helper()
+	f := d.Files
+	require.Equal(t, f.HWCounters > 0, f.Asking > 0, "%s: whoever has hw_counters is asked for them, by how many reads?", d.Name)
+	require.LessOrEqual(t, f.Asking, f.HWCounters, d.Name)
+	require.LessOrEqual(t, f.Counters, 21, "%s: pma_attrs_ext has no more", d.Name)
+	for _, costs := range []Costs{d.Costs, d.Ethernet} {
+		if costs[HWCounter] > 0 {
+			require.NotZero(t, f.HWCounters, d.Name)
+		}
+		if costs[LinkDowned] > 0 {
+			require.NotZero(t, f.Counters, d.Name)
+		}
+		if costs[QueueStatistics] > 0 {
+			require.NotZero(t, costs[Statistics], d.Name)
+		}
+	}
+}
+
+// A snapshot may cost 60 commands. The statistics are asked for by option, and need more on
+// one driver.
+func TestASnapshotStaysWithinItsBound(t *testing.T) {
+	const bound = 60
+	above := map[string]int{}
+	for _, d := range All() {
+		for _, layer := range []verbs.LinkLayer{verbs.LinkInfiniBand, verbs.LinkEthernet} {
+			c := d.On(layer)
+			require.LessOrEqual(t, c.Of(d.Snapshot(verbs.EthtoolOff)), c.Of(d.Snapshot(verbs.EthtoolLink)), d.Name)
+			require.LessOrEqual(t, c.Of(d.Snapshot(verbs.EthtoolLink)), bound, d.Name)
+			if all := c.Of(d.Snapshot(verbs.EthtoolAll)); all > bound {
+				above[d.Name] = all
+			}
+		}
+	}
+	require.Equal(t, map[string]int{"mlx5": 21 + 4 + 1 + 46}, above)
+}
+
+// The kernel does not keep an answer that was asked for through a file of mlx5's, so that
+// netlink is asked for all at once.
+func TestASnapshotOfMlx5AsksOnceForItsCounters(t *testing.T) {
+	d, _ := Find("mlx5_core", "infiniband")
+	asks := d.Snapshot(verbs.EthtoolLink)
+	require.Equal(t, Asks{LinkDowned: 21, HWCounter: 1, LinkState: 1}, asks)
+	asks[HWCounter] = d.Files.HWCounters
+	require.Equal(t, 21+31*4+1, d.On(verbs.LinkEthernet).Of(asks), "through files")
+}
+
+func TestSnapshotsFollowThePace(t *testing.T) {
+	mlx5, _ := Find("mlx5_core", "infiniband")
+	c := mlx5.On(verbs.LinkEthernet)
+	p := Pace{Snapshot: time.Minute, Triggered: 10}
+	require.Equal(t, Snapshots{One: 25, Base: 25, Most: 11 * 25}, p.Snapshots(mlx5, c, verbs.EthtoolOff))
+	require.Equal(t, Snapshots{One: 26, Base: 26, Most: 11 * 26}, p.Snapshots(mlx5, c, verbs.EthtoolLink))
+	require.Equal(t, Snapshots{One: 72, Base: 72, Most: 11 * 72}, p.Snapshots(mlx5, c, verbs.EthtoolAll))
+	require.Equal(t, Snapshots{One: 25, Base: 25, Most: 11 * 25}, p.Snapshots(mlx5, mlx5.On(verbs.LinkInfiniBand), verbs.EthtoolAll))
+	p.Snapshot = 20 * time.Second
+	require.Equal(t, Snapshots{One: 26, Base: 3 * 26, Most: 13 * 26}, p.Snapshots(mlx5, c, verbs.EthtoolLink))
+	p.Snapshot = 0
+	require.Equal(t, Snapshots{One: 26}, p.Snapshots(mlx5, c, verbs.EthtoolLink), "no snapshots, whatever happens")
 }
 
 func TestCommandsFollowThePace(t *testing.T) {

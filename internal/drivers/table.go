@@ -30,6 +30,9 @@ func hardware() []Driver {
 			First: verbs.MethodUDSend, Costs: queuePairs(Costs{CreateAH: 1, DestroyAH: 1, QueryQP: 0}),
 			Notes: "A device that stops answering is reset without an event, after 5 s. Its hw_counters report success and old " +
 				"values while the device hangs. The device makes one address handle of equal ones.",
+			// Files: irdma/verbs.c, irdma_get_hw_stats: one gathering command (none on X722, which has registers), always kept.
+			// ice, i40e and idpf have no get_link_ext_state, and their statistics are registers or were received before.
+			Files: Files{HWCounters: 46, Asking: 1},
 		},
 		{
 			Known: ByStandin, Standin: profiled,
@@ -37,6 +40,8 @@ func hardware() []Driver {
 			Events: "port, QP, CQ, SRQ", Probe: "`flush`", LinkDowned: "none", First: verbs.MethodFlush,
 			Never: []verbs.Method{verbs.MethodUDSend, verbs.MethodRCWrite}, Costs: queuePairs(Costs{QueryQP: 0}),
 			Notes: "A queue pair connects by the connection manager alone, and there are no datagrams ([iWARP](#iwarp)).",
+			// As in the row above.
+			Files: Files{HWCounters: 46, Asking: 1},
 		},
 		{
 			Known: ByStandin, Standin: profiled,
@@ -47,6 +52,9 @@ func hardware() []Driver {
 			Notes: "Its library flushes by itself and perhaps without an event, so `flush` is taken only where its first round has one. " +
 				"Up to rdma-core 45 the arm of a completion queue is done by the next poll. Completion vectors are chosen by the driver, " +
 				"whatever `vectors` says. A refused create_qp may leave no errno.",
+			// Files: bnxt_re/hw_counters.c, bnxt_re_ib_get_hw_stats: always kept, failures too. counters is there with 7.3 alone,
+			// one command a file (bnxt_re_process_mad). bnxt_ethtool.c answers link and statistics from memory.
+			Files: Files{Counters: 21, HWCounters: 92, Asking: 1},
 		},
 		{
 			Known: ByStandin, Standin: profiled,
@@ -56,41 +64,60 @@ func hardware() []Driver {
 			Costs: queuePairs(Costs{HWCounter: 5}), // an address handle is a command too, but the probe of this driver keeps its handle
 			Notes: "`events_supported` is 0: port states come from queries, which go on saying active when the device is dead. " +
 				"Older devices have no completion events, and so no probe.",
+			// Files: efa/efa_verbs.c, efa_fill_port_stats: always kept. A port has no network device.
+			Files: Files{HWCounters: 17, Asking: 1},
 		},
 		{
 			Known: ByStandin, Standin: profiled,
 			Name: "hns", Kernel: []string{"hns3", "hns_roce_hw_v2", "hns"}, Devices: "HiSilicon HIP08, HIP09",
 			Events: "QP, CQ, SRQ; port with 7.3, not with 6.12", Probe: "`ud_send`, `rc_write`, `flush`; HIP08 not the first",
 			LinkDowned: "none",
-			First:      verbs.MethodUDSend, Costs: Costs{HWCounter: 1, ModifyQP: 1, DestroyQP: 1, QueryQP: 2},
+			First:      verbs.MethodUDSend, Costs: Costs{
+				HWCounter: 1, ModifyQP: 1, DestroyQP: 1, QueryQP: 2, LinkState: 2, Statistics: 1, QueueStatistics: 2,
+			},
 			Notes: "HIP08 has no datagrams. While the device is reset, its commands are answered EBUSY, or as if they had succeeded.",
+			// Files: hns/hns_roce_hw_v2.c, hns_roce_hw_v2_query_counter: an answer is kept only if the firmware has all 22. 6.1 has
+			// none. LinkState: hns3_ethtool.c: hns3_get_link asks even with a link, hns3_get_link_ext_state without one, from HIP09.
+			// Statistics: hclge_update_stats: those of the MAC, and two commands a queue.
+			Files: Files{HWCounters: 22, Asking: 22},
 		},
 		{
 			Known: ByStandin, Standin: profiled,
 			Name: "erdma", Kernel: []string{"erdma"}, Devices: "Alibaba ERDMA",
 			Events: "port, QP, CQ", Probe: "`flush`; `rc_write` in its RoCE mode", LinkDowned: "none",
 			First: verbs.MethodFlush, Never: []verbs.Method{verbs.MethodUDSend},
-			Costs: queuePairs(nil), Notes: "In iWARP mode as irdma's. A refused command is EIO.",
+			Costs: queuePairs(Costs{Statistics: 1}), Notes: "In iWARP mode as irdma's. A refused command is EIO.",
+			// Files: erdma/erdma_verbs.c, erdma_get_hw_stats: always kept; 6.1 has none. The network device is one of virtio_net:
+			// get_link is the carrier, and virtnet_get_hw_stats is one command if it has device statistics.
+			Files: Files{HWCounters: 11, Asking: 1},
 		},
 		{
 			Known: ByStandin, Standin: profiled,
 			Name: "mana", Kernel: []string{"mana"}, Devices: "Microsoft Azure MANA",
 			Events: "QP; port with 7.3, not with 6.12", Probe: "`rc_write`", LinkDowned: "none", First: verbs.MethodRCWrite, Never: []verbs.Method{verbs.MethodUDSend},
-			Costs: queuePairs(Costs{QueryQP: 0}),
+			Costs: queuePairs(Costs{QueryQP: 0, Statistics: 1}),
 			Notes: "No datagrams. Reading `qp_fatal` makes the library modify that queue pair, a command of up to 30 s within the reader. " +
 				"Devices called manae have neither RC queue pairs nor completion events. rdma-core 44 has no RC for it.",
+			// Files: mana/counters.c, mana_ib_get_hw_port_stats: always kept; not with 6.12. Statistics: mana_ethtool.c, which calls
+			// mana_query_gf_stats on a port that is up.
+			Files: Files{HWCounters: 34, Asking: 1},
 		},
 		{
 			Name: "ionic", Kernel: []string{"ionic"}, Devices: "AMD Pensando",
 			Events: "port, device, QP, CQ", Probe: "`ud_send`, `rc_write`", LinkDowned: "none", First: verbs.MethodUDSend,
 			Costs: queuePairs(Costs{CreateAH: 1, DestroyAH: 1}),
 			Notes: "From rdma-core 61. An arm is done by the next poll or post. Its library flushes by itself, perhaps without an event.",
+			// Files: ionic/ionic_hw_stats.c, ionic_get_hw_stats: always kept. The firmware names its counters, one page at most.
+			// ionic_ethtool.c has no get_link_ext_state, and statistics are in memory.
+			Files: Files{HWCounters: 128, Asking: 1},
 		},
 		{
 			Name: "hfi1", Kernel: []string{"hfi1"}, Devices: "Cornelis (Intel) Omni-Path",
 			Events: "port, LID, P_Key, SM, re-registration, QP, CQ", Probe: "`rc_write`, `flush`", LinkDowned: "yes",
 			First: verbs.MethodRCWrite, Costs: Costs{},
 			Notes: "A fabric with extended LIDs shows as LID 0 on an active port; the probe then needs a GRH. No fatal event.",
+			// Files: hfi1/verbs.c, get_hw_stats, and hfi1/mad.c: registers of the device, no firmware.
+			Files: Files{Counters: 21, HWCounters: 150, Asking: 1},
 		},
 		{
 			Known: ByStandin, Standin: profiled,
@@ -99,6 +126,8 @@ func hardware() []Driver {
 			First: verbs.MethodRCWrite, Never: []verbs.Method{verbs.MethodUDSend, verbs.MethodFlush}, Costs: queuePairs(Costs{HWCounter: 0, QueryQP: 2}),
 			Notes: "No datagrams. `flush` never completes, since the device does not know a queue pair before it is connected; " +
 				"in iWARP mode there is no probe.",
+			// Files: qedr/verbs.c, qedr_process_mad answers nothing, so that every file is EINVAL. qede_ethtool.c reads registers.
+			Files: Files{Counters: 17},
 		},
 		{
 			Known: ByStandin, Standin: profiled,
@@ -106,18 +135,25 @@ func hardware() []Driver {
 			Events: "device, QP, SRQ; port with 7.3, not with 6.12", Probe: "`flush`", LinkDowned: "none",
 			First: verbs.MethodFlush, Never: []verbs.Method{verbs.MethodUDSend, verbs.MethodRCWrite}, Costs: queuePairs(Costs{HWCounter: 0, QueryQP: 0}),
 			Notes: "iWARP. The driver gives some fatal errors to a queue pair's owner as a device event without a port.",
+			// No files: a device has hw_counters, not its ports. cxgb4_ethtool.c reads registers, and asks the firmware once after
+			// it was loaded (t4_get_mps_bg_map).
+			Files: Files{},
 		},
 		{
 			Name: "mthca", Kernel: []string{"ib_mthca"}, Devices: "Mellanox InfiniHost",
 			Events: "port, device, LID, P_Key, re-registration, QP, CQ, SRQ", Probe: "`rc_write`, `flush`", LinkDowned: "yes",
 			First: verbs.MethodRCWrite, Costs: Costs{PortQuery: 1, LinkDowned: 1, PKey: 1, ModifyQP: 1, DestroyQP: 1, QueryQP: 1},
 			Notes: "The oldest cards cannot say up to where completions were seen when they arm.",
+			// Files: mthca/mthca_mad.c, mthca_process_mad: one command a file. No network device but IPoIB.
+			Files: Files{Counters: 21},
 		},
 		{
 			Name: "vmw_pvrdma", Kernel: []string{"vmw_pvrdma"}, Devices: "VMware paravirtual RDMA",
 			Events: "all that the hypervisor sends", Probe: "`ud_send`, `rc_write`, `flush`", LinkDowned: "none",
-			First: verbs.MethodUDSend, Costs: queuePairs(Costs{PortQuery: 1, PKey: 1, HWCounter: 0}),
+			First: verbs.MethodUDSend, Costs: queuePairs(Costs{PortQuery: 1, PKey: 1, HWCounter: 0, Statistics: 1}),
 			Notes: "A signal may end a command, which then reads as ETIMEDOUT.",
+			// Statistics: vmxnet3_ethtool.c, VMXNET3_CMD_GET_STATS to the hypervisor.
+			Files: Files{},
 		},
 	}...)
 }
@@ -132,9 +168,17 @@ func mellanox() []Driver {
 			LinkDowned: "yes; on Ethernet unknown whether it counts",
 			FlushMoves: []string{"req_cqe_flush_error", "resp_cqe_flush_error"}, First: verbs.MethodUDSend,
 			Costs:    queuePairs(Costs{PortQuery: 5, LinkDowned: 1, PKey: 1, HWCounter: 4}),
-			Ethernet: queuePairs(Costs{PortQuery: 2, LinkDowned: 1, PKey: 1, HWCounter: 4}),
+			Ethernet: queuePairs(Costs{PortQuery: 2, LinkDowned: 1, PKey: 1, HWCounter: 4, LinkState: 1, Statistics: 46}),
 			Notes: "`flush` is counted as an error, and so never taken by `auto`. A device in error state answers an open with EAGAIN and " +
 				"commands with ENOLINK, and may recover. An arm fires for what came before it. Representors have no RC queue pairs.",
+			// Files: mlx5/mad.c, process_pma_cmd: each file of counters is a command, on both link layers. mlx5/counters.c,
+			// mlx5_ib_get_hw_stats: only the first counter is answered with the number of all, optional ones included, as
+			// update_hw_stats wants it; 6.1 and later. Each optional counter that an operator switched on is a command more, as
+			// is each counter bound to queue pairs for each file read (print_hw_stat). HWCounter is for a bond of two ports.
+			// LinkState: en_ethtool.c, mlx5e_get_link_ext_state: a register, without a carrier only. Statistics: en_stats.c: 36
+			// for the values, and five times two for which pause counters there are (GSSET_INFO once, GSTRINGS and GSTATS twice);
+			// IPsec and MACsec offload add to it. On InfiniBand no GID names a network device, and IPoIB has no get_link_ext_state.
+			Files: Files{Counters: 21, HWCounters: 31, Asking: 1},
 		},
 		{
 			Known: ByStandin, Standin: profiled,
@@ -146,6 +190,10 @@ func mellanox() []Driver {
 			Ethernet: Costs{PortQuery: 1, LinkDowned: 1, HWCounter: 1, ModifyQP: 1, DestroyQP: 1, QueryQP: 1},
 			Notes: "`flush` is counted as an error. A device in error state answers an open with EAGAIN. An address handle asks the " +
 				"host's neighbour table, for up to 3 s.",
+			// Files: mlx4/mad.c, mlx4_ib_process_mad: each file is a command; on Ethernet one more for each queue pair with a
+			// counter of its own (create_qp_lb_counter). mlx4/main.c, mlx4_ib_get_hw_stats: always kept. en_ethtool.c answers from
+			// memory.
+			Files: Files{Counters: 21, HWCounters: 23, Asking: 1},
 		},
 	}
 }
@@ -156,6 +204,8 @@ func soft() []Driver {
 			Name: "rxe", Kernel: []string{"rdma_rxe"}, Devices: "soft RoCE", Known: InTheLab,
 			Events: "port, GID, QP, CQ, SRQ", Probe: "`ud_send`, `rc_write`, `flush`", LinkDowned: "yes",
 			First: verbs.MethodUDSend, Costs: Costs{},
+			// Files: rxe/rxe_hw_counters.c. The network device has the costs of its own driver.
+			Files: Files{HWCounters: 15, Asking: 1},
 		},
 		{
 			Name: "siw", Kernel: []string{"siw"}, Devices: "soft iWARP", Known: InTheLab,

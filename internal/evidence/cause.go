@@ -22,7 +22,7 @@ const (
 	Module        Cause = "module"         // module of the driver: the transceiver (code)
 	Overheat      Cause = "overheat"       // overheat of the driver (code)
 	PowerBudget   Cause = "power_budget"   // power_budget_exceeded of the driver (code)
-	DriverRemoved Cause = "driver_removed" // the kernel removed the device: driver unloaded or unbound, function gone (uevent)
+	DriverRemoved Cause = "driver_removed" // the device is gone: driver unloaded or unbound, function gone, moved to another network namespace (uevent)
 	DeviceFatal   Cause = "device_fatal"   // the driver gave the device up (IBV_EVENT_DEVICE_FATAL)
 	CommandStuck  Cause = "command_stuck"  // the device does not answer commands
 	MACChange     Cause = "mac_change"     // the default GID changed, which the kernel makes from the MAC address (shown on Linux 6.1)
@@ -48,6 +48,7 @@ const (
 	netDevLimit = time.Second     // flags and carrier are read first, and another hand can change them soon after
 	readLimit   = 5 * time.Second // no part of a snapshot is begun later
 	seenLimit   = 5 * time.Second // for what was seen besides: a removal, device_fatal, a stuck command
+	ownFatal    = time.Second     // from a device_fatal that the removal itself raises to the removal
 )
 
 // rules are in the order in which they are asked: a fault of the whole device before the state
@@ -70,11 +71,14 @@ func CauseOf(f Facts) Cause {
 // removed comes before fatal: the kernel itself raises device_fatal when it takes a device away
 // from its users (drivers/infiniband/core/uverbs_std_types_async_fd.c). The uevent can come
 // before or after the trigger, since network devices go first.
+//
+// One that came long before the removal is the driver's: it may remove the device to recover it.
 func removed(f *Facts) Cause {
-	if f.Removed.within(seenLimit, seenLimit) {
-		return DriverRemoved
+	ownFault := f.Fatal.Known && f.Removed.Since-f.Fatal.Since > ownFatal
+	if ownFault || !f.Removed.within(seenLimit, seenLimit) {
+		return ""
 	}
-	return ""
+	return DriverRemoved
 }
 
 func fatal(f *Facts) Cause {
@@ -117,10 +121,12 @@ func linkDown(f *Facts) Cause {
 // gidsChanged explains no change of the port's state, with which addresses come and go.
 func gidsChanged(f *Facts) Cause {
 	switch g := f.GIDs; {
-	case f.LinkLayer != verbs.LinkEthernet, !f.steady(), !g.within(0, readLimit), g.Changed == 0:
+	case f.LinkLayer != verbs.LinkEthernet, !f.steady(), !g.within(0, readLimit), g.changed == 0:
 		return ""
-	case g.Default:
+	case g.replaced():
 		return MACChange
+	case len(g.gone)+len(g.came) > 0:
+		return "" // network devices came or went
 	}
 	return AddressChange
 }
@@ -134,7 +140,16 @@ func smChanged(f *Facts) Cause {
 	return ""
 }
 
-func (f *Facts) stuck() bool { return f.Stuck.within(seenLimit, 0) }
+// stuck reports whether the trigger may follow from a device that does not answer. The GID table
+// is the kernel's, and what an event reports the device has done.
+func (f *Facts) stuck() bool {
+	switch f.Trigger {
+	case verbs.Trigger(verbs.EventGIDChange.String()), verbs.Trigger(verbs.EventLIDChange.String()),
+		verbs.Trigger(verbs.EventPKeyChange.String()), verbs.Trigger(verbs.EventSMChange.String()):
+		return false
+	}
+	return f.Stuck.within(seenLimit, 0) && !f.Answered
+}
 
 // netDev returns what was read soon enough, else nothing.
 func (f *Facts) netDev() NetDev {

@@ -41,14 +41,52 @@ func wasStuck(since time.Duration) func(*Facts) {
 	return func(f *Facts) { f.Stuck = Seen(since) }
 }
 func gids(changed int, isDefault bool, at At) func(*Facts) {
-	return func(f *Facts) { f.GIDs = GIDs{at, changed, isDefault} }
+	return func(f *Facts) {
+		f.GIDs = GIDs{At: at}
+		if isDefault {
+			f.GIDs.Add(verbs.GIDRemoved, defaultGID(1, "eth0"), 0)
+			f.GIDs.Add(verbs.GIDAdded, defaultGID(2, "eth0"), -1)
+		}
+		for range changed {
+			f.GIDs.Add(verbs.GIDMoved, verbs.GID{Raw: [16]byte{10: 0xff, 11: 0xff, 12: 10}}, 3)
+		}
+	}
 }
+func defaultGID(mac byte, netdev string) verbs.GID {
+	return verbs.GID{Raw: [16]byte{0: 0xfe, 1: 0x80, 8: 2, 11: 0xff, 12: 0xfe, 15: mac}, NetDev: netdev}
+}
+
+// defaults is a change of a default GID, beside another address.
+func defaults(a verbs.GIDAction, netdev string) func(*Facts) {
+	return func(f *Facts) {
+		f.GIDs.At = Seen(soon)
+		f.GIDs.Add(a, defaultGID(1, netdev), 0)
+		f.GIDs.Add(verbs.GIDAdded, verbs.GID{Raw: [16]byte{10: 0xff, 11: 0xff, 12: 10}, NetDev: netdev}, -1)
+	}
+}
+
+// outlived is a change of a MAC address whose link-local address stays, with the GID that was
+// the default one, at index from.
+func outlived(from int) func(*Facts) {
+	return func(f *Facts) {
+		f.GIDs.At = Seen(soon)
+		f.GIDs.Add(verbs.GIDMoved, defaultGID(1, "eth0"), from)
+		f.GIDs.Add(verbs.GIDAdded, defaultGID(2, "eth0"), -1)
+	}
+}
+
 func sm(from, to int, at At) func(*Facts) {
 	return func(f *Facts) { f.SMLID = SMLID{at, from, to} }
 }
 func states(before, after verbs.PortState) func(*Facts) {
 	return func(f *Facts) { f.Before, f.After = before, after }
 }
+func answered(f *Facts) { f.Answered = true }
+
+func trigger(why verbs.Trigger) func(*Facts) {
+	return func(f *Facts) { f.Trigger = why }
+}
+
 func layer(l verbs.LinkLayer) func(*Facts) {
 	return func(f *Facts) { f.LinkLayer = l }
 }
@@ -107,12 +145,17 @@ func TestCausesOfADevice(t *testing.T) {
 		"stuck on InfiniBand":          {with(steadyIB, states(verbs.PortActive, verbs.PortDown), wasStuck(0), isDown), CommandStuck},
 		"stuck, the first reading":     {with(steady, states(verbs.PortNop, verbs.PortActive), wasStuck(0)), CommandStuck},
 		"stuck, a lost completion":     {with(steady, wasStuck(0)), CommandStuck},
+		"stuck, and answers by now":    {with(wentDown, wasStuck(0), noCarrier, answered), NoCarrier},
+		"addresses, while it is stuck": {with(steady, wasStuck(0), trigger("gid_change"), gids(1, false, Seen(soon))), AddressChange},
+		"a P_Key, while it is stuck":   {with(steadyIB, wasStuck(0), trigger("pkey_change")), ""},
 	})
 }
 
 func TestCausesOfAddressesAndTheSubnetManager(t *testing.T) {
 	requireCauses(t, causes{
 		"another MAC address":         {with(steady, gids(11, true, Seen(soon))), MACChange},
+		"a MAC whose address stays":   {with(steady, outlived(0)), MACChange},
+		"another link-local moved":    {with(steady, outlived(2)), ""},
 		"another address":             {with(steady, gids(1, false, Seen(soon))), AddressChange},
 		"on a port that is down":      {with(steady, states(verbs.PortDown, verbs.PortDown), isDown, gids(11, true, Seen(soon))), MACChange},
 		"another subnet manager":      {with(steadyIB, sm(1, 7, Seen(soon))), SMChange},
@@ -121,6 +164,9 @@ func TestCausesOfAddressesAndTheSubnetManager(t *testing.T) {
 		"a GID on InfiniBand":         {with(steadyIB, gids(1, true, Seen(soon))), ""},
 		"the same subnet manager":     {with(steadyIB, sm(7, 7, Seen(soon))), ""},
 		"a subnet manager's on RoCE":  {with(steady, sm(1, 7, Seen(soon))), ""},
+		"a VLAN came":                 {with(steady, defaults(verbs.GIDAdded, "eth0.7")), ""},
+		"a VLAN took another's place": {with(steady, defaults(verbs.GIDRemoved, "eth0.7"), defaults(verbs.GIDAdded, "eth0.8")), ""},
+		"the default GID returned":    {with(steady, defaults(verbs.GIDRemoved, "eth0"), defaults(verbs.GIDReturned, "eth0")), ""},
 		"a diff of nothing":           {with(steady, gids(0, false, Seen(soon))), ""},
 		"a link layer without either": {with(steady, layer(verbs.LinkUnspecified), gids(1, true, Seen(soon)), sm(1, 7, Seen(soon))), ""},
 	})
@@ -158,6 +204,7 @@ func TestConflictingFacts(t *testing.T) {
 		"no carrier, and stuck":                {with(wentDown, noCarrier, wasStuck(-soon)), CommandStuck},
 		"set down, and fatal":                  {with(wentDown, isDown, wasFatal(-soon)), DeviceFatal},
 		"set down, and removed":                {with(wentDown, isDown, wasRemoved(soon)), DriverRemoved},
+		"fatal, and removed to recover":        {with(wentDown, wasFatal(-2*time.Second), wasRemoved(soon)), DeviceFatal},
 		"fatal, as every removal is":           {with(wentDown, wasFatal(-soon), wasRemoved(soon)), DriverRemoved},
 		"fatal, and stuck":                     {with(wentDown, wasFatal(-soon), wasStuck(-2*soon)), DeviceFatal},
 		"addresses of a port that went down":   {with(wentDown, isDown, gids(4, false, Seen(soon))), AdminDown},

@@ -4,25 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"rdma_events/internal/verbs"
 )
-
-// Source is where a counter was read.
-type Source string
-
-// The sources.
-const (
-	SourcePort     Source = "counters"    // ports/N/counters in sysfs: the attributes of the InfiniBand standard
-	SourceHardware Source = "hw_counters" // ports/N/hw_counters in sysfs: the driver's own
-	SourceEthtool  Source = "ethtool"     // the statistics of the port's network device
-)
-
-// Counters is one reading of counters, by source and name. A counter that could not be read is
-// not in it.
-type Counters map[Source]map[string]uint64
 
 // Delta is a counter that moved between two readings.
 type Delta struct {
-	Source Source
+	Source verbs.CounterSource
 	Name   string
 	By     uint64 // 0 if it was reset
 	Reset  bool   // it went back: the driver was loaded again, or the counter was cleared or began again at 0
@@ -41,7 +29,7 @@ type Deltas []Delta
 
 // Compare returns the counters that moved. A counter that only one reading has is unknown in
 // the other one, and not 0, so it has not moved. Levels are no counters and are left out.
-func Compare(before, after Counters) Deltas {
+func Compare(before, after verbs.Counters) Deltas {
 	var moved Deltas
 	for source, counters := range after {
 		for name, now := range counters {

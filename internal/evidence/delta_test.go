@@ -6,25 +6,27 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/verbs"
 )
 
 func TestCompareReturnsWhatMoved(t *testing.T) {
-	before := Counters{
-		SourcePort:     {"symbol_error": 5, "link_downed": 2, "port_xmit_wait": math.MaxUint64 - 1, "VL15_dropped": 1},
-		SourceHardware: {"out_of_buffer": 10, "gone": 3, "active_qps": 9, "symbol_error": 0},
-		"elsewhere":    {"x": 1},
+	before := verbs.Counters{
+		verbs.CountersPort:     {"symbol_error": 5, "link_downed": 2, "port_xmit_wait": math.MaxUint64 - 1, "VL15_dropped": 1},
+		verbs.CountersHardware: {"out_of_buffer": 10, "gone": 3, "active_qps": 9, "symbol_error": 0},
+		"elsewhere":            {"x": 1},
 	}
-	after := Counters{
-		SourcePort:     {"symbol_error": 22, "link_downed": 2, "port_xmit_wait": math.MaxUint64, "VL15_dropped": 0},
-		SourceHardware: {"out_of_buffer": 4, "new": 7, "active_qps": 4, "symbol_error": 1},
-		SourceEthtool:  {"rx_prio3_pause": 48213},
+	after := verbs.Counters{
+		verbs.CountersPort:     {"symbol_error": 22, "link_downed": 2, "port_xmit_wait": math.MaxUint64, "VL15_dropped": 0},
+		verbs.CountersHardware: {"out_of_buffer": 4, "new": 7, "active_qps": 4, "symbol_error": 1},
+		verbs.CountersNetDev:   {"rx_prio3_pause": 48213},
 	}
 	require.Equal(t, Deltas{
-		{Source: SourcePort, Name: "VL15_dropped", Reset: true},
-		{Source: SourcePort, Name: "port_xmit_wait", By: 1},
-		{Source: SourcePort, Name: "symbol_error", By: 17},
-		{Source: SourceHardware, Name: "out_of_buffer", Reset: true},
-		{Source: SourceHardware, Name: "symbol_error", By: 1},
+		{Source: verbs.CountersPort, Name: "VL15_dropped", Reset: true},
+		{Source: verbs.CountersPort, Name: "port_xmit_wait", By: 1},
+		{Source: verbs.CountersPort, Name: "symbol_error", By: 17},
+		{Source: verbs.CountersHardware, Name: "out_of_buffer", Reset: true},
+		{Source: verbs.CountersHardware, Name: "symbol_error", By: 1},
 	}, Compare(before, after))
 	require.Empty(t, Compare(nil, after), "the first reading is a base")
 	require.Empty(t, Compare(before, nil))
@@ -47,8 +49,8 @@ func TestTopHasTrafficAfterTheRest(t *testing.T) {
 
 func TestTopHasANameOnce(t *testing.T) {
 	moved := Deltas{
-		{Source: SourcePort, Name: "link_downed", By: 1}, {Source: SourceHardware, Name: "link_downed", By: 3},
-		{Source: SourceEthtool, Name: "rx_drops", By: 2},
+		{Source: verbs.CountersPort, Name: "link_downed", By: 1}, {Source: verbs.CountersHardware, Name: "link_downed", By: 3},
+		{Source: verbs.CountersNetDev, Name: "rx_drops", By: 2},
 	}
 	require.Equal(t, "link_downed +3, rx_drops +2", moved.Top(8))
 }
@@ -90,7 +92,7 @@ func FuzzDeltasAddUp(f *testing.F) {
 	f.Add("symbol_error", uint64(5), uint64(22), uint8(8))
 	f.Add("rx_bytes", uint64(math.MaxUint64), uint64(0), uint8(0))
 	f.Fuzz(func(t *testing.T, name string, was, now uint64, n uint8) {
-		moved := Compare(Counters{SourceEthtool: {name: was}}, Counters{SourceEthtool: {name: now}})
+		moved := Compare(verbs.Counters{verbs.CountersNetDev: {name: was}}, verbs.Counters{verbs.CountersNetDev: {name: now}})
 		require.Equal(t, was != now && rankOf(name) != level, len(moved) == 1)
 		for _, d := range moved {
 			require.Equal(t, now < was, d.Reset)

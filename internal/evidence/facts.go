@@ -9,6 +9,8 @@ import (
 // Facts is what is known about a port at a trigger: an event, a change of its state, or
 // another reason to ask. The zero value of each field means that it is not known.
 type Facts struct {
+	// Trigger is why the rest was read.
+	Trigger verbs.Trigger
 	// LinkLayer decides which facts concern the port: the network device of an InfiniBand
 	// port (IPoIB) can be down while the port is active, and only InfiniBand has a subnet
 	// manager.
@@ -18,9 +20,10 @@ type Facts struct {
 	Before, After verbs.PortState
 	NetDev        NetDev
 	ExtState      ExtState
-	Removed       At // the kernel's uevent about the removal of the device
-	Fatal         At // the last device_fatal
-	Stuck         At // the last moment at which a command of the device was known to be stuck
+	Removed       At   // the kernel's uevent about the removal of the device
+	Fatal         At   // the last device_fatal
+	Stuck         At   // the last moment at which a command of the device was known to be stuck
+	Answered      bool // the device answered a command after the trigger
 	GIDs          GIDs
 	SMLID         SMLID
 }
@@ -75,8 +78,46 @@ type ExtState struct {
 // GIDs is what has changed in the port's GID table.
 type GIDs struct {
 	At
-	Changed int  // GIDs that came, went or moved
-	Default bool // the port's default GID, which the kernel makes from the MAC address, is one of them
+	changed    int         // GIDs that came, went or moved
+	gone, came []verbs.GID // of these, default GIDs
+}
+
+// Add adds a change of a GID that was at index from, or at none if it is -1.
+func (g *GIDs) Add(a verbs.GIDAction, gid verbs.GID, from int) {
+	g.changed++
+	switch {
+	case !isDefault(&gid):
+	case a == verbs.GIDRemoved:
+		g.gone = append(g.gone, gid)
+	default:
+		if a == verbs.GIDMoved && from == defaultIndex {
+			g.gone = append(g.gone, gid)
+		}
+		g.came = append(g.came, gid)
+	}
+}
+
+// defaultIndex is where the kernel keeps a default GID, and nothing else
+// (gid_table_reserve_default in drivers/infiniband/core/cache.c). A GID that moves from there is
+// no default GID any more: after a change of the MAC address it is still that of the link-local
+// IPv6 address, which the kernel made of the old one.
+const defaultIndex = 0
+
+// isDefault reports whether the kernel made a GID from a MAC address: the link-local prefix and
+// an EUI-64 (make_default_gid in drivers/infiniband/core/roce_gid_mgmt.c).
+func isDefault(g *verbs.GID) bool { return g.IsLinkLocal() && g.Raw[11] == 0xff && g.Raw[12] == 0xfe }
+
+// replaced reports whether a network device has another default GID. One that came alone may be
+// that of a new VLAN.
+func (g *GIDs) replaced() bool {
+	for _, a := range g.gone {
+		for _, b := range g.came {
+			if a.NetDev == b.NetDev && a.Raw != b.Raw {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // SMLID is the LID of the port's subnet manager before and after.

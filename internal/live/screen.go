@@ -31,6 +31,7 @@ type Config struct {
 	Colours bool // Out is a terminal: colours, and probes in place
 	ASCII   bool // without block characters
 	Probes  bool
+	Apps    bool // what applications experience
 	// Width returns how many columns the terminal has; nil: no limit.
 	Width func() int
 	Now   func() time.Time
@@ -70,7 +71,7 @@ func New(c Config) *Screen {
 
 // Run shows the points of Emit until ctx is done, and then those that are left. It calls
 // gather every second, as a monitor needs it; the points that gather returns include the
-// measurements of probes. Run returns the error of a failed write, else nil.
+// measurements of probes, and what applications do not read and where they hang. Run returns the error of a failed write, else nil.
 func (s *Screen) Run(ctx context.Context, gather func(now time.Time) []measure.Point) error {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -92,6 +93,7 @@ func (s *Screen) Run(ctx context.Context, gather func(now time.Time) []measure.P
 		case <-tick.C:
 			now := s.cfg.Now()
 			points := gather(now)
+			s.look(points)
 			if err := s.show(s.take(now.Add(-hold)), s.probes(points, now)); err != nil {
 				return err
 			}
@@ -153,7 +155,7 @@ func (s *Screen) Emit(p measure.Point) {
 	if n := len(s.queue); n > 0 {
 		last = &s.queue[n-1].Record
 	}
-	if r, ok := s.changes.Of(p, last); ok {
+	if r, ok := s.changes.Of(p, last); ok && (s.cfg.Apps || !r.IsApp()) {
 		s.add(r)
 	}
 }

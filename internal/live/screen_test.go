@@ -88,10 +88,10 @@ func TestAnEventStandsWithTheChangeThatItMade(t *testing.T) {
 	got := shows(t, Config{}, nothing, drop)
 	require.Equal(t, `17:00:00.000000  mlx5_0      opened: rdma_rxe, 1 port
 17:00:00.001000  mlx5_0:1    (first look)         active, 100 Gb/s (4x), ethernet on eth0
-17:00:00.100000  mlx5_0:1    port_err             active > down after 99ms
-17:00:00.110000  mlx5_0:1    pkey_change          down  (3 times)
+17:00:00.100000  mlx5_0:1    port_err             active > down, active for 99ms
+17:00:00.110000  mlx5_0:1    pkey_change          (3 times)
 17:00:00.120000  mlx5_0      device_fatal
-17:00:00.140000  mlx5_0:1    (query)              down > active after 40.1ms
+17:00:00.140000  mlx5_0:1    (query)              down > active, down for 40.1ms
 `, got)
 }
 
@@ -130,10 +130,10 @@ func TestAMovedGIDAndAChangedAttributeAreShown(t *testing.T) {
 		}
 		s.Emit(&measure.AttrChange{Device: "mlx5_0", Port: 1, Attr: "mtu", From: "4096", To: "1024", Changes: 1, At: at(110)})
 	}
-	require.Equal(t, `17:00:00.100000  mlx5_0:1    gid                  ::ffff:10.4.0.1 roce_v2 removed from 3
-17:00:00.100000  mlx5_0:1    gid                  ::ffff:10.4.0.1 roce_v2 moved 3 > 5, away 412ms
-17:00:00.100000  mlx5_0:1    gid                  ::ffff:10.4.0.1 roce_v2 added at 7
-17:00:00.100000  mlx5_0:1    gid                  ::ffff:10.4.0.1 roce_v2 returned at 5, away 1s
+	require.Equal(t, `17:00:00.100000  mlx5_0:1    gid                  ::ffff:10.4.0.1 roce_v2 removed from index 3
+17:00:00.100000  mlx5_0:1    gid                  ::ffff:10.4.0.1 roce_v2 moved from index 3 to 5, away 412ms
+17:00:00.100000  mlx5_0:1    gid                  ::ffff:10.4.0.1 roce_v2 added at index 7
+17:00:00.100000  mlx5_0:1    gid                  ::ffff:10.4.0.1 roce_v2 returned at index 5, away 1s
 17:00:00.110000  mlx5_0:1    mtu                  4096 > 1024
 `, shows(t, Config{}, nothing, move))
 	second := strings.Split(shows(t, Config{JSON: true}, nothing, move), "\n")[1]
@@ -157,7 +157,7 @@ func TestACommandThatNoFirmwareAnswersIsShownOnceAndItsEndToo(t *testing.T) {
 		s.Emit(&other)
 	}
 	require.Equal(t, `17:00:00.100000  mlx5_0:1    command              hw_counters not answered for 5s
-17:00:00.100000  mlx5_0:1    command              hw_counters answered again
+17:00:00.100000  mlx5_0:1    command              hw_counters no longer stuck, after 5s
 17:00:00.100000  mlx5_0:1    command              hw_counters stuck: ETIMEDOUT
 17:00:00.110000  mlx5_0:1    command              query_port stuck: EIO
 `, shows(t, Config{}, nothing, play))
@@ -195,6 +195,7 @@ func TestTheLogStandsAmongTheLines(t *testing.T) {
 		log.Debug("not shown")
 		log.Warn("worker of a died of SIGSEGV", "reason", "crashed", "error", errors.New("x"))
 		log.Warn("a was removed", "reason", "removed")
+		log.Warn("the device has not answered for 5s", "call", "hw_counters", "port", 1)
 		s.Log().Info("no devices")
 	})
 	require.Regexp(t, `^\S+  a           warning: worker of a died of SIGSEGV; error: x\n\S+ +info: no devices\n$`, got)

@@ -77,8 +77,28 @@ func (c *cursor) replaced(all []found) bool {
 	}
 	open, err := c.f.Stat()
 	return err == nil && slices.ContainsFunc(all, func(one found) bool {
-		return one.number == c.number && !os.SameFile(open, one.info)
+		return one.number == c.number && !os.SameFile(open, one.info) && !c.isThinnedNow()
 	})
+}
+
+// isThinnedNow reports whether the segment being read has been replaced by what the recorder left of it.
+func (c *cursor) isThinnedNow() bool {
+	f, err := os.OpenFile(filepath.Join(c.reader.dir, segmentName(c.number)), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	now, err := readAt(f, 0, headerSize)
+	if err != nil || !isThinned(now) {
+		return false
+	}
+	was, err := readAt(c.f, 0, headerSize)
+	if err != nil {
+		return false
+	}
+	first, errNow := parseHeader(now)
+	before, errWas := parseHeader(was)
+	return errNow == nil && errWas == nil && first == before
 }
 
 // next opens the segment that follows the last one. It returns false if there is none yet. f stays nil if the segment

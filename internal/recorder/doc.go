@@ -2,7 +2,9 @@
 // that survives a kill, a power cut and a full disk. A record is a JSON object of any content.
 //
 // A directory has a file named lock, which the writing process holds by flock(2), and segments with rising numbers. A
-// segment is 1/16 of the size of the whole. Before a new one is made, the oldest are removed.
+// segment is 1/16 of the size of the whole. Before a new one is made, the oldest are removed. Before that, records of kinds
+// that yield are taken out of the oldest segments, except of the newest quarter of the whole. So they displace no others. A
+// segment without them has another magic, RECORDED.
 //
 //	0000000041.seg   0000000042.seg   ...   0000000056.seg   lock
 //

@@ -12,7 +12,9 @@ import (
 )
 
 const (
-	magic      = "RECORDER"
+	magic = "RECORDER"
+	// thinned is the magic of a segment without the records that yielded.
+	thinned    = "RECORDED"
 	version    = 1
 	headerSize = 24
 	// prefixSize is that of the length and the checksum before the content of a frame.
@@ -41,7 +43,9 @@ func (e newerError) Error() string {
 }
 
 // newHeader returns the header of a segment.
-func newHeader(version uint32, first uint64) []byte {
+func newHeader(version uint32, first uint64) []byte { return header(magic, version, first) }
+
+func header(magic string, version uint32, first uint64) []byte {
 	b := []byte(magic)
 	b = binary.LittleEndian.AppendUint32(b, version)
 	b = binary.LittleEndian.AppendUint64(b, first)
@@ -51,7 +55,7 @@ func newHeader(version uint32, first uint64) []byte {
 // parseHeader returns the first sequence of a segment. The error is errHeader or a newerError, which comes with the
 // sequence.
 func parseHeader(b []byte) (first uint64, err error) {
-	if len(b) < headerSize || string(b[:len(magic)]) != magic ||
+	if len(b) < headerSize || string(b[:len(magic)]) != magic && !isThinned(b) ||
 		crc32.Checksum(b[:headerSize-4], castagnoli) != binary.LittleEndian.Uint32(b[headerSize-4:]) {
 		return 0, errHeader
 	}
@@ -64,6 +68,8 @@ func parseHeader(b []byte) (first uint64, err error) {
 	}
 	return first, nil
 }
+
+func isThinned(b []byte) bool { return bytes.HasPrefix(b, []byte(thinned)) }
 
 // encoder appends frames to a buffer.
 type encoder struct {
@@ -193,6 +199,14 @@ func parseRecord(content []byte) (Record, error) {
 		return Record{}, fmt.Errorf("decode record: %w", err)
 	}
 	return r, nil
+}
+
+// kindOf returns the kind of a record, or "" if it has none. No string in JSON has a quote without a backslash before it,
+// and the kind comes before the data.
+func kindOf(content []byte) string {
+	_, rest, _ := bytes.Cut(content, []byte(`,"kind":"`))
+	kind, _, _ := bytes.Cut(rest, []byte(`"`))
+	return string(kind)
 }
 
 // soundUntil returns where the first bad frame of a segment with a sound header begins.

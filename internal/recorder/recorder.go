@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,6 +21,8 @@ const (
 const (
 	// maxQueued is how many entries wait at most while the writer's goroutine writes those before them.
 	maxQueued = 4096
+	// maxYielding is as many after which no entry of a yielding kind is queued.
+	maxYielding = maxQueued / 2
 	// closeTime is how long Run goes on after its context's end at most.
 	closeTime = 200 * time.Millisecond
 )
@@ -30,6 +33,9 @@ type Config struct {
 	Directory string
 	// SizeMiB bounds the segments together; 0: DefaultSizeMiB.
 	SizeMiB int
+	// Yielding are the kinds that displace no other: while records of them are outside the newest quarter of a full
+	// directory, these go first, and they have half of the places in which entries wait. nil: none.
+	Yielding []string
 	// BootID is the kernel's name of this boot.
 	BootID string
 	// Clock returns CLOCK_REALTIME and CLOCK_BOOTTIME of one moment, in ns. It is called concurrently.
@@ -76,13 +82,13 @@ func open(c Config, wrap func(file) file) (*Recorder, error) {
 	if c.Directory == "" {
 		return nil, errors.New("open recorder: it has no directory")
 	}
-	r := &Recorder{queue: queue{clock: c.Clock, wake: make(chan struct{}, 1)}}
+	r := &Recorder{queue: queue{clock: c.Clock, yielding: c.Yielding, wake: make(chan struct{}, 1)}}
 	r.writer = newWriter(c, &r.queue, &r.counts, newStore(c, wrap))
 	return r, nil
 }
 
-// Add queues an entry. It never waits for the disk. If 4,096 entries wait already, or after Run's end, the entry is
-// counted as lost.
+// Add queues an entry. It never waits for the disk. If 4,096 entries wait already, half of that for a yielding kind, or
+// after Run's end, the entry is counted as lost.
 func (r *Recorder) Add(e Entry) {
 	if !r.queue.add(e) {
 		r.counts.lost.Add(1)
@@ -117,8 +123,9 @@ func (r *Recorder) Run(ctx context.Context) error {
 
 // queue is what Add has given and the writer has not taken.
 type queue struct {
-	clock func() (wall, boot int64)
-	wake  chan struct{} // holds a token if there may be something to take
+	clock    func() (wall, boot int64)
+	yielding []string
+	wake     chan struct{} // holds a token if there may be something to take
 
 	mu      sync.Mutex
 	entries []stamped
@@ -136,7 +143,7 @@ func (q *queue) add(e Entry) bool {
 		return false
 	}
 	wall, boot := q.clock()
-	queued := len(q.entries) < maxQueued
+	queued := len(q.entries) < q.places(e.Kind)
 	if queued {
 		q.entries = append(q.entries, stamped{Entry: e, wall: wall, boot: boot})
 	} else {
@@ -151,6 +158,14 @@ func (q *queue) add(e Entry) bool {
 	default:
 	}
 	return queued
+}
+
+// places returns how many entries may wait for one of a kind to be queued.
+func (q *queue) places(kind string) int {
+	if slices.Contains(q.yielding, kind) {
+		return maxYielding
+	}
+	return maxQueued
 }
 
 // taken is what was in the queue.

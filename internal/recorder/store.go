@@ -34,6 +34,9 @@ type store struct {
 	wrap func(file) file
 	log  *slog.Logger
 
+	yielding []string
+	pure     map[uint64]bool // segments without records that yield
+
 	f      file // nil: not open
 	number uint64
 	at     int64  // where the whole frames of f end
@@ -41,7 +44,10 @@ type store struct {
 }
 
 func newStore(c Config, wrap func(file) file) *store {
-	return &store{dir: &directory{path: c.Directory}, size: int64(c.SizeMiB) << 20, wrap: wrap, log: c.Log}
+	return &store{
+		dir: &directory{path: c.Directory}, size: int64(c.SizeMiB) << 20, wrap: wrap, log: c.Log,
+		yielding: c.Yielding, pure: make(map[uint64]bool),
+	}
 }
 
 func (s *store) segmentSize() int64 { return s.size / segmentsPerSize }
@@ -61,6 +67,7 @@ func (s *store) open(least uint64) (past, error) {
 	if err := s.dir.renew(); err != nil {
 		return past{}, err
 	}
+	_ = s.dir.root.Remove(thinName) // of a run that was killed
 	all, err := s.dir.segments()
 	if err != nil {
 		return past{}, err
@@ -151,12 +158,14 @@ func (s *store) lastOf(number uint64, size int64) Record {
 	return last(b)
 }
 
-// prune removes the oldest of all until the rest and reserve fit into the size.
+// prune makes space until all and reserve fit into the size: it thins the oldest, and if that is not enough, it removes
+// the oldest.
 func (s *store) prune(all []found, reserve int64) error {
 	total := reserve
 	for _, one := range all {
 		total += one.size
 	}
+	total = s.thinOldest(all, total)
 	for _, one := range all {
 		if total <= s.size {
 			return nil
@@ -164,6 +173,7 @@ func (s *store) prune(all []found, reserve int64) error {
 		if err := s.dir.root.Remove(segmentName(one.number)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("remove oldest segment: %w", err)
 		}
+		delete(s.pure, one.number)
 		total -= one.size
 	}
 	return nil

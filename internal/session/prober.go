@@ -147,9 +147,10 @@ func (p *prober) round(ctx context.Context) error {
 	return nil
 }
 
-// park waits until the device answers its commands (soon).
+// park waits until the device answers its commands. To make or destroy a queue pair is one too,
+// and a worker that hangs in one is lost.
 func (p *prober) park(ctx context.Context) {
-	for p.s.slow.Load() > 0 && wait(ctx, soon) {
+	for p.s.asks.slow.Load() > 0 && wait(ctx, verbs.AnswerLimit) {
 	}
 }
 
@@ -168,6 +169,9 @@ func (p *prober) waitForRetry(ctx context.Context) {
 func (p *prober) report(rounds ...verbs.Round) {
 	if n := len(rounds); n > 0 {
 		p.heard(rounds[n-1].Outcome)
+	}
+	for i := range rounds {
+		p.s.asks.NoteRound(p.port.number, rounds[i].Outcome)
 	}
 	p.s.out.addRounds(verbs.RoundItem{ProbeKey: verbs.ProbeKey{Port: p.port.number, Vector: p.vector, Method: p.method}}, rounds...)
 }

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"time"
 
+	"rdma_events/internal/clock"
 	"rdma_events/internal/portstate"
 	"rdma_events/internal/verbs"
 )
@@ -67,12 +68,24 @@ func (s *session) query(ctx context.Context) error {
 		case <-again.C:
 			asked := maps.Clone(doubtful)
 			clear(doubtful)
-			err = s.queryPorts(func(p *port) bool { return asked[p] }, doubts)
+			if err = s.queryPorts(func(p *port) bool { return asked[p] }, doubts); err == nil {
+				s.kickUnannounced(asked, doubtful)
+			}
 		case <-due.tick:
 			err = s.queryPorts(func(*port) bool { return true }, doubts)
 		}
 		if err != nil {
 			return unlessClosed(ctx, err)
+		}
+	}
+}
+
+// kickUnannounced asks for snapshots of the ports for which two queries had an answer that no
+// event announced. One that came shortly before, or between the two, has a snapshot of its own.
+func (s *session) kickUnannounced(asked, doubtful map[*port]bool) {
+	for p := range asked {
+		if quiet := time.Duration(s.elapsed() - p.event.Load()); !doubtful[p] && !p.due.Load() && quiet > confirm+settle {
+			s.asks.Kick(p.number, verbs.TriggerState, clock.Monotonic())
 		}
 	}
 }
@@ -91,11 +104,16 @@ func (s *session) baseline(ctx context.Context) error {
 	return err
 }
 
-// queryPorts queries the ports that want accepts. It calls onChange, unless that is nil,
+// queryPorts queries the ports that want accepts, or has them queried later if one would wait for
+// a call of our own. It calls onChange, unless that is nil,
 // for each port whose state differs from that of the query before.
 func (s *session) queryPorts(want func(*port) bool, onChange func(*port)) error {
 	for _, p := range s.ports {
 		if !want(p) {
+			continue
+		}
+		if s.asks.HoldsRTNL() {
+			p.due.Store(true) // and the end of that wakes the querier
 			continue
 		}
 		changed, err := s.queryPort(p)
@@ -113,14 +131,11 @@ func (s *session) queryPorts(want func(*port) bool, onChange func(*port)) error 
 // whether the state differs from that of the query before. It returns an error only if
 // the error ends the watch.
 func (s *session) queryPort(p *port) (changed bool, err error) {
-	r := &verbs.Reading{Port: p.number}
-	r.Mono, r.Took = s.timed(func() { r.Attr, err = s.dev.QueryPort(p.number) })
+	r, err := s.asks.QueryPort(p.number)
 	switch {
 	case errors.Is(err, verbs.ErrNoDevice) || errors.Is(err, verbs.ErrClosed):
 		return false, err
-	case err != nil: // a failed query has no information about the port or its probes
-		r.Err = err.Error()
-	default:
+	case err == nil: // a failed query has no information about the port or its probes
 		p.layer.Store(int32(r.Attr.LinkLayer))
 		last := verbs.PortState(p.state.Swap(int32(r.Attr.State)))
 		if (last == verbs.PortActive) != (r.Attr.State == verbs.PortActive) {
@@ -128,7 +143,6 @@ func (s *session) queryPort(p *port) (changed bool, err error) {
 		}
 		changed = last != r.Attr.State
 	}
-	s.reportQuery(p, r, err)
-	s.out.add(verbs.Item{Reading: r})
+	s.asks.ReportQuery(r, err)
 	return changed, nil
 }

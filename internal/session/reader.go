@@ -47,6 +47,11 @@ func (s *session) drain(runs []verbs.Run) error {
 			return err
 		}
 		s.out.addRuns(runs[:n])
+		for i := range runs[:n] {
+			if runs[i].Type == verbs.EventDeviceFatal { // a worker that crashed after it is followed by this one
+				s.asks.NoteRun(&runs[i])
+			}
+		}
 	}
 }
 
@@ -55,11 +60,13 @@ func (s *session) drain(runs []verbs.Run) error {
 // that: the asynchronous descriptor of a removed device stays silent for ever, and a driver
 // may report device_fatal for a device that goes on working.
 func (s *session) note(runs []verbs.Run) {
-	moves := false
+	moves, now := false, s.elapsed()
 	for _, r := range runs {
 		moves = moves || MovesProbe(r.Type)
+		s.asks.NoteRun(&r)
 		for i, p := range s.ports {
 			if r.Port == p.number || r.Type == verbs.EventDeviceFatal && i == 0 {
+				p.event.Store(now)
 				p.due.Store(true)
 				if MovesProbe(r.Type) {
 					p.changed(&p.seen)

@@ -58,30 +58,27 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Optio
 	s := newSession(dev, o)
 	work, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	var wg sync.WaitGroup
-	spawn := func(f func(context.Context) error) {
-		wg.Go(func() {
+	var wg, asks sync.WaitGroup // asks are those that may hang in the device's firmware
+	spawn := func(in *sync.WaitGroup, f func(context.Context) error) {
+		in.Go(func() {
 			if err := f(work); err != nil {
 				stop(err)
 			}
 		})
 	}
 	if w, ok := b.(RemovalWatcher); ok {
-		spawn(func(ctx context.Context) error { return s.watchRemoval(ctx, w) })
+		spawn(&wg, func(ctx context.Context) error { return s.watchRemoval(ctx, w) })
 	}
 	probers := s.probers()
-	spawn(s.read)
-	spawn(s.query)
-	spawn(s.watchGIDs)
-	asked := make(chan struct{})
-	go func() {
-		defer close(asked)
-		if err := s.watchCommands(work); err != nil {
-			stop(err)
-		}
-	}()
+	spawn(&wg, s.read)
+	spawn(&wg, s.query)
+	spawn(&wg, s.watchGIDs)
+	spawn(&asks, s.watchEvidence)
+	if o.Objects {
+		spawn(&asks, s.watchObjects)
+	}
 	for i, p := range probers {
-		spawn(func(ctx context.Context) error { return p.run(ctx, i) })
+		spawn(&wg, func(ctx context.Context) error { return p.run(ctx, i) })
 	}
 	sent := s.pump(work, send, s.batchDelay(len(probers)))
 	stop(sent)
@@ -94,7 +91,7 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Optio
 	}
 	if !resolving {
 		wg.Wait()
-		leave(asked)
+		leave(&asks)
 	}
 	if sent != nil || ctx.Err() != nil {
 		return status.End{}, errors.Join(ctx.Err(), sent)
@@ -104,7 +101,12 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Optio
 
 // leave waits until the commands have ended, but not for one that hangs: Close did not wait
 // for it either, and the process ends soon.
-func leave(asked <-chan struct{}) {
+func leave(asks *sync.WaitGroup) {
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		asks.Wait()
+	}()
 	t := time.NewTimer(lastCommand)
 	defer t.Stop()
 	select {
@@ -131,14 +133,15 @@ func stamp(items []verbs.Item) verbs.Batch {
 type session struct {
 	dev          verbs.Device
 	o            verbs.Options
+	began        time.Time
 	ports        []*port
 	out          *outbox
 	querierWake  chan struct{} // holds a token that wakes the querier
+	evidenceWake chan struct{} // holds a token while a port waits for a snapshot
 	gidsWake     chan struct{} // holds a token after an event that may come with a change of a GID table
 	drained      chan struct{} // closed when the events that were queued before are read
 	baselineDone chan struct{} // closed when every port has its baseline
-	commands     verbs.CommandSet
-	slow         atomic.Int32 // calls under way that have lasted longer than soon
+	asks         *Asker
 }
 
 // port is the state of one port that the session's goroutines share.
@@ -147,10 +150,10 @@ type port struct {
 	probers []*prober     // fixed before the goroutines start
 	seen    atomic.Uint64 // counts the events and state changes that may change what a probe can do
 	settled atomic.Uint64 // counts the queries of the port after its events had settled
+	event   atomic.Int64  // elapsed() when its last event was read
 	due     atomic.Bool   // the querier has to query the port
 	state   atomic.Int32  // a verbs.PortState, from the last query that succeeded
 	layer   atomic.Int32  // a verbs.LinkLayer, likewise
-	late    bool          // a query was stuck; used by the querier only
 }
 
 // changed increments count, and makes the port's probers check whether their probes are
@@ -163,16 +166,21 @@ func (p *port) changed(count *atomic.Uint64) {
 }
 
 func newSession(dev verbs.Device, o verbs.Options) *session {
-	s := &session{dev: dev, o: o, out: newOutbox(), querierWake: make(chan struct{}, 1),
-		gidsWake: make(chan struct{}, 1), drained: make(chan struct{}), baselineDone: make(chan struct{})}
-	if o.CommandInterval > 0 {
-		s.commands = dev.Commands()
-	}
+	s := &session{dev: dev, o: o, began: time.Now(), out: newOutbox(), querierWake: make(chan struct{}, 1),
+		evidenceWake: make(chan struct{}, 1), gidsWake: make(chan struct{}, 1), drained: make(chan struct{}), baselineDone: make(chan struct{})}
+	s.asks = NewAsker(AskerConfig{
+		Device: dev, Options: o, Clock: hostClock{}, Send: func(i verbs.Item) { s.out.add(i) },
+		Late: func() { signal(s.out.ready) }, Wake: func() { signal(s.evidenceWake) },
+		Free: func() { signal(s.querierWake) },
+	})
 	for _, n := range verbs.PortNumbers(dev.Attr().Ports, o.Ports) {
 		s.ports = append(s.ports, &port{number: n})
 	}
 	return s
 }
+
+// elapsed returns the ns since the session began, whatever happens to the wall clock.
+func (s *session) elapsed() int64 { return int64(time.Since(s.began)) }
 
 // batchDelay returns how long collected rounds wait for the rounds of other probers.
 // There is no delay where few rounds come, since each wake-up has a cost. There is no

@@ -1,6 +1,8 @@
 package timeline
 
 import (
+	"time"
+
 	"rdma_events/internal/measure"
 	"rdma_events/internal/status"
 )
@@ -10,7 +12,10 @@ import (
 type Changes struct {
 	devices map[string]shown
 	states  map[portKey]string
-	stuck   map[measure.Key]bool // commands
+	stuck   map[measure.Key]time.Time // commands, and when the first one of those that are stuck began
+	unread  map[measure.Key]unread    // applications that do not read their errors
+	hangs   map[measure.Key]hanging
+	tracer  traced
 }
 
 type portKey struct {
@@ -27,12 +32,14 @@ type shown struct {
 // NewChanges returns Changes to which everything is new.
 func NewChanges() *Changes {
 	return &Changes{
-		devices: make(map[string]shown), states: make(map[portKey]string), stuck: make(map[measure.Key]bool),
+		devices: make(map[string]shown), states: make(map[portKey]string), stuck: make(map[measure.Key]time.Time),
+		unread: make(map[measure.Key]unread), hangs: make(map[measure.Key]hanging),
 	}
 }
 
 // Of returns the record of an event, a change of a port, of its GID table or of an
-// attribute, a command that is stuck or was, a port that became known, or a device. It
+// attribute, a command that is stuck or was, a port that became known, a device, an event of
+// an application, errors that it does not read, a thread of it that hangs, or the tracer. It
 // reports false if the point has nothing new. A change that the event in last has caused
 // becomes part of last, which may be nil. Of does not keep the point.
 func (c *Changes) Of(p measure.Point, last *Record) (Record, bool) {
@@ -47,10 +54,26 @@ func (c *Changes) Of(p measure.Point, last *Record) (Record, bool) {
 		return Record{Time: p.At, Kind: KindAttr, Device: p.Device, Port: p.Port, Attr: &Attr{p.Attr, p.From, p.To}}, true
 	case *measure.Command:
 		return c.command(p)
+	case *measure.Evidence:
+		return Record{Time: p.At, Kind: KindEvidence, Device: p.Device, Port: p.Port, Evidence: newEvidence(p)}, true
 	case *measure.Port:
 		return c.port(p)
 	case *measure.Device:
 		return c.device(p)
+	}
+	return c.ofApp(p)
+}
+
+func (c *Changes) ofApp(p measure.Point) (Record, bool) {
+	switch p := p.(type) {
+	case *measure.AppEvent:
+		return appEvent(p), true
+	case *measure.AppAsync:
+		return c.appAsync(p)
+	case *measure.AppHang:
+		return c.appHang(p)
+	case *measure.Tracer:
+		return c.trace(p)
 	}
 	return Record{}, false
 }
@@ -89,14 +112,18 @@ func newGID(p *measure.GIDChange) *GID {
 
 // command is news when a command is stuck, or is no longer.
 func (c *Changes) command(p *measure.Command) (Record, bool) {
-	if c.stuck[p.Key()] == p.Stuck {
+	began, stuck := c.stuck[p.Key()]
+	if stuck == p.Stuck {
 		return Record{}, false
 	}
-	c.stuck[p.Key()] = p.Stuck
-	return Record{
-		Time: p.At, Kind: KindCommand, Device: p.Device, Port: p.Port,
-		Command: &Command{p.Call.String(), p.Stuck, p.Status, p.BusyNS, p.Calls, p.Errors},
-	}, true
+	command := &Command{Call: p.Call.String(), Stuck: p.Stuck, Status: p.Status, BusyNS: p.BusyNS, Calls: p.Calls, Errors: p.Errors}
+	if p.Stuck {
+		c.stuck[p.Key()] = p.At.Add(-time.Duration(p.BusyNS))
+	} else {
+		command.LastedNS = int64(p.At.Sub(began))
+		delete(c.stuck, p.Key())
+	}
+	return Record{Time: p.At, Kind: KindCommand, Device: p.Device, Port: p.Port, Command: command}, true
 }
 
 // port is news when it became known. After that only its changes are.

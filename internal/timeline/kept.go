@@ -90,12 +90,22 @@ func (r *Record) isWhole() bool {
 		return r.Attr != nil
 	case KindCommand:
 		return r.Command != nil
+	case KindEvidence:
+		return r.Evidence != nil
 	case KindPort:
 		return r.Link != nil
 	case KindProbe:
 		return r.Probe != nil
 	case KindPlugin:
 		return r.Plugin != nil
+	case KindAppEvent:
+		return r.App != nil
+	case KindAppUnread:
+		return r.App != nil && r.Unread != nil
+	case KindAppHang:
+		return r.App != nil && r.Hang != nil
+	case KindTracer:
+		return r.Tracer != nil
 	}
 	return true
 }
@@ -103,9 +113,9 @@ func (r *Record) isWhole() bool {
 // clockOf writes a time for people.
 func clockOf(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
 
-// Join adds to k, which is an event, the change of state that it caused, if next is that. It
+// join adds to k, which is an event, the change of state that it caused, if next is that. It
 // reports whether it did.
-func (k *Kept) Join(next *Kept) bool {
+func (k *Kept) join(next *Kept) bool {
 	if !k.causes(&next.Record) {
 		return false
 	}
@@ -113,8 +123,8 @@ func (k *Kept) Join(next *Kept) bool {
 	return true
 }
 
-// MayJoin reports whether the next record may be the change of state that k caused.
-func (k *Kept) MayJoin() bool {
+// mayJoin reports whether the next record may be the change of state that k caused.
+func (k *Kept) mayJoin() bool {
 	return k.causes(&Record{Kind: KindState, Device: k.Device, Port: k.Port, Witness: string(verbs.WitnessEvent)})
 }
 

@@ -24,14 +24,18 @@ type logHandler struct {
 // Enabled implements slog.Handler.
 func (h *logHandler) Enabled(_ context.Context, l slog.Level) bool { return l >= h.least }
 
-// Handle implements slog.Handler. It drops lines about a removal, which has a record of its own.
+// Handle implements slog.Handler. It drops lines about a removal and about calls, which have
+// records of their own.
 func (h *logHandler) Handle(_ context.Context, m slog.Record) error {
 	r := Record{Time: m.Time, Kind: KindLog, Level: "info", Text: m.Message}
 	if m.Level >= slog.LevelWarn {
 		r.Level = "warning"
 	}
+	repeats := false
 	attach := func(a slog.Attr) bool {
 		switch a.Key {
+		case "call":
+			repeats = true
 		case "device":
 			r.Device = a.Value.String()
 		case "reason":
@@ -45,7 +49,7 @@ func (h *logHandler) Handle(_ context.Context, m slog.Record) error {
 		attach(a)
 	}
 	m.Attrs(attach)
-	if r.Reason == string(status.ReasonRemoved) {
+	if repeats || r.Reason == string(status.ReasonRemoved) {
 		return nil
 	}
 	h.add(r)

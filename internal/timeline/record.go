@@ -11,17 +11,26 @@ import (
 
 // The kinds of a record.
 const (
-	KindEvent   = "event"   // an asynchronous event, with the change of state that it caused
-	KindState   = "state"   // a change of state without an event
-	KindGID     = "gid"     // a GID came, went or moved
-	KindAttr    = "attr"    // an attribute has another value
-	KindCommand = "command" // the firmware stopped to answer a call, or answers it again
-	KindPort    = "port"    // a port became known
-	KindDevice  = "device"  // a device came, went, or cannot be watched
-	KindProbe   = "probe"   // completion events of the interval just ended
-	KindLog     = "log"
-	KindPlugin  = "plugin" // the plugin began
+	KindEvent    = "event"    // an asynchronous event, with the change of state that it caused
+	KindState    = "state"    // a change of state without an event
+	KindGID      = "gid"      // a GID came, went or moved
+	KindAttr     = "attr"     // an attribute has another value
+	KindCommand  = "command"  // a call is stuck, or no longer: it was answered, or the device is gone
+	KindEvidence = "evidence" // what was read after something happened, and its cause
+	KindPort     = "port"     // a port became known
+	KindDevice   = "device"   // a device came, went, or cannot be watched
+	KindProbe    = "probe"    // completion events of the interval just ended
+	KindLog      = "log"
+	KindPlugin   = "plugin" // the plugin began
+
+	KindAppEvent  = "app_event"  // an asynchronous event of an application
+	KindAppUnread = "app_unread" // an application does not read its errors, or no longer so
+	KindAppHang   = "app_hang"   // an application hangs in the destruction of an object, or no longer
+	KindTracer    = "tracer"     // the events of applications are seen, or not
 )
+
+// Yielding returns the kinds whose records displace no others in a recorder: any user can cause as many as he likes.
+func Yielding() []string { return []string{KindAppEvent, KindAppUnread, KindAppHang} }
 
 // Record is one thing that happened: by its tags a JSON object, by Style.Line a line. Fields
 // that do not apply are left out.
@@ -39,12 +48,13 @@ type Record struct {
 	LastedNS  int64  `json:"lasted_ns,omitempty"` // in StateFrom
 	Witness   string `json:"witness,omitempty"`
 
-	GID     *GID     `json:"gid,omitempty"`
-	Attr    *Attr    `json:"attr,omitempty"`
-	Command *Command `json:"command,omitempty"`
+	GID      *GID      `json:"gid,omitempty"`
+	Attr     *Attr     `json:"attr,omitempty"`
+	Command  *Command  `json:"command,omitempty"`
+	Evidence *Evidence `json:"evidence,omitempty"`
 
 	Reason string  `json:"reason,omitempty"`
-	Why    string  `json:"why,omitempty"` // the worker's end in words, with its call; in records that are kept alone
+	Why    string  `json:"why,omitempty"` // the worker's or tracer's end in words; in records that are kept alone
 	Opened *Opened `json:"opened,omitempty"`
 	Link   *Link   `json:"link,omitempty"`
 
@@ -54,6 +64,11 @@ type Record struct {
 
 	Probe  *Probe  `json:"probe,omitempty"`
 	Plugin *Plugin `json:"plugin,omitempty"`
+
+	App    *App    `json:"app,omitempty"`
+	Unread *Unread `json:"unread,omitempty"`
+	Hang   *Hang   `json:"hang,omitempty"`
+	Tracer *Tracer `json:"tracer,omitempty"`
 }
 
 // GID holds a change of the GID table.
@@ -68,16 +83,16 @@ type GID struct {
 	OwnProbe bool   `json:"own_probe"`
 }
 
-// line returns the change in words, as in "moved 3 > 5, away 412ms".
+// line returns the change in words, as in "moved from index 3 to 5, away 412ms".
 func (g *GID) line() string {
 	text := g.Action
 	switch {
 	case g.From != nil && g.To != nil && *g.From != *g.To:
-		text += fmt.Sprintf(" %d > %d", *g.From, *g.To)
+		text += fmt.Sprintf(" from index %d to %d", *g.From, *g.To)
 	case g.To != nil:
-		text += fmt.Sprintf(" at %d", *g.To)
+		text += fmt.Sprintf(" at index %d", *g.To)
 	case g.From != nil:
-		text += fmt.Sprintf(" from %d", *g.From)
+		text += fmt.Sprintf(" from index %d", *g.From)
 	}
 	if g.AwayNS > 0 {
 		text += ", away " + duration(g.AwayNS)
@@ -124,15 +139,17 @@ type Command struct {
 	Stuck  bool   `json:"stuck"`
 	Status string `json:"status,omitempty"`  // of the last one that ended: ok, or the name of the errno
 	BusyNS int64  `json:"busy_ns,omitempty"` // how long the one under way has lasted
-	Calls  uint64 `json:"calls"`             // since the start, as are errors
-	Errors uint64 `json:"errors"`
+	// LastedNS is how long the calls were stuck, with the one that was. At their end alone.
+	LastedNS int64  `json:"lasted_ns,omitempty"`
+	Calls    uint64 `json:"calls"` // since the start, as are errors
+	Errors   uint64 `json:"errors"`
 }
 
 // line returns the change in words, as in "hw_counters not answered for 5s".
 func (c *Command) line() string {
 	switch {
 	case !c.Stuck:
-		return c.Call + " answered again"
+		return c.Call + " no longer stuck, after " + duration(c.LastedNS)
 	case c.BusyNS > 0:
 		return c.Call + " not answered for " + duration(c.BusyNS)
 	}

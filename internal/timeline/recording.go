@@ -2,6 +2,7 @@ package timeline
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"rdma_events/internal/emit"
@@ -10,17 +11,24 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// perSecond is how many points of one series are recorded in a second. Those above merge,
-// and no event is left out of a count.
+// perSecond is how many points of one series are recorded in a second, and of all applications together, since any user
+// may have any number of those. Points above it merge, and no event is left out of a count.
 const perSecond = 20
 
 // Recording keeps what happens in a recorder. Its methods may be called concurrently, except
 // that one goroutine at a time may call Interval. None but Run waits for anything.
 type Recording struct {
 	rec     *recorder.Recorder
-	queue   *emit.Emitter
-	changes *Changes         // used by the goroutine of the queue
-	bad     map[probeOf]Lost // used by Interval
+	devices queue
+	apps    queue            // what applications do neither displaces nor delays the rest
+	bad     map[probeOf]Lost // used by Interval, as is looks
+	looks   *Changes         // of the points that come at intervals alone
+}
+
+// queue is points on their way to the recorder.
+type queue struct {
+	*emit.Emitter
+	changes *Changes // used by the goroutine of the Emitter
 }
 
 type probeOf struct {
@@ -30,29 +38,52 @@ type probeOf struct {
 
 // NewRecording returns the Recording of a recorder, which its Run runs. now must not go back.
 func NewRecording(rec *recorder.Recorder, now func() time.Time) *Recording {
-	return &Recording{rec: rec, queue: emit.New(perSecond, now), changes: NewChanges(), bad: make(map[probeOf]Lost)}
+	return &Recording{
+		rec:     rec,
+		devices: queue{emit.New(perSecond, now), NewChanges()},
+		apps:    queue{emit.NewLimited(perSecond, perSecond, now), NewChanges()},
+		bad:     make(map[probeOf]Lost), looks: NewChanges(),
+	}
 }
 
 // Emit records a point if it is news (Changes). It does not keep the point.
-func (r *Recording) Emit(p measure.Point) { r.queue.Emit(p.Clone()) }
+func (r *Recording) Emit(p measure.Point) {
+	switch p.(type) {
+	case *measure.AppEvent, *measure.AppHang, *measure.Tracer:
+		r.apps.Emit(p.Clone())
+	default:
+		r.devices.Emit(p.Clone())
+	}
+}
 
-// Interval records the probes of an interval that have lost rounds since the one before.
+// Interval records what an interval has that is new since the one before: probes that have lost rounds, applications that
+// do not read their errors or hang, and whether the tracer is attached. It does not keep the points.
 func (r *Recording) Interval(points []measure.Point) {
 	for _, p := range points {
-		v, ok := p.(*measure.Probe)
-		if !ok {
-			continue
+		switch p := p.(type) {
+		case *measure.Probe:
+			r.probe(p)
+		case *measure.AppAsync:
+			// Not through a queue: those that are no news would use up its limit.
+			if one, ok := r.looks.Of(p, nil); ok {
+				r.Add(one)
+			}
+		case *measure.AppHang, *measure.Tracer:
+			r.Emit(p) // they may also come when they happen, and the queue keeps their order
 		}
-		key := probeOf{v.Device, v.ProbeKey}
-		bad := Lost{Events: v.Counts.LostEvents, Completions: v.Counts.LostCompletions, Errors: v.Counts.Errors}
-		if bad == r.bad[key] {
-			continue
-		}
-		r.bad[key] = bad
-		probe := NewProbe(v)
-		probe.Lost = &bad
-		r.Add(Record{Time: v.At, Kind: KindProbe, Device: v.Device, Port: v.Port, Probe: probe})
 	}
+}
+
+func (r *Recording) probe(p *measure.Probe) {
+	key := probeOf{p.Device, p.ProbeKey}
+	bad := Lost{Events: p.Counts.LostEvents, Completions: p.Counts.LostCompletions, Errors: p.Counts.Errors}
+	if bad == r.bad[key] {
+		return
+	}
+	r.bad[key] = bad
+	probe := NewProbe(p)
+	probe.Lost = &bad
+	r.Add(Record{Time: p.At, Kind: KindProbe, Device: p.Device, Port: p.Port, Probe: probe})
 }
 
 // Add records one record.
@@ -76,16 +107,25 @@ func isUrgent(r *Record) bool {
 	return false
 }
 
+// sink passes the points of a queue on to the recorder.
+type sink struct {
+	*Recording
+	changes *Changes
+}
+
 // Put implements emit.Sink.
-func (r *Recording) Put(_ context.Context, p measure.Point, _ time.Time) (lost uint64) {
-	one, ok := r.changes.Of(p, nil)
+func (s sink) Put(_ context.Context, p measure.Point, _ time.Time) (lost uint64) {
+	one, ok := s.changes.Of(p, nil)
 	if !ok {
 		return 0
 	}
-	if d, ok := p.(*measure.Device); ok {
-		one.Why = d.Worker.Message
+	switch p := p.(type) {
+	case *measure.Device:
+		one.Why = p.Worker.Message
+	case *measure.Tracer:
+		one.Why = p.Worker.Message
 	}
-	r.Add(one)
+	s.Add(one)
 	return 0
 }
 
@@ -97,15 +137,15 @@ func (r *Recording) Counts() recorder.Counts { return r.rec.Counts() }
 func (r *Recording) Run(ctx context.Context) error {
 	writing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	queued := make(chan struct{})
-	go func() {
-		defer close(queued)
-		r.queue.Run(writing, r)
-	}()
+	var queued sync.WaitGroup
+	for _, q := range []queue{r.devices, r.apps} {
+		queued.Go(func() { q.Run(writing, sink{r, q.changes}) })
+	}
 	go func() {
 		<-ctx.Done()
-		r.queue.Close()
-		<-queued
+		r.devices.Close()
+		r.apps.Close()
+		queued.Wait()
 		stop()
 	}()
 	return r.rec.Run(writing)

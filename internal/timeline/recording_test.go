@@ -25,7 +25,8 @@ import (
 func record(t *testing.T, dir string, do func(*Recording)) []Kept {
 	t.Helper()
 	rec, err := recorder.Open(recorder.Config{
-		Directory: dir, BootID: "boot", Clock: clock.WallAndBoot, Log: slog.New(slog.DiscardHandler),
+		Directory: dir, SizeMiB: recorder.MinSizeMiB, Yielding: Yielding(), BootID: "boot",
+		Clock: clock.WallAndBoot, Log: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
 	r := NewRecording(rec, time.Now)
@@ -90,16 +91,16 @@ func TestWhatHappensIsRecordedInTheWordsOfWatch(t *testing.T) {
 		"mlx5_0:1 (first look) active, 0 Gb/s (), unspecified",
 		"mlx5_0:1 port_err active",
 		"mlx5_0:1 (event) active > down",
-		"mlx5_0:1 gid ::ffff:10.4.0.1 roce_v2 moved 3 > 5, away 412ms",
+		"mlx5_0:1 gid ::ffff:10.4.0.1 roce_v2 moved from index 3 to 5, away 412ms",
 		"mlx5_0:1 mtu 4096 > 1024",
 		"mlx5_0:1 command hw_counters not answered for 5s",
 		"mlx5_0 not watched: stuck worker of mlx5_0 was stuck in ibv_query_port and was killed",
 	}, lines)
-	require.True(t, all[2].MayJoin())
-	require.True(t, all[2].Join(&all[3]))
+	require.True(t, all[2].mayJoin())
+	require.True(t, all[2].join(&all[3]))
 	require.Contains(t, Style{}.Kept(&all[2]), "active > down")
-	require.False(t, all[2].Join(&all[3]), "once")
-	require.False(t, all[5].MayJoin())
+	require.False(t, all[2].join(&all[3]), "once")
+	require.False(t, all[5].mayJoin())
 }
 
 func TestARecordIsTheObjectOfWatchWithItsPlace(t *testing.T) {
@@ -212,7 +213,7 @@ func TestTheRecordersOwnRecordsAreSentences(t *testing.T) {
 
 // A tree of a later version may have kinds that this one does not know.
 func TestAKindOfALaterVersionIsShownByItsName(t *testing.T) {
-	k, err := NewKept(&recorder.Record{Kind: "evidence", Device: "mlx5_0", Port: 1, Data: []byte(`{"cause":"no_carrier"}`)})
+	k, err := NewKept(&recorder.Record{Kind: "weather", Device: "mlx5_0", Port: 1, Data: []byte(`{"cause":"no_carrier"}`)})
 	require.NoError(t, err)
-	require.True(t, bytes.HasSuffix([]byte(Style{}.Kept(&k)), []byte("mlx5_0:1    (evidence)")), Style{}.Kept(&k))
+	require.True(t, bytes.HasSuffix([]byte(Style{}.Kept(&k)), []byte("mlx5_0:1    (weather)")), Style{}.Kept(&k))
 }

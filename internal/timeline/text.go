@@ -69,6 +69,8 @@ func (s Style) words(r *Record) (name, detail, colour string) {
 		if r.Command.Stuck {
 			colour = red
 		}
+	case KindEvidence:
+		name, detail = "why "+r.Evidence.Trigger, r.Evidence.line()
 	case KindPort:
 		name, detail = "(first look)", s.state(r.StateTo)+", "+r.Link.line()
 	case KindDevice:
@@ -80,6 +82,13 @@ func (s Style) words(r *Record) (name, detail, colour string) {
 		name, detail = r.Probe.Line(s.ASCII), ""
 	case KindPlugin:
 		name = fmt.Sprintf("rdma-events %s on %s, Linux %s", r.Plugin.Version, r.Plugin.Host, r.Plugin.Kernel)
+	case KindAppEvent, KindAppUnread, KindAppHang:
+		name, detail = s.appWords(r)
+	case KindTracer:
+		name, detail, colour = r.Tracer.line(r.Reason), r.Why, red
+		if r.Tracer.Attached {
+			colour = Dim
+		}
 	case KindLog:
 		name = r.Level + ": " + r.Text
 		if r.Level == "warning" {
@@ -95,12 +104,15 @@ func (s Style) words(r *Record) (name, detail, colour string) {
 // transition returns the change of state that an event or a query caused, how long the
 // state before lasted, and the number of events if there are several.
 func (s Style) transition(r *Record) string {
-	text := s.state(r.StateTo)
-	if r.StateFrom != r.StateTo {
-		text = s.state(r.StateFrom) + " > " + text
+	text := ""
+	switch {
+	case r.StateFrom != r.StateTo:
+		text = s.state(r.StateFrom) + " > " + s.state(r.StateTo)
+	case r.Event == verbs.EventPortErr.String() || r.Event == verbs.EventPortActive.String():
+		text = s.state(r.StateTo)
 	}
 	if r.LastedNS > 0 {
-		text += " after " + duration(r.LastedNS)
+		text += fmt.Sprintf(", %s for %s", r.StateFrom, duration(r.LastedNS))
 	}
 	if r.Count > 1 {
 		text += fmt.Sprintf("  (%d times)", r.Count)

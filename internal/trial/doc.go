@@ -1,2 +1,3 @@
-// Package trial tries devices with a real worker, for the doctor.
+// Package trial runs the worker program for the doctor and for reports: to try devices, and for
+// one answer.
 package trial

@@ -3,10 +3,6 @@ package trial
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
-	"os/exec"
-	"strings"
 	"time"
 
 	"rdma_events/internal/doctor"
@@ -23,73 +19,34 @@ const (
 	// tryPace is the time between two rounds, tryTimeout the limit for one round.
 	tryPace    = 100 * time.Millisecond
 	tryTimeout = 500 * time.Millisecond
-	// askLimit is the limit for a query that the program answers at once.
-	askLimit = 10 * time.Second
 )
 
-// Program is the real worker program. It is started anew for each query and trial.
+// Program is a worker program that also watches devices, for trials. It is started anew for each
+// query and trial.
 type Program struct {
-	// Request is the request of a trial without its Options, which each trial sets.
-	// Its Backend must be set.
-	Request verbs.Request
-	// Reads are the files, besides libraries, that a worker reads for the request.
-	Reads []string
+	Queries
 	// Timing has the time limits of a worker. The zero value means those of the
 	// plugin.
 	Timing process.Timing
 
-	exe *os.File
 	dir *process.Dir
 }
 
-// OpenProgram opens the worker program at path for trials on this host's devices.
-// The caller closes it. The error wraps status.ErrUntrusted if other users could
-// change the file.
+// OpenProgram is OpenQueries for trials.
 func OpenProgram(path string) (*Program, error) {
-	exe, err := process.OpenExe(path)
+	q, err := OpenQueries(path)
 	if err != nil {
 		return nil, err
 	}
 	dir, err := process.OpenDir("")
 	if err != nil {
-		return nil, errors.Join(err, exe.Close())
+		return nil, errors.Join(err, q.Close())
 	}
-	return &Program{Request: verbs.Request{Backend: verbs.BackendVerbs}, exe: exe, dir: dir}, nil
+	return &Program{Queries: *q, dir: dir}, nil
 }
 
 // Close implements doctor.Worker.
-func (p *Program) Close() error { return errors.Join(p.dir.Close(), p.exe.Close()) }
-
-// Version implements doctor.Worker.
-func (p *Program) Version(ctx context.Context) (string, error) {
-	text, err := p.ask(ctx, "-version")
-	name, version, _ := strings.Cut(text, " ")
-	if err == nil && name != "rdma-events-worker" {
-		err = fmt.Errorf("it is another program: it printed %q", text)
-	}
-	return version, err
-}
-
-// Library implements doctor.Worker.
-func (p *Program) Library(ctx context.Context) (string, error) { return p.ask(ctx, "-library") }
-
-// ask runs the opened program with one flag and returns the line that it prints.
-func (p *Program) ask(ctx context.Context, flag string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, askLimit)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "/proc/self/fd/3", flag)
-	cmd.ExtraFiles = []*os.File{p.exe} // number 3
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if line := strings.TrimSpace(stderr.String()); err != nil && line != "" {
-		return "", errors.New(line)
-	}
-	if err != nil {
-		return "", fmt.Errorf("run %s %s: %w", p.exe.Name(), flag, err)
-	}
-	return strings.TrimSpace(string(out)), nil
-}
+func (p *Program) Close() error { return errors.Join(p.dir.Close(), p.Queries.Close()) }
 
 // Try implements doctor.Worker. It starts a worker that watches the device, as the
 // plugin does, until every port has answered.

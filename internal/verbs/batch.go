@@ -12,7 +12,12 @@ type Options struct {
 	// answer; 0: never, and no Command is sent.
 	CommandInterval time.Duration
 	CommandStuck    time.Duration // a call that lasts longer is stuck
-	Probe           ProbeOptions
+	// SnapshotInterval is how often counters are read, as the base of those read after a
+	// trigger; 0: no snapshot is ever taken.
+	SnapshotInterval time.Duration
+	Ethtool          Ethtool
+	Objects          bool // who holds objects of the device is looked at
+	Probe            ProbeOptions
 }
 
 // MaxPorts is the number of ports of one device that are watched if none are
@@ -55,13 +60,15 @@ type Batch struct {
 
 // Item is one observation; exactly one member is set.
 type Item struct {
-	Opened  *DeviceAttr // the device is open; the first item of a watch
-	Run     *Run
-	Reading *Reading
-	Round   *RoundItem
-	Probe   *ProbeItem
-	GIDs    *GIDTable // a table that differs from the one before it
-	Command *Command
+	Opened   *DeviceAttr // the device is open; the first item of a watch
+	Run      *Run
+	Reading  *Reading
+	Round    *RoundItem
+	Probe    *ProbeItem
+	GIDs     *GIDTable // a table that differs from the one before it
+	Command  *Command
+	Snapshot *Snapshot
+	Objects  *Objects
 }
 
 // Reading is the answer of one port query. The first Reading of a port after

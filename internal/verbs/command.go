@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"errors"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -45,6 +46,10 @@ func NewCommandSet(calls ...CommandCall) CommandSet {
 
 // Has reports whether c is in the set.
 func (s CommandSet) Has(c CommandCall) bool { return s&(1<<c) != 0 }
+
+// AnswerLimit is within what time a device answers a command. One that took longer may hang soon:
+// it is asked nothing then that others would have to wait for.
+const AnswerLimit = 100 * time.Millisecond
 
 // Command is one call that a device has answered, or a failure of it.
 type Command struct {

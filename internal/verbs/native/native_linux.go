@@ -158,6 +158,8 @@ type nativeDevice struct {
 
 	pkeys pkeyIndexes
 
+	netDevs sync.Map // the network devices that queries found last: names by port
+
 	mu     sync.Mutex
 	closed bool
 	inside int
@@ -225,6 +227,9 @@ func (d *nativeDevice) query(port int) (attr verbs.PortAttr, needsGRH bool, err 
 		}
 		d.sysfs.Port(d.name, port, &attr)
 	})
+	if attr.NetDev != "" {
+		d.netDevs.Store(port, attr.NetDev)
+	}
 	return attr, info.needs_grh != 0, nil
 }
 

@@ -108,14 +108,14 @@ func (d *device) answer(port int, c verbs.CommandCall) error {
 			err = e.errno
 		}
 	}
-	if !d.w.sleep(until, d.gate.lost) {
+	if !d.w.Sleep(until, d.gate.lost) {
 		return verbs.ErrClosed
 	}
 	return err
 }
 
-// command is the command of a query of a port, if it is one.
-func (d *device) command(port int) error {
+// answerQuery answers the command of a query of a port, if it is one.
+func (d *device) answerQuery(port int) error {
 	for i := range d.h.slowness {
 		if d.h.slowness[i].call == verbs.CommandQueryPort {
 			return d.answer(port, verbs.CommandQueryPort)

@@ -54,7 +54,7 @@ func (b backend) WaitRemoved(ctx context.Context, device string) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	if !b.w.sleep(at, ctx.Done()) {
+	if !b.w.Sleep(at, ctx.Done()) {
 		return ctx.Err()
 	}
 	return nil
@@ -80,10 +80,9 @@ type device struct {
 	queue []pending // guarded by h.mu
 	gone  bool      // guarded by h.mu
 
-	mu     sync.Mutex
-	closed bool // no probe can be added
-	probes map[*probe]struct{}
-
+	mu       sync.Mutex
+	closed   bool // no probe can be added
+	probes   map[*probe]struct{}
 	commands uint64 // that were made
 }
 
@@ -106,11 +105,11 @@ func (d *device) queryPort(port int) (verbs.PortAttr, error) {
 	}
 	now := d.w.clock()
 	d.led.Control(ledger.Lane{Call: ledger.CallQueryPort, Port: port, Beat: now})
-	if f, end := d.h.fault(hangQuery, port, 0, now); f != nil && !d.w.sleep(end, d.gate.lost) {
+	if f, end := d.h.fault(hangQuery, port, 0, now); f != nil && !d.w.Sleep(end, d.gate.lost) {
 		return verbs.PortAttr{}, verbs.ErrClosed
 	}
 	defer func() { d.led.Control(ledger.Lane{Beat: d.w.clock()}) }()
-	if err := d.command(port); err != nil {
+	if err := d.answerQuery(port); err != nil {
 		return verbs.PortAttr{}, err
 	}
 	d.h.mu.Lock()
@@ -158,7 +157,7 @@ func (d *device) destroy(ctx context.Context) error {
 func (d *device) release(ctx context.Context, setThreadState func(ledger.Call, int64), call ledger.Call) error {
 	now := d.w.clock()
 	setThreadState(call, now)
-	if f, end := d.h.fault(stuckClose, 0, 0, now); f != nil && !d.w.sleep(end, ctx.Done()) {
+	if f, end := d.h.fault(stuckClose, 0, 0, now); f != nil && !d.w.Sleep(end, ctx.Done()) {
 		return verbs.ErrStuck
 	}
 	setThreadState(ledger.CallNone, d.w.clock())

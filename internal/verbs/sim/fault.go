@@ -27,9 +27,19 @@ const (
 	openError       faultKind = "open_error"
 	removed         faultKind = "removed"
 	renamed         faultKind = "renamed"
+
+	tracerRefused faultKind = "tracer_refused"
+	tracerCrash   faultKind = "tracer_crash"
+	tracerLost    faultKind = "tracer_lost"
+	tracerFull    faultKind = "tracer_full"
 )
 
-// fault is a failure of a device for a period.
+// ofTracer reports whether a fault is about the tracer of the host, and not about a device.
+func (k faultKind) ofTracer() bool {
+	return k == tracerRefused || k == tracerCrash || k == tracerLost || k == tracerFull
+}
+
+// fault is a failure of a device, or of the tracer, for a period.
 type fault struct {
 	target
 	window
@@ -37,10 +47,10 @@ type fault struct {
 	vector int // -1: all
 	index  int // of its table, for errors
 
-	signal syscall.Signal // crash
+	signal syscall.Signal // crash, tracer_crash
 	status string         // completion_error
 	factor float64        // slow
-	err    error          // open_error
+	err    error          // open_error, tracer_refused
 	to     string         // renamed
 }
 
@@ -56,11 +66,12 @@ func faultReaders() map[faultKind]func(*table, *fault) {
 		port(t, f)
 		f.vector = int(t.integer("vector", -1, 0, 65535))
 	}
+	dies := func(t *table, f *fault) {
+		f.schedule = t.schedule("")
+		f.signal = signals()[pick(t, "signal", "SIGSEGV", signals())]
+	}
 	return map[faultKind]func(*table, *fault){
-		crash: func(t *table, f *fault) {
-			f.schedule = t.schedule()
-			f.signal = signals()[pick(t, "signal", "SIGSEGV", signals())]
-		},
+		crash:          dies,
 		hangAck:        period,
 		hangQuery:      port,
 		hangRound:      vector,
@@ -86,16 +97,21 @@ func faultReaders() map[faultKind]func(*table, *fault) {
 			period(t, f)
 			f.to = t.text("to", "")
 		},
+		tracerRefused: func(t *table, f *fault) {
+			period(t, f)
+			f.err = tracerErrors()[pick(t, "error", "no_permission", tracerErrors())]
+		},
+		tracerCrash: dies,
+		tracerLost:  period,
+		tracerFull:  period,
 	}
 }
 
 func readFault(t *table) fault {
 	readers := faultReaders()
-	f := fault{
-		target: readTarget(t, false),
-		kind:   pick(t, "kind", "", readers),
-		vector: -1,
-		index:  t.index,
+	f := fault{kind: pick(t, "kind", "", readers), vector: -1, index: t.index}
+	if !f.kind.ofTracer() {
+		f.target = readTarget(t, false)
 	}
 	if read := readers[f.kind]; read != nil {
 		read(t, &f)
@@ -128,6 +144,13 @@ func openErrors() map[string]error {
 		"no_permission": verbs.ErrPermission, "unsupported": verbs.ErrUnsupported,
 		"limit": verbs.ErrLimit, "excluded_netns": verbs.ErrExcludedNetns,
 		"recovering": verbs.ErrRecovering,
+	}
+}
+
+// tracerErrors has the errors that a tracer may be refused with.
+func tracerErrors() map[string]error {
+	return map[string]error{
+		"no_device": verbs.ErrNoDevice, "no_permission": verbs.ErrPermission, "unsupported": verbs.ErrUnsupported,
 	}
 }
 

@@ -13,9 +13,10 @@ import (
 // in ns.
 type hardware struct {
 	spec
-	faults map[faultKind][]fault // not changed after Load
-
-	slowness []commandEntry // likewise
+	faults   map[faultKind][]fault // not changed after Load
+	slowness []commandEntry        // likewise
+	apps     []appEntry            // likewise
+	notices  []eventEntry          // likewise; of the events, those of the device
 
 	mu      sync.Mutex // guards the members below, and those of device that name it
 	entries []entry
@@ -38,14 +39,15 @@ const allLanes = 4
 // link is the state of a port's link.
 type link struct {
 	portSpec
-	down int  // entries of the scenario that hold it down
-	held bool // SetLink holds it down
-	isUp bool
-	lost uint64 // how often it went down
-
-	lanes int // that it came back with; 0: all
-
-	table []verbs.GID
+	down     int    // entries of the scenario that hold it down
+	held     bool   // SetLink holds it down
+	why      string // why it is down, or was last
+	isUp     bool
+	lost     uint64 // how often it went down
+	changes  uint64 // how often it went down or came up
+	lanes    int    // that it came back with; 0: all
+	counters verbs.Counters
+	table    []verbs.GID
 }
 
 // pending is a run of equal events in a queue. With a signal it is a crash.
@@ -61,7 +63,8 @@ type pending struct {
 func newHardware(number int, s spec) *hardware {
 	h := &hardware{spec: s, faults: map[faultKind][]fault{}, open: map[*device]struct{}{}}
 	for i, p := range s.ports {
-		h.ports = append(h.ports, link{portSpec: p, isUp: true, table: gids(number, i+1, p.gids, &p.attr)})
+		h.ports = append(h.ports, link{portSpec: p, isUp: true, table: gids(number, i+1, p.gids, &p.attr),
+			counters: newCounters(p.attr.LinkLayer)})
 	}
 	return h
 }
@@ -135,6 +138,7 @@ func (h *hardware) settle(port int, due int64) {
 		return
 	}
 	l.isUp = isUp
+	l.changes++
 	typ := verbs.EventPortActive
 	if !isUp {
 		typ = verbs.EventPortErr

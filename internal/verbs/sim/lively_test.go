@@ -73,7 +73,7 @@ func TestTheLivelyScenarioShowsEverythingEveryMinute(t *testing.T) {
 		s.w = mustLoad(t, Options{Profile: "roce2", Scenario: "lively", Seed: 1, Clock: fakeTime, Die: s.w.die})
 		d := s.watch("sim0", epoch+180*second)
 		for event, want := range map[string]uint64{
-			"port_err": 12, "port_active": 12, "gid_change": 30, "pkey_change": 60000, "unknown_42": 3,
+			"port_err": 15, "port_active": 15, "gid_change": 30, "pkey_change": 60000, "unknown_42": 3,
 			"device_fatal": 3, "device_speed_change": 3, "sm_change": 3, "lid_change": 3, "client_reregister": 3,
 		} {
 			require.Equal(t, want, d.events[event], event)

@@ -43,6 +43,20 @@ func (w *World) plan(s scenario, epoch int64) error {
 			return err
 		}
 	}
+	for _, c := range s.counters {
+		c.at += epoch
+		where := problem{table: "counter", index: c.index}
+		if err := w.each(c.target, where, func(h *hardware) { h.planCounter(c) }); err != nil {
+			return err
+		}
+	}
+	for _, a := range s.apps {
+		a.at += epoch
+		where := problem{table: "app", index: a.index}
+		if err := w.each(a.target, where, func(h *hardware) { h.apps = append(h.apps, a) }); err != nil {
+			return err
+		}
+	}
 	for _, e := range s.events {
 		e.at += epoch
 		where := problem{table: "event", index: e.index}
@@ -55,6 +69,10 @@ func (w *World) plan(s scenario, epoch int64) error {
 
 func (w *World) planFault(f fault, epoch int64) error {
 	f.at += epoch
+	if f.kind.ofTracer() {
+		w.tracer[f.kind] = append(w.tracer[f.kind], f)
+		return nil
+	}
 	where := problem{table: "fault", index: f.index}
 	var on []*hardware
 	if err := w.each(f.target, where, func(h *hardware) { on = append(on, h) }); err != nil {
@@ -117,7 +135,7 @@ func (h *hardware) planFault(f fault) {
 func (h *hardware) planLink(l linkEntry) {
 	for _, port := range h.portsOf(l.target) {
 		p := &h.ports[port-1]
-		h.add(l.schedule, true, func(due int64) { p.down++; h.settle(port, due) })
+		h.add(l.schedule, true, func(due int64) { p.down, p.why = p.down+1, l.why; h.settle(port, due) })
 		h.add(l.shift(l.length), true, func(due int64) { p.down, p.lanes = p.down-1, l.lanes; h.settle(port, due) })
 	}
 }
@@ -127,8 +145,14 @@ func (h *hardware) planEvent(e eventEntry) {
 	if e.typ.Scope() == verbs.ScopePort {
 		ports = h.portsOf(e.target)
 	}
+	if e.typ.Scope() == verbs.ScopeDevice {
+		h.notices = append(h.notices, e)
+	}
 	h.add(e.schedule, false, func(due int64) {
 		for _, port := range ports {
+			if e.smLID > 0 && h.ports[port-1].attr.LinkLayer == verbs.LinkInfiniBand {
+				h.ports[port-1].attr.SMLID = e.smLID
+			}
 			h.emit(pending{typ: e.typ, port: port, count: e.count, due: due})
 		}
 	})

@@ -74,8 +74,8 @@ func fleet(n int, build func(i int) spec) []spec {
 	return specs
 }
 
-// identity returns the attributes that the i-th device of every profile has.
-func identity(i int) verbs.DeviceAttr {
+// attrOf returns the attributes that the i-th device of every profile has.
+func attrOf(i int) verbs.DeviceAttr {
 	return verbs.DeviceAttr{
 		Name:            fmt.Sprintf("sim%d", i),
 		Vectors:         8,
@@ -116,12 +116,12 @@ func infinibandPort(lid int) portSpec {
 }
 
 func roce(i int) spec {
-	return spec{attr: identity(i), ports: []portSpec{ethernet(i, 0)}, disassociates: true}
+	return spec{attr: attrOf(i), ports: []portSpec{ethernet(i, 0)}, disassociates: true}
 }
 
 // infiniband counts flushed work requests, as ConnectX does.
 func infiniband(i int) spec {
-	attr := identity(i)
+	attr := attrOf(i)
 	attr.CountsFlushes = true
 	return spec{attr: attr, ports: []portSpec{infinibandPort(10 + i)}, disassociates: true}
 }
@@ -129,7 +129,7 @@ func infiniband(i int) spec {
 // dual has one port of each link layer, as the ConnectX VPI cards do.
 func dual(i int) spec {
 	return spec{
-		attr:          identity(i),
+		attr:          attrOf(i),
 		ports:         []portSpec{infinibandPort(10 + i), ethernet(i, 1)},
 		disassociates: true,
 	}
@@ -142,7 +142,7 @@ func iwarp(i int) spec {
 	port.methods = []verbs.Method{verbs.MethodFlush}
 	port.gids = 1
 	port.attr.HasLinkDowned = false
-	attr := identity(i)
+	attr := attrOf(i)
 	attr.Transport = "iwarp"
 	return spec{attr: attr, ports: []portSpec{port}}
 }
@@ -154,7 +154,7 @@ func efa(i int) spec {
 	port.gids = 1
 	port.attr.LinkLayer, port.attr.NetDev = verbs.LinkUnspecified, ""
 	port.attr.HasLinkDowned = false
-	attr := identity(i)
+	attr := attrOf(i)
 	attr.EventsSupported = false
 	return spec{attr: attr, ports: []portSpec{port}}
 }

@@ -144,7 +144,7 @@ func (d *device) acknowledge(p pending) (verbs.Run, bool) {
 	d.led.Reader(ledger.CallAckAsyncEvent, got)
 	var hung int64
 	if f, end := d.h.fault(hangAck, 0, 0, got); f != nil {
-		if !d.w.sleep(end, d.gate.lost) {
+		if !d.w.Sleep(end, d.gate.lost) {
 			return verbs.Run{}, false
 		}
 		hung = d.w.clock() - got

@@ -90,7 +90,7 @@ func (p *probe) round() (verbs.Round, bool) {
 		return verbs.Round{}, false
 	}
 	d := p.judge(start, &s)
-	if d.until > 0 && !p.d.w.sleep(d.until, p.gate.closing) {
+	if d.until > 0 && !p.d.w.Sleep(d.until, p.gate.closing) {
 		return verbs.Round{}, false
 	}
 	r := p.conclude(start, s, d)
@@ -106,7 +106,7 @@ func (p *probe) hang(start int64, s *stages) bool {
 		return true
 	}
 	p.setThreadState(ledger.CallReqNotifyCQ, start)
-	if !p.d.w.sleep(end, p.gate.lost) {
+	if !p.d.w.Sleep(end, p.gate.lost) {
 		return false
 	}
 	p.setThreadState(ledger.CallNone, p.d.w.clock())

@@ -21,12 +21,13 @@ const healthy = "healthy"
 
 // scenario is a parsed timeline that is not bound to devices yet.
 type scenario struct {
-	events []eventEntry
-	links  []linkEntry
-	gids   []gidEntry
-	faults []fault
-
+	events   []eventEntry
+	links    []linkEntry
+	gids     []gidEntry
+	faults   []fault
 	commands []commandEntry
+	counters []counterEntry
+	apps     []appEntry
 }
 
 // target selects the devices and ports of an entry.
@@ -40,13 +41,15 @@ type eventEntry struct {
 	schedule
 	typ   verbs.EventType
 	count uint64
+	smLID int // sm_change: of the subnet manager from then on; 0: the same
 	index int // of its table, for errors
 }
 
 type linkEntry struct {
 	target
 	window
-	lanes int // of the link when it comes back; 0: all
+	lanes int    // of the link when it comes back; 0: all
+	why   string // noCarrier, setDown, or one of extStates
 	index int
 }
 
@@ -102,12 +105,13 @@ func parse(text string) (scenario, error) {
 	}
 	var s scenario
 	read := map[string]func(*table){
-		"event": func(t *table) { s.events = append(s.events, readEvent(t)) },
-		"link":  func(t *table) { s.links = append(s.links, readLink(t)) },
-		"gid":   func(t *table) { s.gids = append(s.gids, readGID(t)) },
-		"fault": func(t *table) { s.faults = append(s.faults, readFault(t)) },
-
+		"event":   func(t *table) { s.events = append(s.events, readEvent(t)) },
+		"link":    func(t *table) { s.links = append(s.links, readLink(t)) },
+		"gid":     func(t *table) { s.gids = append(s.gids, readGID(t)) },
+		"fault":   func(t *table) { s.faults = append(s.faults, readFault(t)) },
 		"command": func(t *table) { s.commands = append(s.commands, readCommand(t)) },
+		"counter": func(t *table) { s.counters = append(s.counters, readCounterEntry(t)) },
+		"app":     func(t *table) { s.apps = append(s.apps, readApp(t)) },
 	}
 	for _, name := range slices.Sorted(maps.Keys(top)) {
 		if err := readTables(name, top[name], read[name]); err != nil {
@@ -120,7 +124,7 @@ func parse(text string) (scenario, error) {
 func readTables(name string, value any, read func(*table)) error {
 	tables, ok := tablesOf(value)
 	if read == nil || !ok {
-		return &problem{key: name, text: "allowed: [[event]], [[link]], [[gid]], [[command]] and [[fault]]"}
+		return &problem{key: name, text: "allowed: [[event]], [[link]], [[gid]], [[command]], [[counter]], [[app]] and [[fault]]"}
 	}
 	for i, values := range tables {
 		t := &table{name: name, index: i, values: values}
@@ -162,13 +166,17 @@ func readEvent(t *table) eventEntry {
 	if !ok || typ < 0 || typ.String() != name {
 		t.fail("type", "is %q; allowed: %s, unknown_<number>", name, strings.Join(eventNames(), ", "))
 	}
-	return eventEntry{
+	e := eventEntry{
 		target:   readTarget(t, typ.Scope() == verbs.ScopePort),
-		schedule: t.schedule(),
+		schedule: t.schedule(""),
 		typ:      typ,
 		count:    uint64(t.integer("count", 1, 1, 1e9)),
 		index:    t.index,
 	}
+	if typ == verbs.EventSMChange {
+		e.smLID = int(t.integer("sm_lid", 0, 1, 0xbfff))
+	}
+	return e
 }
 
 func eventNames() []string {
@@ -182,5 +190,6 @@ func eventNames() []string {
 func readLink(t *table) linkEntry {
 	return linkEntry{
 		target: readTarget(t, true), window: t.window("down_for"), lanes: int(t.integer("lanes", 0, 1, allLanes)), index: t.index,
+		why: t.choice("why", noCarrier, append([]string{noCarrier, setDown}, extStates...)),
 	}
 }

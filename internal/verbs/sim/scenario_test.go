@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -13,13 +14,22 @@ import (
 
 func TestABadScenarioIsOneLineWithFileLineKeyAndWhatIsAllowed(t *testing.T) {
 	for _, row := range []struct{ name, text, line, want string }{
-		{"unknown table", "[[fuss]]\nat = \"1s\"\n", "line 1", `fuss: allowed: [[event]], [[link]], [[gid]], [[command]] and [[fault]]`},
-		{"unknown key at the top", "\nseed = 1\n", "line 2", `seed: allowed: [[event]], [[link]], [[gid]], [[command]] and [[fault]]`},
+		{
+			"unknown table", "[[fuss]]\nat = \"1s\"\n", "line 1",
+			`fuss: allowed: [[event]], [[link]], [[gid]], [[command]], [[counter]], [[app]] and [[fault]]`,
+		},
+		{
+			"unknown key at the top", "\nseed = 1\n", "line 2",
+			`seed: allowed: [[event]], [[link]], [[gid]], [[command]], [[counter]], [[app]] and [[fault]]`,
+		},
 		{"a GID that is not there", "[[gid]]\nindex = 9\n", "line 2", "[[gid]] index: is 9; allowed: 0 to 3"},
 		{"a GID in the place of another", "[[gid]]\nto = 0\n", "line 2", "[[gid]] to: is 0, which has another GID"},
-		{"a table that is no array", "[event]\nat = \"1s\"\n", "line 1", "event: allowed: [[event]], [[link]], [[gid]], [[command]] and [[fault]]"},
+		{
+			"a table that is no array", "[event]\nat = \"1s\"\n", "line 1",
+			"event: allowed: [[event]], [[link]], [[gid]], [[command]], [[counter]], [[app]] and [[fault]]",
+		},
 		{"unknown key", "[[link]]\n[[event]]\ntype = \"sm_change\"\ncuont = 2\n", "line 4",
-			"[[event]] cuont: unknown key; allowed: at, count, device, every, port, times, type"},
+			"[[event]] cuont: unknown key; allowed: at, count, device, every, port, sm_lid, times, type"},
 		{"unknown key in the second of two", "[[link]]\nport = 1\n[[link]]\nport = 1\nprot = 1\n", "line 5", "[[link]] prot: unknown key"},
 		{"key in another case", "[[link]]\nPort = 1\n", "line 2", "[[link]] Port: unknown key"},
 		{"no type", "# a comment\n[[event]]\nat = \"1s\"\n", "line 2", `type: is ""; allowed: cq_err, `},
@@ -42,12 +52,54 @@ func TestABadScenarioIsOneLineWithFileLineKeyAndWhatIsAllowed(t *testing.T) {
 		{"a call that is none", "[[command]]\ncall = \"reset\"\n", "line 2", `call: is "reset"; allowed: hw_counters, query_port, query_qp`},
 		{"a command that does something else", "[[command]]\nwhat = \"late\"\n", "line 2", `what: is "late"; allowed: hangs, fails, slow`},
 		{"an errno that no driver returns", "[[command]]\nstatus = \"EPERM\"\n", "line 2", `status: is "EPERM"; allowed: EBUSY, EIO, ENOLINK`},
+		{
+			"an event of a port for an application", "[[app]]\nname = \"a\"\nevent = \"port_err\"\n", "line 3",
+			`event: is "port_err"; allowed: a type of [[event]] that is of no port`,
+		},
+		{
+			"an event without a name for an application", "[[app]]\nname = \"a\"\nevent = \"unknown_42\"\n", "line 3",
+			`event: is "unknown_42"; allowed`,
+		},
+		{"when an event comes, but not which", "[[app]]\nname = \"a\"\nevent_at = \"1s\"\n", "line 3", "event_at: allowed: only together with event"},
+		{
+			"an event after the end", "[[app]]\nname = \"a\"\nfor = \"5s\"\nevent = \"cq_err\"\nevent_at = \"5s\"\n", "line 5",
+			"event_at: is 5s; allowed: less than for (5s)",
+		},
+		{
+			"events at times without a period", "[[app]]\nname = \"a\"\nevent = \"cq_err\"\nevent_times = 2\n", "line 4",
+			"event_times: is 2; allowed: only together with event_every",
+		},
+		{
+			"a flag that is a text", "[[app]]\nname = \"a\"\nevent = \"qp_fatal\"\nevent_skipped = \"yes\"\n", "line 4",
+			`event_skipped: is yes; allowed: true or false`,
+		},
+		{"a read at no time", "[[app]]\nname = \"a\"\nread_after = \"late\"\n", "line 3", `read_after: is "late"; allowed: a duration`},
+		{"a hang at no time", "[[app]]\nname = \"a\"\nhang_missing = 2\n", "line 3", "hang_missing: allowed: only together with hang_at"},
+		{
+			"a hang in what cannot hang", "[[app]]\nname = \"a\"\nhang_at = \"1s\"\nhang_object = \"pd\"\n", "line 4",
+			`hang_object: is "pd"; allowed: cq, qp, srq, wq`,
+		},
+		{
+			"a hang without a proof", "[[app]]\nname = \"a\"\nhang_at = \"1s\"\nhang_proof = \"sure\"\n", "line 4",
+			`hang_proof: is "sure"; allowed: asleep, waiting`,
+		},
+		{
+			"a tracer of a device", "[[fault]]\nkind = \"tracer_lost\"\ndevice = \"sim0\"\n", "line 3",
+			"device: unknown key; allowed: at, every, for, kind, times",
+		},
+		{
+			"a tracer that is refused for no reason", "[[fault]]\nkind = \"tracer_refused\"\nerror = \"limit\"\n", "line 3",
+			`error: is "limit"; allowed: no_device, no_permission, unsupported`,
+		},
 		{"no kind", "[[fault]]\nat = \"1s\"\n", "line 1", `kind: is ""; allowed: completion_error, crash, hang_ack`},
 		{"a key of another kind", "[[fault]]\nkind = \"crash\"\nfor = \"1s\"\n", "line 3",
 			"for: unknown key; allowed: at, device, every, kind, signal, times"},
 		{"a bad signal", "[[fault]]\nkind = \"crash\"\nsignal = \"SIGHUP\"\n", "line 3",
 			`signal: is "SIGHUP"; allowed: SIGABRT, SIGBUS, SIGKILL, SIGSEGV`},
-		{"a bad error", "[[fault]]\nkind = \"open_error\"\nerror = \"bad\"\n", "line 3", `error: is "bad"; allowed: excluded_netns, limit, no_device`},
+		{
+			"a bad error", "[[fault]]\nkind = \"open_error\"\nerror = \"bad\"\n", "line 3",
+			`error: is "bad"; allowed: excluded_netns, limit, no_device`,
+		},
 		{"a bad status", "[[fault]]\nkind = \"completion_error\"\nstatus = \"bad\"\n", "line 3", `status: is "bad"; allowed: loc_len_err`},
 		{"a factor that is no number", "[[fault]]\nkind = \"slow\"\nfactor = nan\n", "line 3", "factor: is NaN; allowed: a number from 1 to"},
 		{"no new name", "[[fault]]\nkind = \"renamed\"\ndevice = \"sim0\"\n", "line 1", `to: is ""; allowed: the new name`},
@@ -106,6 +158,8 @@ func TestTheLivelyScenarioHasEveryKindThatADemonstrationNeeds(t *testing.T) {
 	}
 	require.NotEmpty(t, s.links)
 	require.NotEmpty(t, s.events)
+	require.NotEmpty(t, s.counters)
+	require.NotEmpty(t, s.apps)
 }
 
 func documented(t testing.TB) string {
@@ -124,6 +178,7 @@ func TestTheDocumentedExampleParses(t *testing.T) {
 	require.Len(t, s.links, 3)
 	require.Len(t, s.events, 3)
 	require.Len(t, s.faults, 5)
+	require.Len(t, s.apps, 1)
 	mustLoad(t, Options{Profile: "roce2", Scenario: write(t, documented(t))})
 }
 
@@ -148,13 +203,14 @@ func FuzzParse(f *testing.F) {
 	f.Add("[[fault]]\nkind = 'slow'\nfactor = inf\n[[fault]]\nat = 1979-05-27\n")
 	f.Add("[[fault]]\nkind = 'renamed'\nto = 'x'\ndevice = 'sim0'\nevery = '2ms'\nfor = '1ms'\n")
 	f.Add("[[\"link\"]]\n\"down_for\" = '87600h'\nat = '87600h'\n")
+	f.Add("[[app]]\nname = 'a'\nevent = 'qp_fatal'\nevent_every = '1ms'\nread_after = 'never'\nhang_at = '1s'\n")
 	f.Add("a = 'b")
 	f.Add("[[\"\\nk\"]]")
 	f.Add("[[event]]\ntype = 'sm_change'\n\"\\nk\" = 1\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		s, err := parse(text)
 		if err == nil {
-			w := &World{clock: clock.Monotonic}
+			w := &World{clock: clock.Monotonic, tracer: map[faultKind][]fault{}}
 			w.hardware = []*hardware{newHardware(0, dual(0))}
 			if err = w.plan(s, second); err == nil {
 				runWorld(w)
@@ -181,4 +237,6 @@ func runWorld(w *World) {
 		at = next
 	}
 	w.hardware[0].advance(60 * second)
+	w.AppSteps(second-int64(time.Millisecond), second)
+	w.AppQueues(60 * second)
 }

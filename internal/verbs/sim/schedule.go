@@ -42,6 +42,21 @@ func (s schedule) last(t int64) (int64, bool) {
 	return s.at + k*s.every, true
 }
 
+// count returns how many occurrences are not later than t.
+func (s schedule) count(t int64) int64 {
+	switch {
+	case t < s.at:
+		return 0
+	case s.every == 0:
+		return 1
+	}
+	k := (t-s.at)/s.every + 1
+	if s.times > 0 {
+		k = min(k, s.times)
+	}
+	return k
+}
+
 // shift returns the schedule delayed by d. With a delay of never, it has no
 // occurrence.
 func (s schedule) shift(d int64) schedule {

@@ -103,26 +103,48 @@ func (t *table) choice(key, fallback string, allowed []string) string {
 	return v
 }
 
-// schedule reads at, every and times.
-func (t *table) schedule() schedule {
+// flag reads a boolean. It is false if the key is missing.
+func (t *table) flag(key string) bool {
+	v := t.value(key)
+	set, ok := v.(bool)
+	if v != nil && !ok {
+		t.fail(key, "is %v; allowed: true or false", v)
+	}
+	return set
+}
+
+// schedule reads at, every and times, with a prefix before each.
+func (t *table) schedule(prefix string) schedule {
 	s := schedule{
-		at:    t.span("at", 0, 0),
-		every: t.span("every", 0, minEvery),
-		times: t.integer("times", 0, 1, 1e9),
+		at:    t.span(prefix+"at", 0, 0),
+		every: t.span(prefix+"every", 0, minEvery),
+		times: t.integer(prefix+"times", 0, 1, 1e9),
 	}
 	if s.times > 1 && s.every == 0 {
-		t.fail("times", "is %d; allowed: only together with every", s.times)
+		t.fail(prefix+"times", "is %d; allowed: only together with %severy", s.times, prefix)
 	}
 	return s
 }
 
 // window reads the schedule, and the length from the named key.
 func (t *table) window(length string) window {
-	w := window{schedule: t.schedule(), length: t.span(length, never, time.Nanosecond)}
+	w := window{schedule: t.schedule(""), length: t.span(length, never, time.Nanosecond)}
 	if w.every > 0 && w.length >= w.every {
 		t.fail(length, "lasts until the next time; allowed: less than every (%v)", time.Duration(w.every))
 	}
 	return w
+}
+
+// without fails at the keys with a prefix if the key that gives them a meaning is not there.
+func (t *table) without(prefix, key string) {
+	if t.values[key] != nil {
+		return
+	}
+	for _, k := range slices.Sorted(maps.Keys(t.values)) {
+		if strings.HasPrefix(k, prefix) {
+			t.fail(k, "allowed: only together with %s", key)
+		}
+	}
 }
 
 // end returns the first problem. An unknown key is a problem, too.

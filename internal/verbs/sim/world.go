@@ -30,13 +30,15 @@ type Options struct {
 }
 
 // World is the simulated hardware with its timeline. Its methods may be called
-// concurrently, and do not block.
+// concurrently, and only Sleep blocks.
 type World struct {
 	clock    Clock
 	waits    func(until int64) bool
 	die      func(syscall.Signal)
 	seed     int64
 	hardware []*hardware
+	tracer   map[faultKind][]fault // not changed after Load
+	stage    stage
 }
 
 // Load builds a world. Its error is one line that names the problem and the allowed
@@ -59,7 +61,7 @@ func Load(o Options) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &World{clock: o.Clock, waits: o.Wait, die: o.Die, seed: o.Seed}
+	w := &World{clock: o.Clock, waits: o.Wait, die: o.Die, seed: o.Seed, tracer: map[faultKind][]fault{}}
 	for i, sp := range specs {
 		w.hardware = append(w.hardware, newHardware(i, sp))
 	}
@@ -69,8 +71,11 @@ func Load(o Options) (*World, error) {
 	return w, nil
 }
 
-// sleep waits until the given moment and reports whether it came before stop.
-func (w *World) sleep(until int64, stop <-chan struct{}) bool {
+// Now returns the world's CLOCK_MONOTONIC in ns.
+func (w *World) Now() int64 { return w.clock() }
+
+// Sleep waits until a moment of Now, and reports whether it came before stop.
+func (w *World) Sleep(until int64, stop <-chan struct{}) bool {
 	if w.waits != nil {
 		return w.waits(until)
 	}
@@ -153,7 +158,9 @@ func (w *World) Inject(device string, typ verbs.EventType, port int, count uint6
 // stays down as long as an entry of the scenario holds it down, too.
 func (w *World) SetLink(device string, port int, up bool) error {
 	return w.atPort("set link", device, port, func(h *hardware, l *link, now int64) {
-		l.held = !up
+		if l.held = !up; l.held {
+			l.why = noCarrier
+		}
 		h.settle(port, now)
 	})
 }

@@ -93,6 +93,23 @@ func (s FS) Device(name string) verbs.DeviceAttr {
 	}
 }
 
+// Ports returns the numbers of a device's ports, in their order; none if there is no such device.
+// It asks no driver.
+func (s FS) Ports(name string) []int {
+	names, err := listDir(filepath.Join(s.device(name), "ports"))
+	if err != nil {
+		return nil
+	}
+	var ports []int
+	for _, name := range names {
+		if n, err := strconv.Atoi(name); err == nil {
+			ports = append(ports, n)
+		}
+	}
+	slices.Sort(ports)
+	return ports
+}
+
 // Port completes the answer of a port query with NetDev and LinkDowned, and
 // with RateGbps and Width if the answer has none. Values that cannot be read
 // stay as they are.

@@ -1,6 +1,9 @@
 package verbstest
 
 import (
+	"errors"
+	"slices"
+
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/ledger"
@@ -15,6 +18,9 @@ func portCases() []testCase {
 		{"the query agrees with the link", []Capability{Link}, queryAgreesWithLink},
 		{"queries run while a reader waits", nil, queriesWhileReading},
 		{"the queue pair of a probe answers a query", nil, queuePairAnswers},
+		{"the network device follows the link", []Capability{Link}, netDevFollowsLink},
+		{"counters are read again and again, and not of a closed device", nil, countersAreRead},
+		{"objects are listed by kind, and not of a closed device", nil, objectsAreListed},
 		{"the GID table has different GIDs in the order of their indexes", nil, gidTableIsInOrder},
 		{"the GID table says what a probe sends from", nil, gidTableHasProbed},
 		{"a new address is in the GID table", []Capability{Addresses}, newAddressIsInGIDTable},
@@ -48,12 +54,105 @@ func noSuchPort(s *session) {
 	for _, port := range []int{-1, 0, s.dev.Attr().Ports + 1, 1 << 20} {
 		_, err := s.dev.QueryPort(port)
 		_, ofGIDs := s.dev.GIDs(port)
-		for _, err := range []error{err, ofGIDs, s.dev.ReadCounter(port), s.dev.QueryQP(port)} {
+		_, ofNetDev := s.dev.NetDev(port)
+		_, ofLink := s.dev.Link(port)
+		_, ofCounters := s.dev.ReadCounters(port, verbs.CountersPort)
+		for _, err := range []error{err, ofGIDs, ofNetDev, ofLink, ofCounters, s.dev.ReadCounter(port), s.dev.QueryQP(port)} {
 			require.Error(s.t, err, "port %d", port)
 			// ErrNoDevice would mean that the device has been removed.
 			require.NotErrorIs(s.t, err, verbs.ErrNoDevice, "port %d", port)
 		}
 	}
+}
+
+// carries reports whether the network device of the port has a carrier. On InfiniBand there is
+// none.
+func (s *session) carries() (carrier, known bool) {
+	n, err := s.dev.NetDev(s.f.Port)
+	if errors.Is(err, verbs.ErrUnsupported) {
+		return false, false
+	}
+	require.NoError(s.t, err)
+	require.NotEmpty(s.t, n.Name)
+	return n.AdminUp && n.HasCarrier && n.Carrier, true
+}
+
+func netDevFollowsLink(s *session) {
+	carrier, known := s.carries()
+	if !known {
+		return
+	}
+	require.True(s.t, carrier)
+	s.f.LinkDown(s.t)
+	s.awaitState("down", func(a verbs.PortAttr) bool { return a.State != verbs.PortActive })
+	carrier, _ = s.carries()
+	require.False(s.t, carrier)
+	s.f.LinkUp(s.t)
+	s.awaitState("active", func(a verbs.PortAttr) bool { return a.State == verbs.PortActive })
+	carrier, _ = s.carries()
+	require.True(s.t, carrier)
+}
+
+func countersAreRead(s *session) {
+	sources := []verbs.CounterSource{verbs.CountersHardware, verbs.CountersPort, verbs.CountersPCI, verbs.CountersNetDev}
+	for _, from := range sources {
+		first, err := s.dev.ReadCounters(s.f.Port, from)
+		if errors.Is(err, verbs.ErrUnsupported) {
+			require.Empty(s.t, first, from)
+			continue
+		}
+		require.NoError(s.t, err, from)
+		require.NotEmpty(s.t, first, from)
+		second, err := s.dev.ReadCounters(s.f.Port, from)
+		require.NoError(s.t, err, from)
+		for name, was := range first {
+			require.GreaterOrEqual(s.t, second[name], was, name)
+		}
+	}
+	require.NoError(s.t, s.close())
+	for _, from := range sources {
+		_, err := s.dev.ReadCounters(s.f.Port, from)
+		require.ErrorIs(s.t, err, verbs.ErrClosed, from)
+	}
+	_, err := s.dev.Link(s.f.Port)
+	require.ErrorIs(s.t, err, verbs.ErrClosed)
+}
+
+func objectsAreListed(s *session) {
+	all := []verbs.ObjectKind{verbs.ObjectContext, verbs.ObjectPD, verbs.ObjectCQ, verbs.ObjectSRQ, verbs.ObjectQP}
+	for _, kinds := range [][]verbs.ObjectKind{all, all[:len(all)-1]} {
+		o, err := s.dev.Objects(kinds...)
+		require.NoError(s.t, err)
+		require.Positive(s.t, o.Mono)
+		require.Empty(s.t, o.Problem)
+		require.NotEmpty(s.t, o.Holders)
+		var sum [verbs.ObjectKinds]uint32
+		seen := map[verbs.Holder]bool{}
+		for _, h := range o.Holders {
+			who := verbs.Holder{Thread: h.Thread, Kernel: h.Kernel}
+			require.False(s.t, seen[who], "%+v is there twice", who)
+			seen[who] = true
+			for kind, n := range h.Counts {
+				sum[kind] += n
+			}
+		}
+		// The kernel has a queue pair for management on each port, but not with iWARP, whose probes flush.
+		if iWARP := slices.Contains(s.f.Methods, verbs.MethodFlush); !iWARP {
+			require.True(s.t, seen[verbs.Holder{Kernel: true}])
+			require.Positive(s.t, sum[verbs.ObjectPD])
+		}
+		for kind, l := range o.Lists {
+			if kind < len(kinds) {
+				require.Equal(s.t, verbs.ObjectList{State: verbs.ListWhole}, l)
+			} else {
+				require.Equal(s.t, verbs.ObjectList{}, l)
+				require.Zero(s.t, sum[kind])
+			}
+		}
+	}
+	require.NoError(s.t, s.close())
+	_, err := s.dev.Objects(all...)
+	require.ErrorIs(s.t, err, verbs.ErrClosed)
 }
 
 func queuePairAnswers(s *session) {

@@ -1,0 +1,119 @@
+package report
+
+import (
+	"archive/tar"
+	"cmp"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Manifest is the name of the file that lists the others. It is the first one of an archive.
+const Manifest = "MANIFEST.txt"
+
+// Name returns the name of a report without its suffix: that of the directory in it.
+func Name(host string, at time.Time) string {
+	safe := func(r rune) rune {
+		if r == '-' || r == '.' || r == '_' || '0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z' {
+			return r
+		}
+		return '_'
+	}
+	return "report-" + strings.Map(safe, cmp.Or(host, "unknown")) + "-" + at.UTC().Format("20060102T150405Z")
+}
+
+// Suffix is what is added to Name for the name of the archive.
+const Suffix = ".tar.gz"
+
+// Archive writes a gzipped tar archive of the files that are there, below one directory, with the
+// manifest first. Equal arguments give equal bytes.
+func Archive(w io.Writer, dir string, at time.Time, manifest string, made []Made) error {
+	z := gzip.NewWriter(w)
+	t := tar.NewWriter(z)
+	add := func(name string, data Data) error {
+		err := t.WriteHeader(&tar.Header{
+			Typeflag: tar.TypeReg, Name: path.Join(dir, name), Mode: 0o600, Size: data.Len(), ModTime: at.UTC().Truncate(time.Second),
+		})
+		if err == nil {
+			_, err = data.WriteTo(t)
+		}
+		if err != nil {
+			return fmt.Errorf("write %s: %w", name, err)
+		}
+		return nil
+	}
+	if err := add(Manifest, Text(manifest)); err != nil {
+		return err
+	}
+	for i := range made {
+		if made[i].Missing != nil {
+			continue
+		}
+		if err := add(made[i].Name, made[i].Data); err != nil {
+			return err
+		}
+	}
+	return errors.Join(t.Close(), z.Close())
+}
+
+// Output is a file that gets its name once it is complete. Until then it has another one beside
+// it.
+type Output struct {
+	path string
+	f    *os.File
+	kept bool
+}
+
+// Create makes an Output that only its owner may read. The caller discards it.
+func Create(path string) (*Output, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return nil, fmt.Errorf("write %s: it is a directory; name a file in it", path)
+	}
+	// Keep would put the archive in the place of /dev/null or of the link /dev/stdout.
+	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("write %s: it is no regular file; name another one", path)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".rdma-events-report-*") // has mode 0600
+	if err != nil {
+		return nil, fmt.Errorf("write %s: %w", path, err)
+	}
+	return &Output{path: path, f: f}, nil
+}
+
+// Write implements io.Writer.
+func (o *Output) Write(p []byte) (int, error) { return o.f.Write(p) }
+
+// Keep puts the file in its place, where it replaces another one. Its size is returned.
+func (o *Output) Keep() (size int64, err error) {
+	info, err := o.f.Stat()
+	if err == nil {
+		err = errors.Join(o.f.Sync(), o.f.Close())
+	}
+	if err == nil {
+		err = os.Rename(o.f.Name(), o.path)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("write %s: %w", o.path, err)
+	}
+	o.kept = true
+	return info.Size(), nil
+}
+
+// Discard removes what Keep has not put in its place. It may be called after Keep.
+func (o *Output) Discard() {
+	if !o.kept {
+		// The first error is the one to report.
+		_ = o.f.Close()
+		_ = os.Remove(o.f.Name())
+	}
+}
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,144 @@
+package report
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// text returns a part with one file.
+func text(name string, stage int, file func(context.Context) (File, error)) Part {
+	return single(Description{name, "a part"}, stage, time.Second, file)
+}
+
+// summary returns the files by their names with their contents or why they are missing.
+func summary(made []Made) []string {
+	var all []string
+	for i := range made {
+		m := &made[i]
+		switch {
+		case m.Missing != nil:
+			all = append(all, m.Name+"! "+m.Missing.Error())
+		default:
+			all = append(all, fmt.Sprintf("%s %s", m.Name, m.Data))
+		}
+	}
+	return all
+}
+
+func good(content string) func(context.Context) (File, error) {
+	return func(context.Context) (File, error) { return File{Data: Text(content)}, nil }
+}
+
+func TestAPartThatFailsOrPanicsLosesNoOther(t *testing.T) {
+	made := Collect(t.Context(), []Part{
+		text("a", stageRest, good("1")),
+		text("b", stageRest, func(context.Context) (File, error) { return File{}, errors.New("no luck") }),
+		text("c", stageRest, func(context.Context) (File, error) { panic("index of nothing") }),
+		text("d", stageRest, func(context.Context) (File, error) { return File{}, nil }),
+		text("e", stageDevices, good("2")),
+	}, time.Now)
+	require.Equal(t, []string{"a 1", "b! no luck", "c! panic: index of nothing", "d! it was not made", "e 2"}, summary(made))
+}
+
+func TestAPartThatHangsIsLeftBehindAndTheOthersAreMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		begin := time.Now()
+		made := Collect(t.Context(), []Part{
+			text("hangs", stageDevices, func(context.Context) (File, error) { <-release; return File{Data: Text("late")}, nil }),
+			text("stops", stageDevices, func(ctx context.Context) (File, error) {
+				<-ctx.Done()
+				return File{Data: Text("half"), Lacks: []string{"the other half"}}, nil
+			}),
+			text("next", stageRest, good("1")),
+		}, time.Now)
+		require.Equal(t, []string{"hangs! it did not end in time, and is left behind: its limit is 1s", "stops half", "next 1"}, summary(made))
+		require.Equal(t, time.Second+grace, time.Since(begin))
+		require.Equal(t, []string{"hangs: it did not end in time, and is left behind: its limit is 1s", "stops: the other half"}, Missing(made))
+		close(release)
+	})
+}
+
+func TestStagesFollowEachOtherAndTheFilesKeepTheirOrder(t *testing.T) {
+	var stage atomic.Int32
+	at := func(want int32) func(context.Context) (File, error) {
+		return func(context.Context) (File, error) {
+			if now := stage.Swap(want); now > want {
+				return File{}, fmt.Errorf("after stage %d", now)
+			}
+			return File{Data: Text("ok")}, nil
+		}
+	}
+	made := Collect(t.Context(), []Part{
+		text("a", stageDoctor, at(2)), text("b", stageDevices, at(0)), text("c", stageRest, at(1)), text("d", stageDevices, at(0)),
+	}, time.Now)
+	require.Equal(t, []string{"a ok", "b ok", "c ok", "d ok"}, summary(made))
+}
+
+func TestSoManyPartsOfAStageAreMadeAtOnceAndNoMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var now, most atomic.Int32
+		var parts []Part
+		for i := range 3 * together {
+			parts = append(parts, text(fmt.Sprint(i), stageDevices, func(context.Context) (File, error) {
+				most.Store(max(most.Load(), now.Add(1)))
+				time.Sleep(500 * time.Millisecond)
+				now.Add(-1)
+				return File{Data: Text("ok")}, nil
+			}))
+		}
+		begin := time.Now()
+		require.Empty(t, Missing(Collect(t.Context(), parts, time.Now)))
+		require.Equal(t, int32(together), most.Load())
+		require.Equal(t, 1500*time.Millisecond, time.Since(begin))
+	})
+}
+
+func TestAfterTheEndOfTheContextNothingIsMade(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	made := Collect(ctx, []Part{
+		text("a", stageDevices, func(context.Context) (File, error) { cancel(); return File{Data: Text("1")}, nil }),
+		text("b", stageRest, good("2")),
+	}, time.Now)
+	require.Equal(t, "b! context canceled", summary(made)[1])
+}
+
+func TestSeveralFilesOfAPartAreMissingForOneReason(t *testing.T) {
+	made := Collect(t.Context(), []Part{{
+		Files: []Description{{"a", ""}, {"b", ""}}, Limit: time.Second,
+		Make: func(context.Context) (map[string]File, error) { return nil, errors.New("no luck") },
+	}, {
+		Files: []Description{{"c", ""}, {"d", ""}}, Limit: time.Second,
+		Make: func(context.Context) (map[string]File, error) {
+			return map[string]File{"c": {Data: Text("1")}}, errors.New("half")
+		},
+	}}, time.Now)
+	require.Equal(t, []string{"a: no luck", "d: half"}, Missing(made))
+	require.Equal(t, []string{"as a"}, made[1].missing())
+}
+
+func TestATextFromOutsideIsOneLineThatATerminalShows(t *testing.T) {
+	require.Equal(t, "a b?[31m c", OneLine("\n a\r\nb\x1b[31m\t c \n"))
+	require.Equal(t, "a??\ufffd", OneLine("a\x00\u009b\xff"))
+	long := OneLine(string(make([]byte, 10_000)))
+	require.Len(t, long, 403)
+}
+
+// What a device or a damaged directory says is not more than a reader can read.
+func TestOfManyLinesTheFirstAreShown(t *testing.T) {
+	many := make([]string, 1000)
+	made := Collect(t.Context(), []Part{text("a", stageRest, func(context.Context) (File, error) {
+		return File{Data: Text("1"), Lacks: many, Notes: many, Removed: many}, nil
+	})}, time.Now)
+	for _, lines := range [][]string{made[0].Lacks, made[0].Notes, made[0].Removed} {
+		require.Len(t, lines, 51)
+		require.Equal(t, "and 950 more", lines[50])
+	}
+}

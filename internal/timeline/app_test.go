@@ -1,0 +1,228 @@
+package timeline
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/measure"
+	"rdma_events/internal/recorder"
+	"rdma_events/internal/status"
+	"rdma_events/internal/trace"
+	"rdma_events/internal/verbs"
+	"rdma_events/tests/schema"
+)
+
+const second = 1000 // of at
+
+func qpFatal(ms int, number uint32) *measure.AppEvent {
+	return &measure.AppEvent{
+		Device: "mlx5_0", App: "python3", Type: verbs.EventQPFatal, Count: 1, PID: 4711, Number: number, Unit: "job_1870", At: at(ms),
+	}
+}
+
+func look(ms int, age time.Duration, errors, read, discarded uint64) *measure.AppAsync {
+	a := &measure.AppAsync{Device: "mlx5_0", App: "python3", UnreadErrors: errors, UnreadAge: int64(age), At: at(ms)}
+	a.Read, a.Discarded = read, discarded
+	return a
+}
+
+func hangs(ms, threads, tid int) *measure.AppHang {
+	h := &measure.AppHang{Device: "mlx5_0", App: "python3", Object: verbs.ScopeQP, Threads: threads, At: at(ms)}
+	if threads > 0 {
+		h.Age, h.Missing, h.PID, h.TID, h.Number, h.Proof = int64(10*time.Second), 2, 4711, tid, 284, trace.ProofAsleep
+	}
+	return h
+}
+
+func withoutTimes(all []Kept) (lines []string) {
+	for i := range all {
+		lines = append(lines, strings.Join(strings.Fields(Style{}.Kept(&all[i]))[1:], " "))
+	}
+	return lines
+}
+
+func TestWhatApplicationsExperienceIsRecorded(t *testing.T) {
+	off := &measure.Tracer{Worker: status.Status{Reason: status.ReasonCrashed, Message: "the tracer died of SIGKILL"}, At: at(70 * second)}
+	all := record(t, t.TempDir()+"/r", func(r *Recording) {
+		r.Emit(qpFatal(1, 284))
+		for _, p := range []measure.Point{
+			&measure.Tracer{Attached: true, Hooks: "kprobe", Worker: status.Status{Reason: status.ReasonOK}, At: at(0)},
+			hangs(20*second, 1, 4713), hangs(30*second, 1, 4713), hangs(40*second, 0, 0), off, off,
+		} {
+			r.Interval([]measure.Point{p})
+		}
+	})
+	require.ElementsMatch(t, []string{
+		"applications traced: kprobe",
+		"mlx5_0 python3[4711] job_1870 qp_fatal qp 284",
+		"mlx5_0 python3[4711] hangs in destroy of qp 284, 2 acks missing",
+		"mlx5_0 python3[4711] no longer hangs in destroy of qp 284, after 30s",
+		"applications not traced: crashed the tracer died of SIGKILL",
+	}, withoutTimes(all))
+	for _, k := range all {
+		text, err := json.Marshal(k)
+		require.NoError(t, err)
+		schema.Require(t, "events", string(text))
+	}
+}
+
+func TestErrorsThatNobodyReadsAreRecordedOnceAndTheirEndToo(t *testing.T) {
+	all := record(t, t.TempDir()+"/r", func(r *Recording) {
+		for _, p := range []*measure.AppAsync{
+			look(0, 0, 0, 1, 0), look(10*second, 9*time.Second, 1, 1, 0), look(20*second, 19*time.Second, 1, 1, 0),
+			look(30*second, 29*time.Second, 2, 1, 0), look(40*second, 0, 0, 3, 0), look(50*second, 0, 0, 3, 0),
+		} {
+			r.Interval([]measure.Point{p})
+		}
+	})
+	require.Equal(t, []string{"mlx5_0 python3 not read for 19s", "mlx5_0 python3 read after 39s"}, withoutTimes(all))
+	for _, k := range all {
+		text, err := json.Marshal(k)
+		require.NoError(t, err)
+		schema.Require(t, "events", string(text))
+	}
+}
+
+func TestHowUnreadErrorsEndIsSaidOnlyWhereItIsCertain(t *testing.T) {
+	for _, tt := range []struct {
+		want string
+		last *measure.AppAsync
+	}{
+		{"read after 31s", look(40*second, 0, 0, 2, 1)},
+		{"discarded unread after 31s", look(40*second, 0, 0, 1, 2)},
+		{"no longer unread, after 31s", look(40*second, 0, 0, 2, 2)},
+		{"no longer unread, after 31s", look(40*second, 0, 0, 0, 0)}, // the counters began anew
+	} {
+		c := NewChanges()
+		_, ok := c.Of(look(20*second, 11*time.Second, 1, 1, 1), nil)
+		require.True(t, ok)
+		r, ok := c.Of(tt.last, nil)
+		require.True(t, ok)
+		require.Equal(t, tt.want, r.Unread.line())
+	}
+}
+
+// The queue was read in between: what waits now has not waited for long.
+func TestErrorsThatFollowThoseThatWereReadAreNewsOfTheirOwn(t *testing.T) {
+	c := NewChanges()
+	var lines []string
+	for _, p := range []*measure.AppAsync{
+		look(20*second, 11*time.Second, 1, 1, 0), look(30*second, 3*time.Second, 1, 2, 0), look(40*second, 13*time.Second, 1, 2, 0),
+	} {
+		if r, ok := c.Of(p, nil); ok {
+			lines = append(lines, r.Unread.line())
+		}
+	}
+	require.Equal(t, []string{"not read for 11s", "read after 21s", "not read for 13s"}, lines)
+}
+
+func TestAnotherThreadThatHangsIsNews(t *testing.T) {
+	c := NewChanges()
+	var lines []string
+	for _, p := range []*measure.AppHang{
+		hangs(0, 0, 0), hangs(10*second, 1, 1), hangs(11*second, 2, 1), hangs(12*second, 1, 2), hangs(13*second, 1, 2), hangs(14*second, 0, 0),
+	} {
+		if r, ok := c.Of(p, nil); ok {
+			lines = append(lines, r.Hang.line(r.App))
+		}
+	}
+	require.Equal(t, []string{
+		"hangs in destroy of qp 284, 2 acks missing", "hangs in destroy of qp 284, 2 acks missing, 2 threads",
+		"hangs in destroy of qp 284, 2 acks missing", "no longer hangs in destroy of qp 284, after 12s",
+	}, lines)
+}
+
+// 10,000 events of one application come at once.
+func TestAStormOfAnApplicationIsRecordedToTheLastEvent(t *testing.T) {
+	const storm = 10_000
+	all := record(t, t.TempDir()+"/r", func(r *Recording) {
+		for i := range storm {
+			r.Emit(qpFatal(i, uint32(i+1)))
+		}
+	})
+	var events uint64
+	var last uint32
+	for _, k := range all {
+		events += k.Count
+		last = k.App.Number
+	}
+	require.EqualValues(t, storm, events)
+	require.EqualValues(t, storm, last)
+	require.Less(t, len(all), storm/10)
+}
+
+// Any user may have any number of names. Their records wait for their turn, and are all there at the end.
+func TestAStormOfManyApplicationsHoldsUpNoRecordOfADevice(t *testing.T) {
+	const names = 1000
+	synctest.Test(t, func(t *testing.T) {
+		all := record(t, t.TempDir()+"/r", func(r *Recording) {
+			for i := range names {
+				p := qpFatal(i, 284)
+				p.App = fmt.Sprint("a", i)
+				r.Emit(p)
+			}
+			r.Emit(&measure.Event{Device: "mlx5_0", Port: 1, Type: verbs.EventPortErr, Count: 1, Total: 1, At: at(0)})
+			time.Sleep(500 * time.Millisecond)
+			synctest.Wait()
+			require.EqualValues(t, perSecond+1, r.Counts().Recorded)
+		})
+		require.Len(t, all, names+1)
+		require.True(t, slices.ContainsFunc(all[:perSecond+1], func(k Kept) bool { return k.Kind == KindEvent }))
+	})
+}
+
+// One record of the device every 100 seconds, and of applications twice as much as the directory has space for.
+func TestAFloodOfApplicationsDisplacesNoRecordOfADevice(t *testing.T) {
+	const rounds = 25
+	synctest.Test(t, func(t *testing.T) {
+		text := strings.Repeat("u", 64)
+		all := record(t, t.TempDir()+"/r", func(r *Recording) {
+			for i := range rounds * 100 {
+				if i%100 == 0 {
+					r.Emit(&measure.Event{Device: "mlx5_0", Port: 1, Type: verbs.EventPortErr, Count: 1, Total: uint64(i/100 + 1), At: at(i)})
+				}
+				for j := range perSecond {
+					p := qpFatal(i, 284)
+					p.App, p.Unit = fmt.Sprintf("a%d", j), text
+					r.Emit(p)
+				}
+				time.Sleep(time.Second)
+			}
+			require.Zero(t, r.Counts().Lost)
+		})
+		var devices, apps int
+		for _, k := range all {
+			switch k.Kind {
+			case KindEvent:
+				devices++
+			case KindAppEvent:
+				apps++
+			}
+		}
+		require.Equal(t, rounds, devices)
+		require.Less(t, apps, rounds*100*perSecond)
+		require.Greater(t, apps, rounds*100*perSecond/10)
+	})
+}
+
+func TestARecordOfAnApplicationCommandsNoTerminal(t *testing.T) {
+	k, err := NewKept(&recorder.Record{
+		Kind: KindAppEvent, Device: "mlx5_0", Data: []byte(`{"event":"qp_fatal","app":{"name":"\u001b[2Jx\n","unit":"job_1\u009b"}}`),
+	})
+	require.NoError(t, err)
+	require.Contains(t, Style{}.Kept(&k), "mlx5_0      ?[2Jx? job_1?        qp_fatal")
+
+	for _, r := range []recorder.Record{
+		{Kind: KindAppEvent}, {Kind: KindAppUnread, Data: []byte(`{"app":{}}`)}, {Kind: KindAppHang, Data: []byte(`{"hang":{}}`)}, {Kind: KindTracer},
+	} {
+		_, err := NewKept(&r)
+		require.ErrorContains(t, err, "without its data", r.Kind)
+	}
+}

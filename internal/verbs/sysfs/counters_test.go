@@ -1,0 +1,105 @@
+package sysfs_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/sysfs"
+)
+
+func always() bool { return true }
+
+const nic = "devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/"
+
+// card is an adapter with counters of all kinds and a network device.
+func card() tree {
+	port := nic + "infiniband/mlx5_0/ports/1/"
+	return tree{
+		"bus/pci/drivers/mlx5_core/module":                              "-> ../../../../module/mlx5_core",
+		"class/infiniband/mlx5_0":                                       "-> ../../" + nic + "infiniband/mlx5_0",
+		nic + "driver":                                                  "-> ../../../../bus/pci/drivers/mlx5_core",
+		nic + "aer_dev_correctable":                                     "RxErr 3\nBadTLP 0\nTOTAL_ERR_COR 3\n",
+		nic + "aer_dev_nonfatal":                                        "Undefined 0\nCmpltTO 1\nTOTAL_ERR_NONFATAL 1\n",
+		nic + "aer_dev_fatal":                                           unreadable,
+		nic + "infiniband/mlx5_0/device":                                "-> ../../../0000:3b:00.0",
+		port + "hw_counters/lifespan":                                   "10\n",
+		port + "hw_counters/out_of_buffer":                              "48213\n",
+		port + "hw_counters/roce_slow":                                  "18446744073709551615\n",
+		port + "counters/symbol_error":                                  "17\n",
+		port + "counters/VL15_dropped":                                  "N/A (no PMA)\n",
+		port + "counters/port_xmit_wait":                                unreadable,
+		port + "gid_attrs/ndevs/0":                                      "eth0\n",
+		"class/net/eth0":                                                "-> ../../" + nic + "net/eth0",
+		nic + "net/eth0/device":                                         "-> ../../../0000:3b:00.0",
+		nic + "net/eth0/flags":                                          "0x1003\n",
+		nic + "net/eth0/operstate":                                      "down\n",
+		nic + "net/eth0/carrier_changes":                                "5\n",
+		"devices/virtual/net/bond0/flags":                               "0x1402\n",
+		"devices/virtual/net/bond0/operstate":                           "down\n",
+		"class/net/bond0":                                               "-> ../../devices/virtual/net/bond0",
+		"class/infiniband/soft0":                                        "-> ../../devices/virtual/infiniband/soft0",
+		"devices/virtual/infiniband/soft0/x":                            "",
+		"devices/virtual/infiniband/soft0/ports/1/hw_counters/lifespan": "10\n",
+	}
+}
+
+func TestCountersOfAPortAndOfItsPCIFunction(t *testing.T) {
+	s := card().mount(t)
+	got, err := s.ReadCounters("mlx5_0", 1, verbs.CountersHardware, always)
+	require.NoError(t, err)
+	require.Equal(t, map[string]uint64{"out_of_buffer": 48213, "roce_slow": 1<<64 - 1}, got)
+	got, err = s.ReadAER("mlx5_0")
+	require.NoError(t, err)
+	require.Equal(t, map[string]uint64{
+		"correctable RxErr": 3, "correctable BadTLP": 0, "nonfatal Undefined": 0, "nonfatal CmpltTO": 1,
+	}, got)
+}
+
+func TestWithoutCountersOfASourceItIsUnsupported(t *testing.T) {
+	s := card().mount(t)
+	for _, from := range []verbs.CounterSource{verbs.CountersHardware, verbs.CountersPort} {
+		_, err := s.ReadCounters("soft0", 1, from, always)
+		require.ErrorIs(t, err, verbs.ErrUnsupported, from)
+	}
+	_, err := s.ReadAER("soft0")
+	require.ErrorIs(t, err, verbs.ErrUnsupported)
+}
+
+// A device that does not answer would let each of its counters wait for as long.
+func TestReadingCountersEndsAtTheFirstThatFails(t *testing.T) {
+	s := card().mount(t)
+	got, err := s.ReadCounters("mlx5_0", 1, verbs.CountersPort, always)
+	require.ErrorContains(t, err, "read counter: read ")
+	require.Empty(t, got, "port_xmit_wait comes before symbol_error, VL15_dropped is no number")
+}
+
+func TestReadingCountersEndsWhenItTakesTooLong(t *testing.T) {
+	s := card().mount(t)
+	calls := 0
+	got, err := s.ReadCounters("mlx5_0", 1, verbs.CountersHardware, func() bool {
+		calls++
+		return calls == 1
+	})
+	require.ErrorIs(t, err, sysfs.ErrStopped)
+	require.Equal(t, map[string]uint64{"out_of_buffer": 48213}, got, "what was read is kept")
+}
+
+func TestANetworkDeviceIsAsTheKernelShowsIt(t *testing.T) {
+	s := card().mount(t)
+	require.Equal(t, "eth0", s.PortNetDev("mlx5_0", 1))
+	require.Empty(t, s.PortNetDev("soft0", 1))
+	up, err := s.NetDev("eth0")
+	require.NoError(t, err)
+	require.Equal(t, verbs.NetDev{
+		Name: "eth0", AdminUp: true, HasCarrier: true, CarrierChanges: 5, HasCarrierChanges: true,
+	}, up)
+	down, err := s.NetDev("bond0")
+	require.NoError(t, err)
+	require.Equal(t, verbs.NetDev{Name: "bond0", Virtual: true}, down, "a device that is down has no carrier to read")
+	for _, name := range []string{"", "eth7"} {
+		_, err := s.NetDev(name)
+		require.ErrorIs(t, err, verbs.ErrUnsupported, name)
+	}
+}
