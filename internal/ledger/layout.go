@@ -90,6 +90,7 @@ const (
 	CallLoadLibrary
 	CallReadSysfs // not a call into the library, but it can hang in the driver too
 	CallQueryQP
+	CallEthtool // netlink and ioctl, under the kernel's RTNL lock
 	calls
 )
 
@@ -101,7 +102,7 @@ var callNames = [calls]string{
 	"ibv_get_cq_event", "ibv_ack_cq_events", "ibv_get_async_event", "ibv_ack_async_event",
 	"ibv_destroy_qp", "ibv_destroy_cq", "ibv_destroy_comp_channel", "ibv_destroy_ah",
 	"ibv_dereg_mr", "ibv_dealloc_pd", "ibv_close_device", "dlopen libibverbs",
-	"read sysfs", "ibv_query_qp",
+	"read sysfs", "ibv_query_qp", "ethtool",
 }
 
 // String returns the function's name, "" for CallNone.

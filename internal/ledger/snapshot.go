@@ -90,12 +90,21 @@ func (s *probeSlot) get() Probe {
 // CallNone when no thread is in a call. It leaves out a call whose Lane has a Thread for
 // which held returns true. held may be nil.
 func (s *Snapshot) Busy(held func(thread int) bool) Lane {
+	return s.oldest(func(l Lane) bool { return l.Thread == 0 || held == nil || !held(l.Thread) })
+}
+
+// Faulted returns the call in which a signal such as SIGSEGV can have ended the worker: of
+// the calls into the library the one that has lasted longest. A call into the kernel runs
+// no code of the library; it may have been under way on another thread.
+func (s *Snapshot) Faulted() Lane {
+	return s.oldest(func(l Lane) bool { return l.Call != CallReadSysfs && l.Call != CallEthtool })
+}
+
+// oldest returns the longest of the calls under way for which counts is true.
+func (s *Snapshot) oldest(counts func(Lane) bool) Lane {
 	var oldest Lane
 	compare := func(l Lane) {
-		if l.Call == CallNone || oldest.Call != CallNone && l.Beat >= oldest.Beat {
-			return
-		}
-		if l.Thread == 0 || held == nil || !held(l.Thread) {
+		if l.Call != CallNone && (oldest.Call == CallNone || l.Beat < oldest.Beat) && counts(l) {
 			oldest = l
 		}
 	}

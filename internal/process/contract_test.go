@@ -92,10 +92,20 @@ func (a *testAttempt) Take(m message, s status.Status) {
 func (a *testAttempt) Busy(held func(int) bool) Call {
 	var s ledger.Snapshot
 	a.led.Snapshot(&s)
-	if busy := s.Busy(held); busy.Call != ledger.CallNone {
-		return Call{Name: busy.Call.String(), Since: busy.Beat}
+	return callOf(s.Busy(held))
+}
+
+func (a *testAttempt) Faulted() Call {
+	var s ledger.Snapshot
+	a.led.Snapshot(&s)
+	return callOf(s.Faulted())
+}
+
+func callOf(l ledger.Lane) Call {
+	if l.Call == ledger.CallNone {
+		return Call{}
 	}
-	return Call{}
+	return Call{Name: l.Call.String(), Since: l.Beat}
 }
 
 func (a *testAttempt) Ended(why status.End) {

@@ -174,6 +174,9 @@ func (s *Supervisor[M]) decide(f *following[M], by cause, gone bool) decision {
 		d.why, d.retry = *f.end.End, f.end.Retry
 	default:
 		r := f.p.Report()
+		if r.faulted() {
+			call = f.Faulted()
+		}
 		if d.why, d.retry = explain(&s.spec, r, by, call); d.why.Reason != status.ReasonLimit {
 			d.trace = r.trace()
 		}

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/grpclog"
 
+	"rdma_events/internal/confine"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
 )
@@ -60,12 +61,15 @@ func childMain(mode string) int {
 		return early()
 	}
 	switch mode {
-	case "has no lifeline", "has neither":
+	case "has no lifeline", "has neither", "is executed with capabilities":
 		var p [2]int // its write end stays open here
 		must(unix.Pipe(p[:]))
 		must(unix.Dup3(p[0], lifelineFD, 0))
 	}
 	switch mode {
+	case "is executed with capabilities": // which takes the signal away
+		c.Needs = func() (confine.Needs, error) { return confine.Needs{}, nil }
+		fallthrough
 	case "has no parent-death signal", "has neither":
 		must(unix.Prctl(unix.PR_SET_PDEATHSIG, 0, 0, 0, 0))
 	case "has no shared memory":
@@ -76,7 +80,7 @@ func childMain(mode string) int {
 
 func serveConfig() ServeConfig {
 	return ServeConfig{
-		Handshake: testHandshake(), ByHand: "it is not to be started by hand", Thread: "test-child-main",
+		Handshake: testHandshake(), ByHand: "it is not to be started by hand", Thread: "test-child-main", Shared: true,
 	}
 }
 
@@ -101,6 +105,8 @@ func earlyFaults() map[string]func() int {
 		},
 		"is another program": func() int { fmt.Println("usage: something else"); return sleepForEver() },
 		"prints for ever":    func() int { _, _ = io.Copy(os.Stdout, zeros{}); return 0 },
+		"prepares":           func() int { return prepares(false) },
+		"cannot prepare":     func() int { return prepares(true) },
 		"has another cookie": func() int { os.Unsetenv(testHandshake().Key); return Serve(serveConfig()) },
 		"is of another release": func() int {
 			h := testHandshake()
@@ -208,6 +214,7 @@ func (f *fault) send(ctx context.Context, send sender) error {
 	l.Count(10, 1, 3, 2)
 	switch mode {
 	case "crashes in a call":
+		l.Evidence(ledger.Lane{Call: ledger.CallReadSysfs, Port: 1, Thread: os.Getpid(), Beat: 1}) // another thread's, longer
 		inCall(l, ledger.CallGetAsyncEvent)
 		must(unix.Kill(os.Getpid(), unix.SIGSEGV))
 	case "panics":
@@ -222,7 +229,7 @@ func (f *fault) send(ctx context.Context, send sender) error {
 		return ctx.Err()
 	case "is stuck in a call":
 		inCall(l, ledger.CallDestroyCQ)
-	case "does not close", "has no lifeline", "has no parent-death signal":
+	case "does not close", "has no lifeline", "has no parent-death signal", "is executed with capabilities":
 		inCall(l, ledger.CallCloseDevice)
 		_ = beat(ctx, send)
 		<-context.Background().Done()

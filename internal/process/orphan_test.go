@@ -15,9 +15,10 @@ import (
 
 // A child ends with its host's stream. It has two more guards, for the case that the
 // library does not close the device: the lifeline and the parent-death signal. A row
-// removes one of them, or both from a child that closes its device.
+// removes one of them, or both from a child that closes its device, or both from one that
+// is confined, which sets the signal again.
 func TestNoChildOutlivesAHostThatIsKilled(t *testing.T) {
-	for _, mode := range []string{"works", "has no lifeline", "has no parent-death signal", "has neither"} {
+	for _, mode := range []string{"works", "has no lifeline", "has no parent-death signal", "has neither", "is executed with capabilities"} {
 		t.Run(mode, func(t *testing.T) {
 			base := shortDir(t)
 			host := exec.Command("/proc/self/exe")

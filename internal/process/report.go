@@ -43,6 +43,10 @@ func (r *report) couldNotClose() bool {
 	return r.Shook && r.Status.Exited() && r.Status.ExitStatus() == exitStuck
 }
 
+// faulted reports whether a signal of the processor, such as SIGSEGV, ended the process.
+// Go's runtime names it on stderr.
+func (r *report) faulted() bool { return strings.HasPrefix(r.Crash, "SIG") }
+
 // cause is why the supervisor itself ended a process.
 type cause int
 
@@ -156,7 +160,7 @@ func isAny(err error, targets ...error) bool {
 func death(r *report) string {
 	name, text, _ := strings.Cut(r.Crash, ": ")
 	switch {
-	case strings.HasPrefix(name, "SIG"):
+	case r.faulted():
 		return "died of " + name
 	case r.Status.Signaled():
 		return "died of " + unix.SignalName(r.Status.Signal())

@@ -42,9 +42,17 @@ type ServeConfig struct {
 	Handshake Handshake
 	ByHand    string // the text that it prints when it was not started by a host
 	Thread    string // the name of its first thread, which ps(1) shows; at most 15 bytes
+	// Prepare does what takes the privileges that the program was started with. It is called in the first start only, on
+	// the first thread, before Needs. What it leaves to the second start, after the confinement, are descriptors that are
+	// not closed by exec, and the environment. An error ends the process. nil: there is nothing to prepare. It needs Needs.
+	Prepare func() error
 	// Needs returns the parts of the file system that its libraries use. The process
-	// gives up the rest, and all capabilities. nil: it keeps everything.
-	Needs func() confine.Needs
+	// gives up the rest, and all capabilities. nil: it keeps everything. An error ends the
+	// process. It is called in each of the two starts.
+	Needs func() (confine.Needs, error)
+	// Shared says that the host hands over a file, see Contract.Begin. If it does not,
+	// descriptor 4 is any file of the process.
+	Shared bool
 	// Make makes the child's service before the handshake, and returns the function that
 	// registers it. An error ends the process.
 	Make func(Inherited) (register func(grpc.ServiceRegistrar), err error)
@@ -53,7 +61,7 @@ type ServeConfig struct {
 // Inherited has the things that Make gets: the shared file of the host, and a way to end
 // the process.
 type Inherited struct {
-	Shared *os.File         // descriptor 4, which Make closes
+	Shared *os.File         // descriptor 4, which Make closes; nil without ServeConfig.Shared
 	End    func(stuck bool) // ends the process; stuck: it could not close what it holds
 }
 
@@ -96,8 +104,8 @@ func Serve(c ServeConfig) int {
 	}
 	closeProgram()
 	if c.Needs != nil {
-		if err := confine.Enter(c.needs()); err != nil {
-			fmt.Fprintln(os.Stderr, "confine this process:", err)
+		if err := c.enter(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			return exitSetup
 		}
 	}
@@ -125,12 +133,41 @@ func closeProgram() {
 	}
 }
 
-// needs returns the needs of the service and of this package.
-func (c ServeConfig) needs() confine.Needs {
-	n := c.Needs()
+// enter prepares the process, and confines it to the needs of the service and of this package.
+func (c ServeConfig) enter() error {
+	if err := dieWithHost(); err != nil {
+		return err
+	}
+	if c.Prepare != nil && !confine.Again() {
+		if err := c.Prepare(); err != nil {
+			return fmt.Errorf("prepare this process: %w", err)
+		}
+	}
+	n, err := c.Needs()
+	if err != nil {
+		return fmt.Errorf("confine this process: %w", err)
+	}
 	n.Sockets = os.Getenv(plugin.EnvUnixSocketDir)
 	n.Read = append(n.Read, memoryMap)
-	return n
+	if err := confine.Enter(n); err != nil {
+		return fmt.Errorf("confine this process: %w", err)
+	}
+	return nil
+}
+
+// dieWithHost makes the kernel kill the process when the host is gone, and ends it if the host is gone already. The host
+// has asked for that signal between fork and exec, but the kernel forgets it when a program with capabilities of its own is
+// executed.
+func dieWithHost() error {
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return fmt.Errorf("set parent-death signal: %w", err)
+	}
+	// The number of the parent does not say whether that is the host. Only the host holds the other end of the lifeline.
+	line := []unix.PollFd{{Fd: lifelineFD}}
+	if _, err := unix.Poll(line, 0); err == nil && line[0].Revents&unix.POLLHUP != 0 {
+		os.Exit(exitOrphan)
+	}
+	return nil
 }
 
 // setUp prepares the process as its host expects it, before any native code runs.
@@ -146,8 +183,12 @@ func (c ServeConfig) setUp() (register func(grpc.ServiceRegistrar), err error) {
 	signal.Ignore(unix.SIGTERM, unix.SIGHUP)
 	nameThread(c.Thread)
 	beSmall()
-	unix.CloseOnExec(sharedFD)
-	return c.Make(Inherited{Shared: os.NewFile(sharedFD, "shared memory"), End: end})
+	in := Inherited{End: end}
+	if c.Shared {
+		unix.CloseOnExec(sharedFD)
+		in.Shared = os.NewFile(sharedFD, "shared memory")
+	}
+	return c.Make(in)
 }
 
 func end(stuck bool) {

@@ -46,11 +46,12 @@ type Contract[M any] interface {
 }
 
 // Attempt is one process under a Contract. Stream runs in a goroutine of its own, which
-// also calls Sign and Take, from within next; the goroutine of Run calls Busy and Ended.
-// Of these four no two run at a time, and none may block.
+// also calls Sign and Take, from within next; the goroutine of Run calls the
+// others. No two of them run at a time but for Stream, and none but Stream may block.
 type Attempt[M any] interface {
 	// Stream asks the child for its messages and calls next for each until next fails,
-	// ctx is done, or the stream ends.
+	// ctx is done, or the stream ends. When ctx is done it may ask for last messages, if
+	// the child then ends by itself: one that does not is killed after Timing.Grace.
 	Stream(ctx context.Context, c *grpc.ClientConn, next func(M) error) error
 	// Sign returns the information that a message has about its sender. It changes
 	// nothing.
@@ -61,6 +62,9 @@ type Attempt[M any] interface {
 	// It leaves out a call without which the rest of the child works if held returns true
 	// for its thread, by TID. held may be nil: then it leaves out none.
 	Busy(held func(thread int) bool) Call
+	// Faulted returns the call in which a signal of the processor can have ended the
+	// child, of several the one that lasts longest.
+	Faulted() Call
 	// Ended is called once, when the process is gone or was given up. It releases
 	// everything that Begin made.
 	Ended(status.End)

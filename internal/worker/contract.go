@@ -145,11 +145,20 @@ func (a *attempt) Take(m message, s status.Status) { a.handler.Batch(m.batch, s)
 // Busy implements process.Attempt.
 func (a *attempt) Busy(held func(thread int) bool) process.Call {
 	a.led.Snapshot(&a.snap)
-	busy := a.snap.Busy(held)
-	if busy.Call == ledger.CallNone {
+	return callOf(a.snap.Busy(held))
+}
+
+// Faulted implements process.Attempt.
+func (a *attempt) Faulted() process.Call {
+	a.led.Snapshot(&a.snap)
+	return callOf(a.snap.Faulted())
+}
+
+func callOf(l ledger.Lane) process.Call {
+	if l.Call == ledger.CallNone {
 		return process.Call{}
 	}
-	return process.Call{Name: busy.Call.String(), Since: busy.Beat}
+	return process.Call{Name: l.Call.String(), Since: l.Beat}
 }
 
 // Ended implements process.Attempt.

@@ -75,6 +75,19 @@ func TestACallIsTakenFromTheLedger(t *testing.T) {
 	a.Ended(status.End{})
 }
 
+func TestASignalIsOfACallIntoTheLibrary(t *testing.T) {
+	_, a, n, _ := begun(t)
+	since := clock.Monotonic()
+	for _, call := range []ledger.Call{ledger.CallReadSysfs, ledger.CallEthtool} {
+		n.led.Evidence(ledger.Lane{Call: call, Port: 1, Thread: 7, Beat: since})
+		require.Equal(t, process.Call{}, a.Faulted())
+		n.led.Control(ledger.Lane{Call: ledger.CallQueryPort, Port: 1, Thread: 8, Beat: since + 1})
+		require.Equal(t, process.Call{Name: "ibv_query_port", Since: since + 1}, a.Faulted(), "it began later")
+		n.led.Control(ledger.Lane{})
+	}
+	a.Ended(status.End{})
+}
+
 func TestAMessageSaysWhetherItsWorkerRunsOrEnds(t *testing.T) {
 	var a attempt
 	require.Equal(t, process.Sign{}, a.Sign(message{batch: verbs.Batch{Items: []verbs.Item{{Run: &verbs.Run{}}}}}))

@@ -35,13 +35,15 @@ func requestToProto(r verbs.Request) *proto.WatchRequest {
 		Version: contractVersion,
 		Backend: text(r.Backend),
 		Options: &proto.Options{
-			Device:          text(o.Device),
-			Ports:           ints(o.Ports),
-			StateIntervalNs: int64(o.StateInterval),
-			GidIntervalNs:   int64(o.GIDInterval),
-
-			CommandIntervalNs: int64(o.CommandInterval),
-			CommandStuckNs:    int64(o.CommandStuck),
+			Device:             text(o.Device),
+			Ports:              ints(o.Ports),
+			StateIntervalNs:    int64(o.StateInterval),
+			GidIntervalNs:      int64(o.GIDInterval),
+			CommandIntervalNs:  int64(o.CommandInterval),
+			CommandStuckNs:     int64(o.CommandStuck),
+			SnapshotIntervalNs: int64(o.SnapshotInterval),
+			Ethtool:            uint32(o.Ethtool),
+			Objects:            o.Objects,
 			Probe: &proto.ProbeOptions{
 				IntervalNs: int64(p.Interval),
 				TimeoutNs:  int64(p.Timeout),
@@ -66,13 +68,15 @@ func requestFromProto(m *proto.WatchRequest) verbs.Request {
 	return verbs.Request{
 		Backend: m.GetBackend(),
 		Options: verbs.Options{
-			Device:        o.GetDevice(),
-			Ports:         fromInts(o.GetPorts()),
-			StateInterval: time.Duration(o.GetStateIntervalNs()),
-			GIDInterval:   time.Duration(o.GetGidIntervalNs()),
-
-			CommandInterval: time.Duration(o.GetCommandIntervalNs()),
-			CommandStuck:    time.Duration(o.GetCommandStuckNs()),
+			Device:           o.GetDevice(),
+			Ports:            fromInts(o.GetPorts()),
+			StateInterval:    time.Duration(o.GetStateIntervalNs()),
+			GIDInterval:      time.Duration(o.GetGidIntervalNs()),
+			CommandInterval:  time.Duration(o.GetCommandIntervalNs()),
+			CommandStuck:     time.Duration(o.GetCommandStuckNs()),
+			SnapshotInterval: time.Duration(o.GetSnapshotIntervalNs()),
+			Ethtool:          verbs.Ethtool(o.GetEthtool()),
+			Objects:          o.GetObjects(),
 			Probe: verbs.ProbeOptions{
 				Interval:  time.Duration(p.GetIntervalNs()),
 				Timeout:   time.Duration(p.GetTimeoutNs()),
@@ -145,6 +149,10 @@ func itemToProto(i *verbs.Item) *proto.Item {
 		return &proto.Item{What: &proto.Item_Gids{Gids: gidsToProto(i.GIDs)}}
 	case i.Command != nil:
 		return &proto.Item{What: &proto.Item_Command{Command: commandToProto(i.Command)}}
+	case i.Snapshot != nil:
+		return &proto.Item{What: &proto.Item_Snapshot{Snapshot: snapshotToProto(i.Snapshot)}}
+	case i.Objects != nil:
+		return &proto.Item{What: &proto.Item_Objects{Objects: objectsToProto(i.Objects)}}
 	}
 	return &proto.Item{}
 }
@@ -168,6 +176,10 @@ func itemFromProto(m *proto.Item) (verbs.Item, bool) {
 		}}, true
 	case *proto.Item_Gids:
 		return verbs.Item{GIDs: gidsFromProto(w.Gids)}, true
+	case *proto.Item_Snapshot:
+		return verbs.Item{Snapshot: snapshotFromProto(w.Snapshot)}, true
+	case *proto.Item_Objects:
+		return verbs.Item{Objects: objectsFromProto(w.Objects)}, true
 	case *proto.Item_Command:
 		return verbs.Item{Command: commandFromProto(w.Command)}, true
 	}

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"fmt"
 	"reflect"
 	"testing"
 
@@ -34,6 +35,17 @@ func fill(t *testing.T, v reflect.Value, next *int64) {
 		v.Set(reflect.MakeSlice(v.Type(), 3, 3))
 		for i := range v.Len() {
 			fill(t, v.Index(i), next)
+		}
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		fill(t, v.Elem(), next)
+	case reflect.Map:
+		v.Set(reflect.MakeMap(v.Type()))
+		for range 3 {
+			key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+			fill(t, key, next)
+			fill(t, value, next)
+			v.SetMapIndex(key, value)
 		}
 	case reflect.String:
 		v.SetString("text" + string(rune('a'+*next%26)))
@@ -79,6 +91,8 @@ func oneOfEach(t *testing.T) []verbs.Item {
 		{Probe: filled[verbs.ProbeItem](t)},
 		{GIDs: filled[verbs.GIDTable](t)},
 		{Command: filled[verbs.Command](t)},
+		{Snapshot: filled[verbs.Snapshot](t)},
+		{Objects: filled[verbs.Objects](t)},
 	}
 	require.Len(t, items, reflect.TypeFor[verbs.Item]().NumField(), "an item of each kind")
 	return items
@@ -116,7 +130,24 @@ func TestBytesThatAreNoTextDoNotEndTheStream(t *testing.T) {
 }
 
 func TestAnItemOfAnUnknownKindIsLeftOut(t *testing.T) {
-	m := batchToProto(verbs.Batch{Items: oneOfEach(t)})
+	known := oneOfEach(t)
+	m := batchToProto(verbs.Batch{Items: known})
 	m.Items = append([]*proto.Item{{}, nil}, m.Items...)
-	require.Len(t, messageFromProto(m).batch.Items, 7)
+	require.Len(t, messageFromProto(m).batch.Items, len(known))
+}
+
+func TestTheSourcesOfCountersAreBounded(t *testing.T) {
+	m := &proto.Snapshot{}
+	for i := range 1000 {
+		m.Counters = append(m.Counters, &proto.Counters{Source: fmt.Sprint(i), Values: map[string]uint64{"x": 1}})
+	}
+	require.Len(t, snapshotFromProto(m).Counters, maxSources)
+}
+
+func TestHoldersAreBounded(t *testing.T) {
+	m := &proto.Objects{Lists: make([]*proto.ObjectList, 99), Holders: make([]*proto.Holder, 2*verbs.MaxHolders)}
+	m.Holders[0] = &proto.Holder{Thread: 7, Counts: make([]uint32, 99), States: make([]uint32, 99)}
+	o := objectsFromProto(throughWire(t, m))
+	require.Len(t, o.Holders, verbs.MaxHolders)
+	require.Equal(t, 7, o.Holders[0].Thread)
 }

@@ -70,7 +70,7 @@ func drawn[T any](c *chance) *T {
 }
 
 func (c *chance) item() verbs.Item {
-	switch c.bits() % 5 {
+	switch c.bits() % 6 {
 	case 0:
 		return verbs.Item{Opened: drawn[verbs.DeviceAttr](c)}
 	case 1:
@@ -79,6 +79,8 @@ func (c *chance) item() verbs.Item {
 		return verbs.Item{Reading: drawn[verbs.Reading](c)}
 	case 3:
 		return verbs.Item{Round: drawn[verbs.RoundItem](c)}
+	case 4:
+		return verbs.Item{Objects: drawn[verbs.Objects](c)}
 	}
 	return verbs.Item{Probe: drawn[verbs.ProbeItem](c)}
 }

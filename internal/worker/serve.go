@@ -2,8 +2,6 @@ package worker
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 
 	"google.golang.org/grpc"
 
@@ -36,10 +34,11 @@ func Serve(c ServeConfig) int {
 		ByHand: programName + " is started by rdma-events, one for each RDMA device; " +
 			"it is not to be started by hand",
 		Thread: "rdma-ev-worker",
+		Shared: true,
 		Make:   c.service,
 	}
 	if c.Needs != nil {
-		p.Needs = c.needs
+		p.Needs = func() (confine.Needs, error) { return c.needs(), nil }
 	}
 	return process.Serve(p)
 }
@@ -57,6 +56,6 @@ func (c ServeConfig) service(in process.Inherited) (register func(grpc.ServiceRe
 // needs adds the file that the request will make the worker read.
 func (c ServeConfig) needs() confine.Needs {
 	n := c.Needs()
-	n.Read = append(n.Read, filepath.SplitList(os.Getenv(readKey))...)
+	n.Read = append(n.Read, OnceReads()...)
 	return n
 }

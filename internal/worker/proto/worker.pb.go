@@ -94,16 +94,19 @@ func (x *WatchRequest) GetSim() *Sim {
 
 // Options mirrors verbs.Options.
 type Options struct {
-	state             protoimpl.MessageState `protogen:"open.v1"`
-	Device            string                 `protobuf:"bytes,1,opt,name=device,proto3" json:"device,omitempty"`
-	Ports             []int64                `protobuf:"varint,2,rep,packed,name=ports,proto3" json:"ports,omitempty"`
-	StateIntervalNs   int64                  `protobuf:"varint,3,opt,name=state_interval_ns,json=stateIntervalNs,proto3" json:"state_interval_ns,omitempty"`
-	Probe             *ProbeOptions          `protobuf:"bytes,4,opt,name=probe,proto3" json:"probe,omitempty"`
-	GidIntervalNs     int64                  `protobuf:"varint,5,opt,name=gid_interval_ns,json=gidIntervalNs,proto3" json:"gid_interval_ns,omitempty"`
-	CommandIntervalNs int64                  `protobuf:"varint,6,opt,name=command_interval_ns,json=commandIntervalNs,proto3" json:"command_interval_ns,omitempty"`
-	CommandStuckNs    int64                  `protobuf:"varint,7,opt,name=command_stuck_ns,json=commandStuckNs,proto3" json:"command_stuck_ns,omitempty"`
-	unknownFields     protoimpl.UnknownFields
-	sizeCache         protoimpl.SizeCache
+	state              protoimpl.MessageState `protogen:"open.v1"`
+	Device             string                 `protobuf:"bytes,1,opt,name=device,proto3" json:"device,omitempty"`
+	Ports              []int64                `protobuf:"varint,2,rep,packed,name=ports,proto3" json:"ports,omitempty"`
+	StateIntervalNs    int64                  `protobuf:"varint,3,opt,name=state_interval_ns,json=stateIntervalNs,proto3" json:"state_interval_ns,omitempty"`
+	Probe              *ProbeOptions          `protobuf:"bytes,4,opt,name=probe,proto3" json:"probe,omitempty"`
+	GidIntervalNs      int64                  `protobuf:"varint,5,opt,name=gid_interval_ns,json=gidIntervalNs,proto3" json:"gid_interval_ns,omitempty"`
+	CommandIntervalNs  int64                  `protobuf:"varint,6,opt,name=command_interval_ns,json=commandIntervalNs,proto3" json:"command_interval_ns,omitempty"`
+	CommandStuckNs     int64                  `protobuf:"varint,7,opt,name=command_stuck_ns,json=commandStuckNs,proto3" json:"command_stuck_ns,omitempty"`
+	SnapshotIntervalNs int64                  `protobuf:"varint,8,opt,name=snapshot_interval_ns,json=snapshotIntervalNs,proto3" json:"snapshot_interval_ns,omitempty"`
+	Ethtool            uint32                 `protobuf:"varint,9,opt,name=ethtool,proto3" json:"ethtool,omitempty"`
+	Objects            bool                   `protobuf:"varint,10,opt,name=objects,proto3" json:"objects,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Options) Reset() {
@@ -183,6 +186,27 @@ func (x *Options) GetCommandStuckNs() int64 {
 		return x.CommandStuckNs
 	}
 	return 0
+}
+
+func (x *Options) GetSnapshotIntervalNs() int64 {
+	if x != nil {
+		return x.SnapshotIntervalNs
+	}
+	return 0
+}
+
+func (x *Options) GetEthtool() uint32 {
+	if x != nil {
+		return x.Ethtool
+	}
+	return 0
+}
+
+func (x *Options) GetObjects() bool {
+	if x != nil {
+		return x.Objects
+	}
+	return false
 }
 
 type ProbeOptions struct {
@@ -418,6 +442,8 @@ type Item struct {
 	//	*Item_Ended
 	//	*Item_Gids
 	//	*Item_Command
+	//	*Item_Snapshot
+	//	*Item_Objects
 	What          isItem_What `protobuf_oneof:"what"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -532,6 +558,24 @@ func (x *Item) GetCommand() *Command {
 	return nil
 }
 
+func (x *Item) GetSnapshot() *Snapshot {
+	if x != nil {
+		if x, ok := x.What.(*Item_Snapshot); ok {
+			return x.Snapshot
+		}
+	}
+	return nil
+}
+
+func (x *Item) GetObjects() *Objects {
+	if x != nil {
+		if x, ok := x.What.(*Item_Objects); ok {
+			return x.Objects
+		}
+	}
+	return nil
+}
+
 type isItem_What interface {
 	isItem_What()
 }
@@ -568,6 +612,14 @@ type Item_Command struct {
 	Command *Command `protobuf:"bytes,8,opt,name=command,proto3,oneof"`
 }
 
+type Item_Snapshot struct {
+	Snapshot *Snapshot `protobuf:"bytes,9,opt,name=snapshot,proto3,oneof"`
+}
+
+type Item_Objects struct {
+	Objects *Objects `protobuf:"bytes,10,opt,name=objects,proto3,oneof"`
+}
+
 func (*Item_Opened) isItem_What() {}
 
 func (*Item_Run) isItem_What() {}
@@ -583,6 +635,10 @@ func (*Item_Ended) isItem_What() {}
 func (*Item_Gids) isItem_What() {}
 
 func (*Item_Command) isItem_What() {}
+
+func (*Item_Snapshot) isItem_What() {}
+
+func (*Item_Objects) isItem_What() {}
 
 type DeviceAttr struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -1460,6 +1516,539 @@ func (x *Command) GetStatus() string {
 	return ""
 }
 
+type Snapshot struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Port          int64                  `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`
+	Trigger       string                 `protobuf:"bytes,2,opt,name=trigger,proto3" json:"trigger,omitempty"`
+	At            int64                  `protobuf:"varint,3,opt,name=at,proto3" json:"at,omitempty"`
+	Merged        uint64                 `protobuf:"varint,4,opt,name=merged,proto3" json:"merged,omitempty"`
+	Mono          int64                  `protobuf:"varint,5,opt,name=mono,proto3" json:"mono,omitempty"`
+	Took          int64                  `protobuf:"varint,6,opt,name=took,proto3" json:"took,omitempty"`
+	Done          bool                   `protobuf:"varint,7,opt,name=done,proto3" json:"done,omitempty"`
+	NetDev        *NetDev                `protobuf:"bytes,8,opt,name=net_dev,json=netDev,proto3" json:"net_dev,omitempty"`
+	Counters      []*Counters            `protobuf:"bytes,9,rep,name=counters,proto3" json:"counters,omitempty"`
+	CountersAt    int64                  `protobuf:"varint,10,opt,name=counters_at,json=countersAt,proto3" json:"counters_at,omitempty"`
+	Link          *Link                  `protobuf:"bytes,11,opt,name=link,proto3" json:"link,omitempty"`
+	LinkAt        int64                  `protobuf:"varint,12,opt,name=link_at,json=linkAt,proto3" json:"link_at,omitempty"`
+	LeftOut       []string               `protobuf:"bytes,13,rep,name=left_out,json=leftOut,proto3" json:"left_out,omitempty"`
+	Answered      bool                   `protobuf:"varint,14,opt,name=answered,proto3" json:"answered,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Snapshot) Reset() {
+	*x = Snapshot{}
+	mi := &file_worker_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Snapshot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Snapshot) ProtoMessage() {}
+
+func (x *Snapshot) ProtoReflect() protoreflect.Message {
+	mi := &file_worker_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
+func (*Snapshot) Descriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Snapshot) GetPort() int64 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *Snapshot) GetTrigger() string {
+	if x != nil {
+		return x.Trigger
+	}
+	return ""
+}
+
+func (x *Snapshot) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *Snapshot) GetMerged() uint64 {
+	if x != nil {
+		return x.Merged
+	}
+	return 0
+}
+
+func (x *Snapshot) GetMono() int64 {
+	if x != nil {
+		return x.Mono
+	}
+	return 0
+}
+
+func (x *Snapshot) GetTook() int64 {
+	if x != nil {
+		return x.Took
+	}
+	return 0
+}
+
+func (x *Snapshot) GetDone() bool {
+	if x != nil {
+		return x.Done
+	}
+	return false
+}
+
+func (x *Snapshot) GetNetDev() *NetDev {
+	if x != nil {
+		return x.NetDev
+	}
+	return nil
+}
+
+func (x *Snapshot) GetCounters() []*Counters {
+	if x != nil {
+		return x.Counters
+	}
+	return nil
+}
+
+func (x *Snapshot) GetCountersAt() int64 {
+	if x != nil {
+		return x.CountersAt
+	}
+	return 0
+}
+
+func (x *Snapshot) GetLink() *Link {
+	if x != nil {
+		return x.Link
+	}
+	return nil
+}
+
+func (x *Snapshot) GetLinkAt() int64 {
+	if x != nil {
+		return x.LinkAt
+	}
+	return 0
+}
+
+func (x *Snapshot) GetLeftOut() []string {
+	if x != nil {
+		return x.LeftOut
+	}
+	return nil
+}
+
+func (x *Snapshot) GetAnswered() bool {
+	if x != nil {
+		return x.Answered
+	}
+	return false
+}
+
+type NetDev struct {
+	state             protoimpl.MessageState `protogen:"open.v1"`
+	Name              string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	AdminUp           bool                   `protobuf:"varint,2,opt,name=admin_up,json=adminUp,proto3" json:"admin_up,omitempty"`
+	Carrier           bool                   `protobuf:"varint,3,opt,name=carrier,proto3" json:"carrier,omitempty"`
+	HasCarrier        bool                   `protobuf:"varint,4,opt,name=has_carrier,json=hasCarrier,proto3" json:"has_carrier,omitempty"`
+	CarrierChanges    int64                  `protobuf:"varint,5,opt,name=carrier_changes,json=carrierChanges,proto3" json:"carrier_changes,omitempty"`
+	HasCarrierChanges bool                   `protobuf:"varint,6,opt,name=has_carrier_changes,json=hasCarrierChanges,proto3" json:"has_carrier_changes,omitempty"`
+	Virtual           bool                   `protobuf:"varint,7,opt,name=virtual,proto3" json:"virtual,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
+}
+
+func (x *NetDev) Reset() {
+	*x = NetDev{}
+	mi := &file_worker_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NetDev) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NetDev) ProtoMessage() {}
+
+func (x *NetDev) ProtoReflect() protoreflect.Message {
+	mi := &file_worker_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NetDev.ProtoReflect.Descriptor instead.
+func (*NetDev) Descriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *NetDev) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *NetDev) GetAdminUp() bool {
+	if x != nil {
+		return x.AdminUp
+	}
+	return false
+}
+
+func (x *NetDev) GetCarrier() bool {
+	if x != nil {
+		return x.Carrier
+	}
+	return false
+}
+
+func (x *NetDev) GetHasCarrier() bool {
+	if x != nil {
+		return x.HasCarrier
+	}
+	return false
+}
+
+func (x *NetDev) GetCarrierChanges() int64 {
+	if x != nil {
+		return x.CarrierChanges
+	}
+	return 0
+}
+
+func (x *NetDev) GetHasCarrierChanges() bool {
+	if x != nil {
+		return x.HasCarrierChanges
+	}
+	return false
+}
+
+func (x *NetDev) GetVirtual() bool {
+	if x != nil {
+		return x.Virtual
+	}
+	return false
+}
+
+// Counters are those of one source.
+type Counters struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	Values        map[string]uint64      `protobuf:"bytes,2,rep,name=values,proto3" json:"values,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Counters) Reset() {
+	*x = Counters{}
+	mi := &file_worker_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Counters) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Counters) ProtoMessage() {}
+
+func (x *Counters) ProtoReflect() protoreflect.Message {
+	mi := &file_worker_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Counters.ProtoReflect.Descriptor instead.
+func (*Counters) Descriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Counters) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Counters) GetValues() map[string]uint64 {
+	if x != nil {
+		return x.Values
+	}
+	return nil
+}
+
+type Link struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ExtState      string                 `protobuf:"bytes,1,opt,name=ext_state,json=extState,proto3" json:"ext_state,omitempty"`
+	ExtSubstate   string                 `protobuf:"bytes,2,opt,name=ext_substate,json=extSubstate,proto3" json:"ext_substate,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Link) Reset() {
+	*x = Link{}
+	mi := &file_worker_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Link) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Link) ProtoMessage() {}
+
+func (x *Link) ProtoReflect() protoreflect.Message {
+	mi := &file_worker_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Link.ProtoReflect.Descriptor instead.
+func (*Link) Descriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Link) GetExtState() string {
+	if x != nil {
+		return x.ExtState
+	}
+	return ""
+}
+
+func (x *Link) GetExtSubstate() string {
+	if x != nil {
+		return x.ExtSubstate
+	}
+	return ""
+}
+
+type Objects struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Mono          int64                  `protobuf:"varint,1,opt,name=mono,proto3" json:"mono,omitempty"`
+	Lists         []*ObjectList          `protobuf:"bytes,2,rep,name=lists,proto3" json:"lists,omitempty"` // by kind
+	Holders       []*Holder              `protobuf:"bytes,3,rep,name=holders,proto3" json:"holders,omitempty"`
+	Problem       string                 `protobuf:"bytes,4,opt,name=problem,proto3" json:"problem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Objects) Reset() {
+	*x = Objects{}
+	mi := &file_worker_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Objects) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Objects) ProtoMessage() {}
+
+func (x *Objects) ProtoReflect() protoreflect.Message {
+	mi := &file_worker_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Objects.ProtoReflect.Descriptor instead.
+func (*Objects) Descriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Objects) GetMono() int64 {
+	if x != nil {
+		return x.Mono
+	}
+	return 0
+}
+
+func (x *Objects) GetLists() []*ObjectList {
+	if x != nil {
+		return x.Lists
+	}
+	return nil
+}
+
+func (x *Objects) GetHolders() []*Holder {
+	if x != nil {
+		return x.Holders
+	}
+	return nil
+}
+
+func (x *Objects) GetProblem() string {
+	if x != nil {
+		return x.Problem
+	}
+	return ""
+}
+
+type ObjectList struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	State         uint32                 `protobuf:"varint,1,opt,name=state,proto3" json:"state,omitempty"`
+	Count         uint64                 `protobuf:"varint,2,opt,name=count,proto3" json:"count,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ObjectList) Reset() {
+	*x = ObjectList{}
+	mi := &file_worker_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ObjectList) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ObjectList) ProtoMessage() {}
+
+func (x *ObjectList) ProtoReflect() protoreflect.Message {
+	mi := &file_worker_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ObjectList.ProtoReflect.Descriptor instead.
+func (*ObjectList) Descriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ObjectList) GetState() uint32 {
+	if x != nil {
+		return x.State
+	}
+	return 0
+}
+
+func (x *ObjectList) GetCount() uint64 {
+	if x != nil {
+		return x.Count
+	}
+	return 0
+}
+
+type Holder struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Thread        int64                  `protobuf:"varint,1,opt,name=thread,proto3" json:"thread,omitempty"`
+	Kernel        bool                   `protobuf:"varint,2,opt,name=kernel,proto3" json:"kernel,omitempty"`
+	Counts        []uint32               `protobuf:"varint,3,rep,packed,name=counts,proto3" json:"counts,omitempty"` // by kind
+	States        []uint32               `protobuf:"varint,4,rep,packed,name=states,proto3" json:"states,omitempty"` // of queue pairs
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Holder) Reset() {
+	*x = Holder{}
+	mi := &file_worker_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Holder) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Holder) ProtoMessage() {}
+
+func (x *Holder) ProtoReflect() protoreflect.Message {
+	mi := &file_worker_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Holder.ProtoReflect.Descriptor instead.
+func (*Holder) Descriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Holder) GetThread() int64 {
+	if x != nil {
+		return x.Thread
+	}
+	return 0
+}
+
+func (x *Holder) GetKernel() bool {
+	if x != nil {
+		return x.Kernel
+	}
+	return false
+}
+
+func (x *Holder) GetCounts() []uint32 {
+	if x != nil {
+		return x.Counts
+	}
+	return nil
+}
+
+func (x *Holder) GetStates() []uint32 {
+	if x != nil {
+		return x.States
+	}
+	return nil
+}
+
 type Ended struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -1470,7 +2059,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_worker_proto_msgTypes[15]
+	mi := &file_worker_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1482,7 +2071,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[15]
+	mi := &file_worker_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1495,7 +2084,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{15}
+	return file_worker_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Ended) GetReason() string {
@@ -1521,7 +2110,7 @@ const file_worker_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x128\n" +
 	"\aoptions\x18\x02 \x01(\v2\x1e.rdma_events.worker.v1.OptionsR\aoptions\x12\x18\n" +
 	"\abackend\x18\x03 \x01(\tR\abackend\x12,\n" +
-	"\x03sim\x18\x04 \x01(\v2\x1a.rdma_events.worker.v1.SimR\x03sim\"\xa0\x02\n" +
+	"\x03sim\x18\x04 \x01(\v2\x1a.rdma_events.worker.v1.SimR\x03sim\"\x86\x03\n" +
 	"\aOptions\x12\x16\n" +
 	"\x06device\x18\x01 \x01(\tR\x06device\x12\x14\n" +
 	"\x05ports\x18\x02 \x03(\x03R\x05ports\x12*\n" +
@@ -1529,7 +2118,11 @@ const file_worker_proto_rawDesc = "" +
 	"\x05probe\x18\x04 \x01(\v2#.rdma_events.worker.v1.ProbeOptionsR\x05probe\x12&\n" +
 	"\x0fgid_interval_ns\x18\x05 \x01(\x03R\rgidIntervalNs\x12.\n" +
 	"\x13command_interval_ns\x18\x06 \x01(\x03R\x11commandIntervalNs\x12(\n" +
-	"\x10command_stuck_ns\x18\a \x01(\x03R\x0ecommandStuckNs\"\xd9\x01\n" +
+	"\x10command_stuck_ns\x18\a \x01(\x03R\x0ecommandStuckNs\x120\n" +
+	"\x14snapshot_interval_ns\x18\b \x01(\x03R\x12snapshotIntervalNs\x12\x18\n" +
+	"\aethtool\x18\t \x01(\rR\aethtool\x12\x18\n" +
+	"\aobjects\x18\n" +
+	" \x01(\bR\aobjects\"\xd9\x01\n" +
 	"\fProbeOptions\x12\x1f\n" +
 	"\vinterval_ns\x18\x01 \x01(\x03R\n" +
 	"intervalNs\x12\x1d\n" +
@@ -1549,7 +2142,7 @@ const file_worker_proto_rawDesc = "" +
 	"\x05Batch\x12\x12\n" +
 	"\x04wall\x18\x01 \x01(\x03R\x04wall\x12\x12\n" +
 	"\x04mono\x18\x02 \x01(\x03R\x04mono\x121\n" +
-	"\x05items\x18\x03 \x03(\v2\x1b.rdma_events.worker.v1.ItemR\x05items\"\xd4\x03\n" +
+	"\x05items\x18\x03 \x03(\v2\x1b.rdma_events.worker.v1.ItemR\x05items\"\xcf\x04\n" +
 	"\x04Item\x12;\n" +
 	"\x06opened\x18\x01 \x01(\v2!.rdma_events.worker.v1.DeviceAttrH\x00R\x06opened\x12.\n" +
 	"\x03run\x18\x02 \x01(\v2\x1a.rdma_events.worker.v1.RunH\x00R\x03run\x12:\n" +
@@ -1558,7 +2151,10 @@ const file_worker_proto_rawDesc = "" +
 	"\x05probe\x18\x05 \x01(\v2 .rdma_events.worker.v1.ProbeItemH\x00R\x05probe\x124\n" +
 	"\x05ended\x18\x06 \x01(\v2\x1c.rdma_events.worker.v1.EndedH\x00R\x05ended\x125\n" +
 	"\x04gids\x18\a \x01(\v2\x1f.rdma_events.worker.v1.GidTableH\x00R\x04gids\x12:\n" +
-	"\acommand\x18\b \x01(\v2\x1e.rdma_events.worker.v1.CommandH\x00R\acommandB\x06\n" +
+	"\acommand\x18\b \x01(\v2\x1e.rdma_events.worker.v1.CommandH\x00R\acommand\x12=\n" +
+	"\bsnapshot\x18\t \x01(\v2\x1f.rdma_events.worker.v1.SnapshotH\x00R\bsnapshot\x12:\n" +
+	"\aobjects\x18\n" +
+	" \x01(\v2\x1e.rdma_events.worker.v1.ObjectsH\x00R\aobjectsB\x06\n" +
 	"\x04what\"\xbb\x03\n" +
 	"\n" +
 	"DeviceAttr\x12\x12\n" +
@@ -1644,7 +2240,56 @@ const file_worker_proto_rawDesc = "" +
 	"\x04port\x18\x02 \x01(\x03R\x04port\x12\x12\n" +
 	"\x04mono\x18\x03 \x01(\x03R\x04mono\x12\x12\n" +
 	"\x04took\x18\x04 \x01(\x03R\x04took\x12\x16\n" +
-	"\x06status\x18\x05 \x01(\tR\x06status\"9\n" +
+	"\x06status\x18\x05 \x01(\tR\x06status\"\xb3\x03\n" +
+	"\bSnapshot\x12\x12\n" +
+	"\x04port\x18\x01 \x01(\x03R\x04port\x12\x18\n" +
+	"\atrigger\x18\x02 \x01(\tR\atrigger\x12\x0e\n" +
+	"\x02at\x18\x03 \x01(\x03R\x02at\x12\x16\n" +
+	"\x06merged\x18\x04 \x01(\x04R\x06merged\x12\x12\n" +
+	"\x04mono\x18\x05 \x01(\x03R\x04mono\x12\x12\n" +
+	"\x04took\x18\x06 \x01(\x03R\x04took\x12\x12\n" +
+	"\x04done\x18\a \x01(\bR\x04done\x126\n" +
+	"\anet_dev\x18\b \x01(\v2\x1d.rdma_events.worker.v1.NetDevR\x06netDev\x12;\n" +
+	"\bcounters\x18\t \x03(\v2\x1f.rdma_events.worker.v1.CountersR\bcounters\x12\x1f\n" +
+	"\vcounters_at\x18\n" +
+	" \x01(\x03R\n" +
+	"countersAt\x12/\n" +
+	"\x04link\x18\v \x01(\v2\x1b.rdma_events.worker.v1.LinkR\x04link\x12\x17\n" +
+	"\alink_at\x18\f \x01(\x03R\x06linkAt\x12\x19\n" +
+	"\bleft_out\x18\r \x03(\tR\aleftOut\x12\x1a\n" +
+	"\banswered\x18\x0e \x01(\bR\banswered\"\xe5\x01\n" +
+	"\x06NetDev\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
+	"\badmin_up\x18\x02 \x01(\bR\aadminUp\x12\x18\n" +
+	"\acarrier\x18\x03 \x01(\bR\acarrier\x12\x1f\n" +
+	"\vhas_carrier\x18\x04 \x01(\bR\n" +
+	"hasCarrier\x12'\n" +
+	"\x0fcarrier_changes\x18\x05 \x01(\x03R\x0ecarrierChanges\x12.\n" +
+	"\x13has_carrier_changes\x18\x06 \x01(\bR\x11hasCarrierChanges\x12\x18\n" +
+	"\avirtual\x18\a \x01(\bR\avirtual\"\xa2\x01\n" +
+	"\bCounters\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12C\n" +
+	"\x06values\x18\x02 \x03(\v2+.rdma_events.worker.v1.Counters.ValuesEntryR\x06values\x1a9\n" +
+	"\vValuesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x04R\x05value:\x028\x01\"F\n" +
+	"\x04Link\x12\x1b\n" +
+	"\text_state\x18\x01 \x01(\tR\bextState\x12!\n" +
+	"\fext_substate\x18\x02 \x01(\tR\vextSubstate\"\xa9\x01\n" +
+	"\aObjects\x12\x12\n" +
+	"\x04mono\x18\x01 \x01(\x03R\x04mono\x127\n" +
+	"\x05lists\x18\x02 \x03(\v2!.rdma_events.worker.v1.ObjectListR\x05lists\x127\n" +
+	"\aholders\x18\x03 \x03(\v2\x1d.rdma_events.worker.v1.HolderR\aholders\x12\x18\n" +
+	"\aproblem\x18\x04 \x01(\tR\aproblem\"8\n" +
+	"\n" +
+	"ObjectList\x12\x14\n" +
+	"\x05state\x18\x01 \x01(\rR\x05state\x12\x14\n" +
+	"\x05count\x18\x02 \x01(\x04R\x05count\"h\n" +
+	"\x06Holder\x12\x16\n" +
+	"\x06thread\x18\x01 \x01(\x03R\x06thread\x12\x16\n" +
+	"\x06kernel\x18\x02 \x01(\bR\x06kernel\x12\x16\n" +
+	"\x06counts\x18\x03 \x03(\rR\x06counts\x12\x16\n" +
+	"\x06states\x18\x04 \x03(\rR\x06states\"9\n" +
 	"\x05Ended\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage2V\n" +
@@ -1663,7 +2308,7 @@ func file_worker_proto_rawDescGZIP() []byte {
 	return file_worker_proto_rawDescData
 }
 
-var file_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_worker_proto_goTypes = []any{
 	(*WatchRequest)(nil), // 0: rdma_events.worker.v1.WatchRequest
 	(*Options)(nil),      // 1: rdma_events.worker.v1.Options
@@ -1680,7 +2325,15 @@ var file_worker_proto_goTypes = []any{
 	(*GidTable)(nil),     // 12: rdma_events.worker.v1.GidTable
 	(*Gid)(nil),          // 13: rdma_events.worker.v1.Gid
 	(*Command)(nil),      // 14: rdma_events.worker.v1.Command
-	(*Ended)(nil),        // 15: rdma_events.worker.v1.Ended
+	(*Snapshot)(nil),     // 15: rdma_events.worker.v1.Snapshot
+	(*NetDev)(nil),       // 16: rdma_events.worker.v1.NetDev
+	(*Counters)(nil),     // 17: rdma_events.worker.v1.Counters
+	(*Link)(nil),         // 18: rdma_events.worker.v1.Link
+	(*Objects)(nil),      // 19: rdma_events.worker.v1.Objects
+	(*ObjectList)(nil),   // 20: rdma_events.worker.v1.ObjectList
+	(*Holder)(nil),       // 21: rdma_events.worker.v1.Holder
+	(*Ended)(nil),        // 22: rdma_events.worker.v1.Ended
+	nil,                  // 23: rdma_events.worker.v1.Counters.ValuesEntry
 }
 var file_worker_proto_depIdxs = []int32{
 	1,  // 0: rdma_events.worker.v1.WatchRequest.options:type_name -> rdma_events.worker.v1.Options
@@ -1692,18 +2345,26 @@ var file_worker_proto_depIdxs = []int32{
 	8,  // 6: rdma_events.worker.v1.Item.reading:type_name -> rdma_events.worker.v1.Reading
 	10, // 7: rdma_events.worker.v1.Item.round:type_name -> rdma_events.worker.v1.RoundItem
 	11, // 8: rdma_events.worker.v1.Item.probe:type_name -> rdma_events.worker.v1.ProbeItem
-	15, // 9: rdma_events.worker.v1.Item.ended:type_name -> rdma_events.worker.v1.Ended
+	22, // 9: rdma_events.worker.v1.Item.ended:type_name -> rdma_events.worker.v1.Ended
 	12, // 10: rdma_events.worker.v1.Item.gids:type_name -> rdma_events.worker.v1.GidTable
 	14, // 11: rdma_events.worker.v1.Item.command:type_name -> rdma_events.worker.v1.Command
-	9,  // 12: rdma_events.worker.v1.Reading.attr:type_name -> rdma_events.worker.v1.PortAttr
-	13, // 13: rdma_events.worker.v1.GidTable.entries:type_name -> rdma_events.worker.v1.Gid
-	0,  // 14: rdma_events.worker.v1.Worker.Watch:input_type -> rdma_events.worker.v1.WatchRequest
-	4,  // 15: rdma_events.worker.v1.Worker.Watch:output_type -> rdma_events.worker.v1.Batch
-	15, // [15:16] is the sub-list for method output_type
-	14, // [14:15] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	15, // 12: rdma_events.worker.v1.Item.snapshot:type_name -> rdma_events.worker.v1.Snapshot
+	19, // 13: rdma_events.worker.v1.Item.objects:type_name -> rdma_events.worker.v1.Objects
+	9,  // 14: rdma_events.worker.v1.Reading.attr:type_name -> rdma_events.worker.v1.PortAttr
+	13, // 15: rdma_events.worker.v1.GidTable.entries:type_name -> rdma_events.worker.v1.Gid
+	16, // 16: rdma_events.worker.v1.Snapshot.net_dev:type_name -> rdma_events.worker.v1.NetDev
+	17, // 17: rdma_events.worker.v1.Snapshot.counters:type_name -> rdma_events.worker.v1.Counters
+	18, // 18: rdma_events.worker.v1.Snapshot.link:type_name -> rdma_events.worker.v1.Link
+	23, // 19: rdma_events.worker.v1.Counters.values:type_name -> rdma_events.worker.v1.Counters.ValuesEntry
+	20, // 20: rdma_events.worker.v1.Objects.lists:type_name -> rdma_events.worker.v1.ObjectList
+	21, // 21: rdma_events.worker.v1.Objects.holders:type_name -> rdma_events.worker.v1.Holder
+	0,  // 22: rdma_events.worker.v1.Worker.Watch:input_type -> rdma_events.worker.v1.WatchRequest
+	4,  // 23: rdma_events.worker.v1.Worker.Watch:output_type -> rdma_events.worker.v1.Batch
+	23, // [23:24] is the sub-list for method output_type
+	22, // [22:23] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_worker_proto_init() }
@@ -1720,6 +2381,8 @@ func file_worker_proto_init() {
 		(*Item_Ended)(nil),
 		(*Item_Gids)(nil),
 		(*Item_Command)(nil),
+		(*Item_Snapshot)(nil),
+		(*Item_Objects)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1727,7 +2390,7 @@ func file_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_worker_proto_rawDesc), len(file_worker_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

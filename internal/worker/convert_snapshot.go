@@ -1,0 +1,71 @@
+package worker
+
+import (
+	"slices"
+	"strings"
+
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/worker/proto"
+)
+
+// maxCounters is the most counters of one source that the host takes from a worker, whose
+// library it does not trust. Drivers have up to some hundreds.
+const maxCounters = 4096
+
+// maxSources is how many sources of counters there are, with some to spare.
+const maxSources = 8
+
+func snapshotToProto(s *verbs.Snapshot) *proto.Snapshot {
+	m := &proto.Snapshot{
+		Port: int64(s.Port), Trigger: text(string(s.Trigger)), At: s.At, Merged: s.Merged,
+		Mono: s.Mono, Took: s.Took, Done: s.Done, CountersAt: s.CountersAt, LinkAt: s.LinkAt, Answered: s.Answered,
+	}
+	if n := s.NetDev; n != nil {
+		m.NetDev = &proto.NetDev{
+			Name: text(n.Name), AdminUp: n.AdminUp, Carrier: n.Carrier, HasCarrier: n.HasCarrier,
+			CarrierChanges: n.CarrierChanges, HasCarrierChanges: n.HasCarrierChanges, Virtual: n.Virtual,
+		}
+	}
+	for source, values := range s.Counters {
+		c := &proto.Counters{Source: text(string(source)), Values: map[string]uint64{}}
+		for name, n := range values {
+			c.Values[text(name)] = n
+		}
+		m.Counters = append(m.Counters, c)
+	}
+	slices.SortFunc(m.Counters, func(a, b *proto.Counters) int { return strings.Compare(a.Source, b.Source) })
+	if l := s.Link; l != nil {
+		m.Link = &proto.Link{ExtState: text(l.ExtState), ExtSubstate: text(l.ExtSubstate)}
+	}
+	for _, what := range s.LeftOut {
+		m.LeftOut = append(m.LeftOut, text(what))
+	}
+	return m
+}
+
+func snapshotFromProto(m *proto.Snapshot) *verbs.Snapshot {
+	s := &verbs.Snapshot{
+		Port: int(m.GetPort()), Trigger: verbs.Trigger(m.GetTrigger()), At: m.GetAt(), Merged: m.GetMerged(),
+		Mono: m.GetMono(), Took: m.GetTook(), Done: m.GetDone(), CountersAt: m.GetCountersAt(), LinkAt: m.GetLinkAt(),
+		LeftOut: m.GetLeftOut(), Answered: m.GetAnswered(),
+	}
+	if n := m.GetNetDev(); n != nil {
+		s.NetDev = &verbs.NetDev{
+			Name: n.GetName(), AdminUp: n.GetAdminUp(), Carrier: n.GetCarrier(), HasCarrier: n.GetHasCarrier(),
+			CarrierChanges: n.GetCarrierChanges(), HasCarrierChanges: n.GetHasCarrierChanges(), Virtual: n.GetVirtual(),
+		}
+	}
+	for _, c := range m.GetCounters() {
+		if len(c.GetValues()) > maxCounters || len(s.Counters) >= maxSources {
+			continue
+		}
+		if s.Counters == nil {
+			s.Counters = verbs.Counters{}
+		}
+		s.Counters[verbs.CounterSource(c.GetSource())] = c.GetValues()
+	}
+	if l := m.GetLink(); l != nil {
+		s.Link = &verbs.Link{ExtState: l.GetExtState(), ExtSubstate: l.GetExtSubstate()}
+	}
+	return s
+}
