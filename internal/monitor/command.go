@@ -37,8 +37,7 @@ type command struct {
 // command returns the calls of a port, and creates them if necessary. It returns nil for a
 // port that is not to be counted, and for a call that is not known.
 func (d *Device) command(port int, call verbs.CommandCall) *command {
-	order := func(c *command, _ struct{}) int { return cmp.Or(c.port-port, int(c.call)-int(call)) }
-	i, ok := slices.BinarySearchFunc(d.commands, struct{}{}, order)
+	i, ok := d.findCommand(port, call)
 	if ok {
 		return d.commands[i]
 	}
@@ -50,9 +49,16 @@ func (d *Device) command(port int, call verbs.CommandCall) *command {
 	return c
 }
 
+// findCommand returns where the calls of a port are, or belong, among the device's, and
+// whether they are there.
+func (d *Device) findCommand(port int, call verbs.CommandCall) (int, bool) {
+	order := func(c *command, _ struct{}) int { return cmp.Or(c.port-port, int(c.call)-int(call)) }
+	return slices.BinarySearchFunc(d.commands, struct{}{}, order)
+}
+
 // commandEnded handles a call that has ended.
 func (d *Device) commandEnded(it *verbs.Command, t *moment) {
-	if !d.present || !d.open {
+	if !d.open {
 		return // it arrives after the removal was found
 	}
 	c := d.command(it.Port, it.Call)
@@ -65,8 +71,7 @@ func (d *Device) commandEnded(it *verbs.Command, t *moment) {
 	c.took.window.Add(t.mono, it.Took)
 	switch {
 	case it.Status == "":
-		c.status, c.unanswered = measure.CommandOK, 0
-		d.setStuck(c, false, t)
+		d.answered(c, t)
 		return
 	case verbs.Unanswered(it.Status):
 		c.unanswered++
@@ -89,10 +94,10 @@ func (d *Device) lookAtCommands(t *moment) {
 	for _, c := range d.commands {
 		c.busy = 0
 		if c.stuck && c.reopened > 0 && t.mono-c.reopened > unasked {
-			d.setStuck(c, false, t)
+			d.release(c, t)
 		}
 	}
-	if d.led == nil || !d.present || !d.open || d.cfg.CommandStuck <= 0 {
+	if d.led == nil || !d.open || d.cfg.CommandStuck <= 0 {
 		return
 	}
 	control, evidence := d.led.Lanes()
@@ -105,6 +110,7 @@ func (d *Device) lookAtCommands(t *moment) {
 	case ledger.CallQueryQP:
 		d.lookAt(evidence, verbs.CommandQueryQP, t)
 	}
+	d.lookAtEthtool(evidence, t)
 }
 
 // lookAt handles a call under way. Port 0 is the opening of the device, for which the
@@ -113,7 +119,7 @@ func (d *Device) lookAt(lane ledger.Lane, call verbs.CommandCall, t *moment) {
 	lasted := lane.Lasted(t.mono)
 	late := lasted >= int64(d.cfg.CommandStuck)
 	// With a driver whose call is no command, only one that is late gets a series.
-	if lane.Port == 0 || !late && !d.hasCommand(lane.Port, call) {
+	if _, counted := d.findCommand(lane.Port, call); lane.Port == 0 || !late && !counted {
 		return
 	}
 	if c := d.command(lane.Port, call); c != nil {
@@ -124,8 +130,30 @@ func (d *Device) lookAt(lane ledger.Lane, call verbs.CommandCall, t *moment) {
 	}
 }
 
-func (d *Device) hasCommand(port int, call verbs.CommandCall) bool {
-	return slices.ContainsFunc(d.commands, func(c *command) bool { return c.port == port && c.call == call })
+// lookAtEthtool logs once that a call under the kernel's RTNL lock does not end. It is no
+// command of the RDMA device.
+func (d *Device) lookAtEthtool(lane ledger.Lane, t *moment) {
+	late := lane.Call == ledger.CallEthtool && lane.Lasted(t.mono) >= int64(d.cfg.CommandStuck)
+	if late && !d.ethtoolLate {
+		d.log.Warn(fmt.Sprintf("ethtool has not answered about port %d for %v: another process holds the kernel's RTNL lock, "+
+			"or the firmware of the network device hangs; evidence.ethtool = \"off\" asks it no more", lane.Port, d.cfg.CommandStuck))
+	}
+	d.ethtoolLate = late
+}
+
+// answered handles an answer of the firmware.
+func (d *Device) answered(c *command, t *moment) {
+	if c.stuck {
+		d.log.Info("the device answers again", c.attrs()...)
+	}
+	c.status = measure.CommandOK
+	d.release(c, t)
+}
+
+// release forgets why calls were stuck.
+func (d *Device) release(c *command, t *moment) {
+	c.busy, c.unanswered, c.reopened = 0, 0, 0
+	d.setStuck(c, false, t)
 }
 
 // setStuck emits a change at once.
@@ -135,38 +163,37 @@ func (d *Device) setStuck(c *command, stuck bool, t *moment) {
 	}
 	c.stuck = stuck
 	if stuck {
-		d.log.Warn(c.text(d.cfg.CommandStuck))
-	} else {
-		d.log.Info(fmt.Sprintf("the device answers %v of port %d again", c.call, c.port))
+		d.log.Warn(c.text(d.cfg.CommandStuck), c.attrs()...)
 	}
 	v := c.view(d.name, t, nil)
 	v.At = c.stamp.next(t.wall(t.mono), t.epoch)
 	d.cfg.Emit(v)
+	d.noteStuck(c, t)
 }
 
 // text says why the calls are stuck.
 func (c *command) text(limit time.Duration) string {
 	if c.busy > 0 {
-		return fmt.Sprintf("the device has not answered %v of port %d for %v", c.call, c.port, limit)
+		return fmt.Sprintf("the device has not answered for %v", limit)
 	}
-	return fmt.Sprintf("%d calls in a row of %v of port %d ended in %s", c.unanswered, c.call, c.port, c.status)
+	return fmt.Sprintf("%d calls in a row ended in %s", c.unanswered, c.status)
 }
 
-// portAnswered handles a query of a port that was answered, with any driver.
+// attrs says in a line of the log which calls it is about.
+func (c *command) attrs() []any { return []any{"call", c.call.String(), "port", c.port} }
+
+// portAnswered handles a query of a port that was answered. With most drivers it is no
+// command, and this is all that comes of it.
 func (d *Device) portAnswered(port int, t *moment) {
-	for _, c := range d.commands {
-		if c.port == port && c.call == verbs.CommandQueryPort {
-			c.busy, c.unanswered, c.reopened = 0, 0, 0
-			d.setStuck(c, false, t)
-		}
+	if i, ok := d.findCommand(port, verbs.CommandQueryPort); ok {
+		d.answered(d.commands[i], t)
 	}
 }
 
 // endCommands forgets the calls of a device that is gone: what is stuck now is the removal.
 func (d *Device) endCommands(t *moment) {
 	for _, c := range d.commands {
-		c.busy, c.unanswered, c.reopened = 0, 0, 0
-		d.setStuck(c, false, t)
+		d.release(c, t)
 	}
 }
 

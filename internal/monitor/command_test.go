@@ -1,6 +1,8 @@
 package monitor
 
 import (
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -179,10 +181,21 @@ func TestAQueryIsNotStuckOnceItsPortHasAnswered(t *testing.T) {
 	led.Control(ledger.Lane{Call: ledger.CallQueryPort, Port: 1, Beat: 10 * second})
 	h.mono.Store(20 * second)
 	h.batch(sup)
+	require.Empty(t, of[measure.Command](h.sink.take())[0].Status)
+	led.Control(ledger.Lane{Beat: 21 * second})
+	h.batch(sup, reading(1, 21*second, verbs.PortActive))
+	changed := of[measure.Command](h.sink.take())
+	require.Len(t, changed, 1)
+	require.False(t, changed[0].Stuck)
+	require.Equal(t, measure.CommandOK, changed[0].Status)
+
+	led.Control(ledger.Lane{Call: ledger.CallQueryPort, Port: 1, Beat: 30 * second})
+	h.mono.Store(40 * second)
+	h.batch(sup)
 	sup.Ended(status.End{Reason: status.ReasonStuck})
 	require.True(t, h.gather().Commands[0].Stuck)
 	h.opens(sup, "mlx5_0")
-	require.False(t, h.gather().Commands[0].Stuck)
+	require.False(t, h.gather().Commands[0].Stuck, "another worker was answered")
 }
 
 // The next worker finds no counter that it could read.
@@ -199,6 +212,38 @@ func TestACallThatIsNoLongerMadeIsNotStuckForEver(t *testing.T) {
 	h.mono.Store(81 * second)
 	h.batch(sup)
 	require.False(t, h.gather().Commands[0].Stuck)
+}
+
+// A device that is gone has answered nothing, nor has one that is no longer asked.
+func TestOnlyAnAnswerIsLoggedAsOne(t *testing.T) {
+	var log strings.Builder
+	h, sup, led := one(t, func(c *Config) {
+		asking(c)
+		c.Log = slog.New(slog.NewTextHandler(&log, nil))
+	})
+	const which = ` device=mlx5_0 call=hw_counters port=1`
+	const stuck, again = `msg="the device has not answered for 5s"` + which, `msg="the device answers again"` + which
+	hang := func(at int64) {
+		led.Evidence(ledger.Lane{Call: ledger.CallReadSysfs, Port: 1, Beat: at})
+		h.mono.Store(at + 10*second)
+		h.batch(sup)
+	}
+	hang(10 * second)
+	led.Evidence(ledger.Lane{Beat: 21 * second})
+	h.batch(sup, ended(verbs.CommandHWCounters, 11*second, ""))
+	require.Equal(t, 1, strings.Count(log.String(), again))
+
+	hang(30 * second)
+	sup.Ended(status.End{Reason: status.ReasonStuck})
+	led = h.opens(sup, "mlx5_0")
+	h.mono.Store(40*second + unasked + second)
+	h.batch(sup)
+	require.False(t, h.gather().Commands[0].Stuck)
+
+	hang(110 * second)
+	h.finds()
+	require.Equal(t, 3, strings.Count(log.String(), stuck))
+	require.Equal(t, 1, strings.Count(log.String(), again))
 }
 
 func TestACallThatHasEndedIsBusyNoLonger(t *testing.T) {

@@ -23,8 +23,8 @@ type Config struct {
 	Discovery verbs.Discovery
 	// NewSupervisor returns a new Supervisor for a device. It must not call d.
 	NewSupervisor func(name string, d *Device) Supervisor
-	// Emit gets each point of rdma_async_event, rdma_port_change, rdma_port or
-	// rdma_device when it happens, and owns it from then on. It must not block. It is
+	// Emit gets each point that is emitted when it happens, and those of rdma_port,
+	// rdma_command and rdma_device when they change, and owns it from then on. It must not block. It is
 	// called concurrently for different devices, and in order for one device.
 	Emit func(measure.Point)
 	// Now reads CLOCK_REALTIME, CLOCK_MONOTONIC and CLOCK_BOOTTIME, in ns. It is
@@ -38,6 +38,12 @@ type Config struct {
 	ExpectedDown     func(device string, port int) bool // ports that are down by design; nil: none
 
 	CommandStuck time.Duration // a command that lasts longer is stuck; 0: none is
+
+	Evidence bool // the workers take snapshots, and what they explain is emitted
+
+	// Objects gets who holds the objects of a device, nil when the device is gone. It must not
+	// block, and must not keep the Objects. It is called as Emit is. Nil: they are dropped.
+	Objects func(device string, o *verbs.Objects)
 
 	Window    time.Duration // time that percentiles cover
 	Histogram bool
@@ -66,6 +72,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.RSS == nil {
 		c.RSS = func(int) uint64 { return 0 }
+	}
+	if c.Objects == nil {
+		c.Objects = func(string, *verbs.Objects) {}
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

@@ -57,6 +57,13 @@ type Device struct {
 	probes          []*probe // by ProbeKey
 	commands        []*command
 
+	// For evidence, CLOCK_MONOTONIC ns; 0: never.
+	fatalAt, removedAt     int64
+	stuckSince, stuckUntil int64     // the last time in which a command was stuck; stuckUntil 0: one is
+	ethtoolLate            bool      // and that is logged
+	listError              lastError // why the objects could not be listed
+	removedStamp           stamp
+
 	emitted   measure.Device // the visible part of the last point, without its time
 	stamp     stamp
 	attrStamp stamp
@@ -116,7 +123,10 @@ func (d *Device) enter(f verbs.Found) {
 	if same && d.watching {
 		d.ledgerAppearance = d.appearances
 		d.follow()
+		return
 	}
+	// What befell the device before it went explains nothing of the one that came.
+	d.fatalAt, d.removedAt, d.stuckSince, d.stuckUntil = 0, 0, 0, 0
 }
 
 // vanish handles a device that discovery no longer finds under its name. now is the new
@@ -163,6 +173,10 @@ func (d *Device) leave(why status.Reason, t *moment) {
 	}
 	d.endProbes()
 	d.endCommands(t)
+	d.cfg.Objects(d.name, nil)
+	if why == status.ReasonRemoved {
+		d.explainRemoval(t)
+	}
 }
 
 // endProbes marks every probe as one without a result: the result of the last round,
@@ -217,6 +231,7 @@ func (d *Device) probe(k verbs.ProbeKey) *probe {
 }
 
 func (d *Device) emitChange(p *port, c *portstate.Change, t *moment) {
+	p.facts.changes = remember(p.facts.changes, *c)
 	d.cfg.Emit(p.change(d.name, c, t))
 	d.emitPort(p, c.At, t)
 }

@@ -27,7 +27,7 @@ func (m *Monitor) Gather(now time.Time) ([]measure.Point, *measure.Collector) {
 	}
 	g.totals.add(forgotten)
 	c := &g.collector
-	c.AsyncEvents, c.WorkerRestarts = g.totals.events, g.totals.restarts
+	c.AsyncEvents, c.WorkerRestarts, c.EvidenceMerged = g.totals.events, g.totals.restarts, g.totals.merged
 	c.DeliveryP = m.delivery.percentiles(t.mono, &m.scratch)
 	for _, pid := range g.pids {
 		c.WorkerRSS += m.cfg.RSS(pid)
@@ -68,6 +68,7 @@ func (d *Device) gather(g *gathering, discovered bool) {
 	d.retry(g.t)
 	d.readLedger()
 	d.lookAtCommands(g.t)
+	d.judgeDue(g.t)
 	v := d.view()
 	g.collect(&v)
 	g.totals.add(d.totals(g.t))
@@ -115,6 +116,7 @@ func (d *Device) totals(t *moment) totals {
 		sum.host.Flaps += s.Flaps
 		sum.host.MissedTransitions += s.Missed
 		sum.host.GIDMoves += p.gidMoves
+		sum.merged += p.facts.merged
 	}
 	for _, p := range d.probes {
 		c := p.base.Add(p.live)

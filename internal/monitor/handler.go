@@ -29,6 +29,7 @@ func (d *Device) Batch(b verbs.Batch, s status.Status) {
 		d.item(&b.Items[i], &t)
 	}
 	d.lookAtCommands(&t)
+	d.judgeDue(&t)
 	d.status = s
 	d.emitIfChanged(&t)
 }
@@ -49,7 +50,8 @@ func (d *Device) Ended(why status.End) {
 	for _, p := range d.probes {
 		p.addToBase()
 	}
-	d.close(why.Reason, &t)
+	d.close(why.Reason, &t) // a removal explains what waits
+	d.judgeAll(&t)
 	d.emitIfChanged(&t)
 }
 
@@ -86,6 +88,10 @@ func (d *Device) item(it *verbs.Item, t *moment) {
 		d.gids(it.GIDs, t)
 	case it.Command != nil:
 		d.commandEnded(it.Command, t)
+	case it.Snapshot != nil:
+		d.snapshot(it.Snapshot, t)
+	case it.Objects != nil:
+		d.objects(it.Objects)
 	}
 }
 
@@ -144,6 +150,9 @@ func (d *Device) run(r *verbs.Run, t *moment) {
 		return
 	}
 	c.streamed += r.Count
+	if r.Type == verbs.EventDeviceFatal {
+		d.fatalAt = r.First
+	}
 	s.hold.AddRun(int64(r.Count), r.HoldSum, r.HoldMax)
 	s.ack.AddRun(int64(r.Count), r.AckSum, r.AckMax)
 	d.delivery.add(t.mono, r.First)
@@ -189,7 +198,11 @@ func (d *Device) reading(r *verbs.Reading, t *moment) {
 	}
 	d.portAnswered(p.port, t)
 	changed := p.update(r.Mono, &r.Attr)
+	manager := p.active.SMLID
 	p.compare(r.Mono, func(attr, from, to string) { d.emitAttr(p.port, attr, from, to, t.wall(r.Mono), t) })
+	if now := p.active.SMLID; now != manager && manager != 0 {
+		p.facts.smLIDs = remember(p.facts.smLIDs, smLIDChange{r.Mono, manager, now})
+	}
 	if change, ok := p.machine.Reading(r.Mono, &r.Attr); ok {
 		d.emitChange(p, &change, t)
 	} else if changed {
@@ -204,7 +217,11 @@ func (d *Device) gids(table *verbs.GIDTable, t *moment) {
 		return
 	}
 	before := p.gidMoves
-	for _, c := range p.gids.Read(table) {
+	changes := p.gids.Read(table)
+	if len(changes) > 0 {
+		p.facts.gids = remember(p.facts.gids, gidChanges{table.Mono, changes})
+	}
+	for _, c := range changes {
 		if c.Action == verbs.GIDMoved && !c.GID.IsLinkLocal() {
 			p.gidMoves++
 		}
@@ -216,6 +233,17 @@ func (d *Device) gids(table *verbs.GIDTable, t *moment) {
 	if p.gidMoves != before {
 		d.emitPort(p, table.Mono, t)
 	}
+}
+
+// objects handles who holds the objects of the device.
+func (d *Device) objects(o *verbs.Objects) {
+	if !d.open {
+		return
+	}
+	if d.listError.update(o.Problem) {
+		d.log.Warn("objects cannot be listed: " + o.Problem)
+	}
+	d.cfg.Objects(d.name, o)
 }
 
 func (d *Device) emitAttr(port int, attr, from, to string, wall int64, t *moment) {

@@ -41,12 +41,14 @@ type Monitor struct {
 // totals are the sums of counters that are kept of a forgotten device.
 type totals struct {
 	events, restarts uint64
+	merged           uint64 // triggers that went into the snapshot of another one
 	host             measure.HostTotals
 }
 
 func (t *totals) add(o totals) {
 	t.events += o.events
 	t.restarts += o.restarts
+	t.merged += o.merged
 	t.host.Flaps += o.host.Flaps
 	t.host.MissedTransitions += o.host.MissedTransitions
 	t.host.LostEvents += o.host.LostEvents

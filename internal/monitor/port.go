@@ -28,6 +28,8 @@ type port struct {
 	gids     gidtable.Differ
 	gidMoves uint64
 
+	facts facts
+
 	viewStamp, changeStamp, gidStamp stamp
 }
 

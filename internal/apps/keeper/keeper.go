@@ -1,0 +1,178 @@
+// Package keeper keeps the picture of package apps for a host: it takes what workers and the tracer see from their
+// goroutines, and finds out whose the threads are in one of its own.
+package keeper
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	"rdma_events/internal/apps"
+	"rdma_events/internal/identity"
+	"rdma_events/internal/measure"
+	"rdma_events/internal/trace"
+	"rdma_events/internal/verbs"
+)
+
+// Keeper keeps an apps.Picture of what the workers of all devices and the tracer see. Its methods may be called
+// concurrently, and only Run blocks. Those about the tracer, Attached, Traced and TracerEnded, are called in the order in
+// which it happened.
+type Keeper struct {
+	cfg  Config
+	wake chan struct{} // holds a token when a look waits
+	miss chan struct{} // holds a token when a tracer has ended
+
+	mu      sync.Mutex
+	picture *apps.Picture
+	waiting map[string]*seen // by device; the newest
+}
+
+// Config is what a Keeper needs.
+type Config struct {
+	apps.Options
+	// Process returns the process of a thread, false if there is none. Only Run calls it, and it may read files.
+	Process func(thread int) (identity.Process, bool)
+	Now     func() time.Time
+	Mono    func() int64 // CLOCK_MONOTONIC ns
+	// Emit takes each point of rdma_app_event when it happens. It must not block, nor call the Keeper.
+	Emit func(measure.Point)
+}
+
+// goneInterval is how often Run looks whether processes are gone of which only a tracer knew that has ended.
+const goneInterval = time.Minute
+
+type seen struct {
+	at      time.Time
+	objects *verbs.Objects
+}
+
+// New returns a Keeper. An error is that of apps.New.
+func New(c Config) (*Keeper, error) {
+	p, err := apps.New(c.Options)
+	if err != nil {
+		return nil, err
+	}
+	return &Keeper{cfg: c, wake: make(chan struct{}, 1), miss: make(chan struct{}, 1), picture: p, waiting: map[string]*seen{}}, nil
+}
+
+// See notes what a worker has seen of a device. Run puts it into the picture.
+func (k *Keeper) See(device string, o *verbs.Objects) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.waiting[device] = &seen{k.cfg.Now(), o.Clone()}
+	nudge(k.wake)
+}
+
+// Forget forgets a device that is gone.
+func (k *Keeper) Forget(device string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.waiting, device)
+	k.picture.Forget(device)
+}
+
+// Attached handles a tracer that begins to see events. It counts from 0.
+func (k *Keeper) Attached(a *trace.Attached) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.picture.Attach(a, k.moment(), k.cfg.Emit)
+}
+
+// Traced handles what the attached tracer has seen in a second, and emits a point for each event of it. It does not keep s.
+func (k *Keeper) Traced(s *trace.Snapshot) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.picture.Trace(s, k.moment(), k.cfg.Emit)
+}
+
+// TracerEnded handles the end of a tracer. It may be one that was never attached.
+func (k *Keeper) TracerEnded() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.picture.Detach(k.moment(), k.cfg.Emit)
+	nudge(k.miss)
+}
+
+func (k *Keeper) moment() apps.Moment { return apps.Moment{Wall: k.cfg.Now(), Mono: k.cfg.Mono()} }
+
+func nudge(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Run finds out whose the threads are, and which processes are gone, until ctx ends.
+func (k *Keeper) Run(ctx context.Context) {
+	tick := time.NewTicker(goneInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-k.wake:
+			k.look()
+		case <-k.miss:
+			k.missProcesses()
+		case <-tick.C:
+			k.missProcesses()
+		}
+	}
+}
+
+// look finds out whose the threads are that workers have seen.
+func (k *Keeper) look() {
+	for device, s := range k.next() {
+		look := apps.NewLook(device, s.at, s.objects, k.cfg.Process)
+		k.mu.Lock()
+		if k.waiting[device] == s { // the device is not gone, and no newer look came
+			delete(k.waiting, device)
+			k.picture.Add(look)
+		}
+		k.mu.Unlock()
+	}
+}
+
+// next returns a copy of what waits.
+func (k *Keeper) next() map[string]*seen {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return maps.Clone(k.waiting)
+}
+
+// missProcesses finds out which processes are gone without a tracer to see it.
+func (k *Keeper) missProcesses() {
+	k.mu.Lock()
+	ids := k.picture.Carried()
+	k.mu.Unlock()
+	gone := ids[:0]
+	for _, id := range ids {
+		if who, ok := k.cfg.Process(id.PID); !ok || who.ID() != id.ID {
+			gone = append(gone, id)
+		}
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.picture.Gone(gone, k.cfg.Now())
+}
+
+// Points returns the points of an interval: those of rdma_app, see apps.Picture.Points, and if there is a tracer those of
+// rdma_app_async, rdma_app_hang and rdma_tracer, which cover the time since the call before. w is how the tracer's process
+// does.
+func (k *Keeper) Points(at time.Time, w apps.Worker) []measure.Point {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var points []measure.Point
+	for _, p := range k.picture.Points(at) {
+		points = append(points, p)
+	}
+	return append(points, k.picture.Events(&apps.Moment{Wall: at, Mono: k.cfg.Mono()}, &w)...)
+}
+
+// Host returns the sums over all applications for measure.Host, nil if there is no tracer.
+func (k *Keeper) Host() *measure.HostApps {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.picture.Host()
+}
