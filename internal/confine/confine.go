@@ -4,18 +4,24 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"golang.org/x/sys/unix"
 )
 
 // Needs lists the parts of the file system that a confined process can use, beside its
-// own program and the files from which that is loaded. A path of Read or Devices on which
-// stat(2) fails is left out.
+// own program and the files from which that is loaded, and the rest that it keeps. A path
+// of Read or Devices on which stat(2) fails is left out.
 type Needs struct {
 	Read    []string // files, and directories with all that is below them
 	Devices []string // directories of device nodes to read, write and control
 	Sockets string   // a directory to make Unix sockets in; "": none
+	// Keep are the capabilities (CAP_... of capabilities(7)) that the process has in the new program, and which it must have
+	// now. Nearly no process needs one; each is a reason to read Seal.
+	Keep []uintptr
+	// Seal takes from the new program system calls that it does not need. nil: it has all.
+	Seal *Seal
 }
 
 // ErrNotConfined is wrapped by the error of Enter in a process that still has more rights
@@ -27,15 +33,22 @@ const (
 	marker = "RDMA_EVENTS_CONFINED"
 )
 
+// Again reports whether Enter has executed this program. It is only said so until Enter has returned nil.
+func Again() bool {
+	_, again := os.LookupEnv(marker)
+	return again
+}
+
 // Enter confines the process and executes its program again with the same arguments,
-// environment and inheritable descriptors. In the new program Enter returns nil. So main
+// environment and inheritable descriptors. In the new program, which calls Enter with the same Needs, it checks that, seals
+// the process if it is to, and returns nil. So main
 // has to call Enter first, on the process' first thread (runtime.LockOSThread in an init
 // function): that thread has the parent-death signal, and exec keeps the attributes of
 // the calling thread. A kernel without Landlock restricts no files; the rest is the same.
 // Any other error leaves the process in a state in which it should only exit.
 func Enter(n Needs) error {
-	if _, again := os.LookupEnv(marker); again {
-		return errors.Join(os.Unsetenv(marker), check())
+	if Again() {
+		return errors.Join(os.Unsetenv(marker), settle(n))
 	}
 	if unix.Gettid() != unix.Getpid() {
 		return errors.New("not on the first thread")
@@ -47,7 +60,7 @@ func Enter(n Needs) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("set no_new_privs: %w", err)
 	}
-	if err := dropCapabilities(); err != nil {
+	if err := dropCapabilities(n.Keep); err != nil {
 		return fmt.Errorf("drop capabilities: %w", err)
 	}
 	err := unix.Exec(self, os.Args, append(os.Environ(), marker+"=1"))
@@ -75,33 +88,78 @@ func keepLockedMemory() {
 	_ = unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY})
 }
 
-// dropCapabilities empties all capability sets of this thread. Only a thread with
-// CAP_SETPCAP can reduce the bounding set; without it, no_new_privs makes that set
-// irrelevant.
-func dropCapabilities() error {
+// dropCapabilities reduces all capability sets of this thread to those to keep. Only a
+// thread with CAP_SETPCAP can reduce the bounding set; without it, no_new_privs makes that
+// set irrelevant. It stays if the program's file has capabilities: the kernel refuses to
+// execute a file whose capabilities are not all in that set.
+//
+// What is to be kept has to outlive the execution of the program. If the program's file has capabilities, the kernel gives
+// it, with no_new_privs, those of the file that the thread has; it takes the ambient set away. If the file has none, the
+// program gets the ambient set.
+func dropCapabilities(keep []uintptr) error {
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return fmt.Errorf("clear ambient set: %w", err)
 	}
-	for c := uintptr(0); unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0) == nil; c++ {
-		continue // until the first number that the kernel does not know
+	if !fileHasCapabilities() {
+		for c := uintptr(0); slices.Contains(keep, c) || unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0) == nil; c++ {
+			continue // until the first number that the kernel does not know
+		}
 	}
-	var none [2]unix.CapUserData
-	return unix.Capset(capHeader(), &none[0])
+	var caps [2]unix.CapUserData
+	for i, set := range setOf(keep) {
+		caps[i] = unix.CapUserData{Effective: set, Permitted: set, Inheritable: set}
+	}
+	if err := unix.Capset(capHeader(), &caps[0]); err != nil {
+		return fmt.Errorf("keep %v: %w", keep, err)
+	}
+	for _, c := range keep {
+		if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, c, 0, 0); err != nil {
+			return fmt.Errorf("add %d to ambient set: %w", c, err)
+		}
+	}
+	return nil
+}
+
+func fileHasCapabilities() bool {
+	n, err := unix.Getxattr(self, "security.capability", nil)
+	return err == nil && n > 0
+}
+
+// setOf returns capabilities as capget(2) has them, 32 in each word.
+func setOf(caps []uintptr) (set [2]uint32) {
+	for _, c := range caps {
+		set[c/32%2] |= 1 << (c % 32)
+	}
+	return set
 }
 
 func capHeader() *unix.CapUserHeader {
 	return &unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 }
 
+// settle completes the confinement in the new program.
+func settle(n Needs) error {
+	if err := check(n.Keep); err != nil {
+		return err
+	}
+	if n.Seal == nil {
+		return nil
+	}
+	return n.Seal.apply()
+}
+
 // check checks that the process is confined, because only an environment variable
 // distinguishes the second start from the first.
-func check() error {
+func check(keep []uintptr) error {
 	var caps [2]unix.CapUserData
 	if err := unix.Capget(capHeader(), &caps[0]); err != nil {
 		return fmt.Errorf("read capabilities: %w", err)
 	}
-	if caps != [2]unix.CapUserData{} {
-		return fmt.Errorf("%w: the process has capabilities", ErrNotConfined)
+	for i, want := range setOf(keep) {
+		// The inheritable set gives nothing: the process cannot execute a program that has it.
+		if has := caps[i]; has.Permitted != want || has.Effective != want || has.Inheritable&^want != 0 {
+			return fmt.Errorf("%w: the process has other capabilities than %v", ErrNotConfined, keep)
+		}
 	}
 	if on, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0); err != nil || on != 1 {
 		return errors.Join(fmt.Errorf("%w: no_new_privs is not set", ErrNotConfined), err)

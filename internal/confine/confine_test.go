@@ -27,9 +27,15 @@ type helper struct {
 // start makes a helper process carry out o. The helper runs until the end of the test.
 func start(t *testing.T, o order) helper {
 	t.Helper()
+	return startAs(t, self, &syscall.SysProcAttr{}, o)
+}
+
+// startAs is start, of the test program in another file and with other attributes.
+func startAs(t *testing.T, program string, attr *syscall.SysProcAttr, o order) helper {
+	t.Helper()
 	text, err := json.Marshal(o)
 	require.NoError(t, err)
-	cmd := exec.Command(self)
+	cmd := exec.Command(program)
 	// By default the race detector sleeps a second at a program's end.
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", orderKey+"="+string(text))
 	var stderr bytes.Buffer
@@ -39,7 +45,8 @@ func start(t *testing.T, o order) helper {
 	stdout, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	// The thread that forks has to exist as long as the helper.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	attr.Pdeathsig = syscall.SIGKILL
+	cmd.SysProcAttr = attr
 	runtime.LockOSThread()
 	t.Cleanup(runtime.UnlockOSThread)
 	require.NoError(t, cmd.Start())
@@ -167,18 +174,24 @@ func confined(to target) order {
 
 func TestEveryThreadHasNothing(t *testing.T) {
 	h := start(t, order{Confine: true})
+	requireOnEachThread(t, h, "CapInh:\t0000000000000000\n", "CapPrm:\t0000000000000000\n",
+		"CapEff:\t0000000000000000\n", "CapAmb:\t0000000000000000\n", "NoNewPrivs:\t1\n", "Seccomp:\t0\n")
+	if os.Geteuid() == 0 {
+		requireOnEachThread(t, h, "CapBnd:\t0000000000000000\n")
+	}
+}
+
+// requireOnEachThread requires lines of proc_pid_status(5).
+func requireOnEachThread(t *testing.T, h helper, lines ...string) {
+	t.Helper()
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", h.pid))
 	require.NoError(t, err)
 	require.Greater(t, len(tasks), 1)
 	for _, path := range tasks {
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
-		for _, line := range []string{"CapInh:\t0000000000000000\n", "CapPrm:\t0000000000000000\n",
-			"CapEff:\t0000000000000000\n", "CapAmb:\t0000000000000000\n", "NoNewPrivs:\t1\n"} {
+		for _, line := range lines {
 			require.Contains(t, string(text), line)
-		}
-		if os.Geteuid() == 0 {
-			require.Contains(t, string(text), "CapBnd:\t0000000000000000\n")
 		}
 	}
 }

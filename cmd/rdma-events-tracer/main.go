@@ -1,0 +1,37 @@
+//go:build linux
+
+// Command rdma-events-tracer finds out what the RDMA objects of all processes of the host experience, for rdma-events,
+// which starts it. It is a program of its own because it begins with privileges that neither rdma-events nor its workers
+// have. It needs no cgo.
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+
+	"rdma_events/internal/tracer"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+// main stays on the first thread, as tracer.Serve requires.
+func init() { runtime.LockOSThread() }
+
+func main() {
+	if len(os.Args) == 2 {
+		switch os.Args[1] {
+		case "-version", "--version":
+			fmt.Println(tracer.ProgramName, version)
+			return
+		case "-try", "--try":
+			if err := try(os.Stdout); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			return
+		}
+	}
+	os.Exit(tracer.Serve(tracer.ServeConfig{Prepare: prepare, Open: open}))
+}

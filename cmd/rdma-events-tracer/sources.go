@@ -1,0 +1,102 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"rdma_events/internal/trace"
+	"rdma_events/internal/trace/bpf"
+	tracesim "rdma_events/internal/trace/sim"
+	"rdma_events/internal/tracer"
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/sim"
+)
+
+// row is the source of one backend.
+type row struct {
+	name string // the value of the option backend
+	open func(r trace.Request, prepared string) (trace.Source, error)
+}
+
+// rows returns the sources of all backends.
+func rows() []row {
+	return []row{
+		{verbs.BackendVerbs, attached},
+		{verbs.BackendSim, simulated},
+	}
+}
+
+// prepare attaches to the kernel, in the first start.
+func prepare(tracer.Settings) (tracer.Prepared, error) {
+	p, err := bpf.Load()
+	if err != nil {
+		return tracer.Prepared{}, err
+	}
+	text, err := p.Inherit()
+	if err != nil {
+		return tracer.Prepared{}, err
+	}
+	return tracer.Prepared{Text: text, KeepBPF: p.LookupsNeedBPF(), Reads: bpf.Reads()}, nil
+}
+
+// attached makes the source of what prepare has attached.
+func attached(r trace.Request, prepared string) (trace.Source, error) {
+	if prepared == "" {
+		return nil, fmt.Errorf("%w: the tracer was started without hooks", trace.ErrUnsupported)
+	}
+	p, err := bpf.Adopt(prepared)
+	if err != nil {
+		return nil, err
+	}
+	return bpf.Open(p, r.HangAfter)
+}
+
+// try attaches to the kernel and ends, and says what it has seen. It is for people and the doctor.
+func try(out io.Writer) error {
+	p, err := bpf.Load()
+	if err != nil {
+		return err
+	}
+	a := p.Attached()
+	fmt.Fprintf(out, "attached by %s in %s\n", a.Hooks, a.Load.Round(time.Millisecond))
+	for _, function := range a.Missing {
+		fmt.Fprintf(out, "this kernel has no %s\n", function)
+	}
+	return p.Close()
+}
+
+func simulated(r trace.Request, _ string) (trace.Source, error) {
+	world, err := sim.Load(sim.Options{
+		Profile: r.Sim.Profile, Scenario: r.Sim.Scenario, Seed: r.Sim.Seed, Epoch: r.Sim.Epoch, Die: die,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", trace.ErrUnsupported, err)
+	}
+	return tracesim.Open(world, r.HangAfter)
+}
+
+// die simulates a crash.
+func die(s syscall.Signal) {
+	_ = syscall.Kill(os.Getpid(), s) // a signal to the own process cannot fail
+	select {}
+}
+
+// open makes the source that a request names.
+func open(r trace.Request, prepared string) (trace.Source, error) { return openOf(rows(), r, prepared) }
+
+func openOf(rows []row, r trace.Request, prepared string) (trace.Source, error) {
+	var names []string
+	for _, row := range rows {
+		if row.name == r.Backend {
+			return row.open(r, prepared)
+		}
+		names = append(names, fmt.Sprintf("%q", row.name))
+	}
+	return nil, fmt.Errorf("%w: backend %q is not %s", trace.ErrUnsupported, r.Backend, strings.Join(names, " or "))
+}

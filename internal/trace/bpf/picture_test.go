@@ -1,0 +1,142 @@
+package bpf
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/identity"
+	"rdma_events/internal/trace"
+	"rdma_events/internal/verbs"
+)
+
+var python = traceProcess{Start: 987 * clockTick, Tgid: 4711, Device: 2}
+
+func chars(to []int8, s string) {
+	for i := range s {
+		to[i] = int8(s[i])
+	}
+}
+
+// counted returns the entry of a process with errors and other events.
+func counted(errors, others uint64) *traceApp {
+	a := &traceApp{Queues: 1}
+	chars(a.Device[:], "mlx5_0")
+	chars(a.Comm[:], "python3")
+	chars(a.Cgroup[0][:], "cri-containerd-abc.scope")
+	chars(a.Cgroup[1][:], "kubepods-burstable-pod3f2a0000_1111_2222_3333_444455556666.slice")
+	a.Queued[verbs.EventQPFatal], a.Queued[verbs.EventCommEst] = errors, others
+	return a
+}
+
+func (p *picture) reported(now int64) *trace.Snapshot {
+	snap := &trace.Snapshot{}
+	p.apps(now, snap)
+	return snap
+}
+
+func TestAProcessIsNamedByWhatTheKernelSawFirst(t *testing.T) {
+	p := newPicture()
+	p.app(python, counted(1, 0))
+	p.queue(1, &traceQueue{Process: python, Unread: [2]uint64{0, 1}, Since: 50})
+	want := identity.Process{PID: 4711, Start: 987, Comm: "python3", Unit: "pod_3f2a0000-1111-2222-3333-444455556666"}
+	snap := p.reported(100)
+	require.Len(t, snap.Apps, 1)
+	require.Equal(t, want, snap.Apps[0].Process)
+	require.Equal(t, "mlx5_0", snap.Apps[0].Device)
+	require.EqualValues(t, 1, snap.Apps[0].UnreadErrors)
+	require.EqualValues(t, 50, snap.Apps[0].UnreadSince)
+	require.Empty(t, p.reported(101).Apps, "nothing has changed")
+
+	renamed := counted(2, 0)
+	chars(renamed.Comm[:], "another")
+	p.app(python, renamed)
+	require.Equal(t, want, p.reported(102).Apps[0].Process)
+}
+
+func TestAnEntryThatIsBeingWrittenIsTakenLater(t *testing.T) {
+	p := newPicture()
+	p.app(python, counted(2, 1))
+	first := p.reported(1).Apps[0]
+	require.EqualValues(t, 3, first.Unread)
+	torn := counted(2, 1)
+	torn.Read = [2]uint64{0, 3} // of which one was queued after the entry's counts had been copied
+	p.app(python, torn)
+	require.Empty(t, p.reported(2).Apps)
+	torn.Queued[verbs.EventQPFatal] = 3
+	p.app(python, torn)
+	a := p.reported(3).Apps[0]
+	require.EqualValues(t, 3, a.Read)
+	require.EqualValues(t, 1, a.Unread)
+	require.Zero(t, a.UnreadErrors)
+}
+
+func TestAProcessEndsASecondAfterItsLastQueue(t *testing.T) {
+	p := newPicture()
+	gone := counted(1, 0)
+	gone.Queues, gone.Discarded = 0, [2]uint64{0, 1}
+	p.app(python, gone)
+	require.False(t, p.reported(1).Apps[0].Ended, "what it had is reported first")
+	p.app(python, gone)
+	snap := &trace.Snapshot{}
+	require.Equal(t, []traceProcess{python}, p.apps(2, snap))
+	require.True(t, snap.Apps[0].Ended)
+	require.Zero(t, snap.Processes)
+	require.Empty(t, p.accounts)
+}
+
+// A child that has inherited the descriptor keeps the queue of a process that is gone.
+func TestAProcessThatIsGoneEndsWithItsQueueOpen(t *testing.T) {
+	p := newPicture()
+	p.app(python, counted(2, 0))
+	p.reported(1)
+	p.sweep(func(pid int) bool { return pid == 4711 })
+	a := p.reported(2).Apps[0]
+	require.True(t, a.Ended)
+	require.Zero(t, a.Unread)
+	require.EqualValues(t, 2, a.Discarded)
+}
+
+func TestTheLongestDelayIsOfTheLookThatIsOver(t *testing.T) {
+	p := newPicture()
+	p.look = 7
+	c := counted(1, 0)
+	c.Read, c.Delays, c.DelaySum = [2]uint64{0, 1}, 1, 90
+	c.DelayMax[1].Ns, c.DelayMax[1].Look = 90, 7
+	p.app(python, c)
+	require.EqualValues(t, 90, p.reported(1).Apps[0].DelayMax)
+	p.look = 9
+	c.Queued[verbs.EventQPFatal]++
+	p.app(python, c)
+	require.Zero(t, p.reported(2).Apps[0].DelayMax)
+}
+
+func TestWhatFoundNoPlaceIsToldWithoutAName(t *testing.T) {
+	p := newPicture()
+	p.other(2, counted(4, 0))
+	p.other(3, &traceApp{})
+	snap := p.reported(1)
+	require.Len(t, snap.Apps, 1)
+	require.Equal(t, identity.Process{}, snap.Apps[0].Process)
+	require.EqualValues(t, 4, snap.Apps[0].Queued[verbs.EventQPFatal])
+	require.Zero(t, snap.Processes)
+}
+
+func TestEventsAreInTheOrderOfTheirTimes(t *testing.T) {
+	p := newPicture()
+	p.app(python, counted(2, 0))
+	records := []traceRecord{
+		{Ns: 20, Process: python, Type: uint32(verbs.EventQPFatal), Number: 284},
+		{Ns: 10, Process: traceProcess{Tgid: 1}, Type: uint32(verbs.EventCQErr)},
+	}
+	var snap trace.Snapshot
+	p.events(records, &snap)
+	require.Equal(t, []trace.Event{
+		{Type: verbs.EventCQErr, At: 10},
+		{Device: "mlx5_0", Process: p.accounts[python].now.Process, Type: verbs.EventQPFatal, Number: 284, At: 20},
+	}, snap.Events)
+	p.events(make([]traceRecord, trace.MaxEvents+3), &snap)
+	require.Len(t, snap.Events, trace.MaxEvents)
+	p.events(nil, &snap)
+	require.Len(t, snap.Events, 3, "they come with the next one")
+}

@@ -1,0 +1,777 @@
+//go:build ignore
+
+// SPDX-License-Identifier: (GPL-2.0 OR MIT)
+//
+// What ib_uverbs does with the asynchronous events of all processes, seen at the entries and returns of functions that it
+// calls by pointers only, so that no compiler can have put them into others. drivers/infiniband/core/uverbs_main.c,
+// uverbs_std_types*.c and uverbs_cmd.c are what this file is about.
+//
+// All counts are in maps, which the tracer reads once a second; the ring has details of single events, and may lack some.
+#include "core.h"
+
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+#define TYPES 32	      // of events; the kernel has fewer
+#define STAMPS 8	      // events of one queue whose way is timed
+#define LEVELS 5	      // of the cgroup's path
+#define LEVEL 96	      // bytes of each
+#define FOUND 64	      // events that a queue may have when it is first seen
+#define DESTROYED 512	      // unread events that an object may take with it
+#define SETTLED 1000000000ULL // ns: a read that has taken an event from the kernel's list returns in less
+
+// enum rdma_remove_reason and enum uverbs_default_objects of the kernel, errno and states of a task.
+#define RDMA_REMOVE_DRIVER_REMOVE 2
+#define UVERBS_OBJECT_CQ 3
+#define UVERBS_OBJECT_QP 4
+#define UVERBS_OBJECT_SRQ 5
+#define UVERBS_OBJECT_WQ 12
+#define DEVICE_FATAL 8
+
+// Where libibverbs has what it waits with: the offsets in struct ibv_cq, ibv_qp, ibv_srq and ibv_wq (infiniband/verbs.h,
+// public and so stable). pthread_mutex_t is larger on arm64.
+#if defined(__TARGET_ARCH_x86)
+#define MUTEX 40
+#elif defined(__TARGET_ARCH_arm64)
+#define MUTEX 48
+#endif
+#define COND 48
+#define CQ_COND (32 + MUTEX)
+#define QP_COND (64 + MUTEX)
+#define SRQ_COND (32 + MUTEX)
+#define WQ_COND (56 + MUTEX)
+
+// Bits of event types, which the loader sets: those that are counted, and of them those that are errors.
+const volatile u32 counted = 0;
+const volatile u32 errors = 0;
+
+// board is what the tracer reads and, look alone, writes while the programs run.
+struct board {
+	u64 look;	  // the number of the tracer's look
+	u64 lost_records; // that found no room in the ring
+	u64 lost_waits;	  // that found no place
+	u64 map_full;	  // processes and queues that found no place
+	u64 others;	  // counts in the map of that name
+	u64 waits;	  // threads that have been put into the map of that name
+};
+
+// process is a process with a device open. A PID that is used again has another start.
+struct process {
+	u64 start; // ns of CLOCK_BOOTTIME
+	u32 tgid;
+	u32 device; // index
+};
+
+struct longest {
+	u64 ns;
+	u64 look; // to which ns belongs
+};
+
+// app is what is known of a process. The second of two is about errors, the first about the others.
+struct app {
+	char device[64];
+	char comm[16];
+	char cgroup[LEVELS][LEVEL]; // innermost first
+	u64 queued[TYPES];
+	u64 found[TYPES];
+	u64 read[2];
+	u64 discarded[2];
+	u64 skipped[2];
+	u64 destroyed_unacked;
+	u64 delays;
+	u64 delay_sum;
+	struct longest delay_max[2];
+	u32 queues; // that it has open
+	u32 pad;
+};
+
+struct stamp {
+	u64 element;
+	u64 ns; // 0: free
+	u32 type;
+	u32 pad;
+};
+
+// queue is the queue of an asynchronous event file that has, or had, an event.
+struct queue {
+	struct process process;
+	u64 unread[2];
+	u64 since;  // ns of CLOCK_MONOTONIC when it was last empty or read
+	u64 newest; // ns when an event was queued
+	u64 skipped[2];
+	u32 next; // stamp
+	u32 pad;
+	struct stamp stamps[STAMPS];
+};
+
+// read is a thread in read(2) of an asynchronous event file.
+struct read {
+	u64 queue;
+	u64 buf;
+};
+
+// wait is a thread that has destroyed an object for which acknowledgements are missing.
+struct wait {
+	struct process process;
+	u64 start; // of the thread, ns of CLOCK_BOOTTIME
+	u64 ns;	   // of CLOCK_MONOTONIC
+	u64 cond;  // the address of what libibverbs waits with
+	u64 uobject;
+	u32 object; // UVERBS_OBJECT_*
+	u32 number;
+	u32 missing;
+	u32 pad;
+};
+
+// record is an event.
+struct record {
+	u64 ns;
+	struct process process;
+	u32 type;
+	u32 number;
+};
+
+// sight is a thread that has destroyed an object, as it is now.
+struct sight {
+	u64 argument; // the first of its system call
+	u64 switches;
+	u32 tid;
+	__s32 call; // the number of its system call
+	u32 state;
+	u32 pad;
+};
+const struct sight *unused_sight __attribute__((unused));
+const struct record *unused_record __attribute__((unused));
+
+#define MAP(kind, name, entries, K, V) \
+	struct { \
+		__uint(type, BPF_MAP_TYPE_##kind); \
+		__uint(max_entries, entries); \
+		__type(key, K); \
+		__type(value, V); \
+	} name SEC(".maps")
+MAP(HASH, apps, 4096, struct process, struct app);
+MAP(HASH, queues, 8192, u64, struct queue); // by the address of struct ib_uverbs_event_queue
+MAP(HASH, reads, 16384, u64, struct read);  // by thread and process
+MAP(HASH, numbers, 4096, u32, u32);	    // of the object that a thread destroys
+MAP(HASH, waits, 1024, u32, struct wait);   // by thread
+MAP(ARRAY, others, 256, u32, struct app);   // by device: what found no place
+// What a new entry begins with. Only what differs each time is ever written to it.
+MAP(PERCPU_ARRAY, blank_app, 1, u32, struct app);
+MAP(PERCPU_ARRAY, blank_queue, 1, u32, struct queue);
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, u32);
+	__type(value, struct board);
+} boards SEC(".maps");
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 256 * 1024);
+} ring SEC(".maps");
+
+static __always_inline void add(u64 *to, u64 n)
+{
+	__sync_fetch_and_add(to, n);
+}
+
+// BOARD adds 1 to a field of the board.
+#define BOARD(field) \
+	do { \
+		u32 zero_ = 0; \
+		struct board *board_ = bpf_map_lookup_elem(&boards, &zero_); \
+		if (board_) \
+			add(&board_->field, 1); \
+	} while (0)
+
+static __always_inline _Bool is_counted(u32 type)
+{
+	return type < TYPES && counted >> type & 1;
+}
+
+static __always_inline u32 is_error(u32 type)
+{
+	return errors >> (type & (TYPES - 1)) & 1;
+}
+
+static __always_inline void name_levels(struct app *a, struct task_struct *leader)
+{
+	struct kernfs_node *kn = BPF_CORE_READ(leader, cgroups, dfl_cgrp, kn);
+	for (int i = 0; i < LEVELS; i++)
+		a->cgroup[i][0] = 0;
+	for (int i = 0; i < LEVELS; i++) {
+		if (!kn)
+			return;
+		bpf_probe_read_kernel_str(a->cgroup[i], LEVEL, BPF_CORE_READ(kn, name));
+		if (bpf_core_field_exists(kn->parent))
+			kn = BPF_CORE_READ(kn, parent);
+		else
+			kn = BPF_CORE_READ((struct kernfs_node___parent *)kn, __parent);
+	}
+}
+
+static __always_inline struct app *other(u32 device)
+{
+	u32 i = device < 256 ? device : 255;
+	BOARD(others);
+	return bpf_map_lookup_elem(&others, &i);
+}
+
+// own returns the account of a process of which a context is known.
+static __always_inline struct app *own(struct ib_ucontext *context, struct process *p)
+{
+	struct task_struct *task = BPF_CORE_READ(context, res.task);
+	struct task_struct *leader = BPF_CORE_READ(task, group_leader);
+	struct ib_device *device = BPF_CORE_READ(context, device);
+	p->tgid = BPF_CORE_READ(task, tgid);
+	p->start = BPF_CORE_READ(leader, start_boottime);
+	p->device = BPF_CORE_READ(device, index);
+	struct app *a = bpf_map_lookup_elem(&apps, p);
+	if (a)
+		return a;
+	u32 zero = 0;
+	struct app *blank = bpf_map_lookup_elem(&blank_app, &zero);
+	if (!blank)
+		return 0;
+	bpf_core_read_str(blank->device, sizeof blank->device, &device->name);
+	bpf_core_read_str(blank->comm, sizeof blank->comm, &leader->comm);
+	name_levels(blank, leader);
+	bpf_map_update_elem(&apps, p, blank, BPF_NOEXIST); // another processor may have been faster
+	return bpf_map_lookup_elem(&apps, p);
+}
+
+// count_found counts what is in a queue that is seen for the first time.
+static __always_inline void count_found(struct ib_uverbs_event_queue *q, struct queue *mine, struct app *a)
+{
+	struct list_head *head = __builtin_preserve_access_index(&q->event_list);
+	struct list_head *at = BPF_CORE_READ(head, next);
+	for (int i = 0; i < FOUND; i++) {
+		if (!at || at == head)
+			return;
+		struct ib_uverbs_event *e = (void *)at - bpf_core_field_offset(struct ib_uverbs_event, list);
+		u32 type = BPF_CORE_READ(e, desc.async.event_type);
+		if (is_counted(type)) {
+			add(&a->queued[type & (TYPES - 1)], 1);
+			add(&a->found[type & (TYPES - 1)], 1);
+			mine->unread[is_error(type)]++;
+		}
+		at = BPF_CORE_READ(at, next);
+	}
+}
+
+// seen returns what is known of a queue, and makes it if its file has a context. p and a are set to its process.
+static __always_inline struct queue *seen(struct ib_uverbs_async_event_file *file, struct app **a,
+					  u32 *device)
+{
+	u64 key = (u64)__builtin_preserve_access_index(&file->ev_queue);
+	struct queue *q = bpf_map_lookup_elem(&queues, &key);
+	if (q) {
+		*device = q->process.device;
+		*a = bpf_map_lookup_elem(&apps, &q->process);
+		return q;
+	}
+	struct ib_ucontext *context = BPF_CORE_READ(file, uobj.context);
+	if (!context)
+		return 0;
+	u32 zero = 0;
+	struct queue *blank = bpf_map_lookup_elem(&blank_queue, &zero);
+	if (!blank)
+		return 0;
+	*a = own(context, &blank->process);
+	*device = blank->process.device;
+	if (!*a) {
+		BOARD(map_full);
+		return 0;
+	}
+	blank->since = bpf_ktime_get_ns();
+	if (bpf_map_update_elem(&queues, &key, blank, BPF_NOEXIST)) {
+		q = bpf_map_lookup_elem(&queues, &key);
+		if (!q)
+			BOARD(map_full);
+		return q;
+	}
+	q = bpf_map_lookup_elem(&queues, &key);
+	if (!q)
+		return 0;
+	__sync_fetch_and_add(&(*a)->queues, 1);
+	count_found((void *)key, q, *a);
+	return q;
+}
+
+// take takes an event off a queue's count. It returns false if the queue has none.
+static __always_inline _Bool take(u64 *n)
+{
+	if ((__s64)__sync_fetch_and_sub(n, 1) > 0)
+		return 1;
+	add(n, 1);
+	return 0;
+}
+
+// settle counts what the kernel had no memory for: we have more than its list, which is empty, and no read is under way.
+static __always_inline void settle(struct ib_uverbs_async_event_file *file, struct queue *q, struct app *a,
+				   u64 now)
+{
+	struct list_head *head = __builtin_preserve_access_index(&file->ev_queue.event_list);
+	if (BPF_CORE_READ(head, next) != head || now - q->newest < SETTLED)
+		return;
+	for (int i = 0; i < 2; i++) {
+		u64 n = __sync_lock_test_and_set(&q->unread[i], 0);
+		if (n) {
+			add(&q->skipped[i], n);
+			add(&a->skipped[i], n);
+		}
+	}
+}
+
+static __always_inline void report(struct process *p, u32 type, u32 number, u64 now)
+{
+	struct record *r = bpf_ringbuf_reserve(&ring, sizeof *r, 0);
+	if (!r) {
+		BOARD(lost_records);
+		return;
+	}
+	r->ns = now;
+	r->process = *p;
+	r->type = type;
+	r->number = number;
+	bpf_ringbuf_submit(r, BPF_RB_NO_WAKEUP); // the tracer looks once a second
+}
+
+// on_queued is called for each event that the kernel queues, before it does.
+static __always_inline void on_queued(struct ib_uverbs_async_event_file *file, u64 element, u32 type,
+				      u32 number)
+{
+	if (!file || !is_counted(type) || BPF_CORE_READ(file, ev_queue.is_closed))
+		return;
+	u32 error = is_error(type);
+	struct app *a = 0;
+	u32 device = 0;
+	struct queue *q = seen(file, &a, &device);
+	if (!q || !a) {
+		if ((a = other(device))) {
+			add(&a->queued[type & (TYPES - 1)], 1);
+			BOARD(lost_records);
+		}
+		return;
+	}
+	u64 now = bpf_ktime_get_ns();
+	settle(file, q, a, now);
+	if (!(q->unread[0] | q->unread[1]))
+		q->since = now;
+	q->newest = now;
+	add(&a->queued[type & (TYPES - 1)], 1);
+	add(&q->unread[error], 1);
+	struct stamp *s = &q->stamps[__sync_fetch_and_add(&q->next, 1) & (STAMPS - 1)];
+	s->element = element;
+	s->type = type;
+	s->ns = now;
+	report(&q->process, type, number, now);
+}
+
+// timed returns when an event was queued, and forgets it; 0: not known. It is not static so that the verifier looks at its
+// loop once, and not for each turn of another loop.
+__attribute__((noinline)) u64 timed(struct queue *q, u64 element, u32 type)
+{
+	if (!q)
+		return 0;
+	u64 oldest = 0;
+	u32 at = 0;
+	for (u32 i = 0; i < STAMPS; i++) {
+		struct stamp *s = &q->stamps[i];
+		if (s->ns && s->element == element && s->type == type && (!oldest || s->ns < oldest)) {
+			oldest = s->ns;
+			at = i;
+		}
+	}
+	if (oldest)
+		q->stamps[at & (STAMPS - 1)].ns = 0;
+	return oldest;
+}
+
+static __always_inline void on_read(struct ib_uverbs_async_event_file *file, u64 buf)
+{
+	struct ib_uverbs_async_event_desc desc = {};
+	if (bpf_probe_read_user(&desc, sizeof desc, (void *)buf))
+		return;
+	u32 type = desc.event_type, error = is_error(type);
+	u64 now = bpf_ktime_get_ns();
+	if (!is_counted(type)) {
+		u64 key = (u64)__builtin_preserve_access_index(&file->ev_queue);
+		struct queue *q = bpf_map_lookup_elem(&queues, &key);
+		if (q)
+			q->since = now;
+		return;
+	}
+	struct app *a = 0;
+	u32 device = 0;
+	struct queue *q = seen(file, &a, &device);
+	if (!q || !a) {
+		if ((a = other(device))) {
+			add(&a->queued[type & (TYPES - 1)], 1);
+			add(&a->read[error], 1);
+		}
+		return;
+	}
+	q->since = now;
+	if (!take(&q->unread[error])) {
+		if (take(&q->skipped[error])) { // it was not skipped, its read was late
+			__sync_fetch_and_sub(&a->skipped[error], 1);
+		} else { // it was there before us
+			add(&a->queued[type & (TYPES - 1)], 1);
+			add(&a->found[type & (TYPES - 1)], 1);
+		}
+	}
+	add(&a->read[error], 1);
+	u64 queued = timed(q, desc.element, type);
+	if (!queued)
+		return;
+	u64 delay = now - queued;
+	add(&a->delay_sum, delay);
+	add(&a->delays, 1);
+	u32 zero = 0;
+	struct board *b = bpf_map_lookup_elem(&boards, &zero);
+	if (!b)
+		return;
+	u64 look = b->look;
+	struct longest *max = &a->delay_max[look & 1];
+	if (max->look != look) {
+		max->look = look;
+		max->ns = 0;
+	}
+	if (delay > max->ns)
+		max->ns = delay;
+}
+
+#define UEVENT(o) __builtin_preserve_access_index(&(o)->uevent)
+
+static __always_inline void on_object(struct ib_event *event, struct ib_uevent_object *u, u32 number)
+{
+	if (u)
+		on_queued(BPF_CORE_READ(u, event_file), BPF_CORE_READ(u, uobject.user_handle),
+			  BPF_CORE_READ(event, event), number);
+}
+
+SEC("kprobe/ib_uverbs_cq_event_handler")
+int BPF_KPROBE(cq_event, struct ib_event *event)
+{
+	struct ib_cq *cq = BPF_CORE_READ(event, element.cq);
+	struct ib_ucq_object *u = BPF_CORE_READ(cq, uobject);
+	on_object(event, u ? UEVENT(u) : 0, BPF_CORE_READ(cq, res.id));
+	return 0;
+}
+
+SEC("kprobe/ib_uverbs_qp_event_handler")
+int BPF_KPROBE(qp_event, struct ib_event *event)
+{
+	struct ib_qp *qp = BPF_CORE_READ(event, element.qp);
+	struct ib_uqp_object *u = BPF_CORE_READ(qp, uobject);
+	on_object(event, u ? UEVENT(u) : 0, BPF_CORE_READ(qp, qp_num));
+	return 0;
+}
+
+SEC("kprobe/ib_uverbs_srq_event_handler")
+int BPF_KPROBE(srq_event, struct ib_event *event)
+{
+	struct ib_srq *srq = BPF_CORE_READ(event, element.srq);
+	struct ib_usrq_object *u = BPF_CORE_READ(srq, uobject);
+	u32 number = bpf_core_field_exists(srq->res) ? BPF_CORE_READ(srq, res.id) : 0;
+	on_object(event, u ? UEVENT(u) : 0, number);
+	return 0;
+}
+
+SEC("kprobe/ib_uverbs_wq_event_handler")
+int BPF_KPROBE(wq_event, struct ib_event *event)
+{
+	struct ib_wq *wq = BPF_CORE_READ(event, element.wq);
+	struct ib_uwq_object *u = BPF_CORE_READ(wq, uobject);
+	on_object(event, u ? UEVENT(u) : 0, BPF_CORE_READ(wq, wq_num));
+	return 0;
+}
+
+SEC("kprobe/ib_uverbs_event_handler")
+int BPF_KPROBE(device_event, struct ib_event_handler *handler, struct ib_event *event)
+{
+	u32 type = BPF_CORE_READ(event, event);
+	if (type == DEVICE_FATAL)
+		on_queued((void *)handler -
+				  bpf_core_field_offset(struct ib_uverbs_async_event_file, event_handler),
+			  0, type, 0);
+	return 0;
+}
+
+// The DEVICE_FATAL of a driver's removal does not come by a handler.
+SEC("kprobe/uverbs_async_event_destroy_uobj")
+int BPF_KPROBE(removed_event, struct ib_uobject *uobj, int why)
+{
+	if (why == RDMA_REMOVE_DRIVER_REMOVE)
+		on_queued((void *)uobj, 0, DEVICE_FATAL, 0); // the file begins with its uobject
+	return 0;
+}
+
+// reconcile is called when a thread reads again whose last return was not seen: the kernel follows only so many calls of a
+// function at once (maxactive in Documentation/trace/kprobes.rst). What its list does not have any more was read.
+static __always_inline void reconcile(struct ib_uverbs_async_event_file *file)
+{
+	u64 key = (u64)__builtin_preserve_access_index(&file->ev_queue);
+	struct queue *q = bpf_map_lookup_elem(&queues, &key);
+	struct list_head *head = __builtin_preserve_access_index(&file->ev_queue.event_list);
+	if (!q || BPF_CORE_READ(head, next) != head)
+		return;
+	struct app *a = bpf_map_lookup_elem(&apps, &q->process);
+	if (!a)
+		return;
+	for (int i = 0; i < 2; i++)
+		add(&a->read[i], __sync_lock_test_and_set(&q->unread[i], 0));
+	q->since = bpf_ktime_get_ns();
+}
+
+SEC("kprobe/ib_uverbs_async_event_read")
+int BPF_KPROBE(read_begins, struct file *filp, char *buf)
+{
+	u64 id = bpf_get_current_pid_tgid();
+	if (bpf_map_lookup_elem(&reads, &id))
+		reconcile(BPF_CORE_READ(filp, private_data));
+	struct read r = { .queue = (u64)BPF_CORE_READ(filp, private_data), .buf = (u64)buf };
+	bpf_map_update_elem(&reads, &id, &r, BPF_ANY);
+	return 0;
+}
+
+SEC("kretprobe/ib_uverbs_async_event_read")
+int BPF_KRETPROBE(read_ends, long got)
+{
+	u64 id = bpf_get_current_pid_tgid();
+	struct read *r = bpf_map_lookup_elem(&reads, &id);
+	if (!r)
+		return 0;
+	if (got > 0)
+		on_read((void *)r->queue, r->buf);
+	bpf_map_delete_elem(&reads, &id);
+	return 0;
+}
+
+static __always_inline void on_closed(struct ib_uverbs_async_event_file *file)
+{
+	u64 key = (u64)__builtin_preserve_access_index(&file->ev_queue);
+	struct queue *q = bpf_map_lookup_elem(&queues, &key);
+	if (!q)
+		return;
+	struct app *a = bpf_map_lookup_elem(&apps, &q->process);
+	if (a) {
+		for (int i = 0; i < 2; i++)
+			add(&a->discarded[i], q->unread[i]);
+		__sync_fetch_and_sub(&a->queues, 1);
+	}
+	bpf_map_delete_elem(&queues, &key);
+}
+
+SEC("kprobe/uverbs_async_event_release")
+int BPF_KPROBE(closed, void *inode, struct file *filp)
+{
+	struct ib_uverbs_async_event_file *file = BPF_CORE_READ(filp, private_data);
+	if (file)
+		on_closed(file);
+	return 0;
+}
+
+// Since Linux 7.3 in place of the one before.
+SEC("kprobe/uverbs_async_event_free_event_queue")
+int BPF_KPROBE(freed, struct ib_uobject *uobj)
+{
+	on_closed((void *)uobj);
+	return 0;
+}
+
+static __always_inline void remember(u32 number)
+{
+	u32 tid = bpf_get_current_pid_tgid();
+	bpf_map_update_elem(&numbers, &tid, &number, BPF_ANY); // without room the number is 0
+}
+
+// The object is gone when its release is seen, so its number is taken before.
+SEC("kprobe/uverbs_free_cq")
+int BPF_KPROBE(cq_goes, struct ib_uobject *uobj)
+{
+	struct ib_cq *cq = BPF_CORE_READ(uobj, object);
+	remember(BPF_CORE_READ(cq, res.id));
+	return 0;
+}
+
+SEC("kprobe/uverbs_free_qp")
+int BPF_KPROBE(qp_goes, struct ib_uobject *uobj)
+{
+	struct ib_qp *qp = BPF_CORE_READ(uobj, object);
+	remember(BPF_CORE_READ(qp, qp_num));
+	return 0;
+}
+
+SEC("kprobe/uverbs_free_srq")
+int BPF_KPROBE(srq_goes, struct ib_uobject *uobj)
+{
+	struct ib_srq *srq = BPF_CORE_READ(uobj, object);
+	remember(bpf_core_field_exists(srq->res) ? BPF_CORE_READ(srq, res.id) : 0);
+	return 0;
+}
+
+SEC("kprobe/uverbs_free_wq")
+int BPF_KPROBE(wq_goes, struct ib_uobject *uobj)
+{
+	struct ib_wq *wq = BPF_CORE_READ(uobj, object);
+	remember(BPF_CORE_READ(wq, wq_num));
+	return 0;
+}
+
+// missing returns how many acknowledgements an object lacks: reported is the kernel's count of what was read, and the
+// application's own count of what it has acknowledged is at an address in its memory. A process that ends has none any
+// more, and one without libibverbs has something else there.
+static __always_inline u32 missing(u32 reported, u64 address)
+{
+	u32 acked = 0;
+	if (!reported || bpf_probe_read_user(&acked, sizeof acked, (void *)address))
+		return 0;
+	u32 n = reported - acked;
+	return n <= reported ? n : 0;
+}
+
+// on_wait is called when an object is destroyed that lacks acknowledgements.
+static __always_inline void on_wait(struct ib_uobject *uobj, u32 object, u64 cond, u32 n)
+{
+	u32 tid = bpf_get_current_pid_tgid();
+	struct wait *was = bpf_map_lookup_elem(&waits, &tid);
+	if (was && was->uobject == (u64)uobj) { // a completion queue, which has two counts
+		was->missing += n;
+		return;
+	}
+	struct wait w = {};
+	struct ib_ucontext *context = BPF_CORE_READ(uobj, context);
+	struct app *a = own(context, &w.process);
+	if (!a)
+		a = other(w.process.device);
+	if (a)
+		add(&a->destroyed_unacked, 1);
+	struct task_struct *task = (void *)bpf_get_current_task();
+	u32 *number = bpf_map_lookup_elem(&numbers, &tid);
+	w.start = BPF_CORE_READ(task, start_boottime);
+	w.ns = bpf_ktime_get_ns();
+	w.cond = cond;
+	w.uobject = (u64)uobj;
+	w.object = object;
+	w.number = number ? *number : 0;
+	w.missing = n;
+	if (bpf_map_update_elem(&waits, &tid, &w, BPF_ANY))
+		BOARD(lost_waits);
+	else
+		BOARD(waits);
+}
+
+SEC("kprobe/ib_uverbs_release_ucq")
+int BPF_KPROBE(cq_gone, void *file, struct ib_ucq_object *u)
+{
+	struct ib_uobject *uobj = __builtin_preserve_access_index(&u->uevent.uobject);
+	u64 handle = BPF_CORE_READ(uobj, user_handle);
+	u32 tid = bpf_get_current_pid_tgid();
+	bpf_map_delete_elem(&waits, &tid); // it does not wait for the one before
+	u32 n = missing(BPF_CORE_READ(u, comp_events_reported), handle + CQ_COND + COND);
+	if (n)
+		on_wait(uobj, UVERBS_OBJECT_CQ, handle + CQ_COND, n);
+	return 0;
+}
+
+// discard counts the unread events of an object, which go with it.
+static __always_inline void discard(struct ib_uevent_object *u)
+{
+	struct ib_uverbs_async_event_file *file = BPF_CORE_READ(u, event_file);
+	if (!file)
+		return;
+	struct list_head *head = __builtin_preserve_access_index(&u->event_list);
+	struct list_head *at = BPF_CORE_READ(head, next);
+	if (!at || at == head)
+		return;
+	struct app *a = 0;
+	u32 device = 0;
+	struct queue *q = seen(file, &a, &device);
+	if (!q || !a)
+		return;
+	for (int i = 0; i < DESTROYED; i++) {
+		if (!at || at == head)
+			return;
+		struct ib_uverbs_event *e =
+			(void *)at - bpf_core_field_offset(struct ib_uverbs_event, obj_list);
+		u32 type = BPF_CORE_READ(e, desc.async.event_type);
+		if (is_counted(type)) {
+			take(&q->unread[is_error(type)]);
+			add(&a->discarded[is_error(type)], 1);
+			timed(q, BPF_CORE_READ(e, desc.async.element), type);
+		}
+		at = BPF_CORE_READ(at, next);
+	}
+}
+
+SEC("kprobe/ib_uverbs_release_uevent")
+int BPF_KPROBE(object_gone, struct ib_uevent_object *u)
+{
+	discard(u);
+	struct ib_uobject *uobj = __builtin_preserve_access_index(&u->uobject);
+	u64 handle = BPF_CORE_READ(uobj, user_handle);
+	u32 object = BPF_CORE_READ(uobj, uapi_object, id);
+	u32 reported = BPF_CORE_READ(u, events_reported);
+	u32 tid = bpf_get_current_pid_tgid();
+	u64 cond = handle, count;
+	switch (object) {
+	case UVERBS_OBJECT_CQ:
+		cond += CQ_COND;
+		count = cond + COND + 4; // that of completion events is before it
+		break;
+	case UVERBS_OBJECT_QP:
+		cond += QP_COND;
+		count = cond + COND;
+		break;
+	case UVERBS_OBJECT_SRQ:
+		cond += SRQ_COND;
+		count = cond + COND;
+		break;
+	case UVERBS_OBJECT_WQ:
+		cond += WQ_COND;
+		count = cond + COND;
+		break;
+	default: return 0;
+	}
+	if (object != UVERBS_OBJECT_CQ) // else cq_gone has done it
+		bpf_map_delete_elem(&waits, &tid);
+	u32 n = missing(reported, count);
+	if (n)
+		on_wait(uobj, object, cond, n);
+	bpf_map_delete_elem(&numbers, &tid);
+	return 0;
+}
+
+// sights writes a struct sight for each thread that is in waits and is still the same.
+SEC("iter/task")
+int sights(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	if (!task)
+		return 0;
+	u32 tid = BPF_CORE_READ(task, pid);
+	struct wait *w = bpf_map_lookup_elem(&waits, &tid);
+	if (!w || w->start != BPF_CORE_READ(task, start_boottime))
+		return 0;
+	struct pt_regs *regs = (void *)bpf_task_pt_regs(task);
+	struct sight s = {
+		.tid = tid,
+		.state = BPF_CORE_READ(task, __state),
+		.switches = BPF_CORE_READ(task, nvcsw) + BPF_CORE_READ(task, nivcsw),
+#if defined(__TARGET_ARCH_x86)
+		.call = BPF_CORE_READ(regs, orig_ax),
+		.argument = BPF_CORE_READ(regs, di),
+#elif defined(__TARGET_ARCH_arm64)
+		.call = BPF_CORE_READ(regs, syscallno),
+		.argument = BPF_CORE_READ(regs, orig_x0),
+#endif
+	};
+	bpf_seq_write(ctx->meta->seq, &s, sizeof s);
+	return 0;
+}
