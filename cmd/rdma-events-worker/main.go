@@ -23,16 +23,28 @@ var version = "dev"
 func init() { runtime.LockOSThread() }
 
 func main() {
-	if len(os.Args) == 2 {
-		switch os.Args[1] {
-		case "-version", "--version":
-			fmt.Println("rdma-events-worker", version)
-			return
-		case "-library": // for rdma-events doctor
-			os.Exit(library())
-		}
+	if code, is := ask(os.Args[1:]); is {
+		os.Exit(code)
 	}
 	os.Exit(worker.Serve(worker.ServeConfig{Watch: session.Run, Backend: open.Backend, Needs: open.Needs}))
+}
+
+// ask answers a question on the command line. It reports whether there is one.
+func ask(args []string) (code int, is bool) {
+	switch {
+	case len(args) == 1 && (args[0] == "-version" || args[0] == "--version"):
+		fmt.Println("rdma-events-worker", version)
+		return 0, true
+	case len(args) == 1 && args[0] == "-library": // for rdma-events doctor
+		return library(), true
+	case len(args) == 2 && args[0] == "-link": // for rdma-events doctor
+		return link(args[1]), true
+	case len(args) == 2 && args[0] == "-evidence": // for rdma-events report
+		return evidence(args[1], ""), true
+	case len(args) == 3 && args[0] == "-evidence":
+		return evidence(args[1], args[2]), true
+	}
+	return 0, false
 }
 
 func library() int {

@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,6 +18,7 @@ import (
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/process"
+	"rdma_events/internal/report/snapshot"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/worker"
@@ -45,6 +47,41 @@ func TestTheProgramSaysWhatItIs(t *testing.T) {
 	require.Equal(t, 2, exit.ExitCode())
 	require.Equal(t, "rdma-events-worker is started by rdma-events, one for each RDMA device; "+
 		"it is not to be started by hand\n", stderr.String())
+}
+
+func TestTheProgramTakesASnapshot(t *testing.T) {
+	path := build(t)
+	request, err := json.Marshal(verbs.Request{Backend: verbs.BackendSim, Sim: verbs.Simulation{Profile: "roce2", Seed: 1}})
+	require.NoError(t, err)
+	out, err := exec.Command(path, "-evidence", "sim0", string(request)).Output()
+	require.NoError(t, err)
+	doc := snapshot.New("sim0", time.Now(), out)
+	require.Empty(t, doc.Missing())
+	require.Contains(t, string(doc.Parts["attributes"]), `"driver":"sim"`)
+	require.Len(t, doc.Ports, 1)
+	require.Contains(t, string(doc.Ports[0].Parts["attributes"]), `"state":"active"`)
+
+	for _, device := range []string{"sim9", ""} {
+		out, err = exec.Command(path, "-evidence", device, string(request)).Output()
+		require.NoError(t, err)
+		require.NotEmpty(t, snapshot.New(device, time.Now(), out).Missing())
+	}
+	for _, bad := range []string{"nonsense", `{"Backend":"nonsense"}`} {
+		out, err = exec.Command(path, "-evidence", "sim0", bad).Output()
+		require.Error(t, err)
+		require.Empty(t, out)
+	}
+}
+
+func TestTheProgramAsksForALink(t *testing.T) {
+	path := build(t)
+	out, err := exec.Command(path, "-link", "lo").Output()
+	require.NoError(t, err)
+	require.JSONEq(t, `{"Up": true, "HasUp": true, "ExtState": "", "ExtSubstate": ""}`, string(out))
+	var exit *exec.ExitError
+	_, err = exec.Command(path, "-link", "none0").Output()
+	require.ErrorAs(t, err, &exit)
+	require.Contains(t, string(exit.Stderr), "none0")
 }
 
 // A host may have dozens of devices, and each has a worker. All workers share the pages

@@ -45,6 +45,10 @@ func subcommands() []subcommand {
 			about: eventsAbout, flags: new(eventsFlags).define, run: showEvents,
 		},
 		{
+			name: "report", args: "[flags]", does: "write an archive for a vendor's ticket, and show what was recorded",
+			about: reportAbout, flags: new(reportFlags).define, run: writeReport,
+		},
+		{
 			name: "doctor", args: "[flags]", does: "say whether the devices of this host can be watched",
 			about: doctorAbout, flags: new(doctorFlags).define,
 			run: func(args []string, _, stderr io.Writer) int { return examine(args, os.Stdout, stderr) },

@@ -29,6 +29,7 @@ programs use, unless -yes.
 // doctorFlags are the flags of the subcommand doctor.
 type doctorFlags struct {
 	config     string
+	apps       bool
 	json       bool
 	onHardware bool
 	hardware   hardwareFlags
@@ -37,6 +38,7 @@ type doctorFlags struct {
 func (o *doctorFlags) define(stderr io.Writer) *flag.FlagSet {
 	set := newFlags("doctor", stderr)
 	set.StringVar(&o.config, "config", "", "Telegraf's configuration, or that of the plugin, to check as well")
+	set.BoolVar(&o.apps, "applications", false, "examine what applications.events needs, also where the configuration has it off")
 	set.BoolVar(&o.json, "json", false, "write one JSON object")
 	set.BoolVar(&o.onHardware, "hardware", false, "try one device, and write a file to send in")
 	set.StringVar(&o.hardware.device, "device", "", "with -hardware: which; needed where there are several")
@@ -55,6 +57,8 @@ func examine(args []string, stdout *os.File, stderr io.Writer) int {
 	switch {
 	case !o.onHardware && o.hardware != (hardwareFlags{}):
 		return misused(set, "-device, -out and -yes go with -hardware")
+	case o.onHardware && o.apps:
+		return misused(set, "-hardware tries a device, so -applications does not go with it")
 	case o.onHardware && o.json:
 		return misused(set, "-hardware writes a file, so -json does not go with it: name the file with -out")
 	}
@@ -68,6 +72,7 @@ func examine(args []string, stdout *os.File, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "E!", err)
 		return exitFailed
 	}
+	s.Applications = o.apps
 	r := doctor.Run(ctx, s)
 	if o.json {
 		err = r.WriteJSON(stdout)
@@ -84,10 +89,20 @@ func examine(args []string, stdout *os.File, stderr io.Writer) int {
 // configuration and worker program.
 func patient(config string) (*doctor.System, error) {
 	s := doctor.NewSystem()
-	s.Version = buildVersion()
+	s.Version, s.Records = buildVersion(), defaultRecords
 	var err error
 	if s.WorkerPath, err = rdma_events.WorkerPath(); err != nil {
 		return nil, err
+	}
+	if s.TracerPath, err = rdma_events.TracerPath(); err != nil {
+		return nil, err
+	}
+	s.OpenTracer = func(path string) (doctor.Tracer, error) {
+		t, err := trial.OpenTracer(path)
+		if err != nil {
+			return nil, err
+		}
+		return t, nil
 	}
 	s.OpenWorker = func(path string) (doctor.Worker, error) {
 		p, err := trial.OpenProgram(path)
@@ -108,7 +123,7 @@ func patient(config string) (*doctor.System, error) {
 		}
 		p := doctor.PluginConfig{
 			Simulated: c.Simulated(), WorkerPath: c.WorkerPath, Records: c.Recorder.Directory, ExpectedDown: c.ExpectsDown,
-			Vectors: c.Probe.CountVectors,
+			Vectors: c.Probe.CountVectors, Events: c.Applications.Events, TracerPath: c.Applications.TracerPath,
 		}
 		if err := c.Check(); err != nil {
 			return p, err

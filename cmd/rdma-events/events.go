@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -20,8 +19,8 @@ import (
 
 const eventsAbout = `Shows what the plugin has recorded on this host: events, changes of ports, GIDs
 and attributes, commands that were not answered, rounds that were lost, workers
-that ended. It needs no running plugin, and reads a copy of another host's
-directory as well.
+that ended, and what applications experienced where that is traced. It needs no
+running plugin, and reads a copy of another host's directory as well.
 Exit status 0: all was read; 1: a part is damaged or gone; 2: nothing can be read.
 `
 
@@ -72,7 +71,8 @@ func showEvents(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "E!", advised(err, o.directory))
 		return exitFailed
 	}
-	w := eventWriter{out: bufio.NewWriter(stdout), json: o.json, bad: bad}
+	out := bufio.NewWriter(stdout)
+	w := eventWriter{out: out, printer: timeline.Printer{Out: out, JSON: o.json}, bad: bad}
 	if o.follow {
 		err = w.follow(reader)
 	} else {
@@ -96,16 +96,11 @@ func advised(err error, dir string) error {
 	return err
 }
 
-// eventWriter writes records as text or JSON. An event waits for the next record, which may be the change of state that it
-// caused.
+// eventWriter writes the records of a reader.
 type eventWriter struct {
-	out   *bufio.Writer
-	json  bool
-	bad   func(any)
-	style timeline.Style
-
-	held *timeline.Kept
-	day  string
+	out     *bufio.Writer
+	printer timeline.Printer
+	bad     func(any)
 }
 
 // follow writes records as they come. An event that no change of state follows is written after followInterval.
@@ -133,22 +128,17 @@ func (w *eventWriter) follow(reader *recorder.Reader) error {
 		select {
 		case r, ok := <-records:
 			if !ok {
-				return errors.Join(w.flush(), w.out.Flush())
+				return w.flush()
 			}
 			if r.err != nil {
 				return r.err
 			}
-			if err := w.add(&r.one); err != nil {
+			if err := errors.Join(w.add(&r.one), w.out.Flush()); err != nil {
 				return err
-			}
-			if w.held == nil || !w.held.MayJoin() {
-				if err := errors.Join(w.flush(), w.out.Flush()); err != nil {
-					return err
-				}
 			}
 			idle.Reset(2 * followInterval)
 		case <-idle.C:
-			if err := errors.Join(w.flush(), w.out.Flush()); err != nil {
+			if err := w.flush(); err != nil {
 				return err
 			}
 		}
@@ -164,10 +154,7 @@ func (w *eventWriter) all(records iter.Seq2[recorder.Record, error]) error {
 			return err
 		}
 	}
-	if err := w.flush(); err != nil {
-		return err
-	}
-	return w.out.Flush()
+	return w.flush()
 }
 
 func (w *eventWriter) add(r *recorder.Record) error {
@@ -176,35 +163,8 @@ func (w *eventWriter) add(r *recorder.Record) error {
 		w.bad(err)
 		return nil
 	}
-	if w.held != nil && w.held.Join(&k) {
-		return w.flush()
-	}
-	if err := w.flush(); err != nil {
-		return err
-	}
-	w.held = &k
-	return nil
+	return w.printer.Add(k)
 }
 
-// flush writes the record that waits.
-func (w *eventWriter) flush() error {
-	k := w.held
-	if k == nil {
-		return nil
-	}
-	w.held = nil
-	if w.json {
-		e := json.NewEncoder(w.out)
-		e.SetEscapeHTML(false)
-		if err := e.Encode(k); err != nil {
-			return fmt.Errorf("write record: %w", err)
-		}
-	} else {
-		if day := k.Time.Local().Format("2006-01-02"); day != w.day {
-			w.day = day
-			fmt.Fprintln(w.out, day)
-		}
-		fmt.Fprintln(w.out, w.style.Kept(k))
-	}
-	return nil
-}
+// flush also writes the record that waits.
+func (w *eventWriter) flush() error { return errors.Join(w.printer.Flush(), w.out.Flush()) }

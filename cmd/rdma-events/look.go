@@ -31,6 +31,7 @@ func look(ctx context.Context, config string) (_ *health.Status, err error) {
 		return nil, err
 	}
 	c.Probe.Interval = 0
+	c.Applications.Events = false // the plugin's own tracer is enough for the host
 	if err := c.Check(); err != nil {
 		return nil, err
 	}

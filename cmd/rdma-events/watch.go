@@ -25,8 +25,9 @@ import (
 const watchAbout = `Shows what happens on the RDMA devices of this host until it is interrupted:
 asynchronous events with the change of state that they made and how long the
 state before had lasted, devices that come and go, and with -probe how long a
-completion event takes to wake a thread. -demo shows all of it on a host without
-RDMA devices.
+completion event takes to wake a thread. -apps also shows what the programs of
+this host experience: the errors of their queues, whether they read them, and
+where they hang. -demo shows simulated devices, on a host without any.
 `
 
 // watchFlags are the flags of the subcommand watch.
@@ -36,6 +37,7 @@ type watchFlags struct {
 	limit   time.Duration
 	json    bool
 	probe   bool
+	apps    bool
 	demo    bool
 }
 
@@ -77,6 +79,7 @@ func (o *watchFlags) define(stderr io.Writer) *flag.FlagSet {
 	set.DurationVar(&o.limit, "for", 0, "how long to watch; 0: until interrupted")
 	set.BoolVar(&o.json, "json", false, "write one JSON object a line")
 	set.BoolVar(&o.probe, "probe", false, "run probes, and show wake-up latency per port")
+	set.BoolVar(&o.apps, "apps", false, "show what applications experience; needs rdma-events-tracer")
 	set.BoolVar(&o.demo, "demo", false, "show simulated devices, on which a bit of everything happens within a minute")
 	return set
 }
@@ -100,6 +103,7 @@ func (o *watchFlags) settings() (rdma_events.Config, error) {
 		c.Probe.Interval = rdma_events.DefaultConfig().Probe.Interval
 	}
 	c.Probe.Histogram = true
+	c.Applications.Events = o.apps // else a tracer beside the plugin's would count all once more for nothing
 	return c, c.Check()
 }
 
@@ -114,7 +118,7 @@ func (o *watchFlags) run(stdout *os.File) error {
 	}
 	defer func() { _ = out.Close() }() // an eventfd of our own
 	screen := live.New(live.Config{
-		Out: out, JSON: o.json, Colours: isTerminal(stdout), ASCII: !isUTF8(), Probes: o.probe,
+		Out: out, JSON: o.json, Colours: isTerminal(stdout), ASCII: !isUTF8(), Probes: o.probe, Apps: o.apps,
 		Width: func() int { return columns(stdout) }, Now: time.Now,
 	})
 	if o.demo {

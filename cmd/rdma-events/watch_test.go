@@ -47,6 +47,21 @@ func TestProbesThatTheConfigurationTurnsOffAreTurnedOnByTheFlag(t *testing.T) {
 	require.Equal(t, config.Duration(time.Second), c.Probe.Interval)
 }
 
+func TestApplicationsAreTracedOnlyWithTheFlag(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		want bool
+	}{{nil, false}, {[]string{"-apps"}, true}} {
+		o, code := parseWatchFlags(tt.args, new(bytes.Buffer))
+		require.Equal(t, exitOK, code)
+		c, err := o.settings()
+		if err != nil { // the programs are not beside a test
+			require.ErrorContains(t, err, "_path")
+		}
+		require.Equal(t, tt.want, c.Applications.Events)
+	}
+}
+
 func TestTheDemonstrationSimulatesItsDevices(t *testing.T) {
 	o, code := parseWatchFlags([]string{"-demo", "-probe"}, new(bytes.Buffer))
 	require.Equal(t, exitOK, code)
@@ -56,6 +71,15 @@ func TestTheDemonstrationSimulatesItsDevices(t *testing.T) {
 	}
 	require.True(t, c.Simulated())
 	require.Equal(t, "lively", c.Sim.Scenario)
+}
+
+func TestToWatchStartsNoTracer(t *testing.T) {
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	o := watchFlags{config: configFile(t, "[[inputs.rdma_events]]\nworker_path = \""+exe+"\"\napplications.events = true\n")}
+	c, err := o.settings()
+	require.NoError(t, err)
+	require.False(t, c.Applications.Events)
 }
 
 func TestTheTimeToWatchEnds(t *testing.T) {

@@ -40,6 +40,8 @@ type examination struct {
 	versionErr error
 	library    string // the file of libibverbs
 	libraryErr error
+	links      []linkAnswer
+	tracing    *tracing // nil: it is not examined
 }
 
 // check examines one aspect of the host.
@@ -50,7 +52,8 @@ type check func(*examination) []Result
 func checks() []check {
 	return []check{
 		checkModules, checkNodes, checkLibrary, checkProviders, checkLockedMemory, checkNetns,
-		checkContainer, checkPorts, checkAddresses, checkFirmware, checkProbes, checkEvents, checkRemoval, checkWorker, checkRecords, checkTelegraf,
+		checkContainer, checkPorts, checkExtState, checkAddresses, checkFirmware, checkProbes, checkEvents, checkRemoval, checkWorker,
+		checkTracer, checkRecords, checkKernelLog, checkTelegraf,
 	}
 }
 
@@ -65,6 +68,8 @@ func Run(ctx context.Context, s *System) Report {
 	if x.usable(ctx) {
 		x.tryDevices(ctx)
 	}
+	x.askLinks(ctx)
+	x.tryTracer(ctx)
 	r := Report{Version: s.Version, Kernel: s.read("proc/sys/kernel/osrelease"), User: s.UID}
 	for _, c := range checks() {
 		r.add(c(x)...)

@@ -5,11 +5,13 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/ethtool"
 	"rdma_events/internal/verbs"
 )
 
@@ -121,6 +123,10 @@ type fakeWorker struct {
 	version, library       string
 	versionErr, libraryErr error
 	trials                 map[verbs.Method]Trial
+	link                   ethtool.Link
+	linkErr                error
+	asked                  []string // network devices
+	mu                     sync.Mutex
 	tried                  []verbs.Method
 	onTry                  func()
 	closed                 bool
@@ -129,7 +135,14 @@ type fakeWorker struct {
 func (w *fakeWorker) Version(context.Context) (string, error) { return w.version, w.versionErr }
 func (w *fakeWorker) Library(context.Context) (string, error) { return w.library, w.libraryErr }
 
+func (w *fakeWorker) Link(_ context.Context, netdev string) (ethtool.Link, error) {
+	w.asked = append(w.asked, netdev)
+	return w.link, w.linkErr
+}
+
 func (w *fakeWorker) Try(_ context.Context, device string, m verbs.Method) Trial {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.tried = append(w.tried, m)
 	if w.onTry != nil {
 		w.onTry()
@@ -160,7 +173,7 @@ func woken(wakes ...time.Duration) PortTrial {
 
 func workingWorker() *fakeWorker {
 	return &fakeWorker{
-		version: "1.2.3", library: "/usr/lib/libibverbs.so.1",
+		version: "1.2.3", library: "/usr/lib/libibverbs.so.1", link: ethtool.Link{Up: true, HasUp: true},
 		trials: map[verbs.Method]Trial{
 			verbs.MethodRCWrite: opened(woken(50*time.Microsecond, 40*time.Microsecond, 90*time.Microsecond)),
 			verbs.MethodUDSend:  opened(PortTrial{Refused: "the port has no usable GID"}),
@@ -182,7 +195,9 @@ func hostAt(root string, w Worker) *System {
 	s.LockedMemory, s.OpenFiles = 8<<20, 1024
 	s.OpenNode = func(string) error { return nil }
 	s.Uevents = func() error { return nil }
+	s.KernelLog = func() error { return nil }
 	s.WorkerPath = "/usr/local/bin/rdma-events-worker"
+	s.Records = "/var/lib/rdma_events"
 	s.OpenWorker = func(string) (Worker, error) { return w, nil }
 	s.Plugin = func(string) (PluginConfig, error) { return PluginConfig{}, nil }
 	return s

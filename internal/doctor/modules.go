@@ -16,6 +16,20 @@ func companions() map[string]string {
 	}
 }
 
+// Companion returns the module that makes RDMA devices of a network card with a driver, "" if
+// none is known.
+func Companion(driver string) string { return companions()[driver] }
+
+// Drivers returns the names of all drivers that Companion knows, and of the modules, sorted.
+func Drivers() []string {
+	var all []string
+	for driver, module := range companions() {
+		all = append(all, driver, module)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 // checkModules checks for ib_core, ib_uverbs and the drivers by the files that
 // they create in sysfs, because they may be built into the kernel.
 func checkModules(x *examination) []Result {

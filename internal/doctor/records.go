@@ -6,15 +6,12 @@ import (
 	"io/fs"
 )
 
-// defaultRecords is where the package's unit file has systemd make the recorder's directory.
-const defaultRecords = "/var/lib/rdma_events"
-
 // checkRecords reports the directory in which the plugin records what happens.
 func checkRecords(x *examination) []Result {
 	r := Result{Check: "recorder"}
 	dir := x.plugin.Records
 	if dir == "" {
-		dir = defaultRecords
+		dir = x.Records
 	}
 	info, err := fs.Stat(x.Root, relative(dir))
 	switch {

@@ -13,7 +13,7 @@ import (
 func TestWithoutADeviceItsChecksAreSkipped(t *testing.T) {
 	files := healthy().with(tree{class: "", "sys/class/infiniband_verbs": "", "sys/bus": ""})
 	r := Run(context.Background(), host(t, files, workingWorker()))
-	for _, check := range []string{"device_nodes", "ports", "probes", "events", "removal"} {
+	for _, check := range []string{"device_nodes", "ports", "ext_state", "probes", "events", "removal"} {
 		results := r.of(check)
 		require.Len(t, results, 1, check)
 		require.Equal(t, Skipped, results[0].Status, check)
@@ -23,7 +23,7 @@ func TestWithoutADeviceItsChecksAreSkipped(t *testing.T) {
 	var text, object bytes.Buffer
 	require.NoError(t, r.WriteText(&text, nil))
 	require.Contains(t, text.String(), "\nSKIP  device nodes       no device, so no node is needed\n")
-	require.Contains(t, text.String(), " FAIL, 5 skipped\n")
+	require.Contains(t, text.String(), " FAIL, 6 skipped\n")
 	require.NoError(t, r.WriteJSON(&object))
 	var read struct {
 		Checks []struct{ Check, Status string }

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/ethtool"
 	"rdma_events/internal/hotplug"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
@@ -32,11 +33,26 @@ type System struct {
 	OpenNode func(path string) error
 	// Uevents subscribes to the kernel's uevents and unsubscribes again.
 	Uevents func() error
+	// KernelLog opens the kernel's log for reading, and closes it.
+	KernelLog func() error
 
 	// OpenWorker opens the worker program at a path. The path is WorkerPath if the
 	// plugin's configuration names none.
 	OpenWorker func(path string) (Worker, error)
 	WorkerPath string
+
+	// OpenTracer opens the tracer program at a path. The path is TracerPath if the plugin's
+	// configuration names none. FileCaps returns the extended attribute with a file's
+	// capabilities, nil if it has none.
+	OpenTracer func(path string) (Tracer, error)
+	TracerPath string
+	FileCaps   func(path string) ([]byte, error)
+	// Applications has the tracer examined whatever the plugin's configuration says.
+	Applications bool
+
+	// Records is the recorder's directory if the plugin's configuration names none: that
+	// which the package's unit file has systemd make.
+	Records string
 
 	// Config is the path of Telegraf's or the plugin's configuration; "" means that
 	// none is checked. Plugin reads the plugin's configuration.
@@ -50,6 +66,9 @@ type Worker interface {
 	Version(ctx context.Context) (string, error)
 	// Library returns the file of libibverbs that the program's loader finds.
 	Library(ctx context.Context) (string, error)
+	// Link asks the driver of a network device about its link, in a process of its own: the
+	// kernel's RTNL lock may keep that for long. It blocks for some seconds at most.
+	Link(ctx context.Context, netdev string) (ethtool.Link, error)
 	// Try opens a device and tries a probe method on all of its ports. It blocks
 	// for some seconds at most.
 	Try(ctx context.Context, device string, m verbs.Method) Trial
@@ -61,6 +80,8 @@ type Worker interface {
 type PluginConfig struct {
 	Simulated    bool
 	WorkerPath   string                             // "" means the default
+	Events       bool                               // applications.events
+	TracerPath   string                             // "" means the default
 	Records      string                             // recorder.directory
 	Watches      func(device string) bool           // nil means all devices
 	ExpectedDown func(device string, port int) bool // nil means no port
@@ -87,6 +108,14 @@ func NewSystem() *System {
 			return err
 		}
 		return source.Close()
+	}
+	s.FileCaps = fileCaps
+	s.KernelLog = func() error {
+		f, err := os.OpenFile("/dev/kmsg", os.O_RDONLY|unix.O_NONBLOCK, 0)
+		if err != nil {
+			return err
+		}
+		return f.Close()
 	}
 	return s
 }

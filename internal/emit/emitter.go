@@ -28,11 +28,16 @@ type Emitter struct {
 }
 
 // New returns an Emitter that admits perSecond points of each measure.Key within any
-// second; now must not go back.
+// second, and ten times as many of all together; now must not go back.
 func New(perSecond int, now func() time.Time) *Emitter {
+	return NewLimited(perSecond, allSeries*perSecond, now)
+}
+
+// NewLimited is New with another limit for all points together.
+func NewLimited(perSecond, all int, now func() time.Time) *Emitter {
 	return &Emitter{
 		now: now, start: now(), times: times{last: make(map[measure.Key]time.Time)},
-		wake: make(chan struct{}, 1), queue: newQueue(perSecond),
+		wake: make(chan struct{}, 1), queue: newQueue(perSecond, all),
 	}
 }
 

@@ -39,14 +39,14 @@ type entry struct {
 // minCapacity is enough for a burst on many devices even when the limits are low.
 const minCapacity = 1000
 
-// allSeries times the limit of one series is the limit for all series together.
+// allSeries times the limit of one series is the usual limit for all series together.
 const allSeries = 10
 
-func newQueue(perSecond int) *queue {
+func newQueue(perSecond, all int) *queue {
 	return &queue{
 		perSecond: perSecond,
-		capacity:  max(minCapacity, allSeries*perSecond),
-		all:       window{limit: allSeries * perSecond},
+		capacity:  max(minCapacity, all),
+		all:       window{limit: all},
 		series:    make(map[measure.Key]*series),
 	}
 }

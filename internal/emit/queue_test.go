@@ -84,7 +84,7 @@ func TestMergingLosesNothing(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 2))
 		perSecond := 1 + r.IntN(25)
-		q := newQueue(perSecond)
+		q := newQueue(perSecond, allSeries*perSecond)
 		q.capacity = 1 + r.IntN(50) // low enough to be reached
 		m := newModel(t)
 		series := 1 + r.IntN(40)
@@ -111,7 +111,7 @@ func TestLimitsHoldWhileTelegrafReads(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		perSecond := 1 + r.IntN(25)
-		q := newQueue(perSecond)
+		q := newQueue(perSecond, allSeries*perSecond)
 		m := newModel(t)
 		for now := int64(0); now < int64(20*time.Second); now += r.Int64N(int64(4 * time.Millisecond)) {
 			m.push(q, r, now, 30)
@@ -136,7 +136,7 @@ func eventAt(ms int, count uint64) *measure.Event {
 }
 
 func TestPointsAboveTheLimitBecomeOneThatSaysWhenItBegan(t *testing.T) {
-	q := newQueue(2)
+	q := newQueue(2, allSeries*2)
 	for i := range 5 {
 		it := eventAt(i, 10)
 		it.HoldMax, it.AckMax = int64(100-i), int64(i)
@@ -159,7 +159,7 @@ func TestPointsAboveTheLimitBecomeOneThatSaysWhenItBegan(t *testing.T) {
 }
 
 func TestTheNewestViewWins(t *testing.T) {
-	q := newQueue(1)
+	q := newQueue(1, allSeries*1)
 	for i := range 3 {
 		at := time.Unix(int64(i), 0)
 		q.push(&measure.Port{Device: "d", Port: 1, Transitions: uint64(i), At: at}, int64(i))
@@ -174,7 +174,7 @@ func TestTheNewestViewWins(t *testing.T) {
 }
 
 func TestAnIntervalReplacesOlderViewsAndGivesWayToNewerOnes(t *testing.T) {
-	q := newQueue(1)
+	q := newQueue(1, allSeries*1)
 	view := func(device string, tenths int64) *measure.Port {
 		return &measure.Port{Device: device, Port: 1, At: time.Unix(0, tenths*1e8)}
 	}
@@ -198,7 +198,7 @@ func TestAnIntervalReplacesOlderViewsAndGivesWayToNewerOnes(t *testing.T) {
 }
 
 func TestAWallClockSetBackHidesNoInterval(t *testing.T) {
-	q := newQueue(20)
+	q := newQueue(20, allSeries*20)
 	q.push(&measure.Port{Device: "d", Port: 1, At: time.Unix(7200, 0)}, 0)
 	after := time.Unix(3600, 0)
 	interval := []measure.Point{
@@ -212,7 +212,7 @@ func TestAWallClockSetBackHidesNoInterval(t *testing.T) {
 }
 
 func TestPointAfterAnIntervalIsEmittedAfterIt(t *testing.T) {
-	q := newQueue(1)
+	q := newQueue(1, allSeries*1)
 	view := func(seconds int64) *measure.Port {
 		return &measure.Port{Device: "d", Port: 1, At: time.Unix(seconds, 0)}
 	}
@@ -227,7 +227,7 @@ func TestPointAfterAnIntervalIsEmittedAfterIt(t *testing.T) {
 }
 
 func TestSeriesThatHaveLongBeenSilentAreForgotten(t *testing.T) {
-	q := newQueue(1000)
+	q := newQueue(1000, allSeries*1000)
 	push := func(n int, seconds int64) {
 		for i := range n {
 			now := seconds * 1e9

@@ -15,13 +15,16 @@ import (
 
 var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
 
-// host is a host with one device with one port and one probe, all well.
+// host is a host with one device with one port and one probe, an application and a tracer, all well.
 type host struct {
 	device    measure.Device
 	port      measure.Port
 	probe     measure.Probe
 	async     measure.Async
 	command   measure.Command
+	app       measure.AppAsync
+	hang      measure.AppHang
+	tracer    measure.Tracer
 	collector measure.Collector
 }
 
@@ -36,14 +39,19 @@ func healthy() *host {
 		probe:   measure.Probe{Device: "mlx5_0", ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodRCWrite}, OK: true, HasOK: true},
 		async:   measure.Async{Device: "mlx5_0", Port: 1},
 		command: measure.Command{Device: "mlx5_0", Port: 1, Call: verbs.CommandHWCounters, Status: measure.CommandOK},
+		app:     measure.AppAsync{Device: "mlx5_0", App: "python3"},
+		hang:    measure.AppHang{Device: "mlx5_0", App: "python3", Object: verbs.ScopeQP}, // it is over
+		tracer:  measure.Tracer{Attached: true},
 	}
 	h.port.Attr = verbs.PortAttr{RateGbps: 400, Width: "4x", LinkLayer: verbs.LinkInfiniBand}
 	return h
 }
 
 func (h *host) points(now time.Time) []measure.Point {
-	h.port.At = now
-	return []measure.Point{&h.async, &h.port, &h.probe, &h.command, &h.device, &measure.Host{At: now}, &h.collector}
+	h.port.At, h.hang.At = now, now
+	return []measure.Point{
+		&h.async, &h.port, &h.probe, &h.command, &h.app, &h.hang, &h.device, &measure.Host{At: now}, &h.tracer, &h.collector,
+	}
 }
 
 // after observes h each 10 s for a duration, and returns the last status.
@@ -77,6 +85,9 @@ func TestAStateIsAProblemOnceItHasLasted(t *testing.T) {
 		{"unacked-events", 3 * time.Minute, func(h *host) { h.async.Unacked = 1 }},
 		{"command-stuck", 30 * time.Second, func(h *host) { h.command.Stuck, h.command.BusyNS = true, 6e9 }},
 		{"command-slow", 10 * time.Minute, func(h *host) { h.command.TookP.P99 = 1e9 + 1 }},
+		{"app-errors-unread", 2 * time.Minute, func(h *host) { h.app.Unread, h.app.UnreadErrors = 2, 1 }},
+		{"app-destroy-hangs", 0, func(h *host) { h.hang.Threads = 1 }},
+		{"tracer-blind", 10 * time.Minute, func(h *host) { h.tracer.Attached = false }},
 		{"worker-down", 2 * time.Minute, func(h *host) { h.device.Worker.State = status.StateBackingOff }},
 		{"worker-down", 2 * time.Minute, func(h *host) { h.device.Worker.State = status.StateStuck }},
 	} {
@@ -85,7 +96,9 @@ func TestAStateIsAProblemOnceItHasLasted(t *testing.T) {
 			require.Empty(t, after(k, h, noon, time.Minute).Problems)
 			tt.fault(h)
 			begin := noon.Add(2 * time.Minute)
-			require.Empty(t, after(k, h, begin, tt.hold-10*time.Second).Problems)
+			if tt.hold > 0 {
+				require.Empty(t, after(k, h, begin, tt.hold-10*time.Second).Problems)
+			}
 			s := after(k, h, begin.Add(tt.hold), 0)
 			require.Equal(t, tt.id, ids(s))
 			require.Equal(t, begin, s.Problems[0].Since)
@@ -108,6 +121,8 @@ func TestACounterIsAProblemForAsLongAsTheRuleLooksBack(t *testing.T) {
 		{"probe-errors", 3, quarter, func(h *host, n uint64) { h.probe.Counts.Errors = n }},
 		{"lost-events", 3, quarter, func(h *host, n uint64) { h.probe.Counts.LostEvents = n }},
 		{"lost-completions", 3, quarter, func(h *host, n uint64) { h.probe.Counts.LostCompletions = n }},
+		{"app-errors", 1, halfHour, func(h *host, n uint64) { h.app.Types[verbs.EventQPFatal] = n }},
+		{"app-errors", 1, halfHour, func(h *host, n uint64) { h.app.Types[verbs.EventCQErr] = n }},
 		{"worker-restarts", 3, halfHour, func(h *host, n uint64) { h.device.Worker.Crashes = n }},
 		{"plugin-late", 3, halfHour, func(h *host, n uint64) { h.collector.Queue.Skipped = n }},
 		{"recorder-failing", 1, halfHour, func(h *host, n uint64) { h.collector.Recorder = &measure.Recorder{Errors: n} }},
@@ -175,6 +190,9 @@ func TestWhatIsNoProblem(t *testing.T) {
 		"a device that was given away":            func(h *host) { h.device.Present, h.device.Reason = false, status.ReasonReassigned },
 		"a batch of a probe's acknowledgements":   func(h *host) { h.probe.Unacked = 3 },
 		"a port that is down and slower for that": func(h *host) { h.port.State, h.port.Expected, h.port.Attr.RateGbps = verbs.PortDown, true, 10 },
+		"events of an application that are no errors": func(h *host) {
+			h.app.Types[verbs.EventCommEst], h.app.Unread, h.app.UnreadAge = 40, 40, int64(time.Hour)
+		},
 		"two flaps": func(h *host) { h.port.Flaps = 2 },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -19,6 +19,7 @@ type Keeper struct {
 	conditions map[ruled]*condition
 	growths    map[ruled]*growth
 	active     map[subject]time.Time // when a port was active last
+	attached   time.Time             // when the tracer was attached last
 
 	// Of the interval that is judged now.
 	now    time.Time
@@ -72,6 +73,12 @@ func (k *Keeper) Observe(points []measure.Point, now time.Time) *Status {
 			k.async(p)
 		case *measure.Command:
 			k.command(p)
+		case *measure.AppAsync:
+			k.app(p)
+		case *measure.AppHang:
+			k.hang(p)
+		case *measure.Tracer:
+			k.tracer(p)
 		case *measure.Collector:
 			k.grows(&pluginLate, subject{}, p.Queue.Skipped, "%d intervals were skipped, because Telegraf did not read")
 			if p.Recorder != nil {

@@ -34,6 +34,10 @@ var (
 	probeErrors     = rule{id: "probe-errors", severity: Warning, count: 3, window: quarter}
 	lostEvents      = rule{id: "lost-events", severity: Warning, count: 3, window: quarter}
 	lostCompletions = rule{id: "lost-completions", severity: Critical, count: 3, window: quarter}
+	appErrors       = rule{id: "app-errors", severity: Warning, count: 1, window: halfHour}
+	appUnread       = rule{id: "app-errors-unread", severity: Warning, hold: 2 * time.Minute}
+	appHangs        = rule{id: "app-destroy-hangs", severity: Warning}
+	tracerBlind     = rule{id: "tracer-blind", severity: Warning, hold: 10 * time.Minute}
 	workerDown      = rule{id: "worker-down", severity: Warning, hold: 2 * time.Minute}
 	workerRestarts  = rule{id: "worker-restarts", severity: Warning, count: 3, window: halfHour}
 	pluginLate      = rule{id: "plugin-late", severity: Warning, count: 3, window: halfHour}
@@ -44,7 +48,7 @@ var (
 type subject struct {
 	device string
 	port   int
-	of     string // which of several series of a port; "": there is one
+	of     string // which of several series of a port or a device; "": there is one
 }
 
 // condition is a state that lasts.

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
+
+	"rdma_events/tests/grafana"
 )
 
 // elsewhere are the alert rules that a process cannot judge, each with what it needs besides.
@@ -37,7 +39,8 @@ func TestTheRulesAreThoseOfTheAlerts(t *testing.T) {
 	judged := map[string][]rule{}
 	for _, r := range []rule{
 		portDown, portFlapping, linkSlow, linkDisagrees, gidMoved, deviceMissing, deviceFatal, unackedEvents, releasedEvents,
-		commandStuck, commandSlow, probeErrors, lostEvents, lostCompletions, workerDown, workerRestarts, pluginLate, recorderFailing,
+		commandStuck, commandSlow, probeErrors, lostEvents, lostCompletions,
+		appErrors, appUnread, appHangs, tracerBlind, workerDown, workerRestarts, pluginLate, recorderFailing,
 	} {
 		judged[r.id] = append(judged[r.id], r)
 	}
@@ -70,6 +73,26 @@ func TestTheRulesAreThoseOfTheAlerts(t *testing.T) {
 		}
 	}
 	require.Len(t, judged, found)
+}
+
+// The limit of commands is that of the alert rules for both data sources.
+func TestSlowCommandsAreThoseOfTheAlerts(t *testing.T) {
+	text, err := os.ReadFile("../../assets/prometheus/rules.yml")
+	require.NoError(t, err)
+	require.Contains(t, string(text), fmt.Sprintf("expr: rdma_command_took_p99_seconds > %g unless", slowCommand.Seconds()))
+	rules, err := grafana.Rules("../..")
+	require.NoError(t, err)
+	for _, group := range rules.Groups {
+		for i := range group.Rules {
+			if r := &group.Rules[i]; r.UID == "rdma-"+commandSlow.id {
+				last := r.Data[len(r.Data)-1].Model
+				require.Len(t, last.Conditions, 1)
+				require.Equal(t, []float64{float64(slowCommand)}, last.Conditions[0].Evaluator.Params)
+				return
+			}
+		}
+	}
+	t.Fatal("no rule for Grafana is about slow commands")
 }
 
 var capital = regexp.MustCompile(`([a-z])([A-Z])`)

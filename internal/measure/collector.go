@@ -18,6 +18,7 @@ type Collector struct {
 	WorkerRSS      uint64                // bytes, sum of all workers
 	Queue          Queue
 	Usage          Usage
+	EvidenceMerged uint64
 	Recorder       *Recorder // nil: nothing is recorded
 	At             time.Time
 }
@@ -76,6 +77,8 @@ func watchRows() []field[Collector] {
 		integer("workers_stuck", "", "workers that the kernel does not let die",
 			func(c *Collector) int64 { return int64(c.WorkersStuck) }),
 		counter("events", "asynchronous events read, of all devices", func(c *Collector) uint64 { return c.AsyncEvents }),
+		counter("evidence_merged", "triggers of evidence that went into the snapshot of another one",
+			func(c *Collector) uint64 { return c.EvidenceMerged }),
 		maybe("delivery_ns_p50", "ns", "from the return of ibv_get_async_event to this process, p50 of the window",
 			func(c *Collector) (int64, bool) { return c.DeliveryP.P50, c.DeliveryP.Count > 0 }),
 		maybe("delivery_ns_p99", "ns", "the same, p99",

@@ -5,8 +5,10 @@ import (
 	"time"
 
 	"rdma_events/internal/aggregate"
+	"rdma_events/internal/evidence"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
+	"rdma_events/internal/trace"
 	"rdma_events/internal/verbs"
 )
 
@@ -56,6 +58,7 @@ func filled() []Point {
 	}
 	host := &Host{
 		HostTotals: HostTotals{Flaps: 3, MissedTransitions: 1, LostEvents: 2, LostCompletions: 1, Errors: 3, GIDMoves: 2}, At: at(0),
+		Apps: &HostApps{Errors: 5, Hangs: 2, UnreadErrors: 3, Attached: true},
 	}
 	for _, p := range points {
 		host.Add(p)
@@ -64,9 +67,9 @@ func filled() []Point {
 		Devices: 1, Workers: 1, WorkerRestarts: 2, WorkersStuck: 0, AsyncEvents: 25,
 		DeliveryP: ranks(80_000), WorkerRSS: 14 << 20,
 		Queue:    Queue{Merged: 4, Dropped: 0, Skipped: 1, Length: 5, Capacity: 1000},
-		Recorder: &Recorder{Recorded: 12, Errors: 2, Lost: 3},
-		Usage:    Usage{Uptime: 3_600_000_000_000, CPU: 1_200_000_000, RSS: 13 << 20},
-		At:       at(0),
+		Recorder: &Recorder{Recorded: 12, Errors: 2, Lost: 3}, EvidenceMerged: 2,
+		Usage: Usage{Uptime: 3_600_000_000_000, CPU: 1_200_000_000, RSS: 13 << 20},
+		At:    at(0),
 	}, &Event{
 		Device: "mlx5_0", Type: verbs.EventPortErr, Port: 1, Count: 3, Total: 4,
 		At: at(250), First: at(240), HoldMax: 950, AckMax: 45,
@@ -79,7 +82,53 @@ func filled() []Point {
 			Index: 5, Raw: netip.MustParseAddr("::ffff:10.4.0.1").As16(), Type: verbs.GIDRoCEv2, NetDev: "eth0",
 		},
 		Changes: 1, At: at(252),
-	}, &AttrChange{Device: "mlx5_0", Port: 1, Attr: "mtu", From: "4096", To: "1024", Changes: 1, At: at(253)})
+	}, &AttrChange{Device: "mlx5_0", Port: 1, Attr: "mtu", From: "4096", To: "1024", Changes: 1, At: at(253)}, filledEvidence(at(254)), filledApp(),
+		filledAppAsync(), &AppEvent{
+			Device: "mlx5_0", App: "python3", Type: verbs.EventQPFatal, Count: 2, Total: 9, First: at(255), PID: 4711, Number: 284,
+			Unit: "job_1870", At: at(256),
+		}, &AppHang{
+			Device: "mlx5_0", App: "python3", Object: verbs.ScopeQP, Threads: 1, Age: 12_000_000_000, Missing: 1, PID: 4711, TID: 4713,
+			Number: 284, Unit: "job_1870", Proof: trace.ProofAsleep, At: at(0),
+		}, &Tracer{
+			Attached: true, Hooks: "kprobe", Missing: 1,
+			Worker: status.Status{State: status.StateRunning, Reason: status.ReasonOK, Restarts: 2, PID: 4720}, Gaps: 2,
+			Blind: 3_100_000_000, Lost: 4, Full: 1, Processes: 8, Load: 870_000_000, CPU: 40_000_000, RSS: 12 << 20, At: at(0),
+		})
+}
+
+func filledApp() *App {
+	held := func(n int64) Held { return Held{Count: n, Known: true} }
+	return &App{
+		Device: "mlx5_0", App: "python3", Unit: "job_1870", Processes: held(8), Contexts: held(16), PDs: held(17), CQs: held(64),
+		SRQs: held(4), QPs: held(520),
+		States: [verbs.QPStates]Held{held(1), held(2), held(3), held(510), held(0), held(0), held(4)}, At: at(0),
+	}
+}
+
+func filledAppAsync() *AppAsync {
+	a := &AppAsync{
+		Device: "mlx5_0", App: "python3", Unit: "job_1870", Attached: true, Unread: 3, UnreadErrors: 2, UnreadAge: 71_000_000_000,
+		Delay: statOf(35_000), At: at(0),
+	}
+	for _, e := range all(1, verbs.ScopeDevice, verbs.ScopeCQ, verbs.ScopeQP, verbs.ScopeSRQ, verbs.ScopeWQ) {
+		a.Types[e.Type] = e.Total
+	}
+	a.Processes, a.Discarded, a.Skipped, a.DestroyedUnacked = 8, 4, 1, 6
+	a.Read = a.Queued() - a.Discarded - a.Skipped - a.Unread
+	return a
+}
+
+func filledEvidence(at time.Time) *Evidence {
+	return &Evidence{
+		Device: "mlx5_0", Port: 1, Trigger: "port_err", Cause: evidence.NoCable, Triggers: 2,
+		HasSnapshot: true, AgeNS: 10_400_000, TookNS: 6_000_000,
+		NetDev: &verbs.NetDev{
+			Name: "eth0", AdminUp: true, HasCarrier: true, CarrierChanges: 5, HasCarrierChanges: true,
+		},
+		ExtState: "no_cable", LeftOut: "aer: the device took 2s to answer a command",
+		HasBase: true, BaseAgeNS: 41_000_000_000, Top: "rx_prio3_pause +48213",
+		Deltas: evidence.Deltas{{Source: verbs.CountersNetDev, Name: "rx_prio3_pause", By: 48213}}, At: at,
+	}
 }
 
 func filledProbe() *Probe {

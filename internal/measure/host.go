@@ -14,8 +14,9 @@ type Host struct {
 	Unwatched int64
 	PortsDown int64
 	Unacked   uint64
-	WakeP99   int64 // ns, the greatest; 0: no event came
-	Stuck     int64 // commands
+	WakeP99   int64     // ns, the greatest; 0: no event came
+	Stuck     int64     // commands
+	Apps      *HostApps // nil: there is no tracer
 	At        time.Time
 }
 
@@ -28,6 +29,14 @@ type HostTotals struct {
 	LostCompletions   uint64
 	Errors            uint64
 	GIDMoves          uint64
+}
+
+// HostApps are sums over all applications of the host. Errors does not decrease when a series is forgotten.
+type HostApps struct {
+	Errors       uint64 // events queued that are errors
+	Hangs        int64  // threads
+	UnreadErrors uint64
+	Attached     bool // UnreadErrors is known
 }
 
 // Add adds the values of a point of one interval. Points of other types than Device,
@@ -106,5 +115,20 @@ var hosts = table[Host]{
 		integer("commands_stuck", "", "series of rdma_command whose stuck is 1", func(v *Host) int64 { return v.Stuck }),
 		maybe("wake_ns_p99", "ns", "the greatest rdma_cq_probe.wake_ns_p99",
 			func(v *Host) (int64, bool) { return v.WakeP99, v.WakeP99 > 0 }),
+		cumulative(ofApps("app_errors", "errors in rdma_app_async.queued, of all applications so far",
+			func(a *HostApps) (int64, bool) { return clip(a.Errors), true })),
+		ofApps("app_hangs", "sum of rdma_app_hang.threads", func(a *HostApps) (int64, bool) { return a.Hangs, true }),
+		ofApps("app_unread_errors", "sum of rdma_app_async.unread_errors",
+			func(a *HostApps) (int64, bool) { return clip(a.UnreadErrors), a.Attached }),
 	},
+}
+
+// ofApps returns a field that is there with applications.events only.
+func ofApps(name, description string, value func(*HostApps) (int64, bool)) field[Host] {
+	return maybe(name, "", description+"; with applications.events", func(v *Host) (int64, bool) {
+		if v.Apps == nil {
+			return 0, false
+		}
+		return value(v.Apps)
+	})
 }

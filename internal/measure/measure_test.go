@@ -192,7 +192,9 @@ func TestEveryPointHasAKeyOfItsOwn(t *testing.T) {
 }
 
 func TestALaterPointReplacesAnEarlierOne(t *testing.T) {
-	for _, p := range []Point{&Async{}, &Port{}, &Probe{}, &Histogram{}, &Command{}, &Device{}, &Host{}, &Collector{}} {
+	for _, p := range []Point{
+		&Async{}, &Port{}, &Probe{}, &Histogram{}, &Command{}, &Device{}, &App{}, &AppAsync{}, &AppHang{}, &Host{}, &Collector{}, &Tracer{},
+	} {
 		for _, later := range filled() {
 			if later.Key().Measurement == p.Key().Measurement {
 				p.Merge(later)

@@ -56,8 +56,14 @@ func All() []Metric {
 		probes.describe(),
 		histograms.describe(),
 		commands.describe(),
+		evidences.describe(),
+		apps.describe(),
+		appAsyncs.describe(),
+		appEvents.describe(),
+		appHangs.describe(),
 		devices.describe(),
 		hosts.describe(),
 		collectors.describe(),
+		tracers.describe(),
 	}
 }

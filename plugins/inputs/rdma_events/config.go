@@ -7,27 +7,29 @@ import (
 	"github.com/influxdata/telegraf/config"
 
 	"rdma_events/internal/recorder"
+	"rdma_events/internal/tracer"
 	"rdma_events/internal/verbs"
 )
 
 // Config holds the options of [[inputs.rdma_events]]; sample.conf has the meaning of each
 // option. DefaultConfig returns the values of options that are not set.
 type Config struct {
-	Backend          string          `toml:"backend"`
-	Devices          []string        `toml:"devices"`
-	DevicesExclude   []string        `toml:"devices_exclude"`
-	Ports            []string        `toml:"ports"`
-	VirtualFunctions bool            `toml:"virtual_functions"`
-	Expect           []string        `toml:"expect"`
-	ExpectedDown     []string        `toml:"expected_down"`
-	WorkerPath       string          `toml:"worker_path"`
-	MaxEventPoints   int             `toml:"max_event_points"`
-	StateInterval    config.Duration `toml:"state_interval"`
-	ShutdownTimeout  config.Duration `toml:"shutdown_timeout"`
-	Probe            ProbeConfig     `toml:"probe"`
-	Evidence         EvidenceConfig  `toml:"evidence"`
-	Recorder         RecorderConfig  `toml:"recorder"`
-	Sim              SimConfig       `toml:"sim"`
+	Backend          string             `toml:"backend"`
+	Devices          []string           `toml:"devices"`
+	DevicesExclude   []string           `toml:"devices_exclude"`
+	Ports            []string           `toml:"ports"`
+	VirtualFunctions bool               `toml:"virtual_functions"`
+	Expect           []string           `toml:"expect"`
+	ExpectedDown     []string           `toml:"expected_down"`
+	WorkerPath       string             `toml:"worker_path"`
+	MaxEventPoints   int                `toml:"max_event_points"`
+	StateInterval    config.Duration    `toml:"state_interval"`
+	ShutdownTimeout  config.Duration    `toml:"shutdown_timeout"`
+	Probe            ProbeConfig        `toml:"probe"`
+	Evidence         EvidenceConfig     `toml:"evidence"`
+	Recorder         RecorderConfig     `toml:"recorder"`
+	Applications     ApplicationsConfig `toml:"applications"`
+	Sim              SimConfig          `toml:"sim"`
 }
 
 // ProbeConfig is [inputs.rdma_events.probe].
@@ -46,15 +48,28 @@ type ProbeConfig struct {
 
 // EvidenceConfig is [inputs.rdma_events.evidence].
 type EvidenceConfig struct {
-	GIDInterval     config.Duration `toml:"gid_interval"`
-	CommandInterval config.Duration `toml:"command_interval"`
-	CommandStuck    config.Duration `toml:"command_stuck"`
+	GIDInterval      config.Duration `toml:"gid_interval"`
+	CommandInterval  config.Duration `toml:"command_interval"`
+	CommandStuck     config.Duration `toml:"command_stuck"`
+	SnapshotInterval config.Duration `toml:"snapshot_interval"`
+	Ethtool          string          `toml:"ethtool"`
 }
 
 // RecorderConfig is [inputs.rdma_events.recorder].
 type RecorderConfig struct {
 	Directory string `toml:"directory"`
 	SizeMiB   int    `toml:"size_mib"`
+}
+
+// ApplicationsConfig is [inputs.rdma_events.applications].
+type ApplicationsConfig struct {
+	Objects    bool            `toml:"objects"`
+	Events     bool            `toml:"events"`
+	By         []string        `toml:"by"`
+	MaxSeries  int             `toml:"max_series"`
+	HangAfter  config.Duration `toml:"hang_after"`
+	Hooks      string          `toml:"hooks"`
+	TracerPath string          `toml:"tracer_path"`
 }
 
 // SimConfig is [inputs.rdma_events.sim].
@@ -87,12 +102,17 @@ func DefaultConfig() Config {
 			Window:    config.Duration(5 * time.Minute),
 		},
 		Evidence: EvidenceConfig{
-			GIDInterval:     config.Duration(time.Minute),
-			CommandInterval: config.Duration(10 * time.Second),
-			CommandStuck:    config.Duration(5 * time.Second),
+			GIDInterval:      config.Duration(time.Minute),
+			CommandInterval:  config.Duration(10 * time.Second),
+			CommandStuck:     config.Duration(5 * time.Second),
+			SnapshotInterval: config.Duration(time.Minute),
+			Ethtool:          verbs.EthtoolLink.String(),
 		},
 		Recorder: RecorderConfig{SizeMiB: recorder.DefaultSizeMiB},
-		Sim:      SimConfig{Profile: "roce2", Seed: 1},
+		Applications: ApplicationsConfig{
+			By: []string{"app"}, MaxSeries: 100, HangAfter: config.Duration(10 * time.Second), Hooks: tracer.HooksKprobe,
+		},
+		Sim: SimConfig{Profile: "roce2", Seed: 1},
 	}
 }
 

@@ -145,9 +145,19 @@ func TestEveryOptionReachesItsField(t *testing.T) {
     gid_interval = "0s"
     command_interval = "0s"
     command_stuck = "2s"
+    snapshot_interval = "30s"
+    ethtool = "all"
   [inputs.rdma_events.recorder]
     directory = "/srv/records"
     size_mib = 8
+  [inputs.rdma_events.applications]
+    objects = true
+    events = true
+    by = ["app", "unit"]
+    max_series = 7
+    hang_after = "1m"
+    hooks = "kprobe"
+    tracer_path = "/opt/tracer"
   [inputs.rdma_events.sim]
     profile = "ib8"
     scenario = "storm"
@@ -164,9 +174,15 @@ func TestEveryOptionReachesItsField(t *testing.T) {
 			Method: "ud_send", Vectors: []int{3, 1}, AckBatch: 16, GIDIndex: 3, PKeyIndex: 1,
 			Window: config.Duration(24 * time.Hour), Stages: true, Histogram: true,
 		},
-		Evidence: EvidenceConfig{CommandStuck: config.Duration(2 * time.Second)},
+		Evidence: EvidenceConfig{
+			CommandStuck: config.Duration(2 * time.Second), SnapshotInterval: config.Duration(30 * time.Second), Ethtool: "all",
+		},
 		Recorder: RecorderConfig{Directory: "/srv/records", SizeMiB: 8},
-		Sim:      SimConfig{Profile: "ib8", Scenario: "storm"},
+		Applications: ApplicationsConfig{
+			Objects: true, Events: true, By: []string{"app", "unit"}, MaxSeries: 7, HangAfter: config.Duration(time.Minute),
+			Hooks: "kprobe", TracerPath: "/opt/tracer",
+		},
+		Sim: SimConfig{Profile: "ib8", Scenario: "storm"},
 	}, p.Config)
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"rdma_events/internal/backends"
 	"rdma_events/internal/recorder"
+	"rdma_events/internal/tracer"
 	"rdma_events/internal/verbs"
 )
 
@@ -43,7 +44,8 @@ func quoted(names []string) string {
 
 // options returns every key with its target in c.
 func (c *Config) options() []option {
-	return slices.Concat(c.deviceOptions(), c.pluginOptions(), c.Probe.options(), c.Evidence.options(), c.Recorder.options(), c.Sim.options())
+	return slices.Concat(c.deviceOptions(), c.pluginOptions(), c.Probe.options(), c.Evidence.options(), c.Recorder.options(), c.Applications.options(),
+		c.Sim.options())
 }
 
 func (c *Config) deviceOptions() []option {
@@ -116,6 +118,14 @@ func (c *EvidenceConfig) options() []option {
 			"evidence.command_stuck", &c.CommandStuck, `a duration from "1s" to "10m"`,
 			lasting(&c.CommandStuck, time.Second, 10*time.Minute),
 		},
+		{
+			"evidence.snapshot_interval", &c.SnapshotInterval, `"0s", or a duration from "10s" to "24h"`,
+			zeroOr(&c.SnapshotInterval, lasting(&c.SnapshotInterval, 10*time.Second, 24*time.Hour)),
+		},
+		{
+			"evidence.ethtool", &c.Ethtool, `"link", "all" or "off"`,
+			oneOf(&c.Ethtool, verbs.EthtoolLink.String(), verbs.EthtoolAll.String(), verbs.EthtoolOff.String()),
+		},
 	}
 }
 
@@ -126,6 +136,24 @@ func (c *RecorderConfig) options() []option {
 			func() bool { return c.Directory == "" || filepath.IsAbs(c.Directory) },
 		},
 		{"recorder.size_mib", &c.SizeMiB, `a number from 8 to 1024`, within(&c.SizeMiB, recorder.MinSizeMiB, recorder.MaxSizeMiB)},
+	}
+}
+
+func (c *ApplicationsConfig) options() []option {
+	return []option{
+		{"applications.objects", &c.Objects, `true or false`, always},
+		{
+			"applications.by", &c.By, `["app"] or ["app", "unit"]`,
+			func() bool { return slices.Equal(c.By, []string{"app"}) || slices.Equal(c.By, []string{"app", "unit"}) },
+		},
+		{"applications.max_series", &c.MaxSeries, `a number from 1 to 10000`, within(&c.MaxSeries, 1, 10_000)},
+		{"applications.events", &c.Events, `true or false`, always},
+		{
+			"applications.hang_after", &c.HangAfter, `a duration from "1s" to "1h"`,
+			lasting(&c.HangAfter, time.Second, time.Hour),
+		},
+		{"applications.hooks", &c.Hooks, quoted(tracer.AllHooks()), oneOf(&c.Hooks, tracer.AllHooks()...)},
+		{"applications.tracer_path", &c.TracerPath, `the path of ` + tracer.ProgramName + `, or ""`, always},
 	}
 }
 

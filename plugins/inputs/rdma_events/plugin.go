@@ -82,6 +82,22 @@ func run(f func(context.Context)) running {
 	return r
 }
 
+// stop ends the goroutine. Otherwise it is like ended.
+func (r *running) stop(ctx context.Context) bool {
+	r.cancel()
+	return r.ended(ctx)
+}
+
+// ended waits until the goroutine has ended, or ctx is done, and reports which.
+func (r *running) ended(ctx context.Context) bool {
+	select {
+	case <-r.done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // New returns a plugin with the default configuration.
 func New() *Plugin {
 	return &Plugin{Config: DefaultConfig(), open: openWatcher, now: time.Now}
@@ -160,10 +176,7 @@ func (p *Plugin) Stop() {
 func (p *Plugin) stopWatching(ctx context.Context, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, limit*9/10)
 	defer cancel()
-	p.watching.cancel()
-	select {
-	case <-p.watching.done:
-	case <-ctx.Done():
+	if !p.watching.stop(ctx) {
 		p.Log.Errorf("Stopping: workers are still there after %s and are left to the kernel", limit*9/10)
 		return
 	}
@@ -175,10 +188,7 @@ func (p *Plugin) stopWatching(ctx context.Context, limit time.Duration) {
 // stopEmitting returns once no goroutine of the plugin can call the accumulator any more.
 func (p *Plugin) stopEmitting(ctx context.Context) {
 	p.emitter.Close()
-	select {
-	case <-p.emitting.done:
-	case <-ctx.Done():
-	}
+	p.emitting.ended(ctx)
 	p.emitting.cancel()
 	if p.Interrupt != nil {
 		p.Interrupt()

@@ -38,7 +38,8 @@ func (k *recordKeeper) start(c *RecorderConfig, version string, now func() time.
 	var rec *recorder.Recorder
 	if err == nil {
 		rec, err = recorder.Open(recorder.Config{
-			Directory: dir, SizeMiB: c.SizeMiB, BootID: strings.TrimSpace(string(boot)), Clock: clock.WallAndBoot, Log: log,
+			Directory: dir, SizeMiB: c.SizeMiB, Yielding: timeline.Yielding(),
+			BootID: strings.TrimSpace(string(boot)), Clock: clock.WallAndBoot, Log: log,
 		})
 	}
 	if err != nil {
@@ -99,13 +100,8 @@ func (k *recordKeeper) cancel() {
 
 // stop waits until what was recorded is written, or ctx is done.
 func (k *recordKeeper) stop(ctx context.Context) {
-	if k.recording == nil {
-		return
-	}
-	k.running.cancel()
-	select {
-	case <-k.running.done:
-	case <-ctx.Done():
+	if k.recording != nil {
+		k.running.stop(ctx)
 	}
 }
 

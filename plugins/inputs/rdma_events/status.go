@@ -46,12 +46,7 @@ func (s *statusKeeper) keep(points []measure.Point, now time.Time) {
 
 // stop waits until the file is removed, or ctx is done.
 func (s *statusKeeper) stop(ctx context.Context) {
-	if s.keeper == nil {
-		return
-	}
-	s.writing.cancel()
-	select {
-	case <-s.writing.done:
-	case <-ctx.Done():
+	if s.keeper != nil {
+		s.writing.stop(ctx)
 	}
 }

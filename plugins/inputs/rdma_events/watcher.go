@@ -1,15 +1,18 @@
 package rdma_events
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
+	"rdma_events/internal/apps"
+	"rdma_events/internal/apps/keeper"
 	"rdma_events/internal/backends"
 	"rdma_events/internal/clock"
 	"rdma_events/internal/confine"
@@ -24,16 +27,47 @@ import (
 // workerName is the name of the worker program, which is in the directory of this one.
 const workerName = "rdma-events-worker"
 
-// Devices monitors all devices that a configuration wants. It has a monitor and the
-// resources of its workers.
+// Devices monitors all devices that a configuration wants. It has a monitor, and the
+// programs of its workers and of its tracer.
 type Devices struct {
-	*monitor.Monitor
-	exe *os.File
-	dir *process.Dir
+	monitor  *monitor.Monitor
+	apps     *keeper.Keeper // nil without applications.objects and applications.events
+	tracing  *tracing       // nil: applications are not traced
+	programs *programs
 }
 
-// Close releases the resources of the workers. It must be called after Run has returned.
-func (d *Devices) Close() error { return errors.Join(d.dir.Close(), d.exe.Close()) }
+// Run is monitor.Monitor.Run. It also waits for the end of the tracer.
+func (d *Devices) Run(ctx context.Context) error {
+	ctx, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop()
+	if d.apps != nil {
+		wg.Go(func() { d.apps.Run(ctx) })
+	}
+	if d.tracing != nil {
+		wg.Go(func() { d.tracing.run(ctx) })
+	}
+	return d.monitor.Run(ctx)
+}
+
+// Gather is monitor.Monitor.Gather, with the points of applications at the end.
+func (d *Devices) Gather(now time.Time) ([]measure.Point, *measure.Collector) {
+	points, own := d.monitor.Gather(now)
+	if d.apps == nil {
+		return points, own
+	}
+	for _, p := range points {
+		if h, ok := p.(*measure.Host); ok {
+			h.Apps = d.apps.Host()
+		}
+	}
+	return append(points, d.apps.Points(now, d.tracing.worker())...), own
+}
+
+// Close releases the resources of the workers and of the tracer. It must be called after
+// Run has returned.
+func (d *Devices) Close() error { return d.programs.close() }
 
 func openWatcher(c *Config, d dependencies) (watcher, error) {
 	w, err := Open(c, newAnnouncer(d.emit, d.log).emit, d.log)
@@ -43,7 +77,7 @@ func openWatcher(c *Config, d dependencies) (watcher, error) {
 	return w, nil
 }
 
-// Open acquires the resources of the workers. Run starts the workers. Points go to emit
+// Open acquires the resources of the workers and of the tracer. Run starts them. Points go to emit
 // when they happen, see monitor.Config. The caller closes the Devices.
 func Open(c *Config, emit func(measure.Point), log *slog.Logger) (*Devices, error) {
 	request := c.Request()
@@ -55,28 +89,41 @@ func Open(c *Config, emit func(measure.Point), log *slog.Logger) (*Devices, erro
 	if err != nil {
 		return nil, err
 	}
-	if confine.Landlock() == 0 {
-		log.Debug("this kernel has no Landlock, or forbids it: a worker can open all files that its user may (docs/security.md)")
-	}
-	exe, err := c.openWorker()
+	holders, err := c.Applications.keeper(c.Backend, request, emit)
 	if err != nil {
 		return nil, err
 	}
-	dir, err := process.OpenDir("")
+	if holders != nil {
+		m.Objects = func(device string, o *verbs.Objects) {
+			if o == nil {
+				holders.Forget(device)
+			} else {
+				holders.See(device, o)
+			}
+		}
+	}
+	if confine.Landlock() == 0 {
+		log.Debug("this kernel has no Landlock, or forbids it: a worker can open all files that its user may (docs/security.md)")
+	}
+	p, err := c.openPrograms()
 	if err != nil {
-		return nil, errors.Join(err, exe.Close())
+		return nil, err
 	}
 	starts := process.NewStarts()
 	m.NewSupervisor = func(device string, h *monitor.Device) monitor.Supervisor {
 		return worker.New(worker.Config{
-			Exe: exe, Dir: dir, Request: c.request(device, request), Reads: c.Reads(request), Timing: c.timing(), Starts: starts, Log: log,
+			Exe: p.worker, Dir: p.dir, Request: c.request(device, request), Reads: c.Reads(request), Timing: c.timing(), Starts: starts, Log: log,
 		}, h)
 	}
-	return &Devices{monitor.New(m), exe, dir}, nil
+	t := c.tracing(p, holders, request, starts, log)
+	if t != nil {
+		m.Discovery = waking{m.Discovery, t.sup.Wake}
+	}
+	return &Devices{monitor.New(m), holders, t, p}, nil
 }
 
-// Check validates the configuration, and the scenario of the simulator and the worker
-// program to which it refers. It starts no process. The error is one line.
+// Check validates the configuration, and the scenario of the simulator and the programs
+// to which it refers. It starts no process. The error is one line.
 func (c *Config) Check() error {
 	if err := c.validate(); err != nil {
 		return err
@@ -88,7 +135,8 @@ func (c *Config) Check() error {
 	if err != nil {
 		return err
 	}
-	return exe.Close()
+	tracer, err := c.Applications.openTracer()
+	return errors.Join(err, exe.Close(), closed(tracer))
 }
 
 // discovery returns the discovery of the devices of a backend.
@@ -124,30 +172,6 @@ func (c *Config) Reads(r verbs.Request) []string {
 	return nil
 }
 
-// WorkerPath returns the default path of the worker program.
-func WorkerPath() (string, error) {
-	own, err := os.Executable()
-	if err != nil {
-		return "", fmt.Errorf("find %s: %w", workerName, err)
-	}
-	return filepath.Join(filepath.Dir(own), workerName), nil
-}
-
-func (c *Config) openWorker() (*os.File, error) {
-	path := c.WorkerPath
-	if path == "" {
-		var err error
-		if path, err = WorkerPath(); err != nil {
-			return nil, err
-		}
-	}
-	exe, err := process.OpenExe(path)
-	if err != nil {
-		return nil, fmt.Errorf("%s: worker_path = %q: %w", table, c.WorkerPath, err)
-	}
-	return exe, nil
-}
-
 // monitoring returns the configuration of the monitor, without NewSupervisor.
 func (c *Config) monitoring(found verbs.Discovery, emit func(measure.Point), log *slog.Logger) (monitor.Config, error) {
 	wants, err := c.Wants()
@@ -162,6 +186,7 @@ func (c *Config) monitoring(found verbs.Discovery, emit func(measure.Point), log
 		ExpectedDown:     c.ExpectsDown,
 		Window:           time.Duration(c.Probe.Window),
 		CommandStuck:     c.Evidence.stuck(),
+		Evidence:         c.Evidence.SnapshotInterval > 0,
 		Histogram:        c.Probe.Histogram,
 		Stages:           c.Probe.Stages,
 		Function:         sysfs.New("/sys").PCIFunction,
@@ -225,18 +250,36 @@ func portsOf(list []string, device string) []int {
 
 // request returns the request to the worker of a device.
 func (c *Config) request(device string, all verbs.Request) verbs.Request {
+	ethtool, _ := verbs.ParseEthtool(c.Evidence.Ethtool) // Check has refused other words
 	all.Options = verbs.Options{
-		Device:        device,
-		Ports:         portsOf(c.Ports, device),
-		StateInterval: time.Duration(c.StateInterval),
-		GIDInterval:   time.Duration(c.Evidence.GIDInterval),
-
-		CommandInterval: time.Duration(c.Evidence.CommandInterval),
-		CommandStuck:    time.Duration(c.Evidence.CommandStuck),
-
-		Probe: c.Probe.request(),
+		Device:           device,
+		Ports:            portsOf(c.Ports, device),
+		StateInterval:    time.Duration(c.StateInterval),
+		GIDInterval:      time.Duration(c.Evidence.GIDInterval),
+		CommandInterval:  time.Duration(c.Evidence.CommandInterval),
+		CommandStuck:     time.Duration(c.Evidence.CommandStuck),
+		SnapshotInterval: time.Duration(c.Evidence.SnapshotInterval),
+		Ethtool:          ethtool,
+		Objects:          c.Applications.Objects,
+		Probe:            c.Probe.request(),
 	}
 	return all
+}
+
+// keeper returns what keeps the picture of who holds the devices' objects, nil without
+// applications.objects and applications.events.
+func (c *ApplicationsConfig) keeper(backend string, r verbs.Request, emit func(measure.Point)) (*keeper.Keeper, error) {
+	row, ok := backends.Find(backend)
+	if !ok || !c.Objects && !c.Events {
+		return nil, nil
+	}
+	process, err := row.Process(r)
+	if err != nil {
+		return nil, fmt.Errorf("%s.%s: %w", table, backend, err)
+	}
+	return keeper.New(keeper.Config{
+		Options: apps.Options{By: c.By, MaxSeries: c.MaxSeries, Events: c.Events}, Process: process, Now: time.Now, Mono: clock.Monotonic, Emit: emit,
+	})
 }
 
 // stuck returns how long a command may last; 0 where none is watched.

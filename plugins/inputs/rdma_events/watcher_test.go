@@ -33,6 +33,7 @@ func TestWorkersAreAskedForWhatIsConfigured(t *testing.T) {
 		Options: verbs.Options{
 			Device: "mlx5_0", Ports: []int{2, 1}, StateInterval: 5 * time.Second, GIDInterval: time.Minute,
 			CommandInterval: 10 * time.Second, CommandStuck: 5 * time.Second,
+			SnapshotInterval: time.Minute, Ethtool: verbs.EthtoolLink,
 			Probe: verbs.ProbeOptions{
 				Interval: time.Second, Timeout: 500 * time.Millisecond, Method: verbs.MethodFlush,
 				Vectors: []int{-1}, AckBatch: 8, GIDIndex: 3, PKeyIndex: 2,

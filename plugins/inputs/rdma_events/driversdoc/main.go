@@ -11,6 +11,7 @@ import (
 
 	"rdma_events/internal/document"
 	"rdma_events/internal/drivers"
+	"rdma_events/internal/session"
 	"rdma_events/plugins/inputs/rdma_events"
 )
 
@@ -40,6 +41,7 @@ func parts() []part {
 		{"docs/compatibility.md", "drivers", overview(all)},
 		{"docs/compatibility.md", "notes", notes(all)},
 		{"docs/operations.md", "commands", commands(all, pace())},
+		{"docs/operations.md", "snapshots", snapshots(all, pace())},
 	}
 }
 
@@ -48,5 +50,6 @@ func pace() drivers.Pace {
 	c := rdma_events.DefaultConfig()
 	return drivers.Pace{
 		State: time.Duration(c.StateInterval), Probe: time.Duration(c.Probe.Interval), Command: time.Duration(c.Evidence.CommandInterval),
+		Snapshot: time.Duration(c.Evidence.SnapshotInterval), Triggered: session.SnapshotsAMinute,
 	}
 }

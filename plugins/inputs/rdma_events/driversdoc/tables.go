@@ -52,16 +52,17 @@ func commands(all []drivers.Driver, p drivers.Pace) string {
 	var b strings.Builder
 	b.WriteString(wrap("", "", fmt.Sprintf("Commands of the device a minute for one port and one completion vector, at a look at "+
 		"the port every %s, a round every %s and a reading of a hw_counter every %s, or where the driver has none or freezes them "+
-		"a query of the probe's queue pair:", seconds(p.State), seconds(p.Probe), seconds(p.Command))) + "\n")
-	b.WriteString("| driver | looks at the port | `ud_send` | `rc_write` | `flush` | hw_counter or query_qp | " +
-		"a host of 8 ports, by the first choice of `auto` |\n|---|---|---|---|---|---|---|\n")
+		"a query of the probe's queue pair. A snapshot is taken every %s:",
+		seconds(p.State), seconds(p.Probe), seconds(p.Command), seconds(p.Snapshot))) + "\n")
+	b.WriteString("| driver | looks at the port | `ud_send` | `rc_write` | `flush` | hw_counter or query_qp | snapshots | " +
+		"a host of 8 ports, by the first choice of `auto` |\n|---|---|---|---|---|---|---|---|\n")
 	for _, d := range all {
 		for _, layer := range layers(d) {
 			b.WriteString(row(d, layer, p))
 		}
 	}
 	b.WriteString("| **switched off by** | `state_interval = \"0s\"` | another `probe.method` | another `probe.method` | " +
-		"another `probe.method` | `evidence.command_interval = \"0s\"` | all, and `probe.interval = \"0s\"` |\n")
+		"another `probe.method` | `evidence.command_interval = \"0s\"` | `evidence.snapshot_interval = \"0s\"` | all, and `probe.interval = \"0s\"` |\n")
 	b.WriteString("\n" + wrap("", "", fmt.Sprintf("A new probe (at the start, when a port or its addresses change, after an error, and "+
 		"while no method works, after one round and then twice as long each time, up to 5 minutes) makes and destroys its objects "+
 		"once more, and reads the port's P_Key table up to the first with full membership, "+
@@ -78,17 +79,25 @@ func layers(d drivers.Driver) []verbs.LinkLayer {
 	return []verbs.LinkLayer{verbs.LinkInfiniBand, verbs.LinkEthernet}
 }
 
-func row(d drivers.Driver, layer verbs.LinkLayer, p drivers.Pace) string {
-	const ports = 8
-	name, first := d.Name, d.First
+// named returns the name of a driver's row for a link layer.
+func named(d drivers.Driver, layer verbs.LinkLayer) string {
 	switch layer {
 	case verbs.LinkInfiniBand:
-		name, first = name+", InfiniBand", verbs.MethodRCWrite
+		return d.Name + ", InfiniBand"
 	case verbs.LinkEthernet:
-		name += ", Ethernet"
+		return d.Name + ", Ethernet"
 	}
-	m := p.PerMinute(d.Kernel[0], d.On(layer))
-	cells := []string{name, fmt.Sprint(m.State)}
+	return d.Name
+}
+
+func row(d drivers.Driver, layer verbs.LinkLayer, p drivers.Pace) string {
+	const ports = 8
+	first := d.First
+	if layer == verbs.LinkInfiniBand {
+		first = verbs.MethodRCWrite
+	}
+	m, base := p.PerMinute(d.Kernel[0], d.On(layer)), p.Snapshots(d, d.On(layer), verbs.EthtoolLink).Base
+	cells := []string{named(d, layer), fmt.Sprint(m.State)}
 	for _, method := range []verbs.Method{verbs.MethodUDSend, verbs.MethodRCWrite, verbs.MethodFlush} {
 		cell := fmt.Sprint(m.Round[method])
 		if slices.Contains(d.Never, method) {
@@ -96,7 +105,7 @@ func row(d drivers.Driver, layer verbs.LinkLayer, p drivers.Pace) string {
 		}
 		cells = append(cells, cell)
 	}
-	cells = append(cells, fmt.Sprint(m.Asked), fmt.Sprint(ports*(m.State+m.Asked+m.Round[first])))
+	cells = append(cells, fmt.Sprint(m.Asked), fmt.Sprint(base), fmt.Sprint(ports*(m.State+m.Asked+base+m.Round[first])))
 	return "| " + strings.Join(cells, " | ") + " |\n"
 }
 

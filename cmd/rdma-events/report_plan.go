@@ -1,0 +1,290 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/clock"
+	"rdma_events/internal/doctor"
+	"rdma_events/internal/process"
+	"rdma_events/internal/report"
+	"rdma_events/internal/trial"
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/sysfs"
+	"rdma_events/plugins/inputs/rdma_events"
+)
+
+// reportPlan is what a report is made of.
+type reportPlan struct {
+	parts     []report.Part
+	simulated bool
+
+	config  rdma_events.Config
+	unknown error          // why it is not known which devices the configuration excludes; nil: it is
+	quoted  bool           // the doctor may quote the configuration: it has no secrets
+	asked   []string       // devices, of which snapshots are taken
+	worker  *trial.Queries // nil: see workerErr
+	noWork  error
+	self    *os.File
+	closers []func() error
+}
+
+// close closes what the parts have used.
+func (p *reportPlan) close() {
+	for _, f := range p.closers {
+		_ = f() // nothing was written that lasts
+	}
+}
+
+// plan decides what is asked.
+func (o *reportFlags) plan(ctx context.Context, now time.Time, spools string) (_ *reportPlan, err error) {
+	p := &reportPlan{config: rdma_events.DefaultConfig()}
+	defer func() {
+		if err != nil {
+			p.close()
+		}
+	}()
+	if o.config != "" {
+		if o.config, err = filepath.Abs(o.config); err != nil {
+			return nil, err
+		}
+		if err = p.read(o.config); err != nil {
+			return nil, err
+		}
+	}
+	p.simulated = p.config.Simulated()
+	// By this name the program is found even if another one has replaced it.
+	if p.self, err = os.OpenFile("/proc/self/exe", unix.O_PATH|unix.O_CLOEXEC, 0); err != nil {
+		return nil, fmt.Errorf("open this program: %w", err)
+	}
+	p.closers = append(p.closers, p.self.Close)
+	p.openWorker()
+	devices := p.devices(ctx, o)
+	records, err := p.timeline(o, now, spools)
+	if err != nil {
+		return nil, err
+	}
+	p.parts = append([]report.Part{records, p.doctor(o.config)}, devices...)
+	p.parts = append(p.parts, p.host(), p.resources(), report.Config(o.config), p.kernel(o.device))
+	return p, nil
+}
+
+// read reads the configuration. The devices of one that cannot be used are not known. The error is
+// that of reading the file.
+func (p *reportPlan) read(path string) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read configuration: %w", err)
+	}
+	c, err := loadConfig(path)
+	if err == nil {
+		_, err = c.Wants()
+	}
+	if p.unknown = err; err == nil {
+		p.config = c
+	}
+	r, err := report.Redact(string(text))
+	p.quoted = p.unknown == nil && err == nil && len(r.Removed) == 0
+	return nil
+}
+
+func (p *reportPlan) openWorker() {
+	path := p.config.WorkerPath
+	if path == "" {
+		path, p.noWork = rdma_events.WorkerPath()
+	}
+	if p.noWork == nil {
+		p.worker, p.noWork = trial.OpenQueries(path)
+	}
+	if p.noWork != nil {
+		return
+	}
+	p.closers = append(p.closers, p.worker.Close)
+	p.worker.Request = p.config.Request()
+	p.worker.Reads = p.config.Reads(p.worker.Request)
+}
+
+// devices returns the parts of the devices, of which those are asked that the configuration watches.
+func (p *reportPlan) devices(ctx context.Context, o *reportFlags) []report.Part {
+	every := report.Description{Name: "devices", About: "a snapshot of each device"}
+	here, err := p.present(ctx)
+	if err != nil {
+		return []report.Part{report.Empty(every, err)}
+	}
+	var parts []report.Part
+	var excluded []string
+	named := false
+	for _, d := range here {
+		if o.device != "" && d.Name != o.device {
+			continue
+		}
+		named = true
+		asked := p.unknown == nil && p.config.Watches(d) || o.device != "" && (o.config == "" || p.unknown != nil)
+		if !asked {
+			excluded = append(excluded, d.Name)
+			continue
+		}
+		p.asked = append(p.asked, d.Name)
+		parts = append(parts, report.Device(d.Name, p.snapshot(d.Name), time.Now))
+	}
+	switch {
+	case !named && o.device != "":
+		return []report.Part{report.Empty(report.DescribeDevice(o.device), errors.New("this host has no RDMA device of that name now"))}
+	case !named:
+		return []report.Part{report.Empty(every, errors.New("this host has no RDMA device now"))}
+	case len(excluded) > 0 && p.unknown != nil:
+		parts = append(parts, report.Empty(every, fmt.Errorf("%s: not asked, since %s cannot be used, which may exclude them "+
+			"(rdma-events check -config says why); -device asks one", strings.Join(excluded, ", "), o.config)))
+	case len(excluded) > 0:
+		parts = append(parts, report.Empty(every, report.LeftOutError(strings.Join(excluded, ", ")+": the configuration does not watch them")))
+	}
+	return parts
+}
+
+// present returns the devices that are here. It sends no request to the kernel's RDMA subsystem,
+// which may hang.
+func (p *reportPlan) present(ctx context.Context) ([]verbs.Found, error) {
+	if p.simulated {
+		ctx, cancel := context.WithTimeout(ctx, lookTime)
+		defer cancel()
+		found, err := p.config.Present(ctx)
+		if err != nil { // which quotes the configuration
+			err = errors.New("the devices cannot be simulated: rdma-events check -config says why")
+		}
+		return found, err
+	}
+	fs := sysfs.New("/sys")
+	names, err := fs.Devices()
+	if err != nil {
+		return nil, fmt.Errorf("list devices: %w", err)
+	}
+	var found []verbs.Found
+	for _, name := range names {
+		found = append(found, verbs.Found{Name: name, VirtualFunction: fs.VirtualFunction(name)})
+	}
+	return found, nil
+}
+
+func (p *reportPlan) snapshot(device string) report.Run {
+	return func(ctx context.Context) ([]byte, error) {
+		if p.worker == nil {
+			return nil, p.noWork
+		}
+		return p.worker.Evidence(ctx, device)
+	}
+}
+
+func (p *reportPlan) timeline(o *reportFlags, now time.Time, dir string) (report.Part, error) {
+	const most = 64 << 20
+	t := report.TimelineOptions{
+		Directory: cmp.Or(o.directory, p.config.Recorder.Directory, defaultRecords), Device: o.device, Most: most,
+	}
+	if o.since > 0 {
+		t.Since = now.Add(-o.since)
+	}
+	var err error
+	if t.Text, err = report.NewSpool(dir); err != nil {
+		return report.Part{}, err
+	}
+	if t.JSONL, err = report.NewSpool(dir); err != nil {
+		return report.Part{}, errors.Join(err, t.Text.Close())
+	}
+	// The spools are not closed: a part that was left behind may still write them.
+	return report.Timeline(t), nil
+}
+
+// doctor returns the part of the doctor. It is not given a configuration of which it could quote a
+// secret: one that cannot be used, or that has some.
+func (p *reportPlan) doctor(config string) report.Part {
+	args := []string{"doctor"}
+	var notes []string
+	switch {
+	case config == "":
+	case p.quoted:
+		args = append(args, "-config", config)
+	default:
+		notes = []string{"it was run without -config, since it may quote what it reads: " + config + " cannot be used, or has secrets"}
+	}
+	return report.Doctor(p.run(report.DoctorLimit-time.Second, args...), notes...)
+}
+
+func (p *reportPlan) host() report.Part {
+	return report.HostFacts(func(ctx context.Context) ([]byte, error) {
+		q := hostPart{Programs: report.Programs{Plugin: buildVersion()}}
+		if !p.simulated {
+			q.Devices = p.asked
+		}
+		if p.worker != nil {
+			// What is unknown is absent, and the doctor says why.
+			q.Programs.Worker, _ = p.worker.Version(ctx)
+			q.Programs.Library, _ = p.worker.Library(ctx)
+		}
+		return p.part(ctx, "host", q)
+	})
+}
+
+func (p *reportPlan) resources() report.Part {
+	return report.ResourceCounts(func(ctx context.Context) ([]byte, error) {
+		switch {
+		case p.simulated:
+			return nil, report.LeftOutError("the kernel has no resources of simulated devices")
+		case len(p.asked) == 0:
+			return nil, report.LeftOutError("no device is asked")
+		}
+		return p.part(ctx, "resources", p.asked)
+	})
+}
+
+func (p *reportPlan) kernel(device string) report.Part {
+	return report.Kernel(report.KernelOptions{
+		Names: func() []string {
+			switch {
+			case p.simulated:
+				return nil
+			case len(p.asked) > 0:
+				return report.Names("/sys", p.asked, doctor.Companion)
+			case device != "":
+				return append([]string{device}, doctor.Drivers()...)
+			}
+			return doctor.Drivers() // one of them may say why there is no device
+		},
+		Open: report.OpenKernelLog, Restricted: report.IsRestricted, Clocks: clock.Both,
+	})
+}
+
+// partLimit is the limit of a process that prints a part.
+const partLimit = 10 * time.Second
+
+// part has another process of this program print a part, since it may hang in the kernel.
+func (p *reportPlan) part(ctx context.Context, name string, query any) ([]byte, error) {
+	text, err := json.Marshal(query)
+	if err != nil {
+		return nil, fmt.Errorf("write query: %w", err)
+	}
+	return p.run(partLimit, "report", partArgument, name, string(text))(ctx)
+}
+
+// run returns what runs this program in another process. The exit status of a program that has
+// printed something is part of what it says.
+func (p *reportPlan) run(limit time.Duration, args ...string) report.Run {
+	return func(ctx context.Context) ([]byte, error) {
+		o := process.Once{Exe: p.self, Name: "rdma-events", Args: args, Env: os.Environ(), Limit: limit}
+		a, err := o.Run(ctx)
+		switch {
+		case err != nil:
+			return a.Stdout, fmt.Errorf("run rdma-events %s: %w", args[0], err)
+		case len(a.Stdout) == 0:
+			return nil, errors.New(cmp.Or(a.Stderr, fmt.Sprintf("rdma-events %s printed nothing, exit status %d", args[0], a.Status)))
+		}
+		return a.Stdout, nil
+	}
+}

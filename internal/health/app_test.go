@@ -1,0 +1,71 @@
+package health
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/measure"
+	"rdma_events/internal/status"
+	"rdma_events/internal/trace"
+	"rdma_events/internal/verbs"
+)
+
+// The series of an application begins with its first event.
+func TestTheFirstEventOfAnApplicationMayBeAnError(t *testing.T) {
+	k, h := NewKeeper("v1", "gpu-17"), healthy()
+	after(k, h, noon, time.Minute)
+	first := &measure.AppAsync{Device: "mlx5_0", App: "100%d", Unit: "job_1870"}
+	first.Types[verbs.EventQPAccessErr] = 3
+	at := noon.Add(2 * time.Minute)
+	s := k.Observe(append(h.points(at), first), at)
+	require.Equal(t, []Problem{{
+		ID: "app-errors", Severity: Warning, Device: "mlx5_0", Since: at, Text: "100%d job_1870 had error events, 3 in all",
+	}}, s.Problems)
+	at = at.Add(halfHour + 10*time.Second)
+	require.Empty(t, k.Observe(append(h.points(at), first), at).Problems)
+}
+
+func TestAProblemOfAnApplicationNamesIt(t *testing.T) {
+	k, h := NewKeeper("v1", "gpu-17"), healthy()
+	h.app.Unit, h.app.Unread, h.app.UnreadErrors = "job_1870", 7, 2
+	h.hang = measure.AppHang{
+		Device: "mlx5_0", App: "python3", Object: verbs.ScopeQP, Threads: 2, Age: int64(40 * time.Second), Missing: 1, PID: 4711, TID: 4713,
+		Number: 284, Proof: trace.ProofAsleep,
+	}
+	s := after(k, h, noon, 2*time.Minute)
+	at := noon.Add(2 * time.Minute)
+	require.Equal(t, []Problem{
+		{
+			ID: "app-errors-unread", Severity: Warning, Device: "mlx5_0", Since: noon,
+			Text: "python3 job_1870 does not read its error events, 2 wait",
+		},
+		{
+			ID: "app-destroy-hangs", Severity: Warning, Device: "mlx5_0", Since: at.Add(-40 * time.Second),
+			Text: "python3, pid 4711, hangs in the destruction of qp 284: acknowledgements are missing, 1 of them",
+		},
+	}, s.Problems)
+}
+
+func TestATracerIsBlindIfItSawSomethingWithinADay(t *testing.T) {
+	refused := healthy()
+	refused.tracer = measure.Tracer{Worker: status.Status{State: status.StateBackingOff, Reason: status.ReasonNoPermission}}
+
+	k := NewKeeper("v1", "gpu-17")
+	require.Empty(t, after(k, refused, noon, time.Hour).Problems, "it was never attached")
+
+	after(k, healthy(), noon.Add(2*time.Hour), time.Minute)
+	s := after(k, refused, noon.Add(3*time.Hour), 10*time.Minute)
+	require.Equal(t, "tracer-blind", ids(s))
+	require.Equal(t, "the events of applications are not seen: no_permission", s.Problems[0].Text)
+	require.Empty(t, after(k, refused, noon.Add(2*time.Hour+time.Minute+day+10*time.Second), 0).Problems)
+}
+
+// What an older plugin reports, or one without the options.
+func TestNothingIsKnownOfApplicationsWithoutTheirPoints(t *testing.T) {
+	k, h := NewKeeper("v1", "gpu-17"), healthy()
+	for at := noon; at.Before(noon.Add(time.Hour)); at = at.Add(10 * time.Second) {
+		require.Empty(t, k.Observe([]measure.Point{&h.async, &h.port, &h.device, &measure.Host{At: at}, &h.collector}, at).Problems)
+	}
+}

@@ -1,0 +1,163 @@
+package rdma_events
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/influxdata/telegraf/testutil"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/measure"
+	"rdma_events/internal/status"
+	"rdma_events/internal/trace"
+	"rdma_events/internal/tracer"
+	"rdma_events/internal/verbs"
+)
+
+func TestAMissingTracerIsNamedWithItsOptionAndWhatToDo(t *testing.T) {
+	own, err := os.Executable()
+	require.NoError(t, err)
+	c := DefaultConfig()
+	c.WorkerPath, c.Devices, c.Applications.Events = own, []string{"none"}, true
+	c.Applications.TracerPath = filepath.Join(t.TempDir(), "tracer")
+	for _, err := range []error{c.Check(), opening(&c)} {
+		require.ErrorIs(t, err, os.ErrNotExist)
+		require.EqualError(t, err, `inputs.rdma_events: applications.tracer_path = "`+c.Applications.TracerPath+`": open program: open `+
+			c.Applications.TracerPath+": no such file or directory; install rdma-events-tracer, or set applications.events = false")
+	}
+	c.Applications.TracerPath = ""
+	require.ErrorContains(t, c.Check(), "/"+tracer.ProgramName+": no such file")
+	c.Applications.TracerPath = "/etc/passwd"
+	require.ErrorContains(t, c.Check(), `applications.tracer_path = "/etc/passwd": open program /etc/passwd: not executable`)
+	c.Applications.TracerPath = own
+	require.NoError(t, c.Check())
+}
+
+func opening(c *Config) error {
+	d, err := Open(c, func(measure.Point) {}, newLogger(testutil.Logger{Quiet: true}))
+	if err == nil {
+		err = errors.Join(errors.New("it was opened"), d.Close())
+	}
+	return err
+}
+
+func TestWithoutEventsThereIsNoTracer(t *testing.T) {
+	own, err := os.Executable()
+	require.NoError(t, err)
+	for _, objects := range []bool{false, true} {
+		c := DefaultConfig()
+		c.WorkerPath, c.Devices = own, []string{"none"}
+		c.Applications.Objects, c.Applications.TracerPath = objects, "/nonexistent/tracer"
+		require.NoError(t, c.Check(), "its program is not looked for")
+		d, err := Open(&c, func(measure.Point) {}, newLogger(testutil.Logger{Quiet: true}))
+		require.NoError(t, err)
+		require.Nil(t, d.tracing)
+		require.Nil(t, d.programs.tracer)
+		require.NoError(t, d.Close())
+	}
+}
+
+func TestTheTracerIsAskedForWhatIsConfigured(t *testing.T) {
+	c := DefaultConfig()
+	require.Equal(t, trace.Request{Backend: verbs.BackendVerbs, HangAfter: 10 * time.Second}, c.traced(c.Request()))
+	c.Backend, c.Sim.Scenario, c.Applications.HangAfter = verbs.BackendSim, "/etc/a.toml", 7
+	all := c.Request()
+	require.Equal(t, trace.Request{Backend: verbs.BackendSim, Sim: all.Sim, HangAfter: 7}, c.traced(all))
+	require.Equal(t, []string{"/etc/a.toml"}, c.Reads(all))
+}
+
+// tracerOf returns the point of rdma_tracer.
+func tracerOf(t *testing.T, points []measure.Point) *measure.Tracer {
+	t.Helper()
+	for _, p := range points {
+		if found, ok := p.(*measure.Tracer); ok {
+			return found
+		}
+	}
+	t.Fatalf("no rdma_tracer among %d points", len(points))
+	return nil
+}
+
+func TestWhatTheTracerSaysIsInThePictureOfApplications(t *testing.T) {
+	c := DefaultConfig()
+	c.Applications.Events = true
+	picture, err := c.Applications.keeper(verbs.BackendVerbs, c.Request(), func(measure.Point) {})
+	require.NoError(t, err)
+	now := &tracing{apps: picture, log: newLogger(testutil.Logger{Quiet: true})}
+	point := func() *measure.Tracer { return tracerOf(t, picture.Points(time.Now(), now.worker())) }
+	now.Status(status.Status{State: status.StateStarting, Reason: status.ReasonOK})
+	require.Equal(t, status.StateStarting, point().Worker.State)
+	require.False(t, point().Attached)
+	running := status.Status{State: status.StateRunning, Reason: status.ReasonOK, Restarts: 2, PID: os.Getpid()}
+	now.Attached(trace.Attached{Hooks: "kprobe", Missing: []string{"ib_uverbs_release_ucq"}}, running)
+	now.Snapshot(&trace.Snapshot{Lost: 1})
+	got := point()
+	require.True(t, got.Attached)
+	require.Equal(t, running, got.Worker)
+	require.Equal(t, 1, got.Missing)
+	require.EqualValues(t, 1, got.Lost)
+	require.Positive(t, got.RSS)
+	now.Ended(status.End{Reason: status.ReasonRemoved})
+	now.Status(status.Status{State: status.StateBackingOff, Reason: status.ReasonRemoved, Restarts: 2})
+	got = point()
+	require.False(t, got.Attached)
+	require.EqualValues(t, 1, got.Gaps)
+	require.Zero(t, got.RSS)
+}
+
+func TestATracerIsWokenForDevicesThatCanBeOpenedNow(t *testing.T) {
+	none, mlx := verbs.Found{Name: "mlx5_0", Index: 1}, verbs.Found{Name: "mlx5_0", Index: 1, Node: "uverbs0"}
+	second := verbs.Found{Name: "mlx5_1", Index: 2, Node: "uverbs1"}
+	var order []string
+	w := waking{sets{{}, {none}, {mlx}, {mlx, second}, {second}, {none, second}, {mlx, second}}, func() { order = append(order, "woken") }}
+	require.NoError(t, w.Run(t.Context(), func(found []verbs.Found) {
+		var names []string
+		for _, f := range found {
+			names = append(names, f.Name+f.Node)
+		}
+		order = append(order, strings.Join(names, " "))
+	}))
+	require.Equal(t, []string{
+		"", "mlx5_0",
+		"woken", "mlx5_0uverbs0",
+		"woken", "mlx5_0uverbs0 mlx5_1uverbs1",
+		"mlx5_1uverbs1", "mlx5_0 mlx5_1uverbs1",
+		"woken", "mlx5_0uverbs0 mlx5_1uverbs1",
+	}, order)
+}
+
+// TestTheTracerIsSupervised has a program that is no tracer. It is not false(1), which closes its standard output before it
+// ends, so that it may be killed in between.
+func TestTheTracerIsSupervised(t *testing.T) {
+	program, err := exec.LookPath("go")
+	require.NoError(t, err)
+	c := DefaultConfig()
+	c.Devices, c.WorkerPath = []string{"none"}, program
+	c.Applications.Events, c.Applications.TracerPath = true, program
+	d, err := Open(&c, func(measure.Point) {}, newLogger(testutil.Logger{Quiet: true}))
+	require.NoError(t, err)
+	tracer := func() status.Status {
+		points, _ := d.Gather(time.Now())
+		return tracerOf(t, points).Worker
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { assert.NoError(t, d.Run(ctx)) })
+	require.Eventually(t, func() bool { return tracer().State == status.StateBackingOff }, time.Minute, 10*time.Millisecond)
+	last := tracer()
+	require.Equal(t, status.ReasonCrashed, last.Reason)
+	require.Contains(t, last.Message, "is not an rdma-events-tracer of this release")
+	require.Contains(t, last.Message, "check applications.tracer_path")
+	cancel()
+	running.Wait()
+	require.Equal(t, status.Status{State: status.StateStopped, Reason: status.ReasonOK, Restarts: tracer().Restarts, Crashes: tracer().Crashes}, tracer())
+	require.NoError(t, d.Close())
+}
