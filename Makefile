@@ -36,10 +36,11 @@ help: ## list the targets
 
 .PHONY: build
 # A program that did not change is not replaced, so that Go can use its cached test results.
-build: setup-run ## build both programs into build/
+build: setup-run ## build the programs into build/
 	@CGO_ENABLED=0 go build -trimpath -ldflags "$(LDFLAGS)" -o build/new/rdma-events ./cmd/rdma-events
 	@CGO_ENABLED=1 go build -tags grpcnotrace -trimpath -ldflags "$(LDFLAGS)" -o build/new/rdma-events-worker ./cmd/rdma-events-worker
-	@for program in rdma-events rdma-events-worker; do cmp -s build/new/$$program build/$$program || mv build/new/$$program build/$$program; done
+	@CGO_ENABLED=0 go build -tags grpcnotrace -trimpath -ldflags "$(LDFLAGS)" -o build/new/rdma-events-tracer ./cmd/rdma-events-tracer
+	@for program in rdma-events rdma-events-worker rdma-events-tracer; do cmp -s build/new/$$program build/$$program || mv build/new/$$program build/$$program; done
 
 .PHONY: run
 run: build $(TOOLS)/telegraf-$(TELEGRAF) ## real Telegraf with the plugin, line protocol on stdout; FOR=10s bounds it
@@ -84,13 +85,14 @@ bench: setup-test build $(TOOLS)/telegraf-$(TELEGRAF) $(TOOLS)/telegraf-infiniba
 	go test -tags bench -run TestBench -count=1 -timeout 45m -v ./tests/bench
 
 .PHONY: lint
-lint: setup-run setup-lint $(TOOLS)/golangci-lint-$(GOLANGCI) ## linters, quarantines, formats, licences, Telegraf's readme linter
+lint: setup-run setup-lint $(TOOLS)/golangci-lint-$(GOLANGCI) ## linters, quarantines, formats, eBPF objects, licences, Telegraf's readme linter
 	@# Without -trimpath: cgo's cached output of another checkout would be used, and its files would not be found.
 	GOFLAGS=-buildvcs=false $(TOOLS)/golangci-lint-$(GOLANGCI) run --build-tags $(ALL_TAGS) ./...
 	@! git grep -n '^import "C"' -- '*.go' ':!internal/verbs/native' ':!internal/verbs/verbstest' || { echo 'C types live only in internal/verbs/native and verbstest'; exit 1; }
 	go run github.com/influxdata/telegraf/tools/readme_linter@v$(TELEGRAF) plugins/inputs/rdma_events/README.md
 	git ls-files -z '*.sh' .ci/run | xargs -0 shellcheck
 	git ls-files -z '*.c' '*.h' | xargs -0 clang-format --dry-run --Werror
+	@scripts/bpf.sh
 	go run ./packaging/licences -check docs/licences.md
 	@npm --prefix packaging/container/lint ci --silent --ignore-scripts
 	packaging/container/lint/node_modules/.bin/dockerfile-utils lint packaging/container/Dockerfile

@@ -14,13 +14,26 @@ import (
 
 // recipe is the part of nfpm.yaml that the tests use.
 type recipe struct {
-	Contents []struct{ Src, Dst, Type string }
-	Scripts  map[string]string
+	Name     string
+	Contents []struct {
+		Src, Dst, Type string
+		Info           struct {
+			Mode  os.FileMode
+			Group string
+		} `yaml:"file_info"`
+	}
+	Scripts   map[string]string
+	Overrides map[string]struct{ Depends []string }
 }
 
 func readRecipe(t *testing.T) recipe {
 	t.Helper()
-	text, err := os.ReadFile("nfpm.yaml")
+	return readRecipeOf(t, "nfpm.yaml")
+}
+
+func readRecipeOf(t *testing.T, file string) recipe {
+	t.Helper()
+	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	var r recipe
 	require.NoError(t, yaml.Unmarshal(text, &r))
@@ -57,14 +70,14 @@ func (r *recipe) build(t *testing.T, version string, changed map[string]string) 
 		case c.Type == "dir" || change && text == "":
 			continue
 		case strings.HasPrefix(c.Src, "${"):
-			put(c.Dst, "#!/bin/sh\n", 0o755)
+			put(c.Dst, "#!/bin/sh\n", c.Info.Mode)
 			continue
 		case !change:
 			source, err := os.ReadFile(filepath.Join("..", c.Src))
 			require.NoError(t, err)
 			text = string(source)
 		}
-		put(c.Dst, text, 0o644)
+		put(c.Dst, text, c.Info.Mode)
 		if strings.HasPrefix(c.Type, "config") {
 			conffiles.WriteString(c.Dst + "\n")
 		}
@@ -74,7 +87,7 @@ func (r *recipe) build(t *testing.T, version string, changed map[string]string) 
 			put(name, text, 0o644)
 		}
 	}
-	control := "Package: rdma-events\nVersion: " + version + "\nArchitecture: all\nMaintainer: test <test@localhost>\nDescription: test\n"
+	control := "Package: " + r.Name + "\nVersion: " + version + "\nArchitecture: all\nMaintainer: test <test@localhost>\nDescription: test\n"
 	put("DEBIAN/control", control, 0o644)
 	put("DEBIAN/conffiles", conffiles.String(), 0o644)
 	for when, name := range map[string]string{"preinstall": "preinst", "postinstall": "postinst", "preremove": "prerm", "postremove": "postrm"} {

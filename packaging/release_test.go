@@ -124,6 +124,8 @@ var packages = []string{
 	"rdma-events-1.2.3-1.aarch64.rpm", "rdma-events-1.2.3-1.x86_64.rpm",
 	"rdma-events-1.2.3-linux-amd64.tar.gz", "rdma-events-1.2.3-linux-arm64.tar.gz",
 	"rdma-events_1.2.3_amd64.deb", "rdma-events_1.2.3_arm64.deb",
+	"rdma-events-tracer-1.2.3-1.aarch64.rpm", "rdma-events-tracer-1.2.3-1.x86_64.rpm",
+	"rdma-events-tracer_1.2.3_amd64.deb", "rdma-events-tracer_1.2.3_arm64.deb",
 }
 
 // pack writes the packages, and the archive of an image of a version. Its tarballs
@@ -135,6 +137,7 @@ func (p *project) pack(version string) {
 	}
 	p.write("build/programs/rdma-events", "#!/bin/sh\nmkdir -p $3 && echo $5 >$3/engine\n")
 	p.write("build/programs/rdma-events-worker", "#!/bin/sh\n")
+	p.write("build/programs/rdma-events-tracer", "#!/bin/sh\n")
 	for _, arch := range []string{"amd64", "arm64"} {
 		p.run("tar", "-C", "build", "-czf", "dist/rdma-events-1.2.3-linux-"+arch+".tar.gz", "programs")
 	}
@@ -169,8 +172,10 @@ func TestReleaseHasItsFilesAndTheirChecksums(t *testing.T) {
 	asked, err := os.ReadFile(filepath.Join(p.dir, "dist/rdma-events_1.2.3.spdx.json"))
 	require.NoError(t, err)
 	require.Regexp(t, `-version v1.2.3 -created \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ -out `, string(asked))
-	for _, program := range []string{"amd64/rdma-events", "arm64/rdma-events", "amd64/rdma-events-worker", "arm64/rdma-events-worker"} {
-		require.Regexp(t, program+`\b`, string(asked))
+	for _, arch := range []string{"amd64", "arm64"} {
+		for _, program := range []string{"rdma-events", "rdma-events-worker", "rdma-events-tracer"} {
+			require.Regexp(t, arch+"/"+program+`( |\n|$)`, string(asked))
+		}
 	}
 }
 

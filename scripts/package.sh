@@ -1,6 +1,6 @@
 #!/bin/bash
 # Builds the programs for each architecture and packages them into a directory:
-# deb, rpm, a tarball, and the checksums of all. The same commit gives the same
+# deb and rpm, of which the tracer has its own, a tarball, and the checksums of all. The same commit gives the same
 # bytes on every machine.
 #
 #   scripts/package.sh DIR [ARCH...]   amd64 and arm64 by default
@@ -32,6 +32,8 @@ build() {
 	CGO_ENABLED=0 GOARCH=$arch go build -trimpath -ldflags "$LDFLAGS" -o "$dir/rdma-events" ./cmd/rdma-events
 	CGO_ENABLED=1 GOARCH=$arch CC=$cc go build -tags grpcnotrace -trimpath -ldflags "$LDFLAGS" \
 		-o "$dir/rdma-events-worker" ./cmd/rdma-events-worker
+	CGO_ENABLED=0 GOARCH=$arch go build -tags grpcnotrace -trimpath -ldflags "$LDFLAGS" \
+		-o "$dir/rdma-events-tracer" ./cmd/rdma-events-tracer
 }
 
 compiler() {
@@ -63,7 +65,7 @@ tarball() {
 	local arch=$1 dir=$2 name=rdma-events-$PACKAGE_VERSION-linux-$1
 	local stage=$work/$name
 	mkdir -p "$stage"
-	install -m 0755 "$dir/rdma-events" "$dir/rdma-events-worker" "$stage"
+	install -m 0755 "$dir/rdma-events" "$dir/rdma-events-worker" "$dir/rdma-events-tracer" "$stage"
 	install -m 0644 README.md CHANGELOG.md LICENSE sample.conf "$dir/licences.txt" "$stage"
 	install -m 0644 "$dir/rdma-events.1.gz" "$dir/rdma-events.bash" "$dir/_rdma-events" "$stage"
 	install -m 0644 packaging/telegraf/rdma_events.conf "$stage/telegraf.d-rdma_events.conf"
@@ -88,7 +90,9 @@ for ARCH in "$@"; do
 	export ARCH PROGRAMS GLIBC
 	tarball "$ARCH" "$PROGRAMS"
 	for packager in deb rpm; do
-		"${NFPM:-build/tools/nfpm}" package --config packaging/nfpm.yaml --packager "$packager" --target "$out" >/dev/null
+		for recipe in nfpm nfpm-tracer; do
+			"${NFPM:-build/tools/nfpm}" package --config "packaging/$recipe.yaml" --packager "$packager" --target "$out" >/dev/null
+		done
 	done
 done
 cd "$out"

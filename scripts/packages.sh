@@ -4,12 +4,12 @@
 #   scripts/packages.sh run     compile and run the worker
 #   scripts/packages.sh test    the above, all packages that the tests need, and the guest kernel's headers
 #   scripts/packages.sh lab     the same as test
-#   scripts/packages.sh lint    check scripts, C files and the Dockerfile
+#   scripts/packages.sh lint    check scripts, C files, the Dockerfile and the eBPF objects
 #   scripts/packages.sh package make packages, also for arm64, and try them
 #   scripts/packages.sh image   build and try the container image
 #   scripts/packages.sh schema  compare dashboards with Grafana's schemas
 #   scripts/packages.sh preview draw the dashboards
-#   scripts/packages.sh generate compile the protobuf description of the messages between host and worker
+#   scripts/packages.sh generate compile the protobuf descriptions of messages, and the eBPF programs
 #
 # LAB_KERNEL names the kernel package of the lab's guest (default: linux-image-amd64).
 set -eu
@@ -55,19 +55,22 @@ refresh() {
 group=${1:-}
 packages="gcc libc6-dev libibverbs-dev ibverbs-providers"
 needs_kernel=
-extra="lsof make mandoc zsh qemu-system-x86 busybox-static e2fsprogs kmod xz-utils iproute2 rdma-core ibverbs-utils"
+extra="bpftrace lsof make mandoc zsh qemu-system-x86 busybox-static e2fsprogs kmod xz-utils iproute2 rdma-core ibverbs-utils
+perftest libcap2-bin"
+# What makes the eBPF objects: another version of the compiler gives other bytes.
+bpf="clang-16 llvm-16 libbpf-dev"
 case $group in
 run) ;;
 test | lab)
 	packages="$packages $extra"
 	needs_kernel=yes
 	;;
-generate) packages=protobuf-compiler ;;
+generate) packages="protobuf-compiler $bpf" ;;
 image) packages="buildah crun debootstrap ca-certificates" ;;
 package) packages="$packages gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user-static debootstrap rpm systemd" ;;
 lint | schema | preview)
 	packages=
-	[ "$group" != lint ] || packages="shellcheck clang-format"
+	[ "$group" != lint ] || packages="shellcheck clang-format $bpf"
 	[ "$group" != preview ] || packages="chromium fonts-inter"
 	# If Node from another source is installed, it stays, because Debian's Node would conflict with it.
 	command -v npm >/dev/null || packages="$packages nodejs npm"

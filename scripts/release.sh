@@ -41,9 +41,13 @@ files() {
 	local version=$1 arch
 	for arch in amd64 arm64; do
 		echo "rdma-events_${version}_$arch.deb"
+		echo "rdma-events-tracer_${version}_$arch.deb"
 		echo "rdma-events-$version-linux-$arch.tar.gz"
 	done
-	for arch in x86_64 aarch64; do echo "rdma-events-$version-1.$arch.rpm"; done
+	for arch in x86_64 aarch64; do
+		echo "rdma-events-$version-1.$arch.rpm"
+		echo "rdma-events-tracer-$version-1.$arch.rpm"
+	done
 	assets_name "$version"
 	image_name "$version"
 	spdx_name "$version"
@@ -83,7 +87,8 @@ image() {
 spdx() {
 	local version=$1
 	go run ./packaging/spdx -version "v$version" -created "$(TZ=UTC git log -1 --date=format-local:%Y-%m-%dT%H:%M:%SZ --format=%cd)" \
-		-out "$dist/$(spdx_name "$version")" "$work"/a*64/rdma-events "$work"/a*64/rdma-events-worker
+		-out "$dist/$(spdx_name "$version")" "$work"/a*64/rdma-events "$work"/a*64/rdma-events-worker \
+		"$work"/a*64/rdma-events-tracer
 }
 
 fill() {

@@ -18,6 +18,10 @@ else
   backend = "sim"
   [inputs.rdma_events.sim]
     scenario = "lively"
+  [inputs.rdma_events.applications]
+    objects = true
+    events = true
+    by = ["app", "unit"]
 EOF
 fi
 cat > "$dir/telegraf.conf" <<EOF

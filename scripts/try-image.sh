@@ -81,5 +81,6 @@ unpack
 archive
 said "$(du -sh "$dir/rootfs" | cut -f1) in $dir/rootfs: $(chroot "$dir/rootfs" /usr/bin/telegraf --version)," \
 	"$(chroot "$dir/rootfs" /usr/bin/rdma-events version)," \
-	"$(chroot "$dir/rootfs" /usr/bin/rdma-events-worker -version)"
+	"$(chroot "$dir/rootfs" /usr/bin/rdma-events-worker -version)," \
+	"$(chroot "$dir/rootfs" /usr/bin/rdma-events-tracer -version)"
 said "$(du -h "$dir/rdma-events.oci.tar" | cut -f1) in $dir/rdma-events.oci.tar"

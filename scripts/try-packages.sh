@@ -1,6 +1,6 @@
 #!/bin/bash
 # Tries the packages in a directory: the checksums, the arm64 programs in emulation,
-# the drop-in for telegraf.service, and the deb and the rpm with their scripts, which
+# the drop-in for telegraf.service, and the debs and the rpms with their scripts, which
 # are installed, upgraded under a running plugin and removed in a clean root. It runs
 # as root and removes its working directory at the end.
 #
@@ -48,16 +48,19 @@ checksums() {
 
 # libibverbs is not installed for arm64; the worker has to start and report that.
 emulated() {
-	local deb version worker=$work/arm64/usr/bin/rdma-events-worker
-	deb=$(one "$dist"/*_arm64.deb)
-	dpkg-deb -x "$deb" "$work/arm64"
+	local deb name version worker=$work/arm64/usr/bin/rdma-events-worker
+	for name in rdma-events rdma-events-tracer; do
+		deb=$(one "$dist/$name"_*_arm64.deb)
+		dpkg-deb -x "$deb" "$work/arm64"
+	done
 	version=$(qemu-aarch64-static -L /usr/aarch64-linux-gnu "$worker" -version)
 	[ "$version" = "rdma-events-worker $VERSION" ] || fail "arm64: want version $VERSION, got $version"
 	if qemu-aarch64-static -L /usr/aarch64-linux-gnu "$worker" -library 2>"$work/said"; then
 		fail "arm64: there should be no libibverbs"
 	fi
 	grep -q 'libibverbs.so.1' "$work/said" || fail "arm64: want a word about libibverbs.so.1, got $(cat "$work/said")"
-	said "arm64: $version; $(qemu-aarch64-static "$work/arm64/usr/bin/rdma-events" version); $(cat "$work/said")"
+	said "arm64: $version; $(qemu-aarch64-static "$work/arm64/usr/bin/rdma-events" version);" \
+		"$(qemu-aarch64-static "$work/arm64/usr/bin/rdma-events-tracer" -version); $(cat "$work/said")"
 }
 
 next_version() {
@@ -79,8 +82,10 @@ clean_root() {
 	tar -C "$root" -xf "$cache"
 	mount -t proc proc "$root/proc"
 	in_root useradd --system --home-dir /etc/telegraf --shell /usr/sbin/nologin telegraf
-	cp "$dist"/*_amd64.deb "$root/tmp/now.deb"
-	cp "$work"/next/*_amd64.deb "$root/tmp/next.deb"
+	cp "$dist"/rdma-events_*_amd64.deb "$root/tmp/now.deb"
+	cp "$work"/next/rdma-events_*_amd64.deb "$root/tmp/next.deb"
+	cp "$dist"/rdma-events-tracer_*_amd64.deb "$root/tmp/tracer.deb"
+	cp "$work"/next/rdma-events-tracer_*_amd64.deb "$root/tmp/next-tracer.deb"
 	mkdir -p "$root/run/systemd/system"
 	systemctl_notes
 }
@@ -100,6 +105,7 @@ reloaded() { # argument: a description; the scripts must have called systemctl d
 
 require_installed() { # arguments: a package, its version; the programs must run and the doctor must find no fault
 	[ "$(in_root rdma-events version | cut -d' ' -f2)" = "$2" ] || fail "$1: want version $2, got $(in_root rdma-events version)"
+	[ ! -e "$root/usr/bin/rdma-events-tracer" ] || fail "$1: it brings the tracer, which has a package of its own"
 	as_telegraf rdma-events check -config /etc/telegraf/rdma_events.conf >"$work/check" || fail "the sample configuration: $(cat "$work/check")"
 	in_root rdma-events print bash | cmp - "$root/usr/share/bash-completion/completions/rdma-events" ||
 		fail "$1: the completion for bash is another program's"
@@ -153,6 +159,45 @@ upgrade_running() { # arguments: a package, the command that upgrades
 	said "$package upgraded under a running plugin, which went on as it was"
 }
 
+tracer=usr/bin/rdma-events-tracer
+# As in telegraf.service, which leaves the bounding set alone: a program does not start whose file has a capability that the
+# bounding set lacks. setpriv itself executes a program with the capabilities that it had; env has none.
+as_unit() { in_root setpriv --reuid=telegraf --regid=telegraf --clear-groups -- /usr/bin/env "$@"; }
+
+require_tracer() { # arguments: a package, its version, the capabilities that the tracer's file has to have
+	local has
+	[ "$(as_unit rdma-events-tracer -version | cut -d' ' -f2)" = "$2" ] || fail "$1: want a tracer of version $2"
+	has=$(in_root stat -c '%a %U %G' "/$tracer")
+	[ "$has" = "750 root telegraf" ] || fail "$1: the tracer is $has"
+	has=$(getcap "$root/$tracer")
+	[ "${has#"$root/$tracer"}" = "${3:+ $3}" ] || fail "$1: want the capabilities $3, got $has"
+	in_root setpriv --reuid=nobody --regid=nogroup --clear-groups -- /usr/bin/env rdma-events-tracer -version >/dev/null 2>&1 &&
+		fail "$1: anybody can execute the tracer"
+	said "$1 of the tracer installed: version $2${3:+, $3}"
+}
+
+# Gives the root this machine's setcap.
+give_setcap() {
+	local file
+	for file in /usr/sbin/setcap $(ldd /usr/sbin/setcap | awk '$1 ~ /^libcap/ {print $3}'); do
+		install -D "$file" "$root/$(realpath -m --relative-to=/ "$file")"
+	done
+	in_root ldconfig
+}
+
+# At first the root has no setcap, as a host without libcap2-bin.
+install_tracer_deb() {
+	if in_root dpkg -i /tmp/tracer.deb >"$work/said" 2>&1; then fail "deb: the tracer was configured without libcap2-bin"; fi
+	grep -q 'depends on libcap2-bin' "$work/said" || fail "deb: the tracer without libcap2-bin: $(cat "$work/said")"
+	in_root dpkg -i --force-depends /tmp/tracer.deb >"$work/said" 2>&1 || fail "deb: the tracer: $(cat "$work/said")"
+	grep -q '^rdma-events-tracer-caps: there is no setcap' "$work/said" || fail "deb: no word about setcap: $(cat "$work/said")"
+	require_tracer deb "$VERSION" ""
+	give_setcap
+	in_root rdma-events-tracer-caps >"$work/said" 2>&1 || fail "deb: $(cat "$work/said")"
+	require_tracer deb "$VERSION" cap_perfmon,cap_bpf=ep
+	sed -i 's/^cap_bpf.*/cap_bpf,cap_perfmon,cap_sys_admin=ep/' "$root/etc/rdma-events/tracer.caps"
+}
+
 # Builds the next version with another snippet, about which dpkg could ask.
 changed_deb() {
 	dpkg-deb -R "$root/tmp/next.deb" "$work/changed"
@@ -161,6 +206,8 @@ changed_deb() {
 }
 
 remove_deb() {
+	in_root dpkg -r rdma-events-tracer >/dev/null 2>&1
+	[ ! -e "$root/$tracer" ] || fail "the tracer is left"
 	in_root dpkg -r rdma-events >/dev/null 2>&1
 	reloaded "deb removed"
 	[ ! -e "$root/usr/bin/rdma-events" ] || fail "the program is left"
@@ -169,6 +216,7 @@ remove_deb() {
 	printf '#!/bin/sh\nexit 1\n' >"$root/usr/bin/systemctl"
 	in_root dpkg -i /tmp/changed.deb </dev/null >"$work/said" 2>&1 || fail "deb: the next version after a removal: $(cat "$work/said")"
 	grep -q '^# of another version$' "$root/$snippet" || fail "the snippet is not that of the next version"
+	in_root dpkg -P rdma-events-tracer >/dev/null 2>&1 || fail "deb: the tracer purged: status $?"
 	in_root dpkg -P rdma-events >/dev/null 2>&1 || fail "deb: purged with a systemctl that fails: status $?"
 	systemctl_notes
 	rm -f "$root/tmp/"*.deb "$root/run/systemd/asked"
@@ -188,12 +236,15 @@ rpm_upgrade() { rpm_root --nodeps --ignorearch -U "$@"; }
 
 try_rpm() {
 	rpm_root --initdb
-	rpm_upgrade "$(one "$dist"/*.x86_64.rpm)" >"$work/said" || fail "rpm: $(cat "$work/rpm")"
+	rpm_upgrade "$(one "$dist"/rdma-events-[0-9]*.x86_64.rpm)" >"$work/said" || fail "rpm: $(cat "$work/rpm")"
 	grep -q 'restart Telegraf' "$work/said" || fail "rpm: the script after the installation said: $(cat "$work/said")"
 	reloaded "rpm installed"
 	require_installed rpm "$VERSION"
+	rpm_upgrade "$(one "$dist"/rdma-events-tracer-*.x86_64.rpm)" >"$work/said" || fail "rpm: the tracer: $(cat "$work/rpm")"
+	require_tracer rpm "$VERSION" cap_perfmon,cap_bpf=ep
+	rpm_root --nodeps -e rdma-events-tracer || fail "rpm: the tracer: $(cat "$work/rpm")"
 	echo "# mine" >>"$root/etc/telegraf/rdma_events.conf"
-	upgrade_running rpm rpm_upgrade "$(one "$work"/next/*.x86_64.rpm)"
+	upgrade_running rpm rpm_upgrade "$(one "$work"/next/rdma-events-[0-9]*.x86_64.rpm)"
 	grep -q '^# mine$' "$root/etc/telegraf/rdma_events.conf" || fail "rpm: the configuration was overwritten"
 	[ -e "$root/$snippet" ] || fail "rpm: the upgrade took the snippet away"
 	rpm_root --nodeps -e rdma-events || fail "rpm: $(cat "$work/rpm")"
@@ -229,7 +280,9 @@ emulated
 next_version
 clean_root
 install_deb
-upgrade_running deb in_root dpkg -i /tmp/next.deb
+install_tracer_deb
+upgrade_running deb in_root dpkg --force-depends -i /tmp/next.deb /tmp/next-tracer.deb
+require_tracer deb v999.0.0 cap_sys_admin,cap_perfmon,cap_bpf=ep
 remove_deb
 try_rpm
 try_dropin
