@@ -65,7 +65,7 @@ func alertmanagerFile(o *Options) ([]byte, error) {
 // ofMissingDevice returns a regular expression for the alerts that say nothing new about a device that is missing.
 func ofMissingDevice() string {
 	var names []string
-	for _, id := range []string{"port-down", "worker-down", "worker-restarts", "lost-events", "lost-completions", "probe-errors", "wake-slow"} {
+	for _, id := range []string{"port-down", "worker-down", "worker-restarts", "lost-events", "lost-completions", "probe-errors", "wake-slow", "app-errors"} {
 		names = append(names, alertName(id))
 	}
 	return strings.Join(names, "|")

@@ -14,7 +14,7 @@ type meaning struct {
 }
 
 // meanings are the colours of series: red is broken now, orange is degraded, yellow on the way, green good, blue
-// information, grey unknown or absent, purple the plugin itself. Devices, ports, vectors and calls have colours of a palette.
+// information, grey unknown or absent, purple the plugin itself. Devices, ports, vectors, calls and applications have colours of a palette.
 var meanings = []meaning{
 	{"port_err", "red"},
 	{"port_active", "green"},
@@ -68,9 +68,13 @@ var meanings = []meaning{
 	{"merged", "light-purple"},
 	{"dropped", "red"},
 	{"skipped", "purple"},
+	{"evidence merged", "super-light-purple"},
 	{"recorded", "light-purple"},
 	{"failed writes", "orange"},
 	{"lost records", "red"},
+	{"gaps", "orange"},
+	{"map full", "yellow"},
+	{"tracer", "purple"},
 	{"plugin", "purple"},
 	{"workers", "light-purple"},
 	{"worst", "orange"},

@@ -33,8 +33,12 @@ func deviceDashboard(n *names, e Engine, o *Options) *grafana.Dashboard {
 		b.deviceHappenings()
 	}
 	b.collapsed(31, "Plugin internals", b.deviceInternals)
+	marks := []grafana.Annotation{b.portChanges(), b.gidMoves()}
+	if e == InfluxDB {
+		marks = append(marks, b.causes())
+	}
 	return b.dashboard(deviceUID, "RDMA device", "One RDMA device of one host: ports, events, probes.", "30s",
-		[]grafana.Link{b.link("Overview", overviewUID, "All hosts")}, b.deviceVariables(), b.portChanges(), b.gidMoves())
+		[]grafana.Link{b.link("Overview", overviewUID, "All hosts"), b.toApps()}, b.deviceVariables(), marks...)
 }
 
 // portChanges marks every change of a port's state.
@@ -51,6 +55,16 @@ func (b *board) gidMoves() grafana.Annotation {
 		`SELECT "gid", "port", "index_from", "index_to" FROM {rdma_gid_change} WHERE {filter}`+ofPorts+
 			` AND "action" = 'moved' ORDER BY time DESC LIMIT 1000`,
 		`increase(rdma_port_gid_moves_total{FILTER,PORTS}[$__interval]) > 0.5`)
+}
+
+// orDevice is like ofPorts, for a measurement that also has points about the whole device.
+const orDevice = ` AND ("port" =~ /^$port$/ OR "port" = '')`
+
+// causes marks everything whose cause is certain.
+func (b *board) causes() grafana.Annotation {
+	return b.annotation("Causes", "purple", "cause", "port,trigger,ext_state",
+		`SELECT "cause", "port", "trigger", "ext_state" FROM {rdma_evidence} WHERE {filter}`+orDevice+
+			` AND "cause" != '' ORDER BY time DESC LIMIT 1000`, "")
 }
 
 func (b *board) deviceFacts() {
@@ -312,6 +326,13 @@ func answers() grafana.Mapping {
 	}}
 }
 
+// yesNo maps 0 and 1 to words. No has a colour, since it explains.
+func yesNo() grafana.Mapping {
+	return grafana.Mapping{Type: "value", Options: map[string]grafana.Mapped{
+		"0": {Text: "no", Color: "orange"}, "1": {Text: "yes", Color: "text", Index: 1},
+	}}
+}
+
 // stage adds the percentiles of a part of a probe's round.
 func (b *board) stage(id int, name, title string, h help) {
 	field := name + "_ns_"
@@ -418,6 +439,23 @@ func (b *board) deviceInternals() {
 }
 
 func (b *board) deviceHappenings() {
+	b.table(panel{
+		id: 37, title: "Evidence", width: 24, height: 10,
+		help: help{
+			"The state of a port soon after something happened to it, the last 200 times. The cause is there where it is certain. The counters are " +
+				"those that moved most since the reading before.",
+			"nothing.",
+			"docs/operations.md has what each cause means, and what shows it; `rdma-events events` on the host has all counters.",
+			"more than ten happenings of a port in a minute, one by one; why a peer went away.",
+		},
+		queries: []query{{text: `SELECT "port", "trigger", "cause", "admin_up", "carrier", "ext_state", "top", "left_out" FROM {rdma_evidence}
+			WHERE {filter}` + orDevice + ` ORDER BY time DESC LIMIT 200`}},
+	}, nil, column{name: "Time"}, column{name: "port"}, column{name: "trigger"}, column{name: "cause"},
+		column{name: "admin_up", title: "admin up"}, column{name: "carrier"}, column{name: "ext_state", title: "link"},
+		column{name: "top", title: "counters that moved"}, column{name: "left_out", title: "left out"})
+	for _, flag := range []string{"admin up", "carrier"} {
+		b.mapped(flag, yesNo())
+	}
 	b.table(panel{
 		id: 29, title: "Port changes", width: 12, height: 10,
 		help: help{

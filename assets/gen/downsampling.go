@@ -86,14 +86,15 @@ const (
 // and names.
 func aggregate(measurement string, f measure.Field) string {
 	switch measurement {
-	case "rdma_async_event", "rdma_port_change", "rdma_gid_change", "rdma_attr_change":
+	case "rdma_async_event", "rdma_port_change", "rdma_gid_change", "rdma_attr_change", "rdma_evidence", "rdma_app_event":
 		return ofHappening(f)
 	}
 	switch f.Name {
-	case "up", "present", "open", "ok", "state":
+	case "up", "present", "open", "ok", "state", "attached":
 		return least
 	case "unacked", "rss_bytes", "worker_rss_bytes", "queue_length", "workers_stuck",
-		"devices_missing", "devices_unwatched", "ports_down", "stuck", "busy_ns", "commands_stuck":
+		"devices_missing", "devices_unwatched", "ports_down", "stuck", "busy_ns", "commands_stuck",
+		"unread", "unread_errors", "unread_age_ns", "threads", "age_ns", "missing", "hooks_missing", "app_hangs", "app_unread_errors":
 		return greatest
 	}
 	switch {
@@ -111,7 +112,7 @@ func aggregate(measurement string, f measure.Field) string {
 // change happens.
 func ofHappening(f measure.Field) string {
 	switch {
-	case f.Name == "count", f.Name == "transitions", f.Name == "changes":
+	case f.Name == "count", f.Name == "transitions", f.Name == "changes", f.Name == "triggers":
 		return total
 	case f.Name == "first_ns":
 		return least

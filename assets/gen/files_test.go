@@ -180,29 +180,67 @@ func TestDurationsAreWrittenAsPrometheusDoes(t *testing.T) {
 	require.Equal(t, "2h", short(7200e9))
 }
 
-// A screen of 900 pixels shows 23 lines of Grafana's grid, each 38 pixels high.
 func TestTheFirstScreenSaysWhatIsWrongAndWhere(t *testing.T) {
-	const lines = 23
 	o := Defaults()
 	for _, e := range []Engine{InfluxDB, Prometheus} {
 		d := overviewDashboard(newNames(measure.All()), e, &o)
-		var first []string
-		for _, p := range d.Panels {
-			if p.Type != "row" && p.GridPos.Y+p.GridPos.H <= lines {
-				first = append(first, p.Title)
-			}
-			for _, q := range d.Panels {
-				apart := p.GridPos.X+p.GridPos.W <= q.GridPos.X || q.GridPos.X+q.GridPos.W <= p.GridPos.X ||
-					p.GridPos.Y+p.GridPos.H <= q.GridPos.Y || q.GridPos.Y+q.GridPos.H <= p.GridPos.Y
-				require.True(t, p.ID == q.ID || apart, "%s covers %s", p.Title, q.Title)
-			}
-		}
 		requireAges(t, d)
 		require.Equal(t, []string{
 			"Hosts silent", "Ports down", "Devices missing", "Not watched", "Commands stuck", "Links slow", "Probes failing", "Firing",
 			"Ports down", "Devices missing or not watched", "Links slow", "Hosts by last report", "Failing probes", "Commands stuck",
-		}, first, string(e))
+		}, firstScreen(t, d), string(e))
 	}
+}
+
+func TestTheFirstScreenSaysWhichApplicationHasTrouble(t *testing.T) {
+	o := Defaults()
+	for e, events := range map[Engine][]string{InfluxDB: {"Error events"}, Prometheus: nil} {
+		d := appsDashboard(newNames(measure.All()), e, &o)
+		require.Equal(t, append([]string{
+			"Unread errors", "Threads that hang", "Errors in 30 minutes", "Queue pairs in error", "Tracers not attached",
+			"Applications in trouble", "Hangs",
+		}, events...), firstScreen(t, d), string(e))
+		for _, p := range d.Panels {
+			if p.Type == "table" && p.Title == "Applications in trouble" {
+				require.Subset(t, shownColumns(&p), []string{"host", "device", "app", "unread errors", "threads hang", "QPs in error", "errors in 30 min"})
+			}
+		}
+	}
+}
+
+// Who has an option off reads which one it is, and no error.
+func TestEachPanelOfApplicationsSaysWhatToEnable(t *testing.T) {
+	o := Defaults()
+	for _, e := range []Engine{InfluxDB, Prometheus} {
+		for _, p := range appsDashboard(newNames(measure.All()), e, &o).All() {
+			if p.Type == "row" {
+				continue
+			}
+			require.Regexp(t, `\*\*Needs\*\* `+"`applications\\.(events|objects) = true`", p.Description, p.Title)
+			if p.Type != "table" { // there it would be in each empty cell
+				require.Regexp(t, `\b(events|objects) is off$`, p.FieldConfig.Defaults.NoValue, p.Title)
+			}
+		}
+	}
+}
+
+// firstScreen returns the titles of the panels that a screen of 900 pixels shows, which are 23 lines of Grafana's grid, each 38
+// pixels high. It requires that no panel covers another.
+func firstScreen(t *testing.T, d *grafana.Dashboard) []string {
+	t.Helper()
+	const lines = 23
+	var first []string
+	for _, p := range d.Panels {
+		if p.Type != "row" && p.GridPos.Y+p.GridPos.H <= lines {
+			first = append(first, p.Title)
+		}
+		for _, q := range d.Panels {
+			apart := p.GridPos.X+p.GridPos.W <= q.GridPos.X || q.GridPos.X+q.GridPos.W <= p.GridPos.X ||
+				p.GridPos.Y+p.GridPos.H <= q.GridPos.Y || q.GridPos.Y+q.GridPos.H <= p.GridPos.Y
+			require.True(t, p.ID == q.ID || apart, "%s covers %s", p.Title, q.Title)
+		}
+	}
+	return first
 }
 
 // requireAges requires that the tables of faults show host, device and age without scrolling, on a screen of 1400 pixels.
@@ -213,25 +251,30 @@ func requireAges(t *testing.T, d *grafana.Dashboard) {
 		if p.Type != "table" || !slices.Contains([]int{10, 11, 33, 34}, p.ID) {
 			continue
 		}
-		i := slices.IndexFunc(p.Transformations, func(t grafana.Transform) bool { return t.ID == "organize" })
-		o := p.Transformations[i].Options
-		exclude, rename := o["excludeByName"].(map[string]any), o["renameByName"].(map[string]any)
-		index := o["indexByName"].(map[string]any)
-		names := slices.SortedFunc(maps.Keys(index), func(a, b string) int { return index[a].(int) - index[b].(int) })
-		right, seen := 0, []string{}
-		for _, name := range names {
-			if exclude[name] == true {
-				continue
-			}
-			if title, ok := rename[name]; ok {
-				name = title.(string)
-			}
-			if right += max(widths[name], 50); right <= p.GridPos.W*1408/24-10 {
-				seen = append(seen, name)
-			}
-		}
-		require.Subset(t, seen, []string{"host", "device", "age"}, p.Title)
+		require.Subset(t, shownColumns(&p), []string{"host", "device", "age"}, p.Title)
 		found++
 	}
 	require.Equal(t, 4, found)
+}
+
+// shownColumns returns the titles of a table's columns that are seen without scrolling.
+func shownColumns(p *grafana.Panel) []string {
+	i := slices.IndexFunc(p.Transformations, func(t grafana.Transform) bool { return t.ID == "organize" })
+	o := p.Transformations[i].Options
+	exclude, rename := o["excludeByName"].(map[string]any), o["renameByName"].(map[string]any)
+	index := o["indexByName"].(map[string]any)
+	names := slices.SortedFunc(maps.Keys(index), func(a, b string) int { return index[a].(int) - index[b].(int) })
+	right, seen := 0, []string{}
+	for _, name := range names {
+		if exclude[name] == true {
+			continue
+		}
+		if title, ok := rename[name]; ok {
+			name = title.(string)
+		}
+		if right += max(widths[name], 50); right <= p.GridPos.W*1408/24-10 {
+			seen = append(seen, name)
+		}
+	}
+	return seen
 }

@@ -28,7 +28,7 @@ func hostDashboard(n *names, e Engine, o *Options) *grafana.Dashboard {
 	b.hostHistory()
 	b.collapsed(21, "Beside it: Telegraf's input infiniband", b.hostCounters)
 	return b.dashboard(hostUID, "RDMA host", "The RDMA devices of one host side by side.", "30s",
-		[]grafana.Link{b.link("Overview", overviewUID, "All hosts"), b.link("Device", deviceUID, "One device")},
+		[]grafana.Link{b.link("Overview", overviewUID, "All hosts"), b.link("Device", deviceUID, "One device"), b.toApps()},
 		append(b.places(), b.one("host", "Host", "rdma_device", "host", nil)))
 }
 

@@ -21,12 +21,15 @@ func overviewDashboard(n *names, e Engine, o *Options) *grafana.Dashboard {
 	b.overviewTables()
 	b.row(16, "When")
 	b.overviewHistory()
+	b.latestCauses()
 	b.row(22, "Worst")
 	b.overviewWorst()
 	b.collapsed(25, "Plugin", b.overviewPlugin)
 	return b.dashboard(overviewUID, "RDMA overview",
 		"RDMA devices of many hosts: what is wrong, where, and since when. No panel has a line for each host.", "1m",
-		[]grafana.Link{b.link("Device", deviceUID, "One device of one host")}, b.overviewVariables(), b.fatalEvents())
+		[]grafana.Link{
+			b.link("Device", deviceUID, "One device of one host"), b.link("Applications", appsUID, "What applications experience"),
+		}, b.overviewVariables(), b.fatalEvents())
 }
 
 // fatalEvents marks every device that its driver gave up.

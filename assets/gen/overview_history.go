@@ -141,6 +141,26 @@ func (b *board) counting(count string, by ...string) {
 	}, t...)
 }
 
+// latestCauses adds a table of what is known for certain. A scrape has no moments.
+func (b *board) latestCauses() {
+	if b.engine == Prometheus {
+		return
+	}
+	b.table(panel{
+		id: 44, title: "Causes", width: 24, height: 8,
+		help: help{
+			"The last 100 happenings of the dashboard's range whose cause is certain. The counters are those that moved most since the reading before.",
+			"nothing.",
+			"one cause on many hosts at one time is a switch, a subnet manager or a change that was rolled out; docs/operations.md has what each means.",
+			"what happened without a cause that is certain: the Device dashboard has it too.",
+		},
+		queries: []query{{text: `SELECT "cause", "ext_state", "top" FROM {rdma_evidence} WHERE {filter} AND "cause" != ''
+			GROUP BY ` + byPort + `, "trigger" ORDER BY time DESC LIMIT 100`}},
+	}, b.toRow(), append([]column{{name: "Time"}}, b.placed(column{name: "port"}, column{name: "trigger"}, column{name: "cause"},
+		column{name: "ext_state", title: "link"}, column{name: "top", title: "counters that moved"})...)...)
+	b.first(100, grafana.Transform{ID: "sortBy", Options: map[string]any{"sort": []map[string]any{{"field": "Time", "desc": true}}}})
+}
+
 func (b *board) overviewPlugin() {
 	b.series(panel{
 		id: 26, title: "Workers", width: 8, height: 8,
@@ -160,7 +180,8 @@ func (b *board) overviewPlugin() {
 	b.series(panel{
 		id: 27, title: "Points merged, dropped, intervals skipped", width: 8, height: 8,
 		help: help{
-			"Points that were merged because more came than `max_event_points`, points that a shutdown cut off, and intervals that Telegraf did not read in time.",
+			"Points that were merged because more came than `max_event_points`, points that a shutdown cut off, and intervals that Telegraf did not read " +
+				"in time; and happenings that went into the evidence about another one, since a port has one a second and ten a minute.",
 			"nothing; merging loses no event, skipped intervals mean that Telegraf or its outputs are slow.",
 			"look at Telegraf's own metrics; raise `metric_buffer_limit` or the interval.",
 			"what Telegraf itself drops.",
@@ -169,6 +190,7 @@ func (b *board) overviewPlugin() {
 			counted("merged", "merged_points", "rdma_collector", ""),
 			counted("dropped", "dropped_points", "rdma_collector", ""),
 			counted("skipped", "skipped_intervals", "rdma_collector", ""),
+			counted("evidence merged", "evidence_merged", "rdma_collector", ""),
 		},
 	}, bars)
 	b.series(panel{

@@ -151,9 +151,12 @@ const failing = `SELECT elapsed("ok", 1ns) AS "age" FROM
 	WHERE $timeFilter GROUP BY ` + byVector
 
 // unknownAge sets the text for an age that InfluxDB has as 0, because its subqueries do not mix with nothing.
-func (b *board) unknownAge(text string) {
+func (b *board) unknownAge(text string) { b.zeroIs("age", text) }
+
+// zeroIs sets the text for a 0 in a column.
+func (b *board) zeroIs(column, text string) {
 	b.last().FieldConfig.Overrides = append(b.last().FieldConfig.Overrides, grafana.Override{
-		Matcher: grafana.Matcher{ID: "byName", Options: "age"},
+		Matcher: grafana.Matcher{ID: "byName", Options: column},
 		Properties: []grafana.Property{{ID: "mappings", Value: []grafana.Mapping{
 			{Type: "value", Options: map[string]grafana.Mapped{"0": {Text: text, Color: "text"}}},
 		}}},

@@ -44,6 +44,8 @@ type panel struct {
 	detail  bool // Prometheus has its metrics only with the constant detail of telegraf.conf
 
 	recorded bool // Prometheus shows what a rule records every five minutes
+
+	needs string // the option of the plugin's section applications without which there is no data; "": none
 }
 
 // board places panels from left to right in rows of 24 columns.
@@ -129,6 +131,10 @@ func (b *board) make(kind, format string, p panel, fields grafana.FieldDefaults,
 	}
 	if b.engine == Prometheus && p.recorded {
 		made.Description += "\n\n**Late:** a rule counts every five minutes, so that the newest are not here yet."
+	}
+	if p.needs != "" {
+		made.Description += "\n\n**Needs** `applications." + p.needs + " = true` in the plugin's configuration; without it there is no data."
+		made.FieldConfig.Defaults.NoValue = cmp.Or(fields.NoValue, "None, or applications."+p.needs+" is off")
 	}
 	if p.now && b.engine == InfluxDB {
 		made.TimeFrom = short(b.options.recent())
@@ -290,6 +296,11 @@ var widths = map[string]int{
 	"Time": 160, "host": 88, "device": 60, "port": 46, "vector": 52, "instance": 78, "age": 82, "last report": 150, "time since last report": 150,
 	"state": 66, "rate": 78, "best": 78, "flaps": 50, "reason": 112, "lost events": 92, "lost completions": 130, "errors": 60, "p99": 72,
 	"call": 88, "last end": 88, "under way": 82, "stuck": 52, "driver": 90, "firmware": 104, "PCI": 110, "NUMA": 58, "worker": 84,
+	"app": 110, "unit": 120, "object": 56, "event": 110, "number": 66, "pid": 76, "tid": 76, "proof": 66, "missing acks": 108, "count": 52,
+	"unread errors": 112, "unread for": 90, "threads hang": 106, "hang for": 84, "QPs in error": 104, "errors in 30 min": 128,
+	"processes": 92, "contexts": 82, "PDs": 50, "CQs": 50, "SRQs": 50, "queue pairs": 100, "in RTS": 56, "in error": 66,
+	"attached": 82, "hooks": 64, "missing hooks": 116, "gaps": 50, "blind": 78, "lost records": 104, "map full": 78, "applications": 90,
+	"trigger": 128, "cause": 128, "admin up": 82, "carrier": 64, "link": 128, "counters that moved": 320,
 }
 
 // none is the name of a column that an engine does not have.

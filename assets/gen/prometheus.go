@@ -46,6 +46,7 @@ func promPast() []promRule {
 		{Record: "rdma:port_rate_bytes_per_second:max5m", Expr: `max_over_time((rdma_port_rate_bytes_per_second and rdma_port_up == 1)[5m:])`},
 		{Record: "rdma:port_rate_bytes_per_second:max7d", Expr: `max_over_time(rdma:port_rate_bytes_per_second:max5m[7d])`},
 		{Record: "rdma:cq_probe_wake_p99_seconds:mean5m", Expr: `avg_over_time(rdma_cq_probe_wake_p99_seconds[5m])`},
+		{Record: "rdma:tracer_attached:max5m", Expr: `max_over_time(rdma_tracer_attached[5m])`},
 		{Record: reported, Expr: `max_over_time(timestamp(rdma_collector_uptime_seconds)[5m:])`},
 	}
 }

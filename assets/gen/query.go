@@ -11,8 +11,8 @@ import (
 
 // query is a question of a panel, in the language of each engine, before its placeholders are expanded. One that has
 // only one of the languages is for that engine alone. In text RECENT is the condition of what is reported now, for a panel
-// whose range is longer. In prom FILTER stands for the dashboard's condition, PORTS and
-// PROBES for those of the chosen ports and vectors, and PLACE for the labels of places.
+// whose range is longer. In prom FILTER stands for the dashboard's condition, PORTS,
+// PROBES and APPS for those of the chosen ports, vectors and applications, and PLACE for the labels of places.
 type query struct {
 	text  string // InfluxQL
 	prom  string // PromQL
@@ -78,7 +78,8 @@ func (b *board) promQL(text string) string {
 	if len(b.options.Labels) > 0 {
 		place = b.options.inPromQL() + ", "
 	}
-	return strings.NewReplacer("FILTER", strings.Join(filter, ","), "PORTS", ports, "PROBES", ports+`,vector=~"$vector"`, "PLACE, ", place).
+	return strings.NewReplacer("FILTER", strings.Join(filter, ","), "PORTS", ports, "PROBES", ports+`,vector=~"$vector"`,
+		"APPS", `device=~"$device",app=~"$app"`, "PLACE, ", place).
 		Replace(withoutGaps(strings.Join(strings.Fields(text), " ")))
 }
 
@@ -149,6 +150,8 @@ const (
 	byVector = byPort + `, "vector"`
 	byProbe  = byVector + `, "method"`
 	byCall   = byPort + `, "call"`
+	byApp    = byDevice + `, "app"`
+	byUnit   = byApp + `, "unit"`
 )
 
 // series has the tags that distinguish the series of each measurement.
@@ -160,4 +163,5 @@ var series = map[string]string{
 	"rdma_device":    byDevice,
 	"rdma_host":      byHost,
 	"rdma_collector": byHost,
+	"rdma_tracer":    byHost,
 }

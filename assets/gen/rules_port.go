@@ -35,6 +35,7 @@ func (o *Options) portRules() []rule {
 			clears: "When the port is active again, or has been down for a day.",
 			do: []string{
 				"Look at the Device dashboard: one port, or all of the device? One device, or all behind a switch (Overview)?",
+				"The cause, where it is certain, is in rdma_evidence, on the Device dashboard, and in `rdma-events events` on the host.",
 				"On the host: `rdma link`, `ip link`, `ethtool -m` for the transceiver. The field phys_state_name shows whether a link is polling or disabled.",
 				"InfiniBand in state init or armed has a link and waits for a subnet manager.",
 				"If it is down by design, add it to expected_down.",

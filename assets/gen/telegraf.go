@@ -22,8 +22,7 @@ type tables struct {
 	Moments  []string            // measurements of single moments
 	Counters map[string][]string // fields by measurement
 	Labels   map[string][]family // by measurement
-	Async    string              // the measurement with a field for each type of event
-	NoEvents []string            // its other fields
+	NoEvents map[string][]string // the other fields of measurements with one for each type of event
 	Gauges   []string            // series names
 }
 
@@ -47,6 +46,8 @@ func labels() map[string][]family {
 		"rdma_port":     {{"info", []string{"link_layer", "netdev", "width"}}},
 		"rdma_cq_probe": {{"status", []string{"status"}}},
 		"rdma_command":  {{"status", []string{"status"}}},
+		"rdma_app_hang": {{"info", []string{"pid", "tid", "number", "unit", "proof"}}},
+		"rdma_tracer":   {{"info", []string{"hooks"}}, {"status", []string{"worker_state", "reason"}}},
 	}
 }
 
@@ -56,7 +57,10 @@ var unlabelled = []string{"state_name", "phys_state_name"}
 // telegrafFile returns the Telegraf configuration that gives the metrics the names, units and types that
 // Prometheus expects.
 func telegrafFile(o *Options, metrics []measure.Metric) ([]byte, error) {
-	t := tables{Expires: 3 * o.Interval, Counters: map[string][]string{}, Labels: labels(), Async: "rdma_async"}
+	t := tables{
+		Expires: 3 * o.Interval, Counters: map[string][]string{}, Labels: labels(),
+		NoEvents: map[string][]string{"rdma_async": nil, "rdma_app_async": nil},
+	}
 	for i := range metrics {
 		m := &metrics[i]
 		switch {
@@ -88,15 +92,16 @@ func telegrafFile(o *Options, metrics []measure.Metric) ([]byte, error) {
 }
 
 func (t *tables) add(m *measure.Metric, f measure.Field) error {
-	if m.Name == t.Async && !isEvent(f.Name) {
-		t.NoEvents = append(t.NoEvents, f.Name)
+	_, ofEvents := t.NoEvents[m.Name]
+	if ofEvents && !isEvent(f.Name) {
+		t.NoEvents[m.Name] = append(t.NoEvents[m.Name], f.Name)
 	}
 	labelled := slices.ContainsFunc(t.Labels[m.Name], func(l family) bool { return slices.Contains(l.Fields, f.Name) })
 	switch {
 	case labelled, slices.Contains(unlabelled, f.Name), strings.HasSuffix(f.Name, "_rate"):
 	case f.Kind == measure.String:
 		return fmt.Errorf("%s.%s is a string and in no family of labels", m.Name, f.Name)
-	case m.Name == t.Async && isEvent(f.Name): // the script makes one family of them
+	case ofEvents && isEvent(f.Name): // the script makes one family of them
 	case f.Cumulative:
 		t.Counters[m.Name] = append(t.Counters[m.Name], f.Name)
 	default:
@@ -105,7 +110,7 @@ func (t *tables) add(m *measure.Metric, f measure.Field) error {
 	return nil
 }
 
-// isEvent reports whether a field of rdma_async counts the events of a type.
+// isEvent reports whether a field counts the events of a type.
 func isEvent(field string) bool {
 	_, ok := verbs.ParseEventType(field)
 	return ok || field == "unknown_<number>"

@@ -2,6 +2,8 @@ package gen
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 
 	"rdma_events/assets/grafana"
 )
@@ -65,10 +67,20 @@ func (b *board) deviceVariables() []grafana.Variable {
 		b.some("vector", "Vector", "rdma_cq_probe", "vector", of))
 }
 
-// inPrometheus has a series of each measurement that variables ask.
+// applications stands for the two measurements of which a host has at least one if it looks at applications.
+const applications = "applications"
+
+// inPrometheus has a series of each measurement that variables ask, as the begin of a selector.
 var inPrometheus = map[string]string{
-	"rdma_collector": "rdma_collector_uptime_seconds", "rdma_device": "rdma_device_present", "rdma_port": "rdma_port_state",
-	"rdma_cq_probe": "rdma_cq_probe_ok",
+	"rdma_collector": "rdma_collector_uptime_seconds{", "rdma_device": "rdma_device_present{", "rdma_port": "rdma_port_state{",
+	"rdma_cq_probe": "rdma_cq_probe_ok{", applications: `{__name__=~"rdma_app_qps|rdma_app_async_unread",`,
+}
+
+// appVariables are those of the overview, and the devices and applications of the chosen hosts.
+func (b *board) appVariables() []grafana.Variable {
+	return append(b.overviewVariables(),
+		b.some("device", "Device", "rdma_device", "device", b.tags),
+		b.some("app", "Application", applications, "app", append(slices.Clone(b.tags), "device")))
 }
 
 // one returns a variable with the values of a tag in the series whose tags have the chosen values. The user chooses one of
@@ -83,10 +95,14 @@ func (b *board) one(name, label, measurement, tag string, chosen []string) grafa
 			}
 			filter += fmt.Sprintf(`%[1]s=~"$%[1]s"`, c)
 		}
-		v.Query = fmt.Sprintf("label_values(%s{%s}, %s)", inPrometheus[measurement], filter, tag)
+		v.Query = fmt.Sprintf("label_values(%s%s}, %s)", inPrometheus[measurement], filter, tag)
 		return v
 	}
-	v.Query = `SHOW TAG VALUES FROM "` + measurement + `" WITH KEY = "` + tag + `"`
+	from := strconv.Quote(measurement)
+	if measurement == applications {
+		from = `"rdma_app", "rdma_app_async"`
+	}
+	v.Query = `SHOW TAG VALUES FROM ` + from + ` WITH KEY = "` + tag + `"`
 	for i, c := range chosen {
 		v.Query += []string{" WHERE ", " AND "}[min(i, 1)] + fmt.Sprintf(`%[1]q =~ /^$%[1]s$/`, c)
 	}
@@ -118,12 +134,20 @@ func (b *board) link(title, uid, tooltip string) grafana.Link {
 	}
 }
 
-// toRow returns the links from a table's row to the dashboards of its host and its device.
+// toApps returns a link to what the applications of the chosen host experience.
+func (b *board) toApps() grafana.Link {
+	l := b.link("Applications", appsUID, "The applications of this host")
+	l.URL += "&var-host=${host}"
+	return l
+}
+
+// toRow returns the links from a table's row to the dashboards of its host, its device and its application.
 func (b *board) toRow() map[string]grafana.DataLink {
 	const host, device, when = "&var-host=${__data.fields.host}", "&var-device=${__data.fields.device}", "&${__url_time_range}"
 	return map[string]grafana.DataLink{
 		"host":   {Title: "Host", URL: b.address(hostUID) + host + when},
 		"device": {Title: "Device", URL: b.address(deviceUID) + host + device + when},
+		"app":    {Title: "Application", URL: b.address(appsUID) + host + device + "&var-app=${__data.fields.app:percentencode}" + when},
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/tests/rig"
@@ -71,7 +72,9 @@ func TestEightLinksThatFallAreOneNotification(t *testing.T) {
 	})
 	await := func(what string, there func() bool) {
 		t.Helper()
-		require.Eventually(t, there, w.settled, 100*time.Millisecond, what)
+		if !assert.Eventually(t, there, w.settled, 100*time.Millisecond, what) {
+			t.Fatalf("notifications so far: %+v", o.notifications())
+		}
 	}
 	await("a notification", func() bool { return len(o.notifications()) == 1 })
 	after := o.notifications()[0].at.Sub(began) - w.fault

@@ -88,6 +88,23 @@ const neighbour = `
   data_format = "influx"
 `
 
+// traced writes what the plugin would of an application and of the tracer: from one moment to the next there is one more
+// error, and none is read.
+const traced = `
+[[inputs.execd]]
+  command = ["sh", "-c", """n=0; while read -r _; do n=$((n+1))
+    printf 'rdma_app,device=sim0,app=python3,unit=job_7 processes=1i,contexts=1i,pds=1i,cqs=2i,srqs=0i,qps=4i,qps_rts=3i,qps_error=1i\\n'
+    printf 'rdma_app_async,device=sim0,app=python3,unit=job_7 unread=%di,unread_errors=%di,unread_age_ns=%d000000000i,qp_fatal=%di\\n' $n $n $n $n
+    printf 'rdma_app_hang,device=sim0,app=python3,object=qp threads=1i,age_ns=%d000000000i,missing=1i,' $n
+    printf 'pid=71i,tid=73i,number=284i,unit=\"job_7\",proof=\"asleep\"\\n'
+    printf 'rdma_tracer attached=1i,hooks=\"kprobe\",hooks_missing=0i,worker_state=\"running\",reason=\"ok\",gaps=0i,blind_ns=0i,'
+    printf 'lost_records=0i,map_full=0i,processes=1i,rss_bytes=12582912i\\n'
+    printf 'rdma_host app_errors=%di,app_hangs=1i,app_unread_errors=%di\\n' $n $n
+  done"""]
+  signal = "STDIN"
+  data_format = "influx"
+`
+
 // shown is a Prometheus with what Telegraf had to show of that time.
 func shown(t *testing.T) (address string) {
 	t.Helper()
@@ -101,7 +118,7 @@ func shown(t *testing.T) (address string) {
 		Plugin: fmt.Sprintf("[[inputs.rdma_events]]\n  backend = \"sim\"\n  [inputs.rdma_events.evidence]\n    command_interval = \"1s\"\n"+
 			"  [inputs.rdma_events.recorder]\n    directory = %q\n"+
 			"  [inputs.rdma_events.sim]\n    profile = \"fleet4\"\n    scenario = %q\n", filepath.Join(t.TempDir(), "records"), scenario),
-		More: shipped(t, telegraf, "detail = false", "detail = true") + neighbour + "\n[global_tags]\n  host = \"h1\"\n  site = \"s1\"\n",
+		More: shipped(t, telegraf, "detail = false", "detail = true") + neighbour + traced + "\n[global_tags]\n  host = \"h1\"\n  site = \"s1\"\n",
 	})
 	for _, enough := range []string{
 		`rdma_collector_recorded_total > 10`,
@@ -109,7 +126,8 @@ func shown(t *testing.T) (address string) {
 		`increase(rdma_cq_probe_lost_completions_total{device="sim3"}[30s]) > 1`,
 		`increase(rdma_cq_probe_errors_total{device="sim3"}[30s]) > 1`, `rdma_device_present{device="sim2"} == 0`,
 		`time() - rdma:device_unwatched:since{device="sim2"} > 5`, `time() - rdma:command_stuck:since{device="sim1"} > 2`,
-		`increase(infiniband_symbol_error[20s]) > 0`,
+		`increase(infiniband_symbol_error[20s]) > 0`, `rdma_app_async_events_total{app="python3",event="qp_fatal"} > 10`,
+		`rdma:tracer_attached:max5m == 1`,
 	} {
 		require.Eventually(t, func() bool { return len(ask(t, address, enough, true)) > 0 }, time.Minute, 200*time.Millisecond, enough)
 	}
@@ -155,7 +173,10 @@ func chosen(d *grafana.Dashboard, expr, device string) string {
 func TestEveryPanelHasSomethingToShow(t *testing.T) {
 	t.Parallel()
 	address := shown(t)
-	for file, device := range map[string]string{"overview": "", "host": "", "device": "sim0"} {
+	for _, name := range ofOptions(t) {
+		require.NotEmpty(t, ask(t, address, name, true), name)
+	}
+	for file, device := range map[string]string{"overview": "", "host": "", "device": "sim0", "applications": "sim0"} {
 		text, err := os.ReadFile(filepath.Join("dashboards", file+".json"))
 		require.NoError(t, err)
 		d, err := grafana.ParseDashboard(text)
@@ -203,7 +224,7 @@ func requireChoices(t *testing.T, address string, d *grafana.Dashboard, device s
 // A rule's annotations name a panel of the dashboards for Prometheus.
 func TestTheRulesNameTheirPanels(t *testing.T) {
 	panels := map[string]bool{}
-	for _, file := range []string{"overview", "host", "device"} {
+	for _, file := range []string{"overview", "host", "device", "applications"} {
 		text, err := os.ReadFile(filepath.Join("dashboards", file+".json"))
 		require.NoError(t, err)
 		d, err := grafana.ParseDashboard(text)

@@ -165,7 +165,7 @@ func TestAHealthyDeviceHasTypedFamiliesAndFewSeries(t *testing.T) {
 // comes from a string but those of info and status.
 func (s *scraped) requireTyped() {
 	s.t.Helper()
-	identity := []string{"host", "device", "port", "vector", "method", "call", "event", "expected", "le", "plugin_instance"}
+	identity := []string{"host", "device", "port", "vector", "method", "call", "event", "app", "unit", "object", "expected", "le", "plugin_instance"}
 	for name, f := range s.families {
 		if !strings.HasPrefix(name, "rdma_") {
 			continue

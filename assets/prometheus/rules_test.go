@@ -187,6 +187,7 @@ func units() []unit {
 		{"stopped, as the device is missing", "RDMAWorkerDown", map[string]string{status("stopped", "removed"): "1x60"}, nil, []int{10, 30}},
 	},
 		commandUnits(),
+		appUnits(),
 		recorderUnits(),
 		grows("RDMAPortFlapping", "rdma_port_flaps_total"+ofPort, 3, 30),
 		grows("RDMALinkDisagrees", "rdma_port_missed_transitions_total"+ofPort, 1, 30),
@@ -243,6 +244,61 @@ func commandUnits() []unit {
 		{"slow, and stuck", "RDMACommandSlow", series("0x20 1x60", "45e-6x20 60x60"), nil, []int{32, 50}},
 		{"slow, and then stuck", "RDMACommandSlow", series("0x40 1x40", "45e-6x20 60x60"), []int{35}, []int{43, 60}},
 	}
+}
+
+// appUnits are the cases of the alerts about applications.
+func appUnits() []unit {
+	errors := func(app, event string) string {
+		return fmt.Sprintf(`rdma_app_async_events_total{host="h",device="d",app=%q,event=%q}`, app, event)
+	}
+	const (
+		ofHost   = `rdma_host_app_errors_total{host="h"}`
+		unread   = `rdma_app_async_unread_errors{host="h",device="d",app="a"}`
+		threads  = `rdma_app_hang_threads{host="h",device="d",app="a",object="qp"}`
+		attached = `rdma_tracer_attached{host="h"}`
+	)
+	return slices.Concat(
+		grows("RDMAAppErrors", errors("a", "qp_fatal"), 1, 30),
+		[]unit{
+			{"the first event is an error", "RDMAAppErrors", map[string]string{errors("a", "qp_fatal"): "_x20 1x90", ofHost: "0x20 1x90"},
+				[]int{22, 48}, []int{20, 53}},
+			{"the first event of a unit is an error", "RDMAAppErrors", map[string]string{
+				errors("a", "qp_fatal"): "0x90", `rdma_app_async_events_total{host="h",device="d",app="a",unit="job_2",event="cq_err"}`: "_x20 2x90",
+				ofHost: "0x20 2x90",
+			}, []int{22, 48}, []int{20, 53}},
+			{"two types at once are one alert", "RDMAAppErrors", map[string]string{
+				errors("a", "qp_fatal"): "0x20 1x90", errors("a", "cq_err"): "0x20 1x90", ofHost: "0x20 2x90",
+			}, []int{22}, []int{20, 53}},
+			{"an error of long ago, seen again after a gap", "RDMAAppErrors", map[string]string{
+				errors("a", "qp_fatal"): "3x20 _x40 3x60", ofHost: "3x20 _x40 3x60",
+			}, nil, []int{10, 30, 63, 70, 90}},
+			{"an error on another host is not this one's", "RDMAAppErrors", map[string]string{
+				errors("a", "qp_fatal"): "_x20 3x60", ofHost: "3x90", `rdma_host_app_errors_total{host="other"}`: "0x20 1x60",
+			}, nil, []int{22, 30}},
+			{"events that are no errors", "RDMAAppErrors", map[string]string{
+				errors("a", "comm_est"): "_x5 0+40x90", errors("a", "qp_last_wqe_reached"): "_x20 4x90", ofHost: "0x90",
+			}, nil, []int{10, 22, 60}},
+			{"a host without the option", "RDMAAppErrors", map[string]string{`rdma_host_ports_down{host="h"}`: "0x90"}, nil, []int{10, 60}},
+
+			{"unread for two minutes", "RDMAAppErrorsUnread", map[string]string{unread: "0x20 2x20 0x20"}, []int{24, 40}, []int{20, 22, 43}},
+			{"read within two minutes", "RDMAAppErrorsUnread", map[string]string{unread: "0x20 2 0x40"}, nil, []int{21, 22, 23, 24}},
+			{"the process ends", "RDMAAppErrorsUnread", map[string]string{unread: "0x20 2x20 _x30"}, []int{24, 40}, []int{50}},
+			{"unread, and no errors", "RDMAAppErrorsUnread", map[string]string{
+				unread: "0x90", `rdma_app_async_unread{host="h",device="d",app="a"}`: "40x90",
+			}, nil, []int{10, 60}},
+
+			{"hangs", "RDMAAppDestroyHangs", map[string]string{threads: "_x20 1x20 0x20"}, []int{22, 40}, []int{19, 43}},
+			{"the plugin ends while it hangs", "RDMAAppDestroyHangs", map[string]string{threads: "_x20 1x20 _x30"}, []int{22, 40}, []int{19, 50}},
+			{"it is over", "RDMAAppDestroyHangs", map[string]string{threads: "0x60"}, nil, []int{10, 30}},
+			{"no hang", "RDMAAppDestroyHangs", map[string]string{`rdma_host_app_hangs{host="h"}`: "0x60"}, nil, []int{10, 30}},
+
+			{"blind", "RDMATracerBlind", map[string]string{attached: "1x20 0x40 1x20"}, []int{33, 60}, []int{20, 25, 30, 64}},
+			{"blind for eight minutes", "RDMATracerBlind", map[string]string{attached: "1x20 0x8 1x20"}, nil, []int{25, 29, 31, 35}},
+			{"never attached", "RDMATracerBlind", map[string]string{attached: "0x90"}, nil, []int{15, 60}},
+			{"blind for a day", "RDMATracerBlind", map[string]string{attached: "1x20 0x1600"}, []int{1400}, []int{1470}},
+			{"taken out of the configuration", "RDMATracerBlind", map[string]string{attached: "1x20 _x60"}, nil, []int{25, 40}},
+		},
+	)
 }
 
 func (u *unit) test() prom.UnitTest {
@@ -352,17 +408,37 @@ func alertNames(t *testing.T) (names []string) {
 	return names
 }
 
-// requireNames requires that all names in the rules are those of a scrape.
+// namesInRules returns the names of the plugin's series in the rules.
+func namesInRules(t *testing.T) []string {
+	t.Helper()
+	text, err := os.ReadFile("rules.yml")
+	require.NoError(t, err)
+	var names []string
+	for line := range strings.Lines(string(text)) {
+		if expr, ok := strings.CutPrefix(strings.TrimSpace(line), "expr: "); ok {
+			names = append(names, regexp.MustCompile(`\brdma_\w+`).FindAllString(expr, -1)...)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// ofOption matches the names that are there with the plugin's section applications only.
+var ofOption = regexp.MustCompile(`^rdma_(app_|tracer_|host_app_)`)
+
+// ofOptions returns the names in the rules that are not there by default.
+func ofOptions(t *testing.T) []string {
+	t.Helper()
+	names := slices.DeleteFunc(namesInRules(t), func(name string) bool { return !ofOption.MatchString(name) })
+	require.NotEmpty(t, names)
+	return names
+}
+
+// requireNames requires that all names in the rules are those of a scrape, or of an option.
 func (s *scraped) requireNames() {
 	s.t.Helper()
-	text, err := os.ReadFile("rules.yml")
-	require.NoError(s.t, err)
-	for line := range strings.Lines(string(text)) {
-		expr, ok := strings.CutPrefix(strings.TrimSpace(line), "expr: ")
-		if !ok {
-			continue
-		}
-		for _, name := range regexp.MustCompile(`\brdma_\w+`).FindAllString(expr, -1) {
+	for _, name := range namesInRules(s.t) {
+		if !ofOption.MatchString(name) {
 			require.Contains(s.t, s.families, name)
 		}
 	}

@@ -1,0 +1,454 @@
+package gen
+
+import (
+	"slices"
+
+	"rdma_events/assets/grafana"
+)
+
+// appsUID is the identifier of the dashboard of applications.
+const appsUID = "rdma-events-applications"
+
+// These are the options of the plugin's section applications.
+const (
+	needsEvents  = "events"
+	needsObjects = "objects"
+)
+
+// ofApps is a condition that restricts the dashboard's filter. What is about a whole host, as the tracer, has no such tags.
+const ofApps = ` AND "device" =~ /^$device$/ AND "app" =~ /^$app$/`
+
+// byHang has the tags that distinguish hangs.
+const byHang = byApp + `, "object"`
+
+func appsDashboard(n *names, e Engine, o *Options) *grafana.Dashboard {
+	b := newBoard(n, e, o, append(slices.Clone(o.Labels), "host"))
+	b.row(1, "Now")
+	b.appTiles()
+	b.row(7, "Which")
+	b.appsInTrouble()
+	b.appHangs()
+	b.appErrorEvents()
+	b.row(14, "When")
+	b.appHistory()
+	b.row(17, "Who holds what")
+	b.appHolders()
+	b.row(22, "Tracer")
+	b.tracers()
+	return b.dashboard(appsUID, "RDMA applications",
+		"What the RDMA objects of applications experience: errors, whether they are read, hangs, and who holds what.", "30s",
+		[]grafana.Link{b.link("Overview", overviewUID, "All hosts"), b.link("Device", deviceUID, "One device of one host")},
+		b.appVariables(), b.errorMarks())
+}
+
+// errorMarks marks the error events of applications.
+func (b *board) errorMarks() grafana.Annotation {
+	a := b.annotation("Application errors", "dark-orange", "event", "app,host,device,number",
+		`SELECT "count", "app", "device", "event", "host", "number" FROM {rdma_app_event} WHERE {filter}`+ofApps+errorEvents()+
+			` ORDER BY time DESC LIMIT 1000`,
+		`sum by (host, device, app) (increase(`+appErrors("FILTER,APPS,")+`[$__interval])) > 0.5`)
+	if b.engine == Prometheus {
+		a.TagKeys = "host,device,app"
+	}
+	return a
+}
+
+// orNone adds to a query for the sum of n a 0 for each host that looks, so that nothing found is not the same as
+// not looked for. field is one that rdma_host has on such a host alone.
+func orNone(found, field string) string {
+	return `SELECT sum("n") AS "sum" FROM (` + found + `), (SELECT last("` + field + `") * 0 AS "n" FROM {rdma_host} WHERE {filter} GROUP BY ` +
+		byHost + `) WHERE $timeFilter`
+}
+
+// oneSum adds the answers of orNone, which InfluxDB gives for each measurement.
+func (b *board) oneSum() {
+	if b.engine == InfluxDB {
+		b.last().Transformations = []grafana.Transform{
+			{ID: "merge", Options: map[string]any{}},
+			{ID: "calculateField", Options: map[string]any{
+				"mode": "reduceRow", "reduce": map[string]any{"reducer": "sum"}, "replaceFields": true, "alias": "sum",
+			}},
+		}
+	}
+}
+
+// appTiles count what is wrong now.
+func (b *board) appTiles() {
+	const height = 4
+	const off = "events is off" // and objects is off: it is not looked for
+	b.stat(panel{
+		id: 2, title: "Unread errors", width: 5, height: height, now: true, needs: needsEvents,
+		help: help{
+			"Error events that wait for their application to read them.",
+			"that a queue pair or a queue has failed and its owner does not know.",
+			"the table below names the application; the alert app-errors-unread has the steps.",
+			"applications that notice by other means.",
+		},
+		queries: []query{{
+			text: orNone(`SELECT last("unread_errors") AS "n" FROM {rdma_app_async} WHERE {filter}`+ofApps+` GROUP BY `+byUnit, "app_unread_errors"),
+			prom: `sum(rdma_app_async_unread_errors{FILTER,APPS}) or sum(rdma_host_app_unread_errors{FILTER}) * 0`,
+		}},
+	}, off, brokenNow())
+	b.oneSum()
+	b.stat(panel{
+		id: 3, title: "Threads that hang", width: 5, height: height, now: true, needs: needsEvents,
+		help: help{
+			"Threads that wait in the destruction of an object for acknowledgements that do not come.",
+			"that a program will not end by itself.",
+			"the table of hangs has the thread and what is missing.",
+			"threads that hang elsewhere.",
+		},
+		queries: []query{{
+			text: orNone(`SELECT last("threads") AS "n" FROM {rdma_app_hang} WHERE {filter}`+ofApps+` GROUP BY `+byHang, "app_hangs"),
+			prom: `sum(rdma_app_hang_threads{FILTER,APPS}) or sum(rdma_host_app_hangs{FILTER}) * 0`,
+		}},
+	}, off, brokenNow())
+	b.oneSum()
+	b.stat(panel{
+		id: 4, title: "Errors in 30 minutes", width: 5, height: height, needs: needsEvents,
+		help: help{
+			"Error events that the kernel queued for applications within half an hour.",
+			nothing + "; orange means that queue pairs or queues have failed.",
+			"the table of error events has each.",
+			"completions with an error, which only the application sees.",
+		},
+		queries: []query{{
+			text: orNone(`SELECT sum("count") AS "n" FROM {rdma_app_event} WHERE {filter}`+ofApps+errorEvents()+` GROUP BY `+byApp, "app_errors"),
+			prom: `round(sum(` + recentAppErrors("FILTER,APPS,") + `)) or sum(rdma_host_app_errors_total{FILTER}) * 0`,
+		}},
+	}, off, degraded())
+	b.over("30m")
+	b.oneSum()
+	b.stat(panel{
+		id: 5, title: "Queue pairs in error", width: 5, height: height, now: true, needs: needsObjects,
+		help: help{
+			"Queue pairs in state error, as the kernel listed them within the last minute.",
+			nothing + "; orange means that connections have failed and have not been cleaned up.",
+			"the table below names their owner. A few that go away are jobs that end.",
+			"queue pairs made by DEVX, and those of devices with more than 4,096.",
+		},
+		queries: []query{{
+			text: `SELECT sum("n") AS "sum" FROM (SELECT last("qps_error") AS "n" FROM {rdma_app} WHERE {filter}` + ofApps + ` GROUP BY ` + byUnit +
+				`) WHERE $timeFilter`,
+			prom: `sum(rdma_app_qps_error{FILTER,APPS})`,
+		}},
+	}, "objects is off", degraded())
+	b.stat(panel{
+		id: 6, title: "Tracers not attached", width: 4, height: height, now: true, needs: needsEvents,
+		help: help{
+			"Hosts whose tracer does not see the events of applications.",
+			nothing + "; purple means that what happens there is in no count.",
+			"the table of tracers has the reason.",
+			"silent hosts, and those without the option.",
+		},
+		queries: []query{{
+			text: `SELECT count("n") - sum("n") AS "blind" FROM (SELECT last("attached") AS "n" FROM {rdma_tracer} WHERE {filter} GROUP BY ` + byHost +
+				`) WHERE $timeFilter`,
+			prom: `sum(rdma_tracer_attached{FILTER} == bool 0)`,
+		}},
+	}, off, thresholds("green", level{1, "purple"}))
+}
+
+// ofApp is the begin of a query for one value of each application.
+const ofApp = ` by (PLACE, host, plugin_instance, device, app) `
+
+// appsInTrouble adds the table that answers which application has trouble. Each kind of trouble is a query of its own, since
+// InfluxDB does not join measurements, and those of several units and objects of an application are one row.
+func (b *board) appsInTrouble() {
+	worst := func(n, nAs, age, ageAs, measurement, by string) query {
+		inner, outer := `SELECT last("`+n+`") AS "n"`, `SELECT sum("n") AS "`+nAs+`"`
+		if age != "" {
+			inner, outer = inner+`, last("`+age+`") AS "age"`, outer+`, max("age") AS "`+ageAs+`"`
+		}
+		return query{text: outer + ` FROM (` + inner + ` FROM {` + measurement + `} WHERE {filter}` + ofApps + ` AND RECENT GROUP BY ` + by +
+			`) WHERE "n" > 0 AND $timeFilter GROUP BY ` + byApp}
+	}
+	b.table(panel{
+		id: 8, title: "Applications in trouble", width: 24, height: 8, needs: needsEvents,
+		help: help{
+			"Up to 100 applications that have an error unread, hang, had an error event within half an hour, or hold a queue pair in state error " +
+				"(with `applications.objects`). Unread for is since the queue of events was last empty or read.",
+			nothing + "; every row is an application whose connection or queue has failed.",
+			"an application that reads its errors and goes on needs no help. One that does not, or hangs, waits for what will not come: " +
+				"`rdma-events explain app-errors-unread`.",
+			"errors that came as completions.",
+		},
+		queries: []query{
+			worst("unread_errors", "unread", "unread_age_ns", "waits", "rdma_app_async", byUnit),
+			worst("threads", "threads", "age_ns", "hangs", "rdma_app_hang", byHang),
+			worst("qps_error", "qps", "", "", "rdma_app", byUnit),
+			{text: `SELECT sum("count") AS "errors" FROM {rdma_app_event} WHERE {filter}` + ofApps + errorEvents() + ` GROUP BY ` + byApp},
+			{prom: `sum` + ofApp + `(rdma_app_async_unread_errors{FILTER,APPS}) > 0`},
+			{prom: `max` + ofApp + `(rdma_app_async_unread_age_seconds{FILTER,APPS} and rdma_app_async_unread_errors{FILTER,APPS} > 0)`},
+			{prom: `sum` + ofApp + `(rdma_app_hang_threads{FILTER,APPS}) > 0`},
+			{prom: `max` + ofApp + `(rdma_app_hang_age_seconds{FILTER,APPS} and rdma_app_hang_threads{FILTER,APPS} > 0)`},
+			{prom: `sum` + ofApp + `(rdma_app_qps_error{FILTER,APPS}) > 0`},
+			{prom: `round(sum` + ofApp + `(` + recentAppErrors("FILTER,APPS,") + `)) > 0`},
+		},
+	}, b.toRow(), b.placed(column{name: "app"},
+		column{name: "unread", prom: "Value #A", title: "unread errors", bad: true},
+		column{name: "waits", prom: "Value #B", title: "unread for", unit: b.names.unit("rdma_app_async.unread_age_ns")},
+		column{name: "threads", prom: "Value #C", title: "threads hang", bad: true},
+		column{name: "hangs", prom: "Value #D", title: "hang for", unit: b.names.unit("rdma_app_hang.age_ns")},
+		column{name: "qps", prom: "Value #E", title: "QPs in error", bad: true},
+		column{name: "errors", prom: "Value #F", title: "errors in 30 min", bad: true})...)
+	b.over("30m")
+	b.zeroIs("unread for", "-")
+	b.zeroIs("hang for", "-")
+	b.first(100)
+}
+
+// appHangs adds a table of the threads that hang.
+func (b *board) appHangs() {
+	const by = ` by (PLACE, host, plugin_instance, device, app, object) `
+	const lasts = `rdma_app_hang_threads{FILTER,APPS} > 0`
+	width := 12
+	if b.engine == Prometheus { // it has no table of events beside it
+		width = 24
+	}
+	b.table(panel{
+		id: 12, title: "Hangs", width: width, height: 8, now: true, needs: needsEvents,
+		help: help{
+			"Up to 100 applications with threads that hang in the destruction of an object. All but the number of threads is about the one that " +
+				"has waited longest. Proof is asleep if it has not run since.",
+			nothing + "; every row is a program that will not end by itself.",
+			"the missing acknowledgements are calls of ibv_ack_cq_events or ibv_ack_async_event that the program lacks. `kill -9` of the pid ends it.",
+			"programs with musl, 32-bit ones, and rdma_destroy_id.",
+		},
+		queries: []query{
+			{text: `SELECT "threads", "age", "missing", "pid", "tid", "number", "unit", "proof" FROM (SELECT last("threads") AS "threads",
+				last("age_ns") AS "age", last("missing") AS "missing", last("pid") AS "pid", last("tid") AS "tid", last("number") AS "number",
+				last("unit") AS "unit", last("proof") AS "proof" FROM {rdma_app_hang} WHERE {filter}` + ofApps + ` GROUP BY ` + byHang + `)
+				WHERE "threads" > 0 AND $timeFilter GROUP BY ` + byHang},
+			{prom: `max` + by + `(` + lasts + `)`},
+			{prom: `max` + by + `(rdma_app_hang_age_seconds{FILTER,APPS} and ` + lasts + `)`},
+			{prom: `max` + by + `(rdma_app_hang_missing{FILTER,APPS} and ` + lasts + `)`},
+			{prom: `max by (PLACE, host, plugin_instance, device, app, object, pid, tid, number, unit, proof) (rdma_app_hang_info{FILTER,APPS} == 1
+				and on (host, plugin_instance, device, app, object) ` + lasts + `)`},
+		},
+	}, b.toRow(), b.placed(column{name: "app"}, column{name: "object"},
+		column{name: "age", prom: "Value #B", title: "age", unit: b.names.unit("rdma_app_hang.age_ns")},
+		column{name: "threads", prom: "Value #A", title: "threads", bad: true}, column{name: "missing", prom: "Value #C", title: "missing acks"},
+		column{name: "pid"}, column{name: "tid"}, column{name: "number"}, column{name: "unit"}, column{name: "proof"},
+		column{name: none, prom: "Value #D", hidden: true})...)
+	b.first(100)
+}
+
+// appErrorEvents adds a table of the last error events. A scrape has no moments.
+func (b *board) appErrorEvents() {
+	if b.engine == Prometheus {
+		return
+	}
+	b.table(panel{
+		id: 13, title: "Error events", width: 12, height: 8, needs: needsEvents,
+		help: help{
+			"The last 200 error events of applications, or runs of equal ones. Number is that of the object, as `rdma resource show` has it; pid and " +
+				"unit are of the last one of a run.",
+			"nothing.",
+			"`rdma-events explain app-errors` has what each type means.",
+			"events that are no errors: the panel of types below counts them.",
+		},
+		queries: []query{{text: `SELECT "host", "device", "app", "event", "number", "pid", "unit", "count" FROM {rdma_app_event}
+			WHERE {filter}` + ofApps + errorEvents() + ` ORDER BY time DESC LIMIT 200`}},
+	}, b.toRow(), column{name: "Time"}, column{name: "host"}, column{name: "device"}, column{name: "app"}, column{name: "event"},
+		column{name: "number"}, column{name: "pid"}, column{name: "unit"}, column{name: "count"})
+}
+
+func (b *board) appHistory() {
+	const firstEvent = " In Prometheus the first event of an application, with which its counters begin."
+	b.series(panel{
+		id: 9, title: "Errors by application", width: 12, height: 9, needs: needsEvents,
+		help: help{
+			"Error events of each application, on all hosts that are chosen, in each interval.",
+			nothing + "; at rest there are none. All applications at once are a device.",
+			"the table of error events names process and object.", "completions with an error." + firstEvent,
+		},
+		queries: []query{{
+			alias: "$tag_app",
+			text: `SELECT sum("count") AS "errors" FROM {rdma_app_event} WHERE {filter}` + ofApps + errorEvents() +
+				` GROUP BY time($__interval), "app" fill(0)`,
+			prom: `sum by (app) (increase(` + appErrors("FILTER,APPS,") + `[$__interval])) > 0`,
+		}},
+	}, bars)
+	b.series(panel{
+		id: 15, title: "Events by type", width: 12, height: 9, needs: needsEvents,
+		help: help{
+			"Events that the kernel queued for applications, of each type, in each interval. `comm_est`, `sq_drained` and `qp_last_wqe_reached` " +
+				"belong to ordinary work.",
+			"nothing; `cq_err`, `qp_fatal`, `srq_err`, `wq_fatal` and `device_fatal` are never normal.",
+			"compare with the panel on the left.", "events of ports, which every program gets." + firstEvent,
+		},
+		queries: []query{{
+			alias: "$tag_event",
+			text: `SELECT sum("count") AS "events" FROM {rdma_app_event} WHERE {filter}` + ofApps +
+				` GROUP BY time($__interval), "event" fill(0)`,
+			prom: `sum by (event) (increase(rdma_app_async_events_total{FILTER,APPS}[$__interval])) > 0`,
+		}},
+	}, bars)
+	b.series(panel{
+		id: 10, title: "Unread errors", width: 8, height: 9, needs: needsEvents,
+		help: help{
+			"Error events that wait to be read, of each application on the device where they are most.",
+			nothing + "; a line that stays above 0 is a program that does not read its events.",
+			"`rdma-events explain app-errors-unread`.", "how long they have waited: see the panel on the right.",
+		},
+		queries: []query{b.ofApp("max", "rdma_app_async", "unread_errors", "rdma_app_async_unread_errors")},
+	}, lines)
+	b.series(panel{
+		id: 16, title: "Oldest unread event", width: 8, height: 9, unit: b.names.unit("rdma_app_async.unread_age_ns"), needs: needsEvents,
+		help: help{
+			"How long the queue of events of each application has been neither empty nor read, on the device where that is longest. All types of events " +
+				"but those of ports.",
+			nothing + "; milliseconds are normal, a line that rises without end is a program that reads no events.",
+			"compare with the panel on the left: without an error it may be its habit.", "what it did with the events that it has read.",
+		},
+		queries: []query{{
+			alias: "$tag_app",
+			text: `SELECT max("unread_age_ns") AS "age" FROM {rdma_app_async} WHERE {filter}` + ofApps + ` AND "unread_age_ns" > 0
+				GROUP BY time($__interval), "app" fill(none)`,
+			prom: "max by (app) (" + inInterval("max", "rdma_app_async_unread_age_seconds{FILTER,APPS}") + ") > 0",
+		}},
+	}, lines)
+	b.series(panel{
+		id: 11, title: "Threads that hang", width: 8, height: 9, needs: needsEvents,
+		help: help{
+			"Threads that hang in the destruction of objects of one kind, of each application on the device where they are most.",
+			nothing + "; at rest there are none.", "the table of hangs has the thread.", "hangs shorter than `hang_after`.",
+		},
+		queries: []query{b.ofApp("max", "rdma_app_hang", "threads", "rdma_app_hang_threads")},
+	}, lines)
+}
+
+// ofApp asks for the greatest value of each application in each interval.
+func (b *board) ofApp(aggregation, measurement, field, inPrometheus string) query {
+	return query{
+		alias: "$tag_app",
+		text: `SELECT ` + aggregation + `("` + field + `") AS "n" FROM {` + measurement + `} WHERE {filter}` + ofApps +
+			` GROUP BY time($__interval), "app" fill(none)`,
+		prom: aggregation + " by (app) (" + inInterval(aggregation, inPrometheus+"{FILTER,APPS}") + ")",
+	}
+}
+
+// held asks for the sum of a field of rdma_app of each application at each moment.
+func held(field string) query {
+	return query{
+		alias: "$tag_app",
+		text: `SELECT sum("n") AS "n" FROM (SELECT last("` + field + `") AS "n" FROM {rdma_app} WHERE {filter}` + ofApps +
+			` GROUP BY time($__interval), ` + byUnit + ` fill(none)) WHERE $timeFilter GROUP BY time($__interval), "app" fill(none)`,
+		prom: `sum by (app) (rdma_app_` + field + `{FILTER,APPS})`,
+	}
+}
+
+// appHolders adds who holds which objects.
+func (b *board) appHolders() {
+	value := func(field string) query {
+		return query{prom: `sum by (PLACE, host, plugin_instance, device, app, unit) (rdma_app_` + field + `{FILTER,APPS})`}
+	}
+	b.table(panel{
+		id: 20, title: "Holders", width: 24, height: 9, now: true, needs: needsObjects,
+		help: help{
+			"The objects that applications hold of each device, the most queue pairs first. Queue pairs are those of the last minute, the rest those " +
+				"of the last ten seconds.",
+			nothing + "; orange are queue pairs in state error.",
+			"before a device is drained: who still uses it?",
+			"objects made by DEVX. `unknown` is what no visible process owns, `kernel` what its modules hold.",
+		},
+		queries: []query{
+			{text: `SELECT last("processes") AS "processes", last("contexts") AS "contexts", last("pds") AS "PDs", last("cqs") AS "CQs",
+				last("srqs") AS "SRQs", last("qps") AS "qps", last("qps_rts") AS "rts", last("qps_error") AS "bad" FROM {rdma_app}
+				WHERE {filter}` + ofApps + ` GROUP BY ` + byUnit},
+			value("processes"), value("contexts"), value("pds"), value("cqs"), value("srqs"), value("qps"), value("qps_rts"), value("qps_error"),
+		},
+	}, b.toRow(), b.placed(column{name: "app"}, column{name: "unit"}, column{name: "processes", prom: "Value #A", title: "processes"},
+		column{name: "contexts", prom: "Value #B", title: "contexts"}, column{name: "PDs", prom: "Value #C", title: "PDs"},
+		column{name: "CQs", prom: "Value #D", title: "CQs"}, column{name: "SRQs", prom: "Value #E", title: "SRQs"},
+		column{name: "qps", prom: "Value #F", title: "queue pairs"}, column{name: "rts", prom: "Value #G", title: "in RTS"},
+		column{name: "bad", prom: "Value #H", title: "in error", bad: true})...)
+	b.sorted("queue pairs", "qps", true)
+	b.series(panel{
+		id: 18, title: "Queue pairs", width: 12, height: 9, needs: needsObjects,
+		help: help{
+			"Queue pairs of each application, on all hosts and devices that are chosen.",
+			nothing + "; a line that rises for days is a program that forgets them.",
+			"compare with the number of its processes.", "queue pairs of devices with more than 4,096 by application: they are `unknown`.",
+		},
+		queries: []query{held("qps")},
+	}, lines)
+	b.series(panel{
+		id: 19, title: "Queue pairs in error", width: 12, height: 9, needs: needsObjects,
+		help: help{
+			"Queue pairs in state error of each application, on all hosts and devices that are chosen.",
+			nothing + "; a line that stays above 0 is a program that does not clean up after a connection has failed.",
+			"compare with its errors above: without one, the peer or the program itself ended the connection.", "those that are gone within a minute.",
+		},
+		queries: []query{held("qps_error")},
+	}, lines)
+}
+
+// sorted has the last table begin with the greatest or the least value of a column, and end after 100 rows where InfluxDB
+// gives more.
+func (b *board) sorted(title, name string, desc bool) {
+	b.last().Options["sortBy"] = []map[string]any{{"displayName": title, "desc": desc}}
+	if b.engine == InfluxDB {
+		b.first(100, grafana.Transform{ID: "sortBy", Options: map[string]any{"sort": []map[string]any{{"field": name, "desc": desc}}}})
+	}
+}
+
+// tracers adds how the programs are that see the events.
+func (b *board) tracers() {
+	const by = ` by (PLACE, host, plugin_instance) `
+	value := func(field string) query { return query{prom: `max` + by + `(rdma_tracer_` + field + `{FILTER})`} }
+	b.table(panel{
+		id: 21, title: "Tracers", width: 24, height: 9, now: true, needs: needsEvents,
+		help: help{
+			"The tracer of each host, those that are not attached first. Blind is the time in which one was not attached after it had been; lost records " +
+				"are events that were counted without their details; map full counts processes and queues that are in `other`.",
+			nothing + "; no is orange: what happens there is in no count.",
+			"`rdma-events explain tracer-blind` has what each reason means.",
+			"hosts without the option.",
+		},
+		queries: []query{
+			{text: `SELECT last("attached") AS "attached", last("worker_state") AS "worker", last("reason") AS "reason", last("hooks") AS "hooks",
+				last("hooks_missing") AS "missing", last("gaps") AS "gaps", last("blind_ns") AS "blind", last("lost_records") AS "lost",
+				last("map_full") AS "full", last("processes") AS "processes" FROM {rdma_tracer} WHERE {filter} GROUP BY ` + byHost},
+			value("attached"), value("hooks_missing"), value("gaps_total"), value("blind_seconds_total"), value("lost_records_total"),
+			value("map_full_total"), value("processes"),
+			{prom: `max by (PLACE, host, plugin_instance, worker_state, reason) (rdma_tracer_status{FILTER} == 1)`},
+			{prom: `max by (PLACE, host, plugin_instance, hooks) (rdma_tracer_info{FILTER} == 1)`},
+		},
+	}, b.toRow(), append([]column{
+		{name: "host"}, {name: "attached", prom: "Value #A", title: "attached"}, {name: "worker", prom: "worker_state", title: "worker"}, {name: "reason"},
+		{name: "hooks"}, {name: "missing", prom: "Value #B", title: "missing hooks"}, {name: "gaps", prom: "Value #C", title: "gaps"},
+		{name: "blind", prom: "Value #D", title: "blind", unit: b.names.unit("rdma_tracer.blind_ns")},
+		{name: "lost", prom: "Value #E", title: "lost records"}, {name: "full", prom: "Value #F", title: "map full"},
+		{name: "processes", prom: "Value #G", title: "processes"},
+		{name: none, prom: "Value #H", hidden: true}, {name: none, prom: "Value #I", hidden: true},
+	}, b.location()...)...)
+	b.mapped("attached", yesNo())
+	b.sorted("attached", "attached", false)
+	b.series(panel{
+		id: 23, title: "Gaps and losses", width: 12, height: 8, needs: needsEvents,
+		help: help{
+			"Times that a tracer ended after it had been attached, events that came without their details, and processes and queues for which it had no " +
+				"place, on all hosts that are chosen.",
+			"events whose details are lost; the counts have them.",
+			"a gap now and then is a driver that was loaded again; several are a tracer that does not come to rest: the plugin's log.",
+			"what happened in a gap.",
+		},
+		queries: []query{
+			counted("gaps", "gaps", "rdma_tracer", ""), counted("lost records", "lost_records", "rdma_tracer", ""),
+			counted("map full", "map_full", "rdma_tracer", ""),
+		},
+	}, bars)
+	b.series(panel{
+		id: 24, title: "Memory", width: 12, height: 8, unit: b.names.unit("rdma_tracer.rss_bytes"), needs: needsEvents,
+		help: help{
+			"Resident memory of the tracer, on the host where it is greatest.",
+			nothing + "; a line that rises for days is a leak.", "report it.", "the kernel's maps, 7 MiB.",
+		},
+		queries: []query{{
+			alias: "tracer", text: `SELECT max("rss_bytes") AS "rss" FROM {rdma_tracer} WHERE {filter} GROUP BY time($__interval) fill(none)`,
+			prom: `max(rdma_tracer_rss_bytes{FILTER})`,
+		}},
+	}, lines)
+}
