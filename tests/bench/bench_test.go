@@ -99,6 +99,7 @@ func measureInLab(t *testing.T) (*Report, string) {
 			"NODE_EXPORTER_BIN=" + filepath.Join(dir, "build/tools/prometheus-node-exporter"),
 			"CQPROBE_BIN=" + compile(t, img, "cqprobe"),
 			"ASYNCDRAIN_BIN=" + compile(t, img, "asyncdrain"),
+			"FILESREAD_BIN=" + compile(t, img, "filesread"),
 			"BENCH_REPORT=/out/report.json",
 		},
 	}

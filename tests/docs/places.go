@@ -33,6 +33,7 @@ func Places() []Place {
 		move     = "func TestARefusedMoveToAnotherNamespaceDisturbsNothing("
 	)
 	doctor, noDevice := []int{1, 2}, []int{1} // a host may have something to fix, or no device
+	const packaged, tracer = "tests/lab/packaged/tracer_test.go", "func TestTheTracersPackageServesTelegrafsUser("
 	const release, cluster = "before a release", "there is no cluster"
 	const noSystemd, noRPM = "there is no systemd", "it takes a system of packages in rpm"
 	return []Place{
@@ -56,11 +57,20 @@ func Places() []Place {
 			Command: "sudo -u telegraf rdma-events doctor -config /etc/telegraf/telegraf.d/rdma_events.conf",
 			NotRun:  "there is no such user",
 		},
+		{Command: "sudo -u telegraf rdma-events doctor -applications", Where: packaged, Says: tracer},
+		{Command: "rdma-events-tracer -try", Where: packaged, Says: tracer},
+		{Command: "sudo apt install ./dist/rdma-events-tracer_*_amd64.deb", Where: packaged, Says: tracer},
+		{
+			Command: "sudo sh -c 'echo cap_bpf,cap_perfmon,cap_sys_admin=ep >/etc/rdma-events/tracer.caps && rdma-events-tracer-caps'",
+			Where:   packaged, Says: tracer,
+		},
+		{Command: "sudo install -m 0750 -g telegraf build/rdma-events-tracer /usr/local/bin/", NotRun: "there is no such group"},
+		{Command: "sudo setcap cap_bpf,cap_perfmon=ep /usr/local/bin/rdma-events-tracer", NotRun: "it has to follow the command before"},
 		{Command: "sudo systemctl restart telegraf", NotRun: noSystemd},
 		{Command: "sudo systemctl daemon-reload", NotRun: noSystemd},
 		{Command: "sudo apt install ./dist/rdma-events_*_amd64.deb", NotRun: "make try-packages installs it, in a clean root"},
-		{Command: "sudo dnf install ./dist/rdma-events-*.x86_64.rpm", NotRun: noRPM},
-		{Command: "sudo zypper install --allow-unsigned-rpm ./dist/rdma-events-*.x86_64.rpm", NotRun: noRPM},
+		{Command: "sudo dnf install ./dist/rdma-events-[0-9]*.x86_64.rpm", NotRun: noRPM},
+		{Command: "sudo zypper install --allow-unsigned-rpm ./dist/rdma-events-[0-9]*.x86_64.rpm", NotRun: noRPM},
 		{
 			Command: "sudo -u telegraf telegraf --config /etc/telegraf/telegraf.d/rdma_events.conf --test --test-wait 4",
 			Where:   "tests/docs/telegraf_test.go", Says: "func TestTelegrafsTestPrintsPorts(",
@@ -81,16 +91,20 @@ func Places() []Place {
 		// The recorder's directory of this host, if it has one, is root's and Telegraf's.
 		{Command: "rdma-events events", Exits: []int{1, 2}},
 		{Command: "sudo rdma-events events -since 24h", Exits: []int{1, 2}},
+		{Command: "sudo rdma-events events -device mlx5_0", Exits: []int{1, 2}},
 		{
 			Command: "sudo rdma-events events -device mlx5_0 -follow",
 			Where:   "tests/e2e/events_test.go", Says: "func TestEventsAreFollowed(",
 		},
+		{Command: "rdma-events report", Exits: noDevice, Prints: "is written"},
+		{Command: "sudo rdma-events report -config /etc/telegraf/rdma_events.conf", Exits: noDevice, Prints: "is written"},
 		{Command: "rdma-events watch -json", Run: "rdma-events watch -json -for 1s"},
 		{Command: "systemctl cat telegraf", NotRun: noSystemd},
 		{Command: "rdma-events status", Exits: doctor},
 		{Command: "rdma-events status -json", Exits: doctor},
 		{Command: "prlimit --memlock=65536:65536 rdma-events doctor", Exits: doctor, Prints: " WARN, "},
 		{Command: "rdma-events watch", Run: "rdma-events watch -for 1s"},
+		{Command: "rdma-events watch -apps", Run: "rdma-events watch -apps -for 1s"},
 		{Command: "rdma-events watch -device mlx5_0", Run: "rdma-events watch -device mlx5_0 -for 1s"},
 		{Command: "rdma-events check -config FILE", Run: "rdma-events check -config sample.conf"},
 		{Command: "lsof /dev/infiniband/*", Exits: noDevice, Prints: "No such file"},
@@ -105,7 +119,9 @@ func Places() []Place {
 		{Command: "rdma link", Exits: noDevice, Prints: "NETLINK_RDMA"},
 		{Command: "rdma monitor", NotRun: "it shows what happens until it is interrupted"},
 		{Command: "rdma dev set name", Exits: noDevice, Prints: "NETLINK_RDMA"},
+		{Command: "rdma resource show", Exits: noDevice, Prints: "NETLINK_RDMA"},
 		{Command: "rdma resource show qp", Exits: noDevice, Prints: "NETLINK_RDMA"},
+		{Command: "rdma statistic", Exits: noDevice, Prints: "NETLINK_RDMA"},
 		{Command: "rdma system", Exits: noDevice, Prints: "NETLINK_RDMA"},
 
 		// These take longer. CI runs them.

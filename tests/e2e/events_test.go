@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/tests/rig"
+	"rdma_events/tests/schema"
 )
 
 // everySecond drops a link once a second for 40 ms.
@@ -97,7 +98,7 @@ func recorded(t *testing.T, dir string, args ...string) (all []kept) {
 	text, code := ask(t, slices.Concat([]string{"events", "-json", "-directory", dir}, args)...)
 	require.Contains(t, []int{0, 1}, code) // 1: the record that is being written just now
 	for line := range strings.Lines(text) {
-		requireSchema(t, "events", line)
+		schema.Require(t, "events", line)
 		var k kept
 		require.NoError(t, json.Unmarshal([]byte(line), &k))
 		all = append(all, k)
@@ -175,54 +176,69 @@ func TestEventsAreRecordedAcrossAKillAndReadAnywhere(t *testing.T) {
 	require.Contains(t, text, "(recording goes on)  after an end in order at ")
 }
 
-func TestEventsAreFollowed(t *testing.T) {
-	t.Parallel()
-	dir := filepath.Join(shortDir(t), "rdma_events")
-	plugin := startRecording(t, dir, everySecond)
+// following reads what a plugin records, while it does.
+type following struct {
+	t      *testing.T
+	dir    string
+	plugin *recording
+	cmd    *exec.Cmd
+	out    io.Reader
+	lines  *json.Decoder
+}
+
+// follow starts a plugin that records a scenario, and `events -follow`.
+func follow(t *testing.T, scenario string) *following {
+	t.Helper()
+	f := &following{t: t, dir: filepath.Join(shortDir(t), "rdma_events")}
+	f.plugin = startRecording(t, f.dir, scenario)
 	require.Eventually(t, func() bool {
-		_, err := os.Stat(filepath.Join(dir, "0000000001.seg"))
+		_, err := os.Stat(filepath.Join(f.dir, "0000000001.seg"))
 		return err == nil
 	}, time.Minute, 50*time.Millisecond)
-	cmd := exec.CommandContext(t.Context(), rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events"), "events", "-follow", "-json", "-directory", dir)
-	out, err := cmd.StdoutPipe()
+	f.cmd = exec.CommandContext(t.Context(), rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events"), "events", "-follow", "-json", "-directory", f.dir)
+	var err error
+	f.out, err = f.cmd.StdoutPipe()
 	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	lines := json.NewDecoder(out)
+	require.NoError(t, f.cmd.Start())
+	f.lines = json.NewDecoder(f.out)
+	return f
+}
+
+// next waits for the next record.
+func (f *following) next() (k kept) {
+	f.t.Helper()
+	require.NoError(f.t, f.lines.Decode(&k))
+	return k
+}
+
+// stop ends both processes, and requires that they end in order.
+func (f *following) stop() {
+	f.t.Helper()
+	require.NoError(f.t, f.cmd.Process.Signal(os.Interrupt))
+	_, err := io.Copy(io.Discard, f.out)
+	require.NoError(f.t, err)
+	require.NoError(f.t, f.cmd.Wait())
+	f.plugin.stop(f.t)
+}
+
+func TestEventsAreFollowed(t *testing.T) {
+	t.Parallel()
+	f := follow(t, everySecond)
 	var seen []kept
 	for count(seen, isDrop) < 4 {
-		var k kept
-		require.NoError(t, lines.Decode(&k))
-		seen = append(seen, k)
+		seen = append(seen, f.next())
 	}
-	require.NoError(t, cmd.Process.Signal(os.Interrupt))
-	_, err = io.Copy(io.Discard, out)
-	require.NoError(t, err)
-	require.NoError(t, cmd.Wait())
-	plugin.stop(t)
-	require.Equal(t, recorded(t, dir)[:len(seen)], seen)
+	f.stop()
+	require.Equal(t, recorded(t, f.dir)[:len(seen)], seen)
 }
 
 // Nothing follows an event that changes no state, and it is shown all the same.
 func TestALoneEventIsFollowed(t *testing.T) {
 	t.Parallel()
-	dir := filepath.Join(shortDir(t), "rdma_events")
-	plugin := startRecording(t, dir, "[[event]]\nat = \"2s\"\ntype = \"port_active\"\ndevice = \"sim0\"\n")
-	require.Eventually(t, func() bool {
-		_, err := os.Stat(filepath.Join(dir, "0000000001.seg"))
-		return err == nil
-	}, time.Minute, 50*time.Millisecond)
-	cmd := exec.CommandContext(t.Context(), rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events"), "events", "-follow", "-json", "-directory", dir)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	for lines, k := json.NewDecoder(out), (kept{}); k.Event != "port_active"; {
-		require.NoError(t, lines.Decode(&k))
+	f := follow(t, "[[event]]\nat = \"2s\"\ntype = \"port_active\"\ndevice = \"sim0\"\n")
+	for f.next().Event != "port_active" {
 	}
-	require.NoError(t, cmd.Process.Signal(os.Interrupt))
-	_, err = io.Copy(io.Discard, out)
-	require.NoError(t, err)
-	require.NoError(t, cmd.Wait())
-	plugin.stop(t)
+	f.stop()
 }
 
 // A second instance needs a directory of its own. Both go on.

@@ -96,6 +96,8 @@ func outcome(points []rig.Point) string {
 			add(sums, p, "count")
 		case "rdma_port_change":
 			add(sums, p, "transitions")
+		case "rdma_evidence": // how many come, and what they find, depends on when they are taken
+			lines[p.Series()] = "comes"
 		default:
 			lines[p.Series()] = fieldsOf(p)
 		}
@@ -151,7 +153,7 @@ func comesAndGoes(field string) bool {
 
 // dependsOnLoad is true for fields that are 0 on a quiet machine, and may be more on a busy one.
 func dependsOnLoad(field string) bool {
-	return field == "queue_length" || field == "merged_points" || field == "skipped_intervals"
+	return field == "queue_length" || field == "merged_points" || field == "skipped_intervals" || field == "evidence_merged"
 }
 
 func varies(measurement, field string) bool {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"rdma_events/internal/verbs"
 	"rdma_events/tests/history"
 )
 
@@ -16,6 +17,8 @@ type fault struct {
 	fires   []firing
 	// expect and expectedDown are the plugin's options.
 	expect, expectedDown []string
+	// apps is what the host reports of applications. nil: nothing, as an older plugin.
+	apps *history.Apps
 }
 
 // run is the time from one start of the plugin on a host to its end. The times of
@@ -44,7 +47,7 @@ func throughout(timeline string) []run { return []run{{timeline: timeline}} }
 
 func faults() []fault {
 	var all []fault
-	for _, some := range [][]fault{portFaults(), deviceFaults(), commandFaults(), probeFaults(), pluginFaults()} {
+	for _, some := range [][]fault{portFaults(), deviceFaults(), commandFaults(), probeFaults(), appFaults(), pluginFaults()} {
 		all = append(all, some...)
 	}
 	return append(all, fault{name: "healthy", runs: throughout("")})
@@ -245,6 +248,42 @@ func probeFaults() []fault {
 		{name: "wake-slow, but not far", runs: throughout("[[fault]]\nkind = \"slow\"\nat = \"60m\"\nfactor = 3")},
 		{name: "wake-slow, but short", runs: throughout("[[fault]]\nkind = \"slow\"\nat = \"60m\"\nfactor = 40\nfor = \"3s\"")},
 		{name: "wake-slow, but always", runs: throughout("[[fault]]\nkind = \"slow\"\nfactor = 40")},
+	}
+}
+
+// appFaults are written by package history.
+func appFaults() []fault {
+	written := func(name string, a history.Apps, fires ...firing) fault {
+		return fault{name: name, runs: throughout(""), fires: fires, apps: &a}
+	}
+	at := func(e verbs.EventType, minute int, read time.Duration) history.AppEvent {
+		one := history.AppEvent{Type: e, At: from(minute) + 5*time.Second}
+		if read > 0 {
+			one.Read = one.At + read
+		}
+		return one
+	}
+	had := firing{rule: "app-errors", from: from(0), till: from(30)}
+	return []fault{
+		// The series of its events begins with the error.
+		written("app-errors", history.Apps{Events: []history.AppEvent{at(verbs.EventQPFatal, 0, time.Second)}}, had),
+		written("app-errors, after other events", history.Apps{Events: []history.AppEvent{
+			at(verbs.EventCommEst, -30, time.Second), at(verbs.EventQPAccessErr, 0, time.Second), at(verbs.EventSRQErr, 10, time.Second),
+		}}, firing{rule: "app-errors", from: from(0), till: from(40)}),
+		written("app-errors, but no errors", history.Apps{Events: []history.AppEvent{
+			at(verbs.EventCommEst, 0, time.Second), at(verbs.EventSQDrained, 0, time.Second), at(verbs.EventQPLastWQEReached, 1, time.Second),
+		}}),
+		written("app-errors-unread", history.Apps{Events: []history.AppEvent{at(verbs.EventCQErr, 0, 20*time.Minute)}},
+			had, firing{rule: "app-errors-unread", from: from(2), till: from(20)}),
+		written("app-errors-unread, but soon read", history.Apps{Events: []history.AppEvent{at(verbs.EventCQErr, 0, 50*time.Second)}}, had),
+		written("app-errors-unread, but no error", history.Apps{Events: []history.AppEvent{at(verbs.EventCommEst, 0, 0)}}),
+		written("app-destroy-hangs", history.Apps{Hang: history.Span{From: from(0), To: from(20)}},
+			firing{rule: "app-destroy-hangs", from: from(0), till: from(20)}),
+		written("app-destroy-hangs, but none", history.Apps{}),
+		written("tracer-blind", history.Apps{Blind: history.Span{From: from(0), To: from(40)}},
+			firing{rule: "tracer-blind", from: from(10), till: from(40)}),
+		written("tracer-blind, but soon attached again", history.Apps{Blind: history.Span{From: from(0), To: from(8)}}),
+		written("tracer-blind, but never attached", history.Apps{Blind: history.Span{To: 2 * end}}),
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"rdma_events/assets/grafana"
 	"rdma_events/assets/influxdb"
+	"rdma_events/internal/verbs"
 	"rdma_events/tests/history"
 	"rdma_events/tests/influx"
 	"rdma_events/tests/rig"
@@ -194,6 +195,23 @@ kind = "crash"
 `
 )
 
+// explained has a cause with all that evidence can have, and evidence from which something is left out.
+const explained = `
+[[link]]
+at = "5h40m"
+why = "no_cable"
+down_for = "5s"
+
+[[command]]
+at = "5h44m55s"
+what = "fails"
+for = "8s"
+
+[[link]]
+at = "5h45m"
+down_for = "5s"
+`
+
 // begin starts Telegraf, which also writes to the database.
 func (h *liveHost) begin(t *testing.T, src Source) *rig.Telegraf {
 	t.Helper()
@@ -256,7 +274,8 @@ func TestRulesAndDashboardsWorkThroughTelegraf(t *testing.T) {
 // writePast writes points that Telegraf cannot write within a minute: the hours with
 // which wake-ups are compared, the first quarter of an hour of slow wake-ups, a host
 // whose link has been slow for ten minutes, and one that has been silent for a while.
-// It also writes what Telegraf's input infiniband would read, of which this Telegraf is without.
+// It also writes what Telegraf's input infiniband would read, of which this Telegraf is without, and what a tracer would
+// report.
 func writePast(t *testing.T, src Source) {
 	t.Helper()
 	now := time.Now()
@@ -266,7 +285,7 @@ func writePast(t *testing.T, src Source) {
 	}{
 		{"plugin-silent", "", -2 * time.Hour, -12 * time.Minute},
 		{"healthy", "", -2 * time.Hour, 0},
-		{eventful, "", -6 * time.Hour, -2 * time.Minute},
+		{eventful, explained, -6 * time.Hour, -2 * time.Minute},
 		{"wake-slow", "", -2 * time.Hour, -61 * time.Minute},
 		{"wake-slow", slow, -16 * time.Minute, 0},
 		{"link-slow", "[[link]]\nat = \"5m\"\ndown_for = \"1s\"\nlanes = 1", -15 * time.Minute, 0},
@@ -280,6 +299,17 @@ func writePast(t *testing.T, src Source) {
 		require.NoError(t, c.Write(t.Context(), &lines))
 		require.NoError(t, src.Server.Write(t.Context(), src.Database, &lines))
 	}
+	var lines bytes.Buffer
+	traced := history.Apps{
+		Host: eventful, Start: now.Add(-20 * time.Minute), End: now.Add(10 * time.Minute), // the panels are looked at before
+		Interval: 10 * time.Second,
+		Events: []history.AppEvent{
+			{Type: verbs.EventCommEst, At: time.Minute, Read: 2 * time.Minute}, {Type: verbs.EventQPFatal, At: 15 * time.Minute},
+		},
+		Hang: history.Span{From: 15 * time.Minute, To: time.Hour}, Blind: history.Span{From: 5 * time.Minute, To: 7 * time.Minute},
+	}
+	require.NoError(t, traced.Write(&lines))
+	require.NoError(t, src.Server.Write(t.Context(), src.Database, &lines))
 	var counters bytes.Buffer
 	for i := range 4 {
 		fmt.Fprintf(&counters, "infiniband,host=%s,device=sim0,port=1 port_rcv_data=%[2]di,port_xmit_data=%[2]di,port_xmit_discards=%[2]di,symbol_error=%[2]di %d\n",
@@ -375,6 +405,9 @@ func requireDashboards(t *testing.T, src Source, now time.Time) {
 		"rdma-events-fleet":  {"policy": {influxdb.Own().Raw}},
 		"rdma-events-host":   {"policy": {influxdb.Own().Raw}, "host": {eventful}},
 		"rdma-events-device": {"policy": {influxdb.Own().Raw}, "host": {eventful}, "device": {"sim0"}},
+		"rdma-events-applications": {
+			"policy": {influxdb.Own().Raw}, "host": {eventful}, "device": {"sim0"}, "app": {"python3"},
+		},
 	} {
 		d := boards[uid]
 		require.NotNil(t, d, uid)

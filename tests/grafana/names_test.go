@@ -17,7 +17,7 @@ import (
 
 // anyChoice is a value for each variable, for queries that are only parsed.
 var anyChoice = Choice{
-	"policy": {"raw"}, "host": {"h"}, "device": {"d"}, "port": {"1"}, "vector": {"0"},
+	"policy": {"raw"}, "host": {"h"}, "device": {"d"}, "port": {"1"}, "vector": {"0"}, "app": {"a"},
 }
 
 // table is the table of metrics by measurement.
@@ -126,7 +126,7 @@ func unknownInShow(s *influxql.ShowTagValuesStatement) []string {
 func TestEveryNameInDashboardsStandsInTheTableOfMetrics(t *testing.T) {
 	boards, err := Dashboards(root)
 	require.NoError(t, err)
-	require.Len(t, boards, 3)
+	require.Len(t, boards, 4)
 	for uid, d := range boards {
 		requests, err := Requests(d, anyChoice, Range{start(), start().Add(time.Hour)})
 		require.NoError(t, err)

@@ -49,7 +49,7 @@ func TestSharedDatabaseIsReadInItsPolicy(t *testing.T) {
 	w := src.Server.NewWriter(t.Context(), src.Database).In(place.Raw)
 	c := history.Config{
 		Start: now.Add(-time.Hour), End: now, Interval: 10 * time.Second,
-		Hosts: []history.Host{{Name: "h", Profile: "fleet1", Timeline: "[[link]]\nat = \"30m\""}},
+		Hosts: []history.Host{{Name: "h", Profile: "fleet1", Timeline: "[[link]]\nat = \"30m\"\n[[app]]\nname = \"job\"", Applications: true}},
 	}
 	require.NoError(t, c.Write(t.Context(), w))
 	require.NoError(t, w.Flush())

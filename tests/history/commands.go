@@ -1,87 +1,110 @@
 package history
 
 import (
-	"errors"
 	"time"
 
+	"rdma_events/internal/session"
 	"rdma_events/internal/verbs"
 )
 
 // These are the plugin's defaults.
 const (
-	commandInterval = 10 * time.Second
-	commandStuck    = 5 * time.Second
+	commandInterval  = 10 * time.Second
+	commandStuck     = 5 * time.Second
+	snapshotInterval = time.Minute
 )
 
 // commandMedian is that of a query, which takes no time in the simulator unless its
 // scenario says so.
 const commandMedian = 20 * time.Microsecond
 
-// askFirmware makes one call for each port at an interval for which the device's firmware
-// has to answer.
-func (s *openDevice) askFirmware() {
-	if c := s.dev.Commands(); !c.Has(verbs.CommandHWCounters) && !c.Has(verbs.CommandQueryQP) {
-		return
+// afterKick is how long after it is asked for a snapshot is taken, as in package session.
+const afterKick = 10 * time.Millisecond
+
+// newAsker returns what asks the device, on the clock of the history. It is the plugin's own.
+func (s *openDevice) newAsker() *session.Asker {
+	return session.NewAsker(session.AskerConfig{
+		Device: s.dev,
+		Options: verbs.Options{
+			CommandInterval: commandInterval, CommandStuck: commandStuck,
+			SnapshotInterval: snapshotInterval, Ethtool: verbs.EthtoolLink,
+		},
+		Clock: historyClock{s.k.h},
+		Send:  s.send,
+		Free:  func() {},                     // no query waits in a history
+		Late:  func() { s.k.h.deliver(s.k) }, // the monitor finds the call in the ledger
+		Wake: func() {
+			s.snapshots = min(s.snapshots, s.line.now+int64(afterKick))
+			if s.asker != nil { // it may not have begun
+				s.line.rouse(s.asker, s.snapshots)
+			}
+		},
+	})
+}
+
+// send delivers what came of asking the device, with the time that a query takes without a
+// fault.
+func (s *openDevice) send(i verbs.Item) {
+	if c := i.Command; c != nil && c.Call == verbs.CommandQueryPort {
+		c.Took = max(c.Took, s.k.h.draw(commandMedian))
 	}
-	for next := s.line.now + int64(commandInterval); s.line.wait(next); {
-		for _, p := range s.ports {
-			if s.ask(p.number) != nil {
+	s.k.h.deliver(s.k, i)
+}
+
+// ask makes the calls that may hang, as does the goroutine of package session that is not
+// waited for.
+func (s *openDevice) ask() {
+	commands, bases := int64(never), s.line.now
+	if every := s.asks.CommandInterval(); every > 0 {
+		commands = s.line.now + int64(every)
+	}
+	for s.line.wait(min(commands, bases, s.snapshots)) {
+		now := s.line.now
+		switch {
+		case s.snapshots <= now:
+			s.snapshots = never
+			next, err := s.asks.TakeSnapshots(nil)
+			if err != nil {
 				return
 			}
-		}
-		for next <= s.line.now { // as a ticker, which drops the ticks of a slow reader
-			next += int64(commandInterval)
+			if next > 0 {
+				s.snapshots = min(s.snapshots, s.line.now+int64(next))
+			}
+		case bases <= now:
+			s.asks.KickAll(verbs.TriggerBase)
+			bases = after(now, bases, snapshotInterval)
+		case commands <= now:
+			if s.asks.AskAll() != nil {
+				return
+			}
+			commands = after(s.line.now, commands, commandInterval)
 		}
 	}
 }
 
-// ask reads a counter, or else queries the queue pair of a probe. The only error is that
-// the device is closed.
-func (s *openDevice) ask(port int) error {
-	for _, c := range []struct {
-		call verbs.CommandCall
-		make func(port int) error
-	}{{verbs.CommandHWCounters, s.dev.ReadCounter}, {verbs.CommandQueryQP, s.dev.QueryQP}} {
-		if !s.dev.Commands().Has(c.call) {
-			continue
-		}
-		var err error
-		mono, took := s.timed(func() { err = c.make(port) })
-		switch {
-		case errors.Is(err, verbs.ErrClosed):
-			return err
-		case !errors.Is(err, verbs.ErrUnsupported):
-			s.k.h.deliver(s.k, verbs.Item{Command: &verbs.Command{
-				Call: c.call, Port: port, Mono: mono, Took: took, Status: verbs.CommandStatus(err),
-			}})
-			return nil
-		}
+// after returns the next tick of a ticker, which drops the ticks of a slow reader.
+func after(now, tick int64, every time.Duration) int64 {
+	for tick <= now {
+		tick += int64(every)
 	}
-	return nil
+	return tick
 }
 
-// timed makes a call. If the call is late, the monitor gets a batch in which nothing is, and
-// finds the call in the ledger.
-func (s *openDevice) timed(call func()) (mono, took int64) {
-	late := s.line.start(s.line.now+int64(commandStuck), func() { s.k.h.deliver(s.k) })
-	defer s.line.end(late)
-	mono = s.line.now
-	call()
-	return mono, s.line.now - mono
-}
+// historyClock is a session.Clock.
+type historyClock struct{ h *host }
 
-// queryPort queries a port and adds the time that a query takes without a fault.
-func (s *openDevice) queryPort(number int) (r *verbs.Reading, items []verbs.Item, err error) {
-	r = &verbs.Reading{Port: number}
-	r.Mono, r.Took = s.timed(func() { r.Attr, err = s.dev.QueryPort(number) })
-	if err != nil {
-		r.Err = err.Error()
+func (c historyClock) Now() time.Time { return c.h.wall() }
+
+func (c historyClock) Monotonic() int64 { return c.h.line.now }
+
+func (c historyClock) AfterFunc(d time.Duration, f func()) (stop func() bool) {
+	called := false
+	l := c.h.line.start(c.h.line.now+int64(d), func() {
+		called = true
+		f()
+	})
+	return func() bool {
+		c.h.line.end(l)
+		return !called
 	}
-	items = []verbs.Item{{Reading: r}}
-	if s.dev.Commands().Has(verbs.CommandQueryPort) {
-		items = append(items, verbs.Item{Command: &verbs.Command{
-			Call: verbs.CommandQueryPort, Port: number, Mono: r.Mono, Took: max(r.Took, s.k.h.draw(commandMedian)), Status: verbs.CommandStatus(err),
-		}})
-	}
-	return r, items, err
 }

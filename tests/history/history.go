@@ -39,6 +39,10 @@ type Host struct {
 	Expect       []string          // the options of these names
 	ExpectedDown []string          // as in "sim0:1"
 	Tags         map[string]string // besides host
+
+	// Applications has the plugin report objects and events of applications, by process and unit. A fault tracer_crash is
+	// not played.
+	Applications bool
 }
 
 // Write simulates the hosts one after the other and writes the points that each has

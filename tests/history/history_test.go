@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,6 +49,30 @@ func TestEqualSeedsGiveEqualLines(t *testing.T) {
 	require.Equal(t, string(first), string(lines(t, 3*time.Minute, lively)))
 	lively.Seed = 8
 	require.NotEqual(t, string(first), string(lines(t, 3*time.Minute, lively)))
+}
+
+// The scenario lively has three applications, one of which reads its errors late and one hangs.
+func TestAHostHasWhatItsApplicationsExperience(t *testing.T) {
+	points := play(t, 3*time.Minute, history.Host{Name: "a", Scenario: "lively", Applications: true})
+	for app, unit := range map[string]string{"python3": "job_4711", "storaged": "storaged.service", "solver": "pod_3f2a"} {
+		for _, name := range []string{"rdma_app", "rdma_app_async"} {
+			require.NotEmpty(t, rig.Select(points, name, "device", "sim0", "app", app, "unit", unit), "%s of %s", name, app)
+		}
+	}
+	require.NotEmpty(t, rig.Select(points, "rdma_app_event", "app", "python3", "event", "qp_fatal"))
+	unread, waits := false, false
+	for _, p := range rig.Select(points, "rdma_app_async", "app", "python3") {
+		unread = unread || p.Fields["unread_errors"] == int64(4)
+	}
+	for _, p := range rig.Select(points, "rdma_app_hang", "app", "solver") {
+		waits = waits || p.Fields["threads"] == int64(2)
+	}
+	require.True(t, unread)
+	require.True(t, waits)
+	for _, p := range rig.Select(points, "rdma_tracer") {
+		require.Equal(t, int64(1), p.Fields["attached"])
+	}
+	require.Empty(t, rig.Select(play(t, time.Minute, history.Host{Name: "a", Scenario: "lively"}), "rdma_tracer"))
 }
 
 func TestAHealthyHourHasEveryIntervalOfEverySeries(t *testing.T) {
@@ -298,7 +324,8 @@ func TestEveryNameStandsInTheTableOfMetrics(t *testing.T) {
 			require.True(t, ok, "%s %s", p.Measurement, name)
 		}
 	}
-	require.Len(t, seen, len(table)-2, "all but the histogram, which is not configured, and rdma_attr_change, which the simulator lacks")
+	require.Len(t, seen, len(table)-7,
+		"all but the histogram and those of applications, which are not configured, and rdma_attr_change, which the simulator lacks")
 }
 
 func TestBadInputEndsTheHistory(t *testing.T) {
@@ -359,4 +386,102 @@ func TestAFleetHasItsTroublesAndIsMostlyHealthy(t *testing.T) {
 	few := f
 	few.Hosts = 2
 	require.Equal(t, few.All(), f.All()[:2])
+}
+
+func TestACauseComesWithTheFactsThatShowIt(t *testing.T) {
+	for _, row := range []struct {
+		profile, timeline string
+		trigger, cause    string
+		port, facts       string
+	}{
+		{"roce2", `[[link]]
+why = "admin"
+down_for = "5s"`, "port_err", "admin_down", "1", "admin_up=0"},
+		{"roce2", `[[link]]
+down_for = "5s"`, "port_err", "no_carrier", "1", "admin_up=1 carrier=0"},
+		{"roce2", `[[link]]
+why = "no_cable"
+down_for = "5s"`, "port_err", "no_cable", "1", "admin_up=1 carrier=0 ext_state=no_cable"},
+		{"roce2", `[[gid]]
+to = 6
+away = "400ms"`, "gid_change", "address_change", "1", "admin_up=1 carrier=1"},
+		{"ib8", `[[event]]
+type = "sm_change"
+sm_lid = 7`, "sm_change", "sm_change", "1", ""},
+		{"roce2", `[[event]]
+type = "device_fatal"`, "device_fatal", "device_fatal", "", "admin_up=1 carrier=1"},
+		{"roce2", `[[fault]]
+kind = "removed"
+for = "5s"`, "removed", "driver_removed", "", ""},
+		{"roce2", `[[command]]
+for = "9s"`, "command", "command_stuck", "1", ""},
+		{"roce2", `[[fault]]
+kind = "lost_event"
+for = "1s"`, "lost_event", "", "1", "admin_up=1 carrier=1"},
+	} {
+		t.Run(row.trigger+" "+row.cause, func(t *testing.T) {
+			points := play(t, 3*time.Minute, history.Host{Profile: row.profile, Timeline: row.timeline + "\nat = \"100s\"\ndevice = \"sim0\"\n"})
+			evidence := rig.Select(points, "rdma_evidence", "trigger", row.trigger)
+			require.NotEmpty(t, evidence, "%v", rig.Select(points, "rdma_evidence"))
+			p := evidence[0]
+			require.Equal(t, "sim0", p.Tags["device"])
+			require.Equal(t, row.port, p.Tags["port"])
+			require.Equal(t, row.cause, p.Text("cause"))
+			require.Equal(t, row.facts, facts(p))
+		})
+	}
+}
+
+// facts returns what a point of rdma_evidence has about the network device.
+func facts(p rig.Point) string {
+	var words []string
+	for _, name := range []string{"admin_up", "carrier", "ext_state"} {
+		if v, ok := p.Fields[name]; ok {
+			words = append(words, fmt.Sprintf("%s=%v", name, v))
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+func TestOfTheCountersOfAPortThoseThatMovedAreNamed(t *testing.T) {
+	points := play(t, 3*time.Minute, history.Host{Profile: "roce2", Timeline: `
+[[counter]]
+at = "90s"
+every = "1s"
+times = 5
+device = "sim0"
+source = "counters"
+name = "symbol_error"
+by = 17
+
+[[link]]
+at = "100s"
+device = "sim0"
+down_for = "5s"
+`})
+	p := rig.Select(points, "rdma_evidence", "device", "sim0", "trigger", "port_err")[0]
+	require.Contains(t, p.Text("top"), "symbol_error +85")
+	require.InDelta(t, 40, time.Duration(p.Int("base_age_ns")).Seconds(), 0.1, "a base is read every minute")
+	require.Equal(t, 100*time.Second, at(p))
+	require.InDelta(t, 10, time.Duration(p.Int("age_ns")).Milliseconds(), 1)
+}
+
+func TestWhatIsNotAskedOfASilentDeviceIsLeftOut(t *testing.T) {
+	points := play(t, 3*time.Minute, history.Host{Profile: "roce2", Timeline: `
+[[command]]
+at = "95s"
+device = "sim0"
+for = "10s"
+what = "fails"
+
+[[link]]
+at = "100s"
+device = "sim0"
+why = "no_cable"
+down_for = "5s"
+`})
+	p := rig.Select(points, "rdma_evidence", "device", "sim0", "trigger", "port_err")[0]
+	require.Equal(t, "no_carrier", p.Text("cause"), "the network device is known without a command")
+	require.Contains(t, p.Text("left_out"), "ext_state: the device answered a command with: ")
+	require.NotContains(t, p.Fields, "changed")
 }

@@ -47,6 +47,7 @@ type host struct {
 	found  *hotplug.Simulated
 
 	monitor *monitor.Monitor
+	tracing *tracing // nil without applications
 	emitter *emit.Emitter
 	changes *timelines.Changes
 	records measure.Recorder // what a recorder would have written
@@ -81,15 +82,22 @@ func newHost(c *Config, of *Host, w io.Writer) (*host, error) {
 		return nil, err
 	}
 	h.emitter, h.changes = emit.New(maxEventPoints, h.wall), timelines.NewChanges()
-	h.monitor = monitor.New(monitor.Config{
+	if h.tracing, err = newTracing(h); err != nil {
+		return nil, err
+	}
+	cfg := monitor.Config{
 		Discovery: h, NewSupervisor: h.supervisor, Emit: h.emit, Now: h.clocks,
 		Expect: of.Expect,
 		ExpectedDown: func(device string, port int) bool {
 			return slices.Contains(of.ExpectedDown, fmt.Sprintf("%s:%d", device, port))
 		},
-		Window: c.Window, Histogram: c.Histogram, CommandStuck: commandStuck,
+		Window: c.Window, Histogram: c.Histogram, CommandStuck: commandStuck, Evidence: true,
 		RSS: func(pid int) uint64 { return 14<<20 + uint64(pid%8)<<14 },
-	})
+	}
+	if h.tracing != nil {
+		cfg.Objects = h.tracing.objects
+	}
+	h.monitor = monitor.New(cfg)
 	return h, nil
 }
 
@@ -153,6 +161,9 @@ func (h *host) begin() {
 	})
 	h.line.start(h.line.now, func() { h.discover(report) })
 	h.line.start(h.line.now, h.gather)
+	if h.tracing != nil {
+		h.line.start(h.line.now, h.tracing.run)
+	}
 }
 
 // discover reports the devices to the monitor.
@@ -207,7 +218,7 @@ func (h *host) gather() {
 		own.Queue, own.Usage = h.emitter.Queue(), h.usage()
 		records := h.records
 		own.Recorder = &records
-		h.emitter.Interval(append(points, own))
+		h.emitter.Interval(append(h.tracing.gather(points), own))
 	}
 }
 

@@ -81,6 +81,7 @@ func (p *prober) round() (verbs.Round, error) {
 	if err != nil {
 		return r, err
 	}
+	p.s.asks.NoteRound(p.port.number, r.Outcome)
 	p.s.k.h.deliver(p.s.k, verbs.Item{Round: &verbs.RoundItem{ProbeKey: verbs.ProbeKey{Port: p.port.number, Method: p.method}, Round: r}})
 	if !p.probe.Usable() {
 		p.drop()

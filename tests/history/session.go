@@ -24,8 +24,12 @@ type openDevice struct {
 	lanes   []*lane
 	ports   []*port
 	querier *lane // queries ports
-	pending bool  // events have come since the last query
+	asker   *lane // makes the other calls that may hang
+	asks    *session.Asker
+	pending bool // events have come since the last query
 	why     *status.End
+
+	snapshots int64 // when snapshots are taken
 }
 
 // port is the state of a port that the lanes share.
@@ -39,7 +43,7 @@ type port struct {
 }
 
 func newSession(k *keeper, led *ledger.Ledger) *openDevice {
-	return &openDevice{k: k, line: &k.h.line, led: led}
+	return &openDevice{k: k, line: &k.h.line, led: led, snapshots: never}
 }
 
 func (s *openDevice) has(l *lane) bool { return slices.Contains(s.lanes, l) }
@@ -52,6 +56,7 @@ func (s *openDevice) run() (status.End, bool) {
 		return session.EndedBy(err), true
 	}
 	s.dev = dev
+	s.asks = s.newAsker()
 	if err := s.begin(); err != nil {
 		return session.EndedBy(err), true
 	}
@@ -82,13 +87,35 @@ func (s *openDevice) begin() error {
 	s.add(s.line.start(s.line.now, s.read))
 	s.querier = s.line.start(s.line.now, s.watchPorts)
 	s.add(s.querier)
-	s.add(s.line.start(s.line.now, s.askFirmware))
+	s.asker = s.line.start(s.line.now, s.ask)
+	s.add(s.asker)
+	if s.k.h.tracing != nil {
+		s.add(s.line.start(s.line.now, s.watchObjects))
+	}
 	for i, p := range s.ports {
 		offset := int64(s.k.h.cfg.ProbeInterval) * int64(i%16) / 16
 		one := &prober{s: s, port: p, next: s.line.now + offset}
 		s.add(s.line.start(one.next, one.run))
 	}
 	return nil
+}
+
+// watchObjects reports who holds the objects of the device.
+func (s *openDevice) watchObjects() {
+	kinds := []verbs.ObjectKind{verbs.ObjectContext, verbs.ObjectPD, verbs.ObjectCQ, verbs.ObjectSRQ, verbs.ObjectQP}
+	const each = int(verbs.QueuePairsInterval / verbs.ObjectsInterval)
+	for n := 0; ; n++ {
+		asked := kinds
+		if n%each != 0 {
+			asked = kinds[:len(kinds)-1]
+		}
+		if objects, err := s.dev.Objects(asked...); err == nil {
+			s.k.h.deliver(s.k, verbs.Item{Objects: objects})
+		}
+		if !s.line.wait(s.line.now + int64(verbs.ObjectsInterval)) {
+			return
+		}
+	}
 }
 
 func (s *openDevice) add(l *lane) { s.lanes = append(s.lanes, l) }
@@ -174,6 +201,7 @@ func (s *openDevice) read() {
 		for i := range items {
 			r := runs[i]
 			items[i].Run = &r
+			s.asks.NoteRun(&r)
 			for _, p := range s.ports {
 				if p.number == r.Port && session.MovesProbe(r.Type) {
 					p.changes++
@@ -214,12 +242,12 @@ func (s *openDevice) watchPorts() {
 // gone or closed, which end the session.
 func (s *openDevice) query() error {
 	for _, p := range s.ports {
-		r, items, err := s.queryPort(p.number)
+		r, err := s.asks.QueryPort(p.number)
 		if errors.Is(err, verbs.ErrNoDevice) || errors.Is(err, verbs.ErrClosed) {
 			return err
 		}
 		if err != nil { // a failed query has no information about the port
-			s.k.h.deliver(s.k, items...)
+			s.asks.ReportQuery(r, err)
 			continue
 		}
 		p.layer = r.Attr.LinkLayer
@@ -227,7 +255,7 @@ func (s *openDevice) query() error {
 			p.active = active
 			p.changes++
 		}
-		s.k.h.deliver(s.k, items...)
+		s.asks.ReportQuery(r, err)
 		if err := s.readGIDs(p); err != nil {
 			return err
 		}

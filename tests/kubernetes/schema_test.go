@@ -21,6 +21,7 @@ var kustomizations = []string{
 	"testdata/prometheus",
 	"testdata/places",
 	"testdata/node-problem-detector",
+	"testdata/applications",
 }
 
 // build returns the manifests that kustomize builds from a directory.
@@ -107,6 +108,22 @@ func TestTheSchemaOfTheNamespaceIsThatOfItsPods(t *testing.T) {
 	require.Contains(t, detected, "pod-security.kubernetes.io/enforce: privileged")
 	require.NotContains(t, detected, "privileged: true")
 	require.NotContains(t, detected, "hostNetwork")
+}
+
+// Of the base's restrictions the component lifts those that keep a file's capabilities from the tracer.
+func TestTheSchemaOfApplicationsHasTheTracersPrivilegesAlone(t *testing.T) {
+	manifests := build(t, "testdata/applications")
+	for _, want := range []string{
+		"pod-security.kubernetes.io/enforce: privileged", "hostPID: true", "allowPrivilegeEscalation: true",
+		"runAsNonRoot: true", "readOnlyRootFilesystem: true", "type: RuntimeDefault", "events = true",
+		"          capabilities:\n            add:\n            - BPF\n            - PERFMON\n            drop:\n            - ALL\n",
+	} {
+		require.Contains(t, manifests, want)
+	}
+	for _, other := range []string{"hostNetwork", "hostIPC", "hostPath", "privileged: true", "SYS_ADMIN"} {
+		require.NotContains(t, manifests, other)
+	}
+	require.NotContains(t, build(t, kustomizations[0]), "hostPID")
 }
 
 // Both pods have to see one directory of the node, at the path that the plugin and the

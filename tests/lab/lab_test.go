@@ -36,6 +36,8 @@ var (
 		harness,
 		{pkg: "./internal/hotplug", tests: "^TestOnARealKernel", rxeOnly: true, shared: "others"},
 		{pkg: "./internal/confine", rxeOnly: true, shared: "others"},
+		{pkg: "./tests/lab/app", shared: "others"},
+		{pkg: "./internal/trace/bpf", tests: "^(TestTheKernel|TestReadsOfMoreThreads|TestAProcessHasTheUnit)", guests: 3},
 		{pkg: "./tests/grafana", tests: "^TestOnARealDevice", rxeOnly: true, shared: "others"},
 	}
 )
@@ -46,7 +48,9 @@ var (
 const (
 	soak  = "^TestSoak$"
 	moves = "^TestDeviceMovedBetweenNamespaces"
-	later = "^(TestHardwareIsTriedBesideThePlugin|TestHardwareIsNotTriedBesideQueuePairs)$"
+	later = "^(TestHardwareIsTriedBesideThePlugin|TestHardwareIsNotTriedBesideQueuePairs|" +
+		"TestEventsAreReadWhileTheRTNLLockIsHeld|TestAReportLeavesBehindWhatTheKernelHolds|" +
+		"TestTheKernelKeepsTheContractWith(CompletionQueues|SharedReceiveQueues))$"
 )
 
 // twoProcessors are the tests that need two processors, by driver. They are the tests of completion vectors, since a
@@ -260,14 +264,17 @@ func distribute(names []string, n int) [][]string {
 	return groups
 }
 
-// TestThePackage installs the package of make package in a guest.
+// TestThePackage installs the packages of make package in a guest.
 func TestThePackage(t *testing.T) {
-	deb, err := onlyPackage(projectDir(t))
-	requireBuilt(t, prerequisite.Package, "make try-packages", err)
+	var env []string
+	for variable, name := range map[string]string{"RDMA_EVENTS_DEB": "rdma-events", "RDMA_EVENTS_TRACER_DEB": "rdma-events-tracer"} {
+		deb, err := onlyPackage(projectDir(t), name)
+		requireBuilt(t, prerequisite.Package, "make try-packages", err)
+		env = append(env, variable+"="+deb)
+	}
 	v := usual()
 	session{
-		variant: v, img: image(t, v.kernel), suites: []suite{packaged}, tests: packaged.list(t, ""), cpus: 2,
-		env: []string{"RDMA_EVENTS_DEB=" + deb},
+		variant: v, img: image(t, v.kernel), suites: []suite{packaged}, tests: packaged.list(t, ""), cpus: 2, env: env,
 	}.run(t)
 }
 

@@ -17,6 +17,14 @@ func buildInjector(ctx context.Context, cacheDir string, k kernel) (string, erro
 	})
 }
 
+// buildExtState builds the module that makes a netdev say why it has no link.
+func buildExtState(ctx context.Context, cacheDir string, k kernel) (string, error) {
+	return buildModule(ctx, cacheDir, k, "extstate", map[string][]byte{
+		"extstate.c": extStateSource,
+		"Makefile":   []byte("obj-m := extstate.o\n"),
+	})
+}
+
 // buildSIW builds the soft iWARP driver, which is not in Debian's kernels.
 func buildSIW(ctx context.Context, cacheDir string, k kernel) (string, error) {
 	dir, err := k.siwSource(ctx, cacheDir)

@@ -36,7 +36,10 @@ func TestChosenTestsExist(t *testing.T) {
 // declared reports whether a test of the guests, of this package or of tests/e2e has a name that begins so.
 func declared(t *testing.T, name string) bool {
 	t.Helper()
-	for _, dir := range []string{".", "system", "guest", "../e2e", "../../internal/verbs/native", "../../internal/hotplug", "../grafana", "../bench"} {
+	for _, dir := range []string{
+		".", "system", "guest", "../e2e", "../../internal/verbs/native", "../../internal/hotplug", "../../internal/trace/bpf", "../grafana",
+		"../bench",
+	} {
 		files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: no tests: %v", dir, err)

@@ -30,8 +30,14 @@ const runsKept = 24 * time.Hour
 //go:embed evinject/evinject.c
 var evinjectSource []byte
 
+//go:embed extstate/extstate.c
+var extStateSource []byte
+
 //go:embed linkflap/linkflap.c
 var linkflapSource []byte
+
+//go:embed apps/apps.c
+var appsSource []byte
 
 //go:embed tsckhz/tsckhz.c
 var tsckhzSource []byte
@@ -46,8 +52,10 @@ type Image struct {
 	cacheDir  string
 	kernel    kernel
 	initramfs string
-	evinject  string // empty for NewestKernel
+	evinject  string // empty for NewestKernel, as is extState
+	extState  string
 	linkflap  string
+	apps      string
 	tscKHz    string // of this machine's time stamp counter, which a guest's follows
 	siw       string // empty without WithSIW
 	layer     string // a directory that guests see over the host's root; empty without WithNextLibrary
@@ -121,8 +129,14 @@ func build(ctx context.Context, root, cacheDir, pkg string) (*Image, error) {
 		if img.evinject, err = buildInjector(ctx, cacheDir, k); err != nil {
 			return nil, err
 		}
+		if img.extState, err = buildExtState(ctx, cacheDir, k); err != nil {
+			return nil, err
+		}
 	}
 	if img.linkflap, err = compile(ctx, cacheDir, "linkflap", linkflapSource); err != nil {
+		return nil, err
+	}
+	if img.apps, err = compile(ctx, cacheDir, "apps", appsSource, "-libverbs", "-pthread"); err != nil {
 		return nil, err
 	}
 	if img.tscKHz, err = tscKHz(ctx, cacheDir); err != nil {

@@ -103,7 +103,9 @@ func (g *guest) watch(ctx context.Context, timeout time.Duration) error {
 // env returns the environment variables with the paths of the harness's own tools.
 func (img *Image) env() []string {
 	return []string{
+		"LAB_APPS=" + img.apps,
 		"LAB_EVINJECT=" + img.evinject,
+		"LAB_EXTSTATE=" + img.extState,
 		"LAB_LINKFLAP=" + img.linkflap,
 		"LAB_SIW=" + img.siw,
 	}

@@ -34,6 +34,7 @@ type suite struct {
 var programs = map[string]string{
 	"RDMA_EVENTS_BIN":    "build/rdma-events",
 	"RDMA_EVENTS_WORKER": "build/rdma-events-worker",
+	"RDMA_EVENTS_TRACER": "build/rdma-events-tracer",
 	"TELEGRAF_BIN":       "build/tools/telegraf",
 	"INFLUXD_BIN":        "build/tools/influxd",
 }
@@ -250,9 +251,9 @@ func requireBuilt(t *testing.T, what, target string, err error) {
 
 var errNotOne = errors.New("want one package for amd64 in dist")
 
-// onlyPackage returns the one package for amd64 that make package has made.
-func onlyPackage(dir string) (string, error) {
-	debs, err := filepath.Glob(filepath.Join(dir, "dist", "*_amd64.deb"))
+// onlyPackage returns the one package of a name for amd64 that make package has made.
+func onlyPackage(dir, name string) (string, error) {
+	debs, err := filepath.Glob(filepath.Join(dir, "dist", name+"_*_amd64.deb"))
 	if err == nil && len(debs) != 1 {
 		err = fmt.Errorf("%w, got %v", errNotOne, debs)
 	}

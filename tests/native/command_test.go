@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -132,8 +133,8 @@ func TestACommandThatHangsInTheKernelStopsNoReader(t *testing.T) {
 			if d := last(points, "rdma_device", "silent0"); d.Int("worker_restarts") != 0 || d.Int("opens") != 1 {
 				t.Errorf("silent0 was opened again: %v", d.Fields)
 			}
-			w.AwaitLog("the device has not answered "+c.call+" of port 1 for 5", time.Minute)
-			w.AwaitLog("the device answers "+c.call+" of port 1 again", time.Minute)
+			w.AwaitLog("the device has not answered for 5s, call "+c.call+", port 1", time.Minute)
+			w.AwaitLog("the device answers again, call "+c.call+", port 1", time.Minute)
 			w.requireUndisturbed()
 		})
 	}
@@ -189,5 +190,32 @@ func TestCommandsThatFailAreCountedAndNamed(t *testing.T) {
 		p := rig.Last(points, "rdma_command", "device", "failing0", "call", "query_qp")
 		return p.Int("stuck") == 0 && p.Text("status") == "ok" && p.Int("took_ns_p50") > 0
 	})
+	w.requireUndisturbed()
+}
+
+// Each command costs the device's firmware, so what counts is what arrives there.
+func TestADeviceIsAskedNoMoreOftenThanConfigured(t *testing.T) {
+	const interval = time.Second // evidence.command_interval of configuration
+	began := time.Now()
+	w := newWorld(t, "asked0")
+	w.driver("asked0", "qedr")
+	w.method = "rc_write"
+	w.start()
+	w.awaitProbing("asked0")
+	points := w.Await("six calls", time.Minute, func(points []rig.Point) bool {
+		return rig.Last(points, "rdma_command", "device", "asked0", "call", "query_qp").Int("calls") >= 6
+	})
+	made := int64(atomic.LoadUint32(&w.controls["asked0"].Calls[ledger.CallQueryQP]))
+	elapsed := time.Since(began)
+	t.Logf("%d calls in %v", made, elapsed)
+	if most := int64(elapsed/interval) + 1; made > most {
+		t.Errorf("want at most %d calls in %v, got %d", most, elapsed, made)
+	}
+	if reported := rig.Last(points, "rdma_command", "device", "asked0", "call", "query_qp").Int("calls"); reported > made {
+		t.Errorf("%d calls are reported, and %d were made", reported, made)
+	}
+	if n := atomic.LoadUint32(&w.controls["healthy0"].Calls[ledger.CallQueryQP]); n != 0 {
+		t.Errorf("a device whose driver answers from memory was asked %d times", n)
+	}
 	w.requireUndisturbed()
 }

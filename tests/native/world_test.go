@@ -31,7 +31,9 @@ type world struct {
 	drivers  map[string]standin.Profile // of devices that are not like those of rxe
 	method   string                     // of the probes
 	interval string                     // between two of their rounds
-	markers  []syscall.Signal           // not yet used to crash the worker of marker0
+	// restartDelay is how long Telegraf waits before it starts a killed plugin again; "": the rig's default.
+	restartDelay string
+	markers      []syscall.Signal // not yet used to crash the worker of marker0
 }
 
 // marker is the device whose crashes mark a place in the log.
@@ -118,8 +120,9 @@ func (w *world) start(env ...string) {
 	}
 	w.Telegraf = rig.Start(w.t, rig.Config{
 		Plugin: fmt.Sprintf(configuration, w.firstPorts(), w.interval, w.method), Interval: "250ms",
-		Prefix: append(prefix, "sh", enter, w.dir),
-		Env:    append(env, "LD_LIBRARY_PATH="+libraries, "VERBS_STANDIN=/dev/infiniband"),
+		Prefix:       append(prefix, "sh", enter, w.dir),
+		RestartDelay: w.restartDelay,
+		Env:          append(env, "LD_LIBRARY_PATH="+libraries, "VERBS_STANDIN=/dev/infiniband"),
 	})
 }
 

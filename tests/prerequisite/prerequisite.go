@@ -18,6 +18,7 @@ const (
 	Root           = "root"
 	Netlink        = "netlink"    // netlink sockets, which some sandboxes refuse
 	UserNamespaces = "namespaces" // user namespaces made by the user that runs the tests
+	Interfaces     = "interfaces" // iproute2, and a kernel that makes veth interfaces
 	Package        = "package"    // the package that make package builds
 	Image          = "image"      // the image that make try-image builds
 	Readers        = "readers"    // mandoc, bash and zsh, which read what the command print prints

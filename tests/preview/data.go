@@ -64,6 +64,9 @@ func data(ctx context.Context, src emulated.Source, d *grafana.Dashboard, rules 
 			for _, a := range answers[p.ID] {
 				one.Series = append(one.Series, named(a.series, a.of)...)
 			}
+			if p.Type == "stat" && len(p.Transformations) > 0 { // they add up what is there
+				one.Series = summed(one.Series)
+			}
 		case "table":
 			one.Table, err = tableOf(&p, answers[p.ID])
 		case "alertlist":
@@ -77,6 +80,21 @@ func data(ctx context.Context, src emulated.Source, d *grafana.Dashboard, rules 
 		all = append(all, one)
 	}
 	return all, nil
+}
+
+// summed returns one series of single values that are of one moment, or none.
+func summed(all []series) []series {
+	if len(all) == 0 {
+		return all
+	}
+	sum := 0.0
+	for _, s := range all {
+		for _, v := range s.Values {
+			n, _ := v.(json.Number).Float64() // the database writes no other values
+			sum += n
+		}
+	}
+	return []series{{Name: "sum", Times: all[0].Times[:1], Values: []any{sum}}}
 }
 
 // answer is what the database says to a query of a panel.

@@ -20,7 +20,11 @@ type trouble struct {
 // troubles are six different faults.
 func troubles() []trouble {
 	return []trouble{
-		{17, "sim2", 49 * time.Minute, "[[link]]\nat = \"%v\"\ndevice = %q\n", "Ports down", []string{"RDMA port down"}},
+		{
+			17, "sim2", 49 * time.Minute, "[[link]]\nat = \"%[1]v\"\ndevice = %[2]q\nwhy = \"no_cable\"\n" +
+				"[[counter]]\nat = \"%[1]v\"\ndevice = %[2]q\nsource = \"counters\"\nname = \"symbol_error\"\nby = 1831\n",
+			"Ports down", []string{"RDMA port down"},
+		},
 		{
 			31, "sim1", 38 * time.Minute, "[[fault]]\nkind = \"removed\"\nat = \"%v\"\ndevice = %q\n",
 			"Devices missing or not watched", []string{"RDMA device missing"},

@@ -63,6 +63,10 @@ func subjects() []subject {
 		{
 			file: "device", uid: "rdma-events-device", span: hour, past: []history.Host{well}, hosts: []history.Host{bad}, choice: choice,
 		},
+		{
+			file: "applications", uid: "rdma-events-applications", span: hour, hosts: applied(),
+			choice: grafana.Choice{"policy": {"autogen"}},
+		},
 	}
 }
 

@@ -12,9 +12,9 @@ import (
 // runs one of the copies belongs to the test, also when its parent is gone.
 type Installed struct {
 	t testing.TB
-	// Plugin and Worker are the paths of the programs. The plugin expects the
-	// worker in its own directory.
-	Plugin, Worker string
+	// Plugin, Worker and Tracer are the paths of the programs. The plugin expects the
+	// others in its own directory.
+	Plugin, Worker, Tracer string
 }
 
 // Install copies the programs to a directory where any user may execute them. The
@@ -22,9 +22,13 @@ type Installed struct {
 func Install(t testing.TB) *Installed {
 	t.Helper()
 	dir := sharedDir(t)
-	in := &Installed{t: t, Plugin: filepath.Join(dir, "rdma-events"), Worker: filepath.Join(dir, "rdma-events-worker")}
+	in := &Installed{
+		t: t, Plugin: filepath.Join(dir, "rdma-events"), Worker: filepath.Join(dir, "rdma-events-worker"),
+		Tracer: filepath.Join(dir, "rdma-events-tracer"),
+	}
 	in.copy(Program(t, "RDMA_EVENTS_BIN", "rdma-events"), in.Plugin)
 	in.copy(Program(t, "RDMA_EVENTS_WORKER", "rdma-events-worker"), in.Worker)
+	in.copy(Program(t, "RDMA_EVENTS_TRACER", "rdma-events-tracer"), in.Tracer)
 	return in
 }
 
@@ -38,11 +42,11 @@ func (in *Installed) telegraf() string {
 	return path
 }
 
-// Upgrade renames other files over both programs, as package managers do. The new
+// Upgrade renames other files over all programs, as package managers do. The new
 // programs behave the same: bytes after the end of an ELF file have no meaning.
 func (in *Installed) Upgrade() {
 	in.t.Helper()
-	for _, path := range []string{in.Plugin, in.Worker} {
+	for _, path := range in.all() {
 		in.copy(path, path+".new", []byte("of another version")...)
 		if err := os.Rename(path+".new", path); err != nil {
 			in.t.Fatal(err)
@@ -61,11 +65,17 @@ func (in *Installed) copy(from, to string, more ...byte) {
 	}
 }
 
-// Processes returns the processes that run either program, with any parent.
+func (in *Installed) all() []string { return []string{in.Plugin, in.Worker, in.Tracer} }
+
+// Processes returns the processes that run any of the programs, with any parent.
 // Zombies are not included.
 func (in *Installed) Processes() []int {
 	in.t.Helper()
-	return append(Executing(in.t, in.Plugin), Executing(in.t, in.Worker)...)
+	var pids []int
+	for _, path := range in.all() {
+		pids = append(pids, Executing(in.t, path)...)
+	}
+	return pids
 }
 
 // Executing returns the processes that execute the file at path, or a file that

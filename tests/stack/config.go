@@ -37,5 +37,9 @@ func plugin(s simulated, seed int) string {
     profile = %q
     scenario = %q
     seed = %d
+  [inputs.rdma_events.applications]
+    objects = true
+    events = true
+    by = ["app", "unit"]
 `, s.profile, s.scenario, seed)
 }

@@ -104,7 +104,7 @@ func (c *Config) fill(ctx context.Context, db *influx.Server) error {
 	fmt.Fprintf(c.Out, "writing the hour before now\n")
 	h := history.Config{Start: now.Add(-past), End: now, Interval: interval}
 	for i, s := range hosts() {
-		h.Hosts = append(h.Hosts, history.Host{Name: s.name, Profile: s.profile, Scenario: s.scenario, Seed: int64(i)})
+		h.Hosts = append(h.Hosts, history.Host{Name: s.name, Profile: s.profile, Scenario: s.scenario, Seed: int64(i), Applications: true})
 	}
 	w := db.NewWriter(ctx, database)
 	if err := h.Write(ctx, w); err != nil {

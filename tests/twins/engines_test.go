@@ -3,6 +3,7 @@ package twins
 import (
 	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -78,7 +79,12 @@ func (a answer) ofInfluxDB(p *board.Panel, target *board.Target, s *influx.Serie
 			continue
 		}
 		if p.Type == "stat" {
-			a.set(target.RefID, "value", number(values[len(values)-1]*scale(p.FieldConfig.Defaults.Unit)))
+			value := values[len(values)-1] * scale(p.FieldConfig.Defaults.Unit)
+			if slices.ContainsFunc(p.Transformations, func(t board.Transform) bool { return t.ID == "calculateField" }) {
+				before, _ := strconv.ParseFloat(a[target.RefID]["value"], 64) // 0 before the first
+				value += before
+			}
+			a.set(target.RefID, "value", number(value))
 			continue
 		}
 		name := strings.ReplaceAll(target.Alias, "$col", column)

@@ -5,9 +5,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"rdma_events/internal/verbs"
 	"rdma_events/tests/history"
 )
 
@@ -30,6 +32,7 @@ type member struct {
 	rack     string // "" is that of most hosts
 	runs     []run  // nil: one that lasts for the hour
 	edit     func(at time.Duration, line string) string
+	apps     *history.Apps // what it reports of applications; nil: nothing
 }
 
 // run is a time in which the plugin runs. The times of its scenario count from its begin.
@@ -47,7 +50,7 @@ func hanging(at, lasts string) string {
 	return fmt.Sprintf("[[fault]]\nkind = \"hang_ack\"\nat = %[1]q\nfor = %[2]q\n[[event]]\ntype = \"sm_change\"\nat = %[1]q\n", at, lasts)
 }
 
-// fleet has thirty hosts. One of them has two plugins.
+// fleet has some thirty hosts. One of them has two plugins.
 func fleet() []member {
 	all := []member{
 		{name: "port-down", profile: "fleet2", runs: []run{{timeline: "[[link]]\nat = \"15m\"\ndown_for = \"20m\"\ndevice = \"sim0\""}}},
@@ -76,6 +79,12 @@ func fleet() []member {
 		{name: "plugin-silent", runs: []run{{to: 10 * time.Minute}, {from: 40 * time.Minute}}},
 		faulty("worker-down", "[[fault]]\nkind = \"crash\"\nat = \"15m\"\n[[fault]]\nkind = \"open_error\"\nerror = \"no_permission\"\nat = \"15m\"\nfor = \"20m\""),
 		faulty("worker-restarts", "[[fault]]\nkind = \"crash\"\nat = \"15m\"\nevery = \"3m\"\ntimes = 3"),
+		{name: "app-errors", apps: &history.Apps{Events: []history.AppEvent{{Type: verbs.EventQPFatal, At: 15 * time.Minute, Read: 16 * time.Minute}}}},
+		{name: "app-errors-unread", apps: &history.Apps{Events: []history.AppEvent{
+			{Type: verbs.EventCommEst, At: 5 * time.Minute, Read: 6 * time.Minute}, {Type: verbs.EventCQErr, At: 15 * time.Minute, Read: 40 * time.Minute},
+		}}},
+		{name: "app-destroy-hangs", apps: &history.Apps{Hang: history.Span{From: 15 * time.Minute, To: 40 * time.Minute}}},
+		{name: "tracer-blind", apps: &history.Apps{Blind: history.Span{From: 15 * time.Minute, To: 40 * time.Minute}}},
 		{name: "plugin-late", edit: late},
 		{name: "recorder-failing", edit: unrecorded},
 		{name: "twofold", instance: "a", runs: []run{{timeline: "[[link]]\nat = \"15m\"\ndown_for = \"20m\""}}},
@@ -123,20 +132,41 @@ func (m *member) lines(ctx context.Context) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if m.edit == nil {
+	if m.apps != nil {
+		written := *m.apps
+		written.Host, written.Tags, written.Start, written.End, written.Interval = m.name, tags, start(), start().Add(hour), every
+		if err := written.Write(&out); err != nil {
+			return nil, err
+		}
+	}
+	if m.edit == nil && m.apps == nil {
 		return out.Bytes(), nil
 	}
 	return m.edited(out.String())
 }
 
+// edited returns the lines in the order of their times, as they are after the member's edit.
 func (m *member) edited(lines string) ([]byte, error) {
-	var out bytes.Buffer
+	type timed struct {
+		at   time.Duration
+		line string
+	}
+	var all []timed
 	for line := range strings.Lines(lines) {
 		var ns int64
 		if _, err := fmt.Sscan(line[strings.LastIndexByte(line, ' ')+1:], &ns); err != nil {
 			return nil, fmt.Errorf("time of %q: %w", line, err)
 		}
-		out.WriteString(m.edit(time.Unix(0, ns).Sub(start()), line))
+		at := time.Unix(0, ns).Sub(start())
+		if m.edit != nil {
+			line = m.edit(at, line)
+		}
+		all = append(all, timed{at, line})
+	}
+	slices.SortStableFunc(all, func(a, b timed) int { return cmp.Compare(a.at, b.at) })
+	var out bytes.Buffer
+	for _, one := range all {
+		out.WriteString(one.line)
 	}
 	return out.Bytes(), nil
 }

@@ -69,7 +69,7 @@ func alertOf(uid string) string {
 
 // identifying are the labels that distinguish alerts, by their names in Prometheus.
 func identifying() []string {
-	return []string{"site", "rack", "rail", "host", "plugin_instance", "device", "port", "vector", "method", "call"}
+	return []string{"site", "rack", "rail", "host", "plugin_instance", "device", "port", "vector", "method", "call", "app", "unit", "object"}
 }
 
 // labelled returns alerts of InfluxDB with the labels of Prometheus.

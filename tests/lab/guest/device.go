@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -64,6 +65,32 @@ func AddRxe(t testing.TB, device, netdev string) (address string) {
 func AddDevice(t testing.TB, device, kind, netdev string) (address string) {
 	t.Helper()
 	address = AddNetdev(t, netdev)
+	AddDeviceOn(t, device, kind, netdev)
+	return address
+}
+
+// AddDeviceOnVeth is AddDevice on a new veth netdev, which has a carrier for as long as peer is up.
+func AddDeviceOnVeth(t testing.TB, device, kind, netdev, peer string) (address string) {
+	t.Helper()
+	Modprobe(t, "veth")
+	address = fmt.Sprintf("10.77.%d.1", addresses.Add(1))
+	IP(t, "link", "add", netdev, "type", "veth", "peer", "name", peer)
+	t.Cleanup(func() {
+		if exists(netdevPath(netdev)) {
+			IP(t, "link", "delete", netdev)
+		}
+	})
+	IP(t, "addr", "add", address+"/24", "dev", netdev)
+	IP(t, "link", "set", netdev, "up")
+	IP(t, "link", "set", peer, "up")
+	AddDeviceOn(t, device, kind, netdev)
+	return address
+}
+
+// AddDeviceOn makes an RDMA device of kind (rxe, siw) on a netdev and returns once its port is active. The device is
+// deleted at the end of the test.
+func AddDeviceOn(t testing.TB, device, kind, netdev string) {
+	t.Helper()
 	AddLink(t, device, kind, netdev)
 	t.Cleanup(func() {
 		if exists(devicePath(device)) {
@@ -74,7 +101,6 @@ func AddDevice(t testing.TB, device, kind, netdev string) (address string) {
 		state, err := os.ReadFile(filepath.Join(devicePath(device), "ports", "1", "state"))
 		return err == nil && string(state) == "4: ACTIVE\n"
 	})
-	return address
 }
 
 // AddLink makes an RDMA device of kind (rxe, siw) on a netdev and leaves it there.
@@ -108,16 +134,32 @@ func LoadDriver(t testing.TB, kind string) {
 	}
 }
 
+// LoadCore loads ib_uverbs, as udev does on a host when there is a device. The guest has no udev. There libibverbs loads it,
+// unless the driver needs it.
+func LoadCore(t testing.TB) {
+	t.Helper()
+	Modprobe(t, "ib_uverbs")
+}
+
 // UnloadDriver unloads the module of a kind of device. No device of that kind may exist.
 func UnloadDriver(t testing.TB, kind string) {
 	t.Helper()
-	RequireGuest(t)
 	module := kind
 	if kind == "rxe" {
 		module = "rdma_rxe"
 	}
+	UnloadModule(t, module)
+}
+
+// UnloadModule unloads a module of the kernel that nothing uses.
+func UnloadModule(t testing.TB, module string) {
+	t.Helper()
+	RequireGuest(t)
 	must(t, "rmmod", module)
 }
+
+// HasModule reports whether a module of the kernel is loaded.
+func HasModule(module string) bool { return exists(filepath.Join("/sys/module", module)) }
 
 // RDMA runs iproute2's rdma.
 func RDMA(t testing.TB, args ...string) {
@@ -133,6 +175,21 @@ func TryRDMA(t testing.TB, args ...string) error {
 	RequireGuest(t)
 	_, err := output(rdmaProgram, args...)
 	return err
+}
+
+// Resources returns what iproute2's rdma shows of a kind of objects, as in "qp" or "pd", of a device.
+func Resources(t testing.TB, kind, device string) []map[string]any {
+	t.Helper()
+	RequireGuest(t)
+	out, err := output(rdmaProgram, "-j", "resource", "show", kind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var objects []map[string]any
+	if err := json.Unmarshal([]byte(out), &objects); err != nil {
+		t.Fatalf("rdma resource show %s: %v in %q", kind, err, out)
+	}
+	return slices.DeleteFunc(objects, func(o map[string]any) bool { return o["ifname"] != device })
 }
 
 // HasDevice reports whether the kernel has an RDMA device of that name.
@@ -162,4 +219,33 @@ func LinkState(t testing.TB, device string, port int) (state, physical string) {
 		t.Fatalf("want one link, got %v: %s", err, text)
 	}
 	return strings.ToLower(links[0].State), strings.ToLower(links[0].Physical)
+}
+
+// Netdev is what `ip link` prints of a network device.
+type Netdev struct {
+	Up, Carrier    bool
+	CarrierChanges int64
+}
+
+// NetdevState returns what `ip link` prints of a network device.
+func NetdevState(t testing.TB, netdev string) Netdev {
+	t.Helper()
+	RequireGuest(t)
+	text, err := output(ipProgram, "-j", "-s", "-s", "link", "show", "dev", netdev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var links []struct {
+		Flags []string `json:"flags"`
+		Stats struct {
+			TX struct {
+				CarrierChanges int64 `json:"carrier_changes"`
+			} `json:"tx"`
+		} `json:"stats64"`
+	}
+	if err := json.Unmarshal([]byte(text), &links); err != nil || len(links) != 1 {
+		t.Fatalf("want one netdev, got %v: %s", err, text)
+	}
+	l := links[0]
+	return Netdev{slices.Contains(l.Flags, "UP"), slices.Contains(l.Flags, "LOWER_UP"), l.Stats.TX.CarrierChanges}
 }

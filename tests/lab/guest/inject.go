@@ -55,7 +55,13 @@ func InjectInTurn(t testing.TB, device string, first, last, port, count int) {
 // cq or srq. The process must have exactly one such object of the device.
 func InjectObject(t testing.TB, device, kind string, event, count int) {
 	t.Helper()
-	if err := writeKnob(t, fmt.Sprintf("%s %s %d %d %d", device, kind, ownObject(t, device, kind), event, count)); err != nil {
+	InjectNumber(t, device, kind, ownObject(t, device, kind), event, count)
+}
+
+// InjectNumber is InjectObject for an object of any process, by its number as `rdma resource show` has it.
+func InjectNumber(t testing.TB, device, kind string, number, event, count int) {
+	t.Helper()
+	if err := writeKnob(t, fmt.Sprintf("%s %s %d %d %d", device, kind, number, event, count)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -3,6 +3,7 @@
 package system
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -29,6 +30,11 @@ func TestAQueryThatHangsInTheDriverIsReportedAndStopsNoReader(t *testing.T) {
 		if rig.Last(points, "rdma_host").Int("commands_stuck") > 1 {
 			t.Errorf("want one stuck command, got %v", rig.Last(points, "rdma_host"))
 		}
+		p := awaitEvidence(t, r, "command", 1)[0]
+		requireCause(t, p, "command_stuck")
+		if want := "the device is not answering another command"; !strings.Contains(p.Text("left_out"), want) {
+			t.Errorf("want counters left out since %s, got %v", want, p)
+		}
 		events := 0
 		for ; time.Since(began) < hangs-2*time.Second; events++ {
 			guest.Inject(t, device, guest.SMChange, 1, 1)
@@ -43,7 +49,7 @@ func TestAQueryThatHangsInTheDriverIsReportedAndStopsNoReader(t *testing.T) {
 		if d := rig.Last(points, "rdma_device", "device", device); d.Int("opens") != 1 || d.Int("worker_restarts") != 0 {
 			t.Errorf("the device was opened again: %v", d)
 		}
-		p := rig.Last(points, "rdma_command", "device", device, "call", "query_port")
+		p = rig.Last(points, "rdma_command", "device", device, "call", "query_port")
 		if p.Text("status") != "ok" {
 			t.Errorf("want a success, got %v", p)
 		}

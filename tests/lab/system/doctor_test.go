@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"os/exec"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,11 +18,12 @@ import (
 type finding struct{ Check, Subject, Status, Text, Fix string }
 
 // runDoctor returns the findings whose status is not ok. A guest has no directory of the recorder, which the package's
-// unit file makes.
+// unit file makes, and its users may not read the kernel's lines.
 func runDoctor(t *testing.T, prefix []string) (bad []finding) {
 	t.Helper()
 	for _, f := range findings(t, prefix) {
-		if f.Status != "ok" && (f.Check != "recorder" || f.Status != "skipped") {
+		note := f.Status == "skipped" && slices.Contains([]string{"recorder", "ext_state", "dmesg_restrict"}, f.Check)
+		if f.Status != "ok" && !note {
 			bad = append(bad, f)
 		}
 	}

@@ -104,6 +104,7 @@ func programs(dir string) []string {
 	return []string{
 		"RDMA_EVENTS_BIN=" + filepath.Join(dir, "build/rdma-events"),
 		"RDMA_EVENTS_WORKER=" + filepath.Join(dir, "build/rdma-events-worker"),
+		"RDMA_EVENTS_TRACER=" + filepath.Join(dir, "build/rdma-events-tracer"),
 		"TELEGRAF_BIN=" + filepath.Join(dir, "build/tools/telegraf"),
 	}
 }

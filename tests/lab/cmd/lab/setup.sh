@@ -36,6 +36,7 @@ A guest with one RoCE device, rxe0, on netdev d0. Nothing here outlives it but /
   echo rxe0 12 1 5 >/sys/kernel/debug/rdma_evinject
                                            five of any event: device, type, port, count
   \$LAB_LINKFLAP d0 10 20000 100000         ten flaps of 20 ms, one every 100 ms
+  \$LAB_APPS                                an application that misbehaves: open rxe0, read 0 hold, destroy qp, exit
   ibv_asyncwatch -d rxe0                   the events as libibverbs sees them
   rdma link delete rxe0                    the device goes (waits while anyone has it open)
   exit                                     the guest goes

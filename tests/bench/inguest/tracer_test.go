@@ -1,0 +1,155 @@
+//go:build guest
+
+package inguest
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"rdma_events/internal/trace"
+	"rdma_events/internal/trace/bpf"
+	"rdma_events/internal/verbs"
+	"rdma_events/tests/bench"
+	"rdma_events/tests/lab/guest"
+	"rdma_events/tests/rig"
+)
+
+const tracerSection = "Tracer"
+
+// TestTracerBesideProbes measures what the tracer costs a program that waits for completions. None of its hooks is where
+// these pass.
+func TestTracerBesideProbes(t *testing.T) {
+	guest.RequireGuest(t)
+	guest.AddRxe(t, device, netdev)
+	const tracerTurns = 21 // it takes seconds to attach here
+	a := openDevice(t)
+	defer closeDevice(t, a)
+	f := bench.Figure{
+		Section: tracerSection, What: "ud_send, wake p50, back to back, beside the tracer", Unit: "us", OtherIs: "without it",
+		Bound: 1.02, Note: "kprobes, asynchronous events and hangs; 8,000 rounds a turn",
+	}
+	for i := range tracerTurns {
+		inTurn(i, func() {
+			stop := traceAll(t)
+			f.Ours = append(f.Ours, direct(t, verbs.MethodUDSend, 8000).p50/1e3)
+			stop()
+		}, func() {
+			f.Other = append(f.Other, direct(t, verbs.MethodUDSend, 8000).p50/1e3)
+		})
+	}
+	add(f)
+}
+
+// traceAll traces all processes until it is stopped.
+func traceAll(t *testing.T) (stop func()) {
+	t.Helper()
+	programs, err := bpf.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := bpf.Open(programs, 10*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() {
+		for {
+			if _, err := source.Next(t.Context()); err != nil {
+				done <- err
+				return
+			}
+		}
+	}()
+	return func() {
+		if err := source.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; !errors.Is(err, trace.ErrClosed) {
+			t.Error(err)
+		}
+	}
+}
+
+// TestTracerIdle measures the tracer of a host where nothing happens.
+func TestTracerIdle(t *testing.T) {
+	guest.RequireGuest(t)
+	guest.AddRxe(t, device, netdev)
+	p := startPlugin(t, "[[inputs.rdma_events]]\n  [inputs.rdma_events.applications]\n    events = true\n")
+	defer p.stop(false)
+	p.await("attached=1i")
+	tracer := tracerOf(t, p.cmd.Process.Pid)
+	<-time.After(25 * time.Second) // it gives back the memory of its start after 5 s
+	var cpu bench.Figure
+	cpu.Section, cpu.What, cpu.Unit, cpu.Bound = tracerSection, "CPU of the tracer, idle", "% of a core", 0.05
+	for range 3 {
+		const over = 30 * time.Second
+		before, err := bench.CPUTime([]int{tracer})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(over)
+		after, err := bench.CPUTime([]int{tracer})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cpu.Ours = append(cpu.Ours, 100*float64(after-before)/float64(over))
+	}
+	rss, _ := memory(t, []int{tracer})
+	add(cpu, bench.Figure{
+		Section: tracerSection, What: "tracer, RSS", Unit: "MiB", Ours: rss, Bound: 16,
+	}, bench.Figure{
+		Section: tracerSection, What: "its maps in the kernel", Unit: "MiB", Ours: []float64{mapsOf(t, tracer)}, Bound: 7,
+	})
+}
+
+// tracerOf returns the tracer of a plugin.
+func tracerOf(t *testing.T, plugin int) int {
+	t.Helper()
+	for _, pid := range rig.Children(t, plugin) {
+		comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+		if err == nil && strings.HasPrefix(string(comm), "rdma-ev-tracer") {
+			return pid
+		}
+	}
+	t.Fatal("the plugin has no tracer")
+	return 0
+}
+
+// mapsOf returns the memory of the BPF maps that a process has open, in MiB, as the kernel says it (memlock in fdinfo).
+func mapsOf(t *testing.T, pid int) float64 {
+	t.Helper()
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fdinfo/*", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var seen []int
+	var sum float64
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // it was closed
+		}
+		var id int
+		var bytesLocked float64
+		for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+			_, _ = fmt.Sscanf(lines.Text(), "map_id:\t%d", &id)
+			_, _ = fmt.Sscanf(lines.Text(), "memlock:\t%f", &bytesLocked)
+		}
+		if id > 0 && !slices.Contains(seen, id) {
+			seen = append(seen, id)
+			sum += bytesLocked
+		}
+	}
+	if len(seen) == 0 {
+		t.Fatal("the tracer has no map")
+	}
+	return sum / (1 << 20)
+}
