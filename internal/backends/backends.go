@@ -8,6 +8,7 @@ import (
 
 	"rdma_events/internal/clock"
 	"rdma_events/internal/hotplug"
+	"rdma_events/internal/identity"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sim"
 )
@@ -18,6 +19,9 @@ type Row struct {
 	// Discover returns the discovery of the backend's devices. warn is called with each
 	// problem that delays it; the error is that of the request.
 	Discover func(r verbs.Request, warn func(error)) (verbs.Discovery, error)
+	// Process returns the process of a thread that a worker has named; false: it is not there, or
+	// not visible. It may be called concurrently. The error is that of the request.
+	Process func(verbs.Request) (func(thread int) (identity.Process, bool), error)
 	// Reads returns the files, besides libraries, that a worker reads for a request.
 	Reads func(verbs.Request) []string
 }
@@ -25,8 +29,8 @@ type Row struct {
 // All returns the rows.
 func All() []Row {
 	return []Row{
-		{verbs.BackendVerbs, discoverVerbs, readsNothing},
-		{verbs.BackendSim, discoverSim, readsScenario},
+		{verbs.BackendVerbs, discoverVerbs, processOfHost, readsNothing},
+		{verbs.BackendSim, discoverSim, simulatedProcess, readsScenario},
 	}
 }
 
@@ -54,14 +58,28 @@ func discoverVerbs(_ verbs.Request, warn func(error)) (verbs.Discovery, error) {
 
 func readsNothing(verbs.Request) []string { return nil }
 
+func processOfHost(verbs.Request) (func(thread int) (identity.Process, bool), error) {
+	return identity.NewReader("/proc").Process, nil
+}
+
+func load(r verbs.Request) (*sim.World, error) {
+	return sim.Load(sim.Options{Profile: r.Sim.Profile, Scenario: r.Sim.Scenario, Seed: r.Sim.Seed, Epoch: r.Sim.Epoch})
+}
+
 func discoverSim(r verbs.Request, _ func(error)) (verbs.Discovery, error) {
-	world, err := sim.Load(sim.Options{
-		Profile: r.Sim.Profile, Scenario: r.Sim.Scenario, Seed: r.Sim.Seed, Epoch: r.Sim.Epoch,
-	})
+	world, err := load(r)
 	if err != nil {
 		return nil, err
 	}
 	return hotplug.NewSimulated(world, clock.Monotonic), nil
+}
+
+func simulatedProcess(r verbs.Request) (func(thread int) (identity.Process, bool), error) {
+	world, err := load(r)
+	return func(thread int) (identity.Process, bool) {
+		p, ok := world.Process(thread, clock.Monotonic())
+		return p.Identity(), ok
+	}, err
 }
 
 // readsScenario returns the file of the scenario. A scenario without a path is built in.
