@@ -394,6 +394,9 @@ func TestTheDriverCoreIsUnloadedBesideATracer(t *testing.T) {
 	a.Exit(t)
 	guest.DeleteLink(t, device)
 	guest.UnloadDriver(t, guest.Driver())
+	if guest.HasModule("rdma_rxe") { // another test of this guest has loaded it, and it uses ib_uverbs
+		guest.UnloadModule(t, "rdma_rxe")
+	}
 	guest.UnloadModule(t, "ib_uverbs")
 	require.False(t, guest.HasModule("ib_uverbs"))
 	points := r.Await("nothing is traced", soonTraced, func(points []rig.Point) bool {
