@@ -100,8 +100,8 @@ func TestNamesAreClean(t *testing.T) {
 }
 
 func TestThisTestFindsItself(t *testing.T) {
-	if _, err := os.Stat("/proc/self/stat"); err != nil || runtime.GOOS != "linux" {
-		t.Skip("needs /proc of Linux")
+	if runtime.GOOS != "linux" {
+		t.Skip("not Linux: there is no /proc as it has")
 	}
 	got, ok := NewReader("/proc").Process(os.Getpid())
 	require.True(t, ok)

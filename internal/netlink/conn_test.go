@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"rdma_events/tests/prerequisite"
 )
 
 const testKind, testSeq = 0x1401, 7
@@ -89,7 +91,7 @@ func open(t *testing.T, limit time.Duration) *Conn {
 	t.Helper()
 	c, err := Dial(unix.NETLINK_GENERIC, limit)
 	if errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, os.ErrPermission) {
-		t.Skipf("no netlink sockets: %v", err)
+		prerequisite.Missing(t, prerequisite.Netlink, "no netlink sockets: "+err.Error())
 	}
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
