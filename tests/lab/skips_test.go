@@ -21,7 +21,7 @@ var allowedSkips = []struct {
 		"Linux 6.1 names no netdev in the GID table of an iWARP port"},
 	{"siw", `^(TestEventsAreReadWhileTheRTNLLockIsHeld|TestALinkDeletionWaitsForNoSnapshot|TestTheReportOfABadDay)$`,
 		"they begin with a link that has lost its carrier"},
-	{"siw", `^TestObjectsAre`, "a queue pair of siw is connected by its connection manager only (docs/compatibility.md)"},
+	{"siw", `^(TestObjectsAre|TestWhoHoldsWhatIsAsRDMAResourceShowsIt$)`, "a queue pair of siw is connected by its connection manager only (docs/compatibility.md)"},
 	{"siw", `^(TestADeviceCausesEventsByItself|TestEventsThatADeviceCausesAreThoseOfTheApplication)$`, "as above"},
 	{"siw", `^TestTheKernelKeepsTheContractWith[A-Za-z]*/ends/a_process_learns_of_the_removal`, softDevicesStay},
 	{"rxe", `^TestTheKernelKeepsTheContractWith[A-Za-z]*/ends/a_process_learns_of_the_removal`, softDevicesStay},
