@@ -17,6 +17,7 @@ const variable = "RDMA_EVENTS_REQUIRE"
 const (
 	Root           = "root"
 	Netlink        = "netlink"    // netlink sockets, which some sandboxes refuse
+	Landlock       = "landlock"   // a kernel with Landlock, in its list lsm=
 	UserNamespaces = "namespaces" // user namespaces made by the user that runs the tests
 	Interfaces     = "interfaces" // iproute2, and a kernel that makes veth interfaces
 	Package        = "package"    // the package that make package builds
