@@ -1,0 +1,137 @@
+package fabric
+
+import (
+	"bufio"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Host is a host of a List.
+type Host struct {
+	Name    string // unique
+	Group   string // its rack, leaf or rail domain
+	Address string // where its plugin listens, a name or an IP address; it is Name where the list has none
+}
+
+// List is the list of all hosts that probe each other. All hosts have the same one: who pings whom follows from it without
+// a word between them. It does not change, and may be used concurrently.
+type List struct {
+	hosts  []Host         // by group, and by name in each
+	groups []span         // of hosts, by name
+	at     map[string]int // the place of each host in hosts
+	digest string
+}
+
+// span is a group: hosts[from:to].
+type span struct{ from, to int }
+
+func (s span) size() int { return s.to - s.from }
+
+// The limits of a list. It is read whole, and a line of a foreign file goes into messages.
+const (
+	maxHosts  = 100_000
+	maxLine   = 1024
+	maxFields = 3
+)
+
+// name is what names of hosts and groups may be. They are tags of measurements, and parts of TLS certificates.
+var name = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$`)
+
+// ParseList reads a list: a line for each host, with its name, its group and, if its name is not its address, that.
+// Blanks part them, # begins a comment. The error names the line.
+func ParseList(r io.Reader) (*List, error) {
+	l := &List{at: map[string]int{}}
+	lines := map[string]int{}
+	scan := bufio.NewScanner(r)
+	scan.Buffer(make([]byte, 0, maxLine), maxLine)
+	n := 1
+	for ; scan.Scan(); n++ {
+		h, ok, err := parseHost(scan.Text())
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+		if !ok {
+			continue
+		}
+		if first, twice := lines[h.Name]; twice {
+			return nil, fmt.Errorf("line %d: host %s is in line %d already", n, h.Name, first)
+		}
+		if len(l.hosts) == maxHosts {
+			return nil, fmt.Errorf("line %d: more than %d hosts", n, maxHosts)
+		}
+		lines[h.Name] = n
+		l.hosts = append(l.hosts, h)
+	}
+	if err := scan.Err(); err != nil {
+		return nil, fmt.Errorf("line %d: %w", n, err)
+	}
+	l.arrange()
+	return l, nil
+}
+
+// parseHost returns the host of a line, and false if the line has none.
+func parseHost(line string) (Host, bool, error) {
+	line, _, _ = strings.Cut(line, "#")
+	fields := strings.Fields(line)
+	switch {
+	case len(fields) == 0:
+		return Host{}, false, nil
+	case len(fields) == 1 || len(fields) > maxFields:
+		return Host{}, false, fmt.Errorf("%q is not a host, its group and, if need be, its address", strings.TrimSpace(line))
+	}
+	for _, field := range fields[:2] {
+		if !name.MatchString(field) {
+			return Host{}, false, fmt.Errorf("%q is not a name of letters, digits, dots, hyphens and underscores, at most 64", field)
+		}
+	}
+	h := Host{Name: fields[0], Group: fields[1], Address: fields[0]}
+	if len(fields) == maxFields {
+		if h.Address = fields[2]; !name.MatchString(h.Address) {
+			if _, err := netip.ParseAddr(h.Address); err != nil {
+				return Host{}, false, fmt.Errorf("%q is neither a name nor an IP address", h.Address)
+			}
+		}
+	}
+	return h, true, nil
+}
+
+// arrange sorts the hosts, so that the order of the lines means nothing.
+func (l *List) arrange() {
+	slices.SortFunc(l.hosts, func(a, b Host) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Name, b.Name)) })
+	sum := sha256.New()
+	for i, h := range l.hosts {
+		l.at[h.Name] = i
+		if i == 0 || h.Group != l.hosts[i-1].Group {
+			l.groups = append(l.groups, span{i, i})
+		}
+		l.groups[len(l.groups)-1].to++
+		// Addresses do not count: who pings whom is the same without.
+		fmt.Fprintf(sum, "%s %s\n", h.Name, h.Group)
+	}
+	l.digest = hex.EncodeToString(sum.Sum(nil)[:8])
+}
+
+// Digest returns what is equal for two lists if they have the same hosts in the same groups: 16 digits.
+func (l *List) Digest() string { return l.digest }
+
+// Len returns the number of hosts.
+func (l *List) Len() int { return len(l.hosts) }
+
+// Groups returns the number of groups.
+func (l *List) Groups() int { return len(l.groups) }
+
+// Host returns the host of a name.
+func (l *List) Host(name string) (Host, bool) {
+	i, ok := l.at[name]
+	if !ok {
+		return Host{}, false
+	}
+	return l.hosts[i], true
+}
