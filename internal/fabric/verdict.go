@@ -1,0 +1,216 @@
+package fabric
+
+import (
+	"slices"
+	"time"
+)
+
+// Verdict is what is said of a pair, or of the host's own port.
+type Verdict string
+
+// The verdicts of a pair.
+const (
+	VerdictOK           Verdict = "ok"
+	VerdictStarting     Verdict = "starting"      // not both witnesses have answered yet
+	VerdictPath         Verdict = "path"          // both are silent, and the peer's process answers
+	VerdictPeerPort     Verdict = "peer_port"     // the same, and the peer says that its port is not active
+	VerdictPeerDown     Verdict = "peer_down"     // all three are silent
+	VerdictPeerBusy     Verdict = "peer_busy"     // the peer's process does not echo, its NIC acknowledges
+	VerdictPartial      Verdict = "partial"       // one path is silent, others are not
+	VerdictLossyForward Verdict = "lossy_forward" // probes are lost on the way there
+	VerdictLossyReverse Verdict = "lossy_reverse" // echoes are lost on the way back
+	VerdictLossyBoth    Verdict = "lossy_both"
+)
+
+// IsNetwork reports whether a verdict blames the network.
+func (v Verdict) IsNetwork() bool {
+	switch v {
+	case VerdictPath, VerdictPartial, VerdictLossyForward, VerdictLossyReverse, VerdictLossyBoth:
+		return true
+	}
+	return false
+}
+
+// weight orders verdicts: a pair never turns from one to a milder one before it is well.
+func (v Verdict) weight() int {
+	return slices.Index([]Verdict{
+		VerdictOK, VerdictStarting, VerdictPeerBusy, VerdictLossyForward, VerdictLossyReverse, VerdictLossyBoth, VerdictPartial,
+		VerdictPeerDown, VerdictPath, VerdictPeerPort,
+	}, v)
+}
+
+// Sample is what a worker knows of a pair at one moment. Moments are CLOCK_MONOTONIC ns, 0 is never. Counts are those since
+// the pair met.
+type Sample struct {
+	At int64
+
+	Silent      int   // probes without an echo, since the last that came
+	SilentSince int64 // when the first of these was sent
+	Echoed      int64 // when an echo came last
+
+	WriteSince  int64 // when the write was posted that is outstanding
+	WriteDone   int64 // when one was acknowledged last
+	WriteFailed bool  // its queue pair is in state error
+
+	Answers    int64 // when the peer's process answered State last
+	PeerActive bool  // the peer's port was active then
+
+	Sent, ForwardLost, ReverseLost uint64
+	Paths                          []PathSample
+}
+
+// PathSample is one path of a pair, that of the write included.
+type PathSample struct {
+	Missed   int // in a row, each overtaken by an answer on another path, while no queue was dry
+	Answered int // in a row
+}
+
+// The times and numbers of the verdicts.
+const (
+	silentProbes   = 3
+	silentFor      = int64(250 * time.Millisecond)
+	busySilentFor  = int64(2 * time.Second)
+	afterBusyFor   = int64(time.Second) // a write of a peer that was busy has to be silent for so long
+	stateFor       = int64(750 * time.Millisecond)
+	startsFor      = int64(10 * time.Second)
+	wellFor        = int64(5 * time.Second)
+	missedInARow   = 8
+	answeredInARow = 4
+	lossWindow     = int64(time.Minute)
+	leastLost      = 3
+	lossyShare     = 0.02
+	cleanShare     = 0.005
+)
+
+// Judge says what is wrong with one pair. It is for one goroutine.
+type Judge struct {
+	began   int64 // when the pair met
+	met     bool  // both witnesses have answered
+	verdict Verdict
+	since   int64 // of the verdict
+	well    int64 // since when both witnesses have answered; 0: they do not
+	path    int   // that is silent, with VerdictPartial
+	losses  []counts
+}
+
+// counts are the counts of a moment.
+type counts struct {
+	at                     int64
+	sent, forward, reverse uint64
+}
+
+// NewJudge returns the Judge of a pair that has met at a moment.
+func NewJudge(at int64) *Judge {
+	return &Judge{began: at, verdict: VerdictStarting, since: at, path: -1}
+}
+
+// Verdict returns the verdict, and the moment since when it has held.
+func (j *Judge) Verdict() (v Verdict, since int64) { return j.verdict, j.since }
+
+// Path returns the index of the path that is silent, -1 if no single one is.
+func (j *Judge) Path() int { return j.path }
+
+// See takes the next sample, and reports whether the verdict has changed.
+func (j *Judge) See(s *Sample) (changed bool) {
+	j.remember(s)
+	found, path := j.found(s)
+	switch {
+	case j.verdict == VerdictStarting:
+		if j.met = s.Echoed != 0 && s.WriteDone != 0; !j.met && s.At-j.began < startsFor {
+			return false
+		}
+	case found.weight() < j.verdict.weight() && !j.isOver(s):
+		return false
+	}
+	if found == j.verdict {
+		return false
+	}
+	j.verdict, j.since, j.path = found, s.At, path
+	return true
+}
+
+// found returns what the sample says, whatever was said before.
+func (j *Judge) found(s *Sample) (v Verdict, path int) {
+	if v := j.silence(s); v != VerdictOK {
+		return v, -1
+	}
+	for i, p := range s.Paths {
+		if p.Missed >= missedInARow {
+			return VerdictPartial, i
+		}
+	}
+	return j.loss(lossyShare, leastLost), -1
+}
+
+// silence judges by the witnesses that say nothing.
+func (j *Judge) silence(s *Sample) Verdict {
+	if s.Silent < silentProbes {
+		return VerdictOK
+	}
+	silent := s.At - s.SilentSince
+	enough := silentFor
+	if j.verdict == VerdictPeerBusy {
+		enough = afterBusyFor
+	}
+	switch writeSilent := s.WriteFailed || s.WriteSince != 0 && s.At-s.WriteSince >= enough; {
+	case !writeSilent && silent >= busySilentFor && s.WriteDone > s.SilentSince:
+		return VerdictPeerBusy
+	case !writeSilent || silent < silentFor:
+		return VerdictOK
+	}
+	switch answers := s.Answers > s.SilentSince; {
+	case answers && s.PeerActive:
+		return VerdictPath
+	case answers:
+		return VerdictPeerPort
+	case silent >= stateFor:
+		return VerdictPeerDown
+	}
+	return VerdictOK // the third witness has time left
+}
+
+// remember keeps what loss is counted from, and since when the pair is well.
+func (j *Judge) remember(s *Sample) {
+	j.losses = append(j.losses, counts{s.At, s.Sent, s.ForwardLost, s.ReverseLost})
+	for len(j.losses) > 1 && j.losses[1].at <= s.At-lossWindow {
+		j.losses = j.losses[1:]
+	}
+	switch answered := s.Silent == 0 && s.Echoed != 0 && !s.WriteFailed && s.WriteDone != 0 &&
+		(s.WriteSince == 0 || s.At-s.WriteSince < silentFor); {
+	case !answered:
+		j.well = 0
+	case j.well == 0:
+		j.well = s.At
+	}
+}
+
+// loss returns the verdict on a minute in which at least so many, and this share, were lost in a direction.
+func (j *Judge) loss(share float64, least uint64) Verdict {
+	first, last := j.losses[0], j.losses[len(j.losses)-1]
+	sent := last.sent - first.sent
+	lost := func(n uint64) bool { return n >= least && float64(n) >= share*float64(sent) && n > 0 }
+	forward, reverse := lost(last.forward-first.forward), lost(last.reverse-first.reverse)
+	switch {
+	case forward && reverse:
+		return VerdictLossyBoth
+	case forward:
+		return VerdictLossyForward
+	case reverse:
+		return VerdictLossyReverse
+	}
+	return VerdictOK
+}
+
+// isOver reports whether what the verdict says is over.
+func (j *Judge) isOver(s *Sample) bool {
+	if j.well == 0 || s.At-j.well < wellFor {
+		return false
+	}
+	switch j.verdict {
+	case VerdictPartial:
+		return j.path >= len(s.Paths) || s.Paths[j.path].Answered >= answeredInARow
+	case VerdictLossyForward, VerdictLossyReverse, VerdictLossyBoth:
+		return s.At-j.since >= lossWindow && j.loss(cleanShare, 1) == VerdictOK
+	}
+	return true
+}
