@@ -1,0 +1,40 @@
+package model
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"flag"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// runs is how many runs TestPlantedFaultsAreFound has; their seeds are 1 to runs.
+var runs = flag.Int("model.runs", 100, "runs of the model")
+
+// The faults are those that were committed before the code of the verdicts.
+func TestThePlansAreThoseThatWereFixed(t *testing.T) {
+	sum := sha256.New()
+	for seed := range uint64(1000) {
+		require.NoError(t, json.NewEncoder(sum).Encode(Planned(seed+1)))
+	}
+	require.Equal(t, "372e7644ac56ff3168ab59aa93cfd9d2ed2b0225e4056698960e6c96c6c1c989", hex.EncodeToString(sum.Sum(nil)))
+}
+
+func TestPlantedFaultsAreFound(t *testing.T) {
+	f, err := New()
+	require.NoError(t, err)
+	var s Score
+	for seed := uint64(1); seed <= uint64(*runs); seed++ {
+		p := Planned(seed)
+		missed, wrong := s.Add(&p, f.Run(seed, &p).Suspects())
+		if len(missed)+len(wrong) > 0 {
+			t.Logf("run %d: missed %+v, wrong %+v, of %+v", seed, missed, wrong, p.Faults)
+		}
+	}
+	t.Logf("%d runs: precision %.2f %%, recall %.2f %%, direction %d of %d (%+v)",
+		*runs, s.Precision(), s.Recall(), s.Direction, s.Directed, s)
+	require.GreaterOrEqual(t, s.Precision(), 98.2)
+	require.GreaterOrEqual(t, s.Recall(), 99.3)
+}
