@@ -14,14 +14,13 @@ const (
 
 // pair is a peer, and what of it answers. A round is 500 ms.
 type pair struct {
-	t      *testing.T
-	j      *Judge
-	s      Sample
-	echo   bool // the peer's process echoes
-	write  bool // its NIC acknowledges
-	state  bool // its process answers State
-	probes int64
-	said   []Verdict
+	t     *testing.T
+	j     *Judge
+	s     Sample
+	echo  bool // the peer's process echoes
+	write bool // its NIC acknowledges
+	state bool // its process answers State
+	said  []Verdict
 }
 
 func met(t *testing.T) *pair {
