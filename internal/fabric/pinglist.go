@@ -20,7 +20,7 @@ type Peer struct {
 // Pings returns the hosts that a host pings, at most peers: half of them are those after it in its own group, and half in
 // other groups, of which each host of the group takes others. What other groups cannot give is taken from its own. All
 // groups ping each other, if a group has hosts enough, and a host more or less in a group changes few pairs. A host
-// that is not in the list pings nobody.
+// that is not in the list pings none.
 func (l *List) Pings(host string, peers int) []Peer {
 	at, ok := l.at[host]
 	if !ok {

@@ -112,7 +112,7 @@ func draw(r *rand.Rand) Fault {
 	return f
 }
 
-// takes reports whether a fault can be told from those that the plan has: a group has either a fault of its own or faults of
+// takes reports whether a fault can be distinguished from those that the plan has: a group has either a fault of its own or faults of
 // its hosts.
 func (p *Plan) takes(f Fault) bool {
 	return !slices.ContainsFunc(p.Faults, func(other Fault) bool {

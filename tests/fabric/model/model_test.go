@@ -11,7 +11,7 @@ import (
 )
 
 // runs is how many runs TestPlantedFaultsAreFound has; their seeds are 1 to runs.
-var runs = flag.Int("model.runs", 100, "runs of the model")
+var runs = flag.Int("model.runs", 20, "runs of the model")
 
 // The faults are those that were committed before the code of the verdicts.
 func TestThePlansAreThoseThatWereFixed(t *testing.T) {
