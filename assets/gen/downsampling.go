@@ -90,11 +90,16 @@ func aggregate(measurement string, f measure.Field) string {
 		return ofHappening(f)
 	}
 	switch f.Name {
-	case "up", "present", "open", "ok", "state", "attached":
+	case "up", "present", "open", "ok", "attached", "pairs_met":
 		return least
+	case "state":
+		if f.Kind == measure.Int { // that of rdma_fabric_peer is a word
+			return least
+		}
 	case "unacked", "rss_bytes", "worker_rss_bytes", "queue_length", "workers_stuck",
 		"devices_missing", "devices_unwatched", "ports_down", "stuck", "busy_ns", "commands_stuck",
-		"unread", "unread_errors", "unread_age_ns", "threads", "age_ns", "missing", "hooks_missing", "app_hangs", "app_unread_errors":
+		"unread", "unread_errors", "unread_age_ns", "threads", "age_ns", "missing", "hooks_missing", "app_hangs", "app_unread_errors",
+		"bad", "pairs_bad", "pairs_busy", "pairs_down", "fabric_pairs_bad", "fabric_ports_bad", "fabric_pairs_unmet":
 		return greatest
 	}
 	switch {

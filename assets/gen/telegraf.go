@@ -43,11 +43,13 @@ func labels() map[string][]family {
 			}},
 			{"status", []string{"worker_state", "reason"}},
 		},
-		"rdma_port":     {{"info", []string{"link_layer", "netdev", "width"}}},
-		"rdma_cq_probe": {{"status", []string{"status"}}},
-		"rdma_command":  {{"status", []string{"status"}}},
-		"rdma_app_hang": {{"info", []string{"pid", "tid", "number", "unit", "proof"}}},
-		"rdma_tracer":   {{"info", []string{"hooks"}}, {"status", []string{"worker_state", "reason"}}},
+		"rdma_port":        {{"info", []string{"link_layer", "netdev", "width"}}},
+		"rdma_cq_probe":    {{"status", []string{"status"}}},
+		"rdma_command":     {{"status", []string{"status"}}},
+		"rdma_fabric_port": {{"info", []string{"list"}}, {"status", []string{"verdict"}}},
+		"rdma_fabric_peer": {{"status", []string{"verdict", "direction", "state", "reason"}}},
+		"rdma_app_hang":    {{"info", []string{"pid", "tid", "number", "unit", "proof"}}},
+		"rdma_tracer":      {{"info", []string{"hooks"}}, {"status", []string{"worker_state", "reason"}}},
 	}
 }
 

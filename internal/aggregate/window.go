@@ -1,6 +1,7 @@
 package aggregate
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -29,6 +30,7 @@ type Window struct {
 
 type slice struct {
 	number int64 // now divided by the window's slice length, plus 1; 0: never used
+	max    int64
 	exact  []int64
 	sketch *sketch // replaces exact when that is full
 	full   bool
@@ -53,7 +55,7 @@ func (w *Window) slice(number int64) *slice {
 }
 
 func (s *slice) reset(number int64) {
-	s.number, s.exact = number, s.exact[:0]
+	s.number, s.exact, s.max = number, s.exact[:0], math.MinInt64
 	if s.full {
 		s.full = false
 		s.sketch.clear()
@@ -61,6 +63,7 @@ func (s *slice) reset(number int64) {
 }
 
 func (s *slice) add(v int64) {
+	s.max = max(s.max, v)
 	switch {
 	case s.full:
 		s.sketch.add(v)
@@ -106,6 +109,20 @@ func (w *Window) Percentiles(now int64, tmp *Scratch) Percentiles {
 		}
 	}
 	return tmp.percentiles()
+}
+
+// Max returns the greatest of the samples added in the span before now, exactly; 0 if there is none.
+func (w *Window) Max(now int64) int64 {
+	greatest, last := int64(math.MinInt64), now/w.length+1
+	for i := range w.slices {
+		if s := &w.slices[i]; s.number > last-slicesPerWindow && s.number > 0 {
+			greatest = max(greatest, s.max)
+		}
+	}
+	if greatest == math.MinInt64 {
+		return 0
+	}
+	return greatest
 }
 
 func (t *Scratch) percentiles() Percentiles {

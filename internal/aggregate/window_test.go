@@ -76,6 +76,18 @@ func TestAWindowForgetsWhatIsOlder(t *testing.T) {
 	require.Equal(t, Percentiles{Count: 1, P50: 9, P90: 9, P99: 9}, w.Percentiles(61e9, &tmp))
 }
 
+func TestTheGreatestOfAWindowIsExactAndForgotten(t *testing.T) {
+	w := NewWindow(30 * time.Second)
+	require.Zero(t, w.Max(0))
+	for i := range int64(1000) {
+		w.Add(0, 1_000_001+i)
+	}
+	w.Add(15e9, -7)
+	require.EqualValues(t, 1_001_000, w.Max(29e9))
+	require.EqualValues(t, -7, w.Max(30e9))
+	require.Zero(t, w.Max(60e9))
+}
+
 func TestASlidingWindowEqualsAReferenceOverItsSlices(t *testing.T) {
 	var tmp Scratch
 	w := NewWindow(30 * time.Second)

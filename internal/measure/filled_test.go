@@ -56,6 +56,7 @@ func filled() []Point {
 			BusyNS: 6_000_000_000, Stuck: true, Took: statOf(45_000), TookP: ranks(44_000), At: at(0),
 		},
 	}
+	points = append(points, filledFabric()...)
 	host := &Host{
 		HostTotals: HostTotals{Flaps: 3, MissedTransitions: 1, LostEvents: 2, LostCompletions: 1, Errors: 3, GIDMoves: 2}, At: at(0),
 		Apps: &HostApps{Errors: 5, Hangs: 2, UnreadErrors: 3, Attached: true},
@@ -116,6 +117,31 @@ func filledAppAsync() *AppAsync {
 	a.Processes, a.Discarded, a.Skipped, a.DestroyedUnacked = 8, 4, 1, 6
 	a.Read = a.Queued() - a.Discarded - a.Skipped - a.Unread
 	return a
+}
+
+func filledFabric() []Point {
+	counts := FabricCounts{
+		Pairs: 8, PairsMet: 7, PairsBad: 1, PairsBusy: 1, PairsDown: 2, Sent: 1000, Answered: 940, ForwardLost: 20, ReverseLost: 15,
+		BusyLost: 12, UnknownLost: 10, Pending: 3, Writes: 980, WritesOK: 970, WritesLate: 4, WriteErrors: 9, Reconnects: 6,
+	}
+	latencies := FabricLatencies{EchoP: ranks(8000), EchoMax: 9000, ResponderP: ranks(3000), WriteP: ranks(4000), WriteMax: 5000}
+	return []Point{
+		&Fabric{OwnGroup: "rack1", PeerGroup: "rack2", Scope: "across", FabricCounts: counts, FabricLatencies: latencies, At: at(0)},
+		&FabricPort{
+			Device: "mlx5_0", Port: 1, OwnGroup: "rack1", FabricCounts: counts, FabricLatencies: latencies, Verdict: "own_link", Bad: true,
+			VerdictAgeNS: 12_000_000_000, List: "0123456789abcdef", FabricLane: FabricLane{
+				Events: 3000, Acked: 2990, Unacked: 1, Released: 9, Spurious: 7, Echoed: 950, Refused: 2, Foreign: 3, Dry: 1,
+			}, At: at(0),
+		},
+		&FabricPeer{
+			Device: "mlx5_0", Port: 1, OwnGroup: "rack1", PeerHost: "gpu042", PeerDevice: "mlx5_0", PeerGroup: "rack2", Scope: "across",
+			Verdict: "partial", Bad: true, AgeNS: 8_000_000_000, Direction: "forward", Path: 3, Lost: 17, WriteNSP50: 4100, State: "active", At: at(257),
+		},
+		&FabricPeer{
+			Device: "mlx5_0", Port: 1, OwnGroup: "rack1", PeerHost: "gpu043", PeerGroup: "rack1", Scope: "group", AgeNS: 60_000_000_000,
+			Reason: "not_listed", At: at(0),
+		},
+	}
 }
 
 func filledEvidence(at time.Time) *Evidence {

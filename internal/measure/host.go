@@ -14,9 +14,10 @@ type Host struct {
 	Unwatched int64
 	PortsDown int64
 	Unacked   uint64
-	WakeP99   int64     // ns, the greatest; 0: no event came
-	Stuck     int64     // commands
-	Apps      *HostApps // nil: there is no tracer
+	WakeP99   int64       // ns, the greatest; 0: no event came
+	Stuck     int64       // commands
+	Apps      *HostApps   // nil: there is no tracer
+	Fabric    *HostFabric // nil: hosts are not probed
 	At        time.Time
 }
 
@@ -39,8 +40,15 @@ type HostApps struct {
 	Attached     bool // UnreadErrors is known
 }
 
+// HostFabric are sums over all ports of the host whose fabric is probed.
+type HostFabric struct {
+	PairsBad   int64
+	PortsBad   int64
+	PairsUnmet int64
+}
+
 // Add adds the values of a point of one interval. Points of other types than Device,
-// Port, Async, Probe and Command add nothing.
+// Port, Async, Probe, Command and FabricPort add nothing.
 func (h *Host) Add(p Point) {
 	switch p := p.(type) {
 	case *Device:
@@ -58,6 +66,8 @@ func (h *Host) Add(p Point) {
 	case *Probe:
 		h.Unacked += p.Unacked
 		h.WakeP99 = max(h.WakeP99, p.WakeP.P99)
+	case *FabricPort:
+		h.fabric(p)
 	}
 }
 
@@ -68,6 +78,15 @@ func (h *Host) device(d *Device) {
 	case d.Present && !d.Open:
 		h.Unwatched++
 	}
+}
+
+func (h *Host) fabric(p *FabricPort) {
+	if h.Fabric == nil {
+		h.Fabric = &HostFabric{}
+	}
+	h.Fabric.PairsBad += p.PairsBad
+	h.Fabric.PortsBad += bit(p.Bad)
+	h.Fabric.PairsUnmet += p.Pairs - p.PairsMet
 }
 
 // Key implements Point.
@@ -120,7 +139,20 @@ var hosts = table[Host]{
 		ofApps("app_hangs", "sum of rdma_app_hang.threads", func(a *HostApps) (int64, bool) { return a.Hangs, true }),
 		ofApps("app_unread_errors", "sum of rdma_app_async.unread_errors",
 			func(a *HostApps) (int64, bool) { return clip(a.UnreadErrors), a.Attached }),
+		ofFabric("fabric_pairs_bad", "sum of rdma_fabric_port.pairs_bad", func(f *HostFabric) int64 { return f.PairsBad }),
+		ofFabric("fabric_ports_bad", "sum of rdma_fabric_port.bad", func(f *HostFabric) int64 { return f.PortsBad }),
+		ofFabric("fabric_pairs_unmet", "rdma_fabric_port.pairs without pairs_met, of all ports", func(f *HostFabric) int64 { return f.PairsUnmet }),
 	},
+}
+
+// ofFabric returns a field that is there with fabric.peers_file only.
+func ofFabric(name, description string, value func(*HostFabric) int64) field[Host] {
+	return maybe(name, "", description+"; with fabric.peers_file", func(v *Host) (int64, bool) {
+		if v.Fabric == nil {
+			return 0, false
+		}
+		return value(v.Fabric), true
+	})
 }
 
 // ofApps returns a field that is there with applications.events only.

@@ -23,9 +23,17 @@ func TestAHostIsTheSumOfItsDevices(t *testing.T) {
 		&Port{Known: true},
 		&Async{Unacked: 1}, &Async{Unacked: 2},
 		&Probe{WakeP: aggregate.Percentiles{P99: 70}}, &Probe{WakeP: aggregate.Percentiles{P99: 50}, Unacked: 4},
+		&FabricPort{FabricCounts: FabricCounts{Pairs: 8, PairsMet: 6, PairsBad: 2}},
+		&FabricPort{FabricCounts: FabricCounts{Pairs: 8, PairsMet: 8}, Bad: true},
 		&Event{Count: 100},
 	} {
 		h.Add(p)
 	}
-	require.Equal(t, &Host{HostTotals: totals, Missing: 1, Unwatched: 1, PortsDown: 1, Unacked: 7, WakeP99: 70}, h)
+	require.Equal(t, &Host{HostTotals: totals, Missing: 1, Unwatched: 1, PortsDown: 1, Unacked: 7, WakeP99: 70,
+		Fabric: &HostFabric{PairsBad: 2, PortsBad: 1, PairsUnmet: 2}}, h)
+}
+
+func TestAHostWhoseFabricIsNotProbedSaysNothingOfIt(t *testing.T) {
+	require.NotContains(t, one(t, &Host{}).Fields, "fabric_pairs_bad")
+	require.Equal(t, int64(0), one(t, &Host{Fabric: &HostFabric{}}).Fields["fabric_pairs_bad"])
 }

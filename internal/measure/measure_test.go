@@ -194,6 +194,7 @@ func TestEveryPointHasAKeyOfItsOwn(t *testing.T) {
 func TestALaterPointReplacesAnEarlierOne(t *testing.T) {
 	for _, p := range []Point{
 		&Async{}, &Port{}, &Probe{}, &Histogram{}, &Command{}, &Device{}, &App{}, &AppAsync{}, &AppHang{}, &Host{}, &Collector{}, &Tracer{},
+		&Fabric{}, &FabricPort{}, &FabricPeer{},
 	} {
 		for _, later := range filled() {
 			if later.Key().Measurement == p.Key().Measurement {

@@ -31,7 +31,7 @@ func clone[T any](p *T) *T {
 type Key struct {
 	Measurement string
 	Device      string // "": the host
-	Of          string // event or method; "": neither
+	Of          string // event, method, application or peer; "": none of them
 	Port        int    // 0: the device
 	Vector      int    // completion vector
 }
@@ -57,6 +57,9 @@ func All() []Metric {
 		histograms.describe(),
 		commands.describe(),
 		evidences.describe(),
+		fabrics.describe(),
+		fabricPorts.describe(),
+		fabricPeers.describe(),
 		apps.describe(),
 		appAsyncs.describe(),
 		appEvents.describe(),

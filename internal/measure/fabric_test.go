@@ -1,0 +1,127 @@
+package measure
+
+import (
+	"math/rand/v2"
+	"reflect"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// sum adds up fields of a line.
+func sum(l Line, fields ...string) (n int64) {
+	for _, name := range fields {
+		n += l.Fields[name].(int64)
+	}
+	return n
+}
+
+// requireParity requires that every probe and every completion event of a line is in one of its counts.
+func requireParity(t *testing.T, l Line) {
+	t.Helper()
+	require.Equal(t, l.Fields["sent"],
+		sum(l, "answered", "forward_lost", "reverse_lost", "busy_lost", "unknown_lost", "pending"))
+	if l.Name == "rdma_fabric_port" {
+		require.Equal(t, l.Fields["events"], sum(l, "acked", "unacked", "released"))
+	}
+}
+
+// grow lets probes and events happen, each of which ends in one of the counts.
+func grow(r *rand.Rand, p *FabricPort) {
+	n := func() uint64 { return r.Uint64N(50) }
+	p.Answered += n()
+	p.ForwardLost += n()
+	p.ReverseLost += n()
+	p.BusyLost += n()
+	p.UnknownLost += n()
+	p.Pending = n()
+	p.Sent = p.Answered + p.ForwardLost + p.ReverseLost + p.BusyLost + p.UnknownLost + p.Pending
+	p.Acked += n()
+	p.Released += n()
+	p.Unacked = n()
+	p.FabricLane.Events = p.Acked + p.Released + p.Unacked
+}
+
+func TestPointsOfThePortThatMergeKeepEveryProbeAndEveryEvent(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	now := &FabricPort{Device: "d", Port: 1, OwnGroup: "g"}
+	waiting := now.Clone()
+	for i := range 100 {
+		grow(r, now)
+		now.At = at(i)
+		waiting.Merge(now.Clone())
+		requireParity(t, one(t, waiting))
+		require.Equal(t, now, waiting)
+	}
+}
+
+func TestPairsAddUpWithEachOfTheirCounts(t *testing.T) {
+	ones := func() *FabricCounts {
+		var c FabricCounts
+		v := reflect.ValueOf(&c).Elem()
+		for i := range v.NumField() {
+			switch f := v.Field(i); {
+			case f.CanInt():
+				f.SetInt(int64(i + 1))
+			default:
+				f.SetUint(uint64(i + 1))
+			}
+		}
+		return &c
+	}
+	var c FabricCounts
+	for range 3 {
+		c.Add(ones())
+	}
+	v := reflect.ValueOf(c)
+	for i := range v.NumField() {
+		name := v.Type().Field(i).Name
+		if f := v.Field(i); f.CanInt() {
+			require.EqualValues(t, 3*(i+1), f.Int(), name)
+		} else {
+			require.EqualValues(t, 3*(i+1), f.Uint(), name)
+		}
+	}
+}
+
+func TestTheFilledPointsOfTheFabricAddUp(t *testing.T) {
+	for _, p := range filledFabric()[:2] {
+		requireParity(t, one(t, p))
+	}
+}
+
+func TestLatenciesThatNothingMeasuredAreLeftOut(t *testing.T) {
+	l := one(t, &Fabric{OwnGroup: "a", PeerGroup: "a", Scope: "group", FabricLatencies: FabricLatencies{WriteP: ranks(7), WriteMax: 9}})
+	require.NotContains(t, l.Fields, "echo_ns_p50")
+	require.NotContains(t, l.Fields, "echo_ns_max")
+	require.NotContains(t, l.Fields, "responder_ns_p99")
+	require.Equal(t, int64(9), l.Fields["write_ns_max"])
+	require.Equal(t, map[string]string{"own_group": "a", "peer_group": "a", "scope": "group"}, l.Tags)
+}
+
+func TestOnlyAPartialPairHasAPath(t *testing.T) {
+	partial := one(t, &FabricPeer{Verdict: "partial", Path: 0})
+	require.Equal(t, int64(0), partial.Fields["path"])
+	require.NotContains(t, one(t, &FabricPeer{Verdict: "partial", Path: -1}).Fields, "path")
+	require.NotContains(t, one(t, &FabricPeer{Verdict: "path"}).Fields, "path")
+}
+
+func TestAPeerThatWasNotMetHasAReasonAndNoVerdict(t *testing.T) {
+	l := one(t, &FabricPeer{Device: "d", Port: 1, OwnGroup: "a", PeerHost: "h", PeerGroup: "b", Scope: "across", Reason: "key"})
+	require.Equal(t, map[string]any{"bad": int64(0), "age_ns": int64(0), "lost": int64(0), "reason": "key"}, l.Fields)
+	require.NotContains(t, l.Tags, "peer_device")
+}
+
+func TestPointsOfDifferentPairsDoNotMerge(t *testing.T) {
+	one := FabricPeer{Device: "d", Port: 1, OwnGroup: "a", PeerHost: "h", PeerDevice: "e", PeerGroup: "b", Scope: "across"}
+	for _, change := range []func(*FabricPeer){
+		func(p *FabricPeer) { p.Device = "x" }, func(p *FabricPeer) { p.Port = 2 }, func(p *FabricPeer) { p.OwnGroup = "x" },
+		func(p *FabricPeer) { p.PeerHost = "x" }, func(p *FabricPeer) { p.PeerDevice = "x" }, func(p *FabricPeer) { p.PeerGroup = "x" },
+		func(p *FabricPeer) { p.Scope = "group" },
+	} {
+		other := one
+		change(&other)
+		require.NotEqual(t, one.Key(), other.Key())
+	}
+	require.NotEqual(t, (&Fabric{OwnGroup: "a", PeerGroup: "b"}).Key(), (&Fabric{OwnGroup: "a", PeerGroup: "c"}).Key())
+}
