@@ -87,9 +87,41 @@ var meanings = []meaning{
 	{"hold mean", "light-blue"},
 	{"ack max", "dark-blue"},
 	{"ack mean", "semi-dark-blue"},
+	{"there", "orange"},
+	{"back", "dark-orange"},
+	{"busy", "blue"},
+	{"not known", grey},
+	{"probes sent", "blue"},
+	{"writes posted", "light-blue"},
+	{"echoes sent", "super-light-blue"},
+	{"refused", "orange"},
+	{"foreign", "yellow"},
+	{"dry", "light-orange"},
 	{"down in the interval", "red"},
 	{past, grey},
 	{"best", "blue"},
+}
+
+// saidColors are the colours of verdicts about pairs and of the reasons why two hosts have not met.
+var saidColors = []meaning{
+	{"path", "red"},
+	{"partial", "orange"},
+	{"lossy_both", "dark-orange"},
+	{"lossy_forward", "semi-dark-orange"},
+	{"lossy_reverse", "light-orange"},
+	{"own_link", "dark-red"},
+	{"peer_port", "dark-yellow"},
+	{"peer_down", "yellow"},
+	{"peer_busy", "blue"},
+	{"starting", "light-blue"},
+	{"no_responder", "yellow"},
+	{"key", "red"},
+	{"not_listed", "orange"},
+	{"full", "light-orange"},
+	{"version", "light-yellow"},
+	{"no_common_gid", "blue"},
+	{"pkey", "light-red"},
+	{"unsupported", grey},
 }
 
 // past is a dashed line, above which the rule wake-slow fires.
@@ -102,17 +134,23 @@ const grey = "#8e8e8e"
 // event, gets those of all such names.
 func colored(queries []query) []grafana.Override {
 	var all []grafana.Override
-	for _, m := range meanings {
-		if slices.ContainsFunc(queries, func(q query) bool { return m.of(q.alias) }) {
-			all = append(all, grafana.Override{
-				Matcher:    grafana.Matcher{ID: "byRegexp", Options: "/^" + m.name + `(?![a-z_])/`},
-				Properties: []grafana.Property{{ID: "color", Value: map[string]any{"mode": "fixed", "fixedColor": m.color}}},
-			})
-			if m.name == past {
-				o := &all[len(all)-1]
-				o.Properties = append(o.Properties, grafana.Property{ID: "custom.lineStyle", Value: map[string]any{"fill": "dash", "dash": []int{10, 10}}},
-					grafana.Property{ID: "custom.fillOpacity", Value: 0})
-			}
+	its := slices.DeleteFunc(slices.Clone(meanings), func(m meaning) bool {
+		return !slices.ContainsFunc(queries, func(q query) bool { return m.of(q.alias) })
+	})
+	for _, m := range saidColors {
+		if slices.ContainsFunc(queries, func(q query) bool { return q.alias == m.name }) {
+			its = append(its, m)
+		}
+	}
+	for _, m := range its {
+		all = append(all, grafana.Override{
+			Matcher:    grafana.Matcher{ID: "byRegexp", Options: "/^" + m.name + `(?![a-z_])/`},
+			Properties: []grafana.Property{{ID: "color", Value: map[string]any{"mode": "fixed", "fixedColor": m.color}}},
+		})
+		if m.name == past {
+			o := &all[len(all)-1]
+			o.Properties = append(o.Properties, grafana.Property{ID: "custom.lineStyle", Value: map[string]any{"fill": "dash", "dash": []int{10, 10}}},
+				grafana.Property{ID: "custom.fillOpacity", Value: 0})
 		}
 	}
 	return all

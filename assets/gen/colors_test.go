@@ -20,7 +20,9 @@ import (
 // boards returns the dashboards of an engine.
 func boards(e Engine) []*grafana.Dashboard {
 	o, n := Defaults(), newNames(measure.All())
-	return []*grafana.Dashboard{overviewDashboard(n, e, &o), hostDashboard(n, e, &o), deviceDashboard(n, e, &o), appsDashboard(n, e, &o)}
+	return []*grafana.Dashboard{
+		overviewDashboard(n, e, &o), hostDashboard(n, e, &o), deviceDashboard(n, e, &o), appsDashboard(n, e, &o), fabricDashboard(n, e, &o),
+	}
 }
 
 func eachPanel(t *testing.T, do func(d *grafana.Dashboard, p *grafana.Panel)) {
@@ -86,7 +88,7 @@ func TestColoursAreGrafanasAndDescriptionsNameOnlyThoseOfTheirPanel(t *testing.T
 // Only devices, ports, vectors, applications and the percentiles of calls have the colours of a palette.
 func TestSeriesHaveTheColourOfTheirMeaning(t *testing.T) {
 	palette := regexp.MustCompile(`^((hold|ack), vector|vector|port|(received, |sent, )?(\$tag_device|\{\{device\}\})|` +
-		`\$tag_app|\{\{app\}\}|(\$tag_call|\{\{call\}\}), p)`)
+		`\$tag_app|\{\{app\}\}|\$tag_own_group|\{\{own_group\}\}|(\$tag_call|\{\{call\}\}), p)`)
 	eachPanel(t, func(d *grafana.Dashboard, p *grafana.Panel) {
 		if p.Type != "timeseries" {
 			return

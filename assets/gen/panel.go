@@ -45,7 +45,8 @@ type panel struct {
 
 	recorded bool // Prometheus shows what a rule records every five minutes
 
-	needs string // the option of the plugin's section applications without which there is no data; "": none
+	fabric bool   // there is no data without fabric.peers_file
+	needs  string // the option of the plugin's section applications without which there is no data; "": none
 }
 
 // board places panels from left to right in rows of 24 columns.
@@ -135,6 +136,10 @@ func (b *board) make(kind, format string, p panel, fields grafana.FieldDefaults,
 	if p.needs != "" {
 		made.Description += "\n\n**Needs** `applications." + p.needs + " = true` in the plugin's configuration; without it there is no data."
 		made.FieldConfig.Defaults.NoValue = cmp.Or(fields.NoValue, "None, or applications."+p.needs+" is off")
+	}
+	if p.fabric {
+		made.Description += "\n\n**Needs** `fabric.peers_file` in the plugin's configuration; without it there is no data."
+		made.FieldConfig.Defaults.NoValue = cmp.Or(fields.NoValue, "None, or fabric.peers_file is not set")
 	}
 	if p.now && b.engine == InfluxDB {
 		made.TimeFrom = short(b.options.recent())
@@ -300,6 +305,8 @@ var widths = map[string]int{
 	"unread errors": 112, "unread for": 90, "threads hang": 106, "hang for": 84, "QPs in error": 104, "errors in 30 min": 128,
 	"processes": 92, "contexts": 82, "PDs": 50, "CQs": 50, "SRQs": 50, "queue pairs": 100, "in RTS": 56, "in error": 66,
 	"attached": 82, "hooks": 64, "missing hooks": 116, "gaps": 50, "blind": 78, "lost records": 104, "map full": 78, "applications": 90,
+	"peer_host": 88, "peer_device": 92, "peer_group": 90, "own_group": 90, "own group": 84, "anywhere": 78, "there": 54, "back": 54,
+	"bad across": 88, "pairs across": 96, "bad within": 86, "observers": 82, "list": 140, "worst": 78,
 	"trigger": 128, "cause": 128, "admin up": 82, "carrier": 64, "link": 128, "counters that moved": 320,
 }
 

@@ -37,7 +37,7 @@ const reported = "rdma:collector_report_timestamp_seconds:max5m"
 // promPast are the series that rules with a long memory read, and panels that would have to read very many. To read a day
 // of points of thousands of ports in each evaluation would take seconds. A rule that reads what another one records comes
 // after that.
-func promPast() []promRule {
+func promPast(o *Options) []promRule {
 	return []promRule{
 		{Record: "rdma:port_up:max5m", Expr: `max_over_time(rdma_port_up{expected!="down"}[5m])`},
 		// Few ports flap, and few hosts have events, so that these are small.
@@ -47,6 +47,7 @@ func promPast() []promRule {
 		{Record: "rdma:port_rate_bytes_per_second:max7d", Expr: `max_over_time(rdma:port_rate_bytes_per_second:max5m[7d])`},
 		{Record: "rdma:cq_probe_wake_p99_seconds:mean5m", Expr: `avg_over_time(rdma_cq_probe_wake_p99_seconds[5m])`},
 		{Record: "rdma:tracer_attached:max5m", Expr: `max_over_time(rdma_tracer_attached[5m])`},
+		{Record: fabricPast, Expr: fabricNow(o.site(Prometheus))},
 		{Record: reported, Expr: `max_over_time(timestamp(rdma_collector_uptime_seconds)[5m:])`},
 	}
 }
@@ -70,7 +71,7 @@ func promGroups(o *Options) []promGroup {
 	for _, r := range o.rules() {
 		alerts.Rules = append(alerts.Rules, r.prometheus(o))
 	}
-	return []promGroup{{Name: "rdma_events_past", Interval: "5m", Rules: promPast()}, alerts}
+	return []promGroup{{Name: "rdma_events_past", Interval: "5m", Rules: promPast(o)}, alerts}
 }
 
 // promRules returns the file of rules for Prometheus.

@@ -164,4 +164,7 @@ var series = map[string]string{
 	"rdma_host":      byHost,
 	"rdma_collector": byHost,
 	"rdma_tracer":    byHost,
+
+	"rdma_fabric":      byGroupPair,
+	"rdma_fabric_port": byPort + `, "own_group"`,
 }

@@ -7,7 +7,7 @@ import (
 
 // rules returns the table of alert rules, for both engines.
 func (o *Options) rules() []rule {
-	return slices.Concat(o.portRules(), o.deviceRules(), commandRules(o), probeRules(), o.appRules(), o.pluginRules())
+	return slices.Concat(o.portRules(), o.deviceRules(), commandRules(o), probeRules(), o.appRules(), o.fabricRules(), o.pluginRules())
 }
 
 // growth returns the step for a counter's increase in each series in which it

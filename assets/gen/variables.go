@@ -73,7 +73,7 @@ const applications = "applications"
 // inPrometheus has a series of each measurement that variables ask, as the begin of a selector.
 var inPrometheus = map[string]string{
 	"rdma_collector": "rdma_collector_uptime_seconds{", "rdma_device": "rdma_device_present{", "rdma_port": "rdma_port_state{",
-	"rdma_cq_probe": "rdma_cq_probe_ok{", applications: `{__name__=~"rdma_app_qps|rdma_app_async_unread",`,
+	"rdma_cq_probe": "rdma_cq_probe_ok{", "rdma_fabric": "rdma_fabric_pairs{", applications: `{__name__=~"rdma_app_qps|rdma_app_async_unread",`,
 }
 
 // appVariables are those of the overview, and the devices and applications of the chosen hosts.
@@ -81,6 +81,24 @@ func (b *board) appVariables() []grafana.Variable {
 	return append(b.overviewVariables(),
 		b.some("device", "Device", "rdma_device", "device", b.tags),
 		b.some("app", "Application", applications, "app", append(slices.Clone(b.tags), "device")))
+}
+
+// fabricVariables are the labels of places, the groups there, and their hosts.
+func (b *board) fabricVariables() []grafana.Variable {
+	all := b.places()
+	var wider []string
+	for _, label := range b.tags {
+		title := label
+		switch label {
+		case "own_group":
+			title = "Group"
+		case "host":
+			title = "Host"
+		}
+		all = append(all, b.some(label, title, "rdma_fabric", label, wider))
+		wider = append(wider, label)
+	}
+	return all
 }
 
 // one returns a variable with the values of a tag in the series whose tags have the chosen values. The user chooses one of

@@ -105,6 +105,30 @@ const traced = `
   data_format = "influx"
 `
 
+// probed writes what the plugin would of probes between hosts, with each verdict and each reason.
+const probed = `
+[[inputs.execd]]
+  command = ["sh", "-c", """n=0; while read -r _; do n=$((n+1))
+    counts=$(printf 'pairs=8i,pairs_met=7i,pairs_bad=1i,pairs_busy=1i,pairs_down=0i,sent=%d0i,answered=%d0i,forward_lost=%di,' $n $n $n
+      printf 'reverse_lost=%di,busy_lost=%di,unknown_lost=%di,pending=0i,writes=%d0i,write_ns_p99=12000i' $n $n $n $n)
+    for scope in group across; do
+      printf 'rdma_fabric,own_group=a,peer_group=%s,scope=%s %s\\n' $scope $scope $counts
+      for v in path partial lossy_both lossy_forward lossy_reverse own_link peer_port peer_down peer_busy starting; do for d in 0 1; do
+        printf 'rdma_fabric_peer,device=sim%d,port=1,own_group=a,peer_host=%s,peer_device=sim0,peer_group=a,scope=%s ' $d $v $scope
+        printf 'verdict=\"%s\",bad=1i,age_ns=1i,lost=1i\\n' $v
+      done; done
+      for r in no_responder key not_listed full version no_common_gid pkey unsupported; do
+        printf 'rdma_fabric_peer,device=sim0,port=1,own_group=a,peer_host=%s,peer_group=a,scope=%s ' $r $scope
+        printf 'reason=\"%s\",bad=0i,age_ns=1i,lost=0i\\n' $r
+      done
+    done
+    printf 'rdma_fabric_port,device=sim0,port=1,own_group=a %s,echoed=%di,refused=%di,foreign=%di,dry=%di,' $counts $n $n $n $n
+    printf 'bad=1i,verdict=\"own_link\",verdict_age_ns=1i,list=\"0123456789abcdef\"\\n'
+  done"""]
+  signal = "STDIN"
+  data_format = "influx"
+`
+
 // shown is a Prometheus with what Telegraf had to show of that time.
 func shown(t *testing.T) (address string) {
 	t.Helper()
@@ -118,7 +142,7 @@ func shown(t *testing.T) (address string) {
 		Plugin: fmt.Sprintf("[[inputs.rdma_events]]\n  backend = \"sim\"\n  [inputs.rdma_events.evidence]\n    command_interval = \"1s\"\n"+
 			"  [inputs.rdma_events.recorder]\n    directory = %q\n"+
 			"  [inputs.rdma_events.sim]\n    profile = \"fleet4\"\n    scenario = %q\n", filepath.Join(t.TempDir(), "records"), scenario),
-		More: shipped(t, telegraf, "detail = false", "detail = true") + neighbour + traced + "\n[global_tags]\n  host = \"h1\"\n  site = \"s1\"\n",
+		More: shipped(t, telegraf, "detail = false", "detail = true") + neighbour + traced + probed + "\n[global_tags]\n  host = \"h1\"\n  site = \"s1\"\n",
 	})
 	for _, enough := range []string{
 		`rdma_collector_recorded_total > 10`,
@@ -127,7 +151,7 @@ func shown(t *testing.T) (address string) {
 		`increase(rdma_cq_probe_errors_total{device="sim3"}[30s]) > 1`, `rdma_device_present{device="sim2"} == 0`,
 		`time() - rdma:device_unwatched:since{device="sim2"} > 5`, `time() - rdma:command_stuck:since{device="sim1"} > 2`,
 		`increase(infiniband_symbol_error[20s]) > 0`, `rdma_app_async_events_total{app="python3",event="qp_fatal"} > 10`,
-		`rdma:tracer_attached:max5m == 1`,
+		`rdma:tracer_attached:max5m == 1`, `rdma_fabric_port_dry_total > 10`,
 	} {
 		require.Eventually(t, func() bool { return len(ask(t, address, enough, true)) > 0 }, time.Minute, 200*time.Millisecond, enough)
 	}
@@ -176,7 +200,7 @@ func TestEveryPanelHasSomethingToShow(t *testing.T) {
 	for _, name := range ofOptions(t) {
 		require.NotEmpty(t, ask(t, address, name, true), name)
 	}
-	for file, device := range map[string]string{"overview": "", "host": "", "device": "sim0", "applications": "sim0"} {
+	for file, device := range map[string]string{"overview": "", "host": "", "device": "sim0", "applications": "sim0", "fabric": ""} {
 		text, err := os.ReadFile(filepath.Join("dashboards", file+".json"))
 		require.NoError(t, err)
 		d, err := grafana.ParseDashboard(text)
@@ -224,7 +248,7 @@ func requireChoices(t *testing.T, address string, d *grafana.Dashboard, device s
 // A rule's annotations name a panel of the dashboards for Prometheus.
 func TestTheRulesNameTheirPanels(t *testing.T) {
 	panels := map[string]bool{}
-	for _, file := range []string{"overview", "host", "device", "applications"} {
+	for _, file := range []string{"overview", "host", "device", "applications", "fabric"} {
 		text, err := os.ReadFile(filepath.Join("dashboards", file+".json"))
 		require.NoError(t, err)
 		d, err := grafana.ParseDashboard(text)

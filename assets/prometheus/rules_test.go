@@ -188,6 +188,7 @@ func units() []unit {
 	},
 		commandUnits(),
 		appUnits(),
+		fabricUnits(),
 		recorderUnits(),
 		grows("RDMAPortFlapping", "rdma_port_flaps_total"+ofPort, 3, 30),
 		grows("RDMALinkDisagrees", "rdma_port_missed_transitions_total"+ofPort, 1, 30),

@@ -40,6 +40,9 @@ func TestEveryRuleFiresOnItsFaultsAndOnNothingElse(t *testing.T) {
 			require.NoError(t, f.apps.Write(&lines), f.name)
 			require.NoError(t, src.Server.Write(t.Context(), src.Database, &lines), f.name)
 		}
+		if f.fabric != nil {
+			f.writeFabric(t, src)
+		}
 	}
 	requireHealthyHour(t, src)
 	file, err := Rules(root)

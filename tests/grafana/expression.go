@@ -116,17 +116,17 @@ type pair struct {
 	labels      map[string]string
 }
 
-// union pairs two numbers if their labels are equal or one of them has no labels,
-// and drops the others (mathexp.union). If each side has one number and they do
-// not match, it still pairs them, without labels.
+// union pairs two numbers if their labels are equal, or those of one contain those of
+// the other, and drops the others (mathexp.union). If each side has one number and
+// they do not match, it still pairs them, without labels.
 func union(left, right []Number) []pair {
 	var pairs []pair
 	for _, l := range left {
 		for _, r := range right {
 			switch {
-			case len(r.Labels) == 0 || maps.Equal(l.Labels, r.Labels):
+			case contains(l.Labels, r.Labels):
 				pairs = append(pairs, pair{l, r, l.Labels})
-			case len(l.Labels) == 0:
+			case contains(r.Labels, l.Labels):
 				pairs = append(pairs, pair{l, r, r.Labels})
 			}
 		}
@@ -135,6 +135,16 @@ func union(left, right []Number) []pair {
 		pairs = []pair{{left: left[0], right: right[0]}}
 	}
 	return pairs
+}
+
+// contains reports whether labels have all that others have.
+func contains(labels, others map[string]string) bool {
+	for name, value := range others {
+		if have, ok := labels[name]; !ok || have != value {
+			return false
+		}
+	}
+	return true
 }
 
 func operate(op token.Token, l, r float64) (float64, error) {
@@ -146,6 +156,8 @@ func operate(op token.Token, l, r float64) (float64, error) {
 		return l * r, nil
 	case token.EQL:
 		return truth(l == r), nil
+	case token.LSS:
+		return truth(l < r), nil
 	case token.GTR:
 		return truth(l > r), nil
 	case token.GEQ:

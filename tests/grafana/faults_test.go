@@ -19,6 +19,8 @@ type fault struct {
 	expect, expectedDown []string
 	// apps is what the host reports of applications. nil: nothing, as an older plugin.
 	apps *history.Apps
+	// fabric is what hosts report of each other. nil: nothing. The first of them has the name of the fault.
+	fabric *history.Fabric
 }
 
 // run is the time from one start of the plugin on a host to its end. The times of
@@ -47,7 +49,7 @@ func throughout(timeline string) []run { return []run{{timeline: timeline}} }
 
 func faults() []fault {
 	var all []fault
-	for _, some := range [][]fault{portFaults(), deviceFaults(), commandFaults(), probeFaults(), appFaults(), pluginFaults()} {
+	for _, some := range [][]fault{portFaults(), deviceFaults(), commandFaults(), probeFaults(), appFaults(), fabricFaults(), pluginFaults()} {
 		all = append(all, some...)
 	}
 	return append(all, fault{name: "healthy", runs: throughout("")})

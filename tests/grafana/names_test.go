@@ -17,7 +17,7 @@ import (
 
 // anyChoice is a value for each variable, for queries that are only parsed.
 var anyChoice = Choice{
-	"policy": {"raw"}, "host": {"h"}, "device": {"d"}, "port": {"1"}, "vector": {"0"}, "app": {"a"},
+	"policy": {"raw"}, "host": {"h"}, "device": {"d"}, "port": {"1"}, "vector": {"0"}, "app": {"a"}, "own_group": {"g"},
 }
 
 // table is the table of metrics by measurement.
@@ -126,7 +126,7 @@ func unknownInShow(s *influxql.ShowTagValuesStatement) []string {
 func TestEveryNameInDashboardsStandsInTheTableOfMetrics(t *testing.T) {
 	boards, err := Dashboards(root)
 	require.NoError(t, err)
-	require.Len(t, boards, 4)
+	require.Len(t, boards, 5)
 	for uid, d := range boards {
 		requests, err := Requests(d, anyChoice, Range{start(), start().Add(time.Hour)})
 		require.NoError(t, err)
@@ -198,9 +198,10 @@ func labelsOf(r *grafana.Rule) []string {
 	return names
 }
 
-// counts reports whether a rule is about a place instead of a host.
+// counts reports whether a rule is about a place or a group instead of a host.
 func counts(r *grafana.Rule) bool {
-	return r.UID == "rdma-ports-down-together" || r.UID == "rdma-sm-unstable"
+	ofFabric := strings.HasPrefix(r.UID, "rdma-fabric-") && r.UID != "rdma-fabric-own-link"
+	return r.UID == "rdma-ports-down-together" || r.UID == "rdma-sm-unstable" || ofFabric
 }
 
 func TestSummariesSpeakOfLabelsThatTheQueriesGroupBy(t *testing.T) {
@@ -211,6 +212,9 @@ func TestSummariesSpeakOfLabelsThatTheQueriesGroupBy(t *testing.T) {
 		if counts(&r) {
 			require.Contains(t, r.Annotations["summary"], "{{ with .Labels.site }}")
 			require.Contains(t, r.Data[0].Model.Query, `$timeFilter GROUP BY "site"`)
+			for _, name := range names {
+				require.Regexp(t, `GROUP BY "site", .*"`+name+`"`, r.Data[0].Model.Query, r.UID)
+			}
 			continue
 		}
 		require.Contains(t, names, "host", r.UID)

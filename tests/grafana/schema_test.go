@@ -39,7 +39,7 @@ func committed(t *testing.T) []string {
 	forPrometheus, err := filepath.Glob(filepath.Join(root, "assets/prometheus/dashboards/*.json"))
 	require.NoError(t, err)
 	paths = append(paths, forPrometheus...)
-	require.Len(t, paths, 8)
+	require.Len(t, paths, 10)
 	return paths
 }
 

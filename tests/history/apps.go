@@ -35,7 +35,8 @@ type AppEvent struct {
 // Span is a time from From until before To.
 type Span struct{ From, To time.Duration }
 
-func (s Span) has(at time.Duration) bool { return s.From <= at && at < s.To }
+// Has reports whether a time is in the span.
+func (s Span) Has(at time.Duration) bool { return s.From <= at && at < s.To }
 
 // length returns how much of the span is over.
 func (s Span) length(at time.Duration) time.Duration { return max(0, min(at, s.To)-s.From) }
@@ -92,7 +93,7 @@ func (a *Apps) event(e *AppEvent) measure.Point {
 
 // counts returns the counters and what is unread at a time.
 func (a *Apps) counts(since time.Duration) *measure.AppAsync {
-	p := &measure.AppAsync{Device: "sim0", App: "python3", Unit: appUnit, Attached: !a.Blind.has(since), At: a.Start.Add(since)}
+	p := &measure.AppAsync{Device: "sim0", App: "python3", Unit: appUnit, Attached: !a.Blind.Has(since), At: a.Start.Add(since)}
 	for _, e := range a.Events {
 		switch {
 		case e.At > since:
@@ -125,12 +126,12 @@ func (a *Apps) interval(since time.Duration) []measure.Point {
 	if async.Processes > 0 {
 		points = append(points, async)
 	}
-	if a.Hang.has(since) || a.Hang.has(since-a.Interval) {
+	if a.Hang.Has(since) || a.Hang.Has(since-a.Interval) {
 		h := &measure.AppHang{
 			Device: "sim0", App: "python3", Object: verbs.ScopeQP, Age: int64(a.Hang.length(since)), Missing: 1, PID: appPID, TID: appPID + 2,
 			Number: appQP, Unit: appUnit, Proof: trace.ProofAsleep, At: at,
 		}
-		if a.Hang.has(since) {
+		if a.Hang.Has(since) {
 			h.Threads, apps.Hangs = 1, 1
 		}
 		points = append(points, h)
@@ -159,7 +160,7 @@ func (a *Apps) tracer(since time.Duration) measure.Point {
 		Attached: true, Hooks: "kprobe", Worker: status.Status{State: status.StateRunning, Reason: status.ReasonOK}, Processes: 1,
 		Blind: int64(a.Blind.length(since)), Load: int64(time.Second), CPU: int64(since / 1000), RSS: 12 << 20, At: a.Start.Add(since),
 	}
-	if a.Blind.has(since) {
+	if a.Blind.Has(since) {
 		p.Attached, p.Worker = false, status.Status{State: status.StateBackingOff, Reason: status.ReasonNoPermission}
 	}
 	if a.Blind.To > 0 && since >= a.Blind.From {

@@ -1,0 +1,439 @@
+package gen
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"rdma_events/assets/grafana"
+)
+
+// fabricUID is the identifier of the dashboard of probes between hosts.
+const fabricUID = "rdma-events-fabric"
+
+// mostCells is how many pairs of groups a matrix shows: 40 groups with each other.
+const mostCells = 40 * 40
+
+// fewWorst is how many pairs of groups are listed.
+const fewWorst = 20
+
+func fabricDashboard(n *names, e Engine, o *Options) *grafana.Dashboard {
+	b := newBoard(n, e, o, append(slices.Clone(o.Labels), "own_group", "host"))
+	b.points = overviewPoints
+	b.row(1, "Now")
+	b.fabricTiles()
+	b.row(9, "Which")
+	b.fabricSuspects()
+	b.fabricPorts()
+	b.fabricGroups()
+	b.row(13, "Between groups")
+	b.fabricMatrices()
+	b.row(18, "When")
+	b.fabricHistory()
+	b.row(22, "Peers")
+	b.fabricPeers()
+	b.row(26, "Cost")
+	b.fabricCost()
+	return b.dashboard(fabricUID, "RDMA fabric",
+		"The network between hosts: is it whole, and if not, which interface, leaf or path, in which direction, or is it a busy peer?", "1m",
+		[]grafana.Link{b.link("Overview", overviewUID, "All hosts"), b.link("Device", deviceUID, "One device of one host")},
+		b.fabricVariables())
+}
+
+// orNothing adds to a query for the sum of n a 0 for each host that probes, so that nothing found is not the same as not looked for.
+func orNothing(found string) string {
+	return `SELECT sum("n") AS "sum" FROM (` + found + `), (SELECT last("pairs") * 0 AS "n" FROM {rdma_fabric} WHERE {filter} GROUP BY ` + byGroupPair +
+		`) WHERE $timeFilter`
+}
+
+// orNothingProm is the same in Prometheus.
+const orNothingProm = ` or sum(rdma_fabric_pairs{FILTER}) * 0`
+
+// fabricTiles count what is wrong now.
+func (b *board) fabricTiles() {
+	const width, height = 4, 4
+	const off = "off"
+	tile := func(id int, title string, t *grafana.Thresholds, h help, q query) {
+		b.stat(panel{id: id, title: title, width: width, height: height, now: true, fabric: true, help: h, queries: []query{q}}, off, t)
+	}
+	sumOf := func(field string) query {
+		return query{
+			text: `SELECT sum("n") AS "sum" FROM (SELECT last("` + field + `") AS "n" FROM {rdma_fabric} WHERE {filter} GROUP BY ` + byGroupPair +
+				`) WHERE $timeFilter`,
+			prom: `sum(rdma_fabric_` + field + `{FILTER})`,
+		}
+	}
+	tile(2, "Suspects", brokenNow(), help{
+		"Interfaces that two hosts or more of their own group cannot reach without loss.",
+		"that there is one.",
+		"the table below names them; the alert fabric-suspect has the steps.",
+		"interfaces in groups of fewer than four hosts: the alert asks hosts of other groups about them.",
+	}, query{
+		text: orNothing(`SELECT count("own") AS "n" FROM (SELECT sum("bad") AS "own" FROM (SELECT last("bad") AS "bad" FROM {rdma_fabric_peer}
+			WHERE {filter} AND "scope" = 'group' GROUP BY ` + byPair + `) WHERE $timeFilter GROUP BY "peer_host", "peer_device")
+			WHERE "own" >= ` + fmt.Sprint(suspectedBy) + ` AND $timeFilter`),
+		prom: `count(sum by (peer_host, peer_device) (rdma_fabric_peer_bad{FILTER,scope="group"}) >= ` + fmt.Sprint(suspectedBy) + `)` + orNothingProm,
+	})
+	b.oneSum()
+	tile(3, "Own links", brokenNow(), help{
+		"Ports that do not reach three quarters of their peers: the fault is what those pairs share.",
+		"that there is one.",
+		"the table below names them; many of one group are its leaf.",
+		"ports that are not active: the Overview has them.",
+	}, query{
+		text: `SELECT sum("n") AS "sum" FROM (SELECT last("bad") AS "n" FROM {rdma_fabric_port} WHERE {filter} GROUP BY ` + byPort + `, "own_group")
+			WHERE $timeFilter`,
+		prom: `sum(rdma_fabric_port_bad{FILTER})`,
+	})
+	tile(4, "Pairs bad", degraded(), help{
+		"Pairs between which the network loses or swallows packets.",
+		nothing + "; orange means that there is one. A suspect has eight or so.",
+		"the panel of verdicts over time says of which kind.",
+		"pairs of ports that blame their own link.",
+	}, sumOf("pairs_bad"))
+	tile(5, "Peers down", thresholds("green", level{1, "yellow"}), help{
+		"Pairs whose peer is silent altogether, or has a port that is not active.",
+		nothing + "; yellow means that there is one, which is a host that is down or works on its port.",
+		"the Overview has silent hosts and ports that are down.",
+		"whether the management network is gone instead: then probes are answered and no verdict changes.",
+	}, sumOf("pairs_down"))
+	tile(6, "Peers busy", thresholds("green", level{1, "blue"}), help{
+		"Pairs whose peer's NIC acknowledges writes while its process does not echo.",
+		nothing + "; blue only informs: it is no fault of the network.",
+		"the table of busy peers names them.",
+		"why: the host's own load does.",
+	}, sumOf("pairs_busy"))
+	tile(7, "Not met", degraded(), help{
+		"Pairs whose peer has answered no hello, or refused it.",
+		nothing + "; orange means that these are not probed.",
+		"the panel Not met, by reason.",
+		"hosts that are in no list.",
+	}, query{
+		text: `SELECT sum("pairs") - sum("met") AS "sum" FROM (SELECT last("pairs") AS "pairs", last("pairs_met") AS "met" FROM {rdma_fabric}
+			WHERE {filter} GROUP BY ` + byGroupPair + `) WHERE $timeFilter`,
+		prom: `sum(rdma_fabric_pairs{FILTER} - rdma_fabric_pairs_met{FILTER})`,
+	})
+}
+
+// byPeer has the tags of what is observed, and ofPeer the same for Prometheus, as the begin of a query.
+func (b *board) byPeer() string {
+	return `GROUP BY ` + b.options.site(InfluxDB) + `"peer_group", "peer_host", "peer_device"`
+}
+
+func (b *board) ofPeer() string {
+	return ` by (` + b.options.site(Prometheus) + `peer_group, peer_host, peer_device) `
+}
+
+// toPeer returns the links from a table's row to the dashboards of a peer.
+func (b *board) toPeer() map[string]grafana.DataLink {
+	const host, when = "&var-host=${__data.fields.peer_host}", "&${__url_time_range}"
+	return map[string]grafana.DataLink{
+		"peer_host":   {Title: "Host", URL: b.address(hostUID) + host + when},
+		"peer_device": {Title: "Device", URL: b.address(deviceUID) + host + "&var-device=${__data.fields.peer_device}" + when},
+	}
+}
+
+// peerColumns are the columns of a table about what is observed.
+func (b *board) peerColumns(columns ...column) []column {
+	all := append([]column{{name: "peer_host"}, {name: "peer_device"}, {name: "peer_group"}}, columns...)
+	if len(b.options.Labels) > 0 {
+		all = append(all, column{name: b.options.Labels[0]})
+	}
+	return all
+}
+
+// fabricSuspects adds the table that answers which interface it is.
+func (b *board) fabricSuspects() {
+	blaming := func(as, scope string) query {
+		condition := ""
+		if scope != "" {
+			condition = ` AND "scope" = '` + scope + `'`
+		}
+		return query{text: `SELECT sum("bad") AS "` + as + `" FROM (SELECT last("bad") AS "bad" FROM {rdma_fabric_peer} WHERE {filter}` + condition +
+			` GROUP BY ` + byPair + `) WHERE "bad" = 1 AND $timeFilter ` + b.byPeer()}
+	}
+	verdict := func(as, verdict string) query {
+		return query{text: `SELECT count("verdict") AS "` + as + `" FROM ` + lastVerdicts("") + ` WHERE ` + said(verdict) + ` AND $timeFilter ` + b.byPeer()}
+	}
+	counted := func(of string) query { return query{prom: `sum` + b.ofPeer() + `(` + of + `) > 0`} }
+	saying := func(verdict string) query {
+		return query{prom: `count` + b.ofPeer() + `(` + pairsThatSay("FILTER,", verdict) + `)`}
+	}
+	b.table(panel{
+		id: 10, title: "Suspects by observers", width: 14, height: 8, now: true, fabric: true,
+		help: help{
+			"Up to 100 interfaces that others do not reach without loss, by the number of observers in their own group, which share nothing else with " +
+				"them. Anywhere counts those of other groups too, whose paths share spines. There and back are observers that know the direction: what " +
+				"the interface receives, and what it sends.",
+			nothing + "; two observers or more of the own group are a suspect.",
+			"`rdma-events explain fabric-suspect`. Many suspects of one group are their leaf.",
+			"interfaces of hosts that are down: they lose nothing.",
+		},
+		queries: []query{
+			blaming("own", "group"), blaming("all", ""), verdict("forward", "lossy_forward"), verdict("reverse", "lossy_reverse"),
+			counted(`rdma_fabric_peer_bad{FILTER,scope="group"}`), counted(`rdma_fabric_peer_bad{FILTER}`), saying("lossy_forward"), saying("lossy_reverse"),
+		},
+	}, b.toPeer(), b.peerColumns(column{name: "own", prom: "Value #A", title: "own group", bad: true},
+		column{name: "all", prom: "Value #B", title: "anywhere"}, column{name: "forward", prom: "Value #C", title: "there"},
+		column{name: "reverse", prom: "Value #D", title: "back"})...)
+	b.sorted("own group", "own", true)
+}
+
+// fabricPorts adds a table of the ports that blame their own link.
+func (b *board) fabricPorts() {
+	const mine = `rdma_fabric_port_bad{FILTER} == 1`
+	b.table(panel{
+		id: 11, title: "Own link", width: 10, height: 8, now: true, fabric: true,
+		help: help{
+			"Up to 100 ports that do not reach three quarters of their peers. Age is how long that has been so.",
+			"nothing; every row is a link that loses packets. Most hosts of a group at once are its leaf.",
+			"`rdma-events explain fabric-own-link`: cable, transceiver, switch port.",
+			"ports that are not active.",
+		},
+		queries: []query{
+			{text: `SELECT "age", "bad" FROM (SELECT last("bad") AS "bad", last("verdict_age_ns") AS "age" FROM {rdma_fabric_port} WHERE {filter}
+				GROUP BY ` + byPort + `, "own_group") WHERE "bad" = 1 AND $timeFilter GROUP BY ` + byPort + `, "own_group"`},
+			{prom: `max by (PLACE, host, plugin_instance, device, port, own_group) (` + mine + `)`},
+			{prom: `max by (PLACE, host, plugin_instance, device, port, own_group) (rdma_fabric_port_verdict_age_seconds{FILTER} and ` + mine + `)`},
+		},
+	}, b.toRow(), b.placed(column{name: "port"}, column{name: "own_group"},
+		column{name: "age", prom: "Value #B", title: "age", unit: b.names.unit("rdma_fabric_port.verdict_age_ns")},
+		column{name: "bad", prom: "Value #A", hidden: true})...)
+	b.first(100)
+}
+
+// fabricGroups adds the table that answers which group it is.
+func (b *board) fabricGroups() {
+	by := ` GROUP BY ` + b.options.site(InfluxDB) + `"own_group"`
+	ofGroup := ` by (` + b.options.site(Prometheus) + `own_group) `
+	columns := []column{
+		{name: "own_group"}, {name: "bad", prom: "Value #A", title: "bad across", bad: true}, {name: "pairs", prom: "Value #B", title: "pairs across"},
+		{name: "own", prom: "Value #C", title: "bad within", bad: true},
+	}
+	if len(b.options.Labels) > 0 {
+		columns = append(columns, column{name: b.options.Labels[0]})
+	}
+	pairs := func(scope string) string { return pairsThatSay(`FILTER,scope="`+scope+`",`, blamed()...) }
+	b.table(panel{
+		id: 12, title: "Groups by bad pairs", width: 24, height: 7, now: true, fabric: true,
+		help: help{
+			"The 20 groups with the most pairs with other groups that the network loses packets of, all such pairs that are judged, and the bad pairs within " +
+				"the group. Pairs of hosts that blame their own link count here.",
+			nothing + "; a quarter of the pairs across is a leaf or its uplinks.",
+			"`rdma-events explain fabric-group`. Bad within the group too is the leaf itself.",
+			"which uplink: the leaf's own counters do.",
+		},
+		queries: []query{
+			{text: `SELECT count("verdict") AS "bad" FROM ` + lastVerdicts(` AND "scope" = 'across'`) + ` WHERE ` + said(blamed()...) + ` AND $timeFilter` + by},
+			{text: acrossText + by},
+			{text: `SELECT count("verdict") AS "own" FROM ` + lastVerdicts(` AND "scope" = 'group'`) + ` WHERE ` + said(blamed()...) + ` AND $timeFilter` + by},
+			{prom: `count` + ofGroup + `(` + pairs("across") + `)`},
+			{prom: `sum` + ofGroup + `(` + strings.ReplaceAll(acrossProm, "FILTER", "FILTER,") + `)`},
+			{prom: `count` + ofGroup + `(` + pairs("group") + `)`},
+		},
+	}, nil, columns...)
+	b.sorted("bad across", "bad", true)
+}
+
+// These are the questions of the matrices, for each pair of groups.
+const (
+	slowText = `SELECT max("write_ns_p99") AS "Value" FROM {rdma_fabric} WHERE {filter} GROUP BY "own_group", "peer_group"`
+	slowProm = `max by (own_group, peer_group) (rdma_fabric_write_p99_seconds{FILTER})`
+	lossText = `SELECT 100 * ("there" + "back") / "sent" AS "Value" FROM (SELECT sum("there") AS "there", sum("back") AS "back", sum("sent") AS "sent"
+		FROM (SELECT last("forward_lost") - min("forward_lost") AS "there", last("reverse_lost") - min("reverse_lost") AS "back",
+		last("sent") - min("sent") AS "sent" FROM {rdma_fabric} WHERE {filter} GROUP BY ` + byGroupPair + `)
+		WHERE $timeFilter GROUP BY "own_group", "peer_group") WHERE $timeFilter GROUP BY "own_group", "peer_group"`
+	lossProm = `100 * sum by (own_group, peer_group) (increase(rdma_fabric_forward_lost_total{FILTER}[5m]) + increase(rdma_fabric_reverse_lost_total{FILTER}[5m]))
+		/ (sum by (own_group, peer_group) (increase(rdma_fabric_sent_total{FILTER}[5m])) > 0)`
+)
+
+func (b *board) fabricMatrices() {
+	const many = " Above 40 groups it has the worst 1,600 pairs; choose groups at the top to see theirs."
+	slow, loss := query{text: slowText, prom: slowProm}, query{text: lossText, prom: lossProm}
+	b.matrix(panel{
+		id: 14, title: "Write p99, from group to group", width: 12, height: 12, now: true, fabric: true, unit: b.names.unit("rdma_fabric.write_ns_p99"),
+		help: help{
+			"The greatest 99th percentile of writes that the hosts of a group (row) have with those of another one (column), from the least to the greatest." + many,
+			nothing + "; a row and a column that stand out are a leaf, a single cell is a path or a host.",
+			"compare with loss beside it: writes that are lost are repeated, and come late.",
+			"pairs of groups that do not ping each other, as where groups have fewer than four hosts.",
+		},
+		queries: []query{slow},
+	})
+	b.matrix(panel{
+		id: 15, title: "Loss, from group to group", width: 12, height: 12, now: true, fabric: true, unit: "percent",
+		help: help{
+			"The share of the probes of some minutes that the network lost between the hosts of a group (row) and those of another one (column), " +
+				"in both directions." + many,
+			nothing + "; all cells are near 0 in a whole network.",
+			"a row and a column are a leaf; the table of suspects has single interfaces.",
+			"probes that are neither answered nor proved lost yet, as while nothing comes back.",
+		},
+		queries: []query{loss},
+	})
+	worst := func(id int, title, unit string, q query, h help) {
+		b.table(panel{
+			id: id, title: title, width: 12, height: 8, now: true, fabric: true, help: h,
+			queries: []query{{
+				text: fmt.Sprintf(`SELECT top("Value", "own_group", "peer_group", %d) AS "Value" FROM (%s) WHERE $timeFilter`, fewWorst, q.text),
+				prom: fmt.Sprintf("topk(%d, %s)", fewWorst, q.prom),
+			}},
+		}, nil, column{name: "own_group"}, column{name: "peer_group"}, column{name: "Value", title: "worst", unit: unit})
+	}
+	worst(16, "Slowest pairs of groups", b.names.unit("rdma_fabric.write_ns_p99"), slow, help{
+		"The 20 pairs of groups with the greatest 99th percentile of writes.", nothing + "; compare the first with the last.",
+		"one group in many rows is its leaf.", "hosts: the Device dashboard has their own latencies.",
+	})
+	worst(17, "Pairs of groups with most loss", "percent", loss, help{
+		"The 20 pairs of groups between which the greatest share of probes was lost within some minutes.", nothing + "; compare the first with the last.",
+		"one group in many rows is its leaf.", "busy peers: what they do not take is no loss of the network.",
+	})
+}
+
+// matrix adds a table with a row and a column for each group. Its query has own_group, peer_group and Value.
+func (b *board) matrix(p panel) {
+	made := b.make("table", "table", p, grafana.FieldDefaults{
+		NoValue: "-", Color: map[string]any{"mode": "continuous-GrYlRd"},
+		Custom: map[string]any{"align": "auto", "filterable": false, "minWidth": 50, "cellOptions": map[string]any{"type": "color-background", "mode": "basic"}},
+	}, map[string]any{"showHeader": true, "frameIndex": 0, "cellHeight": "sm"})
+	made.Transformations = []grafana.Transform{
+		{ID: "sortBy", Options: map[string]any{"sort": []map[string]any{{"field": "Value", "desc": true}}}},
+		{ID: "limit", Options: map[string]any{"limitField": mostCells}},
+		{ID: "groupingToMatrix", Options: map[string]any{
+			"columnField": "peer_group", "rowField": "own_group", "valueField": "Value", "emptyValue": "empty",
+		}},
+	}
+	b.add(made)
+}
+
+func (b *board) fabricHistory() {
+	words := make([]query, 0, len(verdicts))
+	for _, v := range verdicts {
+		words = append(words, query{
+			alias: v,
+			text: `SELECT count("verdict") AS "pairs" FROM (SELECT last("verdict") AS "verdict" FROM {rdma_fabric_peer} WHERE {filter}
+				GROUP BY time($__interval), ` + byPair + ` fill(none)) WHERE "verdict" = '` + v + `' AND $timeFilter GROUP BY time($__interval) fill(none)`,
+			prom: `count(` + pairsThatSay("FILTER,", v) + `)`,
+		})
+	}
+	b.series(panel{
+		id: 19, title: "Verdicts", width: 12, height: 10, fabric: true,
+		help: help{
+			"Pairs that are not well, by what is said of them.",
+			"path: nothing comes through, and the peer's process answers. partial is one path of several, lossy a share of the probes, own_link a port that " +
+				"blames its own link. peer_down and peer_port are the peer's, peer_busy is its process.",
+			"the tables above name interface and group.", "pairs that are well, and those that have not met.",
+		},
+		queries: words,
+	}, bars)
+	b.series(panel{
+		id: 20, title: "Loss by direction", width: 12, height: 10, fabric: true,
+		help: help{
+			"Probes that did not come back in each interval: lost on the way there, on the way back, refused by a peer that had no room for them, and those of " +
+				"which it is not known, as when a worker dies.",
+			nothing + "; orange is loss, blue and grey are none of the network.",
+			"one direction alone is a transmitter or a receiver; both are a link.",
+			"the direction of a write: its loss hides in its latency.",
+		},
+		queries: []query{
+			counted("there", "forward_lost", "rdma_fabric", ""), counted("back", "reverse_lost", "rdma_fabric", ""),
+			counted("busy", "busy_lost", "rdma_fabric", ""), counted("not known", "unknown_lost", "rdma_fabric", ""),
+		},
+	}, bars)
+	b.series(panel{
+		id: 21, title: "Write p99 by group", width: 24, height: 9, fabric: true, unit: b.names.unit("rdma_fabric.write_ns_p99"),
+		help: help{
+			"The median of the 99th percentiles of writes of each group's hosts, with all of their peers.",
+			nothing + "; compare a group with its past and with others.",
+			"`rdma-events explain fabric-slow`.", "single hosts of a group: the matrix above has the greatest.",
+		},
+		queries: []query{{
+			alias: "$tag_own_group",
+			text:  `SELECT median("write_ns_p99") AS "p99" FROM {rdma_fabric} WHERE {filter} GROUP BY time($__interval), "own_group" fill(none)`,
+			prom:  `quantile by (own_group) (0.5, rdma_fabric_write_p99_seconds{FILTER})`,
+		}},
+	}, lines)
+}
+
+// reasons are why two hosts have not met.
+var reasons = []string{"no_responder", "key", "not_listed", "full", "version", "no_common_gid", "pkey", "unsupported"}
+
+func (b *board) fabricPeers() {
+	b.table(panel{
+		id: 23, title: "Busy peers", width: 8, height: 9, now: true, fabric: true,
+		help: help{
+			"Up to 100 interfaces whose NIC acknowledges writes while the process of the plugin does not echo, with the number of those that say so.",
+			nothing + "; such a host is stopped, or short of CPU time or memory.",
+			"look at the host's load; its applications may be slow too.",
+			"short pauses: two seconds are the least.",
+		},
+		queries: []query{
+			{
+				text: `SELECT count("verdict") AS "Value" FROM ` + lastVerdicts("") + ` WHERE ` + said("peer_busy") + ` AND $timeFilter ` + b.byPeer(),
+				prom: `count` + b.ofPeer() + `(` + pairsThatSay("FILTER,", "peer_busy") + `)`,
+			},
+		},
+	}, b.toPeer(), b.peerColumns(column{name: "Value", title: "observers"})...)
+	b.sorted("observers", "Value", true)
+	unmet := make([]query, 0, len(reasons))
+	for _, reason := range reasons {
+		unmet = append(unmet, query{
+			alias: reason,
+			text: `SELECT count("reason") AS "pairs" FROM (SELECT last("reason") AS "reason" FROM {rdma_fabric_peer} WHERE {filter}
+				GROUP BY time($__interval), ` + byPair + ` fill(none)) WHERE "reason" = '` + reason + `' AND $timeFilter GROUP BY time($__interval) fill(none)`,
+			prom: `count(max by (` + inPair + `) (rdma_fabric_peer_status{FILTER,reason="` + reason + `"} == 1))`,
+		})
+	}
+	b.series(panel{
+		id: 24, title: "Not met, by reason", width: 10, height: 9, fabric: true,
+		help: help{
+			"Pairs that are not probed, by the reason that their hello had.",
+			"keys that differ. no_responder is a host without the plugin, or that is off.",
+			"`rdma-events explain fabric-unmet` has what each means.", "hosts that are in no list.",
+		},
+		queries: unmet,
+	}, bars)
+	b.table(panel{
+		id: 25, title: "Lists", width: 6, height: 9, now: true, fabric: true,
+		help: help{
+			"How many ports have which list of hosts, by its digest, the rarest first.",
+			nothing + "; two rows for long are hosts that were forgotten when the list was rolled out.",
+			"`rdma-events fabric -list` on a host prints the digest of its list.",
+			"which hosts: ask the database for the digest.",
+		},
+		queries: []query{{
+			text: `SELECT last("list") AS "list", last("pairs") AS "up" FROM {rdma_fabric_port} WHERE {filter} GROUP BY ` + byPort + `, "own_group"`,
+			prom: `sort(count by (list) (rdma_fabric_port_info{FILTER} == 1))`,
+		}},
+	}, nil, column{name: "list"}, column{name: "up", prom: "Value", title: "ports"})
+	b.counting("up", "list")
+}
+
+func (b *board) fabricCost() {
+	b.series(panel{
+		id: 27, title: "Packets", width: 12, height: 8, fabric: true,
+		help: help{
+			"Probes and writes that the ports sent in each interval, and echoes that they sent for peers.",
+			nothing + "; a port sends 16 of each a second, and a few more while something is lost.",
+			"fewer of them are ports that rest or hosts that are gone.",
+			"acknowledgements of the NICs, as many as writes.",
+		},
+		queries: []query{
+			counted("probes sent", "sent", "rdma_fabric_port", ""), counted("writes posted", "writes", "rdma_fabric_port", ""),
+			counted("echoes sent", "echoed", "rdma_fabric_port", ""),
+		},
+	}, bars)
+	b.series(panel{
+		id: 28, title: "What was not echoed", width: 12, height: 8, fabric: true,
+		help: help{
+			"Probes of peers that were refused, datagrams of strangers or of sessions that are over, and times that all receives of a queue were used up.",
+			nothing + "; refused and dry are a host that had no time, foreign ones after a restart are normal.",
+			"many of them for long: `rdma-events doctor` on the host.",
+			"who sent them.",
+		},
+		queries: []query{
+			counted("refused", "refused", "rdma_fabric_port", ""), counted("foreign", "foreign", "rdma_fabric_port", ""),
+			counted("dry", "dry", "rdma_fabric_port", ""),
+		},
+	}, bars)
+}

@@ -1,0 +1,139 @@
+package grafana
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/fabric"
+	"rdma_events/tests/history"
+)
+
+// says is a verdict that hosts reach about some pairs in a span.
+type says struct {
+	history.Span
+	history.FabricPair
+	of func(by, to history.FabricHost) bool
+}
+
+// writeFabric writes what the hosts of the fault's fabric report. All of them are of a site of their own.
+func (f *fault) writeFabric(t *testing.T, src Source) {
+	t.Helper()
+	one := *f.fabric
+	one.Tags = map[string]string{"site": f.name, "rack": f.name}
+	one.Start, one.End, one.Interval = start(), start().Add(end), 10*time.Second
+	one.Tag = func(h history.FabricHost) string {
+		if h.Number == 0 {
+			return f.name
+		}
+		return f.name + ", " + h.Name
+	}
+	w := src.Server.NewWriter(t.Context(), src.Database)
+	require.NoError(t, one.Write(w), f.name)
+	require.NoError(t, w.Flush(), f.name)
+}
+
+// fabrics returns a fabric in which hosts say something.
+func fabrics(groups, size int, all ...says) *history.Fabric {
+	return &history.Fabric{Groups: groups, Size: size, Pair: func(since time.Duration, by, to history.FabricHost) history.FabricPair {
+		for _, s := range all {
+			if s.Has(since) && s.of(by, to) {
+				return s.FabricPair
+			}
+		}
+		return history.FabricPair{}
+	}}
+}
+
+// toFirst is a verdict of the first observers of the first host, those of its own group before others.
+func toFirst(v fabric.Verdict, begin, till, own, others int) says {
+	return says{
+		history.Span{From: from(begin), To: from(till)}, history.FabricPair{Verdict: v},
+		func(by, to history.FabricHost) bool {
+			if to.Number != 0 {
+				return false
+			}
+			if by.In == 0 {
+				return by.Number <= own
+			}
+			return by.In <= others
+		},
+	}
+}
+
+// ofGroup is a verdict of the hosts of the first group about those of others, as many of five as share.
+func ofGroup(v fabric.Verdict, begin, till, share int) says {
+	return says{
+		history.Span{From: from(begin), To: from(till)}, history.FabricPair{Verdict: v},
+		func(by, to history.FabricHost) bool { return by.In == 0 && to.In != 0 && by.Number < share },
+	}
+}
+
+// fabricFaults are written by package history.
+func fabricFaults() []fault {
+	written := func(name string, f *history.Fabric, fires ...firing) fault {
+		return fault{name: name, fires: fires, fabric: f}
+	}
+	fires := func(rule string, begin, stop int) firing {
+		return firing{rule: rule, from: from(begin), till: from(stop)}
+	}
+	blames := func(f *history.Fabric, lasts time.Duration) *history.Fabric {
+		f.Port = func(since time.Duration, h history.FabricHost) history.FabricPort {
+			return history.FabricPort{OwnLink: h.Number == 0 && from(0) <= since && since < from(0)+lasts}
+		}
+		return f
+	}
+	lists := func(f *history.Fabric, till int) *history.Fabric {
+		f.Port = func(since time.Duration, h history.FabricHost) history.FabricPort {
+			if h.Number == 1 && from(0) <= since && since < from(till) {
+				return history.FabricPort{List: "0123456789abcdef"}
+			}
+			return history.FabricPort{}
+		}
+		return f
+	}
+	unmet := func(hosts, of int) says { // so many hosts with so many of the first group
+		return says{history.Span{From: from(0), To: from(40)}, history.FabricPair{Reason: "key"}, func(by, to history.FabricHost) bool {
+			return to.Number < of && by.Number < hosts
+		}}
+	}
+	return []fault{
+		written("fabric-own-link", blames(fabrics(5, 5), 20*time.Minute), fires("fabric-own-link", 1, 20)),
+		written("fabric-own-link, but short", blames(fabrics(5, 5), 40*time.Second)),
+		written("fabric-suspect", fabrics(5, 5, toFirst(fabric.VerdictPartial, 0, 20, 2, 0)), fires("fabric-suspect", 1, 20)),
+		written("fabric-suspect, but one observer", fabrics(5, 5, toFirst(fabric.VerdictPath, 0, 20, 1, 0))),
+		written("fabric-suspect, but of other groups", fabrics(5, 5, toFirst(fabric.VerdictPath, 0, 20, 1, 4))),
+		written("fabric-suspect, but down", fabrics(5, 5, toFirst(fabric.VerdictPeerDown, 0, 20, 4, 4))),
+		written("fabric-suspect, but busy", fabrics(5, 5, toFirst(fabric.VerdictPeerBusy, 0, 20, 4, 4))),
+		written("fabric-suspect in a small group", fabrics(5, 2, toFirst(fabric.VerdictPath, 0, 20, 1, 2)),
+			fires("fabric-suspect", 1, 20)),
+		written("fabric-suspect in a small group, but two", fabrics(5, 2, toFirst(fabric.VerdictPath, 0, 20, 1, 1))),
+		written("fabric-group", fabrics(5, 5, ofGroup(fabric.VerdictPath, 0, 20, 2)), fires("fabric-group", 1, 20)),
+		written("fabric-group, but a fifth", fabrics(5, 5, ofGroup(fabric.VerdictPath, 0, 20, 1))),
+		written("fabric-group, but down", fabrics(5, 5, ofGroup(fabric.VerdictPeerDown, 0, 20, 5))),
+		written("fabric-lossy", fabrics(5, 5, toFirst(fabric.VerdictLossyForward, 0, 30, 1, 0)), fires("fabric-lossy", 10, 30)),
+		written("fabric-lossy, but short", fabrics(5, 5, toFirst(fabric.VerdictLossyReverse, 0, 8, 1, 0))),
+		written("fabric-slow", slower(5, 20*history.UsualWriteNS), firing{rule: "fabric-slow", from: from(10), till: from(50)}),
+		written("fabric-slow, but not far", slower(5, 3*history.UsualWriteNS)),
+		written("fabric-slow, but below 100 us", slower(5, 7*history.UsualWriteNS)),
+		written("fabric-slow, but without a past", slower(0, 20*history.UsualWriteNS)),
+		written("fabric-unmet", fabrics(5, 5, unmet(25, 3)), fires("fabric-unmet", 10, 40)),
+		written("fabric-unmet, but few", fabrics(5, 5, unmet(4, 1))),
+		written("fabric-lists-differ", lists(fabrics(5, 5), 60), fires("fabric-lists-differ", 30, 60)),
+		written("fabric-lists-differ, but rolled out", lists(fabrics(5, 5), 25)),
+	}
+}
+
+// slower is a fabric of one group whose writes take longer for some time. Its past begins so many hours times four before.
+func slower(past int, write int64) *history.Fabric {
+	return &history.Fabric{
+		Groups: 1, Size: 2, From: -time.Duration(past) * 4 * time.Hour,
+		Port: func(since time.Duration, _ history.FabricHost) history.FabricPort {
+			if from(0) <= since && since < from(50) {
+				return history.FabricPort{WriteNS: write}
+			}
+			return history.FabricPort{}
+		},
+	}
+}
