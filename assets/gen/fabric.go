@@ -239,10 +239,10 @@ func (b *board) fabricGroups() {
 const (
 	slowText = `SELECT max("write_ns_p99") AS "Value" FROM {rdma_fabric} WHERE {filter} GROUP BY "own_group", "peer_group"`
 	slowProm = `max by (own_group, peer_group) (rdma_fabric_write_p99_seconds{FILTER})`
-	lossText = `SELECT 100 * ("there" + "back") / "sent" AS "Value" FROM (SELECT sum("there") AS "there", sum("back") AS "back", sum("sent") AS "sent"
+	lossText = `SELECT 100.0 * ("there" + "back") / "sent" AS "Value" FROM (SELECT sum("there") AS "there", sum("back") AS "back", sum("sent") AS "sent"
 		FROM (SELECT last("forward_lost") - min("forward_lost") AS "there", last("reverse_lost") - min("reverse_lost") AS "back",
 		last("sent") - min("sent") AS "sent" FROM {rdma_fabric} WHERE {filter} GROUP BY ` + byGroupPair + `)
-		WHERE $timeFilter GROUP BY "own_group", "peer_group") WHERE $timeFilter GROUP BY "own_group", "peer_group"`
+		WHERE $timeFilter GROUP BY "own_group", "peer_group") WHERE "sent" > 0 AND $timeFilter GROUP BY "own_group", "peer_group"`
 	lossProm = `100 * sum by (own_group, peer_group) (increase(rdma_fabric_forward_lost_total{FILTER}[5m]) + increase(rdma_fabric_reverse_lost_total{FILTER}[5m]))
 		/ (sum by (own_group, peer_group) (increase(rdma_fabric_sent_total{FILTER}[5m])) > 0)`
 )
@@ -325,7 +325,7 @@ func (b *board) fabricHistory() {
 			"the tables above name interface and group.", "pairs that are well, and those that have not met.",
 		},
 		queries: words,
-	}, bars)
+	}, lines)
 	b.series(panel{
 		id: 20, title: "Loss by direction", width: 12, height: 10, fabric: true,
 		help: help{
@@ -392,13 +392,13 @@ func (b *board) fabricPeers() {
 			"`rdma-events explain fabric-unmet` has what each means.", "hosts that are in no list.",
 		},
 		queries: unmet,
-	}, bars)
+	}, lines)
 	b.table(panel{
 		id: 25, title: "Lists", width: 6, height: 9, now: true, fabric: true,
 		help: help{
 			"How many ports have which list of hosts, by its digest, the rarest first.",
 			nothing + "; two rows for long are hosts that were forgotten when the list was rolled out.",
-			"`rdma-events fabric -list` on a host prints the digest of its list.",
+			"compare the files of hosts with each, and roll out the right one.",
 			"which hosts: ask the database for the digest.",
 		},
 		queries: []query{{

@@ -208,6 +208,27 @@ func TestTheFirstScreenSaysWhichApplicationHasTrouble(t *testing.T) {
 	}
 }
 
+func TestTheFirstScreenSaysWhichInterfaceOrGroupItIs(t *testing.T) {
+	o := Defaults()
+	for _, e := range []Engine{InfluxDB, Prometheus} {
+		d := fabricDashboard(newNames(measure.All()), e, &o)
+		require.Equal(t, []string{
+			"Suspects", "Own links", "Pairs bad", "Peers down", "Peers busy", "Not met", "Suspects by observers", "Own link", "Groups by bad pairs",
+		}, firstScreen(t, d), string(e))
+		for _, p := range d.Panels {
+			switch p.Title {
+			case "Suspects by observers":
+				require.Subset(t, shownColumns(&p), []string{"peer_host", "peer_device", "peer_group", "own group", "anywhere", "there", "back"})
+			case "Own link":
+				require.Subset(t, shownColumns(&p), []string{"host", "device", "port", "own_group", "age"})
+			}
+			if p.Type != "row" {
+				require.Contains(t, p.Description, "**Needs** `fabric.peers_file`", p.Title)
+			}
+		}
+	}
+}
+
 // Who has an option off reads which one it is, and no error.
 func TestEachPanelOfApplicationsSaysWhatToEnable(t *testing.T) {
 	o := Defaults()

@@ -306,7 +306,7 @@ func (o *Options) fabricSetUp() []rule {
 			quiet:  "A list that is being rolled out. Addresses, which are no part of the digest.",
 			clears: "When all hosts have the same list.",
 			do: []string{
-				"The panel Lists has the hosts by digest. `rdma-events fabric -list` on a host prints the digest and whom it pings.",
+				"The panel Lists has the digests, the rarest first. Compare the files of a host with each: same hosts, same groups?",
 				"Roll out the file to the rest. Two fabrics of one site on purpose: give them different values of the widest label.",
 			},
 			blind: "Hosts that do not report." + withoutFabric,

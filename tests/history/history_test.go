@@ -324,8 +324,8 @@ func TestEveryNameStandsInTheTableOfMetrics(t *testing.T) {
 			require.True(t, ok, "%s %s", p.Measurement, name)
 		}
 	}
-	require.Len(t, seen, len(table)-7,
-		"all but the histogram and those of applications, which are not configured, and rdma_attr_change, which the simulator lacks")
+	require.Len(t, seen, len(table)-10,
+		"all but the histogram and those of applications and the fabric, which are not configured, and rdma_attr_change, which the simulator lacks")
 }
 
 func TestBadInputEndsTheHistory(t *testing.T) {

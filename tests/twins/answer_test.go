@@ -72,7 +72,9 @@ func unitOf(p *board.Panel, title string) string {
 }
 
 // places are the columns that say where something is.
-func places() []string { return []string{"host", "instance", "device", "port", "vector", "app"} }
+func places() []string {
+	return []string{"host", "instance", "device", "port", "vector", "app", "own_group", "peer_group", "peer_host", "peer_device"}
+}
 
 // rows adds the rows of a table to an answer: under the names of the dashboard's columns, with the columns that it
 // leaves out.

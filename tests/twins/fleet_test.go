@@ -33,6 +33,7 @@ type member struct {
 	runs     []run  // nil: one that lasts for the hour
 	edit     func(at time.Duration, line string) string
 	apps     *history.Apps // what it reports of applications; nil: nothing
+	fabrics  []history.Fabric
 }
 
 // run is a time in which the plugin runs. The times of its scenario count from its begin.
@@ -85,6 +86,7 @@ func fleet() []member {
 		}}},
 		{name: "app-destroy-hangs", apps: &history.Apps{Hang: history.Span{From: 15 * time.Minute, To: 40 * time.Minute}}},
 		{name: "tracer-blind", apps: &history.Apps{Blind: history.Span{From: 15 * time.Minute, To: 40 * time.Minute}}},
+		{name: "fabric", fabrics: []history.Fabric{faultyFabric(), slowFabric()}},
 		{name: "plugin-late", edit: late},
 		{name: "recorder-failing", edit: unrecorded},
 		{name: "twofold", instance: "a", runs: []run{{timeline: "[[link]]\nat = \"15m\"\ndown_for = \"20m\""}}},
@@ -139,7 +141,13 @@ func (m *member) lines(ctx context.Context) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if m.edit == nil && m.apps == nil {
+	for _, f := range m.fabrics {
+		f.Start, f.End, f.Interval = start(), start().Add(hour), every
+		if err := f.Write(&out); err != nil {
+			return nil, err
+		}
+	}
+	if m.edit == nil && m.apps == nil && m.fabrics == nil {
 		return out.Bytes(), nil
 	}
 	return m.edited(out.String())

@@ -27,7 +27,7 @@ func (w *twins) comparePanels(t *testing.T) {
 	ours, err := grafana.Dashboards(root)
 	require.NoError(t, err)
 	found := map[string]bool{} // the differences that have been met
-	for _, file := range []string{"overview", "host", "device", "applications"} {
+	for _, file := range []string{"overview", "host", "device", "applications", "fabric"} {
 		theirs := prometheusDashboard(t, file)
 		d := ours[strings.TrimSuffix(theirs.UID, "-prometheus")]
 		require.NotNil(t, d, theirs.UID)
@@ -57,7 +57,7 @@ func prometheusDashboard(t *testing.T, file string) *board.Dashboard {
 
 // choices are the values of the variables with which a dashboard is shown.
 func choices(file string) []grafana.Choice {
-	if file == "overview" || file == "applications" {
+	if file == "overview" || file == "applications" || file == "fabric" {
 		return []grafana.Choice{{}}
 	}
 	var all []grafana.Choice

@@ -69,7 +69,8 @@ func alertOf(uid string) string {
 
 // identifying are the labels that distinguish alerts, by their names in Prometheus.
 func identifying() []string {
-	return []string{"site", "rack", "rail", "host", "plugin_instance", "device", "port", "vector", "method", "call", "app", "unit", "object"}
+	return []string{"site", "rack", "rail", "host", "plugin_instance", "device", "port", "vector", "method", "call", "app", "unit", "object",
+		"own_group", "peer_group", "peer_host", "peer_device", "scope"}
 }
 
 // labelled returns alerts of InfluxDB with the labels of Prometheus.

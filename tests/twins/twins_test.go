@@ -71,7 +71,7 @@ func fill(t *testing.T) *twins {
 	emitted := simulate(t)
 	for i, m := range fleet() {
 		lines := <-emitted[i]
-		require.NoError(t, w.influx.Server.Write(t.Context(), w.influx.Database, bytes.NewReader(lines)), m.name)
+		w.write(t, m.name, lines)
 		metrics, err := telegraf.Shape(lines)
 		require.NoError(t, err, m.name)
 		require.NoError(t, output.Each(metrics, firstScrape(), start().Add(hour), interval, func(at time.Time, found []*dto.MetricFamily) error {
@@ -90,6 +90,17 @@ func fill(t *testing.T) *twins {
 	require.NoError(t, os.CopyFS(other, os.DirFS(dir)))
 	w.past = serve(t, prom.Config{Dir: other, Lookback: 2 * interval})
 	return w
+}
+
+// write writes lines into the InfluxDB.
+func (w *twins) write(t *testing.T, name string, lines []byte) {
+	t.Helper()
+	to := w.influx.Server.NewWriter(t.Context(), w.influx.Database)
+	for line := range bytes.Lines(lines) {
+		_, err := to.Write(line)
+		require.NoError(t, err, name)
+	}
+	require.NoError(t, to.Flush(), name)
 }
 
 // simulate has each member's lines made in the background, two at a time.
