@@ -9,7 +9,7 @@
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 
-parts="schema race release-rxe release-siw backports-rxe backports-siw next-library newest soak kills cuts fuzz notification"
+parts="schema race release-rxe release-siw backports-rxe backports-siw next-library newest soak kills cuts fuzz notification fabric"
 
 # A flag that the tests define has to come after their package.
 lab() { go test -tags lab -count=1 -v ./tests/lab "$@"; }
@@ -29,6 +29,7 @@ part() {
 		;;
 	cuts) lab -timeout 39m -run '^TestRecordsOutliveAPowerCut$' -power.cuts 20 ;;
 	fuzz) scripts/fuzz.sh 1m ;;
+	fabric) go test -count=1 -timeout 39m -v ./tests/fabric/model -model.runs 1000 -model.minutes 60 -model.prometheus ;;
 	notification) go test -count=1 -timeout 30m -v -run '^TestEightLinksThatFall' ./assets/prometheus -chain.shipped ;;
 	esac
 }

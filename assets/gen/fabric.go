@@ -242,14 +242,17 @@ const (
 	lossText = `SELECT 100.0 * ("there" + "back") / "sent" AS "Value" FROM (SELECT sum("there") AS "there", sum("back") AS "back", sum("sent") AS "sent"
 		FROM (SELECT last("forward_lost") - min("forward_lost") AS "there", last("reverse_lost") - min("reverse_lost") AS "back",
 		last("sent") - min("sent") AS "sent" FROM {rdma_fabric} WHERE {filter} GROUP BY ` + byGroupPair + `)
-		WHERE $timeFilter GROUP BY "own_group", "peer_group") WHERE "sent" > 0 AND $timeFilter GROUP BY "own_group", "peer_group"`
+		WHERE $timeFilter GROUP BY "own_group", "peer_group") WHERE "sent" > 0 AND $timeFilter`
 	lossProm = `100 * sum by (own_group, peer_group) (increase(rdma_fabric_forward_lost_total{FILTER}[5m]) + increase(rdma_fabric_reverse_lost_total{FILTER}[5m]))
 		/ (sum by (own_group, peer_group) (increase(rdma_fabric_sent_total{FILTER}[5m])) > 0)`
 )
 
 func (b *board) fabricMatrices() {
 	const many = " Above 40 groups it has the worst 1,600 pairs; choose groups at the top to see theirs."
-	slow, loss := query{text: slowText, prom: slowProm}, query{text: lossText, prom: lossProm}
+	slow := query{text: slowText, prom: slowProm}
+	loss := query{text: lossText + ` GROUP BY "own_group", "peer_group"`, prom: lossProm}
+	// With the groups as columns it takes a sixth of the time for thousands of pairs of groups.
+	lossCells := query{text: strings.Replace(lossText, `AS "Value"`, `AS "Value", "own_group", "peer_group"`, 1), prom: lossProm}
 	b.matrix(panel{
 		id: 14, title: "Write p99, from group to group", width: 12, height: 12, now: true, fabric: true, unit: b.names.unit("rdma_fabric.write_ns_p99"),
 		help: help{
@@ -269,7 +272,7 @@ func (b *board) fabricMatrices() {
 			"a row and a column are a leaf; the table of suspects has single interfaces.",
 			"probes that are neither answered nor proved lost yet, as while nothing comes back.",
 		},
-		queries: []query{loss},
+		queries: []query{lossCells},
 	})
 	worst := func(id int, title, unit string, q query, h help) {
 		b.table(panel{

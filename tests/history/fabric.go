@@ -1,6 +1,7 @@
 package history
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"maps"
@@ -77,30 +78,52 @@ type target struct {
 
 // Write writes the points host by host. The error is that of w, or about the names.
 func (f *Fabric) Write(w io.Writer) error {
+	return f.Each(func(_ FabricHost, lines []byte) error {
+		_, err := w.Write(lines)
+		return err
+	})
+}
+
+// Each calls do with the lines of each host that has some, in the order of their times. The lines are do's only until it
+// returns. The error is that of do, or about the names.
+func (f *Fabric) Each(do func(h FabricHost, lines []byte) error) error {
 	all, err := f.arranged()
 	if err != nil {
 		return err
 	}
-	for i := range all.hosts {
-		tags := map[string]string{"host": all.hosts[i].Name}
-		if f.Tag != nil {
-			tags["host"] = f.Tag(all.hosts[i])
-		}
-		maps.Copy(tags, f.Tags)
-		out, err := newRecording(w, tags)
-		if err != nil {
+	var lines bytes.Buffer
+	for i, h := range all.hosts {
+		lines.Reset()
+		if err := all.write(&lines, i); err != nil {
 			return err
 		}
-		for since := f.From + f.Interval; !f.Start.Add(since).After(f.End) && out.err == nil; since += f.Interval {
-			for _, p := range all.interval(i, since) {
-				out.point(p)
-			}
+		if lines.Len() == 0 {
+			continue
 		}
-		if out.err != nil {
-			return out.err
+		if err := do(h, lines.Bytes()); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// write writes the points of a host.
+func (f *written) write(w io.Writer, host int) error {
+	tags := map[string]string{"host": f.hosts[host].Name}
+	if f.Tag != nil {
+		tags["host"] = f.Tag(f.hosts[host])
+	}
+	maps.Copy(tags, f.Tags)
+	out, err := newRecording(w, tags)
+	if err != nil {
+		return err
+	}
+	for since := f.From + f.Interval; !f.Start.Add(since).After(f.End) && out.err == nil; since += f.Interval {
+		for _, p := range f.interval(host, since) {
+			out.point(p)
+		}
+	}
+	return out.err
 }
 
 // arranged returns the hosts, and whom each of them pings.

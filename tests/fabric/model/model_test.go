@@ -37,4 +37,5 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 		*runs, s.Precision(), s.Recall(), s.Direction, s.Directed, s)
 	require.GreaterOrEqual(t, s.Precision(), 98.2)
 	require.GreaterOrEqual(t, s.Recall(), 99.3)
+	require.GreaterOrEqual(t, 100*s.Direction, 99*s.Directed, "of 100 directions 99")
 }
