@@ -346,14 +346,14 @@ func (b *board) fabricHistory() {
 	b.series(panel{
 		id: 21, title: "Write p99 by group", width: 24, height: 9, fabric: true, unit: b.names.unit("rdma_fabric.write_ns_p99"),
 		help: help{
-			"The median of the 99th percentiles of writes of each group's hosts, with all of their peers.",
+			"The mean of the 99th percentiles of writes of each group's hosts, with all of their peers. The alert fabric-slow takes their median.",
 			nothing + "; compare a group with its past and with others.",
 			"`rdma-events explain fabric-slow`.", "single hosts of a group: the matrix above has the greatest.",
 		},
 		queries: []query{{
 			alias: "$tag_own_group",
-			text:  `SELECT median("write_ns_p99") AS "p99" FROM {rdma_fabric} WHERE {filter} GROUP BY time($__interval), "own_group" fill(none)`,
-			prom:  `quantile by (own_group) (0.5, rdma_fabric_write_p99_seconds{FILTER})`,
+			text:  `SELECT mean("write_ns_p99") AS "p99" FROM {rdma_fabric} WHERE {filter} GROUP BY time($__interval), "own_group" fill(none)`,
+			prom:  `avg by (own_group) (rdma_fabric_write_p99_seconds{FILTER})`,
 		}},
 	}, lines)
 }
