@@ -425,7 +425,7 @@ func namesInRules(t *testing.T) []string {
 }
 
 // ofOption matches the names that are there with the plugin's section applications only.
-var ofOption = regexp.MustCompile(`^rdma_(app_|tracer_|host_app_)`)
+var ofOption = regexp.MustCompile(`^rdma_(app_|tracer_|host_app_|fabric_)`)
 
 // ofOptions returns the names in the rules that are not there by default.
 func ofOptions(t *testing.T) []string {

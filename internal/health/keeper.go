@@ -79,6 +79,8 @@ func (k *Keeper) Observe(points []measure.Point, now time.Time) *Status {
 			k.hang(p)
 		case *measure.Tracer:
 			k.tracer(p)
+		case *measure.FabricPort:
+			k.fabricPort(p)
 		case *measure.Collector:
 			k.grows(&pluginLate, subject{}, p.Queue.Skipped, "%d intervals were skipped, because Telegraf did not read")
 			if p.Recorder != nil {

@@ -18,6 +18,12 @@ import (
 var elsewhere = map[string]string{
 	"ports-down-together": "other hosts",
 	"sm-unstable":         "other hosts",
+	"fabric-suspect":      "other hosts",
+	"fabric-group":        "other hosts",
+	"fabric-lossy":        "other hosts",
+	"fabric-slow":         "other hosts, and their day",
+	"fabric-unmet":        "other hosts",
+	"fabric-lists-differ": "other hosts",
 	"wake-slow":           "the wake-ups of a day",
 	"plugin-silent":       "a process that runs while the plugin does not",
 	"no-reports":          "the same",
@@ -40,7 +46,7 @@ func TestTheRulesAreThoseOfTheAlerts(t *testing.T) {
 	for _, r := range []rule{
 		portDown, portFlapping, linkSlow, linkDisagrees, gidMoved, deviceMissing, deviceFatal, unackedEvents, releasedEvents,
 		commandStuck, commandSlow, probeErrors, lostEvents, lostCompletions,
-		appErrors, appUnread, appHangs, tracerBlind, workerDown, workerRestarts, pluginLate, recorderFailing,
+		appErrors, appUnread, appHangs, tracerBlind, fabricOwnLink, workerDown, workerRestarts, pluginLate, recorderFailing,
 	} {
 		judged[r.id] = append(judged[r.id], r)
 	}

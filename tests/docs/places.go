@@ -47,6 +47,7 @@ func Places() []Place {
 		{Command: "make reproducible", NotRun: release},
 		{Command: "make image", NotRun: "it takes Docker"},
 		{Command: "make test-full PART=soak", NotRun: "it takes 12 minutes"},
+		{Command: "make test-full PART=fabric", NotRun: "it takes 11 minutes"},
 		{Command: "kubectl label node NODE feature.node.kubernetes.io/custom-rdma.available=true", NotRun: cluster},
 		{Command: "kubectl apply -k packaging/kubernetes/example", NotRun: cluster},
 		{Command: `kubectl get node NODE -o jsonpath='{.status.conditions[?(@.type=="RDMAProblem")].message}'`, NotRun: cluster},
