@@ -52,6 +52,10 @@ func TestSharedDatabaseIsReadInItsPolicy(t *testing.T) {
 		Hosts: []history.Host{{Name: "h", Profile: "fleet1", Timeline: "[[link]]\nat = \"30m\"\n[[app]]\nname = \"job\"", Applications: true}},
 	}
 	require.NoError(t, c.Write(t.Context(), w))
+	f := history.Fabric{
+		Groups: 1, Size: 2, Name: func(host int) string { return []string{"h", "i"}[host] }, Start: c.Start, End: c.End, Interval: c.Interval,
+	}
+	require.NoError(t, f.Write(w))
 	require.NoError(t, w.Flush())
 	require.Equal(t, []string{"rdma-port-down"}, firingFrom(t, src, dir, now))
 	require.Empty(t, firingFrom(t, src, root, now), "the default policy has none of the points")
