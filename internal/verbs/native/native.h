@@ -9,6 +9,7 @@
 // The layout of the ledger. internal/ledger/layout.go explains the fields.
 // clang-format off
 enum { LEDGER_EVENTS = 512, LEDGER_PROBES = 384, LANE_PORT_SHIFT = 16 };
+enum { LEDGER_FABRICS = 8, FABRIC_PAIRS = 64, FABRIC_PATHS = 4 };
 struct ledger_lane { uint32_t call, thread; int64_t beat; };
 struct ledger_event { int32_t type, port; uint64_t read, acked; };
 // clang-format on
@@ -19,13 +20,26 @@ struct ledger_probe {
 	uint64_t events, acked, spurious, late, resent;
 	uint8_t pad2[16];
 };
+struct ledger_fabric_pair {
+	uint64_t session, sent, answered, writes, writes_ok, write_errors;
+	uint8_t pad[16];
+};
+struct ledger_fabric {
+	uint32_t port, pad;
+	struct ledger_lane lane, control;
+	uint64_t events, acked, spurious, echoed, refused, foreign, dry;
+	uint8_t pad2[32];
+	struct ledger_fabric_pair pair[FABRIC_PAIRS];
+};
 struct ledger {
 	uint64_t magic;
 	uint32_t events, probes;
 	struct ledger_lane reader, control, evidence;
-	uint8_t pad[1024 - 16 - 3 * 16];
+	uint32_t fabrics;
+	uint8_t pad[1024 - 16 - 3 * 16 - 4];
 	struct ledger_event event[LEDGER_EVENTS];
 	struct ledger_probe probe[LEDGER_PROBES];
+	struct ledger_fabric fabric[LEDGER_FABRICS];
 };
 
 // The layout test in internal/ledger asserts the same numbers.
@@ -35,6 +49,11 @@ _Static_assert(__builtin_offsetof(struct ledger, reader) == 16, "reader lane");
 _Static_assert(__builtin_offsetof(struct ledger, evidence) == 48, "evidence lane");
 _Static_assert(__builtin_offsetof(struct ledger, event) == 1024, "event slots");
 _Static_assert(__builtin_offsetof(struct ledger, probe) == 1024 + 512 * 24, "probe slots");
+_Static_assert(__builtin_offsetof(struct ledger, fabrics) == 64, "number of fabric slots");
+_Static_assert(__builtin_offsetof(struct ledger, fabric) == 1024 + 512 * 24 + 384 * 128, "fabric slots");
+_Static_assert(sizeof(struct ledger_fabric) == 128 + 64 * 64, "fabric slot");
+_Static_assert(__builtin_offsetof(struct ledger_fabric, events) == 40, "fabric counts");
+_Static_assert(__builtin_offsetof(struct ledger_fabric, pair) == 128, "fabric pairs");
 _Static_assert(__builtin_offsetof(struct ledger_probe, lane) == 16, "probe lane");
 _Static_assert(__builtin_offsetof(struct ledger_probe, rounds) == 32, "rounds");
 _Static_assert(__builtin_offsetof(struct ledger_probe, events) == 72, "events");
@@ -120,5 +139,55 @@ struct result native_probe_close(struct probe *p);
 // native_query_qp queries the state of the probe's queue pair. It may run concurrently
 // with all other calls on p but native_probe_close, unless rounds make new queue pairs (flush).
 struct result native_query_qp(struct probe *p);
+
+// Probes between hosts (native_fabric.c). The order of the kinds is that of verbs.FabricKind.
+enum fabric_kind {
+	FK_PROBE,	 // a probe was sent
+	FK_ECHO,	 // its echo came
+	FK_WRITE,	 // a write was posted
+	FK_WRITE_DONE,	 // the peer's device acknowledged it
+	FK_WRITE_FAILED, // it ended in an error, and its queue pair with it
+	FK_MISSING,	 // an echo is missing for MISSING_NS
+	FK_LATE,	 // the thread woke later than it should by took
+	FK_UNSENT,	 // the device refused a probe
+};
+enum fabric_role { FR_PROBES, FR_ANSWERS };
+struct fabric;
+struct fabric_config {
+	int32_t port, slot, paths, gid_index, pkey_index, global, service_level, traffic_class;
+	uint32_t qkey;
+	int64_t interval_ns;
+};
+// fabric_peer is what a port knows of a port of another host. The PSNs are of the RC queue pairs: own_psn of what this
+// side sends, psn of what the peer sends.
+struct fabric_peer {
+	int32_t role, global, lid, paths;
+	uint64_t session;
+	uint32_t ud[FABRIC_PATHS];
+	uint32_t qkey, rc, psn, own_psn;
+	int64_t first_ns; // from now to the first probe
+	uint8_t gid[16];
+};
+struct fabric_item {
+	int32_t kind, pair, path, dry, status;
+	uint32_t seq, rx, tx;
+	uint64_t session;
+	int64_t at, took, delay;
+};
+// native_fabric_open makes the queues of a port, and writes the numbers of its UD queue pairs to ud.
+struct result native_fabric_open(struct device *d, const struct fabric_config *c, struct fabric **out,
+				 uint32_t ud[FABRIC_PATHS]);
+// native_fabric_run echoes and probes for for_ns, and returns the number of items. It returns early when out is full,
+// when something is amiss, and after native_fabric_nudge or native_wake; -errno when the queues cannot be used.
+int native_fabric_run(struct fabric *f, int64_t for_ns, struct fabric_item *out, int cap);
+// native_fabric_offer makes the RC queue pair of a pair that is not in use, in state INIT, and writes its number to rc.
+// It, native_fabric_join and native_fabric_leave may run concurrently with native_fabric_run, but not with each other.
+// They may block as long as the kernel seeks the peer's address.
+struct result native_fabric_offer(struct fabric *f, int pair, int role, uint32_t *rc);
+struct result native_fabric_join(struct fabric *f, int pair, const struct fabric_peer *peer);
+struct result native_fabric_leave(struct fabric *f, int pair);
+void native_fabric_nudge(struct fabric *f);
+// native_fabric_close must not run concurrently with any other call on f.
+struct result native_fabric_close(struct fabric *f);
 
 #endif
