@@ -86,8 +86,14 @@ type Device interface {
 	// returns the same.
 	NewProbe(ProbeConfig) (Probe, error)
 
+	// NewFabric makes the queues for probes between a port and other hosts. The
+	// FabricPort has neither Epoch nor Reason. It returns ErrUnsupported if the
+	// port cannot now (not active, no GID) and ErrNeverFabric if it never can
+	// (iWARP, no UD or RC queue pairs); else as NewProbe.
+	NewFabric(FabricConfig) (Fabric, FabricPort, error)
+
 	// Close wakes the calls that block and waits until they return. It then
-	// closes the probes that are still open and, after them, the device. After
+	// closes the probes and Fabrics that are still open and, after them, the device. After
 	// timeout it gives up with ErrStuck. Later calls return ErrClosed.
 	Close(timeout time.Duration) error
 }

@@ -18,6 +18,7 @@ type Options struct {
 	Ethtool          Ethtool
 	Objects          bool // who holds objects of the device is looked at
 	Probe            ProbeOptions
+	Fabric           FabricOptions
 }
 
 // MaxPorts is the number of ports of one device that are watched if none are
@@ -69,6 +70,9 @@ type Item struct {
 	Command  *Command
 	Snapshot *Snapshot
 	Objects  *Objects
+	// FabricPort says how peers reach a port, or that they cannot now. FabricFacts are of the one before them.
+	FabricPort  *FabricPort
+	FabricFacts *FabricFacts
 }
 
 // Reading is the answer of one port query. The first Reading of a port after

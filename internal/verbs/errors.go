@@ -32,6 +32,10 @@ var (
 	ErrExcludedNetns = errors.New("the device is in another network namespace")
 	// ErrUnsupported: the device, port or driver does not support the operation.
 	ErrUnsupported = errors.ErrUnsupported
+	// ErrNeverFabric: the device has no queue pairs with which hosts can probe each other.
+	ErrNeverFabric = fmt.Errorf("no probes between hosts on this kind of device: %w", ErrUnsupported)
+	// ErrNoFabric: an order is for a Fabric that is no more.
+	ErrNoFabric = errors.New("the port has no such queues for probes between hosts")
 	// ErrRecovering: the driver refuses every open of the device now. The device may
 	// be in error state, between a fatal error and its recovery.
 	ErrRecovering = errors.New("the device cannot be opened now")
