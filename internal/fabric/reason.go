@@ -16,5 +16,6 @@ const (
 	ReasonPKey        Reason = "pkey"          // the P_Keys differ
 	ReasonUnsupported Reason = "unsupported"   // it has no device that fits, or another link layer
 	ReasonNotActive   Reason = "not_active"    // the port there is not active
+	ReasonOwnPort     Reason = "own_port"      // the own port has no queues: it is not active, or no worker runs
 	ReasonFailed      Reason = "failed"        // a device refused a verb
 )

@@ -217,3 +217,21 @@ func (t *Tracker) End() {
 	t.counts.UnknownLost += t.counts.Pending()
 	*t = Tracker{counts: t.counts, paths: make([]path, len(t.paths))}
 }
+
+// Late excuses the pair from what its prober was too late for: what is open counts as sent by so much later.
+func (t *Tracker) Late(by int64) {
+	for i := range t.paths {
+		for k := range t.paths[i].open {
+			t.paths[i].open[k].at += by
+		}
+	}
+	if t.writeSince != 0 {
+		t.writeSince += by
+	}
+}
+
+// Unreported counts probes and writes of which only the number is known that were sent: whoever sent them is gone.
+func (t *Tracker) Unreported(probes, writes uint64) {
+	t.counts.Sent += probes
+	t.counts.Writes += writes
+}

@@ -45,6 +45,8 @@ type Config struct {
 	// block, and must not keep the Objects. It is called as Emit is. Nil: they are dropped.
 	Objects func(device string, o *verbs.Objects)
 
+	Fabric Fabric // nil: no hosts are probed
+
 	Window    time.Duration // time that percentiles cover
 	Histogram bool
 	Stages    bool // collect the stages of a round, too: get, arm, drain
@@ -75,6 +77,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Objects == nil {
 		c.Objects = func(string, *verbs.Objects) {}
+	}
+	if c.Fabric == nil {
+		c.Fabric = noFabric{}
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

@@ -174,6 +174,7 @@ func (d *Device) leave(why status.Reason, t *moment) {
 	d.endProbes()
 	d.endCommands(t)
 	d.cfg.Objects(d.name, nil)
+	d.cfg.Fabric.Gone(d.name)
 	if why == status.ReasonRemoved {
 		d.explainRemoval(t)
 	}
@@ -238,6 +239,7 @@ func (d *Device) emitChange(p *port, c *portstate.Change, t *moment) {
 
 func (d *Device) emitPort(p *port, mono int64, t *moment) {
 	p.emitted = p.attr
+	d.cfg.Fabric.PortState(d.name, p.port, p.machine.View(t.mono).State, t.offset)
 	d.cfg.Emit(p.view(d.name, t, t.wall(mono)))
 }
 

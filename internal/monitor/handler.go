@@ -41,6 +41,9 @@ func (d *Device) Ended(why status.End) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.readLedger()
+	if d.led != nil {
+		d.cfg.Fabric.Ledger(d.name, d.snap.Fabrics, true)
+	}
 	d.led = nil
 	d.lookAtCommands(&t)
 	d.addDeadWorker(&d.own, &t)
@@ -92,6 +95,10 @@ func (d *Device) item(it *verbs.Item, t *moment) {
 		d.snapshot(it.Snapshot, t)
 	case it.Objects != nil:
 		d.objects(it.Objects)
+	case it.FabricPort != nil && d.open:
+		d.cfg.Fabric.Port(d.name, it.FabricPort, t.offset)
+	case it.FabricFacts != nil && d.open:
+		d.cfg.Fabric.Facts(d.name, it.FabricFacts, t.offset)
 	}
 }
 
@@ -299,6 +306,7 @@ func (d *Device) readLedger() {
 		return
 	}
 	d.led.Snapshot(&d.snap)
+	d.cfg.Fabric.Ledger(d.name, d.snap.Fabrics, false)
 	for i := range d.snap.Events {
 		e := &d.snap.Events[i]
 		if c, _, _ := d.counter(verbs.EventType(e.Type), int(e.Port)); c != nil {

@@ -1,0 +1,310 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"rdma_events/internal/aggregate"
+	"rdma_events/internal/fabric"
+	"rdma_events/internal/hello"
+	"rdma_events/internal/verbs"
+)
+
+// host is a host that this one probes. It has a goroutine that holds the conversation with it, and one that asks for its state
+// while it is silent.
+type host struct {
+	fabric.Peer
+	k      *Keeper
+	ctx    context.Context //nolint:containedctx // it is that of the host's own goroutines, which end with it
+	end    context.CancelFunc
+	wake   chan struct{} // holds a token when a pair may want to be met
+	silent chan struct{} // holds a token when both witnesses of a pair are silent
+
+	// Guarded by Keeper.mu.
+	pairs   []*pair
+	answer  int64 // when the host's process answered last, CLOCK_MONOTONIC ns
+	unheard fabric.Reason
+}
+
+// newHost returns a host that does nothing before run.
+func (k *Keeper) newHost(ctx context.Context, p fabric.Peer) *host {
+	h := &host{Peer: p, k: k, wake: make(chan struct{}, 1), silent: make(chan struct{}, 1)}
+	h.ctx, h.end = context.WithCancel(ctx)
+	return h
+}
+
+// pairWith makes the pair with an own port unless there is one, or ends it if the port is gone.
+func (h *host) pairWith(p *port) {
+	free := -1
+	for slot, pr := range p.pairs {
+		switch {
+		case pr != nil && pr.host == h:
+			if !p.isUsed() {
+				pr.drop()
+			}
+			return
+		case pr == nil && free < 0:
+			free = slot
+		}
+	}
+	if free < 0 || !p.isUsed() {
+		return
+	}
+	pr := &pair{
+		host: h, port: p, slot: free, reason: fabric.ReasonStarting, unmet: h.k.cfg.Mono(), tracker: fabric.NewTracker(verbs.MaxFabricPaths),
+		write: aggregate.NewWindow(h.k.cfg.Window), echoes: aggregate.NewWindow(h.k.cfg.Window),
+	}
+	if h.unheard != fabric.ReasonNone {
+		pr.reason = h.unheard
+	}
+	if p.info.Epoch == 0 {
+		pr.reason = fabric.ReasonOwnPort
+	}
+	p.pairs[free] = pr
+	h.pairs = append(h.pairs, pr)
+	h.k.groupOf(&h.Peer)
+	nudge(h.wake)
+}
+
+// drop forgets a pair; what it has counted stays with its port and group.
+func (pr *pair) drop() {
+	pr.tracker.End()
+	c := pr.counts()
+	c.Pairs, c.PairsMet, c.PairsBad, c.PairsBusy, c.PairsDown = 0, 0, 0, 0, 0
+	pr.port.gone.Add(&c)
+	pr.port.k.groupOf(&pr.host.Peer).gone.Add(&c)
+	pr.port.pairs[pr.slot] = nil
+	for i, o := range pr.host.pairs {
+		if o == pr {
+			pr.host.pairs = append(pr.host.pairs[:i:i], pr.host.pairs[i+1:]...)
+			break
+		}
+	}
+}
+
+// run talks with the host until it is not to be probed any more.
+func (h *host) run() {
+	asked := make(chan struct{})
+	peer, err := h.k.cfg.Network.Peer(h.Host)
+	if err != nil {
+		h.hangUp(err)
+		<-h.ctx.Done()
+		h.leaveAll(nil)
+		return
+	}
+	go func() {
+		defer close(asked)
+		h.ask(peer)
+	}()
+	var retry backoff
+	for h.ctx.Err() == nil {
+		began := h.k.cfg.Mono()
+		err := h.converse(peer)
+		if h.k.cfg.Mono()-began > int64(lastRetry) {
+			retry.reset()
+		}
+		h.hangUp(err)
+		_ = sleep(h.ctx, h.pause(err, &retry))
+	}
+	<-asked
+	_ = peer.Close()
+	h.leaveAll(nil)
+}
+
+// pause returns how long to wait before the next conversation.
+func (h *host) pause(err error, retry *backoff) time.Duration {
+	if errors.Is(err, hello.ErrNotListed) || errors.Is(err, hello.ErrVersion) || errors.Is(err, hello.ErrKey) {
+		return lastRetry - time.Duration(h.k.cfg.Random()%uint64(lastRetry/4))
+	}
+	return retry.next(h.k.cfg.Random)
+}
+
+// hangUp notes why there is no conversation with the host. Pairs that have met go on without one.
+func (h *host) hangUp(err error) {
+	if err == nil || h.ctx.Err() != nil {
+		return
+	}
+	h.k.mu.Lock()
+	defer h.k.mu.Unlock()
+	why := reasonOf(err)
+	if why != h.unheard {
+		h.k.cfg.Log.Debug("no conversation with a host", "host", h.Name, "reason", string(why), "error", err)
+	}
+	h.unheard = why
+	for _, pr := range h.pairs {
+		if pr.reason != fabric.ReasonNone && pr.reason != fabric.ReasonOwnPort {
+			pr.failed(why)
+		}
+	}
+}
+
+func reasonOf(err error) fabric.Reason {
+	switch {
+	case errors.Is(err, hello.ErrKey):
+		return fabric.ReasonKey
+	case errors.Is(err, hello.ErrNotListed):
+		return fabric.ReasonNotListed
+	case errors.Is(err, hello.ErrVersion):
+		return fabric.ReasonVersion
+	}
+	return fabric.ReasonNoResponder
+}
+
+// converse holds one conversation, and returns why it is over.
+func (h *host) converse(peer hello.Peer) error {
+	ctx, cancel := context.WithTimeout(h.ctx, converseTimeout)
+	conv, err := peer.Converse(ctx, h.digest())
+	cancel()
+	if err != nil {
+		return err
+	}
+	defer conv.Close()
+	h.heard()
+	for {
+		pr, wait := h.next()
+		if pr == nil {
+			if over, err := h.listen(conv, wait); over {
+				return err
+			}
+			continue
+		}
+		if h.k.limiter.wait(h.ctx) == nil {
+			h.meet(conv, pr)
+		}
+		if h.ctx.Err() != nil {
+			h.leaveAll(conv)
+			return h.ctx.Err()
+		}
+	}
+}
+
+func (h *host) digest() string {
+	h.k.mu.Lock()
+	defer h.k.mu.Unlock()
+	return h.k.list.Digest()
+}
+
+// heard notes that there is a conversation.
+func (h *host) heard() {
+	h.k.mu.Lock()
+	defer h.k.mu.Unlock()
+	h.unheard = fabric.ReasonNone
+	h.answer = h.k.cfg.Mono()
+	for _, pr := range h.pairs {
+		pr.due = 0
+	}
+}
+
+// listen waits until a pair may be met, the host tells of a change, or the conversation is over.
+func (h *host) listen(conv hello.Conversation, wait time.Duration) (over bool, err error) {
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-h.ctx.Done():
+		h.leaveAll(conv)
+		return true, h.ctx.Err()
+	case <-h.wake:
+	case <-t.C:
+	case c, ok := <-conv.Changes():
+		if !ok {
+			return true, errors.Join(errEnded, conv.Err())
+		}
+		h.changed(c)
+	}
+	return false, nil
+}
+
+var errEnded = errors.New("the host has ended the conversation")
+
+// next returns the pair that is to be met now, or how long until one may be.
+func (h *host) next() (*pair, time.Duration) {
+	h.k.mu.Lock()
+	defer h.k.mu.Unlock()
+	now, wait := h.k.cfg.Mono(), lastRetry
+	for _, pr := range h.pairs {
+		due, ok := pr.wants()
+		switch {
+		case ok && due <= now:
+			return pr, 0
+		case ok:
+			wait = min(wait, time.Duration(due-now))
+		}
+	}
+	return nil, wait
+}
+
+// changed handles what the host tells of a port of its own.
+func (h *host) changed(c hello.Change) {
+	h.k.mu.Lock()
+	defer h.k.mu.Unlock()
+	for _, pr := range h.pairs {
+		if pr.reason == fabric.ReasonNone {
+			pr.epochIs(c.Device, c.Port, c.Epoch)
+		} else if c.Epoch != 0 {
+			pr.due = 0
+		}
+	}
+}
+
+// epochIs notes the epoch of a port of the peer. Without a Fabric the port has none, and is met again when it has one.
+func (pr *pair) epochIs(device string, number int, epoch uint64) {
+	if pr.remote.Device != device || pr.remote.FabricPort.Port != number || epoch == 0 || epoch == pr.remote.Epoch {
+		return
+	}
+	pr.stale, pr.due = true, 0
+	nudge(pr.host.wake)
+}
+
+// ask asks the host's process for its state as long as both witnesses of a pair with it are silent.
+func (h *host) ask(peer hello.Peer) {
+	for {
+		select {
+		case <-h.ctx.Done():
+			return
+		case <-h.silent:
+		}
+		began := h.k.cfg.Mono()
+		for h.isSilent() {
+			h.askOnce(peer)
+			wait := stateOften
+			if h.k.cfg.Mono()-began > int64(stateOftenFor) {
+				wait = stateSeldom
+			}
+			if sleep(h.ctx, wait) != nil {
+				return
+			}
+		}
+	}
+}
+
+func (h *host) isSilent() bool {
+	h.k.mu.Lock()
+	defer h.k.mu.Unlock()
+	for _, pr := range h.pairs {
+		if pr.isSilent() {
+			return true
+		}
+	}
+	return false
+}
+
+func (h *host) askOnce(peer hello.Peer) {
+	ctx, cancel := context.WithTimeout(h.ctx, stateTimeout)
+	defer cancel()
+	states, err := peer.State(ctx)
+	if err != nil {
+		return
+	}
+	h.k.mu.Lock()
+	defer h.k.mu.Unlock()
+	h.answer = h.k.cfg.Mono()
+	for _, s := range states {
+		for _, pr := range h.pairs {
+			if pr.remote.Device == s.Device && pr.remote.FabricPort.Port == s.Port {
+				pr.said = s.State
+				pr.epochIs(s.Device, s.Port, s.Epoch)
+			}
+		}
+	}
+}

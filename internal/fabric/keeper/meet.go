@@ -1,0 +1,247 @@
+package keeper
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"rdma_events/internal/fabric"
+	"rdma_events/internal/hello"
+	"rdma_events/internal/verbs"
+)
+
+// meeting is one attempt to meet, with what was true when it began.
+type meeting struct {
+	pair   *pair
+	orders Orders
+	epoch  uint64
+	offer  hello.Offer
+	first  time.Duration
+	old    uint64 // the session before, 0: there was none
+}
+
+// psnMask: a packet sequence number has 24 bits (InfiniBand specification, 9.2.4).
+const psnMask = 0xffffff
+
+// meet tries to meet a pair: the own end first, then the peer's, and then they are connected.
+func (h *host) meet(conv hello.Conversation, pr *pair) {
+	m, ok := h.begin(pr)
+	if !ok {
+		return
+	}
+	err := m.offerOwn(h.ctx)
+	if err != nil {
+		h.unable(m, err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(h.ctx, offerTimeout)
+	answer, err := conv.Offer(ctx, m.offer)
+	cancel()
+	if err != nil {
+		m.giveUp(h.ctx, fabric.ReasonNoResponder)
+		return
+	}
+	if answer.Reason != fabric.ReasonNone {
+		m.giveUp(h.ctx, answer.Reason)
+		return
+	}
+	if err := m.join(h.ctx, &answer); err != nil {
+		_ = conv.Leave(m.offer.Session)
+		h.unable(m, err)
+		return
+	}
+	if m.old != 0 {
+		_ = conv.Leave(m.old) // a conversation that is over has told it
+	}
+}
+
+// begin notes what the pair is to meet with. It returns false if it need not be met any more.
+func (h *host) begin(pr *pair) (*meeting, bool) {
+	k := h.k
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, ok := pr.wants(); !ok {
+		return nil, false
+	}
+	now := k.cfg.Mono()
+	pr.due = now + int64(pr.retry.next(k.cfg.Random))
+	m := &meeting{pair: pr, orders: k.cfg.Orders(pr.port.device), epoch: pr.port.info.Epoch, old: pr.session, first: k.phase(pr.slot, now)}
+	m.offer = hello.Offer{Session: k.cfg.Random() | 1, Port: k.describe(pr.port), PSN: uint32(k.cfg.Random()) & psnMask}
+	return m, true
+}
+
+// phase returns how long it is from now to the first round of the pair in a place. The rounds of a port are spread over the interval.
+func (k *Keeper) phase(slot int, now int64) time.Duration {
+	interval := int64(k.cfg.Interval)
+	at := int64(slot) % int64(max(k.cfg.Peers, 1)) * interval / int64(max(k.cfg.Peers, 1))
+	return time.Duration(((at-now)%interval + interval) % interval)
+}
+
+func (m *meeting) order(ctx context.Context, o verbs.FabricOrder) (uint32, error) {
+	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
+	defer cancel()
+	o.Port, o.Epoch, o.Pair = m.pair.port.number, m.epoch, m.pair.slot
+	return m.orders.Order(ctx, o)
+}
+
+func (m *meeting) offerOwn(ctx context.Context) (err error) {
+	m.offer.RC, err = m.order(ctx, verbs.FabricOrder{Offer: true, Role: verbs.FabricProbes})
+	return err
+}
+
+// join connects the pair's own end with the peer's. Facts of the new session may come before it returns.
+func (m *meeting) join(ctx context.Context, a *hello.Answer) error {
+	peer, reason := reach(&m.offer.Port.FabricPort, &a.Port.FabricPort, false)
+	if reason != fabric.ReasonNone {
+		return errReason(reason)
+	}
+	peer.Host, peer.Device, peer.Port, peer.Role = m.pair.host.Name, a.Port.Device, a.Port.FabricPort.Port, verbs.FabricProbes
+	peer.Session, peer.RC, peer.PSN, peer.OwnPSN, peer.First = m.offer.Session, a.RC, a.PSN, m.offer.PSN, m.first
+	k := m.pair.port.k
+	k.mu.Lock()
+	m.pair.joined = m.offer.Session
+	k.mu.Unlock()
+	_, err := m.order(ctx, verbs.FabricOrder{Peer: peer})
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case err != nil:
+		m.pair.joined = 0
+		return err
+	case m.pair.port.info.Epoch != m.epoch:
+		return verbs.ErrNoFabric
+	}
+	m.pair.met(m.offer.Session, &a.Port)
+	m.pair.show(k.cfg.Mono())
+	return nil
+}
+
+// errReason is a Reason as an error.
+type errReason fabric.Reason
+
+// Error implements error.
+func (e errReason) Error() string { return string(e) }
+
+// unable notes that the own device could not make or connect its end.
+func (h *host) unable(m *meeting, err error) {
+	var reason errReason
+	switch {
+	case errors.Is(err, verbs.ErrNoFabric) || errors.Is(err, verbs.ErrClosed) || h.ctx.Err() != nil:
+		return // the port says why, and how it goes on
+	case errors.As(err, &reason):
+		m.giveUp(h.ctx, fabric.Reason(reason))
+		return
+	}
+	h.k.cfg.Log.Debug("a pair cannot be connected", "device", m.pair.port.device, "port", m.pair.port.number, "peer", h.Name, "error", err)
+	m.giveUp(h.ctx, fabric.ReasonFailed)
+}
+
+// giveUp drops what was offered, and notes why the pair could not meet. A pair that goes on without is left alone: what was
+// offered is replaced by the next offer.
+func (m *meeting) giveUp(ctx context.Context, why fabric.Reason) {
+	k := m.pair.port.k
+	k.mu.Lock()
+	m.pair.failed(why)
+	runs := m.pair.session != 0
+	k.mu.Unlock()
+	if !runs {
+		_, _ = m.order(ctx, verbs.FabricOrder{}) // nothing more can be done about it than the next offer does
+	}
+}
+
+// reach says how a pair's own port reaches the peer's. answers: the peer is the one that probes.
+func reach(own, peer *verbs.FabricPort, answers bool) (*verbs.FabricPeer, fabric.Reason) {
+	out := &verbs.FabricPeer{QKey: peer.QKey, LID: peer.LID, UD: peer.UD[:min(len(peer.UD), len(own.UD))]}
+	if own.LinkLayer != peer.LinkLayer {
+		return nil, fabric.ReasonUnsupported
+	}
+	if own.LinkLayer == verbs.LinkInfiniBand && !fabric.MatchingPKeys(own.PKey, peer.PKey) {
+		return nil, fabric.ReasonPKey
+	}
+	if own.LinkLayer == verbs.LinkInfiniBand && !own.NeedsGRH && !peer.NeedsGRH && len(own.GIDs) > 0 && len(peer.GIDs) > 0 &&
+		fabric.SameSubnet(own.GIDs[0].Raw, peer.GIDs[0].Raw) {
+		return out, fabric.ReasonNone
+	}
+	from, to := raw(own), raw(peer)
+	if answers {
+		from, to = to, from
+	}
+	i, j, ok := fabric.CommonGID(from, to)
+	if !ok {
+		return nil, fabric.ReasonNoCommonGID
+	}
+	if answers {
+		i, j = j, i
+	}
+	out.Global, out.GIDIndex, out.GID = true, own.GIDs[i].Index, peer.GIDs[j].Raw
+	return out, fabric.ReasonNone
+}
+
+func raw(p *verbs.FabricPort) [][16]byte {
+	var all [][16]byte
+	for _, g := range p.GIDs {
+		all = append(all, g.Raw)
+	}
+	return all
+}
+
+// leave has a worker end a pair that is not wanted any more. There is nothing to be done if it cannot.
+func (k *Keeper) leave(ctx context.Context, l leaving) {
+	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
+	defer cancel()
+	_, _ = k.cfg.Orders(l.device).Order(ctx, l.order)
+}
+
+type leaving struct {
+	device string
+	order  verbs.FabricOrder
+}
+
+// leaveAll ends all pairs with the host: it tells the host, if there is a conversation, and the workers, if the host is not to be
+// probed any more.
+func (h *host) leaveAll(conv hello.Conversation) {
+	if conv != nil {
+		for _, session := range h.sessions() {
+			_ = conv.Leave(session) // a conversation that is over has told it
+		}
+		return
+	}
+	for _, l := range h.orders() {
+		h.k.leave(context.Background(), l)
+	}
+	h.forget()
+	nudge(h.k.wake) // places are free
+}
+
+func (h *host) sessions() (all []uint64) {
+	h.k.mu.Lock()
+	defer h.k.mu.Unlock()
+	for _, pr := range h.pairs {
+		for _, s := range []uint64{pr.session, pr.joined} {
+			if s != 0 {
+				all = append(all, s)
+			}
+		}
+	}
+	return all
+}
+
+// orders returns the orders that end the pairs.
+func (h *host) orders() (all []leaving) {
+	h.k.mu.Lock()
+	defer h.k.mu.Unlock()
+	for _, pr := range h.pairs {
+		if epoch := pr.port.info.Epoch; epoch != 0 {
+			all = append(all, leaving{pr.port.device, verbs.FabricOrder{Port: pr.port.number, Epoch: epoch, Pair: pr.slot}})
+		}
+	}
+	return all
+}
+
+func (h *host) forget() {
+	h.k.mu.Lock()
+	defer h.k.mu.Unlock()
+	for len(h.pairs) > 0 {
+		h.pairs[0].drop()
+	}
+}

@@ -1,0 +1,235 @@
+package keeper
+
+import (
+	"rdma_events/internal/aggregate"
+	"rdma_events/internal/fabric"
+	"rdma_events/internal/hello"
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/measure"
+	"rdma_events/internal/verbs"
+)
+
+// pair is a port of the host and the host that it probes. Keeper.mu guards it. Moments are CLOCK_MONOTONIC ns, 0 is never.
+type pair struct {
+	host *host
+	port *port
+	slot int // its place in the port's Fabric
+
+	reason  fabric.Reason // why it has not met
+	remote  hello.Port    // that it has met last
+	session uint64        // of the facts that come; 0: none do
+	joined  uint64        // the session of which the first fact is awaited
+	stale   bool          // the peer has another epoch
+	retry   backoff
+	due     int64 // when it may be tried again
+	unmet   int64 // since when it has not met
+
+	tracker *fabric.Tracker
+	judge   *fabric.Judge // nil: it has not met
+	sample  fabric.Sample
+
+	sent, posted uint64 // probes and writes of the session, as facts say
+	broken       int64  // since when the queue pair of the writes is in state error
+	echoed       int64  // when an echo came last
+	said         verbs.PortState
+	refused      string // what the device said of a probe last
+
+	late, reconnects uint64
+	write, echoes    *aggregate.Window
+
+	shown shown
+}
+
+// shown is what was emitted of a pair last.
+type shown struct {
+	verdict string
+	reason  fabric.Reason
+}
+
+// fact handles one thing that the Fabric saw of the pair.
+func (pr *pair) fact(f *verbs.FabricFact) {
+	if f.Session == pr.joined && pr.joined != 0 {
+		pr.begin()
+	}
+	if f.Session != pr.session || pr.session == 0 {
+		return // of a session that is over
+	}
+	t := pr.tracker
+	switch f.Kind {
+	case verbs.FabricSent:
+		pr.sent++
+		t.Probe(f.Path, f.At)
+	case verbs.FabricEcho:
+		pr.echo(f)
+	case verbs.FabricWrite:
+		pr.posted++
+		t.WritePosted(f.At)
+	case verbs.FabricWriteDone:
+		t.WriteDone(f.At)
+		pr.wrote(f)
+	case verbs.FabricWriteFailed:
+		t.WriteFailed()
+		pr.broken = f.At
+		pr.port.k.cfg.Log.Debug("write failed", "device", pr.port.device, "port", pr.port.number, "peer", pr.host.Name, "status", f.Status)
+	case verbs.FabricUnsent:
+		pr.unsent(f)
+	}
+}
+
+// begin takes over the session that was joined. What is pending of the one before stays unknown.
+func (pr *pair) begin() {
+	pr.session, pr.joined = pr.joined, 0
+	pr.sent, pr.posted = 0, 0
+	pr.tracker.End()
+}
+
+func (pr *pair) echo(f *verbs.FabricFact) {
+	e := fabric.Echo{Path: f.Path, Seq: f.Seq, Received: f.Received, Posted: f.Posted, Dry: f.Dry}
+	if !pr.tracker.Echo(e, f.At) {
+		return
+	}
+	pr.echoed = f.At
+	round := max(0, f.Took-f.Delay)
+	pr.echoes.Add(f.At, round)
+	g := pr.port.k.groupOf(&pr.host.Peer)
+	for _, l := range []*latencies{&pr.port.latencies, &g.latencies} {
+		l.echo.Add(f.At, round)
+		l.responder.Add(f.At, f.Delay)
+	}
+}
+
+func (pr *pair) wrote(f *verbs.FabricFact) {
+	if f.Took > writeLate {
+		pr.late++
+	}
+	g := pr.port.k.groupOf(&pr.host.Peer)
+	for _, w := range []*aggregate.Window{pr.write, pr.port.write, g.write} {
+		w.Add(f.At, f.Took)
+	}
+}
+
+func (pr *pair) unsent(f *verbs.FabricFact) {
+	if f.Status == pr.refused {
+		return
+	}
+	pr.refused = f.Status
+	pr.port.k.cfg.Log.Warn("the device refuses probes to another host: "+f.Status, "device", pr.port.device, "port", pr.port.number, "peer", pr.host.Name)
+}
+
+// judgeAt judges as of a time up to which all facts are known.
+func (pr *pair) judgeAt(upTo int64) {
+	if pr.session == 0 || pr.judge == nil {
+		return
+	}
+	s := &pr.sample
+	pr.tracker.Sample(s, upTo)
+	s.Answers, s.PeerActive = pr.host.answer, pr.said == verbs.PortActive
+	pr.judge.See(s)
+	silent := s.Silent > 0 && upTo-s.SilentSince >= fabric.MissingAfter
+	if silent && (s.WriteSince != 0 || s.WriteFailed) {
+		nudge(pr.host.silent)
+	}
+	if v, _ := pr.judge.Verdict(); v == fabric.VerdictOK && pr.broken == 0 {
+		pr.retry.reset()
+	}
+	if pr.broken != 0 && pr.echoed > pr.broken {
+		nudge(pr.host.wake)
+	}
+}
+
+// isSilent reports whether both witnesses say nothing.
+func (pr *pair) isSilent() bool {
+	if pr.session == 0 || pr.judge == nil {
+		return false
+	}
+	outstanding, failed := pr.tracker.Writing()
+	_, n := pr.tracker.Missing()
+	return n > 0 && (outstanding || failed)
+}
+
+// wants reports whether the pair is to be met, anew or for the first time, and from when on. A queue pair in state error is
+// connected again when echoes come, and not while nothing says that the way is whole.
+func (pr *pair) wants() (due int64, ok bool) {
+	if pr.port.info.Epoch == 0 || !pr.port.known {
+		return 0, false
+	}
+	return pr.due, pr.reason != fabric.ReasonNone || pr.stale || pr.broken != 0 && pr.echoed > pr.broken
+}
+
+// part ends the session: the port has no Fabric any more, or another one.
+func (pr *pair) part() {
+	pr.tracker.End()
+	pr.session, pr.joined, pr.stale, pr.broken = 0, 0, false, 0
+	pr.judge = nil
+	if pr.reason == fabric.ReasonNone {
+		pr.unmet = pr.port.k.cfg.Mono()
+	}
+	pr.reason = fabric.ReasonStarting
+	if pr.port.info.Epoch == 0 {
+		pr.reason = fabric.ReasonOwnPort
+	}
+	pr.due = 0
+}
+
+// met notes that the pair has met a peer's port, in a session of which facts will come.
+func (pr *pair) met(session uint64, remote *hello.Port) {
+	if pr.judge == nil || pr.remote.Epoch != remote.Epoch {
+		pr.judge = fabric.NewJudge(pr.port.k.cfg.Mono())
+	} else if pr.broken != 0 {
+		pr.reconnects++
+	}
+	if pr.session != session { // no fact of it came before this
+		pr.joined = session
+	}
+	pr.reason, pr.stale, pr.broken = fabric.ReasonNone, false, 0
+	pr.remote, pr.said = *remote, verbs.PortActive
+}
+
+// failed notes why the pair could not meet. One that has met goes on with what it has; the numbers of a peer that was started
+// again mean nothing any more.
+func (pr *pair) failed(why fabric.Reason) {
+	if pr.reason == fabric.ReasonNone && !pr.stale {
+		return
+	}
+	if pr.reason == fabric.ReasonNone {
+		pr.part()
+	}
+	pr.reason = why
+	pr.show(pr.port.k.cfg.Mono())
+}
+
+// unreported takes what the ledger of a worker that has ended says of the pair beyond what facts did.
+func (pr *pair) unreported(c *ledger.FabricPair) {
+	if c.Session == pr.joined && pr.joined != 0 {
+		pr.begin()
+	}
+	if c.Session != pr.session || pr.session == 0 {
+		return
+	}
+	probes, writes := c.Sent-min(c.Sent, pr.sent), c.Writes-min(c.Writes, pr.posted)
+	pr.tracker.Unreported(probes, writes)
+	pr.sent, pr.posted = pr.sent+probes, pr.posted+writes
+}
+
+// counts returns the counts of the pair, and what it counts for now.
+func (pr *pair) counts() measure.FabricCounts {
+	c := pr.tracker.Counts()
+	out := measure.FabricCounts{
+		Pairs: 1, Sent: c.Sent, Answered: c.Answered, ForwardLost: c.ForwardLost, ReverseLost: c.ReverseLost, BusyLost: c.BusyLost,
+		UnknownLost: c.UnknownLost, Pending: c.Pending(), Writes: c.Writes, WritesOK: c.WritesOK, WritesLate: pr.late,
+		WriteErrors: c.WriteErrors, Reconnects: pr.reconnects,
+	}
+	if pr.judge == nil {
+		return out
+	}
+	out.PairsMet = 1
+	switch v, _ := pr.judge.Verdict(); {
+	case v.IsNetwork() && pr.port.verdict.verdict != fabric.VerdictOwnLink:
+		out.PairsBad = 1
+	case v == fabric.VerdictPeerBusy:
+		out.PairsBusy = 1
+	case v == fabric.VerdictPeerDown, v == fabric.VerdictPeerPort:
+		out.PairsDown = 1
+	}
+	return out
+}
