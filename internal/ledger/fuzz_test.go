@@ -19,15 +19,20 @@ func FuzzAReaderSurvivesAnyBytes(f *testing.F) {
 	event := binary.NativeEndian.AppendUint64(nil, 10|1<<32)
 	event = binary.NativeEndian.AppendUint64(event, 3) // read
 	event = binary.NativeEndian.AppendUint64(event, 9) // more acknowledged than read
-	f.Add(head(1, 1), event, []byte{1, 0, 0, 0, 0, 0, 0, 0, 3})
-	f.Add(head(EventSlots, ProbeSlots), []byte{}, []byte{})
-	f.Add(head(1<<32-1, 1<<32-1), event[:9], []byte{255, 255, 255, 255})
-	f.Fuzz(func(t *testing.T, head, events, probes []byte) {
+	fabric := make([]byte, unsafe.Sizeof(fabricSlot{}))
+	binary.NativeEndian.PutUint64(fabric[unsafe.Offsetof(fabricSlot{}.counts)+8:], 9) // acknowledged, and none read
+	binary.NativeEndian.PutUint64(fabric[unsafe.Offsetof(fabricSlot{}.pair):], 4711)
+	f.Add(head(1, 1), event, []byte{1, 0, 0, 0, 0, 0, 0, 0, 3}, uint32(1), fabric)
+	f.Add(head(EventSlots, ProbeSlots), []byte{}, []byte{}, uint32(FabricSlots), []byte{})
+	f.Add(head(1<<32-1, 1<<32-1), event[:9], []byte{255, 255, 255, 255}, uint32(1<<32-1), []byte{255, 255, 255, 255})
+	f.Fuzz(func(t *testing.T, head, events, probes []byte, fabrics uint32, fabric []byte) {
 		l := &Ledger{p: new(page)}
 		bytes := unsafe.Slice((*byte)(unsafe.Pointer(l.p)), Size)
 		copy(bytes, head)
 		copy(bytes[unsafe.Offsetof(l.p.event):], events)
 		copy(bytes[unsafe.Offsetof(l.p.probe):], probes)
+		copy(bytes[unsafe.Offsetof(l.p.fabric):], fabric)
+		l.p.fabrics = fabrics
 
 		var s, again Snapshot
 		l.Snapshot(&s)
@@ -41,11 +46,27 @@ func FuzzAReaderSurvivesAnyBytes(f *testing.F) {
 			c := s.Probes[i].ProbeCounts
 			require.Equal(t, c, c.Add(c).Sub(c))
 		}
+		requireFabrics(t, &s)
 		requireOldest(t, &s)
 		l.Snapshot(&again)
 		require.Equal(t, s, again)
 		requireCountable(t, l)
 	})
+}
+
+func requireFabrics(t *testing.T, s *Snapshot) {
+	t.Helper()
+	require.LessOrEqual(t, len(s.Fabrics), FabricSlots)
+	for i := range s.Fabrics {
+		f := &s.Fabrics[i]
+		require.LessOrEqual(t, f.Acked, f.Events)
+		require.Less(t, max(f.Events, f.Dry), uint64(believable))
+		require.LessOrEqual(t, len(f.Pairs), FabricPairs)
+		for _, p := range f.Pairs {
+			require.NotZero(t, p.Session)
+			require.Less(t, max(p.Sent, p.WriteErrors), uint64(believable))
+		}
+	}
 }
 
 // requireOldest checks that Busy returns a call with a name, and that none is older.
@@ -56,6 +77,9 @@ func requireOldest(t *testing.T, s *Snapshot) {
 	threads := []Lane{s.Reader, s.Control, s.Evidence}
 	for i := range s.Probes {
 		threads = append(threads, s.Probes[i].Lane)
+	}
+	for i := range s.Fabrics {
+		threads = append(threads, s.Fabrics[i].Lane, s.Fabrics[i].Control)
 	}
 	for _, l := range threads {
 		if l.Call != CallNone {
@@ -72,6 +96,13 @@ func requireCountable(t *testing.T, l *Ledger) {
 	if i, err := l.AddProbe(1, 2, 3); err == nil {
 		require.Less(t, i, ProbeSlots)
 		l.AddRound(i, ProbeCounts{Rounds: 1})
+	} else {
+		require.ErrorIs(t, err, ErrFull)
+	}
+	if i, err := l.AddFabric(3); err == nil {
+		require.Less(t, i, FabricSlots)
+		l.JoinFabricPair(i, FabricPairs-1, 7)
+		l.AddFabricPair(i, FabricPairs-1, FabricPairCounts{Sent: 1})
 	} else {
 		require.ErrorIs(t, err, ErrFull)
 	}

@@ -1,14 +1,16 @@
 package ledger
 
 // Size is the size of a ledger in bytes.
-const Size = 64 << 10
+const Size = 128 << 10
 
 // The numbers of slots. The last event slot has the type Overflow: it counts all events
 // of the types and ports that found no slot before it.
 const (
-	EventSlots = 512
-	ProbeSlots = 384
-	magic      = 0x52444d4145563031 // "RDMAEV01"
+	EventSlots  = 512
+	ProbeSlots  = 384
+	FabricSlots = 8                  // ports
+	FabricPairs = 64                 // of a port
+	magic       = 0x52444d4145563032 // "RDMAEV02"
 )
 
 // portShift is the place of the port in threadState.call.
@@ -26,10 +28,13 @@ type (
 		reader threadState
 		ctl    threadState
 		evid   threadState
-		_      [1024 - 16 - 3*16]byte
-		event  [EventSlots]eventSlot
-		probe  [ProbeSlots]probeSlot
-		_      [Size - 1024 - EventSlots*24 - ProbeSlots*128]byte
+		// fabrics is the number of fabric slots in use.
+		fabrics uint32
+		_       [1024 - 16 - 3*16 - 4]byte
+		event   [EventSlots]eventSlot
+		probe   [ProbeSlots]probeSlot
+		fabric  [FabricSlots]fabricSlot
+		_       [Size - 1024 - EventSlots*24 - ProbeSlots*128 - FabricSlots*(128+FabricPairs*64)]byte
 	}
 	// threadState is the call that one thread is in. The lower half of call is the Call, 0
 	// for "in no call", and the upper half the port that the call is about. thread is the
@@ -50,6 +55,20 @@ type (
 		thread               threadState
 		counts               ProbeCounts
 		_                    [128 - 32 - numCounts*8]byte
+	}
+	fabricSlot struct {
+		port   uint32
+		_      uint32
+		thread threadState
+		ctl    threadState // of the thread that makes and destroys
+		counts FabricCounts
+		_      [128 - 40 - numFabricCounts*8]byte
+		pair   [FabricPairs]fabricPairSlot
+	}
+	fabricPairSlot struct {
+		session uint64
+		counts  FabricPairCounts
+		_       [64 - 8 - numPairCounts*8]byte
 	}
 )
 

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrFull is returned by AddProbe when all probe slots are taken.
-var ErrFull = errors.New("ledger has no free probe slot")
+// ErrFull is returned by AddProbe and AddFabric when all slots of their kind are taken.
+var ErrFull = errors.New("ledger has no free slot")
 
 // Ledger is a mapped ledger. Its methods may be called concurrently; each writer owns its
 // own slots. Close unmaps it: neither the Ledger nor a Device that counts in it may be
@@ -20,7 +20,7 @@ var ErrFull = errors.New("ledger has no free probe slot")
 type Ledger struct {
 	p    *page
 	mem  []byte
-	mu   sync.Mutex // serialises AddProbe
+	mu   sync.Mutex // serialises AddProbe and AddFabric
 	done sync.Once
 }
 

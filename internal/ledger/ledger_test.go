@@ -33,6 +33,17 @@ func TestLayoutIsTheOneOfTheNativeBackend(t *testing.T) {
 	require.EqualValues(t, 72, 32+unsafe.Offsetof(ProbeCounts{}.Events))
 	require.EqualValues(t, 96, 32+unsafe.Offsetof(ProbeCounts{}.Late))
 	require.EqualValues(t, 104, 32+unsafe.Offsetof(ProbeCounts{}.Resent))
+	require.EqualValues(t, 64, unsafe.Offsetof(page{}.fabrics))
+	require.EqualValues(t, 1024+512*24+384*128, unsafe.Offsetof(page{}.fabric))
+	require.EqualValues(t, 128+64*64, unsafe.Sizeof(fabricSlot{}))
+	require.EqualValues(t, 8, unsafe.Offsetof(fabricSlot{}.thread))
+	require.EqualValues(t, 24, unsafe.Offsetof(fabricSlot{}.ctl))
+	require.EqualValues(t, 40, unsafe.Offsetof(fabricSlot{}.counts))
+	require.EqualValues(t, 48, unsafe.Offsetof(FabricCounts{}.Dry))
+	require.EqualValues(t, 128, unsafe.Offsetof(fabricSlot{}.pair))
+	require.EqualValues(t, 64, unsafe.Sizeof(fabricPairSlot{}))
+	require.EqualValues(t, 8, unsafe.Offsetof(fabricPairSlot{}.counts))
+	require.EqualValues(t, 32, unsafe.Offsetof(FabricPairCounts{}.WriteErrors))
 }
 
 func TestCountsAreAddedAndSubtractedFieldByField(t *testing.T) {

@@ -44,6 +44,7 @@ type Snapshot struct {
 	Reader, Control, Evidence Lane
 	Events                    []EventCounts
 	Probes                    []Probe
+	Fabrics                   []Fabric
 }
 
 // Snapshot copies the ledger into s, reusing its slices. It may be called
@@ -67,6 +68,7 @@ func (l *Ledger) Snapshot(s *Snapshot) {
 			s.Probes = append(s.Probes, p)
 		}
 	}
+	l.fabrics(s)
 }
 
 // Lanes copies Control and Evidence, and nothing else.
@@ -113,6 +115,10 @@ func (s *Snapshot) oldest(counts func(Lane) bool) Lane {
 	compare(s.Evidence)
 	for i := range s.Probes {
 		compare(s.Probes[i].Lane)
+	}
+	for i := range s.Fabrics {
+		compare(s.Fabrics[i].Lane)
+		compare(s.Fabrics[i].Control)
 	}
 	return oldest
 }
