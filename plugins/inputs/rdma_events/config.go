@@ -29,6 +29,7 @@ type Config struct {
 	Evidence         EvidenceConfig     `toml:"evidence"`
 	Recorder         RecorderConfig     `toml:"recorder"`
 	Applications     ApplicationsConfig `toml:"applications"`
+	Fabric           FabricConfig       `toml:"fabric"`
 	Sim              SimConfig          `toml:"sim"`
 }
 
@@ -72,6 +73,24 @@ type ApplicationsConfig struct {
 	TracerPath string          `toml:"tracer_path"`
 }
 
+// FabricConfig is [inputs.rdma_events.fabric].
+type FabricConfig struct {
+	PeersFile    string          `toml:"peers_file"`
+	KeyFile      string          `toml:"key_file"`
+	TLSCert      string          `toml:"tls_cert"`
+	TLSKey       string          `toml:"tls_key"`
+	TLSCA        string          `toml:"tls_ca"`
+	Listen       string          `toml:"listen"`
+	Host         string          `toml:"host"`
+	Devices      []string        `toml:"devices"`
+	Probe        bool            `toml:"probe"`
+	Peers        int             `toml:"peers"`
+	Interval     config.Duration `toml:"interval"`
+	Paths        int             `toml:"paths"`
+	TrafficClass int             `toml:"traffic_class"`
+	ServiceLevel int             `toml:"service_level"`
+}
+
 // SimConfig is [inputs.rdma_events.sim].
 type SimConfig struct {
 	Profile  string `toml:"profile"`
@@ -111,6 +130,9 @@ func DefaultConfig() Config {
 		Recorder: RecorderConfig{SizeMiB: recorder.DefaultSizeMiB},
 		Applications: ApplicationsConfig{
 			By: []string{"app"}, MaxSeries: 100, HangAfter: config.Duration(10 * time.Second), Hooks: tracer.HooksKprobe,
+		},
+		Fabric: FabricConfig{
+			Listen: ":14791", Devices: []string{"*"}, Probe: true, Peers: 8, Interval: config.Duration(500 * time.Millisecond), Paths: 4,
 		},
 		Sim: SimConfig{Profile: "roce2", Seed: 1},
 	}

@@ -158,6 +158,20 @@ func TestEveryOptionReachesItsField(t *testing.T) {
     hang_after = "1m"
     hooks = "kprobe"
     tracer_path = "/opt/tracer"
+  [inputs.rdma_events.fabric]
+    peers_file = "/etc/peers"
+    tls_cert = "/etc/cert"
+    tls_key = "/etc/key"
+    tls_ca = "/etc/ca"
+    listen = "10.0.0.1:14792"
+    host = "gpu042"
+    devices = ["mlx5_0"]
+    probe = false
+    peers = 4
+    interval = "1s"
+    paths = 2
+    traffic_class = 106
+    service_level = 3
   [inputs.rdma_events.sim]
     profile = "ib8"
     scenario = "storm"
@@ -181,6 +195,10 @@ func TestEveryOptionReachesItsField(t *testing.T) {
 		Applications: ApplicationsConfig{
 			Objects: true, Events: true, By: []string{"app", "unit"}, MaxSeries: 7, HangAfter: config.Duration(time.Minute),
 			Hooks: "kprobe", TracerPath: "/opt/tracer",
+		},
+		Fabric: FabricConfig{
+			PeersFile: "/etc/peers", TLSCert: "/etc/cert", TLSKey: "/etc/key", TLSCA: "/etc/ca", Listen: "10.0.0.1:14792", Host: "gpu042",
+			Devices: []string{"mlx5_0"}, Peers: 4, Interval: config.Duration(time.Second), Paths: 2, TrafficClass: 106, ServiceLevel: 3,
 		},
 		Sim: SimConfig{Profile: "ib8", Scenario: "storm"},
 	}, p.Config)

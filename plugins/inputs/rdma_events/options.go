@@ -45,7 +45,7 @@ func quoted(names []string) string {
 // options returns every key with its target in c.
 func (c *Config) options() []option {
 	return slices.Concat(c.deviceOptions(), c.pluginOptions(), c.Probe.options(), c.Evidence.options(), c.Recorder.options(), c.Applications.options(),
-		c.Sim.options())
+		c.Fabric.options(), c.Sim.options())
 }
 
 func (c *Config) deviceOptions() []option {
@@ -176,6 +176,9 @@ func (c *Config) validate() error {
 	if c.Probe.probing() && c.Probe.Timeout >= c.Probe.Interval {
 		want := fmt.Sprintf("a duration below probe.interval, which is %q", time.Duration(c.Probe.Interval))
 		return notAllowed("probe.timeout", &c.Probe.Timeout, want)
+	}
+	if err := c.validateFabric(); err != nil {
+		return err
 	}
 	if err := c.validateSim(); err != nil {
 		return err

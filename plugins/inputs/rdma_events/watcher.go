@@ -262,6 +262,7 @@ func (c *Config) request(device string, all verbs.Request) verbs.Request {
 		Ethtool:          ethtool,
 		Objects:          c.Applications.Objects,
 		Probe:            c.Probe.request(),
+		Fabric:           c.fabricRequest(device),
 	}
 	return all
 }
