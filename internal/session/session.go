@@ -43,13 +43,14 @@ type RemovalWatcher interface {
 var errRemoved = errors.New("the device is being removed")
 
 // Run opens a device and watches it until ctx ends, the device goes away, or the watch
-// fails. It passes batches to send, from one goroutine; send may block, which never
+// fails. Meanwhile it carries out the orders for the ports' Fabrics; orders may be nil. It passes batches to send, from one goroutine; send may block, which never
 // delays the reader. Run returns the reason why the device cannot be watched. It returns
 // an error instead when ctx ended (the error of ctx), when send failed (the error of
 // send), and when the library did not close the device (an error that is verbs.ErrStuck;
 // the process should exit then). Run does not wait for a prober whose address is being
 // resolved (verbs.ErrResolving).
-func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Options, send func(verbs.Batch) error,
+func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Options, orders *verbs.FabricOrders,
+	send func(verbs.Batch) error,
 ) (status.End, error) {
 	dev, err := b.Open(o.Device, led)
 	if err != nil {

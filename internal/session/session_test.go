@@ -31,6 +31,8 @@ type rig struct {
 	wait  func(context.Context, string) error // WaitRemoved; nil: none
 	wrap  func(verbs.Backend) verbs.Backend   // nil: the backend stays as it is
 
+	orders verbs.FabricOrders
+
 	mu    sync.Mutex
 	items []verbs.Item
 	beats int
@@ -84,7 +86,7 @@ func (r *rig) start(send func(verbs.Batch) error) {
 	}
 	go func() {
 		defer close(r.done)
-		r.why, r.err = Run(ctx, b, r.led, r.o, send)
+		r.why, r.err = Run(ctx, b, r.led, r.o, &r.orders, send)
 	}()
 	r.t.Cleanup(func() {
 		cancel()

@@ -18,7 +18,9 @@ import (
 
 // contractVersion changes with every change of the contract that is not
 // additive; the handshake compares it.
-const contractVersion = 1
+//
+// 2: the host gives orders (Order), which a worker of contract 1 does not take.
+const contractVersion = 2
 
 // programName is the name of the worker program in messages and in ps(1).
 const programName = "rdma-events-worker"
@@ -41,6 +43,7 @@ type Config struct {
 	Env     []string      // "key=value", added to the variables that are taken from the host's environment
 	Timing  process.Timing
 	Starts  *process.Starts
+	Orders  *Orders // gives orders to the worker that runs; nil: there are none
 	Log     *slog.Logger
 	Rand    func() float64
 }
@@ -81,13 +84,14 @@ func New(c Config, h Handler) *Supervisor {
 		Exe: c.Exe, Dir: c.Dir, Name: programName, Title: device, Subject: "worker of " + device, Resource: "device",
 		Option: "worker_path", Env: slices.Concat(environment(os.Environ()), readable(c.Reads), c.Env),
 		Handshake: handshake(), Timing: c.Timing, Starts: c.Starts, Log: c.Log.With("device", device), Rand: c.Rand,
-	}, &contract{request: c.Request, handler: h})
+	}, &contract{request: c.Request, handler: h, orders: c.Orders})
 }
 
 // contract implements process.Contract.
 type contract struct {
 	request verbs.Request
 	handler Handler
+	orders  *Orders // nil: none
 }
 
 // Begin implements process.Contract.
@@ -112,10 +116,12 @@ type attempt struct {
 
 // Stream implements process.Attempt.
 func (a *attempt) Stream(ctx context.Context, c *grpc.ClientConn, next func(message) error) error {
-	in, err := proto.NewWorkerClient(c).Watch(ctx, requestToProto(a.request))
+	worker := proto.NewWorkerClient(c)
+	in, err := worker.Watch(ctx, requestToProto(a.request))
 	if err != nil {
 		return fmt.Errorf("ask the worker to watch: %w", err)
 	}
+	defer a.orders.serve(ctx, worker)()
 	for {
 		m, err := in.Recv()
 		if err != nil {

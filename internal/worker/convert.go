@@ -44,6 +44,7 @@ func requestToProto(r verbs.Request) *proto.WatchRequest {
 			SnapshotIntervalNs: int64(o.SnapshotInterval),
 			Ethtool:            uint32(o.Ethtool),
 			Objects:            o.Objects,
+			Fabric:             fabricOptionsToProto(o.Fabric),
 			Probe: &proto.ProbeOptions{
 				IntervalNs: int64(p.Interval),
 				TimeoutNs:  int64(p.Timeout),
@@ -77,6 +78,7 @@ func requestFromProto(m *proto.WatchRequest) verbs.Request {
 			SnapshotInterval: time.Duration(o.GetSnapshotIntervalNs()),
 			Ethtool:          verbs.Ethtool(o.GetEthtool()),
 			Objects:          o.GetObjects(),
+			Fabric:           fabricOptionsFromProto(o.GetFabric()),
 			Probe: verbs.ProbeOptions{
 				Interval:  time.Duration(p.GetIntervalNs()),
 				Timeout:   time.Duration(p.GetTimeoutNs()),
@@ -153,6 +155,10 @@ func itemToProto(i *verbs.Item) *proto.Item {
 		return &proto.Item{What: &proto.Item_Snapshot{Snapshot: snapshotToProto(i.Snapshot)}}
 	case i.Objects != nil:
 		return &proto.Item{What: &proto.Item_Objects{Objects: objectsToProto(i.Objects)}}
+	case i.FabricPort != nil:
+		return &proto.Item{What: &proto.Item_FabricPort{FabricPort: fabricPortToProto(i.FabricPort)}}
+	case i.FabricFacts != nil:
+		return &proto.Item{What: &proto.Item_FabricFacts{FabricFacts: fabricFactsToProto(i.FabricFacts)}}
 	}
 	return &proto.Item{}
 }
@@ -182,6 +188,10 @@ func itemFromProto(m *proto.Item) (verbs.Item, bool) {
 		return verbs.Item{Objects: objectsFromProto(w.Objects)}, true
 	case *proto.Item_Command:
 		return verbs.Item{Command: commandFromProto(w.Command)}, true
+	case *proto.Item_FabricPort:
+		return verbs.Item{FabricPort: fabricPortFromProto(w.FabricPort)}, true
+	case *proto.Item_FabricFacts:
+		return verbs.Item{FabricFacts: fabricFactsFromProto(w.FabricFacts)}, true
 	}
 	return verbs.Item{}, false
 }

@@ -55,7 +55,7 @@ func fill(t *testing.T, v reflect.Value, next *int64) {
 		v.SetFloat(float64(*next) + 0.5)
 	case reflect.Int8, reflect.Int32, reflect.Int64, reflect.Int:
 		v.SetInt(-*next)
-	case reflect.Uint8, reflect.Uint32, reflect.Uint64:
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		v.SetUint(uint64(*next))
 	default:
 		t.Fatalf("no rule for %s", v.Type())
@@ -93,6 +93,8 @@ func oneOfEach(t *testing.T) []verbs.Item {
 		{Command: filled[verbs.Command](t)},
 		{Snapshot: filled[verbs.Snapshot](t)},
 		{Objects: filled[verbs.Objects](t)},
+		{FabricPort: filled[verbs.FabricPort](t)},
+		{FabricFacts: filled[verbs.FabricFacts](t)},
 	}
 	require.Len(t, items, reflect.TypeFor[verbs.Item]().NumField(), "an item of each kind")
 	return items
@@ -110,6 +112,32 @@ func TestEveryRequestFieldCrossesTheBoundary(t *testing.T) {
 	m := throughWire(t, requestToProto(want))
 	require.Equal(t, want, requestFromProto(m))
 	require.EqualValues(t, contractVersion, m.GetVersion())
+}
+
+func TestEveryFieldOfAnOrderCrossesTheBoundary(t *testing.T) {
+	join := *filled[verbs.FabricOrder](t)
+	leave := join
+	leave.Peer = nil
+	for _, want := range []verbs.FabricOrder{join, leave, {}} {
+		got, ok := orderFromProto(throughWire(t, orderToProto(&want)))
+		require.True(t, ok)
+		require.Equal(t, want, got)
+	}
+}
+
+func TestAnOrderWhosePeerHasNoWholeGIDIsNone(t *testing.T) {
+	m := orderToProto(filled[verbs.FabricOrder](t))
+	m.Peer.Gid = m.Peer.Gid[:15]
+	_, ok := orderFromProto(m)
+	require.False(t, ok, "without its peer it would end the pair")
+}
+
+func TestWhatAPortSaysOfItsFabricIsBounded(t *testing.T) {
+	m := fabricPortToProto(&verbs.FabricPort{UD: make([]uint32, 99), GIDs: make([]verbs.FabricGID, 3)})
+	m.Gids[1].Raw = m.Gids[1].Raw[:4]
+	p := fabricPortFromProto(throughWire(t, m))
+	require.Len(t, p.UD, verbs.MaxFabricPaths)
+	require.Len(t, p.GIDs, 2)
 }
 
 func TestEmptyBatchStaysAHeartbeat(t *testing.T) {

@@ -44,6 +44,11 @@ func (c *chance) fill(v reflect.Value) {
 		for i := range v.Len() {
 			c.fill(v.Index(i))
 		}
+	case reflect.Pointer:
+		if c.bits()%2 == 1 {
+			v.Set(reflect.New(v.Type().Elem()))
+			c.fill(v.Elem())
+		}
 	case reflect.String:
 		n := min(int(c.bits()%16), len(*c))
 		v.SetString(strings.ToValidUTF8(string((*c)[:n]), "?"))
@@ -70,7 +75,7 @@ func drawn[T any](c *chance) *T {
 }
 
 func (c *chance) item() verbs.Item {
-	switch c.bits() % 6 {
+	switch c.bits() % 8 {
 	case 0:
 		return verbs.Item{Opened: drawn[verbs.DeviceAttr](c)}
 	case 1:
@@ -81,6 +86,10 @@ func (c *chance) item() verbs.Item {
 		return verbs.Item{Round: drawn[verbs.RoundItem](c)}
 	case 4:
 		return verbs.Item{Objects: drawn[verbs.Objects](c)}
+	case 5:
+		return verbs.Item{FabricPort: drawn[verbs.FabricPort](c)}
+	case 6:
+		return verbs.Item{FabricFacts: drawn[verbs.FabricFacts](c)}
 	}
 	return verbs.Item{Probe: drawn[verbs.ProbeItem](c)}
 }
@@ -109,15 +118,31 @@ func FuzzARequestArrivesAsItWasSent(f *testing.F) {
 	})
 }
 
+func FuzzAnOrderArrivesAsItWasSent(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte(strings.Repeat("\x01\x00\x00\x00\x00\x00\x00\x00gpu042 mlx5_0 and what it is reached by", 20)))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		o := *drawn[verbs.FabricOrder]((*chance)(&in))
+		got, ok := orderFromProto(throughWire(t, orderToProto(&o)))
+		require.True(t, ok)
+		require.Equal(t, o, got)
+	})
+}
+
 // A message that was decoded from arbitrary bytes must stay the same when it is converted
 // to protobuf and back once more.
 func FuzzNoBytesMakeTheConversionPanic(f *testing.F) {
 	seed, err := pb.Marshal(batchToProto(verbs.Batch{Wall: 1, Items: []verbs.Item{
 		{Run: &verbs.Run{Type: verbs.EventPortErr, Port: 1, Count: 3}},
 		{Round: &verbs.RoundItem{ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodFlush}}},
+		{FabricPort: &verbs.FabricPort{Port: 1, Epoch: 7, GIDs: []verbs.FabricGID{{Index: 3}}, UD: []uint32{17, 18}}},
+		{FabricFacts: &verbs.FabricFacts{Port: 1, Epoch: 7, Facts: []verbs.FabricFact{{Kind: verbs.FabricLate, Pair: -1}}}},
 	}}))
 	require.NoError(f, err)
 	f.Add(seed)
+	order, err := pb.Marshal(orderToProto(&verbs.FabricOrder{Port: 1, Epoch: 7, Peer: &verbs.FabricPeer{UD: []uint32{17}}}))
+	require.NoError(f, err)
+	f.Add(order)
 	f.Add([]byte{0x1a, 0x02, 0x0a, 0x00})
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -130,6 +155,15 @@ func FuzzNoBytesMakeTheConversionPanic(f *testing.F) {
 		if pb.Unmarshal(raw, &r) == nil {
 			said := requestToProto(requestFromProto(&r))
 			requireSame(t, said, requestToProto(requestFromProto(throughWire(t, said))))
+		}
+		var o proto.FabricOrder
+		if pb.Unmarshal(raw, &o) == nil {
+			if order, ok := orderFromProto(&o); ok {
+				said := orderToProto(&order)
+				again, ok := orderFromProto(throughWire(t, said))
+				require.True(t, ok)
+				requireSame(t, said, orderToProto(&again))
+			}
 		}
 	})
 }

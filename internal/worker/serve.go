@@ -15,10 +15,10 @@ import (
 
 // ServeConfig has the parts of a worker program.
 type ServeConfig struct {
-	// Watch watches the device until ctx is done, or returns why it cannot; the worker
-	// program uses session.Run.
+	// Watch watches the device until ctx is done, or returns why it cannot, and takes
+	// orders meanwhile; the worker program uses session.Run.
 	Watch func(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Options,
-		send func(verbs.Batch) error) (status.End, error)
+		orders *verbs.FabricOrders, send func(verbs.Batch) error) (status.End, error)
 	// Backend makes the backend that a request names. It is called after the
 	// handshake and may call into native libraries.
 	Backend func(verbs.Request) (verbs.Backend, error)

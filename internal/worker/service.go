@@ -20,9 +20,10 @@ import (
 type service struct {
 	proto.UnimplementedWorkerServer
 	watch func(context.Context, verbs.Backend, *ledger.Ledger, verbs.Options,
-		func(verbs.Batch) error) (status.End, error)
+		*verbs.FabricOrders, func(verbs.Batch) error) (status.End, error)
 	backend func(verbs.Request) (verbs.Backend, error)
 	ledger  *ledger.Ledger
+	orders  verbs.FabricOrders // to the watch that is under way
 	end     func(stuck bool)
 	taken   atomic.Bool
 }
@@ -62,5 +63,18 @@ func (s *service) run(ctx context.Context, m *proto.WatchRequest, send func(verb
 	if err != nil {
 		return status.End{}, fmt.Errorf("make backend %q: %w", r.Backend, err)
 	}
-	return s.watch(ctx, b, s.ledger, r.Options, send)
+	return s.watch(ctx, b, s.ledger, r.Options, &s.orders, send)
+}
+
+// Order implements proto.WorkerServer. Before the watch takes orders, and after it, the answer is verbs.ErrNoFabric.
+func (s *service) Order(ctx context.Context, m *proto.FabricOrder) (*proto.FabricDone, error) {
+	o, ok := orderFromProto(m)
+	if !ok {
+		return nil, grpcstatus.Error(codes.InvalidArgument, "the peer of an order has no GID of 16 bytes")
+	}
+	rc, err := s.orders.Do(ctx, o)
+	if err != nil {
+		return nil, orderStatus(err)
+	}
+	return &proto.FabricDone{Rc: rc}, nil
 }

@@ -57,8 +57,10 @@ func opened() verbs.Batch {
 }
 
 func watcher(f func(context.Context, verbs.Options, sender) error) func(context.Context, verbs.Backend,
-	*ledger.Ledger, verbs.Options, sender) (status.End, error) {
-	return func(ctx context.Context, _ verbs.Backend, _ *ledger.Ledger, o verbs.Options, send sender) (status.End, error) {
+	*ledger.Ledger, verbs.Options, *verbs.FabricOrders, sender) (status.End, error) {
+	return func(ctx context.Context, _ verbs.Backend, _ *ledger.Ledger, o verbs.Options, _ *verbs.FabricOrders,
+		send sender,
+	) (status.End, error) {
 		return status.End{Reason: status.ReasonRemoved, Message: "gone"}, f(ctx, o, send)
 	}
 }
@@ -138,7 +140,7 @@ func TestAWorkerThatCannotWatchSaysWhy(t *testing.T) {
 		want    string
 	}{
 		"no backend":             {requestToProto(verbs.Request{Backend: "x"}), `make backend "x": unexpected EOF`},
-		"a host of another kind": {old, "unsupported operation: a request of contract 99 to a worker of contract 1"},
+		"a host of another kind": {old, "unsupported operation: a request of contract 99 to a worker of contract 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _ := connected(t, &service{backend: func(verbs.Request) (verbs.Backend, error) { return nil, io.ErrUnexpectedEOF }})

@@ -105,6 +105,7 @@ type Options struct {
 	SnapshotIntervalNs int64                  `protobuf:"varint,8,opt,name=snapshot_interval_ns,json=snapshotIntervalNs,proto3" json:"snapshot_interval_ns,omitempty"`
 	Ethtool            uint32                 `protobuf:"varint,9,opt,name=ethtool,proto3" json:"ethtool,omitempty"`
 	Objects            bool                   `protobuf:"varint,10,opt,name=objects,proto3" json:"objects,omitempty"`
+	Fabric             *FabricOptions         `protobuf:"bytes,11,opt,name=fabric,proto3" json:"fabric,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
@@ -209,6 +210,98 @@ func (x *Options) GetObjects() bool {
 	return false
 }
 
+func (x *Options) GetFabric() *FabricOptions {
+	if x != nil {
+		return x.Fabric
+	}
+	return nil
+}
+
+// FabricOptions mirrors verbs.FabricOptions.
+type FabricOptions struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Paths         int64                  `protobuf:"varint,1,opt,name=paths,proto3" json:"paths,omitempty"`
+	IntervalNs    int64                  `protobuf:"varint,2,opt,name=interval_ns,json=intervalNs,proto3" json:"interval_ns,omitempty"`
+	GidIndex      int64                  `protobuf:"zigzag64,3,opt,name=gid_index,json=gidIndex,proto3" json:"gid_index,omitempty"`
+	PkeyIndex     int64                  `protobuf:"zigzag64,4,opt,name=pkey_index,json=pkeyIndex,proto3" json:"pkey_index,omitempty"`
+	TrafficClass  int64                  `protobuf:"varint,5,opt,name=traffic_class,json=trafficClass,proto3" json:"traffic_class,omitempty"`
+	ServiceLevel  int64                  `protobuf:"varint,6,opt,name=service_level,json=serviceLevel,proto3" json:"service_level,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FabricOptions) Reset() {
+	*x = FabricOptions{}
+	mi := &file_worker_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FabricOptions) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FabricOptions) ProtoMessage() {}
+
+func (x *FabricOptions) ProtoReflect() protoreflect.Message {
+	mi := &file_worker_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FabricOptions.ProtoReflect.Descriptor instead.
+func (*FabricOptions) Descriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *FabricOptions) GetPaths() int64 {
+	if x != nil {
+		return x.Paths
+	}
+	return 0
+}
+
+func (x *FabricOptions) GetIntervalNs() int64 {
+	if x != nil {
+		return x.IntervalNs
+	}
+	return 0
+}
+
+func (x *FabricOptions) GetGidIndex() int64 {
+	if x != nil {
+		return x.GidIndex
+	}
+	return 0
+}
+
+func (x *FabricOptions) GetPkeyIndex() int64 {
+	if x != nil {
+		return x.PkeyIndex
+	}
+	return 0
+}
+
+func (x *FabricOptions) GetTrafficClass() int64 {
+	if x != nil {
+		return x.TrafficClass
+	}
+	return 0
+}
+
+func (x *FabricOptions) GetServiceLevel() int64 {
+	if x != nil {
+		return x.ServiceLevel
+	}
+	return 0
+}
+
 type ProbeOptions struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	IntervalNs    int64                  `protobuf:"varint,1,opt,name=interval_ns,json=intervalNs,proto3" json:"interval_ns,omitempty"`
@@ -224,7 +317,7 @@ type ProbeOptions struct {
 
 func (x *ProbeOptions) Reset() {
 	*x = ProbeOptions{}
-	mi := &file_worker_proto_msgTypes[2]
+	mi := &file_worker_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -236,7 +329,7 @@ func (x *ProbeOptions) String() string {
 func (*ProbeOptions) ProtoMessage() {}
 
 func (x *ProbeOptions) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[2]
+	mi := &file_worker_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -249,7 +342,7 @@ func (x *ProbeOptions) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeOptions.ProtoReflect.Descriptor instead.
 func (*ProbeOptions) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{2}
+	return file_worker_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ProbeOptions) GetIntervalNs() int64 {
@@ -313,7 +406,7 @@ type Sim struct {
 
 func (x *Sim) Reset() {
 	*x = Sim{}
-	mi := &file_worker_proto_msgTypes[3]
+	mi := &file_worker_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -325,7 +418,7 @@ func (x *Sim) String() string {
 func (*Sim) ProtoMessage() {}
 
 func (x *Sim) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[3]
+	mi := &file_worker_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -338,7 +431,7 @@ func (x *Sim) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sim.ProtoReflect.Descriptor instead.
 func (*Sim) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{3}
+	return file_worker_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Sim) GetProfile() string {
@@ -381,7 +474,7 @@ type Batch struct {
 
 func (x *Batch) Reset() {
 	*x = Batch{}
-	mi := &file_worker_proto_msgTypes[4]
+	mi := &file_worker_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -393,7 +486,7 @@ func (x *Batch) String() string {
 func (*Batch) ProtoMessage() {}
 
 func (x *Batch) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[4]
+	mi := &file_worker_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -406,7 +499,7 @@ func (x *Batch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Batch.ProtoReflect.Descriptor instead.
 func (*Batch) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{4}
+	return file_worker_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Batch) GetWall() int64 {
@@ -444,6 +537,8 @@ type Item struct {
 	//	*Item_Command
 	//	*Item_Snapshot
 	//	*Item_Objects
+	//	*Item_FabricPort
+	//	*Item_FabricFacts
 	What          isItem_What `protobuf_oneof:"what"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -451,7 +546,7 @@ type Item struct {
 
 func (x *Item) Reset() {
 	*x = Item{}
-	mi := &file_worker_proto_msgTypes[5]
+	mi := &file_worker_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -463,7 +558,7 @@ func (x *Item) String() string {
 func (*Item) ProtoMessage() {}
 
 func (x *Item) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[5]
+	mi := &file_worker_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -476,7 +571,7 @@ func (x *Item) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Item.ProtoReflect.Descriptor instead.
 func (*Item) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{5}
+	return file_worker_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Item) GetWhat() isItem_What {
@@ -576,6 +671,24 @@ func (x *Item) GetObjects() *Objects {
 	return nil
 }
 
+func (x *Item) GetFabricPort() *FabricPort {
+	if x != nil {
+		if x, ok := x.What.(*Item_FabricPort); ok {
+			return x.FabricPort
+		}
+	}
+	return nil
+}
+
+func (x *Item) GetFabricFacts() *FabricFacts {
+	if x != nil {
+		if x, ok := x.What.(*Item_FabricFacts); ok {
+			return x.FabricFacts
+		}
+	}
+	return nil
+}
+
 type isItem_What interface {
 	isItem_What()
 }
@@ -620,6 +733,14 @@ type Item_Objects struct {
 	Objects *Objects `protobuf:"bytes,10,opt,name=objects,proto3,oneof"`
 }
 
+type Item_FabricPort struct {
+	FabricPort *FabricPort `protobuf:"bytes,11,opt,name=fabric_port,json=fabricPort,proto3,oneof"`
+}
+
+type Item_FabricFacts struct {
+	FabricFacts *FabricFacts `protobuf:"bytes,12,opt,name=fabric_facts,json=fabricFacts,proto3,oneof"`
+}
+
 func (*Item_Opened) isItem_What() {}
 
 func (*Item_Run) isItem_What() {}
@@ -639,6 +760,10 @@ func (*Item_Command) isItem_What() {}
 func (*Item_Snapshot) isItem_What() {}
 
 func (*Item_Objects) isItem_What() {}
+
+func (*Item_FabricPort) isItem_What() {}
+
+func (*Item_FabricFacts) isItem_What() {}
 
 type DeviceAttr struct {
 	state           protoimpl.MessageState `protogen:"open.v1"`
@@ -662,7 +787,7 @@ type DeviceAttr struct {
 
 func (x *DeviceAttr) Reset() {
 	*x = DeviceAttr{}
-	mi := &file_worker_proto_msgTypes[6]
+	mi := &file_worker_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -674,7 +799,7 @@ func (x *DeviceAttr) String() string {
 func (*DeviceAttr) ProtoMessage() {}
 
 func (x *DeviceAttr) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[6]
+	mi := &file_worker_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -687,7 +812,7 @@ func (x *DeviceAttr) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceAttr.ProtoReflect.Descriptor instead.
 func (*DeviceAttr) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{6}
+	return file_worker_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *DeviceAttr) GetName() string {
@@ -805,7 +930,7 @@ type Run struct {
 
 func (x *Run) Reset() {
 	*x = Run{}
-	mi := &file_worker_proto_msgTypes[7]
+	mi := &file_worker_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -817,7 +942,7 @@ func (x *Run) String() string {
 func (*Run) ProtoMessage() {}
 
 func (x *Run) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[7]
+	mi := &file_worker_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -830,7 +955,7 @@ func (x *Run) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Run.ProtoReflect.Descriptor instead.
 func (*Run) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{7}
+	return file_worker_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Run) GetType() int32 {
@@ -909,7 +1034,7 @@ type Reading struct {
 
 func (x *Reading) Reset() {
 	*x = Reading{}
-	mi := &file_worker_proto_msgTypes[8]
+	mi := &file_worker_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -921,7 +1046,7 @@ func (x *Reading) String() string {
 func (*Reading) ProtoMessage() {}
 
 func (x *Reading) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[8]
+	mi := &file_worker_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -934,7 +1059,7 @@ func (x *Reading) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Reading.ProtoReflect.Descriptor instead.
 func (*Reading) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{8}
+	return file_worker_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Reading) GetPort() int64 {
@@ -991,7 +1116,7 @@ type PortAttr struct {
 
 func (x *PortAttr) Reset() {
 	*x = PortAttr{}
-	mi := &file_worker_proto_msgTypes[9]
+	mi := &file_worker_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1003,7 +1128,7 @@ func (x *PortAttr) String() string {
 func (*PortAttr) ProtoMessage() {}
 
 func (x *PortAttr) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[9]
+	mi := &file_worker_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1016,7 +1141,7 @@ func (x *PortAttr) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortAttr.ProtoReflect.Descriptor instead.
 func (*PortAttr) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{9}
+	return file_worker_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *PortAttr) GetState() int32 {
@@ -1117,7 +1242,7 @@ type RoundItem struct {
 
 func (x *RoundItem) Reset() {
 	*x = RoundItem{}
-	mi := &file_worker_proto_msgTypes[10]
+	mi := &file_worker_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1129,7 +1254,7 @@ func (x *RoundItem) String() string {
 func (*RoundItem) ProtoMessage() {}
 
 func (x *RoundItem) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[10]
+	mi := &file_worker_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1142,7 +1267,7 @@ func (x *RoundItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoundItem.ProtoReflect.Descriptor instead.
 func (*RoundItem) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{10}
+	return file_worker_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RoundItem) GetPort() int64 {
@@ -1248,7 +1373,7 @@ type ProbeItem struct {
 
 func (x *ProbeItem) Reset() {
 	*x = ProbeItem{}
-	mi := &file_worker_proto_msgTypes[11]
+	mi := &file_worker_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1260,7 +1385,7 @@ func (x *ProbeItem) String() string {
 func (*ProbeItem) ProtoMessage() {}
 
 func (x *ProbeItem) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[11]
+	mi := &file_worker_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1273,7 +1398,7 @@ func (x *ProbeItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeItem.ProtoReflect.Descriptor instead.
 func (*ProbeItem) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{11}
+	return file_worker_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ProbeItem) GetPort() int64 {
@@ -1316,7 +1441,7 @@ type GidTable struct {
 
 func (x *GidTable) Reset() {
 	*x = GidTable{}
-	mi := &file_worker_proto_msgTypes[12]
+	mi := &file_worker_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1328,7 +1453,7 @@ func (x *GidTable) String() string {
 func (*GidTable) ProtoMessage() {}
 
 func (x *GidTable) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[12]
+	mi := &file_worker_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1341,7 +1466,7 @@ func (x *GidTable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GidTable.ProtoReflect.Descriptor instead.
 func (*GidTable) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{12}
+	return file_worker_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GidTable) GetPort() int64 {
@@ -1384,7 +1509,7 @@ type Gid struct {
 
 func (x *Gid) Reset() {
 	*x = Gid{}
-	mi := &file_worker_proto_msgTypes[13]
+	mi := &file_worker_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1396,7 +1521,7 @@ func (x *Gid) String() string {
 func (*Gid) ProtoMessage() {}
 
 func (x *Gid) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[13]
+	mi := &file_worker_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1409,7 +1534,7 @@ func (x *Gid) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gid.ProtoReflect.Descriptor instead.
 func (*Gid) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{13}
+	return file_worker_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Gid) GetIndex() int64 {
@@ -1453,7 +1578,7 @@ type Command struct {
 
 func (x *Command) Reset() {
 	*x = Command{}
-	mi := &file_worker_proto_msgTypes[14]
+	mi := &file_worker_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1465,7 +1590,7 @@ func (x *Command) String() string {
 func (*Command) ProtoMessage() {}
 
 func (x *Command) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[14]
+	mi := &file_worker_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1478,7 +1603,7 @@ func (x *Command) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Command.ProtoReflect.Descriptor instead.
 func (*Command) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{14}
+	return file_worker_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Command) GetCall() uint32 {
@@ -1538,7 +1663,7 @@ type Snapshot struct {
 
 func (x *Snapshot) Reset() {
 	*x = Snapshot{}
-	mi := &file_worker_proto_msgTypes[15]
+	mi := &file_worker_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1550,7 +1675,7 @@ func (x *Snapshot) String() string {
 func (*Snapshot) ProtoMessage() {}
 
 func (x *Snapshot) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[15]
+	mi := &file_worker_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1563,7 +1688,7 @@ func (x *Snapshot) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Snapshot.ProtoReflect.Descriptor instead.
 func (*Snapshot) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{15}
+	return file_worker_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Snapshot) GetPort() int64 {
@@ -1679,7 +1804,7 @@ type NetDev struct {
 
 func (x *NetDev) Reset() {
 	*x = NetDev{}
-	mi := &file_worker_proto_msgTypes[16]
+	mi := &file_worker_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1691,7 +1816,7 @@ func (x *NetDev) String() string {
 func (*NetDev) ProtoMessage() {}
 
 func (x *NetDev) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[16]
+	mi := &file_worker_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1704,7 +1829,7 @@ func (x *NetDev) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NetDev.ProtoReflect.Descriptor instead.
 func (*NetDev) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{16}
+	return file_worker_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *NetDev) GetName() string {
@@ -1767,7 +1892,7 @@ type Counters struct {
 
 func (x *Counters) Reset() {
 	*x = Counters{}
-	mi := &file_worker_proto_msgTypes[17]
+	mi := &file_worker_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1779,7 +1904,7 @@ func (x *Counters) String() string {
 func (*Counters) ProtoMessage() {}
 
 func (x *Counters) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[17]
+	mi := &file_worker_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1792,7 +1917,7 @@ func (x *Counters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counters.ProtoReflect.Descriptor instead.
 func (*Counters) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{17}
+	return file_worker_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Counters) GetSource() string {
@@ -1819,7 +1944,7 @@ type Link struct {
 
 func (x *Link) Reset() {
 	*x = Link{}
-	mi := &file_worker_proto_msgTypes[18]
+	mi := &file_worker_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1831,7 +1956,7 @@ func (x *Link) String() string {
 func (*Link) ProtoMessage() {}
 
 func (x *Link) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[18]
+	mi := &file_worker_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1844,7 +1969,7 @@ func (x *Link) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Link.ProtoReflect.Descriptor instead.
 func (*Link) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{18}
+	return file_worker_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Link) GetExtState() string {
@@ -1873,7 +1998,7 @@ type Objects struct {
 
 func (x *Objects) Reset() {
 	*x = Objects{}
-	mi := &file_worker_proto_msgTypes[19]
+	mi := &file_worker_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1885,7 +2010,7 @@ func (x *Objects) String() string {
 func (*Objects) ProtoMessage() {}
 
 func (x *Objects) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[19]
+	mi := &file_worker_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1898,7 +2023,7 @@ func (x *Objects) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Objects.ProtoReflect.Descriptor instead.
 func (*Objects) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{19}
+	return file_worker_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Objects) GetMono() int64 {
@@ -1939,7 +2064,7 @@ type ObjectList struct {
 
 func (x *ObjectList) Reset() {
 	*x = ObjectList{}
-	mi := &file_worker_proto_msgTypes[20]
+	mi := &file_worker_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1951,7 +2076,7 @@ func (x *ObjectList) String() string {
 func (*ObjectList) ProtoMessage() {}
 
 func (x *ObjectList) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[20]
+	mi := &file_worker_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1964,7 +2089,7 @@ func (x *ObjectList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectList.ProtoReflect.Descriptor instead.
 func (*ObjectList) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{20}
+	return file_worker_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ObjectList) GetState() uint32 {
@@ -1993,7 +2118,7 @@ type Holder struct {
 
 func (x *Holder) Reset() {
 	*x = Holder{}
-	mi := &file_worker_proto_msgTypes[21]
+	mi := &file_worker_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2005,7 +2130,7 @@ func (x *Holder) String() string {
 func (*Holder) ProtoMessage() {}
 
 func (x *Holder) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[21]
+	mi := &file_worker_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2018,7 +2143,7 @@ func (x *Holder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holder.ProtoReflect.Descriptor instead.
 func (*Holder) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{21}
+	return file_worker_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Holder) GetThread() int64 {
@@ -2049,6 +2174,680 @@ func (x *Holder) GetStates() []uint32 {
 	return nil
 }
 
+// FabricPort mirrors verbs.FabricPort.
+type FabricPort struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Port          int64                  `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`
+	Epoch         uint64                 `protobuf:"fixed64,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Unable        bool                   `protobuf:"varint,4,opt,name=unable,proto3" json:"unable,omitempty"`
+	LinkLayer     uint32                 `protobuf:"varint,5,opt,name=link_layer,json=linkLayer,proto3" json:"link_layer,omitempty"`
+	Lid           int64                  `protobuf:"varint,6,opt,name=lid,proto3" json:"lid,omitempty"`
+	Mtu           int64                  `protobuf:"varint,7,opt,name=mtu,proto3" json:"mtu,omitempty"`
+	Pkey          uint32                 `protobuf:"varint,8,opt,name=pkey,proto3" json:"pkey,omitempty"`
+	NeedsGrh      bool                   `protobuf:"varint,9,opt,name=needs_grh,json=needsGrh,proto3" json:"needs_grh,omitempty"`
+	Gids          []*FabricGid           `protobuf:"bytes,10,rep,name=gids,proto3" json:"gids,omitempty"`     // the best first
+	Ud            []uint32               `protobuf:"varint,11,rep,packed,name=ud,proto3" json:"ud,omitempty"` // by path
+	Qkey          uint32                 `protobuf:"varint,12,opt,name=qkey,proto3" json:"qkey,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FabricPort) Reset() {
+	*x = FabricPort{}
+	mi := &file_worker_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FabricPort) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FabricPort) ProtoMessage() {}
+
+func (x *FabricPort) ProtoReflect() protoreflect.Message {
+	mi := &file_worker_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FabricPort.ProtoReflect.Descriptor instead.
+func (*FabricPort) Descriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *FabricPort) GetPort() int64 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *FabricPort) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *FabricPort) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *FabricPort) GetUnable() bool {
+	if x != nil {
+		return x.Unable
+	}
+	return false
+}
+
+func (x *FabricPort) GetLinkLayer() uint32 {
+	if x != nil {
+		return x.LinkLayer
+	}
+	return 0
+}
+
+func (x *FabricPort) GetLid() int64 {
+	if x != nil {
+		return x.Lid
+	}
+	return 0
+}
+
+func (x *FabricPort) GetMtu() int64 {
+	if x != nil {
+		return x.Mtu
+	}
+	return 0
+}
+
+func (x *FabricPort) GetPkey() uint32 {
+	if x != nil {
+		return x.Pkey
+	}
+	return 0
+}
+
+func (x *FabricPort) GetNeedsGrh() bool {
+	if x != nil {
+		return x.NeedsGrh
+	}
+	return false
+}
+
+func (x *FabricPort) GetGids() []*FabricGid {
+	if x != nil {
+		return x.Gids
+	}
+	return nil
+}
+
+func (x *FabricPort) GetUd() []uint32 {
+	if x != nil {
+		return x.Ud
+	}
+	return nil
+}
+
+func (x *FabricPort) GetQkey() uint32 {
+	if x != nil {
+		return x.Qkey
+	}
+	return 0
+}
+
+type FabricGid struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Index         int64                  `protobuf:"varint,1,opt,name=index,proto3" json:"index,omitempty"`
+	Raw           []byte                 `protobuf:"bytes,2,opt,name=raw,proto3" json:"raw,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FabricGid) Reset() {
+	*x = FabricGid{}
+	mi := &file_worker_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FabricGid) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FabricGid) ProtoMessage() {}
+
+func (x *FabricGid) ProtoReflect() protoreflect.Message {
+	mi := &file_worker_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FabricGid.ProtoReflect.Descriptor instead.
+func (*FabricGid) Descriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *FabricGid) GetIndex() int64 {
+	if x != nil {
+		return x.Index
+	}
+	return 0
+}
+
+func (x *FabricGid) GetRaw() []byte {
+	if x != nil {
+		return x.Raw
+	}
+	return nil
+}
+
+// FabricFacts mirrors verbs.FabricFacts.
+type FabricFacts struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Port          int64                  `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`
+	Epoch         uint64                 `protobuf:"fixed64,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	UpTo          int64                  `protobuf:"varint,3,opt,name=up_to,json=upTo,proto3" json:"up_to,omitempty"`
+	Facts         []*FabricFact          `protobuf:"bytes,4,rep,name=facts,proto3" json:"facts,omitempty"` // in order
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FabricFacts) Reset() {
+	*x = FabricFacts{}
+	mi := &file_worker_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FabricFacts) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FabricFacts) ProtoMessage() {}
+
+func (x *FabricFacts) ProtoReflect() protoreflect.Message {
+	mi := &file_worker_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FabricFacts.ProtoReflect.Descriptor instead.
+func (*FabricFacts) Descriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *FabricFacts) GetPort() int64 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *FabricFacts) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *FabricFacts) GetUpTo() int64 {
+	if x != nil {
+		return x.UpTo
+	}
+	return 0
+}
+
+func (x *FabricFacts) GetFacts() []*FabricFact {
+	if x != nil {
+		return x.Facts
+	}
+	return nil
+}
+
+// FabricFact mirrors verbs.FabricFact.
+type FabricFact struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Kind          int32                  `protobuf:"varint,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Pair          int64                  `protobuf:"zigzag64,2,opt,name=pair,proto3" json:"pair,omitempty"`
+	Session       uint64                 `protobuf:"fixed64,3,opt,name=session,proto3" json:"session,omitempty"`
+	Path          int64                  `protobuf:"varint,4,opt,name=path,proto3" json:"path,omitempty"`
+	Seq           uint64                 `protobuf:"varint,5,opt,name=seq,proto3" json:"seq,omitempty"`
+	Received      uint64                 `protobuf:"varint,6,opt,name=received,proto3" json:"received,omitempty"`
+	Posted        uint64                 `protobuf:"varint,7,opt,name=posted,proto3" json:"posted,omitempty"`
+	Dry           bool                   `protobuf:"varint,8,opt,name=dry,proto3" json:"dry,omitempty"`
+	At            int64                  `protobuf:"varint,9,opt,name=at,proto3" json:"at,omitempty"`
+	Took          int64                  `protobuf:"varint,10,opt,name=took,proto3" json:"took,omitempty"`
+	Delay         int64                  `protobuf:"varint,11,opt,name=delay,proto3" json:"delay,omitempty"`
+	Status        string                 `protobuf:"bytes,12,opt,name=status,proto3" json:"status,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FabricFact) Reset() {
+	*x = FabricFact{}
+	mi := &file_worker_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FabricFact) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FabricFact) ProtoMessage() {}
+
+func (x *FabricFact) ProtoReflect() protoreflect.Message {
+	mi := &file_worker_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FabricFact.ProtoReflect.Descriptor instead.
+func (*FabricFact) Descriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *FabricFact) GetKind() int32 {
+	if x != nil {
+		return x.Kind
+	}
+	return 0
+}
+
+func (x *FabricFact) GetPair() int64 {
+	if x != nil {
+		return x.Pair
+	}
+	return 0
+}
+
+func (x *FabricFact) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *FabricFact) GetPath() int64 {
+	if x != nil {
+		return x.Path
+	}
+	return 0
+}
+
+func (x *FabricFact) GetSeq() uint64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
+func (x *FabricFact) GetReceived() uint64 {
+	if x != nil {
+		return x.Received
+	}
+	return 0
+}
+
+func (x *FabricFact) GetPosted() uint64 {
+	if x != nil {
+		return x.Posted
+	}
+	return 0
+}
+
+func (x *FabricFact) GetDry() bool {
+	if x != nil {
+		return x.Dry
+	}
+	return false
+}
+
+func (x *FabricFact) GetAt() int64 {
+	if x != nil {
+		return x.At
+	}
+	return 0
+}
+
+func (x *FabricFact) GetTook() int64 {
+	if x != nil {
+		return x.Took
+	}
+	return 0
+}
+
+func (x *FabricFact) GetDelay() int64 {
+	if x != nil {
+		return x.Delay
+	}
+	return 0
+}
+
+func (x *FabricFact) GetStatus() string {
+	if x != nil {
+		return x.Status
+	}
+	return ""
+}
+
+// FabricOrder mirrors verbs.FabricOrder.
+type FabricOrder struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Port          int64                  `protobuf:"varint,1,opt,name=port,proto3" json:"port,omitempty"`
+	Epoch         uint64                 `protobuf:"fixed64,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Pair          int64                  `protobuf:"varint,3,opt,name=pair,proto3" json:"pair,omitempty"`
+	Offer         bool                   `protobuf:"varint,4,opt,name=offer,proto3" json:"offer,omitempty"`
+	Role          int32                  `protobuf:"varint,5,opt,name=role,proto3" json:"role,omitempty"`
+	Peer          *FabricPeer            `protobuf:"bytes,6,opt,name=peer,proto3" json:"peer,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FabricOrder) Reset() {
+	*x = FabricOrder{}
+	mi := &file_worker_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FabricOrder) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FabricOrder) ProtoMessage() {}
+
+func (x *FabricOrder) ProtoReflect() protoreflect.Message {
+	mi := &file_worker_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FabricOrder.ProtoReflect.Descriptor instead.
+func (*FabricOrder) Descriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *FabricOrder) GetPort() int64 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *FabricOrder) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *FabricOrder) GetPair() int64 {
+	if x != nil {
+		return x.Pair
+	}
+	return 0
+}
+
+func (x *FabricOrder) GetOffer() bool {
+	if x != nil {
+		return x.Offer
+	}
+	return false
+}
+
+func (x *FabricOrder) GetRole() int32 {
+	if x != nil {
+		return x.Role
+	}
+	return 0
+}
+
+func (x *FabricOrder) GetPeer() *FabricPeer {
+	if x != nil {
+		return x.Peer
+	}
+	return nil
+}
+
+// FabricPeer mirrors verbs.FabricPeer.
+type FabricPeer struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Host          string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`
+	Device        string                 `protobuf:"bytes,2,opt,name=device,proto3" json:"device,omitempty"`
+	Port          int64                  `protobuf:"varint,3,opt,name=port,proto3" json:"port,omitempty"`
+	Role          int32                  `protobuf:"varint,4,opt,name=role,proto3" json:"role,omitempty"`
+	Session       uint64                 `protobuf:"fixed64,5,opt,name=session,proto3" json:"session,omitempty"`
+	Ud            []uint32               `protobuf:"varint,6,rep,packed,name=ud,proto3" json:"ud,omitempty"`
+	Qkey          uint32                 `protobuf:"varint,7,opt,name=qkey,proto3" json:"qkey,omitempty"`
+	Rc            uint32                 `protobuf:"varint,8,opt,name=rc,proto3" json:"rc,omitempty"`
+	Psn           uint32                 `protobuf:"varint,9,opt,name=psn,proto3" json:"psn,omitempty"`
+	OwnPsn        uint32                 `protobuf:"varint,10,opt,name=own_psn,json=ownPsn,proto3" json:"own_psn,omitempty"`
+	Global        bool                   `protobuf:"varint,11,opt,name=global,proto3" json:"global,omitempty"`
+	GidIndex      int64                  `protobuf:"zigzag64,12,opt,name=gid_index,json=gidIndex,proto3" json:"gid_index,omitempty"`
+	Gid           []byte                 `protobuf:"bytes,13,opt,name=gid,proto3" json:"gid,omitempty"`
+	Lid           int64                  `protobuf:"varint,14,opt,name=lid,proto3" json:"lid,omitempty"`
+	FirstNs       int64                  `protobuf:"varint,15,opt,name=first_ns,json=firstNs,proto3" json:"first_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FabricPeer) Reset() {
+	*x = FabricPeer{}
+	mi := &file_worker_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FabricPeer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FabricPeer) ProtoMessage() {}
+
+func (x *FabricPeer) ProtoReflect() protoreflect.Message {
+	mi := &file_worker_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FabricPeer.ProtoReflect.Descriptor instead.
+func (*FabricPeer) Descriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *FabricPeer) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *FabricPeer) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+func (x *FabricPeer) GetPort() int64 {
+	if x != nil {
+		return x.Port
+	}
+	return 0
+}
+
+func (x *FabricPeer) GetRole() int32 {
+	if x != nil {
+		return x.Role
+	}
+	return 0
+}
+
+func (x *FabricPeer) GetSession() uint64 {
+	if x != nil {
+		return x.Session
+	}
+	return 0
+}
+
+func (x *FabricPeer) GetUd() []uint32 {
+	if x != nil {
+		return x.Ud
+	}
+	return nil
+}
+
+func (x *FabricPeer) GetQkey() uint32 {
+	if x != nil {
+		return x.Qkey
+	}
+	return 0
+}
+
+func (x *FabricPeer) GetRc() uint32 {
+	if x != nil {
+		return x.Rc
+	}
+	return 0
+}
+
+func (x *FabricPeer) GetPsn() uint32 {
+	if x != nil {
+		return x.Psn
+	}
+	return 0
+}
+
+func (x *FabricPeer) GetOwnPsn() uint32 {
+	if x != nil {
+		return x.OwnPsn
+	}
+	return 0
+}
+
+func (x *FabricPeer) GetGlobal() bool {
+	if x != nil {
+		return x.Global
+	}
+	return false
+}
+
+func (x *FabricPeer) GetGidIndex() int64 {
+	if x != nil {
+		return x.GidIndex
+	}
+	return 0
+}
+
+func (x *FabricPeer) GetGid() []byte {
+	if x != nil {
+		return x.Gid
+	}
+	return nil
+}
+
+func (x *FabricPeer) GetLid() int64 {
+	if x != nil {
+		return x.Lid
+	}
+	return 0
+}
+
+func (x *FabricPeer) GetFirstNs() int64 {
+	if x != nil {
+		return x.FirstNs
+	}
+	return 0
+}
+
+// FabricDone is what came of an order.
+type FabricDone struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Rc            uint32                 `protobuf:"varint,1,opt,name=rc,proto3" json:"rc,omitempty"` // of an offer: the number of the queue pair
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FabricDone) Reset() {
+	*x = FabricDone{}
+	mi := &file_worker_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FabricDone) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FabricDone) ProtoMessage() {}
+
+func (x *FabricDone) ProtoReflect() protoreflect.Message {
+	mi := &file_worker_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FabricDone.ProtoReflect.Descriptor instead.
+func (*FabricDone) Descriptor() ([]byte, []int) {
+	return file_worker_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *FabricDone) GetRc() uint32 {
+	if x != nil {
+		return x.Rc
+	}
+	return 0
+}
+
 type Ended struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Reason        string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -2059,7 +2858,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_worker_proto_msgTypes[22]
+	mi := &file_worker_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2071,7 +2870,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_worker_proto_msgTypes[22]
+	mi := &file_worker_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2084,7 +2883,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_worker_proto_rawDescGZIP(), []int{22}
+	return file_worker_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Ended) GetReason() string {
@@ -2110,7 +2909,7 @@ const file_worker_proto_rawDesc = "" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x128\n" +
 	"\aoptions\x18\x02 \x01(\v2\x1e.rdma_events.worker.v1.OptionsR\aoptions\x12\x18\n" +
 	"\abackend\x18\x03 \x01(\tR\abackend\x12,\n" +
-	"\x03sim\x18\x04 \x01(\v2\x1a.rdma_events.worker.v1.SimR\x03sim\"\x86\x03\n" +
+	"\x03sim\x18\x04 \x01(\v2\x1a.rdma_events.worker.v1.SimR\x03sim\"\xc4\x03\n" +
 	"\aOptions\x12\x16\n" +
 	"\x06device\x18\x01 \x01(\tR\x06device\x12\x14\n" +
 	"\x05ports\x18\x02 \x03(\x03R\x05ports\x12*\n" +
@@ -2122,7 +2921,17 @@ const file_worker_proto_rawDesc = "" +
 	"\x14snapshot_interval_ns\x18\b \x01(\x03R\x12snapshotIntervalNs\x12\x18\n" +
 	"\aethtool\x18\t \x01(\rR\aethtool\x12\x18\n" +
 	"\aobjects\x18\n" +
-	" \x01(\bR\aobjects\"\xd9\x01\n" +
+	" \x01(\bR\aobjects\x12<\n" +
+	"\x06fabric\x18\v \x01(\v2$.rdma_events.worker.v1.FabricOptionsR\x06fabric\"\xcc\x01\n" +
+	"\rFabricOptions\x12\x14\n" +
+	"\x05paths\x18\x01 \x01(\x03R\x05paths\x12\x1f\n" +
+	"\vinterval_ns\x18\x02 \x01(\x03R\n" +
+	"intervalNs\x12\x1b\n" +
+	"\tgid_index\x18\x03 \x01(\x12R\bgidIndex\x12\x1d\n" +
+	"\n" +
+	"pkey_index\x18\x04 \x01(\x12R\tpkeyIndex\x12#\n" +
+	"\rtraffic_class\x18\x05 \x01(\x03R\ftrafficClass\x12#\n" +
+	"\rservice_level\x18\x06 \x01(\x03R\fserviceLevel\"\xd9\x01\n" +
 	"\fProbeOptions\x12\x1f\n" +
 	"\vinterval_ns\x18\x01 \x01(\x03R\n" +
 	"intervalNs\x12\x1d\n" +
@@ -2142,7 +2951,7 @@ const file_worker_proto_rawDesc = "" +
 	"\x05Batch\x12\x12\n" +
 	"\x04wall\x18\x01 \x01(\x03R\x04wall\x12\x12\n" +
 	"\x04mono\x18\x02 \x01(\x03R\x04mono\x121\n" +
-	"\x05items\x18\x03 \x03(\v2\x1b.rdma_events.worker.v1.ItemR\x05items\"\xcf\x04\n" +
+	"\x05items\x18\x03 \x03(\v2\x1b.rdma_events.worker.v1.ItemR\x05items\"\xde\x05\n" +
 	"\x04Item\x12;\n" +
 	"\x06opened\x18\x01 \x01(\v2!.rdma_events.worker.v1.DeviceAttrH\x00R\x06opened\x12.\n" +
 	"\x03run\x18\x02 \x01(\v2\x1a.rdma_events.worker.v1.RunH\x00R\x03run\x12:\n" +
@@ -2154,7 +2963,10 @@ const file_worker_proto_rawDesc = "" +
 	"\acommand\x18\b \x01(\v2\x1e.rdma_events.worker.v1.CommandH\x00R\acommand\x12=\n" +
 	"\bsnapshot\x18\t \x01(\v2\x1f.rdma_events.worker.v1.SnapshotH\x00R\bsnapshot\x12:\n" +
 	"\aobjects\x18\n" +
-	" \x01(\v2\x1e.rdma_events.worker.v1.ObjectsH\x00R\aobjectsB\x06\n" +
+	" \x01(\v2\x1e.rdma_events.worker.v1.ObjectsH\x00R\aobjects\x12D\n" +
+	"\vfabric_port\x18\v \x01(\v2!.rdma_events.worker.v1.FabricPortH\x00R\n" +
+	"fabricPort\x12G\n" +
+	"\ffabric_facts\x18\f \x01(\v2\".rdma_events.worker.v1.FabricFactsH\x00R\vfabricFactsB\x06\n" +
 	"\x04what\"\xbb\x03\n" +
 	"\n" +
 	"DeviceAttr\x12\x12\n" +
@@ -2289,12 +3101,80 @@ const file_worker_proto_rawDesc = "" +
 	"\x06thread\x18\x01 \x01(\x03R\x06thread\x12\x16\n" +
 	"\x06kernel\x18\x02 \x01(\bR\x06kernel\x12\x16\n" +
 	"\x06counts\x18\x03 \x03(\rR\x06counts\x12\x16\n" +
-	"\x06states\x18\x04 \x03(\rR\x06states\"9\n" +
+	"\x06states\x18\x04 \x03(\rR\x06states\"\xb4\x02\n" +
+	"\n" +
+	"FabricPort\x12\x12\n" +
+	"\x04port\x18\x01 \x01(\x03R\x04port\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x06R\x05epoch\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06unable\x18\x04 \x01(\bR\x06unable\x12\x1d\n" +
+	"\n" +
+	"link_layer\x18\x05 \x01(\rR\tlinkLayer\x12\x10\n" +
+	"\x03lid\x18\x06 \x01(\x03R\x03lid\x12\x10\n" +
+	"\x03mtu\x18\a \x01(\x03R\x03mtu\x12\x12\n" +
+	"\x04pkey\x18\b \x01(\rR\x04pkey\x12\x1b\n" +
+	"\tneeds_grh\x18\t \x01(\bR\bneedsGrh\x124\n" +
+	"\x04gids\x18\n" +
+	" \x03(\v2 .rdma_events.worker.v1.FabricGidR\x04gids\x12\x0e\n" +
+	"\x02ud\x18\v \x03(\rR\x02ud\x12\x12\n" +
+	"\x04qkey\x18\f \x01(\rR\x04qkey\"3\n" +
+	"\tFabricGid\x12\x14\n" +
+	"\x05index\x18\x01 \x01(\x03R\x05index\x12\x10\n" +
+	"\x03raw\x18\x02 \x01(\fR\x03raw\"\x85\x01\n" +
+	"\vFabricFacts\x12\x12\n" +
+	"\x04port\x18\x01 \x01(\x03R\x04port\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x06R\x05epoch\x12\x13\n" +
+	"\x05up_to\x18\x03 \x01(\x03R\x04upTo\x127\n" +
+	"\x05facts\x18\x04 \x03(\v2!.rdma_events.worker.v1.FabricFactR\x05facts\"\x8c\x02\n" +
+	"\n" +
+	"FabricFact\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\x05R\x04kind\x12\x12\n" +
+	"\x04pair\x18\x02 \x01(\x12R\x04pair\x12\x18\n" +
+	"\asession\x18\x03 \x01(\x06R\asession\x12\x12\n" +
+	"\x04path\x18\x04 \x01(\x03R\x04path\x12\x10\n" +
+	"\x03seq\x18\x05 \x01(\x04R\x03seq\x12\x1a\n" +
+	"\breceived\x18\x06 \x01(\x04R\breceived\x12\x16\n" +
+	"\x06posted\x18\a \x01(\x04R\x06posted\x12\x10\n" +
+	"\x03dry\x18\b \x01(\bR\x03dry\x12\x0e\n" +
+	"\x02at\x18\t \x01(\x03R\x02at\x12\x12\n" +
+	"\x04took\x18\n" +
+	" \x01(\x03R\x04took\x12\x14\n" +
+	"\x05delay\x18\v \x01(\x03R\x05delay\x12\x16\n" +
+	"\x06status\x18\f \x01(\tR\x06status\"\xac\x01\n" +
+	"\vFabricOrder\x12\x12\n" +
+	"\x04port\x18\x01 \x01(\x03R\x04port\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x06R\x05epoch\x12\x12\n" +
+	"\x04pair\x18\x03 \x01(\x03R\x04pair\x12\x14\n" +
+	"\x05offer\x18\x04 \x01(\bR\x05offer\x12\x12\n" +
+	"\x04role\x18\x05 \x01(\x05R\x04role\x125\n" +
+	"\x04peer\x18\x06 \x01(\v2!.rdma_events.worker.v1.FabricPeerR\x04peer\"\xcd\x02\n" +
+	"\n" +
+	"FabricPeer\x12\x12\n" +
+	"\x04host\x18\x01 \x01(\tR\x04host\x12\x16\n" +
+	"\x06device\x18\x02 \x01(\tR\x06device\x12\x12\n" +
+	"\x04port\x18\x03 \x01(\x03R\x04port\x12\x12\n" +
+	"\x04role\x18\x04 \x01(\x05R\x04role\x12\x18\n" +
+	"\asession\x18\x05 \x01(\x06R\asession\x12\x0e\n" +
+	"\x02ud\x18\x06 \x03(\rR\x02ud\x12\x12\n" +
+	"\x04qkey\x18\a \x01(\rR\x04qkey\x12\x0e\n" +
+	"\x02rc\x18\b \x01(\rR\x02rc\x12\x10\n" +
+	"\x03psn\x18\t \x01(\rR\x03psn\x12\x17\n" +
+	"\aown_psn\x18\n" +
+	" \x01(\rR\x06ownPsn\x12\x16\n" +
+	"\x06global\x18\v \x01(\bR\x06global\x12\x1b\n" +
+	"\tgid_index\x18\f \x01(\x12R\bgidIndex\x12\x10\n" +
+	"\x03gid\x18\r \x01(\fR\x03gid\x12\x10\n" +
+	"\x03lid\x18\x0e \x01(\x03R\x03lid\x12\x19\n" +
+	"\bfirst_ns\x18\x0f \x01(\x03R\afirstNs\"\x1c\n" +
+	"\n" +
+	"FabricDone\x12\x0e\n" +
+	"\x02rc\x18\x01 \x01(\rR\x02rc\"9\n" +
 	"\x05Ended\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
-	"\amessage\x18\x02 \x01(\tR\amessage2V\n" +
+	"\amessage\x18\x02 \x01(\tR\amessage2\xa6\x01\n" +
 	"\x06Worker\x12L\n" +
-	"\x05Watch\x12#.rdma_events.worker.v1.WatchRequest\x1a\x1c.rdma_events.worker.v1.Batch0\x01B#Z!rdma_events/internal/worker/protob\x06proto3"
+	"\x05Watch\x12#.rdma_events.worker.v1.WatchRequest\x1a\x1c.rdma_events.worker.v1.Batch0\x01\x12N\n" +
+	"\x05Order\x12\".rdma_events.worker.v1.FabricOrder\x1a!.rdma_events.worker.v1.FabricDoneB#Z!rdma_events/internal/worker/protob\x06proto3"
 
 var (
 	file_worker_proto_rawDescOnce sync.Once
@@ -2308,63 +3188,79 @@ func file_worker_proto_rawDescGZIP() []byte {
 	return file_worker_proto_rawDescData
 }
 
-var file_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_worker_proto_goTypes = []any{
-	(*WatchRequest)(nil), // 0: rdma_events.worker.v1.WatchRequest
-	(*Options)(nil),      // 1: rdma_events.worker.v1.Options
-	(*ProbeOptions)(nil), // 2: rdma_events.worker.v1.ProbeOptions
-	(*Sim)(nil),          // 3: rdma_events.worker.v1.Sim
-	(*Batch)(nil),        // 4: rdma_events.worker.v1.Batch
-	(*Item)(nil),         // 5: rdma_events.worker.v1.Item
-	(*DeviceAttr)(nil),   // 6: rdma_events.worker.v1.DeviceAttr
-	(*Run)(nil),          // 7: rdma_events.worker.v1.Run
-	(*Reading)(nil),      // 8: rdma_events.worker.v1.Reading
-	(*PortAttr)(nil),     // 9: rdma_events.worker.v1.PortAttr
-	(*RoundItem)(nil),    // 10: rdma_events.worker.v1.RoundItem
-	(*ProbeItem)(nil),    // 11: rdma_events.worker.v1.ProbeItem
-	(*GidTable)(nil),     // 12: rdma_events.worker.v1.GidTable
-	(*Gid)(nil),          // 13: rdma_events.worker.v1.Gid
-	(*Command)(nil),      // 14: rdma_events.worker.v1.Command
-	(*Snapshot)(nil),     // 15: rdma_events.worker.v1.Snapshot
-	(*NetDev)(nil),       // 16: rdma_events.worker.v1.NetDev
-	(*Counters)(nil),     // 17: rdma_events.worker.v1.Counters
-	(*Link)(nil),         // 18: rdma_events.worker.v1.Link
-	(*Objects)(nil),      // 19: rdma_events.worker.v1.Objects
-	(*ObjectList)(nil),   // 20: rdma_events.worker.v1.ObjectList
-	(*Holder)(nil),       // 21: rdma_events.worker.v1.Holder
-	(*Ended)(nil),        // 22: rdma_events.worker.v1.Ended
-	nil,                  // 23: rdma_events.worker.v1.Counters.ValuesEntry
+	(*WatchRequest)(nil),  // 0: rdma_events.worker.v1.WatchRequest
+	(*Options)(nil),       // 1: rdma_events.worker.v1.Options
+	(*FabricOptions)(nil), // 2: rdma_events.worker.v1.FabricOptions
+	(*ProbeOptions)(nil),  // 3: rdma_events.worker.v1.ProbeOptions
+	(*Sim)(nil),           // 4: rdma_events.worker.v1.Sim
+	(*Batch)(nil),         // 5: rdma_events.worker.v1.Batch
+	(*Item)(nil),          // 6: rdma_events.worker.v1.Item
+	(*DeviceAttr)(nil),    // 7: rdma_events.worker.v1.DeviceAttr
+	(*Run)(nil),           // 8: rdma_events.worker.v1.Run
+	(*Reading)(nil),       // 9: rdma_events.worker.v1.Reading
+	(*PortAttr)(nil),      // 10: rdma_events.worker.v1.PortAttr
+	(*RoundItem)(nil),     // 11: rdma_events.worker.v1.RoundItem
+	(*ProbeItem)(nil),     // 12: rdma_events.worker.v1.ProbeItem
+	(*GidTable)(nil),      // 13: rdma_events.worker.v1.GidTable
+	(*Gid)(nil),           // 14: rdma_events.worker.v1.Gid
+	(*Command)(nil),       // 15: rdma_events.worker.v1.Command
+	(*Snapshot)(nil),      // 16: rdma_events.worker.v1.Snapshot
+	(*NetDev)(nil),        // 17: rdma_events.worker.v1.NetDev
+	(*Counters)(nil),      // 18: rdma_events.worker.v1.Counters
+	(*Link)(nil),          // 19: rdma_events.worker.v1.Link
+	(*Objects)(nil),       // 20: rdma_events.worker.v1.Objects
+	(*ObjectList)(nil),    // 21: rdma_events.worker.v1.ObjectList
+	(*Holder)(nil),        // 22: rdma_events.worker.v1.Holder
+	(*FabricPort)(nil),    // 23: rdma_events.worker.v1.FabricPort
+	(*FabricGid)(nil),     // 24: rdma_events.worker.v1.FabricGid
+	(*FabricFacts)(nil),   // 25: rdma_events.worker.v1.FabricFacts
+	(*FabricFact)(nil),    // 26: rdma_events.worker.v1.FabricFact
+	(*FabricOrder)(nil),   // 27: rdma_events.worker.v1.FabricOrder
+	(*FabricPeer)(nil),    // 28: rdma_events.worker.v1.FabricPeer
+	(*FabricDone)(nil),    // 29: rdma_events.worker.v1.FabricDone
+	(*Ended)(nil),         // 30: rdma_events.worker.v1.Ended
+	nil,                   // 31: rdma_events.worker.v1.Counters.ValuesEntry
 }
 var file_worker_proto_depIdxs = []int32{
 	1,  // 0: rdma_events.worker.v1.WatchRequest.options:type_name -> rdma_events.worker.v1.Options
-	3,  // 1: rdma_events.worker.v1.WatchRequest.sim:type_name -> rdma_events.worker.v1.Sim
-	2,  // 2: rdma_events.worker.v1.Options.probe:type_name -> rdma_events.worker.v1.ProbeOptions
-	5,  // 3: rdma_events.worker.v1.Batch.items:type_name -> rdma_events.worker.v1.Item
-	6,  // 4: rdma_events.worker.v1.Item.opened:type_name -> rdma_events.worker.v1.DeviceAttr
-	7,  // 5: rdma_events.worker.v1.Item.run:type_name -> rdma_events.worker.v1.Run
-	8,  // 6: rdma_events.worker.v1.Item.reading:type_name -> rdma_events.worker.v1.Reading
-	10, // 7: rdma_events.worker.v1.Item.round:type_name -> rdma_events.worker.v1.RoundItem
-	11, // 8: rdma_events.worker.v1.Item.probe:type_name -> rdma_events.worker.v1.ProbeItem
-	22, // 9: rdma_events.worker.v1.Item.ended:type_name -> rdma_events.worker.v1.Ended
-	12, // 10: rdma_events.worker.v1.Item.gids:type_name -> rdma_events.worker.v1.GidTable
-	14, // 11: rdma_events.worker.v1.Item.command:type_name -> rdma_events.worker.v1.Command
-	15, // 12: rdma_events.worker.v1.Item.snapshot:type_name -> rdma_events.worker.v1.Snapshot
-	19, // 13: rdma_events.worker.v1.Item.objects:type_name -> rdma_events.worker.v1.Objects
-	9,  // 14: rdma_events.worker.v1.Reading.attr:type_name -> rdma_events.worker.v1.PortAttr
-	13, // 15: rdma_events.worker.v1.GidTable.entries:type_name -> rdma_events.worker.v1.Gid
-	16, // 16: rdma_events.worker.v1.Snapshot.net_dev:type_name -> rdma_events.worker.v1.NetDev
-	17, // 17: rdma_events.worker.v1.Snapshot.counters:type_name -> rdma_events.worker.v1.Counters
-	18, // 18: rdma_events.worker.v1.Snapshot.link:type_name -> rdma_events.worker.v1.Link
-	23, // 19: rdma_events.worker.v1.Counters.values:type_name -> rdma_events.worker.v1.Counters.ValuesEntry
-	20, // 20: rdma_events.worker.v1.Objects.lists:type_name -> rdma_events.worker.v1.ObjectList
-	21, // 21: rdma_events.worker.v1.Objects.holders:type_name -> rdma_events.worker.v1.Holder
-	0,  // 22: rdma_events.worker.v1.Worker.Watch:input_type -> rdma_events.worker.v1.WatchRequest
-	4,  // 23: rdma_events.worker.v1.Worker.Watch:output_type -> rdma_events.worker.v1.Batch
-	23, // [23:24] is the sub-list for method output_type
-	22, // [22:23] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	4,  // 1: rdma_events.worker.v1.WatchRequest.sim:type_name -> rdma_events.worker.v1.Sim
+	3,  // 2: rdma_events.worker.v1.Options.probe:type_name -> rdma_events.worker.v1.ProbeOptions
+	2,  // 3: rdma_events.worker.v1.Options.fabric:type_name -> rdma_events.worker.v1.FabricOptions
+	6,  // 4: rdma_events.worker.v1.Batch.items:type_name -> rdma_events.worker.v1.Item
+	7,  // 5: rdma_events.worker.v1.Item.opened:type_name -> rdma_events.worker.v1.DeviceAttr
+	8,  // 6: rdma_events.worker.v1.Item.run:type_name -> rdma_events.worker.v1.Run
+	9,  // 7: rdma_events.worker.v1.Item.reading:type_name -> rdma_events.worker.v1.Reading
+	11, // 8: rdma_events.worker.v1.Item.round:type_name -> rdma_events.worker.v1.RoundItem
+	12, // 9: rdma_events.worker.v1.Item.probe:type_name -> rdma_events.worker.v1.ProbeItem
+	30, // 10: rdma_events.worker.v1.Item.ended:type_name -> rdma_events.worker.v1.Ended
+	13, // 11: rdma_events.worker.v1.Item.gids:type_name -> rdma_events.worker.v1.GidTable
+	15, // 12: rdma_events.worker.v1.Item.command:type_name -> rdma_events.worker.v1.Command
+	16, // 13: rdma_events.worker.v1.Item.snapshot:type_name -> rdma_events.worker.v1.Snapshot
+	20, // 14: rdma_events.worker.v1.Item.objects:type_name -> rdma_events.worker.v1.Objects
+	23, // 15: rdma_events.worker.v1.Item.fabric_port:type_name -> rdma_events.worker.v1.FabricPort
+	25, // 16: rdma_events.worker.v1.Item.fabric_facts:type_name -> rdma_events.worker.v1.FabricFacts
+	10, // 17: rdma_events.worker.v1.Reading.attr:type_name -> rdma_events.worker.v1.PortAttr
+	14, // 18: rdma_events.worker.v1.GidTable.entries:type_name -> rdma_events.worker.v1.Gid
+	17, // 19: rdma_events.worker.v1.Snapshot.net_dev:type_name -> rdma_events.worker.v1.NetDev
+	18, // 20: rdma_events.worker.v1.Snapshot.counters:type_name -> rdma_events.worker.v1.Counters
+	19, // 21: rdma_events.worker.v1.Snapshot.link:type_name -> rdma_events.worker.v1.Link
+	31, // 22: rdma_events.worker.v1.Counters.values:type_name -> rdma_events.worker.v1.Counters.ValuesEntry
+	21, // 23: rdma_events.worker.v1.Objects.lists:type_name -> rdma_events.worker.v1.ObjectList
+	22, // 24: rdma_events.worker.v1.Objects.holders:type_name -> rdma_events.worker.v1.Holder
+	24, // 25: rdma_events.worker.v1.FabricPort.gids:type_name -> rdma_events.worker.v1.FabricGid
+	26, // 26: rdma_events.worker.v1.FabricFacts.facts:type_name -> rdma_events.worker.v1.FabricFact
+	28, // 27: rdma_events.worker.v1.FabricOrder.peer:type_name -> rdma_events.worker.v1.FabricPeer
+	0,  // 28: rdma_events.worker.v1.Worker.Watch:input_type -> rdma_events.worker.v1.WatchRequest
+	27, // 29: rdma_events.worker.v1.Worker.Order:input_type -> rdma_events.worker.v1.FabricOrder
+	5,  // 30: rdma_events.worker.v1.Worker.Watch:output_type -> rdma_events.worker.v1.Batch
+	29, // 31: rdma_events.worker.v1.Worker.Order:output_type -> rdma_events.worker.v1.FabricDone
+	30, // [30:32] is the sub-list for method output_type
+	28, // [28:30] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_worker_proto_init() }
@@ -2372,7 +3268,7 @@ func file_worker_proto_init() {
 	if File_worker_proto != nil {
 		return
 	}
-	file_worker_proto_msgTypes[5].OneofWrappers = []any{
+	file_worker_proto_msgTypes[6].OneofWrappers = []any{
 		(*Item_Opened)(nil),
 		(*Item_Run)(nil),
 		(*Item_Reading)(nil),
@@ -2383,6 +3279,8 @@ func file_worker_proto_init() {
 		(*Item_Command)(nil),
 		(*Item_Snapshot)(nil),
 		(*Item_Objects)(nil),
+		(*Item_FabricPort)(nil),
+		(*Item_FabricFacts)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2390,7 +3288,7 @@ func file_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_worker_proto_rawDesc), len(file_worker_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

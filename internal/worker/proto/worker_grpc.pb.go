@@ -23,6 +23,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	Worker_Watch_FullMethodName = "/rdma_events.worker.v1.Worker/Watch"
+	Worker_Order_FullMethodName = "/rdma_events.worker.v1.Worker/Order"
 )
 
 // WorkerClient is the client API for Worker service.
@@ -32,6 +33,10 @@ type WorkerClient interface {
 	// Watch opens the device and streams what is seen until the host cancels the
 	// stream. A worker serves one Watch in its life.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[Batch], error)
+	// Order carries out an order for the Fabric of a port while a Watch runs. It
+	// returns when the order is carried out, which may take as long as the
+	// device or the kernel does. The codes of its errors are in orders.go.
+	Order(ctx context.Context, in *FabricOrder, opts ...grpc.CallOption) (*FabricDone, error)
 }
 
 type workerClient struct {
@@ -61,6 +66,16 @@ func (c *workerClient) Watch(ctx context.Context, in *WatchRequest, opts ...grpc
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Worker_WatchClient = grpc.ServerStreamingClient[Batch]
 
+func (c *workerClient) Order(ctx context.Context, in *FabricOrder, opts ...grpc.CallOption) (*FabricDone, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(FabricDone)
+	err := c.cc.Invoke(ctx, Worker_Order_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // WorkerServer is the server API for Worker service.
 // All implementations must embed UnimplementedWorkerServer
 // for forward compatibility.
@@ -68,6 +83,10 @@ type WorkerServer interface {
 	// Watch opens the device and streams what is seen until the host cancels the
 	// stream. A worker serves one Watch in its life.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[Batch]) error
+	// Order carries out an order for the Fabric of a port while a Watch runs. It
+	// returns when the order is carried out, which may take as long as the
+	// device or the kernel does. The codes of its errors are in orders.go.
+	Order(context.Context, *FabricOrder) (*FabricDone, error)
 	mustEmbedUnimplementedWorkerServer()
 }
 
@@ -80,6 +99,9 @@ type UnimplementedWorkerServer struct{}
 
 func (UnimplementedWorkerServer) Watch(*WatchRequest, grpc.ServerStreamingServer[Batch]) error {
 	return status.Error(codes.Unimplemented, "method Watch not implemented")
+}
+func (UnimplementedWorkerServer) Order(context.Context, *FabricOrder) (*FabricDone, error) {
+	return nil, status.Error(codes.Unimplemented, "method Order not implemented")
 }
 func (UnimplementedWorkerServer) mustEmbedUnimplementedWorkerServer() {}
 func (UnimplementedWorkerServer) testEmbeddedByValue()                {}
@@ -113,13 +135,36 @@ func _Worker_Watch_Handler(srv interface{}, stream grpc.ServerStream) error {
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Worker_WatchServer = grpc.ServerStreamingServer[Batch]
 
+func _Worker_Order_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(FabricOrder)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(WorkerServer).Order(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Worker_Order_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(WorkerServer).Order(ctx, req.(*FabricOrder))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Worker_ServiceDesc is the grpc.ServiceDesc for Worker service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
 var Worker_ServiceDesc = grpc.ServiceDesc{
 	ServiceName: "rdma_events.worker.v1.Worker",
 	HandlerType: (*WorkerServer)(nil),
-	Methods:     []grpc.MethodDesc{},
+	Methods: []grpc.MethodDesc{
+		{
+			MethodName: "Order",
+			Handler:    _Worker_Order_Handler,
+		},
+	},
 	Streams: []grpc.StreamDesc{
 		{
 			StreamName:    "Watch",
