@@ -3,9 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
-	"maps"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -32,7 +30,7 @@ func (b backend) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
 		w: b.w, h: h, led: led, attr: h.attr, gate: newGate(),
 		more:   make(chan struct{}, 1),
 		random: b.w.random(h.attr.Name, 0, 0, "async"),
-		probes: map[*probe]struct{}{},
+		probes: map[*probe]struct{}{}, fabrics: map[*fabricEnd]struct{}{},
 	}
 	d.attr.Name = name
 	h.mu.Lock()
@@ -81,8 +79,9 @@ type device struct {
 	gone  bool      // guarded by h.mu
 
 	mu       sync.Mutex
-	closed   bool // no probe can be added
+	closed   bool // no probe or Fabric can be added
 	probes   map[*probe]struct{}
+	fabrics  map[*fabricEnd]struct{}
 	commands uint64 // that were made
 }
 
@@ -138,7 +137,7 @@ func (d *device) Close(timeout time.Duration) error {
 
 func (d *device) destroy(ctx context.Context) error {
 	var stuck error
-	for _, p := range d.takeProbes() {
+	for _, p := range d.takeParts() {
 		if err := p.close(ctx); stuck == nil {
 			stuck = err
 		}
@@ -164,12 +163,24 @@ func (d *device) release(ctx context.Context, setThreadState func(ledger.Call, i
 	return nil
 }
 
-// takeProbes returns the open probes. After it, no probe can be added.
-func (d *device) takeProbes() []*probe {
+// part is a probe or a Fabric.
+type part interface {
+	close(ctx context.Context) error
+}
+
+// takeParts returns those that are open. After it, none can be added.
+func (d *device) takeParts() []part {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.closed = true
-	return slices.Collect(maps.Keys(d.probes))
+	var parts []part
+	for p := range d.probes {
+		parts = append(parts, p)
+	}
+	for f := range d.fabrics {
+		parts = append(parts, f)
+	}
+	return parts
 }
 
 func (d *device) addProbe(p *probe) error {
@@ -180,6 +191,22 @@ func (d *device) addProbe(p *probe) error {
 	}
 	d.probes[p] = struct{}{}
 	return nil
+}
+
+func (d *device) addFabric(f *fabricEnd) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return verbs.ErrClosed
+	}
+	d.fabrics[f] = struct{}{}
+	return nil
+}
+
+func (d *device) forgetFabric(f *fabricEnd) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.fabrics, f)
 }
 
 func (d *device) forgetProbe(p *probe) {

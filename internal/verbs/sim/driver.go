@@ -18,7 +18,7 @@ func drivers() map[string]func(i int) spec {
 		"qedr":        qedr,
 		"mana":        func(i int) spec { return without(roce(i), counter|datagrams|flushEvent) },
 		"cxgb4":       iwarp,
-		"rxe":         roce,
+		"rxe":         func(i int) spec { return inSoftware(roce(i)) },
 		"siw":         iwarp,
 	}
 }
@@ -69,6 +69,11 @@ func without(s spec, l lack) spec {
 
 func countingFlushes(s spec) spec {
 	s.attr.CountsFlushes = true
+	return s
+}
+
+func inSoftware(s spec) spec {
+	s.ports[0].software = true
 	return s
 }
 

@@ -58,15 +58,21 @@ func drawStages(r *rand.Rand, m verbs.Method) stages {
 		drain: logNormal(r, drainMedian, 0.2),
 		ack:   logNormal(r, ackMedian, 0.2),
 	}
-	wake := logNormal(r, wakeMedian, 0.25)
-	if r.IntN(tailOdds) == 0 {
-		wake *= tailFactor
-	}
+	wake := drawWake(r)
 	if m == verbs.MethodFlush {
 		wake += logNormal(r, flushExtra, 0.2)
 	}
 	s.wake = wake + s.get
 	return s
+}
+
+// drawWake draws how long it takes until a thread sees a completion, in ns.
+func drawWake(r *rand.Rand) int64 {
+	wake := logNormal(r, wakeMedian, 0.25)
+	if r.IntN(tailOdds) == 0 {
+		wake *= tailFactor
+	}
+	return wake
 }
 
 // maxDraws bounds the draws per run. The other events of a long run are assumed to

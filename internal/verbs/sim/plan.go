@@ -64,6 +64,26 @@ func (w *World) plan(s scenario, epoch int64) error {
 			return err
 		}
 	}
+	return w.planFabric(s, epoch)
+}
+
+// planFabric keeps what befalls other hosts and the ways to them.
+func (w *World) planFabric(s scenario, epoch int64) error {
+	known := func(*hardware) {}
+	for _, e := range s.ways {
+		e.at += epoch
+		if err := w.each(e.target, problem{table: "fabric", index: e.index}, known); err != nil {
+			return err
+		}
+		w.ways = append(w.ways, e)
+	}
+	for _, e := range s.peers {
+		e.at += epoch
+		if err := w.each(e.target, problem{table: "peer", index: e.index}, known); err != nil {
+			return err
+		}
+		w.peers = append(w.peers, e)
+	}
 	return nil
 }
 

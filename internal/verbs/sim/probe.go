@@ -14,11 +14,11 @@ import (
 
 // probe implements verbs.Probe.
 type probe struct {
-	d      *device
-	c      verbs.ProbeConfig
-	slot   int    // index in the ledger
-	key    uint64 // seed of its random numbers
-	gate   *gate
+	d    *device
+	c    verbs.ProbeConfig
+	slot int    // index in the ledger
+	key  uint64 // seed of its random numbers
+	life
 	broken atomic.Bool // the queue pair is in the error state
 
 	// Used by the goroutine of Round, and by close after that goroutine has left.
@@ -29,9 +29,7 @@ type probe struct {
 	oldest  int64              // when the first of the unacknowledged events was read
 	held    ledger.ProbeCounts // counts of a trial
 
-	nudge  chan struct{} // holds one token of Nudge
-	done   chan struct{} // closed when close has finished and set result
-	result error
+	nudge chan struct{} // holds one token of Nudge
 }
 
 // NewProbe implements verbs.Device.
@@ -58,7 +56,7 @@ func (d *device) newProbe(c verbs.ProbeConfig) (*probe, error) {
 	}
 	c.AckBatch = max(c.AckBatch, 1)
 	p := &probe{
-		d: d, c: c, slot: slot, gate: newGate(), lost: lost, nudge: make(chan struct{}, 1), done: make(chan struct{}),
+		d: d, c: c, slot: slot, life: newLife(), lost: lost, nudge: make(chan struct{}, 1),
 		key: d.w.key(d.h.attr.Name, c.Port, c.Vector, c.Method.String()),
 	}
 	return p, d.addProbe(p)
@@ -109,34 +107,11 @@ func (p *probe) Usable() bool { return !p.broken.Load() && !p.gate.shutting() }
 func (p *probe) Close(timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	err := verbs.ErrClosed
-	if p.gate.shut() {
-		err = p.finish(ctx)
-	}
-	return opError("close probe", p.d.attr.Name, p.c.Port, err)
+	return opError("close probe", p.d.attr.Name, p.c.Port, p.closeOnce(ctx, p.destroy))
 }
 
-// close is called by the device. If another Close came first, it waits for that one.
-func (p *probe) close(ctx context.Context) error {
-	if p.gate.shut() {
-		return p.finish(ctx)
-	}
-	select {
-	case <-p.done:
-		return p.result
-	case <-ctx.Done():
-		return verbs.ErrStuck
-	}
-}
-
-func (p *probe) finish(ctx context.Context) error {
-	defer close(p.done)
-	defer p.gate.abandon()
-	if p.result = p.destroy(ctx); p.result == nil {
-		p.d.forgetProbe(p)
-	}
-	return p.result
-}
+// close is called by the device.
+func (p *probe) close(ctx context.Context) error { return p.closeBeside(ctx, p.destroy) }
 
 func (p *probe) destroy(ctx context.Context) error {
 	if !p.gate.wait(ctx) {
@@ -144,7 +119,11 @@ func (p *probe) destroy(ctx context.Context) error {
 	}
 	p.d.led.AddRound(p.slot, ledger.ProbeCounts{Acked: p.unacked})
 	p.unacked = 0
-	return p.d.release(ctx, p.setThreadState, ledger.CallDestroyCQ)
+	if err := p.d.release(ctx, p.setThreadState, ledger.CallDestroyCQ); err != nil {
+		return err
+	}
+	p.d.forgetProbe(p)
+	return nil
 }
 
 func (p *probe) setThreadState(c ledger.Call, now int64) { p.d.led.ProbeLane(p.slot, c, now) }

@@ -237,7 +237,7 @@ func TestAProbeThatIsMadeWhileItsDeviceClosesIsErrClosed(t *testing.T) {
 	s := &scene{T: t, w: mustLoad(t, Options{Profile: "roce2"})}
 	s.dev, s.led = s.open("sim0")
 	d := s.dev.(*device)
-	require.Empty(t, d.takeProbes()) // Close does this while NewProbe is under way
+	require.Empty(t, d.takeParts()) // Close does this while NewProbe is under way
 	_, err := d.NewProbe(verbs.ProbeConfig{ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodFlush}, GIDIndex: -1, PKeyIndex: -1})
 	require.ErrorIs(t, err, verbs.ErrClosed)
 }

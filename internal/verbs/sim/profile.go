@@ -33,6 +33,7 @@ type portSpec struct {
 	gids    int
 	pkeys   int
 
+	software     bool          // the host's CPU does what an adapter does
 	flush        verbs.Outcome // outcome of rounds of that method
 	stuckCounter bool          // its link_downed stays 0
 }

@@ -28,6 +28,8 @@ type scenario struct {
 	commands []commandEntry
 	counters []counterEntry
 	apps     []appEntry
+	ways     []wayEntry
+	peers    []peerEntry
 }
 
 // target selects the devices and ports of an entry.
@@ -112,6 +114,8 @@ func parse(text string) (scenario, error) {
 		"command": func(t *table) { s.commands = append(s.commands, readCommand(t)) },
 		"counter": func(t *table) { s.counters = append(s.counters, readCounterEntry(t)) },
 		"app":     func(t *table) { s.apps = append(s.apps, readApp(t)) },
+		"fabric":  func(t *table) { s.ways = append(s.ways, readWay(t)) },
+		"peer":    func(t *table) { s.peers = append(s.peers, readPeer(t)) },
 	}
 	for _, name := range slices.Sorted(maps.Keys(top)) {
 		if err := readTables(name, top[name], read[name]); err != nil {
@@ -124,7 +128,8 @@ func parse(text string) (scenario, error) {
 func readTables(name string, value any, read func(*table)) error {
 	tables, ok := tablesOf(value)
 	if read == nil || !ok {
-		return &problem{key: name, text: "allowed: [[event]], [[link]], [[gid]], [[command]], [[counter]], [[app]] and [[fault]]"}
+		return &problem{key: name, text: "allowed: [[event]], [[link]], [[gid]], [[command]], [[counter]], [[app]], [[fabric]], " +
+			"[[peer]] and [[fault]]"}
 	}
 	for i, values := range tables {
 		t := &table{name: name, index: i, values: values}

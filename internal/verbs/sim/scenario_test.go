@@ -16,17 +16,17 @@ func TestABadScenarioIsOneLineWithFileLineKeyAndWhatIsAllowed(t *testing.T) {
 	for _, row := range []struct{ name, text, line, want string }{
 		{
 			"unknown table", "[[fuss]]\nat = \"1s\"\n", "line 1",
-			`fuss: allowed: [[event]], [[link]], [[gid]], [[command]], [[counter]], [[app]] and [[fault]]`,
+			`fuss: allowed: [[event]], [[link]], [[gid]], [[command]], [[counter]], [[app]], [[fabric]], [[peer]] and [[fault]]`,
 		},
 		{
 			"unknown key at the top", "\nseed = 1\n", "line 2",
-			`seed: allowed: [[event]], [[link]], [[gid]], [[command]], [[counter]], [[app]] and [[fault]]`,
+			`seed: allowed: [[event]], [[link]], [[gid]], [[command]], [[counter]], [[app]], [[fabric]], [[peer]] and [[fault]]`,
 		},
 		{"a GID that is not there", "[[gid]]\nindex = 9\n", "line 2", "[[gid]] index: is 9; allowed: 0 to 3"},
 		{"a GID in the place of another", "[[gid]]\nto = 0\n", "line 2", "[[gid]] to: is 0, which has another GID"},
 		{
 			"a table that is no array", "[event]\nat = \"1s\"\n", "line 1",
-			"event: allowed: [[event]], [[link]], [[gid]], [[command]], [[counter]], [[app]] and [[fault]]",
+			"event: allowed: [[event]], [[link]], [[gid]], [[command]], [[counter]], [[app]], [[fabric]], [[peer]] and [[fault]]",
 		},
 		{"unknown key", "[[link]]\n[[event]]\ntype = \"sm_change\"\ncuont = 2\n", "line 4",
 			"[[event]] cuont: unknown key; allowed: at, count, device, every, port, sm_lid, times, type"},

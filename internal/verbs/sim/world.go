@@ -38,7 +38,10 @@ type World struct {
 	seed     int64
 	hardware []*hardware
 	tracer   map[faultKind][]fault // not changed after Load
+	ways     []wayEntry            // likewise
+	peers    []peerEntry           // likewise
 	stage    stage
+	fabric   fabricEnds
 }
 
 // Load builds a world. Its error is one line that names the problem and the allowed

@@ -1,0 +1,246 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"rdma_events/internal/verbs"
+)
+
+// The times and numbers of the native backend.
+const (
+	missingAfter = int64(100 * time.Millisecond)
+	moreEvery    = int64(50 * time.Millisecond)
+	moreProbes   = 3
+	lateAfter    = int64(50 * time.Millisecond)
+)
+
+// sink is where facts go while Run lasts.
+type sink struct {
+	facts []verbs.FabricFact
+	n     int
+	amiss bool // something that does not wait for the end of the call
+}
+
+// add adds a fact of a pair.
+func (s *sink) add(p *fabricPair, kind verbs.FabricKind, at int64) *verbs.FabricFact {
+	fact := &s.facts[s.n]
+	s.n++
+	*fact = verbs.FabricFact{Kind: kind, Pair: p.place, Session: p.peer.Session, At: at}
+	return fact
+}
+
+// room reports whether the facts of one more step fit, of which there are at most four.
+func (s *sink) room() bool { return s.n+4 <= len(s.facts) }
+
+// Run implements verbs.Fabric.
+func (f *fabricEnd) Run(facts []verbs.FabricFact, lasting time.Duration) (n int, upTo int64, err error) {
+	err = verbs.ErrClosed
+	if f.gate.enter() {
+		defer f.gate.leave()
+		n, upTo, err = f.run(&sink{facts: facts}, lasting)
+	}
+	return n, upTo, opError("run fabric", f.d.attr.Name, f.c.Port, err)
+}
+
+func (f *fabricEnd) run(s *sink, lasting time.Duration) (n int, upTo int64, err error) {
+	if !s.room() {
+		return 0, 0, fmt.Errorf("%w: there is no room for the facts of a round", verbs.ErrLimit)
+	}
+	end := f.d.w.clock() + int64(lasting)
+	for last := false; ; {
+		upTo, wake, err := f.turn(s)
+		switch {
+		case err != nil && s.n == 0:
+			return 0, upTo, err
+		case err != nil || last || s.amiss || upTo >= end || !s.room():
+			return s.n, upTo, nil
+		}
+		nudged, open := f.wait(min(wake, end))
+		if !open && s.n == 0 {
+			return 0, upTo, verbs.ErrClosed
+		}
+		last = nudged || !open
+	}
+}
+
+// turn takes what has completed, and then does what is due. It returns the moment up to which all is in the sink, and when the
+// next turn is due.
+func (f *fabricEnd) turn(s *sink) (upTo, next int64, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	active, err := f.link()
+	now := f.d.w.clock()
+	if err != nil {
+		return now, 0, err
+	}
+	f.hear(now, active)
+	if upTo, ok := f.drain(now, active, s); !ok {
+		return upTo, now, nil
+	}
+	f.noticeLate(now, s)
+	for _, p := range f.pairs {
+		if p != nil && p.peer.Role == verbs.FabricProbes && s.room() {
+			p.step(now, active, s)
+		}
+	}
+	f.expected = f.due(now + int64(time.Second))
+	return now, f.comes(f.expected), nil
+}
+
+// hear takes what the remotes have sent that probe.
+func (f *fabricEnd) hear(now int64, active bool) {
+	for _, p := range f.pairs {
+		if p != nil && p.peer.Role == verbs.FabricAnswers && p.remote != nil {
+			p.hear(now, active)
+		}
+	}
+}
+
+// drain takes all that has completed by now, in order. Deadlines are looked at only after it. If the sink is full before, it
+// returns the moment up to which it has taken all, and false.
+func (f *fabricEnd) drain(now int64, active bool, s *sink) (upTo int64, ok bool) {
+	var got [verbs.MaxFabricPaths]int // receives
+	any := false
+	for s.room() {
+		p := f.firstWrite()
+		at := f.inbox.first()
+		if p != nil && p.write.due <= at {
+			at = p.write.due
+		} else {
+			p = nil
+		}
+		if at > now {
+			f.finishDrain(any, got)
+			return now, true
+		}
+		any, upTo = true, at
+		if p != nil {
+			p.retry(active, s)
+			continue
+		}
+		m := f.inbox.take()
+		if got[m.path]++; got[m.path] <= fabricReceives {
+			f.receive(&m, active, s)
+		}
+	}
+	f.finishDrain(any, got)
+	return upTo, false
+}
+
+// firstWrite returns the pair of whose write something becomes first, nil if there is none.
+func (f *fabricEnd) firstWrite() *fabricPair {
+	var first *fabricPair
+	for _, p := range f.pairs {
+		if p != nil && p.write.posted != 0 && (first == nil || p.write.due < first.write.due) {
+			first = p
+		}
+	}
+	return first
+}
+
+// finishDrain counts the event of what was taken together. Whoever asked before receives were used up hears nothing of it; the
+// next one does.
+func (f *fabricEnd) finishDrain(any bool, got [verbs.MaxFabricPaths]int) {
+	if any {
+		f.count.event()
+	}
+	for path, n := range got {
+		if n >= fabricReceives {
+			f.dry[path]++
+			f.count.dried()
+		}
+	}
+}
+
+// receive takes a datagram if it is of a pair: of its session, of the queue pair that belongs to the path, and of the kind that
+// its role has to do with.
+func (f *fabricEnd) receive(m *datagram, active bool, s *sink) {
+	role := verbs.FabricAnswers
+	if m.echo {
+		role = verbs.FabricProbes
+	}
+	for _, p := range f.pairs {
+		if p == nil || !active || p.peer.Session != m.session || p.peer.Role != role || m.path >= len(p.peer.UD) ||
+			p.peer.UD[m.path] != m.from {
+			continue
+		}
+		if !m.echo {
+			p.answer(m, active)
+		} else if !p.takeEcho(m, s) {
+			break
+		}
+		return
+	}
+	if active {
+		f.count.alien()
+	}
+}
+
+// noticeLate excuses pairs from what Run was too late for: their deadlines move by that.
+func (f *fabricEnd) noticeLate(now int64, s *sink) {
+	late := now - f.expected
+	if f.expected == 0 || late <= lateAfter || !s.room() {
+		return
+	}
+	for _, p := range f.pairs {
+		if p != nil && p.look != 0 {
+			p.look += late
+		}
+	}
+	fact := s.add(&fabricPair{place: -1}, verbs.FabricLate, now)
+	fact.Took = late
+	s.amiss = true
+}
+
+// due returns when the next step of a pair that probes is due, at most until.
+func (f *fabricEnd) due(until int64) int64 {
+	for _, p := range f.pairs {
+		if p == nil || p.peer.Role != verbs.FabricProbes {
+			continue
+		}
+		until = min(until, p.next)
+		if p.look != 0 {
+			until = min(until, p.look)
+		}
+		if p.more > 0 {
+			until = min(until, p.moreAt)
+		}
+	}
+	return until
+}
+
+// comes returns when something completes next, at most until.
+func (f *fabricEnd) comes(until int64) int64 {
+	until = min(until, f.inbox.first())
+	for _, p := range f.pairs {
+		switch {
+		case p == nil:
+		case p.peer.Role == verbs.FabricAnswers && p.remote != nil:
+			until = min(until, p.next)
+		case p.write.posted != 0:
+			until = min(until, p.write.due)
+		}
+	}
+	return until
+}
+
+// wait waits for a moment, a datagram of another Fabric, or a nudge. It is not open any more when the device closes.
+func (f *fabricEnd) wait(until int64) (nudged, open bool) {
+	if w := f.d.w; w.waits != nil {
+		return false, w.waits(until)
+	}
+	timer := time.NewTimer(time.Duration(until - f.d.w.clock()))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-f.inbox.came:
+	case <-f.nudge:
+		return true, true
+	case <-f.gate.closing:
+		return false, false
+	case <-f.d.gate.closing:
+		return false, false
+	}
+	return false, true
+}
