@@ -15,11 +15,12 @@ import (
 // while it is silent.
 type host struct {
 	fabric.Peer
-	k      *Keeper
-	ctx    context.Context //nolint:containedctx // it is that of the host's own goroutines, which end with it
-	end    context.CancelFunc
-	wake   chan struct{} // holds a token when a pair may want to be met
-	silent chan struct{} // holds a token when both witnesses of a pair are silent
+	k       *Keeper
+	keeping context.Context //nolint:containedctx // of the Keeper: after it the workers end, too
+	ctx     context.Context //nolint:containedctx // it is that of the host's own goroutines, which end with it
+	end     context.CancelFunc
+	wake    chan struct{} // holds a token when a pair may want to be met
+	silent  chan struct{} // holds a token when both witnesses of a pair are silent
 
 	// Guarded by Keeper.mu.
 	pairs   []*pair
@@ -29,7 +30,7 @@ type host struct {
 
 // newHost returns a host that does nothing before run.
 func (k *Keeper) newHost(ctx context.Context, p fabric.Peer) *host {
-	h := &host{Peer: p, k: k, wake: make(chan struct{}, 1), silent: make(chan struct{}, 1)}
+	h := &host{Peer: p, k: k, keeping: ctx, wake: make(chan struct{}, 1), silent: make(chan struct{}, 1)}
 	h.ctx, h.end = context.WithCancel(ctx)
 	return h
 }

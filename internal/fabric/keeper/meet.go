@@ -207,7 +207,7 @@ func (h *host) leaveAll(conv hello.Conversation) {
 		return
 	}
 	for _, l := range h.orders() {
-		h.k.leave(context.Background(), l)
+		h.k.leave(h.keeping, l)
 	}
 	h.forget()
 	nudge(h.k.wake) // places are free

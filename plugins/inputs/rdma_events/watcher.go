@@ -33,6 +33,7 @@ type Devices struct {
 	monitor  *monitor.Monitor
 	apps     *keeper.Keeper // nil without applications.objects and applications.events
 	tracing  *tracing       // nil: applications are not traced
+	probing  *probing       // nil without fabric.peers_file
 	programs *programs
 }
 
@@ -48,12 +49,16 @@ func (d *Devices) Run(ctx context.Context) error {
 	if d.tracing != nil {
 		wg.Go(func() { d.tracing.run(ctx) })
 	}
+	if d.probing != nil {
+		wg.Go(func() { d.probing.run(ctx) })
+	}
 	return d.monitor.Run(ctx)
 }
 
-// Gather is monitor.Monitor.Gather, with the points of applications at the end.
+// Gather is monitor.Monitor.Gather, with the points of probes between hosts and of applications at the end.
 func (d *Devices) Gather(now time.Time) ([]measure.Point, *measure.Collector) {
 	points, own := d.monitor.Gather(now)
+	points = d.probing.points(points, now)
 	if d.apps == nil {
 		return points, own
 	}
@@ -67,7 +72,7 @@ func (d *Devices) Gather(now time.Time) ([]measure.Point, *measure.Collector) {
 
 // Close releases the resources of the workers and of the tracer. It must be called after
 // Run has returned.
-func (d *Devices) Close() error { return d.programs.close() }
+func (d *Devices) Close() error { return errors.Join(d.programs.close(), d.probing.close()) }
 
 func openWatcher(c *Config, d dependencies) (watcher, error) {
 	w, err := Open(c, newAnnouncer(d.emit, d.log).emit, d.log)
@@ -105,21 +110,29 @@ func Open(c *Config, emit func(measure.Point), log *slog.Logger) (*Devices, erro
 	if confine.Landlock() == 0 {
 		log.Debug("this kernel has no Landlock, or forbids it: a worker can open all files that its user may (docs/security.md)")
 	}
-	p, err := c.openPrograms()
+	probes, err := c.openProbing(request, emit, log)
 	if err != nil {
 		return nil, err
+	}
+	if probes != nil {
+		m.Fabric = probes.keeper
+	}
+	p, err := c.openPrograms()
+	if err != nil {
+		return nil, errors.Join(err, probes.close())
 	}
 	starts := process.NewStarts()
 	m.NewSupervisor = func(device string, h *monitor.Device) monitor.Supervisor {
 		return worker.New(worker.Config{
 			Exe: p.worker, Dir: p.dir, Request: c.request(device, request), Reads: c.Reads(request), Timing: c.timing(), Starts: starts, Log: log,
+			Orders: probes.of(device),
 		}, h)
 	}
 	t := c.tracing(p, holders, request, starts, log)
 	if t != nil {
 		m.Discovery = waking{m.Discovery, t.sup.Wake}
 	}
-	return &Devices{monitor.New(m), holders, t, p}, nil
+	return &Devices{monitor.New(m), holders, t, probes, p}, nil
 }
 
 // Check validates the configuration, and the scenario of the simulator and the programs
@@ -129,6 +142,9 @@ func (c *Config) Check() error {
 		return err
 	}
 	if _, err := c.discovery(c.Request(), slog.New(slog.DiscardHandler)); err != nil {
+		return err
+	}
+	if err := c.checkProbing(); err != nil {
 		return err
 	}
 	exe, err := c.openWorker()
