@@ -51,6 +51,8 @@ var (
 	ErrKey       = errors.New("the host has another key")
 	ErrNotListed = errors.New("the host does not have this one in its list")
 	ErrVersion   = errors.New("the host has a version that this one cannot talk to")
+	// ErrMalformed is of an offer or an answer in which a number or a name cannot be.
+	ErrMalformed = errors.New("malformed")
 )
 
 // Network reaches other hosts. Its methods may be called concurrently. There is one over TCP, and one of the simulator.

@@ -1,0 +1,163 @@
+package hello
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"rdma_events/internal/fabric"
+	"rdma_events/internal/hello/proto"
+	"rdma_events/internal/verbs"
+)
+
+// text makes s valid for a protobuf string. One invalid byte would end the stream.
+func text(s string) string { return strings.ToValidUTF8(s, "?") }
+
+func portToProto(p Port) *proto.Port {
+	m := &proto.Port{
+		Device: text(p.Device), Position: uint32(p.Position), Port: uint32(p.Port), Epoch: p.Epoch,
+		LinkLayer: uint32(p.LinkLayer), Lid: uint32(p.LID), Mtu: uint32(p.MTU), Pkey: uint32(p.PKey), NeedsGrh: p.NeedsGRH,
+		Ud: p.UD, Qkey: p.QKey,
+	}
+	for _, g := range p.GIDs {
+		m.Gids = append(m.Gids, &proto.Gid{Index: uint32(g.Index), Raw: g.Raw[:]})
+	}
+	return m
+}
+
+// portFromProto returns a port that has a Fabric. Its error wraps ErrMalformed.
+func portFromProto(m *proto.Port) (Port, error) {
+	if err := checkPort(m); err != nil {
+		return Port{}, err
+	}
+	p := Port{Device: m.GetDevice(), Position: int(m.GetPosition()), FabricPort: verbs.FabricPort{
+		Port: int(m.GetPort()), Epoch: m.GetEpoch(), LinkLayer: verbs.LinkLayer(m.GetLinkLayer()), LID: int(m.GetLid()),
+		MTU: int(m.GetMtu()), PKey: uint16(m.GetPkey()), NeedsGRH: m.GetNeedsGrh(), UD: m.GetUd(), QKey: m.GetQkey(),
+	}}
+	for _, g := range m.GetGids() {
+		raw, err := gid(g.GetRaw())
+		if err = errors.Join(err, within("the index of a GID", uint64(g.GetIndex()), 0, mostGIDIndex)); err != nil {
+			return Port{}, err
+		}
+		p.GIDs = append(p.GIDs, verbs.FabricGID{Index: int(g.GetIndex()), Raw: raw})
+	}
+	return p, nil
+}
+
+func checkPort(m *proto.Port) error {
+	if m.GetEpoch() == 0 {
+		return fmt.Errorf("%w: no epoch", ErrMalformed)
+	}
+	return errors.Join(
+		checkPlace(m.GetDevice(), m.GetPort()),
+		within("the position", uint64(m.GetPosition()), 0, mostPosition),
+		checkLink(m.GetLinkLayer()),
+		within("the LID", uint64(m.GetLid()), 0, mostLID),
+		checkMTU(m.GetMtu()),
+		within("the P_Key", uint64(m.GetPkey()), 0, 0xffff),
+		within("the number of GIDs", uint64(len(m.GetGids())), 0, mostGIDs),
+		checkUD(m.GetUd()),
+		within("the Q_Key", uint64(m.GetQkey()), 0, mostQKey),
+	)
+}
+
+func offerToProto(o Offer) *proto.Offer {
+	return &proto.Offer{Session: o.Session, Port: portToProto(o.Port), Rc: o.RC, Psn: o.PSN}
+}
+
+// offerFromProto returns an offer. Its error wraps ErrMalformed.
+func offerFromProto(m *proto.Offer) (Offer, error) {
+	port, err := portFromProto(m.GetPort())
+	if err = errors.Join(err, checkPair(m.GetSession(), m.GetRc(), m.GetPsn())); err != nil {
+		return Offer{}, err
+	}
+	return Offer{Session: m.GetSession(), Port: port, RC: m.GetRc(), PSN: m.GetPsn()}, nil
+}
+
+// answerToProto returns the answer to an offer. Why there is no pair is all that a refusal says.
+func answerToProto(session uint64, a Answer) *proto.Answer {
+	if a.Reason != fabric.ReasonNone {
+		return &proto.Answer{Session: session, Reason: text(string(a.Reason))}
+	}
+	return &proto.Answer{Session: session, Port: portToProto(a.Port), Rc: a.RC, Psn: a.PSN}
+}
+
+// answerFromProto returns an answer. A reason that this version does not know is ReasonFailed. Its error wraps ErrMalformed.
+func answerFromProto(m *proto.Answer) (Answer, error) {
+	if m.GetFault() != proto.Fault_FAULT_NONE {
+		return Answer{}, fmt.Errorf("%w: the host says so of the offer", ErrMalformed)
+	}
+	switch reason := fabric.Reason(m.GetReason()); {
+	case !isReason(reason):
+		return Answer{Reason: fabric.ReasonFailed}, nil
+	case reason != fabric.ReasonNone:
+		return Answer{Reason: reason}, nil
+	}
+	port, err := portFromProto(m.GetPort())
+	if err = errors.Join(err, checkPair(m.GetSession(), m.GetRc(), m.GetPsn())); err != nil {
+		return Answer{}, err
+	}
+	return Answer{Port: port, RC: m.GetRc(), PSN: m.GetPsn()}, nil
+}
+
+func changeToProto(c Change) *proto.Change {
+	return &proto.Change{Device: text(c.Device), Port: uint32(c.Port), Epoch: c.Epoch}
+}
+
+// changeFromProto returns a change. Its error wraps ErrMalformed.
+func changeFromProto(m *proto.Change) (Change, error) {
+	if err := checkPlace(m.GetDevice(), m.GetPort()); err != nil {
+		return Change{}, err
+	}
+	return Change{Device: m.GetDevice(), Port: int(m.GetPort()), Epoch: m.GetEpoch()}, nil
+}
+
+func statesToProto(states []PortState) *proto.StateReply {
+	m := &proto.StateReply{}
+	for _, s := range states {
+		m.Ports = append(m.Ports, &proto.PortState{
+			Device: text(s.Device), Port: uint32(s.Port), Epoch: s.Epoch, State: int32(s.State),
+		})
+	}
+	return m
+}
+
+// statesFromProto returns the states of ports. Its error wraps ErrMalformed.
+func statesFromProto(m *proto.StateReply) ([]PortState, error) {
+	if err := within("the number of ports", uint64(len(m.GetPorts())), 0, mostPorts); err != nil {
+		return nil, err
+	}
+	var states []PortState
+	for _, p := range m.GetPorts() {
+		if err := checkPlace(p.GetDevice(), p.GetPort()); err != nil {
+			return nil, err
+		}
+		states = append(states, PortState{
+			Device: p.GetDevice(), Port: int(p.GetPort()), Epoch: p.GetEpoch(), State: verbs.PortState(p.GetState()),
+		})
+	}
+	return states, nil
+}
+
+// hasUnknown reports whether a message has a field that this version does not know, at any depth.
+func hasUnknown(m protoreflect.Message) bool {
+	if len(m.GetUnknown()) > 0 {
+		return true
+	}
+	found := false
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case f.Message() == nil:
+		case f.IsList():
+			for i := 0; i < v.List().Len() && !found; i++ {
+				found = hasUnknown(v.List().Get(i).Message())
+			}
+		default:
+			found = hasUnknown(v.Message())
+		}
+		return !found
+	})
+	return found
+}

@@ -1,0 +1,260 @@
+package hello
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"rdma_events/internal/fabric"
+	"rdma_events/internal/hello/proto"
+)
+
+// message is what all generated messages have.
+type message interface{ ProtoReflect() protoreflect.Message }
+
+// stream is the stream of a Converse, at the side that answers.
+type stream = grpc.BidiStreamingServer[proto.Call, proto.Reply]
+
+// talk is a conversation, at the side that answers.
+type talk struct {
+	server *Server
+	stream stream
+	caller *caller
+	host   string // "" until the greeting
+
+	ctx      context.Context
+	cancel   context.CancelFunc
+	in       chan *proto.Call
+	out      chan *proto.Reply
+	dropping sync.Once
+
+	mu       sync.Mutex // of the buckets
+	offers   bucket
+	messages bucket
+	sessions []uint64 // met and not left, the newest last
+}
+
+// Converse implements proto.HelloServer.
+func (s *Server) Converse(to stream) error {
+	c, err := callerOf(to.Context())
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(to.Context())
+	defer cancel()
+	now := s.config.Now()
+	t := &talk{
+		server: s, stream: to, caller: c, ctx: ctx, cancel: cancel,
+		in: make(chan *proto.Call), out: make(chan *proto.Reply, s.limits.unread),
+		offers:   newBucket(s.limits.offers, s.limits.offers, now),
+		messages: newBucket(s.limits.messages, s.limits.messages, now),
+	}
+	// A read ends with the stream, which ends when this method returns.
+	s.wg.Go(t.read)
+	greeting, err := t.greet()
+	if err != nil {
+		return err
+	}
+	if !s.begin(t, greeting) {
+		s.counts.unmet.Add(1)
+		return refusal(proto.Why_WHY_FULL)
+	}
+	var writing sync.WaitGroup
+	written := make(chan struct{})
+	writing.Go(func() { t.write(written) })
+	err = t.run()
+	s.remove(t)
+	t.finish(written)
+	writing.Wait()
+	s.config.Handler.Ended(t.host, t.sessions)
+	return err
+}
+
+// begin adds a talk that was greeted, and returns false if there are too many. The greeting is what it says first.
+func (s *Server) begin(t *talk, greeting *proto.Reply) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.talks) >= s.limits.conversations || s.of[t.host] >= s.limits.perHost {
+		return false
+	}
+	t.out <- greeting
+	s.talks[t] = struct{}{}
+	s.of[t.host]++
+	s.counts.conversed.Add(1)
+	return true
+}
+
+// remove removes a talk: it hears of no change any more.
+func (s *Server) remove(t *talk) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.talks, t)
+	if s.of[t.host]--; s.of[t.host] == 0 {
+		delete(s.of, t.host)
+	}
+}
+
+// drop ends a talk whose host does not read. It does not block.
+func (t *talk) drop() {
+	t.dropping.Do(func() {
+		t.server.counts.dropped.Add(1)
+		t.cancel()
+	})
+}
+
+// read passes on what the host says, and closes in when it has said all.
+func (t *talk) read() {
+	defer close(t.in)
+	for {
+		m, err := t.stream.Recv()
+		if err != nil {
+			return
+		}
+		t.server.countUnknown(m)
+		select {
+		case t.in <- m:
+		case <-t.ctx.Done():
+			return
+		}
+	}
+}
+
+// write sends what waits in out until it is closed, and then closes written.
+func (t *talk) write(written chan<- struct{}) {
+	defer close(written)
+	for m := range t.out {
+		if t.stream.Send(m) != nil {
+			t.cancel()
+			return
+		}
+	}
+}
+
+// greet waits for the host's greeting, and returns the answer to it.
+func (t *talk) greet() (*proto.Reply, error) {
+	late := time.NewTimer(t.server.limits.greetingLasts)
+	defer late.Stop()
+	var m *proto.Greeting
+	select {
+	case call := <-t.in:
+		m = call.GetGreeting()
+	case <-late.C:
+	case <-t.ctx.Done():
+		return nil, t.ctx.Err()
+	}
+	if m == nil {
+		return nil, refusal(proto.Why_WHY_GREETING)
+	}
+	digest, err := t.server.admit(t.caller, m.GetHost())
+	if err != nil {
+		return nil, err
+	}
+	own := t.server.speaks
+	v, ok := own.common(versions{m.GetLeast(), m.GetMost()})
+	if !ok {
+		t.server.counts.unmet.Add(1)
+		return nil, refusal(proto.Why_WHY_VERSION)
+	}
+	t.host = m.GetHost()
+	g := own.greeting(t.server.config.Host, digest)
+	g.Version = v
+	return &proto.Reply{What: &proto.Reply_Greeting{Greeting: g}}, nil
+}
+
+// run answers the host until it has said all, or the talk ends.
+func (t *talk) run() error {
+	for {
+		select {
+		case m, ok := <-t.in:
+			if !ok {
+				return nil
+			}
+			if err := t.take(m); err != nil {
+				return err
+			}
+		case <-t.ctx.Done():
+			return t.ctx.Err()
+		}
+	}
+}
+
+// finish has the rest be sent. A host that does not read it loses its connection: nothing else ends a send that waits.
+func (t *talk) finish(written <-chan struct{}) {
+	close(t.out)
+	late := time.NewTimer(t.server.limits.unreadLasts)
+	defer late.Stop()
+	select {
+	case <-written:
+	case <-late.C:
+		_ = t.caller.conn.Close()
+	}
+}
+
+// say sends a message after those that wait.
+func (t *talk) say(m *proto.Reply) bool {
+	select {
+	case t.out <- m:
+		return true
+	case <-t.ctx.Done():
+		return false
+	}
+}
+
+// take answers a message of the host.
+func (t *talk) take(m *proto.Call) error {
+	if err := t.server.pace(t.ctx, &t.mu, &t.messages); err != nil {
+		return err
+	}
+	switch w := m.GetWhat().(type) {
+	case *proto.Call_Offer:
+		return t.offered(w.Offer)
+	case *proto.Call_Leave:
+		t.left(w.Leave.GetSession())
+	case nil:
+		t.server.counts.unknown.Add(1)
+	}
+	return nil
+}
+
+// offered answers an offer. The list may have changed since the greeting.
+func (t *talk) offered(m *proto.Offer) error {
+	if err := t.server.pace(t.ctx, &t.mu, &t.offers); err != nil {
+		return err
+	}
+	if _, err := t.server.admit(t.caller, t.host); err != nil {
+		return err
+	}
+	o, err := offerFromProto(m)
+	if err != nil {
+		t.server.counts.malformed.Add(1)
+		t.say(&proto.Reply{What: &proto.Reply_Answer{Answer: &proto.Answer{
+			Session: m.GetSession(), Fault: proto.Fault_FAULT_MALFORMED,
+		}}})
+		return nil
+	}
+	a := t.server.config.Handler.Meet(t.ctx, t.host, o)
+	if a.Reason == fabric.ReasonNone {
+		t.met(o.Session)
+	}
+	t.say(&proto.Reply{What: &proto.Reply_Answer{Answer: answerToProto(o.Session, a)}})
+	return nil
+}
+
+// met remembers a session, and forgets the oldest if there are too many.
+func (t *talk) met(session uint64) {
+	t.sessions = append(slices.DeleteFunc(t.sessions, func(s uint64) bool { return s == session }), session)
+	if n := len(t.sessions) - t.server.limits.sessions; n > 0 {
+		t.sessions = slices.Delete(t.sessions, 0, n)
+	}
+}
+
+func (t *talk) left(session uint64) {
+	t.sessions = slices.DeleteFunc(t.sessions, func(s uint64) bool { return s == session })
+	if session != 0 {
+		t.server.config.Handler.Leave(t.host, session)
+	}
+}
