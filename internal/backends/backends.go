@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"rdma_events/internal/clock"
+	"rdma_events/internal/hello"
+	hellosim "rdma_events/internal/hello/sim"
 	"rdma_events/internal/hotplug"
 	"rdma_events/internal/identity"
 	"rdma_events/internal/verbs"
@@ -24,13 +26,16 @@ type Row struct {
 	Process func(verbs.Request) (func(thread int) (identity.Process, bool), error)
 	// Reads returns the files, besides libraries, that a worker reads for a request.
 	Reads func(verbs.Request) []string
+	// Network returns what reaches the host processes of other hosts, where the backend simulates
+	// them too. Nil: they are reached over TCP. The error is that of the request.
+	Network func(verbs.Request) (hello.Network, error)
 }
 
 // All returns the rows.
 func All() []Row {
 	return []Row{
-		{verbs.BackendVerbs, discoverVerbs, processOfHost, readsNothing},
-		{verbs.BackendSim, discoverSim, simulatedProcess, readsScenario},
+		{verbs.BackendVerbs, discoverVerbs, processOfHost, readsNothing, nil},
+		{verbs.BackendSim, discoverSim, simulatedProcess, readsScenario, simulatedNetwork},
 	}
 }
 
@@ -80,6 +85,14 @@ func simulatedProcess(r verbs.Request) (func(thread int) (identity.Process, bool
 		p, ok := world.Process(thread, clock.Monotonic())
 		return p.Identity(), ok
 	}, err
+}
+
+func simulatedNetwork(r verbs.Request) (hello.Network, error) {
+	world, err := load(r)
+	if err != nil {
+		return nil, err
+	}
+	return hellosim.New(world), nil
 }
 
 // readsScenario returns the file of the scenario. A scenario without a path is built in.

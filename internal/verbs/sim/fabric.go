@@ -55,8 +55,12 @@ func (d *device) newFabric(c verbs.FabricConfig) (*fabricEnd, verbs.FabricPort, 
 		return nil, port, err
 	}
 	c.Interval = max(c.Interval, time.Millisecond)
+	slot, err := d.led.AddFabric(c.Port)
+	if err != nil {
+		return nil, port, fmt.Errorf("%w: %w", verbs.ErrLimit, err)
+	}
 	f := &fabricEnd{
-		d: d, c: c, life: newLife(), inbox: inbox{came: make(chan struct{}, 1)}, nudge: make(chan struct{}, 1), joins: map[string]int{},
+		d: d, c: c, count: fabricCount{led: d.led, slot: slot}, life: newLife(), inbox: inbox{came: make(chan struct{}, 1)}, nudge: make(chan struct{}, 1), joins: map[string]int{},
 		rcs: connections{to: map[uint32]uint32{}},
 	}
 	if err := d.addFabric(f); err != nil {
@@ -210,6 +214,8 @@ func (f *fabricEnd) Close(timeout time.Duration) error {
 // close is called by the device.
 func (f *fabricEnd) close(ctx context.Context) error { return f.closeBeside(ctx, f.destroy) }
 
+func (f *fabricEnd) control(call ledger.Call, now int64) { f.count.control(call, f.c.Port, now) }
+
 func (f *fabricEnd) destroy(ctx context.Context) error {
 	if !f.gate.wait(ctx) {
 		return verbs.ErrStuck
@@ -222,7 +228,7 @@ func (f *fabricEnd) destroy(ctx context.Context) error {
 	f.mu.Unlock()
 	f.d.w.fabric.remove(f)
 	f.inbox.close()
-	if err := f.d.release(ctx, f.setThreadState, ledger.CallDestroyQP); err != nil {
+	if err := f.d.release(ctx, f.control, ledger.CallDestroyQP); err != nil {
 		return err
 	}
 	f.d.forgetFabric(f)

@@ -5,37 +5,46 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// fabricCount counts what a Fabric does. The lock of the Fabric guards it.
+// fabricCount counts in the ledger what a Fabric does. The lock of the Fabric guards it.
 type fabricCount struct {
-	events, acked, echoed, refused, foreign, dry uint64
-	pairs                                        [verbs.MaxFabricPairs]fabricPairCount
+	led  *ledger.Ledger
+	slot int
 }
 
-// fabricPairCount counts the probes and writes of a place.
-type fabricPairCount struct {
-	session                                       uint64
-	sent, answered, writes, writesOK, writeErrors uint64
-}
+func (c *fabricCount) event()   { c.add(ledger.FabricCounts{Events: 1, Acked: 1}) }
+func (c *fabricCount) echoed()  { c.add(ledger.FabricCounts{Echoed: 1}) }
+func (c *fabricCount) refused() { c.add(ledger.FabricCounts{Refused: 1}) }
+func (c *fabricCount) foreign() { c.add(ledger.FabricCounts{Foreign: 1}) }
+func (c *fabricCount) dry()     { c.add(ledger.FabricCounts{Dry: 1}) }
 
-func (c *fabricCount) event()                         { c.events++; c.acked++ }
-func (c *fabricCount) echo()                          { c.echoed++ }
-func (c *fabricCount) refuse()                        { c.refused++ }
-func (c *fabricCount) alien()                         { c.foreign++ }
-func (c *fabricCount) dried()                         { c.dry++ }
-func (c *fabricCount) join(place int, session uint64) { c.pairs[place].session = session }
-func (c *fabricCount) sent(place int)                 { c.pairs[place].sent++ }
-func (c *fabricCount) answered(place int)             { c.pairs[place].answered++ }
-func (c *fabricCount) write(place int)                { c.pairs[place].writes++ }
+func (c *fabricCount) add(n ledger.FabricCounts) { c.led.AddFabricCounts(c.slot, n) }
 
-// written counts the end of a write.
-func (c *fabricCount) written(place int, kind verbs.FabricKind) {
-	if kind == verbs.FabricWriteDone {
-		c.pairs[place].writesOK++
-	} else {
-		c.pairs[place].writeErrors++
+func (c *fabricCount) joined(place int, session uint64) { c.led.JoinFabricPair(c.slot, place, session) }
+
+// saw counts a fact of a pair.
+func (c *fabricCount) saw(fact *verbs.FabricFact) {
+	var n ledger.FabricPairCounts
+	switch fact.Kind {
+	case verbs.FabricSent:
+		n.Sent = 1
+	case verbs.FabricEcho:
+		n.Answered = 1
+	case verbs.FabricWrite:
+		n.Writes = 1
+	case verbs.FabricWriteDone:
+		n.WritesOK = 1
+	case verbs.FabricWriteFailed:
+		n.WriteErrors = 1
+	default:
+		return
 	}
+	c.led.AddFabricPair(c.slot, fact.Pair, n)
 }
 
-func (f *fabricEnd) setThreadState(c ledger.Call, now int64) {
-	f.d.led.Control(ledger.Lane{Call: c, Port: f.c.Port, Beat: now})
+// lane records the call that the thread of the Fabric is in.
+func (c *fabricCount) lane(call ledger.Call, now int64) { c.led.FabricLane(c.slot, call, now) }
+
+// control records the call of the thread of orders.
+func (c *fabricCount) control(call ledger.Call, port int, now int64) {
+	c.led.FabricControl(c.slot, ledger.Lane{Call: call, Port: port, Beat: now})
 }

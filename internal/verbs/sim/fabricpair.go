@@ -55,7 +55,7 @@ func (f *fabricEnd) join(p *fabricPair, peer *verbs.FabricPeer) {
 	if peer.Role == verbs.FabricAnswers {
 		f.rcs.set(p.rc, peer.RC)
 	}
-	f.count.join(p.place, peer.Session)
+	f.count.joined(p.place, peer.Session)
 	if p.near = w.fabric.find(peer.UD[0], peer.QKey); p.near != nil {
 		return
 	}
@@ -120,7 +120,6 @@ func (p *fabricPair) probe(now int64, active bool, s *sink) {
 	p.seq++
 	sent := &p.sent[p.seq%uint64(len(p.sent))]
 	sent.seq, sent.at = p.seq, now
-	p.f.count.sent(p.place)
 	fact := s.add(p, verbs.FabricSent, now)
 	fact.Path, fact.Seq = path, p.seq
 	if p.look == 0 {
@@ -140,7 +139,6 @@ func (p *fabricPair) probe(now int64, active bool, s *sink) {
 // post posts a write.
 func (p *fabricPair) post(now int64, active bool, s *sink) {
 	p.write = fabricWrite{posted: now}
-	p.f.count.write(p.place)
 	s.add(p, verbs.FabricWrite, now)
 	p.attempt(now, active)
 }
@@ -179,7 +177,6 @@ func (p *fabricPair) finish(kind verbs.FabricKind, status string, s *sink) {
 	fact := s.add(p, kind, p.write.due)
 	fact.Took, fact.Status = p.write.due-p.write.posted, status
 	p.write = fabricWrite{}
-	p.f.count.written(p.place, kind)
 }
 
 // takeEcho takes an echo of a probe that is known, and reports whether it is one.
@@ -198,7 +195,6 @@ func (p *fabricPair) takeEcho(m *datagram, s *sink) bool {
 	if m.seq >= p.awaited {
 		p.look = 0
 	}
-	p.f.count.answered(p.place)
 	return true
 }
 
@@ -207,11 +203,11 @@ func (p *fabricPair) takeEcho(m *datagram, s *sink) bool {
 func (p *fabricPair) answer(m *datagram, active bool) {
 	p.rx[m.path]++
 	if !p.limit.allows(m.at) {
-		p.f.count.refuse()
+		p.f.count.refused()
 		return
 	}
 	p.tx[m.path]++
-	p.f.count.echo()
+	p.f.count.echoed()
 	if p.near != nil && active {
 		p.near.inbox.deliver(datagram{
 			at: m.at + nearby, echo: true, from: p.f.ud[m.path], path: m.path, session: m.session, seq: m.seq,

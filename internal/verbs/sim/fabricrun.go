@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
 )
 
@@ -19,14 +20,16 @@ const (
 type sink struct {
 	facts []verbs.FabricFact
 	n     int
+	count *fabricCount
 	amiss bool // something that does not wait for the end of the call
 }
 
-// add adds a fact of a pair.
+// add adds a fact of a pair, and counts it.
 func (s *sink) add(p *fabricPair, kind verbs.FabricKind, at int64) *verbs.FabricFact {
 	fact := &s.facts[s.n]
 	s.n++
 	*fact = verbs.FabricFact{Kind: kind, Pair: p.place, Session: p.peer.Session, At: at}
+	s.count.saw(fact)
 	return fact
 }
 
@@ -38,7 +41,7 @@ func (f *fabricEnd) Run(facts []verbs.FabricFact, lasting time.Duration) (n int,
 	err = verbs.ErrClosed
 	if f.gate.enter() {
 		defer f.gate.leave()
-		n, upTo, err = f.run(&sink{facts: facts}, lasting)
+		n, upTo, err = f.run(&sink{facts: facts, count: &f.count}, lasting)
 	}
 	return n, upTo, opError("run fabric", f.d.attr.Name, f.c.Port, err)
 }
@@ -48,32 +51,52 @@ func (f *fabricEnd) run(s *sink, lasting time.Duration) (n int, upTo int64, err 
 		return 0, 0, fmt.Errorf("%w: there is no room for the facts of a round", verbs.ErrLimit)
 	}
 	end := f.d.w.clock() + int64(lasting)
-	for last := false; ; {
-		upTo, wake, err := f.turn(s)
-		switch {
-		case err != nil && s.n == 0:
-			return 0, upTo, err
-		case err != nil || last || s.amiss || upTo >= end || !s.room():
-			return s.n, upTo, nil
+	for nudged := false; ; {
+		var taken, next int64
+		if taken, next, err = f.turn(s); err != nil {
+			break
 		}
-		nudged, open := f.wait(min(wake, end))
-		if !open && s.n == 0 {
-			return 0, upTo, verbs.ErrClosed
+		if upTo = taken; nudged || s.amiss || upTo >= end || !s.room() {
+			break
 		}
-		last = nudged || !open
+		if nudged, err = f.wait(min(next, end)); err != nil {
+			break
+		}
 	}
+	if s.n > 0 {
+		err = nil // the next call returns it
+	}
+	return s.n, upTo, err
+}
+
+// hang keeps Run inside a verbs call for as long as a hang_fabric lasts. It returns false if the Fabric closes meanwhile.
+func (f *fabricEnd) hang() bool {
+	now := f.d.w.clock()
+	fault, end := f.d.h.fault(hangFabric, f.c.Port, 0, now)
+	if fault == nil {
+		return true
+	}
+	f.count.lane(ledger.CallPostSend, now)
+	if !f.d.w.Sleep(end, f.gate.lost) {
+		return false
+	}
+	f.count.lane(ledger.CallNone, f.d.w.clock())
+	return true
 }
 
 // turn takes what has completed, and then does what is due. It returns the moment up to which all is in the sink, and when the
 // next turn is due.
 func (f *fabricEnd) turn(s *sink) (upTo, next int64, err error) {
+	if !f.hang() {
+		return 0, 0, verbs.ErrClosed
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	active, err := f.link()
-	now := f.d.w.clock()
 	if err != nil {
-		return now, 0, err
+		return 0, 0, err
 	}
+	now := f.d.w.clock()
 	f.hear(now, active)
 	if upTo, ok := f.drain(now, active, s); !ok {
 		return upTo, now, nil
@@ -148,7 +171,7 @@ func (f *fabricEnd) finishDrain(any bool, got [verbs.MaxFabricPaths]int) {
 	for path, n := range got {
 		if n >= fabricReceives {
 			f.dry[path]++
-			f.count.dried()
+			f.count.dry()
 		}
 	}
 }
@@ -173,7 +196,7 @@ func (f *fabricEnd) receive(m *datagram, active bool, s *sink) {
 		return
 	}
 	if active {
-		f.count.alien()
+		f.count.foreign()
 	}
 }
 
@@ -225,10 +248,13 @@ func (f *fabricEnd) comes(until int64) int64 {
 	return until
 }
 
-// wait waits for a moment, a datagram of another Fabric, or a nudge. It is not open any more when the device closes.
-func (f *fabricEnd) wait(until int64) (nudged, open bool) {
+// wait waits for a moment, a datagram of another Fabric, or a nudge. It returns ErrClosed when the device or the Fabric closes.
+func (f *fabricEnd) wait(until int64) (nudged bool, err error) {
 	if w := f.d.w; w.waits != nil {
-		return false, w.waits(until)
+		if !w.waits(until) {
+			err = verbs.ErrClosed
+		}
+		return false, err
 	}
 	timer := time.NewTimer(time.Duration(until - f.d.w.clock()))
 	defer timer.Stop()
@@ -236,11 +262,11 @@ func (f *fabricEnd) wait(until int64) (nudged, open bool) {
 	case <-timer.C:
 	case <-f.inbox.came:
 	case <-f.nudge:
-		return true, true
+		return true, nil
 	case <-f.gate.closing:
-		return false, false
+		return false, verbs.ErrClosed
 	case <-f.d.gate.closing:
-		return false, false
+		return false, verbs.ErrClosed
 	}
-	return false, true
+	return false, nil
 }

@@ -17,6 +17,7 @@ const (
 	hangAck         faultKind = "hang_ack"
 	hangQuery       faultKind = "hang_query"
 	hangRound       faultKind = "hang_round"
+	hangFabric      faultKind = "hang_fabric"
 	stuckClose      faultKind = "stuck_close"
 	lostEvent       faultKind = "lost_event"
 	lostCompletion  faultKind = "lost_completion"
@@ -75,6 +76,7 @@ func faultReaders() map[faultKind]func(*table, *fault) {
 		hangAck:        period,
 		hangQuery:      port,
 		hangRound:      vector,
+		hangFabric:     port,
 		stuckClose:     period,
 		lostEvent:      vector,
 		lostCompletion: vector,

@@ -1,0 +1,173 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+
+	"rdma_events/internal/fabric"
+	"rdma_events/internal/hello"
+	"rdma_events/internal/verbs/sim"
+)
+
+// conversation implements hello.Conversation.
+type conversation struct {
+	peer    *peer
+	digest  string
+	changes chan hello.Change
+	told    int64           // up to this moment
+	ports   []sim.PeerPort  // of that moment
+	ctx     context.Context // until the conversation has ended
+	cancel  context.CancelFunc
+	done    chan struct{} // closed when watch has returned
+
+	mu  sync.Mutex
+	err error
+}
+
+// mostChanges is how many changes may be unread.
+const mostChanges = 256
+
+var (
+	errReset  = errors.New("the host has ended the conversation")
+	errUnread = errors.New("what the host tells is not read here")
+)
+
+func newConversation(p *peer, digest string) *conversation {
+	now := p.w.Now()
+	c := &conversation{
+		peer: p, digest: digest, changes: make(chan hello.Change, mostChanges), done: make(chan struct{}),
+		told: now, ports: p.host.Ports(now),
+	}
+	c.ctx, c.cancel = context.WithCancel(p.ctx)
+	return c
+}
+
+// watch tells of the host's ports, until the conversation ends.
+func (c *conversation) watch() {
+	defer close(c.done)
+	defer close(c.changes)
+	for host := c.peer.host; ; {
+		next, ever := host.NextChange(c.told)
+		if !ever {
+			<-c.ctx.Done()
+			break
+		}
+		if !c.peer.w.Sleep(next, c.ctx.Done()) {
+			break
+		}
+		if host.Down(next) {
+			c.end(errReset)
+			return
+		}
+		// A host that is stopped tells it later.
+		if c.peer.wait(c.ctx, c.ctx) != nil {
+			break
+		}
+		c.tell(host.Ports(next))
+		c.told = next
+	}
+	c.end(net.ErrClosed)
+}
+
+// tell tells what is new of the host's ports.
+func (c *conversation) tell(ports []sim.PeerPort) {
+	for i, q := range ports {
+		if q.Epoch == c.ports[i].Epoch {
+			continue
+		}
+		select {
+		case c.changes <- hello.Change{Device: q.Device, Port: q.Port, Epoch: q.Epoch}:
+		default:
+			c.end(errUnread)
+			return
+		}
+	}
+	c.ports = ports
+}
+
+// end ends the conversation, for the first reason that it is called with.
+func (c *conversation) end(why error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		c.err = why
+	}
+	c.cancel()
+}
+
+// Digest implements hello.Conversation. The lists of simulated hosts are equal.
+func (c *conversation) Digest() string { return c.digest }
+
+// Offer implements hello.Conversation.
+func (c *conversation) Offer(ctx context.Context, o hello.Offer) (hello.Answer, error) {
+	err := c.peer.wait(ctx, c.ctx)
+	if ended := c.Err(); ended != nil {
+		err = ended
+	}
+	if err != nil {
+		return hello.Answer{}, fmt.Errorf("offer a pair to %s: %w", c.peer.name, err)
+	}
+	return answer(c.peer.host, c.peer.host.Ports(c.peer.w.Now()), &o), nil
+}
+
+// answer returns what a host answers to an offer.
+func answer(host *sim.Peer, ports []sim.PeerPort, o *hello.Offer) hello.Answer {
+	q, ok := opposite(ports, &o.Port)
+	switch {
+	case !ok || q.LinkLayer != o.Port.LinkLayer:
+		return hello.Answer{Reason: fabric.ReasonUnsupported}
+	case q.Epoch == 0:
+		return hello.Answer{Reason: fabric.ReasonNotActive}
+	case q.Refuses != "":
+		return hello.Answer{Reason: fabric.Reason(q.Refuses)}
+	case q.PKey != o.Port.PKey:
+		return hello.Answer{Reason: fabric.ReasonPKey}
+	}
+	q.UD = q.UD[:min(len(q.UD), len(o.Port.UD))]
+	a := hello.Answer{Port: hello.Port{Device: q.Device, Position: q.Position, FabricPort: q.FabricPort}}
+	a.RC, a.PSN = host.RC(q.Epoch, o.Session)
+	return a
+}
+
+// opposite returns the port of the device of the same name, else of that in the same position.
+func opposite(ports []sim.PeerPort, own *hello.Port) (sim.PeerPort, bool) {
+	for _, same := range []func(q *sim.PeerPort) bool{
+		func(q *sim.PeerPort) bool { return q.Device == own.Device },
+		func(q *sim.PeerPort) bool { return q.Position == own.Position },
+	} {
+		for i := range ports {
+			if q := &ports[i]; q.Port == own.Port && same(q) {
+				return *q, true
+			}
+		}
+	}
+	return sim.PeerPort{}, false
+}
+
+// Leave implements hello.Conversation.
+func (c *conversation) Leave(uint64) error {
+	if err := c.Err(); err != nil {
+		return fmt.Errorf("leave a pair with %s: %w", c.peer.name, err)
+	}
+	return nil
+}
+
+// Changes implements hello.Conversation.
+func (c *conversation) Changes() <-chan hello.Change { return c.changes }
+
+// Err implements hello.Conversation. After Close it is net.ErrClosed.
+func (c *conversation) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Close implements hello.Conversation. It is idempotent.
+func (c *conversation) Close() error {
+	c.end(net.ErrClosed)
+	<-c.done
+	return nil
+}

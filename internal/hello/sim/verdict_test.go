@@ -1,0 +1,88 @@
+package sim
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/fabric"
+)
+
+func TestEachTroubleOfAScenarioIsJudgedAsWhatItIs(t *testing.T) {
+	for _, row := range []struct {
+		name, scenario string
+		until          time.Duration
+		want           []string
+	}{
+		{"none", ``, 3 * time.Minute, []string{"starting", "ok"}},
+		{
+			"a way that is cut", `fabric = [{at = "20s", for = "5s", host = "b"}]`, 40 * time.Second,
+			[]string{"starting", "ok", "path", "ok"},
+		},
+		{
+			"a way that is cut in one direction", `fabric = [{at = "20s", for = "5s", host = "b", direction = "reverse"}]`, 40 * time.Second,
+			[]string{"starting", "ok", "path", "ok"},
+		},
+		{
+			"a way that is cut, to another host", `fabric = [{at = "20s", for = "5s", host = "c*"}]`, 40 * time.Second,
+			[]string{"starting", "ok"},
+		},
+		{
+			"a black-holed path", `fabric = [{at = "20s", for = "40s", path = 2}]`, 80 * time.Second,
+			[]string{"starting", "ok", "partial 2", "ok"},
+		},
+		{
+			"the write alone", `fabric = [{at = "20s", for = "40s", path = "write"}]`, 80 * time.Second,
+			[]string{"starting", "ok", "partial 4", "ok"},
+		},
+		{
+			"loss on the way there", `fabric = [{at = "20s", for = "60s", loss = 0.15, direction = "forward"}]`, 4 * time.Minute,
+			[]string{"starting", "ok", "lossy_forward", "ok"},
+		},
+		{
+			"loss on the way back", `fabric = [{at = "20s", for = "60s", loss = 0.15, direction = "reverse"}]`, 4 * time.Minute,
+			[]string{"starting", "ok", "lossy_reverse", "ok"},
+		},
+		{"a delay", `fabric = [{at = "20s", delay = "20ms"}]`, 2 * time.Minute, []string{"starting", "ok"}},
+		{
+			"a host that is stopped", `peer = [{at = "20s", for = "6s", what = "stopped"}]`, 50 * time.Second,
+			[]string{"starting", "ok", "peer_busy", "ok"},
+		},
+		{
+			"a worker that is stopped", `peer = [{at = "20s", for = "6s", what = "worker_stopped", device = "sim0"}]`, 50 * time.Second,
+			[]string{"starting", "ok", "peer_busy", "ok"},
+		},
+		{
+			"a worker that is stopped, of another device", `peer = [{at = "20s", for = "6s", what = "worker_stopped", device = "sim1"}]`,
+			50 * time.Second, []string{"starting", "ok"},
+		},
+		{
+			"a busy host", `peer = [{at = "20s", for = "20s", what = "busy"}]`, 70 * time.Second,
+			[]string{"starting", "ok", "peer_busy", "ok"},
+		},
+		{
+			"a host that is off", `peer = [{at = "20s", for = "6s", what = "down"}]`, 50 * time.Second,
+			[]string{"starting", "ok", "peer_down", "ok"},
+		},
+		{
+			"a port that is not active", `peer = [{at = "20s", for = "6s", what = "inactive", port = 1}]`, 50 * time.Second,
+			[]string{"starting", "ok", "peer_port", "ok"},
+		},
+		{
+			"a host that is off from the start", `peer = [{for = "20s", what = "down"}]`, 40 * time.Second,
+			[]string{"starting", "ok"},
+		},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := observe(t, "roce2", row.scenario, "b").until(row.until)
+				require.Equal(t, row.want, o.pairs[0].verdicts)
+				require.Equal(t, []string{"ok"}, o.own)
+			})
+		})
+	}
+}
+
+var _ = fabric.VerdictOK
