@@ -16,6 +16,8 @@ type FabricOptions struct {
 const (
 	MaxFabricPaths = 4
 	MaxFabricPairs = 64 // of a port
+
+	MinFabricFacts = 1024 // for which Fabric.Run needs room
 )
 
 // FabricPort is what peers have to know to reach the Fabric of a port, and what it takes to choose an address for them. A peer
@@ -113,8 +115,8 @@ type Fabric interface {
 	// UD returns the numbers of the UD queue pairs, by path, and their Q_Key.
 	UD() (numbers []uint32, qkey uint32)
 
-	// Run echoes and probes for a time, and returns the number of facts that it filled in. It returns early when facts is
-	// nearly full, when something is missing or has failed, and after Nudge. Its facts come up to its return: all that had
+	// Run echoes and probes for a time, and returns the number of facts that it filled in. facts has room for MinFabricFacts
+	// or more. It returns early when facts is nearly full, when something is missing or has failed, and after Nudge. Its facts come up to its return: all that had
 	// completed was taken then. Errors: ErrClosed, ErrNoDevice, and those of the verbs, after which the Fabric is of no use.
 	Run(facts []FabricFact, lasting time.Duration) (n int, upTo int64, err error)
 

@@ -152,37 +152,50 @@ enum fabric_kind {
 	FK_UNSENT,	 // the device refused a probe
 };
 enum fabric_role { FR_PROBES, FR_ANSWERS };
+// FABRIC_ROOM is the number of items that native_fabric_run needs room for: those of one batch of completions and of one
+// pair's round.
+enum { FABRIC_BATCH = 384, FABRIC_ROOM = FABRIC_BATCH + 8 };
 struct fabric;
 struct fabric_config {
-	int32_t port, slot, paths, gid_index, pkey_index, global, service_level, traffic_class;
+	int32_t port, slot, paths, pkey_index, service_level, traffic_class;
 	uint32_t qkey;
 	int64_t interval_ns;
 };
 // fabric_peer is what a port knows of a port of another host. The PSNs are of the RC queue pairs: own_psn of what this
 // side sends, psn of what the peer sends.
 struct fabric_peer {
-	int32_t role, global, lid, paths;
-	uint64_t session;
-	uint32_t ud[FABRIC_PATHS];
+	int32_t role, global, gid_index, lid, paths;
 	uint32_t qkey, rc, psn, own_psn;
+	uint32_t ud[FABRIC_PATHS];
+	uint64_t session;
 	int64_t first_ns; // from now to the first probe
 	uint8_t gid[16];
 };
+// status is that of a completion, or a negative errno of ibv_post_send.
 struct fabric_item {
 	int32_t kind, pair, path, dry, status;
 	uint32_t seq, rx, tx;
 	uint64_t session;
 	int64_t at, took, delay;
 };
+// fabric_end is how a native_fabric_run ended. After a failure the queues cannot be used any more. If it is none of a call,
+// a queue pair of datagrams was flushed, and wc_status says why.
+struct fabric_end {
+	struct result failed;
+	int32_t wc_status;
+	int64_t up_to; // all that had completed by then was taken
+};
 // native_fabric_open makes the queues of a port, and writes the numbers of its UD queue pairs to ud.
 struct result native_fabric_open(struct device *d, const struct fabric_config *c, struct fabric **out,
 				 uint32_t ud[FABRIC_PATHS]);
-// native_fabric_run echoes and probes for for_ns, and returns the number of items. It returns early when out is full,
-// when something is amiss, and after native_fabric_nudge or native_wake; -errno when the queues cannot be used.
-int native_fabric_run(struct fabric *f, int64_t for_ns, struct fabric_item *out, int cap);
-// native_fabric_offer makes the RC queue pair of a pair that is not in use, in state INIT, and writes its number to rc.
-// It, native_fabric_join and native_fabric_leave may run concurrently with native_fabric_run, but not with each other.
-// They may block as long as the kernel seeks the peer's address.
+// native_fabric_run echoes and probes for for_ns, and returns the number of items. It returns early when out is nearly full,
+// when something is amiss, and after native_fabric_nudge or native_wake. cap is at least FABRIC_ROOM.
+int native_fabric_run(struct fabric *f, int64_t for_ns, struct fabric_item *out, int cap,
+		      struct fabric_end *end);
+// native_fabric_offer makes the RC queue pair of a place, in state INIT, and writes its number to rc. native_fabric_join
+// connects it, in place of the pair that runs there; after a failure that one goes on. These two and native_fabric_leave may
+// run concurrently with native_fabric_run, but not with each other. They may block as long as the kernel seeks the peer's
+// address.
 struct result native_fabric_offer(struct fabric *f, int pair, int role, uint32_t *rc);
 struct result native_fabric_join(struct fabric *f, int pair, const struct fabric_peer *peer);
 struct result native_fabric_leave(struct fabric *f, int pair);

@@ -1,149 +1,21 @@
 //go:build linux && cgo
 
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/mman.h>
+#include <time.h>
 
 #include "native_fabric.h"
 
-enum { BUFFER_SIZE = FABRIC_PATHS * FABRIC_DEPTH * FABRIC_SLOT, RC_SENDS = 4, INLINE = 64 };
+enum { RC_SENDS = 4 };
+
+// Former pairs whose datagrams are not sent yet: for so long it is waited, and so many there may be.
+enum { SENT_MS = 20, FORMERS = 64 };
 
 // An error of the device takes at most RC_RETRIES + 1 times four times 4.096 us << RC_TIMEOUT: two seconds. 7 retries never end
 // on rxe of Linux 6.1 (rxe_requester in rxe_req.c).
 enum { RC_TIMEOUT = 14, RC_RETRIES = 6 };
 
-static struct result modify_ud(struct fabric *f, struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
-{
-	int err = FABRIC_ORDER(f, C_MODIFY_QP, lib.modify_qp(qp, a, mask));
-
-	return err ? failed(C_MODIFY_QP, err) : (struct result){ 0 };
-}
-
-static struct result make_ud(struct fabric *f, int path)
-{
-	struct ibv_qp_init_attr init = {
-		.send_cq = f->cq,
-		.recv_cq = f->cq,
-		.cap = { .max_send_wr = FABRIC_SENDS,
-			 .max_recv_wr = FABRIC_DEPTH,
-			 .max_send_sge = 1,
-			 .max_recv_sge = 1,
-			 .max_inline_data = INLINE },
-		.qp_type = IBV_QPT_UD,
-	};
-	struct ibv_qp_attr a = { .qp_state = IBV_QPS_INIT,
-				 .port_num = f->c.port,
-				 .pkey_index = f->c.pkey_index,
-				 .qkey = f->c.qkey };
-	struct result r;
-	int i, err;
-
-	f->ud[path] = FABRIC_ORDER(f, C_CREATE_QP, lib.create_qp(f->pd, &init));
-	if (!f->ud[path])
-		return failed(C_CREATE_QP, errno);
-	r = modify_ud(f, f->ud[path], &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
-	a.qp_state = IBV_QPS_RTR;
-	if (!r.err)
-		r = modify_ud(f, f->ud[path], &a, IBV_QP_STATE);
-	a.qp_state = IBV_QPS_RTS;
-	if (!r.err)
-		r = modify_ud(f, f->ud[path], &a, IBV_QP_STATE | IBV_QP_SQ_PSN);
-	for (i = 0; i < FABRIC_DEPTH && !r.err; i++)
-		if ((err = post_fabric_receive(f, path, i)))
-			r = failed(C_POST_RECV, err);
-	return r;
-}
-
-static struct result make_memory(struct fabric *f)
-{
-	f->buffer = mmap(NULL, BUFFER_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1,
-			 0);
-	if (f->buffer == MAP_FAILED) {
-		f->buffer = NULL;
-		return failed(C_REG_MR, errno);
-	}
-	f->mr = FABRIC_ORDER(f, C_REG_MR, lib.reg_mr(f->pd, f->buffer, BUFFER_SIZE, IBV_ACCESS_LOCAL_WRITE));
-	return f->mr ? (struct result){ 0 } : failed(C_REG_MR, errno);
-}
-
-static struct result make_fabric(struct fabric *f)
-{
-	struct ibv_context *ctx = f->d->ctx;
-	struct result r;
-	int err, i;
-
-	f->pd = FABRIC_ORDER(f, C_ALLOC_PD, lib.alloc_pd(ctx));
-	if (f->pd)
-		f->rc_pd = FABRIC_ORDER(f, C_ALLOC_PD, lib.alloc_pd(ctx));
-	if (!f->rc_pd)
-		return failed(C_ALLOC_PD, errno);
-	f->channel = FABRIC_ORDER(f, C_CREATE_COMP_CHANNEL, lib.create_comp_channel(ctx));
-	if (!f->channel)
-		return failed(C_CREATE_COMP_CHANNEL, errno);
-	err = nonblocking(f->channel->fd);
-	if (err)
-		return failed(C_CREATE_COMP_CHANNEL, err);
-	f->cq = FABRIC_ORDER(f, C_CREATE_CQ, lib.create_cq(ctx, FABRIC_CQ, f, f->channel, 0));
-	if (!f->cq)
-		return failed(C_CREATE_CQ, errno);
-	r = make_memory(f);
-	for (i = 0; i < f->c.paths && !r.err; i++)
-		r = make_ud(f, i);
-	if (r.err)
-		return r;
-	err = FABRIC_CALL(f, C_REQ_NOTIFY_CQ, ibv_req_notify_cq(f->cq, 0));
-	return err ? failed(C_REQ_NOTIFY_CQ, err) : (struct result){ 0 };
-}
-
-struct result native_fabric_open(struct device *d, const struct fabric_config *c, struct fabric **out,
-				 uint32_t ud[FABRIC_PATHS])
-{
-	struct fabric *f = calloc(1, sizeof *f);
-	struct result r, ignored;
-	int i;
-
-	if (!f)
-		return failed(C_CREATE_CQ, ENOMEM);
-	f->d = d;
-	f->c = *c;
-	f->led = &d->led->fabric[c->slot];
-	pthread_mutex_init(&f->lock, NULL);
-	f->nudge = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	r = f->nudge < 0 ? failed(C_CREATE_COMP_CHANNEL, errno) : make_fabric(f);
-	if (r.err) {
-		ignored = native_fabric_close(f); // the first error is the cause
-		(void)ignored;
-		return r;
-	}
-	for (i = 0; i < c->paths; i++)
-		ud[i] = f->ud[i]->qp_num;
-	*out = f;
-	return r;
-}
-
-static struct result modify_rc(struct fabric *f, struct pair *p, struct ibv_qp_attr *a, int mask)
-{
-	return modify_ud(f, p->rc, a, mask);
-}
-
-// free_pair destroys a pair that is in no table.
-static struct result free_pair(struct fabric *f, struct pair *p)
-{
-	struct result r = { 0 };
-	int i, err;
-
-	if (!p)
-		return r;
-	if (p->rc && (err = FABRIC_ORDER(f, C_DESTROY_QP, lib.destroy_qp(p->rc))))
-		r = failed(C_DESTROY_QP, err);
-	for (i = 0; i < FABRIC_PATHS; i++)
-		if (p->ah[i] && (err = FABRIC_ORDER(f, C_DESTROY_AH, lib.destroy_ah(p->ah[i]))) && !r.err)
-			r = failed(C_DESTROY_AH, err);
-	free(p);
-	return r;
-}
-
-struct result native_fabric_offer(struct fabric *f, int pair, int role, uint32_t *rc)
+// Only a responder's queue pair lets the peer write, and its protection domain has no memory to write to.
+struct result make_rc(struct fabric *f, struct pair *p, int role)
 {
 	struct ibv_qp_init_attr init = {
 		.send_cq = f->cq,
@@ -151,25 +23,120 @@ struct result native_fabric_offer(struct fabric *f, int pair, int role, uint32_t
 		.cap = { .max_send_wr = RC_SENDS, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1 },
 		.qp_type = IBV_QPT_RC,
 	};
-	// Only a responder's queue pair lets the peer write, and its protection domain has no memory to write to.
 	struct ibv_qp_attr a = {
 		.qp_state = IBV_QPS_INIT,
 		.port_num = f->c.port,
 		.pkey_index = f->c.pkey_index,
 		.qp_access_flags = role == FR_ANSWERS ? IBV_ACCESS_REMOTE_WRITE : 0,
 	};
-	struct pair *p = calloc(1, sizeof *p);
-	struct result r;
 
+	p->rc = FABRIC_ORDER(f, C_CREATE_QP, lib.create_qp(f->rc_pd, &init));
+	if (!p->rc)
+		return failed(C_CREATE_QP, errno);
+	return modify_fabric(f, p->rc, &a,
+		      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+}
+
+struct result drop_rc(struct fabric *f, struct pair *p)
+{
+	int err = p->rc ? FABRIC_ORDER(f, C_DESTROY_QP, lib.destroy_qp(p->rc)) : 0;
+
+	p->rc = NULL;
+	return err ? failed(C_DESTROY_QP, err) : (struct result){ 0 };
+}
+
+// unsent reports whether datagrams of a former pair are not sent yet.
+static int unsent(struct fabric *f, const struct pair *p)
+{
+	int i, left = 0;
+
+	pthread_mutex_lock(&f->lock);
+	FABRIC_ORDER(f, C_POLL_CQ, (take_sent(f), 0));
+	for (i = 0; i < p->peer.paths; i++)
+		left |= (int32_t)(p->posted[i] - f->done[i]) > 0;
+	pthread_mutex_unlock(&f->lock);
+	return left;
+}
+
+// free_pair destroys what is left of a pair that is in no table.
+static struct result free_pair(struct fabric *f, struct pair *p)
+{
+	struct result r = drop_rc(f, p);
+	int i, err;
+
+	for (i = 0; i < FABRIC_PATHS; i++)
+		if (p->ah[i] && (err = FABRIC_ORDER(f, C_DESTROY_AH, lib.destroy_ah(p->ah[i]))) && !r.err)
+			r = failed(C_DESTROY_AH, err);
+	free(p);
+	return r;
+}
+
+// sweep frees the former pairs whose datagrams are sent; all of them, if the queue pairs of datagrams are no more.
+static struct result sweep(struct fabric *f, int all)
+{
+	struct pair **at = &f->former, *p;
+	struct result r = { 0 }, one;
+
+	while ((p = *at)) {
+		if (!all && unsent(f, p)) {
+			at = &p->next_former;
+			continue;
+		}
+		*at = p->next_former;
+		f->formers--;
+		one = free_pair(f, p);
+		r = r.err ? r : one;
+	}
+	return r;
+}
+
+// part_with ends a pair that is in no table any more, which may be NULL. An address handle outlives the datagrams that use it:
+// if they are not sent soon, a later order destroys it.
+static struct result part_with(struct fabric *f, struct pair *p)
+{
+	const struct timespec pause = { .tv_nsec = MS };
+	struct result r, one;
+	int i;
+
+	if (!p)
+		return (struct result){ 0 };
+	r = drop_rc(f, p);
+	for (i = 0; i < SENT_MS && unsent(f, p); i++)
+		nanosleep(&pause, NULL);
+	p->next_former = f->former;
+	f->former = p;
+	f->formers++;
+	one = sweep(f, 0);
+	return r.err ? r : one;
+}
+
+static struct pair *take_offered(struct fabric *f, int pair)
+{
+	struct pair *p = f->offered[pair];
+
+	f->offered[pair] = NULL;
+	return p;
+}
+
+struct result native_fabric_offer(struct fabric *f, int pair, int role, uint32_t *rc)
+{
+	struct result r = part_with(f, take_offered(f, pair));
+	struct pair *p;
+
+	if (!r.err)
+		r = sweep(f, 0);
+	if (!r.err && f->formers >= FORMERS)
+		r = failed(C_CREATE_QP, EAGAIN); // nothing has left the device for long
+	if (r.err)
+		return r;
+	p = calloc(1, sizeof *p);
 	if (!p)
 		return failed(C_CREATE_QP, ENOMEM);
 	p->led = &f->led->pair[pair];
 	p->generation = ++f->generation;
-	p->rc = FABRIC_ORDER(f, C_CREATE_QP, lib.create_qp(f->rc_pd, &init));
-	r = p->rc ? modify_rc(f, p, &a, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) :
-		    failed(C_CREATE_QP, errno);
+	r = make_rc(f, p, role);
 	if (r.err) {
-		free_pair(f, p);
+		free_pair(f, p); // its error is ignored: the first one is the cause
 		return r;
 	}
 	*rc = p->rc->qp_num;
@@ -191,7 +158,7 @@ static struct ibv_ah_attr address_of(const struct fabric *f, const struct fabric
 		.sl = f->c.service_level,
 		.port_num = f->c.port,
 		.is_global = to->global,
-		.grh = { .sgid_index = f->c.gid_index,
+		.grh = { .sgid_index = to->gid_index,
 			 .hop_limit = 64,
 			 .traffic_class = f->c.traffic_class,
 			 .flow_label = flow_label(path) },
@@ -208,6 +175,7 @@ static struct result connect_pair(struct fabric *f, struct pair *p)
 		.path_mtu = IBV_MTU_256,
 		.dest_qp_num = p->peer.rc,
 		.rq_psn = p->peer.psn,
+		.max_dest_rd_atomic = 1,
 		.min_rnr_timer = 12,
 		.ah_attr = address_of(f, &p->peer, 0),
 	};
@@ -217,16 +185,18 @@ static struct result connect_pair(struct fabric *f, struct pair *p)
 		.timeout = RC_TIMEOUT,
 		.retry_cnt = RC_RETRIES,
 		.rnr_retry = RC_RETRIES,
+		.max_rd_atomic = 1,
 	};
-	struct result r = modify_rc(f, p, &rtr,
-				    IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-					    IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	struct result r = modify_fabric(f, p->rc, &rtr,
+					IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+						IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+						IBV_QP_MIN_RNR_TIMER);
 
 	if (r.err)
 		return r;
-	return modify_rc(f, p, &rts,
-			 IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-				 IBV_QP_MAX_QP_RD_ATOMIC);
+	return modify_fabric(f, p->rc, &rts,
+			     IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+				     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
 }
 
 static struct result make_handles(struct fabric *f, struct pair *p)
@@ -243,90 +213,81 @@ static struct result make_handles(struct fabric *f, struct pair *p)
 	return (struct result){ 0 };
 }
 
+// install puts a pair into its place, and returns the one that was there. A host that reads the ledger after this process has
+// died finds no counts of one session under the number of another.
+static struct pair *install(struct fabric *f, int pair, struct pair *p)
+{
+	struct pair *before;
+	uint64_t *counts[] = { &p->led->sent, &p->led->answered, &p->led->writes, &p->led->writes_ok,
+			       &p->led->write_errors };
+	unsigned i;
+
+	pthread_mutex_lock(&f->lock);
+	before = f->pair[pair];
+	__atomic_store_n(&p->led->session, 0, __ATOMIC_SEQ_CST);
+	for (i = 0; i < sizeof counts / sizeof *counts; i++)
+		__atomic_store_n(counts[i], 0, __ATOMIC_RELEASE);
+	__atomic_store_n(&p->led->session, p->peer.session, __ATOMIC_RELEASE);
+	for (i = 0; i < FABRIC_PATHS; i++)
+		p->own_dry[i] = f->dry[i];
+	p->next = now() + p->peer.first_ns;
+	f->pair[pair] = p;
+	pthread_mutex_unlock(&f->lock);
+	return before;
+}
+
+// take_out takes a pair out of its place and returns it, or NULL.
+static struct pair *take_out(struct fabric *f, int pair)
+{
+	struct pair *p;
+
+	pthread_mutex_lock(&f->lock);
+	p = f->pair[pair];
+	f->pair[pair] = NULL;
+	pthread_mutex_unlock(&f->lock);
+	return p;
+}
+
 struct result native_fabric_join(struct fabric *f, int pair, const struct fabric_peer *peer)
 {
-	struct pair *p = f->offered[pair];
+	struct pair *p = take_offered(f, pair);
 	struct result r;
-	int i;
 
 	if (!p)
 		return failed(C_MODIFY_QP, EINVAL);
-	f->offered[pair] = NULL;
 	p->peer = *peer;
 	r = make_handles(f, p);
 	if (!r.err)
 		r = connect_pair(f, p);
 	if (r.err) {
-		free_pair(f, p);
+		free_pair(f, p); // its error is ignored: the first one is the cause
 		return r;
 	}
-	p->next = now() + peer->first_ns;
-	p->led->session = peer->session;
-	pthread_mutex_lock(&f->lock);
-	for (i = 0; i < FABRIC_PATHS; i++)
-		p->own_dry[i] = f->dry[i];
-	f->pair[pair] = p;
-	pthread_mutex_unlock(&f->lock);
+	r = part_with(f, install(f, pair, p));
+	if (r.err)
+		part_with(f, take_out(f, pair)); // its error is ignored too
 	native_fabric_nudge(f);
 	return r;
 }
 
 struct result native_fabric_leave(struct fabric *f, int pair)
 {
-	struct pair *offered = f->offered[pair], *joined;
-	struct result r, other;
+	struct result r = part_with(f, take_out(f, pair));
+	struct result offered = part_with(f, take_offered(f, pair));
 
-	f->offered[pair] = NULL;
-	pthread_mutex_lock(&f->lock);
-	joined = f->pair[pair];
-	f->pair[pair] = NULL;
-	pthread_mutex_unlock(&f->lock);
-	r = free_pair(f, joined);
-	other = free_pair(f, offered);
-	return r.err ? r : other;
+	return r.err ? r : offered;
 }
 
-void native_fabric_nudge(struct fabric *f)
+struct result drop_pairs(struct fabric *f)
 {
-	wake_up(f->nudge);
-}
-
-// keep returns the first error of two.
-static struct result keep(struct result first, enum call call, int err)
-{
-	return !first.err && err ? failed(call, err) : first;
-}
-
-// native_fabric_close destroys each object after those that use it. All events were acknowledged where they were read.
-struct result native_fabric_close(struct fabric *f)
-{
-	struct result r = { 0 }, one;
+	struct result r = sweep(f, 1), one;
+	struct pair *p;
 	int i;
 
-	for (i = 0; i < FABRIC_PAIRS; i++) {
-		one = native_fabric_leave(f, i);
+	for (i = 0; i < 2 * FABRIC_PAIRS; i++) {
+		p = i < FABRIC_PAIRS ? take_out(f, i) : take_offered(f, i - FABRIC_PAIRS);
+		one = p ? free_pair(f, p) : r;
 		r = r.err ? r : one;
 	}
-	for (i = 0; i < f->c.paths; i++)
-		if (f->ud[i])
-			r = keep(r, C_DESTROY_QP, FABRIC_ORDER(f, C_DESTROY_QP, lib.destroy_qp(f->ud[i])));
-	if (f->mr)
-		r = keep(r, C_DEREG_MR, FABRIC_ORDER(f, C_DEREG_MR, lib.dereg_mr(f->mr)));
-	// If a queue pair or the memory region was not destroyed, the device may still write there.
-	if (f->buffer && !r.err)
-		munmap(f->buffer, BUFFER_SIZE);
-	if (f->cq)
-		r = keep(r, C_DESTROY_CQ, FABRIC_ORDER(f, C_DESTROY_CQ, lib.destroy_cq(f->cq)));
-	if (f->channel)
-		r = keep(r, C_DESTROY_COMP_CHANNEL,
-			 FABRIC_ORDER(f, C_DESTROY_COMP_CHANNEL, lib.destroy_comp_channel(f->channel)));
-	if (f->rc_pd)
-		r = keep(r, C_DEALLOC_PD, FABRIC_ORDER(f, C_DEALLOC_PD, lib.dealloc_pd(f->rc_pd)));
-	if (f->pd)
-		r = keep(r, C_DEALLOC_PD, FABRIC_ORDER(f, C_DEALLOC_PD, lib.dealloc_pd(f->pd)));
-	if (f->nudge >= 0)
-		close(f->nudge);
-	pthread_mutex_destroy(&f->lock);
-	free(f);
 	return r;
 }

@@ -160,11 +160,12 @@ type nativeDevice struct {
 
 	netDevs sync.Map // the network devices that queries found last: names by port
 
-	mu     sync.Mutex
-	closed bool
-	inside int
-	idle   chan struct{} // closed when closed is true and no call is inside
-	probes map[*nativeProbe]struct{}
+	mu      sync.Mutex
+	closed  bool
+	inside  int
+	idle    chan struct{} // closed when closed is true and no call is inside
+	probes  map[*nativeProbe]struct{}
+	fabrics map[*nativeFabric]struct{}
 }
 
 func (d *nativeDevice) Attr() verbs.DeviceAttr { return d.attr }
@@ -297,6 +298,9 @@ func (d *nativeDevice) Close(timeout time.Duration) error {
 		for _, p := range d.openProbes() {
 			errs = append(errs, p.destroy())
 		}
+		for _, f := range d.openFabrics() {
+			errs = append(errs, f.destroy())
+		}
 		if errno := C.native_close(d.c); errno != 0 {
 			errs = append(errs, classify(unix.Errno(errno)))
 		}
@@ -312,12 +316,22 @@ func (d *nativeDevice) openProbes() []*nativeProbe {
 	return slices.Collect(maps.Keys(d.probes))
 }
 
-// resolveGrace is how long Close waits for a probe that resolves its address. A handle
+// openFabrics is openProbes for Fabrics.
+func (d *nativeDevice) openFabrics() []*nativeFabric {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Collect(maps.Keys(d.fabrics))
+}
+
+// resolveGrace is how long Close waits for a probe that resolves its address, or for a Fabric that resolves a peer's. A handle
 // that can be made takes less time.
 const resolveGrace = 100 * time.Millisecond
 
-// resolving reports whether a probe is having its address resolved.
+// resolving reports whether a probe is having its address resolved, or a Fabric that of a peer.
 func (d *nativeDevice) resolving() bool {
+	if slices.ContainsFunc(d.openFabrics(), (*nativeFabric).resolving) {
+		return true
+	}
 	var s ledger.Snapshot
 	d.led.Snapshot(&s)
 	return slices.ContainsFunc(s.Probes, func(p ledger.Probe) bool { return p.Lane.Call == ledger.CallCreateAH })

@@ -241,6 +241,20 @@ func (s FS) FirstFullMember(device string, port int) (int, error) {
 	}
 }
 
+// PKey returns the P_Key at an index of a port's table. With some drivers that is a command to the device. It returns
+// ErrUnsupported if there is none, and the error of opening the entry, as ErrLimit.
+func (s FS) PKey(device string, port, index int) (uint16, error) {
+	text, ok, err := readEntry(filepath.Join(s.port(device, port), "pkeys"), index)
+	if err != nil {
+		return 0, err
+	}
+	v, err := strconv.ParseUint(text, 0, 16)
+	if !ok || err != nil || v&0x7fff == 0 { // an entry that is not in use is 0
+		return 0, fmt.Errorf("%w: the port has no P_Key at index %d", verbs.ErrUnsupported, index)
+	}
+	return uint16(v), nil
+}
+
 // isFullMember reports whether there is a P_Key at the index, and it has full membership.
 func isFullMember(pkeys []string, index int) bool {
 	if index >= len(pkeys) {

@@ -1,0 +1,295 @@
+//go:build linux && cgo
+
+#include <endian.h>
+
+#include "native_fabric.h"
+
+enum { MAGIC = 0x52444d46, VERSION = 1 };
+
+// DRAINS bounds how many batches of completions are taken in a row. More come only from a stranger who sends without end.
+enum { DRAINS = 16 };
+
+static const int64_t SECOND_NS = 1000 * MS, MISSING_NS = 100 * MS;
+
+int post_fabric_receive(struct fabric *f, int path, int place)
+{
+	char *at = (char *)f->buffer + (size_t)(path * FABRIC_DEPTH + place) * FABRIC_SLOT;
+	struct ibv_sge where = { (uintptr_t)at, FABRIC_SLOT, f->mr->lkey };
+	struct ibv_recv_wr wr = { .wr_id = work(WR_RECEIVE, path, place),
+				  .sg_list = &where,
+				  .num_sge = 1 };
+	struct ibv_recv_wr *bad;
+	int err = FABRIC_CALL(f, C_POST_RECV, ibv_post_recv(f->ud[path], &wr, &bad));
+
+	if (!err)
+		f->receives[path]++;
+	return err;
+}
+
+void take_sent(struct fabric *f)
+{
+	struct ibv_wc wc[16];
+	int n, i;
+
+	while ((n = ibv_poll_cq(f->send_cq, 16, wc)) > 0) {
+		for (i = 0; i < n; i++) {
+			f->done[wc[i].wr_id >> 16 & 0xff]++;
+			if (wc[i].status)
+				f->end.wc_status = wc[i].status;
+		}
+	}
+	if (n < 0)
+		f->end.failed = failed(C_POLL_CQ, EIO);
+}
+
+// post_datagram_to has a completion for each datagram: an address handle must not be destroyed before what uses it is sent,
+// since some devices read it only then.
+int post_datagram_to(struct fabric *f, struct pair *p, int path, struct datagram_wire *m)
+{
+	struct ibv_sge what = { (uintptr_t)m, sizeof *m, 0 };
+	struct ibv_send_wr wr = { .wr_id = work(WR_SEND, path, 0),
+				  .sg_list = &what,
+				  .num_sge = 1,
+				  .opcode = IBV_WR_SEND,
+				  .send_flags = IBV_SEND_INLINE | IBV_SEND_SIGNALED };
+	struct ibv_send_wr *bad;
+	int err;
+
+	m->magic = htobe32(MAGIC);
+	m->version = VERSION;
+	m->path = path;
+	m->session = htobe64(p->peer.session);
+	wr.wr.ud.ah = p->ah[path];
+	wr.wr.ud.remote_qpn = p->peer.ud[path];
+	wr.wr.ud.remote_qkey = p->peer.qkey;
+	if (f->sent[path] - f->done[path] == FABRIC_SENDS)
+		FABRIC_CALL(f, C_POLL_CQ, (take_sent(f), 0));
+	if (f->sent[path] - f->done[path] == FABRIC_SENDS)
+		return ENOMEM;
+	err = FABRIC_CALL(f, C_POST_SEND, ibv_post_send(f->ud[path], &wr, &bad));
+	if (!err)
+		p->posted[path] = ++f->sent[path];
+	return err;
+}
+
+// answer echoes a probe of a pair that is met, as long as it has not asked too often in this second. What it does not
+// echo, it has received nevertheless.
+static void answer(struct fabric *f, struct pair *p, const struct datagram_wire *m, int path, int64_t came)
+{
+	struct datagram_wire e = { .type = T_ECHO, .seq = m->seq };
+	int64_t t = now();
+
+	p->rx[path]++;
+	if (t - p->second >= SECOND_NS) {
+		p->second = t;
+		p->echoes = 0;
+	}
+	if (p->echoes < FABRIC_ECHOES) {
+		e.rx = htobe32(p->rx[path]);
+		e.tx = htobe32(p->tx[path] + 1);
+		e.dry = htobe32(f->dry[path] - p->own_dry[path]);
+		e.delay = htobe64(t - came);
+		if (!post_datagram_to(f, p, path, &e)) {
+			p->echoes++;
+			p->tx[path]++;
+			add(&f->led->echoed, 1);
+			return;
+		}
+	}
+	add(&f->led->refused, 1);
+}
+
+// await_next looks for the last probe after the one that was answered.
+static void await_next(struct pair *p, uint32_t answered)
+{
+	if ((int32_t)(answered - p->awaited) < 0)
+		return;
+	p->look = 0;
+	if ((int32_t)(p->seq - answered) > 0) {
+		p->awaited = p->seq;
+		p->look = p->sent[p->seq % 256].at + MISSING_NS;
+	}
+}
+
+// take_echo takes an echo of a probe that has none yet, on the probe's path. It reports whether it is one.
+static int take_echo(struct fabric *f, int i, struct pair *p, const struct datagram_wire *m, int path,
+		     int64_t came, struct sink *s)
+{
+	uint32_t seq = be32toh(m->seq), dry = be32toh(m->dry);
+	struct fabric_item *out;
+	int64_t at;
+
+	if (!seq || p->sent[seq % 256].seq != seq || (int)((seq - 1) % p->peer.paths) != path)
+		return 0;
+	at = p->sent[seq % 256].at;
+	p->sent[seq % 256].seq = 0; // a second echo of it is foreign
+	out = item(s, FK_ECHO, i, p, came);
+	out->path = path;
+	out->seq = seq;
+	out->rx = be32toh(m->rx);
+	out->tx = be32toh(m->tx);
+	out->delay = be64toh(m->delay);
+	out->took = came - at;
+	out->dry = dry != p->peer_dry[path] || f->dry[path] != p->own_dry[path];
+	p->peer_dry[path] = dry;
+	p->own_dry[path] = f->dry[path];
+	p->told = p->asked = p->more = 0;
+	await_next(p, seq);
+	add(&p->led->answered, 1);
+	return 1;
+}
+
+// take_datagram takes a datagram if it is of a pair: of its session, of the queue pair that belongs to the path, and of
+// the kind that its role has to do with.
+static int take_datagram(struct fabric *f, const struct ibv_wc *wc, int path, int64_t came, struct sink *s)
+{
+	size_t slot = path * FABRIC_DEPTH + (wc->wr_id & 0xffff);
+	const struct datagram_wire *m = (void *)((char *)f->buffer + slot * FABRIC_SLOT + FABRIC_GRH);
+	int role = m->type == T_PROBE ? FR_ANSWERS : FR_PROBES, i;
+	uint64_t session = be64toh(m->session);
+
+	if (wc->byte_len != FABRIC_GRH + sizeof *m || be32toh(m->magic) != MAGIC || m->version != VERSION ||
+	    m->path != path || (m->type != T_PROBE && m->type != T_ECHO))
+		return 0;
+	for (i = 0; i < FABRIC_PAIRS; i++) {
+		struct pair *p = f->pair[i];
+
+		if (!p || p->peer.session != session || p->peer.role != role || path >= p->peer.paths ||
+		    p->peer.ud[path] != wc->src_qp)
+			continue;
+		if (role == FR_PROBES)
+			return take_echo(f, i, p, m, path, came, s);
+		answer(f, p, m, path, came);
+		return 1;
+	}
+	return 0;
+}
+
+// take_write takes the completion of a write, unless it is of a pair that is no more.
+static void take_write(struct fabric *f, const struct ibv_wc *wc, int64_t came, struct sink *s)
+{
+	int i = wc->wr_id >> 16 & 0xff;
+	struct pair *p = i < FABRIC_PAIRS ? f->pair[i] : NULL;
+
+	if (!p || p->generation != (wc->wr_id & 0xffff) || !p->write_at)
+		return;
+	if (wc->status) {
+		fail_write(i, p, came, wc->status, s);
+		return;
+	}
+	item(s, FK_WRITE_DONE, i, p, came)->took = came - p->write_at;
+	p->write_at = 0;
+	add(&p->led->writes_ok, 1);
+}
+
+// take_receive takes a datagram and posts its receive again. Neither fails while the queue pair can be used.
+static void take_receive(struct fabric *f, const struct ibv_wc *wc, int64_t came, struct sink *s)
+{
+	int path = wc->wr_id >> 16 & 0xff, err;
+
+	if (wc->status) {
+		f->end.wc_status = wc->status;
+		return;
+	}
+	if (!take_datagram(f, wc, path, came, s))
+		add(&f->led->foreign, 1);
+	err = post_fabric_receive(f, path, wc->wr_id & 0xffff);
+	if (err)
+		f->end.failed = failed(C_POST_RECV, err);
+}
+
+// take_all takes n completions. Whoever asked before receives were used up hears nothing of it; the next one does.
+static void take_all(struct fabric *f, int n, int64_t came, struct sink *s)
+{
+	int i, path;
+
+	for (i = 0; i < n; i++) {
+		if (f->wc[i].wr_id >> 56 == WR_WRITE)
+			take_write(f, &f->wc[i], came, s);
+		else
+			take_receive(f, &f->wc[i], came, s);
+	}
+	for (path = 0; path < f->c.paths; path++) {
+		if (!f->used_up[path])
+			continue;
+		f->used_up[path] = 0;
+		f->dry[path]++;
+		add(&f->led->dry, 1);
+	}
+}
+
+// collect polls what has completed, before any of it is looked at: only so is it seen that all receives of a path were
+// used up, and that the device dropped what came then.
+static int collect(struct fabric *f, int n)
+{
+	int got, path;
+
+	while (n < FABRIC_BATCH && (got = ibv_poll_cq(f->cq, FABRIC_BATCH - n, f->wc + n)) != 0) {
+		if (got < 0)
+			return -1;
+		for (; got; got--, n++) {
+			path = f->wc[n].wr_id >> 16 & 0xff;
+			if (f->wc[n].wr_id >> 56 == WR_RECEIVE && !--f->receives[path])
+				f->used_up[path] = 1;
+		}
+	}
+	return n;
+}
+
+// read_event reads one event, polls, arms and polls again, for the reasons that next_event has. It reports whether there was
+// one. n is negative after a poll that failed.
+static int read_event(struct fabric *f, int *n)
+{
+	struct ledger_lane *lane = &f->led->lane;
+	struct ibv_cq *cq;
+	void *context;
+	int err;
+
+	enter(lane, C_GET_CQ_EVENT, now());
+	if (lib.get_cq_event(f->channel, &cq, &context)) {
+		err = errno;
+		leave(lane);
+		if (err != EAGAIN)
+			f->end.failed = failed(C_GET_CQ_EVENT, err);
+		return 0;
+	}
+	add(&f->led->events, 1);
+	go_on(lane, C_POLL_CQ);
+	*n = collect(f, 0);
+	err = FABRIC_CALL(f, C_REQ_NOTIFY_CQ, ibv_req_notify_cq(f->cq, 0));
+	if (*n >= 0 && !err)
+		*n = FABRIC_CALL(f, C_POLL_CQ, collect(f, *n));
+	enter(lane, C_ACK_CQ_EVENTS, now());
+	lib.ack_cq_events(cq, 1);
+	leave(lane);
+	add(&f->led->acked, 1);
+	if (err)
+		f->end.failed = failed(C_REQ_NOTIFY_CQ, err);
+	if (!*n)
+		add(&f->led->spurious, 1);
+	return 1;
+}
+
+int drain(struct fabric *f, struct sink *s)
+{
+	int i;
+
+	for (i = 0; i < DRAINS && s->n + FABRIC_ROOM <= s->cap; i++) {
+		int64_t before = now();
+		int n = 0, event = read_event(f, &n);
+
+		if (!event)
+			n = FABRIC_CALL(f, C_POLL_CQ, collect(f, 0));
+		if (n < 0)
+			f->end.failed = failed(C_POLL_CQ, EIO);
+		FABRIC_CALL(f, C_POLL_CQ, (take_sent(f), 0));
+		take_all(f, n, now(), s);
+		if (ended(f))
+			return -1;
+		if (!n && !event) {
+			f->up_to = before;
+			return 0;
+		}
+	}
+	return 1;
+}
