@@ -240,3 +240,28 @@ func TestAPortThatMostPairsBlameBlamesItself(t *testing.T) {
 	}
 	require.Equal(t, VerdictOK, JudgePort(true, one), "all of one host")
 }
+
+func TestAProberThatWasLateExcusesThePairByThat(t *testing.T) {
+	tr := NewTracker(2)
+	tr.Probe(0, second)
+	tr.WritePosted(second)
+	tr.Late(300 * ms)
+	since, n := tr.Missing()
+	require.Equal(t, []any{second + 300*ms, 1}, []any{since, n})
+	var s Sample
+	tr.Sample(&s, 2*second)
+	require.Equal(t, second+300*ms, s.WriteSince)
+	tr.WriteDone(2 * second)
+	tr.Late(300 * ms)
+	tr.Sample(&s, 2*second)
+	require.Zero(t, s.WriteSince, "no write is outstanding")
+}
+
+func TestWhatWasSentWithoutAWordIsUnknownInTheEnd(t *testing.T) {
+	tr := NewTracker(2)
+	tr.Probe(0, second)
+	tr.Unreported(3, 2)
+	require.EqualValues(t, 4, tr.counts.Pending())
+	tr.End()
+	require.Equal(t, Counts{Sent: 4, UnknownLost: 4, Writes: 2}, tr.Counts())
+}

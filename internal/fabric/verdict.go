@@ -31,6 +31,10 @@ func (v Verdict) IsNetwork() bool {
 	return false
 }
 
+func (v Verdict) isLossy() bool {
+	return v == VerdictLossyForward || v == VerdictLossyReverse || v == VerdictLossyBoth
+}
+
 // weight orders verdicts: a pair never turns from one to a milder one before it is well.
 func (v Verdict) weight() int {
 	return slices.Index([]Verdict{
@@ -121,6 +125,10 @@ func (j *Judge) See(s *Sample) (changed bool) {
 		}
 	case found.weight() < j.verdict.weight() && !j.isOver(s):
 		return false
+	case found.weight() < j.verdict.weight() && !j.verdict.isLossy():
+		// What was lost meanwhile was said already, and is no loss of the way that is whole again.
+		j.losses = j.losses[len(j.losses)-1:]
+		found, path = j.found(s)
 	}
 	if found == j.verdict {
 		return false

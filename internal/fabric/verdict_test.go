@@ -185,7 +185,7 @@ func TestLossOfLessThanAFiftiethIsNone(t *testing.T) {
 	p.requireVerdicts()
 }
 
-// A path that comes back by way of lost packets is not called lossy first.
+// A path that comes back by way of lost packets is not called lossy first, nor afterwards for what was lost while it was cut.
 func TestAVerdictNeverTurnsMilderBeforeItIsOver(t *testing.T) {
 	p := met(t)
 	p.echo, p.write = false, false
@@ -197,6 +197,11 @@ func TestAVerdictNeverTurnsMilderBeforeItIsOver(t *testing.T) {
 	p.requireVerdicts()
 	p.echo = true
 	p.run(7 * time.Second)
+	p.requireVerdicts(VerdictOK)
+	p.run(time.Minute)
+	p.requireVerdicts()
+	p.s.ForwardLost += 6
+	p.run(time.Second)
 	p.requireVerdicts(VerdictLossyForward)
 }
 

@@ -134,7 +134,10 @@ func (h *host) hangUp(err error) {
 	}
 	h.unheard = why
 	for _, pr := range h.pairs {
-		if pr.reason != fabric.ReasonNone && pr.reason != fabric.ReasonOwnPort {
+		if why == fabric.ReasonNotListed {
+			pr.stale = true // the host has ended what it answers
+		}
+		if pr.reason != fabric.ReasonOwnPort {
 			pr.failed(why)
 		}
 	}

@@ -33,7 +33,7 @@ func (k *Keeper) wall(mono int64) time.Time { return time.Unix(0, mono+k.offset)
 func (pr *pair) show(at int64) {
 	p := pr.point(at)
 	now := shown{p.Verdict, fabric.Reason(p.Reason)}
-	if now == pr.shown || pr.shown == (shown{}) && now.reason == fabric.ReasonStarting {
+	if now == pr.shown || now.reason == fabric.ReasonStarting { // it soon says more
 		return
 	}
 	pr.shown = now
@@ -44,7 +44,11 @@ func (pr *pair) show(at int64) {
 
 // isWell reports whether nothing is to be said of the pair every interval. Nothing is said of peers while the own port is down.
 func (pr *pair) isWell() bool {
-	return pr.shown.verdict == string(fabric.VerdictOK) || pr.shown == shown{} || pr.reason == fabric.ReasonOwnPort || pr.port.down()
+	if pr.judge == nil {
+		return pr.reason == fabric.ReasonOwnPort || pr.port.down()
+	}
+	v, _ := pr.judge.Verdict()
+	return v == fabric.VerdictOK || pr.port.down()
 }
 
 func (pr *pair) point(at int64) *measure.FabricPeer {
