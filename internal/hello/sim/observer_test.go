@@ -33,11 +33,16 @@ type observer struct {
 type observed struct {
 	*observer
 	place    int
-	host     fabric.Host
+	name     string
 	peer     hello.Peer
 	talk     hello.Conversation
 	session  uint64
 	met      hello.Answer
+	epoch    uint64 // of the port there, as far as it is known
+	joined   uint64 // the epoch that was joined last; 0: they have not met
+	failed   int64  // when a write failed last
+	again    int64  // when its queue pair may be connected again
+	pause    time.Duration
 	tracker  *fabric.Tracker
 	judge    *fabric.Judge
 	sample   fabric.Sample
@@ -47,12 +52,19 @@ type observed struct {
 
 const paths = 4
 
-// observe opens sim0 of a world and meets hosts.
-func observe(t *testing.T, profile, scenario string, hosts ...string) *observer {
+// world loads one with the text of a scenario.
+func world(t *testing.T, o sim.Options) *sim.World {
 	t.Helper()
-	clock := func() int64 { return time.Now().UnixNano() }
-	w, err := sim.Load(sim.Options{Profile: profile, Timeline: scenario + "\n", Seed: 7, Clock: clock})
+	o.Clock = func() int64 { return time.Now().UnixNano() }
+	w, err := sim.Load(o)
 	require.NoError(t, err)
+	return w
+}
+
+// observe opens sim0 of a world and meets hosts.
+func observe(t *testing.T, of sim.Options, hosts ...string) *observer {
+	t.Helper()
+	w := world(t, of)
 	o := &observer{T: t, w: w, began: w.Now(), sessions: 100}
 	led, file, err := ledger.New("fabric")
 	require.NoError(t, err)
@@ -82,11 +94,11 @@ func observe(t *testing.T, profile, scenario string, hosts ...string) *observer 
 func (o *observer) add(host string) *observed {
 	o.Helper()
 	p := &observed{
-		observer: o, place: len(o.pairs), host: fabric.Host{Name: host}, judge: fabric.NewJudge(o.w.Now()),
-		tracker: fabric.NewTracker(paths),
+		observer: o, place: len(o.pairs), name: host, judge: fabric.NewJudge(o.w.Now()),
+		tracker: fabric.NewTracker(paths), pause: time.Second,
 	}
 	var err error
-	p.peer, err = New(o.w).Peer(p.host)
+	p.peer, err = New(o.w).Peer(fabric.Host{Name: host})
 	require.NoError(o, err)
 	o.pairs = append(o.pairs, p)
 	p.note()
@@ -123,10 +135,15 @@ func (p *observed) join(ctx context.Context) {
 	}
 	q := p.met.Port
 	require.NoError(p, p.fabric.Join(p.place, &verbs.FabricPeer{
-		Host: p.host.Name, Device: q.Device, Port: q.Port, Session: p.session, UD: q.UD, QKey: q.QKey,
+		Host: p.name, Device: q.Device, Port: q.Port, Session: p.session, UD: q.UD, QKey: q.QKey,
 		RC: p.met.RC, PSN: p.met.PSN, GID: q.GIDs[0].Raw, LID: q.LID, First: time.Duration(50*p.place+10) * time.Millisecond,
 	}))
 	p.tracker.End()
+	p.epoch = q.Epoch
+	if p.joined != q.Epoch {
+		p.joined, p.judge, p.sample = q.Epoch, fabric.NewJudge(p.w.Now()), fabric.Sample{}
+		p.note()
+	}
 }
 
 // until runs the Fabric until a moment of the scenario.
@@ -134,10 +151,11 @@ func (o *observer) until(at time.Duration) *observer {
 	o.Helper()
 	facts := make([]verbs.FabricFact, 64)
 	for end := o.began + int64(at); o.w.Now() < end; {
-		lasting := min(500*time.Millisecond, time.Duration(end-o.w.Now()))
+		// Not in step with the rounds: a probe that has just been sent is not silent.
+		lasting := min(487*time.Millisecond, time.Duration(end-o.w.Now()))
 		for _, p := range o.pairs {
 			if since, _ := p.tracker.Missing(); since != 0 {
-				lasting = min(lasting, 50*time.Millisecond)
+				lasting = min(lasting, 47*time.Millisecond)
 			}
 		}
 		n, upTo, err := o.fabric.Run(facts, lasting)
@@ -158,7 +176,7 @@ func (o *observer) take(facts []verbs.FabricFact, upTo int64) {
 	for _, p := range o.pairs {
 		p.look(upTo)
 		v, _ := p.judge.Verdict()
-		verdicts = append(verdicts, fabric.PeerVerdict{Host: p.host.Name, Verdict: v})
+		verdicts = append(verdicts, fabric.PeerVerdict{Host: p.name, Verdict: v})
 	}
 	o.own = note(o.own, string(fabric.JudgePort(true, verdicts)))
 }
@@ -176,6 +194,8 @@ func (p *observed) see(f *verbs.FabricFact) {
 		p.tracker.WriteDone(f.At)
 	case verbs.FabricWriteFailed:
 		p.tracker.WriteFailed()
+		p.failed, p.again = f.At, f.At+int64(p.pause)
+		p.pause = min(2*p.pause, time.Minute)
 	}
 }
 
@@ -183,19 +203,31 @@ func (p *observed) see(f *verbs.FabricFact) {
 func (p *observed) look(upTo int64) {
 	p.tracker.Sample(&p.sample, upTo)
 	p.ask()
-	if p.judge.See(&p.sample) {
+	if p.joined != 0 && p.judge.See(&p.sample) {
 		p.note()
 	}
-	changed := false
-	if p.talk != nil {
-		select {
-		case c, ok := <-p.talk.Changes():
-			changed = !ok || c.Device == p.met.Port.Device && c.Port == p.met.Port.Port
-		default:
-		}
-	}
-	if p.talk == nil || changed || p.sample.WriteFailed && p.sample.Silent == 0 {
+	p.hear()
+	switch stale := p.epoch != 0 && p.epoch != p.met.Port.Epoch; {
+	case p.talk == nil || p.talk.Err() != nil || stale:
 		p.meet()
+	case p.sample.WriteFailed && p.sample.Echoed > p.failed && upTo >= p.again:
+		p.meet()
+	case p.sample.WriteDone > p.failed:
+		p.pause = time.Second
+	}
+}
+
+// hear hears what the host tells of its port.
+func (p *observed) hear() {
+	if p.talk == nil {
+		return
+	}
+	select {
+	case c, ok := <-p.talk.Changes():
+		if ok && c.Device == p.met.Port.Device && c.Port == p.met.Port.Port {
+			p.epoch = c.Epoch
+		}
+	default:
 	}
 }
 
@@ -204,8 +236,10 @@ func (p *observed) ask() {
 	select {
 	case s, ok := <-p.asked:
 		p.asked = nil
-		if ok {
-			p.sample.Answers, p.sample.PeerActive = p.sample.At, s.State == verbs.PortActive
+		if active := s.State == verbs.PortActive; ok && (!active || s.Epoch == p.met.Port.Epoch) {
+			p.sample.Answers, p.sample.PeerActive = p.sample.At, active
+		} else if ok {
+			p.epoch = s.Epoch
 		}
 	default:
 	}

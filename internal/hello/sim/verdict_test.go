@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/fabric"
+	"rdma_events/internal/verbs/sim"
 )
 
 func TestEachTroubleOfAScenarioIsJudgedAsWhatItIs(t *testing.T) {
@@ -18,20 +19,20 @@ func TestEachTroubleOfAScenarioIsJudgedAsWhatItIs(t *testing.T) {
 	}{
 		{"none", ``, 3 * time.Minute, []string{"starting", "ok"}},
 		{
-			"a way that is cut", `fabric = [{at = "20s", for = "5s", host = "b"}]`, 40 * time.Second,
-			[]string{"starting", "ok", "path", "ok"},
+			"a way that is cut", `fabric = [{at = "20s", for = "5s", host = "b"}]`, 2 * time.Minute,
+			[]string{"starting", "ok", "path", "lossy_forward", "ok"},
 		},
 		{
-			"a way that is cut in one direction", `fabric = [{at = "20s", for = "5s", host = "b", direction = "reverse"}]`, 40 * time.Second,
-			[]string{"starting", "ok", "path", "ok"},
+			"a way that is cut in one direction", `fabric = [{at = "20s", for = "5s", host = "b", direction = "reverse"}]`, 2 * time.Minute,
+			[]string{"starting", "ok", "path", "lossy_reverse", "ok"},
 		},
 		{
 			"a way that is cut, to another host", `fabric = [{at = "20s", for = "5s", host = "c*"}]`, 40 * time.Second,
 			[]string{"starting", "ok"},
 		},
 		{
-			"a black-holed path", `fabric = [{at = "20s", for = "40s", path = 2}]`, 80 * time.Second,
-			[]string{"starting", "ok", "partial 2", "ok"},
+			"a black-holed path", `fabric = [{at = "20s", for = "40s", path = 2}]`, 4 * time.Minute,
+			[]string{"starting", "ok", "partial 2", "lossy_forward", "ok"},
 		},
 		{
 			"the write alone", `fabric = [{at = "20s", for = "40s", path = "write"}]`, 80 * time.Second,
@@ -64,11 +65,11 @@ func TestEachTroubleOfAScenarioIsJudgedAsWhatItIs(t *testing.T) {
 		},
 		{
 			"a host that is off", `peer = [{at = "20s", for = "6s", what = "down"}]`, 50 * time.Second,
-			[]string{"starting", "ok", "peer_down", "ok"},
+			[]string{"starting", "ok", "peer_down", "starting", "ok"},
 		},
 		{
 			"a port that is not active", `peer = [{at = "20s", for = "6s", what = "inactive", port = 1}]`, 50 * time.Second,
-			[]string{"starting", "ok", "peer_port", "ok"},
+			[]string{"starting", "ok", "peer_port", "starting", "ok"},
 		},
 		{
 			"a host that is off from the start", `peer = [{for = "20s", what = "down"}]`, 40 * time.Second,
@@ -77,7 +78,7 @@ func TestEachTroubleOfAScenarioIsJudgedAsWhatItIs(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				o := observe(t, "roce2", row.scenario, "b").until(row.until)
+				o := observe(t, sim.Options{Profile: "roce2", Timeline: row.scenario + "\n", Seed: 7}, "b").until(row.until)
 				require.Equal(t, row.want, o.pairs[0].verdicts)
 				require.Equal(t, []string{"ok"}, o.own)
 			})
@@ -85,4 +86,21 @@ func TestEachTroubleOfAScenarioIsJudgedAsWhatItIs(t *testing.T) {
 	}
 }
 
-var _ = fabric.VerdictOK
+func TestTheBuiltInScenarioShowsEachTroubleWithinAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := observe(t, sim.Options{Profile: "roce2", Scenario: "fabric", Seed: 1}, "gpu02", "gpu03", "gpu04", "gpu05", "gpu09", "gpu13")
+		o.until(65 * time.Second) // so that the last ends
+		for i, want := range [][]string{
+			{"starting", "ok", "path", "lossy_forward", "path", "lossy_forward"},
+			{"starting", "ok", "partial 1", "path", "lossy_forward"},
+			{"starting", "ok", "peer_busy", "ok", "peer_port", "starting", "ok", "path", "ok"},
+			{"starting", "ok", "lossy_forward", "path", "lossy_forward"},
+			{"starting", "ok", "starting", "ok", "path", "ok"},
+			{"starting", "ok", "peer_down"},
+		} {
+			require.Equal(t, want, o.pairs[i].verdicts, o.pairs[i].name)
+		}
+		require.Equal(t, fabric.ReasonFull, o.pairs[5].met.Reason)
+		require.Equal(t, []string{"ok", "own_link"}, o.own)
+	})
+}

@@ -59,7 +59,7 @@ func peerReaders() map[peerKind]func(*table, *peerEntry) {
 		peerInactive:      port,
 		peerBusy: func(t *table, e *peerEntry) {
 			device(t, e)
-			e.took = t.span("took", int64(3*time.Second), time.Microsecond)
+			e.took = t.span("took", int64(5*time.Second), time.Microsecond)
 		},
 		peerRefuses: func(t *table, e *peerEntry) {
 			if e.reason = pick(t, "reason", "", refusals()); !refusals()[e.reason] {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/clock"
+	"rdma_events/internal/verbs"
 )
 
 func TestABadScenarioIsOneLineWithFileLineKeyAndWhatIsAllowed(t *testing.T) {
@@ -105,6 +106,25 @@ func TestABadScenarioIsOneLineWithFileLineKeyAndWhatIsAllowed(t *testing.T) {
 		{"no new name", "[[fault]]\nkind = \"renamed\"\ndevice = \"sim0\"\n", "line 1", `to: is ""; allowed: the new name`},
 		{"one name for two", "[[fault]]\nkind = \"renamed\"\nto = \"new\"\n", "line 1", "device: matches several devices"},
 		{"a name that is taken", "[[fault]]\nkind = \"renamed\"\ndevice = \"sim0\"\nto = \"sim1\"\n", "line 4", "to: is the name of another device"},
+		{"a loss of more than all", "[[fabric]]\nloss = 1.5\n", "line 2", "loss: is 1.5; allowed: a number from 0 to 1"},
+		{"a direction there is none of", "[[fabric]]\ndirection = \"up\"\n", "line 2", `direction: is "up"; allowed: forward, reverse, both`},
+		{"a path there is none of", "[[fabric]]\npath = 4\n", "line 2", `path: is 4; allowed: 0 to 3, "write"`},
+		{"a path that is a word", "[[fabric]]\npath = \"read\"\n", "line 2", `path: is read; allowed: 0 to 3, "write"`},
+		{"a negative delay", "[[fabric]]\ndelay = \"-1s\"\n", "line 2", `delay: is "-1s"; allowed: a duration`},
+		{"hosts that are no glob", "[[fabric]]\nhost = \"[a\"\n", "line 2", "host: is no glob; allowed: the name of a host, or one with"},
+		{"a way from no device", "[[fabric]]\ndevice = \"sim9\"\n", "line 2", "device: matches no device; allowed: sim0 to sim1"},
+		{"a way from no port", "[[fabric]]\nport = 2\n", "line 2", "port: no device of the profile that is meant has this port"},
+		{"a way that is down for a time", "[[fabric]]\ndown_for = \"1s\"\n", "line 2", "down_for: unknown key; allowed: at, delay, device"},
+		{"a peer without trouble", "[[peer]]\nhost = \"a\"\n", "line 1", `what: is ""; allowed: busy, down, inactive, refuses, restarts`},
+		{"a peer of another kind", "[[peer]]\nwhat = \"dead\"\n", "line 2", `what: is "dead"; allowed: busy, down, inactive`},
+		{"hosts of peers that are no glob", "[[peer]]\nwhat = \"down\"\nhost = \"\\\\\"\n", "line 3", "host: is no glob"},
+		{"a device of a host that is down", "[[peer]]\nwhat = \"down\"\ndevice = \"sim0\"\n", "line 3",
+			"device: unknown key; allowed: at, every, for, host, times, what"},
+		{"a refusal without a reason", "[[peer]]\nwhat = \"refuses\"\n", "line 1", `reason: is ""; allowed: full, key, no_common_gid, not_listed`},
+		{"a refusal of a host by one port", "[[peer]]\nwhat = \"refuses\"\nreason = \"key\"\nport = 1\n", "line 4", "port: unknown key; allowed: at"},
+		{"a busy peer in no time", "[[peer]]\nwhat = \"busy\"\ntook = \"0s\"\n", "line 3", `took: is "0s"; allowed: a duration`},
+		{"a peer without such a port", "[[peer]]\nwhat = \"inactive\"\nport = 3\n", "line 3", "port: no device of the profile"},
+		{"a peer without such a device", "[[peer]]\nwhat = \"restarts\"\ndevice = \"mlx5_0\"\n", "line 3", "device: matches no device"},
 		{"broken syntax", "[[event]]\ntype = \"sm_change\ncount = 2\n", "line 2", "newlines"},
 		{"a key twice", "[[link]]\nport = 1\nport = 1\n", "line 3", "already"},
 		{"inline tables", "event = [{typ = 1}]\n", "", `[[event]] type: is ""`},
@@ -125,7 +145,7 @@ func TestABadScenarioIsOneLineWithFileLineKeyAndWhatIsAllowed(t *testing.T) {
 func TestAScenarioThatIsNeitherBuiltInNorAFileNamesThoseBuiltIn(t *testing.T) {
 	_, err := Load(Options{Profile: "roce2", Scenario: "livly"})
 	require.ErrorContains(t, err, `scenario "livly"`)
-	require.ErrorContains(t, err, "built in: healthy, lively")
+	require.ErrorContains(t, err, "built in: healthy, fabric, lively")
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
@@ -179,14 +199,22 @@ func TestTheDocumentedExampleParses(t *testing.T) {
 	require.Len(t, s.events, 3)
 	require.Len(t, s.faults, 5)
 	require.Len(t, s.apps, 1)
+	require.Len(t, s.ways, 1)
+	require.Len(t, s.peers, 1)
 	mustLoad(t, Options{Profile: "roce2", Scenario: write(t, documented(t))})
 }
 
-func TestTheDocumentKnowsEveryKindOfFaultAndEveryProfile(t *testing.T) {
+func TestTheDocumentKnowsEveryKindOfFaultAndPeerAndEveryProfile(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "scenario.md"))
 	require.NoError(t, err)
 	for kind := range faultReaders() {
 		require.Contains(t, string(text), "| `"+string(kind)+"` |")
+	}
+	for what := range peerReaders() {
+		require.Contains(t, string(text), "| `"+string(what)+"` |")
+	}
+	for reason := range refusals() {
+		require.Contains(t, string(text), "`\""+string(reason)+"\"`")
 	}
 	for _, name := range strings.Split(profileNames[:strings.Index(profileNames, " (")], ", ") {
 		require.Contains(t, string(text), "| `"+name+"` |")
@@ -204,6 +232,12 @@ func FuzzParse(f *testing.F) {
 	f.Add("[[fault]]\nkind = 'renamed'\nto = 'x'\ndevice = 'sim0'\nevery = '2ms'\nfor = '1ms'\n")
 	f.Add("[[\"link\"]]\n\"down_for\" = '87600h'\nat = '87600h'\n")
 	f.Add("[[app]]\nname = 'a'\nevent = 'qp_fatal'\nevent_every = '1ms'\nread_after = 'never'\nhang_at = '1s'\n")
+	network, err := source("fabric")
+	require.NoError(f, err)
+	f.Add(network)
+	f.Add("[[fabric]]\npath = 'write'\nloss = 1e-9\ndelay = '87600h'\nhost = '[a'\n")
+	f.Add("[[fabric]]\npath = 4\nevery = '2ms'\nfor = '1ms'\ntimes = 3\n[[peer]]\nwhat = 'restarts'\nevery = '2ms'\nfor = '1ms'\n")
+	f.Add("peer = [{what = 'stopped'}, {what = 'down', at = '1s'}, {what = 'refuses', reason = 'pkey', port = 2}]\n")
 	f.Add("a = 'b")
 	f.Add("[[\"\\nk\"]]")
 	f.Add("[[event]]\ntype = 'sm_change'\n\"\\nk\" = 1\n")
@@ -222,6 +256,31 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+// runPeer meets a host and probes it, at the moments of its changes.
+func (w *World) runPeer(host string) {
+	peer, at := w.Peer(host), int64(0)
+	for range 20 {
+		ports := peer.Ports(at)
+		peer.Answers(at)
+		peer.Refuses(at)
+		r := &remote{far: w.far(host, ports[0].Device, 1), ways: w.ways, wire: 1000}
+		r.peer = verbs.FabricPeer{UD: ports[0].UD, QKey: ports[0].QKey, Session: 1}
+		if ports[0].Epoch != 0 {
+			if echo, ok := r.echo(0, 1, at); ok && echo.at <= at {
+				panic("an echo is there before its probe")
+			}
+		}
+		next, ok := peer.NextChange(at)
+		if !ok {
+			return
+		}
+		if next <= at {
+			panic("time goes back")
+		}
+		at = next
+	}
+}
+
 // runWorld queries a world at the moments of its changes.
 func runWorld(w *World) {
 	at := int64(0)
@@ -237,6 +296,7 @@ func runWorld(w *World) {
 		at = next
 	}
 	w.hardware[0].advance(60 * second)
+	w.runPeer("gpu13")
 	w.AppSteps(second-int64(time.Millisecond), second)
 	w.AppQueues(60 * second)
 }
