@@ -1,0 +1,139 @@
+//go:build guest
+
+package guest
+
+import (
+	"context"
+	"net"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// pingpong runs one of libibverbs' own programs on the devices of two hosts, and reports whether all messages came
+// back within limit. They exchange their addresses over TCP at a port.
+func pingpong(t *testing.T, n *Network, program string, from, to, port, messages int, limit time.Duration) bool {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	args := func(host int) []string {
+		return []string{"-d", n.Device(host), "-g", gidIndex(t, n.Device(host), n.Address(host)), "-n", strconv.Itoa(messages), "-p", strconv.Itoa(port)}
+	}
+	server := exec.CommandContext(ctx, program, args(to)...)
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	Eventually(t, program+" listens", 10*time.Second, func() bool { return listening(port) })
+	out, err := exec.CommandContext(ctx, program, append(args(from), "127.0.0.1")...).CombinedOutput()
+	t.Logf("%s from %d to %d: %v: %s", program, from, to, err, out)
+	if err != nil {
+		cancel()
+	}
+	return server.Wait() == nil && err == nil
+}
+
+// listening reports whether a socket listens at a TCP port. It does not connect, since the servers take one connection only.
+func listening(port int) bool {
+	l, err := net.Listen("tcp", ":"+strconv.Itoa(port))
+	if err == nil {
+		_ = l.Close()
+	}
+	return err != nil
+}
+
+// gidIndex returns the index of the GID of an IPv4 address for RoCE v2.
+func gidIndex(t *testing.T, device, address string) string {
+	t.Helper()
+	out, err := output("ibv_devinfo", "-v", "-d", device)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(out) {
+		if _, index, ok := strings.Cut(line, "GID["); ok && strings.Contains(line, "::ffff:"+address+", RoCE v2") {
+			index, _, _ = strings.Cut(index, "]")
+			return strings.TrimSpace(index)
+		}
+	}
+	t.Fatalf("%s has no GID of %s:\n%s", device, address, out)
+	return ""
+}
+
+func TestHostsOfANetworkReachEachOtherThroughTheirLeaves(t *testing.T) {
+	n := AddNetwork(t, 4)
+	for _, way := range []struct {
+		name     string
+		from, to int
+		spine    bool
+	}{{"in one leaf", 1, 2, false}, {"across", 1, 4, true}} {
+		before := n.Passed(Spine(1))
+		if !pingpong(t, n, "ibv_ud_pingpong", way.from, way.to, 18600+way.to, 20, 20*time.Second) {
+			t.Errorf("%s: datagrams did not come back", way.name)
+		}
+		if !pingpong(t, n, "ibv_rc_pingpong", way.from, way.to, 18610+way.to, 20, 20*time.Second) {
+			t.Errorf("%s: messages did not come back", way.name)
+		}
+		after := n.Passed(Spine(1))
+		for _, k := range []Kind{Datagrams, Writes, Acks} {
+			if passed := after[k].Sub(before[k]).Packets; (passed >= 20) != way.spine {
+				t.Errorf("%s: %d packets of kind %d passed the spine", way.name, passed, k)
+			}
+		}
+	}
+	n.SetSwitchPort(1, false)
+	if state, _ := LinkState(t, n.Device(2), 1); state != "active" {
+		t.Errorf("want the port of another host active while a switch port is down, got %s", state)
+	}
+	n.SetSwitchPort(1, true)
+}
+
+func TestAPlaceLosesWhatItIsAskedToAndCountsIt(t *testing.T) {
+	n := AddNetwork(t, 2)
+	n.Lose(n.To(2), 1, Datagrams)
+	if pingpong(t, n, "ibv_ud_pingpong", 1, 2, 18620, 5, 5*time.Second) {
+		t.Error("datagrams came back")
+	}
+	if lost := n.Passed(n.To(2))[Datagrams]; lost.Dropped == 0 || lost.Packets != 0 {
+		t.Errorf("want all datagrams dropped, got %+v", lost)
+	}
+	if !pingpong(t, n, "ibv_rc_pingpong", 1, 2, 18621, 5, 20*time.Second) {
+		t.Error("messages of a reliable connection were lost too")
+	}
+	n.Cut(n.From(1))
+	if pingpong(t, n, "ibv_rc_pingpong", 1, 2, 18622, 5, 5*time.Second) {
+		t.Error("messages passed a cut")
+	}
+	if n.Dropped(Writes) == 0 {
+		t.Error("the cut dropped no packet of a reliable connection")
+	}
+	n.Heal()
+	pinged := make(chan bool, 1)
+	go func() { pinged <- pingpong(t, n, "ibv_ud_pingpong", 1, 2, 18630, 20, 20*time.Second) }()
+	requireBothDirections(t, n.Netdev(1), 20)
+	if !<-pinged {
+		t.Error("datagrams did not come back after the cut")
+	}
+}
+
+// requireBothDirections requires that a capture has so many datagrams each way, from one source port.
+func requireBothDirections(t *testing.T, netdev string, count int) {
+	t.Helper()
+	sent, received := 0, 0
+	ports := map[uint16]bool{}
+	Capture(t, netdev, 20*time.Second, func(f Frame) bool {
+		if f.Opcode != OpDatagram || f.SrcQP == 0 || len(f.Payload) == 0 {
+			t.Errorf("want datagrams only, got %+v", f)
+		}
+		if f.Sent {
+			sent++
+			ports[f.SourcePort] = true
+		} else {
+			received++
+		}
+		return sent < count || received < count
+	})
+	if sent < count || received < count || len(ports) != 1 {
+		t.Errorf("want %d datagrams each way from one source port, got %d and %d from %v", count, sent, received, ports)
+	}
+}
