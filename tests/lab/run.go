@@ -106,7 +106,9 @@ func (img *Image) env() []string {
 		"LAB_APPS=" + img.apps,
 		"LAB_EVINJECT=" + img.evinject,
 		"LAB_EXTSTATE=" + img.extState,
+		"LAB_FORGER=" + img.forger,
 		"LAB_LINKFLAP=" + img.linkflap,
+		"LAB_PINGMESH=" + img.pingmesh,
 		"LAB_SIW=" + img.siw,
 	}
 }

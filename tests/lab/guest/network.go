@@ -4,6 +4,7 @@ package guest
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -56,6 +57,30 @@ func (n *Network) Leaf(host int) int {
 func (n *Network) Device(host int) string  { return fmt.Sprintf("r%d", host) }
 func (n *Network) Netdev(host int) string  { return fmt.Sprintf("v%d", host) }
 func (n *Network) Address(host int) string { return fmt.Sprintf("10.9.0.%d", host) }
+
+// GIDIndex returns the index in the device's GID table of the host's address, for RoCE v2.
+func (n *Network) GIDIndex(host int) string {
+	n.t.Helper()
+	want := n.gid(host)
+	for i := range 16 {
+		dir := filepath.Join(devicePath(n.Device(host)), "ports", "1")
+		gid, err := os.ReadFile(filepath.Join(dir, "gids", fmt.Sprint(i)))
+		if err != nil || strings.TrimSpace(string(gid)) != want {
+			continue
+		}
+		if kind, err := os.ReadFile(filepath.Join(dir, "gid_attrs", "types", fmt.Sprint(i))); err == nil && string(kind) == "RoCE v2\n" {
+			return fmt.Sprint(i)
+		}
+	}
+	n.t.Fatalf("%s has no GID %s of RoCE v2", n.Device(host), want)
+	return ""
+}
+
+// gid returns the GID of the host's address as sysfs prints it.
+func (n *Network) gid(host int) string {
+	a := netip.MustParseAddr(n.Address(host)).As4()
+	return fmt.Sprintf("0000:0000:0000:0000:0000:ffff:%02x%02x:%02x%02x", a[0], a[1], a[2], a[3])
+}
 
 // SwitchPort returns the port of a host's leaf. While it is down, the host's device has no link.
 func (n *Network) SwitchPort(host int) string { return fmt.Sprintf("p%d", host) }

@@ -7,7 +7,6 @@ import (
 	"net"
 	"os/exec"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 )
@@ -19,7 +18,7 @@ func pingpong(t *testing.T, n *Network, program string, from, to, port, messages
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	args := func(host int) []string {
-		return []string{"-d", n.Device(host), "-g", gidIndex(t, n.Device(host), n.Address(host)), "-n", strconv.Itoa(messages), "-p", strconv.Itoa(port)}
+		return []string{"-d", n.Device(host), "-g", n.GIDIndex(host), "-n", strconv.Itoa(messages), "-p", strconv.Itoa(port)}
 	}
 	server := exec.CommandContext(ctx, program, args(to)...)
 	if err := server.Start(); err != nil {
@@ -41,23 +40,6 @@ func listening(port int) bool {
 		_ = l.Close()
 	}
 	return err != nil
-}
-
-// gidIndex returns the index of the GID of an IPv4 address for RoCE v2.
-func gidIndex(t *testing.T, device, address string) string {
-	t.Helper()
-	out, err := output("ibv_devinfo", "-v", "-d", device)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(out) {
-		if _, index, ok := strings.Cut(line, "GID["); ok && strings.Contains(line, "::ffff:"+address+", RoCE v2") {
-			index, _, _ = strings.Cut(index, "]")
-			return strings.TrimSpace(index)
-		}
-	}
-	t.Fatalf("%s has no GID of %s:\n%s", device, address, out)
-	return ""
 }
 
 func TestHostsOfANetworkReachEachOtherThroughTheirLeaves(t *testing.T) {

@@ -1,0 +1,294 @@
+//go:build guest
+
+package fabric
+
+import (
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"rdma_events/internal/fabric"
+	"rdma_events/tests/lab/guest"
+)
+
+// fleet is hosts of a network, each with a plugin.
+type fleet struct {
+	t     *testing.T
+	net   *guest.Network
+	hosts []*host // by number, from 1; the first is nil
+	list  string  // the file
+	pairs []pair
+}
+
+// pair is a host that probes another one.
+type pair struct{ from, to int }
+
+func (p pair) String() string { return fmt.Sprintf("h%d>h%d", p.from, p.to) }
+
+// plan is what a fleet is made of. The zero value of each field is usable.
+type plan struct {
+	hosts    int               // 0: six
+	oneGroup bool              // all hosts in one group; else the hosts of a leaf are a group
+	more     string            // lines of each host's table fabric
+	extra    string            // lines of the list
+	change   func(c *config)   // what one host has otherwise
+	without  func(p pair) bool // pairs that do not meet
+}
+
+// peers is how many hosts each one probes, at most.
+const peers = 8
+
+// startFleet makes a network, starts a plugin for each host and returns when all pairs are well.
+func startFleet(t *testing.T, p plan) *fleet {
+	t.Helper()
+	if p.hosts == 0 {
+		p.hosts = 6
+	}
+	f := &fleet{t: t, net: guest.AddNetwork(t, p.hosts), hosts: make([]*host, p.hosts+1)}
+	dir := t.TempDir()
+	f.list = filepath.Join(dir, "peers")
+	key := filepath.Join(dir, "key")
+	list := f.listText(p)
+	write(t, f.list, list)
+	write(t, key, randomKey())
+	f.pairs = pairsOf(t, list, p.hosts)
+	for i := 1; i <= p.hosts; i++ {
+		c := config{
+			device: f.net.Device(i), name: hostName(i), list: f.list, key: key, listen: loopback(i) + ":14791", more: p.more,
+		}
+		if p.change != nil {
+			p.change(&c)
+		}
+		h := &host{t: t, number: i, name: c.name, device: c.device, config: c.text()}
+		f.hosts[i] = h
+		h.start()
+	}
+	t.Cleanup(f.end)
+	began := time.Now()
+	f.awaitWell(2*time.Minute, func(q pair) bool { return p.without == nil || !p.without(q) })
+	t.Logf("all pairs are well %v after the start", time.Since(began).Round(10*time.Millisecond))
+	return f
+}
+
+func hostName(i int) string { return fmt.Sprintf("h%d", i) }
+func loopback(i int) string { return fmt.Sprintf("127.0.0.%d", i) }
+
+func randomKey() string {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // it does not fail
+	return string(key)
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (f *fleet) listText(p plan) string {
+	var b strings.Builder
+	for i := 1; i <= p.hosts; i++ {
+		group := fmt.Sprintf("leaf%d", f.net.Leaf(i))
+		if p.oneGroup {
+			group = "all"
+		}
+		fmt.Fprintf(&b, "%s %s %s\n", hostName(i), group, loopback(i))
+	}
+	return b.String() + p.extra
+}
+
+// pairsOf returns who probes whom among the first hosts of a list.
+func pairsOf(t *testing.T, text string, hosts int) (all []pair) {
+	t.Helper()
+	l, err := fabric.ParseList(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 1; i <= hosts; i++ {
+		for _, p := range l.Pings(hostName(i), peers) {
+			if to := numberOf(p.Name); to <= hosts {
+				all = append(all, pair{i, to})
+			}
+		}
+	}
+	return all
+}
+
+// numberOf returns the number of a host by its name.
+func numberOf(name string) (n int) {
+	_, _ = fmt.Sscanf(name, "h%d", &n) // 0 is no host
+	return n
+}
+
+// end ends all plugins, and says what none of their points may have said.
+func (f *fleet) end() {
+	for _, h := range f.hosts[1:] {
+		h.end()
+	}
+	for _, h := range f.hosts[1:] {
+		for _, w := range h.wrong[:min(len(h.wrong), 10)] {
+			f.t.Errorf("%s: %s", h.name, w)
+		}
+		if len(h.counters) == 0 {
+			f.t.Errorf("%s: no counter was seen", h.name)
+		}
+		if f.t.Failed() {
+			f.t.Logf("the log of %s ends with:\n%s", h.name, h.tail(15))
+		}
+	}
+}
+
+// of returns what was said last of a pair.
+func (f *fleet) of(p pair) (said, bool) { return f.hosts[p.from].of(hostName(p.to)) }
+
+// since returns what all hosts said from a moment on, in the order in which it came.
+func (f *fleet) since(moment time.Time) (all []said) {
+	for _, h := range f.hosts[1:] {
+		all = append(all, h.since(moment)...)
+	}
+	slices.SortStableFunc(all, func(a, b said) int { return a.came.Compare(b.came) })
+	return all
+}
+
+// awaitVerdict waits until a verdict was said last of all pairs for which of returns true. It returns when each was said first
+// after since.
+func (f *fleet) awaitVerdict(verdict string, since time.Time, timeout time.Duration, of func(pair) bool) map[pair]time.Time {
+	f.t.Helper()
+	return f.await("the verdict "+verdict, since, timeout, of, func(s said) bool { return s.verdict == verdict })
+}
+
+// await waits until what was said last of each pair for which of returns true fits, and returns when that came.
+func (f *fleet) await(what string, since time.Time, timeout time.Duration, of func(pair) bool, fits func(said) bool) map[pair]time.Time {
+	f.t.Helper()
+	found := map[pair]time.Time{}
+	deadline := time.Now().Add(timeout)
+	poll := time.NewTicker(20 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		var missing []string
+		for _, p := range f.pairs {
+			if !of(p) || !found[p].IsZero() {
+				continue
+			}
+			s, ok := f.of(p)
+			if ok && s.came.After(since) && fits(s) {
+				found[p] = f.first(p, since, fits)
+				continue
+			}
+			missing = append(missing, fmt.Sprintf("%v %v", p, s.Fields))
+		}
+		if len(missing) == 0 {
+			return found
+		}
+		if time.Now().After(deadline) {
+			f.t.Fatalf("%s: not within %v of:\n%s", what, timeout, strings.Join(missing, "\n"))
+		}
+		<-poll.C
+	}
+}
+
+// first returns when the host first said of a pair what fits, since a moment.
+func (f *fleet) first(p pair, since time.Time, fits func(said) bool) time.Time {
+	for _, s := range f.hosts[p.from].since(since) {
+		if s.of == hostName(p.to) && fits(s) {
+			return s.came
+		}
+	}
+	return time.Time{}
+}
+
+// awaitWell waits until all pairs for which of returns true are ok.
+func (f *fleet) awaitWell(timeout time.Duration, of func(pair) bool) {
+	f.t.Helper()
+	f.awaitVerdict("ok", time.Time{}, timeout, of)
+}
+
+// all is every pair.
+func all(pair) bool { return true }
+
+// ways returns the places that packets of a pair pass: those of its probes, and those of what comes back.
+func (f *fleet) ways(p pair) (forward, reverse []guest.Place) {
+	way := func(from, to int) []guest.Place {
+		places := []guest.Place{f.net.From(from), f.net.To(to)}
+		if leaf := f.net.Leaf(from); leaf != f.net.Leaf(to) {
+			places = append(places, guest.Spine(leaf))
+		}
+		return places
+	}
+	return way(p.from, p.to), way(p.to, p.from)
+}
+
+// passes reports whether packets of a pair pass one of some places.
+func (f *fleet) passes(p pair, places []guest.Place) bool {
+	forward, reverse := f.ways(p)
+	return slices.ContainsFunc(append(forward, reverse...), func(at guest.Place) bool { return slices.Contains(places, at) })
+}
+
+// verdicts counts what was said by verdict.
+func verdicts(all []said) map[string]int {
+	n := map[string]int{}
+	for _, s := range all {
+		n[s.verdict]++
+	}
+	return n
+}
+
+// requireNoNetworkVerdict requires that nothing said since a moment blames the network.
+func (f *fleet) requireNoNetworkVerdict(since time.Time) {
+	f.t.Helper()
+	for _, s := range f.since(since) {
+		if s.bad || slices.Contains(networkVerdicts, s.verdict) {
+			f.t.Errorf("%s of %s: %s: %v", s.by, s.of, s.verdict, s.Fields)
+		}
+	}
+}
+
+var networkVerdicts = []string{"path", "partial", "lossy_forward", "lossy_reverse", "lossy_both"}
+
+// sum adds up a field of rdma_fabric_port over all hosts.
+func (f *fleet) sum(field string) (n int64) {
+	for _, h := range f.hosts[1:] {
+		n += max(h.port().Int(field), 0)
+	}
+	return n
+}
+
+// settle waits until so many more intervals of each host have come.
+func (f *fleet) settle(intervals int) {
+	f.t.Helper()
+	for _, h := range f.hosts[1:] {
+		for range intervals {
+			at := h.port().Time
+			guest.Eventually(f.t, "an interval of "+h.name, 30*time.Second, func() bool { return h.port().Time > at })
+		}
+	}
+}
+
+// within logs how long something took, and fails the test if that is more than ten times the promised time.
+func within(t *testing.T, what string, took, promised time.Duration) {
+	t.Helper()
+	t.Logf("%s: %v, promised %v", what, took.Round(time.Millisecond), promised)
+	if took > 10*promised {
+		t.Errorf("%s: took %v, more than ten times %v", what, took, promised)
+	}
+}
+
+// latestOf returns the last of some times.
+func latestOf(times map[pair]time.Time) time.Time {
+	return slices.MaxFunc(slices.Collect(maps.Values(times)), time.Time.Compare)
+}
+
+// earliestOf returns the first of some times.
+func earliestOf(times map[pair]time.Time) time.Time {
+	return slices.MinFunc(slices.Collect(maps.Values(times)), time.Time.Compare)
+}
+
+// has reports whether a pair is one of the fleet's.
+func (f *fleet) has(p pair) bool { return slices.Contains(f.pairs, p) }
