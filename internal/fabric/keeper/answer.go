@@ -45,7 +45,7 @@ func (k *Keeper) Meet(ctx context.Context, host string, o hello.Offer) hello.Ans
 	if mine != nil && mine.session == o.Session {
 		p.answers[slot] = nil
 	}
-	var reason errReason
+	var reason reasonError
 	switch {
 	case errors.As(err, &reason):
 		return hello.Answer{Reason: fabric.Reason(reason)}
@@ -118,7 +118,7 @@ func (k *Keeper) connect(ctx context.Context, p *port, slot int, host string, o 
 	k.mu.Unlock()
 	peer, why := reach(&a.Port.FabricPort, &o.Port.FabricPort, true)
 	if why != fabric.ReasonNone {
-		return a, errReason(why)
+		return a, reasonError(why)
 	}
 	peer.Host, peer.Device, peer.Port, peer.Role = host, o.Port.Device, o.Port.FabricPort.Port, verbs.FabricAnswers
 	peer.Session, peer.RC, peer.PSN, peer.OwnPSN = o.Session, o.RC, o.PSN, a.PSN

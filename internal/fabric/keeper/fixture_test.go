@@ -42,6 +42,7 @@ type node struct {
 	name   string
 	k      *Keeper
 	device string
+	last   byte // of its address
 
 	mu      sync.Mutex
 	epoch   uint64
@@ -87,9 +88,9 @@ func (n *net) parse(list string) *fabric.List {
 // host starts a host, with its worker.
 func (n *net) host(name string) *node {
 	h := &node{
-		net: n, name: name, device: "d0", joined: map[int]*verbs.FabricPeer{}, offered: map[int]bool{}, rounds: map[int]*rounds{}, talks: map[*talk]bool{},
+		net: n, name: name, device: "d0", last: byte(len(n.nodes) + 1), joined: map[int]*verbs.FabricPeer{}, offered: map[int]bool{}, rounds: map[int]*rounds{}, talks: map[*talk]bool{},
 	}
-	seed := rand.New(rand.NewPCG(uint64(len(n.nodes)), 7)) //nolint:gosec // a test has to be repeatable
+	seed := rand.New(rand.NewPCG(uint64(len(n.nodes)), 7))
 	var random sync.Mutex
 	h.k = New(Config{
 		Host: name, Peers: 8, Probe: true, Interval: 500 * time.Millisecond, Window: time.Minute, Network: caller{h},
@@ -105,7 +106,7 @@ func (n *net) host(name string) *node {
 			h.points = append(h.points, p)
 		}, Log: slog.New(slog.DiscardHandler),
 	}, n.parse(n.list))
-	n.nodes[name] = h
+	n.do(func() { n.nodes[name] = h })
 	ctx, stop := context.WithCancel(n.t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { h.k.Run(ctx) })
@@ -127,7 +128,7 @@ func (h *node) renew() {
 	h.mu.Unlock()
 	h.k.Port(h.device, &verbs.FabricPort{
 		Port: 1, Epoch: epoch, LinkLayer: verbs.LinkEthernet, PKey: 0xffff, UD: []uint32{11, 12, 13, 14}, QKey: 7,
-		GIDs: []verbs.FabricGID{{Index: 1, Raw: [16]byte{10: 0xff, 11: 0xff, 12: 10, 15: byte(len(h.nodes))}}},
+		GIDs: []verbs.FabricGID{{Index: 1, Raw: [16]byte{10: 0xff, 11: 0xff, 12: 10, 15: h.last}}},
 	}, 0)
 }
 

@@ -180,7 +180,9 @@ func TestWhatManyPairsSayAtOnceIsTheFaultOfTheOwnLink(t *testing.T) {
 }
 
 func TestWhyAHostIsNotMetIsSaid(t *testing.T) {
-	for reason, err := range map[string]error{"key": hello.ErrKey, "not_listed": hello.ErrNotListed, "version": hello.ErrVersion, "no_responder": errors.New("refused")} {
+	for reason, err := range map[string]error{
+		"key": hello.ErrKey, "not_listed": hello.ErrNotListed, "version": hello.ErrVersion, "no_responder": errors.New("refused"),
+	} {
 		t.Run(reason, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := newNet(t, lists(2, 2))

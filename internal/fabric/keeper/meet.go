@@ -93,7 +93,7 @@ func (m *meeting) offerOwn(ctx context.Context) (err error) {
 func (m *meeting) join(ctx context.Context, a *hello.Answer) error {
 	peer, reason := reach(&m.offer.Port.FabricPort, &a.Port.FabricPort, false)
 	if reason != fabric.ReasonNone {
-		return errReason(reason)
+		return reasonError(reason)
 	}
 	peer.Host, peer.Device, peer.Port, peer.Role = m.pair.host.Name, a.Port.Device, a.Port.FabricPort.Port, verbs.FabricProbes
 	peer.Session, peer.RC, peer.PSN, peer.OwnPSN, peer.First = m.offer.Session, a.RC, a.PSN, m.offer.PSN, m.first
@@ -116,15 +116,15 @@ func (m *meeting) join(ctx context.Context, a *hello.Answer) error {
 	return nil
 }
 
-// errReason is a Reason as an error.
-type errReason fabric.Reason
+// reasonError is a Reason as an error.
+type reasonError fabric.Reason
 
 // Error implements error.
-func (e errReason) Error() string { return string(e) }
+func (e reasonError) Error() string { return string(e) }
 
 // unable notes that the own device could not make or connect its end.
 func (h *host) unable(m *meeting, err error) {
-	var reason errReason
+	var reason reasonError
 	switch {
 	case errors.Is(err, verbs.ErrNoFabric) || errors.Is(err, verbs.ErrClosed) || h.ctx.Err() != nil:
 		return // the port says why, and how it goes on

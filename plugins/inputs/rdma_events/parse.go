@@ -118,7 +118,9 @@ func (d decoder) flatten(values map[string]toml.Primitive) (map[string]toml.Prim
 	return flat, nil
 }
 
-func sections() []string { return []string{"probe", "evidence", "recorder", "applications", "fabric", "sim"} }
+func sections() []string {
+	return []string{"probe", "evidence", "recorder", "applications", "fabric", "sim"}
+}
 
 // assign sets the options that values has, in the order of the file, so that it returns
 // the first of several errors.
