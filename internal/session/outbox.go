@@ -10,11 +10,15 @@ import (
 // several minutes of a link that flaps twenty times a second.
 const outboxLimit = 8192
 
+// factsLimit is the most facts of Fabrics that wait likewise, a few MiB.
+const factsLimit = 1 << 15
+
 // outbox holds the items that were not sent yet. Its writers never wait. Equal
 // consecutive runs are joined. Beyond the limit a run joins the last one of its type and
 // port, which keeps every count but loses the order. Rounds, readings and GID tables
 // beyond the limit are left out: the ledger has the counts of rounds, and a newer reading
-// or table follows.
+// or table follows. Who adds facts of a Fabric hears that they are left out: their host counts
+// on having them all.
 type outbox struct {
 	mu    sync.Mutex
 	now   *buffer
@@ -29,6 +33,8 @@ type buffer struct {
 	items  []verbs.Item
 	runs   slab[verbs.Run]
 	rounds slab[verbs.RoundItem]
+	facts  slab[verbs.FabricFacts]
+	fact   row[verbs.FabricFact] // of facts
 }
 
 func (b *buffer) reset() {
@@ -39,6 +45,8 @@ func (b *buffer) reset() {
 	}
 	b.runs.reset()
 	b.rounds.reset()
+	b.facts.reset()
+	b.fact.reset()
 }
 
 func newOutbox() *outbox {
@@ -54,7 +62,7 @@ func (o *outbox) add(items ...verbs.Item) bool {
 		switch {
 		case it.Run != nil:
 			o.addRun(*it.Run)
-		case len(o.now.items) < outboxLimit || it.Probe != nil || it.Command != nil:
+		case len(o.now.items) < outboxLimit || it.Probe != nil || it.Command != nil || it.FabricPort != nil:
 			o.now.items = append(o.now.items, it)
 		default:
 			all = false
@@ -85,6 +93,35 @@ func (o *outbox) addRounds(r verbs.RoundItem, rounds ...verbs.Round) {
 		signal(to)
 	}
 }
+
+// addFacts adds a copy of what a Fabric saw, and reports whether there was room. Facts that are not urgent may wait for others,
+// as good rounds do.
+func (o *outbox) addFacts(f verbs.FabricFacts, urgent bool) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.full() {
+		return false
+	}
+	kept := o.now.facts.next()
+	*kept = f
+	kept.Facts = o.now.fact.keep(f.Facts)
+	o.now.items = append(o.now.items, verbs.Item{FabricFacts: kept})
+	if urgent {
+		signal(o.ready)
+	} else {
+		signal(o.round)
+	}
+	return true
+}
+
+// isFull reports whether the facts of a Fabric would be left out now.
+func (o *outbox) isFull() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.full()
+}
+
+func (o *outbox) full() bool { return len(o.now.items) >= outboxLimit || o.now.fact.kept >= factsLimit }
 
 func (o *outbox) addRuns(runs []verbs.Run) {
 	o.mu.Lock()
@@ -135,6 +172,34 @@ func (o *outbox) take() []verbs.Item {
 	o.now, o.taken = o.taken, o.now
 	o.now.reset()
 	return o.taken.items
+}
+
+// row holds copies of slices, one behind the other, and releases all of them at once.
+type row[T any] struct {
+	chunk []T // the newest; those that are full belong to the copies in them
+	kept  int // elements
+}
+
+const (
+	rowChunk    = 256           // elements that a chunk has space for at least
+	rowChunkMax = 16 * rowChunk // and for how many at most one that was reset keeps its memory
+)
+
+func (r *row[T]) keep(from []T) []T {
+	if cap(r.chunk)-len(r.chunk) < len(from) {
+		r.chunk = make([]T, 0, max(rowChunk, len(from)))
+	}
+	begin := len(r.chunk)
+	r.chunk = append(r.chunk, from...)
+	r.kept += len(from)
+	return r.chunk[begin:len(r.chunk):len(r.chunk)]
+}
+
+func (r *row[T]) reset() {
+	r.chunk, r.kept = r.chunk[:0], 0
+	if cap(r.chunk) > rowChunkMax {
+		r.chunk = nil
+	}
 }
 
 // slabChunk is how many elements a chunk has. A slab that was reset keeps one chunk.

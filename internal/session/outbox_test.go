@@ -67,16 +67,17 @@ func TestATypeThatIsNewBeyondTheLimitIsKept(t *testing.T) {
 	require.Equal(t, verbs.EventDeviceFatal, items[len(items)-1].Run.Type)
 }
 
-func TestEventsAndRoundsPassWithoutAllocating(t *testing.T) {
-	o := newOutbox()
+func TestEventsRoundsAndFactsPassWithoutAllocating(t *testing.T) {
+	o, facts := newOutbox(), make([]verbs.FabricFact, rowChunk)
 	runs := []verbs.Run{{Type: verbs.EventPortErr, Port: 1, Count: 1}, {Type: verbs.EventPortActive, Port: 1, Count: 1}}
 	pass := func() {
 		for range slabChunk / 2 {
 			o.addRuns(runs)
 			o.addRounds(verbs.RoundItem{ProbeKey: verbs.ProbeKey{Port: 1}}, verbs.Round{})
 		}
-		if n := len(o.take()); n != 3*slabChunk/2 { // require allocates
-			t.Errorf("want %d items, got %d", 3*slabChunk/2, n)
+		o.addFacts(verbs.FabricFacts{Port: 1, Facts: facts}, true)
+		if n := len(o.take()); n != 3*slabChunk/2+1 { // require allocates
+			t.Errorf("want %d items, got %d", 3*slabChunk/2+1, n)
 		}
 	}
 	pass()
@@ -108,4 +109,48 @@ func TestTakenItemsStayValidUntilTheNextTake(t *testing.T) {
 			require.Equal(t, verbs.Run{Type: verbs.EventPortErr, Port: i, Count: round + 1}, *it.Run)
 		}
 	}
+}
+
+func TestFactsAreCopiedAndStayValidUntilTheNextTake(t *testing.T) {
+	o, facts := newOutbox(), make([]verbs.FabricFact, 3)
+	for round := range uint64(3) {
+		for i := range uint64(3 * rowChunk) {
+			for n := range facts {
+				facts[n].Seq, facts[n].Session = 3*i+uint64(n), round
+			}
+			require.True(t, o.addFacts(verbs.FabricFacts{Port: 1, Facts: facts}, false))
+		}
+		items := o.take()
+		o.addFacts(verbs.FabricFacts{Facts: make([]verbs.FabricFact, rowChunk)}, false)
+		var seq uint64
+		for _, it := range items[min(round, 1):] { // those that were added between two takes come first
+			require.Len(t, it.FabricFacts.Facts, 3)
+			for _, fact := range it.FabricFacts.Facts {
+				require.Equal(t, verbs.FabricFact{Session: round, Seq: seq}, fact)
+				seq++
+			}
+		}
+		require.EqualValues(t, 9*rowChunk, seq)
+	}
+}
+
+// A host that reads nothing must cost bounded memory, and hear that facts are missing.
+func TestBeyondTheLimitNoFactsAreTaken(t *testing.T) {
+	o, facts := newOutbox(), make([]verbs.FabricFact, maxFacts)
+	n := 0
+	for o.addFacts(verbs.FabricFacts{Facts: facts}, false) {
+		n++
+	}
+	require.Equal(t, factsLimit/maxFacts, n)
+	require.True(t, o.isFull())
+	require.True(t, o.add(verbs.Item{Reading: &verbs.Reading{}}, verbs.Item{FabricPort: &verbs.FabricPort{}}))
+	require.Len(t, o.take(), n+2)
+	require.False(t, o.isFull())
+
+	for range outboxLimit {
+		require.True(t, o.addFacts(verbs.FabricFacts{}, false))
+	}
+	require.False(t, o.addFacts(verbs.FabricFacts{}, false))
+	require.False(t, o.add(verbs.Item{Reading: &verbs.Reading{}}))
+	require.True(t, o.add(verbs.Item{FabricPort: &verbs.FabricPort{}}), "why facts are missing")
 }

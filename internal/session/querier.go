@@ -141,6 +141,9 @@ func (s *session) queryPort(p *port) (changed bool, err error) {
 		if (last == verbs.PortActive) != (r.Attr.State == verbs.PortActive) {
 			p.changed(&p.seen)
 		}
+		if lid := int64(r.Attr.LID); p.lid.Swap(lid) != lid {
+			p.nudgeFabric()
+		}
 		changed = last != r.Attr.State
 	}
 	s.asks.ReportQuery(r, err)

@@ -68,6 +68,9 @@ func (s *session) note(runs []verbs.Run) {
 			if r.Port == p.number || r.Type == verbs.EventDeviceFatal && i == 0 {
 				p.event.Store(now)
 				p.due.Store(true)
+				if r.Type == verbs.EventPKeyChange {
+					p.pkeys.Add(1)
+				}
 				if MovesProbe(r.Type) {
 					p.changed(&p.seen)
 				}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,7 +44,8 @@ type RemovalWatcher interface {
 var errRemoved = errors.New("the device is being removed")
 
 // Run opens a device and watches it until ctx ends, the device goes away, or the watch
-// fails. Meanwhile it carries out the orders for the ports' Fabrics; orders may be nil. It passes batches to send, from one goroutine; send may block, which never
+// fails. Meanwhile it carries out the orders for the Fabrics of its ports; orders may be
+// nil. It passes batches to send, from one goroutine; send may block, which never
 // delays the reader. Run returns the reason why the device cannot be watched. It returns
 // an error instead when ctx ended (the error of ctx), when send failed (the error of
 // send), and when the library did not close the device (an error that is verbs.ErrStuck;
@@ -70,7 +72,11 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Optio
 	if w, ok := b.(RemovalWatcher); ok {
 		spawn(&wg, func(ctx context.Context) error { return s.watchRemoval(ctx, w) })
 	}
-	probers := s.probers()
+	probers, fabrics := s.probers(), s.fabrics(rand.Uint64)
+	refuse := func() {}
+	if len(fabrics) > 0 && orders != nil {
+		refuse = orders.Take(s.takeOrder)
+	}
 	spawn(&wg, s.read)
 	spawn(&wg, s.query)
 	spawn(&wg, s.watchGIDs)
@@ -81,8 +87,13 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Optio
 	for i, p := range probers {
 		spawn(&wg, func(ctx context.Context) error { return p.run(ctx, i) })
 	}
+	for _, f := range fabrics {
+		spawn(&wg, f.run)
+		spawn(&wg, f.carryOut)
+	}
 	sent := s.pump(work, send, s.batchDelay(len(probers)))
 	stop(sent)
+	refuse()
 	closed := dev.Close(closeTimeout)
 	// A goroutine inside the library cannot be joined. A prober whose address is being
 	// resolved is no fault, and the process ends soon.
@@ -148,21 +159,32 @@ type session struct {
 // port is the state of one port that the session's goroutines share.
 type port struct {
 	number  int
-	probers []*prober     // fixed before the goroutines start
-	seen    atomic.Uint64 // counts the events and state changes that may change what a probe can do
-	settled atomic.Uint64 // counts the queries of the port after its events had settled
-	event   atomic.Int64  // elapsed() when its last event was read
-	due     atomic.Bool   // the querier has to query the port
-	state   atomic.Int32  // a verbs.PortState, from the last query that succeeded
-	layer   atomic.Int32  // a verbs.LinkLayer, likewise
+	probers []*prober                   // fixed before the goroutines start
+	fabric  *fabric                     // likewise; nil: none
+	seen    atomic.Uint64               // counts the events and state changes that may change what a probe can do
+	settled atomic.Uint64               // counts the queries of the port after its events had settled
+	event   atomic.Int64                // elapsed() when its last event was read
+	due     atomic.Bool                 // the querier has to query the port
+	state   atomic.Int32                // a verbs.PortState, from the last query that succeeded
+	layer   atomic.Int32                // a verbs.LinkLayer, likewise
+	lid     atomic.Int64                // likewise
+	pkeys   atomic.Uint64               // counts the events of its P_Keys
+	gids    atomic.Pointer[[]verbs.GID] // the last reading of its GID table; nil: none
 }
 
 // changed increments count, and makes the port's probers check whether their probes are
-// outdated.
+// outdated, and its Fabric whether it is.
 func (p *port) changed(count *atomic.Uint64) {
 	count.Add(1)
 	for _, prober := range p.probers {
 		prober.nudge()
+	}
+	p.nudgeFabric()
+}
+
+func (p *port) nudgeFabric() {
+	if p.fabric != nil {
+		p.fabric.nudge()
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -115,6 +116,11 @@ func kept(it verbs.Item) verbs.Item {
 	if it.Round != nil {
 		round := *it.Round
 		it.Round = &round
+	}
+	if it.FabricFacts != nil {
+		facts := *it.FabricFacts
+		facts.Facts = slices.Clone(facts.Facts)
+		it.FabricFacts = &facts
 	}
 	return it
 }

@@ -50,7 +50,7 @@ func TestAnOrderUnderWayWaitsNoLongerThanItsSenderOrTaker(t *testing.T) {
 				require.ErrorIs(t, <-ended, context.Canceled)
 				<-taken.Void
 			}
-			taken.Answer(1, nil) // does not block, though nobody waits
+			taken.Answer(1, nil) // does not block, though no sender waits
 		})
 	}
 }

@@ -104,7 +104,7 @@ func orderStatus(err error) error {
 	return grpcstatus.Error(codes.Unknown, text(err.Error()))
 }
 
-// orderError returns the error that orderStatus was given, as far as the host tells errors apart.
+// orderError returns the error that orderStatus was given, as far as the host acts upon it.
 func orderError(err error) error {
 	s := grpcstatus.Convert(err)
 	switch s.Code() {

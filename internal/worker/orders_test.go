@@ -144,7 +144,7 @@ func TestAnOrderEndsWithItsContextAndTheWorkerHears(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	require.NotErrorIs(t, err, ErrNoWorker)
 	<-r.Void
-	r.Answer(1, nil) // late, and for nobody
+	r.Answer(1, nil) // late, and no sender waits
 }
 
 func TestOrdersAreGivenConcurrently(t *testing.T) {

@@ -1,0 +1,106 @@
+package session
+
+import (
+	"net/netip"
+	"slices"
+
+	"rdma_events/internal/verbs"
+)
+
+// basis is what is known of a port when its Fabric is made, and has been seen since.
+type basis struct {
+	pkeys uint64            // changes of its P_Keys
+	gids  *[]verbs.GID      // the newest reading of its GID table that was looked at; nil: none was
+	kinds [gidIPv6 + 1]bool // of the GIDs of RoCE v2 in those that were looked at
+}
+
+func (p *port) basis() basis {
+	b := basis{pkeys: p.pkeys.Load(), gids: p.gids.Load()}
+	if b.gids != nil {
+		b.reachesMore(*b.gids)
+	}
+	return b
+}
+
+// inactive returns why a port can have no Fabric now, "" if it can.
+func (p *port) inactive() string {
+	switch state := verbs.PortState(p.state.Load()); state {
+	case verbs.PortActive:
+		return ""
+	case verbs.PortNop:
+		return "the state of the port is not known"
+	default:
+		return "the port is " + state.String()
+	}
+}
+
+// outdated returns why the Fabric is not that of the port any more, "" if it is.
+func (f *fabric) outdated() string {
+	if why := f.port.inactive(); why != "" {
+		return why
+	}
+	switch {
+	case f.port.pkeys.Load() != f.basis.pkeys:
+		return "the P_Keys of the port have changed"
+	case f.at.LinkLayer == verbs.LinkInfiniBand && int(f.port.lid.Load()) != f.at.LID:
+		return "the LID of the port has changed"
+	}
+	if table := f.port.gids.Load(); table != f.basis.gids { // one from before the Fabric does not say what it was made of
+		return f.moved(table)
+	}
+	return ""
+}
+
+// moved returns why a newer GID table is not that of the Fabric. The address handles of its pairs hold entries of the table: a
+// GID that is removed and added again would come back at another index while the Fabric is open.
+func (f *fabric) moved(table *[]verbs.GID) string {
+	first := f.basis.gids == nil
+	f.basis.gids = table
+	more := f.basis.reachesMore(*table) && !first
+	switch {
+	case !hasGIDs(*table, f.at.GIDs):
+		return "a GID of the port has changed"
+	case more && f.at.LinkLayer == verbs.LinkEthernet && f.s.o.Fabric.GIDIndex < 0:
+		return "the port has another kind of GID"
+	}
+	return ""
+}
+
+// hasGIDs reports whether a table has all announced GIDs where they were.
+func hasGIDs(table []verbs.GID, announced []verbs.FabricGID) bool {
+	return !slices.ContainsFunc(announced, func(a verbs.FabricGID) bool {
+		return !slices.ContainsFunc(table, func(g verbs.GID) bool { return g.Index == a.Index && g.Raw == a.Raw })
+	})
+}
+
+// gidKind is what decides whether two GIDs of RoCE v2 reach each other, as far as the addresses say.
+type gidKind int
+
+const (
+	gidLocal gidKind = iota // reaches no further than the link
+	gidIPv4
+	gidIPv6
+)
+
+func kindOf(raw [16]byte) gidKind {
+	switch a := netip.AddrFrom16(raw); {
+	case a.IsLinkLocalUnicast():
+		return gidLocal
+	case a.Is4In6():
+		return gidIPv4
+	}
+	return gidIPv6
+}
+
+// reachesMore notes the kinds of GIDs in a table, and reports whether one is new that reaches further than the link: that of
+// an interface that got its first address after the port had become active. One more of a kind changes nothing, and where
+// containers come and go there are many of these.
+func (b *basis) reachesMore(table []verbs.GID) (more bool) {
+	for _, g := range table {
+		if kind := kindOf(g.Raw); g.Type == verbs.GIDRoCEv2 && !b.kinds[kind] {
+			b.kinds[kind] = true
+			more = more || kind != gidLocal
+		}
+	}
+	return more
+}

@@ -1,0 +1,139 @@
+package session
+
+import (
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/verbs"
+)
+
+func gid(index int, typ verbs.GIDType, address string) verbs.GID {
+	return verbs.GID{Index: index, Type: typ, Raw: netip.MustParseAddr(address).As16()}
+}
+
+var (
+	linkLocal = gid(1, verbs.GIDRoCEv2, "fe80::1")
+	version1  = gid(2, verbs.GIDRoCEv1, "::ffff:10.4.0.1")
+	ipv4      = gid(3, verbs.GIDRoCEv2, "::ffff:10.4.0.1")
+)
+
+func TestAFabricFollowsTheGIDsThatWereAnnounced(t *testing.T) {
+	moved := ipv4
+	moved.Index = 7
+	for name, row := range map[string]struct {
+		table []verbs.GID
+		why   string // "": the Fabric stays
+	}{
+		"the address is removed":                      {[]verbs.GID{linkLocal}, "a GID of the port has changed"},
+		"it comes back at another index":              {[]verbs.GID{linkLocal, version1, moved}, "a GID of the port has changed"},
+		"another address takes its place":             {[]verbs.GID{linkLocal, gid(3, verbs.GIDRoCEv2, "::ffff:10.4.0.9")}, "a GID of the port has changed"},
+		"an entry that was not announced is removed":  {[]verbs.GID{ipv4}, ""},
+		"one more address of a kind":                  {[]verbs.GID{linkLocal, version1, ipv4, gid(4, verbs.GIDRoCEv2, "::ffff:10.9.0.1")}, ""},
+		"one more address of the link":                {[]verbs.GID{linkLocal, version1, ipv4, gid(4, verbs.GIDRoCEv2, "fe80::2")}, ""},
+		"an address of another kind":                  {[]verbs.GID{linkLocal, ipv4, gid(4, verbs.GIDRoCEv2, "fd00::1")}, "the port has another kind of GID"},
+		"an address of another kind for RoCE v1 only": {[]verbs.GID{linkLocal, version1, ipv4, gid(4, verbs.GIDRoCEv1, "fd00::1")}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newFabricRig(t, "roce2", "")
+				r.o.Ports = []int{1}
+				r.table = []verbs.GID{linkLocal, version1, ipv4}
+				r.start(nil)
+				announced := fabricPorts(r.after(time.Second))
+				require.Len(t, announced, 1, "the first reading of the table changes nothing")
+				require.Len(t, announced[0].GIDs, 1)
+				changed := time.Now()
+				r.gids(row.table...)
+				announced = fabricPorts(r.after(100*time.Millisecond + settle))
+				first, _ := r.fabric()
+				if row.why == "" {
+					require.Empty(t, announced)
+					require.False(t, first.closed.Load())
+					return
+				}
+				require.Equal(t, []verbs.FabricPort{{Port: 1, Reason: row.why}}, announced)
+				require.Equal(t, queryDelay, first.closedAt.Sub(changed), "it holds an entry of the table until then")
+				announced = fabricPorts(r.after(time.Minute))
+				require.Len(t, announced, 1, "and another one is made once")
+				require.NotZero(t, announced[0].Epoch)
+			})
+		})
+	}
+}
+
+func TestTheFirstAddressOfAnInterfaceMakesAnotherFabric(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFabricRig(t, "roce2", "")
+		r.table = []verbs.GID{linkLocal}
+		r.start(nil)
+		require.Empty(t, fabricPorts(r.after(time.Minute))[0].GIDs)
+		r.gids(linkLocal, ipv4)
+		announced := fabricPorts(r.after(time.Minute))
+		require.Len(t, announced, 2)
+		require.Equal(t, []verbs.FabricGID{{Index: 3, Raw: ipv4.Raw}}, announced[1].GIDs)
+	})
+}
+
+func TestAnIndexThatIsConfiguredIsNotLeftForAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFabricRig(t, "roce2", "")
+		r.o.Fabric.GIDIndex = 3
+		r.table = []verbs.GID{linkLocal, ipv4}
+		r.start(nil)
+		r.after(time.Minute)
+		r.gids(linkLocal, ipv4, gid(4, verbs.GIDRoCEv2, "fd00::1"))
+		require.Empty(t, fabricPorts(r.after(time.Minute)))
+	})
+}
+
+// A reading of the table may be older than a Fabric, whose GIDs it then does not have.
+func TestATableFromBeforeTheFabricSaysNothingOfIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFabricRig(t, "roce2", "")
+		r.refuse = verbs.ErrUnsupported
+		r.table = []verbs.GID{linkLocal}
+		r.start(nil)
+		r.after(500 * time.Millisecond)
+		r.with(func() { r.refuse, r.table = nil, []verbs.GID{linkLocal, ipv4} }) // and the event is lost
+		announced := fabricPorts(r.after(time.Hour))
+		require.Len(t, announced, 1)
+		require.Len(t, announced[0].GIDs, 1)
+	})
+}
+
+func TestAnotherLIDMakesAnotherFabric(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFabricRig(t, "dual", "")
+		r.o.Ports = []int{1} // InfiniBand
+		r.start(nil)
+		r.after(time.Minute)
+		r.with(func() { r.lid = 4711 })
+		require.NoError(t, r.world.Inject("sim0", verbs.EventLIDChange, 1, 1))
+		announced := fabricPorts(r.after(2 * time.Second))
+		require.Len(t, announced, 2)
+		require.Equal(t, "the LID of the port has changed", announced[0].Reason)
+		require.Equal(t, 4711, announced[1].LID)
+	})
+}
+
+func TestOtherPKeysMakeAnotherFabric(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFabricRig(t, "dual", "")
+		r.o.Ports = []int{1}
+		r.start(nil)
+		r.after(time.Minute)
+		changed := time.Now()
+		require.NoError(t, r.world.Inject("sim0", verbs.EventPKeyChange, 1, 1))
+		announced := fabricPorts(r.after(2 * time.Second))
+		require.Len(t, announced, 2)
+		require.Equal(t, "the P_Keys of the port have changed", announced[0].Reason)
+		require.NotZero(t, announced[1].Epoch)
+		first, _ := r.fabric()
+		require.False(t, first.closed.Load())
+		require.Equal(t, []time.Duration{fabricRest}, r.tried(changed))
+	})
+}

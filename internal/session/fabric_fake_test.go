@@ -1,0 +1,286 @@
+package session
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+)
+
+// fabricRig is a rig whose device makes Fabrics that the test leads by the hand.
+type fabricRig struct {
+	*rig
+	mu       sync.Mutex
+	attempts []time.Time   // calls of NewFabric
+	made     []*fakeFabric // by those that succeeded
+	refuse   error         // of the next calls of NewFabric
+	table    []verbs.GID   // of each port; nil: the simulator's
+	lid      int           // of each port; 0: the simulator's
+	closing  func() error  // in the place of the device's Close; nil: it closes
+}
+
+// newFabricRig returns a rig without probes, whose ports' Fabrics have two paths.
+func newFabricRig(t *testing.T, profile, scenario string) *fabricRig {
+	f := &fabricRig{rig: newRig(t, profile, scenario)}
+	f.o.Probe.Interval = 0
+	f.o.Fabric = verbs.FabricOptions{Paths: 2, Interval: 500 * time.Millisecond, GIDIndex: -1, PKeyIndex: -1, TrafficClass: 106}
+	f.wrap = func(b verbs.Backend) verbs.Backend { return fabricBackend{b, f} }
+	return f
+}
+
+// with changes what the device does.
+func (f *fabricRig) with(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+}
+
+// fabric returns the Fabric that was made last, and how many were.
+func (f *fabricRig) fabric() (last *fakeFabric, n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n = len(f.made); n > 0 {
+		last = f.made[n-1]
+	}
+	return last, n
+}
+
+// tried returns how long after a time NewFabric was called, in each call since.
+func (f *fabricRig) tried(since time.Time) (after []time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, at := range f.attempts {
+		if !at.Before(since) {
+			after = append(after, at.Sub(since))
+		}
+	}
+	return after
+}
+
+// gids changes the table of the ports, and reports it as the kernel does.
+func (f *fabricRig) gids(table ...verbs.GID) {
+	f.with(func() { f.table = table })
+	if err := f.world.Inject("sim0", verbs.EventGIDChange, 1, 1); err != nil {
+		f.t.Error(err)
+	}
+}
+
+type fabricBackend struct {
+	verbs.Backend
+	f *fabricRig
+}
+
+func (b fabricBackend) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
+	d, err := b.Backend.Open(name, led)
+	return &fabricDevice{d, b.f}, err
+}
+
+type fabricDevice struct {
+	verbs.Device
+	f *fabricRig
+}
+
+func (d *fabricDevice) QueryPort(port int) (verbs.PortAttr, error) {
+	a, err := d.Device.QueryPort(port)
+	d.f.with(func() {
+		if d.f.lid != 0 {
+			a.LID = d.f.lid
+		}
+	})
+	return a, err
+}
+
+func (d *fabricDevice) GIDs(port int) (verbs.GIDTable, error) {
+	t, err := d.Device.GIDs(port)
+	d.f.with(func() {
+		if d.f.table != nil {
+			t.Entries = slices.Clone(d.f.table)
+		}
+	})
+	return t, err
+}
+
+func (d *fabricDevice) NewFabric(c verbs.FabricConfig) (verbs.Fabric, verbs.FabricPort, error) {
+	a, err := d.QueryPort(c.Port)
+	if err != nil {
+		return nil, verbs.FabricPort{}, err
+	}
+	f := d.f
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.attempts = append(f.attempts, time.Now())
+	if f.refuse != nil {
+		return nil, verbs.FabricPort{}, f.refuse
+	}
+	one := &fakeFabric{t: f.t, config: c, sees: make(chan []verbs.FabricFact), fails: make(chan error, 1),
+		nudged: make(chan struct{}, 1), ended: make(chan struct{})}
+	f.made = append(f.made, one)
+	at := verbs.FabricPort{LinkLayer: a.LinkLayer, LID: a.LID, MTU: a.MTU, PKey: 0xffff, UD: []uint32{17, 18}, QKey: 7}
+	for _, g := range f.table {
+		if g.Type == verbs.GIDRoCEv2 && !g.IsLinkLocal() {
+			at.GIDs = append(at.GIDs, verbs.FabricGID{Index: g.Index, Raw: g.Raw})
+		}
+	}
+	return one, at, nil
+}
+
+func (d *fabricDevice) Close(timeout time.Duration) error {
+	d.f.mu.Lock()
+	closing, made := d.f.closing, slices.Clone(d.f.made)
+	d.f.mu.Unlock()
+	for _, one := range made {
+		one.end()
+	}
+	if closing != nil {
+		_ = d.Device.Close(timeout) // for the goroutines of the simulator
+		return closing()
+	}
+	return d.Device.Close(timeout)
+}
+
+// fakeFabric is a Fabric that sees what the test says. It fails the test when two calls overlap that must not.
+type fakeFabric struct {
+	t      *testing.T
+	config verbs.FabricConfig
+	sees   chan []verbs.FabricFact // taken by a Run, which then returns
+	fails  chan error              // likewise
+	nudged chan struct{}
+	ended  chan struct{}
+	once   sync.Once
+
+	offer func(pair int, role verbs.FabricRole) (uint32, error) // nil: pair + 100
+	join  func(pair int, peer *verbs.FabricPeer) error          // nil: nothing
+	leave func(pair int) error                                  // likewise
+	close func() error                                          // likewise
+
+	running, ordered, closed atomic.Bool
+	closedAt                 time.Time
+
+	mu      sync.Mutex
+	lasted  []time.Duration // what the Runs were given
+	threads map[int]bool    // that called Run
+}
+
+func (f *fakeFabric) UD() (numbers []uint32, qkey uint32) { return []uint32{17, 18}, 7 }
+
+func (f *fakeFabric) Run(facts []verbs.FabricFact, lasting time.Duration) (n int, upTo int64, err error) {
+	if !f.running.CompareAndSwap(false, true) {
+		f.t.Error("two Runs at a time")
+	}
+	defer f.running.Store(false)
+	f.mu.Lock()
+	f.lasted = append(f.lasted, lasting)
+	if f.threads == nil {
+		f.threads = map[int]bool{}
+	}
+	f.threads[unix.Gettid()] = true
+	f.mu.Unlock()
+	over := time.NewTimer(lasting)
+	defer over.Stop()
+	select {
+	case <-f.ended:
+		return 0, 0, verbs.ErrClosed
+	case err = <-f.fails:
+	case saw := <-f.sees:
+		n = copy(facts, saw)
+	case <-f.nudged:
+	case <-over.C:
+	}
+	return n, time.Now().UnixNano(), err
+}
+
+// lastings returns what the Runs were given since the call before.
+func (f *fakeFabric) lastings() []time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	all := f.lasted
+	f.lasted = nil
+	return all
+}
+
+func (f *fakeFabric) order(do func() error) error {
+	if !f.ordered.CompareAndSwap(false, true) {
+		f.t.Error("two orders at a time")
+	}
+	defer f.ordered.Store(false)
+	if f.closed.Load() {
+		f.t.Error("an order to a Fabric that was closed")
+	}
+	return do()
+}
+
+func (f *fakeFabric) Offer(pair int, role verbs.FabricRole) (rc uint32, err error) {
+	err = f.order(func() error {
+		rc = uint32(pair + 100)
+		if f.offer != nil {
+			rc, err = f.offer(pair, role)
+		}
+		return err
+	})
+	return rc, err
+}
+
+func (f *fakeFabric) Join(pair int, peer *verbs.FabricPeer) error {
+	return f.order(func() error {
+		if f.join == nil {
+			return nil
+		}
+		return f.join(pair, peer)
+	})
+}
+
+func (f *fakeFabric) Leave(pair int) error {
+	return f.order(func() error {
+		if f.leave == nil {
+			return nil
+		}
+		return f.leave(pair)
+	})
+}
+
+func (f *fakeFabric) Nudge() { signal(f.nudged) }
+
+func (f *fakeFabric) end() { f.once.Do(func() { close(f.ended) }) }
+
+func (f *fakeFabric) Close(time.Duration) error {
+	if f.ordered.Load() || f.running.Load() {
+		f.t.Error("a Fabric is closed beside another call")
+	}
+	f.closedAt = time.Now()
+	f.closed.Store(true)
+	f.end()
+	if f.close != nil {
+		return f.close()
+	}
+	return nil
+}
+
+// fabricPorts returns what was announced of Fabrics.
+func fabricPorts(items []verbs.Item) []verbs.FabricPort {
+	return pick(items, func(i verbs.Item) *verbs.FabricPort { return i.FabricPort })
+}
+
+func factsOf(items []verbs.Item) []verbs.FabricFacts {
+	return pick(items, func(i verbs.Item) *verbs.FabricFacts { return i.FabricFacts })
+}
+
+// sent returns facts of probes that were sent, with the given numbers.
+func sent(seqs ...uint64) (facts []verbs.FabricFact) {
+	for _, seq := range seqs {
+		facts = append(facts, verbs.FabricFact{Kind: verbs.FabricSent, Session: 1, Seq: seq})
+	}
+	return facts
+}
+
+// see makes the Fabric see facts at once.
+func (f *fakeFabric) see(facts ...verbs.FabricFact) {
+	f.sees <- facts
+	synctest.Wait()
+}

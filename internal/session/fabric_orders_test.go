@@ -1,0 +1,263 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/verbs"
+)
+
+// answer is what came of an order.
+type answer struct {
+	rc  uint32
+	err error
+}
+
+// order gives an order in another goroutine.
+func (f *fabricRig) order(ctx context.Context, o verbs.FabricOrder) <-chan answer {
+	answers := make(chan answer, 1)
+	go func() {
+		rc, err := f.orders.Do(ctx, o)
+		answers <- answer{rc, err}
+	}()
+	synctest.Wait()
+	return answers
+}
+
+// meet starts the watch of a port and returns its Fabric and its epoch.
+func (f *fabricRig) meet() (*fakeFabric, uint64) {
+	f.start(nil)
+	announced := fabricPorts(f.after(100 * time.Millisecond))
+	last, _ := f.fabric()
+	return last, announced[len(announced)-1].Epoch
+}
+
+func TestOrdersReachTheFabricOfTheirPort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFabricRig(t, "roce2", "")
+		fabric, epoch := r.meet()
+		peer := &verbs.FabricPeer{Host: "gpu042", UD: []uint32{5, 6}, RC: 9}
+		var calls []string
+		fabric.offer = func(pair int, role verbs.FabricRole) (uint32, error) {
+			require.Equal(t, 63, pair)
+			require.Equal(t, verbs.FabricAnswers, role)
+			calls = append(calls, "offer")
+			return 4711, nil
+		}
+		fabric.join = func(pair int, to *verbs.FabricPeer) error {
+			require.Equal(t, 63, pair)
+			require.Equal(t, peer, to)
+			calls = append(calls, "join")
+			return nil
+		}
+		failed := errors.New("failed")
+		fabric.leave = func(pair int) error {
+			require.Equal(t, 63, pair)
+			calls = append(calls, "leave")
+			return failed
+		}
+		o := verbs.FabricOrder{Port: 1, Epoch: epoch, Pair: 63}
+		offer, join := o, o
+		offer.Offer, offer.Role, join.Peer = true, verbs.FabricAnswers, peer
+		require.Equal(t, answer{rc: 4711}, <-r.order(t.Context(), offer))
+		require.Equal(t, answer{}, <-r.order(t.Context(), join))
+		require.Equal(t, answer{err: failed}, <-r.order(t.Context(), o))
+		require.Equal(t, []string{"offer", "join", "leave"}, calls)
+	})
+}
+
+func TestAnOrderForAFabricThatIsNotThereIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFabricRig(t, "roce2", "")
+		_, epoch := r.meet()
+		for _, o := range []verbs.FabricOrder{
+			{Port: 1, Epoch: epoch + 1}, {Port: 1}, {Port: 2, Epoch: epoch}, {Port: 0, Epoch: epoch},
+		} {
+			require.ErrorIs(t, (<-r.order(t.Context(), o)).err, verbs.ErrNoFabric)
+		}
+		require.NoError(t, r.world.SetLink("sim0", 1, false))
+		r.after(time.Second)
+		require.ErrorIs(t, (<-r.order(t.Context(), verbs.FabricOrder{Port: 1, Epoch: epoch})).err, verbs.ErrNoFabric)
+		require.ErrorIs(t, (<-r.order(t.Context(), verbs.FabricOrder{Port: 1})).err, verbs.ErrNoFabric)
+	})
+}
+
+func TestAnOrderThatNoFabricCanCarryOutIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFabricRig(t, "roce2", "")
+		_, epoch := r.meet()
+		o := verbs.FabricOrder{Port: 1, Epoch: epoch, Offer: true}
+		for _, pair := range []int{-1, verbs.MaxFabricPairs} {
+			o.Pair = pair
+			require.ErrorContains(t, (<-r.order(t.Context(), o)).err, "the last one is 63")
+		}
+		for _, paths := range []int{0, 3} {
+			o := verbs.FabricOrder{Port: 1, Epoch: epoch, Peer: &verbs.FabricPeer{UD: make([]uint32, paths)}}
+			require.ErrorContains(t, (<-r.order(t.Context(), o)).err, "the port has 2")
+		}
+	})
+}
+
+// The kernel may seek a peer's address for seconds.
+func TestAnOrderThatBlocksHoldsUpNeitherEchoesNorOtherPorts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFabricRig(t, "dual", "")
+		r.start(nil)
+		announced := fabricPorts(r.after(100 * time.Millisecond))
+		blocked := make(chan struct{})
+		first, second := announced[0], announced[1]
+		for _, one := range r.made {
+			if one.config.Port == first.Port {
+				one.offer = func(int, verbs.FabricRole) (uint32, error) {
+					<-blocked
+					return 1, nil
+				}
+			}
+		}
+		one := r.order(t.Context(), verbs.FabricOrder{Port: first.Port, Epoch: first.Epoch, Offer: true})
+		two := r.order(t.Context(), verbs.FabricOrder{Port: first.Port, Epoch: first.Epoch, Pair: 1})
+		other := r.order(t.Context(), verbs.FabricOrder{Port: second.Port, Epoch: second.Epoch, Pair: 1, Offer: true})
+		require.Equal(t, answer{rc: 101}, <-other)
+		require.Len(t, factsOf(r.after(10*time.Second)), 40, "of both ports")
+		require.Empty(t, one)
+		require.Empty(t, two, "orders of a port are carried out one at a time")
+		close(blocked)
+		require.Equal(t, answer{rc: 1}, <-one)
+		require.Equal(t, answer{}, <-two)
+	})
+}
+
+func TestAFabricIsClosedWhenTheOrderThatIsUnderWayHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFabricRig(t, "roce2", "")
+		fabric, epoch := r.meet()
+		blocked := make(chan struct{})
+		fabric.join = func(int, *verbs.FabricPeer) error {
+			<-blocked
+			return nil
+		}
+		o := verbs.FabricOrder{Port: 1, Epoch: epoch, Peer: &verbs.FabricPeer{UD: []uint32{5}}}
+		underWay, waits := r.order(t.Context(), o), r.order(t.Context(), o)
+		require.NoError(t, r.world.SetLink("sim0", 1, false))
+		announced := fabricPorts(r.after(time.Second))
+		require.Equal(t, []verbs.FabricPort{{Port: 1, Reason: "the port is down"}}, announced)
+		require.ErrorIs(t, (<-waits).err, verbs.ErrNoFabric, "at once")
+		require.ErrorIs(t, (<-r.order(t.Context(), o)).err, verbs.ErrNoFabric)
+		require.False(t, fabric.closed.Load())
+		close(blocked)
+		require.Equal(t, answer{}, <-underWay)
+		r.after(0)
+		require.True(t, fabric.closed.Load())
+	})
+}
+
+func TestAnOrderWhoseSenderHasGivenUpIsNotBegun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFabricRig(t, "roce2", "")
+		fabric, epoch := r.meet()
+		blocked := make(chan struct{})
+		var left atomic.Int32
+		fabric.offer = func(int, verbs.FabricRole) (uint32, error) {
+			<-blocked
+			return 1, nil
+		}
+		fabric.leave = func(int) error {
+			left.Add(1)
+			return nil
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		first := r.order(t.Context(), verbs.FabricOrder{Port: 1, Epoch: epoch, Offer: true})
+		second := r.order(ctx, verbs.FabricOrder{Port: 1, Epoch: epoch})
+		cancel()
+		require.ErrorIs(t, (<-second).err, context.Canceled)
+		close(blocked)
+		require.NoError(t, (<-first).err)
+		require.NoError(t, (<-r.order(t.Context(), verbs.FabricOrder{Port: 1, Epoch: epoch})).err)
+		require.EqualValues(t, 1, left.Load())
+	})
+}
+
+func TestOrdersThatWaitAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFabricRig(t, "roce2", "")
+		fabric, epoch := r.meet()
+		blocked := make(chan struct{})
+		fabric.leave = func(int) error {
+			<-blocked
+			return nil
+		}
+		var waiting []<-chan answer
+		for range 1 + maxOrders {
+			waiting = append(waiting, r.order(t.Context(), verbs.FabricOrder{Port: 1, Epoch: epoch}))
+		}
+		require.ErrorIs(t, (<-r.order(t.Context(), verbs.FabricOrder{Port: 1, Epoch: epoch})).err, verbs.ErrLimit)
+		close(blocked)
+		for _, one := range waiting {
+			require.NoError(t, (<-one).err)
+		}
+	})
+}
+
+func TestNoOrderBeginsWhileACommandHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := hanging(t)
+		_, epoch := r.meet()
+		r.after(31 * time.Second)
+		waits := r.order(t.Context(), verbs.FabricOrder{Port: 1, Epoch: epoch, Offer: true})
+		r.after(18 * time.Second)
+		require.Empty(t, waits)
+		r.after(2 * time.Second)
+		require.Equal(t, answer{rc: 100}, <-waits)
+	})
+}
+
+func TestTheEndOfAWatchAnswersTheOrdersThatWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFabricRig(t, "roce2", "")
+		fabric, epoch := r.meet()
+		fabric.offer = func(int, verbs.FabricRole) (uint32, error) {
+			<-fabric.ended // as Close wakes what blocks
+			return 0, verbs.ErrClosed
+		}
+		o := verbs.FabricOrder{Port: 1, Epoch: epoch, Offer: true}
+		underWay, waits := r.order(t.Context(), o), r.order(t.Context(), o)
+		r.stop()
+		<-r.done
+		require.ErrorIs(t, r.err, context.Canceled)
+		require.NotErrorIs(t, r.err, verbs.ErrStuck)
+		require.ErrorIs(t, (<-underWay).err, verbs.ErrNoFabric)
+		require.ErrorIs(t, (<-waits).err, verbs.ErrNoFabric)
+		require.ErrorIs(t, (<-r.order(t.Context(), o)).err, verbs.ErrNoFabric)
+	})
+}
+
+// The kernel gives the network a second to say where a peer is, and the removal of the device waits for the watch's end.
+func TestAnAddressThatIsBeingResolvedDoesNotHoldUpTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFabricRig(t, "roce2", "")
+		fabric, epoch := r.meet()
+		resolved := make(chan struct{})
+		fabric.join = func(int, *verbs.FabricPeer) error {
+			<-resolved
+			return verbs.ErrClosed
+		}
+		r.closing = func() error { return verbs.ErrResolving }
+		underWay := r.order(t.Context(), verbs.FabricOrder{Port: 1, Epoch: epoch, Peer: &verbs.FabricPeer{UD: []uint32{5}}})
+		require.NoError(t, r.world.SetLink("sim0", 1, false)) // so that the Fabric is to be closed too
+		r.after(time.Second)
+		began := time.Now()
+		r.stop()
+		<-r.done
+		require.ErrorIs(t, r.err, context.Canceled)
+		require.Zero(t, time.Since(began))
+		require.ErrorIs(t, (<-underWay).err, verbs.ErrNoFabric)
+		require.False(t, fabric.closed.Load())
+		close(resolved)
+	})
+}

@@ -1,0 +1,443 @@
+package session
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/status"
+	"rdma_events/internal/verbs"
+)
+
+func TestWithoutPathsNothingIsMadeForAFabric(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFabricRig(t, "roce2", "")
+		r.o.Fabric.Paths = 0
+		r.start(nil)
+		items := r.after(time.Hour)
+		require.Empty(t, fabricPorts(items))
+		require.Empty(t, factsOf(items))
+		require.Empty(t, r.tried(time.Time{}))
+		_, err := r.orders.Do(t.Context(), verbs.FabricOrder{Port: 1, Offer: true})
+		require.ErrorIs(t, err, verbs.ErrNoFabric)
+
+		s := newSession(&fabricDevice{Device: sessionDevice{}, f: r}, r.o)
+		require.Empty(t, s.fabrics(nil), "no goroutine either")
+		for _, p := range s.ports {
+			require.Nil(t, p.fabric)
+		}
+	})
+}
+
+// sessionDevice is enough of a device to make a session of.
+type sessionDevice struct{ verbs.Device }
+
+func (sessionDevice) Attr() verbs.DeviceAttr { return verbs.DeviceAttr{Ports: 2} }
+
+func TestTheFabricOfAnActivePortIsAnnouncedAfterItsBaseline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFabricRig(t, "dual", "")
+		r.start(nil)
+		items := r.after(100 * time.Millisecond)
+		announced := fabricPorts(items)
+		require.Len(t, announced, 2)
+		baseline := slices.IndexFunc(items, func(i verbs.Item) bool { return i.FabricPort != nil })
+		require.Len(t, readings(items[:baseline]), 2)
+		require.ElementsMatch(t, []int{1, 2}, []int{announced[0].Port, announced[1].Port})
+		require.NotEqual(t, announced[0].Epoch, announced[1].Epoch)
+		for _, at := range announced {
+			require.NotZero(t, at.Epoch)
+			require.Empty(t, at.Reason)
+			require.Equal(t, []uint32{17, 18}, at.UD)
+			require.EqualValues(t, 7, at.QKey)
+		}
+		last, n := r.fabric()
+		require.Equal(t, 2, n)
+		require.Equal(t, r.o.Fabric, last.config.FabricOptions)
+		require.Empty(t, fabricPorts(r.after(time.Hour)), "and goes on")
+	})
+}
+
+func TestAnEpochIsNeverZero(t *testing.T) {
+	left := []uint64{0, 0, 7}
+	require.EqualValues(t, 7, newEpoch(func() uint64 {
+		next := left[0]
+		left = left[1:]
+		return next
+	}))
+}
+
+func TestFactsComeEveryHalfSecondAndAreThoseOfTheirFabric(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFabricRig(t, "roce2", "")
+		r.start(nil)
+		announced := fabricPorts(r.after(100 * time.Millisecond))
+		last, _ := r.fabric()
+		last.see(sent(1, 2)...)
+		last.see(sent(3)...)
+		at := time.Now().UnixNano()
+		got := factsOf(r.after(0))
+		require.Equal(t, []verbs.FabricFacts{
+			{Port: 1, Epoch: announced[0].Epoch, UpTo: at, Facts: sent(1, 2)}, {Port: 1, Epoch: announced[0].Epoch, UpTo: at, Facts: sent(3)},
+		}, got)
+		got = factsOf(r.after(5 * time.Second))
+		require.Len(t, got, 10, "that nothing was seen is sent too")
+		require.Equal(t, at+int64(500*time.Millisecond), got[0].UpTo)
+		for _, lasting := range last.lastings() {
+			require.Equal(t, fabricRun, lasting)
+		}
+	})
+}
+
+func TestANudgeAloneSendsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFabricRig(t, "roce2", "")
+		r.start(nil)
+		r.after(600 * time.Millisecond)
+		last, _ := r.fabric()
+		for range 20 {
+			last.Nudge()
+			r.after(10 * time.Millisecond)
+		}
+		items := r.after(0)
+		require.Len(t, last.lastings(), 22, "it looked each time")
+		require.Empty(t, factsOf(items))
+		require.Len(t, factsOf(r.after(2*time.Second)), 4)
+	})
+}
+
+func fact(kind verbs.FabricKind, pair int) verbs.FabricFact {
+	return verbs.FabricFact{Kind: kind, Pair: pair, Session: uint64(pair) + 1, At: time.Now().UnixNano()}
+}
+
+func TestAMissingEchoIsSentAtOnceAndWhatFollowsEvery50ms(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFabricRig(t, "roce2", "")
+		r.start(nil)
+		r.after(100 * time.Millisecond)
+		last, _ := r.fabric()
+		last.see(fact(verbs.FabricMissing, 3))
+		last.see(fact(verbs.FabricMissing, 4))
+		require.Len(t, factsOf(r.after(0)), 2)
+		last.lastings()
+		got := factsOf(r.after(time.Second))
+		require.Len(t, got, 20, "the host judges at their times")
+		for i := range got {
+			require.Empty(t, got[i].Facts)
+		}
+		last.see(fact(verbs.FabricEcho, 3))
+		require.Len(t, factsOf(r.after(time.Second)), 1+20, "one of two is missing still")
+		last.see(fact(verbs.FabricEcho, 4))
+		require.Len(t, factsOf(r.after(time.Second)), 1+2)
+		all := last.lastings()
+		require.Equal(t, []time.Duration{fabricRun, fabricRun}, all[len(all)-2:])
+		for _, lasting := range all[:len(all)-3] {
+			require.Equal(t, silentRun, lasting)
+		}
+	})
+}
+
+func TestASilenceIsNewsForThreeSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFabricRig(t, "roce2", "")
+		r.start(nil)
+		r.after(100 * time.Millisecond)
+		last, _ := r.fabric()
+		last.see(fact(verbs.FabricMissing, 63))
+		r.after(0)
+		require.Len(t, factsOf(r.after(3*time.Second)), 60)
+		require.Len(t, factsOf(r.after(10*time.Second)), 20)
+		last.see(fact(verbs.FabricMissing, 63))
+		require.Len(t, factsOf(r.after(3*time.Second)), 1+6, "the same silence")
+		again := fact(verbs.FabricMissing, 63)
+		again.Session = 99
+		last.see(again)
+		require.Len(t, factsOf(r.after(3*time.Second)), 1+60, "a pair that has met again")
+		last.see(verbs.FabricFact{Kind: verbs.FabricLate, Pair: -1})
+		require.Len(t, factsOf(r.after(3*time.Second)), 1+6)
+	})
+}
+
+func TestAFabricKeepsItsThread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFabricRig(t, "roce2", "")
+		r.start(nil)
+		r.after(1000 * time.Second)
+		last, _ := r.fabric()
+		require.Len(t, last.lastings(), 2001)
+		last.mu.Lock()
+		defer last.mu.Unlock()
+		require.Len(t, last.threads, 1)
+	})
+}
+
+func TestAPortThatGoesDownHasNoFabricUntilItIsUpAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFabricRig(t, "roce2", "")
+		r.start(nil)
+		epoch := fabricPorts(r.after(time.Minute))[0].Epoch
+		require.NoError(t, r.world.SetLink("sim0", 1, false))
+		down := time.Now()
+		require.Equal(t, []verbs.FabricPort{{Port: 1, Reason: "the port is down"}}, fabricPorts(r.after(queryDelay)))
+		first, n := r.fabric()
+		require.Equal(t, 1, n)
+		require.True(t, first.closed.Load())
+		require.LessOrEqual(t, first.closedAt.Sub(down), queryDelay)
+		items := r.after(time.Hour)
+		require.Empty(t, fabricPorts(items), "it is announced once")
+		require.Empty(t, factsOf(items))
+
+		require.NoError(t, r.world.SetLink("sim0", 1, true))
+		announced := fabricPorts(r.after(queryDelay))
+		require.Len(t, announced, 1, "it has rested")
+		require.NotZero(t, announced[0].Epoch)
+		require.NotEqual(t, epoch, announced[0].Epoch)
+	})
+}
+
+func TestAPortRestsForASecondAfterItsFabric(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFabricRig(t, "roce2", "")
+		r.start(nil)
+		r.after(time.Minute)
+		began := time.Now()
+		for i := range 1000 { // it flutters for ten seconds
+			require.NoError(t, r.world.SetLink("sim0", 1, i%2 == 1))
+			r.after(10 * time.Millisecond)
+		}
+		r.after(time.Minute)
+		_, n := r.fabric()
+		require.Greater(t, n, 2)
+		r.with(func() {
+			for i, one := range r.made[:n-1] {
+				require.GreaterOrEqual(t, r.attempts[i+1].Sub(one.closedAt), fabricRest)
+			}
+		})
+		require.LessOrEqual(t, len(r.tried(began)), 11)
+	})
+}
+
+func TestAnErrorOfAFabricIsAnnouncedAndAnotherIsMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFabricRig(t, "roce2", "")
+		r.start(nil)
+		r.after(time.Minute)
+		last, _ := r.fabric()
+		failed := time.Now()
+		last.fails <- verbs.NewOpError("ibv_poll_cq", "sim0", 1, unix.EINVAL)
+		announced := fabricPorts(r.after(999 * time.Millisecond))
+		require.Equal(t, []verbs.FabricPort{{Port: 1, Reason: "ibv_poll_cq sim0 port 1: invalid argument"}}, announced)
+		require.True(t, last.closed.Load())
+		require.NotZero(t, fabricPorts(r.after(time.Millisecond))[0].Epoch)
+		require.Equal(t, []time.Duration{fabricRest}, r.tried(failed))
+	})
+}
+
+func TestFactsThatComeWithAnErrorAreSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s session
+		s.out = newOutbox()
+		f := &fabric{s: &s, port: &port{number: 1}, facts: make([]verbs.FabricFact, 4)}
+		f.port.state.Store(int32(verbs.PortActive))
+		why, err := f.keepRunning(t.Context(), lastFacts{})
+		require.NoError(t, err)
+		require.Equal(t, unix.EINVAL.Error(), why)
+		require.Equal(t, sent(1, 2), factsOf(s.out.take())[0].Facts)
+	})
+}
+
+type lastFacts struct{ verbs.Fabric }
+
+func (lastFacts) Run(facts []verbs.FabricFact, _ time.Duration) (int, int64, error) {
+	return copy(facts, sent(1, 2)), 1, unix.EINVAL
+}
+
+func TestTheRemovalOfTheDeviceEndsTheWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFabricRig(t, "roce2", "")
+		r.start(nil)
+		r.after(time.Minute)
+		last, _ := r.fabric()
+		last.fails <- verbs.NewOpError("ibv_poll_cq", "sim0", 1, verbs.ErrNoDevice)
+		<-r.done
+		require.NoError(t, r.err)
+		require.Equal(t, status.ReasonRemoved, r.why.Reason)
+	})
+}
+
+func TestAttemptsThatFailAreMadeLessAndLessOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFabricRig(t, "roce2", "")
+		r.refuse = fmt.Errorf("%w: the port has no RoCE v2 GID", verbs.ErrUnsupported)
+		r.start(nil)
+		began := time.Now()
+		items := r.after(10 * time.Minute)
+		require.Equal(t, []verbs.FabricPort{{Port: 1, Reason: r.refuse.Error()}}, fabricPorts(items), "it is announced once")
+		after := r.tried(began)
+		var rests []time.Duration
+		for i := range after[1:] {
+			rests = append(rests, after[i+1]-after[i])
+		}
+		second := time.Second
+		require.Equal(t, []time.Duration{second, 2 * second, 4 * second, 8 * second, 16 * second, 32 * second, time.Minute, time.Minute}, rests[:8])
+
+		changed := time.Now() // the GID comes
+		r.with(func() { r.refuse = nil })
+		r.gids(verbs.GID{Index: 3, Type: verbs.GIDRoCEv2, Raw: [16]byte{0x20, 1}})
+		require.NotZero(t, fabricPorts(r.after(time.Second))[0].Epoch)
+		require.Len(t, r.tried(changed), 1)
+	})
+}
+
+func TestAChangeOfThePortBeginsTheRestsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFabricRig(t, "roce2", "")
+		r.refuse = verbs.ErrLimit
+		r.start(nil)
+		r.after(10 * time.Minute)
+		changed := time.Now()
+		require.NoError(t, r.world.Inject("sim0", verbs.EventPKeyChange, 1, 1))
+		r.after(4 * time.Second)
+		after := r.tried(changed)
+		require.GreaterOrEqual(t, len(after), 3)
+		require.LessOrEqual(t, after[0], queryDelay)
+		require.Equal(t, time.Second, after[1]-after[0])
+	})
+}
+
+func TestADeviceThatNeverCanIsAskedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFabricRig(t, "roce2", "")
+		r.refuse = verbs.NewOpError("new fabric", "sim0", 1, verbs.ErrNeverFabric)
+		r.start(nil)
+		items := r.after(time.Minute)
+		require.Equal(t, []verbs.FabricPort{{Port: 1, Reason: r.refuse.Error(), Unable: true}}, fabricPorts(items))
+		require.NoError(t, r.world.SetLink("sim0", 1, false))
+		r.after(time.Minute)
+		require.NoError(t, r.world.SetLink("sim0", 1, true))
+		items = r.after(time.Hour)
+		require.Empty(t, fabricPorts(items))
+		require.Len(t, r.tried(time.Time{}), 1)
+		require.NotEmpty(t, readings(items), "the watch goes on")
+		_, err := r.orders.Do(t.Context(), verbs.FabricOrder{Port: 1, Offer: true})
+		require.ErrorIs(t, err, verbs.ErrNoFabric)
+	})
+}
+
+// The host counts on having all facts of an epoch.
+func TestWhenFactsAreLostAnotherEpochBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFabricRig(t, "roce2", "")
+		r.o.StateInterval = 0
+		release, blocked := make(chan struct{}), false
+		r.start(func(b verbs.Batch) error {
+			if facts := factsOf(b.Items); len(facts) > 0 && len(facts[0].Facts) > 0 && !blocked {
+				blocked = true
+				<-release
+			}
+			return r.collect(b)
+		})
+		epoch := fabricPorts(r.after(100 * time.Millisecond))[0].Epoch
+		first, _ := r.fabric()
+		var seq uint64
+		for !first.closed.Load() {
+			seq++
+			select {
+			case first.sees <- slices.Repeat(sent(seq), 1000):
+			case <-first.ended:
+			}
+			synctest.Wait()
+		}
+		r.after(time.Minute)
+		_, n := r.fabric()
+		require.Equal(t, 1, n, "another one would lose its facts too")
+		close(release)
+		items := r.after(2 * time.Second)
+		var kept uint64
+		for _, facts := range factsOf(items) {
+			if facts.Epoch != epoch || len(facts.Facts) == 0 {
+				continue
+			}
+			kept++
+			require.Equal(t, kept, facts.Facts[0].Seq, "without a gap")
+		}
+		require.Less(t, kept, seq)
+		announced := fabricPorts(items)
+		require.Len(t, announced, 2)
+		require.Equal(t, verbs.FabricPort{Port: 1, Reason: "the host does not read what the port sees"}, announced[0])
+		require.NotZero(t, announced[1].Epoch)
+		require.NotEqual(t, epoch, announced[1].Epoch)
+	})
+}
+
+// hangs is a scenario in which the firmware does not answer from the 30th second to the 50th.
+const hangs = "[[command]]\nat = \"29s\"\ndevice = \"sim0\"\nfor = \"21s\"\n"
+
+// hanging is a rig whose device is asked at the 30th second.
+func hanging(t *testing.T) *fabricRig {
+	r := newFabricRig(t, "roce2", hangs)
+	r.o.StateInterval, r.o.CommandInterval, r.o.CommandStuck = 0, 10*time.Second, 5*time.Second
+	return r
+}
+
+func TestNoFabricIsClosedWhileACommandHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := hanging(t)
+		r.start(nil)
+		r.after(31 * time.Second)
+		first, _ := r.fabric()
+		first.fails <- unix.EINVAL
+		announced := fabricPorts(r.after(18 * time.Second))
+		require.Equal(t, []verbs.FabricPort{{Port: 1, Reason: unix.EINVAL.Error()}}, announced, "the host hears it at once")
+		require.False(t, first.closed.Load())
+		r.after(5 * time.Second)
+		require.True(t, first.closed.Load())
+		_, n := r.fabric()
+		require.Equal(t, 2, n)
+	})
+}
+
+func TestNoFabricIsMadeWhileACommandHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := hanging(t)
+		r.start(nil)
+		r.after(29500 * time.Millisecond)
+		first, _ := r.fabric()
+		first.fails <- unix.EINVAL
+		r.after(20 * time.Second)
+		_, n := r.fabric()
+		require.True(t, first.closed.Load())
+		require.Equal(t, 1, n)
+		r.after(5 * time.Second)
+		_, n = r.fabric()
+		require.Equal(t, 2, n)
+	})
+}
+
+func TestAnEchoIsNotHeldUpByACommandThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := hanging(t)
+		r.start(nil)
+		r.after(31 * time.Second)
+		require.Len(t, factsOf(r.after(10*time.Second)), 20)
+	})
+}
+
+func TestAFabricThatCannotBeClosedEndsTheWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFabricRig(t, "roce2", "")
+		r.start(nil)
+		r.after(time.Minute)
+		last, _ := r.fabric()
+		last.close = func() error { return verbs.ErrStuck }
+		last.fails <- unix.EINVAL
+		<-r.done
+		require.NoError(t, r.err)
+		require.Equal(t, status.ReasonStuck, r.why.Reason)
+	})
+}
