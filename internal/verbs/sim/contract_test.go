@@ -34,9 +34,12 @@ func TestADeviceWithoutEventsKeepsTheRestOfTheContract(t *testing.T) {
 	f.LinkDown, f.LinkUp, f.Inject, f.AddAddress = nil, nil, nil, nil
 	f.Lacks = map[verbstest.Capability]string{
 		verbstest.Link: reason, verbstest.Injection: reason, verbstest.Addresses: reason,
+		verbstest.Fabric: noFabric,
 	}
 	verbstest.Run(t, f)
 }
+
+const noFabric = "the simulator has no Fabric yet"
 
 func fixture(t *testing.T, profile, device string, port int, methods []verbs.Method) verbstest.Fixture {
 	t.Helper()
@@ -57,5 +60,6 @@ func fixture(t *testing.T, profile, device string, port int, methods []verbs.Met
 		AddAddress: func(t testing.TB) {
 			require.NoError(t, w.AddAddress(device, port, netip.MustParseAddr("10.99.0.1")))
 		},
+		Lacks: map[verbstest.Capability]string{verbstest.Fabric: noFabric},
 	}
 }

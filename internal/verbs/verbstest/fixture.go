@@ -24,6 +24,8 @@ type Fixture struct {
 	Inject func(t testing.TB, typ verbs.EventType, port, count int)
 	// AddAddress adds a network address, so that the GID table of Port changes.
 	AddAddress func(t testing.TB)
+	// Peer is another port, for probes between both.
+	Peer *Peer
 
 	// Lacks has the reason for each capability that is missing. Its cases are
 	// skipped with that reason. A missing capability without a reason is a
@@ -40,7 +42,20 @@ const (
 	Injection  Capability = "injection"
 	Addresses  Capability = "addresses"
 	SecondOpen Capability = "second open"
+	Fabric     Capability = "fabric"
+	BothEnds   Capability = "both ends of a fabric" // the suite opens and runs the peer too
 )
+
+// Peer is a port that packets of the fixture's Port reach, and the other way round.
+type Peer struct {
+	Device string // of the Backend; may be the fixture's
+	Port   int
+
+	// Alone is set if the backend itself answers for the peer: what to join, without session and packet numbers. Silence then
+	// makes it send no echoes, or acknowledge no writes, until the end of the test.
+	Alone   *verbs.FabricPeer
+	Silence func(t testing.TB, echoes, writes bool)
+}
 
 func (f *Fixture) has(c Capability) bool {
 	switch c {
@@ -50,6 +65,10 @@ func (f *Fixture) has(c Capability) bool {
 		return f.Inject != nil
 	case Addresses:
 		return f.AddAddress != nil
+	case Fabric:
+		return f.Peer != nil
+	case BothEnds:
+		return f.Peer != nil && f.Peer.Alone == nil
 	}
 	return f.Lacks[c] == ""
 }
@@ -78,12 +97,18 @@ func Run(t *testing.T, f Fixture) {
 		{"ports", portCases()},
 		{"closing", closingCases()},
 		{"probes", probeCases()},
+		{"fabrics", fabricCases()},
 	} {
-		t.Run(group.name, func(t *testing.T) {
-			for _, c := range group.cases {
-				t.Run(c.name, func(t *testing.T) { c.run(t, f) })
-			}
-		})
+		t.Run(group.name, func(t *testing.T) { runCases(t, f, group.cases) })
+	}
+}
+
+// RunFabrics runs the part of the suite that is about probes between ports.
+func RunFabrics(t *testing.T, f Fixture) { runCases(t, f, fabricCases()) }
+
+func runCases(t *testing.T, f Fixture, cases []testCase) {
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) { c.run(t, f) })
 	}
 }
 

@@ -19,7 +19,7 @@ type TB interface {
 	Cleanup(func())
 }
 
-// Track wraps a backend. A device or probe that is still open at the end of the
+// Track wraps a backend. A device, probe or Fabric that is still open at the end of the
 // test fails the test, with the stack that made it. Register the cleanup that
 // closes them after Track. A Close that gave up with verbs.ErrStuck counts as
 // closed.
@@ -38,7 +38,7 @@ type openObjects struct {
 
 type origin struct {
 	what   string
-	parent any // the device of a probe
+	parent any // the device of a probe or Fabric
 	stack  string
 }
 
@@ -52,7 +52,7 @@ func (o *openObjects) add(object any, what string, parent any) {
 	o.made[object] = origin{what: what, parent: parent, stack: callers()}
 }
 
-// remove forgets an object and its children: closing a device closes its probes.
+// remove forgets an object and its children: closing a device closes its probes and Fabrics.
 func (o *openObjects) remove(object any) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -76,7 +76,7 @@ func (o *openObjects) report(t TB) {
 // callers returns the stack above this package's wrappers.
 func callers() string {
 	var pcs [32]uintptr
-	const wrappers = 4 // Callers, callers, add, Open or NewProbe
+	const wrappers = 4 // Callers, callers, add, Open, NewProbe or NewFabric
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(wrappers, pcs[:])])
 	var b strings.Builder
 	for {
@@ -119,6 +119,16 @@ func (d *trackedDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
 	return tracked, nil
 }
 
+func (d *trackedDevice) NewFabric(c verbs.FabricConfig) (verbs.Fabric, verbs.FabricPort, error) {
+	f, port, err := d.Device.NewFabric(c)
+	if err != nil {
+		return nil, port, err
+	}
+	tracked := &trackedFabric{Fabric: f, open: d.open}
+	d.open.add(tracked, fmt.Sprintf("fabric of %s port %d", d.Attr().Name, c.Port), d)
+	return tracked, port, nil
+}
+
 func (d *trackedDevice) Close(timeout time.Duration) error {
 	err := d.Device.Close(timeout)
 	if over(err) {
@@ -136,6 +146,19 @@ func (p *trackedProbe) Close(timeout time.Duration) error {
 	err := p.Probe.Close(timeout)
 	if over(err) {
 		p.open.remove(p)
+	}
+	return err
+}
+
+type trackedFabric struct {
+	verbs.Fabric
+	open *openObjects
+}
+
+func (f *trackedFabric) Close(timeout time.Duration) error {
+	err := f.Fabric.Close(timeout)
+	if over(err) {
+		f.open.remove(f)
 	}
 	return err
 }

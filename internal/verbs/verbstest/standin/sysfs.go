@@ -4,33 +4,48 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 )
 
 // WriteSysfs makes the files of a device below root, a directory in place of /sys.
 // node is the device's uverbs node, as in "uverbs0".
 func WriteSysfs(root, device, node string) error {
-	files := map[string]string{
-		"node_type":                 "1: CA\n",
-		"node_guid":                 "5254:00ff:fe12:3456\n",
-		"ports/1/pkeys/0":           "0x7fff\n",
-		"ports/1/pkeys/1":           "0xffff\n",
-		"ports/1/pkeys/2":           "0x8001\n",
-		"ports/1/gids/0":            "fe80:0000:0000:0000:0000:0000:0000:0001\n",
-		"ports/1/gids/1":            "fe80:0000:0000:0000:0000:0000:0000:0002\n",
-		"ports/1/gids/2":            "0000:0000:0000:0000:0000:ffff:0a00:0003\n",
-		"ports/1/gids/3":            "0000:0000:0000:0000:0000:ffff:0a00:0004\n",
-		"ports/1/gids/4":            "0000:0000:0000:0000:0000:0000:0000:0000\n",
-		"ports/1/gid_attrs/types/0": "IB/RoCE v1\n",
-		"ports/1/gid_attrs/types/1": "RoCE v2\n",
-		"ports/1/gid_attrs/types/2": "IB/RoCE v1\n",
-		"ports/1/gid_attrs/types/3": "RoCE v2\n",
+	dir := filepath.Join(root, "class/infiniband", device)
+	files := map[string]string{"node_type": "1: CA\n", "node_guid": "5254:00ff:fe12:3456\n"}
+	if err := writeFiles(dir, files); err != nil {
+		return err
 	}
+	if err := WritePort(root, device, 1); err != nil {
+		return err
+	}
+	return WriteFile(filepath.Join(root, "class/infiniband_verbs", node, "ibdev"), device+"\n")
+}
+
+// WritePort makes the files of a port of a device, with its tables of P_Keys and GIDs. WriteSysfs has made those of the first.
+func WritePort(root, device string, port int) error {
+	return writeFiles(filepath.Join(root, "class/infiniband", device, "ports", strconv.Itoa(port)), map[string]string{
+		"pkeys/0":           "0x7fff\n",
+		"pkeys/1":           "0xffff\n",
+		"pkeys/2":           "0x8001\n",
+		"gids/0":            fmt.Sprintf("fe80:0000:0000:0000:0000:0000:0000:%x001\n", port-1),
+		"gids/1":            fmt.Sprintf("fe80:0000:0000:0000:0000:0000:0000:%x002\n", port-1),
+		"gids/2":            fmt.Sprintf("0000:0000:0000:0000:0000:ffff:0a00:%x003\n", port-1),
+		"gids/3":            fmt.Sprintf("0000:0000:0000:0000:0000:ffff:0a00:%x004\n", port-1),
+		"gids/4":            "0000:0000:0000:0000:0000:0000:0000:0000\n",
+		"gid_attrs/types/0": "IB/RoCE v1\n",
+		"gid_attrs/types/1": "RoCE v2\n",
+		"gid_attrs/types/2": "IB/RoCE v1\n",
+		"gid_attrs/types/3": "RoCE v2\n",
+	})
+}
+
+func writeFiles(dir string, files map[string]string) error {
 	for name, text := range files {
-		if err := WriteFile(filepath.Join(root, "class/infiniband", device, name), text); err != nil {
+		if err := WriteFile(filepath.Join(dir, name), text); err != nil {
 			return err
 		}
 	}
-	return WriteFile(filepath.Join(root, "class/infiniband_verbs", node, "ibdev"), device+"\n")
+	return nil
 }
 
 // WriteFile writes text to a file, and makes the directories above it.

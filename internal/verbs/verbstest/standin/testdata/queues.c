@@ -15,7 +15,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *ctx, int cqe, void *context,
 	if (begin(C_CREATE_CQ) || (channel && refused(C_CREATE_CQ, control->provider.refuse_channel)))
 		return NULL;
 	note("create_cq cqe=%d vector=%d channel=%d", cqe, vector, channel != NULL);
-	if (vector >= ctx->num_comp_vectors || cqe > 64) {
+	if (vector >= ctx->num_comp_vectors || cqe > 1024) {
 		errno = EINVAL;
 		return NULL;
 	}
@@ -24,6 +24,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *ctx, int cqe, void *context,
 	s->cq.channel = channel;
 	s->cq.cq_context = context;
 	s->cq.cqe = cqe;
+	s->ring = calloc(cqe, sizeof *s->ring);
 	if (channel) {
 		channel->refcnt++;
 		control->cq = (uintptr_t)s;
@@ -60,6 +61,7 @@ int ibv_destroy_cq(struct ibv_cq *cq)
 	}
 	live--;
 	pthread_mutex_unlock(&lock);
+	free(s->ring);
 	free(s);
 	return err;
 }
@@ -67,8 +69,9 @@ int ibv_destroy_cq(struct ibv_cq *cq)
 static void deliver(struct standin_cq *s)
 {
 	uint64_t handle = (uintptr_t)s;
+	int to = ((struct standin_channel *)s->cq.channel)->write_end;
 
-	if (!control->removed && write(control->channel_write, &handle, sizeof handle) < 0)
+	if (!control->removed && write(to, &handle, sizeof handle) < 0)
 		abort();
 }
 
@@ -108,7 +111,7 @@ void push(struct standin_cq *s, const struct ibv_wc *wc)
 		violated("completion queue overrun");
 		return;
 	}
-	s->ring[(s->head + s->count++) % 64] = *wc;
+	s->ring[(s->head + s->count++) % s->cq.cqe] = *wc;
 }
 
 int poll_cq(struct ibv_cq *cq, int room, struct ibv_wc *wc)
@@ -119,8 +122,9 @@ int poll_cq(struct ibv_cq *cq, int room, struct ibv_wc *wc)
 	if (err)
 		return err;
 	pthread_mutex_lock(&lock);
+	release_sends();
 	for (; n < room && s->count; n++) {
-		wc[n] = s->ring[s->head++ % 64];
+		wc[n] = s->ring[s->head++ % s->cq.cqe];
 		s->count--;
 	}
 	if (cq->channel)
@@ -175,10 +179,14 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 		.qp_num = ++last,
 		.qp_type = init->qp_type,
 	};
+	s->cap = init->cap;
+	pthread_mutex_lock(&lock);
 	note("create_qp qp_num=%u type=%d", last, init->qp_type);
 	control->qp = (uintptr_t)s;
 	pd->handle++;
 	live++;
+	enlist(s);
+	pthread_mutex_unlock(&lock);
 	return &s->qp;
 }
 
@@ -194,6 +202,7 @@ int ibv_destroy_qp(struct ibv_qp *qp)
 	note("destroy_qp unacked=%u", s->reported - qp->events_completed);
 	qp->pd->handle--;
 	live--;
+	delist(s);
 	if (disassociated() && !getenv("RDMAV_ALLOW_DISASSOC_DESTROY"))
 		err = EIO;
 	else if (disassociated() && s->reported != qp->events_completed)
@@ -258,12 +267,29 @@ static void note_attributes(const struct ibv_qp *qp, const struct ibv_qp_attr *a
 		note("modify_qp to=%d mask=%#x own=%u", a->qp_state, mask, qp->qp_num);
 }
 
+// keep_attributes keeps what packets are checked by.
+static void keep_attributes(struct standin_qp *s, const struct ibv_qp_attr *a, int mask)
+{
+	if (mask & IBV_QP_PORT)
+		s->port = a->port_num;
+	if (mask & IBV_QP_ACCESS_FLAGS)
+		s->access = a->qp_access_flags;
+	if (mask & IBV_QP_QKEY)
+		s->qkey = a->qkey;
+	if (mask & IBV_QP_DEST_QPN)
+		s->dest = a->dest_qp_num;
+	if (mask & IBV_QP_RQ_PSN)
+		s->rq_psn = a->rq_psn;
+	if (mask & IBV_QP_SQ_PSN)
+		s->sq_psn = a->sq_psn;
+}
+
 static int flush(struct standin_qp *s)
 {
 	int err = 0;
 
 	for (; s->posted && !err && control->provider.flush != FLUSH_NEVER; s->posted--) {
-		struct ibv_wc wc = { .wr_id = s->receives[s->first_receive++ % 64],
+		struct ibv_wc wc = { .wr_id = s->receives[s->first_receive++ % 64].wr_id,
 				     .status = IBV_WC_WR_FLUSH_ERR };
 
 		control->flushes++;
@@ -290,6 +316,7 @@ int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 		err = EINVAL;
 	} else {
 		qp->state = a->qp_state;
+		keep_attributes((struct standin_qp *)qp, a, mask);
 		if (qp->state == IBV_QPS_ERR)
 			err = flush((struct standin_qp *)qp);
 	}
@@ -321,13 +348,17 @@ int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **ba
 		return err;
 	if (wr->num_sge != 1 || wr->next)
 		violated("post_recv with %d elements", wr->num_sge);
-	if (s->posted >= 16) {
-		violated("receive queue overrun");
-		return ENOMEM;
-	}
-	s->receives[(s->first_receive + s->posted++) % 64] = wr->wr_id;
+	pthread_mutex_lock(&lock);
 	s->buffer = (void *)(uintptr_t)wr->sg_list->addr;
-	return 0;
+	if (s->posted >= s->cap.max_recv_wr || s->posted >= 64) {
+		violated("receive queue overrun");
+		err = ENOMEM;
+	} else {
+		s->receives[(s->first_receive + s->posted++) % 64] =
+			(struct standin_receive){ wr->wr_id, s->buffer, wr->sg_list->length };
+	}
+	pthread_mutex_unlock(&lock);
+	return err;
 }
 
 // A datagram to the own address uses up a receive; the plan applies to the
@@ -347,7 +378,7 @@ static int receive(struct standin_qp *s, const struct ibv_send_wr *wr, const str
 		violated("a datagram came without a receive");
 		return 0;
 	}
-	wc.wr_id = s->receives[s->first_receive % 64];
+	wc.wr_id = s->receives[s->first_receive % 64].wr_id;
 	err = perform((struct standin_cq *)s->qp.recv_cq, &wc);
 	if (err)
 		return err;
@@ -381,6 +412,11 @@ int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ba
 		return err ? err : EIO;
 	pthread_mutex_lock(&lock);
 	note("post_send wr_id=%llu", (unsigned long long)wr->wr_id);
+	if (is_fabric_send(qp, wr)) {
+		err = fabric_send((struct standin_qp *)qp, wr);
+		pthread_mutex_unlock(&lock);
+		return err;
+	}
 	check_send(qp, wr);
 	if (qp->qp_type == IBV_QPT_UD)
 		err = control->dead ? 0 : receive((struct standin_qp *)qp, wr, &wc);

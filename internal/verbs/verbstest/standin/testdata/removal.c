@@ -27,11 +27,12 @@ void remove_device(void)
 			continue;
 		if (pipe2(fds, O_CLOEXEC))
 			abort();
+		close(((struct standin_channel *)channels[i])->write_end);
+		((struct standin_channel *)channels[i])->write_end = -1;
 		close(fds[0]);
 		dup2(fds[1], channels[i]->fd);
 		close(fds[1]);
 	}
-	close(control->channel_write);
 	if (write(control->async_write, fatal, sizeof fatal) < 0)
 		abort();
 }

@@ -366,8 +366,10 @@ struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *a)
 
 	if (begin(C_CREATE_AH) || refused(C_CREATE_AH, control->provider.refuse_ah))
 		return NULL;
-	note("create_ah port=%d global=%d sgid_index=%d hop_limit=%d dlid=%d gid_end=%d", a->port_num,
-	     a->is_global, a->grh.sgid_index, a->grh.hop_limit, a->dlid, a->grh.dgid.raw[15]);
+	note("create_ah port=%d global=%d sgid_index=%d hop_limit=%d dlid=%d gid_end=%d flow_label=%#x "
+	     "traffic_class=%d sl=%d",
+	     a->port_num, a->is_global, a->grh.sgid_index, a->grh.hop_limit, a->dlid, a->grh.dgid.raw[15],
+	     a->grh.flow_label, a->grh.traffic_class, a->sl);
 	ah = calloc(1, sizeof *ah);
 	ah->context = pd->context;
 	ah->pd = pd;
@@ -380,7 +382,11 @@ int ibv_destroy_ah(struct ibv_ah *ah)
 {
 	int err = begin(C_DESTROY_AH);
 
+	pthread_mutex_lock(&lock);
 	note("destroy_ah");
+	if (in_use(ah))
+		violated("destroy_ah before the datagrams that use it are sent");
+	pthread_mutex_unlock(&lock);
 	ah->pd->handle--;
 	live--;
 	free(ah);
@@ -389,25 +395,25 @@ int ibv_destroy_ah(struct ibv_ah *ah)
 
 struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *ctx)
 {
-	struct ibv_comp_channel *c;
+	struct standin_channel *s;
 	int fds[2], i;
 
 	if (begin(C_CREATE_COMP_CHANNEL))
 		return NULL;
-	c = calloc(1, sizeof *c);
-	if (!c || pipe2(fds, O_CLOEXEC))
+	s = calloc(1, sizeof *s);
+	if (!s || pipe2(fds, O_CLOEXEC))
 		abort();
-	c->context = ctx;
-	c->fd = fds[0];
+	s->channel.context = ctx;
+	s->channel.fd = fds[0];
 	pthread_mutex_lock(&lock);
-	control->channel_write = fds[1];
+	s->write_end = control->channel_write = fds[1];
 	for (i = 0; i < 16 && channels[i]; i++)
 		;
 	if (i < 16)
-		channels[i] = c;
+		channels[i] = &s->channel;
 	live++;
 	pthread_mutex_unlock(&lock);
-	return c;
+	return &s->channel;
 }
 
 int ibv_destroy_comp_channel(struct ibv_comp_channel *c)
@@ -423,8 +429,8 @@ int ibv_destroy_comp_channel(struct ibv_comp_channel *c)
 		if (channels[i] == c)
 			channels[i] = NULL;
 	close(c->fd);
-	if (!control->removed)
-		close(control->channel_write);
+	if (((struct standin_channel *)c)->write_end >= 0)
+		close(((struct standin_channel *)c)->write_end);
 	live--;
 	pthread_mutex_unlock(&lock);
 	free(c);

@@ -37,6 +37,11 @@ struct control {
 	// next call.
 	int32_t dead, disassociate, command_us, flushes;
 	int32_t hang_in_kernel; // a call that hangs does so in state D
+	// Of datagrams and writes between queue pairs (fabric.c): those of a port, 0 for none, that are lost; whether sends are
+	// held back, and how long a write without an answer is repeated, for ever if 0.
+	int32_t lose_datagrams, lose_writes, hold_sends, retry_us;
+	int32_t dropped; // datagrams for which there was no receive
+	int32_t pad;
 	struct provider provider;
 	uint32_t calls[32]; // how often each call was made and not refused
 	uint64_t cq, qp, srq, wq;
@@ -56,18 +61,33 @@ enum { ARM_NEVER, ARM_BY_INDEX, ARM_ALWAYS, ARM_AT_POLL };
 
 struct standin_cq {
 	struct ibv_cq cq;
-	struct ibv_wc ring[64];
+	struct ibv_wc *ring; // of cq.cqe elements
 	uint32_t head, count, reported, async_reported;
 	int armed, delayed; // delayed: events on their way
 	int arms, noted;    // noted: an arm that the next poll does
 };
 
+struct standin_receive {
+	uint64_t wr_id;
+	void *at;
+	uint32_t length;
+};
+
 struct standin_qp {
 	struct ibv_qp qp;
-	uint64_t receives[64];
+	struct ibv_qp_cap cap;
+	struct standin_receive receives[64];
 	uint32_t first_receive, posted, reported;
 	void *buffer; // of its receives
-	struct standin_qp *next;
+	int port, access;
+	uint32_t qkey, dest, sq_psn, rq_psn;
+	struct standin_qp *next;  // of those whose destroy has failed
+	struct standin_qp *other; // of all
+};
+
+struct standin_channel {
+	struct ibv_comp_channel channel;
+	int write_end; // -1 after a removal
 };
 
 extern struct control *control;
@@ -103,6 +123,17 @@ int poll_cq(struct ibv_cq *cq, int room, struct ibv_wc *wc);
 int req_notify_cq(struct ibv_cq *cq, int solicited_only);
 int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+
+// Datagrams and writes between queue pairs (fabric.c). The lock is held. enlist adds a queue pair to those that they reach, and
+// delist removes it.
+void enlist(struct standin_qp *s);
+void delist(struct standin_qp *s);
+int is_fabric_send(const struct ibv_qp *qp, const struct ibv_send_wr *wr);
+int fabric_send(struct standin_qp *s, const struct ibv_send_wr *wr);
+// release_sends completes the sends that were held back, unless they still are.
+void release_sends(void);
+// in_use reports whether a datagram that is not sent yet uses an address handle.
+int in_use(const struct ibv_ah *ah);
 
 // perform executes the next step of the plan with the completion of a work request.
 // It returns the result of the post verb.
