@@ -109,7 +109,7 @@ func TestAHostThatGoesEndsItsConversationsAndIsReachedAgain(t *testing.T) {
 		_, err = p.Converse(soon(t), "")
 		requireOther(t, err)
 	}
-	r = respondAt(t, r.addr, "gpu1", own)
+	respondAt(t, r.addr, "gpu1", own)
 	_, err = p.State(soon(t))
 	require.NoError(t, err, "the first try after the host is back")
 	require.NoError(t, converse(t, p).Err())

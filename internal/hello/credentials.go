@@ -21,7 +21,8 @@ type Files struct {
 type Credentials struct {
 	host string
 	now  func() time.Time
-	held func() holding // what is valid at this moment
+	held func() holding           // what is valid at this moment
+	name func(host string) string // what the certificate of a host is for
 }
 
 // holding is a certificate with its key, and the authorities of those of peers.
@@ -41,6 +42,9 @@ func NewCredentials(host string, f Files, now func() time.Time, log *slog.Logger
 		return nil, err
 	}
 	c := &Credentials{host: host, now: now}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
 	if f.Key != "" {
 		key, err := readKey(f.Key)
 		if err != nil {
@@ -51,6 +55,7 @@ func NewCredentials(host string, f Files, now func() time.Time, log *slog.Logger
 			return nil, fmt.Errorf("key_file = %q: %w", f.Key, err)
 		}
 		c.held = func() holding { return h }
+		c.name = func(host string) string { return alias(key, host) }
 		return c, nil
 	}
 	kept, err := openCertificates(host, f, now, log)
@@ -58,6 +63,7 @@ func NewCredentials(host string, f Files, now func() time.Time, log *slog.Logger
 		return nil, err
 	}
 	c.held = kept.current
+	c.name = func(host string) string { return host }
 	return c, nil
 }
 
@@ -98,7 +104,7 @@ func (c *Credentials) config() *tls.Config {
 // client returns the configuration of a handshake with a host, whose certificate has to be for its name in the list.
 func (c *Credentials) client(host string) *tls.Config {
 	t := c.config()
-	t.ServerName = host
+	t.ServerName = c.name(host)
 	return t
 }
 
@@ -107,4 +113,19 @@ func (c *Credentials) server() *tls.Config {
 	t := c.config()
 	t.ClientAuth = tls.RequireAndVerifyClientCert
 	return t
+}
+
+// prove reports whether a certificate that was verified is that of the host.
+func (c *Credentials) prove(cert *x509.Certificate, host string) bool {
+	return host != "" && cert.VerifyHostname(c.name(host)) == nil
+}
+
+// trust returns an error unless a chain of certificates leads to an authority that is known here.
+func (c *Credentials) trust(chain []*x509.Certificate) error {
+	o := x509.VerifyOptions{Roots: c.held().roots, CurrentTime: c.now(), Intermediates: x509.NewCertPool()}
+	for _, cert := range chain[1:] {
+		o.Intermediates.AddCert(cert)
+	}
+	_, err := chain[0].Verify(o)
+	return err
 }

@@ -29,9 +29,6 @@ type caller struct {
 // AuthType implements credentials.AuthInfo.
 func (*caller) AuthType() string { return "tls" }
 
-// proves reports whether the caller's certificate is for this name.
-func (c *caller) proves(host string) bool { return c.cert.VerifyHostname(host) == nil }
-
 // errStranger ends a connection. No one reads it.
 var errStranger = errors.New("no connection of package hello")
 

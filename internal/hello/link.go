@@ -34,7 +34,7 @@ func dial(ctx context.Context, address, host string, n *TCP) (*link, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		return nil, handshakeError(err)
+		return nil, n.config.Credentials.explain(err)
 	}
 	l, err := newLink(ctx, begun, host, n.limits)
 	if err != nil {

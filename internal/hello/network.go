@@ -44,9 +44,10 @@ func (n *TCP) Peer(h fabric.Host) (Peer, error) {
 	if h.Name == "" || h.Address == "" {
 		return nil, errors.New("reach a host: it has no name or no address")
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	p := &remote{network: n, host: h.Name, address: addressOf(h.Address, n.config.Port), ctx: ctx, cancel: cancel}
-	p.connecting = make(chan struct{}, 1)
+	p := &remote{
+		network: n, host: h.Name, address: addressOf(h.Address, n.config.Port), connecting: make(chan struct{}, 1),
+	}
+	p.ctx, p.cancel = context.WithCancel(context.Background()) //nolint:gosec // Close calls it
 	return p, nil
 }
 

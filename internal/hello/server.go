@@ -62,10 +62,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	close(over)
 	stopping.Wait()
 	s.wg.Wait()
-	if ctx.Err() != nil {
-		return nil
+	if ctx.Err() == nil {
+		return fmt.Errorf("listen for other hosts: %w", err)
 	}
-	return fmt.Errorf("listen for other hosts: %w", err)
+	return nil
 }
 
 func (s *Server) grpcServer() *grpc.Server {
@@ -118,7 +118,7 @@ func (s *Server) State(ctx context.Context, m *proto.StateRequest) (*proto.State
 
 // admit returns the digest for a caller that has proven this name and is in the list, or why it is refused.
 func (s *Server) admit(c *caller, host string) (digest string, err error) {
-	if !c.proves(host) {
+	if !s.config.Credentials.prove(c.cert, host) {
 		s.counts.unmet.Add(1)
 		return "", refusal(proto.Why_WHY_NAME)
 	}

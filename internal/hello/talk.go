@@ -194,13 +194,11 @@ func (t *talk) finish(written <-chan struct{}) {
 	}
 }
 
-// say sends a message after those that wait.
-func (t *talk) say(m *proto.Reply) bool {
+// say sends a message after those that wait, unless the talk ends before.
+func (t *talk) say(m *proto.Reply) {
 	select {
 	case t.out <- m:
-		return true
 	case <-t.ctx.Done():
-		return false
 	}
 }
 
@@ -228,20 +226,22 @@ func (t *talk) offered(m *proto.Offer) error {
 	if _, err := t.server.admit(t.caller, t.host); err != nil {
 		return err
 	}
+	t.say(&proto.Reply{What: &proto.Reply_Answer{Answer: t.answer(m)}})
+	return nil
+}
+
+// answer returns the answer to an offer.
+func (t *talk) answer(m *proto.Offer) *proto.Answer {
 	o, err := offerFromProto(m)
 	if err != nil {
 		t.server.counts.malformed.Add(1)
-		t.say(&proto.Reply{What: &proto.Reply_Answer{Answer: &proto.Answer{
-			Session: m.GetSession(), Fault: proto.Fault_FAULT_MALFORMED,
-		}}})
-		return nil
+		return &proto.Answer{Session: m.GetSession(), Fault: proto.Fault_FAULT_MALFORMED}
 	}
 	a := t.server.config.Handler.Meet(t.ctx, t.host, o)
 	if a.Reason == fabric.ReasonNone {
 		t.met(o.Session)
 	}
-	t.say(&proto.Reply{What: &proto.Reply_Answer{Answer: answerToProto(o.Session, a)}})
-	return nil
+	return answerToProto(o.Session, a)
 }
 
 // met remembers a session, and forgets the oldest if there are too many.
