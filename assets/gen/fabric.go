@@ -339,8 +339,8 @@ func (b *board) fabricHistory() {
 			"the direction of a write: its loss hides in its latency.",
 		},
 		queries: []query{
-			counted("there", "forward_lost", "rdma_fabric", ""), counted("back", "reverse_lost", "rdma_fabric", ""),
-			counted("busy", "busy_lost", "rdma_fabric", ""), counted("not known", "unknown_lost", "rdma_fabric", ""),
+			counted("there", "forward_lost", "rdma_fabric_port", ""), counted("back", "reverse_lost", "rdma_fabric_port", ""),
+			counted("busy", "busy_lost", "rdma_fabric_port", ""), counted("not known", "unknown_lost", "rdma_fabric_port", ""),
 		},
 	}, bars)
 	b.series(panel{
@@ -359,7 +359,9 @@ func (b *board) fabricHistory() {
 }
 
 // reasons are why two hosts have not met.
-var reasons = []string{"no_responder", "key", "not_listed", "full", "version", "no_common_gid", "pkey", "unsupported"}
+var reasons = []string{
+	"no_responder", "key", "not_listed", "full", "version", "no_common_gid", "pkey", "unsupported", "not_active", "failed",
+}
 
 func (b *board) fabricPeers() {
 	b.table(panel{

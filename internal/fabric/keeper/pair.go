@@ -215,10 +215,14 @@ func (pr *pair) unreported(c *ledger.FabricPair) {
 func (pr *pair) counts() measure.FabricCounts {
 	c := pr.tracker.Counts()
 	out := measure.FabricCounts{
-		Pairs: 1, Sent: c.Sent, Answered: c.Answered, ForwardLost: c.ForwardLost, ReverseLost: c.ReverseLost, BusyLost: c.BusyLost,
+		Sent: c.Sent, Answered: c.Answered, ForwardLost: c.ForwardLost, ReverseLost: c.ReverseLost, BusyLost: c.BusyLost,
 		UnknownLost: c.UnknownLost, Pending: c.Pending(), Writes: c.Writes, WritesOK: c.WritesOK, WritesLate: pr.late,
 		WriteErrors: c.WriteErrors, Reconnects: pr.reconnects,
 	}
+	if pr.port.down() {
+		return out // the pair rests
+	}
+	out.Pairs = 1
 	if pr.judge == nil {
 		return out
 	}
