@@ -141,7 +141,7 @@ func (f *fabric) make() (verbs.Fabric, error) {
 	f.mu.Lock()
 	f.open, f.epoch = open, at.Epoch
 	f.mu.Unlock()
-	f.silence, f.sent = silence{}, 0
+	f.silence = silence{}
 	f.announce(at)
 	return open, nil
 }

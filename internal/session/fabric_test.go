@@ -142,6 +142,35 @@ func TestAMissingEchoIsSentAtOnceAndWhatFollowsEvery50ms(t *testing.T) {
 	})
 }
 
+func TestOnlyWhatFollowsASilenceDoesNotWaitForTheRoundsOfProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFabricRig(t, "dual", "")
+		r.o.Probe.Interval, r.o.Probe.Timeout = 200*time.Millisecond, 100*time.Millisecond
+		delays := map[int][]time.Duration{} // of each port's facts, until they are sent
+		r.start(func(b verbs.Batch) error {
+			r.with(func() {
+				for _, facts := range factsOf(b.Items) {
+					delays[facts.Port] = append(delays[facts.Port], time.Duration(time.Now().UnixNano()-facts.UpTo))
+				}
+			})
+			return nil
+		})
+		r.after(10*time.Second + roundsWait + 50*time.Millisecond) // none waits now
+		last, _ := r.fabric()
+		port := last.config.Port
+		r.with(func() {
+			require.NotZero(t, slices.Max(delays[port]))
+			delays[port] = nil
+		})
+		last.see(fact(verbs.FabricMissing, 3))
+		r.after(time.Second)
+		r.with(func() {
+			require.Len(t, delays[port], 21)
+			require.Zero(t, slices.Max(delays[port]))
+		})
+	})
+}
+
 func TestASilenceIsNewsForThreeSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
@@ -307,6 +336,41 @@ func TestAChangeOfThePortBeginsTheRestsAnew(t *testing.T) {
 		require.GreaterOrEqual(t, len(after), 3)
 		require.LessOrEqual(t, after[0], queryDelay)
 		require.Equal(t, time.Second, after[1]-after[0])
+	})
+}
+
+func TestAFabricThatWasMadeBeginsTheRestsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFabricRig(t, "roce2", "")
+		r.refuse = verbs.ErrLimit
+		r.start(nil)
+		r.after(10 * time.Minute)
+		r.with(func() { r.refuse = nil })
+		r.after(time.Minute)
+		last, n := r.fabric()
+		require.Equal(t, 1, n)
+		r.with(func() { r.refuse = verbs.ErrLimit })
+		failed := time.Now()
+		last.fails <- unix.EINVAL
+		r.after(5 * time.Second)
+		require.Equal(t, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}, r.tried(failed))
+	})
+}
+
+func TestAnotherFabricDoesNotInheritASilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newFabricRig(t, "roce2", "")
+		r.start(nil)
+		r.after(time.Minute)
+		first, _ := r.fabric()
+		first.see(fact(verbs.FabricMissing, 0))
+		first.fails <- unix.EINVAL
+		r.after(fabricRest)
+		second, n := r.fabric()
+		require.Equal(t, 2, n)
+		r.after(0)
+		r.after(900 * time.Millisecond)
+		require.Equal(t, []time.Duration{fabricRun, fabricRun}, second.lastings())
 	})
 }
 

@@ -134,6 +134,15 @@ func TestFactsAreCopiedAndStayValidUntilTheNextTake(t *testing.T) {
 	}
 }
 
+func TestOnlyFactsThatAreUrgentAreSentAtOnce(t *testing.T) {
+	o := newOutbox()
+	o.addFacts(verbs.FabricFacts{}, false)
+	require.Len(t, o.round, 1)
+	require.Empty(t, o.ready)
+	o.addFacts(verbs.FabricFacts{}, true)
+	require.Len(t, o.ready, 1)
+}
+
 // A host that reads nothing must cost bounded memory, and hear that facts are missing.
 func TestBeyondTheLimitNoFactsAreTaken(t *testing.T) {
 	o, facts := newOutbox(), make([]verbs.FabricFact, maxFacts)

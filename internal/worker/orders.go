@@ -54,6 +54,10 @@ func (o *Orders) Order(ctx context.Context, order verbs.FabricOrder) (rc uint32,
 		return done.GetRc(), nil
 	case ctx.Err() != nil:
 		return 0, fmt.Errorf("order of port %d: %w", order.Port, ctx.Err())
+	case at.alive.Err() != nil: // whatever a worker says that is being ended
+		return 0, fmt.Errorf("%w: order of port %d: %w", ErrNoWorker, order.Port, err)
+	case grpcstatus.Code(err) == codes.DeadlineExceeded: // the worker has the deadline of ctx too, and may be the first to notice
+		return 0, fmt.Errorf("order of port %d: %w", order.Port, context.DeadlineExceeded)
 	}
 	return 0, orderError(err)
 }
@@ -101,6 +105,9 @@ func orderStatus(err error) error {
 			return grpcstatus.Error(c.code, text(err.Error()))
 		}
 	}
+	if s := grpcstatus.FromContextError(err); s.Code() != codes.Unknown {
+		return s.Err()
+	}
 	return grpcstatus.Error(codes.Unknown, text(err.Error()))
 }
 
@@ -108,7 +115,7 @@ func orderStatus(err error) error {
 func orderError(err error) error {
 	s := grpcstatus.Convert(err)
 	switch s.Code() {
-	case codes.Unavailable, codes.Canceled, codes.DeadlineExceeded: // of the connection, since the caller's context has not ended
+	case codes.Unavailable, codes.Canceled: // of the connection, since the caller's context has not ended
 		return fmt.Errorf("%w: %s", ErrNoWorker, s.Message())
 	}
 	refused := &OrderError{Message: s.Message()}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -145,6 +146,20 @@ func TestAnOrderEndsWithItsContextAndTheWorkerHears(t *testing.T) {
 	require.NotErrorIs(t, err, ErrNoWorker)
 	<-r.Void
 	r.Answer(1, nil) // late, and no sender waits
+}
+
+// The deadline is the worker's too, which may be the first to notice.
+func TestAnOrderEndsWithItsDeadline(t *testing.T) {
+	s := serveOrders(t, func(r verbs.FabricRequest) { r.Answer(0, context.DeadlineExceeded) })
+	_, err := s.orders.Order(t.Context(), verbs.FabricOrder{})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+
+	taken := make(chan verbs.FabricRequest, 1)
+	s = serveOrders(t, func(r verbs.FabricRequest) { taken <- r })
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	ended, _ := s.waiting(ctx, taken)
+	require.ErrorIs(t, <-ended, context.DeadlineExceeded)
 }
 
 func TestOrdersAreGivenConcurrently(t *testing.T) {
