@@ -233,7 +233,7 @@ func (c *conversation) writeRest() {
 // Digest implements Conversation.
 func (c *conversation) Digest() string { return c.digest }
 
-// Offer implements Conversation. An offer that nobody waits for any more is left: the host may have met it.
+// Offer implements Conversation. An offer that was given up is left: the host may have met it.
 func (c *conversation) Offer(ctx context.Context, o Offer) (Answer, error) {
 	answer, err := c.wait(o.Session)
 	if err != nil {

@@ -21,7 +21,7 @@ const (
 	otherKey = "another key that has 32 bytes ..."
 )
 
-// holder answers as a host does whose list has all hosts but those that it is told to leave out. It implements Handler.
+// holder answers as a host does whose list has all hosts but those in unlisted. It implements Handler.
 type holder struct {
 	digest string
 	meet   func(ctx context.Context, host string, o Offer) Answer
@@ -193,7 +193,7 @@ func converse(t *testing.T, p Peer) Conversation {
 	return c
 }
 
-// closedPort returns an address where nobody listens.
+// closedPort returns an address where no process listens.
 func closedPort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

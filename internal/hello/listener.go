@@ -26,7 +26,7 @@ func Listen(ctx context.Context, addr string) (net.Listener, error) {
 	return l, nil
 }
 
-// userTimeout has the kernel end a connection whose bytes nobody acknowledges, within the time of a ping: gRPC sets this
+// userTimeout has the kernel end a connection whose bytes are not acknowledged within the time of a ping: gRPC sets this
 // (tcp(7), TCP_USER_TIMEOUT) on connections of package net only. Accepted connections have it of their listener.
 func userTimeout(_, _ string, c syscall.RawConn) error {
 	var failed error

@@ -31,7 +31,7 @@ type TCP struct {
 	counts counters
 }
 
-// New returns a TCP. It connects to nobody yet.
+// New returns a TCP. It does not connect to any host yet.
 func New(c NetworkConfig) *TCP {
 	return &TCP{config: c, limits: ownLimits(), speaks: ownVersions}
 }
@@ -184,14 +184,18 @@ func (p *remote) try(ctx context.Context, f func(context.Context, *link) error) 
 	}
 	err = f(ctx, l)
 	if grpcstatus.Code(err) == codes.Unavailable {
-		p.drop(l)
+		p.drop(ctx, l)
 	}
 	return old, err
 }
 
 // drop closes a connection, unless there is another by now.
-func (p *remote) drop(l *link) {
-	p.connecting <- struct{}{} // nobody holds it for longer than ctx
+func (p *remote) drop(ctx context.Context, l *link) {
+	select {
+	case p.connecting <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
 	defer func() { <-p.connecting }()
 	if p.link == l {
 		p.hangUp()

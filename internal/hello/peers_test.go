@@ -17,7 +17,7 @@ import (
 	"rdma_events/internal/hello/proto"
 )
 
-func TestAHostThatIsNotInTheListIsToldSo(t *testing.T) {
+func TestAHostThatIsNotInTheListLearnsIt(t *testing.T) {
 	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
 	r.unlisted["gpu2"] = true
 	p := reach(t, r, "gpu2", credentialsOf(t, "gpu2", key))

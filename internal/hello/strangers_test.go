@@ -3,6 +3,7 @@ package hello
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -150,11 +151,11 @@ func TestAHandshakeThatGoesOnSlowlyIsEnded(t *testing.T) {
 }
 
 func isTimeout(err error) bool {
-	timeout, ok := err.(net.Error)
-	return ok && timeout.Timeout()
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// stopped is a clock that goes on when it is told to.
+// stopped is a clock that a test moves.
 type stopped struct {
 	mu  sync.Mutex
 	now time.Time
