@@ -149,7 +149,7 @@ func (p *observed) join(ctx context.Context) {
 // until runs the Fabric until a moment of the scenario.
 func (o *observer) until(at time.Duration) *observer {
 	o.Helper()
-	facts := make([]verbs.FabricFact, 64)
+	facts := make([]verbs.FabricFact, verbs.MinFabricFacts)
 	for end := o.began + int64(at); o.w.Now() < end; {
 		// Not in step with the rounds: a probe that has just been sent is not silent.
 		lasting := min(487*time.Millisecond, time.Duration(end-o.w.Now()))

@@ -145,7 +145,7 @@ func (f *fabricEnd) Offer(pair int, role verbs.FabricRole) (rc uint32, err error
 func (f *fabricEnd) Join(pair int, peer *verbs.FabricPeer) error {
 	err := f.order("ibv_modify_qp", pair, func() error {
 		p := f.offered[pair]
-		if p == nil || p.offered != peer.Role || len(peer.UD) == 0 || len(peer.UD) > f.c.Paths {
+		if p == nil || len(peer.UD) == 0 || len(peer.UD) > f.c.Paths {
 			f.offered[pair] = nil
 			return unix.EINVAL
 		}
@@ -172,7 +172,7 @@ func (f *fabricEnd) order(op string, pair int, do func() error) error {
 	err := verbs.ErrClosed
 	switch {
 	case pair < 0 || pair >= verbs.MaxFabricPairs:
-		err = fmt.Errorf("%w: place %d of %d", verbs.ErrLimit, pair, verbs.MaxFabricPairs)
+		err = fmt.Errorf("%w: place %d of %d", unix.EINVAL, pair, verbs.MaxFabricPairs)
 	case f.gate.enter():
 		defer f.gate.leave()
 		f.mu.Lock()

@@ -23,7 +23,8 @@ type fabricPair struct {
 	look    int64 // when the echo of the probe awaited is missing; 0: none is awaited
 	awaited uint64
 	more    int   // probes that silence has brought and are not sent yet
-	asked   bool  // silence has brought some since the last echo
+	told    bool  // an echo is missing, which was said
+	asked   bool  // silence has brought probes since the last echo
 	moreAt  int64 // when the next of them is due
 
 	write       fabricWrite
@@ -52,7 +53,7 @@ func (f *fabricEnd) join(p *fabricPair, peer *verbs.FabricPeer) {
 	p.peer = *peer
 	p.next = w.clock() + int64(peer.First)
 	p.ownDry = f.dry
-	if peer.Role == verbs.FabricAnswers {
+	if p.offered == verbs.FabricAnswers {
 		f.rcs.set(p.rc, peer.RC)
 	}
 	f.count.joined(p.place, peer.Session)
@@ -99,17 +100,16 @@ func (p *fabricPair) step(now int64, active bool, s *sink) {
 	}
 }
 
-// missing looks whether the echo that is awaited came in time. If it is missing while the write is silent too, more probes
-// follow soon; a peer whose device acknowledges is merely busy, and is never asked more.
+// missing is called when the echo that is awaited has not come in time. If the write is silent too, more probes follow soon; a
+// peer whose device acknowledges is merely busy, and is never asked more. A write that was posted a moment ago is not silent yet.
 func (p *fabricPair) missing(now int64, s *sink) {
 	p.look = 0
-	if p.asked {
-		return
+	if !p.told {
+		p.told, s.amiss = true, true
+		s.add(p, verbs.FabricMissing, now)
 	}
-	p.asked = true
-	s.add(p, verbs.FabricMissing, now)
-	s.amiss = true
-	if p.write.posted != 0 || p.writeFailed {
+	if silent := p.write.posted != 0 && now-p.write.posted >= missingAfter/2; !p.asked && (silent || p.writeFailed) {
+		p.asked = true
 		p.more, p.moreAt = moreProbes, now
 	}
 }
@@ -191,7 +191,7 @@ func (p *fabricPair) takeEcho(m *datagram, s *sink) bool {
 	fact.Dry = m.dry != p.peerDry[m.path] || p.f.dry[m.path] != p.ownDry[m.path]
 	sent.seq = 0 // a second echo of it is foreign
 	p.peerDry[m.path], p.ownDry[m.path] = m.dry, p.f.dry[m.path]
-	p.more, p.asked = 0, false
+	p.more, p.told, p.asked = 0, false, false
 	if m.seq >= p.awaited {
 		p.look = 0
 	}

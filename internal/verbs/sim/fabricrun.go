@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
 )
@@ -47,8 +49,8 @@ func (f *fabricEnd) Run(facts []verbs.FabricFact, lasting time.Duration) (n int,
 }
 
 func (f *fabricEnd) run(s *sink, lasting time.Duration) (n int, upTo int64, err error) {
-	if !s.room() {
-		return 0, 0, fmt.Errorf("%w: there is no room for the facts of a round", verbs.ErrLimit)
+	if len(s.facts) < verbs.MinFabricFacts {
+		return 0, 0, fmt.Errorf("%w: room for %d facts instead of %d", unix.EINVAL, len(s.facts), verbs.MinFabricFacts)
 	}
 	end := f.d.w.clock() + int64(lasting)
 	for nudged := false; ; {
@@ -62,9 +64,6 @@ func (f *fabricEnd) run(s *sink, lasting time.Duration) (n int, upTo int64, err 
 		if nudged, err = f.wait(min(next, end)); err != nil {
 			break
 		}
-	}
-	if s.n > 0 {
-		err = nil // the next call returns it
 	}
 	return s.n, upTo, err
 }
@@ -200,7 +199,7 @@ func (f *fabricEnd) receive(m *datagram, active bool, s *sink) {
 	}
 }
 
-// noticeLate excuses pairs from what Run was too late for: their deadlines move by that.
+// noticeLate excuses pairs from what Run was too late for: they have all of their time once more.
 func (f *fabricEnd) noticeLate(now int64, s *sink) {
 	late := now - f.expected
 	if f.expected == 0 || late <= lateAfter || !s.room() {
@@ -208,7 +207,7 @@ func (f *fabricEnd) noticeLate(now int64, s *sink) {
 	}
 	for _, p := range f.pairs {
 		if p != nil && p.look != 0 {
-			p.look += late
+			p.look = now + missingAfter
 		}
 	}
 	fact := s.add(&fabricPair{place: -1}, verbs.FabricLate, now)
