@@ -17,6 +17,7 @@ type FabricPeer struct {
 	Verdict    string // "": they have not met
 	Bad        bool   // the network is blamed, and not the port's own link
 	AgeNS      int64  // of the verdict, or since they have not met
+	SilentNS   int64  // since the first probe without an echo, where the verdict is about silence; for people, and no field
 	Direction  string // forward, reverse or both; "": not known
 	Path       int    // index of the path that is silent; only with the verdict partial
 	Lost       uint64 // probes lost in the network since they met, in both directions

@@ -123,7 +123,7 @@ func (t *Tracer) line(reason string) string {
 		text += ", " + several(t.Missing, "hook") + " missing"
 	}
 	if t.BlindNS > 0 {
-		text += ", not for " + duration(t.BlindNS) + " before"
+		text += ", not for " + Duration(t.BlindNS) + " before"
 	}
 	return text
 }

@@ -16,6 +16,8 @@ type Changes struct {
 	unread  map[measure.Key]unread    // applications that do not read their errors
 	hangs   map[measure.Key]hanging
 	tracer  traced
+	pairs   map[pairKey]said // with other hosts
+	fabrics map[portKey]said // ports that probe other hosts
 }
 
 type portKey struct {
@@ -34,13 +36,14 @@ func NewChanges() *Changes {
 	return &Changes{
 		devices: make(map[string]shown), states: make(map[portKey]string), stuck: make(map[measure.Key]time.Time),
 		unread: make(map[measure.Key]unread), hangs: make(map[measure.Key]hanging),
+		pairs: make(map[pairKey]said), fabrics: make(map[portKey]said),
 	}
 }
 
 // Of returns the record of an event, a change of a port, of its GID table or of an
 // attribute, a command that is stuck or was, a port that became known, a device, an event of
-// an application, errors that it does not read, a thread of it that hangs, or the tracer. It
-// reports false if the point has nothing new. A change that the event in last has caused
+// an application, errors that it does not read, a thread of it that hangs, the tracer, or what is
+// said of a pair with another host or of the port that probes it. It reports false if the point has nothing new. A change that the event in last has caused
 // becomes part of last, which may be nil. Of does not keep the point.
 func (c *Changes) Of(p measure.Point, last *Record) (Record, bool) {
 	switch p := p.(type) {
@@ -60,6 +63,8 @@ func (c *Changes) Of(p measure.Point, last *Record) (Record, bool) {
 		return c.port(p)
 	case *measure.Device:
 		return c.device(p)
+	case *measure.FabricPeer, *measure.FabricPort:
+		return c.ofFabric(p)
 	}
 	return c.ofApp(p)
 }

@@ -106,6 +106,10 @@ func (r *Record) isWhole() bool {
 		return r.App != nil && r.Hang != nil
 	case KindTracer:
 		return r.Tracer != nil
+	case KindFabricPeer, KindFabricPair:
+		return r.Peer != nil
+	case KindFabricPort:
+		return r.Fabric != nil
 	}
 	return true
 }
@@ -152,7 +156,7 @@ func (k *Kept) own() (name, detail, colour string) {
 		if k.Clock.StepNS < 0 {
 			direction = "back"
 		}
-		return "(wall clock set)", duration(max(k.Clock.StepNS, -k.Clock.StepNS)) + " " + direction, yellow
+		return "(wall clock set)", Duration(max(k.Clock.StepNS, -k.Clock.StepNS)) + " " + direction, yellow
 	}
 	return "(" + k.Kind + ")", "", plain
 }

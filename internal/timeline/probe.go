@@ -76,10 +76,10 @@ func Buckets(cumulative []uint64) []Bucket {
 func (p *Probe) Line(ascii bool) string {
 	wake := "-"
 	if p.WakeNS > 0 {
-		wake = duration(p.WakeNS)
+		wake = Duration(p.WakeNS)
 	}
 	text := fmt.Sprintf("%-8s v%d wake %-7s p50 %-7s p99 %-7s %s", p.Method, p.Vector, wake,
-		duration(p.P50NS), duration(p.P99NS), p.chart(ascii))
+		Duration(p.P50NS), Duration(p.P99NS), p.chart(ascii))
 	if n := p.Rounds - min(p.Rounds, p.Successes); n > 0 {
 		text += fmt.Sprintf("  %d of %d failed: %s", n, p.Rounds, p.Status)
 	}
@@ -110,8 +110,8 @@ func (p *Probe) chart(ascii bool) string {
 	return fmt.Sprintf("[%s] %s..%s", bars.String(), p.Buckets[0].Le, p.Buckets[len(p.Buckets)-1].Le)
 }
 
-// duration formats a time in ns with three digits, or to the second from a minute on.
-func duration(ns int64) string {
+// Duration formats a time in ns with three digits, or to the second from a minute on.
+func Duration(ns int64) string {
 	d := time.Duration(ns)
 	if d >= time.Minute {
 		return d.Round(time.Second).String()

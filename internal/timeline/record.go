@@ -27,10 +27,15 @@ const (
 	KindAppUnread = "app_unread" // an application does not read its errors, or no longer so
 	KindAppHang   = "app_hang"   // an application hangs in the destruction of an object, or no longer
 	KindTracer    = "tracer"     // the events of applications are seen, or not
+
+	KindFabricPeer = "fabric_peer" // what is said of a pair with another host
+	KindFabricPort = "fabric_port" // what is said of a port that probes other hosts
+	KindFabricPair = "fabric_pair" // a pair as it is now
 )
 
-// Yielding returns the kinds whose records displace no others in a recorder: any user can cause as many as he likes.
-func Yielding() []string { return []string{KindAppEvent, KindAppUnread, KindAppHang} }
+// Yielding returns the kinds whose records displace no others in a recorder: any user can cause as many as he likes, and so can
+// the network.
+func Yielding() []string { return []string{KindAppEvent, KindAppUnread, KindAppHang, KindFabricPeer} }
 
 // Record is one thing that happened: by its tags a JSON object, by Style.Line a line. Fields
 // that do not apply are left out.
@@ -69,6 +74,10 @@ type Record struct {
 	Unread *Unread `json:"unread,omitempty"`
 	Hang   *Hang   `json:"hang,omitempty"`
 	Tracer *Tracer `json:"tracer,omitempty"`
+
+	Peer   *Peer   `json:"peer,omitempty"`
+	Pair   *Pair   `json:"pair,omitempty"`
+	Fabric *Fabric `json:"fabric,omitempty"`
 }
 
 // GID holds a change of the GID table.
@@ -95,7 +104,7 @@ func (g *GID) line() string {
 		text += fmt.Sprintf(" from index %d", *g.From)
 	}
 	if g.AwayNS > 0 {
-		text += ", away " + duration(g.AwayNS)
+		text += ", away " + Duration(g.AwayNS)
 	}
 	return fmt.Sprintf("%s %s %s", g.GID, g.Type, text)
 }
@@ -149,9 +158,9 @@ type Command struct {
 func (c *Command) line() string {
 	switch {
 	case !c.Stuck:
-		return c.Call + " no longer stuck, after " + duration(c.LastedNS)
+		return c.Call + " no longer stuck, after " + Duration(c.LastedNS)
 	case c.BusyNS > 0:
-		return c.Call + " not answered for " + duration(c.BusyNS)
+		return c.Call + " not answered for " + Duration(c.BusyNS)
 	}
 	return c.Call + " stuck: " + c.Status
 }
@@ -181,12 +190,16 @@ func (r *Record) change(c *measure.Change) {
 	}
 }
 
-// Where returns the device with its port, as in "mlx5_0:1".
+// Where returns the device with its port and the other end of a pair, as in "mlx5_0:1" and "mlx5_0:1 > gpu042 mlx5_0".
 func (r *Record) Where() string {
 	if r.Port == 0 {
 		return r.Device
 	}
-	return fmt.Sprintf("%s:%d", r.Device, r.Port)
+	where := fmt.Sprintf("%s:%d", r.Device, r.Port)
+	if r.Peer != nil {
+		where += " > " + r.Peer.Name()
+	}
+	return where
 }
 
 // line returns the text about the device.

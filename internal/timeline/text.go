@@ -84,6 +84,10 @@ func (s Style) words(r *Record) (name, detail, colour string) {
 		name = fmt.Sprintf("rdma-events %s on %s, Linux %s", r.Plugin.Version, r.Plugin.Host, r.Plugin.Kernel)
 	case KindAppEvent, KindAppUnread, KindAppHang:
 		name, detail = s.appWords(r)
+	case KindFabricPeer, KindFabricPair:
+		name = s.Word(r.Peer, 0) + "  " + r.Peer.Line() // it stands behind names, and not in a column
+	case KindFabricPort:
+		name, detail, colour = r.Fabric.Verdict, r.Fabric.line(), r.Fabric.colour()
 	case KindTracer:
 		name, detail, colour = r.Tracer.line(r.Reason), r.Why, red
 		if r.Tracer.Attached {
@@ -112,7 +116,7 @@ func (s Style) transition(r *Record) string {
 		text = s.state(r.StateTo)
 	}
 	if r.LastedNS > 0 {
-		text += fmt.Sprintf(", %s for %s", r.StateFrom, duration(r.LastedNS))
+		text += fmt.Sprintf(", %s for %s", r.StateFrom, Duration(r.LastedNS))
 	}
 	if r.Count > 1 {
 		text += fmt.Sprintf("  (%d times)", r.Count)

@@ -65,10 +65,22 @@ func (pr *pair) point(at int64) *measure.FabricPeer {
 	v, since := pr.judge.Verdict()
 	out.State, out.AgeNS, out.Path = pr.said.String(), max(0, at-since), pr.judge.Path()
 	out.Verdict, out.Bad, out.Direction = string(v), v.IsNetwork(), direction(v)
+	if isSilence(v) && pr.sample.Silent > 0 {
+		out.SilentNS = max(0, at-pr.sample.SilentSince)
+	}
 	if v.IsNetwork() && p.verdict.verdict == fabric.VerdictOwnLink {
 		out.Verdict, out.Bad = string(fabric.VerdictOwnLink), false
 	}
 	return out
+}
+
+// isSilence reports whether a verdict says that no echo comes.
+func isSilence(v fabric.Verdict) bool {
+	switch v {
+	case fabric.VerdictPath, fabric.VerdictPeerPort, fabric.VerdictPeerDown, fabric.VerdictPeerBusy:
+		return true
+	}
+	return false
 }
 
 func direction(v fabric.Verdict) string {

@@ -1,0 +1,216 @@
+package timeline
+
+import (
+	"fmt"
+	"reflect"
+
+	"rdma_events/internal/aggregate"
+	"rdma_events/internal/fabric"
+	"rdma_events/internal/measure"
+	"rdma_events/internal/verbs"
+)
+
+// Peer is the other end of a pair, and what is said of the pair.
+type Peer struct {
+	Host   string `json:"host"`
+	Device string `json:"device,omitempty"` // not known before they have met
+	Group  string `json:"group"`
+	Scope  string `json:"scope"` // group or across
+
+	Verdict string `json:"verdict,omitempty"` // "": they have not met, for Reason
+	Reason  string `json:"reason,omitempty"`
+	Bad     bool   `json:"bad"`              // the network is blamed
+	AgeNS   int64  `json:"age_ns,omitempty"` // how long that has been so
+	// Was is the verdict or the reason before, and LastedNS how long it held. Of changes alone.
+	Was      string `json:"was,omitempty"`
+	LastedNS int64  `json:"lasted_ns,omitempty"`
+
+	SilentNS   int64  `json:"silent_ns,omitempty"` // since the first probe without an echo
+	Direction  string `json:"direction,omitempty"` // of lost probes: forward, reverse or both
+	Path       *int   `json:"path,omitempty"`      // that is silent, with the verdict partial
+	Lost       uint64 `json:"lost"`                // probes in the network since they met, in both directions
+	WriteNSP50 int64  `json:"write_ns_p50,omitempty"`
+	State      string `json:"state,omitempty"` // what the peer's process said last of its port
+}
+
+// NewPeer returns what a point says. A terminal can be shown it: a peer chooses the names of its devices.
+func NewPeer(p *measure.FabricPeer) *Peer {
+	out := &Peer{
+		Host: p.PeerHost, Device: p.PeerDevice, Group: p.PeerGroup, Scope: p.Scope, Verdict: p.Verdict, Reason: p.Reason, Bad: p.Bad,
+		AgeNS: p.AgeNS, SilentNS: p.SilentNS, Direction: p.Direction, Lost: p.Lost, WriteNSP50: p.WriteNSP50, State: p.State,
+	}
+	if path := p.Path; path >= 0 && fabric.Verdict(p.Verdict) == fabric.VerdictPartial {
+		out.Path = &path
+	}
+	makePrintable(reflect.ValueOf(out))
+	return out
+}
+
+// Name returns the host and its device, as in "gpu042 mlx5_0".
+func (p *Peer) Name() string {
+	if p.Device == "" {
+		return p.Host
+	}
+	return p.Host + " " + p.Device
+}
+
+// IsWell reports whether both witnesses answer, and nothing is lost.
+func (p *Peer) IsWell() bool { return fabric.Verdict(p.Verdict) == fabric.VerdictOK }
+
+// Word returns what is said of the pair in a word or two: the verdict, or as in "not met: key".
+func (p *Peer) Word() string {
+	if p.Verdict == "" {
+		return "not met: " + p.Reason
+	}
+	return p.Verdict
+}
+
+// Line returns what the verdict or the reason means here, in words.
+func (p *Peer) Line() string {
+	switch v := fabric.Verdict(p.Verdict); v {
+	case "":
+		text := fabric.Reason(p.Reason).Text()
+		if fix := fabric.Reason(p.Reason).Fix(); fix != "" {
+			text += "; " + fix
+		}
+		return text
+	case fabric.VerdictOK:
+		return p.well()
+	case fabric.VerdictStarting:
+		return "they have met; an echo and a write are awaited"
+	case fabric.VerdictPath:
+		return "echo and write silent" + p.silent() + ", its process answers"
+	case fabric.VerdictPeerPort:
+		return "echo and write silent" + p.silent() + ", its process says that its port is " + p.State
+	case fabric.VerdictPeerDown:
+		return "echo, write and its process silent" + p.silent()
+	case fabric.VerdictPeerBusy:
+		return "its process does not echo" + p.silent() + ", its device answers"
+	case fabric.VerdictOwnLink:
+		return "as most pairs of the port say: its own link is to blame"
+	case fabric.VerdictPartial, fabric.VerdictLossyForward, fabric.VerdictLossyReverse, fabric.VerdictLossyBoth:
+		return p.loss(v)
+	}
+	return ""
+}
+
+func (p *Peer) silent() string {
+	if p.SilentNS <= 0 {
+		return ""
+	}
+	return " for " + Duration(p.SilentNS)
+}
+
+func (p *Peer) well() string {
+	switch {
+	case p.Was != "" && fabric.Reason(p.Was).Text() != p.Was && fabric.Verdict(p.Was) != fabric.VerdictStarting:
+		return "after " + Duration(p.LastedNS) + " not met: " + p.Was
+	case p.Was != "":
+		return "after " + Duration(p.LastedNS) + " of " + p.Was
+	case p.WriteNSP50 > 0:
+		return "echoes and writes come, writes in " + Duration(p.WriteNSP50)
+	}
+	return "echoes and writes come"
+}
+
+func (p *Peer) loss(v fabric.Verdict) string {
+	where := map[fabric.Verdict]string{
+		fabric.VerdictLossyForward: "probes lost on the way there", fabric.VerdictLossyReverse: "echoes lost on the way back",
+		fabric.VerdictLossyBoth: "probes lost in both directions",
+	}[v]
+	switch {
+	case v != fabric.VerdictPartial:
+		return fmt.Sprintf("%s, %d so far", where, p.Lost)
+	case p.Path == nil:
+		return "one path silent, others are not"
+	case *p.Path >= verbs.MaxFabricPaths:
+		return "the write silent, echoes are not"
+	}
+	return fmt.Sprintf("path %d silent, others are not", *p.Path)
+}
+
+// colour returns that of what is said of the pair.
+func (p *Peer) colour() string {
+	switch v := fabric.Verdict(p.Verdict); {
+	case v == fabric.VerdictOK:
+		return green
+	case v == fabric.VerdictStarting, p.Reason == string(fabric.ReasonStarting):
+		return Dim
+	case p.Bad:
+		return red
+	}
+	return yellow
+}
+
+// Word returns Peer.Word in its colour, with blanks up to a width.
+func (s Style) Word(p *Peer, width int) string {
+	return s.Paint(p.colour(), fmt.Sprintf("%-*s", width, p.Word()))
+}
+
+// Fabric is what is said of a port that probes other hosts.
+type Fabric struct {
+	Verdict  string `json:"verdict"` // ok, own_port or own_link
+	Was      string `json:"was,omitempty"`
+	LastedNS int64  `json:"lasted_ns,omitempty"` // in Was
+	Pairs    int64  `json:"pairs"`
+	Met      int64  `json:"pairs_met"`
+	List     string `json:"list,omitempty"` // the digest of the list of hosts
+}
+
+// OwnText returns what a verdict on the own port means, in words.
+func OwnText(verdict string) string {
+	switch fabric.Verdict(verdict) {
+	case fabric.VerdictOwnLink:
+		return "what most of its pairs say is the fault of its own link: cable, transceiver or switch port"
+	case fabric.VerdictOwnPort:
+		return "it is not active: its pairs rest, and nothing is said of peers"
+	}
+	return ""
+}
+
+func (f *Fabric) line() string {
+	if fabric.Verdict(f.Verdict) == fabric.VerdictOK && f.Was != "" {
+		return "after " + Duration(f.LastedNS) + " of " + f.Was
+	}
+	return OwnText(f.Verdict)
+}
+
+func (f *Fabric) colour() string {
+	if fabric.Verdict(f.Verdict) == fabric.VerdictOK {
+		return green
+	}
+	return red
+}
+
+// Pair holds what became of the probes and writes of a pair, since it is there. Percentiles are of the window, in ns; 0: not known.
+type Pair struct {
+	OwnVerdict  string `json:"own_verdict,omitempty"` // of the own port
+	Sent        uint64 `json:"sent"`
+	Answered    uint64 `json:"answered"`
+	ForwardLost uint64 `json:"forward_lost"`
+	ReverseLost uint64 `json:"reverse_lost"`
+	BusyLost    uint64 `json:"busy_lost"`
+	UnknownLost uint64 `json:"unknown_lost"`
+	Pending     uint64 `json:"pending"`
+	Writes      uint64 `json:"writes"`
+	WritesOK    uint64 `json:"writes_ok"`
+	WritesLate  uint64 `json:"writes_late"`
+	WriteErrors uint64 `json:"write_errors"`
+	Reconnects  uint64 `json:"reconnects"`
+	EchoNSP50   int64  `json:"echo_ns_p50,omitempty"`
+	EchoNSP99   int64  `json:"echo_ns_p99,omitempty"`
+	WriteNSP50  int64  `json:"write_ns_p50,omitempty"`
+	WriteNSP99  int64  `json:"write_ns_p99,omitempty"`
+}
+
+// NewPair returns the record of a pair as it is now.
+func NewPair(p *measure.FabricPeer, c *measure.FabricCounts, echo, write aggregate.Percentiles, ownVerdict string) Record {
+	return Record{
+		Time: p.At, Kind: KindFabricPair, Device: p.Device, Port: p.Port, Peer: NewPeer(p), Pair: &Pair{
+			OwnVerdict: ownVerdict, Sent: c.Sent, Answered: c.Answered, ForwardLost: c.ForwardLost, ReverseLost: c.ReverseLost,
+			BusyLost: c.BusyLost, UnknownLost: c.UnknownLost, Pending: c.Pending, Writes: c.Writes, WritesOK: c.WritesOK,
+			WritesLate: c.WritesLate, WriteErrors: c.WriteErrors, Reconnects: c.Reconnects,
+			EchoNSP50: echo.P50, EchoNSP99: echo.P99, WriteNSP50: write.P50, WriteNSP99: write.P99,
+		},
+	}
+}

@@ -1,0 +1,158 @@
+package timeline
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/aggregate"
+	"rdma_events/internal/measure"
+	"rdma_events/internal/recorder"
+	"rdma_events/tests/schema"
+)
+
+// peer is a pair with gpu042 for which something is said at a moment.
+func peer(ms int, verdict string, change ...func(*measure.FabricPeer)) *measure.FabricPeer {
+	p := &measure.FabricPeer{
+		Device: "mlx5_0", Port: 1, OwnGroup: "rack1", PeerHost: "gpu042", PeerDevice: "mlx5_0", PeerGroup: "rack2", Scope: "across",
+		Verdict: verdict, Path: -1, At: at(ms),
+	}
+	for _, f := range change {
+		f(p)
+	}
+	return p
+}
+
+func unmet(ms int, reason string) *measure.FabricPeer {
+	return peer(ms, "", func(p *measure.FabricPeer) { p.Reason, p.PeerDevice = reason, "" })
+}
+
+func silent(d time.Duration) func(*measure.FabricPeer) {
+	return func(p *measure.FabricPeer) { p.SilentNS, p.Bad = int64(d), p.Verdict == "path" }
+}
+
+func fabricPort(ms int, verdict string) *measure.FabricPort {
+	p := &measure.FabricPort{Device: "mlx5_0", Port: 1, OwnGroup: "rack1", Verdict: verdict, List: "00112233aabbccdd", At: at(ms)}
+	p.Pairs, p.PairsMet = 8, 8
+	return p
+}
+
+func TestWhatIsSaidOfPairsAndPortsIsRecordedWhenItChanges(t *testing.T) {
+	all := record(t, t.TempDir()+"/r", func(r *Recording) {
+		for _, p := range []measure.Point{
+			fabricPort(0, "ok"), peer(1, "starting"), peer(2000, "ok"), peer(9000, "path", silent(270*time.Millisecond)),
+			peer(10_000, "path", silent(time.Second)), peer(14_300, "ok"), fabricPort(15_000, "own_link"), fabricPort(19_000, "ok"),
+			unmet(20_000, "key"), peer(80_000, "starting"), peer(80_400, "ok"),
+		} {
+			r.Emit(p)
+		}
+	})
+	require.Equal(t, []string{
+		"mlx5_0:1 > gpu042 mlx5_0 ok echoes and writes come",
+		"mlx5_0:1 > gpu042 mlx5_0 path echo and write silent for 270ms, its process answers",
+		"mlx5_0:1 > gpu042 mlx5_0 ok after 5.3s of path",
+		"mlx5_0:1 own_link what most of its pairs say is the fault of its own link: cable, transceiver or switch port",
+		"mlx5_0:1 ok after 4s of own_link",
+		"mlx5_0:1 > gpu042 not met: key it has another key, or a certificate of another authority; " +
+			"give both hosts the same fabric.key_file, or certificates of one authority",
+		"mlx5_0:1 > gpu042 mlx5_0 ok after 1m0s not met: key",
+	}, withoutTimes(all))
+	for _, k := range all {
+		text, err := json.Marshal(k)
+		require.NoError(t, err)
+		schema.Require(t, "events", string(text))
+	}
+}
+
+// Points of an interval say again what is known.
+func TestOfAnIntervalNothingOfTheFabricIsRecorded(t *testing.T) {
+	all := record(t, t.TempDir()+"/r", func(r *Recording) {
+		r.Interval([]measure.Point{fabricPort(0, "own_link"), peer(0, "path"), &measure.Fabric{OwnGroup: "rack1"}})
+	})
+	require.Empty(t, all)
+}
+
+func TestEachVerdictIsExplained(t *testing.T) {
+	for want, p := range map[string]*measure.FabricPeer{
+		"ok  echoes and writes come, writes in 3.1µs":                                   peer(0, "ok", func(p *measure.FabricPeer) { p.WriteNSP50 = 3100 }),
+		"starting  they have met; an echo and a write are awaited":                      peer(0, "starting"),
+		"path  echo and write silent, its process answers":                              peer(0, "path"),
+		"peer_port  echo and write silent for 300ms, its process says that its port is": peer(0, "peer_port", silent(300*time.Millisecond)),
+		"peer_down  echo, write and its process silent for 1.2s":                        peer(0, "peer_down", silent(1200*time.Millisecond)),
+		"peer_busy  its process does not echo for 2.1s, its device answers":             peer(0, "peer_busy", silent(2100*time.Millisecond)),
+		"partial  path 2 silent, others are not":                                        peer(0, "partial", func(p *measure.FabricPeer) { p.Path = 2 }),
+		"partial  the write silent, echoes are not":                                     peer(0, "partial", func(p *measure.FabricPeer) { p.Path = 4 }),
+		"partial  one path silent, others are not":                                      peer(0, "partial"),
+		"lossy_forward  probes lost on the way there, 17 so far":                        peer(0, "lossy_forward", func(p *measure.FabricPeer) { p.Lost = 17 }),
+		"lossy_reverse  echoes lost on the way back, 17 so far":                         peer(0, "lossy_reverse", func(p *measure.FabricPeer) { p.Lost = 17 }),
+		"lossy_both  probes lost in both directions, 17 so far":                         peer(0, "lossy_both", func(p *measure.FabricPeer) { p.Lost = 17 }),
+		"own_link  as most pairs of the port say: its own link is to blame":             peer(0, "own_link"),
+		"not met: no_responder  no process answers there; run the plugin there":         unmet(0, "no_responder"),
+		"eclipse  ": peer(0, "eclipse"), // of a later version
+	} {
+		line := Style{}.Line(&Record{Kind: KindFabricPeer, Device: "mlx5_0", Port: 1, Peer: NewPeer(p)})
+		require.Contains(t, line+"  ", "mlx5_0:1 > "+NewPeer(p).Name()+"  "+want)
+	}
+}
+
+func TestOnlyAPartialPairHasAPathInItsObject(t *testing.T) {
+	require.Equal(t, 0, *NewPeer(peer(0, "partial", func(p *measure.FabricPeer) { p.Path = 0 })).Path)
+	require.Nil(t, NewPeer(peer(0, "path", func(p *measure.FabricPeer) { p.Path = 0 })).Path)
+}
+
+// changes returns the words of the records that points make.
+func changes(points ...measure.Point) (words []string) {
+	c := NewChanges()
+	for _, p := range points {
+		if r, ok := c.Of(p, nil); ok && r.Peer != nil {
+			words = append(words, r.Peer.Word())
+		} else if ok {
+			words = append(words, r.Fabric.Verdict)
+		}
+	}
+	return words
+}
+
+func TestAPeerWithNewQueuesIsNewsAndAPairThatRestsIsNot(t *testing.T) {
+	require.Equal(t, []string{"ok", "starting", "ok"}, changes(peer(0, "starting"), peer(1, "ok"), peer(2, "starting"), peer(3, "ok")))
+	require.Equal(t, []string{"ok"},
+		changes(unmet(0, "starting"), peer(1, "ok"), unmet(2, "own_port"), peer(3, "starting"), peer(4, "ok"), peer(5, "ok")))
+	require.Equal(t, []string{"ok", "path", "ok"},
+		changes(peer(1, "ok"), peer(2, "path"), unmet(3, "own_port"), unmet(4, "starting"), peer(5, "starting"), peer(6, "ok")))
+	require.Equal(t, []string{"path", "path"}, changes(peer(0, "path"),
+		peer(1, "path", func(p *measure.FabricPeer) { p.Port = 2 }), peer(2, "path", func(p *measure.FabricPeer) { p.PeerDevice = "" })))
+}
+
+func TestAPortThatIsNotWellAtFirstIsNews(t *testing.T) {
+	require.Equal(t, []string{"own_port", "ok"}, changes(fabricPort(0, "own_port"), fabricPort(1, "own_port"), fabricPort(2, "ok")))
+	require.Empty(t, changes(fabricPort(0, "ok"), fabricPort(1, "ok")))
+}
+
+func TestAPairIsAnObjectAsItsSchemaSays(t *testing.T) {
+	r := NewPair(peer(0, "path", silent(time.Second)), &measure.FabricCounts{Sent: 9, Answered: 7, ForwardLost: 2},
+		aggregate.Percentiles{Count: 7, P50: 2100, P99: 5300}, aggregate.Percentiles{}, "ok")
+	r.Schema = Schema
+	text, err := json.Marshal(r)
+	require.NoError(t, err)
+	schema.Require(t, "fabric", string(text))
+	require.JSONEq(t, `{"schema":1,"time":"2023-11-14T22:13:20Z","kind":"fabric_pair","device":"mlx5_0","port":1,
+		"peer":{"host":"gpu042","device":"mlx5_0","group":"rack2","scope":"across","verdict":"path","bad":true,"silent_ns":1000000000,"lost":0},
+		"pair":{"own_verdict":"ok","sent":9,"answered":7,"forward_lost":2,"reverse_lost":0,"busy_lost":0,"unknown_lost":0,"pending":0,
+			"writes":0,"writes_ok":0,"writes_late":0,"write_errors":0,"reconnects":0,"echo_ns_p50":2100,"echo_ns_p99":5300}}`, string(text))
+}
+
+func TestARecordOfAPairCommandsNoTerminal(t *testing.T) {
+	p := peer(0, "ok", func(p *measure.FabricPeer) { p.PeerDevice = "\x1b[2J" })
+	require.Equal(t, "gpu042 ?[2J", NewPeer(p).Name())
+	k, err := NewKept(&recorder.Record{
+		Kind: KindFabricPeer, Device: "mlx5_0", Port: 1, Data: []byte(`{"peer":{"host":"\u001b[2J","reason":"x\u009b\n"}}`),
+	})
+	require.NoError(t, err)
+	require.Contains(t, Style{}.Kept(&k), "mlx5_0:1 > ?[2J  not met: x??")
+	for _, r := range []recorder.Record{{Kind: KindFabricPeer}, {Kind: KindFabricPort, Data: []byte(`{"peer":{}}`)}, {Kind: KindFabricPair}} {
+		_, err := NewKept(&r)
+		require.ErrorContains(t, err, "without its data", r.Kind)
+	}
+}
