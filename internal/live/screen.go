@@ -32,9 +32,14 @@ type Config struct {
 	ASCII   bool // without block characters
 	Probes  bool
 	Apps    bool // what applications experience
-	// Width returns how many columns the terminal has; nil: no limit.
-	Width func() int
-	Now   func() time.Time
+	// Pairs returns the pairs of ports with other hosts as they are now (timeline.NewPair), of which a table is shown. It is
+	// called every second, after gather. Nil: there is no table, else there are no probes.
+	Pairs func() []timeline.Record
+	// Every is the time between two tables where Out is no terminal; 0: one second.
+	Every time.Duration
+	// Width and Height return how many columns and lines the terminal has; nil: no limit.
+	Width, Height func() int
+	Now           func() time.Time
 }
 
 // Screen shows points. Emit and Log may be called concurrently and do not block.
@@ -52,6 +57,7 @@ type Screen struct {
 	held    []record // taken from queue, and not shown yet
 	block   block
 	current map[place]verbs.Method
+	table   time.Time // of the last table
 }
 
 // record is one that waits to be shown.
@@ -65,7 +71,7 @@ func New(c Config) *Screen {
 	return &Screen{
 		cfg: c, wake: make(chan struct{}, 1), changes: timeline.NewChanges(),
 		style: timeline.Style{Colours: c.Colours, ASCII: c.ASCII},
-		block: block{width: c.Width}, current: make(map[place]verbs.Method),
+		block: block{width: c.Width, height: c.Height}, current: make(map[place]verbs.Method),
 	}
 }
 
@@ -94,7 +100,7 @@ func (s *Screen) Run(ctx context.Context, gather func(now time.Time) []measure.P
 			now := s.cfg.Now()
 			points := gather(now)
 			s.look(points)
-			if err := s.show(s.take(now.Add(-hold)), s.probes(points, now)); err != nil {
+			if err := s.show(s.take(now.Add(-hold)), s.present(points, now)); err != nil {
 				return err
 			}
 		}

@@ -4,24 +4,44 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"time"
 
+	"rdma_events/internal/measure"
 	"rdma_events/internal/timeline"
 )
 
-// show writes records, and then those of probes: on a terminal in place below all other
-// lines, else as further lines.
-func (s *Screen) show(records, probes []record) error {
+// page is what there is now: on a terminal in place below all other lines, else below them as further ones.
+type page struct {
+	records []record
+	lines   []string // for the block
+	plain   []string // where there is no terminal; nil: the records
+}
+
+// present returns what there is now, nil if there is nothing to be shown. points are those of a Gather.
+func (s *Screen) present(points []measure.Point, now time.Time) *page {
+	if s.cfg.Pairs != nil {
+		return s.pairs(now)
+	}
+	probes := s.probes(points, now)
+	if probes == nil {
+		return nil
+	}
+	return &page{records: probes, lines: s.lines(probes)}
+}
+
+// show writes records, and then what there is now, unless that is nil.
+func (s *Screen) show(records []record, now *page) error {
 	var b bytes.Buffer
 	if s.cfg.Colours && !s.cfg.JSON {
-		s.block.clear(&b, len(records) > 0 || probes != nil)
+		s.block.clear(&b, len(records) > 0 || now != nil)
 		s.write(&b, records)
-		if probes != nil {
-			s.block.lines = s.lines(probes)
+		if now != nil {
+			s.block.lines = now.lines
 		}
 		s.block.draw(&b)
 	} else {
 		s.write(&b, records)
-		s.write(&b, probes)
+		s.writePage(&b, now)
 	}
 	if b.Len() == 0 {
 		return nil
@@ -30,6 +50,18 @@ func (s *Screen) show(records, probes []record) error {
 		return fmt.Errorf("write: %w", err)
 	}
 	return nil
+}
+
+func (s *Screen) writePage(b *bytes.Buffer, now *page) {
+	switch {
+	case now == nil:
+	case s.cfg.JSON || now.plain == nil:
+		s.write(b, now.records)
+	default:
+		for _, line := range now.plain {
+			b.WriteString(line + "\n")
+		}
+	}
 }
 
 func (s *Screen) write(b *bytes.Buffer, records []record) {

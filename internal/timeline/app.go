@@ -159,7 +159,7 @@ func (s Style) appWords(r *Record) (name, detail string) {
 	case KindAppHang:
 		colour := green
 		if r.Hang.Threads > 0 {
-			colour = red
+			colour = Red
 		}
 		detail = s.Paint(colour, r.Hang.line(r.App))
 	}

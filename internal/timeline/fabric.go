@@ -3,6 +3,7 @@ package timeline
 import (
 	"fmt"
 	"reflect"
+	"slices"
 
 	"rdma_events/internal/aggregate"
 	"rdma_events/internal/fabric"
@@ -56,6 +57,14 @@ func (p *Peer) Name() string {
 
 // IsWell reports whether both witnesses answer, and nothing is lost.
 func (p *Peer) IsWell() bool { return fabric.Verdict(p.Verdict) == fabric.VerdictOK }
+
+// Weight orders pairs: the greater, the worse.
+func (p *Peer) Weight() int {
+	return slices.Index([]fabric.Verdict{
+		fabric.VerdictOK, fabric.VerdictStarting, fabric.VerdictPeerBusy, "", fabric.VerdictOwnLink, fabric.VerdictPeerDown, fabric.VerdictPeerPort,
+		fabric.VerdictLossyForward, fabric.VerdictLossyReverse, fabric.VerdictLossyBoth, fabric.VerdictPartial, fabric.VerdictPath,
+	}, fabric.Verdict(p.Verdict))
+}
 
 // Word returns what is said of the pair in a word or two: the verdict, or as in "not met: key".
 func (p *Peer) Word() string {
@@ -137,7 +146,7 @@ func (p *Peer) colour() string {
 	case v == fabric.VerdictStarting, p.Reason == string(fabric.ReasonStarting):
 		return Dim
 	case p.Bad:
-		return red
+		return Red
 	}
 	return yellow
 }
@@ -179,7 +188,7 @@ func (f *Fabric) colour() string {
 	if fabric.Verdict(f.Verdict) == fabric.VerdictOK {
 		return green
 	}
-	return red
+	return Red
 }
 
 // Pair holds what became of the probes and writes of a pair, since it is there. Percentiles are of the window, in ns; 0: not known.

@@ -18,7 +18,7 @@ type Style struct {
 const (
 	Dim    = "2"
 	plain  = ""
-	red    = "31"
+	Red    = "31"
 	green  = "32"
 	yellow = "33"
 )
@@ -67,14 +67,14 @@ func (s Style) words(r *Record) (name, detail, colour string) {
 	case KindCommand:
 		name, detail, colour = "command", r.Command.line(), green
 		if r.Command.Stuck {
-			colour = red
+			colour = Red
 		}
 	case KindEvidence:
 		name, detail = "why "+r.Evidence.Trigger, r.Evidence.line()
 	case KindPort:
 		name, detail = "(first look)", s.state(r.StateTo)+", "+r.Link.line()
 	case KindDevice:
-		name, detail, colour = "not watched: "+r.Reason, r.Why, red
+		name, detail, colour = "not watched: "+r.Reason, r.Why, Red
 		if r.Opened != nil {
 			name, colour = r.Opened.line(), Dim
 		}
@@ -89,7 +89,7 @@ func (s Style) words(r *Record) (name, detail, colour string) {
 	case KindFabricPort:
 		name, detail, colour = r.Fabric.Verdict, r.Fabric.line(), r.Fabric.colour()
 	case KindTracer:
-		name, detail, colour = r.Tracer.line(r.Reason), r.Why, red
+		name, detail, colour = r.Tracer.line(r.Reason), r.Why, Red
 		if r.Tracer.Attached {
 			colour = Dim
 		}
@@ -129,7 +129,7 @@ func (s Style) state(name string) string {
 	case verbs.PortActive.String():
 		return s.Paint(green, name)
 	case verbs.PortDown.String(), verbs.PortAbsent.String():
-		return s.Paint(red, name)
+		return s.Paint(Red, name)
 	}
 	return name
 }
@@ -139,7 +139,7 @@ func colourOf(event string) string {
 	case event == "port_active":
 		return green
 	case strings.HasSuffix(event, "_err") || strings.HasSuffix(event, "_fatal"):
-		return red
+		return Red
 	}
 	return plain
 }
