@@ -55,6 +55,21 @@ var (
 	ErrMalformed = errors.New("malformed")
 )
 
+// ReasonOf returns why there is no conversation with a host, by the error of Converse.
+func ReasonOf(err error) fabric.Reason {
+	switch {
+	case err == nil:
+		return fabric.ReasonNone
+	case errors.Is(err, ErrKey):
+		return fabric.ReasonKey
+	case errors.Is(err, ErrNotListed):
+		return fabric.ReasonNotListed
+	case errors.Is(err, ErrVersion):
+		return fabric.ReasonVersion
+	}
+	return fabric.ReasonNoResponder
+}
+
 // Network reaches other hosts. Its methods may be called concurrently. There is one over TCP, and one of the simulator.
 type Network interface {
 	// Peer returns what reaches a host. It does not block, and the host need not be there. The caller closes it.

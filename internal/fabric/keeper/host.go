@@ -128,7 +128,7 @@ func (h *host) hangUp(err error) {
 	}
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
-	why := reasonOf(err)
+	why := hello.ReasonOf(err)
 	if why != h.unheard {
 		h.k.cfg.Log.Debug("no conversation with a host", "host", h.Name, "reason", string(why), "error", err)
 	}
@@ -141,18 +141,6 @@ func (h *host) hangUp(err error) {
 			pr.failed(why)
 		}
 	}
-}
-
-func reasonOf(err error) fabric.Reason {
-	switch {
-	case errors.Is(err, hello.ErrKey):
-		return fabric.ReasonKey
-	case errors.Is(err, hello.ErrNotListed):
-		return fabric.ReasonNotListed
-	case errors.Is(err, hello.ErrVersion):
-		return fabric.ReasonVersion
-	}
-	return fabric.ReasonNoResponder
 }
 
 // converse holds one conversation, and returns why it is over.

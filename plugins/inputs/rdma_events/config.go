@@ -6,6 +6,7 @@ import (
 
 	"github.com/influxdata/telegraf/config"
 
+	"rdma_events/internal/fabric"
 	"rdma_events/internal/recorder"
 	"rdma_events/internal/tracer"
 	"rdma_events/internal/verbs"
@@ -89,6 +90,9 @@ type FabricConfig struct {
 	Paths        int             `toml:"paths"`
 	TrafficClass int             `toml:"traffic_class"`
 	ServiceLevel int             `toml:"service_level"`
+
+	hosts     *fabric.List // instead of those of PeersFile; nil: there are none
+	peersPort int          // where other hosts listen; 0: where this one does
 }
 
 // SimConfig is [inputs.rdma_events.sim].

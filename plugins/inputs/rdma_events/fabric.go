@@ -37,14 +37,14 @@ type probing struct {
 // openProbing opens what the probes between hosts need, nil without fabric.peers_file. The errors are one line.
 func (c *Config) openProbing(r verbs.Request, emit func(measure.Point), log *slog.Logger) (*probing, error) {
 	f := &c.Fabric
-	if !f.on() {
+	if !f.On() {
 		return nil, nil
 	}
 	host, err := f.hostName()
 	if err != nil {
 		return nil, err
 	}
-	p := &probing{log: log, orders: map[string]*worker.Orders{}, list: &listFile{path: f.PeersFile, host: host, log: log}}
+	p := &probing{log: log, orders: map[string]*worker.Orders{}, list: f.list(host, log)}
 	list, err := p.list.read()
 	if err != nil {
 		return nil, err
@@ -99,6 +99,9 @@ func (c *Config) network(r verbs.Request, host string, credentials *hello.Creden
 
 // port returns where other hosts listen: all hosts have the same configuration.
 func (c *FabricConfig) port() int {
+	if c.peersPort != 0 {
+		return c.peersPort
+	}
 	listen := c.Listen
 	if listen == "" {
 		listen = DefaultConfig().Fabric.Listen
@@ -176,18 +179,18 @@ func (p *probing) close() error {
 // checkProbing checks the files of the fabric's options. The error is one line.
 func (c *Config) checkProbing() error {
 	f := &c.Fabric
-	if !f.on() {
+	if !f.On() {
 		return nil
 	}
 	host, err := f.hostName()
 	if err != nil {
 		return err
 	}
-	list := listFile{path: f.PeersFile, host: host, log: slog.New(slog.DiscardHandler)}
-	if _, err := list.read(); err != nil {
+	log := slog.New(slog.DiscardHandler)
+	if _, err := f.list(host, log).read(); err != nil {
 		return err
 	}
-	_, err = c.credentials(host, list.log)
+	_, err = c.credentials(host, log)
 	return err
 }
 

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"rdma_events/internal/fabric"
 	"rdma_events/internal/fabric/keeper"
 	"rdma_events/internal/verbs"
 )
@@ -52,8 +53,17 @@ func isListen(address string) bool {
 	return err == nil && n >= 1 && n <= 65_535
 }
 
-// on reports whether hosts are probed or answered.
-func (c *FabricConfig) on() bool { return c.PeersFile != "" }
+// On reports whether hosts are probed or answered.
+func (c *FabricConfig) On() bool { return c.PeersFile != "" || c.hosts != nil }
+
+// Off has hosts neither be probed nor answered.
+func (c *FabricConfig) Off() { c.PeersFile, c.hosts = "", nil }
+
+// ProbeOnly has other hosts be probed and not answered, as a command does beside the plugin, which has the port.
+func (c *FabricConfig) ProbeOnly() { c.peersPort, c.Listen, c.Probe = c.port(), "", true }
+
+// Use has the hosts of a list probe each other, instead of those of fabric.peers_file. own is the name of this one.
+func (c *FabricConfig) Use(l *fabric.List, own string) { c.PeersFile, c.hosts, c.Host = "", l, own }
 
 // hasKey reports whether something is configured that proves who this host is.
 func (c *FabricConfig) hasKey() bool {
@@ -65,7 +75,7 @@ func (c *Config) validateFabric() error {
 	f := &c.Fabric
 	some := f.TLSCert != "" || f.TLSKey != "" || f.TLSCA != ""
 	switch {
-	case !f.on():
+	case !f.On():
 		return nil
 	case f.KeyFile != "" && some:
 		return notAllowed("fabric.key_file", &f.KeyFile, `"" where fabric.tls_cert, fabric.tls_key and fabric.tls_ca are set`)
@@ -94,7 +104,7 @@ func (c *FabricConfig) hostName() (string, error) {
 // request returns what the worker of a device is asked for.
 func (c *Config) fabricRequest(device string) verbs.FabricOptions {
 	f := &c.Fabric
-	if !f.on() || !f.wants(device) {
+	if !f.On() || !f.Wants(device) {
 		return verbs.FabricOptions{}
 	}
 	return verbs.FabricOptions{
@@ -103,8 +113,8 @@ func (c *Config) fabricRequest(device string) verbs.FabricOptions {
 	}
 }
 
-// wants reports whether a device that is watched probes and answers.
-func (c *FabricConfig) wants(device string) bool {
+// Wants reports whether a device that is watched probes and answers.
+func (c *FabricConfig) Wants(device string) bool {
 	match, err := compile(c.Devices) // Check has refused globs that are none
 	return err == nil && match != nil && match.Match(device)
 }

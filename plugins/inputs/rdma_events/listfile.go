@@ -18,7 +18,8 @@ const listInterval = 5 * time.Second
 // listFile is the file of fabric.peers_file.
 type listFile struct {
 	path string
-	host string // of this host in the list
+	kept *fabric.List // there is no file; nil: there is one
+	host string       // of this host in the list
 	log  *slog.Logger
 
 	seen    fs.FileInfo // when it was read last
@@ -26,8 +27,16 @@ type listFile struct {
 	without bool // the list that was read last does not have the host
 }
 
+// list returns the list of the configuration, for the host of a name in it.
+func (c *FabricConfig) list(host string, log *slog.Logger) *listFile {
+	return &listFile{path: c.PeersFile, kept: c.hosts, host: host, log: log}
+}
+
 // read reads the list. The error is one line.
 func (l *listFile) read() (*fabric.List, error) {
+	if l.kept != nil {
+		return l.kept, nil
+	}
 	f, err := os.Open(l.path)
 	if err != nil {
 		return nil, l.failed(err)
@@ -59,6 +68,9 @@ func (l *listFile) failed(err error) error {
 // watch calls set with each list that differs from the one before, until ctx is done. A list that cannot be read is reported
 // once, and the one before stays.
 func (l *listFile) watch(ctx context.Context, set func(*fabric.List)) {
+	if l.kept != nil {
+		return
+	}
 	tick := time.NewTicker(listInterval)
 	defer tick.Stop()
 	for {
