@@ -159,10 +159,11 @@ func sweep(base string) {
 	}
 }
 
-// isOwnDir protects against the files of other users in a shared temporary directory.
+// isOwnDir protects against the files of other users in a shared temporary directory. A directory that was made in one with the
+// set-group-ID bit has this bit too (inode(7)): a volume of Kubernetes has it where the pod has an fsGroup.
 func isOwnDir(path string) bool {
 	var st unix.Stat_t
-	return unix.Lstat(path, &st) == nil && st.Mode == unix.S_IFDIR|0o700 && int(st.Uid) == os.Geteuid()
+	return unix.Lstat(path, &st) == nil && st.Mode&^unix.S_ISGID == unix.S_IFDIR|0o700 && int(st.Uid) == os.Geteuid()
 }
 
 func sweepOne(path string) {

@@ -67,6 +67,24 @@ func TestOnlyDeadInstancesOfThisUserAreSweptAway(t *testing.T) {
 	}
 }
 
+// The kubelet gives an emptyDir the set-group-ID bit if the pod has an fsGroup.
+func TestADeadInstanceIsSweptAwayWhereDirectoriesInheritTheirGroup(t *testing.T) {
+	base := shortDir(t)
+	require.NoError(t, os.Chmod(base, 0o777|os.ModeSetgid))
+	dead, err := OpenDir(base)
+	require.NoError(t, err)
+	path := dead.Path()
+	left, err := os.Stat(path)
+	require.NoError(t, err)
+	require.Equal(t, os.ModeDir|os.ModeSetgid|0o700, left.Mode(), "the kernel makes it so")
+	require.NoError(t, dead.f.Close()) // as the kernel does when the process dies
+
+	d, err := OpenDir(base)
+	require.NoError(t, err)
+	defer d.Close()
+	require.NoDirExists(t, path)
+}
+
 func TestADirectoryThatIsSweptWhileItIsMadeIsNotUsed(t *testing.T) {
 	path := filepath.Join(shortDir(t), "d")
 	require.NoError(t, os.Mkdir(path, 0o700))
