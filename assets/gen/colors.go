@@ -122,6 +122,8 @@ var saidColors = []meaning{
 	{"no_common_gid", "blue"},
 	{"pkey", "light-red"},
 	{"unsupported", grey},
+	{"not_active", "dark-yellow"},
+	{"failed", "dark-red"},
 }
 
 // past is a dashed line, above which the rule wake-slow fires.
