@@ -98,6 +98,9 @@ func TestOptionsAndStructTagsAgree(t *testing.T) {
 	var walk func(prefix string, typ reflect.Type)
 	walk = func(prefix string, typ reflect.Type) {
 		for _, f := range reflect.VisibleFields(typ) {
+			if !f.IsExported() {
+				continue // set by the program, not by a configuration
+			}
 			name := prefix + f.Tag.Get("toml")
 			if f.Type.Kind() == reflect.Struct {
 				walk(name+".", f.Type)
