@@ -18,8 +18,9 @@ const (
 	fabricRest = time.Second
 	// fabricRestMax limits the rests after attempts that fail, which double.
 	fabricRestMax = time.Minute
-	// maxFacts is how many facts one Run may return. The native backend polls up to 512 completions before it looks at any.
-	maxFacts = 2048
+	// maxFacts is how many facts one Run may return: those of half a second of the most pairs at the shortest interval, and what
+	// a backend leaves free.
+	maxFacts = 2 * verbs.MinFabricFacts
 )
 
 // fabric keeps the Fabric of one port: it makes it while the port is active, runs it, and makes it anew when the port or its

@@ -137,3 +137,19 @@ func TestOtherPKeysMakeAnotherFabric(t *testing.T) {
 		require.Equal(t, []time.Duration{fabricRest}, r.tried(changed))
 	})
 }
+
+func TestAFabricOfTheSimulatorStays(t *testing.T) {
+	for _, profile := range []string{"roce2", "dual", "ib8"} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newFabricRig(t, profile, "")
+			r.wrap = nil
+			r.start(nil)
+			items := r.after(time.Hour)
+			announced := fabricPorts(items)
+			require.Len(t, announced, pick(items, func(i verbs.Item) *verbs.DeviceAttr { return i.Opened })[0].Ports)
+			for _, at := range announced {
+				require.NotZero(t, at.Epoch, at.Reason)
+			}
+		})
+	}
+}
