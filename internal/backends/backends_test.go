@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/fabric"
 	"rdma_events/internal/verbs"
 )
 
@@ -32,4 +33,20 @@ func TestUnknownProfileIsAnError(t *testing.T) {
 	row, _ := Find(verbs.BackendSim)
 	_, err := row.Discover(verbs.Request{Sim: verbs.Simulation{Profile: "x"}}, nil)
 	require.Error(t, err)
+}
+
+func TestSimulatedHostsAreReachedWithoutANetwork(t *testing.T) {
+	row, _ := Find(verbs.BackendSim)
+	network, err := row.Network(verbs.Request{Sim: verbs.Simulation{Profile: "roce2", Scenario: "fabric", Seed: 1}})
+	require.NoError(t, err)
+	peer, err := network.Peer(fabric.Host{Name: "gpu02"})
+	require.NoError(t, err)
+	states, err := peer.State(t.Context())
+	require.NoError(t, err)
+	require.Len(t, states, 2)
+	require.NoError(t, peer.Close())
+	_, err = row.Network(verbs.Request{Sim: verbs.Simulation{Profile: "x"}})
+	require.Error(t, err)
+	row, _ = Find(verbs.BackendVerbs)
+	require.Nil(t, row.Network)
 }

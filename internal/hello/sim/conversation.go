@@ -17,7 +17,7 @@ type conversation struct {
 	peer    *peer
 	digest  string
 	changes chan hello.Change
-	told    int64           // up to this moment
+	upTo    int64           // the changes up to this moment are passed on
 	ports   []sim.PeerPort  // of that moment
 	ctx     context.Context // until the conversation has ended
 	cancel  context.CancelFunc
@@ -32,25 +32,25 @@ const mostChanges = 256
 
 var (
 	errReset  = errors.New("the host has ended the conversation")
-	errUnread = errors.New("what the host tells is not read here")
+	errUnread = errors.New("changes of the host are not read here")
 )
 
 func newConversation(p *peer, digest string) *conversation {
 	now := p.w.Now()
 	c := &conversation{
 		peer: p, digest: digest, changes: make(chan hello.Change, mostChanges), done: make(chan struct{}),
-		told: now, ports: p.host.Ports(now),
+		upTo: now, ports: p.host.Ports(now),
 	}
 	c.ctx, c.cancel = context.WithCancel(p.ctx)
 	return c
 }
 
-// watch tells of the host's ports, until the conversation ends.
+// watch passes on the changes of the host's ports, until the conversation ends.
 func (c *conversation) watch() {
 	defer close(c.done)
 	defer close(c.changes)
 	for host := c.peer.host; ; {
-		next, ever := host.NextChange(c.told)
+		next, ever := host.NextChange(c.upTo)
 		if !ever {
 			<-c.ctx.Done()
 			break
@@ -62,18 +62,18 @@ func (c *conversation) watch() {
 			c.end(errReset)
 			return
 		}
-		// A host that is stopped tells it later.
+		// A host that is stopped says it later.
 		if c.peer.wait(c.ctx, c.ctx) != nil {
 			break
 		}
-		c.tell(host.Ports(next))
-		c.told = next
+		c.pass(host.Ports(next))
+		c.upTo = next
 	}
 	c.end(net.ErrClosed)
 }
 
-// tell tells what is new of the host's ports.
-func (c *conversation) tell(ports []sim.PeerPort) {
+// pass passes on what is new of the host's ports.
+func (c *conversation) pass(ports []sim.PeerPort) {
 	for i, q := range ports {
 		if q.Epoch == c.ports[i].Epoch {
 			continue
@@ -110,11 +110,11 @@ func (c *conversation) Offer(ctx context.Context, o hello.Offer) (hello.Answer, 
 	if err != nil {
 		return hello.Answer{}, fmt.Errorf("offer a pair to %s: %w", c.peer.name, err)
 	}
-	return answer(c.peer.host, c.peer.host.Ports(c.peer.w.Now()), &o), nil
+	return answer(c.peer.host.Ports(c.peer.w.Now()), &o), nil
 }
 
 // answer returns what a host answers to an offer.
-func answer(host *sim.Peer, ports []sim.PeerPort, o *hello.Offer) hello.Answer {
+func answer(ports []sim.PeerPort, o *hello.Offer) hello.Answer {
 	q, ok := opposite(ports, &o.Port)
 	switch {
 	case !ok || q.LinkLayer != o.Port.LinkLayer:
@@ -127,9 +127,11 @@ func answer(host *sim.Peer, ports []sim.PeerPort, o *hello.Offer) hello.Answer {
 		return hello.Answer{Reason: fabric.ReasonPKey}
 	}
 	q.UD = q.UD[:min(len(q.UD), len(o.Port.UD))]
-	a := hello.Answer{Port: hello.Port{Device: q.Device, Position: q.Position, FabricPort: q.FabricPort}}
-	a.RC, a.PSN = host.RC(q.Epoch, o.Session)
-	return a
+	const psns = 1 << 24
+	return hello.Answer{
+		Port: hello.Port{Device: q.Device, Position: q.Position, FabricPort: q.FabricPort},
+		RC:   q.RC, PSN: uint32((q.Epoch ^ o.Session) % psns),
+	}
 }
 
 // opposite returns the port of the device of the same name, else of that in the same position.

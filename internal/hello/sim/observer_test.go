@@ -119,8 +119,8 @@ func (p *observed) meet() {
 		}
 		require.Equal(p, "digest", talk.Digest())
 	}
-	p.observer.sessions++
-	p.session = p.observer.sessions
+	p.sessions++
+	p.session = p.sessions
 	p.join(ctx)
 }
 
@@ -217,7 +217,7 @@ func (p *observed) look(upTo int64) {
 	}
 }
 
-// hear hears what the host tells of its port.
+// hear takes a change of its port.
 func (p *observed) hear() {
 	if p.talk == nil {
 		return
@@ -248,13 +248,14 @@ func (p *observed) ask() {
 	}
 	answer := make(chan hello.PortState, 1)
 	p.asked = answer
+	q := p.met.Port
 	go func() { // it ends with its context, before the bubble does
 		defer close(answer)
 		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 		defer cancel()
 		states, err := p.peer.State(ctx)
 		for _, s := range states {
-			if err == nil && s.Device == p.met.Port.Device && s.Port == p.met.Port.Port {
+			if err == nil && s.Device == q.Device && s.Port == q.Port {
 				answer <- s
 			}
 		}

@@ -199,6 +199,11 @@ func (d *device) addFabric(f *fabricEnd) error {
 	if d.closed {
 		return verbs.ErrClosed
 	}
+	for other := range d.fabrics {
+		if other.c.Port == f.c.Port {
+			return fmt.Errorf("%w: the port has a Fabric", verbs.ErrLimit)
+		}
+	}
 	d.fabrics[f] = struct{}{}
 	return nil
 }

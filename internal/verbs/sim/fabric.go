@@ -54,13 +54,13 @@ func (d *device) newFabric(c verbs.FabricConfig) (*fabricEnd, verbs.FabricPort, 
 	if err != nil {
 		return nil, port, err
 	}
-	c.Interval = max(c.Interval, time.Millisecond)
 	slot, err := d.led.AddFabric(c.Port)
 	if err != nil {
 		return nil, port, fmt.Errorf("%w: %w", verbs.ErrLimit, err)
 	}
 	f := &fabricEnd{
-		d: d, c: c, count: fabricCount{led: d.led, slot: slot}, life: newLife(), inbox: inbox{came: make(chan struct{}, 1)}, nudge: make(chan struct{}, 1), joins: map[string]int{},
+		d: d, c: c, count: fabricCount{led: d.led, slot: slot}, life: newLife(),
+		inbox: inbox{came: make(chan struct{}, 1)}, nudge: make(chan struct{}, 1), joins: map[string]int{},
 		rcs: connections{to: map[uint32]uint32{}},
 	}
 	if err := d.addFabric(f); err != nil {
@@ -81,6 +81,8 @@ func (d *device) fabricPort(c verbs.FabricConfig) (verbs.FabricPort, error) {
 		return verbs.FabricPort{}, verbs.ErrNoDevice
 	case c.Port < 1 || c.Port > len(d.h.ports):
 		return verbs.FabricPort{}, fmt.Errorf("%w: the device has %d ports", verbs.ErrUnsupported, len(d.h.ports))
+	case c.Interval <= 0:
+		return verbs.FabricPort{}, fmt.Errorf("%w: no interval", verbs.ErrUnsupported)
 	case c.Paths < 1 || c.Paths > verbs.MaxFabricPaths:
 		return verbs.FabricPort{}, fmt.Errorf("%w: %d paths", verbs.ErrUnsupported, c.Paths)
 	}

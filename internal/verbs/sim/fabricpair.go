@@ -23,7 +23,7 @@ type fabricPair struct {
 	look    int64 // when the echo of the probe awaited is missing; 0: none is awaited
 	awaited uint64
 	more    int   // probes that silence has brought and are not sent yet
-	told    bool  // an echo is missing, which was said
+	said    bool  // that an echo is missing
 	asked   bool  // silence has brought probes since the last echo
 	moreAt  int64 // when the next of them is due
 
@@ -104,8 +104,8 @@ func (p *fabricPair) step(now int64, active bool, s *sink) {
 // peer whose device acknowledges is merely busy, and is never asked more. A write that was posted a moment ago is not silent yet.
 func (p *fabricPair) missing(now int64, s *sink) {
 	p.look = 0
-	if !p.told {
-		p.told, s.amiss = true, true
+	if !p.said {
+		p.said, s.amiss = true, true
 		s.add(p, verbs.FabricMissing, now)
 	}
 	if silent := p.write.posted != 0 && now-p.write.posted >= missingAfter/2; !p.asked && (silent || p.writeFailed) {
@@ -191,7 +191,7 @@ func (p *fabricPair) takeEcho(m *datagram, s *sink) bool {
 	fact.Dry = m.dry != p.peerDry[m.path] || p.f.dry[m.path] != p.ownDry[m.path]
 	sent.seq = 0 // a second echo of it is foreign
 	p.peerDry[m.path], p.ownDry[m.path] = m.dry, p.f.dry[m.path]
-	p.more, p.told, p.asked = 0, false, false
+	p.more, p.said, p.asked = 0, false, false
 	if m.seq >= p.awaited {
 		p.look = 0
 	}
@@ -200,17 +200,17 @@ func (p *fabricPair) takeEcho(m *datagram, s *sink) bool {
 
 // answer echoes a probe of a peer, as long as it has not asked too often in this second. What it does not echo, it has
 // received nevertheless.
-func (p *fabricPair) answer(m *datagram, active bool) {
+func (p *fabricPair) answer(m *datagram, now int64) {
 	p.rx[m.path]++
-	if !p.limit.allows(m.at) {
+	if !p.limit.allows(now) {
 		p.f.count.refused()
 		return
 	}
 	p.tx[m.path]++
 	p.f.count.echoed()
-	if p.near != nil && active {
+	if p.near != nil {
 		p.near.inbox.deliver(datagram{
-			at: m.at + nearby, echo: true, from: p.f.ud[m.path], path: m.path, session: m.session, seq: m.seq,
+			at: now + nearby, echo: true, from: p.f.ud[m.path], path: m.path, session: m.session, seq: m.seq,
 			rx: p.rx[m.path], tx: p.tx[m.path], dry: p.f.dry[m.path], delay: echoDelayMedian,
 		})
 	}

@@ -123,7 +123,7 @@ func (f *fabricEnd) hear(now int64, active bool) {
 // returns the moment up to which it has taken all, and false.
 func (f *fabricEnd) drain(now int64, active bool, s *sink) (upTo int64, ok bool) {
 	var got [verbs.MaxFabricPaths]int // receives
-	any := false
+	completed := false
 	for s.room() {
 		p := f.firstWrite()
 		at := f.inbox.first()
@@ -133,20 +133,20 @@ func (f *fabricEnd) drain(now int64, active bool, s *sink) (upTo int64, ok bool)
 			p = nil
 		}
 		if at > now {
-			f.finishDrain(any, got)
+			f.finishDrain(completed, got)
 			return now, true
 		}
-		any, upTo = true, at
+		completed, upTo = true, at
 		if p != nil {
 			p.retry(active, s)
 			continue
 		}
 		m := f.inbox.take()
 		if got[m.path]++; got[m.path] <= fabricReceives {
-			f.receive(&m, active, s)
+			f.receive(&m, now, active, s)
 		}
 	}
-	f.finishDrain(any, got)
+	f.finishDrain(completed, got)
 	return upTo, false
 }
 
@@ -163,8 +163,8 @@ func (f *fabricEnd) firstWrite() *fabricPair {
 
 // finishDrain counts the event of what was taken together. Whoever asked before receives were used up hears nothing of it; the
 // next one does.
-func (f *fabricEnd) finishDrain(any bool, got [verbs.MaxFabricPaths]int) {
-	if any {
+func (f *fabricEnd) finishDrain(completed bool, got [verbs.MaxFabricPaths]int) {
+	if completed {
 		f.count.event()
 	}
 	for path, n := range got {
@@ -177,7 +177,7 @@ func (f *fabricEnd) finishDrain(any bool, got [verbs.MaxFabricPaths]int) {
 
 // receive takes a datagram if it is of a pair: of its session, of the queue pair that belongs to the path, and of the kind that
 // its role has to do with.
-func (f *fabricEnd) receive(m *datagram, active bool, s *sink) {
+func (f *fabricEnd) receive(m *datagram, now int64, active bool, s *sink) {
 	role := verbs.FabricAnswers
 	if m.echo {
 		role = verbs.FabricProbes
@@ -188,7 +188,7 @@ func (f *fabricEnd) receive(m *datagram, active bool, s *sink) {
 			continue
 		}
 		if !m.echo {
-			p.answer(m, active)
+			p.answer(m, now)
 		} else if !p.takeEcho(m, s) {
 			break
 		}

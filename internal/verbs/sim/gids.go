@@ -96,7 +96,11 @@ func (w *World) AddAddress(device string, port int, address netip.Addr) error {
 		if n := len(l.table); n > 0 {
 			next = l.table[n-1].Index + 1
 		}
-		l.table = append(l.table, verbs.GID{Index: next, Raw: address.As16(), Type: verbs.GIDRoCEv2, NetDev: l.attr.NetDev})
+		gid := verbs.GID{Index: next, Raw: address.As16(), NetDev: l.attr.NetDev}
+		if l.attr.LinkLayer == verbs.LinkEthernet {
+			gid.Type = verbs.GIDRoCEv2
+		}
+		l.table = append(l.table, gid)
 		h.emit(pending{typ: verbs.EventGIDChange, port: port, count: 1, due: now})
 	})
 }

@@ -24,6 +24,7 @@ type PeerPort struct {
 	State    verbs.PortState
 	Refuses  Refusal // of those that concern a port
 	verbs.FabricPort
+	RC uint32 // the number of its queue pairs for writes
 }
 
 // Peer returns the host of a name.
@@ -68,7 +69,7 @@ func (p *Peer) port(number, port int, spec *portSpec, device string, at int64) P
 		return q
 	}
 	n := far.numbers(q.Epoch)
-	q.UD, q.QKey, q.MTU, q.PKey = n.ud[:], n.qkey, spec.attr.MTU, defaultPKey
+	q.UD, q.QKey, q.RC, q.MTU, q.PKey = n.ud[:], n.qkey, n.rc, spec.attr.MTU, defaultPKey
 	q.GIDs, q.LID = far.addresses(number, spec)
 	return q
 }
@@ -87,13 +88,6 @@ func (p *far) addresses(number int, spec *portSpec) (all []verbs.FabricGID, lid 
 	}
 	mapped := netip.AddrFrom4([4]byte{10, 64 | byte(sum), byte(sum >> 8), byte(sum>>16)&^31 | byte(number)&31}).As16()
 	return []verbs.FabricGID{{Index: 3, Raw: mapped}, {Index: 1, Raw: local}}, 0
-}
-
-// RC returns the number of the queue pair that a port has for a session in an epoch, and its first PSN.
-func (p *Peer) RC(epoch, session uint64) (number, psn uint32) {
-	const psns = 1 << 24
-	number = rcNumber(epoch, session)
-	return number, uint32((epoch ^ session) % psns)
 }
 
 // Down reports whether the host is off at a moment, or has no such plugin: nothing answers there.

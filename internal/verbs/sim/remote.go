@@ -134,8 +134,7 @@ func (r *remote) acknowledge(nth uint64, now int64) (at int64, ok bool) {
 	d := r.draw(nth)
 	came, there := r.pass(forward, writePath, now, d.chance[0], d.wire[0])
 	back, here := r.pass(reverse, writePath, came, d.chance[1], d.wire[1]+d.wake[1])
-	epoch := r.epoch(came)
-	return back, there && here && r.knows(came) && r.peer.RC == rcNumber(epoch, r.peer.Session)
+	return back, there && here && r.knows(came) && r.peer.RC == r.numbers(r.epoch(came)).rc
 }
 
 // probes returns when the probe comes that the port sends now, false if it sends none or if it is lost.
@@ -171,6 +170,7 @@ func (l *echoLimit) allows(now int64) bool {
 type numbers struct {
 	ud   [verbs.MaxFabricPaths]uint32
 	qkey uint32
+	rc   uint32 // of every pair: a remote does not keep its sessions apart
 }
 
 // numbers returns those that a port has in an epoch, of which 0 has none.
@@ -184,10 +184,6 @@ func (p *far) numbers(epoch uint64) numbers {
 	for i := range n.ud {
 		n.ud[i] = first + uint32(i)
 	}
+	n.rc = first + verbs.MaxFabricPaths
 	return n
-}
-
-// rcNumber returns the number of a port's queue pair for a session.
-func rcNumber(epoch, session uint64) uint32 {
-	return leastNumber + rand.New(rand.NewPCG(epoch, session)).Uint32N(maxNumber-leastNumber)
 }

@@ -197,6 +197,7 @@ func (m *meeting) offerFar(place int, session uint64) *verbs.FabricPeer {
 	m.t.Helper()
 	if m.far == nil {
 		p := *m.peer.Alone
+		p.UD = p.UD[:len(m.port.UD)]
 		p.Role, p.Session, p.PSN, p.OwnPSN = verbs.FabricProbes, session, answeringPSN, probingPSN
 		return &p
 	}
