@@ -112,8 +112,8 @@ static void step(struct fabric *f, int i, struct pair *p, int64_t t, int all_tak
 		p->next += interval + (t - p->next) / interval * interval;
 	} else if (p->more && t >= p->next_more) {
 		p->more--;
-		p->next_more = t + MORE_NS;
 		send_probe(f, i, p, s);
+		p->next_more = now() + MORE_NS;
 	}
 }
 

@@ -90,7 +90,7 @@ static struct result sweep(struct fabric *f, int all)
 	return r;
 }
 
-// part_with ends a pair that is in no table any more, which may be NULL. An address handle outlives the datagrams that use it:
+// part_with ends a pair that is in no table any more, if there is one, and those of before that can go. An address handle outlives the datagrams that use it:
 // if they are not sent soon, a later order destroys it.
 static struct result part_with(struct fabric *f, struct pair *p)
 {
@@ -99,7 +99,7 @@ static struct result part_with(struct fabric *f, struct pair *p)
 	int i;
 
 	if (!p)
-		return (struct result){ 0 };
+		return sweep(f, 0);
 	r = drop_rc(f, p);
 	for (i = 0; i < SENT_MS && unsent(f, p); i++)
 		nanosleep(&pause, NULL);
@@ -123,8 +123,6 @@ struct result native_fabric_offer(struct fabric *f, int pair, int role, uint32_t
 	struct result r = part_with(f, take_offered(f, pair));
 	struct pair *p;
 
-	if (!r.err)
-		r = sweep(f, 0);
 	if (!r.err && f->formers >= FORMERS)
 		r = failed(C_CREATE_QP, EAGAIN); // nothing has left the device for long
 	if (r.err)

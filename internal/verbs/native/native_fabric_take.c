@@ -241,6 +241,7 @@ static int collect(struct fabric *f, int n)
 static int read_event(struct fabric *f, int *n)
 {
 	struct ledger_lane *lane = &f->led->lane;
+	struct result armed = { 0 };
 	struct ibv_cq *cq;
 	void *context;
 	int err;
@@ -257,14 +258,16 @@ static int read_event(struct fabric *f, int *n)
 	go_on(lane, C_POLL_CQ);
 	*n = collect(f, 0);
 	err = FABRIC_CALL(f, C_REQ_NOTIFY_CQ, ibv_req_notify_cq(f->cq, 0));
-	if (*n >= 0 && !err)
+	if (err)
+		armed = failed(C_REQ_NOTIFY_CQ, err);
+	else if (*n >= 0)
 		*n = FABRIC_CALL(f, C_POLL_CQ, collect(f, *n));
 	enter(lane, C_ACK_CQ_EVENTS, now());
 	lib.ack_cq_events(cq, 1);
 	leave(lane);
 	add(&f->led->acked, 1);
-	if (err)
-		f->end.failed = failed(C_REQ_NOTIFY_CQ, err);
+	if (armed.err)
+		f->end.failed = armed;
 	if (!*n)
 		add(&f->led->spurious, 1);
 	return 1;

@@ -74,6 +74,8 @@ func (s *subject) failOpen(d verbs.Device, f failure, arm func(string)) error {
 		return err
 	case "close":
 		return nil
+	case "fabric", "offer", "join", "run", "run on", "leave", "close fabric":
+		return s.failFabric(f, arm)
 	}
 	s.Timeout, s.Cursor = long, 0
 	copy(s.Control.Plan[:], f.Plan+"\x00")

@@ -6,11 +6,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/native"
 	"rdma_events/internal/verbs/sysfs"
 	"rdma_events/internal/verbs/verbstest"
@@ -22,13 +24,23 @@ const standinSuite = "STANDIN_SUITE"
 
 // Two ports of the stand-in's device probe each other.
 func TestTheFabricKeepsItsContractOnTheStandIn(t *testing.T) {
-	if os.Getenv(standinSuite) == "" {
-		runWithStandIn(t)
-		return
+	for _, link := range []verbs.LinkLayer{verbs.LinkEthernet, verbs.LinkInfiniBand} {
+		t.Run(link.String(), func(t *testing.T) {
+			if os.Getenv(standinSuite) == "" {
+				t.Parallel()
+				runWithStandIn(t)
+				return
+			}
+			runSuite(t, link)
+		})
 	}
+}
+
+func runSuite(t *testing.T, link verbs.LinkLayer) {
+	t.Helper()
 	c, err := standin.Map(os.Getenv("STANDIN_CONTROL"))
 	require.NoError(t, err)
-	c.RetryUS = int32((300 * time.Millisecond).Microseconds())
+	c.RetryUS, c.LinkLayer = int32((300 * time.Millisecond).Microseconds()), int32(link)
 	root := os.Getenv("STANDIN_ROOT")
 	require.NoError(t, standin.WritePort(filepath.Join(root, "sys"), "standin0", 2))
 	verbstest.RunFabrics(t, verbstest.Fixture{
@@ -44,12 +56,12 @@ func runWithStandIn(t *testing.T) {
 	t.Helper()
 	exe, err := os.Executable()
 	require.NoError(t, err)
-	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^"+t.Name()+"$", "-test.v", "-test.timeout=5m")
+	pattern := "^" + strings.ReplaceAll(t.Name(), "/", "$/^") + "$"
+	cmd := exec.CommandContext(t.Context(), exe, "-test.run="+pattern, "-test.v", "-test.timeout=5m")
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", standinSuite+"=1", "LD_LIBRARY_PATH="+filepath.Dir(library(t)),
 		"STANDIN_ROOT="+standinRoot(t), "STANDIN_CONTROL="+filepath.Join(t.TempDir(), "control"))
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "--- PASS: "+t.Name()+"/")
 	require.NotContains(t, string(out), "--- SKIP")
-	t.Logf("%s", out)
 }

@@ -51,6 +51,10 @@ var drivers = map[string]func(*subject) error{
 	"hung address":              doHungAddress,
 	"silent device":             doSilentDevice,
 	"flush after nudge":         doFlushAfterNudge,
+	"fabric":                    doFabric,
+	"hung fabric":               doHungFabric,
+	"fabric profile":            doFabricProfile,
+	"fabric port":               doFabricPort,
 	"nudged flush":              doNudgedFlush, "stray and failure": doStrayAndFailure, "closing": doClosing, "removal": doRemoval,
 }
 
@@ -164,6 +168,7 @@ func describe(err error) errReport {
 		"closed": verbs.ErrClosed, "stuck": verbs.ErrStuck, "no library": verbs.ErrNoLibrary, "no device": verbs.ErrNoDevice,
 		"permission": verbs.ErrPermission, "netns": verbs.ErrExcludedNetns, "unsupported": verbs.ErrUnsupported,
 		"limit": verbs.ErrLimit, "recovering": verbs.ErrRecovering, "resolving": verbs.ErrResolving,
+		"never fabric": verbs.ErrNeverFabric,
 	} {
 		if errors.Is(err, sentinel) {
 			r.Is = append(r.Is, name)
@@ -209,4 +214,5 @@ func (s *subject) readLedger() {
 	if len(snap.Probes) > 0 {
 		s.report.Counts = snap.Probes[0].ProbeCounts
 	}
+	s.report.Fabrics = snap.Fabrics
 }

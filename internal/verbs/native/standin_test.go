@@ -52,6 +52,8 @@ type order struct {
 	Speed      int32           // active_speed; 0: EDR
 	Rate       string          // of sysfs; "": cannot be read
 
+	Scene    string // a name of scenes, of the Fabric
+	Fabric   verbs.FabricOptions
 	Failures []failure
 	Events   []event
 	Hang     ledger.Call
@@ -94,6 +96,10 @@ type (
 		Opened    []string // files of sysfs
 		Violation string
 		Observed  observation // of a profile
+		Fabrics   []ledger.Fabric
+		Facts     map[string][]verbs.FabricFact // by what was done
+		Made      verbs.FabricPort
+		Steps     map[string]int // numbers of calls, and whatever a scene counts
 	}
 	roundReport struct {
 		verbs.Round

@@ -176,3 +176,17 @@ func TestPKeysAreReadToTheFirstFullMember(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, index)
 }
+
+func TestAPKeyIsReadAtItsIndex(t *testing.T) {
+	s := portTree(t, map[string][]string{"pkeys": {"0x7fff", "0x8001", "0x0000", "?"}})
+	unreadable(t, s, "pkeys/4")
+	pkey, err := s.PKey("rxe0", 1, 1)
+	require.NoError(t, err)
+	require.EqualValues(t, 0x8001, pkey)
+	for _, index := range []int{2, 3, 5} {
+		_, err := s.PKey("rxe0", 1, index)
+		require.ErrorIs(t, err, verbs.ErrUnsupported, "index %d", index)
+	}
+	_, err = s.PKey("rxe0", 1, 4)
+	require.ErrorIs(t, err, unix.ELOOP)
+}

@@ -25,7 +25,8 @@ type Control struct {
 	Arm, EventDelayUS, ClosedAgain, PortFlags                     int32
 	Dead, Disassociate, CommandUS, Flushes                        int32
 	HangInKernel                                                  int32
-	LoseDatagrams, LoseWrites, HoldSends, RetryUS, Dropped, _     int32
+	LoseDatagrams, LoseWrites, HoldSends, RetryUS                 int32
+	Corrupt, Stretch, Dropped, _                                  int32
 	Provider                                                      Provider
 	Calls                                                         [32]uint32
 	CQ, QP, SRQ, WQ                                               uint64

@@ -97,7 +97,7 @@ static void arrive(struct standin_qp *to, const struct standin_qp *from, const s
 	struct standin_receive *r = &to->receives[to->first_receive % 64];
 	struct ibv_wc wc = { .wr_id = r->wr_id,
 			     .opcode = IBV_WC_RECV,
-			     .byte_len = 40 + what->length,
+			     .byte_len = 40 + what->length + control->stretch,
 			     .src_qp = from->qp.qp_num,
 			     .qp_num = to->qp.qp_num,
 			     .wc_flags = IBV_WC_GRH };
@@ -110,6 +110,8 @@ static void arrive(struct standin_qp *to, const struct standin_qp *from, const s
 	} else {
 		memset(r->at, 0xee, 40);
 		memcpy((char *)r->at + 40, (void *)(uintptr_t)what->addr, what->length);
+		if (control->corrupt)
+			((char *)r->at)[39 + control->corrupt] ^= 0x40;
 	}
 	push((struct standin_cq *)to->qp.recv_cq, &wc);
 	event((struct standin_cq *)to->qp.recv_cq, 0);
@@ -126,8 +128,11 @@ static int send_datagram(struct standin_qp *s, const struct ibv_send_wr *wr)
 		violated("post_send of a datagram without an address handle of its protection domain");
 	if (helds == 1024 || held_of(s) == (int)s->cap.max_send_wr)
 		return ENOMEM;
-	held[helds++] = (struct held){ (struct standin_cq *)s->qp.send_cq, wr->wr.ud.ah,
-				       { .wr_id = wr->wr_id, .status = send_status, .qp_num = s->qp.qp_num } };
+	held[helds++] = (struct held){ (struct standin_cq *)s->qp.send_cq,
+				       wr->wr.ud.ah,
+				       { .wr_id = wr->wr_id,
+					 .status = control->wc_status > 0 ? control->wc_status : 0,
+					 .qp_num = s->qp.qp_num } };
 	release_sends();
 	if (control->lose_datagrams == s->port || !takes(to) || to->qkey != wr->wr.ud.remote_qkey)
 		return 0;

@@ -38,8 +38,9 @@ struct control {
 	int32_t dead, disassociate, command_us, flushes;
 	int32_t hang_in_kernel; // a call that hangs does so in state D
 	// Of datagrams and writes between queue pairs (fabric.c): those of a port, 0 for none, that are lost; whether sends are
-	// held back, and how long a write without an answer is repeated, for ever if 0.
-	int32_t lose_datagrams, lose_writes, hold_sends, retry_us;
+	// held back; how long a write without an answer is repeated, for ever if 0; which byte of a datagram is changed on its
+	// way, from 1 on, and how many are added.
+	int32_t lose_datagrams, lose_writes, hold_sends, retry_us, corrupt, stretch;
 	int32_t dropped; // datagrams for which there was no receive
 	int32_t pad;
 	struct provider provider;

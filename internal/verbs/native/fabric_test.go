@@ -1,0 +1,43 @@
+//go:build linux && cgo
+
+package native
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/verbs"
+)
+
+func TestRoutableGIDsOfRoCEv2ComeFirst(t *testing.T) {
+	table := []verbs.GID{
+		gid(0, "fe80::1", verbs.GIDRoCEv1), gid(1, "fe80::1", verbs.GIDRoCEv2), gid(2, "::ffff:10.0.0.1", verbs.GIDRoCEv1),
+		gid(3, "::ffff:10.0.0.1", verbs.GIDRoCEv2), gid(5, "2001:db8::1", verbs.GIDRoCEv2),
+	}
+	require.Equal(t, []int{3, 5, 1}, indexes(chooseFabricGIDs(table, -1, verbs.LinkEthernet)))
+	require.Equal(t, []int{1}, indexes(chooseFabricGIDs(table, 1, verbs.LinkEthernet)))
+	require.Empty(t, chooseFabricGIDs(table, 2, verbs.LinkEthernet), "RoCE v1")
+	require.Empty(t, chooseFabricGIDs(nil, -1, verbs.LinkEthernet))
+	require.Len(t, table, 5, "it is left as it was")
+	require.Equal(t, 0, table[0].Index)
+}
+
+func TestOnInfiniBandTheFirstGIDIsTaken(t *testing.T) {
+	table := []verbs.GID{gid(0, "fe80::1", verbs.GIDInfiniBand), gid(1, "fec0::1", verbs.GIDInfiniBand)}
+	require.Equal(t, []int{0}, indexes(chooseFabricGIDs(table, -1, verbs.LinkInfiniBand)))
+	require.Equal(t, []int{1}, indexes(chooseFabricGIDs(table, 1, verbs.LinkInfiniBand)))
+	require.Empty(t, chooseFabricGIDs(table[1:], -1, verbs.LinkInfiniBand))
+}
+
+func gid(index int, addr string, typ verbs.GIDType) verbs.GID {
+	return verbs.GID{Index: index, Raw: netip.MustParseAddr(addr).As16(), Type: typ}
+}
+
+func indexes(gids []verbs.FabricGID) (list []int) {
+	for _, g := range gids {
+		list = append(list, g.Index)
+	}
+	return list
+}
