@@ -25,6 +25,7 @@ var (
 	system  = suite{pkg: "./tests/lab/system", guests: 4}
 	backend = suite{pkg: "./internal/verbs/native", tests: "^TestNativeBackend"}
 	harness = suite{pkg: "./tests/lab/guest", rxeOnly: true}
+	fabric  = suite{pkg: "./tests/lab/fabric", rxeOnly: true}
 
 	packaged  = suite{pkg: "./tests/lab/packaged"}
 	contained = suite{pkg: "./tests/lab/contained"}
@@ -34,6 +35,7 @@ var (
 		system,
 		backend,
 		harness,
+		{pkg: fabric.pkg, tests: quickFabric, rxeOnly: true},
 		{pkg: "./internal/hotplug", tests: "^TestOnARealKernel", rxeOnly: true, shared: "others"},
 		{pkg: "./internal/confine", rxeOnly: true, shared: "others"},
 		{pkg: "./tests/lab/app", shared: "others"},
@@ -53,11 +55,15 @@ const (
 		"TestTheKernelKeepsTheContractWith(CompletionQueues|SharedReceiveQueues))$"
 )
 
+// quickFabric is the test of the fabric that other runs than TestFabric have too.
+const quickFabric = "^TestASeveredWayIsSeenByAllWhoUseIt$"
+
 // twoProcessors are the tests that need two processors, by driver. They are the tests of completion vectors, since a
 // soft device has one for each processor, and with rxe the tests of event floods, which take four times as long on one
 // processor.
 var twoProcessors = map[string]string{
-	"rxe": "^(TestProbeFollowsTheLink|TestNativeBackendKeepsTheContract|TestABurstOf200000|TestAStormIsCountedToTheLastEvent)$",
+	"rxe": "^(TestProbeFollowsTheLink|TestNativeBackendKeepsTheContract|TestABurstOf200000|TestAStormIsCountedToTheLastEvent|" +
+		"TestASeveredWayIsSeenByAllWhoUseIt)$",
 	"siw": "^(TestOnIWARPTheProbeFlushesWhateverTheLinkDoes|TestNativeBackendKeepsTheContract)$",
 }
 
@@ -262,6 +268,21 @@ func distribute(names []string, n int) [][]string {
 		groups[i%n] = append(groups[i%n], name)
 	}
 	return groups
+}
+
+// TestFabric runs the tests of probes between hosts, each in its own guest. With -short, which leaves out their long forms,
+// -guest.run has to choose some.
+func TestFabric(t *testing.T) {
+	if testing.Short() && *chosen == "" {
+		t.Skip("they take half an hour: make test-full PART=fabric")
+	}
+	v := usual()
+	img := image(t, v.kernel)
+	for _, name := range fabric.list(t, "") {
+		t.Run(name, func(t *testing.T) {
+			session{variant: v, img: img, suites: []suite{fabric}, tests: []string{name}, cpus: 2, memory: 2048}.run(t)
+		})
+	}
 }
 
 // TestThePackage installs the packages of make package in a guest.

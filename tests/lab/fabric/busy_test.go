@@ -22,7 +22,7 @@ const (
 // R-Pingmesh's measurement runs beside it, and its processes are stopped with the workers.
 func TestStoppedAndBusyHostsAreNotTakenForTheNetwork(t *testing.T) {
 	f := startFleet(t, plan{})
-	beside := startPingmesh(t, f)
+	beside := startPingmesh(t, f.net, f.pairs)
 	lasting, calm := 10*time.Minute, time.Minute
 	if testing.Short() {
 		lasting, calm = time.Minute, 20*time.Second
@@ -30,7 +30,7 @@ func TestStoppedAndBusyHostsAreNotTakenForTheNetwork(t *testing.T) {
 	began := time.Now()
 	pause(t, calm)
 	// What the formula says while nothing is wrong is what its threshold is made of.
-	threshold := 10 * rpingmesh.P99(beside.rtts(began))
+	threshold := factor * rpingmesh.Percentile(beside.rtts(began), 50)
 	if threshold == 0 {
 		t.Fatal("no probe of R-Pingmesh was answered")
 	}
@@ -60,8 +60,8 @@ func TestStoppedAndBusyHostsAreNotTakenForTheNetwork(t *testing.T) {
 	t.Logf("in %v of faults the fabric said: %v", time.Since(faulty).Round(time.Second), verdicts(said))
 	f.requireNoNetworkVerdict(began)
 	calmBlames, blames := beside.judge(began, faulty, threshold), beside.judge(faulty, time.Now(), threshold)
-	t.Logf("R-Pingmesh's formula beside it: threshold %v, ten times the calm 99th percentile; blamed the network %d times for %d hosts in "+
-		"%d periods while nothing was wrong, and %d times during the faults: %v", threshold, len(calmBlames), f.net.Hosts(),
+	t.Logf("R-Pingmesh's formula beside it: threshold %v, %d times the median while nothing was wrong; blamed the network %d times for %d hosts in "+
+		"%d periods while nothing was wrong, and %d times during the faults: %v", threshold, factor, len(calmBlames), f.net.Hosts(),
 		int(calm/rpingmesh.Period), len(blames), reasons(blames))
 	f.awaitWell(2*time.Minute, all)
 }

@@ -148,10 +148,13 @@ static void close_probe(int host, struct probe *p, int64_t rtt)
 	p->seq = 0;
 }
 
+/* A probe that is polled after its answer has a negative RTT, by which the network is not blamed. */
 static void close_if_known(int host, struct probe *p)
 {
+	int64_t rtt = (p->t5 - p->t2) - p->delay;
+
 	if (p->t2 && p->t5 && p->delay)
-		close_probe(host, p, (p->t5 - p->t2) - p->delay);
+		close_probe(host, p, rtt > 0 ? rtt : 0);
 }
 
 static void send_probe(int to, int64_t t)
@@ -198,10 +201,8 @@ static void take_completion(const struct ibv_wc *wc)
 	int64_t t = read_clock(CLOCK_MONOTONIC);
 	struct probe *p;
 
-	if (wc->status && wc->status != IBV_WC_WR_FLUSH_ERR) {
-		fprintf(stderr, "pingmesh: %s\n", ibv_wc_status_str(wc->status));
-		return;
-	}
+	if (wc->status)
+		die(ibv_wc_status_str(wc->status));
 	switch (wc->wr_id >> 56) {
 	case RECEIVE:
 		if (wc->byte_len == GRH + sizeof(struct datagram))

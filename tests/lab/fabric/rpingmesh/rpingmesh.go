@@ -89,7 +89,7 @@ func judge(probes []Probe, threshold time.Duration) Blame {
 			leafTimedOut++
 		}
 	}
-	b.P99 = P99(rtts)
+	b.P99 = Percentile(rtts, 99)
 	switch {
 	case leaf > 0 && float64(leafTimedOut) > rnicShare*float64(leaf):
 		b.Why = RNIC
@@ -101,11 +101,11 @@ func judge(probes []Probe, threshold time.Duration) Blame {
 	return b
 }
 
-// P99 returns the 99th percentile, 0 of nothing.
-func P99(d []time.Duration) time.Duration {
+// Percentile returns the nearest rank of a percentage from 1 to 100, 0 of nothing.
+func Percentile(d []time.Duration, percentage int) time.Duration {
 	if len(d) == 0 {
 		return 0
 	}
 	sorted := slices.Sorted(slices.Values(d))
-	return sorted[(len(sorted)*99+99)/100-1]
+	return sorted[(len(sorted)*percentage+99)/100-1]
 }
