@@ -13,7 +13,8 @@ import (
 )
 
 const checkAbout = `Reads a configuration and prints what it means on this host: the devices that it
-watches now, and what is odd, as a pattern that matches no device.
+watches now, the hosts that it pings, and what is odd, as a pattern that matches
+no device.
 Exit status 0: all is well; 1: something is odd; 2: it cannot be used.
 `
 
@@ -77,11 +78,44 @@ func meaning(path string, c *rdma_events.Config, here []verbs.Found, odd []strin
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: backend %s, probe %s\n", path, c.Backend, probing(c))
 	fmt.Fprintf(&b, "devices here: %s\nwatched: %s\n", listed(names), listed(watched))
+	b.WriteString(meaningOfHosts(c, here))
 	for _, one := range odd {
 		fmt.Fprintf(&b, "odd: %s\n", one)
 	}
 	b.WriteString("ok\n")
 	return b.String()
+}
+
+// meaningOfHosts says whom this host pings, "" where hosts are not probed.
+func meaningOfHosts(c *rdma_events.Config, here []verbs.Found) string {
+	f := &c.Fabric
+	if !f.On() {
+		return ""
+	}
+	l, err := f.Pinglist()
+	if err != nil {
+		return "" // the list was read a moment ago: the plugin says so when it starts
+	}
+	var names, devices []string
+	for _, p := range l.Pings {
+		names = append(names, p.Name)
+	}
+	for _, d := range here {
+		if c.Watches(d) && f.Wants(d.Name) {
+			devices = append(devices, d.Name)
+		}
+	}
+	listens := "nowhere"
+	if f.Listen != "" {
+		listens = "on " + f.Listen
+	}
+	own := l.Own.Name
+	if l.Own.Group != "" {
+		own += " of " + l.Own.Group
+	}
+	return fmt.Sprintf("fabric: %s pings %d hosts every %s from %s, and is pinged by %d; it listens %s\n"+
+		"pings: %s\nlist: %s, %s in %s\n", own, len(l.Pings), time.Duration(f.Interval), listed(devices), len(l.PingedBy), listens,
+		listed(names), l.Digest, several(l.Hosts, "host"), several(l.Groups, "group"))
 }
 
 func probing(c *rdma_events.Config) string {

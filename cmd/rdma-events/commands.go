@@ -33,6 +33,11 @@ func subcommands() []subcommand {
 			run: func(args []string, _, stderr io.Writer) int { return watchLive(args, os.Stdout, stderr) },
 		},
 		{
+			name: "fabric", args: "[flags]", does: "show the pairs of this host's ports with other hosts; -list shows who they are",
+			about: fabricAbout, flags: new(fabricFlags).define,
+			run: func(args []string, _, stderr io.Writer) int { return showFabric(args, os.Stdout, stderr) },
+		},
+		{
 			name: "status", args: "[flags]", does: "show how the devices of this host are, and since when",
 			about: statusAbout, flags: new(statusFlags).define, run: showStatus,
 		},

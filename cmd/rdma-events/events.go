@@ -19,8 +19,9 @@ import (
 
 const eventsAbout = `Shows what the plugin has recorded on this host: events, changes of ports, GIDs
 and attributes, commands that were not answered, rounds that were lost, workers
-that ended, and what applications experienced where that is traced. It needs no
-running plugin, and reads a copy of another host's directory as well.
+that ended, what applications experienced where that is traced, and what was said
+of the network to other hosts where they are probed. It needs no running plugin,
+and reads a copy of another host's directory as well.
 Exit status 0: all was read; 1: a part is damaged or gone; 2: nothing can be read.
 `
 

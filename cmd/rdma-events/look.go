@@ -32,6 +32,7 @@ func look(ctx context.Context, config string) (_ *health.Status, err error) {
 	}
 	c.Probe.Interval = 0
 	c.Applications.Events = false // the plugin's own tracer is enough for the host
+	c.Fabric.Off()
 	if err := c.Check(); err != nil {
 		return nil, err
 	}

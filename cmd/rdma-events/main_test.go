@@ -71,6 +71,17 @@ func TestVersionSampleAndUsage(t *testing.T) {
 		{[]string{"watch", "mlx5_0"}, exitUsage, "", `"mlx5_0" is not a flag: name a device with -device`},
 		{[]string{"watch", "-for", "-1s"}, exitUsage, "", "-for -1s is not allowed"},
 		{[]string{"watch", "-config", "/nonexistent/f"}, exitFailed, "", "E! read configuration: open /nonexistent/f"},
+		{[]string{"watch", "-fabric"}, exitFailed, "", "E! fabric.peers_file is not set, so that no other host is probed: name a configuration"},
+		{[]string{"fabric", "-help"}, exitOK, "usage: rdma-events fabric", ""},
+		{[]string{"fabric"}, exitFailed, "", "E! fabric.peers_file is not set, so that no other host is probed: name a configuration"},
+		{[]string{"fabric", "-list"}, exitFailed, "", "E! fabric.peers_file is not set"},
+		{[]string{"fabric", "mlx5_0"}, exitUsage, "", `"mlx5_0" is not a flag: name a device with -device`},
+		{[]string{"fabric", "-device", "["}, exitUsage, "", `-device "[" is no glob`},
+		{[]string{"fabric", "-for", "-1s"}, exitUsage, "", "-for -1s is not allowed"},
+		{[]string{"fabric", "-every", "10ms"}, exitUsage, "", "-every 10ms is not allowed: want 1s or more"},
+		{[]string{"fabric", "-demo", "-config", "f"}, exitUsage, "", "-demo goes neither with -config nor with -peers-file"},
+		{[]string{"fabric", "-peers-file", "f"}, exitUsage, "", "-peers-file and -host go with -list"},
+		{[]string{"fabric", "-list", "-peers-file", "/nonexistent/f"}, exitFailed, "", "E! inputs.rdma_events: fabric.peers_file = \"/nonexistent/f\": open"},
 		{[]string{"report", "-help"}, exitOK, "usage: rdma-events report", ""},
 		{[]string{"report", "-since", "-1h"}, exitUsage, "", "-since -1h0m0s is in the future"},
 		{[]string{"report", "mlx5_0"}, exitUsage, "", `"mlx5_0" is not a flag: name a device with -device`},
@@ -170,6 +181,49 @@ odd: expected_down: mlx4_0:2: mlx4_0 is not here now
 odd: expect: mlx5_7 is not here now, so it is reported as missing
 ok
 `, stdout.String())
+}
+
+func TestCheckSaysWhomThisHostPings(t *testing.T) {
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	list := configFile(t, "gpu01 rack1\ngpu02 rack1\ngpu03 rack2\n")
+	path := configFile(t, `[[inputs.rdma_events]]
+  worker_path = "`+exe+`"
+  backend = "sim"
+  sim.profile = "fleet4"
+  fabric.peers_file = "`+list+`"
+  fabric.host = "gpu01"
+  fabric.devices = ["sim[01]"]
+`)
+	var stdout, stderr bytes.Buffer
+	require.Equal(t, exitOK, command([]string{"check", "-config", path}, &stdout, &stderr), stderr.String())
+	require.Equal(t, path+`: backend sim, probe auto every 1s
+devices here: sim0, sim1, sim2, sim3
+watched: sim0, sim1, sim2, sim3
+fabric: gpu01 of rack1 pings 2 hosts every 500ms from sim0, sim1, and is pinged by 2; it listens on :14791
+pings: gpu02, gpu03
+list: 867e5adc98947c07, 3 hosts in 2 groups
+ok
+`, stdout.String())
+}
+
+func TestCheckFindsAnOddFabric(t *testing.T) {
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	for _, tt := range []struct{ list, options, want string }{
+		{"gpu01 rack1\ngpu02 rack1\n", "", `odd: fabric.peers_file: it has no host "gpu99", so that this host neither probes others nor answers them; ` +
+			"add it, or set fabric.host to the name that it has there\n"},
+		{"gpu99 rack1\n", "", "odd: fabric.peers_file: it has no other host than this one, so that none is probed\n"},
+		{"gpu99 rack1\ngpu02 rack1\n", `fabric.devices = ["sim0", "mlx5_*"]`, `odd: fabric.devices: "mlx5_*" matches no device that is watched here` + "\n"},
+	} {
+		list := configFile(t, tt.list)
+		path := configFile(t, "[[inputs.rdma_events]]\nworker_path = \""+exe+"\"\nbackend = \"sim\"\nfabric.host = \"gpu99\"\n"+
+			"fabric.peers_file = \""+list+"\"\n"+tt.options+"\n")
+		var stdout, stderr bytes.Buffer
+		require.Equal(t, exitWarning, command([]string{"check", "-config", path}, &stdout, &stderr), stderr.String())
+		require.Contains(t, stdout.String(), tt.want)
+		require.Equal(t, 1, strings.Count(stdout.String(), "odd: "), stdout.String())
+	}
 }
 
 func TestVariablesOfTheEnvironmentAreExpanded(t *testing.T) {

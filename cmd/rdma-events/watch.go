@@ -13,12 +13,9 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"rdma_events/internal/execd"
 	"rdma_events/internal/live"
 	"rdma_events/internal/measure"
-	"rdma_events/internal/verbs"
 	"rdma_events/plugins/inputs/rdma_events"
 )
 
@@ -27,7 +24,9 @@ asynchronous events with the change of state that they made and how long the
 state before had lasted, devices that come and go, and with -probe how long a
 completion event takes to wake a thread. -apps also shows what the programs of
 this host experience: the errors of their queues, whether they read them, and
-where they hang. -demo shows simulated devices, on a host without any.
+where they hang. -fabric also probes the other hosts of fabric.peers_file, and
+shows what is said of each pair when that changes. -demo shows simulated devices,
+on a host without any, and with -fabric a simulated network between hosts.
 `
 
 // watchFlags are the flags of the subcommand watch.
@@ -38,6 +37,7 @@ type watchFlags struct {
 	json    bool
 	probe   bool
 	apps    bool
+	fabric  bool
 	demo    bool
 }
 
@@ -80,6 +80,7 @@ func (o *watchFlags) define(stderr io.Writer) *flag.FlagSet {
 	set.BoolVar(&o.json, "json", false, "write one JSON object a line")
 	set.BoolVar(&o.probe, "probe", false, "run probes, and show wake-up latency per port")
 	set.BoolVar(&o.apps, "apps", false, "show what applications experience; needs rdma-events-tracer")
+	set.BoolVar(&o.fabric, "fabric", false, "probe other hosts, and show what is said of them; needs fabric.peers_file")
 	set.BoolVar(&o.demo, "demo", false, "show simulated devices, on which a bit of everything happens within a minute")
 	return set
 }
@@ -91,7 +92,10 @@ func (o *watchFlags) settings() (rdma_events.Config, error) {
 		return c, err
 	}
 	if o.demo {
-		c.Backend, c.Sim.Profile, c.Sim.Scenario = verbs.BackendSim, "roce2", "lively"
+		simulated(&c)
+	}
+	if err := o.hosts(&c); err != nil {
+		return c, err
 	}
 	if len(o.devices) > 0 {
 		c.Devices = o.devices
@@ -105,6 +109,21 @@ func (o *watchFlags) settings() (rdma_events.Config, error) {
 	c.Probe.Histogram = true
 	c.Applications.Events = o.apps // else a tracer beside the plugin's would count all once more for nothing
 	return c, c.Check()
+}
+
+// hosts has other hosts be probed, or not.
+func (o *watchFlags) hosts(c *rdma_events.Config) error {
+	if !o.fabric {
+		c.Fabric.Off() // else hosts would be probed for nothing
+		return nil
+	}
+	if o.demo {
+		if err := simulatedHosts(c); err != nil {
+			return err
+		}
+	}
+	c.Fabric.ProbeOnly() // the plugin has the port
+	return needHosts(c, o.config)
 }
 
 func (o *watchFlags) run(stdout *os.File) error {
@@ -122,29 +141,28 @@ func (o *watchFlags) run(stdout *os.File) error {
 		Width: func() int { return columns(stdout) }, Now: time.Now,
 	})
 	if o.demo {
-		screen.Log().Info("a demonstration: these devices are simulated, and nothing here happens on this host; one worker crashes, which is part of it")
+		screen.Log().Info(demonstration(o.fabric))
 	}
 	devices, err := rdma_events.Open(&c, screen.Emit, screen.Log())
 	if err != nil {
 		return err
 	}
-	ctx, stop := o.until(context.Background())
+	ctx, stop := until(context.Background(), o.limit)
 	defer stop()
 	return errors.Join(show(ctx, screen, devices, out), devices.Close())
 }
 
-// until returns a context that ends after the time to watch, or at SIGINT,
-// SIGTERM or SIGHUP.
-func (o *watchFlags) until(ctx context.Context) (context.Context, func()) {
+// until returns a context that ends after a time, 0 for none, or at SIGINT, SIGTERM or SIGHUP.
+func until(ctx context.Context, limit time.Duration) (context.Context, func()) {
 	// A write to a pipe without a reader must return an error. SIGPIPE would end
 	// the process and leave the runtime directory behind.
 	pipe := make(chan os.Signal, 1)
 	signal.Notify(pipe, syscall.SIGPIPE)
 	ctx, cancel := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	if o.limit == 0 {
+	if limit == 0 {
 		return ctx, cancel
 	}
-	ctx, release := context.WithTimeout(ctx, o.limit)
+	ctx, release := context.WithTimeout(ctx, limit)
 	return ctx, func() {
 		release()
 		cancel()
@@ -191,14 +209,4 @@ func isUTF8() bool {
 		}
 	}
 	return false
-}
-
-// columns returns the terminal's width, 80 if the terminal does not report it.
-func columns(f *os.File) int {
-	const usual = 80
-	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
-	if err != nil || size.Col == 0 {
-		return usual
-	}
-	return int(size.Col)
 }

@@ -83,7 +83,7 @@ func TestToWatchStartsNoTracer(t *testing.T) {
 }
 
 func TestTheTimeToWatchEnds(t *testing.T) {
-	ctx, stop := (&watchFlags{limit: time.Millisecond}).until(context.Background())
+	ctx, stop := until(context.Background(), time.Millisecond)
 	defer stop()
 	<-ctx.Done()
 	require.ErrorIs(t, ctx.Err(), context.DeadlineExceeded)

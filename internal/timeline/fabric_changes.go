@@ -33,14 +33,15 @@ func (c *Changes) ofFabric(p measure.Point) (Record, bool) {
 	return Record{}, false
 }
 
-// fabricPeer is news when the verdict or the reason is another one. That a pair has not been tried yet, or rests because
-// of the own port, is none: the port has a record. Nor is that it has just met, unless it was met before: then the peer has new queues.
+// fabricPeer is news when the verdict or the reason is another one. That a pair has not been tried yet is none, nor what
+// follows from the own port, which has a record. Nor is that it has just met, unless it was met before: then the peer has
+// new queues.
 func (c *Changes) fabricPeer(p *measure.FabricPeer) (Record, bool) {
 	key := pairKey{portKey{p.Device, p.Port}, p.PeerHost}
 	last := c.pairs[key]
 	word := cmp.Or(p.Verdict, p.Reason)
 	switch {
-	case p.Verdict == "" && (fabric.Reason(p.Reason) == fabric.ReasonStarting || fabric.Reason(p.Reason) == fabric.ReasonOwnPort):
+	case rests(p):
 		last.rests = true
 		c.pairs[key] = last
 		return Record{}, false
@@ -58,6 +59,14 @@ func (c *Changes) fabricPeer(p *measure.FabricPeer) (Record, bool) {
 		r.Peer.LastedNS = max(0, int64(began.Sub(last.began)))
 	}
 	return r, true
+}
+
+// rests reports whether a point says nothing of the peer.
+func rests(p *measure.FabricPeer) bool {
+	if p.Verdict != "" {
+		return fabric.Verdict(p.Verdict) == fabric.VerdictOwnLink
+	}
+	return fabric.Reason(p.Reason) == fabric.ReasonStarting || fabric.Reason(p.Reason) == fabric.ReasonOwnPort
 }
 
 // fabricPort is news when the verdict is another one, and at first where it is not well.

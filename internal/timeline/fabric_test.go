@@ -121,6 +121,8 @@ func TestAPeerWithNewQueuesIsNewsAndAPairThatRestsIsNot(t *testing.T) {
 		changes(unmet(0, "starting"), peer(1, "ok"), unmet(2, "own_port"), peer(3, "starting"), peer(4, "ok"), peer(5, "ok")))
 	require.Equal(t, []string{"ok", "path", "ok"},
 		changes(peer(1, "ok"), peer(2, "path"), unmet(3, "own_port"), unmet(4, "starting"), peer(5, "starting"), peer(6, "ok")))
+	require.Equal(t, []string{"ok", "path", "ok"},
+		changes(peer(1, "ok"), peer(2, "path"), peer(3, "own_link"), peer(4, "path"), peer(5, "ok")), "what most pairs say is the port's record")
 	require.Equal(t, []string{"path", "path"}, changes(peer(0, "path"),
 		peer(1, "path", func(p *measure.FabricPeer) { p.Port = 2 }), peer(2, "path", func(p *measure.FabricPeer) { p.PeerDevice = "" })))
 }

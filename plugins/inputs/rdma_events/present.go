@@ -82,5 +82,29 @@ func (c *Config) Odd(found []verbs.Found) []string {
 			all = append(all, fmt.Sprintf("expect: %s is not here now, so it is reported as missing", device))
 		}
 	}
+	return append(all, c.oddHosts(found)...)
+}
+
+// oddHosts is Odd for the section fabric.
+func (c *Config) oddHosts(found []verbs.Found) (all []string) {
+	f := &c.Fabric
+	if !f.On() {
+		return nil
+	}
+	for _, glob := range f.Devices {
+		g, err := compile([]string{glob})
+		if err == nil && glob != everyDevice && !slices.ContainsFunc(found, func(d verbs.Found) bool { return c.Watches(d) && g.Match(d.Name) }) {
+			all = append(all, fmt.Sprintf("fabric.devices: %q matches no device that is watched here", glob))
+		}
+	}
+	l, err := f.Pinglist()
+	switch {
+	case err != nil: // Check has its error
+	case l.Own.Group == "":
+		all = append(all, fmt.Sprintf("fabric.peers_file: it has no host %q, so that this host neither probes others nor answers them; "+
+			"add it, or set fabric.host to the name that it has there", l.Own.Name))
+	case l.Hosts < 2:
+		all = append(all, "fabric.peers_file: it has no other host than this one, so that none is probed")
+	}
 	return all
 }
