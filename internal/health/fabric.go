@@ -7,10 +7,43 @@ import (
 	"rdma_events/internal/measure"
 )
 
-// fabricPort judges the own link of a port, the only thing about the network between hosts that a host knows by itself.
+// fabricPort judges the own link of a port, the only thing about the network between hosts that a host knows by itself. Which
+// other interface or group is at fault is a question to the database.
 func (k *Keeper) fabricPort(p *measure.FabricPort) {
+	if v := k.portOf(p.Device, p.Port); v != nil {
+		v.Fabric = &Fabric{p.Verdict, p.Pairs, p.PairsMet, p.PairsBad, p.PairsBusy, p.PairsDown}
+	}
 	if p.Bad {
 		k.lasts(&fabricOwnLink, subject{device: p.Device, port: p.Port}, p.At.Add(-time.Duration(p.VerdictAgeNS)),
 			fmt.Sprintf("the port does not reach its peers: %d probes lost on the way there and %d on the way back, in all", p.ForwardLost, p.ReverseLost))
 	}
+}
+
+// portOf returns a port of the status that is made, nil if it is not there.
+func (k *Keeper) portOf(device string, number int) *Port {
+	d := k.of(device)
+	if d == nil {
+		return nil
+	}
+	for i := range d.Ports {
+		if d.Ports[i].Port == number {
+			return &d.Ports[i]
+		}
+	}
+	return nil
+}
+
+// text returns how many of the pairs are not as they ought to be, as in "7 of 8 pairs met, 1 bad".
+func (f *Fabric) text() string {
+	if f == nil {
+		return ""
+	}
+	return joined(", ", fmt.Sprintf("%d of %d pairs met", f.Met, f.Pairs), some(f.Bad, "bad"), some(f.Busy, "busy"), some(f.Down, "down"))
+}
+
+func some(n int64, what string) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d %s", n, what)
 }

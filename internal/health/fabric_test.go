@@ -1,12 +1,15 @@
 package health
 
 import (
+	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/measure"
+	"rdma_events/tests/schema"
 )
 
 func TestALinkIsBlamedAfterAMinuteAndUntilItIsWell(t *testing.T) {
@@ -22,4 +25,32 @@ func TestALinkIsBlamedAfterAMinuteAndUntilItIsWell(t *testing.T) {
 		Text: "the port does not reach its peers: 70 probes lost on the way there and 5 on the way back, in all",
 	}}, look(noon.Add(time.Minute), true, 90*time.Second))
 	require.Empty(t, look(noon.Add(2*time.Minute), false, 10*time.Second))
+}
+
+func TestAPortSaysHowManyOfItsPairsHaveMet(t *testing.T) {
+	look := func(p *measure.FabricPort) (*Status, string) {
+		h := healthy()
+		s := NewKeeper("v1", "gpu-17").Observe(append(h.points(noon), p), noon)
+		var b strings.Builder
+		require.NoError(t, s.WriteText(&b, "", noon))
+		return s, b.String()
+	}
+	p := &measure.FabricPort{Device: "mlx5_0", Port: 1, Verdict: "ok", At: noon}
+	p.Pairs, p.PairsMet = 8, 8
+	_, text := look(p)
+	require.Contains(t, text, "infiniband, 8 of 8 pairs met\n")
+
+	p.PairsMet, p.PairsBad, p.PairsBusy, p.PairsDown = 7, 2, 1, 3
+	s, text := look(p)
+	require.Contains(t, text, "infiniband, 7 of 8 pairs met, 2 bad, 1 busy, 3 down\n")
+	require.Equal(t, &Fabric{Verdict: "ok", Pairs: 8, Met: 7, Bad: 2, Busy: 1, Down: 3}, s.Devices[0].Ports[0].Fabric)
+	object, err := json.Marshal(s)
+	require.NoError(t, err)
+	schema.Require(t, "status", string(object))
+
+	for _, other := range []*measure.FabricPort{{Device: "mlx5_0", Port: 2, At: noon}, {Device: "mlx5_1", Port: 1, At: noon}} {
+		s, text = look(other) // not of this status
+		require.Nil(t, s.Devices[0].Ports[0].Fabric)
+		require.NotContains(t, text, "pairs")
+	}
 }

@@ -60,6 +60,17 @@ type Port struct {
 	Flaps        uint64    `json:"flaps"`              // since the plugin started
 	LastFlap     time.Time `json:"last_flap,omitzero"` // when the port came back
 	ExpectedDown bool      `json:"expected_down,omitempty"`
+	Fabric       *Fabric   `json:"fabric,omitempty"` // absent where the port probes no other hosts
+}
+
+// Fabric is what is known of the network between a port and other hosts.
+type Fabric struct {
+	Verdict string `json:"verdict"` // of the port itself: ok, own_port or own_link
+	Pairs   int64  `json:"pairs"`   // that it probes, or would
+	Met     int64  `json:"pairs_met"`
+	Bad     int64  `json:"pairs_bad"` // of which the network is to blame
+	Busy    int64  `json:"pairs_busy"`
+	Down    int64  `json:"pairs_down"`
 }
 
 // Probe is a completion queue probe. Counters count from the start of the plugin.

@@ -80,7 +80,7 @@ func (p *Port) text(now time.Time) string {
 	if p.ExpectedDown {
 		expected = "expected to be down"
 	}
-	return joined(", ", state, p.PhysState, rate, p.LinkLayer, p.NetDev, flaps, expected)
+	return joined(", ", state, p.PhysState, rate, p.LinkLayer, p.NetDev, flaps, expected, p.Fabric.text())
 }
 
 func (p *Probe) text() string {
