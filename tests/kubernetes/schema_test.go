@@ -22,6 +22,7 @@ var kustomizations = []string{
 	"testdata/places",
 	"testdata/node-problem-detector",
 	"testdata/applications",
+	"testdata/fabric",
 }
 
 // build returns the manifests that kustomize builds from a directory.
@@ -124,6 +125,25 @@ func TestTheSchemaOfApplicationsHasTheTracersPrivilegesAlone(t *testing.T) {
 		require.NotContains(t, manifests, other)
 	}
 	require.NotContains(t, build(t, kustomizations[0]), "hostPID")
+}
+
+// The component asks for the node's network and for nothing else that the base refuses. Key and list are the cluster's: what
+// came with the component would be the key of all who forgot to make one.
+func TestTheSchemaOfTheFabricHasTheNodesNetworkAlone(t *testing.T) {
+	manifests := build(t, "testdata/fabric")
+	for _, want := range []string{
+		"pod-security.kubernetes.io/enforce: privileged", "hostNetwork: true", "dnsPolicy: ClusterFirstWithHostNet",
+		"containerPort: 14791\n          hostPort: 14791\n", "fsGroup: 65532", "host = \"${NODE_NAME}\"",
+		"name: rdma-events-peers\n          - secret:", "mode: 288\n", // 0440
+		"allowPrivilegeEscalation: false", "runAsNonRoot: true", "readOnlyRootFilesystem: true", "type: RuntimeDefault",
+		"          capabilities:\n            drop:\n            - ALL\n",
+	} {
+		require.Contains(t, manifests, want)
+	}
+	for _, other := range []string{"hostPID", "hostIPC", "hostPath", "privileged: true", "            add:\n", "kind: Secret\n"} {
+		require.NotContains(t, manifests, other)
+	}
+	require.NotContains(t, build(t, kustomizations[0]), "14791")
 }
 
 // Both pods have to see one directory of the node, at the path that the plugin and the
