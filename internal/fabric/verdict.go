@@ -183,7 +183,8 @@ func (j *Judge) remember(s *Sample) {
 	for len(j.losses) > 1 && j.losses[1].at <= s.At-lossWindow {
 		j.losses = j.losses[1:]
 	}
-	switch answered := s.Silent == 0 && s.Echoed != 0 && !s.WriteFailed && s.WriteDone != 0 &&
+	missing := s.Silent > 0 && s.At-s.SilentSince >= MissingAfter
+	switch answered := !missing && s.Echoed != 0 && !s.WriteFailed && s.WriteDone != 0 &&
 		(s.WriteSince == 0 || s.At-s.WriteSince < silentFor); {
 	case !answered:
 		j.well = 0

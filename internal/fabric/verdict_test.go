@@ -214,3 +214,24 @@ func TestNetworkVerdictsBlameTheNetwork(t *testing.T) {
 		require.GreaterOrEqual(t, v.weight(), 0)
 	}
 }
+
+// A probe that was sent a moment ago is not missing yet, however often the samples are taken right after one.
+func TestAProbeOnItsWayDoesNotKeepAVerdictUp(t *testing.T) {
+	p := met(t)
+	p.echo, p.write = false, false
+	p.run(2 * time.Second)
+	p.requireVerdicts(VerdictPath)
+	p.echo, p.write = true, true
+	for range 20 {
+		p.run(450 * time.Millisecond)
+		p.s.At += 50 * ms
+		p.round()
+		p.s.Silent, p.s.SilentSince = 1, p.s.At-ms
+		if p.j.See(&p.s) {
+			v, _ := p.j.Verdict()
+			p.said = append(p.said, v)
+		}
+		p.s.Silent, p.s.SilentSince = 0, 0
+	}
+	p.requireVerdicts(VerdictOK)
+}

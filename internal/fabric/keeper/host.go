@@ -24,7 +24,6 @@ type host struct {
 
 	// Guarded by Keeper.mu.
 	pairs   []*pair
-	answer  int64 // when the host's process answered last, CLOCK_MONOTONIC ns
 	unheard fabric.Reason
 }
 
@@ -182,7 +181,6 @@ func (h *host) heard() {
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
 	h.unheard = fabric.ReasonNone
-	h.answer = h.k.cfg.Mono()
 	for _, pr := range h.pairs {
 		pr.due = 0
 	}
@@ -290,13 +288,20 @@ func (h *host) askOnce(peer hello.Peer) {
 	}
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
-	h.answer = h.k.cfg.Mono()
 	for _, s := range states {
 		for _, pr := range h.pairs {
 			if pr.remote.Device == s.Device && pr.remote.FabricPort.Port == s.Port {
-				pr.said = s.State
-				pr.epochIs(s.Device, s.Port, s.Epoch)
+				pr.hear(&s)
 			}
 		}
 	}
+}
+
+// hear takes what the peer's process says of its port. A process that has no worker for an active port, or a new one, says nothing
+// of the way to the one that was met.
+func (pr *pair) hear(s *hello.PortState) {
+	if s.Epoch == pr.remote.Epoch || s.State != verbs.PortActive {
+		pr.said, pr.answer = s.State, pr.port.k.cfg.Mono()
+	}
+	pr.epochIs(s.Device, s.Port, s.Epoch)
 }

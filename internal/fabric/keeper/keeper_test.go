@@ -263,3 +263,15 @@ func TestAHostThatIsNotInItsListSaysNothing(t *testing.T) {
 		require.Empty(t, h.points)
 	})
 }
+
+func TestAProcessWithoutItsWorkerSaysNothingOfTheWay(t *testing.T) {
+	bubble(t, 2, 2, func(t *testing.T, n *net, h []*node) {
+		h[1].close("its worker has ended") // the port is active
+		pass(10 * time.Second)
+		require.Equal(t, []string{"peer_down"}, h[0].said("h1"))
+		require.Zero(t, h[0].port().PairsBad)
+		h[1].renew()
+		pass(70 * time.Second)
+		require.Equal(t, []string{"starting", "ok"}, h[0].said("h1"), "and nothing that the former numbers did not answer counts")
+	})
+}

@@ -32,6 +32,7 @@ type pair struct {
 	broken       int64  // since when the queue pair of the writes is in state error
 	echoed       int64  // when an echo came last
 	said         verbs.PortState
+	answer       int64  // when the peer's process said so last
 	refused      string // what the device said of a probe last
 
 	late, reconnects uint64
@@ -123,7 +124,7 @@ func (pr *pair) judgeAt(upTo int64) {
 	}
 	s := &pr.sample
 	pr.tracker.Sample(s, upTo)
-	s.Answers, s.PeerActive = pr.host.answer, pr.said == verbs.PortActive
+	s.Answers, s.PeerActive = pr.answer, pr.said == verbs.PortActive
 	pr.judge.See(s)
 	silent := s.Silent > 0 && upTo-s.SilentSince >= fabric.MissingAfter
 	if silent && (s.WriteSince != 0 || s.WriteFailed) {
@@ -175,6 +176,11 @@ func (pr *pair) part() {
 func (pr *pair) met(session uint64, remote *hello.Port) {
 	if pr.judge == nil || pr.remote.Epoch != remote.Epoch {
 		pr.judge = fabric.NewJudge(pr.port.k.cfg.Mono())
+		pr.sample = fabric.Sample{}
+		if pr.session != session { // what the former peer did not answer says nothing of this one
+			pr.tracker.End()
+			pr.session = 0
+		}
 	} else if pr.broken != 0 {
 		pr.reconnects++
 	}
