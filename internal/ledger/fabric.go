@@ -13,7 +13,7 @@ type FabricCounts struct {
 	Spurious      uint64 // events without a completion
 	Echoed        uint64 // probes of peers that were answered
 	Refused       uint64 // those that were not: too many, or the device did not send
-	Foreign       uint64 // datagrams of nobody that the port has met
+	Foreign       uint64 // datagrams that are of no pair of the port
 	Dry           uint64 // times that all receives of a path were used up
 }
 

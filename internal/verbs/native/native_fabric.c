@@ -86,10 +86,10 @@ static void send_write(struct fabric *f, int i, struct pair *p, struct sink *s)
 static void missing(int i, struct pair *p, int64_t t, struct sink *s)
 {
 	p->look = 0;
-	if (!p->told) {
+	if (!p->reported) {
 		item(s, FK_MISSING, i, p, t);
 		s->amiss = 1;
-		p->told = 1;
+		p->reported = 1;
 	}
 	if (!p->asked && (p->write_failed || (p->write_at && t - p->write_at >= MISSING_NS / 2))) {
 		p->asked = 1;

@@ -43,7 +43,7 @@ struct pair {
 	int64_t next; // when the next round is due
 	int64_t look; // when the echo of the probe awaited is missing; 0: none is awaited
 	uint32_t awaited;
-	int told;	   // that an echo is missing, since the last one
+	int reported;	   // that an echo is missing, since the last one
 	int asked;	   // more probes because of that
 	int more;	   // of these are not sent yet
 	int64_t next_more; // when the next of them is due

@@ -61,7 +61,7 @@ static struct result make_memory(struct fabric *f)
 	return f->mr ? (struct result){ 0 } : failed(C_REG_MR, errno);
 }
 
-// try_rc finds out whether the device has RC queue pairs, before any host is told that it is probed from here.
+// try_rc finds out whether the device has RC queue pairs, before any peer makes its part of a pair.
 static struct result try_rc(struct fabric *f)
 {
 	struct pair p = { 0 };

@@ -133,7 +133,7 @@ static int take_echo(struct fabric *f, int i, struct pair *p, const struct datag
 	out->dry = dry != p->peer_dry[path] || f->dry[path] != p->own_dry[path];
 	p->peer_dry[path] = dry;
 	p->own_dry[path] = f->dry[path];
-	p->told = p->asked = p->more = 0;
+	p->reported = p->asked = p->more = 0;
 	await_next(p, seq);
 	add(&p->led->answered, 1);
 	return 1;

@@ -100,7 +100,7 @@ func doFabricProfile(s *subject) error {
 	if err := p.WriteSysfs(s.root+"/sys", "standin0", "uverbs0"); err != nil {
 		return err
 	}
-	s.Control.Take(p)
+	s.Take(p)
 	if err := s.open(); err != nil {
 		return err
 	}

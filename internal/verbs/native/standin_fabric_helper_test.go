@@ -128,15 +128,18 @@ func doFabric(s *subject) error {
 	return nil
 }
 
-// failFabric returns the error of a stage's call. A refusal that Run tells as a fact is one.
+// failFabric returns the error of a stage's call. A refusal that is a fact of Run is one.
 func (s *subject) failFabric(f failure, arm func(string)) (err error) {
 	if err := standin.WritePort(filepath.Join(s.root, "sys"), "standin0", 2); err != nil {
 		return err
 	}
 	arm("fabric")
 	near, port, err := s.fabric(1)
-	if err != nil || f.Stage == "fabric" {
-		return errors.Join(err, closed(near, err))
+	if err != nil {
+		return err
+	}
+	if f.Stage == "fabric" {
+		return near.Close(long)
 	}
 	far, farPort, err := s.fabric(2)
 	if err != nil {
@@ -146,13 +149,6 @@ func (s *subject) failFabric(f failure, arm func(string)) (err error) {
 	err = both.fail(f.Stage, arm)
 	arm("close fabric")
 	return errors.Join(err, near.Close(long), far.Close(long))
-}
-
-func closed(f verbs.Fabric, err error) error {
-	if err != nil {
-		return nil
-	}
-	return f.Close(long)
 }
 
 func (f *fabrics) fail(stage string, arm func(string)) error {

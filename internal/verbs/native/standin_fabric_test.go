@@ -238,7 +238,7 @@ func sceneUnsent(f *fabrics) error {
 	if err := f.once(f.near, "near"); err != nil {
 		return err
 	}
-	for range 2 { // the facts of before are told without an error
+	for range 2 { // the facts of before came without an error
 		f.s.report.Failures = append(f.s.report.Failures, describe(f.once(f.near, "near")))
 	}
 	return nil
@@ -421,7 +421,7 @@ func sceneReplacedWrite(f *fabrics) error {
 	return f.round("second")
 }
 
-func TestTheWriteOfAFormerPairIsNobodys(t *testing.T) {
+func TestTheWriteOfAFormerPairIsIgnored(t *testing.T) {
 	r := play(t, order{Scene: "replaced write"})
 	require.Equal(t, []verbs.FabricKind{verbs.FabricSent, verbs.FabricWrite}, kinds(r.Facts["first"]))
 	require.Equal(t, []verbs.FabricKind{verbs.FabricSent, verbs.FabricWrite, verbs.FabricWriteDone, verbs.FabricEcho}, kinds(r.Facts["second"]))

@@ -26,7 +26,7 @@ func fabricCases() []testCase {
 		{"an offer leaves the pair of its place alone, and a join replaces it", peer, joinReplaces},
 		{"a silent peer is asked three times more", peer, silentPeer},
 		{"a busy peer is not asked more", peer, busyPeer},
-		{"a write that nobody acknowledges fails once", peer, writeFailsOnce},
+		{"a write without an acknowledgement fails once", peer, writeFailsOnce},
 		{"a nudge ends Run", peer, nudgeEndsRun},
 		{"orders that make no sense are errors", peer, senselessOrders},
 		{"Close ends pairs and Run, and acknowledges every event", peer, closeFabric},
@@ -162,7 +162,7 @@ func requireOneWriteAtATime(s *session, facts []verbs.FabricFact) {
 // requirePairCounts checks that the ledger has counted what the facts of the only session say. The Fabric does not run.
 func requirePairCounts(m *meeting, session uint64) {
 	m.t.Helper()
-	facts, _, _, _ := m.seen(session)
+	facts := m.seen(session)
 	n := func(kind verbs.FabricKind) uint64 { return uint64(len(of(facts, kind))) }
 	require.Equal(m.t, []ledger.FabricPair{{Session: session, FabricPairCounts: ledger.FabricPairCounts{
 		Sent: n(verbs.FabricSent), Answered: n(verbs.FabricEcho),
@@ -180,9 +180,9 @@ func leftPair(s *session) {
 	require.NoError(s.t, m.fab.Leave(0))
 	sent := len(of(m.after(session, 1), verbs.FabricSent))
 	m.untilCount(other, verbs.FabricEcho, 1)
-	facts, _, _, _ := m.seen(other)
+	facts := m.seen(other)
 	m.untilCount(other, verbs.FabricSent, len(of(facts, verbs.FabricSent))+5)
-	facts, _, _, _ = m.seen(session)
+	facts = m.seen(session)
 	require.Len(s.t, of(facts, verbs.FabricSent), sent)
 	require.NoError(s.t, m.fab.Leave(0), "nothing is there")
 }
@@ -197,7 +197,7 @@ func joinReplaces(s *session) {
 	rc, err := m.fab.Offer(5, verbs.FabricProbes)
 	require.NoError(s.t, err)
 	peer := m.offerFar(5, second)
-	facts, _, _, _ := m.seen(first)
+	facts := m.seen(first)
 	m.untilCount(first, verbs.FabricEcho, len(of(facts, verbs.FabricEcho))+3)
 
 	m.joinFar(5, second, rc)
@@ -210,12 +210,12 @@ func joinReplaces(s *session) {
 	sent := len(of(m.after(first, 1), verbs.FabricSent))
 	m.untilCount(second, verbs.FabricEcho, 4)
 	m.halt()
-	facts, _, _, _ = m.seen(first)
+	facts = m.seen(first)
 	require.Len(s.t, of(facts, verbs.FabricSent), sent)
 	requirePairCounts(m, second)
 }
 
-// silentPeer offers a pair that the peer does not join, so that nobody answers.
+// silentPeer offers a pair that the peer does not join, so that nothing answers.
 func silentPeer(s *session) {
 	const session = 3
 	m := s.ends(fabricOptions(once, 4))
@@ -267,7 +267,7 @@ func writeFailsOnce(s *session) {
 	require.NotEmpty(s.t, of(facts, verbs.FabricWriteFailed)[0].Status)
 	m.untilCount(session, verbs.FabricSent, len(of(facts, verbs.FabricSent))+5)
 	m.halt()
-	facts, _, _, _ = m.seen(session)
+	facts = m.seen(session)
 	require.Len(s.t, of(facts, verbs.FabricWriteFailed), 1)
 	require.Len(s.t, of(facts, verbs.FabricWrite), 1, "its queue pair is left alone")
 	requirePairCounts(m, session)

@@ -33,7 +33,7 @@ func foreignDatagrams(s *session) {
 	require.NoError(s.t, m.fab.Join(1, peer))
 	require.Eventually(s.t, foreign(2), patience, time.Millisecond)
 	require.Zero(s.t, m.far.counted().Echoed)
-	facts, _, _, _ := m.seen(session)
+	facts := m.seen(session)
 	require.Empty(s.t, of(facts, verbs.FabricEcho))
 }
 
@@ -47,7 +47,7 @@ func tooManyProbes(s *session) {
 		echoes := of(facts, verbs.FabricEcho)
 		return len(echoes) > 0 && echoes[len(echoes)-1].Received > echoes[len(echoes)-1].Posted
 	})
-	m.end.halt()
+	m.halt()
 	m.far.after(session, 2*quiet)
 	m.far.halt()
 	echoes, sent := of(facts, verbs.FabricEcho), of(facts, verbs.FabricSent)

@@ -128,15 +128,17 @@ func (e *end) close() error {
 }
 
 // seen returns the facts of a session so far.
-func (e *end) seen(session uint64) (facts []verbs.FabricFact, upTo int64, more <-chan struct{}, err error) {
+func (e *end) seen(session uint64) []verbs.FabricFact {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, f := range e.facts {
-		if f.Session == session {
-			facts = append(facts, f)
-		}
-	}
-	return facts, e.upTo, e.more, e.err
+	return slices.DeleteFunc(slices.Clone(e.facts), func(f verbs.FabricFact) bool { return f.Session != session })
+}
+
+// going returns up to when the facts go, a channel that is closed when there are more, and the error with which they ended.
+func (e *end) going() (upTo int64, more <-chan struct{}, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.upTo, e.more, e.err
 }
 
 // until waits until the facts of a session satisfy done, and returns them.
@@ -145,7 +147,8 @@ func (e *end) until(what string, session uint64, done func([]verbs.FabricFact) b
 	timeout := time.NewTimer(patience)
 	defer timeout.Stop()
 	for {
-		facts, _, more, err := e.seen(session)
+		_, more, err := e.going()
+		facts := e.seen(session)
 		if done(facts) {
 			return facts
 		}
@@ -167,14 +170,12 @@ func (e *end) untilCount(session uint64, kind verbs.FabricKind, n int) []verbs.F
 // after waits until the Fabric has run on for a time, in which something must not happen, and returns the session's facts.
 func (e *end) after(session uint64, lasting time.Duration) []verbs.FabricFact {
 	e.t.Helper()
-	_, begin, _, _ := e.seen(session)
-	var facts []verbs.FabricFact
-	e.until("the Fabric to run on", session, func(seen []verbs.FabricFact) bool {
-		_, upTo, _, _ := e.seen(session)
-		facts = seen
+	begin, _, _ := e.going()
+	e.until("the Fabric to run on", session, func([]verbs.FabricFact) bool {
+		upTo, _, _ := e.going()
 		return upTo >= begin+int64(lasting)
 	})
-	return facts
+	return e.seen(session)
 }
 
 var kindNames = map[verbs.FabricKind]string{

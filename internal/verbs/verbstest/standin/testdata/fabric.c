@@ -143,7 +143,7 @@ static int send_datagram(struct standin_qp *s, const struct ibv_send_wr *wr)
 	return 0;
 }
 
-// retry is a write that nobody acknowledges.
+// retry is a write without an acknowledgement.
 struct retry {
 	uint32_t number;
 	uint64_t wr_id;
