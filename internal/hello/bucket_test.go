@@ -34,7 +34,7 @@ func TestAClockThatGoesBackFillsNoBucket(t *testing.T) {
 	require.Zero(t, b.take(now.Add(-time.Hour+time.Second)), "nor does it stop it")
 }
 
-// Who waits as long as it is told to is admitted then: a wait that is too short would be a loop.
+// Who has waited for the time that take returned is admitted: a wait that is too short would be a loop.
 func TestAWaitIsLongEnough(t *testing.T) {
 	for _, rate := range []int{1, 3, 7, 20, 200, 1000} {
 		now := time.Unix(1000, 0)

@@ -302,10 +302,10 @@ func TestACertificateFileThatCannotBeIsALineThatNamesIt(t *testing.T) {
 		"no key":                 {Files{TLSCert: good.TLSCert, TLSKey: none, TLSCA: good.TLSCA}, []string{`tls_key = "` + none + `": no such file or directory`}},
 		"no authorities":         {Files{TLSCert: good.TLSCert, TLSKey: good.TLSKey, TLSCA: none}, []string{`tls_ca = "` + none + `": no such file or directory`}},
 		"a key that others read": {Files{TLSCert: good.TLSCert, TLSKey: open, TLSCA: good.TLSCA}, []string{`tls_key = "` + open + `": its mode is 0644`}},
-		"the key of another":     {Files{TLSCert: good.TLSCert, TLSKey: other.TLSKey, TLSCA: good.TLSCA}, []string{
+		"the key of another": {Files{TLSCert: good.TLSCert, TLSKey: other.TLSKey, TLSCA: good.TLSCA}, []string{
 			`tls_cert = "` + good.TLSCert, `tls_key = "` + other.TLSKey,
 		}},
-		"authorities without":    {Files{TLSCert: good.TLSCert, TLSKey: good.TLSKey, TLSCA: good.TLSKey}, []string{
+		"authorities without": {Files{TLSCert: good.TLSCert, TLSKey: good.TLSKey, TLSCA: good.TLSKey}, []string{
 			`tls_ca = "` + good.TLSKey + `": it has no certificate in PEM`,
 		}},
 		"of another host": {Files{TLSCert: other.TLSCert, TLSKey: other.TLSKey, TLSCA: good.TLSCA}, []string{

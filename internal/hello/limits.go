@@ -28,7 +28,7 @@ func ownLimits() limits {
 	return limits{
 		handshakes: 10, handshakeLasts: 2 * time.Second, handshaking: 64, connections: 2048, idle: 5 * time.Minute,
 		conversations: 1024, perHost: 4, greetingLasts: 5 * time.Second,
-		offers: 20, messages: 200, states: 20, unread: 64, sessions: 1024, unreadLasts: time.Second,
+		offers: 20, messages: 200, states: 20, unread: 256, sessions: 1024, unreadLasts: time.Second,
 		pingEvery: 10 * time.Second, pingLasts: 5 * time.Second, concurrentCalls: 16,
 	}
 }

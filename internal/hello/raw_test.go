@@ -14,10 +14,11 @@ import (
 	"rdma_events/internal/hello/proto"
 )
 
-// rawClient returns a client of plain gRPC, which says what the Network never would.
+// rawClient returns a client of plain gRPC, which says what the Network never would. Its windows do not grow by themselves.
 func rawClient(t *testing.T, r *responder, c *Credentials) proto.HelloClient {
 	t.Helper()
-	conn, err := grpc.NewClient("passthrough:///"+r.addr, grpc.WithTransportCredentials(credentials.NewTLS(c.client(r.name))))
+	conn, err := grpc.NewClient("passthrough:///"+r.addr, grpc.WithTransportCredentials(credentials.NewTLS(c.client(r.name))),
+		grpc.WithStaticStreamWindowSize(window), grpc.WithStaticConnWindowSize(window))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
 	return proto.NewHelloClient(conn)

@@ -1,6 +1,7 @@
 package hello
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -40,6 +41,9 @@ func callError(err error) error {
 		if r, ok := detail.(*proto.Refusal); ok {
 			return refused(r.GetWhy())
 		}
+	}
+	if s.Code() == codes.DeadlineExceeded {
+		return context.DeadlineExceeded // the host has the deadline too, and may be there first
 	}
 	return fmt.Errorf("the call ended as %s", s.Code())
 }

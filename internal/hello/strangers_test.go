@@ -15,7 +15,7 @@ import (
 	"rdma_events/internal/fabric"
 )
 
-// requireKey demands that a peer is refused by both of its methods for its key, and that the Handler hears of nobody.
+// requireKey demands that a peer is refused by both of its methods for its key, and that the Handler is not called.
 func requireKey(t *testing.T, r *responder, p Peer) {
 	t.Helper()
 	_, err := p.Converse(soon(t), "")
