@@ -23,6 +23,7 @@ type fleet struct {
 	net   *guest.Network
 	hosts []*host // by number, from 1; the first is nil
 	list  string  // the file
+	key   string  // the file
 	pairs []pair
 }
 
@@ -44,37 +45,45 @@ type plan struct {
 // peers is how many hosts each one probes, at most.
 const peers = 8
 
-// startFleet makes a network, starts a plugin for each host and returns when all pairs are well.
+// startFleet makes a network, starts a plugin for each host and returns when all pairs are well. The plugins are there before the
+// devices, and the devices come one after the other: an emulated processor is slow, and whoever finds no peer tries again later
+// and later. When a device comes, its host says so to the others.
 func startFleet(t *testing.T, p plan) *fleet {
 	t.Helper()
 	if p.hosts == 0 {
 		p.hosts = 6
 	}
-	f := &fleet{t: t, net: guest.AddNetwork(t, p.hosts), hosts: make([]*host, p.hosts+1)}
+	f := &fleet{t: t, net: guest.AddNetworkWithoutDevices(t, p.hosts), hosts: make([]*host, p.hosts+1)}
 	dir := t.TempDir()
-	f.list = filepath.Join(dir, "peers")
-	key := filepath.Join(dir, "key")
+	f.list, f.key = filepath.Join(dir, "peers"), filepath.Join(dir, "key")
 	list := f.listText(p)
 	write(t, f.list, list)
-	write(t, key, randomKey())
+	write(t, f.key, randomKey())
 	f.pairs = pairsOf(t, list, p.hosts)
+	t.Cleanup(f.judge)
+	began := time.Now()
 	for i := 1; i <= p.hosts; i++ {
 		c := config{
-			device: f.net.Device(i), name: hostName(i), list: f.list, key: key, listen: loopback(i) + ":14791", more: p.more,
+			device: f.net.Device(i), name: hostName(i), list: f.list, key: f.key, listen: loopback(i) + ":14791", more: p.more,
 		}
 		if p.change != nil {
 			p.change(&c)
 		}
-		h := &host{t: t, number: i, name: c.name, device: c.device, config: c.text()}
-		f.hosts[i] = h
-		h.start()
+		f.hosts[i] = &host{t: t, number: i, name: c.name, device: c.device, config: c.text()}
+		f.hosts[i].start()
 	}
-	t.Cleanup(f.end)
-	began := time.Now()
+	for i := 1; i <= p.hosts; i++ {
+		f.hosts[i].awaitInterval()
+		f.net.AddDevice(i)
+		f.hosts[i].awaitOpen()
+	}
+	started := time.Now()
 	f.awaitWell(2*time.Minute, func(q pair) bool { return p.without == nil || !p.without(q) })
-	t.Logf("all pairs are well %v after the start", time.Since(began).Round(10*time.Millisecond))
+	t.Logf("all devices are open after %v, and all pairs are well %v later", seconds(began, started), seconds(started, time.Now()))
 	return f
 }
+
+func seconds(from, to time.Time) time.Duration { return to.Sub(from).Round(100 * time.Millisecond) }
 
 func hostName(i int) string { return fmt.Sprintf("h%d", i) }
 func loopback(i int) string { return fmt.Sprintf("127.0.0.%d", i) }
@@ -127,12 +136,12 @@ func numberOf(name string) (n int) {
 	return n
 }
 
-// end ends all plugins, and says what none of their points may have said.
-func (f *fleet) end() {
+// judge fails the test for what no point may have said. The plugins have ended.
+func (f *fleet) judge() {
 	for _, h := range f.hosts[1:] {
-		h.end()
-	}
-	for _, h := range f.hosts[1:] {
+		if h == nil {
+			continue
+		}
 		for _, w := range h.wrong[:min(len(h.wrong), 10)] {
 			f.t.Errorf("%s: %s", h.name, w)
 		}

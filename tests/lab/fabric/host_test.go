@@ -80,10 +80,49 @@ func (h *host) start() {
 	h.counters, h.latest = rig.Counters{}, map[string]rig.Point{}
 	h.mu.Unlock()
 	h.plugin = rig.StartPlugin(h.t, nil, h.config, false)
+	h.t.Cleanup(h.end) // before that of StartPlugin
 	h.stop = make(chan struct{})
 	h.readers.Go(func() { h.readPoints(h.plugin.Stdout) })
 	h.readers.Go(func() { h.readLog(h.plugin.Stderr) })
 	h.readers.Go(func() { prompt(h.plugin.Stdin, h.stop) })
+}
+
+// awaitInterval waits until the plugin has printed its first interval, by when it answers other hosts.
+func (h *host) awaitInterval() {
+	h.t.Helper()
+	h.await("has printed nothing", func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return len(h.latest) > 0
+	})
+}
+
+// awaitOpen waits until the worker has opened the device.
+func (h *host) awaitOpen() {
+	h.t.Helper()
+	h.await("has not opened "+h.device, h.isOpen)
+}
+
+func (h *host) await(otherwise string, cond func() bool) {
+	h.t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for !cond() {
+		if time.Now().After(deadline) {
+			h.t.Fatalf("%s %s within a minute:\n%s", h.name, otherwise, h.tail(20))
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+func (h *host) isOpen() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, p := range h.latest {
+		if p.Measurement == "rdma_device" && p.Tags["device"] == h.device {
+			return p.Int("open") == 1
+		}
+	}
+	return false
 }
 
 // prompt asks the plugin for an interval every second. A plugin that has ended is not asked any more.

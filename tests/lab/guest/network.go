@@ -28,6 +28,16 @@ type Network struct {
 // must have closed everything that it opened on its devices.
 func AddNetwork(t testing.TB, hosts int) *Network {
 	t.Helper()
+	n := AddNetworkWithoutDevices(t, hosts)
+	for i := 1; i <= hosts; i++ {
+		n.AddDevice(i)
+	}
+	return n
+}
+
+// AddNetworkWithoutDevices is AddNetwork for a test that adds the RDMA devices itself.
+func AddNetworkWithoutDevices(t testing.TB, hosts int) *Network {
+	t.Helper()
 	RequireGuest(t)
 	LoadDriver(t, "rxe")
 	LoadCore(t)
@@ -36,10 +46,26 @@ func AddNetwork(t testing.TB, hosts int) *Network {
 	n.allowOwnAddresses()
 	n.addLinks()
 	n.addQueues()
-	for i := 1; i <= hosts; i++ {
-		AddDeviceOn(t, n.Device(i), "rxe", n.Netdev(i))
-	}
+	t.Cleanup(n.deleteDevices)
 	return n
+}
+
+// AddDevice makes a host's RDMA device and returns once its port is active.
+func (n *Network) AddDevice(host int) {
+	n.t.Helper()
+	AddLink(n.t, n.Device(host), "rxe", n.Netdev(host))
+	Eventually(n.t, n.Device(host)+": port active", 10*time.Second, func() bool {
+		state, err := os.ReadFile(filepath.Join(devicePath(n.Device(host)), "ports", "1", "state"))
+		return err == nil && string(state) == "4: ACTIVE\n"
+	})
+}
+
+func (n *Network) deleteDevices() {
+	for i := 1; i <= n.hosts; i++ {
+		if HasDevice(n.Device(i)) {
+			DeleteLink(n.t, n.Device(i))
+		}
+	}
 }
 
 // Hosts returns the number of hosts.
