@@ -19,6 +19,7 @@ const doctorAbout = `Says whether the RDMA devices of this host can be watched, 
 where not. Exit status 0: all is well; 1: with a warning; 2: with a failure.
 What had nothing to look at is skipped, and is not called OK.
 Run it as the user that Telegraf runs as: sudo -u telegraf rdma-events doctor
+With a configuration that has fabric.peers_file it also greets two other hosts.
 
 With -hardware it tries one device for two minutes at most, and writes one file
 with what the device does, to be sent in; exit status 0: the file is written.
@@ -125,6 +126,7 @@ func patient(config string) (*doctor.System, error) {
 			Simulated: c.Simulated(), WorkerPath: c.WorkerPath, Records: c.Recorder.Directory, ExpectedDown: c.ExpectsDown,
 			Vectors: c.Probe.CountVectors, Events: c.Applications.Events, TracerPath: c.Applications.TracerPath,
 		}
+		p.Fabric = fabricOf(&c)
 		if err := c.Check(); err != nil {
 			return p, err
 		}
@@ -132,6 +134,23 @@ func patient(config string) (*doctor.System, error) {
 		return p, err
 	}
 	return s, nil
+}
+
+// fabricOf returns what the doctor has to know of probes between hosts, nil if there are none.
+func fabricOf(c *rdma_events.Config) *doctor.FabricConfig {
+	f := &c.Fabric
+	if !f.On() {
+		return nil
+	}
+	host, err := f.HostName()
+	if err != nil {
+		host = "" // the list has no such host
+	}
+	return &doctor.FabricConfig{
+		Host: host, PeersFile: f.PeersFile, KeyFile: f.KeyFile, TLSCert: f.TLSCert, TLSKey: f.TLSKey, TLSCA: f.TLSCA,
+		Probe: f.Probe, Peers: f.Peers, Listen: f.Listen, TrafficClass: f.TrafficClass, GIDIndex: c.Probe.GIDIndex,
+		Wants: f.Wants, Greet: c.Greet, Listens: f.Listens,
+	}
 }
 
 // colours returns a function that colours a status, nil if colours are not wanted.

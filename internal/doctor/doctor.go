@@ -42,6 +42,7 @@ type examination struct {
 	libraryErr error
 	links      []linkAnswer
 	tracing    *tracing // nil: it is not examined
+	hosts      *hosts   // nil: none are probed
 }
 
 // check examines one aspect of the host.
@@ -53,7 +54,7 @@ func checks() []check {
 	return []check{
 		checkModules, checkNodes, checkLibrary, checkProviders, checkLockedMemory, checkNetns,
 		checkContainer, checkPorts, checkExtState, checkAddresses, checkFirmware, checkProbes, checkEvents, checkRemoval, checkWorker,
-		checkTracer, checkRecords, checkKernelLog, checkTelegraf,
+		checkTracer, checkFabric, checkRecords, checkKernelLog, checkTelegraf,
 	}
 }
 
@@ -70,6 +71,7 @@ func Run(ctx context.Context, s *System) Report {
 	}
 	x.askLinks(ctx)
 	x.tryTracer(ctx)
+	x.tryHosts(ctx)
 	r := Report{Version: s.Version, Kernel: s.read("proc/sys/kernel/osrelease"), User: s.UID}
 	for _, c := range checks() {
 		r.add(c(x)...)

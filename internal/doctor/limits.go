@@ -6,6 +6,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"rdma_events/internal/verbs"
 )
 
 const (
@@ -14,6 +16,9 @@ const (
 	// lockedPerProbe is the most memory that a hardware provider pins for a queue
 	// pair and a completion queue, with their doorbells.
 	lockedPerProbe = 64 * kib
+	// lockedPerFabric is the most memory that probes between hosts pin on a port: 32 KiB of receives, up to 128 KiB for each
+	// of their two completion queues, 16 KiB for each of four UD queue pairs, and 8 KiB for the queue pair of each pair.
+	lockedPerFabric = 32*kib + 2*128*kib + verbs.MaxFabricPaths*16*kib + verbs.MaxFabricPairs*8*kib
 	// lockedSilent is the highest limit for which libibverbs prints a warning on
 	// stderr (init.c).
 	lockedSilent = 32 * kib
@@ -33,7 +38,7 @@ func checkLockedMemory(x *examination) []Result {
 	needed := 0
 	for i := range x.devices {
 		if !x.devices[i].soft() {
-			needed = max(needed, x.probesOn(&x.devices[i])*lockedPerProbe)
+			needed = max(needed, x.lockedOn(&x.devices[i]))
 		}
 	}
 	switch {
@@ -51,6 +56,15 @@ func checkLockedMemory(x *examination) []Result {
 		r.Text += fmt.Sprintf("; probes pin up to %s for one device", size(uint64(needed)))
 	}
 	return []Result{r}
+}
+
+// lockedOn returns how much memory probes pin on a device, in bytes.
+func (x *examination) lockedOn(d *device) int {
+	needed := x.probesOn(d) * lockedPerProbe
+	if x.probes(d) {
+		needed += len(d.ports) * lockedPerFabric
+	}
+	return needed
 }
 
 // probesOn returns how many probes the plugin creates on a device: one for each

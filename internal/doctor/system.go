@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -25,6 +26,7 @@ type System struct {
 	Root    fs.FS  // the root file system
 	Sysfs   sysfs.FS
 	UID     int
+	Now     func() time.Time
 
 	LockedMemory uint64 // soft RLIMIT_MEMLOCK, bytes
 	OpenFiles    uint64 // soft RLIMIT_NOFILE
@@ -88,6 +90,7 @@ type PluginConfig struct {
 	// Vectors returns how many completion vectors are probed on each port of a
 	// device that has that many; has is 0 if that is unknown. Nil means one vector.
 	Vectors func(has int) int
+	Fabric  *FabricConfig // nil: other hosts are not probed
 }
 
 // NewSystem returns the host that this process runs on.
@@ -122,7 +125,7 @@ func NewSystem() *System {
 
 // newSystem returns a System that has only its file systems set.
 func newSystem(root string) *System {
-	return &System{Root: os.DirFS(root), Sysfs: sysfs.New(filepath.Join(root, "sys"))}
+	return &System{Root: os.DirFS(root), Sysfs: sysfs.New(filepath.Join(root, "sys")), Now: time.Now}
 }
 
 func softLimit(resource int) uint64 {

@@ -40,7 +40,7 @@ func (c *Config) openProbing(r verbs.Request, emit func(measure.Point), log *slo
 	if !f.On() {
 		return nil, nil
 	}
-	host, err := f.hostName()
+	host, err := f.HostName()
 	if err != nil {
 		return nil, err
 	}
@@ -182,7 +182,7 @@ func (c *Config) checkProbing() error {
 	if !f.On() {
 		return nil
 	}
-	host, err := f.hostName()
+	host, err := f.HostName()
 	if err != nil {
 		return err
 	}

@@ -89,8 +89,8 @@ func (c *Config) validateFabric() error {
 	return nil
 }
 
-// hostName returns the name of this host in the list.
-func (c *FabricConfig) hostName() (string, error) {
+// HostName returns the name of this host in the list.
+func (c *FabricConfig) HostName() (string, error) {
 	if c.Host != "" {
 		return c.Host, nil
 	}

@@ -21,7 +21,7 @@ type Pinglist struct {
 
 // Pinglist returns who pings whom by the list of the configuration, which must be On. It needs no device. The error is one line.
 func (c *FabricConfig) Pinglist() (*Pinglist, error) {
-	host, err := c.hostName()
+	host, err := c.HostName()
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (c *FabricConfig) Pinglist() (*Pinglist, error) {
 // Greet greets a host as the plugin does, in the name of this host, and returns the digest of its list. It blocks until the
 // answer, or ctx ends. why says what is wrong, and the error has it in words. The configuration has been checked.
 func (c *Config) Greet(ctx context.Context, host fabric.Host, digest string) (theirs string, why fabric.Reason, err error) {
-	own, err := c.Fabric.hostName()
+	own, err := c.Fabric.HostName()
 	if err != nil {
 		return "", fabric.ReasonFailed, err
 	}

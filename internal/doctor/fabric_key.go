@@ -1,0 +1,124 @@
+package doctor
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+)
+
+const (
+	// secretMode is the most that others may do with a secret file.
+	secretMode = 0o640
+	// leastKey is the least length of a key, in bytes.
+	leastKey = 32
+	// expiresSoon is how long before its end a certificate is a warning.
+	expiresSoon = 14 * 24 * time.Hour
+)
+
+// checkFabricKey reports the files that prove who this host is. It shows nothing of what is in a key.
+func checkFabricKey(x *examination) []Result {
+	h := x.hosts
+	if h.KeyFile != "" {
+		return []Result{x.checkKeyFile(h.KeyFile)}
+	}
+	return []Result{x.checkSecret(h.TLSKey), x.checkCertificates(h.TLSCert, true), x.checkCertificates(h.TLSCA, false)}
+}
+
+// checkKeyFile reports the file of fabric.key_file.
+func (x *examination) checkKeyFile(path string) Result {
+	r := x.checkSecret(path)
+	info, err := fs.Stat(x.Root, relative(path))
+	if r.Status == OK && err == nil && info.Size() < leastKey {
+		r.Status, r.Text = Fail, fmt.Sprintf("%d bytes: want %d random ones or more, the same on all hosts", info.Size(), leastKey)
+		r.Fix = x.asRoot("head -c %d /dev/urandom >%s", leastKey, path)
+	}
+	return r
+}
+
+// checkSecret reports a file that others may not read.
+func (x *examination) checkSecret(path string) Result {
+	r := Result{Check: "fabric_key", Subject: path, Status: Fail, Fix: x.asRoot("chgrp telegraf %[1]s && chmod 0640 %[1]s", path)}
+	info, err := fs.Stat(x.Root, relative(path))
+	switch {
+	case err != nil:
+		r.Text, r.Fix = oneLine(bare(err)), "sudoedit "+x.Config
+		return r
+	case !info.Mode().IsRegular():
+		r.Text, r.Fix = "it is no regular file", "sudoedit "+x.Config
+		return r
+	case info.Mode().Perm()&^secretMode != 0:
+		r.Text = fmt.Sprintf("mode %04o: others may read it; want %04o or less", info.Mode().Perm(), secretMode)
+		return r
+	}
+	f, err := x.Root.Open(relative(path))
+	if err != nil {
+		r.Text = oneLine(bare(err))
+		if errors.Is(err, fs.ErrPermission) {
+			r.Text = fmt.Sprintf("user %d may not read it (mode %04o, group %s)", x.UID, info.Mode().Perm(), x.group(info))
+		}
+		return r
+	}
+	_ = f.Close() // nothing was written
+	r.Status, r.Fix, r.Text = OK, "", fmt.Sprintf("%d bytes, mode %04o", info.Size(), info.Mode().Perm())
+	return r
+}
+
+// checkCertificates reports until when the certificates of a file are valid, and whether the first is this host's if it has to be.
+func (x *examination) checkCertificates(path string, own bool) Result {
+	r := Result{Check: "fabric_key", Subject: path, Status: Fail, Fix: x.asRoot("install -m 0644 NEW.pem %s", path)}
+	all, err := x.certificates(path)
+	if err != nil {
+		r.Text = oneLine(bare(err))
+		return r
+	}
+	if own {
+		if err := all[0].VerifyHostname(x.hosts.Host); err != nil {
+			r.Text = oneLine(err) + "; want one for this host's name in the list"
+			return r
+		}
+		all = all[:1]
+	}
+	first := all[0] // that ends
+	for _, c := range all {
+		if c.NotAfter.Before(first.NotAfter) {
+			first = c
+		}
+	}
+	const day = "2006-01-02"
+	switch left := first.NotAfter.Sub(x.Now()); {
+	case left <= 0:
+		r.Text = "expired on " + first.NotAfter.Format(day) + ": no host accepts it"
+	case x.Now().Before(first.NotBefore):
+		r.Text = "not valid before " + first.NotBefore.Format(day) + ": no host accepts it"
+	case left <= expiresSoon:
+		r.Status, r.Text = Warn, "expires on "+first.NotAfter.Format(day)
+	default:
+		r.Status, r.Fix, r.Text = OK, "", "valid until "+first.NotAfter.Format(day)
+	}
+	return r
+}
+
+// certificates returns the certificates of a file, one at least.
+func (x *examination) certificates(path string) (all []*x509.Certificate, err error) {
+	text, err := fs.ReadFile(x.Root, relative(path))
+	if err != nil {
+		return nil, err
+	}
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("a certificate of it cannot be read: %w", err)
+		}
+		all = append(all, c)
+	}
+	if len(all) == 0 {
+		return nil, errors.New("it has no certificate in PEM")
+	}
+	return all, nil
+}

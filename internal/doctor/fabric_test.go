@@ -1,0 +1,416 @@
+package doctor
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"io/fs"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/fabric"
+)
+
+const (
+	peersFile = "etc/rdma-events/peers"
+	keyFile   = "etc/rdma-events/fabric.key"
+	tlsCert   = "etc/rdma-events/host.pem"
+	tlsKey    = "etc/rdma-events/host.key"
+	tlsCA     = "etc/rdma-events/ca.pem"
+	configTOS = "sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_tos"
+	ipv4GID   = "0000:0000:0000:0000:0000:ffff:0a04:0001"
+
+	digest = "53b7224115391855" // of fiveHosts
+)
+
+const fiveHosts = "gpu01 rack1\ngpu02 rack1\ngpu03 rack1\ngpu04 rack2\ngpu05 rack3 10.0.0.5\n"
+
+// network is other hosts: what they answer, by name.
+type network struct {
+	answers map[string]greeting
+	listens error
+
+	mu    sync.Mutex
+	asked []fabric.Host
+}
+
+func (n *network) greet(ctx context.Context, h fabric.Host, digest string) (theirs string, why fabric.Reason, err error) {
+	n.mu.Lock()
+	n.asked = append(n.asked, h)
+	n.mu.Unlock()
+	a, ok := n.answers[h.Name]
+	switch {
+	case !ok:
+		return digest, fabric.ReasonNone, nil
+	case a.why == "hangs":
+		<-ctx.Done()
+		return "", fabric.ReasonNoResponder, ctx.Err()
+	}
+	return a.theirs, a.why, a.err
+}
+
+// probing is a healthy host that probes others, and its configuration of that.
+func probing() (tree, *FabricConfig, *network) {
+	n := &network{answers: map[string]greeting{}}
+	files := healthy().with(tree{
+		peersFile:                    fiveHosts,
+		keyFile:                      strings.Repeat("k", leastKey),
+		port1 + "/gids/1":            ipv4GID + "\n",
+		port1 + "/gid_attrs/types/1": "RoCE v2\n",
+		port1 + "/gid_attrs/ndevs/1": "eth0\n",
+	})
+	c := &FabricConfig{
+		Host: "gpu01", PeersFile: "/" + peersFile, KeyFile: "/" + keyFile, Probe: true, Peers: 8, Listen: ":14791", GIDIndex: -1,
+		Wants: func(string) bool { return true }, Greet: n.greet, Listens: func(context.Context) error { return n.listens },
+	}
+	return files, c, n
+}
+
+// probingHost returns the System of a host that probes others. Files of secrets have their mode.
+func probingHost(t *testing.T, files tree, c *FabricConfig) (s *System, root string) {
+	t.Helper()
+	root = files.write(t)
+	for _, secret := range []string{keyFile, tlsKey} {
+		if _, ok := files[secret]; ok {
+			require.NoError(t, os.Chmod(filepath.Join(root, secret), secretMode))
+		}
+	}
+	s = hostAt(root, workingWorker())
+	s.Config = "/etc/telegraf/telegraf.d/rdma_events.conf"
+	s.Plugin = func(string) (PluginConfig, error) { return PluginConfig{Fabric: c}, nil }
+	s.Now = func() time.Time { return time.Date(2026, 11, 25, 0, 0, 0, 0, time.UTC) }
+	return s, root
+}
+
+// ofFabric returns the results about probes between hosts.
+func (r *Report) ofFabric() (found []Result) {
+	for _, one := range r.Results {
+		if strings.HasPrefix(one.Check, "fabric_") {
+			found = append(found, one)
+		}
+	}
+	return found
+}
+
+func TestAHealthyHostThatProbesOthersIsOKThroughout(t *testing.T) {
+	files, c, n := probing()
+	s, _ := probingHost(t, files.with(tree{configTOS: "0\n"}), c)
+	r := Run(t.Context(), s)
+	require.Equal(t, OK, r.Status, "%+v", r.Results)
+	require.Equal(t, []Result{
+		{Check: "fabric_list", Subject: "/" + peersFile, Text: "5 hosts in 3 groups, list " + digest + "; gpu01 of rack1 pings 4 of them"},
+		{Check: "fabric_key", Subject: "/" + keyFile, Text: "32 bytes, mode 0640"},
+		{Check: "fabric_ports", Text: "1 of 1 ports are active: mlx5_0:1"},
+		{Check: "fabric_addresses", Subject: "mlx5_0 port 1", Text: "RoCE v2: IPv4 at index 1 (10.4.0.1)"},
+		{Check: "fabric_class", Subject: "mlx5_0 port 1", Text: "fabric.traffic_class = 0, and rdma_cm's default_roce_tos is the same"},
+		{Check: "fabric_listen", Subject: ":14791", Text: "the port is free"},
+		{Check: "fabric_peers", Subject: "gpu02", Text: "it answers, and has the same list"},
+		{Check: "fabric_peers", Subject: "gpu04", Text: "it answers, and has the same list"},
+	}, r.ofFabric())
+	require.ElementsMatch(t, []fabric.Host{{Name: "gpu02", Group: "rack1", Address: "gpu02"}, {Name: "gpu04", Group: "rack2", Address: "gpu04"}}, n.asked)
+	require.NotContains(t, textOf(t, &r), "kkkk", "nothing of the key is shown")
+}
+
+func textOf(t *testing.T, r *Report) string {
+	t.Helper()
+	var b strings.Builder
+	require.NoError(t, r.WriteText(&b, nil))
+	return b.String()
+}
+
+func TestWhereHostsAreNotProbedNothingIsSaidOfThem(t *testing.T) {
+	files, c, n := probing()
+	s, _ := probingHost(t, files, c)
+	s.Plugin = func(string) (PluginConfig, error) { return PluginConfig{}, nil }
+	r := Run(t.Context(), s)
+	require.Empty(t, r.ofFabric())
+	s.Plugin = func(string) (PluginConfig, error) { return PluginConfig{Fabric: c, Simulated: true}, nil }
+	r = Run(t.Context(), s)
+	require.Empty(t, r.ofFabric())
+	require.Empty(t, n.asked)
+}
+
+// Each row breaks one thing of a host that probes others, and one check has to report it.
+func TestAProblemOfTheFabricIsReportedWithItsFix(t *testing.T) {
+	const doctorThere = "ssh gpu02 sudo -u telegraf rdma-events doctor -config /etc/telegraf/"
+	answer := func(g greeting) func(*FabricConfig, *network, string) {
+		return func(_ *FabricConfig, n *network, _ string) { n.answers["gpu02"] = g }
+	}
+	taken := func(why fabric.Reason) func(*FabricConfig, *network, string) {
+		return func(_ *FabricConfig, n *network, _ string) {
+			n.listens = &os.SyscallError{Syscall: "bind", Err: unix.EADDRINUSE}
+			n.answers["gpu01"] = greeting{why: why}
+		}
+	}
+	for _, tt := range []struct {
+		name   string
+		files  tree
+		change func(c *FabricConfig, n *network, root string)
+		want   Result // Text and Fix are parts of the reported ones
+	}{
+		{
+			"no list", tree{peersFile: ""}, nil,
+			Result{"fabric_list", "/" + peersFile, Fail, "no such file", "sudoedit /" + peersFile},
+		},
+		{
+			"a list that is none", tree{peersFile: "gpu01\n"}, nil,
+			Result{"fabric_list", "/" + peersFile, Fail, `line 1: "gpu01" is not a host`, "sudoedit /" + peersFile},
+		},
+		{
+			"a list without this host", nil, func(c *FabricConfig, _ *network, _ string) { c.Host = "gpu09" },
+			Result{"fabric_list", "/" + peersFile, Fail, `no host "gpu09"`, "sudoedit /" + peersFile},
+		},
+		{
+			"a list of one", tree{peersFile: "gpu01 rack1\n"}, nil,
+			Result{"fabric_list", "/" + peersFile, Warn, "no other host than this one", "sudoedit /" + peersFile},
+		},
+		{
+			"no key", tree{keyFile: ""}, nil,
+			Result{"fabric_key", "/" + keyFile, Fail, "no such file", "sudoedit"},
+		},
+		{
+			"a short key", tree{keyFile: "secret"}, nil,
+			Result{"fabric_key", "/" + keyFile, Fail, "6 bytes: want 32 random ones", "head -c 32 /dev/urandom"},
+		},
+		{
+			"a key that all may read", nil, func(_ *FabricConfig, _ *network, root string) {
+				require.NoError(t, os.Chmod(filepath.Join(root, keyFile), 0o644))
+			},
+			Result{"fabric_key", "/" + keyFile, Fail, "mode 0644: others may read it", "chgrp telegraf /" + keyFile + " && chmod 0640"},
+		},
+		{
+			"a directory for a key", nil, func(c *FabricConfig, _ *network, _ string) { c.KeyFile = "/etc" },
+			Result{"fabric_key", "/etc", Fail, "it is no regular file", "sudoedit"},
+		},
+		{
+			"no active port", tree{port1 + "/state": "1: DOWN\n"}, nil,
+			Result{"fabric_ports", "", Warn, "none of 1 ports is active", "rdma link show"},
+		},
+		{
+			"no device that is wanted", nil, func(c *FabricConfig, _ *network, _ string) { c.Wants = func(string) bool { return false } },
+			Result{"fabric_ports", "", Warn, "fabric.devices matches none", "sudoedit"},
+		},
+		{
+			"iWARP alone", tree{class + "/node_type": "4: RNIC\n"}, nil,
+			Result{"fabric_ports", "", Warn, "all devices are of iWARP", "sudoedit"},
+		},
+		{
+			"only a link-local address", tree{port1 + "/gids/1": ""}, nil,
+			Result{"fabric_addresses", "mlx5_0 port 1", Warn, "link-local", "ip addr add ADDRESS/PREFIX dev eth0"},
+		},
+		{
+			"only RoCE v1", tree{port1 + "/gid_attrs/types/0": "IB/RoCE v1\n", port1 + "/gid_attrs/types/1": "IB/RoCE v1\n"}, nil,
+			Result{"fabric_addresses", "mlx5_0 port 1", Fail, "no GID of RoCE v2", "ip addr add"},
+		},
+		{
+			"an index without a GID", nil, func(c *FabricConfig, _ *network, _ string) { c.GIDIndex = 7 },
+			Result{"fabric_addresses", "mlx5_0 port 1", Fail, "GID index 7, which probe.gid_index names", "sudoedit"},
+		},
+		{
+			"another traffic class", tree{configTOS: "106\n"}, nil,
+			Result{"fabric_class", "mlx5_0 port 1", Warn, "fabric.traffic_class = 0, and rdma_cm's default_roce_tos is 106", "sudoedit"},
+		},
+		{
+			"an address of another host", nil, func(_ *FabricConfig, n *network, _ string) { n.listens = unix.EADDRNOTAVAIL },
+			Result{"fabric_listen", ":14791", Fail, "cannot assign requested address", "sudoedit"},
+		},
+		{
+			"another program", nil, taken(fabric.ReasonNoResponder),
+			Result{"fabric_listen", ":14791", Fail, "another program has the port", "ss -ltnp sport = :14791"},
+		},
+		{
+			"a plugin with another key", nil, taken(fabric.ReasonKey),
+			Result{"fabric_listen", ":14791", Warn, "a program with another key has the port", "ss -ltnp"},
+		},
+		{
+			"a host without the plugin", nil, answer(greeting{why: fabric.ReasonNoResponder, err: errors.New("dial tcp: connection refused")}),
+			Result{"fabric_peers", "gpu02", Warn, "no process answers there (dial tcp: connection refused); run the plugin there", doctorThere},
+		},
+		{
+			"a host with another key", nil, answer(greeting{why: fabric.ReasonKey, err: errors.New("alert 48")}),
+			Result{"fabric_peers", "gpu02", Warn, "it has another key, or a certificate of another authority; give both", doctorThere},
+		},
+		{
+			"a host with another list", nil, answer(greeting{theirs: "00112233aabbccdd"}),
+			Result{"fabric_peers", "gpu02", Warn, "it answers, and has another list: 00112233aabbccdd instead of " + digest, doctorThere},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			files, c, n := probing()
+			s, root := probingHost(t, files.with(tt.files), c)
+			if tt.change != nil {
+				tt.change(c, n, root)
+			}
+			r := Run(t.Context(), s)
+			var bad []Result
+			for _, one := range r.of(tt.want.Check) {
+				if one.Status > OK {
+					bad = append(bad, one)
+				}
+			}
+			require.Len(t, bad, 1, "%+v", r.Results)
+			require.Equal(t, tt.want.Status, bad[0].Status)
+			require.Equal(t, tt.want.Subject, bad[0].Subject)
+			require.Contains(t, bad[0].Text, tt.want.Text)
+			require.NotContains(t, bad[0].Text, "\n")
+			require.Contains(t, bad[0].Fix, tt.want.Fix)
+		})
+	}
+}
+
+// refusing is a file system of which one file may not be read.
+type refusing struct {
+	fs.FS
+	file string
+}
+
+// Open implements fs.FS.
+func (r refusing) Open(name string) (fs.File, error) {
+	if name == r.file {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrPermission}
+	}
+	return r.FS.Open(name)
+}
+
+// Stat implements fs.StatFS.
+func (r refusing) Stat(name string) (fs.FileInfo, error) { return fs.Stat(r.FS, name) }
+
+func TestFilesThatTheUserMayNotReadAreNamed(t *testing.T) {
+	for file, want := range map[string]Result{
+		peersFile: {"fabric_list", "/" + peersFile, Fail, "user 998 may not read it", "sudo chmod 0644 /" + peersFile},
+		keyFile:   {"fabric_key", "/" + keyFile, Fail, "user 998 may not read it (mode 0640, group ", "chgrp telegraf /" + keyFile},
+	} {
+		files, c, _ := probing()
+		s, _ := probingHost(t, files, c)
+		s.Root = refusing{s.Root, file}
+		r := Run(t.Context(), s)
+		got := r.of(want.Check)[0]
+		require.Equal(t, want.Status, got.Status)
+		require.Contains(t, got.Text, want.Text)
+		require.Contains(t, got.Fix, want.Fix)
+	}
+}
+
+func TestThePortOfTheRunningPluginIsWell(t *testing.T) {
+	for _, why := range []fabric.Reason{fabric.ReasonNone, fabric.ReasonNotListed} {
+		files, c, n := probing()
+		s, _ := probingHost(t, files, c)
+		n.listens = &os.SyscallError{Syscall: "bind", Err: unix.EADDRINUSE}
+		n.answers["gpu01"] = greeting{why: why}
+		r := Run(t.Context(), s)
+		require.Equal(t, []Result{{Check: "fabric_listen", Subject: ":14791", Text: "the running plugin has the port"}}, r.of("fabric_listen"))
+		require.Contains(t, n.asked, fabric.Host{Name: "gpu01", Address: "localhost:14791"})
+	}
+	files, c, _ := probing()
+	c.Listen = ""
+	s, _ := probingHost(t, files, c)
+	r := Run(t.Context(), s)
+	require.Equal(t, Skipped, r.of("fabric_listen")[0].Status)
+}
+
+func TestHostsThatDoNotAnswerCostTwoSecondsTogether(t *testing.T) {
+	files, c, n := probing()
+	for _, host := range []string{"gpu01", "gpu02", "gpu04"} {
+		n.answers[host] = greeting{why: "hangs"}
+	}
+	n.listens = unix.EADDRINUSE
+	s, _ := probingHost(t, files, c)
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		r := Run(t.Context(), s)
+		require.Equal(t, greetLimit, time.Since(began))
+		for _, one := range r.of("fabric_peers") {
+			require.Contains(t, one.Text, "no process answers there (context deadline exceeded)")
+		}
+		require.Equal(t, Fail, r.of("fabric_listen")[0].Status)
+	})
+}
+
+func TestAListThatIsMissingLeavesNoHostToGreet(t *testing.T) {
+	files, c, n := probing()
+	s, _ := probingHost(t, files.with(tree{peersFile: ""}), c)
+	r := Run(t.Context(), s)
+	require.Equal(t, []Result{{Check: "fabric_peers", Status: Skipped, Text: "there is no host to greet"}}, r.of("fabric_peers"))
+	require.Empty(t, n.asked)
+}
+
+func TestProbesBetweenHostsPinMemoryToo(t *testing.T) {
+	files, c, _ := probing()
+	s, _ := probingHost(t, files, c)
+	s.LockedMemory = 128 << 10 // enough for the other probes
+	r := Run(t.Context(), s)
+	require.Equal(t, Fail, r.of("locked_memory")[0].Status)
+	require.Contains(t, r.of("locked_memory")[0].Text, "hardware pins up to 928 KiB for the probes of one device")
+	c.Wants = func(string) bool { return false }
+	r = Run(t.Context(), s)
+	require.Equal(t, OK, r.of("locked_memory")[0].Status)
+}
+
+// certificate returns a certificate in PEM for a name, that is valid until some days after the clock of probingHost.
+func certificate(t *testing.T, name string, days int) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{name}, NotBefore: from,
+		NotAfter: time.Date(2026, 11, 25+days, 0, 0, 0, 0, time.UTC),
+	}
+	raw, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	require.NoError(t, err)
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw}))
+}
+
+func TestCertificatesAreReportedWithTheirEnd(t *testing.T) {
+	for _, tt := range []struct {
+		name, cert, ca string
+		status         []Status // of the key, the certificate and the authorities
+		text           []string
+	}{
+		{
+			"valid", certificate(t, "gpu01", 365), certificate(t, "", 1000) + certificate(t, "", 30), []Status{OK, OK, OK},
+			[]string{"6 bytes, mode 0640", "valid until 2027-11-25", "valid until 2026-12-25"},
+		},
+		{
+			"near their end", certificate(t, "gpu01", 3), certificate(t, "", 14), []Status{OK, Warn, Warn},
+			[]string{"", "expires on 2026-11-28", "expires on 2026-12-09"},
+		},
+		{
+			"expired", certificate(t, "gpu01", 0), certificate(t, "", -30), []Status{OK, Fail, Fail},
+			[]string{"", "expired on 2026-11-25: no host accepts it", "expired on 2026-10-26"},
+		},
+		{
+			"of another host", certificate(t, "gpu02", 365), "nonsense", []Status{OK, Fail, Fail},
+			[]string{"", "want one for this host's name in the list", "it has no certificate in PEM"},
+		},
+		{"missing", "", "", []Status{OK, Fail, Fail}, []string{"", "no such file", "no such file"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			files, c, _ := probing()
+			c.KeyFile, c.TLSCert, c.TLSKey, c.TLSCA = "", "/"+tlsCert, "/"+tlsKey, "/"+tlsCA
+			s, _ := probingHost(t, files.with(tree{tlsKey: "secret"}).with(tree{tlsCert: tt.cert, tlsCA: tt.ca}), c)
+			r := Run(t.Context(), s)
+			found := r.of("fabric_key")
+			require.Len(t, found, 3)
+			for i, one := range found {
+				require.Equal(t, []string{"/" + tlsKey, "/" + tlsCert, "/" + tlsCA}[i], one.Subject)
+				require.Equal(t, tt.status[i], one.Status, one.Text)
+				require.Contains(t, one.Text, tt.text[i])
+				require.Equal(t, one.Status != OK, one.Fix != "")
+			}
+		})
+	}
+}
