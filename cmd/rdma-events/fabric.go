@@ -151,29 +151,53 @@ func (o *fabricFlags) run(stdout *os.File, c *rdma_events.Config) (code int, err
 		return exitFailed, fmt.Errorf("open standard output: %w", err)
 	}
 	defer func() { _ = out.Close() }() // an eventfd of our own
-	var devices *rdma_events.Devices
-	var last []timeline.Record
+	ctx, stop := until(context.Background(), o.limit)
+	defer stop()
+	t := pairTable{globs: o.devices, over: ctx.Err}
 	screen := live.New(live.Config{
-		Out: out, JSON: o.json, Colours: isTerminal(stdout), ASCII: !isUTF8(), Every: o.every, Now: time.Now,
+		Out: out, JSON: o.json, Colours: isTerminal(stdout), ASCII: !isUTF8(), Every: o.every, Pairs: t.pairs, Now: time.Now,
 		Width: func() int { return columns(stdout) }, Height: func() int { return rows(stdout) },
-		Pairs: func() []timeline.Record {
-			last = o.shown(devices)
-			return slices.Clone(last)
-		},
 	})
 	if o.demo {
 		screen.Log().Info(demonstration(true))
 	}
-	devices, err = rdma_events.Open(c, unwatched(screen.Emit), screen.Log())
-	if err != nil {
+	if t.devices, err = rdma_events.Open(c, unwatched(screen.Emit), screen.Log()); err != nil {
 		return exitFailed, err
 	}
-	ctx, stop := until(context.Background(), o.limit)
-	defer stop()
-	if err := errors.Join(show(ctx, screen, devices, out), devices.Close()); err != nil {
+	if err := errors.Join(show(ctx, screen, t.devices, out), t.devices.Close()); err != nil {
 		return exitFailed, err
 	}
-	return judged(last), nil
+	return judged(t.last), nil
+}
+
+// pairTable is what there is to be shown. The goroutine of the screen uses it.
+type pairTable struct {
+	globs   []string     // of devices; none: all are shown
+	over    func() error // not nil: the command ends
+	devices *rdma_events.Devices
+	last    []timeline.Record
+}
+
+// pairs returns the pairs as they are now, and at the end of the command, which is that of all pairs, as they were before.
+func (t *pairTable) pairs() []timeline.Record {
+	var now []timeline.Record
+	for _, v := range t.devices.Views() {
+		if t.shows(v.Device) {
+			now = append(now, timeline.NewPair(&v.FabricPeer, &v.FabricCounts, v.EchoP, v.WriteP, v.OwnVerdict))
+		}
+	}
+	if t.over() == nil {
+		t.last = now
+	}
+	return slices.Clone(t.last)
+}
+
+// shows reports whether a device is asked for.
+func (t *pairTable) shows(device string) bool {
+	return len(t.globs) == 0 || slices.ContainsFunc(t.globs, func(glob string) bool {
+		ok, _ := path.Match(glob, device) // it was tried
+		return ok
+	})
 }
 
 // probesSome returns an error of one line if the list has nobody whom this host probes.
@@ -197,19 +221,6 @@ func unwatched(emit func(measure.Point)) func(measure.Point) {
 			emit(p)
 		}
 	}
-}
-
-// shown returns the pairs of the devices that are asked for.
-func (o *fabricFlags) shown(devices *rdma_events.Devices) (all []timeline.Record) {
-	for _, v := range devices.Views() {
-		if len(o.devices) == 0 || slices.ContainsFunc(o.devices, func(glob string) bool {
-			ok, _ := path.Match(glob, v.Device) // it was tried
-			return ok
-		}) {
-			all = append(all, timeline.NewPair(&v.FabricPeer, &v.FabricCounts, v.EchoP, v.WriteP, v.OwnVerdict))
-		}
-	}
-	return all
 }
 
 // judged returns the exit status for the pairs that were seen last.

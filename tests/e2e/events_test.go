@@ -61,8 +61,14 @@ func (r *recording) awaitLog(t *testing.T, text string) {
 // startRecording starts the plugin with a recorder's directory from systemd.
 func startRecording(t *testing.T, dir, scenario string) *recording {
 	t.Helper()
+	return startRecordingOf(t, dir, sim(writeScenario(t, scenario)))
+}
+
+// startRecordingOf is startRecording with a configuration.
+func startRecordingOf(t *testing.T, dir, config string) *recording {
+	t.Helper()
 	r := &recording{}
-	conf := writeFile(t, "rdma_events.conf", sim(writeScenario(t, scenario)), 0o644)
+	conf := writeFile(t, "rdma_events.conf", config, 0o644)
 	r.Cmd = exec.CommandContext(t.Context(), rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events"), "-config", conf, "-poll_interval", "200ms")
 	r.Env = append(os.Environ(), "RUNTIME_DIRECTORY="+shortDir(t), "STATE_DIRECTORY=/nonexistent/telegraf:"+dir)
 	r.Stderr = &r.stderr
@@ -90,6 +96,7 @@ type kept struct {
 	Witness  string
 	StateTo  string `json:"state_to"`
 	Start    *struct{ Clean bool }
+	Peer     *rig.Peer
 }
 
 // recorded returns the records of a directory, each of which is as the schema says.

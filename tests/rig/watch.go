@@ -38,6 +38,17 @@ type Record struct {
 			Count uint64
 		} `json:"wake_buckets"`
 	}
+	Peer *Peer
+}
+
+// Peer is the other end of a pair in a Record.
+type Peer struct {
+	Host     string
+	Device   string
+	Verdict  string
+	Reason   string
+	Bad      bool
+	SilentNS int64 `json:"silent_ns"`
 }
 
 // Watch is a running `rdma-events watch -json`.
