@@ -241,7 +241,7 @@ func TestAProblemOfTheFabricIsReportedWithItsFix(t *testing.T) {
 		},
 		{
 			"a host with another key", nil, answer(greeting{why: fabric.ReasonKey, err: errors.New("alert 48")}),
-			Result{"fabric_peers", "gpu02", Warn, "it has another key, or a certificate of another authority; give both", doctorThere},
+			Result{"fabric_peers", "gpu02", Warn, "it has another key, or another host has its address; give both", doctorThere},
 		},
 		{
 			"a host with another list", nil, answer(greeting{theirs: "00112233aabbccdd"}),

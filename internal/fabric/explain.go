@@ -10,7 +10,7 @@ func (r Reason) Text() string {
 	case ReasonNoResponder:
 		return "no process answers there"
 	case ReasonKey:
-		return "it has another key, or a certificate of another authority"
+		return "it has another key, or another host has its address"
 	case ReasonNotListed:
 		return "its list does not have this host"
 	case ReasonFull:
@@ -39,7 +39,7 @@ func (r Reason) Fix() string {
 	case ReasonNoResponder:
 		return "run the plugin there with fabric.peers_file, and let its TCP port through"
 	case ReasonKey:
-		return "give both hosts the same fabric.key_file, or certificates of one authority"
+		return "give both hosts the same fabric.key_file, or certificates of one authority, and look at its address in the list"
 	case ReasonNotListed:
 		return "give all hosts the same fabric.peers_file"
 	case ReasonFull:

@@ -55,8 +55,8 @@ func TestWhatIsSaidOfPairsAndPortsIsRecordedWhenItChanges(t *testing.T) {
 		"mlx5_0:1 > gpu042 mlx5_0 ok after 5.3s of path",
 		"mlx5_0:1 own_link what most of its pairs say is the fault of its own link: cable, transceiver or switch port",
 		"mlx5_0:1 ok after 4s of own_link",
-		"mlx5_0:1 > gpu042 not met: key it has another key, or a certificate of another authority; " +
-			"give both hosts the same fabric.key_file, or certificates of one authority",
+		"mlx5_0:1 > gpu042 not met: key it has another key, or another host has its address; " +
+			"give both hosts the same fabric.key_file, or certificates of one authority, and look at its address in the list",
 		"mlx5_0:1 > gpu042 mlx5_0 ok after 1m0s not met: key",
 	}, withoutTimes(all))
 	for _, k := range all {
