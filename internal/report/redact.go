@@ -71,7 +71,7 @@ func (r *redaction) value(place string, v any) any {
 	case map[string]any:
 		for _, key := range sortedKeys(v) {
 			at := place + "." + toml.Key{key}.String()
-			if isSecret(key) && !isKnown(key, v[key]) {
+			if isSecret(key) && !isKnown(at, v[key]) {
 				v[key] = removed
 				r.places = append(r.places, at)
 				continue
@@ -122,12 +122,21 @@ func isSecretFlag(v any) bool {
 	return strings.HasPrefix(flag, "-") && !strings.ContainsAny(flag, "= \t:") && isSecret(flag)
 }
 
-// isKnown reports whether a key is an option of the plugin that has a word for a secret in its
-// name and holds none: the index of a P_Key.
-func isKnown(key string, value any) bool {
-	_, isInteger := value.(int64)
-	return key == "pkey_index" && isInteger
+// isKnown reports whether an option of the plugin has a word for a secret in its name and holds none: the index of a P_Key, and
+// the file that has a key.
+func isKnown(place string, value any) bool {
+	switch v := value.(type) {
+	case int64:
+		return strings.HasSuffix(place, ".pkey_index")
+	case string:
+		return (strings.HasSuffix(place, ".fabric.key_file") || strings.HasSuffix(place, ".fabric.tls_key")) && pathOfKey.MatchString(v)
+	}
+	return false
 }
+
+// pathOfKey is an absolute path of two names or more. The texts in which keys are mostly written are none: digits have no slash, and
+// Base64 ends with a sign that is not here.
+var pathOfKey = regexp.MustCompile(`^(/[A-Za-z0-9._@-]+){2,}$`)
 
 var (
 	// userInfo is what stands before the host of a URL. A password may contain what does not

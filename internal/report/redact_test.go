@@ -31,6 +31,18 @@ func TestSecretsAreRemovedWhereverTheyStand(t *testing.T) {
 			"[inputs]\n\n  [[inputs.rdma_events]]\n    [inputs.rdma_events.probe]\n      pkey_index = \"removed\"\n", []string{"probe.pkey_index"},
 		},
 		{
+			"the name of a key's file is none",
+			"[[inputs.rdma_events]]\nfabric.key_file = '/etc/rdma-events/fabric.key'\nfabric.tls_key = '/etc/ssl/private/n042.pem'\n",
+			"[inputs]\n\n  [[inputs.rdma_events]]\n    [inputs.rdma_events.fabric]\n      key_file = \"/etc/rdma-events/fabric.key\"\n" +
+				"      tls_key = \"/etc/ssl/private/n042.pem\"\n", nil,
+		},
+		{
+			"but a key in its place is one",
+			"[[inputs.rdma_events]]\nfabric.key_file = '/s1/AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA='\nfabric.tls_key = '5ec2e7'\nprobe.key_file = '/etc/s3'\n",
+			"[inputs]\n\n  [[inputs.rdma_events]]\n    [inputs.rdma_events.fabric]\n      key_file = \"removed\"\n      tls_key = \"removed\"\n" +
+				"    [inputs.rdma_events.probe]\n      key_file = \"removed\"\n", []string{"fabric.key_file", "fabric.tls_key", "probe.key_file"},
+		},
+		{
 			"values of other types", "[[inputs.rdma_events]]\n token = 4711\n keys = ['s1', 's2']\n secret = 1979-05-27T07:32:00Z\n auth = true\n",
 			"[inputs]\n\n  [[inputs.rdma_events]]\n    auth = \"removed\"\n    keys = \"removed\"\n    secret = \"removed\"\n    token = \"removed\"\n",
 			[]string{"auth", "keys", "secret", "token"},
