@@ -50,6 +50,11 @@ func Places() []Place {
 		{Command: "make test-full PART=fabric", NotRun: "it takes 11 minutes"},
 		{Command: "kubectl label node NODE feature.node.kubernetes.io/custom-rdma.available=true", NotRun: cluster},
 		{Command: "kubectl apply -k packaging/kubernetes/example", NotRun: cluster},
+		{
+			Command: "kubectl get nodes -l feature.node.kubernetes.io/custom-rdma.available=true --no-headers \\\n" +
+				`  -o custom-columns='N:.metadata.name,G:.metadata.labels.topology\.kubernetes\.io/rack,A:.status.addresses[?(@.type=="InternalIP")].address' >peers`,
+			NotRun: cluster,
+		},
 		{Command: `kubectl get node NODE -o jsonpath='{.status.conditions[?(@.type=="RDMAProblem")].message}'`, NotRun: cluster},
 		{Command: "sudo apt-get install -y libibverbs1 ibverbs-providers", NotRun: "this host has them"},
 		{Command: "sudo rdma system set netns shared", NotRun: "it concerns all users of a host"},
@@ -58,6 +63,14 @@ func Places() []Place {
 			Command: "sudo -u telegraf rdma-events doctor -config /etc/telegraf/telegraf.d/rdma_events.conf",
 			NotRun:  "there is no such user",
 		},
+		{
+			Command: "sudo -u telegraf rdma-events fabric -config /etc/telegraf/rdma_events.conf",
+			NotRun:  "there is no such user",
+		},
+		{Command: "sudo install -m 0640 -g telegraf fabric.key /etc/rdma-events/fabric.key", NotRun: "there is no such group"},
+		{Command: "rdma-events fabric -demo", Run: "rdma-events fabric -demo -for 2s", Exits: []int{1, 2}, Prints: "gpu02"},
+		{Command: "rdma-events watch -fabric", Run: "rdma-events watch -fabric -demo -for 1s"},
+		{Command: "rdma-events watch -fabric -demo", Run: "rdma-events watch -fabric -demo -for 1s"},
 		{Command: "sudo -u telegraf rdma-events doctor -applications", Where: packaged, Says: tracer},
 		{Command: "rdma-events-tracer -try", Where: packaged, Says: tracer},
 		{Command: "sudo apt install ./dist/rdma-events-tracer_*_amd64.deb", Where: packaged, Says: tracer},
