@@ -42,6 +42,21 @@ func TestDropInSetsNothingOfTelegrafsUnit(t *testing.T) {
 	}
 }
 
+// With probes between hosts the plugin, a child of Telegraf, listens on a TCP port and reads files in /etc/rdma-events. These
+// settings of systemd.exec(5) and systemd.resource-control(5) could keep it from that.
+func TestTelegrafsUnitLeavesThePluginItsPortAndItsFiles(t *testing.T) {
+	module, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/influxdata/telegraf").Output()
+	require.NoError(t, err)
+	unit := append(settings(t, filepath.Join(strings.TrimSpace(string(module)), "scripts/telegraf.service")), settings(t, "systemd/telegraf.conf")...)
+	require.Contains(t, unit, "User")
+	for _, restriction := range []string{
+		"RestrictAddressFamilies", "IPAddressDeny", "IPAddressAllow", "SocketBindDeny", "PrivateNetwork", "RestrictNetworkInterfaces", "SystemCallFilter",
+		"InaccessiblePaths", "TemporaryFileSystem", "RootDirectory", "RootImage",
+	} {
+		require.NotContains(t, unit, restriction, "docs/fabric.md says that the unit restricts nothing")
+	}
+}
+
 // systemd applies drop-ins in the order of their names, in whichever directory they
 // are, and the last assignment wins (systemd.unit(5)). `systemctl edit` creates
 // override.conf.
