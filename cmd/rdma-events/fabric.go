@@ -200,7 +200,7 @@ func (t *pairTable) shows(device string) bool {
 	})
 }
 
-// probesSome returns an error of one line if the list has nobody whom this host probes.
+// probesSome returns an error of one line if the list has no host that this one probes.
 func probesSome(c *rdma_events.FabricConfig) error {
 	l, err := c.Pinglist()
 	switch {

@@ -43,6 +43,22 @@ func TestAHostThatLeavesTheListEndsItsConversationWithItsNextOffer(t *testing.T)
 	require.Len(t, r.offers, 1)
 }
 
+func TestANewListEndsTheConversationsWithHostsThatItLacks(t *testing.T) {
+	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
+	stays := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
+	p := reach(t, r, "gpu3", credentialsOf(t, "gpu3", key))
+	goes := converse(t, p)
+	r.did(func() { r.unlisted["gpu3"] = true })
+	r.server.Relisted()
+	for range goes.Changes() {
+		t.Error("a change came")
+	}
+	require.Error(t, goes.Err())
+	_, err := p.Converse(soon(t), "")
+	require.ErrorIs(t, err, ErrNotListed)
+	require.NoError(t, stays.Err())
+}
+
 func TestAHostThatGreetsWithAnotherNameThanItsCertificatesIsRefused(t *testing.T) {
 	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
 	p := reach(t, r, "gpu3", credentialsOf(t, "gpu2", key))

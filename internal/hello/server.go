@@ -97,6 +97,17 @@ func (s *Server) Changed(c Change) {
 	}
 }
 
+// Relisted ends the conversations with hosts that the Handler does not list any more. It does not block.
+func (s *Server) Relisted() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for t := range s.talks {
+		if _, ok := s.config.Handler.Listed(t.host); !ok {
+			t.cancel()
+		}
+	}
+}
+
 // Counts returns what was counted.
 func (s *Server) Counts() Counts { return s.counts.counts() }
 

@@ -15,6 +15,9 @@ type Port struct {
 	verbs.FabricPort
 }
 
+// Number returns the number of the port, from 1.
+func (p *Port) Number() int { return p.FabricPort.Port }
+
 // Offer is a port of the side that probes, and its end of a pair.
 type Offer struct {
 	Session uint64 // random; datagrams of the pair have it
@@ -92,9 +95,9 @@ type Conversation interface {
 	Digest() string
 	// Offer offers an end of a pair. It blocks until the answer, ctx ends, or the conversation does.
 	Offer(ctx context.Context, o Offer) (Answer, error)
-	// Leave tells the host that a pair is over. It does not wait for an answer.
+	// Leave lets the host know that a pair is over. It does not wait for an answer.
 	Leave(session uint64) error
-	// Changes has what the host tells of its ports. It is closed when the conversation has ended, of which Err is the reason.
+	// Changes has the changes of the host's ports. It is closed when the conversation has ended, of which Err is the reason.
 	Changes() <-chan Change
 	// Err returns why the conversation has ended, nil before.
 	Err() error

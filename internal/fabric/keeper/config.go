@@ -30,9 +30,9 @@ type Config struct {
 	Orders func(device string) Orders
 	// Mono reads CLOCK_MONOTONIC, in ns. It is called concurrently.
 	Mono func() int64
-	// Random returns random bits, which nobody else can guess: sessions and sequence numbers. It is called concurrently.
+	// Random returns random bits, which no other host can guess: sessions and sequence numbers. It is called concurrently.
 	Random func() uint64
-	// Announce tells other hosts of a port that is not what it was. It must not block.
+	// Announce sends other hosts word of a port that is not what it was. It must not block.
 	Announce func(hello.Change)
 	// Emit takes each point that says that something has changed. It must not block, nor call the Keeper.
 	Emit func(measure.Point)

@@ -31,7 +31,7 @@ type net struct {
 	nodes    map[string]*node
 	cut      map[[2]string]bool // datagrams and writes from the first to the second are lost
 	refuses  map[string]error   // of a conversation
-	hungUp   map[string]bool    // nobody is reached there by TCP
+	hungUp   map[string]bool    // no process is reached there by TCP
 	stopped  map[string]bool    // the worker echoes nothing
 	meetings int
 }
@@ -88,7 +88,8 @@ func (n *net) parse(list string) *fabric.List {
 // host starts a host, with its worker.
 func (n *net) host(name string) *node {
 	h := &node{
-		net: n, name: name, device: "d0", last: byte(len(n.nodes) + 1), joined: map[int]*verbs.FabricPeer{}, offered: map[int]bool{}, rounds: map[int]*rounds{}, talks: map[*talk]bool{},
+		net: n, name: name, device: "d0", last: byte(len(n.nodes) + 1), joined: map[int]*verbs.FabricPeer{}, offered: map[int]bool{},
+		rounds: map[int]*rounds{}, talks: map[*talk]bool{},
 	}
 	seed := rand.New(rand.NewPCG(uint64(len(n.nodes)), 7))
 	var random sync.Mutex
@@ -305,7 +306,7 @@ func (l *line) reach() (*node, error) {
 	}
 	other := l.from.nodes[l.to]
 	if other == nil || l.from.hungUp[l.to] {
-		return nil, errors.New("nobody answers")
+		return nil, errors.New("no process answers")
 	}
 	return other, nil
 }

@@ -186,7 +186,7 @@ func (h *host) heard() {
 	}
 }
 
-// listen waits until a pair may be met, the host tells of a change, or the conversation is over.
+// listen waits until a pair may be met, a change of the host comes, or the conversation is over.
 func (h *host) listen(conv hello.Conversation, wait time.Duration) (over bool, err error) {
 	t := time.NewTimer(wait)
 	defer t.Stop()
@@ -224,7 +224,7 @@ func (h *host) next() (*pair, time.Duration) {
 	return nil, wait
 }
 
-// changed handles what the host tells of a port of its own.
+// changed handles a change of one of the host's own ports.
 func (h *host) changed(c hello.Change) {
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
@@ -239,7 +239,7 @@ func (h *host) changed(c hello.Change) {
 
 // epochIs notes the epoch of a port of the peer. Without a Fabric the port has none, and is met again when it has one.
 func (pr *pair) epochIs(device string, number int, epoch uint64) {
-	if pr.remote.Device != device || pr.remote.FabricPort.Port != number || epoch == 0 || epoch == pr.remote.Epoch {
+	if pr.remote.Device != device || pr.remote.Number() != number || epoch == 0 || epoch == pr.remote.Epoch {
 		return
 	}
 	pr.stale, pr.due = true, 0
@@ -290,7 +290,7 @@ func (h *host) askOnce(peer hello.Peer) {
 	defer h.k.mu.Unlock()
 	for _, s := range states {
 		for _, pr := range h.pairs {
-			if pr.remote.Device == s.Device && pr.remote.FabricPort.Port == s.Port {
+			if pr.remote.Device == s.Device && pr.remote.Number() == s.Port {
 				pr.hear(&s)
 			}
 		}

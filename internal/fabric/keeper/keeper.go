@@ -214,7 +214,7 @@ func (k *Keeper) positions() []string {
 	return all
 }
 
-// describe returns a port as other hosts are told of it.
+// describe returns a port as other hosts have to know it.
 func (k *Keeper) describe(p *port) hello.Port {
 	return hello.Port{Device: p.device, Position: slices.Index(k.positions(), p.device), FabricPort: p.info}
 }

@@ -51,7 +51,7 @@ func (h *host) meet(conv hello.Conversation, pr *pair) {
 		return
 	}
 	if m.old != 0 {
-		_ = conv.Leave(m.old) // a conversation that is over has told it
+		_ = conv.Leave(m.old) // the end of the conversation says it too
 	}
 }
 
@@ -95,7 +95,7 @@ func (m *meeting) join(ctx context.Context, a *hello.Answer) error {
 	if reason != fabric.ReasonNone {
 		return reasonError(reason)
 	}
-	peer.Host, peer.Device, peer.Port, peer.Role = m.pair.host.Name, a.Port.Device, a.Port.FabricPort.Port, verbs.FabricProbes
+	peer.Host, peer.Device, peer.Port, peer.Role = m.pair.host.Name, a.Port.Device, a.Port.Number(), verbs.FabricProbes
 	peer.Session, peer.RC, peer.PSN, peer.OwnPSN, peer.First = m.offer.Session, a.RC, a.PSN, m.offer.PSN, m.first
 	k := m.pair.port.k
 	k.mu.Lock()
@@ -197,12 +197,12 @@ type leaving struct {
 	order  verbs.FabricOrder
 }
 
-// leaveAll ends all pairs with the host: it tells the host, if there is a conversation, and the workers, if the host is not to be
+// leaveAll ends all pairs with the host: the host hears of it, if there is a conversation, and the workers do, if the host is not to be
 // probed any more.
 func (h *host) leaveAll(conv hello.Conversation) {
 	if conv != nil {
 		for _, session := range h.sessions() {
-			_ = conv.Leave(session) // a conversation that is over has told it
+			_ = conv.Leave(session) // the end of the conversation says it too
 		}
 		return
 	}

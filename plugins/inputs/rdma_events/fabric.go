@@ -25,7 +25,7 @@ import (
 // probing is what probes other hosts, and answers them.
 type probing struct {
 	keeper   *keeper.Keeper
-	server   *hello.Server // nil: nobody is answered
+	server   *hello.Server // nil: no host is answered
 	listener net.Listener  // nil likewise
 	list     *listFile
 	log      *slog.Logger
@@ -111,7 +111,7 @@ func (c *FabricConfig) port() int {
 	return port
 }
 
-// random returns bits that nobody can guess.
+// random returns bits that no other process can guess.
 func random() uint64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // it never returns an error
@@ -156,12 +156,20 @@ func (p *probing) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { p.keeper.Run(ctx) })
-	wg.Go(func() { p.list.watch(ctx, func(l *fabric.List) { p.keeper.SetList(l) }) })
+	wg.Go(func() { p.list.watch(ctx, p.relist) })
 	if p.server == nil {
 		return
 	}
 	if err := p.server.Serve(ctx, p.listener); err != nil {
 		p.log.Error("other hosts are not answered any more: " + err.Error())
+	}
+}
+
+// relist takes another list. Hosts that it does not have are strangers from now on.
+func (p *probing) relist(l *fabric.List) {
+	p.keeper.SetList(l)
+	if p.server != nil {
+		p.server.Relisted()
 	}
 }
 

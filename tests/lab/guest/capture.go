@@ -40,7 +40,7 @@ const (
 	rocePort                              = 4791
 )
 
-// Capture reads the RoCE v2 packets that a netdev sends and receives, for as long as it is told or until f returns false. What a
+// Capture reads the RoCE v2 packets that a netdev sends and receives, for as long as asked or until f returns false. What a
 // queue of the netdev dropped is not among them.
 func Capture(t testing.TB, netdev string, lasting time.Duration, f func(Frame) bool) {
 	t.Helper()
