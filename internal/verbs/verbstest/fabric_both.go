@@ -85,6 +85,11 @@ func dryReceives(s *session) {
 	}
 	require.NotZero(s.t, m.far.counted().Dry)
 	require.Zero(s.t, m.counted().Dry)
+
+	require.NoError(s.t, m.fab.Leave(0))
+	m.meet(1, session+1)
+	first := of(m.untilCount(session+1, verbs.FabricEcho, 1), verbs.FabricEcho)[0]
+	require.False(s.t, first.Dry, "that was before this session")
 }
 
 func probeEachOther(s *session) {

@@ -194,6 +194,8 @@ static int write_nothing(struct standin_qp *s, const struct ibv_send_wr *wr)
 		give_up_later(s, wr);
 		return 0;
 	}
+	if (to->qp.pd->handle >= MEMORY)
+		violated("a peer's writes can reach memory");
 	s->sq_psn = to->rq_psn = (s->sq_psn + 1) & 0xffffff;
 	push((struct standin_cq *)s->qp.send_cq, &wc);
 	event((struct standin_cq *)s->qp.send_cq, 0);

@@ -307,7 +307,7 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *ctx)
 	return pd;
 }
 
-// handle counts a parent's children, as the kernel does.
+// handle counts a parent's children, as the kernel does, and a memory region as many.
 int ibv_dealloc_pd(struct ibv_pd *pd)
 {
 	int err = begin(C_DEALLOC_PD);
@@ -332,7 +332,7 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *address, size_t length, int a
 	*mr = (struct ibv_mr){
 		.context = pd->context, .pd = pd, .addr = address, .length = length, .lkey = 7
 	};
-	pd->handle++;
+	pd->handle += MEMORY;
 	live++;
 	return mr;
 }
@@ -341,7 +341,7 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 {
 	int err = begin(C_DEREG_MR);
 
-	mr->pd->handle--;
+	mr->pd->handle -= MEMORY;
 	live--;
 	free(mr);
 	return err;

@@ -51,6 +51,9 @@ struct control {
 	char trace[1 << 18];
 };
 
+// MEMORY is what a memory region adds to the handle of its protection domain, which counts its children.
+enum { MEMORY = 1 << 16 };
+
 // How a call fails: as in its man page, with a negative errno, with -1 or NULL and
 // errno, or with -1 or NULL alone.
 enum { STYLE_MANUAL, STYLE_NEGATIVE, STYLE_MINUS_ONE, STYLE_SILENT };
