@@ -211,7 +211,7 @@ func (p *fabricPair) answer(m *datagram, now int64) {
 	if p.near != nil {
 		p.near.inbox.deliver(datagram{
 			at: now + nearby, echo: true, from: p.f.ud[m.path], path: m.path, session: m.session, seq: m.seq,
-			rx: p.rx[m.path], tx: p.tx[m.path], dry: p.f.dry[m.path], delay: echoDelayMedian,
+			rx: p.rx[m.path], tx: p.tx[m.path], dry: p.f.dry[m.path] - p.ownDry[m.path], delay: echoDelayMedian,
 		})
 	}
 }
