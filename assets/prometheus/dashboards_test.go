@@ -117,7 +117,7 @@ const probed = `
         printf 'rdma_fabric_peer,device=sim%d,port=1,own_group=a,peer_host=%s,peer_device=sim0,peer_group=a,scope=%s ' $d $v $scope
         printf 'verdict=\"%s\",bad=1i,age_ns=1i,lost=1i\\n' $v
       done; done
-      for r in no_responder key not_listed full version no_common_gid pkey unsupported; do
+      for r in no_responder key not_listed full version no_common_gid pkey unsupported not_active failed; do
         printf 'rdma_fabric_peer,device=sim0,port=1,own_group=a,peer_host=%s,peer_group=a,scope=%s ' $r $scope
         printf 'reason=\"%s\",bad=0i,age_ns=1i,lost=0i\\n' $r
       done
