@@ -29,7 +29,10 @@ part() {
 		;;
 	cuts) lab -timeout 39m -run '^TestRecordsOutliveAPowerCut$' -power.cuts 20 ;;
 	fuzz) scripts/fuzz.sh 1m ;;
-	fabric) go test -count=1 -timeout 39m -v ./tests/fabric/model -model.runs 1000 -model.minutes 60 -model.prometheus ;;
+	fabric)
+		go test -race -count=1 -v -run Storm ./internal/hello -hello.callers 10000
+		go test -count=1 -timeout 39m -v ./tests/fabric/model -model.runs 1000 -model.minutes 60 -model.prometheus
+		;;
 	notification) go test -count=1 -timeout 30m -v -run '^TestEightLinksThatFall' ./assets/prometheus -chain.shipped ;;
 	esac
 }

@@ -2,6 +2,7 @@ package hello
 
 import (
 	"errors"
+	"flag"
 	"io"
 	"net"
 	"runtime"
@@ -65,12 +66,11 @@ func warm(t *testing.T, r *responder, c *Credentials) {
 	require.NoError(t, p.Close())
 }
 
+var callers = flag.Int("hello.callers", 1000, "callers of a storm")
+
 // After a leaf has restarted, all hosts come at once. The server keeps to its limits, and the others come again.
 func TestAStormOfGreetingsIsHeldToTheLimits(t *testing.T) {
-	callers := 10_000
-	if testing.Short() {
-		callers = 1000
-	}
+	callers := *callers
 	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
 	c := credentialsOf(t, "gpu2", key)
 	warm(t, r, c)
@@ -94,10 +94,7 @@ func TestAStormOfGreetingsIsHeldToTheLimits(t *testing.T) {
 
 // Without the limit of handshakes, all are greeted.
 func TestAStormOfConversationsLeavesNothing(t *testing.T) {
-	callers := 1000
-	if testing.Short() {
-		callers = 200
-	}
+	callers := *callers / 10
 	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) {
 		s.limits.handshakes, s.limits.perHost, s.limits.handshakeLasts = 1_000_000, 1000, time.Minute
 	})
@@ -180,10 +177,7 @@ func (h *hole) copy(to, from net.Conn) {
 }
 
 func TestAPeerThatIsLostWithoutAWordIsNoticed(t *testing.T) {
-	if testing.Short() {
-		t.Skip("gRPC's shortest interval of pings is 10 s")
-	}
-	t.Parallel()
+	t.Parallel() // gRPC's shortest interval of pings is 10 s
 	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
 	h := newHole(t, r.addr)
 	p := reachAt(t, fabric.Host{Name: "gpu1", Address: h.Addr().String()}, "gpu2", credentialsOf(t, "gpu2", key))
