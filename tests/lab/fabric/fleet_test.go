@@ -34,7 +34,8 @@ func (p pair) String() string { return fmt.Sprintf("h%d>h%d", p.from, p.to) }
 
 // plan is what a fleet is made of. The zero value of each field is usable.
 type plan struct {
-	hosts    int               // 0: six
+	hosts    int               // with a plugin; 0: six
+	spare    int               // more hosts of the network, without a device
 	oneGroup bool              // all hosts in one group; else the hosts of a leaf are a group
 	more     string            // lines of each host's table fabric
 	extra    string            // lines of the list
@@ -53,7 +54,7 @@ func startFleet(t *testing.T, p plan) *fleet {
 	if p.hosts == 0 {
 		p.hosts = 6
 	}
-	f := &fleet{t: t, net: guest.AddNetworkWithoutDevices(t, p.hosts), hosts: make([]*host, p.hosts+1)}
+	f := &fleet{t: t, net: guest.AddNetworkWithoutDevices(t, p.hosts+p.spare), hosts: make([]*host, p.hosts+1)}
 	dir := t.TempDir()
 	f.list, f.key = filepath.Join(dir, "peers"), filepath.Join(dir, "key")
 	list := f.listText(p)
@@ -102,15 +103,21 @@ func write(t *testing.T, path, text string) {
 }
 
 func (f *fleet) listText(p plan) string {
-	var b strings.Builder
-	for i := 1; i <= p.hosts; i++ {
-		group := fmt.Sprintf("leaf%d", f.net.Leaf(i))
+	return listOf(p.hosts, func(host int) string {
 		if p.oneGroup {
-			group = "all"
+			return "all"
 		}
-		fmt.Fprintf(&b, "%s %s %s\n", hostName(i), group, loopback(i))
+		return fmt.Sprintf("leaf%d", f.net.Leaf(host))
+	}) + p.extra
+}
+
+// listOf returns the lines of some hosts, by their groups.
+func listOf(hosts int, group func(host int) string) string {
+	var b strings.Builder
+	for i := 1; i <= hosts; i++ {
+		fmt.Fprintf(&b, "%s %s %s\n", hostName(i), group(i), loopback(i))
 	}
-	return b.String() + p.extra
+	return b.String()
 }
 
 // pairsOf returns who probes whom among the first hosts of a list.
@@ -138,6 +145,7 @@ func numberOf(name string) (n int) {
 
 // judge fails the test for what no point may have said. The plugins have ended.
 func (f *fleet) judge() {
+	f.logGreetings()
 	for _, h := range f.hosts[1:] {
 		if h == nil {
 			continue
@@ -152,6 +160,23 @@ func (f *fleet) judge() {
 			f.t.Logf("the log of %s ends with:\n%s", h.name, h.tail(15))
 		}
 	}
+}
+
+// logGreetings logs how often greetings between plugins failed, by what TLS said.
+func (f *fleet) logGreetings() {
+	failed := map[string]int{}
+	for _, h := range f.hosts[1:] {
+		if h == nil {
+			continue
+		}
+		for _, line := range h.log {
+			if _, why, ok := strings.Cut(line, "error greet "); ok {
+				_, why, _ = strings.Cut(why, ": ")
+				failed[why]++
+			}
+		}
+	}
+	f.t.Logf("greetings that failed: %v", failed)
 }
 
 // of returns what was said last of a pair.
@@ -298,6 +323,3 @@ func latestOf(times map[pair]time.Time) time.Time {
 func earliestOf(times map[pair]time.Time) time.Time {
 	return slices.MinFunc(slices.Collect(maps.Values(times)), time.Time.Compare)
 }
-
-// has reports whether a pair is one of the fleet's.
-func (f *fleet) has(p pair) bool { return slices.Contains(f.pairs, p) }

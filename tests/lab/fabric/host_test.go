@@ -62,6 +62,7 @@ func (c config) text() string {
 	return fmt.Sprintf(`[[inputs.rdma_events]]
   devices = [%q]
   max_event_points = 10000
+  shutdown_timeout = "4s"
   [inputs.rdma_events.probe]
     interval = "0s"
   [inputs.rdma_events.evidence]
@@ -233,7 +234,7 @@ func (h *host) readLog(stderr *os.File) {
 	lines := bufio.NewScanner(stderr)
 	for lines.Scan() {
 		h.mu.Lock()
-		h.log = append(h.log, lines.Text())
+		h.log = append(h.log, time.Now().Format("05.000 ")+lines.Text())
 		h.mu.Unlock()
 	}
 }

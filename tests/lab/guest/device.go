@@ -180,8 +180,19 @@ func TryRDMA(t testing.TB, args ...string) error {
 // Resources returns what iproute2's rdma shows of a kind of objects, as in "qp" or "pd", of a device.
 func Resources(t testing.TB, kind, device string) []map[string]any {
 	t.Helper()
+	return resources(t, kind, device, "-j")
+}
+
+// ResourceDetails is Resources with details, as the numbers of protection domains.
+func ResourceDetails(t testing.TB, kind, device string) []map[string]any {
+	t.Helper()
+	return resources(t, kind, device, "-j", "-d")
+}
+
+func resources(t testing.TB, kind, device string, options ...string) []map[string]any {
+	t.Helper()
 	RequireGuest(t)
-	out, err := output(rdmaProgram, "-j", "resource", "show", kind)
+	out, err := output(rdmaProgram, append(options, "resource", "show", kind)...)
 	if err != nil {
 		t.Fatal(err)
 	}
