@@ -15,9 +15,6 @@ type Port struct {
 	verbs.FabricPort
 }
 
-// Number returns the number of the port, from 1.
-func (p *Port) Number() int { return p.FabricPort.Port }
-
 // Offer is a port of the side that probes, and its end of a pair.
 type Offer struct {
 	Session uint64 // random; datagrams of the pair have it

@@ -85,7 +85,7 @@ func (k *Keeper) fitting(o *hello.Offer) *port {
 		}
 		device = devices[o.Port.Position]
 	}
-	return k.find(device, o.Port.Number())
+	return k.find(device, o.Port.Port)
 }
 
 // freeFor returns the place for a pair with a peer: that of the same Fabric of the peer, which the new pair replaces, a free one,
@@ -120,7 +120,7 @@ func (k *Keeper) connect(ctx context.Context, p *port, slot int, host string, o 
 	if why != fabric.ReasonNone {
 		return a, reasonError(why)
 	}
-	peer.Host, peer.Device, peer.Port, peer.Role = host, o.Port.Device, o.Port.Number(), verbs.FabricAnswers
+	peer.Host, peer.Device, peer.Port, peer.Role = host, o.Port.Device, o.Port.Port, verbs.FabricAnswers
 	peer.Session, peer.RC, peer.PSN, peer.OwnPSN = o.Session, o.RC, o.PSN, a.PSN
 	ctx, cancel := context.WithTimeout(ctx, orderTimeout)
 	defer cancel()

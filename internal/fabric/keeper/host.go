@@ -239,7 +239,7 @@ func (h *host) changed(c hello.Change) {
 
 // epochIs notes the epoch of a port of the peer. Without a Fabric the port has none, and is met again when it has one.
 func (pr *pair) epochIs(device string, number int, epoch uint64) {
-	if pr.remote.Device != device || pr.remote.Number() != number || epoch == 0 || epoch == pr.remote.Epoch {
+	if pr.remote.Device != device || pr.remote.Port != number || epoch == 0 || epoch == pr.remote.Epoch {
 		return
 	}
 	pr.stale, pr.due = true, 0
@@ -290,7 +290,7 @@ func (h *host) askOnce(peer hello.Peer) {
 	defer h.k.mu.Unlock()
 	for _, s := range states {
 		for _, pr := range h.pairs {
-			if pr.remote.Device == s.Device && pr.remote.Number() == s.Port {
+			if pr.remote.Device == s.Device && pr.remote.Port == s.Port {
 				pr.hear(&s)
 			}
 		}

@@ -95,7 +95,7 @@ func (m *meeting) join(ctx context.Context, a *hello.Answer) error {
 	if reason != fabric.ReasonNone {
 		return reasonError(reason)
 	}
-	peer.Host, peer.Device, peer.Port, peer.Role = m.pair.host.Name, a.Port.Device, a.Port.Number(), verbs.FabricProbes
+	peer.Host, peer.Device, peer.Port, peer.Role = m.pair.host.Name, a.Port.Device, a.Port.Port, verbs.FabricProbes
 	peer.Session, peer.RC, peer.PSN, peer.OwnPSN, peer.First = m.offer.Session, a.RC, a.PSN, m.offer.PSN, m.first
 	k := m.pair.port.k
 	k.mu.Lock()

@@ -20,9 +20,11 @@ import (
 // Place is a netdev whose queue loses what it is asked to: on the way from a host, to a host, or from leaf to leaf.
 type Place string
 
-// From is the way from a host to its leaf, To that from the leaf to the host.
+// From is the way from a host to its leaf.
 func (n *Network) From(host int) Place { return Place(n.Netdev(host)) }
-func (n *Network) To(host int) Place   { return Place(n.SwitchPort(host)) }
+
+// To is the way from the leaf to a host.
+func (n *Network) To(host int) Place { return Place(n.SwitchPort(host)) }
 
 // Spine is the way from a leaf to the other one.
 func Spine(leaf int) Place { return Place(fmt.Sprintf("s%d", leaf)) }

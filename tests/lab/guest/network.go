@@ -79,9 +79,13 @@ func (n *Network) Leaf(host int) int {
 	return 2
 }
 
-// Device returns the RDMA device of a host, Netdev its network device and Address the address of that.
-func (n *Network) Device(host int) string  { return fmt.Sprintf("r%d", host) }
-func (n *Network) Netdev(host int) string  { return fmt.Sprintf("v%d", host) }
+// Device returns the RDMA device of a host.
+func (n *Network) Device(host int) string { return fmt.Sprintf("r%d", host) }
+
+// Netdev returns the network device of a host.
+func (n *Network) Netdev(host int) string { return fmt.Sprintf("v%d", host) }
+
+// Address returns the address of a host's network device.
 func (n *Network) Address(host int) string { return fmt.Sprintf("10.9.0.%d", host) }
 
 // GIDIndex returns the index in the device's GID table of the host's address, for RoCE v2.

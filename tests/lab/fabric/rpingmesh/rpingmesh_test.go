@@ -33,7 +33,8 @@ func TestTheNetworkIsBlamedForALongRTT(t *testing.T) {
 }
 
 func TestEachPeriodAndEachHostIsJudgedAlone(t *testing.T) {
-	probes := append(some(3, 1, true, 1), Probe{From: 1, To: 2, Sent: began.Add(Period), TimedOut: true}, Probe{From: 1, To: 2, Sent: began.Add(-1), TimedOut: true})
+	probes := append(some(3, 1, true, 1),
+		Probe{From: 1, To: 2, Sent: began.Add(Period), TimedOut: true}, Probe{From: 1, To: 2, Sent: began.Add(-1), TimedOut: true})
 	all := Judge(probes, began, 5)
 	require.Len(t, all, 2)
 	require.Equal(t, []int{0, 1, 1, 2}, []int{all[0].Period, all[0].To, all[1].Period, all[1].To})
