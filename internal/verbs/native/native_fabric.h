@@ -39,7 +39,10 @@ struct pair {
 	uint16_t generation; // so that a completion of a former pair in its place is not taken for its own
 	uint32_t posted[FABRIC_PATHS]; // fabric.sent after its last datagram
 	uint32_t seq;
-	struct { uint32_t seq; int64_t at; } sent[256];
+	struct {
+		uint32_t seq;
+		int64_t at;
+	} sent[256];
 	int64_t next; // when the next round is due
 	int64_t look; // when the echo of the probe awaited is missing; 0: none is awaited
 	uint32_t awaited;
@@ -51,8 +54,9 @@ struct pair {
 	int write_failed;
 	uint32_t rx[FABRIC_PATHS], tx[FABRIC_PATHS];
 	uint32_t peer_dry[FABRIC_PATHS]; // as the last echo left it
-	uint32_t own_dry[FABRIC_PATHS];	 // the same; of a pair that is answered, as it was when the session began
-	int64_t second;			 // that echoes are counted in
+	uint32_t own_dry
+		[FABRIC_PATHS]; // the same; of a pair that is answered, as it was when the session began
+	int64_t second;		// that echoes are counted in
 	int echoes;
 	struct ledger_fabric_pair *led;
 	struct pair *next_former;
@@ -64,7 +68,7 @@ struct fabric {
 	struct fabric_config c;
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
-	struct ibv_cq *send_cq;    // of the datagrams, without a channel
+	struct ibv_cq *send_cq;	   // of the datagrams, without a channel
 	struct ibv_pd *pd, *rc_pd; // rc_pd has no memory region, so that a peer's write finds no memory
 	struct ibv_mr *mr;
 	void *buffer;
@@ -77,9 +81,10 @@ struct fabric {
 	int64_t up_to;	  // before the last poll that found nothing more
 	struct ibv_wc wc[FABRIC_BATCH];
 
-	pthread_mutex_t lock;				 // of what follows, and of what is in it
+	pthread_mutex_t lock; // of what follows, and of what is in it
 	struct fabric_end end;
-	uint32_t sent[FABRIC_PATHS], done[FABRIC_PATHS]; // datagrams that were posted, and that have completed
+	uint32_t sent[FABRIC_PATHS],
+		done[FABRIC_PATHS]; // datagrams that were posted, and that have completed
 	struct pair *pair[FABRIC_PAIRS];
 
 	// Of the thread of orders alone.

@@ -34,7 +34,7 @@ struct result make_rc(struct fabric *f, struct pair *p, int role)
 	if (!p->rc)
 		return failed(C_CREATE_QP, errno);
 	return modify_fabric(f, p->rc, &a,
-		      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+			     IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
 }
 
 struct result drop_rc(struct fabric *f, struct pair *p)
@@ -185,10 +185,10 @@ static struct result connect_pair(struct fabric *f, struct pair *p)
 		.rnr_retry = RC_RETRIES,
 		.max_rd_atomic = 1,
 	};
-	struct result r = modify_fabric(f, p->rc, &rtr,
-					IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-						IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-						IBV_QP_MIN_RNR_TIMER);
+	struct result r =
+		modify_fabric(f, p->rc, &rtr,
+			      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+				      IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 
 	if (r.err)
 		return r;

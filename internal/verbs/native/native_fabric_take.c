@@ -15,9 +15,7 @@ int post_fabric_receive(struct fabric *f, int path, int place)
 {
 	char *at = (char *)f->buffer + (size_t)(path * FABRIC_DEPTH + place) * FABRIC_SLOT;
 	struct ibv_sge where = { (uintptr_t)at, FABRIC_SLOT, f->mr->lkey };
-	struct ibv_recv_wr wr = { .wr_id = work(WR_RECEIVE, path, place),
-				  .sg_list = &where,
-				  .num_sge = 1 };
+	struct ibv_recv_wr wr = { .wr_id = work(WR_RECEIVE, path, place), .sg_list = &where, .num_sge = 1 };
 	struct ibv_recv_wr *bad;
 	int err = FABRIC_CALL(f, C_POST_RECV, ibv_post_recv(f->ud[path], &wr, &bad));
 
