@@ -212,10 +212,11 @@ func (t *Tracker) Sample(s *Sample, at int64) {
 	s.Paths = append(s.Paths, PathSample{Missed: t.writeMissed, Answered: t.writesInARow})
 }
 
-// End counts as lost for an unknown reason what is pending, when the pair ends or begins anew.
+// End counts as lost for an unknown reason what is pending, when the pair ends or begins anew. A write that is missing stays so
+// until one is acknowledged: connections that are made anew again and again do not hide it.
 func (t *Tracker) End() {
 	t.counts.UnknownLost += t.counts.Pending()
-	*t = Tracker{counts: t.counts, paths: make([]path, len(t.paths))}
+	*t = Tracker{counts: t.counts, paths: make([]path, len(t.paths)), writeMissed: t.writeMissed}
 }
 
 // Late excuses the pair from what its prober was too late for: what is open counts as sent by so much later.

@@ -27,13 +27,14 @@ type net struct {
 	began time.Time
 	list  string
 
-	mu       sync.Mutex
-	nodes    map[string]*node
-	cut      map[[2]string]bool // datagrams and writes from the first to the second are lost
-	refuses  map[string]error   // of a conversation
-	hungUp   map[string]bool    // no process is reached there by TCP
-	stopped  map[string]bool    // the worker echoes nothing
-	meetings int
+	mu         sync.Mutex
+	nodes      map[string]*node
+	cut        map[[2]string]bool // datagrams and writes from the first to the second are lost
+	refuses    map[string]error   // of a conversation
+	hungUp     map[string]bool    // no process is reached there by TCP
+	stopped    map[string]bool    // the worker echoes nothing
+	meetings   int
+	writesLost bool // no write is acknowledged
 }
 
 // node is a host.
@@ -50,7 +51,8 @@ type node struct {
 	joined  map[int]*verbs.FabricPeer
 	offered map[int]bool
 	orders  []verbs.FabricOrder
-	refuse  error // of orders
+	refuse  error         // of orders
+	slow    time.Duration // that a join takes of the side that probes
 	rounds  map[int]*rounds
 	talks   map[*talk]bool
 	points  []measure.Point
@@ -145,6 +147,12 @@ func (h *node) close(reason string) {
 // Order implements Orders.
 func (h *node) Order(_ context.Context, o verbs.FabricOrder) (uint32, error) {
 	h.mu.Lock()
+	slow := h.slow
+	h.mu.Unlock()
+	if o.Peer != nil && o.Peer.Role == verbs.FabricProbes {
+		time.Sleep(slow)
+	}
+	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.orders = append(h.orders, o)
 	switch {
@@ -206,6 +214,7 @@ func (h *node) step(f *verbs.FabricFacts, slot int, peer *verbs.FabricPeer, r *r
 		fact.Pair, fact.Session, fact.At = slot, r.session, f.UpTo
 		f.Facts = append(f.Facts, fact)
 	}
+	written := func() bool { return !h.writesLost && h.answers(peer, r.session) }
 	there, back := !h.cut[[2]string{h.name, peer.Host}], !h.cut[[2]string{peer.Host, h.name}]
 	probe := func() {
 		path := int(r.seq % verbs.MaxFabricPaths)
@@ -229,7 +238,7 @@ func (h *node) step(f *verbs.FabricFacts, slot int, peer *verbs.FabricPeer, r *r
 		r.missing, r.more, r.asked = 0, 0, false
 		add(verbs.FabricFact{Kind: verbs.FabricEcho, Path: path, Seq: r.seq, Received: r.received[path], Posted: r.posted[path], Took: 9000, Delay: 1000})
 	}
-	if r.writing != 0 && !r.failed && there && back && h.answers(peer, r.session) {
+	if r.writing != 0 && !r.failed && there && back && written() {
 		add(verbs.FabricFact{Kind: verbs.FabricWriteDone, Took: f.UpTo - r.writing})
 		r.writing = 0
 	}
@@ -246,7 +255,7 @@ func (h *node) step(f *verbs.FabricFacts, slot int, peer *verbs.FabricPeer, r *r
 		if r.writing == 0 && !r.failed {
 			r.posts++
 			add(verbs.FabricFact{Kind: verbs.FabricWrite})
-			if r.writing = f.UpTo; there && back && h.answers(peer, r.session) {
+			if r.writing = f.UpTo; there && back && written() {
 				add(verbs.FabricFact{Kind: verbs.FabricWriteDone, Took: 5000})
 				r.writing = 0
 			}

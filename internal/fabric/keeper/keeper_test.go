@@ -208,7 +208,8 @@ func TestADeviceThatRefusesIsTriedAgainSeldomAndSaid(t *testing.T) {
 		a.mu.Unlock()
 		b := n.host("h1")
 		pass(10 * time.Minute)
-		require.Equal(t, []string{"failed"}, a.said("h1"))
+		said := a.said("h1")
+		require.Equal(t, "failed", said[len(said)-1], "whether the other one was there at first or not")
 		require.Equal(t, []string{"failed"}, b.said("h0"), "the other side learns that it was the device")
 		a.mu.Lock()
 		orders := len(a.orders)
@@ -273,5 +274,17 @@ func TestAProcessWithoutItsWorkerSaysNothingOfTheWay(t *testing.T) {
 		h[1].renew()
 		pass(70 * time.Second)
 		require.Equal(t, []string{"starting", "ok"}, h[0].said("h1"), "and nothing that the former numbers did not answer counts")
+	})
+}
+
+func TestAPairThatIsMetAnewSlowlyIsNotTakenForAFault(t *testing.T) {
+	bubble(t, 2, 2, func(t *testing.T, n *net, h []*node) {
+		n.do(func() { n.writesLost = true }) // so that the queue pair of the writes is connected again and again
+		h[0].mu.Lock()
+		h[0].slow = 2 * time.Second // from the peer's new end to the own one
+		h[0].mu.Unlock()
+		pass(5 * time.Minute)
+		require.Equal(t, []string{"partial"}, h[0].said("h1"))
+		require.Positive(t, h[0].port().Reconnects)
 	})
 }

@@ -29,6 +29,7 @@ func (h *host) meet(conv hello.Conversation, pr *pair) {
 	if !ok {
 		return
 	}
+	defer h.ended(pr)
 	err := m.offerOwn(h.ctx)
 	if err != nil {
 		h.unable(m, err)
@@ -38,6 +39,7 @@ func (h *host) meet(conv hello.Conversation, pr *pair) {
 	answer, err := conv.Offer(ctx, m.offer)
 	cancel()
 	if err != nil {
+		m.ended() // perhaps: the answer has not come
 		m.giveUp(h.ctx, fabric.ReasonNoResponder)
 		return
 	}
@@ -47,6 +49,7 @@ func (h *host) meet(conv hello.Conversation, pr *pair) {
 	}
 	if err := m.join(h.ctx, &answer); err != nil {
 		_ = conv.Leave(m.offer.Session)
+		m.ended()
 		h.unable(m, err)
 		return
 	}
@@ -63,11 +66,27 @@ func (h *host) begin(pr *pair) (*meeting, bool) {
 	if _, ok := pr.wants(); !ok {
 		return nil, false
 	}
+	pr.meeting = true
 	now := k.cfg.Mono()
 	pr.due = now + int64(pr.retry.next(k.cfg.Random))
 	m := &meeting{pair: pr, orders: k.cfg.Orders(pr.port.device), epoch: pr.port.info.Epoch, old: pr.session, first: k.phase(pr.slot, now)}
 	m.offer = hello.Offer{Session: k.cfg.Random() | 1, Port: k.describe(pr.port), PSN: uint32(k.cfg.Random()) & psnMask}
 	return m, true
+}
+
+// ended notes that an attempt to meet is over, however it went.
+func (h *host) ended(pr *pair) {
+	h.k.mu.Lock()
+	defer h.k.mu.Unlock()
+	pr.meeting = false
+}
+
+// ended notes that the peer has ended its end of the session before.
+func (m *meeting) ended() {
+	k := m.pair.port.k
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	m.pair.stale = true
 }
 
 // phase returns how long it is from now to the first round of the pair in a place. The rounds of a port are spread over the interval.

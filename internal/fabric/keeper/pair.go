@@ -19,7 +19,8 @@ type pair struct {
 	remote  hello.Port    // that it has met last
 	session uint64        // of the facts that come; 0: none do
 	joined  uint64        // the session of which the first fact is awaited
-	stale   bool          // the peer has another epoch
+	stale   bool          // the peer has another epoch, or has ended its end
+	meeting bool          // it is being met, anew or for the first time
 	retry   backoff
 	due     int64 // when it may be tried again
 	unmet   int64 // since when it has not met
@@ -29,6 +30,7 @@ type pair struct {
 	sample  fabric.Sample
 
 	sent, posted uint64 // probes and writes of the session, as facts say
+	done         int    // writes of the session that were acknowledged
 	broken       int64  // since when the queue pair of the writes is in state error
 	echoed       int64  // when an echo came last
 	said         verbs.PortState
@@ -40,6 +42,9 @@ type pair struct {
 
 	shown shown
 }
+
+// steady is how many writes have to be acknowledged until the next error of one is answered at once.
+const steady = 10
 
 // shown is what was emitted of a pair last.
 type shown struct {
@@ -67,6 +72,9 @@ func (pr *pair) fact(f *verbs.FabricFact) {
 		t.WritePosted(f.At)
 	case verbs.FabricWriteDone:
 		t.WriteDone(f.At)
+		if pr.done++; pr.done == steady {
+			pr.retry.reset()
+		}
 		pr.wrote(f)
 	case verbs.FabricWriteFailed:
 		t.WriteFailed()
@@ -80,7 +88,7 @@ func (pr *pair) fact(f *verbs.FabricFact) {
 // begin takes over the session that was joined. What is pending of the one before stays unknown.
 func (pr *pair) begin() {
 	pr.session, pr.joined = pr.joined, 0
-	pr.sent, pr.posted = 0, 0
+	pr.sent, pr.posted, pr.done = 0, 0, 0
 	pr.tracker.End()
 }
 
@@ -119,7 +127,7 @@ func (pr *pair) unsent(f *verbs.FabricFact) {
 
 // judgeAt judges as of a time up to which all facts are known.
 func (pr *pair) judgeAt(upTo int64) {
-	if pr.session == 0 || pr.judge == nil {
+	if !pr.isJudged() {
 		return
 	}
 	s := &pr.sample
@@ -130,17 +138,20 @@ func (pr *pair) judgeAt(upTo int64) {
 	if silent && (s.WriteSince != 0 || s.WriteFailed) {
 		nudge(pr.host.silent)
 	}
-	if v, _ := pr.judge.Verdict(); v == fabric.VerdictOK && pr.broken == 0 {
-		pr.retry.reset()
-	}
 	if pr.broken != 0 && pr.echoed > pr.broken {
 		nudge(pr.host.wake)
 	}
 }
 
+// isJudged reports whether silence says something. While a pair is met anew, the peer may have the new session already and this
+// side still the one before, whose probes the peer then takes for a stranger's.
+func (pr *pair) isJudged() bool {
+	return pr.session != 0 && pr.judge != nil && !pr.meeting && pr.joined == 0
+}
+
 // isSilent reports whether both witnesses say nothing.
 func (pr *pair) isSilent() bool {
-	if pr.session == 0 || pr.judge == nil {
+	if !pr.isJudged() {
 		return false
 	}
 	outstanding, failed := pr.tracker.Writing()
