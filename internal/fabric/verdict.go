@@ -31,9 +31,21 @@ func (v Verdict) IsNetwork() bool {
 	return false
 }
 
-func (v Verdict) isLossy() bool {
-	return v == VerdictLossyForward || v == VerdictLossyReverse || v == VerdictLossyBoth
+// Direction returns in which direction packets are lost by a verdict: "forward" (to the peer), "reverse" or "both"; "" where it is
+// not known.
+func (v Verdict) Direction() string {
+	switch v {
+	case VerdictLossyForward:
+		return "forward"
+	case VerdictLossyReverse:
+		return "reverse"
+	case VerdictLossyBoth:
+		return "both"
+	}
+	return ""
 }
+
+func (v Verdict) isLossy() bool { return v.Direction() != "" }
 
 // weight orders verdicts: a pair never turns from one to a milder one before it is well.
 func (v Verdict) weight() int {

@@ -240,7 +240,7 @@ func (f *written) peer(h FabricHost, t *target, ownLink bool, since time.Duratio
 	}
 	p := &measure.FabricPeer{
 		Device: "sim0", Port: 1, OwnGroup: h.Group, PeerHost: t.Name, PeerDevice: "sim0", PeerGroup: t.Group, Scope: t.scope, Bad: bad,
-		AgeNS: int64(since - t.since), Path: said.Path, Lost: lost, Direction: directionOf(said.Verdict), State: "active", Reason: said.Reason,
+		AgeNS: int64(since - t.since), Path: said.Path, Lost: lost, Direction: said.Verdict.Direction(), State: "active", Reason: said.Reason,
 		At: f.Start.Add(since),
 	}
 	switch {
@@ -254,18 +254,6 @@ func (f *written) peer(h FabricHost, t *target, ownLink bool, since time.Duratio
 		p.Verdict = string(said.Verdict)
 	}
 	return p
-}
-
-func directionOf(v fabric.Verdict) string {
-	switch v {
-	case fabric.VerdictLossyForward:
-		return "forward"
-	case fabric.VerdictLossyReverse:
-		return "reverse"
-	case fabric.VerdictLossyBoth:
-		return "both"
-	}
-	return ""
 }
 
 // count adds n probes and writes, by what is said of the pair, and returns how many probes the network has lost so far.

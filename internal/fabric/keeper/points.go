@@ -64,7 +64,7 @@ func (pr *pair) point(at int64) *measure.FabricPeer {
 	}
 	v, since := pr.judge.Verdict()
 	out.State, out.AgeNS, out.Path = pr.said.String(), max(0, at-since), pr.judge.Path()
-	out.Verdict, out.Bad, out.Direction = string(v), v.IsNetwork(), direction(v)
+	out.Verdict, out.Bad, out.Direction = string(v), v.IsNetwork(), v.Direction()
 	if isSilence(v) && pr.sample.Silent > 0 {
 		out.SilentNS = max(0, at-pr.sample.SilentSince)
 	}
@@ -81,18 +81,6 @@ func isSilence(v fabric.Verdict) bool {
 		return true
 	}
 	return false
-}
-
-func direction(v fabric.Verdict) string {
-	switch v {
-	case fabric.VerdictLossyForward:
-		return "forward"
-	case fabric.VerdictLossyReverse:
-		return "reverse"
-	case fabric.VerdictLossyBoth:
-		return "both"
-	}
-	return ""
 }
 
 func (p *port) point(at int64) *measure.FabricPort {
