@@ -11,6 +11,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -164,8 +165,9 @@ func (d *nativeDevice) fabricGIDs(c verbs.FabricConfig, port verbs.FabricPort) (
 	return nil, nil
 }
 
-// chooseFabricGIDs returns those GIDs of a table that packets may be sent from: on InfiniBand the one at index want, on Ethernet
-// those of RoCE v2, routable ones first; all of them, if want is negative, on InfiniBand the first of the table.
+// chooseFabricGIDs returns those GIDs of a table that packets may be sent from: on InfiniBand the one at index want, 0 if that is
+// negative; on Ethernet those of RoCE v2, routable ones first. Of those that reach the same kind of GID it returns the first alone:
+// no other is ever chosen (fabric.CommonGID), and the addresses of containers, which come and go, concern no pair.
 func chooseFabricGIDs(table []verbs.GID, want int, layer verbs.LinkLayer) []verbs.FabricGID {
 	if layer == verbs.LinkInfiniBand {
 		want = max(want, 0)
@@ -180,9 +182,15 @@ func chooseFabricGIDs(table []verbs.GID, want int, layer verbs.LinkLayer) []verb
 		return 0
 	}
 	slices.SortFunc(fit, func(a, b verbs.GID) int { return cmp.Or(local(a)-local(b), a.Index-b.Index) })
+	type kind struct{ local, v4 bool }
+	seen := map[kind]bool{}
 	var gids []verbs.FabricGID
 	for _, g := range fit {
-		gids = append(gids, verbs.FabricGID{Index: g.Index, Raw: g.Raw})
+		k := kind{g.IsLinkLocal(), netip.AddrFrom16(g.Raw).Is4In6()}
+		if !seen[k] {
+			gids = append(gids, verbs.FabricGID{Index: g.Index, Raw: g.Raw})
+		}
+		seen[k] = true
 	}
 	return gids
 }

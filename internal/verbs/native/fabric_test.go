@@ -24,6 +24,15 @@ func TestRoutableGIDsOfRoCEv2ComeFirst(t *testing.T) {
 	require.Equal(t, 0, table[0].Index)
 }
 
+func TestOfGIDsThatReachTheSameTheFirstAloneIsTaken(t *testing.T) {
+	table := []verbs.GID{
+		gid(1, "fe80::1", verbs.GIDRoCEv2), gid(3, "::ffff:10.0.0.1", verbs.GIDRoCEv2), gid(5, "2001:db8::1", verbs.GIDRoCEv2),
+		gid(7, "fe80::2", verbs.GIDRoCEv2), gid(9, "::ffff:10.0.0.9", verbs.GIDRoCEv2), gid(11, "2001:db8::9", verbs.GIDRoCEv2),
+	}
+	require.Equal(t, []int{3, 5, 1}, indexes(chooseFabricGIDs(table, -1, verbs.LinkEthernet)), "others are those of containers")
+	require.Equal(t, []int{9}, indexes(chooseFabricGIDs(table, 9, verbs.LinkEthernet)), "unless one is configured")
+}
+
 func TestOnInfiniBandTheFirstGIDIsTaken(t *testing.T) {
 	table := []verbs.GID{gid(0, "fe80::1", verbs.GIDInfiniBand), gid(1, "fec0::1", verbs.GIDInfiniBand)}
 	require.Equal(t, []int{0}, indexes(chooseFabricGIDs(table, -1, verbs.LinkInfiniBand)))
