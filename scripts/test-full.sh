@@ -9,7 +9,10 @@
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 
-parts="schema race release-rxe release-siw backports-rxe backports-siw next-library newest soak kills cuts fuzz notification fabric fabric-lab"
+parts="schema race release-rxe release-siw backports-rxe backports-siw next-library newest soak kills cuts fuzz notification fabric fabric-lab fabric-faults"
+
+# The tests of the network between hosts that take longest.
+fabric_faults='^(TestASevered|TestStopped|TestKilled)'
 
 # A flag that the tests define has to come after their package.
 lab() { go test -tags lab -count=1 -v ./tests/lab "$@"; }
@@ -33,7 +36,8 @@ part() {
 		go test -race -count=1 -v -run Storm ./internal/hello -hello.callers 10000
 		go test -count=1 -timeout 39m -v ./tests/fabric/model -model.runs 1000 -model.minutes 60 -model.prometheus
 		;;
-	fabric-lab) lab -timeout 39m -run '^TestFabric$' ;;
+	fabric-lab) lab -timeout 39m -run '^TestFabric$' -skip "^TestFabric\$/$fabric_faults" ;;
+	fabric-faults) lab -timeout 39m -run "^TestFabric\$/$fabric_faults" ;;
 	notification) go test -count=1 -timeout 30m -v -run '^TestEightLinksThatFall' ./assets/prometheus -chain.shipped ;;
 	esac
 }

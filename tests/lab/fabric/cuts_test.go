@@ -46,9 +46,20 @@ func TestASeveredWayIsSeenByAllWhoUseIt(t *testing.T) {
 	}
 	f := startFleet(t, plan{hosts: hosts})
 	var firsts, lasts []time.Duration
-	for i := range count {
-		kinds := cuts(f.net, i)
-		first, last := f.sever(kinds[i%len(kinds)])
+	for again := 0; len(firsts) < count; {
+		restarts := f.restarts()
+		kinds := cuts(f.net, len(firsts))
+		c := kinds[len(firsts)%len(kinds)]
+		first, last, wrong := f.sever(c)
+		// A busy machine can be too slow for the plugin, which replaces a worker then. Its pairs begin anew.
+		if n := f.restarts() - restarts; n > 0 && again < count/4+1 {
+			again++
+			t.Logf("%s: %d workers were replaced meanwhile, and it is tried again; said was: %v", c.name, n, wrong)
+			continue
+		}
+		for _, w := range wrong {
+			t.Errorf("%s: %s", c.name, w)
+		}
 		firsts, lasts = append(firsts, first), append(lasts, last)
 	}
 	t.Logf("%d cuts: first verdict %s, last observer %s", count, spread(firsts), spread(lasts))
@@ -56,9 +67,17 @@ func TestASeveredWayIsSeenByAllWhoUseIt(t *testing.T) {
 	within(t, "the last observer, at most", slices.Max(lasts), lastVerdict)
 }
 
+// restarts returns how often a worker was replaced, of all plugins that run.
+func (f *fleet) restarts() (n int64) {
+	for _, h := range f.hosts[1:] {
+		n += max(h.point("rdma_device").Int("worker_restarts"), 0)
+	}
+	return n
+}
+
 // sever cuts, waits until all pairs that pass the cut have the verdict path, heals and waits until all are well. It returns how
-// long the first and the last verdict took.
-func (f *fleet) sever(c cut) (first, last time.Duration) {
+// long the first and the last verdict took, and what was said that should not have been.
+func (f *fleet) sever(c cut) (first, last time.Duration, wrong []string) {
 	f.t.Helper()
 	severed := func(p pair) bool { return f.passes(p, c.places) }
 	began := f.net.Cut(c.places...)
@@ -70,37 +89,26 @@ func (f *fleet) sever(c cut) (first, last time.Duration) {
 	f.t.Logf("%s: %d pairs; first verdict after %v, last after %v; well %v to %v after", c.name, len(found), round(first), round(last),
 		round(earliestOf(well).Sub(healed)), round(latestOf(well).Sub(healed)))
 	if early := earliestOf(well).Sub(healed); early < wellFor-time.Second/2 {
-		f.t.Errorf("%s: a pair is said to be well %v after, want at least %v of answers", c.name, early, wellFor)
+		wrong = append(wrong, fmt.Sprintf("a pair is said to be well %v after, want at least %v of answers", early, wellFor))
 	}
-	f.requireOnly(c.name, began, "path", severed)
-	return first, last
+	return first, last, append(wrong, f.others(began, "path", severed)...)
 }
 
-// requireOnly requires that since a moment the pairs for which of returns true were said to have the verdict and then to be ok,
-// and that nothing was said of others. It is no error that peer_down came first: on a busy machine the process of the peer may
-// answer too late.
-func (f *fleet) requireOnly(what string, since time.Time, verdict string, of func(pair) bool) {
-	f.t.Helper()
-	turns := map[pair][]string{}
-	for _, s := range f.since(since) {
-		p := pair{numberOf(s.by), numberOf(s.of)}
-		if t := turns[p]; len(t) == 0 || t[len(t)-1] != s.verdict {
-			turns[p] = append(t, s.verdict)
+// others returns what was said since a moment of pairs other than those for which of returns true, and of those other than the
+// verdict and then ok. peer_down may come before path: on a busy machine the process of the peer answers late.
+func (f *fleet) others(since time.Time, verdict string, of func(pair) bool) (wrong []string) {
+	for _, p := range f.pairs {
+		said := f.turns(p, since)
+		if of(p) && len(said) == 3 && said[0] == "peer_down" && verdict == "path" {
+			f.t.Logf("%v: the peer's process answered late", p)
+			said = said[1:]
 		}
+		if of(p) && slices.Equal(said, []string{verdict, "ok"}) || !of(p) && len(said) == 0 {
+			continue
+		}
+		wrong = append(wrong, fmt.Sprintf("of %v was said: %v", p, said))
 	}
-	for p, t := range turns {
-		want := []string{"ok"}
-		if of(p) {
-			want = []string{verdict, "ok"}
-		}
-		if of(p) && t[0] == "peer_down" && verdict == "path" {
-			f.t.Logf("%s: %v: the peer's process answered late", what, p)
-			t = t[1:]
-		}
-		if !slices.Equal(t, want) {
-			f.t.Errorf("%s: want of %v %v, got %v", what, p, want, t)
-		}
-	}
+	return wrong
 }
 
 func round(d time.Duration) time.Duration { return d.Round(time.Millisecond) }

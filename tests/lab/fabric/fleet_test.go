@@ -216,7 +216,7 @@ func (f *fleet) await(what string, since time.Time, timeout time.Duration, of fu
 				found[p] = f.first(p, since, fits)
 				continue
 			}
-			missing = append(missing, fmt.Sprintf("%v %v", p, s.Fields))
+			missing = append(missing, fmt.Sprintf("%v %v, after %v", p, s.Fields, f.turns(p, since)))
 		}
 		if len(missing) == 0 {
 			return found
@@ -226,6 +226,17 @@ func (f *fleet) await(what string, since time.Time, timeout time.Duration, of fu
 		}
 		<-poll.C
 	}
+}
+
+// turns returns what was said of a pair since a moment, one after the other: a verdict, or the reason why it has not met.
+func (f *fleet) turns(p pair, since time.Time) (all []string) {
+	for _, s := range f.hosts[p.from].since(since) {
+		now := s.verdict + s.Text("reason")
+		if s.of == hostName(p.to) && (len(all) == 0 || all[len(all)-1] != now) {
+			all = append(all, now)
+		}
+	}
+	return all
 }
 
 // first returns when the host first said of a pair what fits, since a moment.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -115,16 +116,7 @@ func (h *host) await(otherwise string, cond func() bool) {
 	}
 }
 
-func (h *host) isOpen() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, p := range h.latest {
-		if p.Measurement == "rdma_device" && p.Tags["device"] == h.device {
-			return p.Int("open") == 1
-		}
-	}
-	return false
-}
+func (h *host) isOpen() bool { return h.point("rdma_device").Int("open") == 1 }
 
 // prompt asks the plugin for an interval every second. A plugin that has ended is not asked any more.
 func prompt(stdin *os.File, stop <-chan struct{}) {
@@ -152,10 +144,31 @@ func (h *host) end() {
 	if err := syscall.Kill(h.plugin.PID(), syscall.SIGTERM); err != nil {
 		h.t.Errorf("end %s: %v", h.name, err)
 	}
+	h.logWhatHolds(children)
 	if status, took := h.plugin.AwaitEnd(children, time.Minute); status != 0 || took > 30*time.Second {
 		h.t.Errorf("%s ended after %v with status %d", h.name, took, status)
 	}
 	h.ended()
+}
+
+// logWhatHolds logs where in the kernel the threads of a worker are that has not ended after a second.
+func (h *host) logWhatHolds(children []int) {
+	deadline := time.Now().Add(time.Second)
+	for slices.ContainsFunc(children, rig.Running) {
+		if time.Now().Before(deadline) {
+			time.Sleep(20 * time.Millisecond)
+			continue
+		}
+		for _, pid := range children {
+			stacks, _ := filepath.Glob(filepath.Join("/proc", fmt.Sprint(pid), "task/*/stack"))
+			for _, path := range stacks {
+				if text, err := os.ReadFile(path); err == nil {
+					h.t.Logf("%s does not end: %s:\n%s", h.name, path, text)
+				}
+			}
+		}
+		return
+	}
 }
 
 // kill kills the plugin with SIGKILL, and waits until the plugin and its worker are gone.
@@ -240,11 +253,14 @@ func (h *host) readLog(stderr *os.File) {
 }
 
 // port returns the newest point of the host's port in rdma_fabric_port.
-func (h *host) port() rig.Point {
+func (h *host) port() rig.Point { return h.point("rdma_fabric_port") }
+
+// point returns the newest point of a measurement that has one series.
+func (h *host) point(measurement string) rig.Point {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, p := range h.latest {
-		if p.Measurement == "rdma_fabric_port" {
+		if p.Measurement == measurement {
 			return p
 		}
 	}
@@ -274,9 +290,16 @@ func (h *host) since(moment time.Time) []said {
 	return h.said[i:len(h.said):len(h.said)]
 }
 
-// tail returns the last lines of the log.
+// tail returns the last lines of the log, and before them those of warnings and errors.
 func (h *host) tail(lines int) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return strings.Join(h.log[max(0, len(h.log)-lines):], "\n")
+	last := max(0, len(h.log)-lines)
+	var all []string
+	for i, line := range h.log {
+		if i >= last || strings.Contains(line, " W! ") || strings.Contains(line, " E! ") || strings.Contains(line, "reason stuck") {
+			all = append(all, line)
+		}
+	}
+	return strings.Join(all, "\n")
 }
