@@ -70,6 +70,7 @@ type Sample struct {
 
 	Answers    int64 // when the peer's process answered State last
 	PeerActive bool  // the peer's port was active then
+	PeerGone   bool  // the peer's process said last that what was met there is no more
 
 	Sent, ForwardLost, ReverseLost uint64
 	Paths                          []PathSample
@@ -135,6 +136,8 @@ func (j *Judge) See(s *Sample) (changed bool) {
 		if j.met = s.Echoed != 0 && s.WriteDone != 0; !j.met && s.At-j.began < startsFor {
 			return false
 		}
+	case s.PeerGone && j.verdict == VerdictPath && found == VerdictPeerDown:
+		// The process had answered before it knew. That is no healing, which takes longer, but a correction.
 	case found.weight() < j.verdict.weight() && !j.isOver(s):
 		return false
 	case found.weight() < j.verdict.weight() && !j.verdict.isLossy():

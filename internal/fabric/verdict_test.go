@@ -235,3 +235,14 @@ func TestAProbeOnItsWayDoesNotKeepAVerdictUp(t *testing.T) {
 	}
 	p.requireVerdicts(VerdictOK)
 }
+
+// A process that learns late of its worker's end answers as if all were well, and corrects itself.
+func TestAPathIsNotBlamedWhosePeerIsGone(t *testing.T) {
+	p := met(t)
+	p.echo, p.write = false, false
+	p.run(time.Second)
+	p.requireVerdicts(VerdictPath)
+	p.state, p.s.Answers, p.s.PeerGone = false, 0, true
+	p.run(2 * time.Second)
+	p.requireVerdicts(VerdictPeerDown)
+}

@@ -274,3 +274,15 @@ func (f *fabric) clearNudge() {
 	default:
 	}
 }
+
+// endFabrics says that the ports have no Fabrics before they are closed with the device, which takes a while: a host that was asked
+// meanwhile would say that all is well here.
+func (s *session) endFabrics(send func(verbs.Batch) error) {
+	if s.o.Fabric.Paths <= 0 {
+		return
+	}
+	for _, p := range s.ports {
+		s.out.add(verbs.Item{FabricPort: &verbs.FabricPort{Port: p.number, Reason: "the device is being closed"}})
+	}
+	_ = s.flush(send) // a host that does not hear it hears of the end
+}

@@ -94,6 +94,9 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Optio
 	sent := s.pump(work, send, s.batchDelay(len(probers)))
 	stop(sent)
 	refuse()
+	if sent == nil && ctx.Err() == nil {
+		s.endFabrics(send)
+	}
 	closed := dev.Close(closeTimeout)
 	// A goroutine inside the library cannot be joined. A prober whose address is being
 	// resolved is no fault, and the process ends soon.

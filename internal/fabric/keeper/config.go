@@ -51,8 +51,9 @@ const (
 	offerTimeout    = 5 * time.Second
 	orderTimeout    = 15 * time.Second       // the kernel gives up a search for an address before
 	stateTimeout    = 500 * time.Millisecond // the third witness
-	stateOften      = 250 * time.Millisecond // between two questions, for stateOftenFor
-	stateOftenFor   = 5 * time.Second
+	stateOften      = 100 * time.Millisecond // between two questions, for stateOftenFor
+	stateOftenFor   = 2 * time.Second
+	stateAfter      = 200 * time.Millisecond // that an answer comes after the first silence, to count: a process learns of its worker's end late
 	stateSeldom     = time.Second
 	firstRetry      = time.Second
 	lastRetry       = time.Minute

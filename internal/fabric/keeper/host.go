@@ -3,6 +3,7 @@ package keeper
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"rdma_events/internal/aggregate"
@@ -288,20 +289,24 @@ func (h *host) askOnce(peer hello.Peer) {
 	}
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
-	for _, s := range states {
-		for _, pr := range h.pairs {
-			if pr.remote.Device == s.Device && pr.remote.Port == s.Port {
-				pr.hear(&s)
-			}
-		}
+	for _, pr := range h.pairs {
+		pr.hear(states)
 	}
 }
 
 // hear takes what the peer's process says of its port. A process that has no worker for an active port, or a new one, says nothing
 // of the way to the one that was met.
-func (pr *pair) hear(s *hello.PortState) {
-	if s.Epoch == pr.remote.Epoch || s.State != verbs.PortActive {
+func (pr *pair) hear(states []hello.PortState) {
+	i := slices.IndexFunc(states, func(s hello.PortState) bool { return s.Device == pr.remote.Device && s.Port == pr.remote.Port })
+	if i < 0 {
+		pr.gone, pr.answer = true, 0
+		return
+	}
+	s := &states[i]
+	if pr.gone = s.Epoch != pr.remote.Epoch && s.State == verbs.PortActive; !pr.gone {
 		pr.said, pr.answer = s.State, pr.port.k.cfg.Mono()
+	} else {
+		pr.answer = 0
 	}
 	pr.epochIs(s.Device, s.Port, s.Epoch)
 }

@@ -35,6 +35,7 @@ type pair struct {
 	echoed       int64  // when an echo came last
 	said         verbs.PortState
 	answer       int64  // when the peer's process said so last
+	gone         bool   // it said last that it has not what was met
 	refused      string // what the device said of a probe last
 
 	late, reconnects uint64
@@ -132,7 +133,10 @@ func (pr *pair) judgeAt(upTo int64) {
 	}
 	s := &pr.sample
 	pr.tracker.Sample(s, upTo)
-	s.Answers, s.PeerActive = pr.answer, pr.said == verbs.PortActive
+	s.Answers, s.PeerActive, s.PeerGone = 0, pr.said == verbs.PortActive, pr.gone
+	if pr.answer-s.SilentSince >= int64(stateAfter) {
+		s.Answers = pr.answer
+	}
 	pr.judge.See(s)
 	silent := s.Silent > 0 && upTo-s.SilentSince >= fabric.MissingAfter
 	if silent && (s.WriteSince != 0 || s.WriteFailed) {
@@ -199,7 +203,7 @@ func (pr *pair) met(session uint64, remote *hello.Port) {
 		pr.joined = session
 	}
 	pr.reason, pr.stale, pr.broken = fabric.ReasonNone, false, 0
-	pr.remote, pr.said = *remote, verbs.PortActive
+	pr.remote, pr.said, pr.gone = *remote, verbs.PortActive, false
 }
 
 // failed notes why the pair could not meet. One that has met goes on with what it has; the numbers of a peer that was started
