@@ -61,7 +61,7 @@ func (f *fleet) awaitMet(host int, since time.Time) {
 // TestADeviceGoesWhilePairsRun deletes the device of a host, which waits until the worker has closed it, and adds it again.
 func TestADeviceGoesWhilePairsRun(t *testing.T) {
 	f := startFleet(t, plan{})
-	rounds := 5
+	rounds := 10
 	if testing.Short() {
 		rounds = 1
 	}
@@ -71,7 +71,9 @@ func TestADeviceGoesWhilePairsRun(t *testing.T) {
 		began := time.Now()
 		guest.DeleteLink(t, f.net.Device(host))
 		took = append(took, time.Since(began))
-		f.awaitVerdict("peer_down", began, time.Minute, to(host))
+		f.await("that the peer has no port", began, time.Minute, to(host), func(s said) bool {
+			return s.verdict == "peer_down" || s.verdict == "peer_port"
+		})
 		f.net.AddDevice(host)
 		added := time.Now()
 		f.awaitMet(host, added)

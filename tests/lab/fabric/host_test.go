@@ -82,7 +82,11 @@ func (h *host) start() {
 	h.counters, h.latest = rig.Counters{}, map[string]rig.Point{}
 	h.mu.Unlock()
 	h.plugin = rig.StartPlugin(h.t, nil, h.config, false)
-	h.t.Cleanup(h.end) // before that of StartPlugin
+	h.t.Cleanup(func() { // before that of StartPlugin
+		if h.plugin != nil {
+			h.kill()
+		}
+	})
 	h.stop = make(chan struct{})
 	h.readers.Go(func() { h.readPoints(h.plugin.Stdout) })
 	h.readers.Go(func() { h.readLog(h.plugin.Stderr) })
@@ -137,9 +141,6 @@ func prompt(stdin *os.File, stop <-chan struct{}) {
 // end ends the plugin as Telegraf does, and requires that nothing is left of it.
 func (h *host) end() {
 	h.t.Helper()
-	if h.plugin == nil {
-		return
-	}
 	children := rig.Children(h.t, h.plugin.PID())
 	if err := syscall.Kill(h.plugin.PID(), syscall.SIGTERM); err != nil {
 		h.t.Errorf("end %s: %v", h.name, err)

@@ -21,6 +21,7 @@ func TestEachWitnessSaysWhatItSaw(t *testing.T) {
 	t.Run("a stopped plugin is missed by nobody", func(t *testing.T) { f.on(t).stoppedPlugin(3) })
 	t.Run("a cut way to a stopped plugin is a host that is down", func(t *testing.T) { f.on(t).cutWithoutAnswer(4) })
 	t.Run("a port that is down says so", func(t *testing.T) { f.on(t).portDown(5) })
+	t.Run("a plugin that ends in order leaves nothing", func(t *testing.T) { f.on(t).stoppedInOrder(1) })
 	t.Run("a killed plugin is down, and met again when it is back", func(t *testing.T) { f.on(t).killedPlugin(6) })
 }
 
@@ -128,6 +129,20 @@ func (f *fleet) killedPlugin(host int) {
 	open := time.Now()
 	f.awaitVerdict("ok", open, 3*time.Minute, with(host))
 	f.t.Logf("all pairs with h%d are well %v after its device is open again", host, seconds(open, time.Now()))
+	f.requireNoNetworkVerdict(began)
+}
+
+// stoppedInOrder ends a plugin as Telegraf does. Nothing is left of it, and it is met again when it is back.
+func (f *fleet) stoppedInOrder(host int) {
+	f.t.Helper()
+	began := time.Now()
+	f.hosts[host].end()
+	within(f.t, "the end of a plugin with pairs", time.Since(began), 3*time.Second)
+	f.awaitVerdict("peer_down", began, time.Minute, to(host))
+	f.hosts[host].start()
+	f.hosts[host].awaitOpen()
+	open := time.Now()
+	f.awaitVerdict("ok", open, 3*time.Minute, with(host))
 	f.requireNoNetworkVerdict(began)
 }
 
