@@ -10,6 +10,7 @@ import (
 
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/hello"
+	"rdma_events/internal/measure"
 	"rdma_events/internal/verbs"
 )
 
@@ -286,5 +287,25 @@ func TestAPairThatIsMetAnewSlowlyIsNotTakenForAFault(t *testing.T) {
 		pass(5 * time.Minute)
 		require.Equal(t, []string{"partial"}, h[0].said("h1"))
 		require.Positive(t, h[0].port().Reconnects)
+	})
+}
+
+func TestWhatAGroupHasCountedStaysWhenADeviceGoes(t *testing.T) {
+	bubble(t, 2, 2, func(t *testing.T, n *net, h []*node) {
+		sent := func() uint64 {
+			var sum uint64
+			for _, p := range h[0].k.Points(time.Now()) {
+				if g, ok := p.(*measure.Fabric); ok {
+					sum += g.Sent
+				}
+			}
+			return sum
+		}
+		before := sent()
+		require.Positive(t, before)
+		h[0].k.Gone("d0")
+		require.Equal(t, before, sent(), "before its pairs have ended")
+		pass(10 * time.Second)
+		require.Equal(t, before, sent(), "and after")
 	})
 }

@@ -116,19 +116,20 @@ func (k *Keeper) Points(at time.Time) []measure.Point {
 		}
 	}
 	for _, p := range k.ports {
-		if !p.isUsed() {
-			continue
+		used := p.isUsed()
+		if used {
+			point := p.point(now)
+			point.At = at
+			points = append(points, point)
 		}
-		point := p.point(now)
-		point.At = at
-		points = append(points, point)
 		for _, pr := range p.pairs {
 			if pr == nil {
 				continue
 			}
+			// The pairs of a device that is gone are counted here until they are among those that are no more.
 			c := pr.counts()
 			sums[groupKey{pr.host.Group, pr.host.Scope}].Add(&c)
-			if !pr.isWell() {
+			if used && !pr.isWell() {
 				one := pr.point(now)
 				one.At = at
 				pairs = append(pairs, one)
