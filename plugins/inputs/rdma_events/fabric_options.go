@@ -101,7 +101,7 @@ func (c *FabricConfig) HostName() (string, error) {
 	return name, nil
 }
 
-// request returns what the worker of a device is asked for.
+// fabricRequest returns what the worker of a device is asked for.
 func (c *Config) fabricRequest(device string) verbs.FabricOptions {
 	f := &c.Fabric
 	if !f.On() || !f.Wants(device) {
