@@ -14,10 +14,10 @@ import (
 type meeting struct {
 	pair   *pair
 	orders Orders
-	epoch  uint64
+	epoch  uint64 // of the own port
 	offer  hello.Offer
-	first  time.Duration
-	old    uint64 // the session before, 0: there was none
+	first  time.Duration // until the first round
+	old    uint64        // the session before; 0: there was none
 }
 
 // psnMask: a packet sequence number has 24 bits (InfiniBand specification, 9.2.4).
@@ -29,7 +29,7 @@ func (h *host) meet(conv hello.Conversation, pr *pair) {
 	if !ok {
 		return
 	}
-	defer h.ended(pr)
+	defer h.finish(pr)
 	err := m.offerOwn(h.ctx)
 	if err != nil {
 		h.unable(m, err)
@@ -39,7 +39,7 @@ func (h *host) meet(conv hello.Conversation, pr *pair) {
 	answer, err := conv.Offer(ctx, m.offer)
 	cancel()
 	if err != nil {
-		m.ended() // perhaps: the answer has not come
+		m.makeStale() // perhaps: the answer has not come
 		m.giveUp(h.ctx, fabric.ReasonNoResponder)
 		return
 	}
@@ -49,7 +49,7 @@ func (h *host) meet(conv hello.Conversation, pr *pair) {
 	}
 	if err := m.join(h.ctx, &answer); err != nil {
 		_ = conv.Leave(m.offer.Session)
-		m.ended()
+		m.makeStale()
 		h.unable(m, err)
 		return
 	}
@@ -74,15 +74,15 @@ func (h *host) begin(pr *pair) (*meeting, bool) {
 	return m, true
 }
 
-// ended notes that an attempt to meet is over, however it went.
-func (h *host) ended(pr *pair) {
+// finish notes that an attempt to meet is over, however it went.
+func (h *host) finish(pr *pair) {
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
 	pr.meeting = false
 }
 
-// ended notes that the peer has ended its end of the session before.
-func (m *meeting) ended() {
+// makeStale notes that the peer has ended its end of the session before.
+func (m *meeting) makeStale() {
 	k := m.pair.port.k
 	k.mu.Lock()
 	defer k.mu.Unlock()
