@@ -23,7 +23,7 @@ var (
 
 var (
 	system  = suite{pkg: "./tests/lab/system", guests: 4}
-	backend = suite{pkg: "./internal/verbs/native", tests: "^(TestNativeBackend|TestTheFabricKeepsItsContract)"}
+	backend = suite{pkg: "./internal/verbs/native", tests: "^(TestNativeBackend|TestTheFabricKeepsItsContractOnSoftRoCE$)"}
 	harness = suite{pkg: "./tests/lab/guest", rxeOnly: true}
 	fabric  = suite{pkg: "./tests/lab/fabric", rxeOnly: true}
 
