@@ -39,9 +39,6 @@ var linkflapSource []byte
 //go:embed apps/apps.c
 var appsSource []byte
 
-//go:embed pingmesh/pingmesh.c
-var pingmeshSource []byte
-
 //go:embed forger/forger.c
 var forgerSource []byte
 
@@ -62,7 +59,6 @@ type Image struct {
 	extState  string
 	linkflap  string
 	apps      string
-	pingmesh  string
 	forger    string
 	tscKHz    string // of this machine's time stamp counter, which a guest's follows
 	siw       string // empty without WithSIW
@@ -145,9 +141,6 @@ func build(ctx context.Context, root, cacheDir, pkg string) (*Image, error) {
 		return nil, err
 	}
 	if img.apps, err = compile(ctx, cacheDir, "apps", appsSource, "-libverbs", "-pthread"); err != nil {
-		return nil, err
-	}
-	if img.pingmesh, err = compile(ctx, cacheDir, "pingmesh", pingmeshSource, "-libverbs"); err != nil {
 		return nil, err
 	}
 	if img.forger, err = compile(ctx, cacheDir, "forger", forgerSource, "-libverbs"); err != nil {

@@ -108,7 +108,6 @@ func (img *Image) env() []string {
 		"LAB_EXTSTATE=" + img.extState,
 		"LAB_FORGER=" + img.forger,
 		"LAB_LINKFLAP=" + img.linkflap,
-		"LAB_PINGMESH=" + img.pingmesh,
 		"LAB_SIW=" + img.siw,
 	}
 }

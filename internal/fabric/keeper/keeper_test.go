@@ -2,6 +2,7 @@ package keeper
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,6 +31,29 @@ func bubble(t *testing.T, hosts, size int, test func(t *testing.T, n *net, h []*
 			h.mu.Unlock()
 		}
 		test(t, n, all)
+	})
+}
+
+// A link that is cut is found by the pair whose round comes next.
+func TestTheRoundsOfAPortAreSpreadOverTheInterval(t *testing.T) {
+	bubble(t, 6, 6, func(t *testing.T, _ *net, h []*node) {
+		const interval = int64(500 * time.Millisecond)
+		for _, one := range h {
+			var at []int64
+			one.mu.Lock()
+			for slot, peer := range one.joined {
+				if peer.Role == verbs.FabricProbes {
+					at = append(at, one.rounds[slot].next%interval)
+				}
+			}
+			one.mu.Unlock()
+			require.Len(t, at, 5)
+			slices.Sort(at)
+			at = append(at, at[0]+interval)
+			for i, next := range at[1:] {
+				require.LessOrEqual(t, next-at[i], interval/4+int64(10*time.Millisecond), "%s: rounds at %v", one.name, at)
+			}
+		}
 	})
 }
 

@@ -3,6 +3,7 @@ package keeper
 import (
 	"context"
 	"errors"
+	"math/bits"
 	"time"
 
 	"rdma_events/internal/fabric"
@@ -16,7 +17,6 @@ type meeting struct {
 	orders Orders
 	epoch  uint64 // of the own port
 	offer  hello.Offer
-	first  time.Duration // until the first round
 	old    uint64        // the session before; 0: there was none
 }
 
@@ -69,7 +69,7 @@ func (h *host) begin(pr *pair) (*meeting, bool) {
 	pr.meeting = true
 	now := k.cfg.Mono()
 	pr.due = now + int64(pr.retry.next(k.cfg.Random))
-	m := &meeting{pair: pr, orders: k.cfg.Orders(pr.port.device), epoch: pr.port.info.Epoch, old: pr.session, first: k.phase(pr.slot, now)}
+	m := &meeting{pair: pr, orders: k.cfg.Orders(pr.port.device), epoch: pr.port.info.Epoch, old: pr.session}
 	m.offer = hello.Offer{Session: k.cfg.Random() | 1, Port: k.describe(pr.port), PSN: uint32(k.cfg.Random()) & psnMask}
 	return m, true
 }
@@ -89,10 +89,12 @@ func (m *meeting) makeStale() {
 	m.pair.stale = true
 }
 
-// phase returns how long it is from now to the first round of the pair in a place. The rounds of a port are spread over the interval.
+// phase returns how long it is from now to the first round of the pair in a place. The rounds of a port are spread over the
+// interval, however many they are (the van der Corput sequence): the fewer milliseconds lie between two rounds, the sooner the first
+// pair finds that a link is cut.
 func (k *Keeper) phase(slot int, now int64) time.Duration {
 	interval := int64(k.cfg.Interval)
-	at := int64(slot) % int64(max(k.cfg.Peers, 1)) * interval / int64(max(k.cfg.Peers, 1))
+	at := interval * int64(bits.Reverse16(uint16(slot))) >> 16
 	return time.Duration(((at-now)%interval + interval) % interval)
 }
 
@@ -115,10 +117,11 @@ func (m *meeting) join(ctx context.Context, a *hello.Answer) error {
 		return reasonError(reason)
 	}
 	peer.Host, peer.Device, peer.Port, peer.Role = m.pair.host.Name, a.Port.Device, a.Port.Port, verbs.FabricProbes
-	peer.Session, peer.RC, peer.PSN, peer.OwnPSN, peer.First = m.offer.Session, a.RC, a.PSN, m.offer.PSN, m.first
+	peer.Session, peer.RC, peer.PSN, peer.OwnPSN = m.offer.Session, a.RC, a.PSN, m.offer.PSN
 	k := m.pair.port.k
 	k.mu.Lock()
 	m.pair.joined = m.offer.Session
+	peer.First = k.phase(m.pair.slot, k.cfg.Mono())
 	k.mu.Unlock()
 	_, err := m.order(ctx, verbs.FabricOrder{Peer: peer})
 	k.mu.Lock()

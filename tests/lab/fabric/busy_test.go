@@ -19,10 +19,11 @@ const (
 )
 
 // TestStoppedAndBusyHostsAreNotTakenForTheNetwork stops workers and plugins in pulses, and lets programs use all of the CPU.
-// R-Pingmesh's measurement runs beside it, and its processes are stopped with the workers.
+// R-Pingmesh's formula judges the same packets.
 func TestStoppedAndBusyHostsAreNotTakenForTheNetwork(t *testing.T) {
 	f := startFleet(t, plan{})
-	beside := startPingmesh(t, f.net, f.pairs)
+	f.settleProbes()
+	beside := startFormula(f)
 	lasting, calm := 10*time.Minute, time.Minute
 	if testing.Short() {
 		lasting, calm = time.Minute, 20*time.Second
@@ -30,14 +31,11 @@ func TestStoppedAndBusyHostsAreNotTakenForTheNetwork(t *testing.T) {
 	began := time.Now()
 	pause(t, calm)
 	// What the formula says while nothing is wrong is what its threshold is made of.
-	threshold := factor * rpingmesh.Percentile(beside.rtts(began), 50)
-	if threshold == 0 {
-		t.Fatal("no probe of R-Pingmesh was answered")
-	}
 	faulty := time.Now()
+	threshold := beside.threshold(began, faulty)
 	phases := []func(victim int, lasting time.Duration){
 		func(victim int, lasting time.Duration) { // the worker's
-			pulses(t, lasting, f.hosts[victim].worker(), beside.pid(victim))
+			pulses(t, lasting, f.hosts[victim].worker())
 		},
 		func(victim int, lasting time.Duration) { // the plugin's
 			pulses(t, lasting, f.hosts[victim].plugin.PID())
@@ -49,7 +47,7 @@ func TestStoppedAndBusyHostsAreNotTakenForTheNetwork(t *testing.T) {
 				defer close(stop)
 				useAllCPU(t, lasting)
 			}()
-			pulses(t, lasting, f.hosts[victim].worker(), f.hosts[victim].plugin.PID(), beside.pid(victim))
+			pulses(t, lasting, f.hosts[victim].worker(), f.hosts[victim].plugin.PID())
 			<-stop
 		},
 	}
@@ -60,7 +58,7 @@ func TestStoppedAndBusyHostsAreNotTakenForTheNetwork(t *testing.T) {
 	t.Logf("in %v of faults the fabric said: %v", time.Since(faulty).Round(time.Second), verdicts(said))
 	f.requireNoNetworkVerdict(began)
 	calmBlames, blames := beside.judge(began, faulty, threshold), beside.judge(faulty, time.Now(), threshold)
-	t.Logf("R-Pingmesh's formula beside it: threshold %v, %d times the median while nothing was wrong; blamed the network %d times for %d hosts in "+
+	t.Logf("R-Pingmesh's formula, of the same packets: threshold %v, %d times the median while nothing was wrong; blamed the network %d times for %d hosts in "+
 		"%d periods while nothing was wrong, and %d times during the faults: %v", threshold, factor, len(calmBlames), f.net.Hosts(),
 		int(calm/rpingmesh.Period), len(blames), reasons(blames))
 	f.awaitWell(2*time.Minute, all)

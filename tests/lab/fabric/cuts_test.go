@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"rdma_events/tests/lab/fabric/rpingmesh"
 	"rdma_events/tests/lab/guest"
 )
 
@@ -45,6 +46,7 @@ func TestASeveredWayIsSeenByAllWhoUseIt(t *testing.T) {
 		hosts, count = 4, 2
 	}
 	f := startFleet(t, plan{hosts: hosts})
+	beside, began := startFormula(f), time.Now()
 	var firsts, lasts []time.Duration
 	for again := 0; len(firsts) < count; {
 		restarts := f.restarts()
@@ -63,6 +65,9 @@ func TestASeveredWayIsSeenByAllWhoUseIt(t *testing.T) {
 		firsts, lasts = append(firsts, first), append(lasts, last)
 	}
 	t.Logf("%d cuts: first verdict %s, last observer %s", count, spread(firsts), spread(lasts))
+	// Without a threshold it judges by what timed out alone.
+	t.Logf("R-Pingmesh's formula, of the same packets, speaks once in %v, and blames the network by probes that timed out: %v",
+		rpingmesh.Period, reasons(beside.judge(began, time.Now(), time.Hour)))
 	within(t, "the first verdict, at most", slices.Max(firsts), firstVerdict)
 	within(t, "the last observer, at most", slices.Max(lasts), lastVerdict)
 }

@@ -170,6 +170,56 @@ func TestAHostileHostTouchesNoMemory(t *testing.T) {
 	f.awaitWell(time.Minute, all)
 }
 
+// TestWhoKnowsAllNumbersBreaksAConnectionAndReachesNoMemory has a program on the prober's host, whose packets have the prober's
+// address, see the packets of a reliable connection and send a write of its own in them.
+func TestWhoKnowsAllNumbersBreaksAConnectionAndReachesNoMemory(t *testing.T) {
+	const prober, victim, attempts = 1, 2, 10
+	f := startFleet(t, plan{hosts: 3})
+	f.settleProbes()
+	hostile := startForger(t, f.net, prober)
+	errors := func() int64 { return f.hosts[prober].port().Int("write_errors") }
+	before := errors()
+	for i := 1; errors() == before; i++ {
+		if i > attempts {
+			t.Fatalf("%d forged writes broke no connection", attempts)
+		}
+		w := f.sniffWrite(prober, victim)
+		hostile.do("connect %s %d 0 %d", gidOf(f.net, victim), w.DestQP, (w.PSN+1)&0xffffff)
+		status := hostile.do("write 1 7f0000000000 1234").status
+		hostile.do("reset")
+		f.settle(2)
+		t.Logf("attempt %d, to queue pair %d after packet %#x: the forger got %q; %d writes have failed", i, w.DestQP, w.PSN, status, errors()-before)
+		if status == "success" {
+			t.Error("the forged write was acknowledged")
+		}
+	}
+	broken := time.Now()
+	writes := f.hosts[prober].port().Int("writes_ok")
+	guest.Eventually(t, "a connection in place of the broken one", time.Minute, func() bool {
+		p := f.hosts[prober].port()
+		return p.Int("reconnects") > 0 && p.Int("writes_ok") > writes
+	})
+	t.Logf("met again within %v", time.Since(broken).Round(time.Second))
+	f.requireNoMemoryFor(victim)
+	f.requireNoNetworkVerdict(time.Time{})
+	f.awaitWell(time.Minute, all)
+}
+
+// sniffWrite returns a write that a host sends to another one.
+func (f *fleet) sniffWrite(from, to int) (w guest.Frame) {
+	f.t.Helper()
+	guest.Capture(f.t, f.net.Netdev(from), time.Minute, func(frame guest.Frame) bool {
+		if frame.Sent && frame.Opcode == guest.OpWrite && frame.Dst == netip.MustParseAddr(f.net.Address(to)) {
+			w = frame
+		}
+		return w.DestQP == 0
+	})
+	if w.DestQP == 0 {
+		f.t.Fatalf("h%d sends h%d no write", from, to)
+	}
+	return w
+}
+
 // answered is the answer to an offer of a session.
 type answered struct {
 	hello.Answer

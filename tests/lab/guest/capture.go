@@ -3,8 +3,10 @@
 package guest
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"testing"
@@ -17,6 +19,7 @@ import (
 type Frame struct {
 	Size       int // bytes, without the frame check sequence
 	Sent       bool
+	At         time.Time // by the kernel's clock
 	Src, Dst   netip.Addr
 	SourcePort uint16 // of UDP, which switches choose a way by
 	Opcode     byte   // of the base transport header, as in OpDatagram
@@ -40,35 +43,13 @@ const (
 	rocePort                              = 4791
 )
 
-// Capture reads the RoCE v2 packets that a netdev sends and receives, for as long as asked or until f returns false. What a
-// queue of the netdev dropped is not among them.
-func Capture(t testing.TB, netdev string, lasting time.Duration, f func(Frame) bool) {
+// Tap reads the RoCE v2 packets that a netdev sends and receives. What a queue of the netdev dropped is not among them.
+type Tap struct{ fd int }
+
+// OpenTap begins to listen, until the end of the test.
+func OpenTap(t testing.TB, netdev string) *Tap {
 	t.Helper()
 	RequireGuest(t)
-	fd := listen(t, netdev)
-	defer unix.Close(fd)
-	buffer := make([]byte, 2048)
-	for end := time.Now().Add(lasting); time.Now().Before(end); {
-		n, from, err := unix.Recvfrom(fd, buffer, 0)
-		if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		frame, ok := parseFrame(buffer[:n])
-		if link, is := from.(*unix.SockaddrLinklayer); ok && is {
-			frame.Sent = link.Pkttype == unix.PACKET_OUTGOING
-			if !f(frame) {
-				return
-			}
-		}
-	}
-}
-
-// listen opens a socket that receives the frames of a netdev, and wakes every 50 ms.
-func listen(t testing.TB, netdev string) int {
-	t.Helper()
 	nic, err := net.InterfaceByName(netdev)
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +57,12 @@ func listen(t testing.TB, netdev string) int {
 	all := binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, unix.ETH_P_ALL))
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if err == nil {
+		t.Cleanup(func() { _ = unix.Close(fd) })
+		// Read looks at its context as often.
 		err = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 50_000})
+	}
+	if err == nil {
+		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1)
 	}
 	if err == nil {
 		err = unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: all, Ifindex: nic.Index})
@@ -84,7 +70,58 @@ func listen(t testing.TB, netdev string) int {
 	if err != nil {
 		t.Fatalf("listen to %s: %v", netdev, err)
 	}
-	return fd
+	return &Tap{fd}
+}
+
+// Read calls f for each packet, until f returns false or the context ends. The error is that of the socket.
+func (p *Tap) Read(ctx context.Context, f func(Frame) bool) error {
+	buffer, control := make([]byte, 2048), make([]byte, 128)
+	for ctx.Err() == nil {
+		n, controls, _, from, err := unix.Recvmsg(p.fd, buffer, control, 0)
+		if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("receive from a netdev: %w", err)
+		}
+		frame, ok := parseFrame(buffer[:n])
+		link, is := from.(*unix.SockaddrLinklayer)
+		if !ok || !is {
+			continue
+		}
+		frame.Sent = link.Pkttype == unix.PACKET_OUTGOING
+		if frame.At, err = stamped(control[:controls]); err != nil {
+			return err
+		}
+		if !f(frame) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// stamped returns when the kernel had a packet, by its control message SCM_TIMESTAMPNS (socket(7)).
+func stamped(control []byte) (time.Time, error) {
+	messages, err := unix.ParseSocketControlMessage(control)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("parse control messages: %w", err)
+	}
+	for _, m := range messages {
+		if m.Header.Level == unix.SOL_SOCKET && m.Header.Type == unix.SCM_TIMESTAMPNS && len(m.Data) >= 16 {
+			return time.Unix(int64(binary.NativeEndian.Uint64(m.Data)), int64(binary.NativeEndian.Uint64(m.Data[8:]))), nil
+		}
+	}
+	return time.Time{}, errors.New("a packet has no time stamp")
+}
+
+// Capture reads packets of a netdev for as long as asked or until f returns false.
+func Capture(t testing.TB, netdev string, lasting time.Duration, f func(Frame) bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), lasting)
+	defer cancel()
+	if err := OpenTap(t, netdev).Read(ctx, f); err != nil {
+		t.Fatalf("capture %s: %v", netdev, err)
+	}
 }
 
 // parseFrame reports false for all that is no RoCE v2 packet in an IPv4 header without options.
