@@ -17,7 +17,7 @@ type meeting struct {
 	orders Orders
 	epoch  uint64 // of the own port
 	offer  hello.Offer
-	old    uint64        // the session before; 0: there was none
+	old    uint64 // the session before; 0: there was none
 }
 
 // psnMask: a packet sequence number has 24 bits (InfiniBand specification, 9.2.4).
