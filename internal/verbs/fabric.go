@@ -67,7 +67,7 @@ type FabricPeer struct {
 	GIDIndex     int
 	GID          [16]byte
 	LID          int
-	First        time.Duration // from the call of Join to the first round, which is left out if the call takes longer
+	First        time.Duration // from now to the first round
 }
 
 // FabricKind is what a FabricFact says.

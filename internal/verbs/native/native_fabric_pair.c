@@ -212,11 +212,9 @@ static struct result make_handles(struct fabric *f, struct pair *p)
 }
 
 // install puts a pair into its place, and returns the one that was there. A host that reads the ledger after this process has
-// died finds no counts of one session under the number of another. The rounds keep the place in the interval that was asked for,
-// however long it took to connect since.
-static struct pair *install(struct fabric *f, int pair, struct pair *p, int64_t asked)
+// died finds no counts of one session under the number of another.
+static struct pair *install(struct fabric *f, int pair, struct pair *p)
 {
-	int64_t t, interval = f->c.interval_ns;
 	struct pair *before;
 	uint64_t *counts[] = { &p->led->sent, &p->led->answered, &p->led->writes, &p->led->writes_ok,
 			       &p->led->write_errors };
@@ -230,10 +228,7 @@ static struct pair *install(struct fabric *f, int pair, struct pair *p, int64_t 
 	__atomic_store_n(&p->led->session, p->peer.session, __ATOMIC_RELEASE);
 	for (i = 0; i < FABRIC_PATHS; i++)
 		p->own_dry[i] = f->dry[i];
-	p->next = asked + p->peer.first_ns;
-	t = now();
-	if (p->next < t)
-		p->next += (t - p->next + interval - 1) / interval * interval;
+	p->next = now() + p->peer.first_ns;
 	f->pair[pair] = p;
 	pthread_mutex_unlock(&f->lock);
 	return before;
@@ -253,7 +248,6 @@ static struct pair *take_out(struct fabric *f, int pair)
 
 struct result native_fabric_join(struct fabric *f, int pair, const struct fabric_peer *peer)
 {
-	int64_t asked = now();
 	struct pair *p = take_offered(f, pair);
 	struct result r;
 
@@ -267,7 +261,7 @@ struct result native_fabric_join(struct fabric *f, int pair, const struct fabric
 		free_pair(f, p); // its error is ignored: the first one is the cause
 		return r;
 	}
-	r = part_with(f, install(f, pair, p, asked));
+	r = part_with(f, install(f, pair, p));
 	if (r.err)
 		part_with(f, take_out(f, pair)); // its error is ignored too
 	native_fabric_nudge(f);
