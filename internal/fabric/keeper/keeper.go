@@ -21,6 +21,7 @@ type Keeper struct {
 	cfg     Config
 	limiter limiter
 	wake    chan struct{} // holds a token when the pairs may not be those that ought to be
+	begins  int64         // where in the interval the first place of each port is, ns: random, so that hosts do not all probe at once
 
 	mu      sync.Mutex
 	list    listed
@@ -47,6 +48,7 @@ type group struct {
 func New(c Config, l *fabric.List) *Keeper {
 	k := &Keeper{cfg: c, wake: make(chan struct{}, 1), hosts: map[string]*host{}, groups: map[groupKey]*group{}}
 	k.limiter = limiter{perSecond: meetsPerSecond, tokens: meetsPerSecond, mono: c.Mono}
+	k.begins = int64(c.Random() % uint64(max(c.Interval, 1)))
 	k.list = c.read(l)
 	return k
 }

@@ -94,7 +94,7 @@ func (m *meeting) makeStale() {
 // pair finds that a link is cut.
 func (k *Keeper) phase(slot int, now int64) time.Duration {
 	interval := int64(k.cfg.Interval)
-	at := interval * int64(bits.Reverse16(uint16(slot))) >> 16
+	at := k.begins + interval*int64(bits.Reverse16(uint16(slot)))>>16
 	return time.Duration(((at-now)%interval + interval) % interval)
 }
 
