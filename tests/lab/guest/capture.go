@@ -46,7 +46,7 @@ const (
 // Tap reads the RoCE v2 packets that a netdev sends and receives. What a queue of the netdev dropped is not among them.
 type Tap struct{ fd int }
 
-// OpenTap begins to listen, until the end of the test.
+// OpenTap begins to listen. Close ends that.
 func OpenTap(t testing.TB, netdev string) *Tap {
 	t.Helper()
 	RequireGuest(t)
@@ -57,7 +57,6 @@ func OpenTap(t testing.TB, netdev string) *Tap {
 	all := binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, unix.ETH_P_ALL))
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if err == nil {
-		t.Cleanup(func() { _ = unix.Close(fd) })
 		// Read looks at its context as often.
 		err = unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 50_000})
 	}
@@ -72,6 +71,9 @@ func OpenTap(t testing.TB, netdev string) *Tap {
 	}
 	return &Tap{fd}
 }
+
+// Close ends listening. No Read may be under way.
+func (p *Tap) Close() { _ = unix.Close(p.fd) } // a socket of our own
 
 // Read calls f for each packet, until f returns false or the context ends. The error is that of the socket.
 func (p *Tap) Read(ctx context.Context, f func(Frame) bool) error {
@@ -119,7 +121,9 @@ func Capture(t testing.TB, netdev string, lasting time.Duration, f func(Frame) b
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), lasting)
 	defer cancel()
-	if err := OpenTap(t, netdev).Read(ctx, f); err != nil {
+	tap := OpenTap(t, netdev)
+	defer tap.Close()
+	if err := tap.Read(ctx, f); err != nil {
 		t.Fatalf("capture %s: %v", netdev, err)
 	}
 }
