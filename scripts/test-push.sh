@@ -33,6 +33,11 @@ stopped) long_form TestAStoppedTelegrafHoldsUpNoReader ;;
 churn) long_form TestHundredAddsAndDeletesLeaveNothingBehind ;;
 addresses) long_form TestReaddedAddressKeepsItsIndex ;;
 hardware) long_form 'TestHardwareIs.*' ;;
+report) long_form TestTheReportOfABadDay ;;
+tracer)
+	variants
+	lab -timeout 30m -run '^TestGuests$/^internal/trace/bpf'
+	;;
 successor) long_form TestKilledProcessLeavesNothingAndSuccessorReportsGap ;;
 *) variants -guest.whole "^${turn%/*}\$" -guest.share "${turn#*/}" ;;
 esac

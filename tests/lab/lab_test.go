@@ -51,7 +51,7 @@ const (
 	moves = "^TestDeviceMovedBetweenNamespaces"
 	later = "^(TestHardwareIsTriedBesideThePlugin|TestHardwareIsNotTriedBesideQueuePairs|" +
 		"TestEventsAreReadWhileTheRTNLLockIsHeld|TestAReportLeavesBehindWhatTheKernelHolds|" +
-		"TestTheKernelKeepsTheContractWith(CompletionQueues|SharedReceiveQueues))$"
+		"TestReaddedAddressKeepsItsIndex|TestTheReportOfABadDay|TestTheKernelKeepsTheContractWith.*)$"
 )
 
 // quickFabric is the test of the fabric that TestFabric runs with -short. No guest runs beside it: six plugins need both processors.
@@ -80,7 +80,7 @@ const (
 
 // longForms are the tests that -short reduces or leaves out.
 const longForms = "^(TestAStormIsCountedToTheLastEvent|TestAStoppedTelegrafHoldsUpNoReader|TestReaddedAddressKeepsItsIndex|" +
-	"TestHundredAddsAndDeletesLeaveNothingBehind|TestKilledProcessLeavesNothingAndSuccessorReportsGap|" +
+	"TestHundredAddsAndDeletesLeaveNothingBehind|TestKilledProcessLeavesNothingAndSuccessorReportsGap|TestTheReportOfABadDay|" +
 	"TestHardwareIsTriedBesideThePlugin|TestHardwareIsNotTriedBesideQueuePairs)$"
 
 // variant is the environment of a run of tests, and their form.
