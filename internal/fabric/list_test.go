@@ -2,6 +2,8 @@ package fabric
 
 import (
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -139,6 +141,54 @@ func TestAHostMoreChangesFewPairs(t *testing.T) {
 	require.LessOrEqual(t, n, 10)
 }
 
+func TestSmallGroupIsNotPingedByMoreHostsThanItAnswers(t *testing.T) {
+	for name, sizes := range map[string][]int{
+		"a leaf of one host beside a leaf of 40": {40, 1},
+		"a rack of one host beside 32 racks":     append(even(32, 32), 1),
+		"a rack of two hosts beside 32 racks":    append(even(32, 32), 2),
+		"a rack of three hosts beside 16 racks":  append(even(16, 40), 3),
+		"racks of one host":                      even(100, 1),
+	} {
+		_, in := pairs(fleet(t, sizes...), 8)
+		require.LessOrEqual(t, slices.Max(slices.Collect(maps.Values(in))), MaxPings, name)
+	}
+}
+
+func TestNoHostIsPingedByMoreHostsThanItAnswers(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 500 {
+		sizes := make([]int, 1+random.IntN(40))
+		most := []int{2, 4, 12, 60}[random.IntN(4)]
+		for i := range sizes {
+			sizes[i] = 1 + random.IntN(most)
+		}
+		peers := 1 + random.IntN(MaxPings)
+		l := fleet(t, sizes...)
+		all, in := pairs(l, peers)
+		if len(all) > 0 {
+			require.LessOrEqual(t, slices.Max(slices.Collect(maps.Values(in))), MaxPings, "peers %d, groups of %v", peers, sizes)
+		}
+		for _, h := range l.hosts {
+			require.LessOrEqual(t, len(l.Pings(h.Name, peers)), peers)
+		}
+	}
+}
+
+func TestSmallClusterPingsAllHosts(t *testing.T) {
+	for _, sizes := range [][]int{{2}, {1, 1}, {3, 3}, {6}, {4, 4, 1}, {5, 5}, even(9, 1)} {
+		l := fleet(t, sizes...)
+		all, _ := pairs(l, 9)
+		require.Len(t, all, l.Len()*(l.Len()-1), "groups of %v", sizes)
+	}
+}
+
+// One host more must not change whom most hosts ping, even where groups are few and each gives more than one host.
+func TestFewGroupsGiveMoreThanOneHostEach(t *testing.T) {
+	all, in := pairs(fleet(t, 5, 5, 5), 8)
+	require.Len(t, all, 8*15)
+	require.Len(t, in, 15)
+}
+
 func TestAFewHostsAreProbedAsFarAsTheyGo(t *testing.T) {
 	require.Empty(t, fleet(t, 1).Pings("g000h0000", 8))
 	require.Empty(t, fleet(t, 3).Pings("unknown", 8))
@@ -151,7 +201,7 @@ func TestAFewHostsAreProbedAsFarAsTheyGo(t *testing.T) {
 	}
 	require.Equal(t, []string{"g000h0002 group", "g000h0000 group"}, names(fleet(t, 3)))
 	require.Equal(t, []string{
-		"g000h0002 group", "g000h0000 group", "g001h0001 across", "g002h0000 across",
+		"g000h0002 group", "g000h0000 group", "g001h0000 across", "g001h0001 across", "g002h0000 across",
 	}, names(fleet(t, 3, 2, 1)))
 	require.Len(t, names(fleet(t, 20)), 8, "its own group gives what others cannot")
 }

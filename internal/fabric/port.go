@@ -18,26 +18,50 @@ const (
 	leastHosts = 2
 )
 
-// JudgePort returns what follows for a port from the verdicts of its pairs. Pairs that say nothing of the network do not
-// count: those that start, and those whose peer is down or busy or has no active port.
-func JudgePort(active bool, pairs []PeerVerdict) Verdict {
+// JudgePort returns the verdict on a port from the verdicts of its pairs within its own group and across to other groups. Pairs that
+// say nothing about the network do not count: pairs that start, and pairs whose peer is down or busy or has no active port.
+//
+// The port's own link is at fault if three quarters of the pairs are bad and the other explanations are not enough: a spine that
+// loses what crosses it leaves the pairs within the group well, and a single path that is lost makes pairs partial and no worse.
+func JudgePort(active bool, within []PeerVerdict, across ...PeerVerdict) Verdict {
 	if !active {
 		return VerdictOwnPort
 	}
-	known, bad := 0, 0
-	hosts := map[string]bool{}
-	for _, p := range pairs {
-		switch {
-		case p.Verdict.IsNetwork():
-			bad++
-			hosts[p.Host] = true
-			known++
-		case p.Verdict == VerdictOK:
-			known++
+	own, all := tally{}, tally{hosts: map[string]bool{}}
+	for _, p := range within {
+		own.add(p)
+		all.add(p)
+	}
+	for _, p := range across {
+		all.add(p)
+	}
+	switch {
+	case all.known < leastPairs, 4*all.bad < 3*all.known, len(all.hosts) < leastHosts:
+		return VerdictOK
+	case own.known > 0 && own.bad == 0, all.bad == all.partial:
+		return VerdictOK
+	}
+	return VerdictOwnLink
+}
+
+// tally counts the pairs whose verdict says something about the network.
+type tally struct {
+	known, bad, partial int
+	hosts               map[string]bool // of the bad pairs; nil: they are not counted
+}
+
+func (t *tally) add(p PeerVerdict) {
+	switch {
+	case p.Verdict.IsNetwork():
+		t.known++
+		t.bad++
+		if p.Verdict == VerdictPartial {
+			t.partial++
 		}
+		if t.hosts != nil {
+			t.hosts[p.Host] = true
+		}
+	case p.Verdict == VerdictOK:
+		t.known++
 	}
-	if known >= leastPairs && 4*bad >= 3*known && len(hosts) >= leastHosts {
-		return VerdictOwnLink
-	}
-	return VerdictOK
 }

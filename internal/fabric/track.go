@@ -54,6 +54,7 @@ type path struct {
 	sent               uint64
 	forgotten          uint64 // older than open, and neither answered nor proved lost either
 	forward, refused   uint64 // that the peer's counts have said so far
+	surplus            uint64 // by which the peer's count of received probes is too high: it counted probes that arrived twice
 	missed, answeredIn int    // in a row
 }
 
@@ -91,10 +92,11 @@ func (t *Tracker) Echo(e Echo, at int64) bool {
 	}
 	p := &t.paths[e.Path]
 	i := p.find(e.Seq)
-	if i < 0 || e.Posted > e.Received || e.Received > p.open[i].nth {
+	if i < 0 || e.Posted > e.Received {
 		return false
 	}
 	nth := p.open[i].nth
+	p.correct(&e, nth)
 	lost := uint64(i) + p.forgotten
 	p.open, p.forgotten = p.open[i+1:], 0
 	if lost > 0 {
@@ -107,6 +109,20 @@ func (t *Tracker) Echo(e Echo, at int64) bool {
 	t.blame(p, lost, nth, e)
 	t.overtake(e, at)
 	return true
+}
+
+// correct takes out of an echo's counts what the peer has counted twice. A network may deliver a datagram twice, and a peer of
+// an older release counts and echoes it twice. No more than nth probes were sent, so what is beyond is surplus from then on.
+func (p *path) correct(e *Echo, nth uint64) {
+	if e.Received < p.surplus { // the peer's count went back
+		p.surplus = 0
+	}
+	if e.Received > nth+p.surplus {
+		p.surplus = e.Received - nth
+	}
+	refused := e.Received - e.Posted
+	e.Received -= p.surplus
+	e.Posted = e.Received - min(refused, e.Received)
 }
 
 func (p *path) find(seq uint64) int {

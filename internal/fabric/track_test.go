@@ -1,6 +1,7 @@
 package fabric
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -97,7 +98,6 @@ func TestAnEchoOfNoProbeChangesNothing(t *testing.T) {
 		"a negative path":              func(e *Echo) { e.Path = -1 },
 		"another path":                 func(e *Echo) { e.Path = 2 },
 		"no such probe":                func(e *Echo) { e.Seq++ },
-		"more arrived than were sent":  func(e *Echo) { e.Received++ },
 		"more posted than had arrived": func(e *Echo) { e.Posted++ },
 	} {
 		e := good
@@ -108,6 +108,36 @@ func TestAnEchoOfNoProbeChangesNothing(t *testing.T) {
 	w.take(good)
 	require.False(t, w.track.Echo(good, w.at), "a second time")
 	w.requireCounts(Counts{Sent: 1, Answered: 1})
+}
+
+// A peer of an older release counts a datagram twice that arrives twice, and echoes it twice.
+func TestPathGoesOnAfterProbeArrivedTwice(t *testing.T) {
+	w := newWire(t)
+	w.take(w.probe(0))
+	first := w.probe(0)
+	w.received[0]++
+	w.post[0]++
+	w.take(first)
+	require.False(t, w.track.Echo(Echo{Seq: first.Seq, Received: 3, Posted: 3}, w.at), "the echo of the duplicate")
+	w.take(w.probe(0))
+	w.requireCounts(Counts{Sent: 3, Answered: 3})
+	w.vanish(0)
+	w.probe(0) // its echo is lost
+	w.vanish(0)
+	w.received[0]++ // it arrived, and the peer posted no echo
+	w.take(w.probe(0))
+	w.requireCounts(Counts{Sent: 7, Answered: 4, ForwardLost: 1, ReverseLost: 1, BusyLost: 1})
+}
+
+func TestPathGoesOnAfterImpossibleCount(t *testing.T) {
+	w := newWire(t)
+	e := w.probe(0)
+	e.Received, e.Posted = math.MaxUint64, math.MaxUint64
+	w.take(e)
+	w.take(w.probe(0))
+	w.vanish(0)
+	w.take(w.probe(0))
+	w.requireCounts(Counts{Sent: 4, Answered: 3, ForwardLost: 1})
 }
 
 func TestAPeerWhoseCountsWentBackLostWhatIsNotKnown(t *testing.T) {
@@ -217,16 +247,38 @@ func TestAPairThatEndsLosesWhatIsPending(t *testing.T) {
 	require.Zero(t, func() uint64 { c := w.track.Counts(); return c.Pending() }())
 }
 
-func TestAPortThatMostPairsBlameBlamesItself(t *testing.T) {
-	of := func(text string) (all []PeerVerdict) {
-		for _, c := range text {
-			v := map[rune]Verdict{
-				'.': VerdictOK, 'x': VerdictPath, 'l': VerdictLossyForward, 'd': VerdictPeerDown, 'b': VerdictPeerBusy, 's': VerdictStarting,
-			}[c]
-			all = append(all, PeerVerdict{Host: string(rune('a' + len(all))), Verdict: v})
-		}
-		return all
+// peersThatSay returns a pair for each letter of a text, with hosts that begin with a name.
+func peersThatSay(first rune, text string) (all []PeerVerdict) {
+	for _, c := range text {
+		v := map[rune]Verdict{
+			'.': VerdictOK, 'x': VerdictPath, 'l': VerdictLossyForward, 'd': VerdictPeerDown, 'b': VerdictPeerBusy, 's': VerdictStarting,
+			'p': VerdictPartial,
+		}[c]
+		all = append(all, PeerVerdict{Host: string(first + rune(len(all))), Verdict: v})
 	}
+	return all
+}
+
+func TestOwnLinkNeedsMoreThanWhatOtherFaultsExplain(t *testing.T) {
+	for what, row := range map[string]struct {
+		within, across string
+		want           Verdict
+	}{
+		"the uplinks of the leaf":                      {".", "xxxx", VerdictOK},
+		"one path through a spine":                     {".", "pppp", VerdictOK},
+		"one path of every pair, within the group too": {"pp", "pppp", VerdictOK},
+		"the link": {"x", "xxxx", VerdictOwnLink},
+		"the link, while one pair is partial still":     {"x", "pxxx", VerdictOwnLink},
+		"the link, while the group is down":             {"dd", "xxxx", VerdictOwnLink},
+		"the link of a host that is alone in its group": {"", "xxxx", VerdictOwnLink},
+		"loss on the link":                              {"l", "llll", VerdictOwnLink},
+	} {
+		require.Equal(t, row.want, JudgePort(true, peersThatSay('a', row.within), peersThatSay('k', row.across)...), what)
+	}
+}
+
+func TestAPortThatMostPairsBlameBlamesItself(t *testing.T) {
+	of := func(text string) []PeerVerdict { return peersThatSay('a', text) }
 	for text, want := range map[string]Verdict{
 		"": VerdictOK, "xxx": VerdictOK, "xxxx": VerdictOwnLink, "xxx.": VerdictOwnLink, "xx..": VerdictOK, "xlxl..": VerdictOK,
 		"xxxddd": VerdictOK, "xxxxddd": VerdictOwnLink, "xxx.bbbsss": VerdictOwnLink, "dddddddd": VerdictOK,

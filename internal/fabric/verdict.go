@@ -133,7 +133,8 @@ func (j *Judge) See(s *Sample) (changed bool) {
 	found, path := j.found(s)
 	switch {
 	case j.verdict == VerdictStarting:
-		if j.met = s.Echoed != 0 && s.WriteDone != 0; !j.met && s.At-j.began < startsFor {
+		// A pair whose device has sent no probe yet says nothing about anything.
+		if j.met = s.Echoed != 0 && s.WriteDone != 0; !j.met && (s.Sent == 0 || s.At-j.began < startsFor) {
 			return false
 		}
 	case s.PeerGone && j.verdict == VerdictPath && found == VerdictPeerDown:

@@ -246,3 +246,15 @@ func TestAPathIsNotBlamedWhosePeerIsGone(t *testing.T) {
 	p.run(2 * time.Second)
 	p.requireVerdicts(VerdictPeerDown)
 }
+
+func TestPairThatNeverSentProbeStaysStarting(t *testing.T) {
+	tr, j, s := NewTracker(4), NewJudge(second), Sample{}
+	for at := second; at < 60*second; at += second / 2 {
+		tr.WritePosted(at)
+		tr.WriteDone(at)
+		tr.Sample(&s, at)
+		require.False(t, j.See(&s))
+	}
+	v, _ := j.Verdict()
+	require.Equal(t, VerdictStarting, v)
+}

@@ -13,11 +13,12 @@ type FabricCounts struct {
 	Spurious      uint64 // events without a completion
 	Echoed        uint64 // probes of peers that were answered
 	Refused       uint64 // those that were not: too many, or the device did not send
-	Foreign       uint64 // datagrams that are of no pair of the port
+	Foreign       uint64 // datagrams that are of no pair of the port, or arrive again
 	Dry           uint64 // times that all receives of a path were used up
 }
 
-// FabricPairCounts counts the probes and writes of a pair since it was joined, in the order of struct ledger_fabric_pair.
+// FabricPairCounts counts the probes and writes of a pair since it was joined, in the order of struct ledger_fabric_pair. Of a
+// pair whose probes this side answers, only Answered counts.
 type FabricPairCounts struct {
 	Sent, Answered                uint64
 	Writes, WritesOK, WriteErrors uint64

@@ -30,7 +30,7 @@ type FabricLane struct {
 	Spurious uint64 // events without a completion, which is legal
 	Echoed   uint64 // echoes posted for peers
 	Refused  uint64 // probes of peers that were not echoed, above their rate or without a free send
-	Foreign  uint64 // datagrams of strangers, and those that are no probes
+	Foreign  uint64 // datagrams of strangers, those that are no probes, and those that arrive again
 	Dry      uint64 // times that all receives of a queue were used up
 }
 
@@ -88,7 +88,7 @@ func laneRows() []field[FabricPort] {
 		counter("echoed", "echoes posted for peers", func(v *FabricPort) uint64 { return v.Echoed }),
 		counter("refused", "probes of peers that were not echoed, above twenty a second or without a free send",
 			func(v *FabricPort) uint64 { return v.Refused }),
-		counter("foreign", "datagrams of strangers, of sessions that are over, and those that are no probes",
+		counter("foreign", "datagrams of strangers, of sessions that are over, of no probe, and those that arrive a second time",
 			func(v *FabricPort) uint64 { return v.Foreign }),
 		counter("dry", "times that all receives of a queue were used up: what was lost then is in busy_lost",
 			func(v *FabricPort) uint64 { return v.Dry }),

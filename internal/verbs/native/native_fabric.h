@@ -52,6 +52,7 @@ struct pair {
 	int64_t next_more; // when the next of them is due
 	int64_t write_at;  // when the outstanding write was posted; 0: none is
 	int write_failed;
+	uint32_t arrived[256]; // the newest probe that has arrived, by its number modulo 256
 	uint32_t rx[FABRIC_PATHS], tx[FABRIC_PATHS];
 	uint32_t peer_dry[FABRIC_PATHS]; // as the last echo left it
 	uint32_t own_dry

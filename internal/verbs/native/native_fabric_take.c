@@ -70,6 +70,17 @@ int post_datagram_to(struct fabric *f, struct pair *p, int path, struct datagram
 	return err;
 }
 
+// is_new reports whether a probe arrives for the first time, and remembers it. A network may deliver a datagram twice.
+static int is_new(struct pair *p, uint32_t seq)
+{
+	uint32_t *last = &p->arrived[seq % 256];
+
+	if ((int32_t)(seq - *last) <= 0)
+		return 0;
+	*last = seq;
+	return 1;
+}
+
 // answer echoes a probe of a pair that is met, as long as it has not asked too often in this second. What it does not
 // echo, it has received nevertheless.
 static void answer(struct fabric *f, struct pair *p, const struct datagram_wire *m, int path, int64_t came)
@@ -91,6 +102,7 @@ static void answer(struct fabric *f, struct pair *p, const struct datagram_wire 
 			p->echoes++;
 			p->tx[path]++;
 			add(&f->led->echoed, 1);
+			add(&p->led->answered, 1);
 			return;
 		}
 	}
@@ -138,7 +150,7 @@ static int take_echo(struct fabric *f, int i, struct pair *p, const struct datag
 }
 
 // take_datagram takes a datagram if it is of a pair: of its session, of the queue pair that belongs to the path, and of
-// the kind that its role has to do with.
+// the kind that its role has to do with. A probe that arrives again is neither counted nor echoed again.
 static int take_datagram(struct fabric *f, const struct ibv_wc *wc, int path, int64_t came, struct sink *s)
 {
 	size_t slot = path * FABRIC_DEPTH + (wc->wr_id & 0xffff);
@@ -157,6 +169,8 @@ static int take_datagram(struct fabric *f, const struct ibv_wc *wc, int path, in
 			continue;
 		if (role == FR_PROBES)
 			return take_echo(f, i, p, m, path, came, s);
+		if (!is_new(p, be32toh(m->seq)))
+			return 0;
 		answer(f, p, m, path, came);
 		return 1;
 	}

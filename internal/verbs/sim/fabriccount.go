@@ -12,10 +12,15 @@ type fabricCount struct {
 }
 
 func (c *fabricCount) event()   { c.add(ledger.FabricCounts{Events: 1, Acked: 1}) }
-func (c *fabricCount) echoed()  { c.add(ledger.FabricCounts{Echoed: 1}) }
 func (c *fabricCount) refused() { c.add(ledger.FabricCounts{Refused: 1}) }
 func (c *fabricCount) foreign() { c.add(ledger.FabricCounts{Foreign: 1}) }
 func (c *fabricCount) dry()     { c.add(ledger.FabricCounts{Dry: 1}) }
+
+// echoed counts a probe of the peer in a place that was answered.
+func (c *fabricCount) echoed(place int) {
+	c.add(ledger.FabricCounts{Echoed: 1})
+	c.led.AddFabricPair(c.slot, place, ledger.FabricPairCounts{Answered: 1})
+}
 
 func (c *fabricCount) add(n ledger.FabricCounts) { c.led.AddFabricCounts(c.slot, n) }
 

@@ -31,6 +31,7 @@ type fabricPair struct {
 	writes      uint64 // attempts of all writes
 	writeFailed bool
 
+	arrived         [256]uint64 // the newest probe that has arrived, by its number modulo 256
 	rx, tx          [verbs.MaxFabricPaths]uint64
 	peerDry, ownDry [verbs.MaxFabricPaths]uint64 // as the last echo left them
 	limit           echoLimit
@@ -198,6 +199,16 @@ func (p *fabricPair) takeEcho(m *datagram, s *sink) bool {
 	return true
 }
 
+// isNew reports whether a probe arrives for the first time, and remembers it. A network may deliver a datagram twice.
+func (p *fabricPair) isNew(seq uint64) bool {
+	last := &p.arrived[seq%uint64(len(p.arrived))]
+	if seq <= *last {
+		return false
+	}
+	*last = seq
+	return true
+}
+
 // answer echoes a probe of a peer, as long as it has not asked too often in this second. What it does not echo, it has
 // received nevertheless.
 func (p *fabricPair) answer(m *datagram, now int64) {
@@ -207,7 +218,7 @@ func (p *fabricPair) answer(m *datagram, now int64) {
 		return
 	}
 	p.tx[m.path]++
-	p.f.count.echoed()
+	p.f.count.echoed(p.place)
 	if p.near != nil {
 		p.near.inbox.deliver(datagram{
 			at: now + nearby, echo: true, from: p.f.ud[m.path], path: m.path, session: m.session, seq: m.seq,

@@ -176,7 +176,7 @@ func (f *fabricEnd) finishDrain(completed bool, got [verbs.MaxFabricPaths]int) {
 }
 
 // receive takes a datagram if it is of a pair: of its session, of the queue pair that belongs to the path, and of the kind that
-// its role has to do with.
+// its role has to do with. A probe that arrives again is neither counted nor echoed again.
 func (f *fabricEnd) receive(m *datagram, now int64, active bool, s *sink) {
 	role := verbs.FabricAnswers
 	if m.echo {
@@ -187,12 +187,14 @@ func (f *fabricEnd) receive(m *datagram, now int64, active bool, s *sink) {
 			p.peer.UD[m.path] != m.from {
 			continue
 		}
-		if !m.echo {
+		switch {
+		case m.echo && p.takeEcho(m, s):
+			return
+		case !m.echo && p.isNew(m.seq):
 			p.answer(m, now)
-		} else if !p.takeEcho(m, s) {
-			break
+			return
 		}
-		return
+		break
 	}
 	if active {
 		f.count.foreign()

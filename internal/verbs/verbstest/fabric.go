@@ -34,6 +34,7 @@ func fabricCases() []testCase {
 		{"what is not of the pair is foreign and not echoed", both, foreignDatagrams},
 		{"a peer that asks too often is refused, and knows it", both, tooManyProbes},
 		{"probes that found no receive are known from the next echo on", both, dryReceives},
+		{"a probe that arrives twice is counted and echoed once", both, repeatedProbes},
 		{"both sides of a port probe and answer", both, probeEachOther},
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
 )
 
@@ -90,6 +91,37 @@ func dryReceives(s *session) {
 	m.meet(1, session+1)
 	first := of(m.untilCount(session+1, verbs.FabricEcho, 1), verbs.FabricEcho)[0]
 	require.False(s.t, first.Dry, "that was before this session")
+}
+
+// repeatedProbes sends the first probes of a session a second time, from another place that begins the session again, and then
+// goes on with new ones.
+func repeatedProbes(s *session) {
+	const session, repeated = 26, 4
+	m := s.ends(fabricOptions(100*time.Millisecond, 1)) // ten probes a second: the peer refuses none
+	m.start()
+	m.meet(0, session)
+	m.untilCount(session, verbs.FabricEcho, repeated)
+	require.NoError(s.t, m.fab.Leave(0))
+	sent := uint64(len(of(m.after(session, quiet), verbs.FabricSent)))
+
+	_, err := m.fab.Offer(1, verbs.FabricProbes)
+	require.NoError(s.t, err)
+	require.NoError(s.t, m.fab.Join(1, m.offerFar(1, session)))
+	facts := m.until("the echo of a new probe", session, func(facts []verbs.FabricFact) bool {
+		return slices.ContainsFunc(facts, func(f verbs.FabricFact) bool { return f.Kind == verbs.FabricEcho && f.Pair == 1 })
+	})
+	for _, f := range of(facts, verbs.FabricEcho) {
+		require.Equal(s.t, f.Seq, f.Received)
+		require.Equal(s.t, f.Seq, f.Posted)
+		require.True(s.t, f.Pair == 0 || f.Seq > sent, "probe %d is echoed again", f.Seq)
+	}
+	m.halt()
+	m.far.halt()
+	c := m.far.counted()
+	require.Equal(s.t, sent, c.Foreign)
+	i := slices.IndexFunc(c.Pairs, func(p ledger.FabricPair) bool { return p.Session == session })
+	require.GreaterOrEqual(s.t, i, 0)
+	require.Equal(s.t, c.Echoed, c.Pairs[i].Answered, "the side that answers counts what it has echoed")
 }
 
 func probeEachOther(s *session) {
