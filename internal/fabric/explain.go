@@ -28,7 +28,7 @@ func (r Reason) Text() string {
 	case ReasonOwnPort:
 		return "the own port is not active, or its worker does not run"
 	case ReasonFailed:
-		return "a device refused to connect"
+		return "a device refuses to connect or to send, or the host refuses"
 	}
 	return string(r)
 }

@@ -17,5 +17,5 @@ const (
 	ReasonUnsupported Reason = "unsupported"   // it has no device that fits, or another link layer
 	ReasonNotActive   Reason = "not_active"    // the port there is not active
 	ReasonOwnPort     Reason = "own_port"      // the own port has no queues: it is not active, or no worker runs
-	ReasonFailed      Reason = "failed"        // a device refused a verb
+	ReasonFailed      Reason = "failed"        // a device refused a verb, or the host refuses for a reason that is not known here
 )

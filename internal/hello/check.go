@@ -24,6 +24,9 @@ const (
 	mostQKey      = 1<<31 - 1 // with the top bit, the sender's own Q_Key would be sent in its place
 	mostLID       = 0xbfff    // those above are multicast
 	mostPorts     = 1024      // of an answer to State
+	mostSessions  = 1024      // of Held, Lacking and a question for the State
+	mostEpochs    = 1024
+	mostDevices   = 256 // of an offer
 )
 
 // isDevice reports whether a device can have this name. It is a directory of sysfs; that it is printable ASCII is the

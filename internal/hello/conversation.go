@@ -19,6 +19,7 @@ type conversation struct {
 	stream grpc.BidiStreamingClient[proto.Call, proto.Reply]
 	hangUp context.CancelFunc // ends the stream
 	digest string
+	older  bool // the host runs a release that does not know sessions
 
 	out     chan *proto.Call
 	changes chan Change
@@ -30,6 +31,7 @@ type conversation struct {
 	mu      sync.Mutex
 	err     error // why it has ended; nil before
 	waiting map[uint64]chan<- answered
+	lacking chan []uint64 // has the answer to Reconcile; it has space for one
 }
 
 // answered is what an offer has led to.
@@ -89,9 +91,10 @@ func (p *remote) greetOn(ctx context.Context, l *link, digest string) (*conversa
 		return nil, judgement{err}
 	}
 	return &conversation{
-		peer: p, stream: stream, digest: m.GetGreeting().GetDigest(),
+		peer: p, stream: stream, digest: m.GetGreeting().GetDigest(), older: m.GetGreeting().GetFeatures()&featureSessions == 0,
 		out: make(chan *proto.Call, mostUnsaid), changes: make(chan Change, mostChanges),
 		closing: make(chan struct{}), ended: make(chan struct{}), waiting: map[uint64]chan<- answered{},
+		lacking: make(chan []uint64, 1),
 	}, nil
 }
 
@@ -143,6 +146,8 @@ func (c *conversation) read() {
 			c.take(w.Answer)
 		case *proto.Reply_Change:
 			c.pass(w.Change)
+		case *proto.Reply_Lacking:
+			c.takeLacking(w.Lacking)
 		case nil:
 			c.peer.network.counts.unknown.Add(1)
 		}
@@ -232,6 +237,51 @@ func (c *conversation) writeRest() {
 
 // Digest implements Conversation.
 func (c *conversation) Digest() string { return c.digest }
+
+// takeLacking gives the answer to Reconcile, unless that is called no more.
+func (c *conversation) takeLacking(m *proto.Lacking) {
+	if checkSessions(m.GetSessions()) != nil {
+		c.peer.network.counts.malformed.Add(1)
+		return
+	}
+	select {
+	case c.lacking <- m.GetSessions():
+	default:
+	}
+}
+
+// Reconcile implements Conversation.
+func (c *conversation) Reconcile(ctx context.Context, h Held) ([]uint64, error) {
+	lacking, err := c.reconcile(ctx, h)
+	if err != nil {
+		return nil, fmt.Errorf("reconcile sessions with %s: %w", c.peer.host, err)
+	}
+	return lacking, nil
+}
+
+func (c *conversation) reconcile(ctx context.Context, h Held) ([]uint64, error) {
+	if c.older {
+		return nil, errors.ErrUnsupported
+	}
+	if err := errors.Join(checkSessions(h.Sessions), within("the number of epochs", uint64(len(h.Epochs)), 0, mostEpochs)); err != nil {
+		return nil, err
+	}
+	select {
+	case c.out <- &proto.Call{What: &proto.Call_Held{Held: &proto.Held{Sessions: h.Sessions, Epochs: h.Epochs}}}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-c.ended:
+		return nil, c.Err()
+	}
+	select {
+	case lacking := <-c.lacking:
+		return lacking, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-c.ended:
+		return nil, c.Err()
+	}
+}
 
 // Offer implements Conversation. An offer that was given up is left: the host may have met it.
 func (c *conversation) Offer(ctx context.Context, o Offer) (Answer, error) {

@@ -3,6 +3,7 @@ package hello
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -64,7 +65,11 @@ func checkPort(m *proto.Port) error {
 }
 
 func offerToProto(o Offer) *proto.Offer {
-	return &proto.Offer{Session: o.Session, Port: portToProto(o.Port), Rc: o.RC, Psn: o.PSN}
+	m := &proto.Offer{Session: o.Session, Port: portToProto(o.Port), Rc: o.RC, Psn: o.PSN}
+	for _, d := range o.Devices[:min(len(o.Devices), mostDevices)] {
+		m.Devices = append(m.Devices, text(d))
+	}
+	return m
 }
 
 // offerFromProto returns an offer. Its error wraps ErrMalformed.
@@ -73,7 +78,42 @@ func offerFromProto(m *proto.Offer) (Offer, error) {
 	if err = errors.Join(err, checkPair(m.GetSession(), m.GetRc(), m.GetPsn())); err != nil {
 		return Offer{}, err
 	}
-	return Offer{Session: m.GetSession(), Port: port, RC: m.GetRc(), PSN: m.GetPsn()}, nil
+	if err := checkDevices(m.GetDevices()); err != nil {
+		return Offer{}, err
+	}
+	return Offer{Session: m.GetSession(), Port: port, RC: m.GetRc(), PSN: m.GetPsn(), Devices: m.GetDevices()}, nil
+}
+
+func checkDevices(names []string) error {
+	for _, name := range names {
+		if !isDevice(name) {
+			return fmt.Errorf("%w: a name of a device that cannot be", ErrMalformed)
+		}
+	}
+	return within("the number of devices", uint64(len(names)), 0, mostDevices)
+}
+
+// heldFromProto returns the sessions that a host goes on with. Its error wraps ErrMalformed.
+func heldFromProto(m *proto.Held) (*Held, error) {
+	err := errors.Join(checkSessions(m.GetSessions()), within("the number of epochs", uint64(len(m.GetEpochs())), 0, mostEpochs))
+	if err != nil {
+		return nil, err
+	}
+	return &Held{Sessions: m.GetSessions(), Epochs: m.GetEpochs()}, nil
+}
+
+func checkSessions(sessions []uint64) error {
+	return within("the number of sessions", uint64(len(sessions)), 0, mostSessions)
+}
+
+// without returns the sessions that are not among kept.
+func without(sessions, kept []uint64) (lacking []uint64) {
+	for _, s := range sessions {
+		if !slices.Contains(kept, s) {
+			lacking = append(lacking, s)
+		}
+	}
+	return lacking
 }
 
 // answerToProto returns the answer to an offer. Why there is no pair is all that a refusal says.
@@ -114,8 +154,8 @@ func changeFromProto(m *proto.Change) (Change, error) {
 	return Change{Device: m.GetDevice(), Port: int(m.GetPort()), Epoch: m.GetEpoch()}, nil
 }
 
-func statesToProto(states []PortState) *proto.StateReply {
-	m := &proto.StateReply{}
+func statesToProto(states []PortState, lacking []uint64) *proto.StateReply {
+	m := &proto.StateReply{Features: features, Lacking: lacking}
 	for _, s := range states {
 		m.Ports = append(m.Ports, &proto.PortState{
 			Device: text(s.Device), Port: uint32(s.Port), Epoch: s.Epoch, State: int32(s.State),
@@ -124,21 +164,22 @@ func statesToProto(states []PortState) *proto.StateReply {
 	return m
 }
 
-// statesFromProto returns the states of ports. Its error wraps ErrMalformed.
-func statesFromProto(m *proto.StateReply) ([]PortState, error) {
-	if err := within("the number of ports", uint64(len(m.GetPorts())), 0, mostPorts); err != nil {
-		return nil, err
+// stateFromProto returns the state of a host. Its error wraps ErrMalformed.
+func stateFromProto(m *proto.StateReply) (State, error) {
+	err := errors.Join(within("the number of ports", uint64(len(m.GetPorts())), 0, mostPorts), checkSessions(m.GetLacking()))
+	if err != nil {
+		return State{}, err
 	}
-	var states []PortState
+	s := State{Lacking: m.GetLacking(), Knows: m.GetFeatures()&featureSessions != 0}
 	for _, p := range m.GetPorts() {
 		if err := checkPlace(p.GetDevice(), p.GetPort()); err != nil {
-			return nil, err
+			return State{}, err
 		}
-		states = append(states, PortState{
+		s.Ports = append(s.Ports, PortState{
 			Device: p.GetDevice(), Port: int(p.GetPort()), Epoch: p.GetEpoch(), State: verbs.PortState(p.GetState()),
 		})
 	}
-	return states, nil
+	return s, nil
 }
 
 // hasUnknown reports whether a message has a field that this version does not know, at any depth.

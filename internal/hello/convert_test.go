@@ -2,6 +2,7 @@ package hello
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -167,12 +168,12 @@ func TestStatesWithWhatCannotBeAreAnError(t *testing.T) {
 		"nothing":    {nil},
 		"1025 ports": make([]*proto.PortState, 1025),
 	} {
-		_, err := statesFromProto(&proto.StateReply{Ports: ports})
+		_, err := stateFromProto(&proto.StateReply{Ports: ports})
 		require.ErrorIs(t, err, ErrMalformed, name)
 	}
-	states, err := statesFromProto(&proto.StateReply{Ports: []*proto.PortState{{Device: "mlx5_0", Port: 1, State: -77}}})
+	state, err := stateFromProto(&proto.StateReply{Ports: []*proto.PortState{{Device: "mlx5_0", Port: 1, State: -77}}})
 	require.NoError(t, err)
-	require.Equal(t, "unknown_-77", states[0].State.String())
+	require.Equal(t, "unknown_-77", state.Ports[0].State.String())
 }
 
 func TestEveryReasonArrives(t *testing.T) {
@@ -196,12 +197,20 @@ func TestTheLargestMessagesFit(t *testing.T) {
 	raw, err := pb.Marshal(offerCall(Offer{Session: 1, Port: p, RC: mostQP, PSN: mostPSN}))
 	require.NoError(t, err)
 	require.Less(t, len(raw), maxMessage/16)
+	names := slices.Repeat([]string{p.Device}, 2*mostDevices) // those that are too many are left out
+	raw, err = pb.Marshal(offerCall(Offer{Session: 1, Port: p, RC: mostQP, PSN: mostPSN, Devices: names}))
+	require.NoError(t, err)
+	require.Less(t, len(raw), maxMessage/2)
+	sessions := slices.Repeat([]uint64{1 << 63}, mostSessions)
+	raw, err = pb.Marshal(&proto.Call{What: &proto.Call_Held{Held: &proto.Held{Sessions: sessions, Epochs: sessions[:mostEpochs]}}})
+	require.NoError(t, err)
+	require.Less(t, len(raw), maxMessage/2)
 
 	var states []PortState
 	for range mostPorts / 2 {
 		states = append(states, PortState{Device: strings.Repeat("m", longestDevice), Port: mostPort, Epoch: 1, State: verbs.PortAbsent})
 	}
-	raw, err = pb.Marshal(statesToProto(states))
+	raw, err = pb.Marshal(statesToProto(states, sessions))
 	require.NoError(t, err)
 	require.Less(t, len(raw), maxMessage)
 }

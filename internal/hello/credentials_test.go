@@ -244,11 +244,11 @@ func TestCertificatesAreReadAgainWhenTheyChange(t *testing.T) {
 	files := a.host(t, "gpu2", 2020, 2022)
 	r := respond(t, "gpu1", certified(t, "gpu1", a.host(t, "gpu1", 2020, 2050), 2026, l), func(s *Server) { s.limits.handshakes = 100 })
 	p := reach(t, r, "gpu2", certified(t, "gpu2", files, 2026, l))
-	_, err := p.State(soon(t))
+	_, err := p.State(soon(t), nil)
 	require.ErrorIs(t, err, ErrKey)
 
 	a.renew(t, files, "gpu2", 2025, 2027)
-	_, err = p.State(soon(t))
+	_, err = p.State(soon(t), nil)
 	require.NoError(t, err)
 	r.stop()
 
@@ -256,10 +256,10 @@ func TestCertificatesAreReadAgainWhenTheyChange(t *testing.T) {
 	b, own := newCA(t, "b"), a.host(t, "gpu1", 2020, 2050)
 	r = respond(t, "gpu1", certified(t, "gpu1", own, 2026, l))
 	p = reach(t, r, "gpu3", certified(t, "gpu3", b.host(t, "gpu3", 2020, 2050), 2026, l))
-	_, err = p.State(soon(t))
+	_, err = p.State(soon(t), nil)
 	require.ErrorIs(t, err, ErrKey)
 	b.renew(t, own, "gpu1", 2020, 2050)
-	_, err = p.State(soon(t))
+	_, err = p.State(soon(t), nil)
 	require.NoError(t, err)
 }
 

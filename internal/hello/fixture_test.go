@@ -31,6 +31,7 @@ type holder struct {
 	offers   []Offer
 	left     []uint64
 	ended    [][]uint64
+	held     []*Held
 	changed  chan struct{} // has one when something above has changed
 }
 
@@ -90,8 +91,30 @@ func (h *holder) Ended(_ string, sessions []uint64) {
 	h.did(func() { h.ended = append(h.ended, sessions) })
 }
 
-func (h *holder) States() []PortState {
-	return []PortState{{Device: "mlx5_0", Port: 1, Epoch: 7, State: verbs.PortActive}, {Device: "mlx5_1", Port: 255, State: verbs.PortAbsent}}
+// Reconcile keeps the sessions below 100, or session 1 of a host that names none.
+func (h *holder) Reconcile(_ string, held *Held) (kept []uint64) {
+	h.did(func() { h.held = append(h.held, held) })
+	if held == nil {
+		return []uint64{1}
+	}
+	for _, s := range held.Sessions {
+		if s < 100 {
+			kept = append(kept, s)
+		}
+	}
+	return kept
+}
+
+// States lacks the sessions from 100 on.
+func (h *holder) States(_ string, sessions []uint64) (ports []PortState, lacking []uint64) {
+	for _, s := range sessions {
+		if s >= 100 {
+			lacking = append(lacking, s)
+		}
+	}
+	return []PortState{
+		{Device: "mlx5_0", Port: 1, Epoch: 7, State: verbs.PortActive}, {Device: "mlx5_1", Port: 255, State: verbs.PortAbsent},
+	}, lacking
 }
 
 // port returns a port in which every member that is sent has a value of its own.
@@ -104,7 +127,7 @@ func port(device string) Port {
 }
 
 func offer(session uint64) Offer {
-	return Offer{Session: session, Port: port("mlx5_0"), RC: 17, PSN: 0x123456}
+	return Offer{Session: session, Port: port("mlx5_0"), RC: 17, PSN: 0x123456, Devices: []string{"mlx5_0", "mlx5_1"}}
 }
 
 // keyFile writes a key.

@@ -117,7 +117,7 @@ func TestAnAnswerThatIsTooLongIsAnError(t *testing.T) {
 	f := fake{state: func() (*proto.StateReply, error) {
 		return &proto.StateReply{Ports: []*proto.PortState{{Device: strings.Repeat("x", maxMessage), Port: 1}}}, nil
 	}}
-	_, err := reach(t, f.serve(t, "gpu1", credentialsOf(t, "gpu1", key)), "gpu2", credentialsOf(t, "gpu2", key)).State(soon(t))
+	_, err := reach(t, f.serve(t, "gpu1", credentialsOf(t, "gpu1", key)), "gpu2", credentialsOf(t, "gpu2", key)).State(soon(t), nil)
 	requireOther(t, err)
 }
 
@@ -171,10 +171,10 @@ func TestAllHostsTogetherHaveSoManyConversationsAtMost(t *testing.T) {
 func TestConnectionsAreBounded(t *testing.T) {
 	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.limits.connections = 2 })
 	for _, host := range []string{"gpu2", "gpu3"} {
-		_, err := reach(t, r, host, credentialsOf(t, host, key)).State(soon(t))
+		_, err := reach(t, r, host, credentialsOf(t, host, key)).State(soon(t), nil)
 		require.NoError(t, err)
 	}
-	_, err := reach(t, r, "gpu4", credentialsOf(t, "gpu4", key)).State(soon(t))
+	_, err := reach(t, r, "gpu4", credentialsOf(t, "gpu4", key)).State(soon(t), nil)
 	requireOther(t, err)
 	require.EqualValues(t, 1, r.server.Counts().Refused)
 }
@@ -197,12 +197,12 @@ func TestRequestsForTheStateAreBounded(t *testing.T) {
 	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key), func(s *Server) { s.config.Now = clock.Now })
 	p := reach(t, r, "gpu2", credentialsOf(t, "gpu2", key))
 	for range 20 {
-		_, err := p.State(soon(t))
+		_, err := p.State(soon(t), nil)
 		require.NoError(t, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	_, err := p.State(ctx)
+	_, err := p.State(ctx, nil)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 

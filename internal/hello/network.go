@@ -86,24 +86,25 @@ const (
 var errClosed = net.ErrClosed
 
 // State implements Peer.
-func (p *remote) State(ctx context.Context) ([]PortState, error) {
-	var states []PortState
+func (p *remote) State(ctx context.Context, sessions []uint64) (State, error) {
+	var state State
+	request := &proto.StateRequest{Host: text(p.network.config.Host), Sessions: sessions[:min(len(sessions), mostSessions)]}
 	err := p.call(ctx, func(ctx context.Context, l *link) error {
-		m, err := proto.NewHelloClient(l.conn).State(ctx, &proto.StateRequest{Host: text(p.network.config.Host)})
+		m, err := proto.NewHelloClient(l.conn).State(ctx, request)
 		if err != nil {
 			return err
 		}
 		p.network.countUnknown(m)
-		if states, err = statesFromProto(m); err != nil {
+		if state, err = stateFromProto(m); err != nil {
 			p.network.counts.malformed.Add(1)
 			return judgement{err}
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("ask %s for its state: %w", p.host, err)
+		return State{}, fmt.Errorf("ask %s for its state: %w", p.host, err)
 	}
-	return states, nil
+	return state, nil
 }
 
 // Converse implements Peer.

@@ -21,7 +21,7 @@ func TestAHostThatIsNotInTheListLearnsIt(t *testing.T) {
 	_, err := p.Converse(soon(t), "")
 	require.ErrorIs(t, err, ErrNotListed)
 	t.Log(err)
-	_, err = p.State(soon(t))
+	_, err = p.State(soon(t), nil)
 	require.ErrorIs(t, err, ErrNotListed)
 	require.Equal(t, Counts{Accepted: 1, Unmet: 2}, r.server.Counts(), "both came on one connection")
 
@@ -172,7 +172,7 @@ func TestWhatACallerDoesNotKnowItIgnoresAndCounts(t *testing.T) {
 	p := reach(t, f.serve(t, "gpu1", own), "gpu2", credentialsOf(t, "gpu2", key), func(own *TCP) { n = own })
 	c := converse(t, p)
 	require.Equal(t, Change{Device: "mlx5_0", Port: 255, Epoch: 3}, <-c.Changes())
-	_, err := p.State(soon(t))
+	_, err := p.State(soon(t), nil)
 	require.NoError(t, err)
 	require.Equal(t, Counts{Conversed: 1, Malformed: 2, Unknown: 5}, n.Counts())
 }
@@ -191,7 +191,7 @@ func TestTheTextOfAPeersErrorIsNotPassedOn(t *testing.T) {
 		converse: func(stream) error { return grpcstatus.Error(codes.Code(99), forged) },
 	}
 	p := reach(t, f.serve(t, "gpu1", credentialsOf(t, "gpu1", key)), "gpu2", credentialsOf(t, "gpu2", key))
-	_, err := p.State(soon(t))
+	_, err := p.State(soon(t), nil)
 	require.ErrorContains(t, err, "Internal")
 	require.NotContains(t, err.Error(), "forged")
 	_, err = p.Converse(soon(t), "")
@@ -209,9 +209,9 @@ func TestAHostThatSaysThatItIsUnavailableIsAskedTwice(t *testing.T) {
 		return nil, grpcstatus.Error(codes.Unavailable, "")
 	}}
 	p := reach(t, f.serve(t, "gpu1", credentialsOf(t, "gpu1", key)), "gpu2", credentialsOf(t, "gpu2", key))
-	_, err := p.State(soon(t))
+	_, err := p.State(soon(t), nil)
 	require.NoError(t, err)
-	_, err = p.State(soon(t))
+	_, err = p.State(soon(t), nil)
 	requireOther(t, err)
 	require.Equal(t, 3, asked)
 }
@@ -223,7 +223,7 @@ func TestAHostThatAcceptsAndSaysNothingIsAnErrorWhenTheContextEnds(t *testing.T)
 	p := reach(t, &responder{name: "gpu1", addr: l.Addr().String()}, "gpu2", credentialsOf(t, "gpu2", key))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err = p.State(ctx)
+	_, err = p.State(ctx, nil)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

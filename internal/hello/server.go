@@ -3,7 +3,9 @@ package hello
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -99,13 +101,18 @@ func (s *Server) Changed(c Change) {
 
 // Relisted ends the conversations with hosts that the Handler does not list any more. It does not block.
 func (s *Server) Relisted() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for t := range s.talks {
+	for _, t := range s.openTalks() {
 		if _, ok := s.config.Handler.Listed(t.host); !ok {
 			t.cancel()
 		}
 	}
+}
+
+// openTalks returns the talks that are open. The Handler must not be called under s.mu: it holds its own lock when it calls Changed.
+func (s *Server) openTalks() []*talk {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.talks))
 }
 
 // Counts returns what was counted.
@@ -114,6 +121,10 @@ func (s *Server) Counts() Counts { return s.counts.counts() }
 // State implements proto.HelloServer.
 func (s *Server) State(ctx context.Context, m *proto.StateRequest) (*proto.StateReply, error) {
 	s.countUnknown(m)
+	if err := checkSessions(m.GetSessions()); err != nil {
+		s.counts.malformed.Add(1)
+		return nil, refusal(proto.Why_WHY_GREETING)
+	}
 	c, err := callerOf(ctx)
 	if err != nil {
 		return nil, err
@@ -124,7 +135,7 @@ func (s *Server) State(ctx context.Context, m *proto.StateRequest) (*proto.State
 	if err := s.pace(ctx, &c.mu, &c.states); err != nil {
 		return nil, err
 	}
-	return statesToProto(s.config.Handler.States()), nil
+	return statesToProto(s.config.Handler.States(m.GetHost(), m.GetSessions())), nil
 }
 
 // admit returns the digest for a caller that has proven this name and is in the list, or why it is refused.

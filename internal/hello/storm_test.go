@@ -61,7 +61,7 @@ func attempt(t *testing.T, n *TCP, r *responder) bool {
 func warm(t *testing.T, r *responder, c *Credentials) {
 	t.Helper()
 	p := reach(t, r, "gpu2", c)
-	_, err := p.State(soon(t))
+	_, err := p.State(soon(t), nil)
 	require.NoError(t, err)
 	require.NoError(t, p.Close())
 }
@@ -87,7 +87,7 @@ func TestAStormOfGreetingsIsHeldToTheLimits(t *testing.T) {
 	goleak.VerifyNone(t, before)
 	t.Logf("%d goroutines before, %d after", running, runtime.NumGoroutine())
 	require.Eventually(t, func() bool {
-		_, err := reach(t, r, "gpu2", c).State(soon(t))
+		_, err := reach(t, r, "gpu2", c).State(soon(t), nil)
 		return err == nil
 	}, 20*time.Second, 100*time.Millisecond, "it answers as before")
 }

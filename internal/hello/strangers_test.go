@@ -21,7 +21,7 @@ func requireKey(t *testing.T, r *responder, p Peer) {
 	_, err := p.Converse(soon(t), "")
 	require.ErrorIs(t, err, ErrKey)
 	t.Log(err)
-	_, err = p.State(soon(t))
+	_, err = p.State(soon(t), nil)
 	require.ErrorIs(t, err, ErrKey)
 	require.Empty(t, r.ended)
 	require.Zero(t, r.server.Counts().Conversed)
@@ -216,7 +216,7 @@ func TestMoreThan64HandshakesUnderWayAreClosedWithoutAByte(t *testing.T) {
 	require.NoError(t, open[0].Close())
 	require.Eventually(t, func() bool {
 		p := reach(t, r, "gpu2", credentialsOf(t, "gpu2", key))
-		_, err := p.State(soon(t))
+		_, err := p.State(soon(t), nil)
 		return err == nil
 	}, 20*time.Second, 10*time.Millisecond, "one that ends makes room")
 }

@@ -25,6 +25,7 @@ type talk struct {
 	stream stream
 	caller *caller
 	host   string // "" until the greeting
+	older  bool   // the host runs a release that does not name sessions
 
 	ctx      context.Context
 	cancel   context.CancelFunc
@@ -35,7 +36,7 @@ type talk struct {
 	mu       sync.Mutex // of the buckets
 	offers   bucket
 	messages bucket
-	sessions []uint64 // met and not left, the newest last
+	sessions []uint64 // met or kept and not left, the newest last
 }
 
 // Converse implements proto.HelloServer.
@@ -159,7 +160,7 @@ func (t *talk) greet() (*proto.Reply, error) {
 		t.server.counts.unmet.Add(1)
 		return nil, refusal(proto.Why_WHY_VERSION)
 	}
-	t.host = m.GetHost()
+	t.host, t.older = m.GetHost(), m.GetFeatures()&featureSessions == 0
 	g := own.greeting(t.server.config.Host, digest)
 	g.Version = v
 	return &proto.Reply{What: &proto.Reply_Greeting{Greeting: g}}, nil
@@ -167,6 +168,9 @@ func (t *talk) greet() (*proto.Reply, error) {
 
 // run answers the host until it has said all, or the talk ends.
 func (t *talk) run() error {
+	if t.older {
+		t.keep(t.server.config.Handler.Reconcile(t.host, nil))
+	}
 	for {
 		select {
 		case m, ok := <-t.in:
@@ -212,6 +216,8 @@ func (t *talk) take(m *proto.Call) error {
 		return t.offered(w.Offer)
 	case *proto.Call_Leave:
 		t.left(w.Leave.GetSession())
+	case *proto.Call_Held:
+		t.say(&proto.Reply{What: &proto.Reply_Lacking{Lacking: t.reconcile(w.Held)}})
 	case nil:
 		t.server.counts.unknown.Add(1)
 	}
@@ -242,6 +248,24 @@ func (t *talk) answer(m *proto.Offer) *proto.Answer {
 		t.met(o.Session)
 	}
 	return answerToProto(o.Session, a)
+}
+
+// reconcile returns the sessions that a host goes on with and this one does not.
+func (t *talk) reconcile(m *proto.Held) *proto.Lacking {
+	h, err := heldFromProto(m)
+	if err != nil {
+		t.server.counts.malformed.Add(1)
+		return &proto.Lacking{}
+	}
+	kept := t.server.config.Handler.Reconcile(t.host, h)
+	t.keep(kept)
+	return &proto.Lacking{Sessions: without(h.Sessions, kept)}
+}
+
+func (t *talk) keep(sessions []uint64) {
+	for _, s := range sessions {
+		t.met(s)
+	}
 }
 
 // met remembers a session, and forgets the oldest if there are too many.

@@ -8,8 +8,11 @@ type versions struct{ least, most uint32 }
 // ownVersions are those of this release.
 var ownVersions = versions{least: 1, most: 1}
 
-// features are the bits of what this release can do beyond its version. There are none yet.
-const features = 0
+// featureSessions is the bit of a side that names sessions: in Held, in Lacking, and in a State and the answer to it.
+const featureSessions = 1
+
+// features are the bits of what this release can do beyond its version.
+const features = featureSessions
 
 // common returns the highest version of both, and false if there is none.
 func (v versions) common(o versions) (uint32, bool) {

@@ -21,6 +21,24 @@ type Offer struct {
 	Port    Port
 	RC      uint32 // number of the RC queue pair
 	PSN     uint32 // of what it sends
+	// Devices are the names of all devices of the host that probe. Hosts with a name in common pair devices by name alone. It is
+	// empty if the host runs an older release.
+	Devices []string
+}
+
+// Held names the sessions with which a host goes on after it has lost a conversation, so that both sides agree on what there is.
+type Held struct {
+	Sessions []uint64 // of its pairs with the other host
+	Epochs   []uint64 // of its ports: other sessions of these epochs are over
+}
+
+// State is how a host's ports are, and which of the sessions that it was asked about it answers.
+type State struct {
+	Ports []PortState
+	// Lacking has the sessions of the question that the host does not answer.
+	Lacking []uint64
+	// Knows reports whether Lacking is known. It is false if the host runs an older release.
+	Knows bool
 }
 
 // Answer is the other end of a pair, or why there is none.
@@ -66,6 +84,8 @@ func ReasonOf(err error) fabric.Reason {
 		return fabric.ReasonNotListed
 	case errors.Is(err, ErrVersion):
 		return fabric.ReasonVersion
+	case errors.Is(err, errRefused):
+		return fabric.ReasonFailed
 	}
 	return fabric.ReasonNoResponder
 }
@@ -80,8 +100,9 @@ type Network interface {
 type Peer interface {
 	// Converse opens the conversation with the host. It blocks until the host has answered a greeting, or ctx ends.
 	Converse(ctx context.Context, digest string) (Conversation, error)
-	// State asks the host's process how its ports are, without a conversation. It blocks until the answer, or ctx ends.
-	State(ctx context.Context) ([]PortState, error)
+	// State asks the host's process how its ports are and whether it answers these sessions, without a conversation. It blocks
+	// until the answer, or ctx ends.
+	State(ctx context.Context, sessions []uint64) (State, error)
 	// Close ends what is under way.
 	Close() error
 }
@@ -90,6 +111,10 @@ type Peer interface {
 type Conversation interface {
 	// Digest returns the digest of the host's list.
 	Digest() string
+	// Reconcile tells the host which sessions this side goes on with, and returns those among them that are to be met again. It
+	// blocks until the answer, ctx ends, or the conversation does. It returns errors.ErrUnsupported if the host runs an older
+	// release.
+	Reconcile(ctx context.Context, h Held) (lacking []uint64, err error)
 	// Offer offers an end of a pair. It blocks until the answer, ctx ends, or the conversation does.
 	Offer(ctx context.Context, o Offer) (Answer, error)
 	// Leave lets the host know that a pair is over. It does not wait for an answer.
@@ -107,12 +132,16 @@ type Conversation interface {
 type Handler interface {
 	// Listed reports whether a host is in the list, with whose digest this host greets.
 	Listed(host string) (digest string, ok bool)
+	// Reconcile says that a conversation has begun in which the host goes on with some sessions; nil says that it runs an older
+	// release, which names none. It returns the sessions that go on, all of them for nil, of which Ended will be told. It does
+	// not block.
+	Reconcile(host string, h *Held) (kept []uint64)
 	// Meet answers an offer. It may block as long as the device's firmware does. The same host may have several conversations.
 	Meet(ctx context.Context, host string, o Offer) Answer
 	// Leave ends a pair of a host.
 	Leave(host string, session uint64)
-	// Ended says that a conversation has ended in which these sessions were met and not left. Their pairs go on.
+	// Ended says that a conversation has ended in which these sessions were met or kept, and not left. Their pairs go on.
 	Ended(host string, sessions []uint64)
-	// States returns how this host's ports are.
-	States() []PortState
+	// States returns how this host's ports are, and which of a host's sessions it does not answer.
+	States(host string, sessions []uint64) (ports []PortState, lacking []uint64)
 }

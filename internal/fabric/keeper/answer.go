@@ -10,14 +10,25 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// answer is the end of a pair that another host probes. Keeper.mu guards it.
+// answer is the end of a pair that another host probes. Keeper.mu guards it. Moments are CLOCK_MONOTONIC ns, 0 is never.
 type answer struct {
 	host    string
-	device  string // of the peer
-	epoch   uint64 // of the peer's port
+	offer   *hello.Offer
 	session uint64
-	busy    bool  // it is being connected
-	orphan  int64 // since when its host has hung up, CLOCK_MONOTONIC ns; 0: it has not
+	busy    bool   // it is being connected, or ended
+	over    bool   // its host does not go on with it
+	talks   int    // open conversations in which it was met or kept
+	orphan  int64  // since when there is none; 0: there is one
+	echoed  uint64 // echoes, as the worker has counted them
+	heard   int64  // when echoed was seen to grow last
+}
+
+// quietSince returns since when neither a conversation nor a probe has shown that the host goes on with an orphan.
+func (a *answer) quietSince() int64 { return max(a.orphan, a.heard) }
+
+// isLeftOver reports whether the place of an answer may be given to another pair.
+func (a *answer) isLeftOver(now int64) bool {
+	return a.over || a.orphan != 0 && now-a.quietSince() > int64(leftOverAfter)
 }
 
 // Listed implements hello.Handler.
@@ -60,7 +71,7 @@ func (k *Keeper) Meet(ctx context.Context, host string, o hello.Offer) hello.Ans
 func (k *Keeper) place(host string, o *hello.Offer) (*port, int, fabric.Reason) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	p := k.fitting(o)
+	p := k.fitting(host, o)
 	switch {
 	case p == nil || p.info.Unable:
 		return nil, 0, fabric.ReasonUnsupported
@@ -71,27 +82,43 @@ func (k *Keeper) place(host string, o *hello.Offer) (*port, int, fabric.Reason) 
 	if slot < 0 {
 		return nil, 0, fabric.ReasonFull
 	}
-	p.answers[slot] = &answer{host: host, device: o.Port.Device, epoch: o.Port.Epoch, session: o.Session, busy: true}
+	p.answers[slot] = &answer{host: host, offer: o, session: o.Session, busy: true, talks: 1}
 	return p, slot, fabric.ReasonNone
 }
 
-// fitting returns the port that a peer's is to meet: that of the device of the same name, else of the same position.
-func (k *Keeper) fitting(o *hello.Offer) *port {
+// fitting returns the port that an offered one is to meet: the port of the device of the same name. If the two hosts have no name
+// of a device in common, it is that of the device in the same position.
+func (k *Keeper) fitting(host string, o *hello.Offer) *port {
 	devices := k.positions()
-	device := o.Port.Device
-	if !slices.Contains(devices, device) {
-		if o.Port.Position < 0 || o.Port.Position >= len(devices) {
-			return nil
-		}
-		device = devices[o.Port.Position]
+	isOwn := func(device string) bool { return slices.Contains(devices, device) }
+	switch {
+	case isOwn(o.Port.Device):
+		return k.find(o.Port.Device, o.Port.Port)
+	case slices.ContainsFunc(o.Devices, isOwn), slices.ContainsFunc(k.devicesOf(host), isOwn):
+		return nil
+	case o.Port.Position < 0 || o.Port.Position >= len(devices):
+		return nil
 	}
-	return k.find(device, o.Port.Port)
+	return k.find(devices[o.Port.Position], o.Port.Port)
+}
+
+// devicesOf returns the devices of a host that this one answers. A host of an older release does not offer the names of all.
+func (k *Keeper) devicesOf(host string) (all []string) {
+	for _, p := range k.ports {
+		for _, a := range p.answers {
+			if a != nil && a.host == host {
+				all = append(all, a.offer.Port.Device)
+			}
+		}
+	}
+	return all
 }
 
 // freeFor returns the place for a pair with a peer: that of the same Fabric of the peer, which the new pair replaces, a free one,
-// or one that is left over. It returns -1 if there is none.
+// or the one that has been left over for longest. It returns -1 if there is none.
 func (p *port) freeFor(host string, o *hello.Offer) int {
 	free, left := -1, -1
+	now := p.k.cfg.Mono()
 	for slot, a := range p.answers {
 		switch {
 		case a == nil:
@@ -99,9 +126,9 @@ func (p *port) freeFor(host string, o *hello.Offer) int {
 				free = slot
 			}
 		case a.busy:
-		case a.host == host && a.device == o.Port.Device && a.epoch == o.Port.Epoch:
+		case a.host == host && a.offer.Port.Device == o.Port.Device && a.offer.Port.Epoch == o.Port.Epoch:
 			return slot
-		case a.orphan != 0 && (left < 0 || a.host == host || a.orphan < p.answers[left].orphan):
+		case a.isLeftOver(now) && (left < 0 || a.quietSince() < p.answers[left].quietSince()):
 			left = slot
 		}
 	}
@@ -136,6 +163,29 @@ func (k *Keeper) connect(ctx context.Context, p *port, slot int, host string, o 
 	return a, err
 }
 
+// Reconcile implements hello.Handler. A pair that was made by position is not kept when the names of devices say otherwise.
+func (k *Keeper) Reconcile(host string, h *hello.Held) (kept []uint64) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, p := range k.ports {
+		for _, a := range p.answers {
+			switch {
+			case a == nil || a.host != host:
+			case h == nil || slices.Contains(h.Sessions, a.session):
+				if !a.busy && !a.over && (h == nil || k.fitting(host, a.offer) == p) {
+					a.talks++
+					a.orphan = 0
+					kept = append(kept, a.session)
+				}
+			case slices.Contains(h.Epochs, a.offer.Port.Epoch):
+				a.over = true
+				nudge(k.wake)
+			}
+		}
+	}
+	return kept
+}
+
 // Leave implements hello.Handler.
 func (k *Keeper) Leave(host string, session uint64) {
 	k.end(context.Background(), func(a *answer) bool { return a.host == host && a.session == session })
@@ -147,19 +197,23 @@ func (k *Keeper) Ended(host string, sessions []uint64) {
 	defer k.mu.Unlock()
 	for _, p := range k.ports {
 		for _, a := range p.answers {
-			if a != nil && a.host == host && slices.Contains(sessions, a.session) {
+			if a == nil || a.host != host || !slices.Contains(sessions, a.session) || a.talks == 0 {
+				continue
+			}
+			if a.talks--; a.talks == 0 {
 				a.orphan = k.cfg.Mono()
 			}
 		}
 	}
 }
 
-// endOrphans ends the pairs whose hosts have hung up long ago, or are not in the list any more.
+// endOrphans ends the pairs with which their hosts do not go on: they say so, are not in the list any more, or have neither talked
+// nor sent a probe for long.
 func (k *Keeper) endOrphans(ctx context.Context) {
 	now := k.cfg.Mono()
 	k.end(ctx, func(a *answer) bool {
 		_, listed := k.list.Host(a.host)
-		return !listed || a.orphan != 0 && now-a.orphan > int64(orphanFor)
+		return !listed || a.over || a.orphan != 0 && now-a.quietSince() > int64(orphanFor)
 	})
 }
 
@@ -200,16 +254,26 @@ func (k *Keeper) leftover(which func(*answer) bool) (all []ending) {
 }
 
 // States implements hello.Handler.
-func (k *Keeper) States() []hello.PortState {
+func (k *Keeper) States(host string, sessions []uint64) (ports []hello.PortState, lacking []uint64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	var all []hello.PortState
+	answered := map[uint64]bool{}
 	for _, p := range k.ports {
 		if p.known {
-			all = append(all, hello.PortState{Device: p.device, Port: p.number, Epoch: p.info.Epoch, State: p.state})
+			ports = append(ports, hello.PortState{Device: p.device, Port: p.number, Epoch: p.info.Epoch, State: p.state})
+		}
+		for _, a := range p.answers {
+			if a != nil && a.host == host && !a.busy && !a.over {
+				answered[a.session] = true
+			}
 		}
 	}
-	return all
+	for _, s := range sessions {
+		if !answered[s] {
+			lacking = append(lacking, s)
+		}
+	}
+	return ports, lacking
 }
 
 var _ hello.Handler = (*Keeper)(nil)

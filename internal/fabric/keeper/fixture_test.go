@@ -43,6 +43,7 @@ type node struct {
 	k      *Keeper
 	device string
 	last   byte // of its address
+	older  bool // it runs a release that names no sessions
 
 	mu      sync.Mutex
 	epoch   uint64
@@ -51,10 +52,12 @@ type node struct {
 	offered map[int]bool
 	orders  []verbs.FabricOrder
 	refuse  error         // of orders
+	unsent  string        // why the device refuses every probe; "": it does not
 	slow    time.Duration // that a join takes of the side that probes
 	rounds  map[int]*rounds
 	talks   map[*talk]bool
 	points  []measure.Point
+	echoed  map[uint64]uint64 // by session
 }
 
 // rounds is what a fake Fabric remembers of a pair.
@@ -87,16 +90,19 @@ func (n *net) parse(list string) *fabric.List {
 }
 
 // host starts a host, with its worker.
-func (n *net) host(name string) *node {
+func (n *net) host(name string) *node { return n.hostOf(name, false) }
+
+// hostOf starts a host, which may run a release that names no sessions.
+func (n *net) hostOf(name string, older bool) *node {
 	h := &node{
-		net: n, name: name, device: "d0", last: byte(len(n.nodes) + 1), joined: map[int]*verbs.FabricPeer{}, offered: map[int]bool{},
-		rounds: map[int]*rounds{}, talks: map[*talk]bool{},
+		net: n, name: name, older: older, device: "d0", last: byte(len(n.nodes) + 1), joined: map[int]*verbs.FabricPeer{}, offered: map[int]bool{},
+		rounds: map[int]*rounds{}, talks: map[*talk]bool{}, echoed: map[uint64]uint64{},
 	}
 	seed := rand.New(rand.NewPCG(uint64(len(n.nodes)), 7))
 	var random sync.Mutex
 	h.k = New(Config{
 		Host: name, Peers: 8, Probe: true, Interval: 500 * time.Millisecond, Window: time.Minute, Network: caller{h},
-		Orders: func(string) Orders { return h }, Mono: n.mono,
+		Orders: func(device string) Orders { return orders{h, device} }, Mono: n.mono,
 		Random: func() uint64 {
 			random.Lock()
 			defer random.Unlock()
@@ -143,8 +149,18 @@ func (h *node) close(reason string) {
 	h.k.Port(h.device, &verbs.FabricPort{Port: 1, Reason: reason}, 0)
 }
 
+// orders carries out the orders for a device of a node. Of another device than the node's own, which has no worker here, a test
+// makes the Fabric, and it only answers.
+type orders struct {
+	*node
+	device string
+}
+
+// otherDevices is added to the places of pairs of other devices than the node's own.
+const otherDevices = 1000
+
 // Order implements Orders.
-func (h *node) Order(_ context.Context, o verbs.FabricOrder) (uint32, error) {
+func (h orders) Order(_ context.Context, o verbs.FabricOrder) (uint32, error) {
 	h.mu.Lock()
 	slow := h.slow
 	h.mu.Unlock()
@@ -153,11 +169,15 @@ func (h *node) Order(_ context.Context, o verbs.FabricOrder) (uint32, error) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.orders = append(h.orders, o)
+	h.node.orders = append(h.node.orders, o)
+	other := h.device != h.node.device
+	if other {
+		o.Pair += otherDevices
+	}
 	switch {
 	case h.refuse != nil:
 		return 0, h.refuse
-	case o.Epoch != h.epoch:
+	case o.Epoch != h.epoch && !other:
 		return 0, verbs.ErrNoFabric
 	case o.Offer:
 		h.rc++
@@ -177,11 +197,14 @@ func (h *node) Order(_ context.Context, o verbs.FabricOrder) (uint32, error) {
 	return 0, nil
 }
 
-// work is the worker: it probes as a Fabric does, and reports every 50 ms.
+// work is the worker: it probes as a Fabric does, and reports every 50 ms. Its ledger is read every ten seconds.
 func (h *node) work(ctx context.Context) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for {
+	for n := 1; ; n++ {
+		if n%200 == 0 && !h.older {
+			h.k.Ledger(h.device, h.counted(), false)
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -191,6 +214,17 @@ func (h *node) work(ctx context.Context) {
 			h.k.Facts(h.device, f, 0)
 		}
 	}
+}
+
+// counted returns what the worker has counted of the pairs that it answers.
+func (h *node) counted() []ledger.Fabric {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f := ledger.Fabric{Port: 1}
+	for session, n := range h.echoed {
+		f.Pairs = append(f.Pairs, ledger.FabricPair{Session: session, FabricPairCounts: ledger.FabricPairCounts{Answered: n}})
+	}
+	return []ledger.Fabric{f}
 }
 
 func (h *node) look() *verbs.FabricFacts {
@@ -216,6 +250,10 @@ func (h *node) step(f *verbs.FabricFacts, slot int, peer *verbs.FabricPeer, r *r
 	written := func() bool { return !h.writesLost && h.answers(peer, r.session) }
 	there, back := !h.cut[[2]string{h.name, peer.Host}], !h.cut[[2]string{peer.Host, h.name}]
 	probe := func() {
+		if h.unsent != "" {
+			add(verbs.FabricFact{Kind: verbs.FabricUnsent, Status: h.unsent})
+			return
+		}
 		path := int(r.seq % verbs.MaxFabricPaths)
 		r.seq++
 		r.sent++
@@ -228,6 +266,7 @@ func (h *node) step(f *verbs.FabricFacts, slot int, peer *verbs.FabricPeer, r *r
 		}
 		r.received[path]++
 		r.posted[path]++
+		h.nodes[peer.Host].echo(r.session)
 		if !back {
 			if r.missing == 0 {
 				r.missing = f.UpTo
@@ -264,6 +303,13 @@ func (h *node) step(f *verbs.FabricFacts, slot int, peer *verbs.FabricPeer, r *r
 		r.more--
 		probe()
 	}
+}
+
+// echo counts an echo of a session.
+func (h *node) echo(session uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.echoed[session]++
 }
 
 // answers reports whether the peer has the other end of a session.

@@ -22,6 +22,7 @@ type host struct {
 	end     context.CancelFunc
 	wake    chan struct{} // holds a token when a pair may want to be met
 	silent  chan struct{} // holds a token when both witnesses of a pair are silent
+	reached chan struct{} // holds a token when the host's process has answered though there is no conversation
 
 	// Guarded by Keeper.mu.
 	pairs   []*pair
@@ -30,7 +31,7 @@ type host struct {
 
 // newHost returns a host that does nothing before run.
 func (k *Keeper) newHost(ctx context.Context, p fabric.Peer) *host {
-	h := &host{Peer: p, k: k, keeping: ctx, wake: make(chan struct{}, 1), silent: make(chan struct{}, 1)}
+	h := &host{Peer: p, k: k, keeping: ctx, wake: make(chan struct{}, 1), silent: make(chan struct{}, 1), reached: make(chan struct{}, 1)}
 	h.ctx, h.end = context.WithCancel(ctx)
 	return h
 }
@@ -106,7 +107,7 @@ func (h *host) run() {
 			retry.reset()
 		}
 		h.hangUp(err)
-		_ = sleep(h.ctx, h.pause(err, &retry))
+		h.rest(h.pause(err, &retry))
 	}
 	<-asked
 	_ = peer.Close()
@@ -119,6 +120,27 @@ func (h *host) pause(err error, retry *backoff) time.Duration {
 		return lastRetry - time.Duration(h.k.cfg.Random()%uint64(lastRetry/4))
 	}
 	return retry.next(h.k.cfg.Random)
+}
+
+// rest waits for a time, or less if the host's process is reached meanwhile. It has the workers end pairs that are over.
+func (h *host) rest(lasting time.Duration) {
+	began := h.k.cfg.Mono()
+	for h.ctx.Err() == nil {
+		h.stopParted()
+		left := lasting - time.Duration(h.k.cfg.Mono()-began)
+		if left <= 0 {
+			return
+		}
+		t := time.NewTimer(left)
+		select {
+		case <-h.ctx.Done():
+		case <-t.C:
+		case <-h.wake:
+		case <-h.reached:
+			lasting = min(lasting, firstRetry)
+		}
+		t.Stop()
+	}
 }
 
 // hangUp notes why there is no conversation with the host. Pairs that have met go on without one.
@@ -152,8 +174,12 @@ func (h *host) converse(peer hello.Peer) error {
 		return err
 	}
 	defer conv.Close()
+	if err := h.reconcile(conv); err != nil {
+		return err
+	}
 	h.heard()
 	for {
+		h.stopParted()
 		pr, wait := h.next()
 		if pr == nil {
 			if over, err := h.listen(conv, wait); over {
@@ -169,6 +195,46 @@ func (h *host) converse(peer hello.Peer) error {
 			return h.ctx.Err()
 		}
 	}
+}
+
+// reconcile agrees with the host on the sessions that go on. A host of an older release goes on only with sessions that were met
+// in the conversation that is open, so all are met again.
+func (h *host) reconcile(conv hello.Conversation) error {
+	ctx, cancel := context.WithTimeout(h.ctx, converseTimeout)
+	defer cancel()
+	held := h.held()
+	lacking, err := conv.Reconcile(ctx, held)
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		lacking = held.Sessions
+	case err != nil:
+		return err
+	}
+	h.k.mu.Lock()
+	defer h.k.mu.Unlock()
+	for _, pr := range h.pairs {
+		if slices.Contains(lacking, pr.current()) {
+			pr.makeStale()
+		}
+	}
+	return nil
+}
+
+// held returns the sessions with the host that go on.
+func (h *host) held() (held hello.Held) {
+	h.k.mu.Lock()
+	defer h.k.mu.Unlock()
+	for _, pr := range h.pairs {
+		if s := pr.current(); s != 0 {
+			held.Sessions = append(held.Sessions, s)
+		}
+	}
+	for _, p := range h.k.ports {
+		if p.info.Epoch != 0 {
+			held.Epochs = append(held.Epochs, p.info.Epoch)
+		}
+	}
+	return held
 }
 
 func (h *host) digest() string {
@@ -230,10 +296,15 @@ func (h *host) changed(c hello.Change) {
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
 	for _, pr := range h.pairs {
-		if pr.reason == fabric.ReasonNone {
+		switch {
+		case pr.reason != fabric.ReasonNone:
+			if c.Epoch != 0 {
+				pr.due = 0
+			}
+		case c.Epoch != 0 && c.Device == pr.port.device && c.Port == pr.port.number && c.Device != pr.remote.Device:
+			pr.makeStale() // it was made by position, and now the host has a device of its name
+		default:
 			pr.epochIs(c.Device, c.Port, c.Epoch)
-		} else if c.Epoch != 0 {
-			pr.due = 0
 		}
 	}
 }
@@ -243,8 +314,7 @@ func (pr *pair) epochIs(device string, number int, epoch uint64) {
 	if pr.remote.Device != device || pr.remote.Port != number || epoch == 0 || epoch == pr.remote.Epoch {
 		return
 	}
-	pr.stale, pr.due = true, 0
-	nudge(pr.host.wake)
+	pr.makeStale()
 }
 
 // ask asks the host's process for its state as long as both witnesses of a pair with it are silent.
@@ -283,30 +353,62 @@ func (h *host) isSilent() bool {
 func (h *host) askOnce(peer hello.Peer) {
 	ctx, cancel := context.WithTimeout(h.ctx, stateTimeout)
 	defer cancel()
-	states, err := peer.State(ctx)
-	if err != nil {
-		return
-	}
+	state, err := peer.State(ctx, h.held().Sessions)
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
+	if err != nil {
+		h.refused(hello.ReasonOf(err))
+		return
+	}
+	if h.unheard != fabric.ReasonNone {
+		nudge(h.reached)
+	}
 	for _, pr := range h.pairs {
-		pr.hear(states)
+		pr.hear(&state)
+	}
+}
+
+// refused ends the silent pairs with a host whose process answers and refuses to: it is not down, and whether it still has its ends
+// of them is not known.
+func (h *host) refused(why fabric.Reason) {
+	if why == fabric.ReasonNoResponder {
+		return
+	}
+	for _, pr := range h.pairs {
+		if pr.isSilent() {
+			pr.makeStale()
+			pr.failed(why)
+		}
 	}
 }
 
 // hear takes what the peer's process says of its port. A process that has no worker for an active port, or a new one, says nothing
-// of the way to the one that was met.
-func (pr *pair) hear(states []hello.PortState) {
-	i := slices.IndexFunc(states, func(s hello.PortState) bool { return s.Device == pr.remote.Device && s.Port == pr.remote.Port })
+// of the way to the one that was met, nor does one that has ended its end of the session.
+func (pr *pair) hear(state *hello.State) {
+	i := slices.IndexFunc(state.Ports, func(s hello.PortState) bool { return s.Device == pr.remote.Device && s.Port == pr.remote.Port })
 	if i < 0 {
 		pr.gone, pr.answer = true, 0
 		return
 	}
-	s := &states[i]
-	if pr.gone = s.Epoch != pr.remote.Epoch && s.State == verbs.PortActive; !pr.gone {
+	s := &state.Ports[i]
+	pr.gone, pr.answer = false, 0
+	switch active := s.State == verbs.PortActive; {
+	case active && s.Epoch != pr.remote.Epoch:
+		pr.gone = true
+		pr.epochIs(s.Device, s.Port, s.Epoch)
+	case active && pr.current() != 0 && !pr.isHeldBy(state):
+		pr.makeStale()
+	default:
 		pr.said, pr.answer = s.State, pr.port.k.cfg.Mono()
-	} else {
-		pr.answer = 0
+		pr.epochIs(s.Device, s.Port, s.Epoch)
 	}
-	pr.epochIs(s.Device, s.Port, s.Epoch)
+}
+
+// isHeldBy reports whether the peer has its end of the session. A host of an older release does not say so; it keeps its end at least
+// as long as the conversation.
+func (pr *pair) isHeldBy(state *hello.State) bool {
+	if !state.Knows {
+		return pr.host.unheard == fabric.ReasonNone
+	}
+	return !slices.Contains(state.Lacking, pr.current())
 }

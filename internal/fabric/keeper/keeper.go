@@ -216,6 +216,21 @@ func (k *Keeper) positions() []string {
 	return all
 }
 
+// remakeByName has pairs made anew that were made by position with a device of this name: now that this host has one too, names
+// decide.
+func (k *Keeper) remakeByName(device string) {
+	if !slices.Contains(k.positions(), device) {
+		return
+	}
+	for _, h := range k.hosts {
+		for _, pr := range h.pairs {
+			if pr.reason == fabric.ReasonNone && pr.remote.Device == device && pr.port.device != device {
+				pr.makeStale()
+			}
+		}
+	}
+}
+
 // describe returns a port as other hosts have to know it.
 func (k *Keeper) describe(p *port) hello.Port {
 	return hello.Port{Device: p.device, Position: slices.Index(k.positions(), p.device), FabricPort: p.info}

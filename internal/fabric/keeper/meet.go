@@ -40,11 +40,13 @@ func (h *host) meet(conv hello.Conversation, pr *pair) {
 	cancel()
 	if err != nil {
 		m.makeStale() // perhaps: the answer has not come
-		m.giveUp(h.ctx, fabric.ReasonNoResponder)
+		m.giveUp(h.ctx, hello.ReasonOf(err))
 		return
 	}
 	if answer.Reason != fabric.ReasonNone {
-		m.giveUp(h.ctx, answer.Reason)
+		if ended := m.giveUp(h.ctx, answer.Reason); ended && m.old != 0 {
+			_ = conv.Leave(m.old)
+		}
 		return
 	}
 	if err := m.join(h.ctx, &answer); err != nil {
@@ -70,7 +72,9 @@ func (h *host) begin(pr *pair) (*meeting, bool) {
 	now := k.cfg.Mono()
 	pr.due = now + int64(pr.retry.next(k.cfg.Random))
 	m := &meeting{pair: pr, orders: k.cfg.Orders(pr.port.device), epoch: pr.port.info.Epoch, old: pr.session}
-	m.offer = hello.Offer{Session: k.cfg.Random() | 1, Port: k.describe(pr.port), PSN: uint32(k.cfg.Random()) & psnMask}
+	m.offer = hello.Offer{
+		Session: k.cfg.Random() | 1, Port: k.describe(pr.port), PSN: uint32(k.cfg.Random()) & psnMask, Devices: k.positions(),
+	}
 	return m, true
 }
 
@@ -133,6 +137,7 @@ func (m *meeting) join(ctx context.Context, a *hello.Answer) error {
 	case m.pair.port.info.Epoch != m.epoch:
 		return verbs.ErrNoFabric
 	}
+	m.pair.runs = true
 	m.pair.met(m.offer.Session, &a.Port)
 	m.pair.show(k.cfg.Mono())
 	return nil
@@ -159,16 +164,20 @@ func (h *host) unable(m *meeting, err error) {
 }
 
 // giveUp drops what was offered, and notes why the pair could not meet. A pair that goes on without is left alone: what was
-// offered is replaced by the next offer.
-func (m *meeting) giveUp(ctx context.Context, why fabric.Reason) {
+// offered is replaced by the next offer. It reports whether the pair does not go on.
+func (m *meeting) giveUp(ctx context.Context, why fabric.Reason) (ended bool) {
 	k := m.pair.port.k
 	k.mu.Lock()
 	m.pair.failed(why)
-	runs := m.pair.session != 0
+	ended = m.pair.session == 0
+	if ended {
+		m.pair.runs = false
+	}
 	k.mu.Unlock()
-	if !runs {
+	if ended {
 		_, _ = m.order(ctx, verbs.FabricOrder{}) // nothing more can be done about it than the next offer does
 	}
+	return ended
 }
 
 // reach says how a pair's own port reaches the peer's. answers: the peer is the one that probes.
@@ -235,6 +244,29 @@ func (h *host) leaveAll(conv hello.Conversation) {
 	nudge(h.k.wake) // places are free
 }
 
+// stopParted has the workers end the pairs that go on no more while their ports do.
+func (h *host) stopParted() {
+	for _, l := range h.parted() {
+		h.k.leave(h.keeping, l)
+	}
+}
+
+func (h *host) parted() (all []leaving) {
+	h.k.mu.Lock()
+	defer h.k.mu.Unlock()
+	for _, pr := range h.pairs {
+		if pr.runs && pr.current() == 0 {
+			pr.runs = false
+			all = append(all, pr.leaving())
+		}
+	}
+	return all
+}
+
+func (pr *pair) leaving() leaving {
+	return leaving{pr.port.device, verbs.FabricOrder{Port: pr.port.number, Epoch: pr.port.info.Epoch, Pair: pr.slot}}
+}
+
 func (h *host) sessions() (all []uint64) {
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
@@ -253,8 +285,8 @@ func (h *host) orders() (all []leaving) {
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
 	for _, pr := range h.pairs {
-		if epoch := pr.port.info.Epoch; epoch != 0 {
-			all = append(all, leaving{pr.port.device, verbs.FabricOrder{Port: pr.port.number, Epoch: epoch, Pair: pr.slot}})
+		if pr.port.info.Epoch != 0 {
+			all = append(all, pr.leaving())
 		}
 	}
 	return all

@@ -19,7 +19,8 @@ type pair struct {
 	remote  hello.Port    // that it has met last
 	session uint64        // of the facts that come; 0: none do
 	joined  uint64        // the session of which the first fact is awaited
-	stale   bool          // the peer has another epoch, or has ended its end
+	stale   bool          // it has to be met again: the peer has another epoch, has ended its end, or has a device that fits better
+	runs    bool          // the worker has an end of it
 	meeting bool          // it is being met, anew or for the first time
 	retry   backoff
 	due     int64 // when it may be tried again
@@ -37,6 +38,7 @@ type pair struct {
 	answer       int64  // when the peer's process said so last
 	gone         bool   // it said last that it has not what was met
 	refused      string // what the device said of a probe last
+	unsentSince  int64  // when the device began to refuse all probes; 0: it took the last one
 
 	late, reconnects uint64
 	write, echoes    *aggregate.Window
@@ -65,6 +67,7 @@ func (pr *pair) fact(f *verbs.FabricFact) {
 	switch f.Kind {
 	case verbs.FabricSent:
 		pr.sent++
+		pr.unsentSince = 0
 		t.Probe(f.Path, f.At)
 	case verbs.FabricEcho:
 		pr.echo(f)
@@ -118,12 +121,35 @@ func (pr *pair) wrote(f *verbs.FabricFact) {
 	}
 }
 
+// unsent notes that the device has refused a probe. If it goes on with that, the pair is not met: another address handle may do
+// better.
 func (pr *pair) unsent(f *verbs.FabricFact) {
-	if f.Status == pr.refused {
-		return
+	if f.Status != pr.refused {
+		pr.refused = f.Status
+		pr.port.k.cfg.Log.Warn("the device refuses probes to another host: "+f.Status, "device", pr.port.device, "port", pr.port.number, "peer", pr.host.Name)
 	}
-	pr.refused = f.Status
-	pr.port.k.cfg.Log.Warn("the device refuses probes to another host: "+f.Status, "device", pr.port.device, "port", pr.port.number, "peer", pr.host.Name)
+	if pr.unsentSince == 0 {
+		pr.unsentSince = f.At
+	}
+	if f.At-pr.unsentSince >= int64(unsentFor) {
+		pr.makeStale()
+		pr.failed(fabric.ReasonFailed)
+		pr.due = pr.port.k.cfg.Mono() + int64(lastRetry)
+	}
+}
+
+// current returns the session of the pair that was joined last, 0 if there is none.
+func (pr *pair) current() uint64 {
+	if pr.joined != 0 {
+		return pr.joined
+	}
+	return pr.session
+}
+
+// makeStale has the pair met again. Until then its silence says nothing.
+func (pr *pair) makeStale() {
+	pr.stale, pr.due = true, 0
+	nudge(pr.host.wake)
 }
 
 // judgeAt judges as of a time up to which all facts are known.
@@ -148,9 +174,9 @@ func (pr *pair) judgeAt(upTo int64) {
 }
 
 // isJudged reports whether silence says something. While a pair is met anew, the peer may have the new session already and this
-// side still the one before, whose probes the peer then takes for a stranger's.
+// side still the one before, whose probes the peer then takes for a stranger's. A stale pair may have no other end.
 func (pr *pair) isJudged() bool {
-	return pr.session != 0 && pr.judge != nil && !pr.meeting && pr.joined == 0
+	return pr.session != 0 && pr.judge != nil && !pr.meeting && !pr.stale && pr.joined == 0
 }
 
 // isSilent reports whether both witnesses say nothing.
@@ -175,7 +201,7 @@ func (pr *pair) wants() (due int64, ok bool) {
 // part ends the session: the port has no Fabric any more, or another one.
 func (pr *pair) part() {
 	pr.tracker.End()
-	pr.session, pr.joined, pr.stale, pr.broken = 0, 0, false, 0
+	pr.session, pr.joined, pr.stale, pr.broken, pr.unsentSince = 0, 0, false, 0, 0
 	pr.judge = nil
 	if pr.reason == fabric.ReasonNone {
 		pr.unmet = pr.port.k.cfg.Mono()
@@ -202,7 +228,7 @@ func (pr *pair) met(session uint64, remote *hello.Port) {
 	if pr.session != session { // no fact of it came before this
 		pr.joined = session
 	}
-	pr.reason, pr.stale, pr.broken = fabric.ReasonNone, false, 0
+	pr.reason, pr.stale, pr.broken, pr.unsentSince = fabric.ReasonNone, false, 0, 0
 	pr.remote, pr.said, pr.gone = *remote, verbs.PortActive, false
 }
 
@@ -240,8 +266,8 @@ func (pr *pair) counts() measure.FabricCounts {
 		UnknownLost: c.UnknownLost, Pending: c.Pending(), Writes: c.Writes, WritesOK: c.WritesOK, WritesLate: pr.late,
 		WriteErrors: c.WriteErrors, Reconnects: pr.reconnects,
 	}
-	if pr.port.down() {
-		return out // the pair rests
+	if pr.port.down() || pr.reason == fabric.ReasonUnsupported {
+		return out // the pair rests, or the peer has no device for it
 	}
 	out.Pairs = 1
 	if pr.judge == nil {

@@ -42,10 +42,11 @@ func (pr *pair) show(at int64) {
 	}
 }
 
-// isWell reports whether nothing is to be said of the pair every interval. Nothing is said of peers while the own port is down.
+// isWell reports whether nothing is to be said of the pair every interval. Nothing is said of peers while the own port is down, nor
+// of those that have no device for it.
 func (pr *pair) isWell() bool {
 	if pr.judge == nil {
-		return pr.reason == fabric.ReasonOwnPort || pr.port.down()
+		return pr.reason == fabric.ReasonOwnPort || pr.reason == fabric.ReasonUnsupported || pr.port.down()
 	}
 	v, _ := pr.judge.Verdict()
 	return v == fabric.VerdictOK || pr.port.down()

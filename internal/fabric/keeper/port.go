@@ -1,6 +1,8 @@
 package keeper
 
 import (
+	"slices"
+
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/hello"
 	"rdma_events/internal/ledger"
@@ -41,10 +43,12 @@ func (p *port) renew(info *verbs.FabricPort) {
 	}
 	for _, pr := range p.pairs {
 		if pr != nil {
+			pr.runs = false
 			pr.part()
 			nudge(pr.host.wake)
 		}
 	}
+	p.k.remakeByName(p.device)
 	p.answers = [maxAnswers]*answer{}
 	if info.Epoch == 0 && !info.Unable {
 		p.k.cfg.Log.Debug("no probes between hosts", "device", p.device, "port", p.number, "reason", info.Reason)
@@ -89,14 +93,19 @@ func (p *port) judge(at int64) {
 	if !p.known {
 		return
 	}
-	var pairs []fabric.PeerVerdict
+	var within, across []fabric.PeerVerdict
 	for _, pr := range p.pairs {
-		if pr != nil && pr.judge != nil {
-			v, _ := pr.judge.Verdict()
-			pairs = append(pairs, fabric.PeerVerdict{Host: pr.host.Name, Verdict: v})
+		if pr == nil || pr.judge == nil {
+			continue
+		}
+		verdict, _ := pr.judge.Verdict()
+		if one := (fabric.PeerVerdict{Host: pr.host.Name, Verdict: verdict}); pr.host.Scope == fabric.ScopeGroup {
+			within = append(within, one)
+		} else {
+			across = append(across, one)
 		}
 	}
-	v := fabric.JudgePort(!p.down(), pairs)
+	v := fabric.JudgePort(!p.down(), within, across...)
 	changed := v != p.verdict.verdict
 	if changed {
 		p.verdict.verdict, p.verdict.since = v, at
@@ -120,6 +129,7 @@ func (p *port) counted(c *ledger.Fabric, over bool) {
 		Events: c.Events, Acked: c.Acked, Unacked: c.Events - c.Acked, Spurious: c.Spurious, Echoed: c.Echoed, Refused: c.Refused,
 		Foreign: c.Foreign, Dry: c.Dry,
 	}
+	p.hearAnswers(c.Pairs)
 	if !over {
 		return
 	}
@@ -132,6 +142,19 @@ func (p *port) counted(c *ledger.Fabric, over bool) {
 	}
 	p.live.Released, p.live.Unacked = p.live.Unacked, 0
 	p.base, p.live = p.lane(), measure.FabricLane{}
+}
+
+// hearAnswers notes which of the pairs that are answered have had probes since the last time.
+func (p *port) hearAnswers(pairs []ledger.FabricPair) {
+	for _, a := range p.answers {
+		if a == nil {
+			continue
+		}
+		i := slices.IndexFunc(pairs, func(c ledger.FabricPair) bool { return c.Session == a.session })
+		if i >= 0 && pairs[i].Answered > a.echoed {
+			a.echoed, a.heard = pairs[i].Answered, p.k.cfg.Mono()
+		}
+	}
 }
 
 // lane returns the counts of all workers.

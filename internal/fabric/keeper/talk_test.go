@@ -3,6 +3,7 @@ package keeper
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"rdma_events/internal/fabric"
@@ -41,10 +42,12 @@ func (l *line) reach() (*node, error) {
 	}
 	other := l.from.nodes[l.to]
 	if other == nil || l.from.hungUp[l.to] {
-		return nil, errors.New("no process answers")
+		return nil, errNoProcess
 	}
 	return other, nil
 }
+
+var errNoProcess = errors.New("no process answers")
 
 func (l *line) Converse(context.Context, string) (hello.Conversation, error) {
 	other, err := l.reach()
@@ -55,22 +58,32 @@ func (l *line) Converse(context.Context, string) (hello.Conversation, error) {
 		return nil, hello.ErrNotListed
 	}
 	t := &talk{line: l, other: other, changes: make(chan hello.Change, 16)}
+	if l.from.older {
+		t.sessions = other.k.Reconcile(l.from.name, nil)
+	}
 	other.mu.Lock()
 	defer other.mu.Unlock()
 	other.talks[t] = true
 	return t, nil
 }
 
-func (l *line) State(ctx context.Context) ([]hello.PortState, error) {
+func (l *line) State(ctx context.Context, sessions []uint64) (hello.State, error) {
 	other, err := l.reach()
-	if err != nil {
+	switch {
+	case errors.Is(err, errNoProcess):
 		<-ctx.Done()
-		return nil, err
+		return hello.State{}, err
+	case err != nil:
+		return hello.State{}, err
 	}
 	if _, ok := other.k.Listed(l.from.name); !ok {
-		return nil, hello.ErrNotListed
+		return hello.State{}, hello.ErrNotListed
 	}
-	return other.k.States(), nil
+	ports, lacking := other.k.States(l.from.name, sessions)
+	if other.older || l.from.older {
+		return hello.State{Ports: ports}, nil
+	}
+	return hello.State{Ports: ports, Lacking: lacking, Knows: true}, nil
 }
 
 func (l *line) Close() error { return nil }
@@ -81,6 +94,8 @@ type talk struct {
 	other   *node
 	changes chan hello.Change
 	once    sync.Once
+
+	sessions []uint64 // met or kept and not left; of the goroutine that converses
 }
 
 func (t *talk) Digest() string { return "" }
@@ -92,10 +107,34 @@ func (t *talk) Offer(ctx context.Context, o hello.Offer) (hello.Answer, error) {
 	t.from.net.mu.Lock()
 	t.from.meetings++
 	t.from.net.mu.Unlock()
-	return t.other.k.Meet(ctx, t.from.name, o), nil
+	if t.from.older {
+		o.Devices = nil
+	}
+	a := t.other.k.Meet(ctx, t.from.name, o)
+	if a.Reason == fabric.ReasonNone {
+		t.sessions = append(t.sessions, o.Session)
+	}
+	return a, nil
+}
+
+func (t *talk) Reconcile(_ context.Context, h hello.Held) (lacking []uint64, err error) {
+	if _, err := t.reach(); err != nil {
+		return nil, err
+	}
+	if t.other.older || t.from.older {
+		return nil, errors.ErrUnsupported
+	}
+	t.sessions = t.other.k.Reconcile(t.from.name, &h)
+	for _, s := range h.Sessions {
+		if !slices.Contains(t.sessions, s) {
+			lacking = append(lacking, s)
+		}
+	}
+	return lacking, nil
 }
 
 func (t *talk) Leave(session uint64) error {
+	t.sessions = slices.DeleteFunc(t.sessions, func(s uint64) bool { return s == session })
 	t.other.k.Leave(t.from.name, session)
 	return nil
 }
@@ -108,7 +147,7 @@ func (t *talk) Close() error {
 		t.other.mu.Lock()
 		delete(t.other.talks, t)
 		t.other.mu.Unlock()
-		t.other.k.Ended(t.from.name, nil)
+		t.other.k.Ended(t.from.name, t.sessions)
 	})
 	return nil
 }

@@ -139,6 +139,7 @@ type Call struct {
 	//	*Call_Greeting
 	//	*Call_Offer
 	//	*Call_Leave
+	//	*Call_Held
 	What          isCall_What `protobuf_oneof:"what"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -208,6 +209,15 @@ func (x *Call) GetLeave() *Leave {
 	return nil
 }
 
+func (x *Call) GetHeld() *Held {
+	if x != nil {
+		if x, ok := x.What.(*Call_Held); ok {
+			return x.Held
+		}
+	}
+	return nil
+}
+
 type isCall_What interface {
 	isCall_What()
 }
@@ -224,11 +234,17 @@ type Call_Leave struct {
 	Leave *Leave `protobuf:"bytes,3,opt,name=leave,proto3,oneof"`
 }
 
+type Call_Held struct {
+	Held *Held `protobuf:"bytes,4,opt,name=held,proto3,oneof"`
+}
+
 func (*Call_Greeting) isCall_What() {}
 
 func (*Call_Offer) isCall_What() {}
 
 func (*Call_Leave) isCall_What() {}
+
+func (*Call_Held) isCall_What() {}
 
 // Reply is what the side that answers says.
 type Reply struct {
@@ -238,6 +254,7 @@ type Reply struct {
 	//	*Reply_Greeting
 	//	*Reply_Answer
 	//	*Reply_Change
+	//	*Reply_Lacking
 	What          isReply_What `protobuf_oneof:"what"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -307,6 +324,15 @@ func (x *Reply) GetChange() *Change {
 	return nil
 }
 
+func (x *Reply) GetLacking() *Lacking {
+	if x != nil {
+		if x, ok := x.What.(*Reply_Lacking); ok {
+			return x.Lacking
+		}
+	}
+	return nil
+}
+
 type isReply_What interface {
 	isReply_What()
 }
@@ -323,17 +349,23 @@ type Reply_Change struct {
 	Change *Change `protobuf:"bytes,3,opt,name=change,proto3,oneof"`
 }
 
+type Reply_Lacking struct {
+	Lacking *Lacking `protobuf:"bytes,4,opt,name=lacking,proto3,oneof"`
+}
+
 func (*Reply_Greeting) isReply_What() {}
 
 func (*Reply_Answer) isReply_What() {}
 
 func (*Reply_Change) isReply_What() {}
 
+func (*Reply_Lacking) isReply_What() {}
+
 type Greeting struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Least         uint32                 `protobuf:"varint,1,opt,name=least,proto3" json:"least,omitempty"`       // the lowest version that it talks
 	Most          uint32                 `protobuf:"varint,2,opt,name=most,proto3" json:"most,omitempty"`         // the highest
-	Features      uint64                 `protobuf:"varint,3,opt,name=features,proto3" json:"features,omitempty"` // a bit for each thing that both may use without a new version
+	Features      uint64                 `protobuf:"varint,3,opt,name=features,proto3" json:"features,omitempty"` // a bit for each thing that both may use without a new version: 1 is Held and Lacking
 	Host          string                 `protobuf:"bytes,4,opt,name=host,proto3" json:"host,omitempty"`          // as in the list
 	Digest        string                 `protobuf:"bytes,5,opt,name=digest,proto3" json:"digest,omitempty"`      // of the list
 	Version       uint32                 `protobuf:"varint,6,opt,name=version,proto3" json:"version,omitempty"`   // in the reply: the version of this conversation
@@ -420,6 +452,7 @@ type Offer struct {
 	Port          *Port                  `protobuf:"bytes,2,opt,name=port,proto3" json:"port,omitempty"`
 	Rc            uint32                 `protobuf:"varint,3,opt,name=rc,proto3" json:"rc,omitempty"`
 	Psn           uint32                 `protobuf:"varint,4,opt,name=psn,proto3" json:"psn,omitempty"`
+	Devices       []string               `protobuf:"bytes,5,rep,name=devices,proto3" json:"devices,omitempty"` // of the caller that probe
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -482,6 +515,13 @@ func (x *Offer) GetPsn() uint32 {
 	return 0
 }
 
+func (x *Offer) GetDevices() []string {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
 type Leave struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Session       uint64                 `protobuf:"fixed64,1,opt,name=session,proto3" json:"session,omitempty"`
@@ -526,6 +566,104 @@ func (x *Leave) GetSession() uint64 {
 	return 0
 }
 
+// Held mirrors hello.Held. The answer is Lacking.
+type Held struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sessions      []uint64               `protobuf:"fixed64,1,rep,packed,name=sessions,proto3" json:"sessions,omitempty"`
+	Epochs        []uint64               `protobuf:"fixed64,2,rep,packed,name=epochs,proto3" json:"epochs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Held) Reset() {
+	*x = Held{}
+	mi := &file_hello_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Held) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Held) ProtoMessage() {}
+
+func (x *Held) ProtoReflect() protoreflect.Message {
+	mi := &file_hello_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Held.ProtoReflect.Descriptor instead.
+func (*Held) Descriptor() ([]byte, []int) {
+	return file_hello_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Held) GetSessions() []uint64 {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
+func (x *Held) GetEpochs() []uint64 {
+	if x != nil {
+		return x.Epochs
+	}
+	return nil
+}
+
+// Lacking has the sessions of a Held that are to be met again.
+type Lacking struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Sessions      []uint64               `protobuf:"fixed64,1,rep,packed,name=sessions,proto3" json:"sessions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Lacking) Reset() {
+	*x = Lacking{}
+	mi := &file_hello_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Lacking) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Lacking) ProtoMessage() {}
+
+func (x *Lacking) ProtoReflect() protoreflect.Message {
+	mi := &file_hello_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Lacking.ProtoReflect.Descriptor instead.
+func (*Lacking) Descriptor() ([]byte, []int) {
+	return file_hello_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Lacking) GetSessions() []uint64 {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
 // Answer mirrors hello.Answer.
 type Answer struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -541,7 +679,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_hello_proto_msgTypes[5]
+	mi := &file_hello_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -553,7 +691,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_hello_proto_msgTypes[5]
+	mi := &file_hello_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -566,7 +704,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_hello_proto_rawDescGZIP(), []int{5}
+	return file_hello_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Answer) GetSession() uint64 {
@@ -632,7 +770,7 @@ type Port struct {
 
 func (x *Port) Reset() {
 	*x = Port{}
-	mi := &file_hello_proto_msgTypes[6]
+	mi := &file_hello_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -644,7 +782,7 @@ func (x *Port) String() string {
 func (*Port) ProtoMessage() {}
 
 func (x *Port) ProtoReflect() protoreflect.Message {
-	mi := &file_hello_proto_msgTypes[6]
+	mi := &file_hello_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -657,7 +795,7 @@ func (x *Port) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Port.ProtoReflect.Descriptor instead.
 func (*Port) Descriptor() ([]byte, []int) {
-	return file_hello_proto_rawDescGZIP(), []int{6}
+	return file_hello_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Port) GetDevice() string {
@@ -754,7 +892,7 @@ type Gid struct {
 
 func (x *Gid) Reset() {
 	*x = Gid{}
-	mi := &file_hello_proto_msgTypes[7]
+	mi := &file_hello_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -766,7 +904,7 @@ func (x *Gid) String() string {
 func (*Gid) ProtoMessage() {}
 
 func (x *Gid) ProtoReflect() protoreflect.Message {
-	mi := &file_hello_proto_msgTypes[7]
+	mi := &file_hello_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -779,7 +917,7 @@ func (x *Gid) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gid.ProtoReflect.Descriptor instead.
 func (*Gid) Descriptor() ([]byte, []int) {
-	return file_hello_proto_rawDescGZIP(), []int{7}
+	return file_hello_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Gid) GetIndex() uint32 {
@@ -808,7 +946,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_hello_proto_msgTypes[8]
+	mi := &file_hello_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -820,7 +958,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_hello_proto_msgTypes[8]
+	mi := &file_hello_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -833,7 +971,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_hello_proto_rawDescGZIP(), []int{8}
+	return file_hello_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Change) GetDevice() string {
@@ -859,14 +997,15 @@ func (x *Change) GetEpoch() uint64 {
 
 type StateRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Host          string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"` // the caller, as in the list
+	Host          string                 `protobuf:"bytes,1,opt,name=host,proto3" json:"host,omitempty"`                  // the caller, as in the list
+	Sessions      []uint64               `protobuf:"fixed64,2,rep,packed,name=sessions,proto3" json:"sessions,omitempty"` // of the caller's pairs that are silent
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StateRequest) Reset() {
 	*x = StateRequest{}
-	mi := &file_hello_proto_msgTypes[9]
+	mi := &file_hello_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -878,7 +1017,7 @@ func (x *StateRequest) String() string {
 func (*StateRequest) ProtoMessage() {}
 
 func (x *StateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_hello_proto_msgTypes[9]
+	mi := &file_hello_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -891,7 +1030,7 @@ func (x *StateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateRequest.ProtoReflect.Descriptor instead.
 func (*StateRequest) Descriptor() ([]byte, []int) {
-	return file_hello_proto_rawDescGZIP(), []int{9}
+	return file_hello_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StateRequest) GetHost() string {
@@ -901,16 +1040,25 @@ func (x *StateRequest) GetHost() string {
 	return ""
 }
 
+func (x *StateRequest) GetSessions() []uint64 {
+	if x != nil {
+		return x.Sessions
+	}
+	return nil
+}
+
 type StateReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Ports         []*PortState           `protobuf:"bytes,1,rep,name=ports,proto3" json:"ports,omitempty"`
+	Features      uint64                 `protobuf:"varint,2,opt,name=features,proto3" json:"features,omitempty"`       // as in a Greeting
+	Lacking       []uint64               `protobuf:"fixed64,3,rep,packed,name=lacking,proto3" json:"lacking,omitempty"` // those of the request's sessions that are not answered here
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StateReply) Reset() {
 	*x = StateReply{}
-	mi := &file_hello_proto_msgTypes[10]
+	mi := &file_hello_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -922,7 +1070,7 @@ func (x *StateReply) String() string {
 func (*StateReply) ProtoMessage() {}
 
 func (x *StateReply) ProtoReflect() protoreflect.Message {
-	mi := &file_hello_proto_msgTypes[10]
+	mi := &file_hello_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -935,12 +1083,26 @@ func (x *StateReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StateReply.ProtoReflect.Descriptor instead.
 func (*StateReply) Descriptor() ([]byte, []int) {
-	return file_hello_proto_rawDescGZIP(), []int{10}
+	return file_hello_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *StateReply) GetPorts() []*PortState {
 	if x != nil {
 		return x.Ports
+	}
+	return nil
+}
+
+func (x *StateReply) GetFeatures() uint64 {
+	if x != nil {
+		return x.Features
+	}
+	return 0
+}
+
+func (x *StateReply) GetLacking() []uint64 {
+	if x != nil {
+		return x.Lacking
 	}
 	return nil
 }
@@ -958,7 +1120,7 @@ type PortState struct {
 
 func (x *PortState) Reset() {
 	*x = PortState{}
-	mi := &file_hello_proto_msgTypes[11]
+	mi := &file_hello_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -970,7 +1132,7 @@ func (x *PortState) String() string {
 func (*PortState) ProtoMessage() {}
 
 func (x *PortState) ProtoReflect() protoreflect.Message {
-	mi := &file_hello_proto_msgTypes[11]
+	mi := &file_hello_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -983,7 +1145,7 @@ func (x *PortState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PortState.ProtoReflect.Descriptor instead.
 func (*PortState) Descriptor() ([]byte, []int) {
-	return file_hello_proto_rawDescGZIP(), []int{11}
+	return file_hello_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PortState) GetDevice() string {
@@ -1024,7 +1186,7 @@ type Refusal struct {
 
 func (x *Refusal) Reset() {
 	*x = Refusal{}
-	mi := &file_hello_proto_msgTypes[12]
+	mi := &file_hello_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1036,7 +1198,7 @@ func (x *Refusal) String() string {
 func (*Refusal) ProtoMessage() {}
 
 func (x *Refusal) ProtoReflect() protoreflect.Message {
-	mi := &file_hello_proto_msgTypes[12]
+	mi := &file_hello_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1049,7 +1211,7 @@ func (x *Refusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refusal.ProtoReflect.Descriptor instead.
 func (*Refusal) Descriptor() ([]byte, []int) {
-	return file_hello_proto_rawDescGZIP(), []int{12}
+	return file_hello_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Refusal) GetWhy() Why {
@@ -1063,16 +1225,18 @@ var File_hello_proto protoreflect.FileDescriptor
 
 const file_hello_proto_rawDesc = "" +
 	"\n" +
-	"\vhello.proto\x12\x14rdma_events.hello.v1\"\xb6\x01\n" +
+	"\vhello.proto\x12\x14rdma_events.hello.v1\"\xe8\x01\n" +
 	"\x04Call\x12<\n" +
 	"\bgreeting\x18\x01 \x01(\v2\x1e.rdma_events.hello.v1.GreetingH\x00R\bgreeting\x123\n" +
 	"\x05offer\x18\x02 \x01(\v2\x1b.rdma_events.hello.v1.OfferH\x00R\x05offer\x123\n" +
-	"\x05leave\x18\x03 \x01(\v2\x1b.rdma_events.hello.v1.LeaveH\x00R\x05leaveB\x06\n" +
-	"\x04what\"\xbd\x01\n" +
+	"\x05leave\x18\x03 \x01(\v2\x1b.rdma_events.hello.v1.LeaveH\x00R\x05leave\x120\n" +
+	"\x04held\x18\x04 \x01(\v2\x1a.rdma_events.hello.v1.HeldH\x00R\x04heldB\x06\n" +
+	"\x04what\"\xf8\x01\n" +
 	"\x05Reply\x12<\n" +
 	"\bgreeting\x18\x01 \x01(\v2\x1e.rdma_events.hello.v1.GreetingH\x00R\bgreeting\x126\n" +
 	"\x06answer\x18\x02 \x01(\v2\x1c.rdma_events.hello.v1.AnswerH\x00R\x06answer\x126\n" +
-	"\x06change\x18\x03 \x01(\v2\x1c.rdma_events.hello.v1.ChangeH\x00R\x06changeB\x06\n" +
+	"\x06change\x18\x03 \x01(\v2\x1c.rdma_events.hello.v1.ChangeH\x00R\x06change\x129\n" +
+	"\alacking\x18\x04 \x01(\v2\x1d.rdma_events.hello.v1.LackingH\x00R\alackingB\x06\n" +
 	"\x04what\"\x96\x01\n" +
 	"\bGreeting\x12\x14\n" +
 	"\x05least\x18\x01 \x01(\rR\x05least\x12\x12\n" +
@@ -1080,14 +1244,20 @@ const file_hello_proto_rawDesc = "" +
 	"\bfeatures\x18\x03 \x01(\x04R\bfeatures\x12\x12\n" +
 	"\x04host\x18\x04 \x01(\tR\x04host\x12\x16\n" +
 	"\x06digest\x18\x05 \x01(\tR\x06digest\x12\x18\n" +
-	"\aversion\x18\x06 \x01(\rR\aversion\"s\n" +
+	"\aversion\x18\x06 \x01(\rR\aversion\"\x8d\x01\n" +
 	"\x05Offer\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x06R\asession\x12.\n" +
 	"\x04port\x18\x02 \x01(\v2\x1a.rdma_events.hello.v1.PortR\x04port\x12\x0e\n" +
 	"\x02rc\x18\x03 \x01(\rR\x02rc\x12\x10\n" +
-	"\x03psn\x18\x04 \x01(\rR\x03psn\"!\n" +
+	"\x03psn\x18\x04 \x01(\rR\x03psn\x12\x18\n" +
+	"\adevices\x18\x05 \x03(\tR\adevices\"!\n" +
 	"\x05Leave\x12\x18\n" +
-	"\asession\x18\x01 \x01(\x06R\asession\"\xbf\x01\n" +
+	"\asession\x18\x01 \x01(\x06R\asession\":\n" +
+	"\x04Held\x12\x1a\n" +
+	"\bsessions\x18\x01 \x03(\x06R\bsessions\x12\x16\n" +
+	"\x06epochs\x18\x02 \x03(\x06R\x06epochs\"%\n" +
+	"\aLacking\x12\x1a\n" +
+	"\bsessions\x18\x01 \x03(\x06R\bsessions\"\xbf\x01\n" +
 	"\x06Answer\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x06R\asession\x121\n" +
 	"\x05fault\x18\x02 \x01(\x0e2\x1b.rdma_events.hello.v1.FaultR\x05fault\x12\x16\n" +
@@ -1116,12 +1286,15 @@ const file_hello_proto_rawDesc = "" +
 	"\x06Change\x12\x16\n" +
 	"\x06device\x18\x01 \x01(\tR\x06device\x12\x12\n" +
 	"\x04port\x18\x02 \x01(\rR\x04port\x12\x14\n" +
-	"\x05epoch\x18\x03 \x01(\x06R\x05epoch\"\"\n" +
+	"\x05epoch\x18\x03 \x01(\x06R\x05epoch\">\n" +
 	"\fStateRequest\x12\x12\n" +
-	"\x04host\x18\x01 \x01(\tR\x04host\"C\n" +
+	"\x04host\x18\x01 \x01(\tR\x04host\x12\x1a\n" +
+	"\bsessions\x18\x02 \x03(\x06R\bsessions\"y\n" +
 	"\n" +
 	"StateReply\x125\n" +
-	"\x05ports\x18\x01 \x03(\v2\x1f.rdma_events.hello.v1.PortStateR\x05ports\"c\n" +
+	"\x05ports\x18\x01 \x03(\v2\x1f.rdma_events.hello.v1.PortStateR\x05ports\x12\x1a\n" +
+	"\bfeatures\x18\x02 \x01(\x04R\bfeatures\x12\x18\n" +
+	"\alacking\x18\x03 \x03(\x06R\alacking\"c\n" +
 	"\tPortState\x12\x16\n" +
 	"\x06device\x18\x01 \x01(\tR\x06device\x12\x12\n" +
 	"\x04port\x18\x02 \x01(\rR\x04port\x12\x14\n" +
@@ -1157,7 +1330,7 @@ func file_hello_proto_rawDescGZIP() []byte {
 }
 
 var file_hello_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_hello_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_hello_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_hello_proto_goTypes = []any{
 	(Fault)(0),           // 0: rdma_events.hello.v1.Fault
 	(Why)(0),             // 1: rdma_events.hello.v1.Why
@@ -1166,37 +1339,41 @@ var file_hello_proto_goTypes = []any{
 	(*Greeting)(nil),     // 4: rdma_events.hello.v1.Greeting
 	(*Offer)(nil),        // 5: rdma_events.hello.v1.Offer
 	(*Leave)(nil),        // 6: rdma_events.hello.v1.Leave
-	(*Answer)(nil),       // 7: rdma_events.hello.v1.Answer
-	(*Port)(nil),         // 8: rdma_events.hello.v1.Port
-	(*Gid)(nil),          // 9: rdma_events.hello.v1.Gid
-	(*Change)(nil),       // 10: rdma_events.hello.v1.Change
-	(*StateRequest)(nil), // 11: rdma_events.hello.v1.StateRequest
-	(*StateReply)(nil),   // 12: rdma_events.hello.v1.StateReply
-	(*PortState)(nil),    // 13: rdma_events.hello.v1.PortState
-	(*Refusal)(nil),      // 14: rdma_events.hello.v1.Refusal
+	(*Held)(nil),         // 7: rdma_events.hello.v1.Held
+	(*Lacking)(nil),      // 8: rdma_events.hello.v1.Lacking
+	(*Answer)(nil),       // 9: rdma_events.hello.v1.Answer
+	(*Port)(nil),         // 10: rdma_events.hello.v1.Port
+	(*Gid)(nil),          // 11: rdma_events.hello.v1.Gid
+	(*Change)(nil),       // 12: rdma_events.hello.v1.Change
+	(*StateRequest)(nil), // 13: rdma_events.hello.v1.StateRequest
+	(*StateReply)(nil),   // 14: rdma_events.hello.v1.StateReply
+	(*PortState)(nil),    // 15: rdma_events.hello.v1.PortState
+	(*Refusal)(nil),      // 16: rdma_events.hello.v1.Refusal
 }
 var file_hello_proto_depIdxs = []int32{
 	4,  // 0: rdma_events.hello.v1.Call.greeting:type_name -> rdma_events.hello.v1.Greeting
 	5,  // 1: rdma_events.hello.v1.Call.offer:type_name -> rdma_events.hello.v1.Offer
 	6,  // 2: rdma_events.hello.v1.Call.leave:type_name -> rdma_events.hello.v1.Leave
-	4,  // 3: rdma_events.hello.v1.Reply.greeting:type_name -> rdma_events.hello.v1.Greeting
-	7,  // 4: rdma_events.hello.v1.Reply.answer:type_name -> rdma_events.hello.v1.Answer
-	10, // 5: rdma_events.hello.v1.Reply.change:type_name -> rdma_events.hello.v1.Change
-	8,  // 6: rdma_events.hello.v1.Offer.port:type_name -> rdma_events.hello.v1.Port
-	0,  // 7: rdma_events.hello.v1.Answer.fault:type_name -> rdma_events.hello.v1.Fault
-	8,  // 8: rdma_events.hello.v1.Answer.port:type_name -> rdma_events.hello.v1.Port
-	9,  // 9: rdma_events.hello.v1.Port.gids:type_name -> rdma_events.hello.v1.Gid
-	13, // 10: rdma_events.hello.v1.StateReply.ports:type_name -> rdma_events.hello.v1.PortState
-	1,  // 11: rdma_events.hello.v1.Refusal.why:type_name -> rdma_events.hello.v1.Why
-	2,  // 12: rdma_events.hello.v1.Hello.Converse:input_type -> rdma_events.hello.v1.Call
-	11, // 13: rdma_events.hello.v1.Hello.State:input_type -> rdma_events.hello.v1.StateRequest
-	3,  // 14: rdma_events.hello.v1.Hello.Converse:output_type -> rdma_events.hello.v1.Reply
-	12, // 15: rdma_events.hello.v1.Hello.State:output_type -> rdma_events.hello.v1.StateReply
-	14, // [14:16] is the sub-list for method output_type
-	12, // [12:14] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	7,  // 3: rdma_events.hello.v1.Call.held:type_name -> rdma_events.hello.v1.Held
+	4,  // 4: rdma_events.hello.v1.Reply.greeting:type_name -> rdma_events.hello.v1.Greeting
+	9,  // 5: rdma_events.hello.v1.Reply.answer:type_name -> rdma_events.hello.v1.Answer
+	12, // 6: rdma_events.hello.v1.Reply.change:type_name -> rdma_events.hello.v1.Change
+	8,  // 7: rdma_events.hello.v1.Reply.lacking:type_name -> rdma_events.hello.v1.Lacking
+	10, // 8: rdma_events.hello.v1.Offer.port:type_name -> rdma_events.hello.v1.Port
+	0,  // 9: rdma_events.hello.v1.Answer.fault:type_name -> rdma_events.hello.v1.Fault
+	10, // 10: rdma_events.hello.v1.Answer.port:type_name -> rdma_events.hello.v1.Port
+	11, // 11: rdma_events.hello.v1.Port.gids:type_name -> rdma_events.hello.v1.Gid
+	15, // 12: rdma_events.hello.v1.StateReply.ports:type_name -> rdma_events.hello.v1.PortState
+	1,  // 13: rdma_events.hello.v1.Refusal.why:type_name -> rdma_events.hello.v1.Why
+	2,  // 14: rdma_events.hello.v1.Hello.Converse:input_type -> rdma_events.hello.v1.Call
+	13, // 15: rdma_events.hello.v1.Hello.State:input_type -> rdma_events.hello.v1.StateRequest
+	3,  // 16: rdma_events.hello.v1.Hello.Converse:output_type -> rdma_events.hello.v1.Reply
+	14, // 17: rdma_events.hello.v1.Hello.State:output_type -> rdma_events.hello.v1.StateReply
+	16, // [16:18] is the sub-list for method output_type
+	14, // [14:16] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_hello_proto_init() }
@@ -1208,11 +1385,13 @@ func file_hello_proto_init() {
 		(*Call_Greeting)(nil),
 		(*Call_Offer)(nil),
 		(*Call_Leave)(nil),
+		(*Call_Held)(nil),
 	}
 	file_hello_proto_msgTypes[1].OneofWrappers = []any{
 		(*Reply_Greeting)(nil),
 		(*Reply_Answer)(nil),
 		(*Reply_Change)(nil),
+		(*Reply_Lacking)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1220,7 +1399,7 @@ func file_hello_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_hello_proto_rawDesc), len(file_hello_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   13,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

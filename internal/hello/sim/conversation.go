@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 
 	"rdma_events/internal/fabric"
@@ -101,6 +102,18 @@ func (c *conversation) end(why error) {
 // Digest implements hello.Conversation. The lists of simulated hosts are equal.
 func (c *conversation) Digest() string { return c.digest }
 
+// Reconcile implements hello.Conversation. A simulated host answers every session for ever.
+func (c *conversation) Reconcile(ctx context.Context, _ hello.Held) ([]uint64, error) {
+	err := c.peer.wait(ctx, c.ctx)
+	if ended := c.Err(); ended != nil {
+		err = ended
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reconcile sessions with %s: %w", c.peer.name, err)
+	}
+	return nil, nil
+}
+
 // Offer implements hello.Conversation.
 func (c *conversation) Offer(ctx context.Context, o hello.Offer) (hello.Answer, error) {
 	err := c.peer.wait(ctx, c.ctx)
@@ -115,7 +128,7 @@ func (c *conversation) Offer(ctx context.Context, o hello.Offer) (hello.Answer, 
 
 // answer returns what a host answers to an offer.
 func answer(ports []sim.PeerPort, o *hello.Offer) hello.Answer {
-	q, ok := opposite(ports, &o.Port)
+	q, ok := opposite(ports, o)
 	switch {
 	case !ok || q.LinkLayer != o.Port.LinkLayer:
 		return hello.Answer{Reason: fabric.ReasonUnsupported}
@@ -134,16 +147,14 @@ func answer(ports []sim.PeerPort, o *hello.Offer) hello.Answer {
 	}
 }
 
-// opposite returns the port of the device of the same name, else of that in the same position.
-func opposite(ports []sim.PeerPort, own *hello.Port) (sim.PeerPort, bool) {
-	for _, same := range []func(q *sim.PeerPort) bool{
-		func(q *sim.PeerPort) bool { return q.Device == own.Device },
-		func(q *sim.PeerPort) bool { return q.Position == own.Position },
-	} {
-		for i := range ports {
-			if q := &ports[i]; q.Port == own.Port && same(q) {
-				return *q, true
-			}
+// opposite returns the port of the device of the same name, or, if the hosts have no name in common, of that in the same position.
+func opposite(ports []sim.PeerPort, o *hello.Offer) (sim.PeerPort, bool) {
+	named := slices.ContainsFunc(ports, func(q sim.PeerPort) bool {
+		return q.Device == o.Port.Device || slices.Contains(o.Devices, q.Device)
+	})
+	for _, q := range ports {
+		if q.Port == o.Port.Port && (q.Device == o.Port.Device || !named && q.Position == o.Port.Position) {
+			return q, true
 		}
 	}
 	return sim.PeerPort{}, false

@@ -72,15 +72,15 @@ func (p *peer) converse(ctx context.Context, digest string) (*conversation, erro
 }
 
 // State implements hello.Peer.
-func (p *peer) State(ctx context.Context) ([]hello.PortState, error) {
+func (p *peer) State(ctx context.Context, _ []uint64) (hello.State, error) {
 	if err := p.wait(ctx, p.ctx); err != nil {
-		return nil, fmt.Errorf("ask %s for its state: %w", p.name, err)
+		return hello.State{}, fmt.Errorf("ask %s for its state: %w", p.name, err)
 	}
-	var states []hello.PortState
+	state := hello.State{Knows: true}
 	for _, q := range p.host.Ports(p.w.Now()) {
-		states = append(states, hello.PortState{Device: q.Device, Port: q.Port, Epoch: q.Epoch, State: q.State})
+		state.Ports = append(state.Ports, hello.PortState{Device: q.Device, Port: q.Port, Epoch: q.Epoch, State: q.State})
 	}
-	return states, nil
+	return state, nil
 }
 
 // Close implements hello.Peer. It returns when the goroutines of all conversations have ended.

@@ -253,8 +253,8 @@ func (p *observed) ask() {
 		defer close(answer)
 		ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 		defer cancel()
-		states, err := p.peer.State(ctx)
-		for _, s := range states {
+		state, err := p.peer.State(ctx, nil)
+		for _, s := range state.Ports {
 			if err == nil && s.Device == q.Device && s.Port == q.Port {
 				answer <- s
 			}
