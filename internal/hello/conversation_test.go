@@ -60,6 +60,32 @@ func TestReconcileReturnsSessionsThatAreLacking(t *testing.T) {
 	require.Equal(t, []uint64{1, 3}, r.ended[0], "of those that were kept or met, the ones that were not left")
 }
 
+func TestOfferThatHangsDoesNotDelayOthers(t *testing.T) {
+	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
+	r.meet = func(ctx context.Context, _ string, o Offer) Answer {
+		if o.Session == 1 {
+			<-ctx.Done() // as while the firmware of a device hangs
+			return Answer{Reason: fabric.ReasonFailed}
+		}
+		return Answer{Port: port("mlx5_1"), RC: 0x4711}
+	}
+	c := converse(t, reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)))
+	ctx, giveUp := context.WithCancel(soon(t))
+	hung := make(chan error, 1)
+	go func() {
+		_, err := c.Offer(ctx, offer(1))
+		hung <- err
+	}()
+	r.await(t, func() bool { return len(r.offers) == 1 })
+	_, err := c.Offer(soon(t), offer(2))
+	require.NoError(t, err)
+	giveUp()
+	require.ErrorIs(t, <-hung, context.Canceled)
+	require.NoError(t, c.Close())
+	r.await(t, func() bool { return len(r.ended) == 1 })
+	require.Equal(t, []uint64{2}, r.ended[0])
+}
+
 func TestStateNamesSessionsThatAreLacking(t *testing.T) {
 	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
 	state, err := reach(t, r, "gpu2", credentialsOf(t, "gpu2", key)).State(soon(t), []uint64{100, 3, 101})

@@ -13,6 +13,7 @@ type limits struct {
 	perHost         int           // conversations of one
 	greetingLasts   time.Duration // until the caller's greeting
 	offers          int           // a second and conversation, and at once
+	meetings        int           // offers that are being answered, of a conversation
 	messages        int           // of any kind, a second and conversation, and at once
 	states          int           // requests a second and connection, and at once
 	unread          int           // messages that wait for a peer that does not read
@@ -28,7 +29,7 @@ func ownLimits() limits {
 	return limits{
 		handshakes: 10, handshakeLasts: 2 * time.Second, handshaking: 64, connections: 2048, idle: 5 * time.Minute,
 		conversations: 1024, perHost: 4, greetingLasts: 5 * time.Second,
-		offers: 20, messages: 200, states: 20, unread: 256, sessions: 1024, unreadLasts: time.Second,
+		offers: 20, meetings: 32, messages: 200, states: 20, unread: 256, sessions: 1024, unreadLasts: time.Second,
 		pingEvery: 10 * time.Second, pingLasts: 5 * time.Second, concurrentCalls: 16,
 	}
 }

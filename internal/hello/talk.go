@@ -33,7 +33,10 @@ type talk struct {
 	out      chan *proto.Reply
 	dropping sync.Once
 
-	mu       sync.Mutex // of the buckets
+	meetings sync.WaitGroup
+	meeting  chan struct{} // has a token for each offer that is being answered
+
+	mu       sync.Mutex // of what follows
 	offers   bucket
 	messages bucket
 	sessions []uint64 // met or kept and not left, the newest last
@@ -50,7 +53,7 @@ func (s *Server) Converse(to stream) error {
 	now := s.config.Now()
 	t := &talk{
 		server: s, stream: to, caller: c, ctx: ctx, cancel: cancel,
-		in: make(chan *proto.Call), out: make(chan *proto.Reply, s.limits.unread),
+		in: make(chan *proto.Call), out: make(chan *proto.Reply, s.limits.unread), meeting: make(chan struct{}, s.limits.meetings),
 		offers:   newBucket(s.limits.offers, s.limits.offers, now),
 		messages: newBucket(s.limits.messages, s.limits.messages, now),
 	}
@@ -167,7 +170,12 @@ func (t *talk) greet() (*proto.Reply, error) {
 }
 
 // run answers the host until it has said all, or the talk ends.
+//
+// Offers are answered beside each other: the firmware of one device does not delay the pairs of the others.
 func (t *talk) run() error {
+	ctx, cancel := context.WithCancel(t.ctx)
+	defer t.meetings.Wait()
+	defer cancel()
 	if t.older {
 		t.keep(t.server.config.Handler.Reconcile(t.host, nil))
 	}
@@ -177,7 +185,7 @@ func (t *talk) run() error {
 			if !ok {
 				return nil
 			}
-			if err := t.take(m); err != nil {
+			if err := t.take(ctx, m); err != nil {
 				return err
 			}
 		case <-t.ctx.Done():
@@ -206,14 +214,14 @@ func (t *talk) say(m *proto.Reply) {
 	}
 }
 
-// take answers a message of the host.
-func (t *talk) take(m *proto.Call) error {
+// take answers a message of the host. Offers are given up when ctx ends.
+func (t *talk) take(ctx context.Context, m *proto.Call) error {
 	if err := t.server.pace(t.ctx, &t.mu, &t.messages); err != nil {
 		return err
 	}
 	switch w := m.GetWhat().(type) {
 	case *proto.Call_Offer:
-		return t.offered(w.Offer)
+		return t.offered(ctx, w.Offer)
 	case *proto.Call_Leave:
 		t.left(w.Leave.GetSession())
 	case *proto.Call_Held:
@@ -224,26 +232,34 @@ func (t *talk) take(m *proto.Call) error {
 	return nil
 }
 
-// offered answers an offer. The list may have changed since the greeting.
-func (t *talk) offered(m *proto.Offer) error {
+// offered has an offer answered. The list may have changed since the greeting.
+func (t *talk) offered(ctx context.Context, m *proto.Offer) error {
 	if err := t.server.pace(t.ctx, &t.mu, &t.offers); err != nil {
 		return err
 	}
 	if _, err := t.server.admit(t.caller, t.host); err != nil {
 		return err
 	}
-	t.say(&proto.Reply{What: &proto.Reply_Answer{Answer: t.answer(m)}})
+	select {
+	case t.meeting <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	t.meetings.Go(func() {
+		t.say(&proto.Reply{What: &proto.Reply_Answer{Answer: t.answer(ctx, m)}})
+		<-t.meeting
+	})
 	return nil
 }
 
 // answer returns the answer to an offer.
-func (t *talk) answer(m *proto.Offer) *proto.Answer {
+func (t *talk) answer(ctx context.Context, m *proto.Offer) *proto.Answer {
 	o, err := offerFromProto(m)
 	if err != nil {
 		t.server.counts.malformed.Add(1)
 		return &proto.Answer{Session: m.GetSession(), Fault: proto.Fault_FAULT_MALFORMED}
 	}
-	a := t.server.config.Handler.Meet(t.ctx, t.host, o)
+	a := t.server.config.Handler.Meet(ctx, t.host, o)
 	if a.Reason == fabric.ReasonNone {
 		t.met(o.Session)
 	}
@@ -270,6 +286,8 @@ func (t *talk) keep(sessions []uint64) {
 
 // met remembers a session, and forgets the oldest if there are too many.
 func (t *talk) met(session uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.sessions = append(slices.DeleteFunc(t.sessions, func(s uint64) bool { return s == session }), session)
 	if n := len(t.sessions) - t.server.limits.sessions; n > 0 {
 		t.sessions = slices.Delete(t.sessions, 0, n)
@@ -277,7 +295,9 @@ func (t *talk) met(session uint64) {
 }
 
 func (t *talk) left(session uint64) {
+	t.mu.Lock()
 	t.sessions = slices.DeleteFunc(t.sessions, func(s uint64) bool { return s == session })
+	t.mu.Unlock()
 	if session != 0 {
 		t.server.config.Handler.Leave(t.host, session)
 	}

@@ -131,7 +131,7 @@ func fabricCountRows[V any](of func(*V) *FabricCounts) []field[V] {
 		return counter(name, description, func(v *V) uint64 { return value(of(v)) })
 	}
 	return []field[V]{
-		now("pairs", "pairs that this host probes, or would", func(c *FabricCounts) int64 { return c.Pairs }),
+		now("pairs", "pairs that this host probes, or would; not those whose peer has no device for them", func(c *FabricCounts) int64 { return c.Pairs }),
 		now("pairs_met", "of these, those whose peer has answered a hello", func(c *FabricCounts) int64 { return c.PairsMet }),
 		now("pairs_bad", "of these, those for which the network is blamed: path, partial or lossy; not those of a port with own_link",
 			func(c *FabricCounts) int64 { return c.PairsBad }),

@@ -56,7 +56,7 @@ func (p *FabricPeer) Lines(add func(Line)) { add(fabricPeers.line(p)) }
 var fabricPeers = table[FabricPeer]{
 	Metric: Metric{
 		Name:    "rdma_fabric_peer",
-		Emitted: "on change, and every interval while the verdict is not ok",
+		Emitted: "on change, and every interval while the verdict is not ok, unless the reason is unsupported",
 		Description: "One pair of this host's port with a device of another host that is not well, or has just become so. Only with " +
 			"fabric.peers_file. Which interface or group is at fault is a question to the database, which has all observers: the dashboard RDMA fabric asks it.",
 	},
@@ -81,8 +81,8 @@ var fabricPeers = table[FabricPeer]{
 		maybe("write_ns_p50", "ns", "from the post of a write to its acknowledgement, p50 of the window",
 			func(v *FabricPeer) (int64, bool) { return v.WriteNSP50, v.WriteNSP50 > 0 }),
 		text("state", "what the peer's process said last of its port", func(v *FabricPeer) string { return v.State }),
-		text("reason", "why they have not met: starting, no_responder, key, not_listed, full, version, no_common_gid, pkey, unsupported, not_active (the "+
-			"peer's port), failed (a device refused), or own_port (the own port has no queues; said once)",
+		text("reason", "why they have not met: starting, no_responder, key, not_listed, full, version, no_common_gid, pkey, unsupported (the peer has no device of that name, or another link layer), not_active (the "+
+			"peer's port), failed (a device or the host refused), or own_port (the own port has no queues; said once)",
 			func(v *FabricPeer) string { return v.Reason }),
 	},
 }

@@ -51,6 +51,9 @@ func (k *Keeper) Meet(ctx context.Context, host string, o hello.Offer) hello.Ans
 	mine := p.answers[slot] // another one if the port's Fabric is new
 	if err == nil && p.info.Epoch == a.Port.Epoch && mine != nil && mine.session == o.Session {
 		mine.busy = false
+		if mine.over {
+			nudge(k.wake)
+		}
 		return a
 	}
 	if mine != nil && mine.session == o.Session {
@@ -186,9 +189,19 @@ func (k *Keeper) Reconcile(host string, h *hello.Held) (kept []uint64) {
 	return kept
 }
 
-// Leave implements hello.Handler.
+// Leave implements hello.Handler. A pair that is being met ends after that.
 func (k *Keeper) Leave(host string, session uint64) {
-	k.end(context.Background(), func(a *answer) bool { return a.host == host && a.session == session })
+	isLeft := func(a *answer) bool { return a.host == host && a.session == session }
+	k.mu.Lock()
+	for _, p := range k.ports {
+		for _, a := range p.answers {
+			if a != nil && isLeft(a) {
+				a.over = true
+			}
+		}
+	}
+	k.mu.Unlock()
+	k.end(context.Background(), isLeft)
 }
 
 // Ended implements hello.Handler. The management network may be gone, and probes go on.

@@ -53,6 +53,7 @@ type node struct {
 	orders  []verbs.FabricOrder
 	refuse  error         // of orders
 	unsent  string        // why the device refuses every probe; "": it does not
+	hangs   string        // the device whose orders hang
 	slow    time.Duration // that a join takes of the side that probes
 	rounds  map[int]*rounds
 	talks   map[*talk]bool
@@ -160,10 +161,14 @@ type orders struct {
 const otherDevices = 1000
 
 // Order implements Orders.
-func (h orders) Order(_ context.Context, o verbs.FabricOrder) (uint32, error) {
+func (h orders) Order(ctx context.Context, o verbs.FabricOrder) (uint32, error) {
 	h.mu.Lock()
-	slow := h.slow
+	slow, hangs := h.slow, h.hangs == h.device
 	h.mu.Unlock()
+	if hangs {
+		<-ctx.Done()
+		return 0, ctx.Err()
+	}
 	if o.Peer != nil && o.Peer.Role == verbs.FabricProbes {
 		time.Sleep(slow)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"rdma_events/internal/aggregate"
@@ -178,6 +179,11 @@ func (h *host) converse(peer hello.Peer) error {
 		return err
 	}
 	h.heard()
+	// A device whose firmware hangs does not delay the pairs of the others, so each device meets on its own.
+	var meetings sync.WaitGroup
+	defer meetings.Wait()
+	ctx, cancel = context.WithCancel(h.ctx)
+	defer cancel()
 	for {
 		h.stopParted()
 		pr, wait := h.next()
@@ -187,8 +193,10 @@ func (h *host) converse(peer hello.Peer) error {
 			}
 			continue
 		}
-		if h.k.limiter.wait(h.ctx) == nil {
-			h.meet(conv, pr)
+		if h.k.limiter.wait(ctx) == nil {
+			if m, ok := h.begin(pr); ok {
+				meetings.Go(func() { h.meet(ctx, conv, m) })
+			}
 		}
 		if h.ctx.Err() != nil {
 			h.leaveAll(conv)
@@ -282,6 +290,7 @@ func (h *host) next() (*pair, time.Duration) {
 	for _, pr := range h.pairs {
 		due, ok := pr.wants()
 		switch {
+		case h.isMeeting(pr.port.device): // its end wakes
 		case ok && due <= now:
 			return pr, 0
 		case ok:
@@ -289,6 +298,11 @@ func (h *host) next() (*pair, time.Duration) {
 		}
 	}
 	return nil, wait
+}
+
+// isMeeting reports whether a pair of a device is being met.
+func (h *host) isMeeting(device string) bool {
+	return slices.ContainsFunc(h.pairs, func(pr *pair) bool { return pr.meeting && pr.port.device == device })
 }
 
 // changed handles a change of one of the host's own ports.

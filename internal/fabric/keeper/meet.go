@@ -23,20 +23,16 @@ type meeting struct {
 // psnMask: a packet sequence number has 24 bits (InfiniBand specification, 9.2.4).
 const psnMask = 0xffffff
 
-// meet tries to meet a pair: the own end first, then the peer's, and then they are connected.
-func (h *host) meet(conv hello.Conversation, pr *pair) {
-	m, ok := h.begin(pr)
-	if !ok {
-		return
-	}
-	defer h.finish(pr)
-	err := m.offerOwn(h.ctx)
+// meet tries to meet a pair: the own end first, then the peer's, and then they are connected. ctx ends with the conversation.
+func (h *host) meet(ctx context.Context, conv hello.Conversation, m *meeting) {
+	defer h.finish(m.pair)
+	err := m.offerOwn(ctx)
 	if err != nil {
 		h.unable(m, err)
 		return
 	}
-	ctx, cancel := context.WithTimeout(h.ctx, offerTimeout)
-	answer, err := conv.Offer(ctx, m.offer)
+	answering, cancel := context.WithTimeout(ctx, offerTimeout)
+	answer, err := conv.Offer(answering, m.offer)
 	cancel()
 	if err != nil {
 		m.makeStale() // perhaps: the answer has not come
@@ -49,7 +45,7 @@ func (h *host) meet(conv hello.Conversation, pr *pair) {
 		}
 		return
 	}
-	if err := m.join(h.ctx, &answer); err != nil {
+	if err := m.join(ctx, &answer); err != nil {
 		_ = conv.Leave(m.offer.Session)
 		m.makeStale()
 		h.unable(m, err)
@@ -83,6 +79,7 @@ func (h *host) finish(pr *pair) {
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
 	pr.meeting = false
+	nudge(h.wake)
 }
 
 // makeStale notes that the peer has ended its end of the session before.
@@ -255,7 +252,7 @@ func (h *host) parted() (all []leaving) {
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
 	for _, pr := range h.pairs {
-		if pr.runs && pr.current() == 0 {
+		if pr.runs && pr.current() == 0 && !h.isMeeting(pr.port.device) {
 			pr.runs = false
 			all = append(all, pr.leaving())
 		}

@@ -20,6 +20,33 @@ func (h *node) hasPort(device string, epoch uint64) {
 	}, 0)
 }
 
+func TestDeviceThatHangsDoesNotDelayOtherDevices(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNet(t, lists(2, 2))
+		a := n.host("h0")
+		a.mu.Lock()
+		a.hangs = "d1"
+		a.mu.Unlock()
+		a.hasPort("d1", 88)
+		b := n.host("h1")
+		b.hasPort("d1", 77)
+		for range 10 {
+			pass(30 * time.Second)
+			restart(b)
+			pass(5 * time.Second)
+			view := a.k.Views()[0]
+			require.Equal(t, "d0", view.Device)
+			require.Equal(t, "ok", view.Verdict, "it is met within seconds, while an order of d1 takes 15 s")
+		}
+	})
+}
+
+// restart gives the port of a host a new Fabric, whose pairs have to be met again.
+func restart(h *node) {
+	h.close("its worker has ended")
+	h.renew()
+}
+
 func TestPositionCountsIfHostsShareNoDeviceName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNet(t, lists(2, 2))
