@@ -111,7 +111,7 @@ type Peer interface {
 type Conversation interface {
 	// Digest returns the digest of the host's list.
 	Digest() string
-	// Reconcile tells the host which sessions this side goes on with, and returns those among them that are to be met again. It
+	// Reconcile names the sessions that this side goes on with, and returns those among them that must be met again. It
 	// blocks until the answer, ctx ends, or the conversation does. It returns errors.ErrUnsupported if the host runs an older
 	// release.
 	Reconcile(ctx context.Context, h Held) (lacking []uint64, err error)
@@ -133,7 +133,7 @@ type Handler interface {
 	// Listed reports whether a host is in the list, with whose digest this host greets.
 	Listed(host string) (digest string, ok bool)
 	// Reconcile says that a conversation has begun in which the host goes on with some sessions; nil says that it runs an older
-	// release, which names none. It returns the sessions that go on, all of them for nil, of which Ended will be told. It does
+	// release, which names none. It returns the sessions that go on, all of them for nil; Ended will name them. It does
 	// not block.
 	Reconcile(host string, h *Held) (kept []uint64)
 	// Meet answers an offer. It may block as long as the device's firmware does. The same host may have several conversations.
