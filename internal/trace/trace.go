@@ -45,8 +45,8 @@ type Attached struct {
 	Load    time.Duration // from the start to the attachment
 }
 
-// A Snapshot has no more than these. A Source keeps what is above them for the next one; a host does not take it, since it
-// trusts no tracer to end.
+// A Snapshot has no more than these. A Source keeps what is above them for the next Snapshot, of events as many as one
+// Snapshot has: the rest is Lost. A host does not take what is above them, since it trusts no tracer to end.
 const (
 	MaxApps   = 4096
 	MaxEvents = 4096

@@ -2,6 +2,7 @@ package bpf
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -139,4 +140,31 @@ func TestEventsAreInTheOrderOfTheirTimes(t *testing.T) {
 	require.Len(t, snap.Events, trace.MaxEvents)
 	p.events(nil, &snap)
 	require.Len(t, snap.Events, 3, "they come with the next one")
+}
+
+// 6,000 events a second, as of an application that arms the limit of its shared receive queue again and again.
+func TestStormIsBoundedAndCountedAsLost(t *testing.T) {
+	const seconds, each = 60, 6000
+	p := newPicture()
+	var sent uint64
+	var last trace.Snapshot
+	for second := range seconds {
+		now := uint64(second+1) * 1e9
+		records := make([]traceRecord, each)
+		for i := range records {
+			records[i] = traceRecord{Ns: now - uint64(each-i)*1000, Type: uint32(verbs.EventSRQLimitReached)}
+		}
+		last = trace.Snapshot{Lost: 7} // of the ring
+		p.events(records, &last)
+		require.LessOrEqual(t, len(last.Events), trace.MaxEvents)
+		require.LessOrEqual(t, len(p.waiting), trace.MaxEvents)
+		require.LessOrEqual(t, int64(now)-last.Events[0].At, int64(2*time.Second), "it is sent now or with the next Snapshot")
+		sent += uint64(len(last.Events))
+	}
+	require.EqualValues(t, seconds*each, sent+uint64(len(p.waiting))+last.Lost-7)
+	var after trace.Snapshot
+	p.events(nil, &after)
+	require.Len(t, after.Events, trace.MaxEvents)
+	require.Empty(t, p.waiting)
+	require.Equal(t, last.Lost-7, after.Lost)
 }
