@@ -109,10 +109,11 @@ func (a *account) take(c *traceApp, look uint64) {
 	a.now = next
 }
 
-// sweep ends the processes that are not there any more.
+// sweep ends the processes that are not there any more and have no queue open. An open queue belongs to a child that the
+// process has left it to, as with daemon(3): it ends with the last descriptor.
 func (p *picture) sweep(ended func(pid int) bool) {
 	for key, a := range p.accounts {
-		if ended(int(key.Tgid)) {
+		if a.queues == 0 && ended(int(key.Tgid)) {
 			a.ended = true
 		}
 	}

@@ -86,16 +86,44 @@ func TestAProcessEndsASecondAfterItsLastQueue(t *testing.T) {
 	require.Empty(t, p.accounts)
 }
 
-// A child that has inherited the descriptor keeps the queue of a process that is gone.
-func TestAProcessThatIsGoneEndsWithItsQueueOpen(t *testing.T) {
+// A child that has inherited the descriptor keeps the queue of a process that is gone, as after daemon(3).
+func TestQueueOutlivesTheProcessThatLeftItToAChild(t *testing.T) {
+	isGone := func(pid int) bool { return pid == 4711 }
 	p := newPicture()
 	p.app(python, counted(2, 0))
 	p.reported(1)
-	p.sweep(func(pid int) bool { return pid == 4711 })
-	a := p.reported(2).Apps[0]
+	p.sweep(isGone)
+	require.Empty(t, p.reported(2).Apps)
+
+	c := counted(3, 0)
+	c.Read[1] = 1
+	p.app(python, c)
+	p.sweep(isGone)
+	a := p.reported(3).Apps[0]
+	require.False(t, a.Ended)
+	require.EqualValues(t, 1, a.Read)
+	require.EqualValues(t, 2, a.Unread)
+
+	c.Discarded[1], c.Queues = 2, 0
+	p.app(python, c)
+	p.sweep(isGone)
+	a = p.reported(4).Apps[0]
 	require.True(t, a.Ended)
 	require.Zero(t, a.Unread)
 	require.EqualValues(t, 2, a.Discarded)
+}
+
+// It has destroyed an object and had no event.
+func TestProcessWithoutAQueueEndsWhenItIsGone(t *testing.T) {
+	p := newPicture()
+	c := counted(0, 0)
+	c.Queues, c.DestroyedUnacked = 0, 1
+	p.app(python, c)
+	require.False(t, p.reported(1).Apps[0].Ended)
+	p.sweep(func(int) bool { return false })
+	require.Empty(t, p.reported(2).Apps)
+	p.sweep(func(pid int) bool { return pid == 4711 })
+	require.True(t, p.reported(3).Apps[0].Ended)
 }
 
 func TestTheLongestDelayIsOfTheLookThatIsOver(t *testing.T) {
