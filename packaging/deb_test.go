@@ -24,6 +24,8 @@ type recipe struct {
 	}
 	Scripts   map[string]string
 	Overrides map[string]struct{ Depends []string }
+
+	depends string // of the debs that build makes; "": they depend on nothing
 }
 
 func readRecipe(t *testing.T) recipe {
@@ -88,6 +90,9 @@ func (r *recipe) build(t *testing.T, version string, changed map[string]string) 
 		}
 	}
 	control := "Package: " + r.Name + "\nVersion: " + version + "\nArchitecture: all\nMaintainer: test <test@localhost>\nDescription: test\n"
+	if r.depends != "" {
+		control += "Depends: " + strings.ReplaceAll(r.depends, "${PACKAGE_VERSION}", version) + "\n"
+	}
 	put("DEBIAN/control", control, 0o644)
 	put("DEBIAN/conffiles", conffiles.String(), 0o644)
 	for when, name := range map[string]string{"preinstall": "preinst", "postinstall": "postinst", "preremove": "prerm", "postremove": "postrm"} {

@@ -61,8 +61,8 @@ func TestOnlyTheTracersPackageHasTheTracer(t *testing.T) {
 			require.Equal(t, "telegraf", c.Info.Group)
 		}
 	}
-	require.Contains(t, tracer.Overrides["deb"].Depends, "rdma-events (= ${PACKAGE_VERSION})")
-	require.Contains(t, tracer.Overrides["rpm"].Depends, "rdma-events = ${PACKAGE_VERSION}")
+	require.Contains(t, tracer.Overrides["deb"].Depends, "rdma-events (>= ${PACKAGE_VERSION})")
+	require.Contains(t, tracer.Overrides["rpm"].Depends, "rdma-events >= ${PACKAGE_VERSION}")
 }
 
 // What is in the list is applied when the package is installed, and again to the new file of each upgrade. chgrp takes

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"rdma_events/internal/process"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/trace/bpf"
 	tracesim "rdma_events/internal/trace/sim"
@@ -34,7 +35,7 @@ func rows() []row {
 
 // prepare attaches to the kernel, in the first start.
 func prepare(tracer.Settings) (tracer.Prepared, error) {
-	p, err := bpf.Load()
+	p, err := bpf.LoadReporting(process.ReportProgress)
 	if err != nil {
 		return tracer.Prepared{}, err
 	}
@@ -42,7 +43,7 @@ func prepare(tracer.Settings) (tracer.Prepared, error) {
 	if err != nil {
 		return tracer.Prepared{}, err
 	}
-	return tracer.Prepared{Text: text, KeepBPF: p.LookupsNeedBPF(), Reads: bpf.Reads()}, nil
+	return tracer.Prepared{Text: text, KeepBPF: p.LookupsNeedBPF()}, nil
 }
 
 // attached makes the source of what prepare has attached.
@@ -66,7 +67,7 @@ func try(out io.Writer) error {
 	a := p.Attached()
 	fmt.Fprintf(out, "attached by %s in %s\n", a.Hooks, a.Load.Round(time.Millisecond))
 	for _, function := range a.Missing {
-		fmt.Fprintf(out, "this kernel has no %s\n", function)
+		fmt.Fprintf(out, "this kernel has no %s, or does not let it be probed\n", function)
 	}
 	return p.Close()
 }

@@ -8,8 +8,8 @@ import (
 )
 
 // Events returns the points of rdma_app_async, of rdma_app_hang and that of rdma_tracer, if there is a tracer. There is one
-// of rdma_app_async for each place, also before its first event, so that this is a growth, and for other and unknown once
-// they had one. They cover the time since the call before.
+// of rdma_app_async for each place with a process, also before its first event, so that this is a growth, once more when the
+// processes have ended, and for each series that had an event. They cover the time since the call before.
 func (p *Picture) Events(m *Moment, w *Worker) []measure.Point {
 	t := &p.tracing
 	if !t.on {
@@ -36,8 +36,12 @@ func (p *Picture) asyncs(m *Moment) []*measure.AppAsync {
 		}
 		return of[s]
 	}
+	used, before := p.used(), t.running
+	t.running = map[series]bool{}
 	for s := range p.places.given {
-		at(s)
+		if t.running[s] = used[s]; used[s] || before[s] {
+			at(s)
+		}
 	}
 	for s, c := range t.counts {
 		a := at(s)

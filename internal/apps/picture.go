@@ -29,6 +29,7 @@ type device struct {
 	named   map[identity.ID]series    // of the processes in lists
 	since   map[identity.ID]time.Time // of the first look that found them
 	special map[string]bool           // of other, unknown and kernel: those that have been seen
+	shown   map[series]bool           // series with a process that had a point
 }
 
 // New returns an empty Picture. An error wraps ErrOption and names the option.
@@ -46,7 +47,7 @@ func New(o Options) (*Picture, error) {
 func (p *Picture) Add(look *Look) {
 	d := p.devices[look.Device]
 	if d == nil {
-		d = &device{named: map[identity.ID]series{}, since: map[identity.ID]time.Time{}, special: map[string]bool{}}
+		d = &device{named: map[identity.ID]series{}, since: map[identity.ID]time.Time{}, special: map[string]bool{}, shown: map[series]bool{}}
 		p.devices[look.Device] = d
 	}
 	for kind := range verbs.ObjectKinds {

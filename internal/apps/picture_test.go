@@ -130,17 +130,18 @@ func TestTheFirstSeriesKeepTheirPlaces(t *testing.T) {
 	p.Add(contexts(start.Add(time.Minute), "d", process(3, "c"), process(4, "c"), process(2, "b")))
 	require.Equal(t, map[string]int64{"d a ": 0, "d b ": 1, "d other ": 2}, held(p))
 	p.Add(contexts(start, "e", process(1, "a")))
-	require.Equal(t, map[string]int64{"d a ": 0, "d b ": 1, "d other ": 2, "e other ": 1}, held(p), "the places are for all devices together")
+	require.Equal(t, map[string]int64{"d b ": 1, "d other ": 2, "e other ": 1}, held(p), "the places are for all devices together")
 }
 
 func TestASeriesWithoutAProcessYieldsItsPlaceAfterTenMinutesIfOneIsNeeded(t *testing.T) {
 	p := newPicture(t, 2)
 	p.Add(contexts(start, "d", process(1, "a"), process(2, "b")))
+	require.Equal(t, map[string]int64{"d a ": 1, "d b ": 1}, held(p))
 	p.Add(contexts(start.Add(time.Minute), "d", process(2, "b")))
 	p.Add(contexts(start.Add(keep-1), "d", process(2, "b"), process(3, "c")))
 	require.Equal(t, map[string]int64{"d a ": 0, "d b ": 1, "d other ": 1}, held(p), "not yet")
 	p.Add(contexts(start.Add(5*keep), "d", process(2, "b")))
-	require.Equal(t, map[string]int64{"d a ": 0, "d b ": 1, "d other ": 0}, held(p), "no other needs it")
+	require.Equal(t, map[string]int64{"d b ": 1, "d other ": 0}, held(p), "no other needs it")
 	p.Add(contexts(start.Add(5*keep), "d", process(2, "b"), process(3, "c"), process(4, "x")))
 	require.Equal(t, map[string]int64{"d c ": 1, "d b ": 1, "d other ": 1}, held(p))
 	p.Add(contexts(start.Add(5*keep+1), "d", process(1, "a"), process(2, "b"), process(3, "c")))
@@ -154,7 +155,8 @@ func TestTheSeriesThatHasBeenWithoutAProcessForLongestYieldsFirst(t *testing.T) 
 	p.Add(contexts(start.Add(2*time.Minute), "d", process(3, "c")))
 	late := start.Add(3 * keep)
 	p.Add(contexts(late, "d", process(3, "c"), process(4, "x")))
-	require.Equal(t, map[string]int64{"d a ": 0, "d c ": 1, "d x ": 1}, held(p))
+	require.Equal(t, map[string]int64{"d c ": 1, "d x ": 1}, held(p))
+	require.Contains(t, p.places.given, series{device: "d", app: "a"})
 	p.Add(contexts(late, "d", process(3, "c"), process(4, "x"), process(5, "y")))
 	require.Equal(t, map[string]int64{"d y ": 1, "d c ": 1, "d x ": 1}, held(p))
 }
@@ -167,6 +169,33 @@ func TestASeriesWithAProcessNeverYields(t *testing.T) {
 	p.Forget("quiet")
 	p.Add(contexts(start.Add(9*keep), "d", process(2, "b")))
 	require.Equal(t, map[string]int64{"d b ": 1, "d other ": 0}, held(p))
+}
+
+func TestSeriesEndsAfterOneLineOfZeros(t *testing.T) {
+	p := newPicture(t, 9)
+	a, b := process(1, "a"), process(2, "b")
+	both := dumps{verbs.ObjectContext: listed(object{Owner: a}, object{Owner: b}), verbs.ObjectQP: listed(object{Owner: a}, object{Owner: b})}
+	p.Add(lookAt("d", start, both))
+	require.Equal(t, map[string]int64{"d a ": 1, "d b ": 1}, held(p))
+	p.Add(lookAt("d", start, dumps{verbs.ObjectContext: listed(object{Owner: b}), verbs.ObjectQP: listed(object{Owner: b})}))
+	last := p.Points(start)
+	require.Len(t, last, 2)
+	zero := measure.Held{Known: true}
+	require.Equal(t, [3]measure.Held{zero, zero, zero}, [3]measure.Held{last[0].Processes, last[0].Contexts, last[0].QPs})
+	require.Equal(t, map[string]int64{"d b ": 1}, held(p))
+	p.Add(lookAt("d", start, both))
+	require.Equal(t, map[string]int64{"d a ": 1, "d b ": 1}, held(p), "it comes back")
+}
+
+func TestLastLineOfASeriesWaitsForAListThatIsKnown(t *testing.T) {
+	p := newPicture(t, 9)
+	p.Add(contexts(start, "d", process(1, "a")))
+	require.Len(t, p.Points(start), 1)
+	p.Add(lookAt("d", start, dumps{verbs.ObjectContext: {}}))
+	require.Empty(t, p.Points(start))
+	p.Add(contexts(start, "d"))
+	require.Equal(t, map[string]int64{"d a ": 0}, held(p))
+	require.Empty(t, p.Points(start))
 }
 
 func TestAListThatFailedLeavesItsFieldsOut(t *testing.T) {

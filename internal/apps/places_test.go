@@ -26,6 +26,48 @@ func TestObjectsAndEventsShareThePlaces(t *testing.T) {
 	require.Equal(t, map[string]int64{"d b ": 0, "d other ": 1}, held(b.Picture), "b is still there")
 }
 
+// The program had an event before its objects were listed for the first time.
+func TestProgramWithAnEarlyEventHasNoObjectsUntilTheyAreListed(t *testing.T) {
+	b := newBench(t, 9)
+	early := process(1, "a")
+	old := process(7, "old")
+	b.Add(lookAt("d", b.now().Wall, dumps{verbs.ObjectContext: listed(object{Owner: old}), verbs.ObjectQP: listed(object{Owner: old, State: 3})}))
+	b.second(apps(app(early, verbs.EventQPFatal, 1, 0, 0)))
+	require.Equal(t, map[string]int64{"d old ": 1}, held(b.Picture))
+	require.EqualValues(t, 1, b.async()["d a "].Queued())
+
+	b.second(trace.Snapshot{})
+	b.Add(contexts(b.now().Wall, "d", old, early))
+	require.Equal(t, map[string]int64{"d a ": 1, "d old ": 1}, held(b.Picture))
+	a := b.Points(b.now().Wall)[0]
+	require.Equal(t, "a", a.App)
+	require.False(t, a.QPs.Known, "the list of queue pairs is older than the process")
+}
+
+func TestTracedProgramWithoutObjectsHasZerosOfANewerList(t *testing.T) {
+	b := newBench(t, 9)
+	b.second(apps(app(process(1, "a"), verbs.EventQPFatal, 1, 0, 0)))
+	b.second(trace.Snapshot{})
+	b.Add(contexts(b.now().Wall, "d"))
+	require.Equal(t, map[string]int64{"d a ": 0}, held(b.Picture))
+}
+
+func TestSeriesWithoutAnEventEndsWithItsProcess(t *testing.T) {
+	b := newBench(t, 9)
+	b.Add(contexts(start, "d", process(1, "a"), process(2, "b")))
+	b.second(apps(app(process(2, "b"), verbs.EventQPFatal, 1, 0, 0)))
+	require.Len(t, b.async(), 2)
+	last := app(process(2, "b"), verbs.EventQPFatal, 1, 0, 0)
+	last.Ended = true
+	b.second(apps(last))
+	b.second(trace.Snapshot{})
+	b.Add(contexts(start, "d"))
+	require.Zero(t, b.async()["d a "].Queued())
+	got := b.async()
+	require.Len(t, got, 1)
+	require.EqualValues(t, 1, got["d b "].Queued(), "a counter goes on")
+}
+
 func TestASeriesKeepsItsCountersUntilItYields(t *testing.T) {
 	b := newBench(t, 1)
 	ended := app(process(1, "a"), verbs.EventQPFatal, 1, 0, 0)

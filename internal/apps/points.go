@@ -10,22 +10,23 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// sums is what a series holds.
+// sums has the objects of a series.
 type sums struct {
-	processes int64
-	listed    bool // the list of queue pairs is not older than each of the processes
+	processes int64     // that hold an object
+	since     time.Time // when the first of the series' processes was found or reported; zero: it has none
 	of        [verbs.ObjectKinds]tally
 }
 
-// Points returns a point of rdma_app for each series, by the newest lists: of each place, even where nothing is held any
-// more, and of other, unknown and kernel once they have been seen. There is none of a series of which nothing is known.
-// They are in the order of device, application and unit.
+// Points returns a point of rdma_app for each series that has a process, by the lists that are newer than that. A series whose
+// processes have ended gets one more point. Other, unknown and kernel have points once they have been seen. There is none of a
+// series of which nothing is known. They are in the order of device, application and unit.
 func (p *Picture) Points(at time.Time) []*measure.App {
 	var points []*measure.App
 	for name, d := range p.devices {
 		for s, held := range p.fold(name, d) {
 			if a, ok := d.point(s, held, at); ok {
 				points = append(points, a)
+				d.noteShown(s, held)
 			}
 		}
 	}
@@ -44,13 +45,20 @@ func (p *Picture) fold(name string, d *device) map[series]*sums {
 		}
 		return folded[s]
 	}
-	for s := range p.places.given {
-		if s.device == name {
-			at(s)
+	for s := range d.shown {
+		if p.places.given[s] == nil {
+			delete(d.shown, s)
+			continue
 		}
+		at(s)
 	}
 	for id := range d.named {
 		p.addProcess(d, id, at)
+	}
+	for id, who := range p.tracing.processes {
+		if id.device == name && p.places.given[who.series] != nil {
+			at(who.series).begin(who.since)
+		}
 	}
 	for t := range d.lists {
 		for app, held := range map[string]*tally{unknown: &d.lists[t].unknown, kernel: &d.lists[t].kernel} {
@@ -77,11 +85,27 @@ func (p *Picture) addProcess(d *device, id identity.ID, at func(series) *sums) {
 	}
 	to := at(s)
 	to.processes++
-	to.listed = to.listed || !d.since[id].After(d.lists[verbs.ObjectQP].at)
+	to.begin(d.since[id])
 	for t := range d.lists {
 		if held := d.lists[t].processes[id]; held != nil {
 			to.of[t].add(held)
 		}
+	}
+}
+
+// noteShown notes that a series has a point. The one without a process is its last.
+func (d *device) noteShown(s series, held *sums) {
+	if held.since.IsZero() {
+		delete(d.shown, s)
+	} else {
+		d.shown[s] = true
+	}
+}
+
+// begin notes that a process of the series is known since at.
+func (s *sums) begin(at time.Time) {
+	if s.since.IsZero() || at.Before(s.since) {
+		s.since = at
 	}
 }
 
@@ -110,10 +134,10 @@ func (d *device) point(s series, held *sums, at time.Time) (*measure.App, bool) 
 	return a, known
 }
 
-// state returns what a list says of a series. Queue pairs are listed more rarely than the rest, so that it says nothing of
-// processes that have all come since.
+// state returns what a list says of a series. A list says nothing of processes that have all come since: queue pairs are
+// listed more rarely than the rest, and the tracer may report an event of a process before any list has it.
 func (d *device) state(kind verbs.ObjectKind, held *sums, at time.Time) verbs.ListState {
-	if kind == verbs.ObjectQP && held.processes > 0 && !held.listed {
+	if held.since.After(d.lists[kind].at) {
 		return verbs.ListFailed
 	}
 	return d.lists[kind].known(kind, at)

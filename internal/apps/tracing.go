@@ -21,7 +21,9 @@ type tracing struct {
 	open      map[ProcessID]*traced // those of which not all that was counted has been shown
 	counts    map[series]*account
 	totals    map[shownAs]uint64 // events that points have shown
+	early     []trace.Event      // of the snapshot before, whose counts had not come
 	errors    uint64             // queued, of all series, those that have yielded too
+	running   map[series]bool    // places that had a process at the points before
 	hanging   hanging
 	health    health
 }
@@ -41,7 +43,8 @@ type shownAs struct {
 // traced is a process of which a tracer has counted something.
 type traced struct {
 	who    identity.Process
-	series series // for as long as the process is there: what is queued in a series is read in it
+	since  time.Time // when a tracer first reported it
+	series series    // for as long as the process is there: what is queued in a series is read in it
 	last   trace.App
 	// carried says that last is what a tracer saw that has ended. Its events are taken as unread until the next tracer
 	// reports the process, or that is gone.
@@ -119,8 +122,15 @@ func (p *Picture) Trace(s *trace.Snapshot, m Moment, emit func(measure.Point)) {
 	for i := range s.Apps {
 		p.count(&s.Apps[i], m.Wall)
 	}
+	early := t.early
+	t.early = nil
+	for i := range early {
+		p.event(&early[i], &m, emit)
+	}
 	for i := range s.Events {
-		p.event(&s.Events[i], &m, emit)
+		if !p.event(&s.Events[i], &m, emit) {
+			t.early = append(t.early, s.Events[i])
+		}
 	}
 	for _, id := range t.sorted() {
 		who := t.open[id]
@@ -145,6 +155,7 @@ func (t *tracing) sorted() []ProcessID {
 // with their details, and of the threads that hung.
 func (p *Picture) Detach(m Moment, emit func(measure.Point)) {
 	t := &p.tracing
+	t.early = nil
 	for _, id := range t.sorted() {
 		t.showRest(t.open[id], m.Wall, emit)
 		delete(t.open, id)
@@ -208,7 +219,7 @@ func (p *Picture) process(device string, who *identity.Process, at time.Time) *t
 		s = p.places.seat(p.places.name(device, who), at)
 	}
 	p.tracing.of(s)
-	found := &traced{who: *who, series: s}
+	found := &traced{who: *who, since: at, series: s}
 	p.tracing.processes[id] = found
 	return found
 }
@@ -298,16 +309,20 @@ func (w *traced) pending() bool {
 	return false
 }
 
-// event shows one event.
-func (p *Picture) event(e *trace.Event, m *Moment, emit func(measure.Point)) {
+// event shows one event, and returns false if all that was counted has been shown: either its count comes later, or the event
+// comes late and was shown without details.
+func (p *Picture) event(e *trace.Event, m *Moment, emit func(measure.Point)) bool {
 	if !e.Type.Known() || e.Type.Scope() == verbs.ScopePort {
-		return
+		return true
 	}
 	id := ProcessID{e.Device, e.Process.ID()}
 	who := p.tracing.processes[id]
 	if who == nil || who.carried {
 		id.ID = identity.ID{}
-		who = p.process(e.Device, &identity.Process{}, m.Wall)
+		who = p.tracing.processes[id]
+	}
+	if who == nil || who.shown[e.Type] >= who.counted[e.Type] {
+		return false
 	}
 	who.shown[e.Type]++
 	p.tracing.open[id] = who
@@ -315,6 +330,7 @@ func (p *Picture) event(e *trace.Event, m *Moment, emit func(measure.Point)) {
 	p.tracing.show(who.series, &measure.AppEvent{
 		Type: e.Type, Count: 1, First: at, PID: e.Process.PID, Number: e.Number, Unit: e.Process.Unit, At: at,
 	}, emit)
+	return true
 }
 
 // showRest shows what was counted and did not come as events, so that the points add up to the counters.

@@ -153,6 +153,67 @@ func TestWhatWasCountedAndDidNotComeIsAPointWithoutNumber(t *testing.T) {
 	require.Empty(t, b.shown())
 }
 
+// total returns how many events the points since the last call show.
+func (b *bench) total() (n uint64) {
+	for _, e := range b.shown() {
+		n += e.Count
+	}
+	return n
+}
+
+// Two seconds with more events than a snapshot has. The tracer sends what is left in the seconds after.
+func TestStormWithLateEventsIsShownOnce(t *testing.T) {
+	b := newBench(t, 9)
+	a := process(1, "a")
+	const each = trace.MaxEvents + 3000
+	var waiting []trace.Event
+	for second := range uint64(7) {
+		var s trace.Snapshot
+		if second < 2 {
+			s = apps(app(a, verbs.EventQPFatal, 0, (second+1)*each, 0))
+			for i := range uint32(each) {
+				waiting = append(waiting, event(a, verbs.EventQPFatal, i+1, b.mono))
+			}
+		}
+		n := min(len(waiting), trace.MaxEvents)
+		s.Events, waiting = waiting[:n], waiting[n:]
+		b.second(s)
+		var shown uint64
+		for _, e := range b.events {
+			shown += e.Count
+		}
+		require.LessOrEqual(t, shown, b.async()["d a "].Types[verbs.EventQPFatal])
+	}
+	require.EqualValues(t, 2*each, b.total())
+	require.EqualValues(t, 2*each, b.async()["d a "].Types[verbs.EventQPFatal])
+}
+
+// The tracer keeps the counts of a process for a second if they changed while it read them.
+func TestEventBeforeItsCountKeepsItsNumber(t *testing.T) {
+	b := newBench(t, 9)
+	a := process(1, "a")
+	b.second(trace.Snapshot{Events: []trace.Event{event(a, verbs.EventQPFatal, 284, 1)}})
+	require.Empty(t, b.shown())
+	b.second(apps(app(a, verbs.EventQPFatal, 1, 0, 0)))
+	shown := b.shown()
+	require.Len(t, shown, 1)
+	require.EqualValues(t, 284, shown[0].Number)
+	b.second(trace.Snapshot{})
+	require.Empty(t, b.shown())
+}
+
+func TestEventsThatAreNeverCountedAreNotShown(t *testing.T) {
+	b := newBench(t, 9)
+	a := process(1, "a")
+	b.second(trace.Snapshot{Events: []trace.Event{event(a, verbs.EventQPFatal, 1, 1), event(a, verbs.EventQPFatal, 2, 1)}})
+	for range 3 {
+		b.second(trace.Snapshot{})
+	}
+	b.second(apps(app(a, verbs.EventQPFatal, 1, 0, 0)))
+	b.second(trace.Snapshot{})
+	require.EqualValues(t, 1, b.total())
+}
+
 func TestAnEventOfAProcessThatHasEndedIsNotCountedTwice(t *testing.T) {
 	b := newBench(t, 9)
 	a := process(1, "a")

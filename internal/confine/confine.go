@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 
 	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
@@ -17,6 +18,9 @@ type Needs struct {
 	Read    []string // files, and directories with all that is below them
 	Devices []string // directories of device nodes to read, write and control
 	Sockets string   // a directory to make Unix sockets in; "": none
+	// Name is the name that all threads have in the new program (comm in proc(5)), at most 15 bytes. It takes Sockets. "": the
+	// kernel names them after the path that is executed, exe.
+	Name string
 	// Keep are the capabilities (CAP_... of capabilities(7)) that the process has in the new program, and which it must have
 	// now. Nearly no process needs one; each is a reason to read Seal.
 	Keep []uintptr
@@ -48,11 +52,13 @@ func Again() bool {
 // Any other error leaves the process in a state in which it should only exit.
 func Enter(n Needs) error {
 	if Again() {
+		n.removeNamed()
 		return errors.Join(os.Unsetenv(marker), settle(n))
 	}
 	if unix.Gettid() != unix.Getpid() {
 		return errors.New("not on the first thread")
 	}
+	program := n.makeNamed()
 	keepLockedMemory()
 	if err := restrictFiles(n); err != nil {
 		return fmt.Errorf("restrict files: %w", err)
@@ -63,8 +69,32 @@ func Enter(n Needs) error {
 	if err := dropCapabilities(n.Keep); err != nil {
 		return fmt.Errorf("drop capabilities: %w", err)
 	}
-	err := unix.Exec(self, os.Args, append(os.Environ(), marker+"=1"))
-	return fmt.Errorf("execute %s again: %w", self, err)
+	err := unix.Exec(program, os.Args, append(os.Environ(), marker+"=1"))
+	return fmt.Errorf("execute %s again: %w", program, err)
+}
+
+// makeNamed returns a path of this program that ends in the name of the threads, or self if there is none. A thread inherits its
+// name from the thread that makes it, and the runtime makes some before main: only the path can name them all.
+func (n *Needs) makeNamed() string {
+	path := n.named()
+	if path == "" || os.Symlink(self, path) != nil {
+		return self
+	}
+	return path
+}
+
+// removeNamed removes the link that makeNamed has made. The host removes the directory in any case.
+func (n *Needs) removeNamed() {
+	if path := n.named(); path != "" {
+		_ = os.Remove(path)
+	}
+}
+
+func (n *Needs) named() string {
+	if n.Name == "" || n.Sockets == "" {
+		return ""
+	}
+	return filepath.Join(n.Sockets, n.Name)
 }
 
 // Landlock returns the version of Landlock's interface in the kernel, 0 if the kernel has

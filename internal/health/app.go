@@ -6,12 +6,16 @@ import (
 	"time"
 
 	"rdma_events/internal/measure"
+	"rdma_events/internal/status"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/verbs"
 )
 
-// app judges the events of an application.
+// app judges the events of an application. The plugin's own workers read each event to report it, and have alerts of their own.
 func (k *Keeper) app(p *measure.AppAsync) {
+	if p.App == status.WorkerComm {
+		return
+	}
 	name := joined(" ", p.App, p.Unit)
 	of := subject{device: p.Device, of: name}
 	k.begins(&appErrors, of)
@@ -40,7 +44,7 @@ func (k *Keeper) begins(r *rule, of subject) {
 }
 
 func (k *Keeper) hang(p *measure.AppHang) {
-	if p.Threads == 0 {
+	if p.Threads == 0 || p.App == status.WorkerComm {
 		return
 	}
 	object := p.Object.String()

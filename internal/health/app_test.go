@@ -48,6 +48,14 @@ func TestAProblemOfAnApplicationNamesIt(t *testing.T) {
 	}, s.Problems)
 }
 
+func TestOwnWorkersRaiseNoAlertOfApplications(t *testing.T) {
+	k, h := NewKeeper("v1", "gpu-17"), healthy()
+	h.app.App, h.app.UnreadErrors = status.WorkerComm, 2
+	h.app.Types[verbs.EventDeviceFatal] = 2
+	h.hang = measure.AppHang{Device: "mlx5_0", App: status.WorkerComm, Object: verbs.ScopeQP, Threads: 1, Age: int64(time.Minute)}
+	require.Empty(t, after(k, h, noon, 10*time.Minute).Problems)
+}
+
 func TestATracerIsBlindIfItSawSomethingWithinADay(t *testing.T) {
 	refused := healthy()
 	refused.tracer = measure.Tracer{Worker: status.Status{State: status.StateBackingOff, Reason: status.ReasonNoPermission}}

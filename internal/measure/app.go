@@ -55,14 +55,14 @@ func (a *App) Lines(add func(Line)) {
 var apps = table[App]{
 	Metric: Metric{
 		Name:    "rdma_app",
-		Emitted: everyInterval,
+		Emitted: everyInterval + " while it has a process, and once at its end",
 		Description: "Which application holds which objects of a device, as the kernel's resource tracking lists them. " +
 			"Only with applications.objects. The queue pairs are those of the last minute, the rest those of the last ten seconds; " +
 			"a list that the kernel refused leaves its fields out.",
 	},
 	tags: []tag[App]{
 		newTag("device", "name of the RDMA device", func(v *App) string { return v.Device }),
-		newTag("app", "name of the process; other (what is above max_series), unknown (objects whose owner cannot be seen, "+
+		newTag("app", "name of the process; "+ownText+"; other (what is above max_series), unknown (objects whose owner cannot be seen, "+
 			"and those of which only the number is known) or kernel (objects of kernel modules)", func(v *App) string { return v.App }),
 		maybeTag("unit", unitText+"; with unit in applications.by", func(v *App) string { return v.Unit }),
 	},

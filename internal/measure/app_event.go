@@ -3,6 +3,7 @@ package measure
 import (
 	"time"
 
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 )
 
@@ -14,9 +15,9 @@ type AppEvent struct {
 	Count  uint64
 	Total  uint64    // the counter after these events
 	First  time.Time // of the first of them
-	PID    int       // of the last event, as the next two; 0: not known
-	Number uint32    // 0: of a device, or not known
-	Unit   string    // "": none
+	PID    int       // that all these events have, as the next two; 0: not known, or not the same
+	Number uint32    // 0: of a device, not known, or not the same
+	Unit   string    // "": none, or not the same
 	At     time.Time // of the last of them
 }
 
@@ -28,12 +29,22 @@ func (e *AppEvent) Key() Key {
 // Time implements Point.
 func (e *AppEvent) Time() time.Time { return e.At }
 
-// Merge implements Point: the counts add up, the rest is that of the later one.
+// Merge implements Point: the counts add up. Process, object and unit stay only if both points have the same.
 func (e *AppEvent) Merge(later Point) {
 	l := *later.(*AppEvent)
 	l.Count += e.Count
 	l.First = e.First
+	l.PID, l.Number, l.Unit = common(e.PID, l.PID), common(e.Number, l.Number), common(e.Unit, l.Unit)
 	*e = l
+}
+
+// common returns the value of two that are equal, otherwise the zero value.
+func common[V comparable](a, b V) V {
+	if a != b {
+		var none V
+		return none
+	}
+	return a
 }
 
 // Clone implements Point.
@@ -51,7 +62,8 @@ var appEvents = table[AppEvent]{
 		Emitted: AsItHappens,
 		Description: "An asynchronous event that the kernel queued for a process, or a run of them. Only with " +
 			"applications.events. Events of ports are left out: every process that has the device open gets them, and many " +
-			"never read them. An event of which only the count is known comes without number.",
+			"never read them. An event of which only the count is known comes without number. A point with several events has " +
+			"pid, number and unit only if they are the same for all.",
 	},
 	tags: []tag[AppEvent]{
 		newTag("device", "name of the RDMA device", func(v *AppEvent) string { return v.Device }),
@@ -72,7 +84,8 @@ var appEvents = table[AppEvent]{
 }
 
 const (
-	tracedText = "name of the process; other: what is above max_series, and what the tracer had no place for"
+	tracedText = "name of the process; other: what is above max_series, and what the tracer had no place for; " + ownText
+	ownText    = status.WorkerComm + ": the plugin's own workers"
 	unitText   = "the innermost of pod_UID, job_ID (Slurm), docker_ID (its first 12 digits) and NAME.service"
 )
 

@@ -24,8 +24,31 @@ func TestApplicationsOfDifferentUnitsDoNotMerge(t *testing.T) {
 func TestEventsOfAnApplicationAddUpAndTheLastOneIsShown(t *testing.T) {
 	p := &AppEvent{Type: verbs.EventQPFatal, Count: 3, Total: 3, First: at(1), PID: 7, Number: 70, Unit: "a.service", At: at(2)}
 	p.Merge(&AppEvent{Type: verbs.EventQPFatal, Count: 4, Total: 7, First: at(3), PID: 8, At: at(4)})
-	require.Equal(t, &AppEvent{Type: verbs.EventQPFatal, Count: 7, Total: 7, First: at(1), PID: 8, At: at(4)}, p)
+	require.Equal(t, &AppEvent{Type: verbs.EventQPFatal, Count: 7, Total: 7, First: at(1), At: at(4)}, p)
 	require.EqualValues(t, 7, p.Events())
+}
+
+func TestMergedEventsKeepOnlyWhatAllOfThemHave(t *testing.T) {
+	e := func(pid int, number uint32, unit string) *AppEvent {
+		return &AppEvent{Type: verbs.EventQPFatal, Count: 1, PID: pid, Number: number, Unit: unit}
+	}
+	for _, row := range []struct {
+		events []*AppEvent
+		want   *AppEvent
+	}{
+		{[]*AppEvent{e(7, 70, "a"), e(7, 70, "a"), e(7, 70, "a")}, e(7, 70, "a")},
+		{[]*AppEvent{e(7, 70, "a"), e(7, 71, "a")}, e(7, 0, "a")},
+		{[]*AppEvent{e(7, 70, "a"), e(8, 70, "a")}, e(0, 70, "a")},
+		{[]*AppEvent{e(7, 70, "a"), e(8, 71, "b"), e(8, 71, "b")}, e(0, 0, "")},
+		{[]*AppEvent{e(7, 70, "a"), e(7, 0, "a"), e(7, 70, "a")}, e(7, 0, "a")},
+	} {
+		got := row.events[0]
+		for _, later := range row.events[1:] {
+			got.Merge(later)
+		}
+		row.want.Count = uint64(len(row.events))
+		require.Equal(t, row.want, got)
+	}
 }
 
 func TestErrorsOfAnApplicationAreAlwaysOnItsLineAndOtherEventsOnceTheyWereSeen(t *testing.T) {

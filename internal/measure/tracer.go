@@ -51,11 +51,11 @@ var tracers = table[Tracer]{
 	fields: []field[Tracer]{
 		yesNo("attached", "1 while it sees events", func(v *Tracer) bool { return v.Attached }),
 		text("hooks", "how it is, or was last, attached: kprobe, fentry or sim", func(v *Tracer) string { return v.Hooks }),
-		integer("hooks_missing", "", "functions that this kernel lacks; the log names them, and what they would show is not seen",
+		integer("hooks_missing", "", "functions that this kernel lacks or does not let be probed; the log names them, and what they would show is not seen",
 			func(v *Tracer) int64 { return int64(v.Missing) }),
 		text("worker_state", "starting, running, backing_off, stuck or stopped",
 			func(v *Tracer) string { return string(v.Worker.State) }),
-		text("reason", "ok, or why it is not attached: starting, no_permission, no_device, unsupported, crashed, stuck, removed or limit",
+		text("reason", "ok, or why it is not attached: starting, no_program, no_permission, no_device, unsupported, crashed, stuck, removed or limit",
 			func(v *Tracer) string { return string(v.Worker.Reason) }),
 		counter("restarts", "times it was started again", func(v *Tracer) uint64 { return v.Worker.Restarts }),
 		counter("gaps", "times that it ended after it had been attached", func(v *Tracer) uint64 { return v.Gaps }),

@@ -20,6 +20,7 @@ type fakeProcess struct {
 	deliver  func(message) error
 	streamed chan struct{}
 	started  chan struct{}
+	slow     chan struct{} // nil: the start is not slow
 	done     chan struct{}
 	rep      report
 	once     sync.Once
@@ -41,6 +42,8 @@ func newFakeProcess(deliver func(message) error) *fakeProcess {
 func (p *fakeProcess) PID() int                  { return 4711 }
 func (p *fakeProcess) Streamed() <-chan struct{} { return p.streamed }
 func (p *fakeProcess) Started() <-chan struct{}  { return p.started }
+func (p *fakeProcess) Slow() <-chan struct{}     { return p.slow }
+func (p *fakeProcess) Step() string              { return "loading" }
 func (p *fakeProcess) Done() <-chan struct{}     { return p.done }
 func (p *fakeProcess) Report() *report           { return &p.rep }
 

@@ -238,32 +238,3 @@ func closeAll(files []*os.File) {
 		}
 	}
 }
-
-// tap is the child's stdout. It keeps the beginning of the first line, which
-// distinguishes another program from a child of another release.
-type tap struct {
-	*os.File
-	mu    sync.Mutex
-	first []byte
-	full  bool
-}
-
-// Read implements io.Reader.
-func (t *tap) Read(p []byte) (int, error) {
-	n, err := t.File.Read(p)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, b := range p[:n] {
-		if t.full = t.full || b == '\n' || len(t.first) == 256; t.full {
-			break
-		}
-		t.first = append(t.first, b)
-	}
-	return n, err
-}
-
-func (t *tap) line() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(t.first)
-}

@@ -70,7 +70,8 @@ func newClient[M any](s *Spec, dir string, a Attempt[M], shared *os.File, delive
 		streamed: make(chan struct{}),
 		done:     make(chan struct{}),
 	}
-	child.born = c.limit.start
+	c.limit.more = s.Timing.Load
+	child.born, child.tap.step = c.limit.start, c.limit.report
 	c.report.Exe = s.Exe.Name()
 	c.plugin = c.newPlugin(s, dir)
 	return c, nil
@@ -89,7 +90,7 @@ func (c *client[M]) newPlugin(s *Spec, dir string) *plugin.Client {
 		SkipHostEnv:      true,
 		// The client's own limit ends earlier than this one, which holds a lock
 		// meanwhile.
-		StartTimeout:     2 * s.Timing.Start,
+		StartTimeout:     2 * (s.Timing.Start + s.Timing.Load),
 		Logger:           &pluginLog{log: s.Log},
 		Stderr:           c.stderr,
 		UnixSocketConfig: &plugin.UnixSocketConfig{TempDir: dir},
@@ -120,7 +121,7 @@ func (c *client[M]) run(ctx context.Context) {
 	defer close(c.done)
 	c.report.Err = c.stream(ctx)
 	c.limit.stop()
-	c.report.Late = c.limit.isLate()
+	c.report.Late, c.report.Step = c.limit.isLate(), c.limit.current()
 	close(c.streamed)
 	c.child.discard()
 	<-c.child.exited
@@ -176,6 +177,12 @@ func (c *client[M]) PID() int {
 
 // Started implements instance.
 func (c *client[M]) Started() <-chan struct{} { return c.limit.over }
+
+// Slow implements instance.
+func (c *client[M]) Slow() <-chan struct{} { return c.limit.slow }
+
+// Step implements instance.
+func (c *client[M]) Step() string { return c.limit.current() }
 
 // Streamed implements instance.
 func (c *client[M]) Streamed() <-chan struct{} { return c.streamed }

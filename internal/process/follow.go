@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"sync"
 	"time"
@@ -28,6 +29,7 @@ type following[M any] struct {
 	running time.Time // when a Sign first reported that it runs; zero: none did
 	end     Sign      // the process' final message; End nil: none yet
 	over    bool      // no further message is handled
+	leaving bool      // it is left to the kernel while it ends
 }
 
 // launched starts a process. The first message waits until launched returns.
@@ -39,7 +41,7 @@ func (s *Supervisor[M]) launched(a Attempt[M], shared *os.File) (*following[M], 
 	f.dog = watchdog{busy: f.waitsFor, limit: checksPerBeat, stuck: t.Stuck, mono: s.mono}
 	// Before the first message come the fork and the start, which have limits of their
 	// own, and then the child opens its resource.
-	f.dog.quiet = -int((3*t.Start + t.Stuck) / (t.Beat / checksPerBeat))
+	f.dog.quiet = -int((3*t.Start + t.Load + t.Stuck) / (t.Beat / checksPerBeat))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var err error
@@ -52,7 +54,7 @@ func (s *Supervisor[M]) launched(a Attempt[M], shared *os.File) (*following[M], 
 func (s *Supervisor[M]) follow(ctx context.Context, f *following[M], started func()) decision {
 	t := s.spec.Timing
 	period := t.Beat / checksPerBeat
-	starting := f.p.Started()
+	starting, slow := f.p.Started(), f.p.Slow()
 	tick := time.NewTicker(period)
 	defer tick.Stop()
 	by := causeNone
@@ -66,7 +68,14 @@ func (s *Supervisor[M]) follow(ctx context.Context, f *following[M], started fun
 			starting = nil
 			f.opening(int(t.Stuck / period))
 			started()
+		case <-slow:
+			slow = nil
+			s.logSlow(f)
+			started() // other starts need not wait for it
 		case <-tick.C:
+			if slow == nil && starting != nil {
+				s.showStep(f)
+			}
 			by = f.check()
 		case <-ctx.Done():
 			by = causeAsked
@@ -78,6 +87,27 @@ func (s *Supervisor[M]) follow(ctx context.Context, f *following[M], started fun
 	defer f.mu.Unlock()
 	f.over = true
 	return s.decide(f, by, gone)
+}
+
+// logSlow logs that a start is slow, once until a process has run well.
+func (s *Supervisor[M]) logSlow(f *following[M]) {
+	level := slog.LevelWarn
+	if s.slow {
+		level = slog.LevelDebug
+	}
+	s.slow = true
+	s.spec.Log.Log(context.Background(), level, fmt.Sprintf("%s is slow to start: %s after %v; it is killed after %v more",
+		s.spec.Subject, f.p.Step(), s.spec.Timing.Start, s.spec.Timing.Load))
+	s.showStep(f)
+}
+
+// showStep puts the step of a slow start into the status.
+func (s *Supervisor[M]) showStep(f *following[M]) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s.status.State == status.StateStarting {
+		s.setStatus(status.Status{State: status.StateStarting, Reason: s.status.Reason, Message: "slow to start: " + f.p.Step()})
+	}
 }
 
 // opening leaves the child some periods to open its resource. It has more time after
@@ -133,18 +163,35 @@ func (f *following[M]) handle(m M) error {
 }
 
 // end ends the process, and reports whether it is gone. It kills a process that hangs
-// without asking it first.
+// without asking it first. A process that ends while the kernel closes its resource is left
+// to the kernel.
 func (s *Supervisor[M]) end(f *following[M], by cause) bool {
 	if by != causeHung && by != causeStuck {
 		f.p.Ask()
 		if closesWithin(s.spec.Timing.Grace, f.p.Done()) {
 			return true
 		}
+		if s.leave(f, by) {
+			return closesWithin(s.spec.Timing.Kill, f.p.Done())
+		}
 		s.spec.Log.Warn(fmt.Sprintf("%s did not close its %s within %v%s and is killed",
 			s.spec.Subject, s.spec.Resource, s.spec.Timing.Grace, during(f.call())))
 	}
 	f.p.Kill()
-	return closesWithin(s.spec.Timing.Kill, f.p.Done())
+	gone := closesWithin(s.spec.Timing.Kill, f.p.Done())
+	if !gone {
+		s.leave(f, by)
+	}
+	return gone
+}
+
+// leave leaves a process to the kernel that is about to end, if it has said why or the supervisor knows. It reports whether it
+// does.
+func (s *Supervisor[M]) leave(f *following[M], by cause) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.leaving = s.spec.KernelCloses && s.exits(f.p.PID()) && (by != causeNone || f.end.End != nil)
+	return f.leaving
 }
 
 func closesWithin(d time.Duration, done <-chan struct{}) bool {
@@ -163,10 +210,14 @@ func (s *Supervisor[M]) decide(f *following[M], by cause, gone bool) decision {
 	call := f.Busy(nil)
 	if !f.running.IsZero() && time.Since(f.running) >= s.spec.Timing.Well {
 		s.backoff.reset()
-		s.lastLog = ""
+		s.lastLog, s.slow = "", false
 	}
 	var d decision
 	switch {
+	case !gone && f.leaving && by == causeNone:
+		d.why, d.retry = *f.end.End, f.end.Retry
+	case !gone && f.leaving:
+		d.why, d.retry = explain(&s.spec, &report{}, by, call) // its report is not complete
 	case !gone:
 		d.left = f.p.Done()
 		d.why = held(&s.spec, f.p.PID(), call)

@@ -61,6 +61,8 @@ func childMain(mode string) int {
 		return early()
 	}
 	switch mode {
+	case "is confined":
+		c.Needs = func() (confine.Needs, error) { return confine.Needs{}, nil }
 	case "has no lifeline", "has neither", "is executed with capabilities":
 		var p [2]int // its write end stays open here
 		must(unix.Pipe(p[:]))
@@ -103,11 +105,13 @@ func earlyFaults() map[string]func() int {
 			}
 			return sleepForEver()
 		},
-		"is another program": func() int { fmt.Println("usage: something else"); return sleepForEver() },
-		"prints for ever":    func() int { _, _ = io.Copy(os.Stdout, zeros{}); return 0 },
-		"prepares":           func() int { return prepares(false) },
-		"cannot prepare":     func() int { return prepares(true) },
-		"has another cookie": func() int { os.Unsetenv(testHandshake().Key); return Serve(serveConfig()) },
+		"is another program":      func() int { fmt.Println("usage: something else"); return sleepForEver() },
+		"prints for ever":         func() int { _, _ = io.Copy(os.Stdout, zeros{}); return 0 },
+		"prepares slowly":         func() int { return preparesUntil(readyNote) },
+		"hangs while it prepares": func() int { return preparesUntil(func() { sleepForEver() }) },
+		"prepares":                func() int { return prepares(false) },
+		"cannot prepare":          func() int { return prepares(true) },
+		"has another cookie":      func() int { os.Unsetenv(testHandshake().Key); return Serve(serveConfig()) },
 		"is of another release": func() int {
 			h := testHandshake()
 			h.Version++

@@ -6,22 +6,26 @@ import (
 )
 
 // limit is the time that a child has for its handshake. It runs from the fork: a delay
-// before that is the fault of a busy host, not of the child. Either the handshake or the
-// end of the limit comes first, and that decision is final. The methods may be called
-// concurrently.
+// before that is the fault of a busy host, not of the child. A child that has reported
+// progress when span is over is slow, and has more. Either the handshake or the end of the
+// limit comes first, and that decision is final. The methods may be called concurrently.
 type limit struct {
 	span time.Duration
-	kill func() // called once when the time is up
+	more time.Duration // for a slow child; 0: it has no more
+	kill func()        // called once when the time is up
 	over chan struct{}
+	slow chan struct{} // closed when span is over and the child has more
 
-	mu    sync.Mutex
-	timer *time.Timer // nil: not forked yet
-	ended bool        // over is closed
-	late  bool
+	mu     sync.Mutex
+	timer  *time.Timer // nil: not forked yet
+	ended  bool        // over is closed
+	late   bool
+	isSlow bool   // slow is closed
+	step   string // the last that the child has reported; "": none
 }
 
 func newLimit(span time.Duration, kill func()) *limit {
-	return &limit{span: span, kill: kill, over: make(chan struct{})}
+	return &limit{span: span, kill: kill, over: make(chan struct{}), slow: make(chan struct{})}
 }
 
 // start is called after the fork.
@@ -33,10 +37,40 @@ func (l *limit) start() {
 	}
 }
 
+// report notes the step that the child's start is at.
+func (l *limit) report(step string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.step = step
+}
+
+// current returns the step that the child has reported last, "" if there is none.
+func (l *limit) current() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.step
+}
+
 func (l *limit) expire() {
+	if l.extend() {
+		return
+	}
 	if l.end(true) {
 		l.kill()
 	}
+}
+
+// extend gives a slow child more time, once.
+func (l *limit) extend() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended || l.isSlow || l.step == "" || l.more == 0 {
+		return false
+	}
+	l.isSlow = true
+	close(l.slow)
+	l.timer = time.AfterFunc(l.more, l.expire)
+	return true
 }
 
 // stop ends the limit: the child has completed the handshake, or never will.

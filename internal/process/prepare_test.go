@@ -6,12 +6,16 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 
 	"rdma_events/internal/confine"
+	"rdma_events/internal/status"
 )
 
 const preparedKey = "RDMA_EVENTS_TEST_PREPARED"
@@ -35,6 +39,44 @@ func prepares(fails bool) int {
 		return nil, nil
 	}
 	return Serve(c)
+}
+
+// preparesUntil is a child that reports a step of its start and serves once ready has returned.
+func preparesUntil(ready func()) int {
+	c := serveConfig()
+	c.Prepare = func() error {
+		ReportProgress("loading programs")
+		ready()
+		return nil
+	}
+	c.Needs = func() (confine.Needs, error) { return confine.Needs{}, nil }
+	c.Make = (&fault{mode: "works"}).serve
+	return Serve(c)
+}
+
+// readyNote waits until the note, a pipe, is opened for writing.
+func readyNote() {
+	_, err := os.ReadFile(os.Getenv(noteKey))
+	must(err)
+}
+
+// A host that is overloaded delays the start of each child, which is no reason to start it anew.
+func TestSlowStartIsReportedAndCompleted(t *testing.T) {
+	note := shortDir(t) + "/ready"
+	require.NoError(t, unix.Mkfifo(note, 0o600))
+	s := supervise(t, "prepares slowly", func(c *Spec) {
+		c.Env = append(c.Env, noteKey+"="+note)
+		c.Timing.Start = time.Second
+	})
+	s.await(t, "it is slow", func() bool { return strings.Contains(strings.Join(s.logLines, ""), "is slow to start") })
+	require.Contains(t, s.logged(), "child of mlx5_0 is slow to start: loading programs after 1s; it is killed after 1m0s more")
+	require.NoError(t, os.WriteFile(note, nil, 0o600))
+	got := s.awaitState(t, status.StateRunning)
+	require.Zero(t, got.Restarts)
+	require.Equal(t, status.Status{
+		State: status.StateStarting, Reason: status.ReasonOK, Message: "slow to start: loading programs",
+	}, s.statuses[1])
+	require.NoError(t, s.stop())
 }
 
 // started starts a child without a Supervisor, with the other end of its lifeline open or not, and returns what it says and

@@ -73,6 +73,7 @@ func TestTheLastCountsOfADeadChildAreThere(t *testing.T) {
 
 func TestChildsEndIsReportedInOneLine(t *testing.T) {
 	soon := func(c *Spec) { c.Timing.Start = 2 * time.Second }
+	slow := func(c *Spec) { c.Timing.Start, c.Timing.Load = 2*time.Second, 2*time.Second }
 	impatient := func(c *Spec) { c.Timing.Start, c.Timing.Beat = 5*time.Second, 2*time.Second }
 	wary := func(c *Spec) {
 		impatient(c)
@@ -94,7 +95,10 @@ func TestChildsEndIsReportedInOneLine(t *testing.T) {
 		"stops":                    {status.ReasonStuck, "stopped responding and was killed", wary},
 		"hangs early":              {status.ReasonStuck, `(/proc/self/exe) did not shake hands in time and was killed: "thinking"; check child_path`, soon},
 		"stops before the handshake": {
-			status.ReasonStuck, `(/proc/self/exe) did not shake hands in time and was killed; check child_path`, soon,
+			status.ReasonStuck, "was slow to start and was killed after 4s: starting; see whether the host is overloaded", slow,
+		},
+		"hangs while it prepares": {
+			status.ReasonStuck, "was slow to start and was killed after 4s: loading programs; see whether the host is overloaded", slow,
 		},
 		"is mute after the handshake": {
 			status.ReasonStuck, `(/proc/self/exe) did not shake hands in time and was killed; check child_path`, soon,

@@ -25,6 +25,7 @@ type report struct {
 	Crash  string   // the line of its stderr that names a crash
 	Tail   []string // the last lines of its stderr
 	Late   bool     // killed because the handshake did not come in time
+	Step   string   // the last step of the start that the child has reported; "": none
 }
 
 func (r *report) complete(c *child, e *stderrLog) {
@@ -70,6 +71,9 @@ func explain(s *Spec, r *report, by cause, in Call) (status.End, Retry) {
 		return ended(status.ReasonStuck, "stopped responding%s and was killed", during(in)), Soon
 	case by == causeStuck:
 		return ended(status.ReasonStuck, "was stuck%s and was killed", during(in)), Soon
+	case r.Late && r.Step != "":
+		return ended(status.ReasonStuck, "was slow to start and was killed after %v: %s%s; see whether the host is overloaded",
+			s.Timing.Start+s.Timing.Load, r.Step, lastLine(r)), Soon
 	case r.Late:
 		return ended(status.ReasonStuck, "(%s) did not shake hands in time and was killed%s; check %s",
 			r.Exe, lastLine(r), s.Option), Soon

@@ -41,10 +41,11 @@ const (
 type ServeConfig struct {
 	Handshake Handshake
 	ByHand    string // the text that it prints when it was not started by a host
-	Thread    string // the name of its first thread, which ps(1) shows; at most 15 bytes
+	Thread    string // the name of its first thread, which ps(1) shows, and with Needs of all threads; at most 15 bytes
 	// Prepare does what takes the privileges that the program was started with. It is called in the first start only, on
 	// the first thread, before Needs. What it leaves to the second start, after the confinement, are descriptors that are
-	// not closed by exec, and the environment. An error ends the process. nil: there is nothing to prepare. It needs Needs.
+	// not closed by exec, and the environment. It may take a minute if it calls ReportProgress. An error ends the process.
+	// nil: there is nothing to prepare. It needs Needs.
 	Prepare func() error
 	// Needs returns the parts of the file system that its libraries use. The process
 	// gives up the rest, and all capabilities. nil: it keeps everything. An error ends the
@@ -103,6 +104,9 @@ func Serve(c ServeConfig) int {
 		return exitByHand
 	}
 	closeProgram()
+	if !confine.Again() {
+		ReportProgress(stepStarting)
+	}
 	if c.Needs != nil {
 		if err := c.enter(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -147,7 +151,7 @@ func (c ServeConfig) enter() error {
 	if err != nil {
 		return fmt.Errorf("confine this process: %w", err)
 	}
-	n.Sockets = os.Getenv(plugin.EnvUnixSocketDir)
+	n.Sockets, n.Name = os.Getenv(plugin.EnvUnixSocketDir), c.Thread
 	n.Read = append(n.Read, memoryMap)
 	if err := confine.Enter(n); err != nil {
 		return fmt.Errorf("confine this process: %w", err)

@@ -21,6 +21,9 @@ type Spec struct {
 	Resource string   // the resource that it holds and has to close, as in "device"
 	Option   string   // the configuration option that names the program, as in "worker_path"
 	Env      []string // its whole environment, "key=value"
+	// KernelCloses says that the kernel closes the resource when the process ends, which takes a while: a process that is
+	// about to end is left to it, and not called stuck.
+	KernelCloses bool
 
 	Handshake Handshake
 	Timing    Timing
@@ -96,7 +99,8 @@ type Call struct {
 // Timing has the limits and delays of a Supervisor. A field that is 0 gets its value from
 // DefaultTiming.
 type Timing struct {
-	Start    time.Duration // from the fork to the handshake; a fork that takes twice as long is given up
+	Start    time.Duration // from the fork to the handshake, unless the child has reported progress by then
+	Load     time.Duration // from then on, for a child that has reported progress; a fork that takes twice as long is given up
 	Beat     time.Duration // a child that sends no message for so long hangs
 	Stuck    time.Duration // a call that lasts longer is stuck
 	Grace    time.Duration // for a child to close its resource and exit
@@ -111,6 +115,7 @@ type Timing struct {
 func DefaultTiming() Timing {
 	return Timing{
 		Start:    5 * time.Second,
+		Load:     time.Minute,
 		Beat:     5 * time.Second,
 		Stuck:    10 * time.Second,
 		Grace:    1500 * time.Millisecond,
@@ -126,6 +131,7 @@ func (t Timing) orDefault() Timing {
 	d := DefaultTiming()
 	for _, m := range [...]struct{ to, from *time.Duration }{
 		{&t.Start, &d.Start},
+		{&t.Load, &d.Load},
 		{&t.Beat, &d.Beat},
 		{&t.Stuck, &d.Stuck},
 		{&t.Grace, &d.Grace},

@@ -143,6 +143,49 @@ func TestHandshakeHasItsTimeFromTheFork(t *testing.T) {
 	})
 }
 
+func TestSlowChildHasMoreTimeForItsHandshake(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var kills atomic.Int32
+		l := newLimit(5*time.Second, func() { kills.Add(1) })
+		l.more = time.Minute
+		l.start()
+		l.report("starting")
+		pass(5 * time.Second)
+		require.Zero(t, kills.Load())
+		<-l.slow
+		l.report("loading")
+		pass(59 * time.Second)
+		require.Zero(t, kills.Load())
+		pass(time.Second)
+		require.Equal(t, int32(1), kills.Load())
+		require.True(t, l.isLate())
+		require.Equal(t, "loading", l.current())
+	})
+}
+
+func TestSlowStartGivesItsPlaceBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, starts := newRecorder(), newStarts(1)
+		p := newFakeProcess(nil)
+		p.slow = make(chan struct{})
+		c := testSpec()
+		c.Starts, c.Log = starts, r.logger()
+		s := New(c, &testContract{recorder: r})
+		s.launch = func(_ Attempt[message], f *os.File, _ func(message) error) (instance, error) { return p, f.Close() }
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { _ = s.Run(ctx) })
+		synctest.Wait()
+		require.Len(t, starts.places, 1)
+		close(p.slow)
+		synctest.Wait()
+		require.Empty(t, starts.places)
+		require.Contains(t, r.logged(), "child of mlx5_0 is slow to start: loading after 5s; it is killed after 1m0s more")
+		cancel()
+		running.Wait()
+	})
+}
+
 func TestChildThatShookHandsIsNeverLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLimit(5*time.Second, func() { t.Error("it was killed") })

@@ -91,3 +91,76 @@ func TestStoppingDoesNotWaitForADelay(t *testing.T) {
 		}, s)
 	}
 }
+
+// leaveToKernel makes the kernel close what the bubble's processes hold, from their last word on.
+func leaveToKernel(b *bubble) {
+	synctest.Wait()
+	b.spec.KernelCloses, b.exits = true, func(pid int) bool { return pid == 4711 }
+}
+
+func TestStoppingLeavesAnEndingChildToTheKernel(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		leaveToKernel(b)
+		p := b.processes()[0]
+		p.set(true, true)
+		begin := time.Now()
+		b.cancel()
+		require.NoError(t, <-b.over)
+		require.Equal(t, 2*time.Second, time.Since(begin))
+		_, killed := p.times()
+		require.Zero(t, killed)
+		require.Equal(t, []status.End{{Reason: status.ReasonOK}}, b.endings())
+		require.Empty(t, b.lines())
+	}, openOnly)
+}
+
+func TestStoppingWaitsForAnEndingChildWithoutAWord(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		leaveToKernel(b)
+		p := b.processes()[0]
+		p.set(true, true)
+		b.cancel()
+		pass(1700 * time.Millisecond)
+		p.die(0)
+		require.NoError(t, <-b.over)
+		require.Empty(t, b.lines())
+	}, openOnly)
+}
+
+func TestEndingChildKeepsItsReasonWhileTheKernelCloses(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		leaveToKernel(b)
+		b.processes()[0].set(true, true)
+		pass(10 * time.Second)
+		require.Equal(t, status.End{Reason: status.ReasonRemoved, Message: "mlx5_0: removed"}, b.endings()[0])
+		require.Equal(t, status.ReasonRemoved, b.last().Reason)
+		require.Len(t, b.lines(), 1)
+	}, func(p *fakeProcess) {
+		p.send("opened")
+		<-time.After(time.Second)
+		endWith(status.ReasonRemoved)(p)
+	}, openOnly)
+}
+
+// A killed child ends too, and what it holds is closed by the kernel.
+func TestHungChildIsNotHeldWhileTheKernelCloses(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		leaveToKernel(b)
+		b.processes()[0].set(false, true)
+		pass(10 * time.Second)
+		require.Equal(t, "child of mlx5_0 stopped responding and was killed", b.endings()[0].Message)
+		require.Len(t, b.processes(), 2, "another one is started")
+	}, openOnly)
+}
+
+func TestChildThatDoesNotEndIsKilledThoughTheKernelCloses(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		leaveToKernel(b)
+		b.exits = func(int) bool { return false }
+		b.processes()[0].set(true, false)
+		b.cancel()
+		require.NoError(t, <-b.over)
+		require.Len(t, b.lines(), 1)
+		require.Contains(t, b.lines()[0], "did not close its device within 1.5s and is killed")
+	}, openOnly)
+}

@@ -24,6 +24,11 @@ type instance interface {
 	// Started is closed when the start is over: the handshake is complete, was not
 	// complete in time, or the child is gone.
 	Started() <-chan struct{}
+	// Slow is closed when the start takes longer than Timing.Start and the child has
+	// reported progress.
+	Slow() <-chan struct{}
+	// Step returns the step that the start of the child is at, "" if it has reported none.
+	Step() string
 	// Streamed is closed when the stream has ended. Ask and Kill end it.
 	Streamed() <-chan struct{}
 	// Ask asks the child to close what it holds and to exit.
@@ -43,6 +48,7 @@ type Supervisor[M any] struct {
 	contract Contract[M]
 	launch   func(a Attempt[M], shared *os.File, deliver func(M) error) (instance, error) // takes over the file
 	mono     func() int64                                                                 // CLOCK_MONOTONIC, ns
+	exits    func(pid int) bool                                                           // isExiting
 	wake     chan struct{}
 
 	backoff backoff
@@ -50,6 +56,7 @@ type Supervisor[M any] struct {
 	started uint64
 	crashes uint64
 	lastLog string // the last message logged, without its delay
+	slow    bool   // a slow start has been logged
 }
 
 // New returns the Supervisor of a program under a contract.
@@ -65,6 +72,7 @@ func New[M any](s Spec, c Contract[M]) *Supervisor[M] {
 		spec:     s,
 		contract: c,
 		mono:     clock.Monotonic,
+		exits:    isExiting,
 		wake:     make(chan struct{}, 1),
 		backoff:  backoff{first: s.Timing.Retry, limit: s.Timing.RetryMax, rand: s.Rand},
 		status:   status.Status{Reason: status.ReasonOK},

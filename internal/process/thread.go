@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"strconv"
 )
 
 // uninterruptible reports whether a thread of a process is in state D: it waits in the
@@ -12,6 +13,21 @@ import (
 func uninterruptible(pid, thread int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/stat", pid, thread))
 	return err == nil && stateOf(text) == 'D'
+}
+
+// isExiting reports whether a process is about to end: the kernel releases what it held.
+func isExiting(pid int) bool {
+	const flags, exiting = 6, 0x4 // the field after the state (proc_pid_stat(5)), and PF_EXITING in linux/sched.h
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	if len(fields) <= flags {
+		return false
+	}
+	set, err := strconv.ParseUint(string(fields[flags]), 10, 64)
+	return err == nil && set&exiting != 0
 }
 
 // stateOf returns the state in the text of a stat file, 0 if there is none.

@@ -1,12 +1,17 @@
 package process
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/status"
 )
 
 func TestTheStateOfAThreadFollowsItsName(t *testing.T) {
@@ -43,4 +48,32 @@ func TestTheWatchdogLeavesAChildThatOnlyWaitsInTheKernel(t *testing.T) {
 	held = false
 	require.Equal(t, causeNone, w.check(), "it has to be the same in two checks")
 	require.Equal(t, causeStuck, w.check())
+}
+
+// The kernel names the thread that made an RDMA object, which may be any.
+func TestAllThreadsOfAConfinedChildHaveItsName(t *testing.T) {
+	s := supervise(t, "is confined", nil)
+	pid := s.awaitState(t, status.StateRunning).PID
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/comm", pid))
+	require.NoError(t, err)
+	require.Greater(t, len(tasks), 1)
+	for _, path := range tasks {
+		name, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, "test-child-main\n", string(name))
+	}
+	links, err := filepath.Glob(filepath.Join(s.dir.Path(), "*", "test-child-main"))
+	require.NoError(t, err)
+	require.Empty(t, links, "the name is not left behind")
+	require.NoError(t, s.stop())
+}
+
+// A process that has ended and was not waited for is still there, and has let go of everything.
+func TestExitingProcessIsRecognised(t *testing.T) {
+	require.False(t, isExiting(os.Getpid()))
+	require.False(t, isExiting(1<<30))
+	cmd := exec.Command("true")
+	require.NoError(t, cmd.Start())
+	require.Eventually(t, func() bool { return isExiting(cmd.Process.Pid) }, time.Minute, time.Millisecond)
+	require.NoError(t, cmd.Wait())
 }

@@ -7,6 +7,7 @@ type Reason string
 const (
 	ReasonOK            Reason = "ok"
 	ReasonNoLibrary     Reason = "no_library"
+	ReasonNoProgram     Reason = "no_program"
 	ReasonNoPermission  Reason = "no_permission"
 	ReasonNoDevice      Reason = "no_device"
 	ReasonUnsupported   Reason = "unsupported"

@@ -22,8 +22,8 @@ type Source interface {
 	// Attached returns what the source sees. It does not change.
 	Attached() Attached
 	// Next waits until the next second is over, and returns what has changed since the Snapshot before. After Close it
-	// returns the last changes once, and then ErrClosed; likewise ErrNoDevice, when the last device has gone. The errors of
-	// the source end it. That of ctx does not, and nothing is lost by it.
+	// returns the last changes once, and then ErrClosed; likewise ErrUnloaded. It goes
+	// on without a device. The errors of the source end it. That of ctx does not, and nothing is lost by it.
 	Next(ctx context.Context) (*Snapshot, error)
 	// Close ends the source. It does not block.
 	Close() error
@@ -32,7 +32,7 @@ type Source interface {
 // A Source that cannot begin, or go on, returns one of these wrapped.
 var (
 	ErrClosed      = errors.New("the source is closed")
-	ErrNoDevice    = errors.New("there is no RDMA device")      // or the last one is gone
+	ErrNoDevice    = errors.New("there is no RDMA device")      // and no driver core
 	ErrPermission  = errors.New("the privilege is missing")     // the text names it
 	ErrUnsupported = errors.New("this kernel cannot be traced") // the text says why
 	ErrUnloaded    = errors.New("the driver core was unloaded") // and with it all that was attached
@@ -41,12 +41,12 @@ var (
 // Attached is what a source sees, and what it took to begin.
 type Attached struct {
 	Hooks   string        // how it is attached: "kprobe" or "fentry", "sim"
-	Missing []string      // the functions that this kernel lacks; what they would show is not seen
+	Missing []string      // the functions that this kernel lacks or does not let be probed; what they would show is not seen
 	Load    time.Duration // from the start to the attachment
 }
 
-// A Snapshot has no more than these. A Source keeps what is above them for the next one; a host does not take it, since it
-// trusts no tracer to end.
+// A Snapshot has no more than these. A Source keeps what is above them for the next Snapshot, of events as many as one
+// Snapshot has: the rest is Lost. A host does not take what is above them, since it trusts no tracer to end.
 const (
 	MaxApps   = 4096
 	MaxEvents = 4096

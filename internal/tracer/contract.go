@@ -28,8 +28,8 @@ const ProgramName = "rdma-events-tracer"
 // subject is the name of the process in messages.
 const subject = "tracer"
 
-// startLimit is how long a tracer may take until the handshake. To load its programs into a kernel that is busy takes
-// seconds.
+// startLimit is how long a tracer may take until the handshake before its start is called slow. To load its programs into a
+// kernel that is busy takes seconds.
 const startLimit = 15 * time.Second
 
 func handshake() process.Handshake {
@@ -85,7 +85,7 @@ func New(c Config, h Handler) *Supervisor {
 	return process.New(process.Spec{
 		Exe: c.Exe, Dir: c.Dir, Name: ProgramName, Title: c.Request.Backend, Subject: subject, Resource: "hooks",
 		Option: "applications.tracer_path", Env: append([]string{settingsKey + "=" + c.Settings.text()}, slices.Clone(c.Env)...),
-		Handshake: handshake(), Timing: c.Timing, Starts: c.Starts, Log: c.Log, Rand: c.Rand,
+		Handshake: handshake(), Timing: c.Timing, Starts: c.Starts, Log: c.Log, Rand: c.Rand, KernelCloses: true,
 	}, &contract{request: c.Request, handler: h})
 }
 

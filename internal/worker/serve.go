@@ -33,7 +33,7 @@ func Serve(c ServeConfig) int {
 		Handshake: handshake(),
 		ByHand: programName + " is started by rdma-events, one for each RDMA device; " +
 			"it is not to be started by hand",
-		Thread: "rdma-ev-worker",
+		Thread: status.WorkerComm,
 		Shared: true,
 		Make:   c.service,
 	}

@@ -18,6 +18,7 @@ import (
 	"rdma_events/internal/trace/tracetest"
 	"rdma_events/internal/verbs"
 	"rdma_events/tests/lab/app"
+	"rdma_events/tests/lab/guest"
 )
 
 // Each kind of object has a handler, a place for its counts and a way to be destroyed of its own.
@@ -84,6 +85,47 @@ func TestReadsOfMoreThreadsThanAreFollowedAreCounted(t *testing.T) {
 		require.Len(t, last, processes)
 		require.Zero(t, missed, "round %d", round)
 	}
+}
+
+// A process opens the device, leaves it to a child and ends. It is looked for processes that have ended every five seconds.
+func TestTheKernelCountsAQueueThatIsLeftToAChild(t *testing.T) {
+	host := app.NewHost(t, "rdma0", "d0", open)
+	source, err := host.Open(time.Hour)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, source.Close()) }()
+	a := app.Start(t, "rdma0")
+	qp := a.Counts().QP
+	var last trace.App
+	until := func(what string, holds func(a trace.App) bool) {
+		t.Helper()
+		for range 15 {
+			snap, err := source.Next(t.Context())
+			require.NoError(t, err)
+			for _, found := range snap.Apps {
+				if found.Process.PID == a.PID() {
+					require.False(t, last.Ended, "nothing comes after the end")
+					last = found
+				}
+			}
+			if holds(last) {
+				return
+			}
+		}
+		t.Fatalf("%s: %+v", what, last)
+	}
+	a.Inject(t, verbs.EventQPFatal, 1)
+	until("an event", func(a trace.App) bool { return a.Unread == 1 })
+	a.Daemonize(t)
+	for range 8 {
+		_, err := source.Next(t.Context())
+		require.NoError(t, err)
+	}
+	guest.InjectNumber(t, "rdma0", "qp", qp, int(verbs.EventQPFatal), 2)
+	until("the child's events", func(a trace.App) bool { return a.Unread == 3 })
+	a.Read(t, 2)
+	until("what the child has read", func(a trace.App) bool { return a.Read == 2 && a.Unread == 1 })
+	a.Exit(t)
+	until("the end of the child", func(a trace.App) bool { return a.Ended && a.Discarded == 1 })
 }
 
 // The kernel has the names of the cgroup, also of one that is below others.

@@ -3,8 +3,10 @@ package bpf
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,7 +26,10 @@ const module = "ib_uverbs"
 // CAP_BPF and CAP_PERFMON, and on hosts whose kernel.perf_event_paranoid is above 2 CAP_SYS_ADMIN (perf_event_open(2)). It
 // takes tenths of a second, and waits for the kernel's verifier. The error is trace.ErrNoDevice,
 // ErrPermission or ErrUnsupported, wrapped, or one of the kernel's.
-func Load() (*Programs, error) {
+func Load() (*Programs, error) { return LoadReporting(func(string) {}) }
+
+// LoadReporting is Load, and reports each step before it begins.
+func LoadReporting(report func(step string)) (*Programs, error) {
 	began := time.Now()
 	h := hostAt("/")
 	if err := h.refusal(); err != nil {
@@ -35,7 +40,7 @@ func Load() (*Programs, error) {
 	}
 	defer openToItself()()
 	p := &Programs{core: h.core(), hooked: trace.Attached{Hooks: "kprobe"}}
-	if err := p.load(); err != nil {
+	if err := p.load(report); err != nil {
 		_ = p.Close() // the first error is the one to report
 		return nil, h.explain(err)
 	}
@@ -43,7 +48,8 @@ func Load() (*Programs, error) {
 	return p, nil
 }
 
-func (p *Programs) load() error {
+func (p *Programs) load(report func(step string)) error {
+	report("reading the kernel's types")
 	spec, err := loadTrace()
 	if err != nil {
 		return fmt.Errorf("read the programs: %w", err)
@@ -51,17 +57,18 @@ func (p *Programs) load() error {
 	if err := setTypes(spec); err != nil {
 		return err
 	}
-	opts, err := p.fit(spec)
+	fitted, err := fit(spec)
 	if err != nil {
 		return err
 	}
-	collection, err := ebpf.NewCollectionWithOptions(spec, opts)
+	report(fmt.Sprintf("loading %d programs", len(spec.Programs)))
+	collection, err := ebpf.NewCollectionWithOptions(spec, fitted.opts)
 	if err != nil {
 		return fmt.Errorf("load the programs: %w", err)
 	}
 	// What is attached keeps its program, and that its maps.
 	defer collection.Close()
-	if err := p.attach(spec, collection); err != nil {
+	if err := p.attach(spec, collection, fitted, report); err != nil {
 		return err
 	}
 	for name, to := range p.maps() {
@@ -87,64 +94,82 @@ func setTypes(spec *ebpf.CollectionSpec) error {
 	return errors.Join(spec.Variables["counted"].Set(counted), spec.Variables["errors"].Set(errs))
 }
 
+// fitted are the programs of a spec that fit a kernel.
+type fitted struct {
+	opts      ebpf.CollectionOptions
+	functions map[string]string // of all programs, as in choose
+	has       func(function string) bool
+	programs  []string
+}
+
 // fit leaves out of spec what the kernel has no function for: it would refuse all.
-func (p *Programs) fit(spec *ebpf.CollectionSpec) (ebpf.CollectionOptions, error) {
+func fit(spec *ebpf.CollectionSpec) (fitted, error) {
 	kernel, err := btf.LoadKernelSpec()
 	if err != nil {
-		return ebpf.CollectionOptions{}, fmt.Errorf("%w: the kernel does not describe its types: %w", trace.ErrUnsupported, err)
+		return fitted{}, fmt.Errorf("%w: the kernel does not describe its types: %w", trace.ErrUnsupported, err)
 	}
 	verbs, err := btf.LoadKernelModuleSpec(module)
 	if err != nil {
-		return ebpf.CollectionOptions{}, fmt.Errorf("%w: %s does not describe its types, as a module that was built apart from the kernel: %w",
+		return fitted{}, fmt.Errorf("%w: %s does not describe its types, as a module that was built apart from the kernel: %w",
 			trace.ErrUnsupported, module, err)
 	}
-	functions := map[string]string{}
-	for name, program := range spec.Programs {
-		if functions[name] = program.AttachTo; program.Type == ebpf.Tracing {
-			functions[name] = "" // the iterator
-		}
-	}
-	c, err := choose(functions, func(function string) bool {
+	f := fitted{functions: map[string]string{}, has: func(function string) bool {
 		var f *btf.Func
 		return verbs.TypeByName(function, &f) == nil
-	})
-	if err != nil {
-		return ebpf.CollectionOptions{}, err
+	}}
+	for name, program := range spec.Programs {
+		if f.functions[name] = program.AttachTo; program.Type == ebpf.Tracing {
+			f.functions[name] = "" // the iterator
+		}
 	}
-	p.hooked.Missing = c.missing
+	c, err := choose(f.functions, f.has)
+	if err != nil {
+		return fitted{}, err
+	}
+	f.programs = c.programs
 	chosen := map[string]*ebpf.ProgramSpec{}
 	for _, name := range c.programs {
 		chosen[name] = spec.Programs[name]
 	}
 	spec.Programs = chosen
-	return ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{
-		KernelTypes: kernel, ExtraRelocationTargets: []*btf.Spec{verbs},
-	}}, nil
+	f.opts.Programs = ebpf.ProgramOptions{KernelTypes: kernel, ExtraRelocationTargets: []*btf.Spec{verbs}}
+	return f, nil
 }
 
 // attach attaches the programs. The returns go first: a read whose begin was seen is then timed.
-func (p *Programs) attach(spec *ebpf.CollectionSpec, c *ebpf.Collection) error {
-	for name, program := range c.Programs {
-		var l link.Link
-		var err error
-		switch s := spec.Programs[name]; {
+func (p *Programs) attach(spec *ebpf.CollectionSpec, c *ebpf.Collection, f fitted, report func(step string)) error {
+	isReturn := func(name string) bool { return strings.HasPrefix(spec.Programs[name].SectionName, "kretprobe/") }
+	slices.SortStableFunc(f.programs, func(a, b string) int {
+		switch {
+		case isReturn(a) == isReturn(b):
+			return 0
+		case isReturn(a):
+			return -1
+		}
+		return 1
+	})
+	n := 0
+	links, missing, err := attachAll(f, func(name string) (io.Closer, error) {
+		n++
+		report(fmt.Sprintf("attaching program %d of %d", n, len(f.programs)))
+		switch s, program := spec.Programs[name], c.Programs[name]; {
 		case s.Type == ebpf.Tracing:
-			l, err = link.AttachIter(link.IterOptions{Program: program})
-		case strings.HasPrefix(s.SectionName, "kretprobe/"):
-			l, err = link.Kretprobe(s.AttachTo, program, nil)
+			return link.AttachIter(link.IterOptions{Program: program})
+		case isReturn(name):
+			return link.Kretprobe(s.AttachTo, program, nil)
 		default:
-			l, err = link.Kprobe(s.AttachTo, program, nil)
+			return link.Kprobe(s.AttachTo, program, nil)
 		}
-		if err != nil {
-			return fmt.Errorf("attach to %s: %w", spec.Programs[name].AttachTo, err)
-		}
+	})
+	p.hooked.Missing = missing
+	for _, l := range links {
 		if iter, ok := l.(*link.Iter); ok {
 			p.sights = iter
 			continue
 		}
 		p.hooks = append(p.hooks, l)
 	}
-	return nil
+	return err
 }
 
 // host has the files that say what this kernel allows; root is "/" but in tests.

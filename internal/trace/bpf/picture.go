@@ -21,7 +21,8 @@ type picture struct {
 
 	accounts map[traceProcess]*account
 	nameless map[uint32]*account // by device
-	waiting  []trace.Event       // that the Snapshot before had no room for
+	waiting  []trace.Event       // that the Snapshot before had no room for; at most trace.MaxEvents
+	lost     uint64              // events that were dropped because waiting was full
 }
 
 // account is what is known of a process.
@@ -108,16 +109,18 @@ func (a *account) take(c *traceApp, look uint64) {
 	a.now = next
 }
 
-// sweep ends the processes that are not there any more.
+// sweep ends the processes that are not there any more and have no queue open. An open queue belongs to a child that the
+// process has left it to, as with daemon(3): it ends with the last descriptor.
 func (p *picture) sweep(ended func(pid int) bool) {
 	for key, a := range p.accounts {
-		if ended(int(key.Tgid)) {
+		if a.queues == 0 && ended(int(key.Tgid)) {
 			a.ended = true
 		}
 	}
 }
 
-// events adds what happened since the Snapshot before.
+// events adds the events since the Snapshot before. What a storm has above two Snapshots is dropped and counted as lost: the
+// host emits an event that is not in the next Snapshot but one as a count without details.
 func (p *picture) events(records []traceRecord, snap *trace.Snapshot) {
 	for _, r := range records {
 		e := trace.Event{Type: verbs.EventType(r.Type), Number: r.Number, At: int64(r.Ns)}
@@ -129,7 +132,10 @@ func (p *picture) events(records []traceRecord, snap *trace.Snapshot) {
 	// Two processors may have had the same moment in another order.
 	slices.SortStableFunc(p.waiting, func(a, b trace.Event) int { return cmp.Compare(a.At, b.At) })
 	n := min(len(p.waiting), trace.MaxEvents)
-	snap.Events, p.waiting = p.waiting[:n:n], slices.Clone(p.waiting[n:])
+	kept := min(len(p.waiting), n+trace.MaxEvents)
+	p.lost += uint64(len(p.waiting) - kept)
+	snap.Events, p.waiting = p.waiting[:n:n], slices.Clone(p.waiting[n:kept])
+	snap.Lost += p.lost
 }
 
 // apps adds what has changed, and returns the processes that have ended: they are forgotten.

@@ -2,6 +2,7 @@ package bpf
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -85,16 +86,44 @@ func TestAProcessEndsASecondAfterItsLastQueue(t *testing.T) {
 	require.Empty(t, p.accounts)
 }
 
-// A child that has inherited the descriptor keeps the queue of a process that is gone.
-func TestAProcessThatIsGoneEndsWithItsQueueOpen(t *testing.T) {
+// A child that has inherited the descriptor keeps the queue of a process that is gone, as after daemon(3).
+func TestQueueOutlivesTheProcessThatLeftItToAChild(t *testing.T) {
+	isGone := func(pid int) bool { return pid == 4711 }
 	p := newPicture()
 	p.app(python, counted(2, 0))
 	p.reported(1)
-	p.sweep(func(pid int) bool { return pid == 4711 })
-	a := p.reported(2).Apps[0]
+	p.sweep(isGone)
+	require.Empty(t, p.reported(2).Apps)
+
+	c := counted(3, 0)
+	c.Read[1] = 1
+	p.app(python, c)
+	p.sweep(isGone)
+	a := p.reported(3).Apps[0]
+	require.False(t, a.Ended)
+	require.EqualValues(t, 1, a.Read)
+	require.EqualValues(t, 2, a.Unread)
+
+	c.Discarded[1], c.Queues = 2, 0
+	p.app(python, c)
+	p.sweep(isGone)
+	a = p.reported(4).Apps[0]
 	require.True(t, a.Ended)
 	require.Zero(t, a.Unread)
 	require.EqualValues(t, 2, a.Discarded)
+}
+
+// It has destroyed an object and had no event.
+func TestProcessWithoutAQueueEndsWhenItIsGone(t *testing.T) {
+	p := newPicture()
+	c := counted(0, 0)
+	c.Queues, c.DestroyedUnacked = 0, 1
+	p.app(python, c)
+	require.False(t, p.reported(1).Apps[0].Ended)
+	p.sweep(func(int) bool { return false })
+	require.Empty(t, p.reported(2).Apps)
+	p.sweep(func(pid int) bool { return pid == 4711 })
+	require.True(t, p.reported(3).Apps[0].Ended)
 }
 
 func TestTheLongestDelayIsOfTheLookThatIsOver(t *testing.T) {
@@ -139,4 +168,31 @@ func TestEventsAreInTheOrderOfTheirTimes(t *testing.T) {
 	require.Len(t, snap.Events, trace.MaxEvents)
 	p.events(nil, &snap)
 	require.Len(t, snap.Events, 3, "they come with the next one")
+}
+
+// 6,000 events a second, as of an application that arms the limit of its shared receive queue again and again.
+func TestStormIsBoundedAndCountedAsLost(t *testing.T) {
+	const seconds, each = 60, 6000
+	p := newPicture()
+	var sent uint64
+	var last trace.Snapshot
+	for second := range seconds {
+		now := uint64(second+1) * 1e9
+		records := make([]traceRecord, each)
+		for i := range records {
+			records[i] = traceRecord{Ns: now - uint64(each-i)*1000, Type: uint32(verbs.EventSRQLimitReached)}
+		}
+		last = trace.Snapshot{Lost: 7} // of the ring
+		p.events(records, &last)
+		require.LessOrEqual(t, len(last.Events), trace.MaxEvents)
+		require.LessOrEqual(t, len(p.waiting), trace.MaxEvents)
+		require.LessOrEqual(t, int64(now)-last.Events[0].At, int64(2*time.Second), "it is sent now or with the next Snapshot")
+		sent += uint64(len(last.Events))
+	}
+	require.EqualValues(t, seconds*each, sent+uint64(len(p.waiting))+last.Lost-7)
+	var after trace.Snapshot
+	p.events(nil, &after)
+	require.Len(t, after.Events, trace.MaxEvents)
+	require.Empty(t, p.waiting)
+	require.Equal(t, last.Lost-7, after.Lost)
 }

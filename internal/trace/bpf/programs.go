@@ -18,13 +18,13 @@ import (
 // coreDir is there as long as the module is loaded, and another directory when it is loaded again.
 const coreDir = "sys/module/" + module
 
-// Programs are programs that are loaded and attached. They see what happens until Close, or until the last process ends
-// that has inherited them.
+// Programs are programs that are loaded and attached. They see what happens until Close, or, if another process has inherited
+// them, until the last such process ends: the kernel takes seconds to detach them, for which no process need wait.
 type Programs struct {
 	apps, queues, waits, others, boards, ring *ebpf.Map
 
 	sights *link.Iter  // nil: hangs are not seen
-	hooks  []io.Closer // kept open
+	hooks  []io.Closer // kept open; none if they are inherited
 
 	core   uint64 // host.core when they were attached
 	hooked trace.Attached
@@ -64,12 +64,9 @@ func (p *Programs) LookupsNeedBPF() bool {
 	return errors.Is(err, unix.EPERM)
 }
 
-// Close detaches the programs, unless another process has inherited them.
+// Close detaches the programs. Those that are inherited stay attached until this process ends.
 func (p *Programs) Close() error {
-	var errs []error
-	for _, hook := range p.hooks {
-		errs = append(errs, hook.Close())
-	}
+	errs := []error{closeTogether(p.hooks)}
 	if p.sights != nil {
 		errs = append(errs, p.sights.Close())
 	}
@@ -137,12 +134,6 @@ func inheritable(from any) (int, error) {
 	return fd, nil
 }
 
-// descriptor is an inherited one that is only kept open.
-type descriptor int
-
-// Close implements io.Closer.
-func (d descriptor) Close() error { return unix.Close(int(d)) }
-
 // Adopt returns the programs that Inherit has left to this process. It needs no privilege.
 func Adopt(text string) (*Programs, error) {
 	var in inheritance
@@ -151,8 +142,7 @@ func Adopt(text string) (*Programs, error) {
 	}
 	p := &Programs{core: in.Core, hooked: trace.Attached{Hooks: in.Attach, Missing: in.Missing, Load: time.Duration(in.LoadNs)}}
 	for _, fd := range in.Hooks {
-		unix.CloseOnExec(fd)
-		p.hooks = append(p.hooks, descriptor(fd))
+		unix.CloseOnExec(fd) // otherwise it stays open as long as this process
 	}
 	for name, to := range p.maps() {
 		m, err := adoptMap(in.Maps[name])

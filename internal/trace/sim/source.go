@@ -45,7 +45,7 @@ func refusal(w *sim.World, at int64) error {
 		return fmt.Errorf("%w: CAP_BPF, says the scenario", trace.ErrPermission)
 	case errors.Is(err, verbs.ErrUnsupported):
 		return fmt.Errorf("%w: the scenario says so", trace.ErrUnsupported)
-	case err != nil || len(w.Devices(at)) == 0:
+	case err != nil:
 		return trace.ErrNoDevice
 	}
 	return nil
@@ -71,11 +71,8 @@ func (s *source) Next(ctx context.Context) (*trace.Snapshot, error) {
 		return nil, fmt.Errorf("wait for the next second: %w", err)
 	}
 	now := s.w.Now()
-	switch {
-	case s.closing.Err() != nil:
+	if s.closing.Err() != nil {
 		s.end = trace.ErrClosed
-	case len(s.w.Devices(now)) == 0:
-		s.end = fmt.Errorf("trace the simulator: %w", trace.ErrNoDevice)
 	}
 	for s.due <= now {
 		s.due += int64(time.Second)

@@ -18,8 +18,9 @@ func endCases() []testCase {
 		{"a Next whose context ends loses nothing", nil, contextEnds},
 		{"Close ends a Next that waits", nil, closeWakes},
 		{"the last changes come after Close, once", nil, lastChanges},
-		{"without a device there is no source", []Capability{Removal}, noDevice},
-		{"the source ends with the last device", []Capability{Removal}, lastDeviceGoes},
+		{"a source begins without a device", []Capability{Removal}, noDevice},
+		{"the source goes on after the last device has gone", []Capability{Removal}, lastDeviceGoes},
+		{"a hang is seen after its device has gone", []Capability{Removal, Fatal, Hanging}, hangOutlivesDevice},
 		{"a process learns of the removal, and loses its objects", []Capability{Removal, Fatal}, removalIsFatal},
 	}
 }
@@ -108,8 +109,7 @@ func lastChanges(s *scene) {
 
 func noDevice(s *scene) {
 	s.Remove(s)
-	_, err := s.Open(never)
-	require.ErrorIs(s, err, trace.ErrNoDevice)
+	s.watch(never).quiet()
 }
 
 func lastDeviceGoes(s *scene) {
@@ -117,12 +117,22 @@ func lastDeviceGoes(s *scene) {
 	p.Cause(s, s.typ, 1)
 	w.until("an event", p, unread(1))
 	s.Remove(s)
-	w.untilError(trace.ErrNoDevice)
-	_, err := w.src.Next(s.Context())
-	require.ErrorIs(s, err, trace.ErrNoDevice, "from then on")
-	a := w.of(p)
-	require.EqualValues(s, 1, a.Queued[s.typ], "the last changes came before")
-	require.EqualValues(s, 1, a.Discarded)
+	a := w.until("its event goes with its object", p, func(a trace.App) bool { return a.Discarded == 1 })
+	require.EqualValues(s, 1, a.Queued[s.typ])
+	w.next()
+	w.quiet()
+}
+
+// hangOutlivesDevice has a thread that waits for an acknowledgement while the driver takes the device away.
+func hangOutlivesDevice(s *scene) {
+	w, p := s.watch(2*time.Second), s.start()
+	p.Cause(s, s.typ, 1)
+	p.Hold(s)
+	p.Destroy(s, s.typ)
+	s.Remove(s)
+	h := w.untilHang(false)
+	require.Equal(s, p.PID(), h.Process.PID)
+	require.Equal(s, s.Device(), h.Device)
 }
 
 func removalIsFatal(s *scene) {
@@ -130,8 +140,7 @@ func removalIsFatal(s *scene) {
 	p.Cause(s, s.typ, 2)
 	w.until("two unread events", p, unread(2))
 	s.Remove(s)
-	w.untilError(trace.ErrNoDevice)
-	a := w.of(p)
+	a := w.until("its objects are gone", p, func(a trace.App) bool { return a.Discarded == 2 })
 	require.EqualValues(s, 1, a.Queued[verbs.EventDeviceFatal])
 	require.EqualValues(s, 2, a.Discarded)
 	require.EqualValues(s, 1, a.Unread, "the queue is there until the process closes it")
@@ -139,18 +148,4 @@ func removalIsFatal(s *scene) {
 	last := w.events[len(w.events)-1]
 	require.Equal(s, verbs.EventDeviceFatal, last.Type)
 	require.Zero(s, last.Number)
-}
-
-// untilError takes Snapshots until Next returns an error, which has to be want.
-func (w *watch) untilError(want error) {
-	w.Helper()
-	for range patience {
-		snap, err := w.src.Next(w.Context())
-		if err != nil {
-			require.ErrorIs(w, err, want)
-			return
-		}
-		w.take(snap)
-	}
-	w.Fatalf("%v: not in %d seconds", want, patience)
 }

@@ -13,7 +13,7 @@ import (
 // programs are the programs that the plugin starts, and the directory of their sockets.
 type programs struct {
 	worker *os.File
-	tracer *os.File // nil: none is started
+	tracer *os.File // nil: none is started, or it could not be opened yet
 	dir    *process.Dir
 }
 
@@ -21,9 +21,6 @@ func (c *Config) openPrograms() (*programs, error) {
 	var p programs
 	var err error
 	if p.worker, err = c.openWorker(); err == nil {
-		p.tracer, err = c.Applications.openTracer()
-	}
-	if err == nil {
 		p.dir, err = process.OpenDir("")
 	}
 	if err != nil {
@@ -66,16 +63,32 @@ func (c *Config) openWorker() (*os.File, error) {
 	return openProgram("worker_path", c.WorkerPath, workerName)
 }
 
-// openTracer opens the tracer program, nil if the configuration needs none.
+// ErrNoTracer is the error, or wrapped by the error, of Config.Check for a tracer program that cannot be used. The plugin goes on
+// without it, and takes it when it is there.
+var ErrNoTracer = errors.New("no tracer program")
+
+// tracerError is an error about the tracer program. It is ErrNoTracer, whose text would say nothing more.
+type tracerError struct{ error }
+
+// Is implements the interface of errors.Is.
+func (tracerError) Is(target error) bool { return target == ErrNoTracer }
+
+// Unwrap implements the interface of errors.Unwrap.
+func (e tracerError) Unwrap() error { return e.error }
+
+// openTracer opens the tracer program, nil if the configuration needs none. The error is ErrNoTracer.
 func (c *ApplicationsConfig) openTracer() (*os.File, error) {
 	if !c.Events {
 		return nil, nil
 	}
 	exe, err := openProgram("applications.tracer_path", c.TracerPath, tracer.ProgramName)
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("%w; install %s, or set applications.events = false", err, tracer.ProgramName)
+		err = fmt.Errorf("%w; install %s, or set applications.events = false", err, tracer.ProgramName)
 	}
-	return exe, err
+	if err != nil {
+		return nil, tracerError{err}
+	}
+	return exe, nil
 }
 
 // openProgram opens the program that an option names, or the one beside this program.

@@ -3,6 +3,7 @@ package rdma_events
 import (
 	"context"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -20,25 +21,33 @@ import (
 // tracing keeps the host's tracer running. It is its Handler: it keeps the status, and puts what the tracer sees into the
 // picture of applications.
 type tracing struct {
-	sup  *tracer.Supervisor
-	apps *keeper.Keeper
-	log  *slog.Logger
+	config   tracer.Config // without the program
+	programs *programs
+	open     func() (*os.File, error) // opens the program
+	apps     *keeper.Keeper
+	log      *slog.Logger
+	woken    chan struct{} // holds a token when another attempt to open the program may succeed
 
 	mu     sync.Mutex
 	status status.Status
+	sup    *tracer.Supervisor // nil: there is no program yet
 }
 
-// tracing returns what keeps the tracer running, nil if p has none.
+// openInterval is how often the program of the tracer is looked for while it is missing.
+const openInterval = 30 * time.Second
+
+// tracing returns what keeps the tracer running, nil if applications are not traced.
 func (c *Config) tracing(p *programs, holders *keeper.Keeper, r verbs.Request, starts *process.Starts, log *slog.Logger) *tracing {
-	if p.tracer == nil {
+	if !c.Applications.Events {
 		return nil
 	}
-	t := &tracing{apps: holders, log: log}
-	t.sup = tracer.New(tracer.Config{
-		Exe: p.tracer, Dir: p.dir, Request: c.traced(r), Timing: c.timing(), Starts: starts, Log: log,
-		Settings: tracer.Settings{Hooks: c.hooks(r.Backend), Reads: c.Reads(r)},
-	}, t)
-	return t
+	return &tracing{
+		config: tracer.Config{
+			Dir: p.dir, Request: c.traced(r), Timing: c.timing(), Starts: starts, Log: log,
+			Settings: tracer.Settings{Hooks: c.hooks(r.Backend), Reads: c.Reads(r)},
+		},
+		programs: p, open: c.Applications.openTracer, apps: holders, log: log, woken: make(chan struct{}, 1),
+	}
 }
 
 // hooks returns how the tracer attaches. The simulator's attaches to nothing, and needs no privilege.
@@ -54,10 +63,56 @@ func (c *Config) traced(all verbs.Request) trace.Request {
 	return trace.Request{Backend: all.Backend, Sim: all.Sim, HangAfter: time.Duration(c.Applications.HangAfter)}
 }
 
-// run keeps the tracer running until ctx is done and it has ended.
+// run keeps the tracer running until ctx is done and it has ended. A program that is missing is waited for.
 func (t *tracing) run(ctx context.Context) {
-	if err := t.sup.Run(ctx); err != nil {
+	if !t.openProgram(ctx) {
+		return
+	}
+	t.config.Exe = t.programs.tracer
+	sup := tracer.New(t.config, t)
+	t.mu.Lock()
+	t.sup = sup
+	t.mu.Unlock()
+	if err := sup.Run(ctx); err != nil {
 		t.log.Warn("supervision of the tracer ended", "error", err)
+	}
+}
+
+// openProgram opens the program, which programs.close closes. Until that succeeds it tries again. It returns false if ctx is done
+// first.
+func (t *tracing) openProgram(ctx context.Context) bool {
+	tick := time.NewTicker(openInterval)
+	defer tick.Stop()
+	for last := ""; ; {
+		var err error
+		if t.programs.tracer, err = t.open(); err == nil {
+			return true
+		}
+		if err.Error() != last {
+			last = err.Error()
+			t.log.Warn("applications are not traced: "+last, "reason", string(status.ReasonNoProgram))
+			t.Status(status.Status{State: status.StateBackingOff, Reason: status.ReasonNoProgram, Message: last})
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-tick.C:
+		case <-t.woken:
+		}
+	}
+}
+
+// wake makes a tracer that waits be started now.
+func (t *tracing) wake() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.sup != nil {
+		t.sup.Wake()
+		return
+	}
+	select {
+	case t.woken <- struct{}{}:
+	default:
 	}
 }
 
@@ -80,7 +135,7 @@ func (t *tracing) Attached(a trace.Attached, s status.Status) {
 	t.Status(s)
 	t.log.Info("applications are traced", "hooks", a.Hooks, "load", a.Load)
 	if len(a.Missing) > 0 {
-		t.log.Warn("this kernel lacks functions, and what they would show of applications is not seen: " + strings.Join(a.Missing, ", "))
+		t.log.Warn("this kernel lacks functions or does not let them be probed, and what they would show of applications is not seen: " + strings.Join(a.Missing, ", "))
 	}
 	t.apps.Attached(&a)
 }

@@ -2,13 +2,14 @@ package rdma_events
 
 import (
 	"context"
-	"errors"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/influxdata/telegraf/testutil"
@@ -28,11 +29,11 @@ func TestAMissingTracerIsNamedWithItsOptionAndWhatToDo(t *testing.T) {
 	c := DefaultConfig()
 	c.WorkerPath, c.Devices, c.Applications.Events = own, []string{"none"}, true
 	c.Applications.TracerPath = filepath.Join(t.TempDir(), "tracer")
-	for _, err := range []error{c.Check(), opening(&c)} {
-		require.ErrorIs(t, err, os.ErrNotExist)
-		require.EqualError(t, err, `inputs.rdma_events: applications.tracer_path = "`+c.Applications.TracerPath+`": open program: open `+
-			c.Applications.TracerPath+": no such file or directory; install rdma-events-tracer, or set applications.events = false")
-	}
+	err = c.Check()
+	require.ErrorIs(t, err, ErrNoTracer)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.EqualError(t, err, `inputs.rdma_events: applications.tracer_path = "`+c.Applications.TracerPath+`": open program: open `+
+		c.Applications.TracerPath+": no such file or directory; install rdma-events-tracer, or set applications.events = false")
 	c.Applications.TracerPath = ""
 	require.ErrorContains(t, c.Check(), "/"+tracer.ProgramName+": no such file")
 	c.Applications.TracerPath = "/etc/passwd"
@@ -41,12 +42,80 @@ func TestAMissingTracerIsNamedWithItsOptionAndWhatToDo(t *testing.T) {
 	require.NoError(t, c.Check())
 }
 
-func opening(c *Config) error {
-	d, err := Open(c, func(measure.Point) {}, newLogger(testutil.Logger{Quiet: true}))
-	if err == nil {
-		err = errors.Join(errors.New("it was opened"), d.Close())
+// counter is a log that counts its lines of level Warn and above.
+type counter struct {
+	slog.Handler
+	mu    sync.Mutex
+	lines []string
+}
+
+func (c *counter) Enabled(context.Context, slog.Level) bool { return true }
+
+func (c *counter) Handle(_ context.Context, r slog.Record) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r.Level >= slog.LevelWarn {
+		c.lines = append(c.lines, r.Message)
 	}
-	return err
+	return nil
+}
+
+// A package manager has removed the program, and installs it again.
+func TestPluginGoesOnWithoutATracerAndTakesItLater(t *testing.T) {
+	path := filepath.Join(t.TempDir(), tracer.ProgramName)
+	c := DefaultConfig()
+	c.Applications.Events, c.Applications.TracerPath = true, path
+	picture, err := c.Applications.keeper(verbs.BackendVerbs, c.Request(), func(measure.Point) {})
+	require.NoError(t, err)
+	log := &counter{}
+	synctest.Test(t, func(t *testing.T) {
+		now := c.tracing(&programs{}, picture, c.Request(), nil, slog.New(log))
+		ctx, cancel := context.WithCancel(t.Context())
+		found := make(chan bool)
+		go func() { found <- now.openProgram(ctx) }()
+		time.Sleep(10 * openInterval)
+		synctest.Wait()
+		got := tracerOf(t, picture.Points(time.Now(), now.worker()))
+		require.False(t, got.Attached)
+		require.Equal(t, status.StateBackingOff, got.Worker.State)
+		require.Equal(t, status.ReasonNoProgram, got.Worker.Reason)
+		require.Contains(t, got.Worker.Message, "install rdma-events-tracer")
+		require.Len(t, log.lines, 1)
+		require.Contains(t, log.lines[0], "applications are not traced: ")
+
+		require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755))
+		begin := time.Now()
+		now.wake()
+		require.True(t, <-found)
+		require.Equal(t, begin, time.Now(), "a device that comes is a reason to look at once")
+		require.NoError(t, now.programs.close())
+
+		require.NoError(t, os.Remove(path))
+		go func() { found <- now.openProgram(ctx) }()
+		time.Sleep(time.Second)
+		cancel()
+		require.False(t, <-found)
+	})
+}
+
+func TestDevicesAreWatchedWithoutATracer(t *testing.T) {
+	own, err := os.Executable()
+	require.NoError(t, err)
+	c := DefaultConfig()
+	c.WorkerPath, c.Devices, c.Applications.Events = own, []string{"none"}, true
+	c.Applications.TracerPath = filepath.Join(t.TempDir(), "tracer")
+	d, err := Open(&c, func(measure.Point) {}, newLogger(testutil.Logger{Quiet: true}))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { assert.NoError(t, d.Run(ctx)) })
+	require.Eventually(t, func() bool {
+		points, _ := d.Gather(time.Now())
+		return tracerOf(t, points).Worker.Reason == status.ReasonNoProgram
+	}, time.Minute, 10*time.Millisecond)
+	cancel()
+	running.Wait()
+	require.NoError(t, d.Close())
 }
 
 func TestWithoutEventsThereIsNoTracer(t *testing.T) {

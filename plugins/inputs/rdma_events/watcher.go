@@ -130,7 +130,7 @@ func Open(c *Config, emit func(measure.Point), log *slog.Logger) (*Devices, erro
 	}
 	t := c.tracing(p, holders, request, starts, log)
 	if t != nil {
-		m.Discovery = waking{m.Discovery, t.sup.Wake}
+		m.Discovery = waking{m.Discovery, t.wake}
 	}
 	return &Devices{monitor.New(m), holders, t, probes, p}, nil
 }

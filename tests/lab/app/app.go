@@ -231,6 +231,14 @@ func (a *App) ReadInChild(t testing.TB, count int) Counts {
 	return theirs
 }
 
+// Daemonize ends the process. A child goes on in its place with all that is open, until the end of the test, and obeys the other
+// methods; PID is still the number of the process that has ended.
+func (a *App) Daemonize(t testing.TB) {
+	t.Helper()
+	a.do(t, "daemon")
+	a.wait(t)
+}
+
 // EndChild ends the child.
 func (a *App) EndChild(t testing.TB) {
 	t.Helper()

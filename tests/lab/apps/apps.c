@@ -16,6 +16,7 @@
  *   join                                 waits for the threads
  *   close                                destroys what is left, and closes the device
  *   fork                                 a child with all that is open; "child LINE" leads it
+ *   daemon                               the process ends, and a child goes on in its place with all that is open
  *   rename NAME                          the process, in /proc/PID/comm
  *   crash, hang, exit                    at once; crash has no answer, and after hang there is none any more
  *
@@ -576,6 +577,22 @@ static int do_fork(const char *word, const char *rest)
 	return child.pid ? 0 : -1; /* the parent answers */
 }
 
+/* A child goes on in place of this process, as with daemon(3). */
+static int do_daemon(const char *word, const char *rest)
+{
+	pid_t pid;
+
+	(void)word;
+	(void)rest;
+	fflush(stdout);
+	pid = fork();
+	if (pid < 0)
+		return failed("fork", errno);
+	if (pid)
+		_exit(0);
+	return 0; /* the child answers */
+}
+
 /* Passes a line on to the child, and its answer back. */
 static int lead_child(const char *line)
 {
@@ -686,6 +703,7 @@ static const struct {
 	{ "fork", 0, 0, do_fork },	   { "rename", 1, 0, do_rename },
 	{ "crash", 0, 0, do_crash },	   { "hang", 0, 0, do_hang },
 	{ "exit", 0, 0, do_end },	   { "listen", 0, 1, do_listen },
+	{ "daemon", 0, 0, do_daemon },
 };
 
 static void carry_out(const char *line)

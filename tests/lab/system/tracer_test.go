@@ -385,6 +385,65 @@ func TestTwoPluginsTraceTheSameHost(t *testing.T) {
 	require.Zero(t, rig.Last(points, "rdma_tracer").Int("gaps"))
 }
 
+// The kernel takes seconds to detach the hooks, which is no fault of the tracer.
+func TestStoppingATracerIsNotReportedAsAKill(t *testing.T) {
+	r := startTraced(t)
+	a := startNamed(t, "victim")
+	a.Inject(t, verbs.EventQPFatal, 1)
+	awaitApp(t, r, "victim", fields{"queued": 1, "unread": 1})
+	r.Stop()
+	for _, line := range []string{"did not close its hooks", "cannot be killed", "slow to start", "supervision of the tracer ended"} {
+		require.NotContains(t, r.Log()+r.Stderr(), line)
+	}
+	guest.Eventually(t, "the tracer has ended", 20*time.Second, func() bool { return len(tracers(t)) == 0 })
+}
+
+// A process that hangs may hold a device that has gone, so the tracer outlives the last device.
+func TestTracerStaysWithoutADeviceWhileTheCoreIsLoaded(t *testing.T) {
+	r := startTraced(t)
+	first := tracers(t)
+	require.Len(t, first, 1)
+	guest.DeleteLink(t, device)
+	r.Await("the device is gone, and the tracer has looked since", soonTraced, func(points []rig.Point) bool {
+		return rig.Last(points, "rdma_device", "device", device).Int("open") == 0 && rig.Last(points, "rdma_tracer").Int("attached") == 1
+	})
+	guest.AddLink(t, device, guest.Driver(), netdev)
+	awaitOpens(r, device, 2)
+	a := startNamed(t, "after")
+	a.Inject(t, verbs.EventQPFatal, 2)
+	points := awaitApp(t, r, "after", fields{"queued": 2, "unread": 2})
+	require.Equal(t, first, tracers(t))
+	require.Zero(t, rig.Last(points, "rdma_tracer").Int("gaps"))
+	require.Zero(t, rig.Last(points, "rdma_tracer").Int("restarts"))
+}
+
+// workerComm is status.WorkerComm.
+const workerComm = "rdma-ev-worker"
+
+// rdma resource show names the thread that made an object.
+func TestObjectsOfAWorkerHaveOneName(t *testing.T) {
+	guest.RequireGuest(t)
+	guest.AddDevice(t, device, guest.Driver(), netdev)
+	r := startAs(t, nil, `[[inputs.rdma_events]]
+  [inputs.rdma_events.applications]
+    objects = true
+`, "250ms")
+	r.Await("the worker's objects", soonTraced, func(points []rig.Point) bool {
+		return rig.Last(points, "rdma_app", "device", device, "app", workerComm).Int("qps") > 0
+	})
+	var found int
+	for _, kind := range []string{"ctx", "pd", "cq", "qp"} {
+		for _, o := range guest.Resources(t, kind, device) {
+			if o["pid"] == nil {
+				continue // the kernel's
+			}
+			require.Equal(t, workerComm, o["comm"], "%s %v", kind, o)
+			found++
+		}
+	}
+	require.Positive(t, found)
+}
+
 // TestTheDriverCoreIsUnloadedBesideATracer unloads what the tracer is attached to, and loads it again.
 func TestTheDriverCoreIsUnloadedBesideATracer(t *testing.T) {
 	r := startTraced(t)
