@@ -74,7 +74,7 @@ func (o *reportFlags) plan(ctx context.Context, now time.Time, spools string) (_
 		return nil, err
 	}
 	p.parts = append([]report.Part{records, p.doctor(o.config)}, devices...)
-	p.parts = append(p.parts, p.host(), p.resources(), report.Config(o.config), p.kernel(o.device))
+	p.parts = append(p.parts, p.host(), p.resources(), report.Config(o.config, rdma_events.OptionNames()), p.kernel(o.device))
 	return p, nil
 }
 
@@ -92,7 +92,7 @@ func (p *reportPlan) read(path string) error {
 	if p.unknown = err; err == nil {
 		p.config = c
 	}
-	r, err := report.Redact(string(text))
+	r, err := report.Redact(string(text), rdma_events.OptionNames())
 	p.quoted = p.unknown == nil && err == nil && len(r.Removed) == 0
 	return nil
 }

@@ -152,6 +152,8 @@ func checkHostList(x *examination) []Result {
 		r.Text, r.Fix = fmt.Sprintf("user %d may not read it", x.UID), x.asRoot("chmod 0644 %s", h.PeersFile)
 	case h.listErr != nil:
 		r.Text = oneLine(bare(h.listErr))
+	case h.list.Len() == 0:
+		r.Text = "it has no hosts, so that this one neither probes others nor answers them"
 	case !h.listed:
 		r.Text = fmt.Sprintf("it has no host %q, so that this one neither probes others nor answers them: add it, or set fabric.host", h.Host)
 	case h.list.Len() < 2:

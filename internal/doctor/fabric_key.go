@@ -1,11 +1,13 @@
 package doctor
 
 import (
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"time"
 )
 
@@ -24,7 +26,26 @@ func checkFabricKey(x *examination) []Result {
 	if h.KeyFile != "" {
 		return []Result{x.checkKeyFile(h.KeyFile)}
 	}
-	return []Result{x.checkSecret(h.TLSKey), x.checkCertificates(h.TLSCert, true), x.checkCertificates(h.TLSCA, false)}
+	return []Result{x.checkTLSKey(h.TLSKey, h.TLSCert), x.checkCertificates(h.TLSCert, true), x.checkCertificates(h.TLSCA, false)}
+}
+
+// checkTLSKey reports the file of fabric.tls_key, and whether its key is that of the certificate. A certificate that cannot be read
+// is reported by checkCertificates.
+func (x *examination) checkTLSKey(path, certificate string) Result {
+	r := x.checkSecret(path)
+	all, err := x.certificates(certificate)
+	if r.Status != OK || err != nil {
+		return r
+	}
+	key, err := fs.ReadFile(x.Root, relative(path))
+	if err == nil {
+		_, err = tls.X509KeyPair(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: all[0].Raw}), key)
+	}
+	if err != nil {
+		r.Status, r.Text = Fail, fmt.Sprintf("it is not the key of the certificate in %s: %s", certificate, oneLine(bare(err)))
+		r.Fix = x.asRoot("install -m 0640 -g telegraf NEW.key %s", path)
+	}
+	return r
 }
 
 // checkKeyFile reports the file of fabric.key_file.
@@ -67,6 +88,8 @@ func (x *examination) checkSecret(path string) Result {
 }
 
 // checkCertificates reports until when the certificates of a file are valid, and whether the first is this host's if it has to be.
+// Of several authorities one has to be valid now: during a change of authority the old one may have expired already, or the new one
+// not be valid yet.
 func (x *examination) checkCertificates(path string, own bool) Result {
 	r := Result{Check: "fabric_key", Subject: path, Status: Fail, Fix: x.asRoot("install -m 0644 NEW.pem %s", path)}
 	all, err := x.certificates(path)
@@ -81,6 +104,14 @@ func (x *examination) checkCertificates(path string, own bool) Result {
 		}
 		all = all[:1]
 	}
+	valid := slices.DeleteFunc(slices.Clone(all), func(c *x509.Certificate) bool {
+		return x.Now().Before(c.NotBefore) || !c.NotAfter.After(x.Now())
+	})
+	others := ""
+	if n := len(all) - len(valid); n > 0 && len(valid) > 0 {
+		others = fmt.Sprintf("; %d of its %d certificates not valid now", n, len(all))
+		all = valid
+	}
 	first := all[0] // that ends
 	for _, c := range all {
 		if c.NotAfter.Before(first.NotAfter) {
@@ -94,9 +125,9 @@ func (x *examination) checkCertificates(path string, own bool) Result {
 	case x.Now().Before(first.NotBefore):
 		r.Text = "not valid before " + first.NotBefore.Format(day) + ": no host accepts it"
 	case left <= expiresSoon:
-		r.Status, r.Text = Warn, "expires on "+first.NotAfter.Format(day)
+		r.Status, r.Text = Warn, "expires on "+first.NotAfter.Format(day)+others
 	default:
-		r.Status, r.Fix, r.Text = OK, "", "valid until "+first.NotAfter.Format(day)
+		r.Status, r.Fix, r.Text = OK, "", "valid until "+first.NotAfter.Format(day)+others
 	}
 	return r
 }

@@ -163,6 +163,10 @@ func TestAProblemOfTheFabricIsReportedWithItsFix(t *testing.T) {
 			Result{"fabric_list", "/" + peersFile, Fail, `line 1: "gpu01" is not a host`, "sudoedit /" + peersFile},
 		},
 		{
+			"a list without hosts", tree{peersFile: "# host group\n"}, nil,
+			Result{"fabric_list", "/" + peersFile, Fail, "it has no hosts", "sudoedit /" + peersFile},
+		},
+		{
 			"a list without this host", nil, func(c *FabricConfig, _ *network, _ string) { c.Host = "gpu09" },
 			Result{"fabric_list", "/" + peersFile, Fail, `no host "gpu09"`, "sudoedit /" + peersFile},
 		},

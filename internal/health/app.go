@@ -51,7 +51,7 @@ func (k *Keeper) hang(p *measure.AppHang) {
 	if p.Number > 0 {
 		object += fmt.Sprintf(" %d", p.Number)
 	}
-	k.lasts(&appHangs, subject{device: p.Device, of: joined(" ", p.App, p.Object.String())}, p.At.Add(-time.Duration(p.Age)),
+	k.lasts(&appHangs, subject{device: p.Device, of: joined(" ", p.App, object)}, p.At.Add(-time.Duration(p.Age)),
 		fmt.Sprintf("%s, pid %d, hangs in the destruction of %s: acknowledgements are missing, %d of them", p.App, p.PID, object, p.Missing))
 }
 

@@ -21,7 +21,7 @@ func TestTheFirstEventOfAnApplicationMayBeAnError(t *testing.T) {
 	at := noon.Add(2 * time.Minute)
 	s := k.Observe(append(h.points(at), first), at)
 	require.Equal(t, []Problem{{
-		ID: "app-errors", Severity: Warning, Device: "mlx5_0", Since: at, Text: "100%d job_1870 had error events, 3 in all",
+		ID: "app-errors", Severity: Warning, Device: "mlx5_0", Of: "100%d job_1870", Since: at, Text: "100%d job_1870 had error events, 3 in all",
 	}}, s.Problems)
 	at = at.Add(halfHour + 10*time.Second)
 	require.Empty(t, k.Observe(append(h.points(at), first), at).Problems)
@@ -38,11 +38,11 @@ func TestAProblemOfAnApplicationNamesIt(t *testing.T) {
 	at := noon.Add(2 * time.Minute)
 	require.Equal(t, []Problem{
 		{
-			ID: "app-errors-unread", Severity: Warning, Device: "mlx5_0", Since: noon,
+			ID: "app-errors-unread", Severity: Warning, Device: "mlx5_0", Of: "python3 job_1870", Since: noon,
 			Text: "python3 job_1870 does not read its error events, 2 wait",
 		},
 		{
-			ID: "app-destroy-hangs", Severity: Warning, Device: "mlx5_0", Since: at.Add(-40 * time.Second),
+			ID: "app-destroy-hangs", Severity: Warning, Device: "mlx5_0", Of: "python3 qp 284", Since: at.Add(-40 * time.Second),
 			Text: "python3, pid 4711, hangs in the destruction of qp 284: acknowledgements are missing, 1 of them",
 		},
 	}, s.Problems)
@@ -54,6 +54,38 @@ func TestOwnWorkersRaiseNoAlertOfApplications(t *testing.T) {
 	h.app.Types[verbs.EventDeviceFatal] = 2
 	h.hang = measure.AppHang{Device: "mlx5_0", App: status.WorkerComm, Object: verbs.ScopeQP, Threads: 1, Age: int64(time.Minute)}
 	require.Empty(t, after(k, h, noon, 10*time.Minute).Problems)
+}
+
+func TestProblemsOfSeveralApplicationsDifferInALine(t *testing.T) {
+	k := NewKeeper("v1", "gpu-17")
+	hang := func(app string, object verbs.Scope, number uint32) measure.Point {
+		return &measure.AppHang{
+			Device: "mlx5_0", App: app, Object: object, Number: number, Threads: 1, Age: int64(time.Minute), PID: 4711, Proof: trace.ProofAsleep, At: noon,
+		}
+	}
+	h := healthy()
+	for _, tt := range []struct {
+		hangs []measure.Point
+		want  string
+	}{
+		{
+			[]measure.Point{hang("a", verbs.ScopeQP, 284), hang("b", verbs.ScopeCQ, 0)},
+			"mlx5_0 app-destroy-hangs a qp 284 since 11:59; 1 more",
+		},
+		{
+			[]measure.Point{hang("b\x07", verbs.ScopeQP, 284)},
+			"mlx5_0 app-destroy-hangs b? qp 284 since 11:59",
+		},
+	} {
+		s := k.Observe(append(h.points(noon), tt.hangs...), noon)
+		require.Equal(t, tt.want, s.Line(noon))
+		seen := map[string]bool{}
+		for _, p := range s.Problems {
+			require.False(t, seen[p.short(noon)], p.short(noon))
+			seen[p.short(noon)] = true
+		}
+		require.Len(t, seen, len(tt.hangs))
+	}
 }
 
 func TestATracerIsBlindIfItSawSomethingWithinADay(t *testing.T) {

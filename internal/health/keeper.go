@@ -247,9 +247,11 @@ func (k *Keeper) grows(r *rule, of subject, total uint64, text string) *growth {
 }
 
 func (k *Keeper) add(r *rule, of subject, since time.Time, text string) {
-	k.status.Problems = append(k.status.Problems, Problem{
-		ID: r.id, Severity: r.severity, Device: of.device, Port: of.port, Since: since.Round(0), Text: text,
-	})
+	p := Problem{ID: r.id, Severity: r.severity, Device: of.device, Port: of.port, Since: since.Round(0), Text: text}
+	if r.named {
+		p.Of = of.of
+	}
+	k.status.Problems = append(k.status.Problems, p)
 }
 
 // forget drops states that are over, and counters and ports that have been gone for longer than a rule looks back.

@@ -16,6 +16,7 @@ type rule struct {
 	hold     time.Duration // how long a state, or that a counter has grown, must last
 	count    int           // how often a counter must have grown
 	window   time.Duration // within
+	named    bool          // a problem names its application: several of one device differ in nothing else
 }
 
 // The rules.
@@ -34,9 +35,9 @@ var (
 	probeErrors     = rule{id: "probe-errors", severity: Warning, count: 3, window: quarter}
 	lostEvents      = rule{id: "lost-events", severity: Warning, count: 3, window: quarter}
 	lostCompletions = rule{id: "lost-completions", severity: Critical, count: 3, window: quarter}
-	appErrors       = rule{id: "app-errors", severity: Warning, count: 1, window: halfHour}
-	appUnread       = rule{id: "app-errors-unread", severity: Warning, hold: 2 * time.Minute}
-	appHangs        = rule{id: "app-destroy-hangs", severity: Warning}
+	appErrors       = rule{id: "app-errors", severity: Warning, count: 1, window: halfHour, named: true}
+	appUnread       = rule{id: "app-errors-unread", severity: Warning, hold: 2 * time.Minute, named: true}
+	appHangs        = rule{id: "app-destroy-hangs", severity: Warning, named: true}
 	tracerBlind     = rule{id: "tracer-blind", severity: Warning, hold: 10 * time.Minute}
 	fabricOwnLink   = rule{id: "fabric-own-link", severity: Critical, hold: time.Minute}
 	workerDown      = rule{id: "worker-down", severity: Warning, hold: 2 * time.Minute}

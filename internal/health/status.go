@@ -111,6 +111,7 @@ type Problem struct {
 	Severity Severity  `json:"severity"`
 	Device   string    `json:"device,omitempty"` // "": the plugin itself
 	Port     int       `json:"port,omitempty"`   // 0: the device
+	Of       string    `json:"of,omitempty"`     // the application, and the object that one of its threads hangs in
 	Since    time.Time `json:"since"`
 	Text     string    `json:"text"` // one line, without the device and its port
 }

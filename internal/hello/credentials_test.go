@@ -284,6 +284,68 @@ func TestCertificatesThatDoNotFitAreNotTaken(t *testing.T) {
 	require.Equal(t, 4, l.count("\n"))
 }
 
+// The log says chmod, and the files keep their content.
+func TestCertificatesAreReadAgainWhenAModeIsCorrected(t *testing.T) {
+	a, l := newCA(t, "a"), &lines{}
+	files := a.host(t, "gpu1", 2020, 2026)
+	c := certified(t, "gpu1", files, 2025, l)
+	held := c.held()
+	a.renew(t, files, "gpu1", 2024, 2050)
+	require.NoError(t, os.Chmod(files.TLSKey, 0o644))
+	for range 2 {
+		require.Equal(t, held, c.held())
+	}
+	require.Equal(t, 1, l.count("its mode is 0644: want 0640 or less, as by chmod 0640"))
+	require.NoError(t, os.Chmod(files.TLSKey, 0o640))
+	renewed := c.held()
+	require.NotEqual(t, held.cert.Certificate, renewed.cert.Certificate)
+	require.Equal(t, renewed, c.held())
+	require.Equal(t, 1, l.count("\n"))
+}
+
+// What is wrong here is in no file: it has no stamp.
+func TestCertificatesAreReadAgainAfterAFailure(t *testing.T) {
+	a, l := newCA(t, "a"), &lines{}
+	files := a.host(t, "gpu1", 2020, 2026)
+	c, err := openCertificates("gpu9", files, at(2025), l.log())
+	require.Error(t, err)
+	require.Nil(t, c)
+	c, err = openCertificates("gpu1", files, at(2025), l.log())
+	require.NoError(t, err)
+	held := c.current()
+	a.renew(t, files, "gpu1", 2024, 2050)
+	c.host = "gpu9"
+	for range 2 {
+		require.Equal(t, held, c.current())
+	}
+	require.Equal(t, 1, l.count("the certificates of before go on to be used"))
+	c.host = "gpu1"
+	require.NotEqual(t, held.cert.Certificate, c.current().cert.Certificate)
+}
+
+func TestCertificatesThatAreHalfWrittenAreNotTaken(t *testing.T) {
+	a, b, l := newCA(t, "a"), newCA(t, "b"), &lines{}
+	files := a.host(t, "gpu1", 2020, 2050)
+	c := certified(t, "gpu1", files, 2026, l)
+	held := c.held()
+	whole := func(path string) []byte {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		return append(text, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: b.cert.Raw})...)
+	}
+	for _, path := range []string{files.TLSCA, files.TLSCert} {
+		text := whole(path)
+		require.NoError(t, os.WriteFile(path, text[:len(text)-40], 0o600))
+		require.Equal(t, held, c.held())
+		require.Equal(t, 1, l.count(path+`\": it ends within a certificate: is it being written?`))
+		require.NoError(t, os.WriteFile(path, text, 0o600))
+		next := c.held()
+		require.NotEqual(t, held, next)
+		held = next
+	}
+	require.Len(t, held.cert.Certificate, 2)
+}
+
 func TestACertificateFileThatCannotBeIsALineThatNamesIt(t *testing.T) {
 	a := newCA(t, "a")
 	good := a.host(t, "gpu1", 2020, 2050)

@@ -139,8 +139,8 @@ func read(ctx context.Context, run Run, into any) error {
 }
 
 // Config returns the part with the plugin's own configuration, without secrets. path is "" if
-// none was named.
-func Config(path string) Part {
+// none was named. known are the names of the plugin's options, see Redact.
+func Config(path string, known []string) Part {
 	d := Description{ConfigTOML, "the plugin's own sections of its configuration, without comments and secrets"}
 	return single(d, stageRest, configLimit, func(context.Context) (File, error) {
 		if path == "" {
@@ -150,7 +150,7 @@ func Config(path string) Part {
 		if err != nil {
 			return File{}, fmt.Errorf("read configuration: %w", err)
 		}
-		r, err := Redact(string(text))
+		r, err := Redact(string(text), known)
 		if err != nil {
 			return File{}, fmt.Errorf("%s: %w", path, err)
 		}

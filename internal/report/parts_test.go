@@ -86,15 +86,15 @@ func TestHostAndResourcesAreThoseThatAProcessPrints(t *testing.T) {
 func TestTheConfigurationIsThereWithoutSecrets(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rdma_events.conf")
 	require.NoError(t, os.WriteFile(path, []byte("[[inputs.rdma_events]]\ntoken = 'hunter2'\n"), 0o600))
-	m := one(t, Config(path))
+	m := one(t, Config(path, someOptions))
 	require.Equal(t, "[inputs]\n\n  [[inputs.rdma_events]]\n    token = \"removed\"\n", string(m.Data.(Text)))
 	require.Equal(t, []string{"inputs.rdma_events[0].token"}, m.Removed)
 
 	require.NoError(t, os.WriteFile(path, []byte("token = hunter2\n"), 0o600))
-	m = one(t, Config(path))
+	m = one(t, Config(path, someOptions))
 	require.EqualError(t, m.Missing, path+": it is no TOML: line 1, before variables of the environment are put in")
-	require.Empty(t, Missing([]Made{one(t, Config(""))}))
-	require.ErrorIs(t, one(t, Config("/nonexistent/f")).Missing, os.ErrNotExist)
+	require.Empty(t, Missing([]Made{one(t, Config("", someOptions))}))
+	require.ErrorIs(t, one(t, Config("/nonexistent/f", someOptions)).Missing, os.ErrNotExist)
 }
 
 func TestAnEmptyPartSaysWhy(t *testing.T) {

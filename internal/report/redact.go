@@ -17,11 +17,8 @@ const removed = "removed"
 // ErrNoSections is the error of Redact for a file without the plugin's configuration.
 var ErrNoSections = errors.New("it has no [[inputs.rdma_events]]")
 
-// secret are parts of names, in lower case, whose values are never shown.
+// secret are parts of words, in lower case, beside which a secret may stand.
 var secret = []string{"token", "pass", "pwd", "key", "secret", "credential", "auth", "cookie", "bearer", "signature"}
-
-// filters are options of every input that have such a part in their names and hold none.
-var filters = []string{"namepass", "fieldpass", "tagpass", "metricpass", "namepass_separator"}
 
 // Redacted is what Redact leaves of a configuration.
 type Redacted struct {
@@ -29,11 +26,11 @@ type Redacted struct {
 	Removed []string // the places of values that were removed, as in "inputs.rdma_events[0].token"
 }
 
-// Redact returns the plugin's own sections of a configuration file without secrets: without the
-// values of keys whose names have a word for one, and without the user information of URLs. All
-// other sections are left out, and so are comments. Variables of the environment stay what they
-// are, since text has not been expanded. The error never quotes the file.
-func Redact(text string) (Redacted, error) {
+// Redact returns the plugin's own sections of a configuration file without secrets. known are the names of its options, as in
+// "probe.interval". Of an option that is not among them only the name is left, since its value may hold a secret in any form. Of
+// the known ones the values are left out that may hold one or that are tables. All other sections and comments are left out.
+// Variables of the environment stay what they are, since text has not been expanded. The error never quotes the file.
+func Redact(text string, known []string) (Redacted, error) {
 	var file map[string]any
 	if _, err := toml.Decode(text, &file); err != nil {
 		return Redacted{}, parseError(err)
@@ -43,8 +40,8 @@ func Redact(text string) (Redacted, error) {
 	if !ok {
 		return Redacted{}, ErrNoSections
 	}
-	var r redaction
-	own = r.value("inputs.rdma_events", own)
+	r := redaction{known: known}
+	own = r.instances("inputs.rdma_events", own)
 	var b bytes.Buffer
 	e := toml.NewEncoder(&b)
 	e.Indent = "  "
@@ -63,113 +60,104 @@ func parseError(err error) error {
 	return errors.New("it is no TOML, before variables of the environment are put in")
 }
 
-// redaction replaces secrets and collects their places.
-type redaction struct{ places []string }
+// redaction replaces values and collects their places.
+type redaction struct {
+	known  []string
+	places []string
+}
 
-func (r *redaction) value(place string, v any) any {
+// remove returns the text in the place of a value.
+func (r *redaction) remove(place string) any {
+	r.places = append(r.places, place)
+	return removed
+}
+
+// instances returns the plugin's sections, of which a file that Telegraf accepts has one.
+func (r *redaction) instances(place string, v any) any {
 	switch v := v.(type) {
 	case map[string]any:
-		for _, key := range sortedKeys(v) {
-			at := place + "." + toml.Key{key}.String()
-			if isSecret(key) && !isKnown(at, v[key]) {
-				v[key] = removed
-				r.places = append(r.places, at)
-				continue
-			}
-			v[key] = r.value(at, v[key])
-		}
+		return r.section(place, "", v)
 	case []map[string]any:
 		for i := range v {
-			r.value(fmt.Sprintf("%s[%d]", place, i), v[i]) // changes the map itself
+			v[i] = r.section(fmt.Sprintf("%s[%d]", place, i), "", v[i])
 		}
+		return v
 	case []any:
 		for i := range v {
-			at := fmt.Sprintf("%s[%d]", place, i)
-			if i > 0 && isSecretFlag(v[i-1]) {
-				v[i] = removed
-				r.places = append(r.places, at)
-				continue
+			v[i] = r.instances(fmt.Sprintf("%s[%d]", place, i), v[i])
+		}
+		return v
+	}
+	return r.remove(place)
+}
+
+// section returns the options of a section. prefix is that of their names: "", or as in "probe.".
+func (r *redaction) section(place, prefix string, options map[string]any) map[string]any {
+	clean := map[string]any{}
+	for _, key := range sortedKeys(options) {
+		name := prefix + toml.Key{key}.String()
+		at := place + "." + toml.Key{key}.String()
+		section, isSection := options[key].(map[string]any)
+		switch {
+		case slices.Contains(r.known, name):
+			clean[key] = r.value(at, name, options[key])
+		case isSection && r.isSection(name+"."):
+			clean[key] = r.section(at, name+".", section)
+		default:
+			if holdsSecret(strings.ReplaceAll(key, " ", "")) { // as a header in the place of a name
+				key, at = removed, place+"."+removed
 			}
-			v[i] = r.value(at, v[i])
+			clean[key] = r.remove(at)
+		}
+	}
+	return clean
+}
+
+func (r *redaction) isSection(prefix string) bool {
+	return slices.ContainsFunc(r.known, func(name string) bool { return strings.HasPrefix(name, prefix) })
+}
+
+// value returns the value of a known option.
+func (r *redaction) value(place, name string, v any) any {
+	switch v := v.(type) {
+	case map[string]any, []map[string]any:
+		return r.remove(place)
+	case []any:
+		for i := range v {
+			v[i] = r.value(fmt.Sprintf("%s[%d]", place, i), name, v[i])
 		}
 	case string:
-		clean := withoutSecrets(v)
-		if clean != v {
-			r.places = append(r.places, place)
+		if isWord(name) && !isKeyFile(name, v) || holdsSecret(v) {
+			return r.remove(place)
 		}
-		return clean
+	default:
+		if isWord(name) && name != "probe.pkey_index" {
+			return r.remove(place)
+		}
 	}
 	return v
 }
 
-func isSecret(name string) bool {
-	name = strings.ToLower(name)
-	if slices.Contains(filters, name) {
-		return false
-	}
-	for _, word := range secret {
-		if strings.Contains(name, word) {
-			return true
-		}
-	}
-	return false
+// isWord reports whether a text has a word for a secret.
+func isWord(text string) bool {
+	text = strings.ToLower(text)
+	return slices.ContainsFunc(secret, func(word string) bool { return strings.Contains(text, word) })
 }
 
-// isSecretFlag reports whether an element of an array is an option of a command line that has a
-// secret as its value in the next one.
-func isSecretFlag(v any) bool {
-	flag, _ := v.(string)
-	return strings.HasPrefix(flag, "-") && !strings.ContainsAny(flag, "= \t:") && isSecret(flag)
+// holdsSecret reports whether a text may hold a secret: the user information of a URL, or a word for a secret and something that
+// separates it from a value, as in assignments, headers, command lines and JSON.
+func holdsSecret(text string) bool {
+	return userInfo.MatchString(text) || isWord(text) && strings.ContainsAny(text, "=:,;{}\"'` \t\r\n")
 }
 
-// isKnown reports whether an option of the plugin has a word for a secret in its name and holds none: the index of a P_Key, and
-// the file that has a key.
-func isKnown(place string, value any) bool {
-	switch v := value.(type) {
-	case int64:
-		return strings.HasSuffix(place, ".pkey_index")
-	case string:
-		return (strings.HasSuffix(place, ".fabric.key_file") || strings.HasSuffix(place, ".fabric.tls_key")) && pathOfKey.MatchString(v)
-	}
-	return false
+// isKeyFile reports whether the value of an option that names the file of a key is a path.
+func isKeyFile(name, value string) bool {
+	return (name == "fabric.key_file" || name == "fabric.tls_key") && pathOfKey.MatchString(value)
 }
 
 // pathOfKey is an absolute path of two names or more. The texts in which keys are mostly written are none: digits have no slash, and
 // Base64 ends with a sign that is not here.
 var pathOfKey = regexp.MustCompile(`^(/[A-Za-z0-9._@-]+){2,}$`)
 
-var (
-	// userInfo is what stands before the host of a URL. A password may contain what does not
-	// belong there, so it goes to the last @ of the word.
-	userInfo = regexp.MustCompile(`://[^\s"'<>]*@`)
-	// assignments are those in a query of a URL, and in a variable of an environment.
-	assignments = regexp.MustCompile(`([A-Za-z0-9_.%-]+)=([^&;\s"']*)`)
-	// headers are those of HTTP: to the end.
-	headers = regexp.MustCompile(`([A-Za-z0-9_.-]+)\s*:\s[^\n]+`)
-	// flags are options of a command line with their values.
-	flags = regexp.MustCompile(`((?:^|\s)-[A-Za-z0-9_.-]+)\s+\S+`)
-)
-
-// withoutSecrets returns a value without the secrets that stand in it.
-func withoutSecrets(text string) string {
-	text = userInfo.ReplaceAllString(text, "://"+removed+"@")
-	for _, one := range []struct {
-		named *regexp.Regexp
-		sign  string
-	}{{flags, " "}, {headers, ": "}} {
-		text = one.named.ReplaceAllStringFunc(text, func(found string) string {
-			name := one.named.FindStringSubmatch(found)[1]
-			if !isSecret(name) {
-				return found
-			}
-			return name + one.sign + removed
-		})
-	}
-	return assignments.ReplaceAllStringFunc(text, func(one string) string {
-		name, _, _ := strings.Cut(one, "=")
-		if !isSecret(name) {
-			return one
-		}
-		return name + "=" + removed
-	})
-}
+// userInfo is the user information of a URL. A password may contain what does not belong there, so it goes to the last @.
+var userInfo = regexp.MustCompile(`(?s)://.*@`)

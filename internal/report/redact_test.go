@@ -6,6 +6,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// someOptions are options of the plugin.
+var someOptions = []string{
+	"devices", "worker_path", "probe.pkey_index", "fabric.host", "fabric.key_file", "fabric.tls_key", "sim.seed",
+}
+
 func TestSecretsAreRemovedWhereverTheyStand(t *testing.T) {
 	for _, tt := range []struct {
 		name, text, want string
@@ -52,18 +57,33 @@ func TestSecretsAreRemovedWhereverTheyStand(t *testing.T) {
 			"[inputs]\n\n  [[inputs.rdma_events]]\n    credentials = \"removed\"\n    [inputs.rdma_events.sim]\n      seed = 1\n", []string{"credentials"},
 		},
 		{
-			"nested tables and arrays of tables",
-			"[[inputs.rdma_events]]\n[inputs.rdma_events.a.b]\ntoken = 's1'\n[[inputs.rdma_events.list]]\nx = 1\n[[inputs.rdma_events.list]]\npassword = 's2'\n",
-			"[inputs]\n\n  [[inputs.rdma_events]]\n    [inputs.rdma_events.a]\n      [inputs.rdma_events.a.b]\n        token = \"removed\"\n\n" +
-				"    [[inputs.rdma_events.list]]\n      x = 1\n\n    [[inputs.rdma_events.list]]\n      password = \"removed\"\n",
-			[]string{"a.b.token", "list[1].password"},
+			"of tables that are no section, the names alone",
+			"[[inputs.rdma_events]]\n[inputs.rdma_events.a.b]\nx = 's1'\n[[inputs.rdma_events.list]]\nx = 's2'\n[[inputs.rdma_events.probe]]\nx = 's3'\n",
+			"[inputs]\n\n  [[inputs.rdma_events]]\n    a = \"removed\"\n    list = \"removed\"\n    probe = \"removed\"\n", []string{"a", "list", "probe"},
 		},
 		{
-			"inline tables, also in arrays of several types",
-			"[[inputs.rdma_events]]\na = {token = 's1', x = 1}\nb = [1, {my-key = 's2'}, [{secret = 's3'}]]\n",
-			"[inputs]\n\n  [[inputs.rdma_events]]\n    b = [1, {my-key = \"removed\"}, [{secret = \"removed\"}]]\n" +
-				"    [inputs.rdma_events.a]\n      token = \"removed\"\n      x = 1\n",
-			[]string{"a.token", "b[1].my-key", "b[2][0].secret"},
+			"of unknown options, the names alone, whatever the values are",
+			"[[inputs.rdma_events]]\na = \"password: 's1'\"\nb = '{\"token\": \"s2\"}'\nc = 'X-Api-Key  s3'\nd = \"pwd = 's4 s5'\"\ne = ['-u', 's6']\n" +
+				"f = 's7'\ng = 1\nh = {x = 's8'}\n[inputs.rdma_events.probe]\ni = 's9'\npkey_index = 2\n",
+			"[inputs]\n\n  [[inputs.rdma_events]]\n    a = \"removed\"\n    b = \"removed\"\n    c = \"removed\"\n    d = \"removed\"\n    e = \"removed\"\n" +
+				"    f = \"removed\"\n    g = \"removed\"\n    h = \"removed\"\n    [inputs.rdma_events.probe]\n      i = \"removed\"\n      pkey_index = 2\n",
+			[]string{"a", "b", "c", "d", "e", "f", "g", "h", "probe.i"},
+		},
+		{
+			"a header in the place of a name", "[[inputs.rdma_events]]\n'Authorization: Bearer s1' = 1\n",
+			"[inputs]\n\n  [[inputs.rdma_events]]\n    removed = \"removed\"\n", []string{"removed"},
+		},
+		{
+			"secrets in values of known options",
+			"[[inputs.rdma_events]]\ndevices = ['mlx5_0', 'token=s1', {x = 's2'}, ['pwd: s3']]\nworker_path = '{\"secret\": \"s4\"}'\n" +
+				"fabric.host = \"Bearer\\ns5\"\n",
+			"[inputs]\n\n  [[inputs.rdma_events]]\n    devices = [\"mlx5_0\", \"removed\", \"removed\", [\"removed\"]]\n    worker_path = \"removed\"\n" +
+				"    [inputs.rdma_events.fabric]\n      host = \"removed\"\n",
+			[]string{"devices[1]", "devices[2]", "devices[3][0]", "worker_path", "fabric.host"},
+		},
+		{
+			"a section that is a value, and an option that is a table", "[[inputs.rdma_events]]\nfabric = 's1'\n[inputs.rdma_events.devices]\nx = 's2'\n",
+			"[inputs]\n\n  [[inputs.rdma_events]]\n    devices = \"removed\"\n    fabric = \"removed\"\n", []string{"devices", "fabric"},
 		},
 		{
 			"multi-line strings", "[[inputs.rdma_events]]\ntoken = \"\"\"\ns1\ns2\"\"\"\nworker_path = '''\n/opt/worker'''\n",
@@ -71,31 +91,18 @@ func TestSecretsAreRemovedWhereverTheyStand(t *testing.T) {
 		},
 		{
 			"quoted and dotted keys", "inputs.rdma_events = [{\"the token\" = 's1', sub.pass_key = 's2'}]\n",
-			"[inputs]\n\n  [[inputs.rdma_events]]\n    \"the token\" = \"removed\"\n    [inputs.rdma_events.sub]\n      pass_key = \"removed\"\n",
-			[]string{"sub.pass_key", "\"the token\""},
+			"[inputs]\n\n  [[inputs.rdma_events]]\n    sub = \"removed\"\n    \"the token\" = \"removed\"\n",
+			[]string{"sub", "\"the token\""},
 		},
 		{
-			"user information of URLs", "[[inputs.rdma_events]]\nurls = ['http://u:s1@h:8086/x', 'see tcp://s2@h, tcp://h', 'http://u:s/3@4@h/?q=1']\n",
-			"[inputs]\n\n  [[inputs.rdma_events]]\n    urls = [\"http://removed@h:8086/x\", \"see tcp://removed@h, tcp://h\", \"http://removed@h/?q=1\"]\n",
-			[]string{"urls[0]", "urls[1]", "urls[2]"},
+			"user information of URLs, and their parameters",
+			"[[inputs.rdma_events]]\ndevices = ['http://u:s1@h:8086/x', 'see tcp://s2@h, tcp://h', 'http://u:s/3@4@h/?q=1', 'http://h/?a=1&api_token=s1&b=2', 'tcp://h']\n",
+			"[inputs]\n\n  [[inputs.rdma_events]]\n    devices = [\"removed\", \"removed\", \"removed\", \"removed\", \"tcp://h\"]\n",
+			[]string{"devices[0]", "devices[1]", "devices[2]", "devices[3]"},
 		},
 		{
-			"queries and variables in values", "[[inputs.rdma_events]]\nx = 'http://h/?a=1&api_token=s1&b=2'\nenvironment = ['HOME=/root', 'DB_PASSWORD=s2']\n",
-			"[inputs]\n\n  [[inputs.rdma_events]]\n    environment = [\"HOME=/root\", \"DB_PASSWORD=removed\"]\n    x = \"http://h/?a=1&api_token=removed&b=2\"\n",
-			[]string{"environment[1]", "x"},
-		},
-		{
-			"headers and command lines",
-			"[[inputs.rdma_events]]\nheaders = ['Authorization: Bearer s1', 'X-Api-Key : s2', 'Accept: text']\nargs = ['--password', 's3', '--token s4:s8', '-v']\n" +
-				"[inputs.rdma_events.more]\ncookie = 's5'\ndb_pwd = 's6'\npass = 's7'\n",
-			"[inputs]\n\n  [[inputs.rdma_events]]\n    args = [\"--password\", \"removed\", \"--token removed\", \"-v\"]\n" +
-				"    headers = [\"Authorization: removed\", \"X-Api-Key: removed\", \"Accept: text\"]\n    [inputs.rdma_events.more]\n" +
-				"      cookie = \"removed\"\n      db_pwd = \"removed\"\n      pass = \"removed\"\n",
-			[]string{"headers[0]", "headers[1]", "args[1]", "args[2]", "more.cookie", "more.db_pwd", "more.pass"},
-		},
-		{
-			"filters of every input", "[[inputs.rdma_events]]\nnamepass = ['rdma_*']\n",
-			"[inputs]\n\n  [[inputs.rdma_events]]\n    namepass = [\"rdma_*\"]\n", nil,
+			"options of every input", "[[inputs.rdma_events]]\nnamepass = ['rdma_*']\ntags = {x = 's1'}\n",
+			"[inputs]\n\n  [[inputs.rdma_events]]\n    namepass = \"removed\"\n    tags = \"removed\"\n", []string{"namepass", "tags"},
 		},
 		{
 			"sections of other plugins, and variables",
@@ -104,7 +111,7 @@ func TestSecretsAreRemovedWhereverTheyStand(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r, err := Redact(tt.text)
+			r, err := Redact(tt.text, someOptions)
 			require.NoError(t, err)
 			require.Equal(t, tt.want, r.Text)
 			require.NotRegexp(t, `s\d`, r.Text)
@@ -113,7 +120,7 @@ func TestSecretsAreRemovedWhereverTheyStand(t *testing.T) {
 				want = append(want, "inputs.rdma_events[0]."+place)
 			}
 			require.ElementsMatch(t, want, r.Removed)
-			again, err := Redact(r.Text)
+			again, err := Redact(r.Text, someOptions)
 			require.NoError(t, err, "the text is TOML")
 			require.Equal(t, r.Text, again.Text)
 		})
@@ -126,32 +133,35 @@ func TestAnErrorQuotesNothingOfTheFile(t *testing.T) {
 		"[[inputs.rdma_events]]\ntoken = hunter2\n", "token = \"hunter2\n", "hunter2", "[[inputs.rdma_events]]\nhunter2 = hunter2",
 		"[[inputs.rdma_events]]\nseed = $hunter2\n", "a = 1\na = \"hunter2\"\n", "x = \"\\hunter2\"\n", "[outputs]\ntoken = \"hunter2\"\n", "inputs = 1\n",
 	} {
-		_, err := Redact(text)
+		_, err := Redact(text, someOptions)
 		require.Error(t, err, text)
 		require.NotContains(t, err.Error(), "hunter")
 	}
-	_, err := Redact("a = 1\n[[inputs.rdma_events]]\ntoken = hunter2\n")
+	_, err := Redact("a = 1\n[[inputs.rdma_events]]\ntoken = hunter2\n", someOptions)
 	require.EqualError(t, err, "it is no TOML: line 3, before variables of the environment are put in")
-	_, err = Redact("[outputs]\n")
+	_, err = Redact("[outputs]\n", someOptions)
 	require.ErrorIs(t, err, ErrNoSections)
 }
 
 func FuzzNothingOfASecretIsLeft(f *testing.F) {
 	f.Add("token", "x")
 	f.Add("a.b", "http://u:p@h")
+	f.Add("devices", "x")
+	f.Add("probe", "x")
 	f.Fuzz(func(t *testing.T, key, value string) {
 		const word = "HUNTER2HUNTER2"
 		for _, text := range []string{
 			"[[inputs.rdma_events]]\n[inputs.rdma_events.\"" + key + "\"]\nmy_token = '" + word + "'\nother = '''" + value + "'''\n",
 			"[[inputs.rdma_events]]\n\"" + key + "\" = [{password = '" + word + "'}, '''" + value + "''']\n",
+			"[[inputs.rdma_events]]\nx = '''" + key + word + value + "'''\ndevices = ['''" + key + "token: " + word + value + "''']\n",
 		} {
-			r, err := Redact(text)
+			r, err := Redact(text, someOptions)
 			if err != nil {
 				require.NotContains(t, err.Error(), word)
 				continue
 			}
 			require.NotContains(t, r.Text, word)
-			_, err = Redact(r.Text)
+			_, err = Redact(r.Text, someOptions)
 			require.NoError(t, err)
 		}
 	})

@@ -45,7 +45,7 @@ func (c *Config) openProbing(r verbs.Request, emit func(measure.Point), log *slo
 		return nil, err
 	}
 	p := &probing{log: log, orders: map[string]*worker.Orders{}, list: f.list(host, log)}
-	list, err := p.list.read()
+	list, err := p.list.open()
 	if err != nil {
 		return nil, err
 	}

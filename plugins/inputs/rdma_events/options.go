@@ -48,6 +48,15 @@ func (c *Config) options() []option {
 		c.Fabric.options(), c.Sim.options())
 }
 
+// OptionNames returns the names of all options, those in a section as in "probe.interval".
+func OptionNames() []string {
+	var names []string
+	for _, o := range new(Config).options() {
+		names = append(names, o.key)
+	}
+	return names
+}
+
 func (c *Config) deviceOptions() []option {
 	const (
 		globList = `a list of globs on device names, as in ["mlx5_*"]`

@@ -109,8 +109,9 @@ func (*Plugin) SampleConfig() string { return sampleConfig }
 // Init checks the configuration and acquires nothing.
 func (p *Plugin) Init() error { return p.validate() }
 
-// Start opens the worker program and begins to watch. It does not block, and adds nothing
-// to acc itself, because Telegraf's shim does not read yet.
+// Start opens the worker program and begins to watch. It does not block, except for at most
+// two seconds while the file of fabric.peers_file is being written, and adds nothing to acc
+// itself, because Telegraf's shim does not read yet.
 func (p *Plugin) Start(acc telegraf.Accumulator) error {
 	p.start = clock.Boot()
 	p.emitter = emit.New(p.MaxEventPoints, p.now)
