@@ -206,7 +206,10 @@ func (w *world) checkSettled(when string) {
 func (w *world) checkPairs(when string, h *host, p *modern) {
 	found := map[string]string{}
 	for _, v := range p.k.Views() {
-		text := v.PeerDevice + " " + v.Verdict + v.Reason
+		text := v.Verdict + v.Reason
+		if v.Reason == "" {
+			text = v.PeerDevice + " " + text
+		}
 		if v.Verdict == "ok" && v.Reason == "" && !w.isProbed(h.name, v.Device, v.PeerHost) {
 			text += ", but nothing is answered"
 		}
@@ -217,7 +220,7 @@ func (w *world) checkPairs(when string, h *host, p *modern) {
 		for _, peer := range h.ownList().Pings(h.name, peers) {
 			state := device + " ok"
 			if !w.host(peer.Name).has(device) {
-				state = " " + string(fabric.ReasonUnsupported)
+				state = string(fabric.ReasonUnsupported)
 			}
 			want[device+" "+peer.Name] = state
 		}
@@ -250,17 +253,6 @@ func (w *world) isProbed(host, device, peer string) bool {
 		}
 	}
 	return n == 1
-}
-
-// checkAnswers notes answering sides whose session no host probes in.
-func (w *world) checkAnswers(when string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for key, s := range w.answers {
-		if w.probing(s.peer.Host, s.peer.Device, key.session) == nil {
-			w.faultLocked("%s: %s/%s keeps a side for a session that %s/%s does not have", when, key.host, s.device, s.peer.Host, s.peer.Device)
-		}
-	}
 }
 
 // now returns what a host says of the pairs with another one: a verdict or a reason.

