@@ -24,7 +24,7 @@ type link struct {
 // the client is over before the server has looked at its certificate (RFC 8446, section 2), and a server of HTTP/2
 // speaks without being asked (RFC 9113, section 3.4).
 func dial(ctx context.Context, address, host string, n *TCP) (*link, error) {
-	raw, err := (&net.Dialer{Control: userTimeout}).DialContext(ctx, "tcp", address)
+	raw, err := n.config.Dial(ctx, address)
 	if err != nil {
 		return nil, err
 	}
@@ -42,6 +42,11 @@ func dial(ctx context.Context, address, host string, n *TCP) (*link, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+// dialTCP connects to an address over TCP.
+func dialTCP(ctx context.Context, address string) (net.Conn, error) {
+	return (&net.Dialer{Control: userTimeout}).DialContext(ctx, "tcp", address)
 }
 
 // introduce makes a handshake and waits for the first byte after it.

@@ -21,6 +21,8 @@ type NetworkConfig struct {
 	Host        string // of this host in the list
 	Credentials *Credentials
 	Port        int // where hosts listen whose address has no port
+	// Dial connects to an address of the form host:port. If it is nil, connections are made over TCP.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
 }
 
 // TCP is the Network of real hosts. Its methods may be called concurrently.
@@ -33,6 +35,9 @@ type TCP struct {
 
 // New returns a TCP. It does not connect to any host yet.
 func New(c NetworkConfig) *TCP {
+	if c.Dial == nil {
+		c.Dial = dialTCP
+	}
 	return &TCP{config: c, limits: ownLimits(), speaks: ownVersions}
 }
 
