@@ -21,6 +21,7 @@ type answer struct {
 	orphan  int64  // since when there is none; 0: there is one
 	echoed  uint64 // echoes, as the worker has counted them
 	heard   int64  // when echoed was seen to grow last
+	strange int64  // since when the list lacks its host; 0: the list has it
 }
 
 // quietSince returns since when neither a conversation nor a probe has shown that the host goes on with an orphan.
@@ -220,13 +221,20 @@ func (k *Keeper) Ended(host string, sessions []uint64) {
 	}
 }
 
-// endOrphans ends the pairs with which their hosts do not go on: they say so, are not in the list any more, or have neither talked
-// nor sent a probe for long.
+// endOrphans ends the pairs with which their hosts do not go on: they say so, have been missing in the list for some time, or have
+// neither talked nor sent a probe for long. A host that is back in the list after some seconds, and may not even have noticed, goes
+// on with what it has.
 func (k *Keeper) endOrphans(ctx context.Context) {
 	now := k.cfg.Mono()
 	k.end(ctx, func(a *answer) bool {
-		_, listed := k.list.Host(a.host)
-		return !listed || a.over || a.orphan != 0 && now-a.quietSince() > int64(orphanFor)
+		switch _, listed := k.list.Host(a.host); {
+		case listed:
+			a.strange = 0
+		case a.strange == 0:
+			a.strange = now
+		}
+		return a.over || a.strange != 0 && now-a.strange >= int64(strangeFor) ||
+			a.orphan != 0 && now-a.quietSince() > int64(orphanFor)
 	})
 }
 

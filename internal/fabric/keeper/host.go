@@ -28,6 +28,8 @@ type host struct {
 	// Guarded by Keeper.mu.
 	pairs   []*pair
 	unheard fabric.Reason
+	older   bool  // it runs a release that does not know sessions
+	lost    int64 // when the last conversation ended, CLOCK_MONOTONIC ns; 0: one is open, or there was none
 }
 
 // newHost returns a host that does nothing before run.
@@ -152,6 +154,9 @@ func (h *host) hangUp(err error) {
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
 	why := hello.ReasonOf(err)
+	if h.unheard == fabric.ReasonNone {
+		h.lost = h.k.cfg.Mono()
+	}
 	if why != h.unheard {
 		h.k.cfg.Log.Debug("no conversation with a host", "host", h.Name, "reason", string(why), "error", err)
 	}
@@ -220,12 +225,19 @@ func (h *host) reconcile(conv hello.Conversation) error {
 	}
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
+	h.older = err != nil
 	for _, pr := range h.pairs {
 		if slices.Contains(lacking, pr.current()) {
 			pr.makeStale()
 		}
 	}
 	return nil
+}
+
+// mayHaveEnded reports whether the host may have ended the pairs by now though their probes come: a host of an older release does
+// so some time after the conversation was lost.
+func (h *host) mayHaveEnded(now int64) bool {
+	return h.older && h.lost != 0 && now-h.lost >= int64(olderKeepsFor)
 }
 
 // held returns the sessions with the host that go on.
@@ -255,7 +267,7 @@ func (h *host) digest() string {
 func (h *host) heard() {
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
-	h.unheard = fabric.ReasonNone
+	h.unheard, h.lost = fabric.ReasonNone, 0
 	for _, pr := range h.pairs {
 		pr.due = 0
 	}
@@ -310,6 +322,7 @@ func (h *host) changed(c hello.Change) {
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
 	for _, pr := range h.pairs {
+		pr.again = pr.again || pr.meeting
 		switch {
 		case pr.reason != fabric.ReasonNone:
 			if c.Epoch != 0 {

@@ -224,7 +224,11 @@ func (k *Keeper) remakeByName(device string) {
 	}
 	for _, h := range k.hosts {
 		for _, pr := range h.pairs {
-			if pr.reason == fabric.ReasonNone && pr.remote.Device == device && pr.port.device != device {
+			switch {
+			case pr.port.device == device:
+			case pr.meeting:
+				pr.again = true
+			case pr.reason == fabric.ReasonNone && pr.remote.Device == device:
 				pr.makeStale()
 			}
 		}

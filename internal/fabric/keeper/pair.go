@@ -22,6 +22,7 @@ type pair struct {
 	stale   bool          // it has to be met again: the peer has another epoch, has ended its end, or has a device that fits better
 	runs    bool          // the worker has an end of it
 	meeting bool          // it is being met, anew or for the first time
+	again   bool          // what it is being met with has changed meanwhile
 	retry   backoff
 	due     int64 // when it may be tried again
 	unmet   int64 // since when it has not met
@@ -154,6 +155,9 @@ func (pr *pair) makeStale() {
 
 // judgeAt judges as of a time up to which all facts are known.
 func (pr *pair) judgeAt(upTo int64) {
+	if pr.host.mayHaveEnded(upTo) {
+		pr.stale = true
+	}
 	if !pr.isJudged() {
 		return
 	}
@@ -228,7 +232,7 @@ func (pr *pair) met(session uint64, remote *hello.Port) {
 	if pr.session != session { // no fact of it came before this
 		pr.joined = session
 	}
-	pr.reason, pr.stale, pr.broken, pr.unsentSince = fabric.ReasonNone, false, 0, 0
+	pr.reason, pr.stale, pr.broken, pr.unsentSince = fabric.ReasonNone, pr.again, 0, 0
 	pr.remote, pr.said, pr.gone = *remote, verbs.PortActive, false
 }
 

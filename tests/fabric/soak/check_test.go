@@ -202,7 +202,7 @@ func (w *world) checkSettled(when string) {
 	}
 }
 
-// checkPairs notes the pairs of a host that are not well, or are with another device than that of the same name.
+// checkPairs notes the pairs of a host that are not well, or are with another device than they should be.
 func (w *world) checkPairs(when string, h *host, p *modern) {
 	found := map[string]string{}
 	for _, v := range p.k.Views() {
@@ -218,9 +218,9 @@ func (w *world) checkPairs(when string, h *host, p *modern) {
 	want := map[string]string{}
 	for _, device := range h.devices {
 		for _, peer := range h.ownList().Pings(h.name, peers) {
-			state := device + " ok"
-			if !w.host(peer.Name).has(device) {
-				state = string(fabric.ReasonUnsupported)
+			state := string(fabric.ReasonUnsupported)
+			if other := w.host(peer.Name).counterpart(h, device); other != "" {
+				state = other + " ok"
 			}
 			want[device+" "+peer.Name] = state
 		}
@@ -236,6 +236,18 @@ func (w *world) checkPairs(when string, h *host, p *modern) {
 }
 
 func (h *host) has(device string) bool { return slices.Contains(h.devices, device) }
+
+// counterpart returns the device of the host that belongs to a device of another one, "" if there is none.
+func (h *host) counterpart(other *host, device string) string {
+	at := slices.Index(other.devices, device)
+	switch {
+	case h.has(device):
+		return device
+	case slices.ContainsFunc(other.devices, h.has) || at >= len(h.devices) || h.former:
+		return ""
+	}
+	return h.devices[at]
+}
 
 // isProbed reports whether a device's probes and writes to a peer are answered, once in a pair.
 func (w *world) isProbed(host, device, peer string) bool {

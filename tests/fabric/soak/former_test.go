@@ -323,7 +323,11 @@ func (p *former) meet(host string, o *proto.Offer) *proto.Answer {
 		p.answers[device][place] = &formerAnswer{host: host, device: device, epoch: o.GetPort().GetEpoch(), session: o.GetSession()}
 	}
 	p.mu.Unlock()
-	if place < 0 {
+	switch {
+	case !p.h.has(device):
+		a.Reason = string(fabric.ReasonUnsupported) // this model pairs by name alone
+		return a
+	case place < 0:
 		a.Reason = string(fabric.ReasonNotActive)
 		return a
 	}
@@ -558,13 +562,13 @@ func (p *former) isSilent(device string, session uint64) bool {
 	return s == nil || time.Since(s.echoed) > 2*time.Second
 }
 
-// silenced returns the pairs that probe in vain.
+// silenced returns the pairs that probe in vain, though the peer is of this release.
 func (p *former) silenced() (all []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key, probe := range p.probes {
-		if !p.h.w.host(key[1]).has(key[0]) {
-			continue // the peer has no device of this name
+		if peer := p.h.w.host(key[1]); peer.former || !peer.has(key[0]) {
+			continue // or the peer has no device of this name
 		}
 		if probe.session == 0 || p.isSilent(key[0], probe.session) {
 			all = append(all, fmt.Sprintf("%s of %s probes %s in vain (met: %v)", key[0], p.h.name, key[1], probe.session != 0))

@@ -2,8 +2,10 @@ package soak
 
 import (
 	"context"
+	"maps"
 	"net"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -194,6 +196,13 @@ func (ws *workers) take(device string) *runningWorker {
 	return x
 }
 
+// all returns the workers that run.
+func (ws *workers) all() []*runningWorker {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	return slices.Collect(maps.Values(ws.byDevice))
+}
+
 // endAll ends all workers.
 func (ws *workers) endAll() {
 	for _, device := range ws.h.devices {
@@ -259,12 +268,29 @@ func startModern(h *host) *modern {
 	p.server = hello.NewServer(hello.ServerConfig{Host: h.name, Credentials: own, Handler: p.k, Now: time.Now})
 	l := h.w.tcp.listen(h.name)
 	p.running.Go(func() { p.k.Run(p.ctx) })
+	p.running.Go(p.readLedgers)
 	p.running.Go(func() {
 		if err := p.server.Serve(p.ctx, l); err != nil && !p.unheard.Load() {
 			h.w.fault("%s: %v", h.name, err)
 		}
 	})
 	return p
+}
+
+// readLedgers gives the keeper the ledgers of the workers every ten seconds, as at an interval of Telegraf.
+func (p *modern) readLedgers() {
+	tick := time.NewTicker(10 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-p.ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, x := range p.all() {
+			p.k.Ledger(x.device, x.ledger(), false)
+		}
+	}
 }
 
 // peers is how many hosts each one probes, at most.

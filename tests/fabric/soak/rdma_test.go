@@ -118,17 +118,34 @@ func (x *worker) drop(place int) {
 func (x *worker) end() []ledger.Fabric {
 	x.w.mu.Lock()
 	defer x.w.mu.Unlock()
-	f := ledger.Fabric{Port: 1}
-	for place, s := range x.pairs {
-		if s != nil && s.role == verbs.FabricProbes {
-			f.Pairs = append(f.Pairs, ledger.FabricPair{
-				Session: s.peer.Session, FabricPairCounts: ledger.FabricPairCounts{Sent: s.seq, Writes: s.posted},
-			})
-		}
+	counts := x.counts()
+	for place := range x.pairs {
 		x.drop(place)
 	}
 	x.ended = true
 	delete(x.w.devices, x)
+	return counts
+}
+
+// ledger returns what the worker has counted so far.
+func (x *worker) ledger() []ledger.Fabric {
+	x.w.mu.Lock()
+	defer x.w.mu.Unlock()
+	return x.counts()
+}
+
+func (x *worker) counts() []ledger.Fabric {
+	f := ledger.Fabric{Port: 1}
+	for _, s := range x.pairs {
+		if s == nil {
+			continue
+		}
+		c := ledger.FabricPair{Session: s.peer.Session, FabricPairCounts: ledger.FabricPairCounts{Sent: s.seq, Writes: s.posted}}
+		for _, n := range s.echoes {
+			c.Answered += n
+		}
+		f.Pairs = append(f.Pairs, c)
+	}
 	return []ledger.Fabric{f}
 }
 
