@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"unicode"
 
 	"golang.org/x/sys/unix"
 )
@@ -69,7 +70,7 @@ func (t *tap) readProgress() error {
 			if !whole || !isProgress {
 				break
 			}
-			t.step(string(step))
+			t.step(strings.Map(printable, string(step)))
 			t.head = rest
 		}
 		begun := t.head[:min(len(t.head), len(progressMark))]
@@ -82,6 +83,14 @@ func (t *tap) readProgress() error {
 			return err
 		}
 	}
+}
+
+// printable replaces what may not be in a line of a log.
+func printable(r rune) rune {
+	if !unicode.IsPrint(r) {
+		return '?'
+	}
+	return r
 }
 
 // keep keeps the beginning of the first line.

@@ -43,6 +43,7 @@ func TestProgressIsTakenOutOfStdout(t *testing.T) {
 		"in parts":          {[]string{"rdma-ev", "ents-start|sta", "rting\n1|1", "|unix|/x|grpc|\n"}, hello, "1|1|unix|/x|grpc|", []string{"starting"}},
 		"it ends":           {[]string{progressMark + "starting\n"}, "", "", []string{"starting"}},
 		"it ends in a line": {[]string{progressMark + "star"}, progressMark + "star", progressMark + "star", nil},
+		"odd bytes":         {[]string{progressMark + "lo\x1bad\xffing\n"}, "", "", []string{"lo?ad\ufffding"}},
 		"a similar line":    {[]string{"rdma-events: usage\n"}, "rdma-events: usage\n", "rdma-events: usage", nil},
 		"after the hello":   {[]string{hello, progressMark + "late\n"}, hello + progressMark + "late\n", "1|1|unix|/x|grpc|", nil},
 	} {

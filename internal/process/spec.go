@@ -100,7 +100,7 @@ type Call struct {
 // DefaultTiming.
 type Timing struct {
 	Start    time.Duration // from the fork to the handshake, unless the child has reported progress by then
-	Load     time.Duration // from then on, for a child that has reported progress; a fork that takes twice as long is given up
+	Load     time.Duration // from then on, for a child that has; a fork that takes twice as long as both is given up
 	Beat     time.Duration // a child that sends no message for so long hangs
 	Stuck    time.Duration // a call that lasts longer is stuck
 	Grace    time.Duration // for a child to close its resource and exit

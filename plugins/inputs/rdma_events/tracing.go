@@ -135,7 +135,8 @@ func (t *tracing) Attached(a trace.Attached, s status.Status) {
 	t.Status(s)
 	t.log.Info("applications are traced", "hooks", a.Hooks, "load", a.Load)
 	if len(a.Missing) > 0 {
-		t.log.Warn("this kernel lacks functions or does not let them be probed, and what they would show of applications is not seen: " + strings.Join(a.Missing, ", "))
+		t.log.Warn("this kernel lacks functions or does not let them be probed, and what they would show of applications is not seen: " +
+			strings.Join(a.Missing, ", "))
 	}
 	t.apps.Attached(&a)
 }

@@ -268,10 +268,13 @@ func (a *App) Crash(t testing.TB) {
 	}
 }
 
-// Exit ends the process, which cleans up nothing.
+// Exit ends the process, which cleans up nothing. It does not wait for the child of Daemonize.
 func (a *App) Exit(t testing.TB) {
 	t.Helper()
 	a.do(t, "exit")
+	if a.waited {
+		return
+	}
 	if s := a.wait(t); s.ExitStatus() != 0 {
 		t.Fatalf("want exit status 0, got %v", s)
 	}
