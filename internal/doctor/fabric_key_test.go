@@ -110,7 +110,7 @@ func TestCertificatesAreReportedWithTheirEnd(t *testing.T) {
 			[]string{"", "expires on 2026-11-28", "expires on 2026-12-09"},
 		},
 		{
-			"expired", certificateOf(t, own, "gpu01", from, 0), certificate(t, "", -30)+certificate(t, "", -20), []Status{OK, Fail, Fail},
+			"expired", certificateOf(t, own, "gpu01", from, 0), certificate(t, "", -30) + certificate(t, "", -20), []Status{OK, Fail, Fail},
 			[]string{"", "expired on 2026-11-25: no host accepts it", "expired on 2026-10-26"},
 		},
 		{
