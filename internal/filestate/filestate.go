@@ -1,4 +1,4 @@
-// Package filestate tells whether a file has changed between two looks at it.
+// Package filestate finds out whether a file has changed between two looks at it.
 package filestate
 
 import (
@@ -17,7 +17,7 @@ func Same(a, b fs.FileInfo) bool {
 }
 
 // ChangeTime returns the time of the file's last change (st_ctime in inode(7)). Programs that copy files set the time of the
-// last modification as they like; nobody sets this one.
+// last modification as they like, and cannot set this one.
 func ChangeTime(info fs.FileInfo) time.Time {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -96,7 +96,8 @@ func TestSecretsAreRemovedWhereverTheyStand(t *testing.T) {
 		},
 		{
 			"user information of URLs, and their parameters",
-			"[[inputs.rdma_events]]\ndevices = ['http://u:s1@h:8086/x', 'see tcp://s2@h, tcp://h', 'http://u:s/3@4@h/?q=1', 'http://h/?a=1&api_token=s1&b=2', 'tcp://h']\n",
+			"[[inputs.rdma_events]]\ndevices = ['http://u:s1@h:8086/x', 'see tcp://s2@h, tcp://h', 'http://u:s/3@4@h/?q=1', " +
+				"'http://h/?a=1&api_token=s1&b=2', 'tcp://h']\n",
 			"[inputs]\n\n  [[inputs.rdma_events]]\n    devices = [\"removed\", \"removed\", \"removed\", \"removed\", \"tcp://h\"]\n",
 			[]string{"devices[0]", "devices[1]", "devices[2]", "devices[3]"},
 		},

@@ -165,9 +165,13 @@ func (d *nativeDevice) fabricGIDs(c verbs.FabricConfig, port verbs.FabricPort) (
 	return nil, nil
 }
 
+// mostNetworks limits how many GIDs of a kind are announced.
+const mostNetworks = 8
+
 // chooseFabricGIDs returns those GIDs of a table that packets may be sent from: on InfiniBand the one at index want, 0 if that is
-// negative; on Ethernet those of RoCE v2, routable ones first. Of those that reach the same kind of GID it returns the first alone:
-// no other is ever chosen (fabric.CommonGID), and the addresses of containers, which come and go, concern no pair.
+// negative; on Ethernet those of RoCE v2, routable ones first. Of those that reach the same kind of GID it returns the first, and the
+// first of each other network that the same network device has: fabric.CommonGID chooses one in the network of the peer. A Fabric is
+// made anew when one of its GIDs goes, so the addresses of containers, which come and go on devices of their own, concern no pair.
 func chooseFabricGIDs(table []verbs.GID, want int, layer verbs.LinkLayer) []verbs.FabricGID {
 	if layer == verbs.LinkInfiniBand {
 		want = max(want, 0)
@@ -183,16 +187,32 @@ func chooseFabricGIDs(table []verbs.GID, want int, layer verbs.LinkLayer) []verb
 	}
 	slices.SortFunc(fit, func(a, b verbs.GID) int { return cmp.Or(local(a)-local(b), a.Index-b.Index) })
 	type kind struct{ local, v4 bool }
-	seen := map[kind]bool{}
+	first := map[kind]verbs.GID{}
+	networks := map[kind][]netip.Prefix{}
 	var gids []verbs.FabricGID
 	for _, g := range fit {
 		k := kind{g.IsLinkLocal(), netip.AddrFrom16(g.Raw).Is4In6()}
-		if !seen[k] {
-			gids = append(gids, verbs.FabricGID{Index: g.Index, Raw: g.Raw})
+		network := networkOf(g)
+		switch f, more := first[k]; {
+		case !more:
+			first[k] = g
+		case k.local || g.NetDev == "" || g.NetDev != f.NetDev || len(networks[k]) == mostNetworks || slices.Contains(networks[k], network):
+			continue
 		}
-		seen[k] = true
+		networks[k] = append(networks[k], network)
+		gids = append(gids, verbs.FabricGID{Index: g.Index, Raw: g.Raw})
 	}
 	return gids
+}
+
+// networkOf returns the network that a GID is assumed to be in, as package fabric does: a GID has no prefix length.
+func networkOf(g verbs.GID) netip.Prefix {
+	a, bits := netip.AddrFrom16(g.Raw).Unmap(), 64
+	if a.Is4() {
+		bits = 24
+	}
+	network, _ := a.Prefix(bits) // the address has as many bits
+	return network
 }
 
 // fabricPKey returns the index and the value of the P_Key that a Fabric uses.

@@ -66,7 +66,7 @@ func (r reading) agrees(o reading) bool {
 	return r.sum == o.sum && (r.err == nil) == (o.err == nil) && (r.err == nil || r.err.Error() == o.err.Error())
 }
 
-// settled reports whether nobody has written to the file since listSettled before now. A pipe is read to its end, once.
+// settled reports whether the file has been left alone for listSettled. A pipe is read to its end, once.
 func (r reading) settled(now time.Time) bool {
 	return r.info != nil && (!r.info.Mode().IsRegular() || now.Sub(filestate.ChangeTime(r.info)) >= listSettled)
 }

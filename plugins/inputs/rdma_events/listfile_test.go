@@ -185,7 +185,7 @@ func TestWatchIgnoresAChangeThatLeavesTheContent(t *testing.T) {
 	})
 }
 
-// Only the time of the change tells, as after cp -p of a list of the same length.
+// The size and the time of the modification stay, as after cp -p of a list of the same length.
 func TestWatchTakesAListWithTheOldSizeAndTime(t *testing.T) {
 	w := newWatchedList(t, twoListed)
 	info, err := os.Stat(w.path)
