@@ -68,6 +68,9 @@ func commonBits(a, b [16]byte) int {
 	return 8 * len(a)
 }
 
+// SameKind reports whether two GIDs have the same family and reach equally far, the link alone or beyond it.
+func SameKind(a, b [16]byte) bool { return kindOf(a) == kindOf(b) }
+
 type gidKind struct{ v4, local bool }
 
 func kindOf(gid [16]byte) gidKind {

@@ -147,7 +147,7 @@ func (k *Keeper) connect(ctx context.Context, p *port, slot int, host string, o 
 	k.mu.Lock()
 	a := hello.Answer{Port: k.describe(p), PSN: uint32(k.cfg.Random()) & psnMask}
 	k.mu.Unlock()
-	peer, why := reach(&a.Port.FabricPort, &o.Port.FabricPort, true)
+	peer, why := reach(&a.Port.FabricPort, &o.Port.FabricPort, true, len(o.Devices) == 0)
 	if why != fabric.ReasonNone {
 		return a, reasonError(why)
 	}

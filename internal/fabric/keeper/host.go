@@ -234,6 +234,12 @@ func (h *host) reconcile(conv hello.Conversation) error {
 	return nil
 }
 
+func (h *host) isOlder() bool {
+	h.k.mu.Lock()
+	defer h.k.mu.Unlock()
+	return h.older
+}
+
 // mayHaveEnded reports whether the host may have ended the pairs by now though their probes come: a host of an older release does
 // so some time after the conversation was lost.
 func (h *host) mayHaveEnded(now int64) bool {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/bits"
+	"slices"
 	"time"
 
 	"rdma_events/internal/fabric"
@@ -113,7 +114,7 @@ func (m *meeting) offerOwn(ctx context.Context) (err error) {
 
 // join connects the pair's own end with the peer's. Facts of the new session may come before it returns.
 func (m *meeting) join(ctx context.Context, a *hello.Answer) error {
-	peer, reason := reach(&m.offer.Port.FabricPort, &a.Port.FabricPort, false)
+	peer, reason := reach(&m.offer.Port.FabricPort, &a.Port.FabricPort, false, m.pair.host.isOlder())
 	if reason != fabric.ReasonNone {
 		return reasonError(reason)
 	}
@@ -177,8 +178,9 @@ func (m *meeting) giveUp(ctx context.Context, why fabric.Reason) (ended bool) {
 	return ended
 }
 
-// reach says how a pair's own port reaches the peer's. answers: the peer is the one that probes.
-func reach(own, peer *verbs.FabricPort, answers bool) (*verbs.FabricPeer, fabric.Reason) {
+// reach says how a pair's own port reaches the peer's. answers: the peer is the one that probes. older: the peer runs an older
+// release, which takes the first GIDs of a kind whatever their networks.
+func reach(own, peer *verbs.FabricPort, answers, older bool) (*verbs.FabricPeer, fabric.Reason) {
 	out := &verbs.FabricPeer{QKey: peer.QKey, LID: peer.LID, UD: peer.UD[:min(len(peer.UD), len(own.UD))]}
 	if own.LinkLayer != peer.LinkLayer {
 		return nil, fabric.ReasonUnsupported
@@ -190,7 +192,11 @@ func reach(own, peer *verbs.FabricPort, answers bool) (*verbs.FabricPeer, fabric
 		fabric.SameSubnet(own.GIDs[0].Raw, peer.GIDs[0].Raw) {
 		return out, fabric.ReasonNone
 	}
-	from, to := raw(own), raw(peer)
+	ownGIDs, peerGIDs := own.GIDs, peer.GIDs
+	if older {
+		ownGIDs, peerGIDs = firstOfEachKind(ownGIDs), firstOfEachKind(peerGIDs)
+	}
+	from, to := raw(ownGIDs), raw(peerGIDs)
 	if answers {
 		from, to = to, from
 	}
@@ -201,13 +207,22 @@ func reach(own, peer *verbs.FabricPort, answers bool) (*verbs.FabricPeer, fabric
 	if answers {
 		i, j = j, i
 	}
-	out.Global, out.GIDIndex, out.GID = true, own.GIDs[i].Index, peer.GIDs[j].Raw
+	out.Global, out.GIDIndex, out.GID = true, ownGIDs[i].Index, peerGIDs[j].Raw
 	return out, fabric.ReasonNone
 }
 
-func raw(p *verbs.FabricPort) [][16]byte {
+func firstOfEachKind(gids []verbs.FabricGID) (all []verbs.FabricGID) {
+	for _, g := range gids {
+		if !slices.ContainsFunc(all, func(o verbs.FabricGID) bool { return fabric.SameKind(o.Raw, g.Raw) }) {
+			all = append(all, g)
+		}
+	}
+	return all
+}
+
+func raw(gids []verbs.FabricGID) [][16]byte {
 	var all [][16]byte
-	for _, g := range p.GIDs {
+	for _, g := range gids {
 		all = append(all, g.Raw)
 	}
 	return all

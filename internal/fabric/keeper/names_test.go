@@ -69,6 +69,24 @@ func TestPositionCountsIfHostsShareNoDeviceName(t *testing.T) {
 	})
 }
 
+// A host of an older release takes the first address of a kind, and both ends have to take the same.
+func TestPortsOfSeveralNetworksMeetAsTheOlderReleaseDoes(t *testing.T) {
+	gid := func(index int, network byte, host byte) verbs.FabricGID {
+		return verbs.FabricGID{Index: index, Raw: [16]byte{10: 0xff, 11: 0xff, 12: 10, 13: network, 15: host}}
+	}
+	port := func(gids ...verbs.FabricGID) *verbs.FabricPort {
+		return &verbs.FabricPort{Port: 1, LinkLayer: verbs.LinkEthernet, UD: []uint32{1}, GIDs: gids}
+	}
+	own, peer := port(gid(1, 1, 1), gid(2, 2, 1)), port(gid(3, 2, 2), gid(4, 1, 2))
+	for older, want := range map[bool][]any{false: {1, gid(4, 1, 2).Raw}, true: {1, gid(3, 2, 2).Raw}} {
+		p, why := reach(own, peer, false, older)
+		require.Empty(t, why)
+		require.Equal(t, want, []any{p.GIDIndex, p.GID}, "older: %v", older)
+		back, _ := reach(peer, own, true, older)
+		require.Equal(t, own.GIDs[0].Raw, back.GID, "older: %v", older)
+	}
+}
+
 func TestPairMadeByPositionIsRemadeByName(t *testing.T) {
 	for name, talking := range map[string]bool{"while they talk": true, "while they do not": false} {
 		t.Run(name, func(t *testing.T) {
