@@ -41,6 +41,9 @@ func (h *host) meet(ctx context.Context, conv hello.Conversation, m *meeting) {
 		return
 	}
 	if answer.Reason != fabric.ReasonNone {
+		if isLasting(answer.Reason) {
+			m.makeStale()
+		}
 		if ended := m.giveUp(h.ctx, answer.Reason); ended && m.old != 0 {
 			_ = conv.Leave(m.old)
 		}
@@ -55,6 +58,15 @@ func (h *host) meet(ctx context.Context, conv hello.Conversation, m *meeting) {
 	if m.old != 0 {
 		_ = conv.Leave(m.old) // the end of the conversation says it too
 	}
+}
+
+// isLasting reports whether a pair that a peer refuses to meet again for a reason does not go on with what it has.
+func isLasting(why fabric.Reason) bool {
+	switch why {
+	case fabric.ReasonUnsupported, fabric.ReasonNoCommonGID, fabric.ReasonPKey:
+		return true
+	}
+	return false
 }
 
 // begin notes what the pair is to meet with. It returns false if it need not be met any more.

@@ -294,3 +294,17 @@ func TestHostThatRefusesItsStateIsNotDown(t *testing.T) {
 		require.Equal(t, []string{"peer_down"}, h[0].said("h1"))
 	})
 }
+
+// The queue pair of the writes is broken, and the peer cannot be reached by any address of its port any more.
+func TestPairThatCannotBeMetAgainEnds(t *testing.T) {
+	bubble(t, 2, 2, func(t *testing.T, n *net, h []*node) {
+		p := h[1].k.find("d0", 1)
+		h[1].k.mu.Lock()
+		p.info.GIDs = []verbs.FabricGID{{Raw: [16]byte{0: 0x20, 15: 1}}}
+		h[1].k.mu.Unlock()
+		n.do(func() { n.writesLost = true })
+		pass(5 * time.Minute)
+		said := h[0].said("h1")
+		require.Equal(t, "no_common_gid", said[len(said)-1])
+	})
+}
