@@ -218,9 +218,9 @@ func (w *world) checkPairs(when string, h *host, p *modern) {
 	want := map[string]string{}
 	for _, device := range h.devices {
 		for _, peer := range h.ownList().Pings(h.name, peers) {
-			state := device + " ok"
-			if !w.host(peer.Name).has(device) {
-				state = string(fabric.ReasonUnsupported)
+			state := string(fabric.ReasonUnsupported)
+			if other := h.counterpart(device, w.host(peer.Name)); other != "" {
+				state = other + " ok"
 			}
 			want[device+" "+peer.Name] = state
 		}
@@ -235,7 +235,18 @@ func (w *world) checkPairs(when string, h *host, p *modern) {
 	}
 }
 
-func (h *host) has(device string) bool { return slices.Contains(h.devices, device) }
+// counterpart returns the device of another host that a device is to meet: that of the same name, or of the same position if the
+// hosts share no name. It returns "" if there is none.
+func (h *host) counterpart(device string, other *host) string {
+	if slices.Contains(other.devices, device) {
+		return device
+	}
+	shares := slices.ContainsFunc(h.devices, func(d string) bool { return slices.Contains(other.devices, d) })
+	if at := slices.Index(h.devices, device); !shares && at < len(other.devices) {
+		return other.devices[at]
+	}
+	return ""
+}
 
 // isProbed reports whether a device's probes and writes to a peer are answered, once in a pair.
 func (w *world) isProbed(host, device, peer string) bool {

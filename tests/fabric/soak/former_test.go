@@ -563,8 +563,8 @@ func (p *former) silenced() (all []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key, probe := range p.probes {
-		if !p.h.w.host(key[1]).has(key[0]) {
-			continue // the peer has no device of this name
+		if p.h.counterpart(key[0], p.h.w.host(key[1])) != key[0] {
+			continue // it may meet no device
 		}
 		if probe.session == 0 || p.isSilent(key[0], probe.session) {
 			all = append(all, fmt.Sprintf("%s of %s probes %s in vain (met: %v)", key[0], p.h.name, key[1], probe.session != 0))
