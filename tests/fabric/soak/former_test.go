@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -323,7 +324,11 @@ func (p *former) meet(host string, o *proto.Offer) *proto.Answer {
 		p.answers[device][place] = &formerAnswer{host: host, device: device, epoch: o.GetPort().GetEpoch(), session: o.GetSession()}
 	}
 	p.mu.Unlock()
-	if place < 0 {
+	switch {
+	case !slices.Contains(p.h.devices, device):
+		a.Reason = string(fabric.ReasonUnsupported)
+		return a
+	case place < 0:
 		a.Reason = string(fabric.ReasonNotActive)
 		return a
 	}
@@ -558,13 +563,14 @@ func (p *former) isSilent(device string, session uint64) bool {
 	return s == nil || time.Since(s.echoed) > 2*time.Second
 }
 
-// silenced returns the pairs that probe in vain.
+// silenced returns the pairs with hosts of this release that probe in vain.
 func (p *former) silenced() (all []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for key, probe := range p.probes {
-		if p.h.counterpart(key[0], p.h.w.host(key[1])) != key[0] {
-			continue // it may meet no device
+		peer := p.h.w.host(key[1])
+		if peer.former || p.h.counterpart(key[0], peer) != key[0] {
+			continue // it has the same faults, or no device of this name
 		}
 		if probe.session == 0 || p.isSilent(key[0], probe.session) {
 			all = append(all, fmt.Sprintf("%s of %s probes %s in vain (met: %v)", key[0], p.h.name, key[1], probe.session != 0))
