@@ -9,7 +9,7 @@
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 
-parts="schema race release-rxe release-siw backports-rxe backports-siw next-library newest soak kills cuts fuzz notification fabric fabric-lab fabric-faults"
+parts="schema race release-rxe release-siw backports-rxe backports-siw next-library newest soak kills cuts fuzz notification fabric fabric-lab fabric-faults fabric-connections"
 
 # The tests of the network between hosts that take longest.
 fabric_faults='^(TestASevered|TestStopped|TestKilled)'
@@ -34,10 +34,12 @@ part() {
 	fuzz) scripts/fuzz.sh 1m ;;
 	fabric)
 		go test -race -count=1 -v -run Storm ./internal/hello -hello.callers 10000
+		go test -count=1 -timeout 20m -v ./tests/fabric/soak -soak.seeds 200
 		go test -count=1 -timeout 39m -v ./tests/fabric/model -model.runs 1000 -model.minutes 60 -model.prometheus
 		;;
-	fabric-lab) lab -timeout 39m -run '^TestFabric$' -skip "^TestFabric\$/$fabric_faults" ;;
+	fabric-lab) lab -timeout 39m -run '^TestFabric$' -skip "^TestFabric\$/($fabric_faults|^TestLostConnections)" ;;
 	fabric-faults) lab -timeout 39m -run "^TestFabric\$/$fabric_faults" ;;
+	fabric-connections) lab -timeout 39m -run '^TestFabric$/^TestLostConnections' ;;
 	notification) go test -count=1 -timeout 30m -v -run '^TestEightLinksThatFall' ./assets/prometheus -chain.shipped ;;
 	esac
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/hello"
@@ -238,15 +239,30 @@ func (k *Keeper) endOrphans(ctx context.Context) {
 	})
 }
 
-// end ends the answering pairs of which is true. Their places are taken until the worker has ended them.
+// end ends the answering pairs of which is true, those of each device on their own. Their places are taken until the worker has
+// ended them.
 func (k *Keeper) end(ctx context.Context, which func(*answer) bool) {
+	byDevice := map[string][]ending{}
 	for _, l := range k.leftover(which) {
-		k.leave(ctx, l.leaving)
-		k.mu.Lock()
-		if l.port.answers[l.slot] == l.answer {
-			l.port.answers[l.slot] = nil
-		}
-		k.mu.Unlock()
+		byDevice[l.device] = append(byDevice[l.device], l)
+	}
+	var running sync.WaitGroup
+	defer running.Wait()
+	for _, all := range byDevice {
+		running.Go(func() {
+			for _, l := range all {
+				k.endOne(ctx, l)
+			}
+		})
+	}
+}
+
+func (k *Keeper) endOne(ctx context.Context, l ending) {
+	k.leave(ctx, l.leaving)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if l.port.answers[l.slot] == l.answer {
+		l.port.answers[l.slot] = nil
 	}
 }
 

@@ -154,7 +154,7 @@ func (h *node) close(reason string) {
 // makes the Fabric, and it only answers.
 type orders struct {
 	*node
-	device string
+	of string
 }
 
 // otherDevices is added to the places of pairs of other devices than the node's own.
@@ -163,7 +163,7 @@ const otherDevices = 1000
 // Order implements Orders.
 func (h orders) Order(ctx context.Context, o verbs.FabricOrder) (uint32, error) {
 	h.mu.Lock()
-	slow, hangs := h.slow, h.hangs == h.device
+	slow, hangs := h.slow, h.hangs == h.of
 	h.mu.Unlock()
 	if hangs {
 		<-ctx.Done()
@@ -174,8 +174,8 @@ func (h orders) Order(ctx context.Context, o verbs.FabricOrder) (uint32, error) 
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.node.orders = append(h.node.orders, o)
-	other := h.device != h.node.device
+	h.orders = append(h.orders, o)
+	other := h.of != h.device
 	if other {
 		o.Pair += otherDevices
 	}

@@ -154,7 +154,7 @@ func (p *former) setList(l *fabric.List) {
 }
 
 func (p *former) end(killed bool) {
-	p.workers.endAll()
+	p.endAll()
 	p.stop()
 	if killed {
 		p.h.w.tcp.closeAll(p.h.name)
@@ -531,7 +531,7 @@ func (p *former) keep(
 	}
 	peer := &proto.Port{Device: device}
 	if _, err := p.join(device, &port, probe.place, verbs.FabricProbes, host, session, peer, offer); err != nil {
-		return nil //nolint:nilerr // it is tried again after a second
+		return nil // it is tried again after a second
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -169,7 +169,7 @@ type runningWorker struct {
 // open starts the worker of a device, which reports to a function.
 func (ws *workers) open(ctx context.Context, device string, report func(*verbs.FabricFacts)) verbs.FabricPort {
 	h := ws.h
-	rail := byte(device[len(device)-1] - '0')
+	rail := device[len(device)-1] - '0'
 	port := verbs.FabricPort{
 		Port: 1, Epoch: h.w.uint64() | 1, LinkLayer: verbs.LinkEthernet, MTU: 4096, PKey: 0xffff, UD: []uint32{0x111, 0x112, 0x113, 0x114},
 		QKey: uint32(h.w.uint64()) >> 1,

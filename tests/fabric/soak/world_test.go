@@ -42,7 +42,8 @@ type world struct {
 // newWorld returns a world whose hosts do not run yet.
 func newWorld(t *testing.T, p *plan) *world {
 	w := &world{
-		t: t, began: time.Now(), tcp: newNetwork(), keys: make(chan struct{}, 1), devices: map[*worker]struct{}{}, answers: map[answerKey]*side{}, severed: map[link]int{}, doubled: map[link]bool{},
+		t: t, began: time.Now(), tcp: newNetwork(), keys: make(chan struct{}, 1), devices: map[*worker]struct{}{},
+		answers: map[answerKey]*side{}, severed: map[link]int{}, doubled: map[link]bool{},
 		truth: newTruth(), random: rand.New(rand.NewPCG(p.seed, 2)),
 	}
 	if p.certificates {
