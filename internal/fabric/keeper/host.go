@@ -28,8 +28,9 @@ type host struct {
 	// Guarded by Keeper.mu.
 	pairs   []*pair
 	unheard fabric.Reason
-	older   bool  // it runs a release that does not know sessions
-	lost    int64 // when the last conversation ended, CLOCK_MONOTONIC ns; 0: one is open, or there was none
+	older   bool     // it runs a release that does not know sessions
+	lost    int64    // when the last conversation ended, CLOCK_MONOTONIC ns; 0: one is open, or there was none
+	ended   []uint64 // sessions that the host has to be told to end
 }
 
 // newHost returns a host that does nothing before run.
@@ -191,6 +192,7 @@ func (h *host) converse(peer hello.Peer) error {
 	defer cancel()
 	for {
 		h.stopParted()
+		h.leaveEnded(conv)
 		pr, wait := h.next()
 		if pr == nil {
 			if over, err := h.listen(conv, wait); over {
@@ -238,6 +240,27 @@ func (h *host) isOlder() bool {
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
 	return h.older
+}
+
+// abandon notes that the host has to end its side of a session, unless that is 0.
+func (h *host) abandon(session uint64) {
+	if session != 0 && len(h.ended) < mostEnded {
+		h.ended = append(h.ended, session)
+	}
+}
+
+// mostEnded bounds the sessions that wait for a conversation. The host ends others by itself after some time.
+const mostEnded = 256
+
+// leaveEnded tells the host which sessions have ended since the last time.
+func (h *host) leaveEnded(conv hello.Conversation) {
+	h.k.mu.Lock()
+	ended := h.ended
+	h.ended = nil
+	h.k.mu.Unlock()
+	for _, session := range ended {
+		_ = conv.Leave(session) // the end of the conversation says it too
+	}
 }
 
 // mayHaveEnded reports whether the host may have ended the pairs by now though their probes come: a host of an older release does

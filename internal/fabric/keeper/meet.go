@@ -44,9 +44,7 @@ func (h *host) meet(ctx context.Context, conv hello.Conversation, m *meeting) {
 		if isLasting(answer.Reason) {
 			m.makeStale()
 		}
-		if ended := m.giveUp(h.ctx, answer.Reason); ended && m.old != 0 {
-			_ = conv.Leave(m.old)
-		}
+		m.giveUp(h.ctx, answer.Reason)
 		return
 	}
 	if err := m.join(ctx, &answer); err != nil {
@@ -174,12 +172,12 @@ func (h *host) unable(m *meeting, err error) {
 }
 
 // giveUp drops what was offered, and notes why the pair could not meet. A pair that goes on without is left alone: what was
-// offered is replaced by the next offer. It reports whether the pair does not go on.
-func (m *meeting) giveUp(ctx context.Context, why fabric.Reason) (ended bool) {
+// offered is replaced by the next offer.
+func (m *meeting) giveUp(ctx context.Context, why fabric.Reason) {
 	k := m.pair.port.k
 	k.mu.Lock()
 	m.pair.failed(why)
-	ended = m.pair.session == 0
+	ended := m.pair.session == 0
 	if ended {
 		m.pair.runs = false
 	}
@@ -187,7 +185,6 @@ func (m *meeting) giveUp(ctx context.Context, why fabric.Reason) (ended bool) {
 	if ended {
 		_, _ = m.order(ctx, verbs.FabricOrder{}) // nothing more can be done about it than the next offer does
 	}
-	return ended
 }
 
 // reach says how a pair's own port reaches the peer's. answers: the peer is the one that probes. older: the peer runs an older

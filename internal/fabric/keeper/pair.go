@@ -205,6 +205,8 @@ func (pr *pair) wants() (due int64, ok bool) {
 // part ends the session: the port has no Fabric any more, or another one.
 func (pr *pair) part() {
 	pr.tracker.End()
+	pr.host.abandon(pr.session)
+	pr.host.abandon(pr.joined)
 	pr.session, pr.joined, pr.stale, pr.broken, pr.unsentSince = 0, 0, false, 0, 0
 	pr.judge = nil
 	if pr.reason == fabric.ReasonNone {

@@ -216,6 +216,20 @@ func TestSilentPairIsMetAgainAsSoonAsThePeerIsReached(t *testing.T) {
 	})
 }
 
+func TestWorkersThatRestartLeaveNoAnswersBehind(t *testing.T) {
+	bubble(t, 2, 2, func(t *testing.T, _ *net, h []*node) {
+		for range 2 * maxAnswers {
+			h[0].close("its worker has ended")
+			pass(time.Second)
+			h[0].renew()
+			pass(5 * time.Second)
+			h[1].onlyAnswer()
+		}
+		require.NotContains(t, h[0].said("h1"), "full")
+		requireProbing(t, h[0])
+	})
+}
+
 func TestOrphanEndsAfterItsHostIsSilent(t *testing.T) {
 	bubble(t, 2, 2, func(t *testing.T, n *net, h []*node) {
 		n.hangUp("h1")
