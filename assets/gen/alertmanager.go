@@ -1,9 +1,6 @@
 package gen
 
-import (
-	"slices"
-	"strings"
-)
+import "strings"
 
 // alertmanager is the configuration of an Alertmanager, as far as this project needs it.
 type alertmanager struct {
@@ -55,11 +52,6 @@ func alertmanagerFile(o *Options) ([]byte, error) {
 				Sources: []string{"alertname = " + alertName("device-missing")},
 				Targets: []string{`alertname =~ "` + ofMissingDevice() + `"`},
 				Equal:   ofDevice,
-			},
-			{
-				Sources: []string{"alertname = " + alertName("fabric-group")},
-				Targets: []string{"alertname = " + alertName("fabric-own-link")},
-				Equal:   append(slices.Clone(o.Labels[:min(1, len(o.Labels))]), "own_group"),
 			},
 			{
 				Sources: []string{"alertname = " + alertName("no-reports")},

@@ -89,6 +89,9 @@ func aggregate(measurement string, f measure.Field) string {
 	case "rdma_async_event", "rdma_port_change", "rdma_gid_change", "rdma_attr_change", "rdma_evidence", "rdma_app_event":
 		return ofHappening(f)
 	}
+	if (measurement == "rdma_fabric_peer" || measurement == "rdma_fabric_port") && (f.Name == "bad" || f.Name == "age_ns") {
+		return latest // they describe the verdict, of which the last is kept; pairs_bad keeps the worst moment
+	}
 	switch f.Name {
 	case "up", "present", "open", "ok", "attached", "pairs_met":
 		return least

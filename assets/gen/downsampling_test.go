@@ -31,3 +31,18 @@ func TestNothingThatIsThereIsAltered(t *testing.T) {
 		require.Contains(t, text, "InfluxDB 1.x")
 	}
 }
+
+// A pair that was bad and is ok again must not be kept as bad with the verdict ok.
+func TestWhatIsAboutAVerdictIsKeptOfTheSameMoment(t *testing.T) {
+	for _, m := range measure.All() {
+		for _, f := range m.Fields {
+			switch m.Name + "." + f.Name {
+			case "rdma_fabric_peer.verdict", "rdma_fabric_peer.bad", "rdma_fabric_peer.age_ns", "rdma_fabric_peer.direction", "rdma_fabric_peer.path",
+				"rdma_fabric_port.verdict", "rdma_fabric_port.bad", "rdma_fabric_port.verdict_age_ns":
+				require.Equal(t, latest, aggregate(m.Name, f), "%s.%s", m.Name, f.Name)
+			case "rdma_fabric_port.pairs_bad", "rdma_fabric.pairs_bad":
+				require.Equal(t, greatest, aggregate(m.Name, f), "%s.%s", m.Name, f.Name)
+			}
+		}
+	}
+}

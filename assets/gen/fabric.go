@@ -69,10 +69,9 @@ func (b *board) fabricTiles() {
 		"the table below names them; the alert fabric-suspect has the steps.",
 		"interfaces in groups of fewer than four hosts: the alert asks hosts of other groups about them.",
 	}, query{
-		text: orNothing(`SELECT count("own") AS "n" FROM (SELECT sum("bad") AS "own" FROM (SELECT last("bad") AS "bad" FROM {rdma_fabric_peer}
-			WHERE {filter} AND "scope" = 'group' GROUP BY ` + byPair + `) WHERE $timeFilter GROUP BY "peer_host", "peer_device")
-			WHERE "own" >= ` + fmt.Sprint(suspectedBy) + ` AND $timeFilter`),
-		prom: `count(sum by (peer_host, peer_device) (rdma_fabric_peer_bad{FILTER,scope="group"}) >= ` + fmt.Sprint(suspectedBy) + `)` + orNothingProm,
+		text: orNothing(`SELECT count("observers") AS "n" FROM (` + b.options.observers(peerEnd, "group") + `)
+			WHERE "observers" >= ` + fmt.Sprint(suspectedBy) + ` AND $timeFilter`),
+		prom: `count(count` + b.ofPeer() + `(` + b.observing("FILTER,scope=\"group\"") + `) >= ` + fmt.Sprint(suspectedBy) + `)` + orNothingProm,
 	})
 	b.oneSum()
 	tile(3, "Own links", brokenNow(), help{
@@ -124,6 +123,11 @@ func (b *board) ofPeer() string {
 	return ` by (` + b.options.site(Prometheus) + `peer_group, peer_host, peer_device) `
 }
 
+// observing returns series of Prometheus, one for each host that has a network verdict about a device.
+func (b *board) observing(filter string) string {
+	return `max ` + b.options.bySite("host", "peer_group", "peer_host", "peer_device") + ` (rdma_fabric_peer_bad{` + filter + `}) == 1`
+}
+
 // toPeer returns the links from a table's row to the dashboards of a peer.
 func (b *board) toPeer() map[string]grafana.DataLink {
 	const host, when = "&var-host=${__data.fields.peer_host}", "&${__url_time_range}"
@@ -142,27 +146,27 @@ func (b *board) peerColumns(columns ...column) []column {
 	return all
 }
 
+// saying asks for the number of hosts that have a verdict about a peer. A host counts once, whatever its ports are.
+func (b *board) saying(as, verdict string) query {
+	return query{
+		text: `SELECT count("n") AS "` + as + `" FROM (SELECT count("verdict") AS "n" FROM ` + lastVerdicts("") + ` WHERE ` + said(verdict) +
+			` AND $timeFilter ` + b.byPeer() + `, "host") WHERE $timeFilter ` + b.byPeer(),
+		prom: `count` + b.ofPeer() + `(max ` + b.options.bySite("host", "peer_group", "peer_host", "peer_device") + ` (` + pairsThatSay("FILTER,", verdict) + `))`,
+	}
+}
+
 // fabricSuspects adds the table that answers which interface it is.
 func (b *board) fabricSuspects() {
-	blaming := func(as, scope string) query {
-		condition := ""
-		if scope != "" {
-			condition = ` AND "scope" = '` + scope + `'`
+	blaming := func(as, scope, filter string) query {
+		return query{
+			text: `SELECT "observers" AS "` + as + `" FROM (` + b.options.observers(peerEnd, scope) + `) WHERE "observers" > 0 AND $timeFilter ` + b.byPeer(),
+			prom: `count` + b.ofPeer() + `(` + b.observing(filter) + `)`,
 		}
-		return query{text: `SELECT sum("bad") AS "` + as + `" FROM (SELECT last("bad") AS "bad" FROM {rdma_fabric_peer} WHERE {filter}` + condition +
-			` GROUP BY ` + byPair + `) WHERE "bad" = 1 AND $timeFilter ` + b.byPeer()}
-	}
-	verdict := func(as, verdict string) query {
-		return query{text: `SELECT count("verdict") AS "` + as + `" FROM ` + lastVerdicts("") + ` WHERE ` + said(verdict) + ` AND $timeFilter ` + b.byPeer()}
-	}
-	counted := func(of string) query { return query{prom: `sum` + b.ofPeer() + `(` + of + `) > 0`} }
-	saying := func(verdict string) query {
-		return query{prom: `count` + b.ofPeer() + `(` + pairsThatSay("FILTER,", verdict) + `)`}
 	}
 	b.table(panel{
 		id: 10, title: "Suspects by observers", width: 14, height: 8, now: true, fabric: true,
 		help: help{
-			"Up to 100 interfaces that others do not reach without loss, by the number of observers in their own group, which share nothing else with " +
+			"Up to 100 interfaces that others do not reach without loss, by the number of observers (hosts) in their own group, which share nothing else with " +
 				"them. Anywhere counts those of other groups too, whose paths share spines. There and back are observers that know the direction: what " +
 				"the interface receives, and what it sends.",
 			nothing + "; two observers or more of the own group are a suspect.",
@@ -170,8 +174,7 @@ func (b *board) fabricSuspects() {
 			"interfaces of hosts that are down: they lose nothing.",
 		},
 		queries: []query{
-			blaming("own", "group"), blaming("all", ""), verdict("forward", "lossy_forward"), verdict("reverse", "lossy_reverse"),
-			counted(`rdma_fabric_peer_bad{FILTER,scope="group"}`), counted(`rdma_fabric_peer_bad{FILTER}`), saying("lossy_forward"), saying("lossy_reverse"),
+			blaming("own", "group", `FILTER,scope="group"`), blaming("all", "", "FILTER"), b.saying("forward", "lossy_forward"), b.saying("reverse", "lossy_reverse"),
 		},
 	}, b.toPeer(), b.peerColumns(column{name: "own", prom: "Value #A", title: "own group", bad: true},
 		column{name: "all", prom: "Value #B", title: "anywhere"}, column{name: "forward", prom: "Value #C", title: "there"},
@@ -219,13 +222,13 @@ func (b *board) fabricGroups() {
 		help: help{
 			"The 20 groups with the most pairs with other groups that the network loses packets of, all such pairs that are judged, and the bad pairs within " +
 				"the group. Pairs of hosts that blame their own link count here.",
-			nothing + "; a quarter of the pairs across is a leaf or its uplinks.",
+			nothing + "; more than a quarter of the pairs across, of two hosts or more, is a leaf or its uplinks.",
 			"`rdma-events explain fabric-group`. Bad within the group too is the leaf itself.",
 			"which uplink: the leaf's own counters do.",
 		},
 		queries: []query{
 			{text: `SELECT count("verdict") AS "bad" FROM ` + lastVerdicts(` AND "scope" = 'across'`) + ` WHERE ` + said(blamed()...) + ` AND $timeFilter` + by},
-			{text: acrossText + by},
+			{text: `SELECT sum("n") AS "pairs" FROM (` + acrossText + `) WHERE $timeFilter` + by},
 			{text: `SELECT count("verdict") AS "own" FROM ` + lastVerdicts(` AND "scope" = 'group'`) + ` WHERE ` + said(blamed()...) + ` AND $timeFilter` + by},
 			{prom: `count` + ofGroup + `(` + pairs("across") + `)`},
 			{prom: `sum` + ofGroup + `(` + strings.ReplaceAll(acrossProm, "FILTER", "FILTER,") + `)`},
@@ -373,10 +376,7 @@ func (b *board) fabricPeers() {
 			"short pauses: two seconds are the least.",
 		},
 		queries: []query{
-			{
-				text: `SELECT count("verdict") AS "Value" FROM ` + lastVerdicts("") + ` WHERE ` + said("peer_busy") + ` AND $timeFilter ` + b.byPeer(),
-				prom: `count` + b.ofPeer() + `(` + pairsThatSay("FILTER,", "peer_busy") + `)`,
-			},
+			b.saying("Value", "peer_busy"),
 		},
 	}, b.toPeer(), b.peerColumns(column{name: "Value", title: "observers"})...)
 	b.sorted("observers", "Value", true)

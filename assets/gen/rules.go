@@ -2,6 +2,7 @@ package gen
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"rdma_events/assets/grafana"
@@ -13,7 +14,8 @@ type rule struct {
 	title    string
 	severity string // critical: wakes the person on duty; warning: can wait for the day
 	panel    panelRef
-	summary  string // a template
+	summary  string            // a template
+	labels   map[string]string // of Grafana's alerts, templates; they replace those of the query
 	steps    []step
 	promql   string        // the same question of the names of assets/prometheus/telegraf.conf
 	promHold time.Duration // how long Prometheus holds it, where the wait of the other is in its query; 0: hold
@@ -68,11 +70,13 @@ const ruleFileHead = `# Alert rules for Grafana's file provisioning, made by rdm
 `
 
 func (r *rule) grafana(n *names, o *Options) grafana.Rule {
+	labels := map[string]string{"severity": r.severity, "component": "rdma"}
+	maps.Copy(labels, r.labels)
 	return grafana.Rule{
 		UID: "rdma-" + r.id, Title: r.title, Condition: conditionRef, Data: r.data(n, o),
 		NoDataState: r.noData, ExecErrState: "Error", For: short(r.hold),
 		DashboardUID: r.panel.dashboard, PanelID: r.panel.id,
-		Labels: map[string]string{"severity": r.severity, "component": "rdma"}, Annotations: r.annotations(o, r.summary),
+		Labels: labels, Annotations: r.annotations(o, r.summary),
 	}
 }
 

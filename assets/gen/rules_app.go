@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"rdma_events/internal/status"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/verbs"
 )
@@ -21,6 +22,12 @@ func errorTypes() string {
 	}
 	return strings.Join(names, "|")
 }
+
+// These leave out the plugin's own workers, which read each event to report it: in PromQL with a comma at the end.
+const (
+	notOwnText = ` AND "app" != '` + status.WorkerComm + `'`
+	notOwnProm = `app!="` + status.WorkerComm + `",`
+)
 
 // errorEvents is the condition of InfluxQL for these types.
 func errorEvents() string { return ` AND "event" =~ /^(` + errorTypes() + `)$/` }
@@ -56,13 +63,14 @@ func (o *Options) appRules() []rule {
 			severity: "warning", noData: quiet,
 			summary: "{{ .Labels.app }} on {{ .Labels.host }} had error events of {{ .Labels.device }}",
 			steps: []step{{
-				query: `SELECT sum("count") AS "errors" FROM {rdma_app_event} WHERE {filter}` + errorEvents() + ` GROUP BY ` + byApp,
+				query: `SELECT sum("count") AS "errors" FROM {rdma_app_event} WHERE {filter}` + notOwnText + errorEvents() + ` GROUP BY ` + byApp,
 				from:  30 * time.Minute,
 			}},
-			promql: `max without (unit) ` + recentAppErrors(""),
+			promql: `max without (unit) ` + recentAppErrors(notOwnProm),
 			fires: "Within half an hour the kernel queued an error event for a process of the application: cq_err, qp_fatal, qp_req_err, " +
 				"qp_access_err, srq_err, wq_fatal or device_fatal. The queue pair or the queue is of no use any more.",
-			quiet:  "All other events, as comm_est, sq_drained and qp_last_wqe_reached, and those of ports.",
+			quiet: "All other events, as comm_est, sq_drained and qp_last_wqe_reached, and those of ports. Events of the plugin's own workers (" +
+				status.WorkerComm + "), for which device-fatal and probe-errors are.",
 			clears: "Half an hour after the last one.",
 			do: []string{
 				"Which object and which process: the table of error events on the Applications dashboard (InfluxDB) has pid, number, and pod or job; " +
@@ -79,9 +87,10 @@ func (o *Options) appRules() []rule {
 			severity: "warning", hold: 2 * time.Minute, noData: quiet,
 			summary: "{{ .Labels.app }} on {{ .Labels.host }}{{ with .Labels.unit }} ({{ . }}){{ end }} does not read error events of {{ .Labels.device }}",
 			steps: []step{{
-				query: `SELECT last("unread_errors") AS "unread" FROM {rdma_app_async} WHERE {filter} GROUP BY ` + byUnit, from: o.window(),
+				query: `SELECT last("unread_errors") AS "unread" FROM {rdma_app_async} WHERE {filter}` + notOwnText + ` GROUP BY ` + byUnit,
+				from:  o.window(),
 			}},
-			promql: `rdma_app_async_unread_errors > 0`,
+			promql: `rdma_app_async_unread_errors{` + notOwnProm + `} > 0`,
 			fires: "For two minutes error events have waited for a process of the application to read them. It does not know that a connection or a " +
 				"queue of it has failed, and may wait for it for ever.",
 			quiet:  "Errors that are read within two minutes. Events that are no errors, and those of ports, which many programs never read.",
@@ -98,9 +107,10 @@ func (o *Options) appRules() []rule {
 			severity: "warning", noData: quiet,
 			summary: "A thread of {{ .Labels.app }} on {{ .Labels.host }} hangs in the destruction of a {{ .Labels.object }} of {{ .Labels.device }}",
 			steps: []step{{
-				query: `SELECT last("threads") AS "threads" FROM {rdma_app_hang} WHERE {filter} GROUP BY ` + byApp + `, "object"`, from: o.window(),
+				query: `SELECT last("threads") AS "threads" FROM {rdma_app_hang} WHERE {filter}` + notOwnText + ` GROUP BY ` + byApp + `, "object"`,
+				from:  o.window(),
 			}},
-			promql: `rdma_app_hang_threads > 0`,
+			promql: `rdma_app_hang_threads{` + notOwnProm + `} > 0`,
 			fires: "A thread has waited for longer than applications.hang_after in ibv_destroy_cq, ibv_destroy_qp, ibv_destroy_srq or ibv_destroy_wq, " +
 				"since events that the application read are not acknowledged. It waits for ever unless another thread acknowledges them.",
 			quiet:  "Acknowledgements that come in time. Processes that exit, which wait for none.",

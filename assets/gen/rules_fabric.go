@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"rdma_events/internal/fabric"
 )
 
 // verdicts are those of pairs that are not well, from the worst to the mildest. own_link is what pairs say whose port blames
@@ -18,7 +20,8 @@ const (
 	suspectedBy  = 2    // observers of its own group
 	smallGroup   = 4    // hosts: a group of fewer has too few observers
 	suspectedAny = 3    // observers from anywhere, of a host in such a group
-	groupShare   = 0.25 // of the pairs of a group with others
+	groupShare   = 0.25 // of the pairs of a group with others: more than this
+	cutHosts     = 2    // hosts at either end of these pairs: those of one host are that host's link
 )
 
 // blamed are the verdicts that count against a group. A host that is cut off with all of its group blames its own link, and
@@ -73,33 +76,157 @@ func pairsThatSay(filter string, words ...string) string {
 	return `max by (PLACE, ` + inPair + `) (rdma_fabric_peer_status{` + filter + `verdict=~"` + strings.Join(words, "|") + `"} == 1)`
 }
 
-// observers counts the hosts' devices that have a network verdict about each device, in InfluxDB. One that has none
-// counts 0, so that all conditions of a rule have the same series.
-func observers(scopes string) string {
+// end is one end of a pair by its tags, in both engines: the host, its device and its group, and the host at the other end.
+type end struct{ host, device, group, other string }
+
+var (
+	ownEnd  = end{"host", "device", "own_group", "peer_host"}
+	peerEnd = end{"peer_host", "peer_device", "peer_group", "host"}
+)
+
+// tagged returns names as a list of tags of InfluxQL.
+func tagged(names ...string) string { return `"` + strings.Join(names, `", "`) + `"` }
+
+// groupedBy returns the end of a query that groups by the site and by tags. Without either there is nothing to group by.
+func (o *Options) groupedBy(tags ...string) string {
+	by := strings.TrimSuffix(o.site(InfluxDB), ", ")
+	if len(tags) > 0 {
+		by = o.site(InfluxDB) + tagged(tags...)
+	}
+	if by == "" {
+		return ""
+	}
+	return " GROUP BY " + by
+}
+
+// bySite returns the clause by of an aggregation in Prometheus, of the site and other labels.
+func (o *Options) bySite(labels ...string) string { return "by " + o.inSite(labels...) }
+
+// inSite returns a list of the site's label and of others, for PromQL.
+func (o *Options) inSite(labels ...string) string {
+	return "(" + strings.TrimSuffix(o.site(Prometheus)+strings.Join(labels, ", "), ", ") + ")"
+}
+
+// observers asks for the number of hosts that have a network verdict about each device at an end of pairs, in InfluxDB. A host
+// counts once, whatever its ports are. A device that only has pairs of another scope counts 0, so that all conditions of a
+// rule have the same series. scope is "" for all pairs.
+func (o *Options) observers(e end, scope string) string {
 	of := func(value, condition string) string {
-		return `(SELECT ` + value + ` AS "bad" FROM {rdma_fabric_peer} WHERE {filter}` + condition + ` GROUP BY ` + byPair + `)`
+		return `(SELECT max("bad") AS "bad" FROM (SELECT ` + value + ` AS "bad" FROM {rdma_fabric_peer} WHERE {filter}` + condition + ` GROUP BY ` + byPair +
+			`) WHERE $timeFilter` + o.groupedBy(e.group, e.host, e.device, e.other) + `)`
 	}
-	if scopes == "" {
-		return `SELECT sum("bad") AS "observers" FROM ` + of(`last("bad")`, "")
+	from := of(`last("bad")`, "")
+	if scope != "" {
+		from = of(`last("bad")`, ` AND "scope" = '`+scope+`'`) + `, ` + of(`last("bad") * 0`, ` AND "scope" != '`+scope+`'`)
 	}
-	return `SELECT sum("bad") AS "observers" FROM ` + of(`last("bad")`, ` AND "scope" = '`+scopes+`'`) + `, ` +
-		of(`last("bad") * 0`, ` AND "scope" != '`+scopes+`'`)
+	return `SELECT sum("bad") AS "observers" FROM ` + from + ` WHERE $timeFilter` + o.groupedBy(e.group, e.host, e.device)
+}
+
+// orZero asks for the sum of n of a query, by the site and tags of groups. A group without it counts 0 if the measurement has it: InfluxDB
+// adds up what is of one measurement only.
+func (o *Options) orZero(query, measurement string, tags ...string) string {
+	zero := map[string]string{
+		"rdma_fabric":      `SELECT last("pairs") * 0 AS "n" FROM {rdma_fabric} WHERE {filter} GROUP BY ` + byGroupPair,
+		"rdma_fabric_peer": `SELECT last("bad") * 0 AS "n" FROM {rdma_fabric_peer} WHERE {filter} GROUP BY ` + byPair,
+	}[measurement]
+	return `SELECT sum("n") AS "n" FROM (` + query + `), (` + zero + `) WHERE $timeFilter` + o.groupedBy(tags...)
+}
+
+// sized asks for the number of hosts of each group.
+func (o *Options) sized(e end) string {
+	return o.orZero(`SELECT last("pairs") * 0 + 1 AS "n" FROM {rdma_fabric} WHERE {filter} AND "scope" = 'group' GROUP BY {labels}`+
+		tagged("host", e.group), "rdma_fabric", e.group)
+}
+
+// others asks for the number of hosts of a site but one.
+func (o *Options) others() string {
+	return `SELECT sum("n") - 1 AS "others" FROM (SELECT last("pairs") * 0 + 1 AS "n" FROM {rdma_fabric} WHERE {filter} GROUP BY {labels}"host")
+		WHERE $timeFilter` + o.groupedBy()
+}
+
+// suspected returns the condition that a device is suspected, of the results of steps: its observers in its own group and in any,
+// the hosts of its group, and those of the site but one.
+func suspected(own, all, size, others string) string {
+	return fmt.Sprintf("(%[3]s >= %[7]d && %[1]s >= %[5]d || %[3]s < %[7]d && (%[2]s >= %[6]d || %[2]s >= %[5]d && %[2]s >= %[4]s))",
+		own, all, size, others, suspectedBy, suspectedAny, smallGroup)
+}
+
+// trusted returns the contrary of suspected.
+func trusted(own, all, size, others string) string {
+	return fmt.Sprintf("(%[3]s >= %[7]d && %[1]s < %[5]d || %[3]s < %[7]d && %[2]s < %[6]d && (%[2]s < %[5]d || %[2]s < %[4]s))",
+		own, all, size, others, suspectedBy, suspectedAny, smallGroup)
 }
 
 // suspects are the devices that are suspected, in Prometheus, with the number of their observers.
-func suspects(site string) string {
-	by := `sum by (` + site + `peer_group, peer_host, peer_device)`
-	size := `count by (` + site + `peer_group) (max by (` + site + `host, plugin_instance, peer_group) (rdma_fabric_pairs{scope="group"})) >= ` +
-		fmt.Sprint(smallGroup)
-	on := `on (` + site + `peer_group)`
-	return fmt.Sprintf(`%[1]s (rdma_fabric_peer_bad{scope="group"}) >= %[4]d and %[3]s (%[2]s)
-		or %[1]s (rdma_fabric_peer_bad) >= %[5]d unless %[3]s (%[2]s)`, by, size, on, suspectedBy, suspectedAny)
+func (o *Options) suspects() string {
+	observers := func(filter string) string {
+		return `count ` + o.bySite("peer_group", "peer_host", "peer_device") + ` (max ` + o.bySite("host", "peer_group", "peer_host", "peer_device") +
+			` (rdma_fabric_peer_bad` + filter + `) == 1)`
+	}
+	own, all := observers(`{scope="group"}`), observers("")
+	large := fmt.Sprintf(`on %s (count %s (max %s (rdma_fabric_pairs{scope="group"})) >= %d)`,
+		o.inSite("peer_group"), o.bySite("peer_group"), o.bySite("host", "peer_group"), smallGroup)
+	others := `on ` + o.inSite() + ` group_left () (count ` + o.bySite() + ` (max ` + o.bySite("host") + ` (rdma_fabric_pairs)) - 1)`
+	return fmt.Sprintf(`(%[1]s >= %[5]d and %[3]s or (%[2]s >= %[6]d or %[2]s >= %[4]s and %[2]s >= %[5]d) unless %[3]s)`,
+		own, all, large, others, suspectedBy, suspectedAny)
+}
+
+// relabelled returns series of Prometheus with copies of labels under other names: from, to, from, to.
+func relabelled(series string, names ...string) string {
+	for pair := range slices.Chunk(names, 2) {
+		series = fmt.Sprintf(`label_replace(%s, %q, "$1", %q, "(.*)")`, series, pair[1], pair[0])
+	}
+	return series
+}
+
+// ownLinks are the devices of ports that blame their own link, by the labels of peers, in Prometheus.
+func (o *Options) ownLinks() string {
+	return relabelled(`max `+o.bySite("host", "device")+` (rdma_fabric_port_bad == 1)`, "host", "peer_host", "device", "peer_device")
+}
+
+// cutSteps ask what says that groups are cut off: their bad pairs with other groups, all of these, and the hosts at both ends of the
+// bad ones.
+func (o *Options) cutSteps(e end) []step {
+	bad := ` FROM ` + lastVerdicts(` AND "scope" = 'across'`) + ` WHERE ` + said(blamed()...) + ` AND $timeFilter`
+	hosts := func(host string) string {
+		each := `(SELECT count("verdict") AS "n"` + bad + o.groupedBy(e.group, host) + `)`
+		return o.orZero(`SELECT count("n") AS "n" FROM `+each+` WHERE $timeFilter`+o.groupedBy(e.group), "rdma_fabric_peer", e.group)
+	}
+	var all []step
+	for _, query := range []string{
+		o.orZero(`SELECT count("verdict") AS "n"`+bad+o.groupedBy(e.group), "rdma_fabric_peer", e.group), o.orZero(acrossText, "rdma_fabric", e.group),
+		hosts(e.host), hosts(e.other),
+	} {
+		all = append(all, step{query: query, from: o.window()})
+	}
+	return all
+}
+
+// cut returns the condition that a group is cut off, of the results of cutSteps.
+func cut(bad, pairs, near, far string) string {
+	return fmt.Sprintf("%s > %g * %s && %s >= %d && %s >= %[5]d", bad, groupShare, pairs, near, cutHosts, far)
+}
+
+// whole returns the contrary of cut.
+func whole(bad, pairs, near, far string) string {
+	return fmt.Sprintf("(%s <= %g * %s || %s < %d || %s < %[5]d)", bad, groupShare, pairs, near, cutHosts, far)
+}
+
+// cutGroups are the groups that are cut off, in Prometheus.
+func (o *Options) cutGroups() string {
+	bad := strings.ReplaceAll(pairsThatSay(`scope="across",`, blamed()...), "PLACE, ", o.site(Prometheus))
+	by := o.bySite("own_group")
+	hosts := func(host string) string {
+		return `count ` + by + ` (count ` + o.bySite("own_group", host) + ` (` + bad + `)) >= ` + fmt.Sprint(cutHosts)
+	}
+	return `(count ` + by + ` (` + bad + `) > ` + fmt.Sprint(groupShare) + ` * sum ` + by + ` (` + strings.ReplaceAll(acrossProm, "FILTER", "") + `)
+		and ` + hosts("host") + ` and ` + hosts("peer_host") + `)`
 }
 
 // across are the pairs of each group with others about which a verdict says something of the network, or that are well.
 const (
-	acrossText = `SELECT sum("pairs") AS "pairs" FROM (SELECT last("pairs_met") - last("pairs_busy") - last("pairs_down") AS "pairs"
-		FROM {rdma_fabric} WHERE {filter} AND "scope" = 'across' GROUP BY ` + byGroupPair + `) WHERE $timeFilter`
+	acrossText = `SELECT last("pairs_met") - last("pairs_busy") - last("pairs_down") AS "n"
+		FROM {rdma_fabric} WHERE {filter} AND "scope" = 'across' GROUP BY ` + byGroupPair
 	acrossProm = `(rdma_fabric_pairs_met{FILTERscope="across"} - rdma_fabric_pairs_busy{FILTERscope="across"}
 		- rdma_fabric_pairs_down{FILTERscope="across"})`
 )
@@ -109,7 +236,7 @@ const withoutFabric = " Hosts without fabric.peers_file."
 
 // fabricRules are about the network between hosts. Hosts without the option have none of these series.
 func (o *Options) fabricRules() []rule {
-	return slices.Concat([]rule{o.ownLink(), o.suspect(), o.groupSuspect()}, o.fabricSlow(), o.fabricSetUp())
+	return slices.Concat([]rule{o.ownLink(), o.suspect(), o.groupSuspect(), o.pair()}, o.fabricSlow(), o.fabricSetUp())
 }
 
 func (o *Options) ownLink() rule {
@@ -120,14 +247,16 @@ func (o *Options) ownLink() rule {
 		steps: []step{{
 			query: `SELECT last("bad") AS "bad" FROM {rdma_fabric_port} WHERE {filter} GROUP BY ` + byPort + `, "own_group"`, from: o.window(),
 		}},
-		promql: `rdma_fabric_port_bad == 1`,
+		promql: `rdma_fabric_port_bad == 1 unless on ` + o.inSite("own_group") + ` (` + o.cutGroups() + ` and count ` + o.bySite("own_group") +
+			` (max ` + o.bySite("own_group", "host") + ` (rdma_fabric_port_bad) == 1) >= 2)`,
 		fires: "For a minute three quarters or more of the port's pairs, with two hosts or more, have said that the network loses or swallows " +
 			"their packets, while the port was active. What they share is its own link: the port, the cable, or the switch port.",
-		quiet:  "Ports that are not active, which port-down reports. Single peers, which fabric-suspect counts.",
+		quiet: "Ports that are not active, which port-down reports. Single peers, which fabric-suspect counts. With Prometheus: two hosts " +
+			"or more of a group that is cut off, since fabric-group reports their leaf.",
 		clears: "When fewer than three quarters of its pairs say so.",
 		do: []string{
-			"Do many hosts of one group say so? Then it is their leaf: fabric-group fires too. With Alertmanager that one holds this one back.",
 			"The cable, the transceiver and the switch port: error counters at both ends, `ethtool -S` or `mlxlink`, and the switch's own log.",
+			"Do several hosts of one group say so? Then it is their leaf: fabric-group fires too, and with Prometheus instead.",
 			"Drain the host: applications on it see the same loss.",
 		},
 		blind: "Loss of large packets alone: probes have 66 to 110 bytes." + withoutFabric,
@@ -135,68 +264,133 @@ func (o *Options) ownLink() rule {
 }
 
 func (o *Options) suspect() rule {
-	by := ` WHERE $timeFilter GROUP BY ` + o.site(InfluxDB) + `"peer_group", "peer_host", "peer_device"`
-	size := func(value, condition string) string {
-		return `(SELECT ` + value + ` AS "n" FROM {rdma_fabric} WHERE {filter} AND "scope" ` + condition + ` GROUP BY ` + byHost + `, "peer_group")`
-	}
-	return rule{
+	all := o.observers(peerEnd, "")
+	blaming := `SELECT count(distinct("verdict")) AS "n" FROM ` + lastVerdicts(` AND "scope" = 'group'`) + ` WHERE ` + said("own_link") + ` AND $timeFilter` +
+		o.groupedBy("peer_group", "host", "device", "port")
+	rule := rule{
 		id: "fabric-suspect", title: "RDMA interface suspected by its neighbours", panel: panelRef{fabricUID, 10},
 		severity: "critical", hold: time.Minute, noData: quiet,
 		summary: "{{ .Labels.peer_device }} of {{ .Labels.peer_host }} is suspected by its neighbours in {{ .Labels.peer_group }}" + o.ofSite(),
-		steps: []step{
-			{query: observers("group") + by, from: o.window()},
-			{query: observers("") + by, from: o.window()},
-			{
-				query: `SELECT sum("n") AS "hosts" FROM ` + size(`last("pairs") * 0 + 1`, `= 'group'`) + `, ` + size(`last("pairs") * 0`, `= 'across'`) +
-					` WHERE $timeFilter GROUP BY ` + o.site(InfluxDB) + `"peer_group"`,
-				from: o.window(),
-			},
-		},
-		when:   fmt.Sprintf("$RA >= %[1]d && $RC >= %[3]d || $RB >= %[2]d && $RC < %[3]d", suspectedBy, suspectedAny, smallGroup),
-		promql: suspects(o.site(Prometheus)),
+		// InfluxDB cannot compare the tag peer_host of observers with the tag host of the port that they observe. So it compares, in each
+		// group, how many interfaces are suspected with how many ports blame their own link.
+		when:   suspected("$RA", "$RB", "$RC", "$RD") + " && ($RF == 0 || $RE > $RF)",
+		promql: o.suspects() + ` unless on ` + o.inSite("peer_host", "peer_device") + ` ` + o.ownLinks(),
 		fires: "For a minute two hosts or more of its own group have said that the network between them and this interface loses or swallows packets. " +
 			"They share a leaf with it and have nothing else in common but the interface. In groups of fewer than four hosts it takes three hosts " +
-			"from anywhere.",
-		quiet: "Hosts that are down or busy: their peers say peer_down or peer_busy. A host that blames its own link is no observer. Verdicts of " +
-			"hosts in other groups, whose paths share spines.",
+			"from anywhere, and in a site of three hosts both others.",
+		quiet: "Hosts that are down or busy: their peers say peer_down or peer_busy. A host that blames its own link is no observer, and is no suspect: " +
+			"fabric-own-link names it. Verdicts of hosts in other groups, whose paths share spines.",
 		clears: "When fewer hosts say so.",
 		do: []string{
 			"The dashboard RDMA fabric has the observers and the direction: lossy_forward is what the interface receives, lossy_reverse what it sends.",
-			"The host's own words: does fabric-own-link fire there? Its cable, transceiver and switch port, with the error counters of both ends.",
+			"Its cable, transceiver and switch port, with the error counters of both ends.",
 			"Drain the host, and exchange the cable first.",
 		},
-		blind: "Interfaces with fewer observers, and loss below 2 % in a minute." + withoutFabric,
+		blind: "Interfaces with fewer observers, and loss below 2 % in a minute. With InfluxDB: a suspect in a group in which another host blames its own link " +
+			"and has no observers." + withoutFabric,
 	}
+	for _, query := range []string{
+		o.observers(peerEnd, "group"), all, o.sized(peerEnd), o.others(),
+		fmt.Sprintf(`SELECT count("observers") AS "n" FROM (%s) WHERE "observers" >= %d AND $timeFilter`, all, suspectedBy) + o.groupedBy("peer_group"),
+		o.orZero(`SELECT sum("n") AS "n" FROM (`+blaming+`) WHERE $timeFilter`+o.groupedBy("peer_group"), "rdma_fabric_peer", "peer_group"),
+	} {
+		rule.steps = append(rule.steps, step{query: query, from: o.window()})
+	}
+	return rule
 }
 
 func (o *Options) groupSuspect() rule {
-	by := ` GROUP BY ` + o.site(InfluxDB) + `"own_group"`
-	site := o.site(Prometheus)
 	return rule{
 		id: "fabric-group", title: "RDMA group is cut off from others", panel: panelRef{fabricUID, 12},
 		severity: "critical", hold: time.Minute, noData: quiet,
-		summary: "A quarter or more of the pairs of {{ .Labels.own_group }} with other groups are bad" + o.ofSite(),
-		steps: []step{
-			{
-				query: `SELECT count("verdict") AS "bad" FROM ` + lastVerdicts(` AND "scope" = 'across'`) + ` WHERE ` + said(blamed()...) + ` AND $timeFilter` + by,
-				from:  o.window(),
-			},
-			{query: acrossText + by, from: o.window()},
-		},
-		when: fmt.Sprintf("$RA >= %g * $RB", groupShare),
-		promql: `count by (` + site + `own_group) (` + strings.ReplaceAll(pairsThatSay(`scope="across",`, blamed()...), "PLACE, ", site) + `)
-			>= ` + fmt.Sprint(groupShare) + ` * sum by (` + site + `own_group) (` + strings.ReplaceAll(acrossProm, "FILTER", "") + `)`,
-		fires: "For a minute a quarter or more of the pairs that the hosts of a group have with other groups have said that the network loses or " +
-			"swallows packets: the leaf, its uplinks, or a spine as far as this group uses it.",
-		quiet:  "Pairs whose peer is down, busy or not met: they count neither way. Single uplinks with little loss.",
-		clears: "When fewer than a quarter of the pairs say so.",
+		summary: "More than a quarter of the pairs of {{ .Labels.own_group }} with other groups are bad" + o.ofSite(),
+		steps:   o.cutSteps(ownEnd),
+		when:    cut("$RA", "$RB", "$RC", "$RD"),
+		promql:  o.cutGroups(),
+		fires: "For a minute more than a quarter of the pairs that the hosts of a group have with other groups have said that the network loses or " +
+			"swallows packets, those of two hosts or more with two hosts or more: the leaf, its uplinks, or a spine as far as this group uses it.",
+		quiet: "Pairs whose peer is down, busy or not met: they count neither way. Single uplinks with little loss. The pairs of one host, here or " +
+			"there, which are its own link.",
+		clears: "When no more than a quarter of the pairs say so, or only those of one host.",
 		do: []string{
 			"Are all pairs bad, also those within the group? Then the leaf is dead or has no power. Only those with others: its uplinks.",
 			"partial says that some paths are whole: one uplink of several. The uplinks' counters on the leaf name it.",
 			"Many groups at once are a spine or a change that was rolled out.",
 		},
-		blind: "Groups of one or two hosts: there a single interface is a quarter of the pairs." + withoutFabric,
+		blind: "Groups of one host." + withoutFabric,
 	}
+}
+
+// canonical returns a template for the value of a label at the first or the second end of a pair, by the order of the hosts' names.
+func canonical(first bool, e, other string) string {
+	if !first {
+		e, other = other, e
+	}
+	return "{{ if lt .Labels.host .Labels.peer_host }}{{ .Labels." + e + " }}{{ else }}{{ .Labels." + other + " }}{{ end }}"
+}
+
+// pair is about what no other rule can name an end of. Both hosts of a pair report it, and it is one alert: its labels have the ends in the
+// order of their names. InfluxDB cannot bring tags into an order, so that Grafana's labels do it. In Prometheus the label
+// pair, which telegraf.conf makes, is the same in what both report.
+func (o *Options) pair() rule {
+	ends := []string{"host", "device", "own_group", "peer_host", "peer_device", "peer_group"}
+	silent := []string{"path", "partial"}
+	steps := []step{{
+		query: `SELECT count("verdict") AS "pairs" FROM ` + lastVerdicts("") + ` WHERE ` + said(silent...) + ` AND $timeFilter` + o.groupedBy(ends...),
+		from:  o.window(),
+	}, {query: o.others(), from: o.window()}}
+	when := "$RA > 0"
+	next := func() string { return "$R" + string(rune('A'+len(steps)-1)) }
+	for _, e := range []end{ownEnd, peerEnd} {
+		var results []string
+		for _, s := range append([]step{
+			{query: o.observers(e, "group"), from: o.window()}, {query: o.observers(e, ""), from: o.window()}, {query: o.sized(e), from: o.window()},
+		}, o.cutSteps(e)...) {
+			steps = append(steps, s)
+			results = append(results, next())
+		}
+		when += " && " + trusted(results[0], results[1], results[2], "$RB") + " && " + whole(results[3], results[4], results[5], results[6])
+	}
+	suspects, groups := o.suspects(), o.cutGroups()
+	return rule{
+		id: "fabric-pair", title: "RDMA hosts do not reach each other", panel: panelRef{fabricUID, 19},
+		severity: "warning", hold: 5 * time.Minute, noData: quiet,
+		summary: "The network swallows packets between {{ .Labels.device }} of {{ .Labels.host }} and {{ .Labels.peer_device }} of " +
+			"{{ .Labels.peer_host }}" + o.ofSite(),
+		labels: map[string]string{
+			"host": canonical(true, "host", "peer_host"), "peer_host": canonical(false, "host", "peer_host"),
+			"device": canonical(true, "device", "peer_device"), "peer_device": canonical(false, "device", "peer_device"),
+			"own_group": "", "peer_group": "",
+		},
+		steps: steps,
+		when:  when,
+		promql: relabelledPair(`max ` + o.bySite("pair") + ` (rdma_fabric_peer_status{verdict=~"` + strings.Join(silent, "|") + `"} == 1
+			unless on ` + o.inSite("peer_host", "peer_device") + ` ` + suspects + `
+			unless on ` + o.inSite("host", "device") + ` ` + relabelled(suspects, "peer_host", "host", "peer_device", "device") + `
+			unless on ` + o.inSite("peer_host", "peer_device") + ` ` + o.ownLinks() + `
+			unless on ` + o.inSite("own_group") + ` ` + groups + `
+			unless on ` + o.inSite("peer_group") + ` ` + relabelled(groups, "own_group", "peer_group") + `)`),
+		fires: "For five minutes a pair has been path or partial: the network swallows everything between two interfaces, or all that takes one of their paths. " +
+			"No other alert covers it: neither end is suspected or blames its own link, and neither group is cut off. In a site of two hosts it is " +
+			"the only alert about a link, since no third host can say which end it is.",
+		quiet:  "Pairs of an interface that fabric-suspect or fabric-own-link names, and those of groups that fabric-group names.",
+		clears: "When both hosts say that the pair is well, or another alert names what it is.",
+		do: []string{
+			"Two hosts: both ends are possible. Compare the error counters of both ports and of both switch ports, and exchange the cable of the worse one.",
+			"partial swallows one path of several: an uplink or a spine. Which one is `path` of rdma_fabric_peer, and `rdma-events fabric` on the host.",
+			"Several pairs with one host in common are probably that host's link, which has too few observers to be a suspect.",
+		},
+		blind: "Which end it is. Loss of a part of the packets, which fabric-lossy reports. Where the tag host is not the name in the list of peers, a pair has " +
+			"an alert for each of its ends." + withoutFabric,
+	}
+}
+
+// relabelledPair returns series of Prometheus with the labels of both ends of their label pair.
+func relabelledPair(series string) string {
+	for i, label := range []string{"host", "device", "peer_host", "peer_device"} {
+		series = fmt.Sprintf(`label_replace(%s, %q, "$%d", "pair", "(.*)/(.*) (.*)/(.*)")`, series, label, i+1)
+	}
+	return `max without (pair) (` + series + `)`
 }
 
 // fabricSlow are the rules about loss and latency that last.
@@ -260,6 +454,11 @@ func fabricNow(site string) string {
 	return `quantile by (` + site + `own_group, scope) (0.5, rdma_fabric_write_p99_seconds)`
 }
 
+// excusedReasons are those of pairs that fabric-unmet does not count: a device that the peer lacks, and what fabric-key reports.
+func excusedReasons() []string {
+	return []string{string(fabric.ReasonUnsupported), string(fabric.ReasonKey)}
+}
+
 // fabricSetUp are the rules about hosts that do not probe each other as they should.
 func (o *Options) fabricSetUp() []rule {
 	by := ` WHERE $timeFilter GROUP BY ` + o.site(InfluxDB) + `"own_group"`
@@ -267,6 +466,17 @@ func (o *Options) fabricSetUp() []rule {
 	sum := func(field string) string {
 		return `SELECT sum("n") AS "` + field + `" FROM (SELECT last("` + field + `") AS "n" FROM {rdma_fabric} WHERE {filter} GROUP BY ` + byGroupPair + `)` + by
 	}
+	// A pair that has met has no reason any more, so that a longer time would have the last one from before.
+	moment := max(time.Minute, 3*o.Interval)
+	because := func(reasons ...string) string {
+		return `(SELECT last("reason") AS "reason" FROM {rdma_fabric_peer} WHERE {filter} GROUP BY ` + byPair + `) WHERE ("reason" = '` +
+			strings.Join(reasons, `' OR "reason" = '`) + `') AND $timeFilter`
+	}
+	status := func(filter string) string {
+		return `max ` + o.bySite(inPair) + ` (rdma_fabric_peer_status{` + filter + `} == 1)`
+	}
+	excused := `(count by (` + site + `own_group) (` + status(`reason=~"`+strings.Join(excusedReasons(), "|")+`",verdict=""`) + `)
+		or 0 * sum by (` + site + `own_group) (rdma_fabric_pairs))`
 	inSite, bySite := "", ""
 	if site != "" {
 		inSite, bySite = ` GROUP BY `+strings.TrimSuffix(o.site(InfluxDB), ", "), ` by (`+strings.TrimSuffix(site, ", ")+`)`
@@ -276,18 +486,44 @@ func (o *Options) fabricSetUp() []rule {
 			id: "fabric-unmet", title: "RDMA hosts do not meet", panel: panelRef{fabricUID, 24},
 			severity: "warning", hold: 10 * time.Minute, noData: quiet,
 			summary: "A tenth or more of the pairs of {{ .Labels.own_group }} have not met" + o.ofSite(),
-			steps:   []step{{query: sum("pairs"), from: o.window()}, {query: sum("pairs_met"), from: o.window()}},
-			when:    "9 * $RA >= 10 * $RB && $RA > 0",
-			promql: `10 * sum by (` + site + `own_group) (rdma_fabric_pairs - rdma_fabric_pairs_met) >=
-				sum by (` + site + `own_group) (rdma_fabric_pairs) > 0`,
+			steps: []step{
+				{query: sum("pairs"), from: o.window()}, {query: sum("pairs_met"), from: o.window()},
+				{
+					query: o.orZero(`SELECT count("reason") AS "n" FROM `+because(excusedReasons()...)+o.groupedBy("own_group"), "rdma_fabric_peer", "own_group"),
+					from:  moment,
+				},
+			},
+			when: "9 * ($RA - $RC) >= 10 * $RB && $RA > $RC",
+			promql: `10 * (sum by (` + site + `own_group) (rdma_fabric_pairs - rdma_fabric_pairs_met) - ` + excused + `) >=
+				sum by (` + site + `own_group) (rdma_fabric_pairs) - ` + excused + ` > 0`,
 			fires: "For ten minutes a tenth or more of the pairs of a group's hosts have not met: their peers answer no hello, or refuse it. The network " +
 				"between them is not judged.",
-			quiet:  "Fewer of them, as a host that is repaired.",
+			quiet: "Fewer of them, as a host that is repaired. Devices that a peer lacks (unsupported), as where hosts with one NIC and hosts with eight are in " +
+				"one list: they count neither way. Pairs with the reason key, which fabric-key reports.",
 			clears: "When more than nine tenths have met.",
 			do: []string{
-				"The panel Not met, by reason: no_responder is a peer without the plugin or a blocked TCP port; key and not_listed are files that differ; " +
+				"The panel Not met, by reason: no_responder is a peer without the plugin or a blocked TCP port; not_listed are files that differ; " +
 					"no_common_gid and pkey are addresses.",
 				"`rdma-events doctor` on such a host tries two of its peers.",
+			},
+			blind: "Hosts that are in no list. Whether fabric.devices names the devices that peers have." + withoutFabric,
+		},
+		{
+			id: "fabric-key", title: "RDMA hosts refuse each other's key", panel: panelRef{fabricUID, 24},
+			severity: "warning", hold: 10 * time.Minute, noData: quiet,
+			summary: "Hosts have different keys, or a certificate that others do not accept" + o.ofSite(),
+			steps: []step{{
+				query: `SELECT count("reason") AS "pairs" FROM ` + because("key") + o.groupedBy(), from: moment,
+			}},
+			promql: `count ` + o.bySite() + ` (` + status(`reason="key"`) + `) > 0`,
+			fires: "For ten minutes one pair or more has had the reason key: a host was started with another key, its certificate has expired or is of another " +
+				"authority or name, or another host has its address. The network between them is not judged any more.",
+			quiet:  "Keys and certificates that are being exchanged on all hosts within ten minutes.",
+			clears: "When all hosts accept each other.",
+			do: []string{
+				"`rdma-events fabric` on a host shows the peers with the reason key; one that is refused by many has the wrong key.",
+				"Give it the fabric.key_file that all hosts have and restart its plugin, or renew its certificate, which is read again without a restart.",
+				"Is its clock right? And is its address in the list its own?",
 			},
 			blind: "Hosts that are in no list." + withoutFabric,
 		},

@@ -3,6 +3,7 @@ package prometheus_test
 import (
 	"fmt"
 	"maps"
+	"strings"
 )
 
 // together returns all series of several.
@@ -28,28 +29,81 @@ func observed(hosts int, group, bad string) map[string]string {
 	return all
 }
 
-// sized returns the pairs within a group by which its hosts are counted.
-func sized(hosts int) map[string]string {
+// sized returns the pairs within group a by which its hosts are counted, and those of so many hosts of other groups.
+func sized(hosts, others int) map[string]string {
 	all := map[string]string{}
 	for i := range hosts {
 		all[fmt.Sprintf(`rdma_fabric_pairs{site="s",host="a%d",own_group="a",peer_group="a",scope="group"}`, i)] = "3x90"
 	}
+	for i := range others {
+		all[fmt.Sprintf(`rdma_fabric_pairs{site="s",host="b%d",own_group="b%[1]d",peer_group="a",scope="across"}`, i)] = "3x90"
+	}
 	return all
 }
 
-// outward returns the pairs of a group's host with others: so many are met, and one of those has a verdict.
-func outward(met int, verdict, values string) map[string]string {
-	of := `{site="s",host="h",own_group="a",peer_group="b",scope="across"}`
-	return map[string]string{
-		"rdma_fabric_pairs" + of: "8x90", "rdma_fabric_pairs_met" + of: fmt.Sprintf("%dx90", met), "rdma_fabric_pairs_busy" + of: "0x90",
-		"rdma_fabric_pairs_down" + of: "0x90", spokenOf("across", verdict): values,
+// ports returns what two ports of a host of group a have to say of an interface in its group.
+func ports(bad string) map[string]string {
+	all := map[string]string{}
+	for _, device := range []string{"d", "e"} {
+		all[fmt.Sprintf(`rdma_fabric_peer_bad{site="s",host="a0",device=%q,port="1",own_group="a",peer_host="x",peer_device="d",peer_group="a",scope="group"}`,
+			device)] = bad
 	}
+	return all
+}
+
+// blaming returns ports of hosts of group a that blame their own link.
+func blaming(values string, hosts ...string) map[string]string {
+	all := map[string]string{}
+	for _, host := range hosts {
+		all[fmt.Sprintf(`rdma_fabric_port_bad{site="s",host=%q,device="d",port="1",own_group="a"}`, host)] = values
+	}
+	return all
+}
+
+// outward returns the pairs of two hosts of a group with others, 8 each, of which so many are met. Some have a verdict: of hosts near,
+// with hosts far.
+func outward(met int, verdict, values string, near, far []string) map[string]string {
+	all := map[string]string{}
+	for _, host := range []string{"h", "i"} {
+		of := fmt.Sprintf(`{site="s",host=%q,own_group="a",peer_group="b",scope="across"}`, host)
+		maps.Copy(all, map[string]string{
+			"rdma_fabric_pairs" + of: "8x90", "rdma_fabric_pairs_met" + of: fmt.Sprintf("%dx90", met), "rdma_fabric_pairs_busy" + of: "0x90",
+			"rdma_fabric_pairs_down" + of: "0x90",
+		})
+	}
+	for i := range max(len(near), len(far)) {
+		all[spokenOf(near[i%len(near)], far[i%len(far)], "across", verdict)] = values
+	}
+	return all
 }
 
 // spokenOf is the series of a pair's verdict.
-func spokenOf(scope, verdict string) string {
-	return fmt.Sprintf(`rdma_fabric_peer_status{site="s",host="h",device="d",port="1",own_group="a",peer_host="x",peer_device="d",peer_group="b",`+
-		`scope=%q,verdict=%q}`, scope, verdict)
+func spokenOf(host, peer, scope, verdict string) string {
+	return fmt.Sprintf(`rdma_fabric_peer_status{site="s",host=%q,device="d",port="1",own_group="a",peer_host=%q,peer_device="d",peer_group="b",`+
+		`scope=%q,verdict=%q,pair=%q}`, host, peer, scope, verdict, ends(host, peer))
+}
+
+// ends names both ends of a pair, as telegraf.conf does.
+func ends(host, peer string) string {
+	return min(host, peer) + "/d " + max(host, peer) + "/d"
+}
+
+// both returns what two hosts of group a have to say of each other, and the verdict as a number.
+func both(host, peer, verdict, values string) map[string]string {
+	all := map[string]string{}
+	for _, end := range [][2]string{{host, peer}, {peer, host}} {
+		of := fmt.Sprintf(`site="s",host=%q,device="d",port="1",own_group="a",peer_host=%q,peer_device="d",peer_group="a",scope="group"`, end[0], end[1])
+		all[fmt.Sprintf(`rdma_fabric_peer_status{%s,verdict=%q,pair=%q}`, of, verdict, ends(host, peer))] = values
+		all[`rdma_fabric_peer_bad{`+of+`}`] = values
+		all[fmt.Sprintf(`rdma_fabric_pairs{site="s",host=%q,own_group="a",peer_group="a",scope="group"}`, end[0])] = "3x90"
+	}
+	return all
+}
+
+// refused returns a pair that has not met for a reason.
+func refused(reason, values string) map[string]string {
+	return map[string]string{fmt.Sprintf(`rdma_fabric_peer_status{site="s",host="h",device="d",port="1",own_group="a",peer_host="x",peer_group="b",`+
+		`scope="across",reason=%q}`, reason): values}
 }
 
 // listed returns ports of two hosts by their lists.
@@ -68,33 +122,64 @@ func fabricUnits() []unit {
 	unmet := func(met string) map[string]string {
 		return map[string]string{"rdma_fabric_pairs" + of: "20x90", "rdma_fabric_pairs_met" + of: met}
 	}
+	other := `{site="s",host="h",own_group="a",peer_group="a",scope="group"}`
+	lacks := func(peer, device string) string {
+		return fmt.Sprintf(`rdma_fabric_peer_status{site="s",host="h",device=%q,port="1",own_group="a",peer_host=%q,peer_group="a",scope="group",reason="unsupported"}`,
+			device, peer)
+	}
 	const begins = "0x20 1x20 0x30"
+	two, three := []string{"h", "i"}, []string{"x", "y", "z"}
 	return []unit{
 		{"own link", "RDMAFabricOwnLink", map[string]string{own: begins}, []int{22, 40}, []int{20, 21, 43}},
 		{"own link for less than a minute", "RDMAFabricOwnLink", map[string]string{own: "0x20 1 0x30"}, nil, []int{21, 22, 23}},
 		{"no own link", "RDMAFabricOwnLink", map[string]string{own: "0x90"}, nil, []int{10, 60}},
 		{"own link until the port is not active", "RDMAFabricOwnLink", map[string]string{own: "0x20 1x10 0x60"}, []int{25}, []int{35, 60}},
 
-		{"two of its own group", "RDMAFabricSuspect", together(observed(2, "a", begins), sized(5)), []int{22, 40}, []int{20, 43}},
-		{"one of its own group", "RDMAFabricSuspect", together(observed(1, "a", begins), sized(5)), nil, []int{22, 40}},
-		{"four of other groups", "RDMAFabricSuspect", together(observed(1, "a", begins), observed(3, "b", begins), sized(5)), nil, []int{22, 40}},
-		{"three in a small group", "RDMAFabricSuspect", together(observed(2, "a", begins), observed(1, "b", begins), sized(3)), []int{22, 40}, []int{20, 43}},
-		{"two in a small group", "RDMAFabricSuspect", together(observed(2, "a", begins), sized(3)), nil, []int{22, 40}},
+		{"own links of a group that is cut off", "RDMAFabricOwnLink", together(blaming("1x60", "h", "i"),
+			outward(4, "own_link", begins, two, three)), nil, []int{22, 40}},
+		{"an own link in a group that is cut off", "RDMAFabricOwnLink", together(blaming("1x60", "h"),
+			outward(4, "own_link", begins, two, three)), []int{22, 40}, nil},
+
+		{"two of its own group", "RDMAFabricSuspect", together(observed(2, "a", begins), sized(5, 0)), []int{22, 40}, []int{20, 43}},
+		{"one of its own group", "RDMAFabricSuspect", together(observed(1, "a", begins), sized(5, 0)), nil, []int{22, 40}},
+		{"two ports of one host", "RDMAFabricSuspect", together(ports(begins), sized(5, 0)), nil, []int{22, 40}},
+		{"four of other groups", "RDMAFabricSuspect", together(observed(1, "a", begins), observed(3, "b", begins), sized(5, 0)), nil, []int{22, 40}},
+		{"three in a small group", "RDMAFabricSuspect", together(observed(2, "a", begins), observed(1, "b", begins), sized(3, 1)), []int{22, 40}, []int{20, 43}},
+		{"two in a small group", "RDMAFabricSuspect", together(observed(2, "a", begins), sized(3, 1)), nil, []int{22, 40}},
+		{"both others of three hosts", "RDMAFabricSuspect", together(observed(2, "a", begins), sized(3, 0)), []int{22, 40}, []int{20, 43}},
+		{"the other of two hosts", "RDMAFabricSuspect", together(observed(1, "a", begins), sized(2, 0)), nil, []int{22, 40}},
 		{"three, of the only host of its group", "RDMAFabricSuspect", observed(3, "b", begins), []int{22, 40}, []int{20, 43}},
-		{"verdicts that blame nothing", "RDMAFabricSuspect", together(observed(4, "a", "0x90"), sized(5)), nil, []int{22, 40}},
+		{"verdicts that blame nothing", "RDMAFabricSuspect", together(observed(4, "a", "0x90"), sized(5, 0)), nil, []int{22, 40}},
+		{"it blames its own link", "RDMAFabricSuspect", together(observed(2, "a", begins), sized(5, 0), blaming("1x60", "x")), nil, []int{22, 40}},
+		{"another one blames its own link", "RDMAFabricSuspect", together(observed(2, "a", begins), sized(5, 0), blaming("1x60", "y")),
+			[]int{22, 40}, []int{20, 43}},
 
-		{"a quarter of the pairs", "RDMAFabricGroup", outward(4, "path", begins), []int{22, 40}, []int{20, 43}},
-		{"a fifth of the pairs", "RDMAFabricGroup", outward(5, "path", begins), nil, []int{22, 40}},
-		{"pairs of hosts that blame their own link", "RDMAFabricGroup", outward(4, "own_link", begins), []int{22, 40}, []int{20, 43}},
-		{"peers that are down", "RDMAFabricGroup", outward(4, "peer_down", begins), nil, []int{22, 40}},
-		{"pairs within the group", "RDMAFabricGroup", together(outward(4, "ok", "1x90"), map[string]string{spokenOf("group", "path"): begins}), nil, []int{22, 40}},
+		{"more than a quarter of the pairs", "RDMAFabricGroup", outward(4, "path", begins, two, three), []int{22, 40}, []int{20, 43}},
+		{"a quarter of the pairs", "RDMAFabricGroup", outward(6, "path", begins, two, three), nil, []int{22, 40}},
+		{"all pairs of one host", "RDMAFabricGroup", outward(4, "path", begins, []string{"h"}, []string{"w", "x", "y", "z"}), nil, []int{22, 40}},
+		{"pairs with one host", "RDMAFabricGroup", outward(2, "path", begins, []string{"h", "i"}, []string{"x"}), nil, []int{22, 40}},
+		{"pairs of hosts that blame their own link", "RDMAFabricGroup", outward(4, "own_link", begins, two, three), []int{22, 40}, []int{20, 43}},
+		{"peers that are down", "RDMAFabricGroup", outward(4, "peer_down", begins, two, three), nil, []int{22, 40}},
+		{"pairs within the group", "RDMAFabricGroup", together(outward(4, "ok", "1x90", two, three), map[string]string{
+			spokenOf("h", "i", "group", "path"): begins, spokenOf("i", "h", "group", "path"): begins, spokenOf("i", "j", "group", "path"): begins,
+		}), nil, []int{22, 40}},
 
-		{"loss", "RDMAFabricLossy", map[string]string{spokenOf("group", "lossy_forward"): "0x20 1x30 0x20"}, []int{32, 50}, []int{20, 25, 53}},
+		{"both hosts of a pair", "RDMAFabricPair", both("h", "i", "path", begins), []int{27, 40}, []int{20, 24, 43}},
+		{"one path of a pair", "RDMAFabricPair", both("h", "i", "partial", begins), []int{27, 40}, []int{20, 24, 43}},
+		{"a pair for four minutes", "RDMAFabricPair", both("h", "i", "path", "0x20 1x3 0x40"), nil, []int{22, 25, 27, 29}},
+		{"a pair that is lossy", "RDMAFabricPair", both("h", "i", "lossy_both", begins), nil, []int{22, 40}},
+		{"a pair with a suspect", "RDMAFabricPair", together(both("h", "i", "path", begins), both("h", "j", "path", begins)), nil, []int{27, 40}},
+		{"a pair with a port that blames its own link", "RDMAFabricPair", together(blaming("1x60", "i"), map[string]string{
+			spokenOf("h", "i", "group", "path"): begins, spokenOf("i", "h", "group", "own_link"): begins,
+		}), nil, []int{27, 40}},
+		{"pairs of a group that is cut off", "RDMAFabricPair", outward(4, "path", begins, two, three), nil, []int{27, 40}},
+
+		{"loss", "RDMAFabricLossy", map[string]string{spokenOf("h", "x", "group", "lossy_forward"): "0x20 1x30 0x20"}, []int{32, 50}, []int{20, 25, 53}},
 		{"loss that turns", "RDMAFabricLossy", map[string]string{
-			spokenOf("group", "lossy_forward"): "0x20 1x6 0x40", spokenOf("group", "lossy_both"): "0x26 1x20 0x20",
+			spokenOf("h", "x", "group", "lossy_forward"): "0x20 1x6 0x40", spokenOf("h", "x", "group", "lossy_both"): "0x26 1x20 0x20",
 		}, []int{32, 45}, []int{20, 25, 53}},
-		{"loss for eight minutes", "RDMAFabricLossy", map[string]string{spokenOf("group", "lossy_reverse"): "0x20 1x7 0x40"}, nil, []int{25, 29, 31, 35}},
-		{"a path, which is no loss", "RDMAFabricLossy", map[string]string{spokenOf("group", "path"): "1x60"}, nil, []int{15, 40}},
+		{"loss for eight minutes", "RDMAFabricLossy", map[string]string{spokenOf("h", "x", "group", "lossy_reverse"): "0x20 1x7 0x40"}, nil, []int{25, 29, 31, 35}},
+		{"a path, which is no loss", "RDMAFabricLossy", map[string]string{spokenOf("h", "x", "group", "path"): "1x60"}, nil, []int{15, 40}},
 
 		{"writes are slow", "RDMAFabricSlow", map[string]string{p99: "12e-6x300 240e-6x60 12e-6x60"}, []int{315, 350}, []int{300, 305, 365}},
 		{"slow from the start", "RDMAFabricSlow", map[string]string{p99: "240e-6x400"}, nil, []int{100, 330, 400}},
@@ -106,6 +191,25 @@ func fabricUnits() []unit {
 		{"a twentieth has not met", "RDMAFabricUnmet", unmet("20x20 19x60"), nil, []int{32, 50}},
 		{"not met for eight minutes", "RDMAFabricUnmet", unmet("20x20 0x7 20x60"), nil, []int{25, 29, 31, 35}},
 		{"no pairs", "RDMAFabricUnmet", map[string]string{"rdma_fabric_pairs" + of: "0x60", "rdma_fabric_pairs_met" + of: "0x60"}, nil, []int{15, 40}},
+
+		{"devices that peers lack", "RDMAFabricUnmet", together(unmet("20x20 19x30 20x30"), map[string]string{
+			"rdma_fabric_pairs" + other: "2x90", "rdma_fabric_pairs_met" + other: "0x90",
+			lacks("x", "d"): "1x90", lacks("y", "d"): "1x90",
+		}), nil, []int{32, 50}},
+		{"only devices that peers lack", "RDMAFabricUnmet", map[string]string{
+			"rdma_fabric_pairs" + other: "2x90", "rdma_fabric_pairs_met" + other: "0x90", lacks("x", "d"): "1x90", lacks("y", "d"): "1x90",
+		}, nil, []int{32, 50}},
+		{"a key that peers refuse", "RDMAFabricUnmet", together(unmet("20x20 18x30 20x30"), refused("key", "0x20 1x30 0x30"),
+			map[string]string{strings.Replace(lacks("x", "e"), "unsupported", "key", 1): "0x20 1x30 0x30"},
+		), nil, []int{32, 50}},
+
+		{"a key that differs", "RDMAFabricKey", refused("key", "0x20 1x30 0x20"), []int{32, 50}, []int{20, 28, 53}},
+		{"a key that is exchanged", "RDMAFabricKey", refused("key", "0x20 1x7 0x40"), nil, []int{25, 29, 31, 35}},
+		{"a certificate that expires while they probe", "RDMAFabricKey", map[string]string{
+			`rdma_fabric_peer_status{site="s",host="h",device="d",port="1",own_group="a",peer_host="x",peer_device="d",peer_group="b",scope="across",` +
+				`verdict="ok",reason="key"}`: "0x20 1x30 0x20",
+		}, []int{32, 50}, []int{20, 28, 53}},
+		{"no process", "RDMAFabricKey", refused("no_responder", "1x60"), nil, []int{15, 40}},
 
 		{"two lists", "RDMAFabricListsDiffer", listed("s", "2", "0x10 1x45 0x30"), []int{42, 54}, []int{10, 20, 38, 58}},
 		{"a list is rolled out", "RDMAFabricListsDiffer", listed("s", "2", "0x10 1x25 0x40"), nil, []int{20, 38, 42, 60}},

@@ -276,6 +276,9 @@ func appUnits() []unit {
 			{"an error on another host is not this one's", "RDMAAppErrors", map[string]string{
 				errors("a", "qp_fatal"): "_x20 3x60", ofHost: "3x90", `rdma_host_app_errors_total{host="other"}`: "0x20 1x60",
 			}, nil, []int{22, 30}},
+			{"errors that the plugin's own worker reads", "RDMAAppErrors", map[string]string{
+				errors("rdma-ev-worker", "device_fatal"): "_x20 1x90", ofHost: "0x20 1x90",
+			}, nil, []int{22, 40}},
 			{"events that are no errors", "RDMAAppErrors", map[string]string{
 				errors("a", "comm_est"): "_x5 0+40x90", errors("a", "qp_last_wqe_reached"): "_x20 4x90", ofHost: "0x90",
 			}, nil, []int{10, 22, 60}},

@@ -2,14 +2,17 @@ package health
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
+	"rdma_events/internal/fabric"
 	"rdma_events/internal/measure"
 )
 
 // fabricPort judges the own link of a port, the only thing about the network between hosts that a host knows by itself. Which
-// other interface or group is at fault is a question to the database.
-func (k *Keeper) fabricPort(p *measure.FabricPort) {
+// other interface or group is at fault is a question to the database. silent are the port's pairs with the verdict path or partial.
+func (k *Keeper) fabricPort(p *measure.FabricPort, silent []*measure.FabricPeer) {
 	if v := k.portOf(p.Device, p.Port); v != nil {
 		v.Fabric = &Fabric{p.Verdict, p.Pairs, p.PairsMet, p.PairsBad, p.PairsBusy, p.PairsDown}
 	}
@@ -17,6 +20,32 @@ func (k *Keeper) fabricPort(p *measure.FabricPort) {
 		k.lasts(&fabricOwnLink, subject{device: p.Device, port: p.Port}, p.At.Add(-time.Duration(p.VerdictAgeNS)),
 			fmt.Sprintf("the port does not reach its peers: %d probes lost on the way there and %d on the way back, in all", p.ForwardLost, p.ReverseLost))
 	}
+	k.fabricPairs(p, silent)
+}
+
+// fabricPairs judges a port none of whose pairs is well, and that has too few to blame its own link, as in a cluster of two hosts. A
+// port with a pair that is well says nothing: its peers are more likely at fault, and their hosts are not this one.
+func (k *Keeper) fabricPairs(p *measure.FabricPort, silent []*measure.FabricPeer) {
+	judged := p.PairsMet - p.PairsBusy - p.PairsDown
+	if p.Bad || len(silent) == 0 || int64(len(silent)) < judged {
+		return
+	}
+	since := p.At
+	var peers []string
+	for _, one := range silent {
+		if began := one.At.Add(-time.Duration(one.AgeNS)); began.Before(since) {
+			since = began
+		}
+		peers = append(peers, one.PeerHost)
+	}
+	slices.Sort(peers)
+	k.lasts(&fabricPair, subject{device: p.Device, port: p.Port}, since, "the network swallows packets between the port and all of its peers: "+
+		strings.Join(peers, ", "))
+}
+
+// isSilent reports whether the network swallows all packets of a pair, or all on one of its paths.
+func isSilent(p *measure.FabricPeer) bool {
+	return p.Bad && (p.Verdict == string(fabric.VerdictPath) || p.Verdict == string(fabric.VerdictPartial))
 }
 
 // portOf returns a port of the status that is made, nil if it is not there.

@@ -27,6 +27,46 @@ func TestALinkIsBlamedAfterAMinuteAndUntilItIsWell(t *testing.T) {
 	require.Empty(t, look(noon.Add(2*time.Minute), false, 10*time.Second))
 }
 
+func TestAPairIsAProblemIfNoPairOfThePortIsWell(t *testing.T) {
+	pair := func(peer, verdict string, at time.Time) *measure.FabricPeer {
+		return &measure.FabricPeer{Device: "mlx5_0", Port: 1, PeerHost: peer, Verdict: verdict, Bad: true, AgeNS: int64(at.Sub(noon)), At: at}
+	}
+	for name, one := range map[string]struct {
+		met, down int64
+		verdicts  map[string]string
+		text      string
+	}{
+		"two hosts":                   {1, 0, map[string]string{"h2": "path"}, "h2"},
+		"three hosts":                 {2, 0, map[string]string{"h3": "partial", "h2": "path"}, "h2, h3"},
+		"three hosts, one is down":    {2, 1, map[string]string{"h3": "path"}, "h3"},
+		"three hosts, one is well":    {2, 0, map[string]string{"h3": "path"}, ""},
+		"two hosts that lose packets": {1, 0, map[string]string{"h2": "lossy_both"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k, h := NewKeeper("v1", "gpu-17"), healthy()
+			look := func(at time.Time) []Problem {
+				p := &measure.FabricPort{Device: "mlx5_0", Port: 1, At: at}
+				p.Pairs, p.PairsMet, p.PairsDown = one.met, one.met, one.down
+				points := append(h.points(at), p)
+				for peer, verdict := range one.verdicts {
+					points = append(points, pair(peer, verdict, at))
+				}
+				return k.Observe(points, at).Problems
+			}
+			require.Empty(t, look(noon))
+			require.Empty(t, look(noon.Add(4*time.Minute)))
+			want := []Problem{}
+			if one.text != "" {
+				want = []Problem{{
+					ID: "fabric-pair", Severity: Warning, Device: "mlx5_0", Port: 1, Since: noon,
+					Text: "the network swallows packets between the port and all of its peers: " + one.text,
+				}}
+			}
+			require.Equal(t, want, look(noon.Add(5*time.Minute)))
+		})
+	}
+}
+
 func TestAPortSaysHowManyOfItsPairsHaveMet(t *testing.T) {
 	look := func(p *measure.FabricPort) (*Status, string) {
 		h := healthy()

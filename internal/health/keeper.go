@@ -58,9 +58,16 @@ func (k *Keeper) Observe(points []measure.Point, now time.Time) *Status {
 	for _, c := range k.conditions {
 		c.seen = false
 	}
-	for _, p := range points { // a device comes before what it has, whatever the order of the points
-		if d, ok := p.(*measure.Device); ok {
-			k.device(d)
+	silent := map[subject][]*measure.FabricPeer{}
+	for _, p := range points { // a device comes before what it has, whatever the order of the points, and pairs before their port
+		switch p := p.(type) {
+		case *measure.Device:
+			k.device(p)
+		case *measure.FabricPeer:
+			if isSilent(p) {
+				of := subject{device: p.Device, port: p.Port}
+				silent[of] = append(silent[of], p)
+			}
 		}
 	}
 	for _, p := range points {
@@ -80,7 +87,7 @@ func (k *Keeper) Observe(points []measure.Point, now time.Time) *Status {
 		case *measure.Tracer:
 			k.tracer(p)
 		case *measure.FabricPort:
-			k.fabricPort(p)
+			k.fabricPort(p, silent[subject{device: p.Device, port: p.Port}])
 		case *measure.Collector:
 			k.grows(&pluginLate, subject{}, p.Queue.Skipped, "%d intervals were skipped, because Telegraf did not read")
 			if p.Recorder != nil {

@@ -40,6 +40,7 @@ var (
 	appHangs        = rule{id: "app-destroy-hangs", severity: Warning, named: true}
 	tracerBlind     = rule{id: "tracer-blind", severity: Warning, hold: 10 * time.Minute}
 	fabricOwnLink   = rule{id: "fabric-own-link", severity: Critical, hold: time.Minute}
+	fabricPair      = rule{id: "fabric-pair", severity: Warning, hold: 5 * time.Minute}
 	workerDown      = rule{id: "worker-down", severity: Warning, hold: 2 * time.Minute}
 	workerRestarts  = rule{id: "worker-restarts", severity: Warning, count: 3, window: halfHour}
 	pluginLate      = rule{id: "plugin-late", severity: Warning, count: 3, window: halfHour}

@@ -23,6 +23,7 @@ var elsewhere = map[string]string{
 	"fabric-lossy":        "other hosts",
 	"fabric-slow":         "other hosts, and their day",
 	"fabric-unmet":        "other hosts",
+	"fabric-key":          "other hosts",
 	"fabric-lists-differ": "other hosts",
 	"wake-slow":           "the wake-ups of a day",
 	"plugin-silent":       "a process that runs while the plugin does not",
@@ -46,7 +47,7 @@ func TestTheRulesAreThoseOfTheAlerts(t *testing.T) {
 	for _, r := range []rule{
 		portDown, portFlapping, linkSlow, linkDisagrees, gidMoved, deviceMissing, deviceFatal, unackedEvents, releasedEvents,
 		commandStuck, commandSlow, probeErrors, lostEvents, lostCompletions,
-		appErrors, appUnread, appHangs, tracerBlind, fabricOwnLink, workerDown, workerRestarts, pluginLate, recorderFailing,
+		appErrors, appUnread, appHangs, tracerBlind, fabricOwnLink, fabricPair, workerDown, workerRestarts, pluginLate, recorderFailing,
 	} {
 		judged[r.id] = append(judged[r.id], r)
 	}

@@ -41,7 +41,12 @@ func reduce(series []influx.Series, reducer string) ([]Number, error) {
 		return nil, fmt.Errorf("reducer %q: %w", reducer, errExpression)
 	}
 	var numbers []Number
+	seen := map[string]bool{}
 	for _, s := range series {
+		if seen[key(s.Tags)] {
+			return nil, fmt.Errorf("two series of %v: %w", s.Tags, errExpression) // Grafana refuses them
+		}
+		seen[key(s.Tags)] = true
 		if len(s.Columns) != 2 {
 			return nil, fmt.Errorf("%d columns, want time and one value: %w", len(s.Columns), errExpression)
 		}
@@ -154,6 +159,10 @@ func operate(op token.Token, l, r float64) (float64, error) {
 	switch op {
 	case token.MUL:
 		return l * r, nil
+	case token.SUB:
+		return l - r, nil
+	case token.LEQ:
+		return truth(l <= r), nil
 	case token.EQL:
 		return truth(l == r), nil
 	case token.LSS:

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/tests/history"
 )
@@ -275,6 +276,9 @@ func appFaults() []fault {
 		written("app-errors, but no errors", history.Apps{Events: []history.AppEvent{
 			at(verbs.EventCommEst, 0, time.Second), at(verbs.EventSQDrained, 0, time.Second), at(verbs.EventQPLastWQEReached, 1, time.Second),
 		}}),
+		written("app-errors, but of the own worker", history.Apps{
+			App: status.WorkerComm, Events: []history.AppEvent{at(verbs.EventDeviceFatal, 0, 20*time.Minute)}, Hang: history.Span{From: from(0), To: from(20)},
+		}),
 		written("app-errors-unread", history.Apps{Events: []history.AppEvent{at(verbs.EventCQErr, 0, 20*time.Minute)}},
 			had, firing{rule: "app-errors-unread", from: from(2), till: from(20)}),
 		written("app-errors-unread, but soon read", history.Apps{Events: []history.AppEvent{at(verbs.EventCQErr, 0, 50*time.Second)}}, had),

@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
+	"text/template"
 	"time"
 
 	"github.com/prometheus/common/model"
@@ -129,6 +132,9 @@ func (w *Watcher) Evaluate(ctx context.Context, src Source, at time.Time) error 
 		numbers = []Number{{Labels: map[string]string{"datasource": w.rule.Data[0].DataSourceUID}, Value: 1}}
 	}
 	for _, n := range numbers {
+		if n.Labels, err = alertLabels(w.rule, n.Labels); err != nil {
+			return err
+		}
 		w.update(n, at)
 	}
 	for k, i := range w.series {
@@ -137,6 +143,28 @@ func (w *Watcher) Evaluate(ctx context.Context, src Source, at time.Time) error 
 		}
 	}
 	return nil
+}
+
+// alertLabels returns the labels of an alert: those of the query, and in their place those that the rule makes of them. Several
+// series of the query may become one alert (ngalert/state). The labels that are the same for all alerts of a rule are left out.
+func alertLabels(rule *grafana.Rule, labels map[string]string) (map[string]string, error) {
+	all := maps.Clone(labels)
+	for name, text := range rule.Labels {
+		if name == "severity" || name == "component" {
+			continue
+		}
+		tmpl, err := template.New(name).Parse(text)
+		if err != nil {
+			return nil, fmt.Errorf("parse label %s of %s: %w", name, rule.UID, err)
+		}
+		var b strings.Builder
+		if err := tmpl.Execute(&b, struct{ Labels map[string]string }{labels}); err != nil {
+			return nil, fmt.Errorf("fill in label %s of %s: %w", name, rule.UID, err)
+		}
+		all[name] = b.String()
+	}
+	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
+	return all, nil
 }
 
 func (w *Watcher) update(n Number, at time.Time) {

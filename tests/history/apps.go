@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"io"
 	"slices"
 	"time"
@@ -11,11 +12,12 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// Apps is what a host reports of one application, python3 on the device sim0, and of its tracer. It is written and
+// Apps is what a host reports of one application on the device sim0, and of its tracer. It is written and
 // not simulated. All times are since Start.
 type Apps struct {
 	Host string
 	Tags map[string]string // besides host
+	App  string            // "": python3
 
 	Start, End time.Time
 	Interval   time.Duration
@@ -86,14 +88,14 @@ func (r *recording) point(p measure.Point) {
 func (a *Apps) event(e *AppEvent) measure.Point {
 	at := a.Start.Add(e.At)
 	return &measure.AppEvent{
-		Device: "sim0", App: "python3", Type: e.Type, Count: 1, Total: a.counts(e.At).Types[e.Type], First: at, PID: appPID, Number: appQP,
+		Device: "sim0", App: cmp.Or(a.App, "python3"), Type: e.Type, Count: 1, Total: a.counts(e.At).Types[e.Type], First: at, PID: appPID, Number: appQP,
 		Unit: appUnit, At: at,
 	}
 }
 
 // counts returns the counters and what is unread at a time.
 func (a *Apps) counts(since time.Duration) *measure.AppAsync {
-	p := &measure.AppAsync{Device: "sim0", App: "python3", Unit: appUnit, Attached: !a.Blind.Has(since), At: a.Start.Add(since)}
+	p := &measure.AppAsync{Device: "sim0", App: cmp.Or(a.App, "python3"), Unit: appUnit, Attached: !a.Blind.Has(since), At: a.Start.Add(since)}
 	for _, e := range a.Events {
 		switch {
 		case e.At > since:
@@ -128,7 +130,7 @@ func (a *Apps) interval(since time.Duration) []measure.Point {
 	}
 	if a.Hang.Has(since) || a.Hang.Has(since-a.Interval) {
 		h := &measure.AppHang{
-			Device: "sim0", App: "python3", Object: verbs.ScopeQP, Age: int64(a.Hang.length(since)), Missing: 1, PID: appPID, TID: appPID + 2,
+			Device: "sim0", App: cmp.Or(a.App, "python3"), Object: verbs.ScopeQP, Age: int64(a.Hang.length(since)), Missing: 1, PID: appPID, TID: appPID + 2,
 			Number: appQP, Unit: appUnit, Proof: trace.ProofAsleep, At: at,
 		}
 		if a.Hang.Has(since) {
@@ -143,7 +145,7 @@ func (a *Apps) interval(since time.Duration) []measure.Point {
 func (a *Apps) objects(async *measure.AppAsync) measure.Point {
 	held := func(n int64) measure.Held { return measure.Held{Count: n, Known: true} }
 	p := &measure.App{
-		Device: "sim0", App: "python3", Unit: appUnit, Processes: held(8), Contexts: held(8), PDs: held(8), CQs: held(16), SRQs: held(0),
+		Device: "sim0", App: cmp.Or(a.App, "python3"), Unit: appUnit, Processes: held(8), Contexts: held(8), PDs: held(8), CQs: held(16), SRQs: held(0),
 		QPs: held(520), At: async.At,
 	}
 	for i := range p.States {

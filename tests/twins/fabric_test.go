@@ -41,6 +41,24 @@ func faultyFabric() history.Fabric {
 	}
 }
 
+// smallFabric is a fabric of three hosts. Two of them do not reach each other, and both refuse the key of the third.
+func smallFabric() history.Fabric {
+	lasts := history.Span{From: 15 * time.Minute, To: 35 * time.Minute}
+	return history.Fabric{
+		Groups: 1, Size: 3, Tags: map[string]string{"site": "south", "rack": "1"},
+		Name: func(host int) string { return []string{"south1", "south2", "south3"}[host] },
+		Pair: func(since time.Duration, by, to history.FabricHost) history.FabricPair {
+			switch {
+			case !lasts.Has(since) || by.Number == 2:
+				return history.FabricPair{}
+			case to.Number == 2:
+				return history.FabricPair{Reason: "key"}
+			}
+			return history.FabricPair{Verdict: fabric.VerdictPath}
+		},
+	}
+}
+
 // slowFabric is a fabric of two hosts with a past of 20 hours, whose writes are slow for a while.
 func slowFabric() history.Fabric {
 	slow := history.Span{From: 2 * time.Minute, To: 41 * time.Minute}

@@ -86,7 +86,7 @@ func fleet() []member {
 		}}},
 		{name: "app-destroy-hangs", apps: &history.Apps{Hang: history.Span{From: 15 * time.Minute, To: 40 * time.Minute}}},
 		{name: "tracer-blind", apps: &history.Apps{Blind: history.Span{From: 15 * time.Minute, To: 40 * time.Minute}}},
-		{name: "fabric", fabrics: []history.Fabric{faultyFabric(), slowFabric()}},
+		{name: "fabric", fabrics: []history.Fabric{faultyFabric(), smallFabric(), slowFabric()}},
 		{name: "plugin-late", edit: late},
 		{name: "recorder-failing", edit: unrecorded},
 		{name: "twofold", instance: "a", runs: []run{{timeline: "[[link]]\nat = \"15m\"\ndown_for = \"20m\""}}},

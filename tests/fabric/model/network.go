@@ -1,7 +1,11 @@
 package model
 
-// background is the share of packets that every path loses.
-const background = 1e-5
+// background is the share of packets that every path loses, congestion that of an uplink that is congested. A path crosses two uplinks,
+// and all faults lose more.
+const (
+	background = 1e-5
+	congestion = 0.01
+)
 
 // network is the fabric of a plan: the share of packets that each of its parts loses.
 type network struct {
@@ -14,7 +18,7 @@ type network struct {
 func newNetwork(p *Plan) *network {
 	n := &network{}
 	for _, c := range p.Congested {
-		n.uplink[c[0]][c[1]] = 0.01
+		n.uplink[c[0]][c[1]] = congestion
 	}
 	for _, f := range p.Faults {
 		switch f.Kind {
@@ -49,6 +53,15 @@ func (n *network) arrives(from, to int, flow uint64) float64 {
 	}
 	spine := spineOf(from, to, flow)
 	return share * (1 - n.leaf[to/Size]) * (1 - n.uplink[from/Size][spine]) * (1 - n.uplink[to/Size][spine])
+}
+
+// worst returns the greatest share of packets that is lost on a path between two hosts, in one direction.
+func (n *network) worst(from, to int) float64 {
+	arrive := min(n.arrives(from, to, writeFlow), n.arrives(to, from, ackFlow))
+	for i := range uint64(paths) {
+		arrive = min(arrive, n.arrives(from, to, i), n.arrives(to, from, echoFlows+i))
+	}
+	return 1 - arrive
 }
 
 // spineOf returns the spine that the switches choose for a flow, by a hash (ECMP). It is the finalizer of SplitMix64.

@@ -78,16 +78,22 @@ type Suspect struct {
 }
 
 // Suspects answers the two questions as the databases do: an interface is suspected by two observers of its own group, a group
-// by a quarter of its own pairs across.
+// by more than a quarter of its own pairs across, of two hosts or more with two hosts or more.
 func (o *Outcome) Suspects() []Suspect {
 	var observers, in, out [Hosts]int
 	var across, bad [Groups]int
+	var near, far [Groups]map[int]bool
+	for g := range Groups {
+		near[g], far[g] = map[int]bool{}, map[int]bool{}
+	}
 	for p, v := range o.Verdicts {
 		switch {
 		case p.across() && (v.IsNetwork() || v == fabric.VerdictOK):
-			across[p.From/Size]++
+			g := p.From / Size
+			across[g]++
 			if v.IsNetwork() {
-				bad[p.From/Size]++
+				bad[g]++
+				near[g][p.From], far[g][p.To] = true, true
 			}
 		case !p.across() && v.IsNetwork() && !o.OwnLink[p.From]:
 			observers[p.To]++
@@ -106,7 +112,7 @@ func (o *Outcome) Suspects() []Suspect {
 		}
 	}
 	for g := range Groups {
-		if across[g] > 0 && 4*bad[g] >= across[g] {
+		if 4*bad[g] > across[g] && len(near[g]) >= 2 && len(far[g]) >= 2 {
 			all = append(all, Suspect{Name: GroupName(g)})
 		}
 	}
@@ -127,6 +133,37 @@ func direction(in, out int) string {
 type Score struct {
 	True, False, Missed int
 	Directed, Direction int // faults in one direction that were found, and those whose direction was said
+
+	Verdicts  int // network verdicts of pairs
+	Congested int // of these, those of pairs that lose packets by congestion only, on some of their paths
+	Unfounded int // of these, those of pairs that lose no more than the background
+	OwnLinks  int // ports that blame their own link
+	Innocent  int // of these, those whose interface and leaf are well
+}
+
+// Blame counts the network verdicts of a run, and those that blame what is well.
+func (s *Score) Blame(p *Plan, o *Outcome) {
+	n := newNetwork(p)
+	for pair, v := range o.Verdicts {
+		if !v.IsNetwork() {
+			continue
+		}
+		s.Verdicts++
+		switch lost := n.worst(pair.From, pair.To); {
+		case lost < congestion:
+			s.Unfounded++
+		case lost < 2*congestion:
+			s.Congested++
+		}
+	}
+	for host, blames := range o.OwnLink {
+		if blames {
+			s.OwnLinks++
+			if n.out[host]+n.in[host]+n.leaf[host/Size] == 0 {
+				s.Innocent++
+			}
+		}
+	}
 }
 
 // Add adds a run.
