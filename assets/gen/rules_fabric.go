@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"rdma_events/internal/fabric"
 )
 
 // verdicts are those of pairs that are not well, from the worst to the mildest. own_link is what pairs say whose port blames
@@ -454,11 +452,6 @@ func fabricNow(site string) string {
 	return `quantile by (` + site + `own_group, scope) (0.5, rdma_fabric_write_p99_seconds)`
 }
 
-// excusedReasons are those of pairs that fabric-unmet does not count: a device that the peer lacks, and what fabric-key reports.
-func excusedReasons() []string {
-	return []string{string(fabric.ReasonUnsupported), string(fabric.ReasonKey)}
-}
-
 // fabricSetUp are the rules about hosts that do not probe each other as they should.
 func (o *Options) fabricSetUp() []rule {
 	by := ` WHERE $timeFilter GROUP BY ` + o.site(InfluxDB) + `"own_group"`
@@ -468,14 +461,11 @@ func (o *Options) fabricSetUp() []rule {
 	}
 	// A pair that has met has no reason any more, so that a longer time would have the last one from before.
 	moment := max(time.Minute, 3*o.Interval)
-	because := func(reasons ...string) string {
-		return `(SELECT last("reason") AS "reason" FROM {rdma_fabric_peer} WHERE {filter} GROUP BY ` + byPair + `) WHERE ("reason" = '` +
-			strings.Join(reasons, `' OR "reason" = '`) + `') AND $timeFilter`
-	}
+	const ofKey = `(SELECT last("reason") AS "reason" FROM {rdma_fabric_peer} WHERE {filter} GROUP BY ` + byPair + `) WHERE "reason" = 'key' AND $timeFilter`
 	status := func(filter string) string {
 		return `max ` + o.bySite(inPair) + ` (rdma_fabric_peer_status{` + filter + `} == 1)`
 	}
-	excused := `(count by (` + site + `own_group) (` + status(`reason=~"`+strings.Join(excusedReasons(), "|")+`",verdict=""`) + `)
+	excused := `(count by (` + site + `own_group) (` + status(`reason="key",verdict=""`) + `)
 		or 0 * sum by (` + site + `own_group) (rdma_fabric_pairs))`
 	inSite, bySite := "", ""
 	if site != "" {
@@ -489,7 +479,7 @@ func (o *Options) fabricSetUp() []rule {
 			steps: []step{
 				{query: sum("pairs"), from: o.window()}, {query: sum("pairs_met"), from: o.window()},
 				{
-					query: o.orZero(`SELECT count("reason") AS "n" FROM `+because(excusedReasons()...)+o.groupedBy("own_group"), "rdma_fabric_peer", "own_group"),
+					query: o.orZero(`SELECT count("reason") AS "n" FROM `+ofKey+o.groupedBy("own_group"), "rdma_fabric_peer", "own_group"),
 					from:  moment,
 				},
 			},
@@ -499,7 +489,7 @@ func (o *Options) fabricSetUp() []rule {
 			fires: "For ten minutes a tenth or more of the pairs of a group's hosts have not met: their peers answer no hello, or refuse it. The network " +
 				"between them is not judged.",
 			quiet: "Fewer of them, as a host that is repaired. Devices that a peer lacks (unsupported), as where hosts with one NIC and hosts with eight are in " +
-				"one list: they count neither way. Pairs with the reason key, which fabric-key reports.",
+				"one list: they are not among the pairs. Pairs with the reason key, which fabric-key reports.",
 			clears: "When more than nine tenths have met.",
 			do: []string{
 				"The panel Not met, by reason: no_responder is a peer without the plugin or a blocked TCP port; not_listed are files that differ; " +
@@ -513,7 +503,7 @@ func (o *Options) fabricSetUp() []rule {
 			severity: "warning", hold: 10 * time.Minute, noData: quiet,
 			summary: "Hosts have different keys, or a certificate that others do not accept" + o.ofSite(),
 			steps: []step{{
-				query: `SELECT count("reason") AS "pairs" FROM ` + because("key") + o.groupedBy(), from: moment,
+				query: `SELECT count("reason") AS "pairs" FROM ` + ofKey + o.groupedBy(), from: moment,
 			}},
 			promql: `count ` + o.bySite() + ` (` + status(`reason="key"`) + `) > 0`,
 			fires: "For ten minutes one pair or more has had the reason key: a host was started with another key, its certificate has expired or is of another " +

@@ -81,8 +81,9 @@ var fabricPeers = table[FabricPeer]{
 		maybe("write_ns_p50", "ns", "from the post of a write to its acknowledgement, p50 of the window",
 			func(v *FabricPeer) (int64, bool) { return v.WriteNSP50, v.WriteNSP50 > 0 }),
 		text("state", "what the peer's process said last of its port", func(v *FabricPeer) string { return v.State }),
-		text("reason", "why they have not met: starting, no_responder, key, not_listed, full, version, no_common_gid, pkey, unsupported (the peer has no device of that name, or another link layer), not_active (the "+
-			"peer's port), failed (a device or the host refused), or own_port (the own port has no queues; said once)",
+		text("reason", "why they have not met: starting, no_responder, key, not_listed, full, version, no_common_gid, pkey, unsupported "+
+			"(the peer has no device of that name, or another link layer), not_active (the peer's port), failed (a device or the host refused), "+
+			"or own_port (the own port has no queues; said once)",
 			func(v *FabricPeer) string { return v.Reason }),
 	},
 }

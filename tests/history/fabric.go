@@ -235,7 +235,7 @@ func (f *written) peer(h FabricHost, t *target, ownLink bool, since time.Duratio
 	if bad {
 		t.counts.PairsBad = 1
 	}
-	if said == (FabricPair{}) && before == (FabricPair{}) {
+	if said == before && (said == (FabricPair{}) || said.lacksDevice()) {
 		return nil
 	}
 	p := &measure.FabricPeer{
@@ -256,11 +256,17 @@ func (f *written) peer(h FabricHost, t *target, ownLink bool, since time.Duratio
 	return p
 }
 
+// lacksDevice reports whether the peer has no device for the pair, which is said once and counted nowhere.
+func (p FabricPair) lacksDevice() bool { return p.Reason == string(fabric.ReasonUnsupported) }
+
 // count adds n probes and writes, by what is said of the pair, and returns how many probes the network has lost so far.
 func count(c *measure.FabricCounts, said FabricPair, n uint64) (lost uint64) {
 	c.Pairs, c.PairsMet, c.PairsBusy, c.PairsDown = 1, 1, 0, 0
 	if said.Reason != "" {
 		c.PairsMet = 0
+		if said.lacksDevice() {
+			c.Pairs = 0
+		}
 		return c.ForwardLost + c.ReverseLost
 	}
 	c.Sent += n

@@ -28,7 +28,7 @@ import (
 type cluster struct{ groups, size int }
 
 func clusters() []cluster {
-	return []cluster{{1, 2}, {1, 3}, {1, 4}, {1, 8}, {2, 4}, {1, 32}, {4, 8}, {8, 4}}
+	return []cluster{{1, 2}, {1, 3}, {1, 4}, {1, 8}, {2, 2}, {2, 4}, {1, 32}, {4, 8}, {8, 4}}
 }
 
 func (c cluster) site() string { return fmt.Sprintf("%dx%d", c.groups, c.size) }
@@ -75,11 +75,11 @@ func (c cluster) fabric(t *testing.T) *history.Fabric {
 	require.NoError(t, err)
 	blames := map[int]bool{}
 	for name, i := range numbers {
-		var said []fabric.PeerVerdict
+		said := map[fabric.Scope][]fabric.PeerVerdict{}
 		for _, p := range list.Pings(name, 8) {
-			said = append(said, fabric.PeerVerdict{Host: p.Name, Verdict: verdict(i, numbers[p.Name])})
+			said[p.Scope] = append(said[p.Scope], fabric.PeerVerdict{Host: p.Name, Verdict: verdict(i, numbers[p.Name])})
 		}
-		blames[i] = fabric.JudgePort(true, said) == fabric.VerdictOwnLink
+		blames[i] = fabric.JudgePort(true, said[fabric.ScopeGroup], said[fabric.ScopeAcross]...) == fabric.VerdictOwnLink
 	}
 	f.Pair = func(since time.Duration, from, to history.FabricHost) history.FabricPair {
 		if v := verdict(from.Number, to.Number); since >= clustersBreak && v != fabric.VerdictOK {

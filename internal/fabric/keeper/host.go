@@ -30,7 +30,7 @@ type host struct {
 	unheard fabric.Reason
 	older   bool     // it runs a release that does not know sessions
 	lost    int64    // when the last conversation ended, CLOCK_MONOTONIC ns; 0: one is open, or there was none
-	ended   []uint64 // sessions that the host has to be told to end
+	ended   []uint64 // sessions that the host has to end
 }
 
 // newHost returns a host that does nothing before run.
@@ -252,7 +252,7 @@ func (h *host) abandon(session uint64) {
 // mostEnded bounds the sessions that wait for a conversation. The host ends others by itself after some time.
 const mostEnded = 256
 
-// leaveEnded tells the host which sessions have ended since the last time.
+// leaveEnded has the host end the sessions that have ended here since the last time.
 func (h *host) leaveEnded(conv hello.Conversation) {
 	h.k.mu.Lock()
 	ended := h.ended

@@ -191,7 +191,7 @@ func TestPeerWithAnotherKeyIsNotDown(t *testing.T) {
 	})
 }
 
-// While keys differ, a pair that has met goes on. If its link is cut then, nobody can say whether the peer has restarted instead.
+// While keys differ, a pair that has met goes on. If its link is cut then, a restart of the peer would look the same.
 func TestPairGoesOnWhileKeysDiffer(t *testing.T) {
 	bubble(t, 2, 2, func(t *testing.T, n *net, h []*node) {
 		n.do(func() { n.refuses["h1"] = hello.ErrKey })

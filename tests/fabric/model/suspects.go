@@ -60,13 +60,17 @@ func (f *Fabric) Run(seed uint64, p *Plan) *Outcome {
 		if n.off[from] || n.stopped[from] {
 			continue
 		}
-		said := make([]fabric.PeerVerdict, 0, len(pinged))
+		var within, across []fabric.PeerVerdict
 		for _, to := range pinged {
-			v := n.judged(r, from, to)
-			o.Verdicts[Pair{from, to}] = v
-			said = append(said, fabric.PeerVerdict{Host: HostName(to), Verdict: v})
+			pair, said := Pair{from, to}, fabric.PeerVerdict{Host: HostName(to), Verdict: n.judged(r, from, to)}
+			o.Verdicts[pair] = said.Verdict
+			if pair.across() {
+				across = append(across, said)
+			} else {
+				within = append(within, said)
+			}
 		}
-		o.OwnLink[from] = fabric.JudgePort(true, said) == fabric.VerdictOwnLink
+		o.OwnLink[from] = fabric.JudgePort(true, within, across...) == fabric.VerdictOwnLink
 	}
 	return o
 }

@@ -18,7 +18,7 @@ type truth struct {
 	opened    map[[2]string]time.Time
 	lists     map[string]*fabric.List // by host
 	listed    map[[2]string]time.Time // when a host's list got another host last
-	mended    map[link]time.Time      // when a link was not severed any more
+	mended    map[link]time.Time      // when a link was whole again
 	cutOff    map[string]bool         // hosts of which all links are severed
 	connected map[string]time.Time
 }
@@ -62,7 +62,7 @@ func (w *world) setList(host string, l *fabric.List) {
 	w.lists[host] = l
 }
 
-// sever loses the RDMA packets of some links, or mends them.
+// sever loses the RDMA packets of some links, or ends that.
 func (w *world) sever(links []link, severed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -98,7 +98,7 @@ func (p *former) open(device string) {
 	p.changed(device, &port)
 }
 
-// changed tells all peers of a port with a new worker, or of one without any.
+// changed informs all peers of a port with a new worker, or of one without any.
 func (p *former) changed(device string, port *verbs.FabricPort) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

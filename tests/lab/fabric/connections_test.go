@@ -93,7 +93,7 @@ func awaitOthers(t *testing.T, before map[string]bool) {
 	t.Logf("the plugins talk again after %v", round(time.Since(began)))
 }
 
-// cutTCP drops what the plugins tell each other, at the receiver, so that the sender does not notice.
+// cutTCP drops the TCP packets between the plugins, at the receiver, so that the sender does not notice.
 func cutTCP(t *testing.T) (heal func()) {
 	t.Helper()
 	run(t, "tc", "qdisc", "add", "dev", "lo", "clsact")
