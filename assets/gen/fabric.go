@@ -69,7 +69,9 @@ func (b *board) fabricTiles() {
 		"the table below names them; the alert fabric-suspect has the steps.",
 		"interfaces in groups of fewer than four hosts: the alert asks hosts of other groups about them.",
 	}, query{
-		text: orNothing(`SELECT count("observers") AS "n" FROM (` + b.options.observers(peerEnd, "group") + `)
+		// Only a table's innermost query has the labels by itself.
+		text: orNothing(`SELECT count("observers") AS "n" FROM (` +
+			strings.ReplaceAll(b.options.observers(peerEnd, "group"), "GROUP BY "+byPair, "GROUP BY "+b.options.site(InfluxDB)+byPair) + `)
 			WHERE "observers" >= ` + fmt.Sprint(suspectedBy) + ` AND $timeFilter`),
 		prom: `count(count` + b.ofPeer() + `(` + b.observing("FILTER,scope=\"group\"") + `) >= ` + fmt.Sprint(suspectedBy) + `)` + orNothingProm,
 	})

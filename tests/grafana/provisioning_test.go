@@ -57,7 +57,7 @@ func TestRulesAreWhatGrafanaProvisions(t *testing.T) {
 			require.LessOrEqual(t, len(r.UID), 40, "Grafana's limit")
 		}
 	}
-	require.Equal(t, 32, rules)
+	require.Equal(t, 34, rules)
 }
 
 func TestAnErrorInARuleIsFound(t *testing.T) {

@@ -68,7 +68,7 @@ func TestAHostThatIsCutOffHasObserversAndBlamesItsOwnLink(t *testing.T) {
 			own++
 		}
 	}
-	require.Equal(t, 5*6, own, "all of its five peers, for a minute")
+	require.Equal(t, 8*6, own, "all of its eight peers, for a minute")
 	last := rig.Select(points, "rdma_fabric_peer", "host", "node0001", "peer_host", "node0002")
 	require.Equal(t, "ok", last[len(last)-1].Text("verdict"), "the end is reported once")
 }
