@@ -428,8 +428,9 @@ func TestObjectsOfAWorkerHaveOneName(t *testing.T) {
   [inputs.rdma_events.applications]
     objects = true
 `, "250ms")
+	// Queue pairs are listed once a minute, and the first list may be older than the probe.
 	r.Await("the worker's objects", soonTraced, func(points []rig.Point) bool {
-		return rig.Last(points, "rdma_app", "device", device, "app", workerComm).Int("qps") > 0
+		return rig.Last(points, "rdma_app", "device", device, "app", workerComm).Int("cqs") > 0
 	})
 	var found int
 	for _, kind := range []string{"ctx", "pd", "cq", "qp"} {
