@@ -247,7 +247,7 @@ func TestAPairThatEndsLosesWhatIsPending(t *testing.T) {
 	require.Zero(t, func() uint64 { c := w.track.Counts(); return c.Pending() }())
 }
 
-// peersThatSay returns a pair for each letter of a text, with hosts that begin with a name.
+// peersThatSay returns a verdict for each letter of text, of hosts with consecutive names from first.
 func peersThatSay(first rune, text string) (all []PeerVerdict) {
 	for _, c := range text {
 		v := map[rune]Verdict{

@@ -19,7 +19,7 @@ type answer struct {
 	busy    bool   // it is being connected, or ended
 	over    bool   // its host does not go on with it
 	talks   int    // open conversations in which it was met or kept
-	orphan  int64  // since when there is none; 0: there is one
+	orphan  int64  // when the last of these conversations ended; 0: one is open
 	echoed  uint64 // echoes, as the worker has counted them
 	heard   int64  // when echoed was seen to grow last
 	strange int64  // since when the list lacks its host; 0: the list has it

@@ -126,7 +126,8 @@ func (h *host) pause(err error, retry *backoff) time.Duration {
 	return retry.next(h.k.cfg.Random)
 }
 
-// rest waits for a time, or less if the host's process is reached meanwhile. It has the workers end pairs that are over.
+// rest waits until the next conversation may begin, at most for lasting, and at most for firstRetry once the host's process has
+// answered a State request. Meanwhile it has the workers end the pairs that do not go on.
 func (h *host) rest(lasting time.Duration) {
 	began := h.k.cfg.Mono()
 	for h.ctx.Err() == nil {

@@ -216,8 +216,8 @@ func (k *Keeper) positions() []string {
 	return all
 }
 
-// remakeByName has pairs made anew that were made by position with a device of this name: now that this host has one too, names
-// decide.
+// remakeByName marks for another meeting the pairs of other devices that were made by position with a peer's device of this name:
+// this host now has a device of that name too.
 func (k *Keeper) remakeByName(device string) {
 	if !slices.Contains(k.positions(), device) {
 		return
