@@ -73,8 +73,9 @@ type Call string
 
 // The calls that the plugin makes while it runs.
 const (
-	PortQuery  Call = "query_port"  // ibv_query_port
-	LinkDowned Call = "link_downed" // reading that counter in sysfs, or any other file beside it
+	PortQuery  Call = "query_port"       // ibv_query_port
+	PortSpeed  Call = "query_port_speed" // ibv_query_port_speed; not asked on InfiniBand
+	LinkDowned Call = "link_downed"      // reading that counter in sysfs, or any other file beside it
 	CreateAH   Call = "create_ah"
 	DestroyAH  Call = "destroy_ah"
 	CreateQP   Call = "create_qp"
@@ -93,7 +94,7 @@ const (
 // Calls returns all calls, in the order above.
 func Calls() []Call {
 	return []Call{
-		PortQuery, LinkDowned, CreateAH, DestroyAH, CreateQP, ModifyQP, DestroyQP, PKey, HWCounter, QueryQP,
+		PortQuery, PortSpeed, LinkDowned, CreateAH, DestroyAH, CreateQP, ModifyQP, DestroyQP, PKey, HWCounter, QueryQP,
 		LinkState, Statistics, QueueStatistics,
 	}
 }

@@ -168,13 +168,16 @@ func mellanox() []Driver {
 			LinkDowned: "yes; on Ethernet unknown whether it counts",
 			FlushMoves: []string{"req_cqe_flush_error", "resp_cqe_flush_error"}, First: verbs.MethodUDSend,
 			Costs:    queuePairs(Costs{PortQuery: 5, LinkDowned: 1, PKey: 1, HWCounter: 4}),
-			Ethernet: queuePairs(Costs{PortQuery: 2, LinkDowned: 1, PKey: 1, HWCounter: 4, LinkState: 1, Statistics: 46}),
+			Ethernet: queuePairs(Costs{PortQuery: 2, PortSpeed: 3, LinkDowned: 1, PKey: 1, HWCounter: 4, LinkState: 1, Statistics: 46}),
 			Notes: "`flush` is counted as an error, and so never taken by `auto`. A device in error state answers an open with EAGAIN and " +
-				"commands with ENOLINK, and may recover. An arm fires for what came before it. Representors have no RC queue pairs.",
+				"commands with ENOLINK, and may recover. With rdma-core 62 and Linux 7.3, each query of an Ethernet port costs up to three " +
+				"more commands, for `rate_effective_gbps`. An arm fires for what came before it. Representors have no RC queue pairs.",
 			// Files: mlx5/mad.c, process_pma_cmd: each file of counters is a command, on both link layers. mlx5/counters.c,
 			// mlx5_ib_get_hw_stats: only the first counter is answered with the number of all, optional ones included, as
 			// update_hw_stats wants it; 6.1 and later. Each optional counter that an operator switched on is a command more, as
 			// is each counter bound to queue pairs for each file read (print_hw_stat). HWCounter is for a bond of two ports.
+			// PortSpeed: with rdma-core 62 and Linux 7.3. mlx5/main.c, mlx5_ib_query_port_speed: one command for the virtual port,
+			// and a query of the port where the firmware has no answer; none for a bond. On InfiniBand the port alone, not asked.
 			// LinkState: en_ethtool.c, mlx5e_get_link_ext_state: a register, without a carrier only. Statistics: en_stats.c: 36
 			// for the values, and five times two for which pause counters there are (GSSET_INFO once, GSTRINGS and GSTATS twice);
 			// IPsec and MACsec offload add to it. On InfiniBand no GID names a network device, and IPoIB has no get_link_ext_state.

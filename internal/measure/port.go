@@ -125,6 +125,10 @@ func linkRows() []field[Port] {
 		float("rate_gbps", "Gbit/s", "signalling rate over all lanes", func(v *Port) (float64, bool) {
 			return v.Attr.RateGbps, v.Known && v.Attr.RateGbps > 0
 		}),
+		float("rate_effective_gbps", "Gbit/s", "what the port can carry now: with a LAG, the sum of its active legs; "+
+			"not on InfiniBand, and only with rdma-core 62 and a driver that answers ibv_query_port_speed", func(v *Port) (float64, bool) {
+			return v.Attr.EffectiveGbps, v.Known && v.Attr.EffectiveGbps > 0
+		}),
 		float("rate_best_gbps", "Gbit/s", "the greatest rate of the active port since the plugin started", func(v *Port) (float64, bool) {
 			return v.RateBestGbps, v.RateBestGbps > 0
 		}),

@@ -99,13 +99,15 @@ func attrsOf(a *verbs.PortAttr) []namedAttr {
 		}
 		return strconv.Itoa(n)
 	}
-	rate := ""
-	if a.RateGbps > 0 {
-		rate = strconv.FormatFloat(a.RateGbps, 'g', -1, 64)
+	gbps := func(rate float64) string {
+		if rate <= 0 {
+			return ""
+		}
+		return strconv.FormatFloat(rate, 'g', -1, 64)
 	}
 	return []namedAttr{
 		{"lid", number(a.LID)}, {"sm_lid", number(a.SMLID)}, {"mtu", number(a.MTU)},
-		{"rate", rate}, {"width", a.Width}, {"netdev", a.NetDev},
+		{"rate", gbps(a.RateGbps)}, {"rate_effective", gbps(a.EffectiveGbps)}, {"width", a.Width}, {"netdev", a.NetDev},
 	}
 }
 

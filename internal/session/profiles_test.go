@@ -55,6 +55,8 @@ func requireAgreement(t *testing.T, p standin.Profile) {
 	require.Equal(t, p.Seen.Up.Method, lastMethod(items))
 	require.EqualValues(t, p.PortEvents, r.read(verbs.EventPortErr))
 	require.EqualValues(t, p.PortEvents, r.read(verbs.EventPortActive))
+	const changes = 2
+	require.Equal(t, slices.Contains(p.Events, verbs.EventDeviceSpeedChange), r.read(verbs.EventDeviceSpeedChange) == changes)
 	require.Zero(t, r.counts().LostEvents+r.counts().LostCompletions, "trials count nothing")
 
 	r.after(time.Minute)

@@ -89,7 +89,10 @@ type PortAttr struct {
 	LID, SMLID int     // 0 on Ethernet
 	Width      string  // "1x", "4x"; "" if unknown
 	RateGbps   float64 // signalling rate over all lanes; 0 if unknown
-	NetDev     string  // name of the network device; "" if none
+	// EffectiveGbps is what the port can carry now, in Gbit/s, by ibv_query_port_speed(3). With a LAG it is the sum of the
+	// active legs. 0 if unknown or while the link is down.
+	EffectiveGbps float64
+	NetDev        string // name of the network device; "" if none
 
 	LinkDowned    uint64 // times the link went down, from the driver's counter
 	HasLinkDowned bool

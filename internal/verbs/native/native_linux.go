@@ -155,6 +155,7 @@ type nativeDevice struct {
 	runs  [runsPerRead]C.struct_run // used by ReadEvents only
 
 	querying sync.Mutex // held while a call uses the ledger's control thread state
+	speeds   portSpeeds // guarded by querying
 
 	pkeys pkeyIndexes
 
@@ -222,6 +223,7 @@ func (d *nativeDevice) query(port int) (attr verbs.PortAttr, needsGRH bool, err 
 		MTU: mtuBytes(int(info.mtu)), LID: int(info.lid), SMLID: int(info.sm_lid),
 	}
 	attr.Width, attr.RateGbps = linkRate(int(info.width), uint32(info.speed))
+	attr.EffectiveGbps = d.effectiveGbps(port, attr.LinkLayer)
 	d.readSysfs(port, func() {
 		if info.speed == speedNDR {
 			attr.RateGbps = d.sysfs.RateOr(d.name, port, attr.RateGbps)

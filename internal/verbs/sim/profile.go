@@ -23,6 +23,7 @@ type spec struct {
 	// then reads device_fatal. Without it, the context reads nothing more.
 	disassociates bool
 	portEvents    uint64 // events of a kind that one change of a port raises; 0: one
+	speedEvents   bool   // each change of a port raises device_speed_change first
 	commands      verbs.CommandSet
 }
 

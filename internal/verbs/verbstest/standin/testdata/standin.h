@@ -42,7 +42,9 @@ struct control {
 	// way, from 1 on, and how many are added.
 	int32_t lose_datagrams, lose_writes, hold_sends, retry_us, corrupt, stretch;
 	int32_t dropped; // datagrams for which there was no receive
-	int32_t pad;
+	// What ibv_query_port_speed answers, in units of 100 Mb/s, or the errno that it fails with if negative; 0: the device
+	// cannot answer.
+	int32_t effective_speed;
 	struct provider provider;
 	uint32_t calls[32]; // how often each call was made and not refused
 	uint64_t cq, qp, srq, wq;
