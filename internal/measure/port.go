@@ -20,6 +20,9 @@ type Port struct {
 	Attr     verbs.PortAttr
 	// RateBestGbps is the greatest rate of the active port since the plugin started, 0 before it was active.
 	RateBestGbps float64
+	// Legs are those of the bond below the port, and LegsUp how many of them can carry traffic.
+	Legs, LegsUp int
+	HasLegs      bool // there is such a bond
 
 	Transitions       uint64
 	Flaps             uint64
@@ -132,6 +135,10 @@ func linkRows() []field[Port] {
 		float("rate_best_gbps", "Gbit/s", "the greatest rate of the active port since the plugin started", func(v *Port) (float64, bool) {
 			return v.RateBestGbps, v.RateBestGbps > 0
 		}),
+		maybe("legs", "", "legs of the bond or team that the port's network device is, or is a leg of; not without one",
+			func(v *Port) (int64, bool) { return int64(v.Legs), v.Known && v.HasLegs }),
+		maybe("legs_up", "", "legs that can carry traffic: they have a carrier, the bond has not found them down, and with 802.3ad they are active",
+			func(v *Port) (int64, bool) { return int64(v.LegsUp), v.Known && v.HasLegs }),
 		text("width", "lanes, as in 4x", whenKnown(func(a *verbs.PortAttr) string { return a.Width })),
 		maybe("mtu", "bytes", "active MTU", func(v *Port) (int64, bool) {
 			return int64(v.Attr.MTU), v.Known && v.Attr.MTU > 0
