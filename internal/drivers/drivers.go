@@ -17,6 +17,16 @@ const (
 	InTheLab                // tests run on the driver itself, on a real kernel
 )
 
+// StateSource is what a driver makes the state of a port of.
+type StateSource int
+
+// The sources.
+const (
+	OfNetDev StateSource = iota // the carrier of the port's network device
+	OfDevice                    // what the device, its firmware or the hypervisor says; mlx4 and mlx5 so on InfiniBand only
+	OfNone                      // nothing: each port is active
+)
+
 // Driver is one row: a driver, or one of its modes if the modes differ.
 type Driver struct {
 	Name   string   // common name, with its mode: "irdma, iWARP"
@@ -30,6 +40,11 @@ type Driver struct {
 	Probe      string // methods that `auto` takes, in its order
 	LinkDowned string // whether there is a count of link drops
 	Notes      string // sentences for the document; ""
+
+	// State is what the driver makes the state of a port of (query_port), and StateFile the kernel file that does, below
+	// drivers/infiniband.
+	State     StateSource
+	StateFile string
 
 	Known   Known
 	Standin []string // tests in internal/verbs/native with a stand-in that behaves like it

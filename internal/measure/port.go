@@ -18,6 +18,8 @@ type Port struct {
 	HasState bool            // false until the first answer of a query: State is not valid then
 	State    verbs.PortState // the state machine's, not Attr.State
 	Attr     verbs.PortAttr
+	// AlwaysActive: the driver reports State as active, whatever the link does.
+	AlwaysActive bool
 	// RateBestGbps is the greatest rate of the active port since the plugin started, 0 before it was active.
 	RateBestGbps float64
 	// Legs are those of the bond below the port, and LegsUp how many of them can carry traffic.
@@ -35,6 +37,13 @@ type Port struct {
 	HasGIDs           bool   // a table was read
 	GIDMoves          uint64 // GIDs that moved to another index, without link-local ones
 	At                time.Time
+}
+
+// Up reports whether the port is active. known is false while the device is not open or does not answer, and if the driver's
+// answers do not depend on the link.
+func (p *Port) Up() (up, known bool) {
+	known = p.Known && p.HasState && !p.AlwaysActive && p.State != verbs.PortNop
+	return known && p.State == verbs.PortActive, known
 }
 
 // Key implements Point.
@@ -118,9 +127,11 @@ func linkRows() []field[Port] {
 			}
 			return a.Phys.String()
 		})),
-		maybe("up", "", "1 when the port is active, else 0; not while the device is absent or not open",
+		maybe("up", "", "1 when the port is active, else 0; not while the device is absent or not open, and not with drivers "+
+			"whose answer does not depend on the link (efa, and those that answer nop)",
 			func(v *Port) (int64, bool) {
-				return bit(v.State == verbs.PortActive), v.Known && v.HasState
+				up, known := v.Up()
+				return bit(up), known
 			}),
 		text("link_layer", "infiniband, ethernet or unspecified",
 			whenKnown(func(a *verbs.PortAttr) string { return a.LinkLayer.String() })),

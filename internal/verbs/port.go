@@ -105,6 +105,7 @@ type DeviceAttr struct {
 	Ports           int
 	Vectors         int  // completion vectors
 	EventsSupported bool // false where the driver raises no asynchronous events
+	AlwaysActive    bool // the driver reports each port as active, whatever its link does
 	NodeGUID        string
 	SysImageGUID    string
 	PCIAddress      string

@@ -62,6 +62,7 @@ func (b backend) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
 	d.attr.Name = name
 	d.attr.Ports, d.attr.Vectors = int(info.ports), int(info.vectors)
 	d.attr.EventsSupported = verbs.DriverRaisesEvents(d.attr.Driver)
+	d.attr.AlwaysActive = !verbs.DriverReportsState(d.attr.Driver)
 	if fw := C.GoString(&info.firmware[0]); fw != "" {
 		d.attr.Firmware = fw
 	}

@@ -162,6 +162,11 @@ func TestTheRateOfAPortAboveNDRIsThatOfSysfs(t *testing.T) {
 
 // doQueries queries the port three times.
 func doQueries(s *subject) error {
+	if p, ok := standin.ProfileOf(s.Profile); ok {
+		if err := p.WriteSysfs(filepath.Join(s.root, "sys"), "standin0", "uverbs0"); err != nil {
+			return err
+		}
+	}
 	if err := s.open(); err != nil {
 		return err
 	}
@@ -197,4 +202,9 @@ func TestQueriesAskForTheEffectiveRate(t *testing.T) {
 			require.Equal(t, 3, asked(r.Trace)[facts.PortQuery])
 		})
 	}
+}
+
+func TestADriverThatIgnoresTheLinkIsKnown(t *testing.T) {
+	require.True(t, well(t, order{Kind: "queries", Profile: "efa"}).Attr.AlwaysActive)
+	require.False(t, well(t, order{Kind: "queries", Profile: "mana"}).Attr.AlwaysActive)
 }

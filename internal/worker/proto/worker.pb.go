@@ -781,6 +781,7 @@ type DeviceAttr struct {
 	Firmware        string                 `protobuf:"bytes,12,opt,name=firmware,proto3" json:"firmware,omitempty"`
 	VirtualFunction bool                   `protobuf:"varint,13,opt,name=virtual_function,json=virtualFunction,proto3" json:"virtual_function,omitempty"`
 	CountsFlushes   bool                   `protobuf:"varint,14,opt,name=counts_flushes,json=countsFlushes,proto3" json:"counts_flushes,omitempty"`
+	AlwaysActive    bool                   `protobuf:"varint,15,opt,name=always_active,json=alwaysActive,proto3" json:"always_active,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -909,6 +910,13 @@ func (x *DeviceAttr) GetVirtualFunction() bool {
 func (x *DeviceAttr) GetCountsFlushes() bool {
 	if x != nil {
 		return x.CountsFlushes
+	}
+	return false
+}
+
+func (x *DeviceAttr) GetAlwaysActive() bool {
+	if x != nil {
+		return x.AlwaysActive
 	}
 	return false
 }
@@ -2983,7 +2991,7 @@ const file_worker_proto_rawDesc = "" +
 	"\vfabric_port\x18\v \x01(\v2!.rdma_events.worker.v1.FabricPortH\x00R\n" +
 	"fabricPort\x12G\n" +
 	"\ffabric_facts\x18\f \x01(\v2\".rdma_events.worker.v1.FabricFactsH\x00R\vfabricFactsB\x06\n" +
-	"\x04what\"\xbb\x03\n" +
+	"\x04what\"\xe0\x03\n" +
 	"\n" +
 	"DeviceAttr\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
@@ -3001,7 +3009,8 @@ const file_worker_proto_rawDesc = "" +
 	"\ttransport\x18\v \x01(\tR\ttransport\x12\x1a\n" +
 	"\bfirmware\x18\f \x01(\tR\bfirmware\x12)\n" +
 	"\x10virtual_function\x18\r \x01(\bR\x0fvirtualFunction\x12%\n" +
-	"\x0ecounts_flushes\x18\x0e \x01(\bR\rcountsFlushes\"\xd5\x01\n" +
+	"\x0ecounts_flushes\x18\x0e \x01(\bR\rcountsFlushes\x12#\n" +
+	"\ralways_active\x18\x0f \x01(\bR\falwaysActive\"\xd5\x01\n" +
 	"\x03Run\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\x05R\x04type\x12\x12\n" +
 	"\x04port\x18\x02 \x01(\x03R\x04port\x12\x14\n" +

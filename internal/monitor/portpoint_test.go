@@ -45,3 +45,15 @@ func TestPortIsEmittedWhenItsBondLosesALeg(t *testing.T) {
 	require.True(t, v.HasLegs, "a port that is down may have no GID that names its network device")
 	require.Zero(t, v.LegsUp)
 }
+
+func TestAPortWhoseDriverIgnoresTheLinkIsNeitherUpNorDown(t *testing.T) {
+	h, sup, _ := one(t, nil)
+	efa := opened("mlx5_0", 1)
+	efa.Opened.AlwaysActive = true
+	h.batch(sup, efa, reading(1, 10*ms, verbs.PortActive))
+	for _, p := range append(of[measure.Port](h.sink.take()), portView(h.gather(), "mlx5_0", 1)) {
+		_, known := p.Up()
+		require.False(t, known)
+	}
+	require.Zero(t, h.gather().Hosts[0].PortsDown)
+}
