@@ -43,7 +43,7 @@ func labels() map[string][]family {
 			}},
 			{"status", []string{"worker_state", "reason"}},
 		},
-		"rdma_port":        {{"info", []string{"link_layer", "netdev", "width"}}},
+		"rdma_port":        {{"info", []string{"link_layer", "netdev", "width", "cable"}}},
 		"rdma_cq_probe":    {{"status", []string{"status"}}},
 		"rdma_command":     {{"status", []string{"status"}}},
 		"rdma_fabric_port": {{"info", []string{"list"}}, {"status", []string{"verdict"}}},

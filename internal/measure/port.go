@@ -20,6 +20,7 @@ type Port struct {
 	Attr     verbs.PortAttr
 	// AlwaysActive: the driver reports State as active, whatever the link does.
 	AlwaysActive bool
+	Cable        string // verbs.DeviceAttr.Cable
 	// RateBestGbps is the greatest rate of the active port since the plugin started, 0 before it was active.
 	RateBestGbps float64
 	// Legs are those of the bond below the port, and LegsUp how many of them can carry traffic.
@@ -135,6 +136,8 @@ func linkRows() []field[Port] {
 			}),
 		text("link_layer", "infiniband, ethernet or unspecified",
 			whenKnown(func(a *verbs.PortAttr) string { return a.LinkLayer.String() })),
+		text("cable", "the same for all ports that share one cable, as with Socket Direct and on the hosts of a multi-host NIC; "+
+			"not where the device has no system image GUID or no PCI function of its own", func(v *Port) string { return v.Cable }),
 		text("netdev", "name of the network device", whenKnown(func(a *verbs.PortAttr) string { return a.NetDev })),
 		float("rate_gbps", "Gbit/s", "signalling rate over all lanes", func(v *Port) (float64, bool) {
 			return v.Attr.RateGbps, v.Known && v.Attr.RateGbps > 0

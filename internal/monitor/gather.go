@@ -90,7 +90,7 @@ func (d *Device) gatherSeries(g *gathering) {
 	for _, p := range d.ports {
 		g.async = append(g.async, p.series.view(d.name, g))
 		p.legs = p.legsNow(d.cfg.Legs)
-		g.ports = append(g.ports, p.view(d.name, g.t, g.now.UnixNano(), d.attr.AlwaysActive))
+		g.ports = append(g.ports, p.view(d.name, g.t, g.now.UnixNano(), &d.attr))
 	}
 	for _, p := range d.probes {
 		g.probes = append(g.probes, p.view(d.name, g))

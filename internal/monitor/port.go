@@ -139,12 +139,12 @@ func (p *port) legsNow(of func(netdev string) (legs, up int, ok bool)) (l legs) 
 	return l
 }
 
-// view returns the port as it is now, in a point with the given wall time.
-func (p *port) view(device string, t *moment, wall int64, alwaysActive bool) *measure.Port {
+// view returns the port as it is now, in a point with the given wall time. of are the attributes of its device.
+func (p *port) view(device string, t *moment, wall int64, of *verbs.DeviceAttr) *measure.Port {
 	s := p.machine.View(t.mono)
 	v := &measure.Port{
 		Device: device, Port: p.port, Expected: p.expected, Known: p.answered,
-		HasState: s.Known, State: s.State, Attr: p.attr, AlwaysActive: alwaysActive, RateBestGbps: p.bestGbps,
+		HasState: s.Known, State: s.State, Attr: p.attr, AlwaysActive: of.AlwaysActive, Cable: of.Cable(p.port), RateBestGbps: p.bestGbps,
 		Legs: p.legs.all, LegsUp: p.legs.up, HasLegs: p.legs.known,
 		Transitions: s.Transitions, Flaps: s.Flaps, DownNS: s.Down,
 		MissedTransitions: s.Missed, PhantomEvents: s.Phantoms, GIDMoves: p.gidMoves,

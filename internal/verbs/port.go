@@ -1,6 +1,9 @@
 package verbs
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // PortState is enum ibv_port_state (ibv_query_port(3)).
 type PortState int32
@@ -116,4 +119,17 @@ type DeviceAttr struct {
 	Firmware        string
 	VirtualFunction bool
 	CountsFlushes   bool // the driver has a counter of flushed work requests, which operators watch
+}
+
+// Cable returns a name that the ports of several devices have in common if they share one cable, "" if that is unknown.
+//
+// With Socket Direct a NIC has a PCI function on each of two buses for the same physical port, and a multi-host NIC one on
+// each of several hosts. All have the system image GUID of the NIC. The physical ports of a NIC with several are functions of
+// different numbers, or ports of one device. Devices of the simulator have the same GUIDs on all hosts, and no cable.
+func (a *DeviceAttr) Cable(port int) string {
+	_, function, ok := strings.Cut(a.PCIAddress, ".")
+	if a.SysImageGUID == "" || !ok || a.VirtualFunction || a.Driver == "sim" {
+		return ""
+	}
+	return a.SysImageGUID + "/" + function + "/" + strconv.Itoa(port)
 }
