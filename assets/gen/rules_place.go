@@ -65,7 +65,8 @@ func (o *Options) portsDownTogether() rule {
 		promql: cables(by, fallen) + ` >= 8
 			and count` + by + ` (` + fallen + `) > 0.1 * count` + by + ` (rdma_port_up{expected!="down"})`,
 		fires: "Eight or more ports of " + place + " are down, more than a tenth of its ports, and each was active within the last day. " +
-			"Ports that share one cable, as with Socket Direct and multi-host NICs, count once (field cable). With InfluxDB: and each changed its state within the last day, since the plugin started.",
+			"Ports that share one cable, as with Socket Direct and multi-host NICs, count once (field cable). " +
+			"With InfluxDB: and each changed its state within the last day, since the plugin started.",
 		quiet: "Fewer than eight ports; a tenth of the place's ports or less; ports that have not been active for a day, and those of " +
 			"expected_down. Hosts without these labels are one place.",
 		clears: "When fewer than eight ports of the place are down. With Alertmanager, it holds back port-down of the same place.",

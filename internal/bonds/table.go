@@ -41,7 +41,7 @@ func (t *Table) Legs(netdev string) (legs, up int, ok bool) {
 			continue
 		}
 		legs++
-		if l.carrier && !l.bad && !(lacp && l.waits) {
+		if l.carrier && !l.bad && (!lacp || !l.waits) {
 			up++
 		}
 	}

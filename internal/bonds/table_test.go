@@ -62,8 +62,8 @@ func leg(index int, name string, master int) device {
 	return device{index: index, name: name, master: master, slaveKind: "bond", carrier: true}
 }
 
-// told returns a Table after messages about devices.
-func told(devices ...device) *Table {
+// tableAfter returns a Table after messages about devices.
+func tableAfter(devices ...device) *Table {
 	t := &Table{links: map[int]link{}}
 	for _, d := range devices {
 		t.update(unix.RTM_NEWLINK, d.message())
@@ -79,7 +79,7 @@ func requireLegs(t *testing.T, table *Table, netdev string, legs, up int) {
 }
 
 func TestLegsAreThoseOfTheBondItsLegsAndItsVLANs(t *testing.T) {
-	table := told(
+	table := tableAfter(
 		device{index: 9, name: "bond0", kind: "bond", carrier: true}, leg(2, "eth0", 9), leg(3, "eth1", 9),
 		device{index: 10, name: "bond0.7", kind: "vlan", below: 9}, device{index: 11, name: "bond0.7.8", kind: "vlan", below: 10},
 		device{index: 12, name: "elsewhere", kind: "vlan", below: 9, foreign: true},
@@ -112,13 +112,13 @@ func TestALegIsUpIfItCanCarryTraffic(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			second := leg(3, "eth1", 9)
 			row.change(&second)
-			requireLegs(t, told(device{index: 9, name: "bond0", kind: "bond", mode: row.mode}, leg(2, "eth0", 9), second), "bond0", 2, row.up)
+			requireLegs(t, tableAfter(device{index: 9, name: "bond0", kind: "bond", mode: row.mode}, leg(2, "eth0", 9), second), "bond0", 2, row.up)
 		})
 	}
 }
 
 func TestMessagesChangeTheTable(t *testing.T) {
-	table := told(device{index: 9, name: "bond0", kind: "bond"}, leg(2, "eth0", 9), leg(3, "eth1", 9))
+	table := tableAfter(device{index: 9, name: "bond0", kind: "bond"}, leg(2, "eth0", 9), leg(3, "eth1", 9))
 	tell := func(kind uint16, d device) bool { return table.update(kind, d.message()) }
 	require.False(t, tell(unix.RTM_NEWLINK, leg(3, "eth1", 9)), "nothing new")
 	require.False(t, tell(unix.RTM_NEWLINK, device{family: unix.AF_BRIDGE, index: 3, name: "eth1"}), "what a bridge says of its port")
@@ -159,7 +159,7 @@ func FuzzMessagesAreReadOrRefused(f *testing.F) {
 	f.Add(leg(2, "eth0", 9).message())
 	f.Add(device{index: 10, name: "bond0.7", kind: "vlan", below: 9}.message())
 	f.Fuzz(func(_ *testing.T, body []byte) {
-		table := told(device{index: 9, name: "bond0", kind: "bond"})
+		table := tableAfter(device{index: 9, name: "bond0", kind: "bond"})
 		table.update(unix.RTM_NEWLINK, body) // must neither panic nor hang
 		table.update(unix.RTM_DELLINK, body)
 		for _, l := range table.links {

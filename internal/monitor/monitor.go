@@ -114,7 +114,9 @@ func (m *Monitor) update(ctx context.Context, found []verbs.Found) {
 // LegsChanged emits each port for whose bond Config.Legs has another answer than before. It does not block.
 func (m *Monitor) LegsChanged() {
 	t := m.clock.read()
-	devices, _, _, _ := m.list()
+	m.mu.Lock()
+	devices := slices.Clone(m.devices)
+	m.mu.Unlock()
 	for _, d := range devices {
 		d.legsChanged(&t)
 	}

@@ -45,7 +45,9 @@ func TestProbesAreInTheOrderOfPortVectorAndMethod(t *testing.T) {
 }
 
 func TestPortsThatShareACableHaveOneName(t *testing.T) {
-	nic := func(guid, pci string) *DeviceAttr { return &DeviceAttr{SysImageGUID: guid, PCIAddress: pci, Driver: "mlx5_core"} }
+	nic := func(guid, pci string) *DeviceAttr {
+		return &DeviceAttr{SysImageGUID: guid, PCIAddress: pci, Driver: "mlx5_core"}
+	}
 	one := nic("506b:4b03:00aa:0000", "0000:3b:00.0").Cable(1)
 	require.NotEmpty(t, one)
 	require.Equal(t, one, nic("506b:4b03:00aa:0000", "0000:86:00.0").Cable(1), "Socket Direct, or another host")

@@ -15,7 +15,7 @@ import (
 // of its providers, which are built in by the prefix of an rdma-core, and those in RUNPATH of it and its providers, which the
 // loader searches for their dependencies (ld.so(8)). The loader alone finds none of them by LD_LIBRARY_PATH or ldconfig(8).
 //
-// A library is believed only if root or this process' user owns it and nobody else can write to it, and only as far as the
+// A library is believed only if root or this process' user owns it and no other user can write to it, and only as far as the
 // name of a directory is one of libraries: a worker shows a library no other files.
 func ownDirs(dirs []string) []string {
 	var own []string

@@ -97,7 +97,7 @@ func (s *subject) mapControl(path string) error {
 	if s.NeedsGRH {
 		s.PortFlags = 1
 	}
-	s.Control.Speed, s.EffectiveSpeed = s.order.Speed, s.order.Effective
+	s.Control.Speed, s.EffectiveSpeed = s.order.Speed, s.Effective
 	s.EventDelayUS = int32(s.EventDelay.Microseconds())
 	s.Control.Arm = s.order.Arm
 	if s.OldKernel {
