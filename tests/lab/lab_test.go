@@ -50,7 +50,7 @@ const (
 	soak  = "^TestSoak$"
 	moves = "^TestDeviceMovedBetweenNamespaces"
 	// unloads differ by kernel, and run on NewestKernel as well.
-	unloads = "^(TestDriverUnloadsBesideAnOpenDeviceAsTheTableSays|TestDriverIsReplacedDuringARelease)$"
+	unloads = "^TestDriverUnloadsBesideAnOpenDeviceAsTheTableSays$"
 	later   = "^(TestHardwareIsTriedBesideThePlugin|TestHardwareIsNotTriedBesideQueuePairs|" +
 		"TestEventsAreReadWhileTheRTNLLockIsHeld|TestAReportLeavesBehindWhatTheKernelHolds|" +
 		"TestReaddedAddressKeepsItsIndex|TestTheReportOfABadDay|TestTheKernelKeepsTheContractWith.*)$"

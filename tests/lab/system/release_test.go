@@ -248,6 +248,7 @@ func TestDriverUnloadsBesideAnOpenDeviceAsTheTableSays(t *testing.T) {
 			if d := rig.Last(points, "rdma_device", "device", device); d.Int("opens") != 1 || d.Int("removals") != 0 {
 				t.Errorf("want the device undisturbed, got %v", d.Fields)
 			}
+			requireEventsCounted(t, r, 5)
 		} else {
 			if err != nil {
 				t.Fatalf("want the driver unloaded, got %v", err)
@@ -256,7 +257,6 @@ func TestDriverUnloadsBesideAnOpenDeviceAsTheTableSays(t *testing.T) {
 			add()
 			awaitOpens(r, device, 2)
 		}
-		requireEventsCounted(t, r, 5)
 		r.Stop()
 	})
 }
