@@ -45,6 +45,8 @@ type releaseFlags struct {
 	resume      bool
 	device, dir string
 	span        time.Duration
+
+	ended bool // there was a release, which resume has ended
 }
 
 func (o *releaseFlags) define(stderr io.Writer) *flag.FlagSet {
@@ -113,7 +115,11 @@ func (o *releaseFlags) findDir() error {
 			return nil
 		}
 	}
-	if o.dir = dirs[0]; os.Geteuid() != 0 {
+	o.dir = dirs[0]
+	switch {
+	case o.resume: // there is nothing to end
+		return nil
+	case os.Geteuid() != 0:
 		return fmt.Errorf("no plugin has run here: there is no %s", strings.Join(dirs, ", nor "))
 	}
 	if err := os.Mkdir(o.dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -134,11 +140,13 @@ func (o *releaseFlags) write() error {
 		e.Until = now + int64(o.span)
 		return release.Write(o.dir, boot, e)
 	}
-	if o.device == "" {
+	set, _ := release.Read([]string{o.dir}, boot, now) // what is not valid releases nothing
+	_, all := set.All(now)
+	switch {
+	case o.device == "":
+		o.ended = set.Active(now)
 		return release.Remove(o.dir)
-	}
-	set, err := release.Read([]string{o.dir}, boot, now)
-	if _, all := set.All(now); err == nil && all {
+	case all:
 		return release.Write(o.dir, boot, e)
 	}
 	return release.Forget(o.dir, o.device)
@@ -189,6 +197,8 @@ func (o *releaseFlags) concerns(device string) bool { return o.device == "" || o
 // summary says what is so beyond the devices that were named, "" for nothing.
 func (o *releaseFlags) summary(plugins []release.Plugin, named []string, until string) string {
 	switch {
+	case o.resume && len(named) == 0 && o.ended:
+		return "the release is ended; none of its devices is here now\n"
 	case o.resume && len(named) == 0:
 		return "no device was released\n"
 	case o.resume:

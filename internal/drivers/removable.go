@@ -5,6 +5,9 @@ import "fmt"
 // Release is a release of the Linux kernel; the zero Release is none.
 type Release struct{ Major, Minor int }
 
+// OldestRead returns the oldest release in which the table's facts were read.
+func OldestRead() Release { return Release{6, 1} }
+
 // String returns the release as in "6.12", "" for none.
 func (r Release) String() string {
 	if r == (Release{}) {

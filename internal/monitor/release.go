@@ -16,7 +16,7 @@ type Release struct {
 	Held   string // why its worker could not be ended, and may still have the device open; "": it was, or is being ended
 }
 
-// Review compares all devices with Config.Released. The workers of devices that are released are told to close them; the other
+// Review compares all devices with Config.Released. The workers of devices that are released have to close them; the other
 // devices get workers again. Review does not wait for the workers. It returns once Run has handled the request, or with an error
 // if ctx ends first.
 func (m *Monitor) Review(ctx context.Context) error {

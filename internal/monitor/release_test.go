@@ -166,7 +166,7 @@ func TestOneReleasedDeviceLeavesTheOtherOpen(t *testing.T) {
 	})
 }
 
-// A worker that had begun to open the device reports that it has, and is told to close it all the same.
+// A worker that had begun to open the device reports that it has, and has to close it all the same.
 func TestWorkerThatOpensDuringTheReleaseWatchesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, releases := startReleasing(t, nil)

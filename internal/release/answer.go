@@ -95,7 +95,7 @@ func namespace() string {
 	return strings.Trim(link, "pid:[]")
 }
 
-// sweep removes the sockets on which nobody listens any more.
+// sweep removes the sockets of processes that have ended.
 func sweep(dir string) {
 	for _, path := range sockets(dir) {
 		c, err := net.DialTimeout("unix", path, time.Second)
@@ -109,7 +109,7 @@ func sweep(dir string) {
 }
 
 func sockets(dir string) []string {
-	entries, _ := os.ReadDir(dir) // in a directory that cannot be read nobody is asked
+	entries, _ := os.ReadDir(dir) // what cannot be read has no plugin that could be asked
 	var paths []string
 	for _, e := range entries {
 		if filepath.Ext(e.Name()) == suffix && e.Type() == os.ModeSocket {

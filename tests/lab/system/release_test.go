@@ -213,6 +213,32 @@ func TestDriverIsReplacedDuringARelease(t *testing.T) {
 	r.Stop()
 }
 
+// The line of modprobe.d is that of docs/maintenance.md.
+func TestModprobeReleasesBeforeItUnloads(t *testing.T) {
+	guest.RequireDriver(t, "rxe") // siw is no module of the guest's kernel
+	guest.AddDevice(t, device, guest.Driver(), netdev)
+	r := startReleasing(t)
+	config := filepath.Join(t.TempDir(), "release.conf")
+	line := "remove rdma_rxe " + rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events") + " release -for 10m -dir " + r.statusDir +
+		"; modprobe -r --ignore-remove rdma_rxe\n"
+	if err := os.WriteFile(config, []byte(line), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), "modprobe", "-C", config, "-r", "rdma_rxe").CombinedOutput()
+	t.Logf("%s", out)
+	if err != nil || guest.HasModule("rdma_rxe") {
+		t.Fatalf("want the driver unloaded, got %v", err)
+	}
+	guest.AddLink(t, device, guest.Driver(), netdev)
+	r.Await("the device is found again", 20*time.Second, func(p []rig.Point) bool {
+		d := rig.Last(p, "rdma_device", "device", device)
+		return d.Int("present") == 1 && d.Int("removals") == 1 && d.Text("reason") == "released"
+	})
+	r.must(nil, device+": watched again", "resume")
+	awaitOpen(r.Telegraf, device)
+	r.Stop()
+}
+
 // The module of a driver that cannot take a device away from its users has a reference for each of them. The table in
 // internal/drivers says which can, by kernel.
 func TestDriverUnloadsBesideAnOpenDeviceAsTheTableSays(t *testing.T) {
