@@ -27,6 +27,7 @@ type Control struct {
 	HangInKernel                                                  int32
 	LoseDatagrams, LoseWrites, HoldSends, RetryUS                 int32
 	Corrupt, Stretch, Dropped, _                                  int32
+	PhysState, Ports, SMLID, Unlisted                             int32
 	Provider                                                      Provider
 	Calls                                                         [32]uint32
 	CQ, QP, SRQ, WQ                                               uint64
