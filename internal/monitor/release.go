@@ -32,9 +32,10 @@ func (m *Monitor) Review(ctx context.Context) error {
 
 // Released returns the devices that are released, sorted by name.
 func (m *Monitor) Released() []Release {
-	devices, _, _, _ := m.list()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	var all []Release
-	for _, d := range devices {
+	for _, d := range m.devices {
 		if r, ok := d.releasedNow(); ok {
 			all = append(all, r)
 		}

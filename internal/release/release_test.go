@@ -29,8 +29,7 @@ func named(name string) verbs.Found { return verbs.Found{Name: name} }
 // directory returns a directory as that of the plugins' status.
 func directory(t *testing.T) string {
 	t.Helper()
-	// A socket's path has to be short.
-	dir, err := os.MkdirTemp("", "release")
+	dir, err := os.MkdirTemp("", "release") //nolint:usetesting // the path of a socket has to be short
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	require.NoError(t, os.Chmod(dir, 0o755))
