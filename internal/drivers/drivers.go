@@ -45,6 +45,10 @@ type Driver struct {
 	// drivers/infiniband.
 	State     StateSource
 	StateFile string
+	// Disassociates is the first release that was read in which the driver has ib_device_ops.disassociate_ucontext: the kernel then
+	// takes a device away from the processes that have it open. The zero Release: none has it. The releases read were 6.1, 6.12
+	// and 7.3.
+	Disassociates Release
 
 	Known   Known
 	Standin []string // tests in internal/verbs/native with a stand-in that behaves like it

@@ -26,7 +26,7 @@ func hardware() []Driver {
 		{
 			Known: ByStandin, Standin: profiled,
 			State: OfNetDev, StateFile: "hw/irdma/verbs.c",
-			Name: "irdma, RoCE", Kernel: []string{"ice", "i40e", "idpf"}, Transport: "infiniband", Devices: "Intel E810, E830",
+			Name: "irdma, RoCE", Kernel: []string{"ice", "i40e", "idpf"}, Transport: "infiniband", Devices: "Intel E810, E830", Disassociates: Release{6, 1},
 			Events: "port, QP, CQ, SRQ", Probe: "`ud_send`, `rc_write`, `flush`", LinkDowned: "none",
 			First: verbs.MethodUDSend, Costs: queuePairs(Costs{CreateAH: 1, DestroyAH: 1, QueryQP: 0}),
 			Notes: "A device that stops answering is reset without an event, after 5 s. Its hw_counters report success and old " +
@@ -38,7 +38,7 @@ func hardware() []Driver {
 		{
 			Known: ByStandin, Standin: profiled,
 			State: OfNetDev, StateFile: "hw/irdma/verbs.c",
-			Name: "irdma, iWARP", Kernel: []string{"ice", "i40e", "idpf"}, Transport: "iwarp", Devices: "Intel E810, X722",
+			Name: "irdma, iWARP", Kernel: []string{"ice", "i40e", "idpf"}, Transport: "iwarp", Devices: "Intel E810, X722", Disassociates: Release{6, 1},
 			Events: "port, QP, CQ, SRQ", Probe: "`flush`", LinkDowned: "none", First: verbs.MethodFlush,
 			Never: []verbs.Method{verbs.MethodUDSend, verbs.MethodRCWrite}, Costs: queuePairs(Costs{QueryQP: 0}),
 			Notes: "A queue pair connects by the connection manager alone, and there are no datagrams ([iWARP](#iwarp)).",
@@ -48,7 +48,7 @@ func hardware() []Driver {
 		{
 			Known: ByStandin, Standin: profiled,
 			State: OfNetDev, StateFile: "hw/bnxt_re/ib_verbs.c",
-			Name: "bnxt_re", Kernel: []string{"bnxt_en", "bnxt_re"}, Devices: "Broadcom NetXtreme-E",
+			Name: "bnxt_re", Kernel: []string{"bnxt_en", "bnxt_re"}, Devices: "Broadcom NetXtreme-E", Disassociates: Release{6, 12},
 			Events: "port, QP, SRQ; CQ not with 6.1, device not with 6.12", Probe: "`ud_send`, `rc_write`",
 			LinkDowned: "none; with 7.3 always 0", First: verbs.MethodUDSend,
 			Costs: queuePairs(Costs{LinkDowned: 1, CreateAH: 1, DestroyAH: 1, HWCounter: 2}),
@@ -74,7 +74,7 @@ func hardware() []Driver {
 		{
 			Known: ByStandin, Standin: profiled,
 			State: OfNetDev, StateFile: "hw/hns/hns_roce_main.c",
-			Name: "hns", Kernel: []string{"hns3", "hns_roce_hw_v2", "hns"}, Devices: "HiSilicon HIP08, HIP09",
+			Name: "hns", Kernel: []string{"hns3", "hns_roce_hw_v2", "hns"}, Devices: "HiSilicon HIP08, HIP09", Disassociates: Release{6, 1},
 			Events: "QP, CQ, SRQ; port with 7.3, not with 6.12", Probe: "`ud_send`, `rc_write`, `flush`; HIP08 not the first",
 			LinkDowned: "none",
 			First:      verbs.MethodUDSend, Costs: Costs{
@@ -89,7 +89,7 @@ func hardware() []Driver {
 		{
 			Known: ByStandin, Standin: profiled,
 			State: OfNetDev, StateFile: "hw/erdma/erdma_verbs.c",
-			Name: "erdma", Kernel: []string{"erdma"}, Devices: "Alibaba ERDMA",
+			Name: "erdma", Kernel: []string{"erdma"}, Devices: "Alibaba ERDMA", Disassociates: Release{6, 12},
 			Events: "port, QP, CQ", Probe: "`flush`; `rc_write` in its RoCE mode", LinkDowned: "none",
 			First: verbs.MethodFlush, Never: []verbs.Method{verbs.MethodUDSend},
 			Costs: queuePairs(Costs{Statistics: 1}), Notes: "In iWARP mode as irdma's. A refused command is EIO.",
@@ -100,7 +100,7 @@ func hardware() []Driver {
 		{
 			Known: ByStandin, Standin: profiled,
 			State: OfNetDev, StateFile: "hw/mana/main.c",
-			Name: "mana", Kernel: []string{"mana"}, Devices: "Microsoft Azure MANA",
+			Name: "mana", Kernel: []string{"mana"}, Devices: "Microsoft Azure MANA", Disassociates: Release{6, 12},
 			Events: "QP; port with 7.3, not with 6.12", Probe: "`rc_write`", LinkDowned: "none", First: verbs.MethodRCWrite, Never: []verbs.Method{verbs.MethodUDSend},
 			Costs: queuePairs(Costs{QueryQP: 0, Statistics: 1}),
 			Notes: "No datagrams. Reading `qp_fatal` makes the library modify that queue pair, a command of up to 30 s within the reader. " +
@@ -111,7 +111,7 @@ func hardware() []Driver {
 		},
 		{
 			State: OfNetDev, StateFile: "hw/ionic/ionic_ibdev.c",
-			Name: "ionic", Kernel: []string{"ionic"}, Devices: "AMD Pensando",
+			Name: "ionic", Kernel: []string{"ionic"}, Devices: "AMD Pensando", Disassociates: Release{7, 3},
 			Events: "port, device, QP, CQ", Probe: "`ud_send`, `rc_write`", LinkDowned: "none", First: verbs.MethodUDSend,
 			Costs: queuePairs(Costs{CreateAH: 1, DestroyAH: 1}),
 			Notes: "From rdma-core 61. An arm is done by the next poll or post. Its library flushes by itself, perhaps without an event.",
@@ -177,7 +177,7 @@ func mellanox() []Driver {
 		{
 			Known: ByStandin, Standin: profiled,
 			State: OfDevice, StateFile: "hw/mlx5/main.c",
-			Name: "mlx5", Kernel: []string{"mlx5_core", "mlx5_ib"}, Devices: "NVIDIA ConnectX-4 and later, BlueField",
+			Name: "mlx5", Kernel: []string{"mlx5_core", "mlx5_ib"}, Devices: "NVIDIA ConnectX-4 and later, BlueField", Disassociates: Release{6, 1},
 			Events: all + ", speed", Probe: "`ud_send`, `rc_write`; on InfiniBand `rc_write`",
 			LinkDowned: "yes; on Ethernet unknown whether it counts",
 			FlushMoves: []string{"req_cqe_flush_error", "resp_cqe_flush_error"}, First: verbs.MethodUDSend,
@@ -200,7 +200,7 @@ func mellanox() []Driver {
 		{
 			Known: ByStandin, Standin: profiled,
 			State: OfDevice, StateFile: "hw/mlx4/main.c",
-			Name: "mlx4", Kernel: []string{"mlx4_core", "mlx4_ib"}, Devices: "Mellanox ConnectX-2, ConnectX-3",
+			Name: "mlx4", Kernel: []string{"mlx4_core", "mlx4_ib"}, Devices: "Mellanox ConnectX-2, ConnectX-3", Disassociates: Release{6, 1},
 			Events: all + "; port twice on RoCE", Probe: "`ud_send`, `rc_write`; on InfiniBand `rc_write`",
 			LinkDowned: "InfiniBand; elsewhere always 0",
 			FlushMoves: []string{"rq_num_wrfe", "sq_num_wrfe"}, First: verbs.MethodUDSend,
@@ -220,7 +220,7 @@ func soft() []Driver {
 	return []Driver{
 		{
 			State: OfNetDev, StateFile: "sw/rxe/rxe_verbs.c",
-			Name: "rxe", Kernel: []string{"rdma_rxe"}, Devices: "soft RoCE", Known: InTheLab,
+			Name: "rxe", Kernel: []string{"rdma_rxe"}, Devices: "soft RoCE", Known: InTheLab, Disassociates: Release{7, 3},
 			Events: "port, GID, QP, CQ, SRQ", Probe: "`ud_send`, `rc_write`, `flush`", LinkDowned: "yes",
 			First: verbs.MethodUDSend, Costs: Costs{},
 			// Files: rxe/rxe_hw_counters.c. The network device has the costs of its own driver.

@@ -110,7 +110,7 @@ func (k *Keeper) device(p *measure.Device) {
 	k.status.Devices = append(k.status.Devices, d)
 	of := subject{device: p.Device}
 	switch {
-	case !p.Present && p.Reason != status.ReasonRenamed && p.Reason != status.ReasonReassigned:
+	case p.Missing():
 		k.lasts(&deviceMissing, of, time.Time{}, "the device is missing")
 	case p.Worker.State == status.StateBackingOff || p.Worker.State == status.StateStuck:
 		k.lasts(&workerDown, of, time.Time{}, string(p.Reason))

@@ -37,6 +37,10 @@ type Config struct {
 	Expect           []string                           // devices that are reported even if never seen
 	ExpectedDown     func(device string, port int) bool // ports that are down by design; nil: none
 
+	// Released reports whether a device is released now, as `rdma-events release` does: no worker opens it. What it answers for a
+	// device that is known takes effect with the next Review, or report of the Discovery. It must not block. Nil: none is.
+	Released func(f verbs.Found) bool
+
 	CommandStuck time.Duration // a command that lasts longer is stuck; 0: none is
 
 	Evidence bool // the workers take snapshots, and what they explain is emitted
@@ -71,6 +75,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.ExpectedDown == nil {
 		c.ExpectedDown = func(string, int) bool { return false }
+	}
+	if c.Released == nil {
+		c.Released = func(verbs.Found) bool { return false }
 	}
 	if c.Function == nil {
 		c.Function = func(string) verbs.PCIFunction { return verbs.PCIFunction{} }

@@ -103,8 +103,8 @@ func (d *Device) item(it *verbs.Item, t *moment) {
 }
 
 func (d *Device) opened(a *verbs.DeviceAttr, t *moment) {
-	if d.renamed {
-		return
+	if d.renamed || d.released {
+		return // it is about to close the device
 	}
 	if !d.present {
 		// The worker had seen a removal, but could open the device again.

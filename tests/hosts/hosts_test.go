@@ -120,7 +120,7 @@ func run(t *testing.T, h *host, settled func(*seen) bool) *seen {
 	s := &seen{output: map[string]string{}, exit: map[string]int{}}
 	require.Eventually(t, func() bool {
 		s.points = w.points()
-		reported, err := os.ReadDir(filepath.Join(w.dir, "run/rdma_events-status"))
+		reported, err := filepath.Glob(filepath.Join(w.dir, "run/rdma_events-status/*.json"))
 		return err == nil && len(reported) > 0 && settled(s)
 	}, settleLimit, 250*time.Millisecond, "the points are not as expected:\n%s\nlog:\n%s", deferred(w.last), deferred(w.logged))
 	for _, args := range [][]string{{"status"}, {"health"}, {"check", "-config", "/run/rdma_events.conf"}, {"doctor", "-config", "/run/rdma_events.conf"}} {

@@ -159,3 +159,20 @@ func wrap(first, other, text string) string {
 	}
 	return out + line + "\n"
 }
+
+// unloading returns the table of the kernels that unload a driver beside an open device.
+func unloading(all []drivers.Driver) string {
+	var b strings.Builder
+	b.WriteString("| driver | unloads beside an open device |\n|---|---|\n")
+	for _, d := range all {
+		text := "no: release its devices first"
+		switch since := d.Disassociates; {
+		case since == drivers.OldestRead():
+			text = "yes"
+		case since != (drivers.Release{}):
+			text = fmt.Sprintf("from Linux %s on; before, release its devices first", since)
+		}
+		fmt.Fprintf(&b, "| %s | %s |\n", d.Name, text)
+	}
+	return b.String()
+}
