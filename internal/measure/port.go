@@ -125,7 +125,8 @@ func linkRows() []field[Port] {
 		float("rate_gbps", "Gbit/s", "signalling rate over all lanes", func(v *Port) (float64, bool) {
 			return v.Attr.RateGbps, v.Known && v.Attr.RateGbps > 0
 		}),
-		float("rate_best_gbps", "Gbit/s", "the greatest rate of the active port since the plugin started", func(v *Port) (float64, bool) {
+		float("rate_best_gbps", "Gbit/s", "the greatest rate of the active port since the plugin started, or since another card has this name; "+
+			"a lower rate by intention is the greatest one after a restart of the plugin", func(v *Port) (float64, bool) {
 			return v.RateBestGbps, v.RateBestGbps > 0
 		}),
 		text("width", "lanes, as in 4x", whenKnown(func(a *verbs.PortAttr) string { return a.Width })),

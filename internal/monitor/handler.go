@@ -118,6 +118,11 @@ func (d *Device) opened(a *verbs.DeviceAttr, t *moment) {
 		}
 		d.firmware = a.Firmware
 	}
+	if d.attr.NodeGUID != "" && a.NodeGUID != "" && d.attr.NodeGUID != a.NodeGUID {
+		for _, p := range d.ports {
+			p.bestGbps = 0 // another card has the name, which is no slower one
+		}
+	}
 	d.attr = *a
 	d.opens++
 	for n := range min(a.Ports, maxPort) {
@@ -314,7 +319,8 @@ func (d *Device) addOverflow() {
 		}
 		rest := e.Read - min(e.Read, d.streamedWithoutSlot())
 		c := d.own.counter(verbs.EventType(ledger.Overflow))
-		c.live, c.liveAcked = rest, rest-min(rest, e.Read-e.Acked)
+		c.live += rest // it also has the types for which the series has no place
+		c.liveAcked += rest - min(rest, e.Read-e.Acked)
 	}
 }
 

@@ -25,7 +25,7 @@ type port struct {
 
 	smLID    int               // of the last query of the active port
 	known    map[string]string // the attributes of the active port that were known last, by name
-	bestGbps float64        // the greatest rate of the active port
+	bestGbps float64           // the greatest rate of the active port
 	gids     gidtable.Differ
 	gidMoves uint64
 
