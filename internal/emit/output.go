@@ -43,7 +43,7 @@ func (s lines) Put(ctx context.Context, p measure.Point, at time.Time) (lost uin
 	return lost
 }
 
-// times holds the time of the last point of each key. Times of a key rise, because
+// times holds the time of the last point of each series. Times of a series rise, because
 // InfluxDB keeps one point per series and time.
 type times struct {
 	last map[measure.Key]time.Time
@@ -55,6 +55,11 @@ func (s *times) next(p measure.Point) time.Time {
 	key := p.Key()
 	// Round(0) strips the monotonic reading, by which points of the same clock differ.
 	t := p.Time().Round(0)
+	if key.Apart != "" {
+		// Each point of such a series has a time of its own already, and they may come out of order. A time that is
+		// moved here could be that of another one.
+		return t
+	}
 	last, seen := s.last[key]
 	if seen && !t.After(last) && last.Sub(t) <= setBack {
 		t = last.Add(time.Nanosecond)

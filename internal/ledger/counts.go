@@ -43,7 +43,7 @@ func (c *ProbeCounts) store(o ProbeCounts) {
 	atomic.AddUint64(&c.Rounds, o.Rounds)
 }
 
-func (c *ProbeCounts) believable() bool { return slices.Max(c.all()[:]) < believable }
+func (c *ProbeCounts) believable() bool { return slices.Max(c.all()[:]) < Believable }
 
 // Add returns the sum of both, field by field.
 func (c ProbeCounts) Add(o ProbeCounts) ProbeCounts {

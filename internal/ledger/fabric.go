@@ -78,7 +78,7 @@ func (s *fabricPairSlot) load() FabricPair {
 	return p
 }
 
-func (p *FabricPair) believable() bool { return p.Session != 0 && slices.Max(p.all()[:]) < believable }
+func (p *FabricPair) believable() bool { return p.Session != 0 && slices.Max(p.all()[:]) < Believable }
 
 // fabrics copies the fabric slots into s.
 func (l *Ledger) fabrics(s *Snapshot) {
@@ -89,7 +89,7 @@ func (l *Ledger) fabrics(s *Snapshot) {
 			Port: int(slot.port), Lane: slot.thread.get(), Control: slot.ctl.get(), FabricCounts: slot.counts.load(),
 			Pairs: s.formerPairs(),
 		}
-		if slices.Max(f.all()[:]) >= believable {
+		if slices.Max(f.all()[:]) >= Believable {
 			continue
 		}
 		for k := range slot.pair {

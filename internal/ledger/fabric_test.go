@@ -62,9 +62,9 @@ func TestOfADamagedFabricOnlyWhatCanBeIsRead(t *testing.T) {
 	}
 	l.AddFabricCounts(0, FabricCounts{Events: 1, Acked: 2})
 	l.JoinFabricPair(0, 0, 1)
-	l.AddFabricPair(0, 0, FabricPairCounts{Answered: believable})
+	l.AddFabricPair(0, 0, FabricPairCounts{Answered: Believable})
 	l.JoinFabricPair(0, 1, 2)
-	l.AddFabricCounts(1, FabricCounts{Dry: believable})
+	l.AddFabricCounts(1, FabricCounts{Dry: Believable})
 	var s Snapshot
 	l.Snapshot(&s)
 	require.Equal(t, []Fabric{{FabricCounts: FabricCounts{Events: 2, Acked: 2}, Pairs: []FabricPair{{Session: 2}}}}, s.Fabrics)

@@ -40,7 +40,7 @@ func FuzzAReaderSurvivesAnyBytes(f *testing.F) {
 		require.LessOrEqual(t, len(s.Probes), ProbeSlots)
 		for _, e := range s.Events {
 			require.LessOrEqual(t, e.Acked, e.Read)
-			require.Less(t, e.Read, uint64(believable))
+			require.Less(t, e.Read, uint64(Believable))
 		}
 		for i := range s.Probes {
 			c := s.Probes[i].ProbeCounts
@@ -60,11 +60,11 @@ func requireFabrics(t *testing.T, s *Snapshot) {
 	for i := range s.Fabrics {
 		f := &s.Fabrics[i]
 		require.LessOrEqual(t, f.Acked, f.Events)
-		require.Less(t, max(f.Events, f.Dry), uint64(believable))
+		require.Less(t, max(f.Events, f.Dry), uint64(Believable))
 		require.LessOrEqual(t, len(f.Pairs), FabricPairs)
 		for _, p := range f.Pairs {
 			require.NotZero(t, p.Session)
-			require.Less(t, max(p.Sent, p.WriteErrors), uint64(believable))
+			require.Less(t, max(p.Sent, p.WriteErrors), uint64(Believable))
 		}
 	}
 }

@@ -1,16 +1,16 @@
 package ledger
 
 // Size is the size of a ledger in bytes.
-const Size = 128 << 10
+const Size = 288 << 10
 
 // The numbers of slots. The last event slot has the type Overflow: it counts all events
 // of the types and ports that found no slot before it.
 const (
-	EventSlots  = 512
-	ProbeSlots  = 384
+	EventSlots  = 2048               // 255 ports with eight types each, and the types of the device
+	ProbeSlots  = 1536               // with vectors = [-1]: 2 ports, 256 completion vectors, 3 methods
 	FabricSlots = 8                  // ports
 	FabricPairs = 64                 // of a port
-	magic       = 0x52444d4145563032 // "RDMAEV02"
+	magic       = 0x52444d4145563033 // "RDMAEV03"
 )
 
 // portShift is the place of the port in threadState.call.

@@ -32,10 +32,10 @@ func (l Lane) Lasted(now int64) int64 {
 	return max(0, now-l.Beat)
 }
 
-// believable is more than a worker can count: at a hundred million events a second it
+// Believable is more than a worker can count: at a hundred million events a second it
 // takes a month. A higher count is damage. Added to other counts, it could make their sum
 // fall.
-const believable = 1 << 48
+const Believable = 1 << 48
 
 // Snapshot is a copy of a ledger. Each number is read atomically. Numbers of a running
 // worker may be a few events apart, but Acked is never ahead of Read. Slots of a damaged
@@ -58,7 +58,7 @@ func (l *Ledger) Snapshot(s *Snapshot) {
 		// Acked is loaded first: an event acknowledged by then was read before.
 		acked := atomic.LoadUint64(&e.acked)
 		read := max(acked, atomic.LoadUint64(&e.read))
-		if read < believable {
+		if read < Believable {
 			s.Events = append(s.Events, EventCounts{Type: e.typ, Port: e.port, Read: read, Acked: acked})
 		}
 	}

@@ -24,8 +24,10 @@ type GIDChange struct {
 
 // Key implements Point. Changes of different GIDs do not merge.
 func (g *GIDChange) Key() Key {
-	of := string(g.Action) + " " + g.GID.Type.String() + " " + g.GID.String()
-	return Key{Measurement: gidChanges.Name, Device: g.Device, Of: of, Port: g.Port}
+	return Key{
+		Measurement: gidChanges.Name, Device: g.Device, Of: string(g.Action), Port: g.Port,
+		Apart: g.GID.Type.String() + " " + g.GID.String(),
+	}
 }
 
 // Time implements Point.

@@ -146,7 +146,8 @@ func linkRows() []field[Port] {
 			"not on InfiniBand, and only with rdma-core 62 and a driver that answers ibv_query_port_speed", func(v *Port) (float64, bool) {
 			return v.Attr.EffectiveGbps, v.Known && v.Attr.EffectiveGbps > 0
 		}),
-		float("rate_best_gbps", "Gbit/s", "the greatest rate of the active port since the plugin started", func(v *Port) (float64, bool) {
+		float("rate_best_gbps", "Gbit/s", "the greatest rate of the active port since the plugin started, or since another card has this name; "+
+			"a lower rate by intention is the greatest one after a restart of the plugin", func(v *Port) (float64, bool) {
 			return v.RateBestGbps, v.RateBestGbps > 0
 		}),
 		maybe("legs", "", "legs of the bond or team that the port's network device is, or is a leg of; not without one",

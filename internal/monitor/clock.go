@@ -23,9 +23,8 @@ func (t *moment) wall(mono int64) int64 { return mono + t.offset }
 // bootAt returns the CLOCK_BOOTTIME of a CLOCK_MONOTONIC stamp.
 func (t *moment) bootAt(mono int64) int64 { return mono + t.boot - t.mono }
 
-// clock relates the wall clock to CLOCK_MONOTONIC. All devices share one clock, so that
-// a batch that was stamped before the wall clock was set back and is handled afterwards
-// does not count as a jump ahead.
+// clock relates the wall clock to CLOCK_MONOTONIC. All devices share one clock, and no
+// worker's readings go into it.
 type clock struct {
 	now  func() (wall, mono, boot int64)
 	back func(by time.Duration) // called when the wall clock was set back
@@ -41,7 +40,7 @@ type clock struct {
 // read returns the present moment.
 func (c *clock) read() moment {
 	wall, mono, boot := c.pair()
-	return c.observe(wall, mono, mono, boot)
+	return c.observe(wall, mono, boot)
 }
 
 // pair reads the clocks. If the wall clock seems to be set back, it reads them again:
@@ -61,23 +60,10 @@ func (c *clock) isBack(wall, mono int64) bool {
 	return c.set && mono > c.mono && c.highest-(wall-mono) > setBack
 }
 
-// batch returns the moment at which a batch is handled. wall and mono are the time
-// stamps of the batch.
-func (c *clock) batch(wall, mono int64) moment {
-	nowWall, nowMono, boot := c.pair()
-	if mono > nowMono || c.isBack(wall, mono) {
-		// No worker is ahead of the host, so such a stamp is wrong. A stamp that shows a
-		// clock set back is not used either: the worker may have been preempted, and the
-		// host reads the clock itself.
-		wall, mono = nowWall, nowMono
-	}
-	return c.observe(wall, mono, nowMono, boot)
-}
-
-func (c *clock) observe(wall, mono, nowMono, boot int64) moment {
+func (c *clock) observe(wall, mono, boot int64) moment {
 	c.mu.Lock()
 	by := c.store(wall, mono)
-	t := moment{mono: nowMono, boot: boot, offset: c.offset, epoch: c.epoch}
+	t := moment{mono: mono, boot: boot, offset: c.offset, epoch: c.epoch}
 	c.mu.Unlock()
 	if by > 0 {
 		c.back(time.Duration(by))

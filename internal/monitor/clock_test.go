@@ -7,19 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestPreemptedWorkerSetsNoClockBack(t *testing.T) {
-	mono := 100 * sec
-	c := &clock{
-		now:  func() (int64, int64, int64) { return epoch + mono, mono, mono + slept },
-		back: func(by time.Duration) { t.Error("set back by", by) },
-	}
-	c.read()
-	mono = 110 * sec
-	m := c.batch(epoch+105*sec, 106*sec+500*ms) // preempted for 1.5 s after it read the wall clock
-	require.Zero(t, m.epoch)
-	require.EqualValues(t, epoch, m.offset)
-}
-
 func TestPreemptedHostSetsNoClockBack(t *testing.T) {
 	now := []time.Duration{0, -1500 * time.Millisecond, 0}
 	c := &clock{back: func(by time.Duration) { t.Error("set back by", by) }}
@@ -36,27 +23,16 @@ func TestPreemptedHostSetsNoClockBack(t *testing.T) {
 }
 
 func TestClockThatIsSetBackIsFollowed(t *testing.T) {
-	for name, read := range map[string]func(*clock) moment{
-		"by the host": func(c *clock) moment { return c.read() },
-		"by a worker": func(c *clock) moment { return c.batch(epoch+108*sec-3600*sec, 108*sec) },
-		"by an old one": func(c *clock) moment {
-			c.read()
-			return c.batch(epoch+101*sec, 101*sec) // stamped before the step
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var steps []time.Duration
-			mono, shift := 100*sec, int64(0)
-			c := &clock{
-				now:  func() (int64, int64, int64) { return epoch + mono + shift, mono, mono + slept },
-				back: func(by time.Duration) { steps = append(steps, by) },
-			}
-			c.read()
-			mono, shift = 110*sec, -3600*sec
-			m := read(c)
-			require.Equal(t, []time.Duration{time.Hour}, steps)
-			require.EqualValues(t, 1, m.epoch)
-			require.EqualValues(t, epoch-3600*sec, m.offset)
-		})
+	var steps []time.Duration
+	mono, shift := 100*sec, int64(0)
+	c := &clock{
+		now:  func() (int64, int64, int64) { return epoch + mono + shift, mono, mono + slept },
+		back: func(by time.Duration) { steps = append(steps, by) },
 	}
+	c.read()
+	mono, shift = 110*sec, -3600*sec
+	m := c.read()
+	require.Equal(t, []time.Duration{time.Hour}, steps)
+	require.EqualValues(t, 1, m.epoch)
+	require.EqualValues(t, epoch-3600*sec, m.offset)
 }

@@ -48,6 +48,7 @@ type Device struct {
 	watching         bool // the worker has the device open
 	open             bool // watching, and the device is present
 	attr             verbs.DeviceAttr
+	firmware         string        // that was known last
 	status           status.Status // the last one that the Supervisor reported
 	restarts         uint64        // of supervisors before this one
 	crashes          uint64        // of supervisors before this one

@@ -17,7 +17,7 @@ import (
 // time may call Gather, also before and after Run.
 func (m *Monitor) Gather(now time.Time) ([]measure.Point, *measure.Collector) {
 	t := m.clock.read()
-	devices, forgotten, found, discovered := m.list()
+	devices, forgotten, found, discovered := m.list(&t)
 	g := gathering{t: &t, now: now, elapsed: t.mono - m.gathered, tmp: &m.scratch}
 	g.collector.At = now
 	m.gathered = t.mono

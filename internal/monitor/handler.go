@@ -22,7 +22,7 @@ func (d *Device) Started(led *ledger.Ledger) {
 
 // Batch handles a batch from the worker, and the worker's status after it.
 func (d *Device) Batch(b verbs.Batch, s status.Status) {
-	t := d.clock.batch(b.Wall, b.Mono)
+	t := d.clock.read() // not by the worker's clocks: the moment is that of all devices
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i := range b.Items {
@@ -41,6 +41,7 @@ func (d *Device) Ended(why status.End) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.readLedger()
+	d.addOverflow()
 	if d.led != nil {
 		d.cfg.Fabric.Ledger(d.name, d.snap.Fabrics, true)
 	}
@@ -111,8 +112,16 @@ func (d *Device) opened(a *verbs.DeviceAttr, t *moment) {
 		d.enter(d.found)
 		d.ledgerAppearance = d.appearances
 	}
-	if was := d.attr.Firmware; was != "" && a.Firmware != "" && was != a.Firmware {
-		d.emitAttr(0, "firmware", was, a.Firmware, t.wall(t.mono), t)
+	if a.Firmware != "" {
+		if d.firmware != "" && d.firmware != a.Firmware {
+			d.emitAttr(0, "firmware", d.firmware, a.Firmware, t.wall(t.mono), t)
+		}
+		d.firmware = a.Firmware
+	}
+	if d.attr.NodeGUID != "" && a.NodeGUID != "" && d.attr.NodeGUID != a.NodeGUID {
+		for _, p := range d.ports {
+			p.bestGbps = 0 // another card has the name, which is no slower one
+		}
 	}
 	d.attr = *a
 	d.opens++
@@ -153,7 +162,7 @@ func (d *Device) close(why status.Reason, t *moment) {
 
 func (d *Device) run(r *verbs.Run, t *moment) {
 	c, s, p := d.counter(r.Type, r.Port)
-	if c == nil || r.Count == 0 {
+	if c == nil || r.Count == 0 || r.Count >= ledger.Believable-c.streamed {
 		return
 	}
 	c.streamed += r.Count
@@ -205,11 +214,8 @@ func (d *Device) reading(r *verbs.Reading, t *moment) {
 	}
 	d.portAnswered(p.port, t)
 	changed := p.update(r.Mono, &r.Attr)
-	manager := p.active.SMLID
+	p.noteSubnetManager(r.Mono)
 	p.compare(r.Mono, func(attr, from, to string) { d.emitAttr(p.port, attr, from, to, t.wall(r.Mono), t) })
-	if now := p.active.SMLID; now != manager && manager != 0 {
-		p.facts.smLIDs = remember(p.facts.smLIDs, smLIDChange{r.Mono, manager, now})
-	}
 	if !r.RateOnly {
 		if change, ok := p.machine.Reading(r.Mono, &r.Attr); ok {
 			d.emitChange(p, &change, t)
@@ -304,6 +310,43 @@ func keyOf(e *ledger.Probe) verbs.ProbeKey {
 	return verbs.ProbeKey{Port: e.Port, Vector: e.Vector, Method: verbs.Method(e.Method)}
 }
 
+// addOverflow adds the events that a dead worker had no slots for in its ledger and that did
+// not come in its stream either. Their types and ports are unknown.
+func (d *Device) addOverflow() {
+	if d.led == nil {
+		return
+	}
+	for i := range d.snap.Events {
+		e := &d.snap.Events[i]
+		if e.Type != ledger.Overflow {
+			continue
+		}
+		rest := e.Read - min(e.Read, d.streamedWithoutSlot())
+		c := d.own.counter(verbs.EventType(ledger.Overflow))
+		c.live += rest // it also has the types for which the series has no place
+		c.liveAcked += rest - min(rest, e.Read-e.Acked)
+	}
+}
+
+// streamedWithoutSlot returns how many events came in the stream of the worker and are not in
+// the slot of their type and port, because there was none left.
+func (d *Device) streamedWithoutSlot() uint64 {
+	var n uint64
+	add := func(s *series) {
+		for _, c := range s.counters {
+			slot := func(e ledger.EventCounts) bool { return e.Type == int32(c.typ) && int(e.Port) == s.port }
+			if c.streamed > 0 && !slices.ContainsFunc(d.snap.Events, slot) {
+				n += c.streamed
+			}
+		}
+	}
+	add(&d.own)
+	for _, p := range d.ports {
+		add(&p.series)
+	}
+	return n
+}
+
 // readLedger reads the running worker's counts from its ledger.
 func (d *Device) readLedger() {
 	if d.led == nil {
@@ -313,6 +356,9 @@ func (d *Device) readLedger() {
 	d.cfg.Fabric.Ledger(d.name, d.snap.Fabrics, false)
 	for i := range d.snap.Events {
 		e := &d.snap.Events[i]
+		if e.Type == ledger.Overflow {
+			continue // the stream has the types and ports of these events: see addOverflow
+		}
 		if c, _, _ := d.counter(verbs.EventType(e.Type), int(e.Port)); c != nil {
 			c.sumRead += e.Read
 			c.sumAcked += e.Acked

@@ -19,6 +19,11 @@ import (
 // names that never come back can reach this limit.
 const maxForgettable = 256
 
+// virtualForgettable is after how long a virtual function that is gone is forgotten. Pods and
+// virtual machines give them back, and the next ones have other names: each would report for ever
+// that it is not there. Its counters stay in those of the host.
+const virtualForgettable = time.Hour
+
 // Monitor monitors all devices of the host. Run and Gather may be called concurrently
 // with each other.
 type Monitor struct {
@@ -158,18 +163,27 @@ func (m *Monitor) device(name string) *Device {
 }
 
 // list returns the present state. The returned slices do not change any more.
-func (m *Monitor) list() (devices []*Device, forgotten totals, found []verbs.Found, discovered bool) {
+func (m *Monitor) list(t *moment) (devices []*Device, forgotten totals, found []verbs.Found, discovered bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.forget(t)
 	return slices.Clone(m.devices), m.forgotten, m.last, m.discovered
 }
 
-// forget drops the devices that have been gone longest, if more than maxForgettable are
-// gone.
+// forget drops virtual functions that have been gone for virtualForgettable, and the devices
+// that have been gone longest, if more than maxForgettable are gone. The caller holds m.mu.
 func (m *Monitor) forget(t *moment) {
 	gone := map[*Device]int64{}
-	for _, d := range m.devices {
-		if at, ok := d.gone(); ok {
+	drop := func(d *Device) {
+		m.forgotten.add(d.leaveBehind(t))
+		m.devices = slices.DeleteFunc(m.devices, func(o *Device) bool { return o == d })
+	}
+	for _, d := range slices.Clone(m.devices) {
+		at, ok := d.gone()
+		switch f, _ := d.identity(); {
+		case ok && f.VirtualFunction && t.mono-at >= int64(virtualForgettable):
+			drop(d)
+		case ok:
 			gone[d] = at
 		}
 	}
@@ -181,8 +195,7 @@ func (m *Monitor) forget(t *moment) {
 		return cmp.Or(cmp.Compare(gone[a], gone[b]), strings.Compare(a.name, b.name))
 	})
 	for _, d := range byAge[:excess] {
-		m.forgotten.add(d.leaveBehind(t))
-		m.devices = slices.DeleteFunc(m.devices, func(o *Device) bool { return o == d })
+		drop(d)
 	}
 }
 

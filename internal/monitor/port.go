@@ -23,10 +23,11 @@ type port struct {
 	probeError lastError // why there is no probe
 	probed     bool      // a method has been chosen
 
-	active   verbs.PortAttr // of the last query of the active port
-	bestGbps float64        // the greatest rate of the active port
-	netdev   string         // the last network device that a query named: a port that is down may have no GID that does
-	legs     legs           // of the last emitted point
+	smLID    int               // of the last query of the active port
+	known    map[string]string // the attributes of the active port that were known last, by name
+	bestGbps float64           // the greatest rate of the active port
+	netdev   string            // the last network device that a query named: a port that is down may have no GID that does
+	legs     legs              // of the last emitted point
 	gids     gidtable.Differ
 	gidMoves uint64
 
@@ -52,7 +53,7 @@ func (e *lastError) update(text string) bool {
 }
 
 func newPort(number int, expectedDown bool) *port {
-	return &port{series: newSeries(number, verbs.ScopePort), expected: expectedDown}
+	return &port{series: newSeries(number, verbs.ScopePort), expected: expectedDown, known: map[string]string{}}
 }
 
 // opened handles the opening of the device by a worker.
@@ -85,19 +86,34 @@ func (p *port) update(mono int64, a *verbs.PortAttr) bool {
 	return changed
 }
 
-// compare calls changed for each attribute that differs from that of the active port
-// before. A value that is unknown is no change.
+// compare calls changed for each attribute that differs from the one that was known last
+// of the active port. A value that is unknown is no value: the next one is compared with
+// the one before it.
 func (p *port) compare(mono int64, changed func(attr, from, to string)) {
 	if p.attr.State != verbs.PortActive || p.attrAt != mono {
 		return
 	}
-	before := attrsOf(&p.active) // all unknown before the first one
-	p.active = p.attr
-	for i, now := range attrsOf(&p.attr) {
-		if from := before[i].value; from != "" && now.value != "" && from != now.value {
+	for _, now := range attrsOf(&p.attr) {
+		if now.value == "" {
+			continue
+		}
+		from := p.known[now.name]
+		p.known[now.name] = now.value
+		if from != "" && from != now.value {
 			changed(now.name, from, now.value)
 		}
 	}
+}
+
+// noteSubnetManager remembers a change of the LID of the active port's subnet manager.
+func (p *port) noteSubnetManager(mono int64) {
+	if p.attr.State != verbs.PortActive || p.attrAt != mono {
+		return
+	}
+	if was := p.smLID; was != 0 && was != p.attr.SMLID {
+		p.facts.smLIDs = remember(p.facts.smLIDs, smLIDChange{mono, was, p.attr.SMLID})
+	}
+	p.smLID = p.attr.SMLID
 }
 
 type namedAttr struct{ name, value string }

@@ -16,7 +16,7 @@ const (
 	stderrTail  = 8 << 10     // bytes kept for the crash report ...
 	stderrLead  = 2 << 10     // ... of which this many from before the crash
 	stderrBurst = 20          // lines logged at once ...
-	stderrEvery = time.Second // ... and one more line after each of these
+	stderrEvery = time.Minute // ... and one more line after each of these: a line a second filled the record within a day
 )
 
 // stderrLog receives the stderr of a child. It logs each line as far as the rate allows,

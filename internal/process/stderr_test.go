@@ -79,7 +79,7 @@ func TestAFloodIsLoggedAsFarAsTheRateAllows(t *testing.T) {
 		}
 		flood()
 		require.Len(t, r.logLines, stderrBurst)
-		<-time.After(3 * time.Second)
+		<-time.After(3 * stderrEvery)
 		flood()
 		require.Len(t, r.logLines, stderrBurst+3+1)
 		require.Contains(t, strings.Join(r.logLines, ""), "980 lines of test-child output dropped")

@@ -21,7 +21,8 @@ const (
 )
 
 // String returns the state as it is written in tags and fields: "nop", "down",
-// "init", "armed", "active", "active_defer", "absent" or "unknown_<number>".
+// "init", "armed", "active", "active_defer", "absent", "unknown_<number>" up to 31, or
+// "unknown".
 func (s PortState) String() string {
 	switch s {
 	case PortNop:
@@ -39,8 +40,15 @@ func (s PortState) String() string {
 	case PortAbsent:
 		return "absent"
 	}
+	// A library that is broken could make a series of each number.
+	if s < 0 || s > maxState {
+		return "unknown"
+	}
 	return "unknown_" + strconv.Itoa(int(s))
 }
+
+// maxState is far more than the enum can grow to.
+const maxState PortState = 31
 
 // PhysState is the physical state of a port (struct ibv_port_attr.phys_state;
 // the numbers are those of the kernel's enum ib_port_phys_state).

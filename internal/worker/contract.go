@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"rdma_events/internal/clock"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/process"
 	"rdma_events/internal/status"
@@ -117,7 +118,7 @@ type attempt struct {
 // Stream implements process.Attempt.
 func (a *attempt) Stream(ctx context.Context, c *grpc.ClientConn, next func(message) error) error {
 	worker := proto.NewWorkerClient(c)
-	in, err := worker.Watch(ctx, requestToProto(a.request))
+	in, err := worker.Watch(ctx, requestToProto(a.request), grpc.MaxCallRecvMsgSize(maxMessage))
 	if err != nil {
 		return fmt.Errorf("ask the worker to watch: %w", err)
 	}
@@ -127,7 +128,11 @@ func (a *attempt) Stream(ctx context.Context, c *grpc.ClientConn, next func(mess
 		if err != nil {
 			return fmt.Errorf("read from the worker: %w", err)
 		}
-		if err := next(messageFromProto(m)); err != nil {
+		one := messageFromProto(m)
+		if err := one.check(a.request.Options.Device, clock.Monotonic()); err != nil {
+			return err
+		}
+		if err := next(one); err != nil {
 			return err
 		}
 	}

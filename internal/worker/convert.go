@@ -111,6 +111,49 @@ func endToProto(e status.End) *proto.Batch {
 	}}}}}
 }
 
+// maxWeight is how much a message may weigh before the rest of its batch goes into another one. A host
+// that did not read for a while would otherwise get one beyond maxMessage.
+const maxWeight = 4 << 20
+
+// weight returns about how many bytes an item has in a message, and not less.
+func weight(i *verbs.Item) int {
+	const fields, entry = 1 << 10, 128
+	switch {
+	case i.GIDs != nil:
+		return fields + entry*len(i.GIDs.Entries)
+	case i.Objects != nil:
+		return fields + entry*len(i.Objects.Holders)
+	case i.FabricFacts != nil:
+		return fields + entry*len(i.FabricFacts.Facts)
+	case i.Snapshot != nil:
+		n := fields * (1 + len(i.Snapshot.LeftOut))
+		for _, values := range i.Snapshot.Counters {
+			n += entry * len(values)
+		}
+		return n
+	}
+	return fields
+}
+
+// sendParts sends a batch in as many messages as it takes.
+func sendParts(b verbs.Batch, send func(*proto.Batch) error) error {
+	for {
+		n, sum := 0, 0
+		for n < len(b.Items) && (n == 0 || sum+weight(&b.Items[n]) <= maxWeight) {
+			sum += weight(&b.Items[n])
+			n++
+		}
+		part := b
+		part.Items = b.Items[:n]
+		if err := send(batchToProto(part)); err != nil {
+			return err
+		}
+		if b.Items = b.Items[n:]; len(b.Items) == 0 {
+			return nil
+		}
+	}
+}
+
 func batchToProto(b verbs.Batch) *proto.Batch {
 	m := &proto.Batch{Wall: b.Wall, Mono: b.Mono}
 	for i := range b.Items {
@@ -124,7 +167,7 @@ func messageFromProto(m *proto.Batch) message {
 	out := message{batch: verbs.Batch{Wall: m.GetWall(), Mono: m.GetMono()}}
 	for _, item := range m.GetItems() {
 		if e := item.GetEnded(); e != nil {
-			out.end = &status.End{Reason: status.Reason(e.GetReason()), Message: e.GetMessage()}
+			out.end = &status.End{Reason: cleanReason(e.GetReason()), Message: cleanText(e.GetMessage())}
 		} else if i, ok := itemFromProto(item); ok {
 			out.batch.Items = append(out.batch.Items, i)
 		}
@@ -178,7 +221,7 @@ func itemFromProto(m *proto.Item) (verbs.Item, bool) {
 			ProbeKey: verbs.ProbeKey{
 				Port: int(w.Probe.GetPort()), Vector: int(w.Probe.GetVector()), Method: verbs.Method(w.Probe.GetMethod()),
 			},
-			Reason: w.Probe.GetReason(),
+			Reason: cleanText(w.Probe.GetReason()),
 		}}, true
 	case *proto.Item_Gids:
 		return verbs.Item{GIDs: gidsFromProto(w.Gids)}, true

@@ -36,11 +36,11 @@ func fabricPortToProto(p *verbs.FabricPort) *proto.FabricPort {
 // fabricPortFromProto leaves out GIDs that have not 16 bytes, and takes no more queue pairs than there can be.
 func fabricPortFromProto(m *proto.FabricPort) *verbs.FabricPort {
 	p := &verbs.FabricPort{
-		Port: int(m.GetPort()), Epoch: m.GetEpoch(), Reason: m.GetReason(), Unable: m.GetUnable(),
+		Port: int(m.GetPort()), Epoch: m.GetEpoch(), Reason: cleanText(m.GetReason()), Unable: m.GetUnable(),
 		LinkLayer: verbs.LinkLayer(m.GetLinkLayer()), LID: int(m.GetLid()), MTU: int(m.GetMtu()), PKey: uint16(m.GetPkey()),
 		NeedsGRH: m.GetNeedsGrh(), UD: fabricPaths(m.GetUd()), QKey: m.GetQkey(),
 	}
-	for _, g := range m.GetGids() {
+	for _, g := range m.GetGids()[:min(len(m.GetGids()), maxGIDs)] {
 		if b := g.GetRaw(); len(b) == 16 {
 			p.GIDs = append(p.GIDs, verbs.FabricGID{Index: int(g.GetIndex()), Raw: [16]byte(b)})
 		}
@@ -69,7 +69,7 @@ func fabricFactsFromProto(m *proto.FabricFacts) *verbs.FabricFacts {
 		f.Facts = append(f.Facts, verbs.FabricFact{
 			Kind: verbs.FabricKind(one.GetKind()), Pair: int(one.GetPair()), Session: one.GetSession(), Path: int(one.GetPath()), Seq: one.GetSeq(),
 			Received: one.GetReceived(), Posted: one.GetPosted(), Dry: one.GetDry(),
-			At: one.GetAt(), Took: one.GetTook(), Delay: one.GetDelay(), Status: one.GetStatus(),
+			At: one.GetAt(), Took: one.GetTook(), Delay: one.GetDelay(), Status: cleanText(one.GetStatus()),
 		})
 	}
 	return f

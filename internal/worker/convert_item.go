@@ -32,14 +32,14 @@ func deviceFromProto(m *proto.DeviceAttr) *verbs.DeviceAttr {
 		Vectors:         int(m.GetVectors()),
 		EventsSupported: m.GetEventsSupported(),
 		AlwaysActive:    m.GetAlwaysActive(),
-		NodeGUID:        m.GetNodeGuid(),
-		SysImageGUID:    m.GetSysImageGuid(),
-		PCIAddress:      m.GetPciAddress(),
+		NodeGUID:        cleanText(m.GetNodeGuid()),
+		SysImageGUID:    cleanText(m.GetSysImageGuid()),
+		PCIAddress:      cleanText(m.GetPciAddress()),
 		NUMANode:        int(m.GetNumaNode()),
-		BoardID:         m.GetBoardId(),
-		Driver:          m.GetDriver(),
-		Transport:       m.GetTransport(),
-		Firmware:        m.GetFirmware(),
+		BoardID:         cleanText(m.GetBoardId()),
+		Driver:          cleanText(m.GetDriver()),
+		Transport:       cleanText(m.GetTransport()),
+		Firmware:        cleanText(m.GetFirmware()),
 		VirtualFunction: m.GetVirtualFunction(),
 		CountsFlushes:   m.GetCountsFlushes(),
 	}
@@ -87,7 +87,7 @@ func readingToProto(r *verbs.Reading) *proto.Reading {
 func readingFromProto(m *proto.Reading) *verbs.Reading {
 	a := m.GetAttr()
 	return &verbs.Reading{
-		Port: int(m.GetPort()), Mono: m.GetMono(), Took: m.GetTook(), Err: m.GetErr(), RateOnly: m.GetRateOnly(),
+		Port: int(m.GetPort()), Mono: m.GetMono(), Took: m.GetTook(), Err: cleanText(m.GetErr()), RateOnly: m.GetRateOnly(),
 		Attr: verbs.PortAttr{
 			State:         verbs.PortState(a.GetState()),
 			Phys:          verbs.PhysState(a.GetPhys()),
@@ -95,10 +95,10 @@ func readingFromProto(m *proto.Reading) *verbs.Reading {
 			MTU:           int(a.GetMtu()),
 			LID:           int(a.GetLid()),
 			SMLID:         int(a.GetSmLid()),
-			Width:         a.GetWidth(),
-			RateGbps:      a.GetRateGbps(),
-			EffectiveGbps: a.GetEffectiveGbps(),
-			NetDev:        a.GetNetDev(),
+			Width:         cleanText(a.GetWidth()),
+			RateGbps:      cleanRate(a.GetRateGbps()),
+			EffectiveGbps: cleanRate(a.GetEffectiveGbps()),
+			NetDev:        cleanText(a.GetNetDev()),
 			LinkDowned:    a.GetLinkDowned(),
 			HasLinkDowned: a.GetHasLinkDowned(),
 		},
@@ -118,7 +118,7 @@ func roundFromProto(m *proto.RoundItem) *verbs.RoundItem {
 	return &verbs.RoundItem{
 		ProbeKey: verbs.ProbeKey{Port: int(m.GetPort()), Vector: int(m.GetVector()), Method: verbs.Method(m.GetMethod())},
 		Round: verbs.Round{
-			Outcome: verbs.Outcome(m.GetOutcome()), Status: m.GetStatus(), Start: m.GetStart(),
+			Outcome: verbs.Outcome(m.GetOutcome()), Status: cleanText(m.GetStatus()), Start: m.GetStart(),
 			Wake: m.GetWake(), Get: m.GetGet(), Arm: m.GetArm(), Drain: m.GetDrain(),
 			Hold: m.GetHold(), Ack: m.GetAck(), Total: m.GetTotal(),
 		},
@@ -131,7 +131,7 @@ func commandToProto(c *verbs.Command) *proto.Command {
 
 func commandFromProto(m *proto.Command) *verbs.Command {
 	return &verbs.Command{
-		Call: verbs.CommandCall(m.GetCall()), Port: int(m.GetPort()), Mono: m.GetMono(), Took: m.GetTook(), Status: m.GetStatus(),
+		Call: verbs.CommandCall(m.GetCall()), Port: int(m.GetPort()), Mono: m.GetMono(), Took: m.GetTook(), Status: cleanText(m.GetStatus()),
 	}
 }
 
@@ -146,13 +146,14 @@ func gidsToProto(t *verbs.GIDTable) *proto.GidTable {
 	return m
 }
 
-// gidsFromProto leaves out entries whose GID has not 16 bytes.
+// gidsFromProto leaves out entries whose GID has not 16 bytes, and those beyond maxGIDs.
 func gidsFromProto(m *proto.GidTable) *verbs.GIDTable {
-	t := &verbs.GIDTable{Port: int(m.GetPort()), Mono: m.GetMono(), Probed: fromInts(m.GetProbed())}
-	for _, g := range m.GetEntries() {
+	probed := m.GetProbed()
+	t := &verbs.GIDTable{Port: int(m.GetPort()), Mono: m.GetMono(), Probed: fromInts(probed[:min(len(probed), maxGIDs)])}
+	for _, g := range m.GetEntries()[:min(len(m.GetEntries()), maxGIDs)] {
 		if b := g.GetRaw(); len(b) == 16 {
 			t.Entries = append(t.Entries, verbs.GID{
-				Index: int(g.GetIndex()), Raw: [16]byte(b), Type: verbs.GIDType(g.GetType()), NetDev: g.GetNetDev(),
+				Index: int(g.GetIndex()), Raw: [16]byte(b), Type: verbs.GIDType(g.GetType()), NetDev: cleanText(g.GetNetDev()),
 			})
 		}
 	}

@@ -21,7 +21,7 @@ func objectsToProto(o *verbs.Objects) *proto.Objects {
 
 // objectsFromProto takes no more holders, and no other kinds and states, than there can be.
 func objectsFromProto(m *proto.Objects) *verbs.Objects {
-	o := &verbs.Objects{Mono: m.GetMono(), Problem: m.GetProblem()}
+	o := &verbs.Objects{Mono: m.GetMono(), Problem: cleanText(m.GetProblem())}
 	for kind, l := range m.GetLists()[:min(len(m.GetLists()), len(o.Lists))] {
 		o.Lists[kind] = verbs.ObjectList{State: verbs.ListState(l.GetState()), Count: l.GetCount()}
 	}

@@ -45,13 +45,13 @@ func snapshotToProto(s *verbs.Snapshot) *proto.Snapshot {
 
 func snapshotFromProto(m *proto.Snapshot) *verbs.Snapshot {
 	s := &verbs.Snapshot{
-		Port: int(m.GetPort()), Trigger: verbs.Trigger(m.GetTrigger()), At: m.GetAt(), Merged: m.GetMerged(),
+		Port: int(m.GetPort()), Trigger: verbs.Trigger(cleanText(m.GetTrigger())), At: m.GetAt(), Merged: m.GetMerged(),
 		Mono: m.GetMono(), Took: m.GetTook(), Done: m.GetDone(), CountersAt: m.GetCountersAt(), LinkAt: m.GetLinkAt(),
-		LeftOut: m.GetLeftOut(), Answered: m.GetAnswered(),
+		LeftOut: cleanTexts(m.GetLeftOut()), Answered: m.GetAnswered(),
 	}
 	if n := m.GetNetDev(); n != nil {
 		s.NetDev = &verbs.NetDev{
-			Name: n.GetName(), AdminUp: n.GetAdminUp(), Carrier: n.GetCarrier(), HasCarrier: n.GetHasCarrier(),
+			Name: cleanText(n.GetName()), AdminUp: n.GetAdminUp(), Carrier: n.GetCarrier(), HasCarrier: n.GetHasCarrier(),
 			CarrierChanges: n.GetCarrierChanges(), HasCarrierChanges: n.GetHasCarrierChanges(), Virtual: n.GetVirtual(),
 		}
 	}
@@ -62,10 +62,14 @@ func snapshotFromProto(m *proto.Snapshot) *verbs.Snapshot {
 		if s.Counters == nil {
 			s.Counters = verbs.Counters{}
 		}
-		s.Counters[verbs.CounterSource(c.GetSource())] = c.GetValues()
+		values := make(map[string]uint64, len(c.GetValues()))
+		for name, n := range c.GetValues() {
+			values[cleanText(name)] = n
+		}
+		s.Counters[verbs.CounterSource(cleanText(c.GetSource()))] = values
 	}
 	if l := m.GetLink(); l != nil {
-		s.Link = &verbs.Link{ExtState: l.GetExtState(), ExtSubstate: l.GetExtSubstate()}
+		s.Link = &verbs.Link{ExtState: cleanText(l.GetExtState()), ExtSubstate: cleanText(l.GetExtSubstate())}
 	}
 	return s
 }

@@ -25,8 +25,8 @@ func (c *chance) bits() uint64 {
 }
 
 // fill keeps to the values that a field can have: int is never more than 32 bits wide
-// here, floats are numbers, and text is UTF-8, since the conversion changes other text
-// (TestBytesThatAreNoTextDoNotEndTheStream).
+// here, floats are rates, and text is UTF-8 without control characters, since the
+// conversion changes other text (TestBytesThatAreNoTextDoNotEndTheStream).
 func (c *chance) fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
@@ -51,14 +51,12 @@ func (c *chance) fill(v reflect.Value) {
 		}
 	case reflect.String:
 		n := min(int(c.bits()%16), len(*c))
-		v.SetString(strings.ToValidUTF8(string((*c)[:n]), "?"))
+		v.SetString(cleanText(strings.ToValidUTF8(string((*c)[:n]), "?")))
 		*c = (*c)[n:]
 	case reflect.Bool:
 		v.SetBool(c.bits()%2 == 1)
 	case reflect.Float64:
-		if f := math.Float64frombits(c.bits()); !math.IsNaN(f) {
-			v.SetFloat(f)
-		}
+		v.SetFloat(cleanRate(math.Float64frombits(c.bits())))
 	case reflect.Int:
 		v.SetInt(int64(int32(c.bits())))
 	case reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:

@@ -58,7 +58,8 @@ func serveOrders(t *testing.T, take func(verbs.FabricRequest)) *served {
 	s.cancel = cancel
 	begun := make(chan struct{})
 	serving.Go(func() {
-		a := &attempt{contract: &contract{orders: s.orders}}
+		device := verbs.Options{Device: opened().Items[0].Opened.Name}
+		a := &attempt{contract: &contract{request: verbs.Request{Options: device}, orders: s.orders}}
 		s.ended <- a.Stream(ctx, c, func(message) error {
 			close(begun)
 			return nil

@@ -37,7 +37,7 @@ func (s *service) Watch(m *proto.WatchRequest, stream grpc.ServerStreamingServer
 		return grpcstatus.Error(codes.FailedPrecondition, "this worker watches already")
 	}
 	ctx := stream.Context()
-	why, err := s.run(ctx, m, func(b verbs.Batch) error { return stream.Send(batchToProto(b)) })
+	why, err := s.run(ctx, m, func(b verbs.Batch) error { return sendParts(b, stream.Send) })
 	if errors.Is(err, verbs.ErrStuck) {
 		s.end(true)
 		return err

@@ -8,7 +8,7 @@
 
 // The layout of the ledger. internal/ledger/layout.go explains the fields.
 // clang-format off
-enum { LEDGER_EVENTS = 512, LEDGER_PROBES = 384, LANE_PORT_SHIFT = 16 };
+enum { LEDGER_EVENTS = 2048, LEDGER_PROBES = 1536, LANE_PORT_SHIFT = 16 };
 enum { LEDGER_FABRICS = 8, FABRIC_PAIRS = 64, FABRIC_PATHS = 4 };
 struct ledger_lane { uint32_t call, thread; int64_t beat; };
 struct ledger_event { int32_t type, port; uint64_t read, acked; };
@@ -48,9 +48,9 @@ _Static_assert(sizeof(struct ledger_probe) == 128, "probe slot");
 _Static_assert(__builtin_offsetof(struct ledger, reader) == 16, "reader lane");
 _Static_assert(__builtin_offsetof(struct ledger, evidence) == 48, "evidence lane");
 _Static_assert(__builtin_offsetof(struct ledger, event) == 1024, "event slots");
-_Static_assert(__builtin_offsetof(struct ledger, probe) == 1024 + 512 * 24, "probe slots");
+_Static_assert(__builtin_offsetof(struct ledger, probe) == 1024 + 2048 * 24, "probe slots");
 _Static_assert(__builtin_offsetof(struct ledger, fabrics) == 64, "number of fabric slots");
-_Static_assert(__builtin_offsetof(struct ledger, fabric) == 1024 + 512 * 24 + 384 * 128, "fabric slots");
+_Static_assert(__builtin_offsetof(struct ledger, fabric) == 1024 + 2048 * 24 + 1536 * 128, "fabric slots");
 _Static_assert(sizeof(struct ledger_fabric) == 128 + 64 * 64, "fabric slot");
 _Static_assert(__builtin_offsetof(struct ledger_fabric, events) == 40, "fabric counts");
 _Static_assert(__builtin_offsetof(struct ledger_fabric, pair) == 128, "fabric pairs");
