@@ -245,6 +245,19 @@ int ibv_query_port(struct ibv_context *ctx, uint8_t port, struct _compat_ibv_por
 	return err;
 }
 
+int ibv_query_port_speed(struct ibv_context *ctx, uint32_t port, uint64_t *speed);
+int ibv_query_port_speed(struct ibv_context *ctx, uint32_t port, uint64_t *speed)
+{
+	(void)ctx;
+	if (!control->effective_speed)
+		return EOPNOTSUPP;
+	note("query_port_speed port=%u", port);
+	if (control->effective_speed < 0)
+		return -control->effective_speed;
+	*speed = control->effective_speed;
+	return 0;
+}
+
 struct ibv_context *ibv_open_device(struct ibv_device *d)
 {
 	struct verbs_context *v;
