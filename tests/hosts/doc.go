@@ -3,6 +3,11 @@
 // them. See docs/verification.md for how to add one.
 //
 // A host is a tree in place of /sys, control pages of the stand-in library in place of /dev/infiniband, and a network namespace
-// without interfaces. The zoo cannot show what comes by netlink, such as the type of an RDMA device, the namespace that has it, or the
-// legs of a bond: the guests of tests/lab are for that.
+// without interfaces. Its events happen once the points are as each of them says.
+//
+// The zoo cannot show
+//   - what comes by netlink: RDMA netlink answers for the kernel of this machine, which has none of the devices. The programs then
+//     see no type of a device, no namespace that has it, no uevent and no legs of a bond. The guests of tests/lab show these.
+//   - files of sysfs that a driver refuses to read: where the library's queries fail, these files can still be read.
+//   - alerts whose hold is longer than the host lasts. The commands run some seconds after the start unless host.toml has lasts.
 package hosts

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/BurntSushi/toml"
 	"golang.org/x/sys/unix"
@@ -22,8 +23,31 @@ type host struct {
 	Report  []string `toml:"report"` // addresses of what is public about such hosts
 	Story   string   `toml:"story"`
 	Config  string   `toml:"config"` // of the plugin, besides its intervals
+	Lasts   lasting  `toml:"lasts"`  // how long the points go on after the last event before the commands run, as in "65s"
 	Devices []device `toml:"device"`
+	Events  []event  `toml:"event"` // what happens while the plugin runs, in this order
 }
+
+// lasting is a duration in the form of time.ParseDuration.
+type lasting struct{ time.Duration }
+
+// UnmarshalText parses the duration.
+func (l *lasting) UnmarshalText(text []byte) (err error) {
+	l.Duration, err = time.ParseDuration(string(text))
+	return err
+}
+
+// event is something that happens to a device of a host.
+type event struct {
+	After  string `toml:"after"` // the expectation of the points that is met before it happens
+	Device string `toml:"device"`
+	Does   string `toml:"does"` // a key of deeds
+
+	after expectation
+}
+
+// deeds are what a device of a host may do.
+var deeds = map[string]func(d *device, sys string) error{"leave the namespace": (*device).leave}
 
 // device is an RDMA device of a host. What is not set is as with a healthy port of a ConnectX.
 type device struct {
@@ -48,6 +72,9 @@ type device struct {
 	RefuseDatagrams bool   `toml:"refuse_datagrams"` // no address handle can be made
 	Node            *bool  `toml:"node"`             // false: ib_uverbs has made no node
 	Provider        *bool  `toml:"provider"`         // false: the library cannot open it
+
+	below string           // the directory of the device below it in sysfs
+	page  *standin.Control // by which the stand-in library knows how it behaves
 }
 
 // states are the states of a port by their names in a host.toml, with the text that sysfs has.
@@ -76,10 +103,30 @@ func readHost(path string) (*host, error) {
 	if err == nil && (len(h.Report) == 0 || h.Story == "" || len(h.Devices) == 0) {
 		err = errors.New("a host needs report, story and device")
 	}
+	for i := range h.Events {
+		err = errors.Join(err, h.check(&h.Events[i]))
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read host %s: %w", path, err)
 	}
 	return &h, nil
+}
+
+// check completes an event of the host.
+func (h *host) check(e *event) (err error) {
+	e.after, err = parseExpectation(e.After)
+	if err == nil && (e.after.subject != "points" || deeds[e.Does] == nil || h.device(e.Device) == nil) {
+		err = fmt.Errorf("event %+v is not known", *e)
+	}
+	return err
+}
+
+// device returns the device of that name; nil if there is none.
+func (h *host) device(name string) *device {
+	if i := slices.IndexFunc(h.Devices, func(d device) bool { return d.Name == name }); i >= 0 {
+		return &h.Devices[i]
+	}
+	return nil
 }
 
 // build makes the host below dir: the trees sys, nodes and run.
@@ -105,12 +152,14 @@ func (d *device) build(dir string, index int) error {
 	if err != nil {
 		return err
 	}
+	d.below = below
 	sys := filepath.Join(dir, "sys")
 	own := filepath.Join(below, "infiniband", d.Name)
 	files := map[string]string{
 		"node_type": cmp.Or(d.NodeType, "1: CA"), "node_guid": d.guid(index), "sys_image_guid": d.guid(index), "node_desc": "node",
 		"board_id": cmp.Or(d.Board, "MT_0000000838"), "fw_ver": "28.39.3004",
 		"ports/1/rate": "400 Gb/sec (4X NDR)", "ports/1/pkeys/0": "0xffff", "ports/1/link_layer": d.layer(),
+		"ports/1/lid": fmt.Sprintf("%#x", d.lid()), "ports/1/sm_lid": fmt.Sprintf("%#x", d.smLID()),
 		"ports/1/state": states[d.State].text, "ports/1/phys_state": physStates[cmp.Or(d.Phys, linkUp)],
 	}
 	for i, gid := range d.gids(index) {
@@ -209,16 +258,15 @@ func (d *device) control(dir string) error {
 	if !ok {
 		return fmt.Errorf("the stand-in has no profile %s", d.Profile)
 	}
+	d.page = c
 	c.Take(profile)
 	c.Ports, c.LinkLayer, c.PhysState = 1, int32(d.link()), d.Phys
 	state, ok := states[d.State]
 	if !ok || physStates[cmp.Or(d.Phys, linkUp)] == "" {
 		return fmt.Errorf("state %q with phys %d is not known", d.State, d.Phys)
 	}
-	c.PortState, c.LID, c.Speed = int32(state.is), cmp.Or(d.LID, c.LID), speedNDR
-	if d.SMLID != nil {
-		c.SMLID = cmp.Or(*d.SMLID, -1)
-	}
+	c.PortState, c.LID, c.Speed = int32(state.is), d.lid(), speedNDR
+	c.SMLID = cmp.Or(d.smLID(), -1) // 0 is the library's own default
 	if d.Refuses != "" {
 		errnos := map[string]unix.Errno{"EINVAL": unix.EINVAL, "EIO": unix.EIO, "ETIMEDOUT": unix.ETIMEDOUT}
 		errno, ok := errnos[d.Refuses]
@@ -236,6 +284,22 @@ func (d *device) control(dir string) error {
 	return nil
 }
 
+// leave moves the device and its network device to another network namespace. As in the kernel's exclusive mode, ib_uverbs
+// disassociates its users and keeps its node, the class infiniband of this namespace loses it, and nobody here can open it.
+func (d *device) leave(sys string) error {
+	gone := []string{filepath.Join(sys, "class/infiniband", d.Name), filepath.Join(d.below, "infiniband", d.Name)}
+	if d.NetDev != "" {
+		gone = append(gone, filepath.Join(sys, "class/net", d.NetDev), filepath.Join(d.below, "net", d.NetDev))
+	}
+	for _, path := range gone {
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+	}
+	d.page.Unlisted, d.page.Disassociate = 1, 1
+	return nil
+}
+
 func (d *device) link() verbs.LinkLayer {
 	switch d.Link {
 	case "infiniband":
@@ -244,6 +308,25 @@ func (d *device) link() verbs.LinkLayer {
 		return verbs.LinkUnspecified
 	}
 	return verbs.LinkEthernet
+}
+
+// lid returns the port's LID. Only InfiniBand has LIDs.
+func (d *device) lid() int32 {
+	if d.link() != verbs.LinkInfiniBand {
+		return 0
+	}
+	return cmp.Or(d.LID, 17)
+}
+
+// smLID returns the LID of the subnet manager; 0: the port knows none.
+func (d *device) smLID() int32 {
+	switch {
+	case d.link() != verbs.LinkInfiniBand:
+		return 0
+	case d.SMLID != nil:
+		return *d.SMLID
+	}
+	return 1
 }
 
 // layer is the text of link_layer in sysfs.
