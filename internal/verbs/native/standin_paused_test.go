@@ -1,0 +1,77 @@
+//go:build linux && cgo
+
+package native_test
+
+import (
+	"fmt"
+	"os/exec"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+)
+
+// doStoppedRound stops the whole process for a second during its first round, as a guest is
+// stopped whose TSC goes on (a KVM guest with the clocksource tsc).
+func doStoppedRound(s *subject) error {
+	p, err := s.openProbe(s.Method)
+	if err != nil {
+		return err
+	}
+	stopped := make(chan error, 1)
+	go func() {
+		for atomic.LoadInt32(&s.Cursor) == 0 { // the plan has not been asked what comes of the post
+			<-time.After(time.Millisecond)
+		}
+		stopped <- exec.Command("/bin/sh", "-c", "kill -STOP $PPID; sleep 1; kill -CONT $PPID").Run()
+	}()
+	for i := range s.Rounds {
+		r, err := p.Round(s.Pause)
+		s.check(fmt.Sprint("round ", i+1), err)
+		s.report.Rounds = append(s.report.Rounds, roundReport{Round: r, Usable: p.Usable()})
+		if i == 0 {
+			s.check("stop", <-stopped)
+			s.EventDelayUS = 0
+		}
+	}
+	s.readLedger()
+	s.check("close probe", p.Close(long))
+	s.check("close", s.dev.Close(long))
+	return nil
+}
+
+func TestARoundDuringWhichTheHostWasPausedIsDisturbed(t *testing.T) {
+	const timeout = 2 * time.Second
+	for name, c := range map[string]struct {
+		plan  string
+		delay time.Duration
+		wc    int32
+		want  ledger.ProbeCounts
+	}{
+		"no completion": {plan: "-", want: ledger.ProbeCounts{Rounds: 2, Disturbed: 1, Successes: 1, Events: 1, Acked: 1}},
+		"no event":      {plan: "c", want: ledger.ProbeCounts{Rounds: 2, Disturbed: 1, Successes: 1, Events: 1, Acked: 1}},
+		"an event after the pause": {
+			plan: "ce", delay: 1500 * time.Millisecond, want: ledger.ProbeCounts{Rounds: 2, Disturbed: 1, Successes: 1, Events: 2, Acked: 2},
+		},
+		"an event after the round": {
+			plan: "ce", delay: 2 * timeout, want: ledger.ProbeCounts{Rounds: 2, Disturbed: 1, Successes: 1, Events: 2, Acked: 2},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := well(t, order{
+				Kind: "stopped round", Method: verbs.MethodRCWrite, Rounds: 2, Timeout: timeout, Plan: c.plan, EventDelay: c.delay,
+				Pause: 3 * time.Second, GIDIndex: -1, PKeyIndex: -1,
+			})
+			require.Equal(t, []verbs.Outcome{verbs.OutcomeDisturbed, verbs.OutcomeSuccess}, outcomes(r))
+			require.True(t, r.Rounds[0].Usable)
+			require.Zero(t, r.Rounds[0].Wake)
+			require.Empty(t, r.Rounds[0].Status)
+			require.Equal(t, c.want, r.Counts)
+		})
+	}
+}
