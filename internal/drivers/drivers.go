@@ -30,6 +30,9 @@ type Driver struct {
 	Probe      string // methods that `auto` takes, in its order
 	LinkDowned string // whether there is a count of link drops
 	Notes      string // sentences for the document; ""
+	// Interruptible is which commands a signal to the calling thread ends, as a sentence with its
+	// source in the kernel; "": none, since the driver waits for answers uninterruptibly.
+	Interruptible string
 
 	Known   Known
 	Standin []string // tests in internal/verbs/native with a stand-in that behaves like it

@@ -19,9 +19,6 @@ const (
 	secondBestMax = 30 * time.Minute
 	// maxCommands is how many commands a minute the rounds of a port may cost its device.
 	maxCommands = 120
-	// handleCommands is how many commands an address handle costs: to make it and to
-	// destroy it.
-	handleCommands = 2
 )
 
 // again plans when a refused method is tried again.
@@ -198,10 +195,7 @@ func (p *prober) candidates() []candidate {
 // expensive returns why the address handles of all rounds of a port would cost its device
 // too much, "" if they would not.
 func (p *prober) expensive() string {
-	if !verbs.HandleIsCommand(p.s.dev.Attr().Driver) {
-		return ""
-	}
-	n := handleCommands * len(p.port.probers) * int(time.Minute) / int(p.s.o.Probe.Interval)
+	n := verbs.HandleCommands(p.s.dev.Attr().Driver) * len(p.port.probers) * int(time.Minute) / int(p.s.o.Probe.Interval)
 	if n <= maxCommands {
 		return ""
 	}
