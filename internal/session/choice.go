@@ -17,6 +17,9 @@ const (
 	// refusal may have been two bad seconds of a path, and no event reports their end.
 	secondBest    = time.Minute
 	secondBestMax = 30 * time.Minute
+	// repeats is how often a disturbed first round of a probe is repeated: it says nothing
+	// about the method.
+	repeats = 2
 	// maxCommands is how many commands a minute the rounds of a port may cost its device.
 	maxCommands = 120
 )
@@ -103,6 +106,12 @@ func (p *prober) try(m verbs.Method, trial bool) (refused string, ran bool, err 
 	p.set(probe)
 	p.method = m
 	r, err := probe.Round(0)
+	for range repeats {
+		if err != nil || r.Outcome != verbs.OutcomeDisturbed || !probe.Usable() {
+			break
+		}
+		r, err = probe.Round(0)
+	}
 	if err != nil {
 		return "", true, err
 	}
