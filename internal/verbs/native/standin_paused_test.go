@@ -4,7 +4,9 @@ package native_test
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -72,6 +74,43 @@ func TestARoundDuringWhichTheHostWasPausedIsDisturbed(t *testing.T) {
 			require.Zero(t, r.Rounds[0].Wake)
 			require.Empty(t, r.Rounds[0].Status)
 			require.Equal(t, c.want, r.Counts)
+		})
+	}
+}
+
+// gaining is a clock_gettime whose CLOCK_BOOTTIME gains a second with each reading, as if the host were suspended all the time.
+const gaining = `
+#define _GNU_SOURCE
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+int clock_gettime(clockid_t id, struct timespec *t)
+{
+	static int readings;
+	int r = syscall(SYS_clock_gettime, id, t);
+	if (!r && id == CLOCK_BOOTTIME)
+		t->tv_sec += __atomic_add_fetch(&readings, 1, __ATOMIC_RELAXED);
+	return r;
+}
+`
+
+func TestARoundDuringWhichTheHostWasSuspendedIsDisturbed(t *testing.T) {
+	dir := t.TempDir()
+	source, preloaded, program := filepath.Join(dir, "gaining.c"), filepath.Join(dir, "gaining.so"), filepath.Join(dir, "program")
+	require.NoError(t, os.WriteFile(source, []byte(gaining), 0o600))
+	out, err := exec.Command("cc", "-shared", "-fPIC", "-o", preloaded, source).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	exe, err := os.Executable()
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(program, fmt.Appendf(nil, "#!/bin/sh\nLD_PRELOAD=%s exec %s\n", preloaded, exe), 0o700))
+	for _, m := range allMethods {
+		t.Run(m.String(), func(t *testing.T) {
+			o := order{Kind: "rounds", Method: m, Rounds: 3, Plan: "ce - ce ce", Timeout: missed, GIDIndex: -1, PKeyIndex: -1}
+			r := carryOutWith(t, o, program, filepath.Dir(library(t)))
+			require.Empty(t, r.Errors)
+			require.Equal(t, []verbs.Outcome{verbs.OutcomeDisturbed, verbs.OutcomeDisturbed, verbs.OutcomeDisturbed}, outcomes(r))
+			require.EqualValues(t, 3, r.Counts.Disturbed)
+			require.Zero(t, r.Counts.LostCompletions+r.Counts.LostEvents+r.Counts.Late)
 		})
 	}
 }
