@@ -64,7 +64,11 @@ func check(args []string, stdout, stderr io.Writer) int {
 
 // meaning says what a configuration means on a host with these devices. The configuration has been checked.
 func meaning(path string, c *rdma_events.Config, here []verbs.Found, odd []string) string {
-	var names, watched []string
+	var names, watched, closed []string
+	released := func(verbs.Found) string { return "" }
+	if !c.Simulated() {
+		released = releasedDevices()
+	}
 	for _, d := range here {
 		name := d.Name
 		if d.VirtualFunction {
@@ -73,11 +77,17 @@ func meaning(path string, c *rdma_events.Config, here []verbs.Found, odd []strin
 		names = append(names, name)
 		if c.Watches(d) {
 			watched = append(watched, d.Name)
+			if until := released(d); until != "" {
+				closed = append(closed, d.Name+" "+until)
+			}
 		}
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: backend %s, probe %s\n", path, c.Backend, probing(c))
 	fmt.Fprintf(&b, "devices here: %s\nwatched: %s\n", listed(names), listed(watched))
+	if len(closed) > 0 {
+		fmt.Fprintf(&b, "not open: %s\n", listed(closed))
+	}
 	b.WriteString(meaningOfHosts(c, here))
 	for _, one := range odd {
 		fmt.Fprintf(&b, "odd: %s\n", one)

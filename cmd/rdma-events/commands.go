@@ -63,6 +63,14 @@ func subcommands() []subcommand {
 			about: checkAbout, flags: new(checkFlags).define, run: check,
 		},
 		{
+			name: "release", args: "[flags]", does: "close devices for a while, as for an installer of drivers",
+			about: releaseAbout, flags: new(releaseFlags).define, run: releaseDevices,
+		},
+		{
+			name: "resume", args: "[flags]", does: "watch released devices again",
+			about: resumeAbout, flags: (&releaseFlags{resume: true}).define, run: resumeDevices,
+		},
+		{
 			name: "sample-config", does: "print the configuration with all defaults",
 			run: func(_ []string, stdout, _ io.Writer) int {
 				return done(io.WriteString(stdout, rdma_events.New().SampleConfig()))

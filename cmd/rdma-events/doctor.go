@@ -92,6 +92,8 @@ func examine(args []string, stdout *os.File, stderr io.Writer) int {
 func patient(config string) (*doctor.System, error) {
 	s := doctor.NewSystem()
 	s.Version, s.Records = buildVersion(), defaultRecords
+	released := releasedDevices()
+	s.Released = func(device string) string { return released(identify(device)) }
 	var err error
 	if s.WorkerPath, err = rdma_events.WorkerPath(); err != nil {
 		return nil, err

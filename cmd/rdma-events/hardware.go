@@ -66,6 +66,9 @@ func (o hardwareFlags) run(ctx context.Context, stderr io.Writer) (path string, 
 		if o.device, err = chooseDevice(sysfs, o.device); err != nil {
 			return "", err
 		}
+		if until := releasedDevices()(identify(o.device)); until != "" {
+			return "", fmt.Errorf("%s is %s: it is not opened; rdma-events resume ends that", o.device, until)
+		}
 	case o.device == "":
 		return "", errors.New("name the simulated device with -device")
 	}

@@ -123,11 +123,19 @@ func (p *reportPlan) devices(ctx context.Context, o *reportFlags) []report.Part 
 	var parts []report.Part
 	var excluded []string
 	named := false
+	released := func(verbs.Found) string { return "" }
+	if !p.simulated {
+		released = releasedDevices()
+	}
 	for _, d := range here {
 		if o.device != "" && d.Name != o.device {
 			continue
 		}
 		named = true
+		if until := released(d); until != "" {
+			parts = append(parts, report.Empty(report.DescribeDevice(d.Name), report.LeftOutError(until+": it is not opened; rdma-events resume ends that")))
+			continue
+		}
 		asked := p.unknown == nil && p.config.Watches(d) || o.device != "" && (o.config == "" || p.unknown != nil)
 		if !asked {
 			excluded = append(excluded, d.Name)
@@ -169,7 +177,9 @@ func (p *reportPlan) present(ctx context.Context) ([]verbs.Found, error) {
 	}
 	var found []verbs.Found
 	for _, name := range names {
-		found = append(found, verbs.Found{Name: name, VirtualFunction: fs.VirtualFunction(name)})
+		f := identify(name)
+		f.VirtualFunction = fs.VirtualFunction(name)
+		found = append(found, f)
 	}
 	return found, nil
 }

@@ -32,6 +32,7 @@ type examination struct {
 	plugin   PluginConfig
 	telegraf []Result // from reading the configuration
 	devices  []device // the devices that the plugin would watch
+	released []Result // about the devices that it would watch, and that are released: nothing touches them
 
 	worker     Worker // nil if it could not be opened: see workerErr
 	workerErr  error
@@ -52,7 +53,7 @@ type check func(*examination) []Result
 // result depends on.
 func checks() []check {
 	return []check{
-		checkModules, checkNodes, checkLibrary, checkProviders, checkLockedMemory, checkNetns,
+		checkReleased, checkModules, checkNodes, checkLibrary, checkProviders, checkLockedMemory, checkNetns,
 		checkContainer, checkPorts, checkExtState, checkAddresses, checkFirmware, checkProbes, checkEvents, checkRemoval, checkWorker,
 		checkTracer, checkFabric, checkRecords, checkKernelLog, checkTelegraf,
 	}
@@ -88,6 +89,11 @@ func (x *examination) findDevices() {
 	}
 	for _, name := range names {
 		if x.plugin.Watches != nil && !x.plugin.Watches(name) {
+			continue
+		}
+		if text := x.releasedUntil(name); text != "" {
+			x.released = append(x.released, Result{Check: releasedCheck, Subject: name, Status: Skipped,
+				Text: text + ": it is not opened; `rdma-events resume` ends that"})
 			continue
 		}
 		x.devices = append(x.devices, device{

@@ -7,6 +7,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -196,4 +197,17 @@ func join(all []provider) string {
 
 func (d *device) opened() bool {
 	return slices.ContainsFunc(d.trials, func(t trialOf) bool { return t.Opened })
+}
+
+// leading returns the number that a text begins with, 0 if there is none.
+func leading(text string) int {
+	end := strings.IndexFunc(text, func(r rune) bool { return r < '0' || r > '9' })
+	if end < 0 {
+		end = len(text)
+	}
+	n, err := strconv.Atoi(text[:end])
+	if err != nil {
+		return 0
+	}
+	return n
 }

@@ -56,6 +56,9 @@ type System struct {
 	// which the package's unit file has systemd make.
 	Records string
 
+	// Released returns until when a device is released, as in "released until 12:00", and "" for one that is not. Nil: none is.
+	Released func(device string) string
+
 	// Config is the path of Telegraf's or the plugin's configuration; "" means that
 	// none is checked. Plugin reads the plugin's configuration.
 	Config string

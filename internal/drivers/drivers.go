@@ -17,6 +17,16 @@ const (
 	InTheLab                // tests run on the driver itself, on a real kernel
 )
 
+// StateSource is what a driver makes the state of a port of.
+type StateSource int
+
+// The sources.
+const (
+	OfNetDev StateSource = iota // the carrier of the port's network device
+	OfDevice                    // what the device, its firmware or the hypervisor says; mlx4 and mlx5 so on InfiniBand only
+	OfNone                      // nothing: each port is active
+)
+
 // Driver is one row: a driver, or one of its modes if the modes differ.
 type Driver struct {
 	Name   string   // common name, with its mode: "irdma, iWARP"
@@ -33,6 +43,15 @@ type Driver struct {
 	// Interruptible is which commands a signal to the calling thread ends, as a sentence with its
 	// source in the kernel; "": none, since the driver waits for answers uninterruptibly.
 	Interruptible string
+
+	// State is what the driver makes the state of a port of (query_port), and StateFile the kernel file that does, below
+	// drivers/infiniband.
+	State     StateSource
+	StateFile string
+	// Disassociates is the first release that was read in which the driver has ib_device_ops.disassociate_ucontext: the kernel then
+	// takes a device away from the processes that have it open. The zero Release: none has it. The releases read were 6.1, 6.12
+	// and 7.3.
+	Disassociates Release
 
 	Known   Known
 	Standin []string // tests in internal/verbs/native with a stand-in that behaves like it
@@ -76,8 +95,9 @@ type Call string
 
 // The calls that the plugin makes while it runs.
 const (
-	PortQuery  Call = "query_port"  // ibv_query_port
-	LinkDowned Call = "link_downed" // reading that counter in sysfs, or any other file beside it
+	PortQuery  Call = "query_port"       // ibv_query_port
+	PortSpeed  Call = "query_port_speed" // ibv_query_port_speed; not asked on InfiniBand
+	LinkDowned Call = "link_downed"      // reading that counter in sysfs, or any other file beside it
 	CreateAH   Call = "create_ah"
 	DestroyAH  Call = "destroy_ah"
 	CreateQP   Call = "create_qp"
@@ -96,7 +116,7 @@ const (
 // Calls returns all calls, in the order above.
 func Calls() []Call {
 	return []Call{
-		PortQuery, LinkDowned, CreateAH, DestroyAH, CreateQP, ModifyQP, DestroyQP, PKey, HWCounter, QueryQP,
+		PortQuery, PortSpeed, LinkDowned, CreateAH, DestroyAH, CreateQP, ModifyQP, DestroyQP, PKey, HWCounter, QueryQP,
 		LinkState, Statistics, QueueStatistics,
 	}
 }

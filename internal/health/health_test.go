@@ -187,6 +187,7 @@ func TestWhatIsNoProblem(t *testing.T) {
 			h.port.State, h.port.Known, h.device.Open = verbs.PortAbsent, false, false
 		},
 		"a device that was renamed":               func(h *host) { h.device.Present, h.device.Reason = false, status.ReasonRenamed },
+		"a device that is released":               func(h *host) { h.device.Present, h.device.Reason = false, status.ReasonReleased },
 		"a device that was given away":            func(h *host) { h.device.Present, h.device.Reason = false, status.ReasonReassigned },
 		"a batch of a probe's acknowledgements":   func(h *host) { h.probe.Unacked = 3 },
 		"a port that is down and slower for that": func(h *host) { h.port.State, h.port.Expected, h.port.Attr.RateGbps = verbs.PortDown, true, 10 },

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"rdma_events/internal/status"
 )
 
 // WriteText writes the status as one screen for people, below a first line of the caller's. It shows times in the time
@@ -56,6 +58,8 @@ func (d *Device) watched() string {
 	switch {
 	case d.Open:
 		return "watched"
+	case d.Reason == string(status.ReasonReleased):
+		return "released"
 	case !d.Present:
 		return "missing: " + d.Reason
 	}

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"rdma_events/internal/status"
-	"rdma_events/internal/verbs"
 )
 
 // Host is the point of rdma_host.
@@ -54,7 +53,7 @@ func (h *Host) Add(p Point) {
 	case *Device:
 		h.device(p)
 	case *Port:
-		if p.Known && p.HasState && p.State != verbs.PortActive && !p.Expected {
+		if up, known := p.Up(); known && !up && !p.Expected {
 			h.PortsDown++
 		}
 	case *Async:
@@ -73,9 +72,9 @@ func (h *Host) Add(p Point) {
 
 func (h *Host) device(d *Device) {
 	switch {
-	case !d.Present && d.Reason != status.ReasonRenamed && d.Reason != status.ReasonReassigned:
+	case d.Missing():
 		h.Missing++
-	case d.Present && !d.Open:
+	case d.Present && !d.Open && d.Reason != status.ReasonReleased:
 		h.Unwatched++
 	}
 }
@@ -116,9 +115,9 @@ var hosts = table[Host]{
 			"Its counters keep those of devices that were renamed or are gone.",
 	},
 	fields: []field[Host]{
-		integer("devices_missing", "", "devices that are not there and were, or are expected; not those renamed or reassigned",
+		integer("devices_missing", "", "devices that are not there and were, or are expected; not those renamed, reassigned or released",
 			func(v *Host) int64 { return v.Missing }),
-		integer("devices_unwatched", "", "devices that are there and that no worker has open",
+		integer("devices_unwatched", "", "devices that are there and that no worker has open; not those released",
 			func(v *Host) int64 { return v.Unwatched }),
 		integer("ports_down", "", "ports whose state is known and not active, but for those of expected_down",
 			func(v *Host) int64 { return v.PortsDown }),

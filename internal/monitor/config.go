@@ -37,6 +37,10 @@ type Config struct {
 	Expect           []string                           // devices that are reported even if never seen
 	ExpectedDown     func(device string, port int) bool // ports that are down by design; nil: none
 
+	// Released reports whether a device is released now, as `rdma-events release` does: no worker opens it. What it answers for a
+	// device that is known takes effect with the next Review, or report of the Discovery. It must not block. Nil: none is.
+	Released func(f verbs.Found) bool
+
 	CommandStuck time.Duration // a command that lasts longer is stuck; 0: none is
 
 	Evidence bool // the workers take snapshots, and what they explain is emitted
@@ -53,6 +57,9 @@ type Config struct {
 
 	// Function returns the present state of a PCI function; nil: no function is known.
 	Function func(address string) verbs.PCIFunction
+	// Legs returns how many legs the bond of a network device has, and how many of them are up; ok is false if there is no
+	// bond. It is called concurrently and must not block. Nil: no bond is known.
+	Legs func(netdev string) (legs, up int, ok bool)
 	// RSS returns the resident bytes of a process, 0 when it is gone; nil: read
 	// from /proc.
 	RSS func(pid int) uint64
@@ -69,8 +76,14 @@ func (c Config) withDefaults() Config {
 	if c.ExpectedDown == nil {
 		c.ExpectedDown = func(string, int) bool { return false }
 	}
+	if c.Released == nil {
+		c.Released = func(verbs.Found) bool { return false }
+	}
 	if c.Function == nil {
 		c.Function = func(string) verbs.PCIFunction { return verbs.PCIFunction{} }
+	}
+	if c.Legs == nil {
+		c.Legs = func(string) (legs, up int, ok bool) { return 0, 0, false }
 	}
 	if c.RSS == nil {
 		c.RSS = func(int) uint64 { return 0 }

@@ -38,6 +38,8 @@ type Device struct {
 	appearances int   // grows each time the device appears
 	goneAt      int64 // CLOCK_MONOTONIC ns
 	job         *job
+	released    bool   // see Config.Released
+	held        string // why the last Supervisor could not end its worker; "": it could
 
 	// Reported by the worker and its Supervisor.
 	led              *ledger.Ledger // nil: no worker runs
@@ -120,7 +122,7 @@ func (d *Device) enter(f verbs.Found) {
 	d.found, d.seen, d.renamed, d.finished = f, true, false, false
 	d.present, d.reason = true, status.ReasonStarting
 	d.appearances++
-	if same && d.watching {
+	if same && d.watching && !d.released {
 		d.ledgerAppearance = d.appearances
 		d.follow()
 		return
@@ -161,10 +163,20 @@ func (d *Device) leave(why status.Reason, t *moment) {
 	if !d.present {
 		return
 	}
-	d.present, d.open, d.reason, d.goneAt = false, false, why, t.mono
+	d.present, d.reason, d.goneAt = false, why, t.mono
 	if why == status.ReasonRemoved {
 		d.removals++
 	}
+	d.shut(t)
+	if why == status.ReasonRemoved {
+		d.explainRemoval(t)
+	}
+}
+
+// shut handles a device that is not open from now on, without a fault of its worker. What the worker reports until it has
+// closed the device is counted, and describes nothing.
+func (d *Device) shut(t *moment) {
+	d.open = false
 	for _, p := range d.ports {
 		p.answered = false
 		if c, ok := p.machine.Removed(t.mono); ok {
@@ -175,9 +187,6 @@ func (d *Device) leave(why status.Reason, t *moment) {
 	d.endCommands(t)
 	d.cfg.Objects(d.name, nil)
 	d.cfg.Fabric.Gone(d.name)
-	if why == status.ReasonRemoved {
-		d.explainRemoval(t)
-	}
 }
 
 // endProbes marks every probe as one without a result: the result of the last round,
@@ -238,9 +247,9 @@ func (d *Device) emitChange(p *port, c *portstate.Change, t *moment) {
 }
 
 func (d *Device) emitPort(p *port, mono int64, t *moment) {
-	p.emitted = p.attr
+	p.emitted, p.legs = p.attr, p.legsNow(d.cfg.Legs)
 	d.cfg.Fabric.PortState(d.name, p.port, p.machine.View(t.mono).State, t.offset)
-	d.cfg.Emit(p.view(d.name, t, t.wall(mono)))
+	d.cfg.Emit(p.view(d.name, t, t.wall(mono), &d.attr))
 }
 
 // emitIfChanged emits the device if a visible part of it has changed.
@@ -266,7 +275,13 @@ func (d *Device) view() measure.Device {
 		Device: d.name, Present: d.present, Open: d.open, Opens: d.opens, Removals: d.removals,
 		Fatals: d.own.counter(verbs.EventDeviceFatal).total(), Reason: d.reason, Worker: d.status, Attr: d.attr,
 	}
-	if d.present && (d.job == nil || d.status.State == "") {
+	switch {
+	case d.released && !d.renamed:
+		v.Reason = status.ReasonReleased
+		if d.job == nil {
+			v.Worker.State = status.StateStopped
+		}
+	case d.present && (d.job == nil || d.status.State == ""):
 		v.Worker.State = status.StateStarting // its Supervisor has not reported anything yet
 	}
 	v.Worker.Restarts += d.restarts

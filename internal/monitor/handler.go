@@ -103,8 +103,8 @@ func (d *Device) item(it *verbs.Item, t *moment) {
 }
 
 func (d *Device) opened(a *verbs.DeviceAttr, t *moment) {
-	if d.renamed {
-		return
+	if d.renamed || d.released {
+		return // it is about to close the device
 	}
 	if !d.present {
 		// The worker had seen a removal, but could open the device again.
@@ -210,9 +210,13 @@ func (d *Device) reading(r *verbs.Reading, t *moment) {
 	if now := p.active.SMLID; now != manager && manager != 0 {
 		p.facts.smLIDs = remember(p.facts.smLIDs, smLIDChange{r.Mono, manager, now})
 	}
-	if change, ok := p.machine.Reading(r.Mono, &r.Attr); ok {
-		d.emitChange(p, &change, t)
-	} else if changed {
+	if !r.RateOnly {
+		if change, ok := p.machine.Reading(r.Mono, &r.Attr); ok {
+			d.emitChange(p, &change, t)
+			return
+		}
+	}
+	if changed {
 		d.emitPort(p, r.Mono, t)
 	}
 }

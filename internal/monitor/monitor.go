@@ -25,7 +25,8 @@ type Monitor struct {
 	cfg      Config
 	clock    clock
 	delivery delivery
-	wg       sync.WaitGroup // one goroutine per supervised device
+	wg       sync.WaitGroup // one goroutine per supervised device, and that of Review
+	reviews  chan chan struct{}
 
 	mu         sync.Mutex
 	devices    []*Device // by name
@@ -59,7 +60,7 @@ func (t *totals) add(o totals) {
 
 // New returns a Monitor, which does nothing before Run.
 func New(c Config) *Monitor {
-	m := &Monitor{cfg: c.withDefaults(), delivery: newDelivery(c.Window)}
+	m := &Monitor{cfg: c.withDefaults(), delivery: newDelivery(c.Window), reviews: make(chan chan struct{})}
 	m.clock.now = m.cfg.Now
 	m.clock.back = func(by time.Duration) {
 		m.cfg.Log.Warn("the wall clock was set back; time stamps follow it", "by", by.String())
@@ -78,6 +79,7 @@ func (m *Monitor) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer m.wg.Wait()
 	defer cancel()
+	m.wg.Go(func() { m.serveReviews(ctx) })
 	err := m.cfg.Discovery.Run(ctx, func(found []verbs.Found) { m.update(ctx, found) })
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("discover RDMA devices: %w", err)
@@ -94,13 +96,17 @@ func (m *Monitor) update(ctx context.Context, found []verbs.Found) {
 	for _, d := range m.devices {
 		if !slices.ContainsFunc(found, func(f verbs.Found) bool { return f.Name == d.name && m.wants(f) }) {
 			d.vanish(m.nameNow(d, found), &t)
+			known, _ := d.identity()
+			m.applyRelease(ctx, d, known, &t)
 		}
 	}
 	for _, f := range found {
 		if !m.wants(f) {
 			continue
 		}
-		if d := m.device(f.Name); d.appear(f, &t) {
+		d := m.device(f.Name)
+		m.applyRelease(ctx, d, f, &t)
+		if d.appear(f, &t) {
 			m.supervise(ctx, d)
 		}
 	}
@@ -109,6 +115,27 @@ func (m *Monitor) update(ctx context.Context, found []verbs.Found) {
 		d.absence(m.last, &t)
 	}
 	m.forget(&t)
+}
+
+// LegsChanged emits each port for whose bond Config.Legs has another answer than before. It does not block.
+func (m *Monitor) LegsChanged() {
+	t := m.clock.read()
+	m.mu.Lock()
+	devices := slices.Clone(m.devices)
+	m.mu.Unlock()
+	for _, d := range devices {
+		d.legsChanged(&t)
+	}
+}
+
+func (d *Device) legsChanged(t *moment) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, p := range d.ports {
+		if p.answered && p.legsNow(d.cfg.Legs) != p.legs {
+			d.emitPort(p, t.mono, t)
+		}
+	}
 }
 
 func (m *Monitor) wants(f verbs.Found) bool {

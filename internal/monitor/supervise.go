@@ -22,6 +22,7 @@ func (m *Monitor) supervise(ctx context.Context, d *Device) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
+	case d.released: // a later Review starts a worker
 	case d.job == nil:
 		d.job = m.newJob(ctx, d)
 		first := d.job
@@ -46,16 +47,19 @@ func (m *Monitor) newJob(ctx context.Context, d *Device) *job {
 // work runs the Supervisors of a device, one after the other.
 func (m *Monitor) work(ctx context.Context, d *Device, j *job) {
 	for j != nil {
-		if err := j.run(); err != nil && !errors.Is(err, context.Canceled) {
+		err := j.run()
+		if err != nil && !errors.Is(err, context.Canceled) {
 			d.log.Warn("supervision ended", "error", err)
 		}
-		j = m.nextJob(ctx, d)
+		j = m.nextJob(ctx, d, err)
 	}
 }
 
-func (m *Monitor) nextJob(ctx context.Context, d *Device) *job {
+// nextJob returns the job after one whose Supervisor has returned err, nil if there is none.
+func (m *Monitor) nextJob(ctx context.Context, d *Device, err error) *job {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.noteEnd(err)
 	again := d.job.again && ctx.Err() == nil
 	d.restarts += d.status.Restarts
 	d.crashes += d.status.Crashes

@@ -65,6 +65,10 @@ func (s *session) note(runs []verbs.Run) {
 		moves = moves || MovesProbe(r.Type)
 		s.asks.NoteRun(&r)
 		for i, p := range s.ports {
+			if r.Type == verbs.EventDeviceSpeedChange { // of any port, and with mlx5 before the event of the port's state
+				p.rateDue.Store(true)
+				continue
+			}
 			if r.Port == p.number || r.Type == verbs.EventDeviceFatal && i == 0 {
 				p.event.Store(now)
 				p.due.Store(true)

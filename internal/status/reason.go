@@ -20,6 +20,7 @@ const (
 	ReasonRecovering    Reason = "recovering"
 	ReasonStarting      Reason = "starting"
 	ReasonReassigned    Reason = "reassigned"
+	ReasonReleased      Reason = "released" // by `rdma-events release`
 )
 
 // End is why a supervised program has ended.

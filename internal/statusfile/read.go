@@ -41,10 +41,14 @@ func Read(dir string) (*Found, error) {
 	if dir != "" {
 		return read(dir)
 	}
-	found, err := read(system)
-	if user := os.Getenv("XDG_RUNTIME_DIR"); err != nil && user != "" {
-		if found, err := read(filepath.Join(user, name)); err == nil {
-			return found, nil
+	dirs := Dirs()
+	found, err := read(dirs[0])
+	for _, dir := range dirs[1:] {
+		if err == nil {
+			break
+		}
+		if other, failed := read(dir); failed == nil {
+			return other, nil
 		}
 	}
 	return found, err

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,6 +48,21 @@ func Dir() (string, error) {
 		return usable(filepath.Join(user, name))
 	}
 	return dir, err
+}
+
+// Dirs returns the directories in which there may be the files of this host's plugins, the likeliest first, and makes none: the
+// one that systemd made for this service, those of other services, and that of this user.
+func Dirs() []string {
+	var dirs []string
+	for dir := range strings.SplitSeq(os.Getenv("RUNTIME_DIRECTORY"), ":") {
+		if filepath.Base(dir) == name {
+			dirs = append(dirs, dir)
+		}
+	}
+	if dirs = append(dirs, system); os.Getenv("XDG_RUNTIME_DIR") != "" {
+		dirs = append(dirs, filepath.Join(os.Getenv("XDG_RUNTIME_DIR"), name))
+	}
+	return slices.Compact(dirs)
 }
 
 // usable makes a directory, if it is missing, in which everybody can read and this user can write, and returns it.
@@ -171,6 +187,9 @@ func sweep(dir string, here uint64) {
 				_ = os.Remove(path) // another plugin may have been faster
 			}
 			continue
+		}
+		if filepath.Ext(e.Name()) != suffix {
+			continue // a release
 		}
 		r, err := readFile(path)
 		if err != nil {

@@ -35,6 +35,7 @@ func Places() []Place {
 	doctor, noDevice := []int{1, 2}, []int{1} // a host may have something to fix, or no device
 	const packaged, tracer = "tests/lab/packaged/tracer_test.go", "func TestTheTracersPackageServesTelegrafsUser("
 	const release, cluster = "before a release", "there is no cluster"
+	const releases, replaced = "tests/lab/system/release_test.go", "func TestDriverIsReplacedDuringARelease("
 	const noSystemd, noRPM = "there is no systemd", "it takes a system of packages in rpm"
 	return []Place{
 		// What no test runs.
@@ -58,6 +59,14 @@ func Places() []Place {
 			NotRun: cluster,
 		},
 		{Command: `kubectl get node NODE -o jsonpath='{.status.conditions[?(@.type=="RDMAProblem")].message}'`, NotRun: cluster},
+		{Command: "rdma-events release", Where: releases, Says: replaced},
+		{Command: "sudo rdma-events release", Where: releases, Says: replaced},
+		{Command: "rdma-events resume", Where: releases, Says: replaced},
+		{Command: "sudo rdma-events resume", Where: releases, Says: replaced},
+		{Command: "rdma-events resume -device mlx5_0", Where: "tests/e2e/release_test.go", Says: "func TestReleasedDeviceIsClosedAndResumed("},
+		{Command: "rdma-events release -dir /run/rdma_events-status", Where: releases, Says: replaced},
+		{Command: "modprobe -r", NotRun: "the guest's tests use rmmod"},
+		{Command: "modprobe -r mlx5_ib", Where: releases, Says: "func TestModprobeReleasesBeforeItUnloads("},
 		{Command: "sudo apt-get install -y libibverbs1 ibverbs-providers", NotRun: "this host has them"},
 		{Command: "sudo rdma system set netns shared", NotRun: "it concerns all users of a host"},
 		{Command: "grep . /sys/fs/cgroup/system.slice/telegraf.service/rdma.max", NotRun: "Telegraf is no service here"},

@@ -155,6 +155,9 @@ func (k *Keeper) PortState(device string, number int, s verbs.PortState, offset 
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.offset = offset
+	if s == verbs.PortAbsent {
+		s = verbs.PortNop // a device that is gone or released has no bad link
+	}
 	if p := k.find(device, number); p != nil && p.state != s {
 		p.state = s
 		p.judge(k.cfg.Mono())

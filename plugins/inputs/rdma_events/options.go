@@ -291,6 +291,9 @@ func isDevice(name string) bool {
 	return !lacksIndex(name) && name != "" && len(name) < 64 && !strings.ContainsAny(name, "/: \t\n*?[]{}")
 }
 
+// IsDevice reports whether a device can have this name.
+func IsDevice(name string) bool { return isDevice(name) }
+
 func deviceOf(port string) string {
 	device, _, _ := strings.Cut(port, ":")
 	return device

@@ -62,8 +62,9 @@ type watcher interface {
 
 // dependencies are the values that a watcher gets from the plugin.
 type dependencies struct {
-	emit func(measure.Point)
-	log  *slog.Logger
+	emit      func(measure.Point)
+	log       *slog.Logger
+	statusDir string // Plugin.StatusDir
 }
 
 // running is a goroutine of the plugin.
@@ -117,7 +118,7 @@ func (p *Plugin) Start(acc telegraf.Accumulator) error {
 	p.emitter = emit.New(p.MaxEventPoints, p.now)
 	log := newLogger(p.Log)
 	p.records.start(&p.Recorder, p.Version, p.now, log)
-	w, err := p.open(&p.Config, dependencies{p.records.emit(p.emitter.Emit), p.records.log(log)})
+	w, err := p.open(&p.Config, dependencies{p.records.emit(p.emitter.Emit), p.records.log(log), p.StatusDir})
 	if err != nil {
 		p.records.stop(context.Background()) // it takes 200 ms at most
 		return err

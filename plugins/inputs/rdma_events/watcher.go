@@ -14,6 +14,7 @@ import (
 	"rdma_events/internal/apps"
 	"rdma_events/internal/apps/keeper"
 	"rdma_events/internal/backends"
+	"rdma_events/internal/bonds"
 	"rdma_events/internal/clock"
 	"rdma_events/internal/confine"
 	"rdma_events/internal/measure"
@@ -35,6 +36,9 @@ type Devices struct {
 	tracing  *tracing       // nil: applications are not traced
 	probing  *probing       // nil without fabric.peers_file
 	programs *programs
+	bonds    *bonds.Table // nil: the devices are simulated
+	warn     func(error)
+	releases *releases
 }
 
 // Run is monitor.Monitor.Run. It also waits for the end of the tracer.
@@ -52,6 +56,12 @@ func (d *Devices) Run(ctx context.Context) error {
 	if d.probing != nil {
 		wg.Go(func() { d.probing.run(ctx) })
 	}
+	if d.bonds != nil {
+		wg.Go(func() { d.bonds.Run(ctx, d.monitor.LegsChanged, d.warn) })
+	}
+	serving, over := context.WithCancel(context.WithoutCancel(ctx))
+	defer over()
+	wg.Go(func() { d.releases.run(serving) })
 	return d.monitor.Run(ctx)
 }
 
@@ -72,10 +82,12 @@ func (d *Devices) Gather(now time.Time) ([]measure.Point, *measure.Collector) {
 
 // Close releases the resources of the workers and of the tracer. It must be called after
 // Run has returned.
-func (d *Devices) Close() error { return errors.Join(d.programs.close(), d.probing.close()) }
+func (d *Devices) Close() error {
+	return errors.Join(d.programs.close(), d.probing.close(), d.releases.close())
+}
 
 func openWatcher(c *Config, d dependencies) (watcher, error) {
-	w, err := Open(c, newAnnouncer(d.emit, d.log).emit, d.log)
+	w, err := open(c, newAnnouncer(d.emit, d.log).emit, d.statusDir, d.log)
 	if err != nil {
 		return nil, err
 	}
@@ -85,6 +97,11 @@ func openWatcher(c *Config, d dependencies) (watcher, error) {
 // Open acquires the resources of the workers and of the tracer. Run starts them. Points go to emit
 // when they happen, see monitor.Config. The caller closes the Devices.
 func Open(c *Config, emit func(measure.Point), log *slog.Logger) (*Devices, error) {
+	return open(c, emit, "", log)
+}
+
+// open is Open for a plugin that keeps its status in a directory.
+func open(c *Config, emit func(measure.Point), statusDir string, log *slog.Logger) (*Devices, error) {
 	request := c.Request()
 	found, err := c.discovery(request, log)
 	if err != nil {
@@ -128,11 +145,23 @@ func Open(c *Config, emit func(measure.Point), log *slog.Logger) (*Devices, erro
 			Orders: probes.of(device),
 		}, h)
 	}
+	var legs *bonds.Table
+	if !c.Simulated() {
+		legs = &bonds.Table{}
+		m.Legs = legs.Legs
+	}
+	r := c.openReleases(statusDir, log)
+	m.Released = r.released
 	t := c.tracing(p, holders, request, starts, log)
 	if t != nil {
 		m.Discovery = waking{m.Discovery, t.wake}
 	}
-	return &Devices{monitor.New(m), holders, t, probes, p}, nil
+	r.monitor = monitor.New(m)
+	r.listen(statusDir)
+	return &Devices{
+		monitor: r.monitor, apps: holders, tracing: t, probing: probes, programs: p, releases: r,
+		bonds: legs, warn: func(err error) { log.Warn(err.Error()) },
+	}, nil
 }
 
 // Check validates the configuration, and the scenario of the simulator and the programs

@@ -144,11 +144,15 @@ func LoadCore(t testing.TB) {
 // UnloadDriver unloads the module of a kind of device. No device of that kind may exist.
 func UnloadDriver(t testing.TB, kind string) {
 	t.Helper()
-	module := kind
+	UnloadModule(t, ModuleOf(kind))
+}
+
+// ModuleOf returns the module of a kind of device.
+func ModuleOf(kind string) string {
 	if kind == "rxe" {
-		module = "rdma_rxe"
+		return "rdma_rxe"
 	}
-	UnloadModule(t, module)
+	return kind
 }
 
 // UnloadModule unloads a module of the kernel that nothing uses.
@@ -156,6 +160,14 @@ func UnloadModule(t testing.TB, module string) {
 	t.Helper()
 	RequireGuest(t)
 	must(t, "rmmod", module)
+}
+
+// TryUnloadModule is UnloadModule for callers that expect the kernel to refuse.
+func TryUnloadModule(t testing.TB, module string) error {
+	t.Helper()
+	RequireGuest(t)
+	_, err := output("rmmod", module)
+	return err
 }
 
 // HasModule reports whether a module of the kernel is loaded.

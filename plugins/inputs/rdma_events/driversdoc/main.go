@@ -40,6 +40,7 @@ func parts() []part {
 	return []part{
 		{"docs/compatibility.md", "drivers", overview(all)},
 		{"docs/compatibility.md", "notes", notes(all)},
+		{"docs/maintenance.md", "unloading", unloading(all)},
 		{"docs/operations.md", "commands", commands(all, pace())},
 		{"docs/operations.md", "snapshots", snapshots(all, pace())},
 	}

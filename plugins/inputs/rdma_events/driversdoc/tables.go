@@ -43,7 +43,25 @@ func notes(all []drivers.Driver) string {
 		}
 		b.WriteString(wrap("- ", "  ", fmt.Sprintf("**%s**: %s", d.Name, text)))
 	}
-	return b.String()
+	return b.String() + "\n" + wrap("", "", "Where the state of a port comes from (`query_port` in the file, below drivers/infiniband of the "+
+		"kernel): the carrier of its network device with "+byState(all, drivers.OfNetDev)+"; the device, its firmware or the hypervisor with "+
+		byState(all, drivers.OfDevice)+", but mlx4 and mlx5 on Ethernet take the carrier. A port of "+byState(all, drivers.OfNone)+
+		" is always active, so that `rdma_port` has no `up`.")
+}
+
+// byState lists the drivers that make a port's state of one source, each file once.
+func byState(all []drivers.Driver, source drivers.StateSource) string {
+	var names []string
+	last := ""
+	for _, d := range all {
+		if d.State != source || d.StateFile == last {
+			continue
+		}
+		last = d.StateFile
+		name, _, _ := strings.Cut(d.Name, ",")
+		names = append(names, fmt.Sprintf("%s (%s)", name, d.StateFile))
+	}
+	return strings.Join(names, ", ")
 }
 
 // commands returns the text and table of the commands that the plugin makes a device
@@ -140,4 +158,21 @@ func wrap(first, other, text string) string {
 		line += " " + word
 	}
 	return out + line + "\n"
+}
+
+// unloading returns the table of the kernels that unload a driver beside an open device.
+func unloading(all []drivers.Driver) string {
+	var b strings.Builder
+	b.WriteString("| driver | unloads beside an open device |\n|---|---|\n")
+	for _, d := range all {
+		text := "no: release its devices first"
+		switch since := d.Disassociates; {
+		case since == drivers.OldestRead():
+			text = "yes"
+		case since != (drivers.Release{}):
+			text = fmt.Sprintf("from Linux %s on; before, release its devices first", since)
+		}
+		fmt.Fprintf(&b, "| %s | %s |\n", d.Name, text)
+	}
+	return b.String()
 }

@@ -1,0 +1,113 @@
+package monitor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"rdma_events/internal/status"
+	"rdma_events/internal/verbs"
+)
+
+// Release is a device that is released: see Config.Released.
+type Release struct {
+	Device string
+	Open   bool   // its worker still runs
+	Held   string // why its worker could not be ended, and may still have the device open; "": it was, or is being ended
+}
+
+// Review compares all devices with Config.Released. The workers of devices that are released have to close them; the other
+// devices get workers again. Review does not wait for the workers. It returns once Run has handled the request, or with an error
+// if ctx ends first.
+func (m *Monitor) Review(ctx context.Context) error {
+	done := make(chan struct{})
+	select {
+	case m.reviews <- done:
+	case <-ctx.Done():
+		return fmt.Errorf("review releases: %w", ctx.Err())
+	}
+	<-done // no step of it blocks
+	return nil
+}
+
+// Released returns the devices that are released, sorted by name.
+func (m *Monitor) Released() []Release {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var all []Release
+	for _, d := range m.devices {
+		if r, ok := d.releasedNow(); ok {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+func (d *Device) releasedNow() (r Release, ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	// A device of expect that was never there, and one that is gone, has nothing that could be closed.
+	return Release{d.name, d.job != nil, d.held}, d.released && (d.present || d.job != nil || d.held != "")
+}
+
+// serveReviews handles the requests of Review until ctx is done.
+func (m *Monitor) serveReviews(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case done := <-m.reviews:
+			m.review(ctx)
+			close(done)
+		}
+	}
+}
+
+func (m *Monitor) review(ctx context.Context) {
+	t := m.clock.read()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, d := range m.devices {
+		known, _ := d.identity()
+		m.applyRelease(ctx, d, known, &t)
+	}
+}
+
+// applyRelease releases a device with these properties, or resumes it. The caller holds m.mu.
+func (m *Monitor) applyRelease(ctx context.Context, d *Device, f verbs.Found, t *moment) {
+	f.Name = d.name // a device of expect may not have been seen
+	if d.setReleased(m.cfg.Released(f), t) {
+		m.supervise(ctx, d)
+	}
+}
+
+// setReleased reports whether a worker should open the device now.
+func (d *Device) setReleased(released bool, t *moment) (opens bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.released == released {
+		return false
+	}
+	defer d.emitIfChanged(t)
+	d.released = released
+	if released {
+		d.log.Info("device released: it is closed, and not opened until it is resumed or the time is over")
+		d.shut(t)
+		d.dismiss()
+		return false
+	}
+	d.log.Info("release ended: the device is watched again")
+	if !d.present {
+		return false
+	}
+	d.reason = status.ReasonStarting
+	return d.found.Usable()
+}
+
+// noteEnd notes how the supervision of a device ended. The caller holds d.mu.
+func (d *Device) noteEnd(err error) {
+	d.held = ""
+	if err != nil && !errors.Is(err, context.Canceled) {
+		d.held = err.Error()
+	}
+}
