@@ -40,6 +40,9 @@ type Driver struct {
 	Probe      string // methods that `auto` takes, in its order
 	LinkDowned string // whether there is a count of link drops
 	Notes      string // sentences for the document; ""
+	// Interruptible is which commands a signal to the calling thread ends, as a sentence with its
+	// source in the kernel; "": none, since the driver waits for answers uninterruptibly.
+	Interruptible string
 
 	// State is what the driver makes the state of a port of (query_port), and StateFile the kernel file that does, below
 	// drivers/infiniband.

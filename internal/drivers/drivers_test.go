@@ -69,6 +69,27 @@ func TestRowsAreWhole(t *testing.T) {
 	}
 }
 
+// The other drivers wait for the answer to a command uninterruptibly, or do not wait.
+func TestCommandsOfTwoDriversAreInterruptible(t *testing.T) {
+	var names []string
+	for _, d := range All() {
+		if d.Interruptible != "" {
+			names = append(names, d.Name)
+		}
+	}
+	require.Equal(t, []string{"ionic", "vmw_pvrdma"}, names)
+}
+
+func TestADatagramOfPVRDMAIsACommand(t *testing.T) {
+	d, _ := Find("vmw_pvrdma", "infiniband")
+	p := Pace{Probe: time.Second}.PerMinute("vmw_pvrdma", d.Costs)
+	require.Equal(t, 60, p.Round[verbs.MethodUDSend], "its library queries the port for each address handle")
+	require.Zero(t, p.Round[verbs.MethodRCWrite])
+	require.Equal(t, 1, verbs.HandleCommands("vmw_pvrdma"))
+	require.Equal(t, 2, verbs.HandleCommands("bnxt_en"))
+	require.Zero(t, verbs.HandleCommands("mlx5_core"))
+}
+
 // requireWholeFiles checks that the files of a row and its costs say the same.
 func requireWholeFiles(t *testing.T, d Driver) {
 	t.Helper()

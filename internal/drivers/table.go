@@ -113,8 +113,9 @@ func hardware() []Driver {
 			State: OfNetDev, StateFile: "hw/ionic/ionic_ibdev.c",
 			Name: "ionic", Kernel: []string{"ionic"}, Devices: "AMD Pensando", Disassociates: Release{7, 3},
 			Events: "port, device, QP, CQ", Probe: "`ud_send`, `rc_write`", LinkDowned: "none", First: verbs.MethodUDSend,
-			Costs: queuePairs(Costs{CreateAH: 1, DestroyAH: 1}),
-			Notes: "From rdma-core 61. An arm is done by the next poll or post. Its library flushes by itself, perhaps without an event.",
+			Costs:         queuePairs(Costs{CreateAH: 1, DestroyAH: 1}),
+			Notes:         "From rdma-core 61. An arm is done by the next poll or post. Its library flushes by itself, perhaps without an event.",
+			Interruptible: "A signal interrupts a reading of its hw_counters (IONIC_ADMIN_F_INTERRUPT, hw/ionic/ionic_hw_stats.c), and no other command.",
 			// Files: ionic/ionic_hw_stats.c, ionic_get_hw_stats: always kept. The firmware names its counters, one page at most.
 			// ionic_ethtool.c has no get_link_ext_state, and statistics are in memory.
 			Files: Files{HWCounters: 128, Asking: 1},
@@ -162,9 +163,14 @@ func hardware() []Driver {
 		{
 			State: OfDevice, StateFile: "hw/vmw_pvrdma/pvrdma_verbs.c",
 			Name: "vmw_pvrdma", Kernel: []string{"vmw_pvrdma"}, Devices: "VMware paravirtual RDMA",
-			Events: "all that the hypervisor sends", Probe: "`ud_send`, `rc_write`, `flush`", LinkDowned: "none",
-			First: verbs.MethodUDSend, Costs: queuePairs(Costs{PortQuery: 1, PKey: 1, HWCounter: 0, Statistics: 1}),
-			Notes: "A signal may end a command, which then reads as ETIMEDOUT.",
+			Events: "port, when its vmxnet3 is set down or up; others if the hypervisor sends them",
+			Probe:  "`ud_send`, with IPv4 and link-local GIDs alone; `rc_write`, `flush`", LinkDowned: "none",
+			First: verbs.MethodUDSend, Costs: queuePairs(Costs{PortQuery: 1, PKey: 1, HWCounter: 0, CreateAH: 1, Statistics: 1}),
+			Notes: "Its library asks the device for the port before it makes an address handle, and makes none for a global IPv6 " +
+				"address (pvrdma_create_ah, providers/vmw_pvrdma/verbs.c). A carrier that is lost raises no event. A removal raises `port_err`.",
+			Interruptible: "A signal ends any command with ETIMEDOUT (pvrdma_cmd_recv, hw/vmw_pvrdma/pvrdma_cmd.c).",
+			// Events: pvrdma_main.c, pvrdma_netdevice_event_handle: NETDEV_DOWN, NETDEV_UP, and no NETDEV_CHANGE.
+			// CreateAH: the query of the port. destroy_ah frees memory.
 			// Statistics: vmxnet3_ethtool.c, VMXNET3_CMD_GET_STATS to the hypervisor.
 			Files: Files{},
 		},
@@ -186,6 +192,8 @@ func mellanox() []Driver {
 			Notes: "`flush` is counted as an error, and so never taken by `auto`. A device in error state answers an open with EAGAIN and " +
 				"commands with ENOLINK, and may recover. With rdma-core 62 and Linux 7.3, each query of an Ethernet port costs up to three " +
 				"more commands, for `rate_effective_gbps`. An arm fires for what came before it. Representors have no RC queue pairs.",
+			// CreateAH: none. providers/mlx5/verbs.c, mlx5_create_ah, queries the port only if the query at the open has failed
+			// (mlx5_set_context, mlx5.c; it has a place for two ports), and asks the kernel for the MAC address, which is no command (hw/mlx5/ah.c).
 			// Files: mlx5/mad.c, process_pma_cmd: each file of counters is a command, on both link layers. mlx5/counters.c,
 			// mlx5_ib_get_hw_stats: only the first counter is answered with the number of all, optional ones included, as
 			// update_hw_stats wants it; 6.1 and later. Each optional counter that an operator switched on is a command more, as
@@ -208,6 +216,8 @@ func mellanox() []Driver {
 			Ethernet: Costs{PortQuery: 1, LinkDowned: 1, HWCounter: 1, ModifyQP: 1, DestroyQP: 1, QueryQP: 1},
 			Notes: "`flush` is counted as an error. A device in error state answers an open with EAGAIN. An address handle asks the " +
 				"host's neighbour table, for up to 3 s.",
+			// CreateAH: none. providers/mlx4/verbs.c, mlx4_create_ah, queries the port only if no query has succeeded yet
+			// (query_port_cache), and does not enter the kernel's driver.
 			// Files: mlx4/mad.c, mlx4_ib_process_mad: each file is a command; on Ethernet one more for each queue pair with a
 			// counter of its own (create_qp_lb_counter). mlx4/main.c, mlx4_ib_get_hw_stats: always kept. en_ethtool.c answers from
 			// memory.

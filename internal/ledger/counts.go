@@ -15,6 +15,7 @@ type ProbeCounts struct {
 	Events, Acked               uint64
 	Spurious, Late              uint64
 	Resent                      uint64 // rounds of ud_send that sent a second datagram
+	Disturbed                   uint64 // rounds during which the host was paused or suspended
 }
 
 const numCounts = int(unsafe.Sizeof(ProbeCounts{}) / unsafe.Sizeof(uint64(0)))

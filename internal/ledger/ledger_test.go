@@ -33,6 +33,7 @@ func TestLayoutIsTheOneOfTheNativeBackend(t *testing.T) {
 	require.EqualValues(t, 72, 32+unsafe.Offsetof(ProbeCounts{}.Events))
 	require.EqualValues(t, 96, 32+unsafe.Offsetof(ProbeCounts{}.Late))
 	require.EqualValues(t, 104, 32+unsafe.Offsetof(ProbeCounts{}.Resent))
+	require.EqualValues(t, 112, 32+unsafe.Offsetof(ProbeCounts{}.Disturbed))
 	require.EqualValues(t, 64, unsafe.Offsetof(page{}.fabrics))
 	require.EqualValues(t, 1024+2048*24+1536*128, unsafe.Offsetof(page{}.fabric))
 	require.EqualValues(t, 128+64*64, unsafe.Sizeof(fabricSlot{}))
@@ -47,10 +48,10 @@ func TestLayoutIsTheOneOfTheNativeBackend(t *testing.T) {
 }
 
 func TestCountsAreAddedAndSubtractedFieldByField(t *testing.T) {
-	a := ProbeCounts{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}
-	require.Equal(t, ProbeCounts{2, 4, 6, 8, 10, 12, 14, 16, 18, 20}, a.Add(a))
+	a := ProbeCounts{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
+	require.Equal(t, ProbeCounts{2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22}, a.Add(a))
 	require.Zero(t, a.Sub(a))
-	require.Equal(t, ProbeCounts{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, a, "it is left as it was")
+	require.Equal(t, ProbeCounts{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, a, "it is left as it was")
 }
 
 func TestRaisedCountsNeverFall(t *testing.T) {

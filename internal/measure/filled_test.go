@@ -161,8 +161,8 @@ func filledProbe() *Probe {
 	return &Probe{
 		Device: "mlx5_0", ProbeKey: verbs.ProbeKey{Port: 1, Vector: 0, Method: verbs.MethodRCWrite},
 		Counts: ledger.ProbeCounts{
-			Rounds: 100, Successes: 94, Errors: 3, LostEvents: 2, LostCompletions: 1,
-			Events: 98, Acked: 96, Spurious: 4, Late: 5, Resent: 6,
+			Rounds: 107, Successes: 94, Errors: 3, LostEvents: 2, LostCompletions: 1,
+			Events: 98, Acked: 96, Spurious: 4, Late: 5, Resent: 6, Disturbed: 7,
 		},
 		Unacked: 1, Released: 1, EventsRate: 1, OK: true, HasOK: true, Status: "IBV_WC_RETRY_EXC_ERR",
 		Wake: statOf(5000), Ack: statOf(100), Hold: statOf(1500), Total: statOf(7000),

@@ -108,6 +108,8 @@ func roundRows() []field[Probe] {
 			func(v *Probe) uint64 { return v.Counts.LostEvents }),
 		counter("lost_completions", "rounds with neither in time: the device's own data path; of ud_send, which sends twice then, both datagrams",
 			func(v *Probe) uint64 { return v.Counts.LostCompletions }),
+		counter("disturbed", "rounds during which the host was paused (the live migration of a guest) or suspended; they are in rounds, and in no other "+
+			"outcome, no latency and not in ok", func(v *Probe) uint64 { return v.Counts.Disturbed }),
 		maybe("ok", "", "1 when the last round was a success; not there before a round has ended and while the device is not open",
 			func(v *Probe) (int64, bool) { return bit(v.OK), v.HasOK }),
 		text("status", "the last error: a completion status, or a verb with its errno",

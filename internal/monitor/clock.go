@@ -10,12 +10,20 @@ import (
 // caught up.
 const setBack = int64(time.Second)
 
+// paused is the time without a reading of the clock above which the host counts as paused: a
+// guest that was stopped, or a process. Each worker sends a batch every second.
+const paused = 3 * int64(time.Second)
+
 // moment is the time at which a batch or a call is handled.
 type moment struct {
 	mono, boot int64  // CLOCK_MONOTONIC and CLOCK_BOOTTIME, ns
+	resumed    int64  // when the host ran again after its last pause, CLOCK_MONOTONIC ns; 0: never
 	offset     int64  // wall clock minus CLOCK_MONOTONIC, ns
 	epoch      uint64 // grows when the wall clock is set back
 }
+
+// lasted returns how much of ns that a call has lasted until now the host has run for.
+func (t *moment) lasted(ns int64) int64 { return min(ns, t.mono-t.resumed) }
 
 // wall returns the wall time of a CLOCK_MONOTONIC stamp.
 func (t *moment) wall(mono int64) int64 { return mono + t.offset }
@@ -35,6 +43,8 @@ type clock struct {
 	offset  int64
 	highest int64 // highest offset in this epoch
 	epoch   uint64
+	last    int64 // the last reading of CLOCK_MONOTONIC
+	resumed int64 // the one that ended the last pause
 }
 
 // read returns the present moment.
@@ -63,7 +73,11 @@ func (c *clock) isBack(wall, mono int64) bool {
 func (c *clock) observe(wall, mono, boot int64) moment {
 	c.mu.Lock()
 	by := c.store(wall, mono)
-	t := moment{mono: mono, boot: boot, offset: c.offset, epoch: c.epoch}
+	if c.last > 0 && mono-c.last > paused {
+		c.resumed = mono
+	}
+	c.last = max(c.last, mono)
+	t := moment{mono: mono, boot: boot, resumed: c.resumed, offset: c.offset, epoch: c.epoch}
 	c.mu.Unlock()
 	if by > 0 {
 		c.back(time.Duration(by))

@@ -116,7 +116,7 @@ func (d *Device) lookAtCommands(t *moment) {
 // lookAt handles a call under way. Port 0 is the opening of the device, for which the
 // worker has a limit of its own.
 func (d *Device) lookAt(lane ledger.Lane, call verbs.CommandCall, t *moment) {
-	lasted := lane.Lasted(t.mono)
+	lasted := t.lasted(lane.Lasted(t.mono))
 	late := lasted >= int64(d.cfg.CommandStuck)
 	// With a driver whose call is no command, only one that is late gets a series.
 	if _, counted := d.findCommand(lane.Port, call); lane.Port == 0 || !late && !counted {
@@ -133,7 +133,7 @@ func (d *Device) lookAt(lane ledger.Lane, call verbs.CommandCall, t *moment) {
 // lookAtEthtool logs once that a call under the kernel's RTNL lock does not end. It is no
 // command of the RDMA device.
 func (d *Device) lookAtEthtool(lane ledger.Lane, t *moment) {
-	late := lane.Call == ledger.CallEthtool && lane.Lasted(t.mono) >= int64(d.cfg.CommandStuck)
+	late := lane.Call == ledger.CallEthtool && t.lasted(lane.Lasted(t.mono)) >= int64(d.cfg.CommandStuck)
 	if late && !d.ethtoolLate {
 		d.log.Warn(fmt.Sprintf("ethtool has not answered about port %d for %v: another process holds the kernel's RTNL lock, "+
 			"or the firmware of the network device hangs; evidence.ethtool = \"off\" asks it no more", lane.Port, d.cfg.CommandStuck))

@@ -190,7 +190,7 @@ func TestAQueryIsNotStuckOnceItsPortHasAnswered(t *testing.T) {
 	require.Equal(t, measure.CommandOK, changed[0].Status)
 
 	led.Control(ledger.Lane{Call: ledger.CallQueryPort, Port: 1, Beat: 30 * second})
-	h.mono.Store(40 * second)
+	h.runs(sup, 40*second)
 	h.batch(sup)
 	sup.Ended(status.End{Reason: status.ReasonStuck})
 	require.True(t, h.gather().Commands[0].Stuck)
@@ -225,7 +225,7 @@ func TestOnlyAnAnswerIsLoggedAsOne(t *testing.T) {
 	const stuck, again = `msg="the device has not answered for 5s"` + which, `msg="the device answers again"` + which
 	hang := func(at int64) {
 		led.Evidence(ledger.Lane{Call: ledger.CallReadSysfs, Port: 1, Beat: at})
-		h.mono.Store(at + 10*second)
+		h.runs(sup, at+10*second)
 		h.batch(sup)
 	}
 	hang(10 * second)
@@ -244,6 +244,24 @@ func TestOnlyAnAnswerIsLoggedAsOne(t *testing.T) {
 	h.finds()
 	require.Equal(t, 3, strings.Count(log.String(), stuck))
 	require.Equal(t, 1, strings.Count(log.String(), again))
+}
+
+// A guest is stopped for 20 s while a call is under way, and its clocks go on.
+func TestACallIsNotStuckByAPauseOfTheHost(t *testing.T) {
+	h, sup, led := one(t, asking)
+	h.runs(sup, 10*second)
+	led.Control(ledger.Lane{Call: ledger.CallQueryPort, Port: 1, Beat: 10 * second})
+	h.batch(sup)
+	h.mono.Store(30 * second)
+	require.Empty(t, h.gather().Commands, "the agent's timer goes off before the worker runs")
+	h.batch(sup)
+	h.runs(sup, 34*second)
+	require.Empty(t, of[measure.Command](h.sink.take()))
+	h.runs(sup, 36*second)
+	h.batch(sup)
+	stuck := of[measure.Command](h.sink.take())
+	require.Len(t, stuck, 1)
+	require.True(t, stuck[0].Stuck, "it does not end after the pause either")
 }
 
 func TestACallThatHasEndedIsBusyNoLonger(t *testing.T) {

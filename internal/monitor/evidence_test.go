@@ -332,7 +332,7 @@ func TestALatePartIsDroppedAfterAnotherTriggerWasJudged(t *testing.T) {
 	led.Evidence(ledger.Lane{Call: ledger.CallReadSysfs, Port: 1, Thread: 7, Beat: 10*sec + 20*ms})
 	h.mono.Store(10*sec + 30*ms)
 	h.batch(sup, event(verbs.EventPortErr, 1, 1, 10*sec, 10*sec), item(first))
-	h.mono.Store(15*sec + 30*ms)
+	h.runs(sup, 15*sec+30*ms)
 	h.batch(sup) // the reading of the counters is stuck: a trigger by itself
 	h.mono.Store(17 * sec)
 	h.batch(sup)

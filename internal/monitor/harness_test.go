@@ -232,6 +232,15 @@ func (h *harness) batch(s *fakeSupervisor, items ...verbs.Item) {
 	s.Batch(verbs.Batch{Wall: wall, Mono: mono, Items: items}, s.said)
 }
 
+// runs lets time pass until a time of CLOCK_MONOTONIC, while a worker sends its empty batches.
+func (h *harness) runs(s *fakeSupervisor, until int64) {
+	for mono := h.mono.Load() + sec; mono < until; mono += sec {
+		h.mono.Store(mono)
+		h.batch(s)
+	}
+	h.mono.Store(until)
+}
+
 func (h *harness) ledger() *ledger.Ledger {
 	h.t.Helper()
 	led, file, err := ledger.New("test")

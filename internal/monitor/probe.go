@@ -56,7 +56,7 @@ func newProbe(k verbs.ProbeKey, cfg *Config) *probe {
 
 // round adds the result and the latencies of a round. Its counts come from the ledger.
 func (p *probe) round(r *verbs.Round, now int64) {
-	if r.Outcome == verbs.OutcomeCanceled {
+	if r.Outcome == verbs.OutcomeCanceled || r.Outcome == verbs.OutcomeDisturbed {
 		return
 	}
 	p.ended, p.ok = true, r.Outcome == verbs.OutcomeSuccess

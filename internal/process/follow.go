@@ -38,7 +38,7 @@ func (s *Supervisor[M]) launched(a Attempt[M], shared *os.File) (*following[M], 
 	f := &following[M]{
 		Attempt: a, s: s, ended: make(chan struct{}),
 	}
-	f.dog = watchdog{busy: f.waitsFor, limit: checksPerBeat, stuck: t.Stuck, mono: s.mono}
+	f.dog = watchdog{busy: f.waitsFor, limit: checksPerBeat, stuck: t.Stuck, mono: s.mono, period: t.Beat / checksPerBeat}
 	// Before the first message come the fork and the start, which have limits of their
 	// own, and then the child opens its resource.
 	f.dog.quiet = -int((3*t.Start + t.Load + t.Stuck) / (t.Beat / checksPerBeat))

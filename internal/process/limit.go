@@ -18,6 +18,7 @@ type limit struct {
 
 	mu     sync.Mutex
 	timer  *time.Timer // nil: not forked yet
+	due    time.Time   // when timer goes off
 	ended  bool        // over is closed
 	late   bool
 	isSlow bool   // slow is closed
@@ -33,8 +34,14 @@ func (l *limit) start() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.ended {
-		l.timer = time.AfterFunc(l.span, l.expire)
+		l.set(l.span)
 	}
+}
+
+// set starts the timer. The caller holds l.mu.
+func (l *limit) set(d time.Duration) {
+	l.due = time.Now().Add(d)
+	l.timer = time.AfterFunc(d, l.expire)
 }
 
 // report notes the step that the child's start is at.
@@ -51,13 +58,32 @@ func (l *limit) current() string {
 	return l.step
 }
 
+// paused is how late the timer has to go off until the host counts as paused. The child then
+// did not run either, and has the time once more.
+const paused = time.Second
+
 func (l *limit) expire() {
-	if l.extend() {
+	if l.repeat() || l.extend() {
 		return
 	}
 	if l.end(true) {
 		l.kill()
 	}
+}
+
+// repeat starts the timer again after a pause of the host.
+func (l *limit) repeat() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended || l.timer == nil || time.Since(l.due) < paused {
+		return false
+	}
+	if l.isSlow {
+		l.set(l.more)
+	} else {
+		l.set(l.span)
+	}
+	return true
 }
 
 // extend gives a slow child more time, once.
@@ -69,7 +95,7 @@ func (l *limit) extend() bool {
 	}
 	l.isSlow = true
 	close(l.slow)
-	l.timer = time.AfterFunc(l.more, l.expire)
+	l.set(l.more)
 	return true
 }
 

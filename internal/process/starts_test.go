@@ -143,6 +143,23 @@ func TestHandshakeHasItsTimeFromTheFork(t *testing.T) {
 	})
 }
 
+// A timer of a paused guest goes off when the guest runs again.
+func TestHandshakeHasItsTimeOnceMoreAfterAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var kills atomic.Int32
+		l := newLimit(5*time.Second, func() { kills.Add(1) })
+		l.start()
+		pass(4 * time.Second)
+		l.mu.Lock()
+		l.due = l.due.Add(-20 * time.Second) // the clocks went on
+		l.mu.Unlock()
+		pass(5 * time.Second)
+		require.Zero(t, kills.Load())
+		pass(time.Second)
+		require.Equal(t, int32(1), kills.Load(), "it has not shaken hands after the pause either")
+	})
+}
+
 func TestSlowChildHasMoreTimeForItsHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var kills atomic.Int32

@@ -188,3 +188,20 @@ func TestWatchdogCountsChecksAndNotTheClock(t *testing.T) {
 	w.beat()
 	require.Equal(t, causeStuck, w.check())
 }
+
+func TestWatchdogBlamesNoCallForAPauseOfTheHost(t *testing.T) {
+	now := int64(time.Hour)
+	call := Call{"ibv_query_port", now}
+	w := watchdog{
+		busy: func() Call { return call }, limit: 1000, stuck: 10 * time.Second, period: time.Second, mono: func() int64 { return now },
+	}
+	require.Equal(t, causeNone, w.check())
+	now += int64(20 * time.Second) // a guest was stopped while its call was under way
+	require.Equal(t, causeNone, w.check())
+	for range 10 {
+		now += int64(time.Second)
+		require.Equal(t, causeNone, w.check())
+	}
+	now += int64(time.Second)
+	require.Equal(t, causeStuck, w.check(), "it does not end after the pause either")
+}

@@ -11,8 +11,14 @@ type watchdog struct {
 	limit int
 	stuck time.Duration
 	mono  func() int64 // CLOCK_MONOTONIC, ns
+	// period is the time between two checks. A check that comes later than twice that shows
+	// that the host did not run, and often nor did the process: calls have all of their time
+	// once more. 0: checks come at any time.
+	period time.Duration
 
-	last Call
+	last    Call
+	checked int64 // when the last check was, CLOCK_MONOTONIC ns; 0: there was none
+	resumed int64 // when a check came late last
 }
 
 // checksPerBeat is how many checks the watchdog makes within Timing.Beat.
@@ -24,12 +30,17 @@ func (w *watchdog) check() cause {
 	if w.quiet++; w.quiet > w.limit {
 		return causeHung
 	}
+	now := w.mono()
+	if w.period > 0 && w.checked > 0 && now-w.checked > 2*int64(w.period) {
+		w.resumed = now
+	}
+	w.checked = now
 	busy := w.busy()
 	again := busy == w.last
 	w.last = busy
 	// The call must be the same in two checks, because a process that was stopped
 	// together with the host shows an old time until it runs again.
-	if again && busy.Name != "" && w.mono()-busy.Since > int64(w.stuck) {
+	if again && busy.Name != "" && now-max(busy.Since, w.resumed) > int64(w.stuck) {
 		return causeStuck
 	}
 	return causeNone

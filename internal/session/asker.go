@@ -54,6 +54,10 @@ type askedPort struct {
 	pace   pace
 }
 
+// paused is how late a timer has to go off until the host counts as paused: what lasted for
+// so long then says nothing about the device.
+const paused = time.Second
+
 // NewAsker returns an Asker for the ports of an open device that Options has.
 func NewAsker(c AskerConfig) *Asker {
 	a := &Asker{AskerConfig: c}
@@ -96,7 +100,12 @@ func (a *Asker) underRTNL(call func()) {
 func (a *Asker) QueryPort(number int) (r *verbs.Reading, err error) {
 	r = &verbs.Reading{Port: number}
 	if a.Options.CommandInterval > 0 {
-		stop := a.Clock.AfterFunc(a.Options.CommandStuck, func() { a.Kick(number, verbs.TriggerCommand, a.Clock.Monotonic()) })
+		due := a.Clock.Monotonic() + int64(a.Options.CommandStuck)
+		stop := a.Clock.AfterFunc(a.Options.CommandStuck, func() {
+			if now := a.Clock.Monotonic(); now-due < int64(paused) {
+				a.Kick(number, verbs.TriggerCommand, now)
+			}
+		})
 		defer stop()
 	}
 	r.Mono, r.Took = a.timed(func() { r.Attr, err = a.Device.QueryPort(number) })

@@ -17,11 +17,11 @@ const (
 	// refusal may have been two bad seconds of a path, and no event reports their end.
 	secondBest    = time.Minute
 	secondBestMax = 30 * time.Minute
+	// repeats is how often a disturbed first round of a probe is repeated: it says nothing
+	// about the method.
+	repeats = 2
 	// maxCommands is how many commands a minute the rounds of a port may cost its device.
 	maxCommands = 120
-	// handleCommands is how many commands an address handle costs: to make it and to
-	// destroy it.
-	handleCommands = 2
 )
 
 // again plans when a refused method is tried again.
@@ -106,6 +106,12 @@ func (p *prober) try(m verbs.Method, trial bool) (refused string, ran bool, err 
 	p.set(probe)
 	p.method = m
 	r, err := probe.Round(0)
+	for range repeats {
+		if err != nil || r.Outcome != verbs.OutcomeDisturbed || !probe.Usable() {
+			break
+		}
+		r, err = probe.Round(0)
+	}
 	if err != nil {
 		return "", true, err
 	}
@@ -198,10 +204,7 @@ func (p *prober) candidates() []candidate {
 // expensive returns why the address handles of all rounds of a port would cost its device
 // too much, "" if they would not.
 func (p *prober) expensive() string {
-	if !verbs.HandleIsCommand(p.s.dev.Attr().Driver) {
-		return ""
-	}
-	n := handleCommands * len(p.port.probers) * int(time.Minute) / int(p.s.o.Probe.Interval)
+	n := verbs.HandleCommands(p.s.dev.Attr().Driver) * len(p.port.probers) * int(time.Minute) / int(p.s.o.Probe.Interval)
 	if n <= maxCommands {
 		return ""
 	}

@@ -85,6 +85,17 @@ func TestFailingPortIsCountedOnceItStaysUnprobed(t *testing.T) {
 	})
 }
 
+func TestDisturbedTrialIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "roce2", "[[fault]]\nat = \"0s\"\nkind = \"disturbed\"\nfor = \"100ms\"\n")
+		r.wrap = bad(verbs.MethodUDSend, verbs.OutcomeLostCompletion, nil)
+		r.start(nil)
+		items := r.after(10 * time.Second)
+		require.Equal(t, verbs.MethodRCWrite, choices(items)[0].Method, "the round after the pause decided")
+		require.Zero(t, r.counts().LostCompletions)
+	})
+}
+
 // A driver that flushes in its library may raise no event for it. Where no method gets
 // events the interrupt is the cause, and flush shows that as well as another method.
 func TestFlushWithoutEventsIsKeptOnlyWhereAllLoseThem(t *testing.T) {

@@ -29,6 +29,8 @@ type writer struct {
 	Started uint64 `json:"started_ticks"`
 	// Written is when it wrote the file, in ns of CLOCK_BOOTTIME.
 	Written int64 `json:"written_ns"`
+	// Slept is how long the host had been suspended by then, since its boot, in ns; nil: not known.
+	Slept *int64 `json:"slept_ns,omitempty"`
 	// Interval is how long before that it wrote the file last, in ns; 0: never.
 	Interval int64 `json:"interval_ns"`
 }

@@ -68,6 +68,10 @@ func TestAStaleStatusIsNotUsed(t *testing.T) {
 		{"the first one", func(w *writer) { w.Written -= 9 * interval }, ""},
 		{"the first one, long ago", func(w *writer) { w.Written -= 10 * interval }, "reported 10m0s ago"},
 		{"short intervals", func(w *writer) { w.Interval, w.Written = 1, w.Written-int64(30*time.Second) }, ""},
+		{"an hour ago, of which the host was suspended for most", func(w *writer) {
+			asleep := *w.Slept - int64(time.Hour-30*time.Second)
+			w.Interval, w.Written, w.Slept = interval, w.Written-int64(time.Hour), &asleep
+		}, ""},
 		{"before a boot", func(w *writer) { w.Namespace, w.Written = 1, clock.Boot()+int64(time.Hour) }, "before this host started"},
 		{"another process of its PID", func(w *writer) { w.Started++ }, "has ended"},
 		{"another PID namespace, where it may run", func(w *writer) { w.Namespace, w.Started = 1, 1 }, ""},

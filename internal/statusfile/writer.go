@@ -142,11 +142,11 @@ func (w *Writer) Run(ctx context.Context) {
 }
 
 func (w *Writer) write(s *health.Status) error {
-	now := clock.Boot()
+	now, asleep := clock.Boot(), slept()
 	if w.own.Written != 0 {
-		w.own.Interval = now - w.own.Written
+		w.own.Interval = int64(age(&w.own))
 	}
-	w.own.Written = now
+	w.own.Written, w.own.Slept = now, &asleep
 	text, err := json.Marshal(report{*s, w.own})
 	if err != nil {
 		return fmt.Errorf("write status: %w", err)
@@ -201,4 +201,18 @@ func sweep(dir string, here uint64) {
 	}
 }
 
-func age(w *writer) time.Duration { return time.Duration(clock.Boot() - w.Written) }
+// age returns how long ago the report was written. A time during which the host was suspended does not count: the plugin could
+// not report either.
+func age(w *writer) time.Duration {
+	age := clock.Boot() - w.Written
+	if w.Slept != nil {
+		age -= max(0, slept()-*w.Slept)
+	}
+	return time.Duration(age)
+}
+
+// slept returns how long the host has been suspended since its boot, in ns.
+func slept() int64 {
+	mono := clock.Monotonic()
+	return clock.Boot() - mono
+}

@@ -12,17 +12,26 @@ func DriverRaisesEvents(driver string) bool { return driver != "efa" }
 // interface is another PCI function, which the kernel does not associate with it.
 func DriverReportsState(driver string) bool { return driver != "efa" }
 
-// HandleIsCommand reports whether a kernel driver, named as in DeviceAttr.Driver,
-// sends a command to the device to make an address handle on RoCE, and another to
-// destroy it. bnxt_re, irdma and ionic do (Linux 7.3, their create_ah). So does efa,
-// but it is left out: its address never changes, and its handle is kept.
-func HandleIsCommand(driver string) bool {
+// HandleCommands returns how many commands to the device it costs to make an address handle
+// on RoCE and to destroy it, with a kernel driver that is named as in DeviceAttr.Driver.
+// bnxt_re, irdma and ionic send one for each (Linux 7.3, their create_ah). The library of
+// vmw_pvrdma asks for the port before it makes a handle (rdma-core 65, pvrdma_create_ah in
+// providers/vmw_pvrdma/verbs.c). The libraries of mlx5 and mlx4 do so only as long as no query
+// of the port has succeeded, which the open of the device and the plugin's first look make
+// (mlx5_create_ah in providers/mlx5/verbs.c, query_port_cache in providers/mlx4/verbs.c). efa
+// sends commands too and is left out: its address never changes, and its handle is kept.
+func HandleCommands(driver string) int {
 	switch driver {
 	case "bnxt_en", "bnxt_re", "ice", "i40e", "idpf", "irdma", "ionic":
-		return true
+		return 2
+	case "vmw_pvrdma":
+		return 1
 	}
-	return false
+	return 0
 }
+
+// HandleIsCommand reports whether an address handle on RoCE costs commands (HandleCommands).
+func HandleIsCommand(driver string) bool { return HandleCommands(driver) > 0 }
 
 // CommandsOf returns the calls that are commands to the device with a kernel driver, named
 // as in DeviceAttr.Driver (Linux 6.12; 7.3 for mana and ionic). Not all of a driver's

@@ -66,6 +66,8 @@ type Outcome int8
 // The outcomes. OutcomeLostEvent: the deadline passed without an event although the
 // completion was in the queue, so the interrupt or the event path lost it.
 // OutcomeLostCompletion: the deadline passed and there was no completion either.
+// OutcomeDisturbed: the host was paused or suspended during the round, as a guest is that is
+// migrated, so that the round says nothing about the device.
 // OutcomeCanceled: Nudge or Close ended the round before it began, or there was no
 // address to send from. In the second case the probe is no longer usable, and the
 // status has the reason. A canceled round is not counted.
@@ -74,10 +76,11 @@ const (
 	OutcomeError
 	OutcomeLostEvent
 	OutcomeLostCompletion
+	OutcomeDisturbed
 	OutcomeCanceled
 )
 
-var outcomeNames = [...]string{"success", "error", "lost_event", "lost_completion", "canceled"}
+var outcomeNames = [...]string{"success", "error", "lost_event", "lost_completion", "disturbed", "canceled"}
 
 // String returns the outcome in lower snake case.
 func (o Outcome) String() string {

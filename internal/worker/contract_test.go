@@ -112,7 +112,8 @@ func TestAWorkerGetsOfTheHostsEnvironmentWhatLibrariesRead(t *testing.T) {
 		"PATH=/bin", "LD_LIBRARY_PATH=/opt/rdma", "RDMAV_ALLOW_DISASSOC_DESTROY=1", "MLX5_SINGLE_THREADED=1",
 		"VERBS_LOG_LEVEL=4", "IBV_SHOW_WARNINGS=1",
 	}
-	require.Equal(t, kept, environment(append([]string{"TELEGRAF_SECRET=hush", "HOME=/root"}, kept...)))
+	host := append([]string{"TELEGRAF_SECRET=hush", "HOME=/root", "GODEBUG=gctrace=1", "GOGC=1"}, kept...)
+	require.Equal(t, append([]string{"GODEBUG=asyncpreemptoff=1"}, kept...), environment(host))
 }
 
 func TestFilesThatAWorkerReadsReachItsNeeds(t *testing.T) {

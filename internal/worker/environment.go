@@ -19,12 +19,20 @@ func readable(files []string) []string {
 	return []string{readKey + "=" + strings.Join(files, string(os.PathListSeparator))}
 }
 
-// environment returns the variables of the host's environment that a worker gets: those
-// that the loader and the verbs libraries read. Telegraf's environment contains secrets.
+// noPreemption keeps the Go runtime of a worker from sending SIGURG to its own threads. Some
+// drivers wait interruptibly for the answer to a command and turn any signal into an error of
+// the command (drivers.Driver.Interruptible). The runtime then preempts goroutines only at
+// calls of functions (https://pkg.go.dev/runtime#hdr-Environment_Variables), which is enough
+// for a worker: it has no long loop without a call. A //go:debug directive cannot set this.
+const noPreemption = "GODEBUG=asyncpreemptoff=1"
+
+// environment returns a worker's environment: the variables of the host's environment that
+// the loader and the verbs libraries read, and noPreemption. Telegraf's environment contains
+// secrets, and a GODEBUG of the host is not for the worker.
 func environment(host []string) []string {
 	exact := []string{"PATH", "LD_LIBRARY_PATH"}
 	prefixes := []string{"RDMAV_", "IBV_", "MLX5_", "VERBS_"}
-	var kept []string
+	kept := []string{noPreemption}
 	for _, kv := range host {
 		key, _, _ := strings.Cut(kv, "=")
 		hasPrefix := func(p string) bool { return strings.HasPrefix(key, p) }

@@ -150,6 +150,28 @@ count = 100
 	})
 }
 
+// A signal of the Go runtime would end a command of some drivers.
+func TestWorkersRunWithAsynchronousPreemptionOff(t *testing.T) {
+	t.Parallel()
+	r := rig.Start(t, rig.Config{Plugin: simulated, Env: []string{"GODEBUG=madvdontneed=1"}})
+	awaitOpen(r, 4)
+	for _, pid := range r.Workers() {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for kv := range strings.SplitSeq(string(text), "\x00") {
+			if strings.HasPrefix(kv, "GODEBUG=") {
+				got = append(got, kv)
+			}
+		}
+		if len(got) != 1 || got[0] != "GODEBUG=asyncpreemptoff=1" {
+			t.Errorf("worker %d: want GODEBUG=asyncpreemptoff=1 and nothing of Telegraf's, got %q", pid, got)
+		}
+	}
+}
+
 func writeScenario(t *testing.T, text string) string {
 	t.Helper()
 	path := t.TempDir() + "/scenario.toml"

@@ -41,6 +41,9 @@ func (g *guest) qemuArgs(mode string) []string {
 		"-virtfs", "local,path=" + qemuQuote(g.outDir) + ",mount_tag=out,security_model=none,multidevs=remap",
 		"-kernel", g.image.kernel.image(), "-initrd", g.image.initramfs,
 	}
+	if g.monitor != "" {
+		args = append(args, "-qmp", "unix:"+qemuQuote(g.monitor)+",server=on,wait=off")
+	}
 	if g.disk != "" {
 		args = append(args, "-drive", "file="+qemuQuote(g.disk)+",format=raw,if=none,id=disk", "-device", "virtio-blk-pci,drive=disk")
 	}

@@ -38,7 +38,14 @@ func (img *Image) Run(ctx context.Context, job Job) (Result, error) {
 	if err := job.check(img); err != nil {
 		return Result{}, err
 	}
-	g := &guest{image: img, outDir: job.OutDir, memory: job.Memory, cpus: job.CPUs, disk: job.Disk}
+	sockets, err := os.MkdirTemp("", "lab-") // the path of a socket is short (unix(7))
+	if err != nil {
+		return Result{}, fmt.Errorf("make directory for the monitor: %w", err)
+	}
+	defer os.RemoveAll(sockets)
+	g := &guest{
+		image: img, outDir: job.OutDir, memory: job.Memory, cpus: job.CPUs, disk: job.Disk, monitor: filepath.Join(sockets, "qmp"),
+	}
 	if err := g.writeInit("run", job.script(img.env())); err != nil {
 		return Result{}, err
 	}
@@ -75,6 +82,7 @@ func (g *guest) bounded(ctx context.Context, job Job) (Result, error) {
 	defer watch.Wait()
 	defer cancel(nil)
 	watch.Go(func() { cancel(g.watch(ctx, job.Timeout)) })
+	watch.Go(func() { g.servePauses(ctx) })
 	// Qemu opens its output again, which would truncate a file. Inside a struct the writer is no *os.File, and
 	// os/exec makes a pipe for it.
 	return g.run(ctx, nil, struct{ io.Writer }{job.Stdout}, "run")
@@ -118,6 +126,7 @@ type guest struct {
 	outDir       string
 	memory, cpus int
 	disk         string // "": none
+	monitor      string // the path of the socket of qemu's monitor; "": it has none
 }
 
 func (g *guest) file(name string) string { return filepath.Join(g.outDir, "lab", name) }

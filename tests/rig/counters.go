@@ -12,7 +12,7 @@ import (
 var counters = map[string][]string{
 	"rdma_port": {"transitions", "flaps", "down_ns", "missed_transitions", "phantom_events"},
 	"rdma_cq_probe": {
-		"rounds", "successes", "errors", "lost_events", "lost_completions", "events", "acked", "released", "spurious", "late", "resent",
+		"rounds", "successes", "errors", "lost_events", "lost_completions", "events", "acked", "released", "spurious", "late", "resent", "disturbed",
 	},
 	"rdma_cq_probe_histogram": {"wake_bucket"},
 	"rdma_app_async":          {"processes", "queued", "read", "discarded", "skipped", "destroyed_unacked"},

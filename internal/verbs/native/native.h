@@ -17,8 +17,8 @@ struct ledger_probe {
 	uint32_t port, vector, method, pad;
 	struct ledger_lane lane;
 	uint64_t rounds, successes, errors, lost_events, lost_completions;
-	uint64_t events, acked, spurious, late, resent;
-	uint8_t pad2[16];
+	uint64_t events, acked, spurious, late, resent, disturbed;
+	uint8_t pad2[8];
 };
 struct ledger_fabric_pair {
 	uint64_t session, sent, answered, writes, writes_ok, write_errors;
@@ -59,6 +59,7 @@ _Static_assert(__builtin_offsetof(struct ledger_probe, rounds) == 32, "rounds");
 _Static_assert(__builtin_offsetof(struct ledger_probe, events) == 72, "events");
 _Static_assert(__builtin_offsetof(struct ledger_probe, late) == 96, "late");
 _Static_assert(__builtin_offsetof(struct ledger_probe, resent) == 104, "resent");
+_Static_assert(__builtin_offsetof(struct ledger_probe, disturbed) == 112, "disturbed");
 
 // NO_ERRNO stands for the errno of a call that failed and set none (bnxt_re's
 // create_qp, hns' create_ah). The kernel's errno values end at 4095

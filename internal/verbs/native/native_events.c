@@ -110,10 +110,12 @@ struct result next_event(struct probe *p, struct seen *s, struct round *out)
 
 // count_stray counts an event without a completion of this round. It belongs to a round
 // that was given up, or to no round. The latter is legal: a completion may be drained
-// before its event is read.
+// before its event is read. The event of a disturbed round is neither late nor spurious.
 void count_stray(struct probe *p, const struct seen *s)
 {
-	if (p->given_up) {
+	if (p->excused) {
+		p->excused--;
+	} else if (p->given_up) {
 		p->given_up--;
 		add(&p->led->late, 1);
 	} else if (!s->others) {

@@ -54,11 +54,16 @@ struct device {
 	int wake;
 };
 
-static inline int64_t now(void)
+static inline int64_t read_clock(clockid_t id)
 {
 	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
+	clock_gettime(id, &t);
 	return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+static inline int64_t now(void)
+{
+	return read_clock(CLOCK_MONOTONIC);
 }
 
 // One thread writes each word, so a load and a store are enough.
@@ -133,7 +138,7 @@ int nonblocking(int fd);
 
 // The order is that of verbs.Method and verbs.Outcome.
 enum method { M_NONE, M_RC_WRITE, M_UD_SEND, M_FLUSH };
-enum outcome { O_SUCCESS, O_ERROR, O_LOST_EVENT, O_LOST_COMPLETION, O_CANCELED };
+enum outcome { O_SUCCESS, O_ERROR, O_LOST_EVENT, O_LOST_COMPLETION, O_DISTURBED, O_CANCELED };
 
 enum { QKEY = 0x11111111, MR_SIZE = 4096, UD_RECEIVES = 8 };
 
@@ -157,6 +162,8 @@ struct probe {
 	int64_t sent_again;
 	enum ibv_wc_status send_status; // of the round's send, if it failed
 	int given_up;			// rounds that ended without their event
+	int disturbed;			// the host was paused or suspended during the round
+	int excused;			// disturbed rounds that ended without their event
 	uint64_t held[O_CANCELED];	// rounds of a trial, by outcome
 	uint64_t held_resent;
 	int unacked;

@@ -6,6 +6,15 @@
 // round come only from a device that raises events without end.
 enum { STRAYS = 64 };
 
+// A wait for an event lasts SLICE_NS at most before the thread looks at the clock. A thread
+// that then wakes LATE_NS late has not run, and nor has the rest of the host: the guest was
+// paused, or the process was stopped. A quota of CPU time stops a process for less, since its
+// period is 100 ms unless it was changed (Documentation/scheduler/sched-bwc.rst).
+static const int64_t SLICE_NS = 100000000, LATE_NS = 500000000;
+// SUSPENDED_NS is by how much CLOCK_BOOTTIME has to gain on CLOCK_MONOTONIC in a round until
+// the host counts as suspended. Otherwise the two run alike.
+static const int64_t SUSPENDED_NS = 10000000;
+
 static struct result start_round(struct probe *p, int64_t t)
 {
 	struct ibv_send_wr wr = { .send_flags = IBV_SEND_SIGNALED, .opcode = IBV_WR_RDMA_WRITE };
@@ -159,16 +168,46 @@ static int poll_last(struct probe *p, const struct seen *early, struct round *ou
 	return s.mine ? O_LOST_EVENT : O_LOST_COMPLETION;
 }
 
-// wait_round checks for an event before it waits: a software device has often completed
-// within the post, and then waiting on two descriptors would be a tenth of the latency.
-static int wait_round(struct probe *p, struct round *out)
+// await_event waits for an event, as await does, and notes when the thread woke too late.
+static int await_event(struct probe *p, int64_t until)
 {
-	int64_t until = out->start + p->c.timeout_ns;
-	int64_t look = p->send_cq ? out->start + p->c.timeout_ns / 2 : until;
-	struct seen s, early = { 0 };
-	struct result r;
+	int64_t t = now(), due;
 	int err;
 
+	do {
+		due = t + SLICE_NS < until ? t + SLICE_NS : until;
+		if (due < t)
+			due = t;
+		err = await(p->d, p->channel->fd, due);
+		t = now();
+		if (t - due > LATE_NS)
+			p->disturbed = 1;
+	} while (err == ETIMEDOUT && due < until && !p->disturbed);
+	return err;
+}
+
+// posted_late reports whether the post of a round took so long that its deadline is no use.
+// A post that is no command does not wait: then the host was paused.
+static int posted_late(struct probe *p, const struct round *out)
+{
+	if (now() - out->start <= LATE_NS)
+		return 0;
+	p->disturbed |= p->c.method != M_FLUSH;
+	return 1;
+}
+
+// wait_round checks for an event before it waits: a software device has often completed
+// within the post, and then waiting on two descriptors would be a tenth of the latency.
+// After a pause the device has all of its time once more.
+static int wait_round(struct probe *p, struct round *out, int64_t *deadline)
+{
+	int64_t until = posted_late(p, out) ? now() + p->c.timeout_ns : *deadline;
+	int64_t look = p->send_cq ? until - p->c.timeout_ns / 2 : until;
+	struct seen s, early = { 0 };
+	int extended = 0, err;
+	struct result r;
+
+	*deadline = until;
 	for (;;) {
 		r = next_event(p, &s, out);
 		if (!r.err && (s.mine || early.mine))
@@ -178,9 +217,15 @@ static int wait_round(struct probe *p, struct round *out)
 		if (!r.err)
 			count_stray(p, &s);
 		// Without this check, a channel that is never empty would postpone the deadline.
-		err = !r.err && now() >= look ? ETIMEDOUT : await(p->d, p->channel->fd, look);
+		err = !r.err && now() >= look ? ETIMEDOUT : await_event(p, look);
 		if (err == ECANCELED)
 			return O_CANCELED;
+		if (p->disturbed && !extended) {
+			extended = 1;
+			look = until = *deadline = now() + p->c.timeout_ns;
+			if (err == ETIMEDOUT)
+				continue;
+		}
 		if (err == ETIMEDOUT && look == until)
 			return poll_last(p, &early, out);
 		if (err == ETIMEDOUT) {
@@ -204,6 +249,7 @@ static void count(struct probe *p, int outcome, uint64_t n)
 	case O_ERROR: add(&p->led->errors, n); break;
 	case O_LOST_EVENT: add(&p->led->lost_events, n); break;
 	case O_LOST_COMPLETION: add(&p->led->lost_completions, n); break;
+	case O_DISTURBED: add(&p->led->disturbed, n); break;
 	}
 	add(&p->led->rounds, n);
 }
@@ -276,15 +322,39 @@ static int paused(struct probe *p, int64_t pause_ns)
 	return err == ETIMEDOUT;
 }
 
+// suspended reports whether the host was suspended since CLOCK_BOOTTIME was ahead of
+// CLOCK_MONOTONIC by ahead. A thread that is preempted between the two readings sees less.
+static int suspended(int64_t ahead)
+{
+	int64_t boot = read_clock(CLOCK_BOOTTIME);
+
+	return boot - now() - ahead > SUSPENDED_NS;
+}
+
+// excuse makes a disturbed round one: whatever became of it says nothing about the device.
+static void excuse(struct probe *p, struct round *out)
+{
+	if (!p->disturbed || out->outcome == O_CANCELED)
+		return;
+	if (out->outcome == O_LOST_EVENT || out->outcome == O_LOST_COMPLETION) {
+		p->given_up--;
+		p->excused++;
+	}
+	forget_times(out);
+	out->outcome = O_DISTURBED;
+	out->err = out->wc_status = 0;
+}
+
 // one_round pauses before it acts on any failure. Otherwise a caller whose rounds fail at
 // once would repeat them without a pause. A probe whose round could not begin is not
 // usable, so the making of another probe is paced as well.
 static void one_round(struct probe *p, int64_t pause_ns, struct round *out)
 {
 	struct result r = { 0 };
-	int64_t until;
+	int64_t until, ahead;
 
 	*out = (struct round){ .outcome = O_ERROR };
+	p->disturbed = 0;
 	if (p->c.method == M_FLUSH && !p->qp)
 		r = prepare_flush(p);
 	if (!paused(p, pause_ns)) {
@@ -292,6 +362,8 @@ static void one_round(struct probe *p, int64_t pause_ns, struct round *out)
 		out->usable = 1;
 		return;
 	}
+	ahead = now(); // read first: a preemption must not make the host seem suspended
+	ahead = read_clock(CLOCK_BOOTTIME) - ahead;
 	if (!r.err && p->c.method == M_UD_SEND) {
 		r = hold_address(p);
 		if (missing_address(p, r)) { // no round, and no fault of the device
@@ -311,10 +383,14 @@ static void one_round(struct probe *p, int64_t pause_ns, struct round *out)
 	out->err = r.err;
 	out->call = r.call;
 	if (!r.err)
-		out->outcome = wait_round(p, out);
+		out->outcome = wait_round(p, out, &until);
 	tidy(p, out, until);
-	count_round(p, out->outcome);
 	out->usable |= out->outcome != O_ERROR;
+	p->disturbed |= suspended(ahead);
+	if (!p->disturbed)
+		p->excused = 0; // what comes later than that is late
+	excuse(p, out);
+	count_round(p, out->outcome);
 }
 
 int native_probe_rounds(struct probe *p, int64_t pause_ns, int64_t interval_ns, int64_t for_ns,

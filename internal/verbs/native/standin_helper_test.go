@@ -39,6 +39,7 @@ var drivers = map[string]func(*subject) error{
 	"hung ack": doHungAck, "hung query": doHungQuery, "hung probe": doHungProbe, "late probe": doLateProbe,
 	"flush without queue pairs": doFlushWithoutQueuePairs,
 	"late event":                doLateEvent,
+	"stopped round":             doStoppedRound,
 	"profile":                   doProfile,
 	"slow commands":             doSlowCommands,
 	"removal before ack":        doRemovalBeforeAck,

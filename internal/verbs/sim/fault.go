@@ -24,6 +24,7 @@ const (
 	completionError faultKind = "completion_error"
 	spurious        faultKind = "spurious"
 	late            faultKind = "late"
+	disturbed       faultKind = "disturbed"
 	slow            faultKind = "slow"
 	openError       faultKind = "open_error"
 	removed         faultKind = "removed"
@@ -84,8 +85,9 @@ func faultReaders() map[faultKind]func(*table, *fault) {
 			vector(t, f)
 			f.status = t.choice("status", "wr_flush_err", statuses())
 		},
-		spurious: vector,
-		late:     vector,
+		spurious:  vector,
+		late:      vector,
+		disturbed: vector,
 		slow: func(t *table, f *fault) {
 			vector(t, f)
 			f.factor = t.number("factor", 100, 1, 1e6)

@@ -86,7 +86,7 @@ func TestTheLivelyScenarioShowsEverythingEveryMinute(t *testing.T) {
 		require.NotZero(t, d.unusable)
 		for _, p := range s.snapshot().Probes {
 			require.Equal(t, p.Events, p.Acked)
-			require.Equal(t, p.Rounds, p.Successes+p.Errors+p.LostEvents+p.LostCompletions)
+			require.Equal(t, p.Rounds, p.Successes+p.Errors+p.LostEvents+p.LostCompletions+p.Disturbed)
 		}
 		for _, e := range s.snapshot().Events {
 			require.Equal(t, e.Read, e.Acked)

@@ -26,6 +26,7 @@ func TestFaultsDecideTheOutcomeOfARound(t *testing.T) {
 			ledger.ProbeCounts{Rounds: 1, LostEvents: 1}},
 		{`kind = "lost_completion"`, verbs.OutcomeLostCompletion, "lost_completion", true, timeout,
 			ledger.ProbeCounts{Rounds: 1, LostCompletions: 1}},
+		{`kind = "disturbed"`, verbs.OutcomeDisturbed, "", true, timeout, ledger.ProbeCounts{Rounds: 1, Disturbed: 1}},
 		{`kind = "late"`, verbs.OutcomeLostEvent, "lost_event", true, timeout,
 			ledger.ProbeCounts{Rounds: 1, LostEvents: 1}},
 		{`kind = "completion_error"`, verbs.OutcomeError, "wr_flush_err", false, 0,

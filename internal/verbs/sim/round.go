@@ -129,6 +129,9 @@ func (p *probe) judge(start int64, s *stages) decision {
 		return decision{outcome: verbs.OutcomeError, status: "wr_flush_err", events: 1, breaks: true}
 	}
 	deadline := start + int64(p.c.Timeout)
+	if f, _ := p.fault(disturbed, start); f != nil {
+		return decision{outcome: verbs.OutcomeDisturbed, until: deadline}
+	}
 	if o := p.d.h.ports[p.c.Port-1].flush; p.c.Method == verbs.MethodFlush && o != verbs.OutcomeSuccess {
 		return givenUp(o, deadline)
 	}
@@ -238,5 +241,7 @@ func countOutcome(c *ledger.ProbeCounts, o verbs.Outcome) {
 		c.LostEvents++
 	case verbs.OutcomeLostCompletion:
 		c.LostCompletions++
+	case verbs.OutcomeDisturbed:
+		c.Disturbed++
 	}
 }

@@ -92,7 +92,7 @@ func TestABadScenarioIsOneLineWithFileLineKeyAndWhatIsAllowed(t *testing.T) {
 			"a tracer that is refused for no reason", "[[fault]]\nkind = \"tracer_refused\"\nerror = \"limit\"\n", "line 3",
 			`error: is "limit"; allowed: no_device, no_permission, unsupported`,
 		},
-		{"no kind", "[[fault]]\nat = \"1s\"\n", "line 1", `kind: is ""; allowed: completion_error, crash, hang_ack`},
+		{"no kind", "[[fault]]\nat = \"1s\"\n", "line 1", `kind: is ""; allowed: completion_error, crash, disturbed, hang_ack`},
 		{"a key of another kind", "[[fault]]\nkind = \"crash\"\nfor = \"1s\"\n", "line 3",
 			"for: unknown key; allowed: at, device, every, kind, signal, times"},
 		{"a bad signal", "[[fault]]\nkind = \"crash\"\nsignal = \"SIGHUP\"\n", "line 3",

@@ -52,7 +52,7 @@ func requireParity(t *testing.T, p rig.Point) {
 	if p.Int("events") != p.Int("acked")+p.Int("unacked")+p.Int("released") || p.Int("unacked") != 0 {
 		t.Errorf("%s: parity does not hold: %v", p.Series(), p.Fields)
 	}
-	sum := p.Int("successes") + p.Int("errors") + p.Int("lost_events") + p.Int("lost_completions")
+	sum := p.Int("successes") + p.Int("errors") + p.Int("lost_events") + p.Int("lost_completions") + p.Int("disturbed")
 	if p.Int("rounds") < 1 || sum != p.Int("rounds") {
 		t.Errorf("%s: want every round to have one outcome: %v", p.Series(), p.Fields)
 	}

@@ -34,10 +34,10 @@ func overview(all []drivers.Driver) string {
 func notes(all []drivers.Driver) string {
 	var b strings.Builder
 	for _, d := range all {
-		if d.Notes == "" && len(d.FlushMoves) == 0 {
+		text := strings.TrimSpace(d.Notes + " " + d.Interruptible)
+		if text == "" && len(d.FlushMoves) == 0 {
 			continue
 		}
-		text := d.Notes
 		if len(d.FlushMoves) > 0 {
 			text = strings.TrimSpace(fmt.Sprintf("%s The method `flush` moves `%s`.", text, strings.Join(d.FlushMoves, "` or `")))
 		}

@@ -1,0 +1,158 @@
+package lab
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The files with which a guest asks to be paused (guest.Pause), and what it asks for.
+const (
+	pauseRequest = "pause"  // how and for how long, as in "stop 20s"
+	pauseAnswer  = "paused" // an error, or nothing
+)
+
+// servePauses pauses the guest whenever it asks, until ctx is done.
+func (g *guest) servePauses(ctx context.Context) {
+	poll := time.NewTicker(50 * time.Millisecond)
+	defer poll.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-poll.C:
+		}
+		text, err := os.ReadFile(g.file(pauseRequest))
+		if err != nil {
+			continue // there is none
+		}
+		answer := ""
+		if err := errors.Join(os.Remove(g.file(pauseRequest)), g.pause(ctx, string(text))); err != nil {
+			answer = err.Error()
+		}
+		// The guest waits for the file, and must not see it empty before it is written.
+		written := g.file(pauseAnswer + ".new")
+		if err := os.WriteFile(written, []byte(answer), 0o644); err == nil {
+			_ = os.Rename(written, g.file(pauseAnswer))
+		}
+	}
+}
+
+// pause pauses the guest as a request says. "stop" is qemu's own stop and cont, which also hold the guest's clocks.
+// "freeze" stops the process of qemu. The guest's TSC goes on meanwhile, as it does while KVM stops a guest.
+func (g *guest) pause(ctx context.Context, request string) error {
+	how, text, _ := strings.Cut(request, " ")
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return fmt.Errorf("read request %q: %w", request, err)
+	}
+	m, err := dialMonitor(ctx, g.monitor)
+	if err != nil {
+		return err
+	}
+	defer m.conn.Close()
+	switch how {
+	case "stop":
+		if err := m.execute("stop"); err != nil {
+			return err
+		}
+		sleep(ctx, d)
+		return m.execute("cont")
+	case "freeze":
+		pid, err := m.pid()
+		if err != nil {
+			return err
+		}
+		if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+			return fmt.Errorf("stop qemu: %w", err)
+		}
+		sleep(ctx, d)
+		if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+			return fmt.Errorf("continue qemu: %w", err)
+		}
+		return nil
+	}
+	return fmt.Errorf("read request %q: %w", request, errors.ErrUnsupported)
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// monitor is a connection to qemu's monitor, in the QEMU Machine Protocol (docs/interop/qmp-spec of QEMU).
+type monitor struct {
+	conn *net.UnixConn
+	in   *bufio.Scanner
+}
+
+func dialMonitor(ctx context.Context, path string) (*monitor, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("connect to qemu's monitor: %w", err)
+	}
+	m := &monitor{conn: conn.(*net.UnixConn), in: bufio.NewScanner(conn)}
+	if !m.in.Scan() {
+		_ = conn.Close()
+		return nil, fmt.Errorf("read greeting of qemu's monitor: %w", errors.Join(m.in.Err(), errNoAnswer))
+	}
+	if err := m.execute("qmp_capabilities"); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return m, nil
+}
+
+var errNoAnswer = errors.New("no answer")
+
+// execute executes a command without arguments. Events that come before its answer are left out.
+func (m *monitor) execute(command string) error {
+	if _, err := fmt.Fprintf(m.conn, "{\"execute\":%q}\n", command); err != nil {
+		return fmt.Errorf("ask qemu for %s: %w", command, err)
+	}
+	for m.in.Scan() {
+		var answer struct {
+			Return *json.RawMessage
+			Error  *struct{ Desc string }
+		}
+		if err := json.Unmarshal(m.in.Bytes(), &answer); err != nil {
+			return fmt.Errorf("read answer of qemu to %s: %w", command, err)
+		}
+		if answer.Error != nil {
+			return fmt.Errorf("qemu refused %s: %s", command, answer.Error.Desc)
+		}
+		if answer.Return != nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("ask qemu for %s: %w", command, errors.Join(m.in.Err(), errNoAnswer))
+}
+
+// pid returns the process that listens at the socket.
+func (m *monitor) pid() (int, error) {
+	raw, err := m.conn.SyscallConn()
+	if err != nil {
+		return 0, fmt.Errorf("find qemu's process: %w", err)
+	}
+	var peer *unix.Ucred
+	var failed error
+	err = raw.Control(func(fd uintptr) { peer, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	if err := errors.Join(err, failed); err != nil {
+		return 0, fmt.Errorf("find qemu's process: %w", err)
+	}
+	return int(peer.Pid), nil
+}
