@@ -312,13 +312,21 @@ func (d *Device) explainRemoval(t *moment) {
 	if !d.cfg.Evidence {
 		return
 	}
-	d.removedAt = t.mono
+	d.removedAt = d.goneAt
 	d.judgeAll(t)
+	d.explainDeparture(evidence.DriverRemoved, "all: the device is gone", t)
+}
+
+// explainDeparture emits why the device went, and forgets the counters of the one that went.
+func (d *Device) explainDeparture(cause evidence.Cause, leftOut string, t *moment) {
+	if !d.cfg.Evidence {
+		return
+	}
 	for _, p := range d.ports {
 		p.facts.counters, p.facts.countersAt = nil, 0
 	}
 	d.cfg.Emit(&measure.Evidence{
-		Device: d.name, Trigger: verbs.TriggerRemoved, Cause: evidence.DriverRemoved, Triggers: 1,
-		LeftOut: "all: the device is gone", At: d.removedStamp.next(t.wall(t.mono), t.epoch),
+		Device: d.name, Trigger: verbs.TriggerRemoved, Cause: cause, Triggers: 1,
+		LeftOut: leftOut, At: d.removedStamp.next(t.wall(d.goneAt), t.epoch),
 	})
 }

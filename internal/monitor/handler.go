@@ -53,8 +53,10 @@ func (d *Device) Ended(why status.End) {
 	for _, p := range d.probes {
 		p.addToBase()
 	}
-	d.close(why.Reason, &t) // a removal explains what waits
-	d.judgeAll(&t)
+	d.close(why.Reason, &t)
+	if !d.unconfirmed { // a removal that is confirmed explains what waits
+		d.judgeAll(&t)
+	}
 	d.emitIfChanged(&t)
 }
 
@@ -108,6 +110,7 @@ func (d *Device) opened(a *verbs.DeviceAttr, t *moment) {
 	}
 	if !d.present {
 		// The worker had seen a removal, but could open the device again.
+		d.disprove(t)
 		d.enter(d.found)
 		d.ledgerAppearance = d.appearances
 	}
@@ -147,7 +150,7 @@ func (d *Device) close(why status.Reason, t *moment) {
 	case why != status.ReasonRemoved:
 		d.reason = why
 	case d.ledgerAppearance == d.appearances:
-		d.leave(why, t)
+		d.leaveByWorker(t)
 	}
 }
 

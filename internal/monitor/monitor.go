@@ -76,8 +76,10 @@ func New(c Config) *Monitor {
 // once.
 func (m *Monitor) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
+	defer m.judgeRest()
 	defer m.wg.Wait()
 	defer cancel()
+	m.wg.Go(func() { m.retryAll(ctx) })
 	err := m.cfg.Discovery.Run(ctx, func(found []verbs.Found) { m.update(ctx, found) })
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("discover RDMA devices: %w", err)
@@ -107,8 +109,20 @@ func (m *Monitor) update(ctx context.Context, found []verbs.Found) {
 	m.last, m.discovered = slices.Clone(found), true
 	for _, d := range m.devices {
 		d.absence(m.last, &t)
+		d.retryNow(&t)
 	}
 	m.forget(&t)
+}
+
+// judgeRest emits the evidence about what waits for a removal to be confirmed.
+func (m *Monitor) judgeRest() {
+	t := m.clock.read()
+	devices, _, _, _ := m.list()
+	for _, d := range devices {
+		d.mu.Lock()
+		d.judgeAll(&t)
+		d.mu.Unlock()
+	}
 }
 
 func (m *Monitor) wants(f verbs.Found) bool {
