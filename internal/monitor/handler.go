@@ -202,6 +202,11 @@ func (d *Device) reading(r *verbs.Reading, t *moment) {
 	if p.queryError.update(r.Err) {
 		d.log.Warn("port query failed: " + r.Err)
 	}
+	if r.Refused != "" && !p.refused && p.queryError.text == "" {
+		d.log.Warn(fmt.Sprintf("the firmware refuses reads of port %d: %s; they are tried at most %d times an hour; "+
+			"devices_exclude leaves the device out", r.Port, r.Refused, verbs.RefusalsAnHour))
+	}
+	p.refused = r.Refused != ""
 	if r.Err != "" {
 		p.answered = false
 		return

@@ -133,6 +133,8 @@ func (s *session) queryPorts(want func(*port) bool, onChange func(*port)) error 
 func (s *session) queryPort(p *port) (changed bool, err error) {
 	r, err := s.asks.QueryPort(p.number)
 	switch {
+	case errors.Is(err, verbs.ErrRefused):
+		return false, nil // it was not asked
 	case errors.Is(err, verbs.ErrNoDevice) || errors.Is(err, verbs.ErrClosed):
 		return false, err
 	case err == nil: // a failed query has no information about the port or its probes

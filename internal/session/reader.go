@@ -64,6 +64,9 @@ func (s *session) note(runs []verbs.Run) {
 	for _, r := range runs {
 		moves = moves || MovesProbe(r.Type)
 		s.asks.NoteRun(&r)
+		if r.Port != 0 || r.Type == verbs.EventDeviceFatal {
+			s.asks.refusals.Retry(r.Port)
+		}
 		for i, p := range s.ports {
 			if r.Port == p.number || r.Type == verbs.EventDeviceFatal && i == 0 {
 				p.event.Store(now)

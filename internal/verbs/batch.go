@@ -84,6 +84,8 @@ type Reading struct {
 	Took int64 // ns of the query, reads of sysfs included
 	Attr PortAttr
 	Err  string // the reason if there is no answer, else ""
+	// Refused names the reads of the port that the firmware refuses (Refusals.Text); "": none.
+	Refused string
 }
 
 // RoundItem is one probe round.

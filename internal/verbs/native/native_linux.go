@@ -158,7 +158,8 @@ type nativeDevice struct {
 	sysfs sysfs.FS
 	attr  verbs.DeviceAttr
 
-	instance sysfs.Instance // that was opened
+	instance sysfs.Instance  // that was opened
+	refusals *verbs.Refusals // nil: no read is limited
 
 	runs [runsPerRead]C.struct_run // used by ReadEvents only
 
@@ -177,6 +178,9 @@ type nativeDevice struct {
 }
 
 func (d *nativeDevice) Attr() verbs.DeviceAttr { return d.attr }
+
+// LimitReads implements verbs.RefusalUser.
+func (d *nativeDevice) LimitReads(r *verbs.Refusals) { d.refusals = r }
 
 func (d *nativeDevice) enter() error {
 	d.mu.Lock()
@@ -234,7 +238,12 @@ func (d *nativeDevice) query(port int) (attr verbs.PortAttr, needsGRH bool, err 
 		if info.speed == speedNDR {
 			attr.RateGbps = d.sysfs.RateOr(d.name, port, attr.RateGbps)
 		}
-		d.sysfs.Port(d.name, port, &attr)
+		d.sysfs.PortLink(d.name, port, &attr)
+		if d.refusals.Allow(port, verbs.ReadCounters) {
+			n, err := d.sysfs.LinkDowned(d.name, port)
+			d.refusals.Note(port, verbs.ReadCounters, err)
+			attr.LinkDowned, attr.HasLinkDowned = n, err == nil
+		}
 	})
 	if attr.NetDev != "" {
 		d.netDevs.Store(port, attr.NetDev)

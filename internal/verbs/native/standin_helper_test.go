@@ -47,6 +47,7 @@ var drivers = map[string]func(*subject) error{
 	"pkeys":                     doPKeys,
 	"hung sysfs":                doHungSysfs,
 	"query EIO":                 doQueryEIO,
+	"refused link_downed":       doRefusedLinkDowned,
 	"endless events":            doEndlessEvents,
 	"address away":              doAddressAway,
 	"hung address":              doHungAddress,

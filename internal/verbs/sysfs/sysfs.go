@@ -167,14 +167,19 @@ func (s FS) Ports(name string) []int {
 // with RateGbps and Width if the answer has none. Values that cannot be read
 // stay as they are.
 func (s FS) Port(name string, port int, attr *verbs.PortAttr) {
+	s.PortLink(name, port, attr)
+	if n, err := s.LinkDowned(name, port); err == nil {
+		attr.LinkDowned, attr.HasLinkDowned = n, true
+	}
+}
+
+// PortLink is Port without LinkDowned.
+func (s FS) PortLink(name string, port int, attr *verbs.PortAttr) {
 	dir := s.port(name, port)
 	if attr.LinkLayer != verbs.LinkInfiniBand {
 		if dev := portNetDev(dir); dev != "" {
 			attr.NetDev = dev
 		}
-	}
-	if n, ok := linkDowned(dir); ok {
-		attr.LinkDowned, attr.HasLinkDowned = n, true
 	}
 	if attr.RateGbps != 0 && attr.Width != "" {
 		return
@@ -267,17 +272,19 @@ func portNetDev(dir string) string {
 	return ""
 }
 
-// linkDowned reads the counter at the place where the driver has it. InfiniBand
+// LinkDowned reads the counter link_downed at the place where the driver has it. InfiniBand
 // drivers have it in counters/, where a port without performance management
-// answers "N/A (no PMA)"; soft drivers have it in hw_counters/.
-func linkDowned(dir string) (uint64, bool) {
-	for _, group := range []string{"counters", "hw_counters"} {
-		text := readAttr(dir, group, "link_downed")
-		if n, err := strconv.ParseUint(text, 10, 64); err == nil {
-			return n, true
-		}
+// answers "N/A (no PMA)"; soft drivers have it in hw_counters/. The error is that of counters/ if neither
+// has it.
+func (s FS) LinkDowned(name string, port int) (uint64, error) {
+	n, err := readCounter(filepath.Join(s.port(name, port), "counters", "link_downed"))
+	if err == nil {
+		return n, nil
 	}
-	return 0, false
+	if n, err := readCounter(filepath.Join(s.port(name, port), "hw_counters", "link_downed")); err == nil {
+		return n, nil
+	}
+	return 0, fmt.Errorf("read link_downed: %w", err)
 }
 
 // listDir returns the sorted names in a directory, and none if it does not
