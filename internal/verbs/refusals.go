@@ -156,6 +156,12 @@ func refusal(err error, answered bool) (unix.Errno, bool) {
 	return 0, false
 }
 
+// IsRefusal reports whether firmware that answers may have refused a read with err.
+func IsRefusal(err error) bool {
+	_, refused := refusal(err, false)
+	return refused
+}
+
 // Retry allows each refused read of a port once more, of all ports if port is 0: an event came.
 func (r *Refusals) Retry(port int) {
 	if r == nil {
