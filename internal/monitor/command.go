@@ -67,6 +67,7 @@ func (d *Device) commandEnded(it *verbs.Command, t *moment) {
 	if c == nil {
 		return
 	}
+	d.held.note(it.Mono, it.Took)
 	c.busy, c.reopened = 0, 0
 	c.calls++
 	c.took.interval.Add(it.Took)

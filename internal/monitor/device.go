@@ -63,6 +63,7 @@ type Device struct {
 
 	// For evidence, CLOCK_MONOTONIC ns; 0: never.
 	fatalAt, removedAt     int64
+	held                   held      // the last time in which the device did not answer
 	stuckSince, stuckUntil int64     // the last time in which a command was stuck; stuckUntil 0: one is
 	ethtoolLate            bool      // and that is logged
 	listError              lastError // why the objects could not be listed

@@ -236,6 +236,9 @@ func (d *Device) factsOf(p *port, w *trigger, t *moment) evidence.Facts {
 			f.NetDev.Carrier = evidence.FlagOf(s.NetDev.Carrier)
 		}
 	}
+	if typ, ok := verbs.ParseEventType(string(w.why)); ok {
+		f.Late = d.lateBy(typ, w.at) > 0
+	}
 	f.Answered = w.snap != nil && w.snap.Answered
 	if s := w.snap; s != nil && s.Link != nil {
 		f.ExtState = evidence.ExtState{At: since(s.LinkAt), Name: s.Link.ExtState}

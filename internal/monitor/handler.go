@@ -169,7 +169,7 @@ func (d *Device) run(r *verbs.Run, t *moment) {
 	d.cfg.Emit(&measure.Event{
 		Device: d.name, Type: c.typ, Port: s.port, Count: r.Count, Total: c.base + c.streamed,
 		At: c.stamp.next(t.wall(r.Last), t.epoch), First: unixNano(t.wall(r.First)),
-		HoldMax: r.HoldMax, AckMax: r.AckMax,
+		HoldMax: r.HoldMax, AckMax: r.AckMax, LateNS: d.lateBy(r.Type, r.First),
 	})
 	if p == nil {
 		return
@@ -202,6 +202,7 @@ func (d *Device) reading(r *verbs.Reading, t *moment) {
 	if p.queryError.update(r.Err) {
 		d.log.Warn("port query failed: " + r.Err)
 	}
+	d.held.note(r.Mono, r.Took)
 	if r.Refused != "" && !p.refused && p.queryError.text == "" {
 		d.log.Warn(fmt.Sprintf("the firmware refuses reads of port %d: %s; they are tried at most %d times an hour; "+
 			"devices_exclude leaves the device out", r.Port, r.Refused, verbs.RefusalsAnHour))
