@@ -117,8 +117,7 @@ func (m *Monitor) update(ctx context.Context, found []verbs.Found) {
 // judgeRest emits the evidence about what waits for a removal to be confirmed.
 func (m *Monitor) judgeRest() {
 	t := m.clock.read()
-	devices, _, _, _ := m.list()
-	for _, d := range devices {
+	for _, d := range m.listDevices() {
 		d.mu.Lock()
 		d.judgeAll(&t)
 		d.mu.Unlock()
@@ -149,6 +148,12 @@ func (m *Monitor) list() (devices []*Device, forgotten totals, found []verbs.Fou
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.devices), m.forgotten, m.last, m.discovered
+}
+
+func (m *Monitor) listDevices() []*Device {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.devices)
 }
 
 // forget drops the devices that have been gone longest, if more than maxForgettable are

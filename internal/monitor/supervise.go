@@ -84,8 +84,7 @@ func (m *Monitor) retryAll(ctx context.Context) {
 			return
 		case <-tick.C:
 			t := m.clock.read()
-			devices, _, _, _ := m.list()
-			for _, d := range devices {
+			for _, d := range m.listDevices() {
 				d.retryNow(&t)
 			}
 		}
