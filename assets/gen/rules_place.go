@@ -6,7 +6,24 @@ import (
 	"time"
 )
 
-// portsDownTogether is the rule for a switch, a line card or a power supply. InfluxQL cannot ask for each port
+// cablesInInfluxQL counts ports, and those that share a cable once. A port whose cable is unknown counts by itself. Without
+// fill a place in which no cable is known would have no count.
+const cablesInInfluxQL = `count(distinct("cable")) + count("up") - count("cable")`
+
+// cables counts ports by place in PromQL, as cablesInInfluxQL does. rdma_port_info may have two series of a port for a moment,
+// when another of its labels changes.
+func cables(by, ports string) string {
+	const of, cable = "(host, plugin_instance, device, port)", "(host, plugin_instance, device, port, cable)"
+	inner := " by (cable)"
+	if place, ok := strings.CutPrefix(by, " by ("); ok {
+		inner = " by (cable, " + place
+	}
+	return `count` + by + ` (count` + inner + ` ((` + ports + `) * on ` + of + ` group_left (cable) max by ` + cable + ` (rdma_port_info{cable!=""})
+		or on ` + of + ` label_join(` + ports + `, "cable", "/", "host", "plugin_instance", "device", "port")))`
+}
+
+// portsDownTogether is the rule for a switch, a line card or a power supply. Eight cables are at fault; that they are more than
+// a tenth is a matter of ports, since most NICs of a place share their cables alike. InfluxQL cannot ask for each port
 // whether it was active, so there a port counts whose state changed since the plugin started.
 func (o *Options) portsDownTogether() rule {
 	of, by, place := "", "", "the fleet, since no labels say where a host is,"
@@ -25,10 +42,11 @@ func (o *Options) portsDownTogether() rule {
 		summary: summary,
 		steps: []step{
 			{
-				// The conditions are inside: InfluxDB 1.8 mixes up the rows of several last() below an outer GROUP BY.
-				query: `SELECT count("up") AS "down" FROM (SELECT last("up") AS "up" FROM {rdma_port} WHERE {filter}
-					AND "expected" != 'down' AND "transitions" > 0 AND "state_age_ns" < 86400000000000 GROUP BY ` + byPort + `)
-					WHERE "up" = 0 AND $timeFilter` + of,
+				// The conditions are inside, and the cable is that of the same point: InfluxDB 1.8 mixes up the rows of several
+				// last() below an outer GROUP BY.
+				query: `SELECT ` + cablesInInfluxQL + ` AS "down" FROM (SELECT last("up") AS "up", "cable" FROM {rdma_port}
+					WHERE {filter} AND "expected" != 'down' AND "transitions" > 0 AND "state_age_ns" < 86400000000000 GROUP BY ` + byPort + `)
+					WHERE "up" = 0 AND $timeFilter` + of + ` fill(0)`,
 				from: o.window(),
 			},
 			{
@@ -36,11 +54,18 @@ func (o *Options) portsDownTogether() rule {
 					WHERE {filter} AND "expected" != 'down' GROUP BY ` + byPort + `) WHERE $timeFilter` + of,
 				from: o.window(),
 			},
+			{
+				query: `SELECT count("up") AS "down" FROM (SELECT last("up") AS "up" FROM {rdma_port} WHERE {filter}
+					AND "expected" != 'down' AND "transitions" > 0 AND "state_age_ns" < 86400000000000 GROUP BY ` + byPort + `)
+					WHERE "up" = 0 AND $timeFilter` + of,
+				from: o.window(),
+			},
 		},
-		when: "$RA >= 8 && $RA > 0.1 * $RB",
-		promql: `count` + by + ` (` + fallen + `) >= 8
+		when: "$RA >= 8 && $RC > 0.1 * $RB",
+		promql: cables(by, fallen) + ` >= 8
 			and count` + by + ` (` + fallen + `) > 0.1 * count` + by + ` (rdma_port_up{expected!="down"})`,
 		fires: "Eight or more ports of " + place + " are down, more than a tenth of its ports, and each was active within the last day. " +
+			"Ports that share one cable, as with Socket Direct and multi-host NICs, count once (field cable). " +
 			"With InfluxDB: and each changed its state within the last day, since the plugin started.",
 		quiet: "Fewer than eight ports; a tenth of the place's ports or less; ports that have not been active for a day, and those of " +
 			"expected_down. Hosts without these labels are one place.",

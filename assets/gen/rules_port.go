@@ -40,7 +40,7 @@ func (o *Options) portRules() []rule {
 				"InfiniBand in state init or armed has a link and waits for a subnet manager.",
 				"If it is down by design, add it to expected_down.",
 			},
-			blind: "A port whose device is not open. A bond may hide the loss of one leg from its own port.",
+			blind: "A port whose device is not open. A bond may hide the loss of one leg from its own port: legs_up of rdma_port has it.",
 		},
 		o.portsDownTogether(),
 		o.smUnstable(),

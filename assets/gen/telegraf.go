@@ -43,7 +43,7 @@ func labels() map[string][]family {
 			}},
 			{"status", []string{"worker_state", "reason"}},
 		},
-		"rdma_port":        {{"info", []string{"link_layer", "netdev", "width"}}},
+		"rdma_port":        {{"info", []string{"link_layer", "netdev", "width", "cable"}}},
 		"rdma_cq_probe":    {{"status", []string{"status"}}},
 		"rdma_command":     {{"status", []string{"status"}}},
 		"rdma_fabric_port": {{"info", []string{"list"}}, {"status", []string{"verdict"}}},
@@ -121,13 +121,11 @@ func isEvent(field string) bool {
 // renamed returns the name of a gauge's field in the units of Prometheus, as the script of
 // the template does.
 func renamed(field string) string {
-	switch field {
-	case "rate_gbps":
-		return "rate_bytes_per_second"
-	case "rate_best_gbps":
-		return "rate_best_bytes_per_second"
-	case "mtu":
+	if field == "mtu" {
 		return "mtu_bytes"
+	}
+	if before, ok := strings.CutSuffix(field, "_gbps"); ok {
+		return before + "_bytes_per_second"
 	}
 	if before, after, ok := strings.Cut(field, "_ns"); ok {
 		return before + after + "_seconds"

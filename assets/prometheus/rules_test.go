@@ -71,6 +71,18 @@ func places(n int, values string, others int) map[string]string {
 	return all
 }
 
+// cabled returns eight ports of a rack that fall, of which so many share each cable. One that is up has a series of its info
+// left over from before another of its labels changed.
+func cabled(sharing int) map[string]string {
+	all := places(8, "1x20 0x30", 1)
+	for i := range 9 {
+		of := fmt.Sprintf(`site="s",rack="r",host="h%d",device="d",port="1",cable="c%d"`, i, i/sharing)
+		all[`rdma_port_info{`+of+`,netdev="eth0"}`] = "1x60"
+		all[`rdma_port_info{`+of+`,netdev=""}`] = "_x20 1x3"
+	}
+	return all
+}
+
 // slower returns a port with its rate, its best rate since the plugin started, and its state.
 func slower(rate, best, up string) map[string]string {
 	return map[string]string{
@@ -120,6 +132,8 @@ func units() []unit {
 		{"down for less than a minute", "RDMAPortDown", map[string]string{up: "1x20 0 1x20"}, nil, []int{21, 22, 23}},
 
 		{"eight of a rack", "RDMAPortsDownTogether", places(8, "1x20 0x30 1x20", 0), []int{23, 50}, []int{20, 53}},
+		{"eight of eight cables", "RDMAPortsDownTogether", cabled(1), []int{23, 40}, []int{20}},
+		{"eight of four cables", "RDMAPortsDownTogether", cabled(2), nil, []int{23, 40}},
 		{"seven of a rack", "RDMAPortsDownTogether", places(7, "1x20 0x30", 0), nil, []int{23, 40}},
 		{"eight of two racks", "RDMAPortsDownTogether", twoRacks(), nil, []int{23, 40}},
 		{"a tenth of a rack", "RDMAPortsDownTogether", places(8, "1x20 0x30", 72), nil, []int{23, 40}},

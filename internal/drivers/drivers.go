@@ -17,6 +17,16 @@ const (
 	InTheLab                // tests run on the driver itself, on a real kernel
 )
 
+// StateSource is what a driver makes the state of a port of.
+type StateSource int
+
+// The sources.
+const (
+	OfNetDev StateSource = iota // the carrier of the port's network device
+	OfDevice                    // what the device, its firmware or the hypervisor says; mlx4 and mlx5 so on InfiniBand only
+	OfNone                      // nothing: each port is active
+)
+
 // Driver is one row: a driver, or one of its modes if the modes differ.
 type Driver struct {
 	Name   string   // common name, with its mode: "irdma, iWARP"
@@ -30,6 +40,11 @@ type Driver struct {
 	Probe      string // methods that `auto` takes, in its order
 	LinkDowned string // whether there is a count of link drops
 	Notes      string // sentences for the document; ""
+
+	// State is what the driver makes the state of a port of (query_port), and StateFile the kernel file that does, below
+	// drivers/infiniband.
+	State     StateSource
+	StateFile string
 
 	Known   Known
 	Standin []string // tests in internal/verbs/native with a stand-in that behaves like it
@@ -73,8 +88,9 @@ type Call string
 
 // The calls that the plugin makes while it runs.
 const (
-	PortQuery  Call = "query_port"  // ibv_query_port
-	LinkDowned Call = "link_downed" // reading that counter in sysfs, or any other file beside it
+	PortQuery  Call = "query_port"       // ibv_query_port
+	PortSpeed  Call = "query_port_speed" // ibv_query_port_speed; not asked on InfiniBand
+	LinkDowned Call = "link_downed"      // reading that counter in sysfs, or any other file beside it
 	CreateAH   Call = "create_ah"
 	DestroyAH  Call = "destroy_ah"
 	CreateQP   Call = "create_qp"
@@ -93,7 +109,7 @@ const (
 // Calls returns all calls, in the order above.
 func Calls() []Call {
 	return []Call{
-		PortQuery, LinkDowned, CreateAH, DestroyAH, CreateQP, ModifyQP, DestroyQP, PKey, HWCounter, QueryQP,
+		PortQuery, PortSpeed, LinkDowned, CreateAH, DestroyAH, CreateQP, ModifyQP, DestroyQP, PKey, HWCounter, QueryQP,
 		LinkState, Statistics, QueueStatistics,
 	}
 }

@@ -39,6 +39,7 @@ func TestRowsAreWhole(t *testing.T) {
 			require.NotContains(t, text, "|", d.Name)
 		}
 		require.NotEqual(t, verbs.MethodNone, d.First, d.Name)
+		require.Regexp(t, `^(core|hw/\w+|sw/\w+)/\w+\.c$`, d.StateFile, d.Name)
 		require.Equal(t, len(d.Standin) > 0, d.Known == ByStandin, d.Name)
 		for _, costs := range []Costs{d.Costs, d.Ethernet} {
 			for call := range costs {
@@ -48,6 +49,7 @@ func TestRowsAreWhole(t *testing.T) {
 		requireWholeFiles(t, d)
 		for _, kernel := range d.Kernel {
 			require.Equal(t, d.Events == "none", !verbs.DriverRaisesEvents(kernel), d.Name)
+			require.Equal(t, d.State == OfNone, !verbs.DriverReportsState(kernel), d.Name)
 			if d.Transport != "iwarp" { // iWARP has no handles, and shares its kernel driver with RoCE
 				require.Equal(t, d.Costs[CreateAH] > 0, verbs.HandleIsCommand(kernel), "%s: %s", d.Name, kernel)
 			}

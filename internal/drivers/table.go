@@ -25,6 +25,7 @@ func hardware() []Driver {
 	return append(mellanox(), []Driver{
 		{
 			Known: ByStandin, Standin: profiled,
+			State: OfNetDev, StateFile: "hw/irdma/verbs.c",
 			Name: "irdma, RoCE", Kernel: []string{"ice", "i40e", "idpf"}, Transport: "infiniband", Devices: "Intel E810, E830",
 			Events: "port, QP, CQ, SRQ", Probe: "`ud_send`, `rc_write`, `flush`", LinkDowned: "none",
 			First: verbs.MethodUDSend, Costs: queuePairs(Costs{CreateAH: 1, DestroyAH: 1, QueryQP: 0}),
@@ -36,6 +37,7 @@ func hardware() []Driver {
 		},
 		{
 			Known: ByStandin, Standin: profiled,
+			State: OfNetDev, StateFile: "hw/irdma/verbs.c",
 			Name: "irdma, iWARP", Kernel: []string{"ice", "i40e", "idpf"}, Transport: "iwarp", Devices: "Intel E810, X722",
 			Events: "port, QP, CQ, SRQ", Probe: "`flush`", LinkDowned: "none", First: verbs.MethodFlush,
 			Never: []verbs.Method{verbs.MethodUDSend, verbs.MethodRCWrite}, Costs: queuePairs(Costs{QueryQP: 0}),
@@ -45,6 +47,7 @@ func hardware() []Driver {
 		},
 		{
 			Known: ByStandin, Standin: profiled,
+			State: OfNetDev, StateFile: "hw/bnxt_re/ib_verbs.c",
 			Name: "bnxt_re", Kernel: []string{"bnxt_en", "bnxt_re"}, Devices: "Broadcom NetXtreme-E",
 			Events: "port, QP, SRQ; CQ not with 6.1, device not with 6.12", Probe: "`ud_send`, `rc_write`",
 			LinkDowned: "none; with 7.3 always 0", First: verbs.MethodUDSend,
@@ -58,17 +61,19 @@ func hardware() []Driver {
 		},
 		{
 			Known: ByStandin, Standin: profiled,
+			State: OfNone, StateFile: "hw/efa/efa_verbs.c",
 			Name: "efa", Kernel: []string{"efa"}, Devices: "Amazon EFA",
 			Events: "none", Probe: "`ud_send`", LinkDowned: "none",
 			First: verbs.MethodUDSend, Never: []verbs.Method{verbs.MethodRCWrite, verbs.MethodFlush},
 			Costs: queuePairs(Costs{HWCounter: 5}), // an address handle is a command too, but the probe of this driver keeps its handle
-			Notes: "`events_supported` is 0: port states come from queries, which go on saying active when the device is dead. " +
+			Notes: "`events_supported` is 0: port states come from queries, which always say active, also when the link is down or the device is dead. " +
 				"Older devices have no completion events, and so no probe.",
 			// Files: efa/efa_verbs.c, efa_fill_port_stats: always kept. A port has no network device.
 			Files: Files{HWCounters: 17, Asking: 1},
 		},
 		{
 			Known: ByStandin, Standin: profiled,
+			State: OfNetDev, StateFile: "hw/hns/hns_roce_main.c",
 			Name: "hns", Kernel: []string{"hns3", "hns_roce_hw_v2", "hns"}, Devices: "HiSilicon HIP08, HIP09",
 			Events: "QP, CQ, SRQ; port with 7.3, not with 6.12", Probe: "`ud_send`, `rc_write`, `flush`; HIP08 not the first",
 			LinkDowned: "none",
@@ -83,6 +88,7 @@ func hardware() []Driver {
 		},
 		{
 			Known: ByStandin, Standin: profiled,
+			State: OfNetDev, StateFile: "hw/erdma/erdma_verbs.c",
 			Name: "erdma", Kernel: []string{"erdma"}, Devices: "Alibaba ERDMA",
 			Events: "port, QP, CQ", Probe: "`flush`; `rc_write` in its RoCE mode", LinkDowned: "none",
 			First: verbs.MethodFlush, Never: []verbs.Method{verbs.MethodUDSend},
@@ -93,6 +99,7 @@ func hardware() []Driver {
 		},
 		{
 			Known: ByStandin, Standin: profiled,
+			State: OfNetDev, StateFile: "hw/mana/main.c",
 			Name: "mana", Kernel: []string{"mana"}, Devices: "Microsoft Azure MANA",
 			Events: "QP; port with 7.3, not with 6.12", Probe: "`rc_write`", LinkDowned: "none", First: verbs.MethodRCWrite, Never: []verbs.Method{verbs.MethodUDSend},
 			Costs: queuePairs(Costs{QueryQP: 0, Statistics: 1}),
@@ -103,6 +110,7 @@ func hardware() []Driver {
 			Files: Files{HWCounters: 34, Asking: 1},
 		},
 		{
+			State: OfNetDev, StateFile: "hw/ionic/ionic_ibdev.c",
 			Name: "ionic", Kernel: []string{"ionic"}, Devices: "AMD Pensando",
 			Events: "port, device, QP, CQ", Probe: "`ud_send`, `rc_write`", LinkDowned: "none", First: verbs.MethodUDSend,
 			Costs: queuePairs(Costs{CreateAH: 1, DestroyAH: 1}),
@@ -112,6 +120,7 @@ func hardware() []Driver {
 			Files: Files{HWCounters: 128, Asking: 1},
 		},
 		{
+			State: OfDevice, StateFile: "hw/hfi1/verbs.c",
 			Name: "hfi1", Kernel: []string{"hfi1"}, Devices: "Cornelis (Intel) Omni-Path",
 			Events: "port, LID, P_Key, SM, re-registration, QP, CQ", Probe: "`rc_write`, `flush`", LinkDowned: "yes",
 			First: verbs.MethodRCWrite, Costs: Costs{},
@@ -121,6 +130,7 @@ func hardware() []Driver {
 		},
 		{
 			Known: ByStandin, Standin: profiled,
+			State: OfDevice, StateFile: "hw/qedr/verbs.c",
 			Name: "qedr", Kernel: []string{"qede", "qedr"}, Devices: "Marvell FastLinQ, RoCE mode",
 			Events: "port, QP, CQ, SRQ; port twice with 7.3", Probe: "`rc_write`", LinkDowned: "none; reading is EINVAL",
 			First: verbs.MethodRCWrite, Never: []verbs.Method{verbs.MethodUDSend, verbs.MethodFlush}, Costs: queuePairs(Costs{HWCounter: 0, QueryQP: 2}),
@@ -131,6 +141,7 @@ func hardware() []Driver {
 		},
 		{
 			Known: ByStandin, Standin: profiled,
+			State: OfNetDev, StateFile: "core/device.c",
 			Name: "cxgb4", Kernel: []string{"cxgb4", "iw_cxgb4"}, Devices: "Chelsio T4 to T6",
 			Events: "device, QP, SRQ; port with 7.3, not with 6.12", Probe: "`flush`", LinkDowned: "none",
 			First: verbs.MethodFlush, Never: []verbs.Method{verbs.MethodUDSend, verbs.MethodRCWrite}, Costs: queuePairs(Costs{HWCounter: 0, QueryQP: 0}),
@@ -140,6 +151,7 @@ func hardware() []Driver {
 			Files: Files{},
 		},
 		{
+			State: OfDevice, StateFile: "hw/mthca/mthca_provider.c",
 			Name: "mthca", Kernel: []string{"ib_mthca"}, Devices: "Mellanox InfiniHost",
 			Events: "port, device, LID, P_Key, re-registration, QP, CQ, SRQ", Probe: "`rc_write`, `flush`", LinkDowned: "yes",
 			First: verbs.MethodRCWrite, Costs: Costs{PortQuery: 1, LinkDowned: 1, PKey: 1, ModifyQP: 1, DestroyQP: 1, QueryQP: 1},
@@ -148,6 +160,7 @@ func hardware() []Driver {
 			Files: Files{Counters: 21},
 		},
 		{
+			State: OfDevice, StateFile: "hw/vmw_pvrdma/pvrdma_verbs.c",
 			Name: "vmw_pvrdma", Kernel: []string{"vmw_pvrdma"}, Devices: "VMware paravirtual RDMA",
 			Events: "all that the hypervisor sends", Probe: "`ud_send`, `rc_write`, `flush`", LinkDowned: "none",
 			First: verbs.MethodUDSend, Costs: queuePairs(Costs{PortQuery: 1, PKey: 1, HWCounter: 0, Statistics: 1}),
@@ -163,18 +176,22 @@ func mellanox() []Driver {
 	return []Driver{
 		{
 			Known: ByStandin, Standin: profiled,
+			State: OfDevice, StateFile: "hw/mlx5/main.c",
 			Name: "mlx5", Kernel: []string{"mlx5_core", "mlx5_ib"}, Devices: "NVIDIA ConnectX-4 and later, BlueField",
 			Events: all + ", speed", Probe: "`ud_send`, `rc_write`; on InfiniBand `rc_write`",
 			LinkDowned: "yes; on Ethernet unknown whether it counts",
 			FlushMoves: []string{"req_cqe_flush_error", "resp_cqe_flush_error"}, First: verbs.MethodUDSend,
 			Costs:    queuePairs(Costs{PortQuery: 5, LinkDowned: 1, PKey: 1, HWCounter: 4}),
-			Ethernet: queuePairs(Costs{PortQuery: 2, LinkDowned: 1, PKey: 1, HWCounter: 4, LinkState: 1, Statistics: 46}),
+			Ethernet: queuePairs(Costs{PortQuery: 2, PortSpeed: 3, LinkDowned: 1, PKey: 1, HWCounter: 4, LinkState: 1, Statistics: 46}),
 			Notes: "`flush` is counted as an error, and so never taken by `auto`. A device in error state answers an open with EAGAIN and " +
-				"commands with ENOLINK, and may recover. An arm fires for what came before it. Representors have no RC queue pairs.",
+				"commands with ENOLINK, and may recover. With rdma-core 62 and Linux 7.3, each query of an Ethernet port costs up to three " +
+				"more commands, for `rate_effective_gbps`. An arm fires for what came before it. Representors have no RC queue pairs.",
 			// Files: mlx5/mad.c, process_pma_cmd: each file of counters is a command, on both link layers. mlx5/counters.c,
 			// mlx5_ib_get_hw_stats: only the first counter is answered with the number of all, optional ones included, as
 			// update_hw_stats wants it; 6.1 and later. Each optional counter that an operator switched on is a command more, as
 			// is each counter bound to queue pairs for each file read (print_hw_stat). HWCounter is for a bond of two ports.
+			// PortSpeed: with rdma-core 62 and Linux 7.3. mlx5/main.c, mlx5_ib_query_port_speed: one command for the virtual port,
+			// and a query of the port where the firmware has no answer; none for a bond. On InfiniBand the port alone, not asked.
 			// LinkState: en_ethtool.c, mlx5e_get_link_ext_state: a register, without a carrier only. Statistics: en_stats.c: 36
 			// for the values, and five times two for which pause counters there are (GSSET_INFO once, GSTRINGS and GSTATS twice);
 			// IPsec and MACsec offload add to it. On InfiniBand no GID names a network device, and IPoIB has no get_link_ext_state.
@@ -182,6 +199,7 @@ func mellanox() []Driver {
 		},
 		{
 			Known: ByStandin, Standin: profiled,
+			State: OfDevice, StateFile: "hw/mlx4/main.c",
 			Name: "mlx4", Kernel: []string{"mlx4_core", "mlx4_ib"}, Devices: "Mellanox ConnectX-2, ConnectX-3",
 			Events: all + "; port twice on RoCE", Probe: "`ud_send`, `rc_write`; on InfiniBand `rc_write`",
 			LinkDowned: "InfiniBand; elsewhere always 0",
@@ -201,6 +219,7 @@ func mellanox() []Driver {
 func soft() []Driver {
 	return []Driver{
 		{
+			State: OfNetDev, StateFile: "sw/rxe/rxe_verbs.c",
 			Name: "rxe", Kernel: []string{"rdma_rxe"}, Devices: "soft RoCE", Known: InTheLab,
 			Events: "port, GID, QP, CQ, SRQ", Probe: "`ud_send`, `rc_write`, `flush`", LinkDowned: "yes",
 			First: verbs.MethodUDSend, Costs: Costs{},
@@ -208,6 +227,7 @@ func soft() []Driver {
 			Files: Files{HWCounters: 15, Asking: 1},
 		},
 		{
+			State: OfNetDev, StateFile: "sw/siw/siw_verbs.c",
 			Name: "siw", Kernel: []string{"siw"}, Devices: "soft iWARP", Known: InTheLab,
 			Events: "port, LID, QP, CQ, SRQ", Probe: "`flush`", LinkDowned: "none", First: verbs.MethodFlush,
 			Never: []verbs.Method{verbs.MethodUDSend, verbs.MethodRCWrite}, Costs: Costs{},

@@ -7,7 +7,6 @@ import (
 
 	"rdma_events/internal/measure"
 	"rdma_events/internal/status"
-	"rdma_events/internal/verbs"
 )
 
 // Keeper makes the Status of each interval. It remembers, of each rule and what the rule is about, since when a state
@@ -129,7 +128,7 @@ func (k *Keeper) port(p *measure.Port) {
 		v.Since = p.At.Add(-time.Duration(p.StateAgeNS))
 	}
 	of := subject{device: p.Device, port: p.Port}
-	up := p.Known && p.HasState && p.State == verbs.PortActive
+	up, judged := p.Up()
 	if up {
 		k.active[of] = k.now
 	}
@@ -148,7 +147,7 @@ func (k *Keeper) port(p *measure.Port) {
 		d.Ports = append(d.Ports, v)
 	}
 	was, known := k.active[of]
-	if p.Known && p.HasState && !up && !p.Expected && known && k.now.Sub(was) <= day {
+	if judged && !up && !p.Expected && known && k.now.Sub(was) <= day {
 		k.lasts(&portDown, of, v.Since, "the port is "+v.State)
 	}
 	if up && p.Attr.RateGbps > 0 && p.Attr.RateGbps < p.RateBestGbps {

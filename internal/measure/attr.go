@@ -47,7 +47,7 @@ var attrChanges = table[AttrChange]{
 	tags: []tag[AttrChange]{
 		newTag("device", "name of the RDMA device", func(v *AttrChange) string { return v.Device }),
 		maybeTag("port", "number of the port; not with firmware", func(v *AttrChange) string { return portTag(v.Port) }),
-		newTag("attr", "lid, sm_lid, mtu, rate (Gbit/s), width, netdev or firmware", func(v *AttrChange) string { return v.Attr }),
+		newTag("attr", "lid, sm_lid, mtu, rate (Gbit/s), rate_effective (Gbit/s), width, netdev or firmware", func(v *AttrChange) string { return v.Attr }),
 	},
 	fields: []field[AttrChange]{
 		text("from", "the value before", func(v *AttrChange) string { return v.From }),

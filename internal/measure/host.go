@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"rdma_events/internal/status"
-	"rdma_events/internal/verbs"
 )
 
 // Host is the point of rdma_host.
@@ -54,7 +53,7 @@ func (h *Host) Add(p Point) {
 	case *Device:
 		h.device(p)
 	case *Port:
-		if p.Known && p.HasState && p.State != verbs.PortActive && !p.Expected {
+		if up, known := p.Up(); known && !up && !p.Expected {
 			h.PortsDown++
 		}
 	case *Async:

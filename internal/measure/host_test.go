@@ -37,3 +37,29 @@ func TestAHostWhoseFabricIsNotProbedSaysNothingOfIt(t *testing.T) {
 	require.NotContains(t, one(t, &Host{}).Fields, "fabric_pairs_bad")
 	require.Equal(t, int64(0), one(t, &Host{Fabric: &HostFabric{}}).Fields["fabric_pairs_bad"])
 }
+
+func TestAPortWhoseDriverIgnoresTheLinkHasNoUp(t *testing.T) {
+	for name, row := range map[string]struct {
+		change    func(*Port)
+		up, known bool
+		down      int64
+	}{
+		"active":        {func(*Port) {}, true, true, 0},
+		"down":          {func(p *Port) { p.State = verbs.PortDown }, false, true, 1},
+		"always active": {func(p *Port) { p.AlwaysActive = true }, false, false, 0},
+		"nop":           {func(p *Port) { p.State = verbs.PortNop }, false, false, 0},
+		"not open":      {func(p *Port) { p.Known = false }, false, false, 0},
+	} {
+		p := &Port{Device: "efa_0", Port: 1, Known: true, HasState: true, State: verbs.PortActive}
+		row.change(p)
+		up, known := p.Up()
+		require.Equal(t, []bool{row.up, row.known}, []bool{up, known}, name)
+		p.Lines(func(l Line) {
+			_, has := l.Fields["up"]
+			require.Equal(t, row.known, has, name)
+		})
+		var h Host
+		h.Add(p)
+		require.Equal(t, row.down, h.PortsDown, name)
+	}
+}

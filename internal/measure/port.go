@@ -18,8 +18,14 @@ type Port struct {
 	HasState bool            // false until the first answer of a query: State is not valid then
 	State    verbs.PortState // the state machine's, not Attr.State
 	Attr     verbs.PortAttr
+	// AlwaysActive: the driver reports State as active, whatever the link does.
+	AlwaysActive bool
+	Cable        string // verbs.DeviceAttr.Cable
 	// RateBestGbps is the greatest rate of the active port since the plugin started, 0 before it was active.
 	RateBestGbps float64
+	// Legs are those of the bond below the port, and LegsUp how many of them can carry traffic.
+	Legs, LegsUp int
+	HasLegs      bool // there is such a bond
 
 	Transitions       uint64
 	Flaps             uint64
@@ -32,6 +38,13 @@ type Port struct {
 	HasGIDs           bool   // a table was read
 	GIDMoves          uint64 // GIDs that moved to another index, without link-local ones
 	At                time.Time
+}
+
+// Up reports whether the port is active. known is false while the device is not open or does not answer, and if the driver's
+// answers do not depend on the link.
+func (p *Port) Up() (up, known bool) {
+	known = p.Known && p.HasState && !p.AlwaysActive && p.State != verbs.PortNop
+	return known && p.State == verbs.PortActive, known
 }
 
 // Key implements Point.
@@ -115,19 +128,31 @@ func linkRows() []field[Port] {
 			}
 			return a.Phys.String()
 		})),
-		maybe("up", "", "1 when the port is active, else 0; not while the device is absent or not open",
+		maybe("up", "", "1 when the port is active, else 0; not while the device is absent or not open, and not with drivers "+
+			"whose answer does not depend on the link (efa, and those that answer nop)",
 			func(v *Port) (int64, bool) {
-				return bit(v.State == verbs.PortActive), v.Known && v.HasState
+				up, known := v.Up()
+				return bit(up), known
 			}),
 		text("link_layer", "infiniband, ethernet or unspecified",
 			whenKnown(func(a *verbs.PortAttr) string { return a.LinkLayer.String() })),
+		text("cable", "the same for all ports that share one cable, as with Socket Direct and on the hosts of a multi-host NIC; "+
+			"not where the device has no system image GUID or no PCI function of its own", func(v *Port) string { return v.Cable }),
 		text("netdev", "name of the network device", whenKnown(func(a *verbs.PortAttr) string { return a.NetDev })),
 		float("rate_gbps", "Gbit/s", "signalling rate over all lanes", func(v *Port) (float64, bool) {
 			return v.Attr.RateGbps, v.Known && v.Attr.RateGbps > 0
 		}),
+		float("rate_effective_gbps", "Gbit/s", "what the port can carry now: with a LAG, the sum of its active legs; "+
+			"not on InfiniBand, and only with rdma-core 62 and a driver that answers ibv_query_port_speed", func(v *Port) (float64, bool) {
+			return v.Attr.EffectiveGbps, v.Known && v.Attr.EffectiveGbps > 0
+		}),
 		float("rate_best_gbps", "Gbit/s", "the greatest rate of the active port since the plugin started", func(v *Port) (float64, bool) {
 			return v.RateBestGbps, v.RateBestGbps > 0
 		}),
+		maybe("legs", "", "legs of the bond or team that the port's network device is, or is a leg of; not without one",
+			func(v *Port) (int64, bool) { return int64(v.Legs), v.Known && v.HasLegs }),
+		maybe("legs_up", "", "legs that can carry traffic: they have a carrier, the bond has not found them down, and with 802.3ad they are active",
+			func(v *Port) (int64, bool) { return int64(v.LegsUp), v.Known && v.HasLegs }),
 		text("width", "lanes, as in 4x", whenKnown(func(a *verbs.PortAttr) string { return a.Width })),
 		maybe("mtu", "bytes", "active MTU", func(v *Port) (int64, bool) {
 			return int64(v.Attr.MTU), v.Known && v.Attr.MTU > 0

@@ -53,6 +53,9 @@ type Config struct {
 
 	// Function returns the present state of a PCI function; nil: no function is known.
 	Function func(address string) verbs.PCIFunction
+	// Legs returns how many legs the bond of a network device has, and how many of them are up; ok is false if there is no
+	// bond. It is called concurrently and must not block. Nil: no bond is known.
+	Legs func(netdev string) (legs, up int, ok bool)
 	// RSS returns the resident bytes of a process, 0 when it is gone; nil: read
 	// from /proc.
 	RSS func(pid int) uint64
@@ -71,6 +74,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Function == nil {
 		c.Function = func(string) verbs.PCIFunction { return verbs.PCIFunction{} }
+	}
+	if c.Legs == nil {
+		c.Legs = func(string) (legs, up int, ok bool) { return 0, 0, false }
 	}
 	if c.RSS == nil {
 		c.RSS = func(int) uint64 { return 0 }

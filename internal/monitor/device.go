@@ -282,9 +282,9 @@ func (d *Device) emitChange(p *port, c *portstate.Change, t *moment) {
 }
 
 func (d *Device) emitPort(p *port, mono int64, t *moment) {
-	p.emitted = p.attr
+	p.emitted, p.legs = p.attr, p.legsNow(d.cfg.Legs)
 	d.cfg.Fabric.PortState(d.name, p.port, p.machine.View(t.mono).State, t.offset)
-	d.cfg.Emit(p.view(d.name, t, t.wall(mono)))
+	d.cfg.Emit(p.view(d.name, t, t.wall(mono), &d.attr))
 }
 
 // emitIfChanged emits the device if a visible part of it has changed.

@@ -89,7 +89,8 @@ func (d *Device) gatherSeries(g *gathering) {
 	g.async = append(g.async, d.own.view(d.name, g))
 	for _, p := range d.ports {
 		g.async = append(g.async, p.series.view(d.name, g))
-		g.ports = append(g.ports, p.view(d.name, g.t, g.now.UnixNano()))
+		p.legs = p.legsNow(d.cfg.Legs)
+		g.ports = append(g.ports, p.view(d.name, g.t, g.now.UnixNano(), &d.attr))
 	}
 	for _, p := range d.probes {
 		g.probes = append(g.probes, p.view(d.name, g))

@@ -219,9 +219,13 @@ func (d *Device) reading(r *verbs.Reading, t *moment) {
 	if now := p.active.SMLID; now != manager && manager != 0 {
 		p.facts.smLIDs = remember(p.facts.smLIDs, smLIDChange{r.Mono, manager, now})
 	}
-	if change, ok := p.machine.Reading(r.Mono, &r.Attr); ok {
-		d.emitChange(p, &change, t)
-	} else if changed {
+	if !r.RateOnly {
+		if change, ok := p.machine.Reading(r.Mono, &r.Attr); ok {
+			d.emitChange(p, &change, t)
+			return
+		}
+	}
+	if changed {
 		d.emitPort(p, r.Mono, t)
 	}
 }

@@ -73,6 +73,27 @@ func TestChangedPortIsEmittedAtOnce(t *testing.T) {
 	require.Equal(t, verbs.PortActive, p.State)
 }
 
+func TestRateOnlyReadingChangesTheRateAndNoState(t *testing.T) {
+	h, sup, _ := one(t, nil)
+	at := func(mono int64, state verbs.PortState, effective float64) []any {
+		h.mono.Store(mono)
+		it := reading(1, mono, state)
+		it.Reading.RateOnly, it.Reading.Attr.EffectiveGbps = state != verbs.PortActive || effective < 200, effective
+		h.batch(sup, it)
+		return h.sink.take()
+	}
+	at(100*ms, verbs.PortActive, 200)
+	points := at(200*ms, verbs.PortActive, 100)
+	require.Equal(t, []measure.AttrChange{{
+		Device: "mlx5_0", Port: 1, Attr: "rate_effective", From: "200", To: "100", Changes: 1, At: time.Unix(0, epoch+200*ms),
+	}}, of[measure.AttrChange](points))
+	require.InDelta(t, 100, of[measure.Port](points)[0].Attr.EffectiveGbps, 0)
+	for _, mono := range []int64{300 * ms, 400 * ms, 500 * ms} { // each would confirm the one before
+		require.Empty(t, of[measure.Change](at(mono, verbs.PortDown, 0)))
+	}
+	require.Equal(t, verbs.PortActive, portView(h.gather(), "mlx5_0", 1).State)
+}
+
 func TestAReplacedWorkerFindsAChange(t *testing.T) {
 	h, sup, _ := one(t, nil)
 	h.mono.Store(100 * ms)

@@ -124,6 +124,24 @@ func (m *Monitor) judgeRest() {
 	}
 }
 
+// LegsChanged emits each port for whose bond Config.Legs has another answer than before. It does not block.
+func (m *Monitor) LegsChanged() {
+	t := m.clock.read()
+	for _, d := range m.listDevices() {
+		d.legsChanged(&t)
+	}
+}
+
+func (d *Device) legsChanged(t *moment) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, p := range d.ports {
+		if p.answered && p.legsNow(d.cfg.Legs) != p.legs {
+			d.emitPort(p, t.mono, t)
+		}
+	}
+}
+
 func (m *Monitor) wants(f verbs.Found) bool {
 	return m.cfg.Devices(f.Name) && (m.cfg.VirtualFunctions || !f.VirtualFunction)
 }

@@ -26,12 +26,20 @@ type port struct {
 
 	active   verbs.PortAttr // of the last query of the active port
 	bestGbps float64        // the greatest rate of the active port
+	netdev   string         // the last network device that a query named: a port that is down may have no GID that does
+	legs     legs           // of the last emitted point
 	gids     gidtable.Differ
 	gidMoves uint64
 
 	facts facts
 
 	viewStamp, changeStamp, gidStamp stamp
+}
+
+// legs are those of the bond below a port.
+type legs struct {
+	all, up int
+	known   bool // there is a bond
 }
 
 // lastError is the text of the last error, which is logged only when it changes.
@@ -63,6 +71,9 @@ func (p *port) update(mono int64, a *verbs.PortAttr) bool {
 		return false
 	}
 	p.attr, p.attrAt = *a, mono
+	if a.NetDev != "" {
+		p.netdev = a.NetDev
+	}
 	if a.State == verbs.PortActive {
 		p.bestGbps = max(p.bestGbps, a.RateGbps)
 	}
@@ -100,13 +111,15 @@ func attrsOf(a *verbs.PortAttr) []namedAttr {
 		}
 		return strconv.Itoa(n)
 	}
-	rate := ""
-	if a.RateGbps > 0 {
-		rate = strconv.FormatFloat(a.RateGbps, 'g', -1, 64)
+	gbps := func(rate float64) string {
+		if rate <= 0 {
+			return ""
+		}
+		return strconv.FormatFloat(rate, 'g', -1, 64)
 	}
 	return []namedAttr{
 		{"lid", number(a.LID)}, {"sm_lid", number(a.SMLID)}, {"mtu", number(a.MTU)},
-		{"rate", rate}, {"width", a.Width}, {"netdev", a.NetDev},
+		{"rate", gbps(a.RateGbps)}, {"rate_effective", gbps(a.EffectiveGbps)}, {"width", a.Width}, {"netdev", a.NetDev},
 	}
 }
 
@@ -119,12 +132,21 @@ func (p *port) change(device string, c *portstate.Change, t *moment) *measure.Ch
 	}
 }
 
-// view returns the port as it is now, in a point with the given wall time.
-func (p *port) view(device string, t *moment, wall int64) *measure.Port {
+// legsNow returns the legs of the bond below the port.
+func (p *port) legsNow(of func(netdev string) (legs, up int, ok bool)) (l legs) {
+	if p.netdev != "" {
+		l.all, l.up, l.known = of(p.netdev)
+	}
+	return l
+}
+
+// view returns the port as it is now, in a point with the given wall time. of are the attributes of its device.
+func (p *port) view(device string, t *moment, wall int64, of *verbs.DeviceAttr) *measure.Port {
 	s := p.machine.View(t.mono)
 	v := &measure.Port{
 		Device: device, Port: p.port, Expected: p.expected, Known: p.answered,
-		HasState: s.Known, State: s.State, Attr: p.attr, RateBestGbps: p.bestGbps,
+		HasState: s.Known, State: s.State, Attr: p.attr, AlwaysActive: of.AlwaysActive, Cable: of.Cable(p.port), RateBestGbps: p.bestGbps,
+		Legs: p.legs.all, LegsUp: p.legs.up, HasLegs: p.legs.known,
 		Transitions: s.Transitions, Flaps: s.Flaps, DownNS: s.Down,
 		MissedTransitions: s.Missed, PhantomEvents: s.Phantoms, GIDMoves: p.gidMoves,
 		At: p.viewStamp.next(wall, t.epoch),

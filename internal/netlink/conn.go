@@ -66,11 +66,16 @@ func (c *Conn) Send(kind, flags uint16, body []byte) error {
 // keep. An error of f ends the answer and is returned. A refusal of the kernel is its errno,
 // and an answer that does not come os.ErrDeadlineExceeded.
 func (c *Conn) Ask(kind, flags uint16, body []byte, f func(body []byte) error) error {
+	return c.AskFor(kind, kind, flags, body, f)
+}
+
+// AskFor is Ask for a protocol whose answers have another type than their requests.
+func (c *Conn) AskFor(kind, answers, flags uint16, body []byte, f func(body []byte) error) error {
 	// The acknowledgement marks the end of an answer that is no dump.
 	if err := c.Send(kind, unix.NLM_F_ACK|flags, body); err != nil {
 		return err
 	}
-	return c.receive(kind, f)
+	return c.receive(answers, f)
 }
 
 // receive reads the answer to the last request.

@@ -41,6 +41,7 @@ func requireAgreement(t *testing.T, p standin.Profile) {
 	items := r.after(3500 * time.Millisecond)
 	opened := items[0].Opened
 	require.Equal(t, p.PortEvents > 0, opened.EventsSupported)
+	require.Equal(t, p.Module == "efa", opened.AlwaysActive)
 	require.Equal(t, p.NodeType == "4: RNIC", opened.Transport == "iwarp")
 	require.Equal(t, hasFile(p, "flush_error") || hasFile(p, "wrfe"), opened.CountsFlushes)
 	require.Equal(t, p.Link, readings(items)[0].Attr.LinkLayer)
@@ -55,6 +56,8 @@ func requireAgreement(t *testing.T, p standin.Profile) {
 	require.Equal(t, p.Seen.Up.Method, lastMethod(items))
 	require.EqualValues(t, p.PortEvents, r.read(verbs.EventPortErr))
 	require.EqualValues(t, p.PortEvents, r.read(verbs.EventPortActive))
+	const changes = 2
+	require.Equal(t, slices.Contains(p.Events, verbs.EventDeviceSpeedChange), r.read(verbs.EventDeviceSpeedChange) == changes)
 	require.Zero(t, r.counts().LostEvents+r.counts().LostCompletions, "trials count nothing")
 
 	r.after(time.Minute)

@@ -28,7 +28,7 @@ const confirm = portstate.Settle + 10*time.Millisecond
 // query is the second source of the port states, after the events. It queries each port
 // once for its baseline, soon after its events, again when they have settled, and every StateInterval. If one of the
 // latter two answers differs from the answer before, query asks once more, and again as
-// long as the answers differ.
+// long as the answers differ. After device_speed_change it queries the rates alone.
 func (s *session) query(ctx context.Context) error {
 	due, again := newAlarms(s.o.StateInterval), stopped()
 	defer due.stop()
@@ -36,7 +36,7 @@ func (s *session) query(ctx context.Context) error {
 	if err := s.baseline(ctx); err != nil {
 		return unlessClosed(ctx, err)
 	}
-	recent, doubtful := map[*port]bool{}, map[*port]bool{}
+	recent, rates, doubtful := map[*port]bool{}, map[*port]bool{}, map[*port]bool{}
 	doubts := func(p *port) {
 		if len(doubtful) == 0 {
 			again.Reset(confirm)
@@ -59,12 +59,25 @@ func (s *session) query(ctx context.Context) error {
 				}
 				return had
 			}, nil)
+			if err == nil {
+				err = s.queryRates(func(p *port) bool {
+					had := p.rateDue.Swap(false)
+					if had {
+						rates[p] = true
+					}
+					return had && !recent[p]
+				})
+			}
 		case <-due.settled.C:
 			err = s.queryPorts(func(p *port) bool { return recent[p] }, doubts)
 			for p := range recent {
 				p.changed(&p.settled)
 			}
+			if err == nil {
+				err = s.queryRates(func(p *port) bool { return rates[p] && !recent[p] })
+			}
 			clear(recent)
+			clear(rates)
 		case <-again.C:
 			asked := maps.Clone(doubtful)
 			clear(doubtful)
@@ -123,6 +136,26 @@ func (s *session) queryPorts(want func(*port) bool, onChange func(*port)) error 
 		if changed && onChange != nil {
 			onChange(p)
 		}
+	}
+	return nil
+}
+
+// queryRates queries the ports that want accepts and sends the answers, which say nothing about their states.
+func (s *session) queryRates(want func(*port) bool) error {
+	for _, p := range s.ports {
+		if !want(p) {
+			continue
+		}
+		if s.asks.HoldsRTNL() {
+			p.rateDue.Store(true)
+			continue
+		}
+		r, err := s.asks.QueryPort(p.number)
+		if errors.Is(err, verbs.ErrNoDevice) || errors.Is(err, verbs.ErrClosed) {
+			return err
+		}
+		r.RateOnly = true
+		s.asks.ReportQuery(r, err)
 	}
 	return nil
 }

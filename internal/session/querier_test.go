@@ -85,3 +85,46 @@ func TestQueryThatFailsIsNoDoubt(t *testing.T) {
 		require.Len(t, readings(r.after(4*time.Second)), 1)
 	})
 }
+
+// slowing is a backend whose port can carry less from some time on.
+type slowing struct {
+	verbs.Backend
+	gbps  *atomic.Int64
+	state *atomic.Int32
+}
+
+func (b slowing) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
+	d, err := quietly{b.Backend, b.state}.Open(name, led)
+	return slowingDevice{d, b.gbps}, err
+}
+
+type slowingDevice struct {
+	verbs.Device
+	gbps *atomic.Int64
+}
+
+func (d slowingDevice) QueryPort(port int) (verbs.PortAttr, error) {
+	a, err := d.Device.QueryPort(port)
+	a.EffectiveGbps = float64(d.gbps.Load())
+	return a, err
+}
+
+func TestSpeedChangeQueriesTheRateOfEachPort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, gbps, state := newRig(t, "dual", "[[event]]\ntype = \"device_speed_change\"\nat = \"7s\"\n"), new(atomic.Int64), new(atomic.Int32)
+		gbps.Store(200)
+		r.o.Probe.Interval = 0
+		r.wrap = func(b verbs.Backend) verbs.Backend { return slowing{b, gbps, state} }
+		r.start(nil)
+		r.after(6 * time.Second)
+		gbps.Store(100)
+		state.Store(int32(verbs.PortDown)) // the event of the link may come up to a second later
+		after := readings(r.after(time.Second + 10*settle))
+		require.Len(t, after, 4, "soon, and once the change has settled")
+		for i, got := range after {
+			require.True(t, got.RateOnly)
+			require.Equal(t, 1+i%2, got.Port)
+			require.InDelta(t, 100, got.Attr.EffectiveGbps, 0)
+		}
+	})
+}

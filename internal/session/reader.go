@@ -68,6 +68,10 @@ func (s *session) note(runs []verbs.Run) {
 			s.asks.refusals.Retry(r.Port)
 		}
 		for i, p := range s.ports {
+			if r.Type == verbs.EventDeviceSpeedChange { // of any port, and with mlx5 before the event of the port's state
+				p.rateDue.Store(true)
+				continue
+			}
 			if r.Port == p.number || r.Type == verbs.EventDeviceFatal && i == 0 {
 				p.event.Store(now)
 				p.due.Store(true)

@@ -168,6 +168,7 @@ type port struct {
 	settled atomic.Uint64               // counts the queries of the port after its events had settled
 	event   atomic.Int64                // elapsed() when its last event was read
 	due     atomic.Bool                 // the querier has to query the port
+	rateDue atomic.Bool                 // the querier has to query its rate alone
 	state   atomic.Int32                // a verbs.PortState, from the last query that succeeded
 	layer   atomic.Int32                // a verbs.LinkLayer, likewise
 	lid     atomic.Int64                // likewise

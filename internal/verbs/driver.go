@@ -5,6 +5,13 @@ package verbs
 // drivers/infiniband/hw/efa).
 func DriverRaisesEvents(driver string) bool { return driver != "efa" }
 
+// DriverReportsState reports whether the port state that a kernel driver, named as in
+// DeviceAttr.Driver, answers depends on the link. efa answers active for as long as the
+// device exists (Linux 7.3, efa_query_port in drivers/infiniband/hw/efa/efa_verbs.c). No
+// network device can stand in: its ports name none, and the ENA device of the same
+// interface is another PCI function, which the kernel does not associate with it.
+func DriverReportsState(driver string) bool { return driver != "efa" }
+
 // HandleIsCommand reports whether a kernel driver, named as in DeviceAttr.Driver,
 // sends a command to the device to make an address handle on RoCE, and another to
 // destroy it. bnxt_re, irdma and ionic do (Linux 7.3, their create_ah). So does efa,

@@ -43,3 +43,25 @@ func TestProbesAreInTheOrderOfPortVectorAndMethod(t *testing.T) {
 		}
 	}
 }
+
+func TestPortsThatShareACableHaveOneName(t *testing.T) {
+	nic := func(guid, pci string) *DeviceAttr {
+		return &DeviceAttr{SysImageGUID: guid, PCIAddress: pci, Driver: "mlx5_core"}
+	}
+	one := nic("506b:4b03:00aa:0000", "0000:3b:00.0").Cable(1)
+	require.NotEmpty(t, one)
+	require.Equal(t, one, nic("506b:4b03:00aa:0000", "0000:86:00.0").Cable(1), "Socket Direct, or another host")
+	for what, other := range map[string]string{
+		"the second port": nic("506b:4b03:00aa:0000", "0000:3b:00.1").Cable(1),
+		"of one device":   nic("506b:4b03:00aa:0000", "0000:3b:00.0").Cable(2),
+		"another NIC":     nic("506b:4b03:00bb:0000", "0000:3b:00.0").Cable(1),
+	} {
+		require.NotEmpty(t, other, what)
+		require.NotEqual(t, one, other, what)
+	}
+	require.Empty(t, nic("", "0000:3b:00.0").Cable(1))
+	require.Empty(t, nic("506b:4b03:00aa:0000", "").Cable(1), "a soft device")
+	vf := nic("506b:4b03:00aa:0000", "0000:3b:00.2")
+	vf.VirtualFunction = true
+	require.Empty(t, vf.Cable(1), "its number is no port")
+}

@@ -1,6 +1,9 @@
 package verbs
 
-import "strconv"
+import (
+	"strconv"
+	"strings"
+)
 
 // PortState is enum ibv_port_state (ibv_query_port(3)).
 type PortState int32
@@ -89,7 +92,10 @@ type PortAttr struct {
 	LID, SMLID int     // 0 on Ethernet
 	Width      string  // "1x", "4x"; "" if unknown
 	RateGbps   float64 // signalling rate over all lanes; 0 if unknown
-	NetDev     string  // name of the network device; "" if none
+	// EffectiveGbps is what the port can carry now, in Gbit/s, by ibv_query_port_speed(3). With a LAG it is the sum of the
+	// active legs. 0 if unknown or while the link is down.
+	EffectiveGbps float64
+	NetDev        string // name of the network device; "" if none
 
 	LinkDowned    uint64 // times the link went down, from the driver's counter
 	HasLinkDowned bool
@@ -102,6 +108,7 @@ type DeviceAttr struct {
 	Ports           int
 	Vectors         int  // completion vectors
 	EventsSupported bool // false where the driver raises no asynchronous events
+	AlwaysActive    bool // the driver reports each port as active, whatever its link does
 	NodeGUID        string
 	SysImageGUID    string
 	PCIAddress      string
@@ -112,4 +119,17 @@ type DeviceAttr struct {
 	Firmware        string
 	VirtualFunction bool
 	CountsFlushes   bool // the driver has a counter of flushed work requests, which operators watch
+}
+
+// Cable returns a name that the ports of several devices have in common if they share one cable, "" if that is unknown.
+//
+// With Socket Direct a NIC has a PCI function on each of two buses for the same physical port, and a multi-host NIC one on
+// each of several hosts. All have the system image GUID of the NIC. The physical ports of a NIC with several are functions of
+// different numbers, or ports of one device. Devices of the simulator have the same GUIDs on all hosts, and no cable.
+func (a *DeviceAttr) Cable(port int) string {
+	_, function, ok := strings.Cut(a.PCIAddress, ".")
+	if a.SysImageGUID == "" || !ok || a.VirtualFunction || a.Driver == "sim" {
+		return ""
+	}
+	return a.SysImageGUID + "/" + function + "/" + strconv.Itoa(port)
 }

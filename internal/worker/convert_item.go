@@ -11,6 +11,7 @@ func deviceToProto(d *verbs.DeviceAttr) *proto.DeviceAttr {
 		Ports:           int64(d.Ports),
 		Vectors:         int64(d.Vectors),
 		EventsSupported: d.EventsSupported,
+		AlwaysActive:    d.AlwaysActive,
 		NodeGuid:        text(d.NodeGUID),
 		SysImageGuid:    text(d.SysImageGUID),
 		PciAddress:      text(d.PCIAddress),
@@ -30,6 +31,7 @@ func deviceFromProto(m *proto.DeviceAttr) *verbs.DeviceAttr {
 		Ports:           int(m.GetPorts()),
 		Vectors:         int(m.GetVectors()),
 		EventsSupported: m.GetEventsSupported(),
+		AlwaysActive:    m.GetAlwaysActive(),
 		NodeGUID:        m.GetNodeGuid(),
 		SysImageGUID:    m.GetSysImageGuid(),
 		PCIAddress:      m.GetPciAddress(),
@@ -64,7 +66,7 @@ func runFromProto(m *proto.Run) *verbs.Run {
 func readingToProto(r *verbs.Reading) *proto.Reading {
 	a := r.Attr
 	return &proto.Reading{
-		Port: int64(r.Port), Mono: r.Mono, Took: r.Took, Err: text(r.Err), Refused: text(r.Refused),
+		Port: int64(r.Port), Mono: r.Mono, Took: r.Took, Err: text(r.Err), RateOnly: r.RateOnly, Refused: text(r.Refused),
 		Attr: &proto.PortAttr{
 			State:         int32(a.State),
 			Phys:          uint32(a.Phys),
@@ -74,6 +76,7 @@ func readingToProto(r *verbs.Reading) *proto.Reading {
 			SmLid:         int64(a.SMLID),
 			Width:         text(a.Width),
 			RateGbps:      a.RateGbps,
+			EffectiveGbps: a.EffectiveGbps,
 			NetDev:        text(a.NetDev),
 			LinkDowned:    a.LinkDowned,
 			HasLinkDowned: a.HasLinkDowned,
@@ -84,7 +87,7 @@ func readingToProto(r *verbs.Reading) *proto.Reading {
 func readingFromProto(m *proto.Reading) *verbs.Reading {
 	a := m.GetAttr()
 	return &verbs.Reading{
-		Port: int(m.GetPort()), Mono: m.GetMono(), Took: m.GetTook(), Err: m.GetErr(), Refused: m.GetRefused(),
+		Port: int(m.GetPort()), Mono: m.GetMono(), Took: m.GetTook(), Err: m.GetErr(), RateOnly: m.GetRateOnly(), Refused: m.GetRefused(),
 		Attr: verbs.PortAttr{
 			State:         verbs.PortState(a.GetState()),
 			Phys:          verbs.PhysState(a.GetPhys()),
@@ -94,6 +97,7 @@ func readingFromProto(m *proto.Reading) *verbs.Reading {
 			SMLID:         int(a.GetSmLid()),
 			Width:         a.GetWidth(),
 			RateGbps:      a.GetRateGbps(),
+			EffectiveGbps: a.GetEffectiveGbps(),
 			NetDev:        a.GetNetDev(),
 			LinkDowned:    a.GetLinkDowned(),
 			HasLinkDowned: a.GetHasLinkDowned(),

@@ -216,6 +216,49 @@ func TestPortsOfALargePlaceAreDownTogetherOnlyAboveATenth(t *testing.T) {
 	require.Equal(t, map[string]float64{"of 79": 1, "of 80": 0}, fires)
 }
 
+// cabled writes ten ports of a rack at ten moments, of which the first are down in the end. Of those, so many share each cable, none
+// if that is 0. Ports that are up have cables of their own.
+func cabled(lines *bytes.Buffer, rack string, down, sharing int) {
+	for port := range 10 {
+		for moment := range 10 {
+			up, cable := 1, fmt.Sprintf("up%d", port)
+			if port < down {
+				cable = ""
+				if sharing > 0 {
+					cable = fmt.Sprintf("down%d", port/sharing)
+				}
+				if moment >= port {
+					up = 0
+				}
+			}
+			fmt.Fprintf(lines, "rdma_port,rack=%s,host=h%d,device=d,port=1 up=%di,transitions=1i,state_age_ns=5i", rack, port, up)
+			if cable != "" {
+				fmt.Fprintf(lines, ",cable=%q", cable)
+			}
+			fmt.Fprintf(lines, " %d\n", start().Add(time.Duration(moment*10+port)*time.Second).UnixNano())
+		}
+	}
+}
+
+func TestPortsThatShareACableAreDownTogetherOnce(t *testing.T) {
+	src := Source{Server: influx.Start(t), Database: "telegraf"}
+	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
+	var lines bytes.Buffer
+	cabled(&lines, "own", 8, 1)
+	cabled(&lines, "unknown", 8, 0)
+	cabled(&lines, "shared", 8, 2)
+	cabled(&lines, "seven", 7, 1)
+	require.NoError(t, src.Server.Write(t.Context(), src.Database, &lines))
+	rule, _ := ruleNamed(t, "rdma-ports-down-together")
+	numbers, err := Evaluate(t.Context(), src, rule, start().Add(2*time.Minute))
+	require.NoError(t, err)
+	fires := map[string]float64{}
+	for _, n := range numbers {
+		fires[n.Labels["rack"]] = n.Value
+	}
+	require.Equal(t, map[string]float64{"own": 1, "unknown": 1, "shared": 0, "seven": 0}, fires)
+}
+
 // Points of the simulator's plugin are never late, so these are written by hand.
 func TestALatePluginFiresWhenThreeIntervalsWereSkipped(t *testing.T) {
 	src := Source{Server: influx.Start(t), Database: "telegraf"}

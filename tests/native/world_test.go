@@ -33,6 +33,7 @@ type world struct {
 	interval string                     // between two of their rounds
 	// restartDelay is how long Telegraf waits before it starts a killed plugin again; "": the rig's default.
 	restartDelay string
+	libraries    string           // directory of the stand-in; "": that of all worlds
 	markers      []syscall.Signal // not yet used to crash the worker of marker0
 }
 
@@ -110,8 +111,12 @@ func (w *world) must(err error) {
 // start runs Telegraf with the plugin in a mount namespace that has the devices.
 func (w *world) start(env ...string) {
 	w.t.Helper()
-	libraries, err := library()
-	w.must(err)
+	libraries := w.libraries
+	if libraries == "" {
+		var err error
+		libraries, err = library()
+		w.must(err)
+	}
 	enter, err := filepath.Abs("testdata/enter.sh")
 	w.must(err)
 	prefix := []string{"unshare", "--mount"}

@@ -19,16 +19,19 @@ func Files() (read, devices []string) {
 		// These list the provider libraries that packages and administrators have installed.
 		"/etc/libibverbs.d", "/usr/local/etc/libibverbs.d",
 	}
-	return slices.Concat(read, loaderDirs("/etc/ld.so.conf")), []string{"/dev/infiniband"}
+	dirs := loaderDirs("/etc/ld.so.conf")
+	return slices.Concat(read, dirs, ownDirs(dirs)), []string{"/dev/infiniband"}
 }
+
+// defaultDirs returns the directories in which the loader searches last, whatever its configuration.
+func defaultDirs() []string { return []string{"/lib", "/lib64", "/usr/lib", "/usr/lib64"} }
 
 // loaderDirs returns the directories in which the dynamic loader searches for libraries
 // (ld.so(8)): those of the environment, of its configuration file conf, and its default
 // ones.
 func loaderDirs(conf string) []string {
 	named := strings.FieldsFunc(os.Getenv("LD_LIBRARY_PATH"), func(r rune) bool { return r == ':' || r == ';' })
-	built := []string{"/lib", "/lib64", "/usr/lib", "/usr/lib64"}
-	return slices.DeleteFunc(slices.Concat(named, configuredDirs(conf, 10), built),
+	return slices.DeleteFunc(slices.Concat(named, configuredDirs(conf, 10), defaultDirs()),
 		func(dir string) bool { return !filepath.IsAbs(dir) })
 }
 

@@ -50,6 +50,7 @@ static int load_locked(char *why, int size)
 	X(query_port)
 #undef X
 	lib.query_gid_table = dlsym(so, "_ibv_query_gid_table");
+	lib.query_port_speed = dlsym(so, "ibv_query_port_speed");
 	loaded = 1;
 	return 0;
 }
@@ -208,6 +209,16 @@ struct result native_query_port(struct device *d, int port, struct port_info *ou
 		.needs_grh = !!(a.flags & IBV_QPF_GRH_REQUIRED),
 	};
 	return (struct result){ 0 };
+}
+
+struct result native_query_port_speed(struct device *d, int port, uint64_t *speed)
+{
+	int err = EOPNOTSUPP;
+
+	// The thread state is that of a query: ibv_query_port_speed is one, and hangs in the same way.
+	if (lib.query_port_speed)
+		err = ASK(&d->led->control, C_QUERY_PORT, port, lib.query_port_speed(d->ctx, port, speed));
+	return err ? failed(C_QUERY_PORT, err) : (struct result){ 0 };
 }
 
 // native_gids records no call in the ledger: the thread state for such calls may belong to

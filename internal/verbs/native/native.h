@@ -98,6 +98,8 @@ int native_listed(struct ledger *led);
 struct result native_open(const char *name, struct ledger *led, uint64_t port_types, struct device **out,
 			  struct device_info *info);
 struct result native_query_port(struct device *d, int port, struct port_info *out);
+// native_query_port_speed writes what the port can carry now, in units of 100 Mb/s. EOPNOTSUPP: the library cannot ask.
+struct result native_query_port_speed(struct device *d, int port, uint64_t *speed);
 // native_gids reads the filled entries of the GID tables of all ports. It returns their
 // number or -errno: -ENOSYS if the library cannot read whole tables. cap times the size of
 // an entry has to fit into the 16 bits of an attribute's length (struct ib_uverbs_attr in

@@ -29,7 +29,8 @@ struct verbs_library {
 	SYMBOLS(X)
 #undef X
 	int (*query_port)(struct ibv_context *, uint8_t, struct _compat_ibv_port_attr *);
-	__typeof__(&_ibv_query_gid_table) query_gid_table; // NULL before rdma-core 32
+	__typeof__(&_ibv_query_gid_table) query_gid_table;		     // NULL before rdma-core 32
+	int (*query_port_speed)(struct ibv_context *, uint32_t, uint64_t *); // NULL before rdma-core 62
 };
 
 extern struct verbs_library lib;

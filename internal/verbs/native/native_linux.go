@@ -62,6 +62,7 @@ func (b backend) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
 	d.attr.Name = name
 	d.attr.Ports, d.attr.Vectors = int(info.ports), int(info.vectors)
 	d.attr.EventsSupported = verbs.DriverRaisesEvents(d.attr.Driver)
+	d.attr.AlwaysActive = !verbs.DriverReportsState(d.attr.Driver)
 	if fw := C.GoString(&info.firmware[0]); fw != "" {
 		d.attr.Firmware = fw
 	}
@@ -164,6 +165,7 @@ type nativeDevice struct {
 	runs [runsPerRead]C.struct_run // used by ReadEvents only
 
 	querying sync.Mutex // held while a call uses the ledger's control thread state
+	speeds   portSpeeds // guarded by querying
 
 	pkeys pkeyIndexes
 
@@ -234,6 +236,7 @@ func (d *nativeDevice) query(port int) (attr verbs.PortAttr, needsGRH bool, err 
 		MTU: mtuBytes(int(info.mtu)), LID: int(info.lid), SMLID: int(info.sm_lid),
 	}
 	attr.Width, attr.RateGbps = linkRate(int(info.width), uint32(info.speed))
+	attr.EffectiveGbps = d.effectiveGbps(port, attr.LinkLayer)
 	d.readSysfs(port, func() {
 		if info.speed == speedNDR {
 			attr.RateGbps = d.sysfs.RateOr(d.name, port, attr.RateGbps)

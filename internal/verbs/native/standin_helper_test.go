@@ -35,7 +35,7 @@ type subject struct {
 const long = 15 * time.Second
 
 var drivers = map[string]func(*subject) error{
-	"rounds": doRounds, "failures": doFailures, "async": doAsync, "load": doLoad, "query": doQuery,
+	"rounds": doRounds, "failures": doFailures, "async": doAsync, "load": doLoad, "query": doQuery, "queries": doQueries,
 	"hung ack": doHungAck, "hung query": doHungQuery, "hung probe": doHungProbe, "late probe": doLateProbe,
 	"flush without queue pairs": doFlushWithoutQueuePairs,
 	"late event":                doLateEvent,
@@ -99,7 +99,7 @@ func (s *subject) mapControl(path string) error {
 	if s.NeedsGRH {
 		s.PortFlags = 1
 	}
-	s.Control.Speed = s.order.Speed
+	s.Control.Speed, s.EffectiveSpeed = s.order.Speed, s.Effective
 	s.EventDelayUS = int32(s.EventDelay.Microseconds())
 	s.Control.Arm = s.order.Arm
 	if s.OldKernel {

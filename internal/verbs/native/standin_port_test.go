@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	facts "rdma_events/internal/drivers"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/verbstest/standin"
@@ -190,7 +191,56 @@ func doRefusedLinkDowned(s *subject) error {
 	return nil
 }
 
+// doQueries queries the port three times.
+func doQueries(s *subject) error {
+	if p, ok := standin.ProfileOf(s.Profile); ok {
+		if err := p.WriteSysfs(filepath.Join(s.root, "sys"), "standin0", "uverbs0"); err != nil {
+			return err
+		}
+	}
+	if err := s.open(); err != nil {
+		return err
+	}
+	for range 3 {
+		var err error
+		s.report.Port, err = s.dev.QueryPort(1)
+		s.check("query", err)
+	}
+	s.check("close", s.dev.Close(long))
+	return nil
+}
+
 func TestLinkDownedThatIsRefusedIsNotReadWithEachQuery(t *testing.T) {
 	r := well(t, order{Kind: "refused link_downed"})
 	require.Equal(t, []bool{false, false, false, false, true, true}, r.LinkDowned)
+}
+
+func TestQueriesAskForTheEffectiveRate(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		layer  verbs.LinkLayer
+		answer int32
+		want   float64
+		asked  int // times in three queries
+	}{
+		{"a LAG of two", verbs.LinkEthernet, 2000, 200, 3},
+		{"hundreds of Mb/s", verbs.LinkEthernet, 1031, 103.1, 3},
+		{"no speed of a port", verbs.LinkEthernet, 1<<31 - 1, 0, 3},
+		{"a driver that cannot answer", verbs.LinkEthernet, -int32(unix.EOPNOTSUPP), 0, 1},
+		{"an old kernel", verbs.LinkEthernet, -int32(unix.EPROTONOSUPPORT), 0, 1},
+		{"firmware that refuses", verbs.LinkEthernet, -int32(unix.EIO), 0, 1},
+		{"InfiniBand", verbs.LinkInfiniBand, 2000, 0, 0},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			r := well(t, order{Kind: "queries", LinkLayer: row.layer, Effective: row.answer})
+			require.InDelta(t, row.want, r.Port.EffectiveGbps, 1e-9)
+			require.Equal(t, row.asked, asked(r.Trace)[facts.PortSpeed])
+			require.Equal(t, 3, asked(r.Trace)[facts.PortQuery])
+		})
+	}
+}
+
+func TestADriverThatIgnoresTheLinkIsKnown(t *testing.T) {
+	require.True(t, well(t, order{Kind: "queries", Profile: "efa"}).Attr.AlwaysActive)
+	require.False(t, well(t, order{Kind: "queries", Profile: "mana"}).Attr.AlwaysActive)
 }

@@ -50,6 +50,7 @@ type order struct {
 	NoLayer    bool            // the link layer is unspecified, as on efa
 	NeedsGRH   bool            // IBV_QPF_GRH_REQUIRED
 	Speed      int32           // active_speed; 0: EDR
+	Effective  int32           // answer of ibv_query_port_speed; 0: unsupported; negative: -errno
 	Rate       string          // of sysfs; "": cannot be read
 
 	Scene    string // a name of scenes, of the Fabric

@@ -7,7 +7,7 @@ import "rdma_events/internal/verbs"
 // session compares the two.
 func drivers() map[string]func(i int) spec {
 	return map[string]func(i int) spec{
-		"mlx5":        func(i int) spec { return countingFlushes(roce(i)) },
+		"mlx5":        mlx5,
 		"mlx5_vf":     mlx5VF,
 		"mlx4":        mlx4,
 		"bnxt_re":     func(i int) spec { return without(roce(i), downs|flushEvent) },
@@ -82,8 +82,18 @@ func disassociating(s spec) spec {
 	return s
 }
 
+// mlx5 raises device_speed_change at every change of a port, before the event of the port (handle_port_change in
+// drivers/infiniband/hw/mlx5/main.c, Linux 7.3), and answers ibv_query_port_speed on Ethernet.
+func mlx5(i int) spec {
+	s := countingFlushes(roce(i))
+	s.speedEvents = true
+	s.ports[0].attr.EffectiveGbps = s.ports[0].attr.RateGbps
+	return s
+}
+
 func mlx5VF(i int) spec {
 	s := infiniband(i)
+	s.speedEvents = true
 	s.attr.VirtualFunction = true
 	return s
 }

@@ -144,6 +144,9 @@ func (h *hardware) settle(port int, due int64) {
 		typ = verbs.EventPortErr
 		l.lost++
 	}
+	if h.speedEvents {
+		h.emit(pending{typ: verbs.EventDeviceSpeedChange, count: 1, due: due})
+	}
 	h.emit(pending{typ: typ, port: port, count: max(h.portEvents, 1), due: due})
 }
 
@@ -204,10 +207,12 @@ func (l *link) query() verbs.PortAttr {
 	attr.State, attr.Phys = verbs.PortActive, linkUp
 	if !l.isUp {
 		attr.State, attr.Phys = verbs.PortDown, polling
+		attr.EffectiveGbps = 0
 	}
 	if l.lanes > 0 && attr.Width == fmt.Sprintf("%dx", allLanes) {
 		attr.Width = fmt.Sprintf("%dx", l.lanes)
 		attr.RateGbps *= float64(l.lanes) / allLanes
+		attr.EffectiveGbps *= float64(l.lanes) / allLanes
 	}
 	if attr.HasLinkDowned && !l.stuckCounter {
 		attr.LinkDowned = l.lost

@@ -23,6 +23,7 @@ type spec struct {
 	// then reads device_fatal. Without it, the context reads nothing more.
 	disassociates bool
 	portEvents    uint64 // events of a kind that one change of a port raises; 0: one
+	speedEvents   bool   // each change of a port raises device_speed_change first
 	commands      verbs.CommandSet
 }
 
@@ -148,7 +149,8 @@ func iwarp(i int) spec {
 	return spec{attr: attr, ports: []portSpec{port}}
 }
 
-// efa raises no asynchronous events and has no RC queue pairs.
+// efa raises no asynchronous events and has no RC queue pairs. Other than the driver, it
+// reports a port as down whose link is down.
 func efa(i int) spec {
 	port := ethernet(i, 0)
 	port.methods = []verbs.Method{verbs.MethodUDSend}
@@ -156,6 +158,6 @@ func efa(i int) spec {
 	port.attr.LinkLayer, port.attr.NetDev = verbs.LinkUnspecified, ""
 	port.attr.HasLinkDowned = false
 	attr := attrOf(i)
-	attr.EventsSupported = false
+	attr.EventsSupported, attr.AlwaysActive = false, true
 	return spec{attr: attr, ports: []portSpec{port}}
 }

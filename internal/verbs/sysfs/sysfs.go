@@ -127,7 +127,7 @@ func (s FS) VirtualFunction(name string) bool {
 }
 
 // Device returns the attributes of a device that sysfs has: all of DeviceAttr
-// but Ports, Vectors and CountsFlushes.
+// but Ports, Vectors, AlwaysActive and CountsFlushes.
 func (s FS) Device(name string) verbs.DeviceAttr {
 	dir := s.device(name)
 	driver := driverOf(dir)

@@ -781,6 +781,7 @@ type DeviceAttr struct {
 	Firmware        string                 `protobuf:"bytes,12,opt,name=firmware,proto3" json:"firmware,omitempty"`
 	VirtualFunction bool                   `protobuf:"varint,13,opt,name=virtual_function,json=virtualFunction,proto3" json:"virtual_function,omitempty"`
 	CountsFlushes   bool                   `protobuf:"varint,14,opt,name=counts_flushes,json=countsFlushes,proto3" json:"counts_flushes,omitempty"`
+	AlwaysActive    bool                   `protobuf:"varint,15,opt,name=always_active,json=alwaysActive,proto3" json:"always_active,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache
 }
@@ -913,6 +914,13 @@ func (x *DeviceAttr) GetCountsFlushes() bool {
 	return false
 }
 
+func (x *DeviceAttr) GetAlwaysActive() bool {
+	if x != nil {
+		return x.AlwaysActive
+	}
+	return false
+}
+
 type Run struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Type          int32                  `protobuf:"varint,1,opt,name=type,proto3" json:"type,omitempty"`
@@ -1028,7 +1036,8 @@ type Reading struct {
 	Attr          *PortAttr              `protobuf:"bytes,3,opt,name=attr,proto3" json:"attr,omitempty"`
 	Err           string                 `protobuf:"bytes,4,opt,name=err,proto3" json:"err,omitempty"`
 	Took          int64                  `protobuf:"varint,5,opt,name=took,proto3" json:"took,omitempty"`
-	Refused       string                 `protobuf:"bytes,6,opt,name=refused,proto3" json:"refused,omitempty"`
+	RateOnly      bool                   `protobuf:"varint,6,opt,name=rate_only,json=rateOnly,proto3" json:"rate_only,omitempty"`
+	Refused       string                 `protobuf:"bytes,7,opt,name=refused,proto3" json:"refused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1098,6 +1107,13 @@ func (x *Reading) GetTook() int64 {
 	return 0
 }
 
+func (x *Reading) GetRateOnly() bool {
+	if x != nil {
+		return x.RateOnly
+	}
+	return false
+}
+
 func (x *Reading) GetRefused() string {
 	if x != nil {
 		return x.Refused
@@ -1118,6 +1134,7 @@ type PortAttr struct {
 	NetDev        string                 `protobuf:"bytes,9,opt,name=net_dev,json=netDev,proto3" json:"net_dev,omitempty"`
 	LinkDowned    uint64                 `protobuf:"varint,10,opt,name=link_downed,json=linkDowned,proto3" json:"link_downed,omitempty"`
 	HasLinkDowned bool                   `protobuf:"varint,11,opt,name=has_link_downed,json=hasLinkDowned,proto3" json:"has_link_downed,omitempty"`
+	EffectiveGbps float64                `protobuf:"fixed64,12,opt,name=effective_gbps,json=effectiveGbps,proto3" json:"effective_gbps,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1227,6 +1244,13 @@ func (x *PortAttr) GetHasLinkDowned() bool {
 		return x.HasLinkDowned
 	}
 	return false
+}
+
+func (x *PortAttr) GetEffectiveGbps() float64 {
+	if x != nil {
+		return x.EffectiveGbps
+	}
+	return 0
 }
 
 type RoundItem struct {
@@ -2975,7 +2999,7 @@ const file_worker_proto_rawDesc = "" +
 	"\vfabric_port\x18\v \x01(\v2!.rdma_events.worker.v1.FabricPortH\x00R\n" +
 	"fabricPort\x12G\n" +
 	"\ffabric_facts\x18\f \x01(\v2\".rdma_events.worker.v1.FabricFactsH\x00R\vfabricFactsB\x06\n" +
-	"\x04what\"\xbb\x03\n" +
+	"\x04what\"\xe0\x03\n" +
 	"\n" +
 	"DeviceAttr\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
@@ -2993,7 +3017,8 @@ const file_worker_proto_rawDesc = "" +
 	"\ttransport\x18\v \x01(\tR\ttransport\x12\x1a\n" +
 	"\bfirmware\x18\f \x01(\tR\bfirmware\x12)\n" +
 	"\x10virtual_function\x18\r \x01(\bR\x0fvirtualFunction\x12%\n" +
-	"\x0ecounts_flushes\x18\x0e \x01(\bR\rcountsFlushes\"\xd5\x01\n" +
+	"\x0ecounts_flushes\x18\x0e \x01(\bR\rcountsFlushes\x12#\n" +
+	"\ralways_active\x18\x0f \x01(\bR\falwaysActive\"\xd5\x01\n" +
 	"\x03Run\x12\x12\n" +
 	"\x04type\x18\x01 \x01(\x05R\x04type\x12\x12\n" +
 	"\x04port\x18\x02 \x01(\x03R\x04port\x12\x14\n" +
@@ -3003,14 +3028,15 @@ const file_worker_proto_rawDesc = "" +
 	"\bhold_sum\x18\x06 \x01(\x03R\aholdSum\x12\x19\n" +
 	"\bhold_max\x18\a \x01(\x03R\aholdMax\x12\x17\n" +
 	"\aack_sum\x18\b \x01(\x03R\x06ackSum\x12\x17\n" +
-	"\aack_max\x18\t \x01(\x03R\x06ackMax\"\xa6\x01\n" +
+	"\aack_max\x18\t \x01(\x03R\x06ackMax\"\xc3\x01\n" +
 	"\aReading\x12\x12\n" +
 	"\x04port\x18\x01 \x01(\x03R\x04port\x12\x12\n" +
 	"\x04mono\x18\x02 \x01(\x03R\x04mono\x123\n" +
 	"\x04attr\x18\x03 \x01(\v2\x1f.rdma_events.worker.v1.PortAttrR\x04attr\x12\x10\n" +
 	"\x03err\x18\x04 \x01(\tR\x03err\x12\x12\n" +
-	"\x04took\x18\x05 \x01(\x03R\x04took\x12\x18\n" +
-	"\arefused\x18\x06 \x01(\tR\arefused\"\xa3\x02\n" +
+	"\x04took\x18\x05 \x01(\x03R\x04took\x12\x1b\n" +
+	"\trate_only\x18\x06 \x01(\bR\brateOnly\x12\x18\n" +
+	"\arefused\x18\a \x01(\tR\arefused\"\xca\x02\n" +
 	"\bPortAttr\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\x11R\x05state\x12\x12\n" +
 	"\x04phys\x18\x02 \x01(\rR\x04phys\x12\x1d\n" +
@@ -3025,7 +3051,8 @@ const file_worker_proto_rawDesc = "" +
 	"\vlink_downed\x18\n" +
 	" \x01(\x04R\n" +
 	"linkDowned\x12&\n" +
-	"\x0fhas_link_downed\x18\v \x01(\bR\rhasLinkDowned\"\xa1\x02\n" +
+	"\x0fhas_link_downed\x18\v \x01(\bR\rhasLinkDowned\x12%\n" +
+	"\x0eeffective_gbps\x18\f \x01(\x01R\reffectiveGbps\"\xa1\x02\n" +
 	"\tRoundItem\x12\x12\n" +
 	"\x04port\x18\x01 \x01(\x03R\x04port\x12\x16\n" +
 	"\x06vector\x18\x02 \x01(\x03R\x06vector\x12\x16\n" +

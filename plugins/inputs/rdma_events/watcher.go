@@ -14,6 +14,7 @@ import (
 	"rdma_events/internal/apps"
 	"rdma_events/internal/apps/keeper"
 	"rdma_events/internal/backends"
+	"rdma_events/internal/bonds"
 	"rdma_events/internal/clock"
 	"rdma_events/internal/confine"
 	"rdma_events/internal/measure"
@@ -35,6 +36,8 @@ type Devices struct {
 	tracing  *tracing       // nil: applications are not traced
 	probing  *probing       // nil without fabric.peers_file
 	programs *programs
+	bonds    *bonds.Table // nil: the devices are simulated
+	warn     func(error)
 }
 
 // Run is monitor.Monitor.Run. It also waits for the end of the tracer.
@@ -51,6 +54,9 @@ func (d *Devices) Run(ctx context.Context) error {
 	}
 	if d.probing != nil {
 		wg.Go(func() { d.probing.run(ctx) })
+	}
+	if d.bonds != nil {
+		wg.Go(func() { d.bonds.Run(ctx, d.monitor.LegsChanged, d.warn) })
 	}
 	return d.monitor.Run(ctx)
 }
@@ -128,11 +134,17 @@ func Open(c *Config, emit func(measure.Point), log *slog.Logger) (*Devices, erro
 			Orders: probes.of(device), Present: c.present(device),
 		}, h)
 	}
+	var legs *bonds.Table
+	if !c.Simulated() {
+		legs = &bonds.Table{}
+		m.Legs = legs.Legs
+	}
 	t := c.tracing(p, holders, request, starts, log)
 	if t != nil {
 		m.Discovery = waking{m.Discovery, t.wake}
 	}
-	return &Devices{monitor.New(m), holders, t, probes, p}, nil
+	warn := func(err error) { log.Warn(err.Error()) }
+	return &Devices{monitor.New(m), holders, t, probes, p, legs, warn}, nil
 }
 
 // Check validates the configuration, and the scenario of the simulator and the programs

@@ -26,7 +26,8 @@ type Control struct {
 	Dead, Disassociate, CommandUS, Flushes                        int32
 	HangInKernel                                                  int32
 	LoseDatagrams, LoseWrites, HoldSends, RetryUS                 int32
-	Corrupt, Stretch, Dropped, _                                  int32
+	Corrupt, Stretch, Dropped, EffectiveSpeed                     int32
+	PhysState, Ports, SMLID, Unlisted                             int32
 	Provider                                                      Provider
 	Calls                                                         [32]uint32
 	CQ, QP, SRQ, WQ                                               uint64

@@ -64,7 +64,7 @@ func nvidia() []Profile {
 	}
 	vf := mlx5 // a virtual function on InfiniBand, whose port requires a GRH
 	vf.Name, vf.Link = "mlx5_vf", verbs.LinkInfiniBand
-	vf.Events = []verbs.EventType{verbs.EventLIDChange, verbs.EventPKeyChange, verbs.EventClientReregister}
+	vf.Events = []verbs.EventType{verbs.EventLIDChange, verbs.EventPKeyChange, verbs.EventClientReregister, verbs.EventDeviceSpeedChange}
 	vf.Commands = and(queues(ledger.CallAllocPD, ledger.CallDeallocPD), ledger.CallQueryPort, 5)
 	vf.Seen.Query, vf.Seen.Down.Attempt = 6, 6
 	vf.Seen.Up.Method = verbs.MethodRCWrite

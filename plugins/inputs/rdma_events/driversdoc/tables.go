@@ -43,7 +43,25 @@ func notes(all []drivers.Driver) string {
 		}
 		b.WriteString(wrap("- ", "  ", fmt.Sprintf("**%s**: %s", d.Name, text)))
 	}
-	return b.String()
+	return b.String() + "\n" + wrap("", "", "Where the state of a port comes from (`query_port` in the file, below drivers/infiniband of the "+
+		"kernel): the carrier of its network device with "+byState(all, drivers.OfNetDev)+"; the device, its firmware or the hypervisor with "+
+		byState(all, drivers.OfDevice)+", but mlx4 and mlx5 on Ethernet take the carrier. A port of "+byState(all, drivers.OfNone)+
+		" is always active, so that `rdma_port` has no `up`.")
+}
+
+// byState lists the drivers that make a port's state of one source, each file once.
+func byState(all []drivers.Driver, source drivers.StateSource) string {
+	var names []string
+	last := ""
+	for _, d := range all {
+		if d.State != source || d.StateFile == last {
+			continue
+		}
+		last = d.StateFile
+		name, _, _ := strings.Cut(d.Name, ",")
+		names = append(names, fmt.Sprintf("%s (%s)", name, d.StateFile))
+	}
+	return strings.Join(names, ", ")
 }
 
 // commands returns the text and table of the commands that the plugin makes a device

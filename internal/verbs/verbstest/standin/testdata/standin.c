@@ -29,7 +29,8 @@ static struct ibv_srq srq;
 static struct ibv_wq wq;
 
 // Each worker has one device, which its first argument names, and a page for it in
-// the directory VERBS_STANDIN. The host passes that variable on.
+// the directory VERBS_STANDIN. The host passes that variable on. Without such a page
+// that of the library itself is used: a worker may only be asked for its version.
 static int open_control(int argc, char **argv)
 {
 	const char *path = getenv("STANDIN_CONTROL"), *dir = getenv("VERBS_STANDIN");
@@ -38,6 +39,8 @@ static int open_control(int argc, char **argv)
 	if (dir && argc > 1) {
 		snprintf(file, sizeof file, "%s/%s", dir, argv[1]);
 		snprintf(device.name, sizeof device.name, "%s", argv[1]);
+		if (access(file, F_OK))
+			snprintf(file, sizeof file, "%s/library", dir);
 		path = file;
 	}
 	return path ? open(path, O_RDWR | O_CLOEXEC) : -1;
@@ -180,9 +183,9 @@ struct ibv_device **ibv_get_device_list(int *n)
 	if (begin(C_GET_DEVICE_LIST))
 		return NULL;
 	list = calloc(2, sizeof *list);
-	list[0] = &device;
+	list[0] = control->unlisted ? NULL : &device;
 	if (n)
-		*n = 1;
+		*n = !control->unlisted;
 	return list;
 }
 
@@ -200,11 +203,11 @@ static void fill_port(struct ibv_port_attr *a)
 {
 	*a = (struct ibv_port_attr){
 		.state = control->port_state,
-		.phys_state = 5,
+		.phys_state = control->phys_state ? control->phys_state : 5,
 		.link_layer = control->link_layer,
 		.active_mtu = IBV_MTU_1024,
 		.lid = control->lid,
-		.sm_lid = 1,
+		.sm_lid = control->sm_lid < 0 ? 0 : control->sm_lid ? control->sm_lid : 1,
 		.active_width = 2,
 		.active_speed = control->speed ? control->speed : 32,
 		.gid_tbl_len = 8,
@@ -240,6 +243,19 @@ int ibv_query_port(struct ibv_context *ctx, uint8_t port, struct _compat_ibv_por
 	if (!err)
 		memcpy(a, &all, offsetof(struct ibv_port_attr, port_cap_flags2));
 	return err;
+}
+
+int ibv_query_port_speed(struct ibv_context *ctx, uint32_t port, uint64_t *speed);
+int ibv_query_port_speed(struct ibv_context *ctx, uint32_t port, uint64_t *speed)
+{
+	(void)ctx;
+	if (!control->effective_speed)
+		return EOPNOTSUPP;
+	note("query_port_speed port=%u", port);
+	if (control->effective_speed < 0)
+		return -control->effective_speed;
+	*speed = control->effective_speed;
+	return 0;
 }
 
 struct ibv_context *ibv_open_device(struct ibv_device *d)
@@ -290,7 +306,7 @@ int ibv_query_device(struct ibv_context *ctx, struct ibv_device_attr *a)
 
 	(void)ctx;
 	memset(a, 0, sizeof *a);
-	a->phys_port_cnt = 2;
+	a->phys_port_cnt = control->ports ? control->ports : 2;
 	strcpy(a->fw_ver, "standin 1.0");
 	return err;
 }

@@ -42,7 +42,12 @@ struct control {
 	// way, from 1 on, and how many are added.
 	int32_t lose_datagrams, lose_writes, hold_sends, retry_us, corrupt, stretch;
 	int32_t dropped; // datagrams for which there was no receive
-	int32_t pad;
+	// What ibv_query_port_speed answers, in units of 100 Mb/s, or the errno that it fails with if negative; 0: the device
+	// cannot answer.
+	int32_t effective_speed;
+	int32_t phys_state, ports,
+		sm_lid;	  // of the port and the device; 0: LinkUp, two ports, LID 1; sm_lid -1: none
+	int32_t unlisted; // the library has no provider for the device
 	struct provider provider;
 	uint32_t calls[32]; // how often each call was made and not refused
 	uint64_t cq, qp, srq, wq;

@@ -1,0 +1,122 @@
+package bonds
+
+import (
+	"encoding/binary"
+
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/netlink"
+)
+
+// link is a network device that is a bond, a leg of one, or a VLAN.
+type link struct {
+	name  string
+	kind  string // "bond", "team", "vlan"; "" or another one for a leg
+	below int    // of a VLAN: the index of the device below it; 0: none in this network namespace
+	lacp  bool   // of a bond: 802.3ad
+
+	master    int    // index of the bond that it is a leg of; 0: none
+	slaveKind string // kind of that bond
+	carrier   bool
+	waits     bool // of a leg of a bond: 802.3ad, or an administrator, has not made it active
+	bad       bool // of a leg of a bond: the bond's own monitoring found it down
+}
+
+// Attributes in IFLA_INFO_DATA of a bond and in IFLA_INFO_SLAVE_DATA of its legs (include/uapi/linux/if_link.h), and their
+// values (include/uapi/linux/if_bonding.h).
+const (
+	bondMode       = 1
+	slaveState     = 1
+	slaveMIIStatus = 2
+
+	mode8023AD  = 4
+	stateActive = 0
+	linkUp      = 0
+)
+
+// parse reads the body of a message RTM_NEWLINK. ok is false if the message does not describe a whole network device, as
+// those of bridges about their ports.
+func parse(body []byte) (index int, l link, ok bool) {
+	if len(body) < unix.SizeofIfInfomsg || body[0] != unix.AF_UNSPEC {
+		return 0, link{}, false
+	}
+	index = int(int32(binary.NativeEndian.Uint32(body[4:])))
+	hasState, foreign := false, false
+	err := netlink.Each(body[unix.SizeofIfInfomsg:], func(kind uint16, value []byte) error {
+		switch kind {
+		case unix.IFLA_IFNAME:
+			l.name = netlink.ParseText(value)
+		case unix.IFLA_LINK:
+			l.below = int(netlink.ParseWord(value))
+		case unix.IFLA_LINK_NETNSID:
+			foreign = true
+		case unix.IFLA_MASTER:
+			l.master = int(netlink.ParseWord(value))
+		case unix.IFLA_OPERSTATE:
+			hasState = true
+		case unix.IFLA_CARRIER:
+			l.carrier = octet(value) == 1
+		case unix.IFLA_LINKINFO:
+			return l.readInfo(value)
+		}
+		return nil
+	})
+	if foreign {
+		l.below = 0
+	}
+	return index, l, err == nil && hasState && l.name != ""
+}
+
+func (l *link) readInfo(info []byte) error {
+	var data, slaveData []byte
+	err := netlink.Each(info, func(kind uint16, value []byte) error {
+		switch kind {
+		case unix.IFLA_INFO_KIND:
+			l.kind = netlink.ParseText(value)
+		case unix.IFLA_INFO_DATA:
+			data = value
+		case unix.IFLA_INFO_SLAVE_KIND:
+			l.slaveKind = netlink.ParseText(value)
+		case unix.IFLA_INFO_SLAVE_DATA:
+			slaveData = value
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if l.kind == "bond" {
+		err = netlink.Each(data, func(kind uint16, value []byte) error {
+			l.lacp = l.lacp || kind == bondMode && octet(value) == mode8023AD
+			return nil
+		})
+	}
+	if l.slaveKind != "bond" || err != nil {
+		return err
+	}
+	return netlink.Each(slaveData, func(kind uint16, value []byte) error {
+		switch kind {
+		case slaveState:
+			l.waits = octet(value) != stateActive
+		case slaveMIIStatus:
+			l.bad = octet(value) != linkUp
+		}
+		return nil
+	})
+}
+
+// octet returns the number in a value of 8 bits, 0 if it is empty.
+func octet(value []byte) byte {
+	if len(value) == 0 {
+		return 0
+	}
+	return value[0]
+}
+
+// aggregates reports whether devices of a kind join several others.
+func aggregates(kind string) bool { return kind == "bond" || kind == "team" }
+
+// matters reports whether the table keeps the device.
+func (l *link) matters() bool {
+	return aggregates(l.kind) || aggregates(l.slaveKind) || l.kind == "vlan"
+}

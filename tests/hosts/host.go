@@ -1,0 +1,276 @@
+package hosts
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/BurntSushi/toml"
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/verbstest/standin"
+)
+
+// host is the contents of a host.toml.
+type host struct {
+	Report  []string `toml:"report"` // addresses of what is public about such hosts
+	Story   string   `toml:"story"`
+	Config  string   `toml:"config"` // of the plugin, besides its intervals
+	Devices []device `toml:"device"`
+}
+
+// device is an RDMA device of a host. What is not set is as with a healthy port of a ConnectX.
+type device struct {
+	Name      string    `toml:"name"`
+	PCI       string    `toml:"pci"`       // the address of its function, or of the one that it is below
+	PF        string    `toml:"pf"`        // it is a virtual function of the function at this address
+	Auxiliary string    `toml:"auxiliary"` // its device on the auxiliary bus, as in "mlx5_core.sf.2"
+	Driver    string    `toml:"driver"`
+	NetDev    string    `toml:"netdev"`
+	GUID      string    `toml:"guid"`
+	NodeType  string    `toml:"node_type"`
+	Board     string    `toml:"board"`
+	Link      string    `toml:"link"` // "ethernet", "infiniband" or "unspecified"
+	State     string    `toml:"state"`
+	Phys      int32     `toml:"phys"` // as in sysfs: 2 polling, 3 disabled, 5 link up
+	LID       int32     `toml:"lid"`
+	SMLID     *int32    `toml:"sm_lid"`
+	GIDs      *[]string `toml:"gids"` // nil: those of an InfiniBand or RoCE port
+
+	Profile         string `toml:"profile"`          // of the stand-in library
+	Refuses         string `toml:"refuses"`          // the errno of each query of the port
+	RefuseDatagrams bool   `toml:"refuse_datagrams"` // no address handle can be made
+	Node            *bool  `toml:"node"`             // false: ib_uverbs has made no node
+	Provider        *bool  `toml:"provider"`         // false: the library cannot open it
+}
+
+// states are the states of a port by their names in a host.toml, with the text that sysfs has.
+var states = map[string]struct {
+	is   verbs.PortState
+	text string
+}{
+	"": {verbs.PortActive, "4: ACTIVE"}, "down": {verbs.PortDown, "1: DOWN"}, "init": {verbs.PortInit, "2: INIT"},
+}
+
+// physStates are the physical states as sysfs has them.
+var physStates = map[int32]string{2: "2: Polling", 3: "3: Disabled", linkUp: "5: LinkUp"}
+
+const (
+	linkUp   = 5   // IB_PORT_PHYS_STATE_LINK_UP
+	speedNDR = 128 // IB_SPEED_NDR
+)
+
+// readHost reads a host.toml. Keys that are not known are an error.
+func readHost(path string) (*host, error) {
+	var h host
+	meta, err := toml.DecodeFile(path, &h)
+	if err == nil && len(meta.Undecoded()) > 0 {
+		err = fmt.Errorf("unknown keys %v", meta.Undecoded())
+	}
+	if err == nil && (len(h.Report) == 0 || h.Story == "" || len(h.Devices) == 0) {
+		err = errors.New("a host needs report, story and device")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read host %s: %w", path, err)
+	}
+	return &h, nil
+}
+
+// build makes the host below dir: the trees sys, nodes and run.
+func (h *host) build(dir string) error {
+	for _, d := range []string{"sys/class/infiniband", "sys/class/infiniband_verbs", "sys/class/net", "sys/bus/pci/devices", "nodes", "run"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
+			return err
+		}
+	}
+	if _, err := standin.Map(filepath.Join(dir, "nodes", "library")); err != nil {
+		return err
+	}
+	for i := range h.Devices {
+		if err := h.Devices[i].build(dir, i); err != nil {
+			return fmt.Errorf("build %s: %w", h.Devices[i].Name, err)
+		}
+	}
+	return nil
+}
+
+func (d *device) build(dir string, index int) error {
+	below, err := d.parent(dir)
+	if err != nil {
+		return err
+	}
+	sys := filepath.Join(dir, "sys")
+	own := filepath.Join(below, "infiniband", d.Name)
+	files := map[string]string{
+		"node_type": cmp.Or(d.NodeType, "1: CA"), "node_guid": d.guid(index), "sys_image_guid": d.guid(index), "node_desc": "node",
+		"board_id": cmp.Or(d.Board, "MT_0000000838"), "fw_ver": "28.39.3004",
+		"ports/1/rate": "400 Gb/sec (4X NDR)", "ports/1/pkeys/0": "0xffff", "ports/1/link_layer": d.layer(),
+		"ports/1/state": states[d.State].text, "ports/1/phys_state": physStates[cmp.Or(d.Phys, linkUp)],
+	}
+	for i, gid := range d.gids(index) {
+		kind := "IB/RoCE v1"
+		if d.link() == verbs.LinkEthernet && i%2 == 1 {
+			kind = "RoCE v2"
+		}
+		at := strconv.Itoa(i)
+		files["ports/1/gids/"+at], files["ports/1/gid_attrs/types/"+at] = gid, kind
+		if d.NetDev != "" {
+			files["ports/1/gid_attrs/ndevs/"+at] = d.NetDev
+		}
+	}
+	for name, text := range files {
+		if err := standin.WriteFile(filepath.Join(own, name), text+"\n"); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(link(own, "device", below), link(filepath.Join(sys, "class/infiniband"), d.Name, own)); err != nil {
+		return err
+	}
+	if d.NetDev != "" {
+		if err := standin.WriteFile(filepath.Join(below, "net", d.NetDev, "carrier"), "1\n"); err != nil {
+			return err
+		}
+		if err := link(filepath.Join(sys, "class/net"), d.NetDev, filepath.Join(below, "net", d.NetDev)); err != nil {
+			return err
+		}
+	}
+	if err := d.control(dir); err != nil {
+		return err
+	}
+	if d.Node != nil && !*d.Node {
+		return nil
+	}
+	node := "uverbs" + strconv.Itoa(index)
+	verbs := filepath.Join(below, "infiniband_verbs", node)
+	return errors.Join(
+		standin.WriteFile(filepath.Join(verbs, "ibdev"), d.Name+"\n"),
+		link(filepath.Join(sys, "class/infiniband_verbs"), node, verbs),
+		standin.WriteFile(filepath.Join(dir, "nodes", node), ""),
+	)
+}
+
+// parent makes the device below the RDMA device, on the PCI or the auxiliary bus, and returns its directory.
+func (d *device) parent(dir string) (string, error) {
+	sys := filepath.Join(dir, "sys")
+	function := filepath.Join(sys, "devices/pci0000:00", d.PCI)
+	driver, below, bus := d.Driver, function, "pci"
+	if d.Auxiliary != "" {
+		below, bus = filepath.Join(function, d.Auxiliary), "auxiliary"
+	}
+	if err := standin.WriteFile(filepath.Join(below, "numa_node"), "0\n"); err != nil {
+		return "", err
+	}
+	drivers := filepath.Join(sys, "bus", bus, "drivers", driver)
+	if err := errors.Join(os.MkdirAll(drivers, 0o755), os.MkdirAll(filepath.Join(sys, "bus", bus, "devices"), 0o755)); err != nil {
+		return "", err
+	}
+	err := errors.Join(
+		link(below, "driver", drivers), link(below, "subsystem", filepath.Join(sys, "bus", bus)),
+		link(filepath.Join(sys, "bus", bus, "devices"), filepath.Base(below), below),
+	)
+	if d.Auxiliary != "" {
+		err = errors.Join(err, standin.WriteFile(filepath.Join(below, "sfnum"), "88\n"))
+	}
+	if d.PF != "" {
+		pf := filepath.Join(sys, "devices/pci0000:00", d.PF)
+		err = errors.Join(err, os.MkdirAll(pf, 0o755), link(below, "physfn", pf))
+	}
+	return below, err
+}
+
+// link makes a relative symbolic link in a directory, as the kernel does. One that is there already stays.
+func link(dir, name, target string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	up, err := filepath.Rel(dir, filepath.Dir(target)) // the kernel ends each link with the name of its target
+	if err != nil {
+		return fmt.Errorf("link %s: %w", name, err)
+	}
+	if err := os.Symlink(up+"/"+filepath.Base(target), filepath.Join(dir, name)); !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	return nil
+}
+
+// control makes the page by which the stand-in library knows how the device behaves.
+func (d *device) control(dir string) error {
+	c, err := standin.Map(filepath.Join(dir, "nodes", d.Name))
+	if err != nil {
+		return err
+	}
+	profile, ok := standin.ProfileOf(cmp.Or(d.Profile, "mlx5"))
+	if !ok {
+		return fmt.Errorf("the stand-in has no profile %s", d.Profile)
+	}
+	c.Take(profile)
+	c.Ports, c.LinkLayer, c.PhysState = 1, int32(d.link()), d.Phys
+	state, ok := states[d.State]
+	if !ok || physStates[cmp.Or(d.Phys, linkUp)] == "" {
+		return fmt.Errorf("state %q with phys %d is not known", d.State, d.Phys)
+	}
+	c.PortState, c.LID, c.Speed = int32(state.is), cmp.Or(d.LID, c.LID), speedNDR
+	if d.SMLID != nil {
+		c.SMLID = cmp.Or(*d.SMLID, -1)
+	}
+	if d.Refuses != "" {
+		errnos := map[string]unix.Errno{"EINVAL": unix.EINVAL, "EIO": unix.EIO, "ETIMEDOUT": unix.ETIMEDOUT}
+		errno, ok := errnos[d.Refuses]
+		if !ok {
+			return fmt.Errorf("errno %q is not known", d.Refuses)
+		}
+		c.FailCall, c.FailErrno, c.FailAlways = int32(ledger.CallQueryPort), int32(errno), 1
+	}
+	if d.RefuseDatagrams {
+		c.Provider.RefuseAH = int32(unix.EINVAL)
+	}
+	if d.Provider != nil && !*d.Provider {
+		c.Unlisted = 1
+	}
+	return nil
+}
+
+func (d *device) link() verbs.LinkLayer {
+	switch d.Link {
+	case "infiniband":
+		return verbs.LinkInfiniBand
+	case "unspecified":
+		return verbs.LinkUnspecified
+	}
+	return verbs.LinkEthernet
+}
+
+// layer is the text of link_layer in sysfs.
+func (d *device) layer() string {
+	switch d.link() {
+	case verbs.LinkInfiniBand:
+		return "InfiniBand"
+	case verbs.LinkEthernet:
+		return "Ethernet"
+	}
+	return "Unspecified"
+}
+
+func (d *device) guid(index int) string {
+	return cmp.Or(d.GUID, fmt.Sprintf("b8ce:f603:00d2:%04x", 0x100+index))
+}
+
+// gids returns the GID table. An Ethernet port has its GIDs twice, for both versions of RoCE.
+func (d *device) gids(index int) []string {
+	own := fmt.Sprintf("fe80:0000:0000:0000:bace:f6ff:fed2:%04x", 0x100+index)
+	table := []string{own}
+	if d.link() == verbs.LinkEthernet {
+		table = slices.Concat(table, table, slices.Repeat([]string{fmt.Sprintf("0000:0000:0000:0000:0000:ffff:0a00:%04x", 0x100+index)}, 2))
+	}
+	if d.GIDs != nil {
+		table = *d.GIDs
+	}
+	const none = "0000:0000:0000:0000:0000:0000:0000:0000"
+	return append(slices.Clone(table), none)
+}

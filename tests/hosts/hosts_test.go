@@ -1,0 +1,208 @@
+package hosts
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/verbs/verbstest/standin"
+	"rdma_events/tests/child"
+	"rdma_events/tests/prerequisite"
+	"rdma_events/tests/rig"
+)
+
+// settleLimit is how long a host's points may take to be as expected: workers are started, and methods are tried.
+const settleLimit = time.Minute
+
+var library = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "hosts")
+	if err != nil {
+		return "", err
+	}
+	_, err = standin.Compile("../../internal/verbs/verbstest/standin/testdata", dir)
+	for _, provider := range []string{"libmlx5", "libefa"} {
+		err = errors.Join(err, standin.WriteFile(filepath.Join(dir, "libibverbs", provider+"-rdmav34.so"), ""))
+	}
+	return dir, err
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if dir, _ := library(); dir != "" {
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// A host that stands for a public report is judged as the report shows to be right. What is known to be judged otherwise is
+// listed with the host, and the list is exact: who mends a difference removes its line.
+func TestEachHostIsJudgedAsItsReportShows(t *testing.T) {
+	prerequisite.RequireRoot(t, "only root may put other trees in place of /sys and /dev/infiniband")
+	all, err := filepath.Glob("testdata/*/host.toml")
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(all), 12)
+	for _, path := range all {
+		t.Run(filepath.Base(filepath.Dir(path)), func(t *testing.T) {
+			t.Parallel()
+			judge(t, filepath.Dir(path))
+		})
+	}
+}
+
+func judge(t *testing.T, dir string) {
+	t.Helper()
+	h, err := readHost(filepath.Join(dir, "host.toml"))
+	require.NoError(t, err)
+	expected, err := readExpectations(filepath.Join(dir, "expected.txt"), false)
+	require.NoError(t, err)
+	differences, err := readExpectations(filepath.Join(dir, "differences.txt"), true)
+	if !errors.Is(err, os.ErrNotExist) {
+		require.NoError(t, err)
+	}
+	known := map[string]bool{}
+	for _, d := range differences {
+		known[d.line] = true
+		require.True(t, slices.ContainsFunc(expected, func(e expectation) bool { return e.line == d.line }), "not expected at all: %s", d.line)
+	}
+	s := run(t, h, func(s *seen) bool {
+		return !slices.ContainsFunc(expected, func(e expectation) bool {
+			return e.subject == "points" && e.verb == "has" && !known[e.line] && !e.holds(s)
+		})
+	})
+	for i := range expected {
+		e := &expected[i]
+		switch {
+		case e.holds(s) == known[e.line] && known[e.line]:
+			t.Errorf("mended, so it is no difference any more: %s", e.line)
+		case !e.holds(s) && !known[e.line]:
+			t.Errorf("not so: %s", e.line)
+		}
+	}
+	if t.Failed() {
+		for _, name := range []string{"check", "doctor", "status", "health"} {
+			t.Logf("%s ended with %d:\n%s", name, s.exit[name], s.output[name])
+		}
+		t.Logf("points:\n%s\nlog:\n%s", s.output["points"], s.output["log"])
+	}
+}
+
+// world is a host that runs.
+type world struct {
+	t         *testing.T
+	dir       string
+	libraries string
+	out, log  string // files
+}
+
+// run runs the plugin on a host until the points are as they should be, or settleLimit, and then the commands beside it.
+func run(t *testing.T, h *host, settled func(*seen) bool) *seen {
+	t.Helper()
+	libraries, err := library()
+	require.NoError(t, err)
+	w := &world{t: t, dir: t.TempDir(), libraries: libraries}
+	require.NoError(t, h.build(w.dir))
+	config := filepath.Join(w.dir, "run", "rdma_events.conf")
+	text := "[[inputs.rdma_events]]\n  state_interval = \"1s\"\n" + h.Config +
+		"  [inputs.rdma_events.probe]\n    interval = \"250ms\"\n    timeout = \"200ms\"\n"
+	require.NoError(t, os.WriteFile(config, []byte(text), 0o644))
+	stop := w.start("-config", "/run/rdma_events.conf", "-poll_interval", "1s")
+	defer stop()
+	s := &seen{output: map[string]string{}, exit: map[string]int{}}
+	require.Eventually(t, func() bool {
+		s.points = w.points()
+		reported, err := os.ReadDir(filepath.Join(w.dir, "run/rdma_events-status"))
+		return err == nil && len(reported) > 0 && settled(s)
+	}, settleLimit, 250*time.Millisecond, "the points are not as expected:\n%s\nlog:\n%s", deferred(w.last), deferred(w.logged))
+	for _, args := range [][]string{{"status"}, {"health"}, {"check", "-config", "/run/rdma_events.conf"}, {"doctor", "-config", "/run/rdma_events.conf"}} {
+		name, cmd := args[0], w.command(args...)
+		out, err := cmd.CombinedOutput()
+		if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+			t.Fatalf("run %s: %v", name, err)
+		}
+		s.output[name], s.exit[name] = string(out), cmd.ProcessState.ExitCode()
+	}
+	s.points, s.output["points"], s.output["log"] = w.points(), w.last(), w.logged()
+	return s
+}
+
+// deferred is a text that is made when it is printed.
+type deferred func() string
+
+func (d deferred) String() string { return d() }
+
+// command returns a command of the program on the host.
+func (w *world) command(args ...string) *exec.Cmd {
+	w.t.Helper()
+	enter, err := filepath.Abs("testdata/enter.sh")
+	require.NoError(w.t, err)
+	line := append([]string{"--mount", "--net", "sh", enter, w.dir, rig.Program(w.t, "RDMA_EVENTS_BIN", "rdma-events")}, args...)
+	cmd := exec.Command("unshare", line...)
+	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+w.libraries, "VERBS_STANDIN=/dev/infiniband",
+		"RUNTIME_DIRECTORY=/run/rdma_events:/run/rdma_events-status")
+	return cmd
+}
+
+// start starts the plugin. The function that it returns stops it.
+func (w *world) start(args ...string) (stop func()) {
+	w.t.Helper()
+	for _, d := range []string{"rdma_events", "rdma_events-status"} {
+		require.NoError(w.t, os.Mkdir(filepath.Join(w.dir, "run", d), 0o700))
+	}
+	w.out, w.log = filepath.Join(w.dir, "out"), filepath.Join(w.dir, "log")
+	stdout, err := os.Create(w.out)
+	require.NoError(w.t, err)
+	stderr, err := os.Create(w.log)
+	require.NoError(w.t, err)
+	in, prompts, err := os.Pipe()
+	require.NoError(w.t, err)
+	cmd := w.command(args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, stdout, stderr
+	p, err := child.Start(cmd)
+	require.NoError(w.t, err)
+	return func() {
+		for _, f := range []*os.File{prompts, in, stdout, stderr} {
+			_ = f.Close() // the program ends when its standard input does
+		}
+		require.NoError(w.t, p.Stop(10*time.Second))
+	}
+}
+
+func (w *world) points() []rig.Point {
+	text, err := os.ReadFile(w.out)
+	require.NoError(w.t, err)
+	points, err := rig.Parse(text[:bytes.LastIndexByte(text, '\n')+1])
+	require.NoError(w.t, err)
+	return points
+}
+
+// last returns the newest line of each series that expectations are about.
+func (w *world) last() string {
+	newest := map[string]string{}
+	for _, p := range w.points() {
+		if strings.HasPrefix(p.Measurement, "rdma_device") || strings.HasPrefix(p.Measurement, "rdma_port") || strings.HasPrefix(p.Measurement, "rdma_cq") {
+			newest[p.Series()] = fmt.Sprint(p.Series(), " ", p.Fields)
+		}
+	}
+	var lines []string
+	for _, line := range newest {
+		lines = append(lines, line)
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+func (w *world) logged() string {
+	text, err := os.ReadFile(w.log)
+	require.NoError(w.t, err)
+	return string(text)
+}
