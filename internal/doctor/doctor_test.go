@@ -143,7 +143,13 @@ func TestProblemIsReportedWithItsFix(t *testing.T) {
 		},
 		{
 			"firmware that refuses queries", tree{port1 + "/state": "-> /proc/self/mem"}, nil, // its first page answers EIO
-			Result{"ports", "mlx5_0 port 1", Warn, "refuses to read state (EIO), as that of a restricted function", edit},
+			Result{"ports", "mlx5_0 port 1", Warn, "refuses state (EIO), as that of a restricted function", edit},
+		},
+		{
+			"firmware that refuses queries of a port", nil, func(_ *System, w *fakeWorker) {
+				w.trials = map[verbs.Method]Trial{verbs.MethodRCWrite: opened(PortTrial{Query: "EINVAL", Refused: "invalid argument"})}
+			},
+			Result{"probes", "mlx5_0 port 1", Warn, "refuses ibv_query_port (EINVAL), as that of a restricted function", "sudoedit"},
 		},
 		{
 			"firmware that refuses counters", tree{port1 + "/counters/link_downed": "-> /proc/self/mem"}, nil,

@@ -59,10 +59,7 @@ func (x *examination) checkPort(d *device, port int) Result {
 	x.Sysfs.Port(d.Name, port, &attr)
 	netdev := x.netdev(d.Name, attr.NetDev)
 	if file, err := x.refusedRead(d, port); err != nil {
-		r.Status = Warn
-		r.Text = fmt.Sprintf("its firmware refuses to read %s (%s), as that of a restricted function, and each refusal may be a line of the "+
-			"kernel log; add %s to devices_exclude to leave the device alone", file, verbs.CommandStatus(err), d.Name)
-		r.Fix = "sudoedit " + cmp.Or(x.Config, "/etc/telegraf/rdma_events.conf")
+		r.Status, r.Text, r.Fix = x.restricted(d, file, verbs.CommandStatus(err))
 		return r
 	}
 	switch {
@@ -78,6 +75,13 @@ func (x *examination) checkPort(d *device, port int) Result {
 		r.Text, r.Fix = x.whyDown(r.Text, d.Name, port, phys, netdev)
 	}
 	return r
+}
+
+// restricted returns the result for a device whose firmware refuses a read.
+func (x *examination) restricted(d *device, read, errno string) (s Status, text, fix string) {
+	return Warn, fmt.Sprintf("its firmware refuses %s (%s), as that of a restricted function, and each refusal may be a line of the "+
+			"kernel log; add %s to devices_exclude to leave the device alone", read, errno, d.Name), "sudoedit " +
+			cmp.Or(x.Config, "/etc/telegraf/rdma_events.conf")
 }
 
 // refusedRead returns a file of a port that firmware refuses to read, and the error of that. With drivers that do not ask

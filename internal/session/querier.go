@@ -151,7 +151,10 @@ func (s *session) queryRates(want func(*port) bool) error {
 			continue
 		}
 		r, err := s.asks.QueryPort(p.number)
-		if errors.Is(err, verbs.ErrNoDevice) || errors.Is(err, verbs.ErrClosed) {
+		switch {
+		case errors.Is(err, verbs.ErrRefused):
+			continue
+		case errors.Is(err, verbs.ErrNoDevice) || errors.Is(err, verbs.ErrClosed):
 			return err
 		}
 		r.RateOnly = true

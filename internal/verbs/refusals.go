@@ -145,10 +145,12 @@ func (r *Refusals) Note(port int, read Read, err error) {
 	one.errno, one.row, one.at, one.retry = errno, one.row+1, now, false
 }
 
+var refusalErrnos = []unix.Errno{unix.EPERM, unix.EINVAL, unix.EOPNOTSUPP, unix.EIO}
+
 // refusal returns the errno with which firmware has refused a read. EIO is no refusal by a device that
 // has answered the read before: that one fails, and may recover without an event.
 func refusal(err error, answered bool) (unix.Errno, bool) {
-	for _, errno := range []unix.Errno{unix.EPERM, unix.EINVAL, unix.EOPNOTSUPP, unix.EIO} {
+	for _, errno := range refusalErrnos {
 		if errors.Is(err, errno) {
 			return errno, errno != unix.EIO || !answered
 		}
@@ -160,6 +162,16 @@ func refusal(err error, answered bool) (unix.Errno, bool) {
 func IsRefusal(err error) bool {
 	_, refused := refusal(err, false)
 	return refused
+}
+
+// IsRefusalStatus is IsRefusal for the Status of a Command.
+func IsRefusalStatus(status string) bool {
+	for _, errno := range refusalErrnos {
+		if status == unix.ErrnoName(errno) {
+			return true
+		}
+	}
+	return false
 }
 
 // Retry allows each refused read of a port once more, of all ports if port is 0: an event came.
