@@ -142,6 +142,20 @@ func TestProblemIsReportedWithItsFix(t *testing.T) {
 			Result{"ports", "mlx5_0 port 1", Warn, "down (Disabled): its network device eth0 is down", "sudo ip link set dev eth0 up"},
 		},
 		{
+			"firmware that refuses queries", tree{port1 + "/state": "-> /proc/self/mem"}, nil, // its first page answers EIO
+			Result{"ports", "mlx5_0 port 1", Warn, "refuses state (EIO), as that of a restricted function", edit},
+		},
+		{
+			"firmware that refuses queries of a port", nil, func(_ *System, w *fakeWorker) {
+				w.trials = map[verbs.Method]Trial{verbs.MethodRCWrite: opened(PortTrial{Query: "EINVAL", Refused: "invalid argument"})}
+			},
+			Result{"probes", "mlx5_0 port 1", Warn, "refuses ibv_query_port (EINVAL), as that of a restricted function", "sudoedit"},
+		},
+		{
+			"firmware that refuses counters", tree{port1 + "/counters/link_downed": "-> /proc/self/mem"}, nil,
+			Result{"ports", "mlx5_0 port 1", Warn, "add mlx5_0 to devices_exclude", "sudoedit"},
+		},
+		{
 			"a port without a cable", tree{port1 + "/state": "1: DOWN\n", port1 + "/phys_state": "2: Polling\n", port1 + "/gid_attrs": ""}, nil,
 			Result{"ports", "mlx5_0 port 1", Warn, "look at cable", "sudo ethtool eth0"},
 		},

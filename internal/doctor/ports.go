@@ -1,7 +1,9 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
+	"io/fs"
 	"path"
 	"slices"
 	"strconv"
@@ -56,6 +58,10 @@ func (x *examination) checkPort(d *device, port int) Result {
 	attr := verbs.PortAttr{LinkLayer: verbs.LinkEthernet}
 	x.Sysfs.Port(d.Name, port, &attr)
 	netdev := x.netdev(d.Name, attr.NetDev)
+	if file, err := x.refusedRead(d, port); err != nil {
+		r.Status, r.Text, r.Fix = x.restricted(d, file, verbs.CommandStatus(err))
+		return r
+	}
 	switch {
 	case state == "ACTIVE":
 		r.Text = fmt.Sprintf("active, %g Gb/s (%s), %s", attr.RateGbps, attr.Width, x.link(d.Name, port, netdev))
@@ -69,6 +75,28 @@ func (x *examination) checkPort(d *device, port int) Result {
 		r.Text, r.Fix = x.whyDown(r.Text, d.Name, port, phys, netdev)
 	}
 	return r
+}
+
+// restricted returns the result for a device whose firmware refuses a read.
+func (x *examination) restricted(d *device, read, errno string) (s Status, text, fix string) {
+	return Warn, fmt.Sprintf("its firmware refuses %s (%s), as that of a restricted function, and each refusal may be a line of the "+
+			"kernel log; add %s to devices_exclude to leave the device alone", read, errno, d.Name), "sudoedit " +
+			cmp.Or(x.Config, "/etc/telegraf/rdma_events.conf")
+}
+
+// refusedRead returns a file of a port that firmware refuses to read, and the error of that. With drivers that do not ask
+// the firmware, counters that cannot be read are normal.
+func (x *examination) refusedRead(d *device, port int) (file string, err error) {
+	files := []string{"state"}
+	if verbs.CommandsOf(d.Driver).Has(verbs.CommandQueryPort) {
+		files = append(files, "counters/link_downed")
+	}
+	for _, file := range files {
+		if _, err := fs.ReadFile(x.Root, path.Join(x.portDir(d.Name, port), file)); verbs.IsRefusal(err) {
+			return file, err
+		}
+	}
+	return "", nil
 }
 
 // whyDown returns why a port is down, appended to text, and the fix.

@@ -69,6 +69,10 @@ func (x *examination) checkProbe(d *device, port int) Result {
 	r := Result{Check: "probes", Subject: subject(d.Name, port)}
 	var works, fails []string
 	lost := false
+	if query := d.trials[0].Ports[port].Query; verbs.IsRefusalStatus(query) {
+		r.Status, r.Text, r.Fix = x.restricted(d, "ibv_query_port", query)
+		return r
+	}
 	for _, t := range d.trials {
 		text, ok := describeTrial(t.Ports[port])
 		if ok {

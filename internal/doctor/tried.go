@@ -22,5 +22,7 @@ type Trial struct {
 // PortTrial is the part of a Trial for one port.
 type PortTrial struct {
 	Refused string // why there is no probe; "" if there is one
-	Rounds  []verbs.Round
+	// Query is the errno's name with which the query of the port failed; "" if it was answered, or is no command.
+	Query  string
+	Rounds []verbs.Round
 }

@@ -95,13 +95,13 @@ func stuck(f *Facts) Cause {
 	return ""
 }
 
-// linkDown has no cause where facts exclude each other. If a command is stuck while the network
+// linkDown has no cause of a trigger that may be late, nor where facts exclude each other. If a command is stuck while the network
 // device is set down, either may be the reason of the other, since setting it down takes
 // commands. The kernel asks for an extended state only with IFF_UP (net/ethtool/linkstate.c),
 // and mlx5e has none while there is a carrier: with other flags, something changed between the
 // readings.
 func linkDown(f *Facts) Cause {
-	if !f.wentDown() || f.stuck() {
+	if !f.wentDown() || f.stuck() || f.Late {
 		return ""
 	}
 	n, state := f.netDev(), f.extState()

@@ -24,8 +24,11 @@ type Facts struct {
 	Fatal         At   // the last device_fatal
 	Stuck         At   // the last moment at which a command of the device was known to be stuck
 	Answered      bool // the device answered a command after the trigger
-	GIDs          GIDs
-	SMLID         SMLID
+	// Late is set if the trigger may have happened long before it was read. What was read after it then
+	// shows a later state.
+	Late  bool
+	GIDs  GIDs
+	SMLID SMLID
 }
 
 // At is the moment of a fact. The zero value is a fact that is not known.

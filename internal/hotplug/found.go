@@ -6,17 +6,22 @@ import (
 )
 
 // scan lists the devices, sorted by name. It reads only attributes that the RDMA
-// core provides itself, so that a driver that hangs cannot block it.
+// core provides itself, so that a driver that hangs cannot block it. While descriptors or memory
+// are short, it returns an error: a device of which something could not be read would look like
+// another one, or like one without its node, and so like a removal.
 func scan(sysfs sysfs.FS, indexes func() (map[string]int, error)) ([]verbs.Found, error) {
 	names, err := sysfs.Devices()
 	if err != nil || len(names) == 0 {
 		return nil, err
 	}
 	nodes, err := sysfs.Nodes()
-	if err != nil {
+	if nodes == nil || verbs.Shortage(err) != "" {
 		return nil, err
 	}
 	byName, err := indexes()
+	if verbs.Shortage(err) != "" {
+		return nil, err
+	}
 	if err != nil {
 		byName = nil // the indexes are optional
 	}
@@ -26,6 +31,10 @@ func scan(sysfs sysfs.FS, indexes func() (map[string]int, error)) ([]verbs.Found
 		if !ok {
 			index = -1
 		}
+		guid, err := sysfs.ReadNodeGUID(name)
+		if verbs.Shortage(err) != "" {
+			return nil, err
+		}
 		pci, driver := sysfs.PCIFunctionOf(name)
 		found = append(found, verbs.Found{
 			Name:            name,
@@ -33,7 +42,7 @@ func scan(sysfs sysfs.FS, indexes func() (map[string]int, error)) ([]verbs.Found
 			Driver:          driver,
 			Index:           index,
 			Node:            nodes[name],
-			NodeGUID:        sysfs.NodeGUID(name),
+			NodeGUID:        guid,
 			VirtualFunction: sysfs.VirtualFunction(name),
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
@@ -24,22 +25,28 @@ type removable struct {
 }
 
 // WaitRemoved returns nil once an open device is being removed, or ctx.Err() when
-// ctx ends. If the removal cannot be watched, it only waits for ctx: it is more
-// important to monitor the device than to close it in time.
+// ctx ends. While the removal cannot be watched, it tries again every Config.Rescan:
+// it is more important to monitor the device than to close it in time.
 func (r removable) WaitRemoved(ctx context.Context, device string) error {
-	node, err := r.sysfs.Node(device)
-	if errors.Is(err, verbs.ErrNoDevice) {
-		return nil // the device was open a moment ago
+	problem := complaint{warn: r.cfg.Warn}
+	retry := time.NewTicker(r.cfg.Rescan)
+	defer retry.Stop()
+	for {
+		node, err := r.sysfs.Node(device)
+		if errors.Is(err, verbs.ErrNoDevice) {
+			return nil // the device was open a moment ago
+		}
+		if err == nil {
+			err = WatchRemoval(ctx, r.cfg, node)
+		}
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		problem.set(fmt.Errorf("removal of %s may be detected late: %w", device, advised(err)))
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-retry.C:
+		}
 	}
-	if err == nil {
-		err = WatchRemoval(ctx, r.cfg, node)
-	}
-	if err == nil {
-		return nil
-	}
-	if ctx.Err() == nil {
-		r.cfg.Warn(fmt.Errorf("removal of %s may be detected late: %w", device, err))
-	}
-	<-ctx.Done()
-	return ctx.Err()
 }

@@ -84,3 +84,21 @@ func TestADeviceWhoseNodeCannotBeReadIsStillWatched(t *testing.T) {
 	cancel()
 	require.Equal(t, context.Canceled, <-done)
 }
+
+// The file is there and cannot be read, as without descriptors. It can be read later.
+func TestDeviceWhoseNodeNameCannotBeReadIsWatchedLater(t *testing.T) {
+	h, u := hostWithRxe(t), newUevents()
+	file := filepath.Join(h.sysfs, "devices/virtual/infiniband_verbs/uverbs0/ibdev")
+	require.NoError(t, os.Remove(file))
+	require.NoError(t, os.Symlink(file, file))
+	warned := make(chan error, 1)
+	cfg := h.config(u.open)
+	cfg.Rescan, cfg.Warn = 10*time.Millisecond, func(err error) { warned <- err }
+	done, _ := waitRemoved(t, cfg)
+	require.ErrorContains(t, <-warned, "removal of rxe0 may be detected late: ")
+	require.Empty(t, done)
+	require.NoError(t, os.Remove(file))
+	h.write(file, "rxe0\n")
+	u.send(nodeEvent("remove", "uverbs0")...)
+	require.NoError(t, <-done)
+}

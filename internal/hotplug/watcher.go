@@ -50,7 +50,7 @@ func (w *Watcher) Run(ctx context.Context, report func([]verbs.Found)) error {
 	var last []verbs.Found
 	for first := true; ; {
 		found, err := scan(w.sysfs, w.cfg.Indexes)
-		problem.set(wrap("list RDMA devices", err))
+		problem.set(unlisted(err))
 		if err == nil {
 			adds.mark(found)
 			if first || !slices.Equal(found, last) {
@@ -163,6 +163,22 @@ func signal(c chan<- struct{}) {
 	case c <- struct{}{}:
 	default:
 	}
+}
+
+// unlisted returns the warning about a scan that failed.
+func unlisted(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("list RDMA devices: %w; the last list stays valid", advised(err))
+}
+
+// advised adds to an error the limit that is short and what to raise.
+func advised(err error) error {
+	if advice := verbs.Shortage(err); advice != "" {
+		return fmt.Errorf("cannot read: %w; %s", err, advice)
+	}
+	return err
 }
 
 func wrap(what string, err error) error {

@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/sysfs"
 )
 
 const guid = "e01f:e5ff:fe51:e9c2"
@@ -339,4 +341,25 @@ func TestAComplaintIsMadeOncePerCause(t *testing.T) {
 		c.set(err)
 	}
 	require.Equal(t, []error{errRefused, other, other}, warned)
+}
+
+// Descriptors run out between two files of a scan.
+func TestScanWithoutDescriptorsIsAnError(t *testing.T) {
+	h := hostWithRxe(t)
+	var limit unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	defer func() { require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit)) }()
+	_, err := scan(sysfs.New(h.sysfs), func() (map[string]int, error) {
+		require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: limit.Max}))
+		return h.readIndexes()
+	})
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
+	require.ErrorIs(t, err, unix.EMFILE, "the device would lose its GUID")
+	require.ErrorContains(t, unlisted(err), "cannot read: ")
+	require.ErrorContains(t, unlisted(err), "raise RLIMIT_NOFILE (systemd: LimitNOFILE)")
+
+	for _, short := range []unix.Errno{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.ENOBUFS} {
+		_, err := scan(sysfs.New(h.sysfs), func() (map[string]int, error) { return nil, short })
+		require.ErrorIs(t, err, short, "the device would lose its index")
+	}
 }

@@ -47,7 +47,8 @@ var changes = table[Change]{
 	Metric: Metric{
 		Name:    "rdma_port_change",
 		Emitted: AsItHappens,
-		Description: "A change of a port's state. Changes above max_event_points merge: the first state_from, " +
+		Description: "A change of a port's state. With witness=event the time is when the event was read, and " +
+			"late_ns of rdma_async_event says whether it may be late. Changes above max_event_points merge: the first state_from, " +
 			"the last state_to, and the sum of transitions.",
 	},
 	tags: []tag[Change]{

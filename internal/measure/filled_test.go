@@ -73,7 +73,7 @@ func filled() []Point {
 		At:    at(0),
 	}, &Event{
 		Device: "mlx5_0", Type: verbs.EventPortErr, Port: 1, Count: 3, Total: 4,
-		At: at(250), First: at(240), HoldMax: 950, AckMax: 45,
+		At: at(250), First: at(240), HoldMax: 950, AckMax: 45, LateNS: 12_000_000_000,
 	}, &Change{
 		Device: "mlx5_0", Port: 1, From: verbs.PortActive, To: verbs.PortDown, Witness: verbs.WitnessEvent,
 		LastedNS: 60_000_000_000, HasLasted: true, Transitions: 1, At: at(251),

@@ -8,7 +8,7 @@ import "time"
 type Point interface {
 	// Key returns the key of the point. Points of equal keys may merge.
 	Key() Key
-	// Time returns when the newest part of the point happened.
+	// Time returns when the newest part of the point happened; for an event, when it was read.
 	Time() time.Time
 	// Merge adds a later point of an equal Key to this one.
 	Merge(later Point)

@@ -23,6 +23,8 @@ type command struct {
 
 	calls, errors uint64
 	unanswered    int // calls in a row, the last one included
+	refusals      int // of these, EIO of a device that has never answered the call, which may refuse it
+	answeredOnce  bool
 	status        string
 	took          latency
 
@@ -65,6 +67,7 @@ func (d *Device) commandEnded(it *verbs.Command, t *moment) {
 	if c == nil {
 		return
 	}
+	d.held.note(it.Mono, it.Took)
 	c.busy, c.reopened = 0, 0
 	c.calls++
 	c.took.interval.Add(it.Took)
@@ -75,12 +78,15 @@ func (d *Device) commandEnded(it *verbs.Command, t *moment) {
 		return
 	case verbs.Unanswered(it.Status):
 		c.unanswered++
+		if it.Status == "EIO" && !c.answeredOnce {
+			c.refusals++
+		}
 	default:
-		c.unanswered = 0
+		c.unanswered, c.refusals = 0, 0
 	}
 	c.errors++
 	c.status = it.Status
-	if c.unanswered >= unansweredRow {
+	if c.unanswered >= unansweredRow && c.unanswered > c.refusals {
 		d.setStuck(c, true, t)
 	}
 }
@@ -146,13 +152,13 @@ func (d *Device) answered(c *command, t *moment) {
 	if c.stuck {
 		d.log.Info("the device answers again", c.attrs()...)
 	}
-	c.status = measure.CommandOK
+	c.status, c.answeredOnce = measure.CommandOK, true
 	d.release(c, t)
 }
 
 // release forgets why calls were stuck.
 func (d *Device) release(c *command, t *moment) {
-	c.busy, c.unanswered, c.reopened = 0, 0, 0
+	c.busy, c.unanswered, c.refusals, c.reopened = 0, 0, 0, 0
 	d.setStuck(c, false, t)
 }
 

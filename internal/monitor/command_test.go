@@ -276,3 +276,13 @@ func TestACallThatHasEndedIsBusyNoLonger(t *testing.T) {
 	require.Len(t, changed, 1)
 	require.Zero(t, changed[0].BusyNS)
 }
+
+// Restricted functions answer EIO from the start. A device that has answered does so when its firmware hangs.
+func TestRefusalsAreNoStuckCommands(t *testing.T) {
+	h, sup, _ := one(t, asking)
+	eio := ended(verbs.CommandHWCounters, 1, "EIO")
+	h.batch(sup, eio, eio, eio, eio)
+	require.False(t, h.gather().Commands[0].Stuck)
+	h.batch(sup, ended(verbs.CommandHWCounters, 1, ""), eio, eio, eio)
+	require.True(t, h.gather().Commands[0].Stuck)
+}

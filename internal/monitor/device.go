@@ -39,7 +39,11 @@ type Device struct {
 	goneAt      int64 // CLOCK_MONOTONIC ns
 	job         *job
 	released    bool   // see Config.Released
-	held        string // why the last Supervisor could not end its worker; "": it could
+	unclosed    string // why the last Supervisor could not end its worker; "": it could
+	// unconfirmed is set while only the worker has reported the present removal, and uncounted if
+	// removals leaves that one out. disproved is set once a worker has opened the device again that
+	// discovery had never missed: then a worker's word counts no removal until it is confirmed.
+	unconfirmed, uncounted, disproved bool
 
 	// Reported by the worker and its Supervisor.
 	led              *ledger.Ledger // nil: no worker runs
@@ -62,6 +66,7 @@ type Device struct {
 
 	// For evidence, CLOCK_MONOTONIC ns; 0: never.
 	fatalAt, removedAt     int64
+	held                   held      // the last time in which the device did not answer
 	stuckSince, stuckUntil int64     // the last time in which a command was stuck; stuckUntil 0: one is
 	ethtoolLate            bool      // and that is logged
 	listError              lastError // why the objects could not be listed
@@ -93,6 +98,9 @@ func (d *Device) appear(f verbs.Found, t *moment) bool {
 	leaving := d.seen && !d.present && !d.renamed && d.listed && f.Same(d.found) && f.Added <= d.found.Added
 	gone := d.present && d.found.Usable() && (!f.Usable() || !f.Same(d.found))
 	d.listed = f.Usable()
+	if d.unconfirmed && (!f.Usable() || !f.Same(d.found) || f.Added > d.found.Added) {
+		d.confirm(t)
+	}
 	switch {
 	case gone:
 		d.leave(status.ReasonRemoved, t)
@@ -120,6 +128,7 @@ func (d *Device) update(f verbs.Found) bool {
 // its worker still has it open.
 func (d *Device) enter(f verbs.Found) {
 	same := f.Same(d.found)
+	d.disproved = d.disproved && same
 	d.found, d.seen, d.renamed, d.finished = f, true, false, false
 	d.present, d.reason = true, status.ReasonStarting
 	d.appearances++
@@ -141,11 +150,14 @@ func (d *Device) vanish(now alias, t *moment) {
 	d.listed = false
 	switch {
 	case now.name != "" && d.seen:
+		d.unconfirmed = false // it was renamed
 		d.leave(status.ReasonRenamed, t)
 		d.rename(now)
 		d.dismiss()
 	case d.present:
 		d.leave(status.ReasonRemoved, t)
+	case d.unconfirmed:
+		d.confirm(t)
 	}
 	d.giveUp()
 }
@@ -159,19 +171,51 @@ func (d *Device) giveUp() {
 	}
 }
 
-// leave makes a present device absent.
+// leave makes a present device absent that discovery reports as gone.
 func (d *Device) leave(why status.Reason, t *moment) {
 	if !d.present {
 		return
 	}
-	d.present, d.reason, d.goneAt = false, why, t.mono
+	d.depart(why, t)
 	if why == status.ReasonRemoved {
 		d.removals++
-	}
-	d.shut(t)
-	if why == status.ReasonRemoved {
 		d.explainRemoval(t)
 	}
+}
+
+// leaveByWorker makes a present device absent that its worker reports as removed. The cause is
+// certain only once discovery confirms the removal (confirm).
+func (d *Device) leaveByWorker(t *moment) {
+	d.depart(status.ReasonRemoved, t)
+	d.unconfirmed, d.uncounted = true, d.disproved
+	if !d.uncounted {
+		d.removals++
+	}
+}
+
+// confirm handles that discovery confirms a removal that the worker has reported.
+func (d *Device) confirm(t *moment) {
+	if d.uncounted {
+		d.removals++
+	}
+	d.unconfirmed, d.uncounted, d.disproved = false, false, false
+	d.explainRemoval(t)
+}
+
+// disprove handles that a worker has opened the device again while its removal was unconfirmed.
+func (d *Device) disprove(t *moment) {
+	if !d.unconfirmed {
+		return
+	}
+	d.unconfirmed, d.uncounted, d.disproved = false, false, true
+	d.judgeAll(t)
+	d.explainDeparture("", "all: the worker lost the device, which the kernel has not removed", t)
+}
+
+// depart makes a present device absent.
+func (d *Device) depart(why status.Reason, t *moment) {
+	d.present, d.reason, d.goneAt = false, why, t.mono
+	d.shut(t)
 }
 
 // shut handles a device that is not open from now on, without a fault of its worker. What the worker reports until it has

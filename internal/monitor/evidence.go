@@ -236,6 +236,9 @@ func (d *Device) factsOf(p *port, w *trigger, t *moment) evidence.Facts {
 			f.NetDev.Carrier = evidence.FlagOf(s.NetDev.Carrier)
 		}
 	}
+	if typ, ok := verbs.ParseEventType(string(w.why)); ok {
+		f.Late = d.lateBy(typ, w.at) > 0
+	}
 	f.Answered = w.snap != nil && w.snap.Answered
 	if s := w.snap; s != nil && s.Link != nil {
 		f.ExtState = evidence.ExtState{At: since(s.LinkAt), Name: s.Link.ExtState}
@@ -312,13 +315,21 @@ func (d *Device) explainRemoval(t *moment) {
 	if !d.cfg.Evidence {
 		return
 	}
-	d.removedAt = t.mono
+	d.removedAt = d.goneAt
 	d.judgeAll(t)
+	d.explainDeparture(evidence.DriverRemoved, "all: the device is gone", t)
+}
+
+// explainDeparture emits why the device went, and forgets the counters of the one that went.
+func (d *Device) explainDeparture(cause evidence.Cause, leftOut string, t *moment) {
+	if !d.cfg.Evidence {
+		return
+	}
 	for _, p := range d.ports {
 		p.facts.counters, p.facts.countersAt = nil, 0
 	}
 	d.cfg.Emit(&measure.Evidence{
-		Device: d.name, Trigger: verbs.TriggerRemoved, Cause: evidence.DriverRemoved, Triggers: 1,
-		LeftOut: "all: the device is gone", At: d.removedStamp.next(t.wall(t.mono), t.epoch),
+		Device: d.name, Trigger: verbs.TriggerRemoved, Cause: cause, Triggers: 1,
+		LeftOut: leftOut, At: d.removedStamp.next(t.wall(d.goneAt), t.epoch),
 	})
 }

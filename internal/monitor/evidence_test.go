@@ -204,6 +204,32 @@ func TestARemovalExplainsWhatCameBefore(t *testing.T) {
 	require.Equal(t, "all: the device is gone", got[1].LeftOut)
 }
 
+func TestRemovalThatAWorkerReportsIsExplainedOnceConfirmed(t *testing.T) {
+	h, sup, _ := one(t, explaining)
+	h.mono.Store(sec)
+	h.batch(sup, ethernet(0), event(verbs.EventPortErr, 1, 1, sec, sec), item(netDev(counted("port_err", sec, 1, 1), false, false)))
+	h.sink.take()
+	sup.Ended(status.End{Reason: status.ReasonRemoved})
+	h.finds(found("mlx5_0", 0)) // sysfs still has it
+	require.Empty(t, of[measure.Evidence](h.sink.take()))
+	h.finds()
+	got := of[measure.Evidence](h.sink.take())
+	require.Len(t, got, 2)
+	require.Equal(t, []evidence.Cause{evidence.DriverRemoved, evidence.DriverRemoved}, []evidence.Cause{got[0].Cause, got[1].Cause})
+}
+
+func TestRemovalThatTheKernelDidNotMakeHasNoCause(t *testing.T) {
+	h, sup, _ := one(t, explaining)
+	h.mono.Store(sec)
+	sup.Ended(status.End{Reason: status.ReasonRemoved})
+	h.opens(sup, "mlx5_0")
+	got := of[measure.Evidence](h.sink.take())
+	require.Len(t, got, 1)
+	require.Equal(t, verbs.TriggerRemoved, got[0].Trigger)
+	require.Empty(t, got[0].Cause)
+	require.Contains(t, got[0].LeftOut, "the kernel has not removed")
+}
+
 func TestCountersOfADeviceThatCameBackAreNotCompared(t *testing.T) {
 	h, sup, _ := one(t, explaining)
 	h.batch(sup, item(counted(verbs.TriggerBase, 0, 7, 100)))

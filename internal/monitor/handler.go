@@ -54,8 +54,10 @@ func (d *Device) Ended(why status.End) {
 	for _, p := range d.probes {
 		p.addToBase()
 	}
-	d.close(why.Reason, &t) // a removal explains what waits
-	d.judgeAll(&t)
+	d.close(why.Reason, &t)
+	if !d.unconfirmed { // a removal that is confirmed explains what waits
+		d.judgeAll(&t)
+	}
 	d.emitIfChanged(&t)
 }
 
@@ -109,6 +111,7 @@ func (d *Device) opened(a *verbs.DeviceAttr, t *moment) {
 	}
 	if !d.present {
 		// The worker had seen a removal, but could open the device again.
+		d.disprove(t)
 		d.enter(d.found)
 		d.ledgerAppearance = d.appearances
 	}
@@ -156,7 +159,7 @@ func (d *Device) close(why status.Reason, t *moment) {
 	case why != status.ReasonRemoved:
 		d.reason = why
 	case d.ledgerAppearance == d.appearances:
-		d.leave(why, t)
+		d.leaveByWorker(t)
 	}
 }
 
@@ -175,7 +178,7 @@ func (d *Device) run(r *verbs.Run, t *moment) {
 	d.cfg.Emit(&measure.Event{
 		Device: d.name, Type: c.typ, Port: s.port, Count: r.Count, Total: c.base + c.streamed,
 		At: c.stamp.next(t.wall(r.Last), t.epoch), First: unixNano(t.wall(r.First)),
-		HoldMax: r.HoldMax, AckMax: r.AckMax,
+		HoldMax: r.HoldMax, AckMax: r.AckMax, LateNS: d.lateBy(r.Type, r.First),
 	})
 	if p == nil {
 		return
@@ -208,6 +211,12 @@ func (d *Device) reading(r *verbs.Reading, t *moment) {
 	if p.queryError.update(r.Err) {
 		d.log.Warn("port query failed: " + r.Err)
 	}
+	d.held.note(r.Mono, r.Took)
+	if r.Refused != "" && !p.refused && p.queryError.text == "" {
+		d.log.Warn(fmt.Sprintf("the firmware refuses reads of port %d: %s; they are tried at most %d times an hour; "+
+			"devices_exclude leaves the device out", r.Port, r.Refused, verbs.RefusalsAnHour))
+	}
+	p.refused = r.Refused != ""
 	if r.Err != "" {
 		p.answered = false
 		return

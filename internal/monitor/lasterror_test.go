@@ -25,6 +25,15 @@ func TestPortErrorIsLoggedOnceUntilItChanges(t *testing.T) {
 	require.Contains(t, log.String(), `msg="port query failed: EIO" device=mlx5_0`)
 	require.Equal(t, 2, warnings(failed("EINVAL"), reading(1, 1, verbs.PortActive), failed("EINVAL")))
 
+	refused := reading(1, 2, verbs.PortActive)
+	refused.Reading.Refused = "counters (EINVAL)"
+	require.Equal(t, 1, warnings(refused, refused, refused))
+	require.Contains(t, log.String(), "the firmware refuses reads of port 1: counters (EINVAL)")
+	require.Contains(t, log.String(), "devices_exclude")
+	query := failed("EINVAL")
+	query.Reading.Refused = "ibv_query_port (EINVAL)"
+	require.Equal(t, 1, warnings(reading(1, 2, verbs.PortActive), failed("EINVAL"), failed("EINVAL"), query, query), "one line in all")
+
 	probe := func(vector int, m verbs.Method, why string) verbs.Item {
 		return verbs.Item{Probe: &verbs.ProbeItem{ProbeKey: verbs.ProbeKey{Port: 1, Vector: vector, Method: m}, Reason: why}}
 	}

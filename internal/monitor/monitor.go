@@ -82,9 +82,11 @@ func New(c Config) *Monitor {
 // once.
 func (m *Monitor) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
+	defer m.judgeRest()
 	defer m.wg.Wait()
 	defer cancel()
 	m.wg.Go(func() { m.serveReviews(ctx) })
+	m.wg.Go(func() { m.retryAll(ctx) })
 	err := m.cfg.Discovery.Run(ctx, func(found []verbs.Found) { m.update(ctx, found) })
 	if err != nil && ctx.Err() == nil {
 		return fmt.Errorf("discover RDMA devices: %w", err)
@@ -118,17 +120,25 @@ func (m *Monitor) update(ctx context.Context, found []verbs.Found) {
 	m.last, m.discovered = slices.Clone(found), true
 	for _, d := range m.devices {
 		d.absence(m.last, &t)
+		d.retryNow(&t)
 	}
 	m.forget(&t)
+}
+
+// judgeRest emits the evidence about what waits for a removal to be confirmed.
+func (m *Monitor) judgeRest() {
+	t := m.clock.read()
+	for _, d := range m.listDevices() {
+		d.mu.Lock()
+		d.judgeAll(&t)
+		d.mu.Unlock()
+	}
 }
 
 // LegsChanged emits each port for whose bond Config.Legs has another answer than before. It does not block.
 func (m *Monitor) LegsChanged() {
 	t := m.clock.read()
-	m.mu.Lock()
-	devices := slices.Clone(m.devices)
-	m.mu.Unlock()
-	for _, d := range devices {
+	for _, d := range m.listDevices() {
 		d.legsChanged(&t)
 	}
 }
@@ -168,6 +178,12 @@ func (m *Monitor) list(t *moment) (devices []*Device, forgotten totals, found []
 	defer m.mu.Unlock()
 	m.forget(t)
 	return slices.Clone(m.devices), m.forgotten, m.last, m.discovered
+}
+
+func (m *Monitor) listDevices() []*Device {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.devices)
 }
 
 // forget drops virtual functions that have been gone for virtualForgettable, and the devices

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -153,6 +154,53 @@ func TestADeviceThatWasNotRemovedAfterAllIsTriedAgain(t *testing.T) {
 	h.gather()
 	require.EqualValues(t, 1, sup.wakes.Load())
 	require.EqualValues(t, 2, deviceView(h.gather(), "mlx5_0").Removals)
+}
+
+// Telegraf may gather every ten minutes, and not at all after its clock was set back.
+func TestDeviceThatWasNotRemovedIsTriedAgainWithoutAGather(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, nil)
+		h.finds(found("mlx5_0", 0))
+		sup := h.sup("mlx5_0", 0)
+		h.opens(sup, "mlx5_0")
+		sup.Ended(status.End{Reason: status.ReasonRemoved})
+		h.mono.Add(9 * sec)
+		time.Sleep(2 * retryInterval)
+		require.Zero(t, sup.wakes.Load())
+		h.mono.Add(2 * sec)
+		time.Sleep(2 * retryInterval)
+		require.EqualValues(t, 1, sup.wakes.Load())
+	})
+}
+
+// The Supervisor started no worker, since sysfs lacked the device for a moment (process.Spec.Present).
+func TestPresentDeviceWithoutAWorkerIsTriedAgain(t *testing.T) {
+	h := start(t, nil)
+	h.finds(found("mlx5_0", 0))
+	sup := h.sup("mlx5_0", 0)
+	h.mono.Add(60 * sec)
+	sup.Status(status.Status{State: status.StateStopped, Reason: status.ReasonRemoved})
+	h.gather()
+	h.gather()
+	require.EqualValues(t, 1, sup.wakes.Load())
+}
+
+// A worker reports removals, but the kernel keeps the device.
+func TestDisprovedRemovalsAreCountedOnce(t *testing.T) {
+	h := start(t, nil)
+	h.finds(found("mlx5_0", 0))
+	sup := h.sup("mlx5_0", 0)
+	for range 5 {
+		h.opens(sup, "mlx5_0")
+		sup.Ended(status.End{Reason: status.ReasonRemoved})
+	}
+	require.EqualValues(t, 1, deviceView(h.gather(), "mlx5_0").Removals)
+	h.finds()
+	require.EqualValues(t, 2, deviceView(h.gather(), "mlx5_0").Removals, "discovery has confirmed the last one")
+	h.finds(found("mlx5_0", 1))
+	h.opens(sup, "mlx5_0")
+	sup.Ended(status.End{Reason: status.ReasonRemoved})
+	require.EqualValues(t, 3, deviceView(h.gather(), "mlx5_0").Removals, "it is another device")
 }
 
 // The device went to another network namespace and came back before discovery saw it.

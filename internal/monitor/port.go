@@ -20,6 +20,7 @@ type port struct {
 	since      int64          // CLOCK_BOOTTIME ns of the last change
 	expected   bool
 	queryError lastError // why the last query failed
+	refused    bool      // the firmware refuses reads of the port, and a line says so
 	probeError lastError // why there is no probe
 	probed     bool      // a method has been chosen
 

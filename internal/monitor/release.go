@@ -47,7 +47,7 @@ func (d *Device) releasedNow() (r Release, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	// A device of expect that was never there, and one that is gone, has nothing that could be closed.
-	return Release{d.name, d.job != nil, d.held}, d.released && (d.present || d.job != nil || d.held != "")
+	return Release{d.name, d.job != nil, d.unclosed}, d.released && (d.present || d.job != nil || d.unclosed != "")
 }
 
 // serveReviews handles the requests of Review until ctx is done.
@@ -106,8 +106,8 @@ func (d *Device) setReleased(released bool, t *moment) (opens bool) {
 
 // noteEnd notes how the supervision of a device ended. The caller holds d.mu.
 func (d *Device) noteEnd(err error) {
-	d.held = ""
+	d.unclosed = ""
 	if err != nil && !errors.Is(err, context.Canceled) {
-		d.held = err.Error()
+		d.unclosed = err.Error()
 	}
 }

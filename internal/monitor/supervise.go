@@ -72,11 +72,39 @@ func (m *Monitor) nextJob(ctx context.Context, d *Device, err error) *job {
 	return d.job
 }
 
+// lingering is how long a removal may be under way while discovery still finds the device.
+const lingering = 10 * time.Second
+
+// retryInterval is how often retryAll looks for devices to try again.
+const retryInterval = lingering / 5
+
+// retryAll tries devices again (retry) until ctx ends, whether or not Gather is called.
+func (m *Monitor) retryAll(ctx context.Context) {
+	tick := time.NewTicker(retryInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			t := m.clock.read()
+			for _, d := range m.listDevices() {
+				d.retryNow(&t)
+			}
+		}
+	}
+}
+
+func (d *Device) retryNow(t *moment) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.retry(t)
+}
+
 // retry starts another attempt to open a device if its worker and discovery have
 // disagreed for so long that its removal cannot still be under way. The caller holds
 // d.mu.
 func (d *Device) retry(t *moment) {
-	const lingering = 10 * time.Second
 	if d.job == nil || d.job.over || t.mono-d.goneAt < int64(lingering) {
 		return
 	}
@@ -84,6 +112,10 @@ func (d *Device) retry(t *moment) {
 	case !d.present && d.listed:
 		// The worker reported a removal. A removal takes the node first, so a device that
 		// still has its node is present.
+		d.goneAt = t.mono
+		d.job.sup.Wake()
+	case d.present && !d.watching && d.status.State == status.StateStopped:
+		// The Supervisor missed the device for a moment, and discovery did not.
 		d.goneAt = t.mono
 		d.job.sup.Wake()
 	case d.present && d.watching && !d.open:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -124,6 +125,7 @@ type bubble struct {
 	births []time.Time
 	cancel context.CancelFunc
 	over   chan error
+	gone   atomic.Bool // the resource is not there
 }
 
 func inBubble(t *testing.T, test func(t *testing.T, b *bubble), scripts ...script) {
@@ -131,7 +133,7 @@ func inBubble(t *testing.T, test func(t *testing.T, b *bubble), scripts ...scrip
 	synctest.Test(t, func(t *testing.T) {
 		b := &bubble{recorder: newRecorder(), over: make(chan error, 1)}
 		c := testSpec()
-		c.Log, c.Rand = b.logger(), func() float64 { return 0.5 }
+		c.Log, c.Rand, c.Present = b.logger(), func() float64 { return 0.5 }, func() bool { return !b.gone.Load() }
 		b.Supervisor = New(c, &testContract{recorder: b.recorder})
 		b.launch = func(_ Attempt[message], f *os.File, deliver func(message) error) (instance, error) {
 			b.mu.Lock()

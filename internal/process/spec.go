@@ -26,10 +26,14 @@ type Spec struct {
 	KernelCloses bool
 
 	Handshake Handshake
-	Timing    Timing
-	Starts    *Starts        // shared by all supervisors of the host; nil: starts are not limited
-	Log       *slog.Logger   // nil: no log
-	Rand      func() float64 // in [0,1), for the jitter of delays; nil: math/rand
+	// Present reports whether the resource is there; nil: it always is. It must not block. No process is
+	// started without the resource, and Wake is to be called when it is there again.
+	Present func() bool
+
+	Timing Timing
+	Starts *Starts        // shared by all supervisors of the host; nil: starts are not limited
+	Log    *slog.Logger   // nil: no log
+	Rand   func() float64 // in [0,1), for the jitter of delays; nil: math/rand
 }
 
 // Handshake is how a host and its child recognise each other.

@@ -127,6 +127,9 @@ type decision struct {
 
 // attempt runs one process, from its start to its end.
 func (s *Supervisor[M]) attempt(ctx context.Context) decision {
+	if s.spec.Present != nil && !s.spec.Present() {
+		return decision{why: status.End{Reason: status.ReasonRemoved, Message: s.spec.Title + " was removed"}, retry: OnWake}
+	}
 	s.started++
 	s.setStatus(status.Status{State: status.StateStarting, Reason: s.status.Reason, Message: s.status.Message})
 	leave, ok := s.spec.Starts.enter(ctx)

@@ -134,6 +134,21 @@ func TestSupervisorWaitsForWakeAfterRemoval(t *testing.T) {
 	}, endWith(status.ReasonRemoved), openOnly)
 }
 
+func TestNoProcessIsStartedWithoutItsResource(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		pass(time.Second)
+		b.gone.Store(true)
+		pass(time.Hour) // the process crashes meanwhile
+		require.Len(t, b.processes(), 1)
+		require.Equal(t, status.StateStopped, b.last().State)
+		require.Equal(t, status.ReasonRemoved, b.last().Reason)
+		require.Zero(t, b.last().Restarts)
+		b.gone.Store(false)
+		b.Wake()
+		require.Len(t, b.processes(), 2)
+	}, runFor(time.Minute), openOnly)
+}
+
 func TestAWakeThatCameBeforeTheRemovalWasSeenIsNotLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		pass(time.Second)

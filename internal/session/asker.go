@@ -41,6 +41,7 @@ type AskerConfig struct {
 type Asker struct {
 	AskerConfig
 	commands verbs.CommandSet
+	refusals *verbs.Refusals
 	ports    []*askedPort
 	slow     atomic.Int32              // calls under way that have lasted longer than verbs.AnswerLimit
 	rtnl     atomic.Bool               // a call under the RTNL lock is under way
@@ -60,7 +61,11 @@ const paused = time.Second
 
 // NewAsker returns an Asker for the ports of an open device that Options has.
 func NewAsker(c AskerConfig) *Asker {
-	a := &Asker{AskerConfig: c}
+	begin := c.Clock.Now()
+	a := &Asker{AskerConfig: c, refusals: verbs.NewRefusals(func() int64 { return int64(c.Clock.Now().Sub(begin)) })}
+	if u, ok := c.Device.(verbs.RefusalUser); ok {
+		u.LimitReads(a.refusals)
+	}
 	if c.Options.CommandInterval > 0 {
 		a.commands = c.Device.Commands()
 	}
@@ -96,8 +101,12 @@ func (a *Asker) underRTNL(call func()) {
 }
 
 // QueryPort queries a port. The Reading also has what a failed query has, and is to be passed
-// to ReportQuery.
+// to ReportQuery. The error is verbs.ErrRefused, and there is no Reading, if the firmware has refused queries and is not
+// asked now.
 func (a *Asker) QueryPort(number int) (r *verbs.Reading, err error) {
+	if !a.refusals.Allow(number, verbs.ReadQueryPort) {
+		return nil, verbs.ErrRefused
+	}
 	r = &verbs.Reading{Port: number}
 	if a.Options.CommandInterval > 0 {
 		due := a.Clock.Monotonic() + int64(a.Options.CommandStuck)
@@ -109,12 +118,39 @@ func (a *Asker) QueryPort(number int) (r *verbs.Reading, err error) {
 		defer stop()
 	}
 	r.Mono, r.Took = a.timed(func() { r.Attr, err = a.Device.QueryPort(number) })
+	a.refusals.Note(number, verbs.ReadQueryPort, err)
+	r.Refused = a.refused(number)
 	if err != nil {
 		r.Err = err.Error()
 	} else if p := a.port(number); p != nil {
 		p.layer.Store(int32(r.Attr.LinkLayer))
 	}
 	return r, err
+}
+
+// refused returns which reads of a port the firmware refuses, "" if none. That counters cannot be read is normal
+// unless reading them asks the firmware.
+func (a *Asker) refused(port int) string {
+	set := a.Device.Commands()
+	reads := []verbs.Read{verbs.ReadQueryPort}
+	if set.Has(verbs.CommandQueryPort) { // link_downed too is a command
+		reads = append(reads, verbs.ReadCounters)
+	}
+	if set.Has(verbs.CommandHWCounters) {
+		reads = append(reads, verbs.ReadHWCounters)
+	}
+	return a.refusals.Text(port, reads...)
+}
+
+// readOf returns the Read that a call makes.
+func readOf(c verbs.CommandCall) verbs.Read {
+	switch c {
+	case verbs.CommandHWCounters:
+		return verbs.ReadHWCounters
+	case verbs.CommandQueryQP:
+		return verbs.ReadQueryQP
+	}
+	return verbs.ReadQueryPort
 }
 
 // hostClock is the Clock of the host.

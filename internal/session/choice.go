@@ -50,6 +50,12 @@ func (a *again) due() bool { return !time.Now().Before(a.at) }
 func (p *prober) choose() error {
 	reason, second, failed := "as preferred", false, verbs.MethodNone
 	counted := p.failed
+	if p.s.asks.refusals.Refused(p.port.number, verbs.ReadQueryPort) {
+		p.fallback = true
+		p.again.refused(p.s.o.Probe.Interval, unprobed)
+		p.reportChoice(verbs.MethodNone, "the firmware refuses queries of the port, which a probe needs")
+		return nil
+	}
 	if verbs.PortState(p.port.state.Load()) != verbs.PortActive {
 		counted = verbs.MethodNone
 	}

@@ -35,11 +35,12 @@ func (a *Asker) ask(port int) error {
 		call verbs.CommandCall
 		make func(port int) error
 	}{{verbs.CommandHWCounters, a.Device.ReadCounter}, {verbs.CommandQueryQP, a.Device.QueryQP}} {
-		if !a.commands.Has(c.call) {
+		if !a.commands.Has(c.call) || !a.refusals.Allow(port, readOf(c.call)) {
 			continue
 		}
 		var err error
 		mono, took := a.timed(func() { err = c.make(port) })
+		a.refusals.Note(port, readOf(c.call), err)
 		switch {
 		case errors.Is(err, verbs.ErrClosed):
 			return err

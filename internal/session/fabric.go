@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"time"
@@ -134,6 +135,9 @@ func (f *fabric) failed(ctx context.Context, err error) error {
 func (f *fabric) make() (verbs.Fabric, error) {
 	f.clearNudge()
 	f.basis = f.port.basis()
+	if f.s.asks.refusals.Refused(f.port.number, verbs.ReadQueryPort) {
+		return nil, fmt.Errorf("query the port: %w", verbs.ErrRefused)
+	}
 	open, at, err := f.s.dev.NewFabric(verbs.FabricConfig{Port: f.port.number, FabricOptions: f.s.o.Fabric})
 	if err != nil {
 		return nil, err

@@ -151,7 +151,10 @@ func (s *session) queryRates(want func(*port) bool) error {
 			continue
 		}
 		r, err := s.asks.QueryPort(p.number)
-		if errors.Is(err, verbs.ErrNoDevice) || errors.Is(err, verbs.ErrClosed) {
+		switch {
+		case errors.Is(err, verbs.ErrRefused):
+			continue
+		case errors.Is(err, verbs.ErrNoDevice) || errors.Is(err, verbs.ErrClosed):
 			return err
 		}
 		r.RateOnly = true
@@ -166,6 +169,8 @@ func (s *session) queryRates(want func(*port) bool) error {
 func (s *session) queryPort(p *port) (changed bool, err error) {
 	r, err := s.asks.QueryPort(p.number)
 	switch {
+	case errors.Is(err, verbs.ErrRefused):
+		return false, nil // it was not asked
 	case errors.Is(err, verbs.ErrNoDevice) || errors.Is(err, verbs.ErrClosed):
 		return false, err
 	case err == nil: // a failed query has no information about the port or its probes

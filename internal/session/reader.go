@@ -68,6 +68,9 @@ func (s *session) note(runs []verbs.Run) {
 	for _, r := range runs {
 		moves = moves || MovesProbe(r.Type)
 		s.asks.NoteRun(&r)
+		if r.Port != 0 || r.Type == verbs.EventDeviceFatal {
+			s.asks.refusals.Retry(r.Port)
+		}
 		for i, p := range s.ports {
 			if r.Type == verbs.EventDeviceSpeedChange { // of any port, and with mlx5 before the event of the port's state
 				p.rateDue.Store(true)

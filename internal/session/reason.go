@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 )
@@ -22,6 +24,7 @@ func EndedBy(err error) status.End {
 		{verbs.ErrStuck, status.ReasonStuck, "the worker exits, which makes the kernel free the device"},
 		{verbs.ErrRecovering, status.ReasonRecovering, "it is recovering from a fatal error (the kernel log says so), " +
 			"or the rdma cgroup allows no further handle (rdma.max, hca_handle)"},
+		{unix.ETIMEDOUT, status.ReasonRecovering, "the device did not answer its driver; if that lasts, its firmware hangs (the kernel log says more)"},
 		{verbs.ErrLimit, status.ReasonLimit, "raise the limits of locked memory and open files (systemd: LimitMEMLOCK, LimitNOFILE)"},
 		{verbs.ErrUnsupported, status.ReasonUnsupported, ""},
 		{verbs.ErrNoDevice, status.ReasonNoDevice, ""},
@@ -29,6 +32,9 @@ func EndedBy(err error) status.End {
 			"capabilities); in a container also allow 'c 231:* rw'", os.Getuid())},
 	} {
 		if errors.Is(err, r.is) {
+			if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+				r.advice = verbs.Shortage(err)
+			}
 			return status.End{Reason: r.reason, Message: withAdvice(err, r.advice)}
 		}
 	}

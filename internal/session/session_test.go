@@ -279,6 +279,59 @@ func TestRemovalEndsTheWatchAtOnce(t *testing.T) {
 	})
 }
 
+// failingQueries answers queries of ports with an errno while it is set, as package native does for a device that is in sysfs.
+type failingQueries struct {
+	verbs.Backend
+	errno atomic.Int32
+}
+
+func (f *failingQueries) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
+	d, err := f.Backend.Open(name, led)
+	return &failingQueriesDevice{d, f}, err
+}
+
+type failingQueriesDevice struct {
+	verbs.Device
+	f *failingQueries
+}
+
+func (d *failingQueriesDevice) QueryPort(port int) (verbs.PortAttr, error) {
+	if errno := unix.Errno(d.f.errno.Load()); errno != 0 {
+		return verbs.PortAttr{}, verbs.NewOpError("ibv_query_port", "sim0", port, verbs.FromErrno(errno))
+	}
+	return d.Device.QueryPort(port)
+}
+
+func TestQueriesThatFailWithEIOEndNoWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, "ib8", "")
+		f := &failingQueries{}
+		r.wrap = func(b verbs.Backend) verbs.Backend { f.Backend = b; return f }
+		r.start(nil)
+		r.after(time.Minute)
+		f.errno.Store(int32(unix.EIO))
+		failed, answered := 0, 0
+		for _, it := range r.after(time.Minute) {
+			if it.Reading != nil && it.Reading.Err != "" {
+				failed++
+			}
+		}
+		f.errno.Store(0)
+		for _, it := range r.after(10 * time.Second) {
+			if it.Reading != nil && it.Reading.Err == "" {
+				answered++
+			}
+		}
+		require.NotZero(t, failed, "a failed query is reported as that")
+		require.NotZero(t, answered, "the watch goes on")
+		select {
+		case <-r.done:
+			require.FailNow(t, "the watch has ended", r.why.Message)
+		default:
+		}
+	})
+}
+
 func TestADeviceThatCannotBeOpenedEndsWithItsReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "roce2", "")

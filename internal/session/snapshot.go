@@ -2,6 +2,7 @@ package session
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"rdma_events/internal/verbs"
@@ -122,9 +123,14 @@ func (t *taking) checkFirmware() {
 	case !t.a.Answers():
 		t.unanswered = notAnswering
 	case set.Has(verbs.CommandQueryQP) && !set.Has(verbs.CommandHWCounters):
+		if !t.a.refusals.Allow(t.Port, verbs.ReadQueryQP) {
+			t.unanswered = verbs.ErrRefused.Error()
+			return
+		}
 		var err error
 		begin := t.a.Clock.Now()
 		t.a.timed(func() { err = t.a.Device.QueryQP(t.Port) })
+		t.a.refusals.Note(t.Port, verbs.ReadQueryQP, err)
 		t.judge(t.a.Clock.Now().Sub(begin), err)
 		if errors.Is(err, verbs.ErrUnsupported) {
 			t.unanswered = "no probe has a queue pair, whose query would show that the device answers"
@@ -160,7 +166,7 @@ func (t *taking) readCounters() {
 	var values map[string]uint64
 	var err error
 	begin := t.a.Clock.Now()
-	t.a.timed(func() { values, err = t.a.Device.ReadCounters(t.Port, verbs.CountersHardware) })
+	values, err = t.ask(verbs.CountersHardware)
 	t.keep(verbs.CountersHardware, values, err)
 	if t.a.Device.Commands().Has(verbs.CommandHWCounters) {
 		t.judge(t.a.Clock.Now().Sub(begin), err)
@@ -173,12 +179,27 @@ func (t *taking) readCounters() {
 		if t.over(string(from)) {
 			return
 		}
-		t.a.timed(func() { values, err = t.a.Device.ReadCounters(t.Port, from) })
+		values, err = t.ask(from)
 		t.keep(from, values, err)
 		if err != nil && !errors.Is(err, verbs.ErrUnsupported) {
 			t.unanswered = "the device answered a command with: " + reasonOf(err) // each file may be one
 		}
 	}
+}
+
+// ask reads the counters of a source, unless the firmware refuses them.
+func (t *taking) ask(from verbs.CounterSource) (values map[string]uint64, err error) {
+	read, limited := map[verbs.CounterSource]verbs.Read{
+		verbs.CountersHardware: verbs.ReadHWCounters, verbs.CountersPort: verbs.ReadCounters,
+	}[from]
+	if limited && !t.a.refusals.Allow(t.Port, read) {
+		return nil, fmt.Errorf("%w: %w", verbs.ErrUnsupported, verbs.ErrRefused)
+	}
+	t.a.timed(func() { values, err = t.a.Device.ReadCounters(t.Port, from) })
+	if limited {
+		t.a.refusals.Note(t.Port, read, err)
+	}
+	return values, err
 }
 
 // keep adds the counters of a source, also those that were read before an error.

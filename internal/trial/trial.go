@@ -54,7 +54,7 @@ func (p *Program) Try(ctx context.Context, device string, m verbs.Method) doctor
 	ctx, cancel := context.WithTimeout(ctx, doctor.TryLimit)
 	defer cancel()
 	o := verbs.Options{
-		Device: device,
+		Device: device, CommandInterval: doctor.TryLimit, CommandStuck: doctor.TryLimit, // queries are reported as commands
 		Probe: verbs.ProbeOptions{
 			Interval: tryPace, Timeout: tryTimeout, Method: m, Vectors: []int{0}, AckBatch: 1, GIDIndex: -1, PKeyIndex: -1,
 		},
@@ -109,6 +109,10 @@ func (t *trial) item(it verbs.Item) {
 	switch {
 	case it.Opened != nil:
 		t.Opened, t.Attr, t.ports = true, *it.Opened, min(it.Opened.Ports, verbs.MaxPorts)
+	case it.Command != nil && it.Command.Call == verbs.CommandQueryPort:
+		one := t.Ports[it.Command.Port]
+		one.Query = it.Command.Status
+		t.Ports[it.Command.Port] = one
 	case it.Probe != nil && it.Probe.Method == verbs.MethodNone:
 		one := t.Ports[it.Probe.Port]
 		one.Refused = it.Probe.Reason

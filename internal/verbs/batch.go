@@ -84,6 +84,8 @@ type Reading struct {
 	Took int64 // ns of the query, reads of sysfs included
 	Attr PortAttr
 	Err  string // the reason if there is no answer, else ""
+	// Refused names the reads of the port that the firmware refuses (Refusals.Text); "": none.
+	Refused string
 	// RateOnly marks a query made because of device_speed_change. It says nothing about the state of the port: the event of
 	// a change may still be on its way.
 	RateOnly bool

@@ -23,7 +23,9 @@ var (
 	ErrResolving = fmt.Errorf("the kernel is resolving an address of the device: %w", ErrStuck)
 	// ErrNoLibrary: libibverbs.so.1 or a symbol of it is missing.
 	ErrNoLibrary = errors.New("libibverbs is not usable")
-	// ErrNoDevice: no device of that name, or it has been removed.
+	// ErrNoDevice: no device of that name, or the kernel has removed it. The errno of a
+	// command does not show the latter: firmware and drivers also answer EIO and ENODEV for a
+	// device that is there.
 	ErrNoDevice = errors.New("no such RDMA device")
 	// ErrPermission: the process may not open the device node.
 	ErrPermission = os.ErrPermission
@@ -49,13 +51,27 @@ func FromErrno(errno unix.Errno) error {
 	switch errno {
 	case unix.EACCES, unix.EPERM:
 		return errno // errors.Is(EACCES or EPERM, os.ErrPermission) holds
-	case unix.ENODEV, unix.ENXIO, unix.EIO:
-		// A context whose device was removed answers EIO.
+	case unix.ENODEV, unix.ENXIO:
 		return fmt.Errorf("%w: %w", ErrNoDevice, errno)
 	case unix.ENOMEM, unix.EAGAIN, unix.ENOSPC, unix.EMFILE, unix.ENFILE:
 		return fmt.Errorf("%w: %w", ErrLimit, errno)
 	}
 	return errno
+}
+
+// Shortage returns which resource of the process or the host is short if err is the error
+// of that, and what to raise; "" for other errors. While a resource is short, nothing is
+// known about what could not be read for it.
+func Shortage(err error) string {
+	switch {
+	case errors.Is(err, unix.EMFILE):
+		return "the process may open no more files; raise RLIMIT_NOFILE (systemd: LimitNOFILE)"
+	case errors.Is(err, unix.ENFILE):
+		return "the host may open no more files; raise the sysctl fs.file-max"
+	case errors.Is(err, unix.ENOMEM), errors.Is(err, unix.ENOBUFS):
+		return "the kernel has no memory for it; look at the host's free memory, and at the memory limit of the service or container"
+	}
+	return ""
 }
 
 // OpError is the error of an operation on a device or port.

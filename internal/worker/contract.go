@@ -41,6 +41,7 @@ type Config struct {
 	Dir     *process.Dir
 	Request verbs.Request // the request that each worker gets
 	Reads   []string      // the files, besides libraries, that a worker reads for the request
+	Present func() bool   // reports whether the device is there; it must not block; nil: it always is
 	Env     []string      // "key=value", added to the variables that are taken from the host's environment
 	Timing  process.Timing
 	Starts  *process.Starts
@@ -84,7 +85,7 @@ func New(c Config, h Handler) *Supervisor {
 	return process.New(process.Spec{
 		Exe: c.Exe, Dir: c.Dir, Name: programName, Title: device, Subject: "worker of " + device, Resource: "device",
 		Option: "worker_path", Env: slices.Concat(environment(os.Environ()), readable(c.Reads), c.Env),
-		Handshake: handshake(), Timing: c.Timing, Starts: c.Starts, Log: c.Log.With("device", device), Rand: c.Rand,
+		Handshake: handshake(), Present: c.Present, Timing: c.Timing, Starts: c.Starts, Log: c.Log.With("device", device), Rand: c.Rand,
 	}, &contract{request: c.Request, handler: h, orders: c.Orders})
 }
 

@@ -66,7 +66,7 @@ func runFromProto(m *proto.Run) *verbs.Run {
 func readingToProto(r *verbs.Reading) *proto.Reading {
 	a := r.Attr
 	return &proto.Reading{
-		Port: int64(r.Port), Mono: r.Mono, Took: r.Took, Err: text(r.Err), RateOnly: r.RateOnly,
+		Port: int64(r.Port), Mono: r.Mono, Took: r.Took, Err: text(r.Err), RateOnly: r.RateOnly, Refused: text(r.Refused),
 		Attr: &proto.PortAttr{
 			State:         int32(a.State),
 			Phys:          uint32(a.Phys),
@@ -87,7 +87,7 @@ func readingToProto(r *verbs.Reading) *proto.Reading {
 func readingFromProto(m *proto.Reading) *verbs.Reading {
 	a := m.GetAttr()
 	return &verbs.Reading{
-		Port: int(m.GetPort()), Mono: m.GetMono(), Took: m.GetTook(), Err: cleanText(m.GetErr()), RateOnly: m.GetRateOnly(),
+		Port: int(m.GetPort()), Mono: m.GetMono(), Took: m.GetTook(), Err: cleanText(m.GetErr()), RateOnly: m.GetRateOnly(), Refused: m.GetRefused(),
 		Attr: verbs.PortAttr{
 			State:         verbs.PortState(a.GetState()),
 			Phys:          verbs.PhysState(a.GetPhys()),

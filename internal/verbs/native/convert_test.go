@@ -17,7 +17,7 @@ func TestErrnoCarriesTheSentinelThatCallersActUpon(t *testing.T) {
 		is    error
 	}{
 		{unix.EACCES, os.ErrPermission}, {unix.EPERM, verbs.ErrPermission},
-		{unix.ENODEV, verbs.ErrNoDevice}, {unix.EIO, verbs.ErrNoDevice},
+		{unix.ENODEV, verbs.ErrNoDevice}, {unix.ENXIO, verbs.ErrNoDevice},
 		{unix.ENOMEM, verbs.ErrLimit}, {unix.EMFILE, verbs.ErrLimit},
 	} {
 		err := verbs.NewOpError("ibv_open_device", "mlx5_0", 0, classify(row.errno))
@@ -25,6 +25,7 @@ func TestErrnoCarriesTheSentinelThatCallersActUpon(t *testing.T) {
 		require.ErrorIs(t, err, row.errno)
 	}
 	require.NotErrorIs(t, classify(unix.EINVAL), verbs.ErrUnsupported)
+	require.NotErrorIs(t, classify(unix.EIO), verbs.ErrNoDevice, "firmware answers it too")
 	require.ErrorIs(t, probeError(unix.ENETUNREACH), verbs.ErrUnsupported)
 	require.ErrorIs(t, probeError(unix.ENOMEM), verbs.ErrLimit)
 	require.NoError(t, verbs.NewOpError("x", "y", 1, nil))

@@ -61,13 +61,21 @@ func (d *nativeDevice) ReadCounters(port int, from verbs.CounterSource) (counter
 // one for each file. Where the kernel cannot answer so, and has not taken long, sysfs has them.
 func (d *nativeDevice) readCounters(port int, from verbs.CounterSource) (map[string]uint64, error) {
 	begin := clock.Monotonic()
+	read, refusals := verbs.ReadCounters, verbs.RefusalRow
 	if from == verbs.CountersHardware {
+		read = verbs.ReadHWCounters
+	}
+	again := d.refusals.Row(port, read) > 0
+	if again {
+		refusals = 1 // one file shows whether the firmware still refuses them
+	}
+	if from == verbs.CountersHardware && !again {
 		counters, err := nldev.Counters(d.name, port)
 		if err == nil || clock.Monotonic()-begin > int64(verbs.AnswerLimit) {
 			return counters, err
 		}
 	}
-	return d.sysfs.ReadCounters(d.name, port, from, func() bool {
+	return d.sysfs.ReadCounters(d.name, port, from, refusals, func() bool {
 		return clock.Monotonic()-begin < int64(countersTime) && !d.isClosed()
 	})
 }

@@ -73,7 +73,7 @@ func (f *nativeFabric) Run(facts []verbs.FabricFact, lasting time.Duration) (n i
 func (f *nativeFabric) endOf(end *C.struct_fabric_end) error {
 	switch {
 	case end.failed.err != 0:
-		return f.failed(callName(end.failed.call), f.d.ended(f.port, unix.Errno(end.failed.err)))
+		return f.failed(callName(end.failed.call), f.d.ended(unix.Errno(end.failed.err)))
 	case end.wc_status != 0:
 		return f.failed("run fabric", fmt.Errorf("a queue pair of datagrams failed: %s", completionStatus(int(end.wc_status))))
 	case f.d.isClosed() || f.isClosed():
@@ -83,8 +83,8 @@ func (f *nativeFabric) endOf(end *C.struct_fabric_end) error {
 }
 
 // ended is unmade for queues that exist: an errno of theirs says nothing of what the port can do.
-func (d *nativeDevice) ended(port int, errno unix.Errno) error {
-	if err := d.unmade(port, errno); errors.Is(err, verbs.ErrNoDevice) {
+func (d *nativeDevice) ended(errno unix.Errno) error {
+	if err := d.unmade(errno); errors.Is(err, verbs.ErrNoDevice) {
 		return err
 	}
 	return cause(errno)
@@ -165,7 +165,7 @@ func (f *nativeFabric) order(what string, pair int, call func() C.struct_result)
 	}
 	defer f.leave(f.ordering)
 	if r := call(); r.err != 0 {
-		return f.failed(callName(r.call), f.d.unmade(f.port, unix.Errno(r.err)))
+		return f.failed(callName(r.call), f.d.unmade(unix.Errno(r.err)))
 	}
 	return nil
 }
@@ -245,7 +245,7 @@ func (f *nativeFabric) destroy() error {
 		return nil
 	}
 	if r := C.native_fabric_close(f.c); r.err != 0 {
-		return fmt.Errorf("%s: %w", callName(r.call), classify(unix.Errno(r.err)))
+		return fmt.Errorf("%s: %w", callName(r.call), f.d.failed(unix.Errno(r.err)))
 	}
 	return nil
 }

@@ -93,7 +93,7 @@ func (f *nativeFabric) open(c verbs.FabricConfig, pkey int) error {
 	}
 	var numbers [verbs.MaxFabricPaths]C.uint32_t
 	if r := C.native_fabric_open(f.d.c, &cfg, &f.c, &numbers[0]); r.err != 0 {
-		return fmt.Errorf("%s: %w", callName(r.call), f.d.unmadeFabric(c.Port, r))
+		return fmt.Errorf("%s: %w", callName(r.call), f.d.unmadeFabric(r))
 	}
 	for _, n := range numbers[:c.Paths] {
 		f.ud = append(f.ud, uint32(n))
@@ -106,12 +106,12 @@ func (f *nativeFabric) open(c verbs.FabricConfig, pkey int) error {
 
 // unmadeFabric returns the error of a verb that could not make its part of a Fabric. Drivers without queue pairs of a kind say
 // so (efa, mana, qedr).
-func (d *nativeDevice) unmadeFabric(port int, r C.struct_result) error {
+func (d *nativeDevice) unmadeFabric(r C.struct_result) error {
 	errno := unix.Errno(r.err)
 	if callName(r.call) == "ibv_create_qp" && (errno == unix.EOPNOTSUPP || errno == unix.ENOSYS) {
 		return fmt.Errorf("%w: %w", verbs.ErrNeverFabric, errno)
 	}
-	return d.unmade(port, errno)
+	return d.unmade(errno)
 }
 
 // fabricPort returns what peers have to know of a port that can have a Fabric, and the index of its P_Key.

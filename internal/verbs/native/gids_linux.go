@@ -55,7 +55,7 @@ func (d *nativeDevice) queryGIDs(port int) ([]verbs.GID, error) {
 		}
 	}
 	if n < 0 {
-		return nil, classify(unix.Errno(-n))
+		return nil, d.failed(unix.Errno(-n))
 	}
 	var gids []verbs.GID
 	netdevs := map[C.uint32_t]string{0: ""}

@@ -49,7 +49,7 @@ func (b backend) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
 	}
 	cname := C.CString(name)
 	defer C.free(unsafe.Pointer(cname))
-	d := &nativeDevice{name: name, led: led, sysfs: b.sysfs, idle: make(chan struct{})}
+	d := &nativeDevice{name: name, led: led, sysfs: b.sysfs, instance: b.sysfs.Instance(name), idle: make(chan struct{})}
 	var info C.struct_device_info
 	r := C.native_open(cname, (*C.struct_ledger)(led.Base()), portTypes(), &d.c, &info)
 	if r.err != 0 {
@@ -108,7 +108,10 @@ func load(led *ledger.Ledger) error {
 // namespace.
 func (b backend) openError(name string, led *ledger.Ledger, errno unix.Errno) error {
 	node, err := b.sysfs.Node(name)
-	if err != nil {
+	switch {
+	case verbs.Shortage(err) != "":
+		return fmt.Errorf("%w: %w", verbs.ErrLimit, err)
+	case err != nil:
 		return fmt.Errorf("%w: %w", verbs.ErrNoDevice, errno)
 	}
 	path := filepath.Join(b.nodes, node)
@@ -128,6 +131,8 @@ func (b backend) openError(name string, led *ledger.Ledger, errno unix.Errno) er
 		// mlx5, mlx4, hns, pvrdma and mthca return EAGAIN for a device in error state.
 		// The rdma cgroup returns it too, when its limit of open devices is reached.
 		return fmt.Errorf("%s: %w: %w", path, verbs.ErrRecovering, errno)
+	case unix.EIO: // the kernel is taking the device away
+		return fmt.Errorf("%s: %w: %w", path, verbs.ErrNoDevice, errno)
 	case unix.EPERM:
 		if b.sysfs.ExclusiveNetns() {
 			return fmt.Errorf("%w: %w", verbs.ErrExcludedNetns, errno)
@@ -153,7 +158,11 @@ type nativeDevice struct {
 	led   *ledger.Ledger
 	sysfs sysfs.FS
 	attr  verbs.DeviceAttr
-	runs  [runsPerRead]C.struct_run // used by ReadEvents only
+
+	instance sysfs.Instance  // that was opened
+	refusals *verbs.Refusals // nil: no read is limited
+
+	runs [runsPerRead]C.struct_run // used by ReadEvents only
 
 	querying sync.Mutex // held while a call uses the ledger's control thread state
 	speeds   portSpeeds // guarded by querying
@@ -171,6 +180,9 @@ type nativeDevice struct {
 }
 
 func (d *nativeDevice) Attr() verbs.DeviceAttr { return d.attr }
+
+// LimitReads implements verbs.RefusalUser.
+func (d *nativeDevice) LimitReads(r *verbs.Refusals) { d.refusals = r }
 
 func (d *nativeDevice) enter() error {
 	d.mu.Lock()
@@ -217,7 +229,7 @@ func (d *nativeDevice) query(port int) (attr verbs.PortAttr, needsGRH bool, err 
 	defer d.querying.Unlock()
 	var info C.struct_port_info
 	if r := C.native_query_port(d.c, C.int(port), &info); r.err != 0 {
-		return verbs.PortAttr{}, false, classify(unix.Errno(r.err))
+		return verbs.PortAttr{}, false, d.failed(unix.Errno(r.err))
 	}
 	attr = verbs.PortAttr{
 		State: verbs.PortState(info.state), Phys: verbs.PhysState(info.phys), LinkLayer: verbs.LinkLayer(info.link_layer),
@@ -229,12 +241,31 @@ func (d *nativeDevice) query(port int) (attr verbs.PortAttr, needsGRH bool, err 
 		if info.speed == speedNDR {
 			attr.RateGbps = d.sysfs.RateOr(d.name, port, attr.RateGbps)
 		}
-		d.sysfs.Port(d.name, port, &attr)
+		d.sysfs.PortLink(d.name, port, &attr)
+		if d.refusals.Allow(port, verbs.ReadCounters) {
+			n, err := d.sysfs.LinkDowned(d.name, port)
+			d.refusals.Note(port, verbs.ReadCounters, err)
+			attr.LinkDowned, attr.HasLinkDowned = n, err == nil
+		}
 	})
 	if attr.NetDev != "" {
 		d.netDevs.Store(port, attr.NetDev)
 	}
 	return attr, info.needs_grh != 0, nil
+}
+
+// failed returns the error of a command. It is ErrNoDevice only if the kernel has removed the device:
+// mlx4, mlx5, hns and mthca pass on EIO from their firmware, and others ENODEV, for a device that the
+// kernel keeps and whose next command may succeed.
+func (d *nativeDevice) failed(errno unix.Errno) error {
+	switch errno {
+	case unix.EIO, unix.ENODEV, unix.ENXIO:
+		if d.instance.Removed() {
+			return fmt.Errorf("%w: %w", verbs.ErrNoDevice, errno)
+		}
+		return errno
+	}
+	return classify(errno)
 }
 
 // readSysfs runs f, which reads sysfs, and records it in the ledger's control thread
@@ -263,7 +294,13 @@ func (d *nativeDevice) ReadEvents(runs []verbs.Run, wait time.Duration) (int, er
 	n := int(C.native_read(d.c, &d.runs[0], C.int(space), C.int64_t(wait)))
 	if n < 0 {
 		err := verbs.ErrClosed
-		if errno := unix.Errno(-n); errno != unix.ECANCELED {
+		switch errno := unix.Errno(-n); errno {
+		case unix.ECANCELED:
+		case unix.EIO:
+			// The kernel has taken the device from this process (ib_uverbs_event_read in
+			// drivers/infiniband/core/uverbs_main.c). No firmware is asked for it.
+			err = fmt.Errorf("%w: %w", verbs.ErrNoDevice, errno)
+		default:
 			err = classify(errno)
 		}
 		return 0, verbs.NewOpError("ibv_get_async_event", d.name, 0, err)
@@ -305,7 +342,7 @@ func (d *nativeDevice) Close(timeout time.Duration) error {
 			errs = append(errs, f.destroy())
 		}
 		if errno := C.native_close(d.c); errno != 0 {
-			errs = append(errs, classify(unix.Errno(errno)))
+			errs = append(errs, d.failed(unix.Errno(errno)))
 		}
 		return errors.Join(errs...)
 	}))

@@ -31,7 +31,7 @@ func (d *nativeDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
 	}
 	p.idle <- struct{}{}
 	if r := C.native_probe_open(d.c, &cfg, &p.c); r.err != 0 {
-		return nil, verbs.NewOpError(callName(r.call), d.name, c.Port, d.unmade(c.Port, unix.Errno(r.err)))
+		return nil, verbs.NewOpError(callName(r.call), d.name, c.Port, d.unmade(unix.Errno(r.err)))
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -42,15 +42,11 @@ func (d *nativeDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
 	return p, nil
 }
 
-// unmade returns the error of a verb that could not make its part of a probe. A removed
-// device returns EIO, but mlx5 also returns it for a command that met an internal error,
-// and erdma for any command that was rejected. So the device is gone only if the query
-// of its port returns ErrNoDevice too.
-func (d *nativeDevice) unmade(port int, errno unix.Errno) error {
-	if errno == unix.EIO {
-		if _, err := d.QueryPort(port); errors.Is(err, verbs.ErrNoDevice) {
-			return classify(errno)
-		}
+// unmade returns the error of a verb that could not make its part of a probe: ErrNoDevice if the kernel
+// has removed the device, see failed.
+func (d *nativeDevice) unmade(errno unix.Errno) error {
+	if err := d.failed(errno); errors.Is(err, verbs.ErrNoDevice) {
+		return err
 	}
 	return probeError(errno)
 }
@@ -270,7 +266,7 @@ func (p *nativeProbe) destroy() error {
 		return nil
 	}
 	if r := C.native_probe_close(p.c); r.err != 0 {
-		return fmt.Errorf("%s: %w", callName(r.call), classify(unix.Errno(r.err)))
+		return fmt.Errorf("%s: %w", callName(r.call), p.d.failed(unix.Errno(r.err)))
 	}
 	return nil
 }

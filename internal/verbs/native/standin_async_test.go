@@ -230,6 +230,7 @@ func doRemoval(s *subject) error {
 	if err != nil {
 		return err
 	}
+	s.unlist()
 	begun := time.Now()
 	for range 3 {
 		r, err := p.Round(0)
@@ -299,6 +300,7 @@ func doRemovalBeforeAck(s *subject) error {
 	if err := s.entered(); err != nil {
 		return err
 	}
+	s.unlist()
 	s.Removed = 1
 	s.check("close probe", p.Close(long))
 	s.check("release", s.release())

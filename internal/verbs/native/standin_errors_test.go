@@ -249,3 +249,29 @@ func TestEveryReturnConventionIsUnderstood(t *testing.T) {
 	add("close", ledger.CallCloseDevice, 0, 0, nil, noErrno, standin.StyleSilent)
 	requireFailures(t, rows)
 }
+
+// doQueryEIO has queries of a port fail with EIO, before and after the kernel has removed the device from sysfs.
+func doQueryEIO(s *subject) error {
+	if err := s.open(); err != nil {
+		return err
+	}
+	s.FailErrno, s.FailStyle, s.FailCall, s.FailAlways = int32(unix.EIO), standin.StyleManual, int32(ledger.CallQueryPort), 1
+	for _, removed := range []bool{false, true} {
+		if removed {
+			s.unlist()
+		}
+		_, err := s.dev.QueryPort(1)
+		s.report.Failures = append(s.report.Failures, describe(err))
+	}
+	s.FailCall = 0
+	s.check("close", s.dev.Close(long))
+	return nil
+}
+
+func TestFailedQueryIsNoRemovalWhileSysfsHasTheDevice(t *testing.T) {
+	r := well(t, order{Kind: "query EIO"})
+	require.Len(t, r.Failures, 2)
+	require.Empty(t, r.Failures[0].Is, "firmware answers EIO")
+	require.Equal(t, "ibv_query_port standin0 port 1: input/output error", r.Failures[0].Text)
+	require.Equal(t, []string{"no device"}, r.Failures[1].Is)
+}

@@ -170,7 +170,7 @@ func TestAPortSaysWhyItHasNoFabricNow(t *testing.T) {
 		"unsupported operation: the port is down",
 		"unsupported operation: the port has no GID at index 0 that fits (on Ethernet one of RoCE v2)",
 		"unsupported operation: the port has no P_Key at index 9",
-		"ibv_query_port: no such RDMA device: input/output error",
+		"ibv_query_port: input/output error", // sysfs has the device
 		"",
 	} {
 		if want != "" {
@@ -178,5 +178,5 @@ func TestAPortSaysWhyItHasNoFabricNow(t *testing.T) {
 		}
 		require.Equal(t, want, r.Failures[i].Text)
 	}
-	require.Equal(t, []string{"no device"}, r.Failures[3].Is)
+	require.Empty(t, r.Failures[3].Is)
 }

@@ -348,6 +348,7 @@ func sceneRemoval(f *fabrics) error {
 	if err := f.round("near"); err != nil {
 		return err
 	}
+	f.s.unlist()
 	f.s.Disassociate = 1
 	for range 2 {
 		f.s.report.Failures = append(f.s.report.Failures, describe(f.run(f.near, "near", time.Hour)))

@@ -47,6 +47,8 @@ var drivers = map[string]func(*subject) error{
 	"down without pkeys":        doDownWithoutPKeys,
 	"pkeys":                     doPKeys,
 	"hung sysfs":                doHungSysfs,
+	"query EIO":                 doQueryEIO,
+	"refused link_downed":       doRefusedLinkDowned,
 	"endless events":            doEndlessEvents,
 	"address away":              doAddressAway,
 	"hung address":              doHungAddress,
@@ -140,6 +142,16 @@ func (s *subject) probe(m verbs.Method) (verbs.Probe, error) {
 		GIDIndex: s.GIDIndex, PKeyIndex: s.PKeyIndex,
 	})
 }
+
+// unlist removes the device's node from sysfs, as the kernel does before it takes the device from processes.
+func (s *subject) unlist() { s.check("unlist the device", os.RemoveAll(s.listed())) }
+
+// list adds the device's node to sysfs again.
+func (s *subject) list() error {
+	return standin.WriteFile(filepath.Join(s.listed(), "ibdev"), "standin0\n")
+}
+
+func (s *subject) listed() string { return filepath.Join(s.root, "sys/class/infiniband_verbs/uverbs0") }
 
 // openProbe opens the device and makes a probe on it.
 func (s *subject) openProbe(m verbs.Method) (verbs.Probe, error) {

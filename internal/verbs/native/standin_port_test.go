@@ -160,6 +160,37 @@ func TestTheRateOfAPortAboveNDRIsThatOfSysfs(t *testing.T) {
 	}
 }
 
+// doRefusedLinkDowned has reads of link_downed fail with EIO, and succeed later.
+func doRefusedLinkDowned(s *subject) error {
+	if err := s.open(); err != nil {
+		return err
+	}
+	var now int64
+	limits := verbs.NewRefusals(func() int64 { return now })
+	s.dev.(verbs.RefusalUser).LimitReads(limits)
+	dir := filepath.Join(s.root, "sys/class/infiniband/standin0/ports/1/counters")
+	file := filepath.Join(dir, "link_downed")
+	s.check("make counters", os.MkdirAll(dir, 0o755))
+	s.check("remove link_downed", os.RemoveAll(file))
+	s.check("refuse link_downed", os.Symlink("/proc/self/mem", file)) // no memory is mapped at 0: EIO
+	query := func() {
+		attr, err := s.dev.QueryPort(1)
+		s.check("query", err)
+		s.report.LinkDowned = append(s.report.LinkDowned, attr.HasLinkDowned)
+	}
+	for range verbs.RefusalRow {
+		query()
+	}
+	s.check("remove link_downed", os.RemoveAll(file))
+	s.check("grant link_downed", os.WriteFile(file, []byte("7\n"), 0o600))
+	query()
+	limits.Retry(1)
+	query()
+	query()
+	s.check("close", s.dev.Close(long))
+	return nil
+}
+
 // doQueries queries the port three times.
 func doQueries(s *subject) error {
 	if p, ok := standin.ProfileOf(s.Profile); ok {
@@ -177,6 +208,11 @@ func doQueries(s *subject) error {
 	}
 	s.check("close", s.dev.Close(long))
 	return nil
+}
+
+func TestLinkDownedThatIsRefusedIsNotReadWithEachQuery(t *testing.T) {
+	r := well(t, order{Kind: "refused link_downed"})
+	require.Equal(t, []bool{false, false, false, false, true, true}, r.LinkDowned)
 }
 
 func TestQueriesAskForTheEffectiveRate(t *testing.T) {

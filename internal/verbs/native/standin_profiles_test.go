@@ -59,6 +59,9 @@ func doProfile(s *subject) error {
 	}
 	for _, stage := range stages {
 		s.Removed = 0 // it has been registered again
+		if err := s.list(); err != nil {
+			return err
+		}
 		w, err := s.watch(p)
 		if err != nil {
 			return err
@@ -207,6 +210,7 @@ func (l *observation) remove(w *watched) (err error) {
 
 // unregister removes the device as its driver does.
 func (l *observation) unregister(w *watched) error {
+	w.s.unlist()
 	if w.p.Disassociates {
 		w.s.Disassociate = 1
 	} else {

@@ -81,26 +81,27 @@ type (
 		Object  string
 	}
 	report struct {
-		Rounds    []roundReport
-		Counts    ledger.ProbeCounts
-		Events    []ledger.EventCounts
-		Runs      []verbs.Run
-		Port      verbs.PortAttr
-		Attr      verbs.DeviceAttr
-		Errors    map[string]errReport
-		Failures  []errReport
-		Reader    ledger.Lane
-		Busy      ledger.Lane
-		Evidence  ledger.Lane
-		Took      time.Duration
-		Trace     []string
-		Opened    []string // files of sysfs
-		Violation string
-		Observed  observation // of a profile
-		Fabrics   []ledger.Fabric
-		Facts     map[string][]verbs.FabricFact // by what was done
-		Made      verbs.FabricPort
-		Steps     map[string]int // numbers of calls, and whatever a scene counts
+		Rounds     []roundReport
+		Counts     ledger.ProbeCounts
+		Events     []ledger.EventCounts
+		Runs       []verbs.Run
+		Port       verbs.PortAttr
+		Attr       verbs.DeviceAttr
+		Errors     map[string]errReport
+		Failures   []errReport
+		LinkDowned []bool
+		Reader     ledger.Lane
+		Busy       ledger.Lane
+		Evidence   ledger.Lane
+		Took       time.Duration
+		Trace      []string
+		Opened     []string // files of sysfs
+		Violation  string
+		Observed   observation // of a profile
+		Fabrics    []ledger.Fabric
+		Facts      map[string][]verbs.FabricFact // by what was done
+		Made       verbs.FabricPort
+		Steps      map[string]int // numbers of calls, and whatever a scene counts
 	}
 	roundReport struct {
 		verbs.Round

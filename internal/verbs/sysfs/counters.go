@@ -19,17 +19,23 @@ var ErrStopped = errors.New("it took too long")
 // ReadCounters reads the counters of a port from CountersPort or CountersHardware. It asks the
 // device for each of them with some drivers, so that it calls goOn before each and ends if that
 // returns false. It returns those that it has read, also with an
-// error. ErrUnsupported: there are none.
-func (s FS) ReadCounters(name string, port int, from verbs.CounterSource, goOn func() bool) (map[string]uint64, error) {
+// error. ErrUnsupported: there are none, which is also the answer once so many files as refusals have been refused, and
+// none was read. The errno of the last refusal is wrapped.
+func (s FS) ReadCounters(name string, port int, from verbs.CounterSource, refusals int, goOn func() bool) (map[string]uint64, error) {
 	dir := filepath.Join(s.port(name, port), string(from))
 	files, err := listDir(dir)
 	if err != nil {
 		return nil, err
 	}
 	counters := map[string]uint64{}
+	var refused error
+	row := 0
 	for _, file := range files {
 		if file == lifespan {
 			continue
+		}
+		if len(counters) == 0 && row >= refusals {
+			break
 		}
 		if !goOn() {
 			return counters, fmt.Errorf("%w: %d of %d files of %s are read", ErrStopped, len(counters), len(files), from)
@@ -40,7 +46,13 @@ func (s FS) ReadCounters(name string, port int, from verbs.CounterSource, goOn f
 			counters[file] = n
 		case !isAbsent(err):
 			return counters, fmt.Errorf("read counter: %w", err)
+		case isRefused(err):
+			refused = err
+			row++
 		}
+	}
+	if len(counters) == 0 && refused != nil {
+		return nil, fmt.Errorf("%w: no %s: %w", verbs.ErrUnsupported, from, refused)
 	}
 	if len(counters) == 0 {
 		return nil, fmt.Errorf("%w: no %s", verbs.ErrUnsupported, from)
@@ -63,6 +75,11 @@ func readCounter(path string) (uint64, error) {
 func isAbsent(err error) bool {
 	return errors.Is(err, strconv.ErrSyntax) || errors.Is(err, strconv.ErrRange) || errors.Is(err, unix.EINVAL) ||
 		errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission)
+}
+
+// isRefused reports whether the driver or the firmware has refused to read a counter that is there.
+func isRefused(err error) bool {
+	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPERM)
 }
 
 // aerKinds are the kinds of errors of a PCI function that the kernel counts

@@ -1,9 +1,14 @@
 package sysfs_test
 
 import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
@@ -47,7 +52,7 @@ func card() tree {
 
 func TestCountersOfAPortAndOfItsPCIFunction(t *testing.T) {
 	s := card().mount(t)
-	got, err := s.ReadCounters("mlx5_0", 1, verbs.CountersHardware, always)
+	got, err := s.ReadCounters("mlx5_0", 1, verbs.CountersHardware, verbs.RefusalRow, always)
 	require.NoError(t, err)
 	require.Equal(t, map[string]uint64{"out_of_buffer": 48213, "roce_slow": 1<<64 - 1}, got)
 	got, err = s.ReadAER("mlx5_0")
@@ -60,7 +65,7 @@ func TestCountersOfAPortAndOfItsPCIFunction(t *testing.T) {
 func TestWithoutCountersOfASourceItIsUnsupported(t *testing.T) {
 	s := card().mount(t)
 	for _, from := range []verbs.CounterSource{verbs.CountersHardware, verbs.CountersPort} {
-		_, err := s.ReadCounters("soft0", 1, from, always)
+		_, err := s.ReadCounters("soft0", 1, from, verbs.RefusalRow, always)
 		require.ErrorIs(t, err, verbs.ErrUnsupported, from)
 	}
 	_, err := s.ReadAER("soft0")
@@ -70,7 +75,7 @@ func TestWithoutCountersOfASourceItIsUnsupported(t *testing.T) {
 // A device that does not answer would let each of its counters wait for as long.
 func TestReadingCountersEndsAtTheFirstThatFails(t *testing.T) {
 	s := card().mount(t)
-	got, err := s.ReadCounters("mlx5_0", 1, verbs.CountersPort, always)
+	got, err := s.ReadCounters("mlx5_0", 1, verbs.CountersPort, verbs.RefusalRow, always)
 	require.ErrorContains(t, err, "read counter: read ")
 	require.Empty(t, got, "port_xmit_wait comes before symbol_error, VL15_dropped is no number")
 }
@@ -78,7 +83,7 @@ func TestReadingCountersEndsAtTheFirstThatFails(t *testing.T) {
 func TestReadingCountersEndsWhenItTakesTooLong(t *testing.T) {
 	s := card().mount(t)
 	calls := 0
-	got, err := s.ReadCounters("mlx5_0", 1, verbs.CountersHardware, func() bool {
+	got, err := s.ReadCounters("mlx5_0", 1, verbs.CountersHardware, verbs.RefusalRow, func() bool {
 		calls++
 		return calls == 1
 	})
@@ -102,4 +107,27 @@ func TestANetworkDeviceIsAsTheKernelShowsIt(t *testing.T) {
 		_, err := s.NetDev(name)
 		require.ErrorIs(t, err, verbs.ErrUnsupported, name)
 	}
+}
+
+// A file that is there and answers EINVAL: it can be opened to read, and has no read operation.
+func TestRefusedCountersAreNotAllRead(t *testing.T) {
+	const refused = "/proc/self/clear_refs"
+	if _, err := os.ReadFile(refused); !errors.Is(err, unix.EINVAL) {
+		t.Skipf("reading %s is not refused with EINVAL: %v", refused, err)
+	}
+	root := t.TempDir()
+	dir := filepath.Join(root, "class/infiniband/mlx5_0/ports/1/counters")
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	for i := range 20 {
+		require.NoError(t, os.Symlink(refused, filepath.Join(dir, fmt.Sprintf("counter%02d", i))))
+	}
+	read := 0
+	_, err := sysfs.New(root).ReadCounters("mlx5_0", 1, verbs.CountersPort, verbs.RefusalRow, func() bool { read++; return true })
+	require.ErrorIs(t, err, verbs.ErrUnsupported)
+	require.ErrorIs(t, err, unix.EINVAL)
+	require.Equal(t, verbs.RefusalRow, read)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "a"), []byte("7\n"), 0o600))
+	counters, err := sysfs.New(root).ReadCounters("mlx5_0", 1, verbs.CountersPort, 1, always)
+	require.NoError(t, err, "some are refused")
+	require.Equal(t, map[string]uint64{"a": 7}, counters)
 }

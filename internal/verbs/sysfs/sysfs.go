@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"rdma_events/internal/verbs"
 )
 
@@ -30,7 +32,8 @@ func (s FS) Devices() ([]string, error) {
 
 // Nodes returns the uverbs nodes ("uverbs0") by device name. A device without a
 // node is left out: ib_uverbs is not loaded, or the device is being removed.
-// Nodes asks no driver.
+// If it cannot read the device of a node, Nodes returns the other nodes and an error. Nodes asks
+// no driver.
 func (s FS) Nodes() (map[string]string, error) {
 	class := filepath.Join(s.root, "class/infiniband_verbs")
 	names, err := listDir(class)
@@ -38,33 +41,83 @@ func (s FS) Nodes() (map[string]string, error) {
 		return nil, err
 	}
 	nodes := make(map[string]string, len(names))
+	var unread error
 	for _, node := range names {
-		// The class also has a plain file, abi_version, without an ibdev.
-		if device := readAttr(class, node, "ibdev"); device != "" {
-			nodes[device] = node
+		// The class also has a plain file, abi_version, without an ibdev (ENOTDIR). ibdev of a device that was
+		// removed is ENODEV (ibdev_show in drivers/infiniband/core/uverbs_main.c).
+		device, err := os.ReadFile(filepath.Join(class, node, "ibdev"))
+		switch {
+		case err == nil:
+			nodes[strings.TrimSpace(string(device))] = node
+		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) && !errors.Is(err, unix.ENODEV):
+			unread = fmt.Errorf("read the device of a node: %w", err)
 		}
 	}
-	return nodes, nil
+	delete(nodes, "")
+	return nodes, unread
 }
 
 // Node returns the uverbs node of a device, as in "uverbs0". It returns
-// ErrNoDevice if the device has none.
+// ErrNoDevice if the device has none, and another error if that is not known.
 func (s FS) Node(name string) (string, error) {
 	nodes, err := s.Nodes()
+	if node, ok := nodes[name]; ok {
+		return node, nil
+	}
+	if err == nil {
+		err = verbs.ErrNoDevice
+	}
+	return "", verbs.NewOpError("read uverbs node", name, 0, err)
+}
+
+// Instance is one registration of a device with the kernel. A device that is removed and added again
+// under the same name and node is another Instance. The zero Instance is unknown.
+type Instance struct {
+	path string
+	info os.FileInfo // nil: unknown
+}
+
+// Instance returns the present Instance of a device, the zero one if it cannot be read. It asks no
+// driver.
+func (s FS) Instance(name string) Instance {
+	node, err := s.Node(name)
 	if err != nil {
-		return "", verbs.NewOpError("read uverbs node", name, 0, err)
+		return Instance{}
 	}
-	node, ok := nodes[name]
-	if !ok {
-		return "", verbs.NewOpError("read uverbs node", name, 0, verbs.ErrNoDevice)
+	path := filepath.Join(s.root, "class/infiniband_verbs", node)
+	info, err := os.Stat(path)
+	if err != nil {
+		return Instance{}
 	}
-	return node, nil
+	return Instance{path, info}
+}
+
+// Removed reports whether the kernel has removed the device since. It removes the device from sysfs
+// before it takes the device from processes that have it open (ib_uverbs_remove_one in
+// drivers/infiniband/core/uverbs_main.c). Removed returns false if sysfs cannot be read, and for an
+// unknown Instance. It asks no driver and needs no descriptor.
+func (i Instance) Removed() bool {
+	if i.info == nil {
+		return false
+	}
+	now, err := os.Stat(i.path)
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	return !os.SameFile(i.info, now)
 }
 
 // NodeGUID returns a device's node GUID as sysfs shows it, in lower case
 // ("e01f:e5ff:fe51:e9c2"); "" if it cannot be read. It asks no driver.
 func (s FS) NodeGUID(name string) string {
-	return strings.ToLower(readAttr(s.device(name), "node_guid"))
+	guid, _ := s.ReadNodeGUID(name)
+	return guid
+}
+
+// ReadNodeGUID is NodeGUID, with the reason why the GUID cannot be read.
+func (s FS) ReadNodeGUID(name string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(s.device(name), "node_guid"))
+	return strings.ToLower(strings.TrimSpace(string(text))), err
 }
 
 // VirtualFunction reports whether the device is an SR-IOV virtual function. It
@@ -114,14 +167,19 @@ func (s FS) Ports(name string) []int {
 // with RateGbps and Width if the answer has none. Values that cannot be read
 // stay as they are.
 func (s FS) Port(name string, port int, attr *verbs.PortAttr) {
+	s.PortLink(name, port, attr)
+	if n, err := s.LinkDowned(name, port); err == nil {
+		attr.LinkDowned, attr.HasLinkDowned = n, true
+	}
+}
+
+// PortLink is Port without LinkDowned.
+func (s FS) PortLink(name string, port int, attr *verbs.PortAttr) {
 	dir := s.port(name, port)
 	if attr.LinkLayer != verbs.LinkInfiniBand {
 		if dev := portNetDev(dir); dev != "" {
 			attr.NetDev = dev
 		}
-	}
-	if n, ok := linkDowned(dir); ok {
-		attr.LinkDowned, attr.HasLinkDowned = n, true
 	}
 	if attr.RateGbps != 0 && attr.Width != "" {
 		return
@@ -214,17 +272,19 @@ func portNetDev(dir string) string {
 	return ""
 }
 
-// linkDowned reads the counter at the place where the driver has it. InfiniBand
+// LinkDowned reads the counter link_downed at the place where the driver has it. InfiniBand
 // drivers have it in counters/, where a port without performance management
-// answers "N/A (no PMA)"; soft drivers have it in hw_counters/.
-func linkDowned(dir string) (uint64, bool) {
-	for _, group := range []string{"counters", "hw_counters"} {
-		text := readAttr(dir, group, "link_downed")
-		if n, err := strconv.ParseUint(text, 10, 64); err == nil {
-			return n, true
-		}
+// answers "N/A (no PMA)"; soft drivers have it in hw_counters/. The error is that of counters/ if neither
+// has it.
+func (s FS) LinkDowned(name string, port int) (uint64, error) {
+	n, err := readCounter(filepath.Join(s.port(name, port), "counters", "link_downed"))
+	if err == nil {
+		return n, nil
 	}
-	return 0, false
+	if n, err := readCounter(filepath.Join(s.port(name, port), "hw_counters", "link_downed")); err == nil {
+		return n, nil
+	}
+	return 0, fmt.Errorf("read link_downed: %w", err)
 }
 
 // listDir returns the sorted names in a directory, and none if it does not

@@ -279,3 +279,40 @@ func TestSysfsReportsAClassThatCannotBeListed(t *testing.T) {
 	require.ErrorContains(t, err, "read uverbs node mlx5_0: ")
 	require.NotErrorIs(t, err, verbs.ErrNoDevice)
 }
+
+func TestNodeThatCannotBeReadHidesNoOtherNode(t *testing.T) {
+	root := t.TempDir()
+	for _, node := range []string{"uverbs0", "uverbs1"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(root, "class/infiniband_verbs", node), 0o755))
+	}
+	file := filepath.Join(root, "class/infiniband_verbs/uverbs0/ibdev")
+	require.NoError(t, os.Symlink(file, file))
+	require.NoError(t, os.WriteFile(filepath.Join(root, "class/infiniband_verbs/uverbs1/ibdev"), []byte("mlx5_1\n"), 0o600))
+	fs := sysfs.New(root)
+	node, err := fs.Node("mlx5_1")
+	require.NoError(t, err)
+	require.Equal(t, "uverbs1", node)
+	_, err = fs.Node("mlx5_0")
+	require.Error(t, err)
+	require.NotErrorIs(t, err, verbs.ErrNoDevice, "its node may be the one that cannot be read")
+}
+
+func TestInstanceIsRemovedOnceItsNodeIsGoneOrAnother(t *testing.T) {
+	root := t.TempDir()
+	link := filepath.Join(root, "class/infiniband_verbs/uverbs0")
+	require.NoError(t, os.MkdirAll(filepath.Dir(link), 0o755))
+	for _, dir := range []string{"first", "second"} {
+		require.NoError(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(root, dir, "ibdev"), []byte("mlx5_0\n"), 0o600))
+	}
+	require.NoError(t, os.Symlink(filepath.Join(root, "first"), link))
+	fs := sysfs.New(root)
+	first := fs.Instance("mlx5_0")
+	require.False(t, first.Removed())
+	require.NoError(t, os.Remove(link))
+	require.True(t, first.Removed())
+	require.NoError(t, os.Symlink(filepath.Join(root, "second"), link))
+	require.True(t, first.Removed(), "another device has its name and its node")
+	require.False(t, fs.Instance("mlx5_0").Removed())
+	require.False(t, fs.Instance("mlx5_9").Removed(), "unknown")
+}

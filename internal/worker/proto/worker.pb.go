@@ -1037,6 +1037,7 @@ type Reading struct {
 	Err           string                 `protobuf:"bytes,4,opt,name=err,proto3" json:"err,omitempty"`
 	Took          int64                  `protobuf:"varint,5,opt,name=took,proto3" json:"took,omitempty"`
 	RateOnly      bool                   `protobuf:"varint,6,opt,name=rate_only,json=rateOnly,proto3" json:"rate_only,omitempty"`
+	Refused       string                 `protobuf:"bytes,7,opt,name=refused,proto3" json:"refused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1111,6 +1112,13 @@ func (x *Reading) GetRateOnly() bool {
 		return x.RateOnly
 	}
 	return false
+}
+
+func (x *Reading) GetRefused() string {
+	if x != nil {
+		return x.Refused
+	}
+	return ""
 }
 
 type PortAttr struct {
@@ -3020,14 +3028,15 @@ const file_worker_proto_rawDesc = "" +
 	"\bhold_sum\x18\x06 \x01(\x03R\aholdSum\x12\x19\n" +
 	"\bhold_max\x18\a \x01(\x03R\aholdMax\x12\x17\n" +
 	"\aack_sum\x18\b \x01(\x03R\x06ackSum\x12\x17\n" +
-	"\aack_max\x18\t \x01(\x03R\x06ackMax\"\xa9\x01\n" +
+	"\aack_max\x18\t \x01(\x03R\x06ackMax\"\xc3\x01\n" +
 	"\aReading\x12\x12\n" +
 	"\x04port\x18\x01 \x01(\x03R\x04port\x12\x12\n" +
 	"\x04mono\x18\x02 \x01(\x03R\x04mono\x123\n" +
 	"\x04attr\x18\x03 \x01(\v2\x1f.rdma_events.worker.v1.PortAttrR\x04attr\x12\x10\n" +
 	"\x03err\x18\x04 \x01(\tR\x03err\x12\x12\n" +
 	"\x04took\x18\x05 \x01(\x03R\x04took\x12\x1b\n" +
-	"\trate_only\x18\x06 \x01(\bR\brateOnly\"\xca\x02\n" +
+	"\trate_only\x18\x06 \x01(\bR\brateOnly\x12\x18\n" +
+	"\arefused\x18\a \x01(\tR\arefused\"\xca\x02\n" +
 	"\bPortAttr\x12\x14\n" +
 	"\x05state\x18\x01 \x01(\x11R\x05state\x12\x12\n" +
 	"\x04phys\x18\x02 \x01(\rR\x04phys\x12\x1d\n" +

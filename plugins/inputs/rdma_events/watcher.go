@@ -142,7 +142,7 @@ func open(c *Config, emit func(measure.Point), statusDir string, log *slog.Logge
 	m.NewSupervisor = func(device string, h *monitor.Device) monitor.Supervisor {
 		return worker.New(worker.Config{
 			Exe: p.worker, Dir: p.dir, Request: c.request(device, request), Reads: c.Reads(request), Timing: c.timing(), Starts: starts, Log: log,
-			Orders: probes.of(device),
+			Orders: probes.of(device), Present: c.present(device),
 		}, h)
 	}
 	var legs *bonds.Table
@@ -350,6 +350,25 @@ func (c *ProbeConfig) request() verbs.ProbeOptions {
 		o.Interval = time.Duration(c.Interval)
 	}
 	return o
+}
+
+// present returns a function that reports whether a device is there, nil if sysfs does not show that. A device that has had a
+// node is there until it has none: the kernel removes the node first, before it waits for the last process that has the device
+// open. A device that has never had one may get it when a worker starts.
+func (c *Config) present(device string) func() bool {
+	if c.Simulated() {
+		return nil
+	}
+	return presence(sysfs.New("/sys"), device)
+}
+
+func presence(fs sysfs.FS, device string) func() bool {
+	had := false
+	return func() bool {
+		_, err := fs.Node(device)
+		had = had || err == nil
+		return !had || !errors.Is(err, verbs.ErrNoDevice)
+	}
 }
 
 // timeline returns the scenario with an absolute path, since workers run in another

@@ -14,6 +14,7 @@ import (
 	"rdma_events/internal/measure"
 	"rdma_events/internal/process"
 	"rdma_events/internal/verbs"
+	"rdma_events/internal/verbs/sysfs"
 )
 
 func TestWorkersAreAskedForWhatIsConfigured(t *testing.T) {
@@ -187,4 +188,16 @@ func requireDescribed(t *testing.T, measurement string, fields map[string]any) {
 		_, ok := table.Field(name)
 		require.True(t, ok, "%s.%s", measurement, name)
 	}
+}
+
+func TestNoWorkerIsStartedForADeviceThatHasJustGone(t *testing.T) {
+	root := t.TempDir()
+	node := filepath.Join(root, "class/infiniband_verbs/uverbs0")
+	present := presence(sysfs.New(root), "mlx5_0")
+	require.True(t, present(), "a worker may make the kernel load ib_uverbs")
+	require.NoError(t, os.MkdirAll(node, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(node, "ibdev"), []byte("mlx5_0\n"), 0o600))
+	require.True(t, present())
+	require.NoError(t, os.RemoveAll(node))
+	require.False(t, present(), "the kernel removes the node first")
 }

@@ -77,7 +77,6 @@ func nvidia() []Profile {
 	mlx4.Commands = each(ledger.CallCreateCQ, ledger.CallDestroyCQ, ledger.CallRegMR, ledger.CallDeregMR,
 		ledger.CallModifyQP, ledger.CallDestroyQP, ledger.CallQueryPort)
 	mlx4.Seen.Query, mlx4.Seen.Down.Attempt = 2, 4
-	mlx4.Seen.Dead = "removed" // it answers EIO also to a query of its port
 	return []Profile{mlx5, vf, mlx4}
 }
 
