@@ -97,11 +97,10 @@ func (d *Device) setReleased(released bool, t *moment) (opens bool) {
 		return false
 	}
 	d.log.Info("release ended: the device is watched again")
-	if !d.present {
-		return false
+	if d.present {
+		d.reason = status.ReasonStarting
 	}
-	d.reason = status.ReasonStarting
-	return d.found.Usable()
+	return d.listed // also if a worker has reported a removal, which may have been none: see retry
 }
 
 // noteEnd notes how the supervision of a device ended. The caller holds d.mu.

@@ -214,6 +214,26 @@ func TestWorkerThatTheKernelHoldsIsNotClosed(t *testing.T) {
 	require.Empty(t, r.Held)
 }
 
+// A removal that only the worker has reported may be none: the device has to be tried again after the release, too.
+func TestDeviceWhoseRemovalIsUnconfirmedIsTriedAfterItsRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, releases := startReleasing(t, nil)
+		h.finds(found("mlx5_0", 0))
+		sup := h.sup("mlx5_0", 0)
+		h.opens(sup, "mlx5_0")
+		sup.Ended(status.End{Reason: status.ReasonRemoved})
+		require.False(t, deviceView(h.gather(), "mlx5_0").Present)
+		releases.set("", true)
+		h.review()
+		synctest.Wait()
+		<-sup.ended
+		releases.set("", false)
+		h.review()
+		h.opens(h.sup("mlx5_0", 1), "mlx5_0")
+		require.Equal(t, status.ReasonOK, deviceView(h.gather(), "mlx5_0").Reason)
+	})
+}
+
 // farewell records in which order the fabric and the worker learn of a release.
 type farewell struct {
 	noFabric
