@@ -119,11 +119,14 @@ type attempt struct {
 // Stream implements process.Attempt.
 func (a *attempt) Stream(ctx context.Context, c *grpc.ClientConn, next func(message) error) error {
 	worker := proto.NewWorkerClient(c)
-	in, err := worker.Watch(ctx, requestToProto(a.request), grpc.MaxCallRecvMsgSize(maxMessage))
+	// The watch is below: the worker refuses orders once it ends, and by then it is known that no worker takes them.
+	alive, dies := context.WithCancel(ctx)
+	defer dies()
+	in, err := worker.Watch(alive, requestToProto(a.request), grpc.MaxCallRecvMsgSize(maxMessage))
 	if err != nil {
 		return fmt.Errorf("ask the worker to watch: %w", err)
 	}
-	defer a.orders.serve(ctx, worker)()
+	defer a.orders.serve(alive, worker)()
 	for {
 		m, err := in.Recv()
 		if err != nil {
