@@ -38,8 +38,8 @@ type Device struct {
 	appearances int   // grows each time the device appears
 	goneAt      int64 // CLOCK_MONOTONIC ns
 	job         *job
-	released    bool   // see Config.Released
-	unclosed    string // why the last Supervisor could not end its worker; "": it could
+	released    bool  // see Config.Released
+	unclosed    error // why a Supervisor could not end its worker; nil: all could, or the worker has ended since (heldBy)
 	// unconfirmed is set while only the worker has reported the present removal, and uncounted if
 	// removals leaves that one out. disproved is set once a worker has opened the device again that
 	// discovery had never missed: then a worker's word counts no removal until it is confirmed.

@@ -17,6 +17,19 @@ import (
 // that the kernel does not end.
 var ErrAbandoned = errors.New("process cannot be killed")
 
+// abandoned is the error for one such process.
+type abandoned struct {
+	message string
+	left    <-chan struct{}
+}
+
+func (e *abandoned) Error() string { return ErrAbandoned.Error() + ": " + e.message }
+
+func (e *abandoned) Unwrap() error { return ErrAbandoned }
+
+// Left is closed when the process has ended after all.
+func (e *abandoned) Left() <-chan struct{} { return e.left }
+
 // instance is a process that was started.
 type instance interface {
 	// PID returns the process number, 0 until the fork.
@@ -105,8 +118,8 @@ func (s *Supervisor[M]) Wake() {
 
 // Run starts processes, one after another, until ctx is done. Then it makes the running
 // process close what it holds, for at most Timing.Grace and Timing.Kill. It returns nil,
-// or an error that wraps ErrAbandoned if that process is still there. It reports
-// everything else to the Contract and its Attempt, and to the log.
+// or an error that wraps ErrAbandoned if that process is still there, and has a method Left that returns a channel which is
+// closed when the process has ended after all. It reports everything else to the Contract and its Attempt, and to the log.
 func (s *Supervisor[M]) Run(ctx context.Context) error {
 	var err error
 	for ctx.Err() == nil && err == nil {
@@ -201,7 +214,7 @@ func (s *Supervisor[M]) awaitExit(ctx context.Context, d decision) error {
 	case <-d.left:
 		return nil
 	default:
-		return fmt.Errorf("%w: %s", ErrAbandoned, d.why.Message)
+		return &abandoned{d.why.Message, d.left}
 	}
 }
 

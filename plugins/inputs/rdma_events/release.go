@@ -80,6 +80,9 @@ func (r *releases) Review(ctx context.Context) error {
 func (r *releases) Released() []release.Device {
 	var all []release.Device
 	for _, d := range r.monitor.Released() {
+		if d.Open {
+			d.Held = "" // a worker is closing it, which is to be awaited whatever the kernel holds besides
+		}
 		all = append(all, release.Device{Device: d.Device, Open: d.Open || d.Held != "", Held: d.Held})
 	}
 	return all
