@@ -15,6 +15,9 @@ import (
 // maxPort is the greatest port number: the verbs have it in a byte.
 const maxPort = 255
 
+// maxVector is more than a device has completion vectors.
+const maxVector = 1 << 16
+
 // Device holds all state of one device name. It outlives workers and the device itself,
 // so that its counters continue when either comes back. A Supervisor calls its exported
 // methods, see worker.Handler; none blocks. Device calls Emit with mu held, which keeps
