@@ -101,7 +101,7 @@ func (d *Device) setReleased(released bool, t *moment) (opens bool) {
 		return false
 	}
 	d.reason = status.ReasonStarting
-	return d.found.Usable()
+	return d.openable(t) && d.found.Usable()
 }
 
 // noteEnd notes how the supervision of a device ended. The caller holds d.mu.
