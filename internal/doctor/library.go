@@ -131,7 +131,7 @@ func checkProviders(x *examination) []Result {
 		d := &x.devices[i]
 		want := verbs.ProviderOf(d.Driver)
 		has := slices.ContainsFunc(installed, func(p provider) bool { return p.name == want })
-		if !has && !d.opened() {
+		if !has && !d.opened() && d.unwatchable() == "" {
 			results = append(results, x.missingProvider(d, want))
 		}
 	}

@@ -49,8 +49,8 @@ type Config struct {
 	// Expected says that the device must be watched: that the library cannot open it is a fault then
 	// (status.ReasonUnsupported).
 	Expected bool
-	Log     *slog.Logger
-	Rand    func() float64
+	Log      *slog.Logger
+	Rand     func() float64
 }
 
 // Handler receives the reports of a Supervisor: Started, Batch..., Ended for each worker,
