@@ -106,8 +106,9 @@ func TestPortWithoutGIDsInABondWithAnAddressIsAWarning(t *testing.T) {
 }
 
 func TestNoHostIsProbedFromAPortWithoutGIDs(t *testing.T) {
+	const none = "0000:0000:0000:0000:0000:0000:0000:0000\n"
 	files, c, _ := probing()
-	s, _ := probingHost(t, files.with(tree{port1 + "/gids": ""}), c)
+	s, _ := probingHost(t, files.with(tree{port1 + "/gids/0": none, port1 + "/gids/1": none}), c)
 	r := Run(t.Context(), s)
 	require.Equal(t, Skipped, r.of("fabric_addresses")[0].Status)
 	s.Addressed = func(string) bool { return true }
