@@ -58,7 +58,7 @@ func parseType(body []byte, types map[string]Type) error {
 // nodeLimit is how long ib_uverbs may take to make the node of a device of which RDMA netlink says
 // nothing. It makes the nodes of all devices while it is loaded, and that of a later device before
 // the kernel announces the device.
-const nodeLimit = 10 * time.Second
+const nodeLimit = 5 * time.Second
 
 // nodeless finds out why devices have no node. It remembers which ones had one, and since when the
 // others have been there without.

@@ -49,7 +49,9 @@ func TestNodeIsAwaitedWhereNetlinkIsSilent(t *testing.T) {
 	bubble(t, func(t *testing.T, h *host, u *uevents) {
 		h.add("smi0", "", smiGUID, -1)
 		w := watchHost(t, h.config(u.open))
-		w.expect(nodeLimit-time.Millisecond, []verbs.Found{pending})
+		w.expect(time.Second, []verbs.Found{pending})
+		u.send(deviceEvent("change", "smi0")...)
+		w.expect(time.Second)
 		w.expect(time.Minute, []verbs.Found{gone})
 
 		h.addNode("smi0", "uverbs7")
