@@ -108,23 +108,31 @@ func (d *Device) appear(f verbs.Found, t *moment) bool {
 	case gone:
 		d.leave(status.ReasonRemoved, t)
 	case d.present:
-		return d.update(f)
+		return d.update(f, t)
 	case leaving:
 		return false
 	}
-	if d.seen && !f.Usable() {
+	if d.seen && !f.Usable() && !f.Pending && f.Unwatchable == "" {
 		return false
 	}
 	d.enter(f)
-	return true
+	return d.openable(t)
 }
 
-// update handles a new report about a device that is present. It reports whether the
-// device has got its node and no worker has it open yet.
-func (d *Device) update(f verbs.Found) bool {
-	usable := !d.found.Usable() && f.Usable() && !d.watching
+// update handles a new report about a device that is present. It reports whether a worker
+// should try to open it now: the device has got its node, or something about a device that
+// could not be opened has changed, and no worker has it open yet.
+func (d *Device) update(f verbs.Found, t *moment) bool {
+	closed := d.reason == status.ReasonUnwatchable || !d.found.Usable()
+	changed := f != d.found
 	d.found = f
-	return usable
+	switch {
+	case d.watching || !closed || !changed:
+		return false
+	case f.Usable():
+		return true
+	}
+	return d.openable(t) && d.job == nil
 }
 
 // enter makes an absent device present. If discovery only missed the device for a time,
@@ -157,6 +165,8 @@ func (d *Device) vanish(now alias, t *moment) {
 		d.leave(status.ReasonRenamed, t)
 		d.rename(now)
 		d.dismiss()
+	case d.present && d.reason == status.ReasonUnwatchable && !d.expected:
+		d.leave(status.ReasonUnwatchable, t) // nobody misses it
 	case d.present:
 		d.leave(status.ReasonRemoved, t)
 	case d.unconfirmed:
@@ -169,7 +179,8 @@ func (d *Device) vanish(now alias, t *moment) {
 // trying to open it. That is so when the worker ended for another reason than the
 // removal. The caller holds d.mu.
 func (d *Device) giveUp() {
-	if !d.present && !d.listed && !d.watching && d.status.State == status.StateBackingOff {
+	tries := d.status.State == status.StateBackingOff || d.status.Reason == status.ReasonUnwatchable
+	if !d.present && !d.listed && !d.watching && tries {
 		d.dismiss()
 	}
 }
@@ -329,6 +340,8 @@ func (d *Device) view() measure.Device {
 		if d.job == nil {
 			v.Worker.State = status.StateStopped
 		}
+	case d.present && d.job == nil && d.reason == status.ReasonUnwatchable:
+		v.Worker.State = status.StateStopped
 	case d.present && (d.job == nil || d.status.State == ""):
 		v.Worker.State = status.StateStarting // its Supervisor has not reported anything yet
 	}

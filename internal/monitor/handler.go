@@ -70,7 +70,7 @@ func (d *Device) Status(s status.Status) {
 	switch s.Reason {
 	case "", status.ReasonOK, status.ReasonRemoved: // opening and removal set the reason themselves
 	default:
-		if d.present {
+		if d.present && d.found.Unwatchable == "" {
 			d.reason = s.Reason
 		}
 	}
@@ -155,7 +155,7 @@ func (d *Device) close(why status.Reason, t *moment) {
 	}
 	d.endProbes()
 	switch {
-	case !d.present || why == status.ReasonOK || why == "":
+	case !d.present || d.found.Unwatchable != "" || why == status.ReasonOK || why == "":
 	case why != status.ReasonRemoved:
 		d.reason = why
 	case d.ledgerAppearance == d.appearances:

@@ -98,10 +98,11 @@ func (d *Device) setReleased(released bool, t *moment) (opens bool) {
 		return false
 	}
 	d.log.Info("release ended: the device is watched again")
-	if d.present {
-		d.reason = status.ReasonStarting
+	if !d.present {
+		return d.listed // a worker has reported a removal, which may have been none: see retry
 	}
-	return d.listed // also if a worker has reported a removal, which may have been none: see retry
+	d.reason = status.ReasonStarting
+	return d.openable(t) && d.found.Usable()
 }
 
 // noteEnd notes how the supervision of a device ended. A worker that the kernel holds is not forgotten because one that came

@@ -107,7 +107,7 @@ func (s *Supervisor[M]) start(a Attempt[M], shared *os.File, deliver func(M) err
 }
 
 // Wake reports that the child's resource is there again, or that another attempt may
-// succeed. It ends a wait of OnWake or Slowly. A call before or while the child runs ends
+// succeed. It ends a wait of OnWake, Slowly or Rarely. A call before or while the child runs ends
 // the next such wait. Wake does not block.
 func (s *Supervisor[M]) Wake() {
 	select {
@@ -190,6 +190,9 @@ func (s *Supervisor[M]) pause(ctx context.Context, d decision) {
 		plan = fmt.Sprintf("trying again every %v", s.spec.Timing.Slow)
 	case OnWake:
 		wake, state, plan = s.wake, status.StateStopped, "waiting for it to come back"
+	case Rarely:
+		delay, wake, state = time.After(s.backoff.jitter(s.spec.Timing.Rare)), s.wake, status.StateStopped
+		plan = fmt.Sprintf("trying again after a change, and every %v", s.spec.Timing.Rare)
 	}
 	s.log(d, plan)
 	s.setStatus(status.Status{State: state, Reason: d.why.Reason, Message: d.why.Message + "; " + plan})
@@ -227,6 +230,8 @@ func (s *Supervisor[M]) log(d decision, plan string) {
 		level, detail = slog.LevelDebug, slog.LevelDebug
 	case d.why.Reason == status.ReasonCrashed || d.why.Reason == status.ReasonStuck:
 		level = slog.LevelError
+	case d.retry == Rarely:
+		level = slog.LevelInfo
 	}
 	s.lastLog = d.why.Message
 	s.spec.Log.Log(context.Background(), level, d.why.Message+"; "+plan, "reason", string(d.why.Reason))

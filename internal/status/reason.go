@@ -20,7 +20,8 @@ const (
 	ReasonRecovering    Reason = "recovering"
 	ReasonStarting      Reason = "starting"
 	ReasonReassigned    Reason = "reassigned"
-	ReasonReleased      Reason = "released" // by `rdma-events release`
+	ReasonReleased      Reason = "released"    // by `rdma-events release`
+	ReasonUnwatchable   Reason = "unwatchable" // no program here can open it, and nothing is wrong with that
 )
 
 // End is why a supervised program has ended.
