@@ -34,10 +34,12 @@ const resumeAbout = `Ends what rdma-events release began: the devices are watche
 `
 
 // defaultRelease is how long devices are released for, and letGoTime how long the command waits for the plugins. A worker is
-// killed after 3 s at most, the limit of the option shutdown_timeout.
+// killed after 3 s at most, the limit of the option shutdown_timeout. othersTime is how long it waits for programs that look
+// for releases every second.
 const (
 	defaultRelease = 10 * time.Minute
 	letGoTime      = 20 * time.Second
+	othersTime     = 5 * time.Second
 )
 
 // releaseFlags are the flags of the subcommands release and resume.
@@ -100,7 +102,27 @@ func (o *releaseFlags) run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "E!", err)
 		return exitFailed
 	}
-	return o.report(release.Ask(ctx, o.dir), stdout, stderr)
+	if code := o.report(release.Ask(ctx, o.dir), stdout, stderr); code != exitOK || o.resume {
+		return code
+	}
+	return o.reportOthers(ctx, stderr)
+}
+
+// reportOthers waits for workers of programs that were not asked, as a plugin without a directory and rdma-events watch, and says
+// which go on. It returns the exit status.
+func (o *releaseFlags) reportOthers(ctx context.Context, stderr io.Writer) int {
+	ctx, cancel := context.WithTimeout(ctx, othersTime)
+	defer cancel()
+	held := release.AwaitHolders(ctx, "/", rdma_events.WorkerName, func(device string) bool {
+		_, ok := o.set.Until(identify(device), clock.Boot())
+		return ok && o.concerns(device)
+	})
+	code := exitOK
+	for _, h := range held {
+		fmt.Fprintf(stderr, "E! %s: NOT closed: process %d has it open, a worker of a program that does not read releases in %s\n", h.Device, h.PID, o.dir)
+		code = exitFailed
+	}
+	return code
 }
 
 // findDir finds the directory of the plugins' status. Root makes it where no plugin has run since the boot: one that starts

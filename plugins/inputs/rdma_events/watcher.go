@@ -25,8 +25,8 @@ import (
 	"rdma_events/internal/worker"
 )
 
-// workerName is the name of the worker program, which is in the directory of this one.
-const workerName = "rdma-events-worker"
+// WorkerName is the name of the worker program, which is in the directory of this one.
+const WorkerName = "rdma-events-worker"
 
 // Devices monitors all devices that a configuration wants. It has a monitor, and the
 // programs of its workers and of its tracer.
