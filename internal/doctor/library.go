@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"rdma_events/internal/verbs"
 )
 
 // oldestLibrary is the first release of rdma-core whose libibverbs has every
@@ -119,7 +121,7 @@ func providerOf(driver string) string {
 	others := map[string]string{
 		"rdma_rxe": "rxe", "ice": "irdma", "i40e": "irdma", "bnxt_en": "bnxt_re", "qede": "qedr", "be2net": "ocrdma",
 		"hns3": "hns", "hfi1": "hfi1verbs", "ib_qib": "ipathverbs", "ib_mthca": "mthca", "iw_cxgb4": "cxgb4",
-		"mlx5_ib": "mlx5", "mlx4_ib": "mlx4",
+		"mlx5_ib": "mlx5", "mlx4_ib": "mlx4", verbs.DriverScalable: "mlx5",
 	}
 	if name, ok := others[driver]; ok {
 		return name

@@ -1,5 +1,10 @@
 package verbs
 
+// DriverScalable is the driver of the scalable functions of mlx5. A driver on the auxiliary bus is named after its module, here
+// mlx5_core (auxiliary_driver_register in include/linux/auxiliary_bus.h; mlx5_sf_driver in
+// drivers/net/ethernet/mellanox/mlx5/core/sf/dev/driver.c). The RDMA device above it is that of mlx5_ib, as with any other function.
+const DriverScalable = "mlx5_core.sf"
+
 // DriverRaisesEvents reports whether a kernel driver, named as in DeviceAttr.Driver,
 // raises asynchronous events at all. efa raises none (Linux 7.3,
 // drivers/infiniband/hw/efa).
@@ -40,7 +45,7 @@ func HandleIsCommand(driver string) bool { return HandleCommands(driver) > 0 }
 // driver that is not known has none.
 func CommandsOf(driver string) CommandSet {
 	switch driver {
-	case "mlx5_core", "mlx5_ib", "mlx4_core", "mlx4_ib":
+	case "mlx5_core", DriverScalable, "mlx5_ib", "mlx4_core", "mlx4_ib":
 		return NewCommandSet(CommandHWCounters, CommandQueryPort, CommandQueryQP)
 	case "efa", "hns3", "hns_roce_hw_v2", "hns", "erdma", "ionic":
 		return NewCommandSet(CommandHWCounters, CommandQueryQP)
