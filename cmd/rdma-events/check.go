@@ -71,11 +71,14 @@ func meaning(path string, c *rdma_events.Config, here []verbs.Found, odd []strin
 	}
 	for _, d := range here {
 		name := d.Name
-		if d.VirtualFunction {
+		switch {
+		case d.Scalable:
+			name += " (a scalable function)"
+		case d.VirtualFunction:
 			name += " (a virtual function)"
 		}
 		names = append(names, name)
-		if c.Watches(d) {
+		if c.Watches(d, here) {
 			watched = append(watched, d.Name)
 			if until := released(d); until != "" {
 				closed = append(closed, d.Name+" "+until)
@@ -85,6 +88,9 @@ func meaning(path string, c *rdma_events.Config, here []verbs.Found, odd []strin
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: backend %s, probe %s\n", path, c.Backend, probing(c))
 	fmt.Fprintf(&b, "devices here: %s\nwatched: %s\n", listed(names), listed(watched))
+	if skipped := c.ExplainSkipped(here); skipped != "" {
+		fmt.Fprintf(&b, "skipped: %s\n", skipped)
+	}
 	if len(closed) > 0 {
 		fmt.Fprintf(&b, "not open: %s\n", listed(closed))
 	}
@@ -111,7 +117,7 @@ func meaningOfHosts(c *rdma_events.Config, here []verbs.Found) string {
 		names = append(names, p.Name)
 	}
 	for _, d := range here {
-		if c.Watches(d) && f.Wants(d.Name) {
+		if c.Watches(d, here) && f.Wants(d.Name) {
 			devices = append(devices, d.Name)
 		}
 	}

@@ -127,7 +127,7 @@ func patient(config string) (*doctor.System, error) {
 		}
 		p := doctor.PluginConfig{
 			Simulated: c.Simulated(), WorkerPath: c.WorkerPath, Records: c.Recorder.Directory, ExpectedDown: c.ExpectsDown,
-			Vectors: c.Probe.CountVectors, Events: c.Applications.Events, TracerPath: c.Applications.TracerPath,
+			VirtualFunctions: c.Functions(), Vectors: c.Probe.CountVectors, Events: c.Applications.Events, TracerPath: c.Applications.TracerPath,
 		}
 		p.Fabric = fabricOf(&c)
 		if err := c.Check(); err != nil && !errors.Is(err, rdma_events.ErrNoTracer) { // the doctor examines the tracer itself

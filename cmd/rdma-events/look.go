@@ -42,7 +42,7 @@ func look(ctx context.Context, config string) (_ *health.Status, err error) {
 	}
 	wanted := 0
 	for _, d := range here {
-		if c.Watches(d) {
+		if c.Watches(d, here) {
 			wanted++
 		}
 	}
@@ -77,7 +77,8 @@ func opened(ctx context.Context, devices *rdma_events.Devices, wanted int) ([]me
 		case <-tick.C:
 		case <-ctx.Done():
 		}
-		points, _ := devices.Gather(time.Now())
+		points, own := devices.Gather(time.Now())
+		points = append(points, own)
 		if ctx.Err() != nil || settled(points) >= wanted {
 			stop()
 			return points, <-ended

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"rdma_events/internal/verbs"
 	"rdma_events/plugins/inputs/rdma_events"
 )
 
@@ -181,6 +182,21 @@ odd: expected_down: mlx4_0:2: mlx4_0 is not here now
 odd: expect: mlx5_7 is not here now, so it is reported as missing
 ok
 `, stdout.String())
+}
+
+func TestCheckCountsFunctionsThatAreSkipped(t *testing.T) {
+	c := rdma_events.DefaultConfig()
+	c.Backend = "sim" // no device of this host is asked about
+	physical := verbs.Found{Name: "mlx5_0", PCI: "0000:3b:00.0"}
+	virtual := verbs.Found{Name: "mlx5_1", PCI: "0000:3b:00.2", VirtualFunction: true, Parent: physical.PCI}
+	scalable := verbs.Found{Name: "mlx5_2", VirtualFunction: true, Scalable: true, Parent: physical.PCI}
+	require.Equal(t, `x.conf: backend sim, probe auto every 1s
+devices here: mlx5_0, mlx5_1 (a virtual function), mlx5_2 (a scalable function)
+watched: mlx5_0
+skipped: 2 virtual or scalable functions are not watched, because their physical functions are visible here; virtual_functions = true watches all
+ok
+`, meaning("x.conf", &c, []verbs.Found{physical, virtual, scalable}, nil))
+	require.Contains(t, meaning("x.conf", &c, []verbs.Found{virtual, scalable}, nil), "\nwatched: mlx5_1, mlx5_2\nok\n")
 }
 
 func TestCheckSaysWhomThisHostPings(t *testing.T) {

@@ -259,8 +259,8 @@ func (o *releaseFlags) summary(plugins []release.Plugin, named []string) string 
 // identify returns what is known of a device of this host without asking its driver.
 func identify(device string) verbs.Found {
 	devices := sysfs.New("/sys")
-	f := verbs.Found{Name: device, NodeGUID: devices.NodeGUID(device)}
-	f.PCI, _ = devices.PCIFunctionOf(device)
+	f, _ := devices.Function(device) // without the network devices, if they cannot be listed
+	f.NodeGUID = devices.NodeGUID(device)
 	return f
 }
 

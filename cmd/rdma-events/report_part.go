@@ -75,7 +75,7 @@ func (q *hostPart) query(now time.Time) report.HostQuery {
 	h.Programs.Verbs = system.Libraries(q.Programs.Library, "").Verbs
 	for _, name := range q.Devices {
 		d := report.DeviceQuery{Name: name, Driver: fs.Device(name).Driver}
-		d.PCI, _ = fs.PCIFunctionOf(name)
+		d.PCI, _ = fs.CardOf(name)
 		d.Provider = system.Libraries(q.Programs.Library, d.Driver).Provider
 		h.Devices = append(h.Devices, d)
 		h.Modules = append(h.Modules, doctor.Companion(d.Driver))

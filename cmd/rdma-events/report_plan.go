@@ -136,7 +136,7 @@ func (p *reportPlan) devices(ctx context.Context, o *reportFlags) []report.Part 
 			parts = append(parts, report.Empty(report.DescribeDevice(d.Name), report.LeftOutError(until+": it is not opened; rdma-events resume ends that")))
 			continue
 		}
-		asked := p.unknown == nil && p.config.Watches(d) || o.device != "" && (o.config == "" || p.unknown != nil)
+		asked := p.unknown == nil && p.config.Watches(d, here) || o.device != "" && (o.config == "" || p.unknown != nil)
 		if !asked {
 			excluded = append(excluded, d.Name)
 			continue
@@ -177,9 +177,7 @@ func (p *reportPlan) present(ctx context.Context) ([]verbs.Found, error) {
 	}
 	var found []verbs.Found
 	for _, name := range names {
-		f := identify(name)
-		f.VirtualFunction = fs.VirtualFunction(name)
-		found = append(found, f)
+		found = append(found, identify(name))
 	}
 	return found, nil
 }

@@ -35,6 +35,8 @@ type examination struct {
 	plugin   PluginConfig
 	telegraf []Result // from reading the configuration
 	devices  []device // the devices that the plugin would watch
+	excluded []string // devices that the plugin would not watch because of their names
+	skipped  int      // functions that it would not watch because of virtual_functions
 	released []Result // about the devices that it would watch, and that are released: nothing touches them
 
 	worker     Worker // nil if it could not be opened: see workerErr
@@ -56,7 +58,7 @@ type check func(*examination) []Result
 // result depends on.
 func checks() []check {
 	return []check{
-		checkReleased, checkModules, checkNodes, checkLibrary, checkProviders, checkLockedMemory, checkNetns,
+		checkReleased, checkNotWatched, checkModules, checkNodes, checkLibrary, checkProviders, checkLockedMemory, checkNetns,
 		checkContainer, checkPorts, checkExtState, checkAddresses, checkFirmware, checkProbes, checkEvents, checkRemoval, checkWorker,
 		checkTracer, checkFabric, checkRecords, checkKernelLog, checkTelegraf,
 	}
@@ -90,8 +92,17 @@ func (x *examination) findDevices() {
 	if err != nil {
 		return // no device is visible; checkModules reports that
 	}
-	for _, name := range names {
+	here := make([]verbs.Found, len(names))
+	for i, name := range names {
+		here[i], _ = x.Sysfs.Function(name) // without the network devices, if they cannot be listed
+	}
+	for i, name := range names {
 		if x.plugin.Watches != nil && !x.plugin.Watches(name) {
+			x.excluded = append(x.excluded, name)
+			continue
+		}
+		if !x.plugin.VirtualFunctions.Watches(here[i], here) {
+			x.skipped++
 			continue
 		}
 		if text := x.releasedUntil(name); text != "" {

@@ -398,8 +398,61 @@ func TestADeviceThatIsExcludedIsNotTouched(t *testing.T) {
 		return PluginConfig{Watches: func(d string) bool { return d != "mlx5_0" }}, nil
 	}
 	s.OpenNode = func(path string) error { t.Error("opened", path); return nil }
-	Run(t.Context(), s)
+	r := Run(t.Context(), s)
 	require.Empty(t, w.tried)
+	require.Equal(t, []Result{{Check: "not_watched", Status: Skipped, Text: "mlx5_0: left out by devices, devices_exclude or ports"}},
+		r.of("not_watched"))
+	require.LessOrEqual(t, r.Status, Warn)
+}
+
+// withScalable has a scalable function on the card, without a node.
+func withScalable() tree {
+	const function = "sys/devices/0000:3b:00.0/mlx5_core.sf.2"
+	return healthy().with(tree{
+		"sys/class/infiniband/mlx5_2":                 "-> ../../devices/0000:3b:00.0/mlx5_core.sf.2/infiniband/mlx5_2",
+		function + "/driver":                          "-> ../../../bus/auxiliary/drivers/mlx5_core.sf",
+		function + "/infiniband/mlx5_2/device":        "-> ../../../mlx5_core.sf.2",
+		function + "/infiniband/mlx5_2/ports/1/state": "1: DOWN\n",
+		"sys/bus/auxiliary/drivers/mlx5_core.sf/x":    "",
+	})
+}
+
+func TestFunctionThatIsNotWatchedIsCountedAndNotJudged(t *testing.T) {
+	for name, row := range map[string]struct {
+		want verbs.VirtualFunctions
+		text string
+	}{
+		"default": {verbs.VirtualAlone, "1 virtual or scalable function is not watched, because its physical function is visible here; " +
+			"virtual_functions = true watches all"},
+		"none": {verbs.VirtualNone, "1 virtual or scalable function is not watched, as virtual_functions = false says"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := host(t, withScalable(), workingWorker())
+			s.Config = "/etc/telegraf/telegraf.d/rdma_events.conf"
+			s.Plugin = func(string) (PluginConfig, error) { return PluginConfig{VirtualFunctions: row.want}, nil }
+			r := Run(t.Context(), s)
+			require.Equal(t, OK, r.Status, "%+v", r.Results)
+			require.Equal(t, []Result{{Check: "not_watched", Status: Skipped, Text: row.text}}, r.of("not_watched"))
+			for _, one := range r.Results {
+				require.NotContains(t, one.Subject, "mlx5_2")
+			}
+		})
+	}
+}
+
+func TestWatchedScalableFunctionIsJudged(t *testing.T) {
+	s := host(t, withScalable(), workingWorker())
+	s.Config = "/etc/telegraf/telegraf.d/rdma_events.conf"
+	s.Plugin = func(string) (PluginConfig, error) { return PluginConfig{VirtualFunctions: verbs.VirtualAll}, nil }
+	r := Run(t.Context(), s)
+	require.Empty(t, r.of("not_watched"))
+	require.Contains(t, r.of("device_nodes"), Result{Check: "device_nodes", Subject: "mlx5_2", Status: Fail, Text: "it has no uverbs node",
+		Fix: s.asRoot("modprobe ib_uverbs")})
+	for _, one := range r.of("providers") {
+		require.Equal(t, OK, one.Status, "the provider of mlx5 is there: %+v", one)
+	}
+	require.Equal(t, "mlx5_ib", Companion("mlx5_core.sf"))
+	require.Equal(t, "mlx5_core.sf", (&device{DeviceAttr: s.Sysfs.Device("mlx5_2")}).logged())
 }
 
 func TestAPortThatIsDownByDesignIsNoWarning(t *testing.T) {

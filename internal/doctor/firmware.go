@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -8,6 +9,14 @@ import (
 
 	"rdma_events/internal/verbs"
 )
+
+// logged returns the word that finds the device's lines in the kernel log. Those of a scalable function begin with its driver.
+func (d *device) logged() string {
+	if d.Driver == verbs.DriverScalable {
+		return d.Driver
+	}
+	return cmp.Or(d.PCIAddress, d.Driver, d.Name)
+}
 
 // answerLimit is how long a device's firmware may take for one reading of a counter.
 const answerLimit = 5 * time.Second
@@ -30,7 +39,7 @@ func checkFirmware(x *examination) []Result {
 				r.Text = "its port has no hw_counters here: the plugin queries the probe's queue pair"
 			}
 		case err != nil:
-			r.Status, r.Text, r.Fix = Warn, err.Error(), "dmesg | grep "+d.PCIAddress
+			r.Status, r.Text, r.Fix = Warn, err.Error(), "dmesg | grep "+d.logged()
 		default:
 			r.Text = fmt.Sprintf("answers a reading of a hw_counter in %s", took.Round(time.Microsecond))
 		}

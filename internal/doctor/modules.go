@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"rdma_events/internal/verbs"
 )
 
 // companions returns the modules that create the RDMA devices of network cards,
@@ -12,7 +14,7 @@ func companions() map[string]string {
 	return map[string]string{
 		"mlx5_core": "mlx5_ib", "mlx4_core": "mlx4_ib", "ice": "irdma", "i40e": "irdma", "bnxt_en": "bnxt_re",
 		"cxgb4": "iw_cxgb4", "qede": "qedr", "be2net": "ocrdma", "mana": "mana_ib", "ionic": "ionic_rdma",
-		"hns3": "hns_roce_hw_v2",
+		"hns3": "hns_roce_hw_v2", verbs.DriverScalable: "mlx5_ib",
 	}
 }
 

@@ -93,8 +93,10 @@ type PluginConfig struct {
 	Events       bool                               // applications.events
 	TracerPath   string                             // "" means the default
 	Records      string                             // recorder.directory
-	Watches      func(device string) bool           // nil means all devices
+	Watches      func(device string) bool           // nil means all devices; VirtualFunctions leaves out some of them
 	ExpectedDown func(device string, port int) bool // nil means no port
+	// VirtualFunctions is which virtual and scalable functions are watched.
+	VirtualFunctions verbs.VirtualFunctions
 	// Vectors returns how many completion vectors are probed on each port of a
 	// device that has that many; has is 0 if that is unknown. Nil means one vector.
 	Vectors func(has int) int

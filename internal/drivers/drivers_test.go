@@ -12,6 +12,7 @@ import (
 func TestDeviceFindsItsRow(t *testing.T) {
 	for _, c := range []struct{ kernel, transport, want string }{
 		{"mlx5_core", "infiniband", "mlx5"},
+		{"mlx5_core.sf", "infiniband", "mlx5"},
 		{"ice", "infiniband", "irdma, RoCE"},
 		{"ice", "iwarp", "irdma, iWARP"},
 		{"erdma", "iwarp", "erdma"},
@@ -26,6 +27,18 @@ func TestDeviceFindsItsRow(t *testing.T) {
 	}
 	_, ok := Find("a driver of tomorrow", "infiniband")
 	require.False(t, ok)
+}
+
+func TestScalableFunctionsOfMlx5AreLikeItsOthers(t *testing.T) {
+	const function, scalable = "mlx5_core", "mlx5_core.sf"
+	require.NotZero(t, verbs.CommandsOf(scalable))
+	require.Equal(t, verbs.CommandsOf(function), verbs.CommandsOf(scalable))
+	require.Equal(t, verbs.HandleCommands(function), verbs.HandleCommands(scalable))
+	require.Equal(t, verbs.DriverRaisesEvents(function), verbs.DriverRaisesEvents(scalable))
+	require.Equal(t, verbs.DriverReportsState(function), verbs.DriverReportsState(scalable))
+	for _, running := range []Release{{5, 15}, {6, 1}, {6, 12}} {
+		require.Equal(t, Unload(function, running), Unload(scalable, running), running)
+	}
 }
 
 func TestRowsAreWhole(t *testing.T) {

@@ -183,15 +183,17 @@ func mellanox() []Driver {
 		{
 			Known: ByStandin, Standin: profiled,
 			State: OfDevice, StateFile: "hw/mlx5/main.c",
-			Name: "mlx5", Kernel: []string{"mlx5_core", "mlx5_ib"}, Devices: "NVIDIA ConnectX-4 and later, BlueField", Disassociates: Release{6, 1},
-			Events: all + ", speed", Probe: "`ud_send`, `rc_write`; on InfiniBand `rc_write`",
+			Name: "mlx5", Kernel: []string{"mlx5_core", verbs.DriverScalable, "mlx5_ib"}, Devices: "NVIDIA ConnectX-4 and later, BlueField",
+			Disassociates: Release{6, 1},
+			Events:        all + ", speed", Probe: "`ud_send`, `rc_write`; on InfiniBand `rc_write`",
 			LinkDowned: "yes; on Ethernet unknown whether it counts",
 			FlushMoves: []string{"req_cqe_flush_error", "resp_cqe_flush_error"}, First: verbs.MethodUDSend,
 			Costs:    queuePairs(Costs{PortQuery: 5, LinkDowned: 1, PKey: 1, HWCounter: 4}),
 			Ethernet: queuePairs(Costs{PortQuery: 2, PortSpeed: 3, LinkDowned: 1, PKey: 1, HWCounter: 4, LinkState: 1, Statistics: 46}),
 			Notes: "`flush` is counted as an error, and so never taken by `auto`. A device in error state answers an open with EAGAIN and " +
 				"commands with ENOLINK, and may recover. With rdma-core 62 and Linux 7.3, each query of an Ethernet port costs up to three " +
-				"more commands, for `rate_effective_gbps`. An arm fires for what came before it. Representors have no RC queue pairs.",
+				"more commands, for `rate_effective_gbps`. An arm fires for what came before it. Representors have no RC queue pairs. " +
+				"Scalable functions, whose driver is `mlx5_core.sf`, are like other functions.",
 			// CreateAH: none. providers/mlx5/verbs.c, mlx5_create_ah, queries the port only if the query at the open has failed
 			// (mlx5_set_context, mlx5.c; it has a place for two ports), and asks the kernel for the MAC address, which is no command (hw/mlx5/ah.c).
 			// Files: mlx5/mad.c, process_pma_cmd: each file of counters is a command, on both link layers. mlx5/counters.c,

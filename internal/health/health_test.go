@@ -271,6 +271,20 @@ critical  mlx5_0:1 command-stuck: the firmware does not answer hw_counters, sinc
 	require.Equal(t, "mlx5_0:1 port-down since 2026-11-23 12:02; 2 more", s.Line(noon.Add(day)))
 }
 
+func TestFunctionsThatAreNotWatchedAreCounted(t *testing.T) {
+	k, h := NewKeeper("v1", "gpu-17"), healthy()
+	h.collector.FunctionsSkipped = 2
+	s := after(k, h, noon, 0)
+	require.Equal(t, 2, s.FunctionsSkipped)
+	require.Empty(t, s.Problems)
+	var b strings.Builder
+	require.NoError(t, s.WriteText(&b, "gpu-17", noon))
+	require.Contains(t, b.String(), "\n2 virtual or scalable functions left out; virtual_functions = true watches all\nno problems\n")
+	h.collector.FunctionsSkipped = 0
+	other := after(k, h, noon.Add(time.Minute), 0)
+	require.Zero(t, Merge([]*Status{s, other}).FunctionsSkipped, "the other plugin watches them")
+}
+
 func TestCommandsOfADeviceAreInItsStatus(t *testing.T) {
 	k, h := NewKeeper("v1", "gpu-17"), healthy()
 	h.command.TookP.P99 = 45_000

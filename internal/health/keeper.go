@@ -88,6 +88,7 @@ func (k *Keeper) Observe(points []measure.Point, now time.Time) *Status {
 		case *measure.FabricPort:
 			k.fabricPort(p, silent[subject{device: p.Device, port: p.Port}])
 		case *measure.Collector:
+			k.status.FunctionsSkipped = p.FunctionsSkipped
 			k.grows(&pluginLate, subject{}, p.Queue.Skipped, "%d intervals were skipped, because Telegraf did not read")
 			if p.Recorder != nil {
 				k.grows(&recorderFailing, subject{}, p.Recorder.Errors+p.Recorder.Lost, "the recorder cannot write, %d failed writes and lost records in all")

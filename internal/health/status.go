@@ -20,13 +20,15 @@ const (
 
 // Status is how the devices of a host are. What is unknown is absent from its JSON.
 type Status struct {
-	Schema   int       `json:"schema"`
-	Version  string    `json:"version"` // of the program
-	Host     string    `json:"host"`
-	Time     time.Time `json:"time"` // of the values
-	Source   Source    `json:"source"`
-	Devices  []Device  `json:"devices"`
-	Problems []Problem `json:"problems"` // the most severe ones first
+	Schema  int       `json:"schema"`
+	Version string    `json:"version"` // of the program
+	Host    string    `json:"host"`
+	Time    time.Time `json:"time"` // of the values
+	Source  Source    `json:"source"`
+	Devices []Device  `json:"devices"`
+	// FunctionsSkipped are the virtual and scalable functions that virtual_functions leaves out.
+	FunctionsSkipped int       `json:"functions_skipped,omitempty"`
+	Problems         []Problem `json:"problems"` // the most severe ones first
 }
 
 // Device is a device. What it is stays known after it has been opened once.
@@ -138,6 +140,7 @@ func Merge(all []*Status) *Status {
 	merged.Devices, merged.Problems = []Device{}, []Problem{}
 	at := map[string]int{}
 	for _, s := range all {
+		merged.FunctionsSkipped = min(merged.FunctionsSkipped, s.FunctionsSkipped) // one plugin may watch what another one skips
 		for _, d := range s.Devices {
 			i, there := at[d.Device]
 			switch {

@@ -22,6 +22,9 @@ func (s *Status) WriteText(w io.Writer, first string, now time.Time) error {
 	if len(s.Devices) == 0 {
 		b.WriteString("no devices\n")
 	}
+	if n := s.FunctionsSkipped; n > 0 {
+		fmt.Fprintf(&b, "%s left out; virtual_functions = true watches all\n", counted(uint64(n), "virtual or scalable function"))
+	}
 	for _, p := range s.Problems {
 		fmt.Fprintf(&b, "%-8s  %s: %s, since %s\n", p.Severity, joined(" ", p.where(), p.ID), joined("", p.Text), moment(p.Since, now))
 	}

@@ -35,16 +35,12 @@ func scan(sysfs sysfs.FS, indexes func() (map[string]int, error)) ([]verbs.Found
 		if verbs.Shortage(err) != "" {
 			return nil, err
 		}
-		pci, driver := sysfs.PCIFunctionOf(name)
-		found = append(found, verbs.Found{
-			Name:            name,
-			PCI:             pci,
-			Driver:          driver,
-			Index:           index,
-			Node:            nodes[name],
-			NodeGUID:        guid,
-			VirtualFunction: sysfs.VirtualFunction(name),
-		})
+		f, err := sysfs.Function(name)
+		if verbs.Shortage(err) != "" {
+			return nil, err
+		}
+		f.Index, f.Node, f.NodeGUID = index, nodes[name], guid
+		found = append(found, f)
 	}
 	return found, nil
 }

@@ -9,18 +9,20 @@ import (
 
 // Collector is the point of rdma_collector.
 type Collector struct {
-	Devices        int
-	Workers        int
-	WorkerRestarts uint64
-	WorkersStuck   int
-	AsyncEvents    uint64
-	DeliveryP      aggregate.Percentiles // from the return of ibv_get_async_event until the monitor handles the event
-	WorkerRSS      uint64                // bytes, sum of all workers
-	Queue          Queue
-	Usage          Usage
-	EvidenceMerged uint64
-	Recorder       *Recorder // nil: nothing is recorded
-	At             time.Time
+	Devices int
+	// FunctionsSkipped are the virtual and scalable functions that virtual_functions leaves out.
+	FunctionsSkipped int
+	Workers          int
+	WorkerRestarts   uint64
+	WorkersStuck     int
+	AsyncEvents      uint64
+	DeliveryP        aggregate.Percentiles // from the return of ibv_get_async_event until the monitor handles the event
+	WorkerRSS        uint64                // bytes, sum of all workers
+	Queue            Queue
+	Usage            Usage
+	EvidenceMerged   uint64
+	Recorder         *Recorder // nil: nothing is recorded
+	At               time.Time
 }
 
 // Queue counts the points that wait to be emitted, the points that were merged or
@@ -71,6 +73,8 @@ func watchRows() []field[Collector] {
 	return []field[Collector]{
 		integer("devices", "", "devices that are present and not excluded",
 			func(c *Collector) int64 { return int64(c.Devices) }),
+		maybe("functions_skipped", "", "virtual and scalable functions that are present and that `virtual_functions` leaves out",
+			func(c *Collector) (int64, bool) { return int64(c.FunctionsSkipped), c.FunctionsSkipped > 0 }),
 		integer("workers", "", "worker processes that run", func(c *Collector) int64 { return int64(c.Workers) }),
 		counter("worker_restarts", "workers started beyond the first of each device",
 			func(c *Collector) uint64 { return c.WorkerRestarts }),

@@ -90,7 +90,7 @@ func attributeRows() []field[Device] {
 			func(v *Device) (int64, bool) { return int64(v.Attr.Vectors), known(v) }),
 		maybe("events_supported", "", "0 where the driver raises no asynchronous events",
 			func(v *Device) (int64, bool) { return bit(v.Attr.EventsSupported), known(v) }),
-		maybe("is_vf", "", "1 for an SR-IOV virtual function",
+		maybe("is_vf", "", "1 for an SR-IOV virtual function or a scalable function",
 			func(v *Device) (int64, bool) { return bit(v.Attr.VirtualFunction), known(v) }),
 		maybe("numa_node", "", "NUMA node; not there where the host has none",
 			func(v *Device) (int64, bool) { return int64(v.Attr.NUMANode), known(v) && v.Attr.NUMANode >= 0 }),

@@ -93,15 +93,9 @@ func (c *Config) isReassigned(old verbs.Found, found []verbs.Found) bool {
 		case f.PCI == old.PCI:
 			return true
 		}
-		return own.Master != "" && slot(f.PCI) == slot(old.PCI) && c.Function(f.PCI).Master == own.Master
+		return own.Master != "" && verbs.PCISlot(f.PCI) == verbs.PCISlot(old.PCI) && c.Function(f.PCI).Master == own.Master
 	})
 }
 
 // isLater reports whether f may have come after old: the kernel's indexes grow.
 func isLater(f, old verbs.Found) bool { return f.Index < 0 || old.Index < 0 || f.Index > old.Index }
-
-// slot returns a PCI address without the function's number.
-func slot(address string) string {
-	before, _, _ := strings.Cut(address, ".")
-	return before
-}

@@ -167,7 +167,7 @@ func TestChangesOfGIDsHaveTimesOfTheirOwn(t *testing.T) {
 
 // Pods and virtual machines get functions with names that never come back.
 func TestAVirtualFunctionThatHasGoneIsForgottenAndAPhysicalOneIsNot(t *testing.T) {
-	h := start(t, func(c *Config) { c.VirtualFunctions = true })
+	h := start(t, func(c *Config) { c.VirtualFunctions = verbs.VirtualAll })
 	vf := found("mlx5_7", 7)
 	vf.VirtualFunction = true
 	h.finds(found("mlx5_0", 0), vf)

@@ -32,7 +32,7 @@ type Config struct {
 	Now func() (wall, mono, boot int64)
 
 	Devices          func(name string) bool             // devices to monitor; nil: all
-	VirtualFunctions bool                               // monitor virtual functions too
+	VirtualFunctions verbs.VirtualFunctions             // which virtual and scalable functions to monitor
 	Ports            func(device string, port int) bool // ports to count; nil: the first verbs.MaxPorts
 	Expect           []string                           // devices that are reported even if never seen
 	ExpectedDown     func(device string, port int) bool // ports that are down by design; nil: none

@@ -17,9 +17,9 @@ import (
 // time may call Gather, also before and after Run.
 func (m *Monitor) Gather(now time.Time) ([]measure.Point, *measure.Collector) {
 	t := m.clock.read()
-	devices, forgotten, found, discovered := m.list(&t)
+	devices, forgotten, found, skipped, discovered := m.list(&t)
 	g := gathering{t: &t, now: now, elapsed: t.mono - m.gathered, tmp: &m.scratch}
-	g.collector.At = now
+	g.collector.At, g.collector.FunctionsSkipped = now, skipped
 	m.gathered = t.mono
 	for _, d := range devices {
 		d.absence(found, &t)

@@ -37,6 +37,7 @@ type Monitor struct {
 	devices    []*Device // by name
 	last       []verbs.Found
 	discovered bool // discovery has answered
+	functions  functions
 	forgotten  totals
 
 	// Used only by the goroutine that calls Gather.
@@ -100,6 +101,7 @@ func (m *Monitor) update(ctx context.Context, found []verbs.Found) {
 	t := m.clock.read()
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.chooseFunctions(found)
 	for _, d := range m.devices {
 		if !slices.ContainsFunc(found, func(f verbs.Found) bool { return f.Name == d.name && m.wants(f) }) {
 			d.vanish(m.nameNow(d, found), &t)
@@ -153,8 +155,9 @@ func (d *Device) legsChanged(t *moment) {
 	}
 }
 
+// wants reports whether a device of the set that chooseFunctions got last is monitored. The caller holds m.mu.
 func (m *Monitor) wants(f verbs.Found) bool {
-	return m.cfg.Devices(f.Name) && (m.cfg.VirtualFunctions || !f.VirtualFunction)
+	return m.cfg.Devices(f.Name) && !m.functions.skipped[f.Name]
 }
 
 func (d *Device) identity() (f verbs.Found, seen bool) {
@@ -173,11 +176,11 @@ func (m *Monitor) device(name string) *Device {
 }
 
 // list returns the present state. The returned slices do not change any more.
-func (m *Monitor) list(t *moment) (devices []*Device, forgotten totals, found []verbs.Found, discovered bool) {
+func (m *Monitor) list(t *moment) (devices []*Device, forgotten totals, found []verbs.Found, skipped int, discovered bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.forget(t)
-	return slices.Clone(m.devices), m.forgotten, m.last, m.discovered
+	return slices.Clone(m.devices), m.forgotten, m.last, len(m.functions.skipped), m.discovered
 }
 
 func (m *Monitor) listDevices() []*Device {

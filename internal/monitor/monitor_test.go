@@ -73,7 +73,7 @@ func TestADeviceThatIsNotWantedIsNotTouched(t *testing.T) {
 }
 
 func TestVirtualFunctionsAreWatchedOnRequest(t *testing.T) {
-	h := start(t, func(c *Config) { c.VirtualFunctions = true })
+	h := start(t, func(c *Config) { c.VirtualFunctions = verbs.VirtualAll })
 	vf := found("mlx5_2", 2)
 	vf.VirtualFunction = true
 	h.finds(vf)

@@ -104,7 +104,8 @@ func ReadHost(root fs.FS, q HostQuery) *Host {
 			one.PCI = r.function(d.PCI)
 		}
 		h.Devices = append(h.Devices, one)
-		names = append(names, d.Driver)
+		module, _, _ := strings.Cut(d.Driver, ".") // a driver on the auxiliary bus has the name of its module before a dot
+		names = append(names, module)
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {

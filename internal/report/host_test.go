@@ -28,8 +28,8 @@ func TestHostFactsAreReadFromItsFiles(t *testing.T) {
 	}
 	h := ReadHost(os.DirFS(root), HostQuery{
 		Time: moment, Name: "node17", Kernel: Kern{"6.1.0", "#1 SMP", "x86_64"}, Programs: Programs{Plugin: "v1.2.3"},
-		Devices: []DeviceQuery{{"mlx5_0", "mlx5_core", "mlx5 44.0", "0000:3b:00.0"}, {"rxe0", "rdma_rxe", "", ""}},
-		Modules: []string{"ib_core", "mlx5_core", "", "../../etc", "rdma_cm"},
+		Devices: []DeviceQuery{{"mlx5_0", "mlx5_core", "mlx5 44.0", "0000:3b:00.0"}, {"rxe0", "rdma_rxe", "", ""}, {"mlx5_2", "mlx5_core.sf", "", ""}},
+		Modules: []string{"ib_core", "", "../../etc", "rdma_cm"},
 	})
 	require.Equal(t, map[string]string{"id": "debian", "version_id": "12", "pretty_name": "Debian GNU/Linux 12 (bookworm)"}, h.Distribution)
 	require.Equal(t, time.Unix(1795451404, 0).UTC(), h.Booted)
@@ -41,6 +41,7 @@ func TestHostFactsAreReadFromItsFiles(t *testing.T) {
 			map[string]uint64{"correctable RxErr": 3, "correctable BadTLP": 0},
 		}},
 		{"rxe0", "rdma_rxe", "", nil},
+		{"mlx5_2", "mlx5_core.sf", "", nil},
 	}, h.Devices)
 }
 
@@ -55,4 +56,15 @@ func TestNamesOfADeviceAreThoseInTheKernelsLines(t *testing.T) {
 	companion := func(driver string) string { return map[string]string{"mlx5_core": "mlx5_ib"}[driver] }
 	require.Equal(t, []string{"mlx5_0", "0000:3b:00.0", "mlx5_core", "mlx5_ib", "eth0", "bond0", "gone0"},
 		Names(sys, []string{"mlx5_0", "mlx5_0", "gone0"}, companion))
+}
+
+func TestNamesOfAScalableFunctionAreThoseInTheKernelsLines(t *testing.T) {
+	sys := t.TempDir()
+	function := sys + "/devices/0000:3b:00.0/mlx5_core.sf.2"
+	require.NoError(t, os.MkdirAll(function, 0o755))
+	require.NoError(t, os.MkdirAll(sys+"/class/infiniband/mlx5_2", 0o755))
+	require.NoError(t, os.Symlink(function, sys+"/class/infiniband/mlx5_2/device"))
+	require.NoError(t, os.Symlink("/sys/bus/auxiliary/drivers/mlx5_core.sf", function+"/driver"))
+	companion := func(driver string) string { return map[string]string{"mlx5_core.sf": "mlx5_ib"}[driver] }
+	require.Equal(t, []string{"mlx5_2", "0000:3b:00.0", "mlx5_core.sf", "mlx5_ib"}, Names(sys, []string{"mlx5_2"}, companion))
 }

@@ -21,7 +21,7 @@ func Names(sys string, devices []string, companion func(driver string) string) [
 	}
 	for _, device := range devices {
 		add(device)
-		address, driver := fs.PCIFunctionOf(device)
+		address, driver := fs.CardOf(device)
 		add(address)
 		add(driver)
 		add(companion(driver))

@@ -2,6 +2,11 @@ package verbs
 
 import "strings"
 
+// DriverScalable is the driver of the scalable functions of mlx5. A driver on the auxiliary bus is named after its module, here
+// mlx5_core (auxiliary_driver_register in include/linux/auxiliary_bus.h; mlx5_sf_driver in
+// drivers/net/ethernet/mellanox/mlx5/core/sf/dev/driver.c). The RDMA device above it is that of mlx5_ib, as with any other function.
+const DriverScalable = "mlx5_core.sf"
+
 // DriverRaisesEvents reports whether a kernel driver, named as in DeviceAttr.Driver,
 // raises asynchronous events at all. efa raises none (Linux 7.3,
 // drivers/infiniband/hw/efa).
@@ -42,7 +47,7 @@ func HandleIsCommand(driver string) bool { return HandleCommands(driver) > 0 }
 // driver that is not known has none.
 func CommandsOf(driver string) CommandSet {
 	switch driver {
-	case "mlx5_core", "mlx5_ib", "mlx4_core", "mlx4_ib":
+	case "mlx5_core", DriverScalable, "mlx5_ib", "mlx4_core", "mlx4_ib":
 		return NewCommandSet(CommandHWCounters, CommandQueryPort, CommandQueryQP)
 	case "efa", "hns3", "hns_roce_hw_v2", "hns", "erdma", "ionic":
 		return NewCommandSet(CommandHWCounters, CommandQueryQP)
@@ -63,7 +68,7 @@ func ProviderOf(driver string) string {
 	others := map[string]string{
 		"rdma_rxe": "rxe", "ice": "irdma", "i40e": "irdma", "bnxt_en": "bnxt_re", "qede": "qedr", "be2net": "ocrdma",
 		"hns3": "hns", "hfi1": "hfi1verbs", "ib_qib": "ipathverbs", "ib_mthca": "mthca", "iw_cxgb4": "cxgb4",
-		"mlx5_ib": "mlx5", "mlx4_ib": "mlx4",
+		"mlx5_ib": "mlx5", "mlx4_ib": "mlx4", DriverScalable: "mlx5",
 	}
 	if name, ok := others[driver]; ok {
 		return name

@@ -19,9 +19,16 @@ type Found struct {
 	Pending         bool
 	Unwatchable     string
 	NodeGUID        string // "" if unknown
-	VirtualFunction bool
+	VirtualFunction bool   // of SR-IOV, or a scalable function
+	// Scalable tells a scalable function from a virtual one of SR-IOV. It is on the auxiliary bus and has no PCI function of its own.
+	Scalable bool
+	// Parent is the PCI address of the physical function that a virtual or scalable function is a part of; "" if unknown.
+	// ParentNetDev is set if a network device of the Parent is visible.
+	Parent       string
+	ParentNetDev bool
 	// PCI is the address of the device's PCI function, and Driver is the driver of that
-	// function, as in "mlx5_core". Both are "" if unknown, as for a soft device.
+	// function, as in "mlx5_core". Both are "" if unknown, as for a soft device, and for a scalable
+	// function.
 	PCI, Driver string
 	// Added is how many times the kernel reported that a device of this name was added,
 	// while the name was watched. It is needed because a device that leaves the network

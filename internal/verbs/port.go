@@ -119,13 +119,13 @@ type DeviceAttr struct {
 	AlwaysActive    bool // the driver reports each port as active, whatever its link does
 	NodeGUID        string
 	SysImageGUID    string
-	PCIAddress      string
+	PCIAddress      string // of a scalable function, that of its physical function
 	NUMANode        int
 	BoardID         string
 	Driver          string // kernel driver, as in "mlx5_core" or "rdma_rxe"
 	Transport       string // "infiniband", "iwarp", "usnic", ...
 	Firmware        string
-	VirtualFunction bool
+	VirtualFunction bool // of SR-IOV, or a scalable function
 	CountsFlushes   bool // the driver has a counter of flushed work requests, which operators watch
 }
 

@@ -319,7 +319,7 @@ func (s FS) CountsFlushes(device string) bool {
 		return anyFile(dir, flushCounters...)
 	}
 	driver := driverOf(dir)
-	return driver == "mlx5_core" || driver == "mlx4_core" && !s.VirtualFunction(device)
+	return driver == "mlx5_core" || driver == verbs.DriverScalable || driver == "mlx4_core" && !s.VirtualFunction(device)
 }
 
 // anyFile reports whether a file or directory below dir matches one of the patterns, which are

@@ -140,7 +140,8 @@ func TestHiddenFlushCounterIsAssumedByDriver(t *testing.T) {
 		function bool
 		want     bool
 	}{
-		{"mlx5_core", false, true}, {"mlx5_core", true, true}, {"mlx4_core", false, true}, {"mlx4_core", true, false}, {"bnxt_en", false, false},
+		{"mlx5_core", false, true}, {"mlx5_core", true, true}, {"mlx5_core.sf", false, true},
+		{"mlx4_core", false, true}, {"mlx4_core", true, false}, {"bnxt_en", false, false},
 	} {
 		root := t.TempDir()
 		device := filepath.Join(root, "class/infiniband/roce0")

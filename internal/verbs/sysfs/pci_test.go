@@ -41,3 +41,32 @@ func TestOnlyAHardwareDeviceIsOnAPCIFunction(t *testing.T) {
 		require.Empty(t, address+driver, name)
 	}
 }
+
+func TestFunctionHasItsPhysicalFunction(t *testing.T) {
+	const physical = "0000:3b:00.0"
+	for _, row := range []struct {
+		files tree
+		want  verbs.Found
+	}{
+		{mlx5(), verbs.Found{Name: "mlx5_0", PCI: physical, Driver: "mlx5_core"}},
+		{mlx5(), verbs.Found{Name: "mlx5_1", VirtualFunction: true, Parent: physical, PCI: "0000:3b:00.3", Driver: "mlx5_core"}},
+		{scalable(), verbs.Found{Name: "mlx5_2", VirtualFunction: true, Scalable: true, Parent: physical}},
+		{rxe(), verbs.Found{Name: "rxe0"}},
+	} {
+		f, err := row.files.mount(t).Function(row.want.Name)
+		require.NoError(t, err)
+		require.Equal(t, row.want, f)
+	}
+	files := scalable()
+	files["devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/net/enp59s0f0np0/mtu"] = "1500\n"
+	f, err := files.mount(t).Function("mlx5_2")
+	require.NoError(t, err)
+	require.True(t, f.ParentNetDev)
+}
+
+func TestScalableFunctionIsOnTheCardOfItsPhysicalFunction(t *testing.T) {
+	address, driver := scalable().mount(t).CardOf("mlx5_2")
+	require.Equal(t, []string{"0000:3b:00.0", "mlx5_core.sf"}, []string{address, driver})
+	address, driver = mlx5().mount(t).CardOf("mlx5_1")
+	require.Equal(t, []string{"0000:3b:00.3", "mlx5_core"}, []string{address, driver})
+}

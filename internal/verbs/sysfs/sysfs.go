@@ -1,6 +1,7 @@
 package sysfs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -123,23 +124,25 @@ func (s FS) ReadNodeGUID(name string) (string, error) {
 	return strings.ToLower(strings.TrimSpace(string(text))), err
 }
 
-// VirtualFunction reports whether the device is an SR-IOV virtual function. It
+// VirtualFunction reports whether the device is an SR-IOV virtual function or a scalable function. It
 // asks no driver.
 func (s FS) VirtualFunction(name string) bool {
-	return exists(s.device(name), "device/physfn")
+	return exists(s.device(name), "device/physfn") || s.isScalable(name)
 }
 
 // Device returns the attributes of a device that sysfs has: all of DeviceAttr
-// but Ports, Vectors, AlwaysActive and CountsFlushes.
+// but Ports, Vectors, AlwaysActive and CountsFlushes. The PCI address of a scalable function is that of
+// its physical function.
 func (s FS) Device(name string) verbs.DeviceAttr {
 	dir := s.device(name)
 	driver := driverOf(dir)
+	address := cmp.Or(pciAddress(linkBase(dir, "device")), s.scalableParent(name))
 	return verbs.DeviceAttr{
 		Name:            name,
 		EventsSupported: verbs.DriverRaisesEvents(driver),
 		NodeGUID:        s.NodeGUID(name),
 		SysImageGUID:    strings.ToLower(readAttr(dir, "sys_image_guid")),
-		PCIAddress:      pciAddress(linkBase(dir, "device")),
+		PCIAddress:      address,
 		NUMANode:        parseNUMANode(readAttr(dir, "device/numa_node")),
 		BoardID:         readAttr(dir, "board_id"),
 		Driver:          driver,

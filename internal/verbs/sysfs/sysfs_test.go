@@ -138,6 +138,21 @@ func (files tree) mount(t *testing.T) sysfs.FS {
 	return sysfs.New(root)
 }
 
+// scalable is a scalable function on the auxiliary bus, below the physical function of a card.
+func scalable() tree {
+	const function = "devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/mlx5_core.sf.2/"
+	return tree{
+		"class/infiniband/mlx5_2":                "-> ../../" + function + "infiniband/mlx5_2",
+		"bus/auxiliary/drivers/mlx5_core.sf/x":   "",
+		"bus/pci/devices/0000:3b:00.0":           "-> ../../../devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0",
+		function + "driver":                      "-> ../../../../../bus/auxiliary/drivers/mlx5_core.sf",
+		function + "net/enp59s0f0S88/mtu":        "1500\n",
+		function + "infiniband/mlx5_2/device":    "-> ../../../mlx5_core.sf.2",
+		function + "infiniband/mlx5_2/node_guid": "0000:0000:0000:0000\n",
+		function + "infiniband/mlx5_2/node_type": "1: CA\n",
+	}
+}
+
 func TestSysfsDescribesDevices(t *testing.T) {
 	for _, row := range []struct {
 		name  string
@@ -153,6 +168,10 @@ func TestSysfsDescribesDevices(t *testing.T) {
 		{"a virtual function that answers little", mlx5(), verbs.DeviceAttr{
 			Name: "mlx5_1", EventsSupported: true, PCIAddress: "0000:3b:00.3", NUMANode: -1,
 			Driver: "mlx5_core", Transport: "infiniband", VirtualFunction: true,
+		}},
+		{"a scalable function", scalable(), verbs.DeviceAttr{
+			Name: "mlx5_2", EventsSupported: true, NodeGUID: "0000:0000:0000:0000", PCIAddress: "0000:3b:00.0", NUMANode: -1,
+			Driver: "mlx5_core.sf", Transport: "infiniband", VirtualFunction: true,
 		}},
 		{"a soft device", rxe(), verbs.DeviceAttr{
 			Name: "rxe0", EventsSupported: true,

@@ -19,7 +19,7 @@ type Config struct {
 	Devices          []string           `toml:"devices"`
 	DevicesExclude   []string           `toml:"devices_exclude"`
 	Ports            []string           `toml:"ports"`
-	VirtualFunctions bool               `toml:"virtual_functions"`
+	VirtualFunctions *bool              `toml:"virtual_functions"` // nil: those whose physical function is not visible
 	Expect           []string           `toml:"expect"`
 	ExpectedDown     []string           `toml:"expected_down"`
 	WorkerPath       string             `toml:"worker_path"`

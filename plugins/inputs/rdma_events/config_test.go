@@ -55,6 +55,7 @@ func TestTheSampleSaysTheDefaults(t *testing.T) {
 	c, err = Parse(enabled)
 	require.NoError(t, err)
 	want := DefaultConfig()
+	want.VirtualFunctions = new(bool) // the default is neither true nor false
 	want.DevicesExclude, want.Ports, want.Expect, want.ExpectedDown = []string{}, []string{}, []string{}, []string{}
 	require.Equal(t, want, c)
 
@@ -181,9 +182,10 @@ func TestEveryOptionReachesItsField(t *testing.T) {
     seed = 0
 `)
 	require.NoError(t, err)
+	virtual := true
 	require.Equal(t, Config{
 		Backend: "sim", Devices: []string{"mlx5_*", "bnxt_re{0,1}"}, DevicesExclude: []string{"mlx5_9"},
-		Ports: []string{"mlx5_0:1", "mlx5_1:2"}, VirtualFunctions: true, Expect: []string{"mlx5_0"},
+		Ports: []string{"mlx5_0:1", "mlx5_1:2"}, VirtualFunctions: &virtual, Expect: []string{"mlx5_0"},
 		ExpectedDown: []string{"mlx5_1:2"}, WorkerPath: "/opt/worker", MaxEventPoints: 7,
 		ShutdownTimeout: config.Duration(2 * time.Second),
 		Probe: ProbeConfig{

@@ -41,10 +41,36 @@ func (c *Config) Present(ctx context.Context) ([]verbs.Found, error) {
 	return here, nil
 }
 
-// Watches reports whether the configuration watches a device. The configuration has been checked.
-func (c *Config) Watches(d verbs.Found) bool {
+// Watches reports whether the configuration watches a device, one of those that are here. The configuration has been checked.
+func (c *Config) Watches(d verbs.Found, here []verbs.Found) bool {
 	wants, err := c.Wants()
-	return err == nil && wants(d.Name) && (c.VirtualFunctions || !d.VirtualFunction)
+	return err == nil && wants(d.Name) && c.Functions().Watches(d, here)
+}
+
+// Functions returns which virtual and scalable functions the configuration watches.
+func (c *Config) Functions() verbs.VirtualFunctions {
+	switch {
+	case c.VirtualFunctions == nil:
+		return verbs.VirtualAlone
+	case *c.VirtualFunctions:
+		return verbs.VirtualAll
+	}
+	return verbs.VirtualNone
+}
+
+// ExplainSkipped says how many of the devices that are here are functions that virtual_functions leaves out, and why; "" for none.
+func (c *Config) ExplainSkipped(here []verbs.Found) string {
+	wants, err := c.Wants()
+	n := 0
+	for _, d := range here {
+		if err == nil && wants(d.Name) && !c.Functions().Watches(d, here) {
+			n++
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return c.Functions().Explain(n)
 }
 
 // everyDevice is the default of the option devices, which says nothing of any device.
@@ -93,7 +119,7 @@ func (c *Config) oddHosts(found []verbs.Found) (all []string) {
 	}
 	for _, glob := range f.Devices {
 		g, err := compile([]string{glob})
-		if err == nil && glob != everyDevice && !slices.ContainsFunc(found, func(d verbs.Found) bool { return c.Watches(d) && g.Match(d.Name) }) {
+		if err == nil && glob != everyDevice && !slices.ContainsFunc(found, func(d verbs.Found) bool { return c.Watches(d, found) && g.Match(d.Name) }) {
 			all = append(all, fmt.Sprintf("fabric.devices: %q matches no device that is watched here", glob))
 		}
 	}

@@ -226,7 +226,7 @@ func (c *Config) monitoring(found verbs.Discovery, emit func(measure.Point), log
 		Emit:             emit,
 		Now:              clocks,
 		Devices:          wants,
-		VirtualFunctions: c.VirtualFunctions,
+		VirtualFunctions: c.Functions(),
 		Ports:            c.watches,
 		Expect:           c.Expect,
 		ExpectedDown:     c.ExpectsDown,

@@ -94,14 +94,15 @@ func TestPortsAreWatchedAsNamed(t *testing.T) {
 func TestMonitorGetsTheConfiguredValues(t *testing.T) {
 	c := DefaultConfig()
 	c.ExpectedDown, c.Expect = []string{"mlx5_1:2"}, []string{"mlx5_7"}
-	c.Probe.Histogram, c.Probe.Stages, c.VirtualFunctions = true, true, true
+	c.Probe.Histogram, c.Probe.Stages, c.VirtualFunctions = true, true, new(bool)
 	m, err := c.monitoring(sets{}, func(measure.Point) {}, newLogger(testutil.Logger{}))
 	require.NoError(t, err)
 	require.True(t, m.ExpectedDown("mlx5_1", 2))
 	require.False(t, m.ExpectedDown("mlx5_1", 1))
 	require.False(t, m.ExpectedDown("mlx5_0", 2))
 	require.Equal(t, []string{"mlx5_7"}, m.Expect)
-	require.True(t, m.Histogram && m.Stages && m.VirtualFunctions)
+	require.True(t, m.Histogram && m.Stages)
+	require.Equal(t, verbs.VirtualNone, m.VirtualFunctions)
 	require.Equal(t, 5*time.Minute, m.Window)
 	wall, mono, boot := m.Now()
 	require.InDelta(t, time.Now().UnixNano(), wall, 1e10)
