@@ -112,7 +112,11 @@ func (m *Monitor) update(ctx context.Context, found []verbs.Found) {
 			continue
 		}
 		d := m.device(f.Name)
-		m.applyRelease(ctx, d, f, &t)
+		known := f
+		if old, seen := d.identity(); seen && f.Netns == verbs.NetnsOther {
+			known = old // sysfs has less of a device in another network namespace
+		}
+		m.applyRelease(ctx, d, known, &t)
 		if d.appear(f, &t) {
 			m.supervise(ctx, d)
 		}
@@ -220,7 +224,7 @@ func (m *Monitor) forget(t *moment) {
 func (d *Device) gone() (at int64, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.goneAt, !d.present && !d.expected && !d.watching
+	return d.goneAt, !d.present && !d.netns.other && !d.expected && !d.watching
 }
 
 // leaveBehind ends the supervision of a device that is about to be forgotten, and

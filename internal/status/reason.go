@@ -20,7 +20,8 @@ const (
 	ReasonRecovering    Reason = "recovering"
 	ReasonStarting      Reason = "starting"
 	ReasonReassigned    Reason = "reassigned"
-	ReasonReleased      Reason = "released" // by `rdma-events release`
+	ReasonReleased      Reason = "released"    // by `rdma-events release`
+	ReasonOtherNetns    Reason = "other_netns" // it belongs to another network namespace, which has borrowed it
 )
 
 // End is why a supervised program has ended.

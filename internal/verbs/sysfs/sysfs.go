@@ -70,6 +70,26 @@ func (s FS) Node(name string) (string, error) {
 	return "", verbs.NewOpError("read uverbs node", name, 0, err)
 }
 
+// OtherNetns returns the devices that have a node and that this network namespace does not have, sorted by name: in exclusive
+// mode they belong to other network namespaces. names and nodes are the answers of Devices and Nodes. The class infiniband shows
+// the devices of the network namespace of whoever mounted this sysfs, since it has a tag for each (net_namespace in
+// drivers/infiniband/core/device.c). The class infiniband_verbs has no tags, and shows the nodes of all. OtherNetns asks no driver.
+func (s FS) OtherNetns(names []string, nodes map[string]string) []verbs.Found {
+	var others []verbs.Found
+	for name, node := range nodes {
+		if slices.Contains(names, name) {
+			continue
+		}
+		dir := filepath.Join(s.root, "class/infiniband_verbs", node)
+		others = append(others, verbs.Found{
+			Name: name, Index: -1, Node: node, PCI: pciAddress(linkBase(dir, "device")), Driver: linkBase(dir, "device/driver"),
+			VirtualFunction: exists(dir, "device/physfn"), Netns: verbs.NetnsOther,
+		})
+	}
+	slices.SortFunc(others, func(a, b verbs.Found) int { return strings.Compare(a.Name, b.Name) })
+	return others
+}
+
 // Instance is one registration of a device with the kernel. A device that is removed and added again
 // under the same name and node is another Instance. The zero Instance is unknown.
 type Instance struct {
