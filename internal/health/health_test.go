@@ -194,6 +194,10 @@ func TestWhatIsNoProblem(t *testing.T) {
 		"events of an application that are no errors": func(h *host) {
 			h.app.Types[verbs.EventCommEst], h.app.Unread, h.app.UnreadAge = 40, 40, int64(time.Hour)
 		},
+		"a device that a pod has borrowed": func(h *host) {
+			h.device.Open, h.device.Reason, h.device.InOtherNetns = false, status.ReasonOtherNetns, true
+			h.device.Worker.State, h.port.Known = status.StateStopped, false
+		},
 		"two flaps": func(h *host) { h.port.Flaps = 2 },
 	} {
 		t.Run(name, func(t *testing.T) {
