@@ -237,7 +237,9 @@ func TestDeviceMovedBetweenNamespacesIsReopened(t *testing.T) {
 			t.Logf("open again %v after it came back", took.Round(time.Millisecond))
 		}
 		t.Logf("reported in the other network namespace after %v", reportedAfter.Round(time.Millisecond))
-		requireDropCounted(t, r.Telegraf)
+		if n == 0 { // the third drop within half an hour would raise port-flapping
+			requireDropCounted(t, r.Telegraf)
+		}
 	}
 	// A pod that ends gives its devices back, and one that begins may give them away at once: nobody may have looked in between.
 	away()
@@ -281,7 +283,7 @@ func requireNoLoss(t *testing.T, points []rig.Point) {
 		}
 	}
 	for _, p := range rig.Select(points, "rdma_host") {
-		if p.Int("devices_missing") != 0 || p.Int("flaps") > 4 {
+		if p.Int("devices_missing") != 0 || p.Int("flaps") > 2 { // those of requireDropCounted
 			t.Fatalf("want a host that misses nothing, got %v", p.Fields)
 		}
 	}
