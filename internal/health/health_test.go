@@ -275,6 +275,18 @@ critical  mlx5_0:1 command-stuck: the firmware does not answer hw_counters, sinc
 	require.Equal(t, "mlx5_0:1 port-down since 2026-11-23 12:02; 2 more", s.Line(noon.Add(day)))
 }
 
+func TestDeviceInAnotherNamespaceIsShownWithItsAge(t *testing.T) {
+	k, h := NewKeeper("v1", "gpu-17"), healthy()
+	h.device.Open, h.device.Reason, h.port.Known = false, status.ReasonOtherNetns, false
+	h.device.InOtherNetns, h.device.OtherNetnsNS, h.device.At = true, int64(90*time.Minute), noon
+	s := after(k, h, noon, 0)
+	require.Equal(t, noon.Add(-90*time.Minute), s.Devices[0].AwaySince)
+	var b strings.Builder
+	require.NoError(t, s.WriteText(&b, "gpu-17", noon))
+	require.Contains(t, b.String(), "mlx5_0: mlx5_core, other_netns since 10:30\n")
+	require.Contains(t, b.String(), "no problems\n")
+}
+
 func TestCommandsOfADeviceAreInItsStatus(t *testing.T) {
 	k, h := NewKeeper("v1", "gpu-17"), healthy()
 	h.command.TookP.P99 = 45_000
