@@ -121,7 +121,6 @@ func TestLookDuringAMoveCountsNoRemoval(t *testing.T) {
 		"as before":                            {look: func() []verbs.Found { return []verbs.Found{here("mlx5_1", 1)} }},
 		"without a node, before the worker":    {func() []verbs.Found { f := here("mlx5_1", 1); f.Node = ""; return []verbs.Found{f} }, true},
 		"in neither namespace, before it":      {func() []verbs.Found { return nil }, true},
-		"in the other namespace, before it":    {func() []verbs.Found { return []verbs.Found{away("mlx5_1", 1)} }, true},
 		"in the other namespace, and not back": {look: func() []verbs.Found { return []verbs.Found{away("mlx5_1", 1)} }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -156,6 +155,25 @@ func TestLookDuringAMoveCountsNoRemoval(t *testing.T) {
 			requireNoLoss(t, h, h.gather())
 		})
 	}
+}
+
+// A worker that no uevent reached learns from the plugin that it has to close the device.
+func TestWorkerThatMissedTheMoveIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := start(t, nil)
+		h.finds(here("mlx5_1", 1))
+		sup := h.sup("mlx5_1", 0)
+		h.opens(sup, "mlx5_1")
+		sup.last = func() { h.taken(sup) }
+		h.finds(away("mlx5_1", 1))
+		<-sup.ended
+		synctest.Wait()
+		requireAway(t, h, "mlx5_1", 0)
+		h.finds(here("mlx5_1", 1))
+		h.opens(h.sup("mlx5_1", 1), "mlx5_1")
+		h.mono.Add(int64(time.Hour))
+		requireNoLoss(t, h, h.gather())
+	})
 }
 
 func TestShortVisitToAnotherNamespaceIsNoRemoval(t *testing.T) {
