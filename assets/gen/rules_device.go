@@ -20,7 +20,7 @@ func (o *Options) deviceRules() []rule {
 			fires:  "The device was there since the plugin started, or is in its option expect, and has been gone for a minute.",
 			quiet: "A reset that is over within a minute. A device that was renamed: it goes on under its new name. One whose PCI " +
 				"function was given to another driver, as vfio-pci, or to another RDMA device, as that of a bond. One of expect is missing in both cases. " +
-				"One that is released for maintenance (`rdma-events release`).",
+				"One that is released for maintenance (`rdma-events release`). One that a pod has borrowed: it is present, with reason other_netns.",
 			clears: "When the device is back; or when the plugin restarts, unless the device is in expect. List there what must not be missing.",
 			do: []string{
 				"`rdma link`, `lspci`, and the kernel log: AER errors, a driver that was unloaded, firmware that does not answer.",
@@ -35,7 +35,7 @@ func (o *Options) deviceRules() []rule {
 			steps:   []step{growth("fatals", "rdma_device", 30*time.Minute)},
 			promql:  `increase(rdma_device_fatals_total[30m]) > 0.5`,
 			fires:   "device_fatal was raised within the last half hour: the driver gave the device up, and every application on it has lost its context.",
-			quiet:   "All other events.",
+			quiet:   "All other events. A device_fatal that the kernel raises because it moves the device to another network namespace: fatals leaves it out.",
 			clears:  "Half an hour after the last one.",
 			do: []string{
 				"The kernel log has the driver's reason. A device that is pulled out, or whose driver is unloaded, raises it too.",

@@ -161,6 +161,8 @@ func units() []unit {
 			nil, []int{23, 40}},
 		{"given to vfio", "RDMADeviceMissing", map[string]string{present: "1x20 0x30", status("stopped", "reassigned"): "0x20 1x30"},
 			nil, []int{23, 40}},
+		{"borrowed by a pod", "RDMADeviceMissing", map[string]string{present: "1x50", status("stopped", "other_netns"): "0x20 1x30"},
+			nil, []int{23, 40}},
 		{"another device was renamed", "RDMADeviceMissing", map[string]string{
 			present: "1x20 0x30", `rdma_device_status{host="h",device="e",worker_state="stopped",reason="renamed"}`: "1x50",
 		}, []int{23}, []int{20}},

@@ -80,8 +80,12 @@ func meaning(path string, c *rdma_events.Config, here []verbs.Found, odd []strin
 		names = append(names, name)
 		if c.Watches(d, here) {
 			watched = append(watched, d.Name)
-			if until := released(d); until != "" {
+			until := released(d)
+			switch {
+			case until != "":
 				closed = append(closed, d.Name+" "+until)
+			case d.Netns == verbs.NetnsOther:
+				closed = append(closed, d.Name+" is in another network namespace")
 			}
 		}
 	}

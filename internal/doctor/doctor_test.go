@@ -34,6 +34,19 @@ func TestAHealthyHostIsOKThroughout(t *testing.T) {
 	require.Equal(t, "installed: mlx5 44.0, rxe (ABI rdmav34)", r.of("providers")[0].Text)
 }
 
+func TestDevicesThatPodsBorrowedNeedNoRepair(t *testing.T) {
+	s := host(t, healthy().with(tree{
+		"sys/module/ib_core/parameters/netns_mode": "N\n",
+		"sys/class/infiniband_verbs/uverbs1/ibdev": "mlx5_1\n", "sys/class/infiniband_verbs/uverbs2/ibdev": "mlx5_2\n",
+	}), workingWorker())
+	r := Run(t.Context(), s)
+	require.Equal(t, OK, r.Status, "%+v", r.Results)
+	require.Len(t, r.of("network_namespace"), 1)
+	one := r.of("network_namespace")[0]
+	require.Contains(t, one.Text, "exclusive: mlx5_1, mlx5_2 are in another network namespace")
+	require.Empty(t, one.Fix)
+}
+
 // Each row breaks one thing of the healthy host, and one check has to report it.
 func TestProblemIsReportedWithItsFix(t *testing.T) {
 	const edit = "sudoedit /etc/telegraf/telegraf.d/rdma_events.conf"
@@ -119,11 +132,8 @@ func TestProblemIsReportedWithItsFix(t *testing.T) {
 			Result{"locked_memory", "", Fail, "the limit is 32 KiB, and hardware pins up to 64 KiB", memlock},
 		},
 		{
-			"hidden devices", tree{
-				"sys/module/ib_core/parameters/netns_mode": "N\n",
-				"sys/class/infiniband_verbs/uverbs1/ibdev": "mlx5_1\n",
-			}, nil,
-			Result{"network_namespace", "", Warn, "exclusive: mlx5_1 cannot be watched", "sudo rdma system set netns shared"},
+			"no device in this network namespace", tree{"sys/module/ib_core/parameters/netns_mode": "N\n", "sys/class/infiniband": ""}, nil,
+			Result{"network_namespace", "", Warn, "exclusive: mlx5_0 cannot be watched", "sudo rdma system set netns shared"},
 		},
 		{
 			"few files", nil, func(s *System, _ *fakeWorker) { s.OpenFiles = 64 },

@@ -8,7 +8,8 @@ import (
 
 // checkNetns reports the mode of network namespaces (rdma-system(8)). In
 // exclusive mode devices of other namespaces are hidden. Their nodes in sysfs
-// stay visible, because that class has no namespaces.
+// stay visible, because that class has no namespaces. That some devices are elsewhere needs no
+// repair: pods borrow them. If no device is left here, the doctor may be in the wrong namespace.
 func checkNetns(x *examination) []Result {
 	r := Result{Check: "network_namespace"}
 	switch x.read("sys/module/ib_core/parameters/netns_mode") {
@@ -24,10 +25,23 @@ func checkNetns(x *examination) []Result {
 		r.Text = "exclusive, and no device is in another network namespace"
 		return []Result{r}
 	}
+	if len(x.devices)+len(x.released) > 0 {
+		r.Text = fmt.Sprintf("exclusive: %s in another network namespace (reason other_netns), which the plugin watches again when back here",
+			belonging(hidden))
+		return []Result{r}
+	}
 	r.Status = Warn
 	r.Text = fmt.Sprintf("exclusive: %s cannot be watched from this network namespace", strings.Join(hidden, ", "))
 	r.Fix = x.asRoot("rdma system set netns shared")
 	return []Result{r}
+}
+
+// belonging returns the devices with the verb of the sentence.
+func belonging(devices []string) string {
+	if len(devices) == 1 {
+		return devices[0] + " is"
+	}
+	return strings.Join(devices, ", ") + " are"
 }
 
 func (x *examination) hiddenDevices() []string {

@@ -194,6 +194,10 @@ func TestWhatIsNoProblem(t *testing.T) {
 		"events of an application that are no errors": func(h *host) {
 			h.app.Types[verbs.EventCommEst], h.app.Unread, h.app.UnreadAge = 40, 40, int64(time.Hour)
 		},
+		"a device that a pod has borrowed": func(h *host) {
+			h.device.Open, h.device.Reason, h.device.InOtherNetns = false, status.ReasonOtherNetns, true
+			h.device.Worker.State, h.port.Known = status.StateStopped, false
+		},
 		"two flaps": func(h *host) { h.port.Flaps = 2 },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -283,6 +287,18 @@ func TestFunctionsThatAreNotWatchedAreCounted(t *testing.T) {
 	h.collector.FunctionsSkipped = 0
 	other := after(k, h, noon.Add(time.Minute), 0)
 	require.Zero(t, Merge([]*Status{s, other}).FunctionsSkipped, "the other plugin watches them")
+}
+
+func TestDeviceInAnotherNamespaceIsShownWithItsAge(t *testing.T) {
+	k, h := NewKeeper("v1", "gpu-17"), healthy()
+	h.device.Open, h.device.Reason, h.port.Known = false, status.ReasonOtherNetns, false
+	h.device.InOtherNetns, h.device.OtherNetnsNS, h.device.At = true, int64(90*time.Minute), noon
+	s := after(k, h, noon, 0)
+	require.Equal(t, noon.Add(-90*time.Minute), s.Devices[0].AwaySince)
+	var b strings.Builder
+	require.NoError(t, s.WriteText(&b, "gpu-17", noon))
+	require.Contains(t, b.String(), "mlx5_0: mlx5_core, other_netns since 10:30\n")
+	require.Contains(t, b.String(), "no problems\n")
 }
 
 func TestCommandsOfADeviceAreInItsStatus(t *testing.T) {

@@ -43,6 +43,7 @@ type Device struct {
 	Open        bool      `json:"open"`
 	WorkerState string    `json:"worker_state"`
 	Reason      string    `json:"reason"`
+	AwaySince   time.Time `json:"other_netns_since,omitzero"` // as far as the plugin has seen it in the other network namespace
 	Ports       []Port    `json:"ports,omitempty"`
 	Probes      []Probe   `json:"probes,omitempty"`
 	Commands    []Command `json:"commands,omitempty"`

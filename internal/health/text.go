@@ -40,7 +40,8 @@ func (d *Device) text(b *strings.Builder, now time.Time) {
 	if d.NUMANode != nil {
 		numa = fmt.Sprintf("NUMA node %d", *d.NUMANode)
 	}
-	fmt.Fprintf(b, "%s: %s\n", joined("", d.Device), joined(", ", d.Driver, named("firmware ", d.Firmware), d.BoardID, d.PCIAddress, numa, d.watched()))
+	fmt.Fprintf(b, "%s: %s\n", joined("", d.Device),
+		joined(", ", d.Driver, named("firmware ", d.Firmware), d.BoardID, d.PCIAddress, numa, d.watched(now)))
 	for _, p := range d.Ports {
 		fmt.Fprintf(b, "    port %d: %s\n", p.Port, p.text(now))
 		for _, probe := range d.Probes {
@@ -57,12 +58,18 @@ func (d *Device) text(b *strings.Builder, now time.Time) {
 }
 
 // watched says whether the device is watched, and why not.
-func (d *Device) watched() string {
+func (d *Device) watched(now time.Time) string {
+	since := ""
+	if !d.AwaySince.IsZero() {
+		since = "since " + moment(d.AwaySince, now)
+	}
 	switch {
 	case d.Open:
 		return "watched"
 	case d.Reason == string(status.ReasonReleased):
 		return "released"
+	case d.Reason == string(status.ReasonOtherNetns):
+		return joined(" ", d.Reason, since)
 	case !d.Present:
 		return "missing: " + d.Reason
 	}

@@ -77,7 +77,7 @@ func (n *nodeless) mark(found []verbs.Found, now time.Time) error {
 	loaded := n.sysfs.HasNodeClass()
 	for i := range found {
 		f := &found[i]
-		had[f.Name] = f.Usable() || n.had[f.Name]
+		had[f.Name] = f.Node != "" || n.had[f.Name]
 		if had[f.Name] || !loaded {
 			continue
 		}

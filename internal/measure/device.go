@@ -17,9 +17,12 @@ type Device struct {
 	Removals uint64
 	Fatals   uint64
 	Reason   status.Reason
-	Worker   status.Status
-	Attr     verbs.DeviceAttr // of the last opening; Name "" before the first
-	At       time.Time
+	// OtherNetnsNS is how long the device has been in another network namespace, if InOtherNetns.
+	OtherNetnsNS int64
+	InOtherNetns bool
+	Worker       status.Status
+	Attr         verbs.DeviceAttr // of the last opening; Name "" before the first
+	At           time.Time
 }
 
 // Missing reports whether the device is gone without a reason that is known to be intended.
@@ -29,6 +32,11 @@ func (d *Device) Missing() bool {
 		return false
 	}
 	return !d.Present
+}
+
+// Intended reports whether the device is there and not open for a reason that is known and no fault.
+func (d *Device) Intended() bool {
+	return d.InOtherNetns || d.Reason == status.ReasonReleased || d.Reason == status.ReasonUnwatchable
 }
 
 // Key implements Point.
@@ -62,11 +70,11 @@ var devices = table[Device]{
 		newTag("device", "name of the RDMA device", func(v *Device) string { return v.Device }),
 	},
 	fields: slices.Concat([]field[Device]{
-		yesNo("present", "1 while the host has the device", func(v *Device) bool { return v.Present }),
+		yesNo("present", "1 while the host has the device, also in another network namespace", func(v *Device) bool { return v.Present }),
 		yesNo("open", "1 while a worker has it open", func(v *Device) bool { return v.Open }),
 		counter("opens", "times it was opened", func(v *Device) uint64 { return v.Opens }),
-		counter("removals", "times it was removed", func(v *Device) uint64 { return v.Removals }),
-		counter("fatals", "device_fatal events", func(v *Device) uint64 { return v.Fatals }),
+		counter("removals", "times it was removed from the host", func(v *Device) uint64 { return v.Removals }),
+		counter("fatals", "device_fatal events, but for those that the kernel raises when it moves the device to another network namespace", func(v *Device) uint64 { return v.Fatals }),
 		text("worker_state", "starting, running, backing_off, stuck or stopped",
 			func(v *Device) string { return string(v.Worker.State) }),
 		counter("worker_restarts", "workers started beyond the first",
@@ -74,7 +82,10 @@ var devices = table[Device]{
 		counter("crashes", "workers that ended unasked after they had opened the device; its removal is none",
 			func(v *Device) uint64 { return v.Worker.Crashes }),
 		text("reason", "ok, or why it is not watched: starting, no_library, no_permission, no_device, unsupported, crashed, "+
-			"stuck, removed, renamed, reassigned, released, excluded_netns, limit, recovering or unwatchable (no program here can open it)", func(v *Device) string { return string(v.Reason) }),
+			"stuck, removed, renamed, reassigned, released, other_netns, excluded_netns, limit, recovering or unwatchable (no program here can open it)",
+			func(v *Device) string { return string(v.Reason) }),
+		maybe("other_netns_age_ns", "ns", "how long it has been in another network namespace, as far as the plugin has seen it there",
+			func(v *Device) (int64, bool) { return v.OtherNetnsNS, v.InOtherNetns }),
 	}, attributeRows()),
 }
 

@@ -15,7 +15,7 @@ func TestAHostIsTheSumOfItsDevices(t *testing.T) {
 	h := &Host{HostTotals: totals}
 	for _, p := range []Point{
 		&Device{Present: true, Open: true}, &Device{Present: true}, &Device{Reason: status.ReasonRemoved},
-		&Device{Reason: status.ReasonRenamed},
+		&Device{Reason: status.ReasonRenamed}, &Device{Present: true, Reason: status.ReasonOtherNetns, InOtherNetns: true},
 		&Port{Known: true, HasState: true, State: verbs.PortActive},
 		&Port{Known: true, HasState: true, State: verbs.PortInit},
 		&Port{Known: true, HasState: true, State: verbs.PortDown, Expected: true},

@@ -34,8 +34,12 @@ func (m *Monitor) nameNow(d *Device, found []verbs.Found) alias {
 
 // goesOn reports whether f is the device old, perhaps after a reload of its driver: the
 // kernel's index is the same (verbs.Found.Same), or the node GUID is. A GUID counts only
-// if the PCI function of f is in no bond, since a bond's device takes the GUID of a leg.
+// if the PCI function of f is in no bond, since a bond's device takes the GUID of a leg. Of a device in another
+// network namespace neither is known, but its PCI function is.
 func (c *Config) goesOn(old, f verbs.Found) bool {
+	if (f.Netns == verbs.NetnsOther || old.Netns == verbs.NetnsOther) && f.PCI != "" && f.PCI == old.PCI {
+		return true
+	}
 	return f.Same(old) || sameGUID(f.NodeGUID, old.NodeGUID) && (f.PCI == "" || c.Function(f.PCI).Master == "")
 }
 
@@ -64,7 +68,7 @@ func (d *Device) rename(now alias) {
 func (d *Device) absence(found []verbs.Found, t *moment) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.present || d.expected || d.reason != status.ReasonRemoved && d.reason != status.ReasonReassigned {
+	if d.present || d.expected || d.mayBeMoving() || d.reason != status.ReasonRemoved && d.reason != status.ReasonReassigned {
 		return
 	}
 	d.reason = status.ReasonRemoved

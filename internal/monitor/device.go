@@ -47,6 +47,7 @@ type Device struct {
 	// removals leaves that one out. disproved is set once a worker has opened the device again that
 	// discovery had never missed: then a worker's word counts no removal until it is confirmed.
 	unconfirmed, uncounted, disproved bool
+	netns                             netns
 
 	// Reported by the worker and its Supervisor.
 	led              *ledger.Ledger // nil: no worker runs
@@ -96,15 +97,19 @@ func (d *Device) appear(f verbs.Found, t *moment) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	defer d.emitIfChanged(t)
+	if f.Netns == verbs.NetnsOther {
+		d.moveAway(f, t)
+		return false
+	}
 	// The device is still listed as it was when its worker saw the removal. So the removal
 	// is under way, unless the kernel has reported since then that the device was added.
 	leaving := d.seen && !d.present && !d.renamed && d.listed && f.Same(d.found) && f.Added <= d.found.Added
 	gone := d.present && d.found.Usable() && (!f.Usable() || !f.Same(d.found))
 	d.listed = f.Usable()
-	if d.unconfirmed && (!f.Usable() || !f.Same(d.found) || f.Added > d.found.Added) {
-		d.confirm(t)
-	}
+	d.settleRemoval(f, t)
 	switch {
+	case (gone || d.netns.other) && d.canMove() && !f.Usable():
+		d.lose(t)
 	case gone:
 		d.leave(status.ReasonRemoved, t)
 	case d.present:
@@ -117,6 +122,17 @@ func (d *Device) appear(f verbs.Found, t *moment) bool {
 	}
 	d.enter(f)
 	return d.openable(t)
+}
+
+// settleRemoval handles a report about a device whose removal is unconfirmed: it may confirm or refute the removal.
+func (d *Device) settleRemoval(f verbs.Found, t *moment) {
+	switch {
+	case !d.unconfirmed, f.Usable() && f.Same(d.found) && f.Added <= d.found.Added:
+	case d.cameBack(f):
+		d.comeBack(t)
+	case !d.canMove() || f.Usable():
+		d.confirm(t)
+	}
 }
 
 // update handles a new report about a device that is present. It reports whether a worker
@@ -140,10 +156,15 @@ func (d *Device) update(f verbs.Found, t *moment) bool {
 func (d *Device) enter(f verbs.Found) {
 	same := f.Same(d.found)
 	d.disproved = d.disproved && same
+	moved := d.netns.other || d.cameBack(f)
+	if d.netns.other {
+		d.netns.other = false
+		d.excuseFatals()
+	}
 	d.found, d.seen, d.renamed, d.finished = f, true, false, false
 	d.present, d.reason = true, status.ReasonStarting
 	d.appearances++
-	if same && d.watching && !d.released {
+	if same && d.watching && !d.released && !moved {
 		d.ledgerAppearance = d.appearances
 		d.follow()
 		return
@@ -161,14 +182,18 @@ func (d *Device) vanish(now alias, t *moment) {
 	d.listed = false
 	switch {
 	case now.name != "" && d.seen:
-		d.unconfirmed = false // it was renamed
+		d.unconfirmed, d.netns.other = false, false // it was renamed
 		d.leave(status.ReasonRenamed, t)
 		d.rename(now)
 		d.dismiss()
 	case d.present && d.reason == status.ReasonUnwatchable && !d.expected:
 		d.leave(status.ReasonUnwatchable, t) // nobody misses it
+	case d.present && d.canMove(), d.netns.other:
+		d.lose(t)
 	case d.present:
 		d.leave(status.ReasonRemoved, t)
+	case d.mayBeMoving():
+		d.confirmLost(t)
 	case d.unconfirmed:
 		d.confirm(t)
 	}
@@ -201,7 +226,7 @@ func (d *Device) leave(why status.Reason, t *moment) {
 // certain only once discovery confirms the removal (confirm).
 func (d *Device) leaveByWorker(t *moment) {
 	d.depart(status.ReasonRemoved, t)
-	d.unconfirmed, d.uncounted = true, d.disproved
+	d.unconfirmed, d.uncounted = true, d.disproved || d.canMove()
 	if !d.uncounted {
 		d.removals++
 	}
@@ -313,7 +338,7 @@ func (d *Device) emitPort(p *port, mono int64, t *moment) {
 
 // emitIfChanged emits the device if a visible part of it has changed.
 func (d *Device) emitIfChanged(t *moment) {
-	v := d.view()
+	v := d.view(t)
 	if visible(v) == d.emitted || !d.seen {
 		return
 	}
@@ -326,13 +351,21 @@ func (d *Device) emitIfChanged(t *moment) {
 // visible returns v without the values that no point contains.
 func visible(v measure.Device) measure.Device {
 	v.Worker.PID, v.Worker.Message, v.Worker.Reason = 0, "", ""
+	v.OtherNetnsNS = 0 // it grows without anything having happened
 	return v
 }
 
-func (d *Device) view() measure.Device {
+func (d *Device) view(t *moment) measure.Device {
+	d.countFatals(t)
 	v := measure.Device{
-		Device: d.name, Present: d.present, Open: d.open, Opens: d.opens, Removals: d.removals,
-		Fatals: d.own.counter(verbs.EventDeviceFatal).total(), Reason: d.reason, Worker: d.status, Attr: d.attr,
+		Device: d.name, Present: d.present || d.netns.other, Open: d.open, Opens: d.opens, Removals: d.removals,
+		Fatals: d.netns.fatals, Reason: d.reason, Worker: d.status, Attr: d.attr,
+	}
+	if d.mayBeMoving() {
+		v.Present, v.Reason = true, status.ReasonStarting // for moveLimit at most, unless discovery still finds the device
+	}
+	if d.netns.other {
+		v.InOtherNetns, v.OtherNetnsNS = true, max(0, t.boot-d.netns.since)
 	}
 	switch {
 	case d.released && !d.renamed:
@@ -340,7 +373,8 @@ func (d *Device) view() measure.Device {
 		if d.job == nil {
 			v.Worker.State = status.StateStopped
 		}
-	case d.present && d.job == nil && d.reason == status.ReasonUnwatchable:
+	case d.netns.other && (d.job == nil || d.status.State == ""),
+		d.present && d.job == nil && d.reason == status.ReasonUnwatchable:
 		v.Worker.State = status.StateStopped
 	case d.present && (d.job == nil || d.status.State == ""):
 		v.Worker.State = status.StateStarting // its Supervisor has not reported anything yet

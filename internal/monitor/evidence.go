@@ -150,6 +150,9 @@ func (d *Device) await(p *port, w *trigger, t *moment) {
 
 // judgeDue judges the triggers whose facts are there.
 func (d *Device) judgeDue(t *moment) {
+	if d.mayBeMoving() {
+		return // that it was moved or removed, once it is known, explains what waits
+	}
 	for _, p := range d.ports {
 		p.facts.waiting = slices.DeleteFunc(p.facts.waiting, func(w *trigger) bool {
 			due := w.at + holdEvidence

@@ -7,6 +7,8 @@ import (
 // functions has the virtual and scalable functions that are present and not monitored because of Config.VirtualFunctions.
 type functions struct {
 	skipped map[string]bool // by name; without those that Config.Devices leaves out
+	// elsewhere has, by name, those of other network namespaces that were never in this one: a pod sees the functions of all pods.
+	elsewhere map[string]bool
 	// parents are the physical functions, by PCI address, that have been visible. A driver that registers its devices again removes
 	// them for a while, which must not have all functions of the card monitored.
 	parents map[string]bool
@@ -17,12 +19,12 @@ type functions struct {
 // stays so: a physical function that appears later takes no device away. The caller holds m.mu.
 func (m *Monitor) chooseFunctions(found []verbs.Found) {
 	c := &m.functions
-	c.skipped = make(map[string]bool)
+	c.skipped, c.elsewhere = make(map[string]bool), make(map[string]bool)
 	if c.parents == nil {
 		c.parents = make(map[string]bool)
 	}
 	for _, f := range found {
-		if !f.VirtualFunction {
+		if !f.VirtualFunction && f.Netns != verbs.NetnsOther {
 			c.parents[f.PCI] = true
 		}
 	}
@@ -33,8 +35,12 @@ func (m *Monitor) chooseFunctions(found []verbs.Found) {
 		if !m.cfg.VirtualFunctions.Watches(f, found) {
 			c.parents[f.Parent] = true
 		}
-		if c.parents[f.Parent] && m.cfg.VirtualFunctions != verbs.VirtualAll {
+		switch {
+		case m.cfg.VirtualFunctions == verbs.VirtualAll:
+		case c.parents[f.Parent]:
 			c.skipped[f.Name] = true
+		case f.Netns == verbs.NetnsOther:
+			c.elsewhere[f.Name] = true
 		}
 	}
 	if n := len(c.skipped); n > 0 && !c.logged {

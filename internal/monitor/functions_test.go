@@ -122,3 +122,19 @@ func TestFunctionOfAPortInALAGStaysSkipped(t *testing.T) {
 	h.finds(vf)
 	require.Equal(t, "mlx5_bond_0", names(h.gather()))
 }
+
+// In exclusive mode a pod that has a function sees that the others are in other network namespaces.
+func TestFunctionInAPodIsWatchedBesideThoseOfOtherPods(t *testing.T) {
+	h := start(t, nil)
+	own, other, physical := virtual("mlx5_4", 4), scalable("mlx5_5", -1), on(physicalAddress, "mlx5_0", -1)
+	own.Netns, other.Netns, physical.Netns = verbs.NetnsOwn, verbs.NetnsOther, verbs.NetnsOther
+	h.finds(own, other, physical)
+	s := h.gather()
+	require.Equal(t, "mlx5_0 mlx5_4", names(s))
+	require.Equal(t, status.ReasonOtherNetns, s.Devices[0].Reason)
+	require.Equal(t, status.ReasonStarting, s.Devices[1].Reason)
+	require.Zero(t, s.Collector.FunctionsSkipped)
+	own.Netns = verbs.NetnsOther
+	h.finds(own, other, physical)
+	require.Equal(t, "mlx5_0 mlx5_4", names(h.gather()), "one that was here is not forgotten")
+}

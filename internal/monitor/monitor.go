@@ -114,7 +114,11 @@ func (m *Monitor) update(ctx context.Context, found []verbs.Found) {
 			continue
 		}
 		d := m.device(f.Name)
-		m.applyRelease(ctx, d, f, &t)
+		known := f
+		if old, seen := d.identity(); seen && f.Netns == verbs.NetnsOther {
+			known = old // sysfs has less of a device in another network namespace
+		}
+		m.applyRelease(ctx, d, known, &t)
 		if d.appear(f, &t) {
 			m.supervise(ctx, d)
 		}
@@ -157,7 +161,7 @@ func (d *Device) legsChanged(t *moment) {
 
 // wants reports whether a device of the set that chooseFunctions got last is monitored. The caller holds m.mu.
 func (m *Monitor) wants(f verbs.Found) bool {
-	return m.cfg.Devices(f.Name) && !m.functions.skipped[f.Name]
+	return m.cfg.Devices(f.Name) && !m.functions.skipped[f.Name] && !m.functions.elsewhere[f.Name]
 }
 
 func (d *Device) identity() (f verbs.Found, seen bool) {
@@ -223,7 +227,7 @@ func (m *Monitor) forget(t *moment) {
 func (d *Device) gone() (at int64, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.goneAt, !d.present && !d.expected && !d.watching
+	return d.goneAt, !d.present && !d.netns.other && !d.expected && !d.watching
 }
 
 // leaveBehind ends the supervision of a device that is about to be forgotten, and

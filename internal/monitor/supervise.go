@@ -103,12 +103,14 @@ func (d *Device) retryNow(t *moment) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.retry(t)
+	d.emitIfChanged(t)
 }
 
 // retry starts another attempt to open a device if its worker and discovery have
 // disagreed for so long that its removal cannot still be under way. The caller holds
 // d.mu.
 func (d *Device) retry(t *moment) {
+	d.confirmLost(t)
 	if d.job == nil || d.job.over || t.mono-d.goneAt < int64(lingering) {
 		return
 	}

@@ -34,10 +34,23 @@ type Found struct {
 	// while the name was watched. It is needed because a device that leaves the network
 	// namespace and comes back keeps its Index and may keep its node.
 	Added int
+	// Netns is which network namespaces have the device. Of a device that only another one has, Index, NodeGUID, ParentNetDev and
+	// Added are not known.
+	Netns Netns
 }
 
+// Netns is which network namespaces have a device (rdma-system(8)).
+type Netns int
+
+// The modes. In exclusive mode a device belongs to one network namespace, and an administrator can move it to another.
+const (
+	NetnsShared Netns = iota // all of them
+	NetnsOwn                 // exclusive mode: that of this process
+	NetnsOther               // exclusive mode: another one, so that this process can neither open the device nor ask for it
+)
+
 // Usable reports whether the device can be opened.
-func (f Found) Usable() bool { return f.Node != "" }
+func (f Found) Usable() bool { return f.Node != "" && f.Netns != NetnsOther }
 
 // Same reports whether f and g are the same device, perhaps renamed in between.
 func (f Found) Same(g Found) bool {

@@ -17,7 +17,8 @@ const (
 	VirtualAll
 )
 
-// Watches reports whether a device is watched as far as its function decides that. found has all devices that are visible.
+// Watches reports whether a device is watched as far as its function decides that. found has all devices;
+// those of other network namespaces are not visible.
 func (v VirtualFunctions) Watches(f Found, found []Found) bool {
 	switch {
 	case !f.VirtualFunction || v == VirtualAll:
@@ -33,7 +34,7 @@ func (v VirtualFunctions) Watches(f Found, found []Found) bool {
 // this one's, the network device of this one is not there either.
 func (f Found) isOf(g Found) bool {
 	switch {
-	case g.VirtualFunction:
+	case g.VirtualFunction, g.Netns == NetnsOther:
 		return false
 	case f.Parent == "" || f.Parent == g.PCI:
 		return true

@@ -69,6 +69,7 @@ func Places() []Place {
 		{Command: "modprobe -r mlx5_ib", Where: releases, Says: "func TestModprobeReleasesBeforeItUnloads("},
 		{Command: "sudo apt-get install -y libibverbs1 ibverbs-providers", NotRun: "this host has them"},
 		{Command: "sudo rdma system set netns shared", NotRun: "it concerns all users of a host"},
+		{Command: "sudo ip -all netns exec rdma dev", NotRun: "it enters all network namespaces of a host"},
 		{Command: "grep . /sys/fs/cgroup/system.slice/telegraf.service/rdma.max", NotRun: "Telegraf is no service here"},
 		{
 			Command: "sudo -u telegraf rdma-events doctor -config /etc/telegraf/telegraf.d/rdma_events.conf",

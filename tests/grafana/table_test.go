@@ -78,14 +78,18 @@ func TestOnlyTheLastReasonMakesADeviceMissing(t *testing.T) {
 		for host, reasons := range map[string][2]string{
 			"gone": {"removed", "removed"}, "given back": {"reassigned", "removed"},
 			"given away": {"removed", "reassigned"}, "called otherwise": {"removed", "renamed"},
-			"in maintenance": {"removed", "released"},
+			"in maintenance": {"removed", "released"}, "borrowed": {"other_netns", "other_netns"},
 		} {
 			reason := reasons[0]
 			if now.Sub(at) < 90*time.Second {
 				reason = reasons[1]
 			}
-			fmt.Fprintf(&lines, "rdma_device,host=%s,device=mlx5_0 present=0i,open=0i,worker_state=\"stopped\",reason=%q %d\n",
-				strings.ReplaceAll(host, " ", `\ `), reason, at.UnixNano())
+			present := 0
+			if reason == "other_netns" {
+				present = 1
+			}
+			fmt.Fprintf(&lines, "rdma_device,host=%s,device=mlx5_0 present=%di,open=0i,worker_state=\"stopped\",reason=%q %d\n",
+				strings.ReplaceAll(host, " ", `\ `), present, reason, at.UnixNano())
 		}
 	}
 	require.NoError(t, src.Server.Write(t.Context(), src.Database, &lines))

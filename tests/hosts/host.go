@@ -26,6 +26,8 @@ type host struct {
 	Lasts   lasting  `toml:"lasts"`  // how long the points go on after the last event before the commands run, as in "65s"
 	Devices []device `toml:"device"`
 	Events  []event  `toml:"event"` // what happens while the plugin runs, in this order
+
+	ExclusiveNetns bool `toml:"exclusive_netns"` // each device belongs to one network namespace
 }
 
 // lasting is a duration in the form of time.ParseDuration.
@@ -139,6 +141,10 @@ func (h *host) build(dir string) error {
 	if _, err := standin.Map(filepath.Join(dir, "nodes", "library")); err != nil {
 		return err
 	}
+	mode := map[bool]string{false: "Y\n", true: "N\n"}[h.ExclusiveNetns]
+	if err := standin.WriteFile(filepath.Join(dir, "sys/module/ib_core/parameters/netns_mode"), mode); err != nil {
+		return err
+	}
 	for i := range h.Devices {
 		if err := h.Devices[i].build(dir, i); err != nil {
 			return fmt.Errorf("build %s: %w", h.Devices[i].Name, err)
@@ -198,7 +204,7 @@ func (d *device) build(dir string, index int) error {
 	node := "uverbs" + strconv.Itoa(index)
 	verbs := filepath.Join(below, "infiniband_verbs", node)
 	return errors.Join(
-		standin.WriteFile(filepath.Join(verbs, "ibdev"), d.Name+"\n"),
+		standin.WriteFile(filepath.Join(verbs, "ibdev"), d.Name+"\n"), link(verbs, "device", below),
 		link(filepath.Join(sys, "class/infiniband_verbs"), node, verbs),
 		standin.WriteFile(filepath.Join(dir, "nodes", node), ""),
 	)

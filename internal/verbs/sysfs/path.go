@@ -297,8 +297,14 @@ func readEntry(dir string, i int) (entry string, ok bool, err error) {
 // (parameter netns_mode of ib_core: "N"; "Y" is the shared mode, and kernels without the
 // parameter have no other).
 func (s FS) ExclusiveNetns() bool {
+	exclusive, _ := s.ReadExclusiveNetns()
+	return exclusive
+}
+
+// ReadExclusiveNetns is ExclusiveNetns, with the reason why the mode cannot be read.
+func (s FS) ReadExclusiveNetns() (bool, error) {
 	mode, err := os.ReadFile(filepath.Join(s.root, "module/ib_core/parameters/netns_mode"))
-	return err == nil && strings.TrimSpace(string(mode)) == "N"
+	return strings.TrimSpace(string(mode)) == "N", err
 }
 
 // flushCounters count flushed work requests: those of mlx5, and mlx4's diag_basic

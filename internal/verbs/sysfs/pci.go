@@ -11,12 +11,9 @@ import (
 // Function describes the PCI function of a device, or the scalable function that it is: the fields of Found but Index, Node, NodeGUID
 // and Added. The error is that of listing network devices. Function asks no driver.
 func (s FS) Function(name string) (verbs.Found, error) {
-	f := verbs.Found{Name: name, VirtualFunction: s.VirtualFunction(name), Scalable: s.isScalable(name)}
-	f.PCI, f.Driver = s.PCIFunctionOf(name)
-	f.Parent = pciAddress(linkBase(s.device(name), "device/physfn"))
-	if f.Scalable {
-		f.Parent = s.scalableParent(name)
-	}
+	dir := s.device(name)
+	f := functionAt(dir, driverOf(dir))
+	f.Name = name
 	if f.Parent == "" {
 		return f, nil
 	}
@@ -28,27 +25,38 @@ func (s FS) Function(name string) (verbs.Found, error) {
 	return f, nil
 }
 
+// functionAt describes the function below a class device, of infiniband or infiniband_verbs, whose driver is known: the fields
+// VirtualFunction, Scalable, Parent, PCI and Driver of Found.
+func functionAt(dir, driver string) verbs.Found {
+	f := verbs.Found{VirtualFunction: exists(dir, "device/physfn"), Parent: pciAddress(linkBase(dir, "device/physfn"))}
+	switch {
+	case isScalable(driver):
+		f.VirtualFunction, f.Scalable, f.Parent = true, true, scalableParent(dir)
+	case driver == linkBase(dir, "device/driver"): // a soft device is below the network card's function on older kernels
+		if f.PCI = pciAddress(linkBase(dir, "device")); f.PCI != "" {
+			f.Driver = driver
+		}
+	}
+	return f
+}
+
 // CardOf returns the address of the PCI function of a device, or of the one that a scalable function is on, and the driver of the
 // device. Both are "" for a soft device. It asks no driver.
 func (s FS) CardOf(name string) (address, driver string) {
-	if s.isScalable(name) {
-		return s.scalableParent(name), driverOf(s.device(name))
+	dir := s.device(name)
+	if driver := driverOf(dir); isScalable(driver) {
+		return scalableParent(dir), driver
 	}
 	return s.PCIFunctionOf(name)
 }
 
-// isScalable reports whether the device is a scalable function. Its driver is on the auxiliary bus, and is named MODULE.sf.
-func (s FS) isScalable(name string) bool {
-	return strings.HasSuffix(driverOf(s.device(name)), ".sf")
-}
+// isScalable reports whether a driver is that of scalable functions. It is on the auxiliary bus, and is named MODULE.sf.
+func isScalable(driver string) bool { return strings.HasSuffix(driver, ".sf") }
 
-// scalableParent returns the address of the PCI function that a scalable function is on, "" for another device. It is the parent
-// of the device on the auxiliary bus.
-func (s FS) scalableParent(name string) string {
-	if !s.isScalable(name) {
-		return ""
-	}
-	below, err := filepath.EvalSymlinks(filepath.Join(s.device(name), "device"))
+// scalableParent returns the address of the PCI function that a scalable function is on: the parent of the device on the auxiliary
+// bus.
+func scalableParent(dir string) string {
+	below, err := filepath.EvalSymlinks(filepath.Join(dir, "device"))
 	if err != nil {
 		return ""
 	}
@@ -77,9 +85,6 @@ func (s FS) PCIFunction(address string) verbs.PCIFunction {
 // card's function. It asks no driver.
 func (s FS) PCIFunctionOf(name string) (address, driver string) {
 	dir := s.device(name)
-	address, driver = pciAddress(linkBase(dir, "device")), linkBase(dir, "device/driver")
-	if address == "" || driver != driverOf(dir) {
-		return "", ""
-	}
-	return address, driver
+	f := functionAt(dir, driverOf(dir))
+	return f.PCI, f.Driver
 }

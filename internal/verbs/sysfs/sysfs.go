@@ -1,7 +1,6 @@
 package sysfs
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -74,6 +73,25 @@ func (s FS) Node(name string) (string, error) {
 	return "", verbs.NewOpError("read uverbs node", name, 0, err)
 }
 
+// OtherNetns returns the devices that have a node and that this network namespace does not have, sorted by name: in exclusive
+// mode they belong to other network namespaces. names and nodes are the answers of Devices and Nodes. The class infiniband shows
+// the devices of the network namespace of whoever mounted this sysfs, since it has a tag for each (net_namespace in
+// drivers/infiniband/core/device.c). The class infiniband_verbs has no tags, and shows the nodes of all. OtherNetns asks no driver.
+func (s FS) OtherNetns(names []string, nodes map[string]string) []verbs.Found {
+	var others []verbs.Found
+	for name, node := range nodes {
+		if slices.Contains(names, name) {
+			continue
+		}
+		dir := filepath.Join(s.root, "class/infiniband_verbs", node)
+		f := functionAt(dir, linkBase(dir, "device/driver"))
+		f.Name, f.Index, f.Node, f.Netns = name, -1, node, verbs.NetnsOther
+		others = append(others, f)
+	}
+	slices.SortFunc(others, func(a, b verbs.Found) int { return strings.Compare(a.Name, b.Name) })
+	return others
+}
+
 // Instance is one registration of a device with the kernel. A device that is removed and added again
 // under the same name and node is another Instance. The zero Instance is unknown.
 type Instance struct {
@@ -127,7 +145,8 @@ func (s FS) ReadNodeGUID(name string) (string, error) {
 // VirtualFunction reports whether the device is an SR-IOV virtual function or a scalable function. It
 // asks no driver.
 func (s FS) VirtualFunction(name string) bool {
-	return exists(s.device(name), "device/physfn") || s.isScalable(name)
+	dir := s.device(name)
+	return functionAt(dir, driverOf(dir)).VirtualFunction
 }
 
 // Device returns the attributes of a device that sysfs has: all of DeviceAttr
@@ -136,7 +155,10 @@ func (s FS) VirtualFunction(name string) bool {
 func (s FS) Device(name string) verbs.DeviceAttr {
 	dir := s.device(name)
 	driver := driverOf(dir)
-	address := cmp.Or(pciAddress(linkBase(dir, "device")), s.scalableParent(name))
+	address := pciAddress(linkBase(dir, "device"))
+	if isScalable(driver) {
+		address = scalableParent(dir)
+	}
 	return verbs.DeviceAttr{
 		Name:            name,
 		EventsSupported: verbs.DriverRaisesEvents(driver),

@@ -184,57 +184,129 @@ func requireEventsCounted(t *testing.T, r *rig.Telegraf, events int) {
 	rig.RequireCountersNeverFall(t, points)
 }
 
-// Linux takes the device away from the processes that have it open, as with a removal. The plugin gets no events from
-// the other namespace until the device comes back.
+// Linux takes the device away from the processes that have it open, as with a removal. The class infiniband_verbs still shows the
+// device while another network namespace has it. The plugin gets no events from there until the device comes back.
 func TestDeviceMovedBetweenNamespacesIsReopened(t *testing.T) {
 	guest.RequireGuest(t)
 	guest.LoadDriver(t, guest.Driver())
 	guest.RDMA(t, "system", "set", "netns", "exclusive") // refused while there is another namespace
 	guest.IP(t, "netns", "attach", "home", "1")
 	guest.IP(t, "netns", "add", "other")
-	unprivileged(t, func(t *testing.T, start func(string) *rig.Telegraf) {
-		const move = "rdma dev set netns"
-		a := newAdmin(t)
-		r := start(fastProbe)
-		awaitProbe(r, bestMethod(), 5)
-		// This kernel loads ib_uverbs when a process requests the node, and not with the driver.
-		for line := range strings.Lines(r.Log()) {
-			// This user may not make the directory of the status.
-			if strings.Contains(line, "permission denied") && !strings.Contains(line, "rdma_events-status") {
-				t.Errorf("want the node there before the first worker may use no other, got: %s", line)
-			}
+	guest.AddDevice(t, device, guest.Driver(), netdev)
+	const move = "rdma dev set netns"
+	a := newAdmin(t)
+	away := func() { a.do(move, func() { guest.RDMA(t, "dev", "set", device, "netns", "other") }) }
+	back := func() {
+		a.do(move, func() { guest.IP(t, "netns", "exec", "other", "rdma", "dev", "set", device, "netns", "home") })
+	}
+	r := startReleasing(t) // device is in expect
+	// This kernel loads ib_uverbs when a process requests the node, and not with the driver.
+	for line := range strings.Lines(r.Log()) {
+		if strings.Contains(line, "permission denied") {
+			t.Errorf("want the node there before the first worker may use no other, got: %s", line)
 		}
-		for n := range int64(3) {
-			// While the kernel moves it the device is in sysfs for a moment more. A look then finds it again, and it is removed
-			// once more.
-			before := rig.Last(r.Points(), "rdma_device", "device", device).Int("removals")
-			a.do(move, func() { guest.RDMA(t, "dev", "set", device, "netns", "other") })
-			began := time.Now()
-			r.Await("the device is removed", 20*time.Second, func(p []rig.Point) bool {
-				d := rig.Last(p, "rdma_device", "device", device)
-				return d.Int("present") == 0 && d.Int("open") == 0 && d.Int("removals") > before && d.Text("reason") == "removed"
-			})
-			reportedAfter := time.Since(began)
-			a.do(move, func() {
-				guest.IP(t, "netns", "exec", "other", "rdma", "dev", "set", device, "netns", "home")
-			})
-			began = time.Now()
-			awaitOpens(r, device, n+2)
-			// If no event reports the device, the plugin tries to open it after ten seconds.
-			if took := time.Since(began); took > 7*time.Second {
-				t.Errorf("want the device open soon after it came back, took %v", took)
-			} else {
-				t.Logf("open again %v after it came back", took.Round(time.Millisecond))
-			}
-			t.Logf("reported as removed after %v", reportedAfter.Round(time.Millisecond))
+	}
+	for n := range int64(3) {
+		away()
+		began := time.Now()
+		points := r.awaitOtherNetns()
+		reportedAfter := time.Since(began)
+		r.requireWorkers(0)
+		first := rig.Last(points, "rdma_device", "device", device).Int("other_netns_age_ns")
+		r.awaitIntervals(3)
+		points = r.Points()
+		d := rig.Last(points, "rdma_device", "device", device)
+		if age := d.Int("other_netns_age_ns"); d.Text("reason") != "other_netns" || first < 0 || age < first+int64(2*time.Second) {
+			t.Errorf("want it away for two intervals more than %d ns, got %v", first, d.Fields)
 		}
-		points := awaitProbe(r, bestMethod(), rounds(r.Points(), "0")+10)
-		rig.RequireCountersNeverFall(t, points)
-		if a.worst[move] > tenTimes*longestDelay {
-			t.Errorf("%s: want it within %v, got %v", move, longestDelay, a.worst[move])
+		r.requireNothingAlerts()
+		if out, _ := r.command(nil, "status"); !strings.Contains(out, "other_netns since ") {
+			t.Errorf("want the device in another network namespace, got %s", out)
 		}
-		r.Stop()
+		requireNoLoss(t, points)
+		if h := rig.Last(points, "rdma_host"); h.Int("devices_unwatched") != 0 {
+			t.Errorf("want no device that is there and not watched, got %v", h.Fields)
+		}
+		back()
+		began = time.Now()
+		awaitOpens(r.Telegraf, device, n+2)
+		// If no event reports the device, the plugin tries to open it after ten seconds.
+		if took := time.Since(began); took > 7*time.Second {
+			t.Errorf("want the device open soon after it came back, took %v", took)
+		} else {
+			t.Logf("open again %v after it came back", took.Round(time.Millisecond))
+		}
+		t.Logf("reported in the other network namespace after %v", reportedAfter.Round(time.Millisecond))
+		if n == 0 { // the third drop within half an hour would raise port-flapping
+			requireDropCounted(t, r.Telegraf)
+		}
+	}
+	// A pod that ends gives its devices back, and one that begins may give them away at once: nobody may have looked in between.
+	away()
+	back()
+	awaitOpens(r.Telegraf, device, 5)
+	requireDropCounted(t, r.Telegraf)
+	r.awaitIntervals(3)
+	points := awaitProbe(r.Telegraf, bestMethod(), rounds(r.Points(), "0")+10)
+	rig.RequireCountersNeverFall(t, points)
+	requireNoLoss(t, points)
+	r.requireNothingAlerts()
+	if a.worst[move] > tenTimes*longestDelay {
+		t.Errorf("%s: want it within %v, got %v", move, longestDelay, a.worst[move])
+	}
+	r.Stop()
+
+	// The device is away before the plugin starts.
+	away()
+	r.launch()
+	r.awaitOtherNetns()
+	back()
+	awaitOpens(r.Telegraf, device, 1)
+	requireNoLoss(t, r.Points())
+	r.Stop()
+}
+
+func (r *releasing) awaitOtherNetns() []rig.Point {
+	r.t.Helper()
+	return r.Await("the device is in another network namespace", 30*time.Second, func(p []rig.Point) bool {
+		d := rig.Last(p, "rdma_device", "device", device)
+		return d.Text("reason") == "other_netns" && d.Int("present") == 1 && d.Int("open") == 0 && d.Text("worker_state") == "stopped"
 	})
+}
+
+// requireNoLoss requires that no point since the start reports a device as missing, removed or failed.
+func requireNoLoss(t *testing.T, points []rig.Point) {
+	t.Helper()
+	for _, p := range rig.Select(points, "rdma_device") {
+		if p.Int("present") != 1 || p.Int("removals") != 0 || p.Int("fatals") != 0 || p.Int("crashes") != 0 {
+			t.Fatalf("want a device that is no loss, got %v", p.Fields)
+		}
+	}
+	for _, p := range rig.Select(points, "rdma_host") {
+		if p.Int("devices_missing") != 0 || p.Int("flaps") > 2 { // those of requireDropCounted
+			t.Fatalf("want a host that misses nothing, got %v", p.Fields)
+		}
+	}
+}
+
+// requireDropCounted takes the link down and up, and requires that both events are counted once.
+func requireDropCounted(t *testing.T, r *rig.Telegraf) {
+	t.Helper()
+	guest.Eventually(t, "a worker has the device open", 30*time.Second, func() bool { return workerOf(t, r, device) != 0 })
+	r.Await("the port is watched", 30*time.Second, func(p []rig.Point) bool { return port(p, device).Int("up") == 1 })
+	before := async(r.Points(), device)
+	guest.IP(t, "link", "set", "dev", netdev, "down")
+	guest.IP(t, "link", "set", "dev", netdev, "up")
+	points := r.Await("the drop is counted", 20*time.Second, func(p []rig.Point) bool {
+		now := async(p, device)
+		return now.Int("port_err") > before.Int("port_err") && now.Int("port_active") > before.Int("port_active")
+	})
+	for _, event := range []string{"port_err", "port_active"} {
+		if n := async(points, device).Int(event) - before.Int(event); n != 1 {
+			t.Errorf("want %s once, got %d", event, n)
+		}
+	}
+	rig.RequireCountersNeverFall(t, points)
 }
 
 // Up to Linux 6.12 the kernel refuses to move a device of either driver, because

@@ -46,12 +46,17 @@ func startReleasing(t *testing.T) *releasing {
 		}
 	}
 	r.env = []string{"RUNTIME_DIRECTORY=" + filepath.Join(base, "rdma_events") + ":" + r.statusDir}
-	r.Telegraf = rig.Start(t, rig.Config{
+	r.launch()
+	awaitProbe(r.Telegraf, bestMethod(), 5)
+	return r
+}
+
+func (r *releasing) launch() {
+	r.t.Helper()
+	r.Telegraf = rig.Start(r.t, rig.Config{
 		Plugin: strings.Replace(fastProbe, "events]]\n", "events]]\n  expect = [\""+device+"\"]\n", 1), Prefix: users[1].prefix, Interval: "1s",
 		Env: r.env, RestartDelay: "1s",
 	})
-	awaitProbe(r.Telegraf, bestMethod(), 5)
-	return r
 }
 
 // command runs rdma-events as a user, and returns what it printed and its exit status.

@@ -1,0 +1,123 @@
+package monitor
+
+import (
+	"time"
+
+	"rdma_events/internal/status"
+	"rdma_events/internal/verbs"
+)
+
+// moveLimit is how long the kernel may take to move a device to another network namespace: it takes the device from its users,
+// removes its node, and makes the node again (rdma_dev_change_netns in drivers/infiniband/core/device.c). A device that has left
+// this network namespace for longer, and is in no other one, is removed.
+const moveLimit = 5 * time.Second
+
+// fatalLimit is how long a device_fatal waits for discovery to find out whether the kernel raised it for a move. Where no uevents
+// come, as in a user namespace, discovery looks every ten seconds.
+const fatalLimit = 10*time.Second + moveLimit
+
+// netns is what a Device knows about network namespaces. Device.mu guards it.
+type netns struct {
+	other bool  // the device is in another one
+	since int64 // CLOCK_BOOTTIME ns since when it has been there, as far as discovery has seen it
+
+	fatals  uint64 // device_fatal events that count
+	moves   uint64 // those that the kernel raised for a move
+	waiting int64  // CLOCK_MONOTONIC ns since when there have been more than these; 0: there are no more
+}
+
+// canMove reports whether the device belongs to one network namespace and can be moved to another. The caller holds d.mu.
+func (d *Device) canMove() bool { return d.found.Netns != verbs.NetnsShared }
+
+// mayBeMoving reports whether the device has left this network namespace and it is not known yet whether it has also left the host.
+// The caller holds d.mu.
+func (d *Device) mayBeMoving() bool { return d.unconfirmed && d.canMove() }
+
+// moveAway handles a device that discovery found in another network namespace. That is no removal. The caller holds d.mu.
+func (d *Device) moveAway(f verbs.Found, t *moment) {
+	d.listed = false
+	if d.netns.other {
+		return
+	}
+	at := t.mono
+	switch {
+	case !d.seen || d.renamed:
+		d.found, d.seen, d.renamed, d.finished = f, true, false, false
+	case d.present:
+		d.depart(status.ReasonOtherNetns, t)
+	case d.unconfirmed:
+		at = d.goneAt
+	}
+	d.goneAt, d.reason = at, status.ReasonOtherNetns
+	d.unconfirmed, d.uncounted, d.disproved = false, false, false
+	d.found.Netns = verbs.NetnsOther
+	d.netns.other, d.netns.since = true, t.bootAt(at)
+	d.explainMove(t)
+	d.dismiss() // a worker that received no uevent still has it open, and gets nothing from it any more
+}
+
+// lose makes a device absent that discovery no longer finds in its network namespace, and that could have moved to another one.
+// It counts as removed once it has not been found there for moveLimit. The caller holds d.mu.
+func (d *Device) lose(t *moment) {
+	d.netns.other = false
+	d.depart(status.ReasonRemoved, t)
+	d.unconfirmed, d.uncounted = true, true
+}
+
+// confirmLost counts the removal of a device that was lost and did not appear in another network namespace in time. The caller
+// holds d.mu.
+func (d *Device) confirmLost(t *moment) {
+	if d.mayBeMoving() && !d.listed && t.mono-d.goneAt >= int64(moveLimit) {
+		d.confirm(t)
+	}
+}
+
+// comeBack handles a device that left its network namespace and is back before discovery looked: that is no removal. The caller
+// holds d.mu.
+func (d *Device) comeBack(t *moment) {
+	d.unconfirmed, d.uncounted, d.disproved = false, false, false
+	d.excuseFatals()
+	d.explainMove(t)
+}
+
+// cameBack reports whether f, which is here, has been in another network namespace since d.found was. The kernel gives a device
+// that it registers anew another index. The caller holds d.mu.
+func (d *Device) cameBack(f verbs.Found) bool {
+	return d.canMove() && f.Usable() && f.Index >= 0 && f.Index == d.found.Index && f.Added > d.found.Added
+}
+
+// explainMove judges what waits. The uevent of the move explains it as that of a removal does. The caller holds d.mu.
+func (d *Device) explainMove(t *moment) {
+	d.removedAt = d.goneAt
+	d.judgeAll(t)
+	for _, p := range d.ports {
+		p.facts.counters, p.facts.countersAt = nil, 0
+	}
+}
+
+// countFatals counts the device_fatal events. One on a device that can move waits until it is known whether the device is being
+// moved: the kernel raises it then, too, since whoever has the device open loses it (uverbs_std_types_async_fd.c). The caller
+// holds d.mu.
+func (d *Device) countFatals(t *moment) {
+	total := d.own.counter(verbs.EventDeviceFatal).total() - d.netns.moves
+	switch {
+	case total <= d.netns.fatals:
+		d.netns.waiting = 0
+		return
+	case d.netns.other:
+		d.excuseFatals()
+		return
+	case !d.canMove(), !d.present && !d.unconfirmed:
+	case d.netns.waiting == 0:
+		d.netns.waiting = t.mono
+		return
+	case t.mono-d.netns.waiting < int64(fatalLimit):
+		return
+	}
+	d.netns.fatals, d.netns.waiting = total, 0
+}
+
+// excuseFatals leaves out the device_fatal events that have not been counted. The caller holds d.mu.
+func (d *Device) excuseFatals() {
+	d.netns.moves, d.netns.waiting = d.own.counter(verbs.EventDeviceFatal).total()-d.netns.fatals, 0
+}
