@@ -162,12 +162,12 @@ func TestTheSameFailureIsWarnedOfOnce(t *testing.T) {
 		var warned []string
 		calls := 0
 		repeat(ctx, func() error {
-			switch calls++; {
-			case calls == 5:
+			switch calls++; calls {
+			case 5:
 				time.Sleep(time.Hour) // it works for a while
-			case calls == 8:
+			case 8:
 				return errors.New("another one")
-			case calls == 10:
+			case 10:
 				stop()
 			}
 			return unix.EAFNOSUPPORT

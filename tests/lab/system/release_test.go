@@ -219,16 +219,16 @@ func TestDriverIsReplacedDuringARelease(t *testing.T) {
 	r.Stop()
 }
 
-// A program without a directory of its own is asked by nobody.
-func TestReleaseWaitsForAWatchToCloseTheDevice(t *testing.T) {
-	guest.RequireDriver(t, "rxe") // siw is no module of the guest's kernel
-	guest.AddDevice(t, device, guest.Driver(), netdev)
-	dir := "/run/rdma_events-status"
-	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+// serviceDir is the directory of a service's status.
+const serviceDir = "/run/rdma_events-status"
+
+// startWatch runs `rdma-events watch`, behind a prefix of a shell, until it has the device open. The function ends it.
+func startWatch(t *testing.T, prefix string) (stop func()) {
+	t.Helper()
+	if err := os.Mkdir(serviceDir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		t.Fatal(err)
 	}
-	program := rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events")
-	watch := exec.CommandContext(t.Context(), program, "watch", "-json")
+	watch := exec.CommandContext(t.Context(), "sh", "-c", "exec "+prefix+rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events")+" watch -json")
 	out, err := watch.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -243,24 +243,51 @@ func TestReleaseWaitsForAWatchToCloseTheDevice(t *testing.T) {
 			lines <- s.Text()
 		}
 	}()
+	opened := false
 	for line := range lines {
-		if strings.Contains(line, device) && strings.Contains(line, `"ok"`) {
+		if opened = strings.Contains(line, `"device":"`+device+`","reason":"ok"`); opened {
 			break
 		}
 	}
-	r := &releasing{t: t, statusDir: dir}
-	r.must(nil, "no plugin runs with its status in "+dir, "release")
+	if !opened {
+		t.Fatal("watch has ended without the device")
+	}
+	return func() {
+		if err := watch.Process.Kill(); err != nil {
+			t.Error(err)
+		}
+		for line := range lines {
+			t.Log(line)
+		}
+		_ = watch.Wait() // it was killed
+	}
+}
+
+// A program without a directory of its own is asked by nobody.
+func TestReleaseWaitsForAWatchToCloseTheDevice(t *testing.T) {
+	guest.RequireDriver(t, "rxe") // siw is no module of the guest's kernel
+	guest.AddDevice(t, device, guest.Driver(), netdev)
+	defer startWatch(t, "")()
+	r := &releasing{t: t, statusDir: serviceDir}
+	r.must(nil, "no plugin runs with its status in "+serviceDir, "release")
 	if err := guest.TryUnloadModule(t, guest.ModuleOf(guest.Driver())); err != nil {
 		t.Errorf("want the driver unloaded as soon as release returns, got %v", err)
 	}
 	guest.AddLink(t, device, guest.Driver(), netdev)
 	r.must(nil, "", "resume")
-	if err := watch.Process.Kill(); err != nil {
-		t.Fatal(err)
+}
+
+// A plugin in a pod has a /run of its own, and does not see the release of the node.
+func TestReleaseNamesAWorkerThatGoesOn(t *testing.T) {
+	guest.RequireGuest(t)
+	guest.AddDevice(t, device, guest.Driver(), netdev)
+	defer startWatch(t, "unshare --mount sh -c 'mount -t tmpfs none /run && exec \"$@\"' - ")()
+	r := &releasing{t: t, statusDir: serviceDir}
+	out, code := r.command(nil, "release")
+	if want := "E! " + device + ": NOT closed: process "; code != 2 || !strings.Contains(out, want) {
+		t.Errorf("want %q and status 2, got status %d:\n%s", want, code, out)
 	}
-	for range lines {
-	}
-	_ = watch.Wait() // it was killed
+	r.must(nil, "", "resume")
 }
 
 // The line of modprobe.d is that of docs/maintenance.md.
