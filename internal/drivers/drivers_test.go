@@ -36,6 +36,7 @@ func TestScalableFunctionsOfMlx5AreLikeItsOthers(t *testing.T) {
 	require.Equal(t, verbs.HandleCommands(function), verbs.HandleCommands(scalable))
 	require.Equal(t, verbs.DriverRaisesEvents(function), verbs.DriverRaisesEvents(scalable))
 	require.Equal(t, verbs.DriverReportsState(function), verbs.DriverReportsState(scalable))
+	require.Equal(t, verbs.ProviderOf(function), verbs.ProviderOf(scalable))
 	for _, running := range []Release{{5, 15}, {6, 1}, {6, 12}} {
 		require.Equal(t, Unload(function, running), Unload(scalable, running), running)
 	}
