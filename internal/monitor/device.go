@@ -337,7 +337,7 @@ func (d *Device) view() measure.Device {
 		if d.job == nil {
 			v.Worker.State = status.StateStopped
 		}
-	case d.present && d.job == nil && d.reason == status.ReasonUnwatchable:
+	case d.job == nil && d.reason == status.ReasonUnwatchable:
 		v.Worker.State = status.StateStopped
 	case d.present && (d.job == nil || d.status.State == ""):
 		v.Worker.State = status.StateStarting // its Supervisor has not reported anything yet
