@@ -74,7 +74,8 @@ var devices = table[Device]{
 		counter("crashes", "workers that ended unasked after they had opened the device; its removal is none",
 			func(v *Device) uint64 { return v.Worker.Crashes }),
 		text("reason", "ok, or why it is not watched: starting, no_library, no_permission, no_device, unsupported, crashed, "+
-			"stuck, removed, renamed, reassigned, released, excluded_netns, limit, recovering or unwatchable (no program here can open it)", func(v *Device) string { return string(v.Reason) }),
+			"stuck, removed, renamed, reassigned, released, excluded_netns, limit, recovering or unwatchable (no program here can open it)",
+			func(v *Device) string { return string(v.Reason) }),
 	}, attributeRows()),
 }
 
