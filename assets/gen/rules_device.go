@@ -12,15 +12,16 @@ func (o *Options) deviceRules() []rule {
 				// The reason may change after the device has gone, so the last one counts.
 				query: `SELECT last("present") AS "present" FROM (SELECT last("present") AS "present", last("reason") AS "reason" ` +
 					`FROM {rdma_device} WHERE {filter} GROUP BY ` + byDevice + `) WHERE $timeFilter ` +
-					`AND "reason" != 'renamed' AND "reason" != 'reassigned' AND "reason" != 'released' GROUP BY ` + byDevice,
+					`AND "reason" != 'renamed' AND "reason" != 'reassigned' AND "reason" != 'released' AND "reason" != 'unwatchable' GROUP BY ` + byDevice,
 				from: o.window(),
 			}},
 			when:   "$RA == 0",
-			promql: `rdma_device_present == 0 unless on (host, device, plugin_instance) rdma_device_status{reason=~"renamed|reassigned|released"} == 1`,
+			promql: `rdma_device_present == 0 unless on (host, device, plugin_instance) rdma_device_status{reason=~"renamed|reassigned|released|unwatchable"} == 1`,
 			fires:  "The device was there since the plugin started, or is in its option expect, and has been gone for a minute.",
 			quiet: "A reset that is over within a minute. A device that was renamed: it goes on under its new name. One whose PCI " +
 				"function was given to another driver, as vfio-pci, or to another RDMA device, as that of a bond. One of expect is missing in both cases. " +
-				"One that is released for maintenance (`rdma-events release`). One that a pod has borrowed: it is present, with reason other_netns.",
+				"One that is released for maintenance (`rdma-events release`), or that was unwatchable. One that a pod has borrowed: it is present, " +
+				"with reason other_netns.",
 			clears: "When the device is back; or when the plugin restarts, unless the device is in expect. List there what must not be missing.",
 			do: []string{
 				"`rdma link`, `lspci`, and the kernel log: AER errors, a driver that was unloaded, firmware that does not answer.",

@@ -48,7 +48,7 @@ func (o *Options) pluginRules() []rule {
 			}},
 			promql: `max without (worker_state, reason) (rdma_device_status{worker_state=~"backing_off|stuck"} == 1)`,
 			fires:  "For two minutes the device's worker has been waiting to be started again, or cannot be killed. No process reads the device's events.",
-			quiet:  "A worker that dies and runs again. Devices that are missing, whose worker is stopped.",
+			quiet:  "A worker that dies and runs again. Devices that are missing or unwatchable, whose worker is stopped.",
 			clears: "When the worker runs.",
 			do: []string{
 				"The field reason and the README's table: permissions, a missing provider library, limits.",

@@ -186,7 +186,13 @@ func TestWhatIsNoProblem(t *testing.T) {
 		"a port of a device that is not open": func(h *host) {
 			h.port.State, h.port.Known, h.device.Open = verbs.PortAbsent, false, false
 		},
-		"a device that was renamed":               func(h *host) { h.device.Present, h.device.Reason = false, status.ReasonRenamed },
+		"a device that was renamed": func(h *host) { h.device.Present, h.device.Reason = false, status.ReasonRenamed },
+		"a device that nothing can open": func(h *host) {
+			h.device.Open, h.device.Reason, h.device.Worker.State = false, status.ReasonUnwatchable, status.StateStopped
+		},
+		"a device that nothing could open and that is gone": func(h *host) {
+			h.device.Present, h.device.Open, h.device.Reason, h.device.Worker.State = false, false, status.ReasonUnwatchable, status.StateStopped
+		},
 		"a device that is released":               func(h *host) { h.device.Present, h.device.Reason = false, status.ReasonReleased },
 		"a device that was given away":            func(h *host) { h.device.Present, h.device.Reason = false, status.ReasonReassigned },
 		"a batch of a probe's acknowledgements":   func(h *host) { h.probe.Unacked = 3 },

@@ -16,6 +16,8 @@ func TestAHostIsTheSumOfItsDevices(t *testing.T) {
 	for _, p := range []Point{
 		&Device{Present: true, Open: true}, &Device{Present: true}, &Device{Reason: status.ReasonRemoved},
 		&Device{Reason: status.ReasonRenamed}, &Device{Present: true, Reason: status.ReasonOtherNetns, InOtherNetns: true},
+		&Device{Reason: status.ReasonRenamed},
+		&Device{Present: true, Reason: status.ReasonUnwatchable}, &Device{Reason: status.ReasonUnwatchable},
 		&Port{Known: true, HasState: true, State: verbs.PortActive},
 		&Port{Known: true, HasState: true, State: verbs.PortInit},
 		&Port{Known: true, HasState: true, State: verbs.PortDown, Expected: true},

@@ -374,7 +374,7 @@ func (d *Device) view(t *moment) measure.Device {
 			v.Worker.State = status.StateStopped
 		}
 	case d.netns.other && (d.job == nil || d.status.State == ""),
-		d.present && d.job == nil && d.reason == status.ReasonUnwatchable:
+		d.job == nil && d.reason == status.ReasonUnwatchable:
 		v.Worker.State = status.StateStopped
 	case d.present && (d.job == nil || d.status.State == ""):
 		v.Worker.State = status.StateStarting // its Supervisor has not reported anything yet

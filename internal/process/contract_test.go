@@ -80,6 +80,8 @@ func (*testAttempt) Sign(m message) Sign {
 		s.Retry = OnWake
 	case status.ReasonNoLibrary, status.ReasonNoPermission, status.ReasonLimit:
 		s.Retry = Slowly
+	case status.ReasonUnwatchable:
+		s.Retry = Rarely
 	}
 	return s
 }

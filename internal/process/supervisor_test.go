@@ -87,6 +87,22 @@ func TestAHopelessReasonIsTriedAgainSlowlyAndSaidOnce(t *testing.T) {
 	}
 }
 
+func TestUnwatchableDeviceIsTriedHourlyAndWhenWoken(t *testing.T) {
+	inBubble(t, func(t *testing.T, b *bubble) {
+		pass(24*time.Hour + time.Minute)
+		require.Len(t, b.gaps(), 24)
+		require.Equal(t, status.StateStopped, b.last().State, "no alert is about a worker that is stopped")
+		require.Equal(t, status.ReasonUnwatchable, b.last().Reason)
+		require.Len(t, b.lines(), 1)
+		require.Contains(t, b.lines()[0], "level=INFO")
+		require.Contains(t, b.lines()[0], "trying again after a change, and every 1h0m0s")
+
+		b.Wake()
+		pass(time.Second)
+		require.Len(t, b.gaps(), 25)
+	}, endWith(status.ReasonUnwatchable))
+}
+
 func TestRecoveringDeviceIsRetriedSoon(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		pass(40 * time.Second)

@@ -141,12 +141,17 @@ func (a *attempt) Stream(ctx context.Context, c *grpc.ClientConn, next func(mess
 		if err := one.check(a.request.Options.Device, clock.Monotonic()); err != nil {
 			return err
 		}
-		if a.expected && one.end != nil && one.end.Reason == status.ReasonUnwatchable {
-			one.end.Reason = status.ReasonUnsupported
-		}
+		a.judge(one.end)
 		if err := next(one); err != nil {
 			return err
 		}
+	}
+}
+
+// judge makes a fault of the end of a worker of an expected device that nothing can open.
+func (c *contract) judge(end *status.End) {
+	if c.expected && end != nil && end.Reason == status.ReasonUnwatchable {
+		end.Reason = status.ReasonUnsupported
 	}
 }
 

@@ -108,6 +108,19 @@ func TestAMessageSaysWhetherItsWorkerRunsOrEnds(t *testing.T) {
 	}
 }
 
+func TestExpectedDeviceIsNeverUnwatchable(t *testing.T) {
+	for expected, want := range map[bool]status.Reason{false: status.ReasonUnwatchable, true: status.ReasonUnsupported} {
+		c := contract{expected: expected}
+		end := status.End{Reason: status.ReasonUnwatchable}
+		c.judge(&end)
+		require.Equal(t, want, end.Reason)
+		end.Reason = status.ReasonLimit
+		c.judge(&end)
+		require.Equal(t, status.ReasonLimit, end.Reason)
+		c.judge(nil)
+	}
+}
+
 func TestAWorkerGetsOfTheHostsEnvironmentWhatLibrariesRead(t *testing.T) {
 	kept := []string{
 		"PATH=/bin", "LD_LIBRARY_PATH=/opt/rdma", "RDMAV_ALLOW_DISASSOC_DESTROY=1", "MLX5_SINGLE_THREADED=1",
