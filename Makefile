@@ -29,6 +29,8 @@ ALL_TAGS := lab,guest,bench,schema,grafana
 UNIT := ./cmd/... ./internal/... ./packaging/... ./plugins/...
 PROGRAMS := ./assets/... ./tests/...
 LAB := go test -tags lab -count=1 -timeout 60m -v ./tests/lab
+# The output of a guest is long: what failed is repeated at the end.
+LAST := 2>&1 | awk -f scripts/failures-last.awk
 
 .PHONY: help
 help: ## list the targets
@@ -51,14 +53,14 @@ check: setup-test $(TESTED) ## before a commit, in minutes: build, vet, unit tes
 	go vet -tags $(ALL_TAGS) ./...
 	go test $(UNIT)
 	go test -run '^(TestGolden|TestKilledProcessIsReplacedAndLeavesNothing)$$' ./tests/e2e
-	$(LAB) -run '^TestCheckGuest$$'
+	$(LAB) -run '^TestCheckGuest$$' $(LAST)
 
 .PHONY: test
 test: setup-test $(TESTED) ## all tests: unit with the race detector, the real programs, the lab
 	go vet -tags $(ALL_TAGS) ./...
 	go test -race $(UNIT)
 	go test -parallel 8 $(PROGRAMS)
-	$(LAB) -short -skip '^(TestCheckGuest|TestVariants)$$'
+	$(LAB) -short -skip '^(TestCheckGuest|TestVariants)$$' $(LAST)
 
 .PHONY: test-push
 test-push: setup-test $(TESTED) ## what CI adds to make test: other kernels, drivers and libraries, a soak, kills, fuzzing

@@ -6,7 +6,7 @@ turn=${ROTATION:-$(scripts/rotation.sh)}
 echo "the long form whose turn it is: $turn"
 
 # A flag that the tests define has to come after their package.
-lab() { go test -tags lab -count=1 -v ./tests/lab "$@"; }
+lab() { go test -tags lab -count=1 -v ./tests/lab "$@" 2>&1 | awk -f scripts/failures-last.awk; }
 
 long_form() {
 	lab -timeout 30m -run "^TestVariants\$|^TestLongForms\$/^$1\$"

@@ -25,8 +25,8 @@ import (
 const releaseAbout = `Has the running plugin close its devices, so that a driver can be unloaded, a card
 reset or a PCI function given away. The command returns when they are closed. None
 is opened before rdma-events resume or the end of the time, also no device that
-appears meanwhile, and not after a restart of Telegraf or of the plugin.
-Root may do it, and the user that the plugin runs as.
+appears meanwhile, and not after a restart of Telegraf or of the plugin. A release
+that lasts longer goes on. Root may do it, and the user that the plugin runs as.
 Exit status 0: all are closed; 2: not all are, and the lines say which.
 `
 
@@ -34,10 +34,12 @@ const resumeAbout = `Ends what rdma-events release began: the devices are watche
 `
 
 // defaultRelease is how long devices are released for, and letGoTime how long the command waits for the plugins. A worker is
-// killed after 3 s at most, the limit of the option shutdown_timeout.
+// killed after 3 s at most, the limit of the option shutdown_timeout. othersTime is how long it waits for programs that look
+// for releases every second.
 const (
 	defaultRelease = 10 * time.Minute
 	letGoTime      = 20 * time.Second
+	othersTime     = 5 * time.Second
 )
 
 // releaseFlags are the flags of the subcommands release and resume.
@@ -46,7 +48,8 @@ type releaseFlags struct {
 	device, dir string
 	span        time.Duration
 
-	ended bool // there was a release, which resume has ended
+	ended bool        // there was a release, which resume has ended
+	set   release.Set // the releases of dir after write
 }
 
 func (o *releaseFlags) define(stderr io.Writer) *flag.FlagSet {
@@ -99,7 +102,27 @@ func (o *releaseFlags) run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "E!", err)
 		return exitFailed
 	}
-	return o.report(release.Ask(ctx, o.dir), stdout, stderr)
+	if code := o.report(release.Ask(ctx, o.dir), stdout, stderr); code != exitOK || o.resume {
+		return code
+	}
+	return o.reportOthers(ctx, stderr)
+}
+
+// reportOthers waits for workers of programs that were not asked, as a plugin without a directory and rdma-events watch, and says
+// which go on. It returns the exit status.
+func (o *releaseFlags) reportOthers(ctx context.Context, stderr io.Writer) int {
+	ctx, cancel := context.WithTimeout(ctx, othersTime)
+	defer cancel()
+	held := release.AwaitHolders(ctx, "/", rdma_events.WorkerName, func(device string) bool {
+		_, ok := o.set.Until(identify(device), clock.Boot())
+		return ok && o.concerns(device)
+	})
+	code := exitOK
+	for _, h := range held {
+		fmt.Fprintf(stderr, "E! %s: NOT closed: process %d has it open, a worker of a program that does not read releases in %s\n", h.Device, h.PID, o.dir)
+		code = exitFailed
+	}
+	return code
 }
 
 // findDir finds the directory of the plugins' status. Root makes it where no plugin has run since the boot: one that starts
@@ -131,31 +154,50 @@ func (o *releaseFlags) findDir() error {
 // write writes or removes the file, which counts for plugins that start later, too.
 func (o *releaseFlags) write() error {
 	boot, now := release.Boot(), clock.Boot()
+	set, _ := release.Read([]string{o.dir}, boot, now) // what is not valid releases nothing
+	e, err := o.entry(set, now), error(nil)
+	_, all := set.All(now)
+	switch {
+	case !o.resume || o.device != "" && all:
+		err = release.Write(o.dir, boot, e)
+	case o.device == "":
+		o.ended = set.Active(now)
+		err = release.Remove(o.dir)
+	default:
+		err = release.Forget(o.dir, o.device)
+	}
+	o.set, _ = release.Read([]string{o.dir}, boot, now)
+	return err
+}
+
+// entry returns what release writes, beside the releases of set: one that lasts longer goes on.
+func (o *releaseFlags) entry(set release.Set, now int64) release.Entry {
 	e := release.Entry{Device: o.device}
+	until, _ := set.All(now)
 	if o.device != "" {
 		f := identify(o.device)
 		e.NodeGUID, e.PCI = f.NodeGUID, f.PCI
+		until, _ = set.Until(f, now)
 	}
 	if !o.resume {
-		e.Until = now + int64(o.span)
-		return release.Write(o.dir, boot, e)
+		e.Until = max(now+int64(o.span), until)
 	}
-	set, _ := release.Read([]string{o.dir}, boot, now) // what is not valid releases nothing
-	_, all := set.All(now)
-	switch {
-	case o.device == "":
-		o.ended = set.Active(now)
-		return release.Remove(o.dir)
-	case all:
-		return release.Write(o.dir, boot, e)
+	return e
+}
+
+// until returns when the release of a device ends, of all devices for "".
+func (o *releaseFlags) until(device string) string {
+	now := clock.Boot()
+	until, _ := o.set.All(now)
+	if device != "" {
+		until, _ = o.set.Until(identify(device), now)
 	}
-	return release.Forget(o.dir, o.device)
+	return time.Now().Add(time.Duration(until - now)).Format(time.DateTime)
 }
 
 // report says how the devices are now, one a line, and returns the exit status.
 func (o *releaseFlags) report(plugins []release.Plugin, stdout, stderr io.Writer) int {
 	code := exitOK
-	until := time.Now().Add(o.span).Format(time.DateTime)
 	var named []string
 	for i := range plugins {
 		p := &plugins[i]
@@ -175,7 +217,7 @@ func (o *releaseFlags) report(plugins []release.Plugin, stdout, stderr io.Writer
 				fmt.Fprintf(stderr, "E! %s: NOT closed: %s\n", d.Device, d.Held)
 				code = exitFailed
 			default:
-				fmt.Fprintf(stdout, "%s: closed, and released until %s\n", d.Device, until)
+				fmt.Fprintf(stdout, "%s: closed, and released until %s\n", d.Device, o.until(d.Device))
 			}
 			named = append(named, d.Device)
 		}
@@ -187,7 +229,7 @@ func (o *releaseFlags) report(plugins []release.Plugin, stdout, stderr io.Writer
 		}
 	}
 	if code == exitOK {
-		fmt.Fprint(stdout, o.summary(plugins, named, until))
+		fmt.Fprint(stdout, o.summary(plugins, named))
 	}
 	return code
 }
@@ -195,7 +237,8 @@ func (o *releaseFlags) report(plugins []release.Plugin, stdout, stderr io.Writer
 func (o *releaseFlags) concerns(device string) bool { return o.device == "" || o.device == device }
 
 // summary says what is so beyond the devices that were named, "" for nothing.
-func (o *releaseFlags) summary(plugins []release.Plugin, named []string, until string) string {
+func (o *releaseFlags) summary(plugins []release.Plugin, named []string) string {
+	until := o.until(o.device)
 	switch {
 	case o.resume && len(named) == 0 && o.ended:
 		return "the release is ended; none of its devices is here now\n"

@@ -71,15 +71,31 @@ func (t *Table) bondOf(netdev string) int {
 }
 
 // Run keeps the table until ctx ends, and calls changed, from one goroutine, after each change of it. It does not wait for
-// the kernel's answer when ctx ends. A failure is passed to warn, and Run begins again later.
+// the kernel's answer when ctx ends. A failure is passed to warn, and Run begins again later; the same one again and again is
+// passed once.
 func (t *Table) Run(ctx context.Context, changed func(), warn func(error)) {
-	for {
+	repeat(ctx, func() error {
 		err := t.follow(ctx, changed)
+		if ctx.Err() == nil {
+			t.replace(nil, changed)
+		}
+		return err
+	}, warn)
+}
+
+// repeat calls follow again and again until ctx ends. follow has worked if it ends later than after retryAfter.
+func repeat(ctx context.Context, follow func() error, warn func(error)) {
+	last := ""
+	for {
+		begin := time.Now()
+		err := follow()
 		if ctx.Err() != nil {
 			return
 		}
-		warn(fmt.Errorf("legs of bonds are unknown, next attempt in %v: %w", retryAfter, err))
-		t.replace(nil, changed)
+		if text := err.Error(); text != last || time.Since(begin) > retryAfter {
+			last = text
+			warn(fmt.Errorf("legs of bonds are unknown, next attempt in %v: %w", retryAfter, err))
+		}
 		select {
 		case <-ctx.Done():
 			return

@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -152,6 +153,28 @@ func TestRunFollowsTheKernelUntilItIsEnded(t *testing.T) {
 	require.False(t, ok)
 	stop()
 	<-done
+}
+
+// A service that may open no netlink sockets would have a line a minute for ever.
+func TestTheSameFailureIsWarnedOfOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		var warned []string
+		calls := 0
+		repeat(ctx, func() error {
+			switch calls++; {
+			case calls == 5:
+				time.Sleep(time.Hour) // it works for a while
+			case calls == 8:
+				return errors.New("another one")
+			case calls == 10:
+				stop()
+			}
+			return unix.EAFNOSUPPORT
+		}, func(err error) { warned = append(warned, errors.Unwrap(err).Error()) })
+		no := unix.EAFNOSUPPORT.Error()
+		require.Equal(t, []string{no, no, "another one", no}, warned)
+	})
 }
 
 func FuzzMessagesAreReadOrRefused(f *testing.F) {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 
+	"rdma_events/internal/hotplug"
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 )
 
@@ -12,6 +14,7 @@ import (
 type device struct {
 	verbs.DeviceAttr        // without Ports and Vectors
 	node             string // as in "uverbs0"; "" if there is none
+	nodeless         string // why it never gets a node; "" if it has one or should have one
 	ports            []int
 	trials           []trialOf
 }
@@ -103,15 +106,35 @@ func (x *examination) findDevices() {
 	x.findNodes()
 }
 
-// findNodes records the nodes that the devices have now.
+// findNodes records the nodes that the devices have now, and why the others have none.
 func (x *examination) findNodes() {
 	nodes, err := x.Sysfs.Nodes()
 	if err != nil {
 		return // checkNodes reports the missing nodes
 	}
+	loaded := x.Sysfs.HasNodeClass()
+	var types map[string]hotplug.Type
 	for i := range x.devices {
-		x.devices[i].node = nodes[x.devices[i].Name]
+		d := &x.devices[i]
+		d.node, d.nodeless = nodes[d.Name], ""
+		if d.node != "" || !loaded {
+			continue
+		}
+		if types == nil {
+			if types, err = x.Types(); verbs.Shortage(err) != "" {
+				return
+			}
+		}
+		d.nodeless, _ = hotplug.WhyNoNode(d.Name, types, true)
 	}
+}
+
+// unwatchable returns why nothing can open the device, and nothing is wrong with that; "" if it can be opened or should be.
+func (d *device) unwatchable() string {
+	if d.nodeless == "" && len(d.trials) > 0 && d.trials[0].Reason == status.ReasonUnwatchable {
+		return d.trials[0].Why
+	}
+	return d.nodeless
 }
 
 // usable queries the worker program's version and library, and reports whether
@@ -153,7 +176,7 @@ func (x *examination) tryDevices(ctx context.Context) {
 // every driver loads it by itself. The result of this trial is ignored, because
 // this worker was confined to the nodes that existed at its start.
 func (x *examination) loadUverbs(ctx context.Context) {
-	i := slices.IndexFunc(x.devices, func(d device) bool { return d.node == "" })
+	i := slices.IndexFunc(x.devices, func(d device) bool { return d.node == "" && d.nodeless == "" })
 	if i < 0 {
 		return
 	}

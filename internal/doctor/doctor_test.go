@@ -79,7 +79,7 @@ func TestProblemIsReportedWithItsFix(t *testing.T) {
 		},
 		{
 			"no node", tree{"sys/class/infiniband_verbs/uverbs0": ""}, nil,
-			Result{"device_nodes", "mlx5_0", Fail, "it has no uverbs node", "sudo modprobe ib_uverbs"},
+			Result{"device_nodes", "mlx5_0", Fail, "it has no uverbs node", "sudo sh -c \"dmesg | tail\""},
 		},
 		{
 			"a node of another user", nil, nodeError(unix.EACCES),
@@ -171,15 +171,27 @@ func TestProblemIsReportedWithItsFix(t *testing.T) {
 		},
 		{
 			"a fabric without a manager", tree{port1 + "/state": "2: INIT\n", port1 + "/link_layer": "InfiniBand\n"}, nil,
-			Result{"ports", "mlx5_0 port 1", Warn, "no subnet manager", "systemctl start opensm"},
+			Result{"ports", "mlx5_0 port 1", Warn, "the fabric's subnet manager has not brought the port up", "sudo sminfo -C mlx5_0 -P 1"},
 		},
 		{
-			"no GID", tree{port1 + "/gids": ""}, nil,
-			Result{"addresses", "mlx5_0 port 1", Fail, "no usable GID", "ip addr add ADDRESS/PREFIX dev eth0"},
+			"no GID of an address", tree{port1 + "/gids": ""}, func(s *System, _ *fakeWorker) { s.Addressed = func(n string) bool { return n == "eth0" } },
+			Result{
+				"addresses", "mlx5_0 port 1", Warn, "no usable GID, although the port is active and eth0 has an address",
+				"sudo devlink dev param show pci/0000:3b:00.0 name enable_roce",
+			},
+		},
+		{
+			"no GID of the driver's making", tree{port1 + "/gids": "", "sys/devices/0000:3b:00.0/driver": "-> ../../bus/pci/drivers/ice"},
+			func(s *System, _ *fakeWorker) { s.Addressed = func(string) bool { return true } },
+			Result{"addresses", "mlx5_0 port 1", Warn, "no usable GID", "dmesg"},
+		},
+		{
+			"no GID on InfiniBand", tree{port1 + "/gids": "", port1 + "/link_layer": "InfiniBand\n"}, nil,
+			Result{"addresses", "mlx5_0 port 1", Warn, "no usable GID, although the port is active", "dmesg"},
 		},
 		{
 			"limited membership", tree{port1 + "/link_layer": "InfiniBand\n", port1 + "/pkeys/0": "0x7fff\n"}, nil,
-			Result{"addresses", "mlx5_0 port 1", Warn, "limited membership", "partitions.conf"},
+			Result{"addresses", "mlx5_0 port 1", Warn, "limited membership", "grep . /" + port1 + "/pkeys/*"},
 		},
 		{
 			"a lost interrupt", nil, func(_ *System, w *fakeWorker) {

@@ -79,6 +79,12 @@ func (x *examination) checkFabricAddress(d *device, port int) Result {
 	if err != nil {
 		return Result{Status: Fail, Text: oneLine(err), Fix: x.asRoot("dmesg | tail")}
 	}
+	switch {
+	case len(gids) == 0 && x.lacksGIDs(d, port):
+		return Result{Status: Skipped, Text: "no GID, so nothing can use RoCE on this port, as on an Ethernet function of a cloud; no host is probed from it"}
+	case len(gids) == 0:
+		return Result{Status: Fail, Fix: x.showRoCE(d), Text: "it has no GID at all, and other hosts are probed by one"}
+	}
 	gids = slices.DeleteFunc(gids, func(g verbs.GID) bool {
 		return g.Type != verbs.GIDRoCEv2 || x.hosts.GIDIndex >= 0 && g.Index != x.hosts.GIDIndex
 	})

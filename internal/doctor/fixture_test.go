@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/ethtool"
+	"rdma_events/internal/hotplug"
 	"rdma_events/internal/verbs"
 )
 
@@ -196,6 +197,7 @@ func hostAt(root string, w Worker) *System {
 	s.OpenNode = func(string) error { return nil }
 	s.Uevents = func() error { return nil }
 	s.KernelLog = func() error { return nil }
+	s.Types = func() (map[string]hotplug.Type, error) { return map[string]hotplug.Type{"mlx5_0": {}}, nil }
 	s.WorkerPath = "/usr/local/bin/rdma-events-worker"
 	s.Records = "/var/lib/rdma_events"
 	s.OpenWorker = func(string) (Worker, error) { return w, nil }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"rdma_events/internal/verbs"
 )
 
 // oldestLibrary is the first release of rdma-core whose libibverbs has every
@@ -113,20 +115,6 @@ func (x *examination) providers() []provider {
 	return found
 }
 
-// providerOf returns the provider's name for a kernel driver (rdma-core,
-// providers/). The table has the drivers whose provider has another name.
-func providerOf(driver string) string {
-	others := map[string]string{
-		"rdma_rxe": "rxe", "ice": "irdma", "i40e": "irdma", "bnxt_en": "bnxt_re", "qede": "qedr", "be2net": "ocrdma",
-		"hns3": "hns", "hfi1": "hfi1verbs", "ib_qib": "ipathverbs", "ib_mthca": "mthca", "iw_cxgb4": "cxgb4",
-		"mlx5_ib": "mlx5", "mlx4_ib": "mlx4",
-	}
-	if name, ok := others[driver]; ok {
-		return name
-	}
-	return strings.TrimSuffix(driver, "_core")
-}
-
 // checkProviders checks that a provider is installed for each device's driver.
 func checkProviders(x *examination) []Result {
 	const name = "providers"
@@ -141,9 +129,9 @@ func checkProviders(x *examination) []Result {
 	results := []Result{{Check: name, Text: "installed: " + join(installed) + " (ABI rdmav" + installed[0].abi + ")"}}
 	for i := range x.devices {
 		d := &x.devices[i]
-		want := providerOf(d.Driver)
+		want := verbs.ProviderOf(d.Driver)
 		has := slices.ContainsFunc(installed, func(p provider) bool { return p.name == want })
-		if !has && !d.opened() {
+		if !has && !d.opened() && d.unwatchable() == "" {
 			results = append(results, x.missingProvider(d, want))
 		}
 	}
@@ -178,7 +166,7 @@ type Libraries struct {
 func (s *System) Libraries(library, driver string) Libraries {
 	x := &examination{System: s, library: library}
 	l := Libraries{Verbs: x.libraryVersion()}
-	want := providerOf(driver)
+	want := verbs.ProviderOf(driver)
 	for _, p := range x.providers() {
 		if p.name == want {
 			l.Provider, l.ABI = p.String(), p.abi

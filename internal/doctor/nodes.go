@@ -24,8 +24,12 @@ func checkNodes(x *examination) []Result {
 
 func (x *examination) checkNode(d *device) Result {
 	r := Result{Check: "device_nodes", Subject: d.Name}
-	if d.node == "" {
-		r.Status, r.Text, r.Fix = Fail, "it has no uverbs node", x.asRoot("modprobe ib_uverbs")
+	switch {
+	case d.nodeless != "":
+		r.Status, r.Text = Skipped, "not watched: "+d.nodeless
+		return r
+	case d.node == "":
+		r.Status, r.Text, r.Fix = Fail, "it has no uverbs node", x.makeNodes()
 		return r
 	}
 	node := path.Join("/dev/infiniband", d.node)
@@ -42,6 +46,15 @@ func (x *examination) checkNode(d *device) Result {
 		r.Status, r.Text, r.Fix = Fail, fmt.Sprintf("%s cannot be opened: %v", node, err), x.asRoot("dmesg | tail")
 	}
 	return r
+}
+
+// makeNodes returns the command for a device of which ib_uverbs has made no node: the one that loads ib_uverbs or, if that is
+// loaded, the one that shows why it has not.
+func (x *examination) makeNodes() string {
+	if x.Sysfs.HasNodeClass() {
+		return x.asRoot("dmesg | tail")
+	}
+	return x.asRoot("modprobe ib_uverbs")
 }
 
 // makeNode returns the command that creates a node which the kernel has and this

@@ -68,8 +68,9 @@ func (x *examination) checkPort(d *device, port int) Result {
 	case x.plugin.ExpectedDown != nil && x.plugin.ExpectedDown(d.Name, port):
 		r.Text = fmt.Sprintf("%s (%s), as expected_down says", strings.ToLower(state), phys)
 	case state == "INIT" || state == "ARMED":
-		r.Status, r.Text = Warn, strings.ToLower(state)+": there is a link, but no subnet manager has brought the port up"
-		r.Fix = x.asRoot("systemctl start opensm")
+		r.Status = Warn
+		r.Text = strings.ToLower(state) + ": there is a link, and the fabric's subnet manager has not brought the port up; ask whoever runs the fabric"
+		r.Fix = x.asRoot("sminfo -C %s -P %d", d.Name, port)
 	default:
 		r.Status, r.Text = Warn, fmt.Sprintf("%s (%s)", strings.ToLower(state), phys)
 		r.Text, r.Fix = x.whyDown(r.Text, d.Name, port, phys, netdev)

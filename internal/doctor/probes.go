@@ -39,7 +39,10 @@ func checkProbes(x *examination) []Result {
 
 // notOpened returns the result for a device that the worker could not open.
 func (x *examination) notOpened(d *device) Result {
-	r := Result{Check: "probes", Subject: d.Name, Status: Fail, Text: "it has no node to open", Fix: x.asRoot("modprobe ib_uverbs")}
+	r := Result{Check: "probes", Subject: d.Name, Status: Fail, Text: "it has no node to open", Fix: x.makeNodes()}
+	if why := d.unwatchable(); why != "" {
+		return Result{Check: "probes", Subject: d.Name, Status: Skipped, Text: "not watched: " + why}
+	}
 	if len(d.trials) == 0 {
 		return r
 	}
@@ -91,6 +94,8 @@ func (x *examination) checkProbe(d *device, port int) Result {
 	case x.portState(d.Name, port) != "ACTIVE":
 		r.Status, r.Text = Warn, "none works while the port is not active: "+r.Text
 		_, r.Fix = x.whyDown("", d.Name, port, x.portAttr(d.Name, port, "phys_state"), x.netdev(d.Name, ""))
+	case d.Transport != "iwarp" && x.lacksGIDs(d, port) && x.Sysfs.Addresses(d.Name, port).GIDs == 0:
+		r.Status, r.Text = Skipped, "no probe without a GID: "+r.Text
 	default:
 		r.Status, r.Fix = Fail, x.asRoot("dmesg | tail")
 		r.Text = "none works: " + r.Text

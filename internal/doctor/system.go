@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path"
 	"path/filepath"
@@ -35,6 +36,10 @@ type System struct {
 	OpenNode func(path string) error
 	// Uevents subscribes to the kernel's uevents and unsubscribes again.
 	Uevents func() error
+	// Types returns the kernel's types of devices by name, as hotplug.KernelTypes does.
+	Types func() (map[string]hotplug.Type, error)
+	// Addressed reports whether a network device is up and has an address that is not link-local.
+	Addressed func(netdev string) bool
 	// KernelLog opens the kernel's log for reading, and closes it.
 	KernelLog func() error
 
@@ -115,6 +120,7 @@ func NewSystem() *System {
 		}
 		return source.Close()
 	}
+	s.Types, s.Addressed = hotplug.KernelTypes, addressed
 	s.FileCaps = fileCaps
 	s.KernelLog = func() error {
 		f, err := os.OpenFile("/dev/kmsg", os.O_RDONLY|unix.O_NONBLOCK, 0)
@@ -128,7 +134,23 @@ func NewSystem() *System {
 
 // newSystem returns a System that has only its file systems set.
 func newSystem(root string) *System {
-	return &System{Root: os.DirFS(root), Sysfs: sysfs.New(filepath.Join(root, "sys")), Now: time.Now}
+	return &System{
+		Root: os.DirFS(root), Sysfs: sysfs.New(filepath.Join(root, "sys")), Now: time.Now,
+		Types: func() (map[string]hotplug.Type, error) { return nil, nil }, Addressed: func(string) bool { return false },
+	}
+}
+
+// addressed implements System.Addressed.
+func addressed(netdev string) bool {
+	i, err := net.InterfaceByName(netdev)
+	if err != nil || i.Flags&net.FlagUp == 0 {
+		return false
+	}
+	all, err := i.Addrs()
+	return err == nil && slices.ContainsFunc(all, func(a net.Addr) bool {
+		prefix, ok := a.(*net.IPNet)
+		return ok && prefix.IP.IsGlobalUnicast()
+	})
 }
 
 func softLimit(resource int) uint64 {

@@ -17,6 +17,9 @@ type Config struct {
 	// Indexes returns the kernel's device indexes by name; default
 	// KernelIndexes.
 	Indexes func() (map[string]int, error)
+	// Types returns the kernel's types of devices by name; default KernelTypes. It
+	// is called for devices without a node.
+	Types func() (map[string]Type, error)
 
 	// Settle is how long a Watcher waits after a uevent for the next one
 	// before it scans, five times that at most; default 300 ms. udev renames a
@@ -54,6 +57,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Indexes == nil {
 		c.Indexes = KernelIndexes
+	}
+	if c.Types == nil {
+		c.Types = KernelTypes
 	}
 	if c.Settle <= 0 {
 		c.Settle = 300 * time.Millisecond

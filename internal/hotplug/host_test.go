@@ -19,12 +19,13 @@ type host struct {
 
 	mu      sync.Mutex
 	indexes map[string]int
+	types   map[string]Type // of the devices that have an index
 }
 
 func newHost(t *testing.T) *host {
 	t.Helper()
 	root := t.TempDir()
-	h := &host{t: t, sysfs: filepath.Join(root, "sys"), dev: filepath.Join(root, "dev"), indexes: map[string]int{}}
+	h := &host{t: t, sysfs: filepath.Join(root, "sys"), dev: filepath.Join(root, "dev"), indexes: map[string]int{}, types: map[string]Type{}}
 	require.NoError(t, os.MkdirAll(filepath.Join(h.sysfs, "class/infiniband"), 0o755))
 	require.NoError(t, os.MkdirAll(filepath.Join(h.sysfs, "class/infiniband_verbs"), 0o755))
 	return h
@@ -36,6 +37,7 @@ func (h *host) config(uevents func() (Source, error)) Config {
 		DevRoot:   h.dev,
 		Uevents:   uevents,
 		Indexes:   h.readIndexes,
+		Types:     h.readTypes,
 		// By default the tests watch a removal by uevents and by inotify.
 		UeventsReach: func() bool { return false },
 	}
@@ -45,6 +47,23 @@ func (h *host) readIndexes() (map[string]int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return maps.Clone(h.indexes), nil
+}
+
+func (h *host) readTypes() (map[string]Type, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	told := make(map[string]Type)
+	for name := range h.indexes {
+		told[name] = h.types[name]
+	}
+	return told, nil
+}
+
+// setType sets the type in RDMA netlink's answer.
+func (h *host) setType(name string, t Type) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.types[name] = t
 }
 
 // setIndex sets the index in RDMA netlink's answer; index < 0 removes the name from it.

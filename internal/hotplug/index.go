@@ -16,6 +16,9 @@ const (
 	nldevDevIndex    = 1          // RDMA_NLDEV_ATTR_DEV_INDEX
 	nldevDevName     = 2          // RDMA_NLDEV_ATTR_DEV_NAME
 	nldevChardevType = 69         // RDMA_NLDEV_ATTR_CHARDEV_TYPE
+	nldevDevType     = 99         // RDMA_NLDEV_ATTR_DEV_TYPE, of sub-devices alone
+	nldevParentName  = 100        // RDMA_NLDEV_ATTR_PARENT_NAME
+	nldevTypeSMI     = 1          // RDMA_DEVICE_TYPE_SMI
 	// indexTimeout is far longer than a dump takes.
 	indexTimeout = time.Second
 )

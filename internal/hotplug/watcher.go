@@ -47,9 +47,13 @@ func (w *Watcher) Run(ctx context.Context, report func([]verbs.Found)) error {
 	rescan := time.NewTicker(w.cfg.Rescan)
 	defer rescan.Stop()
 	problem := complaint{warn: w.cfg.Warn}
+	without := nodeless{sysfs: w.sysfs, types: w.cfg.Types}
 	var last []verbs.Found
 	for first := true; ; {
 		found, err := scan(w.sysfs, w.cfg.Indexes)
+		if err == nil {
+			err = without.mark(found, time.Now())
+		}
 		problem.set(unlisted(err))
 		if err == nil {
 			adds.mark(found)

@@ -78,7 +78,7 @@ func (s *threadState) get() Lane {
 	word := atomic.LoadUint32(&s.call)
 	return Lane{
 		Call: Call(word & (1<<portShift - 1)), Port: int(word >> portShift),
-		Thread: int(atomic.LoadUint32(&s.thread)), Beat: atomic.LoadInt64(&s.beat),
+		Thread: int(atomic.LoadUint32(&s.thread)), Beat: max(0, atomic.LoadInt64(&s.beat)), // no call began before the boot
 	}
 }
 

@@ -74,7 +74,7 @@ func (h *Host) device(d *Device) {
 	switch {
 	case d.Missing():
 		h.Missing++
-	case d.Present && !d.Open && d.Reason != status.ReasonReleased && !d.InOtherNetns:
+	case d.Present && !d.Open && d.Reason != status.ReasonReleased && d.Reason != status.ReasonUnwatchable && !d.InOtherNetns:
 		h.Unwatched++
 	}
 }
@@ -117,7 +117,8 @@ var hosts = table[Host]{
 	fields: []field[Host]{
 		integer("devices_missing", "", "devices that are not there and were, or are expected; not those renamed, reassigned or released",
 			func(v *Host) int64 { return v.Missing }),
-		integer("devices_unwatched", "", "devices that are there and that no worker has open; not those released or in another network namespace",
+		integer("devices_unwatched", "",
+			"devices that are there and that no worker has open; not those released, unwatchable or in another network namespace",
 			func(v *Host) int64 { return v.Unwatched }),
 		integer("ports_down", "", "ports whose state is known and not active, but for those of expected_down",
 			func(v *Host) int64 { return v.PortsDown }),

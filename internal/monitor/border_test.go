@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -106,6 +107,27 @@ func TestNoCountOfAStreamMakesASumFall(t *testing.T) {
 	h, sup, _ := one(t, nil)
 	h.batch(sup, event(verbs.EventPortErr, 1, 10, 0, 0), event(verbs.EventGIDChange, 1, 1<<63, 0, 0), event(verbs.EventGIDChange, 2, 1<<63-5, 0, 0))
 	require.EqualValues(t, 10, h.gather().Collector.AsyncEvents)
+}
+
+// A worker whose memory is damaged writes to its ledger, too.
+func TestNoSlotOfALedgerMakesASeriesThatCannotBe(t *testing.T) {
+	h, _, led := one(t, nil)
+	for _, key := range [][3]int{{0, 0, 1}, {256, 0, 1}, {1, 1 << 30, 1}, {1, 0, 0}, {1, 0, 99}, {1, 0, 256 + 1}} {
+		slot, err := led.AddProbe(key[0], key[1], key[2])
+		require.NoError(t, err)
+		led.AddRound(slot, ledger.ProbeCounts{Rounds: 5, LostCompletions: 5})
+	}
+	s := h.gather()
+	require.Empty(t, s.Probes)
+	require.Zero(t, s.Hosts[0].LostCompletions)
+}
+
+func TestNoCallOfALedgerHasLastedLongerThanTheHostHasRun(t *testing.T) {
+	_, _, led := one(t, nil)
+	led.Control(ledger.Lane{Call: ledger.CallQueryPort, Port: 1, Beat: math.MinInt64 / 2})
+	control, _ := led.Lanes()
+	require.Equal(t, 20*sec, control.Lasted(20*sec))
+	require.Zero(t, control.Beat)
 }
 
 // state_from and state_to are tags.

@@ -55,6 +55,10 @@ type Config struct {
 	Histogram bool
 	Stages    bool // collect the stages of a round, too: get, arm, drain
 
+	// LibrariesChanged reports whether libraries were installed or removed on the host since its
+	// last call. It must not block. Nil: that is not known.
+	LibrariesChanged func() bool
+
 	// Function returns the present state of a PCI function; nil: no function is known.
 	Function func(address string) verbs.PCIFunction
 	// Legs returns how many legs the bond of a network device has, and how many of them are up; ok is false if there is no
@@ -78,6 +82,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Released == nil {
 		c.Released = func(verbs.Found) bool { return false }
+	}
+	if c.LibrariesChanged == nil {
+		c.LibrariesChanged = func() bool { return false }
 	}
 	if c.Function == nil {
 		c.Function = func(string) verbs.PCIFunction { return verbs.PCIFunction{} }

@@ -15,6 +15,9 @@ import (
 // maxPort is the greatest port number: the verbs have it in a byte.
 const maxPort = 255
 
+// maxVector is more than a device has completion vectors.
+const maxVector = 1 << 16
+
 // Device holds all state of one device name. It outlives workers and the device itself,
 // so that its counters continue when either comes back. A Supervisor calls its exported
 // methods, see worker.Handler; none blocks. Device calls Emit with mu held, which keeps
@@ -38,8 +41,8 @@ type Device struct {
 	appearances int   // grows each time the device appears
 	goneAt      int64 // CLOCK_MONOTONIC ns
 	job         *job
-	released    bool   // see Config.Released
-	unclosed    string // why the last Supervisor could not end its worker; "": it could
+	released    bool  // see Config.Released
+	unclosed    error // why a Supervisor could not end its worker; nil: all could, or the worker has ended since (heldBy)
 	// unconfirmed is set while only the worker has reported the present removal, and uncounted if
 	// removals leaves that one out. disproved is set once a worker has opened the device again that
 	// discovery had never missed: then a worker's word counts no removal until it is confirmed.
@@ -110,15 +113,15 @@ func (d *Device) appear(f verbs.Found, t *moment) bool {
 	case gone:
 		d.leave(status.ReasonRemoved, t)
 	case d.present:
-		return d.update(f)
+		return d.update(f, t)
 	case leaving:
 		return false
 	}
-	if d.seen && !f.Usable() {
+	if d.seen && !f.Usable() && !f.Pending && f.Unwatchable == "" {
 		return false
 	}
 	d.enter(f)
-	return true
+	return d.openable(t)
 }
 
 // settleRemoval handles a report about a device whose removal is unconfirmed: it may confirm or refute the removal.
@@ -132,12 +135,20 @@ func (d *Device) settleRemoval(f verbs.Found, t *moment) {
 	}
 }
 
-// update handles a new report about a device that is present. It reports whether the
-// device has got its node and no worker has it open yet.
-func (d *Device) update(f verbs.Found) bool {
-	usable := !d.found.Usable() && f.Usable() && !d.watching
+// update handles a new report about a device that is present. It reports whether a worker
+// should try to open it now: the device has got its node, or something about a device that
+// could not be opened has changed, and no worker has it open yet.
+func (d *Device) update(f verbs.Found, t *moment) bool {
+	closed := d.reason == status.ReasonUnwatchable || !d.found.Usable()
+	changed := f != d.found
 	d.found = f
-	return usable
+	switch {
+	case d.watching || !closed || !changed:
+		return false
+	case f.Usable():
+		return true
+	}
+	return d.openable(t) && d.job == nil
 }
 
 // enter makes an absent device present. If discovery only missed the device for a time,
@@ -152,6 +163,7 @@ func (d *Device) enter(f verbs.Found) {
 	}
 	d.found, d.seen, d.renamed, d.finished = f, true, false, false
 	d.present, d.reason = true, status.ReasonStarting
+	d.unconfirmed, d.uncounted = false, false // a device that can move may be here, and without its node, during a move
 	d.appearances++
 	if same && d.watching && !d.released && !moved {
 		d.ledgerAppearance = d.appearances
@@ -175,6 +187,8 @@ func (d *Device) vanish(now alias, t *moment) {
 		d.leave(status.ReasonRenamed, t)
 		d.rename(now)
 		d.dismiss()
+	case d.present && d.reason == status.ReasonUnwatchable && !d.expected:
+		d.leave(status.ReasonUnwatchable, t) // nobody misses it
 	case d.present && d.canMove(), d.netns.other:
 		d.lose(t)
 	case d.present:
@@ -191,7 +205,8 @@ func (d *Device) vanish(now alias, t *moment) {
 // trying to open it. That is so when the worker ended for another reason than the
 // removal. The caller holds d.mu.
 func (d *Device) giveUp() {
-	if !d.present && !d.listed && !d.watching && d.status.State == status.StateBackingOff {
+	tries := d.status.State == status.StateBackingOff || d.status.Reason == status.ReasonUnwatchable
+	if !d.present && !d.listed && !d.watching && tries {
 		d.dismiss()
 	}
 }
@@ -359,7 +374,8 @@ func (d *Device) view(t *moment) measure.Device {
 		if d.job == nil {
 			v.Worker.State = status.StateStopped
 		}
-	case d.netns.other && (d.job == nil || d.status.State == ""):
+	case d.netns.other && (d.job == nil || d.status.State == ""),
+		d.present && d.job == nil && d.reason == status.ReasonUnwatchable:
 		v.Worker.State = status.StateStopped
 	case d.present && (d.job == nil || d.status.State == ""):
 		v.Worker.State = status.StateStarting // its Supervisor has not reported anything yet

@@ -70,7 +70,7 @@ func (d *Device) Status(s status.Status) {
 	switch s.Reason {
 	case "", status.ReasonOK, status.ReasonRemoved: // opening and removal set the reason themselves
 	default:
-		if d.present {
+		if d.present && d.found.Unwatchable == "" {
 			d.reason = s.Reason
 		}
 	}
@@ -155,7 +155,7 @@ func (d *Device) close(why status.Reason, t *moment) {
 	}
 	d.endProbes()
 	switch {
-	case !d.present || why == status.ReasonOK || why == "":
+	case !d.present || d.found.Unwatchable != "" || why == status.ReasonOK || why == "":
 	case why != status.ReasonRemoved:
 		d.reason = why
 	case d.ledgerAppearance == d.appearances:
@@ -311,6 +311,9 @@ func (d *Device) probeMade(it *verbs.ProbeItem) {
 // hasProbe reports whether a slot of the ledger belongs to a series. A method that was
 // only tried has no rounds, and gets no series.
 func (d *Device) hasProbe(e *ledger.Probe) bool {
+	if e.Port < 1 || e.Port > maxPort || e.Vector > maxVector || e.Method <= int(verbs.MethodNone) || e.Method > int(verbs.MethodFlush) {
+		return false // the worker's memory is damaged
+	}
 	key := keyOf(e)
 	return e.Rounds > 0 || e.Events != e.Acked || slices.ContainsFunc(d.probes, func(p *probe) bool { return p.ProbeKey == key })
 }

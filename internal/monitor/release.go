@@ -13,7 +13,7 @@ import (
 type Release struct {
 	Device string
 	Open   bool   // its worker still runs
-	Held   string // why its worker could not be ended, and may still have the device open; "": it was, or is being ended
+	Held   string // why a worker could not be ended, and may still have the device open; "": there is no such worker
 }
 
 // Review compares all devices with Config.Released. The workers of devices that are released have to close them; the other
@@ -47,7 +47,8 @@ func (d *Device) releasedNow() (r Release, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	// A device of expect that was never there, and one that is gone, has nothing that could be closed.
-	return Release{d.name, d.job != nil, d.unclosed}, d.released && (d.present || d.job != nil || d.unclosed != "")
+	held := d.heldBy()
+	return Release{d.name, d.job != nil, held}, d.released && (d.present || d.job != nil || held != "")
 }
 
 // serveReviews handles the requests of Review until ctx is done.
@@ -98,16 +99,32 @@ func (d *Device) setReleased(released bool, t *moment) (opens bool) {
 	}
 	d.log.Info("release ended: the device is watched again")
 	if !d.present {
-		return false
+		return d.listed // a worker has reported a removal, which may have been none: see retry
 	}
 	d.reason = status.ReasonStarting
-	return d.found.Usable()
+	return d.openable(t) && d.found.Usable()
 }
 
-// noteEnd notes how the supervision of a device ended. The caller holds d.mu.
+// noteEnd notes how the supervision of a device ended. A worker that the kernel holds is not forgotten because one that came
+// after it has ended. The caller holds d.mu.
 func (d *Device) noteEnd(err error) {
-	d.unclosed = ""
 	if err != nil && !errors.Is(err, context.Canceled) {
-		d.unclosed = err.Error()
+		d.unclosed = err
 	}
+}
+
+// heldBy returns why a worker could not be ended and may still have the device open, "" if there is none. The caller holds d.mu.
+func (d *Device) heldBy() string {
+	var abandoned interface{ Left() <-chan struct{} } // as of package process
+	if errors.As(d.unclosed, &abandoned) {
+		select {
+		case <-abandoned.Left():
+			d.unclosed = nil
+		default:
+		}
+	}
+	if d.unclosed == nil {
+		return ""
+	}
+	return d.unclosed.Error()
 }

@@ -1,7 +1,6 @@
 package monitor
 
 import (
-	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -203,15 +202,45 @@ func TestDeviceResumedWhileItsWorkerClosesIsOpenedAfterwards(t *testing.T) {
 	})
 }
 
-func TestWorkerThatTheKernelHoldsIsNotClosed(t *testing.T) {
+// abandoned is the error of a Supervisor whose worker the kernel holds until left is closed.
+type abandoned struct{ left chan struct{} }
+
+func (abandoned) Error() string           { return "process cannot be killed: worker (process 42)" }
+func (a abandoned) Left() <-chan struct{} { return a.left }
+
+func TestWorkerThatTheKernelHoldsIsNotClosedUntilItLeaves(t *testing.T) {
 	d := &Device{name: "mlx5_0", released: true}
-	d.noteEnd(errors.New("process cannot be killed: worker (process 42)"))
+	why := abandoned{make(chan struct{})}
+	d.noteEnd(why)
 	r, ok := d.releasedNow()
 	require.True(t, ok)
-	require.Equal(t, Release{Device: "mlx5_0", Held: "process cannot be killed: worker (process 42)"}, r)
-	d.noteEnd(nil)
+	require.Equal(t, Release{Device: "mlx5_0", Held: why.Error()}, r)
+	d.noteEnd(nil) // of the next worker, after the device was resumed and released again
 	r, _ = d.releasedNow()
-	require.Empty(t, r.Held)
+	require.Equal(t, why.Error(), r.Held, "the first one still has the device open")
+	close(why.left)
+	_, ok = d.releasedNow()
+	require.False(t, ok, "nothing has it open any more")
+}
+
+// A removal that only the worker has reported may be none: the device has to be tried again after the release, too.
+func TestDeviceWhoseRemovalIsUnconfirmedIsTriedAfterItsRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, releases := startReleasing(t, nil)
+		h.finds(found("mlx5_0", 0))
+		sup := h.sup("mlx5_0", 0)
+		h.opens(sup, "mlx5_0")
+		sup.Ended(status.End{Reason: status.ReasonRemoved})
+		require.False(t, deviceView(h.gather(), "mlx5_0").Present)
+		releases.set("", true)
+		h.review()
+		synctest.Wait()
+		<-sup.ended
+		releases.set("", false)
+		h.review()
+		h.opens(h.sup("mlx5_0", 1), "mlx5_0")
+		require.Equal(t, status.ReasonOK, deviceView(h.gather(), "mlx5_0").Reason)
+	})
 }
 
 // farewell records in which order the fabric and the worker learn of a release.

@@ -88,8 +88,12 @@ func (m *Monitor) retryAll(ctx context.Context) {
 			return
 		case <-tick.C:
 			t := m.clock.read()
+			installed := m.cfg.LibrariesChanged()
 			for _, d := range m.listDevices() {
 				d.retryNow(&t)
+				if installed {
+					d.retryUnwatchable()
+				}
 			}
 		}
 	}
@@ -116,6 +120,8 @@ func (d *Device) retry(t *moment) {
 		// still has its node is present.
 		d.goneAt = t.mono
 		d.job.sup.Wake()
+	case d.present && d.reason == status.ReasonUnwatchable:
+		// Its Supervisor tries again by itself, and others wake it after a change.
 	case d.present && !d.watching && d.status.State == status.StateStopped:
 		// The Supervisor missed the device for a moment, and discovery did not.
 		d.goneAt = t.mono

@@ -92,6 +92,7 @@ const (
 	Soon   Retry = iota // after a delay that grows
 	Slowly              // every Timing.Slow: an operator has to act first
 	OnWake              // when Wake is called: the resource is not there
+	Rarely              // when Wake is called, and every Timing.Rare: nothing is wrong, and no operator has to act
 )
 
 // Call is a call of the child that may hang.
@@ -112,6 +113,7 @@ type Timing struct {
 	Retry    time.Duration // the first delay before a restart; it doubles
 	RetryMax time.Duration
 	Slow     time.Duration // between attempts while an operator has to act first
+	Rare     time.Duration // between attempts that are not expected to succeed
 	Well     time.Duration // a process that has run for so long resets the delay to Retry
 }
 
@@ -127,6 +129,7 @@ func DefaultTiming() Timing {
 		Retry:    250 * time.Millisecond,
 		RetryMax: 30 * time.Second,
 		Slow:     30 * time.Second,
+		Rare:     time.Hour,
 		Well:     time.Minute,
 	}
 }
@@ -143,6 +146,7 @@ func (t Timing) orDefault() Timing {
 		{&t.Retry, &d.Retry},
 		{&t.RetryMax, &d.RetryMax},
 		{&t.Slow, &d.Slow},
+		{&t.Rare, &d.Rare},
 		{&t.Well, &d.Well},
 	} {
 		if *m.to == 0 {

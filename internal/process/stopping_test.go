@@ -69,7 +69,8 @@ func TestAChildThatTheKernelHoldsIsLeftAndNotDoubled(t *testing.T) {
 func TestStoppingLeavesAChildThatTheKernelHolds(t *testing.T) {
 	inBubble(t, func(t *testing.T, b *bubble) {
 		synctest.Wait()
-		b.processes()[0].set(true, true)
+		p := b.processes()[0]
+		p.set(true, true)
 		begin := time.Now()
 		b.cancel()
 		err := <-b.over
@@ -77,6 +78,15 @@ func TestStoppingLeavesAChildThatTheKernelHolds(t *testing.T) {
 		require.ErrorContains(t, err, "process 4711")
 		require.Equal(t, 2*time.Second, time.Since(begin))
 		require.Equal(t, status.StateStopped, b.last().State)
+		var held interface{ Left() <-chan struct{} }
+		require.ErrorAs(t, err, &held)
+		select {
+		case <-held.Left():
+			require.Fail(t, "the kernel still holds it")
+		default:
+		}
+		p.die(unix.SIGKILL)
+		<-held.Left()
 	}, openOnly)
 }
 

@@ -17,6 +17,19 @@ import (
 // that the kernel does not end.
 var ErrAbandoned = errors.New("process cannot be killed")
 
+// abandoned is the error for one such process.
+type abandoned struct {
+	message string
+	left    <-chan struct{}
+}
+
+func (e *abandoned) Error() string { return ErrAbandoned.Error() + ": " + e.message }
+
+func (e *abandoned) Unwrap() error { return ErrAbandoned }
+
+// Left is closed when the process has ended after all.
+func (e *abandoned) Left() <-chan struct{} { return e.left }
+
 // instance is a process that was started.
 type instance interface {
 	// PID returns the process number, 0 until the fork.
@@ -94,7 +107,7 @@ func (s *Supervisor[M]) start(a Attempt[M], shared *os.File, deliver func(M) err
 }
 
 // Wake reports that the child's resource is there again, or that another attempt may
-// succeed. It ends a wait of OnWake or Slowly. A call before or while the child runs ends
+// succeed. It ends a wait of OnWake, Slowly or Rarely. A call before or while the child runs ends
 // the next such wait. Wake does not block.
 func (s *Supervisor[M]) Wake() {
 	select {
@@ -105,8 +118,8 @@ func (s *Supervisor[M]) Wake() {
 
 // Run starts processes, one after another, until ctx is done. Then it makes the running
 // process close what it holds, for at most Timing.Grace and Timing.Kill. It returns nil,
-// or an error that wraps ErrAbandoned if that process is still there. It reports
-// everything else to the Contract and its Attempt, and to the log.
+// or an error that wraps ErrAbandoned if that process is still there, and has a method Left that returns a channel which is
+// closed when the process has ended after all. It reports everything else to the Contract and its Attempt, and to the log.
 func (s *Supervisor[M]) Run(ctx context.Context) error {
 	var err error
 	for ctx.Err() == nil && err == nil {
@@ -177,6 +190,9 @@ func (s *Supervisor[M]) pause(ctx context.Context, d decision) {
 		plan = fmt.Sprintf("trying again every %v", s.spec.Timing.Slow)
 	case OnWake:
 		wake, state, plan = s.wake, status.StateStopped, "waiting for it to come back"
+	case Rarely:
+		delay, wake, state = time.After(s.backoff.jitter(s.spec.Timing.Rare)), s.wake, status.StateStopped
+		plan = fmt.Sprintf("trying again after a change, and every %v", s.spec.Timing.Rare)
 	}
 	s.log(d, plan)
 	s.setStatus(status.Status{State: state, Reason: d.why.Reason, Message: d.why.Message + "; " + plan})
@@ -201,7 +217,7 @@ func (s *Supervisor[M]) awaitExit(ctx context.Context, d decision) error {
 	case <-d.left:
 		return nil
 	default:
-		return fmt.Errorf("%w: %s", ErrAbandoned, d.why.Message)
+		return &abandoned{d.why.Message, d.left}
 	}
 }
 
@@ -214,6 +230,8 @@ func (s *Supervisor[M]) log(d decision, plan string) {
 		level, detail = slog.LevelDebug, slog.LevelDebug
 	case d.why.Reason == status.ReasonCrashed || d.why.Reason == status.ReasonStuck:
 		level = slog.LevelError
+	case d.retry == Rarely:
+		level = slog.LevelInfo
 	}
 	s.lastLog = d.why.Message
 	s.spec.Log.Log(context.Background(), level, d.why.Message+"; "+plan, "reason", string(d.why.Reason))

@@ -10,7 +10,7 @@ import (
 )
 
 // Write releases what the entry says, or has a device resumed although all are released, in place of what was said of it before.
-// An entry for all devices replaces those of single devices. An error of a user who may not write to the directory wraps
+// An entry for all devices replaces those of single devices that do not last longer. An error of a user who may not write to the directory wraps
 // os.ErrPermission.
 func Write(dir, boot string, e Entry) error {
 	text, err := json.Marshal(content{schema, boot, e.Device, e.NodeGUID, e.PCI, e.Until})
@@ -31,7 +31,10 @@ func Write(dir, boot string, e Entry) error {
 		return fmt.Errorf("write release: %w", err)
 	}
 	if e.Device == "" {
-		return remove(dir, func(path string) bool { return filepath.Base(path) != name })
+		return remove(dir, func(path string) bool {
+			one, ok, err := readFile(path, boot)
+			return filepath.Base(path) != name && (err != nil || !ok || one.Until <= e.Until)
+		})
 	}
 	return nil
 }

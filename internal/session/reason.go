@@ -26,6 +26,7 @@ func EndedBy(err error) status.End {
 			"or the rdma cgroup allows no further handle (rdma.max, hca_handle)"},
 		{unix.ETIMEDOUT, status.ReasonRecovering, "the device did not answer its driver; if that lasts, its firmware hangs (the kernel log says more)"},
 		{verbs.ErrLimit, status.ReasonLimit, "raise the limits of locked memory and open files (systemd: LimitMEMLOCK, LimitNOFILE)"},
+		{verbs.ErrNoProvider, status.ReasonUnwatchable, ""},
 		{verbs.ErrUnsupported, status.ReasonUnsupported, ""},
 		{verbs.ErrNoDevice, status.ReasonNoDevice, ""},
 		{os.ErrPermission, status.ReasonNoPermission, fmt.Sprintf("let user %d read and write the node by its mode (a worker has no "+

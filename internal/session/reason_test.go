@@ -29,6 +29,7 @@ func TestEveryFailureHasItsReasonAndOneLine(t *testing.T) {
 		{fmt.Errorf("/dev/infiniband/uverbs0: %w", unix.ETIMEDOUT), status.ReasonRecovering, "did not answer"},
 		{verbs.ErrNoDevice, status.ReasonNoDevice, "no such RDMA device"},
 		{verbs.ErrUnsupported, status.ReasonUnsupported, "unsupported"},
+		{fmt.Errorf("%w: there is none for irdma", verbs.ErrNoProvider), status.ReasonUnwatchable, "there is none for irdma"},
 		{verbs.ErrStuck, status.ReasonStuck, "does not let go"},
 		{errors.New("odd"), status.ReasonUnsupported, "odd"},
 	} {

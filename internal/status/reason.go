@@ -22,6 +22,7 @@ const (
 	ReasonReassigned    Reason = "reassigned"
 	ReasonReleased      Reason = "released"    // by `rdma-events release`
 	ReasonOtherNetns    Reason = "other_netns" // it belongs to another network namespace, which has borrowed it
+	ReasonUnwatchable   Reason = "unwatchable" // no program here can open it, and nothing is wrong with that
 )
 
 // End is why a supervised program has ended.

@@ -10,8 +10,8 @@ import (
 type Backend interface {
 	// Open opens the device called name, which counts in led from then on. led
 	// must stay mapped until the Device is closed. Errors: ErrNoLibrary,
-	// ErrNoDevice, ErrPermission, ErrExcludedNetns, ErrUnsupported,
-	// ErrRecovering, ErrLimit, wrapped in an OpError.
+	// ErrNoDevice, ErrPermission, ErrExcludedNetns, ErrNoProvider,
+	// ErrUnsupported, ErrRecovering, ErrLimit, wrapped in an OpError.
 	Open(name string, led *ledger.Ledger) (Device, error)
 }
 

@@ -1,5 +1,7 @@
 package verbs
 
+import "strings"
+
 // DriverRaisesEvents reports whether a kernel driver, named as in DeviceAttr.Driver,
 // raises asynchronous events at all. efa raises none (Linux 7.3,
 // drivers/infiniband/hw/efa).
@@ -52,4 +54,19 @@ func CommandsOf(driver string) CommandSet {
 		return NewCommandSet(CommandQueryQP)
 	}
 	return 0
+}
+
+// ProviderOf returns the name of the provider of libibverbs for a kernel driver, named as in
+// DeviceAttr.Driver: its library is lib<name>-rdmav<ABI>.so (rdma-core, providers/). The table has
+// the drivers whose provider has another name.
+func ProviderOf(driver string) string {
+	others := map[string]string{
+		"rdma_rxe": "rxe", "ice": "irdma", "i40e": "irdma", "bnxt_en": "bnxt_re", "qede": "qedr", "be2net": "ocrdma",
+		"hns3": "hns", "hfi1": "hfi1verbs", "ib_qib": "ipathverbs", "ib_mthca": "mthca", "iw_cxgb4": "cxgb4",
+		"mlx5_ib": "mlx5", "mlx4_ib": "mlx4",
+	}
+	if name, ok := others[driver]; ok {
+		return name
+	}
+	return strings.TrimSuffix(driver, "_core")
 }

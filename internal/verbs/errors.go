@@ -34,6 +34,9 @@ var (
 	ErrExcludedNetns = errors.New("the device is in another network namespace")
 	// ErrUnsupported: the device, port or driver does not support the operation.
 	ErrUnsupported = errors.ErrUnsupported
+	// ErrNoProvider: libibverbs has provider libraries, but none for the driver of the device, and
+	// nobody uses the device. No program that loads this libibverbs can open it.
+	ErrNoProvider = errors.New("libibverbs has no provider library for it")
 	// ErrNeverFabric: the device has no queue pairs with which hosts can probe each other.
 	ErrNeverFabric = fmt.Errorf("no probes between hosts on this kind of device: %w", ErrUnsupported)
 	// ErrNoFabric: an order is for a Fabric that is no more.

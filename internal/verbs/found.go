@@ -12,7 +12,12 @@ type Found struct {
 	// Node is the device's uverbs node, as in "uverbs0"; a later device may get the same
 	// one. A device without a node cannot be opened: ib_uverbs is not loaded, or the device
 	// is being removed while a process still has it open.
-	Node            string
+	Node string
+	// Pending reports that ib_uverbs is loaded and has not made the node, and that this may still
+	// change. Unwatchable is why the device never gets one, so that no program can open it; "" if
+	// it has a node or may get one.
+	Pending         bool
+	Unwatchable     string
 	NodeGUID        string // "" if unknown
 	VirtualFunction bool
 	// PCI is the address of the device's PCI function, and Driver is the driver of that

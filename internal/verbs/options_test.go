@@ -60,6 +60,7 @@ func TestPortsThatShareACableHaveOneName(t *testing.T) {
 		require.NotEqual(t, one, other, what)
 	}
 	require.Empty(t, nic("", "0000:3b:00.0").Cable(1))
+	require.Empty(t, nic("0000:0000:0000:0000", "0000:3b:00.0").Cable(1), "the driver sets none: all hosts would share it")
 	require.Empty(t, nic("506b:4b03:00aa:0000", "").Cable(1), "a soft device")
 	vf := nic("506b:4b03:00aa:0000", "0000:3b:00.2")
 	vf.VirtualFunction = true

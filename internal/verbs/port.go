@@ -133,10 +133,11 @@ type DeviceAttr struct {
 //
 // With Socket Direct a NIC has a PCI function on each of two buses for the same physical port, and a multi-host NIC one on
 // each of several hosts. All have the system image GUID of the NIC. The physical ports of a NIC with several are functions of
-// different numbers, or ports of one device. Devices of the simulator have the same GUIDs on all hosts, and no cable.
+// different numbers, or ports of one device. A GUID of zeros is one that the driver does not set. Devices of the simulator
+// have the same GUIDs on all hosts, and no cable.
 func (a *DeviceAttr) Cable(port int) string {
 	_, function, ok := strings.Cut(a.PCIAddress, ".")
-	if a.SysImageGUID == "" || !ok || a.VirtualFunction || a.Driver == "sim" {
+	if strings.Trim(a.SysImageGUID, "0:") == "" || !ok || a.VirtualFunction || a.Driver == "sim" {
 		return ""
 	}
 	return a.SysImageGUID + "/" + function + "/" + strconv.Itoa(port)

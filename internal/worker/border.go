@@ -40,10 +40,11 @@ var ErrRefused = errors.New("the worker sent what cannot be, its memory may be d
 // The text of a protobuf message is UTF-8.
 func cleanText(s string) string {
 	if len(s) > maxText {
-		s = s[:maxText]
-		for len(s) > 0 && !utf8.ValidString(s[max(0, len(s)-utf8.UTFMax):]) {
-			s = s[:len(s)-1]
+		end := maxText
+		for end > 0 && !utf8.RuneStart(s[end]) {
+			end--
 		}
+		s = s[:end]
 	}
 	if strings.IndexFunc(s, unicode.IsControl) < 0 {
 		return s

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	pb "google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
@@ -51,7 +52,8 @@ func TestWhatFirmwareAndLibrariesSayIsMadeFitForPoints(t *testing.T) {
 	m := messageFromProto(throughWire(t, batchToProto(verbs.Batch{Items: []verbs.Item{
 		{Opened: &verbs.DeviceAttr{Name: "mlx5_0", Ports: 1, Vectors: 1, Firmware: "28.39\n\x1b[31m", BoardID: long}},
 		{Reading: &verbs.Reading{Port: 1, Attr: verbs.PortAttr{RateGbps: math.Inf(1), MTU: -7, LID: 1 << 20}}},
-		{Reading: &verbs.Reading{Port: 1, Attr: verbs.PortAttr{RateGbps: math.NaN()}, Err: "failed\r\nE! all is lost"}},
+		{Reading: &verbs.Reading{Port: 1, Attr: verbs.PortAttr{RateGbps: math.NaN()}, Err: "failed\r\nE! all is lost", Refused: "all\nE! of it"}},
+		{Reading: &verbs.Reading{Port: 1, Err: strings.Repeat("\u65e0", maxText)}},
 	}})))
 	require.NoError(t, m.check("mlx5_0", now))
 	items := m.batch.Items
@@ -60,6 +62,8 @@ func TestWhatFirmwareAndLibrariesSayIsMadeFitForPoints(t *testing.T) {
 	require.Zero(t, items[1].Reading.Attr)
 	require.Zero(t, items[2].Reading.Attr.RateGbps)
 	require.Equal(t, "failed??E! all is lost", items[2].Reading.Err)
+	require.Equal(t, "all?E! of it", items[2].Reading.Refused)
+	require.Equal(t, strings.Repeat("\u65e0", maxText/3), items[3].Reading.Err, "cut between characters")
 }
 
 // Clocks of CLOCK_MONOTONIC are the same in all processes: nothing is seen after now, nor before the boot.
@@ -122,6 +126,58 @@ func TestABatchThatHasWaitedGoesInMessagesThatAreTaken(t *testing.T) {
 		return nil
 	}))
 	require.Equal(t, -1, messages)
+}
+
+// fillBadly fills every field of a message, and of those in it, with what no point can have.
+func fillBadly(m protoreflect.Message) {
+	fields := m.Descriptor().Fields()
+	for i := range fields.Len() {
+		f := fields.Get(i)
+		one := func(whole protoreflect.Value) protoreflect.Value {
+			switch f.Kind() {
+			case protoreflect.StringKind:
+				return protoreflect.ValueOfString("a\nb" + strings.Repeat("x", maxText))
+			case protoreflect.DoubleKind:
+				return protoreflect.ValueOfFloat64(math.Inf(1))
+			case protoreflect.MessageKind:
+				fillBadly(whole.Message())
+				return whole
+			}
+			return f.Default()
+		}
+		switch {
+		case f.ContainingOneof() != nil && m.WhichOneof(f.ContainingOneof()) != nil: // one of them at a time
+		case f.IsMap():
+			m.Mutable(f).Map().Set(protoreflect.ValueOfString("a\nb").MapKey(), protoreflect.ValueOfUint64(1))
+		case f.IsList() && f.Kind() == protoreflect.MessageKind:
+			fillBadly(m.Mutable(f).List().AppendMutable().Message())
+		case f.IsList() && f.Kind() == protoreflect.StringKind:
+			m.Mutable(f).List().Append(one(protoreflect.Value{}))
+		case f.IsList():
+		case f.Kind() == protoreflect.MessageKind:
+			one(m.Mutable(f))
+		default:
+			m.Set(f, one(protoreflect.Value{}))
+		}
+	}
+}
+
+func TestEveryTextAndFloatOfAWorkerIsMadeFitForPoints(t *testing.T) {
+	items := (&proto.Item{}).ProtoReflect().Descriptor().Fields()
+	for i := range items.Len() {
+		f := items.Get(i)
+		t.Run(string(f.Name()), func(t *testing.T) {
+			it := &proto.Item{}
+			fillBadly(it.ProtoReflect().Mutable(f).Message())
+			if d := it.GetOpened(); d != nil {
+				d.Name = "mlx5_0"
+			}
+			m := messageFromProto(&proto.Batch{Items: []*proto.Item{it}})
+			require.True(t, m.end != nil || len(m.batch.Items) == 1)
+			requireBounded(t, reflect.ValueOf(m.batch.Items))
+			requireBounded(t, reflect.ValueOf(m.end))
+		})
+	}
 }
 
 // Whatever bytes a worker sends, the host's points and status can be written, are bounded, and are about its device.

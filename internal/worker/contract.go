@@ -46,8 +46,11 @@ type Config struct {
 	Timing  process.Timing
 	Starts  *process.Starts
 	Orders  *Orders // gives orders to the worker that runs; nil: there are none
-	Log     *slog.Logger
-	Rand    func() float64
+	// Expected says that the device must be watched: that the library cannot open it is a fault then
+	// (status.ReasonUnsupported).
+	Expected bool
+	Log      *slog.Logger
+	Rand     func() float64
 }
 
 // Handler receives the reports of a Supervisor: Started, Batch..., Ended for each worker,
@@ -86,7 +89,7 @@ func New(c Config, h Handler) *Supervisor {
 		Exe: c.Exe, Dir: c.Dir, Name: programName, Title: device, Subject: "worker of " + device, Resource: "device",
 		Option: "worker_path", Env: slices.Concat(environment(os.Environ()), readable(c.Reads), c.Env),
 		Handshake: handshake(), Present: c.Present, Timing: c.Timing, Starts: c.Starts, Log: c.Log.With("device", device), Rand: c.Rand,
-	}, &contract{request: c.Request, handler: h, orders: c.Orders})
+	}, &contract{request: c.Request, handler: h, orders: c.Orders, expected: c.Expected})
 }
 
 // contract implements process.Contract.
@@ -94,6 +97,8 @@ type contract struct {
 	request verbs.Request
 	handler Handler
 	orders  *Orders // nil: none
+
+	expected bool // as in Config
 }
 
 // Begin implements process.Contract.
@@ -119,11 +124,14 @@ type attempt struct {
 // Stream implements process.Attempt.
 func (a *attempt) Stream(ctx context.Context, c *grpc.ClientConn, next func(message) error) error {
 	worker := proto.NewWorkerClient(c)
-	in, err := worker.Watch(ctx, requestToProto(a.request), grpc.MaxCallRecvMsgSize(maxMessage))
+	// The watch is below: the worker refuses orders once it ends, and by then it is known that no worker takes them.
+	alive, dies := context.WithCancel(ctx)
+	defer dies()
+	in, err := worker.Watch(alive, requestToProto(a.request), grpc.MaxCallRecvMsgSize(maxMessage))
 	if err != nil {
 		return fmt.Errorf("ask the worker to watch: %w", err)
 	}
-	defer a.orders.serve(ctx, worker)()
+	defer a.orders.serve(alive, worker)()
 	for {
 		m, err := in.Recv()
 		if err != nil {
@@ -132,6 +140,9 @@ func (a *attempt) Stream(ctx context.Context, c *grpc.ClientConn, next func(mess
 		one := messageFromProto(m)
 		if err := one.check(a.request.Options.Device, clock.Monotonic()); err != nil {
 			return err
+		}
+		if a.expected && one.end != nil && one.end.Reason == status.ReasonUnwatchable {
+			one.end.Reason = status.ReasonUnsupported
 		}
 		if err := next(one); err != nil {
 			return err
@@ -187,6 +198,8 @@ func retryAfter(why status.Reason) process.Retry {
 	case status.ReasonNoLibrary, status.ReasonNoPermission, status.ReasonNoDevice,
 		status.ReasonUnsupported, status.ReasonExcludedNetns, status.ReasonLimit:
 		return process.Slowly
+	case status.ReasonUnwatchable:
+		return process.Rarely
 	}
 	return process.Soon
 }

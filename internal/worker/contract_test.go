@@ -98,7 +98,8 @@ func TestAMessageSaysWhetherItsWorkerRunsOrEnds(t *testing.T) {
 			status.ReasonNoLibrary, status.ReasonNoPermission, status.ReasonNoDevice, status.ReasonUnsupported,
 			status.ReasonExcludedNetns, status.ReasonLimit,
 		},
-		process.Soon: {status.ReasonCrashed, status.ReasonStuck, status.ReasonRecovering},
+		process.Rarely: {status.ReasonUnwatchable},
+		process.Soon:   {status.ReasonCrashed, status.ReasonStuck, status.ReasonRecovering},
 	} {
 		for _, why := range reasons {
 			end := &status.End{Reason: why, Message: "m"}

@@ -87,7 +87,7 @@ func readingToProto(r *verbs.Reading) *proto.Reading {
 func readingFromProto(m *proto.Reading) *verbs.Reading {
 	a := m.GetAttr()
 	return &verbs.Reading{
-		Port: int(m.GetPort()), Mono: m.GetMono(), Took: m.GetTook(), Err: cleanText(m.GetErr()), RateOnly: m.GetRateOnly(), Refused: m.GetRefused(),
+		Port: int(m.GetPort()), Mono: m.GetMono(), Took: m.GetTook(), Err: cleanText(m.GetErr()), RateOnly: m.GetRateOnly(), Refused: cleanText(m.GetRefused()),
 		Attr: verbs.PortAttr{
 			State:         verbs.PortState(a.GetState()),
 			Phys:          verbs.PhysState(a.GetPhys()),

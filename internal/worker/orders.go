@@ -25,7 +25,7 @@ type Orders struct {
 // post is one worker that takes orders.
 type post struct {
 	worker proto.WorkerClient
-	alive  context.Context // ends with the worker's stream
+	alive  context.Context // ends before the worker's watch
 }
 
 // NewOrders returns Orders for Config.Orders of one device.
@@ -62,18 +62,16 @@ func (o *Orders) Order(ctx context.Context, order verbs.FabricOrder) (rc uint32,
 	return 0, orderError(err)
 }
 
-// serve has orders given to a worker until the returned function is called, or ctx ends.
-func (o *Orders) serve(ctx context.Context, worker proto.WorkerClient) (end func()) {
+// serve has orders given to a worker until the returned function is called, or alive ends.
+func (o *Orders) serve(alive context.Context, worker proto.WorkerClient) (end func()) {
 	if o == nil {
 		return func() {}
 	}
-	alive, dies := context.WithCancel(ctx)
 	at := &post{worker: worker, alive: alive}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.at = at
 	return func() {
-		dies()
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		if o.at == at {

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"rdma_events/tests/rig"
 )
@@ -152,7 +154,8 @@ func valueOf(p rig.Point, key string) (string, bool) {
 	return fmt.Sprint(field), ok
 }
 
-// hasWords reports whether a line of text has the words. Runs of spaces count as one, and letters in either case as the same.
+// hasWords reports whether a line of text has the words, the first of which begins a word there: "ip addr" is not in "SKIP
+// addresses". Runs of spaces count as one, and letters in either case as the same.
 func hasWords(text, words string) bool {
 	parts := strings.Split(strings.ToLower(words), " ... ")
 	for line := range strings.Lines(text) {
@@ -160,7 +163,7 @@ func hasWords(text, words string) bool {
 		found := true
 		for _, part := range parts {
 			var ok bool
-			if _, rest, ok = strings.Cut(rest, part); !ok {
+			if rest, ok = behindWord(rest, part); !ok {
 				found = false
 				break
 			}
@@ -170,4 +173,20 @@ func hasWords(text, words string) bool {
 		}
 	}
 	return false
+}
+
+// behindWord returns what comes behind the first place in a line where a part of it begins a word.
+func behindWord(line, part string) (rest string, ok bool) {
+	first, _ := utf8.DecodeRuneInString(part)
+	for at := 0; ; at++ {
+		i := strings.Index(line[at:], part)
+		if i < 0 {
+			return "", false
+		}
+		at += i
+		before, _ := utf8.DecodeLastRuneInString(line[:at])
+		if !unicode.IsLetter(first) || !unicode.IsLetter(before) {
+			return line[at+len(part):], true
+		}
+	}
 }

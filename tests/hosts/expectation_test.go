@@ -12,7 +12,7 @@ import (
 
 func TestAnExpectationHoldsOrNot(t *testing.T) {
 	s := &seen{
-		output: map[string]string{"doctor": "OK    ports   mlx5_0 port 1: ACTIVE\n3 OK, 0 WARN, 0 FAIL, 1 skipped\n"},
+		output: map[string]string{"doctor": "OK    ports   mlx5_0 port 1: ACTIVE\nSKIP  addresses   rdma_rxe: Sip addr\n3 OK, 0 WARN, 0 FAIL, 1 skipped\n"},
 		exit:   map[string]int{"doctor": 1},
 		points: []rig.Point{
 			{Measurement: "rdma_port", Tags: map[string]string{"device": "mlx5_0"}, Fields: map[string]any{"up": int64(1), "rate_gbps": 103.125}},
@@ -26,6 +26,11 @@ func TestAnExpectationHoldsOrNot(t *testing.T) {
 		"doctor has active ... ok":                   false,
 		"doctor has active ... skipped":              false,
 		"doctor not modprobe":                        true,
+		"doctor not ip addresses":                    true,
+		"doctor not addr":                            false,
+		"doctor not rxe":                             false,
+		"doctor has skip ... addr":                   true,
+		"doctor has skip ... ip":                     false,
 		"doctor not , 0 FAIL,":                       false,
 		"points has rdma_port device=mlx5_0 up=1":    true,
 		"points has rdma_port rate_gbps=103.125":     true,

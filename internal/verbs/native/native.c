@@ -65,15 +65,25 @@ int native_load(struct ledger *led, char *why, int size)
 	return err;
 }
 
-int native_listed(struct ledger *led)
+int native_listed(struct ledger *led, const char *name, int *has)
 {
-	int n = 0;
+	int n = 0, i;
 	struct ibv_device **list = CALL(&led->control, C_GET_DEVICE_LIST, lib.get_device_list(&n));
 
+	*has = 0;
 	if (!list)
 		return -errno;
+	for (i = 0; list[i]; i++)
+		*has |= !strcmp(lib.get_device_name(list[i]), name);
 	lib.free_device_list(list);
 	return n;
+}
+
+const char *native_library(void)
+{
+	Dl_info info;
+
+	return dladdr((void *)lib.get_device_list, &info) ? info.dli_fname : NULL;
 }
 
 static struct result open_context(const char *name, struct ledger *led, struct ibv_context **ctx)

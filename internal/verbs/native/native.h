@@ -92,8 +92,11 @@ struct run {
 // may hang; led records the call meanwhile. On failure it returns an errno and writes
 // the message of dlopen or the name of the missing symbol to why.
 int native_load(struct ledger *led, char *why, int size);
-// native_listed returns how many devices libibverbs lists, or -errno.
-int native_listed(struct ledger *led);
+// native_listed returns how many devices libibverbs lists, or -errno. It sets has to 1 if
+// one of them has that name, and else to 0.
+int native_listed(struct ledger *led, const char *name, int *has);
+// native_library returns the path that libibverbs was loaded from; NULL if that is unknown.
+const char *native_library(void);
 // native_open opens a device by name. port_types is a bit mask of the event types
 // whose element is a port number.
 struct result native_open(const char *name, struct ledger *led, uint64_t port_types, struct device **out,

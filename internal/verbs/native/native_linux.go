@@ -122,9 +122,7 @@ func (b backend) openError(name string, led *ledger.Ledger, errno unix.Errno) er
 	}
 	switch errno {
 	case unix.ENODEV, unix.ENOSYS:
-		listed := int(C.native_listed((*C.struct_ledger)(led.Base())))
-		return fmt.Errorf("%w: libibverbs lists %d devices without it; is its provider library installed, and %s there?",
-			verbs.ErrUnsupported, max(listed, 0), path)
+		return b.unlisted(name, led, path)
 	case unix.ENOENT:
 		return fmt.Errorf("%w: there is no %s; in a container, mount it", verbs.ErrUnsupported, path)
 	case unix.EAGAIN:

@@ -57,6 +57,9 @@ func (s FS) Nodes() (map[string]string, error) {
 	return nodes, unread
 }
 
+// HasNodeClass reports whether ib_uverbs is loaded, which makes the class of the nodes.
+func (s FS) HasNodeClass() bool { return exists(s.root, "class/infiniband_verbs") }
+
 // Node returns the uverbs node of a device, as in "uverbs0". It returns
 // ErrNoDevice if the device has none, and another error if that is not known.
 func (s FS) Node(name string) (string, error) {

@@ -45,7 +45,7 @@ func closed(f *os.File) error {
 }
 
 // WorkerPath returns the default path of the worker program.
-func WorkerPath() (string, error) { return beside(workerName) }
+func WorkerPath() (string, error) { return beside(WorkerName) }
 
 // TracerPath returns the default path of the tracer program.
 func TracerPath() (string, error) { return beside(tracer.ProgramName) }
@@ -60,7 +60,7 @@ func beside(name string) (string, error) {
 }
 
 func (c *Config) openWorker() (*os.File, error) {
-	return openProgram("worker_path", c.WorkerPath, workerName)
+	return openProgram("worker_path", c.WorkerPath, WorkerName)
 }
 
 // ErrNoTracer is the error, or wrapped by the error, of Config.Check for a tracer program that cannot be used. The plugin goes on

@@ -17,6 +17,7 @@ type releases struct {
 	monitor *monitor.Monitor // set before run
 	server  *release.Server  // nil: the commands do not wait for these devices, which are closed within a second
 	exist   bool             // there are directories where releases may be
+	others  bool             // there are some besides that of the server, whose releases no command reports
 	log     *slog.Logger
 }
 
@@ -29,7 +30,7 @@ func (c *Config) openReleases(dir string, log *slog.Logger) *releases {
 	}
 	return &releases{log: log, keeper: release.NewKeeper(release.Config{
 		Dirs: dirs, Now: clock.Boot, Boot: release.Boot(), Log: log,
-	}), exist: len(dirs) > 0}
+	}), exist: len(dirs) > 0, others: len(dirs) > 1}
 }
 
 func (r *releases) released(f verbs.Found) bool {
@@ -59,7 +60,7 @@ func (r *releases) run(ctx context.Context) {
 		}()
 		defer func() { <-served }()
 	}
-	r.keeper.Run(ctx, r.exist && r.server == nil, func() { _ = r.monitor.Review(ctx) }) // which fails when ctx is done
+	r.keeper.Run(ctx, r.others || r.exist && r.server == nil, func() { _ = r.monitor.Review(ctx) }) // which fails when ctx is done
 }
 
 // close releases what run would have released.
@@ -80,6 +81,9 @@ func (r *releases) Review(ctx context.Context) error {
 func (r *releases) Released() []release.Device {
 	var all []release.Device
 	for _, d := range r.monitor.Released() {
+		if d.Open {
+			d.Held = "" // a worker is closing it, which is to be awaited whatever the kernel holds besides
+		}
 		all = append(all, release.Device{Device: d.Device, Open: d.Open || d.Held != "", Held: d.Held})
 	}
 	return all

@@ -25,8 +25,8 @@ import (
 	"rdma_events/internal/worker"
 )
 
-// workerName is the name of the worker program, which is in the directory of this one.
-const workerName = "rdma-events-worker"
+// WorkerName is the name of the worker program, which is in the directory of this one.
+const WorkerName = "rdma-events-worker"
 
 // Devices monitors all devices that a configuration wants. It has a monitor, and the
 // programs of its workers and of its tracer.
@@ -142,13 +142,14 @@ func open(c *Config, emit func(measure.Point), statusDir string, log *slog.Logge
 	m.NewSupervisor = func(device string, h *monitor.Device) monitor.Supervisor {
 		return worker.New(worker.Config{
 			Exe: p.worker, Dir: p.dir, Request: c.request(device, request), Reads: c.Reads(request), Timing: c.timing(), Starts: starts, Log: log,
-			Orders: probes.of(device), Present: c.present(device),
+			Orders: probes.of(device), Present: c.present(device), Expected: slices.Contains(c.Expect, device),
 		}, h)
 	}
 	var legs *bonds.Table
 	if !c.Simulated() {
 		legs = &bonds.Table{}
 		m.Legs = legs.Legs
+		m.LibrariesChanged = watchFile("/etc/ld.so.cache") // ldconfig(8) writes it whenever a package brings a library
 	}
 	r := c.openReleases(statusDir, log)
 	m.Released = r.released

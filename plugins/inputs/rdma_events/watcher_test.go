@@ -157,7 +157,7 @@ func TestAMissingWorkerIsNamedWithItsOption(t *testing.T) {
 func TestTheDefaultWorkerIsBesideTheProgram(t *testing.T) {
 	c := DefaultConfig()
 	_, err := c.openWorker()
-	require.ErrorContains(t, err, "/"+workerName)
+	require.ErrorContains(t, err, "/"+WorkerName)
 }
 
 // All parts are real here, on a host where no glob matches.

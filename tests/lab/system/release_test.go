@@ -3,6 +3,7 @@
 package system
 
 import (
+	"bufio"
 	"errors"
 	"os"
 	"os/exec"
@@ -216,6 +217,50 @@ func TestDriverIsReplacedDuringARelease(t *testing.T) {
 	r.must(users[1].prefix, device+": watched again", "resume")
 	awaitOpen(r.Telegraf, device)
 	r.Stop()
+}
+
+// A program without a directory of its own is asked by nobody.
+func TestReleaseWaitsForAWatchToCloseTheDevice(t *testing.T) {
+	guest.RequireDriver(t, "rxe") // siw is no module of the guest's kernel
+	guest.AddDevice(t, device, guest.Driver(), netdev)
+	dir := "/run/rdma_events-status"
+	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		t.Fatal(err)
+	}
+	program := rig.Program(t, "RDMA_EVENTS_BIN", "rdma-events")
+	watch := exec.CommandContext(t.Context(), program, "watch", "-json")
+	out, err := watch.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := watch.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := make(chan string)
+	go func() {
+		defer close(lines)
+		for s := bufio.NewScanner(out); s.Scan(); {
+			lines <- s.Text()
+		}
+	}()
+	for line := range lines {
+		if strings.Contains(line, device) && strings.Contains(line, `"ok"`) {
+			break
+		}
+	}
+	r := &releasing{t: t, statusDir: dir}
+	r.must(nil, "no plugin runs with its status in "+dir, "release")
+	if err := guest.TryUnloadModule(t, guest.ModuleOf(guest.Driver())); err != nil {
+		t.Errorf("want the driver unloaded as soon as release returns, got %v", err)
+	}
+	guest.AddLink(t, device, guest.Driver(), netdev)
+	r.must(nil, "", "resume")
+	if err := watch.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for range lines {
+	}
+	_ = watch.Wait() // it was killed
 }
 
 // The line of modprobe.d is that of docs/maintenance.md.

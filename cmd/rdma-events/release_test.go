@@ -1,0 +1,56 @@
+package main
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/clock"
+	"rdma_events/internal/release"
+	"rdma_events/internal/verbs"
+)
+
+// leftOf returns for how much longer a device is released, in whole minutes.
+func leftOf(t *testing.T, dir, device string) int {
+	t.Helper()
+	now := clock.Boot()
+	set, err := release.Read([]string{dir}, release.Boot(), now)
+	require.NoError(t, err)
+	until, ok := set.Until(verbs.Found{Name: device}, now)
+	if !ok {
+		return 0
+	}
+	return int(time.Duration(until - now).Round(time.Minute).Minutes())
+}
+
+// An installer's release is not cut short by that of a line in modprobe.d.
+func TestAnotherReleaseEndsNoneThatLastsLonger(t *testing.T) {
+	const all = ""
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(dir, 0o755))
+	write := func(o releaseFlags) {
+		t.Helper()
+		o.dir = dir
+		require.NoError(t, o.write())
+	}
+	write(releaseFlags{device: all, span: time.Hour})
+	write(releaseFlags{device: all, span: 10 * time.Minute})
+	require.Equal(t, 60, leftOf(t, dir, "sim0"))
+	write(releaseFlags{device: "sim0", span: 10 * time.Minute})
+	require.Equal(t, 60, leftOf(t, dir, "sim0"), "it is one of all")
+	write(releaseFlags{device: "sim0", span: 2 * time.Hour})
+	write(releaseFlags{device: all, span: 90 * time.Minute})
+	require.Equal(t, 120, leftOf(t, dir, "sim0"))
+	require.Equal(t, 90, leftOf(t, dir, "sim1"))
+
+	write(releaseFlags{device: "sim1", resume: true})
+	require.Zero(t, leftOf(t, dir, "sim1"))
+	write(releaseFlags{device: "sim1", span: 5 * time.Minute})
+	require.Equal(t, 5, leftOf(t, dir, "sim1"), "it was resumed")
+	write(releaseFlags{device: all, span: 10 * time.Minute})
+	require.Equal(t, 90, leftOf(t, dir, "sim1"), "and is released with all others again")
+	write(releaseFlags{resume: true})
+	require.Zero(t, leftOf(t, dir, "sim0"))
+}
