@@ -163,6 +163,7 @@ func (d *Device) enter(f verbs.Found) {
 	}
 	d.found, d.seen, d.renamed, d.finished = f, true, false, false
 	d.present, d.reason = true, status.ReasonStarting
+	d.unconfirmed, d.uncounted = false, false // a device that can move may be here, and without its node, during a move
 	d.appearances++
 	if same && d.watching && !d.released && !moved {
 		d.ledgerAppearance = d.appearances

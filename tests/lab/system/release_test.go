@@ -47,6 +47,7 @@ func startReleasing(t *testing.T) *releasing {
 	}
 	r.env = []string{"RUNTIME_DIRECTORY=" + filepath.Join(base, "rdma_events") + ":" + r.statusDir}
 	r.launch()
+	awaitOpen(r.Telegraf, device)
 	awaitProbe(r.Telegraf, bestMethod(), 5)
 	return r
 }
