@@ -45,7 +45,8 @@ func (b *board) overviewTables() {
 				WHERE $timeFilter GROUP BY ` + byDevice + `) WHERE "open" = 0 AND "reason" != 'renamed' AND "reason" != 'reassigned'
 				AND "reason" != 'other_netns' AND "reason" != 'unwatchable' AND $timeFilter GROUP BY ` + byDevice},
 			{prom: `max by (PLACE, host, plugin_instance, device, worker_state, reason)
-				(rdma_device_status{FILTER,reason!~"renamed|reassigned|other_netns|unwatchable"} == 1 and on (host, plugin_instance, device) rdma_device_open{FILTER} == 0)`},
+				(rdma_device_status{FILTER,reason!~"renamed|reassigned|other_netns|unwatchable"} == 1
+				and on (host, plugin_instance, device) rdma_device_open{FILTER} == 0)`},
 			{prom: `max by (PLACE, host, plugin_instance, device) (time() - rdma:device_unwatched:since{FILTER}
 				unless on (host, plugin_instance, device) rdma_device_status{reason=~"renamed|reassigned|other_netns|unwatchable"} == 1)`},
 		},
