@@ -207,7 +207,9 @@ static void fill_port(struct ibv_port_attr *a)
 		.link_layer = control->link_layer,
 		.active_mtu = IBV_MTU_1024,
 		.lid = control->lid,
-		.sm_lid = control->sm_lid < 0 ? 0 : control->sm_lid ? control->sm_lid : 1,
+		.sm_lid = control->sm_lid < 0 ? 0
+			  : control->sm_lid   ? control->sm_lid
+					      : 1,
 		.active_width = 2,
 		.active_speed = control->speed ? control->speed : 32,
 		.gid_tbl_len = 8,
