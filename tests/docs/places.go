@@ -156,6 +156,7 @@ func Places() []Place {
 		{Command: "rdma resource show qp", Exits: noDevice, Prints: "NETLINK_RDMA"},
 		{Command: "rdma statistic", Exits: noDevice, Prints: "NETLINK_RDMA"},
 		{Command: "rdma system", Exits: noDevice, Prints: "NETLINK_RDMA"},
+		{Command: "rdma -d dev", Exits: noDevice, Prints: "NETLINK_RDMA"},
 
 		// These take longer. CI runs them.
 		{Command: "make test", Where: ci, Says: "make test"},
