@@ -30,7 +30,7 @@ var library = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	_, err = standin.Compile("../../internal/verbs/verbstest/standin/testdata", dir)
-	for _, provider := range []string{"libmlx5", "libefa", "librxe"} {
+	for _, provider := range []string{"libmlx5", "libefa"} {
 		err = errors.Join(err, standin.WriteFile(filepath.Join(dir, "libibverbs", provider+"-rdmav34.so"), ""))
 	}
 	return dir, err
