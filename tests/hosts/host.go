@@ -54,7 +54,7 @@ var deeds = map[string]func(d *device, sys string) error{"leave the namespace": 
 // device is an RDMA device of a host. What is not set is as with a healthy port of a ConnectX.
 type device struct {
 	Name      string    `toml:"name"`
-	PCI       string    `toml:"pci"`       // the address of its function, or of the one that it is below
+	PCI       string    `toml:"pci"`       // the address of its function, or of the one that it is below; "": a soft device has none
 	PF        string    `toml:"pf"`        // it is a virtual function of the function at this address
 	Auxiliary string    `toml:"auxiliary"` // its device on the auxiliary bus, as in "mlx5_core.sf.2"
 	Driver    string    `toml:"driver"`
@@ -71,8 +71,10 @@ type device struct {
 
 	Profile         string `toml:"profile"`          // of the stand-in library
 	Refuses         string `toml:"refuses"`          // the errno of each query of the port
+	RefusesOpen     string `toml:"refuses_open"`     // the errno of each attempt to open it
 	RefuseDatagrams bool   `toml:"refuse_datagrams"` // no address handle can be made
 	Node            *bool  `toml:"node"`             // false: ib_uverbs has made no node
+	NodeFile        *bool  `toml:"node_file"`        // false: sysfs has the node, and udev has made no file for it
 	Provider        *bool  `toml:"provider"`         // false: the library cannot open it
 
 	below string           // the directory of the device below it in sysfs
@@ -85,6 +87,7 @@ var states = map[string]struct {
 	text string
 }{
 	"": {verbs.PortActive, "4: ACTIVE"}, "down": {verbs.PortDown, "1: DOWN"}, "init": {verbs.PortInit, "2: INIT"},
+	"armed": {verbs.PortArmed, "3: ARMED"},
 }
 
 // physStates are the physical states as sysfs has them.
@@ -168,6 +171,10 @@ func (d *device) build(dir string, index int) error {
 		"ports/1/lid": fmt.Sprintf("%#x", d.lid()), "ports/1/sm_lid": fmt.Sprintf("%#x", d.smLID()),
 		"ports/1/state": states[d.State].text, "ports/1/phys_state": physStates[cmp.Or(d.Phys, linkUp)],
 	}
+	if d.soft() {
+		delete(files, "board_id")
+		files["parent"], files["node_desc"] = d.NetDev, d.Profile
+	}
 	for i, gid := range d.gids(index) {
 		kind := "IB/RoCE v1"
 		if d.link() == verbs.LinkEthernet && i%2 == 1 {
@@ -184,11 +191,12 @@ func (d *device) build(dir string, index int) error {
 			return err
 		}
 	}
-	if err := errors.Join(link(own, "device", below), link(filepath.Join(sys, "class/infiniband"), d.Name, own)); err != nil {
+	if err := errors.Join(d.linkDevice(own), link(filepath.Join(sys, "class/infiniband"), d.Name, own)); err != nil {
 		return err
 	}
 	if d.NetDev != "" {
-		if err := standin.WriteFile(filepath.Join(below, "net", d.NetDev, "carrier"), "1\n"); err != nil {
+		carrier := map[bool]string{true: "1\n", false: "0\n"}[states[d.State].is == verbs.PortActive]
+		if err := standin.WriteFile(filepath.Join(below, "net", d.NetDev, "carrier"), carrier); err != nil {
 			return err
 		}
 		if err := link(filepath.Join(sys, "class/net"), d.NetDev, filepath.Join(below, "net", d.NetDev)); err != nil {
@@ -203,16 +211,33 @@ func (d *device) build(dir string, index int) error {
 	}
 	node := "uverbs" + strconv.Itoa(index)
 	verbs := filepath.Join(below, "infiniband_verbs", node)
-	return errors.Join(
-		standin.WriteFile(filepath.Join(verbs, "ibdev"), d.Name+"\n"), link(verbs, "device", below),
+	err = errors.Join(
+		standin.WriteFile(filepath.Join(verbs, "ibdev"), d.Name+"\n"), d.linkDevice(verbs),
 		link(filepath.Join(sys, "class/infiniband_verbs"), node, verbs),
-		standin.WriteFile(filepath.Join(dir, "nodes", node), ""),
 	)
+	if d.NodeFile != nil && !*d.NodeFile {
+		return err
+	}
+	return errors.Join(err, standin.WriteFile(filepath.Join(dir, "nodes", node), ""))
 }
 
-// parent makes the device below the RDMA device, on the PCI or the auxiliary bus, and returns its directory.
+// soft reports whether the device is without hardware: it has no PCI function.
+func (d *device) soft() bool { return d.PCI == "" }
+
+// linkDevice makes the link "device" in a directory of sysfs, to the device below. A soft device has no such link.
+func (d *device) linkDevice(dir string) error {
+	if d.soft() {
+		return nil
+	}
+	return link(dir, "device", d.below)
+}
+
+// parent makes the device below the RDMA device, on the PCI or the auxiliary bus, and returns its directory. Soft devices share one.
 func (d *device) parent(dir string) (string, error) {
 	sys := filepath.Join(dir, "sys")
+	if d.soft() {
+		return filepath.Join(sys, "devices/virtual"), nil
+	}
 	function := filepath.Join(sys, "devices/pci0000:00", d.PCI)
 	driver, below, bus := d.Driver, function, "pci"
 	if d.Auxiliary != "" {
@@ -273,20 +298,35 @@ func (d *device) control(dir string) error {
 	}
 	c.PortState, c.LID, c.Speed = int32(state.is), d.lid(), speedNDR
 	c.SMLID = cmp.Or(d.smLID(), -1) // 0 is the library's own default
-	if d.Refuses != "" {
-		errnos := map[string]unix.Errno{"EINVAL": unix.EINVAL, "EIO": unix.EIO, "ETIMEDOUT": unix.ETIMEDOUT}
-		errno, ok := errnos[d.Refuses]
-		if !ok {
-			return fmt.Errorf("errno %q is not known", d.Refuses)
-		}
-		c.FailCall, c.FailErrno, c.FailAlways = int32(ledger.CallQueryPort), int32(errno), 1
+	if err := d.refuse(c); err != nil {
+		return err
 	}
 	if d.RefuseDatagrams {
 		c.Provider.RefuseAH = int32(unix.EINVAL)
 	}
-	if d.Provider != nil && !*d.Provider {
+	if d.Provider != nil && !*d.Provider || d.NodeFile != nil && !*d.NodeFile {
 		c.Unlisted = 1
 	}
+	return nil
+}
+
+// refuse lets the call that the device refuses fail, if there is one.
+func (d *device) refuse(c *standin.Control) error {
+	call, name := ledger.CallQueryPort, d.Refuses
+	if d.RefusesOpen != "" {
+		if name != "" {
+			return errors.New("the stand-in refuses one call: want refuses or refuses_open")
+		}
+		call, name = ledger.CallOpenDevice, d.RefusesOpen
+	}
+	if name == "" {
+		return nil
+	}
+	errno, ok := map[string]unix.Errno{"EINVAL": unix.EINVAL, "EIO": unix.EIO, "ETIMEDOUT": unix.ETIMEDOUT}[name]
+	if !ok {
+		return fmt.Errorf("errno %q is not known", name)
+	}
+	c.FailCall, c.FailErrno, c.FailAlways = int32(call), int32(errno), 1
 	return nil
 }
 
