@@ -71,8 +71,8 @@ func firesAt(t *testing.T, src Source, rule *grafana.Rule, group *grafana.Group,
 		require.NoError(t, w.Evaluate(t.Context(), src, at))
 	}
 	for _, labels := range w.In(Firing) {
-		require.Equal(t, "rxe0", labels["device"])
-		require.Equal(t, "guest", labels["host"])
+		require.Equal(t, "rxe0", labels["device"], rule.UID)
+		require.Equal(t, "guest", labels["host"], rule.UID)
 	}
 	return len(w.In(Firing)) > 0
 }
