@@ -28,6 +28,7 @@ type host struct {
 	Events  []event  `toml:"event"` // what happens while the plugin runs, in this order
 
 	ExclusiveNetns bool `toml:"exclusive_netns"` // each device belongs to one network namespace
+	NoProviders    bool `toml:"no_providers"`    // libibverbs is installed without any provider library
 }
 
 // lasting is a duration in the form of time.ParseDuration.
@@ -61,7 +62,8 @@ type device struct {
 	NetDev    string    `toml:"netdev"`
 	GUID      string    `toml:"guid"`
 	NodeType  string    `toml:"node_type"`
-	Board     string    `toml:"board"`
+	Board     string    `toml:"board"` // "none": the driver has no board_id
+	Rate      int       `toml:"rate"`  // in Gb/s, over four lanes; 0: 400
 	Link      string    `toml:"link"` // "ethernet", "infiniband" or "unspecified"
 	State     string    `toml:"state"`
 	Phys      int32     `toml:"phys"` // as in sysfs: 2 polling, 3 disabled, 5 link up
@@ -73,6 +75,9 @@ type device struct {
 	Refuses         string `toml:"refuses"`          // the errno of each query of the port
 	RefuseDatagrams bool   `toml:"refuse_datagrams"` // no address handle can be made
 	Node            *bool  `toml:"node"`             // false: ib_uverbs has made no node
+	Private         bool   `toml:"private"`          // the node belongs to another user and has mode 0600
+	Forbidden       bool   `toml:"forbidden"`        // the kernel refuses to open the node, whatever its mode
+	OpenErrno       string `toml:"open_errno"`       // with which the library fails to open it
 	Provider        *bool  `toml:"provider"`         // false: the library cannot open it
 
 	below string           // the directory of the device below it in sysfs
@@ -90,9 +95,22 @@ var states = map[string]struct {
 // physStates are the physical states as sysfs has them.
 var physStates = map[int32]string{2: "2: Polling", 3: "3: Disabled", linkUp: "5: LinkUp"}
 
+// rates are the rates of a port over four lanes, with the speed of a lane (enum ib_port_speed) and the text that sysfs has.
+var rates = map[int]struct {
+	speed int32
+	text  string
+}{
+	400: {128, "400 Gb/sec (4X NDR)"}, 200: {64, "200 Gb/sec (4X HDR)"}, 100: {32, "100 Gb/sec (4X EDR)"},
+}
+
+// errnos are the errnos of a host.toml by their names.
+var errnos = map[string]unix.Errno{
+	"EACCES": unix.EACCES, "EINVAL": unix.EINVAL, "EIO": unix.EIO, "ENOENT": unix.ENOENT, "EPERM": unix.EPERM, "ETIMEDOUT": unix.ETIMEDOUT,
+}
+
 const (
-	linkUp   = 5   // IB_PORT_PHYS_STATE_LINK_UP
-	speedNDR = 128 // IB_SPEED_NDR
+	linkUp = 5     // IB_PORT_PHYS_STATE_LINK_UP
+	nobody = 65534 // a user that no program of the host has
 )
 
 // readHost reads a host.toml. Keys that are not known are an error.
@@ -164,9 +182,12 @@ func (d *device) build(dir string, index int) error {
 	files := map[string]string{
 		"node_type": cmp.Or(d.NodeType, "1: CA"), "node_guid": d.guid(index), "sys_image_guid": d.guid(index), "node_desc": "node",
 		"board_id": cmp.Or(d.Board, "MT_0000000838"), "fw_ver": "28.39.3004",
-		"ports/1/rate": "400 Gb/sec (4X NDR)", "ports/1/pkeys/0": "0xffff", "ports/1/link_layer": d.layer(),
+		"ports/1/rate": rates[d.rate()].text, "ports/1/pkeys/0": "0xffff", "ports/1/link_layer": d.layer(),
 		"ports/1/lid": fmt.Sprintf("%#x", d.lid()), "ports/1/sm_lid": fmt.Sprintf("%#x", d.smLID()),
 		"ports/1/state": states[d.State].text, "ports/1/phys_state": physStates[cmp.Or(d.Phys, linkUp)],
+	}
+	if d.Board == "none" {
+		delete(files, "board_id")
 	}
 	for i, gid := range d.gids(index) {
 		kind := "IB/RoCE v1"
@@ -206,8 +227,21 @@ func (d *device) build(dir string, index int) error {
 	return errors.Join(
 		standin.WriteFile(filepath.Join(verbs, "ibdev"), d.Name+"\n"), link(verbs, "device", below),
 		link(filepath.Join(sys, "class/infiniband_verbs"), node, verbs),
-		standin.WriteFile(filepath.Join(dir, "nodes", node), ""),
+		d.makeNode(dir, node),
 	)
+}
+
+// makeNode makes the device's node. Below the directory forbidden, enter.sh finds the nodes that nobody may open.
+func (d *device) makeNode(dir, node string) error {
+	path := filepath.Join(dir, "nodes", node)
+	err := standin.WriteFile(path, "")
+	if err == nil && d.Private {
+		err = errors.Join(os.Chmod(path, 0o600), os.Chown(path, nobody, nobody))
+	}
+	if err == nil && d.Forbidden {
+		err = standin.WriteFile(filepath.Join(dir, "forbidden", node), "")
+	}
+	return err
 }
 
 // parent makes the device below the RDMA device, on the PCI or the auxiliary bus, and returns its directory.
@@ -271,15 +305,22 @@ func (d *device) control(dir string) error {
 	if !ok || physStates[cmp.Or(d.Phys, linkUp)] == "" {
 		return fmt.Errorf("state %q with phys %d is not known", d.State, d.Phys)
 	}
-	c.PortState, c.LID, c.Speed = int32(state.is), d.lid(), speedNDR
+	rate, ok := rates[d.rate()]
+	if !ok {
+		return fmt.Errorf("rate %d is not known", d.Rate)
+	}
+	c.PortState, c.LID, c.Speed = int32(state.is), d.lid(), rate.speed
 	c.SMLID = cmp.Or(d.smLID(), -1) // 0 is the library's own default
-	if d.Refuses != "" {
-		errnos := map[string]unix.Errno{"EINVAL": unix.EINVAL, "EIO": unix.EIO, "ETIMEDOUT": unix.ETIMEDOUT}
-		errno, ok := errnos[d.Refuses]
+	call, name := ledger.CallQueryPort, d.Refuses
+	if d.OpenErrno != "" {
+		call, name = ledger.CallOpenDevice, d.OpenErrno
+	}
+	if name != "" {
+		errno, ok := errnos[name]
 		if !ok {
-			return fmt.Errorf("errno %q is not known", d.Refuses)
+			return fmt.Errorf("errno %q is not known", name)
 		}
-		c.FailCall, c.FailErrno, c.FailAlways = int32(ledger.CallQueryPort), int32(errno), 1
+		c.FailCall, c.FailErrno, c.FailAlways = int32(call), int32(errno), 1
 	}
 	if d.RefuseDatagrams {
 		c.Provider.RefuseAH = int32(unix.EINVAL)
@@ -305,6 +346,9 @@ func (d *device) leave(sys string) error {
 	d.page.Unlisted, d.page.Disassociate = 1, 1
 	return nil
 }
+
+// rate returns the port's rate in Gb/s.
+func (d *device) rate() int { return cmp.Or(d.Rate, 400) }
 
 func (d *device) link() verbs.LinkLayer {
 	switch d.Link {

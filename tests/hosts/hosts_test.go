@@ -24,16 +24,24 @@ import (
 // settleLimit is how long a host's points may take to be as expected: workers are started, and methods are tried.
 const settleLimit = time.Minute
 
+// library compiles the stand-in library, into the directories with and bare. The first has provider libraries as well.
 var library = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "hosts")
 	if err != nil {
 		return "", err
 	}
-	_, err = standin.Compile("../../internal/verbs/verbstest/standin/testdata", dir)
-	for _, provider := range []string{"libmlx5", "libefa"} {
-		err = errors.Join(err, standin.WriteFile(filepath.Join(dir, "libibverbs", provider+"-rdmav34.so"), ""))
+	with, bare := filepath.Join(dir, "with"), filepath.Join(dir, "bare")
+	if err := errors.Join(os.Mkdir(with, 0o755), os.Mkdir(bare, 0o755)); err != nil {
+		return dir, err
 	}
-	return dir, err
+	path, err := standin.Compile("../../internal/verbs/verbstest/standin/testdata", with)
+	if err != nil {
+		return dir, err
+	}
+	for _, provider := range []string{"libmlx5", "libefa", "libbnxt_re"} {
+		err = errors.Join(err, standin.WriteFile(filepath.Join(with, "libibverbs", provider+"-rdmav34.so"), ""))
+	}
+	return dir, errors.Join(err, os.Link(path, filepath.Join(bare, filepath.Base(path))))
 })
 
 func TestMain(m *testing.M) {
@@ -113,7 +121,7 @@ func run(t *testing.T, h *host, settled func(*seen) bool) *seen {
 	t.Helper()
 	libraries, err := library()
 	require.NoError(t, err)
-	w := &world{t: t, dir: t.TempDir(), libraries: libraries}
+	w := &world{t: t, dir: t.TempDir(), libraries: filepath.Join(libraries, map[bool]string{false: "with", true: "bare"}[h.NoProviders])}
 	require.NoError(t, h.build(w.dir))
 	config := filepath.Join(w.dir, "run", "rdma_events.conf")
 	text := "[[inputs.rdma_events]]\n  state_interval = \"1s\"\n" + h.Config +
