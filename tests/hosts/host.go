@@ -81,6 +81,7 @@ type device struct {
 	Provider        *bool  `toml:"provider"`         // false: the library cannot open it
 
 	below string           // the directory of the device below it in sysfs
+	node  string           // its node, "" if it has none
 	page  *standin.Control // by which the stand-in library knows how it behaves
 }
 
@@ -222,26 +223,36 @@ func (d *device) build(dir string, index int) error {
 	if d.Node != nil && !*d.Node {
 		return nil
 	}
-	node := "uverbs" + strconv.Itoa(index)
+	node := nodeName(index)
 	verbs := filepath.Join(below, "infiniband_verbs", node)
 	return errors.Join(
 		standin.WriteFile(filepath.Join(verbs, "ibdev"), d.Name+"\n"), link(verbs, "device", below),
 		link(filepath.Join(sys, "class/infiniband_verbs"), node, verbs),
-		d.makeNode(dir, node),
+		d.makeNode(dir, index),
 	)
 }
 
-// makeNode makes the device's node. Below the directory forbidden, enter.sh finds the nodes that nobody may open.
-func (d *device) makeNode(dir, node string) error {
-	path := filepath.Join(dir, "nodes", node)
-	err := standin.WriteFile(path, "")
+// makeNode makes the device's node.
+func (d *device) makeNode(dir string, index int) error {
+	d.node = filepath.Join(dir, "nodes", nodeName(index))
+	err := standin.WriteFile(d.node, "")
 	if err == nil && d.Private {
-		err = errors.Join(os.Chmod(path, 0o600), os.Chown(path, nobody, nobody))
-	}
-	if err == nil && d.Forbidden {
-		err = standin.WriteFile(filepath.Join(dir, "forbidden", node), "")
+		err = errors.Join(os.Chmod(d.node, 0o600), os.Chown(d.node, nobody, nobody))
 	}
 	return err
+}
+
+func nodeName(index int) string { return "uverbs" + strconv.Itoa(index) }
+
+// forbidden returns the nodes that the kernel has to refuse to open.
+func (h *host) forbidden() []string {
+	var paths []string
+	for i := range h.Devices {
+		if h.Devices[i].Forbidden {
+			paths = append(paths, h.Devices[i].node)
+		}
+	}
+	return paths
 }
 
 // parent makes the device below the RDMA device, on the PCI or the auxiliary bus, and returns its directory.

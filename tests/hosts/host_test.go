@@ -25,3 +25,17 @@ func TestReadHostRefusesIncompleteHosts(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 }
+
+func TestBuildRefusesUnknownValues(t *testing.T) {
+	for want, d := range map[string]device{
+		"rate 300 is not known":                   {Rate: 300},
+		`errno "EAGAIN" is not known`:             {OpenErrno: "EAGAIN"},
+		`errno "ENOSPC" is not known`:             {Refuses: "ENOSPC"},
+		`state "armed" with phys 0 is not known`:  {State: "armed"},
+		"the stand-in has no profile of_tomorrow": {Profile: "of_tomorrow"},
+	} {
+		d.Name, d.PCI, d.Driver = "mlx5_0", "0000:1b:00.0", "mlx5_core"
+		h := host{Devices: []device{d}}
+		require.ErrorContains(t, h.build(t.TempDir()), want)
+	}
+}

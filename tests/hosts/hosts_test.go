@@ -123,6 +123,9 @@ func run(t *testing.T, h *host, settled func(*seen) bool) *seen {
 	require.NoError(t, err)
 	w := &world{t: t, dir: t.TempDir(), libraries: filepath.Join(libraries, map[bool]string{false: "with", true: "bare"}[h.NoProviders])}
 	require.NoError(t, h.build(w.dir))
+	allow, err := forbid(h.forbidden())
+	require.NoError(t, err)
+	defer allow()
 	config := filepath.Join(w.dir, "run", "rdma_events.conf")
 	text := "[[inputs.rdma_events]]\n  state_interval = \"1s\"\n" + h.Config +
 		"  [inputs.rdma_events.probe]\n    interval = \"250ms\"\n    timeout = \"200ms\"\n"
