@@ -64,7 +64,7 @@ type device struct {
 	NodeType  string    `toml:"node_type"`
 	Board     string    `toml:"board"` // "none": the driver has no board_id
 	Rate      int       `toml:"rate"`  // in Gb/s, over four lanes; 0: 400
-	Link      string    `toml:"link"` // "ethernet", "infiniband" or "unspecified"
+	Link      string    `toml:"link"`  // "ethernet", "infiniband" or "unspecified"
 	State     string    `toml:"state"`
 	Phys      int32     `toml:"phys"` // as in sysfs: 2 polling, 3 disabled, 5 link up
 	LID       int32     `toml:"lid"`

@@ -138,9 +138,12 @@ func run(t *testing.T, h *host, settled func(*seen) bool) *seen {
 		s.since = len(w.points())
 		require.NoError(t, deeds[e.Does](h.device(e.Device), filepath.Join(w.dir, "sys")))
 	}
+	var since time.Time // the points are as they should be
 	w.await(s, settleLimit+h.Lasts.Duration, func(s *seen) bool {
-		reported, err := filepath.Glob(filepath.Join(w.dir, "run/rdma_events-status/*.json"))
-		return err == nil && len(reported) > 0 && s.span() >= h.Lasts.Duration && settled(s)
+		if since.IsZero() && s.span() >= h.Lasts.Duration && settled(s) {
+			since = time.Now()
+		}
+		return !since.IsZero() && w.reportedAfter(since)
 	})
 	for _, args := range [][]string{{"status"}, {"health"}, {"check", "-config", "/run/rdma_events.conf"}, {"doctor", "-config", "/run/rdma_events.conf"}} {
 		name, cmd := args[0], w.command(args...)
@@ -161,6 +164,16 @@ func (w *world) await(s *seen, limit time.Duration, settled func(*seen) bool) {
 		s.points = w.points()
 		return settled(s)
 	}, limit, 250*time.Millisecond, "the points are not as expected:\n%s\nlog:\n%s", deferred(w.last), deferred(w.logged))
+}
+
+// reportedAfter reports whether the plugin has written its status after a time. The status may be older than the points.
+func (w *world) reportedAfter(since time.Time) bool {
+	reports, err := filepath.Glob(filepath.Join(w.dir, "run/rdma_events-status/*.json"))
+	require.NoError(w.t, err)
+	return slices.ContainsFunc(reports, func(path string) bool {
+		info, err := os.Stat(path)
+		return err == nil && info.ModTime().After(since)
+	})
 }
 
 // deferred is a text that is made when it is printed.
