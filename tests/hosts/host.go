@@ -109,10 +109,7 @@ var errnos = map[string]unix.Errno{
 	"EACCES": unix.EACCES, "EINVAL": unix.EINVAL, "EIO": unix.EIO, "ENOENT": unix.ENOENT, "EPERM": unix.EPERM, "ETIMEDOUT": unix.ETIMEDOUT,
 }
 
-const (
-	linkUp = 5     // IB_PORT_PHYS_STATE_LINK_UP
-	nobody = 65534 // a user that no program of the host has
-)
+const linkUp = 5 // IB_PORT_PHYS_STATE_LINK_UP
 
 // readHost reads a host.toml. Keys that are not known are an error.
 func readHost(path string) (*host, error) {
@@ -230,29 +227,6 @@ func (d *device) build(dir string, index int) error {
 		link(filepath.Join(sys, "class/infiniband_verbs"), node, verbs),
 		d.makeNode(dir, index),
 	)
-}
-
-// makeNode makes the device's node.
-func (d *device) makeNode(dir string, index int) error {
-	d.node = filepath.Join(dir, "nodes", nodeName(index))
-	err := standin.WriteFile(d.node, "")
-	if err == nil && d.Private {
-		err = errors.Join(os.Chmod(d.node, 0o600), os.Chown(d.node, nobody, nobody))
-	}
-	return err
-}
-
-func nodeName(index int) string { return "uverbs" + strconv.Itoa(index) }
-
-// forbidden returns the nodes that the kernel has to refuse to open.
-func (h *host) forbidden() []string {
-	var paths []string
-	for i := range h.Devices {
-		if h.Devices[i].Forbidden {
-			paths = append(paths, h.Devices[i].node)
-		}
-	}
-	return paths
 }
 
 // parent makes the device below the RDMA device, on the PCI or the auxiliary bus, and returns its directory.

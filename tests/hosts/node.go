@@ -5,10 +5,40 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
+	"strconv"
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/verbs/verbstest/standin"
 )
+
+// otherUser is the ID of a user as whom no program of the host runs: nobody.
+const otherUser = 65534
+
+// makeNode makes the device's node.
+func (d *device) makeNode(dir string, index int) error {
+	d.node = filepath.Join(dir, "nodes", nodeName(index))
+	err := standin.WriteFile(d.node, "")
+	if err == nil && d.Private {
+		err = errors.Join(os.Chmod(d.node, 0o600), os.Chown(d.node, otherUser, otherUser))
+	}
+	return err
+}
+
+func nodeName(index int) string { return "uverbs" + strconv.Itoa(index) }
+
+// forbidden returns the nodes that the kernel has to refuse to open.
+func (h *host) forbidden() []string {
+	var paths []string
+	for i := range h.Devices {
+		if h.Devices[i].Forbidden {
+			paths = append(paths, h.Devices[i].node)
+		}
+	}
+	return paths
+}
 
 // forbid makes the kernel refuse every attempt to open the files with EPERM, whatever their modes and whoever tries, as the device
 // cgroup of a container does. The function that it returns ends that.
