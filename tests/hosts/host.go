@@ -28,6 +28,7 @@ type host struct {
 	Events  []event  `toml:"event"` // what happens while the plugin runs, in this order
 
 	ExclusiveNetns bool `toml:"exclusive_netns"` // each device belongs to one network namespace
+	NoProviders    bool `toml:"no_providers"`    // libibverbs is installed without any provider library
 }
 
 // lasting is a duration in the form of time.ParseDuration.
@@ -61,8 +62,9 @@ type device struct {
 	NetDev    string    `toml:"netdev"`
 	GUID      string    `toml:"guid"`
 	NodeType  string    `toml:"node_type"`
-	Board     string    `toml:"board"`
-	Link      string    `toml:"link"` // "ethernet", "infiniband" or "unspecified"
+	Board     string    `toml:"board"` // "none": the driver has no board_id
+	Rate      int       `toml:"rate"`  // in Gb/s, over four lanes; 0: 400
+	Link      string    `toml:"link"`  // "ethernet", "infiniband" or "unspecified"
 	State     string    `toml:"state"`
 	Phys      int32     `toml:"phys"` // as in sysfs: 2 polling, 3 disabled, 5 link up
 	LID       int32     `toml:"lid"`
@@ -75,9 +77,12 @@ type device struct {
 	RefuseDatagrams bool   `toml:"refuse_datagrams"` // no address handle can be made
 	Node            *bool  `toml:"node"`             // false: ib_uverbs has made no node
 	NodeFile        *bool  `toml:"node_file"`        // false: sysfs has the node, and udev has made no file for it
+	Private         bool   `toml:"private"`          // the node belongs to another user and has mode 0600
+	Forbidden       bool   `toml:"forbidden"`        // the kernel refuses to open the node, whatever its mode
 	Provider        *bool  `toml:"provider"`         // false: the library cannot open it
 
 	below string           // the directory of the device below it in sysfs
+	node  string           // its node, "" if it has none
 	page  *standin.Control // by which the stand-in library knows how it behaves
 }
 
@@ -93,10 +98,20 @@ var states = map[string]struct {
 // physStates are the physical states as sysfs has them.
 var physStates = map[int32]string{2: "2: Polling", 3: "3: Disabled", linkUp: "5: LinkUp"}
 
-const (
-	linkUp   = 5   // IB_PORT_PHYS_STATE_LINK_UP
-	speedNDR = 128 // IB_SPEED_NDR
-)
+// rates are the rates of a port over four lanes, with the speed of a lane (enum ib_port_speed) and the text that sysfs has.
+var rates = map[int]struct {
+	speed int32
+	text  string
+}{
+	400: {128, "400 Gb/sec (4X NDR)"}, 200: {64, "200 Gb/sec (4X HDR)"}, 100: {32, "100 Gb/sec (4X EDR)"},
+}
+
+// errnos are the errnos of a host.toml by their names.
+var errnos = map[string]unix.Errno{
+	"EACCES": unix.EACCES, "EINVAL": unix.EINVAL, "EIO": unix.EIO, "ENOENT": unix.ENOENT, "EPERM": unix.EPERM, "ETIMEDOUT": unix.ETIMEDOUT,
+}
+
+const linkUp = 5 // IB_PORT_PHYS_STATE_LINK_UP
 
 // readHost reads a host.toml. Keys that are not known are an error.
 func readHost(path string) (*host, error) {
@@ -167,13 +182,15 @@ func (d *device) build(dir string, index int) error {
 	files := map[string]string{
 		"node_type": cmp.Or(d.NodeType, "1: CA"), "node_guid": d.guid(index), "sys_image_guid": d.guid(index), "node_desc": "node",
 		"board_id": cmp.Or(d.Board, "MT_0000000838"), "fw_ver": "28.39.3004",
-		"ports/1/rate": "400 Gb/sec (4X NDR)", "ports/1/pkeys/0": "0xffff", "ports/1/link_layer": d.layer(),
+		"ports/1/rate": rates[d.rate()].text, "ports/1/pkeys/0": "0xffff", "ports/1/link_layer": d.layer(),
 		"ports/1/lid": fmt.Sprintf("%#x", d.lid()), "ports/1/sm_lid": fmt.Sprintf("%#x", d.smLID()),
 		"ports/1/state": states[d.State].text, "ports/1/phys_state": physStates[cmp.Or(d.Phys, linkUp)],
 	}
 	if d.soft() {
-		delete(files, "board_id")
 		files["parent"], files["node_desc"] = d.NetDev, d.Profile
+	}
+	if d.soft() || d.Board == "none" {
+		delete(files, "board_id")
 	}
 	for i, gid := range d.gids(index) {
 		kind := "IB/RoCE v1"
@@ -209,7 +226,7 @@ func (d *device) build(dir string, index int) error {
 	if d.Node != nil && !*d.Node {
 		return nil
 	}
-	node := "uverbs" + strconv.Itoa(index)
+	node := nodeName(index)
 	verbs := filepath.Join(below, "infiniband_verbs", node)
 	err = errors.Join(
 		standin.WriteFile(filepath.Join(verbs, "ibdev"), d.Name+"\n"), d.linkDevice(verbs),
@@ -218,7 +235,7 @@ func (d *device) build(dir string, index int) error {
 	if d.NodeFile != nil && !*d.NodeFile {
 		return err
 	}
-	return errors.Join(err, standin.WriteFile(filepath.Join(dir, "nodes", node), ""))
+	return errors.Join(err, d.makeNode(dir, index))
 }
 
 // soft reports whether the device is without hardware: it has no PCI function.
@@ -296,7 +313,11 @@ func (d *device) control(dir string) error {
 	if !ok || physStates[cmp.Or(d.Phys, linkUp)] == "" {
 		return fmt.Errorf("state %q with phys %d is not known", d.State, d.Phys)
 	}
-	c.PortState, c.LID, c.Speed = int32(state.is), d.lid(), speedNDR
+	rate, ok := rates[d.rate()]
+	if !ok {
+		return fmt.Errorf("rate %d is not known", d.Rate)
+	}
+	c.PortState, c.LID, c.Speed = int32(state.is), d.lid(), rate.speed
 	c.SMLID = cmp.Or(d.smLID(), -1) // 0 is the library's own default
 	if err := d.refuse(c); err != nil {
 		return err
@@ -322,7 +343,7 @@ func (d *device) refuse(c *standin.Control) error {
 	if name == "" {
 		return nil
 	}
-	errno, ok := map[string]unix.Errno{"EINVAL": unix.EINVAL, "EIO": unix.EIO, "ETIMEDOUT": unix.ETIMEDOUT}[name]
+	errno, ok := errnos[name]
 	if !ok {
 		return fmt.Errorf("errno %q is not known", name)
 	}
@@ -345,6 +366,9 @@ func (d *device) leave(sys string) error {
 	d.page.Unlisted, d.page.Disassociate = 1, 1
 	return nil
 }
+
+// rate returns the port's rate in Gb/s.
+func (d *device) rate() int { return cmp.Or(d.Rate, 400) }
 
 func (d *device) link() verbs.LinkLayer {
 	switch d.Link {

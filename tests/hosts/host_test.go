@@ -57,6 +57,8 @@ func TestBuildRefusesUnknownBehaviour(t *testing.T) {
 		"want refuses or refuses_open":    {Refuses: "EIO", RefusesOpen: "EIO"},
 		`errno "EBUSY" is not known`:      {RefusesOpen: "EBUSY"},
 		`state "broken" with phys 0 is`:   {State: "broken"},
+		`errno "ENOSPC" is not known`:     {Refuses: "ENOSPC"},
+		"rate 300 is not known":           {Rate: 300},
 		"the stand-in has no profile abc": {Profile: "abc"},
 	} {
 		d.Name = "mlx5_0"
