@@ -96,7 +96,7 @@ func TestNoWorkerMovesTheClockOfOtherDevices(t *testing.T) {
 	h.sink.take()
 	h.mono.Store(10 * sec)
 	for _, ahead := range []int64{24 * 3600 * sec, -24 * 3600 * sec} {
-		h.sup("mlx5_0", 0).Batch(verbs.Batch{Wall: epoch + 10*sec + ahead, Mono: 10 * sec}, h.sup("mlx5_0", 0).said())
+		h.sup("mlx5_0", 0).Batch(verbs.Batch{Wall: epoch + 10*sec + ahead, Mono: 10 * sec}, h.sup("mlx5_0", 0).lastSaid())
 		h.batch(h.sup("mlx5_1", 0), event(verbs.EventPortErr, 1, 1, 10*sec, 10*sec))
 		at := of[measure.Event](h.sink.take())[0].At
 		require.Less(t, at.Sub(time.Unix(0, epoch+10*sec)).Abs(), time.Microsecond)

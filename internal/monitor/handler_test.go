@@ -359,7 +359,7 @@ func TestAWallClockSetBackIsFollowed(t *testing.T) {
 	require.Equal(t, e, p)
 	require.Contains(t, log.String(), "set back")
 
-	sup.Batch(verbs.Batch{Wall: epoch + 10*sec, Mono: 10 * sec, Items: []verbs.Item{event_(10 * sec)}}, sup.said())
+	sup.Batch(verbs.Batch{Wall: epoch + 10*sec, Mono: 10 * sec, Items: []verbs.Item{event_(10 * sec)}}, sup.lastSaid())
 	require.Equal(t, time.Unix(0, epoch+11*sec-3600*sec+1), of[measure.Event](h.sink.take())[0].At,
 		"a batch stamped before the step gets the new time")
 	e, _ = times(12 * sec)
@@ -371,7 +371,7 @@ func event_(at int64) verbs.Item { return event(verbs.EventGIDChange, 1, 1, at, 
 func TestABatchFromTheFutureDoesNotMoveTheClock(t *testing.T) {
 	h, sup, _ := one(t, nil)
 	h.mono.Store(sec)
-	sup.Batch(verbs.Batch{Wall: 5, Mono: 1e18}, sup.said())
+	sup.Batch(verbs.Batch{Wall: 5, Mono: 1e18}, sup.lastSaid())
 	h.mono.Store(2 * sec)
 	h.batch(sup, event_(2*sec))
 	require.Equal(t, time.Unix(0, epoch+2*sec), of[measure.Event](h.sink.take())[0].At)

@@ -53,8 +53,8 @@ func (f *fakeDiscovery) Run(ctx context.Context, report func([]verbs.Found)) err
 type fakeSupervisor struct {
 	*Device
 	device string
-	saying sync.Mutex    // guards lately: the test may speak for a worker whose Run is ending
-	lately status.Status // the last one reported
+	saying sync.Mutex    // guards said: the test may speak for a worker whose Run is ending
+	said   status.Status // the last one reported
 	wakes  atomic.Int32
 	last   func() // called when Run is to end
 	ended  chan struct{}
@@ -65,7 +65,7 @@ func (s *fakeSupervisor) Run(ctx context.Context) error {
 	if s.last != nil {
 		s.last()
 	}
-	said := s.said()
+	said := s.lastSaid()
 	s.Status(status.Status{State: status.StateStopped, Reason: status.ReasonOK, Restarts: said.Restarts, Crashes: said.Crashes})
 	close(s.ended)
 	return ctx.Err()
@@ -78,16 +78,16 @@ func (s *fakeSupervisor) Status(n status.Status) {
 	s.Device.Status(n)
 }
 
-func (s *fakeSupervisor) said() status.Status {
+func (s *fakeSupervisor) lastSaid() status.Status {
 	s.saying.Lock()
 	defer s.saying.Unlock()
-	return s.lately
+	return s.said
 }
 
 func (s *fakeSupervisor) say(n status.Status) {
 	s.saying.Lock()
 	defer s.saying.Unlock()
-	s.lately = n
+	s.said = n
 }
 
 // recorder keeps the emitted points in order.
@@ -243,7 +243,7 @@ func (h *harness) gather() snapshot {
 // batch sends a batch at the present time of the harness.
 func (h *harness) batch(s *fakeSupervisor, items ...verbs.Item) {
 	wall, mono, _ := h.now()
-	s.Batch(verbs.Batch{Wall: wall, Mono: mono, Items: items}, s.said())
+	s.Batch(verbs.Batch{Wall: wall, Mono: mono, Items: items}, s.lastSaid())
 }
 
 // runs lets time pass until a time of CLOCK_MONOTONIC, while a worker sends its empty batches.
@@ -270,7 +270,7 @@ func (h *harness) opens(s *fakeSupervisor, device string) *ledger.Ledger {
 	led := h.ledger()
 	s.Started(led)
 	_, mono, _ := h.now()
-	s.say(status.Status{State: status.StateRunning, Reason: status.ReasonOK, PID: 42, Restarts: s.said().Restarts})
+	s.say(status.Status{State: status.StateRunning, Reason: status.ReasonOK, PID: 42, Restarts: s.lastSaid().Restarts})
 	h.batch(s, opened(device, 2), reading(1, mono, verbs.PortActive), reading(2, mono, verbs.PortActive))
 	return led
 }
