@@ -173,25 +173,30 @@ func (o *releaseFlags) write() error {
 // entry returns what release writes, beside the releases of set: one that lasts longer goes on.
 func (o *releaseFlags) entry(set release.Set, now int64) release.Entry {
 	e := release.Entry{Device: o.device}
-	until, _ := set.All(now)
 	if o.device != "" {
 		f := identify(o.device)
 		e.NodeGUID, e.PCI = f.NodeGUID, f.PCI
-		until, _ = set.Until(f, now)
 	}
 	if !o.resume {
-		e.Until = max(now+int64(o.span), until)
+		e.Until = max(now+int64(o.span), endOf(set, o.device, now))
 	}
 	return e
 }
 
-// until returns when the release of a device ends, of all devices for "".
-func (o *releaseFlags) until(device string) string {
-	now := clock.Boot()
-	until, _ := o.set.All(now)
+// endOf returns when the releases of set that concern a device end, in ns of CLOCK_BOOTTIME. For device "" it is the end of the
+// release of all devices.
+func endOf(set release.Set, device string, now int64) int64 {
+	until, _ := set.All(now)
 	if device != "" {
-		until, _ = o.set.Until(identify(device), now)
+		until, _ = set.Until(identify(device), now)
 	}
+	return until
+}
+
+// formatEnd returns the local time at which the release of a device ends, or that of all devices for "".
+func (o *releaseFlags) formatEnd(device string) string {
+	now := clock.Boot()
+	until := endOf(o.set, device, now)
 	return time.Now().Add(time.Duration(until - now)).Format(time.DateTime)
 }
 
@@ -217,7 +222,7 @@ func (o *releaseFlags) report(plugins []release.Plugin, stdout, stderr io.Writer
 				fmt.Fprintf(stderr, "E! %s: NOT closed: %s\n", d.Device, d.Held)
 				code = exitFailed
 			default:
-				fmt.Fprintf(stdout, "%s: closed, and released until %s\n", d.Device, o.until(d.Device))
+				fmt.Fprintf(stdout, "%s: closed, and released until %s\n", d.Device, o.formatEnd(d.Device))
 			}
 			named = append(named, d.Device)
 		}
@@ -238,7 +243,7 @@ func (o *releaseFlags) concerns(device string) bool { return o.device == "" || o
 
 // summary says what is so beyond the devices that were named, "" for nothing.
 func (o *releaseFlags) summary(plugins []release.Plugin, named []string) string {
-	until := o.until(o.device)
+	until := o.formatEnd(o.device)
 	switch {
 	case o.resume && len(named) == 0 && o.ended:
 		return "the release is ended; none of its devices is here now\n"

@@ -462,7 +462,7 @@ func TestWatchedScalableFunctionIsJudged(t *testing.T) {
 		require.Equal(t, OK, one.Status, "the provider of mlx5 is there: %+v", one)
 	}
 	require.Equal(t, "mlx5_ib", Companion("mlx5_core.sf"))
-	require.Equal(t, "mlx5_core.sf", (&device{DeviceAttr: s.Sysfs.Device("mlx5_2")}).logged())
+	require.Equal(t, "mlx5_core.sf", (&device{DeviceAttr: s.Sysfs.Device("mlx5_2")}).kernelLogWord())
 }
 
 func TestAPortThatIsDownByDesignIsNoWarning(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// logged returns the word that finds the device's lines in the kernel log. Those of a scalable function begin with its driver.
-func (d *device) logged() string {
+// kernelLogWord returns the word that finds the device's lines in the kernel log. Those of a scalable function begin with its driver.
+func (d *device) kernelLogWord() string {
 	if d.Driver == verbs.DriverScalable {
 		return d.Driver
 	}
@@ -39,7 +39,7 @@ func checkFirmware(x *examination) []Result {
 				r.Text = "its port has no hw_counters here: the plugin queries the probe's queue pair"
 			}
 		case err != nil:
-			r.Status, r.Text, r.Fix = Warn, err.Error(), "dmesg | grep "+d.logged()
+			r.Status, r.Text, r.Fix = Warn, err.Error(), "dmesg | grep "+d.kernelLogWord()
 		default:
 			r.Text = fmt.Sprintf("answers a reading of a hw_counter in %s", took.Round(time.Microsecond))
 		}

@@ -41,7 +41,7 @@ func (d *Device) text(b *strings.Builder, now time.Time) {
 		numa = fmt.Sprintf("NUMA node %d", *d.NUMANode)
 	}
 	fmt.Fprintf(b, "%s: %s\n", joined("", d.Device),
-		joined(", ", d.Driver, named("firmware ", d.Firmware), d.BoardID, d.PCIAddress, numa, d.watched(now)))
+		joined(", ", d.Driver, named("firmware ", d.Firmware), d.BoardID, d.PCIAddress, numa, d.describeWatch(now)))
 	for _, p := range d.Ports {
 		fmt.Fprintf(b, "    port %d: %s\n", p.Port, p.text(now))
 		for _, probe := range d.Probes {
@@ -57,8 +57,8 @@ func (d *Device) text(b *strings.Builder, now time.Time) {
 	}
 }
 
-// watched says whether the device is watched, and why not.
-func (d *Device) watched(now time.Time) string {
+// describeWatch says whether the device is watched, and why not.
+func (d *Device) describeWatch(now time.Time) string {
 	since := ""
 	if !d.AwaySince.IsZero() {
 		since = "since " + moment(d.AwaySince, now)

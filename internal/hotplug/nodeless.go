@@ -69,9 +69,9 @@ type nodeless struct {
 	since map[string]time.Time
 }
 
-// mark sets Pending and Unwatchable of the devices that have never had a node although ib_uverbs is
+// markDevices sets Pending and Unwatchable of the devices that have never had a node although ib_uverbs is
 // loaded. One that has lost its node is being removed. The error is that of a resource that is short.
-func (n *nodeless) mark(found []verbs.Found, now time.Time) error {
+func (n *nodeless) markDevices(found []verbs.Found, now time.Time) error {
 	had, since := make(map[string]bool), make(map[string]time.Time)
 	var types map[string]Type
 	loaded := n.sysfs.HasNodeClass()

@@ -52,7 +52,7 @@ func (w *Watcher) Run(ctx context.Context, report func([]verbs.Found)) error {
 	for first := true; ; {
 		found, err := scan(w.sysfs, w.cfg.Indexes)
 		if err == nil {
-			err = without.mark(found, time.Now())
+			err = without.markDevices(found, time.Now())
 		}
 		problem.set(unlisted(err))
 		if err == nil {

@@ -109,7 +109,7 @@ func (d *Device) appear(f verbs.Found, t *moment) bool {
 	d.settleRemoval(f, t)
 	switch {
 	case (gone || d.netns.other) && d.canMove() && !f.Usable():
-		d.lose(t)
+		d.leaveNamespace(t)
 	case gone:
 		d.leave(status.ReasonRemoved, t)
 	case d.present:
@@ -121,7 +121,7 @@ func (d *Device) appear(f verbs.Found, t *moment) bool {
 		return false
 	}
 	d.enter(f)
-	return d.openable(t)
+	return d.settleNode(t)
 }
 
 // settleRemoval handles a report about a device whose removal is unconfirmed: it may confirm or refute the removal.
@@ -129,7 +129,7 @@ func (d *Device) settleRemoval(f verbs.Found, t *moment) {
 	switch {
 	case !d.unconfirmed, f.Usable() && f.Same(d.found) && f.Added <= d.found.Added:
 	case d.cameBack(f):
-		d.comeBack(t)
+		d.cancelRemoval(t)
 	case !d.canMove() || f.Usable():
 		d.confirm(t)
 	}
@@ -148,7 +148,7 @@ func (d *Device) update(f verbs.Found, t *moment) bool {
 	case f.Usable():
 		return true
 	}
-	return d.openable(t) && d.job == nil
+	return d.settleNode(t) && d.job == nil
 }
 
 // enter makes an absent device present. If discovery only missed the device for a time,
@@ -159,7 +159,7 @@ func (d *Device) enter(f verbs.Found) {
 	moved := d.netns.other || d.cameBack(f)
 	if d.netns.other {
 		d.netns.other = false
-		d.excuseFatals()
+		d.ignoreFatalsOfMove()
 	}
 	d.found, d.seen, d.renamed, d.finished = f, true, false, false
 	d.present, d.reason = true, status.ReasonStarting
@@ -190,11 +190,11 @@ func (d *Device) vanish(now alias, t *moment) {
 	case d.present && d.reason == status.ReasonUnwatchable && !d.expected:
 		d.leave(status.ReasonUnwatchable, t) // nobody misses it
 	case d.present && d.canMove(), d.netns.other:
-		d.lose(t)
+		d.leaveNamespace(t)
 	case d.present:
 		d.leave(status.ReasonRemoved, t)
 	case d.mayBeMoving():
-		d.confirmLost(t)
+		d.confirmRemovalInTime(t)
 	case d.unconfirmed:
 		d.confirm(t)
 	}

@@ -17,15 +17,15 @@ import (
 // time may call Gather, also before and after Run.
 func (m *Monitor) Gather(now time.Time) ([]measure.Point, *measure.Collector) {
 	t := m.clock.read()
-	devices, forgotten, found, skipped, discovered := m.list(&t)
+	o := m.overviewNow(&t)
 	g := gathering{t: &t, now: now, elapsed: t.mono - m.gathered, tmp: &m.scratch}
-	g.collector.At, g.collector.FunctionsSkipped = now, skipped
+	g.collector.At, g.collector.FunctionsSkipped = now, o.skipped
 	m.gathered = t.mono
-	for _, d := range devices {
-		d.absence(found, &t)
-		d.gather(&g, discovered)
+	for _, d := range o.devices {
+		d.absence(o.found, &t)
+		d.gather(&g, o.discovered)
 	}
-	g.totals.add(forgotten)
+	g.totals.add(o.forgotten)
 	c := &g.collector
 	c.AsyncEvents, c.WorkerRestarts, c.EvidenceMerged = g.totals.events, g.totals.restarts, g.totals.merged
 	c.DeliveryP = m.delivery.percentiles(t.mono, &m.scratch)

@@ -323,6 +323,20 @@ func portView(s snapshot, device string, port int) measure.Port {
 	return measure.Port{}
 }
 
+// requireClosedWithoutAlert requires that a device is closed for a reason that is no fault, and that nothing of the host alerts.
+func requireClosedWithoutAlert(t *testing.T, s snapshot, device string, reason status.Reason, present bool) measure.Device {
+	t.Helper()
+	v := deviceView(s, device)
+	require.Equal(t, reason, v.Reason)
+	require.Equal(t, status.StateStopped, v.Worker.State)
+	require.Equal(t, present, v.Present)
+	require.False(t, v.Open)
+	for _, host := range s.Hosts {
+		require.Zero(t, host.Missing+host.Unwatched+host.PortsDown, "nothing of the host alerts")
+	}
+	return v
+}
+
 func deviceView(s snapshot, device string) measure.Device {
 	for _, v := range s.Devices {
 		if v.Device == device {

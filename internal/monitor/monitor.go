@@ -179,12 +179,20 @@ func (m *Monitor) device(name string) *Device {
 	return m.devices[i]
 }
 
-// list returns the present state. The returned slices do not change any more.
-func (m *Monitor) list(t *moment) (devices []*Device, forgotten totals, found []verbs.Found, skipped int, discovered bool) {
+// overview is what a Monitor knows of the host at one moment. Its slices do not change any more.
+type overview struct {
+	devices    []*Device
+	forgotten  totals
+	found      []verbs.Found
+	skipped    int // functions that Config.VirtualFunctions leaves out
+	discovered bool
+}
+
+func (m *Monitor) overviewNow(t *moment) overview {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.forget(t)
-	return slices.Clone(m.devices), m.forgotten, m.last, len(m.functions.skipped), m.discovered
+	return overview{slices.Clone(m.devices), m.forgotten, m.last, len(m.functions.skipped), m.discovered}
 }
 
 func (m *Monitor) listDevices() []*Device {

@@ -56,32 +56,32 @@ func (d *Device) moveAway(f verbs.Found, t *moment) {
 	d.dismiss() // a worker that received no uevent still has it open, and gets nothing from it any more
 }
 
-// lose makes a device absent that discovery no longer finds in its network namespace, and that could have moved to another one.
-// It counts as removed once it has not been found there for moveLimit. The caller holds d.mu.
-func (d *Device) lose(t *moment) {
+// leaveNamespace makes a device absent that discovery no longer finds in this network namespace. It may have moved to another one,
+// so its removal is counted only if discovery has not found it there within moveLimit. The caller holds d.mu.
+func (d *Device) leaveNamespace(t *moment) {
 	d.netns.other = false
 	d.depart(status.ReasonRemoved, t)
 	d.unconfirmed, d.uncounted = true, true
 }
 
-// confirmLost counts the removal of a device that was lost and did not appear in another network namespace in time. The caller
-// holds d.mu.
-func (d *Device) confirmLost(t *moment) {
+// confirmRemovalInTime counts the removal of a device that left this network namespace and did not appear in another one within
+// moveLimit. The caller holds d.mu.
+func (d *Device) confirmRemovalInTime(t *moment) {
 	if d.mayBeMoving() && !d.listed && t.mono-d.goneAt >= int64(moveLimit) {
 		d.confirm(t)
 	}
 }
 
-// comeBack handles a device that left its network namespace and is back before discovery looked: that is no removal. The caller
-// holds d.mu.
-func (d *Device) comeBack(t *moment) {
+// cancelRemoval handles a device that left this network namespace and came back before discovery looked for it. That is not a
+// removal. The caller holds d.mu.
+func (d *Device) cancelRemoval(t *moment) {
 	d.unconfirmed, d.uncounted, d.disproved = false, false, false
-	d.excuseFatals()
+	d.ignoreFatalsOfMove()
 	d.explainMove(t)
 }
 
-// cameBack reports whether f, which is here, has been in another network namespace since d.found was. The kernel gives a device
-// that it registers anew another index. The caller holds d.mu.
+// cameBack reports whether the device has been in another network namespace since discovery last reported it, and is f now. A move
+// keeps the kernel's index of a device, whereas a device that is registered again gets another index. The caller holds d.mu.
 func (d *Device) cameBack(f verbs.Found) bool {
 	return d.canMove() && f.Usable() && f.Index >= 0 && f.Index == d.found.Index && f.Added > d.found.Added
 }
@@ -105,7 +105,7 @@ func (d *Device) countFatals(t *moment) {
 		d.netns.waiting = 0
 		return
 	case d.netns.other:
-		d.excuseFatals()
+		d.ignoreFatalsOfMove()
 		return
 	case !d.canMove(), !d.present && !d.unconfirmed:
 	case d.netns.waiting == 0:
@@ -117,7 +117,8 @@ func (d *Device) countFatals(t *moment) {
 	d.netns.fatals, d.netns.waiting = total, 0
 }
 
-// excuseFatals leaves out the device_fatal events that have not been counted. The caller holds d.mu.
-func (d *Device) excuseFatals() {
+// ignoreFatalsOfMove attributes the device_fatal events that wait in countFatals to a move, so that they never count as faults of the
+// device. The caller holds d.mu.
+func (d *Device) ignoreFatalsOfMove() {
 	d.netns.moves, d.netns.waiting = d.own.counter(verbs.EventDeviceFatal).total()-d.netns.fatals, 0
 }

@@ -55,11 +55,7 @@ func requireAway(t *testing.T, h *harness, device string, age time.Duration) {
 	t.Helper()
 	s := h.gather()
 	requireNoLoss(t, h, s)
-	require.Zero(t, s.Hosts[0].Unwatched)
-	v := deviceView(s, device)
-	require.Equal(t, status.ReasonOtherNetns, v.Reason)
-	require.Equal(t, status.StateStopped, v.Worker.State)
-	require.False(t, v.Open)
+	v := requireClosedWithoutAlert(t, s, device, status.ReasonOtherNetns, true)
 	require.True(t, v.InOtherNetns)
 	require.Equal(t, age, time.Duration(v.OtherNetnsNS))
 	for _, p := range s.Ports {

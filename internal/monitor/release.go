@@ -102,12 +102,12 @@ func (d *Device) setReleased(released bool, t *moment) (opens bool) {
 		return d.listed // a worker has reported a removal, which may have been none: see retry
 	}
 	d.reason = status.ReasonStarting
-	return d.openable(t) && d.found.Usable()
+	return d.settleNode(t) && d.found.Usable()
 }
 
-// noteEnd notes how the supervision of a device ended. A worker that the kernel holds is not forgotten because one that came
-// after it has ended. The caller holds d.mu.
-func (d *Device) noteEnd(err error) {
+// noteAbandoned remembers the error with which a Supervisor ended if it had to leave its worker to the kernel. The end of a later
+// worker does not clear it; the end of that worker does (heldBy). The caller holds d.mu.
+func (d *Device) noteAbandoned(err error) {
 	if err != nil && !errors.Is(err, context.Canceled) {
 		d.unclosed = err
 	}

@@ -53,14 +53,7 @@ func (h *harness) review() {
 func requireReleased(t *testing.T, h *harness, device string, present bool) measure.Device {
 	t.Helper()
 	s := h.gather()
-	v := deviceView(s, device)
-	require.Equal(t, status.ReasonReleased, v.Reason)
-	require.Equal(t, status.StateStopped, v.Worker.State)
-	require.Equal(t, present, v.Present)
-	require.False(t, v.Open)
-	for _, host := range s.Hosts {
-		require.Zero(t, host.Missing+host.Unwatched+host.PortsDown, "nothing of the host alerts")
-	}
+	v := requireClosedWithoutAlert(t, s, device, status.ReasonReleased, present)
 	for _, p := range s.Ports {
 		require.False(t, p.Known, "the port has no state that could alert")
 	}
@@ -211,11 +204,11 @@ func (a abandoned) Left() <-chan struct{} { return a.left }
 func TestWorkerThatTheKernelHoldsIsNotClosedUntilItLeaves(t *testing.T) {
 	d := &Device{name: "mlx5_0", released: true}
 	why := abandoned{make(chan struct{})}
-	d.noteEnd(why)
+	d.noteAbandoned(why)
 	r, ok := d.releasedNow()
 	require.True(t, ok)
 	require.Equal(t, Release{Device: "mlx5_0", Held: why.Error()}, r)
-	d.noteEnd(nil) // of the next worker, after the device was resumed and released again
+	d.noteAbandoned(nil) // of the next worker, after the device was resumed and released again
 	r, _ = d.releasedNow()
 	require.Equal(t, why.Error(), r.Held, "the first one still has the device open")
 	close(why.left)

@@ -59,7 +59,7 @@ func (m *Monitor) work(ctx context.Context, d *Device, j *job) {
 func (m *Monitor) nextJob(ctx context.Context, d *Device, err error) *job {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.noteEnd(err)
+	d.noteAbandoned(err)
 	again := d.job.again && ctx.Err() == nil
 	d.restarts += d.status.Restarts
 	d.crashes += d.status.Crashes
@@ -110,7 +110,7 @@ func (d *Device) retryNow(t *moment) {
 // disagreed for so long that its removal cannot still be under way. The caller holds
 // d.mu.
 func (d *Device) retry(t *moment) {
-	d.confirmLost(t)
+	d.confirmRemovalInTime(t)
 	if d.job == nil || d.job.over || t.mono-d.goneAt < int64(lingering) {
 		return
 	}

@@ -2,10 +2,10 @@ package monitor
 
 import "rdma_events/internal/status"
 
-// openable reports whether a worker could open the device, of which discovery has just reported something. No worker is started
-// for a device without a node while ib_uverbs, which makes the nodes, is there: a later report says that the node has come, or
-// that it never will. The caller holds d.mu.
-func (d *Device) openable(t *moment) bool {
+// settleNode decides after a report of discovery whether a worker may open the device, and closes a device that never gets a node.
+// While a node is still expected no worker is started: a later report says that the node is there, or that it never will be. The
+// caller holds d.mu.
+func (d *Device) settleNode(t *moment) (mayOpen bool) {
 	if d.found.Unwatchable == "" {
 		if d.reason == status.ReasonUnwatchable {
 			d.reason = status.ReasonStarting

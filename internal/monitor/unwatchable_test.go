@@ -20,16 +20,7 @@ func smi(index int) verbs.Found {
 
 func requireUnwatchable(t *testing.T, h *harness, device string, present bool) measure.Device {
 	t.Helper()
-	s := h.gather()
-	v := deviceView(s, device)
-	require.Equal(t, status.ReasonUnwatchable, v.Reason)
-	require.Equal(t, status.StateStopped, v.Worker.State)
-	require.Equal(t, present, v.Present)
-	require.False(t, v.Open)
-	for _, host := range s.Hosts {
-		require.Zero(t, host.Missing+host.Unwatched+host.PortsDown, "nothing of the host alerts")
-	}
-	return v
+	return requireClosedWithoutAlert(t, h.gather(), device, status.ReasonUnwatchable, present)
 }
 
 func (h *harness) supervisors(device string) (n int) {

@@ -22,7 +22,7 @@ func AwaitHolders(ctx context.Context, root, worker string, released func(device
 	tick := time.NewTicker(5 * again)
 	defer tick.Stop()
 	for {
-		held := holders(root, worker, released)
+		held := listHolders(root, worker, released)
 		if len(held) == 0 {
 			return nil
 		}
@@ -34,7 +34,7 @@ func AwaitHolders(ctx context.Context, root, worker string, released func(device
 	}
 }
 
-func holders(root, worker string, released func(device string) bool) []Holder {
+func listHolders(root, worker string, released func(device string) bool) []Holder {
 	processes, _ := os.ReadDir(filepath.Join(root, "proc")) // without it no process is seen
 	var held []Holder
 	for _, p := range processes {

@@ -34,8 +34,8 @@ var (
 	ErrExcludedNetns = errors.New("the device is in another network namespace")
 	// ErrUnsupported: the device, port or driver does not support the operation.
 	ErrUnsupported = errors.ErrUnsupported
-	// ErrNoProvider: libibverbs has provider libraries, but none for the driver of the device, and
-	// nobody uses the device. No program that loads this libibverbs can open it.
+	// ErrNoProvider: the provider libraries of libibverbs are installed, but there is none for the
+	// device's driver, and no process uses the device. No program can open it with this libibverbs.
 	ErrNoProvider = errors.New("libibverbs has no provider library for it")
 	// ErrNeverFabric: the device has no queue pairs with which hosts can probe each other.
 	ErrNeverFabric = fmt.Errorf("no probes between hosts on this kind of device: %w", ErrUnsupported)

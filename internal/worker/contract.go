@@ -131,7 +131,7 @@ func (a *attempt) Stream(ctx context.Context, c *grpc.ClientConn, next func(mess
 	if err != nil {
 		return fmt.Errorf("ask the worker to watch: %w", err)
 	}
-	defer a.orders.serve(alive, worker)()
+	defer a.orders.giveTo(alive, worker)()
 	for {
 		m, err := in.Recv()
 		if err != nil {

@@ -62,8 +62,8 @@ func (o *Orders) Order(ctx context.Context, order verbs.FabricOrder) (rc uint32,
 	return 0, orderError(err)
 }
 
-// serve has orders given to a worker until the returned function is called, or alive ends.
-func (o *Orders) serve(alive context.Context, worker proto.WorkerClient) (end func()) {
+// giveTo has orders given to a worker until the returned function is called, or alive ends.
+func (o *Orders) giveTo(alive context.Context, worker proto.WorkerClient) (end func()) {
 	if o == nil {
 		return func() {}
 	}

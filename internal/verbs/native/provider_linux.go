@@ -42,9 +42,9 @@ func (b backend) unlisted(name string, led *ledger.Ledger, node string) error {
 		verbs.ErrUnsupported, max(listed, 0), node)
 }
 
-// lacksProvider reports whether a directory has provider libraries, and none of that name, of any
-// ABI. An empty directory is that of a host on which the package of the providers is not installed
-// yet. A provider that is there may be refused by the library, which is a fault.
+// lacksProvider reports whether a directory has provider libraries, but none of this name, of whatever
+// ABI. It returns false for an empty directory: there the package with the providers is not installed
+// yet. It also returns false if the provider is there and the library refuses it, which is a fault.
 func lacksProvider(dir, name string) bool {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

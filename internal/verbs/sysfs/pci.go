@@ -25,8 +25,8 @@ func (s FS) Function(name string) (verbs.Found, error) {
 	return f, nil
 }
 
-// functionAt describes the function below a class device, of infiniband or infiniband_verbs, whose driver is known: the fields
-// VirtualFunction, Scalable, Parent, PCI and Driver of Found.
+// functionAt describes the PCI function or scalable function of a device. dir is the device's directory in the class infiniband or
+// infiniband_verbs. The result has VirtualFunction, Scalable, Parent, PCI and Driver, and no other field of Found.
 func functionAt(dir, driver string) verbs.Found {
 	f := verbs.Found{VirtualFunction: exists(dir, "device/physfn"), Parent: pciAddress(linkBase(dir, "device/physfn"))}
 	switch {

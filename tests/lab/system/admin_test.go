@@ -200,7 +200,7 @@ func TestDeviceMovedBetweenNamespacesIsReopened(t *testing.T) {
 		a.do(move, func() { guest.IP(t, "netns", "exec", "other", "rdma", "dev", "set", device, "netns", "home") })
 	}
 	r := startReleasing(t) // device is in expect
-	// This kernel loads ib_uverbs when a process requests the node, and not with the driver.
+	// On this kernel, loading the driver does not load ib_uverbs. It is loaded when a process asks for the node.
 	for line := range strings.Lines(r.Log()) {
 		if strings.Contains(line, "permission denied") {
 			t.Errorf("want the node there before the first worker may use no other, got: %s", line)
@@ -212,12 +212,15 @@ func TestDeviceMovedBetweenNamespacesIsReopened(t *testing.T) {
 		points := r.awaitOtherNetns()
 		reportedAfter := time.Since(began)
 		r.requireWorkers(0)
-		first := rig.Last(points, "rdma_device", "device", device).Int("other_netns_age_ns")
+		first := rig.Last(points, "rdma_device", "device", device)
 		r.awaitIntervals(3)
 		points = r.Points()
 		d := rig.Last(points, "rdma_device", "device", device)
-		if age := d.Int("other_netns_age_ns"); d.Text("reason") != "other_netns" || first < 0 || age < first+int64(time.Second) {
-			t.Errorf("want it away for longer by an interval at least than %d ns, got %v", first, d.Fields)
+		// The age grows as the clock of the points does, to the jitter of reading two clocks in turn.
+		grown, passed := d.Int("other_netns_age_ns")-first.Int("other_netns_age_ns"), d.Time-first.Time
+		if first.Int("other_netns_age_ns") < 0 || d.Text("reason") != "other_netns" || passed <= int64(time.Second) ||
+			time.Duration(grown-passed).Abs() > 100*time.Millisecond {
+			t.Errorf("want it away and its age grown by the %d ns that passed, got %v after %v", passed, d.Fields, first.Fields)
 		}
 		r.requireNothingAlerts()
 		if out, _ := r.command(nil, "status"); !strings.Contains(out, "other_netns since ") {
