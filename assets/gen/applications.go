@@ -4,10 +4,11 @@ import (
 	"slices"
 
 	"rdma_events/assets/grafana"
+	"rdma_events/internal/alerts"
 )
 
 // appsUID is the identifier of the dashboard of applications.
-const appsUID = "rdma-events-applications"
+const appsUID = alerts.Applications
 
 // These are the options of the plugin's section applications.
 const (

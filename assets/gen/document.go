@@ -45,10 +45,10 @@ func AlertsDocument() []byte {
 	var b strings.Builder
 	b.WriteString(documentHead)
 	for _, r := range o.rules() {
-		fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %s |\n", r.id, r.id, r.severity, short(max(r.hold, r.holdAlone())), r.fires)
+		fmt.Fprintf(&b, "| [%s](#%s) | %s | %s | %s |\n", r.ID, r.ID, r.Severity, short(max(r.Hold, r.holdAlone())), r.Fires)
 	}
 	for _, r := range o.rules() {
-		fmt.Fprintf(&b, "\n## %s\n\n", r.id)
+		fmt.Fprintf(&b, "\n## %s\n\n", r.ID)
 		r.document(&b)
 	}
 	return []byte(b.String())
@@ -64,12 +64,12 @@ func (r *rule) holdAlone() time.Duration {
 
 // document writes what a rule is about, in Markdown without its heading.
 func (r *rule) document(b *strings.Builder) {
-	fmt.Fprintf(b, "**%s.** %s\n\n", r.title, r.fires)
+	fmt.Fprintf(b, "**%s.** %s\n\n", r.Title, r.Fires)
 	if len(r.steps) == 0 {
 		b.WriteString("Only Prometheus has it.\n\n")
 	}
-	fmt.Fprintf(b, "- Stays quiet: %s\n- Clears: %s\n- Cannot see: %s\n\nWhat to do:\n\n", r.quiet, r.clears, r.blind)
-	for i, line := range r.do {
+	fmt.Fprintf(b, "- Stays quiet: %s\n- Clears: %s\n- Cannot see: %s\n\nWhat to do:\n\n", r.Quiet, r.Clears, r.Blind)
+	for i, line := range r.FirstSteps {
 		fmt.Fprintf(b, "%d. %s\n", i+1, line)
 	}
 }
@@ -78,9 +78,9 @@ func (r *rule) document(b *strings.Builder) {
 func Explain(id string) (text string, ok bool) {
 	o := Defaults()
 	for _, r := range o.rules() {
-		if r.id == id || alertName(r.id) == id {
+		if r.ID == id || alertName(r.ID) == id {
 			var b strings.Builder
-			fmt.Fprintf(&b, "%s\n\n", r.id)
+			fmt.Fprintf(&b, "%s\n\n", r.ID)
 			r.document(&b)
 			return strings.NewReplacer("**", "", "`", "").Replace(b.String()), true // a terminal shows no Markdown
 		}
@@ -93,7 +93,7 @@ func RuleIDs() []string {
 	o := Defaults()
 	var ids []string
 	for _, r := range o.rules() {
-		ids = append(ids, r.id)
+		ids = append(ids, r.ID)
 	}
 	return ids
 }

@@ -6,10 +6,11 @@ import (
 	"strings"
 
 	"rdma_events/assets/grafana"
+	"rdma_events/internal/alerts"
 )
 
 // fabricUID is the identifier of the dashboard of probes between hosts.
-const fabricUID = "rdma-events-fabric"
+const fabricUID = alerts.FabricBoard
 
 // mostCells is how many pairs of groups a matrix shows: 40 groups with each other.
 const mostCells = 40 * 40

@@ -155,17 +155,17 @@ func TestEveryRuleHasAChapterThatSaysWhatToDo(t *testing.T) {
 	o := Defaults()
 	ids := map[string]bool{}
 	for _, r := range o.rules() {
-		require.False(t, ids[r.id], r.id)
-		ids[r.id] = true
-		require.Contains(t, document, "\n## "+r.id+"\n")
-		require.NotEmpty(t, r.do, r.id)
-		for _, part := range []string{r.title, r.summary, r.fires, r.quiet, r.clears, r.blind, r.promql} {
-			require.NotEmpty(t, strings.TrimSpace(part), r.id)
+		require.False(t, ids[r.ID], r.ID)
+		ids[r.ID] = true
+		require.Contains(t, document, "\n## "+r.ID+"\n")
+		require.NotEmpty(t, r.FirstSteps, r.ID)
+		for _, part := range []string{r.Title, r.Summary, r.Fires, r.Quiet, r.Clears, r.Blind, r.promql} {
+			require.NotEmpty(t, strings.TrimSpace(part), r.ID)
 		}
-		chapter, ok := Explain(r.id)
+		chapter, ok := Explain(r.ID)
 		require.True(t, ok)
-		require.Contains(t, chapter, r.title)
-		same, _ := Explain(alertName(r.id))
+		require.Contains(t, chapter, r.Title)
+		same, _ := Explain(alertName(r.ID))
 		require.Equal(t, chapter, same)
 	}
 	require.Len(t, RuleIDs(), len(ids))

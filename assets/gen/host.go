@@ -1,9 +1,13 @@
 package gen
 
-import "rdma_events/assets/grafana"
+import (
+	"rdma_events/assets/grafana"
+
+	"rdma_events/internal/alerts"
+)
 
 // hostUID is the identifier of the dashboard of one host.
-const hostUID = "rdma-events-host"
+const hostUID = alerts.HostBoard
 
 func hostDashboard(n *names, e Engine, o *Options) *grafana.Dashboard {
 	b := newBoard(n, e, o, []string{"host"})

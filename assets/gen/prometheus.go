@@ -39,14 +39,10 @@ const reported = "rdma:collector_report_timestamp_seconds:max5m"
 // after that.
 func promPast(o *Options) []promRule {
 	return []promRule{
-		{Record: "rdma:port_up:max5m", Expr: `max_over_time(rdma_port_up{expected!="down"}[5m])`},
 		// Few ports flap, and few hosts have events, so that these are small.
 		{Record: "rdma:port_flaps:increase5m", Expr: grown5m("rdma_port_flaps_total") + " > 0"},
 		{Record: "rdma:async_events:increase5m", Expr: "sum without (device, port) (" + grown5m("rdma_async_events_total") + ") > 0"},
-		{Record: "rdma:port_rate_bytes_per_second:max5m", Expr: `max_over_time((rdma_port_rate_bytes_per_second and rdma_port_up == 1)[5m:])`},
-		{Record: "rdma:port_rate_bytes_per_second:max7d", Expr: `max_over_time(rdma:port_rate_bytes_per_second:max5m[7d])`},
 		{Record: "rdma:cq_probe_wake_p99_seconds:mean5m", Expr: `avg_over_time(rdma_cq_probe_wake_p99_seconds[5m])`},
-		{Record: "rdma:tracer_attached:max5m", Expr: `max_over_time(rdma_tracer_attached[5m])`},
 		{Record: fabricPast, Expr: fabricNow(o.site(Prometheus))},
 		{Record: reported, Expr: `max_over_time(timestamp(rdma_collector_uptime_seconds)[5m:])`},
 	}
@@ -108,14 +104,14 @@ func asYAML(head string, v any) ([]byte, error) {
 
 func (r *rule) prometheus(o *Options) promRule {
 	// Prometheus owns the label instance.
-	summary := strings.NewReplacer(".Labels.instance", "$labels.plugin_instance", ".Labels.", "$labels.").Replace(r.summary)
+	summary := strings.NewReplacer(".Labels.instance", "$labels.plugin_instance", ".Labels.", "$labels.").Replace(r.Summary)
 	p := promRule{
-		Alert: alertName(r.id), Expr: strings.Join(strings.Fields(r.promql), " "),
-		Labels: map[string]string{"severity": r.severity, "component": "rdma"}, Annotations: r.annotations(o, summary),
+		Alert: alertName(r.ID), Expr: strings.Join(strings.Fields(r.promql), " "),
+		Labels: map[string]string{"severity": string(r.Severity), "component": "rdma"}, Annotations: r.annotations(o, summary),
 	}
-	p.Annotations["dashboard"] = r.panel.dashboard + "-" + string(Prometheus)
-	p.Annotations["panel"] = strconv.Itoa(r.panel.id)
-	if hold := cmp.Or(r.promHold, r.hold); hold > 0 {
+	p.Annotations["dashboard"] = r.Panel.Dashboard + "-" + string(Prometheus)
+	p.Annotations["panel"] = strconv.Itoa(r.Panel.ID)
+	if hold := cmp.Or(r.promHold, r.Hold); hold > 0 {
 		p.For = short(hold)
 	}
 	return p

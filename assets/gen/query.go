@@ -165,6 +165,9 @@ var series = map[string]string{
 	"rdma_collector": byHost,
 	"rdma_tracer":    byHost,
 
+	"rdma_app_async": byUnit,
+	"rdma_app_hang":  byApp + `, "object"`,
+
 	"rdma_fabric":      byGroupPair,
 	"rdma_fabric_port": byPort + `, "own_group"`,
 }

@@ -1,41 +1,31 @@
 package gen
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"rdma_events/assets/grafana"
+	"rdma_events/internal/alerts"
 )
 
-// rule is an alert rule with its documentation.
+// rule is an alert with its queries.
 type rule struct {
-	id       string // of the UID, and the heading in docs/alerts.md
-	title    string
-	severity string // critical: wakes the person on duty; warning: can wait for the day
-	panel    panelRef
-	summary  string            // a template
-	labels   map[string]string // of Grafana's alerts, templates; they replace those of the query
-	steps    []step
-	promql   string        // the same question of the names of assets/prometheus/telegraf.conf
-	promHold time.Duration // how long Prometheus holds it, where the wait of the other is in its query; 0: hold
-	when     string        // the condition, an expression of the steps' results
-	above    float64
-	hold     time.Duration // how long the condition has to hold
-	noData   string
-	slow     bool // evaluated every five minutes instead of every minute
-
-	fires  string // documentation: when it fires
-	quiet  string // when it intentionally does not fire
-	clears string
-	do     []string
-	blind  string
+	alerts.Alert
+	queries
 }
 
-// panelRef names the panel that shows what a rule is about.
-type panelRef struct {
-	dashboard string
-	id        int
+// queries ask each engine for what fulfils the condition of an alert.
+type queries struct {
+	steps    []step            // of InfluxQL; none: the rule is for Prometheus alone
+	when     string            // an expression of the steps' results
+	above    float64           // the result is above this
+	noData   string            // the state in Grafana if there is no data; "": OK, since another rule fires then
+	promql   string            // the same of the names of assets/prometheus/telegraf.conf
+	promHold time.Duration     // how long Prometheus holds it, where the wait of the other is in its query; 0: as the alert
+	labels   map[string]string // of Grafana's alerts, templates; they replace those of the query
 }
 
 // step is a query that returns one number per series. from and to are the begin and
@@ -43,6 +33,54 @@ type panelRef struct {
 type step struct {
 	query    string
 	from, to time.Duration
+}
+
+// rules returns the table of alerts, with queries for both engines.
+func (o *Options) rules() []rule {
+	own := o.ownQueries()
+	words := o.words()
+	table := alerts.Table()
+	rules := make([]rule, 0, len(table))
+	for _, a := range table {
+		a.Summary, a.Fires = words.Replace(a.Summary), words.Replace(a.Fires)
+		if a.HoldsAStaleValue {
+			a.Hold = max(a.Hold, o.window())
+		}
+		r := rule{Alert: a, queries: own[a.ID]}
+		if a.Measurement != "" {
+			if r.steps == nil {
+				r.steps, r.above = o.influxCondition(&a)
+			}
+			r.promql = cmp.Or(r.promql, promCondition(&a))
+		}
+		rules = append(rules, r)
+	}
+	return rules
+}
+
+// ownQueries are those of alerts that compare hosts, or a series with its past, and of those that an engine has to ask in another way.
+func (o *Options) ownQueries() map[string]queries {
+	own := map[string]queries{
+		"ports-down-together": o.portsDownTogether(), "sm-unstable": o.smUnstable(), "wake-slow": slowWakeUps(), "app-errors": appErrorQueries(),
+		"plugin-silent": o.silentPlugins(), "no-reports": noReports(),
+	}
+	maps.Copy(own, o.fabricQueries())
+	return own
+}
+
+// words replaces what in the texts of alerts depends on the options.
+func (o *Options) words() *strings.Replacer {
+	ofSite, ofTheSite, atPlace, onePlace := "", "", "", "the fleet, since no labels say where a host is,"
+	if len(o.Labels) > 0 {
+		ofSite = fmt.Sprintf("{{ with .Labels.%[1]s }} (%[1]s {{ . }}){{ end }}", o.Labels[0])
+		ofTheSite = fmt.Sprintf("{{ with .Labels.%[1]s }} of %[1]s {{ . }}{{ end }}", o.Labels[0])
+		onePlace = "one place (" + o.inPromQL() + ")"
+	}
+	for _, label := range o.Labels {
+		atPlace += fmt.Sprintf("{{ with .Labels.%[1]s }}, %[1]s {{ . }}{{ end }}", label)
+	}
+	silentFor := fmt.Sprintf("%d to %d minutes", int(o.recent().Minutes()), int(2*o.recent().Minutes()))
+	return strings.NewReplacer("{of_site}", ofSite, "{of_the_site}", ofTheSite, "{at_place}", atPlace, "{one_place}", onePlace, "{silent_for}", silentFor)
 }
 
 func ruleFile(n *names, o *Options) ([]byte, error) {
@@ -55,7 +93,7 @@ func ruleFile(n *names, o *Options) ([]byte, error) {
 			continue // for Prometheus alone
 		}
 		g := &fast
-		if r.slow {
+		if r.Slow {
 			g = &slow
 		}
 		g.Rules = append(g.Rules, r.grafana(n, o))
@@ -70,21 +108,21 @@ const ruleFileHead = `# Alert rules for Grafana's file provisioning, made by rdm
 `
 
 func (r *rule) grafana(n *names, o *Options) grafana.Rule {
-	labels := map[string]string{"severity": r.severity, "component": "rdma"}
+	labels := map[string]string{"severity": string(r.Severity), "component": "rdma"}
 	maps.Copy(labels, r.labels)
 	return grafana.Rule{
-		UID: "rdma-" + r.id, Title: r.title, Condition: conditionRef, Data: r.data(n, o),
-		NoDataState: r.noData, ExecErrState: "Error", For: short(r.hold),
-		DashboardUID: r.panel.dashboard, PanelID: r.panel.id,
-		Labels: labels, Annotations: r.annotations(o, r.summary),
+		UID: "rdma-" + r.ID, Title: r.Title, Condition: conditionRef, Data: r.data(n, o),
+		NoDataState: cmp.Or(r.noData, "OK"), ExecErrState: "Error", For: short(r.Hold),
+		DashboardUID: r.Panel.Dashboard, PanelID: r.Panel.ID,
+		Labels: labels, Annotations: r.annotations(o, r.Summary),
 	}
 }
 
 // annotations are the texts of an alert. Grafana replaces no variables in them (since 9.1), so that there is a link to
 // the rule's chapter only if its address is known.
 func (r *rule) annotations(o *Options, summary string) map[string]string {
-	all := map[string]string{"summary": summary, "description": r.fires, "do": r.do[0]}
-	if page := o.runbook(r.id); page != "" {
+	all := map[string]string{"summary": summary, "description": r.Fires, "do": r.FirstSteps[0]}
+	if page := o.runbook(r.ID); page != "" {
 		all["runbook_url"] = page
 	}
 	return all

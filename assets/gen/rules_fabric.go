@@ -2,6 +2,7 @@ package gen
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -229,93 +230,48 @@ const (
 		- rdma_fabric_pairs_down{FILTERscope="across"})`
 )
 
-// withoutFabric is the end of what the rules cannot see.
-const withoutFabric = " Hosts without fabric.peers_file."
-
-// fabricRules are about the network between hosts. Hosts without the option have none of these series.
-func (o *Options) fabricRules() []rule {
-	return slices.Concat([]rule{o.ownLink(), o.suspect(), o.groupSuspect(), o.pair()}, o.fabricSlow(), o.fabricSetUp())
+// fabricQueries are about the network between hosts. Hosts without the option have none of these series.
+func (o *Options) fabricQueries() map[string]queries {
+	all := map[string]queries{
+		"fabric-own-link": o.ownLink(), "fabric-suspect": o.suspect(), "fabric-group": o.groupSuspect(), "fabric-pair": o.pair(),
+	}
+	maps.Copy(all, o.fabricSlow())
+	maps.Copy(all, o.fabricSetUp())
+	return all
 }
 
-func (o *Options) ownLink() rule {
-	return rule{
-		id: "fabric-own-link", title: "RDMA link of a host loses packets", panel: panelRef{fabricUID, 11},
-		severity: "critical", hold: time.Minute, noData: quiet,
-		summary: "Port {{ .Labels.port }} of {{ .Labels.device }} on {{ .Labels.host }} does not reach its peers, and they are well",
-		steps: []step{{
-			query: `SELECT last("bad") AS "bad" FROM {rdma_fabric_port} WHERE {filter} GROUP BY ` + byPort + `, "own_group"`, from: o.window(),
-		}},
+func (o *Options) ownLink() queries {
+	return queries{
 		promql: `rdma_fabric_port_bad == 1 unless on ` + o.inSite("own_group") + ` (` + o.cutGroups() + ` and count ` + o.bySite("own_group") +
 			` (max ` + o.bySite("own_group", "host") + ` (rdma_fabric_port_bad) == 1) >= 2)`,
-		fires: "For a minute three quarters or more of the port's pairs, with two hosts or more, have said that the network loses or swallows " +
-			"their packets, while the port was active. What they share is its own link: the port, the cable, or the switch port.",
-		quiet: "Ports that are not active, which port-down reports. Single peers, which fabric-suspect counts. With Prometheus: two hosts " +
-			"or more of a group that is cut off, since fabric-group reports their leaf.",
-		clears: "When fewer than three quarters of its pairs say so.",
-		do: []string{
-			"The cable, the transceiver and the switch port: error counters at both ends, `ethtool -S` or `mlxlink`, and the switch's own log.",
-			"Do several hosts of one group say so? Then it is their leaf: fabric-group fires too, and with Prometheus instead.",
-			"Drain the host: applications on it see the same loss.",
-		},
-		blind: "Loss of large packets alone: probes have 66 to 110 bytes." + withoutFabric,
 	}
 }
 
-func (o *Options) suspect() rule {
+func (o *Options) suspect() queries {
 	all := o.observers(peerEnd, "")
 	blaming := `SELECT count(distinct("verdict")) AS "n" FROM ` + lastVerdicts(` AND "scope" = 'group'`) + ` WHERE ` + said("own_link") + ` AND $timeFilter` +
 		o.groupedBy("peer_group", "host", "device", "port")
-	rule := rule{
-		id: "fabric-suspect", title: "RDMA interface suspected by its neighbours", panel: panelRef{fabricUID, 10},
-		severity: "critical", hold: time.Minute, noData: quiet,
-		summary: "{{ .Labels.peer_device }} of {{ .Labels.peer_host }} is suspected by its neighbours in {{ .Labels.peer_group }}" + o.ofSite(),
+	asked := queries{
 		// InfluxDB cannot compare the tag peer_host of observers with the tag host of the port that they observe. So it compares, in each
 		// group, how many interfaces are suspected with how many ports blame their own link.
 		when:   suspected("$RA", "$RB", "$RC", "$RD") + " && ($RF == 0 || $RE > $RF)",
 		promql: o.suspects() + ` unless on ` + o.inSite("peer_host", "peer_device") + ` ` + o.ownLinks(),
-		fires: "For a minute two hosts or more of its own group have said that the network between them and this interface loses or swallows packets. " +
-			"They share a leaf with it and have nothing else in common but the interface. In groups of fewer than four hosts it takes three hosts " +
-			"from anywhere, and in a site of three hosts both others.",
-		quiet: "Hosts that are down or busy: their peers say peer_down or peer_busy. A host that blames its own link is no observer, and is no suspect: " +
-			"fabric-own-link names it. Verdicts of hosts in other groups, whose paths share spines.",
-		clears: "When fewer hosts say so.",
-		do: []string{
-			"The dashboard RDMA fabric has the observers and the direction: lossy_forward is what the interface receives, lossy_reverse what it sends.",
-			"Its cable, transceiver and switch port, with the error counters of both ends.",
-			"Drain the host, and exchange the cable first.",
-		},
-		blind: "Interfaces with fewer observers, and loss below 2 % in a minute. With InfluxDB: a suspect in a group in which another host blames its own link " +
-			"and has no observers." + withoutFabric,
 	}
 	for _, query := range []string{
 		o.observers(peerEnd, "group"), all, o.sized(peerEnd), o.others(),
 		fmt.Sprintf(`SELECT count("observers") AS "n" FROM (%s) WHERE "observers" >= %d AND $timeFilter`, all, suspectedBy) + o.groupedBy("peer_group"),
 		o.orZero(`SELECT sum("n") AS "n" FROM (`+blaming+`) WHERE $timeFilter`+o.groupedBy("peer_group"), "rdma_fabric_peer", "peer_group"),
 	} {
-		rule.steps = append(rule.steps, step{query: query, from: o.window()})
+		asked.steps = append(asked.steps, step{query: query, from: o.window()})
 	}
-	return rule
+	return asked
 }
 
-func (o *Options) groupSuspect() rule {
-	return rule{
-		id: "fabric-group", title: "RDMA group is cut off from others", panel: panelRef{fabricUID, 12},
-		severity: "critical", hold: time.Minute, noData: quiet,
-		summary: "More than a quarter of the pairs of {{ .Labels.own_group }} with other groups are bad" + o.ofSite(),
-		steps:   o.cutSteps(ownEnd),
-		when:    cut("$RA", "$RB", "$RC", "$RD"),
-		promql:  o.cutGroups(),
-		fires: "For a minute more than a quarter of the pairs that the hosts of a group have with other groups have said that the network loses or " +
-			"swallows packets, those of two hosts or more with two hosts or more: the leaf, its uplinks, or a spine as far as this group uses it.",
-		quiet: "Pairs whose peer is down, busy or not met: they count neither way. Single uplinks with little loss. The pairs of one host, here or " +
-			"there, which are its own link.",
-		clears: "When no more than a quarter of the pairs say so, or only those of one host.",
-		do: []string{
-			"Are all pairs bad, also those within the group? Then the leaf is dead or has no power. Only those with others: its uplinks.",
-			"partial says that some paths are whole: one uplink of several. The uplinks' counters on the leaf name it.",
-			"Many groups at once are a spine or a change that was rolled out.",
-		},
-		blind: "Groups of one host." + withoutFabric,
+func (o *Options) groupSuspect() queries {
+	return queries{
+		steps:  o.cutSteps(ownEnd),
+		when:   cut("$RA", "$RB", "$RC", "$RD"),
+		promql: o.cutGroups(),
 	}
 }
 
@@ -330,7 +286,7 @@ func canonical(first bool, e, other string) string {
 // pair is about what no other rule can name an end of. Both hosts of a pair report it, and it is one alert: its labels have the ends in the
 // order of their names. InfluxDB cannot bring tags into an order, so that Grafana's labels do it. In Prometheus the label
 // pair, which telegraf.conf makes, is the same in what both report.
-func (o *Options) pair() rule {
+func (o *Options) pair() queries {
 	ends := []string{"host", "device", "own_group", "peer_host", "peer_device", "peer_group"}
 	silent := []string{"path", "partial"}
 	steps := []step{{
@@ -350,11 +306,7 @@ func (o *Options) pair() rule {
 		when += " && " + trusted(results[0], results[1], results[2], "$RB") + " && " + whole(results[3], results[4], results[5], results[6])
 	}
 	suspects, groups := o.suspects(), o.cutGroups()
-	return rule{
-		id: "fabric-pair", title: "RDMA hosts do not reach each other", panel: panelRef{fabricUID, 19},
-		severity: "warning", hold: 5 * time.Minute, noData: quiet,
-		summary: "The network swallows packets between {{ .Labels.device }} of {{ .Labels.host }} and {{ .Labels.peer_device }} of " +
-			"{{ .Labels.peer_host }}" + o.ofSite(),
+	return queries{
 		labels: map[string]string{
 			"host": canonical(true, "host", "peer_host"), "peer_host": canonical(false, "host", "peer_host"),
 			"device": canonical(true, "device", "peer_device"), "peer_device": canonical(false, "device", "peer_device"),
@@ -368,18 +320,6 @@ func (o *Options) pair() rule {
 			unless on ` + o.inSite("peer_host", "peer_device") + ` ` + o.ownLinks() + `
 			unless on ` + o.inSite("own_group") + ` ` + groups + `
 			unless on ` + o.inSite("peer_group") + ` ` + relabelled(groups, "own_group", "peer_group") + `)`),
-		fires: "For five minutes a pair has been path or partial: the network swallows everything between two interfaces, or all that takes one of their paths. " +
-			"No other alert covers it: neither end is suspected or blames its own link, and neither group is cut off. In a site of two hosts it is " +
-			"the only alert about a link, since no third host can say which end it is.",
-		quiet:  "Pairs of an interface that fabric-suspect or fabric-own-link names, and those of groups that fabric-group names.",
-		clears: "When both hosts say that the pair is well, or another alert names what it is.",
-		do: []string{
-			"Two hosts: both ends are possible. Compare the error counters of both ports and of both switch ports, and exchange the cable of the worse one.",
-			"partial swallows one path of several: an uplink or a spine. Which one is `path` of rdma_fabric_peer, and `rdma-events fabric` on the host.",
-			"Several pairs with one host in common are probably that host's link, which has too few observers to be a suspect.",
-		},
-		blind: "Which end it is. Loss of a part of the packets, which fabric-lossy reports. Where the tag host is not the name in the list of peers, a pair has " +
-			"an alert for each of its ends." + withoutFabric,
 	}
 }
 
@@ -392,36 +332,21 @@ func relabelledPair(series string) string {
 }
 
 // fabricSlow are the rules about loss and latency that last.
-func (o *Options) fabricSlow() []rule {
+func (o *Options) fabricSlow() map[string]queries {
 	by := ` GROUP BY ` + o.site(InfluxDB) + `"own_group"`
 	site := o.site(Prometheus)
 	lossy := []string{"lossy_both", "lossy_forward", "lossy_reverse"}
 	p99 := `SELECT median("write_ns_p99") AS "p99" FROM {rdma_fabric} WHERE {filter}` + by + `, "scope"`
 	ago := func(d time.Duration) step { return step{query: p99, from: d + 10*time.Minute, to: d} }
 	now := fabricNow(site)
-	return []rule{
-		{
-			id: "fabric-lossy", title: "RDMA fabric loses packets", panel: panelRef{fabricUID, 20},
-			severity: "warning", hold: 10 * time.Minute, noData: quiet,
-			summary: "Pairs of {{ .Labels.own_group }} lose packets" + o.ofSite(),
+	return map[string]queries{
+		"fabric-lossy": {
 			steps: []step{{
 				query: `SELECT count("verdict") AS "pairs" FROM ` + lastVerdicts("") + ` WHERE ` + said(lossy...) + ` AND $timeFilter` + by, from: o.window(),
 			}},
 			promql: `count by (` + site + `own_group) (` + strings.ReplaceAll(pairsThatSay("", lossy...), "PLACE, ", site) + `) > 0`,
-			fires: "For ten minutes one pair or more of the group's hosts has lost at least 2 % of its probes within a minute, in one direction or " +
-				"both.",
-			quiet:  "Loss below 2 %, as of a congested path for a moment; probes that found a receive queue of the peer used up.",
-			clears: "When all pairs have lost less than 0.5 % for a minute.",
-			do: []string{
-				"Is there a suspect? fabric-suspect or fabric-group names it. Without one the loss is spread over paths: look at the table of groups.",
-				"Loss by direction says whether it is on the way there or back. Compare with discards and pause frames of the switches.",
-			},
-			blind: "Loss in another traffic class than the probes'; loss of large packets alone." + withoutFabric,
 		},
-		{
-			id: "fabric-slow", title: "RDMA fabric far slower than its past", panel: panelRef{fabricUID, 21},
-			severity: "warning", hold: 10 * time.Minute, noData: quiet, slow: true,
-			summary: "RDMA writes of {{ .Labels.own_group }} ({{ .Labels.scope }}) are far slower than they were" + o.ofSite(),
+		"fabric-slow": {
 			steps: []step{
 				{query: p99, from: 5 * time.Minute},
 				// To read a day of points of thousands of hosts would take seconds.
@@ -431,15 +356,6 @@ func (o *Options) fabricSlow() []rule {
 			when: "$RA > 100000 && ($RA > 4 * $RB && $RA > 4 * $RC || $RA > 4 * $RB && $RA > 4 * $RD || $RA > 4 * $RC && $RA > 4 * $RD)",
 			promql: now + ` > 100e-6 and
 				` + now + ` > 4 * quantile_over_time(0.5, ` + fabricPast + `[1d])`,
-			fires: "For ten minutes the 99th percentile of the writes of a group's hosts (their median; within the group or with others) has been above " +
-				"four times its median of the last day, and above 100 us. With InfluxDB the day is three looks of ten minutes, 6, 12 and 18 hours ago.",
-			quiet:  "Latencies below 100 us; groups that have been measured for less than that; a busy peer's CPU, which a write does not need.",
-			clears: "When it is fast again; or after a day at most, when slow has become its past: look at the graph then.",
-			do: []string{
-				"Within the group or across? Across alone: the uplinks are congested. Compare with the traffic of the switches.",
-				"writes_late counts writes that the NIC had to send again: then it is loss and not congestion.",
-			},
-			blind: "Single hosts of a group. Latency of the peer's process: see responder_ns_p99." + withoutFabric,
 		},
 	}
 }
@@ -453,7 +369,7 @@ func fabricNow(site string) string {
 }
 
 // fabricSetUp are the rules about hosts that do not probe each other as they should.
-func (o *Options) fabricSetUp() []rule {
+func (o *Options) fabricSetUp() map[string]queries {
 	by := ` WHERE $timeFilter GROUP BY ` + o.site(InfluxDB) + `"own_group"`
 	site := o.site(Prometheus)
 	sum := func(field string) string {
@@ -471,11 +387,8 @@ func (o *Options) fabricSetUp() []rule {
 	if site != "" {
 		inSite, bySite = ` GROUP BY `+strings.TrimSuffix(o.site(InfluxDB), ", "), ` by (`+strings.TrimSuffix(site, ", ")+`)`
 	}
-	return []rule{
-		{
-			id: "fabric-unmet", title: "RDMA hosts do not meet", panel: panelRef{fabricUID, 24},
-			severity: "warning", hold: 10 * time.Minute, noData: quiet,
-			summary: "A tenth or more of the pairs of {{ .Labels.own_group }} have not met" + o.ofSite(),
+	return map[string]queries{
+		"fabric-unmet": {
 			steps: []step{
 				{query: sum("pairs"), from: o.window()}, {query: sum("pairs_met"), from: o.window()},
 				{
@@ -486,56 +399,21 @@ func (o *Options) fabricSetUp() []rule {
 			when: "9 * ($RA - $RC) >= 10 * $RB && $RA > $RC",
 			promql: `10 * (sum by (` + site + `own_group) (rdma_fabric_pairs - rdma_fabric_pairs_met) - ` + excused + `) >=
 				sum by (` + site + `own_group) (rdma_fabric_pairs) - ` + excused + ` > 0`,
-			fires: "For ten minutes a tenth or more of the pairs of a group's hosts have not met: their peers answer no hello, or refuse it. The network " +
-				"between them is not judged.",
-			quiet: "Fewer of them, as a host that is repaired. Devices that a peer lacks (unsupported), as where hosts with one NIC and hosts with eight are in " +
-				"one list: they are not among the pairs. Pairs with the reason key, which fabric-key reports.",
-			clears: "When more than nine tenths have met.",
-			do: []string{
-				"The panel Not met, by reason: no_responder is a peer without the plugin or a blocked TCP port; not_listed are files that differ; " +
-					"no_common_gid and pkey are addresses.",
-				"`rdma-events doctor` on such a host tries two of its peers.",
-			},
-			blind: "Hosts that are in no list. Whether fabric.devices names the devices that peers have." + withoutFabric,
 		},
-		{
-			id: "fabric-key", title: "RDMA hosts refuse each other's key", panel: panelRef{fabricUID, 24},
-			severity: "warning", hold: 10 * time.Minute, noData: quiet,
-			summary: "Hosts have different keys, or a certificate that others do not accept" + o.ofSite(),
+		"fabric-key": {
 			steps: []step{{
 				query: `SELECT count("reason") AS "pairs" FROM ` + ofKey + o.groupedBy(), from: moment,
 			}},
 			promql: `count ` + o.bySite() + ` (` + status(`reason="key"`) + `) > 0`,
-			fires: "For ten minutes one pair or more has had the reason key: a host was started with another key, its certificate has expired or is of another " +
-				"authority or name, or another host has its address. The network between them is not judged any more.",
-			quiet:  "Keys and certificates that are being exchanged on all hosts within ten minutes.",
-			clears: "When all hosts accept each other.",
-			do: []string{
-				"`rdma-events fabric` on a host shows the peers with the reason key; one that is refused by many has the wrong key.",
-				"Give it the fabric.key_file that all hosts have and restart its plugin, or renew its certificate, which is read again without a restart.",
-				"Is its clock right? And is its address in the list its own?",
-			},
-			blind: "Hosts that are in no list." + withoutFabric,
 		},
-		{
-			id: "fabric-lists-differ", title: "RDMA hosts have different lists", panel: panelRef{fabricUID, 25},
-			severity: "warning", hold: 30 * time.Minute, noData: quiet, above: 1,
-			summary: "Hosts have different lists of peers" + o.ofSite(),
+		"fabric-lists-differ": {
+			above: 1,
 			steps: []step{{
 				query: `SELECT count(distinct("list")) AS "lists" FROM (SELECT last("list") AS "list" FROM {rdma_fabric_port} WHERE {filter} GROUP BY ` + byPort +
 					`) WHERE $timeFilter` + inSite,
 				from: o.window(),
 			}},
 			promql: `count` + bySite + ` (count by (` + site + `list) (rdma_fabric_port_info == 1)) > 1`,
-			fires: "For half an hour the hosts of a site have had two or more different lists of peers. Hosts that are in one and not in the other are " +
-				"refused, and some interfaces have fewer observers.",
-			quiet:  "A list that is being rolled out. Addresses, which are no part of the digest.",
-			clears: "When all hosts have the same list.",
-			do: []string{
-				"The panel Lists has the digests, the rarest first. Compare the files of a host with each: same hosts, same groups?",
-				"Roll out the file to the rest. Two fabrics of one site on purpose: give them different values of the widest label.",
-			},
-			blind: "Hosts that do not report." + withoutFabric,
 		},
 	}
 }

@@ -6,13 +6,14 @@ import (
 	"strconv"
 
 	"rdma_events/assets/grafana"
+	"rdma_events/internal/alerts"
 )
 
 // These are the dashboards' identifiers, which are part of the addresses in links. Those for Prometheus have its name at
 // the end, so that one Grafana can have both.
 const (
-	overviewUID = "rdma-events-fleet"
-	deviceUID   = "rdma-events-device"
+	overviewUID = alerts.Overview
+	deviceUID   = alerts.DeviceBoard
 )
 
 func (b *board) uid(of string) string {

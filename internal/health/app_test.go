@@ -74,7 +74,7 @@ func TestProblemsOfSeveralApplicationsDifferInALine(t *testing.T) {
 		},
 		{
 			[]measure.Point{hang("b\x07", verbs.ScopeQP, 284)},
-			"mlx5_0 app-destroy-hangs b? qp 284 since 11:59",
+			"mlx5_0 app-destroy-hangs b qp 284 since 11:59",
 		},
 	} {
 		s := k.Observe(append(h.points(noon), tt.hangs...), noon)
@@ -88,18 +88,20 @@ func TestProblemsOfSeveralApplicationsDifferInALine(t *testing.T) {
 	}
 }
 
-func TestATracerIsBlindIfItSawSomethingWithinADay(t *testing.T) {
-	refused := healthy()
-	refused.tracer = measure.Tracer{Worker: status.Status{State: status.StateBackingOff, Reason: status.ReasonNoPermission}}
-
+func TestATracerIsBlindWhileItIsNotAttached(t *testing.T) {
+	of := func(reason status.Reason) *host {
+		h := healthy()
+		h.tracer = measure.Tracer{Worker: status.Status{State: status.StateBackingOff, Reason: reason}}
+		return h
+	}
 	k := NewKeeper("v1", "gpu-17")
-	require.Empty(t, after(k, refused, noon, time.Hour).Problems, "it was never attached")
-
-	after(k, healthy(), noon.Add(2*time.Hour), time.Minute)
-	s := after(k, refused, noon.Add(3*time.Hour), 10*time.Minute)
+	require.Empty(t, after(k, of(status.ReasonNoPermission), noon, 10*time.Minute-10*time.Second).Problems)
+	s := after(k, of(status.ReasonNoPermission), noon.Add(10*time.Minute), day)
 	require.Equal(t, "tracer-blind", ids(s))
 	require.Equal(t, "the events of applications are not seen: no_permission", s.Problems[0].Text)
-	require.Empty(t, after(k, refused, noon.Add(2*time.Hour+time.Minute+day+10*time.Second), 0).Problems)
+	for _, reason := range []status.Reason{status.ReasonUnsupported, status.ReasonNoDevice} {
+		require.Empty(t, after(NewKeeper("v1", "gpu-17"), of(reason), noon, time.Hour).Problems, reason)
+	}
 }
 
 // What an older plugin reports, or one without the options.

@@ -16,10 +16,6 @@ func (k *Keeper) fabricPort(p *measure.FabricPort, silent []*measure.FabricPeer)
 	if v := k.portOf(p.Device, p.Port); v != nil {
 		v.Fabric = &Fabric{p.Verdict, p.Pairs, p.PairsMet, p.PairsBad, p.PairsBusy, p.PairsDown}
 	}
-	if p.Bad {
-		k.lasts(&fabricOwnLink, subject{device: p.Device, port: p.Port}, p.At.Add(-time.Duration(p.VerdictAgeNS)),
-			fmt.Sprintf("the port does not reach its peers: %d probes lost on the way there and %d on the way back, in all", p.ForwardLost, p.ReverseLost))
-	}
 	k.fabricPairs(p, silent)
 }
 
@@ -39,8 +35,8 @@ func (k *Keeper) fabricPairs(p *measure.FabricPort, silent []*measure.FabricPeer
 		peers = append(peers, one.PeerHost)
 	}
 	slices.Sort(peers)
-	k.lasts(&fabricPair, subject{device: p.Device, port: p.Port}, since, "the network swallows packets between the port and all of its peers: "+
-		strings.Join(peers, ", "))
+	a := k.judge.across("fabric-pair")
+	k.report(p.Key(), []finding{k.judge.lasts(a, p.Key(), since, a.Text+": "+strings.Join(peers, ", "))})
 }
 
 // isSilent reports whether the network swallows all packets of a pair, or all on one of its paths.

@@ -7,10 +7,17 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/aggregate"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
+)
+
+const (
+	quarter  = 15 * time.Minute
+	halfHour = 30 * time.Minute
+	day      = 24 * time.Hour
 )
 
 var noon = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
@@ -35,11 +42,11 @@ func healthy() *host {
 			Worker: status.Status{State: status.StateRunning, Reason: status.ReasonOK},
 			Attr:   verbs.DeviceAttr{Name: "mlx5_0", Driver: "mlx5_core", NUMANode: -1},
 		},
-		port:    measure.Port{Device: "mlx5_0", Port: 1, Known: true, HasState: true, State: verbs.PortActive, RateBestGbps: 400},
+		port:    measure.Port{Device: "mlx5_0", Port: 1, Known: true, HasState: true, State: verbs.PortActive, RateBestGbps: 400, RateExpectedGbps: 400, ExpectedUp: true},
 		probe:   measure.Probe{Device: "mlx5_0", ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodRCWrite}, OK: true, HasOK: true},
 		async:   measure.Async{Device: "mlx5_0", Port: 1},
 		command: measure.Command{Device: "mlx5_0", Port: 1, Call: verbs.CommandHWCounters, Status: measure.CommandOK},
-		app:     measure.AppAsync{Device: "mlx5_0", App: "python3"},
+		app:     measure.AppAsync{Device: "mlx5_0", App: "python3", Attached: true},
 		hang:    measure.AppHang{Device: "mlx5_0", App: "python3", Object: verbs.ScopeQP}, // it is over
 		tracer:  measure.Tracer{Attached: true},
 	}
@@ -84,7 +91,7 @@ func TestAStateIsAProblemOnceItHasLasted(t *testing.T) {
 		}},
 		{"unacked-events", 3 * time.Minute, func(h *host) { h.async.Unacked = 1 }},
 		{"command-stuck", 30 * time.Second, func(h *host) { h.command.Stuck, h.command.BusyNS = true, 6e9 }},
-		{"command-slow", 10 * time.Minute, func(h *host) { h.command.TookP.P99 = 1e9 + 1 }},
+		{"command-slow", 10 * time.Minute, func(h *host) { h.command.TookP = aggregate.Percentiles{Count: 1, P99: 1e9 + 1} }},
 		{"app-errors-unread", 2 * time.Minute, func(h *host) { h.app.Unread, h.app.UnreadErrors = 2, 1 }},
 		{"app-destroy-hangs", 0, func(h *host) { h.hang.Threads = 1 }},
 		{"tracer-blind", 10 * time.Minute, func(h *host) { h.tracer.Attached = false }},
@@ -182,7 +189,7 @@ func TestTextOfAFileCannotControlATerminal(t *testing.T) {
 
 func TestWhatIsNoProblem(t *testing.T) {
 	for name, change := range map[string]func(*host){
-		"a port that is expected to be down": func(h *host) { h.port.State, h.port.Expected = verbs.PortDown, true },
+		"a port that is expected to be down": func(h *host) { h.port.State, h.port.Expected, h.port.ExpectedUp = verbs.PortDown, true, false },
 		"a port of a device that is not open": func(h *host) {
 			h.port.State, h.port.Known, h.device.Open = verbs.PortAbsent, false, false
 		},
@@ -196,7 +203,7 @@ func TestWhatIsNoProblem(t *testing.T) {
 		"a device that is released":               func(h *host) { h.device.Present, h.device.Reason = false, status.ReasonReleased },
 		"a device that was given away":            func(h *host) { h.device.Present, h.device.Reason = false, status.ReasonReassigned },
 		"a batch of a probe's acknowledgements":   func(h *host) { h.probe.Unacked = 3 },
-		"a port that is down and slower for that": func(h *host) { h.port.State, h.port.Expected, h.port.Attr.RateGbps = verbs.PortDown, true, 10 },
+		"a port that is down and slower for that": func(h *host) { h.port.State, h.port.ExpectedUp, h.port.Attr.RateGbps = verbs.PortDown, false, 10 },
 		"events of an application that are no errors": func(h *host) {
 			h.app.Types[verbs.EventCommEst], h.app.Unread, h.app.UnreadAge = 40, 40, int64(time.Hour)
 		},
@@ -215,15 +222,8 @@ func TestWhatIsNoProblem(t *testing.T) {
 	}
 	t.Run("a port that was never active", func(t *testing.T) {
 		k, h := NewKeeper("v1", "gpu-17"), healthy()
-		h.port.State = verbs.PortDown
+		h.port.State, h.port.ExpectedUp = verbs.PortDown, false
 		require.Empty(t, after(k, h, noon, time.Hour).Problems)
-	})
-	t.Run("a port that has been down for a day", func(t *testing.T) {
-		k, h := NewKeeper("v1", "gpu-17"), healthy()
-		after(k, h, noon, 0)
-		h.port.State = verbs.PortDown
-		require.Equal(t, "port-down", ids(after(k, h, noon.Add(time.Minute), time.Hour)))
-		require.Empty(t, after(k, h, noon.Add(day), time.Minute).Problems)
 	})
 	t.Run("a counter that begins again", func(t *testing.T) {
 		k, h := NewKeeper("v1", "gpu-17"), healthy()
@@ -234,15 +234,65 @@ func TestWhatIsNoProblem(t *testing.T) {
 	})
 }
 
+func TestAStateIsAProblemForAsLongAsItLasts(t *testing.T) {
+	k, h := NewKeeper("v1", "gpu-17"), healthy()
+	after(k, h, noon, 0)
+	h.port.State = verbs.PortDown
+	require.Equal(t, "port-down", ids(after(k, h, noon.Add(time.Minute), time.Hour)))
+	for at := noon.Add(2 * time.Hour); at.Before(noon.Add(3 * day)); at = at.Add(10 * time.Minute) {
+		require.Equal(t, "port-down", ids(after(k, h, at, 0)))
+	}
+	restarted := NewKeeper("v1", "gpu-17")
+	require.Equal(t, "port-down", ids(after(restarted, h, noon.Add(3*day), time.Minute)))
+}
+
 func TestTheKeeperForgetsWhatIsGone(t *testing.T) {
 	k, h := NewKeeper("v1", "gpu-17"), healthy()
 	h.async.Unacked = 1
 	after(k, h, noon, time.Minute)
-	require.NotEmpty(t, k.growths)
+	require.NotEmpty(t, k.judge.states)
 	k.Observe(nil, noon.Add(day+2*time.Minute))
-	require.Empty(t, k.conditions)
-	require.Empty(t, k.growths)
-	require.Empty(t, k.active)
+	require.Empty(t, k.judge.states)
+	require.Empty(t, k.flaps)
+	require.Empty(t, k.settled)
+}
+
+func TestAfterAStartItIsPendingWhatHasNotLasted(t *testing.T) {
+	k, h := NewKeeper("v1", "gpu-17"), healthy()
+	h.device.Open, h.device.Opens, h.port.Known = false, 0, false
+	s := after(k, h, noon, time.Minute)
+	require.Empty(t, s.Problems)
+	require.Equal(t, []Pending{{Device: "mlx5_0", Text: "the device has not been opened yet"}}, s.Pending)
+
+	h.device.Open, h.device.Opens, h.port.Known, h.port.State = true, 1, true, verbs.PortDown
+	s = after(k, h, noon.Add(70*time.Second), 50*time.Second)
+	require.Empty(t, s.Problems)
+	require.Equal(t, []Pending{{Device: "mlx5_0", Port: 1, Text: "the port is down"}}, s.Pending)
+
+	s = after(k, h, noon.Add(2*time.Minute), 10*time.Second)
+	require.Equal(t, "port-down", ids(s))
+	require.Empty(t, s.Pending)
+
+	h.port.State = verbs.PortActive
+	require.Empty(t, after(k, h, noon.Add(3*time.Minute), 0).Pending)
+	h.port.State = verbs.PortDown
+	s = after(k, h, noon.Add(4*time.Minute), 50*time.Second)
+	require.Empty(t, s.Problems)
+	require.Empty(t, s.Pending, "a drop of a plugin that runs is no problem before it has lasted")
+}
+
+func TestOfSeveralPluginsOneHasADeviceOpen(t *testing.T) {
+	opening := &Status{Devices: []Device{{Device: "mlx5_0"}}, Pending: []Pending{{Device: "mlx5_0", Text: "not yet"}, {Device: "mlx5_1", Text: "not yet"}}}
+	open := &Status{Devices: []Device{{Device: "mlx5_0", Open: true}}}
+	require.Equal(t, []Pending{{Device: "mlx5_1", Text: "not yet"}}, Merge([]*Status{opening, open}).Pending)
+}
+
+func TestManyFlapsOfADayAreAProblem(t *testing.T) {
+	k, h := NewKeeper("v1", "gpu-17"), healthy()
+	h.port.FlapsDay = 5
+	require.Empty(t, after(k, h, noon, time.Minute).Problems)
+	h.port.FlapsDay = 6
+	require.Equal(t, "port-flapping", ids(after(k, h, noon.Add(2*time.Minute), 0)))
 }
 
 func TestOneLookJudgesAtOnceAndKnowsNoPast(t *testing.T) {
@@ -251,8 +301,8 @@ func TestOneLookJudgesAtOnceAndKnowsNoPast(t *testing.T) {
 	h.device.Open, h.device.Reason, h.device.Worker.State = false, status.ReasonNoPermission, status.StateBackingOff
 	s := Look("v1", "gpu-17", h.points(noon), noon)
 	require.Equal(t, SourceLook, s.Source)
-	require.Equal(t, "worker-down", ids(s))
-	require.Equal(t, "mlx5_0 worker-down no_permission", s.Line(noon))
+	require.Equal(t, "port-down worker-down", ids(s))
+	require.Equal(t, "mlx5_0:1 port-down since 12:00; mlx5_0 worker-down no_permission", s.Line(noon))
 }
 
 func TestStatusAsText(t *testing.T) {
@@ -324,7 +374,7 @@ func TestCommandsOfADeviceAreInItsStatus(t *testing.T) {
 
 func TestSlowCommandsAreNoProblemWhileTheyAreStuck(t *testing.T) {
 	k, h := NewKeeper("v1", "gpu-17"), healthy()
-	h.command.TookP.P99 = 60_000_000_000
+	h.command.TookP = aggregate.Percentiles{Count: 1, P99: 60_000_000_000}
 	h.command.Stuck, h.command.Errors, h.command.Status = true, 3, "ETIMEDOUT"
 	require.Equal(t, "command-stuck", ids(after(k, h, noon, 20*time.Minute)))
 	h.command.Stuck = false

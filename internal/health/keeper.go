@@ -1,41 +1,43 @@
 package health
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
 	"rdma_events/internal/measure"
-	"rdma_events/internal/status"
 )
 
-// Keeper makes the Status of each interval. It remembers, of each rule and what the rule is about, since when a state
-// lasts and when a counter grew. It is not safe for concurrent use.
+// Keeper makes the Status of each interval, by the table of alerts and by what it remembers. It is not safe for concurrent use.
 type Keeper struct {
 	version, host string
 	source        Source
 
-	conditions map[ruled]*condition
-	growths    map[ruled]*growth
-	active     map[subject]time.Time // when a port was active last
-	attached   time.Time             // when the tracer was attached last
+	judge   *judge
+	flaps   map[portKey]flaps
+	settled map[portKey]time.Time // ports that were active and devices that were open since the plugin started, and when that was seen last
 
 	// Of the interval that is judged now.
 	now    time.Time
 	status *Status
 }
 
-// ruled is a rule and what it is about.
-type ruled struct {
-	rule *rule
-	subject
+// portKey is a port of a device, or the device if the port is 0.
+type portKey struct {
+	device string
+	port   int
+}
+
+// flaps are those of a port.
+type flaps struct {
+	total uint64
+	last  time.Time // when the port came back from the last one
+	seen  time.Time
 }
 
 // NewKeeper returns a Keeper for the plugin of a version on a host.
 func NewKeeper(version, host string) *Keeper {
 	return &Keeper{
-		version: version, host: host, source: SourcePlugin,
-		conditions: make(map[ruled]*condition), growths: make(map[ruled]*growth), active: make(map[subject]time.Time),
+		version: version, host: host, source: SourcePlugin, judge: newJudge(false), flaps: map[portKey]flaps{}, settled: map[portKey]time.Time{},
 	}
 }
 
@@ -43,28 +45,25 @@ func NewKeeper(version, host string) *Keeper {
 // once, and nothing is known of the past.
 func Look(version, host string, points []measure.Point, now time.Time) *Status {
 	k := NewKeeper(version, host)
-	k.source = SourceLook
+	k.source, k.judge.once = SourceLook, true
 	return k.Observe(points, now)
 }
 
 // Observe returns the status after an interval. points are those of the interval, which Observe only reads.
 func (k *Keeper) Observe(points []measure.Point, now time.Time) *Status {
-	k.now = now
+	k.now, k.judge.now = now, now
 	k.status = &Status{
 		Schema: Schema, Version: k.version, Host: k.host, Time: now.Round(0), Source: k.source,
 		Devices: []Device{}, Problems: []Problem{},
 	}
-	for _, c := range k.conditions {
-		c.seen = false
-	}
-	silent := map[subject][]*measure.FabricPeer{}
+	silent := map[portKey][]*measure.FabricPeer{}
 	for _, p := range points { // a device comes before what it has, whatever the order of the points, and pairs before their port
 		switch p := p.(type) {
 		case *measure.Device:
 			k.device(p)
 		case *measure.FabricPeer:
 			if isSilent(p) {
-				of := subject{device: p.Device, port: p.Port}
+				of := portKey{p.Device, p.Port}
 				silent[of] = append(silent[of], p)
 			}
 		}
@@ -75,29 +74,36 @@ func (k *Keeper) Observe(points []measure.Point, now time.Time) *Status {
 			k.port(p)
 		case *measure.Probe:
 			k.probe(p)
-		case *measure.Async:
-			k.async(p)
 		case *measure.Command:
 			k.command(p)
-		case *measure.AppAsync:
-			k.app(p)
-		case *measure.AppHang:
-			k.hang(p)
-		case *measure.Tracer:
-			k.tracer(p)
 		case *measure.FabricPort:
-			k.fabricPort(p, silent[subject{device: p.Device, port: p.Port}])
+			k.fabricPort(p, silent[portKey{p.Device, p.Port}])
 		case *measure.Collector:
 			k.status.FunctionsSkipped = p.FunctionsSkipped
-			k.grows(&pluginLate, subject{}, p.Queue.Skipped, "%d intervals were skipped, because Telegraf did not read")
-			if p.Recorder != nil {
-				k.grows(&recorderFailing, subject{}, p.Recorder.Errors+p.Recorder.Lost, "the recorder cannot write, %d failed writes and lost records in all")
-			}
 		}
+		k.report(p.Key(), k.judge.point(p))
 	}
+	k.judge.end()
 	k.forget()
 	sortProblems(k.status.Problems)
 	return k.status
+}
+
+// report makes problems of what was found about a series. What was so before the plugin started and has not lasted yet is pending.
+func (k *Keeper) report(of measure.Key, found []finding) {
+	at := portKey{of.Device, of.Port}
+	for _, f := range found {
+		severity := Severity(f.alert.Severity)
+		switch {
+		case f.held:
+			k.status.Problems = append(k.status.Problems, Problem{
+				ID: f.alert.ID, Severity: severity, Device: of.Device, Port: of.Port, Of: f.of, Since: f.since, Text: f.text,
+			})
+			k.settled[at] = k.now
+		case severity == Critical && k.settled[at].IsZero():
+			k.status.Pending = append(k.status.Pending, Pending{Device: of.Device, Port: of.Port, Text: f.text})
+		}
+	}
 }
 
 func (k *Keeper) device(p *measure.Device) {
@@ -112,15 +118,13 @@ func (k *Keeper) device(p *measure.Device) {
 		d.AwaySince = p.At.Add(-time.Duration(p.OtherNetnsNS)).Round(0)
 	}
 	k.status.Devices = append(k.status.Devices, d)
-	of := subject{device: p.Device}
+	at := portKey{device: p.Device}
 	switch {
-	case p.Missing():
-		k.lasts(&deviceMissing, of, time.Time{}, "the device is missing")
-	case p.Worker.State == status.StateBackingOff || p.Worker.State == status.StateStuck:
-		k.lasts(&workerDown, of, time.Time{}, string(p.Reason))
+	case p.Open:
+		k.settled[at] = k.now
+	case p.Present && p.Opens == 0 && !p.Intended() && k.settled[at].IsZero():
+		k.status.Pending = append(k.status.Pending, Pending{Device: p.Device, Text: "the device has not been opened yet"})
 	}
-	k.grows(&deviceFatal, of, p.Fatals, "device_fatal was raised, %d in all")
-	k.grows(&workerRestarts, of, p.Worker.Crashes, "the worker crashed, %d in all")
 }
 
 func (k *Keeper) port(p *measure.Port) {
@@ -131,34 +135,33 @@ func (k *Keeper) port(p *measure.Port) {
 	if p.HasStateAge {
 		v.Since = p.At.Add(-time.Duration(p.StateAgeNS))
 	}
-	of := subject{device: p.Device, port: p.Port}
-	up, judged := p.Up()
+	at := portKey{p.Device, p.Port}
+	up, _ := p.Up()
 	if up {
-		k.active[of] = k.now
+		k.settled[at] = k.now
 	}
 	if p.Known {
 		k.link(p, &v)
 	}
-	flaps := k.grows(&portFlapping, of, p.Flaps, "%d flaps in all")
-	if n := len(flaps.times); n > 0 && flaps.times[n-1].Equal(k.now) {
-		flaps.last = k.now
-		if up && p.HasStateAge {
-			flaps.last = v.Since
-		}
-	}
-	v.LastFlap = flaps.last.Round(0)
+	v.LastFlap = k.lastFlap(p, up).Round(0)
 	if d := k.of(p.Device); d != nil {
 		d.Ports = append(d.Ports, v)
 	}
-	was, known := k.active[of]
-	if judged && !up && !p.Expected && known && k.now.Sub(was) <= day {
-		k.lasts(&portDown, of, v.Since, "the port is "+v.State)
+}
+
+// lastFlap returns when the port came back from its last flap since the plugin started; zero: there was none.
+func (k *Keeper) lastFlap(p *measure.Port, up bool) time.Time {
+	at := portKey{p.Device, p.Port}
+	f, known := k.flaps[at]
+	if known && p.Flaps > f.total {
+		f.last = k.now
+		if up && p.HasStateAge {
+			f.last = p.At.Add(-time.Duration(p.StateAgeNS))
+		}
 	}
-	if up && p.Attr.RateGbps > 0 && p.Attr.RateGbps < p.RateBestGbps {
-		k.lasts(&linkSlow, of, time.Time{}, fmt.Sprintf("%g Gbit/s, and it had %g", p.Attr.RateGbps, p.RateBestGbps))
-	}
-	k.grows(&linkDisagrees, of, p.MissedTransitions, "the driver counted drops that no event reported, %d in all")
-	k.grows(&gidMoved, of, p.GIDMoves, "GIDs moved to another index, %d in all")
+	f.total, f.seen = p.Flaps, k.now
+	k.flaps[at] = f
+	return f.last
 }
 
 // link sets what the port itself says.
@@ -180,34 +183,12 @@ func (k *Keeper) probe(p *measure.Probe) {
 	if d := k.of(p.Device); d != nil {
 		d.Probes = append(d.Probes, v)
 	}
-	of := subject{p.Device, p.Port, fmt.Sprintf("vector %d, %s", p.Vector, v.Method)}
-	k.grows(&probeErrors, of, v.Errors, of.of+": %d rounds in all failed")
-	k.grows(&lostEvents, of, v.LostEvents, of.of+": %d completion events in all never came")
-	k.grows(&lostCompletions, of, v.LostCompletions, of.of+": %d work requests in all never completed")
 }
-
-func (k *Keeper) async(p *measure.Async) {
-	of := subject{device: p.Device, port: p.Port}
-	if p.Unacked > 0 {
-		k.lasts(&unackedEvents, of, time.Time{}, fmt.Sprintf("%d events are not acknowledged", p.Unacked))
-	}
-	k.grows(&releasedEvents, of, p.Released, "%d events in all were freed by their worker's death")
-}
-
-// slowCommand is the p99 above which commands are slow.
-const slowCommand = time.Second
 
 func (k *Keeper) command(p *measure.Command) {
 	v := Command{Port: p.Port, Call: p.Call.String(), Stuck: p.Stuck, Status: p.Status, Errors: p.Errors, BusyNS: p.BusyNS, TookP99NS: p.TookP.P99}
 	if d := k.of(p.Device); d != nil {
 		d.Commands = append(d.Commands, v)
-	}
-	of := subject{p.Device, p.Port, v.Call}
-	switch {
-	case p.Stuck:
-		k.lasts(&commandStuck, of, time.Time{}, "the firmware does not answer "+v.Call)
-	case p.TookP.P99 > int64(slowCommand):
-		k.lasts(&commandSlow, of, time.Time{}, fmt.Sprintf("the firmware takes %s for %s (p99)", latency(p.TookP.P99), v.Call))
 	}
 }
 
@@ -220,65 +201,16 @@ func (k *Keeper) of(device string) *Device {
 	return &k.status.Devices[i]
 }
 
-// lasts adds a problem if a state, which is there now, has lasted long enough. since is when it began, if that is
-// known better than by the intervals.
-func (k *Keeper) lasts(r *rule, of subject, since time.Time, text string) {
-	c := k.conditions[ruled{r, of}]
-	if c == nil {
-		c = &condition{began: k.now}
-		k.conditions[ruled{r, of}] = c
-	}
-	c.seen = true
-	if k.source == SourcePlugin && k.now.Sub(c.began) < r.hold {
-		return
-	}
-	if since.IsZero() {
-		since = c.began
-	}
-	k.add(r, of, since, text)
-}
-
-// grows adds a problem if a counter has grown often enough, with text and in it the counter.
-func (k *Keeper) grows(r *rule, of subject, total uint64, text string) *growth {
-	g := k.growths[ruled{r, of}]
-	if g == nil {
-		g = new(growth)
-		k.growths[ruled{r, of}] = g
-	}
-	g.add(r, total, k.now)
-	since, ok := g.since(r, k.now)
-	switch {
-	case ok && r.hold > 0:
-		k.lasts(r, of, since, fmt.Sprintf(text, total))
-	case ok:
-		k.add(r, of, since, fmt.Sprintf(text, total))
-	}
-	return g
-}
-
-func (k *Keeper) add(r *rule, of subject, since time.Time, text string) {
-	p := Problem{ID: r.id, Severity: r.severity, Device: of.device, Port: of.port, Since: since.Round(0), Text: text}
-	if r.named {
-		p.Of = of.of
-	}
-	k.status.Problems = append(k.status.Problems, p)
-}
-
-// forget drops states that are over, and counters and ports that have been gone for longer than a rule looks back.
+// forget drops what has been gone for a day.
 func (k *Keeper) forget() {
-	for at, c := range k.conditions {
-		if !c.seen {
-			delete(k.conditions, at)
+	for at, f := range k.flaps {
+		if k.now.Sub(f.seen) > 24*time.Hour {
+			delete(k.flaps, at)
 		}
 	}
-	for at, g := range k.growths {
-		if k.now.Sub(g.seen) > at.rule.window {
-			delete(k.growths, at)
-		}
-	}
-	for at, when := range k.active {
-		if k.now.Sub(when) > day {
-			delete(k.active, at)
+	for at, seen := range k.settled {
+		if k.now.Sub(seen) > 24*time.Hour {
+			delete(k.settled, at)
 		}
 	}
 }

@@ -29,6 +29,15 @@ type Status struct {
 	// FunctionsSkipped are the virtual and scalable functions that virtual_functions leaves out.
 	FunctionsSkipped int       `json:"functions_skipped,omitempty"`
 	Problems         []Problem `json:"problems"` // the most severe ones first
+	// Pending is what cannot be told yet after a start: a device that was not opened yet, and what has to last before it is a problem.
+	Pending []Pending `json:"pending,omitempty"`
+}
+
+// Pending is what cannot be told yet.
+type Pending struct {
+	Device string `json:"device"`
+	Port   int    `json:"port,omitempty"` // 0: the device
+	Text   string `json:"text"`           // as that of a Problem
 }
 
 // Device is a device. What it is stays known after it has been opened once.
@@ -131,6 +140,7 @@ func (s *Status) Worst() Severity {
 func (s *Status) Only(matches func(device string) bool) {
 	s.Devices = slices.DeleteFunc(s.Devices, func(d Device) bool { return !matches(d.Device) })
 	s.Problems = slices.DeleteFunc(s.Problems, func(p Problem) bool { return !matches(p.Device) })
+	s.Pending = slices.DeleteFunc(s.Pending, func(p Pending) bool { return !matches(p.Device) })
 }
 
 // Merge returns the status of a host on which several plugins run, each with its own status. Of a device that several
@@ -138,7 +148,7 @@ func (s *Status) Only(matches func(device string) bool) {
 func Merge(all []*Status) *Status {
 	newest := slices.MaxFunc(all, func(a, b *Status) int { return a.Time.Compare(b.Time) })
 	merged := *newest
-	merged.Devices, merged.Problems = []Device{}, []Problem{}
+	merged.Devices, merged.Problems, merged.Pending = []Device{}, []Problem{}, nil
 	at := map[string]int{}
 	for _, s := range all {
 		merged.FunctionsSkipped = min(merged.FunctionsSkipped, s.FunctionsSkipped) // one plugin may watch what another one skips
@@ -156,6 +166,15 @@ func Merge(all []*Status) *Status {
 			if !slices.ContainsFunc(merged.Problems, func(q Problem) bool { return q.subject() == p.subject() }) {
 				merged.Problems = append(merged.Problems, p)
 			}
+		}
+	}
+	for _, s := range all {
+		for _, p := range s.Pending {
+			i, there := at[p.Device]
+			if there && merged.Devices[i].Open && p.Port == 0 || slices.Contains(merged.Pending, p) {
+				continue // another plugin has it open
+			}
+			merged.Pending = append(merged.Pending, p)
 		}
 	}
 	slices.SortFunc(merged.Devices, func(a, b Device) int { return strings.Compare(a.Device, b.Device) })

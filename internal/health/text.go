@@ -165,7 +165,7 @@ func (s *Status) Line(now time.Time) string {
 // short returns the problem as in "mlx5_1:1 port-down since 14:02" or "mlx5_0 app-destroy-hangs python3 qp 284 since 14:02".
 func (p *Problem) short(now time.Time) string {
 	detail := "since " + moment(p.Since, now)
-	if p.ID == workerDown.id {
+	if p.ID == "worker-down" {
 		detail = p.Text // the reason
 	}
 	return joined(" ", p.where(), p.ID, p.Of, detail)

@@ -23,12 +23,16 @@ type Port struct {
 	Cable        string // verbs.DeviceAttr.Cable
 	// RateBestGbps is the greatest rate of the active port since the plugin started, 0 before it was active.
 	RateBestGbps float64
+	// RateExpectedGbps is the rate that the active port should have at least, 0 if nothing says so.
+	RateExpectedGbps float64
+	ExpectedUp       bool // the port should be active
 	// Legs are those of the bond below the port, and LegsUp how many of them can carry traffic.
 	Legs, LegsUp int
 	HasLegs      bool // there is such a bond
 
 	Transitions       uint64
 	Flaps             uint64
+	FlapsDay          uint64 // of them, within the last 24 hours
 	DownNS            int64
 	StateAgeNS        int64
 	HasStateAge       bool
@@ -84,6 +88,7 @@ var ports = table[Port]{
 		counter("transitions", "state changes", func(v *Port) uint64 { return v.Transitions }),
 		counter("flaps", "times the port left active and came back, without being absent",
 			func(v *Port) uint64 { return v.Flaps }),
+		integer("flaps_day", "", "of these, the ones within the last 24 hours", func(v *Port) int64 { return clip(v.FlapsDay) }),
 		cumulative(integer("down_ns", "ns", "time not active since the start, the present outage included, absent excluded",
 			func(v *Port) int64 { return v.DownNS })),
 		maybe("state_age_ns", "ns", "time in this state; not before the first change",
@@ -134,6 +139,7 @@ func linkRows() []field[Port] {
 				up, known := v.Up()
 				return bit(up), known
 			}),
+		yesNo("expected_up", "1 if the port should be active", func(v *Port) bool { return v.ExpectedUp }),
 		text("link_layer", "infiniband, ethernet or unspecified",
 			whenKnown(func(a *verbs.PortAttr) string { return a.LinkLayer.String() })),
 		text("cable", "the same for all ports that share one cable, as with Socket Direct and on the hosts of a multi-host NIC; "+
@@ -149,6 +155,9 @@ func linkRows() []field[Port] {
 		float("rate_best_gbps", "Gbit/s", "the greatest rate of the active port since the plugin started, or since another card has this name; "+
 			"a lower rate by intention is the greatest one after a restart of the plugin", func(v *Port) (float64, bool) {
 			return v.RateBestGbps, v.RateBestGbps > 0
+		}),
+		float("rate_expected_gbps", "Gbit/s", "the rate that the active port should have at least", func(v *Port) (float64, bool) {
+			return v.RateExpectedGbps, v.RateExpectedGbps > 0
 		}),
 		maybe("legs", "", "legs of the bond or team that the port's network device is, or is a leg of; not without one",
 			func(v *Port) (int64, bool) { return int64(v.Legs), v.Known && v.HasLegs }),

@@ -1,0 +1,99 @@
+package alerts
+
+import "time"
+
+func pluginAlerts() []Alert {
+	return []Alert{
+		{
+			ID: "plugin-silent", Title: "RDMA plugin silent", Severity: Critical, Panel: Panel{Overview, 9},
+			Elsewhere: "a process that runs while the plugin does not",
+			Slow:      true,
+			Summary:   "{{ .Labels.host }}{{ with .Labels.instance }}, instance {{ . }},{{ end }} has stopped to report RDMA events",
+			Fires: "The host, or one of several instances on it, reported within the last day and has sent nothing for {silent_for}; or, without a " +
+				"host's name, no plugin has sent anything for a day.",
+			Quiet:  "Hosts that have been silent for more than a day, as those that were taken away.",
+			Clears: "When the host reports again. An instance that has got another name is silent under its old one for a day.",
+			FirstSteps: []string{
+				"Is the host up? Does Telegraf run? Its log has the plugin's messages.",
+				"Do other metrics of the host arrive? If not, it is Telegraf, the network or the database.",
+			},
+			Blind: "Hosts that never reported.",
+		},
+		{
+			ID: "worker-down", Title: "RDMA worker backing off or stuck", Severity: Warning, Panel: Panel{Overview, 11},
+			Measurement: "rdma_device", When: oneOf("worker_state", "backing_off", "stuck"),
+			Hold:    2 * time.Minute,
+			Text:    "{reason}",
+			Summary: "The worker of {{ .Labels.device }} on {{ .Labels.host }} does not run",
+			Fires: "For two minutes the device's worker has been waiting to be started again, or cannot be killed. No process reads the device's " +
+				"events.",
+			Quiet:  "A worker that dies and runs again. Devices that are missing or unwatchable, whose worker is stopped.",
+			Clears: "When the worker runs.",
+			FirstSteps: []string{
+				"The field reason and the README's table: permissions, a missing provider library, limits.",
+				"stuck: a thread of the worker hangs in the kernel, and `cat /proc/PID/stack` says where.",
+			},
+			Blind: "The reason: the log and rdma_device have it.",
+		},
+		{
+			ID: "worker-restarts", Title: "RDMA worker restarts", Severity: Warning, Panel: Panel{DeviceBoard, 7},
+			Measurement: "rdma_device", When: grew("crashes", 3, 30*time.Minute),
+			Text:    "the worker crashed, {crashes} in all",
+			Summary: "The worker of {{ .Labels.device }} on {{ .Labels.host }} does not come to rest",
+			Fires:   "The device's worker ended three times or more within half an hour after it had opened the device.",
+			Quiet:   "One or two restarts: nothing is lost by them. A device that is refused again and again, which is worker-down.",
+			Clears:  "Half an hour after the last one.",
+			FirstSteps: []string{
+				"The log names the signal and the verbs call in which it died.",
+				"A crash in the provider library: report it with its version. Exclude the device until then with devices_exclude.",
+			},
+			Blind: "Restarts of Telegraf and of the plugin itself.",
+		},
+		{
+			ID: "plugin-late", Title: "RDMA plugin skips intervals", Severity: Warning, Panel: Panel{Overview, 27},
+			Measurement: "rdma_collector", When: grew("skipped_intervals", 3, 30*time.Minute),
+			Text:    "{skipped_intervals} intervals were skipped, because Telegraf did not read",
+			Summary: "The plugin on {{ .Labels.host }} skips intervals",
+			Fires:   "Three times or more within half an hour Telegraf asked for metrics while the plugin's last ones were still waiting to be read.",
+			Quiet:   "One or two, as while the host is starved of CPU time. No event is lost by a skipped interval: counters go on.",
+			Clears:  "By itself, half an hour after the last one.",
+			FirstSteps: []string{
+				"Telegraf's own metrics (input internal): an output that blocks, a full buffer, an interval that is too short.",
+				"The host: is it short of CPU time or memory?",
+			},
+			Blind: "What Telegraf itself drops.",
+		},
+		{
+			ID: "recorder-failing", Title: "RDMA recorder fails", Severity: Warning, Panel: Panel{Overview, 43},
+			Measurement: "rdma_collector", When: Grew{Fields: []string{"record_errors", "record_lost"}, By: 1, Within: 30 * time.Minute},
+			Text:    "the recorder cannot write, {total} failed writes and lost records in all",
+			Summary: "The plugin on {{ .Labels.host }} cannot record all that happens",
+			Fires: "Within half an hour a write of the recorder failed (record_errors), or a record was never written (record_lost). `rdma-events " +
+				"events` may have a gap there, which it names. Metrics and alerts are complete.",
+			Quiet: "A plugin without a recorder's directory: it records nothing on purpose. Points of which more than 20 a second merged into one " +
+				"record, with their count.",
+			Clears: "By itself, half an hour after the last one. The recorder tries the disk again every 60 s.",
+			FirstSteps: []string{
+				"The plugin's log on the host has one line with the cause: no space, a read-only file system, a directory that is gone.",
+				"`df /var/lib/rdma_events` and `dmesg` for errors of the disk. The recorder takes recorder.size_mib (64) and no more.",
+				"record_lost without record_errors: the disk was slow for so long that 4,096 records waited.",
+			},
+			Blind: "A recorder that could not begin, as where another process records in the directory: the log has a line, and the fields are not " +
+				"there.",
+		},
+		{
+			ID: "no-reports", Title: "RDMA plugin reports nothing anywhere", Severity: Critical, Panel: Panel{Overview, 3},
+			Elsewhere: "a process that runs while the plugin does not",
+			Summary:   "No host reports RDMA events",
+			Fires: "For five minutes Prometheus has had no series of any plugin: in Grafana's rules for InfluxDB this is the case of plugin-silent " +
+				"without a host.",
+			Quiet:  "Single hosts, which plugin-silent reports.",
+			Clears: "When any host reports.",
+			FirstSteps: []string{
+				"Prometheus' page of targets: are there any of the job? Do they answer?",
+				"Were names or the tag filter of telegraf.conf changed?",
+			},
+			Blind: "A Prometheus that does not run: let another one watch it.",
+		},
+	}
+}
