@@ -16,7 +16,9 @@ type Device struct {
 	Opens    uint64
 	Removals uint64
 	Fatals   uint64
-	Reason   status.Reason
+	// FunctionRemovals is how often the kernel removed the PCI function that the device goes with.
+	FunctionRemovals uint64
+	Reason           status.Reason
 	// OtherNetnsNS is how long the device has been in another network namespace, if InOtherNetns.
 	OtherNetnsNS int64
 	InOtherNetns bool
@@ -74,8 +76,10 @@ var devices = table[Device]{
 		yesNo("open", "1 while a worker has it open", func(v *Device) bool { return v.Open }),
 		counter("opens", "times it was opened", func(v *Device) uint64 { return v.Opens }),
 		counter("removals", "times it was removed from the host", func(v *Device) uint64 { return v.Removals }),
-		counter("fatals", "device_fatal events, but for those that the kernel raises when it moves the device to another network namespace",
-			func(v *Device) uint64 { return v.Fatals }),
+		counter("fatals", "device_fatal events, but for those that the kernel raises when it moves the device to another network namespace "+
+			"or removes its PCI function", func(v *Device) uint64 { return v.Fatals }),
+		counter("function_removals", "times its PCI function was removed from the host, as the host of a virtual machine does for servicing; for a "+
+			"scalable function, the one that it is on", func(v *Device) uint64 { return v.FunctionRemovals }),
 		text("worker_state", "starting, running, backing_off, stuck or stopped",
 			func(v *Device) string { return string(v.Worker.State) }),
 		counter("worker_restarts", "workers started beyond the first",

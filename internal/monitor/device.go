@@ -48,6 +48,8 @@ type Device struct {
 	// discovery had never missed: then a worker's word counts no removal until it is confirmed.
 	unconfirmed, uncounted, disproved bool
 	netns                             netns
+	function                          pciFunction
+	fatals                            fatals
 
 	// Reported by the worker and its Supervisor.
 	led              *ledger.Ledger // nil: no worker runs
@@ -120,7 +122,7 @@ func (d *Device) appear(f verbs.Found, t *moment) bool {
 	if d.seen && !f.Usable() && !f.Pending && f.Unwatchable == "" {
 		return false
 	}
-	d.enter(f)
+	d.enter(f, t)
 	return d.settleNode(t)
 }
 
@@ -153,14 +155,15 @@ func (d *Device) update(f verbs.Found, t *moment) bool {
 
 // enter makes an absent device present. If discovery only missed the device for a time,
 // its worker still has it open.
-func (d *Device) enter(f verbs.Found) {
+func (d *Device) enter(f verbs.Found, t *moment) {
 	same := f.Same(d.found)
 	d.disproved = d.disproved && same
 	moved := d.netns.other || d.cameBack(f)
 	if d.netns.other {
 		d.netns.other = false
-		d.ignoreFatalsOfMove()
+		d.excuseFatals()
 	}
+	d.enterFunction(f, same, t)
 	d.found, d.seen, d.renamed, d.finished = f, true, false, false
 	d.present, d.reason = true, status.ReasonStarting
 	d.unconfirmed, d.uncounted = false, false // a device that can move may be here, and without its node, during a move
@@ -186,6 +189,7 @@ func (d *Device) vanish(now alias, t *moment) {
 		d.unconfirmed, d.netns.other = false, false // it was renamed
 		d.leave(status.ReasonRenamed, t)
 		d.rename(now)
+		d.lookAtFunction()
 		d.dismiss()
 	case d.present && d.reason == status.ReasonUnwatchable && !d.expected:
 		d.leave(status.ReasonUnwatchable, t) // nobody misses it
@@ -360,7 +364,7 @@ func (d *Device) view(t *moment) measure.Device {
 	d.countFatals(t)
 	v := measure.Device{
 		Device: d.name, Present: d.present || d.netns.other, Open: d.open, Opens: d.opens, Removals: d.removals,
-		Fatals: d.netns.fatals, Reason: d.reason, Worker: d.status, Attr: d.attr,
+		Fatals: d.fatals.faults, FunctionRemovals: d.function.removals, Reason: d.reason, Worker: d.status, Attr: d.attr,
 	}
 	if d.mayBeMoving() {
 		v.Present, v.Reason = true, status.ReasonStarting // for moveLimit at most, unless discovery still finds the device

@@ -110,6 +110,7 @@ func (d *Device) retryNow(t *moment) {
 // disagreed for so long that its removal cannot still be under way. The caller holds
 // d.mu.
 func (d *Device) retry(t *moment) {
+	d.lookAtFunction()
 	d.confirmRemovalInTime(t)
 	if d.job == nil || d.job.over || t.mono-d.goneAt < int64(lingering) {
 		return
