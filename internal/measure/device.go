@@ -16,6 +16,8 @@ type Device struct {
 	Opens    uint64
 	Removals uint64
 	Fatals   uint64
+	// UnplannedRemovals are those of Removals for which no intention is known, and which were not FunctionRemovals.
+	UnplannedRemovals uint64
 	// FunctionRemovals is how often the kernel removed the PCI function that the device goes with.
 	FunctionRemovals uint64
 	Reason           status.Reason
@@ -76,6 +78,9 @@ var devices = table[Device]{
 		yesNo("open", "1 while a worker has it open", func(v *Device) bool { return v.Open }),
 		counter("opens", "times it was opened", func(v *Device) uint64 { return v.Opens }),
 		counter("removals", "times it was removed from the host", func(v *Device) uint64 { return v.Removals }),
+		counter("unplanned_removals", "removals, but for those while the device was released, those after which its PCI function had another "+
+			"driver or RDMA device, and those of function_removals; counted once that is known, 15 s after the removal at most",
+			func(v *Device) uint64 { return v.UnplannedRemovals }),
 		counter("fatals", "device_fatal events, but for those that the kernel raises when it moves the device to another network namespace "+
 			"or removes its PCI function", func(v *Device) uint64 { return v.Fatals }),
 		counter("function_removals", "times its PCI function was removed from the host, as the host of a virtual machine does for servicing; for a "+

@@ -64,11 +64,12 @@ type Device struct {
 	crashes          uint64        // of supervisors before this one
 	reason           status.Reason
 
-	opens, removals uint64
-	own             series
-	ports           []*port  // by number
-	probes          []*probe // by ProbeKey
-	commands        []*command
+	opens    uint64
+	removals removals
+	own      series
+	ports    []*port  // by number
+	probes   []*probe // by ProbeKey
+	commands []*command
 
 	// For evidence, CLOCK_MONOTONIC ns; 0: never.
 	fatalAt, removedAt     int64
@@ -222,7 +223,7 @@ func (d *Device) leave(why status.Reason, t *moment) {
 	}
 	d.depart(why, t)
 	if why == status.ReasonRemoved {
-		d.removals++
+		d.countRemoval()
 		d.explainRemoval(t)
 	}
 }
@@ -233,14 +234,14 @@ func (d *Device) leaveByWorker(t *moment) {
 	d.depart(status.ReasonRemoved, t)
 	d.unconfirmed, d.uncounted = true, d.disproved || d.canMove()
 	if !d.uncounted {
-		d.removals++
+		d.countRemoval()
 	}
 }
 
 // confirm handles that discovery confirms a removal that the worker has reported.
 func (d *Device) confirm(t *moment) {
 	if d.uncounted {
-		d.removals++
+		d.countRemoval()
 	}
 	d.unconfirmed, d.uncounted, d.disproved = false, false, false
 	d.explainRemoval(t)
@@ -252,6 +253,7 @@ func (d *Device) disprove(t *moment) {
 		return
 	}
 	d.unconfirmed, d.uncounted, d.disproved = false, false, true
+	d.removals.waiting = false
 	d.judgeAll(t)
 	d.explainDeparture("", "all: the worker lost the device, which the kernel has not removed", t)
 }
@@ -362,9 +364,11 @@ func visible(v measure.Device) measure.Device {
 
 func (d *Device) view(t *moment) measure.Device {
 	d.countFatals(t)
+	d.settleRemovalKind(t)
 	v := measure.Device{
-		Device: d.name, Present: d.present || d.netns.other, Open: d.open, Opens: d.opens, Removals: d.removals,
-		Fatals: d.fatals.faults, FunctionRemovals: d.function.removals, Reason: d.reason, Worker: d.status, Attr: d.attr,
+		Device: d.name, Present: d.present || d.netns.other, Open: d.open, Opens: d.opens,
+		Removals: d.removals.all, UnplannedRemovals: d.removals.unplanned, FunctionRemovals: d.function.removals,
+		Fatals: d.fatals.faults, Reason: d.reason, Worker: d.status, Attr: d.attr,
 	}
 	if d.mayBeMoving() {
 		v.Present, v.Reason = true, status.ReasonStarting // for moveLimit at most, unless discovery still finds the device

@@ -111,6 +111,7 @@ func (d *Device) enterFunction(f verbs.Found, again bool, t *moment) {
 	case d.function.known() && !again:
 		d.decideFatals(takingNot, t) // the function stayed, and the driver has registered the device again
 	}
+	d.endRemoval()
 	address := f.Carrier()
 	d.function = pciFunction{address: address, removals: d.function.removals}
 	if address != "" {
@@ -118,9 +119,10 @@ func (d *Device) enterFunction(f verbs.Found, again bool, t *moment) {
 	}
 }
 
-// endFatals counts what still waits in countFatals when monitoring ends. The caller holds d.mu.
-func (d *Device) endFatals(t *moment) {
+// endCounts counts the device_fatal events and the removal that still wait when monitoring ends. The caller holds d.mu.
+func (d *Device) endCounts(t *moment) {
 	d.lookAtFunction()
+	d.endRemoval()
 	if d.taking() == takingUnknown {
 		d.decideFatals(takingNot, t)
 	}

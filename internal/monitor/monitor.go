@@ -131,13 +131,13 @@ func (m *Monitor) update(ctx context.Context, found []verbs.Found) {
 	m.forget(&t)
 }
 
-// judgeRest emits the evidence about what waits for a removal to be confirmed, and counts the device_fatal events that wait.
+// judgeRest emits the evidence about what waits for a removal to be confirmed, and counts the device_fatal events and removals that wait.
 func (m *Monitor) judgeRest() {
 	t := m.clock.read()
 	for _, d := range m.listDevices() {
 		d.mu.Lock()
 		d.judgeAll(&t)
-		d.endFatals(&t)
+		d.endCounts(&t)
 		d.emitIfChanged(&t)
 		d.mu.Unlock()
 	}

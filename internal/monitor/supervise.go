@@ -89,7 +89,9 @@ func (m *Monitor) retryAll(ctx context.Context) {
 		case <-tick.C:
 			t := m.clock.read()
 			installed := m.cfg.LibrariesChanged()
-			for _, d := range m.listDevices() {
+			o := m.overviewNow(&t)
+			for _, d := range o.devices {
+				d.absence(o.found, &t)
 				d.retryNow(&t)
 				if installed {
 					d.retryUnwatchable()
