@@ -91,8 +91,8 @@ var devices = table[Device]{
 			func(v *Device) uint64 { return v.Worker.Restarts }),
 		counter("crashes", "workers that ended unasked after they had opened the device; its removal is none",
 			func(v *Device) uint64 { return v.Worker.Crashes }),
-		text("reason", "ok, or why it is not watched: starting, no_library, no_permission, no_device, unsupported, crashed, "+
-			"stuck, removed, renamed, reassigned, released, other_netns, excluded_netns, limit, recovering or unwatchable (no program here can open it)",
+		text("reason", "ok, or why it is not watched: starting, no_library, no_permission, no_device, node_missing (no file in /dev/infiniband), "+
+			"unsupported, crashed, stuck, removed, renamed, reassigned, released, other_netns, excluded_netns, limit, recovering or unwatchable (no program here can open it)",
 			func(v *Device) string { return string(v.Reason) }),
 		maybe("other_netns_age_ns", "ns", "how long it has been in another network namespace, as far as the plugin has seen it there",
 			func(v *Device) (int64, bool) { return v.OtherNetnsNS, v.InOtherNetns }),

@@ -104,6 +104,9 @@ func (d *Device) appear(f verbs.Found, t *moment) bool {
 		d.moveAway(f, t)
 		return false
 	}
+	if d.expected && f.Node != "" {
+		f.Unwatchable = "" // this container should have been given the node
+	}
 	// The device is still listed as it was when its worker saw the removal. So the removal
 	// is under way, unless the kernel has reported since then that the device was added.
 	leaving := d.seen && !d.present && !d.renamed && d.listed && f.Same(d.found) && f.Added <= d.found.Added
@@ -142,13 +145,13 @@ func (d *Device) settleRemoval(f verbs.Found, t *moment) {
 // should try to open it now: the device has got its node, or something about a device that
 // could not be opened has changed, and no worker has it open yet.
 func (d *Device) update(f verbs.Found, t *moment) bool {
-	closed := d.reason == status.ReasonUnwatchable || !d.found.Usable()
+	closed := d.reason == status.ReasonUnwatchable || !d.found.Usable() || d.found.NodeMissing
 	changed := f != d.found
 	d.found = f
 	switch {
 	case d.watching || !closed || !changed:
 		return false
-	case f.Usable():
+	case f.Usable() && f.Unwatchable == "":
 		return true
 	}
 	return d.settleNode(t) && d.job == nil
@@ -375,6 +378,9 @@ func (d *Device) view(t *moment) measure.Device {
 	}
 	if d.netns.other {
 		v.InOtherNetns, v.OtherNetnsNS = true, max(0, t.boot-d.netns.since)
+	}
+	if d.present && d.found.NodeMissing {
+		v.Reason = status.ReasonNodeMissing // also while a worker has had it open since before: other programs cannot
 	}
 	switch {
 	case d.released && !d.renamed:

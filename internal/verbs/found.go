@@ -16,8 +16,11 @@ type Found struct {
 	// Pending reports that ib_uverbs is loaded and has not made the node, and that this may still
 	// change. Unwatchable is why the device never gets one, so that no program can open it; "" if
 	// it has a node or may get one.
-	Pending         bool
-	Unwatchable     string
+	Pending     bool
+	Unwatchable string
+	// NodeMissing reports that the kernel has the node and that the host's /dev/infiniband lacks its file, so that no program of the
+	// host can open the device.
+	NodeMissing     bool
 	NodeGUID        string // "" if unknown
 	VirtualFunction bool   // of SR-IOV, or a scalable function
 	// Scalable tells a scalable function from a virtual one of SR-IOV. It is on the auxiliary bus and has no PCI function of its own.

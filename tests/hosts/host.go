@@ -28,6 +28,7 @@ type host struct {
 	Events  []event  `toml:"event"` // what happens while the plugin runs, in this order
 
 	ExclusiveNetns bool `toml:"exclusive_netns"` // each device belongs to one network namespace
+	Container      bool `toml:"container"`       // /dev is that of a container
 	NoProviders    bool `toml:"no_providers"`    // libibverbs is installed without any provider library
 }
 
@@ -79,7 +80,7 @@ type device struct {
 	RefusesOpen     string `toml:"refuses_open"`     // the errno of each attempt to open it
 	RefuseDatagrams bool   `toml:"refuse_datagrams"` // no address handle can be made
 	Node            *bool  `toml:"node"`             // false: ib_uverbs has made no node
-	NodeFile        *bool  `toml:"node_file"`        // false: sysfs has the node, and udev has made no file for it
+	NodeFile        *bool  `toml:"node_file"`        // false: sysfs has the node, and there is no file for it in /dev
 	Private         bool   `toml:"private"`          // the node belongs to another user and has mode 0600
 	Forbidden       bool   `toml:"forbidden"`        // the kernel refuses to open the node, whatever its mode
 	Provider        *bool  `toml:"provider"`         // false: the library cannot open it
@@ -161,6 +162,10 @@ func (h *host) build(dir string) error {
 		}
 	}
 	if _, err := standin.Map(filepath.Join(dir, "nodes", "library")); err != nil {
+		return err
+	}
+	source := map[bool]string{false: "udev", true: "tmpfs"}[h.Container]
+	if err := standin.WriteFile(filepath.Join(dir, "dev-source"), source); err != nil {
 		return err
 	}
 	mode := map[bool]string{false: "Y\n", true: "N\n"}[h.ExclusiveNetns]
