@@ -128,7 +128,11 @@ func (x *examination) findNodes() {
 	for i := range x.devices {
 		d := &x.devices[i]
 		d.node, d.nodeless = nodes[d.Name], ""
-		if d.node != "" || !loaded {
+		if d.node != "" {
+			d.nodeless = x.NodeAbsence(d.node).Explain(d.node)
+			continue
+		}
+		if !loaded {
 			continue
 		}
 		if types == nil {

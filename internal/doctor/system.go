@@ -38,6 +38,8 @@ type System struct {
 	Uevents func() error
 	// Types returns the kernel's types of devices by name, as hotplug.KernelTypes does.
 	Types func() (map[string]hotplug.Type, error)
+	// NodeAbsence returns why a device node such as "uverbs0" has no file, as hotplug.NodeFiles does.
+	NodeAbsence func(node string) hotplug.Absence
 	// Addressed reports whether a network device is up and has an address that is not link-local.
 	Addressed func(netdev string) bool
 	// KernelLog opens the kernel's log for reading, and closes it.
@@ -122,7 +124,7 @@ func NewSystem() *System {
 		}
 		return source.Close()
 	}
-	s.Types, s.Addressed = hotplug.KernelTypes, addressed
+	s.Types, s.NodeAbsence, s.Addressed = hotplug.KernelTypes, hotplug.NodeFiles{}.Absence, addressed
 	s.FileCaps = fileCaps
 	s.KernelLog = func() error {
 		f, err := os.OpenFile("/dev/kmsg", os.O_RDONLY|unix.O_NONBLOCK, 0)
@@ -139,6 +141,7 @@ func newSystem(root string) *System {
 	return &System{
 		Root: os.DirFS(root), Sysfs: sysfs.New(filepath.Join(root, "sys")), Now: time.Now,
 		Types: func() (map[string]hotplug.Type, error) { return nil, nil }, Addressed: func(string) bool { return false },
+		NodeAbsence: func(string) hotplug.Absence { return hotplug.AbsentNot },
 	}
 }
 

@@ -7,6 +7,7 @@ import "time"
 type Config struct {
 	SysfsRoot string // default "/sys"
 	DevRoot   string // default "/dev"
+	ProcRoot  string // default "/proc"
 
 	// Uevents opens a subscription to the kernel's uevents; default
 	// KernelUevents. It is called again after a failure.

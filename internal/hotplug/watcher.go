@@ -48,6 +48,7 @@ func (w *Watcher) Run(ctx context.Context, report func([]verbs.Found)) error {
 	defer rescan.Stop()
 	problem := complaint{warn: w.cfg.Warn}
 	without := nodeless{sysfs: w.sysfs, types: w.cfg.Types}
+	files := NodeFiles{Dev: w.cfg.DevRoot, Proc: w.cfg.ProcRoot}
 	var last []verbs.Found
 	for first := true; ; {
 		found, err := scan(w.sysfs, w.cfg.Indexes)
@@ -56,6 +57,7 @@ func (w *Watcher) Run(ctx context.Context, report func([]verbs.Found)) error {
 		}
 		problem.set(unlisted(err))
 		if err == nil {
+			files.mark(found)
 			adds.mark(found)
 			if first || !slices.Equal(found, last) {
 				report(found)

@@ -16,7 +16,11 @@ type Device struct {
 	Opens    uint64
 	Removals uint64
 	Fatals   uint64
-	Reason   status.Reason
+	// UnplannedRemovals are those of Removals for which no intention is known, and which were not FunctionRemovals.
+	UnplannedRemovals uint64
+	// FunctionRemovals is how often the kernel removed the PCI function that the device goes with.
+	FunctionRemovals uint64
+	Reason           status.Reason
 	// OtherNetnsNS is how long the device has been in another network namespace, if InOtherNetns.
 	OtherNetnsNS int64
 	InOtherNetns bool
@@ -74,16 +78,21 @@ var devices = table[Device]{
 		yesNo("open", "1 while a worker has it open", func(v *Device) bool { return v.Open }),
 		counter("opens", "times it was opened", func(v *Device) uint64 { return v.Opens }),
 		counter("removals", "times it was removed from the host", func(v *Device) uint64 { return v.Removals }),
-		counter("fatals", "device_fatal events, but for those that the kernel raises when it moves the device to another network namespace",
-			func(v *Device) uint64 { return v.Fatals }),
+		counter("unplanned_removals", "removals, but for those while the device was released, those after which its PCI function had another "+
+			"driver or RDMA device, and those of function_removals; counted once that is known, 15 s after the removal at most",
+			func(v *Device) uint64 { return v.UnplannedRemovals }),
+		counter("fatals", "device_fatal events, but for those that the kernel raises when it moves the device to another network namespace "+
+			"or removes its PCI function", func(v *Device) uint64 { return v.Fatals }),
+		counter("function_removals", "times its PCI function was removed from the host, as the host of a virtual machine does for servicing; for a "+
+			"scalable function, the one that it is on", func(v *Device) uint64 { return v.FunctionRemovals }),
 		text("worker_state", "starting, running, backing_off, stuck or stopped",
 			func(v *Device) string { return string(v.Worker.State) }),
 		counter("worker_restarts", "workers started beyond the first",
 			func(v *Device) uint64 { return v.Worker.Restarts }),
 		counter("crashes", "workers that ended unasked after they had opened the device; its removal is none",
 			func(v *Device) uint64 { return v.Worker.Crashes }),
-		text("reason", "ok, or why it is not watched: starting, no_library, no_permission, no_device, unsupported, crashed, "+
-			"stuck, removed, renamed, reassigned, released, other_netns, excluded_netns, limit, recovering or unwatchable (no program here can open it)",
+		text("reason", "ok, or why it is not watched: starting, no_library, no_permission, no_device, node_missing (no file in /dev/infiniband), "+
+			"unsupported, crashed, stuck, removed, renamed, reassigned, released, other_netns, excluded_netns, limit, recovering or unwatchable (no program here can open it)",
 			func(v *Device) string { return string(v.Reason) }),
 		maybe("other_netns_age_ns", "ns", "how long it has been in another network namespace, as far as the plugin has seen it there",
 			func(v *Device) (int64, bool) { return v.OtherNetnsNS, v.InOtherNetns }),

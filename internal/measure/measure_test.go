@@ -150,7 +150,7 @@ func TestUnknownValuesAreLeftOut(t *testing.T) {
 	device := one(t, &Device{Device: "d", Attr: verbs.DeviceAttr{NUMANode: -1}})
 	require.Equal(t, map[string]any{
 		"present": int64(0), "open": int64(0), "opens": int64(0), "removals": int64(0), "fatals": int64(0),
-		"worker_restarts": int64(0), "crashes": int64(0),
+		"function_removals": int64(0), "unplanned_removals": int64(0), "worker_restarts": int64(0), "crashes": int64(0),
 	}, device.Fields)
 
 	event := one(t, &Event{Device: "d", Type: 33, Count: 1, Total: 1})

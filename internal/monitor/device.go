@@ -48,6 +48,8 @@ type Device struct {
 	// discovery had never missed: then a worker's word counts no removal until it is confirmed.
 	unconfirmed, uncounted, disproved bool
 	netns                             netns
+	function                          pciFunction
+	fatals                            fatals
 
 	// Reported by the worker and its Supervisor.
 	led              *ledger.Ledger // nil: no worker runs
@@ -62,11 +64,12 @@ type Device struct {
 	crashes          uint64        // of supervisors before this one
 	reason           status.Reason
 
-	opens, removals uint64
-	own             series
-	ports           []*port  // by number
-	probes          []*probe // by ProbeKey
-	commands        []*command
+	opens    uint64
+	removals removals
+	own      series
+	ports    []*port  // by number
+	probes   []*probe // by ProbeKey
+	commands []*command
 
 	// For evidence, CLOCK_MONOTONIC ns; 0: never.
 	fatalAt, removedAt     int64
@@ -101,6 +104,9 @@ func (d *Device) appear(f verbs.Found, t *moment) bool {
 		d.moveAway(f, t)
 		return false
 	}
+	if d.expected && f.Node != "" {
+		f.Unwatchable = "" // this container should have been given the node
+	}
 	// The device is still listed as it was when its worker saw the removal. So the removal
 	// is under way, unless the kernel has reported since then that the device was added.
 	leaving := d.seen && !d.present && !d.renamed && d.listed && f.Same(d.found) && f.Added <= d.found.Added
@@ -120,7 +126,7 @@ func (d *Device) appear(f verbs.Found, t *moment) bool {
 	if d.seen && !f.Usable() && !f.Pending && f.Unwatchable == "" {
 		return false
 	}
-	d.enter(f)
+	d.enter(f, t)
 	return d.settleNode(t)
 }
 
@@ -139,13 +145,13 @@ func (d *Device) settleRemoval(f verbs.Found, t *moment) {
 // should try to open it now: the device has got its node, or something about a device that
 // could not be opened has changed, and no worker has it open yet.
 func (d *Device) update(f verbs.Found, t *moment) bool {
-	closed := d.reason == status.ReasonUnwatchable || !d.found.Usable()
+	closed := d.reason == status.ReasonUnwatchable || !d.found.Usable() || d.found.NodeMissing
 	changed := f != d.found
 	d.found = f
 	switch {
 	case d.watching || !closed || !changed:
 		return false
-	case f.Usable():
+	case f.Usable() && f.Unwatchable == "":
 		return true
 	}
 	return d.settleNode(t) && d.job == nil
@@ -153,14 +159,15 @@ func (d *Device) update(f verbs.Found, t *moment) bool {
 
 // enter makes an absent device present. If discovery only missed the device for a time,
 // its worker still has it open.
-func (d *Device) enter(f verbs.Found) {
+func (d *Device) enter(f verbs.Found, t *moment) {
 	same := f.Same(d.found)
 	d.disproved = d.disproved && same
 	moved := d.netns.other || d.cameBack(f)
 	if d.netns.other {
 		d.netns.other = false
-		d.ignoreFatalsOfMove()
+		d.excuseFatals()
 	}
+	d.enterFunction(f, same, t)
 	d.found, d.seen, d.renamed, d.finished = f, true, false, false
 	d.present, d.reason = true, status.ReasonStarting
 	d.unconfirmed, d.uncounted = false, false // a device that can move may be here, and without its node, during a move
@@ -186,6 +193,7 @@ func (d *Device) vanish(now alias, t *moment) {
 		d.unconfirmed, d.netns.other = false, false // it was renamed
 		d.leave(status.ReasonRenamed, t)
 		d.rename(now)
+		d.lookAtFunction()
 		d.dismiss()
 	case d.present && d.reason == status.ReasonUnwatchable && !d.expected:
 		d.leave(status.ReasonUnwatchable, t) // nobody misses it
@@ -218,7 +226,7 @@ func (d *Device) leave(why status.Reason, t *moment) {
 	}
 	d.depart(why, t)
 	if why == status.ReasonRemoved {
-		d.removals++
+		d.countRemoval()
 		d.explainRemoval(t)
 	}
 }
@@ -229,14 +237,14 @@ func (d *Device) leaveByWorker(t *moment) {
 	d.depart(status.ReasonRemoved, t)
 	d.unconfirmed, d.uncounted = true, d.disproved || d.canMove()
 	if !d.uncounted {
-		d.removals++
+		d.countRemoval()
 	}
 }
 
 // confirm handles that discovery confirms a removal that the worker has reported.
 func (d *Device) confirm(t *moment) {
 	if d.uncounted {
-		d.removals++
+		d.countRemoval()
 	}
 	d.unconfirmed, d.uncounted, d.disproved = false, false, false
 	d.explainRemoval(t)
@@ -248,6 +256,7 @@ func (d *Device) disprove(t *moment) {
 		return
 	}
 	d.unconfirmed, d.uncounted, d.disproved = false, false, true
+	d.removals.waiting = false
 	d.judgeAll(t)
 	d.explainDeparture("", "all: the worker lost the device, which the kernel has not removed", t)
 }
@@ -358,15 +367,20 @@ func visible(v measure.Device) measure.Device {
 
 func (d *Device) view(t *moment) measure.Device {
 	d.countFatals(t)
+	d.settleRemovalKind(t)
 	v := measure.Device{
-		Device: d.name, Present: d.present || d.netns.other, Open: d.open, Opens: d.opens, Removals: d.removals,
-		Fatals: d.netns.fatals, Reason: d.reason, Worker: d.status, Attr: d.attr,
+		Device: d.name, Present: d.present || d.netns.other, Open: d.open, Opens: d.opens,
+		Removals: d.removals.all, UnplannedRemovals: d.removals.unplanned, FunctionRemovals: d.function.removals,
+		Fatals: d.fatals.faults, Reason: d.reason, Worker: d.status, Attr: d.attr,
 	}
 	if d.mayBeMoving() {
 		v.Present, v.Reason = true, status.ReasonStarting // for moveLimit at most, unless discovery still finds the device
 	}
 	if d.netns.other {
 		v.InOtherNetns, v.OtherNetnsNS = true, max(0, t.boot-d.netns.since)
+	}
+	if d.present && d.found.NodeMissing {
+		v.Reason = status.ReasonNodeMissing // also while a worker has had it open since before: other programs cannot
 	}
 	switch {
 	case d.released && !d.renamed:

@@ -112,7 +112,7 @@ func (d *Device) opened(a *verbs.DeviceAttr, t *moment) {
 	if !d.present {
 		// The worker had seen a removal, but could open the device again.
 		d.disprove(t)
-		d.enter(d.found)
+		d.enter(d.found, t)
 		d.ledgerAppearance = d.appearances
 	}
 	if a.Firmware != "" {

@@ -131,12 +131,14 @@ func (m *Monitor) update(ctx context.Context, found []verbs.Found) {
 	m.forget(&t)
 }
 
-// judgeRest emits the evidence about what waits for a removal to be confirmed.
+// judgeRest emits the evidence about what waits for a removal to be confirmed, and counts the device_fatal events and removals that wait.
 func (m *Monitor) judgeRest() {
 	t := m.clock.read()
 	for _, d := range m.listDevices() {
 		d.mu.Lock()
 		d.judgeAll(&t)
+		d.endCounts(&t)
+		d.emitIfChanged(&t)
 		d.mu.Unlock()
 	}
 }

@@ -12,18 +12,10 @@ import (
 // this network namespace for longer, and is in no other one, is removed.
 const moveLimit = 5 * time.Second
 
-// fatalLimit is how long a device_fatal waits for discovery to find out whether the kernel raised it for a move. Where no uevents
-// come, as in a user namespace, discovery looks every ten seconds.
-const fatalLimit = 10*time.Second + moveLimit
-
 // netns is what a Device knows about network namespaces. Device.mu guards it.
 type netns struct {
 	other bool  // the device is in another one
 	since int64 // CLOCK_BOOTTIME ns since when it has been there, as far as discovery has seen it
-
-	fatals  uint64 // device_fatal events that count
-	moves   uint64 // those that the kernel raised for a move
-	waiting int64  // CLOCK_MONOTONIC ns since when there have been more than these; 0: there are no more
 }
 
 // canMove reports whether the device belongs to one network namespace and can be moved to another. The caller holds d.mu.
@@ -65,9 +57,9 @@ func (d *Device) leaveNamespace(t *moment) {
 }
 
 // confirmRemovalInTime counts the removal of a device that left this network namespace and did not appear in another one within
-// moveLimit. The caller holds d.mu.
+// moveLimit, or whose PCI function the host no longer has. The caller holds d.mu.
 func (d *Device) confirmRemovalInTime(t *moment) {
-	if d.mayBeMoving() && !d.listed && t.mono-d.goneAt >= int64(moveLimit) {
+	if d.mayBeMoving() && !d.listed && (d.function.removed || t.mono-d.goneAt >= int64(moveLimit)) {
 		d.confirm(t)
 	}
 }
@@ -76,7 +68,7 @@ func (d *Device) confirmRemovalInTime(t *moment) {
 // removal. The caller holds d.mu.
 func (d *Device) cancelRemoval(t *moment) {
 	d.unconfirmed, d.uncounted, d.disproved = false, false, false
-	d.ignoreFatalsOfMove()
+	d.excuseFatals()
 	d.explainMove(t)
 }
 
@@ -93,32 +85,4 @@ func (d *Device) explainMove(t *moment) {
 	for _, p := range d.ports {
 		p.facts.counters, p.facts.countersAt = nil, 0
 	}
-}
-
-// countFatals counts the device_fatal events. One on a device that can move waits until it is known whether the device is being
-// moved: the kernel raises it then, too, since whoever has the device open loses it (uverbs_std_types_async_fd.c). The caller
-// holds d.mu.
-func (d *Device) countFatals(t *moment) {
-	total := d.own.counter(verbs.EventDeviceFatal).total() - d.netns.moves
-	switch {
-	case total <= d.netns.fatals:
-		d.netns.waiting = 0
-		return
-	case d.netns.other:
-		d.ignoreFatalsOfMove()
-		return
-	case !d.canMove(), !d.present && !d.unconfirmed:
-	case d.netns.waiting == 0:
-		d.netns.waiting = t.mono
-		return
-	case t.mono-d.netns.waiting < int64(fatalLimit):
-		return
-	}
-	d.netns.fatals, d.netns.waiting = total, 0
-}
-
-// ignoreFatalsOfMove attributes the device_fatal events that wait in countFatals to a move, so that they never count as faults of the
-// device. The caller holds d.mu.
-func (d *Device) ignoreFatalsOfMove() {
-	d.netns.moves, d.netns.waiting = d.own.counter(verbs.EventDeviceFatal).total()-d.netns.fatals, 0
 }

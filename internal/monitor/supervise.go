@@ -89,7 +89,9 @@ func (m *Monitor) retryAll(ctx context.Context) {
 		case <-tick.C:
 			t := m.clock.read()
 			installed := m.cfg.LibrariesChanged()
-			for _, d := range m.listDevices() {
+			o := m.overviewNow(&t)
+			for _, d := range o.devices {
+				d.absence(o.found, &t)
 				d.retryNow(&t)
 				if installed {
 					d.retryUnwatchable()
@@ -110,6 +112,7 @@ func (d *Device) retryNow(t *moment) {
 // disagreed for so long that its removal cannot still be under way. The caller holds
 // d.mu.
 func (d *Device) retry(t *moment) {
+	d.lookAtFunction()
 	d.confirmRemovalInTime(t)
 	if d.job == nil || d.job.over || t.mono-d.goneAt < int64(lingering) {
 		return

@@ -11,6 +11,7 @@ const (
 	ReasonNoPermission  Reason = "no_permission"
 	ReasonNoDevice      Reason = "no_device"
 	ReasonUnsupported   Reason = "unsupported"
+	ReasonNodeMissing   Reason = "node_missing" // the host's /dev/infiniband lacks the file of its node
 	ReasonCrashed       Reason = "crashed"
 	ReasonStuck         Reason = "stuck"
 	ReasonRemoved       Reason = "removed"

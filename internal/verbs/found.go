@@ -16,8 +16,11 @@ type Found struct {
 	// Pending reports that ib_uverbs is loaded and has not made the node, and that this may still
 	// change. Unwatchable is why the device never gets one, so that no program can open it; "" if
 	// it has a node or may get one.
-	Pending         bool
-	Unwatchable     string
+	Pending     bool
+	Unwatchable string
+	// NodeMissing reports that the kernel has the node and that the host's /dev/infiniband lacks its file, so that no program of the
+	// host can open the device.
+	NodeMissing     bool
 	NodeGUID        string // "" if unknown
 	VirtualFunction bool   // of SR-IOV, or a scalable function
 	// Scalable tells a scalable function from a virtual one of SR-IOV. It is on the auxiliary bus and has no PCI function of its own.
@@ -67,6 +70,19 @@ type PCIFunction struct {
 	// Master is the network device that the function's own network device belongs to,
 	// mostly a bond; "" if none. Devices of other network namespaces are not visible.
 	Master string
+	// Instance tells one registration of the function with the kernel from another: a function that is removed and found again at
+	// its address has a different one. 0: it is not known, or there is no such function. Absent reports that there is none.
+	Instance uint64
+	Absent   bool
+}
+
+// Carrier returns the address of the PCI function that the device goes with: its own, or the one that a scalable function is on; "" if
+// it is not known, as for a soft device.
+func (f Found) Carrier() string {
+	if f.Scalable {
+		return f.Parent
+	}
+	return f.PCI
 }
 
 // Discovery finds the devices that are present. Run calls report with the full set, at

@@ -28,6 +28,7 @@ type host struct {
 	Events  []event  `toml:"event"` // what happens while the plugin runs, in this order
 
 	ExclusiveNetns bool `toml:"exclusive_netns"` // each device belongs to one network namespace
+	Container      bool `toml:"container"`       // /dev is that of a container
 	NoProviders    bool `toml:"no_providers"`    // libibverbs is installed without any provider library
 }
 
@@ -50,7 +51,10 @@ type event struct {
 }
 
 // deeds are what a device of a host may do.
-var deeds = map[string]func(d *device, sys string) error{"leave the namespace": (*device).leave}
+var deeds = map[string]func(d *device, sys string) error{
+	"leave the namespace": (*device).leave, "be unregistered": (*device).unregister, "lose the PCI function": (*device).loseFunction,
+	"come back": (*device).comeBack,
+}
 
 // device is an RDMA device of a host. What is not set is as with a healthy port of a ConnectX.
 type device struct {
@@ -76,11 +80,12 @@ type device struct {
 	RefusesOpen     string `toml:"refuses_open"`     // the errno of each attempt to open it
 	RefuseDatagrams bool   `toml:"refuse_datagrams"` // no address handle can be made
 	Node            *bool  `toml:"node"`             // false: ib_uverbs has made no node
-	NodeFile        *bool  `toml:"node_file"`        // false: sysfs has the node, and udev has made no file for it
+	NodeFile        *bool  `toml:"node_file"`        // false: sysfs has the node, and there is no file for it in /dev
 	Private         bool   `toml:"private"`          // the node belongs to another user and has mode 0600
 	Forbidden       bool   `toml:"forbidden"`        // the kernel refuses to open the node, whatever its mode
 	Provider        *bool  `toml:"provider"`         // false: the library cannot open it
 
+	index int              // among the devices of the host
 	below string           // the directory of the device below it in sysfs
 	node  string           // its node, "" if it has none
 	page  *standin.Control // by which the stand-in library knows how it behaves
@@ -159,6 +164,10 @@ func (h *host) build(dir string) error {
 	if _, err := standin.Map(filepath.Join(dir, "nodes", "library")); err != nil {
 		return err
 	}
+	source := map[bool]string{false: "udev", true: "tmpfs"}[h.Container]
+	if err := standin.WriteFile(filepath.Join(dir, "dev-source"), source); err != nil {
+		return err
+	}
 	mode := map[bool]string{false: "Y\n", true: "N\n"}[h.ExclusiveNetns]
 	if err := standin.WriteFile(filepath.Join(dir, "sys/module/ib_core/parameters/netns_mode"), mode); err != nil {
 		return err
@@ -172,6 +181,7 @@ func (h *host) build(dir string) error {
 }
 
 func (d *device) build(dir string, index int) error {
+	d.index = index
 	below, err := d.parent(dir)
 	if err != nil {
 		return err
@@ -365,6 +375,39 @@ func (d *device) leave(sys string) error {
 	}
 	d.page.Unlisted, d.page.Disassociate = 1, 1
 	return nil
+}
+
+// unregister removes the device from the RDMA core, as its driver does when the firmware has failed. Its users lose it with a
+// device_fatal, and its PCI function stays.
+func (d *device) unregister(sys string) error {
+	node := nodeName(d.index)
+	d.page.Unlisted = 1
+	for _, path := range []string{
+		filepath.Join(sys, "class/infiniband_verbs", node), filepath.Join(sys, "class/infiniband", d.Name),
+		filepath.Join(d.below, "infiniband_verbs"), filepath.Join(d.below, "infiniband"), filepath.Join(filepath.Dir(sys), "nodes", node),
+	} {
+		if err := os.RemoveAll(path); err != nil {
+			return err
+		}
+	}
+	d.page.Disassociate = 1
+	return nil
+}
+
+// loseFunction removes the PCI function of the device. The kernel does that after the driver has unregistered the device.
+func (d *device) loseFunction(sys string) error {
+	if err := d.unregister(sys); err != nil {
+		return err
+	}
+	return errors.Join(
+		os.RemoveAll(filepath.Join(sys, "class/net", d.NetDev)), os.RemoveAll(filepath.Join(sys, "bus/pci/devices", d.PCI)), os.RemoveAll(d.below),
+	)
+}
+
+// comeBack registers the device again, on a new PCI function if it has lost its own.
+func (d *device) comeBack(sys string) error {
+	d.page.Unlisted, d.page.Disassociate = 0, 0
+	return d.build(filepath.Dir(sys), d.index)
 }
 
 // rate returns the port's rate in Gb/s.

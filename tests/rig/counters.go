@@ -17,7 +17,7 @@ var counters = map[string][]string{
 	"rdma_cq_probe_histogram": {"wake_bucket"},
 	"rdma_app_async":          {"processes", "queued", "read", "discarded", "skipped", "destroyed_unacked"},
 	"rdma_tracer":             {"restarts", "gaps", "blind_ns", "lost_records", "map_full", "cpu_ns"},
-	"rdma_device":             {"opens", "removals", "fatals", "worker_restarts", "crashes"},
+	"rdma_device":             {"opens", "removals", "unplanned_removals", "function_removals", "fatals", "worker_restarts", "crashes"},
 	"rdma_collector": {
 		"worker_restarts", "events", "merged_points", "dropped_points", "skipped_intervals", "uptime_ns", "cpu_ns",
 		"recorded", "record_errors", "record_lost",

@@ -1,9 +1,12 @@
 package sysfs
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/verbs"
 )
@@ -63,11 +66,18 @@ func scalableParent(dir string) string {
 	return pciAddress(filepath.Base(filepath.Dir(below)))
 }
 
-// PCIFunction returns the driver and the master of the PCI function at an address, as
-// in "0000:3b:00.1". It asks no driver.
+// PCIFunction returns the state of the PCI function at an address, as in "0000:3b:00.1". It asks no driver.
 func (s FS) PCIFunction(address string) verbs.PCIFunction {
-	dir := filepath.Join(s.root, "bus/pci/devices", address)
+	bus := filepath.Join(s.root, "bus/pci/devices")
+	dir := filepath.Join(bus, address)
 	f := verbs.PCIFunction{Driver: linkBase(dir, "driver")}
+	var at unix.Stat_t
+	switch err := unix.Stat(dir, &at); {
+	case err == nil:
+		f.Instance = at.Ino // of the directory that the kernel made when it found the function
+	case errors.Is(err, unix.ENOENT):
+		f.Absent = exists(bus)
+	}
 	names, err := listDir(filepath.Join(dir, "net"))
 	if err != nil {
 		return f

@@ -20,9 +20,15 @@ func TestPCIFunctionHasItsDriverAndMaster(t *testing.T) {
 		devices + "0000:3b:00.3/driver":  "-> ../../../../bus/pci/drivers/vfio-pci",
 		devices + "0000:3b:00.4/current": "0\n",
 	}.mount(t)
-	require.Equal(t, verbs.PCIFunction{Driver: "mlx5_core", Master: "bond0"}, s.PCIFunction("0000:3b:00.0"))
-	require.Equal(t, verbs.PCIFunction{Driver: "vfio-pci"}, s.PCIFunction("0000:3b:00.3"))
-	require.Zero(t, s.PCIFunction("0000:3b:00.9"), "there is no such function")
+	leg, passed := s.PCIFunction("0000:3b:00.0"), s.PCIFunction("0000:3b:00.3")
+	require.NotZero(t, leg.Instance)
+	require.NotZero(t, passed.Instance)
+	require.NotEqual(t, leg.Instance, passed.Instance)
+	leg.Instance, passed.Instance = 0, 0
+	require.Equal(t, verbs.PCIFunction{Driver: "mlx5_core", Master: "bond0"}, leg)
+	require.Equal(t, verbs.PCIFunction{Driver: "vfio-pci"}, passed)
+	require.Equal(t, verbs.PCIFunction{Absent: true}, s.PCIFunction("0000:3b:00.9"))
+	require.Zero(t, tree{}.mount(t).PCIFunction("0000:3b:00.9"), "without a bus nothing is known")
 }
 
 func TestOnlyAHardwareDeviceIsOnAPCIFunction(t *testing.T) {
