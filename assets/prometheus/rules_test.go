@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
+	"rdma_events/tests/alerts"
 	"rdma_events/tests/prom"
 	"rdma_events/tests/rig"
 )
@@ -53,20 +54,28 @@ func grows(alert, counter string, n, minutes int) []unit {
 	}
 }
 
-const (
-	ofPort   = `{host="h",device="d",port="1"}`
-	ofDevice = `{host="h",device="d"}`
-	ofProbe  = `{host="h",device="d",port="1",vector="0",method="ud_send"}`
-)
+const ofProbe = `{host="h",device="d",port="1",vector="0",method="ud_send"}`
 
-// places returns the ports of a rack: some with values, the others up.
+// places returns the ports of a rack, which should be up: some with values, the others up.
 func places(n int, values string, others int) map[string]string {
 	all := map[string]string{}
 	for i := range n + others {
 		if i == n {
 			values = "1x60"
 		}
-		all[fmt.Sprintf(`rdma_port_up{site="s",rack="r",host="h%d",device="d",port="1"}`, i)] = values
+		of := fmt.Sprintf(`{site="s",rack="r",host="h%d",device="d",port="1"}`, i)
+		all["rdma_port_up"+of], all["rdma_port_expected_up"+of] = values, "1x1600"
+	}
+	return all
+}
+
+// unused returns eight ports of a rack that are down and need not be up.
+func unused() map[string]string {
+	all := places(8, "0x60", 0)
+	for name := range all {
+		if strings.HasPrefix(name, "rdma_port_expected_up") {
+			all[name] = "0x60"
+		}
 	}
 	return all
 }
@@ -81,13 +90,6 @@ func cabled(sharing int) map[string]string {
 		all[`rdma_port_info{`+of+`,netdev=""}`] = "_x20 1x3"
 	}
 	return all
-}
-
-// slower returns a port with its rate, its best rate since the plugin started, and its state.
-func slower(rate, best, up string) map[string]string {
-	return map[string]string{
-		"rdma_port_rate_bytes_per_second" + ofPort: rate, "rdma_port_rate_best_bytes_per_second" + ofPort: best, "rdma_port_up" + ofPort: up,
-	}
 }
 
 // managers returns eight InfiniBand ports of a site, and the changes of the subnet manager that n of them saw.
@@ -108,28 +110,18 @@ func managers(n int, changes string) map[string]string {
 func twoRacks() map[string]string {
 	all := map[string]string{}
 	for i := range 8 {
-		all[fmt.Sprintf(`rdma_port_up{site="s",rack="r%d",host="h%d",device="d",port="1"}`, i%2, i)] = "1x20 0x30"
+		of := fmt.Sprintf(`{site="s",rack="r%d",host="h%d",device="d",port="1"}`, i%2, i)
+		all["rdma_port_up"+of], all["rdma_port_expected_up"+of] = "1x20 0x30", "1x50"
 	}
 	return all
 }
 
 func units() []unit {
-	up := "rdma_port_up" + ofPort
-	present := "rdma_device_present" + ofDevice
-	status := func(state, reason string) string {
-		return fmt.Sprintf(`rdma_device_status{host="h",device="d",worker_state=%q,reason=%q}`, state, reason)
-	}
 	p99 := "rdma_cq_probe_wake_p99_seconds" + ofProbe
 	uptime := func(instance string) string {
 		return fmt.Sprintf(`rdma_collector_uptime_seconds{host="h",plugin_instance=%q}`, instance)
 	}
 	return slices.Concat([]unit{
-		{"down", "RDMAPortDown", map[string]string{up: "1x20 0x30 1x20"}, []int{23, 50}, []int{20, 21, 53}},
-		{"down for a day", "RDMAPortDown", map[string]string{up: "1x20 0x1600"}, []int{1400}, []int{1470}},
-		{"down by design", "RDMAPortDown", map[string]string{`rdma_port_up{host="h",device="d",port="1",expected="down"}`: "1x20 0x30"},
-			nil, []int{23, 40}},
-		{"never up", "RDMAPortDown", map[string]string{up: "0x60"}, nil, []int{10, 30, 60}},
-		{"down for less than a minute", "RDMAPortDown", map[string]string{up: "1x20 0 1x20"}, nil, []int{21, 22, 23}},
 
 		{"eight of a rack", "RDMAPortsDownTogether", places(8, "1x20 0x30 1x20", 0), []int{23, 50}, []int{20, 53}},
 		{"eight of eight cables", "RDMAPortsDownTogether", cabled(1), []int{23, 40}, []int{20}},
@@ -138,13 +130,8 @@ func units() []unit {
 		{"eight of two racks", "RDMAPortsDownTogether", twoRacks(), nil, []int{23, 40}},
 		{"a tenth of a rack", "RDMAPortsDownTogether", places(8, "1x20 0x30", 72), nil, []int{23, 40}},
 		{"more than a tenth of a rack", "RDMAPortsDownTogether", places(8, "1x20 0x30", 71), []int{23, 40}, []int{20}},
-		{"eight that were never up", "RDMAPortsDownTogether", places(8, "0x60", 0), nil, []int{23, 40}},
-
-		{"came back slower", "RDMALinkSlow", slower("12.5e9x20 3.1e9x60", "12.5e9x80", "1x80"), []int{28, 70}, []int{20, 25}},
-		{"slower, over a restart", "RDMALinkSlow", slower("12.5e9x20 3.1e9x60", "12.5e9x20 3.1e9x60", "1x80"), []int{28, 70}, []int{20, 25}},
-		{"slower for three minutes", "RDMALinkSlow", slower("12.5e9x20 3.1e9x2 12.5e9x60", "12.5e9x80", "1x80"), nil, []int{22, 26, 30}},
-		{"always slow", "RDMALinkSlow", slower("3.1e9x80", "3.1e9x80", "1x80"), nil, []int{28, 70}},
-		{"slower, and down", "RDMALinkSlow", slower("12.5e9x20 3.1e9x60", "12.5e9x80", "1x20 0x60"), nil, []int{28, 70}},
+		{"eight that are not used", "RDMAPortsDownTogether", unused(), nil, []int{23, 40}},
+		{"eight for more than a day", "RDMAPortsDownTogether", places(8, "1x20 0x1580", 0), []int{1500}, []int{20}},
 
 		{"all ports of a site", "RDMASMUnstable", managers(8, "0x20 1 2 3x60"), []int{25, 45}, []int{20, 60}},
 		{"half of the ports", "RDMASMUnstable", managers(4, "0x20 1 2 3x60"), []int{25}, []int{20, 60}},
@@ -155,28 +142,6 @@ func units() []unit {
 		{"one of two hosts reports", "RDMANoReports", map[string]string{uptime("a"): "0+60x30 _x60", uptime("b"): "0+60x90"}, nil, []int{45, 80}},
 		{"a restart of all", "RDMANoReports", map[string]string{uptime(""): "0+60x30 _x3 0+60x30"}, nil, []int{34, 36, 38}},
 		{"nothing ever", "RDMANoReports", map[string]string{"up{}": "1x60"}, []int{10, 50}, []int{4}},
-
-		{"missing", "RDMADeviceMissing", map[string]string{present: "1x20 0x30 1x20"}, []int{23, 50}, []int{20, 21, 53}},
-		{"renamed", "RDMADeviceMissing", map[string]string{present: "1x20 0x30", status("stopped", "renamed"): "0x20 1x30"},
-			nil, []int{23, 40}},
-		{"given to vfio", "RDMADeviceMissing", map[string]string{present: "1x20 0x30", status("stopped", "reassigned"): "0x20 1x30"},
-			nil, []int{23, 40}},
-		{"borrowed by a pod", "RDMADeviceMissing", map[string]string{present: "1x50", status("stopped", "other_netns"): "0x20 1x30"},
-			nil, []int{23, 40}},
-		{"another device was renamed", "RDMADeviceMissing", map[string]string{
-			present: "1x20 0x30", `rdma_device_status{host="h",device="e",worker_state="stopped",reason="renamed"}`: "1x50",
-		}, []int{23}, []int{20}},
-		{"reset within a minute", "RDMADeviceMissing", map[string]string{present: "1x20 0 1x20"}, nil, []int{21, 22, 23}},
-
-		{"held by a worker that died", "RDMAUnackedEvents", map[string]string{"rdma_async_released_total" + ofPort: "0x20 1x60"},
-			[]int{25}, []int{20, 22, 55}},
-		{"unacknowledged for long", "RDMAUnackedEvents", map[string]string{"rdma_async_unacked" + ofPort: "0x20 1x20 0x20"},
-			[]int{28}, []int{23, 43}},
-		{"unacknowledged for a minute", "RDMAUnackedEvents", map[string]string{"rdma_async_unacked" + ofPort: "0x20 1x1 0x20"},
-			nil, []int{21, 22, 25, 28}},
-		{"all acknowledged", "RDMAUnackedEvents", map[string]string{
-			"rdma_async_unacked" + ofPort: "0x60", "rdma_async_released_total" + ofPort: "4x60",
-		}, nil, []int{10, 30}},
 
 		{"slow", "RDMAWakeSlow", map[string]string{p99: "0.0001x300 0.002x60 0.0001x60"}, []int{330}, []int{300, 305, 370}},
 		{"slow from the start", "RDMAWakeSlow", map[string]string{p99: "0.002x400"}, nil, []int{100, 330, 400}},
@@ -191,76 +156,10 @@ func units() []unit {
 			[]int{60}, []int{30}},
 		{"taken away a day ago", "RDMAPluginSilent", map[string]string{uptime(""): "0+60x30 _x1600"}, []int{1400}, []int{1500}},
 		{"a restart of the plugin", "RDMAPluginSilent", map[string]string{uptime(""): "0+60x30 _x2 0+60x30"}, nil, []int{33, 36, 45}},
-
-		{"refused", "RDMAWorkerDown", map[string]string{status("running", "ok"): "1x20 0x60", status("backing_off", "no_permission"): "0x20 1x30 0x20"},
-			[]int{24, 50}, []int{20, 22, 53}},
-		{"the reason changes", "RDMAWorkerDown", map[string]string{
-			status("backing_off", "crashed"): "1x21 0x60", status("backing_off", "no_library"): "0x21 1x60",
-		}, []int{21, 22, 23, 24}, nil},
-		{"crashed and running again", "RDMAWorkerDown", map[string]string{
-			status("running", "ok"): "1x20 0 1x40", status("backing_off", "crashed"): "0x20 1 0x40",
-		}, nil, []int{21, 22, 23}},
-		{"stopped, as the device is missing", "RDMAWorkerDown", map[string]string{status("stopped", "removed"): "1x60"}, nil, []int{10, 30}},
 	},
-		commandUnits(),
 		appUnits(),
 		fabricUnits(),
-		recorderUnits(),
-		grows("RDMAPortFlapping", "rdma_port_flaps_total"+ofPort, 3, 30),
-		grows("RDMALinkDisagrees", "rdma_port_missed_transitions_total"+ofPort, 1, 30),
-		grows("RDMAGIDMoved", "rdma_port_gid_moves_total"+ofPort, 1, 30),
-		grows("RDMADeviceFatal", "rdma_device_fatals_total"+ofDevice, 1, 30),
-		grows("RDMAProbeErrors", "rdma_cq_probe_errors_total"+ofProbe, 3, 15),
-		grows("RDMAPluginLate", `rdma_collector_skipped_intervals_total{host="h"}`, 3, 30),
-		grows("RDMALostEvents", "rdma_cq_probe_lost_events_total"+ofProbe, 3, 15),
-		grows("RDMALostCompletions", "rdma_cq_probe_lost_completions_total"+ofProbe, 3, 15),
-		grows("RDMAWorkerRestarts", "rdma_device_crashes_total"+ofDevice, 3, 30),
 	)
-}
-
-// recorderUnits are the cases of the alert about two counters of the recorder.
-func recorderUnits() []unit {
-	errors, lost := `rdma_collector_record_errors_total{host="h"}`, `rdma_collector_record_lost_total{host="h"}`
-	return slices.Concat(
-		grows("RDMARecorderFailing", errors, 1, 30),
-		grows("RDMARecorderFailing", lost, 1, 30),
-		[]unit{
-			{"a full disk, and what it costs", "RDMARecorderFailing", map[string]string{errors: "0x20 1 2 3x60", lost: "0x20 0 0 400x60"},
-				[]int{22, 45}, []int{20, 56}},
-			{"lost after the errors were over", "RDMARecorderFailing", map[string]string{errors: "0x20 1x90", lost: "0x45 9x90"},
-				[]int{30, 50, 55, 70}, []int{20, 80}},
-			{"failures of long ago", "RDMARecorderFailing", map[string]string{errors: "7x90", lost: "400x90"}, nil, []int{10, 40, 60}},
-			{"records without a failure", "RDMARecorderFailing", map[string]string{
-				`rdma_collector_recorded_total{host="h"}`: "0+100x90", errors: "0x90", lost: "0x90",
-			}, nil, []int{10, 40, 60}},
-			{"nothing is recorded", "RDMARecorderFailing", map[string]string{`rdma_collector_uptime_seconds{host="h"}`: "0+60x90"}, nil, []int{10, 40, 60}},
-		},
-	)
-}
-
-// commandUnits are the cases of the alerts about calls that the firmware has to answer. The series has another call that is
-// well.
-func commandUnits() []unit {
-	of := func(call string) string { return fmt.Sprintf(`{host="h",device="d",port="1",call=%q}`, call) }
-	series := func(stuck, took string) map[string]string {
-		return map[string]string{
-			"rdma_command_stuck" + of("hw_counters"): stuck, "rdma_command_took_p99_seconds" + of("hw_counters"): took,
-			"rdma_command_stuck" + of("query_port"): "0x90", "rdma_command_took_p99_seconds" + of("query_port"): "45e-6x90",
-		}
-	}
-	return []unit{
-		{"stuck", "RDMACommandStuck", series("0x20 1x30 0x20", "45e-6x90"), []int{22, 50}, []int{20, 21, 53}},
-		{"stuck before any call has ended", "RDMACommandStuck", series("1x60", "_x60"), []int{2, 40}, nil},
-		{"stuck for less than half a minute", "RDMACommandStuck", series("0x20 1 0x20", "45e-6x90"), nil, []int{21, 22, 23}},
-		{"stuck until the device is gone", "RDMACommandStuck", series("0x20 1x10 _x30", "45e-6x90"), []int{25}, []int{20, 38}},
-		{"answered late", "RDMACommandStuck", series("0x90", "45e-6x20 2x60"), nil, []int{23, 40, 60}},
-
-		{"slow", "RDMACommandSlow", series("0x90", "45e-6x20 2x30 45e-6x30"), []int{32, 50}, []int{20, 25, 30, 53}},
-		{"slow for eight minutes", "RDMACommandSlow", series("0x90", "45e-6x20 2x7 45e-6x30"), nil, []int{25, 29, 31, 35}},
-		{"a second and no more", "RDMACommandSlow", series("0x90", "45e-6x20 1x60"), nil, []int{32, 50}},
-		{"slow, and stuck", "RDMACommandSlow", series("0x20 1x60", "45e-6x20 60x60"), nil, []int{32, 50}},
-		{"slow, and then stuck", "RDMACommandSlow", series("0x40 1x40", "45e-6x20 60x60"), []int{35}, []int{43, 60}},
-	}
 }
 
 // appUnits are the cases of the alerts about applications.
@@ -299,24 +198,6 @@ func appUnits() []unit {
 				errors("a", "comm_est"): "_x5 0+40x90", errors("a", "qp_last_wqe_reached"): "_x20 4x90", ofHost: "0x90",
 			}, nil, []int{10, 22, 60}},
 			{"a host without the option", "RDMAAppErrors", map[string]string{`rdma_host_ports_down{host="h"}`: "0x90"}, nil, []int{10, 60}},
-
-			{"unread for two minutes", "RDMAAppErrorsUnread", map[string]string{unread: "0x20 2x20 0x20"}, []int{24, 40}, []int{20, 22, 43}},
-			{"read within two minutes", "RDMAAppErrorsUnread", map[string]string{unread: "0x20 2 0x40"}, nil, []int{21, 22, 23, 24}},
-			{"the process ends", "RDMAAppErrorsUnread", map[string]string{unread: "0x20 2x20 _x30"}, []int{24, 40}, []int{50}},
-			{"unread, and no errors", "RDMAAppErrorsUnread", map[string]string{
-				unread: "0x90", `rdma_app_async_unread{host="h",device="d",app="a"}`: "40x90",
-			}, nil, []int{10, 60}},
-
-			{"hangs", "RDMAAppDestroyHangs", map[string]string{threads: "_x20 1x20 0x20"}, []int{22, 40}, []int{19, 43}},
-			{"the plugin ends while it hangs", "RDMAAppDestroyHangs", map[string]string{threads: "_x20 1x20 _x30"}, []int{22, 40}, []int{19, 50}},
-			{"it is over", "RDMAAppDestroyHangs", map[string]string{threads: "0x60"}, nil, []int{10, 30}},
-			{"no hang", "RDMAAppDestroyHangs", map[string]string{`rdma_host_app_hangs{host="h"}`: "0x60"}, nil, []int{10, 30}},
-
-			{"blind", "RDMATracerBlind", map[string]string{attached: "1x20 0x40 1x20"}, []int{33, 60}, []int{20, 25, 30, 64}},
-			{"blind for eight minutes", "RDMATracerBlind", map[string]string{attached: "1x20 0x8 1x20"}, nil, []int{25, 29, 31, 35}},
-			{"never attached", "RDMATracerBlind", map[string]string{attached: "0x90"}, nil, []int{15, 60}},
-			{"blind for a day", "RDMATracerBlind", map[string]string{attached: "1x20 0x1600"}, []int{1400}, []int{1470}},
-			{"taken out of the configuration", "RDMATracerBlind", map[string]string{attached: "1x20 _x60"}, nil, []int{25, 40}},
 		},
 	)
 }
@@ -357,18 +238,6 @@ func writeTests(t *testing.T, interval string, tests ...prom.UnitTest) string {
 	return path
 }
 
-// The plugin restarts while the link is slow. Prometheus knows the best rate of seven days, and not that of eight.
-func TestALinkIsSlowerThanItWasWithinSevenDays(t *testing.T) {
-	u := unit{
-		alert: "RDMALinkSlow", series: slower("12.5e9x20 3.1e9x2100", "3.1e9x2120", "1x2120"),
-		fires: []int{23 * 5, 2000 * 5}, quiet: []int{20 * 5, 2045 * 5},
-	}
-	test := u.test()
-	test.Interval = "5m"
-	out, err := promtool(t, "test", "rules", writeTests(t, "5m", test))
-	require.NoError(t, err, out)
-}
-
 // The scrapes are 15 s apart, and no event comes in the scrape that two evaluations share.
 func TestPanelsOfAFleetReadWhatIsRecorded(t *testing.T) {
 	events := func(port int, values string) prom.UnitSeries {
@@ -400,8 +269,14 @@ func TestEachRuleFiresAndClearsAndStaysQuiet(t *testing.T) {
 	for _, u := range units() {
 		cases[u.alert]++
 	}
+	hosts := map[string]bool{} // what a host is judged by has its cases in tests/alerts
+	for _, c := range alerts.Cases() {
+		hosts[strings.ToLower("RDMA"+strings.ReplaceAll(c.Alert, "-", ""))] = true
+	}
 	for _, name := range alertNames(t) {
-		require.GreaterOrEqual(t, cases[name], 4, name)
+		if !hosts[strings.ToLower(name)] {
+			require.GreaterOrEqual(t, cases[name], 4, name)
+		}
 		delete(cases, name)
 	}
 	require.Empty(t, cases, "cases of alerts that are not there")
