@@ -61,7 +61,7 @@ func TestProblemIsReportedWithItsFix(t *testing.T) {
 	}{
 		{
 			"no device", tree{class: "", "sys/class/infiniband_verbs": "", "sys/bus": ""}, nil,
-			Result{"kernel_modules", "", Warn, "this host has no RDMA device", "rdma link add rxe0 type rxe netdev eth0"},
+			Result{"kernel_modules", "", Warn, "this host has no RDMA device", "lspci -nn"},
 		},
 		{
 			"a card whose RDMA part is not loaded", tree{class: "", "sys/module/mlx5_ib": ""}, nil,
@@ -153,8 +153,8 @@ func TestProblemIsReportedWithItsFix(t *testing.T) {
 			Result{"ports", "mlx5_0 port 1", Warn, "down (Disabled): its network device eth0 is down", "sudo ip link set dev eth0 up"},
 		},
 		{
-			"firmware that refuses queries", tree{port1 + "/state": "-> /proc/self/mem"}, nil, // its first page answers EIO
-			Result{"ports", "mlx5_0 port 1", Warn, "refuses state (EIO), as that of a restricted function", edit},
+			"firmware that refuses queries", tree{port1 + "/state": "-> /sys/class/net/lo/speed"}, nil, // it has none, and answers EINVAL
+			Result{"ports", "mlx5_0 port 1", Warn, "refuses state (EINVAL), as that of a restricted function", edit},
 		},
 		{
 			"firmware that refuses queries of a port", nil, func(_ *System, w *fakeWorker) {
@@ -163,7 +163,7 @@ func TestProblemIsReportedWithItsFix(t *testing.T) {
 			Result{"probes", "mlx5_0 port 1", Warn, "refuses ibv_query_port (EINVAL), as that of a restricted function", "sudoedit"},
 		},
 		{
-			"firmware that refuses counters", tree{port1 + "/counters/link_downed": "-> /proc/self/mem"}, nil,
+			"firmware that refuses counters", tree{port1 + "/counters/link_downed": "-> /sys/class/net/lo/speed"}, nil,
 			Result{"ports", "mlx5_0 port 1", Warn, "add mlx5_0 to devices_exclude", "sudoedit"},
 		},
 		{

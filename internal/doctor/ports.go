@@ -59,13 +59,13 @@ func (x *examination) checkPort(d *device, port int) Result {
 	x.Sysfs.Port(d.Name, port, &attr)
 	netdev := x.netdev(d.Name, attr.NetDev)
 	if file, err := x.refusedRead(d, port); err != nil {
-		r.Status, r.Text, r.Fix = x.restricted(d, file, verbs.CommandStatus(err))
+		r.Status, r.Text, r.Fix = x.unanswered(d, file, verbs.CommandStatus(err))
 		return r
 	}
 	switch {
 	case state == "ACTIVE":
 		r.Text = fmt.Sprintf("active, %g Gb/s (%s), %s", attr.RateGbps, attr.Width, x.link(d.Name, port, netdev))
-	case x.plugin.ExpectedDown != nil && x.plugin.ExpectedDown(d.Name, port):
+	case x.expectsDown(d, port):
 		r.Text = fmt.Sprintf("%s (%s), as expected_down says", strings.ToLower(state), phys)
 	case state == "INIT" || state == "ARMED":
 		r.Status = Warn
@@ -78,8 +78,18 @@ func (x *examination) checkPort(d *device, port int) Result {
 	return r
 }
 
-// restricted returns the result for a device whose firmware refuses a read.
-func (x *examination) restricted(d *device, read, errno string) (s Status, text, fix string) {
+// expectsDown reports whether the configuration says that a port may be down.
+func (x *examination) expectsDown(d *device, port int) bool {
+	return x.plugin.ExpectedDown != nil && x.plugin.ExpectedDown(d.Name, port)
+}
+
+// unanswered returns the result for a device that ends a read with an errno that refusals have. Drivers also answer EIO for a
+// device that has failed and may recover, which is not one to leave out.
+func (x *examination) unanswered(d *device, read, errno string) (s Status, text, fix string) {
+	if errno == "EIO" {
+		return Warn, fmt.Sprintf("%s ends with EIO: the device has failed and may recover, or its firmware refuses the read; the kernel log "+
+			"says which", read), "dmesg | grep " + d.kernelLogWord()
+	}
 	return Warn, fmt.Sprintf("its firmware refuses %s (%s), as that of a restricted function, and each refusal may be a line of the "+
 			"kernel log; add %s to devices_exclude to leave the device alone", read, errno, d.Name), "sudoedit " +
 			cmp.Or(x.Config, "/etc/telegraf/rdma_events.conf")

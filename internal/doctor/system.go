@@ -94,6 +94,7 @@ type PluginConfig struct {
 	TracerPath   string                             // "" means the default
 	Records      string                             // recorder.directory
 	Watches      func(device string) bool           // nil means all devices; VirtualFunctions leaves out some of them
+	WatchesPort  func(device string, port int) bool // of a device that is watched; nil means all ports
 	ExpectedDown func(device string, port int) bool // nil means no port
 	// VirtualFunctions is which virtual and scalable functions are watched.
 	VirtualFunctions verbs.VirtualFunctions
