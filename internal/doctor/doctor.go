@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"rdma_events/internal/advice"
 	"rdma_events/internal/hotplug"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
@@ -109,7 +110,7 @@ func (x *examination) findDevices() {
 		}
 		if text := x.releasedUntil(name); text != "" {
 			x.released = append(x.released, Result{Check: releasedCheck, Subject: name, Status: Skipped,
-				Text: text + ": it is not opened; `rdma-events resume` ends that"})
+				Text: fmt.Sprintf("%s: it is not opened; `%s` ends that", text, advice.ResumeDevices.Line())})
 			continue
 		}
 		x.devices = append(x.devices, device{DeviceAttr: x.Sysfs.Device(name), ports: x.watchedPorts(name)})

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"rdma_events/internal/advice"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 )
@@ -55,15 +56,15 @@ func (x *examination) notOpened(d *device) Result {
 	case node.Status == Fail: // whatever the library makes of that
 		r.Fix = node.Fix
 	case t.Reason == status.ReasonNoPermission:
-		r.Fix = x.asRoot("chmod 0666 /dev/infiniband/%s", d.node)
+		r.Fix = x.line(advice.OpenNode, "/dev/infiniband/"+d.node)
 	case t.Reason == status.ReasonExcludedNetns:
-		r.Fix = x.asRoot("rdma system set netns shared")
+		r.Fix = x.line(advice.ShowNamespaces)
 	case t.Reason == status.ReasonLimit:
 		r.Fix = x.raise("LimitMEMLOCK=8M")
 	case t.Reason == status.ReasonUnsupported, t.Reason == status.ReasonNoLibrary:
 		r.Fix = x.install()
 	default:
-		r.Fix = x.asRoot("dmesg | tail")
+		r.Fix = x.line(advice.ShowKernelLog)
 	}
 	if r.Text == "" {
 		r.Text = fmt.Sprintf("the worker did not answer within %v", TryLimit)
@@ -79,7 +80,8 @@ func (x *examination) checkProbe(d *device, port int) Result {
 	var works, fails []string
 	lost := false
 	if query := d.trials[0].Ports[port].Query; verbs.IsRefusalStatus(query) {
-		r.Status, r.Text, r.Fix = x.unanswered(d, "ibv_query_port", query)
+		r.Status = Warn
+		r.Text, r.Fix = x.unanswered(d, "ibv_query_port", query)
 		return r
 	}
 	for _, t := range d.trials {
@@ -96,7 +98,7 @@ func (x *examination) checkProbe(d *device, port int) Result {
 	r.Text = strings.Join(slices.Concat(works, fails), "; ")
 	switch {
 	case lost:
-		r.Status, r.Fix = Fail, "grep -e "+d.interrupts()+" /proc/interrupts"
+		r.Status, r.Fix = Fail, x.line(advice.ShowInterrupts, d.interrupts())
 		r.Text += "; completions come and their events do not: look at interrupts"
 	case len(works) > 0:
 	case x.portState(d.Name, port) != "ACTIVE" && x.expectsDown(d, port):
@@ -107,7 +109,7 @@ func (x *examination) checkProbe(d *device, port int) Result {
 	case d.Transport != "iwarp" && x.lacksGIDs(d, port) && x.Sysfs.Addresses(d.Name, port).GIDs == 0:
 		r.Status, r.Text = Skipped, "no probe without a GID: "+r.Text
 	default:
-		r.Status, r.Fix = Fail, x.asRoot("dmesg | tail")
+		r.Status, r.Fix = Fail, x.line(advice.ShowKernelLog)
 		r.Text = "none works: " + r.Text
 	}
 	return r
