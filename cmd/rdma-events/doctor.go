@@ -127,6 +127,7 @@ func patient(config string) (*doctor.System, error) {
 		}
 		p := doctor.PluginConfig{
 			Simulated: c.Simulated(), WorkerPath: c.WorkerPath, Records: c.Recorder.Directory, ExpectedDown: c.ExpectsDown,
+			WatchesPort:      c.WatchesPort,
 			VirtualFunctions: c.Functions(), Vectors: c.Probe.CountVectors, Events: c.Applications.Events, TracerPath: c.Applications.TracerPath,
 		}
 		p.Fabric = fabricOf(&c)

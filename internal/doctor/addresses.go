@@ -5,6 +5,8 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+
+	"rdma_events/internal/advice"
 )
 
 // checkAddresses checks that each active port has the addresses that a probe needs.
@@ -34,11 +36,11 @@ func (x *examination) checkAddress(d *device, port int) Result {
 		r.Status, r.Fix = Warn, x.showRoCE(d)
 		r.Text = fmt.Sprintf("no usable GID, although the port is active and %s has an address: is RoCE switched off?", x.netdevOr(d.Name, "its network device"))
 	case a.GIDs == 0:
-		r.Status, r.Text, r.Fix = Warn, "no usable GID, although the port is active", x.asRoot("dmesg | tail")
+		r.Status, r.Text, r.Fix = Warn, "no usable GID, although the port is active", x.line(advice.ShowKernelLog)
 	case isIB && a.PKeys > 0 && !a.FullMember:
 		r.Status = Warn
 		r.Text = "its P_Keys are all of limited membership, and a limited member cannot reach itself; whoever runs the fabric can make it a full member"
-		r.Fix = "grep . /" + path.Join(x.portDir(d.Name, port), "pkeys/*")
+		r.Fix = x.line(advice.ShowPKeys, "/"+x.portDir(d.Name, port))
 	default:
 		r.Text = fmt.Sprintf("%d GIDs, probes use index %d (%s); P_Key index %d", a.GIDs, a.GIDIndex, a.GID, a.PKeyIndex)
 	}
@@ -62,11 +64,11 @@ func (x *examination) bondOf(netdev string) string {
 }
 
 // showRoCE returns the command that shows why a device has no GIDs. It changes nothing.
-func (x *examination) showRoCE(d *device) string {
+func (x *examination) showRoCE(d *device) advice.Line {
 	if d.PCIAddress == "" || !strings.HasPrefix(d.Driver, "mlx5") {
-		return x.asRoot("dmesg | tail")
+		return x.line(advice.ShowKernelLog)
 	}
-	return x.asRoot("devlink dev param show pci/%s name enable_roce", d.PCIAddress)
+	return x.line(advice.ShowRoCE, d.PCIAddress)
 }
 
 func (x *examination) netdevOr(device, other string) string {

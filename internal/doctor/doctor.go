@@ -2,9 +2,11 @@ package doctor
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 
+	"rdma_events/internal/advice"
 	"rdma_events/internal/hotplug"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
@@ -36,6 +38,7 @@ type examination struct {
 	telegraf []Result // from reading the configuration
 	devices  []device // the devices that the plugin would watch
 	excluded []string // devices that the plugin would not watch because of their names
+	others   []string // ports of watched devices that the plugin would not watch, as "mlx5_0:2"
 	skipped  int      // functions that it would not watch because of virtual_functions
 	released []Result // about the devices that it would watch, and that are released: nothing touches them
 
@@ -107,14 +110,28 @@ func (x *examination) findDevices() {
 		}
 		if text := x.releasedUntil(name); text != "" {
 			x.released = append(x.released, Result{Check: releasedCheck, Subject: name, Status: Skipped,
-				Text: text + ": it is not opened; `rdma-events resume` ends that"})
+				Text: fmt.Sprintf("%s: it is not opened; `%s` ends that", text, advice.ResumeDevices.Line())})
 			continue
 		}
-		x.devices = append(x.devices, device{
-			DeviceAttr: x.Sysfs.Device(name), ports: x.portsOf(name),
-		})
+		x.devices = append(x.devices, device{DeviceAttr: x.Sysfs.Device(name), ports: x.watchedPorts(name)})
 	}
 	x.findNodes()
+}
+
+// watchedPorts returns the ports of a device that the plugin would watch, and records the others.
+func (x *examination) watchedPorts(device string) (watched []int) {
+	for _, port := range x.portsOf(device) {
+		if x.watchesPort(device, port) {
+			watched = append(watched, port)
+			continue
+		}
+		x.others = append(x.others, fmt.Sprintf("%s:%d", device, port))
+	}
+	return watched
+}
+
+func (x *examination) watchesPort(device string, port int) bool {
+	return x.plugin.WatchesPort == nil || x.plugin.WatchesPort(device, port)
 }
 
 // findNodes records the nodes that the devices have now, and why the others have none.

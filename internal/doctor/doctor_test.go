@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/advice"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 )
@@ -57,126 +58,126 @@ func TestProblemIsReportedWithItsFix(t *testing.T) {
 		name   string
 		files  tree
 		change func(*System, *fakeWorker)
-		want   Result // Text and Fix are parts of the reported ones
+		want   finding // Text and Fix are parts of the reported ones
 	}{
 		{
 			"no device", tree{class: "", "sys/class/infiniband_verbs": "", "sys/bus": ""}, nil,
-			Result{"kernel_modules", "", Warn, "this host has no RDMA device", "rdma link add rxe0 type rxe netdev eth0"},
+			finding{"kernel_modules", "", Warn, "this host has no RDMA device", "lspci -nn"},
 		},
 		{
 			"a card whose RDMA part is not loaded", tree{class: "", "sys/module/mlx5_ib": ""}, nil,
-			Result{"kernel_modules", "", Warn, "mlx5_ib, which makes RDMA devices of them, is not loaded", "sudo modprobe mlx5_ib"},
+			finding{"kernel_modules", "", Warn, "mlx5_ib, which makes RDMA devices of them, is not loaded", "sudo modprobe mlx5_ib"},
 		},
 		{
 			"a card without a driver", tree{
 				"sys/bus/pci/devices/0000:5e:00.0/class": "0x020000\n", "sys/bus/pci/devices/0000:5e:00.0/vendor": "0x15b3\n",
 				"sys/bus/pci/devices/0000:5e:00.0/device": "0x1021\n", "sys/bus/pci/devices/0000:5e:00.0/modalias": "pci:v000015B3d00001021\n",
 			}, nil,
-			Result{"kernel_modules", "0000:5e:00.0", Warn, "this network card (15b3:1021) has no driver", "sudo modprobe pci:v000015B3d00001021"},
+			finding{"kernel_modules", "0000:5e:00.0", Warn, "this network card (15b3:1021) has no driver", "sudo modprobe pci:v000015B3d00001021"},
 		},
 		{
 			"no ib_uverbs", tree{"sys/class/infiniband_verbs": ""}, nil,
-			Result{"kernel_modules", "", Fail, "ib_uverbs is not loaded", "sudo modprobe ib_uverbs"},
+			finding{"kernel_modules", "", Fail, "ib_uverbs is not loaded", "sudo modprobe ib_uverbs"},
 		},
 		{
 			"no node", tree{"sys/class/infiniband_verbs/uverbs0": ""}, nil,
-			Result{"device_nodes", "mlx5_0", Fail, "it has no uverbs node", "sudo sh -c \"dmesg | tail\""},
+			finding{"device_nodes", "mlx5_0", Fail, "it has no uverbs node", "sudo sh -c \"dmesg | tail\""},
 		},
 		{
 			"a node of another user", nil, nodeError(unix.EACCES),
-			Result{"device_nodes", "mlx5_0", Fail, "user 998 may not read and write /dev/infiniband/uverbs0", "sudo chmod 0666 /dev/infiniband/uverbs0"},
+			finding{"device_nodes", "mlx5_0", Fail, "user 998 may not read and write /dev/infiniband/uverbs0", "sudo chmod 0666 /dev/infiniband/uverbs0"},
 		},
 		{
 			"no node file", nil, nodeError(unix.ENOENT),
-			Result{"device_nodes", "mlx5_0", Fail, "/dev/infiniband/uverbs0 is missing", "mknod -m 0666 /dev/infiniband/uverbs0 c 231 192"},
+			finding{"device_nodes", "mlx5_0", Fail, "/dev/infiniband/uverbs0 is missing", "mknod -m 0666 /dev/infiniband/uverbs0 c 231 192"},
 		},
 		{
 			"no node file in a container", tree{".dockerenv": "\n"}, nodeError(unix.ENOENT),
-			Result{"device_nodes", "mlx5_0", Fail, "is missing", "docker run --device /dev/infiniband IMAGE"},
+			finding{"device_nodes", "mlx5_0", Fail, "is missing", "docker run --device /dev/infiniband IMAGE"},
 		},
 		{
 			"a device cgroup that refuses", tree{"run/systemd/container": "docker\n"}, nodeError(unix.EPERM),
-			Result{"device_nodes", "mlx5_0", Fail, "refused by the kernel", "--device-cgroup-rule 'c 231:* rw'"},
+			finding{"device_nodes", "mlx5_0", Fail, "refused by the kernel", "--device-cgroup-rule 'c 231:* rw'"},
 		},
 		{
 			"a driver that answers nonsense", nil, nodeError(unix.EIO),
-			Result{"device_nodes", "mlx5_0", Fail, "input/output error", "sudo sh -c \"dmesg | tail\""},
+			finding{"device_nodes", "mlx5_0", Fail, "input/output error", "sudo sh -c \"dmesg | tail\""},
 		},
 		{
 			"no library", nil, func(_ *System, w *fakeWorker) { w.libraryErr = errors.New("libibverbs is not usable: no such file") },
-			Result{"libibverbs", "", Fail, "no such file", "sudo apt-get install -y libibverbs1 ibverbs-providers"},
+			finding{"libibverbs", "", Fail, "no such file", "sudo apt-get install libibverbs1 ibverbs-providers"},
 		},
 		{
 			"no library on Red Hat", tree{"etc/os-release": "ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n"},
 			func(_ *System, w *fakeWorker) { w.libraryErr = errors.New("no such file") },
-			Result{"libibverbs", "", Fail, "no such file", "sudo dnf install -y libibverbs"},
+			finding{"libibverbs", "", Fail, "no such file", "sudo dnf install libibverbs"},
 		},
 		{
 			"an old library", tree{"usr/lib/libibverbs.so.1": "-> libibverbs.so.1.5.22.1"}, nil,
-			Result{"libibverbs", "", Warn, "version 22.1 (/usr/lib/libibverbs.so.1), older than 28", "apt-get install"},
+			finding{"libibverbs", "", Warn, "version 22.1 (/usr/lib/libibverbs.so.1), older than 28", "apt-get install"},
 		},
 		{
 			"no providers", tree{libs: ""}, nil,
-			Result{"providers", "", Fail, "no provider library is installed", "ibverbs-providers"},
+			finding{"providers", "", Fail, "no provider library is installed", "ibverbs-providers"},
 		},
 		{
 			"not the right provider", tree{libs + "/libmlx5-rdmav34.so": ""}, noTrial(status.ReasonUnsupported, "libibverbs lists 0 devices"),
-			Result{"providers", "mlx5_0", Fail, "mlx5_core needs the provider library of mlx5", "ibverbs-providers"},
+			finding{"providers", "mlx5_0", Fail, "mlx5_core needs the provider library of mlx5", "ibverbs-providers"},
 		},
 		{
 			"a provider that is newer than the library", tree{"sys/devices/0000:3b:00.0/driver": "-> ../../bus/pci/drivers/ionic"},
 			noTrial(status.ReasonUnsupported, "libibverbs lists 0 devices"),
-			Result{"providers", "mlx5_0", Fail, "ionic, which rdma-core has from release 61 on, and here is 44.0", "ibverbs-providers"},
+			finding{"providers", "mlx5_0", Fail, "ionic, which rdma-core has from release 61 on, and here is 44.0", "ibverbs-providers"},
 		},
 		{
 			"too little lockable memory", nil, func(s *System, _ *fakeWorker) { s.LockedMemory = 32 << 10 },
-			Result{"locked_memory", "", Fail, "the limit is 32 KiB, and hardware pins up to 64 KiB", memlock},
+			finding{"locked_memory", "", Fail, "the limit is 32 KiB, and hardware pins up to 64 KiB", memlock},
 		},
 		{
 			"no device in this network namespace", tree{"sys/module/ib_core/parameters/netns_mode": "N\n", "sys/class/infiniband": ""}, nil,
-			Result{"network_namespace", "", Warn, "exclusive: mlx5_0 cannot be watched", "sudo rdma system set netns shared"},
+			finding{"network_namespace", "", Warn, "exclusive: mlx5_0 cannot be watched", "sudo ip -all netns exec rdma dev"},
 		},
 		{
 			"few files", nil, func(s *System, _ *fakeWorker) { s.OpenFiles = 64 },
-			Result{"container_limits", "", Fail, "64 files may be open, and 1 devices need 76", "LimitNOFILE=4096"},
+			finding{"container_limits", "", Fail, "64 files may be open, and 1 devices need 76", "LimitNOFILE=4096"},
 		},
 		{
 			"a user namespace", tree{"proc/self/uid_map": "0 100000 65536\n"}, nil,
-			Result{"container_limits", "", Warn, "in a user namespace", "--userns=host"},
+			finding{"container_limits", "", Warn, "in a user namespace", "--userns=host"},
 		},
 		{
 			"a full rdma cgroup", tree{cgroup + "/rdma.max": "mlx5_0 hca_handle=1 hca_object=2000\n"}, nil,
-			Result{"container_limits", "mlx5_0", Fail, "allows 1 hca_handle, of which 1 are taken", "echo 'mlx5_0 hca_handle=max' >/" + cgroup + "/rdma.max"},
+			finding{"container_limits", "mlx5_0", Fail, "allows 1 hca_handle, of which 1 are taken", "echo 'mlx5_0 hca_handle=max' >/" + cgroup + "/rdma.max"},
 		},
 		{
 			"a disabled port", tree{port1 + "/state": "1: DOWN\n", port1 + "/phys_state": "3: Disabled\n"}, nil,
-			Result{"ports", "mlx5_0 port 1", Warn, "down (Disabled): its network device eth0 is down", "sudo ip link set dev eth0 up"},
+			finding{"ports", "mlx5_0 port 1", Warn, "down (Disabled): its network device eth0 is down", "sudo ip link set dev eth0 up"},
 		},
 		{
-			"firmware that refuses queries", tree{port1 + "/state": "-> /proc/self/mem"}, nil, // its first page answers EIO
-			Result{"ports", "mlx5_0 port 1", Warn, "refuses state (EIO), as that of a restricted function", edit},
+			"firmware that refuses queries", tree{port1 + "/state": "-> /sys/class/net/lo/speed"}, nil, // it has none, and answers EINVAL
+			finding{"ports", "mlx5_0 port 1", Warn, "refuses state (EINVAL), as that of a restricted function", edit},
 		},
 		{
 			"firmware that refuses queries of a port", nil, func(_ *System, w *fakeWorker) {
 				w.trials = map[verbs.Method]Trial{verbs.MethodRCWrite: opened(PortTrial{Query: "EINVAL", Refused: "invalid argument"})}
 			},
-			Result{"probes", "mlx5_0 port 1", Warn, "refuses ibv_query_port (EINVAL), as that of a restricted function", "sudoedit"},
+			finding{"probes", "mlx5_0 port 1", Warn, "refuses ibv_query_port (EINVAL), as that of a restricted function", "sudoedit"},
 		},
 		{
-			"firmware that refuses counters", tree{port1 + "/counters/link_downed": "-> /proc/self/mem"}, nil,
-			Result{"ports", "mlx5_0 port 1", Warn, "add mlx5_0 to devices_exclude", "sudoedit"},
+			"firmware that refuses counters", tree{port1 + "/counters/link_downed": "-> /sys/class/net/lo/speed"}, nil,
+			finding{"ports", "mlx5_0 port 1", Warn, "add mlx5_0 to devices_exclude", "sudoedit"},
 		},
 		{
 			"a port without a cable", tree{port1 + "/state": "1: DOWN\n", port1 + "/phys_state": "2: Polling\n", port1 + "/gid_attrs": ""}, nil,
-			Result{"ports", "mlx5_0 port 1", Warn, "look at cable", "sudo ethtool eth0"},
+			finding{"ports", "mlx5_0 port 1", Warn, "look at cable", "sudo ethtool eth0"},
 		},
 		{
 			"a fabric without a manager", tree{port1 + "/state": "2: INIT\n", port1 + "/link_layer": "InfiniBand\n"}, nil,
-			Result{"ports", "mlx5_0 port 1", Warn, "the fabric's subnet manager has not brought the port up", "sudo sminfo -C mlx5_0 -P 1"},
+			finding{"ports", "mlx5_0 port 1", Warn, "the fabric's subnet manager has not brought the port up", "sudo sminfo -C mlx5_0 -P 1"},
 		},
 		{
 			"no GID of an address", tree{port1 + "/gids": ""}, func(s *System, _ *fakeWorker) { s.Addressed = func(n string) bool { return n == "eth0" } },
-			Result{
+			finding{
 				"addresses", "mlx5_0 port 1", Warn, "no usable GID, although the port is active and eth0 has an address",
 				"sudo devlink dev param show pci/0000:3b:00.0 name enable_roce",
 			},
@@ -184,78 +185,78 @@ func TestProblemIsReportedWithItsFix(t *testing.T) {
 		{
 			"no GID of the driver's making", tree{port1 + "/gids": "", "sys/devices/0000:3b:00.0/driver": "-> ../../bus/pci/drivers/ice"},
 			func(s *System, _ *fakeWorker) { s.Addressed = func(string) bool { return true } },
-			Result{"addresses", "mlx5_0 port 1", Warn, "no usable GID", "dmesg"},
+			finding{"addresses", "mlx5_0 port 1", Warn, "no usable GID", "dmesg"},
 		},
 		{
 			"no GID on InfiniBand", tree{port1 + "/gids": "", port1 + "/link_layer": "InfiniBand\n"}, nil,
-			Result{"addresses", "mlx5_0 port 1", Warn, "no usable GID, although the port is active", "dmesg"},
+			finding{"addresses", "mlx5_0 port 1", Warn, "no usable GID, although the port is active", "dmesg"},
 		},
 		{
 			"limited membership", tree{port1 + "/link_layer": "InfiniBand\n", port1 + "/pkeys/0": "0x7fff\n"}, nil,
-			Result{"addresses", "mlx5_0 port 1", Warn, "limited membership", "grep . /" + port1 + "/pkeys/*"},
+			finding{"addresses", "mlx5_0 port 1", Warn, "limited membership", "grep . /" + port1 + "/pkeys/*"},
 		},
 		{
 			"a lost interrupt", nil, func(_ *System, w *fakeWorker) {
 				lost := PortTrial{Rounds: []verbs.Round{{Outcome: verbs.OutcomeLostEvent, Status: "timeout"}}}
 				w.trials = map[verbs.Method]Trial{verbs.MethodRCWrite: opened(lost)}
 			},
-			Result{"probes", "mlx5_0 port 1", Fail, "rc_write ends as lost_event timeout", "grep -e 0000:3b:00.0 /proc/interrupts"},
+			finding{"probes", "mlx5_0 port 1", Fail, "rc_write ends as lost_event timeout", "grep -e 0000:3b:00.0 /proc/interrupts"},
 		},
 		{
 			"no method on an active port", nil, func(_ *System, w *fakeWorker) {
 				w.trials = map[verbs.Method]Trial{verbs.MethodRCWrite: opened(PortTrial{Refused: "no queue pair"})}
 			},
-			Result{"probes", "mlx5_0 port 1", Fail, "none works: rc_write cannot: no queue pair", "dmesg"},
+			finding{"probes", "mlx5_0 port 1", Fail, "none works: rc_write cannot: no queue pair", "dmesg"},
 		},
 		{
 			"no method on a port that is down", tree{port1 + "/state": "1: DOWN\n", port1 + "/phys_state": "3: Disabled\n"},
 			func(_ *System, w *fakeWorker) {
 				w.trials = map[verbs.Method]Trial{verbs.MethodRCWrite: opened(PortTrial{Refused: "on a port that is down"})}
 			},
-			Result{"probes", "mlx5_0 port 1", Warn, "none works while the port is not active", "ip link set dev eth0 up"},
+			finding{"probes", "mlx5_0 port 1", Warn, "none works while the port is not active", "ip link set dev eth0 up"},
 		},
 		{
 			"no permission", nil, noTrial(status.ReasonNoPermission, "permission denied"),
-			Result{"probes", "mlx5_0", Fail, "permission denied", "sudo chmod 0666 /dev/infiniband/uverbs0"},
+			finding{"probes", "mlx5_0", Fail, "permission denied", "sudo chmod 0666 /dev/infiniband/uverbs0"},
 		},
 		{
 			"a worker that says nothing", nil, noTrial("", ""),
-			Result{"probes", "mlx5_0", Fail, "the worker did not answer within 10s", "dmesg"},
+			finding{"probes", "mlx5_0", Fail, "the worker did not answer within 10s", "dmesg"},
 		},
 		{
 			"a driver without events", tree{"sys/devices/0000:3b:00.0/driver": "-> ../../bus/pci/drivers/efa"}, nil,
-			Result{"events", "mlx5_0", Warn, "efa raises no asynchronous events", "sudoedit"},
+			finding{"events", "mlx5_0", Warn, "efa raises no asynchronous events", "sudoedit"},
 		},
 		{
 			"no uevents for a driver that waits for its users", tree{"sys/devices/0000:3b:00.0/driver": "-> ../../bus/pci/drivers/efa"},
 			func(s *System, _ *fakeWorker) { s.Uevents = func() error { return unix.EPERM } },
-			Result{"removal", "mlx5_0", Warn, "may have to wait 10 s", "systemctl stop telegraf"},
+			finding{"removal", "mlx5_0", Warn, "may have to wait 10 s", "rdma-events release"},
 		},
 		{
 			"no worker", nil, workerError(fs.ErrNotExist, "/nowhere/worker"),
-			Result{"worker_program", "", Fail, "file does not exist", "sudo install -m 0755 build/rdma-events-worker /nowhere"},
+			finding{"worker_program", "", Fail, "file does not exist", "sudo install -m 0755 build/rdma-events-worker /nowhere"},
 		},
 		{
 			"a worker that anybody may change", nil, workerError(status.ErrUntrusted, "/usr/local/bin/rdma-events-worker"),
-			Result{"worker_program", "", Fail, "not to be trusted", "chown root: /usr/local/bin/rdma-events-worker"},
+			finding{"worker_program", "", Fail, "not to be trusted", "chown root: /usr/local/bin/rdma-events-worker"},
 		},
 		{
 			"a worker that may not be executed", nil, workerError(errors.New("not executable"), "/usr/local/bin/rdma-events-worker"),
-			Result{"worker_program", "", Fail, "not executable", "sudo chmod 0755 /usr/local/bin/rdma-events-worker"},
+			finding{"worker_program", "", Fail, "not executable", "sudo chmod 0755 /usr/local/bin/rdma-events-worker"},
 		},
 		{
 			"another program as worker", nil, func(_ *System, w *fakeWorker) { w.versionErr = errors.New("it is another program") },
-			Result{"worker_program", "", Fail, "it is another program", "sudo install"},
+			finding{"worker_program", "", Fail, "it is another program", "sudo install"},
 		},
 		{
 			"a worker of another version", nil, func(_ *System, w *fakeWorker) { w.version = "1.2.2" },
-			Result{"worker_program", "", Warn, "has version 1.2.2, and this program 1.2.3", "sudo install"},
+			finding{"worker_program", "", Warn, "has version 1.2.2, and this program 1.2.3", "sudo install"},
 		},
 		{
 			"a counter that cannot be read", tree{
 				port1 + "/hw_counters/duplicate_request": "", port1 + "/hw_counters/aborts/x": "\n", // its errno stands for any
 			}, nil,
-			Result{"firmware", "mlx5_0", Warn, "aborts: is a directory", "dmesg | grep"},
+			finding{"firmware", "mlx5_0", Warn, "aborts: is a directory", "dmesg | grep"},
 		},
 		{
 			"a directory of the recorder that is missing", nil, func(s *System, _ *fakeWorker) {
@@ -266,52 +267,52 @@ func TestProblemIsReportedWithItsFix(t *testing.T) {
 					return p, err
 				}
 			},
-			Result{"recorder", "", Warn, "srv/records: no such file", "sudo install -d -m 0700 -o telegraf /srv/records"},
+			finding{"recorder", "", Warn, "srv/records: no such file", "sudo install -d -m 0700 -o telegraf /srv/records"},
 		},
 		{
 			"no configuration", tree{"etc/telegraf/telegraf.d": ""}, nil,
-			Result{"telegraf", "", Fail, "no such file", edit},
+			finding{"telegraf", "", Fail, "no such file", edit},
 		},
 		{
 			"a configuration that is none", config("[[inputs.execd]\n"), nil,
-			Result{"telegraf", "", Fail, "toml: ", edit},
+			finding{"telegraf", "", Fail, "toml: ", edit},
 		},
 		{
 			"a configuration without the plugin", config("[[inputs.cpu]]\n"), nil,
-			Result{"telegraf", "", Fail, "no [[inputs.execd]]", edit},
+			finding{"telegraf", "", Fail, "no [[inputs.execd]]", edit},
 		},
 		{
 			"a plugin that is never prompted", config("[[inputs.execd]]\ncommand = [\"/usr/local/bin/rdma-events\", \"-poll_interval_disabled\"]\n"), nil,
-			Result{"telegraf", "inputs.execd", Fail, `set signal = "STDIN"`, edit},
+			finding{"telegraf", "inputs.execd", Fail, `set signal = "STDIN"`, edit},
 		},
 		{
 			"a plugin that gathers by itself as well",
 			config("[[inputs.execd]]\ncommand = [\"/usr/local/bin/rdma-events\"]\nsignal = \"STDIN\"\n"), nil,
-			Result{"telegraf", "inputs.execd", Warn, "add -poll_interval_disabled to command", edit},
+			finding{"telegraf", "inputs.execd", Warn, "add -poll_interval_disabled to command", edit},
 		},
 		{
 			"another data format", config("[[inputs.execd]]\ncommand = [\"/usr/local/bin/rdma-events\"]\ndata_format = \"json\"\n"), nil,
-			Result{"telegraf", "inputs.execd", Fail, `data_format = "json"`, edit},
+			finding{"telegraf", "inputs.execd", Fail, `data_format = "json"`, edit},
 		},
 		{
 			"a missing program", config("[[inputs.execd]]\ncommand = [\"/opt/rdma-events\"]\n"), nil,
-			Result{"telegraf", "inputs.execd", Fail, "no such file", edit},
+			finding{"telegraf", "inputs.execd", Fail, "no such file", edit},
 		},
 		{
 			"a relative program", config("[[inputs.execd]]\ncommand = [\"rdma-events\"]\n"), nil,
-			Result{"telegraf", "inputs.execd", Fail, "want an absolute path", edit},
+			finding{"telegraf", "inputs.execd", Fail, "want an absolute path", edit},
 		},
 		{
 			"a bad configuration of the plugin", nil, func(s *System, _ *fakeWorker) {
 				s.Plugin = func(string) (PluginConfig, error) { return PluginConfig{}, errors.New("nonsense = 1 is not an option") }
 			},
-			Result{"telegraf", "", Fail, "nonsense = 1", "sudoedit /etc/telegraf/rdma_events.conf"},
+			finding{"telegraf", "", Fail, "nonsense = 1", "sudoedit /etc/telegraf/rdma_events.conf"},
 		},
 		{
 			"a simulation", nil, func(s *System, _ *fakeWorker) {
 				s.Plugin = func(string) (PluginConfig, error) { return PluginConfig{Simulated: true}, nil }
 			},
-			Result{"telegraf", "/etc/telegraf/rdma_events.conf", Warn, "simulates devices", "sudoedit"},
+			finding{"telegraf", "/etc/telegraf/rdma_events.conf", Warn, "simulates devices", "sudoedit"},
 		},
 		{
 			"a configuration that wants other devices", nil, func(s *System, _ *fakeWorker) {
@@ -319,7 +320,7 @@ func TestProblemIsReportedWithItsFix(t *testing.T) {
 					return PluginConfig{Watches: func(string) bool { return false }}, nil
 				}
 			},
-			Result{"kernel_modules", "", Warn, "the configuration watches none of this host's devices: mlx5_0", "sudoedit"},
+			finding{"kernel_modules", "", Warn, "the configuration watches none of this host's devices: mlx5_0", "sudoedit"},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -342,7 +343,7 @@ func TestProblemIsReportedWithItsFix(t *testing.T) {
 			require.Equal(t, tt.want.Subject, bad[0].Subject)
 			require.Contains(t, bad[0].Text, tt.want.Text)
 			require.NotContains(t, bad[0].Text, "\n")
-			require.Contains(t, bad[0].Fix, tt.want.Fix)
+			require.Contains(t, bad[0].Fix.String(), tt.want.Fix)
 		})
 	}
 }
@@ -479,13 +480,14 @@ func TestAPortThatIsDownByDesignIsNoWarning(t *testing.T) {
 func TestTheReportIsTextForPeopleAndJSONForPrograms(t *testing.T) {
 	r := Report{Version: "1.2.3", Kernel: "6.1", User: 7}
 	r.add(Result{Check: "device_nodes", Subject: "mlx5_0", Text: "can be read"},
-		Result{Check: "ports", Subject: "mlx5_0 port 1", Status: Warn, Text: "down", Fix: "ip link set dev eth0 up"})
+		Result{Check: "ports", Subject: "mlx5_0 port 1", Status: Warn, Text: "down", Fix: advice.BringUp.Line("eth0")})
 	var text, object bytes.Buffer
 	require.NoError(t, r.WriteText(&text, nil))
 	require.Equal(t, `rdma-events 1.2.3, Linux 6.1, user 7
 OK    device nodes       mlx5_0: can be read
 WARN  ports              mlx5_0 port 1: down
              to mend it: ip link set dev eth0 up
+               its risk: it connects the host to the network of that port: if it is down on purpose, add it to expected_down instead
 1 OK, 1 WARN, 0 FAIL
 `, text.String())
 	require.NoError(t, r.WriteJSON(&object))
@@ -494,6 +496,7 @@ WARN  ports              mlx5_0 port 1: down
 	require.Equal(t, "warn", back["status"])
 	require.Equal(t, map[string]any{
 		"check": "ports", "subject": "mlx5_0 port 1", "status": "warn", "text": "down", "fix": "ip link set dev eth0 up",
+		"risk": "connects the host to the network of that port: if it is down on purpose, add it to expected_down instead",
 	}, back["checks"].([]any)[1])
 	text.Reset()
 	require.NoError(t, r.WriteText(&text, func(s Status, text string) string { return "<" + text + ">" }))
@@ -518,12 +521,4 @@ func TestLimitsAreReadByPeople(t *testing.T) {
 	require.Equal(t, "64 KiB", size(64<<10))
 	require.Equal(t, "8 MiB", size(8<<20))
 	require.Equal(t, "unlimited", size(1<<64-1))
-}
-
-func TestCommandsAreTypedAsTheUserHasTo(t *testing.T) {
-	s := &System{UID: 1000}
-	require.Equal(t, "sudo modprobe ib_uverbs", s.asRoot("modprobe ib_uverbs"))
-	require.Equal(t, `sudo sh -c "a && b"`, s.asRoot("a && b"))
-	s.UID = 0
-	require.Equal(t, "a && b", s.asRoot("a && b"))
 }

@@ -3,6 +3,7 @@ package doctor
 import (
 	"fmt"
 
+	"rdma_events/internal/advice"
 	"rdma_events/internal/drivers"
 	"rdma_events/internal/verbs"
 )
@@ -17,7 +18,7 @@ func checkEvents(x *examination) []Result {
 		if !verbs.DriverRaisesEvents(d.Driver) {
 			r.Status = Warn
 			r.Text = "its driver " + d.Driver + " raises no asynchronous events; ports are queried every state_interval, which should be 500ms then"
-			r.Fix = "sudoedit /etc/telegraf/rdma_events.conf"
+			r.Fix = x.editConfig()
 		}
 		results = append(results, r)
 	}
@@ -31,7 +32,7 @@ func checkEvents(x *examination) []Result {
 // kernel takes the device away from its users, or a uevent announces the removal and the worker closes the device.
 func checkRemoval(x *examination) []Result {
 	const name = "removal"
-	const release = "rdma-events release" // root may do it, and the plugin's user
+	release := advice.ReleaseDevices.Line() // root may do it, and the plugin's user
 	err := x.Uevents()
 	var results []Result
 	for i := range x.devices {
@@ -44,7 +45,8 @@ func checkRemoval(x *examination) []Result {
 		case err != nil:
 			r.Status = Warn
 			r.Text = fmt.Sprintf("a removal may have to wait 10 s for the worker, which the kernel does not tell: %v", err)
-			r.Fix = x.asRoot("systemctl stop telegraf # before the device is removed")
+			r.Text += fmt.Sprintf("; `%s` before that lets it go", release)
+			r.Fix = x.line(advice.ReleaseDevices)
 		case unload == drivers.UnloadRefused:
 			r.Text += fmt.Sprintf("; to unload its driver %s is refused (in use) while it is watched, unless `%s` comes first", d.Driver, release)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/advice"
 	"rdma_events/internal/fabric"
 )
 
@@ -146,10 +147,10 @@ func checkFabric(x *examination) []Result {
 // checkHostList reports the list, and whether it has this host and others.
 func checkHostList(x *examination) []Result {
 	h := x.hosts
-	r := Result{Check: "fabric_list", Subject: h.PeersFile, Status: Fail, Fix: "sudoedit " + h.PeersFile}
+	r := Result{Check: "fabric_list", Subject: h.PeersFile, Status: Fail, Fix: x.line(advice.EditFile, h.PeersFile)}
 	switch {
 	case errors.Is(h.listErr, fs.ErrPermission):
-		r.Text, r.Fix = fmt.Sprintf("user %d may not read it", x.UID), x.asRoot("chmod 0644 %s", h.PeersFile)
+		r.Text, r.Fix = fmt.Sprintf("user %d may not read it", x.UID), x.line(advice.LetListBeRead, h.PeersFile)
 	case h.listErr != nil:
 		r.Text = oneLine(bare(h.listErr))
 	case h.list.Len() == 0:
@@ -159,7 +160,7 @@ func checkHostList(x *examination) []Result {
 	case h.list.Len() < 2:
 		r.Status, r.Text = Warn, "it has no other host than this one, so that none is probed"
 	default:
-		r.Status, r.Fix = OK, ""
+		r.Status, r.Fix = OK, advice.Line{}
 		r.Text = fmt.Sprintf("%d hosts in %d groups, list %s; %s of %s pings %d of them",
 			h.list.Len(), h.list.Groups(), h.list.Digest(), h.Host, h.own.Group, len(h.pings))
 	}
@@ -176,7 +177,7 @@ func checkFabricListen(x *examination) []Result {
 	case h.listenErr == nil:
 		r.Text = "the port is free"
 	case h.self == nil:
-		r.Status, r.Text, r.Fix = Fail, oneLine(h.listenErr), "sudoedit "+x.Config
+		r.Status, r.Text, r.Fix = Fail, oneLine(h.listenErr), x.editConfig()
 	case slices.Contains([]fabric.Reason{fabric.ReasonNone, fabric.ReasonNotListed, fabric.ReasonVersion}, h.self.why):
 		r.Text = "the running plugin has the port" // who answers so has proved that he has the key and the name of this host
 	case h.self.why == fabric.ReasonKey:
@@ -187,9 +188,9 @@ func checkFabricListen(x *examination) []Result {
 	return []Result{r}
 }
 
-func (x *examination) whoListens() string {
+func (x *examination) whoListens() advice.Line {
 	_, port, _ := net.SplitHostPort(x.hosts.Listen) // it was split before
-	return x.asRoot("ss -ltnp sport = :%s", port)
+	return x.line(advice.ShowListener, port)
 }
 
 // checkGreetings reports what came of greeting some hosts.
@@ -206,7 +207,7 @@ func checkGreetings(x *examination) []Result {
 
 func (x *examination) checkGreeting(g *greeting) Result {
 	r := Result{Check: "fabric_peers", Subject: g.host.Name, Status: Warn}
-	r.Fix = fmt.Sprintf("ssh %s sudo -u telegraf rdma-events doctor -config %s", g.host.Address, x.Config)
+	r.Fix = x.line(advice.DiagnosePeer, g.host.Address, x.Config)
 	switch {
 	case g.why != fabric.ReasonNone:
 		r.Text = g.why.Text()
@@ -221,7 +222,7 @@ func (x *examination) checkGreeting(g *greeting) Result {
 	case g.theirs != x.hosts.list.Digest():
 		r.Text = fmt.Sprintf("it answers, and has another list: %s instead of %s", g.theirs, x.hosts.list.Digest())
 	default:
-		r.Status, r.Fix, r.Text = OK, "", "it answers, and has the same list"
+		r.Status, r.Fix, r.Text = OK, advice.Line{}, "it answers, and has the same list"
 	}
 	return r
 }

@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"slices"
 	"time"
+
+	"rdma_events/internal/advice"
 )
 
 const (
@@ -43,7 +45,7 @@ func (x *examination) checkTLSKey(path, certificate string) Result {
 	}
 	if err != nil {
 		r.Status, r.Text = Fail, fmt.Sprintf("it is not the key of the certificate in %s: %s", certificate, oneLine(bare(err)))
-		r.Fix = x.asRoot("install -m 0640 -g telegraf NEW.key %s", path)
+		r.Fix = x.line(advice.InstallKey, path)
 	}
 	return r
 }
@@ -54,21 +56,21 @@ func (x *examination) checkKeyFile(path string) Result {
 	info, err := fs.Stat(x.Root, relative(path))
 	if r.Status == OK && err == nil && info.Size() < leastKey {
 		r.Status, r.Text = Fail, fmt.Sprintf("%d bytes: want %d random ones or more, the same on all hosts", info.Size(), leastKey)
-		r.Fix = x.asRoot("head -c %d /dev/urandom >%s", leastKey, path)
+		r.Fix = x.line(advice.MakeKey, path)
 	}
 	return r
 }
 
 // checkSecret reports a file that others may not read.
 func (x *examination) checkSecret(path string) Result {
-	r := Result{Check: "fabric_key", Subject: path, Status: Fail, Fix: x.asRoot("chgrp telegraf %[1]s && chmod 0640 %[1]s", path)}
+	r := Result{Check: "fabric_key", Subject: path, Status: Fail, Fix: x.line(advice.GiveSecret, path)}
 	info, err := fs.Stat(x.Root, relative(path))
 	switch {
 	case err != nil:
-		r.Text, r.Fix = oneLine(bare(err)), "sudoedit "+x.Config
+		r.Text, r.Fix = oneLine(bare(err)), x.editConfig()
 		return r
 	case !info.Mode().IsRegular():
-		r.Text, r.Fix = "it is no regular file", "sudoedit "+x.Config
+		r.Text, r.Fix = "it is no regular file", x.editConfig()
 		return r
 	case info.Mode().Perm()&^secretMode != 0:
 		r.Text = fmt.Sprintf("mode %04o: others may read it; want %04o or less", info.Mode().Perm(), secretMode)
@@ -83,7 +85,7 @@ func (x *examination) checkSecret(path string) Result {
 		return r
 	}
 	_ = f.Close() // nothing was written
-	r.Status, r.Fix, r.Text = OK, "", fmt.Sprintf("%d bytes, mode %04o", info.Size(), info.Mode().Perm())
+	r.Status, r.Fix, r.Text = OK, advice.Line{}, fmt.Sprintf("%d bytes, mode %04o", info.Size(), info.Mode().Perm())
 	return r
 }
 
@@ -91,7 +93,7 @@ func (x *examination) checkSecret(path string) Result {
 // Of several authorities one has to be valid now: during a change of authority the old one may have expired already, or the new one
 // not be valid yet.
 func (x *examination) checkCertificates(path string, own bool) Result {
-	r := Result{Check: "fabric_key", Subject: path, Status: Fail, Fix: x.asRoot("install -m 0644 NEW.pem %s", path)}
+	r := Result{Check: "fabric_key", Subject: path, Status: Fail, Fix: x.line(advice.InstallCertificate, path)}
 	all, err := x.certificates(path)
 	if err != nil {
 		r.Text = oneLine(bare(err))
@@ -127,7 +129,7 @@ func (x *examination) checkCertificates(path string, own bool) Result {
 	case left <= expiresSoon:
 		r.Status, r.Text = Warn, "expires on "+first.NotAfter.Format(day)+others
 	default:
-		r.Status, r.Fix, r.Text = OK, "", "valid until "+first.NotAfter.Format(day)+others
+		r.Status, r.Fix, r.Text = OK, advice.Line{}, "valid until "+first.NotAfter.Format(day)+others
 	}
 	return r
 }

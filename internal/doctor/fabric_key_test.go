@@ -34,7 +34,7 @@ func (r refusing) Open(name string) (fs.File, error) {
 func (r refusing) Stat(name string) (fs.FileInfo, error) { return fs.Stat(r.FS, name) }
 
 func TestFilesThatTheUserMayNotReadAreNamed(t *testing.T) {
-	for file, want := range map[string]Result{
+	for file, want := range map[string]finding{
 		peersFile: {"fabric_list", "/" + peersFile, Fail, "user 998 may not read it", "sudo chmod 0644 /" + peersFile},
 		keyFile:   {"fabric_key", "/" + keyFile, Fail, "user 998 may not read it (mode 0640, group ", "chgrp telegraf /" + keyFile},
 	} {
@@ -45,7 +45,7 @@ func TestFilesThatTheUserMayNotReadAreNamed(t *testing.T) {
 		got := r.of(want.Check)[0]
 		require.Equal(t, want.Status, got.Status)
 		require.Contains(t, got.Text, want.Text)
-		require.Contains(t, got.Fix, want.Fix)
+		require.Contains(t, got.Fix.String(), want.Fix)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestCertificatesAreReportedWithTheirEnd(t *testing.T) {
 				require.Equal(t, []string{"/" + tlsKey, "/" + tlsCert, "/" + tlsCA}[i], one.Subject)
 				require.Equal(t, tt.status[i], one.Status, one.Text)
 				require.Contains(t, one.Text, tt.text[i])
-				require.Equal(t, one.Status != OK, one.Fix != "")
+				require.Equal(t, one.Status != OK, !one.Fix.IsZero())
 			}
 		})
 	}
@@ -156,7 +156,7 @@ func TestAKeyOfAnotherCertificateIsAFailure(t *testing.T) {
 		require.Contains(t, found[0].Text, "it is not the key of the certificate in /"+tlsCert+": ")
 		require.Contains(t, found[0].Text, want)
 		require.NotContains(t, found[0].Text, "\n")
-		require.Equal(t, "sudo install -m 0640 -g telegraf NEW.key /"+tlsKey, found[0].Fix)
+		require.Equal(t, "sudo install -m 0640 -g telegraf NEW.key /"+tlsKey, found[0].Fix.String())
 		require.Equal(t, []Status{OK, OK}, []Status{found[1].Status, found[2].Status})
 		if lines := strings.Split(text, "\n"); len(lines) > 2 {
 			require.NotContains(t, textOf(t, &r), lines[1], "nothing of the key is shown")

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"rdma_events/internal/advice"
 	"rdma_events/internal/verbs"
 )
 
@@ -43,12 +44,12 @@ func checkFabricPorts(x *examination) []Result {
 	case len(x.devices) == 0:
 		r.Status, r.Text = Skipped, "there is no device"
 	case ports == 0 && iwarp > 0:
-		r.Status, r.Text, r.Fix = Warn, "all devices are of iWARP, which does not probe other hosts", "sudoedit "+x.Config
+		r.Status, r.Text, r.Fix = Warn, "all devices are of iWARP, which does not probe other hosts", x.editConfig()
 	case ports == 0:
-		r.Status, r.Text, r.Fix = Warn, "fabric.devices matches none of the devices that are watched", "sudoedit "+x.Config
+		r.Status, r.Text, r.Fix = Warn, "fabric.devices matches none of the devices that are watched", x.editConfig()
 	case len(active) == 0:
 		r.Status, r.Text = Warn, fmt.Sprintf("none of %d ports is active, so that no host is probed", ports)
-		r.Fix = "rdma link show"
+		r.Fix = x.line(advice.ShowRDMALinks)
 	default:
 		r.Text = fmt.Sprintf("%d of %d ports are active: %s", len(active), ports, strings.Join(active, ", "))
 	}
@@ -74,10 +75,10 @@ func (x *examination) checkFabricAddress(d *device, port int) Result {
 	if x.portAttr(d.Name, port, "link_layer") == "InfiniBand" {
 		return Result{Text: "InfiniBand, LID " + x.read(x.portDir(d.Name, port), "lid")}
 	}
-	addIP := x.asRoot("ip addr add ADDRESS/PREFIX dev %s", x.netdevOr(d.Name, "NETDEV"))
+	show := x.line(advice.ShowAddresses, x.netdevOr(d.Name, "NETDEV"))
 	gids, err := x.Sysfs.GIDs(d.Name, port)
 	if err != nil {
-		return Result{Status: Fail, Text: oneLine(err), Fix: x.asRoot("dmesg | tail")}
+		return Result{Status: Fail, Text: oneLine(err), Fix: x.line(advice.ShowKernelLog)}
 	}
 	switch {
 	case len(gids) == 0 && x.lacksGIDs(d, port):
@@ -91,12 +92,12 @@ func (x *examination) checkFabricAddress(d *device, port int) Result {
 	families := familiesOf(gids)
 	switch {
 	case len(gids) == 0 && x.hosts.GIDIndex >= 0:
-		return Result{Status: Fail, Fix: "sudoedit " + x.Config,
+		return Result{Status: Fail, Fix: x.editConfig(),
 			Text: fmt.Sprintf("GID index %d, which probe.gid_index names, has no GID of RoCE v2", x.hosts.GIDIndex)}
 	case len(gids) == 0:
-		return Result{Status: Fail, Fix: addIP, Text: "it has no GID of RoCE v2, and other hosts are probed by no other"}
+		return Result{Status: Fail, Fix: show, Text: "it has no GID of RoCE v2, and other hosts are probed by no other"}
 	case len(families) == 0:
-		return Result{Status: Warn, Fix: addIP,
+		return Result{Status: Warn, Fix: show,
 			Text: "its GIDs of RoCE v2 are link-local: they reach only hosts on the same network segment that have no others either"}
 	}
 	return Result{Text: "RoCE v2: " + strings.Join(families, ", ")}
@@ -134,7 +135,7 @@ func checkFabricClass(x *examination) (results []Result) {
 			r := Result{Check: "fabric_class", Subject: subject(d.Name, port)}
 			r.Text = fmt.Sprintf("fabric.traffic_class = %d, and rdma_cm's default_roce_tos is the same", tos)
 			if tos != x.hosts.TrafficClass {
-				r.Status, r.Fix = Warn, "sudoedit "+x.Config
+				r.Status, r.Fix = Warn, x.editConfig()
 				r.Text = fmt.Sprintf("fabric.traffic_class = %d, and rdma_cm's default_roce_tos is %d: probes may wait in other queues of the "+
 					"switches than applications", x.hosts.TrafficClass, tos)
 			}

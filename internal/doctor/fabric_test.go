@@ -152,97 +152,97 @@ func TestAProblemOfTheFabricIsReportedWithItsFix(t *testing.T) {
 		name   string
 		files  tree
 		change func(c *FabricConfig, n *network, root string)
-		want   Result // Text and Fix are parts of the reported ones
+		want   finding // Text and Fix are parts of the reported ones
 	}{
 		{
 			"no list", tree{peersFile: ""}, nil,
-			Result{"fabric_list", "/" + peersFile, Fail, "no such file", "sudoedit /" + peersFile},
+			finding{"fabric_list", "/" + peersFile, Fail, "no such file", "sudoedit /" + peersFile},
 		},
 		{
 			"a list that is none", tree{peersFile: "gpu01\n"}, nil,
-			Result{"fabric_list", "/" + peersFile, Fail, `line 1: "gpu01" is not a host`, "sudoedit /" + peersFile},
+			finding{"fabric_list", "/" + peersFile, Fail, `line 1: "gpu01" is not a host`, "sudoedit /" + peersFile},
 		},
 		{
 			"a list without hosts", tree{peersFile: "# host group\n"}, nil,
-			Result{"fabric_list", "/" + peersFile, Fail, "it has no hosts", "sudoedit /" + peersFile},
+			finding{"fabric_list", "/" + peersFile, Fail, "it has no hosts", "sudoedit /" + peersFile},
 		},
 		{
 			"a list without this host", nil, func(c *FabricConfig, _ *network, _ string) { c.Host = "gpu09" },
-			Result{"fabric_list", "/" + peersFile, Fail, `no host "gpu09"`, "sudoedit /" + peersFile},
+			finding{"fabric_list", "/" + peersFile, Fail, `no host "gpu09"`, "sudoedit /" + peersFile},
 		},
 		{
 			"a list of one", tree{peersFile: "gpu01 rack1\n"}, nil,
-			Result{"fabric_list", "/" + peersFile, Warn, "no other host than this one", "sudoedit /" + peersFile},
+			finding{"fabric_list", "/" + peersFile, Warn, "no other host than this one", "sudoedit /" + peersFile},
 		},
 		{
 			"no key", tree{keyFile: ""}, nil,
-			Result{"fabric_key", "/" + keyFile, Fail, "no such file", "sudoedit"},
+			finding{"fabric_key", "/" + keyFile, Fail, "no such file", "sudoedit"},
 		},
 		{
 			"a short key", tree{keyFile: "secret"}, nil,
-			Result{"fabric_key", "/" + keyFile, Fail, "6 bytes: want 32 random ones", "head -c 32 /dev/urandom"},
+			finding{"fabric_key", "/" + keyFile, Fail, "6 bytes: want 32 random ones", "head -c 32 /dev/urandom"},
 		},
 		{
 			"a key that all may read", nil, func(_ *FabricConfig, _ *network, root string) {
 				require.NoError(t, os.Chmod(filepath.Join(root, keyFile), 0o644))
 			},
-			Result{"fabric_key", "/" + keyFile, Fail, "mode 0644: others may read it", "chgrp telegraf /" + keyFile + " && chmod 0640"},
+			finding{"fabric_key", "/" + keyFile, Fail, "mode 0644: others may read it", "chgrp telegraf /" + keyFile + " && chmod 0640"},
 		},
 		{
 			"a directory for a key", nil, func(c *FabricConfig, _ *network, _ string) { c.KeyFile = "/etc" },
-			Result{"fabric_key", "/etc", Fail, "it is no regular file", "sudoedit"},
+			finding{"fabric_key", "/etc", Fail, "it is no regular file", "sudoedit"},
 		},
 		{
 			"no active port", tree{port1 + "/state": "1: DOWN\n"}, nil,
-			Result{"fabric_ports", "", Warn, "none of 1 ports is active", "rdma link show"},
+			finding{"fabric_ports", "", Warn, "none of 1 ports is active", "rdma link"},
 		},
 		{
 			"no device that is wanted", nil, func(c *FabricConfig, _ *network, _ string) { c.Wants = func(string) bool { return false } },
-			Result{"fabric_ports", "", Warn, "fabric.devices matches none", "sudoedit"},
+			finding{"fabric_ports", "", Warn, "fabric.devices matches none", "sudoedit"},
 		},
 		{
 			"iWARP alone", tree{class + "/node_type": "4: RNIC\n"}, nil,
-			Result{"fabric_ports", "", Warn, "all devices are of iWARP", "sudoedit"},
+			finding{"fabric_ports", "", Warn, "all devices are of iWARP", "sudoedit"},
 		},
 		{
 			"only a link-local address", tree{port1 + "/gids/1": ""}, nil,
-			Result{"fabric_addresses", "mlx5_0 port 1", Warn, "link-local", "ip addr add ADDRESS/PREFIX dev eth0"},
+			finding{"fabric_addresses", "mlx5_0 port 1", Warn, "link-local", "ip address show dev eth0"},
 		},
 		{
 			"only RoCE v1", tree{port1 + "/gid_attrs/types/0": "IB/RoCE v1\n", port1 + "/gid_attrs/types/1": "IB/RoCE v1\n"}, nil,
-			Result{"fabric_addresses", "mlx5_0 port 1", Fail, "no GID of RoCE v2", "ip addr add"},
+			finding{"fabric_addresses", "mlx5_0 port 1", Fail, "no GID of RoCE v2", "ip address show"},
 		},
 		{
 			"an index without a GID", nil, func(c *FabricConfig, _ *network, _ string) { c.GIDIndex = 7 },
-			Result{"fabric_addresses", "mlx5_0 port 1", Fail, "GID index 7, which probe.gid_index names", "sudoedit"},
+			finding{"fabric_addresses", "mlx5_0 port 1", Fail, "GID index 7, which probe.gid_index names", "sudoedit"},
 		},
 		{
 			"another traffic class", tree{configTOS: "106\n"}, nil,
-			Result{"fabric_class", "mlx5_0 port 1", Warn, "fabric.traffic_class = 0, and rdma_cm's default_roce_tos is 106", "sudoedit"},
+			finding{"fabric_class", "mlx5_0 port 1", Warn, "fabric.traffic_class = 0, and rdma_cm's default_roce_tos is 106", "sudoedit"},
 		},
 		{
 			"an address of another host", nil, func(_ *FabricConfig, n *network, _ string) { n.listens = unix.EADDRNOTAVAIL },
-			Result{"fabric_listen", ":14791", Fail, "cannot assign requested address", "sudoedit"},
+			finding{"fabric_listen", ":14791", Fail, "cannot assign requested address", "sudoedit"},
 		},
 		{
 			"another program", nil, taken(fabric.ReasonNoResponder),
-			Result{"fabric_listen", ":14791", Fail, "another program has the port", "ss -ltnp sport = :14791"},
+			finding{"fabric_listen", ":14791", Fail, "another program has the port", "ss -ltnp sport = :14791"},
 		},
 		{
 			"a plugin with another key", nil, taken(fabric.ReasonKey),
-			Result{"fabric_listen", ":14791", Warn, "a program with another key has the port", "ss -ltnp"},
+			finding{"fabric_listen", ":14791", Warn, "a program with another key has the port", "ss -ltnp"},
 		},
 		{
 			"a host without the plugin", nil, answer(greeting{why: fabric.ReasonNoResponder, err: errors.New("dial tcp: connection refused")}),
-			Result{"fabric_peers", "gpu02", Warn, "no process answers there (dial tcp: connection refused); run the plugin there", doctorThere},
+			finding{"fabric_peers", "gpu02", Warn, "no process answers there (dial tcp: connection refused); run the plugin there", doctorThere},
 		},
 		{
 			"a host with another key", nil, answer(greeting{why: fabric.ReasonKey, err: errors.New("alert 48")}),
-			Result{"fabric_peers", "gpu02", Warn, "it has another key, or another host has its address; give both", doctorThere},
+			finding{"fabric_peers", "gpu02", Warn, "it has another key, or another host has its address; give both", doctorThere},
 		},
 		{
 			"a host with another list", nil, answer(greeting{theirs: "00112233aabbccdd"}),
-			Result{"fabric_peers", "gpu02", Warn, "it answers, and has another list: 00112233aabbccdd instead of " + digest, doctorThere},
+			finding{"fabric_peers", "gpu02", Warn, "it answers, and has another list: 00112233aabbccdd instead of " + digest, doctorThere},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -263,7 +263,7 @@ func TestAProblemOfTheFabricIsReportedWithItsFix(t *testing.T) {
 			require.Equal(t, tt.want.Subject, bad[0].Subject)
 			require.Contains(t, bad[0].Text, tt.want.Text)
 			require.NotContains(t, bad[0].Text, "\n")
-			require.Contains(t, bad[0].Fix, tt.want.Fix)
+			require.Contains(t, bad[0].Fix.String(), tt.want.Fix)
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"time"
 
+	"rdma_events/internal/advice"
 	"rdma_events/internal/verbs"
 )
 
@@ -39,7 +40,7 @@ func checkFirmware(x *examination) []Result {
 				r.Text = "its port has no hw_counters here: the plugin queries the probe's queue pair"
 			}
 		case err != nil:
-			r.Status, r.Text, r.Fix = Warn, err.Error(), "dmesg | grep "+d.kernelLogWord()
+			r.Status, r.Text, r.Fix = Warn, err.Error(), x.line(advice.ShowKernelLogOf, d.kernelLogWord())
 		default:
 			r.Text = fmt.Sprintf("answers a reading of a hw_counter in %s", took.Round(time.Microsecond))
 		}

@@ -215,3 +215,10 @@ func (r *Report) of(check string) []Result {
 	}
 	return found
 }
+
+// finding has of a Result what a test wants. Text and Fix are parts of the reported ones.
+type finding struct {
+	Check, Subject string
+	Status         Status
+	Text, Fix      string
+}

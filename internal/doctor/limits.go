@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"rdma_events/internal/advice"
 	"rdma_events/internal/verbs"
 )
 
@@ -92,10 +93,8 @@ func (x *examination) mayLockAll() bool {
 }
 
 // raise returns the command that sets a limit of Telegraf permanently.
-func (x *examination) raise(limit string) string {
-	const dir = "/etc/systemd/system/telegraf.service.d"
-	return x.asRoot("mkdir -p %s && printf '[Service]\\n%s\\n' >%s/rdma_events-limits.conf && "+
-		"systemctl daemon-reload && systemctl restart telegraf", dir, limit, dir)
+func (x *examination) raise(limit string) advice.Line {
+	return x.line(advice.RaiseLimit, limit)
 }
 
 func size(bytes uint64) string {
@@ -133,7 +132,7 @@ func checkContainer(x *examination) []Result {
 			Text: fmt.Sprintf("%d files may be open, and %d devices need %d", x.OpenFiles, len(x.devices), need)})
 	}
 	if m := strings.Fields(x.read("proc/self/uid_map")); len(m) == 3 && m[2] != "4294967295" {
-		bad = append(bad, Result{Check: name, Status: Warn, Fix: "docker run --userns=host IMAGE",
+		bad = append(bad, Result{Check: name, Status: Warn, Fix: x.line(advice.ShareUsers),
 			Text: "in a user namespace the kernel sends no uevents: devices that come are noticed within 10 s only"})
 	}
 	for i := range x.devices {
@@ -170,7 +169,7 @@ func (x *examination) checkCgroup(name, device string) []Result {
 			if limit-taken < needed[what] {
 				bad = append(bad, Result{Check: name, Subject: device, Status: Fail,
 					Text: fmt.Sprintf("the rdma cgroup allows %d %s, of which %d are taken, and a worker needs %d", limit, what, taken, needed[what]),
-					Fix:  x.asRoot("echo '%s %s=max' >/%s/rdma.max", device, what, dir)})
+					Fix:  x.line(advice.LiftCgroupLimit, device, what, "/"+dir+"/rdma.max")})
 			}
 		}
 	}

@@ -14,17 +14,17 @@ func TestLockedMemoryIsCountedForEachVector(t *testing.T) {
 		vectors int // of the device
 		probed  func(has int) int
 		limit   uint64
-		want    Result // Fix is only a part of the fix
+		want    finding // Fix is only a part of the fix
 	}{
-		"one of many": {63, nil, 2 << 20, Result{Text: "the limit is 2 MiB; probes pin up to 64 KiB for one device"}},
-		"all":         {63, all, 8 << 20, Result{Text: "the limit is 8 MiB; probes pin up to 3 MiB for one device"}},
-		"all, too many for the limit": {63, all, 2 << 20, Result{
+		"one of many": {63, nil, 2 << 20, finding{Text: "the limit is 2 MiB; probes pin up to 64 KiB for one device"}},
+		"all":         {63, all, 8 << 20, finding{Text: "the limit is 8 MiB; probes pin up to 3 MiB for one device"}},
+		"all, too many for the limit": {63, all, 2 << 20, finding{
 			Status: Fail, Text: "the limit is 2 MiB, and hardware pins up to 3 MiB for the probes of one device", Fix: "LimitMEMLOCK=8M",
 		}},
-		"all, too many for the usual limit": {200, all, 8 << 20, Result{
+		"all, too many for the usual limit": {200, all, 8 << 20, finding{
 			Status: Fail, Text: "the limit is 8 MiB, and hardware pins up to 12 MiB for the probes of one device", Fix: "LimitMEMLOCK=13M",
 		}},
-		"no probes": {63, func(int) int { return 0 }, 48 << 10, Result{Text: "the limit is 48 KiB; no device here pins any"}},
+		"no probes": {63, func(int) int { return 0 }, 48 << 10, finding{Text: "the limit is 48 KiB; no device here pins any"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := workingWorker()
@@ -39,7 +39,7 @@ func TestLockedMemoryIsCountedForEachVector(t *testing.T) {
 			require.Len(t, got, 1)
 			require.Equal(t, row.want.Status, got[0].Status)
 			require.Equal(t, row.want.Text, got[0].Text)
-			require.Contains(t, got[0].Fix, row.want.Fix)
+			require.Contains(t, got[0].Fix.String(), row.want.Fix)
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"rdma_events/internal/advice"
 	"rdma_events/internal/verbs"
 )
 
@@ -46,7 +47,7 @@ func checkModules(x *examination) []Result {
 		return []Result{x.noDevice(name)}
 	case len(x.devices) > 0 && !hasUverbs:
 		results = append(results, Result{Check: name, Status: Fail,
-			Text: "ib_uverbs is not loaded, so no program can open a device", Fix: x.asRoot("modprobe ib_uverbs")})
+			Text: "ib_uverbs is not loaded, so no program can open a device", Fix: x.line(advice.LoadVerbs)})
 	case len(x.devices) > 0:
 		results = append(results, Result{Check: name, Text: "ib_core, ib_uverbs and " + strings.Join(x.drivers(), ", ") + " are there"})
 	}
@@ -67,7 +68,7 @@ func (x *examination) drivers() []string {
 	return slices.Compact(all)
 }
 
-// idleCards finds network cards whose RDMA module is not loaded.
+// idleCards finds network cards whose RDMA module is not loaded. On a host with other RDMA devices that is probably meant to be so.
 func (x *examination) idleCards(check string) []Result {
 	var results []Result
 	for _, driver := range x.list("sys/bus/pci/drivers") {
@@ -79,9 +80,15 @@ func (x *examination) idleCards(check string) []Result {
 		if i < 0 {
 			continue // the driver has no card
 		}
-		results = append(results, Result{Check: check, Status: Warn,
+		r := Result{Check: check, Status: Skipped,
 			Text: fmt.Sprintf("there are cards of %s, but %s, which makes RDMA devices of them, is not loaded", driver, module),
-			Fix:  x.asRoot("modprobe %s", module)})
+		}
+		if len(x.devices) == 0 {
+			r.Status, r.Fix = Warn, x.line(advice.LoadDriver, module)
+		} else {
+			r.Text += ": not watched, as long as nobody needs them"
+		}
+		results = append(results, r)
 	}
 	return results
 }
@@ -98,7 +105,7 @@ func (x *examination) driverlessCards(check string) []Result {
 		}
 		results = append(results, Result{Check: check, Subject: address, Status: Warn,
 			Text: fmt.Sprintf("this network card (%s:%s) has no driver", strings.TrimPrefix(vendor, "0x"), strings.TrimPrefix(device, "0x")),
-			Fix:  x.asRoot("modprobe %s", x.read(devices, address, "modalias"))})
+			Fix:  x.line(advice.LoadDriver, x.read(devices, address, "modalias"))})
 	}
 	return results
 }
@@ -125,14 +132,10 @@ func (x *examination) noDevice(check string) Result {
 	r := Result{Check: check, Status: Warn, Text: "this host has no RDMA device"}
 	if names, err := x.Sysfs.Devices(); err == nil && len(names) > 0 {
 		r.Text = fmt.Sprintf("the configuration watches none of this host's devices: %s", strings.Join(names, ", "))
-		r.Fix = "sudoedit " + x.Config
+		r.Fix = x.editConfig()
 		return r
 	}
-	netdev := "NETDEV"
-	if i := slices.IndexFunc(x.list("sys/class/net"), func(n string) bool { return n != "lo" && n != "bonding_masters" }); i >= 0 {
-		netdev = x.list("sys/class/net")[i]
-	}
-	r.Text += "; rdma-events watch -demo shows simulated ones, and a soft one does to try things out"
-	r.Fix = x.asRoot("modprobe rdma_rxe && rdma link add rxe0 type rxe netdev %s", netdev)
+	r.Text += fmt.Sprintf("; `%s` shows simulated ones", advice.ShowDemo.Line())
+	r.Fix = x.line(advice.ShowCards) // has it one at all?
 	return r
 }

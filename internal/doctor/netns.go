@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"rdma_events/internal/advice"
 )
 
 // checkNetns reports the mode of network namespaces (rdma-system(8)). In
@@ -31,8 +33,8 @@ func checkNetns(x *examination) []Result {
 		return []Result{r}
 	}
 	r.Status = Warn
-	r.Text = fmt.Sprintf("exclusive: %s cannot be watched from this network namespace", strings.Join(hidden, ", "))
-	r.Fix = x.asRoot("rdma system set netns shared")
+	r.Text = fmt.Sprintf("exclusive: %s cannot be watched from this network namespace; run the plugin in the one that has them", strings.Join(hidden, ", "))
+	r.Fix = x.line(advice.ShowNamespaces)
 	return []Result{r}
 }
 

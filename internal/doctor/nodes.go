@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/advice"
 )
 
 // checkNodes opens the device nodes. Opening a node sends no request to the driver.
@@ -41,41 +43,41 @@ func (x *examination) checkNode(d *device) Result {
 	case errors.Is(err, unix.EPERM):
 		r.Status, r.Text, r.Fix = Fail, node+" is refused by the kernel, whatever its mode is", x.permit()
 	case errors.Is(err, unix.EACCES):
-		r.Status, r.Text, r.Fix = Fail, fmt.Sprintf("user %d may not read and write %s", x.UID, node), x.asRoot("chmod 0666 %s", node)
+		r.Status, r.Text, r.Fix = Fail, fmt.Sprintf("user %d may not read and write %s", x.UID, node), x.line(advice.OpenNode, node)
 	default:
-		r.Status, r.Text, r.Fix = Fail, fmt.Sprintf("%s cannot be opened: %v", node, err), x.asRoot("dmesg | tail")
+		r.Status, r.Text, r.Fix = Fail, fmt.Sprintf("%s cannot be opened: %v", node, err), x.line(advice.ShowKernelLog)
 	}
 	return r
 }
 
 // makeNodes returns the command for a device of which ib_uverbs has made no node: the one that loads ib_uverbs or, if that is
 // loaded, the one that shows why it has not.
-func (x *examination) makeNodes() string {
+func (x *examination) makeNodes() advice.Line {
 	if x.Sysfs.HasNodeClass() {
-		return x.asRoot("dmesg | tail")
+		return x.line(advice.ShowKernelLog)
 	}
-	return x.asRoot("modprobe ib_uverbs")
+	return x.line(advice.LoadVerbs)
 }
 
 // makeNode returns the command that creates a node which the kernel has and this
 // file system lacks.
-func (x *examination) makeNode(node string) string {
+func (x *examination) makeNode(node string) advice.Line {
 	if x.container() != "" {
-		return "docker run --device /dev/infiniband IMAGE"
+		return x.line(advice.GiveNodes)
 	}
 	major, minor, ok := strings.Cut(x.read("sys/class/infiniband_verbs", node, "dev"), ":")
 	if !ok {
-		return x.asRoot("udevadm trigger --action=add --subsystem-match=infiniband_verbs")
+		return x.line(advice.MakeNodes)
 	}
-	return x.asRoot("mkdir -p /dev/infiniband && mknod -m 0666 /dev/infiniband/%s c %s %s", node, major, minor)
+	return x.line(advice.MakeNode, node, major, minor)
 }
 
 // permit returns the fix for EPERM. The cause is the device cgroup of a
 // container, or another network namespace (ib_uverbs_open in
 // drivers/infiniband/core/uverbs_main.c).
-func (x *examination) permit() string {
+func (x *examination) permit() advice.Line {
 	if x.container() == "" && x.read("sys/module/ib_core/parameters/netns_mode") == "N" {
-		return x.asRoot("rdma system set netns shared")
+		return x.line(advice.ShowNamespaces)
 	}
-	return "docker run --device /dev/infiniband --device-cgroup-rule 'c 231:* rw' IMAGE"
+	return x.line(advice.AllowNodes)
 }

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"cmp"
 	"fmt"
 	"io/fs"
 	"path"
@@ -9,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"rdma_events/internal/advice"
 	"rdma_events/internal/verbs"
 )
 
@@ -59,18 +59,19 @@ func (x *examination) checkPort(d *device, port int) Result {
 	x.Sysfs.Port(d.Name, port, &attr)
 	netdev := x.netdev(d.Name, attr.NetDev)
 	if file, err := x.refusedRead(d, port); err != nil {
-		r.Status, r.Text, r.Fix = x.restricted(d, file, verbs.CommandStatus(err))
+		r.Status = Warn
+		r.Text, r.Fix = x.unanswered(d, file, verbs.CommandStatus(err))
 		return r
 	}
 	switch {
 	case state == "ACTIVE":
 		r.Text = fmt.Sprintf("active, %g Gb/s (%s), %s", attr.RateGbps, attr.Width, x.link(d.Name, port, netdev))
-	case x.plugin.ExpectedDown != nil && x.plugin.ExpectedDown(d.Name, port):
+	case x.expectsDown(d, port):
 		r.Text = fmt.Sprintf("%s (%s), as expected_down says", strings.ToLower(state), phys)
 	case state == "INIT" || state == "ARMED":
 		r.Status = Warn
 		r.Text = strings.ToLower(state) + ": there is a link, and the fabric's subnet manager has not brought the port up; ask whoever runs the fabric"
-		r.Fix = x.asRoot("sminfo -C %s -P %d", d.Name, port)
+		r.Fix = x.line(advice.ShowSubnetManagerOf, d.Name, strconv.Itoa(port))
 	default:
 		r.Status, r.Text = Warn, fmt.Sprintf("%s (%s)", strings.ToLower(state), phys)
 		r.Text, r.Fix = x.whyDown(r.Text, d.Name, port, phys, netdev)
@@ -78,11 +79,20 @@ func (x *examination) checkPort(d *device, port int) Result {
 	return r
 }
 
-// restricted returns the result for a device whose firmware refuses a read.
-func (x *examination) restricted(d *device, read, errno string) (s Status, text, fix string) {
-	return Warn, fmt.Sprintf("its firmware refuses %s (%s), as that of a restricted function, and each refusal may be a line of the "+
-			"kernel log; add %s to devices_exclude to leave the device alone", read, errno, d.Name), "sudoedit " +
-			cmp.Or(x.Config, "/etc/telegraf/rdma_events.conf")
+// expectsDown reports whether the configuration says that a port may be down.
+func (x *examination) expectsDown(d *device, port int) bool {
+	return x.plugin.ExpectedDown != nil && x.plugin.ExpectedDown(d.Name, port)
+}
+
+// unanswered returns the text and the command for a device that ends a read with an errno that refusals have. Drivers also answer EIO for a
+// device that has failed and may recover, which is not one to leave out.
+func (x *examination) unanswered(d *device, read, errno string) (text string, fix advice.Line) {
+	if errno == "EIO" {
+		return fmt.Sprintf("%s ends with EIO: the device has failed and may recover, or its firmware refuses the read; the kernel log "+
+			"says which", read), x.line(advice.ShowKernelLogOf, d.kernelLogWord())
+	}
+	return fmt.Sprintf("its firmware refuses %s (%s), as that of a restricted function, and each refusal may be a line of the "+
+		"kernel log; add %s to devices_exclude to leave the device alone", read, errno, d.Name), x.editConfig()
 }
 
 // refusedRead returns a file of a port that firmware refuses to read, and the error of that. With drivers that do not ask
@@ -101,17 +111,17 @@ func (x *examination) refusedRead(d *device, port int) (file string, err error) 
 }
 
 // whyDown returns why a port is down, appended to text, and the fix.
-func (x *examination) whyDown(text, device string, port int, phys, netdev string) (why, fix string) {
+func (x *examination) whyDown(text, device string, port int, phys, netdev string) (why string, fix advice.Line) {
 	disabled := strings.EqualFold(phys, "Disabled")
 	switch {
 	case netdev != "" && disabled:
-		return text + ": its network device " + netdev + " is down", x.asRoot("ip link set dev %s up", netdev)
+		return text + ": its network device " + netdev + " is down", x.line(advice.BringUp, netdev)
 	case netdev != "":
-		return text + ": there is no link; look at cable, transceiver and the other end", x.asRoot("ethtool %s", netdev)
+		return text + ": there is no link; look at cable, transceiver and the other end", x.line(advice.ShowLink, netdev)
 	case disabled:
-		return text + ": it has been disabled", x.asRoot("ibportstate -C %s -P %d -D 0 %d enable", device, port, port)
+		return text + ": it has been disabled; whoever runs the fabric can enable it", x.line(advice.ShowPortSettings, device, strconv.Itoa(port))
 	}
-	return text + ": there is no link; look at cable, transceiver and the other end", x.asRoot("iblinkinfo -C %s -P %d", device, port)
+	return text + ": there is no link; look at cable, transceiver and the other end", x.line(advice.ShowPort, device, strconv.Itoa(port))
 }
 
 func (x *examination) link(device string, port int, netdev string) string {

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"rdma_events/internal/advice"
 	"rdma_events/internal/status"
 )
 
@@ -32,9 +33,9 @@ func checkWorker(x *examination) []Result {
 		r.Status, r.Text, r.Fix = Fail, x.workerErr.Error(), x.installWorker()
 		switch {
 		case errors.Is(x.workerErr, status.ErrUntrusted):
-			r.Fix = x.asRoot("chown root: %[1]s && chmod 0755 %[1]s", x.workerPath)
+			r.Fix = x.line(advice.TrustWorker, x.workerPath)
 		case x.isFile(x.workerPath):
-			r.Fix = x.asRoot("chmod 0755 %s", x.workerPath)
+			r.Fix = x.line(advice.LetWorkerRun, x.workerPath)
 		}
 		return []Result{r}
 	}
@@ -55,6 +56,6 @@ func (x *examination) isFile(name string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-func (x *examination) installWorker() string {
-	return x.asRoot("install -m 0755 build/rdma-events-worker %s", filepath.Dir(x.workerPath))
+func (x *examination) installWorker() advice.Line {
+	return x.line(advice.InstallWorker, filepath.Dir(x.workerPath))
 }

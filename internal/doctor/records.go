@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+
+	"rdma_events/internal/advice"
 )
 
 // checkRecords reports the directory in which the plugin records what happens.
@@ -20,11 +22,11 @@ func checkRecords(x *examination) []Result {
 		r.Text = fmt.Sprintf("there is no %s: nothing is recorded unless recorder.directory is set; the package's unit file makes it", dir)
 	case err != nil:
 		r.Status, r.Text = Warn, err.Error()
-		r.Fix = x.asRoot("install -d -m 0700 -o telegraf %s", dir)
+		r.Fix = x.line(advice.MakeRecords, dir)
 	case !info.IsDir() || info.Mode().Perm()&0o022 != 0:
 		r.Status = Warn
 		r.Text = fmt.Sprintf("nothing is recorded: %s is no directory of the plugin's user alone (mode %04o)", dir, info.Mode().Perm())
-		r.Fix = x.asRoot("chmod 0700 %s", dir)
+		r.Fix = x.line(advice.CloseRecords, dir)
 	default:
 		r.Text = "what happens is recorded in " + dir
 		if x.plugin.Records == "" {

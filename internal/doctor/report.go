@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"rdma_events/internal/advice"
 )
 
 // Status is the result of a check; a greater value is worse.
@@ -34,8 +36,10 @@ type Result struct {
 	Check   string `json:"check"`             // as in "device_nodes"
 	Subject string `json:"subject,omitempty"` // a device, or as in "mlx5_0 port 1"; "" is the host
 	Status  Status `json:"status"`
-	Text    string `json:"text"`          // one line
-	Fix     string `json:"fix,omitempty"` // the command that fixes it; "" with OK and Skipped
+	Text    string `json:"text"` // one line
+	// Fix is the command that fixes it, or shows more; none with OK and Skipped. Risk is what that does besides, "" if nothing.
+	Fix  advice.Line `json:"fix,omitzero"`
+	Risk string      `json:"risk,omitempty"`
 }
 
 // schema changes when a field of a Report changes its meaning or goes.
@@ -54,6 +58,7 @@ type Report struct {
 // add adds the results of a check.
 func (r *Report) add(results ...Result) {
 	for _, one := range results {
+		one.Risk = one.Fix.Risk()
 		r.Results = append(r.Results, one)
 		r.Status = max(r.Status, one.Status)
 	}
@@ -85,8 +90,15 @@ func (r *Report) WriteText(w io.Writer, paint func(Status, string) string) error
 		}
 		check := strings.ReplaceAll(one.Check, "_", " ")
 		fmt.Fprintf(&b, "%s  %-17s  %s%s\n", paint(one.Status, fmt.Sprintf("%-4s", one.Status)), check, subject, one.Text)
-		if one.Fix != "" {
-			fmt.Fprintf(&b, "%25s%s\n", "to mend it: ", one.Fix)
+		if !one.Fix.IsZero() {
+			purpose := "to see more: "
+			if one.Fix.Changes() {
+				purpose = "to mend it: "
+			}
+			fmt.Fprintf(&b, "%25s%s\n", purpose, one.Fix)
+		}
+		if one.Risk != "" {
+			fmt.Fprintf(&b, "%25sit %s\n", "its risk: ", one.Risk)
 		}
 	}
 	fmt.Fprintf(&b, "%d OK, %d WARN, %d FAIL", counts[OK], counts[Warn], counts[Fail])

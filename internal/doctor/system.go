@@ -1,20 +1,20 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
-	"fmt"
 	"io/fs"
 	"net"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/advice"
 	"rdma_events/internal/ethtool"
 	"rdma_events/internal/hotplug"
 	"rdma_events/internal/verbs"
@@ -96,6 +96,7 @@ type PluginConfig struct {
 	TracerPath   string                             // "" means the default
 	Records      string                             // recorder.directory
 	Watches      func(device string) bool           // nil means all devices; VirtualFunctions leaves out some of them
+	WatchesPort  func(device string, port int) bool // of a device that is watched; nil means all ports
 	ExpectedDown func(device string, port int) bool // nil means no port
 	// VirtualFunctions is which virtual and scalable functions are watched.
 	VirtualFunctions verbs.VirtualFunctions
@@ -194,20 +195,18 @@ func (s *System) list(elem ...string) []string {
 	return names
 }
 
-// asRoot returns a shell command that needs root, as this user has to type it.
-func (s *System) asRoot(format string, args ...any) string {
-	command := fmt.Sprintf(format, args...)
-	switch {
-	case s.UID == 0:
-		return command
-	case strings.ContainsAny(command, ";&|>'"):
-		return "sudo sh -c " + strconv.Quote(command)
-	}
-	return "sudo " + command
+// line returns a command of the table as this user has to type it.
+func (s *System) line(c advice.Command, values ...string) advice.Line {
+	return c.Line(values...).For(s.UID)
+}
+
+// editConfig returns the command that opens the configuration in an editor.
+func (s *System) editConfig() advice.Line {
+	return s.line(advice.EditFile, cmp.Or(s.Config, "/etc/telegraf/rdma_events.conf"))
 }
 
 // install returns the command that installs libibverbs and its providers.
-func (s *System) install() string {
+func (s *System) install() advice.Line {
 	release := s.read("etc/os-release")
 	is := func(ids ...string) bool {
 		for line := range strings.Lines(release) {
@@ -224,9 +223,9 @@ func (s *System) install() string {
 	}
 	switch {
 	case is("rhel", "fedora", "centos"):
-		return s.asRoot("dnf install -y libibverbs") // includes the providers
+		return s.line(advice.InstallOnFedora)
 	case is("suse", "opensuse"):
-		return s.asRoot("zypper install -y libibverbs1 libibverbs")
+		return s.line(advice.InstallOnSUSE)
 	}
-	return s.asRoot("apt-get install -y libibverbs1 ibverbs-providers")
+	return s.line(advice.InstallOnDebian)
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/BurntSushi/toml"
+
+	"rdma_events/internal/advice"
 )
 
 // telegrafName is the name of the check of Telegraf's configuration.
@@ -80,7 +82,7 @@ func (x *examination) checkExecd(e execd) {
 		x.misconfigured("inputs.execd", `signal = "none" with -poll_interval_disabled: nothing is ever sent; set signal = "STDIN"`)
 	case !prompted && signal != "none":
 		x.telegraf = append(x.telegraf, Result{
-			Check: telegrafName, Subject: "inputs.execd", Status: Warn, Fix: "sudoedit " + x.Config,
+			Check: telegrafName, Subject: "inputs.execd", Status: Warn, Fix: x.editConfig(),
 			Text: fmt.Sprintf("signal = %q without -poll_interval_disabled: the plugin gathers when Telegraf prompts it and by its own "+
 				"-poll_interval too; add -poll_interval_disabled to command", signal),
 		})
@@ -128,14 +130,14 @@ func (x *examination) readPlugin(config string) {
 	}
 	r := Result{Check: telegrafName, Subject: config, Text: "can be used"}
 	if c.Simulated {
-		r.Status, r.Text, r.Fix = Warn, "simulates devices and watches none of this host", "sudoedit "+config
+		r.Status, r.Text, r.Fix = Warn, "simulates devices and watches none of this host", x.line(advice.EditFile, config)
 	}
 	x.telegraf = append(x.telegraf, r)
 }
 
 func (x *examination) misconfigured(subject, text string) {
 	x.telegraf = append(x.telegraf, Result{
-		Check: telegrafName, Subject: subject, Status: Fail, Text: text, Fix: "sudoedit " + x.Config,
+		Check: telegrafName, Subject: subject, Status: Fail, Text: text, Fix: x.editConfig(),
 	})
 }
 

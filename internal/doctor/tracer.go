@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/advice"
 	"rdma_events/internal/status"
 )
 
@@ -109,7 +110,7 @@ func checkTracerProgram(x *examination) []Result {
 	case a.openErr != nil:
 		r.Status, r.Text = Fail, oneLine(a.openErr)
 		if errors.Is(a.openErr, status.ErrUntrusted) {
-			r.Fix = x.asRoot("chown root %s && %s", a.path, x.capsCommand())
+			r.Fix = x.trustTracer()
 		}
 	case errors.Is(a.versionErr, unix.EACCES):
 		r.Status, r.Fix = Fail, x.giveCaps()
@@ -125,7 +126,7 @@ func checkTracerProgram(x *examination) []Result {
 		r.Status, r.Fix = Warn, x.giveCaps()
 		r.Text = fmt.Sprintf("any user may execute %s (mode %04o), and can learn what the processes of others do", a.path, info.Mode().Perm())
 	default:
-		r.Text, r.Fix = fmt.Sprintf("%s, version %s", a.path, a.version), ""
+		r.Text, r.Fix = fmt.Sprintf("%s, version %s", a.path, a.version), advice.Line{}
 	}
 	return []Result{r}
 }
@@ -145,20 +146,32 @@ func (x *examination) group(info fs.FileInfo) string {
 	return gid
 }
 
-func (x *examination) installTracer() string {
+func (x *examination) installTracer() advice.Line {
 	dir := filepath.Dir(x.tracing.path)
-	return x.asRoot("install -m 0750 -g telegraf build/%[1]s %[2]s && setcap %[3]s=ep %[2]s/%[1]s", tracerProgram, dir, x.tracing.needs)
+	return x.line(advice.InstallTracer, dir, x.tracing.needs.String())
 }
 
 // giveCaps returns the command that gives the file its group, mode and capabilities.
-func (x *examination) giveCaps() string { return x.asRoot("%s", x.capsCommand()) }
-
-func (x *examination) capsCommand() string {
+func (x *examination) giveCaps() advice.Line {
 	a := x.tracing
-	if a.path == packagedTracer && x.exists(relative(packagedCaps)) {
-		return fmt.Sprintf("echo %s=ep >%s && %s-caps", a.needs, packagedCaps, tracerProgram)
+	if x.isPackaged(a.path) {
+		return x.line(advice.GivePackagedCapabilities, a.needs.String(), packagedCaps)
 	}
-	return fmt.Sprintf("chgrp telegraf %[1]s && chmod 0750 %[1]s && setcap %[2]s=ep %[1]s", a.path, a.needs)
+	return x.line(advice.GiveCapabilities, a.path, a.needs.String())
+}
+
+// trustTracer returns the command that gives the file its owner, and then what giveCaps gives it.
+func (x *examination) trustTracer() advice.Line {
+	a := x.tracing
+	if x.isPackaged(a.path) {
+		return x.line(advice.TrustPackagedTracer, a.path, a.needs.String(), packagedCaps)
+	}
+	return x.line(advice.TrustTracer, a.path, a.needs.String())
+}
+
+// isPackaged reports whether a script of the package gives the file its capabilities.
+func (x *examination) isPackaged(tracer string) bool {
+	return tracer == packagedTracer && x.exists(relative(packagedCaps))
 }
 
 // checkFileCapabilities reports whether the file has the capabilities that all kernels ask for.
@@ -215,19 +228,19 @@ func checkPrivilegeLimits(x *examination) []Result {
 
 // allowPrivileges returns the command for a unit with NoNewPrivileges=yes. Other settings imply it, as SystemCallFilter= does
 // (systemd.exec(5)); then the command shows the unit.
-func (x *examination) allowPrivileges() string {
+func (x *examination) allowPrivileges() advice.Line {
 	if x.unitForbids() {
 		return x.raise("NoNewPrivileges=no")
 	}
-	return "systemctl cat telegraf"
+	return x.line(advice.ShowUnit)
 }
 
-func (x *examination) containerFix() string {
-	flags := "--pid=host"
+func (x *examination) containerFix() advice.Line {
+	var flags []string
 	for name := range strings.SplitSeq(x.tracing.needs.String(), ",") {
-		flags += " --cap-add=" + strings.ToUpper(strings.TrimPrefix(name, "cap_"))
+		flags = append(flags, "--cap-add="+strings.ToUpper(strings.TrimPrefix(name, "cap_")))
 	}
-	return "docker run " + flags + " IMAGE"
+	return x.line(advice.GiveContainerCapabilities, strings.Join(flags, " "))
 }
 
 // processesOf returns the numbers of the processes of a name.
@@ -289,13 +302,13 @@ func checkKernelTypes(x *examination) []Result {
 	r := Result{Check: "kernel_types", Text: "the kernel and ib_uverbs describe their types (BTF)"}
 	switch {
 	case !x.exists(btf, "vmlinux"):
-		r.Status, r.Fix = Fail, "grep CONFIG_DEBUG_INFO_BTF= /boot/config-"+x.read("proc/sys/kernel/osrelease")
+		r.Status, r.Fix = Fail, x.line(advice.ShowKernelTypes, x.read("proc/sys/kernel/osrelease"))
 		r.Text = "this kernel does not describe its types (CONFIG_DEBUG_INFO_BTF), so nothing can be attached to it; distributions' kernels do from 5.15 on"
 	case x.exists(btf, "ib_uverbs"):
 	case !x.exists("sys/module/ib_uverbs"):
-		r.Status, r.Text, r.Fix = Warn, "ib_uverbs is not loaded, so there is nothing to trace", x.asRoot("modprobe ib_uverbs")
+		r.Status, r.Text, r.Fix = Warn, "ib_uverbs is not loaded, so there is nothing to trace", x.line(advice.LoadVerbs)
 	default:
-		r.Status, r.Fix = Fail, "modinfo -F filename ib_uverbs"
+		r.Status, r.Fix = Fail, x.line(advice.ShowModuleFile)
 		r.Text = "ib_uverbs does not describe its types: it was built apart from the kernel, as a vendor's; the kernel's own does"
 	}
 	return []Result{r}
@@ -305,7 +318,7 @@ func checkKernelTypes(x *examination) []Result {
 func checkLockdown(x *examination) []Result {
 	r := Result{Check: "lockdown", Text: "lockdown does not keep programs from reading the kernel's memory"}
 	if strings.Contains(x.read("sys/kernel/security/lockdown"), "[confidentiality]") {
-		r.Status, r.Fix = Fail, "sudoedit /etc/default/grub"
+		r.Status, r.Fix = Fail, x.line(advice.ShowLockdown)
 		r.Text = "lockdown=confidentiality keeps programs from reading the kernel's memory; lockdown=integrity does not"
 	}
 	return []Result{r}
@@ -374,12 +387,12 @@ func checkTracerTrial(x *examination) []Result {
 	case a.openErr != nil || a.versionErr != nil:
 		r.Status, r.Text = Skipped, "there is no tracer that could be tried"
 	case a.sayErr != nil:
-		r.Status, r.Text, r.Fix = Fail, oneLine(a.sayErr), x.asRoot("%s -try", a.path)
+		r.Status, r.Text, r.Fix = Fail, oneLine(a.sayErr), x.line(advice.TryTracer, a.path)
 		if a.needs&^a.caps != 0 {
 			r.Fix = x.giveCaps()
 		}
 	case missing != "":
-		r.Status, r.Fix = Warn, x.asRoot("%s -try", a.path)
+		r.Status, r.Fix = Warn, x.line(advice.TryTracer, a.path)
 		r.Text = first + "; " + strings.Join(strings.Split(missing, "\n"), "; ")
 	default:
 		r.Text = first

@@ -115,59 +115,59 @@ func TestWhatATracerLacksIsReportedWithItsFix(t *testing.T) {
 	for name, tt := range map[string]struct {
 		files  tree
 		change func(*System, *fakeTracer)
-		want   Result // Text and Fix are parts of the reported ones
+		want   finding // Text and Fix are parts of the reported ones
 	}{
 		"no program": {nil, func(s *System, _ *fakeTracer) {
 			s.OpenTracer = func(string) (Tracer, error) { return nil, fmt.Errorf("open program: %w", fs.ErrNotExist) }
-		}, Result{"tracer_program", "", Fail, "file does not exist", "install -m 0750 -g telegraf build/rdma-events-tracer /usr/bin && " +
+		}, finding{"tracer_program", "", Fail, "file does not exist", "install -m 0750 -g telegraf build/rdma-events-tracer /usr/bin && " +
 			"setcap cap_bpf,cap_perfmon=ep /usr/bin/rdma-events-tracer"}},
 		"a program that others may change": {nil, func(s *System, _ *fakeTracer) {
 			s.OpenTracer = func(string) (Tracer, error) { return nil, status.ErrUntrusted }
-		}, Result{"tracer_program", "", Fail, "not to be trusted", "chown root /usr/bin/rdma-events-tracer && " + caps}},
+		}, finding{"tracer_program", "", Fail, "not to be trusted", "chown root /usr/bin/rdma-events-tracer && " + caps}},
 		"a program of another group": {nil, func(_ *System, f *fakeTracer) {
 			f.versionErr = fmt.Errorf("run it: %w", unix.EACCES)
-		}, Result{"tracer_program", "", Fail, "user 998 may not execute /usr/bin/rdma-events-tracer (mode 0750, group ", caps}},
+		}, finding{"tracer_program", "", Fail, "user 998 may not execute /usr/bin/rdma-events-tracer (mode 0750, group ", caps}},
 		"another version": {nil, func(_ *System, f *fakeTracer) { f.version = "1.2.2" },
-			Result{"tracer_program", "", Warn, "has version 1.2.2, and this program 1.2.3", "install"}},
+			finding{"tracer_program", "", Warn, "has version 1.2.2, and this program 1.2.3", "install"}},
 		"a program for all users": {nil, func(s *System, _ *fakeTracer) { s.Root = s.Root.(modes).ReadLinkFS },
-			Result{"tracer_program", "", Warn, "any user may execute", caps}},
+			finding{"tracer_program", "", Warn, "any user may execute", caps}},
 		"no capabilities": {nil, func(s *System, _ *fakeTracer) {
 			s.FileCaps = func(string) ([]byte, error) { return nil, nil }
-		}, Result{"file_capabilities", "", Fail, "lacks cap_bpf,cap_perfmon", caps}},
+		}, finding{"file_capabilities", "", Fail, "lacks cap_bpf,cap_perfmon", caps}},
 		"capabilities of another form": {nil, func(s *System, _ *fakeTracer) {
 			s.FileCaps = func(string) ([]byte, error) { return make([]byte, 20), nil }
-		}, Result{"file_capabilities", "", Warn, "unknown form", caps}},
+		}, finding{"file_capabilities", "", Warn, "unknown form", caps}},
 		"capabilities without a package": {nil, func(s *System, _ *fakeTracer) {
 			s.TracerPath = "/opt/rdma-events-tracer"
 			s.FileCaps = func(string) ([]byte, error) { return attribute(setOf(capBPF)), nil }
-		}, Result{"file_capabilities", "", Fail, "/opt/rdma-events-tracer lacks cap_perfmon", "chgrp telegraf /opt/rdma-events-tracer && " +
+		}, finding{"file_capabilities", "", Fail, "/opt/rdma-events-tracer lacks cap_perfmon", "chgrp telegraf /opt/rdma-events-tracer && " +
 			"chmod 0750 /opt/rdma-events-tracer && setcap cap_bpf,cap_perfmon=ep /opt/rdma-events-tracer"}},
 		"a kernel of Debian": {tree{"proc/sys/kernel/perf_event_paranoid": "3\n"}, nil,
-			Result{"perf_paranoid", "", Fail, "kernel.perf_event_paranoid is 3, so it takes CAP_SYS_ADMIN too", wide}},
+			finding{"perf_paranoid", "", Fail, "kernel.perf_event_paranoid is 3, so it takes CAP_SYS_ADMIN too", wide}},
 		"a unit of the administrator": {tree{"proc/812": "", unit + ".d/override.conf": "[Service]\nNoNewPrivileges=yes\n"}, nil,
-			Result{"privilege_limits", "", Fail, "telegraf.service has NoNewPrivileges=yes", "NoNewPrivileges=no"}},
+			finding{"privilege_limits", "", Fail, "telegraf.service has NoNewPrivileges=yes", "NoNewPrivileges=no"}},
 		"a running Telegraf": {tree{"proc/812/status": "NoNewPrivs:\t1\n", unit: "[Service]\nNoNewPrivileges=true\n"}, nil,
-			Result{"privilege_limits", "", Fail, "Telegraf (process 812) has no_new_privs", "NoNewPrivileges=no"}},
+			finding{"privilege_limits", "", Fail, "Telegraf (process 812) has no_new_privs", "NoNewPrivileges=no"}},
 		"another setting of its unit": {tree{"proc/812/status": "NoNewPrivs:\t1\n"}, nil,
-			Result{"privilege_limits", "", Fail, "Telegraf (process 812) has no_new_privs", "systemctl cat telegraf"}},
+			finding{"privilege_limits", "", Fail, "Telegraf (process 812) has no_new_privs", "systemctl cat telegraf"}},
 		"a bounding set": {tree{"proc/812/status": "CapBnd:\t0000000000000000\n"}, nil,
-			Result{"privilege_limits", "", Fail, "the bounding set of Telegraf (process 812) lacks cap_bpf,cap_perfmon", "CapabilityBoundingSet=CAP_BPF CAP_PERFMON"}},
+			finding{"privilege_limits", "", Fail, "the bounding set of Telegraf (process 812) lacks cap_bpf,cap_perfmon", "CapabilityBoundingSet=CAP_BPF CAP_PERFMON"}},
 		"a container": {tree{".dockerenv": "\n", "proc/self/status": "CapBnd:\t0000000000000000\n"}, nil,
-			Result{"privilege_limits", "", Fail, "the bounding set of this process lacks", "docker run --pid=host --cap-add=BPF --cap-add=PERFMON IMAGE"}},
+			finding{"privilege_limits", "", Fail, "the bounding set of this process lacks", "docker run --pid=host --cap-add=BPF --cap-add=PERFMON IMAGE"}},
 		"a kernel without types": {tree{"sys/kernel/btf": ""}, nil,
-			Result{"kernel_types", "", Fail, "CONFIG_DEBUG_INFO_BTF", "grep CONFIG_DEBUG_INFO_BTF= /boot/config-6.12.57+deb13-amd64"}},
+			finding{"kernel_types", "", Fail, "CONFIG_DEBUG_INFO_BTF", "grep CONFIG_DEBUG_INFO_BTF= /boot/config-6.12.57+deb13-amd64"}},
 		"a module of a vendor": {tree{"sys/kernel/btf/ib_uverbs": ""}, nil,
-			Result{"kernel_types", "", Fail, "built apart from the kernel", "modinfo -F filename ib_uverbs"}},
+			finding{"kernel_types", "", Fail, "built apart from the kernel", "modinfo -F filename ib_uverbs"}},
 		"no module": {tree{"sys/kernel/btf/ib_uverbs": "", "sys/module/ib_uverbs": ""}, nil,
-			Result{"kernel_types", "", Warn, "ib_uverbs is not loaded", "sudo modprobe ib_uverbs"}},
+			finding{"kernel_types", "", Warn, "ib_uverbs is not loaded", "sudo modprobe ib_uverbs"}},
 		"lockdown": {tree{"sys/kernel/security/lockdown": "none integrity [confidentiality]\n"}, nil,
-			Result{"lockdown", "", Fail, "lockdown=confidentiality", "sudoedit /etc/default/grub"}},
+			finding{"lockdown", "", Fail, "lockdown=confidentiality", "cat /sys/kernel/security/lockdown"}},
 		"a PID namespace": {tree{"proc/self/ns/pid": "-> pid:[4026532000]"}, nil,
-			Result{"pid_namespace", "", Warn, "not the host's", "docker run --pid=host"}},
+			finding{"pid_namespace", "", Warn, "not the host's", "docker run --pid=host"}},
 		"a trial that fails": {nil, func(_ *System, f *fakeTracer) { f.said, f.tryErr = "", errors.New("refused\nby the verifier") },
-			Result{"tracer_trial", "", Fail, "refused by the verifier", "sudo /usr/bin/rdma-events-tracer -try"}},
+			finding{"tracer_trial", "", Fail, "refused by the verifier", "sudo /usr/bin/rdma-events-tracer -try"}},
 		"a kernel without a function": {nil, func(_ *System, f *fakeTracer) { f.said += "\nthis kernel has no ib_uverbs_release_ucq" },
-			Result{"tracer_trial", "", Warn, trial + "; this kernel has no ib_uverbs_release_ucq", "-try"}},
+			finding{"tracer_trial", "", Warn, trial + "; this kernel has no ib_uverbs_release_ucq", "-try"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := working()
@@ -182,7 +182,7 @@ func TestWhatATracerLacksIsReportedWithItsFix(t *testing.T) {
 			require.Equal(t, tt.want.Status, got[0].Status)
 			require.Contains(t, got[0].Text, tt.want.Text)
 			require.NotContains(t, got[0].Text, "\n")
-			require.Contains(t, got[0].Fix, tt.want.Fix)
+			require.Contains(t, got[0].Fix.String(), tt.want.Fix)
 			for _, one := range r.Results {
 				require.True(t, one.Status < Warn || one.Check == tt.want.Check, "%+v", one)
 			}

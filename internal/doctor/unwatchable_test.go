@@ -67,7 +67,7 @@ func TestDeviceWhoseNodeIsMissingIsAFailure(t *testing.T) {
 			require.Equal(t, Fail, r.Status)
 			for _, one := range r.ofDevice("smi0") {
 				require.Equal(t, Fail, one.Status)
-				require.NotContains(t, one.Fix, "modprobe", "ib_uverbs is loaded")
+				require.NotContains(t, one.Fix.String(), "modprobe", "ib_uverbs is loaded")
 			}
 		})
 	}
@@ -114,5 +114,5 @@ func TestNoHostIsProbedFromAPortWithoutGIDs(t *testing.T) {
 	s.Addressed = func(string) bool { return true }
 	r = Run(t.Context(), s)
 	require.Equal(t, Fail, r.of("fabric_addresses")[0].Status)
-	require.Contains(t, r.of("fabric_addresses")[0].Fix, "enable_roce")
+	require.Contains(t, r.of("fabric_addresses")[0].Fix.String(), "enable_roce")
 }

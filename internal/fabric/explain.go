@@ -47,7 +47,7 @@ func (r Reason) Fix() string {
 	case ReasonVersion:
 		return "install the same version on both hosts"
 	case ReasonNoCommonGID:
-		return "give both ports IP addresses of one family"
+		return "compare the addresses of both ports, which have to be of one family; whoever runs the network assigns them"
 	case ReasonPKey:
 		return "put both ports into one partition, one of them as a full member"
 	case ReasonUnsupported:

@@ -20,7 +20,7 @@ func EndedBy(err error) status.End {
 		advice string
 	}{
 		{verbs.ErrNoLibrary, status.ReasonNoLibrary, "install libibverbs and its providers (Debian: libibverbs1 ibverbs-providers)"},
-		{verbs.ErrExcludedNetns, status.ReasonExcludedNetns, "run in the device's network namespace, or set 'rdma system set netns shared'"},
+		{verbs.ErrExcludedNetns, status.ReasonExcludedNetns, "run in the device's network namespace ('ip -all netns exec rdma dev' lists them)"},
 		{verbs.ErrStuck, status.ReasonStuck, "the worker exits, which makes the kernel free the device"},
 		{verbs.ErrRecovering, status.ReasonRecovering, "it is recovering from a fatal error (the kernel log says so), " +
 			"or the rdma cgroup allows no further handle (rdma.max, hca_handle)"},

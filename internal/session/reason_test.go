@@ -20,7 +20,7 @@ func TestEveryFailureHasItsReasonAndOneLine(t *testing.T) {
 	}{
 		{verbs.ErrNoLibrary, status.ReasonNoLibrary, "install libibverbs"},
 		{fmt.Errorf("/dev/infiniband/uverbs0: %w", unix.EACCES), status.ReasonNoPermission, "read and write the node"},
-		{fmt.Errorf("%w: %w", verbs.ErrExcludedNetns, unix.EPERM), status.ReasonExcludedNetns, "rdma system set netns shared"},
+		{fmt.Errorf("%w: %w", verbs.ErrExcludedNetns, unix.EPERM), status.ReasonExcludedNetns, "ip -all netns exec rdma dev"},
 		{fmt.Errorf("%w: %w", verbs.ErrLimit, unix.ENOMEM), status.ReasonLimit, "LimitMEMLOCK"},
 		{fmt.Errorf("%w: %w", verbs.ErrRecovering, unix.EAGAIN), status.ReasonRecovering, "a fatal error"},
 		{fmt.Errorf("%w: %w", verbs.ErrRecovering, unix.EAGAIN), status.ReasonRecovering, "the rdma cgroup"},

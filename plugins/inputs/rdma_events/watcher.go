@@ -227,7 +227,7 @@ func (c *Config) monitoring(found verbs.Discovery, emit func(measure.Point), log
 		Now:              clocks,
 		Devices:          wants,
 		VirtualFunctions: c.Functions(),
-		Ports:            c.watches,
+		Ports:            c.WatchesPort,
 		Expect:           c.Expect,
 		ExpectedDown:     c.ExpectsDown,
 		Window:           time.Duration(c.Probe.Window),
@@ -274,8 +274,8 @@ func (c *Config) passes() (func(device string) bool, error) {
 	}, nil
 }
 
-// watches reports whether a port of a watched device is watched.
-func (c *Config) watches(device string, port int) bool {
+// WatchesPort reports whether a port of a watched device is watched.
+func (c *Config) WatchesPort(device string, port int) bool {
 	if len(c.Ports) == 0 {
 		return port <= verbs.MaxPorts
 	}

@@ -1,0 +1,136 @@
+// Package advice has the one table of the commands that the doctor and the alerts advise, with what else each of them does. The
+// doctor can advise no other command, and tests compare the texts of the alerts and of docs/troubleshooting.md with the table.
+//
+// A command is reviewed before it gets a row. No row may disturb a fabric, such as one that starts a subnet manager or enables a
+// port of InfiniBand. None may give an address to a network device or make a soft device: what has none needs none.
+package advice
+
+import (
+	"encoding"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// Row is a row of the table.
+type Row struct {
+	// Form is the command as it is typed. {name} stands for a word, and {name...} for several.
+	Form string
+	// Root reports whether the command needs root.
+	Root bool
+	// Changes reports whether the command changes something. The others only show.
+	Changes bool
+	// Risk is what the command does besides what it is advised for, as in "restarts Telegraf". "" means nothing that matters.
+	Risk string
+}
+
+// Row returns the command's row of the table. It panics if there is none.
+func (c Command) Row() Row { return table()[c] }
+
+// Commands returns all commands.
+func Commands() []Command {
+	all := make([]Command, 0, len(table()))
+	for c := range Command(len(table())) {
+		all = append(all, c)
+	}
+	return all
+}
+
+var placeholder = regexp.MustCompile(`\{[a-z]+(\.\.\.)?\}`)
+
+// Line returns the command with values in place of its placeholders, in their order. Placeholders of one name have one value.
+func (c Command) Line(values ...string) Line {
+	row := c.Row()
+	known := map[string]string{}
+	text := placeholder.ReplaceAllStringFunc(row.Form, func(name string) string {
+		if _, ok := known[name]; !ok {
+			if len(values) == 0 {
+				panic(fmt.Sprintf("advice: %s has no value for %s", row.Form, name))
+			}
+			known[name], values = values[0], values[1:]
+		}
+		return known[name]
+	})
+	if len(values) > 0 {
+		panic(fmt.Sprintf("advice: %s has no place for %q", row.Form, values))
+	}
+	return Line{text: text, row: row}
+}
+
+// Line is a command of the table with its values. The zero Line is no command.
+type Line struct {
+	text string
+	row  Row
+}
+
+var _ encoding.TextMarshaler = Line{}
+
+// For returns the line as a user with this number has to type it.
+func (l Line) For(uid int) Line {
+	switch {
+	case !l.row.Root || uid == 0:
+	case strings.ContainsAny(l.text, ";&|>'"):
+		l.text = "sudo sh -c " + strconv.Quote(l.text)
+	default:
+		l.text = "sudo " + l.text
+	}
+	return l
+}
+
+// String returns the line as it is typed, "" for no command.
+func (l Line) String() string { return l.text }
+
+// IsZero reports whether the line is no command.
+func (l Line) IsZero() bool { return l.text == "" }
+
+// MarshalText implements encoding.TextMarshaler.
+func (l Line) MarshalText() ([]byte, error) { return []byte(l.text), nil }
+
+// Changes reports whether the command changes something.
+func (l Line) Changes() bool { return l.row.Changes }
+
+// Risk returns what the command does besides what it is advised for, "" if that is nothing.
+func (l Line) Risk() string { return l.row.Risk }
+
+// Find returns the command that a text has, with or without sudo.
+func Find(text string) (Command, bool) {
+	text = strings.TrimPrefix(text, "sudo ")
+	if quoted, ok := strings.CutPrefix(text, "sh -c "); ok {
+		if command, err := strconv.Unquote(quoted); err == nil {
+			text = command
+		}
+	}
+	for _, c := range Commands() {
+		if c.Row().Form == text {
+			return c, true
+		}
+	}
+	for _, c := range Commands() {
+		if c.Row().pattern().MatchString(text) {
+			return c, true
+		}
+	}
+	return 0, false
+}
+
+// The words that can stand for a placeholder. None ends the command, and a single one is no flag.
+const (
+	oneWord  = `[^-\s;&|<>][^\s;&|<>]*`
+	anyWords = `[^\s;&|<>]+( [^\s;&|<>]+)*`
+)
+
+func (r Row) pattern() *regexp.Regexp {
+	var b strings.Builder
+	at := 0
+	for _, p := range placeholder.FindAllStringIndex(r.Form, -1) {
+		b.WriteString(regexp.QuoteMeta(r.Form[at:p[0]]))
+		if strings.HasSuffix(r.Form[:p[1]], "...}") {
+			b.WriteString(anyWords)
+		} else {
+			b.WriteString(oneWord)
+		}
+		at = p[1]
+	}
+	return regexp.MustCompile("^" + b.String() + regexp.QuoteMeta(r.Form[at:]) + "$")
+}
