@@ -26,9 +26,10 @@ type port struct {
 
 	smLID    int               // of the last query of the active port
 	known    map[string]string // the attributes of the active port that were known last, by name
-	bestGbps float64           // the greatest rate of the active port
-	netdev   string            // the last network device that a query named: a port that is down may have no GID that does
-	legs     legs              // of the last emitted point
+	flapsDay dayCount
+	bestGbps float64 // the greatest rate of the active port
+	netdev   string  // the last network device that a query named: a port that is down may have no GID that does
+	legs     legs    // of the last emitted point
 	gids     gidtable.Differ
 	gidMoves uint64
 
@@ -164,6 +165,7 @@ func (p *port) view(device string, t *moment, wall int64, of *verbs.DeviceAttr) 
 		HasState: s.Known, State: s.State, Attr: p.attr, AlwaysActive: of.AlwaysActive, Cable: of.Cable(p.port), RateBestGbps: p.bestGbps,
 		Legs: p.legs.all, LegsUp: p.legs.up, HasLegs: p.legs.known,
 		Transitions: s.Transitions, Flaps: s.Flaps, DownNS: s.Down,
+		FlapsDay:          p.flapsDay.within(s.Flaps, t.boot),
 		MissedTransitions: s.Missed, PhantomEvents: s.Phantoms, GIDMoves: p.gidMoves,
 		At: p.viewStamp.next(wall, t.epoch),
 	}
