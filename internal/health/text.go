@@ -28,7 +28,11 @@ func (s *Status) WriteText(w io.Writer, first string, now time.Time) error {
 	for _, p := range s.Problems {
 		fmt.Fprintf(&b, "%-8s  %s: %s, since %s\n", p.Severity, joined(" ", p.where(), p.ID), joined("", p.Text), moment(p.Since, now))
 	}
-	if s.Source == SourcePlugin && len(s.Problems) == 0 {
+	for _, p := range s.Pending {
+		at := Problem{Device: p.Device, Port: p.Port}
+		fmt.Fprintf(&b, "pending   %s: %s\n", joined("", at.where()), joined("", p.Text))
+	}
+	if s.Source == SourcePlugin && len(s.Problems)+len(s.Pending) == 0 {
 		b.WriteString("no problems\n")
 	}
 	_, err := io.WriteString(w, b.String())
@@ -136,9 +140,18 @@ func latency(ns int64) string {
 // lineLength is the most characters of Line: node-problem-detector cuts longer messages (max_output_length).
 const lineLength = 80
 
-// Line returns all problems in one line of at most 80 characters, the most severe ones first. It shows times in the
+// Line returns all problems in one line of at most 80 characters, the most severe ones first; or, if there is no critical one, what cannot be
+// told yet. It shows times in the
 // time zone of now.
 func (s *Status) Line(now time.Time) string {
+	if len(s.Pending) > 0 && s.Worst() != Critical {
+		line := "cannot tell yet"
+		for _, p := range s.Pending {
+			at := Problem{Device: p.Device, Port: p.Port}
+			line += "; " + joined(": ", at.where(), p.Text)
+		}
+		return line[:min(len(line), lineLength)]
+	}
 	if len(s.Problems) == 0 {
 		ports := 0
 		for _, d := range s.Devices {

@@ -118,7 +118,7 @@ func (p *Plugin) Start(acc telegraf.Accumulator) error {
 	p.emitter = emit.New(p.MaxEventPoints, p.now)
 	log := newLogger(p.Log)
 	p.records.start(&p.Recorder, p.Version, p.now, log)
-	w, err := p.open(&p.Config, dependencies{p.records.emit(p.emitter.Emit), p.records.log(log), p.StatusDir})
+	w, err := p.open(&p.Config, dependencies{p.status.emit(p.records.emit(p.emitter.Emit)), p.records.log(log), p.StatusDir})
 	if err != nil {
 		p.records.stop(context.Background()) // it takes 200 ms at most
 		return err
@@ -131,7 +131,7 @@ func (p *Plugin) Start(acc telegraf.Accumulator) error {
 			p.Log.Errorf("Watching RDMA devices ended: %v", err)
 		}
 	})
-	p.status.start(p.StatusDir, p.Version, log)
+	p.status.start(p.StatusDir, p.Version, p.now, log)
 	return nil
 }
 
