@@ -69,6 +69,11 @@ func portCases() []Case {
 			{"link-slow", "nothing is expected", one("rdma_port", ofPort, map[string]string{"rate_gbps": "100x20 25x60", "up": "1x80"}), nil, []int{28, 70}},
 			{"link-slow", "slower, and down", rate("100x20 25x60", "100x80", "1x20 0x60"), nil, []int{28, 70}},
 		},
+		[]Case{
+			{"bond-leg-down", "one of two", one("rdma_port", ofPort, map[string]string{"legs": "2x71", "legs_up": "2x20 1x30 2x20"}), []int{23, 50}, []int{20, 55}},
+			{"bond-leg-down", "all of them for a moment", one("rdma_port", ofPort, map[string]string{"legs": "2x71", "legs_up": "2x20 0 2x50"}), nil, []int{21, 22, 23}},
+			{"bond-leg-down", "no bond", one("rdma_port", ofPort, map[string]string{"up": "1x60"}), nil, []int{10, 40}},
+		},
 		grows1("link-disagrees", "rdma_port", ofPort, "missed_transitions", 30),
 		grows1("gid-moved", "rdma_port", ofPort, "gid_moves", 30),
 	)
@@ -94,6 +99,12 @@ func deviceCases() []Case {
 		{"device-missing", "reset within a minute", device("1x20 0 1x20", "okx20 removed okx20"), nil, []int{21, 22, 23}},
 	},
 		grows1("device-fatal", "rdma_device", ofDevice, "fatals", 30),
+		[]Case{
+			{"node-missing", "the file is deleted and made again", device("1x71", "okx20 node_missingx30 okx20"), []int{23, 50}, []int{20, 55}},
+			{"node-missing", "a container that was not given it", device("1x71", "unwatchablex71"), nil, []int{23, 50}},
+		},
+		grows1("function-removed", "rdma_device", ofDevice, "function_removals", 30),
+		grows3("device-flapping", "rdma_device", ofDevice, "unplanned_removals", 30),
 		[]Case{
 			{"unacked-events", "held by a worker that died", async("released", "0x20 1x60"), []int{25}, []int{20, 22, 57}},
 			{"unacked-events", "unacknowledged for long", async("unacked", "0x20 1x20 0x20"), []int{28}, []int{23, 45}},
@@ -179,6 +190,7 @@ func pluginCases() []Case {
 		{"worker-down", "the reason changes", device("backing_offx60", "crashedx21 no_libraryx38"), []int{21, 22, 23, 24}, nil},
 		{"worker-down", "stuck", device("runningx20 stuckx30", "okx20 stuckx30"), []int{24}, []int{20}},
 		{"worker-down", "crashed and running again", device("runningx20 backing_off runningx40", "okx20 crashed okx40"), nil, []int{21, 22, 23}},
+		{"worker-down", "its node is missing", device("backing_offx60", "node_missingx60"), nil, []int{10, 30}},
 		{"worker-down", "stopped, as the device is missing", device("stoppedx60", "removedx60"), nil, []int{10, 30}},
 	},
 		grows3("worker-restarts", "rdma_device", ofDevice, "crashes", 30),
