@@ -62,7 +62,7 @@ type check func(*examination) []Result
 func checks() []check {
 	return []check{
 		checkReleased, checkNotWatched, checkModules, checkNodes, checkLibrary, checkProviders, checkLockedMemory, checkNetns,
-		checkContainer, checkPorts, checkExtState, checkAddresses, checkFirmware, checkProbes, checkEvents, checkRemoval, checkWorker,
+		checkContainer, checkPCILinks, checkPorts, checkExtState, checkAddresses, checkFirmware, checkProbes, checkEvents, checkRemoval, checkWorker,
 		checkTracer, checkFabric, checkRecords, checkKernelLog, checkTelegraf,
 	}
 }

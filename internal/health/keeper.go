@@ -114,6 +114,9 @@ func (k *Keeper) device(p *measure.Device) {
 	if p.Attr.Name != "" && p.Attr.NUMANode >= 0 {
 		d.NUMANode = &p.Attr.NUMANode
 	}
+	if p.Link.Known() {
+		d.PCILink = (*PCILink)(&p.Link)
+	}
 	if p.InOtherNetns {
 		d.AwaySince = p.At.Add(-time.Duration(p.OtherNetnsNS)).Round(0)
 	}

@@ -48,6 +48,7 @@ type Device struct {
 	BoardID     string    `json:"board_id,omitempty"`
 	PCIAddress  string    `json:"pci_address,omitempty"`
 	NUMANode    *int      `json:"numa_node,omitempty"`
+	PCILink     *PCILink  `json:"pcie,omitempty"`
 	Present     bool      `json:"present"`
 	Open        bool      `json:"open"`
 	WorkerState string    `json:"worker_state"`
@@ -56,6 +57,14 @@ type Device struct {
 	Ports       []Port    `json:"ports,omitempty"`
 	Probes      []Probe   `json:"probes,omitempty"`
 	Commands    []Command `json:"commands,omitempty"`
+}
+
+// PCILink is the PCIe link of a device.
+type PCILink struct {
+	SpeedGTs     float64 `json:"speed_gts"`
+	Width        int     `json:"width"`
+	BestSpeedGTs float64 `json:"speed_best_gts"` // that both ends support
+	BestWidth    int     `json:"width_best"`
 }
 
 // Port is a port.

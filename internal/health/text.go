@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"rdma_events/internal/status"
+	"rdma_events/internal/verbs"
 )
 
 // WriteText writes the status as one screen for people, below a first line of the caller's. It shows times in the time
@@ -44,8 +45,12 @@ func (d *Device) text(b *strings.Builder, now time.Time) {
 	if d.NUMANode != nil {
 		numa = fmt.Sprintf("NUMA node %d", *d.NUMANode)
 	}
+	link := ""
+	if d.PCILink != nil {
+		link = verbs.PCILink(*d.PCILink).String()
+	}
 	fmt.Fprintf(b, "%s: %s\n", joined("", d.Device),
-		joined(", ", d.Driver, named("firmware ", d.Firmware), d.BoardID, d.PCIAddress, numa, d.describeWatch(now)))
+		joined(", ", d.Driver, named("firmware ", d.Firmware), d.BoardID, d.PCIAddress, link, numa, d.describeWatch(now)))
 	for _, p := range d.Ports {
 		fmt.Fprintf(b, "    port %d: %s\n", p.Port, p.text(now))
 		for _, probe := range d.Probes {

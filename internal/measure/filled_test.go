@@ -190,6 +190,7 @@ func filledPort() *Port {
 func filledDevice() *Device {
 	return &Device{
 		Device: "mlx5_0", Present: true, Open: true, Opens: 3, Removals: 1, Fatals: 1, FunctionRemovals: 4, UnplannedRemovals: 5, Reason: status.ReasonOK,
+		Link:         verbs.PCILink{SpeedGTs: 16, Width: 8, BestSpeedGTs: 32, BestWidth: 16},
 		InOtherNetns: true, OtherNetnsNS: 90_000_000_000,
 		Worker: status.Status{State: status.StateRunning, Restarts: 2, Crashes: 1, PID: 4711},
 		Attr: verbs.DeviceAttr{

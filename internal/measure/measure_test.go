@@ -119,7 +119,7 @@ func TestNamesAndUnitsFollowTheRules(t *testing.T) {
 			require.False(t, seen[f.Name], "%s.%s is there twice", m.Name, f.Name)
 			seen[f.Name] = true
 			require.NotEmpty(t, f.Description, f.Name)
-			rate := regexp.MustCompile(`(_rate|_gbps)$`).MatchString(f.Name)
+			rate := regexp.MustCompile(`(_rate|_gbps|_gts)$`).MatchString(f.Name)
 			require.Equal(t, rate, f.Kind == Float, "%s.%s", m.Name, f.Name)
 			duration := regexp.MustCompile(`_ns(_\w+)?$`).MatchString(f.Name)
 			require.Equal(t, duration, f.Unit == "ns" || f.Unit == "unix ns", "%s.%s", m.Name, f.Name)

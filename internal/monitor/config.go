@@ -61,6 +61,8 @@ type Config struct {
 
 	// Function returns the present state of a PCI function; nil: no function is known.
 	Function func(address string) verbs.PCIFunction
+	// PCILink returns the link of the PCI function at an address now, the zero PCILink if it is not known. Nil: none is known.
+	PCILink func(address string) verbs.PCILink
 	// Legs returns how many legs the bond of a network device has, and how many of them are up; ok is false if there is no
 	// bond. It is called concurrently and must not block. Nil: no bond is known.
 	Legs func(netdev string) (legs, up int, ok bool)
@@ -88,6 +90,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Function == nil {
 		c.Function = func(string) verbs.PCIFunction { return verbs.PCIFunction{} }
+	}
+	if c.PCILink == nil {
+		c.PCILink = func(string) verbs.PCILink { return verbs.PCILink{} }
 	}
 	if c.Legs == nil {
 		c.Legs = func(string) (legs, up int, ok bool) { return 0, 0, false }

@@ -50,6 +50,7 @@ type Device struct {
 	netns                             netns
 	function                          pciFunction
 	fatals                            fatals
+	link                              pciLink
 
 	// Reported by the worker and its Supervisor.
 	led              *ledger.Ledger // nil: no worker runs
@@ -169,6 +170,7 @@ func (d *Device) enter(f verbs.Found, t *moment) {
 	}
 	d.enterFunction(f, same, t)
 	d.found, d.seen, d.renamed, d.finished = f, true, false, false
+	d.link = pciLink{}
 	d.present, d.reason = true, status.ReasonStarting
 	d.unconfirmed, d.uncounted = false, false // a device that can move may be here, and without its node, during a move
 	d.appearances++
@@ -371,7 +373,7 @@ func (d *Device) view(t *moment) measure.Device {
 	v := measure.Device{
 		Device: d.name, Present: d.present || d.netns.other, Open: d.open, Opens: d.opens,
 		Removals: d.removals.all, UnplannedRemovals: d.removals.unplanned, FunctionRemovals: d.function.removals,
-		Fatals: d.fatals.faults, Reason: d.reason, Worker: d.status, Attr: d.attr,
+		Fatals: d.fatals.faults, Link: d.link.PCILink, Reason: d.reason, Worker: d.status, Attr: d.attr,
 	}
 	if d.mayBeMoving() {
 		v.Present, v.Reason = true, status.ReasonStarting // for moveLimit at most, unless discovery still finds the device

@@ -69,6 +69,7 @@ func (d *Device) gather(g *gathering, discovered bool) {
 	d.readLedger()
 	d.lookAtCommands(g.t)
 	d.judgeDue(g.t)
+	d.readLink(g.t)
 	v := d.view(g.t)
 	g.collect(&v)
 	g.totals.add(d.totals(g.t))

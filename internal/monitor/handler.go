@@ -127,6 +127,7 @@ func (d *Device) opened(a *verbs.DeviceAttr, t *moment) {
 		}
 	}
 	d.attr = *a
+	d.readLink(t)
 	d.opens++
 	for n := range min(a.Ports, maxPort) {
 		d.port(n + 1)

@@ -236,6 +236,7 @@ func (c *Config) monitoring(found verbs.Discovery, emit func(measure.Point), log
 		Histogram:        c.Probe.Histogram,
 		Stages:           c.Probe.Stages,
 		Function:         sysfs.New("/sys").PCIFunction,
+		PCILink:          sysfs.New("/sys").PCILink,
 		RSS:              process.Resident,
 		Log:              log,
 	}, err
