@@ -146,7 +146,15 @@ func (s *Summary) ordered() (began, already []*fault) {
 			already = append(already, f)
 		}
 	}
-	byTime := func(a, b *fault) int { return a.at.Compare(b.at) }
+	byTime := func(a, b *fault) int {
+		switch {
+		case !a.at.Equal(b.at) || a.isApp == b.isApp:
+			return a.at.Compare(b.at)
+		case a.isApp: // at one time the device explains the application
+			return 1
+		}
+		return -1
+	}
 	slices.SortStableFunc(began, byTime)
 	slices.SortStableFunc(already, byTime)
 	return began, already

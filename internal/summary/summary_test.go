@@ -181,7 +181,9 @@ func TestWhatBrokeFirst(t *testing.T) {
 			want: []string{nothing},
 		},
 		"a flap after the window": {
-			of:   func(t *testing.T) []*story { return []*story{healthy(t, "n1").port("11:12:00", "mlx5_0", "active", "down", "port_err")} },
+			of: func(t *testing.T) []*story {
+				return []*story{healthy(t, "n1").port("11:12:00", "mlx5_0", "active", "down", "port_err")}
+			},
 			want: []string{nothing},
 		},
 		"a port that recovers after the window": {
