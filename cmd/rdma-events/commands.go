@@ -46,7 +46,7 @@ func subcommands() []subcommand {
 			about: healthAbout, flags: new(healthFlags).define, run: judge,
 		},
 		{
-			name: "events", args: "[flags]", does: "show what was recorded on this host",
+			name: "events", args: "[flags] [DIR...]", does: "show what was recorded, and what broke first",
 			about: eventsAbout, flags: new(eventsFlags).define, run: showEvents,
 		},
 		{
