@@ -21,7 +21,9 @@ func (o *Options) influxCondition(a *alerts.Alert) (steps []step, above float64)
 			return []step{{query: query, from: o.window()}}, number
 		}
 	case alerts.Any:
-		return []step{o.anyOf(a, when)}, 0
+		if lookBack := slices.ContainsFunc(when, func(c alerts.Condition) bool { _, ok := c.(alerts.Grew); return ok }); lookBack {
+			return []step{o.anyOf(a, when)}, 0
+		}
 	}
 	inner := make([]string, 0, 3)
 	for _, field := range fieldsOf(a.When) {

@@ -175,7 +175,7 @@ func (b *board) firing() {
 			"the first step, and `rdma-events explain` the others.\n\n**Cannot see:** what no rule asks for.",
 		Options: map[string]any{
 			"viewMode": "list", "groupMode": "default", "groupBy": []string{}, "maxItems": 50, "sortOrder": 3, "dashboardAlerts": false,
-			"alertName": "", "alertInstanceLabelFilter": `{component="rdma"}`, "showInstances": true, "datasource": "",
+			"AlertName": "", "alertInstanceLabelFilter": `{component="rdma"}`, "showInstances": true, "datasource": "",
 			"stateFilter": map[string]any{"firing": true, "pending": true, "noData": false, "normal": false, "error": true},
 		},
 	})

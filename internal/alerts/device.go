@@ -91,6 +91,25 @@ func deviceAlerts() []Alert {
 			Blind: "Devices that go and come back so fast that neither sysfs nor the kernel's messages show it.",
 		},
 		{
+			ID: "pcie-degraded", Title: "RDMA device on a degraded PCIe link", Severity: Warning, Panel: Panel{DeviceBoard, 9},
+			Measurement: "rdma_device",
+			When:        Any{belowField("pcie_speed_gts", "pcie_speed_best_gts"), belowField("pcie_width", "pcie_width_best")},
+			Hold:        5 * time.Minute,
+			Text:        "PCIe {pcie_speed_gts} GT/s x{pcie_width}, and both ends support {pcie_speed_best_gts} GT/s x{pcie_width_best}",
+			Summary:     "The PCIe link of {{ .Labels.device }} on {{ .Labels.host }} is slower than both of its ends support",
+			Fires: "For five minutes the device's PCIe link has had a lower speed or fewer lanes than both of its ends support. It may have been " +
+				"so since the host started.",
+			Quiet:  "Links that are as fast as the slower of both ends. Virtual functions and virtual machines, which do not show the link.",
+			Clears: "When the link is trained again at full speed and width, which usually takes a restart of the host.",
+			FirstSteps: []string{
+				"`lspci -vv` shows LnkCap and LnkSta of the device and of the bridge above it.",
+				"The kernel log has messages of bandwidth that is limited by a link, and AER errors.",
+				"Power the host down, and reseat the card or its riser. The next time move the card to another slot, to tell the card from the " +
+					"slot.",
+			},
+			Blind: "A bottleneck further up, as at a PCIe switch that several devices share.",
+		},
+		{
 			ID: "unacked-events", Title: "RDMA events unacknowledged", Severity: Warning, Panel: Panel{DeviceBoard, 17},
 			Measurement: "rdma_async", When: Any{grew("released", 1, 30*time.Minute), above("unacked", 0)},
 			HoldsAStaleValue: true,

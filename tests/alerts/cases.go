@@ -83,6 +83,11 @@ func deviceCases() []Case {
 	device := func(present, reason string) []Series {
 		return one("rdma_device", ofDevice, map[string]string{"present": present, "reason": reason})
 	}
+	pcie := func(speed, width string) []Series {
+		return one("rdma_device", ofDevice, map[string]string{
+			"pcie_speed_gts": speed, "pcie_speed_best_gts": "32x60", "pcie_width": width, "pcie_width_best": "16x60",
+		})
+	}
 	async := func(field, values string) []Series {
 		return one("rdma_async", ofPort, map[string]string{field: values})
 	}
@@ -102,6 +107,13 @@ func deviceCases() []Case {
 		[]Case{
 			{"node-missing", "the file is deleted and made again", device("1x71", "okx20 node_missingx30 okx20"), []int{23, 50}, []int{20, 55}},
 			{"node-missing", "a container that was not given it", device("1x71", "unwatchablex71"), nil, []int{23, 50}},
+		},
+		[]Case{
+			{"pcie-degraded", "half of the lanes", pcie("32x60", "8x60"), []int{8, 50}, []int{2}},
+			{"pcie-degraded", "a generation slower", pcie("16x60", "16x60"), []int{8, 50}, []int{2}},
+			{"pcie-degraded", "as it should be", pcie("32x60", "16x60"), nil, []int{8, 50}},
+			{"pcie-degraded", "slower for three minutes", pcie("32x20 16x2 32x30", "16x60"), nil, []int{22, 25, 30}},
+			{"pcie-degraded", "a virtual function", device("1x60", "okx60"), nil, []int{8, 50}},
 		},
 		grows1("function-removed", "rdma_device", ofDevice, "function_removals", 30),
 		grows3("device-flapping", "rdma_device", ofDevice, "unplanned_removals", 30),
