@@ -57,7 +57,10 @@ func portCases() []Case {
 		{"port-down", "told to forget it", port("1x20 0x60", "1x40 0x40"), []int{23, 40}, []int{45, 60}},
 		{"port-down", "down for less than a minute", port("1x20 0 1x20", "1x41"), nil, []int{21, 22, 23}},
 		{"port-down", "the device is gone", port("1x20 _x60", "1x20 _x60"), nil, []int{25, 40}},
-		{"port-down", "an older plugin, which says nothing of what is expected", one("rdma_port", ofPort, map[string]string{"up": "1x20 0x30"}), nil, []int{23, 40}},
+		{
+			"port-down", "an older plugin, which says nothing of what is expected",
+			one("rdma_port", ofPort, map[string]string{"up": "1x20 0x30"}), nil, []int{23, 40},
+		},
 
 		{"port-flapping", "once an hour", one("rdma_port", ofPort, map[string]string{"flaps_day": "0x20 1x59 2x59 3x59 4x59 5x59 6x59"}), []int{325}, []int{300, 310}},
 	},
