@@ -127,6 +127,7 @@ func (d *Device) opened(a *verbs.DeviceAttr, t *moment) {
 		}
 	}
 	d.attr = *a
+	d.cfg.Memory.Recognize(d.name, d.memoryIdentity())
 	d.opens++
 	for n := range min(a.Ports, maxPort) {
 		d.port(n + 1)
@@ -141,6 +142,7 @@ func (d *Device) follow() {
 		p.opened()
 	}
 	_, mono, _ := d.clock.now()
+	d.openSince = mono
 	for _, c := range d.commands {
 		c.reopened = mono
 	}
