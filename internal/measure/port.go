@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"rdma_events/internal/expect"
 	"rdma_events/internal/verbs"
 )
 
@@ -21,11 +22,12 @@ type Port struct {
 	// AlwaysActive: the driver reports State as active, whatever the link does.
 	AlwaysActive bool
 	Cable        string // verbs.DeviceAttr.Cable
-	// RateBestGbps is the greatest rate of the active port since the plugin started, 0 before it was active.
+	// RateBestGbps is the greatest rate of the active port that this host remembers, 0 before it was active.
 	RateBestGbps float64
 	// RateExpectedGbps is the rate that the active port should have at least, 0 if nothing says so.
 	RateExpectedGbps float64
 	ExpectedUp       bool // the port should be active
+	ExpectedReason   expect.Reason
 	// Legs are those of the bond below the port, and LegsUp how many of them can carry traffic.
 	Legs, LegsUp int
 	HasLegs      bool // there is such a bond
@@ -139,7 +141,13 @@ func linkRows() []field[Port] {
 				up, known := v.Up()
 				return bit(up), known
 			}),
-		yesNo("expected_up", "1 if the port should be active", func(v *Port) bool { return v.ExpectedUp }),
+		maybe("expected_up", "", "1 if the port should be active: the configuration says so (expected), this host remembers that it was active for a "+
+			"minute or more, or it has a physical link and has been init or armed for two minutes; 0 for the ports of expected_down and for all others, "+
+			"and after a stay in another network namespace until the port is active again; not where up is not",
+			func(v *Port) (int64, bool) {
+				_, known := v.Up()
+				return bit(v.ExpectedUp), known
+			}),
 		text("link_layer", "infiniband, ethernet or unspecified",
 			whenKnown(func(a *verbs.PortAttr) string { return a.LinkLayer.String() })),
 		text("cable", "the same for all ports that share one cable, as with Socket Direct and on the hosts of a multi-host NIC; "+
@@ -152,11 +160,12 @@ func linkRows() []field[Port] {
 			"not on InfiniBand, and only with rdma-core 62 and a driver that answers ibv_query_port_speed", func(v *Port) (float64, bool) {
 			return v.Attr.EffectiveGbps, v.Known && v.Attr.EffectiveGbps > 0
 		}),
-		float("rate_best_gbps", "Gbit/s", "the greatest rate of the active port since the plugin started, or since another card has this name; "+
-			"a lower rate by intention is the greatest one after a restart of the plugin", func(v *Port) (float64, bool) {
+		float("rate_best_gbps", "Gbit/s", "the greatest rate of the active port that this host remembers, or since another card has this name; "+
+			"after `rdma-events forget` the present one", func(v *Port) (float64, bool) {
 			return v.RateBestGbps, v.RateBestGbps > 0
 		}),
-		float("rate_expected_gbps", "Gbit/s", "the rate that the active port should have at least", func(v *Port) (float64, bool) {
+		float("rate_expected_gbps", "Gbit/s", "the rate that the active port should have at least: rate_gbps of the section expected that names its "+
+			"device, else rate_best_gbps", func(v *Port) (float64, bool) {
 			return v.RateExpectedGbps, v.RateExpectedGbps > 0
 		}),
 		maybe("legs", "", "legs of the bond or team that the port's network device is, or is a leg of; not without one",

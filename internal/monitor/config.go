@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rdma_events/internal/measure"
+	"rdma_events/internal/memory"
 	"rdma_events/internal/verbs"
 )
 
@@ -36,6 +37,11 @@ type Config struct {
 	Ports            func(device string, port int) bool // ports to count; nil: the first verbs.MaxPorts
 	Expect           []string                           // devices that are reported even if never seen
 	ExpectedDown     func(device string, port int) bool // ports that are down by design; nil: none
+
+	// Configured reports whether the configuration wants a port to be active, and with which least rate, 0 for any; nil: it wants none.
+	Configured func(device string, port int) (rateGbps float64, ok bool)
+	// Memory has which devices and ports this host has had, and gets to know more; nil: one that ends with the process.
+	Memory *memory.Memory
 
 	// Released reports whether a device is released now, as `rdma-events release` does: no worker opens it. What it answers for a
 	// device that is known takes effect with the next Review, or report of the Discovery. It must not block. Nil: none is.
@@ -81,6 +87,12 @@ func (c Config) withDefaults() Config {
 	}
 	if c.ExpectedDown == nil {
 		c.ExpectedDown = func(string, int) bool { return false }
+	}
+	if c.Configured == nil {
+		c.Configured = func(string, int) (rateGbps float64, ok bool) { return 0, false }
+	}
+	if c.Memory == nil {
+		c.Memory = memory.New(time.Now)
 	}
 	if c.Released == nil {
 		c.Released = func(verbs.Found) bool { return false }

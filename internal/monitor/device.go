@@ -25,10 +25,13 @@ const maxVector = 1 << 16
 type Device struct {
 	name     string
 	expected bool // in Config.Expect
-	cfg      *Config
-	clock    *clock
-	delivery *delivery
-	log      *slog.Logger
+	// remembered: Config.Memory had the device at the start, as it is in found. memorable: Config.Memory is to get to know it.
+	remembered, memorable bool
+	returned              bool // it has been in another network namespace
+	cfg                   *Config
+	clock                 *clock
+	delivery              *delivery
+	log                   *slog.Logger
 
 	mu sync.Mutex
 
@@ -56,8 +59,9 @@ type Device struct {
 	led              *ledger.Ledger // nil: no worker runs
 	ledgerAppearance int            // the appearance that the worker belongs to
 	snap             ledger.Snapshot
-	watching         bool // the worker has the device open
-	open             bool // watching, and the device is present
+	watching         bool  // the worker has the device open
+	openSince        int64 // CLOCK_MONOTONIC ns, if open
+	open             bool  // watching, and the device is present
 	attr             verbs.DeviceAttr
 	firmware         string        // that was known last
 	status           status.Status // the last one that the Supervisor reported
@@ -169,6 +173,9 @@ func (d *Device) enter(f verbs.Found, t *moment) {
 		d.excuseFatals()
 	}
 	d.enterFunction(f, same, t)
+	if moved {
+		d.noteReturn()
+	}
 	d.found, d.seen, d.renamed, d.finished = f, true, false, false
 	d.link = pciLink{}
 	d.present, d.reason = true, status.ReasonStarting
@@ -317,6 +324,7 @@ func (d *Device) port(number int) *port {
 		return nil
 	}
 	p := newPort(number, d.cfg.ExpectedDown(d.name, number))
+	p.returned = d.returned
 	d.ports = slices.Insert(d.ports, i, p)
 	return p
 }
@@ -345,7 +353,7 @@ func (d *Device) emitChange(p *port, c *portstate.Change, t *moment) {
 func (d *Device) emitPort(p *port, mono int64, t *moment) {
 	p.emitted, p.legs = p.attr, p.legsNow(d.cfg.Legs)
 	d.cfg.Fabric.PortState(d.name, p.port, p.machine.View(t.mono).State, t.offset)
-	d.cfg.Emit(p.view(d.name, t, t.wall(mono), &d.attr))
+	d.cfg.Emit(d.viewPort(p, t, t.wall(mono)))
 }
 
 // emitIfChanged emits the device if a visible part of it has changed.

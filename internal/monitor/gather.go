@@ -87,11 +87,12 @@ func (d *Device) gather(g *gathering, discovered bool) {
 }
 
 func (d *Device) gatherSeries(g *gathering) {
+	d.rememberDevice(g.t)
 	g.async = append(g.async, d.own.view(d.name, g))
 	for _, p := range d.ports {
 		g.async = append(g.async, p.series.view(d.name, g))
 		p.legs = p.legsNow(d.cfg.Legs)
-		g.ports = append(g.ports, p.view(d.name, g.t, g.now.UnixNano(), &d.attr))
+		g.ports = append(g.ports, d.viewPort(p, g.t, g.now.UnixNano()))
 	}
 	for _, p := range d.probes {
 		g.probes = append(g.probes, p.view(d.name, g))

@@ -128,6 +128,7 @@ func (d *Device) opened(a *verbs.DeviceAttr, t *moment) {
 	}
 	d.attr = *a
 	d.readLink(t)
+	d.cfg.Memory.Recognize(d.name, d.memoryIdentity())
 	d.opens++
 	for n := range min(a.Ports, maxPort) {
 		d.port(n + 1)
@@ -142,6 +143,7 @@ func (d *Device) follow() {
 		p.opened()
 	}
 	_, mono, _ := d.clock.now()
+	d.openSince = mono
 	for _, c := range d.commands {
 		c.reopened = mono
 	}

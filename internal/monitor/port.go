@@ -3,6 +3,7 @@ package monitor
 import (
 	"strconv"
 
+	"rdma_events/internal/expect"
 	"rdma_events/internal/gidtable"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/portstate"
@@ -19,6 +20,8 @@ type port struct {
 	emitted    verbs.PortAttr // of the last emitted point
 	since      int64          // CLOCK_BOOTTIME ns of the last change
 	expected   bool
+	link       expect.Link
+	returned   bool      // the device has been in another network namespace, and the port has not been active since
 	queryError lastError // why the last query failed
 	refused    bool      // the firmware refuses reads of the port, and a line says so
 	probeError lastError // why there is no probe
