@@ -23,6 +23,8 @@ type Port struct {
 	Cable        string // verbs.DeviceAttr.Cable
 	// RateBestGbps is the greatest rate of the active port since the plugin started, 0 before it was active.
 	RateBestGbps float64
+	// RateExpectedGbps is the rate that the port should have; 0 before it was active.
+	RateExpectedGbps float64
 	// Legs are those of the bond below the port, and LegsUp how many of them can carry traffic.
 	Legs, LegsUp int
 	HasLegs      bool // there is such a bond
@@ -149,6 +151,10 @@ func linkRows() []field[Port] {
 		float("rate_best_gbps", "Gbit/s", "the greatest rate of the active port since the plugin started, or since another card has this name; "+
 			"a lower rate by intention is the greatest one after a restart of the plugin", func(v *Port) (float64, bool) {
 			return v.RateBestGbps, v.RateBestGbps > 0
+		}),
+		float("rate_expected_gbps", "Gbit/s", "what rate_gbps should be: the greatest of rate_best_gbps and the rate of the other active ports of the same "+
+			"board type, link layer and role, if at least two thirds of them are faster", func(v *Port) (float64, bool) {
+			return v.RateExpectedGbps, v.RateExpectedGbps > 0
 		}),
 		maybe("legs", "", "legs of the bond or team that the port's network device is, or is a leg of; not without one",
 			func(v *Port) (int64, bool) { return int64(v.Legs), v.Known && v.HasLegs }),

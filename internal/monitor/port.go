@@ -27,10 +27,12 @@ type port struct {
 	smLID    int               // of the last query of the active port
 	known    map[string]string // the attributes of the active port that were known last, by name
 	bestGbps float64           // the greatest rate of the active port
-	netdev   string            // the last network device that a query named: a port that is down may have no GID that does
-	legs     legs              // of the last emitted point
-	gids     gidtable.Differ
-	gidMoves uint64
+	// comparedGbps is what the other ports showed at the last Gather (verbs.ExpectedRates); 0: nothing.
+	comparedGbps float64
+	netdev       string // the last network device that a query named: a port that is down may have no GID that does
+	legs         legs   // of the last emitted point
+	gids         gidtable.Differ
+	gidMoves     uint64
 
 	facts facts
 
@@ -156,13 +158,17 @@ func (p *port) legsNow(of func(netdev string) (legs, up int, ok bool)) (l legs) 
 	return l
 }
 
+// expectedGbps returns the rate that the active port should have: the greatest one that it has had, or that the others show.
+func (p *port) expectedGbps() float64 { return max(p.bestGbps, p.comparedGbps) }
+
 // view returns the port as it is now, in a point with the given wall time. of are the attributes of its device.
 func (p *port) view(device string, t *moment, wall int64, of *verbs.DeviceAttr) *measure.Port {
 	s := p.machine.View(t.mono)
 	v := &measure.Port{
 		Device: device, Port: p.port, Expected: p.expected, Known: p.answered,
 		HasState: s.Known, State: s.State, Attr: p.attr, AlwaysActive: of.AlwaysActive, Cable: of.Cable(p.port), RateBestGbps: p.bestGbps,
-		Legs: p.legs.all, LegsUp: p.legs.up, HasLegs: p.legs.known,
+		RateExpectedGbps: p.expectedGbps(),
+		Legs:             p.legs.all, LegsUp: p.legs.up, HasLegs: p.legs.known,
 		Transitions: s.Transitions, Flaps: s.Flaps, DownNS: s.Down,
 		MissedTransitions: s.Missed, PhantomEvents: s.Phantoms, GIDMoves: p.gidMoves,
 		At: p.viewStamp.next(wall, t.epoch),
