@@ -58,15 +58,16 @@ func (f Facts) Up() (up bool, why Reason) {
 type Rates struct {
 	Configured float64 // the least rate by configuration
 	Best       float64 // the greatest that this host remembers of the port
+	Compared   float64 // that of the other ports of its type
 }
 
 // Gbps returns the rate that the active port should have at least, 0 if nothing says so. What the configuration says counts before
-// what is remembered.
+// what is remembered and what other ports have.
 func (r Rates) Gbps() float64 {
 	if r.Configured > 0 {
 		return r.Configured
 	}
-	return r.Best
+	return max(r.Best, r.Compared)
 }
 
 // Link follows how long a port has been active, or has waited to become active. The zero Link knows nothing. Times are

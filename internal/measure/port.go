@@ -165,7 +165,8 @@ func linkRows() []field[Port] {
 			return v.RateBestGbps, v.RateBestGbps > 0
 		}),
 		float("rate_expected_gbps", "Gbit/s", "the rate that the active port should have at least: rate_gbps of the section expected that names its "+
-			"device, else rate_best_gbps", func(v *Port) (float64, bool) {
+			"device; else the greatest of rate_best_gbps and the rate of the other active ports of the same board type, link layer and role, if at "+
+			"least two thirds of them are faster", func(v *Port) (float64, bool) {
 			return v.RateExpectedGbps, v.RateExpectedGbps > 0
 		}),
 		maybe("legs", "", "legs of the bond or team that the port's network device is, or is a leg of; not without one",

@@ -21,6 +21,7 @@ func (m *Monitor) Gather(now time.Time) ([]measure.Point, *measure.Collector) {
 	g := gathering{t: &t, now: now, elapsed: t.mono - m.gathered, tmp: &m.scratch}
 	g.collector.At, g.collector.FunctionsSkipped = now, o.skipped
 	m.gathered = t.mono
+	compareRates(o.devices)
 	for _, d := range o.devices {
 		d.absence(o.found, &t)
 		d.gather(&g, o.discovered)

@@ -121,7 +121,7 @@ func (d *Device) viewPort(p *port, t *moment, wall int64) *measure.Port {
 		ExpectedDown: p.expected, Configured: configured, Remembered: remembered, Returned: p.returned, LinkWaits: p.link.Waits(t.mono),
 	}.Up()
 	v.RateBestGbps = max(v.RateBestGbps, best)
-	v.RateExpectedGbps = expect.Rates{Configured: least, Best: v.RateBestGbps}.Gbps()
+	v.RateExpectedGbps = expect.Rates{Configured: least, Best: v.RateBestGbps, Compared: p.comparedGbps}.Gbps()
 	return v
 }
 

@@ -31,10 +31,12 @@ type port struct {
 	known    map[string]string // the attributes of the active port that were known last, by name
 	flapsDay dayCount
 	bestGbps float64 // the greatest rate of the active port
-	netdev   string  // the last network device that a query named: a port that is down may have no GID that does
-	legs     legs    // of the last emitted point
-	gids     gidtable.Differ
-	gidMoves uint64
+	// comparedGbps is what the other ports showed at the last Gather (verbs.ExpectedRates); 0: nothing.
+	comparedGbps float64
+	netdev       string // the last network device that a query named: a port that is down may have no GID that does
+	legs         legs   // of the last emitted point
+	gids         gidtable.Differ
+	gidMoves     uint64
 
 	facts facts
 
