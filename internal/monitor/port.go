@@ -32,7 +32,8 @@ type port struct {
 	gids     gidtable.Differ
 	gidMoves uint64
 
-	facts facts
+	facts   facts
+	quality quality
 
 	viewStamp, changeStamp, gidStamp stamp
 }
@@ -61,6 +62,7 @@ func newPort(number int, expectedDown bool) *port {
 func (p *port) opened() {
 	p.machine.Opened()
 	p.gids.Opened()
+	p.quality.begun = false
 	p.answered = false
 }
 
@@ -164,7 +166,7 @@ func (p *port) view(device string, t *moment, wall int64, of *verbs.DeviceAttr) 
 		HasState: s.Known, State: s.State, Attr: p.attr, AlwaysActive: of.AlwaysActive, Cable: of.Cable(p.port), RateBestGbps: p.bestGbps,
 		Legs: p.legs.all, LegsUp: p.legs.up, HasLegs: p.legs.known,
 		Transitions: s.Transitions, Flaps: s.Flaps, DownNS: s.Down,
-		MissedTransitions: s.Missed, PhantomEvents: s.Phantoms, GIDMoves: p.gidMoves,
+		MissedTransitions: s.Missed, PhantomEvents: s.Phantoms, GIDMoves: p.gidMoves, Quality: p.quality.Quality,
 		At: p.viewStamp.next(wall, t.epoch),
 	}
 	v.GIDs, v.HasGIDs = p.gids.Count()
