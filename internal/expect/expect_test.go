@@ -35,7 +35,8 @@ func TestDecisionFollowsTheFirstReason(t *testing.T) {
 func TestConfiguredRateCountsBeforeTheBest(t *testing.T) {
 	require.Equal(t, 0.0, Rates{}.Gbps())
 	require.Equal(t, 400.0, Rates{Best: 400}.Gbps())
-	require.Equal(t, 200.0, Rates{Configured: 200, Best: 400}.Gbps(), "a lower rate by intention")
+	require.Equal(t, 400.0, Rates{Best: 200, Compared: 400}.Gbps(), "as most others")
+	require.Equal(t, 200.0, Rates{Configured: 200, Best: 400, Compared: 400}.Gbps(), "a lower rate by intention")
 }
 
 func TestLinkIsActiveOrWaitsLongEnough(t *testing.T) {

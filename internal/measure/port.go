@@ -1,6 +1,7 @@
 package measure
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
@@ -43,7 +44,20 @@ type Port struct {
 	GIDs              int    // of the last reading of the table
 	HasGIDs           bool   // a table was read
 	GIDMoves          uint64 // GIDs that moved to another index, without link-local ones
+	Quality           Quality
 	At                time.Time
+}
+
+// Quality is the last reading of the quality of a port's link: hourly, and after a drop.
+type Quality struct {
+	Corrected, Uncorrectable uint64 // blocks that the network device's forward error correction has counted
+	// WhileActive are the uncorrectable blocks that came between readings between which the port stayed active.
+	WhileActive     uint64
+	HasFEC          bool
+	SymbolErrors    uint64
+	HasSymbolErrors bool
+	MilliCelsius    uint64 // of the NIC
+	HasTemperature  bool
 }
 
 // Up reports whether the port is active. known is false while the device is not open or does not answer, and if the driver's
@@ -86,7 +100,7 @@ var ports = table[Port]{
 		newTag("port", "number of the port, from 1", func(v *Port) string { return strconv.Itoa(v.Port) }),
 		maybeTag("expected", "down, on the ports of expected_down; not there on others", expected),
 	},
-	fields: append(linkRows(), []field[Port]{
+	fields: slices.Concat(linkRows(), []field[Port]{
 		counter("transitions", "state changes", func(v *Port) uint64 { return v.Transitions }),
 		counter("flaps", "times the port left active and came back, without being absent",
 			func(v *Port) uint64 { return v.Flaps }),
@@ -105,7 +119,7 @@ var ports = table[Port]{
 			func(v *Port) uint64 { return v.GIDMoves }),
 		cumulative(maybe("link_downed", "", "times the link went down by the driver's own counter",
 			func(v *Port) (int64, bool) { return clip(v.Attr.LinkDowned), v.Known && v.Attr.HasLinkDowned })),
-	}...),
+	}, qualityRows()),
 }
 
 func expected(v *Port) string {
@@ -183,6 +197,25 @@ func linkRows() []field[Port] {
 		maybe("sm_lid", "", "local identifier of the subnet manager; InfiniBand only", func(v *Port) (int64, bool) {
 			return int64(v.Attr.SMLID), hasLID(v)
 		}),
+	}
+}
+
+// qualityRows returns the fields of the hourly reading. What the device or the driver does not count is left out.
+func qualityRows() []field[Port] {
+	return []field[Port]{
+		cumulative(maybe("fec_corrected_blocks", "blocks", "corrected by the forward error correction of the network device, by its driver's own counter; "+
+			"read hourly and after a drop, as the next ones; only on Ethernet, from Linux 5.13, with drivers that count it",
+			func(v *Port) (int64, bool) { return clip(v.Quality.Corrected), v.Known && v.Quality.HasFEC })),
+		cumulative(maybe("fec_uncorrectable_blocks", "blocks", "that were lost since they had too many errors, also while a link comes up",
+			func(v *Port) (int64, bool) { return clip(v.Quality.Uncorrectable), v.Known && v.Quality.HasFEC })),
+		cumulative(maybe("fec_uncorrectable_active", "blocks", "lost so between two readings between which the port stayed active, since the plugin started",
+			func(v *Port) (int64, bool) { return clip(v.Quality.WhileActive), v.Quality.HasFEC })),
+		cumulative(maybe("symbol_errors", "", "of the physical link, by the driver's own counter symbol_error; only on InfiniBand, with each snapshot (evidence.snapshot_interval)",
+			func(v *Port) (int64, bool) { return clip(v.Quality.SymbolErrors), v.Known && v.Quality.HasSymbolErrors })),
+		maybe("temperature_celsius", "Celsius", "of the NIC, where its driver has a sensor (hwmon)",
+			func(v *Port) (int64, bool) {
+				return clip(v.Quality.MilliCelsius / 1000), v.Known && v.Quality.HasTemperature
+			}),
 	}
 }
 

@@ -38,7 +38,8 @@ type port struct {
 	gids         gidtable.Differ
 	gidMoves     uint64
 
-	facts facts
+	facts   facts
+	quality quality
 
 	viewStamp, changeStamp, gidStamp stamp
 }
@@ -67,6 +68,7 @@ func newPort(number int, expectedDown bool) *port {
 func (p *port) opened() {
 	p.machine.Opened()
 	p.gids.Opened()
+	p.quality.begun = false
 	p.answered = false
 }
 
@@ -171,7 +173,7 @@ func (p *port) view(device string, t *moment, wall int64, of *verbs.DeviceAttr) 
 		Legs: p.legs.all, LegsUp: p.legs.up, HasLegs: p.legs.known,
 		Transitions: s.Transitions, Flaps: s.Flaps, DownNS: s.Down,
 		FlapsDay:          p.flapsDay.within(s.Flaps, t.boot),
-		MissedTransitions: s.Missed, PhantomEvents: s.Phantoms, GIDMoves: p.gidMoves,
+		MissedTransitions: s.Missed, PhantomEvents: s.Phantoms, GIDMoves: p.gidMoves, Quality: p.quality.Quality,
 		At: p.viewStamp.next(wall, t.epoch),
 	}
 	v.GIDs, v.HasGIDs = p.gids.Count()
