@@ -92,7 +92,7 @@ func TestSummaryNamesTheFirstFaultOfAJob(t *testing.T) {
 	lines := strings.Split(head, "\n")
 	require.Regexp(t, `^summary  3 hosts, from .*, until .*, unit job_1234$`, lines[0])
 	require.Regexp(t, `^first    .*  node2 mlx5_1:1  went down \(port_err\); recovered after 2m0s$`, lines[1])
-	require.Regexp(t, `^then     .*  node2 mlx5_1  2 times qp_fatal of python3 \(job_1234\), on 1 more hosts$`, lines[2])
+	require.Regexp(t, `^then     .*  node2 mlx5_1  2 times qp_fatal of python3 \(job_1234\), and on 1 more host$`, lines[2])
 	require.Regexp(t, `(?m)^\d\d:15:00.000000  node2  mlx5_1:1    port_err             active > down$`, records)
 	require.NotContains(t, records, "node3", "nothing of it is in the window")
 	require.NotContains(t, records, "job_7")
