@@ -106,7 +106,8 @@ func TestWhatBrokeFirst(t *testing.T) {
 		"an event and its change that were recorded apart": {
 			of: func(t *testing.T) []*story {
 				return []*story{healthy(t, "n2").port("10:12:00", "mlx5_1", "active", "active", "port_err").
-					port("10:12:00", "mlx5_1", "active", "active", "gid_change").port("10:12:00", "mlx5_1", "active", "down", "").port("10:12:04", "mlx5_1", "down", "active", "")}
+					port("10:12:00", "mlx5_1", "active", "active", "gid_change").port("10:12:00", "mlx5_1", "active", "down", "").
+					port("10:12:04", "mlx5_1", "down", "active", "")}
 			},
 			want: []string{"first 10:12:00 n2 mlx5_1:1 went down (port_err); recovered after 4s"},
 		},
