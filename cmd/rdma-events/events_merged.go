@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"rdma_events/internal/recorder"
+	"rdma_events/internal/report"
 	"rdma_events/internal/summary"
 	"rdma_events/internal/timeline"
 )
@@ -100,9 +101,7 @@ func (m *mergedEvents) read(dir string) error {
 			m.summary.AddUnread(host, err.Error())
 			break
 		}
-		if k.Host == "" {
-			k.Host = host
-		}
+		k.Host = host // a directory is of one host, whatever names its records have
 		m.summary.Add(&k)
 		if !o.selects(&k) {
 			continue
@@ -183,7 +182,7 @@ func hostOf(dir string) (string, error) {
 		return "", err
 	}
 	if name := timeline.HostOf(reader.Records()); name != "" {
-		return name, nil
+		return report.OneLine(name), nil
 	}
 	if dir == defaultRecords {
 		return hostName(), nil
@@ -195,7 +194,7 @@ func hostOf(dir string) (string, error) {
 	if filepath.Base(path) == filepath.Base(defaultRecords) {
 		path = filepath.Dir(path)
 	}
-	return filepath.Base(path), nil
+	return report.OneLine(filepath.Base(path)), nil
 }
 
 // sameDirectory returns a directory that is named twice, also by a link; "" if there is none.

@@ -30,7 +30,7 @@ func (m *moment) Set(text string) error {
 		return nil
 	}
 	if d, err := time.ParseDuration(text); err == nil {
-		m.ago = d
+		*m = agoMoment(d)
 		return nil
 	}
 	if seconds, ok := strings.CutPrefix(text, "@"); ok {

@@ -118,8 +118,9 @@ func (s *Summary) addPort(k *timeline.Kept) {
 		s.open(s.condition(p), p, k, k.Event)
 		return
 	}
-	if k.Port == 0 {
-		return
+	failed := k.Event == verbs.EventPortErr.String()
+	if k.Port == 0 || k.Kind == timeline.KindEvent && !failed && k.Event != verbs.EventPortActive.String() {
+		return // the state that other events have may be older than what port_err has begun
 	}
 	p := place{host: k.Host, device: k.Device, port: k.Port}
 	c := s.condition(p)
@@ -127,10 +128,10 @@ func (s *Summary) addPort(k *timeline.Kept) {
 	if state == verbs.PortAbsent.String() {
 		return
 	}
-	failed := k.Event == verbs.EventPortErr.String()
 	active := verbs.PortActive.String()
 	if k.Expected == expectedDown {
-		c.open, c.state = nil, state
+		c.end(k.Time)
+		c.state = state
 		return
 	}
 	before := c.state
@@ -273,15 +274,14 @@ func (s *Summary) addApp(k *timeline.Kept) {
 		return
 	}
 	app := timeline.App{Name: k.App.Name, Unit: k.App.Unit}
-	f := s.addFault(groupKey{what: what, app: app}, fault{
+	if k.Hang != nil {
+		s.open(s.condition(p), p, k, what+" of "+nameApp(&app))
+		return
+	}
+	s.addFault(groupKey{what: what, app: app}, fault{
 		at: k.Time, host: k.Host, where: k.Device, count: max(k.Count, 1), hosts: map[string]bool{}, isApp: true,
 		what: what + " of " + nameApp(&app),
 	})
-	if k.Hang != nil {
-		if c := s.condition(p); c.open == nil {
-			c.open = f
-		}
-	}
 }
 
 // concerns reports whether an application's record counts, and counts those of which that is not known.

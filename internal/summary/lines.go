@@ -87,7 +87,7 @@ func (s *Summary) line(f *fault) string {
 		text = fmt.Sprintf("%s  %s  %d times %s", at, where, f.count, f.what)
 	}
 	if more := len(f.hosts) - 1; more > 0 {
-		text += fmt.Sprintf(", on %d more hosts", more)
+		text += ", and on " + others(more)
 	}
 	if f.cause != "" {
 		text += ", cause " + f.cause
@@ -138,16 +138,24 @@ func (s *Summary) missing() []string {
 		lines = append(lines, row("missing", "applications were not traced on "+some(untraced)+": their errors are not here"))
 	}
 	if s.unknown > 0 {
-		lines = append(lines, row("missing", fmt.Sprintf("the unit of %d errors of applications, which may be of %s or not", s.unknown, s.query.Unit)))
+		lines = append(lines, row("missing", fmt.Sprintf("the unit of applications with errors (%d), which may be %s or not", s.unknown, s.query.Unit)))
 	}
 	return lines
+}
+
+// others returns a number of further hosts in words.
+func others(n int) string {
+	if n == 1 {
+		return "1 more host"
+	}
+	return fmt.Sprintf("%d more hosts", n)
 }
 
 // some names the first of several hosts.
 func some(hosts []string) string {
 	const most = 3
 	if more := len(hosts) - most; more > 0 {
-		return fmt.Sprintf("%s and %d more hosts", strings.Join(hosts[:most], ", "), more)
+		return strings.Join(hosts[:most], ", ") + " and " + others(more)
 	}
 	return strings.Join(hosts, ", ")
 }

@@ -53,7 +53,6 @@ type condition struct {
 	state string // of a port: the last that is not absent; "" where it is not known
 	open  *fault // nil: it is not broken
 	last  *fault // the last fault, for evidence that follows it
-	seen  time.Time
 }
 
 // host is what is known of a host's records as a whole.

@@ -106,7 +106,8 @@ func TestWhatBrokeFirst(t *testing.T) {
 		"an event and its change that were recorded apart": {
 			of: func(t *testing.T) []*story {
 				return []*story{healthy(t, "n2").port("10:12:00", "mlx5_1", "active", "active", "port_err").
-					port("10:12:00", "mlx5_1", "active", "down", "").port("10:12:04", "mlx5_1", "down", "active", "")}
+					port("10:12:00", "mlx5_1", "active", "active", "gid_change").port("10:12:00", "mlx5_1", "active", "down", "").
+					port("10:12:04", "mlx5_1", "down", "active", "")}
 			},
 			want: []string{"first 10:12:00 n2 mlx5_1:1 went down (port_err); recovered after 4s"},
 		},
@@ -133,7 +134,7 @@ func TestWhatBrokeFirst(t *testing.T) {
 			},
 			want: []string{
 				"first 10:12:00 n2 mlx5_1:1 went down (port_err), cause no_carrier; not recovered",
-				"then 10:12:02 n2 mlx5_1 14 times qp_fatal of python3 (job_1234), on 1 more hosts",
+				"then 10:12:02 n2 mlx5_1 14 times qp_fatal of python3 (job_1234), and on 1 more host",
 			},
 		},
 		"a device fatal": {
@@ -195,7 +196,8 @@ func TestWhatBrokeFirst(t *testing.T) {
 		"an unused port, a change of GIDs, events of the subnet manager": {
 			of: func(t *testing.T) []*story {
 				return []*story{healthy(t, "n1").
-					add("10:01:00", timeline.Record{Kind: timeline.KindEvent, Device: "mlx5_0", Port: 1, Event: "port_err", Count: 1, StateFrom: "active", StateTo: "down", Expected: "down"}).
+					add("10:01:00", timeline.Record{Kind: timeline.KindEvent, Device: "mlx5_0", Port: 1, Event: "port_err", Count: 1, StateFrom: "active",
+						StateTo: "down", Expected: "down"}).
 					add("10:02:00", timeline.Record{Kind: timeline.KindGID, Device: "mlx5_1", Port: 1, GID: &timeline.GID{Action: "removed"}}).
 					port("10:02:00", "mlx5_1", "active", "active", "gid_change").port("10:03:00", "mlx5_1", "active", "active", "sm_change").
 					add("10:04:00", timeline.Record{Kind: timeline.KindAttr, Device: "mlx5_1", Port: 1, Attr: &timeline.Attr{Name: "mtu"}})}
@@ -248,7 +250,7 @@ func TestWhatBrokeFirst(t *testing.T) {
 			},
 			want: []string{
 				"first 10:12:00 n1 mlx5_0:1 does not answer query_port; recovered after 30s",
-				"then 10:12:10 n1 mlx5_0 hangs in destroy of qp of python3 (job_1234)",
+				"then 10:12:10 n1 mlx5_0 hangs in destroy of qp of python3 (job_1234); not recovered",
 			},
 		},
 		"events of applications of another unit, and of an unknown one": {
@@ -257,7 +259,7 @@ func TestWhatBrokeFirst(t *testing.T) {
 				return []*story{healthy(t, "n1").app("10:12:03", "mlx5_0", "job_99", "qp_fatal", 1).app("10:12:03", "mlx5_0", "", "qp_fatal", 1).
 					app("10:13:00", "mlx5_0", "job_1234", "comm_est", 1)}
 			},
-			want: []string{nothing, "missing the unit of 1 errors of applications, which may be of job_1234 or not"},
+			want: []string{nothing, "missing the unit of applications with errors (1), which may be job_1234 or not"},
 		},
 		"a record that begins late, without a tracer": {
 			of: func(t *testing.T) []*story {

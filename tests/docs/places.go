@@ -111,6 +111,7 @@ func Places() []Place {
 		{Command: "rdma-events doctor --json", Exits: doctor, Prints: `"checks": [`},
 		{Command: "rdma-events doctor -json", Exits: doctor, Prints: `"checks": [`},
 		// A plugin may run on this host, and have something to report.
+		{Command: "sudo chmod 0755 /usr/local/sbin/rdma-epilog", Where: "tests/docs/hpc_test.go", Says: "func TestSlurmsEpilogKeepsWhatBrokeAndNeverFails("},
 		{Command: "sudo /usr/local/sbin/rdma-health", Exits: noDevice, Prints: "there is no scontrol in"},
 		{Command: "rdma-events health", Exits: []int{1, 2, 70}},
 		{Command: "rdma-events health -format npd", Exits: []int{1, 2}},
