@@ -92,6 +92,23 @@ func portAlerts() []Alert {
 				"the link carries: this is what it could carry.",
 		},
 		{
+			ID: "link-degrading", Title: "RDMA link degrades", Severity: Warning, Panel: Panel{DeviceBoard, 12},
+			Measurement: "rdma_port", When: grew("fec_uncorrectable_active", 1, 2*time.Hour),
+			Text:    "blocks were lost on the active link that error correction could not restore, {fec_uncorrectable_active} in all",
+			Summary: "Port {{ .Labels.port }} of {{ .Labels.device }} on {{ .Labels.host }} loses blocks that error correction cannot restore",
+			Fires: "Within two hours the forward error correction of the link found blocks with too many errors while the port was active. Such a " +
+				"link often drops within days.",
+			Quiet: "Blocks that were corrected, however many. Blocks that were lost while the link came up or was down. Drivers without these " +
+				"counters.",
+			Clears: "Two hours after the last one that a reading has found. Counters are read hourly, and after a drop.",
+			FirstSteps: []string{
+				"`ethtool -m` shows the transceiver's power and temperature; compare with its neighbours.",
+				"`ethtool -I --show-fec` has the driver's own counters; how fast do they grow?",
+				"Clean and reseat the cable or transceiver when no job runs on the host, and exchange it if they grow again.",
+			},
+			Blind: "InfiniBand, whose drivers do not show these counters without privilege: symbol_errors of rdma_port is the nearest.",
+		},
+		{
 			ID: "bond-leg-down", Title: "RDMA bond without one of its legs", Severity: Warning, Panel: Panel{DeviceBoard, 11},
 			Measurement: "rdma_port", When: belowField("legs_up", "legs"),
 			Hold:    time.Minute,

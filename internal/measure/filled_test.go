@@ -183,7 +183,7 @@ func filledPort() *Port {
 			Width: "4x", RateGbps: 100, EffectiveGbps: 90, NetDev: "ib0", LinkDowned: 3, HasLinkDowned: true,
 		},
 		RateBestGbps: 200, RateExpectedGbps: 400, ExpectedReason: expect.ReasonExpectedDown, Legs: 2, LegsUp: 1, HasLegs: true, Cable: "506b:4b03:00aa:0000/0/1",
-		Transitions: 6, Flaps: 3, DownNS: 2_500_000_000, StateAgeNS: 60_000_000_000, HasStateAge: true,
+		Transitions: 6, Flaps: 3, FlapsDay: 2, DownNS: 2_500_000_000, StateAgeNS: 60_000_000_000, HasStateAge: true,
 		MissedTransitions: 1, PhantomEvents: 2, GIDs: 4, HasGIDs: true, GIDMoves: 2, At: at(0),
 		Quality: Quality{
 			Corrected: 1_000_000, Uncorrectable: 70, WhileActive: 5, HasFEC: true, SymbolErrors: 17, HasSymbolErrors: true,

@@ -26,7 +26,7 @@ func one(measurement, tags string, fields map[string]string) []Series {
 func grows(alert, measurement, tags, field string, n string, counts string, tooFew string, minutes int) []Case {
 	of := func(values string) []Series { return one(measurement, tags, map[string]string{field: values}) }
 	return []Case{
-		{alert, field + ", enough at once", of("0x40 " + n + "x90"), []int{42}, []int{40, 43 + minutes}},
+		{alert, field + ", enough at once", of("0x40 " + n + "x180"), []int{42}, []int{40, 43 + minutes}},
 		{alert, field + ", enough over some minutes", of("0x39 " + counts + " " + n + "x60"), []int{44}, []int{39}},
 		{alert, field + ", one too few", of("0x40 " + tooFew + "x90"), nil, []int{41, 42, 45, 60}},
 		{alert, field + ", a restart of the plugin", of(n + "x40 0x40"), nil, []int{41, 42, 50}},
@@ -72,7 +72,11 @@ func portCases() []Case {
 			{"link-slow", "nothing is expected", one("rdma_port", ofPort, map[string]string{"rate_gbps": "100x20 25x60", "up": "1x80"}), nil, []int{28, 70}},
 			{"link-slow", "slower, and down", rate("100x20 25x60", "100x80", "1x20 0x60"), nil, []int{28, 70}},
 		},
+		grows1("link-degrading", "rdma_port", ofPort, "fec_uncorrectable_active", 120),
 		[]Case{
+			{"link-degrading", "corrected blocks, and those of a link that comes up", one("rdma_port", ofPort, map[string]string{
+				"fec_corrected_blocks": "0+1000x60", "fec_uncorrectable_blocks": "0x20 5x39", "fec_uncorrectable_active": "0x60",
+			}), nil, []int{22, 50}},
 			{"bond-leg-down", "one of two", one("rdma_port", ofPort, map[string]string{"legs": "2x71", "legs_up": "2x20 1x30 2x20"}), []int{23, 50}, []int{20, 55}},
 			{"bond-leg-down", "all of them for a moment", one("rdma_port", ofPort, map[string]string{"legs": "2x71", "legs_up": "2x20 0 2x50"}), nil, []int{21, 22, 23}},
 			{"bond-leg-down", "no bond", one("rdma_port", ofPort, map[string]string{"up": "1x60"}), nil, []int{10, 40}},
