@@ -37,6 +37,11 @@ type Config struct {
 	Expect           []string                           // devices that are reported even if never seen
 	ExpectedDown     func(device string, port int) bool // ports that are down by design; nil: none
 
+	// Role returns the role of a port by the configuration, "" if it has none there. Nil: none has.
+	Role func(device string, port int) string
+	// CarriesDefaultRoute reports whether a default route of the host goes over a network device. It must not ask a driver. Nil: none does.
+	CarriesDefaultRoute func(netdev string) bool
+
 	// Released reports whether a device is released now, as `rdma-events release` does: no worker opens it. What it answers for a
 	// device that is known takes effect with the next Review, or report of the Discovery. It must not block. Nil: none is.
 	Released func(f verbs.Found) bool
@@ -81,6 +86,12 @@ func (c Config) withDefaults() Config {
 	}
 	if c.ExpectedDown == nil {
 		c.ExpectedDown = func(string, int) bool { return false }
+	}
+	if c.Role == nil {
+		c.Role = func(string, int) string { return "" }
+	}
+	if c.CarriesDefaultRoute == nil {
+		c.CarriesDefaultRoute = func(string) bool { return false }
 	}
 	if c.Released == nil {
 		c.Released = func(verbs.Found) bool { return false }

@@ -19,6 +19,7 @@ type port struct {
 	emitted    verbs.PortAttr // of the last emitted point
 	since      int64          // CLOCK_BOOTTIME ns of the last change
 	expected   bool
+	role       role
 	queryError lastError // why the last query failed
 	refused    bool      // the firmware refuses reads of the port, and a line says so
 	probeError lastError // why there is no probe
@@ -165,7 +166,7 @@ func (p *port) expectedGbps() float64 { return max(p.bestGbps, p.comparedGbps) }
 func (p *port) view(device string, t *moment, wall int64, of *verbs.DeviceAttr) *measure.Port {
 	s := p.machine.View(t.mono)
 	v := &measure.Port{
-		Device: device, Port: p.port, Expected: p.expected, Known: p.answered,
+		Device: device, Port: p.port, Expected: p.expected, Role: p.role.name, Known: p.answered,
 		HasState: s.Known, State: s.State, Attr: p.attr, AlwaysActive: of.AlwaysActive, Cable: of.Cable(p.port), RateBestGbps: p.bestGbps,
 		RateExpectedGbps: p.expectedGbps(),
 		Legs:             p.legs.all, LegsUp: p.legs.up, HasLegs: p.legs.known,
