@@ -177,7 +177,7 @@ func filledProbe() *Probe {
 
 func filledPort() *Port {
 	return &Port{
-		Device: "mlx5_0", Port: 1, Expected: true, Known: true, HasState: true, State: verbs.PortActive,
+		Device: "mlx5_0", Port: 1, Expected: true, Role: verbs.RoleManagement, Known: true, HasState: true, State: verbs.PortActive,
 		Attr: verbs.PortAttr{
 			State: verbs.PortActive, Phys: 5, LinkLayer: verbs.LinkInfiniBand, MTU: 4096, LID: 7, SMLID: 1,
 			Width: "4x", RateGbps: 100, EffectiveGbps: 90, NetDev: "ib0", LinkDowned: 3, HasLinkDowned: true,

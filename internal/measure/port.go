@@ -15,7 +15,8 @@ import (
 type Port struct {
 	Device   string
 	Port     int
-	Expected bool // the port is in expected_down
+	Expected bool   // the port is in expected_down
+	Role     string // verbs.RoleCompute or another; "": none
 	Known    bool
 	HasState bool            // false until the first answer of a query: State is not valid then
 	State    verbs.PortState // the state machine's, not Attr.State
@@ -98,6 +99,7 @@ var ports = table[Port]{
 	tags: []tag[Port]{
 		newTag("device", "name of the RDMA device", func(v *Port) string { return v.Device }),
 		newTag("port", "number of the port, from 1", func(v *Port) string { return strconv.Itoa(v.Port) }),
+		maybeTag("role", "compute, storage or management; not there on ports without a role", func(v *Port) string { return v.Role }),
 		maybeTag("expected", "down, on the ports of expected_down; not there on others", expected),
 	},
 	fields: slices.Concat(linkRows(), []field[Port]{

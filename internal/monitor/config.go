@@ -42,6 +42,10 @@ type Config struct {
 	Configured func(device string, port int) (rateGbps float64, ok bool)
 	// Memory has which devices and ports this host has had, and gets to know more; nil: one that ends with the process.
 	Memory *memory.Memory
+	// Role returns the role of a port by the configuration, "" if it has none there. Nil: none has.
+	Role func(device string, port int) string
+	// CarriesDefaultRoute reports whether a default route of the host goes over a network device. It must not ask a driver. Nil: none does.
+	CarriesDefaultRoute func(netdev string) bool
 
 	// Released reports whether a device is released now, as `rdma-events release` does: no worker opens it. What it answers for a
 	// device that is known takes effect with the next Review, or report of the Discovery. It must not block. Nil: none is.
@@ -93,6 +97,12 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Memory == nil {
 		c.Memory = memory.New(time.Now)
+	}
+	if c.Role == nil {
+		c.Role = func(string, int) string { return "" }
+	}
+	if c.CarriesDefaultRoute == nil {
+		c.CarriesDefaultRoute = func(string) bool { return false }
 	}
 	if c.Released == nil {
 		c.Released = func(verbs.Found) bool { return false }

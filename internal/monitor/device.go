@@ -325,6 +325,8 @@ func (d *Device) port(number int) *port {
 	}
 	p := newPort(number, d.cfg.ExpectedDown(d.name, number))
 	p.returned = d.returned
+	p.role.name = d.cfg.Role(d.name, number)
+	p.role.decided = p.role.name != ""
 	d.ports = slices.Insert(d.ports, i, p)
 	return p
 }
@@ -353,7 +355,10 @@ func (d *Device) emitChange(p *port, c *portstate.Change, t *moment) {
 func (d *Device) emitPort(p *port, mono int64, t *moment) {
 	p.emitted, p.legs = p.attr, p.legsNow(d.cfg.Legs)
 	d.cfg.Fabric.PortState(d.name, p.port, p.machine.View(t.mono).State, t.offset)
-	d.cfg.Emit(d.viewPort(p, t, t.wall(mono)))
+	v := d.viewPort(p, t, t.wall(mono))
+	if !p.role.awaited() {
+		d.cfg.Emit(v)
+	}
 }
 
 // emitIfChanged emits the device if a visible part of it has changed.

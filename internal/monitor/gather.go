@@ -21,6 +21,7 @@ func (m *Monitor) Gather(now time.Time) ([]measure.Point, *measure.Collector) {
 	g := gathering{t: &t, now: now, elapsed: t.mono - m.gathered, tmp: &m.scratch}
 	g.collector.At, g.collector.FunctionsSkipped = now, o.skipped
 	m.gathered = t.mono
+	decideRoles(o.devices, &t)
 	compareRates(o.devices)
 	for _, d := range o.devices {
 		d.absence(o.found, &t)
@@ -93,7 +94,10 @@ func (d *Device) gatherSeries(g *gathering) {
 	for _, p := range d.ports {
 		g.async = append(g.async, p.series.view(d.name, g))
 		p.legs = p.legsNow(d.cfg.Legs)
-		g.ports = append(g.ports, d.viewPort(p, g.t, g.now.UnixNano()))
+		v := d.viewPort(p, g.t, g.now.UnixNano())
+		if !p.role.awaited() {
+			g.ports = append(g.ports, v)
+		}
 	}
 	for _, p := range d.probes {
 		g.probes = append(g.probes, p.view(d.name, g))

@@ -226,6 +226,7 @@ func (d *Device) reading(r *verbs.Reading, t *moment) {
 	}
 	d.portAnswered(p.port, t)
 	changed := p.update(r.Mono, &r.Attr)
+	p.role.begin(p.netdev, d.cfg.CarriesDefaultRoute, t.mono)
 	p.noteSubnetManager(r.Mono)
 	p.compare(r.Mono, func(attr, from, to string) { d.emitAttr(p.port, attr, from, to, t.wall(r.Mono), t) })
 	if !r.RateOnly {

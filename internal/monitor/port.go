@@ -21,7 +21,8 @@ type port struct {
 	since      int64          // CLOCK_BOOTTIME ns of the last change
 	expected   bool
 	link       expect.Link
-	returned   bool      // the device has been in another network namespace, and the port has not been active since
+	returned   bool // the device has been in another network namespace, and the port has not been active since
+	role       role
 	queryError lastError // why the last query failed
 	refused    bool      // the firmware refuses reads of the port, and a line says so
 	probeError lastError // why there is no probe
@@ -168,7 +169,7 @@ func (p *port) legsNow(of func(netdev string) (legs, up int, ok bool)) (l legs) 
 func (p *port) view(device string, t *moment, wall int64, of *verbs.DeviceAttr) *measure.Port {
 	s := p.machine.View(t.mono)
 	v := &measure.Port{
-		Device: device, Port: p.port, Expected: p.expected, Known: p.answered,
+		Device: device, Port: p.port, Expected: p.expected, Role: p.role.name, Known: p.answered,
 		HasState: s.Known, State: s.State, Attr: p.attr, AlwaysActive: of.AlwaysActive, Cable: of.Cable(p.port), RateBestGbps: p.bestGbps,
 		Legs: p.legs.all, LegsUp: p.legs.up, HasLegs: p.legs.known,
 		Transitions: s.Transitions, Flaps: s.Flaps, DownNS: s.Down,

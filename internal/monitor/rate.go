@@ -29,7 +29,7 @@ func compareRates(devices []*Device) {
 // compared returns the attributes by which a port is compared. The caller holds d.mu.
 func (d *Device) compared(p *port) verbs.ComparedPort {
 	return verbs.ComparedPort{
-		BoardID: d.attr.BoardID, VirtualFunction: d.attr.VirtualFunction, LinkLayer: p.attr.LinkLayer,
+		BoardID: d.attr.BoardID, VirtualFunction: d.attr.VirtualFunction, LinkLayer: p.attr.LinkLayer, Role: p.role.name,
 		Active: p.answered && p.attr.State == verbs.PortActive, RateGbps: p.attr.RateGbps,
 	}
 }

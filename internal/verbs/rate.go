@@ -1,5 +1,12 @@
 package verbs
 
+// The roles of ports.
+const (
+	RoleCompute    = "compute"
+	RoleStorage    = "storage"
+	RoleManagement = "management"
+)
+
 // ComparedPort has the attributes of a port by which its rate is compared with those of the other ports of the host.
 type ComparedPort struct {
 	BoardID         string

@@ -413,7 +413,7 @@ func (d *device) leave(sys string) error {
 // device_fatal, and its PCI function stays.
 func (d *device) unregister(sys string) error {
 	node := nodeName(d.index)
-	d.page.Unlisted = 1
+	d.page.Unlisted, d.page.Disassociate = 1, 1 // at first, so that its users read the event before they miss the device
 	for _, path := range []string{
 		filepath.Join(sys, "class/infiniband_verbs", node), filepath.Join(sys, "class/infiniband", d.Name),
 		filepath.Join(d.below, "infiniband_verbs"), filepath.Join(d.below, "infiniband"), filepath.Join(filepath.Dir(sys), "nodes", node),
@@ -422,7 +422,6 @@ func (d *device) unregister(sys string) error {
 			return err
 		}
 	}
-	d.page.Disassociate = 1
 	return nil
 }
 

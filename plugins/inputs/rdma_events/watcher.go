@@ -20,6 +20,7 @@ import (
 	"rdma_events/internal/measure"
 	"rdma_events/internal/monitor"
 	"rdma_events/internal/process"
+	"rdma_events/internal/routes"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
 	"rdma_events/internal/worker"
@@ -149,6 +150,7 @@ func open(c *Config, emit func(measure.Point), statusDir string, log *slog.Logge
 	if !c.Simulated() {
 		legs = &bonds.Table{}
 		m.Legs = legs.Legs
+		m.CarriesDefaultRoute = routes.Table{}.CarriesDefault
 		m.LibrariesChanged = watchFile("/etc/ld.so.cache") // ldconfig(8) writes it whenever a package brings a library
 	}
 	r := c.openReleases(statusDir, log)
@@ -230,6 +232,7 @@ func (c *Config) monitoring(found verbs.Discovery, emit func(measure.Point), log
 		Ports:            c.WatchesPort,
 		Expect:           c.Expect,
 		ExpectedDown:     c.ExpectsDown,
+		Role:             c.Roles.Role,
 		Window:           time.Duration(c.Probe.Window),
 		CommandStuck:     c.Evidence.stuck(),
 		Evidence:         c.Evidence.SnapshotInterval > 0,
