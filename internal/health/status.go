@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"rdma_events/internal/measure"
 )
 
 // Schema is the value of Status.Schema. It changes when a field changes its meaning or goes, not when one is added.
@@ -28,7 +30,8 @@ type Status struct {
 	Devices []Device  `json:"devices"`
 	// FunctionsSkipped are the virtual and scalable functions that virtual_functions leaves out.
 	FunctionsSkipped int       `json:"functions_skipped,omitempty"`
-	Problems         []Problem `json:"problems"` // the most severe ones first
+	MemorySince      time.Time `json:"memory_since,omitzero"` // what was before is not remembered; zero: the memory outlives the plugin
+	Problems         []Problem `json:"problems"`              // the most severe ones first
 }
 
 // Device is a device. What it is stays known after it has been opened once.
@@ -63,7 +66,10 @@ type Port struct {
 	Flaps        uint64    `json:"flaps"`              // since the plugin started
 	LastFlap     time.Time `json:"last_flap,omitzero"` // when the port came back
 	ExpectedDown bool      `json:"expected_down,omitempty"`
-	Fabric       *Fabric   `json:"fabric,omitempty"` // absent where the port probes no other hosts
+	// ExpectedUp is whether the port should be active, and ExpectedReason why. They are absent where it is not known whether it is.
+	ExpectedUp     *bool   `json:"expected_up,omitempty"`
+	ExpectedReason string  `json:"expected_reason,omitempty"`
+	Fabric         *Fabric `json:"fabric,omitempty"` // absent where the port probes no other hosts
 }
 
 // Fabric is what is known of the network between a port and other hosts.
@@ -131,6 +137,32 @@ func (s *Status) Worst() Severity {
 func (s *Status) Only(matches func(device string) bool) {
 	s.Devices = slices.DeleteFunc(s.Devices, func(d Device) bool { return !matches(d.Device) })
 	s.Problems = slices.DeleteFunc(s.Problems, func(p Problem) bool { return !matches(p.Device) })
+}
+
+// AddExpectations adds what the points say of the ports that should be active, and of the memory of the host.
+func (s *Status) AddExpectations(points []measure.Point) {
+	for _, p := range points {
+		switch p := p.(type) {
+		case *measure.Port:
+			s.addExpectation(p)
+		case *measure.Collector:
+			s.MemorySince = p.MemorySince.Round(0)
+		}
+	}
+}
+
+func (s *Status) addExpectation(p *measure.Port) {
+	if _, known := p.Up(); !known {
+		return
+	}
+	for i := range s.Devices {
+		for j := range s.Devices[i].Ports {
+			v := &s.Devices[i].Ports[j]
+			if s.Devices[i].Device == p.Device && v.Port == p.Port {
+				v.ExpectedUp, v.ExpectedReason = &p.ExpectedUp, string(p.ExpectedReason)
+			}
+		}
+	}
 }
 
 // Merge returns the status of a host on which several plugins run, each with its own status. Of a device that several

@@ -139,7 +139,7 @@ func linkRows() []field[Port] {
 				up, known := v.Up()
 				return bit(up), known
 			}),
-		maybe("expected_up", "", "1 if the port should be active: the configuration says so (expected), this host remembers that it was active for a "+
+		maybe("expected_up", "", "1 if the port should be active: this host remembers that it was active for a "+
 			"minute or more, or it has a physical link and has been init or armed for two minutes; 0 for the ports of expected_down and for all others, "+
 			"and after a stay in another network namespace until the port is active again; not where up is not",
 			func(v *Port) (int64, bool) {
@@ -162,8 +162,7 @@ func linkRows() []field[Port] {
 			"after `rdma-events forget` the present one", func(v *Port) (float64, bool) {
 			return v.RateBestGbps, v.RateBestGbps > 0
 		}),
-		float("rate_expected_gbps", "Gbit/s", "the rate that the active port should have at least: rate_gbps of the section expected that names its "+
-			"device, else rate_best_gbps", func(v *Port) (float64, bool) {
+		float("rate_expected_gbps", "Gbit/s", "the rate that the active port should have at least: rate_best_gbps", func(v *Port) (float64, bool) {
 			return v.RateExpectedGbps, v.RateExpectedGbps > 0
 		}),
 		maybe("legs", "", "legs of the bond or team that the port's network device is, or is a leg of; not without one",

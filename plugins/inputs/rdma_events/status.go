@@ -40,7 +40,9 @@ func (s *statusKeeper) start(dir, version string, log *slog.Logger) {
 // keep hands over the points of an interval, which it only reads.
 func (s *statusKeeper) keep(points []measure.Point, now time.Time) {
 	if s.keeper != nil {
-		s.writer.Put(s.keeper.Observe(points, now))
+		status := s.keeper.Observe(points, now)
+		status.AddExpectations(points)
+		s.writer.Put(status)
 	}
 }
 
