@@ -71,6 +71,10 @@ func subcommands() []subcommand {
 			about: resumeAbout, flags: (&releaseFlags{resume: true}).define, run: resumeDevices,
 		},
 		{
+			name: "forget", args: "DEVICE[:PORT]", does: "no longer expect a port or a device that this host remembers",
+			about: forgetAbout, flags: new(forgetFlags).define, run: forget,
+		},
+		{
 			name: "sample-config", does: "print the configuration with all defaults",
 			run: func(_ []string, stdout, _ io.Writer) int {
 				return done(io.WriteString(stdout, rdma_events.New().SampleConfig()))

@@ -28,7 +28,8 @@ type Status struct {
 	Devices []Device  `json:"devices"`
 	// FunctionsSkipped are the virtual and scalable functions that virtual_functions leaves out.
 	FunctionsSkipped int       `json:"functions_skipped,omitempty"`
-	Problems         []Problem `json:"problems"` // the most severe ones first
+	MemorySince      time.Time `json:"memory_since,omitzero"` // what was before is not remembered; zero: the memory outlives the plugin
+	Problems         []Problem `json:"problems"`              // the most severe ones first
 	// Pending is what cannot be told yet after a start: a device that was not opened yet, and what has to last before it is a problem.
 	Pending []Pending `json:"pending,omitempty"`
 }
@@ -81,7 +82,10 @@ type Port struct {
 	Flaps        uint64    `json:"flaps"`              // since the plugin started
 	LastFlap     time.Time `json:"last_flap,omitzero"` // when the port came back
 	ExpectedDown bool      `json:"expected_down,omitempty"`
-	Fabric       *Fabric   `json:"fabric,omitempty"` // absent where the port probes no other hosts
+	// ExpectedUp is whether the port should be active, and ExpectedReason why. They are absent where it is not known whether it is.
+	ExpectedUp     *bool   `json:"expected_up,omitempty"`
+	ExpectedReason string  `json:"expected_reason,omitempty"`
+	Fabric         *Fabric `json:"fabric,omitempty"` // absent where the port probes no other hosts
 }
 
 // Fabric is what is known of the network between a port and other hosts.

@@ -62,6 +62,8 @@ func Places() []Place {
 		{Command: "rdma-events release", Where: releases, Says: replaced},
 		{Command: "sudo rdma-events release", Where: releases, Says: replaced},
 		{Command: "rdma-events resume", Where: releases, Says: replaced},
+		{Command: "rdma-events forget mlx5_1:2", Where: "cmd/rdma-events/forget_test.go", Says: "func TestForgetRemovesAPortOrADevice("},
+		{Command: "rdma-events forget mlx5_1", Where: "cmd/rdma-events/forget_test.go", Says: "func TestForgetRemovesAPortOrADevice("},
 		{Command: "sudo rdma-events resume", Where: releases, Says: replaced},
 		{Command: "rdma-events resume -device mlx5_0", Where: "tests/e2e/release_test.go", Says: "func TestReleasedDeviceIsClosedAndResumed("},
 		{Command: "rdma-events release -dir /run/rdma_events-status", Where: releases, Says: replaced},
