@@ -205,14 +205,17 @@ func linkRows() []field[Port] {
 // qualityRows returns the fields of the hourly reading. What the device or the driver does not count is left out.
 func qualityRows() []field[Port] {
 	return []field[Port]{
-		cumulative(maybe("fec_corrected_blocks", "blocks", "corrected by the forward error correction of the network device, by its driver's own counter; "+
+		cumulative(maybe("fec_corrected_blocks", "blocks", "corrected by the forward error correction of the network device, by its driver's own "+
+			"counter; "+
 			"read hourly and after a drop, as the next ones; only on Ethernet, from Linux 5.13, with drivers that count it",
 			func(v *Port) (int64, bool) { return clip(v.Quality.Corrected), v.Known && v.Quality.HasFEC })),
 		cumulative(maybe("fec_uncorrectable_blocks", "blocks", "that were lost since they had too many errors, also while a link comes up",
 			func(v *Port) (int64, bool) { return clip(v.Quality.Uncorrectable), v.Known && v.Quality.HasFEC })),
-		cumulative(maybe("fec_uncorrectable_active", "blocks", "lost so between two readings between which the port stayed active, since the plugin started",
+		cumulative(maybe("fec_uncorrectable_active", "blocks", "lost so between two readings between which the port stayed active, since the "+
+			"plugin started",
 			func(v *Port) (int64, bool) { return clip(v.Quality.WhileActive), v.Quality.HasFEC })),
-		cumulative(maybe("symbol_errors", "", "of the physical link, by the driver's own counter symbol_error; only on InfiniBand, with each snapshot (evidence.snapshot_interval)",
+		cumulative(maybe("symbol_errors", "", "of the physical link, by the driver's own counter symbol_error; only on InfiniBand, "+
+			"with each snapshot (evidence.snapshot_interval)",
 			func(v *Port) (int64, bool) { return clip(v.Quality.SymbolErrors), v.Known && v.Quality.HasSymbolErrors })),
 		maybe("temperature_celsius", "Celsius", "of the NIC, where its driver has a sensor (hwmon)",
 			func(v *Port) (int64, bool) {
