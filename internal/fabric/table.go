@@ -103,13 +103,13 @@ var verdictRows = []VerdictRow{
 	{
 		Verdict: VerdictPeerPort, OfPair: true, Blames: BlamePeer, Severity: 17, Precedence: 9, Colour: "dark-yellow",
 		Text:   "echo and write silent{for}, its process says that its port is {state}",
-		Begins: "as path, and the peer's process says that its port is not active",
+		Begins: "echo and write are silent as with path, and the peer's process says that its port is not active",
 		Do:     "look at the peer: its alert port-down",
 	},
 	{
 		Verdict: VerdictPeerDown, OfPair: true, Blames: BlamePeer, Severity: 16, Precedence: 7, Colour: "yellow",
 		Text:   "echo, write and its process silent{for}",
-		Begins: "as path, and the peer's process does not answer within 750 ms either",
+		Begins: "echo and write are silent as with path, and the peer's process does not answer within 750 ms either",
 		Do:     "look at the peer: it is off or hangs, or both networks are cut",
 	},
 	{

@@ -1,11 +1,14 @@
 package fabric
 
 import (
+	"encoding/json"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -130,6 +133,47 @@ func TestTextsTakeTheDetailsOfAPair(t *testing.T) {
 	require.Equal(t, "echo and write silent, its process says that its port is not active", VerdictPeerPort.Text())
 	require.Equal(t, "path 2 silent, others are not", VerdictPartial.Explain(d))
 	require.Equal(t, "probes lost on the way there, 17 so far", VerdictLossyForward.Explain(d))
+}
+
+// The schema of what the commands print allows the verdicts of the table and no others.
+func TestSchemaHasTheVerdictsOfTheTable(t *testing.T) {
+	text, err := os.ReadFile(root + "/docs/schema/output.json")
+	require.NoError(t, err)
+	var schema any
+	require.NoError(t, json.Unmarshal(text, &schema))
+	var ofPair, ofPort []any
+	for _, r := range Verdicts() {
+		if r.OfPair {
+			ofPair = append(ofPair, string(r.Verdict))
+		}
+		if r.OfPort {
+			ofPort = append(ofPort, string(r.Verdict))
+		}
+	}
+	lists := 0
+	var look func(at any)
+	look = func(at any) {
+		switch at := at.(type) {
+		case []any:
+			for _, one := range at {
+				look(one)
+			}
+		case map[string]any:
+			if all, ok := at["enum"].([]any); ok && slices.Contains(all, any(string(VerdictOwnLink))) {
+				lists++
+				want := ofPort
+				if slices.Contains(all, any(string(VerdictPath))) {
+					want = ofPair
+				}
+				require.ElementsMatch(t, want, all)
+			}
+			for _, one := range at {
+				look(one)
+			}
+		}
+	}
+	look(schema)
+	require.Equal(t, 4, lists, "lists of verdicts in the schema")
 }
 
 // words are the words of verdicts and reasons that are no words of anything else.
