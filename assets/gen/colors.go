@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"rdma_events/assets/grafana"
+	"rdma_events/internal/fabric"
 )
 
 // meaning is a series whose colour is the same on every panel.
@@ -102,28 +103,24 @@ var meanings = []meaning{
 	{"best", "blue"},
 }
 
-// saidColors are the colours of verdicts about pairs and of the reasons why two hosts have not met.
-var saidColors = []meaning{
-	{"path", "red"},
-	{"partial", "orange"},
-	{"lossy_both", "dark-orange"},
-	{"lossy_forward", "semi-dark-orange"},
-	{"lossy_reverse", "light-orange"},
-	{"own_link", "dark-red"},
-	{"peer_port", "dark-yellow"},
-	{"peer_down", "yellow"},
-	{"peer_busy", "blue"},
-	{"starting", "light-blue"},
-	{"no_responder", "yellow"},
-	{"key", "red"},
-	{"not_listed", "orange"},
-	{"full", "light-orange"},
-	{"version", "light-yellow"},
-	{"no_common_gid", "blue"},
-	{"pkey", "light-red"},
-	{"unsupported", grey},
-	{"not_active", "dark-yellow"},
-	{"failed", "dark-red"},
+// saidColors returns the colours of verdicts about pairs and of the reasons why two hosts have not met. A word that is both has one.
+func saidColors() []meaning {
+	var all []meaning
+	add := func(word, color string) {
+		if color == "grey" {
+			color = grey
+		}
+		if !slices.ContainsFunc(all, func(m meaning) bool { return m.name == word }) {
+			all = append(all, meaning{word, color})
+		}
+	}
+	for _, r := range fabric.Verdicts() {
+		add(string(r.Verdict), r.Colour)
+	}
+	for _, r := range fabric.Reasons() {
+		add(string(r.Reason), r.Colour)
+	}
+	return all
 }
 
 // past is a dashed line, above which the rule wake-slow fires.
@@ -139,7 +136,7 @@ func colored(queries []query) []grafana.Override {
 	its := slices.DeleteFunc(slices.Clone(meanings), func(m meaning) bool {
 		return !slices.ContainsFunc(queries, func(q query) bool { return m.of(q.alias) })
 	})
-	for _, m := range saidColors {
+	for _, m := range saidColors() {
 		if slices.ContainsFunc(queries, func(q query) bool { return q.alias == m.name }) {
 			its = append(its, m)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"rdma_events/assets/grafana"
 	"rdma_events/internal/alerts"
+	"rdma_events/internal/fabric"
 )
 
 // fabricUID is the identifier of the dashboard of probes between hosts.
@@ -316,8 +317,9 @@ func (b *board) matrix(p panel) {
 }
 
 func (b *board) fabricHistory() {
-	words := make([]query, 0, len(verdicts))
-	for _, v := range verdicts {
+	unwell := func(r *fabric.VerdictRow) bool { return r.Verdict != fabric.VerdictOK }
+	var words []query
+	for _, v := range verdictsThat(unwell) {
 		words = append(words, query{
 			alias: v,
 			text: `SELECT count("verdict") AS "pairs" FROM (SELECT last("verdict") AS "verdict" FROM {rdma_fabric_peer} WHERE {filter}
@@ -329,8 +331,7 @@ func (b *board) fabricHistory() {
 		id: 19, title: "Verdicts", width: 12, height: 10, fabric: true,
 		help: help{
 			"Pairs that are not well, by what is said of them.",
-			"path: nothing comes through, and the peer's process answers. partial is one path of several, lossy a share of the probes, own_link a port that " +
-				"blames its own link. peer_down and peer_port are the peer's, peer_busy is its process.",
+			nothing + "; from the worst to the mildest: " + explained(verdictsThat(unwell), func(word string) string { return fabric.Verdict(word).Text() }),
 			"the tables above name interface and group.", "pairs that are well, and those that have not met.",
 		},
 		queries: words,
@@ -364,9 +365,23 @@ func (b *board) fabricHistory() {
 	}, lines)
 }
 
-// reasons are why two hosts have not met.
-var reasons = []string{
-	"no_responder", "key", "not_listed", "full", "version", "no_common_gid", "pkey", "unsupported", "not_active", "failed",
+// unmetReasons returns why two hosts have not met, the worst first, but for what says nothing of the peer.
+func unmetReasons() (words []string) {
+	for _, r := range fabric.Reasons() {
+		if !r.Rests {
+			words = append(words, string(r.Reason))
+		}
+	}
+	return words
+}
+
+// explained returns what each word means, as in "path: echo and write silent. partial: ...".
+func explained(words []string, text func(string) string) string {
+	var all []string
+	for _, word := range words {
+		all = append(all, word+": "+text(word)+".")
+	}
+	return strings.Join(all, " ")
 }
 
 func (b *board) fabricPeers() {
@@ -383,8 +398,8 @@ func (b *board) fabricPeers() {
 		},
 	}, b.toPeer(), b.peerColumns(column{name: "Value", title: "observers"})...)
 	b.sorted("observers", "Value", true)
-	unmet := make([]query, 0, len(reasons))
-	for _, reason := range reasons {
+	var unmet []query
+	for _, reason := range unmetReasons() {
 		unmet = append(unmet, query{
 			alias: reason,
 			text: `SELECT count("reason") AS "pairs" FROM (SELECT last("reason") AS "reason" FROM {rdma_fabric_peer} WHERE {filter}
@@ -396,8 +411,8 @@ func (b *board) fabricPeers() {
 		id: 24, title: "Not met, by reason", width: 10, height: 9, fabric: true,
 		help: help{
 			"Pairs that are not probed, by the reason that their hello had.",
-			"keys that differ. no_responder is a host without the plugin, or that is off.",
-			"`rdma-events explain fabric-unmet` has what each means.", "hosts that are in no list.",
+			nothing + "; from the worst to the mildest: " + explained(unmetReasons(), func(word string) string { return fabric.Reason(word).Text() }),
+			"`rdma-events explain fabric-unmet`.", "hosts that are in no list.",
 		},
 		queries: unmet,
 	}, lines)

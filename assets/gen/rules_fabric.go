@@ -6,12 +6,18 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"rdma_events/internal/fabric"
 )
 
-// verdicts are those of pairs that are not well, from the worst to the mildest. own_link is what pairs say whose port blames
-// its own link.
-var verdicts = []string{
-	"path", "partial", "lossy_both", "lossy_forward", "lossy_reverse", "own_link", "peer_port", "peer_down", "peer_busy", "starting",
+// verdictsThat returns the words of some verdicts of pairs, from the worst to the mildest.
+func verdictsThat(which func(*fabric.VerdictRow) bool) (words []string) {
+	for _, r := range fabric.Verdicts() {
+		if r.OfPair && which(&r) {
+			words = append(words, string(r.Verdict))
+		}
+	}
+	return words
 }
 
 // These are the numbers by which an interface or a group is suspected.
@@ -23,9 +29,11 @@ const (
 	cutHosts     = 2    // hosts at either end of these pairs: those of one host are that host's link
 )
 
-// blamed are the verdicts that count against a group. A host that is cut off with all of its group blames its own link, and
-// its group is cut off all the same.
-func blamed() []string { return verdicts[:6] }
+// blamed returns the verdicts that count against a group, those of pairs whose port blames its own link included. A host that is cut off with
+// all of its group blames its own link, and its group is cut off all the same.
+func blamed() []string {
+	return verdictsThat(func(r *fabric.VerdictRow) bool { return r.Blames == fabric.BlameNetwork || r.Blames == fabric.BlameOwn })
+}
 
 // These are the tags that distinguish pairs, and the series of rdma_fabric.
 const (

@@ -238,7 +238,7 @@ func TestAProblemOfTheFabricIsReportedWithItsFix(t *testing.T) {
 		},
 		{
 			"a host with another key", nil, answer(greeting{why: fabric.ReasonKey, err: errors.New("alert 48")}),
-			finding{"fabric_peers", "gpu02", Warn, "it has another key, or another host has its address; give both", doctorThere},
+			finding{"fabric_peers", "gpu02", Warn, "it has another key, its certificate has expired or", doctorThere},
 		},
 		{
 			"a host with another list", nil, answer(greeting{theirs: "00112233aabbccdd"}),

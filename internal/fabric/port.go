@@ -2,8 +2,8 @@ package fabric
 
 // The verdicts of the host's own port, beside VerdictOK.
 const (
-	VerdictOwnPort Verdict = "own_port" // it is not active: its pairs rest, and nothing is said of peers
-	VerdictOwnLink Verdict = "own_link" // what many pairs say at once is the fault of what they share
+	VerdictOwnPort Verdict = "own_port"
+	VerdictOwnLink Verdict = "own_link"
 )
 
 // PeerVerdict is what is said of a pair, and which host it is with.

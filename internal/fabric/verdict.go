@@ -1,58 +1,47 @@
 package fabric
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // Verdict is what is said of a pair, or of the host's own port.
 type Verdict string
 
-// The verdicts of a pair.
+// The verdicts of a pair. Verdicts says what each means.
 const (
 	VerdictOK           Verdict = "ok"
-	VerdictStarting     Verdict = "starting"      // not both witnesses have answered yet
-	VerdictPath         Verdict = "path"          // both are silent, and the peer's process answers
-	VerdictPeerPort     Verdict = "peer_port"     // the same, and the peer says that its port is not active
-	VerdictPeerDown     Verdict = "peer_down"     // all three are silent
-	VerdictPeerBusy     Verdict = "peer_busy"     // the peer's process does not echo, its NIC acknowledges
-	VerdictPartial      Verdict = "partial"       // one path is silent, others are not
-	VerdictLossyForward Verdict = "lossy_forward" // probes are lost on the way there
-	VerdictLossyReverse Verdict = "lossy_reverse" // echoes are lost on the way back
+	VerdictStarting     Verdict = "starting"
+	VerdictPath         Verdict = "path"
+	VerdictPeerPort     Verdict = "peer_port"
+	VerdictPeerDown     Verdict = "peer_down"
+	VerdictPeerBusy     Verdict = "peer_busy"
+	VerdictPartial      Verdict = "partial"
+	VerdictLossyForward Verdict = "lossy_forward"
+	VerdictLossyReverse Verdict = "lossy_reverse"
 	VerdictLossyBoth    Verdict = "lossy_both"
 )
 
 // IsNetwork reports whether a verdict blames the network.
 func (v Verdict) IsNetwork() bool {
-	switch v {
-	case VerdictPath, VerdictPartial, VerdictLossyForward, VerdictLossyReverse, VerdictLossyBoth:
-		return true
-	}
-	return false
+	row := v.row()
+	return row != nil && row.Blames == BlameNetwork
 }
 
 // Direction returns in which direction packets are lost by a verdict: "forward" (to the peer), "reverse" or "both"; "" where it is
 // not known.
 func (v Verdict) Direction() string {
-	switch v {
-	case VerdictLossyForward:
-		return "forward"
-	case VerdictLossyReverse:
-		return "reverse"
-	case VerdictLossyBoth:
-		return "both"
+	if row := v.row(); row != nil {
+		return row.Direction
 	}
 	return ""
 }
 
 func (v Verdict) isLossy() bool { return v.Direction() != "" }
 
-// weight orders verdicts: a pair never turns from one to a milder one before it is well.
+// weight orders verdicts by their evidence: a pair never turns from one to one of less weight before it is well.
 func (v Verdict) weight() int {
-	return slices.Index([]Verdict{
-		VerdictOK, VerdictStarting, VerdictPeerBusy, VerdictLossyForward, VerdictLossyReverse, VerdictLossyBoth, VerdictPartial,
-		VerdictPeerDown, VerdictPath, VerdictPeerPort,
-	}, v)
+	if row := v.row(); row != nil {
+		return row.Precedence
+	}
+	return -1
 }
 
 // Sample is what a worker knows of a pair at one moment. Moments are CLOCK_MONOTONIC ns, 0 is never. Counts are those since

@@ -43,15 +43,10 @@ func isDigest(s string) bool {
 	})
 }
 
-// isReason reports whether this version knows the reason.
+// isReason reports whether a peer can refuse for this reason, or for none. What rests with the own port of a pair is no refusal.
 func isReason(r fabric.Reason) bool {
-	switch r {
-	case fabric.ReasonNone, fabric.ReasonStarting, fabric.ReasonNoResponder, fabric.ReasonKey, fabric.ReasonNotListed,
-		fabric.ReasonFull, fabric.ReasonVersion, fabric.ReasonNoCommonGID, fabric.ReasonPKey, fabric.ReasonUnsupported,
-		fabric.ReasonNotActive, fabric.ReasonFailed:
-		return true
-	}
-	return false
+	_, known := r.Row()
+	return r == fabric.ReasonNone || known && r != fabric.ReasonOwnPort
 }
 
 // within returns an error unless least <= v <= most. The error has no text of the peer.

@@ -23,7 +23,7 @@ func (s *Screen) pairs(now time.Time) *page {
 	}
 	s.table = now
 	all := s.cfg.Pairs()
-	slices.SortStableFunc(all, func(a, b timeline.Record) int { return cmp.Compare(b.Peer.Weight(), a.Peer.Weight()) })
+	slices.SortStableFunc(all, func(a, b timeline.Record) int { return cmp.Compare(b.Peer.Severity(), a.Peer.Severity()) })
 	p := &page{records: make([]record, 0, len(all))}
 	for _, r := range all {
 		r.Time = now

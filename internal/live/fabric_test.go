@@ -40,11 +40,11 @@ func everySecond(t *testing.T, c Config, lasting time.Duration) string {
 	return shows(t, c, nothing, func(*Screen) { <-time.After(lasting) })
 }
 
-const table = `4 pairs: 1 path, 1 own_link, 1 not met, 1 ok
-mlx5_0:2  own_link  what most of its pairs say is the fault of its own link: cable, transceiver or switch port
+const table = `4 pairs: 1 own_link, 1 path, 1 not met, 1 ok
+mlx5_0:2  own_link  most pairs of the own port are bad at once: its own link is at fault (cable, transceiver or switch port)
 port      peer          verdict       for  sent  lost there  back  echo p50    p99  write p50  p99
+mlx5_0:2  gpu04 mlx5_0  own_link       4s  1023          17     0     2.1µs  5.3µs          -    -  most pairs of the own port are bad at once
 mlx5_0:1  gpu02 mlx5_0  path           4s  1023          17     0     2.1µs  5.3µs          -    -  echo and write silent for 4.5s, its process answers
-mlx5_0:2  gpu04 mlx5_0  own_link       4s  1023          17     0     2.1µs  5.3µs          -    -  as most pairs of the port say: its own link is to blame
 mlx5_0:2  gpu03         not met: key  1m1s  1023         17     0     2.1µs  5.3µs          -    -  it has another key
 mlx5_0:1  gpu01 mlx5_0  ok             4s  1023          17     0     2.1µs  5.3µs          -    -
 `
@@ -94,7 +94,7 @@ func TestForProgramsEachPairIsAnObject(t *testing.T) {
 	for _, line := range lines {
 		schema.Require(t, "fabric", line)
 	}
-	require.Contains(t, lines[0], `"kind":"fabric_pair","device":"mlx5_0","port":1,"peer":{"host":"gpu02"`)
+	require.Contains(t, lines[1], `"kind":"fabric_pair","device":"mlx5_0","port":1,"peer":{"host":"gpu02"`)
 	require.Contains(t, lines[2], `"reason":"key"`)
 }
 
@@ -112,7 +112,7 @@ func TestChangesOfPairsAreLinesOfWatch(t *testing.T) {
 		}
 	}
 	require.Equal(t, `17:00:00.977000  mlx5_0:1 > gpu042 mlx5_0  path  echo and write silent for 270ms, its process answers
-17:00:00.980000  mlx5_0:1    own_link             what most of its pairs say is the fault of its own link: cable, transceiver or switch port
+17:00:00.980000  mlx5_0:1    own_link             most pairs of the own port are bad at once: its own link is at fault (cable, transceiver or switch port)
 `, shows(t, Config{}, nothing, play))
 	lines := strings.Split(strings.TrimSpace(shows(t, Config{JSON: true}, nothing, play)), "\n")
 	require.Len(t, lines, 2)

@@ -133,7 +133,7 @@ func fabricCountRows[V any](of func(*V) *FabricCounts) []field[V] {
 	return []field[V]{
 		now("pairs", "pairs that this host probes, or would; not those whose peer has no device for them", func(c *FabricCounts) int64 { return c.Pairs }),
 		now("pairs_met", "of these, those whose peer has answered a hello", func(c *FabricCounts) int64 { return c.PairsMet }),
-		now("pairs_bad", "of these, those for which the network is blamed: path, partial or lossy; not those of a port with own_link",
+		now("pairs_bad", "of these, those for which the network is blamed; not those of a port with own_link",
 			func(c *FabricCounts) int64 { return c.PairsBad }),
 		now("pairs_busy", "of these, those with peer_busy", func(c *FabricCounts) int64 { return c.PairsBusy }),
 		now("pairs_down", "of these, those with peer_down or peer_port", func(c *FabricCounts) int64 { return c.PairsDown }),

@@ -3,6 +3,8 @@ package measure
 import (
 	"strconv"
 	"time"
+
+	"rdma_events/internal/fabric"
 )
 
 // FabricPeer is a point of rdma_fabric_peer: one pair of a port with a device of another host.
@@ -26,9 +28,6 @@ type FabricPeer struct {
 	Reason     string // why they have not met; "": they have
 	At         time.Time
 }
-
-// verdictPartial is the only verdict that has a path.
-const verdictPartial = "partial"
 
 // Key implements Point.
 func (p *FabricPeer) Key() Key {
@@ -70,20 +69,20 @@ var fabricPeers = table[FabricPeer]{
 		newTag("scope", scopeText, func(v *FabricPeer) string { return v.Scope }),
 	},
 	fields: []field[FabricPeer]{
-		text("verdict", "ok, starting, path, partial, lossy_forward, lossy_reverse, lossy_both, peer_port, peer_down, peer_busy, or own_link (the "+
-			"port's own link is blamed instead); not while they have not met", func(v *FabricPeer) string { return v.Verdict }),
-		yesNo("bad", "1 when the network is blamed: path, partial, lossy_forward, lossy_reverse or lossy_both", func(v *FabricPeer) bool { return v.Bad }),
+		text("verdict", "what is said of the pair, from the worst to the mildest: it blames "+blamesText()+"; not while they have not met",
+			func(v *FabricPeer) string { return v.Verdict }),
+		yesNo("bad", "1 when the network is blamed: "+verdictsText(func(r *fabric.VerdictRow) bool { return r.Blames == fabric.BlameNetwork }),
+			func(v *FabricPeer) bool { return v.Bad }),
 		integer("age_ns", "ns", "how long that has been so", func(v *FabricPeer) int64 { return v.AgeNS }),
 		text("direction", "forward (to the peer), reverse or both; where it is known", func(v *FabricPeer) string { return v.Direction }),
 		maybe("path", "", "index of the path that is silent, the write's after those of the probes; only with partial",
-			func(v *FabricPeer) (int64, bool) { return int64(v.Path), v.Verdict == verdictPartial && v.Path >= 0 }),
+			func(v *FabricPeer) (int64, bool) {
+				return int64(v.Path), v.Verdict == string(fabric.VerdictPartial) && v.Path >= 0
+			}),
 		counter("lost", "probes lost in the network since they met, in both directions", func(v *FabricPeer) uint64 { return v.Lost }),
 		maybe("write_ns_p50", "ns", "from the post of a write to its acknowledgement, p50 of the window",
 			func(v *FabricPeer) (int64, bool) { return v.WriteNSP50, v.WriteNSP50 > 0 }),
 		text("state", "what the peer's process said last of its port", func(v *FabricPeer) string { return v.State }),
-		text("reason", "why they have not met: starting, no_responder, key, not_listed, full, version, no_common_gid, pkey, unsupported "+
-			"(the peer has no device of that name, or another link layer), not_active (the peer's port), failed (a device or the host refused), "+
-			"or own_port (the own port has no queues; said once)",
-			func(v *FabricPeer) string { return v.Reason }),
+		text("reason", "why they have not met, where it is the peer: "+reasonsText(), func(v *FabricPeer) string { return v.Reason }),
 	},
 }

@@ -67,8 +67,7 @@ var fabricPorts = table[FabricPort]{
 		newTag("own_group", ownGroupText, func(v *FabricPort) string { return v.OwnGroup }),
 	},
 	fields: slices.Concat([]field[FabricPort]{
-		text("verdict", "ok; own_port: the port is not active, and nothing is said of peers; own_link: what three quarters of its pairs say at once "+
-			"is the fault of what they share, the port's link or its switch port", func(v *FabricPort) string { return v.Verdict }),
+		text("verdict", "what is said of the port itself: ok, "+portVerdictsText(), func(v *FabricPort) string { return v.Verdict }),
 		yesNo("bad", "1 with own_link", func(v *FabricPort) bool { return v.Bad }),
 		integer("verdict_age_ns", "ns", "how long the verdict has held", func(v *FabricPort) int64 { return v.VerdictAgeNS }),
 		text("list", "digest of the list of hosts: equal on all hosts that have the same list", func(v *FabricPort) string { return v.List }),

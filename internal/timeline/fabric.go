@@ -3,7 +3,6 @@ package timeline
 import (
 	"fmt"
 	"reflect"
-	"slices"
 
 	"rdma_events/internal/aggregate"
 	"rdma_events/internal/fabric"
@@ -58,12 +57,14 @@ func (p *Peer) Name() string {
 // IsWell reports whether both witnesses answer, and nothing is lost.
 func (p *Peer) IsWell() bool { return fabric.Verdict(p.Verdict) == fabric.VerdictOK }
 
-// Weight orders pairs: the greater, the worse.
-func (p *Peer) Weight() int {
-	return slices.Index([]fabric.Verdict{
-		fabric.VerdictOK, fabric.VerdictStarting, fabric.VerdictPeerBusy, "", fabric.VerdictOwnLink, fabric.VerdictPeerDown, fabric.VerdictPeerPort,
-		fabric.VerdictLossyForward, fabric.VerdictLossyReverse, fabric.VerdictLossyBoth, fabric.VerdictPartial, fabric.VerdictPath,
-	}, fabric.Verdict(p.Verdict))
+// Severity orders pairs: the greater, the worse.
+func (p *Peer) Severity() int {
+	if p.Verdict == "" {
+		row, _ := fabric.Reason(p.Reason).Row()
+		return row.Severity
+	}
+	row, _ := fabric.Verdict(p.Verdict).Row()
+	return row.Severity
 }
 
 // Word returns what is said of the pair in a word or two: the verdict, or as in "not met: key".
@@ -76,31 +77,18 @@ func (p *Peer) Word() string {
 
 // Line returns what the verdict or the reason means here, in words.
 func (p *Peer) Line() string {
-	switch v := fabric.Verdict(p.Verdict); v {
-	case "":
+	switch v := fabric.Verdict(p.Verdict); {
+	case v == "":
 		text := fabric.Reason(p.Reason).Text()
 		if fix := fabric.Reason(p.Reason).Fix(); fix != "" {
 			text += "; " + fix
 		}
 		return text
-	case fabric.VerdictOK:
-		return p.well()
-	case fabric.VerdictStarting:
-		return "they have met; an echo and a write are awaited"
-	case fabric.VerdictPath:
-		return "echo and write silent" + p.silent() + ", its process answers"
-	case fabric.VerdictPeerPort:
-		return "echo and write silent" + p.silent() + ", its process says that its port is " + p.State
-	case fabric.VerdictPeerDown:
-		return "echo, write and its process silent" + p.silent()
-	case fabric.VerdictPeerBusy:
-		return "its process does not echo" + p.silent() + ", its device answers"
-	case fabric.VerdictOwnLink:
-		return "as most pairs of the port say: its own link is to blame"
-	case fabric.VerdictPartial, fabric.VerdictLossyForward, fabric.VerdictLossyReverse, fabric.VerdictLossyBoth:
-		return p.loss(v)
+	case v == fabric.VerdictOK && p.Was != "":
+		return p.over()
+	default:
+		return v.Explain(fabric.Details{For: p.silent(), State: p.State, Path: p.path(), More: p.more()})
 	}
-	return ""
 }
 
 func (p *Peer) silent() string {
@@ -110,42 +98,47 @@ func (p *Peer) silent() string {
 	return " for " + Duration(p.SilentNS)
 }
 
-func (p *Peer) well() string {
-	switch {
-	case p.Was != "" && fabric.Reason(p.Was).Text() != p.Was && fabric.Verdict(p.Was) != fabric.VerdictStarting:
-		return "after " + Duration(p.LastedNS) + " not met: " + p.Was
-	case p.Was != "":
-		return "after " + Duration(p.LastedNS) + " of " + p.Was
-	case p.WriteNSP50 > 0:
-		return "echoes and writes come, writes in " + Duration(p.WriteNSP50)
+// over returns what there was before the pair became well.
+func (p *Peer) over() string {
+	lasted := "after " + Duration(p.LastedNS)
+	if _, unmet := fabric.Reason(p.Was).Row(); unmet && fabric.Verdict(p.Was) != fabric.VerdictStarting {
+		return lasted + " not met: " + p.Was
 	}
-	return "echoes and writes come"
+	return lasted + " of " + p.Was
 }
 
-func (p *Peer) loss(v fabric.Verdict) string {
-	where := map[fabric.Verdict]string{
-		fabric.VerdictLossyForward: "probes lost on the way there", fabric.VerdictLossyReverse: "echoes lost on the way back",
-		fabric.VerdictLossyBoth: "probes lost in both directions",
-	}[v]
+// path returns the path that is silent, "" if it is not known.
+func (p *Peer) path() string {
 	switch {
-	case v != fabric.VerdictPartial:
-		return fmt.Sprintf("%s, %d so far", where, p.Lost)
 	case p.Path == nil:
-		return "one path silent, others are not"
+		return ""
 	case *p.Path >= verbs.MaxFabricPaths:
-		return "the write silent, echoes are not"
+		return "the write's path"
 	}
-	return fmt.Sprintf("path %d silent, others are not", *p.Path)
+	return fmt.Sprintf("path %d", *p.Path)
+}
+
+// more returns the numbers that go with the verdict.
+func (p *Peer) more() string {
+	switch {
+	case fabric.Verdict(p.Verdict).Direction() != "":
+		return fmt.Sprintf(", %d so far", p.Lost)
+	case p.WriteNSP50 > 0:
+		return ", writes in " + Duration(p.WriteNSP50)
+	}
+	return ""
 }
 
 // colour returns that of what is said of the pair.
 func (p *Peer) colour() string {
-	switch v := fabric.Verdict(p.Verdict); {
-	case v == fabric.VerdictOK:
+	verdict, judged := fabric.Verdict(p.Verdict).Row()
+	reason, _ := fabric.Reason(p.Reason).Row()
+	switch {
+	case p.IsWell():
 		return green
-	case v == fabric.VerdictStarting, p.Reason == string(fabric.ReasonStarting):
+	case verdict.Blames == fabric.BlameNobody, !judged && reason.Blames == fabric.BlameNobody:
 		return Dim
-	case p.Bad:
+	case verdict.Blames == fabric.BlameOwn, verdict.Blames == fabric.BlameNetwork:
 		return Red
 	}
 	return yellow
@@ -166,13 +159,10 @@ type Fabric struct {
 	List     string `json:"list,omitempty"` // the digest of the list of hosts
 }
 
-// OwnText returns what a verdict on the own port means, in words.
+// OwnText returns what a verdict on the own port means, "" if it is well.
 func OwnText(verdict string) string {
-	switch fabric.Verdict(verdict) {
-	case fabric.VerdictOwnLink:
-		return "what most of its pairs say is the fault of its own link: cable, transceiver or switch port"
-	case fabric.VerdictOwnPort:
-		return "it is not active: its pairs rest, and nothing is said of peers"
+	if v := fabric.Verdict(verdict); v != fabric.VerdictOK {
+		return v.Text()
 	}
 	return ""
 }

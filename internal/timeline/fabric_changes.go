@@ -66,7 +66,8 @@ func rests(p *measure.FabricPeer) bool {
 	if p.Verdict != "" {
 		return fabric.Verdict(p.Verdict) == fabric.VerdictOwnLink
 	}
-	return fabric.Reason(p.Reason) == fabric.ReasonStarting || fabric.Reason(p.Reason) == fabric.ReasonOwnPort
+	row, _ := fabric.Reason(p.Reason).Row()
+	return row.Rests
 }
 
 // fabricPort is news when the verdict is another one, and at first where it is not well.

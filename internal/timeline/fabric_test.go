@@ -53,10 +53,11 @@ func TestWhatIsSaidOfPairsAndPortsIsRecordedWhenItChanges(t *testing.T) {
 		"mlx5_0:1 > gpu042 mlx5_0 ok echoes and writes come",
 		"mlx5_0:1 > gpu042 mlx5_0 path echo and write silent for 270ms, its process answers",
 		"mlx5_0:1 > gpu042 mlx5_0 ok after 5.3s of path",
-		"mlx5_0:1 own_link what most of its pairs say is the fault of its own link: cable, transceiver or switch port",
+		"mlx5_0:1 own_link most pairs of the own port are bad at once: its own link is at fault (cable, transceiver or switch port)",
 		"mlx5_0:1 ok after 4s of own_link",
-		"mlx5_0:1 > gpu042 not met: key it has another key, or another host has its address; " +
-			"give both hosts the same fabric.key_file, or certificates of one authority, and look at its address in the list",
+		"mlx5_0:1 > gpu042 not met: key it has another key, its certificate has expired or is of another authority or name, or another " +
+			"host has its address; give both hosts the same fabric.key_file and restart the plugin, or valid certificates of one authority; " +
+			"look at its address in the list",
 		"mlx5_0:1 > gpu042 mlx5_0 ok after 1m0s not met: key",
 	}, withoutTimes(all))
 	for _, k := range all {
@@ -76,20 +77,20 @@ func TestOfAnIntervalNothingOfTheFabricIsRecorded(t *testing.T) {
 
 func TestEachVerdictIsExplained(t *testing.T) {
 	for want, p := range map[string]*measure.FabricPeer{
-		"ok  echoes and writes come, writes in 3.1µs":                                   peer(0, "ok", func(p *measure.FabricPeer) { p.WriteNSP50 = 3100 }),
-		"starting  they have met; an echo and a write are awaited":                      peer(0, "starting"),
-		"path  echo and write silent, its process answers":                              peer(0, "path"),
-		"peer_port  echo and write silent for 300ms, its process says that its port is": peer(0, "peer_port", silent(300*time.Millisecond)),
-		"peer_down  echo, write and its process silent for 1.2s":                        peer(0, "peer_down", silent(1200*time.Millisecond)),
-		"peer_busy  its process does not echo for 2.1s, its device answers":             peer(0, "peer_busy", silent(2100*time.Millisecond)),
-		"partial  path 2 silent, others are not":                                        peer(0, "partial", func(p *measure.FabricPeer) { p.Path = 2 }),
-		"partial  the write silent, echoes are not":                                     peer(0, "partial", func(p *measure.FabricPeer) { p.Path = 4 }),
-		"partial  one path silent, others are not":                                      peer(0, "partial"),
-		"lossy_forward  probes lost on the way there, 17 so far":                        peer(0, "lossy_forward", func(p *measure.FabricPeer) { p.Lost = 17 }),
-		"lossy_reverse  echoes lost on the way back, 17 so far":                         peer(0, "lossy_reverse", func(p *measure.FabricPeer) { p.Lost = 17 }),
-		"lossy_both  probes lost in both directions, 17 so far":                         peer(0, "lossy_both", func(p *measure.FabricPeer) { p.Lost = 17 }),
-		"own_link  as most pairs of the port say: its own link is to blame":             peer(0, "own_link"),
-		"not met: no_responder  no process answers there; run the plugin there":         unmet(0, "no_responder"),
+		"ok  echoes and writes come, writes in 3.1µs":                                    peer(0, "ok", func(p *measure.FabricPeer) { p.WriteNSP50 = 3100 }),
+		"starting  they have met; an echo and a write are awaited":                       peer(0, "starting"),
+		"path  echo and write silent, its process answers":                               peer(0, "path"),
+		"peer_port  echo and write silent for 300ms, its process says that its port is":  peer(0, "peer_port", silent(300*time.Millisecond)),
+		"peer_down  echo, write and its process silent for 1.2s":                         peer(0, "peer_down", silent(1200*time.Millisecond)),
+		"peer_busy  its process does not echo for 2.1s, its device answers":              peer(0, "peer_busy", silent(2100*time.Millisecond)),
+		"partial  path 2 silent, others are not":                                         peer(0, "partial", func(p *measure.FabricPeer) { p.Path = 2 }),
+		"partial  the write's path silent, others are not":                               peer(0, "partial", func(p *measure.FabricPeer) { p.Path = 4 }),
+		"partial  one path silent, others are not":                                       peer(0, "partial"),
+		"lossy_forward  probes lost on the way there, 17 so far":                         peer(0, "lossy_forward", func(p *measure.FabricPeer) { p.Lost = 17 }),
+		"lossy_reverse  echoes lost on the way back, 17 so far":                          peer(0, "lossy_reverse", func(p *measure.FabricPeer) { p.Lost = 17 }),
+		"lossy_both  probes lost in both directions, 17 so far":                          peer(0, "lossy_both", func(p *measure.FabricPeer) { p.Lost = 17 }),
+		"own_link  most pairs of the own port are bad at once: its own link is at fault": peer(0, "own_link"),
+		"not met: no_responder  no process answers there; run the plugin there":          unmet(0, "no_responder"),
 		"eclipse  ": peer(0, "eclipse"), // of a later version
 	} {
 		line := Style{}.Line(&Record{Kind: KindFabricPeer, Device: "mlx5_0", Port: 1, Peer: NewPeer(p)})

@@ -16,6 +16,7 @@ import (
 
 //go:generate go run ./metricsdoc ../../../docs/metrics.md
 //go:generate go run ./driversdoc ../../..
+//go:generate go run ./fabricdoc ../../../docs/fabric.md
 
 //go:embed sample.conf
 var sampleConfig string

@@ -1,0 +1,55 @@
+// Command fabricdoc writes the tables of verdicts and of reasons in docs/fabric.md, made from internal/fabric. Its
+// argument is that file, in which it replaces the text between two comments for each.
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"rdma_events/internal/document"
+	"rdma_events/internal/fabric"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: fabricdoc FILE")
+		os.Exit(2)
+	}
+	for _, p := range parts() {
+		if err := document.Rewrite(os.Args[1], p.name, p.text); err != nil {
+			fmt.Fprintln(os.Stderr, "fabricdoc:", err)
+			os.Exit(1)
+		}
+	}
+}
+
+// part is a generated part of the document.
+type part struct {
+	name string // in the comments around it
+	text string
+}
+
+func parts() []part { return []part{{"verdicts", verdicts()}, {"reasons", reasons()}} }
+
+func verdicts() string {
+	var b strings.Builder
+	b.WriteString("| verdict | blames | what it means | when it begins | what to do |\n|---|---|---|---|---|\n")
+	for _, r := range fabric.Verdicts() {
+		word := "`" + string(r.Verdict) + "`"
+		if !r.OfPair {
+			word += " (of the port only)"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", word, r.Blames, r.Verdict.Text(), r.Begins, r.Do)
+	}
+	return b.String()
+}
+
+func reasons() string {
+	var b strings.Builder
+	b.WriteString("| reason | blames | what it means | what to do |\n|---|---|---|---|\n")
+	for _, r := range fabric.Reasons() {
+		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", r.Reason, r.Blames, r.Text, r.Do)
+	}
+	return b.String()
+}

@@ -1,0 +1,20 @@
+package main
+
+import (
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/document"
+)
+
+func TestFabricDocumentSaysWhatTheTableSays(t *testing.T) {
+	text, err := os.ReadFile("../../../../docs/fabric.md")
+	require.NoError(t, err)
+	for _, p := range parts() {
+		want, err := document.Replace(string(text), p.name, p.text)
+		require.NoError(t, err)
+		require.Equal(t, want, string(text), "run go generate ./plugins/inputs/rdma_events")
+	}
+}
