@@ -94,6 +94,7 @@ func Places() []Place {
 		{Command: "sudo setcap cap_bpf,cap_perfmon=ep /usr/local/bin/rdma-events-tracer", NotRun: "it has to follow the command before"},
 		{Command: "sudo systemctl restart telegraf", NotRun: noSystemd},
 		{Command: "sudo systemctl daemon-reload", NotRun: noSystemd},
+		{Command: "sudo systemctl enable rdma-ready.service", NotRun: noSystemd},
 		{Command: "sudo apt install ./dist/rdma-events_*_amd64.deb", NotRun: "make try-packages installs it, in a clean root"},
 		{Command: "sudo dnf install ./dist/rdma-events-[0-9]*.x86_64.rpm", NotRun: noRPM},
 		{Command: "sudo zypper install --allow-unsigned-rpm ./dist/rdma-events-[0-9]*.x86_64.rpm", NotRun: noRPM},
