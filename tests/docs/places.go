@@ -115,6 +115,7 @@ func Places() []Place {
 		{Command: "sudo /usr/local/sbin/rdma-health", Exits: noDevice, Prints: "there is no scontrol in"},
 		{Command: "rdma-events health", Exits: []int{1, 2, 70}},
 		{Command: "rdma-events health -format npd", Exits: []int{1, 2}},
+		{Command: "rdma-events health -format npd-warning", Exits: []int{1, 2}},
 		// The recorder's directory of this host, if it has one, is root's and Telegraf's.
 		{Command: "rdma-events events", Exits: []int{1, 2}},
 		{Command: "sudo rdma-events events -since 24h", Exits: []int{1, 2}},
