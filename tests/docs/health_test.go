@@ -316,7 +316,8 @@ func TestUnitIsValid(t *testing.T) {
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
-	out, err := exec.CommandContext(t.Context(), "systemd-analyze", "verify", "--man=no", "--recursive-errors=no", filepath.Join(dir, "rdma-ready.service")).CombinedOutput()
+	path := filepath.Join(dir, "rdma-ready.service")
+	out, err := exec.CommandContext(t.Context(), "systemd-analyze", "verify", "--man=no", "--recursive-errors=no", path).CombinedOutput()
 	require.NoError(t, err, string(out))
 	require.Empty(t, string(out))
 }
