@@ -13,12 +13,12 @@ import (
 	"rdma_events/internal/fabric"
 )
 
-// program returns a program for Slurm that docs/hpc.md has people write.
-func program(t *testing.T, name string) string {
+// written returns the text of a file that docs/hpc.md has people write.
+func written(t *testing.T, path string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "docs/hpc.md"))
 	require.NoError(t, err)
-	_, rest, found := strings.Cut(string(text), "sudo tee /usr/local/sbin/"+name+" <<'EOF'\n")
+	_, rest, found := strings.Cut(string(text), "sudo tee "+path+" <<'EOF'\n")
 	require.True(t, found)
 	lines, _, found := strings.Cut(rest, "EOF\n")
 	require.True(t, found)
@@ -31,7 +31,7 @@ func TestSlurmsLeavesAreTheGroupsOfTheList(t *testing.T) {
 	write := func(name, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755))
 	}
-	write("rdma-peers", program(t, "rdma-peers"))
+	write("rdma-peers", written(t, "/usr/local/sbin/rdma-peers"))
 	write("scontrol", `#!/bin/sh
 case "$*" in
 "show topology") cat <<'EOF'
@@ -55,49 +55,6 @@ esac
 	list, err := fabric.ParseList(bytes.NewReader(out))
 	require.NoError(t, err)
 	require.Equal(t, 3, list.Groups())
-}
-
-func TestSlurmsHealthProgramDrainsOnceAndOnlyForWhatIsCritical(t *testing.T) {
-	const (
-		line  = "mlx5_1:1 port-down since 14:02"
-		drain = "update NodeName=n042 State=DRAIN Reason=rdma: " + line + "\n"
-	)
-	for name, row := range map[string]struct{ status, state, want string }{
-		"no problem":          {"0", "IDLE", ""},
-		"a warning":           {"1", "IDLE", ""},
-		"a critical problem":  {"2", "IDLE", drain},
-		"a node in use":       {"2", "MIXED", drain},
-		"a drained node":      {"2", "IDLE+DRAIN", ""},
-		"a draining node":     {"2", "ALLOCATED+DRAIN", ""},
-		"a node that is down": {"2", "DOWN", ""},
-		"a maintenance":       {"2", "IDLE+MAINTENANCE", ""},
-		"a reason of before":  {"2", "IDLE Partitions=NODRAIN Reason=was DRAINED", drain},
-		"wrong use":           {"64", "IDLE", ""},
-		"no running plugin":   {"70", "IDLE", ""},
-		"no rdma-events":      {"127", "IDLE", ""},
-		"a program that died": {"137", "IDLE", ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			write := func(name, text string) {
-				require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755))
-			}
-			write("rdma-health", program(t, "rdma-health"))
-			write("rdma-events", "#!/bin/sh\n[ \"$*\" = health ] || exit 99\necho '"+line+"'\nexit "+row.status+"\n")
-			write("scontrol", "#!/bin/sh\n[ \"$1\" != -o ] || { echo \"NodeName=$4 State="+row.state+"\"; exit; }\necho \"$*\" >>"+dir+"/asked\n")
-			cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "rdma-health"))
-			cmd.Env = []string{"PATH=" + dir + ":/usr/bin:/bin", "SLURMD_NODENAME=n042"}
-			out, err := cmd.CombinedOutput()
-			require.NoError(t, err, string(out))
-			asked, err := os.ReadFile(filepath.Join(dir, "asked"))
-			if row.want == "" {
-				require.ErrorIs(t, err, os.ErrNotExist)
-				return
-			}
-			require.NoError(t, err)
-			require.Equal(t, row.want, string(asked))
-		})
-	}
 }
 
 func TestSlurmsEpilogKeepsWhatBrokeAndNeverFails(t *testing.T) {
@@ -124,7 +81,7 @@ func TestSlurmsEpilogKeepsWhatBrokeAndNeverFails(t *testing.T) {
 			write := func(name, text string) {
 				require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755))
 			}
-			write("rdma-epilog", program(t, "rdma-epilog"))
+			write("rdma-epilog", written(t, "/usr/local/sbin/rdma-epilog"))
 			write("rdma-events", "#!/bin/sh\necho \"$*\" >>"+dir+"/asked\necho '"+row.line+"'\nexit "+row.status+"\n")
 			cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "rdma-epilog"))
 			cmd.Env = []string{
@@ -148,7 +105,7 @@ func TestSlurmsEpilogKeepsWhatBrokeAndNeverFails(t *testing.T) {
 	}
 	t.Run("no rdma-events and no place", func(t *testing.T) {
 		dir := t.TempDir()
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "rdma-epilog"), []byte(program(t, "rdma-epilog")), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "rdma-epilog"), []byte(written(t, "/usr/local/sbin/rdma-epilog")), 0o755))
 		cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "rdma-epilog"))
 		cmd.Env = []string{"PATH=/usr/bin:/bin", "SLURM_JOB_ID=1234", "RDMA_JOB_LOGS=/proc/none"}
 		require.NoError(t, cmd.Run())

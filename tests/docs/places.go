@@ -96,6 +96,7 @@ func Places() []Place {
 		{Command: "sudo setcap cap_bpf,cap_perfmon=ep /usr/local/bin/rdma-events-tracer", NotRun: "it has to follow the command before"},
 		{Command: "sudo systemctl restart telegraf", NotRun: noSystemd},
 		{Command: "sudo systemctl daemon-reload", NotRun: noSystemd},
+		{Command: "sudo systemctl enable rdma-ready.service", NotRun: noSystemd},
 		{Command: "sudo apt install ./dist/rdma-events_*_amd64.deb", NotRun: "make try-packages installs it, in a clean root"},
 		{Command: "sudo dnf install ./dist/rdma-events-[0-9]*.x86_64.rpm", NotRun: noRPM},
 		{Command: "sudo zypper install --allow-unsigned-rpm ./dist/rdma-events-[0-9]*.x86_64.rpm", NotRun: noRPM},
@@ -117,6 +118,7 @@ func Places() []Place {
 		{Command: "sudo /usr/local/sbin/rdma-health", Exits: noDevice, Prints: "there is no scontrol in"},
 		{Command: "rdma-events health", Exits: []int{1, 2, 70}},
 		{Command: "rdma-events health -format npd", Exits: []int{1, 2}},
+		{Command: "rdma-events health -format npd-warning", Exits: []int{1, 2}},
 		// The recorder's directory of this host, if it has one, is root's and Telegraf's.
 		{Command: "rdma-events events", Exits: []int{1, 2}},
 		{Command: "sudo rdma-events events -since 24h", Exits: []int{1, 2}},

@@ -13,8 +13,8 @@ for dir in /etc /usr/local /var/lib "$PWD"; do
 	mount -t overlay -o "lowerdir=$dir,upperdir=$scratch/$name/upper,workdir=$scratch/$name/work" overlay "$dir"
 done
 cd "$PWD" # from the directory itself into the overlay that is mounted over it
-# The packages of Telegraf and Grafana create these directories.
-mkdir -p /etc/telegraf/telegraf.d /etc/grafana/provisioning/{alerting,dashboards,datasources}
+# The packages of Telegraf, Grafana and NHC create these directories.
+mkdir -p /etc/telegraf/telegraf.d /etc/nhc/scripts /etc/grafana/provisioning/{alerting,dashboards,datasources}
 cp sample.conf /etc/telegraf/rdma_events.conf
 PATH=$PATH:$PWD/build
 sudo() { "$@"; }

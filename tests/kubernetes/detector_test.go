@@ -46,9 +46,9 @@ func component(name string) string {
 	return filepath.Join(root, "packaging/kubernetes/components/node-problem-detector", name)
 }
 
-func readMonitor(t *testing.T) monitor {
+func readMonitor(t *testing.T, name string) monitor {
 	t.Helper()
-	text, err := os.ReadFile(component("rdma.json"))
+	text, err := os.ReadFile(component(name))
 	require.NoError(t, err)
 	var m monitor
 	d := json.NewDecoder(bytes.NewReader(text))
@@ -60,7 +60,7 @@ func readMonitor(t *testing.T) monitor {
 // The conditions are those of Validate in node-problem-detector's
 // pkg/custompluginmonitor/types/config.go.
 func TestDetectorsMonitorIsValid(t *testing.T) {
-	m := readMonitor(t)
+	m := readMonitor(t, "rdma.json")
 	require.Equal(t, "custom", m.Plugin)
 	interval, err := time.ParseDuration(m.Config.InvokeInterval)
 	require.NoError(t, err)
@@ -84,16 +84,38 @@ func TestDetectorRunsTheProgramThatIsCopied(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, pod.InitContainers, 1)
 	copied := pod.InitContainers[0].Command
-	rule := readMonitor(t).Rules[0]
-	require.Equal(t, rule.Path, filepath.Join(copied[2], filepath.Base(copied[1])))
 	require.Len(t, pod.Containers, 1)
-	require.Contains(t, pod.Containers[0].Command, "--config.custom-plugin-monitor=/config/rdma.json")
+	require.Contains(t, pod.Containers[0].Command, "--config.custom-plugin-monitor=/config/rdma.json,/config/rdma-warnings.json")
 	var mounted []string
 	for _, m := range pod.Containers[0].VolumeMounts {
 		require.True(t, m.ReadOnly, m.Name)
 		mounted = append(mounted, m.Path)
 	}
-	require.Contains(t, mounted, filepath.Dir(rule.Path))
-	require.Contains(t, mounted, rule.Args[len(rule.Args)-1])
-	require.True(t, strings.HasPrefix(strings.Join(rule.Args, " "), "health -format npd -dir "))
+	for file, format := range map[string]string{"rdma.json": "npd", "rdma-warnings.json": "npd-warning"} {
+		rule := readMonitor(t, file).Rules[0]
+		require.Equal(t, rule.Path, filepath.Join(copied[2], filepath.Base(copied[1])))
+		require.Contains(t, mounted, filepath.Dir(rule.Path))
+		require.Contains(t, mounted, rule.Args[len(rule.Args)-1])
+		require.True(t, strings.HasPrefix(strings.Join(rule.Args, " "), "health -format "+format+" -dir "))
+	}
+}
+
+// A temporary rule makes an event of each run that does not end with 0 (generateStatus in pkg/custompluginmonitor), and v1.36.0 knows no
+// interval of a rule, so that warnings have a monitor with an interval of their own. It has no condition: a condition stands on the node
+// from the start.
+func TestDetectorsWarningsAreEventsAndNoCondition(t *testing.T) {
+	m := readMonitor(t, "rdma-warnings.json")
+	require.Equal(t, "custom", m.Plugin)
+	require.Empty(t, m.Conditions)
+	require.Len(t, m.Rules, 1)
+	require.Equal(t, "temporary", m.Rules[0].Type)
+	require.NotEqual(t, readMonitor(t, "rdma.json").Rules[0].Reason, m.Rules[0].Reason)
+	require.Empty(t, m.Rules[0].InvokeInterval)
+	interval, err := time.ParseDuration(m.Config.InvokeInterval)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, interval, 5*time.Minute, "an event each time")
+	timeout, err := time.ParseDuration(m.Config.Timeout)
+	require.NoError(t, err)
+	require.Positive(t, timeout)
+	require.Equal(t, 80, m.Config.MaxOutputLength, "`rdma-events health` prints no longer line")
 }
