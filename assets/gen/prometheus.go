@@ -107,7 +107,7 @@ func (r *rule) prometheus(o *Options) promRule {
 	summary := strings.NewReplacer(".Labels.instance", "$labels.plugin_instance", ".Labels.", "$labels.").Replace(r.Summary)
 	p := promRule{
 		Alert: AlertName(r.ID), Expr: strings.Join(strings.Fields(r.promql), " "),
-		Labels: map[string]string{"severity": string(r.Severity), "component": "rdma"}, Annotations: r.annotations(o, summary),
+		Labels: map[string]string{"severity": r.severity("$labels"), "component": "rdma"}, Annotations: r.annotations(o, summary),
 	}
 	p.Annotations["dashboard"] = r.Panel.Dashboard + "-" + string(Prometheus)
 	p.Annotations["panel"] = strconv.Itoa(r.Panel.ID)

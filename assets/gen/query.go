@@ -157,7 +157,7 @@ const (
 // series has the tags that distinguish the series of each measurement.
 var series = map[string]string{
 	"rdma_async":     byPort,
-	"rdma_port":      byPort,
+	"rdma_port":      byPort + `, "role"`,
 	"rdma_cq_probe":  byProbe,
 	"rdma_command":   byCall,
 	"rdma_device":    byDevice,

@@ -108,7 +108,7 @@ const ruleFileHead = `# Alert rules for Grafana's file provisioning, made by rdm
 `
 
 func (r *rule) grafana(n *names, o *Options) grafana.Rule {
-	labels := map[string]string{"severity": string(r.Severity), "component": "rdma"}
+	labels := map[string]string{"severity": r.severity(".Labels"), "component": "rdma"}
 	maps.Copy(labels, r.labels)
 	return grafana.Rule{
 		UID: "rdma-" + r.ID, Title: r.Title, Condition: conditionRef, Data: r.data(n, o),
@@ -116,6 +116,14 @@ func (r *rule) grafana(n *names, o *Options) grafana.Rule {
 		DashboardUID: r.Panel.Dashboard, PanelID: r.Panel.ID,
 		Labels: labels, Annotations: r.annotations(o, r.Summary),
 	}
+}
+
+// severity returns the severity, or a template for it if problems of ports for management are mere warnings.
+func (r *rule) severity(labels string) string {
+	if r.Severity != alerts.Critical || r.Measurement != "rdma_port" {
+		return string(r.Severity)
+	}
+	return fmt.Sprintf(`{{ if eq %s.role "management" }}%s{{ else }}%s{{ end }}`, labels, alerts.Warning, alerts.Critical)
 }
 
 // annotations are the texts of an alert. Grafana replaces no variables in them (since 9.1), so that there is a link to

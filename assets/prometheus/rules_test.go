@@ -284,6 +284,23 @@ func TestEachRuleFiresAndClearsAndStaysQuiet(t *testing.T) {
 	require.NoError(t, err, out)
 }
 
+func TestAPortForManagementThatIsDownIsAWarning(t *testing.T) {
+	test := prom.UnitTest{Name: "roles", Interval: "1m"}
+	for port, role := range map[string]string{"1": "management", "2": "storage", "3": ""} {
+		of := fmt.Sprintf(`{host="h",device="d",port=%q,role=%q}`, port, role)
+		test.Series = append(test.Series, prom.UnitSeries{Series: "rdma_port_up" + of, Values: "0x20"},
+			prom.UnitSeries{Series: "rdma_port_expected_up" + of, Values: "1x20"})
+	}
+	for severity, n := range map[string]float64{"warning": 1, "critical": 2} {
+		test.Exprs = append(test.Exprs, prom.UnitExpr{
+			Expr: fmt.Sprintf(`count(ALERTS{alertname="RDMAPortDown", alertstate="firing", severity=%q})`, severity), At: "5m",
+			Samples: []prom.UnitSample{{Labels: "{}", Value: n}},
+		})
+	}
+	out, err := promtool(t, "test", "rules", writeTests(t, "1m", test))
+	require.NoError(t, err, out)
+}
+
 // A unit that expects the opposite fails, so the check above can fail.
 func TestAWrongExpectationIsFound(t *testing.T) {
 	u := units()[0]

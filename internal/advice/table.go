@@ -9,6 +9,7 @@ const (
 	ShowKernelLogOf
 	ReadKernelLog
 	ShowCards
+	ShowPCIeLinks
 	ShowNamespaces
 	ShowLinks
 	ShowRDMALinks
@@ -16,6 +17,8 @@ const (
 	ShowLink
 	ShowAddresses
 	ShowTransceiver
+	ShowErrorCorrection
+	ShowBond
 	ShowDriverCounters
 	ShowModuleState
 	ShowPort
@@ -70,6 +73,7 @@ const (
 	BringUp
 	ReleaseDevices
 	ResumeDevices
+	Forget
 	RaiseLimit
 	ShareUsers
 	LiftCgroupLimit
@@ -114,6 +118,7 @@ func table() []Row {
 		ShowKernelLogOf:      {Form: "dmesg | grep {word}", Root: true},
 		ReadKernelLog:        {Form: "dmesg", Root: true},
 		ShowCards:            {Form: "lspci -nn"},
+		ShowPCIeLinks:        {Form: "lspci -vv", Root: true},
 		ShowNamespaces:       {Form: "ip -all netns exec rdma dev", Root: true},
 		ShowLinks:            {Form: "ip link"},
 		ShowRDMALinks:        {Form: "rdma link"},
@@ -121,6 +126,8 @@ func table() []Row {
 		ShowLink:             {Form: "ethtool {netdev}", Root: true},
 		ShowAddresses:        {Form: "ip address show dev {netdev}"},
 		ShowTransceiver:      {Form: "ethtool -m", Root: true},
+		ShowErrorCorrection:  {Form: "ethtool -I --show-fec", Root: true},
+		ShowBond:             {Form: "cat /proc/net/bonding/{netdev}"},
 		ShowDriverCounters:   {Form: "ethtool -S"},
 		ShowModuleState:      {Form: "mlxlink", Root: true},
 		ShowPort:             {Form: "ibstat {device} {port}"},
@@ -180,6 +187,7 @@ func table() []Row {
 		},
 		ReleaseDevices: {Form: "rdma-events release", Root: true, Changes: true},
 		ResumeDevices:  {Form: "rdma-events resume", Root: true, Changes: true},
+		Forget:         {Form: "rdma-events forget {port}", Root: true, Changes: true},
 		RaiseLimit: {
 			Form: "mkdir -p " + drop + ` && printf '[Service]\n{limit...}\n' >` + drop + "/rdma_events-limits.conf && " +
 				"systemctl daemon-reload && systemctl restart telegraf",

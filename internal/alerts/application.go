@@ -45,8 +45,8 @@ func applicationAlerts() []Alert {
 			Quiet:  "Errors that are read within two minutes. Events that are no errors, and those of ports, which many programs never read.",
 			Clears: "When the events are read, or gone with their object or process.",
 			FirstSteps: []string{
-				"Is the process stuck? `cat /proc/PID/stack` and `gdb -p PID` on the host; pid and number are in the table of error events on the " +
-					"Applications dashboard.",
+				"Is the process stuck? `cat /proc/PID/stack` and `gdb -p PID` on the host, which stops the process while it is attached, for which its " +
+					"job may fail; pid and number are in the table of error events on the Applications dashboard.",
 				"If it works otherwise, the program has no thread that calls ibv_get_async_event: report that to its authors, and restart the job " +
 					"if it waits.",
 			},
@@ -66,7 +66,7 @@ func applicationAlerts() []Alert {
 			FirstSteps: []string{
 				"The table of hangs on the Applications dashboard has pid, thread and the number of missing acknowledgements: that many calls of " +
 					"ibv_ack_cq_events or ibv_ack_async_event are missing in the program. Report that to its authors.",
-				"Nothing else ends it: kill the process (`kill -9 PID`), which destroys its objects.",
+				"Nothing else ends it: `kill -9 PID` destroys its objects; it ends the process and, as a rule, its job.",
 			},
 			Blind: "Programs with musl and 32-bit ones, rdma_destroy_id, and threads that hang in the kernel. Anything on hosts without " +
 				"applications.events.",

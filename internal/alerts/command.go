@@ -20,8 +20,8 @@ func commandAlerts() []Alert {
 					"assert of the firmware, a health check that failed.",
 				"`devlink health show pci/0000:3b:00.0` with the device's own address: did a reporter see an error, and did it recover?",
 				"How many other hosts with the same firmware are in the table of stuck commands on the Overview? One is a card, many are a release.",
-				"Drain the host, then reset the device: `devlink dev reload`, or a restart of the host. To kill jobs or the plugin ends no call " +
-					"that hangs in the kernel. Replace the card if it comes again.",
+				"Drain the host, then reset the device: `devlink dev reload`, which ends the connections of all applications on the device, or a " +
+					"restart of the host. To kill jobs or the plugin ends no call that hangs in the kernel. Replace the card if it comes again.",
 			},
 			Blind: "Drivers whose calls are no commands (rxe, siw, hfi1, cxgb4). With irdma the call succeeds late and with old values, so that " +
 				"the alert comes and goes. With bnxt_re counters go on to succeed after a failure, so that its queue pairs are asked, and " +

@@ -19,7 +19,7 @@ func deviceAlerts() []Alert {
 				"with reason other_netns.",
 			Clears: "When the device is back. If it was taken out for good: `rdma-events forget mlx5_1`, and no entry for it in the configuration.",
 			FirstSteps: []string{
-				"`rdma link`, `lspci`, and the kernel log: AER errors, a driver that was unloaded, firmware that does not answer.",
+				"`rdma link`, `lspci -nn`, and the kernel log: AER errors, a driver that was unloaded, firmware that does not answer.",
 				"A virtual function may have been taken away by whoever manages them.",
 			},
 			Blind: "Devices that this host has never seen and that the configuration does not expect.",

@@ -288,6 +288,18 @@ func TestOfSeveralPluginsOneHasADeviceOpen(t *testing.T) {
 	require.Equal(t, []Pending{{Device: "mlx5_1", Text: "not yet"}}, Merge([]*Status{opening, open}).Pending)
 }
 
+func TestProblemsOfAPortForManagementAreWarnings(t *testing.T) {
+	k, h := NewKeeper("v1", "gpu-17"), healthy()
+	h.port.Role = verbs.RoleManagement
+	after(k, h, noon, 0)
+	h.port.State, h.command.Stuck = verbs.PortDown, true
+	s := after(k, h, noon.Add(time.Minute), time.Minute)
+	require.Equal(t, "port-down command-stuck", ids(s))
+	require.Equal(t, Warning, s.Worst())
+	h.port.Role = "storage"
+	require.Equal(t, Critical, after(k, h, noon.Add(3*time.Minute), time.Minute).Worst())
+}
+
 func TestManyFlapsOfADayAreAProblem(t *testing.T) {
 	k, h := NewKeeper("v1", "gpu-17"), healthy()
 	h.port.FlapsDay = 5

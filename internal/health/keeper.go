@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"rdma_events/internal/measure"
+	"rdma_events/internal/verbs"
 )
 
 // Keeper makes the Status of each interval, by the table of alerts and by what it remembers. It is not safe for concurrent use.
@@ -17,8 +18,9 @@ type Keeper struct {
 	settled map[portKey]time.Time // ports that were active and devices that were open since the plugin started, and when that was seen last
 
 	// Of the interval that is judged now.
-	now    time.Time
-	status *Status
+	now        time.Time
+	status     *Status
+	management map[portKey]bool // ports whose problems are warnings
 }
 
 // portKey is a port of a device, or the device if the port is 0.
@@ -52,6 +54,7 @@ func Look(version, host string, points []measure.Point, now time.Time) *Status {
 // Observe returns the status after an interval. points are those of the interval, which Observe only reads.
 func (k *Keeper) Observe(points []measure.Point, now time.Time) *Status {
 	k.now, k.judge.now = now, now
+	k.management = map[portKey]bool{}
 	k.status = &Status{
 		Schema: Schema, Version: k.version, Host: k.host, Time: now.Round(0), Source: k.source,
 		Devices: []Device{}, Problems: []Problem{},
@@ -61,6 +64,8 @@ func (k *Keeper) Observe(points []measure.Point, now time.Time) *Status {
 		switch p := p.(type) {
 		case *measure.Device:
 			k.device(p)
+		case *measure.Port:
+			k.management[portKey{p.Device, p.Port}] = p.Role == verbs.RoleManagement
 		case *measure.FabricPeer:
 			if isSilent(p) {
 				of := portKey{p.Device, p.Port}
@@ -94,6 +99,9 @@ func (k *Keeper) report(of measure.Key, found []finding) {
 	at := portKey{of.Device, of.Port}
 	for _, f := range found {
 		severity := Severity(f.alert.Severity)
+		if k.management[at] {
+			severity = Warning
+		}
 		switch {
 		case f.held:
 			k.status.Problems = append(k.status.Problems, Problem{
