@@ -44,18 +44,18 @@ func alertmanagerFile(o *Options) ([]byte, error) {
 		Receivers: []amReceiver{{Name: "rdma"}},
 		Inhibit: []amInhibit{
 			{
-				Sources: []string{"alertname = " + alertName("ports-down-together")},
-				Targets: []string{"alertname = " + alertName("port-down")},
+				Sources: []string{"alertname = " + AlertName("ports-down-together")},
+				Targets: []string{"alertname = " + AlertName("port-down")},
 				Equal:   append([]string{}, o.Labels...),
 			},
 			{
-				Sources: []string{"alertname = " + alertName("device-missing")},
+				Sources: []string{"alertname = " + AlertName("device-missing")},
 				Targets: []string{`alertname =~ "` + ofMissingDevice() + `"`},
 				Equal:   ofDevice,
 			},
 			{
-				Sources: []string{"alertname = " + alertName("no-reports")},
-				Targets: []string{"alertname = " + alertName("plugin-silent")},
+				Sources: []string{"alertname = " + AlertName("no-reports")},
+				Targets: []string{"alertname = " + AlertName("plugin-silent")},
 				Equal:   []string{},
 			},
 		},
@@ -66,7 +66,7 @@ func alertmanagerFile(o *Options) ([]byte, error) {
 func ofMissingDevice() string {
 	var names []string
 	for _, id := range []string{"port-down", "worker-down", "worker-restarts", "lost-events", "lost-completions", "probe-errors", "wake-slow", "app-errors"} {
-		names = append(names, alertName(id))
+		names = append(names, AlertName(id))
 	}
 	return strings.Join(names, "|")
 }

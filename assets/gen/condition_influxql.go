@@ -21,7 +21,9 @@ func (o *Options) influxCondition(a *alerts.Alert) (steps []step, above float64)
 			return []step{{query: query, from: o.window()}}, number
 		}
 	case alerts.Any:
-		return []step{o.anyOf(a, when)}, 0
+		if slices.ContainsFunc(when, isGrowth) {
+			return []step{o.anyOf(a, when)}, 0
+		}
 	}
 	inner := make([]string, 0, 3)
 	for _, field := range fieldsOf(a.When) {
@@ -30,6 +32,11 @@ func (o *Options) influxCondition(a *alerts.Alert) (steps []step, above float64)
 	query := fmt.Sprintf(`SELECT count(%q) AS "n" FROM (SELECT %s FROM {%s} WHERE {filter}%s GROUP BY %s) WHERE $timeFilter AND %s GROUP BY %[5]s`,
 		fieldsOf(a.When)[0], strings.Join(inner, ", "), a.Measurement, except(a), series[a.Measurement], inWhere(a.When))
 	return []step{{query: query, from: o.window()}}, 0
+}
+
+func isGrowth(c alerts.Condition) bool {
+	_, ok := c.(alerts.Grew)
+	return ok
 }
 
 // exceeded returns the number above which a comparison is so, if that is all it says. What is 1 or 0 is 1 above 0.
@@ -44,10 +51,10 @@ func exceeded(c alerts.Comparison) (number float64, ok bool) {
 }
 
 // anyOf asks for several things at once: each counts above 0 if it is so.
-func (o *Options) anyOf(a *alerts.Alert, any alerts.Any) step {
+func (o *Options) anyOf(a *alerts.Alert, conditions alerts.Any) step {
 	s := step{from: o.window()}
 	var sources []string
-	for _, one := range any {
+	for _, one := range conditions {
 		switch one := one.(type) {
 		case alerts.Grew:
 			sources = append(sources, grownFrom(a.Measurement, one)...)

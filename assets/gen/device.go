@@ -90,11 +90,11 @@ func (b *board) deviceFacts() {
 	b.stat(panel{
 		id: 4, title: "Ports down", width: width, height: height, now: true,
 		help: help{
-			"Ports of the device that are not active, but for those of `expected_down`.", "an outage.",
+			"Ports of the device that should be active (`expected_up`) and are not.", "an outage.",
 			"look at cable and switch port.", "ports of a device that is not open.",
 		},
 		queries: []query{{text: portsDown,
-			prom: `sum(min by (host, device, port) (rdma_port_up{FILTER,expected!="down"}) == bool 0)`}},
+			prom: `sum(min by (host, device, port) (rdma_port_up{FILTER} and rdma_port_expected_up{FILTER} == 1) == bool 0)`}},
 	}, "-", brokenNow())
 	b.stat(panel{
 		id: 5, title: "Unacknowledged", width: width, height: height, now: true,
@@ -127,10 +127,10 @@ func (b *board) deviceFacts() {
 	b.ports(32, "Ports", 8, height)
 }
 
-// portsDown counts the ports whose last state is down. A port that is down for two
+// portsDown counts the ports that should be up and whose last state is down. A port that is down for two
 // instances of a host counts once.
 const portsDown = `SELECT count("up") - sum("up") AS "down" FROM (SELECT min("up") AS "up" FROM (SELECT last("up") AS "up" FROM {rdma_port}
-	WHERE {filter} AND "expected" != 'down' GROUP BY ` + byPort + `) WHERE $timeFilter GROUP BY "host", "device", "port") WHERE $timeFilter`
+	WHERE {filter} AND "expected_up" = 1 GROUP BY ` + byPort + `) WHERE $timeFilter GROUP BY "host", "device", "port") WHERE $timeFilter`
 
 // lowest says which state a timeline shows. A scrape has the state of its moment alone.
 func (b *board) lowest() string {

@@ -78,7 +78,7 @@ func (r *rule) document(b *strings.Builder) {
 func Explain(id string) (text string, ok bool) {
 	o := Defaults()
 	for _, r := range o.rules() {
-		if r.ID == id || alertName(r.ID) == id {
+		if r.ID == id || AlertName(r.ID) == id {
 			var b strings.Builder
 			fmt.Fprintf(&b, "%s\n\n", r.ID)
 			r.document(&b)

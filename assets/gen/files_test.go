@@ -165,7 +165,7 @@ func TestEveryRuleHasAChapterThatSaysWhatToDo(t *testing.T) {
 		chapter, ok := Explain(r.ID)
 		require.True(t, ok)
 		require.Contains(t, chapter, r.Title)
-		same, _ := Explain(alertName(r.ID))
+		same, _ := Explain(AlertName(r.ID))
 		require.Equal(t, chapter, same)
 	}
 	require.Len(t, RuleIDs(), len(ids))

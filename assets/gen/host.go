@@ -2,7 +2,6 @@ package gen
 
 import (
 	"rdma_events/assets/grafana"
-
 	"rdma_events/internal/alerts"
 )
 

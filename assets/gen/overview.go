@@ -115,15 +115,15 @@ func (b *board) troubleTiles() {
 	b.stat(panel{
 		id: 31, title: "Links slow", width: 3, height: height, now: true,
 		help: help{
-			"Active ports whose rate is below their best since the plugin started.",
-			nothing + "; orange means that a link came back with fewer lanes or a lower speed.",
+			"Active ports whose rate is below the one that is expected of them.",
+			nothing + "; orange means a link with fewer lanes or a lower speed than it should have.",
 			"the table below has both rates.",
-			"links that were slow before the plugin started.",
+			"links that were never faster and of which nothing says that they should be.",
 		},
 		queries: []query{{
-			text: `SELECT count("less") AS "ports" FROM (SELECT "best" - "rate" AS "less" FROM (` + rates + `) WHERE "up" = 1 AND $timeFilter)
+			text: `SELECT count("less") AS "ports" FROM (SELECT "expected" - "rate" AS "less" FROM (` + rates + `) WHERE "up" = 1 AND $timeFilter)
 				WHERE "less" > 0 AND $timeFilter`,
-			prom: `count(rdma_port_up{FILTER} == 1 and rdma_port_rate_bytes_per_second{FILTER} < rdma_port_rate_best_bytes_per_second{FILTER}) or vector(0)`,
+			prom: `count(rdma_port_up{FILTER} == 1 and rdma_port_rate_bytes_per_second{FILTER} < rdma_port_rate_expected_bytes_per_second{FILTER}) or vector(0)`,
 		}},
 	}, "0", degraded())
 	b.stat(panel{
@@ -144,8 +144,8 @@ func (b *board) troubleTiles() {
 	b.over("15m")
 }
 
-// rates are the present and the best rate of each port.
-const rates = `SELECT last("rate_gbps") AS "rate", last("rate_best_gbps") AS "best", last("up") AS "up",
+// rates are the present and the expected rate of each port.
+const rates = `SELECT last("rate_gbps") AS "rate", last("rate_expected_gbps") AS "expected", last("up") AS "up",
 	last("state_age_ns") AS "age" FROM {rdma_port} WHERE {filter} GROUP BY ` + byPort
 
 // failures are the rounds of each probe that failed, by kind.
@@ -175,7 +175,7 @@ func (b *board) firing() {
 			"the first step, and `rdma-events explain` the others.\n\n**Cannot see:** what no rule asks for.",
 		Options: map[string]any{
 			"viewMode": "list", "groupMode": "default", "groupBy": []string{}, "maxItems": 50, "sortOrder": 3, "dashboardAlerts": false,
-			"alertName": "", "alertInstanceLabelFilter": `{component="rdma"}`, "showInstances": true, "datasource": "",
+			"AlertName": "", "alertInstanceLabelFilter": `{component="rdma"}`, "showInstances": true, "datasource": "",
 			"stateFilter": map[string]any{"firing": true, "pending": true, "noData": false, "normal": false, "error": true},
 		},
 	})

@@ -13,18 +13,18 @@ func (b *board) overviewTables() {
 	b.table(panel{
 		id: 10, title: "Ports down", width: 5, height: 8, now: true,
 		help: help{
-			"Up to 100 ports that are not active now. Age is how long they have been in this state, as far as the plugin has seen.",
+			"Up to 100 ports that should be active (`expected_up`) and are not. Age is how long they have been in this state, as far as the plugin has seen.",
 			"nothing; every row is an outage.",
 			"follow the device's link; look at the cable, the switch port and, on InfiniBand, the subnet manager.",
-			"ports of silent hosts and missing devices; ports of `expected_down`, by intent.",
+			"ports of silent hosts and missing devices; ports that need not be active, as unused ones and those of `expected_down`.",
 		},
 		queries: []query{
 			{text: `SELECT "state_age_ns", "up" FROM (SELECT last("up") AS "up",
-				last("state_age_ns") AS "state_age_ns" FROM {rdma_port} WHERE {filter} AND "expected" != 'down'
+				last("state_age_ns") AS "state_age_ns" FROM {rdma_port} WHERE {filter} AND "expected_up" = 1
 				GROUP BY ` + byPort + `) WHERE "up" = 0 AND $timeFilter GROUP BY ` + byPort},
-			{prom: `max by (PLACE, host, plugin_instance, device, port) (rdma_port_up{FILTER,expected!="down"} == 0)`},
+			{prom: `max by (PLACE, host, plugin_instance, device, port) (rdma_port_up{FILTER} == 0 and rdma_port_expected_up{FILTER} == 1)`},
 			{prom: `max by (PLACE, host, plugin_instance, device, port) (rdma_port_state_age_seconds{FILTER}
-				and on (host, plugin_instance, device, port) rdma_port_up{FILTER,expected!="down"} == 0)`},
+				and on (host, plugin_instance, device, port) (rdma_port_up{FILTER} == 0 and rdma_port_expected_up{FILTER} == 1))`},
 		},
 	}, b.toRow(), b.placed(column{name: "port"}, column{name: "state_age_ns", prom: "Value #B", title: "age", unit: b.names.unit("rdma_port.state_age_ns")},
 		column{name: "up", prom: "Value #A", hidden: true})...)
@@ -58,20 +58,20 @@ func (b *board) overviewTables() {
 	b.table(panel{
 		id: 33, title: "Links slow", width: 8, height: 8, now: true,
 		help: help{
-			"Up to 100 active ports whose rate is below their best since the plugin started. Age is how long they have been active: a " +
-				"link comes back slower.",
-			nothing + "; every row is a link that came back slower.",
+			"Up to 100 active ports whose rate is below the one that is expected of them (`rate_expected_gbps`). Age is how long they have been " +
+				"active.",
+			nothing + "; every row is a link that is slower than it should be.",
 			"follow the device's link; look at cable and transceiver, and at what the switch port is set to.",
 			"a rate that changed without a drop of the link: rdma_attr_change has the time.",
 		},
 		queries: []query{
-			{text: `SELECT "age", "rate", "best" FROM (` + rates + `) WHERE "up" = 1 AND "rate" < "best" AND $timeFilter GROUP BY ` + byPort},
+			{text: `SELECT "age", "rate", "expected" FROM (` + rates + `) WHERE "up" = 1 AND "rate" < "expected" AND $timeFilter GROUP BY ` + byPort},
 			{prom: slowLinks("rdma_port_rate_bytes_per_second{FILTER} * 8")},
-			{prom: slowLinks("rdma_port_rate_best_bytes_per_second{FILTER} * 8")},
+			{prom: slowLinks("rdma_port_rate_expected_bytes_per_second{FILTER} * 8")},
 			{prom: slowLinks("rdma_port_state_age_seconds{FILTER}")},
 		},
 	}, b.toRow(), b.placed(column{name: "port"}, column{name: "age", prom: "Value #C", title: "age", unit: "ns"},
-		column{name: "rate", prom: "Value #A", title: "rate", unit: "Gbits"}, column{name: "best", prom: "Value #B", title: "best", unit: "Gbits"})...)
+		column{name: "rate", prom: "Value #A", title: "rate", unit: "Gbits"}, column{name: "expected", prom: "Value #B", title: "expected", unit: "Gbits"})...)
 	b.first(100)
 	b.silentHosts()
 	b.table(panel{
@@ -181,7 +181,7 @@ func (b *board) location() []column {
 
 func slowLinks(value string) string {
 	return `max by (PLACE, host, plugin_instance, device, port) (` + value + ` and on (host, plugin_instance, device, port)
-		(rdma_port_rate_bytes_per_second{FILTER} < rdma_port_rate_best_bytes_per_second{FILTER})
+		(rdma_port_rate_bytes_per_second{FILTER} < rdma_port_rate_expected_bytes_per_second{FILTER})
 		and on (host, plugin_instance, device, port) rdma_port_up{FILTER} == 1)`
 }
 

@@ -106,7 +106,7 @@ func (r *rule) prometheus(o *Options) promRule {
 	// Prometheus owns the label instance.
 	summary := strings.NewReplacer(".Labels.instance", "$labels.plugin_instance", ".Labels.", "$labels.").Replace(r.Summary)
 	p := promRule{
-		Alert: alertName(r.ID), Expr: strings.Join(strings.Fields(r.promql), " "),
+		Alert: AlertName(r.ID), Expr: strings.Join(strings.Fields(r.promql), " "),
 		Labels: map[string]string{"severity": string(r.Severity), "component": "rdma"}, Annotations: r.annotations(o, summary),
 	}
 	p.Annotations["dashboard"] = r.Panel.Dashboard + "-" + string(Prometheus)
@@ -117,12 +117,15 @@ func (r *rule) prometheus(o *Options) promRule {
 	return p
 }
 
-// alertName returns the name of a rule in Prometheus: that of port-down is RDMAPortDown.
-func alertName(id string) string {
+// AlertName returns the name in Prometheus of the alert of an id: that of port-down is RDMAPortDown.
+func AlertName(id string) string {
 	name := "RDMA"
 	for word := range strings.SplitSeq(id, "-") {
-		if word == "gid" || word == "sm" {
+		switch word {
+		case "gid", "sm":
 			word = strings.ToUpper(word)
+		case "pcie":
+			word = "PCIe"
 		}
 		name += strings.ToUpper(word[:1]) + word[1:]
 	}

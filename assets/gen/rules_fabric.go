@@ -56,14 +56,6 @@ func (o *Options) site(e Engine) string {
 	return o.Labels[0] + ", "
 }
 
-// ofSite returns the end of a summary that says which site it is, where there are such labels.
-func (o *Options) ofSite() string {
-	if len(o.Labels) == 0 {
-		return ""
-	}
-	return fmt.Sprintf("{{ with .Labels.%[1]s }} (%[1]s {{ . }}){{ end }}", o.Labels[0])
-}
-
 // said is a condition of InfluxQL for the pairs whose last verdict is one of some.
 func said(words ...string) string {
 	all := make([]string, 0, len(words))

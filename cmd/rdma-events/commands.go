@@ -46,7 +46,7 @@ func subcommands() []subcommand {
 			about: healthAbout, flags: new(healthFlags).define, run: judge,
 		},
 		{
-			name: "events", args: "[flags]", does: "show what was recorded on this host",
+			name: "events", args: "[flags] [DIR...]", does: "show what was recorded, and what broke first",
 			about: eventsAbout, flags: new(eventsFlags).define, run: showEvents,
 		},
 		{
@@ -69,6 +69,10 @@ func subcommands() []subcommand {
 		{
 			name: "resume", args: "[flags]", does: "watch released devices again",
 			about: resumeAbout, flags: (&releaseFlags{resume: true}).define, run: resumeDevices,
+		},
+		{
+			name: "forget", args: "DEVICE[:PORT]", does: "no longer expect a port or a device that this host remembers",
+			about: forgetAbout, flags: new(forgetFlags).define, run: forget,
 		},
 		{
 			name: "sample-config", does: "print the configuration with all defaults",

@@ -10,10 +10,13 @@ import (
 	"io/fs"
 	"iter"
 	"os/signal"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 
 	"rdma_events/internal/recorder"
+	"rdma_events/internal/summary"
 	"rdma_events/internal/timeline"
 )
 
@@ -21,7 +24,11 @@ const eventsAbout = `Shows what the plugin has recorded on this host: events, ch
 and attributes, commands that were not answered, rounds that were lost, workers
 that ended, what applications experienced where that is traced, and what was said
 of the network to other hosts where they are probed. It needs no running plugin,
-and reads a copy of another host's directory as well.
+and reads copies of other hosts' directories as well: name them behind the flags,
+and their records are merged by time, with the name of the host. A summary comes
+first where a time, a unit or several directories are named: what broke first,
+where, what followed, what was broken already, and what the records do not have.
+Times are those of each host's own clock.
 Exit status 0: all was read; 1: a part is damaged or gone; 2: nothing can be read.
 `
 
@@ -33,18 +40,37 @@ const followInterval = 200 * time.Millisecond
 
 // eventsFlags are the flags of the subcommand events.
 type eventsFlags struct {
-	directory, device string
-	since             time.Duration
-	json, follow      bool
+	device, unit, summary string
+	directories           []string
+	since, until          moment
+	json, follow          bool
+
+	from, to  time.Time // of since and until
+	summarize bool
 }
+
+// The values of -summary.
+const (
+	summaryAuto = "auto"
+	summaryYes  = "yes"
+	summaryNo   = "no"
+	summaryOnly = "only"
+)
 
 func (o *eventsFlags) define(stderr io.Writer) *flag.FlagSet {
 	set := newFlags("events", stderr)
-	set.DurationVar(&o.since, "since", 0, "only what happened since so long ago, as in 1h; 0: all that is left")
+	set.Var(&o.since, "since", "only what happened since a `TIME`: "+momentUsage+"; 0: all that is left")
+	set.Var(&o.until, "until", "only what happened until a `TIME`, as of -since")
+	set.StringVar(&o.unit, "unit", "", "only this Slurm job, pod, container or service of applications, as in job_1234, and what concerns "+
+		"devices and hosts")
+	set.StringVar(&o.summary, "summary", summaryAuto, "begin with a summary: auto, yes, no, or only that")
 	set.StringVar(&o.device, "device", "", "only this device, and what concerns the host")
 	set.BoolVar(&o.json, "json", false, "write one JSON object a line")
 	set.BoolVar(&o.follow, "follow", false, "go on with what is recorded from now on")
-	set.StringVar(&o.directory, "directory", defaultRecords, "the recorder's directory")
+	set.Func("directory", "a recorder's `DIRECTORY`, by default "+defaultRecords+"; may be repeated", func(dir string) error {
+		o.directories = append(o.directories, dir)
+		return nil
+	})
 	return set
 }
 
@@ -52,28 +78,41 @@ func (o *eventsFlags) define(stderr io.Writer) *flag.FlagSet {
 func showEvents(args []string, stdout, stderr io.Writer) int {
 	var o eventsFlags
 	set := o.define(stderr)
-	if code, ok := parse(set, args, "name a device with -device"); !ok {
-		return code
+	switch err := set.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		return exitOK
+	case err != nil:
+		return exitUsage
 	}
-	if o.since < 0 {
-		return misused(set, fmt.Sprintf("-since %s is in the future", o.since))
-	}
-	filter := recorder.Filter{Device: o.device}
-	if o.since > 0 {
-		filter.Since = time.Now().Add(-o.since)
+	if complaint := o.complete(set.Args(), time.Now()); complaint != "" {
+		return misused(set, complaint)
 	}
 	code := exitOK
 	bad := func(what any) {
 		fmt.Fprintln(stderr, "W!", what)
 		code = exitWarning
 	}
-	reader, err := recorder.NewReader(o.directory, filter, func(s recorder.Skip) { bad(s) })
+	out := bufio.NewWriter(stdout)
+	if o.summarize || len(o.directories) > 1 {
+		m := mergedEvents{options: &o, bad: bad, summary: summary.New(summary.Query{Since: o.from, Until: o.to, Unit: o.unit})}
+		if err := m.write(out); err != nil {
+			fmt.Fprintln(stderr, "E!", err)
+			return exitFailed
+		}
+		return code
+	}
+	directory := o.directories[0]
+	reader, err := recorder.NewReader(directory, recorder.Filter{Device: o.device, Since: o.from}, func(s recorder.Skip) { bad(s) })
 	if err != nil {
-		fmt.Fprintln(stderr, "E!", advised(err, o.directory))
+		fmt.Fprintln(stderr, "E!", advised(err, directory))
 		return exitFailed
 	}
-	out := bufio.NewWriter(stdout)
-	w := eventWriter{out: out, printer: timeline.Printer{Out: out, JSON: o.json}, bad: bad}
+	host, err := hostOf(directory)
+	if err != nil {
+		fmt.Fprintln(stderr, "E!", err)
+		return exitFailed
+	}
+	w := eventWriter{out: out, printer: timeline.Printer{Out: out, JSON: o.json}, bad: bad, selects: o.selects, host: host}
 	if o.follow {
 		err = w.follow(reader)
 	} else {
@@ -86,11 +125,51 @@ func showEvents(args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
+// complete completes the flags. It returns what is wrong with them.
+func (o *eventsFlags) complete(dirs []string, now time.Time) (complaint string) {
+	for _, dir := range dirs {
+		if strings.HasPrefix(dir, "-") {
+			return fmt.Sprintf("%s stands behind a directory: flags come first", dir)
+		}
+	}
+	o.directories = append(o.directories, dirs...)
+	if len(o.directories) == 0 {
+		o.directories = []string{defaultRecords}
+	}
+	o.unit = unitName(o.unit)
+	if o.from, o.to, complaint = window(&o.since, &o.until, now); complaint != "" {
+		return complaint
+	}
+	if twice := sameDirectory(o.directories); twice != "" {
+		return twice + " is named twice"
+	}
+	several := len(o.directories) > 1
+	switch {
+	case !slices.Contains([]string{summaryAuto, summaryYes, summaryNo, summaryOnly}, o.summary):
+		return fmt.Sprintf("-summary %s: want auto, yes, no or only", o.summary)
+	case o.json && o.summary != summaryAuto && o.summary != summaryNo:
+		return "-json writes records alone: leave out -summary"
+	case o.follow && (several || !o.to.IsZero()):
+		return "-follow goes on with one directory, and has no end: leave out the others, and -until"
+	case o.follow && (o.summary == summaryYes || o.summary == summaryOnly):
+		return "-follow has no summary, which needs an end"
+	}
+	asked := several || !o.from.IsZero() || !o.to.IsZero() || o.unit != ""
+	o.summarize = !o.json && !o.follow && (o.summary == summaryYes || o.summary == summaryOnly || o.summary == summaryAuto && asked)
+	return ""
+}
+
+// selects reports whether a record is of the time and the unit that are asked for.
+func (o *eventsFlags) selects(k *timeline.Kept) bool {
+	return !k.Time.Before(o.from) && (o.to.IsZero() || !k.Time.After(o.to)) &&
+		(o.unit == "" || k.App == nil || k.App.Unit == "" || k.App.Unit == o.unit)
+}
+
 // advised says what to do about a directory that cannot be read.
 func advised(err error, dir string) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w; set recorder.directory, or name the directory with -directory", err)
+		return fmt.Errorf("%w; set recorder.directory, or name the directory behind the flags, and a device with -device", err)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w; only root and the user of the plugin may read %s", err, dir)
 	}
@@ -102,6 +181,8 @@ type eventWriter struct {
 	out     *bufio.Writer
 	printer timeline.Printer
 	bad     func(any)
+	selects func(*timeline.Kept) bool
+	host    string // of records that do not name theirs
 }
 
 // follow writes records as they come. An event that no change of state follows is written after followInterval.
@@ -162,6 +243,12 @@ func (w *eventWriter) add(r *recorder.Record) error {
 	k, err := timeline.NewKept(r)
 	if err != nil {
 		w.bad(err)
+		return nil
+	}
+	if k.Host == "" {
+		k.Host = w.host
+	}
+	if !w.selects(&k) {
 		return nil
 	}
 	return w.printer.Add(k)

@@ -61,7 +61,8 @@ func look(ctx context.Context, config string) (_ *health.Status, err error) {
 	if settled(points) < wanted {
 		err = fmt.Errorf("%w: not all have answered within %s", errUnsettled, openTime)
 	}
-	return health.Look(buildVersion(), host, points, time.Now()), errors.Join(err, ctx.Err())
+	s := health.Look(buildVersion(), host, points, time.Now())
+	return s, errors.Join(err, ctx.Err())
 }
 
 // opened runs the devices until as many as wanted are open or refused, for a limited time, and returns their points.

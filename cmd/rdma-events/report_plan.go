@@ -46,7 +46,7 @@ func (p *reportPlan) close() {
 }
 
 // plan decides what is asked.
-func (o *reportFlags) plan(ctx context.Context, now time.Time, spools string) (_ *reportPlan, err error) {
+func (o *reportFlags) plan(ctx context.Context, spools string) (_ *reportPlan, err error) {
 	p := &reportPlan{config: rdma_events.DefaultConfig()}
 	defer func() {
 		if err != nil {
@@ -69,12 +69,19 @@ func (o *reportFlags) plan(ctx context.Context, now time.Time, spools string) (_
 	p.closers = append(p.closers, p.self.Close)
 	p.openWorker()
 	devices := p.devices(ctx, o)
-	records, err := p.timeline(o, now, spools)
+	records, err := p.timeline(o, spools)
 	if err != nil {
 		return nil, err
 	}
-	p.parts = append([]report.Part{records, p.doctor(o.config)}, devices...)
+	doctor := p.doctor(o.config)
+	if o.timeout > 0 {
+		doctor = report.LeaveOutDoctor()
+	}
+	p.parts = append([]report.Part{records, doctor}, devices...)
 	p.parts = append(p.parts, p.host(), p.resources(), report.Config(o.config, rdma_events.OptionNames()), p.kernel(o.device))
+	if o.timeout > 0 {
+		p.parts = report.InTime(p.parts)
+	}
 	return p, nil
 }
 
@@ -191,13 +198,11 @@ func (p *reportPlan) snapshot(device string) report.Run {
 	}
 }
 
-func (p *reportPlan) timeline(o *reportFlags, now time.Time, dir string) (report.Part, error) {
+func (p *reportPlan) timeline(o *reportFlags, dir string) (report.Part, error) {
 	const most = 64 << 20
 	t := report.TimelineOptions{
 		Directory: cmp.Or(o.directory, p.config.Recorder.Directory, defaultRecords), Device: o.device, Most: most,
-	}
-	if o.since > 0 {
-		t.Since = now.Add(-o.since)
+		Since: o.from, Until: o.to,
 	}
 	var err error
 	if t.Text, err = report.NewSpool(dir); err != nil {

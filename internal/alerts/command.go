@@ -23,7 +23,9 @@ func commandAlerts() []Alert {
 				"Drain the host, then reset the device: `devlink dev reload`, or a restart of the host. To kill jobs or the plugin ends no call " +
 					"that hangs in the kernel. Replace the card if it comes again.",
 			},
-			Blind: "Drivers whose calls are no commands (rxe, siw, hfi1, cxgb4). With irdma the call succeeds late and with old values, so that the alert comes and goes. With bnxt_re counters go on to succeed after a failure, so that its queue pairs are asked, and nothing without a probe. All with evidence.command_interval = \"0s\".",
+			Blind: "Drivers whose calls are no commands (rxe, siw, hfi1, cxgb4). With irdma the call succeeds late and with old values, so that " +
+				"the alert comes and goes. With bnxt_re counters go on to succeed after a failure, so that its queue pairs are asked, and " +
+				"nothing without a probe. All with evidence.command_interval = \"0s\".",
 		},
 		{
 			ID: "command-slow", Title: "RDMA commands slow", Severity: Warning, Panel: Panel{DeviceBoard, 35},

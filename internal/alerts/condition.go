@@ -40,11 +40,11 @@ type Grew struct {
 	FromZero bool
 }
 
-// All is so if all of it is, Any if any of it is.
-type (
-	All []Condition
-	Any []Condition
-)
+// All is so if all of it is.
+type All []Condition
+
+// Any is so if any of it is.
+type Any []Condition
 
 // Unless is so if When is, and Not is not.
 type Unless struct{ When, Not Condition }

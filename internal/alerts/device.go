@@ -31,14 +31,83 @@ func deviceAlerts() []Alert {
 			Summary: "{{ .Labels.device }} on {{ .Labels.host }} raised device_fatal",
 			Fires: "device_fatal was raised within the last half hour: the driver gave the device up, and every application on it has lost its " +
 				"context.",
-			Quiet: "All other events. A device_fatal that the kernel raises because it moves the device to another network namespace: fatals leaves " +
-				"it out.",
+			Quiet: "All other events. A device_fatal that the kernel raises because it moves the device to another network namespace or removes " +
+				"its PCI function: fatals leaves it out, and function-removed reports the latter.",
 			Clears: "Half an hour after the last one.",
 			FirstSteps: []string{
 				"The kernel log has the driver's reason. A device that is pulled out, or whose driver is unloaded, raises it too.",
 				"Jobs that ran on the device have failed: drain the host until the device has been tested.",
 			},
 			Blind: "Drivers that raise no events (events_supported is 0).",
+		},
+		{
+			ID: "node-missing", Title: "RDMA device without its node", Severity: Critical, Panel: Panel{Overview, 11},
+			Measurement: "rdma_device", When: oneOf("reason", "node_missing"),
+			Hold:    time.Minute,
+			Text:    "the file of its node in /dev/infiniband is missing: no application can open the device",
+			Summary: "{{ .Labels.device }} on {{ .Labels.host }} has no file in /dev/infiniband",
+			Fires: "For a minute the host has had no file for the device in /dev/infiniband, although the kernel has the device. No application " +
+				"can open it.",
+			Quiet: "Containers that were given the nodes of other devices only: there the device is unwatchable. Devices that nothing could open " +
+				"anyway.",
+			Clears: "When the file is there again.",
+			FirstSteps: []string{
+				"Restart udev or what else makes the nodes; `rdma-events doctor` names the file and its numbers.",
+				"Did a program delete the file, or a container runtime mount over /dev/infiniband?",
+			},
+			Blind: "A file with other rights than applications need: the doctor tries only as the user that it runs as.",
+		},
+		{
+			ID: "function-removed", Title: "RDMA PCI function removed", Severity: Warning, Panel: Panel{DeviceBoard, 8},
+			Measurement: "rdma_device", When: grew("function_removals", 1, 30*time.Minute),
+			Text:    "its PCI function was removed, {function_removals} times in all",
+			Summary: "The PCI function of {{ .Labels.device }} on {{ .Labels.host }} was removed",
+			Fires: "Within half an hour the kernel removed the PCI function that the device goes with. Applications that had the device open have " +
+				"lost it. It is usual where the host of a virtual machine services it, and each time is counted.",
+			Quiet:  "A device that goes and whose PCI function stays. Devices that are released for maintenance (`rdma-events release`).",
+			Clears: "Half an hour after the last time. If the function does not come back within a minute, device-missing fires, which is critical.",
+			FirstSteps: []string{
+				"A virtual machine: did its host service or migrate it? The provider's maintenance events say so.",
+				"Bare metal: the kernel log, for the slot's power, pciehp and AER errors.",
+				"Do applications go on without a restart? If not, jobs should not run on hosts that are serviced this often.",
+			},
+			Blind: "Who removed it.",
+		},
+		{
+			ID: "device-flapping", Title: "RDMA device comes and goes", Severity: Warning, Panel: Panel{DeviceBoard, 8},
+			Measurement: "rdma_device", When: grew("unplanned_removals", 3, 30*time.Minute),
+			Text:    "the device went away and nothing says why, {unplanned_removals} times in all",
+			Summary: "{{ .Labels.device }} on {{ .Labels.host }} comes and goes",
+			Fires:   "Three times or more within half an hour the device went away, its PCI function stayed, and nothing says that this was intended.",
+			Quiet: "Once or twice, as while a driver is updated. Devices that are released for maintenance, that were renamed, moved to another " +
+				"network namespace or given to another driver. Removals of the PCI function, which function-removed reports.",
+			Clears: "Half an hour after the last time.",
+			FirstSteps: []string{
+				"The kernel log: does the firmware fail and recover each time (`devlink health show`)? Or does a service load and unload the " +
+					"driver?",
+				"`rdma-events events -device mlx5_0` has the moments; compare with the logs of what runs at these.",
+				"Drain the host: no application survives it.",
+			},
+			Blind: "Devices that go and come back so fast that neither sysfs nor the kernel's messages show it.",
+		},
+		{
+			ID: "pcie-degraded", Title: "RDMA device on a degraded PCIe link", Severity: Warning, Panel: Panel{DeviceBoard, 9},
+			Measurement: "rdma_device",
+			When:        Any{belowField("pcie_speed_gts", "pcie_speed_best_gts"), belowField("pcie_width", "pcie_width_best")},
+			Hold:        5 * time.Minute,
+			Text:        "PCIe {pcie_speed_gts} GT/s x{pcie_width}, and both ends support {pcie_speed_best_gts} GT/s x{pcie_width_best}",
+			Summary:     "The PCIe link of {{ .Labels.device }} on {{ .Labels.host }} is slower than both of its ends support",
+			Fires: "For five minutes the device's PCIe link has had a lower speed or fewer lanes than both of its ends support. It may have been " +
+				"so since the host started.",
+			Quiet:  "Links that are as fast as the slower of both ends. Virtual functions and virtual machines, which do not show the link.",
+			Clears: "When the link is trained again at full speed and width, which usually takes a restart of the host.",
+			FirstSteps: []string{
+				"`lspci -vv` shows LnkCap and LnkSta of the device and of the bridge above it.",
+				"The kernel log has messages of bandwidth that is limited by a link, and AER errors.",
+				"Power the host down, and reseat the card or its riser. The next time move the card to another slot, to tell the card from the " +
+					"slot.",
+			},
+			Blind: "A bottleneck further up, as at a PCIe switch that several devices share.",
 		},
 		{
 			ID: "unacked-events", Title: "RDMA events unacknowledged", Severity: Warning, Panel: Panel{DeviceBoard, 17},

@@ -21,10 +21,11 @@ func pluginAlerts() []Alert {
 		},
 		{
 			ID: "worker-down", Title: "RDMA worker backing off or stuck", Severity: Warning, Panel: Panel{Overview, 11},
-			Measurement: "rdma_device", When: oneOf("worker_state", "backing_off", "stuck"),
-			Hold:    2 * time.Minute,
-			Text:    "{reason}",
-			Summary: "The worker of {{ .Labels.device }} on {{ .Labels.host }} does not run",
+			Measurement: "rdma_device",
+			When:        Unless{oneOf("worker_state", "backing_off", "stuck"), oneOf("reason", "node_missing")},
+			Hold:        2 * time.Minute,
+			Text:        "{reason}",
+			Summary:     "The worker of {{ .Labels.device }} on {{ .Labels.host }} does not run",
 			Fires: "For two minutes the device's worker has been waiting to be started again, or cannot be killed. No process reads the device's " +
 				"events.",
 			Quiet:  "A worker that dies and runs again. Devices that are missing or unwatchable, whose worker is stopped.",

@@ -62,9 +62,9 @@ func portAlerts() []Alert {
 			Measurement: "rdma_port", When: Any{grew("flaps", 3, 30*time.Minute), above("flaps_day", 5)},
 			Text:    "{flaps} flaps in all",
 			Summary: "Port {{ .Labels.port }} of {{ .Labels.device }} on {{ .Labels.host }} flaps",
-			Fires: "Three flaps (active, not active, active again) or more within half an hour, or six or more within a day.",
-			Quiet: "One or two flaps, as when a cable is moved. A device that goes and comes back has not flapped.",
-			Clears: "By itself: half an hour after three flaps, and when fewer than six are within the last day.",
+			Fires:   "Three flaps (active, not active, active again) or more within half an hour, or six or more within a day.",
+			Quiet:   "One or two flaps, as when a cable is moved. A device that goes and comes back has not flapped.",
+			Clears:  "By itself: half an hour after three flaps, and when fewer than six are within the last day.",
 			FirstSteps: []string{
 				"Look at flap durations on the Device dashboard: tens of milliseconds are a link that trains again, seconds a switch port or a " +
 					"driver.",
@@ -81,7 +81,7 @@ func portAlerts() []Alert {
 			Fires: "For five minutes the port has been active with a lower rate than rate_expected_gbps: the minimum that the configuration " +
 				"states, the best rate that this host remembers of the port, or the rate of most other active ports of the same board type on the " +
 				"host.",
-			Quiet: "Ports that are down. Ports that have always been slow, as those of a storage adapter of another type.",
+			Quiet:  "Ports that are down. Ports that have always been slow, as those of a storage adapter of another type.",
 			Clears: "When the rate is back. If the link is to stay as it is: `rdma-events forget mlx5_1:2`.",
 			FirstSteps: []string{
 				"Compare width with that before (rdma_attr_change has both): fewer lanes are a cable or a transceiver, the same lanes a speed that " +
@@ -90,6 +90,39 @@ func portAlerts() []Alert {
 			},
 			Blind: "A link that was never faster, on a host without another port of its board type, unless the configuration states its rate. What " +
 				"the link carries: this is what it could carry.",
+		},
+		{
+			ID: "link-degrading", Title: "RDMA link degrades", Severity: Warning, Panel: Panel{DeviceBoard, 12},
+			Measurement: "rdma_port", When: grew("fec_uncorrectable_active", 1, 2*time.Hour),
+			Text:    "blocks were lost on the active link that error correction could not restore, {fec_uncorrectable_active} in all",
+			Summary: "Port {{ .Labels.port }} of {{ .Labels.device }} on {{ .Labels.host }} loses blocks that error correction cannot restore",
+			Fires: "Within two hours the forward error correction of the link found blocks with too many errors while the port was active. Such a " +
+				"link often drops within days.",
+			Quiet: "Blocks that were corrected, however many. Blocks that were lost while the link came up or was down. Drivers without these " +
+				"counters.",
+			Clears: "Two hours after the last one that a reading has found. Counters are read hourly, and after a drop.",
+			FirstSteps: []string{
+				"`ethtool -m` shows the transceiver's power and temperature; compare with its neighbours.",
+				"`ethtool -I --show-fec` has the driver's own counters; how fast do they grow?",
+				"Clean and reseat the cable or transceiver when no job runs on the host, and exchange it if they grow again.",
+			},
+			Blind: "InfiniBand, whose drivers do not show these counters without privilege: symbol_errors of rdma_port is the nearest.",
+		},
+		{
+			ID: "bond-leg-down", Title: "RDMA bond without one of its legs", Severity: Warning, Panel: Panel{DeviceBoard, 11},
+			Measurement: "rdma_port", When: belowField("legs_up", "legs"),
+			Hold:    time.Minute,
+			Text:    "{legs_up} of {legs} legs of the bond can carry traffic",
+			Summary: "The bond below port {{ .Labels.port }} of {{ .Labels.device }} on {{ .Labels.host }} has lost a leg",
+			Fires: "For a minute fewer legs of the bond or team below the port than it has can carry traffic. The port stays active with the " +
+				"remaining ones, at a lower rate.",
+			Quiet:  "Bonds whose standby leg waits and could carry traffic. Ports without a bond.",
+			Clears: "When all legs can carry traffic, or the leg is taken out of the bond.",
+			FirstSteps: []string{
+				"`cat /proc/net/bonding/bond0`, with the bond's own name, says which leg and why.",
+				"The cable, the transceiver and the switch port of that leg; with 802.3ad also the switch's port channel.",
+			},
+			Blind: "A leg that is up and loses packets.",
 		},
 		{
 			ID: "link-disagrees", Title: "RDMA link counter and events disagree", Severity: Warning, Panel: Panel{DeviceBoard, 12},

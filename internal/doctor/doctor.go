@@ -50,8 +50,9 @@ type examination struct {
 	library    string // the file of libibverbs
 	libraryErr error
 	links      []linkAnswer
-	tracing    *tracing // nil: it is not examined
-	hosts      *hosts   // nil: none are probed
+	rates      map[string]float64 // of ports, by their subjects: see expectedRate
+	tracing    *tracing           // nil: it is not examined
+	hosts      *hosts             // nil: none are probed
 }
 
 // check examines one aspect of the host.
@@ -62,7 +63,7 @@ type check func(*examination) []Result
 func checks() []check {
 	return []check{
 		checkReleased, checkNotWatched, checkModules, checkNodes, checkLibrary, checkProviders, checkLockedMemory, checkNetns,
-		checkContainer, checkPorts, checkExtState, checkAddresses, checkFirmware, checkProbes, checkEvents, checkRemoval, checkWorker,
+		checkContainer, checkPCILinks, checkPorts, checkExtState, checkAddresses, checkFirmware, checkProbes, checkEvents, checkRemoval, checkWorker,
 		checkTracer, checkFabric, checkRecords, checkKernelLog, checkTelegraf,
 	}
 }

@@ -1,5 +1,5 @@
-// Package ethtool asks the kernel why a network interface has no link, by ethtool netlink, and
-// for its driver's statistics, by ioctl. Neither needs a capability. Both concern the network
+// Package ethtool asks the kernel why a network interface has no link and what its forward error correction has counted, by ethtool
+// netlink, and for its driver's statistics, by ioctl. None needs a capability. All concern the network
 // namespace of the calling thread.
 //
 // The kernel holds the RTNL lock, which is one for the whole host, while the driver answers. It

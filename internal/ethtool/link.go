@@ -35,33 +35,37 @@ func LinkOf(name string) (Link, error) {
 }
 
 func linkOf(name string) (Link, error) {
-	if err := checkName(name); err != nil {
+	header := netlink.Attribute(nil, unix.ETHTOOL_A_HEADER_DEV_NAME, netlink.Text(name))
+	body, err := askAbout(name, unix.ETHTOOL_MSG_LINKSTATE_GET, netlink.Attribute(nil, unix.ETHTOOL_A_LINKSTATE_HEADER|unix.NLA_F_NESTED, header))
+	if err != nil {
 		return Link{}, err
+	}
+	return parseLink(body)
+}
+
+// askAbout sends a request of ethtool netlink about an interface and returns the body of its answer.
+func askAbout(name string, command uint8, attributes []byte) ([]byte, error) {
+	if err := checkName(name); err != nil {
+		return nil, err
 	}
 	c, err := netlink.Dial(unix.NETLINK_GENERIC, answerLimit)
 	if err != nil {
-		return Link{}, err
+		return nil, err
 	}
 	defer c.Close()
 	body, err := ask(c, unix.GENL_ID_CTRL, unix.CTRL_CMD_GETFAMILY,
 		netlink.Attribute(nil, unix.CTRL_ATTR_FAMILY_NAME, netlink.Text(unix.ETHTOOL_GENL_NAME)))
 	if errors.Is(err, unix.ENOENT) {
-		return Link{}, fmt.Errorf("%w: the kernel has no ethtool netlink: %w", ErrUnsupported, err)
+		return nil, fmt.Errorf("%w: the kernel has no ethtool netlink: %w", ErrUnsupported, err)
 	}
 	if err != nil {
-		return Link{}, fmt.Errorf("find the family: %w", err)
+		return nil, fmt.Errorf("find the family: %w", err)
 	}
 	family, err := parseFamily(body)
 	if err != nil {
-		return Link{}, fmt.Errorf("find the family: %w", err)
+		return nil, fmt.Errorf("find the family: %w", err)
 	}
-	header := netlink.Attribute(nil, unix.ETHTOOL_A_HEADER_DEV_NAME, netlink.Text(name))
-	body, err = ask(c, family, unix.ETHTOOL_MSG_LINKSTATE_GET,
-		netlink.Attribute(nil, unix.ETHTOOL_A_LINKSTATE_HEADER|unix.NLA_F_NESTED, header))
-	if err != nil {
-		return Link{}, err
-	}
-	return parseLink(body)
+	return ask(c, family, command, attributes)
 }
 
 // parseFamily returns the number of a family from the answer to CTRL_CMD_GETFAMILY.

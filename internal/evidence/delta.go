@@ -28,10 +28,13 @@ func (d Delta) String() string {
 type Deltas []Delta
 
 // Compare returns the counters that moved. A counter that only one reading has is unknown in
-// the other one, and not 0, so it has not moved. Levels are no counters and are left out.
+// the other one, and not 0, so it has not moved. Levels and sensors are no counters and are left out.
 func Compare(before, after verbs.Counters) Deltas {
 	var moved Deltas
 	for source, counters := range after {
+		if source == verbs.CountersHWMon {
+			continue
+		}
 		for name, now := range counters {
 			was, known := before[source][name]
 			if !known || was == now || rankOf(name) == level {

@@ -42,7 +42,7 @@ func healthy() *host {
 			Worker: status.Status{State: status.StateRunning, Reason: status.ReasonOK},
 			Attr:   verbs.DeviceAttr{Name: "mlx5_0", Driver: "mlx5_core", NUMANode: -1},
 		},
-		port:    measure.Port{Device: "mlx5_0", Port: 1, Known: true, HasState: true, State: verbs.PortActive, RateBestGbps: 400, RateExpectedGbps: 400, ExpectedUp: true},
+		port:    measure.Port{Device: "mlx5_0", Port: 1, Known: true, HasState: true, State: verbs.PortActive, RateBestGbps: 400},
 		probe:   measure.Probe{Device: "mlx5_0", ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodRCWrite}, OK: true, HasOK: true},
 		async:   measure.Async{Device: "mlx5_0", Port: 1},
 		command: measure.Command{Device: "mlx5_0", Port: 1, Call: verbs.CommandHWCounters, Status: measure.CommandOK},
@@ -50,6 +50,7 @@ func healthy() *host {
 		hang:    measure.AppHang{Device: "mlx5_0", App: "python3", Object: verbs.ScopeQP}, // it is over
 		tracer:  measure.Tracer{Attached: true},
 	}
+	h.port.RateExpectedGbps, h.port.ExpectedUp = 400, true
 	h.port.Attr = verbs.PortAttr{RateGbps: 400, Width: "4x", LinkLayer: verbs.LinkInfiniBand}
 	return h
 }

@@ -79,7 +79,7 @@ func (k *Keeper) Observe(points []measure.Point, now time.Time) *Status {
 		case *measure.FabricPort:
 			k.fabricPort(p, silent[portKey{p.Device, p.Port}])
 		case *measure.Collector:
-			k.status.FunctionsSkipped = p.FunctionsSkipped
+			k.status.FunctionsSkipped, k.status.MemorySince = p.FunctionsSkipped, p.MemorySince.Round(0)
 		}
 		k.report(p.Key(), k.judge.point(p))
 	}
@@ -114,6 +114,9 @@ func (k *Keeper) device(p *measure.Device) {
 	if p.Attr.Name != "" && p.Attr.NUMANode >= 0 {
 		d.NUMANode = &p.Attr.NUMANode
 	}
+	if p.Link.Known() {
+		d.PCILink = (*PCILink)(&p.Link)
+	}
 	if p.InOtherNetns {
 		d.AwaySince = p.At.Add(-time.Duration(p.OtherNetnsNS)).Round(0)
 	}
@@ -136,9 +139,13 @@ func (k *Keeper) port(p *measure.Port) {
 		v.Since = p.At.Add(-time.Duration(p.StateAgeNS))
 	}
 	at := portKey{p.Device, p.Port}
-	up, _ := p.Up()
+	up, known := p.Up()
 	if up {
 		k.settled[at] = k.now
+	}
+	if known {
+		expected := p.ExpectedUp
+		v.ExpectedUp, v.ExpectedReason = &expected, string(p.ExpectedReason)
 	}
 	if p.Known {
 		k.link(p, &v)

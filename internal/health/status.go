@@ -28,7 +28,8 @@ type Status struct {
 	Devices []Device  `json:"devices"`
 	// FunctionsSkipped are the virtual and scalable functions that virtual_functions leaves out.
 	FunctionsSkipped int       `json:"functions_skipped,omitempty"`
-	Problems         []Problem `json:"problems"` // the most severe ones first
+	MemorySince      time.Time `json:"memory_since,omitzero"` // what was before is not remembered; zero: the memory outlives the plugin
+	Problems         []Problem `json:"problems"`              // the most severe ones first
 	// Pending is what cannot be told yet after a start: a device that was not opened yet, and what has to last before it is a problem.
 	Pending []Pending `json:"pending,omitempty"`
 }
@@ -48,6 +49,7 @@ type Device struct {
 	BoardID     string    `json:"board_id,omitempty"`
 	PCIAddress  string    `json:"pci_address,omitempty"`
 	NUMANode    *int      `json:"numa_node,omitempty"`
+	PCILink     *PCILink  `json:"pcie,omitempty"`
 	Present     bool      `json:"present"`
 	Open        bool      `json:"open"`
 	WorkerState string    `json:"worker_state"`
@@ -56,6 +58,14 @@ type Device struct {
 	Ports       []Port    `json:"ports,omitempty"`
 	Probes      []Probe   `json:"probes,omitempty"`
 	Commands    []Command `json:"commands,omitempty"`
+}
+
+// PCILink is the PCIe link of a device.
+type PCILink struct {
+	SpeedGTs     float64 `json:"speed_gts"`
+	Width        int     `json:"width"`
+	BestSpeedGTs float64 `json:"speed_best_gts"` // that both ends support
+	BestWidth    int     `json:"width_best"`
 }
 
 // Port is a port.
@@ -72,7 +82,10 @@ type Port struct {
 	Flaps        uint64    `json:"flaps"`              // since the plugin started
 	LastFlap     time.Time `json:"last_flap,omitzero"` // when the port came back
 	ExpectedDown bool      `json:"expected_down,omitempty"`
-	Fabric       *Fabric   `json:"fabric,omitempty"` // absent where the port probes no other hosts
+	// ExpectedUp is whether the port should be active, and ExpectedReason why. They are absent where it is not known whether it is.
+	ExpectedUp     *bool   `json:"expected_up,omitempty"`
+	ExpectedReason string  `json:"expected_reason,omitempty"`
+	Fabric         *Fabric `json:"fabric,omitempty"` // absent where the port probes no other hosts
 }
 
 // Fabric is what is known of the network between a port and other hosts.

@@ -8,7 +8,9 @@ import (
 	"time"
 	"unicode"
 
+	"rdma_events/internal/expect"
 	"rdma_events/internal/status"
+	"rdma_events/internal/verbs"
 )
 
 // WriteText writes the status as one screen for people, below a first line of the caller's. It shows times in the time
@@ -35,6 +37,9 @@ func (s *Status) WriteText(w io.Writer, first string, now time.Time) error {
 	if s.Source == SourcePlugin && len(s.Problems)+len(s.Pending) == 0 {
 		b.WriteString("no problems\n")
 	}
+	if s.Source == SourcePlugin && !s.MemorySince.IsZero() {
+		fmt.Fprintf(&b, "what was before %s is not remembered: the plugin has no state directory\n", moment(s.MemorySince, now))
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -44,8 +49,12 @@ func (d *Device) text(b *strings.Builder, now time.Time) {
 	if d.NUMANode != nil {
 		numa = fmt.Sprintf("NUMA node %d", *d.NUMANode)
 	}
+	link := ""
+	if d.PCILink != nil {
+		link = verbs.PCILink(*d.PCILink).String()
+	}
 	fmt.Fprintf(b, "%s: %s\n", joined("", d.Device),
-		joined(", ", d.Driver, named("firmware ", d.Firmware), d.BoardID, d.PCIAddress, numa, d.describeWatch(now)))
+		joined(", ", d.Driver, named("firmware ", d.Firmware), d.BoardID, d.PCIAddress, link, numa, d.describeWatch(now)))
 	for _, p := range d.Ports {
 		fmt.Fprintf(b, "    port %d: %s\n", p.Port, p.text(now))
 		for _, probe := range d.Probes {
@@ -95,10 +104,22 @@ func (p *Port) text(now time.Time) string {
 	if p.Flaps > 0 {
 		flaps = counted(p.Flaps, "flap") + ", the last at " + moment(p.LastFlap, now)
 	}
-	if p.ExpectedDown {
+	switch {
+	case p.ExpectedDown:
 		expected = "expected to be down"
+	case p.ExpectedUp != nil && p.State != verbs.PortActive.String():
+		expected = expectations[expect.Reason(p.ExpectedReason)]
 	}
 	return joined(", ", state, p.PhysState, rate, p.LinkLayer, p.NetDev, flaps, expected, p.Fabric.text())
+}
+
+// expectations are the texts of the reasons why a port that is not active should be, or need not be.
+var expectations = map[expect.Reason]string{
+	expect.ReasonConfigured:  "should be active (configured)",
+	expect.ReasonRemembered:  "should be active (remembered: it has been)",
+	expect.ReasonLinkWaits:   "should be active (its link waits)",
+	expect.ReasonReturned:    "need not be active (back from another network namespace)",
+	expect.ReasonNeverActive: "need not be active (it never was)",
 }
 
 func (p *Probe) text() string {

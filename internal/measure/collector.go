@@ -22,7 +22,9 @@ type Collector struct {
 	Usage            Usage
 	EvidenceMerged   uint64
 	Recorder         *Recorder // nil: nothing is recorded
-	At               time.Time
+	// MemorySince is the start of the plugin if what the host remembers began then; zero if it outlives the plugin. It is no field.
+	MemorySince time.Time
+	At          time.Time
 }
 
 // Queue counts the points that wait to be emitted, the points that were merged or

@@ -20,6 +20,7 @@ type Device struct {
 	UnplannedRemovals uint64
 	// FunctionRemovals is how often the kernel removed the PCI function that the device goes with.
 	FunctionRemovals uint64
+	Link             verbs.PCILink // of its PCI function
 	Reason           status.Reason
 	// OtherNetnsNS is how long the device has been in another network namespace, if InOtherNetns.
 	OtherNetnsNS int64
@@ -91,12 +92,25 @@ var devices = table[Device]{
 			func(v *Device) uint64 { return v.Worker.Restarts }),
 		counter("crashes", "workers that ended unasked after they had opened the device; its removal is none",
 			func(v *Device) uint64 { return v.Worker.Crashes }),
-		text("reason", "ok, or why it is not watched: starting, no_library, no_permission, no_device, node_missing (no file in /dev/infiniband), "+
-			"unsupported, crashed, stuck, removed, renamed, reassigned, released, other_netns, excluded_netns, limit, recovering or unwatchable (no program here can open it)",
-			func(v *Device) string { return string(v.Reason) }),
+		text("reason", "ok, or why it is not watched: starting, no_library, no_permission, no_device, unsupported, crashed, stuck, removed, renamed, "+
+			"reassigned, released, other_netns, excluded_netns, limit, recovering, node_missing (no file in /dev/infiniband) or "+
+			"unwatchable (no program here can open it)", func(v *Device) string { return string(v.Reason) }),
 		maybe("other_netns_age_ns", "ns", "how long it has been in another network namespace, as far as the plugin has seen it there",
 			func(v *Device) (int64, bool) { return v.OtherNetnsNS, v.InOtherNetns }),
-	}, attributeRows()),
+	}, linkFields(), attributeRows()),
+}
+
+// linkFields returns the fields about the link of the device's PCI function.
+func linkFields() []field[Device] {
+	return []field[Device]{
+		float("pcie_speed_gts", "GT/s", "speed of a lane of its PCIe link; not for a virtual function, nor in a virtual machine",
+			func(v *Device) (float64, bool) { return v.Link.SpeedGTs, v.Link.Known() }),
+		maybe("pcie_width", "", "lanes of its PCIe link", func(v *Device) (int64, bool) { return int64(v.Link.Width), v.Link.Known() }),
+		float("pcie_speed_best_gts", "GT/s", "speed that both ends of the link support: the device and the port above it",
+			func(v *Device) (float64, bool) { return v.Link.BestSpeedGTs, v.Link.Known() }),
+		maybe("pcie_width_best", "", "lanes that both ends support",
+			func(v *Device) (int64, bool) { return int64(v.Link.BestWidth), v.Link.Known() }),
+	}
 }
 
 // attributeRows returns the fields that the device itself reported when it was opened.

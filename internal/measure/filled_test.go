@@ -6,6 +6,7 @@ import (
 
 	"rdma_events/internal/aggregate"
 	"rdma_events/internal/evidence"
+	"rdma_events/internal/expect"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
 	"rdma_events/internal/trace"
@@ -176,20 +177,25 @@ func filledProbe() *Probe {
 
 func filledPort() *Port {
 	return &Port{
-		Device: "mlx5_0", Port: 1, Expected: true, Known: true, HasState: true, State: verbs.PortActive,
+		Device: "mlx5_0", Port: 1, Expected: true, Role: verbs.RoleManagement, Known: true, HasState: true, State: verbs.PortActive,
 		Attr: verbs.PortAttr{
 			State: verbs.PortActive, Phys: 5, LinkLayer: verbs.LinkInfiniBand, MTU: 4096, LID: 7, SMLID: 1,
 			Width: "4x", RateGbps: 100, EffectiveGbps: 90, NetDev: "ib0", LinkDowned: 3, HasLinkDowned: true,
 		},
-		RateBestGbps: 200, Legs: 2, LegsUp: 1, HasLegs: true, Cable: "506b:4b03:00aa:0000/0/1",
-		Transitions: 6, Flaps: 3, DownNS: 2_500_000_000, StateAgeNS: 60_000_000_000, HasStateAge: true,
+		RateBestGbps: 200, RateExpectedGbps: 400, ExpectedReason: expect.ReasonExpectedDown, Legs: 2, LegsUp: 1, HasLegs: true, Cable: "506b:4b03:00aa:0000/0/1",
+		Transitions: 6, Flaps: 3, FlapsDay: 2, DownNS: 2_500_000_000, StateAgeNS: 60_000_000_000, HasStateAge: true,
 		MissedTransitions: 1, PhantomEvents: 2, GIDs: 4, HasGIDs: true, GIDMoves: 2, At: at(0),
+		Quality: Quality{
+			Corrected: 1_000_000, Uncorrectable: 70, WhileActive: 5, HasFEC: true, SymbolErrors: 17, HasSymbolErrors: true,
+			MilliCelsius: 61_500, HasTemperature: true,
+		},
 	}
 }
 
 func filledDevice() *Device {
 	return &Device{
 		Device: "mlx5_0", Present: true, Open: true, Opens: 3, Removals: 1, Fatals: 1, FunctionRemovals: 4, UnplannedRemovals: 5, Reason: status.ReasonOK,
+		Link:         verbs.PCILink{SpeedGTs: 16, Width: 8, BestSpeedGTs: 32, BestWidth: 16},
 		InOtherNetns: true, OtherNetnsNS: 90_000_000_000,
 		Worker: status.Status{State: status.StateRunning, Restarts: 2, Crashes: 1, PID: 4711},
 		Attr: verbs.DeviceAttr{

@@ -51,7 +51,7 @@ func (h *Host) Add(p Point) {
 	case *Device:
 		h.device(p)
 	case *Port:
-		if up, known := p.Up(); known && !up && !p.Expected {
+		if up, known := p.Up(); known && !up && p.ExpectedUp {
 			h.PortsDown++
 		}
 	case *Async:
@@ -117,7 +117,7 @@ var hosts = table[Host]{
 			func(v *Host) int64 { return v.Missing }),
 		integer("devices_unwatched", "", "devices that are there and that no worker has open; not those released, in another network namespace or unwatchable",
 			func(v *Host) int64 { return v.Unwatched }),
-		integer("ports_down", "", "ports whose state is known and not active, but for those of expected_down",
+		integer("ports_down", "", "ports that should be active (expected_up) and are not, as far as their state is known",
 			func(v *Host) int64 { return v.PortsDown }),
 		counter("flaps", "sum of rdma_port.flaps", func(v *Host) uint64 { return v.Flaps }),
 		counter("missed_transitions", "sum of rdma_port.missed_transitions",

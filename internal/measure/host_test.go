@@ -19,7 +19,8 @@ func TestAHostIsTheSumOfItsDevices(t *testing.T) {
 		&Device{Reason: status.ReasonRenamed},
 		&Device{Present: true, Reason: status.ReasonUnwatchable}, &Device{Reason: status.ReasonUnwatchable},
 		&Port{Known: true, HasState: true, State: verbs.PortActive},
-		&Port{Known: true, HasState: true, State: verbs.PortInit},
+		&Port{Known: true, HasState: true, State: verbs.PortInit, ExpectedUp: true},
+		&Port{Known: true, HasState: true, State: verbs.PortDown}, // unused
 		&Port{Known: true, HasState: true, State: verbs.PortDown, Expected: true},
 		&Port{HasState: true, State: verbs.PortAbsent},
 		&Port{Known: true},
@@ -52,7 +53,7 @@ func TestAPortWhoseDriverIgnoresTheLinkHasNoUp(t *testing.T) {
 		"nop":           {func(p *Port) { p.State = verbs.PortNop }, false, false, 0},
 		"not open":      {func(p *Port) { p.Known = false }, false, false, 0},
 	} {
-		p := &Port{Device: "efa_0", Port: 1, Known: true, HasState: true, State: verbs.PortActive}
+		p := &Port{Device: "efa_0", Port: 1, Known: true, HasState: true, State: verbs.PortActive, ExpectedUp: true}
 		row.change(p)
 		up, known := p.Up()
 		require.Equal(t, []bool{row.up, row.known}, []bool{up, known}, name)

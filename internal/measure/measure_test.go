@@ -119,7 +119,7 @@ func TestNamesAndUnitsFollowTheRules(t *testing.T) {
 			require.False(t, seen[f.Name], "%s.%s is there twice", m.Name, f.Name)
 			seen[f.Name] = true
 			require.NotEmpty(t, f.Description, f.Name)
-			rate := regexp.MustCompile(`(_rate|_gbps)$`).MatchString(f.Name)
+			rate := regexp.MustCompile(`(_rate|_gbps|_gts)$`).MatchString(f.Name)
 			require.Equal(t, rate, f.Kind == Float, "%s.%s", m.Name, f.Name)
 			duration := regexp.MustCompile(`_ns(_\w+)?$`).MatchString(f.Name)
 			require.Equal(t, duration, f.Unit == "ns" || f.Unit == "unix ns", "%s.%s", m.Name, f.Name)
@@ -138,7 +138,7 @@ func TestUnknownValuesAreLeftOut(t *testing.T) {
 		Device: "d", Port: 1, HasState: true, State: verbs.PortAbsent, Attr: filledPort().Attr,
 	})
 	require.Equal(t, map[string]any{
-		"state": int64(-1), "state_name": "absent", "transitions": int64(0), "flaps": int64(0),
+		"state": int64(-1), "state_name": "absent", "transitions": int64(0), "flaps": int64(0), "flaps_day": int64(0),
 		"down_ns": int64(0), "missed_transitions": int64(0), "phantom_events": int64(0), "gid_moves": int64(0),
 	}, port.Fields)
 	require.Equal(t, map[string]string{"device": "d", "port": "1"}, port.Tags)

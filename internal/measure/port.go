@@ -1,9 +1,11 @@
 package measure
 
 import (
+	"slices"
 	"strconv"
 	"time"
 
+	"rdma_events/internal/expect"
 	"rdma_events/internal/verbs"
 )
 
@@ -13,7 +15,8 @@ import (
 type Port struct {
 	Device   string
 	Port     int
-	Expected bool // the port is in expected_down
+	Expected bool   // the port is in expected_down
+	Role     string // verbs.RoleCompute or another; "": none
 	Known    bool
 	HasState bool            // false until the first answer of a query: State is not valid then
 	State    verbs.PortState // the state machine's, not Attr.State
@@ -21,11 +24,12 @@ type Port struct {
 	// AlwaysActive: the driver reports State as active, whatever the link does.
 	AlwaysActive bool
 	Cable        string // verbs.DeviceAttr.Cable
-	// RateBestGbps is the greatest rate of the active port since the plugin started, 0 before it was active.
+	// RateBestGbps is the greatest rate of the active port that this host remembers, 0 before it was active.
 	RateBestGbps float64
 	// RateExpectedGbps is the rate that the active port should have at least, 0 if nothing says so.
 	RateExpectedGbps float64
 	ExpectedUp       bool // the port should be active
+	ExpectedReason   expect.Reason
 	// Legs are those of the bond below the port, and LegsUp how many of them can carry traffic.
 	Legs, LegsUp int
 	HasLegs      bool // there is such a bond
@@ -41,7 +45,20 @@ type Port struct {
 	GIDs              int    // of the last reading of the table
 	HasGIDs           bool   // a table was read
 	GIDMoves          uint64 // GIDs that moved to another index, without link-local ones
+	Quality           Quality
 	At                time.Time
+}
+
+// Quality is the last reading of the quality of a port's link: hourly, and after a drop.
+type Quality struct {
+	Corrected, Uncorrectable uint64 // blocks that the network device's forward error correction has counted
+	// WhileActive are the uncorrectable blocks that came between readings between which the port stayed active.
+	WhileActive     uint64
+	HasFEC          bool
+	SymbolErrors    uint64
+	HasSymbolErrors bool
+	MilliCelsius    uint64 // of the NIC
+	HasTemperature  bool
 }
 
 // Up reports whether the port is active. known is false while the device is not open or does not answer, and if the driver's
@@ -82,9 +99,10 @@ var ports = table[Port]{
 	tags: []tag[Port]{
 		newTag("device", "name of the RDMA device", func(v *Port) string { return v.Device }),
 		newTag("port", "number of the port, from 1", func(v *Port) string { return strconv.Itoa(v.Port) }),
+		maybeTag("role", "compute, storage or management; not there on ports without a role", func(v *Port) string { return v.Role }),
 		maybeTag("expected", "down, on the ports of expected_down; not there on others", expected),
 	},
-	fields: append(linkRows(), []field[Port]{
+	fields: slices.Concat(linkRows(), []field[Port]{
 		counter("transitions", "state changes", func(v *Port) uint64 { return v.Transitions }),
 		counter("flaps", "times the port left active and came back, without being absent",
 			func(v *Port) uint64 { return v.Flaps }),
@@ -103,7 +121,7 @@ var ports = table[Port]{
 			func(v *Port) uint64 { return v.GIDMoves }),
 		cumulative(maybe("link_downed", "", "times the link went down by the driver's own counter",
 			func(v *Port) (int64, bool) { return clip(v.Attr.LinkDowned), v.Known && v.Attr.HasLinkDowned })),
-	}...),
+	}, qualityRows()),
 }
 
 func expected(v *Port) string {
@@ -139,7 +157,13 @@ func linkRows() []field[Port] {
 				up, known := v.Up()
 				return bit(up), known
 			}),
-		yesNo("expected_up", "1 if the port should be active", func(v *Port) bool { return v.ExpectedUp }),
+		maybe("expected_up", "", "1 if the port should be active: this host remembers that it was active for a "+
+			"minute or more, or it has a physical link and has been init or armed for two minutes; 0 for the ports of expected_down and for all others, "+
+			"and after a stay in another network namespace until the port is active again; not where up is not",
+			func(v *Port) (int64, bool) {
+				_, known := v.Up()
+				return bit(v.ExpectedUp), known
+			}),
 		text("link_layer", "infiniband, ethernet or unspecified",
 			whenKnown(func(a *verbs.PortAttr) string { return a.LinkLayer.String() })),
 		text("cable", "the same for all ports that share one cable, as with Socket Direct and on the hosts of a multi-host NIC; "+
@@ -152,11 +176,13 @@ func linkRows() []field[Port] {
 			"not on InfiniBand, and only with rdma-core 62 and a driver that answers ibv_query_port_speed", func(v *Port) (float64, bool) {
 			return v.Attr.EffectiveGbps, v.Known && v.Attr.EffectiveGbps > 0
 		}),
-		float("rate_best_gbps", "Gbit/s", "the greatest rate of the active port since the plugin started, or since another card has this name; "+
-			"a lower rate by intention is the greatest one after a restart of the plugin", func(v *Port) (float64, bool) {
+		float("rate_best_gbps", "Gbit/s", "the greatest rate of the active port that this host remembers, or since another card has this name; "+
+			"after `rdma-events forget` the present one", func(v *Port) (float64, bool) {
 			return v.RateBestGbps, v.RateBestGbps > 0
 		}),
-		float("rate_expected_gbps", "Gbit/s", "the rate that the active port should have at least", func(v *Port) (float64, bool) {
+		float("rate_expected_gbps", "Gbit/s", "the rate that the active port should have at least: rate_gbps of the section expected that names its "+
+			"device; else the greatest of rate_best_gbps and the rate of the other active ports of the same board type, link layer and role, if at "+
+			"least two thirds of them are faster", func(v *Port) (float64, bool) {
 			return v.RateExpectedGbps, v.RateExpectedGbps > 0
 		}),
 		maybe("legs", "", "legs of the bond or team that the port's network device is, or is a leg of; not without one",
@@ -173,6 +199,25 @@ func linkRows() []field[Port] {
 		maybe("sm_lid", "", "local identifier of the subnet manager; InfiniBand only", func(v *Port) (int64, bool) {
 			return int64(v.Attr.SMLID), hasLID(v)
 		}),
+	}
+}
+
+// qualityRows returns the fields of the hourly reading. What the device or the driver does not count is left out.
+func qualityRows() []field[Port] {
+	return []field[Port]{
+		cumulative(maybe("fec_corrected_blocks", "blocks", "corrected by the forward error correction of the network device, by its driver's own counter; "+
+			"read hourly and after a drop, as the next ones; only on Ethernet, from Linux 5.13, with drivers that count it",
+			func(v *Port) (int64, bool) { return clip(v.Quality.Corrected), v.Known && v.Quality.HasFEC })),
+		cumulative(maybe("fec_uncorrectable_blocks", "blocks", "that were lost since they had too many errors, also while a link comes up",
+			func(v *Port) (int64, bool) { return clip(v.Quality.Uncorrectable), v.Known && v.Quality.HasFEC })),
+		cumulative(maybe("fec_uncorrectable_active", "blocks", "lost so between two readings between which the port stayed active, since the plugin started",
+			func(v *Port) (int64, bool) { return clip(v.Quality.WhileActive), v.Quality.HasFEC })),
+		cumulative(maybe("symbol_errors", "", "of the physical link, by the driver's own counter symbol_error; only on InfiniBand, with each snapshot (evidence.snapshot_interval)",
+			func(v *Port) (int64, bool) { return clip(v.Quality.SymbolErrors), v.Known && v.Quality.HasSymbolErrors })),
+		maybe("temperature_celsius", "Celsius", "of the NIC, where its driver has a sensor (hwmon)",
+			func(v *Port) (int64, bool) {
+				return clip(v.Quality.MilliCelsius / 1000), v.Known && v.Quality.HasTemperature
+			}),
 	}
 }
 

@@ -53,6 +53,7 @@ func (d *Device) rename(now alias) {
 	d.renamed, d.reason = now.wanted && !d.expected, status.ReasonRenamed
 	switch {
 	case d.renamed:
+		d.cfg.Memory.Rename(d.name, now.name)
 		return
 	case !now.wanted:
 		d.log.Warn(fmt.Sprintf("%s is called %s now, which is left out by the configuration: it is no longer watched", d.name, now.name))
@@ -68,10 +69,14 @@ func (d *Device) rename(now alias) {
 func (d *Device) absence(found []verbs.Found, t *moment) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.present || d.expected || d.mayBeMoving() || d.reason != status.ReasonRemoved && d.reason != status.ReasonReassigned {
+	without := status.ReasonRemoved
+	if d.isAwaited() {
+		without = status.ReasonNoDevice
+	}
+	if d.present || d.expected || d.mayBeMoving() || d.reason != without && d.reason != status.ReasonReassigned {
 		return
 	}
-	d.reason = status.ReasonRemoved
+	d.reason = without
 	if d.cfg.isReassigned(d.found, found) {
 		d.reason = status.ReasonReassigned
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rdma_events/internal/measure"
+	"rdma_events/internal/memory"
 	"rdma_events/internal/verbs"
 )
 
@@ -37,6 +38,15 @@ type Config struct {
 	Expect           []string                           // devices that are reported even if never seen
 	ExpectedDown     func(device string, port int) bool // ports that are down by design; nil: none
 
+	// Configured reports whether the configuration wants a port to be active, and with which least rate, 0 for any; nil: it wants none.
+	Configured func(device string, port int) (rateGbps float64, ok bool)
+	// Memory has which devices and ports this host has had, and gets to know more; nil: one that ends with the process.
+	Memory *memory.Memory
+	// Role returns the role of a port by the configuration, "" if it has none there. Nil: none has.
+	Role func(device string, port int) string
+	// CarriesDefaultRoute reports whether a default route of the host goes over a network device. It must not ask a driver. Nil: none does.
+	CarriesDefaultRoute func(netdev string) bool
+
 	// Released reports whether a device is released now, as `rdma-events release` does: no worker opens it. What it answers for a
 	// device that is known takes effect with the next Review, or report of the Discovery. It must not block. Nil: none is.
 	Released func(f verbs.Found) bool
@@ -61,6 +71,8 @@ type Config struct {
 
 	// Function returns the present state of a PCI function; nil: no function is known.
 	Function func(address string) verbs.PCIFunction
+	// PCILink returns the link of the PCI function at an address now, the zero PCILink if it is not known. Nil: none is known.
+	PCILink func(address string) verbs.PCILink
 	// Legs returns how many legs the bond of a network device has, and how many of them are up; ok is false if there is no
 	// bond. It is called concurrently and must not block. Nil: no bond is known.
 	Legs func(netdev string) (legs, up int, ok bool)
@@ -80,6 +92,18 @@ func (c Config) withDefaults() Config {
 	if c.ExpectedDown == nil {
 		c.ExpectedDown = func(string, int) bool { return false }
 	}
+	if c.Configured == nil {
+		c.Configured = func(string, int) (rateGbps float64, ok bool) { return 0, false }
+	}
+	if c.Memory == nil {
+		c.Memory = memory.New(time.Now)
+	}
+	if c.Role == nil {
+		c.Role = func(string, int) string { return "" }
+	}
+	if c.CarriesDefaultRoute == nil {
+		c.CarriesDefaultRoute = func(string) bool { return false }
+	}
 	if c.Released == nil {
 		c.Released = func(verbs.Found) bool { return false }
 	}
@@ -88,6 +112,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Function == nil {
 		c.Function = func(string) verbs.PCIFunction { return verbs.PCIFunction{} }
+	}
+	if c.PCILink == nil {
+		c.PCILink = func(string) verbs.PCILink { return verbs.PCILink{} }
 	}
 	if c.Legs == nil {
 		c.Legs = func(string) (legs, up int, ok bool) { return 0, 0, false }

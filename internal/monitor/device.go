@@ -25,10 +25,13 @@ const maxVector = 1 << 16
 type Device struct {
 	name     string
 	expected bool // in Config.Expect
-	cfg      *Config
-	clock    *clock
-	delivery *delivery
-	log      *slog.Logger
+	// remembered: Config.Memory had the device at the start, as it is in found. memorable: Config.Memory is to get to know it.
+	remembered, memorable bool
+	returned              bool // it has been in another network namespace
+	cfg                   *Config
+	clock                 *clock
+	delivery              *delivery
+	log                   *slog.Logger
 
 	mu sync.Mutex
 
@@ -50,13 +53,15 @@ type Device struct {
 	netns                             netns
 	function                          pciFunction
 	fatals                            fatals
+	link                              pciLink
 
 	// Reported by the worker and its Supervisor.
 	led              *ledger.Ledger // nil: no worker runs
 	ledgerAppearance int            // the appearance that the worker belongs to
 	snap             ledger.Snapshot
-	watching         bool // the worker has the device open
-	open             bool // watching, and the device is present
+	watching         bool  // the worker has the device open
+	openSince        int64 // CLOCK_MONOTONIC ns, if open
+	open             bool  // watching, and the device is present
 	attr             verbs.DeviceAttr
 	firmware         string        // that was known last
 	status           status.Status // the last one that the Supervisor reported
@@ -168,7 +173,11 @@ func (d *Device) enter(f verbs.Found, t *moment) {
 		d.excuseFatals()
 	}
 	d.enterFunction(f, same, t)
+	if moved {
+		d.noteReturn()
+	}
 	d.found, d.seen, d.renamed, d.finished = f, true, false, false
+	d.link = pciLink{}
 	d.present, d.reason = true, status.ReasonStarting
 	d.unconfirmed, d.uncounted = false, false // a device that can move may be here, and without its node, during a move
 	d.appearances++
@@ -315,6 +324,9 @@ func (d *Device) port(number int) *port {
 		return nil
 	}
 	p := newPort(number, d.cfg.ExpectedDown(d.name, number))
+	p.returned = d.returned
+	p.role.name = d.cfg.Role(d.name, number)
+	p.role.decided = p.role.name != ""
 	d.ports = slices.Insert(d.ports, i, p)
 	return p
 }
@@ -343,7 +355,10 @@ func (d *Device) emitChange(p *port, c *portstate.Change, t *moment) {
 func (d *Device) emitPort(p *port, mono int64, t *moment) {
 	p.emitted, p.legs = p.attr, p.legsNow(d.cfg.Legs)
 	d.cfg.Fabric.PortState(d.name, p.port, p.machine.View(t.mono).State, t.offset)
-	d.cfg.Emit(p.view(d.name, t, t.wall(mono), &d.attr))
+	v := d.viewPort(p, t, t.wall(mono))
+	if !p.role.awaited() {
+		d.cfg.Emit(v)
+	}
 }
 
 // emitIfChanged emits the device if a visible part of it has changed.
@@ -371,7 +386,7 @@ func (d *Device) view(t *moment) measure.Device {
 	v := measure.Device{
 		Device: d.name, Present: d.present || d.netns.other, Open: d.open, Opens: d.opens,
 		Removals: d.removals.all, UnplannedRemovals: d.removals.unplanned, FunctionRemovals: d.function.removals,
-		Fatals: d.fatals.faults, Reason: d.reason, Worker: d.status, Attr: d.attr,
+		Fatals: d.fatals.faults, Link: d.link.PCILink, Reason: d.reason, Worker: d.status, Attr: d.attr,
 	}
 	if d.mayBeMoving() {
 		v.Present, v.Reason = true, status.ReasonStarting // for moveLimit at most, unless discovery still finds the device

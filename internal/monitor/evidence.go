@@ -94,6 +94,9 @@ func (d *Device) snapshot(s *verbs.Snapshot, t *moment) {
 	if s.Counters != nil {
 		f.counters, f.countersAt = s.Clone().Counters, s.CountersAt
 	}
+	if s.Done {
+		p.noteQuality(s, t)
+	}
 	if s.Trigger == verbs.TriggerBase {
 		return
 	}

@@ -21,6 +21,8 @@ func (m *Monitor) Gather(now time.Time) ([]measure.Point, *measure.Collector) {
 	g := gathering{t: &t, now: now, elapsed: t.mono - m.gathered, tmp: &m.scratch}
 	g.collector.At, g.collector.FunctionsSkipped = now, o.skipped
 	m.gathered = t.mono
+	decideRoles(o.devices, &t)
+	compareRates(o.devices)
 	for _, d := range o.devices {
 		d.absence(o.found, &t)
 		d.gather(&g, o.discovered)
@@ -69,6 +71,7 @@ func (d *Device) gather(g *gathering, discovered bool) {
 	d.readLedger()
 	d.lookAtCommands(g.t)
 	d.judgeDue(g.t)
+	d.readLink(g.t)
 	v := d.view(g.t)
 	g.collect(&v)
 	g.totals.add(d.totals(g.t))
@@ -86,11 +89,15 @@ func (d *Device) gather(g *gathering, discovered bool) {
 }
 
 func (d *Device) gatherSeries(g *gathering) {
+	d.rememberDevice(g.t)
 	g.async = append(g.async, d.own.view(d.name, g))
 	for _, p := range d.ports {
 		g.async = append(g.async, p.series.view(d.name, g))
 		p.legs = p.legsNow(d.cfg.Legs)
-		g.ports = append(g.ports, p.view(d.name, g.t, g.now.UnixNano(), &d.attr))
+		v := d.viewPort(p, g.t, g.now.UnixNano())
+		if !p.role.awaited() {
+			g.ports = append(g.ports, v)
+		}
 	}
 	for _, p := range d.probes {
 		g.probes = append(g.probes, p.view(d.name, g))

@@ -127,6 +127,8 @@ func (d *Device) opened(a *verbs.DeviceAttr, t *moment) {
 		}
 	}
 	d.attr = *a
+	d.readLink(t)
+	d.cfg.Memory.Recognize(d.name, d.memoryIdentity())
 	d.opens++
 	for n := range min(a.Ports, maxPort) {
 		d.port(n + 1)
@@ -141,6 +143,7 @@ func (d *Device) follow() {
 		p.opened()
 	}
 	_, mono, _ := d.clock.now()
+	d.openSince = mono
 	for _, c := range d.commands {
 		c.reopened = mono
 	}
@@ -223,6 +226,7 @@ func (d *Device) reading(r *verbs.Reading, t *moment) {
 	}
 	d.portAnswered(p.port, t)
 	changed := p.update(r.Mono, &r.Attr)
+	p.role.begin(p.netdev, d.cfg.CarriesDefaultRoute, t.mono)
 	p.noteSubnetManager(r.Mono)
 	p.compare(r.Mono, func(attr, from, to string) { d.emitAttr(p.port, attr, from, to, t.wall(r.Mono), t) })
 	if !r.RateOnly {

@@ -337,6 +337,11 @@ func requireClosedWithoutAlert(t *testing.T, s snapshot, device string, reason s
 	return v
 }
 
+func isMissing(s snapshot, device string) bool {
+	v := deviceView(s, device)
+	return v.Missing()
+}
+
 func deviceView(s snapshot, device string) measure.Device {
 	for _, v := range s.Devices {
 		if v.Device == device {

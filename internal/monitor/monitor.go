@@ -75,6 +75,7 @@ func New(c Config) *Monitor {
 	for _, name := range m.cfg.Expect {
 		m.device(name)
 	}
+	m.awaitRemembered()
 	return m
 }
 
@@ -119,10 +120,12 @@ func (m *Monitor) update(ctx context.Context, found []verbs.Found) {
 			known = old // sysfs has less of a device in another network namespace
 		}
 		m.applyRelease(ctx, d, known, &t)
+		d.setMemorable(m.isMemorable(f, found))
 		if d.appear(f, &t) {
 			m.supervise(ctx, d)
 		}
 	}
+	m.findRenamed(found)
 	m.last, m.discovered = slices.Clone(found), true
 	for _, d := range m.devices {
 		d.absence(m.last, &t)
@@ -237,7 +240,7 @@ func (m *Monitor) forget(t *moment) {
 func (d *Device) gone() (at int64, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.goneAt, !d.present && !d.netns.other && !d.expected && !d.watching
+	return d.goneAt, !d.present && !d.netns.other && !d.expected && !d.isAwaited() && !d.watching
 }
 
 // leaveBehind ends the supervision of a device that is about to be forgotten, and

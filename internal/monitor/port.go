@@ -3,6 +3,7 @@ package monitor
 import (
 	"strconv"
 
+	"rdma_events/internal/expect"
 	"rdma_events/internal/gidtable"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/portstate"
@@ -19,6 +20,9 @@ type port struct {
 	emitted    verbs.PortAttr // of the last emitted point
 	since      int64          // CLOCK_BOOTTIME ns of the last change
 	expected   bool
+	link       expect.Link
+	returned   bool // the device has been in another network namespace, and the port has not been active since
+	role       role
 	queryError lastError // why the last query failed
 	refused    bool      // the firmware refuses reads of the port, and a line says so
 	probeError lastError // why there is no probe
@@ -28,12 +32,15 @@ type port struct {
 	known    map[string]string // the attributes of the active port that were known last, by name
 	flapsDay dayCount
 	bestGbps float64 // the greatest rate of the active port
-	netdev   string  // the last network device that a query named: a port that is down may have no GID that does
-	legs     legs    // of the last emitted point
-	gids     gidtable.Differ
-	gidMoves uint64
+	// comparedGbps is what the other ports showed at the last Gather (verbs.ExpectedRates); 0: nothing.
+	comparedGbps float64
+	netdev       string // the last network device that a query named: a port that is down may have no GID that does
+	legs         legs   // of the last emitted point
+	gids         gidtable.Differ
+	gidMoves     uint64
 
-	facts facts
+	facts   facts
+	quality quality
 
 	viewStamp, changeStamp, gidStamp stamp
 }
@@ -62,6 +69,7 @@ func newPort(number int, expectedDown bool) *port {
 func (p *port) opened() {
 	p.machine.Opened()
 	p.gids.Opened()
+	p.quality.begun = false
 	p.answered = false
 }
 
@@ -161,12 +169,12 @@ func (p *port) legsNow(of func(netdev string) (legs, up int, ok bool)) (l legs) 
 func (p *port) view(device string, t *moment, wall int64, of *verbs.DeviceAttr) *measure.Port {
 	s := p.machine.View(t.mono)
 	v := &measure.Port{
-		Device: device, Port: p.port, Expected: p.expected, Known: p.answered,
+		Device: device, Port: p.port, Expected: p.expected, Role: p.role.name, Known: p.answered,
 		HasState: s.Known, State: s.State, Attr: p.attr, AlwaysActive: of.AlwaysActive, Cable: of.Cable(p.port), RateBestGbps: p.bestGbps,
 		Legs: p.legs.all, LegsUp: p.legs.up, HasLegs: p.legs.known,
 		Transitions: s.Transitions, Flaps: s.Flaps, DownNS: s.Down,
 		FlapsDay:          p.flapsDay.within(s.Flaps, t.boot),
-		MissedTransitions: s.Missed, PhantomEvents: s.Phantoms, GIDMoves: p.gidMoves,
+		MissedTransitions: s.Missed, PhantomEvents: s.Phantoms, GIDMoves: p.gidMoves, Quality: p.quality.Quality,
 		At: p.viewStamp.next(wall, t.epoch),
 	}
 	v.GIDs, v.HasGIDs = p.gids.Count()

@@ -104,8 +104,12 @@ func (c *cursor) isThinnedNow() bool {
 // next opens the segment that follows the last one. It returns false if there is none yet. f stays nil if the segment
 // has gone meanwhile, or cannot be opened, which is reported.
 func (c *cursor) next(all []found) bool {
-	for _, one := range all {
+	for i, one := range all {
 		if one.number <= c.number {
+			continue
+		}
+		if i < len(all)-1 && c.reader.filter.leavesOut(one.info.ModTime()) {
+			c.number = one.number
 			continue
 		}
 		name := segmentName(one.number)
@@ -137,6 +141,9 @@ func (c *cursor) read(final bool, yield func(Record, error) bool) bool {
 	}
 	var f finder
 	for len(b) > 0 {
+		if ended := c.reader.filter.Ended; ended != nil && ended() {
+			return false
+		}
 		content, at := f.find(b)
 		if content == nil && !final {
 			return true

@@ -222,7 +222,7 @@ func TestSegmentWithADamagedHeaderIsLeftAlone(t *testing.T) {
 }
 
 func TestLastRecordIsTheLastThatCanBeDecoded(t *testing.T) {
-	e := newEncoder("boot")
+	e := newEncoder("boot", "node7")
 	for i := range uint64(3) {
 		require.NoError(t, e.encode(i+1, &stamped{Entry: Entry{Kind: "number", Data: number{int(i)}}}))
 	}
@@ -280,7 +280,7 @@ func TestSegmentThatIsTooLongIsReadToTheLimit(t *testing.T) {
 }
 
 func TestSearchForFramesSumsNoMoreThanTwiceWhatItPasses(t *testing.T) {
-	e := newEncoder("boot")
+	e := newEncoder("boot", "node7")
 	require.NoError(t, e.encode(1, &stamped{Entry: Entry{Kind: "event"}}))
 	frame := e.buf.Bytes()
 	// Each place claims the greatest frame, which ends where a record may end.
@@ -317,7 +317,7 @@ func TestSearchForFramesSumsNoMoreThanTwiceWhatItPasses(t *testing.T) {
 }
 
 func FuzzFrame(f *testing.F) {
-	e := newEncoder("boot")
+	e := newEncoder("boot", "node7")
 	require.NoError(f, e.encode(1, &stamped{Entry: Entry{Kind: "event", Device: "mlx5_0", Data: number{7}}}))
 	f.Add(e.buf.Bytes())
 	f.Add([]byte("\x0c\x00\x00\x00\x00\x00\x00\x00" + opening + "1}\n"))
@@ -338,7 +338,7 @@ func FuzzFrame(f *testing.F) {
 }
 
 func FuzzSegment(f *testing.F) {
-	e := newEncoder("boot")
+	e := newEncoder("boot", "node7")
 	e.buf.Write(newHeader(version, 1))
 	for i := range uint64(3) {
 		require.NoError(f, e.encode(i+1, &stamped{Entry: Entry{Kind: "number", Data: number{int(i)}}}))

@@ -13,8 +13,8 @@
 //	header:   | magic "RECORDER" | version | first sequence | CRC-32C |    24 bytes
 //	          | 8                | u32     | u64            | u32     |
 //
-//	frame:    | length | CRC-32C | {"sequence":17,"time":"...","boot_ns":...,"boot_id":"...","kind":"...",...}\n |
-//	          | u32    | u32     | length bytes                                                                  |
+//	frame:    | length | CRC-32C | {"sequence":17,"time":"...","boot_ns":...,"boot_id":"...","host":"...","kind":"...",...}\n |
+//	          | u32    | u32     | length bytes                                                                               |
 //
 // Numbers are little-endian. The checksum of a header covers the bytes before it, the one of a frame its length and its
 // content. A header keeps its form in every version, so that an older program recognizes a newer segment.

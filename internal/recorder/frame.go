@@ -73,13 +73,13 @@ func isThinned(b []byte) bool { return bytes.HasPrefix(b, []byte(thinned)) }
 
 // encoder appends frames to a buffer.
 type encoder struct {
-	buf    bytes.Buffer
-	json   *json.Encoder
-	bootID string
+	buf          bytes.Buffer
+	json         *json.Encoder
+	bootID, host string
 }
 
-func newEncoder(bootID string) *encoder {
-	e := &encoder{bootID: bootID}
+func newEncoder(bootID, host string) *encoder {
+	e := &encoder{bootID: bootID, host: host}
 	e.json = json.NewEncoder(&e.buf)
 	e.json.SetEscapeHTML(false)
 	return e
@@ -94,7 +94,7 @@ func (e *encoder) encode(sequence uint64, s *stamped) error {
 		Data any `json:"data,omitempty"` // in place of Record.Data
 	}{
 		Record: Record{
-			Sequence: sequence, Time: time.Unix(0, s.wall).UTC(), BootNS: s.boot, BootID: e.bootID,
+			Sequence: sequence, Time: time.Unix(0, s.wall).UTC(), BootNS: s.boot, BootID: e.bootID, Host: e.host,
 			Kind: s.Kind, Device: s.Device, Port: s.Port,
 		},
 		Data: s.Data,

@@ -34,7 +34,7 @@ func clocks() (wall, boot int64) {
 
 func config(dir string) Config {
 	return Config{
-		Directory: dir, SizeMiB: MinSizeMiB, BootID: "5e0b8c1e-0c57-4a2d-8a3c-000000000001",
+		Directory: dir, SizeMiB: MinSizeMiB, BootID: "5e0b8c1e-0c57-4a2d-8a3c-000000000001", Host: "node7",
 		Clock: clocks, Log: slog.New(slog.DiscardHandler),
 	}
 }

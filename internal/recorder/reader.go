@@ -20,6 +20,17 @@ type Filter struct {
 	Device string
 	// Kinds leaves out all other kinds, also the recorder's own. nil leaves out none.
 	Kinds []string
+	// Ended is asked before each record whether to end, also before those that are left out. nil: read all.
+	Ended func() bool
+}
+
+// sinceMargin is how much older than Since a file is that is not read at all. A record is written within a second of its time, and
+// the clock of a file server may differ.
+const sinceMargin = time.Hour
+
+// leavesOut reports whether all records of a file that was last written at a time are before Since.
+func (f *Filter) leavesOut(written time.Time) bool {
+	return !f.Since.IsZero() && written.Before(f.Since.Add(-sinceMargin))
 }
 
 func (f *Filter) match(r *Record) bool {

@@ -253,3 +253,23 @@ func ExampleSkip() {
 	// 0000000007.seg: 312 bytes skipped in 2 places: they are damaged
 	// 0000000009.seg: segments before it were removed before they were read
 }
+
+func TestFilesOfLongBeforeAreNotRead(t *testing.T) {
+	dir := newDir(t)
+	record(t, config(dir), 0, 40000) // more than a segment
+	old, err := filepath.Glob(filepath.Join(dir, "*.seg"))
+	require.NoError(t, err)
+	require.Greater(t, len(old), 1)
+	first := time.Date(1999, 12, 31, 0, 0, 0, 0, time.UTC)
+	require.NoError(t, os.Chtimes(old[0], first, first))
+	require.NoError(t, os.WriteFile(old[0]+".copy", nil, 0o600)) // no segment
+	all, skipped := read(t, dir, Filter{})
+	require.Empty(t, skipped)
+	later, skipped := read(t, dir, Filter{Since: first.Add(2 * time.Hour)})
+	require.Empty(t, skipped, "what was not read is not missing")
+	require.NotEmpty(t, later)
+	require.Less(t, len(later), len(all))
+	n := 0
+	ended, _ := read(t, dir, Filter{Ended: func() bool { n++; return n > 10 }})
+	require.Len(t, ended, 10)
+}

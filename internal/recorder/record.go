@@ -29,7 +29,9 @@ type Record struct {
 	// directory begins before its predecessor's end.
 	BootNS int64 `json:"boot_ns"`
 	// BootID is the kernel's name of the boot (random(4)).
-	BootID string          `json:"boot_id"`
+	BootID string `json:"boot_id"`
+	// Host is the name of the host; "" in records of versions that did not write it.
+	Host   string          `json:"host,omitempty"`
 	Kind   string          `json:"kind"`
 	Device string          `json:"device,omitempty"`
 	Port   int             `json:"port,omitempty"`

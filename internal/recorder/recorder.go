@@ -27,7 +27,7 @@ const (
 	closeTime = 200 * time.Millisecond
 )
 
-// Config is what a Recorder needs. All fields but SizeMiB are required.
+// Config is what a Recorder needs. All fields but SizeMiB, Yielding and Host are required.
 type Config struct {
 	// Directory is made with mode 0700 if it is missing; the directory above it has to exist.
 	Directory string
@@ -38,6 +38,8 @@ type Config struct {
 	Yielding []string
 	// BootID is the kernel's name of this boot.
 	BootID string
+	// Host names the host in each record, so that copies of several hosts' directories can be told apart. It may be empty.
+	Host string
 	// Clock returns CLOCK_REALTIME and CLOCK_BOOTTIME of one moment, in ns. It is called concurrently.
 	Clock func() (wall, boot int64)
 	// Log gets a line when the directory cannot be opened, when the disk fails and when it works again, and one for each

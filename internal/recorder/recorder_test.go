@@ -34,7 +34,7 @@ func TestRecordsAreReadAsTheyWereAdded(t *testing.T) {
 	requireNoHoles(t, records)
 	event, devices := records[1], records[2]
 	require.Equal(t, Record{
-		Sequence: 2, Time: time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), BootNS: int64(25 * time.Hour), BootID: config("").BootID,
+		Sequence: 2, Time: time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), BootNS: int64(25 * time.Hour), BootID: config("").BootID, Host: "node7",
 		Kind: "event", Device: "mlx5_0", Port: 2, Data: json.RawMessage(`{"event":"port_err <&>"}`),
 	}, event)
 	require.Equal(t, time.Minute, devices.Time.Sub(event.Time))

@@ -45,7 +45,7 @@ type writer struct {
 }
 
 func newWriter(c Config, q *queue, counts *counters, s *store) *writer {
-	w := &writer{path: c.Directory, queue: q, counts: counts, store: s, log: c.Log, enc: newEncoder(c.BootID)}
+	w := &writer{path: c.Directory, queue: q, counts: counts, store: s, log: c.Log, enc: newEncoder(c.BootID, c.Host)}
 	w.opened.wall, w.opened.boot = c.Clock()
 	return w
 }

@@ -107,6 +107,27 @@ func (o *Output) Keep() (size int64, err error) {
 	return info.Size(), nil
 }
 
+// KeepNew is Keep, and never replaces a file: the error wraps fs.ErrExist where there is one. Discard removes the other name.
+func (o *Output) KeepNew() (size int64, err error) {
+	info, err := o.f.Stat()
+	if err == nil {
+		err = o.f.Sync()
+	}
+	if err == nil {
+		err = os.Link(o.f.Name(), o.path) // a rename would replace a file
+	}
+	if err != nil {
+		return 0, fmt.Errorf("write %s: %w", o.path, err)
+	}
+	return info.Size(), nil
+}
+
+// Rename has KeepNew use another name in the same directory.
+func (o *Output) Rename(path string) { o.path = path }
+
+// Abandon removes what is being written while another goroutine may still write it.
+func (o *Output) Abandon() { _ = os.Remove(o.f.Name()) } // it may be in its place already
+
 // Discard removes what Keep has not put in its place. It may be called after Keep.
 func (o *Output) Discard() {
 	if !o.kept {

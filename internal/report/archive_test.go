@@ -113,3 +113,26 @@ func TestADeviceOrLinkIsNotReplaced(t *testing.T) {
 		require.EqualError(t, err, "write "+path+": it is no regular file; name another one")
 	}
 }
+
+func TestNewOutputReplacesNoFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "out.tar.gz")
+	require.NoError(t, os.WriteFile(path, []byte("of another job"), 0o600))
+	o, err := Create(path)
+	require.NoError(t, err)
+	_, err = o.Write([]byte("own"))
+	require.NoError(t, err)
+	_, err = o.KeepNew()
+	require.ErrorIs(t, err, fs.ErrExist)
+	o.Rename(filepath.Join(dir, "out-2.tar.gz"))
+	size, err := o.KeepNew()
+	require.NoError(t, err)
+	require.EqualValues(t, 3, size)
+	o.Discard()
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, entries, 2)
+	old, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, "of another job", string(old))
+}

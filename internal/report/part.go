@@ -78,6 +78,13 @@ func (i *InsteadError) Unwrap() error { return i.Err }
 // errLeftBehind is the reason of a part whose Make has not returned.
 var errLeftBehind = errors.New("it did not end in time, and is left behind")
 
+// ErrLate is the cause of a context that ends because the whole report may not take longer. A Make that goes on after it is left
+// behind at once.
+var ErrLate = errors.New("there was no time left for it")
+
+// atOnce is how long a Make may go on after ErrLate.
+const atOnce = 200 * time.Millisecond
+
 // grace is how long a Make may go on after its context has ended.
 const grace = 2 * time.Second
 
@@ -104,8 +111,8 @@ func Collect(ctx context.Context, parts []Part, now func() time.Time) []Made {
 			if parts[i].Stage != stage {
 				continue
 			}
+			slots <- struct{}{} // in the order of the parts, so that the first ones begin where time is short
 			all.Go(func() {
-				slots <- struct{}{}
 				defer func() { <-slots }()
 				results[i] = parts[i].make(ctx, now)
 			})
@@ -153,7 +160,7 @@ func cut(lines []string) []string {
 // files calls Make, and leaves it behind if it does not end.
 func (p *Part) files(ctx context.Context) (map[string]File, error) {
 	if ctx.Err() != nil {
-		return nil, ctx.Err()
+		return nil, context.Cause(ctx)
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.Limit)
 	defer cancel()
@@ -177,12 +184,19 @@ func (p *Part) files(ctx context.Context) (map[string]File, error) {
 		return r.files, r.err
 	case <-ctx.Done():
 	}
-	late := time.NewTimer(grace)
+	patience := grace
+	if errors.Is(context.Cause(ctx), ErrLate) {
+		patience = atOnce
+	}
+	late := time.NewTimer(patience)
 	defer late.Stop()
 	select {
 	case r := <-done:
 		return r.files, r.err
 	case <-late.C:
+		if patience == atOnce {
+			return nil, ErrLate
+		}
 		return nil, fmt.Errorf("%w: its limit is %s", errLeftBehind, p.Limit)
 	}
 }

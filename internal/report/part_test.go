@@ -142,3 +142,29 @@ func TestOfManyLinesTheFirstAreShown(t *testing.T) {
 		require.Equal(t, "and 950 more", lines[50])
 	}
 }
+
+func TestPartsThatAreLateAreLeftBehindAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		defer close(release)
+		part := func(name string, hangs bool) Part {
+			return Part{Files: []Description{{Name: name}}, Limit: time.Minute, Make: func(ctx context.Context) (map[string]File, error) {
+				if hangs {
+					<-release
+				}
+				return map[string]File{name: {Data: Text(name)}}, nil
+			}}
+		}
+		parts := []Part{part("timeline", false), part("hangs", true), part("doctor", false)}
+		parts[2].Stage = stageDoctor
+		ctx, cancel := context.WithTimeoutCause(t.Context(), 4*time.Second, ErrLate)
+		defer cancel()
+		began := time.Now()
+		made := Collect(ctx, parts, time.Now)
+		require.Equal(t, 4*time.Second+atOnce, time.Since(began))
+		require.NoError(t, made[0].Missing)
+		require.ErrorIs(t, made[1].Missing, ErrLate)
+		require.ErrorIs(t, made[2].Missing, ErrLate)
+		require.Zero(t, InTime(parts)[2].Stage)
+	})
+}

@@ -77,9 +77,24 @@ func Device(device string, take Run, now func() time.Time) Part {
 	})
 }
 
+// InTime returns the parts in the order and at the times for a report that must end soon: all at once, the timeline first.
+func InTime(parts []Part) []Part {
+	for i := range parts {
+		parts[i].Stage = stageDevices
+	}
+	return parts
+}
+
+// LeaveOutDoctor returns the part of the doctor for a report that must end soon.
+func LeaveOutDoctor() Part {
+	return Empty(Description{DoctorText, doctorAbout}, LeftOutError("it tries the devices, which takes longer than -timeout: rdma-events doctor"))
+}
+
+const doctorAbout = "what rdma-events doctor says"
+
 // Doctor returns the part with what the doctor says. It comes last, since it tries the devices.
 func Doctor(run Run, notes ...string) Part {
-	d := Description{DoctorText, "what rdma-events doctor says"}
+	d := Description{DoctorText, doctorAbout}
 	return single(d, stageDoctor, DoctorLimit, func(ctx context.Context) (File, error) {
 		text, failed := run(ctx)
 		f := File{Data: Text(text), Notes: notes}

@@ -22,6 +22,7 @@ const (
 type TimelineOptions struct {
 	Directory string    // of the recorder
 	Since     time.Time // the zero Time: all that is left
+	Until     time.Time // the zero Time: to the end
 	Device    string    // "": all; what concerns the host is always taken
 	// Spools make the files' Data; the caller closes them after all.
 	Text, JSONL *Spool
@@ -62,7 +63,7 @@ func (o TimelineOptions) make(ctx context.Context) (map[string]File, error) {
 	r := &reading{
 		TimelineOptions: o, text: timeline.Printer{Out: o.Text}, objects: timeline.Printer{Out: o.JSONL, JSON: true},
 	}
-	filter := recorder.Filter{Device: o.Device, Since: o.Since}
+	filter := recorder.Filter{Device: o.Device, Since: o.Since, Ended: func() bool { return ctx.Err() != nil }}
 	reader, err := recorder.NewReader(o.Directory, filter, r.skipped)
 	if err != nil {
 		return nil, advised(err, o.Directory)
@@ -72,14 +73,16 @@ func (o TimelineOptions) make(ctx context.Context) (map[string]File, error) {
 			r.lacks = append(r.lacks, err.Error())
 			break
 		}
-		if ctx.Err() != nil {
-			r.lacks = append(r.lacks, fmt.Sprintf("records after %s: not all were read within %s; a shorter -since makes it faster",
-				r.newest.UTC().Format(time.RFC3339), timelineLimit))
-			break
-		}
 		if err := r.add(&one); err != nil {
 			return nil, err
 		}
+	}
+	if ctx.Err() != nil {
+		after := ""
+		if !r.newest.IsZero() {
+			after = " after " + inUTC(r.newest)
+		}
+		r.lacks = append(r.lacks, "records"+after+": not all were read in time; a later -since makes it faster")
 	}
 	if err := errors.Join(r.text.Flush(), r.objects.Flush()); err != nil {
 		return nil, err
@@ -112,6 +115,9 @@ func (r *reading) add(one *recorder.Record) error {
 	k, err := timeline.NewKept(one)
 	if err != nil {
 		r.lacks = append(r.lacks, err.Error())
+		return nil
+	}
+	if !r.Until.IsZero() && k.Time.After(r.Until) {
 		return nil
 	}
 	if r.oldest[1].IsZero() {

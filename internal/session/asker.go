@@ -53,6 +53,8 @@ type askedPort struct {
 	layer  atomic.Int32 // a verbs.LinkLayer, from the last query that succeeded
 	kick   kick         // why a snapshot is to be taken
 	pace   pace
+	// quality is when the quality of the link was read last; zero: never.
+	quality time.Time
 }
 
 // paused is how late a timer has to go off until the host counts as paused: what lasted for

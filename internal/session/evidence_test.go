@@ -275,3 +275,66 @@ func TestATriggerThatComesBetweenIsNotTakenAsABase(t *testing.T) {
 	require.Equal(t, verbs.Trigger("port_err"), why)
 	require.EqualValues(t, 2, at)
 }
+
+const blocks = `
+[[counter]]
+at = "10m"
+source = "fec"
+name = "fec_uncorrectable_blocks"
+[[counter]]
+at = "10m"
+source = "hwmon"
+name = "temp1_input"
+`
+
+// qualities returns the snapshots that have the counts of the forward error correction.
+func qualities(items []verbs.Item) (with []verbs.Snapshot) {
+	for _, s := range pick(items, func(i verbs.Item) *verbs.Snapshot { return i.Snapshot }) {
+		if s.Done && len(s.Counters[verbs.CountersFEC]) > 0 {
+			with = append(with, s)
+		}
+	}
+	return with
+}
+
+func TestQualityOfALinkIsReadHourly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := watching(t, "roce2", blocks)
+		r.start(nil)
+		items := r.after(3*time.Hour + time.Minute)
+		got := qualities(items)
+		require.Len(t, got, 4, "at first and every hour")
+		for _, s := range got {
+			require.Equal(t, verbs.TriggerBase, s.Trigger)
+			require.NotEmpty(t, s.Counters[verbs.CountersHWMon])
+		}
+	})
+}
+
+func TestQualityOfALinkIsReadAfterADropAtMostOnceAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := watching(t, "roce2", blocks+`
+[[link]]
+at = "20m"
+every = "2s"
+times = 45
+down_for = "20ms"
+device = "sim0"
+`)
+		r.start(nil)
+		r.after(19 * time.Minute)
+		got := qualities(r.after(10 * time.Minute))
+		require.Len(t, got, 2, "drops for more than a minute, and less than two")
+		require.Equal(t, verbs.Trigger(verbs.EventPortErr.String()), got[0].Trigger)
+		require.Len(t, qualities(r.after(time.Hour)), 1, "the interval counts from the last one")
+	})
+}
+
+func TestQualityOfALinkIsNotReadWithoutEthtool(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := watching(t, "roce2", blocks)
+		r.o.Ethtool = verbs.EthtoolOff
+		r.start(nil)
+		require.Empty(t, qualities(r.after(2*time.Hour)))
+	})
+}

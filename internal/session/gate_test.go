@@ -252,7 +252,8 @@ func TestNothingIsAskedUnderTheRTNLLockOnceAnotherCommandHangs(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, last.Done)
 	require.Equal(t, []string{
-		"ext_state: the device is not answering another command", "ethtool: the device is not answering another command",
+		"ext_state: the device is not answering another command", "fec: the device is not answering another command",
+		"ethtool: the device is not answering another command",
 	}, last.LeftOut)
 }
 

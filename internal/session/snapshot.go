@@ -14,6 +14,10 @@ const (
 	snapshotTime = 5 * time.Second
 	// afterFatal is how long after device_fatal nothing is asked under the kernel's RTNL lock.
 	afterFatal = 10 * time.Second
+	// qualityInterval is how often the quality of a link that is up is read, which grows bad in hours and days. After a drop it is
+	// read as well, but not sooner than qualityGap after the last time.
+	qualityInterval = time.Hour
+	qualityGap      = time.Minute
 )
 
 // taking is a snapshot that is being taken.
@@ -26,6 +30,8 @@ type taking struct {
 	unanswered string
 	// closed is set once the device is closed.
 	closed bool
+	// quality is set if the quality of the link is to be read.
+	quality bool
 }
 
 // takeSnapshot reads the parts of one snapshot, in the order of what they may hang in: nothing,
@@ -44,8 +50,12 @@ func (a *Asker) takeSnapshot(ended <-chan struct{}, p *askedPort, base bool) err
 	if why != verbs.TriggerBase {
 		t.send()
 	}
+	if t.quality = t.concernsQuality(p); t.quality {
+		p.quality = a.Clock.Now()
+	}
 	t.checkFirmware()
 	t.readCounters()
+	t.readSensors()
 	if why != verbs.TriggerBase && t.asksEthtool() {
 		t.send()
 	}
@@ -225,7 +235,15 @@ func (t *taking) asksStatistics() bool {
 	return t.a.Options.Ethtool >= verbs.EthtoolAll && t.NetDev != nil
 }
 
-func (t *taking) asksEthtool() bool { return t.asksLink() || t.asksStatistics() }
+// asksErrorCorrection reports whether the counts of the forward error correction are read. With InfiniBand the network device
+// knows nothing of them.
+func (t *taking) asksErrorCorrection() bool {
+	return t.quality && t.a.Options.Ethtool >= verbs.EthtoolLink && t.NetDev != nil && !t.NetDev.Virtual
+}
+
+func (t *taking) asksEthtool() bool {
+	return t.asksLink() || t.asksErrorCorrection() || t.asksStatistics()
+}
 
 // askEthtool asks what the kernel answers under its RTNL lock. The lock is one for the whole
 // host, and a device whose firmware hangs would hold it for as long as its driver waits: 60 s
@@ -237,6 +255,7 @@ func (t *taking) askEthtool() {
 		ask   func()
 	}{
 		{"ext_state", t.asksLink(), t.askLink},
+		{string(verbs.CountersFEC), t.asksErrorCorrection(), t.readErrorCorrection},
 		{"ethtool", t.asksStatistics(), t.readStatistics},
 	} {
 		if !one.wants {
@@ -272,6 +291,37 @@ func (t *taking) askLink() {
 	if !t.failed("ext_state", err) {
 		t.Link = &l
 	}
+}
+
+// concernsQuality reports whether a snapshot of a port is to have the quality of its link.
+func (t *taking) concernsQuality(p *askedPort) bool {
+	since := t.a.Clock.Now().Sub(p.quality)
+	switch t.Trigger {
+	case verbs.TriggerBase:
+		return p.quality.IsZero() || since >= qualityInterval
+	case verbs.Trigger(verbs.EventPortErr.String()), verbs.TriggerState:
+		return p.quality.IsZero() || since >= qualityGap
+	}
+	return false
+}
+
+// readSensors reads the temperature, which the driver asks the firmware for.
+func (t *taking) readSensors() {
+	switch {
+	case !t.quality:
+	case t.unanswered != "":
+		t.leaveOut(string(verbs.CountersHWMon), t.unanswered)
+	case !t.over(string(verbs.CountersHWMon)):
+		var values map[string]uint64
+		var err error
+		t.a.timed(func() { values, err = t.a.Device.ReadCounters(t.Port, verbs.CountersHWMon) })
+		t.keep(verbs.CountersHWMon, values, err)
+	}
+}
+
+func (t *taking) readErrorCorrection() {
+	values, err := t.a.Device.ReadCounters(t.Port, verbs.CountersFEC)
+	t.keep(verbs.CountersFEC, values, err)
 }
 
 func (t *taking) readStatistics() {

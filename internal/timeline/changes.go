@@ -12,6 +12,7 @@ import (
 type Changes struct {
 	devices map[string]shown
 	states  map[portKey]string
+	unused  map[portKey]bool          // ports of expected_down
 	stuck   map[measure.Key]time.Time // commands, and when the first one of those that are stuck began
 	unread  map[measure.Key]unread    // applications that do not read their errors
 	hangs   map[measure.Key]hanging
@@ -34,7 +35,7 @@ type shown struct {
 // NewChanges returns Changes to which everything is new.
 func NewChanges() *Changes {
 	return &Changes{
-		devices: make(map[string]shown), states: make(map[portKey]string), stuck: make(map[measure.Key]time.Time),
+		devices: make(map[string]shown), states: make(map[portKey]string), unused: make(map[portKey]bool), stuck: make(map[measure.Key]time.Time),
 		unread: make(map[measure.Key]unread), hangs: make(map[measure.Key]hanging),
 		pairs: make(map[pairKey]said), fabrics: make(map[portKey]said),
 	}
@@ -84,19 +85,21 @@ func (c *Changes) ofApp(p measure.Point) (Record, bool) {
 }
 
 func (c *Changes) event(p *measure.Event) (Record, bool) {
-	state := c.states[portKey{p.Device, p.Port}]
+	key := portKey{p.Device, p.Port}
+	state := c.states[key]
 	return Record{
 		Time: p.At, Kind: KindEvent, Device: p.Device, Port: p.Port,
-		Event: p.Type.String(), Count: p.Count, StateFrom: state, StateTo: state,
+		Event: p.Type.String(), Count: p.Count, StateFrom: state, StateTo: state, Expected: c.expected(key),
 	}, true
 }
 
 func (c *Changes) change(p *measure.Change, last *Record) (Record, bool) {
-	c.states[portKey{p.Device, p.Port}] = p.To.String()
+	key := portKey{p.Device, p.Port}
+	c.states[key] = p.To.String()
 	if last != nil && last.merge(p) {
 		return Record{}, false
 	}
-	r := Record{Time: p.At, Kind: KindState, Device: p.Device, Port: p.Port}
+	r := Record{Time: p.At, Kind: KindState, Device: p.Device, Port: p.Port, Expected: c.expected(key)}
 	r.change(p)
 	return r, true
 }
@@ -131,15 +134,28 @@ func (c *Changes) command(p *measure.Command) (Record, bool) {
 	return Record{Time: p.At, Kind: KindCommand, Device: p.Device, Port: p.Port, Command: command}, true
 }
 
+// expected returns the field Expected of a port's records.
+func (c *Changes) expected(key portKey) string {
+	if c.unused[key] {
+		return "down"
+	}
+	return ""
+}
+
 // port is news when it became known. After that only its changes are.
 func (c *Changes) port(v *measure.Port) (Record, bool) {
 	key := portKey{v.Device, v.Port}
+	if v.Expected {
+		c.unused[key] = true
+	} else {
+		delete(c.unused, key)
+	}
 	if _, seen := c.states[key]; seen || !v.HasState || !v.Known {
 		return Record{}, false
 	}
 	c.states[key] = v.State.String()
 	return Record{
-		Time: v.At, Kind: KindPort, Device: v.Device, Port: v.Port, StateTo: v.State.String(),
+		Time: v.At, Kind: KindPort, Device: v.Device, Port: v.Port, StateTo: v.State.String(), Expected: c.expected(key),
 		Link: &Link{v.Attr.RateGbps, v.Attr.Width, v.Attr.LinkLayer.String(), v.Attr.NetDev},
 	}, true
 }

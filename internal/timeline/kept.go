@@ -17,6 +17,7 @@ type Kept struct {
 	Sequence uint64 `json:"sequence"` // orders all records
 	BootNS   int64  `json:"boot_ns"`  // CLOCK_BOOTTIME, within BootID
 	BootID   string `json:"boot_id"`
+	Host     string `json:"host,omitempty"`
 	Record
 	// Of the recorder itself: the run before, records that were lost, a step of the clock.
 	Start *recorder.Start `json:"start,omitempty"`
@@ -26,7 +27,7 @@ type Kept struct {
 
 // NewKept returns what a recorder has kept.
 func NewKept(r *recorder.Record) (Kept, error) {
-	k := Kept{Sequence: r.Sequence, BootNS: r.BootNS, BootID: r.BootID}
+	k := Kept{Sequence: r.Sequence, BootNS: r.BootNS, BootID: r.BootID, Host: r.Host}
 	k.Time = r.Time
 	into := any(&k.Record)
 	switch r.Kind {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -16,7 +17,12 @@ type Printer struct {
 	Out   io.Writer
 	JSON  bool  // one object a line
 	Style Style // of the lines for people
+	// Ordered is set for records that Merge or Read has put into their order: each is written at once.
+	Ordered bool
+	// Hosts is the width of the column with the names of hosts; 0: lines have none.
+	Hosts int
 
+	put   func(*Kept) error // in place of writing; nil: write
 	held  *Kept
 	lines []Kept // that wait for earlier ones, by time
 	day   string
@@ -30,6 +36,9 @@ const (
 
 // Add writes a record, after those that wait, or has it wait.
 func (p *Printer) Add(k Kept) error {
+	if p.Ordered {
+		return p.written(&k)
+	}
 	if p.held != nil && p.held.join(&k) {
 		return p.release()
 	}
@@ -104,6 +113,9 @@ func (p *Printer) writeLines(wait int) error {
 }
 
 func (p *Printer) written(k *Kept) error {
+	if p.put != nil {
+		return p.put(k)
+	}
 	if err := p.write(k); err != nil {
 		return fmt.Errorf("write record: %w", err)
 	}
@@ -122,6 +134,10 @@ func (p *Printer) write(k *Kept) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintln(p.Out, p.Style.Kept(k))
+	line := p.Style.Kept(k)
+	if at, rest, ok := strings.Cut(line, "  "); ok && p.Hosts > 0 {
+		line = fmt.Sprintf("%s  %-*s  %s", at, p.Hosts, k.Host, rest)
+	}
+	_, err := fmt.Fprintln(p.Out, line)
 	return err
 }

@@ -52,6 +52,7 @@ type Record struct {
 	StateTo   string `json:"state_to,omitempty"`
 	LastedNS  int64  `json:"lasted_ns,omitempty"` // in StateFrom
 	Witness   string `json:"witness,omitempty"`
+	Expected  string `json:"expected,omitempty"` // "down": the port is in expected_down
 
 	GID      *GID      `json:"gid,omitempty"`
 	Attr     *Attr     `json:"attr,omitempty"`

@@ -25,7 +25,7 @@ import (
 func record(t *testing.T, dir string, do func(*Recording)) []Kept {
 	t.Helper()
 	rec, err := recorder.Open(recorder.Config{
-		Directory: dir, SizeMiB: recorder.MinSizeMiB, Yielding: Yielding(), BootID: "boot",
+		Directory: dir, SizeMiB: recorder.MinSizeMiB, Yielding: Yielding(), BootID: "boot", Host: "node7",
 		Clock: clock.WallAndBoot, Log: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(t, err)
@@ -111,7 +111,7 @@ func TestARecordIsTheObjectOfWatchWithItsPlace(t *testing.T) {
 	require.NoError(t, json.Unmarshal(text, &got))
 	delete(got, "boot_ns")
 	require.Equal(t, map[string]any{
-		"sequence": 2., "boot_id": "boot", "schema": 1., "time": "2023-11-14T22:13:20.005Z", "kind": "attr", "device": "mlx5_0", "port": 1.,
+		"sequence": 2., "boot_id": "boot", "host": "node7", "schema": 1., "time": "2023-11-14T22:13:20.005Z", "kind": "attr", "device": "mlx5_0", "port": 1.,
 		"attr": map[string]any{"name": "mtu", "from": "4096", "to": "1024"},
 	}, got)
 }
@@ -216,4 +216,20 @@ func TestAKindOfALaterVersionIsShownByItsName(t *testing.T) {
 	k, err := NewKept(&recorder.Record{Kind: "weather", Device: "mlx5_0", Port: 1, Data: []byte(`{"cause":"no_carrier"}`)})
 	require.NoError(t, err)
 	require.True(t, bytes.HasSuffix([]byte(Style{}.Kept(&k)), []byte("mlx5_0:1    (weather)")), Style{}.Kept(&k))
+}
+
+func TestRecordsOfUnusedPortsSayThatTheyAreExpectedDown(t *testing.T) {
+	c := NewChanges()
+	port := &measure.Port{Device: "mlx5_0", Port: 2, Known: true, HasState: true, State: verbs.PortDown, Expected: true, At: at(1)}
+	change := &measure.Change{Device: "mlx5_0", Port: 2, From: verbs.PortDown, To: verbs.PortActive, Witness: verbs.WitnessQuery, At: at(2)}
+	for _, p := range []measure.Point{port, change} {
+		r, ok := c.Of(p, nil)
+		require.True(t, ok)
+		require.Equal(t, "down", r.Expected)
+	}
+	port.Expected = false
+	_, ok := c.Of(port, nil)
+	require.False(t, ok)
+	r, _ := c.Of(change, nil)
+	require.Empty(t, r.Expected)
 }

@@ -48,7 +48,7 @@ type Device interface {
 	// ReadCounters reads the counters of a port (1-based) from one source. It
 	// returns ErrUnsupported if there are none. It blocks as long as the
 	// firmware does not answer; Close does not wait for it. Those of
-	// CountersNetDev are read under the kernel's RTNL lock, see Link.
+	// CountersNetDev and CountersFEC are read under the kernel's RTNL lock, see Link.
 	ReadCounters(port int, from CounterSource) (map[string]uint64, error)
 
 	// Link asks the driver of a port's network device (1-based port) why there

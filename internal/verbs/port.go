@@ -54,6 +54,9 @@ const maxState PortState = 31
 // the numbers are those of the kernel's enum ib_port_phys_state).
 type PhysState uint8
 
+// PhysLinkUp is the physical state of a port that has a link (IB_PORT_PHYS_STATE_LINK_UP).
+const PhysLinkUp PhysState = 5
+
 // String returns the physical state in lower snake case, as in "link_up".
 func (s PhysState) String() string {
 	names := [...]string{

@@ -28,6 +28,15 @@ const (
 	CountersPort     CounterSource = "counters"    // ports/N/counters in sysfs: the attributes of the InfiniBand standard
 	CountersPCI      CounterSource = "aer"         // errors of the PCI function (sysfs, aer_dev_*)
 	CountersNetDev   CounterSource = "ethtool"     // the statistics of the port's network device
+	CountersFEC      CounterSource = "fec"         // the forward error correction of the port's network device
+	CountersHWMon    CounterSource = "hwmon"       // the sensors of the PCI function; no counters
+)
+
+// The names of what CountersFEC and CountersHWMon have.
+const (
+	FECCorrected     = "fec_corrected_blocks"
+	FECUncorrectable = "fec_uncorrectable_blocks"
+	Temperature      = "temp1_input" // thousandths of a degree Celsius
 )
 
 // Counters is one reading of counters, by source and name. A counter that could not be read is

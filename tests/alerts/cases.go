@@ -26,7 +26,7 @@ func one(measurement, tags string, fields map[string]string) []Series {
 func grows(alert, measurement, tags, field string, n string, counts string, tooFew string, minutes int) []Case {
 	of := func(values string) []Series { return one(measurement, tags, map[string]string{field: values}) }
 	return []Case{
-		{alert, field + ", enough at once", of("0x40 " + n + "x90"), []int{42}, []int{40, 43 + minutes}},
+		{alert, field + ", enough at once", of("0x40 " + n + "x180"), []int{42}, []int{40, 43 + minutes}},
 		{alert, field + ", enough over some minutes", of("0x39 " + counts + " " + n + "x60"), []int{44}, []int{39}},
 		{alert, field + ", one too few", of("0x40 " + tooFew + "x90"), nil, []int{41, 42, 45, 60}},
 		{alert, field + ", a restart of the plugin", of(n + "x40 0x40"), nil, []int{41, 42, 50}},
@@ -57,7 +57,10 @@ func portCases() []Case {
 		{"port-down", "told to forget it", port("1x20 0x60", "1x40 0x40"), []int{23, 40}, []int{45, 60}},
 		{"port-down", "down for less than a minute", port("1x20 0 1x20", "1x41"), nil, []int{21, 22, 23}},
 		{"port-down", "the device is gone", port("1x20 _x60", "1x20 _x60"), nil, []int{25, 40}},
-		{"port-down", "an older plugin, which says nothing of what is expected", one("rdma_port", ofPort, map[string]string{"up": "1x20 0x30"}), nil, []int{23, 40}},
+		{
+			"port-down", "an older plugin, which says nothing of what is expected",
+			one("rdma_port", ofPort, map[string]string{"up": "1x20 0x30"}), nil, []int{23, 40},
+		},
 
 		{"port-flapping", "once an hour", one("rdma_port", ofPort, map[string]string{"flaps_day": "0x20 1x59 2x59 3x59 4x59 5x59 6x59"}), []int{325}, []int{300, 310}},
 	},
@@ -69,6 +72,15 @@ func portCases() []Case {
 			{"link-slow", "nothing is expected", one("rdma_port", ofPort, map[string]string{"rate_gbps": "100x20 25x60", "up": "1x80"}), nil, []int{28, 70}},
 			{"link-slow", "slower, and down", rate("100x20 25x60", "100x80", "1x20 0x60"), nil, []int{28, 70}},
 		},
+		grows1("link-degrading", "rdma_port", ofPort, "fec_uncorrectable_active", 120),
+		[]Case{
+			{"link-degrading", "corrected blocks, and those of a link that comes up", one("rdma_port", ofPort, map[string]string{
+				"fec_corrected_blocks": "0+1000x60", "fec_uncorrectable_blocks": "0x20 5x39", "fec_uncorrectable_active": "0x60",
+			}), nil, []int{22, 50}},
+			{"bond-leg-down", "one of two", one("rdma_port", ofPort, map[string]string{"legs": "2x71", "legs_up": "2x20 1x30 2x20"}), []int{23, 50}, []int{20, 55}},
+			{"bond-leg-down", "all of them for a moment", one("rdma_port", ofPort, map[string]string{"legs": "2x71", "legs_up": "2x20 0 2x50"}), nil, []int{21, 22, 23}},
+			{"bond-leg-down", "no bond", one("rdma_port", ofPort, map[string]string{"up": "1x60"}), nil, []int{10, 40}},
+		},
 		grows1("link-disagrees", "rdma_port", ofPort, "missed_transitions", 30),
 		grows1("gid-moved", "rdma_port", ofPort, "gid_moves", 30),
 	)
@@ -77,6 +89,11 @@ func portCases() []Case {
 func deviceCases() []Case {
 	device := func(present, reason string) []Series {
 		return one("rdma_device", ofDevice, map[string]string{"present": present, "reason": reason})
+	}
+	pcie := func(speed, width string) []Series {
+		return one("rdma_device", ofDevice, map[string]string{
+			"pcie_speed_gts": speed, "pcie_speed_best_gts": "32x60", "pcie_width": width, "pcie_width_best": "16x60",
+		})
 	}
 	async := func(field, values string) []Series {
 		return one("rdma_async", ofPort, map[string]string{field: values})
@@ -94,6 +111,19 @@ func deviceCases() []Case {
 		{"device-missing", "reset within a minute", device("1x20 0 1x20", "okx20 removed okx20"), nil, []int{21, 22, 23}},
 	},
 		grows1("device-fatal", "rdma_device", ofDevice, "fatals", 30),
+		[]Case{
+			{"node-missing", "the file is deleted and made again", device("1x71", "okx20 node_missingx30 okx20"), []int{23, 50}, []int{20, 55}},
+			{"node-missing", "a container that was not given it", device("1x71", "unwatchablex71"), nil, []int{23, 50}},
+		},
+		[]Case{
+			{"pcie-degraded", "half of the lanes", pcie("32x60", "8x60"), []int{8, 50}, []int{2}},
+			{"pcie-degraded", "a generation slower", pcie("16x60", "16x60"), []int{8, 50}, []int{2}},
+			{"pcie-degraded", "as it should be", pcie("32x60", "16x60"), nil, []int{8, 50}},
+			{"pcie-degraded", "slower for three minutes", pcie("32x20 16x2 32x30", "16x60"), nil, []int{22, 25, 30}},
+			{"pcie-degraded", "a virtual function", device("1x60", "okx60"), nil, []int{8, 50}},
+		},
+		grows1("function-removed", "rdma_device", ofDevice, "function_removals", 30),
+		grows3("device-flapping", "rdma_device", ofDevice, "unplanned_removals", 30),
 		[]Case{
 			{"unacked-events", "held by a worker that died", async("released", "0x20 1x60"), []int{25}, []int{20, 22, 57}},
 			{"unacked-events", "unacknowledged for long", async("unacked", "0x20 1x20 0x20"), []int{28}, []int{23, 45}},
@@ -179,6 +209,7 @@ func pluginCases() []Case {
 		{"worker-down", "the reason changes", device("backing_offx60", "crashedx21 no_libraryx38"), []int{21, 22, 23, 24}, nil},
 		{"worker-down", "stuck", device("runningx20 stuckx30", "okx20 stuckx30"), []int{24}, []int{20}},
 		{"worker-down", "crashed and running again", device("runningx20 backing_off runningx40", "okx20 crashed okx40"), nil, []int{21, 22, 23}},
+		{"worker-down", "its node is missing", device("backing_offx60", "node_missingx60"), nil, []int{10, 30}},
 		{"worker-down", "stopped, as the device is missing", device("stoppedx60", "removedx60"), nil, []int{10, 30}},
 	},
 		grows3("worker-restarts", "rdma_device", ofDevice, "crashes", 30),

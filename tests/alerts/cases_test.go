@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
+	"rdma_events/assets/gen"
 	provisioned "rdma_events/assets/grafana"
 	"rdma_events/internal/alerts"
 	"rdma_events/internal/health"
@@ -241,7 +242,7 @@ func TestPrometheusJudgesTheCases(t *testing.T) {
 	tests := map[string][]prom.UnitTest{}
 	for _, c := range Cases() {
 		x := prom.UnitTest{Name: c.Alert + ": " + c.Name, Interval: "1m", Series: c.inPrometheus(t)}
-		firing := fmt.Sprintf(`count(ALERTS{alertname=%q, alertstate="firing"})`, alertName(c.Alert))
+		firing := fmt.Sprintf(`count(ALERTS{alertname=%q, alertstate="firing"})`, gen.AlertName(c.Alert))
 		for _, minute := range c.Fires {
 			x.Exprs = append(x.Exprs, prom.UnitExpr{Expr: firing, At: fmt.Sprintf("%dm", minute), Samples: []prom.UnitSample{{Labels: "{}", Value: 1}}})
 		}
@@ -253,7 +254,7 @@ func TestPrometheusJudgesTheCases(t *testing.T) {
 	for alert, all := range tests {
 		t.Run(alert, func(t *testing.T) {
 			dir := t.TempDir()
-			file := prom.UnitFile{RuleFiles: []string{onlyRule(t, dir, alertName(alert))}, Interval: "1m", Tests: all}
+			file := prom.UnitFile{RuleFiles: []string{onlyRule(t, dir, gen.AlertName(alert))}, Interval: "1m", Tests: all}
 			text, err := yaml.Marshal(file)
 			require.NoError(t, err)
 			path := filepath.Join(dir, "cases.yml")
@@ -376,18 +377,6 @@ func seriesName(measurement string, f measure.Field) string {
 		name += "_total"
 	}
 	return measurement + "_" + name
-}
-
-// alertName returns the name of an alert in Prometheus.
-func alertName(id string) string {
-	name := "RDMA"
-	for word := range strings.SplitSeq(id, "-") {
-		if word == "gid" {
-			word = "GID"
-		}
-		name += strings.ToUpper(word[:1]) + word[1:]
-	}
-	return name
 }
 
 func TestValuesAreThoseOfPromtool(t *testing.T) {

@@ -99,3 +99,58 @@ func TestSlurmsHealthProgramDrainsOnceAndOnlyForWhatIsCritical(t *testing.T) {
 		})
 	}
 }
+
+func TestSlurmsEpilogKeepsWhatBrokeAndNeverFails(t *testing.T) {
+	const (
+		events = "events -since @1795701720 -unit job_1234 -summary yes"
+		report = "report -timeout 5s -since @1795701720 -out "
+		broke  = "first    2026-11-26 10:12:00.031  n042 mlx5_1:1  went down (port_err)"
+		quiet  = "first    nothing broke here in this time, as far as it was recorded"
+	)
+	for name, row := range map[string]struct {
+		line, status, start string
+		want                []string
+	}{
+		"a fault":             {broke, "0", "1795701720", []string{events, report}},
+		"a damaged record":    {broke, "1", "1795701720", []string{events, report}},
+		"nothing":             {quiet, "0", "1795701720", []string{events}},
+		"a failure":           {"", "2", "1795701720", []string{events, report}},
+		"no time of the job":  {quiet, "0", "", []string{strings.Replace(events, "@1795701720", "24h", 1)}},
+		"a program that died": {"", "137", "1795701720", []string{events, report}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			logs := filepath.Join(dir, "logs")
+			write := func(name, text string) {
+				require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755))
+			}
+			write("rdma-epilog", program(t, "rdma-epilog"))
+			write("rdma-events", "#!/bin/sh\necho \"$*\" >>"+dir+"/asked\necho '"+row.line+"'\nexit "+row.status+"\n")
+			cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "rdma-epilog"))
+			cmd.Env = []string{
+				"PATH=" + dir + ":/usr/bin:/bin", "SLURMD_NODENAME=n042", "SLURM_JOB_ID=1234", "SLURM_JOB_UID=12345",
+				"SLURM_JOB_START_TIME=" + row.start, "RDMA_JOB_LOGS=" + logs,
+			}
+			out, err := cmd.CombinedOutput()
+			require.NoError(t, err, "Slurm would drain the node")
+			require.Empty(t, string(out))
+			asked, err := os.ReadFile(filepath.Join(dir, "asked"))
+			require.NoError(t, err)
+			require.Equal(t, strings.Join(row.want, "\n")+"\n", strings.ReplaceAll(string(asked), logs, ""))
+			summary := filepath.Join(logs, "job_1234-n042.txt")
+			text, err := os.ReadFile(summary)
+			require.NoError(t, err)
+			require.Equal(t, row.line+"\n", string(text))
+			info, err := os.Stat(summary)
+			require.NoError(t, err)
+			require.Equal(t, os.FileMode(0o600), info.Mode())
+		})
+	}
+	t.Run("no rdma-events and no place", func(t *testing.T) {
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "rdma-epilog"), []byte(program(t, "rdma-epilog")), 0o755))
+		cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "rdma-epilog"))
+		cmd.Env = []string{"PATH=/usr/bin:/bin", "SLURM_JOB_ID=1234", "RDMA_JOB_LOGS=/proc/none"}
+		require.NoError(t, cmd.Run())
+	})
+}

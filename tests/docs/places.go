@@ -62,6 +62,8 @@ func Places() []Place {
 		{Command: "rdma-events release", Where: releases, Says: replaced},
 		{Command: "sudo rdma-events release", Where: releases, Says: replaced},
 		{Command: "rdma-events resume", Where: releases, Says: replaced},
+		{Command: "rdma-events forget mlx5_1:2", Where: "cmd/rdma-events/forget_test.go", Says: "func TestForgetRemovesAPortOrADevice("},
+		{Command: "rdma-events forget mlx5_1", Where: "cmd/rdma-events/forget_test.go", Says: "func TestForgetRemovesAPortOrADevice("},
 		{Command: "sudo rdma-events resume", Where: releases, Says: replaced},
 		{Command: "rdma-events resume -device mlx5_0", Where: "tests/e2e/release_test.go", Says: "func TestReleasedDeviceIsClosedAndResumed("},
 		{Command: "rdma-events release -dir /run/rdma_events-status", Where: releases, Says: replaced},
@@ -111,6 +113,7 @@ func Places() []Place {
 		{Command: "rdma-events doctor --json", Exits: doctor, Prints: `"checks": [`},
 		{Command: "rdma-events doctor -json", Exits: doctor, Prints: `"checks": [`},
 		// A plugin may run on this host, and have something to report.
+		{Command: "sudo chmod 0755 /usr/local/sbin/rdma-epilog", Where: "tests/docs/hpc_test.go", Says: "func TestSlurmsEpilogKeepsWhatBrokeAndNeverFails("},
 		{Command: "sudo /usr/local/sbin/rdma-health", Exits: noDevice, Prints: "there is no scontrol in"},
 		{Command: "rdma-events health", Exits: []int{1, 2, 70}},
 		{Command: "rdma-events health -format npd", Exits: []int{1, 2}},

@@ -283,6 +283,38 @@ func TestAnInterruptedReportLeavesNothing(t *testing.T) {
 	requireGone(t, pid)
 }
 
+// As in the epilog of a job: a device hangs, and the directory has reports of other jobs.
+func TestAReportEndsInTimeWithWhatItHas(t *testing.T) {
+	t.Parallel()
+	records := filepath.Join(shortDir(t), "rdma_events")
+	plugin := startRecording(t, records, everySecond)
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(records)
+		return err == nil && count(recorded(t, records), isDrop) >= 1
+	}, time.Minute, 200*time.Millisecond)
+	plugin.stop(t)
+	program, pid := hangingWorker(t)
+	conf := writeFile(t, "rdma_events.conf", "[[inputs.rdma_events]]\n  backend = \"sim\"\n  devices = [\"sim0\"]\n  worker_path = \""+program+"\"\n", 0o644)
+	dir := t.TempDir()
+	began := time.Now()
+	for range 2 {
+		r := runReport(t, "-config", conf, "-directory", records, "-timeout", "3s", "-out", dir)
+		require.Equal(t, 1, r.code, r.stderr)
+		require.Contains(t, r.stderr, "W! devices/sim0.json: ")
+		require.Contains(t, r.stdout, "port_err")
+	}
+	require.Less(t, time.Since(began), 60*time.Second, "ten times of the bound")
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, entries, 2, "neither replaced the other, and nothing else is left")
+	r := &reported{path: filepath.Join(dir, entries[0].Name()), files: map[string]string{}}
+	r.open(t)
+	require.Contains(t, r.names, "timeline.txt")
+	require.NotContains(t, r.names, "doctor.txt")
+	require.Contains(t, r.section("Left out"), "doctor.txt it tries the devices, which takes longer than -timeout: rdma-events doctor")
+	requireGone(t, pid)
+}
+
 // An unknown key is a configuration that the plugin refuses, with a line that quotes its value.
 func TestNoSecretOfAConfigurationIsInAReport(t *testing.T) {
 	t.Parallel()
@@ -324,7 +356,6 @@ func TestAReportThatCannotBeWrittenIsOneLine(t *testing.T) {
 		want string
 	}{
 		{[]string{"-out", filepath.Join(dir, "none/out.tar.gz")}, 2, "E! write " + path.Join(dir, "none/out.tar.gz") + ": "},
-		{[]string{"-out", dir}, 2, "it is a directory"},
 		{[]string{"-config", "/nonexistent/f"}, 2, "E! read configuration: open /nonexistent/f: no such file or directory\n"},
 		{[]string{"-since", "-1h"}, 64, "-since -1h0m0s is in the future"},
 		{[]string{"mlx5_0"}, 64, "name a device with -device"},

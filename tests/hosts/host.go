@@ -61,6 +61,7 @@ type device struct {
 	Name      string    `toml:"name"`
 	PCI       string    `toml:"pci"`       // the address of its function, or of the one that it is below; "": a soft device has none
 	PF        string    `toml:"pf"`        // it is a virtual function of the function at this address
+	PCIe      *pcie     `toml:"pcie"`      // the PCIe link to the port above it; nil: no port is above it
 	Auxiliary string    `toml:"auxiliary"` // its device on the auxiliary bus, as in "mlx5_core.sf.2"
 	Driver    string    `toml:"driver"`
 	NetDev    string    `toml:"netdev"`
@@ -89,6 +90,16 @@ type device struct {
 	below string           // the directory of the device below it in sysfs
 	node  string           // its node, "" if it has none
 	page  *standin.Control // by which the stand-in library knows how it behaves
+}
+
+// pcie is the PCIe link of a device.
+type pcie struct {
+	Speed     float64 `toml:"speed"` // in GT/s
+	Width     int     `toml:"width"`
+	CardSpeed float64 `toml:"card_speed"` // the greatest of the card, as are the others
+	CardWidth int     `toml:"card_width"`
+	PortSpeed float64 `toml:"port_speed"`
+	PortWidth int     `toml:"port_width"`
 }
 
 // states are the states of a port by their names in a host.toml, with the text that sysfs has.
@@ -266,6 +277,13 @@ func (d *device) parent(dir string) (string, error) {
 		return filepath.Join(sys, "devices/virtual"), nil
 	}
 	function := filepath.Join(sys, "devices/pci0000:00", d.PCI)
+	if d.PCIe != nil {
+		port := filepath.Join(sys, "devices/pci0000:00", fmt.Sprintf("0000:00:%02x.0", d.index+1))
+		function = filepath.Join(port, d.PCI)
+		if err := d.PCIe.write(port, function); err != nil {
+			return "", err
+		}
+	}
 	driver, below, bus := d.Driver, function, "pci"
 	if d.Auxiliary != "" {
 		below, bus = filepath.Join(function, d.Auxiliary), "auxiliary"
@@ -289,6 +307,20 @@ func (d *device) parent(dir string) (string, error) {
 		err = errors.Join(err, os.MkdirAll(pf, 0o755), link(below, "physfn", pf))
 	}
 	return below, err
+}
+
+// write writes what the port and the function below it say about their link.
+func (p *pcie) write(port, function string) error {
+	speed := func(gts float64) string { return fmt.Sprintf("%.1f GT/s PCIe\n", gts) }
+	width := func(lanes int) string { return fmt.Sprintf("%d\n", lanes) }
+	return errors.Join(
+		standin.WriteFile(filepath.Join(port, "max_link_speed"), speed(p.PortSpeed)),
+		standin.WriteFile(filepath.Join(port, "max_link_width"), width(p.PortWidth)),
+		standin.WriteFile(filepath.Join(function, "max_link_speed"), speed(p.CardSpeed)),
+		standin.WriteFile(filepath.Join(function, "max_link_width"), width(p.CardWidth)),
+		standin.WriteFile(filepath.Join(function, "current_link_speed"), speed(p.Speed)),
+		standin.WriteFile(filepath.Join(function, "current_link_width"), width(p.Width)),
+	)
 }
 
 // link makes a relative symbolic link in a directory, as the kernel does. One that is there already stays.
@@ -381,7 +413,7 @@ func (d *device) leave(sys string) error {
 // device_fatal, and its PCI function stays.
 func (d *device) unregister(sys string) error {
 	node := nodeName(d.index)
-	d.page.Unlisted = 1
+	d.page.Unlisted, d.page.Disassociate = 1, 1 // at first, so that its users read the event before they miss the device
 	for _, path := range []string{
 		filepath.Join(sys, "class/infiniband_verbs", node), filepath.Join(sys, "class/infiniband", d.Name),
 		filepath.Join(d.below, "infiniband_verbs"), filepath.Join(d.below, "infiniband"), filepath.Join(filepath.Dir(sys), "nodes", node),
@@ -390,7 +422,6 @@ func (d *device) unregister(sys string) error {
 			return err
 		}
 	}
-	d.page.Disassociate = 1
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.yaml.in/yaml/v3"
 
+	"rdma_events/assets/gen"
 	"rdma_events/tests/grafana"
 	"rdma_events/tests/prom"
 	"rdma_events/tests/rig"
@@ -39,7 +40,7 @@ func (w *twins) compareRules(t *testing.T) {
 		for _, r := range g.Rules {
 			watcher, err := grafana.NewWatcher(&r, &g)
 			require.NoError(t, err)
-			f := firing{alert: alertOf(r.UID), every: watcher.Interval(), alerts: map[time.Duration][]string{}}
+			f := firing{alert: gen.AlertName(strings.TrimPrefix(r.UID, "rdma-")), every: watcher.Interval(), alerts: map[time.Duration][]string{}}
 			for at := time.Duration(0); at < hour; at += f.every {
 				require.NoError(t, watcher.Evaluate(t.Context(), w.influx, start().Add(at+askew)))
 				f.alerts[at] = labelled(watcher.In(grafana.Firing))
@@ -53,18 +54,6 @@ func (w *twins) compareRules(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "hour.yml")
 	require.NoError(t, os.WriteFile(path, text, 0o600))
 	require.NoError(t, prom.Promtool(rig.Program(t, "PROMTOOL_BIN", "tools/promtool")).TestRules(t.Context(), path))
-}
-
-// alertOf returns the name in Prometheus of a rule: that of rdma-gid-moved is RDMAGIDMoved.
-func alertOf(uid string) string {
-	name := "RDMA"
-	for word := range strings.SplitSeq(strings.TrimPrefix(uid, "rdma-"), "-") {
-		if word == "gid" || word == "sm" {
-			word = strings.ToUpper(word)
-		}
-		name += strings.ToUpper(word[:1]) + word[1:]
-	}
-	return name
 }
 
 // identifying are the labels that distinguish alerts, by their names in Prometheus.

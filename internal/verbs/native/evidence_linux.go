@@ -49,6 +49,10 @@ func (d *nativeDevice) ReadCounters(port int, from verbs.CounterSource) (counter
 	switch from {
 	case verbs.CountersNetDev:
 		d.inEthtool(port, func(netdev string) { counters, err = statistics(netdev) })
+	case verbs.CountersFEC:
+		d.inEthtool(port, func(netdev string) { counters, err = errorCorrection(netdev) })
+	case verbs.CountersHWMon:
+		inSysfs(d.led.Evidence, port, func() { counters, err = d.sysfs.ReadSensors(d.name) })
 	case verbs.CountersPCI: // the kernel counted them itself, so that their reading is no call that may hang
 		counters, err = d.sysfs.ReadAER(d.name)
 	default:
@@ -89,6 +93,17 @@ func statistics(netdev string) (map[string]uint64, error) {
 		err = fmt.Errorf("%w: %s has no statistics of errors", verbs.ErrUnsupported, netdev)
 	}
 	return s.Values, err
+}
+
+func errorCorrection(netdev string) (map[string]uint64, error) {
+	if netdev == "" {
+		return nil, errNoNetDev
+	}
+	f, err := ethtool.FECOf(netdev)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]uint64{verbs.FECCorrected: f.Corrected, verbs.FECUncorrectable: f.Uncorrectable}, nil
 }
 
 // Link implements verbs.Device.

@@ -23,6 +23,7 @@ type counterEntry struct {
 func readCounterEntry(t *table) counterEntry {
 	sources := []string{
 		string(verbs.CountersHardware), string(verbs.CountersPort), string(verbs.CountersPCI), string(verbs.CountersNetDev),
+		string(verbs.CountersFEC), string(verbs.CountersHWMon),
 	}
 	e := counterEntry{
 		target: readTarget(t, true), schedule: t.schedule(""), index: t.index,
@@ -63,6 +64,8 @@ func newCounters(layer verbs.LinkLayer) verbs.Counters {
 		verbs.CountersPort:     {"symbol_error": 0, "link_error_recovery": 0, "port_rcv_errors": 0, "port_xmit_wait": 0},
 		verbs.CountersPCI:      {"correctable RxErr": 0, "correctable BadTLP": 0, "nonfatal CmpltTO": 0},
 		verbs.CountersNetDev:   {},
+		verbs.CountersFEC:      {}, // only what a scenario has
+		verbs.CountersHWMon:    {}, // likewise
 	}
 	if layer == verbs.LinkEthernet {
 		c[verbs.CountersNetDev] = map[string]uint64{"rx_prio3_pause": 0, "tx_prio3_pause": 0, "rx_discards_phy": 0, "rx_crc_errors_phy": 0}
@@ -112,7 +115,7 @@ func (d *device) ReadCounters(port int, from verbs.CounterSource) (map[string]ui
 func (d *device) readCounters(port int, from verbs.CounterSource) (values map[string]uint64, err error) {
 	call := ledger.CallReadSysfs
 	switch {
-	case from == verbs.CountersNetDev:
+	case from == verbs.CountersNetDev, from == verbs.CountersFEC:
 		call = ledger.CallEthtool
 	case from == verbs.CountersHardware && d.h.commands.Has(verbs.CommandHWCounters):
 		if err := d.ask(port, verbs.CommandHWCounters, call); err != nil {

@@ -100,6 +100,23 @@ func (s FS) ReadAER(name string) (map[string]uint64, error) {
 	return counters, nil
 }
 
+// ReadSensors reads the temperature of a device's PCI function, which its driver asks the firmware for. ErrUnsupported: the driver has
+// no sensor there, as before Linux 6.7 with mlx5, or for a virtual function.
+func (s FS) ReadSensors(name string) (map[string]uint64, error) {
+	files, err := filepath.Glob(filepath.Join(s.device(name), "device/hwmon/hwmon*", verbs.Temperature))
+	if err != nil || len(files) == 0 {
+		return nil, fmt.Errorf("%w: the PCI function has no sensor of temperature", verbs.ErrUnsupported)
+	}
+	n, err := readCounter(files[0])
+	switch {
+	case err == nil:
+		return map[string]uint64{verbs.Temperature: n}, nil
+	case isAbsent(err):
+		return nil, fmt.Errorf("%w: %w", verbs.ErrUnsupported, err)
+	}
+	return nil, fmt.Errorf("read sensor: %w", err)
+}
+
 // ParseAER returns the counts of a PCI function's errors, without the sums, as ReadAER does. read
 // returns the text of a file in the function's directory, "" if there is none.
 func ParseAER(read func(file string) string) map[string]uint64 {

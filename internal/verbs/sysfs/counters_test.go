@@ -3,6 +3,7 @@ package sysfs_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -130,4 +131,27 @@ func TestRefusedCountersAreNotAllRead(t *testing.T) {
 	counters, err := sysfs.New(root).ReadCounters("mlx5_0", 1, verbs.CountersPort, 1, always)
 	require.NoError(t, err, "some are refused")
 	require.Equal(t, map[string]uint64{"a": 7}, counters)
+}
+
+func TestTemperatureIsThatOfThePCIFunction(t *testing.T) {
+	const hwmon = nic + "hwmon/hwmon4/"
+	for name, c := range map[string]struct {
+		files tree
+		want  map[string]uint64
+	}{
+		"a sensor":              {tree{hwmon + "temp1_input": "61500\n", hwmon + "temp2_input": "40000\n"}, map[string]uint64{verbs.Temperature: 61500}},
+		"a sensor below zero":   {tree{hwmon + "temp1_input": "-2000\n"}, nil},
+		"no sensor":             {nil, nil},
+		"one that is not there": {tree{hwmon + "name": "mlx5\n"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := card()
+			maps.Copy(files, c.files)
+			got, err := files.mount(t).ReadSensors("mlx5_0")
+			require.Equal(t, c.want, got)
+			if c.want == nil {
+				require.ErrorIs(t, err, verbs.ErrUnsupported)
+			}
+		})
+	}
 }

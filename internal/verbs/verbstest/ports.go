@@ -94,7 +94,7 @@ func netDevFollowsLink(s *session) {
 }
 
 func countersAreRead(s *session) {
-	sources := []verbs.CounterSource{verbs.CountersHardware, verbs.CountersPort, verbs.CountersPCI, verbs.CountersNetDev}
+	sources := []verbs.CounterSource{verbs.CountersHardware, verbs.CountersPort, verbs.CountersPCI, verbs.CountersNetDev, verbs.CountersFEC}
 	for _, from := range sources {
 		first, err := s.dev.ReadCounters(s.f.Port, from)
 		if errors.Is(err, verbs.ErrUnsupported) {

@@ -26,6 +26,7 @@ type Config struct {
 	MaxEventPoints   int                `toml:"max_event_points"`
 	StateInterval    config.Duration    `toml:"state_interval"`
 	ShutdownTimeout  config.Duration    `toml:"shutdown_timeout"`
+	Roles            RolesConfig        `toml:"roles"`
 	Probe            ProbeConfig        `toml:"probe"`
 	Evidence         EvidenceConfig     `toml:"evidence"`
 	Recorder         RecorderConfig     `toml:"recorder"`

@@ -57,6 +57,7 @@ func TestTheSampleSaysTheDefaults(t *testing.T) {
 	want := DefaultConfig()
 	want.VirtualFunctions = new(bool) // the default is neither true nor false
 	want.DevicesExclude, want.Ports, want.Expect, want.ExpectedDown = []string{}, []string{}, []string{}, []string{}
+	want.Roles = RolesConfig{Compute: []string{}, Storage: []string{}, Management: []string{}}
 	require.Equal(t, want, c)
 
 	var d struct {
@@ -134,6 +135,10 @@ func TestEveryOptionReachesItsField(t *testing.T) {
   max_event_points = 7
   state_interval = "0s"
   shutdown_timeout = 2
+  [inputs.rdma_events.roles]
+    compute = ["mlx5_[0-7]"]
+    storage = ["mlx5_8:1"]
+    management = ["mlx5_*:2"]
   [inputs.rdma_events.probe]
     interval = "2s"
     timeout = "250ms"
@@ -188,6 +193,7 @@ func TestEveryOptionReachesItsField(t *testing.T) {
 		Ports: []string{"mlx5_0:1", "mlx5_1:2"}, VirtualFunctions: &virtual, Expect: []string{"mlx5_0"},
 		ExpectedDown: []string{"mlx5_1:2"}, WorkerPath: "/opt/worker", MaxEventPoints: 7,
 		ShutdownTimeout: config.Duration(2 * time.Second),
+		Roles:           RolesConfig{Compute: []string{"mlx5_[0-7]"}, Storage: []string{"mlx5_8:1"}, Management: []string{"mlx5_*:2"}},
 		Probe: ProbeConfig{
 			Interval: config.Duration(2 * time.Second), Timeout: config.Duration(250 * time.Millisecond),
 			Method: "ud_send", Vectors: []int{3, 1}, AckBatch: 16, GIDIndex: 3, PKeyIndex: 1,

@@ -44,8 +44,8 @@ func quoted(names []string) string {
 
 // options returns every key with its target in c.
 func (c *Config) options() []option {
-	return slices.Concat(c.deviceOptions(), c.pluginOptions(), c.Probe.options(), c.Evidence.options(), c.Recorder.options(), c.Applications.options(),
-		c.Fabric.options(), c.Sim.options())
+	return slices.Concat(c.deviceOptions(), c.pluginOptions(), c.Roles.options(), c.Probe.options(), c.Evidence.options(), c.Recorder.options(),
+		c.Applications.options(), c.Fabric.options(), c.Sim.options())
 }
 
 // OptionNames returns the names of all options, those in a section as in "probe.interval".

@@ -119,7 +119,7 @@ func (d decoder) flatten(values map[string]toml.Primitive) (map[string]toml.Prim
 }
 
 func sections() []string {
-	return []string{"probe", "evidence", "recorder", "applications", "fabric", "sim"}
+	return []string{"roles", "probe", "evidence", "recorder", "applications", "fabric", "sim"}
 }
 
 // assign sets the options that values has, in the order of the file, so that it returns

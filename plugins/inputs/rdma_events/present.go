@@ -93,6 +93,15 @@ func (c *Config) Odd(found []verbs.Found) []string {
 			}
 		}
 	}
+	for _, l := range c.Roles.lists() {
+		for _, glob := range l.globs {
+			devices, _, _ := cutPort(glob)
+			g, err := compile([]string{devices})
+			if err == nil && devices != everyDevice && !slices.ContainsFunc(here, g.Match) {
+				all = append(all, fmt.Sprintf("roles.%s: %q matches no device that is here now", l.role, glob))
+			}
+		}
+	}
 	for _, option := range []struct {
 		name  string
 		ports []string

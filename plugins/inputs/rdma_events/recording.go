@@ -34,12 +34,13 @@ func (k *recordKeeper) start(c *RecorderConfig, version string, now func() time.
 	if k.off = dir == ""; k.off {
 		return
 	}
+	plugin := thisPlugin(version)
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id") // random(4)
 	var rec *recorder.Recorder
 	if err == nil {
 		rec, err = recorder.Open(recorder.Config{
 			Directory: dir, SizeMiB: c.SizeMiB, Yielding: timeline.Yielding(),
-			BootID: strings.TrimSpace(string(boot)), Clock: clock.WallAndBoot, Log: log,
+			BootID: strings.TrimSpace(string(boot)), Host: plugin.Host, Clock: clock.WallAndBoot, Log: log,
 		})
 	}
 	if err != nil {
@@ -52,7 +53,7 @@ func (k *recordKeeper) start(c *RecorderConfig, version string, now func() time.
 			log.Warn(err.Error())
 		}
 	})
-	k.recording.Add(timeline.Record{Time: now(), Kind: timeline.KindPlugin, Plugin: thisPlugin(version)})
+	k.recording.Add(timeline.Record{Time: now(), Kind: timeline.KindPlugin, Plugin: plugin})
 }
 
 // announce says that nothing is recorded, if the configuration asks for nothing else.

@@ -54,4 +54,3 @@ func TestAHostIsJudgedBetweenLongIntervals(t *testing.T) {
 		require.Equal(t, 3, passed)
 	})
 }
-

@@ -18,8 +18,10 @@ import (
 	"rdma_events/internal/clock"
 	"rdma_events/internal/confine"
 	"rdma_events/internal/measure"
+	"rdma_events/internal/memory"
 	"rdma_events/internal/monitor"
 	"rdma_events/internal/process"
+	"rdma_events/internal/routes"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
 	"rdma_events/internal/worker"
@@ -39,6 +41,9 @@ type Devices struct {
 	bonds    *bonds.Table // nil: the devices are simulated
 	warn     func(error)
 	releases *releases
+	memory   *memory.Memory
+	started  time.Time
+	log      *slog.Logger
 }
 
 // Run is monitor.Monitor.Run. It also waits for the end of the tracer.
@@ -62,12 +67,20 @@ func (d *Devices) Run(ctx context.Context) error {
 	serving, over := context.WithCancel(context.WithoutCancel(ctx))
 	defer over()
 	wg.Go(func() { d.releases.run(serving) })
+	if d.memory.Kept() {
+		wg.Go(func() { d.memory.Run(serving, func(f memory.Forgotten) { d.monitor.Forget(f.Device, f.Port) }, d.log) })
+	}
 	return d.monitor.Run(ctx)
 }
 
 // Gather is monitor.Monitor.Gather, with the points of probes between hosts and of applications at the end.
 func (d *Devices) Gather(now time.Time) ([]measure.Point, *measure.Collector) {
 	points, own := d.monitor.Gather(now)
+	if d.memory.Kept() {
+		d.memory.Look()
+	} else {
+		own.MemorySince = d.started
+	}
 	points = d.probing.points(points, now)
 	if d.apps == nil {
 		return points, own
@@ -87,7 +100,7 @@ func (d *Devices) Close() error {
 }
 
 func openWatcher(c *Config, d dependencies) (watcher, error) {
-	w, err := open(c, newAnnouncer(d.emit, d.log).emit, d.statusDir, d.log)
+	w, err := open(c, newAnnouncer(d.emit, d.log).emit, d.statusDir, c.openMemory(d.log), d.log)
 	if err != nil {
 		return nil, err
 	}
@@ -97,11 +110,11 @@ func openWatcher(c *Config, d dependencies) (watcher, error) {
 // Open acquires the resources of the workers and of the tracer. Run starts them. Points go to emit
 // when they happen, see monitor.Config. The caller closes the Devices.
 func Open(c *Config, emit func(measure.Point), log *slog.Logger) (*Devices, error) {
-	return open(c, emit, "", log)
+	return open(c, emit, "", memory.New(time.Now), log)
 }
 
-// open is Open for a plugin that keeps its status in a directory.
-func open(c *Config, emit func(measure.Point), statusDir string, log *slog.Logger) (*Devices, error) {
+// open is Open for a plugin that keeps its status in a directory, and with what its host remembers.
+func open(c *Config, emit func(measure.Point), statusDir string, remembered *memory.Memory, log *slog.Logger) (*Devices, error) {
 	request := c.Request()
 	found, err := c.discovery(request, log)
 	if err != nil {
@@ -149,6 +162,7 @@ func open(c *Config, emit func(measure.Point), statusDir string, log *slog.Logge
 	if !c.Simulated() {
 		legs = &bonds.Table{}
 		m.Legs = legs.Legs
+		m.CarriesDefaultRoute = routes.Table{}.CarriesDefault
 		m.LibrariesChanged = watchFile("/etc/ld.so.cache") // ldconfig(8) writes it whenever a package brings a library
 	}
 	r := c.openReleases(statusDir, log)
@@ -157,11 +171,12 @@ func open(c *Config, emit func(measure.Point), statusDir string, log *slog.Logge
 	if t != nil {
 		m.Discovery = waking{m.Discovery, t.wake}
 	}
+	m.Memory = remembered
 	r.monitor = monitor.New(m)
 	r.listen(statusDir)
 	return &Devices{
 		monitor: r.monitor, apps: holders, tracing: t, probing: probes, programs: p, releases: r,
-		bonds: legs, warn: func(err error) { log.Warn(err.Error()) },
+		bonds: legs, warn: func(err error) { log.Warn(err.Error()) }, memory: remembered, started: time.Now(), log: log,
 	}, nil
 }
 
@@ -230,12 +245,14 @@ func (c *Config) monitoring(found verbs.Discovery, emit func(measure.Point), log
 		Ports:            c.WatchesPort,
 		Expect:           c.Expect,
 		ExpectedDown:     c.ExpectsDown,
+		Role:             c.Roles.Role,
 		Window:           time.Duration(c.Probe.Window),
 		CommandStuck:     c.Evidence.stuck(),
 		Evidence:         c.Evidence.SnapshotInterval > 0,
 		Histogram:        c.Probe.Histogram,
 		Stages:           c.Probe.Stages,
 		Function:         sysfs.New("/sys").PCIFunction,
+		PCILink:          sysfs.New("/sys").PCILink,
 		RSS:              process.Resident,
 		Log:              log,
 	}, err

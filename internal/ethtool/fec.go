@@ -1,0 +1,82 @@
+package ethtool
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/netlink"
+)
+
+// FEC is what the forward error correction of an interface has counted since the driver was loaded.
+type FEC struct {
+	Corrected     uint64 // blocks that had errors, all of which were corrected
+	Uncorrectable uint64 // blocks that had more errors than can be corrected, so that packets were lost
+}
+
+// The attributes of an answer to FEC_GET (include/uapi/linux/ethtool_netlink.h, since Linux 5.13).
+const (
+	fecHeader        = 1 // ETHTOOL_A_FEC_HEADER
+	fecStatistics    = 5 // ETHTOOL_A_FEC_STATS
+	fecCorrected     = 2 // ETHTOOL_A_FEC_STAT_CORRECTED, in ETHTOOL_A_FEC_STATS
+	fecUncorrectable = 3 // ETHTOOL_A_FEC_STAT_UNCORR
+)
+
+// FECOf reads the counts of an interface's forward error correction. ErrUnsupported: the kernel, the driver or the link has none.
+// It opens and closes a socket, and may be called concurrently. It needs no capability. It takes the kernel's RTNL lock and may not
+// return for long; see the package. Drivers ask their firmware for it, as mlx5 does.
+func FECOf(name string) (FEC, error) {
+	f, err := fecOf(name)
+	if err != nil {
+		return FEC{}, fmt.Errorf("ask ethtool netlink for the error correction of %q: %w", name, classify(err))
+	}
+	return f, nil
+}
+
+func fecOf(name string) (FEC, error) {
+	header := netlink.Attribute(nil, unix.ETHTOOL_A_HEADER_DEV_NAME, netlink.Text(name))
+	header = netlink.Attribute(header, unix.ETHTOOL_A_HEADER_FLAGS, binary.NativeEndian.AppendUint32(nil, unix.ETHTOOL_FLAG_STATS))
+	body, err := askAbout(name, unix.ETHTOOL_MSG_FEC_GET, netlink.Attribute(nil, fecHeader|unix.NLA_F_NESTED, header))
+	if err != nil {
+		return FEC{}, err
+	}
+	return parseFEC(body)
+}
+
+// parseFEC returns what the answer to FEC_GET says.
+func parseFEC(body []byte) (f FEC, err error) {
+	var hasCorrected, hasUncorrectable bool
+	err = parse(body, unix.ETHTOOL_MSG_FEC_GET_REPLY, func(kind uint16, value []byte) error {
+		if kind != fecStatistics {
+			return nil
+		}
+		return netlink.Each(value, func(kind uint16, value []byte) error {
+			switch kind {
+			case fecCorrected:
+				f.Corrected, hasCorrected = total(value)
+			case fecUncorrectable:
+				f.Uncorrectable, hasUncorrectable = total(value)
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return FEC{}, err
+	}
+	if !hasCorrected || !hasUncorrectable {
+		return FEC{}, fmt.Errorf("%w: the driver does not count corrected blocks, or not on this link", ErrUnsupported)
+	}
+	return f, nil
+}
+
+// total returns the sum over all lanes, which stands before the counts of the lanes. The kernel leaves all out where the driver
+// does not count (fec_stats_recalc in net/ethtool/fec.c).
+func total(value []byte) (n uint64, ok bool) {
+	const notCounted = ^uint64(0) // ETHTOOL_STAT_NOT_SET
+	if len(value) < 8 {
+		return 0, false
+	}
+	n = binary.NativeEndian.Uint64(value)
+	return n, n != notCounted
+}

@@ -1,0 +1,289 @@
+package memory
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const machine = "4d8f0c2b8a7e4b7f9c1d2e3f4a5b6c7d"
+
+func clock() func() time.Time {
+	var mu sync.Mutex
+	now := time.Date(2026, 11, 26, 8, 0, 0, 0, time.UTC)
+	return func() time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		now = now.Add(time.Second)
+		return now
+	}
+}
+
+func open(t *testing.T, dir string) *Memory {
+	t.Helper()
+	m, err := Open(dir, machine, clock())
+	require.NoError(t, err)
+	return m
+}
+
+func sync1(t *testing.T, m *Memory) []Forgotten {
+	t.Helper()
+	forgotten, err := m.Sync()
+	require.NoError(t, err)
+	return forgotten
+}
+
+func names(m *Memory) (all []string) {
+	for _, d := range m.Devices() {
+		all = append(all, d.Name)
+	}
+	return all
+}
+
+var card = Identity{NodeGUID: "b8ce:f603:00d2:0101", PCI: "0000:3b:00.0", Driver: "mlx5_core"}
+
+func TestMemoryOutlivesItsProcess(t *testing.T) {
+	dir := t.TempDir()
+	m := open(t, dir)
+	require.True(t, m.Kept())
+	m.RememberDevice("mlx5_0", card, true)
+	m.RememberPort("mlx5_0", 2, 200)
+	m.RememberPort("mlx5_0", 1, 400)
+	m.RememberPort("mlx5_0", 1, 100) // the greatest rate stays
+	sync1(t, m)
+	later := open(t, dir)
+	require.Equal(t, m.Devices(), later.Devices())
+	rate, ok := later.Port("mlx5_0", 1)
+	require.True(t, ok)
+	require.Equal(t, 400.0, rate)
+	_, ok = later.Port("mlx5_0", 3)
+	require.False(t, ok)
+	require.Equal(t, card, later.Devices()[0].Identity)
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, left, 1, "nothing unfinished is left")
+}
+
+func TestFileIsWrittenOnlyAfterAChange(t *testing.T) {
+	dir := t.TempDir()
+	m := open(t, dir)
+	sync1(t, m)
+	require.NoFileExists(t, filepath.Join(dir, Name))
+	m.RememberDevice("mlx5_0", card, true)
+	sync1(t, m)
+	before, err := os.Stat(filepath.Join(dir, Name))
+	require.NoError(t, err)
+	for range 3 {
+		m.RememberDevice("mlx5_0", card, true)
+		sync1(t, m)
+	}
+	after, err := os.Stat(filepath.Join(dir, Name))
+	require.NoError(t, err)
+	require.True(t, os.SameFile(before, after))
+}
+
+func TestFileOfAnotherMachineIsIgnored(t *testing.T) {
+	dir := t.TempDir()
+	m := open(t, dir)
+	m.RememberDevice("mlx5_0", card, true)
+	sync1(t, m)
+	for _, other := range []string{"0123456789abcdef0123456789abcdef", ""} {
+		copied, err := Open(dir, other, clock())
+		require.ErrorIs(t, err, ErrOtherMachine)
+		require.NotContains(t, err.Error(), "\n")
+		require.Empty(t, copied.Devices())
+	}
+	copied, err := Open(dir, "0123456789abcdef0123456789abcdef", clock())
+	require.ErrorIs(t, err, ErrOtherMachine)
+	copied.RememberDevice("mlx5_1", Identity{}, true)
+	require.Empty(t, sync1(t, copied))
+	require.Equal(t, []string{"mlx5_1"}, names(copied), "what the other machine had is gone")
+	_, err = Open(dir, machine, clock())
+	require.ErrorIs(t, err, ErrOtherMachine)
+}
+
+func TestDamagedFileBeginsTheMemoryAnew(t *testing.T) {
+	for name, text := range map[string]string{
+		"empty": "", "cut": `{"schema":1,"devices":[{"dev`, "null": `{"schema":1,"machine_id":"` + machine + `","devices":[null]}`,
+		"newer": `{"schema":2}`, "unsorted": `{"schema":1,"machine_id":"` + machine + `","devices":[{"device":"a","ports":[{"port":2},{"port":1}]}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			require.NoError(t, os.WriteFile(filepath.Join(dir, Name), []byte(text), 0o600))
+			m, err := Open(dir, machine, clock())
+			require.ErrorContains(t, err, "is not used, and what it has is not remembered")
+			require.NotContains(t, err.Error(), "\n")
+			require.Empty(t, m.Devices())
+			m.RememberDevice("mlx5_0", card, true)
+			require.Empty(t, sync1(t, m), "the error was returned already")
+			require.Equal(t, []string{"mlx5_0"}, names(open(t, dir)))
+		})
+	}
+}
+
+func TestFileThatIsDamagedWhileThePluginRunsIsReplaced(t *testing.T) {
+	dir := t.TempDir()
+	m := open(t, dir)
+	m.RememberDevice("mlx5_0", card, true)
+	sync1(t, m)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, Name), []byte("x"), 0o600))
+	forgotten, err := m.Sync()
+	require.ErrorContains(t, err, "damaged")
+	require.Empty(t, forgotten)
+	require.Equal(t, []string{"mlx5_0"}, names(open(t, dir)))
+}
+
+func TestLinkInTheDirectoryIsNotFollowed(t *testing.T) {
+	dir := t.TempDir()
+	target := filepath.Join(t.TempDir(), "target")
+	require.NoError(t, os.WriteFile(target, []byte("kept"), 0o600))
+	require.NoError(t, os.Symlink(target, filepath.Join(dir, Name)))
+	m, err := Open(dir, machine, clock())
+	require.Error(t, err)
+	m.RememberDevice("mlx5_0", card, true)
+	sync1(t, m)
+	text, err := os.ReadFile(target)
+	require.NoError(t, err)
+	require.Equal(t, "kept", string(text))
+}
+
+func TestTwoPluginsShareOneMemory(t *testing.T) {
+	dir := t.TempDir()
+	a, b := open(t, dir), open(t, dir)
+	a.RememberDevice("mlx5_0", card, true)
+	a.RememberPort("mlx5_0", 1, 400)
+	sync1(t, a)
+	b.RememberDevice("mlx5_1", Identity{}, true)
+	b.RememberPort("mlx5_0", 2, 100)
+	require.Empty(t, sync1(t, b))
+	require.Empty(t, sync1(t, a))
+	require.Equal(t, []string{"mlx5_0", "mlx5_1"}, names(a))
+	require.Equal(t, []string{"mlx5_0", "mlx5_1"}, names(b))
+	for _, m := range []*Memory{a, b, open(t, dir)} {
+		_, one := m.Port("mlx5_0", 1)
+		_, two := m.Port("mlx5_0", 2)
+		require.True(t, one && two)
+	}
+}
+
+func TestWhatAnotherProcessForgetsIsForgotten(t *testing.T) {
+	dir := t.TempDir()
+	_, err := Forget(dir, "mlx5_0", 0)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	m := open(t, dir)
+	for _, device := range []string{"mlx5_0", "mlx5_1"} {
+		m.RememberDevice(device, Identity{}, true)
+		m.RememberPort(device, 1, 400)
+		m.RememberPort(device, 2, 400)
+	}
+	sync1(t, m)
+	there, err := Forget(dir, "mlx5_2", 0)
+	require.NoError(t, err)
+	require.False(t, there)
+	there, err = Forget(dir, "mlx5_1", 2)
+	require.NoError(t, err)
+	require.True(t, there)
+	there, err = Forget(dir, "mlx5_0", 0)
+	require.NoError(t, err)
+	require.True(t, there)
+	require.ElementsMatch(t, []Forgotten{{"mlx5_0", 0}, {"mlx5_1", 2}}, sync1(t, m))
+	require.Empty(t, sync1(t, m))
+	require.Equal(t, []string{"mlx5_1"}, names(m))
+	m.RememberPort("mlx5_1", 2, 400) // active for a minute again
+	require.Empty(t, sync1(t, m))
+	_, ok := open(t, dir).Port("mlx5_1", 2)
+	require.True(t, ok)
+}
+
+func TestOldestDevicesAreDropped(t *testing.T) {
+	dir := t.TempDir()
+	m := open(t, dir)
+	for i := range MaxDevices + 10 {
+		m.RememberDevice(fmt.Sprintf("vf%03d", i), Identity{}, false)
+	}
+	m.RememberPort("vf010", 1, 100) // it is the youngest now
+	m.RememberDevice("vf999", Identity{}, false)
+	sync1(t, m)
+	all := names(open(t, dir))
+	require.Len(t, all, MaxDevices)
+	require.Contains(t, all, "vf010")
+	require.NotContains(t, all, "vf011")
+	for i := range 100 {
+		m.RememberPort("vf999", i+1, 100)
+	}
+	require.Len(t, m.Devices()[MaxDevices-1].Ports, maxPorts)
+}
+
+func TestRenamedDeviceIsRememberedByItsNewName(t *testing.T) {
+	dir := t.TempDir()
+	m := open(t, dir)
+	m.RememberDevice("mlx5_0", card, true)
+	m.RememberPort("mlx5_0", 1, 400)
+	sync1(t, m)
+	m.Rename("mlx5_0", "rail0")
+	m.Rename("mlx5_7", "rail7")
+	require.Empty(t, sync1(t, m))
+	later := open(t, dir)
+	require.Equal(t, []string{"rail0"}, names(later))
+	_, ok := later.Port("rail0", 1)
+	require.True(t, ok)
+}
+
+func TestAnotherCardOfTheNameHasNoRates(t *testing.T) {
+	m := New(clock())
+	require.False(t, m.Kept())
+	m.RememberDevice("mlx5_0", card, true)
+	m.RememberPort("mlx5_0", 1, 400)
+	other := card
+	other.NodeGUID = "b8ce:f603:00d2:0202"
+	m.RememberDevice("mlx5_0", other, true)
+	rate, ok := m.Port("mlx5_0", 1)
+	require.True(t, ok)
+	require.Zero(t, rate)
+}
+
+func TestFailedWriteIsRepeated(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "state")
+	m, err := Open(dir, machine, clock())
+	require.ErrorIs(t, err, os.ErrNotExist)
+	m.RememberDevice("mlx5_0", card, true)
+	_, err = m.Sync()
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	sync1(t, m)
+	require.Equal(t, []string{"mlx5_0"}, names(open(t, dir)))
+}
+
+func TestRunWritesAtTheEndAndTellsWhatIsForgotten(t *testing.T) {
+	dir := t.TempDir()
+	m := open(t, dir)
+	m.RememberDevice("mlx5_0", card, true)
+	m.RememberDevice("mlx5_1", Identity{}, true)
+	sync1(t, m)
+	_, err := Forget(dir, "mlx5_1", 0)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	forgotten, done := make(chan Forgotten, 1), make(chan struct{})
+	var log bytes.Buffer
+	go func() {
+		defer close(done)
+		m.Run(ctx, func(f Forgotten) { forgotten <- f }, slog.New(slog.NewTextHandler(&log, nil)))
+	}()
+	m.Look()
+	require.Equal(t, Forgotten{Device: "mlx5_1"}, <-forgotten)
+	m.RememberDevice("mlx5_2", Identity{}, true)
+	cancel()
+	<-done
+	require.Equal(t, []string{"mlx5_0", "mlx5_2"}, names(open(t, dir)))
+	require.Zero(t, strings.Count(log.String(), "\n"))
+}

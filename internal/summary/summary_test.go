@@ -1,0 +1,329 @@
+package summary
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/recorder"
+	"rdma_events/internal/timeline"
+)
+
+// The window of the tests is from 10:00 to 11:00.
+func clockTime(t *testing.T, text string) time.Time {
+	t.Helper()
+	at, err := time.ParseInLocation("2006-01-02 15:04:05", "2026-11-26 "+text, time.Local)
+	require.NoError(t, err)
+	return at
+}
+
+// story makes the records of one host.
+type story struct {
+	t    *testing.T
+	host string
+	all  []timeline.Kept
+}
+
+func (s *story) add(at string, r timeline.Record) *story {
+	s.t.Helper()
+	r.Time = clockTime(s.t, at)
+	s.all = append(s.all, timeline.Kept{Host: s.host, BootID: "boot", Record: r})
+	return s
+}
+
+func (s *story) port(at, device, from, to, event string) *story {
+	r := timeline.Record{Kind: timeline.KindState, Device: device, Port: 1, StateFrom: from, StateTo: to}
+	if event != "" {
+		r.Kind, r.Event, r.Count = timeline.KindEvent, event, 1
+	}
+	return s.add(at, r)
+}
+
+func (s *story) look(at, device, state string) *story {
+	return s.add(at, timeline.Record{Kind: timeline.KindPort, Device: device, Port: 1, StateTo: state, Link: &timeline.Link{}})
+}
+
+func (s *story) app(at, device, unit, event string, number uint32) *story {
+	return s.add(at, timeline.Record{Kind: timeline.KindAppEvent, Device: device, Event: event, Count: 1, App: &timeline.App{
+		Name: "python3", PID: 4711, Unit: unit, Object: "qp", Number: number,
+	}})
+}
+
+func (s *story) traced(at string) *story {
+	return s.add(at, timeline.Record{Kind: timeline.KindTracer, Tracer: &timeline.Tracer{Attached: true}})
+}
+
+func (s *story) restart(at, last, lastBoot string, clean bool) *story {
+	s.add(at, timeline.Record{Kind: recorder.KindStart})
+	s.all[len(s.all)-1].Start = &recorder.Start{Clean: clean, LastSequence: 7, LastTime: clockTime(s.t, last), LastBootID: lastBoot}
+	return s
+}
+
+// healthy begins the record of a host with two active ports.
+func healthy(t *testing.T, host string) *story {
+	s := &story{t: t, host: host}
+	return s.traced("08:00:00").look("08:00:01", "mlx5_0", "active").look("08:00:01", "mlx5_1", "active")
+}
+
+// lines returns the summary of the window without its first line, with single blanks and without the day.
+func lines(t *testing.T, unit string, stories ...*story) []string {
+	t.Helper()
+	s := New(Query{Since: clockTime(t, "10:00:00"), Until: clockTime(t, "11:00:00"), Unit: unit})
+	for _, one := range stories {
+		for i := range one.all {
+			s.Add(&one.all[i])
+		}
+	}
+	var all []string
+	for _, line := range s.Lines()[1:] {
+		line = strings.ReplaceAll(strings.Join(strings.Fields(line), " "), "2026-11-26 ", "")
+		all = append(all, strings.ReplaceAll(line, ".000", ""))
+	}
+	return all
+}
+
+const nothing = "first nothing broke here in this time, as far as it was recorded"
+
+// Each row was written before the code that judges it.
+func TestWhatBrokeFirst(t *testing.T) {
+	for name, row := range map[string]struct {
+		unit string
+		of   func(t *testing.T) []*story
+		want []string
+	}{
+		"a healthy host": {of: func(t *testing.T) []*story { return []*story{healthy(t, "n1")} }, want: []string{nothing}},
+		"a flap": {
+			of: func(t *testing.T) []*story {
+				return []*story{healthy(t, "n1"), healthy(t, "n2").port("10:12:00", "mlx5_1", "active", "down", "port_err").
+					port("10:12:04", "mlx5_1", "down", "active", "port_active")}
+			},
+			want: []string{"first 10:12:00 n2 mlx5_1:1 went down (port_err); recovered after 4s"},
+		},
+		"an event and its change that were recorded apart": {
+			of: func(t *testing.T) []*story {
+				return []*story{healthy(t, "n2").port("10:12:00", "mlx5_1", "active", "active", "port_err").
+					port("10:12:00", "mlx5_1", "active", "active", "gid_change").port("10:12:00", "mlx5_1", "active", "down", "").
+					port("10:12:04", "mlx5_1", "down", "active", "")}
+			},
+			want: []string{"first 10:12:00 n2 mlx5_1:1 went down (port_err); recovered after 4s"},
+		},
+		"several flaps of a port": {
+			of: func(t *testing.T) []*story {
+				s := healthy(t, "n2")
+				for _, minute := range []string{"12", "13", "14"} {
+					s.port("10:"+minute+":00", "mlx5_1", "active", "down", "port_err").port("10:"+minute+":04", "mlx5_1", "down", "active", "port_active")
+				}
+				return []*story{s}
+			},
+			want: []string{"first 10:12:00 n2 mlx5_1:1 went down (port_err), 3 times, last at 10:14:00; recovered at 10:14:04"},
+		},
+		"a flap with its cause, and what followed in a job": {
+			unit: "job_1234",
+			of: func(t *testing.T) []*story {
+				a := healthy(t, "n1").app("10:12:03", "mlx5_0", "job_1234", "qp_fatal", 1).app("10:12:03", "mlx5_0", "job_99", "qp_fatal", 2)
+				b := healthy(t, "n2").port("10:12:00", "mlx5_1", "active", "down", "port_err").
+					add("10:12:00", timeline.Record{Kind: timeline.KindEvidence, Device: "mlx5_1", Port: 1, Evidence: &timeline.Evidence{Cause: "no_carrier"}})
+				for i := range 13 {
+					b.app("10:12:02", "mlx5_1", "job_1234", "qp_fatal", uint32(i+10))
+				}
+				return []*story{a, b}
+			},
+			want: []string{
+				"first 10:12:00 n2 mlx5_1:1 went down (port_err), cause no_carrier; not recovered",
+				"then 10:12:02 n2 mlx5_1 14 times qp_fatal of python3 (job_1234), and on 1 more host",
+			},
+		},
+		"a device fatal": {
+			of: func(t *testing.T) []*story {
+				return []*story{healthy(t, "n1").add("10:12:00", timeline.Record{Kind: timeline.KindEvent, Device: "mlx5_0", Event: "device_fatal", Count: 1}).
+					add("10:12:01", timeline.Record{Kind: timeline.KindDevice, Device: "mlx5_0", Reason: "removed"}).
+					port("10:12:01", "mlx5_0", "active", "absent", "").
+					add("10:12:09", timeline.Record{Kind: timeline.KindDevice, Device: "mlx5_0", Reason: "ok", Opened: &timeline.Opened{}}).
+					look("10:12:09", "mlx5_0", "active")}
+			},
+			want: []string{"first 10:12:00 n1 mlx5_0 device_fatal; recovered after 9s"},
+		},
+		"an application's error with no fault of a device before it": {
+			unit: "job_1234",
+			of: func(t *testing.T) []*story {
+				return []*story{healthy(t, "n1").app("10:12:03", "mlx5_0", "job_1234", "qp_access_err", 1).
+					port("10:30:00", "mlx5_1", "active", "down", "port_err")}
+			},
+			want: []string{
+				"first 10:12:03 n1 mlx5_0 qp_access_err of python3 (job_1234)",
+				"no fault of a device or port was recorded before it: the application broke first",
+				"then 10:30:00 n1 mlx5_1:1 went down (port_err); not recovered",
+			},
+		},
+		"a port that was down before the window": {
+			of: func(t *testing.T) []*story {
+				return []*story{healthy(t, "n1").port("09:12:00", "mlx5_0", "active", "down", "port_err")}
+			},
+			want: []string{nothing, "already since 09:12:00 n1 mlx5_0:1 went down (port_err); not recovered"},
+		},
+		"a port that was down before the window, came back within it and fell again": {
+			of: func(t *testing.T) []*story {
+				return []*story{healthy(t, "n1").port("09:12:00", "mlx5_0", "active", "down", "port_err").
+					port("10:12:00", "mlx5_0", "down", "active", "port_active").port("10:13:00", "mlx5_0", "active", "down", "port_err")}
+			},
+			want: []string{
+				"first 10:13:00 n1 mlx5_0:1 went down (port_err); not recovered",
+				"already since 09:12:00 n1 mlx5_0:1 went down (port_err); recovered at 10:12:00",
+			},
+		},
+		"a flap that was over before the window": {
+			of: func(t *testing.T) []*story {
+				return []*story{healthy(t, "n1").port("09:12:00", "mlx5_0", "active", "down", "port_err").port("09:12:01", "mlx5_0", "down", "active", "port_active")}
+			},
+			want: []string{nothing},
+		},
+		"a flap after the window": {
+			of: func(t *testing.T) []*story {
+				return []*story{healthy(t, "n1").port("11:12:00", "mlx5_0", "active", "down", "port_err")}
+			},
+			want: []string{nothing},
+		},
+		"a port that recovers after the window": {
+			of: func(t *testing.T) []*story {
+				return []*story{healthy(t, "n1").port("10:59:00", "mlx5_0", "active", "down", "port_err").port("11:12:00", "mlx5_0", "down", "active", "port_active")}
+			},
+			want: []string{"first 10:59:00 n1 mlx5_0:1 went down (port_err); recovered at 11:12:00, after this time"},
+		},
+		"an unused port, a change of GIDs, events of the subnet manager": {
+			of: func(t *testing.T) []*story {
+				return []*story{healthy(t, "n1").
+					add("10:01:00", timeline.Record{Kind: timeline.KindEvent, Device: "mlx5_0", Port: 1, Event: "port_err", Count: 1, StateFrom: "active",
+						StateTo: "down", Expected: "down"}).
+					add("10:02:00", timeline.Record{Kind: timeline.KindGID, Device: "mlx5_1", Port: 1, GID: &timeline.GID{Action: "removed"}}).
+					port("10:02:00", "mlx5_1", "active", "active", "gid_change").port("10:03:00", "mlx5_1", "active", "active", "sm_change").
+					add("10:04:00", timeline.Record{Kind: timeline.KindAttr, Device: "mlx5_1", Port: 1, Attr: &timeline.Attr{Name: "mtu"}})}
+			},
+			want: []string{nothing},
+		},
+		"a restart of the plugin": {
+			of: func(t *testing.T) []*story {
+				return []*story{healthy(t, "n1").restart("10:10:02", "10:10:00", "boot", true).look("10:10:03", "mlx5_0", "active").look("10:10:03", "mlx5_1", "active")}
+			},
+			want: []string{nothing, "missing 10:10:00 to 10:10:02 n1 nothing recorded: the plugin was restarted"},
+		},
+		"a port that fell while nothing was recorded": {
+			of: func(t *testing.T) []*story {
+				return []*story{healthy(t, "n1").restart("10:20:00", "10:10:00", "boot", false).look("10:20:01", "mlx5_0", "down").look("10:20:01", "mlx5_1", "active")}
+			},
+			want: []string{
+				"first 10:20:01 n1 mlx5_0:1 found down when recording went on; not recovered",
+				"missing 10:10:00 to 10:20:00 n1 nothing recorded: the plugin was restarted",
+			},
+		},
+		"a host that went down": {
+			of: func(t *testing.T) []*story {
+				a := healthy(t, "n1").restart("10:20:00", "10:10:00", "boot before", false)
+				b := healthy(t, "n2").add("10:10:02", timeline.Record{Kind: timeline.KindFabricPeer, Device: "mlx5_0", Port: 1,
+					Peer: &timeline.Peer{Host: "n1", Verdict: "peer_down"}})
+				return []*story{b, a}
+			},
+			want: []string{
+				"first 10:10:00 n1 host went down without an end of the record: crash, power or a kill",
+				"then 10:10:02 n2 mlx5_0:1 verdict peer_down about n1",
+				"missing 10:10:00 to 10:20:00 n1 nothing recorded: the host was booted",
+			},
+		},
+		"a device that a pod has borrowed, or that was released": {
+			of: func(t *testing.T) []*story {
+				return []*story{healthy(t, "n1").add("10:12:01", timeline.Record{Kind: timeline.KindDevice, Device: "mlx5_0", Reason: "other_netns"}).
+					port("10:12:01", "mlx5_0", "active", "absent", "").
+					add("10:13:01", timeline.Record{Kind: timeline.KindDevice, Device: "mlx5_1", Reason: "released"})}
+			},
+			want: []string{nothing},
+		},
+		"a command that firmware does not answer, and a hang": {
+			of: func(t *testing.T) []*story {
+				app := &timeline.App{Name: "python3", Unit: "job_1234", Object: "qp", Number: 4}
+				return []*story{healthy(t, "n1").
+					add("10:12:00", timeline.Record{Kind: timeline.KindCommand, Device: "mlx5_0", Port: 1, Command: &timeline.Command{Call: "query_port", Stuck: true}}).
+					add("10:12:10", timeline.Record{Kind: timeline.KindAppHang, Device: "mlx5_0", App: app, Hang: &timeline.Hang{Threads: 1}}).
+					add("10:12:30", timeline.Record{Kind: timeline.KindCommand, Device: "mlx5_0", Port: 1, Command: &timeline.Command{Call: "query_port"}})}
+			},
+			want: []string{
+				"first 10:12:00 n1 mlx5_0:1 does not answer query_port; recovered after 30s",
+				"then 10:12:10 n1 mlx5_0 hangs in destroy of qp of python3 (job_1234); not recovered",
+			},
+		},
+		"events of applications of another unit, and of an unknown one": {
+			unit: "job_1234",
+			of: func(t *testing.T) []*story {
+				return []*story{healthy(t, "n1").app("10:12:03", "mlx5_0", "job_99", "qp_fatal", 1).app("10:12:03", "mlx5_0", "", "qp_fatal", 1).
+					app("10:13:00", "mlx5_0", "job_1234", "comm_est", 1)}
+			},
+			want: []string{nothing, "missing the unit of applications with errors (1), which may be job_1234 or not"},
+		},
+		"a record that begins late, without a tracer": {
+			of: func(t *testing.T) []*story {
+				return []*story{(&story{t: t, host: "n1"}).look("10:10:00", "mlx5_0", "down")}
+			},
+			want: []string{
+				nothing, "already before 10:00:00 n1 mlx5_0:1 down at the first look; not recovered",
+				"missing the record of n1 begins at 10:10:00",
+				"missing applications were not traced on n1: their errors are not here",
+			},
+		},
+		"lost records and a clock that was set": {
+			of: func(t *testing.T) []*story {
+				s := healthy(t, "n1").add("10:10:00", timeline.Record{}).add("10:20:00", timeline.Record{})
+				s.all[len(s.all)-2].Lost = &recorder.Lost{Count: 12, Since: clockTime(t, "10:09:00")}
+				s.all[len(s.all)-1].Clock = &recorder.Clock{StepNS: int64(-3 * time.Second)}
+				return []*story{s}
+			},
+			want: []string{
+				nothing, "missing 10:09:00 to 10:10:00 n1 12 records lost",
+				"missing 10:20:00 n1 the wall clock was set 3s back: times before and after cannot be compared",
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, row.want, lines(t, row.unit, row.of(t)...))
+			stories := row.of(t)
+			slices.Reverse(stories)
+			require.Equal(t, row.want, lines(t, row.unit, stories...), "the order of the hosts does not count")
+		})
+	}
+}
+
+func TestSummaryNamesItsHostsAndItsTime(t *testing.T) {
+	s := New(Query{Since: clockTime(t, "10:00:00"), Until: clockTime(t, "11:00:00"), Unit: "job_1"})
+	s.AddHost("n1")
+	require.Equal(t, "summary  n1, from 2026-11-26 10:00:00.000, until 2026-11-26 11:00:00.000, unit job_1", s.Lines()[0])
+	s.AddHost("n2")
+	require.Equal(t, "summary  2 hosts", New(Query{}).subjectOf("n1", "n2"))
+}
+
+func (s *Summary) subjectOf(hosts ...string) string {
+	for _, name := range hosts {
+		s.AddHost(name)
+	}
+	return s.Lines()[0]
+}
+
+// A directory may come from anyone.
+func TestSummaryIsBoundedWhateverTheRecordsHold(t *testing.T) {
+	s := New(Query{})
+	const many = 2 * maxPlaces
+	for i := range many {
+		k := timeline.Kept{Host: "n1", Record: timeline.Record{Time: time.Unix(int64(i), 0), Kind: timeline.KindEvent, Device: fmt.Sprint("d", i), Port: 1,
+			Event: "port_err", Count: 1, StateFrom: "active", StateTo: "down"}}
+		s.Add(&k)
+		s.AddUnread("n1", "damaged")
+	}
+	require.LessOrEqual(t, len(s.places), maxPlaces)
+	require.Len(t, s.faults, maxFaults)
+	require.Len(t, s.groups, maxFaults)
+	require.Len(t, s.gaps, maxGaps)
+	all := s.Lines()
+	require.Contains(t, all[1], "n1 d0:1  went down (port_err); not recovered")
+	require.Contains(t, strings.Join(all, "\n"), fmt.Sprintf("and %d more\n", many-1-maxThen))
+	require.Less(t, len(all), 1+1+maxThen+1+maxAlready+1+maxMissing+1+3)
+}

@@ -1,0 +1,32 @@
+package verbs
+
+import "fmt"
+
+// PCILink is the link between a PCI function's card and the port above it. The zero PCILink is not known.
+type PCILink struct {
+	SpeedGTs     float64 // of a lane, in GT/s
+	Width        int     // lanes
+	BestSpeedGTs float64 // that both ends support
+	BestWidth    int
+}
+
+// Known reports whether the link and what both ends support are known.
+func (l PCILink) Known() bool {
+	return l.SpeedGTs > 0 && l.Width > 0 && l.BestSpeedGTs > 0 && l.BestWidth > 0
+}
+
+// Degraded reports whether the link is slower or narrower than both ends support.
+func (l PCILink) Degraded() bool {
+	return l.Known() && (l.SpeedGTs < l.BestSpeedGTs || l.Width < l.BestWidth)
+}
+
+// String returns the link as in "PCIe 32 GT/s x16", and for a degraded one what both ends support.
+func (l PCILink) String() string {
+	switch {
+	case !l.Known():
+		return ""
+	case l.Degraded():
+		return fmt.Sprintf("PCIe %g GT/s x%d of %g GT/s x%d", l.SpeedGTs, l.Width, l.BestSpeedGTs, l.BestWidth)
+	}
+	return fmt.Sprintf("PCIe %g GT/s x%d", l.SpeedGTs, l.Width)
+}
