@@ -150,7 +150,7 @@ func (w *Watcher) Evaluate(ctx context.Context, src Source, at time.Time) error 
 func alertLabels(rule *grafana.Rule, labels map[string]string) (map[string]string, error) {
 	all := maps.Clone(labels)
 	for name, text := range rule.Labels {
-		if name == "severity" || name == "component" {
+		if (name == "severity" || name == "component") && !strings.Contains(text, "{{") {
 			continue
 		}
 		tmpl, err := template.New(name).Parse(text)

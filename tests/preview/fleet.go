@@ -36,7 +36,7 @@ func troubles() []trouble {
 		},
 		{
 			58, "sim0", 33 * time.Minute, "[[link]]\nat = \"%v\"\ndevice = %q\ndown_for = \"1s\"\nlanes = 1\n",
-			"Links slow", []string{"RDMA link slower than it was"},
+			"Links slow", []string{"RDMA link slower than it should be"},
 		},
 		{
 			72, "sim2", 56 * time.Minute, "[[fault]]\nkind = \"lost_event\"\nat = \"%v\"\ndevice = %q\n",

@@ -104,7 +104,7 @@ func alerts(ctx context.Context, src emulated.Source, rules *grafana.RuleFile, r
 			}
 		}
 		all[i] = alert{
-			Title: a.Rule.Title, Severity: a.Rule.Labels["severity"], Where: strings.Join(where, " "),
+			Title: a.Rule.Title, Severity: cmp.Or(a.Labels["severity"], a.Rule.Labels["severity"]), Where: strings.Join(where, " "),
 			State: map[emulated.State]string{emulated.Firing: "firing", emulated.Pending: "pending"}[a.State], Since: a.Since.UnixMilli(),
 		}
 	}
