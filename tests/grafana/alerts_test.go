@@ -29,9 +29,9 @@ func TestEveryRuleFiresOnItsFaultsAndOnNothingElse(t *testing.T) {
 	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
 	for _, f := range faults() {
 		for _, c := range f.histories(start()) {
-			var lines bytes.Buffer
-			require.NoError(t, c.Write(t.Context(), &lines), f.name)
-			require.NoError(t, src.Server.Write(t.Context(), src.Database, &lines), f.name)
+			w := src.Server.NewWriter(t.Context(), src.Database)
+			require.NoError(t, c.Write(t.Context(), w), f.name)
+			require.NoError(t, w.Flush(), f.name)
 		}
 		if f.apps != nil {
 			f.apps.Host, f.apps.Tags = f.name, map[string]string{"site": f.name, "rack": f.name}
@@ -197,9 +197,9 @@ func TestPortsOfALargePlaceAreDownTogetherOnlyAboveATenth(t *testing.T) {
 	for rack, ports := range map[string]int{"healthy": 4, "of 79": 79, "of 80": 80} {
 		var lines bytes.Buffer
 		for port := range ports {
-			fields := "up=1i,transitions=0i" // what never changed has no age
+			fields := "up=1i,expected_up=1i"
 			if port < 8 && rack != "healthy" {
-				fields = "up=0i,transitions=1i,state_age_ns=5i"
+				fields = "up=0i,expected_up=1i"
 			}
 			fmt.Fprintf(&lines, "rdma_port,rack=%s,host=h%d,device=d%d,port=1 %s %d\n",
 				strings.ReplaceAll(rack, " ", `\ `), port/2, port%2, fields, start().UnixNano())
@@ -231,7 +231,7 @@ func cabled(lines *bytes.Buffer, rack string, down, sharing int) {
 					up = 0
 				}
 			}
-			fmt.Fprintf(lines, "rdma_port,rack=%s,host=h%d,device=d,port=1 up=%di,transitions=1i,state_age_ns=5i", rack, port, up)
+			fmt.Fprintf(lines, "rdma_port,rack=%s,host=h%d,device=d,port=1 up=%di,expected_up=1i", rack, port, up)
 			if cable != "" {
 				fmt.Fprintf(lines, ",cable=%q", cable)
 			}

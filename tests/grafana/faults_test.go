@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"rdma_events/internal/memory"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/tests/history"
@@ -18,6 +19,8 @@ type fault struct {
 	fires   []firing
 	// expect and expectedDown are the plugin's options.
 	expect, expectedDown []string
+	// forgetful: the plugin has no state directory, so that no run knows of the ones before it.
+	forgetful bool
 	// apps is what the host reports of applications. nil: nothing, as an older plugin.
 	apps *history.Apps
 	// fabric is what hosts report of each other. nil: nothing. The first of them has the name of the fault.
@@ -70,6 +73,19 @@ func portFaults() []fault {
 			},
 		},
 		{
+			// Without a state directory the memory begins at the plugin's start.
+			name: "port-down, plugin restarted without its memory", forgetful: true,
+			fires: []firing{{rule: "port-down", from: from(1), till: from(13)}},
+			runs: []run{
+				{to: from(10), timeline: "[[link]]\nat = \"60m\""},
+				{from: from(12), timeline: "[[link]]\nat = \"0s\""},
+			},
+		},
+		{
+			name: "port-down, since the host was booted", fires: []firing{{rule: "port-down", from: from(13)}, {rule: "plugin-silent", from: from(6), till: from(12)}},
+			runs: []run{{to: from(-4)}, {from: from(12), timeline: "[[link]]\nat = \"0s\""}},
+		},
+		{
 			name: "port-down, back", fires: []firing{{rule: "port-down", from: from(1), till: from(20)}},
 			runs: throughout("[[link]]\nat = \"60m\"\ndown_for = \"20m\""),
 		},
@@ -116,6 +132,13 @@ func portFaults() []fault {
 		{
 			name: "link-slow", fires: []firing{{rule: "link-slow", from: from(5)}},
 			runs: throughout("[[link]]\nat = \"60m\"\ndown_for = \"1s\"\nlanes = 1"),
+		},
+		{
+			name: "link-slow, plugin restarted", fires: []firing{{rule: "link-slow", from: from(5)}},
+			runs: []run{
+				{to: from(20), timeline: "[[link]]\nat = \"60m\"\ndown_for = \"1s\"\nlanes = 1"},
+				{from: from(22), timeline: "[[link]]\nat = \"0s\"\ndown_for = \"1s\"\nlanes = 1"},
+			},
 		},
 		{
 			name: "link-slow, but soon well again",
@@ -184,6 +207,21 @@ func deviceFaults() []fault {
 		{
 			name: "device-fatal", fires: []firing{fatal},
 			runs: throughout("[[event]]\ntype = \"device_fatal\"\nat = \"60m\""),
+		},
+		{
+			name: "device-missing, plugin restarted", expect: []string{"sim0"}, fires: []firing{{rule: "device-missing", from: from(1)}, fatal},
+			runs: []run{
+				{to: from(40), timeline: "[[fault]]\nkind = \"removed\"\nat = \"60m\""},
+				{from: from(42), timeline: "[[fault]]\nkind = \"removed\"\nat = \"0s\""},
+			},
+		},
+		{
+			name: "device-flapping", fires: []firing{{rule: "device-flapping", from: from(6), till: from(30)}, {rule: "device-fatal", from: from(0), till: from(36)}},
+			runs: throughout("[[fault]]\nkind = \"removed\"\nat = \"60m\"\nfor = \"10s\"\nevery = \"3m\"\ntimes = 3"),
+		},
+		{
+			name: "device-flapping, but twice", fires: []firing{{rule: "device-fatal", from: from(0), till: from(33)}},
+			runs: throughout("[[fault]]\nkind = \"removed\"\nat = \"60m\"\nfor = \"10s\"\nevery = \"3m\"\ntimes = 2"),
 		},
 		{name: "device-fatal, but speed", runs: throughout("[[event]]\ntype = \"device_speed_change\"\nat = \"60m\"")},
 		{
@@ -289,7 +327,7 @@ func appFaults() []fault {
 		written("tracer-blind", history.Apps{Blind: history.Span{From: from(0), To: from(40)}},
 			firing{rule: "tracer-blind", from: from(10), till: from(40)}),
 		written("tracer-blind, but soon attached again", history.Apps{Blind: history.Span{From: from(0), To: from(8)}}),
-		written("tracer-blind, but never attached", history.Apps{Blind: history.Span{To: 2 * end}}),
+		written("tracer-blind, never attached", history.Apps{Blind: history.Span{To: 2 * end}}, firing{rule: "tracer-blind", from: 15 * time.Minute}),
 	}
 }
 
@@ -318,6 +356,10 @@ func pluginFaults() []fault {
 // writes them, on a clock that jumps.
 func (f *fault) histories(start time.Time) []history.Config {
 	var all []history.Config
+	remembered := memory.New(func() time.Time { return start })
+	if f.forgetful {
+		remembered = nil
+	}
 	for _, r := range f.runs {
 		to := r.to
 		if to == 0 {
@@ -327,7 +369,7 @@ func (f *fault) histories(start time.Time) []history.Config {
 			Start: start.Add(r.from), End: start.Add(to), Interval: 10 * time.Second,
 			Hosts: []history.Host{{
 				Name: f.name, Profile: cmp.Or(f.profile, "fleet1"), Timeline: r.timeline, Seed: 1,
-				Expect: f.expect, ExpectedDown: f.expectedDown, Tags: map[string]string{"site": f.name, "rack": f.name},
+				Expect: f.expect, ExpectedDown: f.expectedDown, Memory: remembered, Tags: map[string]string{"site": f.name, "rack": f.name},
 			}},
 		})
 	}

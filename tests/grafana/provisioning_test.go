@@ -57,7 +57,7 @@ func TestRulesAreWhatGrafanaProvisions(t *testing.T) {
 			require.LessOrEqual(t, len(r.UID), 40, "Grafana's limit")
 		}
 	}
-	require.Equal(t, 34, rules)
+	require.Equal(t, 40, rules)
 }
 
 func TestAnErrorInARuleIsFound(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"rdma_events/internal/memory"
 	"rdma_events/internal/verbs"
 )
 
@@ -38,6 +39,7 @@ type Host struct {
 
 	Expect       []string          // the options of these names
 	ExpectedDown []string          // as in "sim0:1"
+	Memory       *memory.Memory    // what the host remembers of earlier runs of the plugin; nil: nothing
 	Tags         map[string]string // besides host
 
 	// Applications has the plugin report objects and events of applications, by process and unit. A fault tracer_crash is

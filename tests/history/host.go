@@ -16,6 +16,7 @@ import (
 	"rdma_events/internal/emit"
 	"rdma_events/internal/hotplug"
 	"rdma_events/internal/measure"
+	"rdma_events/internal/memory"
 	"rdma_events/internal/monitor"
 	timelines "rdma_events/internal/timeline"
 	"rdma_events/internal/verbs"
@@ -92,7 +93,11 @@ func newHost(c *Config, of *Host, w io.Writer) (*host, error) {
 			return slices.Contains(of.ExpectedDown, fmt.Sprintf("%s:%d", device, port))
 		},
 		Window: c.Window, Histogram: c.Histogram, CommandStuck: commandStuck, Evidence: true,
-		RSS: func(pid int) uint64 { return 14<<20 + uint64(pid%8)<<14 },
+		Memory: of.Memory,
+		RSS:    func(pid int) uint64 { return 14<<20 + uint64(pid%8)<<14 },
+	}
+	if cfg.Memory == nil {
+		cfg.Memory = memory.New(h.wall)
 	}
 	if h.tracing != nil {
 		cfg.Objects = h.tracing.objects

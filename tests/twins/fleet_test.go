@@ -87,6 +87,12 @@ func fleet() []member {
 		{name: "app-destroy-hangs", apps: &history.Apps{Hang: history.Span{From: 15 * time.Minute, To: 40 * time.Minute}}},
 		{name: "tracer-blind", apps: &history.Apps{Blind: history.Span{From: 15 * time.Minute, To: 40 * time.Minute}}},
 		{name: "fabric", fabrics: []history.Fabric{faultyFabric(), smallFabric(), slowFabric()}},
+		{name: "link-degrading", edit: uncorrectable},
+		{name: "bond-leg-down", edit: withoutLeg},
+		{name: "node-missing", edit: withoutNode},
+		{name: "function-removed", edit: withoutFunction},
+		faulty("device-flapping", "[[fault]]\nkind = \"removed\"\nat = \"15m\"\nfor = \"10s\"\nevery = \"3m\"\ntimes = 3"),
+		{name: "pcie-degraded", edit: halfWidth},
 		{name: "plugin-late", edit: late},
 		{name: "recorder-failing", edit: unrecorded},
 		{name: "twofold", instance: "a", runs: []run{{timeline: "[[link]]\nat = \"15m\"\ndown_for = \"20m\""}}},
@@ -104,6 +110,59 @@ func late(at time.Duration, line string) string {
 		return line
 	}
 	return strings.Replace(line, "skipped_intervals=0i", "skipped_intervals=4i", 1)
+}
+
+// with adds fields to a line of a measurement.
+func with(measurement, fields, line string) string {
+	if !strings.HasPrefix(line, measurement+",") {
+		return line
+	}
+	end := strings.LastIndexByte(line, ' ')
+	return line[:end] + "," + fields + line[end:]
+}
+
+// lasting is the time in which a fault lasts that the simulator does not have.
+func lasting(at time.Duration) bool { return 15*time.Minute <= at && at < 35*time.Minute }
+
+// uncorrectable has an active link lose blocks.
+func uncorrectable(at time.Duration, line string) string {
+	if at < 15*time.Minute {
+		return with("rdma_port", "fec_uncorrectable_active=0i", line)
+	}
+	return with("rdma_port", "fec_uncorrectable_active=3i", line)
+}
+
+// withoutLeg has a bond lose one of its two legs.
+func withoutLeg(at time.Duration, line string) string {
+	if lasting(at) {
+		return with("rdma_port", "legs=2i,legs_up=1i", line)
+	}
+	return with("rdma_port", "legs=2i,legs_up=2i", line)
+}
+
+// withoutNode has the device's file in /dev/infiniband missing.
+func withoutNode(at time.Duration, line string) string {
+	if !lasting(at) || !strings.HasPrefix(line, "rdma_device,") {
+		return line
+	}
+	return strings.Replace(line, `reason="ok"`, `reason="node_missing"`, 1)
+}
+
+// withoutFunction has the kernel remove the device's PCI function once, and find it again.
+func withoutFunction(at time.Duration, line string) string {
+	if at < 15*time.Minute {
+		return line
+	}
+	return strings.Replace(line, "function_removals=0i", "function_removals=1i", 1)
+}
+
+// halfWidth has the device's PCIe link lose half of its lanes.
+func halfWidth(at time.Duration, line string) string {
+	width := "pcie_width=16i"
+	if lasting(at) {
+		width = "pcie_width=8i"
+	}
+	return with("rdma_device", width+",pcie_width_best=16i,pcie_speed_gts=32,pcie_speed_best_gts=32", line)
 }
 
 // unrecorded has a disk fail for some minutes, which loses records. The simulator has none.
