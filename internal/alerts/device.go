@@ -85,7 +85,7 @@ func deviceAlerts() []Alert {
 			FirstSteps: []string{
 				"The kernel log: does the firmware fail and recover each time (`devlink health show`)? Or does a service load and unload the " +
 					"driver?",
-				"`rdma-events events -device mlx5_0` has the moments; compare with the logs of what runs at these.",
+				"`rdma-events events` has the moments; compare with the logs of what runs at these.",
 				"Drain the host: no application survives it.",
 			},
 			Blind: "Devices that go and come back so fast that neither sysfs nor the kernel's messages show it.",

@@ -177,7 +177,7 @@ func linkRows() []field[Port] {
 			return v.Attr.EffectiveGbps, v.Known && v.Attr.EffectiveGbps > 0
 		}),
 		float("rate_best_gbps", "Gbit/s", "the greatest rate of the active port that this host remembers, or since another card has this name; "+
-			"after `rdma-events forget DEVICE:PORT` the present one", func(v *Port) (float64, bool) {
+			"the present one after the port was forgotten (rdma-events forget)", func(v *Port) (float64, bool) {
 			return v.RateBestGbps, v.RateBestGbps > 0
 		}),
 		float("rate_expected_gbps", "Gbit/s", "the rate that the active port should have at least: rate_gbps of the section expected that names its "+
