@@ -62,7 +62,10 @@ func portCases() []Case {
 			one("rdma_port", ofPort, map[string]string{"up": "1x20 0x30"}), nil, []int{23, 40},
 		},
 
-		{"port-flapping", "once an hour", one("rdma_port", ofPort, map[string]string{"flaps_day": "0x20 1x59 2x59 3x59 4x59 5x59 6x59"}), []int{325}, []int{300, 310}},
+		{
+			"port-flapping", "once an hour", one("rdma_port", ofPort, map[string]string{"flaps_day": "0x20 1x59 2x59 3x59 4x59 5x59 6x59"}),
+			[]int{325}, []int{300, 310},
+		},
 	},
 		grows3("port-flapping", "rdma_port", ofPort, "flaps", 30),
 		[]Case{
