@@ -17,7 +17,8 @@ watches now, the hosts that it pings, and what is odd, as a pattern that matches
 no device. With -learn it prints instead the sections [[inputs.rdma_events.expected]]
 for the host as it is now: run it on a host that is known to be good, and add them to
 the configuration of all hosts of its kind.
-Exit status 0: all is well; 1: something is odd; 2: it cannot be used.
+Exit status 0: all is well; 1: something is odd, or left out of what -learn prints; 2:
+it cannot be used.
 `
 
 // lookTime is how long the devices of this host are looked for.
