@@ -76,7 +76,7 @@ func TestPortDownSinceTheRestartIsCriticalUntilForgotten(t *testing.T) {
 	require.Contains(t, line, "mlx5_0:1 port-down")
 	_, text := w.ask("status")
 	require.NotContains(t, text, "is not remembered")
-	code, text := w.ask("forget", "mlx5_0:1")
+	code, text := w.ask("forget", "-directory", "/"+stateDir, "mlx5_0:1")
 	require.Zero(t, code, text)
 	w.awaitHealth(0)
 }
