@@ -32,8 +32,8 @@ type family struct {
 	Fields []string
 }
 
-// labels has the strings that become labels. Other strings are left out: state_name and
-// phys_state_name have a number beside them.
+// labels has the strings that become labels. Other strings are left out: state_name,
+// phys_state_name and expected_missing_of have a number beside them.
 func labels() map[string][]family {
 	return map[string][]family{
 		"rdma_device": {
@@ -54,7 +54,7 @@ func labels() map[string][]family {
 }
 
 // unlabelled are the strings of which another field has the number.
-var unlabelled = []string{"state_name", "phys_state_name"}
+var unlabelled = []string{"state_name", "phys_state_name", "expected_missing_of"}
 
 // telegrafFile returns the Telegraf configuration that gives the metrics the names, units and types that
 // Prometheus expects.

@@ -14,19 +14,26 @@ import (
 
 const checkAbout = `Reads a configuration and prints what it means on this host: the devices that it
 watches now, the hosts that it pings, and what is odd, as a pattern that matches
-no device.
-Exit status 0: all is well; 1: something is odd; 2: it cannot be used.
+no device. With -learn it prints instead the sections [[inputs.rdma_events.expected]]
+for the host as it is now: run it on a host that is known to be good, and add them to
+the configuration of all hosts of its kind.
+Exit status 0: all is well; 1: something is odd, or left out of what -learn prints; 2:
+it cannot be used.
 `
 
 // lookTime is how long the devices of this host are looked for.
 const lookTime = 5 * time.Second
 
 // checkFlags are the flags of the subcommand check.
-type checkFlags struct{ config string }
+type checkFlags struct {
+	config string
+	learn  bool
+}
 
 func (o *checkFlags) define(stderr io.Writer) *flag.FlagSet {
 	set := newFlags("check", stderr)
 	set.StringVar(&o.config, "config", "", "path to the config file to check")
+	set.BoolVar(&o.learn, "learn", false, "print what this host has as sections of what it must have; -config chooses which devices are watched")
 	return set
 }
 
@@ -36,6 +43,9 @@ func check(args []string, stdout, stderr io.Writer) int {
 	set := o.define(stderr)
 	if code, ok := parse(set, args, "name the file with -config"); !ok {
 		return code
+	}
+	if o.learn {
+		return learn(o.config, stdout, stderr)
 	}
 	if o.config == "" {
 		return misused(set, "-config is missing: name the file to check")
@@ -97,6 +107,9 @@ func meaning(path string, c *rdma_events.Config, here []verbs.Found, odd []strin
 	}
 	if len(closed) > 0 {
 		fmt.Fprintf(&b, "not open: %s\n", listed(closed))
+	}
+	for _, text := range c.ExplainExpected() {
+		fmt.Fprintf(&b, "expected: %s\n", text)
 	}
 	b.WriteString(meaningOfHosts(c, here))
 	for _, one := range odd {

@@ -59,7 +59,7 @@ func subcommands() []subcommand {
 			run: func(args []string, _, stderr io.Writer) int { return examine(args, os.Stdout, stderr) },
 		},
 		{
-			name: "check", args: "-config FILE", does: "say what a configuration means here, and whether it can be used",
+			name: "check", args: "-config FILE | -learn", does: "say what a configuration means here, and whether it can be used",
 			about: checkAbout, flags: new(checkFlags).define, run: check,
 		},
 		{

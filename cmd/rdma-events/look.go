@@ -30,6 +30,20 @@ func look(ctx context.Context, config string) (_ *health.Status, err error) {
 	if err != nil {
 		return nil, err
 	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("find name of host: %w", err)
+	}
+	points, err := openOnce(ctx, c)
+	if err != nil && !errors.Is(err, errUnsettled) {
+		return nil, err
+	}
+	s := health.Look(buildVersion(), host, points, time.Now())
+	return s, errors.Join(err, ctx.Err())
+}
+
+// openOnce is look for a configuration, and returns the points of the devices.
+func openOnce(ctx context.Context, c rdma_events.Config) ([]measure.Point, error) {
 	c.Probe.Interval = 0
 	c.Applications.Events = false // the plugin's own tracer is enough for the host
 	c.Fabric.Off()
@@ -46,10 +60,6 @@ func look(ctx context.Context, config string) (_ *health.Status, err error) {
 			wanted++
 		}
 	}
-	host, err := os.Hostname()
-	if err != nil {
-		return nil, fmt.Errorf("find name of host: %w", err)
-	}
 	devices, err := rdma_events.Open(&c, func(measure.Point) {}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
@@ -61,8 +71,7 @@ func look(ctx context.Context, config string) (_ *health.Status, err error) {
 	if settled(points) < wanted {
 		err = fmt.Errorf("%w: not all have answered within %s", errUnsettled, openTime)
 	}
-	s := health.Look(buildVersion(), host, points, time.Now())
-	return s, errors.Join(err, ctx.Err())
+	return points, err
 }
 
 // opened runs the devices until as many as wanted are open or refused, for a limited time, and returns their points.

@@ -48,6 +48,7 @@ const (
 	DiagnoseApplications
 	DiagnosePeer
 	CheckConfig
+	LearnExpected
 	ExplainAlert
 	ShowEvents
 	ShowEventsOf
@@ -157,6 +158,7 @@ func table() []Row {
 		DiagnoseApplications: {Form: "-u telegraf rdma-events doctor -applications"},
 		DiagnosePeer:         {Form: "ssh {host} sudo -u telegraf rdma-events doctor -config {file}"},
 		CheckConfig:          {Form: "rdma-events check -config /etc/telegraf/rdma_events.conf"},
+		LearnExpected:        {Form: "rdma-events check -learn"},
 		ExplainAlert:         {Form: "rdma-events explain {alert}"},
 		ShowEvents:           {Form: "rdma-events events"},
 		ShowEventsOf:         {Form: "rdma-events events -device {device}", Root: true},

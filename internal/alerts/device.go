@@ -25,6 +25,26 @@ func deviceAlerts() []Alert {
 			Blind: "Devices that this host has never seen and that the configuration does not expect.",
 		},
 		{
+			ID: "devices-too-few", Title: "RDMA devices too few", Severity: Critical, Panel: Panel{Overview, 11},
+			Measurement: "rdma_collector", When: above("expected_missing", 0),
+			Hold:    time.Minute,
+			Text:    "devices are missing: {expected_missing_of}",
+			Summary: "{{ .Labels.host }} has fewer RDMA devices than its configuration expects",
+			Fires: "For a minute the host has had fewer devices that match a section expected of the configuration than the section's count, " +
+				"perhaps since it started.",
+			Quiet: "Devices that are released for maintenance (`rdma-events release`), and those that a pod has borrowed: they count as there. Virtual " +
+				"and scalable functions that are not watched count neither way. Sections without a glob: device-missing names their devices.",
+			Clears: "When as many devices match as the section counts. If the host is to have fewer: `rdma-events check -learn` prints the section " +
+				"for the host as it is.",
+			FirstSteps: []string{
+				"`rdma-events status` lists the devices that are there; the field expected_missing_of has the section.",
+				"`lspci` on this host and on one of the same kind: is the PCI function there? If not, it is the card, its slot or its power.",
+				"The function is there, without an RDMA device: the kernel log says why the driver could not start it.",
+				"A device that has another name now matches no glob of the section: compare the names.",
+			},
+			Blind: "Which of the devices is missing. If the host remembers it, device-missing names it.",
+		},
+		{
 			ID: "device-fatal", Title: "RDMA device fatal", Severity: Critical, Panel: Panel{DeviceBoard, 6},
 			Measurement: "rdma_device", When: grew("fatals", 1, 30*time.Minute),
 			Text:    "device_fatal was raised, {fatals} in all",

@@ -12,16 +12,20 @@ type Collector struct {
 	Devices int
 	// FunctionsSkipped are the virtual and scalable functions that virtual_functions leaves out.
 	FunctionsSkipped int
-	Workers          int
-	WorkerRestarts   uint64
-	WorkersStuck     int
-	AsyncEvents      uint64
-	DeliveryP        aggregate.Percentiles // from the return of ibv_get_async_event until the monitor handles the event
-	WorkerRSS        uint64                // bytes, sum of all workers
-	Queue            Queue
-	Usage            Usage
-	EvidenceMerged   uint64
-	Recorder         *Recorder // nil: nothing is recorded
+	// ExpectedMissing are the devices that groups of the configuration lack. It is known if Counted is set.
+	ExpectedMissing   int
+	ExpectedMissingOf string // which groups, in words
+	Counted           bool
+	Workers           int
+	WorkerRestarts    uint64
+	WorkersStuck      int
+	AsyncEvents       uint64
+	DeliveryP         aggregate.Percentiles // from the return of ibv_get_async_event until the monitor handles the event
+	WorkerRSS         uint64                // bytes, sum of all workers
+	Queue             Queue
+	Usage             Usage
+	EvidenceMerged    uint64
+	Recorder          *Recorder // nil: nothing is recorded
 	// MemorySince is the start of the plugin if what the host remembers began then; zero if it outlives the plugin. It is no field.
 	MemorySince time.Time
 	At          time.Time
@@ -77,6 +81,9 @@ func watchRows() []field[Collector] {
 			func(c *Collector) int64 { return int64(c.Devices) }),
 		maybe("functions_skipped", "", "virtual and scalable functions that are present and that `virtual_functions` leaves out",
 			func(c *Collector) (int64, bool) { return int64(c.FunctionsSkipped), c.FunctionsSkipped > 0 }),
+		maybe("expected_missing", "", "how many devices fewer there are than the option `count` of the sections `expected` wants; a released device "+
+			"and one in another network namespace count as there", func(c *Collector) (int64, bool) { return int64(c.ExpectedMissing), c.Counted }),
+		text("expected_missing_of", "how many each of these sections lacks, if one does", func(c *Collector) string { return c.ExpectedMissingOf }),
 		integer("workers", "", "worker processes that run", func(c *Collector) int64 { return int64(c.Workers) }),
 		counter("worker_restarts", "workers started beyond the first of each device",
 			func(c *Collector) uint64 { return c.WorkerRestarts }),

@@ -66,8 +66,8 @@ func filled() []Point {
 		host.Add(p)
 	}
 	return append(points, host, &Collector{
-		FunctionsSkipped: 12,
-		Devices:          1, Workers: 1, WorkerRestarts: 2, WorkersStuck: 0, AsyncEvents: 25,
+		FunctionsSkipped: 12, ExpectedMissing: 2, ExpectedMissingOf: "2 of 8 that match mlx5_[0-7]", Counted: true,
+		Devices: 1, Workers: 1, WorkerRestarts: 2, WorkersStuck: 0, AsyncEvents: 25,
 		DeliveryP: ranks(80_000), WorkerRSS: 14 << 20,
 		Queue:    Queue{Merged: 4, Dropped: 0, Skipped: 1, Length: 5, Capacity: 1000},
 		Recorder: &Recorder{Recorded: 12, Errors: 2, Lost: 3}, EvidenceMerged: 2,

@@ -157,7 +157,7 @@ func linkRows() []field[Port] {
 				up, known := v.Up()
 				return bit(up), known
 			}),
-		maybe("expected_up", "", "1 if the port should be active: this host remembers that it was active for a "+
+		maybe("expected_up", "", "1 if the port should be active: a section expected matches its device, this host remembers that it was active for a "+
 			"minute or more, or it has a physical link and has been init or armed for two minutes; 0 for the ports of expected_down and for all others, "+
 			"and after a stay in another network namespace until the port is active again; not where up is not",
 			func(v *Port) (int64, bool) {

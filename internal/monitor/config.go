@@ -36,6 +36,7 @@ type Config struct {
 	VirtualFunctions verbs.VirtualFunctions             // which virtual and scalable functions to monitor
 	Ports            func(device string, port int) bool // ports to count; nil: the first verbs.MaxPorts
 	Expect           []string                           // devices that are reported even if never seen
+	Groups           []Group                            // devices of which there must be so many
 	ExpectedDown     func(device string, port int) bool // ports that are down by design; nil: none
 
 	// Configured reports whether the configuration wants a port to be active, and with which least rate, 0 for any; nil: it wants none.

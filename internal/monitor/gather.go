@@ -31,6 +31,10 @@ func (m *Monitor) Gather(now time.Time) ([]measure.Point, *measure.Collector) {
 	c := &g.collector
 	c.AsyncEvents, c.WorkerRestarts, c.EvidenceMerged = g.totals.events, g.totals.restarts, g.totals.merged
 	c.DeliveryP = m.delivery.percentiles(t.mono, &m.scratch)
+	if len(m.cfg.Groups) > 0 && o.discovered {
+		c.Counted = true
+		c.ExpectedMissing, c.ExpectedMissingOf = missingOfGroups(m.cfg.Groups, o.devices)
+	}
 	for _, pid := range g.pids {
 		c.WorkerRSS += m.cfg.RSS(pid)
 	}

@@ -101,6 +101,9 @@ func deviceCases() []Case {
 	async := func(field, values string) []Series {
 		return one("rdma_async", ofPort, map[string]string{field: values})
 	}
+	lacks := func(devices string) []Series {
+		return one(collector, "", map[string]string{"expected_missing": devices})
+	}
 	return slices.Concat([]Case{
 		{"device-missing", "missing and back", device("1x20 0x30 1x20", "okx20 removedx30 okx20"), []int{23, 50}, []int{20, 21, 55}},
 		{"device-missing", "missing since the host started", device("0x1500", "removedx1500"), []int{2, 1480}, nil},
@@ -112,6 +115,10 @@ func deviceCases() []Case {
 		{"device-missing", "another device was renamed", slices.Concat(device("1x20 0x30", "okx20 removedx30"),
 			one("rdma_device", "device=mlx5_1", map[string]string{"present": "0x50", "reason": "renamedx50"})), []int{23}, []int{20}},
 		{"device-missing", "reset within a minute", device("1x20 0 1x20", "okx20 removed okx20"), nil, []int{21, 22, 23}},
+		{"devices-too-few", "one too few, and back", lacks("0x20 1x30 0x20"), []int{23, 50}, []int{20, 21, 55}},
+		{"devices-too-few", "two too few since the host started", lacks("2x1500"), []int{2, 1480}, nil},
+		{"devices-too-few", "a reset within a minute", lacks("0x20 1 0x20"), nil, []int{21, 22, 23}},
+		{"devices-too-few", "no section counts", one(collector, "", map[string]string{"devices": "0x60"}), nil, []int{10, 40}},
 	},
 		grows1("device-fatal", "rdma_device", ofDevice, "fatals", 30),
 		[]Case{

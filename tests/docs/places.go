@@ -144,6 +144,7 @@ func Places() []Place {
 		{Command: "sudo -u telegraf rdma-events fabric -config /etc/telegraf/rdma_events.conf", NotRun: "there is no such user"},
 		{Command: "rdma-events watch -device mlx5_0", Run: "rdma-events watch -device mlx5_0 -for 1s"},
 		{Command: "rdma-events check -config FILE", Run: "rdma-events check -config sample.conf"},
+		{Command: "rdma-events check -learn"},
 		{Command: "lsof /dev/infiniband/*", Exits: noDevice, Prints: "No such file"},
 		{
 			Command: "rdma-events doctor -hardware -device mlx5_0",

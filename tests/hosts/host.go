@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/memory"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/verbstest/standin"
 )
@@ -27,9 +28,21 @@ type host struct {
 	Devices []device `toml:"device"`
 	Events  []event  `toml:"event"` // what happens while the plugin runs, in this order
 
+	Remembered []remembered `toml:"remembered"` // what the plugin has written into its state directory; nil: there is no such directory
+
 	ExclusiveNetns bool `toml:"exclusive_netns"` // each device belongs to one network namespace
 	Container      bool `toml:"container"`       // /dev is that of a container
 	NoProviders    bool `toml:"no_providers"`    // libibverbs is installed without any provider library
+}
+
+// remembered is a device that the host remembers.
+type remembered struct {
+	Name   string  `toml:"name"`
+	PCI    string  `toml:"pci"`
+	GUID   string  `toml:"guid"`
+	Driver string  `toml:"driver"`
+	Ports  []int   `toml:"ports"` // that have been active
+	Rate   float64 `toml:"rate"`  // of these ports, in Gb/s
 }
 
 // lasting is a duration in the form of time.ParseDuration.
@@ -187,6 +200,34 @@ func (h *host) build(dir string) error {
 		if err := h.Devices[i].build(dir, i); err != nil {
 			return fmt.Errorf("build %s: %w", h.Devices[i].Name, err)
 		}
+	}
+	if len(h.Remembered) == 0 {
+		return nil
+	}
+	state := filepath.Join(dir, stateDir)
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		return err
+	}
+	return h.remember(state)
+}
+
+// stateDir is the state directory of a host, below its root.
+const stateDir = "run/state/rdma_events"
+
+// remember writes the memory as a plugin does that ran on this machine before.
+func (h *host) remember(dir string) error {
+	m, err := memory.Open(dir, memory.Machine(), time.Now)
+	if err != nil {
+		return fmt.Errorf("write memory: %w", err)
+	}
+	for _, r := range h.Remembered {
+		m.RememberDevice(r.Name, memory.Identity{NodeGUID: r.GUID, PCI: r.PCI, Driver: r.Driver}, true)
+		for _, port := range r.Ports {
+			m.RememberPort(r.Name, port, r.Rate)
+		}
+	}
+	if _, err := m.Sync(); err != nil {
+		return fmt.Errorf("write memory: %w", err)
 	}
 	return nil
 }

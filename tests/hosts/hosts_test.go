@@ -190,6 +190,9 @@ func (w *world) command(args ...string) *exec.Cmd {
 	cmd := exec.Command("unshare", line...)
 	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+w.libraries, "VERBS_STANDIN=/dev/infiniband",
 		"RUNTIME_DIRECTORY=/run/rdma_events:/run/rdma_events-status")
+	if _, err := os.Stat(filepath.Join(w.dir, stateDir)); err == nil {
+		cmd.Env = append(cmd.Env, "STATE_DIRECTORY=/"+stateDir)
+	}
 	return cmd
 }
 
@@ -197,7 +200,7 @@ func (w *world) command(args ...string) *exec.Cmd {
 func (w *world) start(args ...string) (stop func()) {
 	w.t.Helper()
 	for _, d := range []string{"rdma_events", "rdma_events-status"} {
-		require.NoError(w.t, os.Mkdir(filepath.Join(w.dir, "run", d), 0o700))
+		require.NoError(w.t, os.MkdirAll(filepath.Join(w.dir, "run", d), 0o700))
 	}
 	w.out, w.log = filepath.Join(w.dir, "out"), filepath.Join(w.dir, "log")
 	stdout, err := os.Create(w.out)

@@ -22,6 +22,7 @@ type Config struct {
 	VirtualFunctions *bool              `toml:"virtual_functions"` // nil: those whose physical function is not visible
 	Expect           []string           `toml:"expect"`
 	ExpectedDown     []string           `toml:"expected_down"`
+	Expected         []ExpectedConfig   `toml:"expected"`
 	WorkerPath       string             `toml:"worker_path"`
 	MaxEventPoints   int                `toml:"max_event_points"`
 	StateInterval    config.Duration    `toml:"state_interval"`

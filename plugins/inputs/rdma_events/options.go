@@ -51,7 +51,7 @@ func (c *Config) options() []option {
 // OptionNames returns the names of all options, those in a section as in "probe.interval".
 func OptionNames() []string {
 	var names []string
-	for _, o := range new(Config).options() {
+	for _, o := range append(new(Config).options(), new(ExpectedConfig).options()...) {
 		names = append(names, o.key)
 	}
 	return names
@@ -226,6 +226,11 @@ func (c *Config) validateDevices() error {
 	}
 	if slices.ContainsFunc(c.Expect, func(device string) bool { return !wants(device) }) {
 		return notAllowed("expect", &c.Expect, "only devices that devices, devices_exclude and ports let in")
+	}
+	for i := range c.Expected {
+		if err := c.Expected[i].validate(c, wants); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package rdma_events
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -31,6 +32,9 @@ func Parse(text string) (Config, error) {
 		return Config{}, err
 	}
 	c := DefaultConfig()
+	if c.Expected, err = d.expected(values); err != nil {
+		return Config{}, err
+	}
 	return c, d.assign(c.options(), values)
 }
 
@@ -126,23 +130,55 @@ func sections() []string {
 // the first of several errors.
 func (d decoder) assign(options []option, values map[string]toml.Primitive) error {
 	for _, key := range d.Keys() {
-		if len(key) <= 2 || len(key) == 3 && slices.Contains(sections(), key[2]) {
+		if len(key) <= 2 || len(key) == 3 && slices.Contains(sections(), key[2]) || key[2] == expectedSection {
 			continue
 		}
-		name := key[2:].String()
-		i := slices.IndexFunc(options, func(o option) bool { return o.key == name })
-		if i < 0 {
-			return unknownKey(name, d.value(values, name), options)
-		}
-		value := d.value(values, name)
-		if unset := unsetIn(value); unset != "" {
-			return notAllowed(name, value, options[i].want+"; the environment has no "+unset)
-		}
-		if err := d.PrimitiveDecode(values[name], options[i].target); err != nil || isEmptyDuration(options[i].target, value) {
-			return notAllowed(name, value, options[i].want)
+		if err := d.set(options, key[2:].String(), values); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// set sets the option of a name, which values has.
+func (d decoder) set(options []option, name string, values map[string]toml.Primitive) error {
+	value := d.value(values, name)
+	i := slices.IndexFunc(options, func(o option) bool { return o.key == name })
+	if i < 0 {
+		return unknownKey(name, value, options)
+	}
+	if unset := unsetIn(value); unset != "" {
+		return notAllowed(name, value, options[i].want+"; the environment has no "+unset)
+	}
+	if err := d.PrimitiveDecode(values[name], options[i].target); err != nil || isEmptyDuration(options[i].target, value) {
+		return notAllowed(name, value, options[i].want)
+	}
+	return nil
+}
+
+// expected returns the sections [[inputs.rdma_events.expected]] of an instance.
+func (d decoder) expected(values map[string]toml.Primitive) ([]ExpectedConfig, error) {
+	value := d.value(values, expectedSection)
+	if value == nil {
+		return nil, nil
+	}
+	var tables []map[string]toml.Primitive
+	if err := d.PrimitiveDecode(values[expectedSection], &tables); err != nil || !isTables(value) {
+		return nil, notAllowed(expectedSection, value, "[["+table+"."+expectedSection+"]]")
+	}
+	all := make([]ExpectedConfig, len(tables))
+	for i, section := range tables {
+		flat := make(map[string]toml.Primitive, len(section))
+		for key, p := range section {
+			flat[toml.Key{expectedSection, key}.String()] = p
+		}
+		for _, name := range slices.Sorted(maps.Keys(flat)) {
+			if err := d.set(all[i].options(), name, flat); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return all, nil
 }
 
 // isEmptyDuration reports whether value is an empty duration. Telegraf decodes that to 0,

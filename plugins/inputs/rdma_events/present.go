@@ -117,7 +117,7 @@ func (c *Config) Odd(found []verbs.Found) []string {
 			all = append(all, fmt.Sprintf("expect: %s is not here now, so it is reported as missing", device))
 		}
 	}
-	return append(all, c.oddHosts(found)...)
+	return slices.Concat(all, c.oddExpected(found), c.oddHosts(found))
 }
 
 // oddHosts is Odd for the section fabric.

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"rdma_events/internal/measure"
+)
+
+// learn runs check -learn. Without a configuration it looks at the devices that the default one watches.
+func learn(config string, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	c, err := loadConfig(config)
+	var points []measure.Point
+	if err == nil {
+		c.Expect, c.Expected = nil, nil // what the host should have had until now
+		points, err = openOnce(ctx, c)
+	}
+	if err != nil {
+		fmt.Fprintln(stderr, "E!", err)
+		return exitFailed
+	}
+	l := learned(points)
+	code := done(io.WriteString(stdout, l.text(c.ExpectedDown)))
+	for _, why := range l.unknown {
+		fmt.Fprintln(stderr, "W!", why)
+		code = max(code, exitWarning)
+	}
+	return code
+}
+
+// lesson is what a host has.
+type lesson struct {
+	devices map[float64][]string // that are open, by the least rate of their active ports; 0: none is active
+	down    []string             // ports that are not active, as in "mlx5_0:2"
+	unknown []string             // devices of which nothing is learned, with why
+}
+
+// learned returns what points of all devices and ports show. A soft device is left out: an administrator makes it and deletes it.
+func learned(points []measure.Point) lesson {
+	l := lesson{devices: map[float64][]string{}}
+	rates := map[string]float64{}
+	for _, p := range points {
+		p, ok := p.(*measure.Port)
+		if !ok {
+			continue
+		}
+		up, known := p.Up()
+		switch {
+		case known && !up:
+			l.down = append(l.down, fmt.Sprintf("%s:%d", p.Device, p.Port))
+		case known && p.Attr.RateGbps > 0:
+			rates[p.Device] = min(cmp.Or(rates[p.Device], p.Attr.RateGbps), p.Attr.RateGbps)
+		}
+	}
+	for _, p := range points {
+		d, ok := p.(*measure.Device)
+		switch {
+		case !ok || !d.Present:
+		case !d.Open:
+			l.unknown = append(l.unknown, fmt.Sprintf("%s is left out: it is not watched (%s)", d.Device, d.Reason))
+		case d.Attr.PCIAddress == "":
+			l.down = slices.DeleteFunc(l.down, func(port string) bool { return strings.HasPrefix(port, d.Device+":") })
+			l.unknown = append(l.unknown, d.Device+" is left out: it is no hardware")
+		default:
+			rate := rates[d.Device]
+			l.devices[rate] = append(l.devices[rate], d.Device)
+		}
+	}
+	return l
+}
+
+// text returns the sections, and before them the option expected_down if ports are down that it does not have yet.
+func (l *lesson) text(expectedDown []string) string {
+	var b strings.Builder
+	all := slices.Clone(expectedDown)
+	for _, port := range l.down {
+		if !slices.Contains(all, port) {
+			all = append(all, port)
+		}
+	}
+	if len(all) > len(expectedDown) {
+		fmt.Fprintf(&b, "  ## These ports are down now. Take out those that should be active, and keep the line above all sections.\n"+
+			"  expected_down = %s\n\n", quotedList(all))
+	}
+	for _, rate := range slices.Backward(slices.Sorted(maps.Keys(l.devices))) {
+		names := l.devices[rate]
+		fmt.Fprintf(&b, "  [[inputs.rdma_events.expected]]\n    devices = %s\n    count = %d\n", quotedList(patterns(names)), len(names))
+		if rate > 0 {
+			fmt.Fprintf(&b, "    rate_gbps = %s\n", strconv.FormatFloat(rate, 'f', -1, 64))
+		}
+	}
+	return b.String()
+}
+
+func quotedList(texts []string) string {
+	var all []string
+	for _, text := range texts {
+		all = append(all, strconv.Quote(text))
+	}
+	return "[" + strings.Join(all, ", ") + "]"
+}
+
+// leastRun is how many names in a row become one glob.
+const leastRun = 3
+
+// patterns returns globs that match the names and no others: mlx5_[0-7] for a row of numbers that differ in their last digit. The names
+// that are in no row stay.
+func patterns(names []string) []string {
+	rows := map[string][]int{} // the last digits by what is before them
+	var order []string
+	for _, name := range names {
+		stem, digit := name, -1
+		if n := len(name); n > 1 && name[n-1] >= '0' && name[n-1] <= '9' {
+			stem, digit = name[:n-1], int(name[n-1]-'0')
+		}
+		if rows[stem] == nil {
+			order = append(order, stem)
+		}
+		rows[stem] = append(rows[stem], digit)
+	}
+	slices.SortFunc(order, func(a, b string) int { return cmp.Or(len(a)-len(b), strings.Compare(a, b)) })
+	var all []string
+	for _, stem := range order {
+		digits := rows[stem]
+		slices.Sort(digits)
+		for len(digits) > 0 {
+			n := 1
+			for n < len(digits) && digits[n] == digits[n-1]+1 && digits[0] >= 0 {
+				n++
+			}
+			all = append(all, pattern(stem, digits[:n])...)
+			digits = digits[n:]
+		}
+	}
+	return all
+}
+
+// pattern returns the glob of a row of names, or the names of a short one.
+func pattern(stem string, digits []int) []string {
+	if len(digits) >= leastRun {
+		return []string{fmt.Sprintf("%s[%d-%d]", stem, digits[0], digits[len(digits)-1])}
+	}
+	var all []string
+	for _, digit := range digits {
+		name := stem
+		if digit >= 0 {
+			name += strconv.Itoa(digit)
+		}
+		all = append(all, name)
+	}
+	return all
+}
