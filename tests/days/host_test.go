@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,7 +48,7 @@ type host struct {
 
 	nics      map[string]*nic
 	unplugged map[string]*nic
-	functions map[string]verbs.PCIFunction
+	functions sync.Map // of verbs.PCIFunction, by address
 	released  map[string]bool
 	down      map[string]bool // devices whose ports are in expected_down
 	step      time.Duration   // in which workers do what they do in a second
@@ -98,7 +99,7 @@ func newHost(t *testing.T, names ...string) *host {
 	h := &host{
 		t: t, epoch: time.Now().Add(-time.Hour), nics: map[string]*nic{},
 		unplugged: map[string]*nic{}, step: time.Second,
-		functions: map[string]verbs.PCIFunction{}, released: map[string]bool{}, down: map[string]bool{},
+		released: map[string]bool{}, down: map[string]bool{},
 	}
 	h.forgetAll()
 	for _, name := range names {
@@ -116,12 +117,12 @@ func newHost(t *testing.T, names ...string) *host {
 func (h *host) forgetAll() { h.memory = memory.New(h.wall) }
 
 // elapsed is CLOCK_MONOTONIC.
-func (h *host) elapsed() time.Duration { return time.Since(h.epoch) + h.jumped }
+func (h *host) elapsed() time.Duration { return time.Since(h.epoch) + time.Duration(h.jumped.Load()) }
 
-func (h *host) wall() time.Time { return began().Add(h.elapsed() + h.paused) }
+func (h *host) wall() time.Time { return began().Add(h.elapsed() + time.Duration(h.paused.Load())) }
 
 func (h *host) clocks() (wall, mono, boot int64) {
-	return h.wall().UnixNano(), int64(h.elapsed()), int64(h.elapsed() + h.paused)
+	return h.wall().UnixNano(), int64(h.elapsed()), int64(h.elapsed() + time.Duration(h.paused.Load()))
 }
 
 // plug adds a card with active ports.
@@ -133,7 +134,7 @@ func (h *host) plug(name string, ports int) *nic {
 		})
 	}
 	h.nics[name] = n
-	h.functions[n.found.PCI] = verbs.PCIFunction{Driver: "mlx5_core", Instance: uint64(h.next)}
+	h.functions.Store(n.found.PCI, verbs.PCIFunction{Driver: "mlx5_core", Instance: uint64(h.next)})
 	return n
 }
 
@@ -185,11 +186,11 @@ func (h *host) restart(away time.Duration) {
 }
 
 func (h *host) function(address string) verbs.PCIFunction {
-	f, ok := h.functions[address]
+	f, ok := h.functions.Load(address)
 	if !ok {
 		return verbs.PCIFunction{Absent: true}
 	}
-	return f
+	return f.(verbs.PCIFunction)
 }
 
 func (h *host) linkOf(address string) verbs.PCILink {

@@ -48,10 +48,10 @@ func routine() []action {
 			address := h.nics["mlx5_4"].found.PCI
 			h.event("mlx5_4", 0, verbs.EventDeviceFatal)
 			h.passes(time.Second)
-			delete(h.functions, address)
+			h.functions.Delete(address)
 			n := h.unplug("mlx5_4")
 			h.passes(20 * time.Second)
-			h.functions[address] = verbs.PCIFunction{Driver: "mlx5_core", Instance: 1000}
+			h.functions.Store(address, verbs.PCIFunction{Driver: "mlx5_core", Instance: 1000})
 			h.replug("mlx5_4", n)
 		}},
 		{name: "a pod borrows a device for ten minutes", do: func(h *host) {
@@ -75,9 +75,9 @@ func routine() []action {
 			h.state("mlx5_3", 1, verbs.PortActive)
 		}},
 		{name: "the guest is paused for a migration", do: func(h *host) {
-			h.paused += 40 * time.Second
+			h.paused.Add(int64(40 * time.Second))
 			h.passes(time.Minute)
-			h.jumped += 20 * time.Second
+			h.jumped.Add(int64(20 * time.Second))
 		}},
 		{name: "the MTU is changed", do: func(h *host) { h.nics["mlx5_0"].ports[0].MTU = 1024 }},
 		{name: "a cable is moved within 40 s", do: func(h *host) {
