@@ -41,9 +41,9 @@ type nic struct {
 // host is a host with the plugin on it. The test's goroutine does everything but what the monitor does in its own ones.
 type host struct {
 	t      *testing.T
-	epoch  time.Time     // when the test began, by the clock of its bubble (testing/synctest)
-	jumped time.Duration // times in which nothing ran
-	paused time.Duration // CLOCK_BOOTTIME ahead of CLOCK_MONOTONIC
+	epoch  time.Time    // when the test began, by the clock of its bubble (testing/synctest)
+	jumped atomic.Int64 // times in which nothing ran
+	paused atomic.Int64 // CLOCK_BOOTTIME ahead of CLOCK_MONOTONIC
 	memory *memory.Memory
 
 	nics      map[string]*nic
