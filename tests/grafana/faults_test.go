@@ -82,8 +82,8 @@ func portFaults() []fault {
 			},
 		},
 		{
-			name: "port-down, since the host was booted", fires: []firing{{rule: "port-down", from: from(13)}, {rule: "plugin-silent", from: from(6), till: from(12)}},
-			runs: []run{{to: from(-4)}, {from: from(12), timeline: "[[link]]\nat = \"0s\""}},
+			name: "port-down, since the host was booted", fires: []firing{{rule: "port-down", from: from(3)}},
+			runs: []run{{to: from(-2)}, {from: from(2), timeline: "[[link]]\nat = \"0s\""}},
 		},
 		{
 			name: "port-down, back", fires: []firing{{rule: "port-down", from: from(1), till: from(20)}},
