@@ -46,7 +46,8 @@ func timingsOf(shipped bool) timings {
 		rules:   []string{"for: 30s", "for: 2s", "for: 1m", "for: 4s"},
 		// The wait is longer than the difference of the two durations: the alert that holds another back comes first.
 		notifies: []string{"group_wait: 30s", "group_wait: 3s", "group_interval: 5m", "group_interval: 2s"},
-		fault:    10 * time.Second, outage: 20 * time.Second, notified: 10 * time.Minute, settled: 5 * time.Minute,
+		// A port that has been active for a minute is one that should be.
+		fault: 75 * time.Second, outage: 20 * time.Second, notified: 10 * time.Minute, settled: 5 * time.Minute,
 	}
 }
 
