@@ -94,7 +94,7 @@ func (b *board) deviceFacts() {
 			"look at cable and switch port.", "ports of a device that is not open.",
 		},
 		queries: []query{{text: portsDown,
-			prom: `sum(min by (host, device, port) (rdma_port_up{FILTER} and rdma_port_expected_up{FILTER} == 1) == bool 0)`}},
+			prom: `sum(min by (host, device, port) (rdma_port_up{FILTER} and rdma_port_expected_up{FILTER} == 1) == bool 0) or sum(rdma_port_up{FILTER}) * 0`}},
 	}, "-", brokenNow())
 	b.stat(panel{
 		id: 5, title: "Unacknowledged", width: width, height: height, now: true,
