@@ -38,7 +38,7 @@ at = "8s"
 every = "5s"
 device = "sim0"
 [[link]]
-at = "5s"
+at = "65s" # a port that was active for a minute should be up
 device = "sim1"
 [[link]]
 at = "6s"
@@ -145,7 +145,7 @@ func shown(t *testing.T) (address string) {
 		More: shipped(t, telegraf, "detail = false", "detail = true") + neighbour + traced + probed + "\n[global_tags]\n  host = \"h1\"\n  site = \"s1\"\n",
 	})
 	for _, enough := range []string{
-		`rdma_collector_recorded_total > 10`,
+		`rdma_port_up{device="sim1"} == 0 and rdma_port_expected_up == 1`, `rdma_collector_recorded_total > 10`,
 		`rdma_port_gid_moves_total{device="sim0"} >= 2`, `rdma_port_flaps_total{device="sim0"} >= 3`,
 		`increase(rdma_cq_probe_lost_completions_total{device="sim3"}[30s]) > 1`,
 		`increase(rdma_cq_probe_errors_total{device="sim3"}[30s]) > 1`, `rdma_device_present{device="sim2"} == 0`,
@@ -153,7 +153,7 @@ func shown(t *testing.T) (address string) {
 		`increase(infiniband_symbol_error[20s]) > 0`, `rdma_app_async_events_total{app="python3",event="qp_fatal"} > 10`,
 		`rdma_tracer_attached == 1`, `rdma_fabric_port_dry_total > 10`,
 	} {
-		require.Eventually(t, func() bool { return len(ask(t, address, enough, true)) > 0 }, time.Minute, 200*time.Millisecond, enough)
+		require.Eventually(t, func() bool { return len(ask(t, address, enough, true)) > 0 }, 2*time.Minute, 200*time.Millisecond, enough)
 	}
 	return address
 }
