@@ -16,7 +16,8 @@ import (
 	"rdma_events/internal/statusfile"
 )
 
-// largeStatus returns the status of a host with as many devices, two ports each, a probe for each of 16 vectors and a problem of each port.
+// largeStatus returns the status of a host with that many devices. Each device has two ports, and each port has 16 probes, one per
+// completion vector, and one problem.
 func largeStatus(devices int, now time.Time) *health.Status {
 	s := &health.Status{Schema: health.Schema, Host: "gpu-17", Time: now, Source: health.SourcePlugin}
 	well := true

@@ -25,8 +25,8 @@ plugin. A device that does not answer costs 10 s and its own part. MANIFEST.txt
 in the archive says what each file is, and why one is missing; the archive has
 addresses of this host, so look through it before you send it.
 Run it as root, who may read the kernel's lines and the records.
-With -timeout it ends in time with what it has, and without the doctor, as for the
-epilog of a job. Where -out is a directory, no file in it is replaced.
+With -timeout it stops after that time and writes what it has so far; the doctor is
+left out. This is meant for the epilog of a job. Where -out is a directory, no file in it is replaced.
 Exit status 0: the archive has it all; 1: parts are missing; 2: no archive.
 `
 

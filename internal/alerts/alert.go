@@ -19,7 +19,7 @@ type Alert struct {
 
 	// Measurement is the one whose series are judged, each by itself; "" if Elsewhere is set.
 	Measurement string
-	// Except leaves out the series that have this tag.
+	// Except is a tag whose series are not judged. Its zero value excludes none.
 	Except Tag
 	// When is what has to be so. It is nil if Elsewhere is set.
 	When Condition

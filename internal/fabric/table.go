@@ -205,13 +205,13 @@ func Reasons() []ReasonRow { return append([]ReasonRow(nil), reasonRows...) }
 
 // Row returns the row of a verdict. ok is false for one that this version does not know.
 func (v Verdict) Row() (row VerdictRow, ok bool) {
-	if found := v.row(); found != nil {
+	if found := v.tableRow(); found != nil {
 		return *found, true
 	}
 	return VerdictRow{Severity: -1, Precedence: -1}, false
 }
 
-func (v Verdict) row() *VerdictRow {
+func (v Verdict) tableRow() *VerdictRow {
 	for i := range verdictRows {
 		if verdictRows[i].Verdict == v {
 			return &verdictRows[i]
@@ -240,7 +240,7 @@ type Details struct {
 
 // Explain returns what a verdict means for a pair, and "" for a verdict that this version does not know.
 func (v Verdict) Explain(d Details) string {
-	row := v.row()
+	row := v.tableRow()
 	if row == nil {
 		return ""
 	}

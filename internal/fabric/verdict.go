@@ -21,14 +21,14 @@ const (
 
 // IsNetwork reports whether a verdict blames the network.
 func (v Verdict) IsNetwork() bool {
-	row := v.row()
+	row := v.tableRow()
 	return row != nil && row.Blames == BlameNetwork
 }
 
 // Direction returns in which direction packets are lost by a verdict: "forward" (to the peer), "reverse" or "both"; "" where it is
 // not known.
 func (v Verdict) Direction() string {
-	if row := v.row(); row != nil {
+	if row := v.tableRow(); row != nil {
 		return row.Direction
 	}
 	return ""
@@ -38,7 +38,7 @@ func (v Verdict) isLossy() bool { return v.Direction() != "" }
 
 // weight orders verdicts by their evidence: a pair never turns from one to one of less weight before it is well.
 func (v Verdict) weight() int {
-	if row := v.row(); row != nil {
+	if row := v.tableRow(); row != nil {
 		return row.Precedence
 	}
 	return -1

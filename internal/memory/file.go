@@ -65,7 +65,7 @@ func Machine() string {
 // Open returns the Memory of a machine in a state directory. It is usable also with an error, which says why the memory begins anew,
 // on one line: the file is of another machine, is damaged or cannot be read. A file that is not there is no error.
 //
-// Without a machine identifier the file is used only if it was written without one too.
+// On a host without a machine ID, only a file that was also written without a machine ID is used.
 func Open(dir, machine string, now func() time.Time) (*Memory, error) {
 	m := New(now)
 	m.file = &file{dir: dir, machine: machine, synced: map[string]*Device{}}
@@ -102,7 +102,7 @@ func (m *Memory) Sync() ([]Forgotten, error) {
 	}
 	forgotten, next := m.merge(there)
 	if next != nil {
-		if err := f.write(next); err != nil {
+		if err := f.writeDevices(next); err != nil {
 			m.retry(next)
 			return forgotten, err
 		}
@@ -361,8 +361,8 @@ func (c *content) check() error {
 	return nil
 }
 
-// write replaces the file, by a new one that is complete on the disk.
-func (f *file) write(devices map[string]*Device) error {
+// writeDevices replaces the file, by a new one that is complete on the disk.
+func (f *file) writeDevices(devices map[string]*Device) error {
 	c := content{Schema: schema, Machine: f.machine, Devices: []*Device{}}
 	for _, name := range slices.Sorted(maps.Keys(devices)) {
 		c.Devices = append(c.Devices, devices[name])

@@ -102,7 +102,7 @@ func (m *Memory) Port(device string, number int) (rateGbps float64, ok bool) {
 // RememberDevice remembers a device. If the name stood for another card until now, its ports keep their place in the memory and
 // lose their rates.
 func (m *Memory) RememberDevice(name string, id Identity, missed bool) {
-	m.change(name, func(d *Device) {
+	m.changeDevice(name, func(d *Device) {
 		if isOther(d.Identity, id) {
 			for i := range d.Ports {
 				d.Ports[i].RateGbps = 0
@@ -129,7 +129,7 @@ func isOther(a, b Identity) bool {
 
 // RememberPort remembers a port, and the rate that it has now.
 func (m *Memory) RememberPort(device string, number int, rateGbps float64) {
-	m.change(device, func(d *Device) {
+	m.changeDevice(device, func(d *Device) {
 		at, ok := d.port(number)
 		switch {
 		case ok:
@@ -140,8 +140,8 @@ func (m *Memory) RememberPort(device string, number int, rateGbps float64) {
 	})
 }
 
-// change applies a change to a device, which it adds if it is not there.
-func (m *Memory) change(name string, how func(*Device)) {
+// changeDevice applies a change to a device, which it adds if it is not there.
+func (m *Memory) changeDevice(name string, how func(*Device)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	d := &Device{Name: name}

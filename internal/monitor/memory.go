@@ -37,7 +37,7 @@ func (d *Device) isAwaited() bool { return d.remembered && !d.seen }
 func (m *Monitor) findRenamed(found []verbs.Found) {
 	var remembered []memory.Device
 	for _, d := range slices.Clone(m.devices) {
-		old, awaited := d.awaited()
+		old, awaited := d.awaitedDevice()
 		if !awaited {
 			continue
 		}
@@ -60,7 +60,7 @@ func (m *Monitor) findRenamed(found []verbs.Found) {
 	}
 }
 
-func (d *Device) awaited() (old verbs.Found, ok bool) {
+func (d *Device) awaitedDevice() (old verbs.Found, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.found, d.isAwaited()

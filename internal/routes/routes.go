@@ -23,7 +23,7 @@ const maxDepth = 8
 // CarriesDefault reports whether a default route goes over a network device: over itself, or over a bond, a bridge, a VLAN or another
 // network device that it is below. It is false if the tables cannot be read.
 func (t Table) CarriesDefault(netdev string) bool {
-	for _, over := range t.defaults() {
+	for _, over := range t.defaultRouteDevices() {
 		if t.isBelow(netdev, over, maxDepth) {
 			return true
 		}
@@ -48,8 +48,8 @@ func (t Table) isBelow(netdev, upper string, depth int) bool {
 	return false
 }
 
-// defaults returns the network devices of the default routes of IPv4 and IPv6.
-func (t Table) defaults() []string {
+// defaultRouteDevices returns the network devices of the default routes of IPv4 and IPv6.
+func (t Table) defaultRouteDevices() []string {
 	var all []string
 	for _, table := range []struct {
 		file string

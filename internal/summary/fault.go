@@ -270,7 +270,8 @@ func (s *Summary) addApp(k *timeline.Kept) {
 	default:
 		return
 	}
-	if !s.concerns(k) {
+	if !s.isOfUnit(k) {
+		s.countUnknownUnit(k)
 		return
 	}
 	app := timeline.App{Name: k.App.Name, Unit: k.App.Unit}
@@ -284,15 +285,16 @@ func (s *Summary) addApp(k *timeline.Kept) {
 	})
 }
 
-// concerns reports whether an application's record counts, and counts those of which that is not known.
-func (s *Summary) concerns(k *timeline.Kept) bool {
-	if s.query.Unit == "" || k.App.Unit == s.query.Unit {
-		return true
-	}
+// isOfUnit reports whether an application's record is of the unit that was asked for, if one was.
+func (s *Summary) isOfUnit(k *timeline.Kept) bool {
+	return s.query.Unit == "" || k.App.Unit == s.query.Unit
+}
+
+// countUnknownUnit counts the errors in the window whose unit is not known: they may be of the unit that was asked for.
+func (s *Summary) countUnknownUnit(k *timeline.Kept) {
 	if k.App.Unit == "" && s.isWithin(k.Time) {
 		s.unknown += max(k.Count, 1)
 	}
-	return false
 }
 
 // isError reports whether an event tells of an error.

@@ -1,5 +1,5 @@
-// Package summary says what broke in the records of one or several hosts within a window of time: what broke first, where, what
-// followed, what was broken already, and what the records do not have. It is pure: it reads no file and no clock.
+// Package summary tells from the records of one or several hosts what broke within a window of time: what broke first and where, what
+// followed, what was broken before, and which records are missing. It is pure: it reads no file and no clock.
 package summary
 
 import (

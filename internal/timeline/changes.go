@@ -89,7 +89,7 @@ func (c *Changes) event(p *measure.Event) (Record, bool) {
 	state := c.states[key]
 	return Record{
 		Time: p.At, Kind: KindEvent, Device: p.Device, Port: p.Port,
-		Event: p.Type.String(), Count: p.Count, StateFrom: state, StateTo: state, Expected: c.expected(key),
+		Event: p.Type.String(), Count: p.Count, StateFrom: state, StateTo: state, Expected: c.portExpectation(key),
 	}, true
 }
 
@@ -99,7 +99,7 @@ func (c *Changes) change(p *measure.Change, last *Record) (Record, bool) {
 	if last != nil && last.merge(p) {
 		return Record{}, false
 	}
-	r := Record{Time: p.At, Kind: KindState, Device: p.Device, Port: p.Port, Expected: c.expected(key)}
+	r := Record{Time: p.At, Kind: KindState, Device: p.Device, Port: p.Port, Expected: c.portExpectation(key)}
 	r.change(p)
 	return r, true
 }
@@ -134,8 +134,8 @@ func (c *Changes) command(p *measure.Command) (Record, bool) {
 	return Record{Time: p.At, Kind: KindCommand, Device: p.Device, Port: p.Port, Command: command}, true
 }
 
-// expected returns the field Expected of a port's records.
-func (c *Changes) expected(key portKey) string {
+// portExpectation returns the field Expected of a port's records.
+func (c *Changes) portExpectation(key portKey) string {
 	if c.unused[key] {
 		return "down"
 	}
@@ -155,7 +155,7 @@ func (c *Changes) port(v *measure.Port) (Record, bool) {
 	}
 	c.states[key] = v.State.String()
 	return Record{
-		Time: v.At, Kind: KindPort, Device: v.Device, Port: v.Port, StateTo: v.State.String(), Expected: c.expected(key),
+		Time: v.At, Kind: KindPort, Device: v.Device, Port: v.Port, StateTo: v.State.String(), Expected: c.portExpectation(key),
 		Link: &Link{v.Attr.RateGbps, v.Attr.Width, v.Attr.LinkLayer.String(), v.Attr.NetDev},
 	}, true
 }

@@ -20,7 +20,7 @@ func (l PCILink) Degraded() bool {
 	return l.Known() && (l.SpeedGTs < l.BestSpeedGTs || l.Width < l.BestWidth)
 }
 
-// String returns the link as in "PCIe 32 GT/s x16", and for a degraded one what both ends support.
+// String describes the link, for example "PCIe 32 GT/s x16". For a degraded link it adds what both ends support.
 func (l PCILink) String() string {
 	switch {
 	case !l.Known():

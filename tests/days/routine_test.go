@@ -24,7 +24,8 @@ type action struct {
 // each is the time between two actions. A counter is looked at for half an hour at most, but for flaps in a day.
 const each = 31 * time.Minute
 
-// routine are the actions of the day, with what may be reported. It was written before the day was played.
+// routine lists the actions of the day and, for each, the alerts that it may raise. The list was written before the day was first
+// played.
 func routine() []action {
 	return []action{
 		{name: "the host is rebooted, and its links train for 40 s", do: func(h *host) {

@@ -98,7 +98,7 @@ func (c *Config) ExplainExpected() []string {
 	return all
 }
 
-// expectedNames returns the devices that must be there by name.
+// expectedNames returns the names of the devices that the configuration requires by name rather than by a glob.
 func (c *Config) expectedNames() []string {
 	names := slices.Clone(c.Expect)
 	for i := range c.Expected {
