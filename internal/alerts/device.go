@@ -38,7 +38,7 @@ func deviceAlerts() []Alert {
 				"for the host as it is.",
 			FirstSteps: []string{
 				"`rdma-events status` lists the devices that are there; the field expected_missing_of has the section.",
-				"`lspci` on this host and on one of the same kind: is the PCI function there? If not, it is the card, its slot or its power.",
+				"`lspci -nn` on this host and on one of the same kind: is the PCI function there? If not, it is the card, its slot or its power.",
 				"The function is there, without an RDMA device: the kernel log says why the driver could not start it.",
 				"A device that has another name now matches no glob of the section: compare the names.",
 			},

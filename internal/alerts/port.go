@@ -81,8 +81,9 @@ func portAlerts() []Alert {
 			Fires: "For five minutes the port has been active with a lower rate than rate_expected_gbps: the minimum that the configuration " +
 				"states, the best rate that this host remembers of the port, or the rate of most other active ports of the same board type on the " +
 				"host.",
-			Quiet:  "Ports that are down. Ports that have always been slow, as those of a storage adapter of another type.",
-			Clears: "When the rate is back. If the link is to stay as it is: `rdma-events forget mlx5_1:2`.",
+			Quiet: "Ports that are down. Ports that have always been slow, as those of a storage adapter of another type.",
+			Clears: "When the rate is back. If the link is to stay as it is: `rdma-events forget mlx5_1:2`, and where most other ports of its type " +
+				"are faster, state its rate_gbps in a section expected.",
 			FirstSteps: []string{
 				"Compare width with that before (rdma_attr_change has both): fewer lanes are a cable or a transceiver, the same lanes a speed that " +
 					"was negotiated anew.",
