@@ -43,8 +43,7 @@ func TestASmallPrometheusIsFilledOnceAndMeasured(t *testing.T) {
 	require.NoError(t, scale.Run(t.Context(), c))
 	require.Contains(t, out.String(), "21 hosts with 1 devices")
 	require.Regexp(t, `\| Hosts by last report \| A \| 20 \|`, out.String())
-	require.Regexp(t, `\| rdma:port_up:max5m \|  \| 21 \|`, out.String(), "of the copied host too")
-	require.Regexp(t, `\| rdma:port_rate_bytes_per_second:max7d \|  \| 21 \|`, out.String(), "of what another rule recorded")
+	require.Regexp(t, `\| rdma:collector_report_timestamp_seconds:max5m \|  \| 21 \|`, out.String(), "of the copied host too")
 	require.Contains(t, out.String(), "Rules of rdma_events, every 15s")
 
 	out.Reset()

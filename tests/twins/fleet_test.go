@@ -69,6 +69,7 @@ func fleet() []member {
 			runs: []run{{timeline: "[[event]]\ntype = \"sm_change\"\nat = \"15m\"\nevery = \"2m\"\ntimes = 3"}},
 		},
 		{name: "device-missing", profile: "fleet2", runs: []run{{timeline: "[[fault]]\nkind = \"removed\"\nat = \"15m\"\nfor = \"20m\"\ndevice = \"sim0\""}}},
+		{name: "devices-too-few", edit: withoutTwo},
 		faulty("device-fatal", "[[event]]\ntype = \"device_fatal\"\nat = \"15m\""),
 		faulty("unacked-events", hanging("15m", "60s")),
 		faulty("command-stuck", "[[command]]\nat = \"15m\"\nfor = \"20m\"\nwhat = \"fails\""),
@@ -138,6 +139,14 @@ func withoutLeg(at time.Duration, line string) string {
 		return with("rdma_port", "legs=2i,legs_up=1i", line)
 	}
 	return with("rdma_port", "legs=2i,legs_up=2i", line)
+}
+
+// withoutTwo has a host lack two of the devices that its configuration expects.
+func withoutTwo(at time.Duration, line string) string {
+	if lasting(at) {
+		return with("rdma_collector", "expected_missing=2i", line)
+	}
+	return with("rdma_collector", "expected_missing=0i", line)
 }
 
 // withoutNode has the device's file in /dev/infiniband missing.
