@@ -59,7 +59,8 @@ check: setup-test $(TESTED) ## before a commit, in minutes: build, vet, unit tes
 test: setup-test $(TESTED) ## all tests: unit with the race detector, the real programs, the lab
 	go vet -tags $(ALL_TAGS) ./...
 	go test -race $(UNIT)
-	go test -parallel 8 $(PROGRAMS)
+	@# Most of these wait for servers and programs, so more packages than processors are tested at once.
+	go test -short -p 3 -parallel 8 $(PROGRAMS)
 	$(LAB) -short -skip '^(TestCheckGuest|TestVariants)$$' $(LAST)
 
 .PHONY: test-push

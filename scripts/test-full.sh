@@ -9,7 +9,7 @@
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 
-parts="schema race release-rxe release-siw backports-rxe backports-siw next-library newest soak kills cuts fuzz notification fabric fabric-lab fabric-faults fabric-connections"
+parts="schema rules race release-rxe release-siw backports-rxe backports-siw next-library newest soak kills cuts fuzz notification fabric fabric-lab fabric-faults fabric-connections"
 
 # The tests of the network between hosts that take longest.
 fabric_faults='^(TestASevered|TestStopped|TestKilled)'
@@ -20,6 +20,7 @@ lab() { go test -tags lab -count=1 -v ./tests/lab "$@"; }
 part() {
 	case $1 in
 	schema) make test-schema ;;
+	rules) go test -count=1 -timeout 30m -v -run '^TestEveryRuleFires' ./tests/grafana ;;
 	race) go test -race -count=1 -timeout 30m ./... ;;
 	release-rxe) lab -timeout 39m -run '^(TestGuests|TestRun.*|TestGuestClock.*|TestAPerson.*)$' ;;
 	release-siw | backports-rxe | backports-siw | next-library | newest)

@@ -27,6 +27,10 @@ fuzz)
 	variants
 	scripts/fuzz.sh 15s
 	;;
+rules)
+	variants
+	go test -count=1 -timeout 20m -v -run '^TestEveryRuleFires' ./tests/grafana
+	;;
 harness) lab -timeout 30m -run '^(TestVariants|TestRun.*|TestGuestClock.*|TestAPerson.*)$' ;;
 storm) long_form TestAStormIsCountedToTheLastEvent ;;
 stopped) long_form TestAStoppedTelegrafHoldsUpNoReader ;;

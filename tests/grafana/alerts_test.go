@@ -25,6 +25,9 @@ func start() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
 type spans map[string]map[string][]time.Duration // rule, host
 
 func TestEveryRuleFiresOnItsFaultsAndOnNothingElse(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it is among the long forms: make test-full PART=rules. tests/alerts has each alert fire and clear")
+	}
 	src := Source{Server: influx.Start(t), Database: "telegraf"}
 	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
 	for _, f := range faults() {
