@@ -261,7 +261,8 @@ func (o *Options) ownLink() queries {
 
 func (o *Options) suspect() queries {
 	all := o.observers(peerEnd, "")
-	blaming := `SELECT count(distinct("verdict")) AS "n" FROM ` + lastVerdicts(` AND "scope" = 'group'`) + ` WHERE ` + said(string(fabric.VerdictOwnLink)) + ` AND $timeFilter` +
+	blaming := `SELECT count(distinct("verdict")) AS "n" FROM ` + lastVerdicts(` AND "scope" = 'group'`) + ` WHERE ` +
+		said(string(fabric.VerdictOwnLink)) + ` AND $timeFilter` +
 		o.groupedBy("peer_group", "host", "device", "port")
 	asked := queries{
 		// InfluxDB cannot compare the tag peer_host of observers with the tag host of the port that they observe. So it compares, in each
