@@ -178,7 +178,8 @@ func (b *board) fabricSuspects() {
 			"interfaces of hosts that are down: they lose nothing.",
 		},
 		queries: []query{
-			blaming("own", "group", `FILTER,scope="group"`), blaming("all", "", "FILTER"), b.saying("forward", "lossy_forward"), b.saying("reverse", "lossy_reverse"),
+			blaming("own", "group", `FILTER,scope="group"`), blaming("all", "", "FILTER"),
+			b.saying("forward", string(fabric.VerdictLossyForward)), b.saying("reverse", string(fabric.VerdictLossyReverse)),
 		},
 	}, b.toPeer(), b.peerColumns(column{name: "own", prom: "Value #A", title: "own group", bad: true},
 		column{name: "all", prom: "Value #B", title: "anywhere"}, column{name: "forward", prom: "Value #C", title: "there"},

@@ -35,6 +35,18 @@ func blamed() []string {
 	return verdictsThat(func(r *fabric.VerdictRow) bool { return r.Blames == fabric.BlameNetwork || r.Blames == fabric.BlameOwn })
 }
 
+// silentVerdicts returns the verdicts that blame the network because nothing comes through, on one path or on all of them.
+func silentVerdicts() []string {
+	return verdictsThat(func(r *fabric.VerdictRow) bool { return r.Blames == fabric.BlameNetwork && r.Direction == "" })
+}
+
+// lossyVerdicts returns the verdicts that blame the network because it loses a share of the packets, sorted.
+func lossyVerdicts() []string {
+	return slices.Sorted(slices.Values(verdictsThat(func(r *fabric.VerdictRow) bool {
+		return r.Blames == fabric.BlameNetwork && r.Direction != ""
+	})))
+}
+
 // These are the tags that distinguish pairs, and the series of rdma_fabric.
 const (
 	byPair      = byPort + `, "own_group", "peer_host", "peer_device", "peer_group", "scope"`
@@ -249,7 +261,8 @@ func (o *Options) ownLink() queries {
 
 func (o *Options) suspect() queries {
 	all := o.observers(peerEnd, "")
-	blaming := `SELECT count(distinct("verdict")) AS "n" FROM ` + lastVerdicts(` AND "scope" = 'group'`) + ` WHERE ` + said("own_link") + ` AND $timeFilter` +
+	blaming := `SELECT count(distinct("verdict")) AS "n" FROM ` + lastVerdicts(` AND "scope" = 'group'`) + ` WHERE ` +
+		said(string(fabric.VerdictOwnLink)) + ` AND $timeFilter` +
 		o.groupedBy("peer_group", "host", "device", "port")
 	asked := queries{
 		// InfluxDB cannot compare the tag peer_host of observers with the tag host of the port that they observe. So it compares, in each
@@ -288,7 +301,7 @@ func canonical(first bool, e, other string) string {
 // pair, which telegraf.conf makes, is the same in what both report.
 func (o *Options) pair() queries {
 	ends := []string{"host", "device", "own_group", "peer_host", "peer_device", "peer_group"}
-	silent := []string{"path", "partial"}
+	silent := silentVerdicts()
 	steps := []step{{
 		query: `SELECT count("verdict") AS "pairs" FROM ` + lastVerdicts("") + ` WHERE ` + said(silent...) + ` AND $timeFilter` + o.groupedBy(ends...),
 		from:  o.window(),
@@ -335,7 +348,7 @@ func relabelledPair(series string) string {
 func (o *Options) fabricSlow() map[string]queries {
 	by := ` GROUP BY ` + o.site(InfluxDB) + `"own_group"`
 	site := o.site(Prometheus)
-	lossy := []string{"lossy_both", "lossy_forward", "lossy_reverse"}
+	lossy := lossyVerdicts()
 	p99 := `SELECT median("write_ns_p99") AS "p99" FROM {rdma_fabric} WHERE {filter}` + by + `, "scope"`
 	ago := func(d time.Duration) step { return step{query: p99, from: d + 10*time.Minute, to: d} }
 	now := fabricNow(site)

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"rdma_events/internal/doctor"
+	"rdma_events/internal/routes"
 	"rdma_events/internal/trial"
 	"rdma_events/plugins/inputs/rdma_events"
 )
@@ -94,6 +95,7 @@ func patient(config string) (*doctor.System, error) {
 	s.Version, s.Records = buildVersion(), defaultRecords
 	released := releasedDevices()
 	s.Released = func(device string) string { return released(identify(device)) }
+	s.CarriesDefaultRoute = routes.Table{}.CarriesDefault
 	var err error
 	if s.WorkerPath, err = rdma_events.WorkerPath(); err != nil {
 		return nil, err
@@ -127,7 +129,7 @@ func patient(config string) (*doctor.System, error) {
 		}
 		p := doctor.PluginConfig{
 			Simulated: c.Simulated(), WorkerPath: c.WorkerPath, Records: c.Recorder.Directory, ExpectedDown: c.ExpectsDown,
-			WatchesPort:      c.WatchesPort,
+			WatchesPort: c.WatchesPort, Expected: expectedOf(&c), ExpectedRate: c.ExpectedRate, Role: c.Roles.Role,
 			VirtualFunctions: c.Functions(), Vectors: c.Probe.CountVectors, Events: c.Applications.Events, TracerPath: c.Applications.TracerPath,
 		}
 		p.Fabric = fabricOf(&c)
@@ -138,6 +140,15 @@ func patient(config string) (*doctor.System, error) {
 		return p, err
 	}
 	return s, nil
+}
+
+// expectedOf returns which devices the configuration requires.
+func expectedOf(c *rdma_events.Config) doctor.Expected {
+	e := doctor.Expected{Names: c.ExpectedNames()}
+	for _, g := range c.ExpectedGroups() {
+		e.Groups = append(e.Groups, doctor.ExpectedGroup{Label: g.Label, Matches: g.Matches, Count: g.Count})
+	}
+	return e
 }
 
 // fabricOf returns what the doctor has to know of probes between hosts, nil if there are none.

@@ -19,7 +19,8 @@ import (
 const statusAbout = `Shows how each RDMA device of this host is: its ports, since when, and which
 alerts it would raise. It comes from the running plugin, which knows the past;
 where none runs, the devices are opened once, and the first line says so.
-Exit status 0: no problem; 1: a warning; 2: a critical one; 70: cannot tell.
+Exit status 0: no problem; 1: a warning; 2: a critical one; 70: cannot tell, as
+while something is pending after a start of the plugin.
 `
 
 // statusFlags are the flags of the subcommand status.
@@ -77,7 +78,7 @@ func showStatus(args []string, stdout, stderr io.Writer) int {
 	case here == 0 && s.Source == health.SourceLook:
 		return exitWarning // as the doctor says; a plugin that runs knows by its option expect what is missing
 	}
-	return severe(s.Worst())
+	return verdict(s)
 }
 
 // find returns the status of the running plugins, else what one look shows, and the first line for people. The status is

@@ -50,7 +50,7 @@ type examination struct {
 	library    string // the file of libibverbs
 	libraryErr error
 	links      []linkAnswer
-	rates      map[string]float64 // of ports, by their subjects: see expectedRate
+	rates      map[string]float64 // of ports, by their subjects: see comparedRate
 	tracing    *tracing           // nil: it is not examined
 	hosts      *hosts             // nil: none are probed
 }
@@ -62,7 +62,7 @@ type check func(*examination) []Result
 // result depends on.
 func checks() []check {
 	return []check{
-		checkReleased, checkNotWatched, checkModules, checkNodes, checkLibrary, checkProviders, checkLockedMemory, checkNetns,
+		checkReleased, checkNotWatched, checkExpected, checkModules, checkNodes, checkLibrary, checkProviders, checkLockedMemory, checkNetns,
 		checkContainer, checkPCILinks, checkPorts, checkExtState, checkAddresses, checkFirmware, checkProbes, checkEvents, checkRemoval, checkWorker,
 		checkTracer, checkFabric, checkRecords, checkKernelLog, checkTelegraf,
 	}

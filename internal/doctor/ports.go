@@ -65,9 +65,12 @@ func (x *examination) checkPort(d *device, port int) Result {
 		return r
 	}
 	switch {
-	case state == "ACTIVE" && x.expectedRate(d.Name, port) > attr.RateGbps:
+	case state == "ACTIVE" && x.statedRate(d.Name, port) > attr.RateGbps:
+		r.Status, r.Text = Warn, fmt.Sprintf("active, %g Gb/s (%s), and the configuration expects %g Gb/s; look at its cable, its lanes "+
+			"and the other end", attr.RateGbps, attr.Width, x.statedRate(d.Name, port))
+	case state == "ACTIVE" && x.comparedRate(d.Name, port) > attr.RateGbps:
 		r.Status, r.Text = Warn, fmt.Sprintf("active, %g Gb/s (%s), and most other ports of its board type have %g Gb/s; look at its cable, its lanes "+
-			"and the other end", attr.RateGbps, attr.Width, x.expectedRate(d.Name, port))
+			"and the other end", attr.RateGbps, attr.Width, x.comparedRate(d.Name, port))
 	case state == "ACTIVE":
 		r.Text = fmt.Sprintf("active, %g Gb/s (%s), %s", attr.RateGbps, attr.Width, x.link(d.Name, port, netdev))
 	case x.expectsDown(d, port):
@@ -97,33 +100,6 @@ func (x *examination) unanswered(d *device, read, errno string) (text string, fi
 	}
 	return fmt.Sprintf("its firmware refuses %s (%s), as that of a restricted function, and each refusal may be a line of the "+
 		"kernel log; add %s to devices_exclude to leave the device alone", read, errno, d.Name), x.editConfig()
-}
-
-// expectedRate returns the rate in Gbit/s that a port should have as far as the other ports show it, 0 if they do not.
-func (x *examination) expectedRate(device string, port int) float64 {
-	return x.rates[subject(device, port)]
-}
-
-// compareRates compares the rates of the ports with each other.
-func (x *examination) compareRates() {
-	var subjects []string
-	var all []verbs.ComparedPort
-	for i := range x.devices {
-		d := &x.devices[i]
-		for _, port := range d.ports {
-			p := verbs.ComparedPort{BoardID: d.BoardID, VirtualFunction: d.VirtualFunction, Active: x.portState(d.Name, port) == "ACTIVE"}
-			p.LinkLayer = verbs.LinkEthernet
-			if x.portAttr(d.Name, port, "link_layer") == "InfiniBand" {
-				p.LinkLayer = verbs.LinkInfiniBand
-			}
-			p.RateGbps = x.Sysfs.RateOr(d.Name, port, 0)
-			subjects, all = append(subjects, subject(d.Name, port)), append(all, p)
-		}
-	}
-	x.rates = map[string]float64{}
-	for i, rate := range verbs.ExpectedRates(all) {
-		x.rates[subjects[i]] = rate
-	}
 }
 
 // refusedRead returns a file of a port that firmware refuses to read, and the error of that. With drivers that do not ask

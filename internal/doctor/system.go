@@ -42,6 +42,8 @@ type System struct {
 	NodeAbsence func(node string) hotplug.Absence
 	// Addressed reports whether a network device is up and has an address that is not link-local.
 	Addressed func(netdev string) bool
+	// CarriesDefaultRoute reports whether a default route of the host goes over a network device. Nil: none does.
+	CarriesDefaultRoute func(netdev string) bool
 	// KernelLog opens the kernel's log for reading, and closes it.
 	KernelLog func() error
 
@@ -98,6 +100,11 @@ type PluginConfig struct {
 	Watches      func(device string) bool           // nil means all devices; VirtualFunctions leaves out some of them
 	WatchesPort  func(device string, port int) bool // of a device that is watched; nil means all ports
 	ExpectedDown func(device string, port int) bool // nil means no port
+	// Expected is which devices must be there. ExpectedRate returns the least rate in Gbit/s that a port must have, 0 for any; nil means
+	// any. Role returns the role that the configuration gives a port, "" if it gives none; nil means none.
+	Expected     Expected
+	ExpectedRate func(device string, port int) float64
+	Role         func(device string, port int) string
 	// VirtualFunctions is which virtual and scalable functions are watched.
 	VirtualFunctions verbs.VirtualFunctions
 	// Vectors returns how many completion vectors are probed on each port of a

@@ -9,7 +9,7 @@ import (
 	"rdma_events/internal/netlink"
 )
 
-// FEC is what the forward error correction of an interface has counted since the driver was loaded.
+// FEC is what the forward error correction of an interface has counted, since the driver or the firmware last set it to 0.
 type FEC struct {
 	Corrected     uint64 // blocks that had errors, all of which were corrected
 	Uncorrectable uint64 // blocks that had more errors than can be corrected, so that packets were lost
@@ -25,7 +25,8 @@ const (
 
 // FECOf reads the counts of an interface's forward error correction. ErrUnsupported: the kernel, the driver or the link has none.
 // It opens and closes a socket, and may be called concurrently. It needs no capability. It takes the kernel's RTNL lock and may not
-// return for long; see the package. Drivers ask their firmware for it, as mlx5 does.
+// return for long; see the package. Drivers ask their firmware for it, as mlx5 and ice do, or have it in memory, as bnxt_en. A driver
+// that fails may write a line to the kernel log, and then looks like one that does not count.
 func FECOf(name string) (FEC, error) {
 	f, err := fecOf(name)
 	if err != nil {

@@ -32,7 +32,8 @@ func blocks(kind uint16, counts ...uint64) []byte {
 }
 
 func TestErrorCorrectionIsWhatTheAnswerSays(t *testing.T) {
-	const bits = 4 // ETHTOOL_A_FEC_STAT_CORR_BITS
+	const bits, histogram = 4, 5                                                     // ETHTOOL_A_FEC_STAT_CORR_BITS, ETHTOOL_A_FEC_STAT_HIST
+	bin := slices.Concat(blocks(2, 1), blocks(3, 3), blocks(4, 17), blocks(5, 9, 8)) // the lanes of a bin without a sum
 	for name, c := range map[string]struct {
 		body []byte
 		want FEC
@@ -40,6 +41,7 @@ func TestErrorCorrectionIsWhatTheAnswerSays(t *testing.T) {
 		"totals":           {fecBody(blocks(fecCorrected, 1000), blocks(fecUncorrectable, 3)), FEC{1000, 3}},
 		"a sum of lanes":   {fecBody(blocks(fecCorrected, 60, 10, 20, 30, 0), blocks(fecUncorrectable, 2, 2, 0, 0, 0)), FEC{60, 2}},
 		"bits between":     {fecBody(blocks(fecCorrected, 1), blocks(bits, 7), blocks(fecUncorrectable, 0)), FEC{1, 0}},
+		"a histogram":      {fecBody(blocks(fecCorrected, 9), blocks(fecUncorrectable, 4), blocks(bits, 7), has(histogram|unix.NLA_F_NESTED, bin...)), FEC{9, 4}},
 		"another sequence": {fecBody(blocks(fecUncorrectable, 5), blocks(1), blocks(fecCorrected, 6)), FEC{6, 5}},
 	} {
 		t.Run(name, func(t *testing.T) {

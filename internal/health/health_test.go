@@ -344,6 +344,42 @@ critical  mlx5_0:1 command-stuck: the firmware does not answer hw_counters, sinc
 	require.Equal(t, "mlx5_0:1 port-down since 2026-11-23 12:02; 2 more", s.Line(noon.Add(day)))
 }
 
+func TestPortShowsItsExpectedRateAndManagementRole(t *testing.T) {
+	rates := func(now, best float64) func(p *measure.Port) {
+		return func(p *measure.Port) { p.Attr.RateGbps, p.RateBestGbps = now, best }
+	}
+	for name, c := range map[string]struct {
+		change func(p *measure.Port)
+		want   string
+	}{
+		"as it should be":        {func(*measure.Port) {}, "active, 400 Gbit/s (4x), infiniband"},
+		"slower than the others": {rates(100, 100), "active, 100 Gbit/s (4x), 400 Gbit/s expected, infiniband"},
+		"slower than it was":     {rates(100, 400), "active, 100 Gbit/s (4x), 400 Gbit/s expected, infiniband"},
+		"slower than both":       {rates(100, 200), "active, 100 Gbit/s (4x), best 200 Gbit/s, 400 Gbit/s expected, infiniband"},
+		"nothing is known of it": {func(p *measure.Port) { p.RateExpectedGbps = 0 }, "active, 400 Gbit/s (4x), infiniband"},
+		"for management":         {func(p *measure.Port) { p.Role = verbs.RoleManagement }, "active, 400 Gbit/s (4x), infiniband, role management"},
+		"for computing":          {func(p *measure.Port) { p.Role = verbs.RoleCompute }, "active, 400 Gbit/s (4x), infiniband"},
+		"down, with the rate of a link that is down": {func(p *measure.Port) {
+			rates(10, 10)(p)
+			p.State = verbs.PortDown
+		}, "down, 10 Gbit/s (4x), infiniband"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := healthy()
+			c.change(&h.port)
+			s := NewKeeper("v1", "gpu-17").Observe(h.points(noon), noon)
+			got := s.Devices[0].Ports[0]
+			require.Equal(t, h.port.RateExpectedGbps, got.RateExpectedGbps)
+			require.Equal(t, h.port.Role, got.Role)
+			var b strings.Builder
+			require.NoError(t, s.WriteText(&b, "gpu-17", noon))
+			_, rest, _ := strings.Cut(b.String(), "    port 1: ")
+			line, _, _ := strings.Cut(rest, "\n")
+			require.Equal(t, c.want, strings.TrimSuffix(line, ", should be active"))
+		})
+	}
+}
+
 func TestFunctionsThatAreNotWatchedAreCounted(t *testing.T) {
 	k, h := NewKeeper("v1", "gpu-17"), healthy()
 	h.collector.FunctionsSkipped = 2

@@ -139,7 +139,9 @@ func (k *Keeper) device(p *measure.Device) {
 }
 
 func (k *Keeper) port(p *measure.Port) {
-	v := Port{Port: p.Port, RateBestGbps: p.RateBestGbps, Flaps: p.Flaps, ExpectedDown: p.Expected}
+	v := Port{
+		Port: p.Port, RateBestGbps: p.RateBestGbps, RateExpectedGbps: p.RateExpectedGbps, Role: p.Role, Flaps: p.Flaps, ExpectedDown: p.Expected,
+	}
 	if p.HasState {
 		v.State = p.State.String()
 	}

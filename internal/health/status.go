@@ -78,10 +78,13 @@ type Port struct {
 	NetDev       string    `json:"netdev,omitempty"`
 	RateGbps     float64   `json:"rate_gbps,omitempty"`
 	RateBestGbps float64   `json:"rate_best_gbps,omitempty"` // since the plugin started
-	Width        string    `json:"width,omitempty"`
-	Flaps        uint64    `json:"flaps"`              // since the plugin started
-	LastFlap     time.Time `json:"last_flap,omitzero"` // when the port came back
-	ExpectedDown bool      `json:"expected_down,omitempty"`
+	// RateExpectedGbps is the rate that the active port should have at least, 0 if nothing says so.
+	RateExpectedGbps float64   `json:"rate_expected_gbps,omitempty"`
+	Width            string    `json:"width,omitempty"`
+	Role             string    `json:"role,omitempty"`     // as the tag of rdma_port
+	Flaps            uint64    `json:"flaps"`              // since the plugin started
+	LastFlap         time.Time `json:"last_flap,omitzero"` // when the port came back
+	ExpectedDown     bool      `json:"expected_down,omitempty"`
 	// ExpectedUp is whether the port should be active, and ExpectedReason why. They are absent where it is not known whether it is.
 	ExpectedUp     *bool   `json:"expected_up,omitempty"`
 	ExpectedReason string  `json:"expected_reason,omitempty"`

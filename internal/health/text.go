@@ -94,12 +94,9 @@ func (p *Port) text(now time.Time) string {
 	if !p.Since.IsZero() {
 		state += " since " + moment(p.Since, now)
 	}
-	rate, flaps, expected := "", "", ""
-	if p.RateGbps > 0 {
-		rate = fmt.Sprintf("%g Gbit/s (%s)", p.RateGbps, p.Width)
-	}
-	if p.RateBestGbps > p.RateGbps {
-		rate = joined(", ", rate, fmt.Sprintf("best %g Gbit/s", p.RateBestGbps))
+	flaps, expected, role := "", "", ""
+	if p.Role == verbs.RoleManagement { // its problems are warnings
+		role = "role " + p.Role
 	}
 	if p.Flaps > 0 {
 		flaps = counted(p.Flaps, "flap") + ", the last at " + moment(p.LastFlap, now)
@@ -110,7 +107,22 @@ func (p *Port) text(now time.Time) string {
 	case p.ExpectedUp != nil && p.State != verbs.PortActive.String():
 		expected = expectations[expect.Reason(p.ExpectedReason)]
 	}
-	return joined(", ", state, p.PhysState, rate, p.LinkLayer, p.NetDev, flaps, expected, p.Fabric.text())
+	return joined(", ", state, p.PhysState, p.rates(), p.LinkLayer, p.NetDev, role, flaps, expected, p.Fabric.text())
+}
+
+// rates returns the rate of the port, and the better ones that it has had and that it should have.
+func (p *Port) rates() string {
+	rate, best, expected := "", "", ""
+	if p.RateGbps > 0 {
+		rate = fmt.Sprintf("%g Gbit/s (%s)", p.RateGbps, p.Width)
+	}
+	if p.RateExpectedGbps > p.RateGbps && p.State == verbs.PortActive.String() {
+		expected = fmt.Sprintf("%g Gbit/s expected", p.RateExpectedGbps)
+	}
+	if p.RateBestGbps > p.RateGbps && (expected == "" || p.RateBestGbps != p.RateExpectedGbps) {
+		best = fmt.Sprintf("best %g Gbit/s", p.RateBestGbps)
+	}
+	return joined(", ", rate, best, expected)
 }
 
 // expectations are the texts of the reasons why a port that is not active should be, or need not be.

@@ -119,7 +119,8 @@ var ports = table[Port]{
 			func(v *Port) (int64, bool) { return int64(v.GIDs), v.Known && v.HasGIDs }),
 		counter("gid_moves", "GIDs that came back at another index, or changed it, without link-local ones",
 			func(v *Port) uint64 { return v.GIDMoves }),
-		cumulative(maybe("link_downed", "", "times the link went down by the driver's own counter",
+		cumulative(maybe("link_downed", "", "times the link went down by the driver's own counter; in the directory counters of sysfs it "+
+			"has 8 bits and stops at 255 until somebody resets it",
 			func(v *Port) (int64, bool) { return clip(v.Attr.LinkDowned), v.Known && v.Attr.HasLinkDowned })),
 	}, qualityRows()),
 }
@@ -215,9 +216,9 @@ func qualityRows() []field[Port] {
 			"plugin started",
 			func(v *Port) (int64, bool) { return clip(v.Quality.WhileActive), v.Quality.HasFEC })),
 		cumulative(maybe("symbol_errors", "", "of the physical link, by the driver's own counter symbol_error; only on InfiniBand, "+
-			"with each snapshot (evidence.snapshot_interval)",
+			"with each snapshot (evidence.snapshot_interval); the attribute has 16 bits and stops at 65535 until somebody resets it",
 			func(v *Port) (int64, bool) { return clip(v.Quality.SymbolErrors), v.Known && v.Quality.HasSymbolErrors })),
-		maybe("temperature_celsius", "Celsius", "of the NIC, where its driver has a sensor (hwmon)",
+		maybe("temperature_celsius", "Celsius", "of the NIC, by the first sensor of its PCI function (hwmon), where its driver has one",
 			func(v *Port) (int64, bool) {
 				return clip(v.Quality.MilliCelsius / 1000), v.Known && v.Quality.HasTemperature
 			}),

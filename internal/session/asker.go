@@ -55,6 +55,8 @@ type askedPort struct {
 	pace   pace
 	// quality is when the quality of the link was read last; zero: never.
 	quality time.Time
+	// countsBlocks reports whether the last hourly reading had counts of the forward error correction.
+	countsBlocks bool
 }
 
 // paused is how late a timer has to go off until the host counts as paused: what lasted for

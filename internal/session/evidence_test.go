@@ -1,6 +1,7 @@
 package session
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -327,6 +328,39 @@ device = "sim0"
 		require.Len(t, got, 2, "at the first drop, and a minute later for those that waited")
 		require.Equal(t, verbs.Trigger(verbs.EventPortErr.String()), got[0].Trigger)
 		require.Len(t, qualities(r.after(time.Hour)), 1, "the interval counts from the last one")
+	})
+}
+
+// With some drivers each refused reading of these counts is a line of the kernel log.
+func TestErrorCorrectionThatIsNotCountedIsNotReadAfterADrop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var reads atomic.Int32
+		r := watching(t, "roce2", blocks+`
+[[link]]
+at = "20m"
+every = "2m"
+times = 10
+down_for = "1s"
+device = "sim0"
+`)
+		r.change(func(d *changed) {
+			if d.Attr().Name != "sim0" {
+				return
+			}
+			d.readCounters = func(port int, from verbs.CounterSource) (map[string]uint64, error) {
+				if from != verbs.CountersFEC {
+					return d.Device.ReadCounters(port, from)
+				}
+				reads.Add(1)
+				return nil, verbs.ErrUnsupported
+			}
+		})
+		r.start(nil)
+		r.after(50 * time.Minute)
+		require.EqualValues(t, 1, reads.Load(), "at first alone")
+		r.after(2 * time.Hour)
+		require.LessOrEqual(t, reads.Load(), int32(4), "hourly")
+		require.Greater(t, reads.Load(), int32(1))
 	})
 }
 

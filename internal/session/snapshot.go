@@ -30,8 +30,9 @@ type taking struct {
 	unanswered string
 	// closed is set once the device is closed.
 	closed bool
-	// quality is set if the quality of the link is to be read.
-	quality bool
+	// quality is set if the quality of the link is to be read, and errorCorrection if that includes the counts of the forward error
+	// correction.
+	quality, errorCorrection bool
 }
 
 // takeSnapshot reads the parts of one snapshot, in the order of what they may hang in: nothing,
@@ -51,6 +52,8 @@ func (a *Asker) takeSnapshot(ended <-chan struct{}, p *askedPort, base bool) err
 		t.send()
 	}
 	if t.quality = t.concernsQuality(p); t.quality {
+		// Where the driver does not count, each attempt may be a line of the kernel log: one an hour is enough.
+		t.errorCorrection = why == verbs.TriggerBase || p.quality.IsZero() || p.countsBlocks
 		p.quality = a.Clock.Now()
 	}
 	t.checkFirmware()
@@ -60,6 +63,9 @@ func (a *Asker) takeSnapshot(ended <-chan struct{}, p *askedPort, base bool) err
 		t.send()
 	}
 	t.askEthtool()
+	if t.errorCorrection && why == verbs.TriggerBase { // after a drop, a driver may have no counts until the link is back
+		p.countsBlocks = len(t.Counters[verbs.CountersFEC]) > 0
+	}
 	t.Done = true
 	t.send()
 	if t.closed {
@@ -238,7 +244,7 @@ func (t *taking) asksStatistics() bool {
 // asksErrorCorrection reports whether the counts of the forward error correction are read. With InfiniBand the network device
 // knows nothing of them.
 func (t *taking) asksErrorCorrection() bool {
-	return t.quality && t.a.Options.Ethtool >= verbs.EthtoolLink && t.NetDev != nil && !t.NetDev.Virtual
+	return t.errorCorrection && t.a.Options.Ethtool >= verbs.EthtoolLink && t.NetDev != nil && !t.NetDev.Virtual
 }
 
 func (t *taking) asksEthtool() bool {

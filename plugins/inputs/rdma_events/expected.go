@@ -98,8 +98,8 @@ func (c *Config) ExplainExpected() []string {
 	return all
 }
 
-// expectedNames returns the names of the devices that the configuration requires by name rather than by a glob.
-func (c *Config) expectedNames() []string {
+// ExpectedNames returns the names of the devices that the configuration requires by name rather than by a glob.
+func (c *Config) ExpectedNames() []string {
 	names := slices.Clone(c.Expect)
 	for i := range c.Expected {
 		for _, name := range c.Expected[i].names() {
@@ -109,6 +109,12 @@ func (c *Config) expectedNames() []string {
 		}
 	}
 	return names
+}
+
+// ExpectedRate returns the least rate in Gbit/s that the sections expected want of a port, 0 for any.
+func (c *Config) ExpectedRate(device string, port int) float64 {
+	rateGbps, _ := c.configured()(device, port)
+	return rateGbps
 }
 
 // configured returns a function that reports whether a section wants the ports of a device to be active, and at which least rate, 0 for
@@ -128,8 +134,8 @@ func (c *Config) configured() func(device string, port int) (rateGbps float64, o
 	}
 }
 
-// groups returns the sections that count devices. One without a glob needs no count: the monitor misses each of its devices by name.
-func (c *Config) groups() []monitor.Group {
+// ExpectedGroups returns the sections that count devices. One without a glob needs no count: the monitor misses each of its devices by name.
+func (c *Config) ExpectedGroups() []monitor.Group {
 	var all []monitor.Group
 	for i := range c.Expected {
 		if e := &c.Expected[i]; len(e.globs()) > 0 {

@@ -155,7 +155,7 @@ func open(c *Config, emit func(measure.Point), statusDir string, remembered *mem
 	m.NewSupervisor = func(device string, h *monitor.Device) monitor.Supervisor {
 		return worker.New(worker.Config{
 			Exe: p.worker, Dir: p.dir, Request: c.request(device, request), Reads: c.Reads(request), Timing: c.timing(), Starts: starts, Log: log,
-			Orders: probes.of(device), Present: c.present(device), Expected: slices.Contains(c.expectedNames(), device),
+			Orders: probes.of(device), Present: c.present(device), Expected: slices.Contains(c.ExpectedNames(), device),
 		}, h)
 	}
 	var legs *bonds.Table
@@ -243,8 +243,8 @@ func (c *Config) monitoring(found verbs.Discovery, emit func(measure.Point), log
 		Devices:          wants,
 		VirtualFunctions: c.Functions(),
 		Ports:            c.WatchesPort,
-		Expect:           c.expectedNames(),
-		Groups:           c.groups(),
+		Expect:           c.ExpectedNames(),
+		Groups:           c.ExpectedGroups(),
 		Configured:       c.configured(),
 		ExpectedDown:     c.ExpectsDown,
 		Role:             c.Roles.Role,
