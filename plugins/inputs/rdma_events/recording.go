@@ -122,7 +122,7 @@ func stateDirectory(list string) string {
 
 func thisPlugin(version string) *timeline.Plugin {
 	p := &timeline.Plugin{Version: version, Host: "unknown", Kernel: "unknown"}
-	if host, err := os.Hostname(); err == nil {
+	if host, err := hostName(); err == nil {
 		p.Host = host
 	}
 	var name unix.Utsname
