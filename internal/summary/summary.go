@@ -15,6 +15,7 @@ const (
 	maxFaults = 4096
 	maxPlaces = 65536 // ports, devices and commands whose state is followed
 	maxGaps   = 1024
+	maxHeld   = 1024 // devices of a host
 )
 
 // Query selects what a summary is about.
@@ -60,6 +61,9 @@ type host struct {
 	begins, ends time.Time // of the first and the last record
 	untraced     bool      // applications are not traced at the moment
 	traced       bool      // they were traced at some time in the window
+	// held are the devices of which the unit that was asked for held objects, and unclear those of which objects were held whose
+	// unit is not known.
+	held, unclear map[string]bool
 }
 
 // New returns an empty Summary.
@@ -75,7 +79,7 @@ func (s *Summary) AddHost(name string) { s.host(name) }
 func (s *Summary) host(name string) *host {
 	h := s.hosts[name]
 	if h == nil {
-		h = &host{untraced: true}
+		h = &host{untraced: true, held: map[string]bool{}, unclear: map[string]bool{}}
 		s.hosts[name] = h
 	}
 	return h
@@ -109,6 +113,8 @@ func (s *Summary) Add(k *timeline.Kept) {
 		s.addCause(k)
 	case k.Kind == timeline.KindFabricPeer, k.Kind == timeline.KindFabricPort:
 		s.addFabric(k)
+	case k.Kind == timeline.KindAppHolds:
+		s.addHolder(h, k)
 	case k.Kind == timeline.KindTracer:
 		h.untraced = !k.Tracer.Attached
 		h.traced = h.traced || k.Tracer.Attached && !s.isAfter(k.Time)
@@ -135,10 +141,14 @@ func (s *Summary) condition(p place) *condition {
 	return c
 }
 
-// ordered returns the faults that began within the window, the first one first, and those that were there already.
-func (s *Summary) ordered() (began, already []*fault) {
+// ordered returns the faults that began within the window, the first one first, and those that were there already. The unused ones are
+// those of devices that the unit did not hold.
+func (s *Summary) ordered() (began, already, unused []*fault) {
 	for _, f := range s.faults {
+		isThere := s.isWithin(f.at) || s.isBefore(f.at) && (f.ended.IsZero() || !s.isBefore(f.ended))
 		switch {
+		case isThere && !s.mayConcernUnit(f):
+			unused = append(unused, f)
 		case s.isWithin(f.at):
 			began = append(began, f)
 		case s.isBefore(f.at) && (f.ended.IsZero() || !s.isBefore(f.ended)):
@@ -156,7 +166,7 @@ func (s *Summary) ordered() (began, already []*fault) {
 	}
 	slices.SortStableFunc(began, byTime)
 	slices.SortStableFunc(already, byTime)
-	return began, already
+	return began, already, unused
 }
 
 // gap is a time of which records are missing, or in which they are out of order.

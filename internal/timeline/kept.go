@@ -105,6 +105,8 @@ func (r *Record) isWhole() bool {
 		return r.App != nil && r.Unread != nil
 	case KindAppHang:
 		return r.App != nil && r.Hang != nil
+	case KindAppHolds:
+		return r.App != nil && r.Held != nil
 	case KindTracer:
 		return r.Tracer != nil
 	case KindFabricPeer, KindFabricPair:
