@@ -121,7 +121,7 @@ func (s *Summary) missing(told []*fault) []string {
 	gaps := slices.Clone(s.gaps)
 	slices.SortStableFunc(gaps, func(a, b gap) int { return a.since.Compare(b.since) })
 	lines := limit("missing", gaps, maxMissing, gap.line)
-	var late, untraced, unclear []string
+	var late, untraced, unclear, silent []string
 	for _, name := range s.sortedHosts() {
 		h := s.hosts[name]
 		if h.begins.IsZero() || h.begins.After(s.query.Since) && !s.query.Since.IsZero() {
@@ -131,10 +131,14 @@ func (s *Summary) missing(told []*fault) []string {
 		if s.query.Unit != "" && len(h.held) == 0 && slices.ContainsFunc(told, ofDevice) {
 			unclear = append(unclear, name)
 		}
+		if text := s.silence(name, h); text != "" {
+			silent = append(silent, text)
+		}
 		if !h.traced {
 			untraced = append(untraced, name)
 		}
 	}
+	lines = append(lines, limit("missing", silent, maxMissing, func(text string) string { return text })...)
 	if len(late) > 0 {
 		text := "the record of " + some(late) + " begins after the start of this time"
 		if h := s.hosts[late[0]]; len(late) == 1 && !h.begins.IsZero() {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"rdma_events/internal/recorder"
 	"rdma_events/internal/timeline"
 )
 
@@ -25,6 +26,9 @@ type Query struct {
 	// Unit is a Slurm job, pod, container or service, as internal/identity names it. Faults of applications of other units are left
 	// out, and those whose unit is not known are counted apart. "": the applications of all units count.
 	Unit string
+	// Now is the time at which the records are read. A record need not go on until the end of a window that is later. A zero time is
+	// after the window.
+	Now time.Time
 }
 
 // Summary collects faults from records. Add takes the records of one host in their order; the hosts may come in any order and
@@ -59,8 +63,11 @@ type condition struct {
 // host is what is known of a host's records as a whole.
 type host struct {
 	begins, ends time.Time // of the first and the last record
-	untraced     bool      // applications are not traced at the moment
-	traced       bool      // they were traced at some time in the window
+	// alive is the longest time without a record while the host records; 0: not known. stopped: the last record is the end of a run.
+	alive    time.Duration
+	stopped  bool
+	untraced bool // applications are not traced at the moment
+	traced   bool // they were traced at some time in the window
 	// held are the devices of which the unit that was asked for held objects, and unclear those of which objects were held whose
 	// unit is not known.
 	held, unclear map[string]bool
@@ -94,8 +101,12 @@ func (s *Summary) Add(k *timeline.Kept) {
 	if h.ends.Before(k.Time) {
 		h.ends = k.Time
 	}
+	h.stopped = k.Kind == recorder.KindEnd
 	switch {
+	case k.Alive != nil:
+		h.alive = time.Duration(k.Alive.AliveNS)
 	case k.Start != nil:
+		h.alive = time.Duration(k.Start.AliveNS)
 		s.addStart(k)
 	case k.Lost != nil:
 		s.addGap(gap{host: k.Host, since: k.Lost.Since, until: k.Time, lost: k.Lost.Count})
@@ -198,6 +209,27 @@ func (s *Summary) AddUnread(host, what string) {
 		return
 	}
 	s.gaps = append(s.gaps, gap{host: host, text: what})
+}
+
+// aliveSlack is how much later than it should a record may come on a busy host.
+const aliveSlack = time.Minute
+
+// silence returns what is to be said of a host whose record ends before the window does, "" if it is whole as far as can be told.
+func (s *Summary) silence(name string, h *host) string {
+	until := s.query.Until
+	if now := s.query.Now; !now.IsZero() && now.Before(until) {
+		until = now
+	}
+	if h.ends.IsZero() || !h.ends.Before(until) {
+		return ""
+	}
+	switch after := "no record of " + name + " after " + clockOf(h.ends); {
+	case h.stopped:
+		return after + ": the plugin was stopped"
+	case h.alive > 0 && until.Sub(h.ends) > h.alive+aliveSlack:
+		return after + ": the plugin or the host ended without a record, or the copy is of that time"
+	}
+	return ""
 }
 
 // sortedHosts returns the names of the hosts.

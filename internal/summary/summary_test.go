@@ -61,6 +61,12 @@ func (s *story) held(at, device, name, unit string, gone bool) *story {
 	return s.add(at, timeline.Record{Kind: timeline.KindAppHolds, Device: device, App: &timeline.App{Name: name, Unit: unit}, Held: &timeline.Held{Gone: gone}})
 }
 
+func (s *story) alive(at string) *story {
+	s.add(at, timeline.Record{Kind: recorder.KindAlive})
+	s.all[len(s.all)-1].Alive = &recorder.Alive{AliveNS: int64(10 * time.Minute)}
+	return s
+}
+
 func (s *story) restart(at, last, lastBoot string, clean bool) *story {
 	s.add(at, timeline.Record{Kind: recorder.KindStart})
 	s.all[len(s.all)-1].Start = &recorder.Start{Clean: clean, LastSequence: 7, LastTime: clockTime(s.t, last), LastBootID: lastBoot}
@@ -222,6 +228,19 @@ func TestWhatBrokeFirst(t *testing.T) {
 			want: []string{
 				"first 10:12:00 n1 mlx5_1:1 went down (port_err); not recovered",
 				"then 10:12:03 n1 mlx5_1 qp_fatal of python3 (job_1234)",
+			},
+		},
+		"a quiet host, one that was stopped, one whose record ends early, and one of a version that does not tell": {
+			of: func(t *testing.T) []*story {
+				return []*story{
+					healthy(t, "n1").alive("10:55:00"), healthy(t, "n2").alive("09:30:00").add("10:20:00", timeline.Record{Kind: recorder.KindEnd}),
+					healthy(t, "n3").alive("10:30:00"), healthy(t, "n4"),
+				}
+			},
+			want: []string{
+				nothing,
+				"missing no record of n2 after 10:20:00: the plugin was stopped",
+				"missing no record of n3 after 10:30:00: the plugin or the host ended without a record, or the copy is of that time",
 			},
 		},
 		"a port that was down before the window": {
@@ -391,4 +410,13 @@ func TestSummaryIsBoundedWhateverTheRecordsHold(t *testing.T) {
 	require.Contains(t, all[1], "n1 d0:1  went down (port_err); not recovered")
 	require.Contains(t, strings.Join(all, "\n"), fmt.Sprintf("and %d more\n", many-1-maxThen))
 	require.Less(t, len(all), 1+1+maxThen+1+maxAlready+1+maxMissing+1+3)
+}
+
+// A record that is read within the window ends then.
+func TestRecordNeedNotGoOnUntilTheEndOfALaterWindow(t *testing.T) {
+	s := New(Query{Since: clockTime(t, "10:00:00"), Until: clockTime(t, "12:00:00"), Now: clockTime(t, "10:35:00")})
+	for _, k := range healthy(t, "n1").alive("10:30:00").all {
+		s.Add(&k)
+	}
+	require.NotContains(t, strings.Join(s.Lines(), "\n"), "missing")
 }

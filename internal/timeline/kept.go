@@ -19,8 +19,9 @@ type Kept struct {
 	BootID   string `json:"boot_id"`
 	Host     string `json:"host,omitempty"`
 	Record
-	// Of the recorder itself: the run before, records that were lost, a step of the clock.
+	// Of the recorder itself: the run before, that it runs, records that were lost, a step of the clock.
 	Start *recorder.Start `json:"start,omitempty"`
+	Alive *recorder.Alive `json:"alive,omitempty"`
 	Lost  *recorder.Lost  `json:"lost,omitempty"`
 	Clock *recorder.Clock `json:"clock,omitempty"`
 }
@@ -34,6 +35,9 @@ func NewKept(r *recorder.Record) (Kept, error) {
 	case recorder.KindStart:
 		k.Start = new(recorder.Start)
 		into = k.Start
+	case recorder.KindAlive:
+		k.Alive = new(recorder.Alive)
+		into = k.Alive
 	case recorder.KindLost:
 		k.Lost = new(recorder.Lost)
 		into = k.Lost
