@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"rdma_events/internal/recorder"
 	"rdma_events/internal/timeline"
 )
 
@@ -101,7 +100,7 @@ func (s *Summary) Add(k *timeline.Kept) {
 	if h.ends.Before(k.Time) {
 		h.ends = k.Time
 	}
-	h.stopped = k.Kind == recorder.KindEnd
+	h.stopped = k.IsEnd()
 	switch {
 	case k.Alive != nil:
 		h.alive = time.Duration(k.Alive.AliveNS)

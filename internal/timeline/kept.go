@@ -26,6 +26,9 @@ type Kept struct {
 	Clock *recorder.Clock `json:"clock,omitempty"`
 }
 
+// IsEnd reports whether the record is the last one of a run that ended in order.
+func (k *Kept) IsEnd() bool { return k.Kind == recorder.KindEnd }
+
 // NewKept returns what a recorder has kept.
 func NewKept(r *recorder.Record) (Kept, error) {
 	k := Kept{Sequence: r.Sequence, BootNS: r.BootNS, BootID: r.BootID, Host: r.Host}
