@@ -9,7 +9,7 @@
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 
-parts="schema rules race release-rxe release-siw backports-rxe backports-siw next-library newest soak kills cuts fuzz notification fabric fabric-lab fabric-faults fabric-connections"
+parts="schema rules race release-rxe release-siw backports-rxe backports-siw next-library newest soak kills cuts hosts fuzz notification fabric fabric-lab fabric-faults fabric-connections"
 
 # The tests of the network between hosts that take longest.
 fabric_faults='^(TestASevered|TestStopped|TestKilled)'
@@ -32,6 +32,7 @@ part() {
 			./tests/e2e ./internal/recorder -kill.rounds 300
 		;;
 	cuts) lab -timeout 39m -run '^TestRecordsOutliveAPowerCut$' -power.cuts 20 ;;
+	hosts) lab -timeout 30m -run '^TestSummaryOfThreeGuestsNamesTheFlap$' ;;
 	fuzz) scripts/fuzz.sh 1m ;;
 	fabric)
 		go test -race -count=1 -v -run Storm ./internal/hello -hello.callers 10000

@@ -84,7 +84,8 @@ func showEvents(args []string, stdout, stderr io.Writer) int {
 	case err != nil:
 		return exitUsage
 	}
-	if complaint := o.complete(set.Args(), time.Now()); complaint != "" {
+	now := time.Now()
+	if complaint := o.complete(set.Args(), now); complaint != "" {
 		return misused(set, complaint)
 	}
 	code := exitOK
@@ -94,7 +95,7 @@ func showEvents(args []string, stdout, stderr io.Writer) int {
 	}
 	out := bufio.NewWriter(stdout)
 	if o.summarize || len(o.directories) > 1 {
-		m := mergedEvents{options: &o, bad: bad, summary: summary.New(summary.Query{Since: o.from, Until: o.to, Unit: o.unit})}
+		m := mergedEvents{options: &o, bad: bad, summary: summary.New(summary.Query{Since: o.from, Until: o.to, Unit: o.unit, Now: now})}
 		if err := m.write(out); err != nil {
 			fmt.Fprintln(stderr, "E!", err)
 			return exitFailed

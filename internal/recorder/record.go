@@ -7,7 +7,7 @@ import (
 
 // Entry is what a caller adds.
 type Entry struct {
-	// Kind selects records when they are read. The recorder itself writes the kinds start, end, lost and clock.
+	// Kind selects records when they are read. The recorder itself writes the kinds start, alive, end, lost and clock.
 	Kind string
 	// Device and Port are what the record is about; "" and 0: the whole host, the whole device.
 	Device string
@@ -41,6 +41,7 @@ type Record struct {
 // The kinds of the recorder's own records, which concern the whole host.
 const (
 	KindStart = "start" // the first record of a run; Data is a Start
+	KindAlive = "alive" // nothing was written for a time before this one; Data is an Alive
 	KindEnd   = "end"   // the last record of a run that ended in order; no Data
 	KindLost  = "lost"  // records were lost before this one; Data is a Lost
 	KindClock = "clock" // the wall clock was set; Data is a Clock
@@ -56,6 +57,13 @@ type Start struct {
 	LastBootID   string    `json:"last_boot_id,omitempty"`
 	// CutBytes is how much was cut from the newest segment, since it was no sound frame.
 	CutBytes int64 `json:"cut_bytes,omitempty"`
+	// AliveNS is the longest time without a record in this run, while it writes. 0: it may be any.
+	AliveNS int64 `json:"alive_ns,omitempty"`
+}
+
+// Alive tells that the recorder runs, while there is nothing to record.
+type Alive struct {
+	AliveNS int64 `json:"alive_ns"` // as in Start
 }
 
 // Lost is how many records were lost.

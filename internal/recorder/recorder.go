@@ -27,7 +27,7 @@ const (
 	closeTime = 200 * time.Millisecond
 )
 
-// Config is what a Recorder needs. All fields but SizeMiB, Yielding and Host are required.
+// Config is what a Recorder needs. All fields but SizeMiB, Yielding, Host and AliveEvery are required.
 type Config struct {
 	// Directory is made with mode 0700 if it is missing; the directory above it has to exist.
 	Directory string
@@ -40,6 +40,8 @@ type Config struct {
 	BootID string
 	// Host names the host in each record, so that copies of several hosts' directories can be told apart. It may be empty.
 	Host string
+	// AliveEvery is how long nothing is written before a record says that the recorder still runs. 0: there is no such record.
+	AliveEvery time.Duration
 	// Clock returns CLOCK_REALTIME and CLOCK_BOOTTIME of one moment, in ns. It is called concurrently.
 	Clock func() (wall, boot int64)
 	// Log gets a line when the directory cannot be opened, when the disk fails and when it works again, and one for each

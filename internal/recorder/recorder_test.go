@@ -41,6 +41,27 @@ func TestRecordsAreReadAsTheyWereAdded(t *testing.T) {
 	require.Nil(t, devices.Data)
 }
 
+func TestQuietRecorderTellsThatItRuns(t *testing.T) {
+	dir := newDir(t)
+	synctest.Test(t, func(t *testing.T) {
+		c := config(dir)
+		c.AliveEvery = 10 * time.Minute
+		r := start(t, c, nil)
+		time.Sleep(9 * time.Minute)
+		addNumbers(r.Recorder, 0, 1)
+		time.Sleep(25 * time.Minute)
+		require.Equal(t, uint64(1), r.Counts().Recorded)
+		require.NoError(t, r.stop())
+	})
+	records, _ := read(t, dir, Filter{})
+	require.Equal(t, "start 0 alive alive end", texts(t, records))
+	requireNoHoles(t, records)
+	require.Equal(t, int64(10*time.Minute), data[Start](t, records[0]).AliveNS)
+	require.Equal(t, Alive{AliveNS: int64(10 * time.Minute)}, data[Alive](t, records[2]))
+	require.Equal(t, 10*time.Minute, records[2].Time.Sub(records[1].Time))
+	require.Equal(t, 10*time.Minute, records[3].Time.Sub(records[2].Time))
+}
+
 func TestStartSaysHowTheRunBeforeEnded(t *testing.T) {
 	dir := newDir(t)
 	record(t, config(dir), 0, 3)

@@ -27,6 +27,8 @@ type writer struct {
 	log    *slog.Logger
 	enc    *encoder
 	opened stamped // has the time of Open
+	clock  func() (wall, boot int64)
+	alive  time.Duration // Config.AliveEvery
 
 	batch    []stamped
 	next     int       // of batch, the first one that is not written
@@ -46,6 +48,7 @@ type writer struct {
 
 func newWriter(c Config, q *queue, counts *counters, s *store) *writer {
 	w := &writer{path: c.Directory, queue: q, counts: counts, store: s, log: c.Log, enc: newEncoder(c.BootID, c.Host)}
+	w.clock, w.alive = c.Clock, c.AliveEvery
 	w.opened.wall, w.opened.boot = c.Clock()
 	return w
 }
@@ -57,6 +60,11 @@ func (w *writer) run(ctx context.Context) error {
 	w.do(w.open)
 	if w.failed == nil {
 		w.do(w.drain)
+	}
+	quiet := time.NewTimer(w.alive)
+	defer quiet.Stop()
+	if w.alive == 0 {
+		quiet.Stop()
 	}
 	for ctx.Err() == nil {
 		wake := w.queue.wake
@@ -75,6 +83,14 @@ func (w *writer) run(ctx context.Context) error {
 		case <-ctx.Done():
 		case <-wake:
 			w.do(w.drain)
+			if w.alive > 0 {
+				quiet.Reset(w.alive)
+			}
+		case <-quiet.C:
+			quiet.Reset(w.alive)
+			if w.failed == nil {
+				w.do(w.tellAlive)
+			}
 		case <-sync:
 			sync = nil
 			w.do(w.sync)
@@ -128,7 +144,7 @@ func (w *writer) open() error {
 		w.offset, w.compared = p.last.Time.UnixNano()-p.last.BootNS, true
 	}
 	w.push(own(KindStart, Start{
-		Clean: p.last.Kind == KindEnd, CutBytes: p.cut,
+		Clean: p.last.Kind == KindEnd, CutBytes: p.cut, AliveNS: int64(w.alive),
 		LastSequence: p.last.Sequence, LastTime: p.last.Time, LastBootID: p.last.BootID,
 	}, w.opened))
 	return nil
@@ -177,6 +193,14 @@ func (w *writer) push(e stamped) {
 	}
 	w.offset, w.compared = offset, true
 	w.batch = append(w.batch, e)
+}
+
+// tellAlive writes that the recorder runs.
+func (w *writer) tellAlive() error {
+	now := stamped{}
+	now.wall, now.boot = w.clock()
+	w.push(own(KindAlive, Alive{AliveNS: int64(w.alive)}, now))
+	return w.write()
 }
 
 // finish writes what is left, as far as drainTime allows, and the end of the run, and closes the directory.

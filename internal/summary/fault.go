@@ -16,6 +16,7 @@ type fault struct {
 	at, last time.Time // when it broke first and last
 	host     string    // of the first one
 	where    string    // the device with its port; "": the host
+	device   string    // that is at fault; "": the host, another host, or an application
 	what     string
 	cause    string // only where it is certain
 	count    uint64
@@ -98,6 +99,9 @@ func (s *Summary) open(c *condition, p place, k *timeline.Kept, what string) {
 		where = fmt.Sprintf("%s:%d", p.device, p.port)
 	}
 	f := fault{at: k.Time, host: k.Host, where: where, what: what, count: 1, recovers: true}
+	if k.App == nil {
+		f.device = p.device
+	}
 	c.open = s.addFault(groupKey{place: p}, f)
 	c.last = c.open
 }
@@ -209,7 +213,9 @@ func (s *Summary) addCommand(k *timeline.Kept) {
 // addProbe takes the rounds that a probe has lost: a record is there only if there are new ones.
 func (s *Summary) addProbe(k *timeline.Kept) {
 	p := place{host: k.Host, device: k.Device, port: k.Port, of: "probe"}
-	s.addFault(groupKey{place: p}, fault{at: k.Time, host: k.Host, where: k.Where(), what: "lost rounds of the completion-queue probe", count: 1})
+	s.addFault(groupKey{place: p}, fault{
+		at: k.Time, host: k.Host, where: k.Where(), device: k.Device, what: "lost rounds of the completion-queue probe", count: 1,
+	})
 }
 
 // evidenceFollows is how long after a fault its evidence is recorded at most.
@@ -274,6 +280,7 @@ func (s *Summary) addApp(k *timeline.Kept) {
 		s.countUnknownUnit(k)
 		return
 	}
+	s.noteHeld(s.host(k.Host).unclear, k.Device) // it used this device, and perhaps others
 	app := timeline.App{Name: k.App.Name, Unit: k.App.Unit}
 	if k.Hang != nil {
 		s.open(s.condition(p), p, k, what+" of "+nameApp(&app))
@@ -283,6 +290,37 @@ func (s *Summary) addApp(k *timeline.Kept) {
 		at: k.Time, host: k.Host, where: k.Device, count: max(k.Count, 1), hosts: map[string]bool{}, isApp: true,
 		what: what + " of " + nameApp(&app),
 	})
+}
+
+// addHolder takes a unit that holds objects of a device, or has ended to.
+func (s *Summary) addHolder(h *host, k *timeline.Kept) {
+	to := h.unclear
+	switch {
+	case s.query.Unit == "":
+		return
+	case k.App.Unit == s.query.Unit:
+		to = h.held
+	case !k.App.IsOfUnknownUnit():
+		return
+	}
+	s.noteHeld(to, k.Device)
+}
+
+// noteHeld adds a device to those of a host that the unit held, or may have held.
+func (s *Summary) noteHeld(devices map[string]bool, device string) {
+	if s.query.Unit != "" && len(devices) < maxHeld {
+		devices[device] = true
+	}
+}
+
+// mayConcernUnit reports whether a fault may concern the unit that was asked for: its device was held by it, or it is not known which
+// devices were. A unit counts for all the time that the records cover, since a record of who holds what is up to a minute late.
+func (s *Summary) mayConcernUnit(f *fault) bool {
+	h := s.hosts[f.host]
+	if s.query.Unit == "" || f.device == "" || h == nil || len(h.held) == 0 || len(h.held) == maxHeld || len(h.unclear) == maxHeld {
+		return true
+	}
+	return h.held[f.device] || h.unclear[f.device]
 }
 
 // isOfUnit reports whether an application's record is of the unit that was asked for, if one was.

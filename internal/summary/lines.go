@@ -14,11 +14,12 @@ const (
 	maxThen    = 10
 	maxAlready = 5
 	maxMissing = 5
+	maxUnused  = 3 // devices that are named
 )
 
 // Lines returns the summary as lines of text, without line ends.
 func (s *Summary) Lines() []string {
-	began, already := s.ordered()
+	began, already, unused := s.ordered()
 	lines := []string{row("summary", s.subject())}
 	if len(began) == 0 {
 		lines = append(lines, row("first", "nothing broke here in this time, as far as it was recorded"))
@@ -37,7 +38,10 @@ func (s *Summary) Lines() []string {
 		lines = append(lines, row("", fmt.Sprintf("and %d more", more)))
 	}
 	lines = append(lines, limit("already", already, maxAlready, s.line)...)
-	return append(lines, s.missing()...)
+	if len(unused) > 0 {
+		lines = append(lines, row("left out", faultsOf(unused)+", which "+s.query.Unit+" did not hold"))
+	}
+	return append(lines, s.missing(append(began, already...))...)
 }
 
 func row(label, text string) string { return fmt.Sprintf("%-8s %s", label, text) }
@@ -112,21 +116,29 @@ func (s *Summary) recovery(f *fault) string {
 	return "; recovered at " + clockOf(f.ended)
 }
 
-// missing tells what the records do not have.
-func (s *Summary) missing() []string {
+// missing tells what the records do not have, for the faults that are told.
+func (s *Summary) missing(told []*fault) []string {
 	gaps := slices.Clone(s.gaps)
 	slices.SortStableFunc(gaps, func(a, b gap) int { return a.since.Compare(b.since) })
 	lines := limit("missing", gaps, maxMissing, gap.line)
-	var late, untraced []string
+	var late, untraced, unclear, silent []string
 	for _, name := range s.sortedHosts() {
 		h := s.hosts[name]
 		if h.begins.IsZero() || h.begins.After(s.query.Since) && !s.query.Since.IsZero() {
 			late = append(late, name)
 		}
+		ofDevice := func(f *fault) bool { return f.host == name && f.device != "" }
+		if s.query.Unit != "" && len(h.held) == 0 && slices.ContainsFunc(told, ofDevice) {
+			unclear = append(unclear, name)
+		}
+		if text := s.silence(name, h); text != "" {
+			silent = append(silent, text)
+		}
 		if !h.traced {
 			untraced = append(untraced, name)
 		}
 	}
+	lines = append(lines, limit("missing", silent, maxMissing, func(text string) string { return text })...)
 	if len(late) > 0 {
 		text := "the record of " + some(late) + " begins after the start of this time"
 		if h := s.hosts[late[0]]; len(late) == 1 && !h.begins.IsZero() {
@@ -137,10 +149,31 @@ func (s *Summary) missing() []string {
 	if len(untraced) > 0 {
 		lines = append(lines, row("missing", "applications were not traced on "+some(untraced)+": their errors are not here"))
 	}
+	if len(unclear) > 0 {
+		lines = append(lines, row("missing", "which devices "+s.query.Unit+" held on "+some(unclear)+": the faults of all of them are here"))
+	}
 	if s.unknown > 0 {
 		lines = append(lines, row("missing", fmt.Sprintf("the unit of applications with errors (%d), which may be %s or not", s.unknown, s.query.Unit)))
 	}
 	return lines
+}
+
+// faultsOf returns in words how many faults there are of which devices, as in "2 faults of n1 mlx5_1".
+func faultsOf(faults []*fault) string {
+	var devices []string
+	for _, f := range faults {
+		if name := f.host + " " + f.device; !slices.Contains(devices, name) && len(devices) <= maxUnused {
+			devices = append(devices, name)
+		}
+	}
+	text := fmt.Sprintf("%d faults", len(faults))
+	if len(faults) == 1 {
+		text = "1 fault"
+	}
+	if len(devices) > maxUnused {
+		return text + " of " + strings.Join(devices[:maxUnused], ", ") + " and other devices"
+	}
+	return text + " of " + strings.Join(devices, ", ")
 }
 
 // others returns a number of further hosts in words.

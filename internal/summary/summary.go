@@ -15,6 +15,7 @@ const (
 	maxFaults = 4096
 	maxPlaces = 65536 // ports, devices and commands whose state is followed
 	maxGaps   = 1024
+	maxHeld   = 1024 // devices of a host
 )
 
 // Query selects what a summary is about.
@@ -24,6 +25,9 @@ type Query struct {
 	// Unit is a Slurm job, pod, container or service, as internal/identity names it. Faults of applications of other units are left
 	// out, and those whose unit is not known are counted apart. "": the applications of all units count.
 	Unit string
+	// Now is the time at which the records are read. A record need not go on until the end of a window that is later. A zero time is
+	// after the window.
+	Now time.Time
 }
 
 // Summary collects faults from records. Add takes the records of one host in their order; the hosts may come in any order and
@@ -58,8 +62,14 @@ type condition struct {
 // host is what is known of a host's records as a whole.
 type host struct {
 	begins, ends time.Time // of the first and the last record
-	untraced     bool      // applications are not traced at the moment
-	traced       bool      // they were traced at some time in the window
+	// alive is the longest time without a record while the host records; 0: not known. stopped: the last record is the end of a run.
+	alive    time.Duration
+	stopped  bool
+	untraced bool // applications are not traced at the moment
+	traced   bool // they were traced at some time in the window
+	// held are the devices of which the unit that was asked for held objects, and unclear those of which objects were held whose
+	// unit is not known.
+	held, unclear map[string]bool
 }
 
 // New returns an empty Summary.
@@ -75,7 +85,7 @@ func (s *Summary) AddHost(name string) { s.host(name) }
 func (s *Summary) host(name string) *host {
 	h := s.hosts[name]
 	if h == nil {
-		h = &host{untraced: true}
+		h = &host{untraced: true, held: map[string]bool{}, unclear: map[string]bool{}}
 		s.hosts[name] = h
 	}
 	return h
@@ -90,8 +100,12 @@ func (s *Summary) Add(k *timeline.Kept) {
 	if h.ends.Before(k.Time) {
 		h.ends = k.Time
 	}
+	h.stopped = k.IsEnd()
 	switch {
+	case k.Alive != nil:
+		h.alive = time.Duration(k.Alive.AliveNS)
 	case k.Start != nil:
+		h.alive = time.Duration(k.Start.AliveNS)
 		s.addStart(k)
 	case k.Lost != nil:
 		s.addGap(gap{host: k.Host, since: k.Lost.Since, until: k.Time, lost: k.Lost.Count})
@@ -109,6 +123,8 @@ func (s *Summary) Add(k *timeline.Kept) {
 		s.addCause(k)
 	case k.Kind == timeline.KindFabricPeer, k.Kind == timeline.KindFabricPort:
 		s.addFabric(k)
+	case k.Kind == timeline.KindAppHolds:
+		s.addHolder(h, k)
 	case k.Kind == timeline.KindTracer:
 		h.untraced = !k.Tracer.Attached
 		h.traced = h.traced || k.Tracer.Attached && !s.isAfter(k.Time)
@@ -135,10 +151,14 @@ func (s *Summary) condition(p place) *condition {
 	return c
 }
 
-// ordered returns the faults that began within the window, the first one first, and those that were there already.
-func (s *Summary) ordered() (began, already []*fault) {
+// ordered returns the faults that began within the window, the first one first, and those that were there already. The unused ones are
+// those of devices that the unit did not hold.
+func (s *Summary) ordered() (began, already, unused []*fault) {
 	for _, f := range s.faults {
+		isThere := s.isWithin(f.at) || s.isBefore(f.at) && (f.ended.IsZero() || !s.isBefore(f.ended))
 		switch {
+		case isThere && !s.mayConcernUnit(f):
+			unused = append(unused, f)
 		case s.isWithin(f.at):
 			began = append(began, f)
 		case s.isBefore(f.at) && (f.ended.IsZero() || !s.isBefore(f.ended)):
@@ -156,7 +176,7 @@ func (s *Summary) ordered() (began, already []*fault) {
 	}
 	slices.SortStableFunc(began, byTime)
 	slices.SortStableFunc(already, byTime)
-	return began, already
+	return began, already, unused
 }
 
 // gap is a time of which records are missing, or in which they are out of order.
@@ -188,6 +208,27 @@ func (s *Summary) AddUnread(host, what string) {
 		return
 	}
 	s.gaps = append(s.gaps, gap{host: host, text: what})
+}
+
+// aliveSlack is how much later than it should a record may come on a busy host.
+const aliveSlack = time.Minute
+
+// silence returns what is to be said of a host whose record ends before the window does, "" if it is whole as far as can be told.
+func (s *Summary) silence(name string, h *host) string {
+	until := s.query.Until
+	if now := s.query.Now; !now.IsZero() && now.Before(until) {
+		until = now
+	}
+	if h.ends.IsZero() || !h.ends.Before(until) {
+		return ""
+	}
+	switch after := "no record of " + name + " after " + clockOf(h.ends); {
+	case h.stopped:
+		return after + ": the plugin was stopped"
+	case h.alive > 0 && until.Sub(h.ends) > h.alive+aliveSlack:
+		return after + ": the plugin or the host ended without a record, or the copy is of that time"
+	}
+	return ""
 }
 
 // sortedHosts returns the names of the hosts.

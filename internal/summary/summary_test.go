@@ -57,6 +57,16 @@ func (s *story) traced(at string) *story {
 	return s.add(at, timeline.Record{Kind: timeline.KindTracer, Tracer: &timeline.Tracer{Attached: true}})
 }
 
+func (s *story) held(at, device, name, unit string, gone bool) *story {
+	return s.add(at, timeline.Record{Kind: timeline.KindAppHolds, Device: device, App: &timeline.App{Name: name, Unit: unit}, Held: &timeline.Held{Gone: gone}})
+}
+
+func (s *story) alive(at string) *story {
+	s.add(at, timeline.Record{Kind: recorder.KindAlive})
+	s.all[len(s.all)-1].Alive = &recorder.Alive{AliveNS: int64(10 * time.Minute)}
+	return s
+}
+
 func (s *story) restart(at, last, lastBoot string, clean bool) *story {
 	s.add(at, timeline.Record{Kind: recorder.KindStart})
 	s.all[len(s.all)-1].Start = &recorder.Start{Clean: clean, LastSequence: 7, LastTime: clockTime(s.t, last), LastBootID: lastBoot}
@@ -135,6 +145,7 @@ func TestWhatBrokeFirst(t *testing.T) {
 			want: []string{
 				"first 10:12:00 n2 mlx5_1:1 went down (port_err), cause no_carrier; not recovered",
 				"then 10:12:02 n2 mlx5_1 14 times qp_fatal of python3 (job_1234), and on 1 more host",
+				"missing which devices job_1234 held on n2: the faults of all of them are here",
 			},
 		},
 		"a device fatal": {
@@ -147,6 +158,54 @@ func TestWhatBrokeFirst(t *testing.T) {
 			},
 			want: []string{"first 10:12:00 n1 mlx5_0 device_fatal; recovered after 9s"},
 		},
+		"a flap of a device that the job did not use, and later one of a device that it used": {
+			unit: "job_1234",
+			of: func(t *testing.T) []*story {
+				return []*story{healthy(t, "n1").held("09:58:00", "mlx5_0", "python3", "job_1234", false).
+					held("09:59:00", "mlx5_1", "python3", "job_99", false).held("09:59:00", "mlx5_1", "sshd", "", false).
+					port("10:12:00", "mlx5_1", "active", "down", "port_err").port("10:12:04", "mlx5_1", "down", "active", "port_active").
+					port("10:30:00", "mlx5_0", "active", "down", "port_err").held("10:40:00", "mlx5_0", "python3", "job_1234", true)}
+			},
+			want: []string{
+				"first 10:30:00 n1 mlx5_0:1 went down (port_err); not recovered",
+				"left out 1 fault of n1 mlx5_1, which job_1234 did not hold",
+			},
+		},
+		"a flap of a device whose user may have been the job": {
+			unit: "job_1234",
+			of: func(t *testing.T) []*story {
+				return []*story{healthy(t, "n1").held("09:58:00", "mlx5_0", "python3", "job_1234", false).
+					held("09:58:00", "mlx5_1", "other", "", false).port("10:12:00", "mlx5_1", "active", "down", "port_err")}
+			},
+			want: []string{"first 10:12:00 n1 mlx5_1:1 went down (port_err); not recovered"},
+		},
+		"flaps on a host that has recorded no user of its devices, and on one that has": {
+			unit: "job_1234",
+			of: func(t *testing.T) []*story {
+				return []*story{
+					healthy(t, "n1").port("10:12:00", "mlx5_1", "active", "down", "port_err"),
+					healthy(t, "n2").port("10:11:00", "mlx5_1", "active", "down", "port_err").held("10:11:10", "mlx5_0", "python3", "job_1234", false),
+				}
+			},
+			want: []string{
+				"first 10:12:00 n1 mlx5_1:1 went down (port_err); not recovered",
+				"left out 1 fault of n2 mlx5_1, which job_1234 did not hold",
+				"missing which devices job_1234 held on n1: the faults of all of them are here",
+			},
+		},
+		"the host went down, and a device that the job did not use": {
+			unit: "job_1234",
+			of: func(t *testing.T) []*story {
+				return []*story{healthy(t, "n1").held("09:58:00", "mlx5_0", "python3", "job_1234", false).
+					add("10:12:00", timeline.Record{Kind: timeline.KindDevice, Device: "mlx5_1", Reason: "removed"}).
+					restart("10:30:00", "10:20:00", "before", false)}
+			},
+			want: []string{
+				"first 10:20:00 n1 host went down without an end of the record: crash, power or a kill",
+				"left out 1 fault of n1 mlx5_1, which job_1234 did not hold",
+				"missing 10:20:00 to 10:30:00 n1 nothing recorded: the host was booted",
+			},
+		},
 		"an application's error with no fault of a device before it": {
 			unit: "job_1234",
 			of: func(t *testing.T) []*story {
@@ -157,6 +216,31 @@ func TestWhatBrokeFirst(t *testing.T) {
 				"first 10:12:03 n1 mlx5_0 qp_access_err of python3 (job_1234)",
 				"no fault of a device or port was recorded before it: the application broke first",
 				"then 10:30:00 n1 mlx5_1:1 went down (port_err); not recovered",
+				"missing which devices job_1234 held on n1: the faults of all of them are here",
+			},
+		},
+		"an application's error after a fault of its device, of which no holder was recorded": {
+			unit: "job_1234",
+			of: func(t *testing.T) []*story {
+				return []*story{healthy(t, "n1").held("09:58:00", "mlx5_0", "python3", "job_1234", false).
+					port("10:12:00", "mlx5_1", "active", "down", "port_err").app("10:12:03", "mlx5_1", "job_1234", "qp_fatal", 1)}
+			},
+			want: []string{
+				"first 10:12:00 n1 mlx5_1:1 went down (port_err); not recovered",
+				"then 10:12:03 n1 mlx5_1 qp_fatal of python3 (job_1234)",
+			},
+		},
+		"a quiet host, one that was stopped, one whose record ends early, and one of a version that does not tell": {
+			of: func(t *testing.T) []*story {
+				return []*story{
+					healthy(t, "n1").alive("10:55:00"), healthy(t, "n2").alive("09:30:00").add("10:20:00", timeline.Record{Kind: recorder.KindEnd}),
+					healthy(t, "n3").alive("10:30:00"), healthy(t, "n4"),
+				}
+			},
+			want: []string{
+				nothing,
+				"missing no record of n2 after 10:20:00: the plugin was stopped",
+				"missing no record of n3 after 10:30:00: the plugin or the host ended without a record, or the copy is of that time",
 			},
 		},
 		"a port that was down before the window": {
@@ -326,4 +410,13 @@ func TestSummaryIsBoundedWhateverTheRecordsHold(t *testing.T) {
 	require.Contains(t, all[1], "n1 d0:1  went down (port_err); not recovered")
 	require.Contains(t, strings.Join(all, "\n"), fmt.Sprintf("and %d more\n", many-1-maxThen))
 	require.Less(t, len(all), 1+1+maxThen+1+maxAlready+1+maxMissing+1+3)
+}
+
+// A record that is read within the window ends then.
+func TestRecordNeedNotGoOnUntilTheEndOfALaterWindow(t *testing.T) {
+	s := New(Query{Since: clockTime(t, "10:00:00"), Until: clockTime(t, "12:00:00"), Now: clockTime(t, "10:35:00")})
+	for _, k := range healthy(t, "n1").alive("10:30:00").all {
+		s.Add(&k)
+	}
+	require.NotContains(t, strings.Join(s.Lines(), "\n"), "missing")
 }

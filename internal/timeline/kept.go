@@ -19,11 +19,15 @@ type Kept struct {
 	BootID   string `json:"boot_id"`
 	Host     string `json:"host,omitempty"`
 	Record
-	// Of the recorder itself: the run before, records that were lost, a step of the clock.
+	// Of the recorder itself: the run before, that it runs, records that were lost, a step of the clock.
 	Start *recorder.Start `json:"start,omitempty"`
+	Alive *recorder.Alive `json:"alive,omitempty"`
 	Lost  *recorder.Lost  `json:"lost,omitempty"`
 	Clock *recorder.Clock `json:"clock,omitempty"`
 }
+
+// IsEnd reports whether the record is the last one of a run that ended in order.
+func (k *Kept) IsEnd() bool { return k.Kind == recorder.KindEnd }
 
 // NewKept returns what a recorder has kept.
 func NewKept(r *recorder.Record) (Kept, error) {
@@ -34,6 +38,9 @@ func NewKept(r *recorder.Record) (Kept, error) {
 	case recorder.KindStart:
 		k.Start = new(recorder.Start)
 		into = k.Start
+	case recorder.KindAlive:
+		k.Alive = new(recorder.Alive)
+		into = k.Alive
 	case recorder.KindLost:
 		k.Lost = new(recorder.Lost)
 		into = k.Lost
@@ -105,6 +112,8 @@ func (r *Record) isWhole() bool {
 		return r.App != nil && r.Unread != nil
 	case KindAppHang:
 		return r.App != nil && r.Hang != nil
+	case KindAppHolds:
+		return r.App != nil && r.Held != nil
 	case KindTracer:
 		return r.Tracer != nil
 	case KindFabricPeer, KindFabricPair:

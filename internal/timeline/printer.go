@@ -128,6 +128,9 @@ func (p *Printer) write(k *Kept) error {
 		e.SetEscapeHTML(false)
 		return e.Encode(k)
 	}
+	if k.Alive != nil {
+		return nil // nothing happened
+	}
 	if day := k.Time.Local().Format("2006-01-02"); day != p.day {
 		p.day = day
 		if _, err := fmt.Fprintln(p.Out, day); err != nil {

@@ -26,6 +26,7 @@ const (
 	KindAppEvent  = "app_event"  // an asynchronous event of an application
 	KindAppUnread = "app_unread" // an application does not read its errors, or no longer so
 	KindAppHang   = "app_hang"   // an application hangs in the destruction of an object, or no longer
+	KindAppHolds  = "app_holds"  // a unit holds objects of a device, or no longer; in records that are kept alone
 	KindTracer    = "tracer"     // the events of applications are seen, or not
 
 	KindFabricPeer = "fabric_peer" // what is said of a pair with another host
@@ -35,7 +36,9 @@ const (
 
 // Yielding returns the kinds whose records displace no others in a recorder: any user can cause as many as he likes, and so can
 // the network.
-func Yielding() []string { return []string{KindAppEvent, KindAppUnread, KindAppHang, KindFabricPeer} }
+func Yielding() []string {
+	return []string{KindAppEvent, KindAppUnread, KindAppHang, KindAppHolds, KindFabricPeer}
+}
 
 // Record is one thing that happened: by its tags a JSON object, by Style.Line a line. Fields
 // that do not apply are left out.
@@ -74,6 +77,7 @@ type Record struct {
 	App    *App    `json:"app,omitempty"`
 	Unread *Unread `json:"unread,omitempty"`
 	Hang   *Hang   `json:"hang,omitempty"`
+	Held   *Held   `json:"held,omitempty"`
 	Tracer *Tracer `json:"tracer,omitempty"`
 
 	Peer   *Peer   `json:"peer,omitempty"`

@@ -22,6 +22,7 @@ type Recording struct {
 	devices queue
 	apps    queue            // what applications do neither displaces nor delays the rest
 	bad     map[probeOf]Lost // used by Interval, as is looks
+	holders holders          // used by Interval
 	looks   *Changes         // of the points that come at intervals alone
 }
 
@@ -42,7 +43,7 @@ func NewRecording(rec *recorder.Recorder, now func() time.Time) *Recording {
 		rec:     rec,
 		devices: queue{emit.New(perSecond, now), NewChanges()},
 		apps:    queue{emit.NewLimited(perSecond, perSecond, now), NewChanges()},
-		bad:     make(map[probeOf]Lost), looks: NewChanges(),
+		bad:     make(map[probeOf]Lost), holders: holders{}, looks: NewChanges(),
 	}
 }
 
@@ -57,8 +58,11 @@ func (r *Recording) Emit(p measure.Point) {
 }
 
 // Interval records what an interval has that is new since the one before: probes that have lost rounds, applications that
-// do not read their errors or hang, and whether the tracer is attached. It does not keep the points.
+// do not read their errors or hang, whether the tracer is attached, and which units hold objects of a device. It does not keep the points.
 func (r *Recording) Interval(points []measure.Point) {
+	for _, one := range r.holders.changes(points) {
+		r.Add(one)
+	}
 	for _, p := range points {
 		switch p := p.(type) {
 		case *measure.Probe:

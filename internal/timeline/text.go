@@ -84,6 +84,8 @@ func (s Style) words(r *Record) (name, detail, colour string) {
 		name = fmt.Sprintf("rdma-events %s on %s, Linux %s", r.Plugin.Version, r.Plugin.Host, r.Plugin.Kernel)
 	case KindAppEvent, KindAppUnread, KindAppHang:
 		name, detail = s.appWords(r)
+	case KindAppHolds:
+		name, detail, colour = heldWords(r), "", Dim
 	case KindFabricPeer, KindFabricPair:
 		name = s.Word(r.Peer, 0) + "  " + r.Peer.Line() // it stands behind names, and not in a column
 	case KindFabricPort:

@@ -58,6 +58,8 @@ func Places() []Place {
 				`  -o custom-columns='N:.metadata.name,G:.metadata.labels.topology\.kubernetes\.io/rack,A:.status.addresses[?(@.type=="InternalIP")].address' >peers`,
 			NotRun: cluster,
 		},
+		{Command: "kubectl -n rdma-events exec POD -- rdma-events forget mlx5_1:2", NotRun: cluster},
+		{Command: "kubectl -n rdma-events exec POD -- rdma-events events -since 24h", NotRun: cluster},
 		{Command: `kubectl get node NODE -o jsonpath='{.status.conditions[?(@.type=="RDMAProblem")].message}'`, NotRun: cluster},
 		{Command: "rdma-events release", Where: releases, Says: replaced},
 		{Command: "sudo rdma-events release", Where: releases, Says: replaced},

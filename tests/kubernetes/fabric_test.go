@@ -41,26 +41,7 @@ type source struct {
 // fabricPatch returns the value that the component sets at a path of the DaemonSet.
 func fabricPatch(t *testing.T, path string) yaml.Node {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, fabricComponent, "kustomization.yaml"))
-	require.NoError(t, err)
-	var k struct {
-		Patches []struct{ Patch string }
-	}
-	require.NoError(t, yaml.Unmarshal(text, &k))
-	require.Len(t, k.Patches, 1)
-	var operations []struct {
-		Op, Path string
-		Value    yaml.Node
-	}
-	require.NoError(t, yaml.Unmarshal([]byte(k.Patches[0].Patch), &operations))
-	for _, o := range operations {
-		if o.Path == "/spec/template/spec/"+path {
-			require.Equal(t, "add", o.Op)
-			return o.Value
-		}
-	}
-	require.FailNow(t, "the component sets nothing at "+path)
-	return yaml.Node{}
+	return patches(t, fabricComponent, path)[0]
 }
 
 // mount writes the files of a volume as the kubelet does for a pod with an fsGroup: each is a link to one in a directory that

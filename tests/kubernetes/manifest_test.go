@@ -104,3 +104,28 @@ func TestTheImageStartsWithTheFilesOfTheConfigMap(t *testing.T) {
 	require.Equal(t, kustomization.ConfigMapGenerator[0].Name, p.Volumes[0].ConfigMap.Name)
 	require.ElementsMatch(t, kustomization.ConfigMapGenerator[0].Files, files)
 }
+
+// patches returns the values that a component adds at a path of the DaemonSet's pod.
+func patches(t *testing.T, component, path string) (values []yaml.Node) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, component, "kustomization.yaml"))
+	require.NoError(t, err)
+	var k struct {
+		Patches []struct{ Patch string }
+	}
+	require.NoError(t, yaml.Unmarshal(text, &k))
+	require.NotEmpty(t, k.Patches)
+	var operations []struct {
+		Op, Path string
+		Value    yaml.Node
+	}
+	require.NoError(t, yaml.Unmarshal([]byte(k.Patches[0].Patch), &operations))
+	for _, o := range operations {
+		if o.Path == "/spec/template/spec/"+path {
+			require.Equal(t, "add", o.Op)
+			values = append(values, o.Value)
+		}
+	}
+	require.NotEmpty(t, values, "the component sets nothing at "+path)
+	return values
+}

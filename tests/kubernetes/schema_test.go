@@ -23,6 +23,8 @@ var kustomizations = []string{
 	"testdata/node-problem-detector",
 	"testdata/applications",
 	"testdata/fabric",
+	"testdata/state",
+	"testdata/state-and-others",
 }
 
 // build returns the manifests that kustomize builds from a directory.
@@ -153,4 +155,32 @@ func TestTheSchemaOfTheDetectorSharesOneDirectory(t *testing.T) {
 	require.Equal(t, 2, strings.Count(manifests, "path: /run/rdma_events-status"))
 	require.Equal(t, 3, strings.Count(manifests, "mountPath: /run/rdma_events-status"))
 	require.Contains(t, manifests, "- /run/rdma_events-status\n")
+}
+
+// The component asks for a directory and a file of the node, and an init container that gives the directory away. Nothing else
+// of the base's restrictions is lifted.
+func TestTheSchemaOfTheStateHasOneDirectoryAndTheMachineID(t *testing.T) {
+	manifests := build(t, "testdata/state")
+	for _, want := range []string{
+		"pod-security.kubernetes.io/enforce: privileged", "allowPrivilegeEscalation: false", "runAsNonRoot: true", "readOnlyRootFilesystem: true",
+		"name: STATE_DIRECTORY\n          value: /var/lib/rdma_events\n",
+		"mountPath: /etc/machine-id\n          name: machine-id\n          readOnly: true\n",
+		"path: /etc/machine-id\n          type: File\n", "path: /var/lib/rdma_events\n          type: DirectoryOrCreate\n",
+	} {
+		require.Contains(t, manifests, want)
+	}
+	require.Equal(t, 2, strings.Count(manifests, "hostPath:"))
+	for _, other := range []string{"hostNetwork", "hostPID", "hostIPC", "privileged: true"} {
+		require.NotContains(t, manifests, other)
+	}
+}
+
+// Each component adds its init container, and none replaces that of another.
+func TestTheSchemaOfComponentsTogetherKeepsAllInitContainers(t *testing.T) {
+	manifests := build(t, "testdata/state-and-others")
+	for _, want := range []string{
+		"name: state-directory\n", "name: status-directory\n", "value: /run/rdma_events:/run/rdma_events-status\n", "value: /var/lib/rdma_events\n",
+	} {
+		require.Equal(t, 1, strings.Count(manifests, want), want)
+	}
 }

@@ -43,12 +43,14 @@ var (
 	}
 )
 
-// Tests that runSuites leaves out. soak runs in its own guest. moves has the tests that move a device to another
+// Tests that runSuites leaves out. soak runs in its own guest, and recorded in three, one after the other
+// (TestSummaryOfThreeGuestsNamesTheFlap). moves has the tests that move a device to another
 // network namespace, and runs on NewestKernel only: Linux before 7.3 refuses the move with every driver that works
 // without hardware. The tests in later are left out with -short only. They run as long forms.
 const (
-	soak  = "^TestSoak$"
-	moves = "^TestDeviceMovedBetweenNamespaces"
+	soak     = "^TestSoak$"
+	recorded = "^TestHostOfAJobRecords$"
+	moves    = "^TestDeviceMovedBetweenNamespaces"
 	// unloads differ by kernel, and run on NewestKernel as well.
 	unloads = "^TestDriverUnloadsBesideAnOpenDeviceAsTheTableSays$"
 	later   = "^(TestHardwareIsTriedBesideThePlugin|TestHardwareIsNotTriedBesideQueuePairs|" +
@@ -193,7 +195,7 @@ func (v variant) image(t *testing.T) *Image {
 func runSuites(t *testing.T, v variant) {
 	t.Helper()
 	img := v.image(t)
-	not := []string{soak, moves}
+	not := []string{soak, recorded, moves}
 	if v.short {
 		not = append(not, later)
 	}

@@ -110,6 +110,7 @@ type session struct {
 	cpus    int      // 0: one
 	memory  int      // MiB; 0 is the harness's default
 	env     []string
+	out     string        // the host's directory of /out; "": a new one in the cache
 	timeout time.Duration // 0: twenty minutes, fifteen for short forms
 }
 
@@ -131,6 +132,7 @@ func (s session) run(t *testing.T) {
 			"LAB_DRIVER=" + s.driver, "LAB_LIBRARY=" + s.library, "RDMA_EVENTS_SEED=" + os.Getenv("RDMA_EVENTS_SEED"),
 		}, s.env),
 		Dir:     dir,
+		OutDir:  s.out,
 		Stdout:  io.MultiWriter(&output, &prefixed{w: t.Output(), start: true}),
 		Memory:  s.memory,
 		CPUs:    cmp.Or(s.cpus, 1),

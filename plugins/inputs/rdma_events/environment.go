@@ -1,6 +1,7 @@
 package rdma_events
 
 import (
+	"fmt"
 	"os"
 	"regexp"
 	"strings"
@@ -38,4 +39,19 @@ func unsetIn(value any) string {
 		}
 	}
 	return ""
+}
+
+// nodeName names the variable that has the name of a pod's node, as in packaging/kubernetes.
+const nodeName = "NODE_NAME"
+
+// hostName returns the name of this host. In a pod that is the name of its node: a pod has another one after each replacement.
+func hostName() (string, error) {
+	if name := os.Getenv(nodeName); name != "" {
+		return name, nil
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("find the host's name: %w", err)
+	}
+	return name, nil
 }

@@ -1,6 +1,7 @@
 package rdma_events
 
 import (
+	"os"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,4 +30,16 @@ func TestUnsetVariableInAValueIsAnError(t *testing.T) {
 	}
 	_, err := Parse(Expand("[[inputs.rdma_events]]\nmax_event_points = $POINTS\n", none))
 	require.ErrorContains(t, err, "parse configuration: line 2")
+}
+
+func TestAPodsHostIsItsNode(t *testing.T) {
+	own, err := os.Hostname()
+	require.NoError(t, err)
+	t.Setenv(nodeName, "")
+	require.Equal(t, own, thisPlugin("v1").Host)
+	t.Setenv(nodeName, "node-1")
+	require.Equal(t, "node-1", thisPlugin("v1").Host)
+	host, err := new(FabricConfig).HostName()
+	require.NoError(t, err)
+	require.Equal(t, "node-1", host)
 }

@@ -3,7 +3,6 @@ package rdma_events
 import (
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -94,9 +93,9 @@ func (c *FabricConfig) HostName() (string, error) {
 	if c.Host != "" {
 		return c.Host, nil
 	}
-	name, err := os.Hostname()
+	name, err := hostName()
 	if err != nil {
-		return "", fmt.Errorf("%s: fabric.host = \"\": find the host's name: %w", table, err)
+		return "", fmt.Errorf("%s: fabric.host = \"\": %w", table, err)
 	}
 	return name, nil
 }

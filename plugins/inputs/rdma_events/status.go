@@ -3,7 +3,6 @@ package rdma_events
 import (
 	"context"
 	"log/slog"
-	"os"
 	"sync"
 	"time"
 
@@ -36,7 +35,7 @@ func (s *statusKeeper) start(dir, version string, now func() time.Time, log *slo
 	if dir == "" {
 		return
 	}
-	host, err := os.Hostname()
+	host, err := hostName()
 	if err == nil {
 		s.writer, err = statusfile.NewWriter(dir, log)
 	}

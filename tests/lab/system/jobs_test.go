@@ -6,12 +6,15 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"rdma_events/tests/lab/guest"
 	"rdma_events/tests/rig"
@@ -30,7 +33,14 @@ func startJobHost(t *testing.T, number int) *jobHost {
 		records: filepath.Join(t.TempDir(), "rdma_events"),
 	}
 	guest.AddDevice(t, h.device, guest.Driver(), h.netdev)
-	rig.StartPlugin(t, []string{"unshare", "--uts", "sh", "-c", "hostname " + h.name + ` && exec "$@"`, "sh"}, fmt.Sprintf(`[[inputs.rdma_events]]
+	h.record(t, "unshare", "--uts", "sh", "-c", "hostname "+h.name+` && exec "$@"`, "sh")
+	return h
+}
+
+// record starts the plugin, by a command that runs its arguments, and waits until the port is in the host's record.
+func (h *jobHost) record(t *testing.T, by ...string) {
+	t.Helper()
+	rig.StartPlugin(t, by, fmt.Sprintf(`[[inputs.rdma_events]]
   devices = [%q]
   [inputs.rdma_events.probe]
     interval = "0s"
@@ -38,7 +48,6 @@ func startJobHost(t *testing.T, number int) *jobHost {
     directory = %q
 `, h.device, h.records), false)
 	h.await(t, "the port", func(r jobRecord) bool { return r.Kind == "port" && r.StateTo == "active" || r.isRise() })
-	return h
 }
 
 // jobRecord is what the test reads of a record.
@@ -137,4 +146,68 @@ func TestSummaryOfThreeHostsNamesTheFlap(t *testing.T) {
 	if len(of) != len(hosts) {
 		t.Errorf("want records of 3 hosts by their names, got %v", of)
 	}
+}
+
+// The clock of a host of a job begins at jobClock, and the job lasts from jobBegins to jobEnds after that.
+const (
+	jobBegins = time.Minute
+	jobEnds   = 2 * time.Minute
+)
+
+var jobClock = time.Date(2026, 11, 26, 10, 0, 0, 0, time.UTC)
+
+// TestHostOfAJobRecords makes a guest one host of a job, and leaves its record in /out. The lab boots several guests with it, and reads
+// their records together.
+func TestHostOfAJobRecords(t *testing.T) {
+	guest.RequireGuest(t)
+	name := os.Getenv("LAB_JOB_HOST")
+	if name == "" {
+		t.Fatal("LAB_JOB_HOST is not set: TestSummaryOfThreeGuestsNamesTheFlap in tests/lab runs this test")
+	}
+	if err := unix.Sethostname([]byte(name)); err != nil {
+		t.Fatalf("name the host: %v", err)
+	}
+	h := &jobHost{name: name, device: "rdma0", netdev: "d0", records: filepath.Join(t.TempDir(), "rdma_events")}
+	guest.AddDevice(t, h.device, guest.Driver(), h.netdev)
+	// The clock is set before the record begins, so that the hosts' times can be compared.
+	at := unix.NsecToTimespec(jobClock.UnixNano())
+	if err := unix.ClockSettime(unix.CLOCK_REALTIME, &at); err != nil {
+		t.Fatalf("set the clock: %v", err)
+	}
+	t.Cleanup(func() { // after the plugin has ended
+		if out, err := exec.Command("cp", "-r", h.records, "/out/").CombinedOutput(); err != nil {
+			t.Errorf("copy the record off the host: %v: %s", err, out)
+		}
+	})
+	h.record(t)
+	h.do(t, os.Getenv("LAB_JOB_BEFORE"))
+	h.awaitClock(t, jobBegins)
+	h.do(t, os.Getenv("LAB_JOB_DURING"))
+	h.awaitClock(t, jobEnds)
+	h.do(t, os.Getenv("LAB_JOB_AFTER"))
+}
+
+// do does something with the host's link.
+func (h *jobHost) do(t *testing.T, what string) {
+	t.Helper()
+	switch what {
+	case "flap":
+		h.flap(t)
+	case "gids":
+		isGID := func(r jobRecord) bool { return r.Kind == "gid" }
+		before := h.count(t, isGID)
+		guest.IP(t, "addr", "add", "10.78.0.1/24", "dev", h.netdev)
+		guest.Eventually(t, h.name+" records the GID", time.Minute, func() bool { return h.count(t, isGID) > before })
+	}
+}
+
+// awaitClock waits until the host's clock shows a time after jobClock, which must not have come yet.
+func (h *jobHost) awaitClock(t *testing.T, after time.Duration) {
+	t.Helper()
+	// The wall clock alone: the monotonic one does not know that it was set.
+	left := func() time.Duration { return jobClock.Add(after).Sub(time.Now().Round(0)) }
+	if left() <= 0 {
+		t.Fatalf("%s: what was to happen before took until %v", h.name, time.Now().UTC())
+	}
+	guest.Eventually(t, h.name+": the time", 2*jobEnds, func() bool { return left() <= 0 })
 }

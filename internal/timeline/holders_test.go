@@ -1,0 +1,62 @@
+package timeline
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/measure"
+	"rdma_events/tests/schema"
+)
+
+func holding(ms int, device, app, unit string, processes int64) *measure.App {
+	return &measure.App{
+		Device: device, App: app, Unit: unit, At: at(ms),
+		Processes: measure.Held{Count: processes, Known: true}, QPs: measure.Held{Count: 8 * processes, Known: true},
+	}
+}
+
+func TestUnitsThatHoldDevicesAreRecorded(t *testing.T) {
+	unknown := &measure.App{Device: "mlx5_1", App: UnknownApps, QPs: measure.Held{Count: 3, Known: true}, At: at(0)}
+	refused := &measure.App{Device: "mlx5_0", App: "python3", Unit: "job_1870", At: at(20 * second)}
+	all := record(t, t.TempDir()+"/r", func(r *Recording) {
+		for _, points := range [][]measure.Point{
+			{holding(0, "mlx5_0", "python3", "job_1870", 4), holding(0, "mlx5_0", "sshd", "", 1), unknown},
+			{holding(10*second, "mlx5_0", "python3", "job_1870", 8), unknown},
+			{refused, unknown}, // the kernel did not list them
+			{holding(30*second, "mlx5_0", "python3", "job_1870", 0), unknown},
+			{unknown},
+			{holding(50*second, "mlx5_0", "python3", "job_1870", 1)},
+		} {
+			r.Interval(points)
+		}
+	})
+	require.Equal(t, []string{
+		"mlx5_0 python3 job_1870 holds mlx5_0, 4 processes",
+		"mlx5_1 unknown holds mlx5_1",
+		"mlx5_0 python3 job_1870 no longer holds mlx5_0",
+		"mlx5_0 python3 job_1870 holds mlx5_0, 1 process",
+	}, withoutTimes(all))
+	require.True(t, all[1].App.IsOfUnknownUnit())
+	for _, k := range all {
+		text, err := json.Marshal(k)
+		require.NoError(t, err)
+		schema.Require(t, "events", string(text))
+	}
+}
+
+// Any user can start any number of processes. What an interval does not record, the next one does.
+func TestHoldersOfOneIntervalAreBounded(t *testing.T) {
+	var points []measure.Point
+	for i := range 3 * maxHolders / 2 {
+		points = append(points, holding(0, "mlx5_0", "python3", fmt.Sprintf("job_%d", i), 1))
+	}
+	h := holders{}
+	require.Len(t, h.changes(points), maxHolders)
+	require.Len(t, h.changes(points), maxHolders/2)
+	require.Empty(t, h.changes(points))
+	require.Empty(t, h.changes(nil))
+	require.Empty(t, h, "the device is gone")
+}
