@@ -109,6 +109,7 @@ func deviceCases() []Case {
 		{"device-missing", "missing since the host started", device("0x1500", "removedx1500"), []int{2, 1480}, nil},
 		{"device-missing", "renamed", device("1x20 0x30", "okx20 renamedx30"), nil, []int{23, 40}},
 		{"device-missing", "given to vfio", device("1x20 0x30", "okx20 reassignedx30"), nil, []int{23, 40}},
+		{"device-missing", "a soft device, deleted", device("1x20 0x30", "okx20 deletedx30"), nil, []int{23, 40}},
 		{"device-missing", "released", device("1x20 0x30", "okx20 releasedx30"), nil, []int{23, 40}},
 		{"device-missing", "gone, and nothing could open it", device("1x20 0x30", "unwatchablex50"), nil, []int{23, 40}},
 		{"device-missing", "borrowed by a pod", device("1x50", "okx20 other_netnsx30"), nil, []int{23, 40}},
