@@ -13,8 +13,8 @@ type Keeper struct {
 	version, host string
 	source        Source
 
-	judge   *judge
-	flaps   map[portKey]flaps
+	judge *judge
+	flaps map[portKey]flaps
 	// settled has the ports that were active and the devices that were open since the plugin started and, as the zero portKey, the host if
 	// it had all devices that are counted, each with when that was seen last.
 	settled map[portKey]time.Time
