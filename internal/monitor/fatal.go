@@ -8,8 +8,8 @@ import (
 )
 
 // fatalLimit is how long a device_fatal waits until it is known whether the kernel raised it because it took the device from its users:
-// to move the device to another network namespace, because the PCI function was removed, or because a soft device is deleted. Where no uevents come, as in a user
-// namespace, discovery looks every ten seconds. The kernel deletes a PCI function only after the driver has let go of it, which takes
+// to move the device to another network namespace, because the PCI function was removed, or because a soft device is deleted. Where no uevents come, as in a
+// user namespace, discovery looks every ten seconds. The kernel deletes a PCI function only after the driver has let go of it, which takes
 // some seconds if the function no longer answers.
 const fatalLimit = 10*time.Second + moveLimit
 
