@@ -43,12 +43,12 @@ func (b *board) overviewTables() {
 				(SELECT last("open") AS "open", last("present") AS "present", last("worker_state") AS "worker_state", last("reason") AS "reason",
 				last("open") * 0 AS "age" FROM {rdma_device} WHERE {filter} AND RECENT GROUP BY ` + byDevice + `), (` + unwatched + `)
 				WHERE $timeFilter GROUP BY ` + byDevice + `) WHERE "open" = 0 AND "reason" != 'renamed' AND "reason" != 'reassigned'
-				AND "reason" != 'other_netns' AND "reason" != 'unwatchable' AND $timeFilter GROUP BY ` + byDevice},
+				AND "reason" != 'deleted' AND "reason" != 'other_netns' AND "reason" != 'unwatchable' AND $timeFilter GROUP BY ` + byDevice},
 			{prom: `max by (PLACE, host, plugin_instance, device, worker_state, reason)
-				(rdma_device_status{FILTER,reason!~"renamed|reassigned|other_netns|unwatchable"} == 1
+				(rdma_device_status{FILTER,reason!~"renamed|reassigned|deleted|other_netns|unwatchable"} == 1
 				and on (host, plugin_instance, device) rdma_device_open{FILTER} == 0)`},
 			{prom: `max by (PLACE, host, plugin_instance, device) (time() - rdma:device_unwatched:since{FILTER}
-				unless on (host, plugin_instance, device) rdma_device_status{reason=~"renamed|reassigned|other_netns|unwatchable"} == 1)`},
+				unless on (host, plugin_instance, device) rdma_device_status{reason=~"renamed|reassigned|deleted|other_netns|unwatchable"} == 1)`},
 		},
 	}, b.toRow(), b.placed(column{name: "reason"}, column{name: "age", prom: "Value #B", title: "age", unit: "ns"},
 		column{name: "present", prom: none}, column{name: none, prom: "Value #A", hidden: true}, column{name: "worker_state", title: "worker"})...)

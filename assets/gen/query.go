@@ -150,6 +150,7 @@ const (
 	byVector = byPort + `, "vector"`
 	byProbe  = byVector + `, "method"`
 	byCall   = byPort + `, "call"`
+	byRole   = `, "role"` // of ports for management, whose problems are warnings
 	byApp    = byDevice + `, "app"`
 	byUnit   = byApp + `, "unit"`
 )
@@ -157,9 +158,9 @@ const (
 // series has the tags that distinguish the series of each measurement.
 var series = map[string]string{
 	"rdma_async":     byPort,
-	"rdma_port":      byPort + `, "role"`,
-	"rdma_cq_probe":  byProbe,
-	"rdma_command":   byCall,
+	"rdma_port":      byPort + byRole,
+	"rdma_cq_probe":  byProbe + byRole,
+	"rdma_command":   byCall + byRole,
 	"rdma_device":    byDevice,
 	"rdma_host":      byHost,
 	"rdma_collector": byHost,
@@ -169,5 +170,5 @@ var series = map[string]string{
 	"rdma_app_hang":  byApp + `, "object"`,
 
 	"rdma_fabric":      byGroupPair,
-	"rdma_fabric_port": byPort + `, "own_group"`,
+	"rdma_fabric_port": byPort + `, "own_group"` + byRole,
 }

@@ -120,7 +120,7 @@ func (r *rule) grafana(n *names, o *Options) grafana.Rule {
 
 // severity returns the severity, or a template for it if problems of ports for management are mere warnings.
 func (r *rule) severity(labels string) string {
-	if r.Severity != alerts.Critical || r.Measurement != "rdma_port" {
+	if r.Severity != alerts.Critical || !strings.HasSuffix(series[r.Measurement], byRole) {
 		return string(r.Severity)
 	}
 	return fmt.Sprintf(`{{ if eq %s.role "management" }}%s{{ else }}%s{{ end }}`, labels, alerts.Warning, alerts.Critical)

@@ -301,6 +301,26 @@ func TestAPortForManagementThatIsDownIsAWarning(t *testing.T) {
 	require.NoError(t, err, out)
 }
 
+func TestWhatBelongsToAPortForManagementIsAWarning(t *testing.T) {
+	for alert, series := range map[string][2]string{
+		"RDMALostCompletions": {`rdma_cq_probe_lost_completions_total{host="h",device="d",port="1",vector="0",method="ud_send"ROLE}`, "0x30 4x30"},
+		"RDMACommandStuck":    {`rdma_command_stuck{host="h",device="d",port="1",call="query_port"ROLE}`, "1x60"},
+		"RDMAFabricOwnLink":   {`rdma_fabric_port_bad{host="h",device="d",port="1",own_group="g"ROLE}`, "1x60"},
+	} {
+		for role, severity := range map[string]string{`,role="management"`: "warning", "": "critical"} {
+			out, err := promtool(t, "test", "rules", writeTests(t, "1m", prom.UnitTest{
+				Name: "roles", Interval: "1m",
+				Series: []prom.UnitSeries{{Series: strings.Replace(series[0], "ROLE", role, 1), Values: series[1]}},
+				Exprs: []prom.UnitExpr{{
+					Expr: fmt.Sprintf(`count(ALERTS{alertname=%q, alertstate="firing", severity=%q})`, alert, severity), At: "35m",
+					Samples: []prom.UnitSample{{Labels: "{}", Value: 1}},
+				}},
+			}))
+			require.NoError(t, err, "%s: %s", alert, out)
+		}
+	}
+}
+
 // A unit that expects the opposite fails, so the check above can fail.
 func TestAWrongExpectationIsFound(t *testing.T) {
 	u := units()[0]

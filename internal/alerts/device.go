@@ -7,7 +7,7 @@ func deviceAlerts() []Alert {
 		{
 			ID: "device-missing", Title: "RDMA device missing", Severity: Critical, Panel: Panel{Overview, 11},
 			Measurement: "rdma_device",
-			When:        Unless{is("present", 0), oneOf("reason", "renamed", "reassigned", "released", "unwatchable")},
+			When:        Unless{is("present", 0), oneOf("reason", "renamed", "reassigned", "deleted", "released", "unwatchable")},
 			Hold:        time.Minute,
 			Text:        "the device is missing",
 			Summary:     "{{ .Labels.device }} is missing on {{ .Labels.host }}",
@@ -15,8 +15,8 @@ func deviceAlerts() []Alert {
 				"configuration expects. A device that is missing since the host started is one of these.",
 			Quiet: "A reset that is over within a minute. A device that was renamed: it goes on under its new name. One whose PCI function was " +
 				"given to another driver, as vfio-pci, or to another RDMA device, as that of a bond. One of expect is missing in both cases. One " +
-				"that is released for maintenance (`rdma-events release`), or that was unwatchable. One that a pod has borrowed: it is present, " +
-				"with reason other_netns.",
+				"that is released for maintenance (`rdma-events release`), or that was unwatchable. A soft device (rxe, siw) that was deleted: one " +
+				"of expect or of a section expected is missing. One that a pod has borrowed: it is present, with reason other_netns.",
 			Clears: "When the device is back. If it was taken out for good: `rdma-events forget mlx5_1`, and no entry for it in the configuration.",
 			FirstSteps: []string{
 				"`rdma link`, `lspci -nn`, and the kernel log: AER errors, a driver that was unloaded, firmware that does not answer.",

@@ -282,6 +282,22 @@ func TestAfterAStartItIsPendingWhatHasNotLasted(t *testing.T) {
 	require.Empty(t, s.Pending, "a drop of a plugin that runs is no problem before it has lasted")
 }
 
+func TestShortageOfDevicesIsPendingOnlyFromTheStart(t *testing.T) {
+	k, h := NewKeeper("v1", "gpu-17"), healthy()
+	h.collector.Counted, h.collector.ExpectedMissing, h.collector.ExpectedMissingOf = true, 1, "1 of 8 that match mlx5_*"
+	s := after(k, h, noon, 50*time.Second)
+	require.Empty(t, s.Problems)
+	require.Equal(t, []Pending{{Text: "devices are missing: 1 of 8 that match mlx5_*"}}, s.Pending)
+
+	h.collector.ExpectedMissing = 0
+	require.Empty(t, after(k, h, noon.Add(time.Minute), 0).Pending)
+	h.collector.ExpectedMissing = 1
+	s = after(k, h, noon.Add(2*time.Minute), 50*time.Second)
+	require.Empty(t, s.Problems)
+	require.Empty(t, s.Pending, "a plugin that runs can tell that a shortage is no problem before it has lasted")
+	require.Equal(t, "devices-too-few", ids(after(k, h, noon.Add(3*time.Minute), 0)))
+}
+
 func TestOfSeveralPluginsOneHasADeviceOpen(t *testing.T) {
 	opening := &Status{Devices: []Device{{Device: "mlx5_0"}}, Pending: []Pending{{Device: "mlx5_0", Text: "not yet"}, {Device: "mlx5_1", Text: "not yet"}}}
 	open := &Status{Devices: []Device{{Device: "mlx5_0", Open: true}}}

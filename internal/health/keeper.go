@@ -13,9 +13,11 @@ type Keeper struct {
 	version, host string
 	source        Source
 
-	judge   *judge
-	flaps   map[portKey]flaps
-	settled map[portKey]time.Time // ports that were active and devices that were open since the plugin started, and when that was seen last
+	judge *judge
+	flaps map[portKey]flaps
+	// settled has the ports that were active and the devices that were open since the plugin started and, as the zero portKey, the host if
+	// it had all devices that are counted, each with when that was seen last.
+	settled map[portKey]time.Time
 
 	// Of the interval that is judged now.
 	now        time.Time
@@ -84,7 +86,7 @@ func (k *Keeper) Observe(points []measure.Point, now time.Time) *Status {
 		case *measure.FabricPort:
 			k.fabricPort(p, silent[portKey{p.Device, p.Port}])
 		case *measure.Collector:
-			k.status.FunctionsSkipped, k.status.MemorySince = p.FunctionsSkipped, p.MemorySince.Round(0)
+			k.collector(p)
 		}
 		k.report(p.Key(), k.judge.point(p))
 	}
@@ -163,6 +165,13 @@ func (k *Keeper) port(p *measure.Port) {
 	v.LastFlap = k.lastFlap(p, up).Round(0)
 	if d := k.of(p.Device); d != nil {
 		d.Ports = append(d.Ports, v)
+	}
+}
+
+func (k *Keeper) collector(p *measure.Collector) {
+	k.status.FunctionsSkipped, k.status.MemorySince = p.FunctionsSkipped, p.MemorySince.Round(0)
+	if p.Counted && p.ExpectedMissing == 0 {
+		k.settled[portKey{}] = k.now
 	}
 }
 

@@ -79,8 +79,8 @@ func (d *Device) describeWatch(now time.Time) string {
 	switch {
 	case d.Open:
 		return "watched"
-	case d.Reason == string(status.ReasonReleased):
-		return "released"
+	case d.Reason == string(status.ReasonReleased), d.Reason == string(status.ReasonDeleted):
+		return d.Reason
 	case d.Reason == string(status.ReasonOtherNetns):
 		return joined(" ", d.Reason, since)
 	case !d.Present:

@@ -35,7 +35,7 @@ func TestDeviceOfAnotherNamespaceIsFoundByItsNode(t *testing.T) {
 		require.NoError(t, os.Symlink(function, filepath.Join(h.sysfs, "devices/virtual/infiniband_verbs/uverbs1/device")))
 		w := watchHost(t, h.config(u.open))
 		own, other := rxe0, verbs.Found{
-			Name: "mlx5_0", Index: 1, Node: "uverbs1", NodeGUID: "0c42:a103:0065:bafe", Netns: verbs.NetnsOwn,
+			Name: "mlx5_0", Index: 1, Node: "uverbs1", NodeGUID: "0c42:a103:0065:bafe", Netns: verbs.NetnsOwn, Soft: true,
 		}
 		own.Netns = verbs.NetnsOwn
 		require.True(t, other.Usable())
@@ -52,7 +52,7 @@ func TestDeviceOfAnotherNamespaceIsFoundByItsNode(t *testing.T) {
 
 		h.moveAway("rxe0")
 		u.send(deviceEvent("remove", "rxe0")...)
-		own = verbs.Found{Name: "rxe0", Index: -1, Node: "uverbs0", Netns: verbs.NetnsOther}
+		own = verbs.Found{Name: "rxe0", Index: -1, Node: "uverbs0", Netns: verbs.NetnsOther, Soft: true}
 		w.expect(time.Second, []verbs.Found{other, own})
 
 		h.unlink("infiniband_verbs", "uverbs1")
@@ -88,6 +88,6 @@ func TestDeviceThatMovesDuringAScanIsLookedAtAgain(t *testing.T) {
 			return h.readIndexes()
 		}
 		w := watchHost(t, cfg)
-		w.expect(time.Second, []verbs.Found{{Name: "rxe0", Index: -1, Node: "uverbs0", Netns: verbs.NetnsOther}})
+		w.expect(time.Second, []verbs.Found{{Name: "rxe0", Index: -1, Node: "uverbs0", Netns: verbs.NetnsOther, Soft: true}})
 	})
 }

@@ -17,7 +17,7 @@ import (
 const smiGUID = "b8e9:2403:00aa:0001"
 
 var smi0 = verbs.Found{
-	Name: "smi0", Index: 1, NodeGUID: smiGUID,
+	Name: "smi0", Index: 1, NodeGUID: smiGUID, Soft: true,
 	Unwatchable: "it is an SMI sub-device of mlx5_0, for subnet management alone: no program can open it",
 }
 
@@ -36,13 +36,13 @@ func TestDeviceOfNoTypeWithoutNodeIsNeverUnwatchable(t *testing.T) {
 	bubble(t, func(t *testing.T, h *host, u *uevents) {
 		h.add("rxe0", "", guid, 0)
 		w := watchHost(t, h.config(u.open))
-		w.expect(time.Hour, []verbs.Found{{Name: "rxe0", Index: 0, NodeGUID: guid}})
+		w.expect(time.Hour, []verbs.Found{{Name: "rxe0", Index: 0, NodeGUID: guid, Soft: true}})
 	})
 }
 
 // RDMA netlink may be forbidden, or not know the device.
 func TestNodeIsAwaitedWhereNetlinkIsSilent(t *testing.T) {
-	unknown := verbs.Found{Name: "smi0", Index: -1, NodeGUID: smiGUID}
+	unknown := verbs.Found{Name: "smi0", Index: -1, NodeGUID: smiGUID, Soft: true}
 	pending, gone := unknown, unknown
 	pending.Pending = true
 	gone.Unwatchable = "ib_uverbs is loaded and makes no node for it, as for a sub-device: no program can open it"
@@ -71,7 +71,7 @@ func TestNodeThatIsLostDoesNotMakeADeviceUnwatchable(t *testing.T) {
 		// A process has the device open, for which the kernel waits; RDMA netlink does not list it any more.
 		h.unlink("infiniband_verbs", "uverbs0")
 		h.setIndex("rxe0", -1)
-		w.expect(time.Hour, []verbs.Found{{Name: "rxe0", Index: -1, NodeGUID: guid}})
+		w.expect(time.Hour, []verbs.Found{{Name: "rxe0", Index: -1, NodeGUID: guid, Soft: true}})
 	})
 }
 
@@ -80,7 +80,7 @@ func TestWithoutUverbsNoDeviceIsUnwatchable(t *testing.T) {
 		require.NoError(t, os.RemoveAll(filepath.Join(h.sysfs, "class/infiniband_verbs")))
 		h.add("smi0", "", smiGUID, -1)
 		w := watchHost(t, h.config(u.open))
-		w.expect(time.Hour, []verbs.Found{{Name: "smi0", Index: -1, NodeGUID: smiGUID}})
+		w.expect(time.Hour, []verbs.Found{{Name: "smi0", Index: -1, NodeGUID: smiGUID, Soft: true}})
 	})
 }
 

@@ -19,7 +19,7 @@ import (
 
 const guid = "e01f:e5ff:fe51:e9c2"
 
-var rxe0 = verbs.Found{Name: "rxe0", Index: 0, Node: "uverbs0", NodeGUID: guid}
+var rxe0 = verbs.Found{Name: "rxe0", Index: 0, Node: "uverbs0", NodeGUID: guid, Soft: true}
 
 // watched runs a Watcher in a synctest bubble.
 type watched struct {
@@ -159,7 +159,7 @@ func TestARenameBehindAnAdditionIsNotSeen(t *testing.T) {
 		h.add("rocep59s0", "uverbs0", guid, 4)
 		u.send(deviceEvent("move", "rocep59s0")...)
 
-		w.expect(time.Second, []verbs.Found{{Name: "rocep59s0", Index: 4, Node: "uverbs0", NodeGUID: guid}})
+		w.expect(time.Second, []verbs.Found{{Name: "rocep59s0", Index: 4, Node: "uverbs0", NodeGUID: guid, Soft: true}})
 	})
 }
 
@@ -264,7 +264,7 @@ func TestADeviceWithoutANodeIsThereButNotUsable(t *testing.T) {
 	bubble(t, func(t *testing.T, h *host, u *uevents) {
 		h.add("rxe0", "", guid, 0)
 		w := watchHost(t, h.config(u.open))
-		bare := verbs.Found{Name: "rxe0", Index: 0, NodeGUID: guid}
+		bare := verbs.Found{Name: "rxe0", Index: 0, NodeGUID: guid, Soft: true}
 		require.False(t, bare.Usable())
 		w.expect(time.Second, []verbs.Found{bare})
 
@@ -296,7 +296,7 @@ func TestWithoutRDMANetlinkIndexesAreUnknown(t *testing.T) {
 		cfg := h.config(u.open)
 		cfg.Indexes = func() (map[string]int, error) { return nil, errRefused }
 		w := watchHost(t, cfg)
-		w.expect(0, []verbs.Found{{Name: "rxe0", Index: -1, Node: "uverbs0", NodeGUID: guid}})
+		w.expect(0, []verbs.Found{{Name: "rxe0", Index: -1, Node: "uverbs0", NodeGUID: guid, Soft: true}})
 	})
 }
 

@@ -14,6 +14,7 @@ type Command struct {
 	Device string
 	Port   int
 	Call   verbs.CommandCall
+	Role   string // verbs.RoleManagement if the port has this role, else ""
 	Calls  uint64 // that ended, failures included
 	Errors uint64
 	Status string // of the last one; "": none has ended
@@ -61,6 +62,7 @@ var commands = table[Command]{
 		newTag("port", "number of the port, from 1", func(v *Command) string { return strconv.Itoa(v.Port) }),
 		newTag("call", "hw_counters; query_qp where a port has none, of the probe's queue pair; or query_port, with the reads of sysfs that complete it",
 			func(v *Command) string { return v.Call.String() }),
+		managementTag(func(v *Command) string { return v.Role }),
 	},
 	fields: slices.Concat([]field[Command]{
 		counter("calls", "calls that ended", func(v *Command) uint64 { return v.Calls }),

@@ -33,7 +33,7 @@ type Device struct {
 // Missing reports whether the device is gone without a reason that is known to be intended.
 func (d *Device) Missing() bool {
 	switch d.Reason {
-	case status.ReasonRenamed, status.ReasonReassigned, status.ReasonReleased, status.ReasonUnwatchable:
+	case status.ReasonRenamed, status.ReasonReassigned, status.ReasonDeleted, status.ReasonReleased, status.ReasonUnwatchable:
 		return false
 	}
 	return !d.Present
@@ -80,10 +80,10 @@ var devices = table[Device]{
 		counter("opens", "times it was opened", func(v *Device) uint64 { return v.Opens }),
 		counter("removals", "times it was removed from the host", func(v *Device) uint64 { return v.Removals }),
 		counter("unplanned_removals", "removals, but for those while the device was released, those after which its PCI function had another "+
-			"driver or RDMA device, and those of function_removals; counted once that is known, 15 s after the removal at most",
+			"driver or RDMA device, deletions of a soft device, and those of function_removals; counted once that is known, 15 s after the removal at most",
 			func(v *Device) uint64 { return v.UnplannedRemovals }),
-		counter("fatals", "device_fatal events, but for those that the kernel raises when it moves the device to another network namespace "+
-			"or removes its PCI function", func(v *Device) uint64 { return v.Fatals }),
+		counter("fatals", "device_fatal events, but for those that the kernel raises when it moves the device to another network namespace, "+
+			"removes its PCI function or deletes a soft device", func(v *Device) uint64 { return v.Fatals }),
 		counter("function_removals", "times its PCI function was removed from the host, as the host of a virtual machine does for servicing; for a "+
 			"scalable function, the one that it is on", func(v *Device) uint64 { return v.FunctionRemovals }),
 		text("worker_state", "starting, running, backing_off, stuck or stopped",
@@ -93,7 +93,7 @@ var devices = table[Device]{
 		counter("crashes", "workers that ended unasked after they had opened the device; its removal is none",
 			func(v *Device) uint64 { return v.Worker.Crashes }),
 		text("reason", "ok, or why it is not watched: starting, no_library, no_permission, no_device, unsupported, crashed, stuck, removed, renamed, "+
-			"reassigned, released, other_netns, excluded_netns, limit, recovering, node_missing (no file in /dev/infiniband) or "+
+			"reassigned, deleted (a soft device), released, other_netns, excluded_netns, limit, recovering, node_missing (no file in /dev/infiniband) or "+
 			"unwatchable (no program here can open it)", func(v *Device) string { return string(v.Reason) }),
 		maybe("other_netns_age_ns", "ns", "how long it has been in another network namespace, as far as the plugin has seen it there",
 			func(v *Device) (int64, bool) { return v.OtherNetnsNS, v.InOtherNetns }),

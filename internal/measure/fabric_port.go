@@ -11,6 +11,7 @@ type FabricPort struct {
 	Device   string
 	Port     int
 	OwnGroup string
+	Role     string // verbs.RoleManagement if the port has this role, else ""
 	FabricCounts
 	FabricLatencies
 	Verdict      string // ok, own_port or own_link
@@ -65,6 +66,7 @@ var fabricPorts = table[FabricPort]{
 		newTag("device", "name of the RDMA device", func(v *FabricPort) string { return v.Device }),
 		newTag("port", "number of the port, from 1", func(v *FabricPort) string { return strconv.Itoa(v.Port) }),
 		newTag("own_group", ownGroupText, func(v *FabricPort) string { return v.OwnGroup }),
+		managementTag(func(v *FabricPort) string { return v.Role }),
 	},
 	fields: slices.Concat([]field[FabricPort]{
 		text("verdict", "what is said of the port itself: ok, "+portVerdictsText(), func(v *FabricPort) string { return v.Verdict }),

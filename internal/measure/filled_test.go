@@ -53,7 +53,7 @@ func filled() []Point {
 			At: at(0),
 		},
 		filledPort(), probe, histogram, filledDevice(), &Command{
-			Device: "mlx5_0", Port: 1, Call: verbs.CommandHWCounters, Calls: 9, Errors: 3, Status: "ETIMEDOUT",
+			Device: "mlx5_0", Port: 1, Call: verbs.CommandHWCounters, Role: verbs.RoleManagement, Calls: 9, Errors: 3, Status: "ETIMEDOUT",
 			BusyNS: 6_000_000_000, Stuck: true, Took: statOf(45_000), TookP: ranks(44_000), At: at(0),
 		},
 	}
@@ -130,8 +130,8 @@ func filledFabric() []Point {
 	return []Point{
 		&Fabric{OwnGroup: "rack1", PeerGroup: "rack2", Scope: "across", FabricCounts: counts, FabricLatencies: latencies, At: at(0)},
 		&FabricPort{
-			Device: "mlx5_0", Port: 1, OwnGroup: "rack1", FabricCounts: counts, FabricLatencies: latencies, Verdict: "own_link", Bad: true,
-			VerdictAgeNS: 12_000_000_000, List: "0123456789abcdef", FabricLane: FabricLane{
+			Device: "mlx5_0", Port: 1, OwnGroup: "rack1", Role: verbs.RoleManagement, FabricCounts: counts, FabricLatencies: latencies,
+			Verdict: "own_link", Bad: true, VerdictAgeNS: 12_000_000_000, List: "0123456789abcdef", FabricLane: FabricLane{
 				Events: 3000, Acked: 2990, Unacked: 1, Released: 9, Spurious: 7, Echoed: 950, Refused: 2, Foreign: 3, Dry: 1,
 			}, At: at(0),
 		},
@@ -161,7 +161,7 @@ func filledEvidence(at time.Time) *Evidence {
 
 func filledProbe() *Probe {
 	return &Probe{
-		Device: "mlx5_0", ProbeKey: verbs.ProbeKey{Port: 1, Vector: 0, Method: verbs.MethodRCWrite},
+		Device: "mlx5_0", ProbeKey: verbs.ProbeKey{Port: 1, Vector: 0, Method: verbs.MethodRCWrite}, Role: verbs.RoleManagement,
 		Counts: ledger.ProbeCounts{
 			Rounds: 107, Successes: 94, Errors: 3, LostEvents: 2, LostCompletions: 1,
 			Events: 98, Acked: 96, Spurious: 4, Late: 5, Resent: 6, Disturbed: 7,

@@ -113,7 +113,7 @@ var hosts = table[Host]{
 			"Its counters keep those of devices that were renamed or are gone.",
 	},
 	fields: []field[Host]{
-		integer("devices_missing", "", "devices that are not there and were, or are expected; not those renamed, reassigned or released",
+		integer("devices_missing", "", "devices that are not there and were, or are expected; not those renamed, reassigned, deleted or released",
 			func(v *Host) int64 { return v.Missing }),
 		integer("devices_unwatched", "", "devices that are there and that no worker has open; not those released, in another network namespace or unwatchable",
 			func(v *Host) int64 { return v.Unwatched }),

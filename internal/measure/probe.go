@@ -14,6 +14,7 @@ import (
 type Probe struct {
 	Device string
 	verbs.ProbeKey
+	Role       string // verbs.RoleManagement if the port has this role, else ""
 	Counts     ledger.ProbeCounts
 	Unacked    uint64
 	Released   uint64
@@ -61,7 +62,8 @@ var probes = table[Probe]{
 			"missing address is no round. flush never leaves " +
 			"the device: an error is a receive that was not flushed.",
 	},
-	tags: probeTags(func(v *Probe) (string, verbs.ProbeKey) { return v.Device, v.ProbeKey }),
+	tags: append(probeTags(func(v *Probe) (string, verbs.ProbeKey) { return v.Device, v.ProbeKey }),
+		managementTag(func(v *Probe) string { return v.Role })),
 	fields: slices.Concat(roundRows(), eventCountRows(),
 		stage("wake", "before the post to the return of ibv_get_cq_event",
 			func(v *Probe) (aggregate.Stat, aggregate.Percentiles) { return v.Wake, v.WakeP }),

@@ -135,3 +135,8 @@ func percentiles[V any](name, what string, value func(*V) aggregate.Percentiles)
 		one("p99", func(p aggregate.Percentiles) int64 { return p.P99 }),
 	}
 }
+
+// managementTag returns the tag of a series whose problems are mere warnings, since its port is one for management.
+func managementTag[V any](value func(*V) string) tag[V] {
+	return maybeTag("role", "management, on ports of this role (rdma_port); not there on others", value)
+}

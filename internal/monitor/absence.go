@@ -69,7 +69,7 @@ func (d *Device) rename(now alias) {
 func (d *Device) absence(found []verbs.Found, t *moment) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	without := status.ReasonRemoved
+	without := d.removedReason()
 	if d.isAwaited() {
 		without = status.ReasonNoDevice
 	}

@@ -177,7 +177,7 @@ func TestAVirtualFunctionThatHasGoneIsForgottenAndAPhysicalOneIsNot(t *testing.T
 		h.sup(name, 0).Ended(status.End{Reason: status.ReasonRemoved})
 	}
 	h.finds()
-	h.mono.Add(int64(virtualForgettable) - sec)
+	h.mono.Add(int64(forgettable) - sec)
 	require.Len(t, h.gather().Devices, 2)
 	h.mono.Add(2 * sec)
 	s := h.gather()

@@ -171,9 +171,11 @@ func (d *Device) setStuck(c *command, stuck bool, t *moment) {
 	if stuck {
 		d.log.Warn(c.text(d.cfg.CommandStuck), c.attrs()...)
 	}
-	v := c.view(d.name, t, nil)
-	v.At = c.stamp.next(t.wall(t.mono), t.epoch)
-	d.cfg.Emit(v)
+	if role, known := d.tagOf(c.port); known {
+		v := c.view(d.name, t, nil)
+		v.Role, v.At = role, c.stamp.next(t.wall(t.mono), t.epoch)
+		d.cfg.Emit(v)
+	}
 	d.noteStuck(c, t)
 }
 

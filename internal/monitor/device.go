@@ -25,6 +25,7 @@ const maxVector = 1 << 16
 type Device struct {
 	name     string
 	expected bool // in Config.Expect
+	counted  bool // by one of Config.Groups
 	// remembered: Config.Memory had the device at the start, as it is in found. memorable: Config.Memory is to get to know it.
 	remembered, memorable bool
 	returned              bool // it has been in another network namespace
@@ -92,7 +93,7 @@ type Device struct {
 
 func newDevice(name string, m *Monitor) *Device {
 	return &Device{
-		name: name, expected: slices.Contains(m.cfg.Expect, name),
+		name: name, expected: slices.Contains(m.cfg.Expect, name), counted: isCounted(m.cfg.Groups, name),
 		cfg: &m.cfg, clock: &m.clock, delivery: &m.delivery, log: m.cfg.Log.With("device", name),
 		reason: status.ReasonNoDevice,
 		own:    newSeries(0, verbs.ScopeDevice, verbs.ScopeCQ, verbs.ScopeQP, verbs.ScopeSRQ, verbs.ScopeWQ),
@@ -122,7 +123,7 @@ func (d *Device) appear(f verbs.Found, t *moment) bool {
 	case (gone || d.netns.other) && d.canMove() && !f.Usable():
 		d.leaveNamespace(t)
 	case gone:
-		d.leave(status.ReasonRemoved, t)
+		d.leave(d.removedReason(), t)
 	case d.present:
 		return d.update(f, t)
 	case leaving:
@@ -209,7 +210,7 @@ func (d *Device) vanish(now alias, t *moment) {
 	case d.present && d.canMove(), d.netns.other:
 		d.leaveNamespace(t)
 	case d.present:
-		d.leave(status.ReasonRemoved, t)
+		d.leave(d.removedReason(), t)
 	case d.mayBeMoving():
 		d.confirmRemovalInTime(t)
 	case d.unconfirmed:
@@ -234,7 +235,7 @@ func (d *Device) leave(why status.Reason, t *moment) {
 		return
 	}
 	d.depart(why, t)
-	if why == status.ReasonRemoved {
+	if why == d.removedReason() {
 		d.countRemoval()
 		d.explainRemoval(t)
 	}
@@ -243,7 +244,7 @@ func (d *Device) leave(why status.Reason, t *moment) {
 // leaveByWorker makes a present device absent that its worker reports as removed. The cause is
 // certain only once discovery confirms the removal (confirm).
 func (d *Device) leaveByWorker(t *moment) {
-	d.depart(status.ReasonRemoved, t)
+	d.depart(d.removedReason(), t)
 	d.unconfirmed, d.uncounted = true, d.disproved || d.canMove()
 	if !d.uncounted {
 		d.countRemoval()
@@ -268,6 +269,15 @@ func (d *Device) disprove(t *moment) {
 	d.removals.waiting = false
 	d.judgeAll(t)
 	d.explainDeparture("", "all: the worker lost the device, which the kernel has not removed", t)
+}
+
+// removedReason returns the reason of the device when it is removed. A soft device is deleted on purpose, unless the configuration
+// expects it. The caller holds d.mu.
+func (d *Device) removedReason() status.Reason {
+	if d.found.Soft && !d.expected && !d.counted {
+		return status.ReasonDeleted
+	}
+	return status.ReasonRemoved
 }
 
 // depart makes a present device absent.

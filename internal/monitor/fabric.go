@@ -13,6 +13,8 @@ type Fabric interface {
 	Port(device string, p *verbs.FabricPort, offset int64)
 	// PortState is called when the state of a port may have changed.
 	PortState(device string, port int, s verbs.PortState, offset int64)
+	// PortRole is called again and again with verbs.RoleManagement for a port of this role, and with "" for others, once the role is known.
+	PortRole(device string, port int, role string)
 	// Facts is called for what the last Port has seen.
 	Facts(device string, f *verbs.FabricFacts, offset int64)
 	// Ledger is called with what the running worker has counted so far. over: the worker has ended, and counts nothing more.
@@ -26,6 +28,7 @@ type noFabric struct{}
 
 func (noFabric) Port(string, *verbs.FabricPort, int64)         {}
 func (noFabric) PortState(string, int, verbs.PortState, int64) {}
+func (noFabric) PortRole(string, int, string)                  {}
 func (noFabric) Facts(string, *verbs.FabricFacts, int64)       {}
 func (noFabric) Ledger(string, []ledger.Fabric, bool)          {}
 func (noFabric) Gone(string)                                   {}

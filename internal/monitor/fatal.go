@@ -3,12 +3,13 @@ package monitor
 import (
 	"time"
 
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 )
 
 // fatalLimit is how long a device_fatal waits until it is known whether the kernel raised it because it took the device from its users:
-// to move the device to another network namespace, or because the PCI function was removed. Where no uevents come, as in a user
-// namespace, discovery looks every ten seconds. The kernel deletes a PCI function only after the driver has let go of it, which takes
+// to move the device to another network namespace, because the PCI function was removed, or because a soft device is deleted. Where no uevents come, as in a
+// user namespace, discovery looks every ten seconds. The kernel deletes a PCI function only after the driver has let go of it, which takes
 // some seconds if the function no longer answers.
 const fatalLimit = 10*time.Second + moveLimit
 
@@ -18,7 +19,7 @@ type taking int
 const (
 	takingNot     taking = iota // it has not: a device_fatal is a fault of the device
 	takingUnknown               // it may have
-	takingSure                  // it has moved the device to another network namespace, or removed its PCI function
+	takingSure                  // it has moved the device to another network namespace, removed its PCI function, or deleted a soft device
 )
 
 // fatals decides which device_fatal events of a device are faults.
@@ -72,10 +73,10 @@ func (d *Device) decideFatals(why taking, t *moment) {
 // taking tells whether the kernel has taken the device from its users. The caller holds d.mu.
 func (d *Device) taking() taking {
 	switch {
-	case d.netns.other, d.function.removed:
+	case d.netns.other, d.function.removed, d.reason == status.ReasonDeleted:
 		return takingSure
 	case d.renamed: // nobody looks at a device of this name any more
-	case d.canMove() && (d.present || d.unconfirmed), d.function.known():
+	case d.canMove() && (d.present || d.unconfirmed), d.function.known(), d.present && d.removedReason() == status.ReasonDeleted:
 		return takingUnknown
 	}
 	return takingNot
@@ -106,7 +107,7 @@ func (d *Device) lookAtFunction() {
 func (d *Device) enterFunction(f verbs.Found, again bool, t *moment) {
 	d.lookAtFunction()
 	switch {
-	case d.function.removed:
+	case d.function.removed, d.reason == status.ReasonDeleted:
 		d.excuseFatals()
 	case d.function.known() && !again:
 		d.decideFatals(takingNot, t) // the function stayed, and the driver has registered the device again

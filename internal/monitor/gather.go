@@ -101,10 +101,17 @@ func (d *Device) gatherSeries(g *gathering) {
 		v := d.viewPort(p, g.t, g.now.UnixNano())
 		if !p.role.awaited() {
 			g.ports = append(g.ports, v)
+			d.cfg.Fabric.PortRole(d.name, p.port, p.role.management())
 		}
 	}
 	for _, p := range d.probes {
-		g.probes = append(g.probes, p.view(d.name, g))
+		role, known := d.tagOf(p.Port)
+		if !known {
+			continue
+		}
+		v := p.view(d.name, g)
+		v.Role = role
+		g.probes = append(g.probes, v)
 		if p.histogram != nil {
 			g.probes = append(g.probes, &measure.Histogram{
 				Device: d.name, ProbeKey: p.ProbeKey, Below: p.histogram.Cumulative(), At: g.now,
@@ -113,7 +120,11 @@ func (d *Device) gatherSeries(g *gathering) {
 	}
 	if d.present {
 		for _, c := range d.commands {
-			g.commands = append(g.commands, c.view(d.name, g.t, g))
+			if role, known := d.tagOf(c.port); known {
+				v := c.view(d.name, g.t, g)
+				v.Role = role
+				g.commands = append(g.commands, v)
+			}
 		}
 	}
 }

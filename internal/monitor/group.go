@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -10,6 +11,11 @@ type Group struct {
 	Label   string // as the configuration writes it
 	Matches func(device string) bool
 	Count   int
+}
+
+// isCounted reports whether a device of this name is one of a group.
+func isCounted(groups []Group, name string) bool {
+	return slices.ContainsFunc(groups, func(g Group) bool { return g.Matches(name) })
 }
 
 // missingOfGroups returns how many devices the groups lack together, and in words which. A device counts if it is watched and present, if

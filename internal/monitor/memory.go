@@ -87,7 +87,7 @@ func (d *Device) memoryIdentity() memory.Identity {
 // administrator makes it and deletes it. The caller holds d.mu.
 func (d *Device) rememberDevice(t *moment) {
 	if d.open && d.memorable && t.mono-d.openSince >= int64(openLong) {
-		d.cfg.Memory.RememberDevice(d.name, d.memoryIdentity(), !d.found.VirtualFunction && d.found.PCI != "")
+		d.cfg.Memory.RememberDevice(d.name, d.memoryIdentity(), !d.found.VirtualFunction && !d.found.Soft)
 	}
 }
 

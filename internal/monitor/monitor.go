@@ -12,6 +12,7 @@ import (
 
 	"rdma_events/internal/aggregate"
 	"rdma_events/internal/measure"
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 )
 
@@ -19,10 +20,10 @@ import (
 // names that never come back can reach this limit.
 const maxForgettable = 256
 
-// virtualForgettable is after how long a virtual function that is gone is forgotten. Pods and
-// virtual machines give them back, and the next ones have other names: each would report for ever
-// that it is not there. Its counters stay in those of the host.
-const virtualForgettable = time.Hour
+// forgettable is after how long a virtual function that is gone, or a soft device that was deleted, is forgotten. Pods and
+// virtual machines give functions back, tests delete the soft devices that they made, and the next ones have other names: each
+// would report for ever that it is not there. Its counters stay in those of the host.
+const forgettable = time.Hour
 
 // Monitor monitors all devices of the host. Run and Gather may be called concurrently
 // with each other.
@@ -206,7 +207,7 @@ func (m *Monitor) listDevices() []*Device {
 	return slices.Clone(m.devices)
 }
 
-// forget drops virtual functions that have been gone for virtualForgettable, and the devices
+// forget drops virtual functions and soft devices that have been gone for forgettable, and the devices
 // that have been gone longest, if more than maxForgettable are gone. The caller holds m.mu.
 func (m *Monitor) forget(t *moment) {
 	gone := map[*Device]int64{}
@@ -217,7 +218,7 @@ func (m *Monitor) forget(t *moment) {
 	for _, d := range slices.Clone(m.devices) {
 		at, ok := d.gone()
 		switch f, _ := d.identity(); {
-		case ok && f.VirtualFunction && t.mono-at >= int64(virtualForgettable):
+		case ok && (f.VirtualFunction || d.isDeleted()) && t.mono-at >= int64(forgettable):
 			drop(d)
 		case ok:
 			gone[d] = at
@@ -241,6 +242,12 @@ func (d *Device) gone() (at int64, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.goneAt, !d.present && !d.netns.other && !d.expected && !d.isAwaited() && !d.watching
+}
+
+func (d *Device) isDeleted() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.reason == status.ReasonDeleted
 }
 
 // leaveBehind ends the supervision of a device that is about to be forgotten, and

@@ -52,7 +52,7 @@ func (d *Device) moveAway(f verbs.Found, t *moment) {
 // so its removal is counted only if discovery has not found it there within moveLimit. The caller holds d.mu.
 func (d *Device) leaveNamespace(t *moment) {
 	d.netns.other = false
-	d.depart(status.ReasonRemoved, t)
+	d.depart(d.removedReason(), t)
 	d.unconfirmed, d.uncounted = true, true
 }
 

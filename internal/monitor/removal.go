@@ -21,7 +21,8 @@ func (d *Device) countRemoval() {
 // explainedRemoval reports whether the last removal is known to be planned, or to be that of the PCI function: what shows that may come
 // some time after the removal. The caller holds d.mu.
 func (d *Device) explainedRemoval() bool {
-	return d.released || d.renamed || d.netns.other || d.function.removed || d.reason == status.ReasonReassigned
+	return d.released || d.renamed || d.netns.other || d.function.removed ||
+		d.reason == status.ReasonReassigned || d.reason == status.ReasonDeleted
 }
 
 // settleRemovalKind counts a removal as unplanned that nothing has explained within fatalLimit. The caller holds d.mu.

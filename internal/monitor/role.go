@@ -17,6 +17,24 @@ type role struct {
 	waiting int64 // CLOCK_MONOTONIC ns since when the port has been known to carry the default route, and waits for the other ports
 }
 
+// management returns verbs.RoleManagement if the port has this role, else "".
+func (r *role) management() string {
+	if r.name == verbs.RoleManagement {
+		return r.name
+	}
+	return ""
+}
+
+// tagOf returns the value of the tag of what belongs to a port, and whether it is known yet. The caller holds d.mu.
+func (d *Device) tagOf(number int) (role string, known bool) {
+	for _, p := range d.ports {
+		if p.port == number {
+			return p.role.management(), !p.role.awaited()
+		}
+	}
+	return "", true
+}
+
 // awaited reports whether the port has no points yet because its role is not known.
 func (r *role) awaited() bool { return !r.decided && r.waiting != 0 }
 

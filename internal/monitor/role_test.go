@@ -65,6 +65,37 @@ func TestPortWithTheDefaultRouteBesideAFasterOneIsForManagement(t *testing.T) {
 	requireRoles(t, h, map[string]string{"mlx5_0": verbs.RoleManagement, "mlx5_1": "", "mlx5_7": verbs.RoleStorage})
 }
 
+// A series whose tag came later would be another one.
+func TestProbesAndCommandsHaveTheRoleOfManagementAlone(t *testing.T) {
+	h := startRouted(t)
+	h.finds(found("mlx5_0", 0), found("mlx5_1", 1), found("mlx5_7", 2))
+	for device, netdev := range map[string]string{"mlx5_0": "eth0", "mlx5_7": "eth7"} {
+		h.opensOn(device, netdev, 25)
+		h.batch(h.sup(device, 0), verbs.Item{Round: &verbs.RoundItem{ProbeKey: verbs.ProbeKey{Port: 1, Method: verbs.MethodUDSend}}},
+			verbs.Item{Command: &verbs.Command{Call: verbs.CommandQueryPort, Port: 1, Status: "ETIMEDOUT"}})
+	}
+	roles := func() (got []string) {
+		s := h.gather()
+		for _, p := range s.Probes {
+			got = append(got, p.Device+" probe "+p.Role)
+		}
+		for _, c := range s.Commands {
+			got = append(got, c.Device+" command "+c.Role)
+		}
+		return got
+	}
+	require.Equal(t, []string{"mlx5_7 probe ", "mlx5_7 command "}, roles(), "the role of mlx5_0 is not known")
+	h.opensOn("mlx5_1", "eth1", 400)
+	require.Equal(t, []string{"mlx5_0 probe management", "mlx5_7 probe ", "mlx5_0 command management", "mlx5_7 command "}, roles())
+	h.sink.take()
+	for range 3 {
+		h.batch(h.sup("mlx5_0", 0), verbs.Item{Command: &verbs.Command{Call: verbs.CommandQueryPort, Port: 1, Status: "ETIMEDOUT"}})
+	}
+	stuck := of[measure.Command](h.sink.take())
+	require.Len(t, stuck, 1)
+	require.Equal(t, verbs.RoleManagement, stuck[0].Role, "it is emitted at once")
+}
+
 func TestPortWithTheDefaultRouteThatIsTheFastestHasNoRole(t *testing.T) {
 	h := startRouted(t)
 	h.finds(found("mlx5_0", 0), found("mlx5_1", 1))

@@ -21,6 +21,7 @@ const (
 	ReasonRecovering    Reason = "recovering"
 	ReasonStarting      Reason = "starting"
 	ReasonReassigned    Reason = "reassigned"
+	ReasonDeleted       Reason = "deleted"     // it was a soft device, which administrators make and delete
 	ReasonReleased      Reason = "released"    // by `rdma-events release`
 	ReasonUnwatchable   Reason = "unwatchable" // no program here can open it, and nothing is wrong with that
 	ReasonOtherNetns    Reason = "other_netns" // it belongs to another network namespace, which has borrowed it

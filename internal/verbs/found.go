@@ -33,6 +33,8 @@ type Found struct {
 	// function, as in "mlx5_core". Both are "" if unknown, as for a soft device, and for a scalable
 	// function.
 	PCI, Driver string
+	// Soft reports that the device is a soft one, as of rxe and siw: an administrator makes it over a network device, and deletes it.
+	Soft bool
 	// Added is how many times the kernel reported that a device of this name was added,
 	// while the name was watched. It is needed because a device that leaves the network
 	// namespace and comes back keeps its Index and may keep its node.

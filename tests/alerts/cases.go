@@ -11,6 +11,8 @@ const (
 	ofOwnApp  = "device=mlx5_0,app=rdma-ev-worker"
 	ofFabric  = "device=mlx5_0,port=1,own_group=leaf1"
 	collector = "rdma_collector"
+
+	management = ",role=management" // of what belongs to a port for management
 )
 
 // Cases returns all cases, by the alerts' order in docs/alerts.md.
@@ -109,6 +111,7 @@ func deviceCases() []Case {
 		{"device-missing", "missing since the host started", device("0x1500", "removedx1500"), []int{2, 1480}, nil},
 		{"device-missing", "renamed", device("1x20 0x30", "okx20 renamedx30"), nil, []int{23, 40}},
 		{"device-missing", "given to vfio", device("1x20 0x30", "okx20 reassignedx30"), nil, []int{23, 40}},
+		{"device-missing", "a soft device, deleted", device("1x20 0x30", "okx20 deletedx30"), nil, []int{23, 40}},
 		{"device-missing", "released", device("1x20 0x30", "okx20 releasedx30"), nil, []int{23, 40}},
 		{"device-missing", "gone, and nothing could open it", device("1x20 0x30", "unwatchablex50"), nil, []int{23, 40}},
 		{"device-missing", "borrowed by a pod", device("1x50", "okx20 other_netnsx30"), nil, []int{23, 40}},
@@ -153,6 +156,8 @@ func commandCases() []Case {
 	}
 	return []Case{
 		{"command-stuck", "stuck", calls("0x20 1x30 0x20", "45000x71"), []int{22, 50}, []int{20, 55}},
+		{"command-stuck", "of a port for management", one("rdma_command", ofCall+management, map[string]string{"stuck": "0x20 1x30 0x20"}),
+			[]int{22, 50}, []int{20, 55}},
 		{"command-stuck", "stuck before any call has ended", calls("1x60", "_x60"), []int{2, 40}, nil},
 		{"command-stuck", "stuck until the device is gone", calls("0x20 1x10 _x30", "45000x30 _x30"), []int{25}, []int{20, 40}},
 		{"command-stuck", "answered late", calls("0x90", "45000x20 2e9x60"), nil, []int{23, 40, 60}},
@@ -169,6 +174,7 @@ func probeCases() []Case {
 		grows3("probe-errors", "rdma_cq_probe", ofProbe, "errors", 15),
 		grows3("lost-events", "rdma_cq_probe", ofProbe, "lost_events", 15),
 		grows3("lost-completions", "rdma_cq_probe", ofProbe, "lost_completions", 15),
+		grows3("lost-completions", "rdma_cq_probe", ofProbe+management, "lost_completions", 15),
 	)
 }
 
@@ -206,6 +212,8 @@ func applicationCases() []Case {
 func fabricCases() []Case {
 	return []Case{
 		{"fabric-own-link", "bad and well again", one("rdma_fabric_port", ofFabric, map[string]string{"bad": "0x20 1x30 0x20"}), []int{23, 50}, []int{20, 55}},
+		{"fabric-own-link", "of a port for management", one("rdma_fabric_port", ofFabric+management, map[string]string{"bad": "0x20 1x30 0x20"}),
+			[]int{23, 50}, []int{20, 55}},
 		{"fabric-own-link", "well", one("rdma_fabric_port", ofFabric, map[string]string{"bad": "0x60"}), nil, []int{10, 40}},
 	}
 }

@@ -78,7 +78,7 @@ func TestOnlyTheLastReasonMakesADeviceMissing(t *testing.T) {
 		for host, reasons := range map[string][2]string{
 			"gone": {"removed", "removed"}, "given back": {"reassigned", "removed"},
 			"given away": {"removed", "reassigned"}, "called otherwise": {"removed", "renamed"},
-			"in maintenance": {"removed", "released"}, "borrowed": {"other_netns", "other_netns"},
+			"deleted": {"deleted", "deleted"}, "in maintenance": {"removed", "released"}, "borrowed": {"other_netns", "other_netns"},
 		} {
 			reason := reasons[0]
 			if now.Sub(at) < 90*time.Second {

@@ -166,6 +166,15 @@ func (k *Keeper) PortState(device string, number int, s verbs.PortState, offset 
 	}
 }
 
+// PortRole notes the role of a port, verbs.RoleManagement or "".
+func (k *Keeper) PortRole(device string, number int, role string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if p := k.find(device, number); p != nil {
+		p.role = role
+	}
+}
+
 // Facts handles what the Fabric of a port saw. It does not keep f. offset is that of Port.
 func (k *Keeper) Facts(device string, f *verbs.FabricFacts, offset int64) {
 	k.mu.Lock()

@@ -87,7 +87,7 @@ func isSilence(v fabric.Verdict) bool {
 func (p *port) point(at int64) *measure.FabricPort {
 	k := p.k
 	out := &measure.FabricPort{
-		Device: p.device, Port: p.number, OwnGroup: k.list.own.Group, FabricCounts: p.gone, FabricLatencies: p.view(at, &k.scratch),
+		Device: p.device, Port: p.number, OwnGroup: k.list.own.Group, Role: p.role, FabricCounts: p.gone, FabricLatencies: p.view(at, &k.scratch),
 		Verdict: string(p.verdict.verdict), Bad: p.verdict.verdict == fabric.VerdictOwnLink, VerdictAgeNS: max(0, at-p.verdict.since),
 		List: k.list.Digest(), FabricLane: p.lane(), At: k.wall(at),
 	}

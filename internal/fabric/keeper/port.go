@@ -18,6 +18,7 @@ type port struct {
 	known  bool             // the device is there, and its worker has said how peers reach the port
 	info   verbs.FabricPort // Epoch 0: there is no Fabric now
 	state  verbs.PortState  // PortNop: not known
+	role   string           // verbs.RoleManagement, or ""
 
 	pairs   [MaxPeers]*pair
 	answers [maxAnswers]*answer

@@ -3,6 +3,7 @@ package sysfs
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -29,9 +30,11 @@ func (s FS) Function(name string) (verbs.Found, error) {
 }
 
 // functionAt describes the PCI function or scalable function of a device. dir is the device's directory in the class infiniband or
-// infiniband_verbs. The result has VirtualFunction, Scalable, Parent, PCI and Driver, and no other field of Found.
+// infiniband_verbs. The result has VirtualFunction, Scalable, Parent, PCI, Driver and Soft, and no other field of Found.
 func functionAt(dir, driver string) verbs.Found {
-	f := verbs.Found{VirtualFunction: exists(dir, "device/physfn"), Parent: pciAddress(linkBase(dir, "device/physfn"))}
+	f := verbs.Found{
+		VirtualFunction: exists(dir, "device/physfn"), Parent: pciAddress(linkBase(dir, "device/physfn")), Soft: isSoft(dir, driver),
+	}
 	switch {
 	case isScalable(driver):
 		f.VirtualFunction, f.Scalable, f.Parent = true, true, scalableParent(dir)
@@ -41,6 +44,16 @@ func functionAt(dir, driver string) verbs.Found {
 		}
 	}
 	return f
+}
+
+// isSoft reports whether a device is a soft one: its driver says so, or it has no parent device, so that the kernel has it below
+// devices/virtual. Older kernels place a soft device below the network card's device.
+func isSoft(dir, driver string) bool {
+	if driver == driverRxe || driver == driverSiw {
+		return true
+	}
+	target, err := os.Readlink(dir)
+	return err == nil && strings.Contains(target, "/devices/virtual/") && !exists(dir, "device")
 }
 
 // CardOf returns the address of the PCI function of a device, or of the one that a scalable function is on, and the driver of the

@@ -57,7 +57,7 @@ func TestFunctionHasItsPhysicalFunction(t *testing.T) {
 		{mlx5(), verbs.Found{Name: "mlx5_0", PCI: physical, Driver: "mlx5_core"}},
 		{mlx5(), verbs.Found{Name: "mlx5_1", VirtualFunction: true, Parent: physical, PCI: "0000:3b:00.3", Driver: "mlx5_core"}},
 		{scalable(), verbs.Found{Name: "mlx5_2", VirtualFunction: true, Scalable: true, Parent: physical}},
-		{rxe(), verbs.Found{Name: "rxe0"}},
+		{rxe(), verbs.Found{Name: "rxe0", Soft: true}},
 	} {
 		f, err := row.files.mount(t).Function(row.want.Name)
 		require.NoError(t, err)
@@ -68,6 +68,37 @@ func TestFunctionHasItsPhysicalFunction(t *testing.T) {
 	f, err := files.mount(t).Function("mlx5_2")
 	require.NoError(t, err)
 	require.True(t, f.ParentNetDev)
+}
+
+func TestSoftDeviceIsToldFromOneOnAnotherBus(t *testing.T) {
+	const platform = "devices/platform/HISI00D1:00/infiniband/hns_0"
+	below := tree{
+		"class/infiniband/rxe0":                       "-> ../../devices/0000:3b:00.0/infiniband/rxe0",
+		"devices/0000:3b:00.0/driver":                 "-> ../../bus/pci/drivers/mlx5_core",
+		"bus/pci/drivers/mlx5_core/x":                 "",
+		"devices/0000:3b:00.0/infiniband/rxe0/device": "-> ../../../0000:3b:00.0",
+		"devices/0000:3b:00.0/infiniband/rxe0/parent": "eth0\n",
+	}
+	for _, row := range []struct {
+		name, device string
+		files        tree
+		soft         bool
+	}{
+		{"rxe", "rxe0", rxe(), true},
+		{"rxe of an older kernel", "rxe0", below, true},
+		{"one without a parent, of a driver of tomorrow", "soft0", tree{
+			"class/infiniband/soft0": "-> ../../devices/virtual/infiniband/soft0", "devices/virtual/infiniband/soft0/node_type": "1: CA\n",
+		}, true},
+		{"a card on no PCI bus", "hns_0", tree{
+			"class/infiniband/hns_0": "-> ../../" + platform, platform + "/device": "-> ../../../HISI00D1:00", platform + "/node_type": "1: CA\n",
+		}, false},
+		{"a scalable function", "mlx5_2", scalable(), false},
+		{"one that is not there", "mlx5_9", mlx5(), false},
+	} {
+		f, err := row.files.mount(t).Function(row.device)
+		require.NoError(t, err, row.name)
+		require.Equal(t, row.soft, f.Soft, row.name)
+	}
 }
 
 func TestScalableFunctionIsOnTheCardOfItsPhysicalFunction(t *testing.T) {

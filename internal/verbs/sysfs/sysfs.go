@@ -263,6 +263,12 @@ func (s FS) port(name string, port int) string {
 	return filepath.Join(s.device(name), "ports", strconv.Itoa(port))
 }
 
+// The drivers of soft devices.
+const (
+	driverRxe = "rdma_rxe"
+	driverSiw = "siw"
+)
+
 // driverOf finds the kernel driver. The core does not publish it, so the result
 // is the driver of the device below (irdma shows as "ice", bnxt_re as
 // "bnxt_en"). Soft devices are recognized by attributes that only they have.
@@ -272,15 +278,15 @@ func driverOf(dir string) string {
 	desc := readAttr(dir, "node_desc")
 	switch {
 	case desc == "rxe" || exists(dir, "parent"): // rdma-ndd may rewrite node_desc
-		return "rdma_rxe"
+		return driverRxe
 	case strings.HasPrefix(desc, "Software iWARP stack"): // SIW_NODE_DESC_COMMON
-		return "siw"
+		return driverSiw
 	}
 	if driver := linkBase(dir, "device/driver"); driver != "" {
 		return driver
 	}
 	if !exists(dir, "device") && parseTransport(readAttr(dir, "node_type")) == "iwarp" {
-		return "siw"
+		return driverSiw
 	}
 	return ""
 }

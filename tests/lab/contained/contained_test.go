@@ -179,7 +179,7 @@ func TestTheImageWatchesADeviceAsTheDaemonSetSays(t *testing.T) {
 		t.Errorf("rdma link delete took %v", took)
 	}
 	c.await("the removal", func(p []rig.Point) bool {
-		return rig.Last(p, "rdma_device", "device", device).Text("reason") == "removed"
+		return rig.Last(p, "rdma_device", "device", device).Text("reason") == "deleted"
 	})
 	guest.AddLink(t, device, "rxe", "d0")
 	c.awaitOpens(2)

@@ -138,7 +138,7 @@ func TestADeviceGoesWithItsNetdevAndComesBack(t *testing.T) {
 		r := start(fastProbe)
 		awaitProbe(r, bestMethod(), 5)
 		a.do("ip link delete", func() { guest.IP(t, "link", "delete", netdev) })
-		awaitAbsent(r, device, "removed", 1)
+		awaitAbsent(r, device, "deleted", 1)
 		guest.Eventually(t, "the device is gone", 10*time.Second, func() bool { return !guest.HasDevice(device) })
 		guest.AddNetdev(t, netdev)
 		a.addLink()
@@ -161,7 +161,7 @@ func TestTheDriverIsUnloadedAfterItsLinksAndLoadedAgain(t *testing.T) {
 		for round := range int64(3) {
 			a.deleteLink()
 			a.do("rmmod", func() { guest.UnloadDriver(t, guest.Driver()) })
-			awaitAbsent(r, device, "removed", round+1)
+			awaitAbsent(r, device, "deleted", round+1)
 			guest.LoadDriver(t, guest.Driver())
 			a.addLink()
 			awaitOpens(r, device, round+2)

@@ -35,7 +35,7 @@ func TestHundredAddsAndDeletesLeaveNothingBehind(t *testing.T) {
 		sockets := runtimeFiles(t)
 		for i := range cycles / 2 {
 			a.deleteLink()
-			awaitAbsent(r, device, "removed", i+1)
+			awaitAbsent(r, device, "deleted", i+1)
 			a.addLink()
 			awaitOpens(r, device, i+2)
 		}

@@ -23,7 +23,7 @@ func TestDeletedDeviceIsClosedAndReopened(t *testing.T) {
 		r.Await("the removal", 20*time.Second, func(p []rig.Point) bool {
 			d := rig.Last(p, "rdma_device", "device", device)
 			return d.Int("present") == 0 && d.Int("open") == 0 && d.Int("removals") == 1 &&
-				d.Text("reason") == "removed" && port(p, device).Text("state_name") == "absent"
+				d.Text("reason") == "deleted" && port(p, device).Text("state_name") == "absent"
 		})
 
 		guest.AddLink(t, device, guest.Driver(), netdev)

@@ -357,7 +357,7 @@ func TestDriverUnloadsBesideAnOpenDeviceAsTheTableSays(t *testing.T) {
 			if err != nil {
 				t.Fatalf("want the driver unloaded, got %v", err)
 			}
-			awaitAbsent(r, device, "removed", 1)
+			awaitAbsent(r, device, "deleted", 1)
 			add()
 			awaitOpens(r, device, 2)
 		}

@@ -96,7 +96,7 @@ func (s *soak) awaitGone(name, reason string) {
 func (s *soak) replaceDevice() bool {
 	opens := s.seen.device(moving).Int("opens")
 	s.admin.deleteLink()
-	s.awaitGone(moving, "removed")
+	s.awaitGone(moving, "deleted")
 	s.admin.addLink()
 	s.awaitOpen(moving, opens+1)
 	return true

@@ -47,7 +47,7 @@ func TestWatchShowsDropsAndNeverHoldsUpARemoval(t *testing.T) {
 			guest.DeleteLink(t, device)
 			within(t, "rdma link delete beside watch", time.Since(began), time.Second)
 			w.Await("the removal", 20*time.Second, func(r []rig.Record) bool {
-				return len(shown(r, func(r rig.Record) bool { return r.Kind == "device" && r.Reason == "removed" })) == 1
+				return len(shown(r, func(r rig.Record) bool { return r.Kind == "device" && r.Reason == "deleted" })) == 1
 			})
 			guest.AddLink(t, device, "rxe", netdev)
 			w.Await("the device is open again", 30*time.Second, opens(2))
