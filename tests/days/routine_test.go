@@ -170,25 +170,39 @@ func (h *host) reload(name string, lasts time.Duration) {
 	h.review()
 }
 
-// ordinary is a host with six cards on which all is well. A port of the last one is not used.
+// ordinary is a host with six cards on which all has been well for some minutes. A port of the last one is not used.
 func ordinary(t *testing.T) *host {
+	h := newOrdinary(t)
+	h.settleIn()
+	return h
+}
+
+// newOrdinary is the ordinary host before the plugin has started.
+func newOrdinary(t *testing.T) *host {
 	h := newHost(t, "mlx5_0", "mlx5_1", "mlx5_2", "mlx5_3", "mlx5_4", "mlx5_5")
 	h.nics["mlx5_3"].found.Netns = verbs.NetnsOwn
 	h.state("mlx5_5", 2, verbs.PortDown)
 	h.nics["mlx5_0"].ports[1].NetDev = "bond0"
 	h.legs = [2]int{2, 2}
-	h.begin()
-	h.passes(10 * time.Minute)
-	require.Empty(t, h.problems())
 	return h
 }
 
-func TestRoutineDayRaisesNoCriticalProblem(t *testing.T) { synctest.Test(t, playRoutineDay) }
+// settleIn starts the plugin and waits until it has seen the host.
+func (h *host) settleIn() {
+	h.begin()
+	h.passes(10 * time.Minute)
+	require.Empty(h.t, h.problems())
+}
 
-func playRoutineDay(t *testing.T) {
-	h := ordinary(t)
+func TestRoutineDayRaisesNoCriticalProblem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { playRoutineDay(t, ordinary(t), func(*action, time.Time) {}) })
+}
+
+// playRoutineDay has health judge each action. It calls begins before each of them.
+func playRoutineDay(t *testing.T, h *host, begins func(a *action, at time.Time)) {
 	wrong, warnings := 0, 0
 	for _, a := range routine() {
+		begins(&a, h.wall())
 		begin := len(h.seen)
 		end := h.elapsed() + each
 		a.do(h)

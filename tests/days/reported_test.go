@@ -1,0 +1,67 @@
+package days
+
+import (
+	"time"
+
+	"rdma_events/internal/fabric"
+	"rdma_events/internal/measure"
+	"rdma_events/internal/trace"
+	"rdma_events/internal/verbs"
+)
+
+// reported is what a host reports that days does not simulate: an application and its tracer, the probes of other hosts and the recorder.
+// The points are written, as those of package history.
+type reported struct {
+	failing    bool // the application has an error every ten minutes, and reads it at once
+	unread     bool // an error of another application waits
+	hanging    bool // a third one hangs in a destroy
+	ownLink    bool // the fabric says that the link of port 2 of mlx5_4 loses packets
+	diskFails  bool
+	recorder   measure.Recorder
+	errors     uint64 // since the plugin started
+	next       time.Time
+	hangs, bad time.Time // since when
+}
+
+// forget has the counters begin again, as they do with the plugin.
+func (r *reported) forget() { r.recorder, r.errors = measure.Recorder{}, 0 }
+
+// errorInterval is the time between two errors of the application that fails.
+const errorInterval = 10 * time.Minute
+
+// points returns the points of an interval.
+func (r *reported) points(now time.Time) []measure.Point {
+	const device = "mlx5_0"
+	r.recorder.Recorded++
+	if r.diskFails {
+		r.recorder.Errors++
+	}
+	link := &measure.FabricPort{Device: "mlx5_4", Port: 2, OwnGroup: "g00", Verdict: string(fabric.VerdictOK), List: "0123456789abcdef", At: now}
+	link.Pairs, link.PairsMet = 8, 8
+	if r.ownLink {
+		link.Verdict, link.Bad, link.PairsBad, link.VerdictAgeNS = string(fabric.VerdictOwnLink), true, 8, int64(now.Sub(r.bad))
+	}
+	points := []measure.Point{link}
+	if r.failing && !now.Before(r.next) {
+		r.errors++
+		r.next = now.Add(errorInterval)
+	}
+	if r.errors > 0 { // the series begins with the first event
+		p := &measure.AppAsync{Device: device, App: "fails", Attached: true, At: now}
+		p.Processes, p.Read, p.Types[verbs.EventQPFatal] = 1, r.errors, r.errors
+		points = append(points, p)
+	}
+	if r.unread {
+		p := &measure.AppAsync{Device: "mlx5_1", App: "waits", Attached: true, Unread: 1, At: now}
+		p.Processes, p.Types[verbs.EventCommEst] = 1, 1 // the counters of its errors would be those of app-errors
+		p.UnreadErrors = 1
+		points = append(points, p)
+	}
+	if r.hanging {
+		points = append(points, &measure.AppHang{
+			Device: device, App: "hangs", Object: verbs.ScopeQP, Threads: 1, Age: int64(now.Sub(r.hangs)), Missing: 1, PID: 4711, TID: 4712,
+			Number: 284, Proof: trace.ProofAsleep, At: now,
+		})
+	}
+	return points
+}
