@@ -130,7 +130,7 @@ func playBadDays(t *testing.T, h *host, begins func(at time.Time)) {
 	h.requireReported(all)
 	h.requireLasting(all, 25*time.Hour)
 	for range 2 {
-		h.restart(20 * time.Second)
+		h.restart(2 * h.every) // so that the steps still meet the intervals
 		begins(h.wall())
 		h.requireReported(all)
 		h.requireLasting(all, 24*time.Hour)

@@ -17,6 +17,7 @@ import (
 	"rdma_events/assets/gen"
 	"rdma_events/internal/alerts"
 	"rdma_events/internal/emit"
+	"rdma_events/internal/fabric"
 	"rdma_events/internal/measure"
 	"rdma_events/tests/grafana"
 	"rdma_events/tests/history"
@@ -38,7 +39,7 @@ const (
 	tolerance = 4 * evaluation
 )
 
-// day is what two hosts reported: the one to which something happens, and another one that only says that it reports.
+// day is what two hosts reported: the one to which something happens, and another one on which all is well.
 type day struct {
 	every       time.Duration // Telegraf's interval
 	lines       bytes.Buffer  // of the host
@@ -47,6 +48,8 @@ type day struct {
 	changes []time.Time
 	// The other host reports nothing from silent until back.
 	silent, back time.Time
+	// newList is when the other host gets another list of the fabric's peers; zero: it does not.
+	newList time.Time
 }
 
 // recording returns where the host of the day writes its lines.
@@ -68,6 +71,12 @@ func (d *day) other(t *testing.T) []byte {
 			continue
 		}
 		out.Put(t.Context(), &measure.Collector{Usage: measure.Usage{Uptime: int64(at.Sub(d.begin)) + 1}, At: at}, at)
+		port := &measure.FabricPort{Device: "mlx5_0", Port: 1, OwnGroup: "g00", Verdict: string(fabric.VerdictOK), List: oldList, At: at}
+		port.Pairs, port.PairsMet = 8, 8
+		if !d.newList.IsZero() && at.After(d.newList) {
+			port.List = newList
+		}
+		out.Put(t.Context(), port, at)
 	}
 	require.NoError(t, r.Err())
 	return lines.Bytes()

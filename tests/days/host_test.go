@@ -119,7 +119,7 @@ func newHost(t *testing.T, names ...string) *host {
 		unplugged: map[string]*nic{}, step: time.Second, every: interval,
 		released: map[string]bool{}, down: map[string]bool{},
 	}
-	h.forgetAll()
+	h.memory = memory.New(h.wall)
 	for _, name := range names {
 		h.plug(name, 2)
 	}
@@ -130,9 +130,6 @@ func newHost(t *testing.T, names ...string) *host {
 	})
 	return h
 }
-
-// forgetAll removes the file in which the host remembers ports and devices.
-func (h *host) forgetAll() { h.memory = memory.New(h.wall) }
 
 // elapsed is CLOCK_MONOTONIC.
 func (h *host) elapsed() time.Duration { return time.Since(h.epoch) + time.Duration(h.jumped.Load()) }

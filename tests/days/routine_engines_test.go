@@ -36,7 +36,7 @@ func TestRoutineDayFiresNoCriticalAlert(t *testing.T) {
 		h.lines, h.every = lines, d.every
 		h.settleIn()
 		playRoutineDay(t, h, func(a *action, at time.Time) { all = append(all, played{a, at}) })
-		d.ends = h.wall()
+		d.ends, d.newList = h.wall(), h.other.otherHas
 		require.NoError(t, lines.Err())
 	})
 	began := time.Now()

@@ -149,6 +149,16 @@ func routine() []action {
 			delete(h.released, "mlx5_5")
 			h.review()
 		}},
+		// Only the engines can see that hosts differ: fabric-lists-differ takes half an hour, fabric-key ten minutes.
+		{name: "the fabric's list is rolled out, to this host 20 minutes before another", do: func(h *host) {
+			h.other.otherHas = h.wall().Add(20 * time.Minute)
+		}},
+		{name: "the fabric's key is changed, on this host five minutes before its peers", do: func(h *host) {
+			h.other.newKey = true
+			h.restart(5 * time.Second)
+			h.passes(5 * time.Minute)
+			h.other.newKey = false
+		}},
 		{name: "the plugin is updated, and restarted twice", do: func(h *host) {
 			h.restart(20 * time.Second)
 			h.passes(30 * time.Second)
