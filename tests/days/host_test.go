@@ -500,6 +500,11 @@ func (h *host) judge() {
 	points, own := h.plugin.monitor.Gather(h.wall())
 	own.Queue, own.Usage.Uptime = h.plugin.emitter.Queue(), int64(h.elapsed()-h.plugin.begun)
 	points = append(points, h.other.points(h.wall())...)
+	for _, p := range points {
+		if p, ok := p.(*measure.Host); ok {
+			p.Apps = h.other.apps()
+		}
+	}
 	recorder := h.other.recorder
 	own.Recorder = &recorder
 	points = append(points, own)

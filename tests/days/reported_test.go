@@ -39,6 +39,18 @@ const (
 // errorInterval is the time between two errors of the application that fails.
 const errorInterval = 10 * time.Minute
 
+// apps returns what the point of the host sums up.
+func (r *reported) apps() *measure.HostApps {
+	a := &measure.HostApps{Errors: r.errors, Attached: true}
+	if r.unread {
+		a.UnreadErrors = 1
+	}
+	if r.hanging {
+		a.Hangs = 1
+	}
+	return a
+}
+
 // points returns the points of an interval.
 func (r *reported) points(now time.Time) []measure.Point {
 	const device = "mlx5_0"
@@ -75,6 +87,9 @@ func (r *reported) points(now time.Time) []measure.Point {
 	if r.failing && !now.Before(r.next) {
 		r.errors++
 		r.next = now.Add(errorInterval)
+		points = append(points, &measure.AppEvent{
+			Device: device, App: "fails", Type: verbs.EventQPFatal, Count: 1, Total: r.errors, First: now, PID: 4711, Number: 284, At: now,
+		})
 	}
 	if r.errors > 0 { // the series begins with the first event
 		p := &measure.AppAsync{Device: device, App: "fails", Attached: true, At: now}
