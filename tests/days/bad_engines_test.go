@@ -68,7 +68,8 @@ func (x *expectation) requires(at time.Time) bool {
 // phase, and is mended at the begin of the last.
 func expectations(d *day, phases []time.Time) []expectation {
 	const lookBack = 30 * time.Minute
-	late := 2*d.every + 2*evaluation // until two points are there and two evaluations have seen it
+	// A restart lasts two intervals. Then two points have to be there, and two evaluations to see it.
+	late := 2*d.every + 2*d.every + 2*evaluation
 	last := len(phases) - 1
 	var all []expectation
 	for _, f := range faults() {

@@ -115,7 +115,7 @@ func TestFaultsStayReportedUntilMended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { playBadDays(t, ordinary(t), func(time.Time) {}) })
 }
 
-// playBadDays has health judge three days. It calls begins when the faults begin and after each restart, and when they are mended.
+// playBadDays has health judge three days. It calls begins when the faults begin and before each restart, and when they are mended.
 func playBadDays(t *testing.T, h *host, begins func(at time.Time)) {
 	var all, lingering []string
 	begins(h.wall())
@@ -130,8 +130,8 @@ func playBadDays(t *testing.T, h *host, begins func(at time.Time)) {
 	h.requireReported(all)
 	h.requireLasting(all, 25*time.Hour)
 	for range 2 {
-		h.restart(2 * h.every) // so that the steps still meet the intervals
 		begins(h.wall())
+		h.restart(2 * h.every) // so that the steps still meet the intervals
 		h.requireReported(all)
 		h.requireLasting(all, 24*time.Hour)
 	}
