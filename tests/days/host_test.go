@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"rdma_events/internal/emit"
 	"rdma_events/internal/health"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/measure"
@@ -20,11 +21,18 @@ import (
 	"rdma_events/internal/monitor"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
+	"rdma_events/tests/history"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const interval = 10 * time.Second // Telegraf's
+const (
+	interval = 10 * time.Second // Telegraf's
+	// maxEventPoints is the plugin's default of max_event_points.
+	maxEventPoints = 20
+	// commandInterval is the plugin's default of evidence.command_interval.
+	commandInterval = 10 * time.Second
+)
 
 func began() time.Time { return time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC) }
 
@@ -36,6 +44,9 @@ type nic struct {
 	lost, unheard int
 	runs          []verbs.Run // events that no worker has read
 	link          verbs.PCILink
+	silent        bool          // the firmware answers no command
+	refused       status.Reason // why no worker can open the device; "": one can
+	unacked       bool          // the provider's library does not return from the acknowledgement of an event of port 2
 }
 
 // host is a host with the plugin on it. The test's goroutine does everything but what the monitor does in its own ones.
@@ -51,11 +62,14 @@ type host struct {
 	functions sync.Map // of verbs.PCIFunction, by address
 	released  map[string]bool
 	down      map[string]bool // devices whose ports are in expected_down
+	every     time.Duration   // Telegraf's interval
 	step      time.Duration   // in which workers do what they do in a second
 	legs      [2]int          // of the bond bond0: how many it has, and how many are up
 	next      int             // index of the next device that the kernel registers
 
-	plugin *plugin // nil: it does not run
+	other  reported
+	lines  *history.Recording // what the plugin emits; nil: it is dropped
+	plugin *plugin            // nil: it does not run
 	seen   []seen
 }
 
@@ -71,6 +85,8 @@ type plugin struct {
 	monitor *monitor.Monitor
 	keeper  *health.Keeper
 	status  *health.Status
+	emitter *emit.Emitter
+	begun   time.Duration // of elapsed
 	sets    chan []verbs.Found
 	handled chan struct{}
 	cancel  context.CancelFunc
@@ -93,15 +109,17 @@ type worker struct {
 	ledger *ledger.Ledger   // nil: no worker runs
 	slots  []int            // in the ledger, of the probe of each port
 	read   []verbs.PortAttr // what the last reading of each port said
+	hung   bool             // in an acknowledgement
+	asked  time.Duration    // when it last sent a command
 }
 
 func newHost(t *testing.T, names ...string) *host {
 	h := &host{
 		t: t, epoch: time.Now().Add(-time.Hour), nics: map[string]*nic{},
-		unplugged: map[string]*nic{}, step: time.Second,
+		unplugged: map[string]*nic{}, step: time.Second, every: interval,
 		released: map[string]bool{}, down: map[string]bool{},
 	}
-	h.forgetAll()
+	h.memory = memory.New(h.wall)
 	for _, name := range names {
 		h.plug(name, 2)
 	}
@@ -112,9 +130,6 @@ func newHost(t *testing.T, names ...string) *host {
 	})
 	return h
 }
-
-// forgetAll removes the file in which the host remembers ports and devices.
-func (h *host) forgetAll() { h.memory = memory.New(h.wall) }
 
 // elapsed is CLOCK_MONOTONIC.
 func (h *host) elapsed() time.Duration { return time.Since(h.epoch) + time.Duration(h.jumped.Load()) }
@@ -153,8 +168,10 @@ func (h *host) begin() {
 		host: h, keeper: health.NewKeeper("test", "node1"), sets: make(chan []verbs.Found), handled: make(chan struct{}), done: make(chan error, 1),
 	}
 	h.plugin = p
+	h.other.forget()
+	p.emitter, p.begun = emit.New(maxEventPoints, h.wall), h.elapsed()
 	p.monitor = monitor.New(monitor.Config{
-		Discovery: p, NewSupervisor: p.supervisor, Emit: func(measure.Point) {}, Now: h.clocks, Memory: h.memory, Window: 5 * time.Minute,
+		Discovery: p, NewSupervisor: p.supervisor, Emit: p.emitter.Emit, Now: h.clocks, Memory: h.memory, Window: 5 * time.Minute,
 		CommandStuck: 5 * time.Second, Evidence: true,
 		ExpectedDown: func(device string, _ int) bool { return h.down[device] },
 		Function:     func(address string) verbs.PCIFunction { return h.function(address) },
@@ -176,6 +193,8 @@ func (h *host) stop() {
 	for _, w := range p.workers {
 		w.close()
 	}
+	p.emitter.Close()
+	p.drain()
 	h.plugin = nil
 }
 
@@ -201,6 +220,21 @@ func (h *host) linkOf(address string) verbs.PCILink {
 	}
 	return verbs.PCILink{}
 }
+
+// drain has the plugin write what it has to emit now.
+func (p *plugin) drain() {
+	var to emit.Sink = nowhere{}
+	if p.host.lines != nil {
+		to = emit.Lines(p.host.lines)
+	}
+	p.emitter.Drain(to)
+}
+
+// nowhere is an emit.Sink of points that nobody reads.
+type nowhere struct{}
+
+// Put implements emit.Sink.
+func (nowhere) Put(context.Context, measure.Point, time.Time) (lost uint64) { return 0 }
 
 // Run implements verbs.Discovery.
 func (p *plugin) Run(ctx context.Context, report func([]verbs.Found)) error {
@@ -296,10 +330,15 @@ func (w *worker) open() {
 	if n == nil || w.ledger != nil {
 		return
 	}
+	if n.refused != "" {
+		w.status = status.Status{State: status.StateBackingOff, Reason: n.refused, Restarts: w.status.Restarts}
+		w.handle.Status(w.status)
+		return
+	}
 	led, file, err := ledger.New(w.device)
 	require.NoError(w.plugin.host.t, err)
 	require.NoError(w.plugin.host.t, file.Close())
-	w.ledger, w.read = led, nil
+	w.ledger, w.read, w.hung = led, nil, false
 	w.slots = nil
 	for i := range n.ports {
 		slot, err := led.AddProbe(i+1, 0, int(verbs.MethodUDSend))
@@ -372,6 +411,17 @@ func (w *worker) second() {
 		w.deliver(verbs.Item{Run: &r})
 	}
 	n.runs = nil
+	if n.unacked != w.hung {
+		w.acknowledge(n.unacked)
+	}
+	if h := w.plugin.host; h.elapsed()-w.asked >= commandInterval {
+		w.asked = h.elapsed()
+		c := verbs.Command{Call: verbs.CommandHWCounters, Port: len(n.ports), Mono: mono, Took: 20_000}
+		if n.silent {
+			c.Status = "ETIMEDOUT"
+		}
+		w.deliver(verbs.Item{Command: &c})
+	}
 	w.query(n)
 	for i := range n.ports {
 		if n.ports[i].State != verbs.PortActive {
@@ -394,6 +444,38 @@ func (w *worker) second() {
 	}
 }
 
+// acknowledge has the worker read an event that it does not acknowledge, or acknowledge it at last.
+func (w *worker) acknowledge(hangs bool) {
+	w.hung = hangs
+	if hangs {
+		w.ledger.Count(int32(verbs.EventGIDChange), 2, 1, 0)
+		return
+	}
+	w.ledger.Count(int32(verbs.EventGIDChange), 2, 0, 1)
+}
+
+// fail has the worker die, and the next one refused.
+func (w *worker) fail(reason status.Reason) {
+	w.handle.Ended(status.End{Reason: status.ReasonCrashed})
+	w.close()
+	w.status = status.Status{State: status.StateBackingOff, Reason: reason, Restarts: w.status.Restarts + 1, Crashes: 1}
+	w.handle.Status(w.status)
+}
+
+// refuse has no worker open a device for a reason; "" ends that.
+func (h *host) refuse(name string, reason status.Reason) {
+	h.nics[name].refused = reason
+	for _, w := range h.plugin.list() {
+		switch {
+		case w.device != name || w.ctx.Err() != nil:
+		case reason != "":
+			w.fail(reason)
+		default:
+			w.open()
+		}
+	}
+}
+
 // passes lets time pass: each worker does what it does in each second, and each interval is judged.
 func (h *host) passes(d time.Duration) {
 	for range d / h.step {
@@ -406,19 +488,31 @@ func (h *host) passes(d time.Duration) {
 		for _, w := range h.plugin.list() {
 			w.second()
 		}
-		if h.elapsed()%interval == 0 {
+		if h.elapsed()%h.every == 0 {
 			h.judge()
 		}
+		h.plugin.drain()
 	}
 }
 
-// judge gathers and has health judge the points.
+// judge gathers, has health judge the points, and emits them.
 func (h *host) judge() {
 	points, own := h.plugin.monitor.Gather(h.wall())
-	h.plugin.status = h.plugin.keeper.Observe(append(points, own), h.wall())
+	own.Queue, own.Usage.Uptime = h.plugin.emitter.Queue(), int64(h.elapsed()-h.plugin.begun)
+	points = append(points, h.other.points(h.wall())...)
+	for _, p := range points {
+		if p, ok := p.(*measure.Host); ok {
+			p.Apps = h.other.apps()
+		}
+	}
+	recorder := h.other.recorder
+	own.Recorder = &recorder
+	points = append(points, own)
+	h.plugin.status = h.plugin.keeper.Observe(points, h.wall())
+	h.plugin.emitter.Interval(points)
 	for _, p := range h.plugin.status.Problems {
 		i := slices.IndexFunc(h.seen, func(s seen) bool {
-			return s.ID == p.ID && s.Device == p.Device && s.Port == p.Port && h.elapsed()-s.till <= interval
+			return s.ID == p.ID && s.Device == p.Device && s.Port == p.Port && h.elapsed()-s.till <= h.every
 		})
 		if i < 0 {
 			h.seen = append(h.seen, seen{Problem: p, from: h.elapsed()})
@@ -483,7 +577,10 @@ func (h *host) problems() []string {
 }
 
 func name(p *health.Problem) string {
-	text := string(p.Severity) + " " + p.ID + " " + p.Device
+	text := string(p.Severity) + " " + p.ID
+	if p.Device != "" {
+		text += " " + p.Device
+	}
 	if p.Port > 0 {
 		text += ":" + string(rune('0'+p.Port))
 	}

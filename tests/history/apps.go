@@ -55,7 +55,7 @@ func (a *Apps) Write(w io.Writer) error {
 	for name, value := range a.Tags {
 		tags[name] = value
 	}
-	out, err := newRecording(w, tags)
+	out, err := NewRecording(w, tags)
 	if err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (a *Apps) Write(w io.Writer) error {
 	return out.err
 }
 
-func (r *recording) point(p measure.Point) {
+func (r *Recording) point(p measure.Point) {
 	p.Lines(func(l measure.Line) {
 		if l.Name == "rdma_host" { // the rest of it is the plugin's own
 			for name := range l.Fields {

@@ -114,7 +114,7 @@ func (f *written) write(w io.Writer, host int) error {
 		tags["host"] = f.Tag(f.hosts[host])
 	}
 	maps.Copy(tags, f.Tags)
-	out, err := newRecording(w, tags)
+	out, err := NewRecording(w, tags)
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ type host struct {
 	emitter *emit.Emitter
 	changes *timelines.Changes
 	records measure.Recorder // what a recorder would have written
-	out     *recording
+	out     *Recording
 	report  chan func([]verbs.Found) // the report function of the monitor, once
 	cancel  context.CancelFunc
 	done    chan struct{} // closed when the monitor has ended
@@ -79,7 +79,7 @@ func newHost(c *Config, of *Host, w io.Writer) (*host, error) {
 		tags["host"] = of.Name
 	}
 	var err error
-	if h.out, err = newRecording(w, tags); err != nil {
+	if h.out, err = NewRecording(w, tags); err != nil {
 		return nil, err
 	}
 	h.emitter, h.changes = emit.New(maxEventPoints, h.wall), timelines.NewChanges()

@@ -9,16 +9,17 @@ import (
 	"github.com/influxdata/telegraf/plugins/serializers/influx"
 )
 
-// recording is an emit.Accumulator that writes line protocol, until the first error.
-type recording struct {
+// Recording is an emit.Accumulator that writes line protocol, until the first error.
+type Recording struct {
 	to         io.Writer
 	tags       map[string]string // added to every line, as Telegraf adds its host
 	serializer influx.Serializer
 	err        error
 }
 
-func newRecording(to io.Writer, tags map[string]string) (*recording, error) {
-	r := &recording{to: to, tags: tags, serializer: influx.Serializer{SortFields: true}}
+// NewRecording returns a Recording that adds tags to every line.
+func NewRecording(to io.Writer, tags map[string]string) (*Recording, error) {
+	r := &Recording{to: to, tags: tags, serializer: influx.Serializer{SortFields: true}}
 	if err := r.serializer.Init(); err != nil {
 		return nil, fmt.Errorf("init serializer: %w", err)
 	}
@@ -26,7 +27,7 @@ func newRecording(to io.Writer, tags map[string]string) (*recording, error) {
 }
 
 // AddFields implements emit.Accumulator.
-func (r *recording) AddFields(name string, fields map[string]any, tags map[string]string, t ...time.Time) {
+func (r *Recording) AddFields(name string, fields map[string]any, tags map[string]string, t ...time.Time) {
 	if r.err != nil {
 		return
 	}
@@ -42,3 +43,6 @@ func (r *recording) AddFields(name string, fields map[string]any, tags map[strin
 		r.err = fmt.Errorf("record %s: %w", name, err)
 	}
 }
+
+// Err returns the first error, nil if there was none.
+func (r *Recording) Err() error { return r.err }

@@ -1,5 +1,14 @@
 package prom
 
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"go.yaml.in/yaml/v3"
+)
+
 // UnitFile is a file of unit tests of rules, as far as tests need it (promtool test rules).
 type UnitFile struct {
 	RuleFiles []string   `yaml:"rule_files"`
@@ -32,4 +41,17 @@ type UnitExpr struct {
 type UnitSample struct {
 	Labels string  `yaml:"labels"`
 	Value  float64 `yaml:"value"`
+}
+
+// TestUnits writes a file of unit tests into a directory and runs it. The error has what promtool found instead.
+func (p Promtool) TestUnits(ctx context.Context, f UnitFile, dir string) error {
+	text, err := yaml.Marshal(f)
+	if err != nil {
+		return fmt.Errorf("marshal unit tests of rules: %w", err)
+	}
+	path := filepath.Join(dir, "units.yml")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		return err
+	}
+	return p.TestRules(ctx, path)
 }

@@ -11,7 +11,6 @@ import (
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/stretchr/testify/require"
-	"go.yaml.in/yaml/v3"
 
 	"rdma_events/internal/fabric"
 	"rdma_events/tests/grafana"
@@ -96,7 +95,7 @@ func (c cluster) fabric(t *testing.T) *history.Fabric {
 func TestOneBadLinkIsOnePageThatNamesIt(t *testing.T) {
 	src := grafana.Source{Server: influx.Start(t), Database: "rdma"}
 	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
-	scraped := newSeries()
+	scraped := scrapes.NewSeries(firstScrape(), interval)
 	w := &twins{influx: src, series: scraped}
 	text, err := os.ReadFile(filepath.Join(root, "assets/prometheus/telegraf.conf"))
 	require.NoError(t, err)
@@ -115,7 +114,7 @@ func TestOneBadLinkIsOnePageThatNamesIt(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, output.Each(metrics, firstScrape(), start().Add(clustersLast), interval, func(at time.Time, found []*dto.MetricFamily) error {
 			scrapes.Label(found, "rdma", c.site()+":9273")
-			scraped.add(at, found)
+			scraped.Add(at, found)
 			return nil
 		}))
 	}
@@ -151,8 +150,8 @@ func requirePages(t *testing.T, src grafana.Source) {
 }
 
 // requireAlerts has promtool require the same of Prometheus.
-func requireAlerts(t *testing.T, scraped *series) {
-	test := prom.UnitTest{Interval: interval.String(), Series: scraped.notation()}
+func requireAlerts(t *testing.T, scraped *scrapes.Series) {
+	test := prom.UnitTest{Interval: interval.String(), Series: scraped.Notation()}
 	for _, c := range clusters() {
 		e := prom.UnitExpr{At: (clustersLast - time.Minute - early - offset).String()}
 		// A suspect and the host that blames itself are named by different labels. Two alerts about one link are 2.
@@ -166,9 +165,5 @@ func requireAlerts(t *testing.T, scraped *series) {
 		e.Expr = `sum by (severity, link) (label_replace(` + e.Expr + `, "link", "$1", "link", "(?:/ )?(.*?)(?: /)?"))`
 		test.Exprs = append(test.Exprs, e)
 	}
-	text, err := yaml.Marshal(prom.UnitFile{RuleFiles: []string{rulesFile(t)}, Interval: interval.String(), Tests: []prom.UnitTest{test}})
-	require.NoError(t, err)
-	path := filepath.Join(t.TempDir(), "clusters.yml")
-	require.NoError(t, os.WriteFile(path, text, 0o600))
-	require.NoError(t, prom.Promtool(rig.Program(t, "PROMTOOL_BIN", "tools/promtool")).TestRules(t.Context(), path))
+	requireUnits(t, test)
 }

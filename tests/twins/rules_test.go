@@ -3,16 +3,12 @@ package twins
 import (
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.yaml.in/yaml/v3"
 
 	"rdma_events/assets/gen"
 	"rdma_events/tests/grafana"
@@ -35,7 +31,7 @@ const tolerance = 2
 func (w *twins) compareRules(t *testing.T) {
 	file, err := grafana.Rules(root)
 	require.NoError(t, err)
-	test := prom.UnitTest{Interval: interval.String(), Series: w.series.notation()}
+	test := prom.UnitTest{Interval: interval.String(), Series: w.series.Notation()}
 	for _, g := range file.Groups {
 		for _, r := range g.Rules {
 			watcher, err := grafana.NewWatcher(&r, &g)
@@ -49,11 +45,14 @@ func (w *twins) compareRules(t *testing.T) {
 			test.Exprs = append(test.Exprs, f.exprs()...)
 		}
 	}
-	text, err := yaml.Marshal(prom.UnitFile{RuleFiles: []string{rulesFile(t)}, Interval: interval.String(), Tests: []prom.UnitTest{test}})
-	require.NoError(t, err)
-	path := filepath.Join(t.TempDir(), "hour.yml")
-	require.NoError(t, os.WriteFile(path, text, 0o600))
-	require.NoError(t, prom.Promtool(rig.Program(t, "PROMTOOL_BIN", "tools/promtool")).TestRules(t.Context(), path))
+	requireUnits(t, test)
+}
+
+// requireUnits has promtool run a unit test of the committed rules.
+func requireUnits(t *testing.T, test prom.UnitTest) {
+	t.Helper()
+	f := prom.UnitFile{RuleFiles: []string{rulesFile(t)}, Interval: interval.String(), Tests: []prom.UnitTest{test}}
+	require.NoError(t, prom.Promtool(rig.Program(t, "PROMTOOL_BIN", "tools/promtool")).TestUnits(t.Context(), f, t.TempDir()))
 }
 
 // identifying are the labels that distinguish alerts, by their names in Prometheus.
@@ -115,39 +114,6 @@ func (f *firing) exprs() []prom.UnitExpr {
 			e.Samples = append(e.Samples, prom.UnitSample{Labels: labels, Value: 1})
 		}
 		all = append(all, e)
-	}
-	return all
-}
-
-// notation returns the series in promtool's notation, with a mark of staleness where a series ends.
-func (s *series) notation() []prom.UnitSeries {
-	var all []prom.UnitSeries
-	for _, name := range slices.Sorted(maps.Keys(s.values)) {
-		values := s.values[name]
-		var b strings.Builder
-		var before string
-		repeats := 0
-		flush := func() {
-			if before != "" {
-				fmt.Fprintf(&b, "%sx%d ", before, repeats)
-			}
-		}
-		for i := range s.last + 1 {
-			token := "_"
-			if v, ok := values[i]; ok {
-				token = strconv.FormatFloat(v, 'f', -1, 64)
-			} else if _, ended := values[i-1]; ended {
-				token = "stale"
-			}
-			if token == before && token != "stale" {
-				repeats++
-				continue
-			}
-			flush()
-			before, repeats = token, 0
-		}
-		flush()
-		all = append(all, prom.UnitSeries{Series: name, Values: strings.ReplaceAll(strings.TrimSpace(b.String()), "stalex0", "stale")})
 	}
 	return all
 }

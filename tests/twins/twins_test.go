@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -35,9 +34,9 @@ const askew = 17 * time.Second
 // twins are two databases with the same hour.
 type twins struct {
 	influx grafana.Source
-	prom   *prom.Server // for moments
-	past   *prom.Server // for values over time: it looks back for two scrapes
-	series *series      // what the Prometheus scraped
+	prom   *prom.Server    // for moments
+	past   *prom.Server    // for values over time: it looks back for two scrapes
+	series *scrapes.Series // what the Prometheus scraped
 }
 
 func TestBothEnginesSayTheSameOfOneHour(t *testing.T) {
@@ -53,7 +52,7 @@ func TestBothEnginesSayTheSameOfOneHour(t *testing.T) {
 // fill writes the hour into both databases.
 func fill(t *testing.T) *twins {
 	t.Helper()
-	w := &twins{influx: grafana.Source{Server: influx.Start(t), Database: "rdma"}, series: newSeries()}
+	w := &twins{influx: grafana.Source{Server: influx.Start(t), Database: "rdma"}, series: scrapes.NewSeries(firstScrape(), interval)}
 	require.NoError(t, w.influx.Server.CreateDatabase(t.Context(), w.influx.Database))
 	text, err := os.ReadFile(filepath.Join(root, "assets/prometheus/telegraf.conf"))
 	require.NoError(t, err)
@@ -76,7 +75,7 @@ func fill(t *testing.T) *twins {
 		require.NoError(t, err, m.name)
 		require.NoError(t, output.Each(metrics, firstScrape(), start().Add(hour), interval, func(at time.Time, found []*dto.MetricFamily) error {
 			scrapes.Label(found, "rdma", m.name+m.instance+":9273")
-			w.series.add(at, found)
+			w.series.Add(at, found)
 			return scrapes.WriteOpenMetrics(out, at, found)
 		}))
 	}
@@ -148,38 +147,3 @@ func rulesFile(t *testing.T) string {
 }
 
 func firstScrape() time.Time { return start().Add(early + offset) }
-
-// series are the values that scrapes found, by series, one for each scrape.
-type series struct {
-	values map[string]map[int]float64
-	last   int
-}
-
-func newSeries() *series { return &series{values: map[string]map[int]float64{}} }
-
-func (s *series) add(at time.Time, found []*dto.MetricFamily) {
-	i := int(at.Sub(firstScrape()) / interval)
-	s.last = max(s.last, i)
-	for _, family := range found {
-		for _, m := range family.GetMetric() {
-			name := nameOf(family.GetName(), m)
-			if s.values[name] == nil {
-				s.values[name] = map[int]float64{}
-			}
-			s.values[name][i] = m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetUntyped().GetValue()
-		}
-	}
-}
-
-func nameOf(family string, m *dto.Metric) string {
-	var b bytes.Buffer
-	b.WriteString(family + "{")
-	for i, l := range m.GetLabel() {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		fmt.Fprintf(&b, "%s=%q", l.GetName(), l.GetValue())
-	}
-	b.WriteByte('}')
-	return b.String()
-}
