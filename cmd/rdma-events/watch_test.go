@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/influxdata/telegraf/config"
 	"github.com/stretchr/testify/require"
+
+	"rdma_events/plugins/inputs/rdma_events"
 )
 
 func TestTheFlagsOfWatchOverrideTheConfiguration(t *testing.T) {
@@ -32,7 +33,7 @@ func TestTheFlagsOfWatchOverrideTheConfiguration(t *testing.T) {
 			c, err := o.settings()
 			require.NoError(t, err)
 			require.Equal(t, tt.devices, c.Devices)
-			require.Equal(t, config.Duration(tt.interval), c.Probe.Interval)
+			require.Equal(t, rdma_events.Duration(tt.interval), c.Probe.Interval)
 			require.True(t, c.Probe.Histogram)
 		})
 	}
@@ -44,7 +45,7 @@ func TestProbesThatTheConfigurationTurnsOffAreTurnedOnByTheFlag(t *testing.T) {
 	o := watchFlags{config: configFile(t, "[[inputs.rdma_events]]\nworker_path = \""+exe+"\"\nprobe.interval = \"0s\"\n"), probe: true}
 	c, err := o.settings()
 	require.NoError(t, err)
-	require.Equal(t, config.Duration(time.Second), c.Probe.Interval)
+	require.Equal(t, rdma_events.Duration(time.Second), c.Probe.Interval)
 }
 
 func TestApplicationsAreTracedOnlyWithTheFlag(t *testing.T) {

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/influxdata/telegraf/config"
-
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/recorder"
 	"rdma_events/internal/tracer"
@@ -25,8 +23,8 @@ type Config struct {
 	Expected         []ExpectedConfig   `toml:"expected"`
 	WorkerPath       string             `toml:"worker_path"`
 	MaxEventPoints   int                `toml:"max_event_points"`
-	StateInterval    config.Duration    `toml:"state_interval"`
-	ShutdownTimeout  config.Duration    `toml:"shutdown_timeout"`
+	StateInterval    Duration           `toml:"state_interval"`
+	ShutdownTimeout  Duration           `toml:"shutdown_timeout"`
 	Roles            RolesConfig        `toml:"roles"`
 	Probe            ProbeConfig        `toml:"probe"`
 	Evidence         EvidenceConfig     `toml:"evidence"`
@@ -38,25 +36,25 @@ type Config struct {
 
 // ProbeConfig is [inputs.rdma_events.probe].
 type ProbeConfig struct {
-	Interval  config.Duration `toml:"interval"`
-	Timeout   config.Duration `toml:"timeout"`
-	Method    string          `toml:"method"`
-	Vectors   []int           `toml:"vectors"`
-	AckBatch  int             `toml:"ack_batch"`
-	GIDIndex  int             `toml:"gid_index"`
-	PKeyIndex int             `toml:"pkey_index"`
-	Window    config.Duration `toml:"window"`
-	Stages    bool            `toml:"stages"`
-	Histogram bool            `toml:"histogram"`
+	Interval  Duration `toml:"interval"`
+	Timeout   Duration `toml:"timeout"`
+	Method    string   `toml:"method"`
+	Vectors   []int    `toml:"vectors"`
+	AckBatch  int      `toml:"ack_batch"`
+	GIDIndex  int      `toml:"gid_index"`
+	PKeyIndex int      `toml:"pkey_index"`
+	Window    Duration `toml:"window"`
+	Stages    bool     `toml:"stages"`
+	Histogram bool     `toml:"histogram"`
 }
 
 // EvidenceConfig is [inputs.rdma_events.evidence].
 type EvidenceConfig struct {
-	GIDInterval      config.Duration `toml:"gid_interval"`
-	CommandInterval  config.Duration `toml:"command_interval"`
-	CommandStuck     config.Duration `toml:"command_stuck"`
-	SnapshotInterval config.Duration `toml:"snapshot_interval"`
-	Ethtool          string          `toml:"ethtool"`
+	GIDInterval      Duration `toml:"gid_interval"`
+	CommandInterval  Duration `toml:"command_interval"`
+	CommandStuck     Duration `toml:"command_stuck"`
+	SnapshotInterval Duration `toml:"snapshot_interval"`
+	Ethtool          string   `toml:"ethtool"`
 }
 
 // RecorderConfig is [inputs.rdma_events.recorder].
@@ -67,31 +65,31 @@ type RecorderConfig struct {
 
 // ApplicationsConfig is [inputs.rdma_events.applications].
 type ApplicationsConfig struct {
-	Objects    bool            `toml:"objects"`
-	Events     bool            `toml:"events"`
-	By         []string        `toml:"by"`
-	MaxSeries  int             `toml:"max_series"`
-	HangAfter  config.Duration `toml:"hang_after"`
-	Hooks      string          `toml:"hooks"`
-	TracerPath string          `toml:"tracer_path"`
+	Objects    bool     `toml:"objects"`
+	Events     bool     `toml:"events"`
+	By         []string `toml:"by"`
+	MaxSeries  int      `toml:"max_series"`
+	HangAfter  Duration `toml:"hang_after"`
+	Hooks      string   `toml:"hooks"`
+	TracerPath string   `toml:"tracer_path"`
 }
 
 // FabricConfig is [inputs.rdma_events.fabric].
 type FabricConfig struct {
-	PeersFile    string          `toml:"peers_file"`
-	KeyFile      string          `toml:"key_file"`
-	TLSCert      string          `toml:"tls_cert"`
-	TLSKey       string          `toml:"tls_key"`
-	TLSCA        string          `toml:"tls_ca"`
-	Listen       string          `toml:"listen"`
-	Host         string          `toml:"host"`
-	Devices      []string        `toml:"devices"`
-	Probe        bool            `toml:"probe"`
-	Peers        int             `toml:"peers"`
-	Interval     config.Duration `toml:"interval"`
-	Paths        int             `toml:"paths"`
-	TrafficClass int             `toml:"traffic_class"`
-	ServiceLevel int             `toml:"service_level"`
+	PeersFile    string   `toml:"peers_file"`
+	KeyFile      string   `toml:"key_file"`
+	TLSCert      string   `toml:"tls_cert"`
+	TLSKey       string   `toml:"tls_key"`
+	TLSCA        string   `toml:"tls_ca"`
+	Listen       string   `toml:"listen"`
+	Host         string   `toml:"host"`
+	Devices      []string `toml:"devices"`
+	Probe        bool     `toml:"probe"`
+	Peers        int      `toml:"peers"`
+	Interval     Duration `toml:"interval"`
+	Paths        int      `toml:"paths"`
+	TrafficClass int      `toml:"traffic_class"`
+	ServiceLevel int      `toml:"service_level"`
 
 	hosts     *fabric.List // instead of those of PeersFile; nil: there are none
 	peersPort int          // where other hosts listen; 0: where this one does
@@ -114,31 +112,31 @@ func DefaultConfig() Config {
 		Backend:         verbs.BackendVerbs,
 		Devices:         []string{"*"},
 		MaxEventPoints:  20,
-		StateInterval:   config.Duration(5 * time.Second),
-		ShutdownTimeout: config.Duration(3 * time.Second),
+		StateInterval:   Duration(5 * time.Second),
+		ShutdownTimeout: Duration(3 * time.Second),
 		Probe: ProbeConfig{
-			Interval:  config.Duration(time.Second),
-			Timeout:   config.Duration(500 * time.Millisecond),
+			Interval:  Duration(time.Second),
+			Timeout:   Duration(500 * time.Millisecond),
 			Method:    verbs.MethodAuto.String(),
 			Vectors:   []int{0},
 			AckBatch:  1,
 			GIDIndex:  -1,
 			PKeyIndex: -1,
-			Window:    config.Duration(5 * time.Minute),
+			Window:    Duration(5 * time.Minute),
 		},
 		Evidence: EvidenceConfig{
-			GIDInterval:      config.Duration(time.Minute),
-			CommandInterval:  config.Duration(10 * time.Second),
-			CommandStuck:     config.Duration(5 * time.Second),
-			SnapshotInterval: config.Duration(time.Minute),
+			GIDInterval:      Duration(time.Minute),
+			CommandInterval:  Duration(10 * time.Second),
+			CommandStuck:     Duration(5 * time.Second),
+			SnapshotInterval: Duration(time.Minute),
 			Ethtool:          verbs.EthtoolLink.String(),
 		},
 		Recorder: RecorderConfig{SizeMiB: recorder.DefaultSizeMiB},
 		Applications: ApplicationsConfig{
-			By: []string{"app"}, MaxSeries: 100, HangAfter: config.Duration(10 * time.Second), Hooks: tracer.HooksKprobe,
+			By: []string{"app"}, MaxSeries: 100, HangAfter: Duration(10 * time.Second), Hooks: tracer.HooksKprobe,
 		},
 		Fabric: FabricConfig{
-			Listen: ":14791", Devices: []string{"*"}, Probe: true, Peers: 8, Interval: config.Duration(500 * time.Millisecond), Paths: 4,
+			Listen: ":14791", Devices: []string{"*"}, Probe: true, Peers: 8, Interval: Duration(500 * time.Millisecond), Paths: 4,
 		},
 		Sim: SimConfig{Profile: "roce2", Seed: 1},
 	}

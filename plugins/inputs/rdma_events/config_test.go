@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/BurntSushi/toml"
-	"github.com/influxdata/telegraf/config"
 	"github.com/stretchr/testify/require"
 )
 
@@ -117,7 +116,7 @@ func TestOptionsAndStructTagsAgree(t *testing.T) {
 	_, err := toml.Decode("backend = \"sim\"\n[probe]\ninterval = \"2s\"\n", p)
 	require.NoError(t, err)
 	require.Equal(t, "sim", p.Backend)
-	require.Equal(t, config.Duration(2*time.Second), p.Probe.Interval)
+	require.Equal(t, Duration(2*time.Second), p.Probe.Interval)
 }
 
 func TestEveryOptionReachesItsField(t *testing.T) {
@@ -191,24 +190,24 @@ func TestEveryOptionReachesItsField(t *testing.T) {
 		Backend: "sim", Devices: []string{"mlx5_*", "bnxt_re{0,1}"}, DevicesExclude: []string{"mlx5_9"},
 		Ports: []string{"mlx5_0:1", "mlx5_1:2"}, VirtualFunctions: &virtual, Expect: []string{"mlx5_0"},
 		ExpectedDown: []string{"mlx5_1:2"}, WorkerPath: "/opt/worker", MaxEventPoints: 7,
-		ShutdownTimeout: config.Duration(2 * time.Second),
+		ShutdownTimeout: Duration(2 * time.Second),
 		Roles:           RolesConfig{Compute: []string{"mlx5_[0-7]"}, Storage: []string{"mlx5_8:1"}, Management: []string{"mlx5_*:2"}},
 		Probe: ProbeConfig{
-			Interval: config.Duration(2 * time.Second), Timeout: config.Duration(250 * time.Millisecond),
+			Interval: Duration(2 * time.Second), Timeout: Duration(250 * time.Millisecond),
 			Method: "ud_send", Vectors: []int{3, 1}, AckBatch: 16, GIDIndex: 3, PKeyIndex: 1,
-			Window: config.Duration(24 * time.Hour), Stages: true, Histogram: true,
+			Window: Duration(24 * time.Hour), Stages: true, Histogram: true,
 		},
 		Evidence: EvidenceConfig{
-			CommandStuck: config.Duration(2 * time.Second), SnapshotInterval: config.Duration(30 * time.Second), Ethtool: "all",
+			CommandStuck: Duration(2 * time.Second), SnapshotInterval: Duration(30 * time.Second), Ethtool: "all",
 		},
 		Recorder: RecorderConfig{Directory: "/srv/records", SizeMiB: 8},
 		Applications: ApplicationsConfig{
-			Objects: true, Events: true, By: []string{"app", "unit"}, MaxSeries: 7, HangAfter: config.Duration(time.Minute),
+			Objects: true, Events: true, By: []string{"app", "unit"}, MaxSeries: 7, HangAfter: Duration(time.Minute),
 			Hooks: "kprobe", TracerPath: "/opt/tracer",
 		},
 		Fabric: FabricConfig{
 			PeersFile: "/etc/peers", TLSCert: "/etc/cert", TLSKey: "/etc/key", TLSCA: "/etc/ca", Listen: "10.0.0.1:14792", Host: "gpu042",
-			Devices: []string{"mlx5_0"}, Peers: 4, Interval: config.Duration(time.Second), Paths: 2, TrafficClass: 106, ServiceLevel: 3,
+			Devices: []string{"mlx5_0"}, Peers: 4, Interval: Duration(time.Second), Paths: 2, TrafficClass: 106, ServiceLevel: 3,
 		},
 		Sim: SimConfig{Profile: "ib8", Scenario: "storm"},
 	}, p.Config)
@@ -249,7 +248,7 @@ func TestGlobsWithBracesAloneAreGlobs(t *testing.T) {
 func TestDottedKeysAreOptionsToo(t *testing.T) {
 	p, err := load("[[inputs.rdma_events]]\nprobe.interval = \"3s\"\n")
 	require.NoError(t, err)
-	require.Equal(t, config.Duration(3*time.Second), p.Probe.Interval)
+	require.Equal(t, Duration(3*time.Second), p.Probe.Interval)
 	require.True(t, slices.Contains(p.Devices, "*"))
 }
 

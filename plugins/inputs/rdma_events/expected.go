@@ -74,7 +74,7 @@ func (e *ExpectedConfig) label() string { return strings.Join(e.Devices, ", ") }
 // matches returns a function that reports whether a device is one of the section's. The section has been checked.
 func (e *ExpectedConfig) matches() func(device string) bool {
 	g, err := compile(e.Devices)
-	return func(device string) bool { return err == nil && g != nil && g.Match(device) }
+	return func(device string) bool { return err == nil && g.Match(device) }
 }
 
 // text says what the section wants.

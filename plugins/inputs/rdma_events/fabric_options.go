@@ -115,5 +115,5 @@ func (c *Config) fabricRequest(device string) verbs.FabricOptions {
 // Wants reports whether a device that is watched probes and answers.
 func (c *FabricConfig) Wants(device string) bool {
 	match, err := compile(c.Devices) // Check has refused globs that are none
-	return err == nil && match != nil && match.Match(device)
+	return err == nil && match.Match(device)
 }

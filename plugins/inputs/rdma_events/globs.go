@@ -3,7 +3,30 @@ package rdma_events
 import (
 	"slices"
 	"strings"
+
+	"github.com/gobwas/glob"
 )
+
+// patterns are compiled globs on device names.
+type patterns []glob.Glob
+
+// compile compiles globs. Not even ** matches a slash, which no device name has.
+func compile(globs []string) (patterns, error) {
+	var all patterns
+	for _, text := range globs {
+		g, err := glob.Compile(text, '/')
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, g)
+	}
+	return all, nil
+}
+
+// Match reports whether one of the globs matches the name.
+func (p patterns) Match(name string) bool {
+	return slices.ContainsFunc(p, func(g glob.Glob) bool { return g.Match(name) })
+}
 
 // excludesAll reports whether each of globs is among the excluded ones, or is covered by
 // one that is simple enough to compare. An empty list of globs means all devices.
@@ -11,20 +34,20 @@ func excludesAll(globs, excluded []string) bool {
 	if len(globs) == 0 {
 		globs = []string{"*"}
 	}
-	return !slices.ContainsFunc(globs, func(glob string) bool {
-		return !slices.ContainsFunc(excluded, func(by string) bool { return covers(by, glob) })
+	return !slices.ContainsFunc(globs, func(text string) bool {
+		return !slices.ContainsFunc(excluded, func(by string) bool { return covers(by, text) })
 	})
 }
 
-// covers reports whether the glob by matches every name that glob matches. If neither has
-// a special character other than *, it does so when it matches the text of glob. For
-// other globs covers cannot decide and returns false, unless both are equal.
-func covers(by, glob string) bool {
-	if by == glob || strings.Trim(by, "*") == "" {
+// covers reports whether the glob by matches every name that the glob other matches. If neither has
+// a special character but *, it does so when it matches the text of other. For any other globs
+// covers cannot decide and returns false, unless both are equal.
+func covers(by, other string) bool {
+	if by == other || strings.Trim(by, "*") == "" {
 		return true
 	}
-	f, err := compile([]string{by})
-	return err == nil && f != nil && !strings.ContainsAny(by+glob, `?[]{}!\`) && f.Match(glob)
+	p, err := compile([]string{by})
+	return err == nil && !strings.ContainsAny(by+other, `?[]{}!\`) && p.Match(other)
 }
 
 // lacksIndex reports whether a name is only that of a driver, as in "mlx5" or "mlx5_". The

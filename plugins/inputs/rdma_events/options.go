@@ -10,9 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/influxdata/telegraf/config"
-	"github.com/influxdata/telegraf/filter"
-
 	"rdma_events/internal/backends"
 	"rdma_events/internal/recorder"
 	"rdma_events/internal/tracer"
@@ -242,7 +239,7 @@ func notAllowed(key string, value any, want string) error {
 
 // literal returns a value as TOML writes it, on one line.
 func literal(value any) string {
-	if d, ok := value.(*config.Duration); ok {
+	if d, ok := value.(*Duration); ok {
 		return strconv.Quote(time.Duration(*d).String())
 	}
 	text, err := json.Marshal(value)
@@ -262,11 +259,11 @@ func within(value *int, least, greatest int) func() bool {
 	return func() bool { return *value >= least && *value <= greatest }
 }
 
-func lasting(value *config.Duration, least, greatest time.Duration) func() bool {
+func lasting(value *Duration, least, greatest time.Duration) func() bool {
 	return func() bool { return time.Duration(*value) >= least && time.Duration(*value) <= greatest }
 }
 
-func zeroOr(value *config.Duration, valid func() bool) func() bool {
+func zeroOr(value *Duration, valid func() bool) func() bool {
 	return func() bool { return *value == 0 || valid() }
 }
 
@@ -281,13 +278,6 @@ func each(values *[]string, valid func(string) bool) func() bool {
 func isGlob(pattern string) bool {
 	_, err := compile([]string{pattern})
 	return pattern != "" && err == nil && !lacksIndex(pattern)
-}
-
-// compile returns a filter for globs. The separator, which no device name can have, makes
-// the filter package treat every pattern as a glob, also one whose only special characters
-// are braces.
-func compile(patterns []string) (filter.Filter, error) {
-	return filter.Compile(patterns, '/')
 }
 
 // isDevice reports whether a device can have this name: the kernel's limit is

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/BurntSushi/toml"
-	"github.com/influxdata/telegraf/config"
 )
 
 // Parse parses a configuration file as Telegraf's shim does, but strictly: a key that is
@@ -184,7 +183,7 @@ func (d decoder) expected(values map[string]toml.Primitive) ([]ExpectedConfig, e
 // isEmptyDuration reports whether value is an empty duration. Telegraf decodes that to 0,
 // which here turns features off.
 func isEmptyDuration(target, value any) bool {
-	_, ok := target.(*config.Duration)
+	_, ok := target.(*Duration)
 	return ok && value == ""
 }
 

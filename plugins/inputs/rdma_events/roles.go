@@ -65,5 +65,5 @@ func matchesPort(glob, device string, port int) bool {
 		return false
 	}
 	g, err := compile([]string{devices})
-	return err == nil && g != nil && g.Match(device)
+	return err == nil && g.Match(device)
 }

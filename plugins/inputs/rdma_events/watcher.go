@@ -289,7 +289,7 @@ func (c *Config) passes() (func(device string) bool, error) {
 		return nil, fmt.Errorf("%s: devices_exclude: %w", table, err)
 	}
 	return func(device string) bool {
-		return (include == nil || include.Match(device)) && (exclude == nil || !exclude.Match(device))
+		return (len(include) == 0 || include.Match(device)) && !exclude.Match(device)
 	}, nil
 }
 
