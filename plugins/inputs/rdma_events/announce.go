@@ -10,25 +10,23 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// announcer logs that devices have been opened, and passes all points to the emitter.
-// Errors are logged where they are noticed.
+// announcer logs that devices have been opened. Errors are logged where they are noticed.
 type announcer struct {
-	next func(measure.Point)
-	log  *slog.Logger
+	log *slog.Logger
 
 	mu   sync.Mutex
 	open map[string]bool
 }
 
-func newAnnouncer(next func(measure.Point), log *slog.Logger) *announcer {
-	return &announcer{next: next, log: log, open: make(map[string]bool)}
+func newAnnouncer(log *slog.Logger) *announcer {
+	return &announcer{log: log, open: make(map[string]bool)}
 }
 
-func (a *announcer) emit(p measure.Point) {
+// see looks whether a point says that a device has been opened.
+func (a *announcer) see(p measure.Point) {
 	if v, ok := p.(*measure.Device); ok {
 		a.device(v)
 	}
-	a.next(p)
 }
 
 func (a *announcer) device(v *measure.Device) {

@@ -171,9 +171,9 @@ func (c *SimConfig) options() []option {
 	}
 }
 
-// validate checks every value, and then whether the values contradict each other. It does
-// no I/O.
-func (c *Config) validate() error {
+// Validate checks every value, and then whether the values contradict each other. It does
+// no I/O. The error is one line.
+func (c *Config) Validate() error {
 	for _, o := range c.options() {
 		if !o.valid() {
 			return notAllowed(o.key, o.target, o.want)

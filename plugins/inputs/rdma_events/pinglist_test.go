@@ -70,7 +70,7 @@ func TestACommandProbesWhereThePluginsListen(t *testing.T) {
 	require.Equal(t, 15000, c.Fabric.port())
 	c.Fabric.ProbeOnly()
 	require.Equal(t, 15000, c.Fabric.port(), "again")
-	require.NoError(t, c.validate())
+	require.NoError(t, c.Validate())
 }
 
 func TestHostsCanBeUsedWithoutAFile(t *testing.T) {

@@ -50,18 +50,15 @@ func (s *statusKeeper) start(dir, version string, now func() time.Time, log *slo
 	s.writing, s.judging = run(s.writer.Run), run(s.judge)
 }
 
-// emit returns a function that passes points on, and remembers the state of devices and ports.
-func (s *statusKeeper) emit(next func(measure.Point)) func(measure.Point) {
-	return func(p measure.Point) {
-		switch p.(type) {
-		case *measure.Device, *measure.Port:
-			s.mu.Lock()
-			if s.newer != nil {
-				s.newer[p.Key()] = p.Clone()
-			}
-			s.mu.Unlock()
+// see remembers the state of a device or port, and only reads the point.
+func (s *statusKeeper) see(p measure.Point) {
+	switch p.(type) {
+	case *measure.Device, *measure.Port:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.newer != nil {
+			s.newer[p.Key()] = p.Clone()
 		}
-		next(p)
 	}
 }
 

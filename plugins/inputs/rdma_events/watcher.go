@@ -100,7 +100,7 @@ func (d *Devices) Close() error {
 }
 
 func openWatcher(c *Config, d dependencies) (watcher, error) {
-	w, err := open(c, newAnnouncer(d.emit, d.log).emit, d.statusDir, c.openMemory(d.log), d.log)
+	w, err := open(c, d.emit, d.statusDir, c.openMemory(d.log), d.log)
 	if err != nil {
 		return nil, err
 	}
@@ -183,7 +183,7 @@ func open(c *Config, emit func(measure.Point), statusDir string, remembered *mem
 // Check validates the configuration, and the scenario of the simulator and the programs
 // to which it refers. It starts no process. The error is one line.
 func (c *Config) Check() error {
-	if err := c.validate(); err != nil {
+	if err := c.Validate(); err != nil {
 		return err
 	}
 	if _, err := c.discovery(c.Request(), slog.New(slog.DiscardHandler)); err != nil {
