@@ -3,6 +3,7 @@ package rdma_events
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,10 +49,10 @@ func (f *fakeWatcher) Close() error {
 	return nil
 }
 
-func newTestAgent(f *fakeWatcher) (*Agent, *testutil.CaptureLogger) {
-	log := &testutil.CaptureLogger{}
+func newTestAgent(f *fakeWatcher) (*Agent, *captured) {
+	log := &captured{}
 	c := DefaultConfig()
-	a := NewAgent(&c, Options{Log: newLogger(log)})
+	a := NewAgent(&c, Options{Log: log.logger()})
 	a.open = func(_ *Config, d dependencies) (watcher, error) {
 		f.emit = d.emit
 		return f, nil
@@ -135,7 +136,7 @@ func TestStopEmitsTheLastEventsAndClosesTheWatcher(t *testing.T) {
 		sum, _ := events(&acc)
 		require.Equal(t, int64(101), sum)
 		require.True(t, f.closed)
-		require.Empty(t, log.Warnings())
+		require.Empty(t, log.at(slog.LevelWarn))
 	})
 }
 
@@ -149,8 +150,8 @@ func TestStopEndsInTimeWhileTelegrafDoesNotRead(t *testing.T) {
 		before := time.Now()
 		a.Stop(acc.Open)
 		require.Equal(t, time.Duration(a.config.ShutdownTimeout)*5/6, time.Since(before))
-		require.Len(t, log.Warnings(), 1)
-		require.Contains(t, log.Warnings()[0], "4 points with 1 events are lost")
+		require.Len(t, log.at(slog.LevelWarn), 1)
+		require.Contains(t, log.at(slog.LevelWarn)[0], "4 points with 1 events are lost")
 	})
 }
 
@@ -164,7 +165,7 @@ func TestStopLeavesAWorkerThatTheKernelHolds(t *testing.T) {
 		a.Stop(nil)
 		require.Less(t, time.Since(before), time.Duration(a.config.ShutdownTimeout))
 		require.False(t, f.closed, "it is still in use")
-		require.Len(t, log.Errors(), 1)
+		require.Len(t, log.at(slog.LevelError), 1)
 		close(f.linger)
 	})
 }

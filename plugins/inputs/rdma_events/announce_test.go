@@ -2,22 +2,14 @@ package rdma_events
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 
-	"github.com/influxdata/telegraf/testutil"
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/measure"
 	"rdma_events/internal/verbs"
 )
-
-func texts(log *testutil.CaptureLogger) []string {
-	var all []string
-	for _, m := range log.Messages() {
-		all = append(all, m.Text)
-	}
-	return all
-}
 
 func openDevice() *measure.Device {
 	return &measure.Device{
@@ -29,15 +21,15 @@ func openDevice() *measure.Device {
 }
 
 func TestEachOpeningIsLoggedOnce(t *testing.T) {
-	log := &testutil.CaptureLogger{}
-	a := newAnnouncer(newLogger(log))
+	log := &captured{}
+	a := newAnnouncer(log.logger())
 	v, closed, event := openDevice(), openDevice(), &measure.Event{}
 	closed.Open = false
 	for _, p := range []measure.Point{closed, v, v, event, closed, v} {
 		a.see(p)
 	}
-	line := "mlx5_0: open: driver mlx5_core, ports 1, completion vectors 63, firmware 22.39.2048"
-	require.Equal(t, []string{line, line}, texts(log))
+	line := "open: driver mlx5_core, ports 1, completion vectors 63, firmware 22.39.2048, device mlx5_0"
+	require.Equal(t, []string{line, line}, log.at(slog.LevelInfo))
 }
 
 func TestADriverWithoutEventsIsSaidToHaveNone(t *testing.T) {
@@ -56,10 +48,10 @@ func (s sets) Run(_ context.Context, report func([]verbs.Found)) error {
 }
 
 func TestAHostWithoutDevicesIsLogged(t *testing.T) {
-	log := &testutil.CaptureLogger{}
+	log := &captured{}
 	reports := 0
-	l := listening{sets{nil, {{Name: "mlx5_0"}}}, newLogger(log)}
+	l := listening{sets{nil, {{Name: "mlx5_0"}}}, log.logger()}
 	require.NoError(t, l.Run(t.Context(), func([]verbs.Found) { reports++ }))
 	require.Equal(t, 2, reports)
-	require.Len(t, texts(log), 1)
+	require.Len(t, log.at(slog.LevelInfo), 1)
 }

@@ -13,13 +13,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func load(text string) (*Plugin, error) {
-	p := New()
-	var err error
-	if p.Config, err = Parse(text); err != nil {
+func load(text string) (*Config, error) {
+	c, err := Parse(text)
+	if err != nil {
 		return nil, err
 	}
-	return p, p.Init()
+	return &c, c.Validate()
+}
+
+// sample returns the configuration that users begin with.
+func sample(t testing.TB) string {
+	t.Helper()
+	text, err := os.ReadFile("sample.conf")
+	require.NoError(t, err)
+	return string(text)
 }
 
 func TestABadConfigurationIsOneLineThatNamesKeyValueAndChoice(t *testing.T) {
@@ -42,15 +49,15 @@ func TestABadConfigurationIsOneLineThatNamesKeyValueAndChoice(t *testing.T) {
 func TestAnEmptyInstanceHasTheDefaults(t *testing.T) {
 	p, err := load("[[inputs.rdma_events]]\n")
 	require.NoError(t, err)
-	require.Equal(t, DefaultConfig(), p.Config)
+	require.Equal(t, DefaultConfig(), *p)
 }
 
 func TestTheSampleSaysTheDefaults(t *testing.T) {
-	c, err := Parse(sampleConfig)
+	c, err := Parse(sample(t))
 	require.NoError(t, err)
 	require.Equal(t, DefaultConfig(), c)
 
-	enabled := commented.ReplaceAllString(sampleConfig, "$1$2")
+	enabled := commented.ReplaceAllString(sample(t), "$1$2")
 	c, err = Parse(enabled)
 	require.NoError(t, err)
 	want := DefaultConfig()
@@ -81,13 +88,6 @@ func TestTheSampleSaysTheDefaults(t *testing.T) {
 	require.ElementsMatch(t, OptionNames(), known, "sample.conf has every option")
 }
 
-func TestTheSampleAtTheRepositoryRootIsTheSame(t *testing.T) {
-	root, err := os.ReadFile("../../../sample.conf")
-	require.NoError(t, err)
-	require.Equal(t, sampleConfig, string(root))
-	require.Equal(t, sampleConfig, New().SampleConfig())
-}
-
 // The stock shim decodes into the plugin by struct tags.
 func TestOptionsAndStructTagsAgree(t *testing.T) {
 	var tags []string
@@ -112,11 +112,11 @@ func TestOptionsAndStructTagsAgree(t *testing.T) {
 	walk("", reflect.TypeFor[Config]())
 	require.ElementsMatch(t, OptionNames(), tags)
 
-	p := New()
-	_, err := toml.Decode("backend = \"sim\"\n[probe]\ninterval = \"2s\"\n", p)
+	c := DefaultConfig()
+	_, err := toml.Decode("backend = \"sim\"\n[probe]\ninterval = \"2s\"\n", &c)
 	require.NoError(t, err)
-	require.Equal(t, "sim", p.Backend)
-	require.Equal(t, Duration(2*time.Second), p.Probe.Interval)
+	require.Equal(t, "sim", c.Backend)
+	require.Equal(t, Duration(2*time.Second), c.Probe.Interval)
 }
 
 func TestEveryOptionReachesItsField(t *testing.T) {
@@ -210,7 +210,7 @@ func TestEveryOptionReachesItsField(t *testing.T) {
 			Devices: []string{"mlx5_0"}, Peers: 4, Interval: Duration(time.Second), Paths: 2, TrafficClass: 106, ServiceLevel: 3,
 		},
 		Sim: SimConfig{Profile: "ib8", Scenario: "storm"},
-	}, p.Config)
+	}, *p)
 }
 
 func TestAProbeThatIsOffMayHaveAnyTimeout(t *testing.T) {
@@ -253,7 +253,7 @@ func TestDottedKeysAreOptionsToo(t *testing.T) {
 }
 
 func FuzzParseNeverPanicsAndFailsInOneLine(f *testing.F) {
-	f.Add(sampleConfig)
+	f.Add(sample(f))
 	f.Add("[[inputs.rdma_events]]\nprobe.a.b = 1")
 	f.Add("inputs.rdma_events = [1]")
 	f.Add("inputs = 1")

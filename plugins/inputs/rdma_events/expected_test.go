@@ -1,10 +1,10 @@
 package rdma_events
 
 import (
+	"log/slog"
 	"regexp"
 	"testing"
 
-	"github.com/influxdata/telegraf/testutil"
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/measure"
@@ -15,7 +15,7 @@ import (
 var sampleExpected = regexp.MustCompile(`(?m)^( *)# (\[\[inputs\.rdma_events\.expected\]\]|  (?:devices|count|rate_gbps) = )`)
 
 func TestTheSampleHasASectionExpected(t *testing.T) {
-	enabled := sampleExpected.ReplaceAllString(sampleConfig, "$1$2")
+	enabled := sampleExpected.ReplaceAllString(sample(t), "$1$2")
 	p, err := load(commented.ReplaceAllString(enabled, "$1$2"))
 	require.NoError(t, err)
 	require.Equal(t, []ExpectedConfig{{[]string{"mlx5_[0-7]"}, 8, 400}}, p.Expected)
@@ -37,7 +37,7 @@ func TestSectionsExpectedReachTheMonitor(t *testing.T) {
     devices = ["mlx5_1"]
 `)
 	require.NoError(t, err)
-	m, err := p.monitoring(sets{}, func(measure.Point) {}, newLogger(testutil.Logger{}))
+	m, err := p.monitoring(sets{}, func(measure.Point) {}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	require.Equal(t, []string{"mlx5_9", "mlx5_8", "mlx5_1"}, m.Expect, "each that is missing is named")
 	require.Len(t, m.Groups, 1)

@@ -1,6 +1,7 @@
 package rdma_events
 
 import (
+	"os"
 	"testing"
 
 	"github.com/influxdata/telegraf"
@@ -26,4 +27,10 @@ func TestThePluginWatchesSimulatedDevices(t *testing.T) {
 	p.Stop()
 	require.True(t, acc.HasMeasurement("rdma_collector"))
 	require.Empty(t, log.Errors())
+}
+
+func TestTheSampleAtTheRepositoryRootIsTheSame(t *testing.T) {
+	root, err := os.ReadFile("../../../sample.conf")
+	require.NoError(t, err)
+	require.Equal(t, sampleConfig, string(root))
 }

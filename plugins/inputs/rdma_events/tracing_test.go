@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/influxdata/telegraf/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -104,7 +103,7 @@ func TestDevicesAreWatchedWithoutATracer(t *testing.T) {
 	c := DefaultConfig()
 	c.WorkerPath, c.Devices, c.Applications.Events = own, []string{"none"}, true
 	c.Applications.TracerPath = filepath.Join(t.TempDir(), "tracer")
-	d, err := Open(&c, func(measure.Point) {}, newLogger(testutil.Logger{Quiet: true}))
+	d, err := Open(&c, func(measure.Point) {}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -126,7 +125,7 @@ func TestWithoutEventsThereIsNoTracer(t *testing.T) {
 		c.WorkerPath, c.Devices = own, []string{"none"}
 		c.Applications.Objects, c.Applications.TracerPath = objects, "/nonexistent/tracer"
 		require.NoError(t, c.Check(), "its program is not looked for")
-		d, err := Open(&c, func(measure.Point) {}, newLogger(testutil.Logger{Quiet: true}))
+		d, err := Open(&c, func(measure.Point) {}, slog.New(slog.DiscardHandler))
 		require.NoError(t, err)
 		require.Nil(t, d.tracing)
 		require.Nil(t, d.programs.tracer)
@@ -160,7 +159,7 @@ func TestWhatTheTracerSaysIsInThePictureOfApplications(t *testing.T) {
 	c.Applications.Events = true
 	picture, err := c.Applications.keeper(verbs.BackendVerbs, c.Request(), func(measure.Point) {})
 	require.NoError(t, err)
-	now := &tracing{apps: picture, log: newLogger(testutil.Logger{Quiet: true})}
+	now := &tracing{apps: picture, log: slog.New(slog.DiscardHandler)}
 	point := func() *measure.Tracer { return tracerOf(t, picture.Points(time.Now(), now.worker())) }
 	now.Status(status.Status{State: status.StateStarting, Reason: status.ReasonOK})
 	require.Equal(t, status.StateStarting, point().Worker.State)
@@ -211,7 +210,7 @@ func TestTheTracerIsSupervised(t *testing.T) {
 	c := DefaultConfig()
 	c.Devices, c.WorkerPath = []string{"none"}, program
 	c.Applications.Events, c.Applications.TracerPath = true, program
-	d, err := Open(&c, func(measure.Point) {}, newLogger(testutil.Logger{Quiet: true}))
+	d, err := Open(&c, func(measure.Point) {}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	tracer := func() status.Status {
 		points, _ := d.Gather(time.Now())

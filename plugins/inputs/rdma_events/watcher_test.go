@@ -2,6 +2,7 @@ package rdma_events
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -95,7 +96,7 @@ func TestMonitorGetsTheConfiguredValues(t *testing.T) {
 	c := DefaultConfig()
 	c.ExpectedDown, c.Expect = []string{"mlx5_1:2"}, []string{"mlx5_7"}
 	c.Probe.Histogram, c.Probe.Stages, c.VirtualFunctions = true, true, new(bool)
-	m, err := c.monitoring(sets{}, func(measure.Point) {}, newLogger(testutil.Logger{}))
+	m, err := c.monitoring(sets{}, func(measure.Point) {}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	require.True(t, m.ExpectedDown("mlx5_1", 2))
 	require.False(t, m.ExpectedDown("mlx5_1", 1))
@@ -119,7 +120,7 @@ func TestWorkersEndWithinTheShutdownTimeout(t *testing.T) {
 func TestTheSimulatorFindsItsDevices(t *testing.T) {
 	c := DefaultConfig()
 	c.Backend, c.Sim.Profile = verbs.BackendSim, "ib8"
-	found, err := c.discovery(c.Request(), newLogger(testutil.Logger{}))
+	found, err := c.discovery(c.Request(), slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var devices []verbs.Found
@@ -150,9 +151,8 @@ func TestAMissingWorkerIsNamedWithItsOption(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.ErrorContains(t, err, "worker_path")
 	require.ErrorIs(t, c.Check(), os.ErrNotExist)
-	p := New()
-	p.Config, p.Log = c, testutil.Logger{}
-	require.ErrorIs(t, p.Start(&testutil.Accumulator{}), os.ErrNotExist)
+	a := NewAgent(&c, Options{Log: slog.New(slog.DiscardHandler)})
+	require.ErrorIs(t, a.Start(&testutil.Accumulator{}), os.ErrNotExist)
 }
 
 func TestTheDefaultWorkerIsBesideTheProgram(t *testing.T) {
@@ -165,15 +165,14 @@ func TestTheDefaultWorkerIsBesideTheProgram(t *testing.T) {
 func TestAPluginWithoutDevicesStartsGathersAndStops(t *testing.T) {
 	own, err := os.Executable()
 	require.NoError(t, err)
-	p := New()
-	p.Log = testutil.Logger{Quiet: true}
-	p.WorkerPath, p.Devices, p.Expect = own, []string{"none"}, []string{"none"}
-	require.NoError(t, p.Init())
-	require.NoError(t, p.Check())
+	c := DefaultConfig()
+	c.WorkerPath, c.Devices, c.Expect = own, []string{"none"}, []string{"none"}
+	require.NoError(t, c.Check())
 	var acc testutil.Accumulator
-	require.NoError(t, p.Start(&acc))
-	require.NoError(t, p.Gather(&acc))
-	p.Stop() // emits the queued points
+	a := NewAgent(&c, Options{Log: slog.New(slog.DiscardHandler)})
+	require.NoError(t, a.Start(&acc))
+	a.Gather()
+	a.Stop(nil) // emits the queued points
 	require.True(t, acc.HasMeasurement("rdma_collector"))
 	for _, m := range acc.GetTelegrafMetrics() {
 		requireDescribed(t, m.Name(), m.Fields())
