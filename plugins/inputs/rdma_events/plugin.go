@@ -5,6 +5,8 @@ import (
 
 	"github.com/influxdata/telegraf"
 	"github.com/influxdata/telegraf/plugins/inputs"
+
+	"rdma_events/internal/agent"
 )
 
 //go:generate go run ./metricsdoc ../../../docs/metrics.md
@@ -18,7 +20,7 @@ var sampleConfig string
 // Start, Gather and Stop in this order and never two at a time. After Stop it
 // cannot be started again.
 type Plugin struct {
-	Config
+	agent.Config
 
 	Log telegraf.Logger `toml:"-"`
 
@@ -27,15 +29,15 @@ type Plugin struct {
 	// accumulator never blocks for long.
 	Interrupt func() `toml:"-"`
 
-	// Version and StatusDir are those of Options.
+	// Version and StatusDir are those of agent.Options.
 	Version   string `toml:"-"`
 	StatusDir string `toml:"-"`
 
-	agent *Agent // nil before Start
+	agent *agent.Agent // nil before Start
 }
 
 // New returns a plugin with the default configuration.
-func New() *Plugin { return &Plugin{Config: DefaultConfig()} }
+func New() *Plugin { return &Plugin{Config: agent.DefaultConfig()} }
 
 // SampleConfig returns the documented configuration with all defaults.
 func (*Plugin) SampleConfig() string { return sampleConfig }
@@ -43,19 +45,19 @@ func (*Plugin) SampleConfig() string { return sampleConfig }
 // Init checks the configuration and acquires nothing.
 func (p *Plugin) Init() error { return p.Validate() }
 
-// Start is Agent.Start. It adds nothing to acc itself, because Telegraf's shim does not read yet.
+// Start is agent.Agent.Start. It adds nothing to acc itself, because Telegraf's shim does not read yet.
 func (p *Plugin) Start(acc telegraf.Accumulator) error {
-	p.agent = NewAgent(&p.Config, Options{Log: newLogger(p.Log), Version: p.Version, StatusDir: p.StatusDir})
+	p.agent = agent.NewAgent(&p.Config, agent.Options{Log: newLogger(p.Log), Version: p.Version, StatusDir: p.StatusDir})
 	return p.agent.Start(acc)
 }
 
-// Gather is Agent.Gather. The metrics go to the accumulator that was passed to Start.
+// Gather is agent.Agent.Gather. The metrics go to the accumulator that was passed to Start.
 func (p *Plugin) Gather(telegraf.Accumulator) error {
 	p.agent.Gather()
 	return nil
 }
 
-// Stop is Agent.Stop.
+// Stop is agent.Agent.Stop.
 func (p *Plugin) Stop() {
 	if p.agent != nil {
 		p.agent.Stop(p.Interrupt)
