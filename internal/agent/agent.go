@@ -86,8 +86,8 @@ func (r *running) ended(ctx context.Context) bool {
 	}
 }
 
-// NewAgent returns an Agent. The configuration has been checked by Config.Validate, and must not change any more.
-func NewAgent(c *Config, o Options) *Agent {
+// New returns an Agent. The configuration has been checked by Config.Validate, and must not change any more.
+func New(c *Config, o Options) *Agent {
 	return &Agent{config: c, options: o, open: openWatcher, now: time.Now}
 }
 

@@ -52,7 +52,7 @@ func (f *fakeWatcher) Close() error {
 func newTestAgent(f *fakeWatcher) (*Agent, *captured) {
 	log := &captured{}
 	c := DefaultConfig()
-	a := NewAgent(&c, Options{Log: log.logger()})
+	a := New(&c, Options{Log: log.logger()})
 	a.open = func(_ *Config, d dependencies) (watcher, error) {
 		f.emit = d.emit
 		return f, nil

@@ -151,7 +151,7 @@ func TestAMissingWorkerIsNamedWithItsOption(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.ErrorContains(t, err, "worker_path")
 	require.ErrorIs(t, c.Check(), os.ErrNotExist)
-	a := NewAgent(&c, Options{Log: slog.New(slog.DiscardHandler)})
+	a := New(&c, Options{Log: slog.New(slog.DiscardHandler)})
 	require.ErrorIs(t, a.Start(&testutil.Accumulator{}), os.ErrNotExist)
 }
 
@@ -169,7 +169,7 @@ func TestAPluginWithoutDevicesStartsGathersAndStops(t *testing.T) {
 	c.WorkerPath, c.Devices, c.Expect = own, []string{"none"}, []string{"none"}
 	require.NoError(t, c.Check())
 	var acc testutil.Accumulator
-	a := NewAgent(&c, Options{Log: slog.New(slog.DiscardHandler)})
+	a := New(&c, Options{Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, a.Start(&acc))
 	a.Gather()
 	a.Stop(nil) // emits the queued points

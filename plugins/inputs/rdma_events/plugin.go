@@ -47,7 +47,7 @@ func (p *Plugin) Init() error { return p.Validate() }
 
 // Start is agent.Agent.Start. It adds nothing to acc itself, because Telegraf's shim does not read yet.
 func (p *Plugin) Start(acc telegraf.Accumulator) error {
-	p.agent = agent.NewAgent(&p.Config, agent.Options{Log: newLogger(p.Log), Version: p.Version, StatusDir: p.StatusDir})
+	p.agent = agent.New(&p.Config, agent.Options{Log: newLogger(p.Log), Version: p.Version, StatusDir: p.StatusDir})
 	return p.agent.Start(acc)
 }
 
