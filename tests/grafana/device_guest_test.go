@@ -14,9 +14,11 @@ import (
 	"rdma_events/tests/rig"
 )
 
-// anyDevice is the configuration for a device of the real kernel.
-const anyDevice = `[[inputs.rdma_events]]
+// oneDevice is the configuration for a device of the real kernel, whose port should be up from the start.
+const oneDevice = `[[inputs.rdma_events]]
   devices = ["rxe0"]
+  [[inputs.rdma_events.expected]]
+    devices = ["rxe0"]
 `
 
 func TestOnARealDeviceFlapsAndAnOutageFireTheirRules(t *testing.T) {
@@ -24,7 +26,7 @@ func TestOnARealDeviceFlapsAndAnOutageFireTheirRules(t *testing.T) {
 	guest.AddRxe(t, "rxe0", "d0")
 	src := Source{Server: influx.Start(t), Database: "telegraf"}
 	require.NoError(t, src.Server.CreateDatabase(t.Context(), src.Database))
-	r := rig.Start(t, rig.Config{Plugin: anyDevice, More: writeTo(t, src, "guest")})
+	r := rig.Start(t, rig.Config{Plugin: oneDevice, More: writeTo(t, src, "guest")})
 	r.Await("a watched port that is up", patience, func(points []rig.Point) bool {
 		return rig.Last(points, "rdma_port", "device", "rxe0").Int("up") == 1
 	})

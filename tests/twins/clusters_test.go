@@ -1,6 +1,7 @@
 package twins
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -134,7 +135,7 @@ func requirePages(t *testing.T, src grafana.Source) {
 		if a.State != grafana.Firing || site == "" {
 			continue // of no cluster: that no plugin reports
 		}
-		page := a.Rule.Labels["severity"]
+		page := cmp.Or(a.Labels["severity"], a.Rule.Labels["severity"]) // the first is there where it depends on the role
 		for _, end := range [][2]string{{"host", "device"}, {"peer_host", "peer_device"}} {
 			if a.Labels[end[0]] != "" {
 				page += " " + a.Labels[end[0]] + "/" + a.Labels[end[1]]

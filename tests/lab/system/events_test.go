@@ -51,6 +51,10 @@ func TestEachInjectedTypeIsCountedUnderItsName(t *testing.T) {
 		if p := port(points, device); p.Text("state_name") != "active" || p.Int("transitions") != 2 || p.Int("phantom_events") != 4 {
 			t.Errorf("want active after 2 transitions and 4 phantoms, got %v", p.Fields)
 		}
+		// A fatal of a soft device counts once the device has not been deleted for 15 s.
+		points = r.Await("3 fatals", time.Minute, func(points []rig.Point) bool {
+			return rig.Last(points, "rdma_device", "device", device).Int("fatals") >= 3
+		})
 		if d := rig.Last(points, "rdma_device", "device", device); d.Int("fatals") != 3 || d.Int("open") != 1 {
 			t.Errorf("want 3 fatals and the device open still, got %v", d.Fields)
 		}
