@@ -110,8 +110,9 @@ func (t *Table) follow(ctx context.Context, changed func()) error {
 	if err != nil {
 		return err
 	}
-	defer context.AfterFunc(ctx, s.Close)()
-	defer s.Close()
+	end := func() { _ = s.Close() } // no written data can be lost
+	defer context.AfterFunc(ctx, end)()
+	defer end()
 	for {
 		links, err := listUnlessDone(ctx)
 		if err != nil {
@@ -119,7 +120,7 @@ func (t *Table) follow(ctx context.Context, changed func()) error {
 		}
 		t.replace(links, changed)
 		for err == nil {
-			err = s.Receive(func(kind uint16, body []byte) { t.apply(kind, body, changed) })
+			err = s.ReceiveMessages(func(kind uint16, body []byte) { t.apply(kind, body, changed) })
 		}
 		if !errors.Is(err, netlink.ErrOverrun) {
 			return err

@@ -6,8 +6,8 @@ import (
 	"crypto/x509"
 	"errors"
 	"net"
-	"sync"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc/credentials"
 )
 
@@ -19,11 +19,9 @@ type doorman struct {
 // caller is what a Server knows of the other end of a connection. It implements credentials.AuthInfo.
 type caller struct {
 	credentials.CommonAuthInfo
-	cert *x509.Certificate
-	conn net.Conn
-
-	mu     sync.Mutex
-	states bucket // of requests for the state
+	cert   *x509.Certificate
+	conn   net.Conn
+	states *rate.Limiter // of requests for the state
 }
 
 // AuthType implements credentials.AuthInfo.
@@ -51,7 +49,7 @@ func (d doorman) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, 
 	}
 	c := &caller{cert: state.PeerCertificates[0], conn: raw}
 	c.SecurityLevel = credentials.PrivacyAndIntegrity
-	c.states = newBucket(d.server.limits.states, d.server.limits.states, d.server.config.Now())
+	c.states = perSecond(d.server.limits.states)
 	return conn, c, nil
 }
 

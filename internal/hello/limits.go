@@ -1,6 +1,10 @@
 package hello
 
-import "time"
+import (
+	"time"
+
+	"golang.org/x/time/rate"
+)
 
 // limits are what a Server takes of its peers, and of strangers.
 type limits struct {
@@ -33,6 +37,9 @@ func ownLimits() limits {
 		pingEvery: 10 * time.Second, pingLasts: 5 * time.Second, concurrentCalls: 16,
 	}
 }
+
+// perSecond returns a Limiter that admits n a second, and n at once after a pause.
+func perSecond(n int) *rate.Limiter { return rate.NewLimiter(rate.Limit(n), n) }
 
 // The limits of both sides.
 const (

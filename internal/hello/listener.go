@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 )
 
 // Listen returns where a host listens for its peers: addr is the option listen, as ":14791". The error is one line.
@@ -44,7 +45,7 @@ type gate struct {
 	counts *counters
 
 	mu          sync.Mutex
-	rate        bucket
+	rate        *rate.Limiter // of handshakes
 	handshaking map[*guest]struct{}
 	open        int
 	shut        bool
@@ -52,7 +53,7 @@ type gate struct {
 
 func newGate(l net.Listener, lim limits, now func() time.Time, c *counters) *gate {
 	return &gate{
-		Listener: l, limits: lim, now: now, counts: c, rate: newBucket(lim.handshakes, lim.handshakes, now()),
+		Listener: l, limits: lim, now: now, counts: c, rate: perSecond(lim.handshakes),
 		handshaking: map[*guest]struct{}{},
 	}
 }
@@ -77,7 +78,7 @@ func (g *gate) Accept() (net.Conn, error) {
 func (g *gate) admit(c *guest) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.shut || len(g.handshaking) >= g.limits.handshaking || g.open >= g.limits.connections || g.rate.take(g.now()) > 0 {
+	if g.shut || len(g.handshaking) >= g.limits.handshaking || g.open >= g.limits.connections || !g.rate.AllowN(g.now(), 1) {
 		return false
 	}
 	g.handshaking[c] = struct{}{}

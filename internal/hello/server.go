@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
@@ -132,7 +133,7 @@ func (s *Server) State(ctx context.Context, m *proto.StateRequest) (*proto.State
 	if _, err := s.admit(c, m.GetHost()); err != nil {
 		return nil, err
 	}
-	if err := s.pace(ctx, &c.mu, &c.states); err != nil {
+	if err := s.pace(ctx, c.states); err != nil {
 		return nil, err
 	}
 	return statesToProto(s.config.Handler.States(m.GetHost(), m.GetSessions())), nil
@@ -152,15 +153,16 @@ func (s *Server) admit(c *caller, host string) (digest string, err error) {
 	return digest, nil
 }
 
-// pace waits until a bucket admits one more.
-func (s *Server) pace(ctx context.Context, mu *sync.Mutex, b *bucket) error {
+// pace waits until a limiter admits one more message by the clock of the configuration, or ctx ends.
+func (s *Server) pace(ctx context.Context, l *rate.Limiter) error {
 	for {
-		mu.Lock()
-		wait := b.take(s.config.Now())
-		mu.Unlock()
+		now := s.config.Now()
+		reservation := l.ReserveN(now, 1)
+		wait := reservation.DelayFrom(now)
 		if wait == 0 {
 			return nil
 		}
+		reservation.CancelAt(now)
 		t := time.NewTimer(wait)
 		select {
 		case <-t.C:

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
@@ -35,11 +36,11 @@ type talk struct {
 
 	meetings sync.WaitGroup
 	meeting  chan struct{} // has a token for each offer that is being answered
+	offers   *rate.Limiter
+	messages *rate.Limiter
 
 	mu       sync.Mutex // of what follows
-	offers   bucket
-	messages bucket
-	sessions []uint64 // met or kept and not left, the newest last
+	sessions []uint64   // met or kept and not left, the newest last
 }
 
 // Converse implements proto.HelloServer.
@@ -50,12 +51,11 @@ func (s *Server) Converse(to stream) error {
 	}
 	ctx, cancel := context.WithCancel(to.Context())
 	defer cancel()
-	now := s.config.Now()
 	t := &talk{
 		server: s, stream: to, caller: c, ctx: ctx, cancel: cancel,
 		in: make(chan *proto.Call), out: make(chan *proto.Reply, s.limits.unread), meeting: make(chan struct{}, s.limits.meetings),
-		offers:   newBucket(s.limits.offers, s.limits.offers, now),
-		messages: newBucket(s.limits.messages, s.limits.messages, now),
+		offers:   perSecond(s.limits.offers),
+		messages: perSecond(s.limits.messages),
 	}
 	// A read ends with the stream, which ends when this method returns.
 	s.wg.Go(t.read)
@@ -216,7 +216,7 @@ func (t *talk) say(m *proto.Reply) {
 
 // take answers a message of the host. Offers are given up when ctx ends.
 func (t *talk) take(ctx context.Context, m *proto.Call) error {
-	if err := t.server.pace(t.ctx, &t.mu, &t.messages); err != nil {
+	if err := t.server.pace(t.ctx, t.messages); err != nil {
 		return err
 	}
 	switch w := m.GetWhat().(type) {
@@ -234,7 +234,7 @@ func (t *talk) take(ctx context.Context, m *proto.Call) error {
 
 // offered has an offer answered. The list may have changed since the greeting.
 func (t *talk) offered(ctx context.Context, m *proto.Offer) error {
-	if err := t.server.pace(t.ctx, &t.mu, &t.offers); err != nil {
+	if err := t.server.pace(t.ctx, t.offers); err != nil {
 		return err
 	}
 	if _, err := t.server.admit(t.caller, t.host); err != nil {

@@ -37,7 +37,7 @@ type Config struct {
 // Source is a subscription to uevents.
 type Source interface {
 	// Receive blocks for the next message, which is valid until the next call.
-	// ErrOverrun: messages were lost, and more may follow. Close wakes it.
+	// netlink.ErrOverrun: messages were lost, and more may follow. Close wakes it.
 	Receive() ([]byte, error)
 	// Close ends the subscription. Any goroutine may call it, once.
 	Close() error

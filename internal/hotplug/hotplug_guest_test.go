@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/netlink"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
 	"rdma_events/tests/lab/guest"
@@ -164,7 +165,7 @@ func TestOnARealKernelAnOverrunOfUeventsIsReported(t *testing.T) {
 		writeUevent(t, node, "change")
 	}
 	_, err = source.Receive()
-	require.ErrorIs(t, err, ErrOverrun)
+	require.ErrorIs(t, err, netlink.ErrOverrun)
 	text, err := source.Receive()
 	require.NoError(t, err)
 	u, ok := parseUevent(text)

@@ -1,35 +1,26 @@
 package hotplug
 
 import (
-	"errors"
 	"fmt"
-	"os"
 
 	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/netlink"
 )
 
-const (
-	// kernelGroup is the multicast group of the kernel's own messages; group 2
-	// carries the messages that udev makes from them.
-	kernelGroup = 1
-	// messageSize is larger than any uevent: 2 KiB of variables
-	// (UEVENT_BUFFER_SIZE) after a head with the path.
-	messageSize = 8 << 10
-)
+// kernelGroup is the multicast group of the kernel's own messages; group 2
+// carries the messages that udev makes from them.
+const kernelGroup = 1
 
 // KernelUevents subscribes to the kernel's uevents (netlink(7),
 // NETLINK_KOBJECT_UEVENT). It needs no privilege. In a network namespace that
 // belongs to a user namespace it succeeds, but no message ever comes.
 func KernelUevents() (Source, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_KOBJECT_UEVENT)
+	s, err := netlink.Subscribe(unix.NETLINK_KOBJECT_UEVENT, kernelGroup)
 	if err != nil {
-		return nil, fmt.Errorf("open uevent socket: %w", err)
+		return nil, fmt.Errorf("subscribe to uevents: %w", err)
 	}
-	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: kernelGroup}); err != nil {
-		_ = unix.Close(fd)
-		return nil, fmt.Errorf("bind uevent socket: %w", err)
-	}
-	return newKernelUevents(fd), nil
+	return s, nil
 }
 
 // initialUsers is the inode of the initial user namespace (PROC_USER_INIT_INO in
@@ -54,29 +45,3 @@ func UeventsReach() bool {
 	var st unix.Stat_t
 	return unix.Fstat(users, &st) == nil && st.Ino == initialUsers
 }
-
-// kernelUevents is a bound uevent socket. It does not check the sender of a message:
-// a sender needs CAP_NET_ADMIN.
-type kernelUevents struct {
-	file *os.File
-	buf  []byte
-}
-
-// newKernelUevents takes ownership of fd, which must be non-blocking: then os.NewFile
-// gives it to Go's poller, so that Close wakes Receive.
-func newKernelUevents(fd int) *kernelUevents {
-	return &kernelUevents{file: os.NewFile(uintptr(fd), "uevents"), buf: make([]byte, messageSize)}
-}
-
-func (k *kernelUevents) Receive() ([]byte, error) {
-	n, err := k.file.Read(k.buf)
-	if errors.Is(err, unix.ENOBUFS) {
-		return nil, ErrOverrun
-	}
-	if err != nil {
-		return nil, fmt.Errorf("receive uevent: %w", err)
-	}
-	return k.buf[:n], nil
-}
-
-func (k *kernelUevents) Close() error { return k.file.Close() }

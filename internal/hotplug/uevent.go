@@ -6,11 +6,9 @@ import (
 	"errors"
 	"path"
 	"strings"
-)
 
-// ErrOverrun is returned by Source.Receive when the kernel had to drop
-// messages because they were not received in time.
-var ErrOverrun = errors.New("uevents were lost")
+	"rdma_events/internal/netlink"
+)
 
 // The subsystems of uevents that matter here.
 const (
@@ -88,7 +86,7 @@ func receive(ctx context.Context, source Source, handle func(*uevent)) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, ErrOverrun):
+		case errors.Is(err, netlink.ErrOverrun):
 			handle(nil)
 		case err != nil:
 			return err

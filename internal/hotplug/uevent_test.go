@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/netlink"
 )
 
 func joined(fields []string) []byte { return []byte(strings.Join(fields, "\x00") + "\x00") }
@@ -86,7 +88,7 @@ func TestReceiveEndsWithItsContextAndClosesTheSource(t *testing.T) {
 	go func() { done <- receive(ctx, source, func(u *uevent) { seen <- u }) }()
 	source.send(nodeEvent("add", "uverbs0")...)
 	source.send("libudev")
-	source.fail(ErrOverrun)
+	source.fail(netlink.ErrOverrun)
 	require.Equal(t, "add", (<-seen).action)
 	require.Nil(t, <-seen)
 	cancel()

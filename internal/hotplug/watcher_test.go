@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/netlink"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
 )
@@ -211,7 +212,7 @@ func TestLostUeventsAreFollowedByAScan(t *testing.T) {
 		w.expect(time.Second, nil)
 
 		h.add("rxe0", "uverbs0", guid, 0)
-		u.fail(ErrOverrun)
+		u.fail(netlink.ErrOverrun)
 		w.expect(301*time.Millisecond, []verbs.Found{rxe0})
 		require.Empty(t, w.warned)
 	})

@@ -12,7 +12,7 @@ import (
 // ErrOverrun means that the kernel had messages for which the socket had no room. They are lost.
 var ErrOverrun = errors.New("netlink messages were lost")
 
-// Subscription receives what the kernel sends to a multicast group. Receive is for one goroutine.
+// Subscription receives what the kernel sends to a multicast group. Receive and ReceiveMessages are for one goroutine.
 type Subscription struct {
 	file   *os.File
 	buffer []byte
@@ -34,17 +34,27 @@ func Subscribe(protocol, group int) (*Subscription, error) {
 	return &Subscription{os.NewFile(uintptr(fd), "netlink"), make([]byte, messageSize)}, nil
 }
 
-// Receive waits for a datagram and calls f for each message in it, with its type. f must not keep the body. The error is
-// ErrOverrun after messages were lost, and os.ErrClosed after Close.
-func (s *Subscription) Receive(f func(kind uint16, body []byte)) error {
+// Receive waits for a datagram and returns it, until the next call. The error is ErrOverrun after datagrams were lost, and
+// os.ErrClosed after Close.
+func (s *Subscription) Receive() ([]byte, error) {
 	n, err := s.file.Read(s.buffer)
 	if errors.Is(err, unix.ENOBUFS) {
-		return ErrOverrun
+		return nil, ErrOverrun
 	}
 	if err != nil {
-		return fmt.Errorf("receive: %w", err)
+		return nil, fmt.Errorf("receive: %w", err)
 	}
-	messages, err := syscall.ParseNetlinkMessage(s.buffer[:n])
+	return s.buffer[:n], nil
+}
+
+// ReceiveMessages waits for a datagram and calls f for each message in it, with its type. f must not keep the body. The
+// errors are those of Receive.
+func (s *Subscription) ReceiveMessages(f func(kind uint16, body []byte)) error {
+	datagram, err := s.Receive()
+	if err != nil {
+		return err
+	}
+	messages, err := syscall.ParseNetlinkMessage(datagram)
 	if err != nil {
 		return fmt.Errorf("read message: damaged: %w", err)
 	}
@@ -54,5 +64,5 @@ func (s *Subscription) Receive(f func(kind uint16, body []byte)) error {
 	return nil
 }
 
-// Close closes the socket, and wakes Receive. It may be called concurrently, and more than once.
-func (s *Subscription) Close() { _ = s.file.Close() } // no written data can be lost
+// Close closes the socket, and wakes Receive. It may be called concurrently; the error is os.ErrClosed if it was called before.
+func (s *Subscription) Close() error { return s.file.Close() }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 // Limits for the stderr of a child. Vendors' libraries print as much as they like, even a
@@ -36,13 +38,12 @@ type stderrLog struct {
 	tail    []string
 	size    int // bytes in tail
 	crash   string
-	tokens  int
-	refill  time.Time
+	rate    *rate.Limiter
 	dropped int
 }
 
 func newStderrLog(log *slog.Logger, name string, now func() time.Time) *stderrLog {
-	return &stderrLog{log: log, name: name, now: now, tokens: stderrBurst, refill: now()}
+	return &stderrLog{log: log, name: name, now: now, rate: rate.NewLimiter(rate.Every(stderrEvery), stderrBurst)}
 }
 
 // Write implements io.Writer. A line may come in any number of pieces.
@@ -121,15 +122,10 @@ func (l *stderrLog) trim(limit int) {
 }
 
 func (l *stderrLog) allow() bool {
-	if n := int(l.now().Sub(l.refill) / stderrEvery); n > 0 {
-		l.tokens = min(l.tokens+n, stderrBurst)
-		l.refill = l.refill.Add(time.Duration(n) * stderrEvery)
-	}
-	if l.tokens == 0 {
+	if !l.rate.AllowN(l.now(), 1) {
 		l.dropped++
 		return false
 	}
-	l.tokens--
 	if l.dropped > 0 {
 		l.log.Warn(fmt.Sprintf("%d lines of %s output dropped", l.dropped, l.name))
 		l.dropped = 0

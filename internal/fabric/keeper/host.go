@@ -201,7 +201,7 @@ func (h *host) converse(peer hello.Peer) error {
 			}
 			continue
 		}
-		if h.k.limiter.wait(ctx) == nil {
+		if h.k.awaitTurn(ctx) == nil {
 			if m, ok := h.begin(pr); ok {
 				meetings.Go(func() { h.meet(ctx, conv, m) })
 			}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"rdma_events/internal/aggregate"
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/hello"
@@ -18,10 +20,10 @@ import (
 // Keeper keeps the pairs of a host's ports. Its methods may be called concurrently; only Run, Meet and Leave block. Those about a
 // device are called in the order in which it happened there.
 type Keeper struct {
-	cfg     Config
-	limiter limiter
-	wake    chan struct{} // holds a token when the pairs may not be those that ought to be
-	begins  int64         // where in the interval the first place of each port is, ns: random, so that hosts do not all probe at once
+	cfg    Config
+	meets  *rate.Limiter // on the clock of Config.Mono
+	wake   chan struct{} // holds a token when the pairs may not be those that ought to be
+	begins int64         // where in the interval the first place of each port is, ns: random, so that hosts do not all probe at once
 
 	mu      sync.Mutex
 	list    listed
@@ -47,7 +49,7 @@ type group struct {
 // New returns a Keeper for a list. It does nothing before Run.
 func New(c Config, l *fabric.List) *Keeper {
 	k := &Keeper{cfg: c, wake: make(chan struct{}, 1), hosts: map[string]*host{}, groups: map[groupKey]*group{}}
-	k.limiter = limiter{perSecond: meetsPerSecond, tokens: meetsPerSecond, mono: c.Mono}
+	k.meets = rate.NewLimiter(meetsPerSecond, meetsPerSecond)
 	k.begins = int64(c.Random() % uint64(max(c.Interval, 1)))
 	k.list = c.read(l)
 	return k

@@ -2,39 +2,13 @@ package keeper
 
 import (
 	"context"
-	"sync"
 	"time"
 )
 
-// limiter lets so many through in a second, and as many at once. Its methods may be called concurrently.
-type limiter struct {
-	perSecond float64
-	mono      func() int64
-
-	mu     sync.Mutex
-	tokens float64 // negative: so many wait
-	at     int64
-}
-
-// wait blocks until the caller is let through, or ctx ends.
-func (l *limiter) wait(ctx context.Context) error {
-	return sleep(ctx, l.take())
-}
-
-// take takes a place, and returns how long it is until its turn.
-func (l *limiter) take() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := l.mono()
-	if l.at != 0 {
-		l.tokens = min(l.perSecond, l.tokens+l.perSecond*float64(now-l.at)/float64(time.Second))
-	}
-	l.at = now
-	l.tokens--
-	if l.tokens >= 0 {
-		return 0
-	}
-	return time.Duration(-l.tokens / l.perSecond * float64(time.Second))
+// awaitTurn blocks until the host may meet one more pair, or ctx ends.
+func (k *Keeper) awaitTurn(ctx context.Context) error {
+	now := time.Unix(0, k.cfg.Mono())
+	return sleep(ctx, k.meets.ReserveN(now, 1).DelayFrom(now))
 }
 
 // sleep waits for d, and returns the error of ctx if that ends before.
