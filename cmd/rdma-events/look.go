@@ -87,8 +87,8 @@ func opened(ctx context.Context, devices *agent.Devices, wanted int) ([]measure.
 		case <-tick.C:
 		case <-ctx.Done():
 		}
-		points, own := devices.Gather(time.Now())
-		points = append(points, own)
+		i := devices.Gather(time.Now())
+		points := append(i.Points, i.Own)
 		if ctx.Err() != nil || settled(points) >= wanted {
 			stop()
 			return points, <-ended

@@ -184,8 +184,7 @@ func show(ctx context.Context, screen *live.Screen, devices *agent.Devices, out 
 	var written error
 	writing.Go(func() {
 		written = screen.Run(shown, func(now time.Time) []measure.Point {
-			points, _ := devices.Gather(now)
-			return points
+			return devices.Gather(now).Points
 		})
 		cancel()
 	})

@@ -109,8 +109,7 @@ func TestDevicesAreWatchedWithoutATracer(t *testing.T) {
 	var running sync.WaitGroup
 	running.Go(func() { assert.NoError(t, d.Run(ctx)) })
 	require.Eventually(t, func() bool {
-		points, _ := d.Gather(time.Now())
-		return tracerOf(t, points).Worker.Reason == status.ReasonNoProgram
+		return tracerOf(t, d.Gather(time.Now()).Points).Worker.Reason == status.ReasonNoProgram
 	}, time.Minute, 10*time.Millisecond)
 	cancel()
 	running.Wait()
@@ -213,8 +212,7 @@ func TestTheTracerIsSupervised(t *testing.T) {
 	d, err := Open(&c, func(measure.Point) {}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	tracer := func() status.Status {
-		points, _ := d.Gather(time.Now())
-		return tracerOf(t, points).Worker
+		return tracerOf(t, d.Gather(time.Now()).Points).Worker
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup

@@ -74,23 +74,23 @@ func (d *Devices) Run(ctx context.Context) error {
 }
 
 // Gather is monitor.Monitor.Gather, with the points of probes between hosts and of applications at the end.
-func (d *Devices) Gather(now time.Time) ([]measure.Point, *measure.Collector) {
-	points, own := d.monitor.Gather(now)
+func (d *Devices) Gather(now time.Time) measure.Interval {
+	i := d.monitor.Gather(now)
 	if d.memory.Kept() {
 		d.memory.Look()
 	} else {
-		own.MemorySince = d.started
+		i.Own.MemorySince = d.started
 	}
-	points = d.probing.points(points, now)
-	if d.apps == nil {
-		return points, own
+	if d.probing != nil {
+		i.Add(d.probing.keeper.Points(now)...)
 	}
-	for _, p := range points {
-		if h, ok := p.(*measure.Host); ok {
-			h.Apps = d.apps.Host()
+	if d.apps != nil {
+		i.Add(d.apps.Points(now, d.tracing.worker())...)
+		if i.Host != nil {
+			i.Host.Apps = d.apps.Host()
 		}
 	}
-	return append(points, d.apps.Points(now, d.tracing.worker())...), own
+	return i
 }
 
 // Close releases the resources of the workers and of the tracer. It must be called after
@@ -129,13 +129,14 @@ func open(c *Config, emit func(measure.Point), statusDir string, remembered *mem
 		return nil, err
 	}
 	if holders != nil {
-		m.Objects = func(device string, o *verbs.Objects) {
-			if o == nil {
-				holders.Forget(device)
-			} else {
-				holders.See(device, o)
+		m.Subscribers = append(m.Subscribers, func(u monitor.Update) {
+			switch {
+			case u.Gone:
+				holders.Forget(u.Device)
+			case u.Item != nil && u.Item.Objects != nil:
+				holders.See(u.Device, u.Item.Objects)
 			}
-		}
+		})
 	}
 	if confine.Landlock() == 0 {
 		log.Debug("this kernel has no Landlock, or forbids it: a worker can open all files that its user may (docs/security.md)")
@@ -145,7 +146,7 @@ func open(c *Config, emit func(measure.Point), statusDir string, remembered *mem
 		return nil, err
 	}
 	if probes != nil {
-		m.Fabric = probes.keeper
+		m.Subscribers = append(m.Subscribers, probes.update)
 	}
 	p, err := c.openPrograms()
 	if err != nil {
