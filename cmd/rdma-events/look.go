@@ -75,7 +75,7 @@ func openOnce(ctx context.Context, c agent.Config) ([]measure.Point, error) {
 }
 
 // opened runs the devices until as many as wanted are open or refused, for a limited time, and returns their points.
-func opened(ctx context.Context, devices *agent.Devices, wanted int) ([]measure.Point, error) {
+func opened(ctx context.Context, devices *agent.Watcher, wanted int) ([]measure.Point, error) {
 	ctx, stop := context.WithTimeout(ctx, openTime)
 	defer stop()
 	ended := make(chan error, 1)

@@ -132,6 +132,8 @@ func (p *probing) of(device string) *worker.Orders {
 	return p.orders[device]
 }
 
+// ordersOf returns the orders for a device as the keeper gives them. The functions on the way of an order to the device's worker
+// and to C are listed in docs/architecture.md, "The way of an order".
 func (p *probing) ordersOf(device string) keeper.Orders { return post{p.of(device)} }
 
 // post gives orders as the keeper wants them: without a worker there is no Fabric.
@@ -228,12 +230,4 @@ func (p *probing) updatePort(port *measure.Port, offset int64) {
 		role = port.Role
 	}
 	p.keeper.PortRole(port.Device, port.Port, role)
-}
-
-// Views returns the pairs of the host's ports with other hosts, nil without fabric.peers_file.
-func (d *Devices) Views() []keeper.View {
-	if d.probing == nil {
-		return nil
-	}
-	return d.probing.keeper.Views()
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/measure"
+	"rdma_events/internal/memory"
+	"rdma_events/internal/monitor"
 	"rdma_events/internal/status"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/tracer"
@@ -124,11 +126,15 @@ func TestWithoutEventsThereIsNoTracer(t *testing.T) {
 		c.WorkerPath, c.Devices = own, []string{"none"}
 		c.Applications.Objects, c.Applications.TracerPath = objects, "/nonexistent/tracer"
 		require.NoError(t, c.Check(), "its program is not looked for")
-		d, err := Open(&c, func(measure.Point) {}, slog.New(slog.DiscardHandler))
+		o := opening{
+			config: &c, request: c.Request(), emit: func(measure.Point) {}, memory: memory.New(time.Now), log: slog.New(slog.DiscardHandler),
+			monitor: &monitor.Config{},
+		}
+		parts, err := o.openParts()
 		require.NoError(t, err)
-		require.Nil(t, d.tracing)
-		require.Nil(t, d.programs.tracer)
-		require.NoError(t, d.Close())
+		require.Nil(t, o.tracing)
+		require.Nil(t, o.programs.tracer)
+		require.NoError(t, closeParts(parts))
 	}
 }
 
