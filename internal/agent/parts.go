@@ -138,10 +138,10 @@ func (o *opening) openApplications() (part, error) {
 			holders.Run(ctx)
 		},
 		gather: func(i *measure.Interval, now time.Time) {
-			i.Add(holders.Points(now, t.worker())...)
 			if i.Host != nil {
 				i.Host.Apps = holders.Host()
 			}
+			i.Add(holders.Points(now, t.worker())...)
 		},
 	}, nil
 }
