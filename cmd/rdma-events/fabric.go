@@ -174,7 +174,7 @@ func (o *fabricFlags) run(stdout *os.File, c *agent.Config) (code int, err error
 type pairTable struct {
 	globs   []string     // of devices; none: all are shown
 	over    func() error // not nil: the command ends
-	devices *agent.Devices
+	devices *agent.Watcher
 	last    []timeline.Record
 }
 

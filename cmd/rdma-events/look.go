@@ -75,7 +75,7 @@ func openOnce(ctx context.Context, c agent.Config) ([]measure.Point, error) {
 }
 
 // opened runs the devices until as many as wanted are open or refused, for a limited time, and returns their points.
-func opened(ctx context.Context, devices *agent.Devices, wanted int) ([]measure.Point, error) {
+func opened(ctx context.Context, devices *agent.Watcher, wanted int) ([]measure.Point, error) {
 	ctx, stop := context.WithTimeout(ctx, openTime)
 	defer stop()
 	ended := make(chan error, 1)
@@ -87,8 +87,8 @@ func opened(ctx context.Context, devices *agent.Devices, wanted int) ([]measure.
 		case <-tick.C:
 		case <-ctx.Done():
 		}
-		points, own := devices.Gather(time.Now())
-		points = append(points, own)
+		i := devices.Gather(time.Now())
+		points := append(i.Points, i.Own)
 		if ctx.Err() != nil || settled(points) >= wanted {
 			stop()
 			return points, <-ended

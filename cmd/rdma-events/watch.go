@@ -175,7 +175,7 @@ const drainTime = time.Second
 // show watches until ctx is done or a write to standard output fails. A reader
 // that has closed its end is no error. A reader that has stopped reading loses the
 // last output.
-func show(ctx context.Context, screen *live.Screen, devices *agent.Devices, out *execd.Output) error {
+func show(ctx context.Context, screen *live.Screen, devices *agent.Watcher, out *execd.Output) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	shown, finish := context.WithCancel(context.Background())
@@ -184,8 +184,7 @@ func show(ctx context.Context, screen *live.Screen, devices *agent.Devices, out 
 	var written error
 	writing.Go(func() {
 		written = screen.Run(shown, func(now time.Time) []measure.Point {
-			points, _ := devices.Gather(now)
-			return points
+			return devices.Gather(now).Points
 		})
 		cancel()
 	})

@@ -42,7 +42,7 @@ type watcher interface {
 	// Run blocks until ctx is done and all workers are gone.
 	Run(ctx context.Context) error
 	// Gather returns the points of one interval. It does not block.
-	Gather(now time.Time) ([]measure.Point, *measure.Collector)
+	Gather(now time.Time) measure.Interval
 	// Close releases the resources of Run. It is called after Run has returned.
 	Close() error
 }
@@ -128,9 +128,9 @@ func (a *Agent) Gather() {
 		return
 	}
 	now := a.now()
-	points, own := a.watcher.Gather(now)
-	own.Queue, own.Usage = a.points.emitter.Queue(), usage(a.start)
-	a.points.interval(points, own, now)
+	i := a.watcher.Gather(now)
+	i.Own.Queue, i.Own.Usage = a.points.emitter.Queue(), usage(a.start)
+	a.points.interval(&i, now)
 }
 
 // Stop ends watching, emits the queued points and waits for the agent's goroutines,

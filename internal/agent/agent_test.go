@@ -37,11 +37,12 @@ func (f *fakeWatcher) Run(ctx context.Context) error {
 	return nil
 }
 
-func (f *fakeWatcher) Gather(now time.Time) ([]measure.Point, *measure.Collector) {
+func (f *fakeWatcher) Gather(now time.Time) measure.Interval {
 	f.gathered++
-	return []measure.Point{
-		&measure.Device{Device: "mlx5_0", Present: true, At: now}, &measure.Host{At: now},
-	}, &measure.Collector{At: now}
+	return measure.Interval{
+		Points: []measure.Point{&measure.Device{Device: "mlx5_0", Present: true, At: now}, &measure.Host{At: now}},
+		Own:    &measure.Collector{At: now},
+	}
 }
 
 func (f *fakeWatcher) Close() error {

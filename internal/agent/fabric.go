@@ -18,6 +18,7 @@ import (
 	"rdma_events/internal/fabric/keeper"
 	"rdma_events/internal/hello"
 	"rdma_events/internal/measure"
+	"rdma_events/internal/monitor"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/worker"
 )
@@ -131,6 +132,8 @@ func (p *probing) of(device string) *worker.Orders {
 	return p.orders[device]
 }
 
+// ordersOf returns the orders for a device as the keeper gives them. The functions on the way of an order to the device's worker
+// and to C are listed in docs/architecture.md, "The way of an order".
 func (p *probing) ordersOf(device string) keeper.Orders { return post{p.of(device)} }
 
 // post gives orders as the keeper wants them: without a worker there is no Fabric.
@@ -202,26 +205,29 @@ func (c *Config) checkProbing() error {
 	return err
 }
 
-// points adds the points of the probes between hosts, and sums them up in that of the host.
-func (p *probing) points(points []measure.Point, at time.Time) []measure.Point {
-	if p == nil {
-		return points
+// update passes what the monitor tells about a device on to the pairs.
+func (p *probing) update(u monitor.Update) {
+	switch {
+	case u.Item != nil && u.Item.FabricPort != nil:
+		p.keeper.Port(u.Device, u.Item.FabricPort, u.Offset)
+	case u.Item != nil && u.Item.FabricFacts != nil:
+		p.keeper.Facts(u.Device, u.Item.FabricFacts, u.Offset)
+	case u.Port != nil:
+		p.updatePort(u.Port, u.Offset)
+	case u.Ledger != nil:
+		p.keeper.Ledger(u.Device, u.Ledger.Fabrics, u.Ended)
+	case u.Gone:
+		p.keeper.Gone(u.Device)
 	}
-	own := p.keeper.Points(at)
-	for _, point := range points {
-		if h, ok := point.(*measure.Host); ok {
-			for _, o := range own {
-				h.Add(o)
-			}
-		}
-	}
-	return append(points, own...)
 }
 
-// Views returns the pairs of the host's ports with other hosts, nil without fabric.peers_file.
-func (d *Devices) Views() []keeper.View {
-	if d.probing == nil {
-		return nil
+func (p *probing) updatePort(port *measure.Port, offset int64) {
+	if port.HasState {
+		p.keeper.PortState(port.Device, port.Port, port.State, offset)
 	}
-	return d.probing.keeper.Views()
+	role := ""
+	if port.Role == verbs.RoleManagement {
+		role = port.Role
+	}
+	p.keeper.PortRole(port.Device, port.Port, role)
 }

@@ -25,9 +25,9 @@ func (p *points) happened(point measure.Point) {
 }
 
 // interval takes the points of an interval, and the agent's own, which the records complete.
-func (p *points) interval(all []measure.Point, own *measure.Collector, now time.Time) {
-	p.records.interval(all, own)
-	all = append(all, own)
+func (p *points) interval(i *measure.Interval, now time.Time) {
+	p.records.interval(i)
+	all := append(i.Points, i.Own)
 	p.status.keep(all, now)
 	p.emitter.Interval(all)
 }

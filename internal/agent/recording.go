@@ -79,14 +79,14 @@ func (k *recordKeeper) log(next *slog.Logger) *slog.Logger {
 	return slog.New(slog.NewMultiHandler(next.Handler(), timeline.NewLog(slog.LevelWarn, k.recording.Add).Handler()))
 }
 
-// interval records the points of an interval, and completes the plugin's own.
-func (k *recordKeeper) interval(points []measure.Point, own *measure.Collector) {
+// interval records the points of an interval, and completes the agent's own.
+func (k *recordKeeper) interval(i *measure.Interval) {
 	if k.recording == nil {
 		return
 	}
-	k.recording.Interval(points)
+	k.recording.Interval(i.Points)
 	c := k.recording.Counts()
-	own.Recorder = &measure.Recorder{Recorded: c.Recorded, Errors: c.Errors, Lost: c.Lost}
+	i.Own.Recorder = &measure.Recorder{Recorded: c.Recorded, Errors: c.Errors, Lost: c.Lost}
 }
 
 // cancel ends the recording, without waiting for it.

@@ -14,7 +14,7 @@ import (
 // releases keeps released devices closed (package release), and answers the commands that release and resume them.
 type releases struct {
 	keeper  *release.Keeper
-	monitor *monitor.Monitor // set before run
+	monitor *monitor.Monitor // set by run
 	server  *release.Server  // nil: the commands do not wait for these devices, which are closed within a second
 	exist   bool             // there are directories where releases may be
 	others  bool             // there are some besides that of the server, whose releases no command reports
@@ -51,7 +51,8 @@ func (r *releases) listen(dir string) {
 }
 
 // run keeps to the releases until ctx is done, which has to be after the workers have ended: a command finds the socket until then.
-func (r *releases) run(ctx context.Context) {
+func (r *releases) run(ctx context.Context, m *monitor.Monitor) {
+	r.monitor = m
 	if r.server != nil {
 		served := make(chan struct{})
 		go func() {

@@ -37,13 +37,13 @@ func TestReleaseInAnotherDirectoryIsNoticed(t *testing.T) {
 
 	c := DefaultConfig()
 	r := c.openReleases(own, slog.New(slog.DiscardHandler))
-	r.monitor = monitor.New(monitor.Config{
+	m := monitor.New(monitor.Config{
 		Discovery: noDevices{}, Emit: func(measure.Point) {}, Now: clocks, Window: time.Minute, Released: r.released,
 	})
 	r.listen(own)
 	require.NotNil(t, r.server)
 	ctx, cancel := context.WithCancel(t.Context())
-	watched, kept := run(func(context.Context) { _ = r.monitor.Run(ctx) }), run(func(context.Context) { r.run(ctx) })
+	watched, kept := run(func(context.Context) { _ = m.Run(ctx) }), run(func(context.Context) { r.run(ctx, m) })
 	t.Cleanup(func() {
 		cancel()
 		<-watched.done

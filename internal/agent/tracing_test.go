@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/measure"
+	"rdma_events/internal/memory"
+	"rdma_events/internal/monitor"
 	"rdma_events/internal/status"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/tracer"
@@ -109,8 +111,7 @@ func TestDevicesAreWatchedWithoutATracer(t *testing.T) {
 	var running sync.WaitGroup
 	running.Go(func() { assert.NoError(t, d.Run(ctx)) })
 	require.Eventually(t, func() bool {
-		points, _ := d.Gather(time.Now())
-		return tracerOf(t, points).Worker.Reason == status.ReasonNoProgram
+		return tracerOf(t, d.Gather(time.Now()).Points).Worker.Reason == status.ReasonNoProgram
 	}, time.Minute, 10*time.Millisecond)
 	cancel()
 	running.Wait()
@@ -125,11 +126,15 @@ func TestWithoutEventsThereIsNoTracer(t *testing.T) {
 		c.WorkerPath, c.Devices = own, []string{"none"}
 		c.Applications.Objects, c.Applications.TracerPath = objects, "/nonexistent/tracer"
 		require.NoError(t, c.Check(), "its program is not looked for")
-		d, err := Open(&c, func(measure.Point) {}, slog.New(slog.DiscardHandler))
+		o := opening{
+			config: &c, request: c.Request(), emit: func(measure.Point) {}, memory: memory.New(time.Now), log: slog.New(slog.DiscardHandler),
+			monitor: &monitor.Config{},
+		}
+		parts, err := o.openParts()
 		require.NoError(t, err)
-		require.Nil(t, d.tracing)
-		require.Nil(t, d.programs.tracer)
-		require.NoError(t, d.Close())
+		require.Nil(t, o.tracing)
+		require.Nil(t, o.programs.tracer)
+		require.NoError(t, closeParts(parts))
 	}
 }
 
@@ -213,8 +218,7 @@ func TestTheTracerIsSupervised(t *testing.T) {
 	d, err := Open(&c, func(measure.Point) {}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	tracer := func() status.Status {
-		points, _ := d.Gather(time.Now())
-		return tracerOf(t, points).Worker
+		return tracerOf(t, d.Gather(time.Now()).Points).Worker
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup

@@ -14,89 +14,68 @@ import (
 	"rdma_events/internal/apps"
 	"rdma_events/internal/apps/keeper"
 	"rdma_events/internal/backends"
-	"rdma_events/internal/bonds"
 	"rdma_events/internal/clock"
 	"rdma_events/internal/confine"
+	pairs "rdma_events/internal/fabric/keeper"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/memory"
 	"rdma_events/internal/monitor"
 	"rdma_events/internal/process"
-	"rdma_events/internal/routes"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
-	"rdma_events/internal/worker"
 )
 
 // WorkerName is the name of the worker program, which is in the directory of this one.
 const WorkerName = "rdma-events-worker"
 
-// Devices monitors all devices that a configuration wants. It has a monitor, and the
-// programs of its workers and of its tracer.
-type Devices struct {
-	monitor  *monitor.Monitor
-	apps     *keeper.Keeper // nil without applications.objects and applications.events
-	tracing  *tracing       // nil: applications are not traced
-	probing  *probing       // nil without fabric.peers_file
-	programs *programs
-	bonds    *bonds.Table // nil: the devices are simulated
-	warn     func(error)
-	releases *releases
-	memory   *memory.Memory
-	started  time.Time
-	log      *slog.Logger
+// Watcher watches the devices of the host, and what belongs to them: the fabric, applications, bonds, releases. It consists of the
+// monitor of the devices and of the parts that openParts lists. Status and records are made of its points: see points.
+type Watcher struct {
+	monitor *monitor.Monitor
+	parts   []part
+	probing *probing // nil without fabric.peers_file
 }
 
-// Run is monitor.Monitor.Run. It also waits for the end of the tracer.
-func (d *Devices) Run(ctx context.Context) error {
+// Run is monitor.Monitor.Run. It also waits for the end of all parts.
+func (w *Watcher) Run(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer stop()
-	if d.apps != nil {
-		wg.Go(func() { d.apps.Run(ctx) })
-	}
-	if d.tracing != nil {
-		wg.Go(func() { d.tracing.run(ctx) })
-	}
-	if d.probing != nil {
-		wg.Go(func() { d.probing.run(ctx) })
-	}
-	if d.bonds != nil {
-		wg.Go(func() { d.bonds.Run(ctx, d.monitor.LegsChanged, d.warn) })
-	}
 	serving, over := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stop()
 	defer over()
-	wg.Go(func() { d.releases.run(serving) })
-	if d.memory.Kept() {
-		wg.Go(func() { d.memory.Run(serving, func(f memory.Forgotten) { d.monitor.Forget(f.Device, f.Port) }, d.log) })
-	}
-	return d.monitor.Run(ctx)
-}
-
-// Gather is monitor.Monitor.Gather, with the points of probes between hosts and of applications at the end.
-func (d *Devices) Gather(now time.Time) ([]measure.Point, *measure.Collector) {
-	points, own := d.monitor.Gather(now)
-	if d.memory.Kept() {
-		d.memory.Look()
-	} else {
-		own.MemorySince = d.started
-	}
-	points = d.probing.points(points, now)
-	if d.apps == nil {
-		return points, own
-	}
-	for _, p := range points {
-		if h, ok := p.(*measure.Host); ok {
-			h.Apps = d.apps.Host()
+	for _, p := range w.parts {
+		until := ctx
+		if p.outlasts {
+			until = serving
+		}
+		if p.run != nil {
+			running.Go(func() { p.run(until, w.monitor) })
 		}
 	}
-	return append(points, d.apps.Points(now, d.tracing.worker())...), own
+	return w.monitor.Run(ctx)
 }
 
-// Close releases the resources of the workers and of the tracer. It must be called after
-// Run has returned.
-func (d *Devices) Close() error {
-	return errors.Join(d.programs.close(), d.probing.close(), d.releases.close())
+// Gather is monitor.Monitor.Gather, with the points of the other parts at the end.
+func (w *Watcher) Gather(now time.Time) measure.Interval {
+	i := w.monitor.Gather(now)
+	for _, p := range w.parts {
+		if p.gather != nil {
+			p.gather(&i, now)
+		}
+	}
+	return i
+}
+
+// Close releases the resources of the parts. It must be called after Run has returned.
+func (w *Watcher) Close() error { return closeParts(w.parts) }
+
+// Views returns the pairs of the host's ports with other hosts, nil without fabric.peers_file.
+func (w *Watcher) Views() []pairs.View {
+	if w.probing == nil {
+		return nil
+	}
+	return w.probing.keeper.Views()
 }
 
 func openWatcher(c *Config, d dependencies) (watcher, error) {
@@ -107,14 +86,14 @@ func openWatcher(c *Config, d dependencies) (watcher, error) {
 	return w, nil
 }
 
-// Open acquires the resources of the workers and of the tracer. Run starts them. Points go to emit
-// when they happen, see monitor.Config. The caller closes the Devices.
-func Open(c *Config, emit func(measure.Point), log *slog.Logger) (*Devices, error) {
+// Open acquires the resources of the workers and of the other parts. Run starts them. Points go to emit
+// when they happen, see monitor.Config. The caller closes the Watcher.
+func Open(c *Config, emit func(measure.Point), log *slog.Logger) (*Watcher, error) {
 	return open(c, emit, "", memory.New(time.Now), log)
 }
 
 // open is Open for a plugin that keeps its status in a directory, and with what its host remembers.
-func open(c *Config, emit func(measure.Point), statusDir string, remembered *memory.Memory, log *slog.Logger) (*Devices, error) {
+func open(c *Config, emit func(measure.Point), statusDir string, remembered *memory.Memory, log *slog.Logger) (*Watcher, error) {
 	request := c.Request()
 	found, err := c.discovery(request, log)
 	if err != nil {
@@ -124,60 +103,17 @@ func open(c *Config, emit func(measure.Point), statusDir string, remembered *mem
 	if err != nil {
 		return nil, err
 	}
-	holders, err := c.Applications.keeper(c.Backend, request, emit)
-	if err != nil {
-		return nil, err
-	}
-	if holders != nil {
-		m.Objects = func(device string, o *verbs.Objects) {
-			if o == nil {
-				holders.Forget(device)
-			} else {
-				holders.See(device, o)
-			}
-		}
-	}
 	if confine.Landlock() == 0 {
 		log.Debug("this kernel has no Landlock, or forbids it: a worker can open all files that its user may (docs/security.md)")
 	}
-	probes, err := c.openProbing(request, emit, log)
+	o := opening{
+		config: c, request: request, emit: emit, statusDir: statusDir, memory: remembered, log: log, monitor: &m, starts: process.NewStarts(),
+	}
+	parts, err := o.openParts()
 	if err != nil {
 		return nil, err
 	}
-	if probes != nil {
-		m.Fabric = probes.keeper
-	}
-	p, err := c.openPrograms()
-	if err != nil {
-		return nil, errors.Join(err, probes.close())
-	}
-	starts := process.NewStarts()
-	m.NewSupervisor = func(device string, h *monitor.Device) monitor.Supervisor {
-		return worker.New(worker.Config{
-			Exe: p.worker, Dir: p.dir, Request: c.request(device, request), Reads: c.Reads(request), Timing: c.timing(), Starts: starts, Log: log,
-			Orders: probes.of(device), Present: c.present(device), Expected: slices.Contains(c.ExpectedNames(), device),
-		}, h)
-	}
-	var legs *bonds.Table
-	if !c.Simulated() {
-		legs = &bonds.Table{}
-		m.Legs = legs.Legs
-		m.CarriesDefaultRoute = routes.Table{}.CarriesDefault
-		m.LibrariesChanged = watchFile("/etc/ld.so.cache") // ldconfig(8) writes it whenever a package brings a library
-	}
-	r := c.openReleases(statusDir, log)
-	m.Released = r.released
-	t := c.tracing(p, holders, request, starts, log)
-	if t != nil {
-		m.Discovery = waking{m.Discovery, t.wake}
-	}
-	m.Memory = remembered
-	r.monitor = monitor.New(m)
-	r.listen(statusDir)
-	return &Devices{
-		monitor: r.monitor, apps: holders, tracing: t, probing: probes, programs: p, releases: r,
-		bonds: legs, warn: func(err error) { log.Warn(err.Error()) }, memory: remembered, started: time.Now(), log: log,
-	}, nil
+	return &Watcher{monitor: monitor.New(m), parts: parts, probing: o.probing}, nil
 }
 
 // Check validates the configuration, and the scenario of the simulator and the programs
@@ -236,7 +172,7 @@ func (c *Config) Reads(r verbs.Request) []string {
 // monitoring returns the configuration of the monitor, without NewSupervisor.
 func (c *Config) monitoring(found verbs.Discovery, emit func(measure.Point), log *slog.Logger) (monitor.Config, error) {
 	wants, err := c.Wants()
-	return monitor.Config{
+	m := monitor.Config{
 		Discovery:        listening{found, log},
 		Emit:             emit,
 		Now:              clocks,
@@ -257,7 +193,11 @@ func (c *Config) monitoring(found verbs.Discovery, emit func(measure.Point), log
 		PCILink:          sysfs.New("/sys").PCILink,
 		RSS:              process.Resident,
 		Log:              log,
-	}, err
+	}
+	if !c.Simulated() {
+		m.LibrariesChanged = watchFile("/etc/ld.so.cache") // ldconfig(8) writes it whenever a package brings a library
+	}
+	return m, err
 }
 
 // Simulated reports whether the devices are the simulator's.
@@ -416,4 +356,4 @@ func clocks() (wall, mono, boot int64) {
 	return wall, mono, clock.Boot()
 }
 
-var _ watcher = (*Devices)(nil)
+var _ watcher = (*Watcher)(nil)

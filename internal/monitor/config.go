@@ -56,11 +56,9 @@ type Config struct {
 
 	Evidence bool // the workers take snapshots, and what they explain is emitted
 
-	// Objects gets who holds the objects of a device, nil when the device is gone. It must not
-	// block, and must not keep the Objects. It is called as Emit is. Nil: they are dropped.
-	Objects func(device string, o *verbs.Objects)
-
-	Fabric Fabric // nil: no hosts are probed
+	// Subscribers get each Update of a device, in this order. They are called concurrently for different devices, and in order
+	// for one device. They must not block, call the Monitor, or keep or change what an Update points to.
+	Subscribers []func(Update)
 
 	Window    time.Duration // time that percentiles cover
 	Histogram bool
@@ -122,12 +120,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.RSS == nil {
 		c.RSS = func(int) uint64 { return 0 }
-	}
-	if c.Objects == nil {
-		c.Objects = func(string, *verbs.Objects) {}
-	}
-	if c.Fabric == nil {
-		c.Fabric = noFabric{}
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

@@ -298,8 +298,7 @@ func (d *Device) shut(t *moment) {
 	}
 	d.endProbes()
 	d.endCommands(t)
-	d.cfg.Objects(d.name, nil)
-	d.cfg.Fabric.Gone(d.name)
+	d.publish(Update{Gone: true}, t)
 }
 
 // endProbes marks every probe as one without a result: the result of the last round,
@@ -364,8 +363,8 @@ func (d *Device) emitChange(p *port, c *portstate.Change, t *moment) {
 
 func (d *Device) emitPort(p *port, mono int64, t *moment) {
 	p.emitted, p.legs = p.attr, p.legsNow(d.cfg.Legs)
-	d.cfg.Fabric.PortState(d.name, p.port, p.machine.View(t.mono).State, t.offset)
 	v := d.viewPort(p, t, t.wall(mono))
+	d.publish(Update{Port: v}, t)
 	if !p.role.awaited() {
 		d.cfg.Emit(v)
 	}

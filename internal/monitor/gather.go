@@ -13,9 +13,9 @@ import (
 // of rdma_async, then those of the ports, the probes, the commands and the devices, in the
 // order of device name, port, completion vector and method or call. The point of the host comes last, if
 // the host has a device or one is expected. Stats and rates cover the time since the
-// Gather before. The Collector is complete but for Queue and Usage. One goroutine at a
+// Gather before. The Collector has what is known of devices and workers. One goroutine at a
 // time may call Gather, also before and after Run.
-func (m *Monitor) Gather(now time.Time) ([]measure.Point, *measure.Collector) {
+func (m *Monitor) Gather(now time.Time) measure.Interval {
 	t := m.clock.read()
 	o := m.overviewNow(&t)
 	g := gathering{t: &t, now: now, elapsed: t.mono - m.gathered, tmp: &m.scratch}
@@ -38,7 +38,7 @@ func (m *Monitor) Gather(now time.Time) ([]measure.Point, *measure.Collector) {
 	for _, pid := range g.pids {
 		c.WorkerRSS += m.cfg.RSS(pid)
 	}
-	return g.points(), c
+	return g.interval()
 }
 
 // gathering is the state of one call of Gather.
@@ -55,24 +55,24 @@ type gathering struct {
 	totals    totals
 }
 
-// points returns all gathered points, and the point of the host that sums them up.
-func (g *gathering) points() []measure.Point {
-	points := slices.Concat(g.async, g.ports, g.probes, g.commands, g.devices)
-	if len(g.devices) == 0 {
-		return points
+// interval returns all gathered points, and the point of the host that sums them up.
+func (g *gathering) interval() measure.Interval {
+	i := measure.Interval{Own: &g.collector}
+	if len(g.devices) > 0 {
+		i.Host = &measure.Host{HostTotals: g.totals.host, At: g.now}
 	}
-	h := &measure.Host{HostTotals: g.totals.host, At: g.now}
-	for _, p := range points {
-		h.Add(p)
+	i.Add(slices.Concat(g.async, g.ports, g.probes, g.commands, g.devices)...)
+	if i.Host != nil {
+		i.Points = append(i.Points, i.Host)
 	}
-	return append(points, h)
+	return i
 }
 
 func (d *Device) gather(g *gathering, discovered bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.retry(g.t)
-	d.readLedger()
+	d.readLedger(g.t)
 	d.lookAtCommands(g.t)
 	d.judgeDue(g.t)
 	d.readLink(g.t)
@@ -101,7 +101,7 @@ func (d *Device) gatherSeries(g *gathering) {
 		v := d.viewPort(p, g.t, g.now.UnixNano())
 		if !p.role.awaited() {
 			g.ports = append(g.ports, v)
-			d.cfg.Fabric.PortRole(d.name, p.port, p.role.management())
+			d.publish(Update{Port: v}, g.t)
 		}
 	}
 	for _, p := range d.probes {

@@ -40,10 +40,10 @@ func (d *Device) Ended(why status.End) {
 	t := d.clock.read()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.readLedger()
+	d.readLedger(&t)
 	d.addOverflow()
 	if d.led != nil {
-		d.cfg.Fabric.Ledger(d.name, d.snap.Fabrics, true)
+		d.publish(Update{Ledger: &d.snap, Ended: true}, &t)
 	}
 	d.led = nil
 	d.lookAtCommands(&t)
@@ -98,10 +98,9 @@ func (d *Device) item(it *verbs.Item, t *moment) {
 		d.snapshot(it.Snapshot, t)
 	case it.Objects != nil:
 		d.objects(it.Objects)
-	case it.FabricPort != nil && d.open:
-		d.cfg.Fabric.Port(d.name, it.FabricPort, t.offset)
-	case it.FabricFacts != nil && d.open:
-		d.cfg.Fabric.Facts(d.name, it.FabricFacts, t.offset)
+	}
+	if d.open {
+		d.publish(Update{Item: it}, t)
 	}
 }
 
@@ -265,15 +264,11 @@ func (d *Device) gids(table *verbs.GIDTable, t *moment) {
 	}
 }
 
-// objects handles who holds the objects of the device.
+// objects logs a problem with the list of who holds the objects of the device.
 func (d *Device) objects(o *verbs.Objects) {
-	if !d.open {
-		return
-	}
-	if d.listError.update(o.Problem) {
+	if d.open && d.listError.update(o.Problem) {
 		d.log.Warn("objects cannot be listed: " + o.Problem)
 	}
-	d.cfg.Objects(d.name, o)
 }
 
 func (d *Device) emitAttr(port int, attr, from, to string, wall int64, t *moment) {
@@ -364,12 +359,12 @@ func (d *Device) streamedWithoutSlot() uint64 {
 }
 
 // readLedger reads the running worker's counts from its ledger.
-func (d *Device) readLedger() {
+func (d *Device) readLedger(t *moment) {
 	if d.led == nil {
 		return
 	}
 	d.led.Snapshot(&d.snap)
-	d.cfg.Fabric.Ledger(d.name, d.snap.Fabrics, false)
+	d.publish(Update{Ledger: &d.snap}, t)
 	for i := range d.snap.Events {
 		e := &d.snap.Events[i]
 		if e.Type == ledger.Overflow {

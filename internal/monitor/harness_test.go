@@ -212,9 +212,9 @@ type snapshot struct {
 	Collector  measure.Collector
 }
 
-func sort(points []measure.Point, c *measure.Collector) snapshot {
-	s := snapshot{Collector: *c}
-	for _, p := range points {
+func sort(i measure.Interval) snapshot {
+	s := snapshot{Collector: *i.Own}
+	for _, p := range i.Points {
 		switch p := p.(type) {
 		case *measure.Async:
 			s.Async = append(s.Async, *p)

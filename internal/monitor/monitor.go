@@ -256,6 +256,6 @@ func (d *Device) leaveBehind(t *moment) totals {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.dismiss()
-	d.readLedger()
+	d.readLedger(t)
 	return d.totals(t)
 }

@@ -236,9 +236,8 @@ func TestDeviceWhoseRemovalIsUnconfirmedIsTriedAfterItsRelease(t *testing.T) {
 	})
 }
 
-// farewell records in which order the fabric and the worker learn of a release.
+// farewell records in which order subscribers and the worker learn of a release.
 type farewell struct {
-	noFabric
 	mu   sync.Mutex
 	said []string
 }
@@ -249,12 +248,16 @@ func (f *farewell) note(what string) {
 	f.said = append(f.said, what)
 }
 
-func (f *farewell) Gone(device string) { f.note("gone " + device) }
-
 func TestPeersHearOfAReleaseBeforeTheWorkerCloses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &farewell{}
-		h, releases := startReleasing(t, func(c *Config) { c.Fabric = f })
+		h, releases := startReleasing(t, func(c *Config) {
+			c.Subscribers = []func(Update){func(u Update) {
+				if u.Gone {
+					f.note("gone " + u.Device)
+				}
+			}}
+		})
 		h.finds(found("mlx5_0", 0))
 		sup := h.sup("mlx5_0", 0)
 		h.opens(sup, "mlx5_0")

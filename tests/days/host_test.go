@@ -497,17 +497,14 @@ func (h *host) passes(d time.Duration) {
 
 // judge gathers, has health judge the points, and emits them.
 func (h *host) judge() {
-	points, own := h.plugin.monitor.Gather(h.wall())
-	own.Queue, own.Usage.Uptime = h.plugin.emitter.Queue(), int64(h.elapsed()-h.plugin.begun)
-	points = append(points, h.other.points(h.wall())...)
-	for _, p := range points {
-		if p, ok := p.(*measure.Host); ok {
-			p.Apps = h.other.apps()
-		}
+	i := h.plugin.monitor.Gather(h.wall())
+	i.Own.Queue, i.Own.Usage.Uptime = h.plugin.emitter.Queue(), int64(h.elapsed()-h.plugin.begun)
+	if i.Host != nil {
+		i.Host.Apps = h.other.apps()
 	}
 	recorder := h.other.recorder
-	own.Recorder = &recorder
-	points = append(points, own)
+	i.Own.Recorder = &recorder
+	points := slices.Concat(i.Points, h.other.points(h.wall()), []measure.Point{i.Own})
 	h.plugin.status = h.plugin.keeper.Observe(points, h.wall())
 	h.plugin.emitter.Interval(points)
 	for _, p := range h.plugin.status.Problems {

@@ -100,7 +100,7 @@ func newHost(c *Config, of *Host, w io.Writer) (*host, error) {
 		cfg.Memory = memory.New(h.wall)
 	}
 	if h.tracing != nil {
-		cfg.Objects = h.tracing.objects
+		cfg.Subscribers = []func(monitor.Update){h.tracing.update}
 	}
 	h.monitor = monitor.New(cfg)
 	return h, nil
@@ -219,11 +219,12 @@ func (h *host) gather() {
 		if !h.line.wait(h.mono(at) + late) {
 			return
 		}
-		points, own := h.monitor.Gather(h.wall())
-		own.Queue, own.Usage = h.emitter.Queue(), h.usage()
+		i := h.monitor.Gather(h.wall())
+		i.Own.Queue, i.Own.Usage = h.emitter.Queue(), h.usage()
 		records := h.records
-		own.Recorder = &records
-		h.emitter.Interval(append(h.tracing.gather(points), own))
+		i.Own.Recorder = &records
+		h.tracing.gather(&i)
+		h.emitter.Interval(append(i.Points, i.Own))
 	}
 }
 

@@ -8,10 +8,10 @@ import (
 	"rdma_events/internal/apps"
 	"rdma_events/internal/identity"
 	"rdma_events/internal/measure"
+	"rdma_events/internal/monitor"
 	"rdma_events/internal/status"
 	"rdma_events/internal/trace"
 	tracesim "rdma_events/internal/trace/sim"
-	"rdma_events/internal/verbs"
 )
 
 // These are the plugin's defaults.
@@ -39,16 +39,17 @@ func newTracing(h *host) (*tracing, error) {
 	return &tracing{h: h, picture: p}, err
 }
 
-// objects handles who holds the objects of a device, nil if it is gone.
-func (t *tracing) objects(device string, o *verbs.Objects) {
-	if o == nil {
-		t.picture.Forget(device)
-		return
+// update handles who holds the objects of a device, and a device that is gone.
+func (t *tracing) update(u monitor.Update) {
+	switch {
+	case u.Gone:
+		t.picture.Forget(u.Device)
+	case u.Item != nil && u.Item.Objects != nil:
+		t.picture.Add(apps.NewLook(u.Device, t.h.wall(), u.Item.Objects, func(thread int) (identity.Process, bool) {
+			p, ok := t.h.world.Process(thread, t.h.line.now)
+			return p.Identity(), ok
+		}))
 	}
-	t.picture.Add(apps.NewLook(device, t.h.wall(), o, func(thread int) (identity.Process, bool) {
-		p, ok := t.h.world.Process(thread, t.h.line.now)
-		return p.Identity(), ok
-	}))
 }
 
 // run runs tracers, one after another, in a lane.
@@ -102,20 +103,18 @@ func reason(err error) status.Reason {
 
 func (t *tracing) moment() apps.Moment { return apps.Moment{Wall: t.h.wall(), Mono: t.h.line.now} }
 
-// gather adds the points of an interval to the others.
-func (t *tracing) gather(points []measure.Point) []measure.Point {
+// gather adds the points of an interval.
+func (t *tracing) gather(i *measure.Interval) {
 	if t == nil {
-		return points
+		return
 	}
-	for _, p := range points {
-		if h, ok := p.(*measure.Host); ok {
-			h.Apps = t.picture.Host()
-		}
+	if i.Host != nil {
+		i.Host.Apps = t.picture.Host()
 	}
 	at := t.moment()
 	for _, p := range t.picture.Points(at.Wall) {
-		points = append(points, p)
+		i.Add(p)
 	}
 	t.worker.CPU, t.worker.RSS = (t.h.line.now-booted)/2000, 12<<20+t.h.random.Int64N(1<<16)
-	return append(points, t.picture.Events(&at, &t.worker)...)
+	i.Add(t.picture.Events(&at, &t.worker)...)
 }

@@ -1,0 +1,19 @@
+package measure
+
+// Interval collects the points of one interval. Each part of the agent adds its own.
+type Interval struct {
+	Points []Point
+	Host   *Host      // one of Points, and the sums over them; nil: the host has no device, and none is expected
+	Own    *Collector // the agent's own point, which is not among Points
+}
+
+// Add adds points, and their values to the sums of the host.
+func (i *Interval) Add(points ...Point) {
+	i.Points = append(i.Points, points...)
+	if i.Host == nil {
+		return
+	}
+	for _, p := range points {
+		i.Host.Add(p)
+	}
+}

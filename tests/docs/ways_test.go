@@ -1,0 +1,99 @@
+package docs
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// step matches a step of a way: a directory and a function of it, which may be a method, or a function in C.
+var step = regexp.MustCompile("`((?:internal|plugins|cmd)/[a-z0-9_/-]+)\\.([A-Za-z_]\\w*(?:\\.\\w+)?)`")
+
+func TestEachStepOfAWayExists(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "docs/architecture.md"))
+	require.NoError(t, err)
+	for _, title := range []string{"## The way of a point", "## The way of an event", "## The way of an order"} {
+		_, way, found := strings.Cut(string(text), title+"\n")
+		require.True(t, found, title)
+		way, _, _ = strings.Cut(way, "\n## ")
+		steps := step.FindAllStringSubmatch(way, -1)
+		require.Greater(t, len(steps), 5, title)
+		for _, s := range steps {
+			require.Contains(t, functions(t, s[1]), s[2], "%s: %s", title, path.Base(s[1]))
+		}
+	}
+}
+
+// functions returns the functions that a package declares, methods with the name of their type, and its functions in C.
+func functions(t *testing.T, dir string) map[string]bool {
+	t.Helper()
+	all := map[string]bool{}
+	files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
+	require.NoError(t, err)
+	require.NotEmpty(t, files, dir)
+	for _, name := range files {
+		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.SkipObjectResolution)
+		require.NoError(t, err)
+		for _, d := range file.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				all[receiver(d)+d.Name.Name] = true
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					if s, ok := spec.(*ast.TypeSpec); ok {
+						addMethods(all, s)
+					}
+				}
+			}
+		}
+	}
+	sources, err := filepath.Glob(filepath.Join(root, dir, "*.c"))
+	require.NoError(t, err)
+	for _, name := range sources {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		for _, f := range regexp.MustCompile(`(?m)^\w[\w \t*]*?(\w+)\(`).FindAllStringSubmatch(string(text), -1) {
+			all[f[1]] = true
+		}
+	}
+	return all
+}
+
+// receiver returns the type of a method with a dot, and nothing for a function.
+func receiver(f *ast.FuncDecl) string {
+	if f.Recv == nil {
+		return ""
+	}
+	of := f.Recv.List[0].Type
+	if star, ok := of.(*ast.StarExpr); ok {
+		of = star.X
+	}
+	if generic, ok := of.(*ast.IndexExpr); ok {
+		of = generic.X
+	}
+	if name, ok := of.(*ast.Ident); ok {
+		return name.Name + "."
+	}
+	return ""
+}
+
+// addMethods adds the methods of an interface.
+func addMethods(all map[string]bool, s *ast.TypeSpec) {
+	of, ok := s.Type.(*ast.InterfaceType)
+	if !ok {
+		return
+	}
+	for _, m := range of.Methods.List {
+		for _, name := range m.Names {
+			all[s.Name.Name+"."+name.Name] = true
+		}
+	}
+}
