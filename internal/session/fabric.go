@@ -63,11 +63,6 @@ func (s *session) fabrics(random func() uint64) (all []*fabric) {
 
 // run keeps the Fabric until ctx ends or the device cannot have one. The error ends the session.
 func (f *fabric) run(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-f.s.baselineDone:
-	}
 	for ctx.Err() == nil {
 		if why := f.port.inactive(); why != "" {
 			f.announceNone(why)
@@ -83,7 +78,7 @@ func (f *fabric) run(ctx context.Context) error {
 			if errors.Is(err, verbs.ErrNeverFabric) {
 				return nil
 			}
-			return unlessClosed(ctx, err)
+			return err
 		}
 	}
 	return nil // the device closes its Fabrics

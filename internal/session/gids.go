@@ -13,17 +13,12 @@ import (
 // table that is like the one before it is not sent. It has a goroutine of its own, since
 // a query of a port may hang in the device's firmware and a GID table comes from the kernel.
 func (s *session) watchGIDs(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-s.baselineDone:
-	}
 	due := newAlarms(s.o.GIDInterval)
 	defer due.stop()
 	sent := make([][]verbs.GID, len(s.ports))
 	for {
 		if err := s.readGIDs(sent); err != nil {
-			return unlessClosed(ctx, err)
+			return err
 		}
 		for again := false; !again; {
 			select {

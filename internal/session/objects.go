@@ -13,11 +13,6 @@ import (
 // has a goroutine of its own, which is not waited for: with some drivers the kernel asks the
 // firmware, and holds the device meanwhile.
 func (s *session) watchObjects(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-s.baselineDone:
-	}
 	tick := time.NewTicker(verbs.ObjectsInterval)
 	defer tick.Stop()
 	kinds := []verbs.ObjectKind{verbs.ObjectContext, verbs.ObjectPD, verbs.ObjectCQ, verbs.ObjectSRQ, verbs.ObjectQP}
@@ -31,7 +26,7 @@ func (s *session) watchObjects(ctx context.Context) error {
 		case err == nil:
 			s.out.add(verbs.Item{Objects: objects})
 		case errors.Is(err, verbs.ErrClosed):
-			return unlessClosed(ctx, err)
+			return err
 		} // whether the device is gone is for the queries of its ports to say
 		select {
 		case <-ctx.Done():

@@ -34,7 +34,7 @@ func (s *session) query(ctx context.Context) error {
 	defer due.stop()
 	defer again.Stop()
 	if err := s.baseline(ctx); err != nil {
-		return unlessClosed(ctx, err)
+		return err
 	}
 	recent, rates, doubtful := map[*port]bool{}, map[*port]bool{}, map[*port]bool{}
 	doubts := func(p *port) {
@@ -88,7 +88,7 @@ func (s *session) query(ctx context.Context) error {
 			err = s.queryPorts(func(*port) bool { return true }, doubts)
 		}
 		if err != nil {
-			return unlessClosed(ctx, err)
+			return err
 		}
 	}
 }

@@ -64,7 +64,7 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Optio
 	var wg, asks sync.WaitGroup // asks are those that may hang in the device's firmware
 	spawn := func(in *sync.WaitGroup, f func(context.Context) error) {
 		in.Go(func() {
-			if err := f(work); err != nil {
+			if err := f(work); err != nil && !errors.Is(err, verbs.ErrClosed) { // closed: the watch has ended
 				stop(err)
 			}
 		})
@@ -79,16 +79,16 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Optio
 	}
 	spawn(&wg, s.read)
 	spawn(&wg, s.query)
-	spawn(&wg, s.watchGIDs)
+	spawn(&wg, s.afterBaseline(s.watchGIDs))
 	spawn(&asks, s.watchEvidence)
 	if o.Objects {
-		spawn(&asks, s.watchObjects)
+		spawn(&asks, s.afterBaseline(s.watchObjects))
 	}
 	for i, p := range probers {
-		spawn(&wg, func(ctx context.Context) error { return p.run(ctx, i) })
+		spawn(&wg, s.afterBaseline(func(ctx context.Context) error { return p.run(ctx, i) }))
 	}
 	for _, f := range fabrics {
-		spawn(&wg, f.run)
+		spawn(&wg, s.afterBaseline(f.run))
 		spawn(&wg, f.carryOut)
 	}
 	sent := s.pump(work, send, s.batchDelay(len(probers)))
@@ -112,6 +112,18 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Optio
 		return status.End{}, errors.Join(ctx.Err(), sent)
 	}
 	return s.why(context.Cause(work)), s.flush(send)
+}
+
+// afterBaseline returns a function that calls f once every port has its baseline, unless ctx ends before.
+func (s *session) afterBaseline(f func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.baselineDone:
+			return f(ctx)
+		}
+	}
 }
 
 // leave waits until the commands have ended, but not for one that hangs: Close did not wait
