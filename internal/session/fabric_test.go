@@ -26,18 +26,26 @@ func TestWithoutPathsNothingIsMadeForAFabric(t *testing.T) {
 		_, err := r.orders.Do(t.Context(), verbs.FabricOrder{Port: 1, Offer: true})
 		require.ErrorIs(t, err, verbs.ErrNoFabric)
 
-		s := newSession(&fabricDevice{Device: sessionDevice{}, f: r}, r.o)
-		require.Empty(t, s.fabrics(nil), "no goroutine either")
-		for _, p := range s.ports {
-			require.Nil(t, p.fabric)
-		}
+		require.Nil(t, NewEndpoint(&r.orders)(&fakeSession{options: r.o}), "no goroutine either")
 	})
 }
 
-// sessionDevice is enough of a device to make a session of.
-type sessionDevice struct{ verbs.Device }
+// fakeSession is a Session of a device whose ports are active.
+type fakeSession struct {
+	Session
+	options verbs.Options
+	facts   []verbs.FabricFacts // that were sent
+}
 
-func (sessionDevice) Attr() verbs.DeviceAttr { return verbs.DeviceAttr{Ports: 2} }
+func (s *fakeSession) Options() verbs.Options { return s.options }
+
+func (*fakeSession) Port(int) PortInfo { return PortInfo{State: verbs.PortActive} }
+
+func (s *fakeSession) SendFacts(f verbs.FabricFacts, _ bool) bool {
+	f.Facts = slices.Clone(f.Facts)
+	s.facts = append(s.facts, f)
+	return true
+}
 
 func TestTheFabricOfAnActivePortIsAnnouncedAfterItsBaseline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -136,14 +144,12 @@ func TestAnErrorOfAFabricIsAnnouncedAndAnotherIsMade(t *testing.T) {
 
 func TestFactsThatComeWithAnErrorAreSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s session
-		s.out = newOutbox()
-		f := &fabric{s: &s, port: &port{number: 1}, facts: make([]verbs.FabricFact, 4)}
-		f.port.state.Store(int32(verbs.PortActive))
+		var s fakeSession
+		f := newFabric(&s, 1, nil)
 		why, err := f.keepRunning(t.Context(), lastFacts{})
 		require.NoError(t, err)
 		require.Equal(t, unix.EINVAL.Error(), why)
-		require.Equal(t, sent(1, 2), factsOf(s.out.take())[0].Facts)
+		require.Equal(t, sent(1, 2), s.facts[0].Facts)
 	})
 }
 

@@ -37,17 +37,6 @@ func (s *session) watchGIDs(ctx context.Context) error {
 	}
 }
 
-// noteGIDs notes a reading of the GID table for the Fabric of the port.
-func (p *port) noteGIDs(entries []verbs.GID) {
-	if p.fabric == nil {
-		return
-	}
-	kept := slices.Clone(entries)
-	if last := p.gids.Swap(&kept); last != nil && !slices.Equal(*last, kept) {
-		p.nudgeFabric()
-	}
-}
-
 // readGIDs reads the GID tables and sends those that differ from the tables sent last. A
 // table that cannot be read, or not be sent now, is sent the next time. The only error is
 // ErrClosed: whether a device is gone is for the queries of its ports to say, since a
@@ -61,12 +50,15 @@ func (s *session) readGIDs(sent [][]verbs.GID) error {
 		if err != nil {
 			continue
 		}
-		p.noteGIDs(t.Entries)
+		kept := append([]verbs.GID{}, t.Entries...) // not nil, which stands for none
+		if last := p.gids.Swap(&kept); last != nil && !slices.Equal(*last, kept) {
+			s.portChanged(p)
+		}
 		if sent[i] != nil && slices.Equal(t.Entries, sent[i]) {
 			continue
 		}
 		if s.out.add(verbs.Item{GIDs: &t}) {
-			sent[i] = append([]verbs.GID{}, t.Entries...)
+			sent[i] = kept
 		}
 	}
 	return nil

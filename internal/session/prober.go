@@ -144,7 +144,7 @@ func (p *prober) round(ctx context.Context) error {
 // park waits until the device answers its commands. To make or destroy a queue pair is one too,
 // and a worker that hangs in one is lost.
 func (p *prober) park(ctx context.Context) {
-	for p.s.asks.slow.Load() > 0 && wait(ctx, verbs.AnswerLimit) {
+	for !p.s.asks.Answers() && wait(ctx, verbs.AnswerLimit) {
 	}
 }
 

@@ -82,7 +82,7 @@ func (s *session) note(runs []verbs.Run) {
 					p.pkeys.Add(1)
 				}
 				if MovesProbe(r.Type) {
-					p.changed(&p.seen)
+					s.probesMayChange(p, &p.seen)
 				}
 			}
 		}

@@ -87,7 +87,7 @@ func (r *rig) start(send func(verbs.Batch) error) {
 	}
 	go func() {
 		defer close(r.done)
-		r.why, r.err = Run(ctx, b, r.led, r.o, &r.orders, send)
+		r.why, r.err = Run(ctx, b, r.led, r.o, send, NewEndpoint(&r.orders))
 	}()
 	r.t.Cleanup(func() {
 		cancel()

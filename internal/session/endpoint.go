@@ -1,0 +1,71 @@
+package session
+
+import (
+	"context"
+	"math/rand/v2"
+
+	"rdma_events/internal/verbs"
+)
+
+// endpoint is the part of a session that keeps the Fabrics of its ports and carries out the orders of the host for them.
+type endpoint struct {
+	session Session
+	fabrics []*fabric // one for each watched port
+	orders  *verbs.FabricOrders
+	refuse  func() // ends the taking of orders
+}
+
+// NewEndpoint returns what makes an endpoint, which takes the orders. A session without paths in its options has none.
+func NewEndpoint(orders *verbs.FabricOrders) NewPart {
+	return func(s Session) Part {
+		if s.Options().Fabric.Paths <= 0 {
+			return nil
+		}
+		e := &endpoint{session: s, orders: orders}
+		for _, n := range verbs.PortNumbers(s.Device().Attr().Ports, s.Options().Ports) {
+			e.fabrics = append(e.fabrics, newFabric(s, n, rand.Uint64))
+		}
+		return e
+	}
+}
+
+// Start implements session.Part.
+func (e *endpoint) Start(spawn func(func(context.Context) error)) {
+	for _, f := range e.fabrics {
+		spawn(f.run)
+		spawn(f.carryOut)
+	}
+	e.refuse = e.orders.Take(func(r verbs.FabricRequest) {
+		if f := e.fabric(r.Port); f != nil {
+			f.take(r)
+			return
+		}
+		r.Answer(0, verbs.ErrNoFabric)
+	})
+}
+
+// PortChanged implements session.Part.
+func (e *endpoint) PortChanged(port int) {
+	if f := e.fabric(port); f != nil {
+		f.nudge()
+	}
+}
+
+// Stop implements session.Part. It announces that the ports have no Fabrics before the device is closed, which takes a while: a
+// host that was asked meanwhile would say that all is well here.
+func (e *endpoint) Stop() {
+	e.refuse()
+	for _, f := range e.fabrics {
+		e.session.Send(verbs.Item{FabricPort: &verbs.FabricPort{Port: f.port, Reason: "the device is being closed"}})
+	}
+}
+
+// fabric returns the fabric of a port, nil if the port is not watched.
+func (e *endpoint) fabric(port int) *fabric {
+	for _, f := range e.fabrics {
+		if f.port == port {
+			return f
+		}
+	}
+	return nil
+}
