@@ -14,6 +14,7 @@ import (
 	"rdma_events/internal/backends/open"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/session"
+	"rdma_events/internal/session/endpoint"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/native"
@@ -37,7 +38,7 @@ func main() {
 func watch(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Options, orders *verbs.FabricOrders,
 	send func(verbs.Batch) error,
 ) (status.End, error) {
-	return session.Run(ctx, b, led, o, send, session.NewEndpoint(orders))
+	return session.Run(ctx, b, led, o, send, endpoint.New(orders))
 }
 
 // ask answers a question on the command line. It reports whether there is one.

@@ -8,16 +8,24 @@ import (
 
 // Part uses an open device beside the goroutines that every session has.
 type Part interface {
-	// Start starts the goroutines of the part. spawn runs a function in a goroutine once every port has its baseline. The
-	// function returns when ctx ends or when the device is closed. An error other than verbs.ErrClosed ends the session.
-	Start(spawn func(func(ctx context.Context) error))
+	// Tasks returns what the part does.
+	Tasks() []Task
 
 	// PortChanged is called when Session.Port may return something new for a port. It must not block. Several goroutines
-	// call it, also before Start and after Stop.
+	// call it, also before the tasks run and after Stop.
 	PortChanged(port int)
 
 	// Stop is called once when the session has ended, before the device is closed. It must not block.
 	Stop()
+}
+
+// Task is one goroutine of a session. It begins once every port has its baseline.
+type Task struct {
+	// Run returns when ctx ends or when the device is closed. An error other than verbs.ErrClosed ends the session.
+	Run func(ctx context.Context) error
+
+	// MayHang marks a task whose calls Device.Close does not wait for, and so the session does not either.
+	MayHang bool
 }
 
 // NewPart returns a part of a session whose device is open, or nil if the options of the session do not ask for it.

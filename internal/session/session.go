@@ -87,7 +87,13 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Optio
 		spawn(&wg, s.afterBaseline(func(ctx context.Context) error { return p.run(ctx, i) }))
 	}
 	for _, p := range s.parts {
-		p.Start(func(f func(context.Context) error) { spawn(&wg, s.afterBaseline(f)) })
+		for _, t := range p.Tasks() {
+			in := &wg
+			if t.MayHang {
+				in = &asks
+			}
+			spawn(in, s.afterBaseline(t.Run))
+		}
 	}
 	sent := s.pump(work, send, s.batchDelay(len(probers)))
 	stop(sent)

@@ -1,4 +1,4 @@
-package session
+package endpoint
 
 import (
 	"testing"
@@ -12,6 +12,7 @@ import (
 	"rdma_events/internal/verbs"
 )
 
+// hangs is a scenario in which the firmware does not answer from the 30th second to the 50th.
 const hangs = "[[command]]\nat = \"29s\"\ndevice = \"sim0\"\nfor = \"21s\"\n"
 
 // hanging is a rig whose device is asked at the 30th second.

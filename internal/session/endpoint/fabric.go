@@ -1,4 +1,4 @@
-package session
+package endpoint
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"rdma_events/internal/session"
 	"rdma_events/internal/verbs"
 )
 
@@ -19,6 +20,8 @@ const (
 	fabricRest = time.Second
 	// fabricRestMax limits the rests after attempts that fail, which double.
 	fabricRestMax = time.Minute
+	// closeTimeout is how long the library may take to close a Fabric. An administrator's command may be waiting for the close.
+	closeTimeout = time.Second
 	// maxFacts is how many facts one Run may return: those of half a second of the most pairs at the shortest interval, and what
 	// a backend leaves free.
 	maxFacts = 2 * verbs.MinFabricFacts
@@ -27,7 +30,7 @@ const (
 // fabric keeps the Fabric of one port: it makes it while the port is active, runs it, and makes it anew when the port or its
 // addresses change. Its own goroutine does that; another one carries out orders (carryOut).
 type fabric struct {
-	s      Session
+	s      session.Session
 	port   int
 	random func() uint64 // chooses epochs
 	nudged chan struct{} // holds a token of nudge, for a port without a Fabric
@@ -48,7 +51,7 @@ type fabric struct {
 }
 
 // newFabric returns the fabric of a port. random returns numbers that no other worker's random returns.
-func newFabric(s Session, port int, random func() uint64) *fabric {
+func newFabric(s session.Session, port int, random func() uint64) *fabric {
 	return &fabric{s: s, port: port, random: random, nudged: make(chan struct{}, 1),
 		queue: make(chan verbs.FabricRequest, maxOrders), facts: make([]verbs.FabricFact, maxFacts)}
 }
@@ -240,7 +243,10 @@ func (f *fabric) announce(at verbs.FabricPort) {
 
 // nudge makes the goroutine look again whether the port is as it was.
 func (f *fabric) nudge() {
-	signal(f.nudged)
+	select {
+	case f.nudged <- struct{}{}:
+	default:
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.open != nil {
@@ -257,6 +263,16 @@ func (f *fabric) awaitNudge(ctx context.Context, until <-chan time.Time) bool {
 	case <-ctx.Done():
 	}
 	return false
+}
+
+// wait waits for a time, and reports whether ctx has not ended meanwhile.
+func wait(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
 }
 
 func (f *fabric) clearNudge() {

@@ -1,9 +1,10 @@
-package session
+package endpoint
 
 import (
 	"net/netip"
 	"slices"
 
+	"rdma_events/internal/session"
 	"rdma_events/internal/verbs"
 )
 
@@ -14,7 +15,7 @@ type basis struct {
 	kinds [gidIPv6 + 1]bool // of the GIDs of RoCE v2 in those that were looked at
 }
 
-func basisOf(port PortInfo) basis {
+func basisOf(port session.PortInfo) basis {
 	b := basis{pkeys: port.PKeyEvents, gids: port.GIDs}
 	if b.gids != nil {
 		b.reachesMore(*b.gids)

@@ -1,47 +1,48 @@
-package session
+// Package endpoint is the part of a session that keeps the Fabrics of its ports, for the probes between hosts, and carries out
+// the orders of the host for them.
+package endpoint
 
 import (
-	"context"
 	"math/rand/v2"
 
+	"rdma_events/internal/session"
 	"rdma_events/internal/verbs"
 )
 
-// endpoint is the part of a session that keeps the Fabrics of its ports and carries out the orders of the host for them.
+// endpoint is the session.Part.
 type endpoint struct {
-	session Session
+	session session.Session
 	fabrics []*fabric // one for each watched port
-	orders  *verbs.FabricOrders
-	refuse  func() // ends the taking of orders
+	refuse  func()    // ends the taking of orders
 }
 
-// NewEndpoint returns what makes an endpoint, which takes the orders. A session without paths in its options has none.
-func NewEndpoint(orders *verbs.FabricOrders) NewPart {
-	return func(s Session) Part {
+// New returns what makes the endpoint of a session, which takes the orders. A session without paths in its options has none.
+func New(orders *verbs.FabricOrders) session.NewPart {
+	return func(s session.Session) session.Part {
 		if s.Options().Fabric.Paths <= 0 {
 			return nil
 		}
-		e := &endpoint{session: s, orders: orders}
+		e := &endpoint{session: s}
 		for _, n := range verbs.PortNumbers(s.Device().Attr().Ports, s.Options().Ports) {
 			e.fabrics = append(e.fabrics, newFabric(s, n, rand.Uint64))
 		}
+		e.refuse = orders.Take(func(r verbs.FabricRequest) {
+			if f := e.fabric(r.Port); f != nil {
+				f.take(r)
+				return
+			}
+			r.Answer(0, verbs.ErrNoFabric)
+		})
 		return e
 	}
 }
 
-// Start implements session.Part.
-func (e *endpoint) Start(spawn func(func(context.Context) error)) {
+// Tasks implements session.Part.
+func (e *endpoint) Tasks() (tasks []session.Task) {
 	for _, f := range e.fabrics {
-		spawn(f.run)
-		spawn(f.carryOut)
+		tasks = append(tasks, session.Task{Run: f.run}, session.Task{Run: f.carryOut})
 	}
-	e.refuse = e.orders.Take(func(r verbs.FabricRequest) {
-		if f := e.fabric(r.Port); f != nil {
-			f.take(r)
-			return
-		}
-		r.Answer(0, verbs.ErrNoFabric)
-	})
+	return tasks
 }
 
 // PortChanged implements session.Part.

@@ -1,4 +1,4 @@
-package session
+package endpoint
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/session"
 	"rdma_events/internal/session/sessiontest"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
@@ -27,20 +28,20 @@ func TestWithoutPathsNothingIsMadeForAFabric(t *testing.T) {
 		_, err := r.orders.Do(t.Context(), verbs.FabricOrder{Port: 1, Offer: true})
 		require.ErrorIs(t, err, verbs.ErrNoFabric)
 
-		require.Nil(t, NewEndpoint(&r.orders)(&fakeSession{options: r.Options}), "no goroutine either")
+		require.Nil(t, New(&r.orders)(&fakeSession{options: r.Options}), "no goroutine either")
 	})
 }
 
 // fakeSession is a Session of a device whose ports are active.
 type fakeSession struct {
-	Session
+	session.Session
 	options verbs.Options
 	facts   []verbs.FabricFacts // that were sent
 }
 
 func (s *fakeSession) Options() verbs.Options { return s.options }
 
-func (*fakeSession) Port(int) PortInfo { return PortInfo{State: verbs.PortActive} }
+func (*fakeSession) Port(int) session.PortInfo { return session.PortInfo{State: verbs.PortActive} }
 
 func (s *fakeSession) SendFacts(f verbs.FabricFacts, _ bool) bool {
 	f.Facts = slices.Clone(f.Facts)
@@ -331,5 +332,3 @@ func TestWhenFactsAreLostAnotherEpochBegins(t *testing.T) {
 		require.NotEqual(t, epoch, announced[1].Epoch)
 	})
 }
-
-// hangs is a scenario in which the firmware does not answer from the 30th second to the 50th.

@@ -1,4 +1,4 @@
-package session
+package endpoint
 
 import (
 	"context"
@@ -12,9 +12,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/session"
 	"rdma_events/internal/session/sessiontest"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
+)
+
+// These are as in package session.
+const (
+	queryDelay = 10 * time.Millisecond
+	settle     = 100 * time.Millisecond
+	roundsWait = 250 * time.Millisecond
 )
 
 // fabricRig is a rig whose device makes Fabrics that the test leads by the hand.
@@ -42,7 +50,7 @@ func newFabricRig(t *testing.T, profile, scenario string) *fabricRig {
 }
 
 func (f *fabricRig) run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Options, send func(verbs.Batch) error) (status.End, error) {
-	return Run(ctx, b, led, o, send, NewEndpoint(&f.orders))
+	return session.Run(ctx, b, led, o, send, New(&f.orders))
 }
 
 // with changes what the device does.
@@ -255,7 +263,12 @@ func (f *fakeFabric) Leave(pair int) error {
 	})
 }
 
-func (f *fakeFabric) Nudge() { signal(f.nudged) }
+func (f *fakeFabric) Nudge() {
+	select {
+	case f.nudged <- struct{}{}:
+	default:
+	}
+}
 
 func (f *fakeFabric) end() { f.once.Do(func() { close(f.ended) }) }
 
