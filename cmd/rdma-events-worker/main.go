@@ -38,7 +38,7 @@ func main() {
 func watch(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Options, orders *verbs.FabricOrders,
 	send func(verbs.Batch) error,
 ) (status.End, error) {
-	return session.Run(ctx, b, led, o, send, endpoint.New(orders))
+	return session.Run(ctx, b, led, o, send, session.Objects, endpoint.New(orders))
 }
 
 // ask answers a question on the command line. It reports whether there is one.

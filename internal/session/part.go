@@ -15,8 +15,9 @@ type Part interface {
 	// call it, also before the tasks run and after Stop.
 	PortChanged(port int)
 
-	// Stop is called once when the session has ended, before the device is closed. It must not block.
-	Stop()
+	// Stop is called once when the session has ended, before the device is closed. It must not block. It reports whether it
+	// sent something, which the host then gets before the device is closed.
+	Stop() (sent bool)
 }
 
 // Task is one goroutine of a session. It begins once every port has its baseline.

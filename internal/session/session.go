@@ -80,9 +80,6 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Optio
 	spawn(&wg, s.query)
 	spawn(&wg, s.afterBaseline(s.watchGIDs))
 	spawn(&asks, s.watchEvidence)
-	if o.Objects {
-		spawn(&asks, s.afterBaseline(s.watchObjects))
-	}
 	for i, p := range probers {
 		spawn(&wg, s.afterBaseline(func(ctx context.Context) error { return p.run(ctx, i) }))
 	}
@@ -97,10 +94,11 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Optio
 	}
 	sent := s.pump(work, send, s.batchDelay(len(probers)))
 	stop(sent)
+	said := false
 	for _, p := range s.parts {
-		p.Stop()
+		said = p.Stop() || said
 	}
-	if len(s.parts) > 0 && sent == nil && ctx.Err() == nil {
+	if said && sent == nil && ctx.Err() == nil {
 		_ = s.flush(send) // to close the device takes a while; a host that does not hear this hears of the end
 	}
 	closed := dev.Close(closeTimeout)

@@ -17,15 +17,15 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// rig is a session without parts.
+// rig is a session whose only part is Objects.
 type rig struct{ *sessiontest.Rig }
 
 func newRig(t *testing.T, profile, scenario string) *rig {
-	return &rig{sessiontest.New(t, runAlone, profile, scenario)}
+	return &rig{sessiontest.New(t, runWithObjects, profile, scenario)}
 }
 
-func runAlone(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Options, send func(verbs.Batch) error) (status.End, error) {
-	return Run(ctx, b, led, o, send)
+func runWithObjects(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Options, send func(verbs.Batch) error) (status.End, error) {
+	return Run(ctx, b, led, o, send, Objects)
 }
 
 func runs(items []verbs.Item) []verbs.Run {

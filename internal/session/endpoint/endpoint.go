@@ -54,11 +54,12 @@ func (e *endpoint) PortChanged(port int) {
 
 // Stop implements session.Part. It announces that the ports have no Fabrics before the device is closed, which takes a while: a
 // host that was asked meanwhile would say that all is well here.
-func (e *endpoint) Stop() {
+func (e *endpoint) Stop() (sent bool) {
 	e.refuse()
 	for _, f := range e.fabrics {
 		e.session.Send(verbs.Item{FabricPort: &verbs.FabricPort{Port: f.port, Reason: "the device is being closed"}})
 	}
+	return true
 }
 
 // fabric returns the fabric of a port, nil if the port is not watched.
