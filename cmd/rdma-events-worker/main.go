@@ -6,12 +6,17 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"runtime"
 
 	"rdma_events/internal/backends/open"
+	"rdma_events/internal/ledger"
 	"rdma_events/internal/session"
+	"rdma_events/internal/session/endpoint"
+	"rdma_events/internal/status"
+	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/native"
 	"rdma_events/internal/worker"
 )
@@ -26,7 +31,14 @@ func main() {
 	if code, is := ask(os.Args[1:]); is {
 		os.Exit(code)
 	}
-	os.Exit(worker.Serve(worker.ServeConfig{Watch: session.Run, Backend: open.Backend, Needs: open.Needs}))
+	os.Exit(worker.Serve(worker.ServeConfig{Watch: watch, Backend: open.Backend, Needs: open.Needs}))
+}
+
+// watch watches a device with all that a worker does.
+func watch(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Options, orders *verbs.FabricOrders,
+	send func(verbs.Batch) error,
+) (status.End, error) {
+	return session.Run(ctx, b, led, o, send, session.Objects, endpoint.New(orders))
 }
 
 // ask answers a question on the command line. It reports whether there is one.

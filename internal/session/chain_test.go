@@ -59,18 +59,18 @@ func TestChoiceFollowsTheLinkLayer(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, row.profile, "")
-				r.o.Ports = []int{row.port}
+				r.Options.Ports = []int{row.port}
 				if row.vectors != nil {
-					r.o.Probe.Vectors = row.vectors
+					r.Options.Probe.Vectors = row.vectors
 				}
-				r.wrap = func(b verbs.Backend) verbs.Backend {
+				r.Wrap = func(b verbs.Backend) verbs.Backend {
 					for _, m := range row.bad {
 						b = bad(m, verbs.OutcomeLostCompletion, nil)(b)
 					}
 					return known{b, row.driver}
 				}
-				r.start(nil)
-				for _, got := range choices(r.after(30 * time.Second)) {
+				r.Start(nil)
+				for _, got := range choices(r.After(30 * time.Second)) {
 					require.Equal(t, row.want, got.Method)
 					require.Contains(t, got.Reason, row.reason)
 				}
@@ -85,10 +85,10 @@ func TestDearHandlesCauseNoRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made atomic.Int32
 		r := newRig(t, "roce2", "")
-		r.wrap = func(b verbs.Backend) verbs.Backend { return known{counting{b, &made}, "bnxt_en"} }
-		r.o.Ports, r.o.Probe.Vectors = []int{1}, []int{0, 1}
-		r.start(nil)
-		r.after(time.Hour)
+		r.Wrap = func(b verbs.Backend) verbs.Backend { return known{counting{b, &made}, "bnxt_en"} }
+		r.Options.Ports, r.Options.Probe.Vectors = []int{1}, []int{0, 1}
+		r.Start(nil)
+		r.After(time.Hour)
 		require.EqualValues(t, 2, made.Load(), "one for each vector")
 	})
 }
@@ -132,12 +132,12 @@ func TestMissingAddressIsChosenAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var without atomic.Int32
 		r := newRig(t, "roce2", "")
-		r.o.Ports = []int{1}
-		r.wrap = func(b verbs.Backend) verbs.Backend { return away(b, &without) }
-		r.start(nil)
-		items := r.after(5600 * time.Millisecond)
+		r.Options.Ports = []int{1}
+		r.Wrap = func(b verbs.Backend) verbs.Backend { return away(b, &without) }
+		r.Start(nil)
+		items := r.After(5600 * time.Millisecond)
 		without.Store(1)
-		items = append(items, r.after(5*time.Second)...)
+		items = append(items, r.After(5*time.Second)...)
 		require.Len(t, choices(items), 1, "the method stays")
 		require.Len(t, rounds(items), 11, "the round is made by another probe")
 		require.Zero(t, r.counts().Errors)
@@ -149,15 +149,15 @@ func TestAddressThatStaysAwayIsARefusal(t *testing.T) {
 		var without atomic.Int32
 		without.Store(1 << 30)
 		r := newRig(t, "roce2", "")
-		r.o.Ports = []int{1}
-		r.wrap = func(b verbs.Backend) verbs.Backend { return away(b, &without) }
-		r.start(nil)
-		items := r.after(9600 * time.Millisecond)
+		r.Options.Ports = []int{1}
+		r.Wrap = func(b verbs.Backend) verbs.Backend { return away(b, &without) }
+		r.Start(nil)
+		items := r.After(9600 * time.Millisecond)
 		require.Equal(t, verbs.MethodRCWrite, choices(items)[0].Method)
 		require.Contains(t, choices(items)[0].Reason, "ud_send has no address to send from (ibv_create_ah: no data available)")
 		require.Len(t, rounds(items), 10)
 		without.Store(0)
-		items = r.after(2 * time.Minute)
+		items = r.After(2 * time.Minute)
 		require.Equal(t, verbs.MethodUDSend, rounds(items)[len(rounds(items))-1].Method)
 		require.Zero(t, r.counts().Errors)
 	})
@@ -168,10 +168,10 @@ func TestNamedMethodWithoutAddressIsRetriedWithGrowingDelay(t *testing.T) {
 		var without atomic.Int32
 		without.Store(1 << 30)
 		r := newRig(t, "roce2", "")
-		r.o.Ports, r.o.Probe.Method = []int{1}, verbs.MethodUDSend
-		r.wrap = func(b verbs.Backend) verbs.Backend { return away(b, &without) }
-		r.start(nil)
-		items := r.after(10 * time.Second)
+		r.Options.Ports, r.Options.Probe.Method = []int{1}, verbs.MethodUDSend
+		r.Wrap = func(b verbs.Backend) verbs.Backend { return away(b, &without) }
+		r.Start(nil)
+		items := r.After(10 * time.Second)
 		require.Len(t, choices(items), 1)
 		require.Equal(t, verbs.MethodNone, choices(items)[0].Method)
 		require.EqualValues(t, 1<<30-4, without.Load(), "at 0 s, 1 s, 3 s and 7 s")

@@ -9,13 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/session/sessiontest"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 )
 
 // asked returns the commands of a call among items.
 func asked(items []verbs.Item, call verbs.CommandCall) []verbs.Command {
-	return pick(items, func(i verbs.Item) *verbs.Command {
+	return sessiontest.Pick(items, func(i verbs.Item) *verbs.Command {
 		if i.Command == nil || i.Command.Call != call {
 			return nil
 		}
@@ -26,32 +27,32 @@ func asked(items []verbs.Item, call verbs.CommandCall) []verbs.Command {
 // asking is a rig that asks every 10 s.
 func asking(t *testing.T, profile, scenario string) *rig {
 	r := newRig(t, profile, scenario)
-	r.o.CommandInterval, r.o.CommandStuck = 10*time.Second, 5*time.Second
+	r.Options.CommandInterval, r.Options.CommandStuck = 10*time.Second, 5*time.Second
 	return r
 }
 
 func TestEachPortsDeviceIsAskedOnceAnInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := asking(t, "dual", "")
-		r.start(nil)
-		items := r.after(9 * time.Second)
+		r.Start(nil)
+		items := r.After(9 * time.Second)
 		require.Empty(t, asked(items, verbs.CommandHWCounters), "a worker that is restarted asks no more often")
-		items = append(items, r.after(time.Hour)...)
+		items = append(items, r.After(time.Hour)...)
 		counters := asked(items, verbs.CommandHWCounters)
 		require.Len(t, counters, 2*360)
 		require.Equal(t, []int{1, 2}, []int{counters[0].Port, counters[1].Port})
 		require.Empty(t, counters[0].Status)
 		require.Empty(t, asked(items, verbs.CommandQueryQP), "the ports have counters")
-		require.Len(t, asked(items, verbs.CommandQueryPort), len(readings(items)), "each query is timed")
+		require.Len(t, asked(items, verbs.CommandQueryPort), len(sessiontest.Readings(items)), "each query is timed")
 	})
 }
 
 func TestADeviceWithoutCountersIsAskedForTheProbesQueuePair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := asking(t, "qedr", "")
-		r.o.Probe.Method = verbs.MethodRCWrite // auto would drop it for a moment, to try its first choice again
-		r.start(nil)
-		items := r.after(time.Minute + time.Second)
+		r.Options.Probe.Method = verbs.MethodRCWrite // auto would drop it for a moment, to try its first choice again
+		r.Start(nil)
+		items := r.After(time.Minute + time.Second)
 		require.Len(t, asked(items, verbs.CommandQueryQP), 6)
 		require.Empty(t, asked(items, verbs.CommandHWCounters))
 		require.Empty(t, asked(items, verbs.CommandQueryPort), "its driver answers from memory")
@@ -61,9 +62,9 @@ func TestADeviceWithoutCountersIsAskedForTheProbesQueuePair(t *testing.T) {
 func TestWithoutAQueuePairThatLastsNothingIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := asking(t, "qedr", "")
-		r.o.Probe.Interval = 0
-		r.start(nil)
-		require.Empty(t, asked(r.after(time.Hour), verbs.CommandQueryQP))
+		r.Options.Probe.Interval = 0
+		r.Start(nil)
+		require.Empty(t, asked(r.After(time.Hour), verbs.CommandQueryQP))
 	})
 }
 
@@ -76,10 +77,10 @@ func TestADriverWithoutCommandsIsNeverAsked(t *testing.T) {
 			}
 			r := asking(t, profile, "")
 			if off {
-				r.o.CommandInterval = 0
+				r.Options.CommandInterval = 0
 			}
-			r.start(nil)
-			for _, it := range r.after(time.Hour) {
+			r.Start(nil)
+			for _, it := range r.After(time.Hour) {
 				require.Nil(t, it.Command)
 			}
 		})
@@ -95,9 +96,9 @@ for = "20s"
 what = "fails"
 status = "EIO"
 `)
-		r.start(nil)
+		r.Start(nil)
 		var got []string
-		for _, c := range asked(r.after(45*time.Second), verbs.CommandHWCounters) {
+		for _, c := range asked(r.After(45*time.Second), verbs.CommandHWCounters) {
 			got = append(got, c.Status)
 		}
 		require.Equal(t, []string{"", "EIO", "EIO", ""}, got)
@@ -124,15 +125,15 @@ times = 10
 type = "sm_change"
 `)
 			var stuck atomic.Bool // a batch came when the call had lasted for CommandStuck
-			r.start(func(b verbs.Batch) error {
+			r.Start(func(b verbs.Batch) error {
 				var s ledger.Snapshot
-				r.led.Snapshot(&s)
-				if lane := thread(&s); lane.Port == 1 && lane.Lasted(time.Now().UnixNano()) == int64(r.o.CommandStuck) {
+				r.Ledger.Snapshot(&s)
+				if lane := thread(&s); lane.Port == 1 && lane.Lasted(time.Now().UnixNano()) == int64(r.Options.CommandStuck) {
 					stuck.Store(true)
 				}
-				return r.collect(b)
+				return r.Collect(b)
 			})
-			items := r.after(35 * time.Second)
+			items := r.After(35 * time.Second)
 			require.True(t, stuck.Load(), call)
 			var events uint64
 			for _, it := range items {
@@ -141,10 +142,10 @@ type = "sm_change"
 				}
 			}
 			require.EqualValues(t, 10, events, "%s", call)
-			r.after(time.Minute)
-			r.stop()
-			<-r.done
-			require.Equal(t, status.End{}, r.why)
+			r.After(time.Minute)
+			r.Stop()
+			<-r.Done
+			require.Equal(t, status.End{}, r.Why)
 		})
 	}
 }
@@ -156,13 +157,13 @@ func TestAHungCounterHoldsNoRemovalUp(t *testing.T) {
 [[command]]
 at = "15s"
 `)
-		r.start(nil)
-		r.after(30 * time.Second)
+		r.Start(nil)
+		r.After(30 * time.Second)
 		began := time.Now()
-		r.stop()
-		<-r.done
+		r.Stop()
+		<-r.Done
 		require.LessOrEqual(t, time.Since(began), lastCommand)
-		require.NotErrorIs(t, r.err, verbs.ErrStuck)
+		require.NotErrorIs(t, r.Err, verbs.ErrStuck)
 	})
 }
 
@@ -179,16 +180,16 @@ every = "1s"
 times = 20
 type = "sm_change"
 `)
-		r.start(nil)
+		r.Start(nil)
 		var events uint64
-		for _, it := range r.after(30 * time.Second) {
+		for _, it := range r.After(30 * time.Second) {
 			if it.Run != nil && it.Run.Type == verbs.EventSMChange {
 				events += it.Run.Count
 			}
 			require.Nil(t, it.Reading)
 		}
 		require.EqualValues(t, 20, events)
-		require.NotEmpty(t, readings(r.after(time.Minute)), "the baseline comes with the answer")
+		require.NotEmpty(t, sessiontest.Readings(r.After(time.Minute)), "the baseline comes with the answer")
 	})
 }
 
@@ -206,14 +207,14 @@ at = "31s"
 type = "gid_change"
 `)
 		var made atomic.Int32
-		r.wrap = func(b verbs.Backend) verbs.Backend { return counting{b, &made} }
-		r.start(nil)
-		r.after(30500 * time.Millisecond) // the call of 30 s hangs until 80 s
+		r.Wrap = func(b verbs.Backend) verbs.Backend { return counting{b, &made} }
+		r.Start(nil)
+		r.After(30500 * time.Millisecond) // the call of 30 s hangs until 80 s
 		before := made.Load()
 		require.Positive(t, before)
-		r.after(45 * time.Second)
+		r.After(45 * time.Second)
 		require.Equal(t, before, made.Load())
-		r.after(10 * time.Second)
+		r.After(10 * time.Second)
 		require.Greater(t, made.Load(), before, "the device answers again")
 	})
 }

@@ -1,4 +1,4 @@
 // Package session watches one open RDMA device: its asynchronous events, the states of its ports, the rounds of its
-// probes, its probes to and from other hosts, and its removal. It works on any verbs.Backend and in any process, reports
-// everything as verbs.Batches, and carries out the orders of the host for the Fabrics of its ports.
+// probes, and its removal. It works on any verbs.Backend and in any process, and reports everything as verbs.Batches.
+// What else is to be done with the open device is a Part.
 package session

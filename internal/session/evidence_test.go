@@ -8,19 +8,20 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/session/sessiontest"
 	"rdma_events/internal/verbs"
 )
 
 // watching is a rig that takes snapshots, and has no probes.
 func watching(t *testing.T, profile, scenario string) *rig {
 	r := newRig(t, profile, scenario)
-	r.o.SnapshotInterval, r.o.Ethtool, r.o.Probe.Interval = time.Minute, verbs.EthtoolLink, 0
+	r.Options.SnapshotInterval, r.Options.Ethtool, r.Options.Probe.Interval = time.Minute, verbs.EthtoolLink, 0
 	return r
 }
 
 // snapshots returns those that are whole, without the bases.
 func snapshots(items []verbs.Item) (explained []verbs.Snapshot, bases int) {
-	for _, s := range pick(items, func(i verbs.Item) *verbs.Snapshot { return i.Snapshot }) {
+	for _, s := range sessiontest.Pick(items, func(i verbs.Item) *verbs.Snapshot { return i.Snapshot }) {
 		switch {
 		case !s.Done:
 		case s.Trigger == verbs.TriggerBase:
@@ -43,8 +44,8 @@ why = "no_cable"
 func TestCountersAreReadAtFirstAndEveryInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := watching(t, "dual", "")
-		r.start(nil)
-		explained, bases := snapshots(r.after(10*time.Minute + time.Second))
+		r.Start(nil)
+		explained, bases := snapshots(r.After(10*time.Minute + time.Second))
 		require.Empty(t, explained)
 		require.Equal(t, 2*11, bases)
 	})
@@ -53,18 +54,18 @@ func TestCountersAreReadAtFirstAndEveryInterval(t *testing.T) {
 func TestWithoutAnIntervalNoSnapshotIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := watching(t, "roce2", cableDown)
-		r.o.SnapshotInterval = 0
-		r.start(nil)
-		require.Empty(t, pick(r.after(time.Hour), func(i verbs.Item) *verbs.Snapshot { return i.Snapshot }))
+		r.Options.SnapshotInterval = 0
+		r.Start(nil)
+		require.Empty(t, sessiontest.Pick(r.After(time.Hour), func(i verbs.Item) *verbs.Snapshot { return i.Snapshot }))
 	})
 }
 
 func TestASnapshotIsSentInParts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := watching(t, "roce2", cableDown)
-		r.start(nil)
-		r.after(29 * time.Second)
-		parts := pick(r.after(5*time.Second), func(i verbs.Item) *verbs.Snapshot { return i.Snapshot })
+		r.Start(nil)
+		r.After(29 * time.Second)
+		parts := sessiontest.Pick(r.After(5*time.Second), func(i verbs.Item) *verbs.Snapshot { return i.Snapshot })
 		require.Len(t, parts, 3)
 		for i, p := range parts {
 			require.Equal(t, verbs.Trigger("port_err"), p.Trigger)
@@ -90,9 +91,9 @@ func TestStatisticsAreReadOnlyWithAll(t *testing.T) {
 	}{{verbs.EthtoolOff, false, false}, {verbs.EthtoolLink, true, false}, {verbs.EthtoolAll, true, true}} {
 		synctest.Test(t, func(t *testing.T) {
 			r := watching(t, "roce2", cableDown)
-			r.o.Ethtool = c.ethtool
-			r.start(nil)
-			explained, _ := snapshots(r.after(time.Minute - time.Second))
+			r.Options.Ethtool = c.ethtool
+			r.Start(nil)
+			explained, _ := snapshots(r.After(time.Minute - time.Second))
 			require.Len(t, explained, 1)
 			require.Equal(t, c.link, explained[0].Link != nil, c.ethtool)
 			require.Equal(t, c.all, len(explained[0].Counters[verbs.CountersNetDev]) > 0, c.ethtool)
@@ -108,8 +109,8 @@ at = "30s"
 down_for = "10s"
 why = "admin"
 `)
-		r.start(nil)
-		explained, _ := snapshots(r.after(35 * time.Second))
+		r.Start(nil)
+		explained, _ := snapshots(r.After(35 * time.Second))
 		require.Len(t, explained, 1)
 		require.False(t, explained[0].NetDev.AdminUp)
 		require.Nil(t, explained[0].Link)
@@ -127,11 +128,11 @@ times = 12000
 down_for = "20ms"
 device = "sim0"
 `)
-		r.start(nil)
-		items := r.after(30 * time.Second)
+		r.Start(nil)
+		items := r.After(30 * time.Second)
 		explained, _ := snapshots(items)
 		require.Len(t, explained, 10, "one at once, then one a second, and ten a minute")
-		explained, _ = snapshots(r.after(4*time.Minute + 30*time.Second))
+		explained, _ = snapshots(r.After(4*time.Minute + 30*time.Second))
 		require.Len(t, explained, 40)
 		merged := uint64(len(explained))
 		for _, s := range explained {
@@ -152,8 +153,8 @@ times = 4000
 type = "sm_change"
 device = "sim0"
 `)
-		r.start(nil)
-		explained, _ := snapshots(r.after(20 * time.Second))
+		r.Start(nil)
+		explained, _ := snapshots(r.After(20 * time.Second))
 		require.Len(t, explained, 10)
 		require.Less(t, time.Duration(explained[0].Mono-explained[0].At), 100*time.Millisecond)
 	})
@@ -240,9 +241,9 @@ for = "8s"
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := watching(t, "roce2", scenario)
-			r.o.Probe.Interval, r.o.CommandInterval, r.o.CommandStuck = time.Second, 10*time.Second, 5*time.Second
-			r.start(nil)
-			explained, _ := snapshots(r.after(59 * time.Second))
+			r.Options.Probe.Interval, r.Options.CommandInterval, r.Options.CommandStuck = time.Second, 10*time.Second, 5*time.Second
+			r.Start(nil)
+			explained, _ := snapshots(r.After(59 * time.Second))
 			require.NotEmpty(t, explained, want)
 			require.Equal(t, want, explained[0].Trigger)
 			require.NotNil(t, explained[0].NetDev, want)
@@ -257,9 +258,9 @@ func TestAChangeThatNoEventAnnouncedIsATrigger(t *testing.T) {
 at = "31s"
 down_for = "20s"
 `)
-		r.o.StateInterval = 5 * time.Second
-		r.start(nil)
-		explained, _ := snapshots(r.after(45 * time.Second))
+		r.Options.StateInterval = 5 * time.Second
+		r.Start(nil)
+		explained, _ := snapshots(r.After(45 * time.Second))
 		require.Len(t, explained, 1)
 		require.Equal(t, verbs.TriggerState, explained[0].Trigger)
 	})
@@ -290,7 +291,7 @@ name = "temp1_input"
 
 // qualities returns the snapshots that have the counts of the forward error correction.
 func qualities(items []verbs.Item) (with []verbs.Snapshot) {
-	for _, s := range pick(items, func(i verbs.Item) *verbs.Snapshot { return i.Snapshot }) {
+	for _, s := range sessiontest.Pick(items, func(i verbs.Item) *verbs.Snapshot { return i.Snapshot }) {
 		if s.Done && len(s.Counters[verbs.CountersFEC]) > 0 {
 			with = append(with, s)
 		}
@@ -301,8 +302,8 @@ func qualities(items []verbs.Item) (with []verbs.Snapshot) {
 func TestQualityOfALinkIsReadHourly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := watching(t, "roce2", blocks)
-		r.start(nil)
-		items := r.after(3*time.Hour + time.Minute)
+		r.Start(nil)
+		items := r.After(3*time.Hour + time.Minute)
 		got := qualities(items)
 		require.Len(t, got, 4, "at first and every hour")
 		for _, s := range got {
@@ -322,12 +323,12 @@ times = 25
 down_for = "20ms"
 device = "sim0"
 `)
-		r.start(nil)
-		r.after(19 * time.Minute)
-		got := qualities(r.after(10 * time.Minute))
+		r.Start(nil)
+		r.After(19 * time.Minute)
+		got := qualities(r.After(10 * time.Minute))
 		require.Len(t, got, 2, "at the first drop, and a minute later for those that waited")
 		require.Equal(t, verbs.Trigger(verbs.EventPortErr.String()), got[0].Trigger)
-		require.Len(t, qualities(r.after(time.Hour)), 1, "the interval counts from the last one")
+		require.Len(t, qualities(r.After(time.Hour)), 1, "the interval counts from the last one")
 	})
 }
 
@@ -355,10 +356,10 @@ device = "sim0"
 				return nil, verbs.ErrUnsupported
 			}
 		})
-		r.start(nil)
-		r.after(50 * time.Minute)
+		r.Start(nil)
+		r.After(50 * time.Minute)
 		require.EqualValues(t, 1, reads.Load(), "at first alone")
-		r.after(2 * time.Hour)
+		r.After(2 * time.Hour)
 		require.LessOrEqual(t, reads.Load(), int32(4), "hourly")
 		require.Greater(t, reads.Load(), int32(1))
 	})
@@ -367,8 +368,8 @@ device = "sim0"
 func TestQualityOfALinkIsNotReadWithoutEthtool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := watching(t, "roce2", blocks)
-		r.o.Ethtool = verbs.EthtoolOff
-		r.start(nil)
-		require.Empty(t, qualities(r.after(2*time.Hour)))
+		r.Options.Ethtool = verbs.EthtoolOff
+		r.Start(nil)
+		require.Empty(t, qualities(r.After(2*time.Hour)))
 	})
 }

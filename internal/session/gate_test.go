@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/session/sessiontest"
 	"rdma_events/internal/verbs"
 )
 
@@ -23,9 +24,9 @@ what = "slow"
 took = "150ms"
 for = "10s"
 `)
-		r.o.Ethtool = verbs.EthtoolAll
-		r.start(nil)
-		explained, _ := snapshots(r.after(45 * time.Second))
+		r.Options.Ethtool = verbs.EthtoolAll
+		r.Start(nil)
+		explained, _ := snapshots(r.After(45 * time.Second))
 		require.Len(t, explained, 1)
 		require.Nil(t, explained[0].Link)
 		require.Contains(t, explained[0].Counters[verbs.CountersHardware], "out_of_buffer", "what was read is kept")
@@ -44,8 +45,8 @@ device = "sim0"
 what = "fails"
 for = "10s"
 `)
-		r.start(nil)
-		explained, _ := snapshots(r.after(45 * time.Second))
+		r.Start(nil)
+		explained, _ := snapshots(r.After(45 * time.Second))
 		require.Len(t, explained, 1)
 		require.Nil(t, explained[0].Link)
 		require.Empty(t, explained[0].Counters)
@@ -70,8 +71,8 @@ down_for = "10s"
 device = "sim0"
 why = "no_cable"
 `)
-		r.start(nil)
-		explained, _ := snapshots(r.after(59 * time.Second))
+		r.Start(nil)
+		explained, _ := snapshots(r.After(59 * time.Second))
 		require.Len(t, explained, 3)
 		require.Equal(t, verbs.Trigger("device_fatal"), explained[0].Trigger)
 		require.Equal(t, []string{"ext_state: device_fatal was less than 10s ago"}, explained[1].LeftOut)
@@ -87,17 +88,17 @@ at = "29s"
 device = "sim0"
 for = "20s"
 `)
-		r.o.CommandInterval, r.o.CommandStuck = time.Hour, 5*time.Second
-		r.start(nil)
-		r.after(29 * time.Second)
-		items := r.after(15 * time.Second)
-		parts := pick(items, func(i verbs.Item) *verbs.Snapshot { return i.Snapshot })
+		r.Options.CommandInterval, r.Options.CommandStuck = time.Hour, 5*time.Second
+		r.Start(nil)
+		r.After(29 * time.Second)
+		items := r.After(15 * time.Second)
+		parts := sessiontest.Pick(items, func(i verbs.Item) *verbs.Snapshot { return i.Snapshot })
 		require.Len(t, parts, 1, "what was read before the hang")
 		require.False(t, parts[0].NetDev.Carrier)
-		require.Equal(t, ledger.CallReadSysfs, r.ledger().Evidence.Call)
-		runs := pick(items, func(i verbs.Item) *verbs.Run { return i.Run })
+		require.Equal(t, ledger.CallReadSysfs, r.Counters().Evidence.Call)
+		runs := sessiontest.Pick(items, func(i verbs.Item) *verbs.Run { return i.Run })
 		require.Len(t, runs, 2, "port_err and port_active")
-		explained, _ := snapshots(r.after(10 * time.Second))
+		explained, _ := snapshots(r.After(10 * time.Second))
 		require.Len(t, explained, 1)
 		require.Equal(t, []string{
 			"counters: the device took 18.99s to answer a command", "ext_state: the device took 18.99s to answer a command",
@@ -114,13 +115,13 @@ device = "sim0"
 call = "query_port"
 for = "20s"
 `)
-		r.o.StateInterval = time.Second
-		r.start(nil)
-		explained, _ := snapshots(r.after(40 * time.Second))
+		r.Options.StateInterval = time.Second
+		r.Start(nil)
+		explained, _ := snapshots(r.After(40 * time.Second))
 		require.NotEmpty(t, explained)
 		require.Equal(t, verbs.Trigger("port_err"), explained[0].Trigger)
 		require.False(t, explained[0].NetDev.Carrier, "it asks no driver")
-		r.after(10 * time.Second) // the query ends before the ledger does
+		r.After(10 * time.Second) // the query ends before the ledger does
 		const why = "the device is not answering another command"
 		require.Equal(t, []string{"counters: " + why, "ext_state: " + why}, explained[0].LeftOut)
 	})
@@ -151,7 +152,7 @@ func (d *changed) Objects(kinds ...verbs.ObjectKind) (*verbs.Objects, error) {
 
 // change has a test replace calls of the devices that a rig opens.
 func (r *rig) change(by func(d *changed)) {
-	r.wrap = func(b verbs.Backend) verbs.Backend { return changing{b, by} }
+	r.Wrap = func(b verbs.Backend) verbs.Backend { return changing{b, by} }
 }
 
 type changing struct {
@@ -181,8 +182,8 @@ func TestNothingIsAskedUnderTheRTNLLockAfterACounterThatFailed(t *testing.T) {
 				return d.Device.ReadCounters(port, from)
 			}
 		})
-		r.start(nil)
-		explained, _ := snapshots(r.after(35 * time.Second))
+		r.Start(nil)
+		explained, _ := snapshots(r.After(35 * time.Second))
 		require.Len(t, explained, 1)
 		require.Nil(t, explained[0].Link)
 		const why = "the device answered a command with: connection timed out"
@@ -208,8 +209,8 @@ func TestADeviceWhoseCountersAreNoQuestionIsAskedForAQueuePairFirst(t *testing.T
 					return d.Device.ReadCounters(port, from)
 				}
 			})
-			r.start(nil)
-			_, bases := snapshots(r.after(time.Second))
+			r.Start(nil)
+			_, bases := snapshots(r.After(time.Second))
 			require.Equal(t, 1, bases)
 			require.EqualValues(t, 1, queries.Load())
 			require.Equal(t, failure == nil, reads.Load() > 0)
@@ -264,7 +265,7 @@ func TestNoPortIsQueriedWhileACallOfOursHoldsTheRTNLLock(t *testing.T) {
 		var holding atomic.Bool
 		held := make(chan struct{})
 		r := watching(t, "roce2", cableDown)
-		r.o.StateInterval = time.Second
+		r.Options.StateInterval = time.Second
 		r.change(func(d *changed) {
 			d.link = func(int) (verbs.Link, error) {
 				holding.Store(true)
@@ -279,16 +280,16 @@ func TestNoPortIsQueriedWhileACallOfOursHoldsTheRTNLLock(t *testing.T) {
 				return d.Device.QueryPort(port)
 			}
 		})
-		r.start(nil)
-		r.after(35 * time.Second)
-		items := r.after(10 * time.Second)
+		r.Start(nil)
+		r.After(35 * time.Second)
+		items := r.After(10 * time.Second)
 		require.Zero(t, queries.Load())
-		require.Empty(t, readings(items))
-		require.NotEmpty(t, pick(items, func(i verbs.Item) *verbs.Run { return i.Run }), "events are read")
+		require.Empty(t, sessiontest.Readings(items))
+		require.NotEmpty(t, sessiontest.Pick(items, func(i verbs.Item) *verbs.Run { return i.Run }), "events are read")
 		close(held)
-		items = r.after(500 * time.Millisecond)
-		require.NotEmpty(t, readings(items), "the queries are made up for")
-		explained, _ := snapshots(append(items, r.after(time.Second)...))
+		items = r.After(500 * time.Millisecond)
+		require.NotEmpty(t, sessiontest.Readings(items), "the queries are made up for")
+		explained, _ := snapshots(append(items, r.After(time.Second)...))
 		require.Len(t, explained, 1)
 		require.Equal(t, "no_cable", explained[0].Link.ExtState)
 	})

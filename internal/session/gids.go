@@ -13,17 +13,12 @@ import (
 // table that is like the one before it is not sent. It has a goroutine of its own, since
 // a query of a port may hang in the device's firmware and a GID table comes from the kernel.
 func (s *session) watchGIDs(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-s.baselineDone:
-	}
 	due := newAlarms(s.o.GIDInterval)
 	defer due.stop()
 	sent := make([][]verbs.GID, len(s.ports))
 	for {
 		if err := s.readGIDs(sent); err != nil {
-			return unlessClosed(ctx, err)
+			return err
 		}
 		for again := false; !again; {
 			select {
@@ -42,17 +37,6 @@ func (s *session) watchGIDs(ctx context.Context) error {
 	}
 }
 
-// noteGIDs notes a reading of the GID table for the Fabric of the port.
-func (p *port) noteGIDs(entries []verbs.GID) {
-	if p.fabric == nil {
-		return
-	}
-	kept := slices.Clone(entries)
-	if last := p.gids.Swap(&kept); last != nil && !slices.Equal(*last, kept) {
-		p.nudgeFabric()
-	}
-}
-
 // readGIDs reads the GID tables and sends those that differ from the tables sent last. A
 // table that cannot be read, or not be sent now, is sent the next time. The only error is
 // ErrClosed: whether a device is gone is for the queries of its ports to say, since a
@@ -66,12 +50,15 @@ func (s *session) readGIDs(sent [][]verbs.GID) error {
 		if err != nil {
 			continue
 		}
-		p.noteGIDs(t.Entries)
+		kept := append([]verbs.GID{}, t.Entries...) // not nil, which stands for none
+		if last := p.gids.Swap(&kept); last != nil && !slices.Equal(*last, kept) {
+			s.portChanged(p)
+		}
 		if sent[i] != nil && slices.Equal(t.Entries, sent[i]) {
 			continue
 		}
 		if s.out.add(verbs.Item{GIDs: &t}) {
-			sent[i] = append([]verbs.GID{}, t.Entries...)
+			sent[i] = kept
 		}
 	}
 	return nil

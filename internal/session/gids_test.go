@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/session/sessiontest"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sim"
 )
@@ -39,17 +40,17 @@ index = 3
 to = 6
 away = "400ms"
 `)
-		r.start(nil)
-		first := tables(r.after(9 * time.Second))
+		r.Start(nil)
+		first := tables(r.After(9 * time.Second))
 		require.Len(t, first, 1, "the baseline")
 		require.Equal(t, []int{0, 1, 2, 3}, indexes(first[0]))
 		require.Equal(t, 1, first[0].Port)
-		changed := tables(r.after(2 * time.Second))
+		changed := tables(r.After(2 * time.Second))
 		require.Len(t, changed, 2)
 		require.Equal(t, []int{0, 1, 2}, indexes(changed[0]))
 		require.Equal(t, []int{0, 1, 2, 6}, indexes(changed[1]))
 		require.Equal(t, changed[0].Mono+(400*time.Millisecond).Nanoseconds(), changed[1].Mono)
-		require.Empty(t, tables(r.after(time.Hour)))
+		require.Empty(t, tables(r.After(time.Hour)))
 	})
 }
 
@@ -62,10 +63,10 @@ at = "10s"
 	for interval, want := range map[time.Duration]int{0: 0, time.Minute: 1} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, "efa", scenario)
-			r.o.GIDInterval = interval
-			r.start(nil)
-			require.Len(t, tables(r.after(9*time.Second)), 1)
-			require.Len(t, tables(r.after(time.Hour)), want, "%v", interval)
+			r.Options.GIDInterval = interval
+			r.Start(nil)
+			require.Len(t, tables(r.After(9*time.Second)), 1)
+			require.Len(t, tables(r.After(time.Hour)), want, "%v", interval)
 		})
 	}
 }
@@ -73,10 +74,10 @@ at = "10s"
 func TestAGIDTableThatTheOutboxHadNoRoomForIsSentLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "roce2", "")
-		dev, err := sim.New(r.world).Open("sim0", r.led)
+		dev, err := sim.New(r.World).Open("sim0", r.Ledger)
 		require.NoError(t, err)
 		defer func() { require.NoError(t, dev.Close(time.Second)) }()
-		s := newSession(dev, r.o)
+		s := newSession(dev, r.Options)
 		for len(s.out.now.items) < outboxLimit {
 			s.out.add(verbs.Item{Reading: &verbs.Reading{}})
 		}
@@ -105,12 +106,12 @@ func (tablelessDevice) GIDs(int) (verbs.GIDTable, error) { return verbs.GIDTable
 func TestATableThatCannotBeReadEndsNoWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "roce2", "")
-		r.o.GIDInterval = time.Second
-		r.wrap = func(b verbs.Backend) verbs.Backend { return withoutGIDs{b} }
-		r.start(nil)
-		r.after(10 * time.Second)
-		items := r.after(time.Minute)
+		r.Options.GIDInterval = time.Second
+		r.Wrap = func(b verbs.Backend) verbs.Backend { return withoutGIDs{b} }
+		r.Start(nil)
+		r.After(10 * time.Second)
+		items := r.After(time.Minute)
 		require.Empty(t, tables(items))
-		require.NotEmpty(t, readings(items))
+		require.NotEmpty(t, sessiontest.Readings(items))
 	})
 }

@@ -8,11 +8,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/session/sessiontest"
 	"rdma_events/internal/verbs"
 )
 
 func objectsOf(items []verbs.Item) []verbs.Objects {
-	return pick(items, func(i verbs.Item) *verbs.Objects { return i.Objects })
+	return sessiontest.Pick(items, func(i verbs.Item) *verbs.Objects { return i.Objects })
 }
 
 // lists counts how often each kind was listed.
@@ -28,7 +29,7 @@ func (l *lists) counts() (n [verbs.ObjectKinds]int) {
 // listing returns a rig that watches objects, and what counts its lists.
 func listing(t *testing.T, scenario string) (r *rig, listed *lists) {
 	r, listed = newRig(t, "roce2", scenario), new(lists)
-	r.o.Objects, r.o.Probe.Interval = true, 0
+	r.Options.Objects, r.Options.Probe.Interval = true, 0
 	r.change(func(d *changed) {
 		d.objects = func(kinds ...verbs.ObjectKind) (*verbs.Objects, error) {
 			for _, kind := range kinds {
@@ -43,9 +44,9 @@ func listing(t *testing.T, scenario string) (r *rig, listed *lists) {
 func TestObjectsAreListedEveryTenSecondsAndQueuePairsEveryMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, listed := listing(t, "")
-		r.start(nil)
-		require.Len(t, objectsOf(r.after(time.Second)), 1)
-		require.Len(t, objectsOf(r.after(time.Hour)), 360)
+		r.Start(nil)
+		require.Len(t, objectsOf(r.After(time.Second)), 1)
+		require.Len(t, objectsOf(r.After(time.Hour)), 360)
 		require.Equal(t, [verbs.ObjectKinds]int{361, 361, 361, 361, 61}, listed.counts())
 	})
 }
@@ -53,9 +54,9 @@ func TestObjectsAreListedEveryTenSecondsAndQueuePairsEveryMinute(t *testing.T) {
 func TestObjectsAreNotListedUnlessAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, listed := listing(t, "")
-		r.o.Objects = false
-		r.start(nil)
-		require.Empty(t, objectsOf(r.after(time.Hour)))
+		r.Options.Objects = false
+		r.Start(nil)
+		require.Empty(t, objectsOf(r.After(time.Hour)))
 		require.Zero(t, listed.counts())
 	})
 }
@@ -69,11 +70,11 @@ at = "45s"
 device = "sim0"
 for = "2m"
 `)
-		r.o.CommandInterval, r.o.CommandStuck = 10*time.Second, 5*time.Second
-		r.start(nil)
-		r.after(164 * time.Second)
+		r.Options.CommandInterval, r.Options.CommandStuck = 10*time.Second, 5*time.Second
+		r.Start(nil)
+		r.After(164 * time.Second)
 		require.Equal(t, [verbs.ObjectKinds]int{17, 17, 17, 17, 1}, listed.counts())
-		r.after(15 * time.Second)
+		r.After(15 * time.Second)
 		require.Equal(t, 2, listed.counts()[verbs.ObjectQP], "they are made up for")
 	})
 }
@@ -89,11 +90,11 @@ func TestAListThatHangsKeepsNothingFromEnding(t *testing.T) {
 				return nil, verbs.ErrClosed
 			}
 		})
-		r.start(nil)
-		require.NotEmpty(t, readings(r.after(20*time.Second)), "ports are queried")
+		r.Start(nil)
+		require.NotEmpty(t, sessiontest.Readings(r.After(20*time.Second)), "ports are queried")
 		began := time.Now()
-		r.stop()
-		<-r.done
+		r.Stop()
+		<-r.Done
 		require.LessOrEqual(t, time.Since(began), 10*lastCommand)
 		close(hang)
 	})

@@ -145,12 +145,13 @@ func TestOnlyFactsThatAreUrgentAreSentAtOnce(t *testing.T) {
 
 // A host that reads nothing must cost bounded memory, and hear that facts are missing.
 func TestBeyondTheLimitNoFactsAreTaken(t *testing.T) {
-	o, facts := newOutbox(), make([]verbs.FabricFact, maxFacts)
+	const atOnce = 2 * verbs.MinFabricFacts
+	o, facts := newOutbox(), make([]verbs.FabricFact, atOnce)
 	n := 0
 	for o.addFacts(verbs.FabricFacts{Facts: facts}, false) {
 		n++
 	}
-	require.Equal(t, factsLimit/maxFacts, n)
+	require.Equal(t, factsLimit/atOnce, n)
 	require.True(t, o.isFull())
 	require.True(t, o.add(verbs.Item{Reading: &verbs.Reading{}}, verbs.Item{FabricPort: &verbs.FabricPort{}}))
 	require.Len(t, o.take(), n+2)

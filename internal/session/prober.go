@@ -55,15 +55,9 @@ func (s *session) probers() []*prober {
 	return all
 }
 
-// run probes every interval, once the ports have their baseline; index spreads the
-// probers over the interval.
+// run probes every interval; index spreads the probers over the interval.
 func (p *prober) run(ctx context.Context, index int) error {
 	interval := p.s.o.Probe.Interval
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-p.s.baselineDone:
-	}
 	if !wait(ctx, interval*time.Duration(index%16)/16) {
 		return nil
 	}
@@ -76,7 +70,7 @@ func (p *prober) run(ctx context.Context, index int) error {
 	p.next = time.Now()
 	for ctx.Err() == nil {
 		if err := p.round(ctx); err != nil {
-			return unlessClosed(ctx, err)
+			return err
 		}
 	}
 	return nil // the device closes its probes
@@ -150,7 +144,7 @@ func (p *prober) round(ctx context.Context) error {
 // park waits until the device answers its commands. To make or destroy a queue pair is one too,
 // and a worker that hangs in one is lost.
 func (p *prober) park(ctx context.Context) {
-	for p.s.asks.slow.Load() > 0 && wait(ctx, verbs.AnswerLimit) {
+	for !p.s.asks.Answers() && wait(ctx, verbs.AnswerLimit) {
 	}
 }
 

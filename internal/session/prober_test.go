@@ -17,14 +17,14 @@ import (
 func TestTheProbeFollowsTheLinkAndNeverMixesMethods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "roce2", "")
-		r.start(nil)
-		items := r.after(5600 * time.Millisecond)
+		r.Start(nil)
+		items := r.After(5600 * time.Millisecond)
 		require.Equal(t, []verbs.ProbeItem{{ProbeKey: verbs.ProbeKey{Port: 1, Vector: 0, Method: verbs.MethodUDSend}, Reason: "as preferred"}}, choices(items))
 		require.Len(t, rounds(items), 6)
 
 		down := time.Now()
-		require.NoError(t, r.world.SetLink("sim0", 1, false))
-		items = r.after(5 * time.Second)
+		require.NoError(t, r.World.SetLink("sim0", 1, false))
+		items = r.After(5 * time.Second)
 		require.Equal(t, verbs.MethodFlush, choices(items)[0].Method)
 		require.Contains(t, choices(items)[0].Reason, "down")
 		require.NotEmpty(t, begunSince(down, items))
@@ -33,8 +33,8 @@ func TestTheProbeFollowsTheLinkAndNeverMixesMethods(t *testing.T) {
 			require.Equal(t, verbs.OutcomeSuccess, got.Outcome)
 		}
 
-		require.NoError(t, r.world.SetLink("sim0", 1, true))
-		items = r.after(5 * time.Second)
+		require.NoError(t, r.World.SetLink("sim0", 1, true))
+		items = r.After(5 * time.Second)
 		require.Equal(t, verbs.MethodUDSend, rounds(items)[len(rounds(items))-1].Method)
 	})
 }
@@ -48,9 +48,9 @@ func begunSince(at time.Time, items []verbs.Item) []verbs.RoundItem {
 func TestBadRoundIsSentAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "roce2", "[[fault]]\nkind = \"completion_error\"\nat = \"1500ms\"\nfor = \"1s\"\n")
-		r.start(nil)
-		r.after(1999 * time.Millisecond)
-		items := rounds(r.after(100 * time.Millisecond))
+		r.Start(nil)
+		r.After(1999 * time.Millisecond)
+		items := rounds(r.After(100 * time.Millisecond))
 		require.Equal(t, verbs.OutcomeError, items[len(items)-1].Outcome)
 	})
 }
@@ -58,9 +58,9 @@ func TestBadRoundIsSentAtOnce(t *testing.T) {
 func TestAllVectorsAreProbed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "roce2", "")
-		r.o.Probe.Vectors = []int{-1}
-		r.start(nil)
-		items := r.after(2 * time.Second)
+		r.Options.Probe.Vectors = []int{-1}
+		r.Start(nil)
+		items := r.After(2 * time.Second)
 		vectors := map[int]bool{}
 		for _, got := range rounds(items) {
 			vectors[got.Vector] = true
@@ -75,9 +75,9 @@ func TestSessionWithoutProbesSendsNoRounds(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, "roce2", "")
-			change(&r.o.Probe)
-			r.start(nil)
-			items := r.after(10 * time.Second)
+			change(&r.Options.Probe)
+			r.Start(nil)
+			items := r.After(10 * time.Second)
 			require.Empty(t, rounds(items))
 			require.Empty(t, choices(items))
 		})
@@ -154,13 +154,13 @@ func (p failingProbe) Rounds(rounds []verbs.Round, pace verbs.Pace) (int, error)
 func TestAProberKeepsItsThread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "roce2", "")
-		r.o.Ports = []int{1}
+		r.Options.Ports = []int{1}
 		threads := map[int]int{}
-		r.wrap = func(b verbs.Backend) verbs.Backend {
+		r.Wrap = func(b verbs.Backend) verbs.Backend {
 			return failing{b, verbs.MethodUDSend, verbs.OutcomeSuccess, func() { threads[unix.Gettid()]++ }, nil}
 		}
-		r.start(nil)
-		require.NotEmpty(t, rounds(r.after(1000*time.Second)))
+		r.Start(nil)
+		require.NotEmpty(t, rounds(r.After(1000*time.Second)))
 		require.Len(t, threads, 1, "rounds of each thread: %v", threads)
 	})
 }
@@ -176,10 +176,10 @@ func TestAnAutomaticChoiceTriesEachMethodOnce(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newRig(t, "dual", "")
-			r.o.Ports = []int{1} // InfiniBand, where rc_write and flush are tried
-			r.wrap = func(b verbs.Backend) verbs.Backend { return failing{b, verbs.MethodRCWrite, row.outcome, nil, nil} }
-			r.start(nil)
-			items := r.after(5600 * time.Millisecond)
+			r.Options.Ports = []int{1} // InfiniBand, where rc_write and flush are tried
+			r.Wrap = func(b verbs.Backend) verbs.Backend { return failing{b, verbs.MethodRCWrite, row.outcome, nil, nil} }
+			r.Start(nil)
+			items := r.After(5600 * time.Millisecond)
 			got := choices(items)
 			require.Len(t, got, 1, "one choice, and it is kept")
 			require.Equal(t, row.want, got[0].Method)
@@ -190,7 +190,7 @@ func TestAnAutomaticChoiceTriesEachMethodOnce(t *testing.T) {
 				require.Equal(t, row.outcome, rounds(items)[0].Outcome, "the trial that is kept is a round like any other")
 			}
 			require.Equal(t, row.want, rounds(items)[5].Method)
-			for _, p := range r.ledger().Probes {
+			for _, p := range r.Counters().Probes {
 				require.Equal(t, p.Method == int(row.want), p.Rounds == 6, "%+v", p)
 				require.True(t, p.Method == int(row.want) || p.Rounds+p.Errors+p.LostCompletions == 0, "%+v", p)
 			}
@@ -201,12 +201,12 @@ func TestAnAutomaticChoiceTriesEachMethodOnce(t *testing.T) {
 func TestAMethodThatIsNamedIsKeptEvenIfItFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "roce2", "")
-		r.o.Probe.Method = verbs.MethodRCWrite
-		r.wrap = func(b verbs.Backend) verbs.Backend {
+		r.Options.Probe.Method = verbs.MethodRCWrite
+		r.Wrap = func(b verbs.Backend) verbs.Backend {
 			return failing{b, verbs.MethodRCWrite, verbs.OutcomeError, nil, nil}
 		}
-		r.start(nil)
-		items := r.after(3500 * time.Millisecond)
+		r.Start(nil)
+		items := r.After(3500 * time.Millisecond)
 		require.Len(t, rounds(items), 4)
 		for _, got := range rounds(items) {
 			require.Equal(t, verbs.MethodRCWrite, got.Method)
@@ -217,11 +217,11 @@ func TestAMethodThatIsNamedIsKeptEvenIfItFails(t *testing.T) {
 func TestAnAutomaticChoiceDoesNotFlushWhereFlushesAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "ib8", "")
-		r.start(nil)
-		r.after(1500 * time.Millisecond)
+		r.Start(nil)
+		r.After(1500 * time.Millisecond)
 		down := time.Now()
-		require.NoError(t, r.world.SetLink("sim0", 1, false))
-		items := r.after(5 * time.Second)
+		require.NoError(t, r.World.SetLink("sim0", 1, false))
+		items := r.After(5 * time.Second)
 		require.Equal(t, verbs.MethodNone, choices(items)[0].Method)
 		require.Contains(t, choices(items)[0].Reason, "counts flushed work requests")
 		require.Empty(t, begunSince(down, items))
@@ -234,13 +234,13 @@ func TestAFlutterMakesNoMoreProbesThanRounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var made atomic.Int32
 		r := newRig(t, "roce2", "")
-		r.wrap = func(b verbs.Backend) verbs.Backend { return counting{b, &made} }
-		r.start(nil)
-		r.after(time.Second)
+		r.Wrap = func(b verbs.Backend) verbs.Backend { return counting{b, &made} }
+		r.Start(nil)
+		r.After(time.Second)
 		made.Store(0)
 		for i := range 500 {
-			require.NoError(t, r.world.SetLink("sim0", 1, i%2 == 1))
-			r.after(10 * time.Millisecond)
+			require.NoError(t, r.World.SetLink("sim0", 1, i%2 == 1))
+			r.After(10 * time.Millisecond)
 		}
 		require.LessOrEqual(t, made.Load(), int32(12), "in five seconds")
 		require.Positive(t, made.Load())
@@ -270,15 +270,15 @@ func (d countingDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
 func TestRoundsAtAShortIntervalKeepTheirPaceAndComeTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "roce2", "")
-		r.o.Probe.Interval, r.o.Probe.Timeout = 4*time.Millisecond, 3*time.Millisecond
+		r.Options.Probe.Interval, r.Options.Probe.Timeout = 4*time.Millisecond, 3*time.Millisecond
 		batches := 0
-		r.start(func(b verbs.Batch) error {
+		r.Start(func(b verbs.Batch) error {
 			if len(rounds(b.Items)) > 0 {
 				batches++
 			}
-			return r.collect(b)
+			return r.Collect(b)
 		})
-		items := rounds(r.after(10 * time.Second))
+		items := rounds(r.After(10 * time.Second))
 		require.InDelta(t, 2500, len(items), 63, "those of the last quarter of a second may not be sent yet")
 		require.LessOrEqual(t, batches, 42)
 		for i := 1; i < len(items); i++ {
@@ -292,15 +292,15 @@ func TestRoundsAtAShortIntervalKeepTheirPaceAndComeTogether(t *testing.T) {
 func TestPlanStaysWithinAnInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "roce2", "")
-		r.o.Ports = []int{1}
+		r.Options.Ports = []int{1}
 		var hasty atomic.Int32
-		r.wrap = func(b verbs.Backend) verbs.Backend { return hastyProbes(b, &hasty) }
-		r.start(nil)
-		r.after(10 * time.Second)
+		r.Wrap = func(b verbs.Backend) verbs.Backend { return hastyProbes(b, &hasty) }
+		r.Start(nil)
+		r.After(10 * time.Second)
 		hasty.Store(1000)
-		r.after(2 * time.Second)
+		r.After(2 * time.Second)
 		require.Zero(t, hasty.Load())
-		items := rounds(r.after(10 * time.Second))
+		items := rounds(r.After(10 * time.Second))
 		require.Len(t, items, 10)
 	})
 }

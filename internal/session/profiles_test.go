@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/session/sessiontest"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sim"
@@ -34,25 +35,25 @@ func TestSimulatedDriversAreSeenAsTheStandIns(t *testing.T) {
 func requireAgreement(t *testing.T, p standin.Profile) {
 	t.Helper()
 	r := newRig(t, p.Name, "[[fault]]\nkind = \"removed\"\nat = \"60s\"\n")
-	r.wait = func(ctx context.Context, device string) error {
-		return sim.New(r.world).(RemovalWatcher).WaitRemoved(ctx, device)
+	r.WaitRemoved = func(ctx context.Context, device string) error {
+		return sim.New(r.World).(RemovalWatcher).WaitRemoved(ctx, device)
 	}
-	r.start(nil)
-	items := r.after(3500 * time.Millisecond)
+	r.Start(nil)
+	items := r.After(3500 * time.Millisecond)
 	opened := items[0].Opened
 	require.Equal(t, p.PortEvents > 0, opened.EventsSupported)
 	require.Equal(t, p.Module == "efa", opened.AlwaysActive)
 	require.Equal(t, p.NodeType == "4: RNIC", opened.Transport == "iwarp")
 	require.Equal(t, hasFile(p, "flush_error") || hasFile(p, "wrfe"), opened.CountsFlushes)
-	require.Equal(t, p.Link, readings(items)[0].Attr.LinkLayer)
-	require.Equal(t, hasFile(p, "link_downed"), readings(items)[0].Attr.HasLinkDowned)
+	require.Equal(t, p.Link, sessiontest.Readings(items)[0].Attr.LinkLayer)
+	require.Equal(t, hasFile(p, "link_downed"), sessiontest.Readings(items)[0].Attr.HasLinkDowned)
 	require.Equal(t, p.Seen.Up.Method, lastMethod(items))
 
-	require.NoError(t, r.world.SetLink("sim0", 1, false))
-	items = append(items, r.after(10*time.Second)...)
+	require.NoError(t, r.World.SetLink("sim0", 1, false))
+	items = append(items, r.After(10*time.Second)...)
 	require.Equal(t, p.Seen.Down.Method, lastMethod(items))
-	require.NoError(t, r.world.SetLink("sim0", 1, true))
-	items = append(items, r.after(10*time.Second)...)
+	require.NoError(t, r.World.SetLink("sim0", 1, true))
+	items = append(items, r.After(10*time.Second)...)
 	require.Equal(t, p.Seen.Up.Method, lastMethod(items))
 	require.EqualValues(t, p.PortEvents, r.read(verbs.EventPortErr))
 	require.EqualValues(t, p.PortEvents, r.read(verbs.EventPortActive))
@@ -60,9 +61,9 @@ func requireAgreement(t *testing.T, p standin.Profile) {
 	require.Equal(t, slices.Contains(p.Events, verbs.EventDeviceSpeedChange), r.read(verbs.EventDeviceSpeedChange) == changes)
 	require.Zero(t, r.counts().LostEvents+r.counts().LostCompletions, "trials count nothing")
 
-	r.after(time.Minute)
-	<-r.done
-	require.Equal(t, status.ReasonRemoved, r.why.Reason)
+	r.After(time.Minute)
+	<-r.Done
+	require.Equal(t, status.ReasonRemoved, r.Why.Reason)
 	require.Equal(t, p.Disassociates, r.read(verbs.EventDeviceFatal) == 1)
 }
 
@@ -84,7 +85,7 @@ func lastMethod(items []verbs.Item) verbs.Method {
 
 // read returns how many events of a type were read, by the ledger.
 func (r *rig) read(typ verbs.EventType) uint64 {
-	events := r.ledger().Events
+	events := r.Counters().Events
 	i := slices.IndexFunc(events, func(e ledger.EventCounts) bool { return e.Type == int32(typ) })
 	if i < 0 {
 		return 0

@@ -34,7 +34,7 @@ func (s *session) query(ctx context.Context) error {
 	defer due.stop()
 	defer again.Stop()
 	if err := s.baseline(ctx); err != nil {
-		return unlessClosed(ctx, err)
+		return err
 	}
 	recent, rates, doubtful := map[*port]bool{}, map[*port]bool{}, map[*port]bool{}
 	doubts := func(p *port) {
@@ -71,7 +71,7 @@ func (s *session) query(ctx context.Context) error {
 		case <-due.settled.C:
 			err = s.queryPorts(func(p *port) bool { return recent[p] }, doubts)
 			for p := range recent {
-				p.changed(&p.settled)
+				s.probesMayChange(p, &p.settled)
 			}
 			if err == nil {
 				err = s.queryRates(func(p *port) bool { return rates[p] && !recent[p] })
@@ -88,7 +88,7 @@ func (s *session) query(ctx context.Context) error {
 			err = s.queryPorts(func(*port) bool { return true }, doubts)
 		}
 		if err != nil {
-			return unlessClosed(ctx, err)
+			return err
 		}
 	}
 }
@@ -177,10 +177,10 @@ func (s *session) queryPort(p *port) (changed bool, err error) {
 		p.layer.Store(int32(r.Attr.LinkLayer))
 		last := verbs.PortState(p.state.Swap(int32(r.Attr.State)))
 		if (last == verbs.PortActive) != (r.Attr.State == verbs.PortActive) {
-			p.changed(&p.seen)
+			s.probesMayChange(p, &p.seen)
 		}
 		if lid := int64(r.Attr.LID); p.lid.Swap(lid) != lid {
-			p.nudgeFabric()
+			s.portChanged(p)
 		}
 		changed = last != r.Attr.State
 	}

@@ -11,6 +11,7 @@ import (
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/portstate"
+	"rdma_events/internal/session/sessiontest"
 	"rdma_events/internal/verbs"
 )
 
@@ -46,10 +47,10 @@ func (d quietDevice) QueryPort(port int) (verbs.PortAttr, error) {
 func quiet(t *testing.T) (*rig, *atomic.Int32) {
 	t.Helper()
 	r, state := newRig(t, "roce2", ""), new(atomic.Int32)
-	r.o.Probe.Interval = 0
-	r.wrap = func(b verbs.Backend) verbs.Backend { return quietly{b, state} }
-	r.start(nil)
-	r.after(7 * time.Second)
+	r.Options.Probe.Interval = 0
+	r.Wrap = func(b verbs.Backend) verbs.Backend { return quietly{b, state} }
+	r.Start(nil)
+	r.After(7 * time.Second)
 	return r, state
 }
 
@@ -57,12 +58,12 @@ func TestChangeWithoutAnEventIsConfirmedWithin100ms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, state := quiet(t)
 		state.Store(int32(verbs.PortDown))
-		require.Empty(t, readings(r.after(2900*time.Millisecond)))
-		require.Len(t, readings(r.after(100*time.Millisecond+portstate.Settle)), 1, "the query of the interval")
-		again := readings(r.after(100*time.Millisecond - portstate.Settle))
+		require.Empty(t, sessiontest.Readings(r.After(2900*time.Millisecond)))
+		require.Len(t, sessiontest.Readings(r.After(100*time.Millisecond+portstate.Settle)), 1, "the query of the interval")
+		again := sessiontest.Readings(r.After(100*time.Millisecond - portstate.Settle))
 		require.Len(t, again, 1)
 		require.Equal(t, verbs.PortDown, again[0].Attr.State)
-		require.Empty(t, readings(r.after(4800*time.Millisecond)), "no more until the next interval")
+		require.Empty(t, sessiontest.Readings(r.After(4800*time.Millisecond)), "no more until the next interval")
 	})
 }
 
@@ -70,11 +71,11 @@ func TestAnswerThatVariesIsAskedForAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, state := quiet(t)
 		state.Store(int32(verbs.PortInit))
-		r.after(3*time.Second + confirm/2)
+		r.After(3*time.Second + confirm/2)
 		state.Store(int32(verbs.PortArmed))
-		require.Len(t, readings(r.after(confirm)), 1)
-		require.Len(t, readings(r.after(confirm)), 1, "armed is confirmed as well")
-		require.Empty(t, readings(r.after(4*time.Second)))
+		require.Len(t, sessiontest.Readings(r.After(confirm)), 1)
+		require.Len(t, sessiontest.Readings(r.After(confirm)), 1, "armed is confirmed as well")
+		require.Empty(t, sessiontest.Readings(r.After(4*time.Second)))
 	})
 }
 
@@ -82,7 +83,7 @@ func TestQueryThatFailsIsNoDoubt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, state := quiet(t)
 		state.Store(-1)
-		require.Len(t, readings(r.after(4*time.Second)), 1)
+		require.Len(t, sessiontest.Readings(r.After(4*time.Second)), 1)
 	})
 }
 
@@ -113,13 +114,13 @@ func TestSpeedChangeQueriesTheRateOfEachPort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, gbps, state := newRig(t, "dual", "[[event]]\ntype = \"device_speed_change\"\nat = \"7s\"\n"), new(atomic.Int64), new(atomic.Int32)
 		gbps.Store(200)
-		r.o.Probe.Interval = 0
-		r.wrap = func(b verbs.Backend) verbs.Backend { return slowing{b, gbps, state} }
-		r.start(nil)
-		r.after(6 * time.Second)
+		r.Options.Probe.Interval = 0
+		r.Wrap = func(b verbs.Backend) verbs.Backend { return slowing{b, gbps, state} }
+		r.Start(nil)
+		r.After(6 * time.Second)
 		gbps.Store(100)
 		state.Store(int32(verbs.PortDown)) // the event of the link may come up to a second later
-		after := readings(r.after(time.Second + 10*settle))
+		after := sessiontest.Readings(r.After(time.Second + 10*settle))
 		require.Len(t, after, 4, "soon, and once the change has settled")
 		for i, got := range after {
 			require.True(t, got.RateOnly)

@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"rdma_events/internal/verbs"
@@ -15,14 +14,14 @@ func (s *session) read(ctx context.Context) error {
 	s.out.add(verbs.Item{Opened: &attr})
 	runs := make([]verbs.Run, 256)
 	if err := s.drain(runs); err != nil {
-		return unlessClosed(ctx, err)
+		return err
 	}
 	close(s.drained)
 	s.awaitBaseline(ctx)
 	for {
 		n, err := s.dev.ReadEvents(runs, -1)
 		if err != nil {
-			return unlessClosed(ctx, err)
+			return err
 		}
 		s.out.addRuns(runs[:n])
 		s.note(runs[:n])
@@ -83,7 +82,7 @@ func (s *session) note(runs []verbs.Run) {
 					p.pkeys.Add(1)
 				}
 				if MovesProbe(r.Type) {
-					p.changed(&p.seen)
+					s.probesMayChange(p, &p.seen)
 				}
 			}
 		}
@@ -102,11 +101,4 @@ func MovesProbe(t verbs.EventType) bool {
 		return true
 	}
 	return false
-}
-
-func unlessClosed(ctx context.Context, err error) error {
-	if ctx.Err() != nil || errors.Is(err, verbs.ErrClosed) {
-		err = nil
-	}
-	return err
 }

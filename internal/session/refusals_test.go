@@ -102,10 +102,10 @@ func watchRestricted(t *testing.T, queries bool, test func(*testing.T, *rig, *re
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "mlx5", "")
-		r.o.CommandInterval, r.o.CommandStuck, r.o.SnapshotInterval = 10*time.Second, 5*time.Second, time.Minute
+		r.Options.CommandInterval, r.Options.CommandStuck, r.Options.SnapshotInterval = 10*time.Second, 5*time.Second, time.Minute
 		b := &restricted{queries: queries}
-		r.wrap = func(inner verbs.Backend) verbs.Backend { b.Backend = inner; return b }
-		r.start(nil)
+		r.Wrap = func(inner verbs.Backend) verbs.Backend { b.Backend = inner; return b }
+		r.Start(nil)
 		test(t, r, b)
 	})
 }
@@ -114,11 +114,11 @@ func TestReadsThatFirmwareRefusesAreFewAnHour(t *testing.T) {
 	for _, queries := range []bool{true, false} {
 		t.Run(fmt.Sprintf("queries refused: %t", queries), func(t *testing.T) {
 			watchRestricted(t, queries, func(t *testing.T, r *rig, b *restricted) {
-				items := r.after(time.Minute)
+				items := r.After(time.Minute)
 				require.NotZero(t, b.since(time.Time{}))
 				for range 5 {
 					begin := time.Now()
-					items = append(items, r.after(time.Hour)...)
+					items = append(items, r.After(time.Hour)...)
 					require.LessOrEqual(t, b.since(begin), verbs.RefusalsAnHour)
 				}
 				require.NotZero(t, b.since(time.Now().Add(-2*time.Hour)), "they are tried again")
@@ -138,7 +138,7 @@ func TestReadsThatFirmwareRefusesAreFewAnHour(t *testing.T) {
 				}
 				require.Contains(t, refused, "(EINVAL)")
 				select {
-				case <-r.done:
+				case <-r.Done:
 					require.FailNow(t, "the watch has ended")
 				default:
 				}
@@ -149,14 +149,14 @@ func TestReadsThatFirmwareRefusesAreFewAnHour(t *testing.T) {
 
 func TestRefusedReadIsMadeAgainAfterAnEvent(t *testing.T) {
 	watchRestricted(t, true, func(t *testing.T, r *rig, b *restricted) {
-		r.after(20 * time.Minute)
+		r.After(20 * time.Minute)
 		b.relent()
-		for _, it := range r.after(10 * time.Minute) {
+		for _, it := range r.After(10 * time.Minute) {
 			require.Nil(t, it.Reading, "it is due in an hour")
 		}
-		require.NoError(t, r.world.Inject("sim0", verbs.EventClientReregister, 1, 1))
+		require.NoError(t, r.World.Inject("sim0", verbs.EventClientReregister, 1, 1))
 		answered := 0
-		for _, it := range r.after(time.Minute) {
+		for _, it := range r.After(time.Minute) {
 			if it.Reading != nil && it.Reading.Err == "" {
 				answered++
 			}

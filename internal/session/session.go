@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,27 +43,31 @@ type RemovalWatcher interface {
 var errRemoved = errors.New("the device is being removed")
 
 // Run opens a device and watches it until ctx ends, the device goes away, or the watch
-// fails. Meanwhile it carries out the orders for the Fabrics of its ports; orders may be
-// nil. It passes batches to send, from one goroutine; send may block, which never
-// delays the reader. Run returns the reason why the device cannot be watched. It returns
+// fails. It passes batches to send, from one goroutine; send may block, which never
+// delays the reader. parts use the device as well. Run returns the reason why the device cannot be watched. It returns
 // an error instead when ctx ended (the error of ctx), when send failed (the error of
 // send), and when the library did not close the device (an error that is verbs.ErrStuck;
 // the process should exit then). Run does not wait for a prober whose address is being
 // resolved (verbs.ErrResolving).
-func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Options, orders *verbs.FabricOrders,
-	send func(verbs.Batch) error,
+func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Options, send func(verbs.Batch) error,
+	parts ...NewPart,
 ) (status.End, error) {
 	dev, err := b.Open(o.Device, led)
 	if err != nil {
 		return EndedBy(err), nil
 	}
 	s := newSession(dev, o)
+	for _, newPart := range parts {
+		if p := newPart(s); p != nil {
+			s.parts = append(s.parts, p)
+		}
+	}
 	work, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	var wg, asks sync.WaitGroup // asks are those that may hang in the device's firmware
 	spawn := func(in *sync.WaitGroup, f func(context.Context) error) {
 		in.Go(func() {
-			if err := f(work); err != nil {
+			if err := f(work); err != nil && !errors.Is(err, verbs.ErrClosed) { // closed: the watch has ended
 				stop(err)
 			}
 		})
@@ -72,30 +75,31 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Optio
 	if w, ok := b.(RemovalWatcher); ok {
 		spawn(&wg, func(ctx context.Context) error { return s.watchRemoval(ctx, w) })
 	}
-	probers, fabrics := s.probers(), s.fabrics(rand.Uint64)
-	refuse := func() {}
-	if len(fabrics) > 0 && orders != nil {
-		refuse = orders.Take(s.takeOrder)
-	}
+	probers := s.probers()
 	spawn(&wg, s.read)
 	spawn(&wg, s.query)
-	spawn(&wg, s.watchGIDs)
+	spawn(&wg, s.afterBaseline(s.watchGIDs))
 	spawn(&asks, s.watchEvidence)
-	if o.Objects {
-		spawn(&asks, s.watchObjects)
-	}
 	for i, p := range probers {
-		spawn(&wg, func(ctx context.Context) error { return p.run(ctx, i) })
+		spawn(&wg, s.afterBaseline(func(ctx context.Context) error { return p.run(ctx, i) }))
 	}
-	for _, f := range fabrics {
-		spawn(&wg, f.run)
-		spawn(&wg, f.carryOut)
+	for _, p := range s.parts {
+		for _, t := range p.Tasks() {
+			in := &wg
+			if t.MayHang {
+				in = &asks
+			}
+			spawn(in, s.afterBaseline(t.Run))
+		}
 	}
 	sent := s.pump(work, send, s.batchDelay(len(probers)))
 	stop(sent)
-	refuse()
-	if sent == nil && ctx.Err() == nil {
-		s.endFabrics(send)
+	said := false
+	for _, p := range s.parts {
+		said = p.Stop() || said
+	}
+	if said && sent == nil && ctx.Err() == nil {
+		_ = s.flush(send) // to close the device takes a while; a host that does not hear this hears of the end
 	}
 	closed := dev.Close(closeTimeout)
 	// A goroutine inside the library cannot be joined. A prober whose address is being
@@ -112,6 +116,18 @@ func Run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Optio
 		return status.End{}, errors.Join(ctx.Err(), sent)
 	}
 	return s.why(context.Cause(work)), s.flush(send)
+}
+
+// afterBaseline returns a function that calls f once every port has its baseline, unless ctx ends before.
+func (s *session) afterBaseline(f func(context.Context) error) func(context.Context) error {
+	return func(ctx context.Context) error {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.baselineDone:
+			return f(ctx)
+		}
+	}
 }
 
 // leave waits until the commands have ended, but not for one that hangs: Close did not wait
@@ -157,13 +173,13 @@ type session struct {
 	drained      chan struct{} // closed when the events that were queued before are read
 	baselineDone chan struct{} // closed when every port has its baseline
 	asks         *Asker
+	parts        []Part // fixed before the goroutines start
 }
 
 // port is the state of one port that the session's goroutines share.
 type port struct {
 	number  int
 	probers []*prober                   // fixed before the goroutines start
-	fabric  *fabric                     // likewise; nil: none
 	seen    atomic.Uint64               // counts the events and state changes that may change what a probe can do
 	settled atomic.Uint64               // counts the queries of the port after its events had settled
 	event   atomic.Int64                // elapsed() when its last event was read
@@ -176,20 +192,14 @@ type port struct {
 	gids    atomic.Pointer[[]verbs.GID] // the last reading of its GID table; nil: none
 }
 
-// changed increments count, and makes the port's probers check whether their probes are
-// outdated, and its Fabric whether it is.
-func (p *port) changed(count *atomic.Uint64) {
+// probesMayChange increments a count of a port, seen or settled, and makes the port's probers
+// check whether their probes are outdated. The parts hear of it too.
+func (s *session) probesMayChange(p *port, count *atomic.Uint64) {
 	count.Add(1)
 	for _, prober := range p.probers {
 		prober.nudge()
 	}
-	p.nudgeFabric()
-}
-
-func (p *port) nudgeFabric() {
-	if p.fabric != nil {
-		p.fabric.nudge()
-	}
+	s.portChanged(p)
 }
 
 func newSession(dev verbs.Device, o verbs.Options) *session {

@@ -3,10 +3,6 @@ package session
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -16,176 +12,52 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/session/sessiontest"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
-	"rdma_events/internal/verbs/sim"
-	"rdma_events/internal/verbs/verbstest"
 )
 
-// rig runs a watch on the simulator inside a synctest bubble, where an hour
-// passes at once.
-type rig struct {
-	t     *testing.T
-	world *sim.World
-	led   *ledger.Ledger
-	o     verbs.Options
-	wait  func(context.Context, string) error // WaitRemoved; nil: none
-	wrap  func(verbs.Backend) verbs.Backend   // nil: the backend stays as it is
-
-	orders verbs.FabricOrders
-
-	mu    sync.Mutex
-	items []verbs.Item
-	beats int
-	why   status.End
-	err   error
-	done  chan struct{}
-	stop  context.CancelFunc
-}
+// rig is a session whose only part is Objects.
+type rig struct{ *sessiontest.Rig }
 
 func newRig(t *testing.T, profile, scenario string) *rig {
-	t.Helper()
-	if scenario != "" {
-		path := filepath.Join(t.TempDir(), "scenario.toml")
-		require.NoError(t, os.WriteFile(path, []byte(scenario), 0o600))
-		scenario = path
-	}
-	w, err := sim.Load(sim.Options{Profile: profile, Scenario: scenario, Seed: 1,
-		Clock: func() int64 { return time.Now().UnixNano() }})
-	require.NoError(t, err)
-	led, f, err := ledger.New("test")
-	require.NoError(t, err)
-	require.NoError(t, f.Close())
-	t.Cleanup(func() { require.NoError(t, led.Close()) })
-	return &rig{t: t, world: w, led: led, done: make(chan struct{}), o: verbs.Options{
-		Device: "sim0", StateInterval: 5 * time.Second,
-		Probe: verbs.ProbeOptions{Interval: time.Second, Timeout: 500 * time.Millisecond, Method: verbs.MethodAuto,
-			Vectors: []int{0}, AckBatch: 1, GIDIndex: -1, PKeyIndex: -1},
-	}}
+	return &rig{sessiontest.New(t, runWithObjects, profile, scenario)}
 }
 
-type removable struct {
-	verbs.Backend
-	wait func(context.Context, string) error
-}
-
-func (r removable) WaitRemoved(ctx context.Context, device string) error { return r.wait(ctx, device) }
-
-// start runs the watch until the test's end.
-func (r *rig) start(send func(verbs.Batch) error) {
-	ctx, cancel := context.WithCancel(r.t.Context())
-	r.stop = cancel
-	b := verbstest.Track(r.t, sim.New(r.world))
-	if r.wrap != nil {
-		b = r.wrap(b)
-	}
-	if r.wait != nil {
-		b = removable{b, r.wait}
-	}
-	if send == nil {
-		send = r.collect
-	}
-	go func() {
-		defer close(r.done)
-		r.why, r.err = Run(ctx, b, r.led, r.o, &r.orders, send)
-	}()
-	r.t.Cleanup(func() {
-		cancel()
-		<-r.done
-	})
-}
-
-func (r *rig) collect(b verbs.Batch) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(b.Items) == 0 {
-		r.beats++
-	}
-	for _, it := range b.Items {
-		r.items = append(r.items, kept(it))
-	}
-	return nil
-}
-
-// kept returns a copy of an item that stays valid after its batch.
-func kept(it verbs.Item) verbs.Item {
-	if it.Run != nil {
-		run := *it.Run
-		it.Run = &run
-	}
-	if it.Round != nil {
-		round := *it.Round
-		it.Round = &round
-	}
-	if it.FabricFacts != nil {
-		facts := *it.FabricFacts
-		facts.Facts = slices.Clone(facts.Facts)
-		it.FabricFacts = &facts
-	}
-	return it
-}
-
-// after waits for d and returns the items that were sent meanwhile.
-func (r *rig) after(d time.Duration) []verbs.Item {
-	time.Sleep(d)
-	synctest.Wait()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	items := r.items
-	r.items = nil
-	return items
-}
-
-// ledger returns the ledger's current values.
-func (r *rig) ledger() ledger.Snapshot {
-	var s ledger.Snapshot
-	r.led.Snapshot(&s)
-	return s
-}
-
-func pick[T any](items []verbs.Item, member func(verbs.Item) *T) []T {
-	var found []T
-	for _, it := range items {
-		if v := member(it); v != nil {
-			found = append(found, *v)
-		}
-	}
-	return found
+func runWithObjects(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Options, send func(verbs.Batch) error) (status.End, error) {
+	return Run(ctx, b, led, o, send, Objects)
 }
 
 func runs(items []verbs.Item) []verbs.Run {
-	return pick(items, func(i verbs.Item) *verbs.Run { return i.Run })
-}
-func readings(items []verbs.Item) []verbs.Reading {
-	return pick(items, func(i verbs.Item) *verbs.Reading { return i.Reading })
+	return sessiontest.Pick(items, func(i verbs.Item) *verbs.Run { return i.Run })
 }
 func rounds(items []verbs.Item) []verbs.RoundItem {
-	return pick(items, func(i verbs.Item) *verbs.RoundItem { return i.Round })
+	return sessiontest.Pick(items, func(i verbs.Item) *verbs.RoundItem { return i.Round })
 }
 func choices(items []verbs.Item) []verbs.ProbeItem {
-	return pick(items, func(i verbs.Item) *verbs.ProbeItem { return i.Probe })
+	return sessiontest.Pick(items, func(i verbs.Item) *verbs.ProbeItem { return i.Probe })
 }
 
 func TestAWatchBeginsWithTheDeviceAndABaselineOfEachPort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "dual", "")
-		r.start(nil)
-		items := r.after(100 * time.Millisecond)
+		r.Start(nil)
+		items := r.After(100 * time.Millisecond)
 		require.NotNil(t, items[0].Opened)
 		require.Equal(t, 2, items[0].Opened.Ports)
-		require.Len(t, readings(items), 2)
-		require.Equal(t, []int{1, 2}, []int{readings(items)[0].Port, readings(items)[1].Port})
-		require.Equal(t, verbs.PortActive, readings(items)[0].Attr.State)
+		require.Len(t, sessiontest.Readings(items), 2)
+		require.Equal(t, []int{1, 2}, []int{sessiontest.Readings(items)[0].Port, sessiontest.Readings(items)[1].Port})
+		require.Equal(t, verbs.PortActive, sessiontest.Readings(items)[0].Attr.State)
 	})
 }
 
 func TestOnlyTheNamedPortsAreQueriedAndProbed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "dual", "")
-		r.o.Ports = []int{2}
-		r.start(nil)
-		items := r.after(20 * time.Second)
-		for _, got := range readings(items) {
+		r.Options.Ports = []int{2}
+		r.Start(nil)
+		items := r.After(20 * time.Second)
+		for _, got := range sessiontest.Readings(items) {
 			require.Equal(t, 2, got.Port)
 		}
 		for _, got := range rounds(items) {
@@ -198,29 +70,29 @@ func TestOnlyTheNamedPortsAreQueriedAndProbed(t *testing.T) {
 func TestAnEventIsFollowedByAQueryAndAnotherWhenSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "roce2", "")
-		r.o.StateInterval = 0
-		r.start(nil)
-		r.after(time.Second)
-		require.NoError(t, r.world.SetLink("sim0", 1, false))
-		items := r.after(settle / 2)
+		r.Options.StateInterval = 0
+		r.Start(nil)
+		r.After(time.Second)
+		require.NoError(t, r.World.SetLink("sim0", 1, false))
+		items := r.After(settle / 2)
 		require.Equal(t, verbs.EventPortErr, runs(items)[0].Type)
-		require.Len(t, readings(items), 1)
-		require.Equal(t, verbs.PortDown, readings(items)[0].Attr.State)
-		require.Len(t, readings(r.after(settle)), 1)
-		require.Empty(t, readings(r.after(time.Minute)))
+		require.Len(t, sessiontest.Readings(items), 1)
+		require.Equal(t, verbs.PortDown, sessiontest.Readings(items)[0].Attr.State)
+		require.Len(t, sessiontest.Readings(r.After(settle)), 1)
+		require.Empty(t, sessiontest.Readings(r.After(time.Minute)))
 	})
 }
 
 func TestAStormPutsNoQueryOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "roce2", "")
-		r.o.StateInterval = 0
-		r.start(nil)
-		r.after(time.Second)
+		r.Options.StateInterval = 0
+		r.Start(nil)
+		r.After(time.Second)
 		seen := 0
 		for i := range 500 {
-			require.NoError(t, r.world.SetLink("sim0", 1, i%2 == 1))
-			seen += len(readings(r.after(2 * time.Millisecond)))
+			require.NoError(t, r.World.SetLink("sim0", 1, i%2 == 1))
+			seen += len(sessiontest.Readings(r.After(2 * time.Millisecond)))
 		}
 		// One query for each queryDelay, which is five changes.
 		require.InDelta(t, 100, seen, 2)
@@ -230,31 +102,31 @@ func TestAStormPutsNoQueryOff(t *testing.T) {
 func TestPortsAreQueriedEveryStateInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "roce2", "")
-		r.start(nil)
-		r.after(time.Second)
-		require.Len(t, readings(r.after(50*time.Second)), 10)
+		r.Start(nil)
+		r.After(time.Second)
+		require.Len(t, sessiontest.Readings(r.After(50*time.Second)), 10)
 	})
 }
 
 func TestQuietWatchSendsAHeartbeatEverySecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "roce2", "")
-		r.o.StateInterval, r.o.Probe.Interval = 0, 0
-		r.start(nil)
-		r.after(10 * time.Second)
-		require.InDelta(t, 10, r.beats, 1)
+		r.Options.StateInterval, r.Options.Probe.Interval = 0, 0
+		r.Start(nil)
+		r.After(10 * time.Second)
+		require.InDelta(t, 10, r.Heartbeats(), 1)
 	})
 }
 
 func TestARequestToEndClosesTheDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "roce2", "")
-		r.start(nil)
-		r.after(time.Second)
-		r.stop()
-		<-r.done
-		require.ErrorIs(t, r.err, context.Canceled)
-		require.Zero(t, r.why)
+		r.Start(nil)
+		r.After(time.Second)
+		r.Stop()
+		<-r.Done
+		require.ErrorIs(t, r.Err, context.Canceled)
+		require.Zero(t, r.Why)
 	})
 }
 
@@ -262,7 +134,7 @@ func TestRemovalEndsTheWatchAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "roce2", "")
 		gone := make(chan struct{})
-		r.wait = func(ctx context.Context, device string) error {
+		r.WaitRemoved = func(ctx context.Context, device string) error {
 			select {
 			case <-gone:
 				return nil
@@ -270,12 +142,12 @@ func TestRemovalEndsTheWatchAtOnce(t *testing.T) {
 				return ctx.Err()
 			}
 		}
-		r.start(nil)
-		r.after(time.Second)
+		r.Start(nil)
+		r.After(time.Second)
 		close(gone)
-		<-r.done
-		require.NoError(t, r.err)
-		require.Equal(t, status.End{Reason: status.ReasonRemoved, Message: "sim0 was removed"}, r.why)
+		<-r.Done
+		require.NoError(t, r.Err)
+		require.Equal(t, status.End{Reason: status.ReasonRemoved, Message: "sim0 was removed"}, r.Why)
 	})
 }
 
@@ -306,18 +178,18 @@ func TestQueriesThatFailWithEIOEndNoWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "ib8", "")
 		f := &failingQueries{}
-		r.wrap = func(b verbs.Backend) verbs.Backend { f.Backend = b; return f }
-		r.start(nil)
-		r.after(time.Minute)
+		r.Wrap = func(b verbs.Backend) verbs.Backend { f.Backend = b; return f }
+		r.Start(nil)
+		r.After(time.Minute)
 		f.errno.Store(int32(unix.EIO))
 		failed, answered := 0, 0
-		for _, it := range r.after(time.Minute) {
+		for _, it := range r.After(time.Minute) {
 			if it.Reading != nil && it.Reading.Err != "" {
 				failed++
 			}
 		}
 		f.errno.Store(0)
-		for _, it := range r.after(10 * time.Second) {
+		for _, it := range r.After(10 * time.Second) {
 			if it.Reading != nil && it.Reading.Err == "" {
 				answered++
 			}
@@ -325,8 +197,8 @@ func TestQueriesThatFailWithEIOEndNoWatch(t *testing.T) {
 		require.NotZero(t, failed, "a failed query is reported as that")
 		require.NotZero(t, answered, "the watch goes on")
 		select {
-		case <-r.done:
-			require.FailNow(t, "the watch has ended", r.why.Message)
+		case <-r.Done:
+			require.FailNow(t, "the watch has ended", r.Why.Message)
 		default:
 		}
 	})
@@ -335,14 +207,14 @@ func TestQueriesThatFailWithEIOEndNoWatch(t *testing.T) {
 func TestADeviceThatCannotBeOpenedEndsWithItsReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "roce2", "")
-		r.o.Device = "nope0"
-		r.start(nil)
-		items := r.after(0)
-		<-r.done
-		require.NoError(t, r.err)
+		r.Options.Device = "nope0"
+		r.Start(nil)
+		items := r.After(0)
+		<-r.Done
+		require.NoError(t, r.Err)
 		require.Empty(t, items)
-		require.Equal(t, status.ReasonNoDevice, r.why.Reason)
-		require.Contains(t, r.why.Message, "nope0")
+		require.Equal(t, status.ReasonNoDevice, r.Why.Reason)
+		require.Contains(t, r.Why.Message, "nope0")
 	})
 }
 
@@ -350,9 +222,9 @@ func TestAnErrorOfSendEndsTheWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		broken := errors.New("broken stream")
 		r := newRig(t, "roce2", "")
-		r.start(func(verbs.Batch) error { return broken })
-		<-r.done
-		require.ErrorIs(t, r.err, broken)
+		r.Start(func(verbs.Batch) error { return broken })
+		<-r.Done
+		require.ErrorIs(t, r.Err, broken)
 	})
 }
 
@@ -363,24 +235,24 @@ func TestABlockedSendDelaysNoEvent(t *testing.T) {
 		r := newRig(t, "roce2", "")
 		release := make(chan struct{})
 		blocked := false
-		r.start(func(b verbs.Batch) error {
+		r.Start(func(b verbs.Batch) error {
 			if len(runs(b.Items)) > 0 && !blocked {
 				blocked = true
 				<-release
 			}
-			return r.collect(b)
+			return r.Collect(b)
 		})
-		r.after(time.Second)
+		r.After(time.Second)
 		for range 1000 {
-			require.NoError(t, r.world.Inject("sim0", verbs.EventPKeyChange, 1, 3))
-			r.after(time.Millisecond)
+			require.NoError(t, r.World.Inject("sim0", verbs.EventPKeyChange, 1, 3))
+			r.After(time.Millisecond)
 		}
 		var s ledger.Snapshot
-		r.led.Snapshot(&s)
+		r.Ledger.Snapshot(&s)
 		require.Equal(t, []ledger.EventCounts{{Type: int32(verbs.EventPKeyChange), Port: 1, Read: 3000, Acked: 3000}}, s.Events)
 		close(release)
 		var sent uint64
-		for _, got := range runs(r.after(time.Second)) {
+		for _, got := range runs(r.After(time.Second)) {
 			sent += got.Count
 		}
 		require.EqualValues(t, 3000, sent)
@@ -390,11 +262,11 @@ func TestABlockedSendDelaysNoEvent(t *testing.T) {
 func TestAStuckDeviceIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "roce2", "[[fault]]\nat = \"1s\"\nfor = \"10m\"\nkind = \"stuck_close\"\ndevice = \"sim0\"\n")
-		r.start(nil)
-		r.after(2 * time.Second)
-		r.stop()
-		<-r.done
-		require.ErrorIs(t, r.err, verbs.ErrStuck)
+		r.Start(nil)
+		r.After(2 * time.Second)
+		r.Stop()
+		<-r.Done
+		require.ErrorIs(t, r.Err, verbs.ErrStuck)
 	})
 }
 
@@ -432,12 +304,12 @@ func TestFailedQueryMakesNoProbeAnew(t *testing.T) {
 		var fail atomic.Bool
 		var made atomic.Int32
 		r := newRig(t, "roce2", "")
-		r.wrap = func(b verbs.Backend) verbs.Backend { return unanswering{b, &fail, &made} }
-		r.start(nil)
-		r.after(7 * time.Second)
+		r.Wrap = func(b verbs.Backend) verbs.Backend { return unanswering{b, &fail, &made} }
+		r.Start(nil)
+		r.After(7 * time.Second)
 		require.EqualValues(t, 1, made.Load())
 		fail.Store(true)
-		items := readings(r.after(20 * time.Second))
+		items := sessiontest.Readings(r.After(20 * time.Second))
 		require.False(t, fail.Load())
 		require.Equal(t, unix.ETIMEDOUT.Error(), items[0].Err)
 		require.EqualValues(t, 1, made.Load())

@@ -53,11 +53,11 @@ func (d wideDevice) NewProbe(c verbs.ProbeConfig) (verbs.Probe, error) {
 func TestAllVectorsHaveTheirProbesAgainAfterALinkWasDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, "dual", "[[link]]\nat = \"0s\"\ndown_for = \"20s\"\n")
-		r.o.Probe.Vectors = []int{-1}
-		r.wrap = func(b verbs.Backend) verbs.Backend { return wide{b, 256} }
-		r.start(nil)
+		r.Options.Probe.Vectors = []int{-1}
+		r.Wrap = func(b verbs.Backend) verbs.Backend { return wide{b, 256} }
+		r.Start(nil)
 		last := map[verbs.ProbeKey]verbs.Method{}
-		for _, it := range r.after(5 * time.Minute) {
+		for _, it := range r.After(5 * time.Minute) {
 			if it.Probe != nil {
 				last[verbs.ProbeKey{Port: it.Probe.Port, Vector: it.Probe.Vector}] = it.Probe.Method
 			}

@@ -36,14 +36,14 @@ func (s *session) watchEvidence(ctx context.Context) error {
 			waking = false
 			next, err := s.asks.TakeSnapshots(ctx.Done())
 			if err != nil {
-				return unlessClosed(ctx, err)
+				return err
 			}
 			if next > 0 {
 				due.Reset(next)
 			}
 		case <-commands:
 			if err := s.asks.AskAll(); err != nil {
-				return unlessClosed(ctx, err)
+				return err
 			}
 		}
 	}

@@ -16,7 +16,7 @@ import (
 // ServeConfig has the parts of a worker program.
 type ServeConfig struct {
 	// Watch watches the device until ctx is done, or returns why it cannot, and takes
-	// orders meanwhile; the worker program uses session.Run.
+	// orders meanwhile; the worker program uses session.Run and its parts.
 	Watch func(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Options,
 		orders *verbs.FabricOrders, send func(verbs.Batch) error) (status.End, error)
 	// Backend makes the backend that a request names. It is called after the

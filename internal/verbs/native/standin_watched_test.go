@@ -58,7 +58,7 @@ func (s *subject) watch(p standin.Profile) (*watched, error) {
 		},
 	}
 	go func() {
-		why, err := session.Run(ctx, w.m, led, o, nil, w.handle)
+		why, err := session.Run(ctx, w.m, led, o, w.handle)
 		if err == nil {
 			w.mu.Lock()
 			w.why = &why

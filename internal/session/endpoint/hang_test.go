@@ -1,4 +1,4 @@
-package session
+package endpoint
 
 import (
 	"testing"
@@ -12,26 +12,27 @@ import (
 	"rdma_events/internal/verbs"
 )
 
+// hangs is a scenario in which the firmware does not answer from the 30th second to the 50th.
 const hangs = "[[command]]\nat = \"29s\"\ndevice = \"sim0\"\nfor = \"21s\"\n"
 
 // hanging is a rig whose device is asked at the 30th second.
 func hanging(t *testing.T) *fabricRig {
 	r := newFabricRig(t, "roce2", hangs)
-	r.o.StateInterval, r.o.CommandInterval, r.o.CommandStuck = 0, 10*time.Second, 5*time.Second
+	r.Options.StateInterval, r.Options.CommandInterval, r.Options.CommandStuck = 0, 10*time.Second, 5*time.Second
 	return r
 }
 
 func TestNoFabricIsClosedWhileACommandHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := hanging(t)
-		r.start(nil)
-		r.after(31 * time.Second)
+		r.Start(nil)
+		r.After(31 * time.Second)
 		first, _ := r.fabric()
 		first.fails <- unix.EINVAL
-		announced := fabricPorts(r.after(18 * time.Second))
+		announced := fabricPorts(r.After(18 * time.Second))
 		require.Equal(t, []verbs.FabricPort{{Port: 1, Reason: unix.EINVAL.Error()}}, announced, "the host hears it at once")
 		require.False(t, first.closed.Load())
-		r.after(5 * time.Second)
+		r.After(5 * time.Second)
 		require.True(t, first.closed.Load())
 		_, n := r.fabric()
 		require.Equal(t, 2, n)
@@ -41,15 +42,15 @@ func TestNoFabricIsClosedWhileACommandHangs(t *testing.T) {
 func TestNoFabricIsMadeWhileACommandHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := hanging(t)
-		r.start(nil)
-		r.after(29500 * time.Millisecond)
+		r.Start(nil)
+		r.After(29500 * time.Millisecond)
 		first, _ := r.fabric()
 		first.fails <- unix.EINVAL
-		r.after(20 * time.Second)
+		r.After(20 * time.Second)
 		_, n := r.fabric()
 		require.True(t, first.closed.Load())
 		require.Equal(t, 1, n)
-		r.after(5 * time.Second)
+		r.After(5 * time.Second)
 		_, n = r.fabric()
 		require.Equal(t, 2, n)
 	})
@@ -58,22 +59,22 @@ func TestNoFabricIsMadeWhileACommandHangs(t *testing.T) {
 func TestAnEchoIsNotHeldUpByACommandThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := hanging(t)
-		r.start(nil)
-		r.after(31 * time.Second)
-		require.Len(t, factsOf(r.after(10*time.Second)), 20)
+		r.Start(nil)
+		r.After(31 * time.Second)
+		require.Len(t, factsOf(r.After(10*time.Second)), 20)
 	})
 }
 
 func TestAFabricThatCannotBeClosedEndsTheWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
-		r.start(nil)
-		r.after(time.Minute)
+		r.Start(nil)
+		r.After(time.Minute)
 		last, _ := r.fabric()
 		last.close = func() error { return verbs.ErrStuck }
 		last.fails <- unix.EINVAL
-		<-r.done
-		require.NoError(t, r.err)
-		require.Equal(t, status.ReasonStuck, r.why.Reason)
+		<-r.Done
+		require.NoError(t, r.Err)
+		require.Equal(t, status.ReasonStuck, r.Why.Reason)
 	})
 }

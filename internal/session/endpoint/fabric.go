@@ -1,4 +1,4 @@
-package session
+package endpoint
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"rdma_events/internal/session"
 	"rdma_events/internal/verbs"
 )
 
@@ -19,6 +20,8 @@ const (
 	fabricRest = time.Second
 	// fabricRestMax limits the rests after attempts that fail, which double.
 	fabricRestMax = time.Minute
+	// closeTimeout is how long the library may take to close a Fabric. An administrator's command may be waiting for the close.
+	closeTimeout = time.Second
 	// maxFacts is how many facts one Run may return: those of half a second of the most pairs at the shortest interval, and what
 	// a backend leaves free.
 	maxFacts = 2 * verbs.MinFabricFacts
@@ -27,8 +30,8 @@ const (
 // fabric keeps the Fabric of one port: it makes it while the port is active, runs it, and makes it anew when the port or its
 // addresses change. Its own goroutine does that; another one carries out orders (carryOut).
 type fabric struct {
-	s      *session
-	port   *port
+	s      session.Session
+	port   int
 	random func() uint64 // chooses epochs
 	nudged chan struct{} // holds a token of nudge, for a port without a Fabric
 	queue  chan verbs.FabricRequest
@@ -47,34 +50,21 @@ type fabric struct {
 	sent      int64 // up to when facts were sent, CLOCK_MONOTONIC ns
 }
 
-// fabrics returns one fabric for each watched port, none without the option. random is to return numbers that another worker
-// does not return.
-func (s *session) fabrics(random func() uint64) (all []*fabric) {
-	if s.o.Fabric.Paths <= 0 {
-		return nil
-	}
-	for _, p := range s.ports {
-		p.fabric = &fabric{s: s, port: p, random: random, nudged: make(chan struct{}, 1),
-			queue: make(chan verbs.FabricRequest, maxOrders), facts: make([]verbs.FabricFact, maxFacts)}
-		all = append(all, p.fabric)
-	}
-	return all
+// newFabric returns the fabric of a port. random returns numbers that no other worker's random returns.
+func newFabric(s session.Session, port int, random func() uint64) *fabric {
+	return &fabric{s: s, port: port, random: random, nudged: make(chan struct{}, 1),
+		queue: make(chan verbs.FabricRequest, maxOrders), facts: make([]verbs.FabricFact, maxFacts)}
 }
 
 // run keeps the Fabric until ctx ends or the device cannot have one. The error ends the session.
 func (f *fabric) run(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-f.s.baselineDone:
-	}
 	for ctx.Err() == nil {
-		if why := f.port.inactive(); why != "" {
+		if why := inactive(f.s.Port(f.port).State); why != "" {
 			f.announceNone(why)
 			f.awaitNudge(ctx, nil)
 			continue
 		}
-		if f.s.out.isFull() { // another Fabric would lose its facts too
+		if f.s.Full() { // another Fabric would lose its facts too
 			wait(ctx, fabricRest)
 			continue
 		}
@@ -83,7 +73,7 @@ func (f *fabric) run(ctx context.Context) error {
 			if errors.Is(err, verbs.ErrNeverFabric) {
 				return nil
 			}
-			return unlessClosed(ctx, err)
+			return err
 		}
 	}
 	return nil // the device closes its Fabrics
@@ -117,7 +107,7 @@ func (f *fabric) failed(ctx context.Context, err error) error {
 	case errors.Is(err, verbs.ErrClosed), errors.Is(err, verbs.ErrNoDevice):
 		return err
 	case errors.Is(err, verbs.ErrNeverFabric):
-		f.announce(verbs.FabricPort{Port: f.port.number, Reason: err.Error(), Unable: true})
+		f.announce(verbs.FabricPort{Port: f.port, Reason: err.Error(), Unable: true})
 		return err
 	}
 	f.announceNone(err.Error())
@@ -134,15 +124,15 @@ func (f *fabric) failed(ctx context.Context, err error) error {
 // make makes a Fabric, and announces it.
 func (f *fabric) make() (verbs.Fabric, error) {
 	f.clearNudge()
-	f.basis = f.port.basis()
-	if f.s.asks.refusals.Refused(f.port.number, verbs.ReadQueryPort) {
+	f.basis = basisOf(f.s.Port(f.port))
+	if f.s.Refused(f.port, verbs.ReadQueryPort) {
 		return nil, fmt.Errorf("query the port: %w", verbs.ErrRefused)
 	}
-	open, at, err := f.s.dev.NewFabric(verbs.FabricConfig{Port: f.port.number, FabricOptions: f.s.o.Fabric})
+	open, at, err := f.s.Device().NewFabric(verbs.FabricConfig{Port: f.port, FabricOptions: f.s.Options().Fabric})
 	if err != nil {
 		return nil, err
 	}
-	at.Port, at.Epoch, at.Reason, at.Unable = f.port.number, newEpoch(f.random), "", false
+	at.Port, at.Epoch, at.Reason, at.Unable = f.port, newEpoch(f.random), "", false
 	f.mu.Lock()
 	f.open, f.epoch = open, at.Epoch
 	f.mu.Unlock()
@@ -196,7 +186,7 @@ func (f *fabric) send(facts []verbs.FabricFact, upTo int64, lasting time.Duratio
 	}
 	f.sent = upTo
 	urgent := f.silence.recent(upTo) || lasting < fabricRun
-	return f.s.out.addFacts(verbs.FabricFacts{Port: f.port.number, Epoch: f.at.Epoch, UpTo: upTo, Facts: facts}, urgent || hasty(facts))
+	return f.s.SendFacts(verbs.FabricFacts{Port: f.port, Epoch: f.at.Epoch, UpTo: upTo, Facts: facts}, urgent || hasty(facts))
 }
 
 // hasty reports whether facts are to be sent at once.
@@ -233,13 +223,13 @@ func (f *fabric) drop(ctx context.Context) error {
 
 // park waits until the device answers its commands, as a prober does, since to make or destroy a Fabric takes many.
 func (f *fabric) park(ctx context.Context) {
-	for !f.s.asks.Answers() && wait(ctx, verbs.AnswerLimit) {
+	for !f.s.Answers() && wait(ctx, verbs.AnswerLimit) {
 	}
 }
 
 // announceNone announces that there is no Fabric.
 func (f *fabric) announceNone(why string) {
-	f.announce(verbs.FabricPort{Port: f.port.number, Reason: why})
+	f.announce(verbs.FabricPort{Port: f.port, Reason: why})
 }
 
 // announce sends how the port is reached, or why it is not, unless that is what the host knows.
@@ -248,12 +238,15 @@ func (f *fabric) announce(at verbs.FabricPort) {
 		return
 	}
 	f.at, f.announced = at, true
-	f.s.out.add(verbs.Item{FabricPort: &at})
+	f.s.Send(verbs.Item{FabricPort: &at})
 }
 
 // nudge makes the goroutine look again whether the port is as it was.
 func (f *fabric) nudge() {
-	signal(f.nudged)
+	select {
+	case f.nudged <- struct{}{}:
+	default:
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.open != nil {
@@ -272,21 +265,19 @@ func (f *fabric) awaitNudge(ctx context.Context, until <-chan time.Time) bool {
 	return false
 }
 
+// wait waits for a time, and reports whether ctx has not ended meanwhile.
+func wait(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
 func (f *fabric) clearNudge() {
 	select {
 	case <-f.nudged:
 	default:
 	}
-}
-
-// endFabrics says that the ports have no Fabrics before they are closed with the device, which takes a while: a host that was asked
-// meanwhile would say that all is well here.
-func (s *session) endFabrics(send func(verbs.Batch) error) {
-	if s.o.Fabric.Paths <= 0 {
-		return
-	}
-	for _, p := range s.ports {
-		s.out.add(verbs.Item{FabricPort: &verbs.FabricPort{Port: p.number, Reason: "the device is being closed"}})
-	}
-	_ = s.flush(send) // a host that does not hear it hears of the end
 }

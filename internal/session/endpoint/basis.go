@@ -1,9 +1,10 @@
-package session
+package endpoint
 
 import (
 	"net/netip"
 	"slices"
 
+	"rdma_events/internal/session"
 	"rdma_events/internal/verbs"
 )
 
@@ -14,17 +15,17 @@ type basis struct {
 	kinds [gidIPv6 + 1]bool // of the GIDs of RoCE v2 in those that were looked at
 }
 
-func (p *port) basis() basis {
-	b := basis{pkeys: p.pkeys.Load(), gids: p.gids.Load()}
+func basisOf(port session.PortInfo) basis {
+	b := basis{pkeys: port.PKeyEvents, gids: port.GIDs}
 	if b.gids != nil {
 		b.reachesMore(*b.gids)
 	}
 	return b
 }
 
-// inactive returns why a port can have no Fabric now, "" if it can.
-func (p *port) inactive() string {
-	switch state := verbs.PortState(p.state.Load()); state {
+// inactive returns why a port in a state can have no Fabric now, "" if it can.
+func inactive(state verbs.PortState) string {
+	switch state {
 	case verbs.PortActive:
 		return ""
 	case verbs.PortNop:
@@ -36,17 +37,18 @@ func (p *port) inactive() string {
 
 // outdated returns why the Fabric is not that of the port any more, "" if it is.
 func (f *fabric) outdated() string {
-	if why := f.port.inactive(); why != "" {
+	port := f.s.Port(f.port)
+	if why := inactive(port.State); why != "" {
 		return why
 	}
 	switch {
-	case f.port.pkeys.Load() != f.basis.pkeys:
+	case port.PKeyEvents != f.basis.pkeys:
 		return "the P_Keys of the port have changed"
-	case f.at.LinkLayer == verbs.LinkInfiniBand && int(f.port.lid.Load()) != f.at.LID:
+	case f.at.LinkLayer == verbs.LinkInfiniBand && port.LID != f.at.LID:
 		return "the LID of the port has changed"
 	}
-	if table := f.port.gids.Load(); table != f.basis.gids { // one from before the Fabric does not say what it was made of
-		return f.moved(table)
+	if port.GIDs != f.basis.gids { // one from before the Fabric does not say what it was made of
+		return f.moved(port.GIDs)
 	}
 	return ""
 }
@@ -60,7 +62,7 @@ func (f *fabric) moved(table *[]verbs.GID) string {
 	switch {
 	case !hasGIDs(*table, f.at.GIDs):
 		return "a GID of the port has changed"
-	case more && f.at.LinkLayer == verbs.LinkEthernet && f.s.o.Fabric.GIDIndex < 0:
+	case more && f.at.LinkLayer == verbs.LinkEthernet && f.s.Options().Fabric.GIDIndex < 0:
 		return "the port has another kind of GID"
 	}
 	return ""

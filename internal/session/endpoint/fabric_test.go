@@ -1,4 +1,4 @@
-package session
+package endpoint
 
 import (
 	"fmt"
@@ -10,6 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/session"
+	"rdma_events/internal/session/sessiontest"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 )
@@ -17,37 +19,45 @@ import (
 func TestWithoutPathsNothingIsMadeForAFabric(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
-		r.o.Fabric.Paths = 0
-		r.start(nil)
-		items := r.after(time.Hour)
+		r.Options.Fabric.Paths = 0
+		r.Start(nil)
+		items := r.After(time.Hour)
 		require.Empty(t, fabricPorts(items))
 		require.Empty(t, factsOf(items))
 		require.Empty(t, r.tried(time.Time{}))
 		_, err := r.orders.Do(t.Context(), verbs.FabricOrder{Port: 1, Offer: true})
 		require.ErrorIs(t, err, verbs.ErrNoFabric)
 
-		s := newSession(&fabricDevice{Device: sessionDevice{}, f: r}, r.o)
-		require.Empty(t, s.fabrics(nil), "no goroutine either")
-		for _, p := range s.ports {
-			require.Nil(t, p.fabric)
-		}
+		require.Nil(t, New(&r.orders)(&fakeSession{options: r.Options}), "no goroutine either")
 	})
 }
 
-// sessionDevice is enough of a device to make a session of.
-type sessionDevice struct{ verbs.Device }
+// fakeSession is a Session of a device whose ports are active.
+type fakeSession struct {
+	session.Session
+	options verbs.Options
+	facts   []verbs.FabricFacts // that were sent
+}
 
-func (sessionDevice) Attr() verbs.DeviceAttr { return verbs.DeviceAttr{Ports: 2} }
+func (s *fakeSession) Options() verbs.Options { return s.options }
+
+func (*fakeSession) Port(int) session.PortInfo { return session.PortInfo{State: verbs.PortActive} }
+
+func (s *fakeSession) SendFacts(f verbs.FabricFacts, _ bool) bool {
+	f.Facts = slices.Clone(f.Facts)
+	s.facts = append(s.facts, f)
+	return true
+}
 
 func TestTheFabricOfAnActivePortIsAnnouncedAfterItsBaseline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "dual", "")
-		r.start(nil)
-		items := r.after(100 * time.Millisecond)
+		r.Start(nil)
+		items := r.After(100 * time.Millisecond)
 		announced := fabricPorts(items)
 		require.Len(t, announced, 2)
 		baseline := slices.IndexFunc(items, func(i verbs.Item) bool { return i.FabricPort != nil })
-		require.Len(t, readings(items[:baseline]), 2)
+		require.Len(t, sessiontest.Readings(items[:baseline]), 2)
 		require.ElementsMatch(t, []int{1, 2}, []int{announced[0].Port, announced[1].Port})
 		require.NotEqual(t, announced[0].Epoch, announced[1].Epoch)
 		for _, at := range announced {
@@ -58,8 +68,8 @@ func TestTheFabricOfAnActivePortIsAnnouncedAfterItsBaseline(t *testing.T) {
 		}
 		last, n := r.fabric()
 		require.Equal(t, 2, n)
-		require.Equal(t, r.o.Fabric, last.config.FabricOptions)
-		require.Empty(t, fabricPorts(r.after(time.Hour)), "and goes on")
+		require.Equal(t, r.Options.Fabric, last.config.FabricOptions)
+		require.Empty(t, fabricPorts(r.After(time.Hour)), "and goes on")
 	})
 }
 
@@ -75,21 +85,21 @@ func TestAnEpochIsNeverZero(t *testing.T) {
 func TestAPortThatGoesDownHasNoFabricUntilItIsUpAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
-		r.start(nil)
-		epoch := fabricPorts(r.after(time.Minute))[0].Epoch
-		require.NoError(t, r.world.SetLink("sim0", 1, false))
+		r.Start(nil)
+		epoch := fabricPorts(r.After(time.Minute))[0].Epoch
+		require.NoError(t, r.World.SetLink("sim0", 1, false))
 		down := time.Now()
-		require.Equal(t, []verbs.FabricPort{{Port: 1, Reason: "the port is down"}}, fabricPorts(r.after(queryDelay)))
+		require.Equal(t, []verbs.FabricPort{{Port: 1, Reason: "the port is down"}}, fabricPorts(r.After(queryDelay)))
 		first, n := r.fabric()
 		require.Equal(t, 1, n)
 		require.True(t, first.closed.Load())
 		require.LessOrEqual(t, first.closedAt.Sub(down), queryDelay)
-		items := r.after(time.Hour)
+		items := r.After(time.Hour)
 		require.Empty(t, fabricPorts(items), "it is announced once")
 		require.Empty(t, factsOf(items))
 
-		require.NoError(t, r.world.SetLink("sim0", 1, true))
-		announced := fabricPorts(r.after(queryDelay))
+		require.NoError(t, r.World.SetLink("sim0", 1, true))
+		announced := fabricPorts(r.After(queryDelay))
 		require.Len(t, announced, 1, "it has rested")
 		require.NotZero(t, announced[0].Epoch)
 		require.NotEqual(t, epoch, announced[0].Epoch)
@@ -99,14 +109,14 @@ func TestAPortThatGoesDownHasNoFabricUntilItIsUpAgain(t *testing.T) {
 func TestAPortRestsForASecondAfterItsFabric(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
-		r.start(nil)
-		r.after(time.Minute)
+		r.Start(nil)
+		r.After(time.Minute)
 		began := time.Now()
 		for i := range 1000 { // it flutters for ten seconds
-			require.NoError(t, r.world.SetLink("sim0", 1, i%2 == 1))
-			r.after(10 * time.Millisecond)
+			require.NoError(t, r.World.SetLink("sim0", 1, i%2 == 1))
+			r.After(10 * time.Millisecond)
 		}
-		r.after(time.Minute)
+		r.After(time.Minute)
 		_, n := r.fabric()
 		require.Greater(t, n, 2)
 		r.with(func() {
@@ -121,29 +131,27 @@ func TestAPortRestsForASecondAfterItsFabric(t *testing.T) {
 func TestAnErrorOfAFabricIsAnnouncedAndAnotherIsMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
-		r.start(nil)
-		r.after(time.Minute)
+		r.Start(nil)
+		r.After(time.Minute)
 		last, _ := r.fabric()
 		failed := time.Now()
 		last.fails <- verbs.NewOpError("ibv_poll_cq", "sim0", 1, unix.EINVAL)
-		announced := fabricPorts(r.after(999 * time.Millisecond))
+		announced := fabricPorts(r.After(999 * time.Millisecond))
 		require.Equal(t, []verbs.FabricPort{{Port: 1, Reason: "ibv_poll_cq sim0 port 1: invalid argument"}}, announced)
 		require.True(t, last.closed.Load())
-		require.NotZero(t, fabricPorts(r.after(time.Millisecond))[0].Epoch)
+		require.NotZero(t, fabricPorts(r.After(time.Millisecond))[0].Epoch)
 		require.Equal(t, []time.Duration{fabricRest}, r.tried(failed))
 	})
 }
 
 func TestFactsThatComeWithAnErrorAreSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s session
-		s.out = newOutbox()
-		f := &fabric{s: &s, port: &port{number: 1}, facts: make([]verbs.FabricFact, 4)}
-		f.port.state.Store(int32(verbs.PortActive))
+		var s fakeSession
+		f := newFabric(&s, 1, nil)
 		why, err := f.keepRunning(t.Context(), lastFacts{})
 		require.NoError(t, err)
 		require.Equal(t, unix.EINVAL.Error(), why)
-		require.Equal(t, sent(1, 2), factsOf(s.out.take())[0].Facts)
+		require.Equal(t, sent(1, 2), s.facts[0].Facts)
 	})
 }
 
@@ -156,33 +164,31 @@ func (lastFacts) Run(facts []verbs.FabricFact, _ time.Duration) (int, int64, err
 func TestTheRemovalOfTheDeviceEndsTheWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
-		r.start(nil)
-		r.after(time.Minute)
+		r.Start(nil)
+		r.After(time.Minute)
 		last, _ := r.fabric()
 		last.fails <- verbs.NewOpError("ibv_poll_cq", "sim0", 1, verbs.ErrNoDevice)
-		<-r.done
-		require.NoError(t, r.err)
-		require.Equal(t, status.ReasonRemoved, r.why.Reason)
+		<-r.Done
+		require.NoError(t, r.Err)
+		require.Equal(t, status.ReasonRemoved, r.Why.Reason)
 	})
 }
 
 func TestTheHostHearsThatThereAreNoFabricsBeforeTheDeviceIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
-		r.start(nil)
-		require.NotZero(t, fabricPorts(r.after(time.Minute))[0].Epoch)
+		r.Start(nil)
+		require.NotZero(t, fabricPorts(r.After(time.Minute))[0].Epoch)
 		var heard []verbs.FabricPort
 		r.with(func() {
 			r.closing = func() error {
-				r.rig.mu.Lock()
-				defer r.rig.mu.Unlock()
-				heard = fabricPorts(r.items)
+				heard = fabricPorts(r.Sent())
 				return nil
 			}
 		})
 		last, _ := r.fabric()
 		last.fails <- verbs.NewOpError("ibv_poll_cq", "sim0", 1, verbs.ErrNoDevice)
-		<-r.done
+		<-r.Done
 		require.Equal(t, []verbs.FabricPort{{Port: 1, Reason: "the device is being closed"}}, heard)
 	})
 }
@@ -191,9 +197,9 @@ func TestAttemptsThatFailAreMadeLessAndLessOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
 		r.refuse = fmt.Errorf("%w: the port has no RoCE v2 GID", verbs.ErrUnsupported)
-		r.start(nil)
+		r.Start(nil)
 		began := time.Now()
-		items := r.after(10 * time.Minute)
+		items := r.After(10 * time.Minute)
 		require.Equal(t, []verbs.FabricPort{{Port: 1, Reason: r.refuse.Error()}}, fabricPorts(items), "it is announced once")
 		after := r.tried(began)
 		var rests []time.Duration
@@ -206,7 +212,7 @@ func TestAttemptsThatFailAreMadeLessAndLessOften(t *testing.T) {
 		changed := time.Now() // the GID comes
 		r.with(func() { r.refuse = nil })
 		r.gids(verbs.GID{Index: 3, Type: verbs.GIDRoCEv2, Raw: [16]byte{0x20, 1}})
-		require.NotZero(t, fabricPorts(r.after(time.Second))[0].Epoch)
+		require.NotZero(t, fabricPorts(r.After(time.Second))[0].Epoch)
 		require.Len(t, r.tried(changed), 1)
 	})
 }
@@ -215,11 +221,11 @@ func TestAChangeOfThePortBeginsTheRestsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
 		r.refuse = verbs.ErrLimit
-		r.start(nil)
-		r.after(10 * time.Minute)
+		r.Start(nil)
+		r.After(10 * time.Minute)
 		changed := time.Now()
-		require.NoError(t, r.world.Inject("sim0", verbs.EventPKeyChange, 1, 1))
-		r.after(4 * time.Second)
+		require.NoError(t, r.World.Inject("sim0", verbs.EventPKeyChange, 1, 1))
+		r.After(4 * time.Second)
 		after := r.tried(changed)
 		require.GreaterOrEqual(t, len(after), 3)
 		require.LessOrEqual(t, after[0], queryDelay)
@@ -231,16 +237,16 @@ func TestAFabricThatWasMadeBeginsTheRestsAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
 		r.refuse = verbs.ErrLimit
-		r.start(nil)
-		r.after(10 * time.Minute)
+		r.Start(nil)
+		r.After(10 * time.Minute)
 		r.with(func() { r.refuse = nil })
-		r.after(time.Minute)
+		r.After(time.Minute)
 		last, n := r.fabric()
 		require.Equal(t, 1, n)
 		r.with(func() { r.refuse = verbs.ErrLimit })
 		failed := time.Now()
 		last.fails <- unix.EINVAL
-		r.after(5 * time.Second)
+		r.After(5 * time.Second)
 		require.Equal(t, []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}, r.tried(failed))
 	})
 }
@@ -248,16 +254,16 @@ func TestAFabricThatWasMadeBeginsTheRestsAnew(t *testing.T) {
 func TestAnotherFabricDoesNotInheritASilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
-		r.start(nil)
-		r.after(time.Minute)
+		r.Start(nil)
+		r.After(time.Minute)
 		first, _ := r.fabric()
 		first.see(fact(verbs.FabricMissing, 0))
 		first.fails <- unix.EINVAL
-		r.after(fabricRest)
+		r.After(fabricRest)
 		second, n := r.fabric()
 		require.Equal(t, 2, n)
-		r.after(0)
-		r.after(900 * time.Millisecond)
+		r.After(0)
+		r.After(900 * time.Millisecond)
 		require.Equal(t, []time.Duration{fabricRun, fabricRun}, second.lastings())
 	})
 }
@@ -266,16 +272,16 @@ func TestADeviceThatNeverCanIsAskedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
 		r.refuse = verbs.NewOpError("new fabric", "sim0", 1, verbs.ErrNeverFabric)
-		r.start(nil)
-		items := r.after(time.Minute)
+		r.Start(nil)
+		items := r.After(time.Minute)
 		require.Equal(t, []verbs.FabricPort{{Port: 1, Reason: r.refuse.Error(), Unable: true}}, fabricPorts(items))
-		require.NoError(t, r.world.SetLink("sim0", 1, false))
-		r.after(time.Minute)
-		require.NoError(t, r.world.SetLink("sim0", 1, true))
-		items = r.after(time.Hour)
+		require.NoError(t, r.World.SetLink("sim0", 1, false))
+		r.After(time.Minute)
+		require.NoError(t, r.World.SetLink("sim0", 1, true))
+		items = r.After(time.Hour)
 		require.Empty(t, fabricPorts(items))
 		require.Len(t, r.tried(time.Time{}), 1)
-		require.NotEmpty(t, readings(items), "the watch goes on")
+		require.NotEmpty(t, sessiontest.Readings(items), "the watch goes on")
 		_, err := r.orders.Do(t.Context(), verbs.FabricOrder{Port: 1, Offer: true})
 		require.ErrorIs(t, err, verbs.ErrNoFabric)
 	})
@@ -285,16 +291,16 @@ func TestADeviceThatNeverCanIsAskedOnce(t *testing.T) {
 func TestWhenFactsAreLostAnotherEpochBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
-		r.o.StateInterval = 0
+		r.Options.StateInterval = 0
 		release, blocked := make(chan struct{}), false
-		r.start(func(b verbs.Batch) error {
+		r.Start(func(b verbs.Batch) error {
 			if facts := factsOf(b.Items); len(facts) > 0 && len(facts[0].Facts) > 0 && !blocked {
 				blocked = true
 				<-release
 			}
-			return r.collect(b)
+			return r.Collect(b)
 		})
-		epoch := fabricPorts(r.after(100 * time.Millisecond))[0].Epoch
+		epoch := fabricPorts(r.After(100 * time.Millisecond))[0].Epoch
 		first, _ := r.fabric()
 		var seq uint64
 		for !first.closed.Load() {
@@ -305,11 +311,11 @@ func TestWhenFactsAreLostAnotherEpochBegins(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		r.after(time.Minute)
+		r.After(time.Minute)
 		_, n := r.fabric()
 		require.Equal(t, 1, n, "another one would lose its facts too")
 		close(release)
-		items := r.after(2 * time.Second)
+		items := r.After(2 * time.Second)
 		var kept uint64
 		for _, facts := range factsOf(items) {
 			if facts.Epoch != epoch || len(facts.Facts) == 0 {
@@ -326,5 +332,3 @@ func TestWhenFactsAreLostAnotherEpochBegins(t *testing.T) {
 		require.NotEqual(t, epoch, announced[1].Epoch)
 	})
 }
-
-// hangs is a scenario in which the firmware does not answer from the 30th second to the 50th.

@@ -1,4 +1,4 @@
-package session
+package endpoint
 
 import (
 	"slices"
@@ -14,17 +14,17 @@ import (
 func TestFactsComeEveryHalfSecondAndAreThoseOfTheirFabric(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
-		r.start(nil)
-		announced := fabricPorts(r.after(100 * time.Millisecond))
+		r.Start(nil)
+		announced := fabricPorts(r.After(100 * time.Millisecond))
 		last, _ := r.fabric()
 		last.see(sent(1, 2)...)
 		last.see(sent(3)...)
 		at := time.Now().UnixNano()
-		got := factsOf(r.after(0))
+		got := factsOf(r.After(0))
 		require.Equal(t, []verbs.FabricFacts{
 			{Port: 1, Epoch: announced[0].Epoch, UpTo: at, Facts: sent(1, 2)}, {Port: 1, Epoch: announced[0].Epoch, UpTo: at, Facts: sent(3)},
 		}, got)
-		got = factsOf(r.after(5 * time.Second))
+		got = factsOf(r.After(5 * time.Second))
 		require.Len(t, got, 10, "that nothing was seen is sent too")
 		require.Equal(t, at+int64(500*time.Millisecond), got[0].UpTo)
 		for _, lasting := range last.lastings() {
@@ -36,17 +36,17 @@ func TestFactsComeEveryHalfSecondAndAreThoseOfTheirFabric(t *testing.T) {
 func TestANudgeAloneSendsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
-		r.start(nil)
-		r.after(600 * time.Millisecond)
+		r.Start(nil)
+		r.After(600 * time.Millisecond)
 		last, _ := r.fabric()
 		for range 20 {
 			last.Nudge()
-			r.after(10 * time.Millisecond)
+			r.After(10 * time.Millisecond)
 		}
-		items := r.after(0)
+		items := r.After(0)
 		require.Len(t, last.lastings(), 22, "it looked each time")
 		require.Empty(t, factsOf(items))
-		require.Len(t, factsOf(r.after(2*time.Second)), 4)
+		require.Len(t, factsOf(r.After(2*time.Second)), 4)
 	})
 }
 
@@ -57,22 +57,22 @@ func fact(kind verbs.FabricKind, pair int) verbs.FabricFact {
 func TestAMissingEchoIsSentAtOnceAndWhatFollowsEvery50ms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
-		r.start(nil)
-		r.after(100 * time.Millisecond)
+		r.Start(nil)
+		r.After(100 * time.Millisecond)
 		last, _ := r.fabric()
 		last.see(fact(verbs.FabricMissing, 3))
 		last.see(fact(verbs.FabricMissing, 4))
-		require.Len(t, factsOf(r.after(0)), 2)
+		require.Len(t, factsOf(r.After(0)), 2)
 		last.lastings()
-		got := factsOf(r.after(time.Second))
+		got := factsOf(r.After(time.Second))
 		require.Len(t, got, 20, "the host judges at their times")
 		for i := range got {
 			require.Empty(t, got[i].Facts)
 		}
 		last.see(fact(verbs.FabricEcho, 3))
-		require.Len(t, factsOf(r.after(time.Second)), 1+20, "one of two is missing still")
+		require.Len(t, factsOf(r.After(time.Second)), 1+20, "one of two is missing still")
 		last.see(fact(verbs.FabricEcho, 4))
-		require.Len(t, factsOf(r.after(time.Second)), 1+2)
+		require.Len(t, factsOf(r.After(time.Second)), 1+2)
 		all := last.lastings()
 		require.Equal(t, []time.Duration{fabricRun, fabricRun}, all[len(all)-2:])
 		for _, lasting := range all[:len(all)-3] {
@@ -84,9 +84,9 @@ func TestAMissingEchoIsSentAtOnceAndWhatFollowsEvery50ms(t *testing.T) {
 func TestOnlyWhatFollowsASilenceDoesNotWaitForTheRoundsOfProbes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "dual", "")
-		r.o.Probe.Interval, r.o.Probe.Timeout = 200*time.Millisecond, 100*time.Millisecond
+		r.Options.Probe.Interval, r.Options.Probe.Timeout = 200*time.Millisecond, 100*time.Millisecond
 		delays := map[int][]time.Duration{} // of each port's facts, until they are sent
-		r.start(func(b verbs.Batch) error {
+		r.Start(func(b verbs.Batch) error {
 			r.with(func() {
 				for _, facts := range factsOf(b.Items) {
 					delays[facts.Port] = append(delays[facts.Port], time.Duration(time.Now().UnixNano()-facts.UpTo))
@@ -94,7 +94,7 @@ func TestOnlyWhatFollowsASilenceDoesNotWaitForTheRoundsOfProbes(t *testing.T) {
 			})
 			return nil
 		})
-		r.after(10*time.Second + roundsWait + 50*time.Millisecond) // none waits now
+		r.After(10*time.Second + roundsWait + 50*time.Millisecond) // none waits now
 		last, _ := r.fabric()
 		port := last.config.Port
 		r.with(func() {
@@ -102,7 +102,7 @@ func TestOnlyWhatFollowsASilenceDoesNotWaitForTheRoundsOfProbes(t *testing.T) {
 			delays[port] = nil
 		})
 		last.see(fact(verbs.FabricMissing, 3))
-		r.after(time.Second)
+		r.After(time.Second)
 		r.with(func() {
 			require.Len(t, delays[port], 21)
 			require.Zero(t, slices.Max(delays[port]))
@@ -113,29 +113,29 @@ func TestOnlyWhatFollowsASilenceDoesNotWaitForTheRoundsOfProbes(t *testing.T) {
 func TestASilenceIsNewsForThreeSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
-		r.start(nil)
-		r.after(100 * time.Millisecond)
+		r.Start(nil)
+		r.After(100 * time.Millisecond)
 		last, _ := r.fabric()
 		last.see(fact(verbs.FabricMissing, 63))
-		r.after(0)
-		require.Len(t, factsOf(r.after(3*time.Second)), 60)
-		require.Len(t, factsOf(r.after(10*time.Second)), 20)
+		r.After(0)
+		require.Len(t, factsOf(r.After(3*time.Second)), 60)
+		require.Len(t, factsOf(r.After(10*time.Second)), 20)
 		last.see(fact(verbs.FabricMissing, 63))
-		require.Len(t, factsOf(r.after(3*time.Second)), 1+6, "the same silence")
+		require.Len(t, factsOf(r.After(3*time.Second)), 1+6, "the same silence")
 		again := fact(verbs.FabricMissing, 63)
 		again.Session = 99
 		last.see(again)
-		require.Len(t, factsOf(r.after(3*time.Second)), 1+60, "a pair that has met again")
+		require.Len(t, factsOf(r.After(3*time.Second)), 1+60, "a pair that has met again")
 		last.see(verbs.FabricFact{Kind: verbs.FabricLate, Pair: -1})
-		require.Len(t, factsOf(r.after(3*time.Second)), 1+6)
+		require.Len(t, factsOf(r.After(3*time.Second)), 1+6)
 	})
 }
 
 func TestAFabricKeepsItsThread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
-		r.start(nil)
-		r.after(1000 * time.Second)
+		r.Start(nil)
+		r.After(1000 * time.Second)
 		last, _ := r.fabric()
 		require.Len(t, last.lastings(), 2001)
 		last.mu.Lock()

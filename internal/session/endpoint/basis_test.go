@@ -1,4 +1,4 @@
-package session
+package endpoint
 
 import (
 	"net/netip"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/session/sessiontest"
 	"rdma_events/internal/verbs"
 )
 
@@ -40,15 +41,15 @@ func TestAFabricFollowsTheGIDsThatWereAnnounced(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newFabricRig(t, "roce2", "")
-				r.o.Ports = []int{1}
+				r.Options.Ports = []int{1}
 				r.table = []verbs.GID{linkLocal, version1, ipv4}
-				r.start(nil)
-				announced := fabricPorts(r.after(time.Second))
+				r.Start(nil)
+				announced := fabricPorts(r.After(time.Second))
 				require.Len(t, announced, 1, "the first reading of the table changes nothing")
 				require.Len(t, announced[0].GIDs, 1)
 				changed := time.Now()
 				r.gids(row.table...)
-				announced = fabricPorts(r.after(100*time.Millisecond + settle))
+				announced = fabricPorts(r.After(100*time.Millisecond + settle))
 				first, _ := r.fabric()
 				if row.why == "" {
 					require.Empty(t, announced)
@@ -57,7 +58,7 @@ func TestAFabricFollowsTheGIDsThatWereAnnounced(t *testing.T) {
 				}
 				require.Equal(t, []verbs.FabricPort{{Port: 1, Reason: row.why}}, announced)
 				require.Equal(t, queryDelay, first.closedAt.Sub(changed), "it holds an entry of the table until then")
-				announced = fabricPorts(r.after(time.Minute))
+				announced = fabricPorts(r.After(time.Minute))
 				require.Len(t, announced, 1, "and another one is made once")
 				require.NotZero(t, announced[0].Epoch)
 			})
@@ -69,10 +70,10 @@ func TestTheFirstAddressOfAnInterfaceMakesAnotherFabric(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
 		r.table = []verbs.GID{linkLocal}
-		r.start(nil)
-		require.Empty(t, fabricPorts(r.after(time.Minute))[0].GIDs)
+		r.Start(nil)
+		require.Empty(t, fabricPorts(r.After(time.Minute))[0].GIDs)
 		r.gids(linkLocal, ipv4)
-		announced := fabricPorts(r.after(time.Minute))
+		announced := fabricPorts(r.After(time.Minute))
 		require.Len(t, announced, 2)
 		require.Equal(t, []verbs.FabricGID{{Index: 3, Raw: ipv4.Raw}}, announced[1].GIDs)
 	})
@@ -81,12 +82,12 @@ func TestTheFirstAddressOfAnInterfaceMakesAnotherFabric(t *testing.T) {
 func TestAnIndexThatIsConfiguredIsNotLeftForAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
-		r.o.Fabric.GIDIndex = 3
+		r.Options.Fabric.GIDIndex = 3
 		r.table = []verbs.GID{linkLocal, ipv4}
-		r.start(nil)
-		r.after(time.Minute)
+		r.Start(nil)
+		r.After(time.Minute)
 		r.gids(linkLocal, ipv4, gid(4, verbs.GIDRoCEv2, "fd00::1"))
-		require.Empty(t, fabricPorts(r.after(time.Minute)))
+		require.Empty(t, fabricPorts(r.After(time.Minute)))
 	})
 }
 
@@ -96,10 +97,10 @@ func TestATableFromBeforeTheFabricSaysNothingOfIt(t *testing.T) {
 		r := newFabricRig(t, "roce2", "")
 		r.refuse = verbs.ErrUnsupported
 		r.table = []verbs.GID{linkLocal}
-		r.start(nil)
-		r.after(500 * time.Millisecond)
+		r.Start(nil)
+		r.After(500 * time.Millisecond)
 		r.with(func() { r.refuse, r.table = nil, []verbs.GID{linkLocal, ipv4} }) // and the event is lost
-		announced := fabricPorts(r.after(time.Hour))
+		announced := fabricPorts(r.After(time.Hour))
 		require.Len(t, announced, 1)
 		require.Len(t, announced[0].GIDs, 1)
 	})
@@ -108,13 +109,13 @@ func TestATableFromBeforeTheFabricSaysNothingOfIt(t *testing.T) {
 func TestAnotherLIDMakesAnotherFabric(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "dual", "")
-		r.o.Ports = []int{1} // InfiniBand
-		r.start(nil)
-		r.after(time.Minute)
+		r.Options.Ports = []int{1} // InfiniBand
+		r.Start(nil)
+		r.After(time.Minute)
 		r.with(func() { r.lid = 4711 })
-		require.NoError(t, r.world.Inject("sim0", verbs.EventLIDChange, 1, 1))
-		require.Equal(t, []verbs.FabricPort{{Port: 1, Reason: "the LID of the port has changed"}}, fabricPorts(r.after(queryDelay)))
-		announced := fabricPorts(r.after(2 * time.Second))
+		require.NoError(t, r.World.Inject("sim0", verbs.EventLIDChange, 1, 1))
+		require.Equal(t, []verbs.FabricPort{{Port: 1, Reason: "the LID of the port has changed"}}, fabricPorts(r.After(queryDelay)))
+		announced := fabricPorts(r.After(2 * time.Second))
 		require.Len(t, announced, 1)
 		require.Equal(t, 4711, announced[0].LID)
 	})
@@ -123,12 +124,12 @@ func TestAnotherLIDMakesAnotherFabric(t *testing.T) {
 func TestOtherPKeysMakeAnotherFabric(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "dual", "")
-		r.o.Ports = []int{1}
-		r.start(nil)
-		r.after(time.Minute)
+		r.Options.Ports = []int{1}
+		r.Start(nil)
+		r.After(time.Minute)
 		changed := time.Now()
-		require.NoError(t, r.world.Inject("sim0", verbs.EventPKeyChange, 1, 1))
-		announced := fabricPorts(r.after(2 * time.Second))
+		require.NoError(t, r.World.Inject("sim0", verbs.EventPKeyChange, 1, 1))
+		announced := fabricPorts(r.After(2 * time.Second))
 		require.Len(t, announced, 2)
 		require.Equal(t, "the P_Keys of the port have changed", announced[0].Reason)
 		require.NotZero(t, announced[1].Epoch)
@@ -142,11 +143,11 @@ func TestAFabricOfTheSimulatorStays(t *testing.T) {
 	for _, profile := range []string{"roce2", "dual", "ib8"} {
 		synctest.Test(t, func(t *testing.T) {
 			r := newFabricRig(t, profile, "")
-			r.wrap = nil
-			r.start(nil)
-			items := r.after(time.Hour)
+			r.Wrap = nil
+			r.Start(nil)
+			items := r.After(time.Hour)
 			announced := fabricPorts(items)
-			require.Len(t, announced, pick(items, func(i verbs.Item) *verbs.DeviceAttr { return i.Opened })[0].Ports)
+			require.Len(t, announced, sessiontest.Pick(items, func(i verbs.Item) *verbs.DeviceAttr { return i.Opened })[0].Ports)
 			for _, at := range announced {
 				require.NotZero(t, at.Epoch, at.Reason)
 			}

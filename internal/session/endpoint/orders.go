@@ -1,4 +1,4 @@
-package session
+package endpoint
 
 import (
 	"context"
@@ -9,17 +9,6 @@ import (
 
 // maxOrders is how many orders may wait for a port: an offer, a join and their end for each pair, and some more.
 const maxOrders = 4 * verbs.MaxFabricPairs
-
-// takeOrder hands an order to its port. It does not block.
-func (s *session) takeOrder(r verbs.FabricRequest) {
-	for _, p := range s.ports {
-		if p.number == r.Port && p.fabric != nil {
-			p.fabric.take(r)
-			return
-		}
-	}
-	r.Answer(0, verbs.ErrNoFabric)
-}
 
 // take queues an order, or refuses it.
 func (f *fabric) take(r verbs.FabricRequest) {
@@ -50,8 +39,8 @@ func (f *fabric) refuses(o *verbs.FabricOrder) error {
 		return fmt.Errorf("order of port %d: no pair %d, the last one is %d", o.Port, o.Pair, verbs.MaxFabricPairs-1)
 	case o.Offer || o.Peer == nil:
 		return nil
-	case len(o.Peer.UD) < 1 || len(o.Peer.UD) > f.s.o.Fabric.Paths:
-		return fmt.Errorf("order of port %d: a pair of %d paths, the port has %d", o.Port, len(o.Peer.UD), f.s.o.Fabric.Paths)
+	case len(o.Peer.UD) < 1 || len(o.Peer.UD) > f.s.Options().Fabric.Paths:
+		return fmt.Errorf("order of port %d: a pair of %d paths, the port has %d", o.Port, len(o.Peer.UD), f.s.Options().Fabric.Paths)
 	}
 	return nil
 }
@@ -70,7 +59,7 @@ func (f *fabric) carryOut(ctx context.Context) error {
 
 // carry carries out one order, unless its sender has given up.
 func (f *fabric) carry(ctx context.Context, r verbs.FabricRequest) {
-	for !f.s.asks.Answers() && f.stillHas(r.Epoch) && wait(ctx, verbs.AnswerLimit) {
+	for !f.s.Answers() && f.stillHas(r.Epoch) && wait(ctx, verbs.AnswerLimit) {
 	}
 	select {
 	case <-r.Void:

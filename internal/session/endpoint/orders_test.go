@@ -1,4 +1,4 @@
-package session
+package endpoint
 
 import (
 	"context"
@@ -32,8 +32,8 @@ func (f *fabricRig) order(ctx context.Context, o verbs.FabricOrder) <-chan answe
 
 // meet starts the watch of a port and returns its Fabric and its epoch.
 func (f *fabricRig) meet() (*fakeFabric, uint64) {
-	f.start(nil)
-	announced := fabricPorts(f.after(100 * time.Millisecond))
+	f.Start(nil)
+	announced := fabricPorts(f.After(100 * time.Millisecond))
 	last, _ := f.fabric()
 	return last, announced[len(announced)-1].Epoch
 }
@@ -81,8 +81,8 @@ func TestAnOrderForAFabricThatIsNotThereIsRefused(t *testing.T) {
 		} {
 			require.ErrorIs(t, (<-r.order(t.Context(), o)).err, verbs.ErrNoFabric)
 		}
-		require.NoError(t, r.world.SetLink("sim0", 1, false))
-		r.after(time.Second)
+		require.NoError(t, r.World.SetLink("sim0", 1, false))
+		r.After(time.Second)
 		require.ErrorIs(t, (<-r.order(t.Context(), verbs.FabricOrder{Port: 1, Epoch: epoch})).err, verbs.ErrNoFabric)
 		require.ErrorIs(t, (<-r.order(t.Context(), verbs.FabricOrder{Port: 1})).err, verbs.ErrNoFabric)
 	})
@@ -108,8 +108,8 @@ func TestAnOrderThatNoFabricCanCarryOutIsRefused(t *testing.T) {
 func TestAnOrderThatBlocksHoldsUpNeitherEchoesNorOtherPorts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFabricRig(t, "dual", "")
-		r.start(nil)
-		announced := fabricPorts(r.after(100 * time.Millisecond))
+		r.Start(nil)
+		announced := fabricPorts(r.After(100 * time.Millisecond))
 		blocked := make(chan struct{})
 		first, second := announced[0], announced[1]
 		for _, one := range r.made {
@@ -124,7 +124,7 @@ func TestAnOrderThatBlocksHoldsUpNeitherEchoesNorOtherPorts(t *testing.T) {
 		two := r.order(t.Context(), verbs.FabricOrder{Port: first.Port, Epoch: first.Epoch, Pair: 1})
 		other := r.order(t.Context(), verbs.FabricOrder{Port: second.Port, Epoch: second.Epoch, Pair: 1, Offer: true})
 		require.Equal(t, answer{rc: 101}, <-other)
-		require.Len(t, factsOf(r.after(10*time.Second)), 40, "of both ports")
+		require.Len(t, factsOf(r.After(10*time.Second)), 40, "of both ports")
 		require.Empty(t, one)
 		require.Empty(t, two, "orders of a port are carried out one at a time")
 		close(blocked)
@@ -144,15 +144,15 @@ func TestAFabricIsClosedWhenTheOrderThatIsUnderWayHasEnded(t *testing.T) {
 		}
 		o := verbs.FabricOrder{Port: 1, Epoch: epoch, Peer: &verbs.FabricPeer{UD: []uint32{5}}}
 		underWay, waits := r.order(t.Context(), o), r.order(t.Context(), o)
-		require.NoError(t, r.world.SetLink("sim0", 1, false))
-		announced := fabricPorts(r.after(time.Second))
+		require.NoError(t, r.World.SetLink("sim0", 1, false))
+		announced := fabricPorts(r.After(time.Second))
 		require.Equal(t, []verbs.FabricPort{{Port: 1, Reason: "the port is down"}}, announced)
 		require.ErrorIs(t, (<-waits).err, verbs.ErrNoFabric, "at once")
 		require.ErrorIs(t, (<-r.order(t.Context(), o)).err, verbs.ErrNoFabric)
 		require.False(t, fabric.closed.Load())
 		close(blocked)
 		require.Equal(t, answer{}, <-underWay)
-		r.after(0)
+		r.After(0)
 		require.True(t, fabric.closed.Load())
 	})
 }
@@ -208,11 +208,11 @@ func TestNoOrderBeginsWhileACommandHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := hanging(t)
 		_, epoch := r.meet()
-		r.after(31 * time.Second)
+		r.After(31 * time.Second)
 		waits := r.order(t.Context(), verbs.FabricOrder{Port: 1, Epoch: epoch, Offer: true})
-		r.after(18 * time.Second)
+		r.After(18 * time.Second)
 		require.Empty(t, waits)
-		r.after(2 * time.Second)
+		r.After(2 * time.Second)
 		require.Equal(t, answer{rc: 100}, <-waits)
 	})
 }
@@ -227,10 +227,10 @@ func TestTheEndOfAWatchAnswersTheOrdersThatWait(t *testing.T) {
 		}
 		o := verbs.FabricOrder{Port: 1, Epoch: epoch, Offer: true}
 		underWay, waits := r.order(t.Context(), o), r.order(t.Context(), o)
-		r.stop()
-		<-r.done
-		require.ErrorIs(t, r.err, context.Canceled)
-		require.NotErrorIs(t, r.err, verbs.ErrStuck)
+		r.Stop()
+		<-r.Done
+		require.ErrorIs(t, r.Err, context.Canceled)
+		require.NotErrorIs(t, r.Err, verbs.ErrStuck)
 		require.ErrorIs(t, (<-underWay).err, verbs.ErrNoFabric)
 		require.ErrorIs(t, (<-waits).err, verbs.ErrNoFabric)
 		require.ErrorIs(t, (<-r.order(t.Context(), o)).err, verbs.ErrNoFabric)
@@ -249,12 +249,12 @@ func TestAnAddressThatIsBeingResolvedDoesNotHoldUpTheEnd(t *testing.T) {
 		}
 		r.closing = func() error { return verbs.ErrResolving }
 		underWay := r.order(t.Context(), verbs.FabricOrder{Port: 1, Epoch: epoch, Peer: &verbs.FabricPeer{UD: []uint32{5}}})
-		require.NoError(t, r.world.SetLink("sim0", 1, false)) // so that the Fabric is to be closed too
-		r.after(time.Second)
+		require.NoError(t, r.World.SetLink("sim0", 1, false)) // so that the Fabric is to be closed too
+		r.After(time.Second)
 		began := time.Now()
-		r.stop()
-		<-r.done
-		require.ErrorIs(t, r.err, context.Canceled)
+		r.Stop()
+		<-r.Done
+		require.ErrorIs(t, r.Err, context.Canceled)
 		require.Zero(t, time.Since(began))
 		require.ErrorIs(t, (<-underWay).err, verbs.ErrNoFabric)
 		require.False(t, fabric.closed.Load())

@@ -1,6 +1,7 @@
-package session
+package endpoint
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -11,12 +12,24 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/session"
+	"rdma_events/internal/session/sessiontest"
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
+)
+
+// These are as in package session.
+const (
+	queryDelay = 10 * time.Millisecond
+	settle     = 100 * time.Millisecond
+	roundsWait = 250 * time.Millisecond
 )
 
 // fabricRig is a rig whose device makes Fabrics that the test leads by the hand.
 type fabricRig struct {
-	*rig
+	*sessiontest.Rig
+	t        *testing.T
+	orders   verbs.FabricOrders
 	mu       sync.Mutex
 	attempts []time.Time   // calls of NewFabric
 	made     []*fakeFabric // by those that succeeded
@@ -28,11 +41,16 @@ type fabricRig struct {
 
 // newFabricRig returns a rig without probes, whose ports' Fabrics have two paths.
 func newFabricRig(t *testing.T, profile, scenario string) *fabricRig {
-	f := &fabricRig{rig: newRig(t, profile, scenario)}
-	f.o.Probe.Interval = 0
-	f.o.Fabric = verbs.FabricOptions{Paths: 2, Interval: 500 * time.Millisecond, GIDIndex: -1, PKeyIndex: -1, TrafficClass: 106}
-	f.wrap = func(b verbs.Backend) verbs.Backend { return fabricBackend{b, f} }
+	f := &fabricRig{t: t}
+	f.Rig = sessiontest.New(t, f.run, profile, scenario)
+	f.Options.Probe.Interval = 0
+	f.Options.Fabric = verbs.FabricOptions{Paths: 2, Interval: 500 * time.Millisecond, GIDIndex: -1, PKeyIndex: -1, TrafficClass: 106}
+	f.Wrap = func(b verbs.Backend) verbs.Backend { return fabricBackend{b, f} }
 	return f
+}
+
+func (f *fabricRig) run(ctx context.Context, b verbs.Backend, led *ledger.Ledger, o verbs.Options, send func(verbs.Batch) error) (status.End, error) {
+	return session.Run(ctx, b, led, o, send, New(&f.orders))
 }
 
 // with changes what the device does.
@@ -67,7 +85,7 @@ func (f *fabricRig) tried(since time.Time) (after []time.Duration) {
 // gids changes the table of the ports, and reports it as the kernel does.
 func (f *fabricRig) gids(table ...verbs.GID) {
 	f.with(func() { f.table = table })
-	if err := f.world.Inject("sim0", verbs.EventGIDChange, 1, 1); err != nil {
+	if err := f.World.Inject("sim0", verbs.EventGIDChange, 1, 1); err != nil {
 		f.t.Error(err)
 	}
 }
@@ -245,7 +263,12 @@ func (f *fakeFabric) Leave(pair int) error {
 	})
 }
 
-func (f *fakeFabric) Nudge() { signal(f.nudged) }
+func (f *fakeFabric) Nudge() {
+	select {
+	case f.nudged <- struct{}{}:
+	default:
+	}
+}
 
 func (f *fakeFabric) end() { f.once.Do(func() { close(f.ended) }) }
 
@@ -264,11 +287,11 @@ func (f *fakeFabric) Close(time.Duration) error {
 
 // fabricPorts returns what was announced of Fabrics.
 func fabricPorts(items []verbs.Item) []verbs.FabricPort {
-	return pick(items, func(i verbs.Item) *verbs.FabricPort { return i.FabricPort })
+	return sessiontest.Pick(items, func(i verbs.Item) *verbs.FabricPort { return i.FabricPort })
 }
 
 func factsOf(items []verbs.Item) []verbs.FabricFacts {
-	return pick(items, func(i verbs.Item) *verbs.FabricFacts { return i.FabricFacts })
+	return sessiontest.Pick(items, func(i verbs.Item) *verbs.FabricFacts { return i.FabricFacts })
 }
 
 // sent returns facts of probes that were sent, with the given numbers.
