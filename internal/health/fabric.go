@@ -41,7 +41,7 @@ func (k *Keeper) fabricPairs(p *measure.FabricPort, silent []*measure.FabricPeer
 
 // isSilent reports whether the network swallows all packets of a pair, or all on one of its paths.
 func isSilent(p *measure.FabricPeer) bool {
-	return p.Bad && (p.Verdict == string(fabric.VerdictPath) || p.Verdict == string(fabric.VerdictPartial))
+	return p.Bad && (p.Verdict == fabric.VerdictPath || p.Verdict == fabric.VerdictPartial)
 }
 
 // portOf returns a port of the status that is made, nil if it is not there.

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"rdma_events/internal/fabric"
 )
 
 // Schema is the value of Status.Schema. It changes when a field changes its meaning or goes, not when one is added.
@@ -93,12 +95,12 @@ type Port struct {
 
 // Fabric is what is known of the network between a port and other hosts.
 type Fabric struct {
-	Verdict string `json:"verdict"` // of the port itself: ok, own_port or own_link
-	Pairs   int64  `json:"pairs"`   // that it probes, or would
-	Met     int64  `json:"pairs_met"`
-	Bad     int64  `json:"pairs_bad"` // of which the network is to blame
-	Busy    int64  `json:"pairs_busy"`
-	Down    int64  `json:"pairs_down"`
+	Verdict fabric.Verdict `json:"verdict"` // of the port itself: ok, own_port or own_link
+	Pairs   int64          `json:"pairs"`   // that it probes, or would
+	Met     int64          `json:"pairs_met"`
+	Bad     int64          `json:"pairs_bad"` // of which the network is to blame
+	Busy    int64          `json:"pairs_busy"`
+	Down    int64          `json:"pairs_down"`
 }
 
 // Probe is a completion queue probe. Counters count from the start of the plugin.

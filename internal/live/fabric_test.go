@@ -8,13 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/aggregate"
+	"rdma_events/internal/fabric"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/timeline"
 	"rdma_events/tests/schema"
 )
 
 // pair is a pair of a port of mlx5_0 with a host as it is now.
-func pair(port int, host, verdict, own string, change ...func(*measure.FabricPeer)) timeline.Record {
+func pair(port int, host string, verdict, own fabric.Verdict, change ...func(*measure.FabricPeer)) timeline.Record {
 	p := &measure.FabricPeer{
 		Device: "mlx5_0", Port: port, PeerHost: host, PeerDevice: "mlx5_0", PeerGroup: "rack1", Scope: "group", Verdict: verdict, Path: -1,
 		AgeNS: int64(4200 * time.Millisecond),

@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"rdma_events/internal/aggregate"
+	"rdma_events/internal/fabric"
 )
 
 // Fabric is a point of rdma_fabric: the pairs of all devices of the host with the hosts of one group.
 type Fabric struct {
 	OwnGroup  string
 	PeerGroup string
-	Scope     string // group or across
+	Scope     fabric.Scope
 	FabricCounts
 	FabricLatencies
 	At time.Time
@@ -75,7 +76,7 @@ type FabricLatencies struct {
 
 // Key implements Point.
 func (f *Fabric) Key() Key {
-	return Key{Measurement: fabrics.Name, Of: fabricOf(f.OwnGroup, f.PeerGroup, f.Scope)}
+	return Key{Measurement: fabrics.Name, Of: fabricOf(f.OwnGroup, f.PeerGroup, string(f.Scope))}
 }
 
 // Time implements Point.
@@ -117,7 +118,7 @@ var fabrics = table[Fabric]{
 	tags: []tag[Fabric]{
 		newTag("own_group", ownGroupText, func(v *Fabric) string { return v.OwnGroup }),
 		newTag("peer_group", peerGroupText, func(v *Fabric) string { return v.PeerGroup }),
-		newTag("scope", scopeText, func(v *Fabric) string { return v.Scope }),
+		newTag("scope", scopeText, func(v *Fabric) fabric.Scope { return v.Scope }),
 	},
 	fields: slices.Concat(fabricCountRows(func(v *Fabric) *FabricCounts { return &v.FabricCounts }),
 		fabricLatencyRows(func(v *Fabric) *FabricLatencies { return &v.FabricLatencies })),

@@ -52,7 +52,7 @@ const steady = 10
 
 // shown is what was emitted of a pair last.
 type shown struct {
-	verdict string
+	verdict fabric.Verdict
 	reason  fabric.Reason
 }
 
