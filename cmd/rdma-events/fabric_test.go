@@ -116,7 +116,7 @@ func TestTheListIsAnObjectAsItsSchemaSays(t *testing.T) {
 
 func TestTheExitStatusIsThatOfTheWorstPair(t *testing.T) {
 	pair := func(verdict, own fabric.Verdict) timeline.Record {
-		return timeline.NewPair(&measure.FabricPeer{Verdict: verdict}, &measure.FabricCounts{}, aggregate.Percentiles{}, aggregate.Percentiles{}, own)
+		return timeline.NewPair(&measure.FabricPeer{Verdict: verdict}, &fabric.Counts{}, aggregate.Percentiles{}, aggregate.Percentiles{}, own)
 	}
 	for _, tt := range []struct {
 		code  int

@@ -23,7 +23,7 @@ func pair(port int, host string, verdict, own fabric.Verdict, change ...func(*me
 	for _, f := range change {
 		f(p)
 	}
-	c := &measure.FabricCounts{Sent: 1023, Answered: 1006, ForwardLost: 17}
+	c := &fabric.Counts{Sent: 1023, Answered: 1006, ForwardLost: 17}
 	return timeline.NewPair(p, c, aggregate.Percentiles{Count: 9, P50: 2100, P99: 5300}, aggregate.Percentiles{}, own)
 }
 

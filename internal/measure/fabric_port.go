@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rdma_events/internal/fabric"
+	"rdma_events/internal/ledger"
 )
 
 // FabricPort is a point of rdma_fabric_port: all pairs of one port, and what is said of the port itself.
@@ -26,15 +27,9 @@ type FabricPort struct {
 
 // FabricLane are the counts of the prober of a port, since the plugin started. Events = Acked + Unacked + Released.
 type FabricLane struct {
-	Events   uint64 // completion events read
-	Acked    uint64
+	ledger.FabricCounts
 	Unacked  uint64 // read and not yet acknowledged by the running worker
 	Released uint64 // freed unacknowledged when a worker died
-	Spurious uint64 // events without a completion, which is legal
-	Echoed   uint64 // echoes posted for peers
-	Refused  uint64 // probes of peers that were not echoed, above their rate or without a free send
-	Foreign  uint64 // datagrams of strangers, those that are no probes, and those that arrive again
-	Dry      uint64 // times that all receives of a queue were used up
 }
 
 // Key implements Point.

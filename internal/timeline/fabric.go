@@ -183,32 +183,19 @@ func (f *Fabric) colour() string {
 
 // Pair holds what became of the probes and writes of a pair, since it is there. Percentiles are of the window, in ns; 0: not known.
 type Pair struct {
-	OwnVerdict  fabric.Verdict `json:"own_verdict,omitempty"` // of the own port
-	Sent        uint64         `json:"sent"`
-	Answered    uint64         `json:"answered"`
-	ForwardLost uint64         `json:"forward_lost"`
-	ReverseLost uint64         `json:"reverse_lost"`
-	BusyLost    uint64         `json:"busy_lost"`
-	UnknownLost uint64         `json:"unknown_lost"`
-	Pending     uint64         `json:"pending"`
-	Writes      uint64         `json:"writes"`
-	WritesOK    uint64         `json:"writes_ok"`
-	WritesLate  uint64         `json:"writes_late"`
-	WriteErrors uint64         `json:"write_errors"`
-	Reconnects  uint64         `json:"reconnects"`
-	EchoNSP50   int64          `json:"echo_ns_p50,omitempty"`
-	EchoNSP99   int64          `json:"echo_ns_p99,omitempty"`
-	WriteNSP50  int64          `json:"write_ns_p50,omitempty"`
-	WriteNSP99  int64          `json:"write_ns_p99,omitempty"`
+	OwnVerdict fabric.Verdict `json:"own_verdict,omitempty"` // of the own port
+	fabric.Counts
+	EchoNSP50  int64 `json:"echo_ns_p50,omitempty"`
+	EchoNSP99  int64 `json:"echo_ns_p99,omitempty"`
+	WriteNSP50 int64 `json:"write_ns_p50,omitempty"`
+	WriteNSP99 int64 `json:"write_ns_p99,omitempty"`
 }
 
 // NewPair returns the record of a pair as it is now.
-func NewPair(p *measure.FabricPeer, c *measure.FabricCounts, echo, write aggregate.Percentiles, ownVerdict fabric.Verdict) Record {
+func NewPair(p *measure.FabricPeer, c *fabric.Counts, echo, write aggregate.Percentiles, ownVerdict fabric.Verdict) Record {
 	return Record{
 		Time: p.At, Kind: KindFabricPair, Device: p.Device, Port: p.Port, Peer: NewPeer(p), Pair: &Pair{
-			OwnVerdict: ownVerdict, Sent: c.Sent, Answered: c.Answered, ForwardLost: c.ForwardLost, ReverseLost: c.ReverseLost,
-			BusyLost: c.BusyLost, UnknownLost: c.UnknownLost, Pending: c.Pending, Writes: c.Writes, WritesOK: c.WritesOK,
-			WritesLate: c.WritesLate, WriteErrors: c.WriteErrors, Reconnects: c.Reconnects,
+			OwnVerdict: ownVerdict, Counts: *c,
 			EchoNSP50: echo.P50, EchoNSP99: echo.P99, WriteNSP50: write.P50, WriteNSP99: write.P99,
 		},
 	}

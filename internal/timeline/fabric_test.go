@@ -135,7 +135,7 @@ func TestAPortThatIsNotWellAtFirstIsNews(t *testing.T) {
 }
 
 func TestAPairIsAnObjectAsItsSchemaSays(t *testing.T) {
-	r := NewPair(peer(0, "path", silent(time.Second)), &measure.FabricCounts{Sent: 9, Answered: 7, ForwardLost: 2},
+	r := NewPair(peer(0, "path", silent(time.Second)), &fabric.Counts{Sent: 9, Answered: 7, ForwardLost: 2},
 		aggregate.Percentiles{Count: 7, P50: 2100, P99: 5300}, aggregate.Percentiles{}, "ok")
 	r.Schema = Schema
 	text, err := json.Marshal(r)

@@ -10,6 +10,7 @@ import (
 
 	"rdma_events/internal/aggregate"
 	"rdma_events/internal/fabric"
+	"rdma_events/internal/ledger"
 	"rdma_events/internal/measure"
 )
 
@@ -215,7 +216,9 @@ func latenciesOf(write int64) measure.FabricLatencies {
 func laneOf(c *measure.FabricCounts) measure.FabricLane {
 	events := c.Answered + c.Sent + c.WritesOK
 	return measure.FabricLane{
-		Events: events, Acked: events, Echoed: c.Sent, Refused: c.BusyLost / 10, Foreign: c.UnknownLost / 10, Dry: c.BusyLost / 20,
+		FabricCounts: ledger.FabricCounts{
+			Events: events, Acked: events, Echoed: c.Sent, Refused: c.BusyLost / 10, Foreign: c.UnknownLost / 10, Dry: c.BusyLost / 20,
+		},
 	}
 }
 

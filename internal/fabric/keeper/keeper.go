@@ -11,7 +11,6 @@ import (
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/hello"
 	"rdma_events/internal/ledger"
-	"rdma_events/internal/measure"
 	"rdma_events/internal/verbs"
 )
 
@@ -40,7 +39,7 @@ type groupKey struct {
 
 // group sums up the pairs with a group.
 type group struct {
-	gone measure.FabricCounts // of pairs that are no more
+	gone fabric.Counts // of pairs that are no more
 	latencies
 }
 

@@ -87,7 +87,8 @@ func isSilence(v fabric.Verdict) bool {
 func (p *port) point(at int64) *measure.FabricPort {
 	k := p.k
 	out := &measure.FabricPort{
-		Device: p.device, Port: p.number, OwnGroup: k.list.own.Group, Role: p.role, FabricCounts: p.gone, FabricLatencies: p.view(at, &k.scratch),
+		Device: p.device, Port: p.number, OwnGroup: k.list.own.Group, Role: p.role,
+		FabricCounts: measure.FabricCounts{Counts: p.gone}, FabricLatencies: p.view(at, &k.scratch),
 		Verdict: p.verdict.verdict, Bad: p.verdict.verdict == fabric.VerdictOwnLink, VerdictAgeNS: max(0, at-p.verdict.since),
 		List: k.list.Digest(), FabricLane: p.lane(), At: k.wall(at),
 	}
@@ -112,7 +113,7 @@ func (k *Keeper) Points(at time.Time) []measure.Point {
 	sums := map[groupKey]*measure.Fabric{}
 	for key, g := range k.groups {
 		sums[key] = &measure.Fabric{
-			OwnGroup: k.list.own.Group, PeerGroup: key.group, Scope: key.scope, FabricCounts: g.gone,
+			OwnGroup: k.list.own.Group, PeerGroup: key.group, Scope: key.scope, FabricCounts: measure.FabricCounts{Counts: g.gone},
 			FabricLatencies: g.view(now, &k.scratch), At: at,
 		}
 	}
