@@ -176,6 +176,14 @@ func TestSchemaHasTheVerdictsOfTheTable(t *testing.T) {
 	require.Equal(t, 4, lists, "lists of verdicts in the schema")
 }
 
+// A text that says for how long echoes are missing needs a verdict without echoes, and only the network can be a black hole.
+func TestTextsSayHowLongNothingIsAnswered(t *testing.T) {
+	for _, r := range Verdicts() {
+		require.Equal(t, strings.Contains(r.Text, "{for}"), r.Unanswered, r.Verdict)
+		require.Equal(t, r.Blames == BlameNetwork && r.Direction == "", r.Blackhole, r.Verdict)
+	}
+}
+
 // words are the words of verdicts and reasons that are no words of anything else.
 func words() map[string]bool {
 	all := map[string]bool{}

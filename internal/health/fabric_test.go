@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/alerts"
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/measure"
 	"rdma_events/tests/schema"
@@ -22,7 +23,7 @@ func TestALinkIsBlamedAfterAMinuteAndUntilItIsWell(t *testing.T) {
 	}
 	require.Empty(t, look(noon, true, 30*time.Second))
 	require.Equal(t, []Problem{{
-		ID: "fabric-own-link", Severity: Critical, Device: "mlx5_0", Port: 1, Since: noon.Add(-30 * time.Second),
+		ID: "fabric-own-link", Severity: alerts.Critical, Device: "mlx5_0", Port: 1, Since: noon.Add(-30 * time.Second),
 		Text: "the port does not reach its peers: 70 probes lost on the way there and 5 on the way back, in all",
 	}}, look(noon.Add(time.Minute), true, 90*time.Second))
 	require.Empty(t, look(noon.Add(2*time.Minute), false, 10*time.Second))
@@ -59,7 +60,7 @@ func TestAPairIsAProblemIfNoPairOfThePortIsWell(t *testing.T) {
 			want := []Problem{}
 			if one.text != "" {
 				want = []Problem{{
-					ID: "fabric-pair", Severity: Warning, Device: "mlx5_0", Port: 1, Since: noon,
+					ID: "fabric-pair", Severity: alerts.Warning, Device: "mlx5_0", Port: 1, Since: noon,
 					Text: "the network swallows packets between the port and all of its peers: " + one.text,
 				}}
 			}

@@ -66,22 +66,13 @@ func (pr *pair) point(at int64) *measure.FabricPeer {
 	v, since := pr.judge.Verdict()
 	out.State, out.AgeNS, out.Path = pr.said.String(), max(0, at-since), pr.judge.Path()
 	out.Verdict, out.Bad, out.Direction = v, v.IsNetwork(), v.Direction()
-	if isSilence(v) && pr.sample.Silent > 0 {
+	if v.IsUnanswered() && pr.sample.Silent > 0 {
 		out.SilentNS = max(0, at-pr.sample.SilentSince)
 	}
 	if v.IsNetwork() && p.verdict.verdict == fabric.VerdictOwnLink {
 		out.Verdict, out.Bad = fabric.VerdictOwnLink, false
 	}
 	return out
-}
-
-// isSilence reports whether a verdict says that no echo comes.
-func isSilence(v fabric.Verdict) bool {
-	switch v {
-	case fabric.VerdictPath, fabric.VerdictPeerPort, fabric.VerdictPeerDown, fabric.VerdictPeerBusy:
-		return true
-	}
-	return false
 }
 
 func (p *port) point(at int64) *measure.FabricPort {
