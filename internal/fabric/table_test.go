@@ -219,10 +219,9 @@ func texts() (all []string) {
 
 // listers may name three words or more in a list, and say why.
 var listers = map[string]string{
-	"assets/gen/rules_fabric.go":       "the verdicts of the rule fabric-lossy",
-	"internal/doctor/fabric.go":        "which answers prove that a program has the key",
-	"internal/fabric/keeper/meet.go":   "which refusals end a pair that had met",
-	"internal/fabric/keeper/points.go": "which verdicts are about silence",
+	"assets/gen/rules_fabric.go":     "the verdicts of the rule fabric-lossy",
+	"internal/doctor/fabric.go":      "which answers prove that a program has the key",
+	"internal/fabric/keeper/meet.go": "which refusals end a pair that had met",
 }
 
 // No other place of the program has an order of verdicts or reasons of its own, or says what one means: a list of three words or more, a switch

@@ -42,6 +42,7 @@ func (w *wire) take(e Echo) {
 
 func (w *wire) requireCounts(want Counts) {
 	w.t.Helper()
+	want.Pending = want.Sent - want.Answered - want.ForwardLost - want.ReverseLost - want.BusyLost - want.UnknownLost
 	require.Equal(w.t, want, w.track.Counts())
 }
 
