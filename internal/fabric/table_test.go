@@ -219,7 +219,6 @@ func texts() (all []string) {
 
 // listers may name three words or more in a list, and say why.
 var listers = map[string]string{
-	"assets/gen/rules_fabric.go":     "the verdicts of the rule fabric-lossy",
 	"internal/doctor/fabric.go":      "which answers prove that a program has the key",
 	"internal/fabric/keeper/meet.go": "which refusals end a pair that had met",
 }
