@@ -11,6 +11,7 @@ import (
 
 	"rdma_events/internal/agent"
 	"rdma_events/internal/aggregate"
+	"rdma_events/internal/fabric"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/timeline"
 	"rdma_events/tests/schema"
@@ -114,8 +115,8 @@ func TestTheListIsAnObjectAsItsSchemaSays(t *testing.T) {
 }
 
 func TestTheExitStatusIsThatOfTheWorstPair(t *testing.T) {
-	pair := func(verdict, own string) timeline.Record {
-		return timeline.NewPair(&measure.FabricPeer{Verdict: verdict}, &measure.FabricCounts{}, aggregate.Percentiles{}, aggregate.Percentiles{}, own)
+	pair := func(verdict, own fabric.Verdict) timeline.Record {
+		return timeline.NewPair(&measure.FabricPeer{Verdict: verdict}, &fabric.Counts{}, aggregate.Percentiles{}, aggregate.Percentiles{}, own)
 	}
 	for _, tt := range []struct {
 		code  int

@@ -87,7 +87,7 @@ func judge(args []string, stdout, stderr io.Writer) int {
 
 // verdict returns the exit status for a status. What is pending may become critical, so that it hides warnings.
 func verdict(s *health.Status) int {
-	if s.Worst() != health.Critical && len(s.Pending) > 0 {
+	if s.Worst() != alerts.Critical && len(s.Pending) > 0 {
 		return exitUnknown
 	}
 	return severe(s.Worst())
@@ -118,9 +118,9 @@ type healthJSON struct {
 func named(code int) string {
 	switch code {
 	case exitFailed:
-		return string(health.Critical)
+		return string(alerts.Critical)
 	case exitWarning:
-		return string(health.Warning)
+		return string(alerts.Warning)
 	case exitUnknown:
 		return "unknown"
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/alerts"
 	"rdma_events/internal/health"
 	"rdma_events/internal/statusfile"
 )
@@ -37,7 +38,7 @@ func largeStatus(devices int, now time.Time) *health.Status {
 				d.Commands = append(d.Commands, health.Command{Port: port, Call: call, Status: "ok", TookP99NS: 123_456})
 			}
 			s.Problems = append(s.Problems, health.Problem{
-				ID: "port-flapping", Severity: health.Warning, Device: d.Device, Port: port, Since: now, Text: "3 flaps in all",
+				ID: "port-flapping", Severity: alerts.Warning, Device: d.Device, Port: port, Since: now, Text: "3 flaps in all",
 			})
 		}
 		s.Devices = append(s.Devices, d)

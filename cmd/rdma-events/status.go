@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"rdma_events/internal/alerts"
 	"rdma_events/internal/health"
 	"rdma_events/internal/statusfile"
 )
@@ -103,11 +104,11 @@ func (o *statusFlags) find(ctx context.Context) (s *health.Status, first string,
 }
 
 // severe returns the exit status for the worst problem.
-func severe(worst health.Severity) int {
+func severe(worst alerts.Severity) int {
 	switch worst {
-	case health.Critical:
+	case alerts.Critical:
 		return exitFailed
-	case health.Warning:
+	case alerts.Warning:
 		return exitWarning
 	}
 	return exitOK

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/alerts"
 	"rdma_events/internal/health"
 	"rdma_events/internal/statusfile"
 )
@@ -37,8 +38,8 @@ func writeStatus(t *testing.T, s *health.Status) string {
 }
 
 func TestStatusEndsAsHealthDoes(t *testing.T) {
-	warning := health.Problem{ID: "link-slow", Severity: health.Warning, Device: "mlx5_0", Port: 1}
-	critical := health.Problem{ID: "port-down", Severity: health.Critical, Device: "mlx5_0", Port: 1}
+	warning := health.Problem{ID: "link-slow", Severity: alerts.Warning, Device: "mlx5_0", Port: 1}
+	critical := health.Problem{ID: "port-down", Severity: alerts.Critical, Device: "mlx5_0", Port: 1}
 	pending := health.Pending{Device: "mlx5_1", Text: "the device has not been opened yet"}
 	for name, c := range map[string]struct {
 		problems []health.Problem

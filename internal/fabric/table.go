@@ -23,6 +23,8 @@ type VerdictRow struct {
 	Direction  string // of the lost packets: forward (to the peer), reverse or both; "": not known, or none are lost
 	Severity   int    // the greater, the worse; reasons are on the same scale
 	Precedence int    // of the evidence, for a Judge; -1: no Judge gives this verdict
+	Unanswered bool   // the pair gets no echo at all, and it is known since when
+	Blackhole  bool   // the network passes nothing, at least on one path
 	Text       string // what it means, in a sentence without capital and full stop
 	Begins     string // when
 	Do         string
@@ -69,14 +71,14 @@ var verdictRows = []VerdictRow{
 		Do: "look at the own port's cable, transceiver and switch port. Most hosts of a group at once are their leaf",
 	},
 	{
-		Verdict: VerdictPath, OfPair: true, Blames: BlameNetwork, Severity: 22, Precedence: 8, Colour: "red",
+		Verdict: VerdictPath, OfPair: true, Blames: BlameNetwork, Severity: 22, Precedence: 8, Unanswered: true, Blackhole: true, Colour: "red",
 		Text: "echo and write silent{for}, its process answers",
 		Begins: "three probes are unanswered, the oldest for 250 ms, and so is the write; the peer's process says over TCP that it still answers " +
 			"this pair, and that its port is active",
 		Do: "nothing comes through: look who else says so of this peer (suspects), and at the own port",
 	},
 	{
-		Verdict: VerdictPartial, OfPair: true, Blames: BlameNetwork, Severity: 21, Precedence: 6, Colour: "orange",
+		Verdict: VerdictPartial, OfPair: true, Blames: BlameNetwork, Severity: 21, Precedence: 6, Blackhole: true, Colour: "orange",
 		Text:   "{path} silent, others are not",
 		Begins: "one path, or the write's, has missed eight rounds in a row that later ones on other paths overtook",
 		Do: "path says which one: an uplink, or a spine that one hash in several takes. The write's path comes after those of " +
@@ -101,19 +103,19 @@ var verdictRows = []VerdictRow{
 		Do:     "a cable, a transceiver or a congested queue on the way there: what the peer receives",
 	},
 	{
-		Verdict: VerdictPeerPort, OfPair: true, Blames: BlamePeer, Severity: 17, Precedence: 9, Colour: "dark-yellow",
+		Verdict: VerdictPeerPort, OfPair: true, Blames: BlamePeer, Severity: 17, Precedence: 9, Unanswered: true, Colour: "dark-yellow",
 		Text:   "echo and write silent{for}, its process says that its port is {state}",
 		Begins: "echo and write are silent as with path, and the peer's process says that its port is not active",
 		Do:     "look at the peer: its alert port-down",
 	},
 	{
-		Verdict: VerdictPeerDown, OfPair: true, Blames: BlamePeer, Severity: 16, Precedence: 7, Colour: "yellow",
+		Verdict: VerdictPeerDown, OfPair: true, Blames: BlamePeer, Severity: 16, Precedence: 7, Unanswered: true, Colour: "yellow",
 		Text:   "echo, write and its process silent{for}",
 		Begins: "echo and write are silent as with path, and the peer's process does not answer within 750 ms either",
 		Do:     "look at the peer: it is off or hangs, or both networks are cut",
 	},
 	{
-		Verdict: VerdictPeerBusy, OfPair: true, Blames: BlamePeer, Severity: 4, Precedence: 2, Colour: "blue",
+		Verdict: VerdictPeerBusy, OfPair: true, Blames: BlamePeer, Severity: 4, Precedence: 2, Unanswered: true, Colour: "blue",
 		Text:   "its process does not echo{for}, its device answers",
 		Begins: "three probes are unanswered, the oldest for 2 s, and the peer's NIC acknowledges writes",
 		Do:     "the peer's host is stopped or short of processor; the network is whole. It never alerts",

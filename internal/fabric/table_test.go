@@ -176,6 +176,14 @@ func TestSchemaHasTheVerdictsOfTheTable(t *testing.T) {
 	require.Equal(t, 4, lists, "lists of verdicts in the schema")
 }
 
+// A text that says for how long echoes are missing needs a verdict without echoes, and only the network can be a black hole.
+func TestTextsSayHowLongNothingIsAnswered(t *testing.T) {
+	for _, r := range Verdicts() {
+		require.Equal(t, strings.Contains(r.Text, "{for}"), r.Unanswered, r.Verdict)
+		require.Equal(t, r.Blames == BlameNetwork && r.Direction == "", r.Blackhole, r.Verdict)
+	}
+}
+
 // words are the words of verdicts and reasons that are no words of anything else.
 func words() map[string]bool {
 	all := map[string]bool{}
@@ -211,9 +219,8 @@ func texts() (all []string) {
 
 // listers may name three words or more in a list, and say why.
 var listers = map[string]string{
-	"internal/doctor/fabric.go":        "which answers prove that a program has the key",
-	"internal/fabric/keeper/meet.go":   "which refusals end a pair that had met",
-	"internal/fabric/keeper/points.go": "which verdicts are about silence",
+	"internal/doctor/fabric.go":      "which answers prove that a program has the key",
+	"internal/fabric/keeper/meet.go": "which refusals end a pair that had met",
 }
 
 // No other place of the program has an order of verdicts or reasons of its own, or says what one means: a list of three words or more, a switch

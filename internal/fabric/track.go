@@ -8,21 +8,41 @@ const MissingAfter = int64(100 * time.Millisecond)
 // mostOpen is how many probes of a path are remembered while it is silent: minutes of them.
 const mostOpen = 256
 
-// Counts are what became of the probes and writes of a pair since it met. Every probe is in one of them:
-// Sent = Answered + ForwardLost + ReverseLost + BusyLost + UnknownLost + those that are pending.
-type Counts struct {
-	Sent, Answered uint64
-	ForwardLost    uint64 // on the way there
-	ReverseLost    uint64 // on the way back
-	BusyLost       uint64 // while a receive queue was used up, or refused by the peer: no loss of the network
-	UnknownLost    uint64 // the pair ended before it was known
+// writeLate is longer than the ACK timeout of 4.096 us << 14 after which the device sends a write again.
+const writeLate = 4096 << 14
 
-	Writes, WritesOK, WriteErrors uint64
+// Counts counts the probes and writes of a pair, or of several, by their outcome. Every probe has one:
+// Sent = Answered + ForwardLost + ReverseLost + BusyLost + UnknownLost + Pending.
+type Counts struct {
+	Sent        uint64 `json:"sent"`
+	Answered    uint64 `json:"answered"`
+	ForwardLost uint64 `json:"forward_lost"` // on the way there
+	ReverseLost uint64 `json:"reverse_lost"` // on the way back
+	BusyLost    uint64 `json:"busy_lost"`    // while a receive queue was used up, or refused by the peer: no loss of the network
+	UnknownLost uint64 `json:"unknown_lost"` // the pair ended before it was known
+	Pending     uint64 `json:"pending"`      // neither answered nor lost yet
+
+	Writes      uint64 `json:"writes"`
+	WritesOK    uint64 `json:"writes_ok"`
+	WritesLate  uint64 `json:"writes_late"` // of these, longer than the ACK timeout: the NIC retried
+	WriteErrors uint64 `json:"write_errors"`
+	Reconnects  uint64 `json:"reconnects"` // of the queue pair of the writes
 }
 
-// Pending returns how many probes are neither answered nor lost yet.
-func (c *Counts) Pending() uint64 {
-	return c.Sent - c.Answered - c.ForwardLost - c.ReverseLost - c.BusyLost - c.UnknownLost
+// Add adds the counts of other pairs.
+func (c *Counts) Add(o *Counts) {
+	c.Sent += o.Sent
+	c.Answered += o.Answered
+	c.ForwardLost += o.ForwardLost
+	c.ReverseLost += o.ReverseLost
+	c.BusyLost += o.BusyLost
+	c.UnknownLost += o.UnknownLost
+	c.Pending += o.Pending
+	c.Writes += o.Writes
+	c.WritesOK += o.WritesOK
+	c.WritesLate += o.WritesLate
+	c.WriteErrors += o.WriteErrors
+	c.Reconnects += o.Reconnects
 }
 
 // Echo is what comes back of a probe. Received and Posted count probes and echoes of this path, this one included.
@@ -37,7 +57,7 @@ type Echo struct {
 // Tracker follows the probes and writes of a pair: what is answered, lost in which direction, and silent since when. Packets
 // of one path keep their order, so an echo proves lost what was sent before it on its path. It is for one goroutine.
 type Tracker struct {
-	counts Counts
+	counts Counts // without Pending, which follows from the others
 	paths  []path
 	seq    uint64
 	echoed int64 // when the last echo came
@@ -68,7 +88,11 @@ type probe struct {
 func NewTracker(paths int) *Tracker { return &Tracker{paths: make([]path, paths)} }
 
 // Counts returns the counts of now.
-func (t *Tracker) Counts() Counts { return t.counts }
+func (t *Tracker) Counts() Counts {
+	c := t.counts
+	c.Pending = c.Sent - c.Answered - c.ForwardLost - c.ReverseLost - c.BusyLost - c.UnknownLost
+	return c
+}
 
 // Probe notes that a probe was sent on a path, and returns its number, which its echo brings back.
 func (t *Tracker) Probe(on int, at int64) (seq uint64) {
@@ -179,9 +203,12 @@ func (t *Tracker) WritePosted(at int64) {
 	t.writeSince, t.writeFailed = at, false
 }
 
-// WriteDone notes that the peer's NIC acknowledged the write.
-func (t *Tracker) WriteDone(at int64) {
+// WriteDone notes that the peer's NIC acknowledged the write, which took so many ns.
+func (t *Tracker) WriteDone(at, took int64) {
 	t.counts.WritesOK++
+	if took > writeLate {
+		t.counts.WritesLate++
+	}
 	t.writeSince, t.writeDone = 0, at
 	t.writeMissed = 0
 	t.writesInARow++
@@ -193,6 +220,9 @@ func (t *Tracker) WriteFailed() {
 	t.writeSince, t.writeFailed = 0, true
 	t.writesInARow = 0
 }
+
+// Reconnected notes that the queue pair of the writes was connected again after an error.
+func (t *Tracker) Reconnected() { t.counts.Reconnects++ }
 
 // Writing reports whether a write is outstanding, or its queue pair in state error.
 func (t *Tracker) Writing() (outstanding, failed bool) { return t.writeSince != 0, t.writeFailed }
@@ -231,7 +261,7 @@ func (t *Tracker) Sample(s *Sample, at int64) {
 // End counts as lost for an unknown reason what is pending, when the pair ends or begins anew. A write that is missing stays so
 // until one is acknowledged: connections that are made anew again and again do not hide it.
 func (t *Tracker) End() {
-	t.counts.UnknownLost += t.counts.Pending()
+	t.counts.UnknownLost += t.Counts().Pending
 	*t = Tracker{counts: t.counts, paths: make([]path, len(t.paths)), writeMissed: t.writeMissed}
 }
 

@@ -34,6 +34,18 @@ func (v Verdict) Direction() string {
 	return ""
 }
 
+// IsUnanswered reports whether a pair with this verdict gets no echo at all.
+func (v Verdict) IsUnanswered() bool {
+	row := v.tableRow()
+	return row != nil && row.Unanswered
+}
+
+// IsBlackhole reports whether the network passes nothing, at least on one path.
+func (v Verdict) IsBlackhole() bool {
+	row := v.tableRow()
+	return row != nil && row.Blackhole
+}
+
 func (v Verdict) isLossy() bool { return v.Direction() != "" }
 
 // weight orders verdicts by their evidence: a pair never turns from one to one of less weight before it is well.

@@ -251,7 +251,7 @@ func TestPairThatNeverSentProbeStaysStarting(t *testing.T) {
 	tr, j, s := NewTracker(4), NewJudge(second), Sample{}
 	for at := second; at < 60*second; at += second / 2 {
 		tr.WritePosted(at)
-		tr.WriteDone(at)
+		tr.WriteDone(at, ms)
 		tr.Sample(&s, at)
 		require.False(t, j.See(&s))
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/alerts"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/status"
 	"rdma_events/internal/trace"
@@ -21,7 +22,7 @@ func TestTheFirstEventOfAnApplicationMayBeAnError(t *testing.T) {
 	at := noon.Add(2 * time.Minute)
 	s := k.Observe(append(h.points(at), first), at)
 	require.Equal(t, []Problem{{
-		ID: "app-errors", Severity: Warning, Device: "mlx5_0", Of: "100%d job_1870", Since: at, Text: "100%d job_1870 had error events, 3 in all",
+		ID: "app-errors", Severity: alerts.Warning, Device: "mlx5_0", Of: "100%d job_1870", Since: at, Text: "100%d job_1870 had error events, 3 in all",
 	}}, s.Problems)
 	at = at.Add(halfHour + 10*time.Second)
 	require.Empty(t, k.Observe(append(h.points(at), first), at).Problems)
@@ -38,11 +39,11 @@ func TestAProblemOfAnApplicationNamesIt(t *testing.T) {
 	at := noon.Add(2 * time.Minute)
 	require.Equal(t, []Problem{
 		{
-			ID: "app-errors-unread", Severity: Warning, Device: "mlx5_0", Of: "python3 job_1870", Since: noon,
+			ID: "app-errors-unread", Severity: alerts.Warning, Device: "mlx5_0", Of: "python3 job_1870", Since: noon,
 			Text: "python3 job_1870 does not read its error events, 2 wait",
 		},
 		{
-			ID: "app-destroy-hangs", Severity: Warning, Device: "mlx5_0", Of: "python3 qp 284", Since: at.Add(-40 * time.Second),
+			ID: "app-destroy-hangs", Severity: alerts.Warning, Device: "mlx5_0", Of: "python3 qp 284", Since: at.Add(-40 * time.Second),
 			Text: "python3, pid 4711, hangs in the destruction of qp 284: acknowledgements are missing, 1 of them",
 		},
 	}, s.Problems)

@@ -6,29 +6,29 @@ import (
 	"strings"
 	"time"
 
-	"rdma_events/internal/fabric"
 	"rdma_events/internal/measure"
 )
 
 // fabricPort judges the own link of a port, the only thing about the network between hosts that a host knows by itself. Which
-// other interface or group is at fault is a question to the database. silent are the port's pairs with the verdict path or partial.
-func (k *Keeper) fabricPort(p *measure.FabricPort, silent []*measure.FabricPeer) {
+// other interface or group is at fault is a question to the database. blackholes are the port's pairs of which
+// the network passes nothing, at least on one path.
+func (k *Keeper) fabricPort(p *measure.FabricPort, blackholes []*measure.FabricPeer) {
 	if v := k.portOf(p.Device, p.Port); v != nil {
 		v.Fabric = &Fabric{p.Verdict, p.Pairs, p.PairsMet, p.PairsBad, p.PairsBusy, p.PairsDown}
 	}
-	k.fabricPairs(p, silent)
+	k.fabricPairs(p, blackholes)
 }
 
 // fabricPairs judges a port none of whose pairs is well, and that has too few to blame its own link, as in a cluster of two hosts. A
 // port with a pair that is well says nothing: its peers are more likely at fault, and their hosts are not this one.
-func (k *Keeper) fabricPairs(p *measure.FabricPort, silent []*measure.FabricPeer) {
+func (k *Keeper) fabricPairs(p *measure.FabricPort, blackholes []*measure.FabricPeer) {
 	judged := p.PairsMet - p.PairsBusy - p.PairsDown
-	if p.Bad || len(silent) == 0 || int64(len(silent)) < judged {
+	if p.Bad || len(blackholes) == 0 || int64(len(blackholes)) < judged {
 		return
 	}
 	since := p.At
 	var peers []string
-	for _, one := range silent {
+	for _, one := range blackholes {
 		if began := one.At.Add(-time.Duration(one.AgeNS)); began.Before(since) {
 			since = began
 		}
@@ -37,11 +37,6 @@ func (k *Keeper) fabricPairs(p *measure.FabricPort, silent []*measure.FabricPeer
 	slices.Sort(peers)
 	a := k.judge.across("fabric-pair")
 	k.report(p.Key(), []finding{k.judge.lasts(a, p.Key(), since, a.Text+": "+strings.Join(peers, ", "))})
-}
-
-// isSilent reports whether the network swallows all packets of a pair, or all on one of its paths.
-func isSilent(p *measure.FabricPeer) bool {
-	return p.Bad && (p.Verdict == string(fabric.VerdictPath) || p.Verdict == string(fabric.VerdictPartial))
 }
 
 // portOf returns a port of the status that is made, nil if it is not there.

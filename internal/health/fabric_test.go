@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/alerts"
+	"rdma_events/internal/fabric"
 	"rdma_events/internal/measure"
 	"rdma_events/tests/schema"
 )
@@ -21,26 +23,26 @@ func TestALinkIsBlamedAfterAMinuteAndUntilItIsWell(t *testing.T) {
 	}
 	require.Empty(t, look(noon, true, 30*time.Second))
 	require.Equal(t, []Problem{{
-		ID: "fabric-own-link", Severity: Critical, Device: "mlx5_0", Port: 1, Since: noon.Add(-30 * time.Second),
+		ID: "fabric-own-link", Severity: alerts.Critical, Device: "mlx5_0", Port: 1, Since: noon.Add(-30 * time.Second),
 		Text: "the port does not reach its peers: 70 probes lost on the way there and 5 on the way back, in all",
 	}}, look(noon.Add(time.Minute), true, 90*time.Second))
 	require.Empty(t, look(noon.Add(2*time.Minute), false, 10*time.Second))
 }
 
 func TestAPairIsAProblemIfNoPairOfThePortIsWell(t *testing.T) {
-	pair := func(peer, verdict string, at time.Time) *measure.FabricPeer {
+	pair := func(peer string, verdict fabric.Verdict, at time.Time) *measure.FabricPeer {
 		return &measure.FabricPeer{Device: "mlx5_0", Port: 1, PeerHost: peer, Verdict: verdict, Bad: true, AgeNS: int64(at.Sub(noon)), At: at}
 	}
 	for name, one := range map[string]struct {
 		met, down int64
-		verdicts  map[string]string
+		verdicts  map[string]fabric.Verdict
 		text      string
 	}{
-		"two hosts":                   {1, 0, map[string]string{"h2": "path"}, "h2"},
-		"three hosts":                 {2, 0, map[string]string{"h3": "partial", "h2": "path"}, "h2, h3"},
-		"three hosts, one is down":    {2, 1, map[string]string{"h3": "path"}, "h3"},
-		"three hosts, one is well":    {2, 0, map[string]string{"h3": "path"}, ""},
-		"two hosts that lose packets": {1, 0, map[string]string{"h2": "lossy_both"}, ""},
+		"two hosts":                   {1, 0, map[string]fabric.Verdict{"h2": "path"}, "h2"},
+		"three hosts":                 {2, 0, map[string]fabric.Verdict{"h3": "partial", "h2": "path"}, "h2, h3"},
+		"three hosts, one is down":    {2, 1, map[string]fabric.Verdict{"h3": "path"}, "h3"},
+		"three hosts, one is well":    {2, 0, map[string]fabric.Verdict{"h3": "path"}, ""},
+		"two hosts that lose packets": {1, 0, map[string]fabric.Verdict{"h2": "lossy_both"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k, h := NewKeeper("v1", "gpu-17"), healthy()
@@ -58,7 +60,7 @@ func TestAPairIsAProblemIfNoPairOfThePortIsWell(t *testing.T) {
 			want := []Problem{}
 			if one.text != "" {
 				want = []Problem{{
-					ID: "fabric-pair", Severity: Warning, Device: "mlx5_0", Port: 1, Since: noon,
+					ID: "fabric-pair", Severity: alerts.Warning, Device: "mlx5_0", Port: 1, Since: noon,
 					Text: "the network swallows packets between the port and all of its peers: " + one.text,
 				}}
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/aggregate"
+	"rdma_events/internal/alerts"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/status"
@@ -311,9 +312,9 @@ func TestProblemsOfAPortForManagementAreWarnings(t *testing.T) {
 	h.port.State, h.command.Stuck = verbs.PortDown, true
 	s := after(k, h, noon.Add(time.Minute), time.Minute)
 	require.Equal(t, "port-down command-stuck", ids(s))
-	require.Equal(t, Warning, s.Worst())
+	require.Equal(t, alerts.Warning, s.Worst())
 	h.port.Role = "storage"
-	require.Equal(t, Critical, after(k, h, noon.Add(3*time.Minute), time.Minute).Worst())
+	require.Equal(t, alerts.Critical, after(k, h, noon.Add(3*time.Minute), time.Minute).Worst())
 }
 
 func TestManyFlapsOfADayAreAProblem(t *testing.T) {
@@ -355,7 +356,7 @@ critical  mlx5_0:1 port-down: the port is down, since 12:02
 critical  mlx5_0:1 lost-completions: vector 0, rc_write: 4 work requests in all never completed, since 12:02
 critical  mlx5_0:1 command-stuck: the firmware does not answer hw_counters, since 12:02
 `, b.String())
-	require.Equal(t, Critical, s.Worst())
+	require.Equal(t, alerts.Critical, s.Worst())
 	require.Equal(t, "mlx5_0:1 port-down since 12:02; mlx5_0:1 lost-completions since 12:02; 1 more", s.Line(noon))
 	require.Equal(t, "mlx5_0:1 port-down since 2026-11-23 12:02; 2 more", s.Line(noon.Add(day)))
 }
@@ -459,8 +460,8 @@ func TestALineHas80CharactersAtMost(t *testing.T) {
 
 func TestSeveralPluginsOnOneHostAreOneStatus(t *testing.T) {
 	watched := Device{Device: "mlx5_0", Open: true}
-	down := Problem{ID: "port-down", Severity: Critical, Device: "mlx5_1", Port: 1, Since: noon}
-	late := Problem{ID: "plugin-late", Severity: Warning, Since: noon.Add(-time.Hour)}
+	down := Problem{ID: "port-down", Severity: alerts.Critical, Device: "mlx5_1", Port: 1, Since: noon}
+	late := Problem{ID: "plugin-late", Severity: alerts.Warning, Since: noon.Add(-time.Hour)}
 	a := &Status{Host: "old", Time: noon, Devices: []Device{{Device: "mlx5_0"}, {Device: "mlx5_1"}}, Problems: []Problem{late, down}}
 	b := &Status{Host: "new", Time: noon.Add(time.Second), Devices: []Device{watched}, Problems: []Problem{down}}
 	m := Merge([]*Status{a, b})

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"rdma_events/internal/alerts"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/verbs"
 )
@@ -61,7 +62,7 @@ func (k *Keeper) Observe(points []measure.Point, now time.Time) *Status {
 		Schema: Schema, Version: k.version, Host: k.host, Time: now.Round(0), Source: k.source,
 		Devices: []Device{}, Problems: []Problem{},
 	}
-	silent := map[portKey][]*measure.FabricPeer{}
+	blackholes := map[portKey][]*measure.FabricPeer{}
 	for _, p := range points { // a device comes before what it has, whatever the order of the points, and pairs before their port
 		switch p := p.(type) {
 		case *measure.Device:
@@ -69,9 +70,9 @@ func (k *Keeper) Observe(points []measure.Point, now time.Time) *Status {
 		case *measure.Port:
 			k.management[portKey{p.Device, p.Port}] = p.Role == verbs.RoleManagement
 		case *measure.FabricPeer:
-			if isSilent(p) {
+			if p.Bad && p.Verdict.IsBlackhole() {
 				of := portKey{p.Device, p.Port}
-				silent[of] = append(silent[of], p)
+				blackholes[of] = append(blackholes[of], p)
 			}
 		}
 	}
@@ -84,7 +85,7 @@ func (k *Keeper) Observe(points []measure.Point, now time.Time) *Status {
 		case *measure.Command:
 			k.command(p)
 		case *measure.FabricPort:
-			k.fabricPort(p, silent[portKey{p.Device, p.Port}])
+			k.fabricPort(p, blackholes[portKey{p.Device, p.Port}])
 		case *measure.Collector:
 			k.collector(p)
 		}
@@ -100,9 +101,9 @@ func (k *Keeper) Observe(points []measure.Point, now time.Time) *Status {
 func (k *Keeper) report(of measure.Key, found []finding) {
 	at := portKey{of.Device, of.Port}
 	for _, f := range found {
-		severity := Severity(f.alert.Severity)
+		severity := f.alert.Severity
 		if k.management[at] {
-			severity = Warning
+			severity = alerts.Warning
 		}
 		switch {
 		case f.held:
@@ -110,7 +111,7 @@ func (k *Keeper) report(of measure.Key, found []finding) {
 				ID: f.alert.ID, Severity: severity, Device: of.Device, Port: of.Port, Of: f.of, Since: f.since, Text: f.text,
 			})
 			k.settled[at] = k.now
-		case severity == Critical && k.settled[at].IsZero():
+		case severity == alerts.Critical && k.settled[at].IsZero():
 			k.status.Pending = append(k.status.Pending, Pending{Device: of.Device, Port: of.Port, Text: f.text})
 		}
 	}

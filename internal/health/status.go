@@ -4,6 +4,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"rdma_events/internal/alerts"
+	"rdma_events/internal/fabric"
 )
 
 // Schema is the value of Status.Schema. It changes when a field changes its meaning or goes, not when one is added.
@@ -93,12 +96,12 @@ type Port struct {
 
 // Fabric is what is known of the network between a port and other hosts.
 type Fabric struct {
-	Verdict string `json:"verdict"` // of the port itself: ok, own_port or own_link
-	Pairs   int64  `json:"pairs"`   // that it probes, or would
-	Met     int64  `json:"pairs_met"`
-	Bad     int64  `json:"pairs_bad"` // of which the network is to blame
-	Busy    int64  `json:"pairs_busy"`
-	Down    int64  `json:"pairs_down"`
+	Verdict fabric.Verdict `json:"verdict"` // of the port itself: ok, own_port or own_link
+	Pairs   int64          `json:"pairs"`   // that it probes, or would
+	Met     int64          `json:"pairs_met"`
+	Bad     int64          `json:"pairs_bad"` // of which the network is to blame
+	Busy    int64          `json:"pairs_busy"`
+	Down    int64          `json:"pairs_down"`
 }
 
 // Probe is a completion queue probe. Counters count from the start of the plugin.
@@ -124,28 +127,19 @@ type Command struct {
 	TookP99NS int64  `json:"took_ns_p99,omitempty"`
 }
 
-// Severity is that of an alert rule.
-type Severity string
-
-// The severities.
-const (
-	Critical Severity = "critical"
-	Warning  Severity = "warning"
-)
-
 // Problem is what an alert rule would report. ID is that of the rule.
 type Problem struct {
-	ID       string    `json:"id"`
-	Severity Severity  `json:"severity"`
-	Device   string    `json:"device,omitempty"` // "": the plugin itself
-	Port     int       `json:"port,omitempty"`   // 0: the device
-	Of       string    `json:"of,omitempty"`     // the application, and the object that one of its threads hangs in
-	Since    time.Time `json:"since"`
-	Text     string    `json:"text"` // one line, without the device and its port
+	ID       string          `json:"id"`
+	Severity alerts.Severity `json:"severity"`
+	Device   string          `json:"device,omitempty"` // "": the plugin itself
+	Port     int             `json:"port,omitempty"`   // 0: the device
+	Of       string          `json:"of,omitempty"`     // the application, and the object that one of its threads hangs in
+	Since    time.Time       `json:"since"`
+	Text     string          `json:"text"` // one line, without the device and its port
 }
 
 // Worst returns the greatest severity of all problems, "" if there is none.
-func (s *Status) Worst() Severity {
+func (s *Status) Worst() alerts.Severity {
 	if len(s.Problems) == 0 {
 		return ""
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode"
 
+	"rdma_events/internal/alerts"
 	"rdma_events/internal/expect"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
@@ -177,7 +178,7 @@ const lineLength = 80
 // told yet. It shows times in the
 // time zone of now.
 func (s *Status) Line(now time.Time) string {
-	if len(s.Pending) > 0 && s.Worst() != Critical {
+	if len(s.Pending) > 0 && s.Worst() != alerts.Critical {
 		line := "cannot tell yet"
 		for _, p := range s.Pending {
 			at := Problem{Device: p.Device, Port: p.Port}

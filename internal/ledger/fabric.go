@@ -53,6 +53,14 @@ func (c *FabricPairCounts) all() *[numPairCounts]uint64 {
 	return (*[numPairCounts]uint64)(unsafe.Pointer(c))
 }
 
+// Add returns the sum of both, field by field.
+func (c FabricCounts) Add(o FabricCounts) FabricCounts {
+	for i, n := range o.all() {
+		c.all()[i] += n
+	}
+	return c
+}
+
 // load copies counts that a worker writes. It reads Acked before Events, so that no event is acknowledged before it is read.
 func (c *FabricCounts) load() FabricCounts {
 	var out FabricCounts

@@ -66,6 +66,6 @@ var appHangs = table[AppHang]{
 		numberRow(func(v *AppHang) uint32 { return v.Number }),
 		unitRow(func(v *AppHang) string { return v.Unit }),
 		text("proof", "asleep: the thread has not run since; waiting: it has, and waits again, since some acknowledgements came",
-			func(v *AppHang) string { return string(v.Proof) }),
+			func(v *AppHang) trace.Proof { return v.Proof }),
 	},
 }

@@ -57,7 +57,7 @@ var changes = table[Change]{
 		newTag("state_from", "the state before", func(v *Change) string { return v.From.String() }),
 		newTag("state_to", "the state after", func(v *Change) string { return v.To.String() }),
 		newTag("witness", "what told of it: event, query, or reopen (found after a worker was replaced)",
-			func(v *Change) string { return string(v.Witness) }),
+			func(v *Change) verbs.Witness { return v.Witness }),
 	},
 	fields: []field[Change]{
 		integer("code_from", "", "number of state_from", func(v *Change) int64 { return int64(v.From) }),

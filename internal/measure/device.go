@@ -87,14 +87,14 @@ var devices = table[Device]{
 		counter("function_removals", "times its PCI function was removed from the host, as the host of a virtual machine does for servicing; for a "+
 			"scalable function, the one that it is on", func(v *Device) uint64 { return v.FunctionRemovals }),
 		text("worker_state", "starting, running, backing_off, stuck or stopped",
-			func(v *Device) string { return string(v.Worker.State) }),
+			func(v *Device) status.State { return v.Worker.State }),
 		counter("worker_restarts", "workers started beyond the first",
 			func(v *Device) uint64 { return v.Worker.Restarts }),
 		counter("crashes", "workers that ended unasked after they had opened the device; its removal is none",
 			func(v *Device) uint64 { return v.Worker.Crashes }),
 		text("reason", "ok, or why it is not watched: starting, no_library, no_permission, no_device, unsupported, crashed, stuck, removed, renamed, "+
 			"reassigned, deleted (a soft device), released, other_netns, excluded_netns, limit, recovering, node_missing (no file in /dev/infiniband) or "+
-			"unwatchable (no program here can open it)", func(v *Device) string { return string(v.Reason) }),
+			"unwatchable (no program here can open it)", func(v *Device) status.Reason { return v.Reason }),
 		maybe("other_netns_age_ns", "ns", "how long it has been in another network namespace, as far as the plugin has seen it there",
 			func(v *Device) (int64, bool) { return v.OtherNetnsNS, v.InOtherNetns }),
 	}, linkFields(), attributeRows()),

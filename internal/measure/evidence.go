@@ -66,7 +66,7 @@ var evidences = table[Evidence]{
 		newTag("device", "name of the RDMA device", func(v *Evidence) string { return v.Device }),
 		maybeTag("port", "number of the port; not with device_fatal and removed", func(v *Evidence) string { return portTag(v.Port) }),
 		newTag("trigger", "port_err, device_fatal, gid_change, lid_change, pkey_change or sm_change; state (a change that only a query "+
-			"found); lost_event, lost_completion; command (one is stuck); removed", func(v *Evidence) string { return string(v.Trigger) }),
+			"found); lost_event, lost_completion; command (one is stuck); removed", func(v *Evidence) verbs.Trigger { return v.Trigger }),
 	},
 	fields: evidenceFields(),
 }
@@ -81,7 +81,7 @@ func evidenceFields() []field[Evidence] {
 		}
 	}
 	return []field[Evidence]{
-		text("cause", "the cause where it is certain, docs/operations.md has them", func(v *Evidence) string { return string(v.Cause) }),
+		text("cause", "the cause where it is certain, docs/operations.md has them", func(v *Evidence) evidence.Cause { return v.Cause }),
 		counter("triggers", "1, and further triggers that this one is for", func(v *Evidence) uint64 { return v.Triggers }),
 		maybe("age_ns", "ns", "from the trigger to the first reading", func(v *Evidence) (int64, bool) { return v.AgeNS, v.HasSnapshot }),
 		maybe("took_ns", "ns", "from the first reading to the last", func(v *Evidence) (int64, bool) { return v.TookNS, v.HasSnapshot }),

@@ -6,41 +6,28 @@ import (
 	"time"
 
 	"rdma_events/internal/aggregate"
+	"rdma_events/internal/fabric"
 )
 
 // Fabric is a point of rdma_fabric: the pairs of all devices of the host with the hosts of one group.
 type Fabric struct {
 	OwnGroup  string
 	PeerGroup string
-	Scope     string // group or across
+	Scope     fabric.Scope
 	FabricCounts
 	FabricLatencies
 	At time.Time
 }
 
-// FabricCounts are what became of the probes and writes of some pairs. The first five are those of now, as is Pending, and all
+// FabricCounts counts some pairs, and their probes and writes. The numbers of pairs are those of now, as is Pending, and all
 // others count since the plugin started: those of pairs that are no more stay in them.
-// Sent = Answered + ForwardLost + ReverseLost + BusyLost + UnknownLost + Pending.
 type FabricCounts struct {
 	Pairs     int64
 	PairsMet  int64
 	PairsBad  int64 // the network is blamed
 	PairsBusy int64
 	PairsDown int64
-
-	Sent        uint64
-	Answered    uint64
-	ForwardLost uint64
-	ReverseLost uint64
-	BusyLost    uint64 // a receive queue was used up, or the peer refused
-	UnknownLost uint64 // the pair ended before it was known
-	Pending     uint64
-
-	Writes      uint64
-	WritesOK    uint64
-	WritesLate  uint64 // of these, longer than the ACK timeout: the NIC retried
-	WriteErrors uint64
-	Reconnects  uint64
+	fabric.Counts
 }
 
 // Add adds the counts of other pairs.
@@ -50,18 +37,7 @@ func (c *FabricCounts) Add(o *FabricCounts) {
 	c.PairsBad += o.PairsBad
 	c.PairsBusy += o.PairsBusy
 	c.PairsDown += o.PairsDown
-	c.Sent += o.Sent
-	c.Answered += o.Answered
-	c.ForwardLost += o.ForwardLost
-	c.ReverseLost += o.ReverseLost
-	c.BusyLost += o.BusyLost
-	c.UnknownLost += o.UnknownLost
-	c.Pending += o.Pending
-	c.Writes += o.Writes
-	c.WritesOK += o.WritesOK
-	c.WritesLate += o.WritesLate
-	c.WriteErrors += o.WriteErrors
-	c.Reconnects += o.Reconnects
+	c.Counts.Add(&o.Counts)
 }
 
 // FabricLatencies are those of the window, in ns. What has Count 0 is not known, nor is its greatest.
@@ -75,7 +51,7 @@ type FabricLatencies struct {
 
 // Key implements Point.
 func (f *Fabric) Key() Key {
-	return Key{Measurement: fabrics.Name, Of: fabricOf(f.OwnGroup, f.PeerGroup, f.Scope)}
+	return Key{Measurement: fabrics.Name, Of: fabricOf(f.OwnGroup, f.PeerGroup, string(f.Scope))}
 }
 
 // Time implements Point.
@@ -117,7 +93,7 @@ var fabrics = table[Fabric]{
 	tags: []tag[Fabric]{
 		newTag("own_group", ownGroupText, func(v *Fabric) string { return v.OwnGroup }),
 		newTag("peer_group", peerGroupText, func(v *Fabric) string { return v.PeerGroup }),
-		newTag("scope", scopeText, func(v *Fabric) string { return v.Scope }),
+		newTag("scope", scopeText, func(v *Fabric) fabric.Scope { return v.Scope }),
 	},
 	fields: slices.Concat(fabricCountRows(func(v *Fabric) *FabricCounts { return &v.FabricCounts }),
 		fabricLatencyRows(func(v *Fabric) *FabricLatencies { return &v.FabricLatencies })),

@@ -4,6 +4,9 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"rdma_events/internal/fabric"
+	"rdma_events/internal/ledger"
 )
 
 // FabricPort is a point of rdma_fabric_port: all pairs of one port, and what is said of the port itself.
@@ -14,8 +17,8 @@ type FabricPort struct {
 	Role     string // verbs.RoleManagement if the port has this role, else ""
 	FabricCounts
 	FabricLatencies
-	Verdict      string // ok, own_port or own_link
-	Bad          bool   // the port's own link is blamed: own_link
+	Verdict      fabric.Verdict // ok, own_port or own_link
+	Bad          bool           // the port's own link is blamed: own_link
 	VerdictAgeNS int64
 	List         string // the digest of the list of hosts
 	FabricLane
@@ -24,15 +27,9 @@ type FabricPort struct {
 
 // FabricLane are the counts of the prober of a port, since the plugin started. Events = Acked + Unacked + Released.
 type FabricLane struct {
-	Events   uint64 // completion events read
-	Acked    uint64
+	ledger.FabricCounts
 	Unacked  uint64 // read and not yet acknowledged by the running worker
 	Released uint64 // freed unacknowledged when a worker died
-	Spurious uint64 // events without a completion, which is legal
-	Echoed   uint64 // echoes posted for peers
-	Refused  uint64 // probes of peers that were not echoed, above their rate or without a free send
-	Foreign  uint64 // datagrams of strangers, those that are no probes, and those that arrive again
-	Dry      uint64 // times that all receives of a queue were used up
 }
 
 // Key implements Point.
@@ -69,7 +66,7 @@ var fabricPorts = table[FabricPort]{
 		managementTag(func(v *FabricPort) string { return v.Role }),
 	},
 	fields: slices.Concat([]field[FabricPort]{
-		text("verdict", "what is said of the port itself: ok, "+portVerdictsText(), func(v *FabricPort) string { return v.Verdict }),
+		text("verdict", "what is said of the port itself: ok, "+portVerdictsText(), func(v *FabricPort) fabric.Verdict { return v.Verdict }),
 		yesNo("bad", "1 with own_link", func(v *FabricPort) bool { return v.Bad }),
 		integer("verdict_age_ns", "ns", "how long the verdict has held", func(v *FabricPort) int64 { return v.VerdictAgeNS }),
 		text("list", "digest of the list of hosts: equal on all hosts that have the same list", func(v *FabricPort) string { return v.List }),

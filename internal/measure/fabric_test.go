@@ -56,11 +56,18 @@ func TestPointsOfThePortThatMergeKeepEveryProbeAndEveryEvent(t *testing.T) {
 }
 
 func TestPairsAddUpWithEachOfTheirCounts(t *testing.T) {
+	var counts []string
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[FabricCounts]()) {
+		if !f.Anonymous {
+			counts = append(counts, f.Name)
+		}
+	}
+	require.Len(t, counts, 17)
 	ones := func() *FabricCounts {
 		var c FabricCounts
 		v := reflect.ValueOf(&c).Elem()
-		for i := range v.NumField() {
-			switch f := v.Field(i); {
+		for i, name := range counts {
+			switch f := v.FieldByName(name); {
 			case f.CanInt():
 				f.SetInt(int64(i + 1))
 			default:
@@ -74,9 +81,8 @@ func TestPairsAddUpWithEachOfTheirCounts(t *testing.T) {
 		c.Add(ones())
 	}
 	v := reflect.ValueOf(c)
-	for i := range v.NumField() {
-		name := v.Type().Field(i).Name
-		if f := v.Field(i); f.CanInt() {
+	for i, name := range counts {
+		if f := v.FieldByName(name); f.CanInt() {
 			require.EqualValues(t, 3*(i+1), f.Int(), name)
 		} else {
 			require.EqualValues(t, 3*(i+1), f.Uint(), name)

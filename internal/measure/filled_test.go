@@ -7,6 +7,7 @@ import (
 	"rdma_events/internal/aggregate"
 	"rdma_events/internal/evidence"
 	"rdma_events/internal/expect"
+	"rdma_events/internal/fabric"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
 	"rdma_events/internal/trace"
@@ -123,8 +124,10 @@ func filledAppAsync() *AppAsync {
 
 func filledFabric() []Point {
 	counts := FabricCounts{
-		Pairs: 8, PairsMet: 7, PairsBad: 1, PairsBusy: 1, PairsDown: 2, Sent: 1000, Answered: 940, ForwardLost: 20, ReverseLost: 15,
-		BusyLost: 12, UnknownLost: 10, Pending: 3, Writes: 980, WritesOK: 970, WritesLate: 4, WriteErrors: 9, Reconnects: 6,
+		Pairs: 8, PairsMet: 7, PairsBad: 1, PairsBusy: 1, PairsDown: 2, Counts: fabric.Counts{
+			Sent: 1000, Answered: 940, ForwardLost: 20, ReverseLost: 15, BusyLost: 12, UnknownLost: 10, Pending: 3,
+			Writes: 980, WritesOK: 970, WritesLate: 4, WriteErrors: 9, Reconnects: 6,
+		},
 	}
 	latencies := FabricLatencies{EchoP: ranks(8000), EchoMax: 9000, ResponderP: ranks(3000), WriteP: ranks(4000), WriteMax: 5000}
 	return []Point{
@@ -132,7 +135,8 @@ func filledFabric() []Point {
 		&FabricPort{
 			Device: "mlx5_0", Port: 1, OwnGroup: "rack1", Role: verbs.RoleManagement, FabricCounts: counts, FabricLatencies: latencies,
 			Verdict: "own_link", Bad: true, VerdictAgeNS: 12_000_000_000, List: "0123456789abcdef", FabricLane: FabricLane{
-				Events: 3000, Acked: 2990, Unacked: 1, Released: 9, Spurious: 7, Echoed: 950, Refused: 2, Foreign: 3, Dry: 1,
+				FabricCounts: ledger.FabricCounts{Events: 3000, Acked: 2990, Spurious: 7, Echoed: 950, Refused: 2, Foreign: 3, Dry: 1},
+				Unacked:      1, Released: 9,
 			}, At: at(0),
 		},
 		&FabricPeer{

@@ -62,7 +62,7 @@ var gidChanges = table[GIDChange]{
 		newTag("device", "name of the RDMA device", func(v *GIDChange) string { return v.Device }),
 		newTag("port", "number of the port, from 1", func(v *GIDChange) string { return strconv.Itoa(v.Port) }),
 		newTag("action", "added, removed, moved (it came back at another index, or was at another one at the next reading) or "+
-			"returned (at the same index)", func(v *GIDChange) string { return string(v.Action) }),
+			"returned (at the same index)", func(v *GIDChange) verbs.GIDAction { return v.Action }),
 	},
 	fields: []field[GIDChange]{
 		maybe("index_from", "", "index before; not with added",

@@ -7,8 +7,8 @@ import (
 	"rdma_events/internal/aggregate"
 )
 
-func newTag[V any](name, description string, value func(*V) string) tag[V] {
-	return tag[V]{Tag{Name: name, Description: description}, value}
+func newTag[V any, S ~string](name, description string, value func(*V) S) tag[V] {
+	return tag[V]{Tag{Name: name, Description: description}, func(v *V) string { return string(value(v)) }}
 }
 
 // maybeTag returns a tag that is on some series only.
@@ -68,11 +68,11 @@ func float[V any](name, unit, description string, value func(*V) (float64, bool)
 }
 
 // text returns a string that is left out where it is empty.
-func text[V any](name, description string, value func(*V) string) field[V] {
+func text[V any, S ~string](name, description string, value func(*V) S) field[V] {
 	return field[V]{
 		Field{Name: name, Kind: String, Description: description, Optional: true},
 		func(v *V) any {
-			if s := clean(value(v)); s != "" {
+			if s := clean(string(value(v))); s != "" {
 				return s
 			}
 			return nil

@@ -240,7 +240,7 @@ func (s *Summary) addFabric(k *timeline.Kept) {
 	if k.Fabric != nil {
 		p := place{host: k.Host, device: k.Device, port: k.Port, of: "fabric"}
 		c := s.condition(p)
-		switch fabric.Verdict(k.Fabric.Verdict) {
+		switch k.Fabric.Verdict {
 		case fabric.VerdictOwnLink:
 			s.open(c, p, k, "own link loses probes to other hosts")
 		case fabric.VerdictOK:
@@ -248,13 +248,13 @@ func (s *Summary) addFabric(k *timeline.Kept) {
 		}
 		return
 	}
-	v := fabric.Verdict(k.Peer.Verdict)
+	v := k.Peer.Verdict
 	if !k.Peer.Bad && v != fabric.VerdictPeerDown && v != fabric.VerdictPeerPort {
 		return
 	}
-	s.addFault(groupKey{what: k.Peer.Verdict, peer: k.Peer.Host}, fault{
+	s.addFault(groupKey{what: string(v), peer: k.Peer.Host}, fault{
 		at: k.Time, host: k.Host, where: fmt.Sprintf("%s:%d", k.Device, k.Port), count: 1, hosts: map[string]bool{},
-		what: "verdict " + k.Peer.Verdict + " about " + k.Peer.Host,
+		what: "verdict " + string(v) + " about " + k.Peer.Host,
 	})
 }
 

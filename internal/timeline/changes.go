@@ -18,7 +18,7 @@ type Changes struct {
 	hangs   map[measure.Key]hanging
 	tracer  traced
 	pairs   map[pairKey]said // with other hosts
-	fabrics map[portKey]said // ports that probe other hosts
+	fabrics map[portKey]portVerdict
 }
 
 type portKey struct {
@@ -37,7 +37,7 @@ func NewChanges() *Changes {
 	return &Changes{
 		devices: make(map[string]shown), states: make(map[portKey]string), unused: make(map[portKey]bool), stuck: make(map[measure.Key]time.Time),
 		unread: make(map[measure.Key]unread), hangs: make(map[measure.Key]hanging),
-		pairs: make(map[pairKey]said), fabrics: make(map[portKey]said),
+		pairs: make(map[pairKey]said), fabrics: make(map[portKey]portVerdict),
 	}
 }
 

@@ -12,15 +12,15 @@ import (
 
 // Peer is the other end of a pair, and what is said of the pair.
 type Peer struct {
-	Host   string `json:"host"`
-	Device string `json:"device,omitempty"` // not known before they have met
-	Group  string `json:"group"`
-	Scope  string `json:"scope"` // group or across
+	Host   string       `json:"host"`
+	Device string       `json:"device,omitempty"` // not known before they have met
+	Group  string       `json:"group"`
+	Scope  fabric.Scope `json:"scope"`
 
-	Verdict string `json:"verdict,omitempty"` // "": they have not met, for Reason
-	Reason  string `json:"reason,omitempty"`
-	Bad     bool   `json:"bad"`              // the network is blamed
-	AgeNS   int64  `json:"age_ns,omitempty"` // how long that has been so
+	Verdict fabric.Verdict `json:"verdict,omitempty"` // "": they have not met, for Reason
+	Reason  fabric.Reason  `json:"reason,omitempty"`
+	Bad     bool           `json:"bad"`              // the network is blamed
+	AgeNS   int64          `json:"age_ns,omitempty"` // how long that has been so
 	// Was is the verdict or the reason before, and LastedNS how long it held. Of changes alone.
 	Was      string `json:"was,omitempty"`
 	LastedNS int64  `json:"lasted_ns,omitempty"`
@@ -39,7 +39,7 @@ func NewPeer(p *measure.FabricPeer) *Peer {
 		Host: p.PeerHost, Device: p.PeerDevice, Group: p.PeerGroup, Scope: p.Scope, Verdict: p.Verdict, Reason: p.Reason, Bad: p.Bad,
 		AgeNS: p.AgeNS, SilentNS: p.SilentNS, Direction: p.Direction, Lost: p.Lost, WriteNSP50: p.WriteNSP50, State: p.State,
 	}
-	if path := p.Path; path >= 0 && fabric.Verdict(p.Verdict) == fabric.VerdictPartial {
+	if path := p.Path; path >= 0 && p.Verdict == fabric.VerdictPartial {
 		out.Path = &path
 	}
 	makePrintable(reflect.ValueOf(out))
@@ -55,32 +55,32 @@ func (p *Peer) Name() string {
 }
 
 // IsWell reports whether both witnesses answer, and nothing is lost.
-func (p *Peer) IsWell() bool { return fabric.Verdict(p.Verdict) == fabric.VerdictOK }
+func (p *Peer) IsWell() bool { return p.Verdict == fabric.VerdictOK }
 
 // Severity orders pairs: the greater, the worse.
 func (p *Peer) Severity() int {
 	if p.Verdict == "" {
-		row, _ := fabric.Reason(p.Reason).Row()
+		row, _ := p.Reason.Row()
 		return row.Severity
 	}
-	row, _ := fabric.Verdict(p.Verdict).Row()
+	row, _ := p.Verdict.Row()
 	return row.Severity
 }
 
 // Word returns what is said of the pair in a word or two: the verdict, or as in "not met: key".
 func (p *Peer) Word() string {
 	if p.Verdict == "" {
-		return "not met: " + p.Reason
+		return "not met: " + string(p.Reason)
 	}
-	return p.Verdict
+	return string(p.Verdict)
 }
 
 // Line returns what the verdict or the reason means here, in words.
 func (p *Peer) Line() string {
-	switch v := fabric.Verdict(p.Verdict); {
+	switch v := p.Verdict; {
 	case v == "":
-		text := fabric.Reason(p.Reason).Text()
-		if fix := fabric.Reason(p.Reason).Fix(); fix != "" {
+		text := p.Reason.Text()
+		if fix := p.Reason.Fix(); fix != "" {
 			text += "; " + fix
 		}
 		return text
@@ -101,7 +101,7 @@ func (p *Peer) silent() string {
 // over returns what there was before the pair became well.
 func (p *Peer) over() string {
 	lasted := "after " + Duration(p.LastedNS)
-	if _, unmet := fabric.Reason(p.Was).Row(); unmet && fabric.Verdict(p.Was) != fabric.VerdictStarting {
+	if _, unmet := fabric.Reason(p.Was).Row(); unmet && p.Was != string(fabric.VerdictStarting) {
 		return lasted + " not met: " + p.Was
 	}
 	return lasted + " of " + p.Was
@@ -121,7 +121,7 @@ func (p *Peer) path() string {
 // more returns the numbers that go with the verdict.
 func (p *Peer) more() string {
 	switch {
-	case fabric.Verdict(p.Verdict).Direction() != "":
+	case p.Verdict.Direction() != "":
 		return fmt.Sprintf(", %d so far", p.Lost)
 	case p.WriteNSP50 > 0:
 		return ", writes in " + Duration(p.WriteNSP50)
@@ -131,8 +131,8 @@ func (p *Peer) more() string {
 
 // colour returns that of what is said of the pair.
 func (p *Peer) colour() string {
-	verdict, judged := fabric.Verdict(p.Verdict).Row()
-	reason, _ := fabric.Reason(p.Reason).Row()
+	verdict, judged := p.Verdict.Row()
+	reason, _ := p.Reason.Row()
 	switch {
 	case p.IsWell():
 		return green
@@ -151,31 +151,31 @@ func (s Style) Word(p *Peer, width int) string {
 
 // Fabric is what is said of a port that probes other hosts.
 type Fabric struct {
-	Verdict  string `json:"verdict"` // ok, own_port or own_link
-	Was      string `json:"was,omitempty"`
-	LastedNS int64  `json:"lasted_ns,omitempty"` // in Was
-	Pairs    int64  `json:"pairs"`
-	Met      int64  `json:"pairs_met"`
-	List     string `json:"list,omitempty"` // the digest of the list of hosts
+	Verdict  fabric.Verdict `json:"verdict"` // ok, own_port or own_link
+	Was      fabric.Verdict `json:"was,omitempty"`
+	LastedNS int64          `json:"lasted_ns,omitempty"` // in Was
+	Pairs    int64          `json:"pairs"`
+	Met      int64          `json:"pairs_met"`
+	List     string         `json:"list,omitempty"` // the digest of the list of hosts
 }
 
 // OwnText returns what a verdict on the own port means, "" if it is well.
-func OwnText(verdict string) string {
-	if v := fabric.Verdict(verdict); v != fabric.VerdictOK {
-		return v.Text()
+func OwnText(verdict fabric.Verdict) string {
+	if verdict == fabric.VerdictOK {
+		return ""
 	}
-	return ""
+	return verdict.Text()
 }
 
 func (f *Fabric) line() string {
-	if fabric.Verdict(f.Verdict) == fabric.VerdictOK && f.Was != "" {
-		return "after " + Duration(f.LastedNS) + " of " + f.Was
+	if f.Verdict == fabric.VerdictOK && f.Was != "" {
+		return "after " + Duration(f.LastedNS) + " of " + string(f.Was)
 	}
 	return OwnText(f.Verdict)
 }
 
 func (f *Fabric) colour() string {
-	if fabric.Verdict(f.Verdict) == fabric.VerdictOK {
+	if f.Verdict == fabric.VerdictOK {
 		return green
 	}
 	return Red
@@ -183,32 +183,19 @@ func (f *Fabric) colour() string {
 
 // Pair holds what became of the probes and writes of a pair, since it is there. Percentiles are of the window, in ns; 0: not known.
 type Pair struct {
-	OwnVerdict  string `json:"own_verdict,omitempty"` // of the own port
-	Sent        uint64 `json:"sent"`
-	Answered    uint64 `json:"answered"`
-	ForwardLost uint64 `json:"forward_lost"`
-	ReverseLost uint64 `json:"reverse_lost"`
-	BusyLost    uint64 `json:"busy_lost"`
-	UnknownLost uint64 `json:"unknown_lost"`
-	Pending     uint64 `json:"pending"`
-	Writes      uint64 `json:"writes"`
-	WritesOK    uint64 `json:"writes_ok"`
-	WritesLate  uint64 `json:"writes_late"`
-	WriteErrors uint64 `json:"write_errors"`
-	Reconnects  uint64 `json:"reconnects"`
-	EchoNSP50   int64  `json:"echo_ns_p50,omitempty"`
-	EchoNSP99   int64  `json:"echo_ns_p99,omitempty"`
-	WriteNSP50  int64  `json:"write_ns_p50,omitempty"`
-	WriteNSP99  int64  `json:"write_ns_p99,omitempty"`
+	OwnVerdict fabric.Verdict `json:"own_verdict,omitempty"` // of the own port
+	fabric.Counts
+	EchoNSP50  int64 `json:"echo_ns_p50,omitempty"`
+	EchoNSP99  int64 `json:"echo_ns_p99,omitempty"`
+	WriteNSP50 int64 `json:"write_ns_p50,omitempty"`
+	WriteNSP99 int64 `json:"write_ns_p99,omitempty"`
 }
 
 // NewPair returns the record of a pair as it is now.
-func NewPair(p *measure.FabricPeer, c *measure.FabricCounts, echo, write aggregate.Percentiles, ownVerdict string) Record {
+func NewPair(p *measure.FabricPeer, c *fabric.Counts, echo, write aggregate.Percentiles, ownVerdict fabric.Verdict) Record {
 	return Record{
 		Time: p.At, Kind: KindFabricPair, Device: p.Device, Port: p.Port, Peer: NewPeer(p), Pair: &Pair{
-			OwnVerdict: ownVerdict, Sent: c.Sent, Answered: c.Answered, ForwardLost: c.ForwardLost, ReverseLost: c.ReverseLost,
-			BusyLost: c.BusyLost, UnknownLost: c.UnknownLost, Pending: c.Pending, Writes: c.Writes, WritesOK: c.WritesOK,
-			WritesLate: c.WritesLate, WriteErrors: c.WriteErrors, Reconnects: c.Reconnects,
+			OwnVerdict: ownVerdict, Counts: *c,
 			EchoNSP50: echo.P50, EchoNSP99: echo.P99, WriteNSP50: write.P50, WriteNSP99: write.P99,
 		},
 	}

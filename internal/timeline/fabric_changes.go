@@ -14,7 +14,13 @@ type pairKey struct {
 	host string
 }
 
-// said is what was said last of a pair or of a port that probes other hosts.
+// portVerdict is the last verdict on a port that probes other hosts.
+type portVerdict struct {
+	verdict fabric.Verdict // "": none yet
+	began   time.Time
+}
+
+// said is what was said last of a pair.
 type said struct {
 	word  string // the verdict, else the reason
 	began time.Time
@@ -39,13 +45,13 @@ func (c *Changes) ofFabric(p measure.Point) (Record, bool) {
 func (c *Changes) fabricPeer(p *measure.FabricPeer) (Record, bool) {
 	key := pairKey{portKey{p.Device, p.Port}, p.PeerHost}
 	last := c.pairs[key]
-	word := cmp.Or(p.Verdict, p.Reason)
+	word := cmp.Or(string(p.Verdict), string(p.Reason))
 	switch {
 	case rests(p):
 		last.rests = true
 		c.pairs[key] = last
 		return Record{}, false
-	case fabric.Verdict(p.Verdict) == fabric.VerdictStarting && (last.word == "" || last.rests || last.unmet):
+	case p.Verdict == fabric.VerdictStarting && (last.word == "" || last.rests || last.unmet):
 		return Record{}, false
 	case word == last.word:
 		last.rests = false
@@ -64,9 +70,9 @@ func (c *Changes) fabricPeer(p *measure.FabricPeer) (Record, bool) {
 // rests reports whether a point says nothing of the peer.
 func rests(p *measure.FabricPeer) bool {
 	if p.Verdict != "" {
-		return fabric.Verdict(p.Verdict) == fabric.VerdictOwnLink
+		return p.Verdict == fabric.VerdictOwnLink
 	}
-	row, _ := fabric.Reason(p.Reason).Row()
+	row, _ := p.Reason.Row()
 	return row.Rests
 }
 
@@ -74,16 +80,16 @@ func rests(p *measure.FabricPeer) bool {
 func (c *Changes) fabricPort(p *measure.FabricPort) (Record, bool) {
 	key := portKey{p.Device, p.Port}
 	last := c.fabrics[key]
-	if p.Verdict == last.word {
+	if p.Verdict == last.verdict {
 		return Record{}, false
 	}
 	began := p.At.Add(-time.Duration(p.VerdictAgeNS))
-	c.fabrics[key] = said{word: p.Verdict, began: began}
+	c.fabrics[key] = portVerdict{p.Verdict, began}
 	r := Record{Time: p.At, Kind: KindFabricPort, Device: p.Device, Port: p.Port, Fabric: &Fabric{
-		Verdict: p.Verdict, Was: last.word, Pairs: p.Pairs, Met: p.PairsMet, List: p.List,
+		Verdict: p.Verdict, Was: last.verdict, Pairs: p.Pairs, Met: p.PairsMet, List: p.List,
 	}}
-	if last.word == "" {
-		return r, fabric.Verdict(p.Verdict) != fabric.VerdictOK
+	if last.verdict == "" {
+		return r, p.Verdict != fabric.VerdictOK
 	}
 	r.Fabric.LastedNS = max(0, int64(began.Sub(last.began)))
 	return r, true

@@ -89,7 +89,7 @@ func (s Style) words(r *Record) (name, detail, colour string) {
 	case KindFabricPeer, KindFabricPair:
 		name = s.Word(r.Peer, 0) + "  " + r.Peer.Line() // it stands behind names, and not in a column
 	case KindFabricPort:
-		name, detail, colour = r.Fabric.Verdict, r.Fabric.line(), r.Fabric.colour()
+		name, detail, colour = string(r.Fabric.Verdict), r.Fabric.line(), r.Fabric.colour()
 	case KindTracer:
 		name, detail, colour = r.Tracer.line(r.Reason), r.Why, Red
 		if r.Tracer.Attached {

@@ -58,10 +58,10 @@ func (r *reported) points(now time.Time) []measure.Point {
 	if r.diskFails {
 		r.recorder.Errors++
 	}
-	link := &measure.FabricPort{Device: "mlx5_4", Port: 2, OwnGroup: "g00", Verdict: string(fabric.VerdictOK), List: oldList, At: now}
+	link := &measure.FabricPort{Device: "mlx5_4", Port: 2, OwnGroup: "g00", Verdict: fabric.VerdictOK, List: oldList, At: now}
 	link.Pairs, link.PairsMet = 8, 8
 	if r.ownLink {
-		link.Verdict, link.Bad, link.PairsBad, link.VerdictAgeNS = string(fabric.VerdictOwnLink), true, 8, int64(now.Sub(r.bad))
+		link.Verdict, link.Bad, link.PairsBad, link.VerdictAgeNS = fabric.VerdictOwnLink, true, 8, int64(now.Sub(r.bad))
 	}
 	if !r.otherHas.IsZero() {
 		link.List = newList
@@ -70,14 +70,14 @@ func (r *reported) points(now time.Time) []measure.Point {
 	for i := range link.Pairs {
 		p := &measure.FabricPeer{
 			Device: link.Device, Port: link.Port, OwnGroup: link.OwnGroup, PeerHost: fmt.Sprintf("peer%d", i), PeerGroup: link.OwnGroup,
-			Scope: string(fabric.ScopeGroup), At: now,
+			Scope: fabric.ScopeGroup, At: now,
 		}
 		switch {
 		case r.newKey:
-			p.Reason = string(fabric.ReasonKey)
+			p.Reason = fabric.ReasonKey
 			link.PairsMet = 0
 		case r.refused: // it is well again
-			p.PeerDevice, p.State, p.Verdict = "mlx5_0", "active", string(fabric.VerdictOK)
+			p.PeerDevice, p.State, p.Verdict = "mlx5_0", "active", fabric.VerdictOK
 		default:
 			continue
 		}

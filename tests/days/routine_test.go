@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/health"
+	"rdma_events/internal/alerts"
 	"rdma_events/internal/verbs"
 )
 
@@ -216,7 +216,7 @@ func playRoutineDay(t *testing.T, h *host, begins func(a *action, at time.Time))
 		for _, s := range h.seen[begin:] {
 			of := fmt.Sprintf("%s %s", s.ID, s.Device)
 			t.Logf("%s: %s from %v to %v: %s", a.name, name(&s.Problem), s.from, s.till, s.Text)
-			if s.Severity == health.Critical {
+			if s.Severity == alerts.Critical {
 				t.Errorf("%s: %s", a.name, name(&s.Problem))
 				continue
 			}

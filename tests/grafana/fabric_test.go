@@ -103,7 +103,7 @@ func fabricFaults() []fault {
 		}
 		return f
 	}
-	unmet := func(reason string, hosts, of int) says { // so many hosts with so many of the first group
+	unmet := func(reason fabric.Reason, hosts, of int) says { // so many hosts with so many of the first group
 		return says{history.Span{From: from(0), To: from(40)}, history.FabricPair{Reason: reason}, func(by, to history.FabricHost) bool {
 			return to.Number < of && by.Number < hosts
 		}}

@@ -10,6 +10,7 @@ import (
 
 	"rdma_events/internal/aggregate"
 	"rdma_events/internal/fabric"
+	"rdma_events/internal/ledger"
 	"rdma_events/internal/measure"
 )
 
@@ -41,7 +42,7 @@ type FabricHost struct {
 // FabricPair is what is found of a pair. The zero value is a pair that is well.
 type FabricPair struct {
 	Verdict fabric.Verdict // "": ok
-	Reason  string         // they have not met
+	Reason  fabric.Reason  // they have not met
 	Path    int            // that is silent
 }
 
@@ -70,7 +71,7 @@ type written struct {
 // target is one peer of a host, and what became of the probes.
 type target struct {
 	FabricHost
-	scope  string
+	scope  fabric.Scope
 	said   FabricPair // at the interval before
 	since  time.Duration
 	counts measure.FabricCounts
@@ -153,7 +154,7 @@ func (f *Fabric) arranged() (*written, error) {
 	for _, h := range all.hosts {
 		var targets []target
 		for _, p := range list.Pings(h.Name, peers) {
-			targets = append(targets, target{FabricHost: all.hosts[numbers[p.Name]], scope: string(p.Scope), since: f.From})
+			targets = append(targets, target{FabricHost: all.hosts[numbers[p.Name]], scope: p.Scope, since: f.From})
 		}
 		all.pings = append(all.pings, targets)
 	}
@@ -172,11 +173,11 @@ func (f *written) interval(host int, since time.Duration) []measure.Point {
 	at := f.Start.Add(since)
 	latencies := latenciesOf(port.WriteNS)
 	own := &measure.FabricPort{
-		Device: "sim0", Port: 1, OwnGroup: h.Group, FabricLatencies: latencies, Verdict: string(fabric.VerdictOK), Bad: port.OwnLink,
+		Device: "sim0", Port: 1, OwnGroup: h.Group, FabricLatencies: latencies, Verdict: fabric.VerdictOK, Bad: port.OwnLink,
 		VerdictAgeNS: int64(since - f.From), List: f.digest, At: at,
 	}
 	if port.OwnLink {
-		own.Verdict = string(fabric.VerdictOwnLink)
+		own.Verdict = fabric.VerdictOwnLink
 	}
 	if port.List != "" {
 		own.List = port.List
@@ -215,7 +216,9 @@ func latenciesOf(write int64) measure.FabricLatencies {
 func laneOf(c *measure.FabricCounts) measure.FabricLane {
 	events := c.Answered + c.Sent + c.WritesOK
 	return measure.FabricLane{
-		Events: events, Acked: events, Echoed: c.Sent, Refused: c.BusyLost / 10, Foreign: c.UnknownLost / 10, Dry: c.BusyLost / 20,
+		FabricCounts: ledger.FabricCounts{
+			Events: events, Acked: events, Echoed: c.Sent, Refused: c.BusyLost / 10, Foreign: c.UnknownLost / 10, Dry: c.BusyLost / 20,
+		},
 	}
 }
 
@@ -247,17 +250,17 @@ func (f *written) peer(h FabricHost, t *target, ownLink bool, since time.Duratio
 	case said.Reason != "":
 		p.PeerDevice, p.State = "", ""
 	case said.Verdict == "":
-		p.Verdict = string(fabric.VerdictOK)
+		p.Verdict = fabric.VerdictOK
 	case ownLink && said.Verdict.IsNetwork():
-		p.Verdict = string(fabric.VerdictOwnLink)
+		p.Verdict = fabric.VerdictOwnLink
 	default:
-		p.Verdict = string(said.Verdict)
+		p.Verdict = said.Verdict
 	}
 	return p
 }
 
 // lacksDevice reports whether the peer has no device for the pair, which is said once and counted nowhere.
-func (p FabricPair) lacksDevice() bool { return p.Reason == string(fabric.ReasonUnsupported) }
+func (p FabricPair) lacksDevice() bool { return p.Reason == fabric.ReasonUnsupported }
 
 // count adds n probes and writes, by what is said of the pair, and returns how many probes the network has lost so far.
 func count(c *measure.FabricCounts, said FabricPair, n uint64) (lost uint64) {

@@ -65,9 +65,6 @@ const (
 	meetsPerSecond  = 4                // of the whole host, so that a leaf that restarts is not met by all at once
 )
 
-// writeLate is longer than the ACK timeout of 4.096 us << 14 after which the device sends a write again.
-const writeLate = 4096 << 14
-
 // listed is a list and what the host finds in it.
 type listed struct {
 	*fabric.List

@@ -345,7 +345,7 @@ func (h *node) said(peer string) (all []string) {
 	defer h.mu.Unlock()
 	for _, p := range h.points {
 		if p, ok := p.(*measure.FabricPeer); ok && p.PeerHost == peer {
-			all = append(all, strings.Trim(p.Verdict+" "+p.Reason, " "))
+			all = append(all, strings.Trim(string(p.Verdict)+" "+string(p.Reason), " "))
 		}
 	}
 	h.points = nil

@@ -76,8 +76,7 @@ func (h *host) pairWith(p *port) {
 // drop forgets a pair; what it has counted stays with its port and group.
 func (pr *pair) drop() {
 	pr.tracker.End()
-	c := pr.counts()
-	c.Pairs, c.PairsMet, c.PairsBad, c.PairsBusy, c.PairsDown = 0, 0, 0, 0, 0
+	c := pr.tracker.Counts()
 	pr.port.gone.Add(&c)
 	pr.port.k.groupOf(&pr.host.Peer).gone.Add(&c)
 	pr.port.pairs[pr.slot] = nil

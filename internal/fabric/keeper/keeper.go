@@ -13,7 +13,6 @@ import (
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/hello"
 	"rdma_events/internal/ledger"
-	"rdma_events/internal/measure"
 	"rdma_events/internal/verbs"
 )
 
@@ -42,7 +41,7 @@ type groupKey struct {
 
 // group sums up the pairs with a group.
 type group struct {
-	gone measure.FabricCounts // of pairs that are no more
+	gone fabric.Counts // of pairs that are no more
 	latencies
 }
 

@@ -41,8 +41,7 @@ type pair struct {
 	refused      string // what the device said of a probe last
 	unsentSince  int64  // when the device began to refuse all probes; 0: it took the last one
 
-	late, reconnects uint64
-	write, echoes    *aggregate.Window
+	write, echoes *aggregate.Window
 
 	shown shown
 }
@@ -52,7 +51,7 @@ const steady = 10
 
 // shown is what was emitted of a pair last.
 type shown struct {
-	verdict string
+	verdict fabric.Verdict
 	reason  fabric.Reason
 }
 
@@ -76,7 +75,7 @@ func (pr *pair) fact(f *verbs.FabricFact) {
 		pr.posted++
 		t.WritePosted(f.At)
 	case verbs.FabricWriteDone:
-		t.WriteDone(f.At)
+		t.WriteDone(f.At, f.Took)
 		if pr.done++; pr.done == steady {
 			pr.retry.reset()
 		}
@@ -113,9 +112,6 @@ func (pr *pair) echo(f *verbs.FabricFact) {
 }
 
 func (pr *pair) wrote(f *verbs.FabricFact) {
-	if f.Took > writeLate {
-		pr.late++
-	}
 	g := pr.port.k.groupOf(&pr.host.Peer)
 	for _, w := range []*aggregate.Window{pr.write, pr.port.write, g.write} {
 		w.Add(f.At, f.Took)
@@ -229,7 +225,7 @@ func (pr *pair) met(session uint64, remote *hello.Port) {
 			pr.session = 0
 		}
 	} else if pr.broken != 0 {
-		pr.reconnects++
+		pr.tracker.Reconnected()
 	}
 	if pr.session != session { // no fact of it came before this
 		pr.joined = session
@@ -266,12 +262,7 @@ func (pr *pair) unreported(c *ledger.FabricPair) {
 
 // counts returns the counts of the pair, and what it counts for now.
 func (pr *pair) counts() measure.FabricCounts {
-	c := pr.tracker.Counts()
-	out := measure.FabricCounts{
-		Sent: c.Sent, Answered: c.Answered, ForwardLost: c.ForwardLost, ReverseLost: c.ReverseLost, BusyLost: c.BusyLost,
-		UnknownLost: c.UnknownLost, Pending: c.Pending(), Writes: c.Writes, WritesOK: c.WritesOK, WritesLate: pr.late,
-		WriteErrors: c.WriteErrors, Reconnects: pr.reconnects,
-	}
+	out := measure.FabricCounts{Counts: pr.tracker.Counts()}
 	if pr.port.down() || pr.reason == fabric.ReasonUnsupported {
 		return out // the pair rests, or the peer has no device for it
 	}

@@ -32,7 +32,7 @@ func (k *Keeper) wall(mono int64) time.Time { return time.Unix(0, mono+k.offset)
 // show emits the pair if what is said of it is not what was said last.
 func (pr *pair) show(at int64) {
 	p := pr.point(at)
-	now := shown{p.Verdict, fabric.Reason(p.Reason)}
+	now := shown{p.Verdict, p.Reason}
 	if now == pr.shown || now.reason == fabric.ReasonStarting { // it soon says more
 		return
 	}
@@ -57,38 +57,30 @@ func (pr *pair) point(at int64) *measure.FabricPeer {
 	c := pr.tracker.Counts()
 	out := &measure.FabricPeer{
 		Device: p.device, Port: p.number, OwnGroup: k.list.own.Group, PeerHost: pr.host.Name, PeerDevice: pr.remote.Device,
-		PeerGroup: pr.host.Group, Scope: string(pr.host.Scope), Path: -1, Lost: c.ForwardLost + c.ReverseLost,
-		WriteNSP50: pr.write.Percentiles(at, &k.scratch).P50, Reason: string(pr.reason), AgeNS: max(0, at-pr.unmet), At: k.wall(at),
+		PeerGroup: pr.host.Group, Scope: pr.host.Scope, Path: -1, Lost: c.ForwardLost + c.ReverseLost,
+		WriteNSP50: pr.write.Percentiles(at, &k.scratch).P50, Reason: pr.reason, AgeNS: max(0, at-pr.unmet), At: k.wall(at),
 	}
 	if pr.judge == nil {
 		return out
 	}
 	v, since := pr.judge.Verdict()
 	out.State, out.AgeNS, out.Path = pr.said.String(), max(0, at-since), pr.judge.Path()
-	out.Verdict, out.Bad, out.Direction = string(v), v.IsNetwork(), v.Direction()
-	if isSilence(v) && pr.sample.Silent > 0 {
+	out.Verdict, out.Bad, out.Direction = v, v.IsNetwork(), v.Direction()
+	if v.IsUnanswered() && pr.sample.Silent > 0 {
 		out.SilentNS = max(0, at-pr.sample.SilentSince)
 	}
 	if v.IsNetwork() && p.verdict.verdict == fabric.VerdictOwnLink {
-		out.Verdict, out.Bad = string(fabric.VerdictOwnLink), false
+		out.Verdict, out.Bad = fabric.VerdictOwnLink, false
 	}
 	return out
-}
-
-// isSilence reports whether a verdict says that no echo comes.
-func isSilence(v fabric.Verdict) bool {
-	switch v {
-	case fabric.VerdictPath, fabric.VerdictPeerPort, fabric.VerdictPeerDown, fabric.VerdictPeerBusy:
-		return true
-	}
-	return false
 }
 
 func (p *port) point(at int64) *measure.FabricPort {
 	k := p.k
 	out := &measure.FabricPort{
-		Device: p.device, Port: p.number, OwnGroup: k.list.own.Group, Role: p.role, FabricCounts: p.gone, FabricLatencies: p.view(at, &k.scratch),
-		Verdict: string(p.verdict.verdict), Bad: p.verdict.verdict == fabric.VerdictOwnLink, VerdictAgeNS: max(0, at-p.verdict.since),
+		Device: p.device, Port: p.number, OwnGroup: k.list.own.Group, Role: p.role,
+		FabricCounts: measure.FabricCounts{Counts: p.gone}, FabricLatencies: p.view(at, &k.scratch),
+		Verdict: p.verdict.verdict, Bad: p.verdict.verdict == fabric.VerdictOwnLink, VerdictAgeNS: max(0, at-p.verdict.since),
 		List: k.list.Digest(), FabricLane: p.lane(), At: k.wall(at),
 	}
 	for _, pr := range p.pairs {
@@ -112,7 +104,7 @@ func (k *Keeper) Points(at time.Time) []measure.Point {
 	sums := map[groupKey]*measure.Fabric{}
 	for key, g := range k.groups {
 		sums[key] = &measure.Fabric{
-			OwnGroup: k.list.own.Group, PeerGroup: key.group, Scope: string(key.scope), FabricCounts: g.gone,
+			OwnGroup: k.list.own.Group, PeerGroup: key.group, Scope: key.scope, FabricCounts: measure.FabricCounts{Counts: g.gone},
 			FabricLatencies: g.view(now, &k.scratch), At: at,
 		}
 	}
@@ -162,7 +154,7 @@ type View struct {
 	measure.FabricPeer
 	measure.FabricCounts
 	EchoP, WriteP aggregate.Percentiles // of the window, in ns
-	OwnVerdict    string                // of the port
+	OwnVerdict    fabric.Verdict        // of the port
 }
 
 // Views returns all pairs of all ports, in the order of device, port and host.
@@ -180,7 +172,7 @@ func (k *Keeper) Views() []View {
 			if pr != nil {
 				all = append(all, View{
 					FabricPeer: *pr.point(now), FabricCounts: pr.counts(), EchoP: pr.echoes.Percentiles(now, &k.scratch),
-					WriteP: pr.write.Percentiles(now, &k.scratch), OwnVerdict: string(p.verdict.verdict),
+					WriteP: pr.write.Percentiles(now, &k.scratch), OwnVerdict: p.verdict.verdict,
 				})
 			}
 		}

@@ -28,9 +28,9 @@ type port struct {
 		since   int64 // CLOCK_MONOTONIC ns
 	}
 
-	gone measure.FabricCounts // of pairs that are no more
-	base measure.FabricLane   // of workers that have ended
-	live measure.FabricLane   // of the one that runs
+	gone fabric.Counts      // of pairs that are no more
+	base measure.FabricLane // of workers that have ended
+	live measure.FabricLane // of the one that runs
 	latencies
 }
 
@@ -126,10 +126,7 @@ func (p *port) isUsed() bool { return p.known && !p.info.Unable && p.k.list.ok }
 
 // counted takes what the worker has counted so far. over: it has ended, and what it read and did not acknowledge is released.
 func (p *port) counted(c *ledger.Fabric, over bool) {
-	p.live = measure.FabricLane{
-		Events: c.Events, Acked: c.Acked, Unacked: c.Events - c.Acked, Spurious: c.Spurious, Echoed: c.Echoed, Refused: c.Refused,
-		Foreign: c.Foreign, Dry: c.Dry,
-	}
+	p.live = measure.FabricLane{FabricCounts: c.FabricCounts, Unacked: c.Events - c.Acked}
 	p.hearAnswers(c.Pairs)
 	if !over {
 		return
@@ -162,8 +159,6 @@ func (p *port) hearAnswers(pairs []ledger.FabricPair) {
 func (p *port) lane() measure.FabricLane {
 	a, b := &p.base, &p.live
 	return measure.FabricLane{
-		Events: a.Events + b.Events, Acked: a.Acked + b.Acked, Unacked: a.Unacked + b.Unacked, Released: a.Released + b.Released,
-		Spurious: a.Spurious + b.Spurious, Echoed: a.Echoed + b.Echoed, Refused: a.Refused + b.Refused, Foreign: a.Foreign + b.Foreign,
-		Dry: a.Dry + b.Dry,
+		FabricCounts: a.FabricCounts.Add(b.FabricCounts), Unacked: a.Unacked + b.Unacked, Released: a.Released + b.Released,
 	}
 }

@@ -191,7 +191,7 @@ func (p *observed) see(f *verbs.FabricFact) {
 	case verbs.FabricWrite:
 		p.tracker.WritePosted(f.At)
 	case verbs.FabricWriteDone:
-		p.tracker.WriteDone(f.At)
+		p.tracker.WriteDone(f.At, f.Took)
 	case verbs.FabricWriteFailed:
 		p.tracker.WriteFailed()
 		p.failed, p.again = f.At, f.At+int64(p.pause)

@@ -99,7 +99,7 @@ func (w *world) hear(h *host, point measure.Point) {
 		}
 		w.judge(h, p, true)
 	case *measure.FabricPort:
-		if p.Verdict == string(fabric.VerdictOwnLink) {
+		if p.Verdict == fabric.VerdictOwnLink {
 			w.noteLocked("%s/%s says of its own port: %s", h.name, p.Device, p.Verdict)
 		}
 		w.judgePort(h, p.Device, p.Verdict)
@@ -107,15 +107,15 @@ func (w *world) hear(h *host, point measure.Point) {
 }
 
 // judgePort notes a port that blames its own link although that is whole.
-func (w *world) judgePort(h *host, device, verdict string) {
-	if verdict == string(fabric.VerdictOwnLink) && !w.cutOff[h.name] && time.Since(w.connected[h.name]) > lossHoldsFor {
+func (w *world) judgePort(h *host, device string, verdict fabric.Verdict) {
+	if verdict == fabric.VerdictOwnLink && !w.cutOff[h.name] && time.Since(w.connected[h.name]) > lossHoldsFor {
 		w.faultLocked("%s/%s blames its own link, which is whole", h.name, device)
 	}
 }
 
 // judge notes a verdict that blames what was well. now: it is new.
 func (w *world) judge(h *host, p *measure.FabricPeer, now bool) {
-	v := fabric.Verdict(p.Verdict)
+	v := p.Verdict
 	switch {
 	case v == fabric.VerdictPeerDown:
 		if w.mayBeDown(h, p, now) {
@@ -206,7 +206,7 @@ func (w *world) checkSettled(when string) {
 func (w *world) checkPairs(when string, h *host, p *modern) {
 	found := map[string]string{}
 	for _, v := range p.k.Views() {
-		text := v.Verdict + v.Reason
+		text := string(v.Verdict) + string(v.Reason)
 		if v.Reason == "" {
 			text = v.PeerDevice + " " + text
 		}
@@ -275,7 +275,7 @@ func (h *host) now(peer string) (all []string) {
 	}
 	for _, v := range p.k.Views() {
 		if v.PeerHost == peer {
-			all = append(all, v.Verdict+v.Reason)
+			all = append(all, string(v.Verdict)+string(v.Reason))
 		}
 	}
 	return all
