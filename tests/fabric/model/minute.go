@@ -44,6 +44,7 @@ type minute struct {
 	next            int           // path of the next probe
 	burst           int           // further probes that are left
 	burstAt         int64         // when the next of them is sent
+	writePosted     int64         // when the write under way was posted
 	writeEnds       int64         // when the write under way is acknowledged or fails
 	writeFails      bool
 	connects        int64 // when the queue pair of the writes is connected again, once echoes come
@@ -135,7 +136,7 @@ func (m *minute) probe(at int64) bool {
 // post posts a write, and draws which of its tries is acknowledged.
 func (m *minute) post(at int64) {
 	m.track.WritePosted(at)
-	m.writeEnds, m.writeFails = at, false
+	m.writePosted, m.writeEnds, m.writeFails = at, at, false
 	for n := range tries {
 		if m.r.Float64() < m.write {
 			m.writeEnds += int64(n) * try
@@ -153,6 +154,6 @@ func (m *minute) endWrite(at int64) {
 		m.track.WriteFailed()
 		m.connects = at + again
 	default:
-		m.track.WriteDone(at)
+		m.track.WriteDone(at, at-m.writePosted)
 	}
 }
