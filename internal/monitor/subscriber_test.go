@@ -36,7 +36,7 @@ func TestSubscribersGetUpdatesOfADeviceInOrder(t *testing.T) {
 		return func(u Update) {
 			got[n] = append(got[n], describe(u))
 			device = append(device, u.Device)
-			require.Equal(t, int64(epoch), u.Offset)
+			require.Equal(t, epoch, u.Offset)
 		}
 	}
 	h, sup, led := one(t, func(c *Config) {

@@ -159,6 +159,6 @@ func (p *port) hearAnswers(pairs []ledger.FabricPair) {
 func (p *port) lane() measure.FabricLane {
 	a, b := &p.base, &p.live
 	return measure.FabricLane{
-		FabricCounts: a.FabricCounts.Add(b.FabricCounts), Unacked: a.Unacked + b.Unacked, Released: a.Released + b.Released,
+		FabricCounts: a.Add(b.FabricCounts), Unacked: a.Unacked + b.Unacked, Released: a.Released + b.Released,
 	}
 }
