@@ -36,7 +36,7 @@ func TestDeviceThatHangsDoesNotDelayOtherDevices(t *testing.T) {
 			pass(5 * time.Second)
 			view := a.k.Views()[0]
 			require.Equal(t, "d0", view.Device)
-			require.Equal(t, "ok", view.Verdict, "it is met within seconds, while an order of d1 takes 15 s")
+			require.Equal(t, fabric.VerdictOK, view.Verdict, "it is met within seconds, while an order of d1 takes 15 s")
 		}
 	})
 }

@@ -43,7 +43,7 @@ func requireProbing(t *testing.T, h *node) {
 	require.Less(t, after.Pending, uint64(3))
 	views := h.k.Views()
 	require.Len(t, views, 1)
-	require.Equal(t, "ok", views[0].Verdict)
+	require.Equal(t, fabric.VerdictOK, views[0].Verdict)
 	require.Empty(t, views[0].Reason)
 }
 
