@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 tag=$(git describe --tags --exact-match --match 'v*' 2>/dev/null) || exit 0
-kept=plugins/inputs/rdma_events/testdata/released/$tag.conf
+kept=internal/agent/testdata/released/$tag.conf
 if ! cmp -s sample.conf "$kept"; then
 	echo "make release: $kept is not sample.conf: copy it there, commit, and tag that commit" >&2
 	exit 1

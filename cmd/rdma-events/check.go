@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"rdma_events/internal/agent"
 	"rdma_events/internal/verbs"
-	"rdma_events/plugins/inputs/rdma_events"
 )
 
 const checkAbout = `Reads a configuration and prints what it means on this host: the devices that it
@@ -73,7 +73,7 @@ func check(args []string, stdout, stderr io.Writer) int {
 }
 
 // meaning says what a configuration means on a host with these devices. The configuration has been checked.
-func meaning(path string, c *rdma_events.Config, here []verbs.Found, odd []string) string {
+func meaning(path string, c *agent.Config, here []verbs.Found, odd []string) string {
 	var names, watched, closed []string
 	released := func(verbs.Found) string { return "" }
 	if !c.Simulated() {
@@ -120,7 +120,7 @@ func meaning(path string, c *rdma_events.Config, here []verbs.Found, odd []strin
 }
 
 // meaningOfHosts says whom this host pings, "" where hosts are not probed.
-func meaningOfHosts(c *rdma_events.Config, here []verbs.Found) string {
+func meaningOfHosts(c *agent.Config, here []verbs.Found) string {
 	f := &c.Fabric
 	if !f.On() {
 		return ""
@@ -151,7 +151,7 @@ func meaningOfHosts(c *rdma_events.Config, here []verbs.Found) string {
 		listed(names), l.Digest, several(l.Hosts, "host"), several(l.Groups, "group"))
 }
 
-func probing(c *rdma_events.Config) string {
+func probing(c *agent.Config) string {
 	if c.Probe.Interval == 0 {
 		return "off"
 	}

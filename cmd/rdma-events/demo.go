@@ -3,13 +3,13 @@ package main
 import (
 	"strings"
 
+	"rdma_events/internal/agent"
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/verbs"
-	"rdma_events/plugins/inputs/rdma_events"
 )
 
 // simulated has a configuration simulate two devices on which a bit of everything happens.
-func simulated(c *rdma_events.Config) {
+func simulated(c *agent.Config) {
 	c.Backend, c.Sim.Profile, c.Sim.Scenario = verbs.BackendSim, "roce2", "lively"
 }
 
@@ -42,7 +42,7 @@ gpu16 rack4
 `
 
 // simulatedHosts has a configuration simulate a network between hosts on which something goes wrong every few seconds.
-func simulatedHosts(c *rdma_events.Config) error {
+func simulatedHosts(c *agent.Config) error {
 	list, err := fabric.ParseList(strings.NewReader(demoHosts))
 	if err != nil {
 		return err

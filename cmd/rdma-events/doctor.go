@@ -11,10 +11,10 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"rdma_events/internal/agent"
 	"rdma_events/internal/doctor"
 	"rdma_events/internal/routes"
 	"rdma_events/internal/trial"
-	"rdma_events/plugins/inputs/rdma_events"
 )
 
 const doctorAbout = `Says whether the RDMA devices of this host can be watched, and what mends it
@@ -97,10 +97,10 @@ func patient(config string) (*doctor.System, error) {
 	s.Released = func(device string) string { return released(identify(device)) }
 	s.CarriesDefaultRoute = routes.Table{}.CarriesDefault
 	var err error
-	if s.WorkerPath, err = rdma_events.WorkerPath(); err != nil {
+	if s.WorkerPath, err = agent.WorkerPath(); err != nil {
 		return nil, err
 	}
-	if s.TracerPath, err = rdma_events.TracerPath(); err != nil {
+	if s.TracerPath, err = agent.TracerPath(); err != nil {
 		return nil, err
 	}
 	s.OpenTracer = func(path string) (doctor.Tracer, error) {
@@ -133,7 +133,7 @@ func patient(config string) (*doctor.System, error) {
 			VirtualFunctions: c.Functions(), Vectors: c.Probe.CountVectors, Events: c.Applications.Events, TracerPath: c.Applications.TracerPath,
 		}
 		p.Fabric = fabricOf(&c)
-		if err := c.Check(); err != nil && !errors.Is(err, rdma_events.ErrNoTracer) { // the doctor examines the tracer itself
+		if err := c.Check(); err != nil && !errors.Is(err, agent.ErrNoTracer) { // the doctor examines the tracer itself
 			return p, err
 		}
 		p.Watches, err = c.Wants()
@@ -143,7 +143,7 @@ func patient(config string) (*doctor.System, error) {
 }
 
 // expectedOf returns which devices the configuration requires.
-func expectedOf(c *rdma_events.Config) doctor.Expected {
+func expectedOf(c *agent.Config) doctor.Expected {
 	e := doctor.Expected{Names: c.ExpectedNames()}
 	for _, g := range c.ExpectedGroups() {
 		e.Groups = append(e.Groups, doctor.ExpectedGroup{Label: g.Label, Matches: g.Matches, Count: g.Count})
@@ -152,7 +152,7 @@ func expectedOf(c *rdma_events.Config) doctor.Expected {
 }
 
 // fabricOf returns what the doctor has to know of probes between hosts, nil if there are none.
-func fabricOf(c *rdma_events.Config) *doctor.FabricConfig {
+func fabricOf(c *agent.Config) *doctor.FabricConfig {
 	f := &c.Fabric
 	if !f.On() {
 		return nil

@@ -11,11 +11,11 @@ import (
 	"slices"
 	"time"
 
+	"rdma_events/internal/agent"
 	"rdma_events/internal/execd"
 	"rdma_events/internal/live"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/timeline"
-	"rdma_events/plugins/inputs/rdma_events"
 )
 
 const fabricAbout = `Probes the other hosts of fabric.peers_file and shows each pair of an own port
@@ -105,7 +105,7 @@ func (o *fabricFlags) wrong() string {
 var errNoHosts = errors.New("fabric.peers_file is not set, so that no other host is probed")
 
 // needHosts returns an error of one line if a configuration has no list of hosts.
-func needHosts(c *rdma_events.Config, path string) error {
+func needHosts(c *agent.Config, path string) error {
 	switch {
 	case c.Fabric.On():
 		return nil
@@ -116,7 +116,7 @@ func needHosts(c *rdma_events.Config, path string) error {
 }
 
 // settings returns the configuration, changed by the flags.
-func (o *fabricFlags) settings() (rdma_events.Config, error) {
+func (o *fabricFlags) settings() (agent.Config, error) {
 	c, err := loadConfig(o.config)
 	if err != nil {
 		return c, err
@@ -142,7 +142,7 @@ func (o *fabricFlags) settings() (rdma_events.Config, error) {
 }
 
 // run probes, and shows what comes of it.
-func (o *fabricFlags) run(stdout *os.File, c *rdma_events.Config) (code int, err error) {
+func (o *fabricFlags) run(stdout *os.File, c *agent.Config) (code int, err error) {
 	if err := probesSome(&c.Fabric); err != nil {
 		return exitFailed, err
 	}
@@ -161,7 +161,7 @@ func (o *fabricFlags) run(stdout *os.File, c *rdma_events.Config) (code int, err
 	if o.demo {
 		screen.Log().Info(demonstration(true))
 	}
-	if t.devices, err = rdma_events.Open(c, unwatched(screen.Emit), screen.Log()); err != nil {
+	if t.devices, err = agent.Open(c, unwatched(screen.Emit), screen.Log()); err != nil {
 		return exitFailed, err
 	}
 	if err := errors.Join(show(ctx, screen, t.devices, out), t.devices.Close()); err != nil {
@@ -174,7 +174,7 @@ func (o *fabricFlags) run(stdout *os.File, c *rdma_events.Config) (code int, err
 type pairTable struct {
 	globs   []string     // of devices; none: all are shown
 	over    func() error // not nil: the command ends
-	devices *rdma_events.Devices
+	devices *agent.Devices
 	last    []timeline.Record
 }
 
@@ -201,7 +201,7 @@ func (t *pairTable) shows(device string) bool {
 }
 
 // probesSome returns an error of one line if the list has no host that this one probes.
-func probesSome(c *rdma_events.FabricConfig) error {
+func probesSome(c *agent.FabricConfig) error {
 	l, err := c.Pinglist()
 	switch {
 	case err != nil:

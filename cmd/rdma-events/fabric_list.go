@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"io"
 
+	"rdma_events/internal/agent"
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/timeline"
-	"rdma_events/plugins/inputs/rdma_events"
 )
 
 // hostJSON is a host of fabric -list.
@@ -18,7 +18,7 @@ type hostJSON struct {
 }
 
 // writeList says who pings whom.
-func (o *fabricFlags) writeList(stdout io.Writer, c *rdma_events.FabricConfig) (code int, err error) {
+func (o *fabricFlags) writeList(stdout io.Writer, c *agent.FabricConfig) (code int, err error) {
 	l, err := c.Pinglist()
 	if err != nil {
 		return exitFailed, err
@@ -54,7 +54,7 @@ func hostsJSON(peers []fabric.Peer) []hostJSON {
 	return all
 }
 
-func writeHosts(w io.Writer, l *rdma_events.Pinglist) error {
+func writeHosts(w io.Writer, l *agent.Pinglist) error {
 	text := fmt.Sprintf("list %s: %s in %s\n", l.Digest, several(l.Hosts, "host"), several(l.Groups, "group"))
 	if l.Own.Group == "" {
 		text += fmt.Sprintf("%s is not in it: it pings none, and is pinged by none\n", l.Own.Name)

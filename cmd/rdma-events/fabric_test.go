@@ -9,10 +9,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/agent"
 	"rdma_events/internal/aggregate"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/timeline"
-	"rdma_events/plugins/inputs/rdma_events"
 	"rdma_events/tests/schema"
 )
 
@@ -45,7 +45,7 @@ func TestTheFabricIsProbedAndNothingElse(t *testing.T) {
 	require.Empty(t, c.Fabric.Listen)
 	require.Zero(t, c.Probe.Interval)
 	require.False(t, c.Applications.Objects)
-	require.Equal(t, rdma_events.EvidenceConfig{CommandStuck: c.Evidence.CommandStuck, Ethtool: c.Evidence.Ethtool}, c.Evidence)
+	require.Equal(t, agent.EvidenceConfig{CommandStuck: c.Evidence.CommandStuck, Ethtool: c.Evidence.Ethtool}, c.Evidence)
 }
 
 func TestTheDemonstrationOfTheFabricHasItsHosts(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"rdma_events/internal/agent"
 	"rdma_events/internal/memory"
-	"rdma_events/plugins/inputs/rdma_events"
 )
 
 const forgetAbout = `Makes this host no longer remember a port, as in mlx5_1:2, or a device with all of
@@ -74,7 +74,7 @@ func parseSubject(text string) (device string, port int, err error) {
 			return "", 0, errSubject
 		}
 	}
-	if !rdma_events.IsDevice(device) {
+	if !agent.IsDevice(device) {
 		return "", 0, errSubject
 	}
 	return device, port, nil

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/agent"
 	"rdma_events/internal/clock"
 	"rdma_events/internal/doctor"
 	"rdma_events/internal/hardware"
@@ -23,7 +24,6 @@ import (
 	"rdma_events/internal/process"
 	"rdma_events/internal/trial"
 	"rdma_events/internal/verbs/sysfs"
-	"rdma_events/plugins/inputs/rdma_events"
 )
 
 // patience returns the time limits of the workers. They are longer than those of
@@ -74,7 +74,7 @@ func (o hardwareFlags) run(ctx context.Context, stderr io.Writer) (path string, 
 	}
 	program := c.WorkerPath
 	if program == "" {
-		if program, err = rdma_events.WorkerPath(); err != nil {
+		if program, err = agent.WorkerPath(); err != nil {
 			return "", err
 		}
 	}
@@ -90,7 +90,7 @@ func (o hardwareFlags) run(ctx context.Context, stderr io.Writer) (path string, 
 }
 
 // host returns this machine, or a simulation if the configuration selects it.
-func (o hardwareFlags) host(ctx context.Context, c rdma_events.Config, sysfs sysfs.FS, p *trial.Program, stderr io.Writer) *hardware.Host {
+func (o hardwareFlags) host(ctx context.Context, c agent.Config, sysfs sysfs.FS, p *trial.Program, stderr io.Writer) *hardware.Host {
 	h := &hardware.Host{
 		Version: buildVersion(), Kernel: kernelRelease(), Sys: os.DirFS("/sys"), Sysfs: sysfs, Worker: p,
 		Libraries: doctor.NewSystem().Libraries, Use: nldev.Of, Program: processName, Mono: clock.Monotonic, Now: time.Now,

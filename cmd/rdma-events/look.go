@@ -8,10 +8,10 @@ import (
 	"os"
 	"time"
 
+	"rdma_events/internal/agent"
 	"rdma_events/internal/health"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/status"
-	"rdma_events/plugins/inputs/rdma_events"
 )
 
 const (
@@ -43,7 +43,7 @@ func look(ctx context.Context, config string) (_ *health.Status, err error) {
 }
 
 // openOnce is look for a configuration, and returns the points of the devices.
-func openOnce(ctx context.Context, c rdma_events.Config) ([]measure.Point, error) {
+func openOnce(ctx context.Context, c agent.Config) ([]measure.Point, error) {
 	c.Probe.Interval = 0
 	c.Applications.Events = false // the plugin's own tracer is enough for the host
 	c.Fabric.Off()
@@ -60,7 +60,7 @@ func openOnce(ctx context.Context, c rdma_events.Config) ([]measure.Point, error
 			wanted++
 		}
 	}
-	devices, err := rdma_events.Open(&c, func(measure.Point) {}, slog.New(slog.DiscardHandler))
+	devices, err := agent.Open(&c, func(measure.Point) {}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func openOnce(ctx context.Context, c rdma_events.Config) ([]measure.Point, error
 }
 
 // opened runs the devices until as many as wanted are open or refused, for a limited time, and returns their points.
-func opened(ctx context.Context, devices *rdma_events.Devices, wanted int) ([]measure.Point, error) {
+func opened(ctx context.Context, devices *agent.Devices, wanted int) ([]measure.Point, error) {
 	ctx, stop := context.WithTimeout(ctx, openTime)
 	defer stop()
 	ended := make(chan error, 1)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"rdma_events/internal/agent"
 	"rdma_events/internal/verbs"
 	"rdma_events/plugins/inputs/rdma_events"
 )
@@ -185,7 +186,7 @@ ok
 }
 
 func TestCheckCountsFunctionsThatAreSkipped(t *testing.T) {
-	c := rdma_events.DefaultConfig()
+	c := agent.DefaultConfig()
 	c.Backend = "sim" // no device of this host is asked about
 	physical := verbs.Found{Name: "mlx5_0", PCI: "0000:3b:00.0"}
 	virtual := verbs.Found{Name: "mlx5_1", PCI: "0000:3b:00.2", VirtualFunction: true, Parent: physical.PCI}

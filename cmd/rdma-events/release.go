@@ -14,12 +14,12 @@ import (
 	"syscall"
 	"time"
 
+	"rdma_events/internal/agent"
 	"rdma_events/internal/clock"
 	"rdma_events/internal/release"
 	"rdma_events/internal/statusfile"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
-	"rdma_events/plugins/inputs/rdma_events"
 )
 
 const releaseAbout = `Has the running plugin close its devices, so that a driver can be unloaded, a card
@@ -82,7 +82,7 @@ func (o *releaseFlags) run(args []string, stdout, stderr io.Writer) int {
 		return code
 	}
 	switch {
-	case o.device != "" && !rdma_events.IsDevice(o.device):
+	case o.device != "" && !agent.IsDevice(o.device):
 		return misused(set, fmt.Sprintf("-device %q is no name of a device: without -device, all are released", o.device))
 	case !o.resume && (o.span < time.Second || o.span > release.Longest):
 		return misused(set, fmt.Sprintf("-for %s is not allowed: want 1s to %s", o.span, release.Longest))
@@ -113,7 +113,7 @@ func (o *releaseFlags) run(args []string, stdout, stderr io.Writer) int {
 func (o *releaseFlags) reportOthers(ctx context.Context, stderr io.Writer) int {
 	ctx, cancel := context.WithTimeout(ctx, othersTime)
 	defer cancel()
-	held := release.AwaitHolders(ctx, "/", rdma_events.WorkerName, func(device string) bool {
+	held := release.AwaitHolders(ctx, "/", agent.WorkerName, func(device string) bool {
 		_, ok := o.set.Until(identify(device), clock.Boot())
 		return ok && o.concerns(device)
 	})

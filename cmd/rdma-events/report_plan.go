@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/agent"
 	"rdma_events/internal/clock"
 	"rdma_events/internal/doctor"
 	"rdma_events/internal/process"
@@ -20,7 +21,6 @@ import (
 	"rdma_events/internal/trial"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
-	"rdma_events/plugins/inputs/rdma_events"
 )
 
 // reportPlan is what a report is made of.
@@ -28,7 +28,7 @@ type reportPlan struct {
 	parts     []report.Part
 	simulated bool
 
-	config  rdma_events.Config
+	config  agent.Config
 	unknown error          // why it is not known which devices the configuration excludes; nil: it is
 	quoted  bool           // the doctor may quote the configuration: it has no secrets
 	asked   []string       // devices, of which snapshots are taken
@@ -47,7 +47,7 @@ func (p *reportPlan) close() {
 
 // plan decides what is asked.
 func (o *reportFlags) plan(ctx context.Context, spools string) (_ *reportPlan, err error) {
-	p := &reportPlan{config: rdma_events.DefaultConfig()}
+	p := &reportPlan{config: agent.DefaultConfig()}
 	defer func() {
 		if err != nil {
 			p.close()
@@ -78,7 +78,7 @@ func (o *reportFlags) plan(ctx context.Context, spools string) (_ *reportPlan, e
 		doctor = report.LeaveOutDoctor()
 	}
 	p.parts = append([]report.Part{records, doctor}, devices...)
-	p.parts = append(p.parts, p.host(), p.resources(), report.Config(o.config, rdma_events.OptionNames()), p.kernel(o.device))
+	p.parts = append(p.parts, p.host(), p.resources(), report.Config(o.config, agent.OptionNames()), p.kernel(o.device))
 	if o.timeout > 0 {
 		p.parts = report.InTime(p.parts)
 	}
@@ -99,7 +99,7 @@ func (p *reportPlan) read(path string) error {
 	if p.unknown = err; err == nil {
 		p.config = c
 	}
-	r, err := report.Redact(string(text), rdma_events.OptionNames())
+	r, err := report.Redact(string(text), agent.OptionNames())
 	p.quoted = p.unknown == nil && err == nil && len(r.Removed) == 0
 	return nil
 }
@@ -107,7 +107,7 @@ func (p *reportPlan) read(path string) error {
 func (p *reportPlan) openWorker() {
 	path := p.config.WorkerPath
 	if path == "" {
-		path, p.noWork = rdma_events.WorkerPath()
+		path, p.noWork = agent.WorkerPath()
 	}
 	if p.noWork == nil {
 		p.worker, p.noWork = trial.OpenQueries(path)

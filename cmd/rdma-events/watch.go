@@ -13,10 +13,10 @@ import (
 	"syscall"
 	"time"
 
+	"rdma_events/internal/agent"
 	"rdma_events/internal/execd"
 	"rdma_events/internal/live"
 	"rdma_events/internal/measure"
-	"rdma_events/plugins/inputs/rdma_events"
 )
 
 const watchAbout = `Shows what happens on the RDMA devices of this host until it is interrupted:
@@ -86,7 +86,7 @@ func (o *watchFlags) define(stderr io.Writer) *flag.FlagSet {
 }
 
 // settings returns the configuration, changed by the flags.
-func (o *watchFlags) settings() (rdma_events.Config, error) {
+func (o *watchFlags) settings() (agent.Config, error) {
 	c, err := loadConfig(o.config)
 	if err != nil {
 		return c, err
@@ -104,7 +104,7 @@ func (o *watchFlags) settings() (rdma_events.Config, error) {
 	case !o.probe:
 		c.Probe.Interval = 0
 	case c.Probe.Interval == 0:
-		c.Probe.Interval = rdma_events.DefaultConfig().Probe.Interval
+		c.Probe.Interval = agent.DefaultConfig().Probe.Interval
 	}
 	c.Probe.Histogram = true
 	c.Applications.Events = o.apps // else a tracer beside the plugin's would count all once more for nothing
@@ -112,7 +112,7 @@ func (o *watchFlags) settings() (rdma_events.Config, error) {
 }
 
 // hosts has other hosts be probed, or not.
-func (o *watchFlags) hosts(c *rdma_events.Config) error {
+func (o *watchFlags) hosts(c *agent.Config) error {
 	if !o.fabric {
 		c.Fabric.Off() // else hosts would be probed for nothing
 		return nil
@@ -143,7 +143,7 @@ func (o *watchFlags) run(stdout *os.File) error {
 	if o.demo {
 		screen.Log().Info(demonstration(o.fabric))
 	}
-	devices, err := rdma_events.Open(&c, screen.Emit, screen.Log())
+	devices, err := agent.Open(&c, screen.Emit, screen.Log())
 	if err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ const drainTime = time.Second
 // show watches until ctx is done or a write to standard output fails. A reader
 // that has closed its end is no error. A reader that has stopped reading loses the
 // last output.
-func show(ctx context.Context, screen *live.Screen, devices *rdma_events.Devices, out *execd.Output) error {
+func show(ctx context.Context, screen *live.Screen, devices *agent.Devices, out *execd.Output) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	shown, finish := context.WithCancel(context.Background())

@@ -7,8 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/influxdata/telegraf/config"
 	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/agent"
 )
 
 func TestTheFlagsOfWatchOverrideTheConfiguration(t *testing.T) {
@@ -32,7 +33,7 @@ func TestTheFlagsOfWatchOverrideTheConfiguration(t *testing.T) {
 			c, err := o.settings()
 			require.NoError(t, err)
 			require.Equal(t, tt.devices, c.Devices)
-			require.Equal(t, config.Duration(tt.interval), c.Probe.Interval)
+			require.Equal(t, agent.Duration(tt.interval), c.Probe.Interval)
 			require.True(t, c.Probe.Histogram)
 		})
 	}
@@ -44,7 +45,7 @@ func TestProbesThatTheConfigurationTurnsOffAreTurnedOnByTheFlag(t *testing.T) {
 	o := watchFlags{config: configFile(t, "[[inputs.rdma_events]]\nworker_path = \""+exe+"\"\nprobe.interval = \"0s\"\n"), probe: true}
 	c, err := o.settings()
 	require.NoError(t, err)
-	require.Equal(t, config.Duration(time.Second), c.Probe.Interval)
+	require.Equal(t, agent.Duration(time.Second), c.Probe.Interval)
 }
 
 func TestApplicationsAreTracedOnlyWithTheFlag(t *testing.T) {

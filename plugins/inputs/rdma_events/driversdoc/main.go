@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 	"time"
 
+	"rdma_events/internal/agent"
 	"rdma_events/internal/document"
 	"rdma_events/internal/drivers"
 	"rdma_events/internal/session"
-	"rdma_events/plugins/inputs/rdma_events"
 )
 
 func main() {
@@ -48,7 +48,7 @@ func parts() []part {
 
 // pace returns the pace of the plugin's defaults.
 func pace() drivers.Pace {
-	c := rdma_events.DefaultConfig()
+	c := agent.DefaultConfig()
 	return drivers.Pace{
 		State: time.Duration(c.StateInterval), Probe: time.Duration(c.Probe.Interval), Command: time.Duration(c.Evidence.CommandInterval),
 		Snapshot: time.Duration(c.Evidence.SnapshotInterval), Triggered: session.SnapshotsAMinute,

@@ -1,0 +1,72 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"rdma_events/internal/measure"
+	"rdma_events/internal/verbs"
+)
+
+// announcer logs that devices have been opened. Errors are logged where they are noticed.
+type announcer struct {
+	log *slog.Logger
+
+	mu   sync.Mutex
+	open map[string]bool
+}
+
+func newAnnouncer(log *slog.Logger) *announcer {
+	return &announcer{log: log, open: make(map[string]bool)}
+}
+
+// see looks whether a point says that a device has been opened.
+func (a *announcer) see(p measure.Point) {
+	if v, ok := p.(*measure.Device); ok {
+		a.device(v)
+	}
+}
+
+func (a *announcer) device(v *measure.Device) {
+	a.mu.Lock()
+	opened := v.Open && !a.open[v.Device]
+	if v.Open {
+		a.open[v.Device] = true
+	} else {
+		delete(a.open, v.Device)
+	}
+	a.mu.Unlock()
+	if opened {
+		a.log.Info("open: "+summary(v), "device", v.Device)
+	}
+}
+
+// summary returns the attributes of a device that readers of the log need.
+func summary(v *measure.Device) string {
+	s := fmt.Sprintf("driver %s, ports %d, completion vectors %d", v.Attr.Driver, v.Attr.Ports, v.Attr.Vectors)
+	if v.Attr.Firmware != "" {
+		s += ", firmware " + v.Attr.Firmware
+	}
+	if !v.Attr.EventsSupported {
+		s += "; this driver raises no asynchronous events"
+	}
+	return s
+}
+
+// listening logs that the host has no RDMA device.
+type listening struct {
+	verbs.Discovery
+	log *slog.Logger
+}
+
+// Run implements verbs.Discovery.
+func (l listening) Run(ctx context.Context, report func([]verbs.Found)) error {
+	return l.Discovery.Run(ctx, func(found []verbs.Found) {
+		if len(found) == 0 {
+			l.log.Info(`no RDMA devices on this host, waiting for one; backend = "sim" simulates some, as rdma-events watch -demo does`)
+		}
+		report(found)
+	})
+}

@@ -1,0 +1,175 @@
+package agent
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"rdma_events/internal/monitor"
+	"rdma_events/internal/verbs"
+)
+
+// expectedSection is the name of the sections of ExpectedConfig.
+const expectedSection = "expected"
+
+// ExpectedConfig is a section [[inputs.rdma_events.expected]]: devices that must be present, with all of their ports active.
+type ExpectedConfig struct {
+	Devices  []string `toml:"devices"`
+	Count    int      `toml:"count"`     // 0: that of the names
+	RateGbps float64  `toml:"rate_gbps"` // of each port, 0: any
+}
+
+func (e *ExpectedConfig) options() []option {
+	const want = `names of devices or globs on them, as in ["mlx5_[0-7]"]`
+	areGlobs := each(&e.Devices, isGlob)
+	return []option{
+		{"expected.devices", &e.Devices, want, func() bool { return len(e.Devices) > 0 && areGlobs() }},
+		{"expected.count", &e.Count, `a number from 1 to 1024`, within(&e.Count, 0, 1024)},
+		{"expected.rate_gbps", &e.RateGbps, `a number from 0 to 100000`, func() bool { return e.RateGbps >= 0 && e.RateGbps <= 100_000 }},
+	}
+}
+
+// validate checks the values of the section, and then whether they contradict each other or the options that choose devices. wants is
+// that of Config.Wants.
+func (e *ExpectedConfig) validate(c *Config, wants func(device string) bool) error {
+	for _, o := range e.options() {
+		if !o.valid() {
+			return notAllowed(o.key, o.target, o.want)
+		}
+	}
+	names, globs := e.names(), e.globs()
+	switch {
+	case slices.ContainsFunc(names, func(device string) bool { return !wants(device) }):
+		return notAllowed("expected.devices", &e.Devices, "only devices that devices, devices_exclude and ports let in")
+	case slices.ContainsFunc(globs, func(glob string) bool { return excludesAll([]string{glob}, c.DevicesExclude) }):
+		return notAllowed("expected.devices", &e.Devices, "globs of which devices_exclude leaves some devices")
+	case len(globs) > 0 && e.Count == 0:
+		return notAllowed("expected.count", &e.Count, "how many devices must match "+e.label())
+	case len(globs) > 0 && e.Count < len(names):
+		return notAllowed("expected.count", &e.Count, fmt.Sprintf("at least %d, because devices has so many names", len(names)))
+	case len(globs) == 0 && e.Count != 0 && e.Count != len(names):
+		return notAllowed("expected.count", &e.Count, fmt.Sprintf("none, or %d, because devices has so many names and no glob", len(names)))
+	}
+	return nil
+}
+
+// names returns the devices that the section names without a glob, each once.
+func (e *ExpectedConfig) names() []string {
+	var names []string
+	for _, name := range e.Devices {
+		if isDevice(name) && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func (e *ExpectedConfig) globs() []string {
+	return slices.DeleteFunc(slices.Clone(e.Devices), isDevice)
+}
+
+// label returns the names and globs in words.
+func (e *ExpectedConfig) label() string { return strings.Join(e.Devices, ", ") }
+
+// matches returns a function that reports whether a device is one of the section's. The section has been checked.
+func (e *ExpectedConfig) matches() func(device string) bool {
+	g, err := compile(e.Devices)
+	return func(device string) bool { return err == nil && g.Match(device) }
+}
+
+// text says what the section wants.
+func (e *ExpectedConfig) text() string {
+	devices, ports := e.label(), ""
+	if e.Count > 0 {
+		devices = fmt.Sprintf("%d of %s", e.Count, devices)
+	}
+	if e.RateGbps > 0 {
+		ports = fmt.Sprintf(" at %g Gbit/s or more", e.RateGbps)
+	}
+	return devices + ", with all ports active" + ports
+}
+
+// ExplainExpected says what each of the sections expected wants.
+func (c *Config) ExplainExpected() []string {
+	var all []string
+	for i := range c.Expected {
+		all = append(all, c.Expected[i].text())
+	}
+	return all
+}
+
+// ExpectedNames returns the names of the devices that the configuration requires by name rather than by a glob.
+func (c *Config) ExpectedNames() []string {
+	names := slices.Clone(c.Expect)
+	for i := range c.Expected {
+		for _, name := range c.Expected[i].names() {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// ExpectedRate returns the least rate in Gbit/s that the sections expected want of a port, 0 for any.
+func (c *Config) ExpectedRate(device string, port int) float64 {
+	rateGbps, _ := c.configured()(device, port)
+	return rateGbps
+}
+
+// configured returns a function that reports whether a section wants the ports of a device to be active, and at which least rate, 0 for
+// any. Of several sections with the device the one with the highest rate counts.
+func (c *Config) configured() func(device string, port int) (rateGbps float64, ok bool) {
+	var matches []func(string) bool
+	for i := range c.Expected {
+		matches = append(matches, c.Expected[i].matches())
+	}
+	return func(device string, _ int) (rateGbps float64, ok bool) {
+		for i := range matches {
+			if matches[i](device) {
+				rateGbps, ok = max(rateGbps, c.Expected[i].RateGbps), true
+			}
+		}
+		return rateGbps, ok
+	}
+}
+
+// ExpectedGroups returns the sections that count devices. One without a glob needs no count: the monitor misses each of its devices by name.
+func (c *Config) ExpectedGroups() []monitor.Group {
+	var all []monitor.Group
+	for i := range c.Expected {
+		if e := &c.Expected[i]; len(e.globs()) > 0 {
+			all = append(all, monitor.Group{Label: e.label(), Matches: e.matches(), Count: e.Count})
+		}
+	}
+	return all
+}
+
+// oddExpected is Odd for the sections expected.
+func (c *Config) oddExpected(found []verbs.Found) (all []string) {
+	for i := range c.Expected {
+		e := &c.Expected[i]
+		here := map[string]bool{}
+		for _, d := range found {
+			here[d.Name] = c.Watches(d, found)
+		}
+		for _, name := range e.names() {
+			if !here[name] {
+				all = append(all, fmt.Sprintf("expected: %s is not here now, so it is reported as missing", name))
+			}
+		}
+		if len(e.globs()) == 0 {
+			continue
+		}
+		matches, n := e.matches(), 0
+		for name, watched := range here {
+			if watched && matches(name) {
+				n++
+			}
+		}
+		if n < e.Count {
+			all = append(all, fmt.Sprintf("expected: %d devices that are watched here match %s, and %d must be there", n, e.label(), e.Count))
+		}
+	}
+	return all
+}

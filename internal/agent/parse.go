@@ -1,0 +1,230 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/BurntSushi/toml"
+)
+
+// Parse parses a configuration file as Telegraf's shim does, but strictly: a key that is
+// not an option, a second instance and a value of the wrong type are errors of one line.
+// The caller has expanded the environment variables in text, by Expand. Plugin.Init checks
+// the values.
+func Parse(text string) (Config, error) {
+	var file struct {
+		Inputs map[string]toml.Primitive `toml:"inputs"`
+	}
+	md, err := toml.Decode(text, &file)
+	if err != nil {
+		return Config{}, syntaxError(err)
+	}
+	if err := foreignTable(md.Keys()); err != nil {
+		return Config{}, err
+	}
+	d := decoder{&md}
+	values, err := d.instance(file.Inputs)
+	if err != nil {
+		return Config{}, err
+	}
+	c := DefaultConfig()
+	if c.Expected, err = d.expected(values); err != nil {
+		return Config{}, err
+	}
+	return c, d.assign(c.options(), values)
+}
+
+// syntaxError puts the parser's error on one line.
+func syntaxError(err error) error {
+	var syntax toml.ParseError
+	if !errors.As(err, &syntax) {
+		return fmt.Errorf("parse configuration: %w", err)
+	}
+	message, _, _ := strings.Cut(syntax.Message, "\n")
+	return fmt.Errorf("parse configuration: line %d: %s", syntax.Position.Line, message)
+}
+
+// foreignTable returns an error for the first key outside of the plugin's table. Such a
+// file is likely Telegraf's own, with [agent] and outputs.
+func foreignTable(keys []toml.Key) error {
+	for _, key := range keys {
+		if key.String() != "inputs" && (len(key) < 2 || key[0] != "inputs" || key[1] != "rdma_events") {
+			return fmt.Errorf("%s does not belong here: this file has one [[%s]], and Telegraf's own has the rest", key, table)
+		}
+	}
+	return nil
+}
+
+// decoder decodes one file piece by piece: the TOML package alone does not name the key of
+// a value that it cannot decode.
+type decoder struct{ *toml.MetaData }
+
+// instance returns the values of the only [[inputs.rdma_events]] by their key below it, as
+// toml.Key writes the key: interval in the section probe is probe.interval, and a quoted
+// "probe.interval" keeps its quotes.
+func (d decoder) instance(inputs map[string]toml.Primitive) (map[string]toml.Primitive, error) {
+	// The TOML package decodes a value that is no table to an empty map, without error.
+	if value := d.value(inputs, "rdma_events"); !isTables(value) {
+		return nil, fmt.Errorf("%s = %s is not allowed: want [[%s]]", table, literal(value), table)
+	}
+	var instances []map[string]toml.Primitive
+	if err := d.PrimitiveDecode(inputs["rdma_events"], &instances); err != nil {
+		return nil, fmt.Errorf("parse %s: %w", table, err)
+	}
+	switch len(instances) {
+	case 0:
+		return nil, fmt.Errorf("no [[%s]] in the configuration", table)
+	case 1:
+		return d.flatten(instances[0])
+	}
+	return nil, fmt.Errorf("%s: %d instances are not allowed: want one, and one [[inputs.execd]] for each more",
+		table, len(instances))
+}
+
+// isTables accepts both spellings of an array of tables, [[x]] and x = [{}], and nil.
+func isTables(value any) bool {
+	values, ok := value.([]any)
+	if _, proper := value.([]map[string]any); proper || value == nil {
+		return true
+	}
+	return ok && !slices.ContainsFunc(values, func(v any) bool { return !isTable(v) })
+}
+
+func isTable(value any) bool {
+	_, ok := value.(map[string]any)
+	return ok
+}
+
+// flatten replaces the sections by their values.
+func (d decoder) flatten(values map[string]toml.Primitive) (map[string]toml.Primitive, error) {
+	flat := make(map[string]toml.Primitive, len(values))
+	for key, value := range values {
+		flat[toml.Key{key}.String()] = value
+	}
+	for _, name := range sections() {
+		p, ok := values[name]
+		if !ok {
+			continue
+		}
+		var section map[string]toml.Primitive
+		if err := d.PrimitiveDecode(p, &section); err != nil || !isTable(d.value(values, name)) {
+			return nil, notAllowed(name, d.value(values, name), "["+table+"."+name+"]")
+		}
+		delete(flat, name)
+		for key, value := range section {
+			flat[toml.Key{name, key}.String()] = value
+		}
+	}
+	return flat, nil
+}
+
+func sections() []string {
+	return []string{"roles", "probe", "evidence", "recorder", "applications", "fabric", "sim"}
+}
+
+// assign sets the options that values has, in the order of the file, so that it returns
+// the first of several errors.
+func (d decoder) assign(options []option, values map[string]toml.Primitive) error {
+	for _, key := range d.Keys() {
+		if len(key) <= 2 || len(key) == 3 && slices.Contains(sections(), key[2]) || key[2] == expectedSection {
+			continue
+		}
+		if err := d.set(options, key[2:].String(), values); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// set sets the option of a name, which values has.
+func (d decoder) set(options []option, name string, values map[string]toml.Primitive) error {
+	value := d.value(values, name)
+	i := slices.IndexFunc(options, func(o option) bool { return o.key == name })
+	if i < 0 {
+		return unknownKey(name, value, options)
+	}
+	if unset := unsetIn(value); unset != "" {
+		return notAllowed(name, value, options[i].want+"; the environment has no "+unset)
+	}
+	if err := d.PrimitiveDecode(values[name], options[i].target); err != nil || isEmptyDuration(options[i].target, value) {
+		return notAllowed(name, value, options[i].want)
+	}
+	return nil
+}
+
+// expected returns the sections [[inputs.rdma_events.expected]] of an instance.
+func (d decoder) expected(values map[string]toml.Primitive) ([]ExpectedConfig, error) {
+	value := d.value(values, expectedSection)
+	if value == nil {
+		return nil, nil
+	}
+	var tables []map[string]toml.Primitive
+	if err := d.PrimitiveDecode(values[expectedSection], &tables); err != nil || !isTables(value) {
+		return nil, notAllowed(expectedSection, value, "[["+table+"."+expectedSection+"]]")
+	}
+	all := make([]ExpectedConfig, len(tables))
+	for i, section := range tables {
+		flat := make(map[string]toml.Primitive, len(section))
+		for key, p := range section {
+			flat[toml.Key{expectedSection, key}.String()] = p
+		}
+		for _, name := range slices.Sorted(maps.Keys(flat)) {
+			if err := d.set(all[i].options(), name, flat); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return all, nil
+}
+
+// isEmptyDuration reports whether value is an empty duration. Telegraf decodes that to 0,
+// which here turns features off.
+func isEmptyDuration(target, value any) bool {
+	_, ok := target.(*Duration)
+	return ok && value == ""
+}
+
+// value returns a value as the TOML package has parsed it, nil for none. A key of three
+// parts is no option and has none here: its value is inside of another value.
+func (d decoder) value(values map[string]toml.Primitive, name string) any {
+	p, ok := values[name]
+	if !ok {
+		return nil
+	}
+	var value any
+	if err := d.PrimitiveDecode(p, &value); err != nil {
+		return err.Error()
+	}
+	return value
+}
+
+func unknownKey(name string, value any, options []option) error {
+	top, _, _ := strings.Cut(name, ".")
+	if slices.Contains(execdOptions(), top) {
+		return fmt.Errorf("%s: %s = %s does not work here: put it on [[inputs.execd]] in Telegraf's own configuration",
+			table, name, literal(value))
+	}
+	known := make([]string, len(options))
+	for i, o := range options {
+		known[i] = o.key
+	}
+	slices.Sort(known)
+	return fmt.Errorf("%s: %s = %s is not an option: want one of %s", table, name, literal(value), strings.Join(known, ", "))
+}
+
+// execdOptions returns the options of every Telegraf input. Telegraf applies them to
+// execd; the plugin's own process has no agent.
+func execdOptions() []string {
+	return []string{
+		"alias", "always_include_global_tags", "always_include_local_tags",
+		"collection_jitter", "collection_offset", "data_format", "fielddrop",
+		"fieldexclude", "fieldinclude", "fieldpass", "interval", "log_level",
+		"metricpass", "name_override", "name_prefix", "name_suffix", "namedrop",
+		"namedrop_separator", "namepass", "namepass_separator", "precision",
+		"restart_delay", "signal", "startup_error_behavior", "tagdrop",
+		"tagexclude", "taginclude", "tagpass", "tags", "time_source",
+	}
+}

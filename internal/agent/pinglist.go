@@ -1,0 +1,78 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"rdma_events/internal/fabric"
+	"rdma_events/internal/hello"
+)
+
+// Pinglist is who pings whom as this host sees it.
+type Pinglist struct {
+	Own           fabric.Host // Group "": the list does not have it
+	Digest        string
+	Hosts, Groups int
+	Pings         []fabric.Peer // in the order of the ping list
+	PingedBy      []fabric.Peer // by group and name
+}
+
+// Pinglist returns who pings whom by the list of the configuration, which must be On. It needs no device. The error is one line.
+func (c *FabricConfig) Pinglist() (*Pinglist, error) {
+	host, err := c.HostName()
+	if err != nil {
+		return nil, err
+	}
+	l, err := c.list(host, slog.New(slog.DiscardHandler)).read()
+	if err != nil {
+		return nil, err
+	}
+	p := &Pinglist{
+		Own: fabric.Host{Name: host}, Digest: l.Digest(), Hosts: l.Len(), Groups: l.Groups(), PingedBy: l.PingedBy(host, c.Peers),
+	}
+	if own, ok := l.Host(host); ok {
+		p.Own = own
+	}
+	if c.Probe {
+		p.Pings = l.Pings(host, c.Peers)
+	}
+	return p, nil
+}
+
+// Greet greets a host as the plugin does, in the name of this host, and returns the digest of its list. It blocks until the
+// answer, or ctx ends. why says what is wrong, and the error has it in words. The configuration has been checked.
+func (c *Config) Greet(ctx context.Context, host fabric.Host, digest string) (theirs string, why fabric.Reason, err error) {
+	own, err := c.Fabric.HostName()
+	if err != nil {
+		return "", fabric.ReasonFailed, err
+	}
+	credentials, err := c.credentials(own, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return "", fabric.ReasonKey, err
+	}
+	network, err := c.network(c.Request(), own, credentials)
+	if err != nil {
+		return "", fabric.ReasonFailed, err
+	}
+	peer, err := network.Peer(host)
+	if err != nil {
+		return "", hello.ReasonOf(err), err
+	}
+	conversation, err := peer.Converse(ctx, digest)
+	if err != nil {
+		return "", hello.ReasonOf(err), errors.Join(err, peer.Close())
+	}
+	theirs = conversation.Digest()
+	return theirs, fabric.ReasonNone, errors.Join(conversation.Close(), peer.Close())
+}
+
+// Listens reports whether the plugin would get the port of fabric.listen: it takes it for a moment. The error is one line.
+func (c *FabricConfig) Listens(ctx context.Context) error {
+	l, err := hello.Listen(ctx, c.Listen)
+	if err != nil {
+		return fmt.Errorf("fabric.%w", err)
+	}
+	return l.Close()
+}

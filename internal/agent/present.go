@@ -1,0 +1,145 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"rdma_events/internal/verbs"
+)
+
+// Present returns the devices that are there now, sorted by name, also those that the configuration does not
+// watch. It blocks until they have been looked for, or ctx ends, whose error it wraps then.
+func (c *Config) Present(ctx context.Context) ([]verbs.Found, error) {
+	found, err := c.discovery(c.Request(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, err
+	}
+	var here []verbs.Found
+	looked := false
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	err = found.Run(ctx, func(devices []verbs.Found) {
+		if looked {
+			return
+		}
+		looked = true
+		here = slices.Clone(devices)
+		stop()
+	})
+	if looked {
+		err = nil
+	} else if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for devices: %w", err)
+	}
+	slices.SortFunc(here, func(a, b verbs.Found) int { return strings.Compare(a.Name, b.Name) })
+	return here, nil
+}
+
+// Watches reports whether the configuration watches a device, one of those that are here. The configuration has been checked.
+func (c *Config) Watches(d verbs.Found, here []verbs.Found) bool {
+	wants, err := c.Wants()
+	return err == nil && wants(d.Name) && c.Functions().Watches(d, here)
+}
+
+// Functions returns which virtual and scalable functions the configuration watches.
+func (c *Config) Functions() verbs.VirtualFunctions {
+	switch {
+	case c.VirtualFunctions == nil:
+		return verbs.VirtualAlone
+	case *c.VirtualFunctions:
+		return verbs.VirtualAll
+	}
+	return verbs.VirtualNone
+}
+
+// ExplainSkipped says how many of the devices that are here are functions that virtual_functions leaves out, and why; "" for none.
+func (c *Config) ExplainSkipped(here []verbs.Found) string {
+	wants, err := c.Wants()
+	n := 0
+	for _, d := range here {
+		if err == nil && wants(d.Name) && !c.Functions().Watches(d, here) {
+			n++
+		}
+	}
+	if n == 0 {
+		return ""
+	}
+	return c.Functions().Explain(n)
+}
+
+// everyDevice is the default of the option devices, which says nothing of any device.
+const everyDevice = "*"
+
+// Odd returns what the configuration says of devices that are not there. Each text names the option.
+func (c *Config) Odd(found []verbs.Found) []string {
+	var all, here []string
+	for _, d := range found {
+		here = append(here, d.Name)
+	}
+	for _, option := range []struct {
+		name  string
+		globs []string
+	}{{"devices", c.Devices}, {"devices_exclude", c.DevicesExclude}} {
+		for _, glob := range option.globs {
+			g, err := compile([]string{glob})
+			if err == nil && glob != everyDevice && !slices.ContainsFunc(here, g.Match) {
+				all = append(all, fmt.Sprintf("%s: %q matches no device that is here now", option.name, glob))
+			}
+		}
+	}
+	for _, l := range c.Roles.lists() {
+		for _, glob := range l.globs {
+			devices, _, _ := cutPort(glob)
+			g, err := compile([]string{devices})
+			if err == nil && devices != everyDevice && !slices.ContainsFunc(here, g.Match) {
+				all = append(all, fmt.Sprintf("roles.%s: %q matches no device that is here now", l.role, glob))
+			}
+		}
+	}
+	for _, option := range []struct {
+		name  string
+		ports []string
+	}{{"ports", c.Ports}, {"expected_down", c.ExpectedDown}} {
+		for _, text := range option.ports {
+			if device, _, ok := splitPort(text); ok && !slices.Contains(here, device) {
+				all = append(all, fmt.Sprintf("%s: %s: %s is not here now", option.name, text, device))
+			}
+		}
+	}
+	for _, device := range c.Expect {
+		if !slices.Contains(here, device) {
+			all = append(all, fmt.Sprintf("expect: %s is not here now, so it is reported as missing", device))
+		}
+	}
+	return slices.Concat(all, c.oddExpected(found), c.oddHosts(found))
+}
+
+// oddHosts is Odd for the section fabric.
+func (c *Config) oddHosts(found []verbs.Found) (all []string) {
+	f := &c.Fabric
+	if !f.On() {
+		return nil
+	}
+	for _, glob := range f.Devices {
+		g, err := compile([]string{glob})
+		if err == nil && glob != everyDevice && !slices.ContainsFunc(found, func(d verbs.Found) bool { return c.Watches(d, found) && g.Match(d.Name) }) {
+			all = append(all, fmt.Sprintf("fabric.devices: %q matches no device that is watched here", glob))
+		}
+	}
+	l, err := f.Pinglist()
+	switch {
+	case err != nil: // Check has its error
+	case l.Own.Group == "":
+		all = append(all, fmt.Sprintf("fabric.peers_file: it has no host %q, so that this host neither probes others nor answers them; "+
+			"add it, or set fabric.host to the name that it has there", l.Own.Name))
+	case l.Hosts < 2:
+		all = append(all, "fabric.peers_file: it has no other host than this one, so that none is probed")
+	}
+	return all
+}

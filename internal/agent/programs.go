@@ -1,0 +1,108 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"rdma_events/internal/process"
+	"rdma_events/internal/tracer"
+)
+
+// programs are the programs that the plugin starts, and the directory of their sockets.
+type programs struct {
+	worker *os.File
+	tracer *os.File // nil: none is started, or it could not be opened yet
+	dir    *process.Dir
+}
+
+func (c *Config) openPrograms() (*programs, error) {
+	var p programs
+	var err error
+	if p.worker, err = c.openWorker(); err == nil {
+		p.dir, err = process.OpenDir("")
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.close())
+	}
+	return &p, nil
+}
+
+func (p *programs) close() error {
+	var err error
+	if p.dir != nil {
+		err = p.dir.Close()
+	}
+	return errors.Join(err, closed(p.worker), closed(p.tracer))
+}
+
+func closed(f *os.File) error {
+	if f == nil {
+		return nil
+	}
+	return f.Close()
+}
+
+// WorkerPath returns the default path of the worker program.
+func WorkerPath() (string, error) { return beside(WorkerName) }
+
+// TracerPath returns the default path of the tracer program.
+func TracerPath() (string, error) { return beside(tracer.ProgramName) }
+
+// beside returns the path of a program in the directory of this one.
+func beside(name string) (string, error) {
+	own, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find %s: %w", name, err)
+	}
+	return filepath.Join(filepath.Dir(own), name), nil
+}
+
+func (c *Config) openWorker() (*os.File, error) {
+	return openProgram("worker_path", c.WorkerPath, WorkerName)
+}
+
+// ErrNoTracer is the error, or wrapped by the error, of Config.Check for a tracer program that cannot be used. The plugin goes on
+// without it, and takes it when it is there.
+var ErrNoTracer = errors.New("no tracer program")
+
+// tracerError is an error about the tracer program. It is ErrNoTracer, whose text would say nothing more.
+type tracerError struct{ error }
+
+// Is implements the interface of errors.Is.
+func (tracerError) Is(target error) bool { return target == ErrNoTracer }
+
+// Unwrap implements the interface of errors.Unwrap.
+func (e tracerError) Unwrap() error { return e.error }
+
+// openTracer opens the tracer program, nil if the configuration needs none. The error is ErrNoTracer.
+func (c *ApplicationsConfig) openTracer() (*os.File, error) {
+	if !c.Events {
+		return nil, nil
+	}
+	exe, err := openProgram("applications.tracer_path", c.TracerPath, tracer.ProgramName)
+	if errors.Is(err, os.ErrNotExist) {
+		err = fmt.Errorf("%w; install %s, or set applications.events = false", err, tracer.ProgramName)
+	}
+	if err != nil {
+		return nil, tracerError{err}
+	}
+	return exe, nil
+}
+
+// openProgram opens the program that an option names, or the one beside this program.
+func openProgram(option, path, name string) (*os.File, error) {
+	found := path
+	if found == "" {
+		var err error
+		if found, err = beside(name); err != nil {
+			return nil, err
+		}
+	}
+	exe, err := process.OpenExe(found)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %s = %q: %w", table, option, path, err)
+	}
+	return exe, nil
+}

@@ -1,0 +1,55 @@
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/clock"
+	"rdma_events/internal/measure"
+	"rdma_events/internal/monitor"
+	"rdma_events/internal/release"
+	"rdma_events/internal/verbs"
+)
+
+// noDevices is a Discovery that finds none.
+type noDevices struct{}
+
+func (noDevices) Run(ctx context.Context, _ func([]verbs.Found)) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// A plugin of a user has a directory of its own, and root releases in that of the services.
+func TestReleaseInAnotherDirectoryIsNoticed(t *testing.T) {
+	base, err := os.MkdirTemp("", "release") //nolint:usetesting // the path of a socket has to be short
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(base)) })
+	own, other := filepath.Join(base, "own"), filepath.Join(base, "rdma_events-status")
+	require.NoError(t, os.Mkdir(own, 0o755))
+	require.NoError(t, os.Mkdir(other, 0o755))
+	t.Setenv("RUNTIME_DIRECTORY", other)
+
+	c := DefaultConfig()
+	r := c.openReleases(own, slog.New(slog.DiscardHandler))
+	r.monitor = monitor.New(monitor.Config{
+		Discovery: noDevices{}, Emit: func(measure.Point) {}, Now: clocks, Window: time.Minute, Released: r.released,
+	})
+	r.listen(own)
+	require.NotNil(t, r.server)
+	ctx, cancel := context.WithCancel(t.Context())
+	watched, kept := run(func(context.Context) { _ = r.monitor.Run(ctx) }), run(func(context.Context) { r.run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		<-watched.done
+		<-kept.done
+		require.NoError(t, r.close())
+	})
+	require.NoError(t, release.Write(other, release.Boot(), release.Entry{Until: clock.Boot() + int64(time.Hour)}))
+	require.Eventually(t, func() bool { return r.released(verbs.Found{Name: "mlx5_0"}) }, 10*time.Second, 10*time.Millisecond)
+}

@@ -1,0 +1,39 @@
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// commented matches an option that is commented out in a sample: "# key = value". It does
+// not match "## text".
+var commented = regexp.MustCompile(`(?m)^( *)# (\w+ = )`)
+
+// A file that was made from the sample of an older release, with any of its options, has
+// to keep working.
+func TestSamplesOfReleasesAreAccepted(t *testing.T) {
+	files, err := filepath.Glob("testdata/released/v*.conf")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			_, err = load(string(text))
+			require.NoError(t, err)
+			enabled := commented.ReplaceAllString(string(text), "$1$2")
+			require.NotEqual(t, string(text), enabled)
+			_, err = load(enabled)
+			require.NoError(t, err, "with every option in it")
+			for _, option := range commented.FindAllStringIndex(string(text), -1) {
+				one := string(text[:option[0]]) + commented.ReplaceAllString(string(text[option[0]:option[1]]), "$1$2") + string(text[option[1]:])
+				_, err = load(one)
+				require.NoError(t, err, "with %q in it", text[option[0]:option[1]])
+			}
+		})
+	}
+}

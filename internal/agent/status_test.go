@@ -1,0 +1,53 @@
+package agent
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/measure"
+	"rdma_events/internal/statusfile"
+	"rdma_events/internal/verbs"
+)
+
+// Telegraf asks each five minutes, and the port is down for two minutes between two of these.
+func TestAHostIsJudgedBetweenLongIntervals(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "status")
+	require.NoError(t, os.Mkdir(dir, 0o700))
+	synctest.Test(t, func(t *testing.T) {
+		var s statusKeeper
+		s.start(dir, "v1", time.Now, slog.New(slog.DiscardHandler))
+		defer func() { s.stop(t.Context()) }()
+		port := func(state verbs.PortState) *measure.Port {
+			return &measure.Port{Device: "mlx5_0", Port: 1, Known: true, HasState: true, State: state, ExpectedUp: true, At: time.Now()}
+		}
+		device := &measure.Device{Device: "mlx5_0", Present: true, Open: true, Opens: 1}
+		problems := func() []string {
+			synctest.Wait()
+			found, err := statusfile.Read(dir)
+			require.NoError(t, err)
+			ids := []string{}
+			for _, p := range found.Problems {
+				ids = append(ids, p.ID)
+			}
+			return ids
+		}
+		s.see(port(verbs.PortActive)) // before the first interval
+		s.keep([]measure.Point{device, port(verbs.PortActive)}, time.Now())
+		require.Empty(t, problems())
+		time.Sleep(30 * time.Second)
+		s.see(port(verbs.PortDown))
+		time.Sleep(30 * time.Second)
+		require.Empty(t, problems(), "a drop has to last for a minute")
+		time.Sleep(60 * time.Second)
+		require.Equal(t, []string{"port-down"}, problems())
+		s.see(port(verbs.PortActive))
+		time.Sleep(2 * judgeEvery)
+		require.Empty(t, problems())
+	})
+}

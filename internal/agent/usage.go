@@ -1,0 +1,23 @@
+package agent
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/clock"
+	"rdma_events/internal/measure"
+	"rdma_events/internal/process"
+)
+
+// usage returns the resource usage of this process, which started at start, in ns of
+// CLOCK_BOOTTIME.
+func usage(start int64) measure.Usage {
+	u := measure.Usage{Uptime: clock.Boot() - start}
+	var r unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_SELF, &r) == nil {
+		u.CPU = r.Utime.Nano() + r.Stime.Nano()
+	}
+	u.RSS = int64(process.Resident(os.Getpid()))
+	return u
+}
