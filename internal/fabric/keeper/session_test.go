@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"rdma_events/internal/fabric"
 	"rdma_events/internal/hello"
 	"rdma_events/internal/verbs"
 )
