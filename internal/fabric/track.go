@@ -1,10 +1,5 @@
 package fabric
 
-import "time"
-
-// MissingAfter is how long an echo may take, in ns, until the pair asks more often whether it is lost.
-const MissingAfter = int64(100 * time.Millisecond)
-
 // mostOpen is how many probes of a path are remembered while it is silent: minutes of them.
 const mostOpen = 256
 
@@ -181,7 +176,7 @@ func (t *Tracker) overtake(e Echo, at int64) {
 		p := &t.paths[i]
 		for k := range p.open {
 			o := &p.open[k]
-			if i == e.Path || o.seq > e.Seq || o.overtaken || at-o.at < MissingAfter {
+			if i == e.Path || o.seq > e.Seq || o.overtaken || !IsMissing(o.at, at) {
 				continue
 			}
 			o.overtaken = true

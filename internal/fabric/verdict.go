@@ -77,6 +77,9 @@ type Sample struct {
 	Paths                          []PathSample
 }
 
+// IsMissing reports whether an echo is missing.
+func (s *Sample) IsMissing() bool { return s.Silent > 0 && IsMissing(s.SilentSince, s.At) }
+
 // PathSample is one path of a pair, that of the write included.
 type PathSample struct {
 	Missed   int // in a row, each overtaken by an answer on another path, while no queue was dry
@@ -200,8 +203,7 @@ func (j *Judge) remember(s *Sample) {
 	for len(j.losses) > 1 && j.losses[1].at <= s.At-lossWindow {
 		j.losses = j.losses[1:]
 	}
-	missing := s.Silent > 0 && s.At-s.SilentSince >= MissingAfter
-	switch answered := !missing && s.Echoed != 0 && !s.WriteFailed && s.WriteDone != 0 &&
+	switch answered := !s.IsMissing() && s.Echoed != 0 && !s.WriteFailed && s.WriteDone != 0 &&
 		(s.WriteSince == 0 || s.At-s.WriteSince < silentFor); {
 	case !answered:
 		j.well = 0

@@ -4,9 +4,9 @@ import (
 	"regexp"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"rdma_events/internal/identity"
+	"rdma_events/internal/process"
 	"rdma_events/internal/status"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/tracer/proto"
@@ -25,22 +25,8 @@ const (
 // text makes s valid for a protobuf string. One invalid byte would end the stream.
 func text(s string) string { return strings.ToValidUTF8(s, "?") }
 
-// bounded makes a string of the tracer fit for a line of the log or a field.
-func bounded(s string, longest int) string {
-	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, s)
-	if len(s) > longest {
-		s = s[:longest]
-		for !utf8.ValidString(s) {
-			s = s[:len(s)-1]
-		}
-	}
-	return s
-}
+// cleanText makes a string of the tracer fit for a line of the log or a field.
+func cleanText(s string, longest int) string { return process.CleanText(s, longest, ' ') }
 
 func requestToProto(r trace.Request) *proto.Request {
 	return &proto.Request{
@@ -91,9 +77,9 @@ func attachedToProto(a trace.Attached) *proto.Message {
 }
 
 func attachedFromProto(m *proto.Attached) *trace.Attached {
-	a := &trace.Attached{Hooks: bounded(m.GetHooks(), longestHooks), Load: max(0, time.Duration(m.GetLoadNs()))}
+	a := &trace.Attached{Hooks: cleanText(m.GetHooks(), longestHooks), Load: max(0, time.Duration(m.GetLoadNs()))}
 	for _, function := range first(m.GetMissing(), mostFunctions) {
-		a.Missing = append(a.Missing, bounded(function, longestFunction))
+		a.Missing = append(a.Missing, cleanText(function, longestFunction))
 	}
 	return a
 }

@@ -46,7 +46,7 @@ func taken(e status.End) status.End {
 		// ReasonOK is no reason for an end for which the host has not asked.
 		e.Reason = status.ReasonCrashed
 	}
-	if e.Message = strings.TrimSpace(bounded(e.Message, longestReason)); e.Message == "" {
+	if e.Message = strings.TrimSpace(cleanText(e.Message, longestReason)); e.Message == "" {
 		e.Message = subject + " has ended without a reason"
 	}
 	return e

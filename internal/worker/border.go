@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"rdma_events/internal/ledger"
+	"rdma_events/internal/process"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 )
@@ -36,26 +35,7 @@ const (
 // ErrRefused is wrapped by the error for a message that no sound worker sends.
 var ErrRefused = errors.New("the worker sent what cannot be, its memory may be damaged")
 
-// cleanText makes a text fit for a point, a log line and JSON: it is short, and has no control characters.
-// The text of a protobuf message is UTF-8.
-func cleanText(s string) string {
-	if len(s) > maxText {
-		end := maxText
-		for end > 0 && !utf8.RuneStart(s[end]) {
-			end--
-		}
-		s = s[:end]
-	}
-	if strings.IndexFunc(s, unicode.IsControl) < 0 {
-		return s
-	}
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
-			return '?'
-		}
-		return r
-	}, s)
-}
+func cleanText(s string) string { return process.CleanText(s, maxText, '?') }
 
 func cleanTexts(in []string) []string {
 	var out []string

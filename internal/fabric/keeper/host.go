@@ -382,7 +382,7 @@ func (h *host) ask(peer hello.Peer) {
 		case <-h.silent:
 		}
 		began := h.k.cfg.Mono()
-		for h.isSilent() {
+		for h.isUnanswered() {
 			h.askOnce(peer)
 			wait := stateOften
 			if h.k.cfg.Mono()-began > int64(stateOftenFor) {
@@ -395,11 +395,11 @@ func (h *host) ask(peer hello.Peer) {
 	}
 }
 
-func (h *host) isSilent() bool {
+func (h *host) isUnanswered() bool {
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
 	for _, pr := range h.pairs {
-		if pr.isSilent() {
+		if pr.isUnanswered() {
 			return true
 		}
 	}
@@ -431,7 +431,7 @@ func (h *host) refused(why fabric.Reason) {
 		return
 	}
 	for _, pr := range h.pairs {
-		if pr.isSilent() {
+		if pr.isUnanswered() {
 			pr.makeStale()
 			pr.failed(why)
 		}

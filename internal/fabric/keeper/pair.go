@@ -164,8 +164,7 @@ func (pr *pair) judgeAt(upTo int64) {
 		s.Answers = pr.answer
 	}
 	pr.judge.See(s)
-	silent := s.Silent > 0 && upTo-s.SilentSince >= fabric.MissingAfter
-	if silent && (s.WriteSince != 0 || s.WriteFailed) {
+	if s.IsMissing() && (s.WriteSince != 0 || s.WriteFailed) {
 		nudge(pr.host.silent)
 	}
 	if pr.broken != 0 && pr.echoed > pr.broken {
@@ -179,8 +178,8 @@ func (pr *pair) isJudged() bool {
 	return pr.session != 0 && pr.judge != nil && !pr.meeting && !pr.stale && pr.joined == 0
 }
 
-// isSilent reports whether both witnesses say nothing.
-func (pr *pair) isSilent() bool {
+// isUnanswered reports whether probes and a write are unanswered, for however short.
+func (pr *pair) isUnanswered() bool {
 	if !pr.isJudged() {
 		return false
 	}

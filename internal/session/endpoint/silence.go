@@ -3,18 +3,16 @@ package endpoint
 import (
 	"time"
 
+	verdict "rdma_events/internal/fabric"
 	"rdma_events/internal/verbs"
 )
 
-const (
-	// silentRun is how long a Fabric runs while the host waits to hear whether an echo comes after all: its verdicts begin
-	// at times that it hears of.
-	silentRun = 50 * time.Millisecond
-	// silentFor is how long a pair's silence is news. After it every verdict that silence can bring has begun.
-	silentFor = 3 * time.Second
-)
+// silentRun is how long a Fabric runs while the host waits to hear whether an echo comes after all: its verdicts begin at times
+// that it hears of.
+const silentRun = 50 * time.Millisecond
 
-// silence is which pairs have been without an echo, and since when.
+// silence decides how soon facts are sent while a pair is without an echo. Whether an echo is missing is decided by the Fabric, by the
+// rule of package fabric, and silence hears of it as FabricMissing. It holds which pairs are without an echo, and since when.
 type silence [verbs.MaxFabricPairs]struct {
 	session uint64
 	since   int64 // CLOCK_MONOTONIC ns when an echo was missing first; 0: none has been since the last echo
@@ -38,10 +36,10 @@ func (s *silence) note(facts []verbs.FabricFact) {
 	}
 }
 
-// recent reports whether an echo is missing at a time and has been for less than silentFor.
+// recent reports whether an echo is missing at a time and has been for less than fabric.VerdictsWithin.
 func (s *silence) recent(at int64) bool {
 	for i := range s {
-		if since := s[i].since; since != 0 && at-since < int64(silentFor) {
+		if since := s[i].since; since != 0 && at-since < verdict.VerdictsWithin {
 			return true
 		}
 	}

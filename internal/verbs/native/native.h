@@ -153,7 +153,7 @@ enum fabric_kind {
 	FK_WRITE,	 // a write was posted
 	FK_WRITE_DONE,	 // the peer's device acknowledged it
 	FK_WRITE_FAILED, // it ended in an error, and its queue pair with it
-	FK_MISSING,	 // an echo is missing for MISSING_NS
+	FK_MISSING,	 // an echo is missing
 	FK_LATE,	 // the thread woke later than it should by took
 	FK_UNSENT,	 // the device refused a probe
 };
@@ -165,7 +165,10 @@ struct fabric;
 struct fabric_config {
 	int32_t port, slot, paths, pkey_index, service_level, traffic_class;
 	uint32_t qkey;
+	int32_t more_probes;
 	int64_t interval_ns;
+	// The times of fabric.EchoWatch, and LateAfter.
+	int64_t missing_ns, write_silent_ns, more_ns, late_ns;
 };
 // fabric_peer is what a port knows of a port of another host. The PSNs are of the RC queue pairs: own_psn of what this
 // side sends, psn of what the peer sends.

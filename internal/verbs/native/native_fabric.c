@@ -6,10 +6,6 @@
 
 #include "native_fabric.h"
 
-enum { MORE = 3 };
-
-static const int64_t MISSING_NS = 100 * MS, MORE_NS = 50 * MS, LATE_NS = 50 * MS, SECOND_NS = 1000 * MS;
-
 struct fabric_item *item(struct sink *s, int kind, int pair, const struct pair *p, int64_t at)
 {
 	struct fabric_item *i = &s->out[s->n++];
@@ -45,7 +41,7 @@ static void send_probe(struct fabric *f, int i, struct pair *p, struct sink *s)
 	p->sent[seq % 256].at = t;
 	add(&p->led->sent, 1);
 	if (!p->look) {
-		p->look = t + MISSING_NS;
+		p->look = t + f->c.missing_ns;
 		p->awaited = seq;
 	}
 }
@@ -81,9 +77,8 @@ static void send_write(struct fabric *f, int i, struct pair *p, struct sink *s)
 }
 
 // missing is called when the echo that is awaited has not come in time. If the write is silent too, more probes follow soon;
-// a peer whose device acknowledges is merely busy, and is never asked more. A write that was posted a moment ago, with a later
-// probe than the one awaited, is not silent yet.
-static void missing(int i, struct pair *p, int64_t t, struct sink *s)
+// a peer whose device acknowledges is merely busy, and is never asked more. The rule is that of fabric.EchoWatch, with its times.
+static void missing(const struct fabric *f, int i, struct pair *p, int64_t t, struct sink *s)
 {
 	p->look = 0;
 	if (!p->reported) {
@@ -91,9 +86,9 @@ static void missing(int i, struct pair *p, int64_t t, struct sink *s)
 		s->amiss = 1;
 		p->reported = 1;
 	}
-	if (!p->asked && (p->write_failed || (p->write_at && t - p->write_at >= MISSING_NS / 2))) {
+	if (!p->asked && (p->write_failed || (p->write_at && t - p->write_at >= f->c.write_silent_ns))) {
 		p->asked = 1;
-		p->more = MORE;
+		p->more = f->c.more_probes;
 		p->next_more = t;
 	}
 }
@@ -102,7 +97,7 @@ static void missing(int i, struct pair *p, int64_t t, struct sink *s)
 static void step(struct fabric *f, int i, struct pair *p, int64_t t, int all_taken, struct sink *s)
 {
 	if (all_taken && p->look && t >= p->look)
-		missing(i, p, t, s);
+		missing(f, i, p, t, s);
 	if (t >= p->next) {
 		int64_t interval = f->c.interval_ns;
 
@@ -113,7 +108,7 @@ static void step(struct fabric *f, int i, struct pair *p, int64_t t, int all_tak
 	} else if (p->more && t >= p->next_more) {
 		p->more--;
 		send_probe(f, i, p, s);
-		p->next_more = now() + MORE_NS;
+		p->next_more = now() + f->c.more_ns;
 	}
 }
 
@@ -143,11 +138,11 @@ static void notice_late(struct fabric *f, int64_t t, struct sink *s)
 	int64_t late = f->expected ? t - f->expected : 0;
 	int i;
 
-	if (late <= LATE_NS)
+	if (late <= f->c.late_ns)
 		return;
 	for (i = 0; i < FABRIC_PAIRS; i++)
 		if (f->pair[i] && f->pair[i]->look)
-			f->pair[i]->look = t + MISSING_NS;
+			f->pair[i]->look = t + f->c.missing_ns;
 	item(s, FK_LATE, -1, NULL, t)->took = late;
 	s->amiss = 1;
 }

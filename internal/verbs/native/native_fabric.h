@@ -17,6 +17,7 @@ enum {
 };
 
 #define MS 1000000LL
+#define SECOND_NS (1000 * MS)
 
 // datagram is a probe or an echo, all in network byte order. An echo has the probe's session, path and number, how many
 // probes of the session and path have arrived, how many echoes of it were posted, how often the path's receives were used

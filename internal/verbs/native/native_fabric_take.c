@@ -9,8 +9,6 @@ enum { MAGIC = 0x52444d46, VERSION = 1 };
 // DRAINS bounds how many batches of completions are taken in a row. More come only from a stranger who sends without end.
 enum { DRAINS = 16 };
 
-static const int64_t SECOND_NS = 1000 * MS, MISSING_NS = 100 * MS;
-
 int post_fabric_receive(struct fabric *f, int path, int place)
 {
 	char *at = (char *)f->buffer + (size_t)(path * FABRIC_DEPTH + place) * FABRIC_SLOT;
@@ -109,15 +107,15 @@ static void answer(struct fabric *f, struct pair *p, const struct datagram_wire 
 	add(&f->led->refused, 1);
 }
 
-// await_next looks for the last probe after the one that was answered.
-static void await_next(struct pair *p, uint32_t answered)
+// await_next looks for the last probe after the one that was answered, as fabric.EchoWatch does.
+static void await_next(const struct fabric *f, struct pair *p, uint32_t answered)
 {
 	if ((int32_t)(answered - p->awaited) < 0)
 		return;
 	p->look = 0;
 	if ((int32_t)(p->seq - answered) > 0) {
 		p->awaited = p->seq;
-		p->look = p->sent[p->seq % 256].at + MISSING_NS;
+		p->look = p->sent[p->seq % 256].at + f->c.missing_ns;
 	}
 }
 
@@ -144,7 +142,7 @@ static int take_echo(struct fabric *f, int i, struct pair *p, const struct datag
 	p->peer_dry[path] = dry;
 	p->own_dry[path] = f->dry[path];
 	p->reported = p->asked = p->more = 0;
-	await_next(p, seq);
+	await_next(f, p, seq);
 	add(&p->led->answered, 1);
 	return 1;
 }

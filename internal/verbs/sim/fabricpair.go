@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"rdma_events/internal/fabric"
 	"rdma_events/internal/verbs"
 )
 
@@ -19,13 +20,8 @@ type fabricPair struct {
 		seq uint64
 		at  int64
 	}
-	next    int64 // when the next round is due; of a remote that probes, when it sends the next probe
-	look    int64 // when the echo of the probe awaited is missing; 0: none is awaited
-	awaited uint64
-	more    int   // probes that silence has brought and are not sent yet
-	said    bool  // that an echo is missing
-	asked   bool  // silence has brought probes since the last echo
-	moreAt  int64 // when the next of them is due
+	next  int64 // when the next round is due; of a remote that probes, when it sends the next probe
+	watch fabric.EchoWatch
 
 	write       fabricWrite
 	writes      uint64 // attempts of all writes
@@ -85,8 +81,9 @@ func (f *fabricEnd) drop(p *fabricPair) {
 
 // step does what is due of a pair that probes.
 func (p *fabricPair) step(now int64, active bool, s *sink) {
-	if p.look != 0 && now >= p.look {
-		p.missing(now, s)
+	if p.watch.Look(now, p.write.posted, p.writeFailed) {
+		s.add(p, verbs.FabricMissing, now)
+		s.amiss = true
 	}
 	if interval := int64(p.f.c.Interval); now >= p.next {
 		p.probe(now, active, s)
@@ -94,24 +91,8 @@ func (p *fabricPair) step(now int64, active bool, s *sink) {
 			p.post(now, active, s)
 		}
 		p.next += interval + (now-p.next)/interval*interval
-	} else if p.more > 0 && now >= p.moreAt {
-		p.more--
-		p.moreAt = now + moreEvery
+	} else if p.watch.TakeMore(now) {
 		p.probe(now, active, s)
-	}
-}
-
-// missing is called when the echo that is awaited has not come in time. If the write is silent too, more probes follow soon; a
-// peer whose device acknowledges is merely busy, and is never asked more. A write that was posted a moment ago is not silent yet.
-func (p *fabricPair) missing(now int64, s *sink) {
-	p.look = 0
-	if !p.said {
-		p.said, s.amiss = true, true
-		s.add(p, verbs.FabricMissing, now)
-	}
-	if silent := p.write.posted != 0 && now-p.write.posted >= missingAfter/2; !p.asked && (silent || p.writeFailed) {
-		p.asked = true
-		p.more, p.moreAt = moreProbes, now
 	}
 }
 
@@ -123,9 +104,7 @@ func (p *fabricPair) probe(now int64, active bool, s *sink) {
 	sent.seq, sent.at = p.seq, now
 	fact := s.add(p, verbs.FabricSent, now)
 	fact.Path, fact.Seq = path, p.seq
-	if p.look == 0 {
-		p.look, p.awaited = now+missingAfter, p.seq
-	}
+	p.watch.Sent(p.seq, now)
 	switch {
 	case !active:
 	case p.near != nil:
@@ -192,10 +171,7 @@ func (p *fabricPair) takeEcho(m *datagram, s *sink) bool {
 	fact.Dry = m.dry != p.peerDry[m.path] || p.f.dry[m.path] != p.ownDry[m.path]
 	sent.seq = 0 // a second echo of it is foreign
 	p.peerDry[m.path], p.ownDry[m.path] = m.dry, p.f.dry[m.path]
-	p.more, p.said, p.asked = 0, false, false
-	if m.seq >= p.awaited {
-		p.look = 0
-	}
+	p.watch.Echoed(m.seq)
 	return true
 }
 

@@ -6,16 +6,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/fabric"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
-)
-
-// The times and numbers of the native backend.
-const (
-	missingAfter = int64(100 * time.Millisecond)
-	moreEvery    = int64(50 * time.Millisecond)
-	moreProbes   = 3
-	lateAfter    = int64(50 * time.Millisecond)
 )
 
 // sink is where facts go while Run lasts.
@@ -204,12 +197,12 @@ func (f *fabricEnd) receive(m *datagram, now int64, active bool, s *sink) {
 // noticeLate excuses pairs from what Run was too late for: they have all of their time once more.
 func (f *fabricEnd) noticeLate(now int64, s *sink) {
 	late := now - f.expected
-	if f.expected == 0 || late <= lateAfter || !s.room() {
+	if f.expected == 0 || late <= fabric.LateAfter || !s.room() {
 		return
 	}
 	for _, p := range f.pairs {
-		if p != nil && p.look != 0 {
-			p.look = now + missingAfter
+		if p != nil {
+			p.watch.Excuse(now)
 		}
 	}
 	fact := s.add(&fabricPair{place: -1}, verbs.FabricLate, now)
@@ -223,13 +216,7 @@ func (f *fabricEnd) due(until int64) int64 {
 		if p == nil || p.peer.Role != verbs.FabricProbes {
 			continue
 		}
-		until = min(until, p.next)
-		if p.look != 0 {
-			until = min(until, p.look)
-		}
-		if p.more > 0 {
-			until = min(until, p.moreAt)
-		}
+		until = p.watch.Next(min(until, p.next))
 	}
 	return until
 }
