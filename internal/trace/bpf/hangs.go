@@ -70,6 +70,8 @@ func (h *hangs) look(now int64, sights map[uint32]traceSight, p *picture, snap *
 		case !gone && t.looks >= patience && now-int64(t.wait.Ns) >= h.after:
 			t.reported = t.hang(tid, p)
 			add(snap, *t.reported)
+		case t.reported != nil: // it is awake, perhaps only for a moment
+			add(snap, *t.reported)
 		}
 		if gone {
 			delete(h.threads, tid)
