@@ -46,14 +46,13 @@ func (h *hanging) use(used map[series]bool) {
 	}
 }
 
-// hangs handles the threads that hang by a snapshot. One that it does not name hangs no more: the end can get lost.
+// hangs handles the threads that hang by a snapshot.
 func (p *Picture) hangs(s *trace.Snapshot, m *Moment) {
-	named := map[*hang]bool{}
+	lasting := map[*hang]bool{}
 	for i := range s.Hangs {
-		one := p.hang(&s.Hangs[i], m.Wall)
-		named[one] = !one.Over
+		lasting[p.hang(&s.Hangs[i], m.Wall)] = true
 	}
-	p.endHangs(func(one *hang) bool { return !named[one] }, m)
+	p.endHangs(lasting, m)
 }
 
 func (p *Picture) hang(found *trace.Hang, at time.Time) *hang {
@@ -76,12 +75,14 @@ func (p *Picture) seriesOf(found *trace.Hang, at time.Time) series {
 	return p.places.seat(p.places.name(found.Device, &found.Process), at)
 }
 
-// endHangs ends those that are over, and keeps what is to be shown of them.
-func (p *Picture) endHangs(over func(*hang) bool, m *Moment) {
+// endHangs ends all hangs but those that last, and keeps what is to be shown of them. A hang lasts while the newest snapshot of the
+// attached tracer names it. With the tracer all hangs end: nobody knows whether their threads still hang, and a later tracer sees
+// only the waits that begin after its own start.
+func (p *Picture) endHangs(lasting map[*hang]bool, m *Moment) {
 	h := &p.tracing.hanging
 	ended := map[hangsAs]*measure.AppHang{}
 	for id, one := range h.threads {
-		if over(one) {
+		if !lasting[one] {
 			delete(h.threads, id)
 			p.places.hold(one.series, m.Wall)
 			add(ended, one, m)

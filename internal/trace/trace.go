@@ -62,10 +62,10 @@ type Snapshot struct {
 	// that. Some may be missing (Lost); the counts have them. So it is with those of App.Found. Those of a process that has
 	// no App are in the App without a name.
 	Events []Event
-	// Hangs are those that last, and those that have ended since the Snapshot before.
+	// Hangs are the threads that hang now. A hang is in each Snapshot for as long as it lasts.
 	Hangs []Hang
 
-	Lost      uint64 // events and ends of waits that did not come in Events and Hangs
+	Lost      uint64 // events and waits that did not come in Events and Hangs
 	Full      uint64 // processes and queues for which there was no place, and which are counted without a name
 	Processes int    // that are counted now
 }
@@ -120,7 +120,6 @@ type Hang struct {
 	Since   int64  // CLOCK_MONOTONIC ns
 	Missing uint32 // acknowledgements
 	Proof   Proof
-	Over    bool // it does not hang any more
 }
 
 // Proof is how sure a Hang is.
