@@ -94,7 +94,7 @@ func (u *unread) end(p *measure.AppAsync) string {
 func (c *Changes) appHang(p *measure.AppHang) (Record, bool) {
 	last, was := c.hangs[p.Key()]
 	r := appRecord(KindAppHang, p, p.Device)
-	if p.Threads == 0 {
+	if p.Ended() {
 		delete(c.hangs, p.Key())
 		r.App, r.Hang = newApp(last.app), &Hang{TID: last.TID, LastedNS: int64(p.At.Sub(last.began))}
 		return r, was
