@@ -70,11 +70,7 @@ type Snapshot struct {
 	Processes int    // that are counted now
 }
 
-// Types is the number of types of events that are counted by themselves.
-const Types = int(verbs.EventDeviceSpeedChange) + 1
-
-// App is what one process has had of one device. Events of a port are not counted: each process with the device open
-// gets them, and many never read them.
+// App is what one process has had of one device, of the events of EventTypes.
 //
 // A process is seen first when something happens to its queue. Each event is read, discarded or skipped in the end: the sum
 // of Queued is that of Read, Discarded, Skipped and Unread.
@@ -130,13 +126,3 @@ const (
 	ProofAsleep  Proof = "asleep"  // the thread has not run since
 	ProofWaiting Proof = "waiting" // it has run, and waits again: some acknowledgements came
 )
-
-// IsError reports whether an event says that something of the application has failed.
-func IsError(t verbs.EventType) bool {
-	switch t {
-	case verbs.EventCQErr, verbs.EventQPFatal, verbs.EventQPReqErr, verbs.EventQPAccessErr, verbs.EventSRQErr,
-		verbs.EventWQFatal, verbs.EventDeviceFatal:
-		return true
-	}
-	return false
-}
