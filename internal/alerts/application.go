@@ -7,6 +7,9 @@ import (
 	"rdma_events/internal/trace"
 )
 
+// unreadAlerted is how long errors wait before somebody has to look at the application. Its record is made earlier, by package timeline.
+const unreadAlerted = 2 * time.Minute
+
 func applicationAlerts() []Alert {
 	return []Alert{
 		{
@@ -35,7 +38,7 @@ func applicationAlerts() []Alert {
 		{
 			ID: "app-errors-unread", Title: "RDMA application does not read its errors", Severity: Warning, Panel: Panel{Applications, 10},
 			Measurement: "rdma_app_async", Except: ownWorkers(), When: above("unread_errors", 0), Of: "{app} {unit}",
-			Hold: 2 * time.Minute,
+			Hold: unreadAlerted,
 			Text: "{app} {unit} does not read its error events, {unread_errors} wait",
 			Summary: "{{ .Labels.app }} on {{ .Labels.host }}{{ with .Labels.unit }} ({{ . }}){{ end }} does not read error events of {{ " +
 				".Labels.device }}",

@@ -17,8 +17,8 @@ type AppAsync struct {
 	AppCounts
 	Attached     bool // the next three are known
 	Unread       uint64
-	UnreadErrors uint64
-	UnreadAge    int64 // ns; 0: nothing is unread
+	UnreadErrors uint64 // all that wait now, for however short a time
+	UnreadAge    int64  // ns; 0: nothing is unread
 	Delay        aggregate.Stat
 	At           time.Time
 }
