@@ -1,6 +1,4 @@
-// Package keeper keeps the picture of package apps for a host: it takes what workers and the tracer see from their
-// goroutines, and finds out whose the threads are in one of its own.
-package keeper
+package apps
 
 import (
 	"context"
@@ -8,14 +6,13 @@ import (
 	"sync"
 	"time"
 
-	"rdma_events/internal/apps"
 	"rdma_events/internal/identity"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/verbs"
 )
 
-// Keeper keeps an apps.Picture of what the workers of all devices and the tracer see. Its methods may be called
+// Keeper keeps a Picture of what the workers of all devices and the tracer see. Its methods may be called
 // concurrently, and only Run blocks. Those about the tracer, Attached, Traced and TracerEnded, are called in the order in
 // which it happened.
 type Keeper struct {
@@ -24,13 +21,13 @@ type Keeper struct {
 	miss chan struct{} // holds a token when a tracer has ended
 
 	mu      sync.Mutex
-	picture *apps.Picture
+	picture *Picture
 	waiting map[string]*seen // by device; the newest
 }
 
 // Config is what a Keeper needs.
 type Config struct {
-	apps.Options
+	Options
 	// Process returns the process of a thread, false if there is none. Only Run calls it, and it may read files.
 	Process func(thread int) (identity.Process, bool)
 	Now     func() time.Time
@@ -47,9 +44,9 @@ type seen struct {
 	objects *verbs.Objects
 }
 
-// New returns a Keeper. An error is that of apps.New.
-func New(c Config) (*Keeper, error) {
-	p, err := apps.New(c.Options)
+// NewKeeper returns a Keeper. An error is that of New.
+func NewKeeper(c Config) (*Keeper, error) {
+	p, err := New(c.Options)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +91,7 @@ func (k *Keeper) TracerEnded() {
 	nudge(k.miss)
 }
 
-func (k *Keeper) moment() apps.Moment { return apps.Moment{Wall: k.cfg.Now(), Mono: k.cfg.Mono()} }
+func (k *Keeper) moment() Moment { return Moment{Wall: k.cfg.Now(), Mono: k.cfg.Mono()} }
 
 func nudge(c chan struct{}) {
 	select {
@@ -124,7 +121,7 @@ func (k *Keeper) Run(ctx context.Context) {
 // look finds out whose the threads are that workers have seen.
 func (k *Keeper) look() {
 	for device, s := range k.next() {
-		look := apps.NewLook(device, s.at, s.objects, k.cfg.Process)
+		look := NewLook(device, s.at, s.objects, k.cfg.Process)
 		k.mu.Lock()
 		if k.waiting[device] == s { // the device is not gone, and no newer look came
 			delete(k.waiting, device)
@@ -157,17 +154,17 @@ func (k *Keeper) missProcesses() {
 	k.picture.Gone(gone, k.cfg.Now())
 }
 
-// Points returns the points of an interval: those of rdma_app, see apps.Picture.Points, and if there is a tracer those of
+// Points returns the points of an interval: those of rdma_app, see Picture.Points, and if there is a tracer those of
 // rdma_app_async, rdma_app_hang and rdma_tracer, which cover the time since the call before. w is how the tracer's process
 // does.
-func (k *Keeper) Points(at time.Time, w apps.Worker) []measure.Point {
+func (k *Keeper) Points(at time.Time, w Worker) []measure.Point {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var points []measure.Point
 	for _, p := range k.picture.Points(at) {
 		points = append(points, p)
 	}
-	return append(points, k.picture.Events(&apps.Moment{Wall: at, Mono: k.cfg.Mono()}, &w)...)
+	return append(points, k.picture.Events(&Moment{Wall: at, Mono: k.cfg.Mono()}, &w)...)
 }
 
 // Host returns the sums over all applications for measure.Host, nil if there is no tracer.
