@@ -11,10 +11,10 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// hanging is which threads hang.
+// hanging has the threads that hang.
 type hanging struct {
 	threads map[hangID]*hang
-	ended   map[hangsAs]*measure.AppHang // since the points before
+	ended   map[hangKey]*measure.AppHang // since the points before
 }
 
 // hangID is one wait of one thread.
@@ -25,8 +25,8 @@ type hangID struct {
 	number uint32
 }
 
-// hangsAs is what a point of rdma_app_hang is of.
-type hangsAs struct {
+// hangKey identifies a series of rdma_app_hang.
+type hangKey struct {
 	device, app string
 	object      verbs.Scope
 }
@@ -37,7 +37,7 @@ type hang struct {
 }
 
 func newHanging() hanging {
-	return hanging{threads: map[hangID]*hang{}, ended: map[hangsAs]*measure.AppHang{}}
+	return hanging{threads: map[hangID]*hang{}, ended: map[hangKey]*measure.AppHang{}}
 }
 
 func (h *hanging) use(used map[series]bool) {
@@ -80,7 +80,7 @@ func (p *Picture) seriesOf(found *trace.Hang, at time.Time) series {
 // only the waits that begin after its own start.
 func (p *Picture) endHangs(lasting map[*hang]bool, m *Moment) {
 	h := &p.tracing.hanging
-	ended := map[hangsAs]*measure.AppHang{}
+	ended := map[hangKey]*measure.AppHang{}
 	for id, one := range h.threads {
 		if !lasting[one] {
 			delete(h.threads, id)
@@ -91,7 +91,7 @@ func (p *Picture) endHangs(lasting map[*hang]bool, m *Moment) {
 	maps.Copy(h.ended, ended)
 }
 
-func (h *hang) as() hangsAs { return hangsAs{h.series.device, h.series.app, h.Object} }
+func (h *hang) key() hangKey { return hangKey{h.series.device, h.series.app, h.Object} }
 
 func (h *hang) point(m *Moment) *measure.AppHang {
 	return &measure.AppHang{
@@ -101,8 +101,8 @@ func (h *hang) point(m *Moment) *measure.AppHang {
 }
 
 // add adds a thread to those that hang alike.
-func add(points map[hangsAs]*measure.AppHang, one *hang, m *Moment) {
-	k, longest := one.as(), one.point(m)
+func add(points map[hangKey]*measure.AppHang, one *hang, m *Moment) {
+	k, longest := one.key(), one.point(m)
 	threads := 1
 	if so := points[k]; so != nil {
 		threads += so.Threads
@@ -116,7 +116,7 @@ func add(points map[hangsAs]*measure.AppHang, one *hang, m *Moment) {
 
 // points returns a point for what hangs, and a last one for what does not any more.
 func (h *hanging) points(m *Moment) []*measure.AppHang {
-	all := map[hangsAs]*measure.AppHang{}
+	all := map[hangKey]*measure.AppHang{}
 	for _, one := range h.threads {
 		add(all, one, m)
 	}

@@ -16,13 +16,13 @@ import (
 // concurrently, and only Run blocks. Those about the tracer, Attached, Traced and TracerEnded, are called in the order in
 // which it happened.
 type Keeper struct {
-	cfg  Config
-	wake chan struct{} // holds a token when a look waits
-	miss chan struct{} // holds a token when a tracer has ended
+	cfg    Config
+	listed chan struct{} // holds a token when lists of objects wait
+	ended  chan struct{} // holds a token when a tracer has ended
 
 	mu      sync.Mutex
 	picture *Picture
-	waiting map[string]*seen // by device; the newest
+	waiting map[string]*listing // by device; the newest
 }
 
 // Config is what a Keeper needs.
@@ -39,26 +39,27 @@ type Config struct {
 // goneInterval is how often Run looks whether processes are gone of which only a tracer knew that has ended.
 const goneInterval = time.Minute
 
-type seen struct {
+// listing has the lists of objects that a worker has sent.
+type listing struct {
 	at      time.Time
 	objects *verbs.Objects
 }
 
-// NewKeeper returns a Keeper. An error is that of New.
+// NewKeeper returns a Keeper. An error is that of NewPicture.
 func NewKeeper(c Config) (*Keeper, error) {
-	p, err := New(c.Options)
+	p, err := NewPicture(c.Options)
 	if err != nil {
 		return nil, err
 	}
-	return &Keeper{cfg: c, wake: make(chan struct{}, 1), miss: make(chan struct{}, 1), picture: p, waiting: map[string]*seen{}}, nil
+	return &Keeper{cfg: c, listed: make(chan struct{}, 1), ended: make(chan struct{}, 1), picture: p, waiting: map[string]*listing{}}, nil
 }
 
 // See notes what a worker has seen of a device. Run puts it into the picture.
 func (k *Keeper) See(device string, o *verbs.Objects) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.waiting[device] = &seen{k.cfg.Now(), o.Clone()}
-	nudge(k.wake)
+	k.waiting[device] = &listing{k.cfg.Now(), o.Clone()}
+	nudge(k.listed)
 }
 
 // Forget forgets a device that is gone.
@@ -88,7 +89,7 @@ func (k *Keeper) TracerEnded() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.picture.Detach(k.moment(), k.cfg.Emit)
-	nudge(k.miss)
+	nudge(k.ended)
 }
 
 func (k *Keeper) moment() Moment { return Moment{Wall: k.cfg.Now(), Mono: k.cfg.Mono()} }
@@ -108,22 +109,25 @@ func (k *Keeper) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-k.wake:
-			k.look()
-		case <-k.miss:
-			k.missProcesses()
+		case <-k.listed:
+			k.addLists()
+		case <-k.ended:
+			k.dropGoneProcesses()
 		case <-tick.C:
-			k.missProcesses()
+			k.dropGoneProcesses()
 		}
 	}
 }
 
-// look finds out whose the threads are that workers have seen.
-func (k *Keeper) look() {
-	for device, s := range k.next() {
-		look := NewLook(device, s.at, s.objects, k.cfg.Process)
+// addLists finds out whose the threads are in the lists that wait, and puts these into the picture.
+func (k *Keeper) addLists() {
+	k.mu.Lock()
+	waiting := maps.Clone(k.waiting)
+	k.mu.Unlock()
+	for device, l := range waiting {
+		look := NewLook(device, l.at, l.objects, k.cfg.Process)
 		k.mu.Lock()
-		if k.waiting[device] == s { // the device is not gone, and no newer look came
+		if k.waiting[device] == l { // the device is not gone, and no newer lists came
 			delete(k.waiting, device)
 			k.picture.Add(look)
 		}
@@ -131,15 +135,8 @@ func (k *Keeper) look() {
 	}
 }
 
-// next returns a copy of what waits.
-func (k *Keeper) next() map[string]*seen {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return maps.Clone(k.waiting)
-}
-
-// missProcesses finds out which processes are gone without a tracer to see it.
-func (k *Keeper) missProcesses() {
+// dropGoneProcesses finds out which processes are gone without a tracer to see it.
+func (k *Keeper) dropGoneProcesses() {
 	k.mu.Lock()
 	ids := k.picture.Carried()
 	k.mu.Unlock()
