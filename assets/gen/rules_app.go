@@ -6,18 +6,14 @@ import (
 
 	"rdma_events/internal/status"
 	"rdma_events/internal/trace"
-	"rdma_events/internal/verbs"
 )
 
-// errorTypes returns the types of events that say that something of an application has failed, as alternatives of a
-// regular expression.
+// errorTypes returns the types of events that are errors as alternatives of a regular expression.
 func errorTypes() string {
 	var names []string
-	for _, scope := range []verbs.Scope{verbs.ScopeDevice, verbs.ScopeCQ, verbs.ScopeQP, verbs.ScopeSRQ, verbs.ScopeWQ} {
-		for _, t := range verbs.EventTypes(scope) {
-			if trace.IsError(t) {
-				names = append(names, t.String())
-			}
+	for _, t := range trace.EventTypes() {
+		if trace.IsError(t) {
+			names = append(names, t.String())
 		}
 	}
 	return strings.Join(names, "|")

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"rdma_events/internal/apps"
-	"rdma_events/internal/apps/keeper"
 	"rdma_events/internal/process"
 	"rdma_events/internal/status"
 	"rdma_events/internal/trace"
@@ -24,7 +23,7 @@ type tracing struct {
 	config   tracer.Config // without the program
 	programs *programs
 	open     func() (*os.File, error) // opens the program
-	apps     *keeper.Keeper
+	apps     *apps.Keeper
 	log      *slog.Logger
 	woken    chan struct{} // holds a token when another attempt to open the program may succeed
 
@@ -37,7 +36,7 @@ type tracing struct {
 const openInterval = 30 * time.Second
 
 // tracing returns what keeps the tracer running, nil if applications are not traced.
-func (c *Config) tracing(p *programs, holders *keeper.Keeper, r verbs.Request, starts *process.Starts, log *slog.Logger) *tracing {
+func (c *Config) tracing(p *programs, holders *apps.Keeper, r verbs.Request, starts *process.Starts, log *slog.Logger) *tracing {
 	if !c.Applications.Events {
 		return nil
 	}

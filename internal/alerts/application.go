@@ -5,8 +5,10 @@ import (
 
 	"rdma_events/internal/status"
 	"rdma_events/internal/trace"
-	"rdma_events/internal/verbs"
 )
+
+// unreadAlerted is how long errors wait before somebody has to look at the application. Its record is made earlier, by package timeline.
+const unreadAlerted = 2 * time.Minute
 
 func applicationAlerts() []Alert {
 	return []Alert{
@@ -16,8 +18,8 @@ func applicationAlerts() []Alert {
 			When: Grew{Fields: errorCounters(), By: 1, Within: 30 * time.Minute, FromZero: true}, Of: "{app} {unit}",
 			Text:    "{app} {unit} had error events, {total} in all",
 			Summary: "{{ .Labels.app }} on {{ .Labels.host }} had error events of {{ .Labels.device }}",
-			Fires: "Within half an hour the kernel queued an error event for a process of the application: cq_err, qp_fatal, qp_req_err, " +
-				"qp_access_err, srq_err, wq_fatal or device_fatal. The queue pair or the queue is of no use any more.",
+			Fires: "Within half an hour the kernel queued an error event for a process of the application: " + trace.ErrorNames("or") +
+				". The queue pair or the queue is of no use any more.",
 			Quiet: "All other events, as comm_est, sq_drained and qp_last_wqe_reached, and those of ports. Events of the plugin's own workers " +
 				"(rdma-ev-worker), for which device-fatal and probe-errors are.",
 			Clears: "Half an hour after the last one.",
@@ -36,7 +38,7 @@ func applicationAlerts() []Alert {
 		{
 			ID: "app-errors-unread", Title: "RDMA application does not read its errors", Severity: Warning, Panel: Panel{Applications, 10},
 			Measurement: "rdma_app_async", Except: ownWorkers(), When: above("unread_errors", 0), Of: "{app} {unit}",
-			Hold: 2 * time.Minute,
+			Hold: unreadAlerted,
 			Text: "{app} {unit} does not read its error events, {unread_errors} wait",
 			Summary: "{{ .Labels.app }} on {{ .Labels.host }}{{ with .Labels.unit }} ({{ . }}){{ end }} does not read error events of {{ " +
 				".Labels.device }}",
@@ -95,15 +97,11 @@ func applicationAlerts() []Alert {
 // ownWorkers are the plugin's own workers, which read each event to report it, and for which there are other alerts.
 func ownWorkers() Tag { return Tag{"app", status.WorkerComm} }
 
-// errorCounters returns the counters of rdma_app_async for events that say that something of an application has failed.
+// errorCounters returns the counters of rdma_app_async for events that are errors.
 func errorCounters() []string {
 	var names []string
-	for _, scope := range []verbs.Scope{verbs.ScopeDevice, verbs.ScopeCQ, verbs.ScopeQP, verbs.ScopeSRQ, verbs.ScopeWQ} {
-		for _, t := range verbs.EventTypes(scope) {
-			if trace.IsError(t) {
-				names = append(names, t.String())
-			}
-		}
+	for _, t := range trace.ErrorTypes() {
+		names = append(names, t.String())
 	}
 	return names
 }

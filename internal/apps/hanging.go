@@ -11,10 +11,10 @@ import (
 	"rdma_events/internal/verbs"
 )
 
-// hanging is which threads hang.
+// hanging has the threads that hang.
 type hanging struct {
 	threads map[hangID]*hang
-	ended   map[hangsAs]*measure.AppHang // since the points before
+	ended   map[hangKey]*measure.AppHang // since the points before
 }
 
 // hangID is one wait of one thread.
@@ -25,8 +25,8 @@ type hangID struct {
 	number uint32
 }
 
-// hangsAs is what a point of rdma_app_hang is of.
-type hangsAs struct {
+// hangKey identifies a series of rdma_app_hang.
+type hangKey struct {
 	device, app string
 	object      verbs.Scope
 }
@@ -37,7 +37,7 @@ type hang struct {
 }
 
 func newHanging() hanging {
-	return hanging{threads: map[hangID]*hang{}, ended: map[hangsAs]*measure.AppHang{}}
+	return hanging{threads: map[hangID]*hang{}, ended: map[hangKey]*measure.AppHang{}}
 }
 
 func (h *hanging) use(used map[series]bool) {
@@ -46,14 +46,13 @@ func (h *hanging) use(used map[series]bool) {
 	}
 }
 
-// hangs handles the threads that hang by a snapshot. One that it does not name hangs no more: the end can get lost.
+// hangs handles the threads that hang by a snapshot.
 func (p *Picture) hangs(s *trace.Snapshot, m *Moment) {
-	named := map[*hang]bool{}
+	lasting := map[*hang]bool{}
 	for i := range s.Hangs {
-		one := p.hang(&s.Hangs[i], m.Wall)
-		named[one] = !one.Over
+		lasting[p.hang(&s.Hangs[i], m.Wall)] = true
 	}
-	p.endHangs(func(one *hang) bool { return !named[one] }, m)
+	p.endHangs(lasting, m)
 }
 
 func (p *Picture) hang(found *trace.Hang, at time.Time) *hang {
@@ -76,12 +75,14 @@ func (p *Picture) seriesOf(found *trace.Hang, at time.Time) series {
 	return p.places.seat(p.places.name(found.Device, &found.Process), at)
 }
 
-// endHangs ends those that are over, and keeps what is to be shown of them.
-func (p *Picture) endHangs(over func(*hang) bool, m *Moment) {
+// endHangs ends all hangs but those that last, and keeps what is to be shown of them. A hang lasts while the newest snapshot of the
+// attached tracer names it. With the tracer all hangs end: nobody knows whether their threads still hang, and a later tracer sees
+// only the waits that begin after its own start.
+func (p *Picture) endHangs(lasting map[*hang]bool, m *Moment) {
 	h := &p.tracing.hanging
-	ended := map[hangsAs]*measure.AppHang{}
+	ended := map[hangKey]*measure.AppHang{}
 	for id, one := range h.threads {
-		if over(one) {
+		if !lasting[one] {
 			delete(h.threads, id)
 			p.places.hold(one.series, m.Wall)
 			add(ended, one, m)
@@ -90,7 +91,7 @@ func (p *Picture) endHangs(over func(*hang) bool, m *Moment) {
 	maps.Copy(h.ended, ended)
 }
 
-func (h *hang) as() hangsAs { return hangsAs{h.series.device, h.series.app, h.Object} }
+func (h *hang) key() hangKey { return hangKey{h.series.device, h.series.app, h.Object} }
 
 func (h *hang) point(m *Moment) *measure.AppHang {
 	return &measure.AppHang{
@@ -100,8 +101,8 @@ func (h *hang) point(m *Moment) *measure.AppHang {
 }
 
 // add adds a thread to those that hang alike.
-func add(points map[hangsAs]*measure.AppHang, one *hang, m *Moment) {
-	k, longest := one.as(), one.point(m)
+func add(points map[hangKey]*measure.AppHang, one *hang, m *Moment) {
+	k, longest := one.key(), one.point(m)
 	threads := 1
 	if so := points[k]; so != nil {
 		threads += so.Threads
@@ -115,7 +116,7 @@ func add(points map[hangsAs]*measure.AppHang, one *hang, m *Moment) {
 
 // points returns a point for what hangs, and a last one for what does not any more.
 func (h *hanging) points(m *Moment) []*measure.AppHang {
-	all := map[hangsAs]*measure.AppHang{}
+	all := map[hangKey]*measure.AppHang{}
 	for _, one := range h.threads {
 		add(all, one, m)
 	}

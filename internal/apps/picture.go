@@ -32,8 +32,8 @@ type device struct {
 	shown   map[series]bool           // series with a process that had a point
 }
 
-// New returns an empty Picture. An error wraps ErrOption and names the option.
-func New(o Options) (*Picture, error) {
+// NewPicture returns an empty Picture. An error wraps ErrOption and names the option.
+func NewPicture(o Options) (*Picture, error) {
 	places, err := newPlaces(o)
 	if err != nil {
 		return nil, err

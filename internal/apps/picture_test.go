@@ -22,7 +22,7 @@ func newPicture(t *testing.T, most int, by ...string) *Picture {
 	if len(by) == 0 {
 		by = []string{"app"}
 	}
-	p, err := New(Options{By: by, MaxSeries: most})
+	p, err := NewPicture(Options{By: by, MaxSeries: most})
 	require.NoError(t, err)
 	return p
 }
@@ -311,7 +311,7 @@ func TestOptionsThatAreNotValidAreNamed(t *testing.T) {
 	for option, o := range map[string]Options{
 		"max_series": {By: []string{"app"}}, "by": {By: []string{"unit"}, MaxSeries: 1}, "by = []": {MaxSeries: 1},
 	} {
-		_, err := New(o)
+		_, err := NewPicture(o)
 		require.ErrorIs(t, err, ErrOption)
 		require.ErrorContains(t, err, option)
 	}

@@ -169,7 +169,7 @@ func (p *Picture) Detach(m Moment, emit func(measure.Point)) {
 			delete(t.processes, id)
 		}
 	}
-	p.endHangs(func(*hang) bool { return true }, &m)
+	p.endHangs(nil, &m)
 	t.health.detach()
 }
 

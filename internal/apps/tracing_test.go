@@ -25,7 +25,7 @@ func newBench(t *testing.T, most int, by ...string) *bench {
 	if len(by) == 0 {
 		by = []string{"app"}
 	}
-	p, err := New(Options{By: by, MaxSeries: most, Events: true})
+	p, err := NewPicture(Options{By: by, MaxSeries: most, Events: true})
 	require.NoError(t, err)
 	b := &bench{T: t, Picture: p}
 	b.begin()

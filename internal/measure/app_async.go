@@ -17,8 +17,8 @@ type AppAsync struct {
 	AppCounts
 	Attached     bool // the next three are known
 	Unread       uint64
-	UnreadErrors uint64
-	UnreadAge    int64 // ns; 0: nothing is unread
+	UnreadErrors uint64 // all that wait now, for however short a time
+	UnreadAge    int64  // ns; 0: nothing is unread
 	Delay        aggregate.Stat
 	At           time.Time
 }
@@ -84,7 +84,7 @@ var appAsyncs = table[AppAsync]{
 		counter("skipped", "of these, those for which the kernel had no memory", func(v *AppAsync) uint64 { return v.Skipped }),
 		unread("unread", "", "events that wait to be read now; not while no tracer is attached, as the next two",
 			func(v *AppAsync) int64 { return clip(v.Unread) }),
-		unread("unread_errors", "", "of these, errors: cq_err, qp_fatal, qp_req_err, qp_access_err, srq_err, wq_fatal and device_fatal",
+		unread("unread_errors", "", "of these, errors: "+trace.ErrorNames("and"),
 			func(v *AppAsync) int64 { return clip(v.UnreadErrors) }),
 		unread("unread_age_ns", "ns", "since the queue was last empty or read, the longest of all processes; 0 when nothing waits",
 			func(v *AppAsync) int64 { return v.UnreadAge }),
@@ -100,14 +100,12 @@ func unread(name, unit, description string, value func(*AppAsync) int64) field[A
 	return maybe(name, unit, description, func(v *AppAsync) (int64, bool) { return value(v), v.Attached })
 }
 
-// appEventRows returns a counter for each type of event but those of ports. Errors are always there, so that the first one
+// appEventRows returns a counter for each type of event that is counted. Errors are always there, so that the first one
 // is a growth.
 func appEventRows() []field[AppAsync] {
 	var rows []field[AppAsync]
-	for _, scope := range []verbs.Scope{verbs.ScopeDevice, verbs.ScopeCQ, verbs.ScopeQP, verbs.ScopeSRQ, verbs.ScopeWQ} {
-		for _, t := range verbs.EventTypes(scope) {
-			rows = append(rows, appEventRow(t))
-		}
+	for _, t := range trace.EventTypes() {
+		rows = append(rows, appEventRow(t))
 	}
 	return rows
 }

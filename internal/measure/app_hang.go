@@ -13,7 +13,7 @@ type AppHang struct {
 	Device  string
 	App     string
 	Object  verbs.Scope
-	Threads int   // 0: it is over
+	Threads int   // 0: Ended
 	Age     int64 // ns
 	Missing uint32
 	PID     int
@@ -23,6 +23,10 @@ type AppHang struct {
 	Proof   trace.Proof
 	At      time.Time
 }
+
+// Ended reports whether none of the application's threads hangs any more, as far as the plugin knows. The other fields are then of the last
+// one that did.
+func (h *AppHang) Ended() bool { return h.Threads == 0 }
 
 // Key implements Point.
 func (h *AppHang) Key() Key {

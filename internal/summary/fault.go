@@ -261,7 +261,7 @@ func (s *Summary) addFabric(k *timeline.Kept) {
 // addApp takes an error of an application.
 func (s *Summary) addApp(k *timeline.Kept) {
 	p := place{host: k.Host, device: k.Device, of: "hang " + k.App.Name + " " + k.App.Unit}
-	if k.Hang != nil && k.Hang.Threads == 0 {
+	if k.Hang != nil && k.Hang.Ended() {
 		s.condition(p).end(k.Time)
 		return
 	}
@@ -269,7 +269,7 @@ func (s *Summary) addApp(k *timeline.Kept) {
 	switch {
 	case k.Kind == timeline.KindAppEvent && isError(k.Event):
 		what = k.Event
-	case k.Unread != nil && k.Unread.AgeNS > 0:
+	case k.Unread != nil && !k.Unread.Ended():
 		what = "unread errors"
 	case k.Hang != nil:
 		what = "hangs in destroy of " + k.App.Object

@@ -47,7 +47,7 @@ func (a *App) what() string {
 // Unread holds what is known of errors that an application does not read.
 type Unread struct {
 	Errors uint64 `json:"errors"`           // that wait now
-	AgeNS  int64  `json:"age_ns,omitempty"` // how long the queue has not been read
+	AgeNS  int64  `json:"age_ns,omitempty"` // how long the queue has not been read; 0: Ended
 	// LastedNS is how long they were not read, and End how that ended: EndRead, EndDiscarded, or "" where that is not
 	// certain. At their end alone.
 	LastedNS int64  `json:"lasted_ns,omitempty"`
@@ -60,23 +60,26 @@ const (
 	EndDiscarded = "discarded" // with the object or the descriptor, unread
 )
 
+// Ended reports whether the record is of the end: the errors are read or gone.
+func (u *Unread) Ended() bool { return u.AgeNS == 0 }
+
 // line returns the change in words, as in "not read for 10s".
 func (u *Unread) line() string {
-	if u.AgeNS > 0 {
-		text := "not read for " + seconds(u.AgeNS)
-		if u.Errors > 1 {
-			text += fmt.Sprintf(", %d errors", u.Errors)
-		}
-		return text
+	if u.Ended() {
+		how := map[string]string{EndRead: "read", EndDiscarded: "discarded unread", "": "no longer unread,"}[u.End]
+		return strings.TrimSpace(how + " after " + seconds(u.LastedNS))
 	}
-	how := map[string]string{EndRead: "read", EndDiscarded: "discarded unread", "": "no longer unread,"}[u.End]
-	return strings.TrimSpace(how + " after " + seconds(u.LastedNS))
+	text := "not read for " + seconds(u.AgeNS)
+	if u.Errors > 1 {
+		text += fmt.Sprintf(", %d errors", u.Errors)
+	}
+	return text
 }
 
 // Hang holds what is known of threads that wait in the destruction of an object. All but Threads is of the one that has
 // waited longest.
 type Hang struct {
-	Threads  int    `json:"threads"` // 0: it is over
+	Threads  int    `json:"threads"` // 0: Ended
 	TID      int    `json:"tid,omitempty"`
 	Missing  uint32 `json:"missing,omitempty"` // acknowledgements
 	AgeNS    int64  `json:"age_ns,omitempty"`
@@ -84,9 +87,12 @@ type Hang struct {
 	Proof    string `json:"proof,omitempty"`     // asleep or waiting
 }
 
+// Ended reports whether the record is of the end of a hang.
+func (h *Hang) Ended() bool { return h.Threads == 0 }
+
 // line returns the change in words, as in "hangs in destroy of qp 284, 1 ack missing".
 func (h *Hang) line(a *App) string {
-	if h.Threads == 0 {
+	if h.Ended() {
 		return "no longer hangs in destroy of " + a.what() + ", after " + seconds(h.LastedNS)
 	}
 	text := "hangs in destroy of " + a.what() + ", " + several(int(h.Missing), "ack") + " missing"
@@ -151,15 +157,15 @@ func (s Style) appWords(r *Record) (name, detail string) {
 			detail += fmt.Sprintf("  (%d times)", r.Count)
 		}
 	case KindAppUnread:
-		colour := green
-		if r.Unread.AgeNS > 0 {
-			colour = yellow
+		colour := yellow
+		if r.Unread.Ended() {
+			colour = green
 		}
 		detail = s.Paint(colour, r.Unread.line())
 	case KindAppHang:
-		colour := green
-		if r.Hang.Threads > 0 {
-			colour = Red
+		colour := Red
+		if r.Hang.Ended() {
+			colour = green
 		}
 		detail = s.Paint(colour, r.Hang.line(r.App))
 	}

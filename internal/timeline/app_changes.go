@@ -8,8 +8,9 @@ import (
 	"rdma_events/internal/status"
 )
 
-// unreadFor is how long errors wait before it is news.
-const unreadFor = 10 * time.Second
+// unreadRecorded is how long errors wait before that is a record: an application that works reads them at once. The alert
+// app-errors-unread waits longer, and rdma_host counts all that wait.
+const unreadRecorded = 10 * time.Second
 
 // unread is an application that does not read its errors.
 type unread struct {
@@ -53,10 +54,10 @@ func appRecord(kind string, p measure.Point, device string) Record {
 	return Record{Time: p.Time(), Kind: kind, Device: strings.Map(printable, device)}
 }
 
-// appAsync is news when errors have not been read for unreadFor, and when that is over.
+// appAsync is news when errors have not been read for unreadRecorded, and when that is over.
 func (c *Changes) appAsync(p *measure.AppAsync) (Record, bool) {
 	last, was := c.unread[p.Key()]
-	is := p.UnreadErrors > 0 && time.Duration(p.UnreadAge) >= unreadFor
+	is := p.UnreadErrors > 0 && time.Duration(p.UnreadAge) >= unreadRecorded
 	if !is && !was {
 		return Record{}, false
 	}
@@ -94,7 +95,7 @@ func (u *unread) end(p *measure.AppAsync) string {
 func (c *Changes) appHang(p *measure.AppHang) (Record, bool) {
 	last, was := c.hangs[p.Key()]
 	r := appRecord(KindAppHang, p, p.Device)
-	if p.Threads == 0 {
+	if p.Ended() {
 		delete(c.hangs, p.Key())
 		r.App, r.Hang = newApp(last.app), &Hang{TID: last.TID, LastedNS: int64(p.At.Sub(last.began))}
 		return r, was

@@ -62,19 +62,15 @@ type Snapshot struct {
 	// that. Some may be missing (Lost); the counts have them. So it is with those of App.Found. Those of a process that has
 	// no App are in the App without a name.
 	Events []Event
-	// Hangs are those that last, and those that have ended since the Snapshot before.
+	// Hangs are the threads that hang now. A hang is in each Snapshot for as long as it lasts.
 	Hangs []Hang
 
-	Lost      uint64 // events and ends of waits that did not come in Events and Hangs
+	Lost      uint64 // events and waits that did not come in Events and Hangs
 	Full      uint64 // processes and queues for which there was no place, and which are counted without a name
 	Processes int    // that are counted now
 }
 
-// Types is the number of types of events that are counted by themselves.
-const Types = int(verbs.EventDeviceSpeedChange) + 1
-
-// App is what one process has had of one device. Events of a port are not counted: each process with the device open
-// gets them, and many never read them.
+// App is what one process has had of one device, of the events of EventTypes.
 //
 // A process is seen first when something happens to its queue. Each event is read, discarded or skipped in the end: the sum
 // of Queued is that of Read, Discarded, Skipped and Unread.
@@ -120,7 +116,6 @@ type Hang struct {
 	Since   int64  // CLOCK_MONOTONIC ns
 	Missing uint32 // acknowledgements
 	Proof   Proof
-	Over    bool // it does not hang any more
 }
 
 // Proof is how sure a Hang is.
@@ -131,13 +126,3 @@ const (
 	ProofAsleep  Proof = "asleep"  // the thread has not run since
 	ProofWaiting Proof = "waiting" // it has run, and waits again: some acknowledgements came
 )
-
-// IsError reports whether an event says that something of the application has failed.
-func IsError(t verbs.EventType) bool {
-	switch t {
-	case verbs.EventCQErr, verbs.EventQPFatal, verbs.EventQPReqErr, verbs.EventQPAccessErr, verbs.EventSRQErr,
-		verbs.EventWQFatal, verbs.EventDeviceFatal:
-		return true
-	}
-	return false
-}

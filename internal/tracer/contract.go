@@ -20,7 +20,7 @@ import (
 
 // contractVersion changes with every change of the contract that is not
 // additive; the handshake compares it.
-const contractVersion = 1
+const contractVersion = 2
 
 // ProgramName is the name of the tracer program in messages and in ps(1), and of its file.
 const ProgramName = "rdma-events-tracer"

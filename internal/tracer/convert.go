@@ -192,7 +192,7 @@ func eventFromProto(m *proto.Event) (trace.Event, bool) {
 func hangToProto(h *trace.Hang) *proto.Hang {
 	return &proto.Hang{
 		Device: text(h.Device), Process: processToProto(&h.Process), Thread: int64(h.Thread),
-		Object: int32(h.Object), Number: h.Number, Since: h.Since, Missing: h.Missing, Proof: text(string(h.Proof)), Over: h.Over,
+		Object: int32(h.Object), Number: h.Number, Since: h.Since, Missing: h.Missing, Proof: text(string(h.Proof)),
 	}
 }
 
@@ -202,7 +202,7 @@ func hangFromProto(m *proto.Hang) (trace.Hang, bool) {
 	h := trace.Hang{
 		Device: m.GetDevice(), Process: p, Thread: int(min(max(0, m.GetThread()), highestPID)),
 		Object: verbs.Scope(m.GetObject()), Number: m.GetNumber(), Since: m.GetSince(), Missing: m.GetMissing(),
-		Proof: trace.ProofWaiting, Over: m.GetOver(),
+		Proof: trace.ProofWaiting,
 	}
 	if m.GetProof() == string(trace.ProofAsleep) {
 		h.Proof = trace.ProofAsleep

@@ -34,7 +34,7 @@ func sample() *trace.Snapshot {
 		Events: []trace.Event{{Device: "mlx5_0", Process: python(), Type: verbs.EventQPFatal, Number: 284, At: 15}},
 		Hangs: []trace.Hang{{
 			Device: "mlx5_1", Process: python(), Thread: 4712, Object: verbs.ScopeQP, Number: 285, Since: 16, Missing: 17,
-			Proof: trace.ProofAsleep, Over: true,
+			Proof: trace.ProofAsleep,
 		}},
 	}
 }
@@ -160,7 +160,7 @@ func TestTheLargestSnapshotIsRead(t *testing.T) {
 	for range trace.MaxHangs {
 		m.Hangs = append(m.Hangs, &proto.Hang{
 			Device: device, Process: who, Thread: highestPID, Object: int32(verbs.ScopeWQ), Number: 1 << 31, Since: -1, Missing: 1 << 31,
-			Proof: string(trace.ProofWaiting), Over: true,
+			Proof: string(trace.ProofWaiting),
 		})
 	}
 	require.Less(t, pb.Size(&proto.Message{What: &proto.Message_Snapshot{Snapshot: m}}), maxMessage)

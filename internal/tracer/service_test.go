@@ -211,7 +211,7 @@ func TestAHostOfAnotherKindIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, &status.End{
 		Reason:  status.ReasonUnsupported,
-		Message: "tracer: this kernel cannot be traced: a request of contract 99 to a tracer of contract 1",
+		Message: "tracer: this kernel cannot be traced: a request of contract 99 to a tracer of contract 2",
 	}, messageFromProto(m).end)
 }
 

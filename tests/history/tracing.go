@@ -35,7 +35,7 @@ func newTracing(h *host) (*tracing, error) {
 	if !h.of.Applications {
 		return nil, nil
 	}
-	p, err := apps.New(apps.Options{By: []string{"app", "unit"}, MaxSeries: maxSeries, Events: true})
+	p, err := apps.NewPicture(apps.Options{By: []string{"app", "unit"}, MaxSeries: maxSeries, Events: true})
 	return &tracing{h: h, picture: p}, err
 }
 

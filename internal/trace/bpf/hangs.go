@@ -36,54 +36,39 @@ func newHangs(after time.Duration) *hangs {
 
 func (h *hangs) none() bool { return len(h.threads) == 0 }
 
-// add takes an entry of the map of waits.
+// add takes an entry of the map of waits. A thread waits for one object at a time.
 func (h *hangs) add(tid uint32, w *traceWait) {
-	t := h.threads[tid]
-	if t != nil && t.wait.Ns == w.Ns {
+	if t := h.threads[tid]; t != nil && t.wait.Ns == w.Ns {
 		t.wait.Missing = w.Missing
 		return
 	}
-	// It waits for another object than before.
-	next := &thread{wait: *w}
-	if t != nil {
-		next.reported = t.reported
-	}
-	h.threads[tid] = next
+	h.threads[tid] = &thread{wait: *w}
 }
 
 // patience is at how many looks in a row a thread may do something else: it may be on its way to sleep, or have been woken by
 // an acknowledgement that was not the last one.
 const patience = 2
 
-// look takes what the threads do now, adds those that hang to the Snapshot, and returns those that are over.
-func (h *hangs) look(now int64, sights map[uint32]traceSight, p *picture, snap *trace.Snapshot) (over []uint32) {
+// look takes what the threads do now, adds those that hang to the Snapshot, and returns those that wait no more.
+func (h *hangs) look(now int64, sights map[uint32]traceSight, p *picture, snap *trace.Snapshot) (gone []uint32) {
 	for _, tid := range keysOf(h.threads) {
 		t := h.threads[tid]
 		s, there := sights[tid]
 		t.see(s, there)
-		gone := !there || t.missed >= patience
-		switch {
-		case t.reported != nil && (gone || t.reported.Since != int64(t.wait.Ns)):
-			t.reported.Over = true
-			add(snap, *t.reported)
-			t.reported = nil
-		case !gone && t.looks >= patience && now-int64(t.wait.Ns) >= h.after:
-			t.reported = t.hang(tid, p)
-			add(snap, *t.reported)
-		}
-		if gone {
+		if !there || t.missed >= patience {
 			delete(h.threads, tid)
-			over = append(over, tid)
+			gone = append(gone, tid)
+			continue
+		}
+		if t.looks >= patience && now-int64(t.wait.Ns) >= h.after {
+			t.reported = t.hang(tid, p)
+		}
+		if t.reported != nil && len(snap.Hangs) < trace.MaxHangs {
+			snap.Hangs = append(snap.Hangs, *t.reported)
 		}
 	}
 	slices.SortStableFunc(snap.Hangs, func(a, b trace.Hang) int { return cmp.Compare(a.Since, b.Since) })
-	return over
-}
-
-func add(snap *trace.Snapshot, h trace.Hang) {
-	if len(snap.Hangs) < trace.MaxHangs {
-		snap.Hangs = append(snap.Hangs, h)
-	}
+	return gone
 }
 
 func (t *thread) see(s traceSight, there bool) {

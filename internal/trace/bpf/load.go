@@ -16,7 +16,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/trace"
-	"rdma_events/internal/verbs"
 )
 
 // module is the kernel's module that has all functions which are hooked.
@@ -82,14 +81,11 @@ func (p *Programs) load(report func(step string)) error {
 // setTypes sets in the programs which events are counted, and which are errors.
 func setTypes(spec *ebpf.CollectionSpec) error {
 	var counted, errs uint32
-	for typ := range verbs.EventType(trace.Types) {
-		if s := typ.Scope(); s == verbs.ScopePort || s == verbs.ScopeUnknown {
-			continue
-		}
+	for _, typ := range trace.EventTypes() {
 		counted |= 1 << typ
-		if trace.IsError(typ) {
-			errs |= 1 << typ
-		}
+	}
+	for _, typ := range trace.ErrorTypes() {
+		errs |= 1 << typ
 	}
 	return errors.Join(spec.Variables["counted"].Set(counted), spec.Variables["errors"].Set(errs))
 }

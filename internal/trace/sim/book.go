@@ -21,7 +21,7 @@ type book struct {
 	accounts []*account                      // in the order in which they were seen first
 
 	events []trace.Event // since the last Snapshot
-	waits  []*wait
+	waits  []wait        // that last
 	lost   uint64
 	full   uint64
 }
@@ -35,8 +35,7 @@ type page struct {
 // wait is a thread that waits in a destroy.
 type wait struct {
 	trace.Hang
-	of       sim.AppContext
-	reported bool
+	of sim.AppContext
 }
 
 func newBook(w *sim.World, began int64, hangAfter time.Duration) *book {
@@ -103,7 +102,7 @@ func (b *book) open(device string, p identity.Process) *account {
 func (b *book) record(a *account, s *sim.AppStep) {
 	switch {
 	case s.What == sim.AppDestroys:
-		b.waits = append(b.waits, &wait{of: s.AppContext, Hang: trace.Hang{
+		b.waits = append(b.waits, wait{of: s.AppContext, Hang: trace.Hang{
 			Device: s.Device, Process: s.Process.Identity(), Thread: s.Process.PID, Object: s.Object, Number: s.Number,
 			Since: s.At, Missing: s.Missing, Proof: proof(s.Asleep),
 		}})
@@ -132,9 +131,7 @@ func (b *book) close(c sim.AppContext) {
 }
 
 func (b *book) destroyed(s *sim.AppStep) {
-	for _, w := range b.waits {
-		w.Over = w.Over || w.of == s.AppContext
-	}
+	b.waits = slices.DeleteFunc(b.waits, func(w wait) bool { return w.of == s.AppContext })
 }
 
 // snapshot returns what has changed since the one before.
@@ -153,20 +150,14 @@ func (b *book) snapshot(now int64) *trace.Snapshot {
 	return s
 }
 
-// hangs returns the waits that have lasted long enough, and those of them that have ended.
+// hangs returns the waits that have lasted long enough.
 func (b *book) hangs(now int64) []trace.Hang {
 	var hangs []trace.Hang
-	b.waits = slices.DeleteFunc(b.waits, func(w *wait) bool {
-		w.reported = w.reported || !w.Over && now-w.Since >= b.hangAfter
-		if !w.reported {
-			return w.Over
+	for i := range b.waits {
+		if w := &b.waits[i]; now-w.Since >= b.hangAfter && len(hangs) < trace.MaxHangs {
+			hangs = append(hangs, w.Hang)
 		}
-		if len(hangs) == trace.MaxHangs {
-			return false
-		}
-		hangs = append(hangs, w.Hang)
-		return w.Over
-	})
+	}
 	return hangs
 }
 

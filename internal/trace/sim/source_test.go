@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"slices"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -247,6 +248,7 @@ func TestTheApplicationsOfTheLivelyScenario(t *testing.T) {
 		time.Sleep(500 * time.Millisecond) // its events come at whole seconds, and take a moment to be read
 		p.open()
 		hangs, unread, ended, fatal := map[string]int{}, map[string]uint64{}, 0, uint64(0)
+		var hung []trace.Hang // in the snapshot before
 		for range 60 {
 			snap, events := p.next(1)
 			for _, a := range snap.Apps {
@@ -260,11 +262,12 @@ func TestTheApplicationsOfTheLivelyScenario(t *testing.T) {
 					fatal++
 				}
 			}
-			for _, h := range snap.Hangs {
-				if h.Over {
+			for _, h := range hung {
+				if !slices.Contains(snap.Hangs, h) {
 					hangs[h.Process.Comm]++
 				}
 			}
+			hung = snap.Hangs
 		}
 		require.EqualValues(t, 4, fatal, "one for each process of the job")
 		require.Equal(t, map[string]uint64{"python3": 1, "storaged": 0, "solver": 0}, unread)

@@ -130,7 +130,7 @@ func hangOutlivesDevice(s *scene) {
 	p.Hold(s)
 	p.Destroy(s, s.typ)
 	s.Remove(s)
-	h := w.untilHang(false)
+	h := w.untilHang()
 	require.Equal(s, p.PID(), h.Process.PID)
 	require.Equal(s, s.Device(), h.Device)
 }

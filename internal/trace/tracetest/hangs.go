@@ -29,7 +29,7 @@ func hangs(s *scene) {
 	began := s.Now()
 	p.Destroy(s, s.typ)
 	done := s.Now()
-	h := w.untilHang(false)
+	h := w.untilHang()
 	require.GreaterOrEqual(s, w.last.Mono-h.Since, int64(hangAfter), "not earlier")
 	require.GreaterOrEqual(s, h.Since, began)
 	require.LessOrEqual(s, h.Since, done)
@@ -42,10 +42,8 @@ func hangs(s *scene) {
 	require.Equal(s, []trace.Hang{h}, w.next().Hangs, "each time while it lasts")
 
 	p.Acknowledge(s)
-	over := w.untilHang(true)
-	require.Equal(s, h.Since, over.Since)
-	require.Equal(s, h.Thread, over.Thread)
-	require.Empty(s, w.next().Hangs, "its end is told once")
+	w.untilOver(h)
+	require.Empty(s, w.next().Hangs, "it does not come back")
 	require.False(s, w.of(p).Ended)
 }
 
@@ -65,10 +63,9 @@ func endsWithProcess(s *scene) {
 	p.Cause(s, s.typ, 1)
 	p.Hold(s)
 	p.Destroy(s, s.typ)
-	h := w.untilHang(false)
+	h := w.untilHang()
 	p.Exit(s)
-	over := w.untilHang(true)
-	require.Equal(s, h.Process, over.Process)
+	w.untilOver(h)
 	require.True(s, w.of(p).Ended, "the process went in the same second")
 	require.Empty(s, w.next().Hangs)
 }

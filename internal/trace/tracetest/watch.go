@@ -166,16 +166,31 @@ func (w *watch) until(what string, p Process, holds func(trace.App) bool) trace.
 }
 
 // untilHang takes Snapshots until one has a hang, and returns that.
-func (w *watch) untilHang(over bool) trace.Hang {
+func (w *watch) untilHang() trace.Hang {
 	w.Helper()
 	for range patience {
-		if snap := w.next(); len(snap.Hangs) > 0 && snap.Hangs[0].Over == over {
+		if snap := w.next(); len(snap.Hangs) > 0 {
 			require.Len(w, snap.Hangs, 1)
 			return snap.Hangs[0]
 		}
 	}
-	w.Fatalf("no hang with over %v in %d seconds", over, patience)
+	w.Fatalf("no hang in %d seconds", patience)
 	return trace.Hang{}
+}
+
+// untilOver takes Snapshots until one has no hang. Those before have the one that was there, and no other.
+func (w *watch) untilOver(h trace.Hang) {
+	w.Helper()
+	for range patience {
+		snap := w.next()
+		if len(snap.Hangs) == 0 {
+			return
+		}
+		require.Len(w, snap.Hangs, 1)
+		last := snap.Hangs[0]
+		require.Equal(w, []any{h.Process, h.Thread, h.Since}, []any{last.Process, last.Thread, last.Since})
+	}
+	w.Fatalf("a hang that has not ended in %d seconds", patience)
 }
 
 // noHang takes Snapshots until one is of a moment or later. None may have a hang.

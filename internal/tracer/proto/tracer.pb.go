@@ -723,7 +723,6 @@ type Hang struct {
 	Since         int64                  `protobuf:"varint,6,opt,name=since,proto3" json:"since,omitempty"`
 	Missing       uint32                 `protobuf:"varint,7,opt,name=missing,proto3" json:"missing,omitempty"`
 	Proof         string                 `protobuf:"bytes,8,opt,name=proof,proto3" json:"proof,omitempty"`
-	Over          bool                   `protobuf:"varint,9,opt,name=over,proto3" json:"over,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -812,13 +811,6 @@ func (x *Hang) GetProof() string {
 		return x.Proof
 	}
 	return ""
-}
-
-func (x *Hang) GetOver() bool {
-	if x != nil {
-		return x.Over
-	}
-	return false
 }
 
 type Ended struct {
@@ -932,7 +924,7 @@ const file_tracer_proto_rawDesc = "" +
 	"\aprocess\x18\x02 \x01(\v2\x1e.rdma_events.tracer.v1.ProcessR\aprocess\x12\x12\n" +
 	"\x04type\x18\x03 \x01(\x05R\x04type\x12\x16\n" +
 	"\x06number\x18\x04 \x01(\rR\x06number\x12\x0e\n" +
-	"\x02at\x18\x05 \x01(\x03R\x02at\"\xfa\x01\n" +
+	"\x02at\x18\x05 \x01(\x03R\x02at\"\xe6\x01\n" +
 	"\x04Hang\x12\x16\n" +
 	"\x06device\x18\x01 \x01(\tR\x06device\x128\n" +
 	"\aprocess\x18\x02 \x01(\v2\x1e.rdma_events.tracer.v1.ProcessR\aprocess\x12\x16\n" +
@@ -941,8 +933,7 @@ const file_tracer_proto_rawDesc = "" +
 	"\x06number\x18\x05 \x01(\rR\x06number\x12\x14\n" +
 	"\x05since\x18\x06 \x01(\x03R\x05since\x12\x18\n" +
 	"\amissing\x18\a \x01(\rR\amissing\x12\x14\n" +
-	"\x05proof\x18\b \x01(\tR\x05proof\x12\x12\n" +
-	"\x04over\x18\t \x01(\bR\x04over\"9\n" +
+	"\x05proof\x18\b \x01(\tR\x05proof\"9\n" +
 	"\x05Ended\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x18\n" +
 	"\amessage\x18\x02 \x01(\tR\amessage2U\n" +

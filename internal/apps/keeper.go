@@ -1,6 +1,4 @@
-// Package keeper keeps the picture of package apps for a host: it takes what workers and the tracer see from their
-// goroutines, and finds out whose the threads are in one of its own.
-package keeper
+package apps
 
 import (
 	"context"
@@ -8,29 +6,28 @@ import (
 	"sync"
 	"time"
 
-	"rdma_events/internal/apps"
 	"rdma_events/internal/identity"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/verbs"
 )
 
-// Keeper keeps an apps.Picture of what the workers of all devices and the tracer see. Its methods may be called
+// Keeper keeps a Picture of what the workers of all devices and the tracer see. Its methods may be called
 // concurrently, and only Run blocks. Those about the tracer, Attached, Traced and TracerEnded, are called in the order in
 // which it happened.
 type Keeper struct {
-	cfg  Config
-	wake chan struct{} // holds a token when a look waits
-	miss chan struct{} // holds a token when a tracer has ended
+	cfg    Config
+	listed chan struct{} // holds a token when lists of objects wait
+	ended  chan struct{} // holds a token when a tracer has ended
 
 	mu      sync.Mutex
-	picture *apps.Picture
-	waiting map[string]*seen // by device; the newest
+	picture *Picture
+	waiting map[string]*listing // by device; the newest
 }
 
 // Config is what a Keeper needs.
 type Config struct {
-	apps.Options
+	Options
 	// Process returns the process of a thread, false if there is none. Only Run calls it, and it may read files.
 	Process func(thread int) (identity.Process, bool)
 	Now     func() time.Time
@@ -42,26 +39,27 @@ type Config struct {
 // goneInterval is how often Run looks whether processes are gone of which only a tracer knew that has ended.
 const goneInterval = time.Minute
 
-type seen struct {
+// listing has the lists of objects that a worker has sent.
+type listing struct {
 	at      time.Time
 	objects *verbs.Objects
 }
 
-// New returns a Keeper. An error is that of apps.New.
-func New(c Config) (*Keeper, error) {
-	p, err := apps.New(c.Options)
+// NewKeeper returns a Keeper. An error is that of NewPicture.
+func NewKeeper(c Config) (*Keeper, error) {
+	p, err := NewPicture(c.Options)
 	if err != nil {
 		return nil, err
 	}
-	return &Keeper{cfg: c, wake: make(chan struct{}, 1), miss: make(chan struct{}, 1), picture: p, waiting: map[string]*seen{}}, nil
+	return &Keeper{cfg: c, listed: make(chan struct{}, 1), ended: make(chan struct{}, 1), picture: p, waiting: map[string]*listing{}}, nil
 }
 
 // See notes what a worker has seen of a device. Run puts it into the picture.
 func (k *Keeper) See(device string, o *verbs.Objects) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.waiting[device] = &seen{k.cfg.Now(), o.Clone()}
-	nudge(k.wake)
+	k.waiting[device] = &listing{k.cfg.Now(), o.Clone()}
+	nudge(k.listed)
 }
 
 // Forget forgets a device that is gone.
@@ -91,10 +89,10 @@ func (k *Keeper) TracerEnded() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.picture.Detach(k.moment(), k.cfg.Emit)
-	nudge(k.miss)
+	nudge(k.ended)
 }
 
-func (k *Keeper) moment() apps.Moment { return apps.Moment{Wall: k.cfg.Now(), Mono: k.cfg.Mono()} }
+func (k *Keeper) moment() Moment { return Moment{Wall: k.cfg.Now(), Mono: k.cfg.Mono()} }
 
 func nudge(c chan struct{}) {
 	select {
@@ -111,22 +109,25 @@ func (k *Keeper) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-k.wake:
-			k.look()
-		case <-k.miss:
-			k.missProcesses()
+		case <-k.listed:
+			k.addLists()
+		case <-k.ended:
+			k.dropGoneProcesses()
 		case <-tick.C:
-			k.missProcesses()
+			k.dropGoneProcesses()
 		}
 	}
 }
 
-// look finds out whose the threads are that workers have seen.
-func (k *Keeper) look() {
-	for device, s := range k.next() {
-		look := apps.NewLook(device, s.at, s.objects, k.cfg.Process)
+// addLists finds out whose the threads are in the lists that wait, and puts these into the picture.
+func (k *Keeper) addLists() {
+	k.mu.Lock()
+	waiting := maps.Clone(k.waiting)
+	k.mu.Unlock()
+	for device, l := range waiting {
+		look := NewLook(device, l.at, l.objects, k.cfg.Process)
 		k.mu.Lock()
-		if k.waiting[device] == s { // the device is not gone, and no newer look came
+		if k.waiting[device] == l { // the device is not gone, and no newer lists came
 			delete(k.waiting, device)
 			k.picture.Add(look)
 		}
@@ -134,15 +135,8 @@ func (k *Keeper) look() {
 	}
 }
 
-// next returns a copy of what waits.
-func (k *Keeper) next() map[string]*seen {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return maps.Clone(k.waiting)
-}
-
-// missProcesses finds out which processes are gone without a tracer to see it.
-func (k *Keeper) missProcesses() {
+// dropGoneProcesses finds out which processes are gone without a tracer to see it.
+func (k *Keeper) dropGoneProcesses() {
 	k.mu.Lock()
 	ids := k.picture.Carried()
 	k.mu.Unlock()
@@ -157,17 +151,17 @@ func (k *Keeper) missProcesses() {
 	k.picture.Gone(gone, k.cfg.Now())
 }
 
-// Points returns the points of an interval: those of rdma_app, see apps.Picture.Points, and if there is a tracer those of
+// Points returns the points of an interval: those of rdma_app, see Picture.Points, and if there is a tracer those of
 // rdma_app_async, rdma_app_hang and rdma_tracer, which cover the time since the call before. w is how the tracer's process
 // does.
-func (k *Keeper) Points(at time.Time, w apps.Worker) []measure.Point {
+func (k *Keeper) Points(at time.Time, w Worker) []measure.Point {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var points []measure.Point
 	for _, p := range k.picture.Points(at) {
 		points = append(points, p)
 	}
-	return append(points, k.picture.Events(&apps.Moment{Wall: at, Mono: k.cfg.Mono()}, &w)...)
+	return append(points, k.picture.Events(&Moment{Wall: at, Mono: k.cfg.Mono()}, &w)...)
 }
 
 // Host returns the sums over all applications for measure.Host, nil if there is no tracer.

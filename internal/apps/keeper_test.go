@@ -1,4 +1,4 @@
-package keeper
+package apps_test
 
 import (
 	"context"
@@ -19,9 +19,9 @@ import (
 
 // keeping runs a Keeper, and returns it with what names the applications of its points. A thread
 // is a process, called after it. Each is found once hold gives a value; nil: at once.
-func keeping(t *testing.T, hold chan struct{}) (k *Keeper, names func() []string) {
+func keeping(t *testing.T, hold chan struct{}) (k *apps.Keeper, names func() []string) {
 	t.Helper()
-	k = run(t, Config{
+	k = run(t, apps.Config{
 		Options: apps.Options{By: []string{"app"}, MaxSeries: 9}, Now: time.Now, Mono: func() int64 { return 0 },
 		Process: func(thread int) (identity.Process, bool) {
 			if hold != nil {
@@ -40,9 +40,9 @@ func keeping(t *testing.T, hold chan struct{}) (k *Keeper, names func() []string
 }
 
 // run runs a Keeper until the test ends.
-func run(t *testing.T, c Config) *Keeper {
+func run(t *testing.T, c apps.Config) *apps.Keeper {
 	t.Helper()
-	k, err := New(c)
+	k, err := apps.NewKeeper(c)
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -87,11 +87,11 @@ func TestADeviceThatGoesWhileItsThreadsAreLookedForDoesNotComeBack(t *testing.T)
 }
 
 // tracedKeeper runs a Keeper with a tracer. emitted has the events; alive has the identity.Process of each PID.
-func tracedKeeper(t *testing.T, alive *sync.Map) (k *Keeper, emitted *[]measure.Point) {
+func tracedKeeper(t *testing.T, alive *sync.Map) (k *apps.Keeper, emitted *[]measure.Point) {
 	t.Helper()
 	began := time.Now()
 	emitted = &[]measure.Point{}
-	k = run(t, Config{
+	k = run(t, apps.Config{
 		Options: apps.Options{By: []string{"app"}, MaxSeries: 9, Events: true}, Now: time.Now,
 		Mono: func() int64 { return int64(time.Since(began)) },
 		Process: func(pid int) (identity.Process, bool) {
@@ -171,7 +171,7 @@ func TestProcessesThatEndWithoutATracerAreMissed(t *testing.T) {
 		synctest.Wait()
 		require.EqualValues(t, 2, k.Host().UnreadErrors, "another process has the number of c")
 		alive.Delete(2)
-		time.Sleep(goneInterval)
+		time.Sleep(time.Minute) // processes are looked for once in it
 		synctest.Wait()
 		require.EqualValues(t, 1, k.Host().UnreadErrors)
 	})
