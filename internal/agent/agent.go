@@ -37,7 +37,7 @@ type Options struct {
 	StatusDir string
 }
 
-// watcher monitors all devices.
+// watcher is what an Agent uses of Devices.
 type watcher interface {
 	// Run blocks until ctx is done and all workers are gone.
 	Run(ctx context.Context) error

@@ -134,7 +134,8 @@ func (c *Config) configured() func(device string, port int) (rateGbps float64, o
 	}
 }
 
-// ExpectedGroups returns the sections that count devices. One without a glob needs no count: the monitor misses each of its devices by name.
+// ExpectedGroups returns the sections that count devices. A section without a glob needs no count: each of its
+// devices is missed by its name.
 func (c *Config) ExpectedGroups() []monitor.Group {
 	var all []monitor.Group
 	for i := range c.Expected {

@@ -108,11 +108,11 @@ func (p *Port) text(now time.Time) string {
 	case p.ExpectedUp != nil && p.State != verbs.PortActive.String():
 		expected = expectations[expect.Reason(p.ExpectedReason)]
 	}
-	return joined(", ", state, p.PhysState, p.rates(), p.LinkLayer, p.NetDev, role, flaps, expected, p.Fabric.text())
+	return joined(", ", state, p.PhysState, p.rateText(), p.LinkLayer, p.NetDev, role, flaps, expected, p.Fabric.text())
 }
 
-// rates returns the rate of the port, and the better ones that it has had and that it should have.
-func (p *Port) rates() string {
+// rateText returns the rate of the port in words, with the rate that it should have and the best that it has had where these are higher.
+func (p *Port) rateText() string {
 	rate, best, expected := "", "", ""
 	if p.RateGbps > 0 {
 		rate = fmt.Sprintf("%g Gbit/s (%s)", p.RateGbps, p.Width)

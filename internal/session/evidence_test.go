@@ -332,7 +332,7 @@ device = "sim0"
 	})
 }
 
-// With some drivers each refused reading of these counts is a line of the kernel log.
+// Some drivers write a line to the kernel log each time that they cannot read these counts.
 func TestErrorCorrectionThatIsNotCountedIsNotReadAfterADrop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reads atomic.Int32

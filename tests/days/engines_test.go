@@ -39,7 +39,7 @@ const (
 	tolerance = 4 * evaluation
 )
 
-// day is what two hosts reported: the one to which something happens, and another one on which all is well.
+// day holds what two hosts report in a day. Something happens to the first, and all is well on the other.
 type day struct {
 	every       time.Duration // Telegraf's interval
 	lines       bytes.Buffer  // of the host

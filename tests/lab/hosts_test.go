@@ -76,7 +76,8 @@ func TestSummaryOfThreeGuestsNamesTheFlap(t *testing.T) {
 	}
 }
 
-// requireDecoys makes sure that the records have what must not count: drops outside of the job, and changes of GIDs during it.
+// requireDecoys requires that the records have what the summary must not blame: drops before and after the job, and changes of GIDs
+// during it.
 func requireDecoys(t *testing.T, dirs []string) {
 	t.Helper()
 	began, errBegan := time.Parse(time.RFC3339, jobBegan)

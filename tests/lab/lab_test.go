@@ -43,7 +43,7 @@ var (
 	}
 )
 
-// Tests that runSuites leaves out. soak runs in its own guest, and recorded in three, one after the other
+// These are the tests that runSuites leaves out. soak runs in a guest of its own, and recorded in three guests, one after the other
 // (TestSummaryOfThreeGuestsNamesTheFlap). moves has the tests that move a device to another
 // network namespace, and runs on NewestKernel only: Linux before 7.3 refuses the move with every driver that works
 // without hardware. The tests in later are left out with -short only. They run as long forms.
