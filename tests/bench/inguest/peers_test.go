@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -49,7 +48,7 @@ func pingPong(t *testing.T) float64 {
 	t.Helper()
 	args := []string{"ibv_rc_pingpong", "-e", "-d", device, "-g", "1", "-n", "2000"}
 	server := start(t, "stdbuf", append([]string{"-oL"}, args...)...)
-	guest.Eventually(t, "ibv_rc_pingpong listens", 20*time.Second, listening)
+	guest.Eventually(t, "ibv_rc_pingpong listens", 20*time.Second, func() bool { return slices.Contains(guest.ListeningPorts(t), pingPongPort) })
 	client := start(t, args[0], append(args[1:], "127.0.0.1")...)
 	text := client.await("usec/iter").text
 	client.stop(false)
@@ -60,20 +59,6 @@ func pingPong(t *testing.T) float64 {
 		t.Fatalf("parse %q: %v", text, err)
 	}
 	return perIteration / 2
-}
-
-// listener matches the line of a socket in state TCP_LISTEN (proc_net_tcp.rst).
-// Closed connections keep the port for a while and must not match.
-var listener = regexp.MustCompile(fmt.Sprintf(`:%04X [0-9A-F]+:0000 0A `, pingPongPort))
-
-func listening() bool {
-	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		text, err := os.ReadFile(table)
-		if err == nil && listener.Match(text) {
-			return true
-		}
-	}
-	return false
 }
 
 const (

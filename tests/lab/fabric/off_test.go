@@ -4,7 +4,6 @@ package fabric
 
 import (
 	"maps"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -54,14 +53,14 @@ func TestWithoutAListNothingIsMade(t *testing.T) {
 // measureHoldings runs a plugin until it has been open for some seconds, and returns what it holds then.
 func measureHoldings(t *testing.T, n *guest.Network, conf string) holdings {
 	t.Helper()
-	before := listeners(t)
+	before := len(guest.ListeningPorts(t))
 	h := &host{t: t, number: 1, name: hostName(1), device: n.Device(1), config: conf}
 	h.start()
 	h.awaitOpen()
 	pause(t, 3*time.Second)
 	worker := h.worker()
 	found := holdings{
-		listening: listeners(t) - before, queuePairs: map[string]int{},
+		listening: len(guest.ListeningPorts(t)) - before, queuePairs: map[string]int{},
 		plugin: rig.Threads(t, h.plugin.PID()), worker: rig.Threads(t, worker),
 		regions: len(guest.Resources(t, "mr", n.Device(1))), queues: len(guest.Resources(t, "cq", n.Device(1))),
 	}
@@ -71,25 +70,4 @@ func measureHoldings(t *testing.T, n *guest.Network, conf string) holdings {
 	}
 	h.end()
 	return found
-}
-
-// listeners counts the TCP sockets that listen.
-func listeners(t *testing.T) (n int) {
-	t.Helper()
-	for _, name := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		text, err := os.ReadFile(name)
-		if os.IsNotExist(err) {
-			continue
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(string(text)) {
-			const listen = "0A" // TCP_LISTEN of net/tcp_states.h
-			if f := strings.Fields(line); len(f) > 3 && f[3] == listen {
-				n++
-			}
-		}
-	}
-	return n
 }

@@ -4,8 +4,8 @@ package guest
 
 import (
 	"context"
-	"net"
 	"os/exec"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -24,22 +24,13 @@ func pingpong(t *testing.T, n *Network, program string, from, to, port, messages
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
-	Eventually(t, program+" listens", 10*time.Second, func() bool { return listening(port) })
+	Eventually(t, program+" listens", 10*time.Second, func() bool { return slices.Contains(ListeningPorts(t), port) })
 	out, err := exec.CommandContext(ctx, program, append(args(from), "127.0.0.1")...).CombinedOutput()
 	t.Logf("%s from %d to %d: %v: %s", program, from, to, err, out)
 	if err != nil {
 		cancel()
 	}
 	return server.Wait() == nil && err == nil
-}
-
-// listening reports whether a socket listens at a TCP port. It does not connect, since the servers take one connection only.
-func listening(port int) bool {
-	l, err := net.Listen("tcp", ":"+strconv.Itoa(port))
-	if err == nil {
-		_ = l.Close()
-	}
-	return err != nil
 }
 
 func TestHostsOfANetworkReachEachOtherThroughTheirLeaves(t *testing.T) {
