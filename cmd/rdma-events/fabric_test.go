@@ -115,8 +115,8 @@ func TestTheListIsAnObjectAsItsSchemaSays(t *testing.T) {
 }
 
 func TestTheExitStatusIsThatOfTheWorstPair(t *testing.T) {
-	pair := func(verdict, own fabric.Verdict) timeline.Record {
-		return timeline.NewPair(&measure.FabricPeer{Verdict: verdict}, &fabric.Counts{}, aggregate.Percentiles{}, aggregate.Percentiles{}, own)
+	pair := func(ofPair, ofPort fabric.Verdict) timeline.Record {
+		return timeline.NewPair(&measure.FabricPeer{Verdict: ofPair}, &fabric.Counts{}, aggregate.Percentiles{}, aggregate.Percentiles{}, ofPort)
 	}
 	for _, tt := range []struct {
 		code  int

@@ -67,10 +67,10 @@ func judge(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "E!", err) // it may be longer than a line of health
 		_, err = fmt.Fprintln(stdout, "cannot tell:", statusfile.ErrNone)
 	case o.json:
-		code = verdict(found.Status)
+		code = statusExit(found.Status)
 		err = indented(stdout, healthJSON{health.Schema, named(code), "", found.Problems, found.Pending, notJudged()})
 	default:
-		code = verdict(found.Status)
+		code = statusExit(found.Status)
 		_, err = fmt.Fprintln(stdout, found.Line(time.Now()))
 	}
 	if err != nil {
@@ -85,8 +85,8 @@ func judge(args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-// verdict returns the exit status for a status. What is pending may become critical, so that it hides warnings.
-func verdict(s *health.Status) int {
+// statusExit returns the exit status for a status. What is pending may become critical, so that it hides warnings.
+func statusExit(s *health.Status) int {
 	if s.Worst() != alerts.Critical && len(s.Pending) > 0 {
 		return exitUnknown
 	}

@@ -79,7 +79,7 @@ func showStatus(args []string, stdout, stderr io.Writer) int {
 	case here == 0 && s.Source == health.SourceLook:
 		return exitWarning // as the doctor says; a plugin that runs knows by its option expect what is missing
 	}
-	return verdict(s)
+	return statusExit(s)
 }
 
 // find returns the status of the running plugins, else what one look shows, and the first line for people. The status is

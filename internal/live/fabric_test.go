@@ -15,16 +15,16 @@ import (
 )
 
 // pair is a pair of a port of mlx5_0 with a host as it is now.
-func pair(port int, host string, verdict, own fabric.Verdict, change ...func(*measure.FabricPeer)) timeline.Record {
+func pair(port int, host string, ofPair, ofPort fabric.Verdict, change ...func(*measure.FabricPeer)) timeline.Record {
 	p := &measure.FabricPeer{
-		Device: "mlx5_0", Port: port, PeerHost: host, PeerDevice: "mlx5_0", PeerGroup: "rack1", Scope: "group", Verdict: verdict, Path: -1,
+		Device: "mlx5_0", Port: port, PeerHost: host, PeerDevice: "mlx5_0", PeerGroup: "rack1", Scope: "group", Verdict: ofPair, Path: -1,
 		AgeNS: int64(4200 * time.Millisecond),
 	}
 	for _, f := range change {
 		f(p)
 	}
 	c := &fabric.Counts{Sent: 1023, Answered: 1006, ForwardLost: 17}
-	return timeline.NewPair(p, c, aggregate.Percentiles{Count: 9, P50: 2100, P99: 5300}, aggregate.Percentiles{}, own)
+	return timeline.NewPair(p, c, aggregate.Percentiles{Count: 9, P50: 2100, P99: 5300}, aggregate.Percentiles{}, ofPort)
 }
 
 func some() []timeline.Record {

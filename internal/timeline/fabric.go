@@ -131,14 +131,14 @@ func (p *Peer) more() string {
 
 // colour returns that of what is said of the pair.
 func (p *Peer) colour() string {
-	verdict, judged := p.Verdict.Row()
+	row, judged := p.Verdict.Row()
 	reason, _ := p.Reason.Row()
 	switch {
 	case p.IsWell():
 		return green
-	case verdict.Blames == fabric.BlameNobody, !judged && reason.Blames == fabric.BlameNobody:
+	case row.Blames == fabric.BlameNobody, !judged && reason.Blames == fabric.BlameNobody:
 		return Dim
-	case verdict.Blames == fabric.BlameOwn, verdict.Blames == fabric.BlameNetwork:
+	case row.Blames == fabric.BlameOwn, row.Blames == fabric.BlameNetwork:
 		return Red
 	}
 	return yellow
@@ -160,11 +160,11 @@ type Fabric struct {
 }
 
 // OwnText returns what a verdict on the own port means, "" if it is well.
-func OwnText(verdict fabric.Verdict) string {
-	if verdict == fabric.VerdictOK {
+func OwnText(v fabric.Verdict) string {
+	if v == fabric.VerdictOK {
 		return ""
 	}
-	return verdict.Text()
+	return v.Text()
 }
 
 func (f *Fabric) line() string {

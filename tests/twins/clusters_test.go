@@ -58,7 +58,7 @@ func (c cluster) fabric(t *testing.T) *history.Fabric {
 		Groups: c.groups, Size: c.size, Start: start(), End: start().Add(clustersLast), Interval: every,
 		Tags: map[string]string{"site": c.site(), "rack": "1"},
 	}
-	verdict := func(from, to int) fabric.Verdict {
+	between := func(from, to int) fabric.Verdict {
 		if from == c.bad() || to == c.bad() {
 			return fabric.VerdictPath
 		}
@@ -77,12 +77,12 @@ func (c cluster) fabric(t *testing.T) *history.Fabric {
 	for name, i := range numbers {
 		said := map[fabric.Scope][]fabric.PeerVerdict{}
 		for _, p := range list.Pings(name, 8) {
-			said[p.Scope] = append(said[p.Scope], fabric.PeerVerdict{Host: p.Name, Verdict: verdict(i, numbers[p.Name])})
+			said[p.Scope] = append(said[p.Scope], fabric.PeerVerdict{Host: p.Name, Verdict: between(i, numbers[p.Name])})
 		}
 		blames[i] = fabric.JudgePort(true, said[fabric.ScopeGroup], said[fabric.ScopeAcross]...) == fabric.VerdictOwnLink
 	}
 	f.Pair = func(since time.Duration, from, to history.FabricHost) history.FabricPair {
-		if v := verdict(from.Number, to.Number); since >= clustersBreak && v != fabric.VerdictOK {
+		if v := between(from.Number, to.Number); since >= clustersBreak && v != fabric.VerdictOK {
 			return history.FabricPair{Verdict: v}
 		}
 		return history.FabricPair{}

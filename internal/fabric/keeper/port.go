@@ -99,8 +99,8 @@ func (p *port) judge(at int64) {
 		if pr == nil || pr.judge == nil {
 			continue
 		}
-		verdict, _ := pr.judge.Verdict()
-		if one := (fabric.PeerVerdict{Host: pr.host.Name, Verdict: verdict}); pr.host.Scope == fabric.ScopeGroup {
+		said, _ := pr.judge.Verdict()
+		if one := (fabric.PeerVerdict{Host: pr.host.Name, Verdict: said}); pr.host.Scope == fabric.ScopeGroup {
 			within = append(within, one)
 		} else {
 			across = append(across, one)

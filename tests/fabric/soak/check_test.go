@@ -107,8 +107,8 @@ func (w *world) hear(h *host, point measure.Point) {
 }
 
 // judgePort notes a port that blames its own link although that is whole.
-func (w *world) judgePort(h *host, device string, verdict fabric.Verdict) {
-	if verdict == fabric.VerdictOwnLink && !w.cutOff[h.name] && time.Since(w.connected[h.name]) > lossHoldsFor {
+func (w *world) judgePort(h *host, device string, v fabric.Verdict) {
+	if v == fabric.VerdictOwnLink && !w.cutOff[h.name] && time.Since(w.connected[h.name]) > lossHoldsFor {
 		w.faultLocked("%s/%s blames its own link, which is whole", h.name, device)
 	}
 }
