@@ -31,6 +31,9 @@ type EventCount struct {
 	Rate  float64
 }
 
+// addTo adds the events to the sums of their host.
+func (a *Async) addTo(h *Host) { h.Unacked += a.Unacked }
+
 // Key implements Point.
 func (a *Async) Key() Key {
 	return Key{Measurement: asyncs.Name, Device: a.Device, Port: a.Port}

@@ -29,6 +29,9 @@ type Command struct {
 // CommandOK is the Status of a success.
 const CommandOK = "ok"
 
+// addTo adds the call to the sums of its host.
+func (c *Command) addTo(h *Host) { h.Stuck += bit(c.Stuck) }
+
 // Key implements Point.
 func (c *Command) Key() Key {
 	return Key{Measurement: commands.Name, Device: c.Device, Of: c.Call.String(), Port: c.Port}

@@ -44,6 +44,16 @@ func (d *Device) Intended() bool {
 	return d.InOtherNetns || d.Reason == status.ReasonReleased || d.Reason == status.ReasonUnwatchable
 }
 
+// addTo adds the device to the sums of its host.
+func (d *Device) addTo(h *Host) {
+	switch {
+	case d.Missing():
+		h.Missing++
+	case d.Present && !d.Open && !d.Intended():
+		h.Unwatched++
+	}
+}
+
 // Key implements Point.
 func (d *Device) Key() Key {
 	return Key{Measurement: devices.Name, Device: d.Device}

@@ -32,6 +32,16 @@ type FabricLane struct {
 	Released uint64 // freed unacknowledged when a worker died
 }
 
+// addTo adds the pairs of the port to the sums of its host.
+func (p *FabricPort) addTo(h *Host) {
+	if h.Fabric == nil {
+		h.Fabric = &HostFabric{}
+	}
+	h.Fabric.PairsBad += p.PairsBad
+	h.Fabric.PortsBad += bit(p.Bad)
+	h.Fabric.PairsUnmet += p.Pairs - p.PairsMet
+}
+
 // Key implements Point.
 func (p *FabricPort) Key() Key {
 	return Key{Measurement: fabricPorts.Name, Device: p.Device, Of: p.OwnGroup, Port: p.Port}

@@ -44,46 +44,11 @@ type HostFabric struct {
 	PairsUnmet int64
 }
 
-// Add adds the values of a point of one interval. Points of other types than Device,
-// Port, Async, Probe, Command and FabricPort add nothing.
+// Add adds the values of a point of one interval. A point without the method addTo adds nothing.
 func (h *Host) Add(p Point) {
-	switch p := p.(type) {
-	case *Device:
-		h.device(p)
-	case *Port:
-		if up, known := p.Up(); known && !up && p.ExpectedUp {
-			h.PortsDown++
-		}
-	case *Async:
-		h.Unacked += p.Unacked
-	case *Command:
-		if p.Stuck {
-			h.Stuck++
-		}
-	case *Probe:
-		h.Unacked += p.Unacked
-		h.WakeP99 = max(h.WakeP99, p.WakeP.P99)
-	case *FabricPort:
-		h.fabric(p)
+	if p, ok := p.(interface{ addTo(h *Host) }); ok {
+		p.addTo(h)
 	}
-}
-
-func (h *Host) device(d *Device) {
-	switch {
-	case d.Missing():
-		h.Missing++
-	case d.Present && !d.Open && !d.Intended():
-		h.Unwatched++
-	}
-}
-
-func (h *Host) fabric(p *FabricPort) {
-	if h.Fabric == nil {
-		h.Fabric = &HostFabric{}
-	}
-	h.Fabric.PairsBad += p.PairsBad
-	h.Fabric.PortsBad += bit(p.Bad)
-	h.Fabric.PairsUnmet += p.Pairs - p.PairsMet
 }
 
 // Key implements Point.

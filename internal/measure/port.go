@@ -68,6 +68,13 @@ func (p *Port) Up() (up, known bool) {
 	return known && p.State == verbs.PortActive, known
 }
 
+// addTo adds the port to the sums of its host.
+func (p *Port) addTo(h *Host) {
+	if up, known := p.Up(); known && !up && p.ExpectedUp {
+		h.PortsDown++
+	}
+}
+
 // Key implements Point.
 func (p *Port) Key() Key {
 	return Key{Measurement: ports.Name, Device: p.Device, Port: p.Port}

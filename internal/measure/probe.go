@@ -29,6 +29,12 @@ type Probe struct {
 	At                                             time.Time
 }
 
+// addTo adds the probe to the sums of its host.
+func (p *Probe) addTo(h *Host) {
+	h.Unacked += p.Unacked
+	h.WakeP99 = max(h.WakeP99, p.WakeP.P99)
+}
+
 // Key implements Point.
 func (p *Probe) Key() Key {
 	return Key{Measurement: probes.Name, Device: p.Device, Of: p.Method.String(), Port: p.Port, Vector: p.Vector}
