@@ -50,11 +50,7 @@ type lesson struct {
 func learned(points []measure.Point) lesson {
 	l := lesson{devices: map[float64][]string{}}
 	rates := map[string]float64{}
-	for _, p := range points {
-		p, ok := p.(*measure.Port)
-		if !ok {
-			continue
-		}
+	for p := range measure.Only[*measure.Port](points) {
 		up, known := p.Up()
 		switch {
 		case known && !up:
@@ -63,10 +59,9 @@ func learned(points []measure.Point) lesson {
 			rates[p.Device] = min(cmp.Or(rates[p.Device], p.Attr.RateGbps), p.Attr.RateGbps)
 		}
 	}
-	for _, p := range points {
-		d, ok := p.(*measure.Device)
+	for d := range measure.Only[*measure.Device](points) {
 		switch {
-		case !ok || !d.Present:
+		case !d.Present:
 		case !d.Open:
 			l.unknown = append(l.unknown, fmt.Sprintf("%s is left out: it is not watched (%s)", d.Device, d.Reason))
 		case d.Attr.PCIAddress == "":

@@ -100,15 +100,14 @@ func opened(ctx context.Context, devices *agent.Watcher, wanted int) ([]measure.
 func settled(points []measure.Point) int {
 	n := 0
 	unknown := map[string]bool{}
-	for _, p := range points {
-		if p, ok := p.(*measure.Port); ok && !p.HasState {
+	for p := range measure.Only[*measure.Port](points) {
+		if !p.HasState {
 			unknown[p.Device] = true
 		}
 	}
-	for _, p := range points {
-		d, ok := p.(*measure.Device)
-		refused := ok && !d.Open && d.Reason != status.ReasonStarting && d.Reason != status.ReasonOK
-		if ok && d.Present && (refused || d.Open && !unknown[d.Device]) {
+	for d := range measure.Only[*measure.Device](points) {
+		refused := !d.Open && d.Reason != status.ReasonStarting && d.Reason != status.ReasonOK
+		if d.Present && (refused || d.Open && !unknown[d.Device]) {
 			n++
 		}
 	}

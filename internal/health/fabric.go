@@ -10,13 +10,19 @@ import (
 )
 
 // fabricPort judges the own link of a port, the only thing about the network between hosts that a host knows by itself. Which
-// other interface or group is at fault is a question to the database. blackholes are the port's pairs of which
-// the network passes nothing, at least on one path.
-func (k *Keeper) fabricPort(p *measure.FabricPort, blackholes []*measure.FabricPeer) {
+// other interface or group is at fault is a question to the database.
+func (k *Keeper) fabricPort(p *measure.FabricPort) {
 	if v := k.portOf(p.Device, p.Port); v != nil {
 		v.Fabric = &Fabric{p.Verdict, p.Pairs, p.PairsMet, p.PairsBad, p.PairsBusy, p.PairsDown}
 	}
-	k.fabricPairs(p, blackholes)
+	k.fabricPairs(p, k.blackholes[portKey{p.Device, p.Port}])
+}
+
+// fabricPeer notes a pair of which the network passes nothing.
+func (k *Keeper) fabricPeer(p *measure.FabricPeer) {
+	if at := (portKey{p.Device, p.Port}); p.Bad && p.Verdict.IsBlackhole() {
+		k.blackholes[at] = append(k.blackholes[at], p)
+	}
 }
 
 // fabricPairs judges a port none of whose pairs is well, and that has too few to blame its own link, as in a cluster of two hosts. A

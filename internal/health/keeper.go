@@ -23,7 +23,8 @@ type Keeper struct {
 	// Of the interval that is judged now.
 	now        time.Time
 	status     *Status
-	management map[portKey]bool // ports whose problems are warnings
+	management map[portKey]bool                  // ports whose problems are warnings
+	blackholes map[portKey][]*measure.FabricPeer // pairs of which the network passes nothing, at least on one path
 }
 
 // portKey is a port of a device, or the device if the port is 0.
@@ -57,44 +58,33 @@ func Look(version, host string, points []measure.Point, now time.Time) *Status {
 // Observe returns the status after an interval. points are those of the interval, which Observe only reads.
 func (k *Keeper) Observe(points []measure.Point, now time.Time) *Status {
 	k.now, k.judge.now = now, now
-	k.management = map[portKey]bool{}
+	k.management, k.blackholes = map[portKey]bool{}, map[portKey][]*measure.FabricPeer{}
 	k.status = &Status{
 		Schema: Schema, Version: k.version, Host: k.host, Time: now.Round(0), Source: k.source,
 		Devices: []Device{}, Problems: []Problem{},
 	}
-	blackholes := map[portKey][]*measure.FabricPeer{}
-	for _, p := range points { // a device comes before what it has, whatever the order of the points, and pairs before their port
-		switch p := p.(type) {
-		case *measure.Device:
-			k.device(p)
-		case *measure.Port:
-			k.management[portKey{p.Device, p.Port}] = p.Role == verbs.RoleManagement
-		case *measure.FabricPeer:
-			if p.Bad && p.Verdict.IsBlackhole() {
-				of := portKey{p.Device, p.Port}
-				blackholes[of] = append(blackholes[of], p)
-			}
-		}
-	}
+	// A device comes before what it has, a pair before its port, and a port before its problems, whatever the order of the points.
+	each(points, k.device)
+	each(points, k.port)
+	each(points, k.probe)
+	each(points, k.command)
+	each(points, k.fabricPeer)
+	each(points, k.fabricPort)
+	each(points, k.collector)
 	for _, p := range points {
-		switch p := p.(type) {
-		case *measure.Port:
-			k.port(p)
-		case *measure.Probe:
-			k.probe(p)
-		case *measure.Command:
-			k.command(p)
-		case *measure.FabricPort:
-			k.fabricPort(p, blackholes[portKey{p.Device, p.Port}])
-		case *measure.Collector:
-			k.collector(p)
-		}
 		k.report(p.Key(), k.judge.point(p))
 	}
 	k.judge.end()
 	k.forget()
 	sortProblems(k.status.Problems)
 	return k.status
+}
+
+// each calls take for the points of its type, in their order.
+func each[P measure.Point](points []measure.Point, take func(P)) {
+	for p := range measure.Only[P](points) {
+		take(p)
+	}
 }
 
 // report makes problems of what was found about a series. What was so before the plugin started and has not lasted yet is pending.
@@ -152,6 +142,7 @@ func (k *Keeper) port(p *measure.Port) {
 		v.Since = p.At.Add(-time.Duration(p.StateAgeNS))
 	}
 	at := portKey{p.Device, p.Port}
+	k.management[at] = p.Role == verbs.RoleManagement
 	up, known := p.Up()
 	if up {
 		k.settled[at] = k.now

@@ -49,9 +49,8 @@ func placeOf(p *measure.Probe) place { return place{p.Device, p.Port, p.Vector} 
 
 // follow updates the current method of each place: the method that had the last round.
 func (s *Screen) follow(points []measure.Point) {
-	for _, point := range points {
-		p, ok := point.(*measure.Probe)
-		if ok && (p.Wake.Count > 0 || s.current[placeOf(p)] == verbs.MethodNone) {
+	for p := range measure.Only[*measure.Probe](points) {
+		if p.Wake.Count > 0 || s.current[placeOf(p)] == verbs.MethodNone {
 			s.current[placeOf(p)] = p.Method
 		}
 	}

@@ -1,5 +1,7 @@
 package measure
 
+import "iter"
+
 // Interval collects the points of one interval. Each part of the agent adds its own.
 type Interval struct {
 	Points []Point
@@ -15,5 +17,16 @@ func (i *Interval) Add(points ...Point) {
 	}
 	for _, p := range points {
 		i.Host.Add(p)
+	}
+}
+
+// Only returns the points of one type, in their order.
+func Only[P Point](points []Point) iter.Seq[P] {
+	return func(yield func(P) bool) {
+		for _, p := range points {
+			if p, ok := p.(P); ok && !yield(p) {
+				return
+			}
+		}
 	}
 }

@@ -50,9 +50,8 @@ type holders map[measure.Key]bool
 func (h holders) changes(points []measure.Point) []Record {
 	var all []Record
 	seen := map[measure.Key]bool{}
-	for _, p := range points {
-		a, ok := p.(*measure.App)
-		if !ok || a.Unit == "" && a.App != OtherApps && a.App != UnknownApps {
+	for a := range measure.Only[*measure.App](points) {
+		if a.Unit == "" && a.App != OtherApps && a.App != UnknownApps {
 			continue
 		}
 		key := a.Key()
