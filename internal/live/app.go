@@ -2,11 +2,10 @@ package live
 
 import "rdma_events/internal/measure"
 
-// look shows what is new of applications in the points of one Gather.
+// look shows what is new of applications in the points of one Gather. Those of all else come when they happen.
 func (s *Screen) look(points []measure.Point) {
 	for _, p := range points {
-		switch p.(type) {
-		case *measure.AppAsync, *measure.AppHang, *measure.Tracer:
+		if s.apps.Has(p) {
 			s.Emit(p)
 		}
 	}

@@ -52,6 +52,7 @@ type Screen struct {
 	queue   []record
 	dropped int
 	changes *timeline.Changes
+	apps    *timeline.Changes // those of applications; without Config.Apps none
 
 	// Used only by the goroutine of Run.
 	held    []record // taken from queue, and not shown yet
@@ -68,8 +69,12 @@ type record struct {
 
 // New returns a Screen, which shows nothing before Run.
 func New(c Config) *Screen {
+	apps := timeline.NewChanges()
+	if c.Apps {
+		apps = timeline.NewChanges(timeline.OfApplications, timeline.OfUnreadErrors)
+	}
 	return &Screen{
-		cfg: c, wake: make(chan struct{}, 1), changes: timeline.NewChanges(),
+		cfg: c, wake: make(chan struct{}, 1), changes: timeline.NewChanges(timeline.OfDevices, timeline.OfFabric), apps: apps,
 		style: timeline.Style{Colours: c.Colours, ASCII: c.ASCII},
 		block: block{width: c.Width, height: c.Height}, current: make(map[place]verbs.Method),
 	}
@@ -161,7 +166,12 @@ func (s *Screen) Emit(p measure.Point) {
 	if n := len(s.queue); n > 0 {
 		last = &s.queue[n-1].Record
 	}
-	if r, ok := s.changes.Of(p, last); ok && (s.cfg.Apps || !r.IsApp()) {
+	r, isNew := s.changes.Of(p, last)
+	if s.apps.Has(p) {
+		r, isNew = s.apps.Of(p, nil)
+	}
+	if isNew {
+		r.Why = "" // the log has said it
 		s.add(r)
 	}
 }

@@ -33,6 +33,26 @@ type traced struct {
 	blind    int64
 }
 
+// applications remembers what was recorded last of the threads that hang, and of the tracer.
+type applications struct {
+	hangs  map[measure.Key]hanging
+	tracer traced
+}
+
+// OfApplications is the Part of what applications experience, except for the errors that they do not read.
+func OfApplications(c *Changes) {
+	a := &applications{hangs: map[measure.Key]hanging{}}
+	register(c, appEvent)
+	register(c, a.hang)
+	register(c, a.trace)
+}
+
+// readers remembers the applications that do not read their errors.
+type readers map[measure.Key]unread
+
+// OfUnreadErrors is the Part of errors that applications do not read. Its points come at intervals alone.
+func OfUnreadErrors(c *Changes) { register(c, readers{}.unread) }
+
 // IsApp reports whether a record is about applications.
 func (r *Record) IsApp() bool {
 	switch r.Kind {
@@ -42,11 +62,11 @@ func (r *Record) IsApp() bool {
 	return false
 }
 
-func appEvent(p *measure.AppEvent) Record {
+func appEvent(p *measure.AppEvent) (Record, bool) {
 	r := appRecord(KindAppEvent, p, p.Device)
 	r.Event, r.Count = p.Type.String(), p.Count
 	r.App = newApp(App{Name: p.App, PID: p.PID, Unit: p.Unit, Object: p.Type.Scope().String(), Number: p.Number})
-	return r
+	return r, true
 }
 
 // appRecord returns a record with the device's name as the tracer has it, which a terminal must not obey.
@@ -54,9 +74,9 @@ func appRecord(kind string, p measure.Point, device string) Record {
 	return Record{Time: p.Time(), Kind: kind, Device: strings.Map(printable, device)}
 }
 
-// appAsync is news when errors have not been read for unreadRecorded, and when that is over.
-func (c *Changes) appAsync(p *measure.AppAsync) (Record, bool) {
-	last, was := c.unread[p.Key()]
+// unread is news when errors have not been read for unreadRecorded, and when that is over.
+func (a readers) unread(p *measure.AppAsync) (Record, bool) {
+	last, was := a[p.Key()]
 	is := p.UnreadErrors > 0 && time.Duration(p.UnreadAge) >= unreadRecorded
 	if !is && !was {
 		return Record{}, false
@@ -66,7 +86,7 @@ func (c *Changes) appAsync(p *measure.AppAsync) (Record, bool) {
 	r.Unread = &Unread{Errors: p.UnreadErrors}
 	if !is {
 		r.Unread.LastedNS, r.Unread.End = int64(p.At.Sub(last.began)), last.end(p)
-		delete(c.unread, p.Key())
+		delete(a, p.Key())
 		return r, true
 	}
 	r.Unread.AgeNS = p.UnreadAge
@@ -74,7 +94,7 @@ func (c *Changes) appAsync(p *measure.AppAsync) (Record, bool) {
 		last.began = p.At.Add(-time.Duration(p.UnreadAge))
 	}
 	last.read, last.discarded = p.Read, p.Discarded
-	c.unread[p.Key()] = last
+	a[p.Key()] = last
 	return r, !was
 }
 
@@ -91,12 +111,12 @@ func (u *unread) end(p *measure.AppAsync) string {
 	return ""
 }
 
-// appHang is news when a thread hangs, when another one does or their number changes, and when it is over.
-func (c *Changes) appHang(p *measure.AppHang) (Record, bool) {
-	last, was := c.hangs[p.Key()]
+// hang is news when a thread hangs, when another one does or their number changes, and when it is over.
+func (a *applications) hang(p *measure.AppHang) (Record, bool) {
+	last, was := a.hangs[p.Key()]
 	r := appRecord(KindAppHang, p, p.Device)
 	if p.Ended() {
-		delete(c.hangs, p.Key())
+		delete(a.hangs, p.Key())
 		r.App, r.Hang = newApp(last.app), &Hang{TID: last.TID, LastedNS: int64(p.At.Sub(last.began))}
 		return r, was
 	}
@@ -108,17 +128,17 @@ func (c *Changes) appHang(p *measure.AppHang) (Record, bool) {
 	if was && now.app == last.app && now.TID == last.TID && now.Threads == last.Threads {
 		return Record{}, false
 	}
-	c.hangs[p.Key()] = now
+	a.hangs[p.Key()] = now
 	r.App, r.Hang = newApp(now.app), &now.Hang
 	return r, true
 }
 
 // trace is news when the tracer is attached, also again after a gap between two points, and when it is not and why.
-func (c *Changes) trace(p *measure.Tracer) (Record, bool) {
-	last := c.tracer
+func (a *applications) trace(p *measure.Tracer) (Record, bool) {
+	last := a.tracer
 	why := p.Worker.Reason
-	c.tracer = traced{p.Attached, why, p.Gaps, p.Blind}
-	r := Record{Time: p.At, Kind: KindTracer, Reason: string(why), Tracer: newTracer(p)}
+	a.tracer = traced{p.Attached, why, p.Gaps, p.Blind}
+	r := Record{Time: p.At, Kind: KindTracer, Reason: string(why), Why: p.Worker.Message, Tracer: newTracer(p)}
 	switch {
 	case p.Attached:
 		r.Tracer.BlindNS = max(0, p.Blind-last.blind)

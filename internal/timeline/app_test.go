@@ -100,7 +100,7 @@ func TestHowUnreadErrorsEndIsSaidOnlyWhereItIsCertain(t *testing.T) {
 		{"no longer unread, after 31s", look(40*second, 0, 0, 2, 2)},
 		{"no longer unread, after 31s", look(40*second, 0, 0, 0, 0)}, // the counters began anew
 	} {
-		c := NewChanges()
+		c := NewChanges(OfUnreadErrors)
 		_, ok := c.Of(look(20*second, 11*time.Second, 1, 1, 1), nil)
 		require.True(t, ok)
 		r, ok := c.Of(tt.last, nil)
@@ -111,7 +111,7 @@ func TestHowUnreadErrorsEndIsSaidOnlyWhereItIsCertain(t *testing.T) {
 
 // The queue was read in between: what waits now has not waited for long.
 func TestErrorsThatFollowThoseThatWereReadAreNewsOfTheirOwn(t *testing.T) {
-	c := NewChanges()
+	c := NewChanges(OfUnreadErrors)
 	var lines []string
 	for _, p := range []*measure.AppAsync{
 		look(20*second, 11*time.Second, 1, 1, 0), look(30*second, 3*time.Second, 1, 2, 0), look(40*second, 13*time.Second, 1, 2, 0),
@@ -124,7 +124,7 @@ func TestErrorsThatFollowThoseThatWereReadAreNewsOfTheirOwn(t *testing.T) {
 }
 
 func TestAnotherThreadThatHangsIsNews(t *testing.T) {
-	c := NewChanges()
+	c := NewChanges(OfApplications)
 	var lines []string
 	for _, p := range []*measure.AppHang{
 		hangs(0, 0, 0), hangs(10*second, 1, 1), hangs(11*second, 2, 1), hangs(12*second, 1, 2), hangs(13*second, 1, 2), hangs(14*second, 0, 0),

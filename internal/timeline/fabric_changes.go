@@ -8,6 +8,19 @@ import (
 	"rdma_events/internal/measure"
 )
 
+// hosts remembers what was said last of the pairs with other hosts, and of the ports that probe them.
+type hosts struct {
+	pairs map[pairKey]said
+	ports map[portKey]portVerdict
+}
+
+// OfFabric is the Part of probes between hosts. The points of an interval say again what is known.
+func OfFabric(c *Changes) {
+	h := &hosts{map[pairKey]said{}, map[portKey]portVerdict{}}
+	register(c, h.peer)
+	register(c, h.port)
+}
+
 // pairKey is a pair, whichever device of the peer it is with.
 type pairKey struct {
 	portKey
@@ -28,38 +41,27 @@ type said struct {
 	unmet bool // word is a reason
 }
 
-// ofFabric is Of for the points of probes between hosts. The points of an interval say again what is known.
-func (c *Changes) ofFabric(p measure.Point) (Record, bool) {
-	switch p := p.(type) {
-	case *measure.FabricPeer:
-		return c.fabricPeer(p)
-	case *measure.FabricPort:
-		return c.fabricPort(p)
-	}
-	return Record{}, false
-}
-
-// fabricPeer is news when the verdict or the reason is another one. That a pair has not been tried yet is none, nor what
+// peer is news when the verdict or the reason is another one. That a pair has not been tried yet is none, nor what
 // follows from the own port, which has a record. Nor is that it has just met, unless it was met before: then the peer has
 // new queues.
-func (c *Changes) fabricPeer(p *measure.FabricPeer) (Record, bool) {
+func (h *hosts) peer(p *measure.FabricPeer) (Record, bool) {
 	key := pairKey{portKey{p.Device, p.Port}, p.PeerHost}
-	last := c.pairs[key]
+	last := h.pairs[key]
 	word := cmp.Or(string(p.Verdict), string(p.Reason))
 	switch {
 	case rests(p):
 		last.rests = true
-		c.pairs[key] = last
+		h.pairs[key] = last
 		return Record{}, false
 	case p.Verdict == fabric.VerdictStarting && (last.word == "" || last.rests || last.unmet):
 		return Record{}, false
 	case word == last.word:
 		last.rests = false
-		c.pairs[key] = last
+		h.pairs[key] = last
 		return Record{}, false
 	}
 	began := p.At.Add(-time.Duration(p.AgeNS))
-	c.pairs[key] = said{word: word, began: began, unmet: p.Verdict == ""}
+	h.pairs[key] = said{word: word, began: began, unmet: p.Verdict == ""}
 	r := Record{Time: p.At, Kind: KindFabricPeer, Device: p.Device, Port: p.Port, Peer: NewPeer(p)}
 	if r.Peer.Was = last.word; last.word != "" {
 		r.Peer.LastedNS = max(0, int64(began.Sub(last.began)))
@@ -76,15 +78,15 @@ func rests(p *measure.FabricPeer) bool {
 	return row.Rests
 }
 
-// fabricPort is news when the verdict is another one, and at first where it is not well.
-func (c *Changes) fabricPort(p *measure.FabricPort) (Record, bool) {
+// port is news when the verdict is another one, and at first where it is not well.
+func (h *hosts) port(p *measure.FabricPort) (Record, bool) {
 	key := portKey{p.Device, p.Port}
-	last := c.fabrics[key]
+	last := h.ports[key]
 	if p.Verdict == last.verdict {
 		return Record{}, false
 	}
 	began := p.At.Add(-time.Duration(p.VerdictAgeNS))
-	c.fabrics[key] = portVerdict{p.Verdict, began}
+	h.ports[key] = portVerdict{p.Verdict, began}
 	r := Record{Time: p.At, Kind: KindFabricPort, Device: p.Device, Port: p.Port, Fabric: &Fabric{
 		Verdict: p.Verdict, Was: last.verdict, Pairs: p.Pairs, Met: p.PairsMet, List: p.List,
 	}}

@@ -106,7 +106,7 @@ func TestOnlyAPartialPairHasAPathInItsObject(t *testing.T) {
 
 // changes returns the words of the records that points make.
 func changes(points ...measure.Point) (words []string) {
-	c := NewChanges()
+	c := NewChanges(OfFabric)
 	for _, p := range points {
 		if r, ok := c.Of(p, nil); ok && r.Peer != nil {
 			words = append(words, r.Peer.Word())

@@ -127,16 +127,6 @@ func (r *Record) isWhole() bool {
 // clockOf writes a time for people.
 func clockOf(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
 
-// join adds to k, which is an event, the change of state that it caused, if next is that. It
-// reports whether it did.
-func (k *Kept) join(next *Kept) bool {
-	if !k.causes(&next.Record) {
-		return false
-	}
-	k.StateFrom, k.StateTo, k.Witness, k.LastedNS = next.StateFrom, next.StateTo, next.Witness, next.LastedNS
-	return true
-}
-
 // mayJoin reports whether the next record may be the change of state that k caused.
 func (k *Kept) mayJoin() bool {
 	return k.causes(&Record{Kind: KindState, Device: k.Device, Port: k.Port, Witness: string(verbs.WitnessEvent)})

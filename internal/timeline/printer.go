@@ -39,7 +39,7 @@ func (p *Printer) Add(k Kept) error {
 	if p.Ordered {
 		return p.written(&k)
 	}
-	if p.held != nil && p.held.join(&k) {
+	if p.held != nil && p.held.join(&k.Record) {
 		return p.release()
 	}
 	if err := p.release(); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"rdma_events/internal/aggregate"
 	"rdma_events/internal/measure"
+	"rdma_events/internal/verbs"
 )
 
 // Probe holds the measurements of a probe.
@@ -30,6 +31,29 @@ type Lost struct {
 	Events      uint64 `json:"events"`
 	Completions uint64 `json:"completions"`
 	Errors      uint64 `json:"errors"`
+}
+
+// losses has the counts in the last record of each probe.
+type losses map[probeOf]Lost
+
+type probeOf struct {
+	device string
+	verbs.ProbeKey
+}
+
+// ofLosses is the Part of rounds that ended badly, in records that are kept alone. Its points come at intervals alone.
+func ofLosses(c *Changes) { register(c, losses{}.probe) }
+
+func (l losses) probe(p *measure.Probe) (Record, bool) {
+	key := probeOf{p.Device, p.ProbeKey}
+	lost := Lost{Events: p.Counts.LostEvents, Completions: p.Counts.LostCompletions, Errors: p.Counts.Errors}
+	if lost == l[key] {
+		return Record{}, false
+	}
+	l[key] = lost
+	probe := NewProbe(p)
+	probe.Lost = &lost
+	return Record{Time: p.At, Kind: KindProbe, Device: p.Device, Port: p.Port, Probe: probe}, true
 }
 
 // Bucket counts the wake-ups up to a bound and above the bound before.

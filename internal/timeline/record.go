@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"rdma_events/internal/measure"
 	"rdma_events/internal/verbs"
 )
 
@@ -170,14 +169,12 @@ func (c *Command) line() string {
 	return c.Call + " stuck: " + c.Status
 }
 
-// merge adds a change of state to r, if r is the event that caused it and came right
-// before it. It reports whether it did.
-func (r *Record) merge(c *measure.Change) bool {
-	next := Record{Kind: KindState, Device: c.Device, Port: c.Port, Witness: string(c.Witness)}
-	if !r.causes(&next) {
+// join adds to r, which is an event, the change of state that it caused, if next is that. It reports whether it did.
+func (r *Record) join(next *Record) bool {
+	if !r.causes(next) {
 		return false
 	}
-	r.change(c)
+	r.StateFrom, r.StateTo, r.Witness, r.LastedNS = next.StateFrom, next.StateTo, next.Witness, next.LastedNS
 	return true
 }
 
@@ -186,13 +183,6 @@ func (r *Record) causes(next *Record) bool {
 	return r.Kind == KindEvent && next.Kind == KindState && r.Device == next.Device && r.Port == next.Port &&
 		(r.Event == verbs.EventPortErr.String() || r.Event == verbs.EventPortActive.String()) &&
 		r.Witness == "" && next.Witness == string(verbs.WitnessEvent)
-}
-
-func (r *Record) change(c *measure.Change) {
-	r.StateFrom, r.StateTo, r.Witness = c.From.String(), c.To.String(), string(c.Witness)
-	if c.HasLasted {
-		r.LastedNS = c.LastedNS
-	}
 }
 
 // Where returns the device with its port and the other end of a pair, as in "mlx5_0:1" and "mlx5_0:1 > gpu042 mlx5_0".

@@ -20,10 +20,9 @@ const perSecond = 20
 type Recording struct {
 	rec     *recorder.Recorder
 	devices queue
-	apps    queue            // what applications do neither displaces nor delays the rest
-	bad     map[probeOf]Lost // used by Interval, as is looks
-	holders holders          // used by Interval
-	looks   *Changes         // of the points that come at intervals alone
+	apps    queue    // what applications do neither displaces nor delays the rest
+	looks   *Changes // of the points that come at intervals alone; used by Interval, as are holders
+	holders holders
 }
 
 // queue is points on their way to the recorder.
@@ -32,28 +31,23 @@ type queue struct {
 	changes *Changes // used by the goroutine of the Emitter
 }
 
-type probeOf struct {
-	device string
-	verbs.ProbeKey
-}
-
 // NewRecording returns the Recording of a recorder, which its Run runs. now must not go back.
 func NewRecording(rec *recorder.Recorder, now func() time.Time) *Recording {
 	return &Recording{
 		rec:     rec,
-		devices: queue{emit.New(perSecond, now), NewChanges()},
-		apps:    queue{emit.NewLimited(perSecond, perSecond, now), NewChanges()},
-		bad:     make(map[probeOf]Lost), holders: holders{}, looks: NewChanges(),
+		devices: queue{emit.New(perSecond, now), NewChanges(OfDevices, OfFabric)},
+		apps:    queue{emit.NewLimited(perSecond, perSecond, now), NewChanges(OfApplications)},
+		looks:   NewChanges(OfUnreadErrors, ofLosses),
+		holders: holders{},
 	}
 }
 
 // Emit records a point if it is news (Changes). It does not keep the point.
 func (r *Recording) Emit(p measure.Point) {
-	switch p.(type) {
-	case *measure.AppEvent, *measure.AppHang, *measure.Tracer:
-		r.apps.Emit(p.Clone())
-	default:
-		r.devices.Emit(p.Clone())
+	for _, q := range []queue{r.devices, r.apps} {
+		if q.changes.Has(p) {
+			q.Emit(p.Clone())
+		}
 	}
 }
 
@@ -64,30 +58,14 @@ func (r *Recording) Interval(points []measure.Point) {
 		r.Add(one)
 	}
 	for _, p := range points {
-		switch p := p.(type) {
-		case *measure.Probe:
-			r.probe(p)
-		case *measure.AppAsync:
-			// Not through a queue: those that are no news would use up its limit.
-			if one, ok := r.looks.Of(p, nil); ok {
-				r.Add(one)
-			}
-		case *measure.AppHang, *measure.Tracer:
-			r.Emit(p) // they may also come when they happen, and the queue keeps their order
+		// Not through a queue: those that are no news would use up its limit.
+		if one, ok := r.looks.Of(p, nil); ok {
+			r.Add(one)
+		}
+		if r.apps.changes.Has(p) {
+			r.apps.Emit(p.Clone()) // they may also come when they happen, and the queue keeps their order
 		}
 	}
-}
-
-func (r *Recording) probe(p *measure.Probe) {
-	key := probeOf{p.Device, p.ProbeKey}
-	bad := Lost{Events: p.Counts.LostEvents, Completions: p.Counts.LostCompletions, Errors: p.Counts.Errors}
-	if bad == r.bad[key] {
-		return
-	}
-	r.bad[key] = bad
-	probe := NewProbe(p)
-	probe.Lost = &bad
-	r.Add(Record{Time: p.At, Kind: KindProbe, Device: p.Device, Port: p.Port, Probe: probe})
 }
 
 // Add records one record.
@@ -119,17 +97,9 @@ type sink struct {
 
 // Put implements emit.Sink.
 func (s sink) Put(_ context.Context, p measure.Point, _ time.Time) (lost uint64) {
-	one, ok := s.changes.Of(p, nil)
-	if !ok {
-		return 0
+	if one, ok := s.changes.Of(p, nil); ok {
+		s.Add(one)
 	}
-	switch p := p.(type) {
-	case *measure.Device:
-		one.Why = p.Worker.Message
-	case *measure.Tracer:
-		one.Why = p.Worker.Message
-	}
-	s.Add(one)
 	return 0
 }
 

@@ -97,9 +97,9 @@ func TestWhatHappensIsRecordedInTheWordsOfWatch(t *testing.T) {
 		"mlx5_0 not watched: stuck worker of mlx5_0 was stuck in ibv_query_port and was killed",
 	}, lines)
 	require.True(t, all[2].mayJoin())
-	require.True(t, all[2].join(&all[3]))
+	require.True(t, all[2].join(&all[3].Record))
 	require.Contains(t, Style{}.Kept(&all[2]), "active > down")
-	require.False(t, all[2].join(&all[3]), "once")
+	require.False(t, all[2].join(&all[3].Record), "once")
 	require.False(t, all[5].mayJoin())
 }
 
@@ -219,7 +219,7 @@ func TestAKindOfALaterVersionIsShownByItsName(t *testing.T) {
 }
 
 func TestRecordsOfUnusedPortsSayThatTheyAreExpectedDown(t *testing.T) {
-	c := NewChanges()
+	c := NewChanges(OfDevices)
 	port := &measure.Port{Device: "mlx5_0", Port: 2, Known: true, HasState: true, State: verbs.PortDown, Expected: true, At: at(1)}
 	change := &measure.Change{Device: "mlx5_0", Port: 2, From: verbs.PortDown, To: verbs.PortActive, Witness: verbs.WitnessQuery, At: at(2)}
 	for _, p := range []measure.Point{port, change} {
