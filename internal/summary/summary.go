@@ -128,7 +128,7 @@ func (s *Summary) Add(k *timeline.Kept) {
 	case k.Kind == timeline.KindTracer:
 		h.untraced = !k.Tracer.Attached
 		h.traced = h.traced || k.Tracer.Attached && !s.isAfter(k.Time)
-	case k.IsApp():
+	case k.Kind == timeline.KindAppEvent, k.Kind == timeline.KindAppUnread, k.Kind == timeline.KindAppHang:
 		s.addApp(k)
 	}
 }

@@ -9,6 +9,66 @@ import (
 	"rdma_events/internal/measure"
 )
 
+// The kinds of a record about applications.
+const (
+	KindAppEvent  = "app_event"  // an asynchronous event of an application
+	KindAppUnread = "app_unread" // an application does not read its errors, or no longer so
+	KindAppHang   = "app_hang"   // an application hangs in the destruction of an object, or no longer
+	KindAppHolds  = "app_holds"  // a unit holds objects of a device, or no longer; in records that are kept alone
+	KindTracer    = "tracer"     // the events of applications are seen, or not
+)
+
+func appKinds() []kind {
+	return []kind{
+		{
+			name:    KindAppEvent,
+			isWhole: func(r *Record) bool { return r.App != nil },
+			words: func(s Style, r *Record) wording {
+				detail := s.Paint(colourOf(r.Event), r.Event)
+				if r.App.Number > 0 {
+					detail += "  " + r.App.what()
+				}
+				if r.Count > 1 {
+					detail += fmt.Sprintf("  (%d times)", r.Count)
+				}
+				return r.App.experiences(detail)
+			},
+			yields: true,
+		},
+		{
+			name:    KindAppUnread,
+			isWhole: func(r *Record) bool { return r.App != nil && r.Unread != nil },
+			words: func(s Style, r *Record) wording {
+				return r.App.experiences(s.Paint(colourIf(r.Unread.Ended(), green, yellow), r.Unread.line()))
+			},
+			yields: true,
+		},
+		{
+			name:    KindAppHang,
+			isWhole: func(r *Record) bool { return r.App != nil && r.Hang != nil },
+			words: func(s Style, r *Record) wording {
+				return r.App.experiences(s.Paint(colourIf(r.Hang.Ended(), green, Red), r.Hang.line(r.App)))
+			},
+			yields: true,
+		},
+		{
+			name:    KindAppHolds,
+			isWhole: func(r *Record) bool { return r.App != nil && r.Held != nil },
+			words: func(_ Style, r *Record) wording {
+				return wording{strings.TrimSpace(r.App.who() + "  " + r.Held.line(r.Device)), "", Dim}
+			},
+			yields: true,
+		},
+		{
+			name:    KindTracer,
+			isWhole: func(r *Record) bool { return r.Tracer != nil },
+			words: func(_ Style, r *Record) wording {
+				return wording{r.Tracer.line(r.Reason), r.Why, colourIf(r.Tracer.Attached, Dim, Red)}
+			},
+		},
+	}
+}
+
 // App is the application that something is about, and the object of it.
 type App struct {
 	Name   string `json:"name"`
@@ -34,6 +94,11 @@ func (a *App) who() string {
 		text += " " + a.Unit
 	}
 	return text
+}
+
+// experiences returns the words of what happened to the application, whose name may be longer than its column.
+func (a *App) experiences(what string) wording {
+	return wording{fmt.Sprintf("%-19s ", a.who()), what, plain}
 }
 
 // what returns the object in words, as in "qp 284".
@@ -144,30 +209,3 @@ func several(n int, thing string) string {
 
 // seconds formats a time in ns that is known to the second.
 func seconds(ns int64) string { return time.Duration(ns).Truncate(time.Second).String() }
-
-// appWords is Style.words for the kinds of applications. The name may be longer than its column.
-func (s Style) appWords(r *Record) (name, detail string) {
-	switch r.Kind {
-	case KindAppEvent:
-		detail = s.Paint(colourOf(r.Event), r.Event)
-		if r.App.Number > 0 {
-			detail += "  " + r.App.what()
-		}
-		if r.Count > 1 {
-			detail += fmt.Sprintf("  (%d times)", r.Count)
-		}
-	case KindAppUnread:
-		colour := yellow
-		if r.Unread.Ended() {
-			colour = green
-		}
-		detail = s.Paint(colour, r.Unread.line())
-	case KindAppHang:
-		colour := Red
-		if r.Hang.Ended() {
-			colour = green
-		}
-		detail = s.Paint(colour, r.Hang.line(r.App))
-	}
-	return fmt.Sprintf("%-19s ", r.App.who()), detail
-}

@@ -53,15 +53,6 @@ type readers map[measure.Key]unread
 // OfUnreadErrors is the Part of errors that applications do not read. Its points come at intervals alone.
 func OfUnreadErrors(c *Changes) { register(c, readers{}.unread) }
 
-// IsApp reports whether a record is about applications.
-func (r *Record) IsApp() bool {
-	switch r.Kind {
-	case KindAppEvent, KindAppUnread, KindAppHang, KindTracer:
-		return true
-	}
-	return false
-}
-
 func appEvent(p *measure.AppEvent) (Record, bool) {
 	r := appRecord(KindAppEvent, p, p.Device)
 	r.Event, r.Count = p.Type.String(), p.Count

@@ -10,6 +10,32 @@ import (
 	"rdma_events/internal/verbs"
 )
 
+// The kinds of a record about probes between hosts.
+const (
+	KindFabricPeer = "fabric_peer" // what is said of a pair with another host
+	KindFabricPort = "fabric_port" // what is said of a port that probes other hosts
+	KindFabricPair = "fabric_pair" // a pair as it is now
+)
+
+func fabricKinds() []kind {
+	ofPair := kind{
+		name:    KindFabricPair,
+		isWhole: func(r *Record) bool { return r.Peer != nil },
+		words: func(s Style, r *Record) wording {
+			return wording{name: s.Word(r.Peer, 0) + "  " + r.Peer.Line()} // it stands behind names, and not in a column
+		},
+	}
+	ofPeer := ofPair
+	ofPeer.name, ofPeer.yields = KindFabricPeer, true
+	return []kind{ofPair, ofPeer, {
+		name:    KindFabricPort,
+		isWhole: func(r *Record) bool { return r.Fabric != nil },
+		words: func(_ Style, r *Record) wording {
+			return wording{string(r.Fabric.Verdict), r.Fabric.line(), colourIf(r.Fabric.Verdict == fabric.VerdictOK, green, Red)}
+		},
+	}}
+}
+
 // Peer is the other end of a pair, and what is said of the pair.
 type Peer struct {
 	Host   string       `json:"host"`
@@ -172,13 +198,6 @@ func (f *Fabric) line() string {
 		return "after " + Duration(f.LastedNS) + " of " + string(f.Was)
 	}
 	return OwnText(f.Verdict)
-}
-
-func (f *Fabric) colour() string {
-	if f.Verdict == fabric.VerdictOK {
-		return green
-	}
-	return Red
 }
 
 // Pair holds what became of the probes and writes of a pair, since it is there. Percentiles are of the window, in ns; 0: not known.

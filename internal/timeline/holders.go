@@ -2,7 +2,6 @@ package timeline
 
 import (
 	"fmt"
-	"strings"
 
 	"rdma_events/internal/measure"
 )
@@ -84,9 +83,4 @@ func holdsObjects(a *measure.App) (holds, known bool) {
 		holds = holds || n.Count > 0
 	}
 	return holds, known
-}
-
-// heldWords is Style.words for holders.
-func heldWords(r *Record) string {
-	return strings.TrimSpace(r.App.who() + "  " + r.Held.line(r.Device))
 }

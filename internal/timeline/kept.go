@@ -89,41 +89,6 @@ func printable(r rune) rune {
 	return '?'
 }
 
-// isWhole reports whether a record has what its kind needs.
-func (r *Record) isWhole() bool {
-	switch r.Kind {
-	case KindGID:
-		return r.GID != nil
-	case KindAttr:
-		return r.Attr != nil
-	case KindCommand:
-		return r.Command != nil
-	case KindEvidence:
-		return r.Evidence != nil
-	case KindPort:
-		return r.Link != nil
-	case KindProbe:
-		return r.Probe != nil
-	case KindPlugin:
-		return r.Plugin != nil
-	case KindAppEvent:
-		return r.App != nil
-	case KindAppUnread:
-		return r.App != nil && r.Unread != nil
-	case KindAppHang:
-		return r.App != nil && r.Hang != nil
-	case KindAppHolds:
-		return r.App != nil && r.Held != nil
-	case KindTracer:
-		return r.Tracer != nil
-	case KindFabricPeer, KindFabricPair:
-		return r.Peer != nil
-	case KindFabricPort:
-		return r.Fabric != nil
-	}
-	return true
-}
-
 // clockOf writes a time for people.
 func clockOf(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
 
@@ -133,30 +98,30 @@ func (k *Kept) mayJoin() bool {
 }
 
 // own returns the text of a record of the recorder itself.
-func (k *Kept) own() (name, detail, colour string) {
+func (k *Kept) own() wording {
 	switch {
 	case k.Kind == recorder.KindEnd:
-		return "(recording ends)", "", Dim
+		return wording{"(recording ends)", "", Dim}
 	case k.Start != nil && k.Start.LastSequence == 0:
-		return "(recording begins)", "", Dim
+		return wording{"(recording begins)", "", Dim}
 	case k.Start != nil && k.Start.Clean:
-		return "(recording goes on)", "after an end in order at " + clockOf(k.Start.LastTime), Dim
+		return wording{"(recording goes on)", "after an end in order at " + clockOf(k.Start.LastTime), Dim}
 	case k.Start != nil:
 		text := "without an end: killed, or the power failed; the last record is of " + clockOf(k.Start.LastTime)
 		if k.Start.LastBootID != k.BootID {
 			text += ", before this boot"
 		}
-		return "(recording goes on)", text, yellow
+		return wording{"(recording goes on)", text, yellow}
 	case k.Lost != nil && k.Lost.Error != "":
-		return fmt.Sprintf("(%d records lost)", k.Lost.Count), k.Lost.Error, yellow
+		return wording{fmt.Sprintf("(%d records lost)", k.Lost.Count), k.Lost.Error, yellow}
 	case k.Lost != nil:
-		return fmt.Sprintf("(%d records lost)", k.Lost.Count), "they came faster than the disk took them", yellow
+		return wording{fmt.Sprintf("(%d records lost)", k.Lost.Count), "they came faster than the disk took them", yellow}
 	case k.Clock != nil:
 		direction := "ahead"
 		if k.Clock.StepNS < 0 {
 			direction = "back"
 		}
-		return "(wall clock set)", Duration(max(k.Clock.StepNS, -k.Clock.StepNS)) + " " + direction, yellow
+		return wording{"(wall clock set)", Duration(max(k.Clock.StepNS, -k.Clock.StepNS)) + " " + direction, yellow}
 	}
-	return "(" + k.Kind + ")", "", plain
+	return wording{"(" + k.Kind + ")", "", plain}
 }

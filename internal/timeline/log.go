@@ -2,11 +2,43 @@ package timeline
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 
 	"rdma_events/internal/status"
 )
+
+// The kinds of a record about the plugin itself.
+const (
+	KindLog    = "log"
+	KindPlugin = "plugin" // the plugin began
+)
+
+func pluginKinds() []kind {
+	return []kind{
+		{
+			name: KindLog,
+			words: func(_ Style, r *Record) wording {
+				return wording{name: r.Level + ": " + r.Text, colour: colourIf(r.Level == "warning", yellow, plain)}
+			},
+		},
+		{
+			name:    KindPlugin,
+			isWhole: func(r *Record) bool { return r.Plugin != nil },
+			words: func(_ Style, r *Record) wording {
+				return wording{name: fmt.Sprintf("rdma-events %s on %s, Linux %s", r.Plugin.Version, r.Plugin.Host, r.Plugin.Kernel)}
+			},
+		},
+	}
+}
+
+// Plugin holds what a recording begins with.
+type Plugin struct {
+	Version string `json:"version"`
+	Host    string `json:"host"`
+	Kernel  string `json:"kernel"`
+}
 
 // NewLog returns a logger that passes its lines from a level on as records. add is called by
 // the goroutine that logs.

@@ -8,7 +8,6 @@ import (
 	"rdma_events/internal/emit"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/recorder"
-	"rdma_events/internal/verbs"
 )
 
 // perSecond is how many points of one series are recorded in a second, and of all applications together, since any user
@@ -70,23 +69,10 @@ func (r *Recording) Interval(points []measure.Point) {
 
 // Add records one record.
 func (r *Recording) Add(one Record) {
-	e := recorder.Entry{Kind: one.Kind, Device: one.Device, Port: one.Port, Sync: isUrgent(&one)}
+	e := recorder.Entry{Kind: one.Kind, Device: one.Device, Port: one.Port, Sync: one.isUrgent()}
 	one.Kind, one.Device, one.Port = "", "", 0 // the recorder has them
 	e.Data = one
 	r.rec.Add(e)
-}
-
-// isUrgent reports whether the host may go down next.
-func isUrgent(r *Record) bool {
-	switch r.Kind {
-	case KindEvent:
-		return r.Event == verbs.EventPortErr.String() || r.Event == verbs.EventDeviceFatal.String()
-	case KindCommand:
-		return r.Command.Stuck
-	case KindDevice:
-		return r.Opened == nil
-	}
-	return false
 }
 
 // sink passes the points of a queue on to the recorder.

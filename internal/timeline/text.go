@@ -25,86 +25,26 @@ const (
 
 // Line returns a record as a line of text, without its end.
 func (s Style) Line(r *Record) string {
-	name, detail, colour := s.words(r)
-	return s.compose(r, name, detail, colour)
+	return s.compose(r, s.words(r))
 }
 
 // Kept is Line for a record that was read from a recorder.
 func (s Style) Kept(k *Kept) string {
-	name, detail, colour := s.words(&k.Record)
+	w := s.words(&k.Record)
 	if k.Kind == recorder.KindEnd || k.Start != nil || k.Lost != nil || k.Clock != nil {
-		name, detail, colour = k.own()
+		w = k.own()
 	}
-	return s.compose(&k.Record, name, detail, colour)
+	return s.compose(&k.Record, w)
 }
 
-func (s Style) compose(r *Record, name, detail, colour string) string {
+func (s Style) compose(r *Record, w wording) string {
 	at := s.Paint(Dim, r.Time.Local().Format("15:04:05.000000"))
 	where := fmt.Sprintf("%-10s", r.Where())
-	if detail != "" {
-		name = fmt.Sprintf("%-20s", name)
-		detail = " " + detail
+	if w.detail != "" {
+		w.name = fmt.Sprintf("%-20s", w.name)
+		w.detail = " " + w.detail
 	}
-	return strings.TrimRight(at+"  "+where+"  "+s.Paint(colour, name)+detail, " ")
-}
-
-// words returns what happened, and details of it.
-func (s Style) words(r *Record) (name, detail, colour string) {
-	name, detail, colour = r.Event, "", plain
-	switch r.Kind {
-	case KindEvent:
-		colour = colourOf(r.Event)
-		detail = s.transition(r)
-	case KindState:
-		name, detail = "("+r.Witness+")", s.transition(r)
-	case KindGID:
-		name, detail = "gid", r.GID.line()
-		if r.GID.Action == string(verbs.GIDMoved) {
-			colour = yellow
-		}
-	case KindAttr:
-		name, detail = r.Attr.Name, r.Attr.From+" > "+r.Attr.To
-	case KindCommand:
-		name, detail, colour = "command", r.Command.line(), green
-		if r.Command.Stuck {
-			colour = Red
-		}
-	case KindEvidence:
-		name, detail = "why "+r.Evidence.Trigger, r.Evidence.line()
-	case KindPort:
-		name, detail = "(first look)", s.state(r.StateTo)+", "+r.Link.line()
-	case KindDevice:
-		name, detail, colour = "not watched: "+r.Reason, r.Why, Red
-		if r.Opened != nil {
-			name, colour = r.Opened.line(), Dim
-		}
-	case KindProbe:
-		name, detail = r.Probe.Line(s.ASCII), ""
-	case KindPlugin:
-		name = fmt.Sprintf("rdma-events %s on %s, Linux %s", r.Plugin.Version, r.Plugin.Host, r.Plugin.Kernel)
-	case KindAppEvent, KindAppUnread, KindAppHang:
-		name, detail = s.appWords(r)
-	case KindAppHolds:
-		name, detail, colour = heldWords(r), "", Dim
-	case KindFabricPeer, KindFabricPair:
-		name = s.Word(r.Peer, 0) + "  " + r.Peer.Line() // it stands behind names, and not in a column
-	case KindFabricPort:
-		name, detail, colour = string(r.Fabric.Verdict), r.Fabric.line(), r.Fabric.colour()
-	case KindTracer:
-		name, detail, colour = r.Tracer.line(r.Reason), r.Why, Red
-		if r.Tracer.Attached {
-			colour = Dim
-		}
-	case KindLog:
-		name = r.Level + ": " + r.Text
-		if r.Level == "warning" {
-			colour = yellow
-		}
-	}
-	if name == "" {
-		name = "(" + r.Kind + ")"
-	}
-	return name, detail, colour
+	return strings.TrimRight(at+"  "+where+"  "+s.Paint(w.colour, w.name)+w.detail, " ")
 }
 
 // transition returns the change of state that an event or a query caused, how long the
@@ -144,6 +84,14 @@ func colourOf(event string) string {
 		return Red
 	}
 	return plain
+}
+
+// colourIf returns one of two colours.
+func colourIf(is bool, colour, otherwise string) string {
+	if is {
+		return colour
+	}
+	return otherwise
 }
 
 // Paint puts text into a colour, if there are any.

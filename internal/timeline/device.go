@@ -1,0 +1,185 @@
+package timeline
+
+import (
+	"fmt"
+	"strings"
+
+	"rdma_events/internal/verbs"
+)
+
+// The kinds of a record about devices and their ports.
+const (
+	KindEvent    = "event"    // an asynchronous event, with the change of state that it caused
+	KindState    = "state"    // a change of state without an event
+	KindGID      = "gid"      // a GID came, went or moved
+	KindAttr     = "attr"     // an attribute has another value
+	KindCommand  = "command"  // a call is stuck, or no longer: it was answered, or the device is gone
+	KindEvidence = "evidence" // what was read after something happened, and its cause
+	KindPort     = "port"     // a port became known
+	KindDevice   = "device"   // a device came, went, or cannot be watched
+	KindProbe    = "probe"    // completion events of the interval just ended
+)
+
+func deviceKinds() []kind {
+	return []kind{
+		{
+			name:  KindEvent,
+			words: func(s Style, r *Record) wording { return wording{r.Event, s.transition(r), colourOf(r.Event)} },
+			isUrgent: func(r *Record) bool {
+				return r.Event == verbs.EventPortErr.String() || r.Event == verbs.EventDeviceFatal.String()
+			},
+		},
+		{
+			name:  KindState,
+			words: func(s Style, r *Record) wording { return wording{"(" + r.Witness + ")", s.transition(r), plain} },
+		},
+		{
+			name:    KindGID,
+			isWhole: func(r *Record) bool { return r.GID != nil },
+			words: func(_ Style, r *Record) wording {
+				return wording{"gid", r.GID.line(), colourIf(r.GID.Action == string(verbs.GIDMoved), yellow, plain)}
+			},
+		},
+		{
+			name:    KindAttr,
+			isWhole: func(r *Record) bool { return r.Attr != nil },
+			words:   func(_ Style, r *Record) wording { return wording{r.Attr.Name, r.Attr.From + " > " + r.Attr.To, plain} },
+		},
+		{
+			name:    KindCommand,
+			isWhole: func(r *Record) bool { return r.Command != nil },
+			words: func(_ Style, r *Record) wording {
+				return wording{"command", r.Command.line(), colourIf(r.Command.Stuck, Red, green)}
+			},
+			isUrgent: func(r *Record) bool { return r.Command.Stuck },
+		},
+		{
+			name:    KindEvidence,
+			isWhole: func(r *Record) bool { return r.Evidence != nil },
+			words: func(_ Style, r *Record) wording {
+				return wording{"why " + r.Evidence.Trigger, r.Evidence.line(), plain}
+			},
+		},
+		{
+			name:    KindPort,
+			isWhole: func(r *Record) bool { return r.Link != nil },
+			words: func(s Style, r *Record) wording {
+				return wording{"(first look)", s.state(r.StateTo) + ", " + r.Link.line(), plain}
+			},
+		},
+		{
+			name: KindDevice,
+			words: func(_ Style, r *Record) wording {
+				if r.Opened != nil {
+					return wording{r.Opened.line(), r.Why, Dim}
+				}
+				return wording{"not watched: " + r.Reason, r.Why, Red}
+			},
+			isUrgent: func(r *Record) bool { return r.Opened == nil },
+		},
+		{
+			name:    KindProbe,
+			isWhole: func(r *Record) bool { return r.Probe != nil },
+			words:   func(s Style, r *Record) wording { return wording{name: r.Probe.Line(s.ASCII)} },
+		},
+	}
+}
+
+// GID holds a change of the GID table.
+type GID struct {
+	GID      string `json:"gid"`
+	Type     string `json:"type"`
+	NetDev   string `json:"netdev,omitempty"`
+	Action   string `json:"action"`
+	From     *int   `json:"index_from,omitempty"`
+	To       *int   `json:"index_to,omitempty"`
+	AwayNS   int64  `json:"away_ns,omitempty"`
+	OwnProbe bool   `json:"own_probe"`
+}
+
+// line returns the change in words, as in "moved from index 3 to 5, away 412ms".
+func (g *GID) line() string {
+	text := g.Action
+	switch {
+	case g.From != nil && g.To != nil && *g.From != *g.To:
+		text += fmt.Sprintf(" from index %d to %d", *g.From, *g.To)
+	case g.To != nil:
+		text += fmt.Sprintf(" at index %d", *g.To)
+	case g.From != nil:
+		text += fmt.Sprintf(" from index %d", *g.From)
+	}
+	if g.AwayNS > 0 {
+		text += ", away " + Duration(g.AwayNS)
+	}
+	return fmt.Sprintf("%s %s %s", g.GID, g.Type, text)
+}
+
+// Attr holds a change of an attribute.
+type Attr struct {
+	Name string `json:"name"`
+	From string `json:"from"`
+	To   string `json:"to"`
+}
+
+// Command holds what is known of a call when its stuck changes.
+type Command struct {
+	Call   string `json:"call"`
+	Stuck  bool   `json:"stuck"`
+	Status string `json:"status,omitempty"`  // of the last one that ended: ok, or the name of the errno
+	BusyNS int64  `json:"busy_ns,omitempty"` // how long the one under way has lasted
+	// LastedNS is how long the calls were stuck, with the one that was. At their end alone.
+	LastedNS int64  `json:"lasted_ns,omitempty"`
+	Calls    uint64 `json:"calls"` // since the start, as are errors
+	Errors   uint64 `json:"errors"`
+}
+
+// line returns the change in words, as in "hw_counters not answered for 5s".
+func (c *Command) line() string {
+	switch {
+	case !c.Stuck:
+		return c.Call + " no longer stuck, after " + Duration(c.LastedNS)
+	case c.BusyNS > 0:
+		return c.Call + " not answered for " + Duration(c.BusyNS)
+	}
+	return c.Call + " stuck: " + c.Status
+}
+
+// Opened holds what a device says of itself when it is opened.
+type Opened struct {
+	Driver   string `json:"driver"`
+	Firmware string `json:"fw_ver,omitempty"`
+	Ports    int    `json:"ports"`
+	Events   bool   `json:"events_supported"`
+}
+
+// line returns the text about the device.
+func (o *Opened) line() string {
+	text := fmt.Sprintf("opened: %s, %d ports", o.Driver, o.Ports)
+	if o.Ports == 1 {
+		text = strings.TrimSuffix(text, "s")
+	}
+	if o.Firmware != "" {
+		text += ", firmware " + o.Firmware
+	}
+	if !o.Events {
+		text += "; its driver raises no events"
+	}
+	return text
+}
+
+// Link holds the attributes of a port that became known.
+type Link struct {
+	RateGbps  float64 `json:"rate_gbps,omitempty"`
+	Width     string  `json:"width,omitempty"`
+	LinkLayer string  `json:"link_layer"`
+	NetDev    string  `json:"netdev,omitempty"`
+}
+
+// line returns the text about the port.
+func (l *Link) line() string {
+	text := fmt.Sprintf("%g Gb/s (%s), %s", l.RateGbps, l.Width, l.LinkLayer)
+	if l.NetDev != "" {
+		text += " on " + l.NetDev
+	}
+	return text
+}
