@@ -33,8 +33,8 @@ type HostTotals struct {
 type HostApps struct {
 	Errors       uint64 // events queued that are errors
 	Hangs        int64  // threads
-	UnreadErrors uint64
-	Attached     bool // UnreadErrors is known
+	UnreadErrors uint64 // that wait now, for however short a time: only the record and the alert about one application wait first
+	Attached     bool   // UnreadErrors is known
 }
 
 // HostFabric are sums over all ports of the host whose fabric is probed.
