@@ -82,7 +82,8 @@ func newHost(c *Config, of *Host, w io.Writer) (*host, error) {
 	if h.out, err = NewRecording(w, tags); err != nil {
 		return nil, err
 	}
-	h.emitter, h.changes = emit.New(maxEventPoints, h.wall), timelines.NewChanges(timelines.OfDevices, timelines.OfFabric, timelines.OfApplications, timelines.OfUnreadErrors)
+	h.emitter = emit.New(maxEventPoints, h.wall)
+	h.changes = timelines.NewChanges(timelines.OfDevices, timelines.OfFabric, timelines.OfApplications, timelines.OfUnreadErrors)
 	if h.tracing, err = newTracing(h); err != nil {
 		return nil, err
 	}
