@@ -18,11 +18,11 @@ import (
 
 	"rdma_events/internal/agent"
 	"rdma_events/internal/clock"
-	"rdma_events/internal/doctor"
-	"rdma_events/internal/hardware"
+	"rdma_events/internal/inspect"
+	"rdma_events/internal/inspect/doctor"
+	"rdma_events/internal/inspect/hardware"
 	"rdma_events/internal/nldev"
 	"rdma_events/internal/process"
-	"rdma_events/internal/trial"
 	"rdma_events/internal/verbs/sysfs"
 )
 
@@ -78,7 +78,7 @@ func (o hardwareFlags) run(ctx context.Context, stderr io.Writer) (path string, 
 			return "", err
 		}
 	}
-	p, err := trial.OpenProgram(program)
+	p, err := inspect.OpenProgram(program)
 	if err != nil {
 		return "", err
 	}
@@ -90,7 +90,7 @@ func (o hardwareFlags) run(ctx context.Context, stderr io.Writer) (path string, 
 }
 
 // host returns this machine, or a simulation if the configuration selects it.
-func (o hardwareFlags) host(ctx context.Context, c agent.Config, sysfs sysfs.FS, p *trial.Program, stderr io.Writer) *hardware.Host {
+func (o hardwareFlags) host(ctx context.Context, c agent.Config, sysfs sysfs.FS, p *inspect.Program, stderr io.Writer) *hardware.Host {
 	h := &hardware.Host{
 		Version: buildVersion(), Kernel: kernelRelease(), Sys: os.DirFS("/sys"), Sysfs: sysfs, Worker: p,
 		Libraries: doctor.NewSystem().Libraries, Use: nldev.Of, Program: processName, Mono: clock.Monotonic, Now: time.Now,

@@ -14,9 +14,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/doctor"
+	"rdma_events/internal/inspect/doctor"
+	"rdma_events/internal/inspect/report"
 	"rdma_events/internal/nldev"
-	"rdma_events/internal/report"
 	"rdma_events/internal/verbs/sysfs"
 )
 

@@ -15,10 +15,10 @@ import (
 
 	"rdma_events/internal/agent"
 	"rdma_events/internal/clock"
-	"rdma_events/internal/doctor"
+	"rdma_events/internal/inspect"
+	"rdma_events/internal/inspect/doctor"
+	"rdma_events/internal/inspect/report"
 	"rdma_events/internal/process"
-	"rdma_events/internal/report"
-	"rdma_events/internal/trial"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
 )
@@ -29,10 +29,10 @@ type reportPlan struct {
 	simulated bool
 
 	config  agent.Config
-	unknown error          // why it is not known which devices the configuration excludes; nil: it is
-	quoted  bool           // the doctor may quote the configuration: it has no secrets
-	asked   []string       // devices, of which snapshots are taken
-	worker  *trial.Queries // nil: see workerErr
+	unknown error            // why it is not known which devices the configuration excludes; nil: it is
+	quoted  bool             // the doctor may quote the configuration: it has no secrets
+	asked   []string         // devices, of which snapshots are taken
+	worker  *inspect.Queries // nil: see workerErr
 	noWork  error
 	self    *os.File
 	closers []func() error
@@ -110,7 +110,7 @@ func (p *reportPlan) openWorker() {
 		path, p.noWork = agent.WorkerPath()
 	}
 	if p.noWork == nil {
-		p.worker, p.noWork = trial.OpenQueries(path)
+		p.worker, p.noWork = inspect.OpenQueries(path)
 	}
 	if p.noWork != nil {
 		return

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"rdma_events/internal/report/snapshot"
+	"rdma_events/internal/snapshot"
 )
 
 // The names of files.

@@ -1,4 +1,4 @@
-package trial
+package inspect
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"rdma_events/internal/doctor"
+	"rdma_events/internal/inspect/doctor"
 	"rdma_events/internal/process"
 )
 

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"rdma_events/internal/doctor"
+	"rdma_events/internal/inspect/doctor"
 	"rdma_events/internal/nldev"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"

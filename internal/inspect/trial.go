@@ -1,11 +1,11 @@
-package trial
+package inspect
 
 import (
 	"context"
 	"errors"
 	"time"
 
-	"rdma_events/internal/doctor"
+	"rdma_events/internal/inspect/doctor"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/process"
 	"rdma_events/internal/status"

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/doctor"
+	"rdma_events/internal/inspect/doctor"
 	"rdma_events/internal/nldev"
 	"rdma_events/internal/process"
 	"rdma_events/internal/status"
