@@ -6,13 +6,15 @@ import (
 	"strings"
 	"time"
 
-	"rdma_events/internal/inspect/doctor"
 	"rdma_events/internal/process"
 )
 
+// TracerLimit is the longest time for a trial of the tracer. The kernel's verifier takes seconds in an emulated machine.
+const TracerLimit = 20 * time.Second
+
 const tracerName = "rdma-events-tracer"
 
-// Tracer is the real tracer program, run once for each answer. It implements doctor.Tracer.
+// Tracer is the real tracer program, run once for each answer.
 type Tracer struct{ exe *os.File }
 
 // OpenTracer opens the tracer program at path. The caller closes it after all other calls have returned. The error wraps
@@ -25,10 +27,10 @@ func OpenTracer(path string) (*Tracer, error) {
 	return &Tracer{exe}, nil
 }
 
-// Close implements doctor.Tracer.
+// Close closes the program, after all other calls have returned.
 func (t *Tracer) Close() error { return t.exe.Close() }
 
-// Version implements doctor.Tracer.
+// Version returns the version that the program reports.
 func (t *Tracer) Version(ctx context.Context) (string, error) {
 	text, err := t.ask(ctx, askLimit, "-version")
 	if err != nil {
@@ -37,9 +39,10 @@ func (t *Tracer) Version(ctx context.Context) (string, error) {
 	return versionOf(tracerName, text)
 }
 
-// Try implements doctor.Tracer.
+// Try attaches to the kernel and ends, and returns what the program has printed. It blocks for TracerLimit at most, and a moment
+// longer if the process has to be killed.
 func (t *Tracer) Try(ctx context.Context) (string, error) {
-	return t.ask(ctx, doctor.TracerLimit, "-try")
+	return t.ask(ctx, TracerLimit, "-try")
 }
 
 // ask runs the program, which begins with privileges, without any variable of the environment.

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"time"
 
-	"rdma_events/internal/inspect/doctor"
-	"rdma_events/internal/ledger"
 	"rdma_events/internal/process"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/worker"
 )
+
+// TryLimit is the longest time for a whole trial. An emulated machine takes 2 s.
+const TryLimit = 10 * time.Second
 
 const (
 	// tryRounds is how many rounds of a probe measure how long a wake-up takes.
@@ -20,6 +21,61 @@ const (
 	tryPace    = 100 * time.Millisecond
 	tryTimeout = 500 * time.Millisecond
 )
+
+// Trial is the result of one probe method on one device.
+type Trial struct {
+	Opened bool
+	Attr   verbs.DeviceAttr // valid if Opened
+	Why    string           // why the device was not opened or not kept open; one line
+	Reason status.Reason    // the same as one word
+	Ports  map[int]PortTrial
+}
+
+// PortTrial is the part of a Trial for one port.
+type PortTrial struct {
+	Refused string // why there is no probe; "" if there is one
+	// Query is the errno's name with which the query of the port failed; "" if it was answered, or is no command.
+	Query  string
+	Rounds []verbs.Round
+}
+
+// newTrial makes a trial of what workers reported of a device.
+func newTrial(o *Observation) Trial {
+	t := Trial{Why: o.Why, Reason: o.Reason, Ports: map[int]PortTrial{}}
+	if o.Attr != nil {
+		t.Opened, t.Attr = true, *o.Attr
+	}
+	change := func(port int, f func(*PortTrial)) {
+		one := t.Ports[port]
+		f(&one)
+		t.Ports[port] = one
+	}
+	for _, c := range o.Commands {
+		if c.Call == verbs.CommandQueryPort {
+			change(c.Port, func(p *PortTrial) { p.Query = c.Status })
+		}
+	}
+	for _, c := range o.Choices {
+		if c.Method == verbs.MethodNone {
+			change(c.Port, func(p *PortTrial) { p.Refused = c.Reason })
+		}
+	}
+	for _, r := range o.Rounds {
+		change(r.Port, func(p *PortTrial) { p.Rounds = append(p.Rounds, r.Round) })
+	}
+	return t
+}
+
+// isComplete reports whether every port has refused the probe or run enough rounds.
+func (t *Trial) isComplete() bool {
+	for _, n := range verbs.PortNumbers(t.Attr.Ports, nil) {
+		one := t.Ports[n]
+		if one.Refused == "" && len(one.Rounds) < tryRounds {
+			return false
+		}
+	}
+	return true
+}
 
 // Program is a worker program that also watches devices, for trials. It is started anew for each
 // query and trial.
@@ -45,25 +101,24 @@ func OpenProgram(path string) (*Program, error) {
 	return &Program{Queries: *q, dir: dir}, nil
 }
 
-// Close implements doctor.Worker.
+// Close closes the program, after all other calls have returned.
 func (p *Program) Close() error { return errors.Join(p.dir.Close(), p.Queries.Close()) }
 
-// Try implements doctor.Worker. It starts a worker that watches the device, as the
-// plugin does, until every port has answered.
-func (p *Program) Try(ctx context.Context, device string, m verbs.Method) doctor.Trial {
-	ctx, cancel := context.WithTimeout(ctx, doctor.TryLimit)
+// Try opens a device and tries a probe method on all of its ports. It starts a worker that watches
+// the device, as the plugin does, until every port has answered, and blocks for TryLimit at most.
+func (p *Program) Try(ctx context.Context, device string, m verbs.Method) Trial {
+	ctx, cancel := context.WithTimeout(ctx, TryLimit)
 	defer cancel()
 	o := verbs.Options{
-		Device: device, CommandInterval: doctor.TryLimit, CommandStuck: doctor.TryLimit, // queries are reported as commands
+		Device: device, CommandInterval: TryLimit, CommandStuck: TryLimit, // queries are reported as commands
 		Probe: verbs.ProbeOptions{
 			Interval: tryPace, Timeout: tryTimeout, Method: m, Vectors: []int{0}, AckBatch: 1, GIDIndex: -1, PKeyIndex: -1,
 		},
 	}
-	t := &trial{done: cancel, Trial: doctor.Trial{Ports: make(map[int]doctor.PortTrial)}}
-	if err := p.Watch(ctx, o, t); err != nil && t.Why == "" {
-		t.Reason, t.Why = status.ReasonStuck, err.Error()
-	}
-	return t.Trial
+	return newTrial(Observe(ctx, p, o, func(o *Observation) bool {
+		t := newTrial(o)
+		return t.isComplete()
+	}))
 }
 
 // Watch starts workers that watch a device until ctx ends. The error is
@@ -73,66 +128,3 @@ func (p *Program) Watch(ctx context.Context, o verbs.Options, h worker.Handler) 
 	r.Options = o
 	return worker.New(worker.Config{Exe: p.exe, Dir: p.dir, Request: r, Reads: p.Reads, Timing: p.Timing}, h).Run(ctx)
 }
-
-// trial collects the reports of a worker. No two calls of it overlap.
-type trial struct {
-	doctor.Trial
-	done  func()
-	ports int
-}
-
-// Started implements worker.Handler.
-func (*trial) Started(*ledger.Ledger) {}
-
-// Status implements worker.Handler.
-func (*trial) Status(status.Status) {}
-
-// Ended implements worker.Handler. The reason is ok if the trial ended the worker.
-func (t *trial) Ended(why status.End) {
-	if why.Reason != status.ReasonOK {
-		t.Reason, t.Why = why.Reason, why.Message
-	}
-	t.done()
-}
-
-// Batch implements worker.Handler.
-func (t *trial) Batch(b verbs.Batch, _ status.Status) {
-	for _, it := range b.Items {
-		t.item(it)
-	}
-	if t.Opened && t.answered() {
-		t.done()
-	}
-}
-
-func (t *trial) item(it verbs.Item) {
-	switch {
-	case it.Opened != nil:
-		t.Opened, t.Attr, t.ports = true, *it.Opened, min(it.Opened.Ports, verbs.MaxPorts)
-	case it.Command != nil && it.Command.Call == verbs.CommandQueryPort:
-		one := t.Ports[it.Command.Port]
-		one.Query = it.Command.Status
-		t.Ports[it.Command.Port] = one
-	case it.Probe != nil && it.Probe.Method == verbs.MethodNone:
-		one := t.Ports[it.Probe.Port]
-		one.Refused = it.Probe.Reason
-		t.Ports[it.Probe.Port] = one
-	case it.Round != nil:
-		one := t.Ports[it.Round.Port]
-		one.Rounds = append(one.Rounds, it.Round.Round)
-		t.Ports[it.Round.Port] = one
-	}
-}
-
-// answered reports whether every port has refused the probe or run enough rounds.
-func (t *trial) answered() bool {
-	for n := 1; n <= t.ports; n++ {
-		one := t.Ports[n]
-		if one.Refused == "" && len(one.Rounds) < tryRounds {
-			return false
-		}
-	}
-	return true
-}
-
-var _ doctor.Worker = (*Program)(nil)

@@ -52,7 +52,7 @@ func OpenQueries(path string) (*Queries, error) {
 // Close closes the program.
 func (q *Queries) Close() error { return q.exe.Close() }
 
-// Version implements doctor.Worker.
+// Version returns the version that the program reports.
 func (q *Queries) Version(ctx context.Context) (string, error) {
 	text, err := q.ask(ctx, askLimit, "-version")
 	if err != nil {
@@ -70,13 +70,13 @@ func versionOf(program, text string) (string, error) {
 	return version, nil
 }
 
-// Library implements doctor.Worker.
+// Library returns the file of libibverbs that the program's loader finds.
 func (q *Queries) Library(ctx context.Context) (string, error) {
 	return q.ask(ctx, askLimit, "-library")
 }
 
-// Link implements doctor.Worker. A call that hangs keeps a process of its own, which can be
-// killed or left behind.
+// Link asks the driver of a network device about its link. A call that hangs keeps a process of
+// its own, which can be killed or left behind. It blocks for some seconds at most.
 func (q *Queries) Link(ctx context.Context, netdev string) (ethtool.Link, error) {
 	text, err := q.ask(ctx, linkLimit, "-link", netdev)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"rdma_events/internal/advice"
 	"rdma_events/internal/hotplug"
+	"rdma_events/internal/inspect"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 )
@@ -28,7 +29,7 @@ func (d *device) soft() bool { return d.Driver == "rdma_rxe" || d.Driver == "siw
 // trialOf is a Trial with the method that was tried.
 type trialOf struct {
 	method verbs.Method
-	Trial
+	inspect.Trial
 }
 
 // examination is one run of all checks.

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/advice"
+	"rdma_events/internal/inspect"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 )
@@ -159,7 +160,7 @@ func TestProblemIsReportedWithItsFix(t *testing.T) {
 		},
 		{
 			"firmware that refuses queries of a port", nil, func(_ *System, w *fakeWorker) {
-				w.trials = map[verbs.Method]Trial{verbs.MethodRCWrite: opened(PortTrial{Query: "EINVAL", Refused: "invalid argument"})}
+				w.trials = map[verbs.Method]inspect.Trial{verbs.MethodRCWrite: opened(inspect.PortTrial{Query: "EINVAL", Refused: "invalid argument"})}
 			},
 			finding{"probes", "mlx5_0 port 1", Warn, "refuses ibv_query_port (EINVAL), as that of a restricted function", "sudoedit"},
 		},
@@ -197,21 +198,21 @@ func TestProblemIsReportedWithItsFix(t *testing.T) {
 		},
 		{
 			"a lost interrupt", nil, func(_ *System, w *fakeWorker) {
-				lost := PortTrial{Rounds: []verbs.Round{{Outcome: verbs.OutcomeLostEvent, Status: "timeout"}}}
-				w.trials = map[verbs.Method]Trial{verbs.MethodRCWrite: opened(lost)}
+				lost := inspect.PortTrial{Rounds: []verbs.Round{{Outcome: verbs.OutcomeLostEvent, Status: "timeout"}}}
+				w.trials = map[verbs.Method]inspect.Trial{verbs.MethodRCWrite: opened(lost)}
 			},
 			finding{"probes", "mlx5_0 port 1", Fail, "rc_write ends as lost_event timeout", "grep -e 0000:3b:00.0 /proc/interrupts"},
 		},
 		{
 			"no method on an active port", nil, func(_ *System, w *fakeWorker) {
-				w.trials = map[verbs.Method]Trial{verbs.MethodRCWrite: opened(PortTrial{Refused: "no queue pair"})}
+				w.trials = map[verbs.Method]inspect.Trial{verbs.MethodRCWrite: opened(inspect.PortTrial{Refused: "no queue pair"})}
 			},
 			finding{"probes", "mlx5_0 port 1", Fail, "none works: rc_write cannot: no queue pair", "dmesg"},
 		},
 		{
 			"no method on a port that is down", tree{port1 + "/state": "1: DOWN\n", port1 + "/phys_state": "3: Disabled\n"},
 			func(_ *System, w *fakeWorker) {
-				w.trials = map[verbs.Method]Trial{verbs.MethodRCWrite: opened(PortTrial{Refused: "on a port that is down"})}
+				w.trials = map[verbs.Method]inspect.Trial{verbs.MethodRCWrite: opened(inspect.PortTrial{Refused: "on a port that is down"})}
 			},
 			finding{"probes", "mlx5_0 port 1", Warn, "none works while the port is not active", "ip link set dev eth0 up"},
 		},
@@ -356,7 +357,7 @@ func nodeError(err error) func(*System, *fakeWorker) {
 
 func noTrial(why status.Reason, text string) func(*System, *fakeWorker) {
 	return func(_ *System, w *fakeWorker) {
-		w.trials = map[verbs.Method]Trial{verbs.MethodRCWrite: {Why: text, Reason: why}}
+		w.trials = map[verbs.Method]inspect.Trial{verbs.MethodRCWrite: {Why: text, Reason: why}}
 	}
 }
 

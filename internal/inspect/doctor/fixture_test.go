@@ -13,6 +13,7 @@ import (
 
 	"rdma_events/internal/ethtool"
 	"rdma_events/internal/hotplug"
+	"rdma_events/internal/inspect"
 	"rdma_events/internal/verbs"
 )
 
@@ -123,7 +124,7 @@ const snippet = `[[inputs.execd]]
 type fakeWorker struct {
 	version, library       string
 	versionErr, libraryErr error
-	trials                 map[verbs.Method]Trial
+	trials                 map[verbs.Method]inspect.Trial
 	link                   ethtool.Link
 	linkErr                error
 	asked                  []string // network devices
@@ -141,7 +142,7 @@ func (w *fakeWorker) Link(_ context.Context, netdev string) (ethtool.Link, error
 	return w.link, w.linkErr
 }
 
-func (w *fakeWorker) Try(_ context.Context, device string, m verbs.Method) Trial {
+func (w *fakeWorker) Try(_ context.Context, device string, m verbs.Method) inspect.Trial {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.tried = append(w.tried, m)
@@ -159,13 +160,13 @@ func (w *fakeWorker) Close() error {
 }
 
 // opened returns the trial of an opened device with one port.
-func opened(p PortTrial) Trial {
-	return Trial{Opened: true, Attr: verbs.DeviceAttr{Ports: 1}, Ports: map[int]PortTrial{1: p}}
+func opened(p inspect.PortTrial) inspect.Trial {
+	return inspect.Trial{Opened: true, Attr: verbs.DeviceAttr{Ports: 1}, Ports: map[int]inspect.PortTrial{1: p}}
 }
 
 // woken returns a port trial with a successful round for each wake-up time.
-func woken(wakes ...time.Duration) PortTrial {
-	var p PortTrial
+func woken(wakes ...time.Duration) inspect.PortTrial {
+	var p inspect.PortTrial
 	for _, w := range wakes {
 		p.Rounds = append(p.Rounds, verbs.Round{Wake: w.Nanoseconds()})
 	}
@@ -175,9 +176,9 @@ func woken(wakes ...time.Duration) PortTrial {
 func workingWorker() *fakeWorker {
 	return &fakeWorker{
 		version: "1.2.3", library: "/usr/lib/libibverbs.so.1", link: ethtool.Link{Up: true, HasUp: true},
-		trials: map[verbs.Method]Trial{
+		trials: map[verbs.Method]inspect.Trial{
 			verbs.MethodRCWrite: opened(woken(50*time.Microsecond, 40*time.Microsecond, 90*time.Microsecond)),
-			verbs.MethodUDSend:  opened(PortTrial{Refused: "the port has no usable GID"}),
+			verbs.MethodUDSend:  opened(inspect.PortTrial{Refused: "the port has no usable GID"}),
 			verbs.MethodFlush:   opened(woken(60 * time.Microsecond)),
 		},
 	}

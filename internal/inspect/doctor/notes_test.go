@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/ethtool"
+	"rdma_events/internal/inspect"
 	"rdma_events/internal/verbs"
 )
 
@@ -69,7 +70,7 @@ func TestAPortWithoutANetworkDeviceIsNotAskedFor(t *testing.T) {
 // A card that hangs would hold the lock of all network devices.
 func TestTheLinkOfADeviceThatCannotBeOpenedIsNotAskedFor(t *testing.T) {
 	w := workingWorker()
-	w.trials[verbs.MethodRCWrite] = Trial{Why: "no answer"}
+	w.trials[verbs.MethodRCWrite] = inspect.Trial{Why: "no answer"}
 	r := Run(t.Context(), host(t, healthy(), w))
 	require.Empty(t, w.asked)
 	require.Equal(t, Skipped, r.of("ext_state")[0].Status)

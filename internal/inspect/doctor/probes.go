@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rdma_events/internal/advice"
+	"rdma_events/internal/inspect"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 )
@@ -67,7 +68,7 @@ func (x *examination) notOpened(d *device) Result {
 		r.Fix = x.line(advice.ShowKernelLog)
 	}
 	if r.Text == "" {
-		r.Text = fmt.Sprintf("the worker did not answer within %v", TryLimit)
+		r.Text = fmt.Sprintf("the worker did not answer within %v", inspect.TryLimit)
 	}
 	return r
 }
@@ -124,7 +125,7 @@ func (d *device) interrupts() string {
 
 // describeTrial reports the result of a method on a port: how long a wake-up
 // takes, or why the method does not work.
-func describeTrial(t PortTrial) (text string, ok bool) {
+func describeTrial(t inspect.PortTrial) (text string, ok bool) {
 	if t.Refused != "" {
 		return "cannot: " + t.Refused, false
 	}

@@ -17,6 +17,7 @@ import (
 	"rdma_events/internal/advice"
 	"rdma_events/internal/ethtool"
 	"rdma_events/internal/hotplug"
+	"rdma_events/internal/inspect"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
 )
@@ -85,7 +86,7 @@ type Worker interface {
 	Link(ctx context.Context, netdev string) (ethtool.Link, error)
 	// Try opens a device and tries a probe method on all of its ports. It blocks
 	// for some seconds at most.
-	Try(ctx context.Context, device string, m verbs.Method) Trial
+	Try(ctx context.Context, device string, m verbs.Method) inspect.Trial
 	// Close must be called after all other calls have returned.
 	Close() error
 }

@@ -12,16 +12,12 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/advice"
 	"rdma_events/internal/status"
 )
-
-// TracerLimit is the longest time for a trial of the tracer. The kernel's verifier takes seconds in an emulated machine.
-const TracerLimit = 20 * time.Second
 
 const (
 	tracerProgram = "rdma-events-tracer"
@@ -36,7 +32,7 @@ const (
 type Tracer interface {
 	// Version returns the version that the program reports.
 	Version(ctx context.Context) (string, error)
-	// Try attaches to the kernel and ends, and returns what the program has printed. It blocks for TracerLimit at most, and
+	// Try attaches to the kernel and ends, and returns what the program has printed. It blocks for inspect.TracerLimit at most, and
 	// a moment longer if the process has to be killed.
 	Try(ctx context.Context) (string, error)
 	// Close must be called after all other calls have returned.

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/hotplug"
+	"rdma_events/internal/inspect"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 )
@@ -85,8 +86,8 @@ func TestDeviceWithoutAProviderThatNobodyUsesIsNoted(t *testing.T) {
 
 func TestPortWithoutGIDsByDesignIsNoted(t *testing.T) {
 	w := workingWorker()
-	refused := opened(PortTrial{Refused: "the port has no usable GID"})
-	w.trials = map[verbs.Method]Trial{verbs.MethodRCWrite: refused, verbs.MethodUDSend: refused, verbs.MethodFlush: refused}
+	refused := opened(inspect.PortTrial{Refused: "the port has no usable GID"})
+	w.trials = map[verbs.Method]inspect.Trial{verbs.MethodRCWrite: refused, verbs.MethodUDSend: refused, verbs.MethodFlush: refused}
 	r := Run(t.Context(), host(t, healthy().with(tree{port1 + "/gids": ""}), w))
 	require.Equal(t, OK, r.Status, "%+v", r.Results)
 	for _, check := range []string{"addresses", "probes"} {

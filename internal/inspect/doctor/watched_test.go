@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/inspect"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 )
@@ -21,9 +22,9 @@ func down() tree {
 
 // nothingWorks has each method refused on two ports.
 func nothingWorks(w *fakeWorker) {
-	refused := PortTrial{Refused: "the port is not active"}
+	refused := inspect.PortTrial{Refused: "the port is not active"}
 	for m := range w.trials {
-		w.trials[m] = Trial{Opened: true, Attr: verbs.DeviceAttr{Ports: 2}, Ports: map[int]PortTrial{1: refused, 2: refused}}
+		w.trials[m] = inspect.Trial{Opened: true, Attr: verbs.DeviceAttr{Ports: 2}, Ports: map[int]inspect.PortTrial{1: refused, 2: refused}}
 	}
 }
 
@@ -85,7 +86,7 @@ func TestDeviceThatFailedIsNotOneToLeaveOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := workingWorker()
 			if c.query != "" {
-				w.trials = map[verbs.Method]Trial{verbs.MethodRCWrite: opened(PortTrial{Query: c.query, Refused: "input/output error"})}
+				w.trials = map[verbs.Method]inspect.Trial{verbs.MethodRCWrite: opened(inspect.PortTrial{Query: c.query, Refused: "input/output error"})}
 			}
 			r := Run(t.Context(), host(t, healthy().with(c.files), w))
 			require.Equal(t, Warn, r.Status, "%+v", r.Results)
@@ -100,7 +101,7 @@ func TestDeviceThatFailedIsNotOneToLeaveOut(t *testing.T) {
 }
 
 func TestFlushThatLosesItsEventAloneIsNoFault(t *testing.T) {
-	lost := PortTrial{Rounds: []verbs.Round{{Outcome: verbs.OutcomeLostEvent, Status: "timeout"}}}
+	lost := inspect.PortTrial{Rounds: []verbs.Round{{Outcome: verbs.OutcomeLostEvent, Status: "timeout"}}}
 	w := workingWorker()
 	w.trials[verbs.MethodFlush] = opened(lost)
 	r := Run(t.Context(), host(t, healthy(), w))

@@ -4,16 +4,17 @@ import (
 	"cmp"
 	"slices"
 
+	"rdma_events/internal/inspect"
 	"rdma_events/internal/verbs"
 )
 
 // add adds a worker's events and changes of state, sorted by time.
-func (f *Flap) add(g *gathering, begin int64, ports int) {
-	for _, r := range g.runs {
+func (f *Flap) add(seen *inspect.Observation, begin int64, ports int) {
+	for _, r := range seen.Runs {
 		f.Seen = append(f.Seen, Seen{AtNS: r.First - begin, Port: r.Port, Event: r.Type.String(), Count: r.Count})
 	}
 	for n := 1; n <= ports; n++ {
-		f.states(g.readings, begin, n)
+		f.states(seen.Readings, begin, n)
 	}
 	slices.SortStableFunc(f.Seen, func(a, b Seen) int { return cmp.Compare(a.AtNS, b.AtNS) })
 }

@@ -9,11 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"rdma_events/internal/inspect"
 	"rdma_events/internal/inspect/doctor"
 	"rdma_events/internal/nldev"
-	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
-	"rdma_events/internal/worker"
 )
 
 // Host is the machine as a run sees it.
@@ -48,8 +47,7 @@ type Host struct {
 type Worker interface {
 	// Library returns the file of libibverbs that the program's loader finds.
 	Library(ctx context.Context) (string, error)
-	// Watch has workers watch a device until ctx ends.
-	Watch(ctx context.Context, o verbs.Options, h worker.Handler) error
+	inspect.Watcher
 }
 
 // ErrInUse is wrapped by the error that Run returns for a device that others use.

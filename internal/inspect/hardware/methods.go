@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"rdma_events/internal/inspect"
 	"rdma_events/internal/verbs"
 )
 
@@ -29,13 +30,13 @@ func (x *trial) method(ctx context.Context, port int, m verbs.Method) Method {
 	}
 	x.Say("%s port %d: %s, %d rounds", x.o.Device, port, m, probeRounds)
 	one.Tried = true
-	g := x.probe(ctx, port, m, gid, probeRounds)
-	one.add(g, port)
+	seen := x.probe(ctx, port, m, gid, probeRounds)
+	one.add(seen, port)
 	return one
 }
 
 // probe has a worker run probe rounds on one port.
-func (x *trial) probe(ctx context.Context, port int, method verbs.Method, gid, rounds int) *gathering {
+func (x *trial) probe(ctx context.Context, port int, method verbs.Method, gid, rounds int) *inspect.Observation {
 	ctx, cancel := context.WithTimeout(ctx, methodLimit)
 	defer cancel()
 	o := verbs.Options{
@@ -44,19 +45,9 @@ func (x *trial) probe(ctx context.Context, port int, method verbs.Method, gid, r
 			Interval: probePace, Timeout: probeTimeout, Method: method, Vectors: []int{0}, AckBatch: 1, GIDIndex: gid, PKeyIndex: -1,
 		},
 	}
-	return x.watch(ctx, o, func(g *gathering) bool {
-		return len(g.rounds) >= rounds || refused(g) != ""
+	return x.watch(ctx, o, func(seen *inspect.Observation) bool {
+		return len(seen.Rounds) >= rounds || seen.Refusal() != ""
 	})
-}
-
-// refused returns why there is no probe, "" if the worker refused none.
-func refused(g *gathering) string {
-	for _, c := range g.choices {
-		if c.Method == verbs.MethodNone {
-			return c.Reason
-		}
-	}
-	return ""
 }
 
 // gid returns the index of the GID that a method may hold: the port's default
@@ -95,9 +86,9 @@ func (x *trial) forbidden(ctx context.Context, m verbs.Method) string {
 }
 
 // add adds a worker's rounds.
-func (one *Method) add(g *gathering, port int) {
+func (one *Method) add(seen *inspect.Observation, port int) {
 	stages := map[string][]int64{}
-	for _, r := range g.rounds {
+	for _, r := range seen.Rounds {
 		if r.Port != port || one.Rounds == probeRounds {
 			continue // a batch may contain more rounds than needed
 		}
@@ -119,12 +110,12 @@ func (one *Method) add(g *gathering, port int) {
 	for name, all := range stages {
 		one.Stages[name] = timesOf(all)
 	}
-	one.Events, one.Acked, one.Spurious, one.Late = g.counts.Events, g.counts.Acked, g.counts.Spurious, g.counts.Late
+	one.Events, one.Acked, one.Spurious, one.Late = seen.Counts.Events, seen.Counts.Acked, seen.Counts.Spurious, seen.Counts.Late
 	switch {
-	case refused(g) != "":
-		one.Why = refused(g)
-	case g.why != "":
-		one.Why = g.why
+	case seen.Refusal() != "":
+		one.Why = seen.Refusal()
+	case seen.Why != "":
+		one.Why = seen.Why
 	case one.Rounds < probeRounds:
 		one.Why = "not all rounds were over within " + methodLimit.String()
 	}
@@ -148,10 +139,10 @@ func (x *trial) auto(ctx context.Context) {
 		if one.Why == "" {
 			x.Say("%s port %d: what auto chooses", x.o.Device, port)
 			one.Tried = true
-			g := x.probe(ctx, port, verbs.MethodAuto, gid, autoRounds)
-			one.Why = g.why
-			if n := len(g.choices); n > 0 {
-				one.Method, one.Reason = g.choices[n-1].Method.String(), g.choices[n-1].Reason
+			seen := x.probe(ctx, port, verbs.MethodAuto, gid, autoRounds)
+			one.Why = seen.Why
+			if n := len(seen.Choices); n > 0 {
+				one.Method, one.Reason = seen.Choices[n-1].Method.String(), seen.Choices[n-1].Reason
 			}
 		}
 		x.r.Auto = append(x.r.Auto, one)
@@ -167,11 +158,11 @@ func (x *trial) flap(ctx context.Context) {
 	begin := x.Mono()
 	limited, cancel := context.WithTimeout(ctx, window)
 	defer cancel()
-	g := x.watch(limited, verbs.Options{StateInterval: time.Second}, func(*gathering) bool { return false })
+	seen := x.watch(limited, verbs.Options{StateInterval: time.Second}, func(*inspect.Observation) bool { return false })
 	f := &Flap{WindowNS: window.Nanoseconds(), Seen: []Seen{}, Links: []LinkCount{}}
-	f.add(g, begin, len(x.ports))
+	f.add(seen, begin, len(x.ports))
 	x.r.Flap = f
-	if g.why != "" {
-		x.problem("the window for the flap ended early: %s", g.why)
+	if seen.Why != "" {
+		x.problem("the window for the flap ended early: %s", seen.Why)
 	}
 }

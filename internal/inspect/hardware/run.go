@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rdma_events/internal/drivers"
+	"rdma_events/internal/inspect"
 	"rdma_events/internal/verbs"
 )
 
@@ -116,20 +117,20 @@ func (x *trial) queryPorts(ctx context.Context) (opened bool) {
 	ctx, cancel := context.WithTimeout(ctx, methodLimit)
 	defer cancel()
 	ports := 0
-	g := x.watch(ctx, verbs.Options{StateInterval: callPace}, func(g *gathering) bool {
-		ports = len(verbs.PortNumbers(g.attr.Ports, nil))
-		return len(g.readings) >= timedCalls*ports
+	seen := x.watch(ctx, verbs.Options{StateInterval: callPace}, func(seen *inspect.Observation) bool {
+		ports = len(verbs.PortNumbers(seen.Attr.Ports, nil))
+		return len(seen.Readings) >= timedCalls*ports
 	})
-	if g.attr == nil {
-		x.problem("the device was not opened: %s", orSilence(g.why))
+	if seen.Attr == nil {
+		x.problem("the device was not opened: %s", orSilence(seen.Why))
 		return false
 	}
-	x.attr, x.ports = *g.attr, make([]verbs.PortAttr, ports)
+	x.attr, x.ports = *seen.Attr, make([]verbs.PortAttr, ports)
 	row, known := drivers.Find(x.attr.Driver, x.attr.Transport)
 	for n := 1; n <= ports; n++ {
 		timed := Timed{Call: "ibv_query_port", Port: n, Commands: -1, Errors: map[string]int{}}
 		var took []int64
-		for _, r := range g.readings {
+		for _, r := range seen.Readings {
 			switch {
 			case r.Port != n:
 			case r.Err != "":
@@ -146,20 +147,20 @@ func (x *trial) queryPorts(ctx context.Context) (opened bool) {
 		timed.Times = timesOf(took)
 		x.r.Commands = append(x.r.Commands, timed)
 	}
-	if g.why != "" {
-		x.problem("looking at the ports ended early: %s", g.why)
+	if seen.Why != "" {
+		x.problem("looking at the ports ended early: %s", seen.Why)
 	}
 	return true
 }
 
 // watch has a worker watch the device until enough returns true or ctx ends, and
 // adds the events to the report.
-func (x *trial) watch(ctx context.Context, o verbs.Options, enough func(*gathering) bool) *gathering {
+func (x *trial) watch(ctx context.Context, o verbs.Options, enough func(*inspect.Observation) bool) *inspect.Observation {
 	o.Device = x.o.Device
-	g := gather(ctx, x.Worker, o, enough)
-	x.stuck = x.stuck || g.stuck
-	x.events(g)
-	return g
+	seen := inspect.Observe(ctx, x.Worker, o, enough)
+	x.stuck = x.stuck || seen.Stuck
+	x.events(seen)
+	return seen
 }
 
 func orSilence(why string) string {
@@ -170,8 +171,8 @@ func orSilence(why string) string {
 }
 
 // events adds a worker's events to the sums in the report.
-func (x *trial) events(g *gathering) {
-	for _, run := range g.runs {
+func (x *trial) events(seen *inspect.Observation) {
+	for _, run := range seen.Runs {
 		i := slices.IndexFunc(x.r.Events, func(e Event) bool { return e.Port == run.Port && e.Type == run.Type.String() })
 		if i < 0 {
 			x.r.Events = append(x.r.Events, Event{Port: run.Port, Type: run.Type.String()})
