@@ -92,8 +92,8 @@ func (o hardwareFlags) run(ctx context.Context, stderr io.Writer) (path string, 
 // host returns this machine, or a simulation if the configuration selects it.
 func (o hardwareFlags) host(ctx context.Context, c agent.Config, sysfs sysfs.FS, p *inspect.Program, stderr io.Writer) *hardware.Host {
 	h := &hardware.Host{
-		Version: buildVersion(), Kernel: kernelRelease(), Sys: os.DirFS("/sys"), Sysfs: sysfs, Worker: p,
-		Libraries: doctor.NewSystem().Libraries, Use: nldev.Of, Program: processName, Mono: clock.Monotonic, Now: time.Now,
+		Version: buildVersion(), Kernel: runningKernel().Release, Sys: os.DirFS("/sys"), Sysfs: sysfs, Worker: p,
+		Libraries: inspect.Files{FS: os.DirFS("/")}.Libraries, Use: nldev.Of, Program: processName, Mono: clock.Monotonic, Now: time.Now,
 		Say: func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) },
 	}
 	if isAnswered(os.Stdin) && isAnswered(os.Stderr) {
@@ -206,12 +206,6 @@ func askOn(ctx context.Context, in io.Reader, out io.Writer) func(question strin
 func isAnswered(f *os.File) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil
-}
-
-func kernelRelease() string {
-	var u unix.Utsname
-	_ = unix.Uname(&u) // cannot fail
-	return unix.ByteSliceToString(u.Release[:])
 }
 
 // processName returns the program name and the number of a process; the name is ""

@@ -14,7 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"rdma_events/internal/inspect/doctor"
+	"rdma_events/internal/drivers"
+	"rdma_events/internal/inspect"
 	"rdma_events/internal/inspect/report"
 	"rdma_events/internal/nldev"
 	"rdma_events/internal/verbs/sysfs"
@@ -71,14 +72,14 @@ func (q *hostPart) query(now time.Time) report.HostQuery {
 		Time: now, Name: hostName(), Kernel: runningKernel(), Programs: q.Programs, Packages: packages(),
 		Modules: []string{"ib_core", "ib_uverbs", "rdma_cm", "rdma_ucm"},
 	}
-	fs, system := sysfs.New("/sys"), doctor.NewSystem()
-	h.Programs.Verbs = system.Libraries(q.Programs.Library, "").Verbs
+	fs, root := sysfs.New("/sys"), inspect.Files{FS: os.DirFS("/")}
+	h.Programs.Verbs = root.Libraries(q.Programs.Library, "").Verbs
 	for _, name := range q.Devices {
 		d := report.DeviceQuery{Name: name, Driver: fs.Device(name).Driver}
 		d.PCI, _ = fs.CardOf(name)
-		d.Provider = system.Libraries(q.Programs.Library, d.Driver).Provider
+		d.Provider = root.Libraries(q.Programs.Library, d.Driver).Provider
 		h.Devices = append(h.Devices, d)
-		h.Modules = append(h.Modules, doctor.Companion(d.Driver))
+		h.Modules = append(h.Modules, drivers.Companion(d.Driver))
 	}
 	return h
 }

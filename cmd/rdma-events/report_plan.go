@@ -15,8 +15,8 @@ import (
 
 	"rdma_events/internal/agent"
 	"rdma_events/internal/clock"
+	"rdma_events/internal/drivers"
 	"rdma_events/internal/inspect"
-	"rdma_events/internal/inspect/doctor"
 	"rdma_events/internal/inspect/report"
 	"rdma_events/internal/process"
 	"rdma_events/internal/verbs"
@@ -264,11 +264,11 @@ func (p *reportPlan) kernel(device string) report.Part {
 			case p.simulated:
 				return nil
 			case len(p.asked) > 0:
-				return report.Names("/sys", p.asked, doctor.Companion)
+				return report.Names("/sys", p.asked, drivers.Companion)
 			case device != "":
-				return append([]string{device}, doctor.Drivers()...)
+				return append([]string{device}, drivers.WithCompanions()...)
 			}
-			return doctor.Drivers() // one of them may say why there is no device
+			return drivers.WithCompanions() // one of them may say why there is no device
 		},
 		Open: report.OpenKernelLog, Restricted: report.IsRestricted, Clocks: clock.Both,
 	})

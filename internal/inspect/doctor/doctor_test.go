@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/advice"
+	"rdma_events/internal/drivers"
 	"rdma_events/internal/inspect"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
@@ -463,7 +464,7 @@ func TestWatchedScalableFunctionIsJudged(t *testing.T) {
 	for _, one := range r.of("providers") {
 		require.Equal(t, OK, one.Status, "the provider of mlx5 is there: %+v", one)
 	}
-	require.Equal(t, "mlx5_ib", Companion("mlx5_core.sf"))
+	require.Equal(t, "mlx5_ib", drivers.Companion("mlx5_core.sf"))
 	require.Equal(t, "mlx5_core.sf", (&device{DeviceAttr: s.Sysfs.Device("mlx5_2")}).kernelLogWord())
 }
 
@@ -512,8 +513,9 @@ func TestAnOldLibraryIsSaidToLackWhatLaterOnesBrought(t *testing.T) {
 		"libibverbs.so.1.16.61.0": "",
 		"libibverbs.so.1.0.0":     "", // unknown
 	} {
-		r := Run(t.Context(), host(t, healthy().with(tree{"usr/lib/libibverbs.so.1": "-> " + file}), workingWorker()))
-		require.Equal(t, "version "+libraryVersion(file)+" (/usr/lib/libibverbs.so.1)"+want, r.of("libibverbs")[0].Text)
+		s := host(t, healthy().with(tree{"usr/lib/libibverbs.so.1": "-> " + file}), workingWorker())
+		r := Run(t.Context(), s)
+		require.Equal(t, "version "+s.files().LibraryRelease(file)+" (/usr/lib/libibverbs.so.1)"+want, r.of("libibverbs")[0].Text)
 		require.Equal(t, OK, r.of("libibverbs")[0].Status)
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"rdma_events/internal/advice"
 	"rdma_events/internal/fabric"
+	"rdma_events/internal/inspect"
 )
 
 // FabricConfig is the part of the plugin's configuration about probes between hosts.
@@ -75,7 +76,7 @@ func (x *examination) tryHosts(ctx context.Context) {
 	}
 	h := &hosts{FabricConfig: x.plugin.Fabric}
 	x.hosts = h
-	text, err := fs.ReadFile(x.Root, relative(h.PeersFile))
+	text, err := fs.ReadFile(x.Root, inspect.Relative(h.PeersFile))
 	if err == nil {
 		h.list, err = fabric.ParseList(bytes.NewReader(text))
 	}

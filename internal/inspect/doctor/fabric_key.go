@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"rdma_events/internal/advice"
+	"rdma_events/internal/inspect"
 )
 
 const (
@@ -39,7 +40,7 @@ func (x *examination) checkTLSKey(path, certificate string) Result {
 	if r.Status != OK || err != nil {
 		return r
 	}
-	key, err := fs.ReadFile(x.Root, relative(path))
+	key, err := fs.ReadFile(x.Root, inspect.Relative(path))
 	if err == nil {
 		_, err = tls.X509KeyPair(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: all[0].Raw}), key)
 	}
@@ -53,7 +54,7 @@ func (x *examination) checkTLSKey(path, certificate string) Result {
 // checkKeyFile reports the file of fabric.key_file.
 func (x *examination) checkKeyFile(path string) Result {
 	r := x.checkSecret(path)
-	info, err := fs.Stat(x.Root, relative(path))
+	info, err := fs.Stat(x.Root, inspect.Relative(path))
 	if r.Status == OK && err == nil && info.Size() < leastKey {
 		r.Status, r.Text = Fail, fmt.Sprintf("%d bytes: want %d random ones or more, the same on all hosts", info.Size(), leastKey)
 		r.Fix = x.line(advice.MakeKey, path)
@@ -64,7 +65,7 @@ func (x *examination) checkKeyFile(path string) Result {
 // checkSecret reports a file that others may not read.
 func (x *examination) checkSecret(path string) Result {
 	r := Result{Check: "fabric_key", Subject: path, Status: Fail, Fix: x.line(advice.GiveSecret, path)}
-	info, err := fs.Stat(x.Root, relative(path))
+	info, err := fs.Stat(x.Root, inspect.Relative(path))
 	switch {
 	case err != nil:
 		r.Text, r.Fix = oneLine(bare(err)), x.editConfig()
@@ -76,7 +77,7 @@ func (x *examination) checkSecret(path string) Result {
 		r.Text = fmt.Sprintf("mode %04o: others may read it; want %04o or less", info.Mode().Perm(), secretMode)
 		return r
 	}
-	f, err := x.Root.Open(relative(path))
+	f, err := x.Root.Open(inspect.Relative(path))
 	if err != nil {
 		r.Text = oneLine(bare(err))
 		if errors.Is(err, fs.ErrPermission) {
@@ -136,7 +137,7 @@ func (x *examination) checkCertificates(path string, own bool) Result {
 
 // certificates returns the certificates of a file, one at least.
 func (x *examination) certificates(path string) (all []*x509.Certificate, err error) {
-	text, err := fs.ReadFile(x.Root, relative(path))
+	text, err := fs.ReadFile(x.Root, inspect.Relative(path))
 	if err != nil {
 		return nil, err
 	}

@@ -2,14 +2,12 @@ package doctor
 
 import (
 	"fmt"
-	"io/fs"
 	"maps"
-	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"rdma_events/internal/inspect"
 	"rdma_events/internal/verbs"
 )
 
@@ -50,7 +48,7 @@ func checkLibrary(x *examination) []Result {
 
 // libraryVersion returns the release of the library that the worker's loader
 // finds, as in "44.0"; "unknown" if the file's name does not contain it.
-func (x *examination) libraryVersion() string { return libraryVersion(x.realPath(x.library)) }
+func (x *examination) libraryVersion() string { return x.files().LibraryRelease(x.library) }
 
 // olderThan reports whether that library is known to be older than a release.
 func (x *examination) olderThan(release int) bool {
@@ -72,65 +70,22 @@ func (x *examination) lacks() string {
 	return strings.Join(later, ", ")
 }
 
-// realPath follows a symbolic link of the library directory.
-func (x *examination) realPath(file string) string {
-	target, err := fs.ReadLink(x.Root, relative(file))
-	if err != nil {
-		return file
-	}
-	return target
-}
-
-// libraryVersion returns the release of rdma-core in a file's name, as in
-// libibverbs.so.1.14.44.0 and libmlx5.so.1.24.44.0: the package version follows
-// the ABI (rdma_shared_library of rdma-core's buildlib).
-func libraryVersion(file string) string {
-	if m := regexp.MustCompile(`\.so\.\d+\.\d+\.(\d+\.\d+)$`).FindStringSubmatch(file); m != nil {
-		return m[1]
-	}
-	return "unknown"
-}
-
-// provider is a library that drives one vendor's devices.
-type provider struct{ name, abi, version string }
-
-func (p provider) String() string {
-	if p.version == "unknown" {
-		return p.name
-	}
-	return p.name + " " + p.version
-}
-
-// providers lists the providers that are installed beside libibverbs. libibverbs
-// loads libibverbs/lib<name>-rdmav<ABI>.so (rdma-core, libibverbs/init.c).
-func (x *examination) providers() []provider {
-	dir := path.Join(strings.TrimPrefix(path.Dir(x.library), "/"), "libibverbs")
-	form := regexp.MustCompile(`^lib(.+)-rdmav(\d+)\.so$`)
-	var found []provider
-	for _, file := range x.list(dir) {
-		if m := form.FindStringSubmatch(file); m != nil {
-			found = append(found, provider{m[1], m[2], libraryVersion(x.realPath(path.Join(dir, file)))})
-		}
-	}
-	return found
-}
-
 // checkProviders checks that a provider is installed for each device's driver.
 func checkProviders(x *examination) []Result {
 	const name = "providers"
 	if x.library == "" {
 		return nil // checkLibrary reports the reason
 	}
-	installed := x.providers()
+	installed := x.files().Providers(x.library)
 	if len(installed) == 0 {
 		return []Result{{Check: name, Status: Fail, Fix: x.install(),
 			Text: "no provider library is installed beside libibverbs, so it will list no device"}}
 	}
-	results := []Result{{Check: name, Text: "installed: " + join(installed) + " (ABI rdmav" + installed[0].abi + ")"}}
+	results := []Result{{Check: name, Text: "installed: " + join(installed) + " (ABI rdmav" + installed[0].ABI + ")"}}
 	for i := range x.devices {
 		d := &x.devices[i]
 		want := verbs.ProviderOf(d.Driver)
-		has := slices.ContainsFunc(installed, func(p provider) bool { return p.name == want })
+		has := slices.ContainsFunc(installed, func(p inspect.Provider) bool { return p.Name == want })
 		if !has && !d.opened() && d.unwatchable() == "" {
 			results = append(results, x.missingProvider(d, want))
 		}
@@ -152,30 +107,7 @@ func (x *examination) missingProvider(d *device, want string) Result {
 	return r
 }
 
-// Libraries are the releases of the libraries that drive a device. An unknown
-// release of libibverbs is "unknown", an unknown release of the provider is left
-// out. Provider and ABI are "" if no provider is installed.
-type Libraries struct {
-	Verbs    string // libibverbs
-	Provider string // as in "mlx5 44.0"
-	ABI      string // of the providers, as in "34"
-}
-
-// Libraries returns the libraries for devices of a kernel driver. library is the
-// file of libibverbs.
-func (s *System) Libraries(library, driver string) Libraries {
-	x := &examination{System: s, library: library}
-	l := Libraries{Verbs: x.libraryVersion()}
-	want := verbs.ProviderOf(driver)
-	for _, p := range x.providers() {
-		if p.name == want {
-			l.Provider, l.ABI = p.String(), p.abi
-		}
-	}
-	return l
-}
-
-func join(all []provider) string {
+func join(all []inspect.Provider) string {
 	texts := make([]string, len(all))
 	for i, p := range all {
 		texts[i] = p.String()

@@ -6,32 +6,8 @@ import (
 	"strings"
 
 	"rdma_events/internal/advice"
-	"rdma_events/internal/verbs"
+	"rdma_events/internal/drivers"
 )
-
-// companions returns the modules that create the RDMA devices of network cards,
-// by the driver of the card (drivers/infiniband of Linux 7.3).
-func companions() map[string]string {
-	return map[string]string{
-		"mlx5_core": "mlx5_ib", "mlx4_core": "mlx4_ib", "ice": "irdma", "i40e": "irdma", "bnxt_en": "bnxt_re",
-		"cxgb4": "iw_cxgb4", "qede": "qedr", "be2net": "ocrdma", "mana": "mana_ib", "ionic": "ionic_rdma",
-		"hns3": "hns_roce_hw_v2", verbs.DriverScalable: "mlx5_ib",
-	}
-}
-
-// Companion returns the module that makes RDMA devices of a network card with a driver, "" if
-// none is known.
-func Companion(driver string) string { return companions()[driver] }
-
-// Drivers returns the names of all drivers that Companion knows, and of the modules, sorted.
-func Drivers() []string {
-	var all []string
-	for driver, module := range companions() {
-		all = append(all, driver, module)
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
-}
 
 // checkModules checks for ib_core, ib_uverbs and the drivers by the files that
 // they create in sysfs, because they may be built into the kernel.
@@ -72,8 +48,8 @@ func (x *examination) drivers() []string {
 func (x *examination) idleCards(check string) []Result {
 	var results []Result
 	for _, driver := range x.list("sys/bus/pci/drivers") {
-		module, ok := companions()[driver]
-		if !ok || x.exists("sys/module", module) {
+		module := drivers.Companion(driver)
+		if module == "" || x.exists("sys/module", module) {
 			continue
 		}
 		i := slices.IndexFunc(x.list("sys/bus/pci/drivers", driver), func(n string) bool { return strings.Count(n, ":") == 2 })

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -18,13 +17,7 @@ func (s *System) portDir(device string, port int) string {
 
 // portsOf returns the numbers of a device's ports, at most verbs.MaxPorts.
 func (s *System) portsOf(device string) []int {
-	var ports []int
-	for _, name := range s.list("sys/class/infiniband", device, "ports") {
-		if n, err := strconv.Atoi(name); err == nil {
-			ports = append(ports, n)
-		}
-	}
-	slices.Sort(ports)
+	ports := s.Sysfs.Ports(device)
 	return ports[:min(len(ports), verbs.MaxPorts)]
 }
 

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"rdma_events/internal/advice"
+	"rdma_events/internal/inspect"
 	"rdma_events/internal/status"
 )
 
@@ -52,7 +53,7 @@ func checkWorker(x *examination) []Result {
 }
 
 func (x *examination) isFile(name string) bool {
-	info, err := fs.Stat(x.Root, relative(name))
+	info, err := fs.Stat(x.Root, inspect.Relative(name))
 	return err == nil && info.Mode().IsRegular()
 }
 

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 
 	"rdma_events/internal/advice"
+	"rdma_events/internal/inspect"
 )
 
 // checkRecords reports the directory in which the plugin records what happens.
@@ -15,7 +16,7 @@ func checkRecords(x *examination) []Result {
 	if dir == "" {
 		dir = x.Records
 	}
-	info, err := fs.Stat(x.Root, relative(dir))
+	info, err := fs.Stat(x.Root, inspect.Relative(dir))
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && x.plugin.Records == "":
 		r.Status = Skipped

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -175,33 +174,14 @@ func softLimit(resource int) uint64 {
 	return l.Cur
 }
 
-// read returns a file's text without surrounding white space, "" if the file
-// cannot be read.
-func (s *System) read(elem ...string) string {
-	text, err := fs.ReadFile(s.Root, path.Join(elem...))
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(text))
-}
+// files reads small files of the host.
+func (s *System) files() inspect.Files { return inspect.Files{FS: s.Root} }
 
-func (s *System) exists(elem ...string) bool {
-	_, err := fs.Lstat(s.Root, path.Join(elem...))
-	return err == nil
-}
+func (s *System) read(elem ...string) string { return s.files().Text(elem...) }
 
-// list returns the names in a directory, none if it cannot be read.
-func (s *System) list(elem ...string) []string {
-	entries, err := fs.ReadDir(s.Root, path.Join(elem...))
-	if err != nil {
-		return nil
-	}
-	names := make([]string, len(entries))
-	for i, e := range entries {
-		names[i] = e.Name()
-	}
-	return names
-}
+func (s *System) exists(elem ...string) bool { return s.files().Exists(elem...) }
+
+func (s *System) list(elem ...string) []string { return s.files().List(elem...) }
 
 // line returns a command of the table as this user has to type it.
 func (s *System) line(c advice.Command, values ...string) advice.Line {

@@ -11,6 +11,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"rdma_events/internal/advice"
+	"rdma_events/internal/inspect"
 )
 
 // telegrafName is the name of the check of Telegraf's configuration.
@@ -32,7 +33,7 @@ func (x *examination) readTelegraf() {
 	if x.Config == "" {
 		return
 	}
-	text, err := fs.ReadFile(x.Root, relative(x.Config))
+	text, err := fs.ReadFile(x.Root, inspect.Relative(x.Config))
 	if err != nil {
 		x.misconfigured("", "read "+x.Config+": "+bare(err).Error())
 		return
@@ -65,7 +66,7 @@ func (x *examination) readTelegraf() {
 func (x *examination) checkExecd(e execd) {
 	program := e.Command[0]
 	prompted, config := arguments(e.Command[1:])
-	switch info, err := fs.Stat(x.Root, relative(program)); {
+	switch info, err := fs.Stat(x.Root, inspect.Relative(program)); {
 	case !path.IsAbs(program):
 		x.misconfigured("inputs.execd", fmt.Sprintf("command = [%q]: want an absolute path; Telegraf's own PATH decides otherwise", program))
 	case err != nil:
@@ -140,9 +141,6 @@ func (x *examination) misconfigured(subject, text string) {
 		Check: telegrafName, Subject: subject, Status: Fail, Text: text, Fix: x.editConfig(),
 	})
 }
-
-// relative returns a path in the form that fs.FS needs.
-func relative(name string) string { return strings.TrimPrefix(path.Clean(name), "/") }
 
 // bare removes the operation and the path from an error.
 func bare(err error) error {

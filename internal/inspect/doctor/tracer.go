@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/advice"
+	"rdma_events/internal/inspect"
 	"rdma_events/internal/status"
 )
 
@@ -101,7 +102,7 @@ func checkTracer(x *examination) []Result {
 func checkTracerProgram(x *examination) []Result {
 	a := x.tracing
 	r := Result{Check: "tracer_program", Fix: x.installTracer()}
-	info, err := fs.Stat(x.Root, relative(a.path))
+	info, err := fs.Stat(x.Root, inspect.Relative(a.path))
 	switch {
 	case a.openErr != nil:
 		r.Status, r.Text = Fail, oneLine(a.openErr)
@@ -167,7 +168,7 @@ func (x *examination) trustTracer() advice.Line {
 
 // isPackaged reports whether a script of the package gives the file its capabilities.
 func (x *examination) isPackaged(tracer string) bool {
-	return tracer == packagedTracer && x.exists(relative(packagedCaps))
+	return tracer == packagedTracer && x.exists(inspect.Relative(packagedCaps))
 }
 
 // checkFileCapabilities reports whether the file has the capabilities that all kernels ask for.

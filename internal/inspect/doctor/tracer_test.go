@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"rdma_events/internal/inspect"
 	"rdma_events/internal/status"
 )
 
@@ -79,7 +80,7 @@ type modes struct{ fs.ReadLinkFS }
 
 func (m modes) Stat(name string) (fs.FileInfo, error) {
 	info, err := fs.Stat(m.ReadLinkFS, name)
-	if err == nil && name == relative(packagedTracer) {
+	if err == nil && name == inspect.Relative(packagedTracer) {
 		info = mode{info}
 	}
 	return info, err

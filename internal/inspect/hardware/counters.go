@@ -25,7 +25,7 @@ func (x *trial) counters(ctx context.Context) []value {
 	}
 	var all []value
 	for _, group := range groups {
-		for _, name := range x.sys.list(x.dir(group)) {
+		for _, name := range x.sys.List(x.dir(group)) {
 			if name == "lifespan" || isTraffic(name) || ctx.Err() != nil {
 				continue
 			}

@@ -19,13 +19,13 @@ func (x *trial) describe(library string) {
 	libraries := x.Libraries(library, a.Driver)
 	x.r.Versions = Versions{
 		Plugin: x.Version, Kernel: x.Kernel, Verbs: libraries.Verbs, Provider: libraries.Provider, ABI: libraries.ABI,
-		UverbsABI: x.sys.attribute("class/infiniband_verbs/abi_version"),
+		UverbsABI: x.sys.Text("class/infiniband_verbs/abi_version"),
 	}
 	row, _ := drivers.Find(a.Driver, a.Transport)
 	x.r.Device = Device{
 		Name: a.Name, Row: row.Name, Driver: a.Driver, Transport: a.Transport, Firmware: a.Firmware, Board: a.BoardID,
-		Type:      x.sys.attribute(x.dir("hca_type")),
-		PCIVendor: x.sys.attribute(x.dir("device/vendor")), PCIDevice: x.sys.attribute(x.dir("device/device")),
+		Type:      x.sys.Text(x.dir("hca_type")),
+		PCIVendor: x.sys.Text(x.dir("device/vendor")), PCIDevice: x.sys.Text(x.dir("device/device")),
 		VirtualFunction: a.VirtualFunction, Vectors: a.Vectors, RaisesEvents: a.EventsSupported, CountsFlushes: a.CountsFlushes,
 		Ports: []Port{},
 	}
@@ -34,7 +34,7 @@ func (x *trial) describe(library string) {
 			Port: i + 1, LinkLayer: p.LinkLayer.String(), State: p.State.String(), Phys: p.Phys.String(), MTU: p.MTU, Width: p.Width,
 			RateGbps: p.RateGbps, HasLID: p.LID != 0, HasLinkDowned: p.HasLinkDowned, DefaultGID: -1,
 		}
-		one.GIDs, one.PKeys = x.gids(i+1), len(x.sys.list(x.port(i+1, "pkeys")))
+		one.GIDs, one.PKeys = x.gids(i+1), len(x.sys.List(x.port(i+1, "pkeys")))
 		if index, ok := x.Sysfs.DefaultGID(x.o.Device, i+1); ok {
 			one.DefaultGID = index
 		}
@@ -45,8 +45,8 @@ func (x *trial) describe(library string) {
 // gids returns how many GIDs a port has. The kernel answers from memory.
 func (x *trial) gids(port int) int {
 	n := 0
-	for _, index := range x.sys.list(x.port(port, "gids")) {
-		if strings.Trim(x.sys.attribute(x.port(port, "gids", index)), "0:") != "" {
+	for _, index := range x.sys.List(x.port(port, "gids")) {
+		if strings.Trim(x.sys.Text(x.port(port, "gids", index)), "0:") != "" {
 			n++
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/inspect/doctor"
+	"rdma_events/internal/inspect"
 	"rdma_events/internal/nldev"
 	"rdma_events/internal/process"
 	"rdma_events/internal/status"
@@ -132,8 +132,8 @@ func hostOf(t *testing.T, w Worker, sys string) *Host {
 	begin := time.Now()
 	return &Host{
 		Version: "1.2.3", Kernel: "6.1.0", Sys: os.DirFS(sys), Sysfs: sysfs.New(sys), Worker: w,
-		Libraries: func(string, string) doctor.Libraries {
-			return doctor.Libraries{Verbs: "44.0", Provider: "mlx5 44.0", ABI: "34"}
+		Libraries: func(string, string) inspect.Libraries {
+			return inspect.Libraries{Verbs: "44.0", Provider: "mlx5 44.0", ABI: "34"}
 		},
 		Use: func(string) (nldev.Use, error) {
 			return nldev.Use{QueuePairs: 1, Owners: []nldev.Owner{{Kernel: "ib_core", Domains: 1, Objects: 2}}}, nil

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"rdma_events/internal/inspect"
-	"rdma_events/internal/inspect/doctor"
 	"rdma_events/internal/nldev"
 	"rdma_events/internal/verbs/sysfs"
 )
@@ -26,7 +25,7 @@ type Host struct {
 
 	// Libraries returns the libraries that drive a device of a kernel driver.
 	// library is the result of Worker.Library.
-	Libraries func(library, driver string) doctor.Libraries
+	Libraries func(library, driver string) inspect.Libraries
 	// Use queries the users of a device. It is nil for a simulated device, which the
 	// kernel does not have.
 	Use func(device string) (nldev.Use, error)

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/drivers"
+	"rdma_events/internal/inspect"
 )
 
 // readLimit is how long the reading of one file may take. A driver's own limits
@@ -31,7 +32,8 @@ var (
 // reader reads files of sysfs whose reading may send a request to the device. One
 // goroutine uses it.
 type reader struct {
-	sys  fs.FS
+	inspect.Files // for what the kernel answers from memory
+
 	mono func() int64
 	hung bool
 }
@@ -51,7 +53,7 @@ func (r *reader) read(ctx context.Context, name string) (text string, took int64
 	done := make(chan answer, 1)
 	go func() {
 		begin := r.mono()
-		text, err := fs.ReadFile(r.sys, name)
+		text, err := fs.ReadFile(r.FS, name)
 		done <- answer{text, r.mono() - begin, err}
 	}()
 	limit := time.NewTimer(readLimit)
@@ -66,31 +68,9 @@ func (r *reader) read(ctx context.Context, name string) (text string, took int64
 	return "", 0, errHung
 }
 
-// attribute returns a file's text, "" if it cannot be read. It is for files that
-// the kernel answers from memory.
-func (r *reader) attribute(elem ...string) string {
-	text, err := fs.ReadFile(r.sys, path.Join(elem...))
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(text))
-}
-
 // has reports whether a file exists, without reading it.
 func (r *reader) has(name string) bool {
-	return slices.Contains(r.list(path.Dir(name)), path.Base(name))
-}
-
-func (r *reader) list(dir string) []string {
-	entries, err := fs.ReadDir(r.sys, dir)
-	if err != nil {
-		return nil
-	}
-	var names []string
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
-	return names
+	return slices.Contains(r.List(path.Dir(name)), path.Base(name))
 }
 
 func (x *trial) dir(elem ...string) string {
@@ -181,7 +161,7 @@ func errnoName(err error) string {
 // none.
 func (x *trial) linkDowned(port int) string {
 	for _, group := range []string{"counters", "hw_counters"} {
-		if slices.Contains(x.sys.list(x.port(port, group)), "link_downed") {
+		if slices.Contains(x.sys.List(x.port(port, group)), "link_downed") {
 			return x.port(port, group, "link_downed")
 		}
 	}
@@ -191,7 +171,7 @@ func (x *trial) linkDowned(port int) string {
 // anyCounter returns the file of a driver's counter, "" if there is none.
 func (x *trial) anyCounter(port int) string {
 	for _, dir := range []string{x.port(port, "hw_counters"), x.dir("hw_counters")} {
-		for _, name := range x.sys.list(dir) {
+		for _, name := range x.sys.List(dir) {
 			if name != "lifespan" {
 				return path.Join(dir, name)
 			}
@@ -204,11 +184,11 @@ func (x *trial) anyCounter(port int) string {
 func (x *trial) flushCounters() []string {
 	var found []string
 	dirs := []string{x.dir("hw_counters")}
-	for _, port := range x.sys.list(x.dir("ports")) {
+	for _, port := range x.sys.List(x.dir("ports")) {
 		dirs = append(dirs, x.dir("ports", port, "hw_counters"))
 	}
 	for _, dir := range dirs {
-		for _, name := range x.sys.list(dir) {
+		for _, name := range x.sys.List(dir) {
 			if strings.HasSuffix(name, "_cqe_flush_error") || strings.HasSuffix(name, "_num_wrfe") {
 				found = append(found, name)
 			}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"rdma_events/internal/inspect"
 	"rdma_events/internal/verbs/sysfs"
 )
 
@@ -91,7 +92,7 @@ type DeviceQuery struct{ Name, Driver, Provider, PCI string }
 // ReadHost reads what is known of a host from its file system. It sends no command to a device.
 // Reading the link of a PCI function may wait for the function.
 func ReadHost(root fs.FS, q HostQuery) *Host {
-	r := files{root}
+	r := files{inspect.Files{FS: root}}
 	h := &Host{
 		Schema: Schema, Time: q.Time.UTC(), Name: q.Name, Kernel: q.Kernel, Programs: q.Programs,
 		Booted:   r.booted(),
@@ -116,21 +117,12 @@ func ReadHost(root fs.FS, q HostQuery) *Host {
 	return h
 }
 
-// files reads small files.
-type files struct{ root fs.FS }
-
-// read returns a file's text without surrounding white space, "" if it cannot be read.
-func (f files) read(elem ...string) string {
-	text, err := fs.ReadFile(f.root, path.Join(elem...))
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSpace(string(text))
-}
+// files reads what host.json has of the host's files.
+type files struct{ inspect.Files }
 
 // booted returns when the kernel started (btime of proc_stat(5)), the zero Time if it is not known.
 func (f files) booted() time.Time {
-	for line := range strings.Lines(f.read("proc/stat")) {
+	for line := range strings.Lines(f.Text("proc/stat")) {
 		if text, ok := strings.CutPrefix(line, "btime "); ok {
 			if s, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64); err == nil {
 				return time.Unix(s, 0).UTC()
@@ -143,9 +135,9 @@ func (f files) booted() time.Time {
 // distribution reads os-release(5): the keys that name the distribution.
 func (f files) distribution() map[string]string {
 	all := map[string]string{}
-	text := f.read("etc/os-release")
+	text := f.Text("etc/os-release")
 	if text == "" {
-		text = f.read("usr/lib/os-release")
+		text = f.Text("usr/lib/os-release")
 	}
 	for line := range strings.Lines(text) {
 		key, value, ok := strings.Cut(strings.TrimSpace(line), "=")
@@ -169,21 +161,21 @@ func (f files) module(name string) (Module, bool) {
 		return Module{}, false
 	}
 	dir := path.Join("sys/module", name)
-	if _, err := fs.Stat(f.root, dir); err != nil {
+	if !f.Exists(dir) {
 		return Module{}, false
 	}
-	return Module{name, f.read(dir, "version"), f.read(dir, "srcversion"), f.read(dir, "taint")}, true
+	return Module{name, f.Text(dir, "version"), f.Text(dir, "srcversion"), f.Text(dir, "taint")}, true
 }
 
 func (f files) function(address string) *Function {
 	dir := path.Join("sys/bus/pci/devices", address)
 	one := &Function{Address: address, Attrs: map[string]string{}}
 	for _, name := range functionAttrs {
-		if text := f.read(dir, name); text != "" {
+		if text := f.Text(dir, name); text != "" {
 			one.Attrs[name] = text
 		}
 	}
-	one.AER = sysfs.ParseAER(func(file string) string { return f.read(dir, file) })
+	one.AER = sysfs.ParseAER(func(file string) string { return f.Text(dir, file) })
 	return one
 }
 
