@@ -2,12 +2,14 @@ package doctor
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"time"
 
 	"rdma_events/internal/advice"
+	"rdma_events/internal/inspect"
 	"rdma_events/internal/verbs"
 )
 
@@ -32,8 +34,13 @@ func checkFirmware(x *examination) []Result {
 			continue
 		}
 		r := Result{Check: "firmware", Subject: d.Name}
-		took, err := timed(func() error { return x.Sysfs.ReadHWCounter(d.Name, d.ports[0]) })
+		_, took, err := inspect.TimeCall(context.Background(), answerLimit, func() (struct{}, error) {
+			return struct{}{}, x.Sysfs.ReadHWCounter(d.Name, d.ports[0])
+		})
 		switch {
+		case errors.Is(err, inspect.ErrNoAnswer):
+			r.Status, r.Fix = Warn, x.line(advice.ShowKernelLogOf, d.kernelLogWord())
+			r.Text = fmt.Sprintf("the firmware has not answered a reading of a hw_counter within %s", answerLimit)
 		case errors.Is(err, fs.ErrNotExist):
 			r.Text = "its port has no hw_counters here: its firmware is not asked"
 			if verbs.CommandsOf(d.Driver).Has(verbs.CommandQueryQP) {
@@ -47,21 +54,4 @@ func checkFirmware(x *examination) []Result {
 		results = append(results, r)
 	}
 	return results
-}
-
-// errNoAnswer is the error of a call that did not end in time. Its goroutine is left behind:
-// the kernel lets it go when the driver does.
-var errNoAnswer = fmt.Errorf("the firmware has not answered a reading of a hw_counter within %s", answerLimit)
-
-func timed(call func() error) (time.Duration, error) {
-	began, done := time.Now(), make(chan error, 1)
-	go func() { done <- call() }()
-	late := time.NewTimer(answerLimit)
-	defer late.Stop()
-	select {
-	case err := <-done:
-		return time.Since(began), err
-	case <-late.C:
-		return answerLimit, errNoAnswer
-	}
 }

@@ -55,7 +55,7 @@ type trial struct {
 // returns early and the error wraps that of ctx. Any other error means that the
 // device must not be tried, and nothing was done.
 func Run(ctx context.Context, h *Host, o Options) (*Report, error) {
-	x := &trial{Host: h, o: o, sys: reader{Files: inspect.Files{FS: h.Sys}, mono: h.Mono}, costs: map[int]drivers.Costs{}}
+	x := &trial{Host: h, o: o, sys: reader{Files: inspect.Files{FS: h.Sys}}, costs: map[int]drivers.Costs{}}
 	x.r = &Report{
 		Schema: Schema, Made: h.Now().UTC().Truncate(time.Second), Simulated: h.Simulated,
 		Methods: []Method{}, Auto: []Auto{}, Commands: []Timed{}, Events: []Event{}, Counters: []Counter{}, Problems: []string{},

@@ -34,38 +34,25 @@ var (
 type reader struct {
 	inspect.Files // for what the kernel answers from memory
 
-	mono func() int64
 	hung bool
 }
 
-// read returns a file's text and how long the reading took, in ns. It blocks for
+// read returns a file's text and how long the reading took. It blocks for
 // readLimit at most, or until ctx ends, and returns errHung then. A reading that
 // hangs in the kernel cannot be ended: its goroutine stays until the process ends.
-func (r *reader) read(ctx context.Context, name string) (text string, took int64, err error) {
+func (r *reader) read(ctx context.Context, name string) (text string, took time.Duration, err error) {
 	if r.hung {
 		return "", 0, errNotRead
 	}
-	type answer struct {
-		text []byte
-		took int64
-		err  error
-	}
-	done := make(chan answer, 1)
-	go func() {
-		begin := r.mono()
+	text, took, err = inspect.TimeCall(ctx, readLimit, func() (string, error) {
 		text, err := fs.ReadFile(r.FS, name)
-		done <- answer{text, r.mono() - begin, err}
-	}()
-	limit := time.NewTimer(readLimit)
-	defer limit.Stop()
-	select {
-	case a := <-done:
-		return strings.TrimSpace(string(a.text)), a.took, a.err
-	case <-limit.C:
-	case <-ctx.Done():
+		return strings.TrimSpace(string(text)), err
+	})
+	if errors.Is(err, inspect.ErrNoAnswer) {
+		r.hung = true
+		return "", 0, errHung
 	}
-	r.hung = true
-	return "", 0, errHung
+	return text, took, err
 }
 
 // has reports whether a file exists, without reading it.
@@ -116,7 +103,7 @@ func (x *trial) timeFile(ctx context.Context, file string) Timed {
 	t := Timed{Errors: map[string]int{}}
 	var took []int64
 	for range timedCalls {
-		_, ns, err := x.sys.read(ctx, file)
+		_, one, err := x.sys.read(ctx, file)
 		switch {
 		case errors.Is(err, errHung):
 			t.Hung = true
@@ -128,7 +115,7 @@ func (x *trial) timeFile(ctx context.Context, file string) Timed {
 		if t.Hung || ctx.Err() != nil {
 			break
 		}
-		took = append(took, ns)
+		took = append(took, one.Nanoseconds())
 		wait(ctx, callPace)
 	}
 	t.Times = timesOf(took)
