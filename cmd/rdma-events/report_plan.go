@@ -264,7 +264,7 @@ func (p *reportPlan) kernel(device string) report.Part {
 			case p.simulated:
 				return nil
 			case len(p.asked) > 0:
-				return report.Names("/sys", p.asked, drivers.Companion)
+				return report.Names("/sys", p.asked)
 			case device != "":
 				return append([]string{device}, drivers.WithCompanions()...)
 			}

@@ -31,19 +31,12 @@ type Host struct {
 	Time         time.Time         `json:"time"`
 	Name         string            `json:"host"`
 	Booted       time.Time         `json:"booted,omitzero"` // wall clock
-	Kernel       Kern              `json:"kernel"`
+	Kernel       inspect.Kernel    `json:"kernel"`
 	Distribution map[string]string `json:"distribution"` // of os-release(5)
 	Programs     Programs          `json:"versions"`
 	Packages     []string          `json:"packages"` // of rdma-core, as "libibverbs1 44.0-2"
 	Modules      []Module          `json:"modules"`
 	Devices      []HostDevice      `json:"devices"`
-}
-
-// Kern is the running kernel (uname(2)).
-type Kern struct {
-	Release string `json:"release"`
-	Version string `json:"version"`
-	Machine string `json:"machine"`
 }
 
 // Module is a loaded module of the kernel (sysfs, /sys/module).
@@ -79,7 +72,7 @@ var functionAttrs = []string{
 type HostQuery struct {
 	Time     time.Time
 	Name     string // of the host
-	Kernel   Kern
+	Kernel   inspect.Kernel
 	Programs Programs
 	Packages []string
 	Devices  []DeviceQuery

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/inspect"
 )
 
 func TestHostFactsAreReadFromItsFiles(t *testing.T) {
@@ -27,7 +29,7 @@ func TestHostFactsAreReadFromItsFiles(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	}
 	h := ReadHost(os.DirFS(root), HostQuery{
-		Time: moment, Name: "node17", Kernel: Kern{"6.1.0", "#1 SMP", "x86_64"}, Programs: Programs{Plugin: "v1.2.3"},
+		Time: moment, Name: "node17", Kernel: inspect.Kernel{Release: "6.1.0", Version: "#1 SMP", Machine: "x86_64"}, Programs: Programs{Plugin: "v1.2.3"},
 		Devices: []DeviceQuery{{"mlx5_0", "mlx5_core", "mlx5 44.0", "0000:3b:00.0"}, {"rxe0", "rdma_rxe", "", ""}, {"mlx5_2", "mlx5_core.sf", "", ""}},
 		Modules: []string{"ib_core", "", "../../etc", "rdma_cm"},
 	})
@@ -53,9 +55,8 @@ func TestNamesOfADeviceAreThoseInTheKernelsLines(t *testing.T) {
 	require.NoError(t, os.WriteFile(sys+"/class/infiniband/mlx5_0/ports/1/gid_attrs/ndevs/0", []byte("bond0\n"), 0o600))
 	require.NoError(t, os.Symlink(card, sys+"/class/infiniband/mlx5_0/device"))
 	require.NoError(t, os.Symlink("/sys/bus/pci/drivers/mlx5_core", card+"/driver"))
-	companion := func(driver string) string { return map[string]string{"mlx5_core": "mlx5_ib"}[driver] }
 	require.Equal(t, []string{"mlx5_0", "0000:3b:00.0", "mlx5_core", "mlx5_ib", "eth0", "bond0", "gone0"},
-		Names(sys, []string{"mlx5_0", "mlx5_0", "gone0"}, companion))
+		Names(sys, []string{"mlx5_0", "mlx5_0", "gone0"}))
 }
 
 func TestNamesOfAScalableFunctionAreThoseInTheKernelsLines(t *testing.T) {
@@ -65,6 +66,5 @@ func TestNamesOfAScalableFunctionAreThoseInTheKernelsLines(t *testing.T) {
 	require.NoError(t, os.MkdirAll(sys+"/class/infiniband/mlx5_2", 0o755))
 	require.NoError(t, os.Symlink(function, sys+"/class/infiniband/mlx5_2/device"))
 	require.NoError(t, os.Symlink("/sys/bus/auxiliary/drivers/mlx5_core.sf", function+"/driver"))
-	companion := func(driver string) string { return map[string]string{"mlx5_core.sf": "mlx5_ib"}[driver] }
-	require.Equal(t, []string{"mlx5_2", "0000:3b:00.0", "mlx5_core.sf", "mlx5_ib"}, Names(sys, []string{"mlx5_2"}, companion))
+	require.Equal(t, []string{"mlx5_2", "0000:3b:00.0", "mlx5_core.sf", "mlx5_ib"}, Names(sys, []string{"mlx5_2"}))
 }
