@@ -70,11 +70,9 @@ func (o hardwareFlags) run(ctx context.Context, stderr io.Writer) (path string, 
 	case o.device == "":
 		return "", errors.New("name the simulated device with -device")
 	}
-	program := c.WorkerPath
-	if program == "" {
-		if program, err = agent.WorkerPath(); err != nil {
-			return "", err
-		}
+	program, err := workerPath(&c)
+	if err != nil {
+		return "", err
 	}
 	p, err := inspect.OpenProgram(program)
 	if err != nil {

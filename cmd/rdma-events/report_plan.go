@@ -105,11 +105,8 @@ func (p *reportPlan) read(path string) error {
 }
 
 func (p *reportPlan) openWorker() {
-	path := p.config.WorkerPath
-	if path == "" {
-		path, p.noWork = agent.WorkerPath()
-	}
-	if p.noWork == nil {
+	var path string
+	if path, p.noWork = workerPath(&p.config); p.noWork == nil {
 		p.worker, p.noWork = inspect.OpenQueries(path)
 	}
 	if p.noWork != nil {
