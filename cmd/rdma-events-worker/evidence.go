@@ -15,7 +15,7 @@ import (
 	"rdma_events/internal/confine"
 	"rdma_events/internal/ethtool"
 	"rdma_events/internal/ledger"
-	"rdma_events/internal/report/snapshot"
+	"rdma_events/internal/snapshot"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
 	"rdma_events/internal/worker"

@@ -18,7 +18,7 @@ import (
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/process"
-	"rdma_events/internal/report/snapshot"
+	"rdma_events/internal/snapshot"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/worker"

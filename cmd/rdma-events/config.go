@@ -23,3 +23,11 @@ func loadConfig(path string) (agent.Config, error) {
 	}
 	return c, nil
 }
+
+// workerPath returns the path of the worker program that a configuration names, or else of the one beside this program.
+func workerPath(c *agent.Config) (string, error) {
+	if c.WorkerPath != "" {
+		return c.WorkerPath, nil
+	}
+	return agent.WorkerPath()
+}

@@ -12,9 +12,9 @@ import (
 	"syscall"
 
 	"rdma_events/internal/agent"
-	"rdma_events/internal/doctor"
+	"rdma_events/internal/inspect"
+	"rdma_events/internal/inspect/doctor"
 	"rdma_events/internal/routes"
-	"rdma_events/internal/trial"
 )
 
 const doctorAbout = `Says whether the RDMA devices of this host can be watched, and what mends it
@@ -104,14 +104,14 @@ func patient(config string) (*doctor.System, error) {
 		return nil, err
 	}
 	s.OpenTracer = func(path string) (doctor.Tracer, error) {
-		t, err := trial.OpenTracer(path)
+		t, err := inspect.OpenTracer(path)
 		if err != nil {
 			return nil, err
 		}
 		return t, nil
 	}
 	s.OpenWorker = func(path string) (doctor.Worker, error) {
-		p, err := trial.OpenProgram(path)
+		p, err := inspect.OpenProgram(path)
 		if err != nil {
 			return nil, err
 		}

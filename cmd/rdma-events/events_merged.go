@@ -11,8 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"rdma_events/internal/inspect/report"
 	"rdma_events/internal/recorder"
-	"rdma_events/internal/report"
 	"rdma_events/internal/summary"
 	"rdma_events/internal/timeline"
 )

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,11 +16,11 @@ import (
 
 	"rdma_events/internal/agent"
 	"rdma_events/internal/clock"
-	"rdma_events/internal/doctor"
-	"rdma_events/internal/hardware"
+	"rdma_events/internal/inspect"
+	"rdma_events/internal/inspect/doctor"
+	"rdma_events/internal/inspect/hardware"
 	"rdma_events/internal/nldev"
 	"rdma_events/internal/process"
-	"rdma_events/internal/trial"
 	"rdma_events/internal/verbs/sysfs"
 )
 
@@ -72,13 +70,11 @@ func (o hardwareFlags) run(ctx context.Context, stderr io.Writer) (path string, 
 	case o.device == "":
 		return "", errors.New("name the simulated device with -device")
 	}
-	program := c.WorkerPath
-	if program == "" {
-		if program, err = agent.WorkerPath(); err != nil {
-			return "", err
-		}
+	program, err := workerPath(&c)
+	if err != nil {
+		return "", err
 	}
-	p, err := trial.OpenProgram(program)
+	p, err := inspect.OpenProgram(program)
 	if err != nil {
 		return "", err
 	}
@@ -90,10 +86,10 @@ func (o hardwareFlags) run(ctx context.Context, stderr io.Writer) (path string, 
 }
 
 // host returns this machine, or a simulation if the configuration selects it.
-func (o hardwareFlags) host(ctx context.Context, c agent.Config, sysfs sysfs.FS, p *trial.Program, stderr io.Writer) *hardware.Host {
+func (o hardwareFlags) host(ctx context.Context, c agent.Config, sysfs sysfs.FS, p *inspect.Program, stderr io.Writer) *hardware.Host {
 	h := &hardware.Host{
-		Version: buildVersion(), Kernel: kernelRelease(), Sys: os.DirFS("/sys"), Sysfs: sysfs, Worker: p,
-		Libraries: doctor.NewSystem().Libraries, Use: nldev.Of, Program: processName, Mono: clock.Monotonic, Now: time.Now,
+		Version: buildVersion(), Kernel: inspect.RunningKernel().Release, Sys: os.DirFS("/sys"), Sysfs: sysfs, Worker: p,
+		Libraries: inspect.Files{FS: os.DirFS("/")}.Libraries, Use: nldev.Of, Program: inspect.ProgramOf, Mono: clock.Monotonic, Now: time.Now,
 		Say: func(format string, args ...any) { fmt.Fprintf(stderr, format+"\n", args...) },
 	}
 	if isAnswered(os.Stdin) && isAnswered(os.Stderr) {
@@ -206,31 +202,4 @@ func askOn(ctx context.Context, in io.Reader, out io.Writer) func(question strin
 func isAnswered(f *os.File) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil
-}
-
-func kernelRelease() string {
-	var u unix.Utsname
-	_ = unix.Uname(&u) // cannot fail
-	return unix.ByteSliceToString(u.Release[:])
-}
-
-// processName returns the program name and the number of a process; the name is ""
-// for a process that has ended or is hidden. pid may be the number of any of its
-// threads.
-func processName(pid int) (name string, process int) {
-	dir := filepath.Join("/proc", strconv.Itoa(pid))
-	line, err := os.ReadFile(filepath.Join(dir, "cmdline"))
-	if err != nil || len(line) == 0 {
-		return "", 0
-	}
-	first, _, _ := bytes.Cut(line, []byte{0})
-	process = pid
-	if status, err := os.ReadFile(filepath.Join(dir, "status")); err == nil {
-		if _, rest, ok := strings.Cut(string(status), "Tgid:"); ok {
-			if _, err := fmt.Sscan(rest, &process); err != nil {
-				process = pid
-			}
-		}
-	}
-	return filepath.Base(string(first)), process
 }

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/verbs/sysfs"
 )
@@ -41,16 +40,6 @@ func TestDeviceIsNamedOrTheOnlyOne(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, c.want, got)
 	}
-}
-
-func TestProcessIsNamedByAnyThread(t *testing.T) {
-	for _, number := range []int{os.Getpid(), unix.Gettid()} {
-		name, process := processName(number)
-		require.Equal(t, filepath.Base(os.Args[0]), name)
-		require.Equal(t, os.Getpid(), process)
-	}
-	name, _ := processName(1 << 30)
-	require.Empty(t, name)
 }
 
 func TestAllButYesIsNo(t *testing.T) {

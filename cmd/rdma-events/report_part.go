@@ -1,22 +1,17 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"slices"
-	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
-	"rdma_events/internal/doctor"
+	"rdma_events/internal/drivers"
+	"rdma_events/internal/inspect"
+	"rdma_events/internal/inspect/report"
 	"rdma_events/internal/nldev"
-	"rdma_events/internal/report"
 	"rdma_events/internal/verbs/sysfs"
 )
 
@@ -68,51 +63,17 @@ func partOf(name string, query []byte) (any, error) {
 // query completes what is asked about the host.
 func (q *hostPart) query(now time.Time) report.HostQuery {
 	h := report.HostQuery{
-		Time: now, Name: hostName(), Kernel: runningKernel(), Programs: q.Programs, Packages: packages(),
+		Time: now, Name: hostName(), Kernel: inspect.RunningKernel(), Programs: q.Programs, Packages: inspect.Packages(context.Background()),
 		Modules: []string{"ib_core", "ib_uverbs", "rdma_cm", "rdma_ucm"},
 	}
-	fs, system := sysfs.New("/sys"), doctor.NewSystem()
-	h.Programs.Verbs = system.Libraries(q.Programs.Library, "").Verbs
+	fs, root := sysfs.New("/sys"), inspect.Files{FS: os.DirFS("/")}
+	h.Programs.Verbs = root.Libraries(q.Programs.Library, "").Verbs
 	for _, name := range q.Devices {
 		d := report.DeviceQuery{Name: name, Driver: fs.Device(name).Driver}
 		d.PCI, _ = fs.CardOf(name)
-		d.Provider = system.Libraries(q.Programs.Library, d.Driver).Provider
+		d.Provider = root.Libraries(q.Programs.Library, d.Driver).Provider
 		h.Devices = append(h.Devices, d)
-		h.Modules = append(h.Modules, doctor.Companion(d.Driver))
+		h.Modules = append(h.Modules, drivers.Companion(d.Driver))
 	}
 	return h
-}
-
-func runningKernel() report.Kern {
-	var u unix.Utsname
-	_ = unix.Uname(&u) // cannot fail
-	return report.Kern{
-		Release: unix.ByteSliceToString(u.Release[:]), Version: unix.ByteSliceToString(u.Version[:]),
-		Machine: unix.ByteSliceToString(u.Machine[:]),
-	}
-}
-
-// packages returns the installed packages of the RDMA libraries and drivers, as "libibverbs1 44.0-2";
-// none where the system's packages cannot be asked.
-func packages() []string {
-	names := []string{"rdma-core", "libibverbs*", "ibverbs-providers", "librdmacm*", "mlnx-ofed*", "mlnx-ofa*", "doca-ofed*"}
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	var found []string
-	for _, command := range [][]string{
-		{"dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Version}\n"},
-		{"rpm", "-qa", "--queryformat", "installed %{NAME} %{VERSION}-%{RELEASE}\n"},
-	} {
-		var out bytes.Buffer
-		cmd := exec.CommandContext(ctx, command[0], append(command[1:], names...)...)
-		cmd.Stdout = &out
-		_ = cmd.Run() // it also fails if it does not know one of the names
-		for line := range strings.Lines(out.String()) {
-			if name, ok := strings.CutPrefix(strings.TrimSpace(line), "installed "); ok {
-				found = append(found, name)
-			}
-		}
-	}
-	slices.Sort(found)
-	return found
 }

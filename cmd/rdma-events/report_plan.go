@@ -15,10 +15,10 @@ import (
 
 	"rdma_events/internal/agent"
 	"rdma_events/internal/clock"
-	"rdma_events/internal/doctor"
+	"rdma_events/internal/drivers"
+	"rdma_events/internal/inspect"
+	"rdma_events/internal/inspect/report"
 	"rdma_events/internal/process"
-	"rdma_events/internal/report"
-	"rdma_events/internal/trial"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
 )
@@ -29,10 +29,10 @@ type reportPlan struct {
 	simulated bool
 
 	config  agent.Config
-	unknown error          // why it is not known which devices the configuration excludes; nil: it is
-	quoted  bool           // the doctor may quote the configuration: it has no secrets
-	asked   []string       // devices, of which snapshots are taken
-	worker  *trial.Queries // nil: see workerErr
+	unknown error            // why it is not known which devices the configuration excludes; nil: it is
+	quoted  bool             // the doctor may quote the configuration: it has no secrets
+	asked   []string         // devices, of which snapshots are taken
+	worker  *inspect.Queries // nil: see workerErr
 	noWork  error
 	self    *os.File
 	closers []func() error
@@ -105,12 +105,9 @@ func (p *reportPlan) read(path string) error {
 }
 
 func (p *reportPlan) openWorker() {
-	path := p.config.WorkerPath
-	if path == "" {
-		path, p.noWork = agent.WorkerPath()
-	}
-	if p.noWork == nil {
-		p.worker, p.noWork = trial.OpenQueries(path)
+	var path string
+	if path, p.noWork = workerPath(&p.config); p.noWork == nil {
+		p.worker, p.noWork = inspect.OpenQueries(path)
 	}
 	if p.noWork != nil {
 		return
@@ -264,11 +261,11 @@ func (p *reportPlan) kernel(device string) report.Part {
 			case p.simulated:
 				return nil
 			case len(p.asked) > 0:
-				return report.Names("/sys", p.asked, doctor.Companion)
+				return report.Names("/sys", p.asked)
 			case device != "":
-				return append([]string{device}, doctor.Drivers()...)
+				return append([]string{device}, drivers.WithCompanions()...)
 			}
-			return doctor.Drivers() // one of them may say why there is no device
+			return drivers.WithCompanions() // one of them may say why there is no device
 		},
 		Open: report.OpenKernelLog, Restricted: report.IsRestricted, Clocks: clock.Both,
 	})

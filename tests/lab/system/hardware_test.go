@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"rdma_events/internal/hardware"
+	"rdma_events/internal/inspect/hardware"
 	"rdma_events/internal/nldev"
 	"rdma_events/tests/lab/guest"
 	"rdma_events/tests/rig"

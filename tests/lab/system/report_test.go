@@ -19,8 +19,8 @@ import (
 	"testing"
 	"time"
 
-	"rdma_events/internal/report"
-	"rdma_events/internal/report/snapshot"
+	"rdma_events/internal/inspect/report"
+	"rdma_events/internal/snapshot"
 	"rdma_events/internal/verbs/sysfs"
 	"rdma_events/tests/lab/guest"
 	"rdma_events/tests/rig"

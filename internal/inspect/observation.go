@@ -1,0 +1,114 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+
+	"rdma_events/internal/ledger"
+	"rdma_events/internal/process"
+	"rdma_events/internal/status"
+	"rdma_events/internal/verbs"
+	"rdma_events/internal/worker"
+)
+
+// Watcher has workers watch a device, as Program does.
+type Watcher interface {
+	// Watch has workers watch a device until ctx ends.
+	Watch(ctx context.Context, o verbs.Options, h worker.Handler) error
+}
+
+// Observation has the reports of the workers that watched a device.
+type Observation struct {
+	Attr     *verbs.DeviceAttr // nil if the device was not opened
+	Readings []verbs.Reading
+	Commands []verbs.Command
+	Rounds   []verbs.RoundItem
+	Choices  []verbs.ProbeItem
+	Runs     []verbs.Run
+	Counts   ledger.ProbeCounts // the sum over all probes
+
+	Why    string        // why the device was not opened or not kept open; one line
+	Reason status.Reason // the same as one word
+	Stuck  bool          // a worker cannot be killed
+}
+
+// Observe has workers watch a device until enough returns true or ctx ends.
+func Observe(ctx context.Context, w Watcher, o verbs.Options, enough func(*Observation) bool) *Observation {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c := &collector{enough: enough, done: cancel}
+	err := w.Watch(ctx, o, c)
+	if err != nil && c.Why == "" {
+		c.Reason, c.Why = status.ReasonStuck, err.Error()
+	}
+	c.Stuck = errors.Is(err, process.ErrAbandoned)
+	return &c.Observation
+}
+
+// Refusal returns why there is no probe, "" if the worker refused none.
+func (o *Observation) Refusal() string {
+	for _, c := range o.Choices {
+		if c.Method == verbs.MethodNone {
+			return c.Reason
+		}
+	}
+	return ""
+}
+
+// collector makes an Observation. No two calls of it overlap.
+type collector struct {
+	Observation
+	enough func(*Observation) bool
+	done   context.CancelFunc
+	led    *ledger.Ledger
+}
+
+// Started implements worker.Handler.
+func (c *collector) Started(led *ledger.Ledger) { c.led = led }
+
+// Status implements worker.Handler.
+func (*collector) Status(status.Status) {}
+
+// Ended implements worker.Handler. The reason is ok if the collector ended the worker.
+func (c *collector) Ended(why status.End) {
+	if why.Reason != status.ReasonOK {
+		c.Reason, c.Why = why.Reason, why.Message
+	}
+	if c.led != nil {
+		var s ledger.Snapshot
+		c.led.Snapshot(&s)
+		for _, p := range s.Probes {
+			c.Counts = c.Counts.Add(p.ProbeCounts)
+		}
+		c.led = nil
+	}
+	c.done()
+}
+
+// Batch implements worker.Handler.
+func (c *collector) Batch(b verbs.Batch, _ status.Status) {
+	for _, it := range b.Items {
+		c.addItem(it)
+	}
+	if c.Attr != nil && c.enough(&c.Observation) {
+		c.done()
+	}
+}
+
+func (c *collector) addItem(it verbs.Item) {
+	switch {
+	case it.Opened != nil:
+		attr := *it.Opened
+		c.Attr = &attr
+	case it.Reading != nil:
+		c.Readings = append(c.Readings, *it.Reading)
+	case it.Command != nil:
+		c.Commands = append(c.Commands, *it.Command)
+	case it.Round != nil:
+		c.Rounds = append(c.Rounds, *it.Round)
+	case it.Probe != nil:
+		c.Choices = append(c.Choices, *it.Probe)
+	case it.Run != nil:
+		c.Runs = append(c.Runs, *it.Run)
+	}
+}

@@ -1,0 +1,38 @@
+package report
+
+import (
+	"path/filepath"
+	"slices"
+
+	"rdma_events/internal/drivers"
+	"rdma_events/internal/verbs/sysfs"
+)
+
+// Names returns the words by which the kernel's lines name devices: the devices, their network
+// devices, PCI functions and drivers. sys is the directory where sysfs is mounted. It asks
+// no driver. A device that is gone has its name alone.
+func Names(sys string, devices []string) []string {
+	fs := sysfs.New(sys)
+	var names []string
+	add := func(name string) {
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	for _, device := range devices {
+		add(device)
+		address, driver := fs.CardOf(device)
+		add(address)
+		add(driver)
+		add(drivers.Companion(driver))
+		// Globs fail only for a bad pattern; a device has no * in its name.
+		nets, _ := filepath.Glob(filepath.Join(sys, "class/infiniband", device, "device/net/*"))
+		for _, net := range nets {
+			add(filepath.Base(net))
+		}
+		for _, port := range fs.Ports(device) {
+			add(fs.PortNetDev(device, port))
+		}
+	}
+	return names
+}

@@ -1,0 +1,103 @@
+package report
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"rdma_events/internal/snapshot"
+)
+
+func now() time.Time { return moment }
+
+// one makes a part with one file.
+func one(t *testing.T, p Part) Made {
+	t.Helper()
+	made := Collect(t.Context(), []Part{p}, now)
+	require.Len(t, made, 1)
+	return made[0]
+}
+
+// prints returns what prints a text and fails with an error.
+func prints(text string, err error) Run {
+	return func(context.Context) ([]byte, error) { return []byte(text), err }
+}
+
+const entries = `{"part":"attributes","begun":true}
+{"part":"attributes","took_ns":5,"value":{"driver":"mlx5_core"}}
+{"part":"gids","port":1,"begun":true}
+`
+
+func TestADeviceThatHangsKeepsWhatItAnsweredBefore(t *testing.T) {
+	held := errors.New("no answer within 10s, and process cannot be killed: the kernel holds process 4711, which is left behind")
+	m := one(t, Device("mlx5_0", prints(entries, held), now))
+	require.NoError(t, m.Missing)
+	require.Equal(t, "devices/mlx5_0.json", m.Name)
+	require.Equal(t, []string{"gids of port 1: not answered when the process ended", held.Error()}, m.Lacks)
+	var doc snapshot.Document
+	require.NoError(t, json.Unmarshal(m.Data.(Text), &doc))
+	require.Equal(t, moment, doc.Time)
+	require.Contains(t, doc.Parts, "attributes")
+
+	m = one(t, Device("mlx5_0", prints("", held), now))
+	require.ErrorIs(t, m.Missing, held)
+	require.Equal(t, "devices/a_b.json", DescribeDevice("a/b").Name)
+}
+
+func TestWhatTheDoctorSaysIsThereEvenIfItFindsFaultsOrIsKilled(t *testing.T) {
+	m := one(t, Doctor(prints("FAIL\n", nil)))
+	require.NoError(t, m.Missing)
+	require.Empty(t, m.Lacks)
+	m = one(t, Doctor(prints("OK\n", errors.New("no answer within 1m0s"))))
+	require.Equal(t, []string{"no answer within 1m0s"}, m.Lacks)
+	require.Error(t, one(t, Doctor(prints("", nil))).Missing)
+}
+
+func TestHostAndResourcesAreThoseThatAProcessPrints(t *testing.T) {
+	m := one(t, HostFacts(prints(`{"schema":1,"host":"node17"}`, nil)))
+	require.NoError(t, m.Missing)
+	require.Contains(t, string(m.Data.(Text)), `"host": "node17"`)
+	require.ErrorContains(t, one(t, HostFacts(prints("panic: x", nil))).Missing, "read what was printed")
+
+	counts := ReadResources(moment, []string{"mlx5_0", "gone0"}, func(device string) (map[string]uint64, error) {
+		if device == "gone0" {
+			return nil, fmt.Errorf("no such RDMA device %s", device)
+		}
+		return map[string]uint64{"qp": 3}, nil
+	})
+	text, err := json.Marshal(counts)
+	require.NoError(t, err)
+	m = one(t, ResourceCounts(prints(string(text), nil)))
+	require.Equal(t, []string{"no such RDMA device gone0"}, m.Lacks)
+	require.JSONEq(t, `{"schema": 1, "time": "2026-11-23T16:35:04.123456789Z", "devices": [
+		{"device": "mlx5_0", "resources": {"qp": 3}}, {"device": "gone0", "error": "no such RDMA device gone0"}]}`, string(m.Data.(Text)))
+	m = one(t, ResourceCounts(prints("", LeftOutError("simulated"))))
+	require.Empty(t, Missing([]Made{m}))
+	require.Equal(t, []string{"simulated"}, m.leftOut())
+}
+
+func TestTheConfigurationIsThereWithoutSecrets(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "rdma_events.conf")
+	require.NoError(t, os.WriteFile(path, []byte("[[inputs.rdma_events]]\ntoken = 'hunter2'\n"), 0o600))
+	m := one(t, Config(path, someOptions))
+	require.Equal(t, "[inputs]\n\n  [[inputs.rdma_events]]\n    token = \"removed\"\n", string(m.Data.(Text)))
+	require.Equal(t, []string{"inputs.rdma_events[0].token"}, m.Removed)
+
+	require.NoError(t, os.WriteFile(path, []byte("token = hunter2\n"), 0o600))
+	m = one(t, Config(path, someOptions))
+	require.EqualError(t, m.Missing, path+": it is no TOML: line 1, before variables of the environment are put in")
+	require.Empty(t, Missing([]Made{one(t, Config("", someOptions))}))
+	require.ErrorIs(t, one(t, Config("/nonexistent/f", someOptions)).Missing, os.ErrNotExist)
+}
+
+func TestAnEmptyPartSaysWhy(t *testing.T) {
+	m := one(t, Empty(Description{"devices", "snapshots"}, errors.New("this host has no RDMA device now")))
+	require.Equal(t, []string{"devices: this host has no RDMA device now"}, Missing([]Made{m}))
+}

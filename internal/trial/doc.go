@@ -1,3 +1,0 @@
-// Package trial runs the worker program for the doctor and for reports: to try devices, and for
-// one answer.
-package trial
