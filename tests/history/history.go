@@ -42,8 +42,7 @@ type Host struct {
 	Memory       *memory.Memory    // what the host remembers of earlier runs of the plugin; nil: nothing
 	Tags         map[string]string // besides host
 
-	// Applications has the plugin report objects and events of applications, by process and unit. A fault tracer_crash is
-	// not played.
+	// Applications has the plugin report objects and events of applications, by process and unit.
 	Applications bool
 }
 

@@ -194,8 +194,11 @@ func (h *host) inCall(until int64) bool {
 	return true
 }
 
-// die ends the process whose reader is the current lane.
+// die ends the process whose reader is the current lane, or the tracer, when it next returns.
 func (h *host) die(signal syscall.Signal) {
+	if t := h.tracing; t != nil && t.lane == h.line.current {
+		t.died = signal
+	}
 	if s := h.sessionOf(h.line.current); s != nil {
 		s.finish(status.End{Reason: status.ReasonCrashed, Message: "died of " + unix.SignalName(signal)})
 		panic(died{})
