@@ -44,6 +44,7 @@ type Host struct {
 
 	// Applications has the plugin report objects and events of applications, by process and unit.
 	Applications bool
+	EventsAlone  bool // with Applications: no objects, so that the series of an application's events begins with the first one
 }
 
 // Write simulates the hosts one after the other and writes the points that each has

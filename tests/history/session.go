@@ -89,7 +89,7 @@ func (s *openDevice) begin() error {
 	s.add(s.querier)
 	s.asker = s.line.start(s.line.now, s.ask)
 	s.add(s.asker)
-	if s.k.h.tracing != nil {
+	if s.k.h.of.Applications && !s.k.h.of.EventsAlone {
 		s.add(s.line.start(s.line.now, s.watchObjects))
 	}
 	for i, p := range s.ports {
