@@ -195,6 +195,18 @@ for = "60s"
 	require.Empty(t, zero.Tags["host"])
 }
 
+func TestAProbeHasTheMethodThatThePluginChooses(t *testing.T) {
+	for profile, method := range map[string]string{"efa": "ud_send", "bnxt_re": "ud_send", "mana": "rc_write", "ib8": "rc_write", "siw": "flush"} {
+		for _, fault := range []string{"[[link]]\nat = \"60s\"\ndown_for = \"60s\"", "[[fault]]\nkind = \"completion_error\"\nat = \"60s\"\nfor = \"60s\""} {
+			methods := map[string]bool{}
+			for _, p := range rig.Select(play(t, 5*time.Minute, history.Host{Profile: profile, Timeline: fault}), "rdma_cq_probe", "device", "sim0") {
+				methods[p.Tags["method"]] = true
+			}
+			require.Equal(t, map[string]bool{method: true}, methods, "%s %s", profile, fault)
+		}
+	}
+}
+
 func TestADeviceThatIsAwayIsNotPresentMeanwhile(t *testing.T) {
 	points := play(t, 5*time.Minute, history.Host{Name: "a", Timeline: `
 [[fault]]
