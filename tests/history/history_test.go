@@ -150,6 +150,13 @@ what = "fails"
 	require.EqualValues(t, 0, rig.Last(points, "rdma_command", "device", "sim1", "call", "hw_counters").Int("errors"))
 }
 
+func TestFirmwareThatRefusesQueriesIsNotAskedEachTime(t *testing.T) {
+	points := play(t, 30*time.Minute, history.Host{Profile: "fleet1", Timeline: "[[command]]\ncall = \"query_port\"\nwhat = \"fails\"\nstatus = \"EIO\"\n"})
+	last := rig.Last(points, "rdma_command", "device", "sim0", "call", "query_port")
+	require.Positive(t, last.Int("errors"))
+	require.Less(t, last.Int("errors"), int64(30*60/5), "of the queries of half an hour")
+}
+
 func TestACommandThatHangsIsStuckBeforeItEnds(t *testing.T) {
 	points := play(t, 2*time.Minute, history.Host{Timeline: `
 [[command]]

@@ -75,7 +75,7 @@ func (s *supervised) waitToRetry(why status.End, retry process.Retry) bool {
 	}
 	s.set(status.Status{State: next.State, Reason: why.Reason, Message: why.Message + "; " + next.Plan})
 	s.waits = true
-	for s.h.line.now < until && !(next.Wakes && s.woken) {
+	for s.h.line.now < until && (!next.Wakes || !s.woken) {
 		if !s.h.line.wait(until) {
 			return false
 		}
