@@ -28,7 +28,7 @@ type Keeper struct {
 // Config is what a Keeper needs.
 type Config struct {
 	Options
-	// Process returns the process of a thread, false if there is none. Only Run calls it, and it may read files.
+	// Process returns the process of a thread, false if there is none. Only AddLists and DropGone call it, and it may read files.
 	Process func(thread int) (identity.Process, bool)
 	Now     func() time.Time
 	Mono    func() int64 // CLOCK_MONOTONIC ns
@@ -110,17 +110,18 @@ func (k *Keeper) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-k.listed:
-			k.addLists()
+			k.AddLists()
 		case <-k.ended:
-			k.dropGoneProcesses()
+			k.DropGone()
 		case <-tick.C:
-			k.dropGoneProcesses()
+			k.DropGone()
 		}
 	}
 }
 
-// addLists finds out whose the threads are in the lists that wait, and puts these into the picture.
-func (k *Keeper) addLists() {
+// AddLists finds out whose the threads are in the lists that wait, and puts these into the picture. Run calls it, and so may a
+// caller without Run.
+func (k *Keeper) AddLists() {
 	k.mu.Lock()
 	waiting := maps.Clone(k.waiting)
 	k.mu.Unlock()
@@ -135,8 +136,8 @@ func (k *Keeper) addLists() {
 	}
 }
 
-// dropGoneProcesses finds out which processes are gone without a tracer to see it.
-func (k *Keeper) dropGoneProcesses() {
+// DropGone finds out which processes are gone without a tracer to see it. Run calls it, and so may a caller without Run.
+func (k *Keeper) DropGone() {
 	k.mu.Lock()
 	ids := k.picture.Carried()
 	k.mu.Unlock()

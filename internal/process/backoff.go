@@ -1,27 +1,60 @@
 package process
 
-import "time"
+import (
+	"cmp"
+	"fmt"
+	"time"
 
-// backoff yields the delays between restarts. They start at first and double up to limit.
-// Each is up to a fifth shorter or longer, so that the children of a host do not restart
-// together.
-type backoff struct {
-	first, limit time.Duration
-	rand         func() float64 // in [0,1)
-	next         time.Duration
+	"rdma_events/internal/status"
+)
+
+// Restarts plans when the next process is started. The delays before a restart double from Timing.Retry up to Timing.RetryMax.
+// Each is up to a fifth shorter or longer, so that the children of a host do not restart together. One goroutine uses it.
+type Restarts struct {
+	timing Timing
+	rand   func() float64 // in [0,1)
+	next   time.Duration
 }
 
-func (b *backoff) step() time.Duration {
-	if b.next == 0 {
-		b.next = b.first
+// NewRestarts returns Restarts with the delays of t. rand returns numbers in [0,1).
+func NewRestarts(t Timing, rand func() float64) *Restarts {
+	return &Restarts{timing: t.orDefault(), rand: rand}
+}
+
+// Wait describes how a Supervisor waits for its next process.
+type Wait struct {
+	State status.State  // meanwhile
+	For   time.Duration // 0: OnWake, which has no limit
+	Wakes bool          // Supervisor.Wake ends it
+	Plan  string        // for messages
+}
+
+// After returns how to wait after a process has ended.
+func (r *Restarts) After(retry Retry) Wait {
+	t := &r.timing
+	switch retry {
+	case Slowly:
+		return Wait{status.StateBackingOff, r.jitter(t.Slow), true, fmt.Sprintf("trying again every %v", t.Slow)}
+	case OnWake:
+		return Wait{status.StateStopped, 0, true, "waiting for it to come back"}
+	case Rarely:
+		return Wait{status.StateStopped, r.jitter(t.Rare), true, fmt.Sprintf("trying again after a change, and every %v", t.Rare)}
 	}
-	d := b.next
-	b.next = min(2*b.next, b.limit)
-	return b.jitter(d)
+	delay := cmp.Or(r.next, t.Retry)
+	r.next = min(2*delay, t.RetryMax)
+	delay = r.jitter(delay)
+	return Wait{status.StateBackingOff, delay, false, fmt.Sprintf("restarting in %v", delay.Round(time.Millisecond))}
 }
 
-func (b *backoff) jitter(d time.Duration) time.Duration {
-	return time.Duration(float64(d) * (0.8 + 0.4*b.rand()))
+func (r *Restarts) jitter(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * (0.8 + 0.4*r.rand()))
 }
 
-func (b *backoff) reset() { b.next = 0 }
+// RanWell reports whether a process that has run for d has run well. The next delay is then the first one again.
+func (r *Restarts) RanWell(d time.Duration) bool {
+	well := d >= r.timing.Well
+	if well {
+		r.next = 0
+	}
+	return well
+}

@@ -208,8 +208,7 @@ func closesWithin(d time.Duration, done <-chan struct{}) bool {
 // decide returns what follows from the end of a process. The caller holds f.mu.
 func (s *Supervisor[M]) decide(f *following[M], by cause, gone bool) decision {
 	call := f.Busy(nil)
-	if !f.running.IsZero() && time.Since(f.running) >= s.spec.Timing.Well {
-		s.backoff.reset()
+	if !f.running.IsZero() && s.restarts.RanWell(time.Since(f.running)) {
 		s.lastLog, s.slow = "", false
 	}
 	var d decision

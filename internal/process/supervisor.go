@@ -3,7 +3,6 @@ package process
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -64,12 +63,12 @@ type Supervisor[M any] struct {
 	exits    func(pid int) bool                                                           // isExiting
 	wake     chan struct{}
 
-	backoff backoff
-	status  status.Status
-	started uint64
-	crashes uint64
-	lastLog string // the last message logged, without its delay
-	slow    bool   // a slow start has been logged
+	restarts *Restarts
+	status   status.Status
+	started  uint64
+	crashes  uint64
+	lastLog  string // the last message logged, without its delay
+	slow     bool   // a slow start has been logged
 }
 
 // New returns the Supervisor of a program under a contract.
@@ -87,7 +86,7 @@ func New[M any](s Spec, c Contract[M]) *Supervisor[M] {
 		mono:     clock.Monotonic,
 		exits:    isExiting,
 		wake:     make(chan struct{}, 1),
-		backoff:  backoff{first: s.Timing.Retry, limit: s.Timing.RetryMax, rand: s.Rand},
+		restarts: NewRestarts(s.Timing, s.Rand),
 		status:   status.Status{Reason: status.ReasonOK},
 	}
 	v.launch = v.start
@@ -178,24 +177,17 @@ func (s *Supervisor[M]) waitToRetry(ctx context.Context, d decision) error {
 
 // pause logs why a process ended, and waits until the next one is due.
 func (s *Supervisor[M]) pause(ctx context.Context, d decision) {
+	next := s.restarts.After(d.retry)
 	var delay <-chan time.Time
-	var wake <-chan struct{}
-	state, plan := status.StateBackingOff, ""
-	switch d.retry {
-	case Soon:
-		wait := s.backoff.step()
-		delay, plan = time.After(wait), fmt.Sprintf("restarting in %v", wait.Round(time.Millisecond))
-	case Slowly:
-		delay, wake = time.After(s.backoff.jitter(s.spec.Timing.Slow)), s.wake
-		plan = fmt.Sprintf("trying again every %v", s.spec.Timing.Slow)
-	case OnWake:
-		wake, state, plan = s.wake, status.StateStopped, "waiting for it to come back"
-	case Rarely:
-		delay, wake, state = time.After(s.backoff.jitter(s.spec.Timing.Rare)), s.wake, status.StateStopped
-		plan = fmt.Sprintf("trying again after a change, and every %v", s.spec.Timing.Rare)
+	if d.retry != OnWake {
+		delay = time.After(next.For)
 	}
-	s.log(d, plan)
-	s.setStatus(status.Status{State: state, Reason: d.why.Reason, Message: d.why.Message + "; " + plan})
+	var wake <-chan struct{}
+	if next.Wakes {
+		wake = s.wake
+	}
+	s.log(d, next.Plan)
+	s.setStatus(status.Status{State: next.State, Reason: d.why.Reason, Message: d.why.Message + "; " + next.Plan})
 	select {
 	case <-delay:
 	case <-wake:

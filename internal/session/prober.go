@@ -2,10 +2,7 @@ package session
 
 import (
 	"context"
-	"errors"
 	"runtime"
-	"slices"
-	"sync"
 	"time"
 
 	"rdma_events/internal/verbs"
@@ -15,21 +12,11 @@ import (
 // recreates the probe, and chooses the method again, when the port or its addresses
 // change, when a round made the probe unusable, and when a refused method is due again.
 type prober struct {
-	s             *session
-	port          *port
-	vector        int
-	seen, settled uint64    // the port's counts at the last check
-	next          time.Time // when the next round is due
-	mu            sync.Mutex
-	probe         verbs.Probe // under mu, for nudge; only the prober writes it
-	method        verbs.Method
-	fallback      bool          // the first choice was refused
-	again         again         // when a refused method is tried again
-	failed        verbs.Method  // the first method that ran and failed when none was kept
-	nudged        chan struct{} // holds a token of nudge, for a prober without a probe
-	mute          bool          // the last round of a method other than flush lost its event
-	reported      string        // the last choice reported, with its reason
-	rounds        []verbs.Round
+	*Choice
+	s      *session
+	next   time.Time     // when the next round is due
+	nudged chan struct{} // holds a token of nudge, for a prober without a probe
+	rounds []verbs.Round
 }
 
 // probers returns one prober for each watched port and completion vector.
@@ -47,7 +34,10 @@ func (s *session) probers() []*prober {
 	var all []*prober
 	for _, p := range s.ports {
 		for _, v := range vectors {
-			one := &prober{s: s, port: p, vector: v, nudged: make(chan struct{}, 1)}
+			one := &prober{s: s, nudged: make(chan struct{}, 1), Choice: NewChoice(ChoiceConfig{
+				Device: s.dev, Options: s.o.Probe, Asker: s.asks, Port: p.probed, Vector: v, Send: s.out.addRounds,
+				Report: func(i verbs.ProbeItem) { s.out.add(verbs.Item{Probe: &i}) },
+			})}
 			p.probers = append(p.probers, one)
 			all = append(all, one)
 		}
@@ -93,17 +83,7 @@ func (p *prober) pause() time.Duration {
 // nudge makes the prober check again whether its probe is outdated.
 func (p *prober) nudge() {
 	signal(p.nudged)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.probe != nil {
-		p.probe.Nudge()
-	}
-}
-
-func (p *prober) set(probe verbs.Probe) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.probe = probe
+	p.Nudge()
 }
 
 func wait(ctx context.Context, d time.Duration) bool {
@@ -118,25 +98,22 @@ func wait(ctx context.Context, d time.Duration) bool {
 }
 
 func (p *prober) round(ctx context.Context) error {
-	if p.outdated() {
+	if p.Outdated() {
 		return p.renew(ctx)
 	}
-	if p.probe == nil {
+	if !p.HasProbe() {
 		p.waitForRetry(ctx)
 		return nil
 	}
 	interval := p.s.o.Probe.Interval
-	n, err := p.probe.Rounds(p.rounds, verbs.Pace{Pause: p.pause(), Interval: interval, For: roundsWait})
-	done := slices.DeleteFunc(p.rounds[:n], func(r verbs.Round) bool { return r.Outcome == verbs.OutcomeCanceled })
-	p.next = p.next.Add(interval * time.Duration(len(done)))
-	p.report(done...)
+	n, err := p.Rounds(p.rounds, verbs.Pace{Pause: p.pause(), Interval: interval, For: roundsWait})
+	p.next = p.next.Add(interval * time.Duration(n))
 	if err != nil {
 		return err
 	}
-	if !p.probe.Usable() {
-		p.fallback = false
+	if p.IsBroken() {
 		p.park(ctx)
-		return p.drop()
+		return p.Discard()
 	}
 	return nil
 }
@@ -160,56 +137,17 @@ func (p *prober) waitForRetry(ctx context.Context) {
 	}
 }
 
-func (p *prober) report(rounds ...verbs.Round) {
-	if n := len(rounds); n > 0 {
-		p.heard(rounds[n-1].Outcome)
-	}
-	for i := range rounds {
-		p.s.asks.NoteRound(p.port.number, rounds[i].Outcome)
-	}
-	p.s.out.addRounds(verbs.RoundItem{ProbeKey: verbs.ProbeKey{Port: p.port.number, Vector: p.vector, Method: p.method}}, rounds...)
-}
-
 // renew chooses again when the next round is due, and not before. Otherwise a link that
 // goes down and up quickly would decide how often queue pairs are made.
 func (p *prober) renew(ctx context.Context) error {
 	p.park(ctx)
-	if err := p.drop(); err != nil {
+	if err := p.Drop(); err != nil {
 		return err
 	}
 	if !wait(ctx, p.pause()) {
 		return nil
 	}
 	p.next = p.next.Add(p.s.o.Probe.Interval)
-	p.outdated() // the choice takes account of all changes until now
-	return p.choose()
-}
-
-// outdated reports whether to choose again. Right after an event a port may refuse a
-// method that it accepts a moment later. So a second choice is not kept once the port has
-// settled.
-func (p *prober) outdated() bool {
-	seen, settled := p.port.seen.Load(), p.port.settled.Load()
-	changed := seen != p.seen || p.fallback && settled != p.settled
-	p.seen, p.settled = seen, settled
-	if changed {
-		p.again, p.failed = again{}, verbs.MethodNone
-	}
-	if p.fallback {
-		return changed || p.again.due()
-	}
-	return changed || p.probe == nil
-}
-
-func (p *prober) drop() error {
-	if p.probe == nil {
-		return nil
-	}
-	probe := p.probe
-	p.set(nil)
-	err := probe.Close(closeTimeout)
-	if errors.Is(err, verbs.ErrStuck) || errors.Is(err, verbs.ErrClosed) {
-		return err
-	}
-	return nil // the prober can do nothing about a failed destroy; the device's Close reports its own error
+	p.Outdated() // the choice takes account of all changes until now
+	return p.Choose()
 }

@@ -192,6 +192,14 @@ type port struct {
 	gids    atomic.Pointer[[]verbs.GID] // the last reading of its GID table; nil: none
 }
 
+// probed returns what the probers of the port have to know of it.
+func (p *port) probed() ProbedPort {
+	return ProbedPort{
+		Number: p.number, Probers: len(p.probers), State: verbs.PortState(p.state.Load()), Layer: verbs.LinkLayer(p.layer.Load()),
+		Seen: p.seen.Load(), Settled: p.settled.Load(),
+	}
+}
+
 // probesMayChange increments a count of a port, seen or settled, and makes the port's probers
 // check whether their probes are outdated. The parts hear of it too.
 func (s *session) probesMayChange(p *port, count *atomic.Uint64) {

@@ -149,7 +149,7 @@ func (a attempt) Stream(ctx context.Context, c *grpc.ClientConn, next func(messa
 func (attempt) Sign(m message) process.Sign {
 	s := process.Sign{Running: m.attached != nil, End: m.end}
 	if m.end != nil {
-		s.Retry = retryAfter(m.end.Reason)
+		s.Retry = RetryAfter(m.end.Reason)
 	}
 	return s
 }

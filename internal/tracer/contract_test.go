@@ -76,7 +76,7 @@ func TestAnErrorOfTheSourceIsAReason(t *testing.T) {
 		status.ReasonCrashed:      {errors.New("another"), unix.EINVAL},
 	} {
 		for _, err := range errs {
-			got := endOf(fmt.Errorf("attach: %w", err))
+			got := EndOf(fmt.Errorf("attach: %w", err))
 			require.Equal(t, status.End{Reason: want, Message: "tracer: attach: " + err.Error()}, got)
 		}
 	}

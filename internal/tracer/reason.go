@@ -11,8 +11,8 @@ import (
 	"rdma_events/internal/trace"
 )
 
-// endOf returns why a tracer ends after an error of its source.
-func endOf(err error) status.End {
+// EndOf returns why a tracer ends after an error of its source.
+func EndOf(err error) status.End {
 	reason := status.ReasonCrashed
 	for _, row := range []struct {
 		is     error
@@ -52,9 +52,9 @@ func taken(e status.End) status.End {
 	return e
 }
 
-// retryAfter returns when another tracer may succeed. After the driver core was unloaded, another tracer finds out whether
+// RetryAfter returns when another tracer may succeed. After the driver core was unloaded, another tracer finds out whether
 // it is back already; discovery may not have seen it go.
-func retryAfter(why status.Reason) process.Retry {
+func RetryAfter(why status.Reason) process.Retry {
 	switch why {
 	case status.ReasonNoDevice, status.ReasonNoPermission, status.ReasonUnsupported, status.ReasonLimit:
 		return process.Slowly

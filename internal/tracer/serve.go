@@ -58,7 +58,7 @@ func (c ServeConfig) prepare() error {
 	}
 	p, err := c.Prepare(s)
 	if err != nil {
-		why := endOf(err)
+		why := EndOf(err)
 		return forward{Refused: why.Reason, Message: cleanText(why.Message, longestReason)}.leave()
 	}
 	return forward{Text: p.Text, KeepBPF: p.KeepBPF, Reads: p.Reads}.leave()

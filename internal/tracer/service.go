@@ -58,7 +58,7 @@ func (s *service) Trace(to stream) error {
 // run traces until asked is closed or the source ends, and returns why.
 func (s *service) run(ctx context.Context, m *proto.Request, to stream, asked <-chan struct{}) status.End {
 	if v := m.GetVersion(); v != contractVersion {
-		return endOf(fmt.Errorf("%w: a request of contract %d to a tracer of contract %d", trace.ErrUnsupported, v, contractVersion))
+		return EndOf(fmt.Errorf("%w: a request of contract %d to a tracer of contract %d", trace.ErrUnsupported, v, contractVersion))
 	}
 	if s.refused != nil {
 		return *s.refused
@@ -66,7 +66,7 @@ func (s *service) run(ctx context.Context, m *proto.Request, to stream, asked <-
 	r := requestFromProto(m)
 	source, err := s.open(r)
 	if err != nil {
-		return endOf(err)
+		return EndOf(err)
 	}
 	var closing sync.WaitGroup
 	over := make(chan struct{})
@@ -82,7 +82,7 @@ func (s *service) run(ctx context.Context, m *proto.Request, to stream, asked <-
 	err = pump(ctx, source, to)
 	close(over)
 	closing.Wait()
-	return endOf(err)
+	return EndOf(err)
 }
 
 // pump sends what a source finds out, and returns why it ends.

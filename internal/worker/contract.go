@@ -159,7 +159,7 @@ func (c *contract) judge(end *status.End) {
 func (*attempt) Sign(m message) process.Sign {
 	s := process.Sign{End: m.end}
 	if m.end != nil {
-		s.Retry = retryAfter(m.end.Reason)
+		s.Retry = RetryAfter(m.end.Reason)
 	}
 	for i := range m.batch.Items {
 		s.Running = s.Running || m.batch.Items[i].Opened != nil
@@ -195,8 +195,8 @@ func (a *attempt) Ended(why status.End) {
 	_ = a.led.Close() // unmapping fails only of an address that is not mapped
 }
 
-// retryAfter returns when another worker may succeed.
-func retryAfter(why status.Reason) process.Retry {
+// RetryAfter returns when another worker may succeed.
+func RetryAfter(why status.Reason) process.Retry {
 	switch why {
 	case status.ReasonRemoved, status.ReasonRenamed:
 		return process.OnWake

@@ -36,13 +36,6 @@ func TestEveryRuleFiresOnItsFaultsAndOnNothingElse(t *testing.T) {
 			require.NoError(t, c.Write(t.Context(), w), f.name)
 			require.NoError(t, w.Flush(), f.name)
 		}
-		if f.apps != nil {
-			f.apps.Host, f.apps.Tags = f.name, map[string]string{"site": f.name, "rack": f.name}
-			f.apps.Start, f.apps.End, f.apps.Interval = start(), start().Add(end), 10*time.Second
-			var lines bytes.Buffer
-			require.NoError(t, f.apps.Write(&lines), f.name)
-			require.NoError(t, src.Server.Write(t.Context(), src.Database, &lines), f.name)
-		}
 		if f.fabric != nil {
 			f.writeFabric(t, src)
 		}

@@ -2,11 +2,12 @@ package grafana
 
 import (
 	"cmp"
+	"fmt"
+	"strings"
 	"time"
 
 	"rdma_events/internal/memory"
 	"rdma_events/internal/status"
-	"rdma_events/internal/verbs"
 	"rdma_events/tests/history"
 )
 
@@ -21,8 +22,9 @@ type fault struct {
 	expect, expectedDown []string
 	// forgetful: the plugin has no state directory, so that no run knows of the ones before it.
 	forgetful bool
-	// apps is what the host reports of applications. nil: nothing, as an older plugin.
-	apps *history.Apps
+	// applications has the plugin report applications.
+	applications bool
+	eventsAlone  bool // as in history.Host
 	// fabric is what hosts report of each other. nil: nothing. The first of them has the name of the fault.
 	fabric *history.Fabric
 }
@@ -292,42 +294,42 @@ func probeFaults() []fault {
 	}
 }
 
-// appFaults are written by package history.
 func appFaults() []fault {
-	written := func(name string, a history.Apps, fires ...firing) fault {
-		return fault{name: name, runs: throughout(""), fires: fires, apps: &a}
+	traced := func(name, timeline string, fires ...firing) fault {
+		return fault{name: name, runs: throughout(timeline), fires: fires, applications: true}
 	}
-	at := func(e verbs.EventType, minute int, read time.Duration) history.AppEvent {
-		one := history.AppEvent{Type: e, At: from(minute) + 5*time.Second}
-		if read > 0 {
-			one.Read = one.At + read
-		}
-		return one
+	app := func(name string, experiences ...string) string {
+		return fmt.Sprintf("[[app]]\nname = %q\nunit = \"job_1870\"\n%s\n", name, strings.Join(experiences, "\n"))
 	}
-	had := firing{rule: "app-errors", from: from(0), till: from(30)}
+	had := func(event string, minute int, read string) string {
+		return fmt.Sprintf("event = %q\nevent_at = \"%v\"\nread_after = %q", event, from(minute)+5*time.Second, read)
+	}
+	const hangs = "hang_at = \"60m\"\nhang_for = \"20m\""
+	refused := func(minutes int) string {
+		return fmt.Sprintf("[[fault]]\nkind = \"tracer_crash\"\nat = \"60m\"\n[[fault]]\nkind = \"tracer_refused\"\nat = \"60m\"\nfor = \"%dm\"", minutes)
+	}
+	const job = "python3"
+	fires := firing{rule: "app-errors", from: from(0), till: from(30)}
 	return []fault{
-		// The series of its events begins with the error.
-		written("app-errors", history.Apps{Events: []history.AppEvent{at(verbs.EventQPFatal, 0, time.Second)}}, had),
-		written("app-errors, after other events", history.Apps{Events: []history.AppEvent{
-			at(verbs.EventCommEst, -30, time.Second), at(verbs.EventQPAccessErr, 0, time.Second), at(verbs.EventSRQErr, 10, time.Second),
-		}}, firing{rule: "app-errors", from: from(0), till: from(40)}),
-		written("app-errors, but no errors", history.Apps{Events: []history.AppEvent{
-			at(verbs.EventCommEst, 0, time.Second), at(verbs.EventSQDrained, 0, time.Second), at(verbs.EventQPLastWQEReached, 1, time.Second),
-		}}),
-		written("app-errors, but of the own worker", history.Apps{
-			App: status.WorkerComm, Events: []history.AppEvent{at(verbs.EventDeviceFatal, 0, 20*time.Minute)}, Hang: history.Span{From: from(0), To: from(20)},
-		}),
-		written("app-errors-unread", history.Apps{Events: []history.AppEvent{at(verbs.EventCQErr, 0, 20*time.Minute)}},
-			had, firing{rule: "app-errors-unread", from: from(2), till: from(20)}),
-		written("app-errors-unread, but soon read", history.Apps{Events: []history.AppEvent{at(verbs.EventCQErr, 0, 50*time.Second)}}, had),
-		written("app-errors-unread, but no error", history.Apps{Events: []history.AppEvent{at(verbs.EventCommEst, 0, 0)}}),
-		written("app-destroy-hangs", history.Apps{Hang: history.Span{From: from(0), To: from(20)}},
-			firing{rule: "app-destroy-hangs", from: from(0), till: from(20)}),
-		written("app-destroy-hangs, but none", history.Apps{}),
-		written("tracer-blind", history.Apps{Blind: history.Span{From: from(0), To: from(40)}},
-			firing{rule: "tracer-blind", from: from(10), till: from(40)}),
-		written("tracer-blind, but soon attached again", history.Apps{Blind: history.Span{From: from(0), To: from(8)}}),
-		written("tracer-blind, never attached", history.Apps{Blind: history.Span{To: 2 * end}}, firing{rule: "tracer-blind", from: 15 * time.Minute}),
+		traced("app-errors", app(job, had("qp_fatal", 0, "1s")), fires),
+		{
+			name: "app-errors, with which its series begins", applications: true, eventsAlone: true,
+			runs: throughout(app(job, had("qp_fatal", 0, "1s"))), fires: []firing{fires},
+		},
+		traced("app-errors, after other events",
+			app(job, had("comm_est", -30, "1s"))+app(job, had("qp_access_err", 0, "1s"))+app(job, had("srq_err", 10, "1s")),
+			firing{rule: "app-errors", from: from(0), till: from(40)}),
+		traced("app-errors, but no errors",
+			app(job, had("comm_est", 0, "1s"))+app(job, had("sq_drained", 0, "1s"))+app(job, had("qp_last_wqe_reached", 1, "1s"))),
+		traced("app-errors, but of the own worker", app(status.WorkerComm, had("device_fatal", 0, "20m"), hangs)),
+		traced("app-errors-unread", app(job, had("cq_err", 0, "20m")), fires, firing{rule: "app-errors-unread", from: from(2), till: from(20)}),
+		traced("app-errors-unread, but soon read", app(job, had("cq_err", 0, "50s")), fires),
+		traced("app-errors-unread, but no error", app(job, had("comm_est", 0, "never"))),
+		traced("app-destroy-hangs", app(job, hangs), firing{rule: "app-destroy-hangs", from: from(0), till: from(20)}),
+		traced("app-destroy-hangs, but none", app(job)),
+		traced("tracer-blind", refused(40), firing{rule: "tracer-blind", from: from(10), till: from(40)}),
+		traced("tracer-blind, but soon attached again", refused(8)),
+		traced("tracer-blind, never attached", "[[fault]]\nkind = \"tracer_refused\"", firing{rule: "tracer-blind", from: 15 * time.Minute}),
 	}
 }
 
@@ -369,7 +371,8 @@ func (f *fault) histories(start time.Time) []history.Config {
 			Start: start.Add(r.from), End: start.Add(to), Interval: 10 * time.Second,
 			Hosts: []history.Host{{
 				Name: f.name, Profile: cmp.Or(f.profile, "fleet1"), Timeline: r.timeline, Seed: 1,
-				Expect: f.expect, ExpectedDown: f.expectedDown, Memory: remembered, Tags: map[string]string{"site": f.name, "rack": f.name},
+				Expect: f.expect, ExpectedDown: f.expectedDown, Memory: remembered, Applications: f.applications, EventsAlone: f.eventsAlone,
+				Tags: map[string]string{"site": f.name, "rack": f.name},
 			}},
 		})
 	}

@@ -14,7 +14,6 @@ import (
 
 	"rdma_events/assets/grafana"
 	"rdma_events/assets/influxdb"
-	"rdma_events/internal/verbs"
 	"rdma_events/tests/history"
 	"rdma_events/tests/influx"
 	"rdma_events/tests/rig"
@@ -148,9 +147,9 @@ func liveHosts() []liveHost {
 			name: "worker-restarts", timeline: "[[fault]]\nkind = \"crash\"\nat = \"4s\"\nevery = \"3s\"\ntimes = 4",
 			fires: []string{"worker-restarts"}, over: all(at("rdma_device", "crashes", 4), runs),
 		},
-		{name: eventful, timeline: eventfulTimeline, probe: often, over: all(
+		{name: eventful, timeline: eventfulTimeline, options: traced, probe: often, over: all(
 			at("rdma_port", "flaps", 4), at("rdma_cq_probe", "lost_completions", 1, "method", "ud_send"),
-			at("rdma_device", "worker_restarts", 1),
+			at("rdma_device", "worker_restarts", 1), at("rdma_app_hang", "threads", 1), at("rdma_app_async", "unread_errors", 1),
 			func(points []rig.Point) bool {
 				return len(rig.Select(points, "rdma_async_event", "event", "unknown_42")) > 0
 			},
@@ -198,8 +197,42 @@ for = "1s"
 [[fault]]
 at = "13s"
 kind = "crash"
+
+[[app]]
+name = "python3"
+unit = "job_1870"
+event = "comm_est"
+event_at = "4s"
+
+[[app]]
+name = "python3"
+unit = "job_1870"
+state = "error"
+event = "qp_fatal"
+event_at = "5s"
+read_after = "never"
+
+[[fault]]
+at = "6s"
+kind = "tracer_crash"
+
+# A tracer sees the waits that begin after its start.
+[[app]]
+at = "7s"
+every = "20s"
+for = "19s"
+name = "python3"
+unit = "job_1870"
+hang_at = "1s"
 `
 )
+
+// traced has the plugin report applications.
+const traced = `[inputs.rdma_events.applications]
+    objects = true
+    events = true
+    hang_after = "1s"
+    by = ["app", "unit"]`
 
 // explained has a cause with all that evidence can have, and evidence from which something is left out.
 const explained = `
@@ -280,8 +313,7 @@ func TestRulesAndDashboardsWorkThroughTelegraf(t *testing.T) {
 // writePast writes points that Telegraf cannot write within a minute: the hours with
 // which wake-ups are compared, the first quarter of an hour of slow wake-ups, a host
 // whose link has been slow for ten minutes, and one that has been silent for a while.
-// It also writes what Telegraf's input infiniband would read, of which this Telegraf is without, and what a tracer would
-// report.
+// It also writes what Telegraf's input infiniband would read, of which this Telegraf is without.
 func writePast(t *testing.T, src Source) {
 	t.Helper()
 	now := time.Now()
@@ -305,17 +337,6 @@ func writePast(t *testing.T, src Source) {
 		require.NoError(t, c.Write(t.Context(), &lines))
 		require.NoError(t, src.Server.Write(t.Context(), src.Database, &lines))
 	}
-	var lines bytes.Buffer
-	traced := history.Apps{
-		Host: eventful, Start: now.Add(-20 * time.Minute), End: now.Add(10 * time.Minute), // the panels are looked at before
-		Interval: 10 * time.Second,
-		Events: []history.AppEvent{
-			{Type: verbs.EventCommEst, At: time.Minute, Read: 2 * time.Minute}, {Type: verbs.EventQPFatal, At: 15 * time.Minute},
-		},
-		Hang: history.Span{From: 15 * time.Minute, To: time.Hour}, Blind: history.Span{From: 5 * time.Minute, To: 7 * time.Minute},
-	}
-	require.NoError(t, traced.Write(&lines))
-	require.NoError(t, src.Server.Write(t.Context(), src.Database, &lines))
 	var counters bytes.Buffer
 	for i := range 4 {
 		fmt.Fprintf(&counters, "infiniband,host=%s,device=sim0,port=1 port_rcv_data=%[2]di,port_xmit_data=%[2]di,port_xmit_discards=%[2]di,symbol_error=%[2]di %d\n",

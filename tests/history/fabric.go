@@ -57,6 +57,12 @@ type FabricPort struct {
 // UsualWriteNS is how long a write takes.
 const UsualWriteNS = 6000
 
+// Span is a time from From until before To.
+type Span struct{ From, To time.Duration }
+
+// Has reports whether a time is in the span.
+func (s Span) Has(at time.Duration) bool { return s.From <= at && at < s.To }
+
 // FabricGroup returns the name of a group.
 func FabricGroup(group int) string { return fmt.Sprintf("g%02d", group) }
 
@@ -121,7 +127,7 @@ func (f *written) write(w io.Writer, host int) error {
 	}
 	for since := f.From + f.Interval; !f.Start.Add(since).After(f.End) && out.err == nil; since += f.Interval {
 		for _, p := range f.interval(host, since) {
-			out.point(p)
+			p.Lines(func(l measure.Line) { out.AddFields(l.Name, l.Fields, l.Tags, p.Time()) })
 		}
 	}
 	return out.err

@@ -42,9 +42,9 @@ type Host struct {
 	Memory       *memory.Memory    // what the host remembers of earlier runs of the plugin; nil: nothing
 	Tags         map[string]string // besides host
 
-	// Applications has the plugin report objects and events of applications, by process and unit. A fault tracer_crash is
-	// not played.
+	// Applications has the plugin report objects and events of applications, by process and unit.
 	Applications bool
+	EventsAlone  bool // with Applications: no objects, so that the series of an application's events begins with the first one
 }
 
 // Write simulates the hosts one after the other and writes the points that each has

@@ -150,6 +150,13 @@ what = "fails"
 	require.EqualValues(t, 0, rig.Last(points, "rdma_command", "device", "sim1", "call", "hw_counters").Int("errors"))
 }
 
+func TestFirmwareThatRefusesQueriesIsNotAskedEachTime(t *testing.T) {
+	points := play(t, 30*time.Minute, history.Host{Profile: "fleet1", Timeline: "[[command]]\ncall = \"query_port\"\nwhat = \"fails\"\nstatus = \"EIO\"\n"})
+	last := rig.Last(points, "rdma_command", "device", "sim0", "call", "query_port")
+	require.Positive(t, last.Int("errors"))
+	require.Less(t, last.Int("errors"), int64(30*60/5), "of the queries of half an hour")
+}
+
 func TestACommandThatHangsIsStuckBeforeItEnds(t *testing.T) {
 	points := play(t, 2*time.Minute, history.Host{Timeline: `
 [[command]]
@@ -193,6 +200,18 @@ for = "60s"
 	require.EqualValues(t, 5, one.Int("lost_completions"))
 	require.Greater(t, one.Int("wake_ns_p99"), 20*zero.Int("wake_ns_p99"))
 	require.Empty(t, zero.Tags["host"])
+}
+
+func TestAProbeHasTheMethodThatThePluginChooses(t *testing.T) {
+	for profile, method := range map[string]string{"efa": "ud_send", "bnxt_re": "ud_send", "mana": "rc_write", "ib8": "rc_write", "siw": "flush"} {
+		for _, fault := range []string{"[[link]]\nat = \"60s\"\ndown_for = \"60s\"", "[[fault]]\nkind = \"completion_error\"\nat = \"60s\"\nfor = \"60s\""} {
+			methods := map[string]bool{}
+			for _, p := range rig.Select(play(t, 5*time.Minute, history.Host{Profile: profile, Timeline: fault}), "rdma_cq_probe", "device", "sim0") {
+				methods[p.Tags["method"]] = true
+			}
+			require.Equal(t, map[string]bool{method: true}, methods, "%s %s", profile, fault)
+		}
+	}
 }
 
 func TestADeviceThatIsAwayIsNotPresentMeanwhile(t *testing.T) {

@@ -168,7 +168,7 @@ func (h *host) begin() {
 	h.line.start(h.line.now, func() { h.discover(report) })
 	h.line.start(h.line.now, h.gather)
 	if h.tracing != nil {
-		h.line.start(h.line.now, h.tracing.run)
+		h.tracing.begin()
 	}
 }
 
@@ -176,6 +176,9 @@ func (h *host) begin() {
 func (h *host) discover(report func([]verbs.Found)) {
 	for first := true; ; first = false {
 		if found, changed := h.found.Look(h.line.now); first || changed {
+			if h.tracing != nil {
+				h.tracing.discovered(found)
+			}
 			report(found)
 			h.settle()
 		}

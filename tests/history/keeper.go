@@ -11,6 +11,7 @@ import (
 	"rdma_events/internal/monitor"
 	"rdma_events/internal/process"
 	"rdma_events/internal/status"
+	"rdma_events/internal/worker"
 )
 
 // These are the durations in a worker's run that do not come from its device.
@@ -20,29 +21,107 @@ const (
 	closing   = time.Second           // how long closing a device may take
 )
 
+// supervised is a program that runs again and again in a lane, as process.Supervisor has it.
+type supervised struct {
+	h        *host
+	lane     *lane
+	restarts *process.Restarts
+	report   func(status.Status) // gets each status that no message brings
+
+	status  status.Status
+	started uint64
+	crashes uint64
+	running int64 // since when
+	waits   bool  // for the next start
+	woken   bool
+}
+
+func newSupervised(h *host, report func(status.Status)) supervised {
+	return supervised{
+		h: h, report: report, restarts: process.NewRestarts(process.DefaultTiming(), h.random.Float64),
+		status: status.Status{Reason: status.ReasonOK},
+	}
+}
+
+// starts reports that a program starts.
+func (s *supervised) starts() {
+	s.started++
+	s.set(status.Status{State: status.StateStarting, Reason: s.status.Reason, Message: s.status.Message})
+}
+
+// opened sets the status of a program that runs. The next message reports it.
+func (s *supervised) opened() {
+	s.h.pids++
+	s.running = s.h.line.now
+	s.status = s.counted(status.Status{State: status.StateRunning, Reason: status.ReasonOK, PID: 1000 + s.h.pids})
+}
+
+// ended notes that a program has ended.
+func (s *supervised) ended(retry process.Retry) {
+	if s.status.State != status.StateRunning {
+		return // it never ran
+	}
+	s.restarts.RanWell(time.Duration(s.h.line.now - s.running))
+	if retry != process.OnWake {
+		s.crashes++
+	}
+}
+
+// waitToRetry waits until the next program is due. It returns false at the end of the history.
+func (s *supervised) waitToRetry(why status.End, retry process.Retry) bool {
+	next, until := s.restarts.After(retry), int64(never)
+	if retry != process.OnWake {
+		until = s.h.line.now + int64(next.For)
+	}
+	s.set(status.Status{State: next.State, Reason: why.Reason, Message: why.Message + "; " + next.Plan})
+	s.waits = true
+	for s.h.line.now < until && (!next.Wakes || !s.woken) {
+		if !s.h.line.wait(until) {
+			return false
+		}
+	}
+	s.waits = false
+	if next.Wakes {
+		s.woken = false
+	}
+	return true
+}
+
+// Wake implements monitor.Supervisor.
+func (s *supervised) Wake() {
+	s.woken = true
+	if s.waits {
+		s.h.line.rouse(s.lane, s.h.line.now)
+	}
+}
+
+func (s *supervised) set(n status.Status) {
+	if n = s.counted(n); n != s.status {
+		s.status = n
+		s.report(n)
+	}
+}
+
+func (s *supervised) counted(n status.Status) status.Status {
+	n.Restarts, n.Crashes = max(s.started, 1)-1, s.crashes
+	return n
+}
+
 // keeper simulates worker.Supervisor and the processes that it starts, in one lane.
 type keeper struct {
-	h       *host
+	supervised
 	device  string
 	handler *monitor.Device
 	ctx     context.Context // of Run
 	begun   chan struct{}   // closed by Run
 	left    chan struct{}   // closed to end Run
-
-	lane    *lane
-	session *openDevice // nil: no worker runs
-	status  status.Status
-	started uint64
-	crashes uint64
-	delay   time.Duration // before the next restart
-	woken   bool
+	session *openDevice     // nil: no worker runs
 }
 
 func newKeeper(h *host, device string, handler *monitor.Device) *keeper {
 	k := &keeper{
-		h: h, device: device, handler: handler,
+		supervised: newSupervised(h, handler.Status), device: device, handler: handler,
 		begun: make(chan struct{}), left: make(chan struct{}),
-		status: status.Status{Reason: status.ReasonOK},
 	}
 	k.lane = h.line.start(h.line.now, k.runWorkers)
 	return k
@@ -56,19 +135,11 @@ func (k *keeper) Run(ctx context.Context) error {
 	return nil
 }
 
-// Wake implements monitor.Supervisor.
-func (k *keeper) Wake() {
-	k.woken = true
-	if k.session == nil {
-		k.h.line.rouse(k.lane, k.h.line.now)
-	}
-}
-
 // runWorkers runs workers, one after another.
 func (k *keeper) runWorkers() {
 	for {
 		why, ok := k.runWorker()
-		if !ok || !k.waitBeforeRetry(why) {
+		if !ok || !k.waitToRetry(why, worker.RetryAfter(why.Reason)) {
 			return
 		}
 	}
@@ -77,8 +148,7 @@ func (k *keeper) runWorkers() {
 // runWorker runs one worker and returns why it ended. It returns false at the end of
 // the history.
 func (k *keeper) runWorker() (why status.End, ok bool) {
-	k.started++
-	k.set(status.Status{State: status.StateStarting, Reason: k.status.Reason, Message: k.status.Message})
+	k.starts()
 	led, file, err := ledger.New(k.device)
 	if err != nil {
 		k.h.err = err
@@ -91,76 +161,14 @@ func (k *keeper) runWorker() (why status.End, ok bool) {
 		return why, false
 	}
 	k.session = newSession(k, led)
-	since := k.h.line.now
-	why, ok = k.session.run()
-	if !ok {
+	if why, ok = k.session.run(); !ok {
 		return why, false
 	}
-	if k.h.line.now-since >= int64(process.DefaultTiming().Well) {
-		k.delay = 0
-	}
-	if opened := k.status.State == status.StateRunning; opened && why.Reason != status.ReasonRemoved {
-		k.crashes++
-	}
+	k.ended(worker.RetryAfter(why.Reason))
 	k.handler.Ended(why)
 	k.session.release()
 	k.session = nil
 	return why, true
-}
-
-// opened sets the status of a worker that has the device open. The next batch
-// reports it.
-func (k *keeper) opened() {
-	k.h.pids++
-	k.status = k.counted(status.Status{State: status.StateRunning, Reason: status.ReasonOK, PID: 1000 + k.h.pids})
-}
-
-// waitBeforeRetry waits before the next worker, for a time that depends on why the
-// last one ended. It returns false at the end of the history.
-func (k *keeper) waitBeforeRetry(why status.End) bool {
-	t := process.DefaultTiming()
-	n := status.Status{State: status.StateBackingOff, Reason: why.Reason, Message: why.Message}
-	until := int64(never)
-	switch why.Reason {
-	case status.ReasonRemoved:
-		n.State = status.StateStopped
-	case status.ReasonCrashed, status.ReasonStuck, status.ReasonOK:
-		until = k.h.line.now + k.jitter(k.backoff())
-		k.woken = false
-	default:
-		until = k.h.line.now + k.jitter(t.Slow)
-	}
-	k.set(n)
-	for !k.woken && k.h.line.now < until {
-		if !k.h.line.wait(until) {
-			return false
-		}
-	}
-	k.woken = false
-	return true
-}
-
-func (k *keeper) backoff() time.Duration {
-	t := process.DefaultTiming()
-	k.delay = min(max(2*k.delay, t.Retry), t.RetryMax)
-	return k.delay
-}
-
-// jitter returns d in ns, changed at random by at most a fifth.
-func (k *keeper) jitter(d time.Duration) int64 {
-	return int64(float64(d) * (0.8 + 0.4*k.h.random.Float64()))
-}
-
-func (k *keeper) set(n status.Status) {
-	if n = k.counted(n); n != k.status {
-		k.status = n
-		k.handler.Status(n)
-	}
-}
-
-func (k *keeper) counted(n status.Status) status.Status {
-	n.Restarts, n.Crashes = max(k.started, 1)-1, k.crashes
-	return n
 }
 
 // inCall implements the waiting of the simulator: for an event, or in a call that
@@ -186,8 +194,11 @@ func (h *host) inCall(until int64) bool {
 	return true
 }
 
-// die ends the process whose reader is the current lane.
+// die ends the process whose reader is the current lane, or the tracer, when it next returns.
 func (h *host) die(signal syscall.Signal) {
+	if t := h.tracing; t != nil && t.lane == h.line.current {
+		t.died = signal
+	}
 	if s := h.sessionOf(h.line.current); s != nil {
 		s.finish(status.End{Reason: status.ReasonCrashed, Message: "died of " + unix.SignalName(signal)})
 		panic(died{})

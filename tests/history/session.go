@@ -34,10 +34,7 @@ type openDevice struct {
 
 // port is the state of a port that the lanes share.
 type port struct {
-	number  int
-	active  bool
-	layer   verbs.LinkLayer
-	changes uint64 // of anything that may change which probes work
+	session.ProbedPort
 	gids    []verbs.GID
 	hasGIDs bool // gids has been read
 }
@@ -79,7 +76,7 @@ func (s *openDevice) begin() error {
 	s.k.opened()
 	s.k.h.deliver(s.k, verbs.Item{Opened: &attr})
 	for n := range attr.Ports {
-		s.ports = append(s.ports, &port{number: n + 1})
+		s.ports = append(s.ports, &port{ProbedPort: session.ProbedPort{Number: n + 1, Probers: 1}})
 	}
 	if err := s.query(); err != nil {
 		return err
@@ -89,13 +86,12 @@ func (s *openDevice) begin() error {
 	s.add(s.querier)
 	s.asker = s.line.start(s.line.now, s.ask)
 	s.add(s.asker)
-	if s.k.h.tracing != nil {
+	if s.k.h.of.Applications && !s.k.h.of.EventsAlone {
 		s.add(s.line.start(s.line.now, s.watchObjects))
 	}
 	for i, p := range s.ports {
 		offset := int64(s.k.h.cfg.ProbeInterval) * int64(i%16) / 16
-		one := &prober{s: s, port: p, next: s.line.now + offset}
-		s.add(s.line.start(one.next, one.run))
+		s.startProber(p, s.line.now+offset)
 	}
 	return nil
 }
@@ -203,8 +199,8 @@ func (s *openDevice) read() {
 			items[i].Run = &r
 			s.asks.NoteRun(&r)
 			for _, p := range s.ports {
-				if p.number == r.Port && session.MovesProbe(r.Type) {
-					p.changes++
+				if p.Number == r.Port && session.MovesProbe(r.Type) {
+					p.Seen++
 				}
 			}
 		}
@@ -229,7 +225,7 @@ func (s *openDevice) watchPorts() {
 		if again <= now {
 			again = never
 			for _, p := range s.ports {
-				p.changes++
+				p.Settled++
 			}
 		}
 		if s.pending {
@@ -242,7 +238,10 @@ func (s *openDevice) watchPorts() {
 // gone or closed, which end the session.
 func (s *openDevice) query() error {
 	for _, p := range s.ports {
-		r, err := s.asks.QueryPort(p.number)
+		r, err := s.asks.QueryPort(p.Number)
+		if errors.Is(err, verbs.ErrRefused) {
+			continue // it was not asked
+		}
 		if errors.Is(err, verbs.ErrNoDevice) || errors.Is(err, verbs.ErrClosed) {
 			return err
 		}
@@ -250,11 +249,10 @@ func (s *openDevice) query() error {
 			s.asks.ReportQuery(r, err)
 			continue
 		}
-		p.layer = r.Attr.LinkLayer
-		if active := r.Attr.State == verbs.PortActive; active != p.active {
-			p.active = active
-			p.changes++
+		if (p.State == verbs.PortActive) != (r.Attr.State == verbs.PortActive) {
+			p.Seen++
 		}
+		p.Layer, p.State = r.Attr.LinkLayer, r.Attr.State
 		s.asks.ReportQuery(r, err)
 		if err := s.readGIDs(p); err != nil {
 			return err
@@ -265,7 +263,7 @@ func (s *openDevice) query() error {
 
 // readGIDs reports the GID table of a port if it differs from the one before.
 func (s *openDevice) readGIDs(p *port) error {
-	t, err := s.dev.GIDs(p.number)
+	t, err := s.dev.GIDs(p.Number)
 	if err != nil {
 		return err
 	}

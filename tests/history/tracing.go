@@ -2,32 +2,38 @@ package history
 
 import (
 	"context"
-	"errors"
+	"slices"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/apps"
 	"rdma_events/internal/identity"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/monitor"
 	"rdma_events/internal/status"
-	"rdma_events/internal/trace"
 	tracesim "rdma_events/internal/trace/sim"
+	"rdma_events/internal/tracer"
+	"rdma_events/internal/verbs"
 )
 
 // These are the plugin's defaults.
 const (
 	maxSeries = 100
 	hangAfter = 10 * time.Second
-	// retryTracer is how long a tracer that was refused is not tried again.
-	retryTracer = 30 * time.Second
 )
 
-// tracing simulates what a host has of its applications: the picture of them, and the tracer. Its looks at objects are made
-// by the sessions.
+// goneInterval is how often the plugin looks whether processes are gone of which only a tracer knew that has ended.
+const goneInterval = time.Minute
+
+// tracing simulates the tracers of a host, in one lane. What they see goes to the plugin's own apps.Keeper, as do the lists of
+// objects, which the sessions make.
 type tracing struct {
-	h       *host
-	picture *apps.Picture
-	worker  apps.Worker
+	supervised
+	apps  *apps.Keeper
+	found []verbs.Found  // the devices that were found last
+	died  syscall.Signal // of the tracer; 0: it has not
 }
 
 // newTracing returns nil for a host without applications.
@@ -35,86 +41,99 @@ func newTracing(h *host) (*tracing, error) {
 	if !h.of.Applications {
 		return nil, nil
 	}
-	p, err := apps.NewPicture(apps.Options{By: []string{"app", "unit"}, MaxSeries: maxSeries, Events: true})
-	return &tracing{h: h, picture: p}, err
+	k, err := apps.NewKeeper(apps.Config{
+		Options: apps.Options{By: []string{"app", "unit"}, MaxSeries: maxSeries, Events: true},
+		Process: func(thread int) (identity.Process, bool) {
+			p, ok := h.world.Process(thread, h.line.now)
+			return p.Identity(), ok
+		},
+		Now: h.wall, Mono: func() int64 { return h.line.now }, Emit: h.emit,
+	})
+	return &tracing{supervised: newSupervised(h, func(status.Status) {}), apps: k}, err
+}
+
+// begin starts the lanes of the tracers and of the Keeper.
+func (t *tracing) begin() {
+	t.lane = t.h.line.start(t.h.line.now, t.runTracers)
+	t.h.line.start(t.h.line.now+int64(goneInterval), func() {
+		for ok := true; ok; ok = t.h.line.wait(t.h.line.now + int64(goneInterval)) {
+			t.apps.DropGone()
+		}
+	})
 }
 
 // update handles who holds the objects of a device, and a device that is gone.
 func (t *tracing) update(u monitor.Update) {
 	switch {
 	case u.Gone:
-		t.picture.Forget(u.Device)
+		t.apps.Forget(u.Device)
 	case u.Item != nil && u.Item.Objects != nil:
-		t.picture.Add(apps.NewLook(u.Device, t.h.wall(), u.Item.Objects, func(thread int) (identity.Process, bool) {
-			p, ok := t.h.world.Process(thread, t.h.line.now)
-			return p.Identity(), ok
-		}))
+		t.apps.See(u.Device, u.Item.Objects)
+		t.apps.AddLists()
 	}
 }
 
-// run runs tracers, one after another, in a lane.
-func (t *tracing) run() {
+// discovered wakes a tracer that waits when a device can be opened that could not be before.
+func (t *tracing) discovered(found []verbs.Found) {
+	if slices.ContainsFunc(found, func(f verbs.Found) bool { return f.Usable() && !slices.Contains(t.found, f) }) {
+		t.Wake()
+	}
+	t.found = slices.Clone(found)
+}
+
+// runTracers runs tracers, one after another.
+func (t *tracing) runTracers() {
 	for {
-		src, err := tracesim.Open(t.h.world, hangAfter)
-		if err == nil {
-			t.attach(src)
-			if err = t.follow(src); err == nil {
-				return
-			}
-			t.picture.Detach(t.moment(), t.h.emit)
+		t.starts()
+		why, ok := t.runTracer()
+		if !ok {
+			return
 		}
-		t.worker.Status = status.Status{State: status.StateBackingOff, Reason: reason(err)}
-		if !t.h.line.wait(t.h.line.now + int64(retryTracer)) {
+		retry := tracer.RetryAfter(why.Reason)
+		t.ended(retry)
+		t.apps.TracerEnded()
+		t.apps.DropGone()
+		if !t.waitToRetry(why, retry) {
 			return
 		}
 	}
 }
 
-func (t *tracing) attach(src trace.Source) {
-	t.worker.Status = status.Status{State: status.StateRunning, Reason: status.ReasonOK, PID: 1 << 21}
+// runTracer runs one tracer and returns why it ended. It returns false at the end of the history.
+func (t *tracing) runTracer() (why status.End, ok bool) {
+	src, err := tracesim.Open(t.h.world, hangAfter)
+	if err != nil {
+		return tracer.EndOf(err), true
+	}
+	defer func() { _ = src.Close() }() // it does not fail
+	t.opened()
 	seen := src.Attached()
 	seen.Load = 900 * time.Millisecond
-	t.picture.Attach(&seen, t.moment(), t.h.emit)
-}
-
-// follow hands over what a tracer sees until it ends, and returns why. It returns nil at the end of the history.
-func (t *tracing) follow(src trace.Source) error {
-	defer func() { _ = src.Close() }() // it does not fail
-	for t.h.line.wait(t.h.line.now + int64(time.Second)) {
+	t.apps.Attached(&seen)
+	for t.died = 0; t.h.line.wait(t.h.line.now + int64(time.Second)); {
 		s, err := src.Next(context.Background()) // at once: the second is over
-		if err != nil {
-			return err
+		switch {
+		case t.died != 0:
+			return status.End{Reason: status.ReasonCrashed, Message: "tracer died of " + unix.SignalName(t.died)}, true
+		case err != nil:
+			return tracer.EndOf(err), true
 		}
-		t.picture.Trace(s, t.moment(), t.h.emit)
+		t.apps.Traced(s)
 	}
-	return nil
+	return why, false
 }
 
-// reason returns why a tracer does not run, after an error of its source.
-func reason(err error) status.Reason {
-	switch {
-	case errors.Is(err, trace.ErrPermission):
-		return status.ReasonNoPermission
-	case errors.Is(err, trace.ErrUnsupported):
-		return status.ReasonUnsupported
-	}
-	return status.ReasonNoDevice
-}
-
-func (t *tracing) moment() apps.Moment { return apps.Moment{Wall: t.h.wall(), Mono: t.h.line.now} }
-
-// gather adds the points of an interval.
+// gather adds the points of an interval. t may be nil.
 func (t *tracing) gather(i *measure.Interval) {
 	if t == nil {
 		return
 	}
 	if i.Host != nil {
-		i.Host.Apps = t.picture.Host()
+		i.Host.Apps = t.apps.Host()
 	}
-	at := t.moment()
-	for _, p := range t.picture.Points(at.Wall) {
-		i.Add(p)
+	w := apps.Worker{Status: t.status}
+	if t.status.PID != 0 {
+		w.CPU, w.RSS = (t.h.line.now-booted)/2000, 12<<20+t.h.random.Int64N(1<<16)
 	}
-	t.worker.CPU, t.worker.RSS = (t.h.line.now-booted)/2000, 12<<20+t.h.random.Int64N(1<<16)
-	i.Add(t.picture.Events(&at, &t.worker)...)
+	i.Add(t.apps.Points(t.h.wall(), w)...)
 }

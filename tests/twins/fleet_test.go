@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"rdma_events/internal/verbs"
 	"rdma_events/tests/history"
 )
 
@@ -32,8 +31,10 @@ type member struct {
 	rack     string // "" is that of most hosts
 	runs     []run  // nil: one that lasts for the hour
 	edit     func(at time.Duration, line string) string
-	apps     *history.Apps // what it reports of applications; nil: nothing
 	fabrics  []history.Fabric
+
+	applications bool // whether it reports applications
+	eventsAlone  bool // as in history.Host
 }
 
 // run is a time in which the plugin runs. The times of its scenario count from its begin.
@@ -44,6 +45,15 @@ type run struct {
 
 func faulty(name, timeline string) member {
 	return member{name: name, runs: []run{{timeline: timeline}}}
+}
+
+// apps is a run with an application for each of these experiences.
+func apps(experiences ...string) []run {
+	var r run
+	for _, one := range experiences {
+		r.timeline += "[[app]]\nname = \"python3\"\nunit = \"job_1870\"\n" + one + "\n"
+	}
+	return []run{r}
 }
 
 // hanging is an event whose acknowledgement hangs.
@@ -81,12 +91,15 @@ func fleet() []member {
 		{name: "plugin-silent", runs: []run{{to: 10 * time.Minute}, {from: 40 * time.Minute}}},
 		faulty("worker-down", "[[fault]]\nkind = \"crash\"\nat = \"15m\"\n[[fault]]\nkind = \"open_error\"\nerror = \"no_permission\"\nat = \"15m\"\nfor = \"20m\""),
 		faulty("worker-restarts", "[[fault]]\nkind = \"crash\"\nat = \"15m\"\nevery = \"3m\"\ntimes = 3"),
-		{name: "app-errors", apps: &history.Apps{Events: []history.AppEvent{{Type: verbs.EventQPFatal, At: 15 * time.Minute, Read: 16 * time.Minute}}}},
-		{name: "app-errors-unread", apps: &history.Apps{Events: []history.AppEvent{
-			{Type: verbs.EventCommEst, At: 5 * time.Minute, Read: 6 * time.Minute}, {Type: verbs.EventCQErr, At: 15 * time.Minute, Read: 40 * time.Minute},
-		}}},
-		{name: "app-destroy-hangs", apps: &history.Apps{Hang: history.Span{From: 15 * time.Minute, To: 40 * time.Minute}}},
-		{name: "tracer-blind", apps: &history.Apps{Blind: history.Span{From: 15 * time.Minute, To: 40 * time.Minute}}},
+		{name: "app-errors", applications: true, eventsAlone: true, runs: apps("event = \"qp_fatal\"\nevent_at = \"15m\"\nread_after = \"1m\"")},
+		{name: "app-errors-unread", applications: true, runs: apps(
+			"event = \"comm_est\"\nevent_at = \"5m\"\nread_after = \"1m\"", "event = \"cq_err\"\nevent_at = \"15m\"\nread_after = \"25m\"",
+		)},
+		{name: "app-destroy-hangs", applications: true, runs: apps("hang_at = \"15m\"\nhang_for = \"25m\"")},
+		{
+			name: "tracer-blind", applications: true,
+			runs: []run{{timeline: "[[fault]]\nkind = \"tracer_crash\"\nat = \"15m\"\n[[fault]]\nkind = \"tracer_refused\"\nat = \"15m\"\nfor = \"25m\""}},
+		},
 		{name: "fabric", fabrics: []history.Fabric{faultyFabric(), smallFabric(), slowFabric()}},
 		{name: "link-degrading", edit: uncorrectable},
 		{name: "bond-leg-down", edit: withoutLeg},
@@ -196,16 +209,12 @@ func (m *member) lines(ctx context.Context) ([]byte, error) {
 	for _, r := range runs {
 		c := history.Config{
 			Start: start().Add(r.from), End: start().Add(cmp.Or(r.to, hour)), Interval: every,
-			Hosts: []history.Host{{Name: m.name, Profile: cmp.Or(m.profile, "fleet1"), Timeline: r.timeline, Seed: 1, Tags: tags}},
+			Hosts: []history.Host{{
+				Name: m.name, Profile: cmp.Or(m.profile, "fleet1"), Timeline: r.timeline, Seed: 1, Tags: tags,
+				Applications: m.applications, EventsAlone: m.eventsAlone,
+			}},
 		}
 		if err := c.Write(ctx, &out); err != nil {
-			return nil, err
-		}
-	}
-	if m.apps != nil {
-		written := *m.apps
-		written.Host, written.Tags, written.Start, written.End, written.Interval = m.name, tags, start(), start().Add(hour), every
-		if err := written.Write(&out); err != nil {
 			return nil, err
 		}
 	}
@@ -215,7 +224,7 @@ func (m *member) lines(ctx context.Context) ([]byte, error) {
 			return nil, err
 		}
 	}
-	if m.edit == nil && m.apps == nil && m.fabrics == nil {
+	if m.edit == nil && m.fabrics == nil {
 		return out.Bytes(), nil
 	}
 	return m.edited(out.String())
