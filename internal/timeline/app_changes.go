@@ -103,7 +103,7 @@ func (c *Changes) appHang(p *measure.AppHang) (Record, bool) {
 	now := hanging{
 		began: p.At.Add(-time.Duration(p.Age)),
 		app:   App{Name: p.App, PID: p.PID, Unit: p.Unit, Object: p.Object.String(), Number: p.Number},
-		Hang:  Hang{Threads: p.Threads, TID: p.TID, Missing: p.Missing, AgeNS: p.Age, Proof: string(p.Proof)},
+		Hang:  Hang{Threads: p.Threads, TID: p.TID, Missing: p.Missing, AgeNS: p.Age, Proof: p.Proof},
 	}
 	if was && now.app == last.app && now.TID == last.TID && now.Threads == last.Threads {
 		return Record{}, false
@@ -118,7 +118,7 @@ func (c *Changes) trace(p *measure.Tracer) (Record, bool) {
 	last := c.tracer
 	why := p.Worker.Reason
 	c.tracer = traced{p.Attached, why, p.Gaps, p.Blind}
-	r := Record{Time: p.At, Kind: KindTracer, Reason: string(why), Tracer: newTracer(p)}
+	r := Record{Time: p.At, Kind: KindTracer, Reason: why, Tracer: newTracer(p)}
 	switch {
 	case p.Attached:
 		r.Tracer.BlindNS = max(0, p.Blind-last.blind)

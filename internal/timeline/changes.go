@@ -106,7 +106,7 @@ func (c *Changes) change(p *measure.Change, last *Record) (Record, bool) {
 
 func newGID(p *measure.GIDChange) *GID {
 	g := &GID{
-		GID: p.GID.String(), Type: p.GID.Type.String(), NetDev: p.GID.NetDev, Action: string(p.Action),
+		GID: p.GID.String(), Type: p.GID.Type.String(), NetDev: p.GID.NetDev, Action: p.Action,
 		AwayNS: p.AwayNS, OwnProbe: p.Probed,
 	}
 	if from := p.From; from >= 0 {
@@ -163,7 +163,7 @@ func (c *Changes) port(v *measure.Port) (Record, bool) {
 func (c *Changes) device(v *measure.Device) (Record, bool) {
 	last := c.devices[v.Device]
 	c.devices[v.Device] = shown{v.Open, v.Reason}
-	r := Record{Time: v.At, Kind: KindDevice, Device: v.Device, Reason: string(v.Reason)}
+	r := Record{Time: v.At, Kind: KindDevice, Device: v.Device, Reason: v.Reason}
 	switch {
 	case v.Open && !last.open:
 		r.Opened = &Opened{v.Attr.Driver, v.Attr.Firmware, v.Attr.Ports, v.Attr.EventsSupported}

@@ -139,7 +139,7 @@ func (k *Kept) join(next *Kept) bool {
 
 // mayJoin reports whether the next record may be the change of state that k caused.
 func (k *Kept) mayJoin() bool {
-	return k.causes(&Record{Kind: KindState, Device: k.Device, Port: k.Port, Witness: string(verbs.WitnessEvent)})
+	return k.causes(&Record{Kind: KindState, Device: k.Device, Port: k.Port, Witness: verbs.WitnessEvent})
 }
 
 // own returns the text of a record of the recorder itself.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rdma_events/internal/measure"
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 )
 
@@ -49,23 +50,23 @@ type Record struct {
 	Device string    `json:"device,omitempty"`
 	Port   int       `json:"port,omitempty"`
 
-	Event     string `json:"event,omitempty"`
-	Count     uint64 `json:"count,omitempty"`
-	StateFrom string `json:"state_from,omitempty"` // equal to StateTo when the event changed nothing
-	StateTo   string `json:"state_to,omitempty"`
-	LastedNS  int64  `json:"lasted_ns,omitempty"` // in StateFrom
-	Witness   string `json:"witness,omitempty"`
-	Expected  string `json:"expected,omitempty"` // "down": the port is in expected_down
+	Event     string        `json:"event,omitempty"`
+	Count     uint64        `json:"count,omitempty"`
+	StateFrom string        `json:"state_from,omitempty"` // equal to StateTo when the event changed nothing
+	StateTo   string        `json:"state_to,omitempty"`
+	LastedNS  int64         `json:"lasted_ns,omitempty"` // in StateFrom
+	Witness   verbs.Witness `json:"witness,omitempty"`
+	Expected  string        `json:"expected,omitempty"` // "down": the port is in expected_down
 
 	GID      *GID      `json:"gid,omitempty"`
 	Attr     *Attr     `json:"attr,omitempty"`
 	Command  *Command  `json:"command,omitempty"`
 	Evidence *Evidence `json:"evidence,omitempty"`
 
-	Reason string  `json:"reason,omitempty"`
-	Why    string  `json:"why,omitempty"` // the worker's or tracer's end in words; in records that are kept alone
-	Opened *Opened `json:"opened,omitempty"`
-	Link   *Link   `json:"link,omitempty"`
+	Reason status.Reason `json:"reason,omitempty"`
+	Why    string        `json:"why,omitempty"` // the worker's or tracer's end in words; in records that are kept alone
+	Opened *Opened       `json:"opened,omitempty"`
+	Link   *Link         `json:"link,omitempty"`
 
 	// Of KindLog alone: nothing else has prose.
 	Text  string `json:"text,omitempty"`
@@ -87,19 +88,19 @@ type Record struct {
 
 // GID holds a change of the GID table.
 type GID struct {
-	GID      string `json:"gid"`
-	Type     string `json:"type"`
-	NetDev   string `json:"netdev,omitempty"`
-	Action   string `json:"action"`
-	From     *int   `json:"index_from,omitempty"`
-	To       *int   `json:"index_to,omitempty"`
-	AwayNS   int64  `json:"away_ns,omitempty"`
-	OwnProbe bool   `json:"own_probe"`
+	GID      string          `json:"gid"`
+	Type     string          `json:"type"`
+	NetDev   string          `json:"netdev,omitempty"`
+	Action   verbs.GIDAction `json:"action"`
+	From     *int            `json:"index_from,omitempty"`
+	To       *int            `json:"index_to,omitempty"`
+	AwayNS   int64           `json:"away_ns,omitempty"`
+	OwnProbe bool            `json:"own_probe"`
 }
 
 // line returns the change in words, as in "moved from index 3 to 5, away 412ms".
 func (g *GID) line() string {
-	text := g.Action
+	text := string(g.Action)
 	switch {
 	case g.From != nil && g.To != nil && *g.From != *g.To:
 		text += fmt.Sprintf(" from index %d to %d", *g.From, *g.To)
@@ -173,7 +174,7 @@ func (c *Command) line() string {
 // merge adds a change of state to r, if r is the event that caused it and came right
 // before it. It reports whether it did.
 func (r *Record) merge(c *measure.Change) bool {
-	next := Record{Kind: KindState, Device: c.Device, Port: c.Port, Witness: string(c.Witness)}
+	next := Record{Kind: KindState, Device: c.Device, Port: c.Port, Witness: c.Witness}
 	if !r.causes(&next) {
 		return false
 	}
@@ -185,11 +186,11 @@ func (r *Record) merge(c *measure.Change) bool {
 func (r *Record) causes(next *Record) bool {
 	return r.Kind == KindEvent && next.Kind == KindState && r.Device == next.Device && r.Port == next.Port &&
 		(r.Event == verbs.EventPortErr.String() || r.Event == verbs.EventPortActive.String()) &&
-		r.Witness == "" && next.Witness == string(verbs.WitnessEvent)
+		r.Witness == "" && next.Witness == verbs.WitnessEvent
 }
 
 func (r *Record) change(c *measure.Change) {
-	r.StateFrom, r.StateTo, r.Witness = c.From.String(), c.To.String(), string(c.Witness)
+	r.StateFrom, r.StateTo, r.Witness = c.From.String(), c.To.String(), c.Witness
 	if c.HasLasted {
 		r.LastedNS = c.LastedNS
 	}

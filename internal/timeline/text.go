@@ -56,10 +56,10 @@ func (s Style) words(r *Record) (name, detail, colour string) {
 		colour = colourOf(r.Event)
 		detail = s.transition(r)
 	case KindState:
-		name, detail = "("+r.Witness+")", s.transition(r)
+		name, detail = "("+string(r.Witness)+")", s.transition(r)
 	case KindGID:
 		name, detail = "gid", r.GID.line()
-		if r.GID.Action == string(verbs.GIDMoved) {
+		if r.GID.Action == verbs.GIDMoved {
 			colour = yellow
 		}
 	case KindAttr:
@@ -70,11 +70,11 @@ func (s Style) words(r *Record) (name, detail, colour string) {
 			colour = Red
 		}
 	case KindEvidence:
-		name, detail = "why "+r.Evidence.Trigger, r.Evidence.line()
+		name, detail = "why "+string(r.Evidence.Trigger), r.Evidence.line()
 	case KindPort:
 		name, detail = "(first look)", s.state(r.StateTo)+", "+r.Link.line()
 	case KindDevice:
-		name, detail, colour = "not watched: "+r.Reason, r.Why, Red
+		name, detail, colour = "not watched: "+string(r.Reason), r.Why, Red
 		if r.Opened != nil {
 			name, colour = r.Opened.line(), Dim
 		}
