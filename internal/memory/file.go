@@ -215,10 +215,7 @@ func (m *Memory) retry(next map[string]*Device) {
 
 // Look makes Run look at the file soon. It does not block.
 func (m *Memory) Look() {
-	select {
-	case m.wake <- struct{}{}:
-	default:
-	}
+	m.wake.Send()
 }
 
 // Run exchanges the Memory with its file whenever something has changed and after each Look, until ctx is done, and then once more. It

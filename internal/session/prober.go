@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"rdma_events/internal/verbs"
+	"rdma_events/internal/wake"
 )
 
 // prober runs the probe of one port and completion vector, one round at a time. It
@@ -23,12 +24,12 @@ type prober struct {
 	mu            sync.Mutex
 	probe         verbs.Probe // under mu, for nudge; only the prober writes it
 	method        verbs.Method
-	fallback      bool          // the first choice was refused
-	again         again         // when a refused method is tried again
-	failed        verbs.Method  // the first method that ran and failed when none was kept
-	nudged        chan struct{} // holds a token of nudge, for a prober without a probe
-	mute          bool          // the last round of a method other than flush lost its event
-	reported      string        // the last choice reported, with its reason
+	fallback      bool         // the first choice was refused
+	again         again        // when a refused method is tried again
+	failed        verbs.Method // the first method that ran and failed when none was kept
+	nudged        wake.Signal  // holds a token of nudge, for a prober without a probe
+	mute          bool         // the last round of a method other than flush lost its event
+	reported      string       // the last choice reported, with its reason
 	rounds        []verbs.Round
 }
 
@@ -47,7 +48,7 @@ func (s *session) probers() []*prober {
 	var all []*prober
 	for _, p := range s.ports {
 		for _, v := range vectors {
-			one := &prober{s: s, port: p, vector: v, nudged: make(chan struct{}, 1)}
+			one := &prober{s: s, port: p, vector: v, nudged: wake.New()}
 			p.probers = append(p.probers, one)
 			all = append(all, one)
 		}
@@ -92,7 +93,7 @@ func (p *prober) pause() time.Duration {
 
 // nudge makes the prober check again whether its probe is outdated.
 func (p *prober) nudge() {
-	signal(p.nudged)
+	p.nudged.Send()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.probe != nil {
