@@ -1,10 +1,10 @@
 package timeline
 
 import (
-	"strings"
 	"time"
 
 	"rdma_events/internal/measure"
+	"rdma_events/internal/sanitize"
 	"rdma_events/internal/status"
 )
 
@@ -51,7 +51,7 @@ func appEvent(p *measure.AppEvent) Record {
 
 // appRecord returns a record with the device's name as the tracer has it, which a terminal must not obey.
 func appRecord(kind string, p measure.Point, device string) Record {
-	return Record{Time: p.Time(), Kind: kind, Device: strings.Map(printable, device)}
+	return Record{Time: p.Time(), Kind: kind, Device: sanitize.Printable(device)}
 }
 
 // appAsync is news when errors have not been read for unreadRecorded, and when that is over.

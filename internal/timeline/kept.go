@@ -4,11 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"strings"
 	"time"
-	"unicode"
 
 	"rdma_events/internal/recorder"
+	"rdma_events/internal/sanitize"
 	"rdma_events/internal/verbs"
 )
 
@@ -67,7 +66,7 @@ func makePrintable(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
 		if v.CanSet() {
-			v.SetString(strings.Map(printable, v.String()))
+			v.SetString(sanitize.Printable(v.String()))
 		}
 	case reflect.Pointer:
 		makePrintable(v.Elem()) // of a nil pointer: an invalid value, which has nothing
@@ -80,13 +79,6 @@ func makePrintable(v reflect.Value) {
 			makePrintable(v.Index(i))
 		}
 	}
-}
-
-func printable(r rune) rune {
-	if unicode.IsPrint(r) {
-		return r
-	}
-	return '?'
 }
 
 // isWhole reports whether a record has what its kind needs.

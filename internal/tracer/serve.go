@@ -8,6 +8,7 @@ import (
 
 	"rdma_events/internal/confine"
 	"rdma_events/internal/process"
+	"rdma_events/internal/sanitize"
 	"rdma_events/internal/status"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/tracer/proto"
@@ -59,7 +60,7 @@ func (c ServeConfig) prepare() error {
 	p, err := c.Prepare(s)
 	if err != nil {
 		why := endOf(err)
-		return forward{Refused: why.Reason, Message: cleanText(why.Message, longestReason)}.leave()
+		return forward{Refused: why.Reason, Message: sanitize.Text(why.Message, longestReason, ' ')}.leave()
 	}
 	return forward{Text: p.Text, KeepBPF: p.KeepBPF, Reads: p.Reads}.leave()
 }
