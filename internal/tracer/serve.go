@@ -33,7 +33,6 @@ type Prepared struct {
 	// KeepBPF keeps CAP_BPF. Kernels before about 5.19 refuse lookups in maps to a process without, unless
 	// kernel.unprivileged_bpf_disabled is 0. What the process can do with it is in commands.
 	KeepBPF bool
-	Reads   []string // files that the source reads, beside those of the settings
 }
 
 // Serve is the tracer program: it is process.Serve with this contract.
@@ -62,7 +61,7 @@ func (c ServeConfig) prepare() error {
 		why := endOf(err)
 		return forward{Refused: why.Reason, Message: sanitize.Text(why.Message, longestReason, ' ')}.leave()
 	}
-	return forward{Text: p.Text, KeepBPF: p.KeepBPF, Reads: p.Reads}.leave()
+	return forward{Text: p.Text, KeepBPF: p.KeepBPF}.leave()
 }
 
 // needs returns what a tracer keeps.
@@ -75,7 +74,7 @@ func needs() (confine.Needs, error) {
 	if err != nil {
 		return confine.Needs{}, err
 	}
-	n := confine.Needs{Read: append(s.Reads, f.Reads...), Seal: &confine.Seal{BPF: commands()}}
+	n := confine.Needs{Read: s.Reads, Seal: &confine.Seal{BPF: commands()}}
 	if f.KeepBPF {
 		n.Keep = []uintptr{unix.CAP_BPF}
 	}
