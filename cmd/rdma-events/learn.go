@@ -30,7 +30,7 @@ func learn(config string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "E!", err)
 		return exitFailed
 	}
-	l := learned(points)
+	l := lessonOf(points)
 	code := done(io.WriteString(stdout, l.text(c.ExpectedDown)))
 	for _, why := range l.unknown {
 		fmt.Fprintln(stderr, "W!", why)
@@ -46,8 +46,8 @@ type lesson struct {
 	unknown []string             // devices of which nothing is learned, with why
 }
 
-// learned returns what points of all devices and ports show. A soft device is left out: an administrator makes it and deletes it.
-func learned(points []measure.Point) lesson {
+// lessonOf returns what points of all devices and ports show. A soft device is left out: an administrator makes it and deletes it.
+func lessonOf(points []measure.Point) lesson {
 	l := lesson{devices: map[float64][]string{}}
 	rates := map[string]float64{}
 	for p := range measure.Only[*measure.Port](points) {

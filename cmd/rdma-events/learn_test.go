@@ -32,7 +32,7 @@ func TestLearnedAreActivePortsByTheirRate(t *testing.T) {
 			Attr: verbs.PortAttr{State: state, RateGbps: rate},
 		}
 	}
-	l := learned([]measure.Point{
+	l := lessonOf([]measure.Point{
 		device("mlx5_0", "0000:3b:00.0"), device("mlx5_1", "0000:3c:00.0"), device("mlx5_2", "0000:3d:00.0"), device("rxe0", ""),
 		&measure.Device{Device: "mlx5_3", Present: true, Reason: status.ReasonReleased}, &measure.Device{Device: "mlx5_4"},
 		port("mlx5_0", 1, verbs.PortActive, 400), port("mlx5_0", 2, verbs.PortActive, 200), port("mlx5_1", 1, verbs.PortActive, 200),

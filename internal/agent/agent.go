@@ -70,14 +70,14 @@ func run(f func(context.Context)) running {
 	return r
 }
 
-// stop ends the goroutine. Otherwise it is like ended.
+// stop ends the goroutine. Otherwise it is like awaitEnd.
 func (r *running) stop(ctx context.Context) bool {
 	r.cancel()
-	return r.ended(ctx)
+	return r.awaitEnd(ctx)
 }
 
-// ended waits until the goroutine has ended, or ctx is done, and reports which.
-func (r *running) ended(ctx context.Context) bool {
+// awaitEnd waits until the goroutine has ended, or ctx is done, and reports which.
+func (r *running) awaitEnd(ctx context.Context) bool {
 	select {
 	case <-r.done:
 		return true
@@ -171,7 +171,7 @@ func (a *Agent) stopWatching(ctx context.Context, limit time.Duration) {
 // stopEmitting returns once no goroutine of the agent can call the accumulator any more.
 func (a *Agent) stopEmitting(ctx context.Context, interrupt func()) {
 	a.points.emitter.Close()
-	a.emitting.ended(ctx)
+	a.emitting.awaitEnd(ctx)
 	a.emitting.cancel()
 	if interrupt != nil {
 		interrupt()

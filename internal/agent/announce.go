@@ -22,14 +22,12 @@ func newAnnouncer(log *slog.Logger) *announcer {
 	return &announcer{log: log, open: make(map[string]bool)}
 }
 
-// see looks whether a point says that a device has been opened.
-func (a *announcer) see(p measure.Point) {
-	if v, ok := p.(*measure.Device); ok {
-		a.device(v)
+// announceOpened logs that a device has been opened, if a point says so.
+func (a *announcer) announceOpened(p measure.Point) {
+	v, ok := p.(*measure.Device)
+	if !ok {
+		return
 	}
-}
-
-func (a *announcer) device(v *measure.Device) {
 	a.mu.Lock()
 	opened := v.Open && !a.open[v.Device]
 	if v.Open {

@@ -26,7 +26,7 @@ func TestEachOpeningIsLoggedOnce(t *testing.T) {
 	v, closed, event := openDevice(), openDevice(), &measure.Event{}
 	closed.Open = false
 	for _, p := range []measure.Point{closed, v, v, event, closed, v} {
-		a.see(p)
+		a.announceOpened(p)
 	}
 	line := "open: driver mlx5_core, ports 1, completion vectors 63, firmware 22.39.2048, device mlx5_0"
 	require.Equal(t, []string{line, line}, log.at(slog.LevelInfo))

@@ -32,7 +32,7 @@ func (c *FabricConfig) options() []option {
 		{"fabric.peers", &c.Peers, `a number from 1 to 32`, within(&c.Peers, 1, keeper.MaxPeers)},
 		{
 			"fabric.interval", &c.Interval, `a duration from "100ms" to "1m"`,
-			lasting(&c.Interval, 100*time.Millisecond, time.Minute),
+			lastsWithin(&c.Interval, 100*time.Millisecond, time.Minute),
 		},
 		{"fabric.paths", &c.Paths, `a number from 1 to 4`, within(&c.Paths, 1, verbs.MaxFabricPaths)},
 		{"fabric.traffic_class", &c.TrafficClass, `a number from 0 to 255`, within(&c.TrafficClass, 0, 255)},

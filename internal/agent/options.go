@@ -77,11 +77,11 @@ func (c *Config) pluginOptions() []option {
 		{"max_event_points", &c.MaxEventPoints, `a number from 1 to 10000`, within(&c.MaxEventPoints, 1, 10_000)},
 		{
 			"state_interval", &c.StateInterval, `"0s", or a duration from "100ms" to "24h"`,
-			zeroOr(&c.StateInterval, lasting(&c.StateInterval, 100*time.Millisecond, 24*time.Hour)),
+			zeroOr(&c.StateInterval, lastsWithin(&c.StateInterval, 100*time.Millisecond, 24*time.Hour)),
 		},
 		{
 			"shutdown_timeout", &c.ShutdownTimeout, `a duration from "100ms" to "4s", because Telegraf waits 5 s`,
-			lasting(&c.ShutdownTimeout, 100*time.Millisecond, 4*time.Second),
+			lastsWithin(&c.ShutdownTimeout, 100*time.Millisecond, 4*time.Second),
 		},
 	}
 }
@@ -90,9 +90,9 @@ func (c *ProbeConfig) options() []option {
 	return []option{
 		{
 			"probe.interval", &c.Interval, `"0s" for no probes, or a duration from "1ms" to "1h"`,
-			zeroOr(&c.Interval, lasting(&c.Interval, time.Millisecond, time.Hour)),
+			zeroOr(&c.Interval, lastsWithin(&c.Interval, time.Millisecond, time.Hour)),
 		},
-		{"probe.timeout", &c.Timeout, `a duration from "100us" to "1h"`, lasting(&c.Timeout, 100*time.Microsecond, time.Hour)},
+		{"probe.timeout", &c.Timeout, `a duration from "100us" to "1h"`, lastsWithin(&c.Timeout, 100*time.Microsecond, time.Hour)},
 		{
 			"probe.method", &c.Method, `"auto", "rc_write", "ud_send", "flush" or "none"`,
 			func() bool { return isMethod(c.Method) },
@@ -104,7 +104,7 @@ func (c *ProbeConfig) options() []option {
 		{"probe.ack_batch", &c.AckBatch, `a number from 1 to 1024`, within(&c.AckBatch, 1, 1024)},
 		{"probe.gid_index", &c.GIDIndex, `a number from 0 to 255, or -1`, within(&c.GIDIndex, -1, 255)},
 		{"probe.pkey_index", &c.PKeyIndex, `a number from 0 to 65535, or -1`, within(&c.PKeyIndex, -1, 65_535)},
-		{"probe.window", &c.Window, `a duration from "10s" to "24h"`, lasting(&c.Window, 10*time.Second, 24*time.Hour)},
+		{"probe.window", &c.Window, `a duration from "10s" to "24h"`, lastsWithin(&c.Window, 10*time.Second, 24*time.Hour)},
 		{"probe.stages", &c.Stages, `true or false`, always},
 		{"probe.histogram", &c.Histogram, `true or false`, always},
 	}
@@ -114,19 +114,19 @@ func (c *EvidenceConfig) options() []option {
 	return []option{
 		{
 			"evidence.gid_interval", &c.GIDInterval, `"0s", or a duration from "1s" to "24h"`,
-			zeroOr(&c.GIDInterval, lasting(&c.GIDInterval, time.Second, 24*time.Hour)),
+			zeroOr(&c.GIDInterval, lastsWithin(&c.GIDInterval, time.Second, 24*time.Hour)),
 		},
 		{
 			"evidence.command_interval", &c.CommandInterval, `"0s", or a duration from "1s" to "24h"`,
-			zeroOr(&c.CommandInterval, lasting(&c.CommandInterval, time.Second, 24*time.Hour)),
+			zeroOr(&c.CommandInterval, lastsWithin(&c.CommandInterval, time.Second, 24*time.Hour)),
 		},
 		{
 			"evidence.command_stuck", &c.CommandStuck, `a duration from "1s" to "10m"`,
-			lasting(&c.CommandStuck, time.Second, 10*time.Minute),
+			lastsWithin(&c.CommandStuck, time.Second, 10*time.Minute),
 		},
 		{
 			"evidence.snapshot_interval", &c.SnapshotInterval, `"0s", or a duration from "10s" to "24h"`,
-			zeroOr(&c.SnapshotInterval, lasting(&c.SnapshotInterval, 10*time.Second, 24*time.Hour)),
+			zeroOr(&c.SnapshotInterval, lastsWithin(&c.SnapshotInterval, 10*time.Second, 24*time.Hour)),
 		},
 		{
 			"evidence.ethtool", &c.Ethtool, `"link", "all" or "off"`,
@@ -156,7 +156,7 @@ func (c *ApplicationsConfig) options() []option {
 		{"applications.events", &c.Events, `true or false`, always},
 		{
 			"applications.hang_after", &c.HangAfter, `a duration from "1s" to "1h"`,
-			lasting(&c.HangAfter, time.Second, time.Hour),
+			lastsWithin(&c.HangAfter, time.Second, time.Hour),
 		},
 		{"applications.hooks", &c.Hooks, quoted(tracer.AllHooks()), oneOf(&c.Hooks, tracer.AllHooks()...)},
 		{"applications.tracer_path", &c.TracerPath, `the path of ` + tracer.ProgramName + `, or ""`, always},
@@ -259,7 +259,7 @@ func within(value *int, least, greatest int) func() bool {
 	return func() bool { return *value >= least && *value <= greatest }
 }
 
-func lasting(value *Duration, least, greatest time.Duration) func() bool {
+func lastsWithin(value *Duration, least, greatest time.Duration) func() bool {
 	return func() bool { return time.Duration(*value) >= least && time.Duration(*value) <= greatest }
 }
 

@@ -31,7 +31,7 @@ func Parse(text string) (Config, error) {
 		return Config{}, err
 	}
 	c := DefaultConfig()
-	if c.Expected, err = d.expected(values); err != nil {
+	if c.Expected, err = d.expectedSections(values); err != nil {
 		return Config{}, err
 	}
 	return c, d.assign(c.options(), values)
@@ -132,15 +132,15 @@ func (d decoder) assign(options []option, values map[string]toml.Primitive) erro
 		if len(key) <= 2 || len(key) == 3 && slices.Contains(sections(), key[2]) || key[2] == expectedSection {
 			continue
 		}
-		if err := d.set(options, key[2:].String(), values); err != nil {
+		if err := d.setOption(options, key[2:].String(), values); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// set sets the option of a name, which values has.
-func (d decoder) set(options []option, name string, values map[string]toml.Primitive) error {
+// setOption sets the option of a name, which values has.
+func (d decoder) setOption(options []option, name string, values map[string]toml.Primitive) error {
 	value := d.value(values, name)
 	i := slices.IndexFunc(options, func(o option) bool { return o.key == name })
 	if i < 0 {
@@ -155,8 +155,8 @@ func (d decoder) set(options []option, name string, values map[string]toml.Primi
 	return nil
 }
 
-// expected returns the sections [[inputs.rdma_events.expected]] of an instance.
-func (d decoder) expected(values map[string]toml.Primitive) ([]ExpectedConfig, error) {
+// expectedSections returns the sections [[inputs.rdma_events.expected]] of an instance.
+func (d decoder) expectedSections(values map[string]toml.Primitive) ([]ExpectedConfig, error) {
 	value := d.value(values, expectedSection)
 	if value == nil {
 		return nil, nil
@@ -172,7 +172,7 @@ func (d decoder) expected(values map[string]toml.Primitive) ([]ExpectedConfig, e
 			flat[toml.Key{expectedSection, key}.String()] = p
 		}
 		for _, name := range slices.Sorted(maps.Keys(flat)) {
-			if err := d.set(all[i].options(), name, flat); err != nil {
+			if err := d.setOption(all[i].options(), name, flat); err != nil {
 				return nil, err
 			}
 		}

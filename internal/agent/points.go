@@ -18,15 +18,15 @@ type points struct {
 
 // happened takes a point when it happens. The points own it from then on.
 func (p *points) happened(point measure.Point) {
-	p.devices.see(point)
-	p.status.see(point)
-	p.records.see(point)
+	p.devices.announceOpened(point)
+	p.status.remember(point)
+	p.records.record(point)
 	p.emitter.Emit(point) // which owns it, and may merge it
 }
 
 // interval takes the points of an interval, and the agent's own, which the records complete.
 func (p *points) interval(i *measure.Interval, now time.Time) {
-	p.records.interval(i)
+	p.records.recordInterval(i)
 	all := append(i.Points, i.Own)
 	p.status.keep(all, now)
 	p.emitter.Interval(all)

@@ -64,8 +64,8 @@ func (k *recordKeeper) announce(log *slog.Logger) {
 	}
 }
 
-// see records a point, which it only reads.
-func (k *recordKeeper) see(p measure.Point) {
+// record records a point, which it only reads.
+func (k *recordKeeper) record(p measure.Point) {
 	if k.recording != nil {
 		k.recording.Emit(p)
 	}
@@ -79,8 +79,8 @@ func (k *recordKeeper) log(next *slog.Logger) *slog.Logger {
 	return slog.New(slog.NewMultiHandler(next.Handler(), timeline.NewLog(slog.LevelWarn, k.recording.Add).Handler()))
 }
 
-// interval records the points of an interval, and completes the agent's own.
-func (k *recordKeeper) interval(i *measure.Interval) {
+// recordInterval records the points of an interval, and completes the agent's own.
+func (k *recordKeeper) recordInterval(i *measure.Interval) {
 	if k.recording == nil {
 		return
 	}

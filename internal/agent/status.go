@@ -50,8 +50,8 @@ func (s *statusKeeper) start(dir, version string, now func() time.Time, log *slo
 	s.writing, s.judging = run(s.writer.Run), run(s.judge)
 }
 
-// see remembers the state of a device or port, and only reads the point.
-func (s *statusKeeper) see(p measure.Point) {
+// remember keeps the state of a device or port, and only reads the point.
+func (s *statusKeeper) remember(p measure.Point) {
 	switch p.(type) {
 	case *measure.Device, *measure.Port:
 		s.mu.Lock()

@@ -37,16 +37,16 @@ func TestAHostIsJudgedBetweenLongIntervals(t *testing.T) {
 			}
 			return ids
 		}
-		s.see(port(verbs.PortActive)) // before the first interval
+		s.remember(port(verbs.PortActive)) // before the first interval
 		s.keep([]measure.Point{device, port(verbs.PortActive)}, time.Now())
 		require.Empty(t, problems())
 		time.Sleep(30 * time.Second)
-		s.see(port(verbs.PortDown))
+		s.remember(port(verbs.PortDown))
 		time.Sleep(30 * time.Second)
 		require.Empty(t, problems(), "a drop has to last for a minute")
 		time.Sleep(60 * time.Second)
 		require.Equal(t, []string{"port-down"}, problems())
-		s.see(port(verbs.PortActive))
+		s.remember(port(verbs.PortActive))
 		time.Sleep(2 * judgeEvery)
 		require.Empty(t, problems())
 	})

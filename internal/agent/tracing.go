@@ -15,6 +15,7 @@ import (
 	"rdma_events/internal/trace"
 	"rdma_events/internal/tracer"
 	"rdma_events/internal/verbs"
+	"rdma_events/internal/wake"
 )
 
 // tracing keeps the host's tracer running. It is its Handler: it keeps the status, and puts what the tracer sees into the
@@ -25,7 +26,7 @@ type tracing struct {
 	open     func() (*os.File, error) // opens the program
 	apps     *apps.Keeper
 	log      *slog.Logger
-	woken    chan struct{} // holds a token when another attempt to open the program may succeed
+	woken    wake.Signal // holds a token when another attempt to open the program may succeed
 
 	mu     sync.Mutex
 	status status.Status
@@ -45,7 +46,7 @@ func (c *Config) tracing(p *programs, holders *apps.Keeper, r verbs.Request, sta
 			Dir: p.dir, Request: c.traced(r), Timing: c.timing(), Starts: starts, Log: log,
 			Settings: tracer.Settings{Hooks: c.hooks(r.Backend), Reads: c.Reads(r)},
 		},
-		programs: p, open: c.Applications.openTracer, apps: holders, log: log, woken: make(chan struct{}, 1),
+		programs: p, open: c.Applications.openTracer, apps: holders, log: log, woken: wake.New(),
 	}
 }
 
@@ -109,10 +110,7 @@ func (t *tracing) wake() {
 		t.sup.Wake()
 		return
 	}
-	select {
-	case t.woken <- struct{}{}:
-	default:
-	}
+	t.woken.Send()
 }
 
 // worker returns how the tracer's process does. t may be nil.

@@ -10,6 +10,7 @@ import (
 	"rdma_events/internal/measure"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/verbs"
+	"rdma_events/internal/wake"
 )
 
 // Keeper keeps a Picture of what the workers of all devices and the tracer see. Its methods may be called
@@ -17,8 +18,8 @@ import (
 // which it happened.
 type Keeper struct {
 	cfg    Config
-	listed chan struct{} // holds a token when lists of objects wait
-	ended  chan struct{} // holds a token when a tracer has ended
+	listed wake.Signal // holds a token when lists of objects wait
+	ended  wake.Signal // holds a token when a tracer has ended
 
 	mu      sync.Mutex
 	picture *Picture
@@ -51,7 +52,7 @@ func NewKeeper(c Config) (*Keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Keeper{cfg: c, listed: make(chan struct{}, 1), ended: make(chan struct{}, 1), picture: p, waiting: map[string]*listing{}}, nil
+	return &Keeper{cfg: c, listed: wake.New(), ended: wake.New(), picture: p, waiting: map[string]*listing{}}, nil
 }
 
 // See notes what a worker has seen of a device. Run puts it into the picture.
@@ -59,7 +60,7 @@ func (k *Keeper) See(device string, o *verbs.Objects) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.waiting[device] = &listing{k.cfg.Now(), o.Clone()}
-	nudge(k.listed)
+	k.listed.Send()
 }
 
 // Forget forgets a device that is gone.
@@ -89,17 +90,10 @@ func (k *Keeper) TracerEnded() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.picture.Detach(k.moment(), k.cfg.Emit)
-	nudge(k.ended)
+	k.ended.Send()
 }
 
 func (k *Keeper) moment() Moment { return Moment{Wall: k.cfg.Now(), Mono: k.cfg.Mono()} }
-
-func nudge(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
 
 // Run finds out whose the threads are, and which processes are gone, until ctx ends.
 func (k *Keeper) Run(ctx context.Context) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rdma_events/internal/measure"
+	"rdma_events/internal/wake"
 )
 
 // Emitter is the only caller of an accumulator, which blocks while Telegraf does not
@@ -15,8 +16,8 @@ import (
 type Emitter struct {
 	now   func() time.Time
 	start time.Time
-	times times         // used only by the goroutine that emits
-	wake  chan struct{} // holds one token whenever there is work for Run
+	times times       // used only by the goroutine that emits
+	wake  wake.Signal // holds one token whenever there is work for Run
 
 	mu       sync.Mutex
 	queue    *queue
@@ -37,7 +38,7 @@ func New(perSecond int, now func() time.Time) *Emitter {
 func NewLimited(perSecond, all int, now func() time.Time) *Emitter {
 	return &Emitter{
 		now: now, start: now(), times: times{last: make(map[measure.Key]time.Time)},
-		wake: make(chan struct{}, 1), queue: newQueue(perSecond, all),
+		wake: wake.New(), queue: newQueue(perSecond, all),
 	}
 }
 
@@ -47,7 +48,7 @@ func (e *Emitter) Emit(p measure.Point) {
 	e.mu.Lock()
 	e.queue.push(p, e.clock())
 	e.mu.Unlock()
-	e.nudge()
+	e.wake.Send()
 }
 
 // clock returns the time for the limits in ns, which is monotonic.
@@ -73,7 +74,7 @@ func (e *Emitter) Interval(points []measure.Point) {
 	e.queue.pushInterval(points)
 	e.gathered = true
 	e.mu.Unlock()
-	e.nudge()
+	e.wake.Send()
 }
 
 // Queue returns how many points wait, and how many points were merged or dropped and
@@ -93,14 +94,7 @@ func (e *Emitter) Close() {
 	e.mu.Lock()
 	e.closed = true
 	e.mu.Unlock()
-	e.nudge()
-}
-
-func (e *Emitter) nudge() {
-	select {
-	case e.wake <- struct{}{}:
-	default:
-	}
+	e.wake.Send()
 }
 
 // Run emits until Close was called and the queue is empty, or until ctx is done. Points

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strconv"
 	"sync"
+
+	"rdma_events/internal/wake"
 )
 
 const (
@@ -31,12 +33,12 @@ type LogWriter struct {
 	pending []byte
 	dropped int
 	closed  bool
-	wake    chan struct{} // holds a token when there is something for Run to do
+	wake    wake.Signal // holds a token when there is something for Run to do
 }
 
 // NewLogWriter returns a LogWriter that writes to w.
 func NewLogWriter(w io.Writer) *LogWriter {
-	return &LogWriter{w: w, wake: make(chan struct{}, 1)}
+	return &LogWriter{w: w, wake: wake.New()}
 }
 
 // Write adds one message. It does not block, does not keep p, and never fails,
@@ -50,7 +52,7 @@ func (l *LogWriter) Write(p []byte) (int, error) {
 		l.pending = append(l.pending, lines...)
 	}
 	l.mu.Unlock()
-	l.nudge()
+	l.wake.Send()
 	return len(p), nil
 }
 
@@ -83,7 +85,7 @@ func (l *LogWriter) Close() {
 	l.mu.Lock()
 	l.closed = true
 	l.mu.Unlock()
-	l.nudge()
+	l.wake.Send()
 }
 
 // take returns the pending text and makes spare the buffer for new messages, so
@@ -99,13 +101,6 @@ func (l *LogWriter) take(spare []byte) (text []byte, closed bool) {
 		l.dropped = 0
 	}
 	return text, l.closed
-}
-
-func (l *LogWriter) nudge() {
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
 }
 
 // format turns "2026-11-21T11:31:53Z W! (category=,plugin=) text" into lines that

@@ -109,7 +109,7 @@ func (k *Keeper) report(of measure.Key, found []finding) {
 
 func (k *Keeper) device(p *measure.Device) {
 	d := Device{
-		Device: p.Device, Present: p.Present, Open: p.Open, WorkerState: string(p.Worker.State), Reason: string(p.Reason),
+		Device: p.Device, Present: p.Present, Open: p.Open, WorkerState: p.Worker.State, Reason: p.Reason,
 		Driver: p.Attr.Driver, Firmware: p.Attr.Firmware, BoardID: p.Attr.BoardID, PCIAddress: p.Attr.PCIAddress,
 	}
 	if p.Attr.Name != "" && p.Attr.NUMANode >= 0 {
@@ -149,7 +149,7 @@ func (k *Keeper) port(p *measure.Port) {
 	}
 	if known {
 		expected := p.ExpectedUp
-		v.ExpectedUp, v.ExpectedReason = &expected, string(p.ExpectedReason)
+		v.ExpectedUp, v.ExpectedReason = &expected, p.ExpectedReason
 	}
 	if p.Known {
 		k.link(p, &v)

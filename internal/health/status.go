@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"rdma_events/internal/alerts"
+	"rdma_events/internal/expect"
 	"rdma_events/internal/fabric"
+	"rdma_events/internal/status"
 )
 
 // Schema is the value of Status.Schema. It changes when a field changes its meaning or goes, not when one is added.
@@ -46,21 +48,21 @@ type Pending struct {
 
 // Device is a device. What it is stays known after it has been opened once.
 type Device struct {
-	Device      string    `json:"device"`
-	Driver      string    `json:"driver,omitempty"`
-	Firmware    string    `json:"fw_ver,omitempty"`
-	BoardID     string    `json:"board_id,omitempty"`
-	PCIAddress  string    `json:"pci_address,omitempty"`
-	NUMANode    *int      `json:"numa_node,omitempty"`
-	PCILink     *PCILink  `json:"pcie,omitempty"`
-	Present     bool      `json:"present"`
-	Open        bool      `json:"open"`
-	WorkerState string    `json:"worker_state"`
-	Reason      string    `json:"reason"`
-	AwaySince   time.Time `json:"other_netns_since,omitzero"` // as far as the plugin has seen it in the other network namespace
-	Ports       []Port    `json:"ports,omitempty"`
-	Probes      []Probe   `json:"probes,omitempty"`
-	Commands    []Command `json:"commands,omitempty"`
+	Device      string        `json:"device"`
+	Driver      string        `json:"driver,omitempty"`
+	Firmware    string        `json:"fw_ver,omitempty"`
+	BoardID     string        `json:"board_id,omitempty"`
+	PCIAddress  string        `json:"pci_address,omitempty"`
+	NUMANode    *int          `json:"numa_node,omitempty"`
+	PCILink     *PCILink      `json:"pcie,omitempty"`
+	Present     bool          `json:"present"`
+	Open        bool          `json:"open"`
+	WorkerState status.State  `json:"worker_state"`
+	Reason      status.Reason `json:"reason"`
+	AwaySince   time.Time     `json:"other_netns_since,omitzero"` // as far as the plugin has seen it in the other network namespace
+	Ports       []Port        `json:"ports,omitempty"`
+	Probes      []Probe       `json:"probes,omitempty"`
+	Commands    []Command     `json:"commands,omitempty"`
 }
 
 // PCILink is the PCIe link of a device.
@@ -89,9 +91,9 @@ type Port struct {
 	LastFlap         time.Time `json:"last_flap,omitzero"` // when the port came back
 	ExpectedDown     bool      `json:"expected_down,omitempty"`
 	// ExpectedUp is whether the port should be active, and ExpectedReason why. They are absent where it is not known whether it is.
-	ExpectedUp     *bool   `json:"expected_up,omitempty"`
-	ExpectedReason string  `json:"expected_reason,omitempty"`
-	Fabric         *Fabric `json:"fabric,omitempty"` // absent where the port probes no other hosts
+	ExpectedUp     *bool         `json:"expected_up,omitempty"`
+	ExpectedReason expect.Reason `json:"expected_reason,omitempty"`
+	Fabric         *Fabric       `json:"fabric,omitempty"` // absent where the port probes no other hosts
 }
 
 // Fabric is what is known of the network between a port and other hosts.

@@ -80,14 +80,14 @@ func (d *Device) describeWatch(now time.Time) string {
 	switch {
 	case d.Open:
 		return "watched"
-	case d.Reason == string(status.ReasonReleased), d.Reason == string(status.ReasonDeleted):
-		return d.Reason
-	case d.Reason == string(status.ReasonOtherNetns):
-		return joined(" ", d.Reason, since)
+	case d.Reason == status.ReasonReleased, d.Reason == status.ReasonDeleted:
+		return string(d.Reason)
+	case d.Reason == status.ReasonOtherNetns:
+		return joined(" ", string(d.Reason), since)
 	case !d.Present:
-		return "missing: " + d.Reason
+		return "missing: " + string(d.Reason)
 	}
-	return "not watched: " + d.Reason
+	return "not watched: " + string(d.Reason)
 }
 
 func (p *Port) text(now time.Time) string {
@@ -106,7 +106,7 @@ func (p *Port) text(now time.Time) string {
 	case p.ExpectedDown:
 		expected = "expected to be down"
 	case p.ExpectedUp != nil && p.State != verbs.PortActive.String():
-		expected = expectations[expect.Reason(p.ExpectedReason)]
+		expected = expectations[p.ExpectedReason]
 	}
 	return joined(", ", state, p.PhysState, p.rateText(), p.LinkLayer, p.NetDev, role, flaps, expected, p.Fabric.text())
 }

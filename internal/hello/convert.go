@@ -4,21 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/hello/proto"
+	"rdma_events/internal/sanitize"
 	"rdma_events/internal/verbs"
 )
 
-// text makes s valid for a protobuf string. One invalid byte would end the stream.
-func text(s string) string { return strings.ToValidUTF8(s, "?") }
-
 func portToProto(p Port) *proto.Port {
 	m := &proto.Port{
-		Device: text(p.Device), Position: uint32(p.Position), Port: uint32(p.Port), Epoch: p.Epoch,
+		Device: sanitize.UTF8(p.Device), Position: uint32(p.Position), Port: uint32(p.Port), Epoch: p.Epoch,
 		LinkLayer: uint32(p.LinkLayer), Lid: uint32(p.LID), Mtu: uint32(p.MTU), Pkey: uint32(p.PKey), NeedsGrh: p.NeedsGRH,
 		Ud: p.UD, Qkey: p.QKey,
 	}
@@ -67,7 +64,7 @@ func checkPort(m *proto.Port) error {
 func offerToProto(o Offer) *proto.Offer {
 	m := &proto.Offer{Session: o.Session, Port: portToProto(o.Port), Rc: o.RC, Psn: o.PSN}
 	for _, d := range o.Devices[:min(len(o.Devices), mostDevices)] {
-		m.Devices = append(m.Devices, text(d))
+		m.Devices = append(m.Devices, sanitize.UTF8(d))
 	}
 	return m
 }
@@ -119,7 +116,7 @@ func without(sessions, kept []uint64) (lacking []uint64) {
 // answerToProto returns the answer to an offer. Why there is no pair is all that a refusal says.
 func answerToProto(session uint64, a Answer) *proto.Answer {
 	if a.Reason != fabric.ReasonNone {
-		return &proto.Answer{Session: session, Reason: text(string(a.Reason))}
+		return &proto.Answer{Session: session, Reason: sanitize.UTF8(string(a.Reason))}
 	}
 	return &proto.Answer{Session: session, Port: portToProto(a.Port), Rc: a.RC, Psn: a.PSN}
 }
@@ -143,7 +140,7 @@ func answerFromProto(m *proto.Answer) (Answer, error) {
 }
 
 func changeToProto(c Change) *proto.Change {
-	return &proto.Change{Device: text(c.Device), Port: uint32(c.Port), Epoch: c.Epoch}
+	return &proto.Change{Device: sanitize.UTF8(c.Device), Port: uint32(c.Port), Epoch: c.Epoch}
 }
 
 // changeFromProto returns a change. Its error wraps ErrMalformed.
@@ -158,7 +155,7 @@ func statesToProto(states []PortState, lacking []uint64) *proto.StateReply {
 	m := &proto.StateReply{Features: features, Lacking: lacking}
 	for _, s := range states {
 		m.Ports = append(m.Ports, &proto.PortState{
-			Device: text(s.Device), Port: uint32(s.Port), Epoch: s.Epoch, State: int32(s.State),
+			Device: sanitize.UTF8(s.Device), Port: uint32(s.Port), Epoch: s.Epoch, State: int32(s.State),
 		})
 	}
 	return m

@@ -14,6 +14,7 @@ import (
 
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/hello/proto"
+	"rdma_events/internal/sanitize"
 )
 
 // NetworkConfig is the configuration of a TCP.
@@ -93,7 +94,7 @@ var errClosed = net.ErrClosed
 // State implements Peer.
 func (p *remote) State(ctx context.Context, sessions []uint64) (State, error) {
 	var state State
-	request := &proto.StateRequest{Host: text(p.network.config.Host), Sessions: sessions[:min(len(sessions), mostSessions)]}
+	request := &proto.StateRequest{Host: sanitize.UTF8(p.network.config.Host), Sessions: sessions[:min(len(sessions), mostSessions)]}
 	err := p.call(ctx, func(ctx context.Context, l *link) error {
 		m, err := proto.NewHelloClient(l.conn).State(ctx, request)
 		if err != nil {

@@ -1,6 +1,9 @@
 package hello
 
-import "rdma_events/internal/hello/proto"
+import (
+	"rdma_events/internal/hello/proto"
+	"rdma_events/internal/sanitize"
+)
 
 // versions are those of the conversation that a side talks. A new one is for what a side must not ignore; all else is added.
 type versions struct{ least, most uint32 }
@@ -22,5 +25,5 @@ func (v versions) common(o versions) (uint32, bool) {
 
 // greeting returns the greeting of a host.
 func (v versions) greeting(host, digest string) *proto.Greeting {
-	return &proto.Greeting{Least: v.least, Most: v.most, Features: features, Host: text(host), Digest: text(digest)}
+	return &proto.Greeting{Least: v.least, Most: v.most, Features: features, Host: sanitize.UTF8(host), Digest: sanitize.UTF8(digest)}
 }

@@ -10,6 +10,7 @@ import (
 
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sysfs"
+	"rdma_events/internal/wake"
 )
 
 // settleLimit times Config.Settle is the longest time for which an unending
@@ -37,7 +38,7 @@ func New(cfg Config) *Watcher {
 // returns ctx.Err(). It may be called more than once and concurrently.
 func (w *Watcher) Run(ctx context.Context, report func([]verbs.Found)) error {
 	ctx, cancel := context.WithCancel(ctx)
-	changed := make(chan struct{}, 1)
+	changed := wake.New()
 	adds := additions{count: map[string]int{}}
 	var listener sync.WaitGroup
 	defer listener.Wait()
@@ -104,7 +105,7 @@ func (w *Watcher) settle(ctx context.Context, changed <-chan struct{}) error {
 
 // listen keeps a subscription to uevents until ctx ends. If the kernel grants none or
 // it fails, listen tries again every Config.Rescan.
-func (w *Watcher) listen(ctx context.Context, adds *additions, changed chan<- struct{}) {
+func (w *Watcher) listen(ctx context.Context, adds *additions, changed wake.Signal) {
 	problem := complaint{warn: w.cfg.Warn}
 	retry := time.NewTicker(w.cfg.Rescan)
 	defer retry.Stop()
@@ -119,18 +120,18 @@ func (w *Watcher) listen(ctx context.Context, adds *additions, changed chan<- st
 
 // subscribe signals changes until ctx ends or the subscription fails. It returns
 // nil when ctx ends.
-func (w *Watcher) subscribe(ctx context.Context, adds *additions, changed chan<- struct{}) error {
+func (w *Watcher) subscribe(ctx context.Context, adds *additions, changed wake.Signal) error {
 	source, err := w.cfg.Uevents()
 	if err != nil {
 		return err
 	}
-	signal(changed) // devices may have changed between the scan and the subscription
+	changed.Send() // devices may have changed between the scan and the subscription
 	return receive(ctx, source, func(u *uevent) {
 		if u != nil {
 			adds.note(u)
 		}
 		if u == nil || u.aboutDevices() {
-			signal(changed)
+			changed.Send()
 		}
 	})
 }
@@ -161,14 +162,6 @@ func (a *additions) mark(found []verbs.Found) {
 		kept[name] = a.count[name]
 	}
 	a.count = kept
-}
-
-// signal puts a mark into a channel of capacity one, unless it has one already.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
 
 // unlisted returns the warning about a scan that failed.

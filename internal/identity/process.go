@@ -7,7 +7,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"unicode/utf8"
+
+	"rdma_events/internal/sanitize"
 )
 
 // Process is who a process is. Two processes with one PID differ in Start.
@@ -112,19 +113,7 @@ func parseStat(stat []byte) (comm string, start uint64, ok bool) {
 // protocol cannot end a tag with a backslash.
 func CleanComm(comm string) string {
 	const longest = 64 // names of kernel threads; those of processes have 15 bytes
-	comm = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(comm, "?"))
-	if len(comm) > longest {
-		comm = comm[:longest]
-		for !utf8.ValidString(comm) {
-			comm = comm[:len(comm)-1]
-		}
-	}
-	if comm = strings.Trim(comm, ` \`); comm == "" {
+	if comm = strings.Trim(sanitize.Field(comm, longest), ` \`); comm == "" {
 		return "unknown"
 	}
 	return comm

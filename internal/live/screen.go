@@ -12,6 +12,7 @@ import (
 	"rdma_events/internal/measure"
 	"rdma_events/internal/timeline"
 	"rdma_events/internal/verbs"
+	"rdma_events/internal/wake"
 )
 
 const (
@@ -46,7 +47,7 @@ type Config struct {
 type Screen struct {
 	cfg   Config
 	style timeline.Style
-	wake  chan struct{}
+	wake  wake.Signal
 
 	mu      sync.Mutex
 	queue   []record
@@ -74,7 +75,7 @@ func New(c Config) *Screen {
 		apps = timeline.NewChanges(timeline.OfApplications, timeline.OfUnreadErrors)
 	}
 	return &Screen{
-		cfg: c, wake: make(chan struct{}, 1), changes: timeline.NewChanges(timeline.OfDevices, timeline.OfFabric), apps: apps,
+		cfg: c, wake: wake.New(), changes: timeline.NewChanges(timeline.OfDevices, timeline.OfFabric), apps: apps,
 		style: timeline.Style{Colours: c.Colours, ASCII: c.ASCII},
 		block: block{width: c.Width, height: c.Height}, current: make(map[place]verbs.Method),
 	}
@@ -152,10 +153,7 @@ func (s *Screen) add(r timeline.Record) {
 		return
 	}
 	s.queue = append(s.queue, record{r, s.cfg.Now()})
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	s.wake.Send()
 }
 
 // Emit shows a point that is news (timeline.Changes). It does not keep the point.

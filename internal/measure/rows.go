@@ -2,9 +2,9 @@ package measure
 
 import (
 	"math"
-	"strings"
 
 	"rdma_events/internal/aggregate"
+	"rdma_events/internal/sanitize"
 )
 
 func newTag[V any, S ~string](name, description string, value func(*V) S) tag[V] {
@@ -82,19 +82,7 @@ func text[V any, S ~string](name, description string, value func(*V) S) field[V]
 
 // clean makes a foreign string fit for a line of limited length. Names and reasons come
 // from drivers and from dying workers.
-func clean(s string) string {
-	const longest = 256
-	s = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return ' '
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
-	if len(s) > longest {
-		s = strings.ToValidUTF8(s[:longest], "")
-	}
-	return s
-}
+func clean(s string) string { return sanitize.Field(s, 256) }
 
 // clip limits a counter to an int64, the only integer type that line protocol has
 // everywhere.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -19,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/filestate"
+	"rdma_events/internal/smallfile"
 )
 
 const (
@@ -215,10 +215,7 @@ func (m *Memory) retry(next map[string]*Device) {
 
 // Look makes Run look at the file soon. It does not block.
 func (m *Memory) Look() {
-	select {
-	case m.wake <- struct{}{}:
-	default:
-	}
+	m.wake.Send()
 }
 
 // Run exchanges the Memory with its file whenever something has changed and after each Look, until ctx is done, and then once more. It
@@ -328,16 +325,10 @@ func (f *file) read() (map[string]*Device, error) {
 }
 
 func readContent(path string) (*content, error) {
-	// A FIFO would make an ordinary open wait.
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return nil, err //nolint:wrapcheck // read wraps it
+	text, err := smallfile.Read(path, maxSize)
+	if errors.Is(err, smallfile.ErrNotRegular) {
+		return nil, fmt.Errorf("%w: it %w", errDamaged, smallfile.ErrNotRegular)
 	}
-	defer func() { _ = f.Close() }() // it was only read
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%w: it is no regular file", errDamaged)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxSize))
 	if err != nil {
 		return nil, err //nolint:wrapcheck // read wraps it
 	}

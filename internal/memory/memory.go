@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"rdma_events/internal/wake"
 )
 
 const (
@@ -62,12 +64,12 @@ type Memory struct {
 	mu      sync.Mutex
 	devices map[string]*Device
 	changed map[string]bool // devices that differ from the file, by name
-	wake    chan struct{}   // holds a token when Run has to look at the file
+	wake    wake.Signal     // holds a token when Run has to look at the file
 }
 
 // New returns a Memory that knows nothing and has no file.
 func New(now func() time.Time) *Memory {
-	return &Memory{now: now, devices: map[string]*Device{}, changed: map[string]bool{}, wake: make(chan struct{}, 1)}
+	return &Memory{now: now, devices: map[string]*Device{}, changed: map[string]bool{}, wake: wake.New()}
 }
 
 // Kept reports whether what is remembered outlives the process.

@@ -5,9 +5,10 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"unicode"
 
 	"golang.org/x/sys/unix"
+
+	"rdma_events/internal/sanitize"
 )
 
 // progressMark begins the lines on stdout by which a child reports its start, before the line of the handshake.
@@ -70,7 +71,7 @@ func (t *tap) readProgress() error {
 			if !whole || !isProgress {
 				break
 			}
-			t.step(strings.Map(printable, string(step)))
+			t.step(sanitize.Printable(string(step)))
 			t.head = rest
 		}
 		begun := t.head[:min(len(t.head), len(progressMark))]
@@ -83,14 +84,6 @@ func (t *tap) readProgress() error {
 			return err
 		}
 	}
-}
-
-// printable replaces what may not be in a line of a log.
-func printable(r rune) rune {
-	if !unicode.IsPrint(r) {
-		return '?'
-	}
-	return r
 }
 
 // keep keeps the beginning of the first line.

@@ -10,6 +10,7 @@ import (
 
 	"rdma_events/internal/clock"
 	"rdma_events/internal/status"
+	"rdma_events/internal/wake"
 )
 
 // ErrAbandoned is wrapped by the error of Supervisor.Run when Run had to leave a process
@@ -61,7 +62,7 @@ type Supervisor[M any] struct {
 	launch   func(a Attempt[M], shared *os.File, deliver func(M) error) (instance, error) // takes over the file
 	mono     func() int64                                                                 // CLOCK_MONOTONIC, ns
 	exits    func(pid int) bool                                                           // isExiting
-	wake     chan struct{}
+	wake     wake.Signal
 
 	restarts *Restarts
 	status   status.Status
@@ -85,7 +86,7 @@ func New[M any](s Spec, c Contract[M]) *Supervisor[M] {
 		contract: c,
 		mono:     clock.Monotonic,
 		exits:    isExiting,
-		wake:     make(chan struct{}, 1),
+		wake:     wake.New(),
 		restarts: NewRestarts(s.Timing, s.Rand),
 		status:   status.Status{Reason: status.ReasonOK},
 	}
@@ -109,10 +110,7 @@ func (s *Supervisor[M]) start(a Attempt[M], shared *os.File, deliver func(M) err
 // succeed. It ends a wait of OnWake, Slowly or Rarely. A call before or while the child runs ends
 // the next such wait. Wake does not block.
 func (s *Supervisor[M]) Wake() {
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	s.wake.Send()
 }
 
 // Run starts processes, one after another, until ctx is done. Then it makes the running

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"rdma_events/internal/wake"
 )
 
 // The limits of Config.SizeMiB.
@@ -86,7 +88,7 @@ func open(c Config, wrap func(file) file) (*Recorder, error) {
 	if c.Directory == "" {
 		return nil, errors.New("open recorder: it has no directory")
 	}
-	r := &Recorder{queue: queue{clock: c.Clock, yielding: c.Yielding, wake: make(chan struct{}, 1)}}
+	r := &Recorder{queue: queue{clock: c.Clock, yielding: c.Yielding, wake: wake.New()}}
 	r.writer = newWriter(c, &r.queue, &r.counts, newStore(c, wrap))
 	return r, nil
 }
@@ -129,7 +131,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 type queue struct {
 	clock    func() (wall, boot int64)
 	yielding []string
-	wake     chan struct{} // holds a token if there may be something to take
+	wake     wake.Signal // holds a token if there may be something to take
 
 	mu      sync.Mutex
 	entries []stamped
@@ -157,10 +159,7 @@ func (q *queue) add(e Entry) bool {
 		q.lost++
 	}
 	q.mu.Unlock()
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
+	q.wake.Send()
 	return queued
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"rdma_events/internal/verbs"
+	"rdma_events/internal/wake"
 )
 
 // look is how often a Keeper reads the files again, while a release is in effect or Run is to poll.
@@ -24,7 +25,7 @@ type Config struct {
 // Keeper knows which devices of the host are released. Its methods may be called concurrently.
 type Keeper struct {
 	cfg    Config
-	active chan struct{} // holds a token when Run has to look every second
+	active wake.Signal // holds a token when Run has to look every second
 
 	mu     sync.Mutex
 	set    Set
@@ -36,7 +37,7 @@ func NewKeeper(c Config) *Keeper {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	k := &Keeper{cfg: c, active: make(chan struct{}, 1)}
+	k := &Keeper{cfg: c, active: wake.New()}
 	k.Reload()
 	return k
 }
@@ -64,10 +65,7 @@ func (k *Keeper) Reload() {
 	}
 	k.failed = text
 	if set.Active(now) {
-		select {
-		case k.active <- struct{}{}:
-		default:
-		}
+		k.active.Send()
 	}
 }
 

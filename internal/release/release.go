@@ -4,14 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"rdma_events/internal/smallfile"
 	"rdma_events/internal/verbs"
 )
 
@@ -209,19 +207,10 @@ func isRelease(file string) bool {
 
 // readFile reads a release. ok is false for one of another boot, and where the file was removed meanwhile.
 func readFile(path, boot string) (e Entry, ok bool, err error) {
-	// A FIFO would make an ordinary open wait.
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	text, err := smallfile.Read(path, maxSize)
 	if errors.Is(err, os.ErrNotExist) {
 		return e, false, nil
 	}
-	if err != nil {
-		return e, false, fmt.Errorf("read release: %w", err)
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return e, false, fmt.Errorf("read release: %s is no regular file", path)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxSize))
 	if err != nil {
 		return e, false, fmt.Errorf("read release: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"rdma_events/internal/verbs"
+	"rdma_events/internal/wake"
 )
 
 // outboxLimit is the most items that wait for a host that does not read. 8192 runs are
@@ -22,9 +23,9 @@ const factsLimit = 1 << 15
 type outbox struct {
 	mu    sync.Mutex
 	now   *buffer
-	taken *buffer       // the buffer whose items take returned last
-	ready chan struct{} // holds one token while items wait that must be sent at once
-	round chan struct{} // holds one token while rounds wait
+	taken *buffer     // the buffer whose items take returned last
+	ready wake.Signal // holds one token while items wait that must be sent at once
+	round wake.Signal // holds one token while rounds wait
 }
 
 // buffer is memory for items. It is reused, so that the reader allocates nothing for an
@@ -50,7 +51,7 @@ func (b *buffer) reset() {
 }
 
 func newOutbox() *outbox {
-	return &outbox{now: &buffer{}, taken: &buffer{}, ready: make(chan struct{}, 1), round: make(chan struct{}, 1)}
+	return &outbox{now: &buffer{}, taken: &buffer{}, ready: wake.New(), round: wake.New()}
 }
 
 // add reports whether all items were added.
@@ -68,7 +69,7 @@ func (o *outbox) add(items ...verbs.Item) bool {
 			all = false
 		}
 	}
-	signal(o.ready)
+	o.ready.Send()
 	return all
 }
 
@@ -90,7 +91,7 @@ func (o *outbox) addRounds(r verbs.RoundItem, rounds ...verbs.Round) {
 		}
 	}
 	if len(rounds) > 0 {
-		signal(to)
+		to.Send()
 	}
 }
 
@@ -107,9 +108,9 @@ func (o *outbox) addFacts(f verbs.FabricFacts, urgent bool) bool {
 	kept.Facts = o.now.fact.keep(f.Facts)
 	o.now.items = append(o.now.items, verbs.Item{FabricFacts: kept})
 	if urgent {
-		signal(o.ready)
+		o.ready.Send()
 	} else {
-		signal(o.round)
+		o.round.Send()
 	}
 	return true
 }
@@ -129,14 +130,7 @@ func (o *outbox) addRuns(runs []verbs.Run) {
 	for _, r := range runs {
 		o.addRun(r)
 	}
-	signal(o.ready)
-}
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
+	o.ready.Send()
 }
 
 func (o *outbox) addRun(r verbs.Run) {

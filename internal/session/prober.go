@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rdma_events/internal/verbs"
+	"rdma_events/internal/wake"
 )
 
 // prober runs the probe of one port and completion vector, one round at a time. It
@@ -14,8 +15,8 @@ import (
 type prober struct {
 	*Choice
 	s      *session
-	next   time.Time     // when the next round is due
-	nudged chan struct{} // holds a token of nudge, for a prober without a probe
+	next   time.Time   // when the next round is due
+	nudged wake.Signal // holds a token of nudge, for a prober without a probe
 	rounds []verbs.Round
 }
 
@@ -34,7 +35,7 @@ func (s *session) probers() []*prober {
 	var all []*prober
 	for _, p := range s.ports {
 		for _, v := range vectors {
-			one := &prober{s: s, nudged: make(chan struct{}, 1), Choice: NewChoice(ChoiceConfig{
+			one := &prober{s: s, nudged: wake.New(), Choice: NewChoice(ChoiceConfig{
 				Device: s.dev, Options: s.o.Probe, Asker: s.asks, Port: p.probed, Vector: v, Send: s.out.addRounds,
 				Report: func(i verbs.ProbeItem) { s.out.add(verbs.Item{Probe: &i}) },
 			})}
@@ -82,7 +83,7 @@ func (p *prober) pause() time.Duration {
 
 // nudge makes the prober check again whether its probe is outdated.
 func (p *prober) nudge() {
-	signal(p.nudged)
+	p.nudged.Send()
 	p.Nudge()
 }
 

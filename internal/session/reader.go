@@ -87,9 +87,9 @@ func (s *session) note(runs []verbs.Run) {
 			}
 		}
 	}
-	signal(s.querierWake)
+	s.querierWake.Send()
 	if moves {
-		signal(s.gidsWake)
+		s.gidsWake.Send()
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
+	"rdma_events/internal/wake"
 )
 
 const (
@@ -167,9 +168,9 @@ type session struct {
 	began        time.Time
 	ports        []*port
 	out          *outbox
-	querierWake  chan struct{} // holds a token that wakes the querier
-	evidenceWake chan struct{} // holds a token while a port waits for a snapshot
-	gidsWake     chan struct{} // holds a token after an event that may come with a change of a GID table
+	querierWake  wake.Signal   // holds a token that wakes the querier
+	evidenceWake wake.Signal   // holds a token while a port waits for a snapshot
+	gidsWake     wake.Signal   // holds a token after an event that may come with a change of a GID table
 	drained      chan struct{} // closed when the events that were queued before are read
 	baselineDone chan struct{} // closed when every port has its baseline
 	asks         *Asker
@@ -211,12 +212,12 @@ func (s *session) probesMayChange(p *port, count *atomic.Uint64) {
 }
 
 func newSession(dev verbs.Device, o verbs.Options) *session {
-	s := &session{dev: dev, o: o, began: time.Now(), out: newOutbox(), querierWake: make(chan struct{}, 1),
-		evidenceWake: make(chan struct{}, 1), gidsWake: make(chan struct{}, 1), drained: make(chan struct{}), baselineDone: make(chan struct{})}
+	s := &session{dev: dev, o: o, began: time.Now(), out: newOutbox(), querierWake: wake.New(),
+		evidenceWake: wake.New(), gidsWake: wake.New(), drained: make(chan struct{}), baselineDone: make(chan struct{})}
 	s.asks = NewAsker(AskerConfig{
 		Device: dev, Options: o, Clock: hostClock{}, Send: func(i verbs.Item) { s.out.add(i) },
-		Late: func() { signal(s.out.ready) }, Wake: func() { signal(s.evidenceWake) },
-		Free: func() { signal(s.querierWake) },
+		Late: func() { s.out.ready.Send() }, Wake: func() { s.evidenceWake.Send() },
+		Free: func() { s.querierWake.Send() },
 	})
 	for _, n := range verbs.PortNumbers(dev.Attr().Ports, o.Ports) {
 		s.ports = append(s.ports, &port{number: n})

@@ -4,15 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"rdma_events/internal/health"
+	"rdma_events/internal/smallfile"
 )
 
 // ErrNone is wrapped by the error of Read when no running plugin has written a status that is not stale.
@@ -93,16 +91,7 @@ func read(dir string) (*Found, error) {
 }
 
 func readFile(path string) (*report, error) {
-	// A FIFO would make an ordinary open wait.
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return nil, fmt.Errorf("read status: %w", err)
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("read status: %s is no regular file", path)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxSize))
+	text, err := smallfile.Read(path, maxSize)
 	if err != nil {
 		return nil, fmt.Errorf("read status: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"rdma_events/internal/evidence"
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/status"
 	"rdma_events/internal/timeline"
@@ -18,7 +19,7 @@ type fault struct {
 	where    string    // the device with its port; "": the host
 	device   string    // that is at fault; "": the host, another host, or an application
 	what     string
-	cause    string // only where it is certain
+	cause    evidence.Cause // only where it is certain
 	count    uint64
 	hosts    map[string]bool // all that it happened on, of faults that are grouped over hosts; nil: host alone
 	isApp    bool
@@ -177,8 +178,8 @@ func (s *Summary) alreadyDown(c *condition, p place, k *timeline.Kept, state str
 }
 
 // isBroken lists the reasons for which a device is not watched that are faults of the device.
-func isBroken(reason string) bool {
-	switch status.Reason(reason) {
+func isBroken(reason status.Reason) bool {
+	switch reason {
 	case status.ReasonRemoved, status.ReasonStuck, status.ReasonRecovering:
 		return true
 	}
@@ -194,9 +195,9 @@ func (s *Summary) addDevice(k *timeline.Kept) {
 	}
 	switch {
 	case isBroken(k.Reason):
-		s.open(c, p, k, "device "+k.Reason)
-	case status.Reason(k.Reason) == status.ReasonCrashed, status.Reason(k.Reason) == status.ReasonLimit:
-		s.addGap(gap{host: k.Host, since: k.Time, until: k.Time, text: k.Device + " not watched: " + k.Reason})
+		s.open(c, p, k, "device "+string(k.Reason))
+	case k.Reason == status.ReasonCrashed, k.Reason == status.ReasonLimit:
+		s.addGap(gap{host: k.Host, since: k.Time, until: k.Time, text: k.Device + " not watched: " + string(k.Reason)})
 	}
 }
 

@@ -94,7 +94,7 @@ func (s *Summary) line(f *fault) string {
 		text += ", and on " + others(more)
 	}
 	if f.cause != "" {
-		text += ", cause " + f.cause
+		text += ", cause " + string(f.cause)
 	}
 	if f.hosts == nil && f.count > 1 {
 		text += fmt.Sprintf(", %d times, last at %s", f.count, clockOf(f.last))

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"rdma_events/internal/measure"
+	"rdma_events/internal/status"
+	"rdma_events/internal/trace"
 )
 
 // The kinds of a record about applications.
@@ -144,12 +146,12 @@ func (u *Unread) line() string {
 // Hang holds what is known of threads that wait in the destruction of an object. All but Threads is of the one that has
 // waited longest.
 type Hang struct {
-	Threads  int    `json:"threads"` // 0: Ended
-	TID      int    `json:"tid,omitempty"`
-	Missing  uint32 `json:"missing,omitempty"` // acknowledgements
-	AgeNS    int64  `json:"age_ns,omitempty"`
-	LastedNS int64  `json:"lasted_ns,omitempty"` // at its end alone
-	Proof    string `json:"proof,omitempty"`     // asleep or waiting
+	Threads  int         `json:"threads"` // 0: Ended
+	TID      int         `json:"tid,omitempty"`
+	Missing  uint32      `json:"missing,omitempty"` // acknowledgements
+	AgeNS    int64       `json:"age_ns,omitempty"`
+	LastedNS int64       `json:"lasted_ns,omitempty"` // at its end alone
+	Proof    trace.Proof `json:"proof,omitempty"`     // asleep or waiting
 }
 
 // Ended reports whether the record is of the end of a hang.
@@ -185,9 +187,9 @@ func newTracer(p *measure.Tracer) *Tracer {
 }
 
 // line returns the change in words, as in "applications traced: kprobe".
-func (t *Tracer) line(reason string) string {
+func (t *Tracer) line(reason status.Reason) string {
 	if !t.Attached {
-		return "applications not traced: " + reason
+		return "applications not traced: " + string(reason)
 	}
 	text := "applications traced: " + t.Hooks
 	if t.Missing > 0 {

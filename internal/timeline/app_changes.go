@@ -1,10 +1,10 @@
 package timeline
 
 import (
-	"strings"
 	"time"
 
 	"rdma_events/internal/measure"
+	"rdma_events/internal/sanitize"
 	"rdma_events/internal/status"
 )
 
@@ -62,7 +62,7 @@ func appEvent(p *measure.AppEvent) (Record, bool) {
 
 // appRecord returns a record with the device's name as the tracer has it, which a terminal must not obey.
 func appRecord(kind string, p measure.Point, device string) Record {
-	return Record{Time: p.Time(), Kind: kind, Device: strings.Map(printable, device)}
+	return Record{Time: p.Time(), Kind: kind, Device: sanitize.Printable(device)}
 }
 
 // unread is news when errors have not been read for unreadRecorded, and when that is over.
@@ -114,7 +114,7 @@ func (a *applications) hang(p *measure.AppHang) (Record, bool) {
 	now := hanging{
 		began: p.At.Add(-time.Duration(p.Age)),
 		app:   App{Name: p.App, PID: p.PID, Unit: p.Unit, Object: p.Object.String(), Number: p.Number},
-		Hang:  Hang{Threads: p.Threads, TID: p.TID, Missing: p.Missing, AgeNS: p.Age, Proof: string(p.Proof)},
+		Hang:  Hang{Threads: p.Threads, TID: p.TID, Missing: p.Missing, AgeNS: p.Age, Proof: p.Proof},
 	}
 	if was && now.app == last.app && now.TID == last.TID && now.Threads == last.Threads {
 		return Record{}, false
@@ -129,7 +129,7 @@ func (a *applications) trace(p *measure.Tracer) (Record, bool) {
 	last := a.tracer
 	why := p.Worker.Reason
 	a.tracer = traced{p.Attached, why, p.Gaps, p.Blind}
-	r := Record{Time: p.At, Kind: KindTracer, Reason: string(why), Why: p.Worker.Message, Tracer: newTracer(p)}
+	r := Record{Time: p.At, Kind: KindTracer, Reason: why, Why: p.Worker.Message, Tracer: newTracer(p)}
 	switch {
 	case p.Attached:
 		r.Tracer.BlindNS = max(0, p.Blind-last.blind)

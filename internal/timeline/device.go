@@ -30,14 +30,16 @@ func deviceKinds() []kind {
 			},
 		},
 		{
-			name:  KindState,
-			words: func(s Style, r *Record) wording { return wording{"(" + r.Witness + ")", s.transition(r), plain} },
+			name: KindState,
+			words: func(s Style, r *Record) wording {
+				return wording{"(" + string(r.Witness) + ")", s.transition(r), plain}
+			},
 		},
 		{
 			name:    KindGID,
 			isWhole: func(r *Record) bool { return r.GID != nil },
 			words: func(_ Style, r *Record) wording {
-				return wording{"gid", r.GID.line(), colourIf(r.GID.Action == string(verbs.GIDMoved), yellow, plain)}
+				return wording{"gid", r.GID.line(), colourIf(r.GID.Action == verbs.GIDMoved, yellow, plain)}
 			},
 		},
 		{
@@ -57,7 +59,7 @@ func deviceKinds() []kind {
 			name:    KindEvidence,
 			isWhole: func(r *Record) bool { return r.Evidence != nil },
 			words: func(_ Style, r *Record) wording {
-				return wording{"why " + r.Evidence.Trigger, r.Evidence.line(), plain}
+				return wording{"why " + string(r.Evidence.Trigger), r.Evidence.line(), plain}
 			},
 		},
 		{
@@ -73,7 +75,7 @@ func deviceKinds() []kind {
 				if r.Opened != nil {
 					return wording{r.Opened.line(), r.Why, Dim}
 				}
-				return wording{"not watched: " + r.Reason, r.Why, Red}
+				return wording{"not watched: " + string(r.Reason), r.Why, Red}
 			},
 			isUrgent: func(r *Record) bool { return r.Opened == nil },
 		},
@@ -87,19 +89,19 @@ func deviceKinds() []kind {
 
 // GID holds a change of the GID table.
 type GID struct {
-	GID      string `json:"gid"`
-	Type     string `json:"type"`
-	NetDev   string `json:"netdev,omitempty"`
-	Action   string `json:"action"`
-	From     *int   `json:"index_from,omitempty"`
-	To       *int   `json:"index_to,omitempty"`
-	AwayNS   int64  `json:"away_ns,omitempty"`
-	OwnProbe bool   `json:"own_probe"`
+	GID      string          `json:"gid"`
+	Type     string          `json:"type"`
+	NetDev   string          `json:"netdev,omitempty"`
+	Action   verbs.GIDAction `json:"action"`
+	From     *int            `json:"index_from,omitempty"`
+	To       *int            `json:"index_to,omitempty"`
+	AwayNS   int64           `json:"away_ns,omitempty"`
+	OwnProbe bool            `json:"own_probe"`
 }
 
 // line returns the change in words, as in "moved from index 3 to 5, away 412ms".
 func (g *GID) line() string {
-	text := g.Action
+	text := string(g.Action)
 	switch {
 	case g.From != nil && g.To != nil && *g.From != *g.To:
 		text += fmt.Sprintf(" from index %d to %d", *g.From, *g.To)

@@ -53,7 +53,7 @@ func (d *devices) change(p *measure.Change) (Record, bool) {
 	d.states[key] = p.To.String()
 	r := Record{
 		Time: p.At, Kind: KindState, Device: p.Device, Port: p.Port, Expected: d.portExpectation(key),
-		StateFrom: p.From.String(), StateTo: p.To.String(), Witness: string(p.Witness),
+		StateFrom: p.From.String(), StateTo: p.To.String(), Witness: p.Witness,
 	}
 	if p.HasLasted {
 		r.LastedNS = p.LastedNS
@@ -75,7 +75,7 @@ func (*devices) evidence(p *measure.Evidence) (Record, bool) {
 
 func newGID(p *measure.GIDChange) *GID {
 	g := &GID{
-		GID: p.GID.String(), Type: p.GID.Type.String(), NetDev: p.GID.NetDev, Action: string(p.Action),
+		GID: p.GID.String(), Type: p.GID.Type.String(), NetDev: p.GID.NetDev, Action: p.Action,
 		AwayNS: p.AwayNS, OwnProbe: p.Probed,
 	}
 	if from := p.From; from >= 0 {
@@ -132,7 +132,7 @@ func (d *devices) port(v *measure.Port) (Record, bool) {
 func (d *devices) device(v *measure.Device) (Record, bool) {
 	last := d.shown[v.Device]
 	d.shown[v.Device] = shown{v.Open, v.Reason}
-	r := Record{Time: v.At, Kind: KindDevice, Device: v.Device, Reason: string(v.Reason), Why: v.Worker.Message}
+	r := Record{Time: v.At, Kind: KindDevice, Device: v.Device, Reason: v.Reason, Why: v.Worker.Message}
 	switch {
 	case v.Open && !last.open:
 		r.Opened = &Opened{v.Attr.Driver, v.Attr.Firmware, v.Attr.Ports, v.Attr.EventsSupported}

@@ -13,33 +13,33 @@ import (
 
 // Evidence holds the state of a port soon after something happened to it.
 type Evidence struct {
-	Trigger        string  `json:"trigger"`
-	Cause          string  `json:"cause,omitempty"`    // only where it is certain
-	Triggers       uint64  `json:"triggers"`           // 1, and further ones that this one is for
-	AgeNS          int64   `json:"age_ns,omitempty"`   // from the trigger to the first reading
-	TookNS         int64   `json:"took_ns,omitempty"`  // from the first reading to the last
-	NetDev         string  `json:"netdev,omitempty"`   // whose state the next three are
-	AdminUp        *bool   `json:"admin_up,omitempty"` // those that are not known are left out
-	Carrier        *bool   `json:"carrier,omitempty"`
-	CarrierChanges *int64  `json:"carrier_changes,omitempty"`
-	ExtState       string  `json:"ext_state,omitempty"`
-	ExtSubstate    string  `json:"ext_substate,omitempty"`
-	BaseAgeNS      int64   `json:"base_age_ns,omitempty"` // between the two readings of the counters
-	Deltas         []Delta `json:"deltas,omitempty"`      // all counters that moved between them
-	LeftOut        string  `json:"left_out,omitempty"`    // what was not asked or not answered, and why
+	Trigger        verbs.Trigger  `json:"trigger"`
+	Cause          evidence.Cause `json:"cause,omitempty"`    // only where it is certain
+	Triggers       uint64         `json:"triggers"`           // 1, and further ones that this one is for
+	AgeNS          int64          `json:"age_ns,omitempty"`   // from the trigger to the first reading
+	TookNS         int64          `json:"took_ns,omitempty"`  // from the first reading to the last
+	NetDev         string         `json:"netdev,omitempty"`   // whose state the next three are
+	AdminUp        *bool          `json:"admin_up,omitempty"` // those that are not known are left out
+	Carrier        *bool          `json:"carrier,omitempty"`
+	CarrierChanges *int64         `json:"carrier_changes,omitempty"`
+	ExtState       string         `json:"ext_state,omitempty"`
+	ExtSubstate    string         `json:"ext_substate,omitempty"`
+	BaseAgeNS      int64          `json:"base_age_ns,omitempty"` // between the two readings of the counters
+	Deltas         []Delta        `json:"deltas,omitempty"`      // all counters that moved between them
+	LeftOut        string         `json:"left_out,omitempty"`    // what was not asked or not answered, and why
 }
 
 // Delta is a counter that moved.
 type Delta struct {
-	Source string `json:"source"`
-	Name   string `json:"name"`
-	By     uint64 `json:"by"`
-	Reset  bool   `json:"reset,omitempty"` // it went back, by an unknown number
+	Source verbs.CounterSource `json:"source"`
+	Name   string              `json:"name"`
+	By     uint64              `json:"by"`
+	Reset  bool                `json:"reset,omitempty"` // it went back, by an unknown number
 }
 
 func newEvidence(p *measure.Evidence) *Evidence {
 	e := &Evidence{
-		Trigger: string(p.Trigger), Cause: string(p.Cause), Triggers: p.Triggers, AgeNS: p.AgeNS, TookNS: p.TookNS,
+		Trigger: p.Trigger, Cause: p.Cause, Triggers: p.Triggers, AgeNS: p.AgeNS, TookNS: p.TookNS,
 		ExtState: p.ExtState, ExtSubstate: p.ExtSubstate, BaseAgeNS: p.BaseAgeNS, LeftOut: p.LeftOut,
 	}
 	if n := p.NetDev; n != nil {
@@ -52,7 +52,7 @@ func newEvidence(p *measure.Evidence) *Evidence {
 		}
 	}
 	for _, d := range p.Deltas {
-		e.Deltas = append(e.Deltas, Delta{string(d.Source), d.Name, d.By, d.Reset})
+		e.Deltas = append(e.Deltas, Delta(d))
 	}
 	makePrintable(reflect.ValueOf(e)) // names and reasons are a worker's, and a terminal must not obey them
 	return e
@@ -66,7 +66,7 @@ const shownCounters = 4
 func (e *Evidence) line() string {
 	var parts []string
 	if e.Cause != "" {
-		parts = append(parts, "cause "+e.Cause)
+		parts = append(parts, "cause "+string(e.Cause))
 	}
 	if state := e.state(); state != "" {
 		parts = append(parts, state)
@@ -84,7 +84,7 @@ func (e *Evidence) line() string {
 func (e *Evidence) moved() string {
 	var all evidence.Deltas
 	for _, d := range e.Deltas {
-		all = append(all, evidence.Delta{Source: verbs.CounterSource(d.Source), Name: d.Name, By: d.By, Reset: d.Reset})
+		all = append(all, evidence.Delta(d))
 	}
 	top := all.Top(shownCounters)
 	if more := len(all) - shownCounters; more > 0 {

@@ -4,11 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"strings"
 	"time"
-	"unicode"
 
 	"rdma_events/internal/recorder"
+	"rdma_events/internal/sanitize"
 	"rdma_events/internal/verbs"
 )
 
@@ -67,7 +66,7 @@ func makePrintable(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
 		if v.CanSet() {
-			v.SetString(strings.Map(printable, v.String()))
+			v.SetString(sanitize.Printable(v.String()))
 		}
 	case reflect.Pointer:
 		makePrintable(v.Elem()) // of a nil pointer: an invalid value, which has nothing
@@ -82,19 +81,12 @@ func makePrintable(v reflect.Value) {
 	}
 }
 
-func printable(r rune) rune {
-	if unicode.IsPrint(r) {
-		return r
-	}
-	return '?'
-}
-
 // clockOf writes a time for people.
 func clockOf(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") }
 
 // mayJoin reports whether the next record may be the change of state that k caused.
 func (k *Kept) mayJoin() bool {
-	return k.causes(&Record{Kind: KindState, Device: k.Device, Port: k.Port, Witness: string(verbs.WitnessEvent)})
+	return k.causes(&Record{Kind: KindState, Device: k.Device, Port: k.Port, Witness: verbs.WitnessEvent})
 }
 
 // own returns the text of a record of the recorder itself.

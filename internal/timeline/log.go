@@ -71,7 +71,7 @@ func (h *logHandler) Handle(_ context.Context, m slog.Record) error {
 		case "device":
 			r.Device = a.Value.String()
 		case "reason":
-			r.Reason = a.Value.String()
+			r.Reason = status.Reason(a.Value.String())
 		default:
 			r.Text += "; " + a.Key + ": " + a.Value.String()
 		}
@@ -81,7 +81,7 @@ func (h *logHandler) Handle(_ context.Context, m slog.Record) error {
 		attach(a)
 	}
 	m.Attrs(attach)
-	if repeats || r.Reason == string(status.ReasonRemoved) {
+	if repeats || r.Reason == status.ReasonRemoved {
 		return nil
 	}
 	h.add(r)

@@ -14,7 +14,7 @@ import (
 func TestAnEventIsPrintedWithTheChangeThatFollowsIt(t *testing.T) {
 	event := Kept{Sequence: 1, Record: Record{Time: at(0), Kind: KindEvent, Device: "mlx5_0", Port: 1, Event: "port_err", Count: 1}}
 	change := Kept{Sequence: 2, Record: Record{Time: at(1), Kind: KindState, Device: "mlx5_0", Port: 1,
-		StateFrom: "active", StateTo: "down", Witness: string(verbs.WitnessEvent)}}
+		StateFrom: "active", StateTo: "down", Witness: verbs.WitnessEvent}}
 	other := Kept{Sequence: 3, Record: Record{Time: at(2), Kind: KindAttr, Device: "mlx5_0", Attr: &Attr{"firmware", "1", "2"}}}
 
 	var text, objects bytes.Buffer

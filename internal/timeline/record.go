@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 )
 
@@ -19,23 +20,23 @@ type Record struct {
 	Device string    `json:"device,omitempty"`
 	Port   int       `json:"port,omitempty"`
 
-	Event     string `json:"event,omitempty"`
-	Count     uint64 `json:"count,omitempty"`
-	StateFrom string `json:"state_from,omitempty"` // equal to StateTo when the event changed nothing
-	StateTo   string `json:"state_to,omitempty"`
-	LastedNS  int64  `json:"lasted_ns,omitempty"` // in StateFrom
-	Witness   string `json:"witness,omitempty"`
-	Expected  string `json:"expected,omitempty"` // "down": the port is in expected_down
+	Event     string        `json:"event,omitempty"`
+	Count     uint64        `json:"count,omitempty"`
+	StateFrom string        `json:"state_from,omitempty"` // equal to StateTo when the event changed nothing
+	StateTo   string        `json:"state_to,omitempty"`
+	LastedNS  int64         `json:"lasted_ns,omitempty"` // in StateFrom
+	Witness   verbs.Witness `json:"witness,omitempty"`
+	Expected  string        `json:"expected,omitempty"` // "down": the port is in expected_down
 
 	GID      *GID      `json:"gid,omitempty"`
 	Attr     *Attr     `json:"attr,omitempty"`
 	Command  *Command  `json:"command,omitempty"`
 	Evidence *Evidence `json:"evidence,omitempty"`
 
-	Reason string  `json:"reason,omitempty"`
-	Why    string  `json:"why,omitempty"` // the worker's or tracer's end in words; in records that are kept alone
-	Opened *Opened `json:"opened,omitempty"`
-	Link   *Link   `json:"link,omitempty"`
+	Reason status.Reason `json:"reason,omitempty"`
+	Why    string        `json:"why,omitempty"` // the worker's or tracer's end in words; in records that are kept alone
+	Opened *Opened       `json:"opened,omitempty"`
+	Link   *Link         `json:"link,omitempty"`
 
 	// Of KindLog alone: nothing else has prose.
 	Text  string `json:"text,omitempty"`
@@ -68,7 +69,7 @@ func (r *Record) join(next *Record) bool {
 func (r *Record) causes(next *Record) bool {
 	return r.Kind == KindEvent && next.Kind == KindState && r.Device == next.Device && r.Port == next.Port &&
 		(r.Event == verbs.EventPortErr.String() || r.Event == verbs.EventPortActive.String()) &&
-		r.Witness == "" && next.Witness == string(verbs.WitnessEvent)
+		r.Witness == "" && next.Witness == verbs.WitnessEvent
 }
 
 // Where returns the device with its port and the other end of a pair, as in "mlx5_0:1" and "mlx5_0:1 > gpu042 mlx5_0".

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"rdma_events/internal/identity"
-	"rdma_events/internal/process"
+	"rdma_events/internal/sanitize"
 	"rdma_events/internal/status"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/tracer/proto"
@@ -22,19 +22,13 @@ const (
 	highestPID      = 4 << 20 // PID_MAX_LIMIT
 )
 
-// text makes s valid for a protobuf string. One invalid byte would end the stream.
-func text(s string) string { return strings.ToValidUTF8(s, "?") }
-
-// cleanText makes a string of the tracer fit for a line of the log or a field.
-func cleanText(s string, longest int) string { return process.CleanText(s, longest, ' ') }
-
 func requestToProto(r trace.Request) *proto.Request {
 	return &proto.Request{
 		Version:     contractVersion,
-		Backend:     text(r.Backend),
+		Backend:     sanitize.UTF8(r.Backend),
 		HangAfterNs: int64(r.HangAfter),
 		Sim: &proto.Sim{
-			Profile: text(r.Sim.Profile), Scenario: text(r.Sim.Scenario), Seed: r.Sim.Seed, Epoch: r.Sim.Epoch,
+			Profile: sanitize.UTF8(r.Sim.Profile), Scenario: sanitize.UTF8(r.Sim.Scenario), Seed: r.Sim.Seed, Epoch: r.Sim.Epoch,
 		},
 	}
 }
@@ -65,21 +59,21 @@ func messageFromProto(m *proto.Message) message {
 }
 
 func endToProto(e status.End) *proto.Message {
-	return &proto.Message{What: &proto.Message_Ended{Ended: &proto.Ended{Reason: text(string(e.Reason)), Message: text(e.Message)}}}
+	return &proto.Message{What: &proto.Message_Ended{Ended: &proto.Ended{Reason: sanitize.UTF8(string(e.Reason)), Message: sanitize.UTF8(e.Message)}}}
 }
 
 func attachedToProto(a trace.Attached) *proto.Message {
-	m := &proto.Attached{Hooks: text(a.Hooks), LoadNs: int64(a.Load)}
+	m := &proto.Attached{Hooks: sanitize.UTF8(a.Hooks), LoadNs: int64(a.Load)}
 	for _, function := range a.Missing {
-		m.Missing = append(m.Missing, text(function))
+		m.Missing = append(m.Missing, sanitize.UTF8(function))
 	}
 	return &proto.Message{What: &proto.Message_Attached{Attached: m}}
 }
 
 func attachedFromProto(m *proto.Attached) *trace.Attached {
-	a := &trace.Attached{Hooks: cleanText(m.GetHooks(), longestHooks), Load: max(0, time.Duration(m.GetLoadNs()))}
+	a := &trace.Attached{Hooks: sanitize.Text(m.GetHooks(), longestHooks, ' '), Load: max(0, time.Duration(m.GetLoadNs()))}
 	for _, function := range first(m.GetMissing(), mostFunctions) {
-		a.Missing = append(a.Missing, cleanText(function, longestFunction))
+		a.Missing = append(a.Missing, sanitize.Text(function, longestFunction, ' '))
 	}
 	return a
 }
@@ -130,7 +124,7 @@ func isDevice(name string) bool {
 }
 
 func processToProto(p *identity.Process) *proto.Process {
-	return &proto.Process{Pid: int64(p.PID), Start: p.Start, Comm: text(p.Comm), Unit: text(p.Unit)}
+	return &proto.Process{Pid: int64(p.PID), Start: p.Start, Comm: sanitize.UTF8(p.Comm), Unit: sanitize.UTF8(p.Unit)}
 }
 
 // isUnit is what identity.Unit promises of a unit. The level of a cgroup has at most 255 bytes.
@@ -153,7 +147,7 @@ func processFromProto(m *proto.Process) (identity.Process, bool) {
 
 func appToProto(a *trace.App) *proto.App {
 	return &proto.App{
-		Device: text(a.Device), Process: processToProto(&a.Process),
+		Device: sanitize.UTF8(a.Device), Process: processToProto(&a.Process),
 		Queued: a.Queued[:], Found: a.Found[:], Read: a.Read, Discarded: a.Discarded, Skipped: a.Skipped,
 		Unread: a.Unread, UnreadErrors: a.UnreadErrors, UnreadSince: a.UnreadSince,
 		DestroyedUnacked: a.DestroyedUnacked,
@@ -177,7 +171,7 @@ func appFromProto(m *proto.App) (trace.App, bool) {
 
 func eventToProto(e *trace.Event) *proto.Event {
 	return &proto.Event{
-		Device: text(e.Device), Process: processToProto(&e.Process), Type: int32(e.Type), Number: e.Number, At: e.At,
+		Device: sanitize.UTF8(e.Device), Process: processToProto(&e.Process), Type: int32(e.Type), Number: e.Number, At: e.At,
 	}
 }
 
@@ -191,8 +185,8 @@ func eventFromProto(m *proto.Event) (trace.Event, bool) {
 
 func hangToProto(h *trace.Hang) *proto.Hang {
 	return &proto.Hang{
-		Device: text(h.Device), Process: processToProto(&h.Process), Thread: int64(h.Thread),
-		Object: int32(h.Object), Number: h.Number, Since: h.Since, Missing: h.Missing, Proof: text(string(h.Proof)),
+		Device: sanitize.UTF8(h.Device), Process: processToProto(&h.Process), Thread: int64(h.Thread),
+		Object: int32(h.Object), Number: h.Number, Since: h.Since, Missing: h.Missing, Proof: sanitize.UTF8(string(h.Proof)),
 	}
 }
 

@@ -14,9 +14,8 @@ const forwardKey = "RDMA_EVENTS_TRACE_PREPARED"
 
 // forward is what the first start of a tracer says to the second.
 type forward struct {
-	Text    string   `json:"text,omitempty"` // as in Prepared
-	KeepBPF bool     `json:"keep_bpf,omitempty"`
-	Reads   []string `json:"reads,omitempty"` // as in Prepared
+	Text    string `json:"text,omitempty"` // as in Prepared
+	KeepBPF bool   `json:"keep_bpf,omitempty"`
 	// Refused is why the tracer cannot trace, with a message; "": it can.
 	Refused status.Reason `json:"refused,omitempty"`
 	Message string        `json:"message,omitempty"`

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/process"
+	"rdma_events/internal/sanitize"
 	"rdma_events/internal/status"
 	"rdma_events/internal/trace"
 )
@@ -46,7 +47,7 @@ func taken(e status.End) status.End {
 		// ReasonOK is no reason for an end for which the host has not asked.
 		e.Reason = status.ReasonCrashed
 	}
-	if e.Message = strings.TrimSpace(cleanText(e.Message, longestReason)); e.Message == "" {
+	if e.Message = strings.TrimSpace(sanitize.Text(e.Message, longestReason, ' ')); e.Message == "" {
 		e.Message = subject + " has ended without a reason"
 	}
 	return e

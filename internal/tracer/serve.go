@@ -8,6 +8,7 @@ import (
 
 	"rdma_events/internal/confine"
 	"rdma_events/internal/process"
+	"rdma_events/internal/sanitize"
 	"rdma_events/internal/status"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/tracer/proto"
@@ -32,7 +33,6 @@ type Prepared struct {
 	// KeepBPF keeps CAP_BPF. Kernels before about 5.19 refuse lookups in maps to a process without, unless
 	// kernel.unprivileged_bpf_disabled is 0. What the process can do with it is in commands.
 	KeepBPF bool
-	Reads   []string // files that the source reads, beside those of the settings
 }
 
 // Serve is the tracer program: it is process.Serve with this contract.
@@ -59,9 +59,9 @@ func (c ServeConfig) prepare() error {
 	p, err := c.Prepare(s)
 	if err != nil {
 		why := EndOf(err)
-		return forward{Refused: why.Reason, Message: cleanText(why.Message, longestReason)}.leave()
+		return forward{Refused: why.Reason, Message: sanitize.Text(why.Message, longestReason, ' ')}.leave()
 	}
-	return forward{Text: p.Text, KeepBPF: p.KeepBPF, Reads: p.Reads}.leave()
+	return forward{Text: p.Text, KeepBPF: p.KeepBPF}.leave()
 }
 
 // needs returns what a tracer keeps.
@@ -74,7 +74,7 @@ func needs() (confine.Needs, error) {
 	if err != nil {
 		return confine.Needs{}, err
 	}
-	n := confine.Needs{Read: append(s.Reads, f.Reads...), Seal: &confine.Seal{BPF: commands()}}
+	n := confine.Needs{Read: s.Reads, Seal: &confine.Seal{BPF: commands()}}
 	if f.KeepBPF {
 		n.Keep = []uintptr{unix.CAP_BPF}
 	}

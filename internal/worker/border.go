@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"rdma_events/internal/ledger"
-	"rdma_events/internal/process"
+	"rdma_events/internal/sanitize"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 )
@@ -35,7 +35,7 @@ const (
 // ErrRefused is wrapped by the error for a message that no sound worker sends.
 var ErrRefused = errors.New("the worker sent what cannot be, its memory may be damaged")
 
-func cleanText(s string) string { return process.CleanText(s, maxText, '?') }
+func cleanText(s string) string { return sanitize.Text(s, maxText, '?') }
 
 func cleanTexts(in []string) []string {
 	var out []string

@@ -1,17 +1,13 @@
 package worker
 
 import (
-	"strings"
 	"time"
 
+	"rdma_events/internal/sanitize"
 	"rdma_events/internal/status"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/worker/proto"
 )
-
-// text makes s valid for a protobuf string. Firmware and sysfs may contain any bytes, and
-// one invalid byte would end the stream.
-func text(s string) string { return strings.ToValidUTF8(s, "?") }
 
 func ints(in []int) []int64 {
 	var out []int64
@@ -33,9 +29,9 @@ func requestToProto(r verbs.Request) *proto.WatchRequest {
 	o, p := r.Options, r.Options.Probe
 	return &proto.WatchRequest{
 		Version: contractVersion,
-		Backend: text(r.Backend),
+		Backend: sanitize.UTF8(r.Backend),
 		Options: &proto.Options{
-			Device:             text(o.Device),
+			Device:             sanitize.UTF8(o.Device),
 			Ports:              ints(o.Ports),
 			StateIntervalNs:    int64(o.StateInterval),
 			GidIntervalNs:      int64(o.GIDInterval),
@@ -56,8 +52,8 @@ func requestToProto(r verbs.Request) *proto.WatchRequest {
 			},
 		},
 		Sim: &proto.Sim{
-			Profile:  text(r.Sim.Profile),
-			Scenario: text(r.Sim.Scenario),
+			Profile:  sanitize.UTF8(r.Sim.Profile),
+			Scenario: sanitize.UTF8(r.Sim.Scenario),
 			Seed:     r.Sim.Seed,
 			Epoch:    r.Sim.Epoch,
 		},
@@ -107,7 +103,7 @@ func methodFromProto(name string) verbs.Method {
 // endToProto makes the final message of a worker.
 func endToProto(e status.End) *proto.Batch {
 	return &proto.Batch{Items: []*proto.Item{{What: &proto.Item_Ended{Ended: &proto.Ended{
-		Reason: text(string(e.Reason)), Message: text(e.Message),
+		Reason: sanitize.UTF8(string(e.Reason)), Message: sanitize.UTF8(e.Message),
 	}}}}}
 }
 
@@ -188,7 +184,7 @@ func itemToProto(i *verbs.Item) *proto.Item {
 	case i.Probe != nil:
 		return &proto.Item{What: &proto.Item_Probe{Probe: &proto.ProbeItem{
 			Port: int64(i.Probe.Port), Vector: int64(i.Probe.Vector),
-			Method: int32(i.Probe.Method), Reason: text(i.Probe.Reason),
+			Method: int32(i.Probe.Method), Reason: sanitize.UTF8(i.Probe.Reason),
 		}}}
 	case i.GIDs != nil:
 		return &proto.Item{What: &proto.Item_Gids{Gids: gidsToProto(i.GIDs)}}

@@ -3,6 +3,7 @@ package worker
 import (
 	"time"
 
+	"rdma_events/internal/sanitize"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/worker/proto"
 )
@@ -23,7 +24,7 @@ func fabricOptionsFromProto(m *proto.FabricOptions) verbs.FabricOptions {
 
 func fabricPortToProto(p *verbs.FabricPort) *proto.FabricPort {
 	m := &proto.FabricPort{
-		Port: int64(p.Port), Epoch: p.Epoch, Reason: text(p.Reason), Unable: p.Unable,
+		Port: int64(p.Port), Epoch: p.Epoch, Reason: sanitize.UTF8(p.Reason), Unable: p.Unable,
 		LinkLayer: uint32(p.LinkLayer), Lid: int64(p.LID), Mtu: int64(p.MTU), Pkey: uint32(p.PKey), NeedsGrh: p.NeedsGRH,
 		Ud: p.UD, Qkey: p.QKey,
 	}
@@ -57,7 +58,7 @@ func fabricFactsToProto(f *verbs.FabricFacts) *proto.FabricFacts {
 		m.Facts = append(m.Facts, &proto.FabricFact{
 			Kind: int32(one.Kind), Pair: int64(one.Pair), Session: one.Session, Path: int64(one.Path), Seq: one.Seq,
 			Received: one.Received, Posted: one.Posted, Dry: one.Dry,
-			At: one.At, Took: one.Took, Delay: one.Delay, Status: text(one.Status),
+			At: one.At, Took: one.Took, Delay: one.Delay, Status: sanitize.UTF8(one.Status),
 		})
 	}
 	return m
@@ -79,7 +80,7 @@ func orderToProto(o *verbs.FabricOrder) *proto.FabricOrder {
 	m := &proto.FabricOrder{Port: int64(o.Port), Epoch: o.Epoch, Pair: int64(o.Pair), Offer: o.Offer, Role: int32(o.Role)}
 	if p := o.Peer; p != nil {
 		m.Peer = &proto.FabricPeer{
-			Host: text(p.Host), Device: text(p.Device), Port: int64(p.Port), Role: int32(p.Role), Session: p.Session,
+			Host: sanitize.UTF8(p.Host), Device: sanitize.UTF8(p.Device), Port: int64(p.Port), Role: int32(p.Role), Session: p.Session,
 			Ud: p.UD, Qkey: p.QKey, Rc: p.RC, Psn: p.PSN, OwnPsn: p.OwnPSN,
 			Global: p.Global, GidIndex: int64(p.GIDIndex), Gid: p.GID[:], Lid: int64(p.LID), FirstNs: int64(p.First),
 		}

@@ -1,25 +1,26 @@
 package worker
 
 import (
+	"rdma_events/internal/sanitize"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/worker/proto"
 )
 
 func deviceToProto(d *verbs.DeviceAttr) *proto.DeviceAttr {
 	return &proto.DeviceAttr{
-		Name:            text(d.Name),
+		Name:            sanitize.UTF8(d.Name),
 		Ports:           int64(d.Ports),
 		Vectors:         int64(d.Vectors),
 		EventsSupported: d.EventsSupported,
 		AlwaysActive:    d.AlwaysActive,
-		NodeGuid:        text(d.NodeGUID),
-		SysImageGuid:    text(d.SysImageGUID),
-		PciAddress:      text(d.PCIAddress),
+		NodeGuid:        sanitize.UTF8(d.NodeGUID),
+		SysImageGuid:    sanitize.UTF8(d.SysImageGUID),
+		PciAddress:      sanitize.UTF8(d.PCIAddress),
 		NumaNode:        int64(d.NUMANode),
-		BoardId:         text(d.BoardID),
-		Driver:          text(d.Driver),
-		Transport:       text(d.Transport),
-		Firmware:        text(d.Firmware),
+		BoardId:         sanitize.UTF8(d.BoardID),
+		Driver:          sanitize.UTF8(d.Driver),
+		Transport:       sanitize.UTF8(d.Transport),
+		Firmware:        sanitize.UTF8(d.Firmware),
 		VirtualFunction: d.VirtualFunction,
 		CountsFlushes:   d.CountsFlushes,
 	}
@@ -66,7 +67,7 @@ func runFromProto(m *proto.Run) *verbs.Run {
 func readingToProto(r *verbs.Reading) *proto.Reading {
 	a := r.Attr
 	return &proto.Reading{
-		Port: int64(r.Port), Mono: r.Mono, Took: r.Took, Err: text(r.Err), RateOnly: r.RateOnly, Refused: text(r.Refused),
+		Port: int64(r.Port), Mono: r.Mono, Took: r.Took, Err: sanitize.UTF8(r.Err), RateOnly: r.RateOnly, Refused: sanitize.UTF8(r.Refused),
 		Attr: &proto.PortAttr{
 			State:         int32(a.State),
 			Phys:          uint32(a.Phys),
@@ -74,10 +75,10 @@ func readingToProto(r *verbs.Reading) *proto.Reading {
 			Mtu:           int64(a.MTU),
 			Lid:           int64(a.LID),
 			SmLid:         int64(a.SMLID),
-			Width:         text(a.Width),
+			Width:         sanitize.UTF8(a.Width),
 			RateGbps:      a.RateGbps,
 			EffectiveGbps: a.EffectiveGbps,
-			NetDev:        text(a.NetDev),
+			NetDev:        sanitize.UTF8(a.NetDev),
 			LinkDowned:    a.LinkDowned,
 			HasLinkDowned: a.HasLinkDowned,
 		},
@@ -108,7 +109,7 @@ func readingFromProto(m *proto.Reading) *verbs.Reading {
 func roundToProto(r *verbs.RoundItem) *proto.RoundItem {
 	return &proto.RoundItem{
 		Port: int64(r.Port), Vector: int64(r.Vector), Method: int32(r.Method),
-		Outcome: int32(r.Outcome), Status: text(r.Status), Start: r.Start,
+		Outcome: int32(r.Outcome), Status: sanitize.UTF8(r.Status), Start: r.Start,
 		Wake: r.Wake, Get: r.Get, Arm: r.Arm, Drain: r.Drain,
 		Hold: r.Hold, Ack: r.Ack, Total: r.Total,
 	}
@@ -126,7 +127,7 @@ func roundFromProto(m *proto.RoundItem) *verbs.RoundItem {
 }
 
 func commandToProto(c *verbs.Command) *proto.Command {
-	return &proto.Command{Call: uint32(c.Call), Port: int64(c.Port), Mono: c.Mono, Took: c.Took, Status: text(c.Status)}
+	return &proto.Command{Call: uint32(c.Call), Port: int64(c.Port), Mono: c.Mono, Took: c.Took, Status: sanitize.UTF8(c.Status)}
 }
 
 func commandFromProto(m *proto.Command) *verbs.Command {
@@ -140,7 +141,7 @@ func gidsToProto(t *verbs.GIDTable) *proto.GidTable {
 	for i := range t.Entries {
 		g := &t.Entries[i]
 		m.Entries = append(m.Entries, &proto.Gid{
-			Index: int64(g.Index), Raw: g.Raw[:], Type: uint32(g.Type), NetDev: text(g.NetDev),
+			Index: int64(g.Index), Raw: g.Raw[:], Type: uint32(g.Type), NetDev: sanitize.UTF8(g.NetDev),
 		})
 	}
 	return m

@@ -1,12 +1,13 @@
 package worker
 
 import (
+	"rdma_events/internal/sanitize"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/worker/proto"
 )
 
 func objectsToProto(o *verbs.Objects) *proto.Objects {
-	m := &proto.Objects{Mono: o.Mono, Problem: text(o.Problem)}
+	m := &proto.Objects{Mono: o.Mono, Problem: sanitize.UTF8(o.Problem)}
 	for _, l := range o.Lists {
 		m.Lists = append(m.Lists, &proto.ObjectList{State: uint32(l.State), Count: l.Count})
 	}

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"rdma_events/internal/sanitize"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/worker/proto"
 )
@@ -17,28 +18,28 @@ const maxSources = 8
 
 func snapshotToProto(s *verbs.Snapshot) *proto.Snapshot {
 	m := &proto.Snapshot{
-		Port: int64(s.Port), Trigger: text(string(s.Trigger)), At: s.At, Merged: s.Merged,
+		Port: int64(s.Port), Trigger: sanitize.UTF8(string(s.Trigger)), At: s.At, Merged: s.Merged,
 		Mono: s.Mono, Took: s.Took, Done: s.Done, CountersAt: s.CountersAt, LinkAt: s.LinkAt, Answered: s.Answered,
 	}
 	if n := s.NetDev; n != nil {
 		m.NetDev = &proto.NetDev{
-			Name: text(n.Name), AdminUp: n.AdminUp, Carrier: n.Carrier, HasCarrier: n.HasCarrier,
+			Name: sanitize.UTF8(n.Name), AdminUp: n.AdminUp, Carrier: n.Carrier, HasCarrier: n.HasCarrier,
 			CarrierChanges: n.CarrierChanges, HasCarrierChanges: n.HasCarrierChanges, Virtual: n.Virtual,
 		}
 	}
 	for source, values := range s.Counters {
-		c := &proto.Counters{Source: text(string(source)), Values: map[string]uint64{}}
+		c := &proto.Counters{Source: sanitize.UTF8(string(source)), Values: map[string]uint64{}}
 		for name, n := range values {
-			c.Values[text(name)] = n
+			c.Values[sanitize.UTF8(name)] = n
 		}
 		m.Counters = append(m.Counters, c)
 	}
 	slices.SortFunc(m.Counters, func(a, b *proto.Counters) int { return strings.Compare(a.Source, b.Source) })
 	if l := s.Link; l != nil {
-		m.Link = &proto.Link{ExtState: text(l.ExtState), ExtSubstate: text(l.ExtSubstate)}
+		m.Link = &proto.Link{ExtState: sanitize.UTF8(l.ExtState), ExtSubstate: sanitize.UTF8(l.ExtSubstate)}
 	}
 	for _, what := range s.LeftOut {
-		m.LeftOut = append(m.LeftOut, text(what))
+		m.LeftOut = append(m.LeftOut, sanitize.UTF8(what))
 	}
 	return m
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 
+	"rdma_events/internal/sanitize"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/worker/proto"
 )
@@ -100,13 +101,13 @@ func orderStatus(err error) error {
 	}
 	for _, c := range orderCodes {
 		if errors.Is(err, c.is) {
-			return grpcstatus.Error(c.code, text(err.Error()))
+			return grpcstatus.Error(c.code, sanitize.UTF8(err.Error()))
 		}
 	}
 	if s := grpcstatus.FromContextError(err); s.Code() != codes.Unknown {
 		return s.Err()
 	}
-	return grpcstatus.Error(codes.Unknown, text(err.Error()))
+	return grpcstatus.Error(codes.Unknown, sanitize.UTF8(err.Error()))
 }
 
 // orderError returns the error that orderStatus was given, as far as the host acts upon it.

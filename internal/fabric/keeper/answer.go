@@ -54,7 +54,7 @@ func (k *Keeper) Meet(ctx context.Context, host string, o hello.Offer) hello.Ans
 	if err == nil && p.info.Epoch == a.Port.Epoch && mine != nil && mine.session == o.Session {
 		mine.busy = false
 		if mine.over {
-			nudge(k.wake)
+			k.wake.Send()
 		}
 		return a
 	}
@@ -184,7 +184,7 @@ func (k *Keeper) Reconcile(host string, h *hello.Held) (kept []uint64) {
 				}
 			case slices.Contains(h.Epochs, a.offer.Port.Epoch):
 				a.over = true
-				nudge(k.wake)
+				k.wake.Send()
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/hello"
 	"rdma_events/internal/verbs"
+	"rdma_events/internal/wake"
 )
 
 // host is a host that this one probes. It has a goroutine that holds the conversation with it, and one that asks for its state
@@ -21,9 +22,9 @@ type host struct {
 	keeping context.Context //nolint:containedctx // of the Keeper: after it the workers end, too
 	ctx     context.Context //nolint:containedctx // it is that of the host's own goroutines, which end with it
 	end     context.CancelFunc
-	wake    chan struct{} // holds a token when a pair may want to be met
-	silent  chan struct{} // holds a token when both witnesses of a pair are silent
-	reached chan struct{} // holds a token when the host's process has answered though there is no conversation
+	wake    wake.Signal // holds a token when a pair may want to be met
+	silent  wake.Signal // holds a token when both witnesses of a pair are silent
+	reached wake.Signal // holds a token when the host's process has answered though there is no conversation
 
 	// Guarded by Keeper.mu.
 	pairs   []*pair
@@ -35,7 +36,7 @@ type host struct {
 
 // newHost returns a host that does nothing before run.
 func (k *Keeper) newHost(ctx context.Context, p fabric.Peer) *host {
-	h := &host{Peer: p, k: k, keeping: ctx, wake: make(chan struct{}, 1), silent: make(chan struct{}, 1), reached: make(chan struct{}, 1)}
+	h := &host{Peer: p, k: k, keeping: ctx, wake: wake.New(), silent: wake.New(), reached: wake.New()}
 	h.ctx, h.end = context.WithCancel(ctx)
 	return h
 }
@@ -70,7 +71,7 @@ func (h *host) pairWith(p *port) {
 	p.pairs[free] = pr
 	h.pairs = append(h.pairs, pr)
 	h.k.groupOf(&h.Peer)
-	nudge(h.wake)
+	h.wake.Send()
 }
 
 // drop forgets a pair; what it has counted stays with its port and group.
@@ -417,7 +418,7 @@ func (h *host) askOnce(peer hello.Peer) {
 		return
 	}
 	if h.unheard != fabric.ReasonNone {
-		nudge(h.reached)
+		h.reached.Send()
 	}
 	for _, pr := range h.pairs {
 		pr.hear(&state)

@@ -14,6 +14,7 @@ import (
 	"rdma_events/internal/hello"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
+	"rdma_events/internal/wake"
 )
 
 // Keeper keeps the pairs of a host's ports. Its methods may be called concurrently; only Run, Meet and Leave block. Those about a
@@ -21,7 +22,7 @@ import (
 type Keeper struct {
 	cfg    Config
 	meets  *rate.Limiter // on the clock of Config.Mono
-	wake   chan struct{} // holds a token when the pairs may not be those that ought to be
+	wake   wake.Signal   // holds a token when the pairs may not be those that ought to be
 	begins int64         // where in the interval the first place of each port is, ns: random, so that hosts do not all probe at once
 
 	mu      sync.Mutex
@@ -47,7 +48,7 @@ type group struct {
 
 // New returns a Keeper for a list. It does nothing before Run.
 func New(c Config, l *fabric.List) *Keeper {
-	k := &Keeper{cfg: c, wake: make(chan struct{}, 1), hosts: map[string]*host{}, groups: map[groupKey]*group{}}
+	k := &Keeper{cfg: c, wake: wake.New(), hosts: map[string]*host{}, groups: map[groupKey]*group{}}
 	k.meets = rate.NewLimiter(meetsPerSecond, meetsPerSecond)
 	k.begins = int64(c.Random() % uint64(max(c.Interval, 1)))
 	k.list = c.read(l)
@@ -59,14 +60,7 @@ func (k *Keeper) SetList(l *fabric.List) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.list = k.cfg.read(l)
-	nudge(k.wake)
-}
-
-func nudge(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
+	k.wake.Send()
 }
 
 // Run talks with the other hosts until ctx ends, and then waits until all conversations have ended.
@@ -148,7 +142,7 @@ func (k *Keeper) Port(device string, info *verbs.FabricPort, offset int64) {
 	k.offset = offset
 	p := k.port(device, info.Port)
 	p.renew(info)
-	nudge(k.wake)
+	k.wake.Send()
 }
 
 // PortState handles the state of a port. offset is that of Port.
@@ -213,7 +207,7 @@ func (k *Keeper) Gone(device string) {
 		if p.device == device && p.known {
 			p.renew(&verbs.FabricPort{Port: p.number, Reason: "the device is gone"})
 			p.known, p.state = false, verbs.PortNop
-			nudge(k.wake)
+			k.wake.Send()
 		}
 	}
 }

@@ -90,7 +90,7 @@ func (h *host) finish(pr *pair) {
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
 	pr.meeting = false
-	nudge(h.wake)
+	h.wake.Send()
 }
 
 // makeStale notes that the peer has ended its end of the session before.
@@ -262,7 +262,7 @@ func (h *host) leaveAll(conv hello.Conversation) {
 		h.k.leave(h.keeping, l)
 	}
 	h.forget()
-	nudge(h.k.wake) // places are free
+	h.k.wake.Send() // places are free
 }
 
 // stopParted has the workers end the pairs that go on no more while their ports do.

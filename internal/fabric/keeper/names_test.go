@@ -118,7 +118,7 @@ func TestPairMadeByPositionIsRemadeByName(t *testing.T) {
 				requireProbing(t, a)
 				for _, v := range b.k.Views() {
 					if v.Device == "d1" {
-						require.Equal(t, "unsupported", v.Reason, "the device of h0 belongs to the other d0")
+						require.Equal(t, fabric.ReasonUnsupported, v.Reason, "the device of h0 belongs to the other d0")
 						require.Zero(t, v.Pairs, "and is not missed")
 					}
 				}

@@ -146,7 +146,7 @@ func (pr *pair) current() uint64 {
 // makeStale has the pair met again. Until then its silence says nothing.
 func (pr *pair) makeStale() {
 	pr.stale, pr.due = true, 0
-	nudge(pr.host.wake)
+	pr.host.wake.Send()
 }
 
 // judgeAt judges as of a time up to which all facts are known.
@@ -165,10 +165,10 @@ func (pr *pair) judgeAt(upTo int64) {
 	}
 	pr.judge.See(s)
 	if s.IsMissing() && (s.WriteSince != 0 || s.WriteFailed) {
-		nudge(pr.host.silent)
+		pr.host.silent.Send()
 	}
 	if pr.broken != 0 && pr.echoed > pr.broken {
-		nudge(pr.host.wake)
+		pr.host.wake.Send()
 	}
 }
 

@@ -46,7 +46,7 @@ func (p *port) renew(info *verbs.FabricPort) {
 		if pr != nil {
 			pr.runs = false
 			pr.part()
-			nudge(pr.host.wake)
+			pr.host.wake.Send()
 		}
 	}
 	p.k.remakeByName(p.device)

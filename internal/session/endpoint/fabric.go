@@ -10,6 +10,7 @@ import (
 
 	"rdma_events/internal/session"
 	"rdma_events/internal/verbs"
+	"rdma_events/internal/wake"
 )
 
 const (
@@ -33,7 +34,7 @@ type fabric struct {
 	s      session.Session
 	port   int
 	random func() uint64 // chooses epochs
-	nudged chan struct{} // holds a token of nudge, for a port without a Fabric
+	nudged wake.Signal   // holds a token of nudge, for a port without a Fabric
 	queue  chan verbs.FabricRequest
 
 	mu    sync.Mutex
@@ -52,7 +53,7 @@ type fabric struct {
 
 // newFabric returns the fabric of a port. random returns numbers that no other worker's random returns.
 func newFabric(s session.Session, port int, random func() uint64) *fabric {
-	return &fabric{s: s, port: port, random: random, nudged: make(chan struct{}, 1),
+	return &fabric{s: s, port: port, random: random, nudged: wake.New(),
 		queue: make(chan verbs.FabricRequest, maxOrders), facts: make([]verbs.FabricFact, maxFacts)}
 }
 
@@ -243,10 +244,7 @@ func (f *fabric) announce(at verbs.FabricPort) {
 
 // nudge makes the goroutine look again whether the port is as it was.
 func (f *fabric) nudge() {
-	select {
-	case f.nudged <- struct{}{}:
-	default:
-	}
+	f.nudged.Send()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.open != nil {

@@ -9,6 +9,7 @@ import (
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
+	"rdma_events/internal/wake"
 )
 
 // New returns a backend that opens the world's devices.
@@ -28,7 +29,7 @@ func (b backend) Open(name string, led *ledger.Ledger) (verbs.Device, error) {
 	}
 	d := &device{
 		w: b.w, h: h, led: led, attr: h.attr, gate: newGate(),
-		more:   make(chan struct{}, 1),
+		more:   wake.New(),
 		random: b.w.random(h.attr.Name, 0, 0, "async"),
 		probes: map[*probe]struct{}{}, fabrics: map[*fabricEnd]struct{}{},
 	}
@@ -72,8 +73,8 @@ type device struct {
 	led    *ledger.Ledger
 	attr   verbs.DeviceAttr
 	gate   *gate
-	more   chan struct{} // holds a token after an event was queued; the event may have been read since
-	random *rand.Rand    // used by the reader
+	more   wake.Signal // holds a token after an event was queued; the event may have been read since
+	random *rand.Rand  // used by the reader
 
 	queue []pending // guarded by h.mu
 	gone  bool      // guarded by h.mu

@@ -11,6 +11,7 @@ import (
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
+	"rdma_events/internal/wake"
 )
 
 // fabricEnd implements verbs.Fabric. Peers are those of the scenario, or other Fabrics of this world.
@@ -22,7 +23,7 @@ type fabricEnd struct {
 	qkey  uint32
 	inbox inbox
 	rcs   connections
-	nudge chan struct{} // holds one token of Nudge
+	nudge wake.Signal // holds one token of Nudge
 	count fabricCount
 
 	mu       sync.Mutex // guards the members below, which Run and the orders share
@@ -60,7 +61,7 @@ func (d *device) newFabric(c verbs.FabricConfig) (*fabricEnd, verbs.FabricPort, 
 	}
 	f := &fabricEnd{
 		d: d, c: c, count: fabricCount{led: d.led, slot: slot}, life: newLife(),
-		inbox: inbox{came: make(chan struct{}, 1)}, nudge: make(chan struct{}, 1), joins: map[string]int{},
+		inbox: inbox{came: wake.New()}, nudge: wake.New(), joins: map[string]int{},
 		rcs: connections{to: map[uint32]uint32{}},
 	}
 	if err := d.addFabric(f); err != nil {
@@ -156,7 +157,7 @@ func (f *fabricEnd) Join(pair int, peer *verbs.FabricPeer) error {
 		f.join(p, peer)
 		return nil
 	})
-	f.inbox.wake()
+	f.inbox.came.Send()
 	return err
 }
 
@@ -199,12 +200,7 @@ func (f *fabricEnd) link() (active bool, err error) {
 }
 
 // Nudge implements verbs.Fabric.
-func (f *fabricEnd) Nudge() {
-	select {
-	case f.nudge <- struct{}{}:
-	default:
-	}
-}
+func (f *fabricEnd) Nudge() { f.nudge.Send() }
 
 // Close implements verbs.Fabric.
 func (f *fabricEnd) Close(timeout time.Duration) error {

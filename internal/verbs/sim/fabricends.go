@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"rdma_events/internal/verbs"
+	"rdma_events/internal/wake"
 )
 
 // datagram is a probe or an echo under way. An echo has the members from rx on.
@@ -29,7 +30,7 @@ type inbox struct {
 	mu     sync.Mutex
 	all    []datagram
 	closed bool
-	came   chan struct{} // holds a token after deliver
+	came   wake.Signal // ends the wait of Run
 }
 
 // put adds a datagram. The goroutine of Run calls it.
@@ -47,7 +48,7 @@ func (b *inbox) put(m datagram) {
 func (b *inbox) deliver(m datagram) {
 	if b.waiting(m.path, m.at) < fabricReceives {
 		b.put(m)
-		b.wake()
+		b.came.Send()
 	}
 }
 
@@ -69,14 +70,6 @@ func (b *inbox) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed, b.all = true, nil
-}
-
-// wake ends the wait of Run, which goes on.
-func (b *inbox) wake() {
-	select {
-	case b.came <- struct{}{}:
-	default:
-	}
 }
 
 // first returns when the next datagram comes, or never.

@@ -10,6 +10,7 @@ import (
 
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
+	"rdma_events/internal/wake"
 )
 
 // probe implements verbs.Probe.
@@ -29,7 +30,7 @@ type probe struct {
 	oldest  int64              // when the first of the unacknowledged events was read
 	held    ledger.ProbeCounts // counts of a trial
 
-	nudge chan struct{} // holds one token of Nudge
+	nudge wake.Signal // holds one token of Nudge
 }
 
 // NewProbe implements verbs.Device.
@@ -56,7 +57,7 @@ func (d *device) newProbe(c verbs.ProbeConfig) (*probe, error) {
 	}
 	c.AckBatch = max(c.AckBatch, 1)
 	p := &probe{
-		d: d, c: c, slot: slot, life: newLife(), lost: lost, nudge: make(chan struct{}, 1),
+		d: d, c: c, slot: slot, life: newLife(), lost: lost, nudge: wake.New(),
 		key: d.w.key(d.h.attr.Name, c.Port, c.Vector, c.Method.String()),
 	}
 	return p, d.addProbe(p)

@@ -88,10 +88,7 @@ func (d *device) enqueue(p pending) {
 		}
 	}
 	d.queue = append(d.queue, p)
-	select {
-	case d.more <- struct{}{}:
-	default:
-	}
+	d.more.Send()
 }
 
 // drain reads and acknowledges the queued events, as many as runs has space for.

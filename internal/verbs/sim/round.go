@@ -71,12 +71,7 @@ func (p *probe) nudged(pause time.Duration) bool {
 }
 
 // Nudge implements verbs.Probe.
-func (p *probe) Nudge() {
-	select {
-	case p.nudge <- struct{}{}:
-	default:
-	}
-}
+func (p *probe) Nudge() { p.nudge.Send() }
 
 func (p *probe) round() (verbs.Round, bool) {
 	if p.gate.shutting() {

@@ -1,0 +1,17 @@
+// Package wake lets goroutines wake one that waits in a select.
+package wake
+
+// Signal is a channel from which the goroutine to be woken receives. It holds one token at most: several calls of Send before the
+// receiver looks are one wake-up.
+type Signal chan struct{}
+
+// New returns a Signal without a token.
+func New() Signal { return make(Signal, 1) }
+
+// Send wakes the receiver, now or at its next receive. It does not block.
+func (s Signal) Send() {
+	select {
+	case s <- struct{}{}:
+	default:
+	}
+}
