@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"rdma_events/internal/agent"
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/verbs"
 )
 
@@ -43,7 +43,7 @@ gpu16 rack4
 
 // simulatedHosts has a configuration simulate a network between hosts on which something goes wrong every few seconds.
 func simulatedHosts(c *agent.Config) error {
-	list, err := fabric.ParseList(strings.NewReader(demoHosts))
+	list, err := pinglist.ParseList(strings.NewReader(demoHosts))
 	if err != nil {
 		return err
 	}

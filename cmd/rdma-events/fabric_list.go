@@ -5,16 +5,16 @@ import (
 	"io"
 
 	"rdma_events/internal/agent"
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/timeline"
 )
 
 // hostJSON is a host of fabric -list.
 type hostJSON struct {
-	Host    string       `json:"host"`
-	Group   string       `json:"group"`
-	Scope   fabric.Scope `json:"scope"`
-	Address string       `json:"address"`
+	Host    string         `json:"host"`
+	Group   string         `json:"group"`
+	Scope   pinglist.Scope `json:"scope"`
+	Address string         `json:"address"`
 }
 
 // writeList says who pings whom.
@@ -46,7 +46,7 @@ func (o *fabricFlags) writeList(stdout io.Writer, c *agent.FabricConfig) (code i
 	return exitOK, nil
 }
 
-func hostsJSON(peers []fabric.Peer) []hostJSON {
+func hostsJSON(peers []pinglist.Peer) []hostJSON {
 	all := []hostJSON{}
 	for _, p := range peers {
 		all = append(all, hostJSON{p.Name, p.Group, p.Scope, p.Address})
@@ -63,7 +63,7 @@ func writeHosts(w io.Writer, l *agent.Pinglist) error {
 	}
 	for _, part := range []struct {
 		what  string
-		peers []fabric.Peer
+		peers []pinglist.Peer
 	}{{"pings", l.Pings}, {"pinged by", l.PingedBy}} {
 		for _, p := range part.peers {
 			text += fmt.Sprintf("%-9s  %-20s  %-16s  %-6s  %s\n", part.what, p.Name, p.Group, p.Scope, p.Address)

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/recorder"
 	"rdma_events/internal/tracer"
 	"rdma_events/internal/verbs"
@@ -91,8 +91,8 @@ type FabricConfig struct {
 	TrafficClass int      `toml:"traffic_class"`
 	ServiceLevel int      `toml:"service_level"`
 
-	hosts     *fabric.List // instead of those of PeersFile; nil: there are none
-	peersPort int          // where other hosts listen; 0: where this one does
+	hosts     *pinglist.List // instead of those of PeersFile; nil: there are none
+	peersPort int            // where other hosts listen; 0: where this one does
 }
 
 // SimConfig is [inputs.rdma_events.sim].

@@ -14,8 +14,8 @@ import (
 
 	"rdma_events/internal/backends"
 	"rdma_events/internal/clock"
-	"rdma_events/internal/fabric"
 	"rdma_events/internal/fabric/keeper"
+	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/hello"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/monitor"
@@ -169,7 +169,7 @@ func (p *probing) run(ctx context.Context) {
 }
 
 // relist takes another list. Hosts that it does not have are strangers from now on.
-func (p *probing) relist(l *fabric.List) {
+func (p *probing) relist(l *pinglist.List) {
 	p.keeper.SetList(l)
 	if p.server != nil {
 		p.server.Relisted()

@@ -7,8 +7,8 @@ import (
 	"strconv"
 	"time"
 
-	"rdma_events/internal/fabric"
 	"rdma_events/internal/fabric/keeper"
+	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/verbs"
 )
 
@@ -62,7 +62,7 @@ func (c *FabricConfig) Off() { c.PeersFile, c.hosts = "", nil }
 func (c *FabricConfig) ProbeOnly() { c.peersPort, c.Listen, c.Probe = c.port(), "", true }
 
 // Use has the hosts of a list probe each other, instead of those of fabric.peers_file. own is the name of this one.
-func (c *FabricConfig) Use(l *fabric.List, own string) { c.PeersFile, c.hosts, c.Host = "", l, own }
+func (c *FabricConfig) Use(l *pinglist.List, own string) { c.PeersFile, c.hosts, c.Host = "", l, own }
 
 // hasKey reports whether something is configured that proves who this host is.
 func (c *FabricConfig) hasKey() bool {

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/filestate"
 )
 
@@ -35,8 +35,8 @@ var (
 // listFile is the file of fabric.peers_file.
 type listFile struct {
 	path string
-	kept *fabric.List // there is no file; nil: there is one
-	host string       // of this host in the list
+	kept *pinglist.List // there is no file; nil: there is one
+	host string         // of this host in the list
 	log  *slog.Logger
 
 	last    reading           // nil info: nothing was read, or it has to be read again
@@ -47,7 +47,7 @@ type listFile struct {
 
 // reading is the result of one read of the file.
 type reading struct {
-	list *fabric.List // nil: err
+	list *pinglist.List // nil: err
 	err  error
 	info fs.FileInfo       // before the read; nil: the file could not be opened
 	sum  [sha256.Size]byte // of the content, to its end or to the line of err
@@ -77,7 +77,7 @@ func (c *FabricConfig) list(host string, log *slog.Logger) *listFile {
 }
 
 // read reads the list once, as it is at this moment. The error is one line.
-func (l *listFile) read() (*fabric.List, error) {
+func (l *listFile) read() (*pinglist.List, error) {
 	if l.kept != nil {
 		return l.kept, nil
 	}
@@ -87,7 +87,7 @@ func (l *listFile) read() (*fabric.List, error) {
 // open reads the list for the start of the plugin. A file that has just been written is read until two reads agree, for two seconds
 // at most. If it then has no hosts, or is still being written, open logs that and returns an empty list, and watch takes the
 // file once it is complete. The error is one line.
-func (l *listFile) open() (*fabric.List, error) {
+func (l *listFile) open() (*pinglist.List, error) {
 	if l.kept != nil {
 		return l.kept, nil
 	}
@@ -98,13 +98,13 @@ func (l *listFile) open() (*fabric.List, error) {
 	if err := r.fault(); errors.Is(err, errNoHosts) || errors.Is(err, errBeingWritten) {
 		l.last = r
 		l.warn(err, "this host neither probes others nor answers them until the file is complete")
-		return fabric.ParseList(strings.NewReader(""))
+		return pinglist.ParseList(strings.NewReader(""))
 	}
 	return l.accept(r)
 }
 
 // accept returns the list of a reading at the start, where no other one is in use.
-func (l *listFile) accept(r reading) (*fabric.List, error) {
+func (l *listFile) accept(r reading) (*pinglist.List, error) {
 	l.last = r
 	if r.err != nil {
 		return nil, l.failed(r.err)
@@ -135,7 +135,7 @@ func (l *listFile) readOnce() (r reading) {
 		return r
 	}
 	sum := sha256.New()
-	r.list, r.err = fabric.ParseList(io.TeeReader(f, sum))
+	r.list, r.err = pinglist.ParseList(io.TeeReader(f, sum))
 	sum.Sum(r.sum[:0])
 	return r
 }
@@ -159,7 +159,7 @@ func (l *listFile) settle(ctx context.Context, r reading) reading {
 
 // watch calls set with each list that differs from the one in use, until ctx is done. A list that cannot be read, changes while
 // it is read or has no hosts is reported once, and the previous one stays in use.
-func (l *listFile) watch(ctx context.Context, set func(*fabric.List)) {
+func (l *listFile) watch(ctx context.Context, set func(*pinglist.List)) {
 	if l.kept != nil {
 		return
 	}
@@ -183,7 +183,7 @@ func (l *listFile) watch(ctx context.Context, set func(*fabric.List)) {
 }
 
 // take calls set with the list of a reading if it differs from the one in use.
-func (l *listFile) take(r reading, set func(*fabric.List)) {
+func (l *listFile) take(r reading, set func(*pinglist.List)) {
 	l.last = r
 	if err := r.fault(); err != nil {
 		l.warn(err, "the previous list stays in use")

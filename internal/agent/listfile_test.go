@@ -17,7 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/filestate"
 )
 
@@ -57,7 +57,7 @@ func (w *watchedList) start() (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		w.watch(ctx, func(l *fabric.List) {
+		w.watch(ctx, func(l *pinglist.List) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.sets = append(w.sets, l.Len())

@@ -7,16 +7,17 @@ import (
 	"log/slog"
 
 	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/hello"
 )
 
 // Pinglist is who pings whom as this host sees it.
 type Pinglist struct {
-	Own           fabric.Host // Group "": the list does not have it
+	Own           pinglist.Host // Group "": the list does not have it
 	Digest        string
 	Hosts, Groups int
-	Pings         []fabric.Peer // in the order of the ping list
-	PingedBy      []fabric.Peer // by group and name
+	Pings         []pinglist.Peer // in the order of the ping list
+	PingedBy      []pinglist.Peer // by group and name
 }
 
 // Pinglist returns who pings whom by the list of the configuration, which must be On. It needs no device. The error is one line.
@@ -30,7 +31,7 @@ func (c *FabricConfig) Pinglist() (*Pinglist, error) {
 		return nil, err
 	}
 	p := &Pinglist{
-		Own: fabric.Host{Name: host}, Digest: l.Digest(), Hosts: l.Len(), Groups: l.Groups(), PingedBy: l.PingedBy(host, c.Peers),
+		Own: pinglist.Host{Name: host}, Digest: l.Digest(), Hosts: l.Len(), Groups: l.Groups(), PingedBy: l.PingedBy(host, c.Peers),
 	}
 	if own, ok := l.Host(host); ok {
 		p.Own = own
@@ -43,7 +44,7 @@ func (c *FabricConfig) Pinglist() (*Pinglist, error) {
 
 // Greet greets a host as the plugin does, in the name of this host, and returns the digest of its list. It blocks until the
 // answer, or ctx ends. why says what is wrong, and the error has it in words. The configuration has been checked.
-func (c *Config) Greet(ctx context.Context, host fabric.Host, digest string) (theirs string, why fabric.Reason, err error) {
+func (c *Config) Greet(ctx context.Context, host pinglist.Host, digest string) (theirs string, why fabric.Reason, err error) {
 	own, err := c.Fabric.HostName()
 	if err != nil {
 		return "", fabric.ReasonFailed, err

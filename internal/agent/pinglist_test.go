@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/hello"
 )
 
@@ -38,11 +39,11 @@ func TestWhoPingsWhomFollowsFromTheList(t *testing.T) {
 	c := probesWith(t, "gpu01 rack1 10.0.0.1\ngpu02 rack1\ngpu03 rack2\n", aKey)
 	l, err := c.Fabric.Pinglist()
 	require.NoError(t, err)
-	gpu02 := fabric.Peer{Host: fabric.Host{Name: "gpu02", Group: "rack1", Address: "gpu02"}, Scope: fabric.ScopeGroup}
-	gpu03 := fabric.Peer{Host: fabric.Host{Name: "gpu03", Group: "rack2", Address: "gpu03"}, Scope: fabric.ScopeAcross}
+	gpu02 := pinglist.Peer{Host: pinglist.Host{Name: "gpu02", Group: "rack1", Address: "gpu02"}, Scope: pinglist.ScopeGroup}
+	gpu03 := pinglist.Peer{Host: pinglist.Host{Name: "gpu03", Group: "rack2", Address: "gpu03"}, Scope: pinglist.ScopeAcross}
 	require.Equal(t, &Pinglist{
-		Own: fabric.Host{Name: "gpu01", Group: "rack1", Address: "10.0.0.1"}, Digest: "867e5adc98947c07", Hosts: 3, Groups: 2,
-		Pings: []fabric.Peer{gpu02, gpu03}, PingedBy: []fabric.Peer{gpu02, gpu03},
+		Own: pinglist.Host{Name: "gpu01", Group: "rack1", Address: "10.0.0.1"}, Digest: "867e5adc98947c07", Hosts: 3, Groups: 2,
+		Pings: []pinglist.Peer{gpu02, gpu03}, PingedBy: []pinglist.Peer{gpu02, gpu03},
 	}, l)
 
 	c.Fabric.Probe = false
@@ -54,7 +55,7 @@ func TestWhoPingsWhomFollowsFromTheList(t *testing.T) {
 	c.Fabric.Host = "gpu09"
 	l, err = c.Fabric.Pinglist()
 	require.NoError(t, err)
-	require.Equal(t, fabric.Host{Name: "gpu09"}, l.Own)
+	require.Equal(t, pinglist.Host{Name: "gpu09"}, l.Own)
 
 	c.Fabric.PeersFile = "/nonexistent/peers"
 	_, err = c.Fabric.Pinglist()
@@ -74,7 +75,7 @@ func TestACommandProbesWhereThePluginsListen(t *testing.T) {
 }
 
 func TestHostsCanBeUsedWithoutAFile(t *testing.T) {
-	list, err := fabric.ParseList(strings.NewReader(twoHosts))
+	list, err := pinglist.ParseList(strings.NewReader(twoHosts))
 	require.NoError(t, err)
 	c := DefaultConfig()
 	require.False(t, c.Fabric.On())
@@ -85,7 +86,7 @@ func TestHostsCanBeUsedWithoutAFile(t *testing.T) {
 	require.Equal(t, "rack1", l.Own.Group)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	c.Fabric.list("gpu02", nil).watch(ctx, func(*fabric.List) { t.Error("there is no file that could change") })
+	c.Fabric.list("gpu02", nil).watch(ctx, func(*pinglist.List) { t.Error("there is no file that could change") })
 	c.Fabric.Off()
 	require.False(t, c.Fabric.On())
 }
@@ -97,7 +98,7 @@ func (answers) Listed(host string) (string, bool) { return "00112233aabbccdd", h
 func (answers) Ended(string, []uint64)            {}
 
 // responds runs a host that answers with a key, and returns its address.
-func responds(t *testing.T, name, key string) fabric.Host {
+func responds(t *testing.T, name, key string) pinglist.Host {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "key")
 	require.NoError(t, os.WriteFile(path, []byte(key), 0o600))
@@ -113,12 +114,12 @@ func responds(t *testing.T, name, key string) fabric.Host {
 		stop()
 		require.NoError(t, <-served)
 	})
-	return fabric.Host{Name: name, Address: l.Addr().String()}
+	return pinglist.Host{Name: name, Address: l.Addr().String()}
 }
 
 func TestAGreetingSaysWhatIsWrongWithAHost(t *testing.T) {
 	c := probesWith(t, twoHosts, aKey)
-	greet := func(h fabric.Host) (string, fabric.Reason, error) {
+	greet := func(h pinglist.Host) (string, fabric.Reason, error) {
 		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 		defer stop()
 		return c.Greet(ctx, h, "ffeeddccbbaa9988")
@@ -141,7 +142,7 @@ func TestAGreetingSaysWhatIsWrongWithAHost(t *testing.T) {
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, closed.Close())
-	_, why, err = greet(fabric.Host{Name: "gpu02", Address: closed.Addr().String()})
+	_, why, err = greet(pinglist.Host{Name: "gpu02", Address: closed.Addr().String()})
 	require.ErrorIs(t, err, unix.ECONNREFUSED)
 	require.Equal(t, fabric.ReasonNoResponder, why)
 

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/verbs"
 )
 
@@ -39,7 +39,7 @@ func TestSimulatedHostsAreReachedWithoutANetwork(t *testing.T) {
 	row, _ := Find(verbs.BackendSim)
 	network, err := row.Network(verbs.Request{Sim: verbs.Simulation{Profile: "roce2", Scenario: "fabric", Seed: 1}})
 	require.NoError(t, err)
-	peer, err := network.Peer(fabric.Host{Name: "gpu02"})
+	peer, err := network.Peer(pinglist.Host{Name: "gpu02"})
 	require.NoError(t, err)
 	state, err := peer.State(t.Context(), nil)
 	require.NoError(t, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/hello/proto"
 )
 
@@ -273,7 +274,7 @@ func requireOther(t *testing.T, err error) {
 }
 
 func TestAHostWhereNobodyListensIsAnErrorAtOnce(t *testing.T) {
-	p := reachAt(t, fabric.Host{Name: "gpu1", Address: closedPort(t)}, "gpu2", credentialsOf(t, "gpu2", key))
+	p := reachAt(t, pinglist.Host{Name: "gpu1", Address: closedPort(t)}, "gpu2", credentialsOf(t, "gpu2", key))
 	began := time.Now()
 	_, err := p.State(soon(t), nil)
 	requireOther(t, err)

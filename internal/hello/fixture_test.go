@@ -11,7 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/verbs"
 )
 
@@ -184,10 +184,10 @@ func respondAt(t *testing.T, addr, name string, c *Credentials, change ...func(*
 // reach returns what reaches a responder as the host caller.
 func reach(t *testing.T, r *responder, caller string, c *Credentials, change ...func(*TCP)) Peer {
 	t.Helper()
-	return reachAt(t, fabric.Host{Name: r.name, Address: r.addr}, caller, c, change...)
+	return reachAt(t, pinglist.Host{Name: r.name, Address: r.addr}, caller, c, change...)
 }
 
-func reachAt(t *testing.T, h fabric.Host, caller string, c *Credentials, change ...func(*TCP)) Peer {
+func reachAt(t *testing.T, h pinglist.Host, caller string, c *Credentials, change ...func(*TCP)) Peer {
 	t.Helper()
 	n := New(NetworkConfig{Host: caller, Credentials: c, Port: 14791})
 	for _, f := range change {

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/hello/proto"
 	"rdma_events/internal/sanitize"
 )
@@ -46,7 +46,7 @@ func New(c NetworkConfig) *TCP {
 func (n *TCP) Counts() Counts { return n.counts.counts() }
 
 // Peer implements Network.
-func (n *TCP) Peer(h fabric.Host) (Peer, error) {
+func (n *TCP) Peer(h pinglist.Host) (Peer, error) {
 	if h.Name == "" || h.Address == "" {
 		return nil, errors.New("reach a host: it has no name or no address")
 	}

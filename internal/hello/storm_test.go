@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 )
 
 // storm has callers open a conversation each, so many at once, and returns how many could. The others must not take the
@@ -38,7 +38,7 @@ func storm(t *testing.T, r *responder, c *Credentials, callers, atOnce int) (gre
 }
 
 func attempt(t *testing.T, n *TCP, r *responder) bool {
-	p, err := n.Peer(fabric.Host{Name: r.name, Address: r.addr})
+	p, err := n.Peer(pinglist.Host{Name: r.name, Address: r.addr})
 	if err != nil {
 		t.Error(err)
 		return false
@@ -180,7 +180,7 @@ func TestAPeerThatIsLostWithoutAWordIsNoticed(t *testing.T) {
 	t.Parallel() // gRPC's shortest interval of pings is 10 s
 	r := respond(t, "gpu1", credentialsOf(t, "gpu1", key))
 	h := newHole(t, r.addr)
-	p := reachAt(t, fabric.Host{Name: "gpu1", Address: h.Addr().String()}, "gpu2", credentialsOf(t, "gpu2", key))
+	p := reachAt(t, pinglist.Host{Name: "gpu1", Address: h.Addr().String()}, "gpu2", credentialsOf(t, "gpu2", key))
 	c := converse(t, p)
 	_, err := c.Offer(soon(t), offer(42))
 	require.NoError(t, err)

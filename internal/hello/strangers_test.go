@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 )
 
 // requireKey demands that a peer is refused by both of its methods for its key, and that the Handler is not called.
@@ -62,13 +62,13 @@ func TestAHostThatAcceptsAnotherKeyIsRefusedByItsCaller(t *testing.T) {
 
 func TestAHostAtTheAddressOfAnotherIsRefused(t *testing.T) {
 	r := respond(t, "gpu9", credentialsOf(t, "gpu9", key))
-	requireKey(t, r, reachAt(t, fabric.Host{Name: "gpu1", Address: r.addr}, "gpu2", credentialsOf(t, "gpu2", key)))
+	requireKey(t, r, reachAt(t, pinglist.Host{Name: "gpu1", Address: r.addr}, "gpu2", credentialsOf(t, "gpu2", key)))
 }
 
 // Letters of another case are another name: the list may have both.
 func TestANameOfAnotherCaseIsAnotherHost(t *testing.T) {
 	r := respond(t, "GPU1", credentialsOf(t, "GPU1", key))
-	requireKey(t, r, reachAt(t, fabric.Host{Name: "gpu1", Address: r.addr}, "gpu2", credentialsOf(t, "gpu2", key)))
+	requireKey(t, r, reachAt(t, pinglist.Host{Name: "gpu1", Address: r.addr}, "gpu2", credentialsOf(t, "gpu2", key)))
 }
 
 func TestAStrangerGetsNoHello(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/verbs"
 )
 
@@ -93,7 +94,7 @@ func ReasonOf(err error) fabric.Reason {
 // Network reaches other hosts. Its methods may be called concurrently. There is one over TCP, and one of the simulator.
 type Network interface {
 	// Peer returns what reaches a host. It does not block, and the host need not be there. The caller closes it.
-	Peer(h fabric.Host) (Peer, error)
+	Peer(h pinglist.Host) (Peer, error)
 }
 
 // Peer is another host. Its methods may be called concurrently.

@@ -7,13 +7,14 @@ import (
 
 	"rdma_events/internal/aggregate"
 	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 )
 
 // Fabric is a point of rdma_fabric: the pairs of all devices of the host with the hosts of one group.
 type Fabric struct {
 	OwnGroup  string
 	PeerGroup string
-	Scope     fabric.Scope
+	Scope     pinglist.Scope
 	FabricCounts
 	FabricLatencies
 	At time.Time
@@ -93,7 +94,7 @@ var fabrics = table[Fabric]{
 	tags: []tag[Fabric]{
 		newTag("own_group", ownGroupText, func(v *Fabric) string { return v.OwnGroup }),
 		newTag("peer_group", peerGroupText, func(v *Fabric) string { return v.PeerGroup }),
-		newTag("scope", scopeText, func(v *Fabric) fabric.Scope { return v.Scope }),
+		newTag("scope", scopeText, func(v *Fabric) pinglist.Scope { return v.Scope }),
 	},
 	fields: slices.Concat(fabricCountRows(func(v *Fabric) *FabricCounts { return &v.FabricCounts }),
 		fabricLatencyRows(func(v *Fabric) *FabricLatencies { return &v.FabricLatencies })),

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 )
 
 // FabricPeer is a point of rdma_fabric_peer: one pair of a port with a device of another host.
@@ -15,7 +16,7 @@ type FabricPeer struct {
 	PeerHost   string
 	PeerDevice string
 	PeerGroup  string
-	Scope      fabric.Scope
+	Scope      pinglist.Scope
 	Verdict    fabric.Verdict // "": they have not met
 	Bad        bool           // the network is blamed, and not the port's own link
 	AgeNS      int64          // of the verdict, or since they have not met
@@ -66,7 +67,7 @@ var fabricPeers = table[FabricPeer]{
 		newTag("peer_host", "name of the peer's host in the list", func(v *FabricPeer) string { return v.PeerHost }),
 		maybeTag("peer_device", "name of the peer's RDMA device; not before a hello has named it", func(v *FabricPeer) string { return v.PeerDevice }),
 		newTag("peer_group", peerGroupText, func(v *FabricPeer) string { return v.PeerGroup }),
-		newTag("scope", scopeText, func(v *FabricPeer) fabric.Scope { return v.Scope }),
+		newTag("scope", scopeText, func(v *FabricPeer) pinglist.Scope { return v.Scope }),
 	},
 	fields: []field[FabricPeer]{
 		text("verdict", "what is said of the pair, from the worst to the mildest: it blames "+blamesText()+"; not while they have not met",

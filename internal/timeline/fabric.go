@@ -6,6 +6,7 @@ import (
 
 	"rdma_events/internal/aggregate"
 	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/verbs"
 )
@@ -38,10 +39,10 @@ func fabricKinds() []kind {
 
 // Peer is the other end of a pair, and what is said of the pair.
 type Peer struct {
-	Host   string       `json:"host"`
-	Device string       `json:"device,omitempty"` // not known before they have met
-	Group  string       `json:"group"`
-	Scope  fabric.Scope `json:"scope"`
+	Host   string         `json:"host"`
+	Device string         `json:"device,omitempty"` // not known before they have met
+	Group  string         `json:"group"`
+	Scope  pinglist.Scope `json:"scope"`
 
 	Verdict fabric.Verdict `json:"verdict,omitempty"` // "": they have not met, for Reason
 	Reason  fabric.Reason  `json:"reason,omitempty"`

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/trace"
 	"rdma_events/internal/verbs"
@@ -70,7 +71,7 @@ func (r *reported) points(now time.Time) []measure.Point {
 	for i := range link.Pairs {
 		p := &measure.FabricPeer{
 			Device: link.Device, Port: link.Port, OwnGroup: link.OwnGroup, PeerHost: fmt.Sprintf("peer%d", i), PeerGroup: link.OwnGroup,
-			Scope: fabric.ScopeGroup, At: now,
+			Scope: pinglist.ScopeGroup, At: now,
 		}
 		switch {
 		case r.newKey:

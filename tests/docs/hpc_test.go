@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 )
 
 // written returns the text of a file that docs/hpc.md has people write.
@@ -52,7 +52,7 @@ esac
 	out, err := cmd.Output()
 	require.NoError(t, err)
 	require.Equal(t, "n1 leaf1\nn2 leaf1\nn3 leaf2\nn4 leaf3\nn5 leaf3\n", string(out))
-	list, err := fabric.ParseList(bytes.NewReader(out))
+	list, err := pinglist.ParseList(bytes.NewReader(out))
 	require.NoError(t, err)
 	require.Equal(t, 3, list.Groups())
 }

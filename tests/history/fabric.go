@@ -10,6 +10,7 @@ import (
 
 	"rdma_events/internal/aggregate"
 	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/measure"
 )
@@ -77,7 +78,7 @@ type written struct {
 // target is one peer of a host, and what became of the probes.
 type target struct {
 	FabricHost
-	scope  fabric.Scope
+	scope  pinglist.Scope
 	said   FabricPair // at the interval before
 	since  time.Duration
 	counts measure.FabricCounts
@@ -148,7 +149,7 @@ func (f *Fabric) arranged() (*written, error) {
 		numbers[h.Name] = i
 		fmt.Fprintln(&text, h.Name, h.Group)
 	}
-	list, err := fabric.ParseList(strings.NewReader(text.String()))
+	list, err := pinglist.ParseList(strings.NewReader(text.String()))
 	if err != nil {
 		return nil, fmt.Errorf("arrange hosts: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/tests/grafana"
 	"rdma_events/tests/history"
 	"rdma_events/tests/influx"
@@ -71,15 +72,15 @@ func (c cluster) fabric(t *testing.T) *history.Fabric {
 		fmt.Fprintln(&text, name, history.FabricGroup(i/c.size))
 		numbers[name] = i
 	}
-	list, err := fabric.ParseList(strings.NewReader(text.String()))
+	list, err := pinglist.ParseList(strings.NewReader(text.String()))
 	require.NoError(t, err)
 	blames := map[int]bool{}
 	for name, i := range numbers {
-		said := map[fabric.Scope][]fabric.PeerVerdict{}
+		said := map[pinglist.Scope][]fabric.PeerVerdict{}
 		for _, p := range list.Pings(name, 8) {
 			said[p.Scope] = append(said[p.Scope], fabric.PeerVerdict{Host: p.Name, Verdict: between(i, numbers[p.Name])})
 		}
-		blames[i] = fabric.JudgePort(true, said[fabric.ScopeGroup], said[fabric.ScopeAcross]...) == fabric.VerdictOwnLink
+		blames[i] = fabric.JudgePort(true, said[pinglist.ScopeGroup], said[pinglist.ScopeAcross]...) == fabric.VerdictOwnLink
 	}
 	f.Pair = func(since time.Duration, from, to history.FabricHost) history.FabricPair {
 		if v := between(from.Number, to.Number); since >= clustersBreak && v != fabric.VerdictOK {

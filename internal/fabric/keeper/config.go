@@ -5,7 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/hello"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/verbs"
@@ -67,13 +67,13 @@ const (
 
 // listed is a list and what the host finds in it.
 type listed struct {
-	*fabric.List
-	own   fabric.Host
+	*pinglist.List
+	own   pinglist.Host
 	ok    bool // the list has the host
-	pings []fabric.Peer
+	pings []pinglist.Peer
 }
 
-func (c *Config) read(l *fabric.List) listed {
+func (c *Config) read(l *pinglist.List) listed {
 	own, ok := l.Host(c.Host)
 	out := listed{List: l, own: own, ok: ok}
 	if ok && c.Probe {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/verbs"
@@ -84,8 +85,8 @@ func newNet(t *testing.T, list string) *net {
 
 func (n *net) mono() int64 { return int64(time.Since(n.began)) + int64(time.Hour) }
 
-func (n *net) parse(list string) *fabric.List {
-	l, err := fabric.ParseList(strings.NewReader(list))
+func (n *net) parse(list string) *pinglist.List {
+	l, err := pinglist.ParseList(strings.NewReader(list))
 	require.NoError(n.t, err)
 	return l
 }

@@ -9,6 +9,7 @@ import (
 
 	"rdma_events/internal/aggregate"
 	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/hello"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/wake"
@@ -17,7 +18,7 @@ import (
 // host is a host that this one probes. It has a goroutine that holds the conversation with it, and one that asks for its state
 // while it is silent.
 type host struct {
-	fabric.Peer
+	pinglist.Peer
 	k       *Keeper
 	keeping context.Context //nolint:containedctx // of the Keeper: after it the workers end, too
 	ctx     context.Context //nolint:containedctx // it is that of the host's own goroutines, which end with it
@@ -35,7 +36,7 @@ type host struct {
 }
 
 // newHost returns a host that does nothing before run.
-func (k *Keeper) newHost(ctx context.Context, p fabric.Peer) *host {
+func (k *Keeper) newHost(ctx context.Context, p pinglist.Peer) *host {
 	h := &host{Peer: p, k: k, keeping: ctx, wake: wake.New(), silent: wake.New(), reached: wake.New()}
 	h.ctx, h.end = context.WithCancel(ctx)
 	return h

@@ -11,6 +11,7 @@ import (
 
 	"rdma_events/internal/aggregate"
 	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/hello"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
@@ -37,7 +38,7 @@ type Keeper struct {
 // groupKey is what rdma_fabric is about.
 type groupKey struct {
 	group string
-	scope fabric.Scope
+	scope pinglist.Scope
 }
 
 // group sums up the pairs with a group.
@@ -47,7 +48,7 @@ type group struct {
 }
 
 // New returns a Keeper for a list. It does nothing before Run.
-func New(c Config, l *fabric.List) *Keeper {
+func New(c Config, l *pinglist.List) *Keeper {
 	k := &Keeper{cfg: c, wake: wake.New(), hosts: map[string]*host{}, groups: map[groupKey]*group{}}
 	k.meets = rate.NewLimiter(meetsPerSecond, meetsPerSecond)
 	k.begins = int64(c.Random() % uint64(max(c.Interval, 1)))
@@ -56,7 +57,7 @@ func New(c Config, l *fabric.List) *Keeper {
 }
 
 // SetList takes another list. Pairs that are in both go on.
-func (k *Keeper) SetList(l *fabric.List) {
+func (k *Keeper) SetList(l *pinglist.List) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.list = k.cfg.read(l)
@@ -90,7 +91,7 @@ func (k *Keeper) arrange(ctx context.Context) (start []func()) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, h := range k.hosts {
-		i := slices.IndexFunc(k.list.pings, func(p fabric.Peer) bool { return p.Name == h.Name })
+		i := slices.IndexFunc(k.list.pings, func(p pinglist.Peer) bool { return p.Name == h.Name })
 		if i < 0 || k.list.pings[i] != h.Peer {
 			h.end()
 			delete(k.hosts, h.Name)
@@ -255,7 +256,7 @@ func (p *port) compare(key portKey) int {
 }
 
 // groupOf returns the sums of the pairs with a group.
-func (k *Keeper) groupOf(p *fabric.Peer) *group {
+func (k *Keeper) groupOf(p *pinglist.Peer) *group {
 	key := groupKey{p.Group, p.Scope}
 	if k.groups[key] == nil {
 		k.groups[key] = &group{latencies: newLatencies(k.cfg.Window)}

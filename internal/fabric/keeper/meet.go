@@ -194,11 +194,11 @@ func reach(own, peer *verbs.FabricPort, answers, older bool) (*verbs.FabricPeer,
 	if own.LinkLayer != peer.LinkLayer {
 		return nil, fabric.ReasonUnsupported
 	}
-	if own.LinkLayer == verbs.LinkInfiniBand && !fabric.MatchingPKeys(own.PKey, peer.PKey) {
+	if own.LinkLayer == verbs.LinkInfiniBand && !matchingPKeys(own.PKey, peer.PKey) {
 		return nil, fabric.ReasonPKey
 	}
 	if own.LinkLayer == verbs.LinkInfiniBand && !own.NeedsGRH && !peer.NeedsGRH && len(own.GIDs) > 0 && len(peer.GIDs) > 0 &&
-		fabric.SameSubnet(own.GIDs[0].Raw, peer.GIDs[0].Raw) {
+		areInOneSubnet(own.GIDs[0].Raw, peer.GIDs[0].Raw) {
 		return out, fabric.ReasonNone
 	}
 	ownGIDs, peerGIDs := own.GIDs, peer.GIDs
@@ -209,7 +209,7 @@ func reach(own, peer *verbs.FabricPort, answers, older bool) (*verbs.FabricPeer,
 	if answers {
 		from, to = to, from
 	}
-	i, j, ok := fabric.CommonGID(from, to)
+	i, j, ok := commonGID(from, to)
 	if !ok {
 		return nil, fabric.ReasonNoCommonGID
 	}
@@ -222,7 +222,7 @@ func reach(own, peer *verbs.FabricPort, answers, older bool) (*verbs.FabricPeer,
 
 func firstOfEachKind(gids []verbs.FabricGID) (all []verbs.FabricGID) {
 	for _, g := range gids {
-		if !slices.ContainsFunc(all, func(o verbs.FabricGID) bool { return fabric.SameKind(o.Raw, g.Raw) }) {
+		if !slices.ContainsFunc(all, func(o verbs.FabricGID) bool { return areOfOneKind(o.Raw, g.Raw) }) {
 			all = append(all, g)
 		}
 	}

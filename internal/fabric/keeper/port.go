@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/hello"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/measure"
@@ -100,7 +101,7 @@ func (p *port) judge(at int64) {
 			continue
 		}
 		said, _ := pr.judge.Verdict()
-		if one := (fabric.PeerVerdict{Host: pr.host.Name, Verdict: said}); pr.host.Scope == fabric.ScopeGroup {
+		if one := (fabric.PeerVerdict{Host: pr.host.Name, Verdict: said}); pr.host.Scope == pinglist.ScopeGroup {
 			within = append(within, one)
 		} else {
 			across = append(across, one)

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/hello"
 )
 
@@ -26,7 +27,7 @@ func (h *node) announce(c hello.Change) {
 // caller is the hello.Network of a node.
 type caller struct{ *node }
 
-func (c caller) Peer(h fabric.Host) (hello.Peer, error) { return &line{c.node, h.Name}, nil }
+func (c caller) Peer(h pinglist.Host) (hello.Peer, error) { return &line{c.node, h.Name}, nil }
 
 // line is a hello.Peer.
 type line struct {

@@ -7,7 +7,7 @@ import (
 	"net"
 	"sync"
 
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/hello"
 	"rdma_events/internal/verbs/sim"
 )
@@ -18,7 +18,7 @@ func New(w *sim.World) hello.Network { return network{w} }
 type network struct{ w *sim.World }
 
 // Peer implements hello.Network.
-func (n network) Peer(h fabric.Host) (hello.Peer, error) {
+func (n network) Peer(h pinglist.Host) (hello.Peer, error) {
 	p := &peer{w: n.w, host: n.w.Peer(h.Name), name: h.Name}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p, nil

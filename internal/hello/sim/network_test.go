@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/hello"
 	"rdma_events/internal/verbs"
 	"rdma_events/internal/verbs/sim"
@@ -19,7 +20,7 @@ import (
 func reach(t *testing.T, profile, scenario, host string) (hello.Peer, *sim.World) {
 	t.Helper()
 	w := world(t, sim.Options{Profile: profile, Timeline: scenario + "\n", Seed: 1})
-	p, err := New(w).Peer(fabric.Host{Name: host, Group: "g", Address: "192.0.2.1"})
+	p, err := New(w).Peer(pinglist.Host{Name: host, Group: "g", Address: "192.0.2.1"})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close()) })
 	return p, w

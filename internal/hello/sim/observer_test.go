@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/hello"
 	"rdma_events/internal/ledger"
 	"rdma_events/internal/verbs"
@@ -98,7 +99,7 @@ func (o *observer) add(host string) *observed {
 		tracker: fabric.NewTracker(paths), pause: time.Second,
 	}
 	var err error
-	p.peer, err = New(o.w).Peer(fabric.Host{Name: host})
+	p.peer, err = New(o.w).Peer(pinglist.Host{Name: host})
 	require.NoError(o, err)
 	o.pairs = append(o.pairs, p)
 	p.note()

@@ -15,6 +15,7 @@ import (
 
 	"rdma_events/internal/advice"
 	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/inspect"
 )
 
@@ -36,7 +37,7 @@ type FabricConfig struct {
 
 	// Greet greets a host as the plugin does, and returns the digest of its list. It blocks until the answer, or ctx ends. why
 	// says what is wrong, and the error has it in words.
-	Greet func(ctx context.Context, host fabric.Host, digest string) (theirs string, why fabric.Reason, err error)
+	Greet func(ctx context.Context, host pinglist.Host, digest string) (theirs string, why fabric.Reason, err error)
 	// Listens takes the port of Listen for a moment. Its error says why it cannot.
 	Listens func(ctx context.Context) error
 }
@@ -51,11 +52,11 @@ const (
 // hosts is what was found out about probes between hosts.
 type hosts struct {
 	*FabricConfig
-	list      *fabric.List
+	list      *pinglist.List
 	listErr   error
-	own       fabric.Host
+	own       pinglist.Host
 	listed    bool
-	pings     []fabric.Peer
+	pings     []pinglist.Peer
 	greetings []*greeting
 	listenErr error
 	self      *greeting // nil: the port is free, or there is none
@@ -63,7 +64,7 @@ type hosts struct {
 
 // greeting is what came of greeting a host.
 type greeting struct {
-	host   fabric.Host
+	host   pinglist.Host
 	theirs string // the digest of its list
 	why    fabric.Reason
 	err    error
@@ -78,10 +79,10 @@ func (x *examination) tryHosts(ctx context.Context) {
 	x.hosts = h
 	text, err := fs.ReadFile(x.Root, inspect.Relative(h.PeersFile))
 	if err == nil {
-		h.list, err = fabric.ParseList(bytes.NewReader(text))
+		h.list, err = pinglist.ParseList(bytes.NewReader(text))
 	}
 	if h.listErr = err; err != nil {
-		h.list, _ = fabric.ParseList(bytes.NewReader(nil)) // it has no line that can be wrong
+		h.list, _ = pinglist.ParseList(bytes.NewReader(nil)) // it has no line that can be wrong
 	}
 	h.own, h.listed = h.list.Host(h.Host)
 	if h.Probe {
@@ -98,9 +99,9 @@ func (x *examination) tryHosts(ctx context.Context) {
 }
 
 // chosen returns the hosts to greet: one of the own group and one of another, if there are such.
-func chosen(pings []fabric.Peer) []fabric.Peer {
+func chosen(pings []pinglist.Peer) []pinglist.Peer {
 	all := slices.Clone(pings)
-	if i := slices.IndexFunc(all, func(p fabric.Peer) bool { return p.Scope == fabric.ScopeAcross }); i > 1 {
+	if i := slices.IndexFunc(all, func(p pinglist.Peer) bool { return p.Scope == pinglist.ScopeAcross }); i > 1 {
 		all[1], all[i] = all[i], all[1]
 	}
 	return all[:min(len(all), greetHosts)]
@@ -127,7 +128,7 @@ func (h *hosts) listen(ctx context.Context) {
 	if a := net.ParseIP(host); host == "" || a != nil && a.IsUnspecified() {
 		host = "localhost"
 	}
-	h.self = &greeting{host: fabric.Host{Name: h.Host, Address: net.JoinHostPort(host, port)}}
+	h.self = &greeting{host: pinglist.Host{Name: h.Host, Address: net.JoinHostPort(host, port)}}
 	h.greet(ctx, h.self)
 }
 

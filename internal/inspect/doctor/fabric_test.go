@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 )
 
 const (
@@ -37,10 +38,10 @@ type network struct {
 	listens error
 
 	mu    sync.Mutex
-	asked []fabric.Host
+	asked []pinglist.Host
 }
 
-func (n *network) greet(ctx context.Context, h fabric.Host, digest string) (theirs string, why fabric.Reason, err error) {
+func (n *network) greet(ctx context.Context, h pinglist.Host, digest string) (theirs string, why fabric.Reason, err error) {
 	n.mu.Lock()
 	n.asked = append(n.asked, h)
 	n.mu.Unlock()
@@ -113,7 +114,7 @@ func TestAHealthyHostThatProbesOthersIsOKThroughout(t *testing.T) {
 		{Check: "fabric_peers", Subject: "gpu02", Text: "it answers, and has the same list"},
 		{Check: "fabric_peers", Subject: "gpu04", Text: "it answers, and has the same list"},
 	}, r.ofFabric())
-	require.ElementsMatch(t, []fabric.Host{{Name: "gpu02", Group: "rack1", Address: "gpu02"}, {Name: "gpu04", Group: "rack2", Address: "gpu04"}}, n.asked)
+	require.ElementsMatch(t, []pinglist.Host{{Name: "gpu02", Group: "rack1", Address: "gpu02"}, {Name: "gpu04", Group: "rack2", Address: "gpu04"}}, n.asked)
 	require.NotContains(t, textOf(t, &r), "kkkk", "nothing of the key is shown")
 }
 
@@ -276,7 +277,7 @@ func TestThePortOfTheRunningPluginIsWell(t *testing.T) {
 		n.answers["gpu01"] = greeting{why: why}
 		r := Run(t.Context(), s)
 		require.Equal(t, []Result{{Check: "fabric_listen", Subject: ":14791", Text: "the running plugin has the port"}}, r.of("fabric_listen"))
-		require.Contains(t, n.asked, fabric.Host{Name: "gpu01", Address: "localhost:14791"})
+		require.Contains(t, n.asked, pinglist.Host{Name: "gpu01", Address: "localhost:14791"})
 	}
 	files, c, _ := probing()
 	c.Listen = ""

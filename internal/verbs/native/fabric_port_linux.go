@@ -173,7 +173,7 @@ const mostNetworks = 8
 
 // chooseFabricGIDs returns those GIDs of a table that packets may be sent from: on InfiniBand the one at index want, 0 if that is
 // negative; on Ethernet those of RoCE v2, routable ones first. Of those that reach the same kind of GID it returns the first, and the
-// first of each other network that the same network device has: fabric.CommonGID chooses one in the network of the peer. A Fabric is
+// first of each other network that the same network device has: the keeper of the pairs chooses one in the network of the peer. A Fabric is
 // made anew when one of its GIDs goes, so the addresses of containers, which come and go on devices of their own, concern no pair.
 func chooseFabricGIDs(table []verbs.GID, want int, layer verbs.LinkLayer) []verbs.FabricGID {
 	if layer == verbs.LinkInfiniBand {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 )
 
 // Pair is two hosts, the first of which pings the second.
@@ -28,7 +29,7 @@ func New() (*Fabric, error) {
 	for h := range Hosts {
 		fmt.Fprintln(&text, HostName(h), GroupName(h/Size))
 	}
-	list, err := fabric.ParseList(strings.NewReader(text.String()))
+	list, err := pinglist.ParseList(strings.NewReader(text.String()))
 	if err != nil {
 		return nil, fmt.Errorf("parse the model's list: %w", err)
 	}

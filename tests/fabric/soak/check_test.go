@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/verbs"
 )
@@ -16,17 +17,17 @@ type truth struct {
 	up        map[string]time.Time
 	lost      map[[2]string]bool // hosts and devices without a worker
 	opened    map[[2]string]time.Time
-	lists     map[string]*fabric.List // by host
-	listed    map[[2]string]time.Time // when a host's list got another host last
-	mended    map[link]time.Time      // when a link was whole again
-	cutOff    map[string]bool         // hosts of which all links are severed
+	lists     map[string]*pinglist.List // by host
+	listed    map[[2]string]time.Time   // when a host's list got another host last
+	mended    map[link]time.Time        // when a link was whole again
+	cutOff    map[string]bool           // hosts of which all links are severed
 	connected map[string]time.Time
 }
 
 func newTruth() truth {
 	return truth{
 		down: map[string]bool{}, up: map[string]time.Time{}, lost: map[[2]string]bool{}, opened: map[[2]string]time.Time{},
-		lists: map[string]*fabric.List{}, listed: map[[2]string]time.Time{}, mended: map[link]time.Time{}, cutOff: map[string]bool{},
+		lists: map[string]*pinglist.List{}, listed: map[[2]string]time.Time{}, mended: map[link]time.Time{}, cutOff: map[string]bool{},
 		connected: map[string]time.Time{},
 	}
 }
@@ -47,7 +48,7 @@ func (w *world) setOpen(host, device string, open bool) {
 	w.lost[key], w.opened[key] = !open, time.Now()
 }
 
-func (w *world) setList(host string, l *fabric.List) {
+func (w *world) setList(host string, l *pinglist.List) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, other := range w.hosts {

@@ -19,6 +19,7 @@ import (
 
 	"rdma_events/internal/fabric"
 	"rdma_events/internal/fabric/keeper"
+	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/hello/proto"
 	"rdma_events/internal/verbs"
 )
@@ -126,7 +127,7 @@ func (p *former) lose(device string, _ bool) {
 	}
 }
 
-func (p *former) setList(l *fabric.List) {
+func (p *former) setList(l *pinglist.List) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for t := range p.talks {

@@ -12,8 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/fabric"
 	"rdma_events/internal/fabric/keeper"
+	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/hello"
 	"rdma_events/internal/measure"
 	"rdma_events/internal/verbs"
@@ -32,7 +32,7 @@ type host struct {
 	turn    chan struct{} // held by the fault that starts or ends a process or a worker
 
 	mu      sync.Mutex
-	list    *fabric.List
+	list    *pinglist.List
 	lacks   map[string]int // hosts that faults have taken out of the list
 	present bool           // the host has been added
 	process process        // nil: none runs
@@ -44,7 +44,7 @@ type process interface {
 	open(device string)
 	// lose ends the worker of a device without a word. unplugged: the device is gone, too.
 	lose(device string, unplugged bool)
-	setList(l *fabric.List)
+	setList(l *pinglist.List)
 	// end ends the process. It leaves its peers in order, or is killed and must not be heard any more.
 	end(killed bool)
 }
@@ -135,7 +135,7 @@ func (h *host) end(how ending) {
 }
 
 // setList gives the host another list.
-func (h *host) setList(l *fabric.List) {
+func (h *host) setList(l *pinglist.List) {
 	h.mu.Lock()
 	h.list = l
 	p := h.process
@@ -146,7 +146,7 @@ func (h *host) setList(l *fabric.List) {
 	}
 }
 
-func (h *host) ownList() *fabric.List {
+func (h *host) ownList() *pinglist.List {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.list
@@ -329,7 +329,7 @@ func (p *modern) lose(device string, unplugged bool) {
 	}
 }
 
-func (p *modern) setList(l *fabric.List) {
+func (p *modern) setList(l *pinglist.List) {
 	p.k.SetList(l)
 	p.server.Relisted()
 }

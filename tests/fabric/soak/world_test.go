@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 )
 
 // world is hosts with the networks between them. It lives in a bubble of synctest.
@@ -61,14 +61,14 @@ func newWorld(t *testing.T, p *plan) *world {
 }
 
 // list returns the list of all hosts without some.
-func (w *world) list(p *plan, without map[string]bool) *fabric.List {
+func (w *world) list(p *plan, without map[string]bool) *pinglist.List {
 	var b strings.Builder
 	for i, s := range p.hosts {
 		if !without[hostName(i)] {
 			fmt.Fprintf(&b, "%s %s\n", hostName(i), s.group)
 		}
 	}
-	l, err := fabric.ParseList(strings.NewReader(b.String()))
+	l, err := pinglist.ParseList(strings.NewReader(b.String()))
 	require.NoError(w.t, err)
 	return l
 }

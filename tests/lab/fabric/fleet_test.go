@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/tests/lab/guest"
 )
 
@@ -123,7 +123,7 @@ func listOf(hosts int, group func(host int) string) string {
 // pairsOf returns who probes whom among the first hosts of a list.
 func pairsOf(t *testing.T, text string, hosts int) (all []pair) {
 	t.Helper()
-	l, err := fabric.ParseList(strings.NewReader(text))
+	l, err := pinglist.ParseList(strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"rdma_events/internal/fabric"
+	"rdma_events/internal/fabric/pinglist"
 	"rdma_events/internal/hello"
 	"rdma_events/internal/verbs"
 	"rdma_events/tests/lab/guest"
@@ -234,7 +235,7 @@ func (f *fleet) converseAs(name string, with int) hello.Conversation {
 		f.t.Fatal(err)
 	}
 	network := hello.New(hello.NetworkConfig{Host: name, Credentials: credentials, Port: 14791})
-	peer, err := network.Peer(fabric.Host{Name: hostName(with), Address: loopback(with)})
+	peer, err := network.Peer(pinglist.Host{Name: hostName(with), Address: loopback(with)})
 	if err != nil {
 		f.t.Fatal(err)
 	}

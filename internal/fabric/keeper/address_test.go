@@ -1,4 +1,4 @@
-package fabric
+package keeper
 
 import (
 	"math/rand/v2"
@@ -31,7 +31,7 @@ func TestPortsMeetByGIDsOfOneKind(t *testing.T) {
 		{"none", nil, gids("10.0.0.2"), 0, 0, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			i, k, ok := CommonGID(c.from, c.to)
+			i, k, ok := commonGID(c.from, c.to)
 			require.Equal(t, []any{c.i, c.k, c.ok}, []any{i, k, ok})
 		})
 	}
@@ -56,7 +56,7 @@ func TestPortsMeetInOneNetworkWhateverTheOrder(t *testing.T) {
 		{"link-local addresses are of one network", gids("fe80::1", "fe80::2"), gids("fe80::2:1", "fe80::3"), 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			i, k, ok := CommonGID(c.from, c.to)
+			i, k, ok := commonGID(c.from, c.to)
 			require.Equal(t, []any{c.i, c.k, true}, []any{i, k, ok})
 		})
 	}
@@ -73,25 +73,25 @@ func TestBothDirectionsChooseTheSameGIDs(t *testing.T) {
 	}
 	for range 10_000 {
 		from, to := addresses(), addresses()
-		i, k, ok := CommonGID(from, to)
+		i, k, ok := commonGID(from, to)
 		require.True(t, ok)
-		ri, rk, ok := CommonGID(to, from)
+		ri, rk, ok := commonGID(to, from)
 		require.True(t, ok)
 		require.ElementsMatch(t, [][16]byte{from[i], to[k]}, [][16]byte{to[ri], from[rk]}, "%v %v", from, to)
-		again, and, _ := CommonGID(from, to)
+		again, and, _ := commonGID(from, to)
 		require.Equal(t, []int{i, k}, []int{again, and})
 	}
 }
 
 func TestPartitionsMeetThroughAFullMember(t *testing.T) {
-	require.True(t, MatchingPKeys(0xffff, 0xffff))
-	require.True(t, MatchingPKeys(0xffff, 0x7fff))
-	require.False(t, MatchingPKeys(0x7fff, 0x7fff))
-	require.False(t, MatchingPKeys(0x8001, 0x8002))
+	require.True(t, matchingPKeys(0xffff, 0xffff))
+	require.True(t, matchingPKeys(0xffff, 0x7fff))
+	require.False(t, matchingPKeys(0x7fff, 0x7fff))
+	require.False(t, matchingPKeys(0x8001, 0x8002))
 }
 
 func TestSubnetsAreTheFirstHalfOfAGID(t *testing.T) {
 	g := gids("fe80::1", "fe80::2", "fe80:0:0:1::1")
-	require.True(t, SameSubnet(g[0], g[1]))
-	require.False(t, SameSubnet(g[0], g[2]))
+	require.True(t, areInOneSubnet(g[0], g[1]))
+	require.False(t, areInOneSubnet(g[0], g[2]))
 }

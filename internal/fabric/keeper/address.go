@@ -1,4 +1,4 @@
-package fabric
+package keeper
 
 import (
 	"bytes"
@@ -7,12 +7,12 @@ import (
 	"net/netip"
 )
 
-// CommonGID chooses the GIDs by which a port that probes and one that answers reach each other. Both have the kind of the first
+// commonGID chooses the GIDs by which a port that probes and one that answers reach each other. Both have the kind of the first
 // of from, the best first, that is in to as well; routable ones go with routable ones. Of several it chooses the two that share the
 // longest prefix: addresses of different networks may not reach each other, and hosts may list them in different orders. Addresses
-// that share networkBits count as of one network, in which the first ones are preferred. CommonGID returns their indexes, and
+// that share networkBits count as of one network, in which the first ones are preferred. commonGID returns their indexes, and
 // false if there are none. Both sides come to the same result. So does the pair in the other direction if all GIDs are of one kind.
-func CommonGID(from, to [][16]byte) (i, k int, ok bool) {
+func commonGID(from, to [][16]byte) (i, k int, ok bool) {
 	var best route
 	for fi, f := range from {
 		if ok && kindOf(f) != kindOf(from[i]) {
@@ -68,8 +68,8 @@ func commonBits(a, b [16]byte) int {
 	return 8 * len(a)
 }
 
-// SameKind reports whether two GIDs have the same family and reach equally far, the link alone or beyond it.
-func SameKind(a, b [16]byte) bool { return kindOf(a) == kindOf(b) }
+// areOfOneKind reports whether two GIDs have the same family and reach equally far, the link alone or beyond it.
+func areOfOneKind(a, b [16]byte) bool { return kindOf(a) == kindOf(b) }
 
 type gidKind struct{ v4, local bool }
 
@@ -78,9 +78,9 @@ func kindOf(gid [16]byte) gidKind {
 	return gidKind{v4: a.Is4In6(), local: a.IsLinkLocalUnicast() || a.Unmap().IsLinkLocalUnicast()}
 }
 
-// SameSubnet reports whether two GIDs of InfiniBand have the same subnet prefix, their first 64 bits.
-func SameSubnet(a, b [16]byte) bool { return [8]byte(a[:8]) == [8]byte(b[:8]) }
+// areInOneSubnet reports whether two GIDs of InfiniBand have the same subnet prefix, their first 64 bits.
+func areInOneSubnet(a, b [16]byte) bool { return [8]byte(a[:8]) == [8]byte(b[:8]) }
 
-// MatchingPKeys reports whether ports with these P_Keys reach each other: they are of the same partition, and one of them is a
+// matchingPKeys reports whether ports with these P_Keys reach each other: they are of the same partition, and one of them is a
 // full member (InfiniBand specification, 10.9.3).
-func MatchingPKeys(a, b uint16) bool { return a&0x7fff == b&0x7fff && (a|b)&0x8000 != 0 }
+func matchingPKeys(a, b uint16) bool { return a&0x7fff == b&0x7fff && (a|b)&0x8000 != 0 }
